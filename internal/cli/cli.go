@@ -1,0 +1,55 @@
+// Package cli is the command line: one file per verb. It is the only place
+// where parts are wired together; nothing imports it but cmd/sixty and tests.
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+)
+
+// Exit codes of diagnose and audit; every other verb uses ExitOK and
+// ExitCannotCheck.
+const (
+	ExitOK          = 0 // healthy, or done
+	ExitFound       = 1 // at least one finding at or above --fail-on
+	ExitCannotCheck = 2 // bad input, unreachable, no data
+)
+
+// errFound ends a command that worked and found something.
+var errFound = errors.New("found")
+
+// Main runs the command line and returns the process's exit code.
+func Main(args []string) int {
+	root := newRoot(os.Stdout, os.Stderr)
+	root.SetArgs(args)
+	err := root.Execute()
+	switch {
+	case err == nil:
+		return ExitOK
+	case errors.Is(err, errFound):
+		return ExitFound
+	}
+	fmt.Fprintf(os.Stderr, "error: %v\n", err)
+	if h := hint.Of(err); h != "" {
+		fmt.Fprintf(os.Stderr, "try: %s\n", h)
+	}
+	return ExitCannotCheck
+}
+
+func newRoot(stdout, stderr io.Writer) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "sixty",
+		Short:         "What is wrong with an LLM inference server, and what to change, within sixty seconds",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	return root
+}

@@ -1,0 +1,30 @@
+// Package hint attaches a way out to an error: what the user can do about it.
+// The command line prints the error as "error: …" and the hint as "try: …".
+package hint
+
+import "errors"
+
+type hinted struct {
+	error
+	hint string
+}
+
+func (h *hinted) Unwrap() error { return h.error }
+
+// With returns err carrying a way out, such as "pass --token-file". The text
+// is a sentence without a final period. A nil err stays nil.
+func With(err error, hint string) error {
+	if err == nil {
+		return nil
+	}
+	return &hinted{err, hint}
+}
+
+// Of returns the outermost hint that err carries, or "".
+func Of(err error) string {
+	var h *hinted
+	if errors.As(err, &h) {
+		return h.hint
+	}
+	return ""
+}

@@ -1,0 +1,36 @@
+// Package metrics declares the one door through which every number comes:
+// PromQL over a Querier. Behind it stands the embedded Prometheus storage
+// (package embedded: a plain /metrics URL, a recording, the monitor's history)
+// or any Prometheus-compatible server (package api).
+//
+// The package performs no I/O itself. Vectors and matrices are those of
+// prometheus/common/model, which both backends speak already.
+package metrics
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/common/model"
+)
+
+// Range is a range of time evaluated every Step, both ends included.
+type Range struct {
+	Start, End time.Time
+	Step       time.Duration
+}
+
+// A Querier evaluates PromQL. Implementations are safe for concurrent use.
+//
+// An expression that selects nothing is not an error: it gives an empty result.
+// An error means that the question could not be answered: the expression does
+// not parse, the server refused or timed out, or it said that its answer is
+// partial (as Thanos and Mimir do by a warning).
+type Querier interface {
+	// Query evaluates an expression of vector or scalar type at one instant. A
+	// scalar is returned as one sample without labels.
+	Query(ctx context.Context, expr string, at time.Time) (model.Vector, error)
+
+	// QueryRange evaluates an expression at every step of r.
+	QueryRange(ctx context.Context, expr string, r Range) (model.Matrix, error)
+}

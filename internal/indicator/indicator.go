@@ -1,0 +1,152 @@
+// Package indicator declares every quantity that sixty measures, once: its
+// PromQL, its unit, how it is aggregated over replicas, and the traps of
+// reading it. Conditions, dashboards, alerts and reports refer to these values;
+// nobody else writes PromQL for a server's metrics.
+//
+// Expressions are plain PromQL that any Prometheus accepts, written with the
+// canonical names of vLLM's V1 engine, with three durations that mean more than
+// they say: [5m] is the window under judgement, [1m] the shortest time over
+// which a rate can be trusted, [1h] the longest past that is at hand. Rewrite
+// turns one into another dialect, window or set of labels, as a syntax tree.
+//
+// The package performs no I/O.
+package indicator
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// Unit is the unit of a signal's value, in base units as Prometheus wants them.
+type Unit string
+
+// The units in use.
+const (
+	Seconds           Unit = "seconds"
+	SecondsPerToken   Unit = "seconds/token"
+	Ratio             Unit = "ratio" // 0 to 1
+	Tokens            Unit = "tokens"
+	TokensPerSecond   Unit = "tokens/s"
+	Requests          Unit = "requests"
+	RequestsPerSecond Unit = "requests/s"
+	PerSecond         Unit = "1/s"
+	PerRequest        Unit = "1/request"
+	Count             Unit = "count"
+	Bytes             Unit = "bytes"
+	BytesPerSecond    Unit = "bytes/s"
+	Watts             Unit = "watts"
+	Celsius           Unit = "celsius"
+	Megahertz         Unit = "MHz"
+	Times             Unit = "times" // a quotient of two like quantities
+)
+
+// Scope says which labels identify one value of a signal.
+type Scope uint8
+
+// Scopes of a signal.
+const (
+	// Model: one value for each model served by each target.
+	Model Scope = iota
+	// Instance: one value for each scraped target; the metric has no
+	// model_name label (http_*, process_*, cache_config_info).
+	Instance
+	// GPU: one value for each target of a GPU exporter, the worst or the mean
+	// of its devices. Diagnosis lends it to the model servers on that host.
+	GPU
+)
+
+// A Signal is one measurable quantity.
+type Signal struct {
+	Name  string // stable, in JSON: "ttft_p95"
+	Title string // for people: "TTFT P95"
+	Unit  Unit
+	Scope Scope
+
+	// Expr is the PromQL. It is empty when Histogram is set.
+	Expr string
+
+	// Histogram and Quantile declare a percentile of a classic histogram.
+	// Histogram is the family's name without _bucket.
+	Histogram string
+	Quantile  float64
+
+	// MinCount is how many observations a percentile or a mean needs before it
+	// is believed; Count is the family whose _count says so.
+	MinCount float64
+	Count    string
+
+	Doc  string // what it means, its source, its traps
+	Hint string // how to get it where it is missing
+}
+
+// PromQL returns the signal's expression, without the guard on MinCount.
+func (s *Signal) PromQL() string {
+	if s.Histogram == "" {
+		return s.Expr
+	}
+	return fmt.Sprintf("histogram_quantile(%s, %s)", strconv.FormatFloat(s.Quantile, 'g', -1, 64), s.Buckets())
+}
+
+// Buckets returns the PromQL of the histogram's bucket increments over the
+// window, from which every quantile of the family follows; "" for other signals.
+func (s *Signal) Buckets() string {
+	if s.Histogram == "" {
+		return ""
+	}
+	return fmt.Sprintf("sum by (le, instance, model_name) (increase(%s_bucket[5m]))", s.Histogram)
+}
+
+// Observations returns the PromQL of the number of observations behind the
+// value, or "" when the signal does not depend on one.
+func (s *Signal) Observations() string {
+	if s.Count == "" {
+		return ""
+	}
+	return fmt.Sprintf("sum by (instance, model_name) (increase(%s_count[5m]))", s.Count)
+}
+
+// Guarded returns PromQL without the values that rest on too few observations.
+func (s *Signal) Guarded() string {
+	if s.Count == "" || s.MinCount == 0 {
+		return s.PromQL()
+	}
+	return fmt.Sprintf("(%s) and (%s >= %s)", s.PromQL(), s.Observations(), strconv.FormatFloat(s.MinCount, 'g', -1, 64))
+}
+
+// How many observations a statistic needs. A P95 of ten values is their
+// maximum, more or less; below that it says nothing. A median and a mean of
+// three already tell twice as slow from as fast as ever.
+const (
+	minForTail   = 10
+	minForMedian = 3
+)
+
+// quantile declares a percentile of a latency or size histogram.
+func quantile(name, title string, unit Unit, q float64, histogram, doc string) *Signal {
+	need := float64(minForTail)
+	if q <= 0.5 {
+		need = minForMedian
+	}
+	return &Signal{
+		Name: name, Title: title, Unit: unit, Histogram: histogram, Quantile: q,
+		Count: histogram, MinCount: need, Doc: doc,
+	}
+}
+
+// mean declares the mean of a histogram's observations, from its sum and count:
+// exact where buckets are coarse. A negative mean is a broken sum (an interval
+// with an unset milestone, vllm-project/vllm#49135) and is left out.
+func mean(name, title string, unit Unit, histogram, doc string) *Signal {
+	return &Signal{
+		Name: name, Title: title, Unit: unit, Count: histogram, MinCount: minForMedian, Doc: doc,
+		Expr: fmt.Sprintf("sum by (instance, model_name) (rate(%[1]s_sum[5m])) / sum by (instance, model_name) (rate(%[1]s_count[5m])) >= 0", histogram),
+	}
+}
+
+// rate declares the per-second rate of a counter.
+func rate(name, title string, unit Unit, counter, doc string) *Signal {
+	return &Signal{
+		Name: name, Title: title, Unit: unit, Doc: doc,
+		Expr: fmt.Sprintf("sum by (instance, model_name) (rate(%s[5m]))", counter),
+	}
+}

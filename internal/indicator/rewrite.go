@@ -1,0 +1,146 @@
+package indicator
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+)
+
+// The durations that stand for something in a signal's expression.
+const (
+	WindowMark = 5 * time.Minute // the window under judgement
+	ShortMark  = time.Minute     // the shortest time over which a rate can be trusted
+	PastMark   = time.Hour       // the longest past at hand
+)
+
+// Rewriting says how an expression written in canonical names is asked of one
+// deployment. The zero value changes nothing.
+type Rewriting struct {
+	// Window, Short and Past replace the durations [5m], [1m] and [1h].
+	Window, Short, Past time.Duration
+
+	// Offset moves every selector into the past: how an alert rule asks for
+	// what was normal.
+	Offset time.Duration
+
+	// Instance replaces the label "instance" in groupings and matchings: the
+	// labels that identify one scraped target, such as job, instance and pod.
+	Instance []string
+
+	// Model replaces the label "model_name" likewise: the labels that identify
+	// one fleet, such as cluster, namespace and model_name.
+	Model []string
+
+	// Matchers are added to every selector.
+	Matchers []*labels.Matcher
+
+	// Metric returns the name under which the deployment exposes a canonical
+	// metric name.
+	Metric func(canonical string) string
+}
+
+var promQL = parser.NewParser(parser.Options{})
+
+// Parse parses PromQL as every supported server does: without experimental
+// functions.
+func Parse(expr string) (parser.Expr, error) {
+	return promQL.ParseExpr(expr)
+}
+
+// Rewrite parses an expression and rewrites its syntax tree.
+func Rewrite(expr string, r Rewriting) (parser.Expr, error) {
+	tree, err := Parse(expr)
+	if err != nil {
+		return nil, fmt.Errorf("parse %q: %w", expr, err)
+	}
+	parser.Inspect(tree, func(node parser.Node, _ []parser.Node) error {
+		switch n := node.(type) {
+		case *parser.MatrixSelector:
+			n.Range = r.duration(n.Range)
+		case *parser.VectorSelector:
+			r.selector(n)
+		case *parser.AggregateExpr:
+			if !n.Without {
+				n.Grouping = r.labels(n.Grouping)
+			}
+		case *parser.BinaryExpr:
+			if n.VectorMatching != nil && n.VectorMatching.On {
+				n.VectorMatching.MatchingLabels = r.labels(n.VectorMatching.MatchingLabels)
+			}
+		}
+		return nil
+	})
+	return tree, nil
+}
+
+func (r Rewriting) duration(d time.Duration) time.Duration {
+	switch {
+	case d == WindowMark && r.Window > 0:
+		return r.Window
+	case d == ShortMark && r.Short > 0:
+		return r.Short
+	case d == PastMark && r.Past > 0:
+		return r.Past
+	}
+	return d
+}
+
+func (r Rewriting) selector(v *parser.VectorSelector) {
+	if r.Offset != 0 {
+		v.OriginalOffset += r.Offset
+	}
+	if r.Metric != nil && v.Name != "" {
+		name := r.Metric(v.Name)
+		for i, m := range v.LabelMatchers {
+			if m.Name == labels.MetricName {
+				v.LabelMatchers[i] = labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, name)
+			}
+		}
+		v.Name = name
+	}
+	v.LabelMatchers = append(v.LabelMatchers, r.Matchers...)
+}
+
+// labels replaces the two labels that stand for a target and a model.
+func (r Rewriting) labels(names []string) []string {
+	var out []string
+	add := func(names ...string) {
+		for _, n := range names {
+			if !slices.Contains(out, n) {
+				out = append(out, n)
+			}
+		}
+	}
+	for _, n := range names {
+		switch {
+		case n == "instance" && r.Instance != nil:
+			add(r.Instance...)
+		case n == "model_name" && r.Model != nil:
+			add(r.Model...)
+		default:
+			add(n)
+		}
+	}
+	return out
+}
+
+// Metrics returns the canonical names of the metrics that an expression
+// selects, sorted.
+func Metrics(expr string) ([]string, error) {
+	tree, err := Parse(expr)
+	if err != nil {
+		return nil, fmt.Errorf("parse %q: %w", expr, err)
+	}
+	var names []string
+	parser.Inspect(tree, func(node parser.Node, _ []parser.Node) error {
+		if v, ok := node.(*parser.VectorSelector); ok {
+			names = append(names, v.Name)
+		}
+		return nil
+	})
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}

@@ -1,0 +1,290 @@
+package indicator
+
+// Families of vLLM's V1 engine that several signals read.
+const (
+	ttftFamily    = "vllm:time_to_first_token_seconds"
+	itlFamily     = "vllm:inter_token_latency_seconds"
+	tpotFamily    = "vllm:request_time_per_output_token_seconds"
+	e2eFamily     = "vllm:e2e_request_latency_seconds"
+	queueFamily   = "vllm:request_queue_time_seconds"
+	prefillFamily = "vllm:request_prefill_time_seconds"
+	decodeFamily  = "vllm:request_decode_time_seconds"
+	promptFamily  = "vllm:request_prompt_tokens"
+	outputFamily  = "vllm:request_generation_tokens"
+	limitFamily   = "vllm:request_params_max_tokens"
+	stepFamily    = "vllm:iteration_tokens_total"
+)
+
+const (
+	docTTFT    = "Request arrival at the API server to its first output batch, by the frontend's wall clock: tokenisation, queue and prefill, without network and HTTP parsing. Written at the first token, so clients that leave earlier are not in it (vllm/v1/metrics/stats.py, v0.23.0)."
+	docITL     = "Time between two output events of a request, by the engine's monotonic clock, preemption gaps included. One sample per event: with speculative decoding an event carries several tokens (vllm-project/vllm#47382)."
+	docTPOT    = "Decode time over output tokens less one, per finished request; zero is recorded for requests of one token."
+	docE2E     = "Arrival to last output, written when a request finishes; requests that clients abandon are not in it (vllm-project/vllm#31503)."
+	docQueue   = "Queued until first scheduled, written when the request finishes: it lags TTFT, misses abandoned requests, and its lowest bucket edge is 0.3 s, so believe the mean below that (vllm-project/vllm#48175)."
+	docPrefill = "First scheduled until first token, chunks of other requests in between and preemption included."
+)
+
+// Latency, as users feel it.
+var (
+	TTFTP50  = quantile("ttft_p50", "TTFT P50", Seconds, 0.50, ttftFamily, docTTFT)
+	TTFTP95  = quantile("ttft_p95", "TTFT P95", Seconds, 0.95, ttftFamily, docTTFT)
+	TTFTP99  = quantile("ttft_p99", "TTFT P99", Seconds, 0.99, ttftFamily, docTTFT)
+	TTFTMean = mean("ttft_mean", "TTFT mean", Seconds, ttftFamily, docTTFT)
+
+	ITLP50  = quantile("itl_p50", "ITL P50", Seconds, 0.50, itlFamily, docITL)
+	ITLP95  = quantile("itl_p95", "ITL P95", Seconds, 0.95, itlFamily, docITL)
+	ITLP99  = quantile("itl_p99", "ITL P99", Seconds, 0.99, itlFamily, docITL)
+	ITLMean = mean("itl_mean", "ITL mean", Seconds, itlFamily, docITL)
+
+	TPOTP95  = quantile("tpot_p95", "TPOT P95", SecondsPerToken, 0.95, tpotFamily, docTPOT)
+	TPOTMean = mean("tpot_mean", "TPOT mean", SecondsPerToken, tpotFamily, docTPOT)
+	E2EP50   = quantile("e2e_p50", "E2E P50", Seconds, 0.50, e2eFamily, docE2E)
+	E2EP95   = quantile("e2e_p95", "E2E P95", Seconds, 0.95, e2eFamily, docE2E)
+	E2EMean  = mean("e2e_mean", "E2E mean", Seconds, e2eFamily, docE2E)
+
+	QueueTimeP95    = quantile("queue_time_p95", "Queue time P95", Seconds, 0.95, queueFamily, docQueue)
+	QueueTimeMean   = mean("queue_time_mean", "Queue time mean", Seconds, queueFamily, docQueue)
+	PrefillTimeMean = mean("prefill_time_mean", "Prefill time mean", Seconds, prefillFamily, docPrefill)
+	DecodeTimeMean  = mean("decode_time_mean", "Decode time mean", Seconds, decodeFamily, "First token to last token of a finished request.")
+
+	// UnseenWait is what neither the queue nor the prefill explains: the wait
+	// behind somebody else's step before the scheduler even sees the request.
+	UnseenWait = &Signal{
+		Name: "unseen_wait_mean", Title: "TTFT outside queue and prefill", Unit: Seconds, Count: ttftFamily, MinCount: minForMedian,
+		Expr: "sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_sum[5m])) / sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_count[5m]))" +
+			" - sum by (instance, model_name) (rate(vllm:request_queue_time_seconds_sum[5m])) / sum by (instance, model_name) (rate(vllm:request_queue_time_seconds_count[5m]))" +
+			" - sum by (instance, model_name) (rate(vllm:request_prefill_time_seconds_sum[5m])) / sum by (instance, model_name) (rate(vllm:request_prefill_time_seconds_count[5m]))",
+		Doc: "Mean TTFT less mean queue time less mean prefill time. A long step that blocks the engine core shows here and in no queue. Supporting evidence only: an ordinary overload raises it too, and the three histograms are written at different moments.",
+	}
+
+	// StallsPerRequest counts gaps of more than a second in the stream: the
+	// ITL percentiles hide a pause of seconds among thousands of good gaps.
+	StallsPerRequest = &Signal{
+		Name: "itl_stalls_per_request", Title: "Gaps over 1 s per request", Unit: PerRequest, Count: ttftFamily, MinCount: minForMedian,
+		Expr: `(sum by (instance, model_name) (rate(vllm:inter_token_latency_seconds_count[5m])) - sum by (instance, model_name) (rate(vllm:inter_token_latency_seconds_bucket{le=~"1|1.0"}[5m])))` +
+			" / sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_count[5m]))",
+		Doc: "Inter-token gaps above one second for each first token: pauses that users see in mid-stream (preemption, a neighbour's long prefill, a stalled machine).",
+	}
+)
+
+// Traffic and throughput.
+var (
+	FirstTokenRate      = rate("first_token_rate", "First tokens", RequestsPerSecond, "vllm:time_to_first_token_seconds_count", "Requests that reached their first token, per second: admitted demand, abandoned requests included.")
+	FirstTokens         = &Signal{Name: "first_tokens", Title: "Requests that got a first token", Unit: Requests, Expr: "sum by (instance, model_name) (increase(vllm:time_to_first_token_seconds_count[5m]))", Doc: "How many requests the statements about first tokens rest on."}
+	CompletionRate      = rate("completion_rate", "Completed requests", RequestsPerSecond, "vllm:request_success_total", "Finished engine requests per second. Completions, not demand: it flattens in overload while arrivals go on.")
+	PromptTokenRate     = rate("prompt_token_rate", "Prompt tokens", TokensPerSecond, "vllm:prompt_tokens_total", "Prompt tokens per second, cached ones included, counted whole at the first token: long prompts come in lumps (vllm-project/vllm#51261).")
+	GenerationTokenRate = rate("generation_token_rate", "Generated tokens", TokensPerSecond, "vllm:generation_tokens_total", "Output tokens per second, those of requests abandoned later included.")
+	StepRate            = rate("step_rate", "Engine steps", PerSecond, "vllm:iteration_tokens_total_count", "Engine steps that produced output, per second.")
+
+	DecodeBatch = &Signal{
+		Name: "decode_batch", Title: "Sequences decoded per step", Unit: Requests,
+		Expr: "sum by (instance, model_name) (rate(vllm:generation_tokens_total[5m])) / sum by (instance, model_name) (rate(vllm:iteration_tokens_total_count[5m]))",
+		Doc:  "Output tokens per engine step: the batch that was really decoded, whatever the running gauge showed between scrapes.",
+	}
+	StepTokens = mean("step_tokens", "Tokens per step", Tokens, stepFamily, "Prompt and output tokens per engine step. From 0.23 computed tokens only; before, whole prompts.")
+)
+
+// Workload shape.
+var (
+	PromptTokens = &Signal{
+		Name: "prompt_tokens", Title: "Prompt tokens per request", Unit: Tokens, Count: ttftFamily, MinCount: minForMedian,
+		Expr: "sum by (instance, model_name) (rate(vllm:prompt_tokens_total[5m])) / sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_count[5m]))",
+		Doc:  "Mean prompt length, cached tokens included, of the requests that reached a first token: known earlier than the histogram, which waits for the end of the request.",
+	}
+	ComputedTokens = &Signal{
+		Name: "computed_prompt_tokens", Title: "Computed prompt tokens per request", Unit: Tokens, Count: ttftFamily, MinCount: minForMedian,
+		Expr: `sum by (instance, model_name) (rate(vllm:prompt_tokens_by_source_total{source="local_compute"}[5m])) / sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_count[5m]))`,
+		Doc:  "Mean number of prompt tokens that had to be computed: the real prefill work, prefix-cache hits taken off. Recomputation after preemption is in no token counter.",
+	}
+	PromptTokensP50 = quantile("prompt_tokens_p50", "Prompt length P50", Tokens, 0.50, promptFamily, "Prompt length of finished requests.")
+	PromptTokensP99 = quantile("prompt_tokens_p99", "Prompt length P99", Tokens, 0.99, promptFamily, "Prompt length of finished requests.")
+	OutputTokens    = mean("output_tokens", "Output tokens per request", Tokens, outputFamily, "Mean output length of finished requests.")
+	OutputTokensP95 = quantile("output_tokens_p95", "Output length P95", Tokens, 0.95, outputFamily, "Output length of finished requests.")
+	MaxTokens       = mean("max_tokens", "Requested output limit", Tokens, limitFamily, "Mean max_tokens of finished requests: what clients ask the server to be ready for.")
+
+	PrefillTimePerToken = &Signal{
+		Name: "prefill_time_per_token", Title: "Prefill time per computed token", Unit: SecondsPerToken, Count: prefillFamily, MinCount: minForMedian,
+		Expr: "sum by (instance, model_name) (rate(vllm:request_prefill_time_seconds_sum[5m])) / sum by (instance, model_name) (rate(vllm:request_prefill_kv_computed_tokens_sum[5m])) >= 0",
+		Doc:  "Prefill time over computed prompt tokens: what a token of prefill costs. Short prompts are dominated by the step's own overhead, so it falls as prompts grow.",
+	}
+)
+
+// Scheduler and KV cache.
+var (
+	Running     = &Signal{Name: "running", Title: "Running requests", Unit: Requests, Expr: "sum by (instance, model_name) (avg_over_time(vllm:num_requests_running[5m]))", Doc: "Mean number of requests in the running batch. The gauge keeps its last value when the engine stops reporting (vllm-project/vllm#22545)."}
+	RunningP50  = &Signal{Name: "running_p50", Title: "Running requests P50", Unit: Requests, Expr: "sum by (instance, model_name) (quantile_over_time(0.5, vllm:num_requests_running[5m]))", Doc: "The batch size half of the time: the decode batch of a steady server."}
+	RunningPeak = &Signal{Name: "running_peak", Title: "Highest running count seen", Unit: Requests, Expr: "sum by (instance, model_name) (max_over_time(vllm:num_requests_running[1h]))", Doc: "The largest running batch seen. Where the queue is not empty its plateau is max_num_seqs, which vLLM does not export."}
+	RunningPinned = &Signal{
+		Name: "running_pinned", Title: "Batch pinned at its highest", Unit: Ratio,
+		Expr: "sum by (instance, model_name) (quantile_over_time(0.5, vllm:num_requests_running[5m])) / sum by (instance, model_name) (max_over_time(vllm:num_requests_running[1h]))",
+		Doc:  "Median running count over the highest seen: near 1 when the batch sits at a ceiling.",
+	}
+	Waiting = &Signal{Name: "waiting", Title: "Waiting requests", Unit: Requests, Expr: "sum by (instance, model_name) (avg_over_time(vllm:num_requests_waiting[5m]))", Doc: "Mean number of requests waiting for the scheduler. Short queues are normal under bursts."}
+	// WaitingFloor is the queue that is always there: a burst that clears
+	// leaves it at zero.
+	WaitingFloor   = &Signal{Name: "waiting_floor", Title: "Requests waiting 70 % of the time", Unit: Requests, Expr: "sum by (instance, model_name) (quantile_over_time(0.3, vllm:num_requests_waiting[5m]))", Doc: "The number of waiting requests that was exceeded during 70 % of the window. Zero when queues form and clear."}
+	WaitingNow     = &Signal{Name: "waiting_now", Title: "Waiting now", Unit: Requests, Expr: "sum by (instance, model_name) (avg_over_time(vllm:num_requests_waiting[1m]))", Doc: "Waiting requests, mean of the last moments."}
+	WaitingGrowth  = &Signal{Name: "waiting_growth", Title: "Growth of the queue", Unit: RequestsPerSecond, Expr: "sum by (instance, model_name) (deriv(vllm:num_requests_waiting[5m]))", Doc: "Slope of the number of waiting requests: arrivals less service. Positive for long means that demand exceeds capacity."}
+	Deferred       = &Signal{Name: "waiting_deferred", Title: "Deferred requests", Unit: Requests, Expr: `sum by (instance, model_name) (avg_over_time(vllm:num_requests_waiting_by_reason{reason="deferred"}[5m]))`, Doc: "Waiting requests held back by a LoRA budget, a KV transfer or a grammar, not by capacity (0.20 and later)."}
+	InFlightFloor  = &Signal{Name: "in_flight_floor", Title: "In flight all the time", Unit: Requests, Expr: "sum by (instance, model_name) (min_over_time(vllm:num_requests_running[1m])) + sum by (instance, model_name) (min_over_time(vllm:num_requests_waiting[1m]))", Doc: "Running and waiting requests at their lowest in the last moments: work that the engine holds."}
+	EngineProgress = &Signal{Name: "engine_progress", Title: "Engine progress", Unit: TokensPerSecond, Expr: "sum by (instance, model_name) (rate(vllm:generation_tokens_total[1m])) + sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_count[1m]))", Doc: "Output tokens and first tokens per second in the last moments. Zero while work is in flight is a hang: histograms stay silent then, and /health answers (vllm-project/vllm#36451)."}
+
+	KVUsage     = &Signal{Name: "kv_cache_usage", Title: "KV cache usage", Unit: Ratio, Expr: "max by (instance, model_name) (avg_over_time(vllm:kv_cache_usage_perc[5m]))", Doc: "Share of KV blocks held by running requests, the fullest engine's. Free cached blocks do not count, so a warm prefix cache reads 0; full and quiet is no fault."}
+	KVUsagePeak = &Signal{Name: "kv_cache_usage_peak", Title: "KV cache usage, highest", Unit: Ratio, Expr: "max by (instance, model_name) (max_over_time(vllm:kv_cache_usage_perc[5m]))", Doc: "The highest KV cache usage in the window. While it thrashes, usage swings as preempted requests give their blocks back."}
+
+	PreemptionRate = rate("preemption_rate", "Preemptions", PerSecond, "vllm:num_preemptions_total", "Requests evicted from the KV cache and recomputed later, per second. The counter lags by 2 to 6 s.")
+	Preemptions    = &Signal{Name: "preemptions", Title: "Preemptions in the window", Unit: Count, Expr: "sum by (instance, model_name) (increase(vllm:num_preemptions_total[5m]))", Doc: "How many requests were evicted and recomputed. One in a burst is no incident."}
+	PreemptionsPerRequest = &Signal{
+		Name: "preemptions_per_request", Title: "Preemptions per request", Unit: PerRequest,
+		Expr: "sum by (instance, model_name) (increase(vllm:num_preemptions_total[5m])) / clamp_min(sum by (instance, model_name) (increase(vllm:time_to_first_token_seconds_count[5m])), 1)",
+		Doc:  "How often a request is evicted and recomputed before it is done: the share of work done twice.",
+	}
+
+	PrefixQueryRate = rate("prefix_query_rate", "Prefix cache look-ups", TokensPerSecond, "vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache. Before 0.27 every failed admission counted again, so it runs ahead under pressure (vllm-project/vllm#43736); blocks, not tokens, before 0.9.0.")
+	PrefixHitRatio  = &Signal{
+		Name: "prefix_cache_hit_ratio", Title: "Prefix cache hit ratio", Unit: Ratio,
+		Expr: "sum by (instance, model_name) (rate(vllm:prefix_cache_hits_total[5m])) / (sum by (instance, model_name) (rate(vllm:prefix_cache_queries_total[5m])) > 0)",
+		Doc:  "Share of prompt tokens found in the prefix cache. Low is normal for prompts that share nothing; a fall is news.",
+		Hint: "prefix caching must be on (--enable-prefix-caching, the default of the V1 engine) and requests must be looked up",
+	}
+)
+
+// HTTP boundary and process. These families have no model_name label.
+var (
+	HTTPRate   = &Signal{Name: "http_request_rate", Title: "HTTP requests answered", Unit: RequestsPerSecond, Scope: Instance, Expr: `sum by (instance) (rate(http_requests_total{handler=~"/v1/.*|/pooling|/generate.*|none"}[5m]))`, Doc: "HTTP requests that ended, per second, whatever their status.", Hint: "http_requests_total appears with the first finished request of vLLM 0.8.3 and later; measure at a gateway otherwise"}
+	ServerErrs = &Signal{
+		Name: "http_5xx_share", Title: "HTTP 5xx share", Unit: Ratio, Scope: Instance,
+		Expr: `(sum by (instance) (rate(http_requests_total{status=~"5.*"}[5m])) or 0 * sum by (instance) (rate(http_requests_total[5m]))) / sum by (instance) (rate(http_requests_total[5m]))`,
+		Doc:  "Share of HTTP requests answered with a server error. Errors after streaming began stay 2xx (vllm-project/vllm#57519).",
+		Hint: HTTPRate.Hint,
+	}
+	ClientErrs = &Signal{
+		Name: "http_4xx_share", Title: "HTTP 4xx share", Unit: Ratio, Scope: Instance,
+		Expr: `(sum by (instance) (rate(http_requests_total{status=~"4.*"}[5m])) or 0 * sum by (instance) (rate(http_requests_total[5m]))) / sum by (instance) (rate(http_requests_total[5m]))`,
+		Doc:  "Share of HTTP requests refused as wrong: authentication, malformed input, unknown model, context too long, quota.",
+		Hint: HTTPRate.Hint,
+	}
+	ServerErrCount = &Signal{Name: "http_5xx", Title: "HTTP 5xx in the window", Unit: Requests, Scope: Instance, Expr: `sum by (instance) (increase(http_requests_total{status=~"5.*"}[5m])) or 0 * sum by (instance) (increase(http_requests_total[5m]))`, Doc: "How many requests ended in a server error.", Hint: HTTPRate.Hint}
+	ClientErrCount = &Signal{Name: "http_4xx", Title: "HTTP 4xx in the window", Unit: Requests, Scope: Instance, Expr: `sum by (instance) (increase(http_requests_total{status=~"4.*"}[5m])) or 0 * sum by (instance) (increase(http_requests_total[5m]))`, Doc: "How many requests were refused as wrong.", Hint: HTTPRate.Hint}
+
+	// Abandoned is the only trace that a client who hangs up leaves: the HTTP
+	// request ends, but the engine never counts a completion for it.
+	Abandoned = &Signal{
+		Name: "abandoned", Title: "Requests abandoned by clients", Unit: Requests, Scope: Instance,
+		Expr: `sum by (instance) (increase(http_requests_total{method="POST",status=~"2.*",handler=~"/v1/.*"}[5m])) - sum by (instance) (increase(vllm:request_success_total[5m]))`,
+		Doc:  "HTTP requests that ended with status 2xx less completed engine requests: streams that the client closed. finished_reason=\"abort\" never counts them (vllm-project/vllm#31503).",
+		Hint: HTTPRate.Hint,
+	}
+	AbandonedShare = &Signal{
+		Name: "abandoned_share", Title: "Share of requests abandoned", Unit: Ratio, Scope: Instance,
+		Expr: `1 - sum by (instance) (increase(vllm:request_success_total[5m])) / (sum by (instance) (increase(http_requests_total{method="POST",status=~"2.*",handler=~"/v1/.*"}[5m])) > 0)`,
+		Doc:  "Share of accepted HTTP requests for which the engine never counted a completion: clients that hung up or timed out.",
+		Hint: HTTPRate.Hint,
+	}
+	AdmissionRejections = rate("admission_rejection_rate", "Admission rejections", RequestsPerSecond, "vllm:admission_rejections_total", "Requests refused with HTTP 503 by --max-num-queued-reqs or --max-num-queued-tokens (0.32 and later).")
+	EngineErrors        = &Signal{
+		Name: "engine_error_rate", Title: "Requests ended by an engine error", Unit: RequestsPerSecond,
+		Expr: `sum by (instance, model_name) (rate(vllm:request_success_total{finished_reason="error"}[5m]))`,
+		Doc:  "Engine requests that finished with reason error, per second (0.14 and later).",
+	}
+
+	Up             = &Signal{Name: "up", Title: "Scrapes that succeeded", Unit: Ratio, Scope: Instance, Expr: "min by (instance) (avg_over_time(up[1m]))", Doc: "Share of the last scrapes that succeeded. A failed scrape is not a dead server: compare /health (vllm-project/vllm#49983)."}
+	ScrapeDuration = &Signal{Name: "scrape_duration", Title: "Scrape duration", Unit: Seconds, Scope: Instance, Expr: "max by (instance) (avg_over_time(scrape_duration_seconds[5m]))", Doc: "How long /metrics took to answer: 10 to 40 ms normally, seconds when the API server starves."}
+	Uptime         = &Signal{Name: "uptime", Title: "Time since the process started", Unit: Seconds, Scope: Instance, Expr: "time() - max by (instance) (process_start_time_seconds)", Doc: "Age of the API server process. Absent with several API servers.", Hint: "several API servers export no process_* series"}
+	Restarts       = &Signal{
+		Name: "restarts", Title: "Restarts seen", Unit: Count, Scope: Instance,
+		Expr: "sum by (instance) (resets(vllm:iteration_tokens_total_count[5m]))",
+		Doc:  "Counter resets of the engine's step counter: the server started anew.",
+	}
+	Outage = &Signal{Name: "outage", Title: "Scrapes that failed", Unit: Ratio, Scope: Instance, Expr: "1 - min by (instance) (avg_over_time(up[5m]))", Doc: "Share of the window's scrapes that failed."}
+
+	ResidentMemory = &Signal{Name: "resident_memory", Title: "API server memory", Unit: Bytes, Scope: Instance, Expr: "max by (instance) (avg_over_time(process_resident_memory_bytes[1m]))", Doc: "Resident memory of the API server process only; leaks of EngineCore and workers do not show here (vllm-project/vllm#44490).", Hint: "watch the container's memory (cAdvisor) for the engine's own processes"}
+	MemoryGrowth   = &Signal{Name: "memory_growth", Title: "Growth of API server memory", Unit: BytesPerSecond, Scope: Instance, Expr: "max by (instance) (deriv(process_resident_memory_bytes[1h]))", Doc: "Slope of the API server's resident memory over the longest past at hand.", Hint: ResidentMemory.Hint}
+	OpenFDs        = &Signal{Name: "open_fds", Title: "Open files of the API server", Unit: Count, Scope: Instance, Expr: "max by (instance) (avg_over_time(process_open_fds[1m]))", Doc: "Open file descriptors of the API server: connections that clients hold open, also when the engine is silent."}
+	FrontendCPU    = &Signal{Name: "frontend_cpu", Title: "API server processor use", Unit: Ratio, Scope: Instance, Expr: "max by (instance) (rate(process_cpu_seconds_total[5m]))", Doc: "Processor seconds per second of the API server process: near 1 it is the bottleneck, for Python runs on one core."}
+
+	ContainerMemory       = &Signal{Name: "container_memory", Title: "Container memory", Unit: Bytes, Scope: Instance, Expr: `sum by (instance) (avg_over_time(container_memory_working_set_bytes{container!="",container!="POD"}[1m]))`, Doc: "Working set of the pod's containers (cAdvisor): EngineCore and workers included.", Hint: "scrape the kubelet's cAdvisor endpoint"}
+	ContainerMemoryGrowth = &Signal{Name: "container_memory_growth", Title: "Growth of container memory", Unit: BytesPerSecond, Scope: Instance, Expr: `sum by (instance) (deriv(container_memory_working_set_bytes{container!="",container!="POD"}[1h]))`, Doc: "Slope of the containers' working set over the longest past at hand.", Hint: ContainerMemory.Hint}
+)
+
+// Replicas of one model, compared with each other.
+var (
+	Replicas     = &Signal{Name: "replicas", Title: "Replicas of the model", Unit: Count, Expr: "count by (model_name) (sum by (instance, model_name) (vllm:num_requests_running)) + on (model_name) group_right () 0 * sum by (instance, model_name) (vllm:num_requests_running)", Doc: "How many targets serve the same model."}
+	ArrivalShare = &Signal{
+		Name: "arrival_share", Title: "Arrivals against the fleet's mean", Unit: Times,
+		Expr: "(sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_count[5m])) + clamp_min(sum by (instance, model_name) (deriv(vllm:num_requests_waiting[5m])), 0))" +
+			" / on (model_name) group_left () avg by (model_name) (sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_count[5m])) + clamp_min(sum by (instance, model_name) (deriv(vllm:num_requests_waiting[5m])), 0))",
+		Doc: "Requests that arrive at this replica (served, or added to its queue) over the mean of all replicas of the model. A slow replica with a fair share of arrivals reads 1.",
+	}
+	LoadShare = &Signal{
+		Name: "load_share", Title: "Requests held against the fleet's mean", Unit: Times,
+		Expr: "(sum by (instance, model_name) (avg_over_time(vllm:num_requests_running[5m])) + sum by (instance, model_name) (avg_over_time(vllm:num_requests_waiting[5m])))" +
+			" / on (model_name) group_left () (avg by (model_name) (sum by (instance, model_name) (avg_over_time(vllm:num_requests_running[5m])) + sum by (instance, model_name) (avg_over_time(vllm:num_requests_waiting[5m]))) > 0)",
+		Doc: "Running and waiting requests of this replica over the mean of all replicas of the model.",
+	}
+	EngineSpread = &Signal{
+		Name: "engine_spread", Title: "Busiest engine rank against the mean", Unit: Times,
+		Expr: "max by (instance, model_name) (sum by (instance, model_name, engine) (avg_over_time(vllm:num_requests_running[5m]) + avg_over_time(vllm:num_requests_waiting[5m])))" +
+			" / (avg by (instance, model_name) (sum by (instance, model_name, engine) (avg_over_time(vllm:num_requests_running[5m]) + avg_over_time(vllm:num_requests_waiting[5m]))) > 0)",
+		Doc: "Requests held by the busiest data-parallel rank over the mean of the ranks.",
+	}
+)
+
+const (
+	hintDCGM = "run NVIDIA's dcgm-exporter beside the server and give its URL too, or scrape it with the same Prometheus"
+	// dcgmProf is the hint of the profiling metrics, which are off by default.
+	dcgmProf = "enable DCGM_FI_PROF_* in dcgm-exporter's counters file"
+)
+
+// GPU, from NVIDIA's dcgm-exporter (etc/default-counters.csv, 4.x).
+var (
+	GPUUtil        = &Signal{Name: "gpu_utilization", Title: "GPU utilization", Unit: Ratio, Scope: GPU, Expr: "avg by (instance) (avg_over_time(DCGM_FI_DEV_GPU_UTIL[5m])) / 100", Doc: "Share of time in which some kernel ran. Spinning engines read 1 while they do nothing (vllm-project/vllm#12664); prefer SM activity.", Hint: hintDCGM}
+	SMActive       = &Signal{Name: "gpu_sm_active", Title: "SM activity", Unit: Ratio, Scope: GPU, Expr: "avg by (instance) (avg_over_time(DCGM_FI_PROF_SM_ACTIVE[5m]))", Doc: "Share of cycles in which an SM had a warp resident, mean over SMs: how much of the GPU worked.", Hint: dcgmProf}
+	GPUMemoryUsed  = &Signal{Name: "gpu_memory_used", Title: "GPU memory used", Unit: Ratio, Scope: GPU, Expr: "max by (instance) (avg_over_time(DCGM_FI_DEV_FB_USED[5m]) / (avg_over_time(DCGM_FI_DEV_FB_USED[5m]) + avg_over_time(DCGM_FI_DEV_FB_FREE[5m])))", Doc: "Share of the fullest GPU's memory in use: near gpu_memory_utilization from the start, and steady.", Hint: hintDCGM}
+	GPUMemGrowth   = &Signal{Name: "gpu_memory_growth", Title: "Growth of GPU memory", Unit: BytesPerSecond, Scope: GPU, Expr: "max by (instance) (deriv(DCGM_FI_DEV_FB_USED[1h])) * 1048576", Doc: "Slope of the GPU's used memory over the longest past at hand (DCGM counts MiB).", Hint: hintDCGM}
+	GPUPower       = &Signal{Name: "gpu_power", Title: "GPU power", Unit: Watts, Scope: GPU, Expr: "max by (instance) (avg_over_time(DCGM_FI_DEV_POWER_USAGE[5m]))", Doc: "Power draw of the hottest GPU.", Hint: hintDCGM}
+	GPUTemp        = &Signal{Name: "gpu_temperature", Title: "GPU temperature", Unit: Celsius, Scope: GPU, Expr: "max by (instance) (max_over_time(DCGM_FI_DEV_GPU_TEMP[5m]))", Doc: "Temperature of the hottest GPU.", Hint: hintDCGM}
+	SMClock        = &Signal{Name: "gpu_sm_clock", Title: "SM clock", Unit: Megahertz, Scope: GPU, Expr: "min by (instance) (avg_over_time(DCGM_FI_DEV_SM_CLOCK[5m]))", Doc: "SM clock of the slowest GPU.", Hint: hintDCGM}
+	SMClockRatio   = &Signal{Name: "gpu_sm_clock_ratio", Title: "SM clock against its highest", Unit: Ratio, Scope: GPU, Expr: "min by (instance) (avg_over_time(DCGM_FI_DEV_SM_CLOCK[5m]) / max_over_time(DCGM_FI_DEV_SM_CLOCK[1h]))", Doc: "SM clock of the slowest GPU over the highest clock that it was seen to run at.", Hint: hintDCGM}
+	ThermalReason  = throttle("gpu_thermal_throttle", "Thermal slowdown", "clocks lowered because of temperature: software thermal slowdown (0x20) or hardware thermal slowdown (0x40)", "32", "64")
+	PowerReason    = throttle("gpu_power_brake", "Hardware slowdown or power brake", "clocks lowered by hardware slowdown (0x8) or an external power brake (0x80)", "8", "128")
+	PowerCapReason = throttle("gpu_power_cap", "Power cap", "clocks lowered by the software power cap (0x4): normal at full load", "4")
+	XID            = &Signal{Name: "gpu_xid", Title: "XID error", Unit: Count, Scope: GPU, Expr: "max by (instance) (max_over_time(DCGM_FI_DEV_XID_ERRORS[5m]))", Doc: "Code of the last XID error of any GPU; 0 when there was none. It stays until the next one.", Hint: hintDCGM}
+	XIDChanges     = &Signal{Name: "gpu_xid_changes", Title: "New XID errors", Unit: Count, Scope: GPU, Expr: "max by (instance) (changes(DCGM_FI_DEV_XID_ERRORS[5m]) * (max_over_time(DCGM_FI_DEV_XID_ERRORS[5m]) > bool 0))", Doc: "How often the XID code changed in the window.", Hint: hintDCGM}
+	ECCErrors      = &Signal{Name: "gpu_ecc_uncorrectable", Title: "Uncorrectable ECC errors", Unit: Count, Scope: GPU, Expr: "max by (instance) (increase(DCGM_FI_DEV_ECC_DBE_VOL_TOTAL[5m]))", Doc: "Double-bit memory errors in the window: results may be wrong, and the driver retires the page.", Hint: hintDCGM}
+	RemapFailures  = &Signal{Name: "gpu_row_remap_failure", Title: "Row remapping failed", Unit: Count, Scope: GPU, Expr: "max by (instance) (max_over_time(DCGM_FI_DEV_ROW_REMAP_FAILURE[5m]))", Doc: "1 when a faulty memory row could not be remapped: replace the GPU.", Hint: hintDCGM}
+	NVLinkErrors   = &Signal{Name: "gpu_nvlink_errors", Title: "NVLink CRC errors", Unit: PerSecond, Scope: GPU, Expr: "max by (instance) (rate(DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL[5m]))", Doc: "Flit CRC errors per second, each of which costs a retransmission.", Hint: hintDCGM}
+	PCIeReplays    = &Signal{Name: "gpu_pcie_replays", Title: "PCIe replays", Unit: PerSecond, Scope: GPU, Expr: "max by (instance) (rate(DCGM_FI_DEV_PCIE_REPLAY_COUNTER[5m]))", Doc: "PCIe retransmissions per second.", Hint: hintDCGM}
+)
+
+// throttle declares the share of the window in which one of the given bits was
+// set in the clocks event reasons bitmask (nvml.h,
+// nvmlClocksEventReason*). PromQL has no bitwise operators: bit b of x is
+// floor(x/b) % 2. Older exporters call the family CLOCK_THROTTLE_REASONS.
+func throttle(name, title, doc string, bits ...string) *Signal {
+	expr := ""
+	for i, b := range bits {
+		if i > 0 {
+			expr += " + "
+		}
+		expr += "max by (instance) (floor(last_over_time(DCGM_FI_DEV_CLOCKS_EVENT_REASONS[1m]) / " + b + ") % 2)"
+	}
+	return &Signal{Name: name, Title: title, Unit: Count, Scope: GPU, Expr: expr, Doc: "Reasons set now: " + doc + ".", Hint: hintDCGM}
+}
+
+// All lists every signal, in the order of the request path.
+func All() []*Signal {
+	return []*Signal{
+		TTFTP50, TTFTP95, TTFTP99, TTFTMean, ITLP50, ITLP95, ITLP99, ITLMean, TPOTP95, TPOTMean, E2EP50, E2EP95, E2EMean,
+		QueueTimeP95, QueueTimeMean, PrefillTimeMean, DecodeTimeMean, UnseenWait, StallsPerRequest,
+		FirstTokenRate, FirstTokens, CompletionRate, PromptTokenRate, GenerationTokenRate, StepRate, DecodeBatch, StepTokens,
+		PromptTokens, ComputedTokens, PromptTokensP50, PromptTokensP99, OutputTokens, OutputTokensP95, MaxTokens, PrefillTimePerToken,
+		Running, RunningP50, RunningPeak, RunningPinned, Waiting, WaitingFloor, WaitingNow, WaitingGrowth, Deferred, InFlightFloor, EngineProgress,
+		KVUsage, KVUsagePeak, PreemptionRate, Preemptions, PreemptionsPerRequest, PrefixQueryRate, PrefixHitRatio,
+		HTTPRate, ServerErrs, ClientErrs, ServerErrCount, ClientErrCount, Abandoned, AbandonedShare, AdmissionRejections, EngineErrors,
+		Up, ScrapeDuration, Uptime, Restarts, Outage, ResidentMemory, MemoryGrowth, OpenFDs, FrontendCPU, ContainerMemory, ContainerMemoryGrowth,
+		Replicas, ArrivalShare, LoadShare, EngineSpread,
+		GPUUtil, SMActive, GPUMemoryUsed, GPUMemGrowth, GPUPower, GPUTemp, SMClock, SMClockRatio, ThermalReason, PowerReason, PowerCapReason,
+		XID, XIDChanges, ECCErrors, RemapFailures, NVLinkErrors, PCIeReplays,
+	}
+}

@@ -1,0 +1,159 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"flag"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	outFlag     = flag.String("out", "../testdata/recordings", "directory of the recordings")
+	scratchFlag = flag.String("scratch", "", "directory of the single scrapes; a temporary one when empty")
+	logsFlag    = flag.String("logs", "", "directory of the servers' logs; a temporary one when empty")
+	portFlag    = flag.Int("port", 8100, "first port of the servers")
+	prefixFlag  = flag.String("prefix", "", "command before the server's, such as \"nice -n -5 taskset -c 1\"")
+)
+
+// settle is the quiet time between two scenarios on one server.
+const settle = 7 * time.Second
+
+// TestRecord records every scenario; choose some with -run TestRecord/NAME.
+// Neighbours in the table with equal servers share them.
+func TestRecord(t *testing.T) {
+	if os.Getenv("SIXTY_VLLM") == "" {
+		t.Skip("SIXTY_VLLM is not set: no installation of vLLM to record")
+	}
+	fl := newFleet(t)
+	for i := range scenarios {
+		sc := &scenarios[i]
+		t.Run(sc.Name, func(t *testing.T) {
+			servers := fl.serve(t, sc)
+			if err := record(t.Context(), sc, servers, fl.scratch, *outFlag); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// A fleet keeps servers running from one scenario to the next.
+type fleet struct {
+	launcher *Launcher
+	scratch  string
+	servers  []*Server
+}
+
+func newFleet(t *testing.T) *fleet {
+	t.Helper()
+	dirOr := func(dir string) string {
+		if dir == "" {
+			return t.TempDir()
+		}
+		return dir
+	}
+	l, err := NewLauncher(os.Getenv("SIXTY_VLLM"), strings.Fields(*prefixFlag), dirOr(*logsFlag))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fl := &fleet{launcher: l, scratch: dirOr(*scratchFlag)}
+	t.Cleanup(func() { fl.stop(t) })
+	return fl
+}
+
+func (fl *fleet) stop(t *testing.T) {
+	for _, s := range fl.servers {
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	fl.servers = nil
+}
+
+// serve returns running, warm and quiet servers for a scenario.
+func (fl *fleet) serve(t *testing.T, sc *Scenario) []*Server {
+	t.Helper()
+	if !fl.fits(t.Context(), sc) {
+		fl.stop(t)
+		for i, args := range sc.Servers {
+			s, err := fl.launcher.Start(t.Context(), "r"+strconv.Itoa(i), *portFlag+i, strings.Fields(args))
+			if err != nil {
+				t.Fatal(err)
+			}
+			fl.servers = append(fl.servers, s)
+		}
+		if !sc.Fresh {
+			warmUp(t.Context(), fl.servers)
+		}
+	}
+	if !sc.Fresh {
+		time.Sleep(settle)
+	}
+	return fl.servers
+}
+
+func (fl *fleet) fits(ctx context.Context, sc *Scenario) bool {
+	if sc.Fresh || len(fl.servers) != len(sc.Servers) {
+		return false
+	}
+	for i, s := range fl.servers {
+		if strings.Join(s.Args, " ") != sc.Servers[i] || !s.Healthy(ctx) {
+			return false
+		}
+	}
+	return true
+}
+
+// warmUp sends a few requests of different lengths to each server, because the
+// first ones after a start take seconds.
+func warmUp(ctx context.Context, servers []*Server) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	d := newDriver(servers, 1)
+	for _, s := range servers {
+		var only []float64
+		for _, other := range servers {
+			only = append(only, map[bool]float64{true: 1}[other == s])
+		}
+		for _, n := range []int{8, 200, 600, 60} {
+			d.start(ctx, ctx, 0, n, Traffic{Clients: 1, Prompt: constant(n), Output: constant(24), Weights: only})
+			time.Sleep(1500 * time.Millisecond)
+		}
+	}
+	cancel()
+	d.wg.Wait()
+	d.client.CloseIdleConnections()
+}
+
+// TestScenarios checks the table itself; it needs no server.
+func TestScenarios(t *testing.T) {
+	var names []string
+	for _, sc := range scenarios {
+		names = append(names, sc.Name)
+		if len(sc.Servers) == 0 || len(sc.Phases) == 0 || sc.Induced == "" {
+			t.Errorf("%s: servers, phases or induced missing", sc.Name)
+		}
+		if !slices.Contains(sc.Accept, sc.Verdict()) {
+			t.Errorf("%s: the verdict %q is not among the accepted ones %q", sc.Name, sc.Verdict(), sc.Accept)
+		}
+		for _, wrong := range sc.MustNotBe {
+			if slices.Contains(sc.Accept, wrong) {
+				t.Errorf("%s: %q is accepted and forbidden", sc.Name, wrong)
+			}
+		}
+		for _, ph := range sc.Phases {
+			if ph.Verdict == "" || (ph.Seconds == 0 && len(ph.Faults) == 0) {
+				t.Errorf("%s: phase %s has no verdict or no end", sc.Name, ph.Name)
+			}
+		}
+	}
+	slices.Sort(names)
+	if len(slices.Compact(slices.Clone(names))) != len(names) {
+		t.Errorf("two scenarios have one name: %q", names)
+	}
+}

@@ -1,0 +1,221 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+)
+
+const (
+	servedModel  = "tiny"
+	startTimeout = 6 * time.Minute // two cores compile kernels for one to three minutes
+	stopTimeout  = 15 * time.Second
+)
+
+// A Launcher starts vLLM servers from one installation.
+type Launcher struct {
+	Dir    string   // installation: venv/bin/python and model/
+	Prefix []string // command put before python, such as nice or taskset
+	Logs   string   // directory of the servers' logs
+}
+
+// NewLauncher returns a Launcher for the installation in dir.
+func NewLauncher(dir string, prefix []string, logs string) (*Launcher, error) {
+	if dir == "" {
+		return nil, hint.With(errors.New("no vLLM installation"), "set SIXTY_VLLM to a directory with venv/ and model/")
+	}
+	for _, need := range []string{"venv/bin/python", "model/config.json"} {
+		if _, err := os.Stat(filepath.Join(dir, need)); err != nil {
+			return nil, hint.With(fmt.Errorf("vLLM installation: %w", err), "set SIXTY_VLLM to a directory with venv/ and model/")
+		}
+	}
+	return &Launcher{Dir: dir, Prefix: prefix, Logs: logs}, nil
+}
+
+// A Server is one vLLM API server with its engine processes, in a process
+// group of its own.
+type Server struct {
+	Name string // target name in a recording: r0, r1, …
+	Port int
+	Args []string
+
+	launcher *Launcher
+	cmd      *exec.Cmd
+	exited   chan struct{}
+}
+
+// Start starts a server on a loopback port and waits until /health answers.
+func (l *Launcher) Start(ctx context.Context, name string, port int, args []string) (*Server, error) {
+	s := &Server{Name: name, Port: port, Args: args, launcher: l}
+	if err := s.spawn(); err != nil {
+		return nil, err
+	}
+	if err := s.waitReady(ctx); err != nil {
+		return nil, errors.Join(err, s.Stop())
+	}
+	return s, nil
+}
+
+// spawn starts the processes; it does not wait until they serve.
+func (s *Server) spawn() error {
+	l := s.launcher
+	argv := append([]string{}, l.Prefix...)
+	argv = append(argv, filepath.Join(l.Dir, "venv/bin/python"), "-m", "vllm.entrypoints.openai.api_server",
+		"--model", filepath.Join(l.Dir, "model"), "--served-model-name", servedModel,
+		"--host", "127.0.0.1", "--port", strconv.Itoa(s.Port), "--dtype", "bfloat16", "--enforce-eager")
+	if !strings.Contains(strings.Join(s.Args, " "), "--max-model-len") {
+		argv = append(argv, "--max-model-len", "8192")
+	}
+	argv = append(argv, s.Args...)
+	log, err := os.OpenFile(filepath.Join(l.Logs, fmt.Sprintf("%s-%d.log", s.Name, s.Port)), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("server log: %w", err)
+	}
+	defer log.Close()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = append(os.Environ(), "HF_HUB_OFFLINE=1", "TRANSFORMERS_OFFLINE=1", "VLLM_NO_USAGE_STATS=1", "DO_NOT_TRACK=1",
+		"VLLM_CPU_KVCACHE_SPACE=1", "VLLM_CPU_OMP_THREADS_BIND=nobind", "OMP_NUM_THREADS=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start server %s: %w", s.Name, err)
+	}
+	exited := make(chan struct{})
+	s.cmd, s.exited = cmd, exited
+	go func() {
+		_ = cmd.Wait() // the exit status of a server that was hurt on purpose says nothing
+		close(exited)
+	}()
+	return nil
+}
+
+func (s *Server) waitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	for tick := time.NewTicker(500 * time.Millisecond); ; {
+		if s.Healthy(ctx) {
+			tick.Stop()
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-s.exited:
+			return hint.With(fmt.Errorf("server %s left before it was ready", s.Name), "read its log in the directory given by -logs")
+		case <-ctx.Done():
+			return fmt.Errorf("wait for server %s: %w", s.Name, ctx.Err())
+		}
+	}
+}
+
+// URL returns the server's root.
+func (s *Server) URL() string { return "http://127.0.0.1:" + strconv.Itoa(s.Port) }
+
+// Healthy reports whether /health answers 200 within two seconds.
+func (s *Server) Healthy(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL()+"/health", nil)
+	if err != nil {
+		return false
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return false
+	}
+	resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
+}
+
+// Version returns what /version says, or "" when it does not answer.
+func (s *Server) Version(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL()+"/version", nil)
+	if err != nil {
+		return ""
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return ""
+	}
+	defer resp.Body.Close()
+	var v struct{ Version string }
+	if err := json.NewDecoder(io.LimitReader(resp.Body, 4096)).Decode(&v); err != nil {
+		return ""
+	}
+	return v.Version
+}
+
+// Stop ends the server and every process of its group: SIGTERM first, SIGKILL
+// after a while. It is safe to call on a server that has left.
+func (s *Server) Stop() error {
+	group := -s.cmd.Process.Pid
+	_ = syscall.Kill(group, syscall.SIGCONT)
+	_ = syscall.Kill(group, syscall.SIGTERM)
+	select {
+	case <-s.exited:
+	case <-time.After(stopTimeout):
+	}
+	return s.Kill()
+}
+
+// Kill ends the server and every process of its group at once.
+func (s *Server) Kill() error {
+	if err := syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("kill server %s: %w", s.Name, err)
+	}
+	<-s.exited
+	return nil
+}
+
+// processes returns the pids in the server's process group whose command line
+// contains name. vLLM titles its processes VLLM::EngineCore and VLLM::Worker
+// (vllm/utils/system_utils.py, set_process_title, v0.23.0).
+func (s *Server) processes(name string) ([]int, error) {
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for _, dir := range dirs {
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		if err != nil {
+			continue
+		}
+		if group, err := syscall.Getpgid(pid); err != nil || group != s.cmd.Process.Pid {
+			continue
+		}
+		if line, err := os.ReadFile(filepath.Join(dir, "cmdline")); err == nil && strings.Contains(string(line), name) {
+			pids = append(pids, pid)
+		}
+	}
+	if len(pids) == 0 {
+		return nil, fmt.Errorf("server %s has no process named %s", s.Name, name)
+	}
+	return pids, nil
+}
+
+// engines returns the pids of the engine cores, which schedule.
+func (s *Server) engines() ([]int, error) { return s.processes("VLLM::EngineCore") }
+
+// workers returns the pids of the processes that run the model.
+func (s *Server) workers() ([]int, error) {
+	if pids, err := s.processes("VLLM::Worker"); err == nil {
+		return pids, nil
+	}
+	return s.engines() // the model runs inside the engine core
+}

@@ -15,6 +15,7 @@ package indicator
 import (
 	"fmt"
 	"strconv"
+	"time"
 )
 
 // Unit is the unit of a signal's value, in base units as Prometheus wants them.
@@ -75,6 +76,9 @@ type Signal struct {
 	MinCount float64
 	Count    string
 
+	// MinPast is how much past a trend needs before it is believed.
+	MinPast time.Duration
+
 	Doc  string // what it means, its source, its traps
 	Hint string // how to get it where it is missing
 }
@@ -120,6 +124,10 @@ const (
 	minForTail   = 10
 	minForMedian = 3
 )
+
+// MinTrend is the shortest past from which the slope of a memory gauge is
+// read: caches warm up within the first minutes and look like leaks.
+const MinTrend = 5 * time.Minute
 
 // quantile declares a percentile of a latency or size histogram.
 func quantile(name, title string, unit Unit, q float64, histogram, doc string) *Signal {

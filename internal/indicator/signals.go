@@ -98,6 +98,11 @@ var (
 	}
 	PromptTokensP50 = quantile("prompt_tokens_p50", "Prompt length P50", Tokens, 0.50, promptFamily, "Prompt length of finished requests.")
 	PromptTokensP99 = quantile("prompt_tokens_p99", "Prompt length P99", Tokens, 0.99, promptFamily, "Prompt length of finished requests.")
+	PromptTail      = &Signal{
+		Name: "prompt_tail", Title: "Prompt length P99 over P50", Unit: Times, Count: promptFamily, MinCount: minForTail,
+		Expr: "histogram_quantile(0.99, sum by (le, instance, model_name) (rate(vllm:request_prompt_tokens_bucket[5m]))) / histogram_quantile(0.5, sum by (le, instance, model_name) (rate(vllm:request_prompt_tokens_bucket[5m])))",
+		Doc:  "How much longer the longest prompts are than the usual one: a few giants among many small requests are what makes prefill block others.",
+	}
 	OutputTokens    = mean("output_tokens", "Output tokens per request", Tokens, outputFamily, "Mean output length of finished requests.")
 	OutputTokensP95 = quantile("output_tokens_p95", "Output length P95", Tokens, 0.95, outputFamily, "Output length of finished requests.")
 	MaxTokens       = mean("max_tokens", "Requested output limit", Tokens, limitFamily, "Mean max_tokens of finished requests: what clients ask the server to be ready for.")
@@ -111,9 +116,9 @@ var (
 
 // Scheduler and KV cache.
 var (
-	Running     = &Signal{Name: "running", Title: "Running requests", Unit: Requests, Expr: "sum by (instance, model_name) (avg_over_time(vllm:num_requests_running[5m]))", Doc: "Mean number of requests in the running batch. The gauge keeps its last value when the engine stops reporting (vllm-project/vllm#22545)."}
-	RunningP50  = &Signal{Name: "running_p50", Title: "Running requests P50", Unit: Requests, Expr: "sum by (instance, model_name) (quantile_over_time(0.5, vllm:num_requests_running[5m]))", Doc: "The batch size half of the time: the decode batch of a steady server."}
-	RunningPeak = &Signal{Name: "running_peak", Title: "Highest running count seen", Unit: Requests, Expr: "sum by (instance, model_name) (max_over_time(vllm:num_requests_running[1h]))", Doc: "The largest running batch seen. Where the queue is not empty its plateau is max_num_seqs, which vLLM does not export."}
+	Running       = &Signal{Name: "running", Title: "Running requests", Unit: Requests, Expr: "sum by (instance, model_name) (avg_over_time(vllm:num_requests_running[5m]))", Doc: "Mean number of requests in the running batch. The gauge keeps its last value when the engine stops reporting (vllm-project/vllm#22545)."}
+	RunningP50    = &Signal{Name: "running_p50", Title: "Running requests P50", Unit: Requests, Expr: "sum by (instance, model_name) (quantile_over_time(0.5, vllm:num_requests_running[5m]))", Doc: "The batch size half of the time: the decode batch of a steady server."}
+	RunningPeak   = &Signal{Name: "running_peak", Title: "Highest running count seen", Unit: Requests, Expr: "sum by (instance, model_name) (max_over_time(vllm:num_requests_running[1h]))", Doc: "The largest running batch seen. Where the queue is not empty its plateau is max_num_seqs, which vLLM does not export."}
 	RunningPinned = &Signal{
 		Name: "running_pinned", Title: "Batch pinned at its highest", Unit: Ratio,
 		Expr: "sum by (instance, model_name) (quantile_over_time(0.5, vllm:num_requests_running[5m])) / sum by (instance, model_name) (max_over_time(vllm:num_requests_running[1h]))",
@@ -132,8 +137,8 @@ var (
 	KVUsage     = &Signal{Name: "kv_cache_usage", Title: "KV cache usage", Unit: Ratio, Expr: "max by (instance, model_name) (avg_over_time(vllm:kv_cache_usage_perc[5m]))", Doc: "Share of KV blocks held by running requests, the fullest engine's. Free cached blocks do not count, so a warm prefix cache reads 0; full and quiet is no fault."}
 	KVUsagePeak = &Signal{Name: "kv_cache_usage_peak", Title: "KV cache usage, highest", Unit: Ratio, Expr: "max by (instance, model_name) (max_over_time(vllm:kv_cache_usage_perc[5m]))", Doc: "The highest KV cache usage in the window. While it thrashes, usage swings as preempted requests give their blocks back."}
 
-	PreemptionRate = rate("preemption_rate", "Preemptions", PerSecond, "vllm:num_preemptions_total", "Requests evicted from the KV cache and recomputed later, per second. The counter lags by 2 to 6 s.")
-	Preemptions    = &Signal{Name: "preemptions", Title: "Preemptions in the window", Unit: Count, Expr: "sum by (instance, model_name) (increase(vllm:num_preemptions_total[5m]))", Doc: "How many requests were evicted and recomputed. One in a burst is no incident."}
+	PreemptionRate        = rate("preemption_rate", "Preemptions", PerSecond, "vllm:num_preemptions_total", "Requests evicted from the KV cache and recomputed later, per second. The counter lags by 2 to 6 s.")
+	Preemptions           = &Signal{Name: "preemptions", Title: "Preemptions in the window", Unit: Count, Expr: "sum by (instance, model_name) (increase(vllm:num_preemptions_total[5m]))", Doc: "How many requests were evicted and recomputed. One in a burst is no incident."}
 	PreemptionsPerRequest = &Signal{
 		Name: "preemptions_per_request", Title: "Preemptions per request", Unit: PerRequest,
 		Expr: "sum by (instance, model_name) (increase(vllm:num_preemptions_total[5m])) / clamp_min(sum by (instance, model_name) (increase(vllm:time_to_first_token_seconds_count[5m])), 1)",
@@ -192,19 +197,36 @@ var (
 	ScrapeDuration = &Signal{Name: "scrape_duration", Title: "Scrape duration", Unit: Seconds, Scope: Instance, Expr: "max by (instance) (avg_over_time(scrape_duration_seconds[5m]))", Doc: "How long /metrics took to answer: 10 to 40 ms normally, seconds when the API server starves."}
 	Uptime         = &Signal{Name: "uptime", Title: "Time since the process started", Unit: Seconds, Scope: Instance, Expr: "time() - max by (instance) (process_start_time_seconds)", Doc: "Age of the API server process. Absent with several API servers.", Hint: "several API servers export no process_* series"}
 	Restarts       = &Signal{
-		Name: "restarts", Title: "Restarts seen", Unit: Count, Scope: Instance,
-		Expr: "sum by (instance) (resets(vllm:iteration_tokens_total_count[5m]))",
-		Doc:  "Counter resets of the engine's step counter: the server started anew.",
+		Name: "restarts", Title: "Restarts in three minutes", Unit: Count, Scope: Instance,
+		Expr: "max by (instance) (resets(vllm:generation_tokens_total[3m]))",
+		Doc:  "Counter resets of the generated tokens within three minutes: the server started anew.",
+	}
+	ServingAge = &Signal{
+		Name: "serving_age", Title: "Time since the engine began to serve", Unit: Seconds, Scope: Instance,
+		Expr: "time() - max by (instance) (vllm:generation_tokens_created)",
+		Doc:  "Age of the engine's counters: they are created when loading is done, minutes after the process started. Absent with several API servers and before 0.11.1.",
+		Hint: "several API servers export no _created series",
+	}
+	Observed = &Signal{
+		Name: "observed", Title: "Time since the first scrape at hand", Unit: Seconds, Scope: Instance,
+		Expr: "time() - min by (instance) (min_over_time(timestamp(up)[1h:5s]))",
+		Doc:  "How long this target has been watched, to five seconds.",
 	}
 	Outage = &Signal{Name: "outage", Title: "Scrapes that failed", Unit: Ratio, Scope: Instance, Expr: "1 - min by (instance) (avg_over_time(up[5m]))", Doc: "Share of the window's scrapes that failed."}
 
 	ResidentMemory = &Signal{Name: "resident_memory", Title: "API server memory", Unit: Bytes, Scope: Instance, Expr: "max by (instance) (avg_over_time(process_resident_memory_bytes[1m]))", Doc: "Resident memory of the API server process only; leaks of EngineCore and workers do not show here (vllm-project/vllm#44490).", Hint: "watch the container's memory (cAdvisor) for the engine's own processes"}
-	MemoryGrowth   = &Signal{Name: "memory_growth", Title: "Growth of API server memory", Unit: BytesPerSecond, Scope: Instance, Expr: "max by (instance) (deriv(process_resident_memory_bytes[1h]))", Doc: "Slope of the API server's resident memory over the longest past at hand.", Hint: ResidentMemory.Hint}
-	OpenFDs        = &Signal{Name: "open_fds", Title: "Open files of the API server", Unit: Count, Scope: Instance, Expr: "max by (instance) (avg_over_time(process_open_fds[1m]))", Doc: "Open file descriptors of the API server: connections that clients hold open, also when the engine is silent."}
-	FrontendCPU    = &Signal{Name: "frontend_cpu", Title: "API server processor use", Unit: Ratio, Scope: Instance, Expr: "max by (instance) (rate(process_cpu_seconds_total[5m]))", Doc: "Processor seconds per second of the API server process: near 1 it is the bottleneck, for Python runs on one core."}
+	MemoryGrowth   = &Signal{Name: "memory_growth", Title: "Growth of API server memory", Unit: BytesPerSecond, Scope: Instance, MinPast: MinTrend, Expr: "max by (instance) (deriv(process_resident_memory_bytes[1h]))", Doc: "Slope of the API server's resident memory over the longest past at hand.", Hint: ResidentMemory.Hint}
+	MemoryRise     = &Signal{Name: "memory_rise", Title: "API server memory over its lowest", Unit: Times, Scope: Instance, MinPast: MinTrend, Expr: "max by (instance) (avg_over_time(process_resident_memory_bytes[1m])) / max by (instance) (min_over_time(process_resident_memory_bytes[1h]))", Doc: "Resident memory now over its lowest in the past at hand."}
+	// MemoryHighWater tells a leak, which is always at its highest, from memory
+	// that comes and goes.
+	MemoryHighWater = &Signal{Name: "memory_high_water", Title: "API server memory over its highest", Unit: Ratio, Scope: Instance, MinPast: MinTrend, Expr: "max by (instance) (avg_over_time(process_resident_memory_bytes[1m])) / max by (instance) (max_over_time(process_resident_memory_bytes[1h]))", Doc: "Resident memory now over its highest in the past at hand."}
+	OpenFDs         = &Signal{Name: "open_fds", Title: "Open files of the API server", Unit: Count, Scope: Instance, Expr: "max by (instance) (avg_over_time(process_open_fds[1m]))", Doc: "Open file descriptors of the API server: connections that clients hold open, also when the engine is silent."}
+	FrontendCPU     = &Signal{Name: "frontend_cpu", Title: "API server processor use", Unit: Ratio, Scope: Instance, Expr: "max by (instance) (rate(process_cpu_seconds_total[5m]))", Doc: "Processor seconds per second of the API server process: near 1 it is the bottleneck, for Python runs on one core."}
 
-	ContainerMemory       = &Signal{Name: "container_memory", Title: "Container memory", Unit: Bytes, Scope: Instance, Expr: `sum by (instance) (avg_over_time(container_memory_working_set_bytes{container!="",container!="POD"}[1m]))`, Doc: "Working set of the pod's containers (cAdvisor): EngineCore and workers included.", Hint: "scrape the kubelet's cAdvisor endpoint"}
-	ContainerMemoryGrowth = &Signal{Name: "container_memory_growth", Title: "Growth of container memory", Unit: BytesPerSecond, Scope: Instance, Expr: `sum by (instance) (deriv(container_memory_working_set_bytes{container!="",container!="POD"}[1h]))`, Doc: "Slope of the containers' working set over the longest past at hand.", Hint: ContainerMemory.Hint}
+	ContainerMemory          = &Signal{Name: "container_memory", Title: "Container memory", Unit: Bytes, Scope: Instance, Expr: `sum by (instance) (avg_over_time(container_memory_working_set_bytes{container!="",container!="POD"}[1m]))`, Doc: "Working set of the pod's containers (cAdvisor): EngineCore and workers included.", Hint: "scrape the kubelet's cAdvisor endpoint"}
+	ContainerMemoryRise      = &Signal{Name: "container_memory_rise", Title: "Container memory over its lowest", Unit: Times, Scope: Instance, MinPast: MinTrend, Expr: `sum by (instance) (avg_over_time(container_memory_working_set_bytes{container!="",container!="POD"}[1m])) / sum by (instance) (min_over_time(container_memory_working_set_bytes{container!="",container!="POD"}[1h]))`, Doc: "Working set now over its lowest in the past at hand.", Hint: ContainerMemory.Hint}
+	ContainerMemoryHighWater = &Signal{Name: "container_memory_high_water", Title: "Container memory over its highest", Unit: Ratio, Scope: Instance, MinPast: MinTrend, Expr: `sum by (instance) (avg_over_time(container_memory_working_set_bytes{container!="",container!="POD"}[1m])) / sum by (instance) (max_over_time(container_memory_working_set_bytes{container!="",container!="POD"}[1h]))`, Doc: "Working set now over its highest in the past at hand.", Hint: ContainerMemory.Hint}
+	ContainerMemoryGrowth    = &Signal{Name: "container_memory_growth", Title: "Growth of container memory", Unit: BytesPerSecond, Scope: Instance, MinPast: MinTrend, Expr: `sum by (instance) (deriv(container_memory_working_set_bytes{container!="",container!="POD"}[1h]))`, Doc: "Slope of the containers' working set over the longest past at hand.", Hint: ContainerMemory.Hint}
 )
 
 // Replicas of one model, compared with each other.
@@ -240,8 +262,9 @@ const (
 var (
 	GPUUtil        = &Signal{Name: "gpu_utilization", Title: "GPU utilization", Unit: Ratio, Scope: GPU, Expr: "avg by (instance) (avg_over_time(DCGM_FI_DEV_GPU_UTIL[5m])) / 100", Doc: "Share of time in which some kernel ran. Spinning engines read 1 while they do nothing (vllm-project/vllm#12664); prefer SM activity.", Hint: hintDCGM}
 	SMActive       = &Signal{Name: "gpu_sm_active", Title: "SM activity", Unit: Ratio, Scope: GPU, Expr: "avg by (instance) (avg_over_time(DCGM_FI_PROF_SM_ACTIVE[5m]))", Doc: "Share of cycles in which an SM had a warp resident, mean over SMs: how much of the GPU worked.", Hint: dcgmProf}
+	EngineActive   = &Signal{Name: "gpu_engine_active", Title: "Graphics engine activity", Unit: Ratio, Scope: GPU, Expr: "avg by (instance) (avg_over_time(DCGM_FI_PROF_GR_ENGINE_ACTIVE[5m]))", Doc: "Share of time in which the compute engine was active: finer than GPU utilization, coarser than SM activity; on by default in dcgm-exporter.", Hint: hintDCGM}
 	GPUMemoryUsed  = &Signal{Name: "gpu_memory_used", Title: "GPU memory used", Unit: Ratio, Scope: GPU, Expr: "max by (instance) (avg_over_time(DCGM_FI_DEV_FB_USED[5m]) / (avg_over_time(DCGM_FI_DEV_FB_USED[5m]) + avg_over_time(DCGM_FI_DEV_FB_FREE[5m])))", Doc: "Share of the fullest GPU's memory in use: near gpu_memory_utilization from the start, and steady.", Hint: hintDCGM}
-	GPUMemGrowth   = &Signal{Name: "gpu_memory_growth", Title: "Growth of GPU memory", Unit: BytesPerSecond, Scope: GPU, Expr: "max by (instance) (deriv(DCGM_FI_DEV_FB_USED[1h])) * 1048576", Doc: "Slope of the GPU's used memory over the longest past at hand (DCGM counts MiB).", Hint: hintDCGM}
+	GPUMemGrowth   = &Signal{Name: "gpu_memory_growth", Title: "Growth of GPU memory", Unit: BytesPerSecond, Scope: GPU, MinPast: MinTrend, Expr: "max by (instance) (deriv(DCGM_FI_DEV_FB_USED[1h])) * 1048576", Doc: "Slope of the GPU's used memory over the longest past at hand (DCGM counts MiB).", Hint: hintDCGM}
 	GPUPower       = &Signal{Name: "gpu_power", Title: "GPU power", Unit: Watts, Scope: GPU, Expr: "max by (instance) (avg_over_time(DCGM_FI_DEV_POWER_USAGE[5m]))", Doc: "Power draw of the hottest GPU.", Hint: hintDCGM}
 	GPUTemp        = &Signal{Name: "gpu_temperature", Title: "GPU temperature", Unit: Celsius, Scope: GPU, Expr: "max by (instance) (max_over_time(DCGM_FI_DEV_GPU_TEMP[5m]))", Doc: "Temperature of the hottest GPU.", Hint: hintDCGM}
 	SMClock        = &Signal{Name: "gpu_sm_clock", Title: "SM clock", Unit: Megahertz, Scope: GPU, Expr: "min by (instance) (avg_over_time(DCGM_FI_DEV_SM_CLOCK[5m]))", Doc: "SM clock of the slowest GPU.", Hint: hintDCGM}
@@ -250,8 +273,8 @@ var (
 	PowerReason    = throttle("gpu_power_brake", "Hardware slowdown or power brake", "clocks lowered by hardware slowdown (0x8) or an external power brake (0x80)", "8", "128")
 	PowerCapReason = throttle("gpu_power_cap", "Power cap", "clocks lowered by the software power cap (0x4): normal at full load", "4")
 	XID            = &Signal{Name: "gpu_xid", Title: "XID error", Unit: Count, Scope: GPU, Expr: "max by (instance) (max_over_time(DCGM_FI_DEV_XID_ERRORS[5m]))", Doc: "Code of the last XID error of any GPU; 0 when there was none. It stays until the next one.", Hint: hintDCGM}
-	XIDChanges     = &Signal{Name: "gpu_xid_changes", Title: "New XID errors", Unit: Count, Scope: GPU, Expr: "max by (instance) (changes(DCGM_FI_DEV_XID_ERRORS[5m]) * (max_over_time(DCGM_FI_DEV_XID_ERRORS[5m]) > bool 0))", Doc: "How often the XID code changed in the window.", Hint: hintDCGM}
-	ECCErrors      = &Signal{Name: "gpu_ecc_uncorrectable", Title: "Uncorrectable ECC errors", Unit: Count, Scope: GPU, Expr: "max by (instance) (increase(DCGM_FI_DEV_ECC_DBE_VOL_TOTAL[5m]))", Doc: "Double-bit memory errors in the window: results may be wrong, and the driver retires the page.", Hint: hintDCGM}
+	XIDChanges     = &Signal{Name: "gpu_xid_changes", Title: "New XID errors", Unit: Count, Scope: GPU, Expr: "max by (instance) (changes(DCGM_FI_DEV_XID_ERRORS[1h]) * (max_over_time(DCGM_FI_DEV_XID_ERRORS[1h]) > bool 0))", Doc: "How often the XID code changed in the past at hand.", Hint: hintDCGM}
+	ECCErrors      = &Signal{Name: "gpu_ecc_uncorrectable", Title: "Uncorrectable ECC errors", Unit: Count, Scope: GPU, Expr: "max by (instance) (increase(DCGM_FI_DEV_ECC_DBE_VOL_TOTAL[1h]))", Doc: "Double-bit memory errors in the past at hand: results may be wrong, and the driver retires the page.", Hint: hintDCGM}
 	RemapFailures  = &Signal{Name: "gpu_row_remap_failure", Title: "Row remapping failed", Unit: Count, Scope: GPU, Expr: "max by (instance) (max_over_time(DCGM_FI_DEV_ROW_REMAP_FAILURE[5m]))", Doc: "1 when a faulty memory row could not be remapped: replace the GPU.", Hint: hintDCGM}
 	NVLinkErrors   = &Signal{Name: "gpu_nvlink_errors", Title: "NVLink CRC errors", Unit: PerSecond, Scope: GPU, Expr: "max by (instance) (rate(DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL[5m]))", Doc: "Flit CRC errors per second, each of which costs a retransmission.", Hint: hintDCGM}
 	PCIeReplays    = &Signal{Name: "gpu_pcie_replays", Title: "PCIe replays", Unit: PerSecond, Scope: GPU, Expr: "max by (instance) (rate(DCGM_FI_DEV_PCIE_REPLAY_COUNTER[5m]))", Doc: "PCIe retransmissions per second.", Hint: hintDCGM}
@@ -278,13 +301,13 @@ func All() []*Signal {
 		TTFTP50, TTFTP95, TTFTP99, TTFTMean, ITLP50, ITLP95, ITLP99, ITLMean, TPOTP95, TPOTMean, E2EP50, E2EP95, E2EMean,
 		QueueTimeP95, QueueTimeMean, PrefillTimeMean, DecodeTimeMean, UnseenWait, StallsPerRequest,
 		FirstTokenRate, FirstTokens, CompletionRate, PromptTokenRate, GenerationTokenRate, StepRate, DecodeBatch, StepTokens,
-		PromptTokens, ComputedTokens, PromptTokensP50, PromptTokensP99, OutputTokens, OutputTokensP95, MaxTokens, PrefillTimePerToken,
+		PromptTokens, ComputedTokens, PromptTokensP50, PromptTokensP99, PromptTail, OutputTokens, OutputTokensP95, MaxTokens, PrefillTimePerToken,
 		Running, RunningP50, RunningPeak, RunningPinned, Waiting, WaitingFloor, WaitingNow, WaitingGrowth, Deferred, InFlightFloor, EngineProgress,
 		KVUsage, KVUsagePeak, PreemptionRate, Preemptions, PreemptionsPerRequest, PrefixQueryRate, PrefixHitRatio,
 		HTTPRate, ServerErrs, ClientErrs, ServerErrCount, ClientErrCount, Abandoned, AbandonedShare, AdmissionRejections, EngineErrors,
-		Up, ScrapeDuration, Uptime, Restarts, Outage, ResidentMemory, MemoryGrowth, OpenFDs, FrontendCPU, ContainerMemory, ContainerMemoryGrowth,
+		Up, ScrapeDuration, Uptime, ServingAge, Observed, Restarts, Outage, ResidentMemory, MemoryGrowth, MemoryRise, MemoryHighWater, OpenFDs, FrontendCPU, ContainerMemory, ContainerMemoryGrowth, ContainerMemoryRise, ContainerMemoryHighWater,
 		Replicas, ArrivalShare, LoadShare, EngineSpread,
-		GPUUtil, SMActive, GPUMemoryUsed, GPUMemGrowth, GPUPower, GPUTemp, SMClock, SMClockRatio, ThermalReason, PowerReason, PowerCapReason,
+		GPUUtil, SMActive, EngineActive, GPUMemoryUsed, GPUMemGrowth, GPUPower, GPUTemp, SMClock, SMClockRatio, ThermalReason, PowerReason, PowerCapReason,
 		XID, XIDChanges, ECCErrors, RemapFailures, NVLinkErrors, PCIeReplays,
 	}
 }

@@ -1,0 +1,129 @@
+// Package catalog declares what a pathology is: when it holds, why, and what to
+// change. A condition is data, a tree of signals against thresholds, so that
+// the diagnosis, the alert rules, the dashboards and the runbooks are all
+// rendered from the same value.
+//
+// The package evaluates conditions against readings it is handed and compiles
+// them to PromQL. It performs no I/O.
+package catalog
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+// Severity says who should look, and when.
+type Severity uint8
+
+// Severities, in ascending order.
+const (
+	Info   Severity = iota // worth knowing
+	Ticket                 // look at it in working hours
+	Page                   // wake somebody
+)
+
+func (s Severity) String() string {
+	switch s {
+	case Page:
+		return "page"
+	case Ticket:
+		return "ticket"
+	}
+	return "info"
+}
+
+// ParseSeverity reads a severity's name.
+func ParseSeverity(name string) (Severity, error) {
+	for _, s := range []Severity{Info, Ticket, Page} {
+		if s.String() == name {
+			return s, nil
+		}
+	}
+	return 0, fmt.Errorf("unknown severity %q: want page, ticket or info", name)
+}
+
+// A Pathology describes one way in which a server goes wrong. It is a constant
+// value; nothing modifies it.
+type Pathology struct {
+	ID       string // "kv-cache-thrashing": stable; in URLs, labels, --only
+	Alert    string // "VLLMKVCacheThrashing"
+	Title    string // one line, no final period
+	Severity Severity
+
+	// When holds while the pathology is there.
+	When Cond
+
+	// For is how long an alert waits before it fires.
+	For time.Duration
+
+	// Supports is evidence that raises the confidence. It never changes the
+	// status.
+	Supports []Cond
+
+	// Inhibits lists the pathologies that this one explains on the same target.
+	Inhibits []string
+
+	// Fixes are alternatives, the best first.
+	Fixes []Fix
+
+	// Refine, which may be nil, says what was found in this very server's
+	// numbers and sizes the fixes. It cannot change the status.
+	Refine func(*Pass)
+
+	// Runbook is a Markdown page with the sections that Validate asks for.
+	Runbook string
+}
+
+// A Fix is one remedy.
+type Fix struct {
+	Summary    string   // a verb phrase: "Lower --max-num-seqs from 256 to 41"
+	Changes    []Change // flags to change; empty when the remedy is not a flag
+	Arithmetic []string // how the number was computed, line by line, with sources
+	Tradeoff   string   // what it costs
+	Verify     string   // the signal that shows that it worked
+}
+
+// A Change is a flag of the server from its present to its proposed value.
+type Change struct {
+	Flag string // "--max-num-seqs"
+	From string // "" when the present value is not known
+	To   string
+}
+
+// A Pass hands a pathology that fires on one target the readings and the
+// configuration, and takes what Refine makes of them.
+type Pass struct {
+	View
+	Config engine.Config
+
+	// Summary replaces the title in the verdict: one sentence with this
+	// server's numbers.
+	Summary string
+	// Reasons are further sentences: the mechanism, what was inferred and how.
+	Reasons []string
+	// Fixes starts as a copy of the pathology's.
+	Fixes []Fix
+}
+
+// Reason adds a sentence to the explanation.
+func (p *Pass) Reason(format string, args ...any) {
+	p.Reasons = append(p.Reasons, fmt.Sprintf(format, args...))
+}
+
+// Now returns the reading's value in the window, or 0 where it is unknown;
+// for sentences, after a condition has made sure of it.
+func (p *Pass) Value(s *indicator.Signal) float64 { return p.Now(s).Or(0) }
+
+// A View is what a condition is evaluated against: one target's readings.
+type View interface {
+	// Now returns a signal's reading in the window under judgement.
+	Now(*indicator.Signal) indicator.Value
+	// Normal returns its reading in the baseline.
+	Normal(*indicator.Signal) indicator.Value
+	// Limit returns a threshold that somebody set for this target: the user, an
+	// objective, or a measurement. The source says which.
+	Limit(*Threshold) (limit float64, source string, ok bool)
+}

@@ -1,0 +1,76 @@
+package catalog
+
+import (
+	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/slo"
+)
+
+// Thresholds that several pathologies share.
+var (
+	// TTFTObjective is what was promised for the first token.
+	TTFTObjective = &Threshold{
+		Name: "ttft_objective", Unit: indicator.Seconds, Objective: slo.TTFTP95, Default: 3,
+		Why: "the objective of the use case; without one, three seconds is where common alert rules for vLLM put it",
+	}
+	// TTFTWorse is a first token clearly later than usual.
+	TTFTWorse = &Threshold{
+		Name: "ttft_worse", Unit: indicator.Seconds, Default: None, Baseline: &Relative{Factor: 2, Offset: 0.05},
+		Why: "twice this deployment's own normal, and at least 50 ms more: below that nobody notices",
+	}
+	// ITLObjective is what was promised for the stream.
+	ITLObjective = &Threshold{
+		Name: "itl_objective", Unit: indicator.Seconds, Objective: slo.ITLP95, Default: None,
+		Why: "the objective of the use case",
+	}
+	// E2EObjective is what was promised for the whole answer.
+	E2EObjective = &Threshold{
+		Name: "e2e_objective", Unit: indicator.Seconds, Objective: slo.E2EP95, Default: None,
+		Why: "the objective of the use case",
+	}
+	// E2EWorse is an answer that takes clearly longer than usual.
+	E2EWorse = &Threshold{
+		Name: "e2e_worse", Unit: indicator.Seconds, Default: None, Baseline: &Relative{Factor: 2, Offset: 0.2},
+		Why: "twice this deployment's own normal, and at least 200 ms more",
+	}
+	// DecodeSlower is a decode step that takes clearly longer than its batch
+	// explains.
+	DecodeSlower = &Threshold{
+		Name: "decode_slower", Unit: indicator.Seconds, Default: 0.1,
+		Baseline: &Relative{Factor: 1.5, Per: indicator.DecodeBatch, Exponent: 0.5},
+		Why:      "half as slow again as normal, after allowing a step to grow with the square root of its batch (memory-bound decode grows far less); without a baseline 100 ms, where users see stutter",
+	}
+	// QueueAlways is a queue that does not clear.
+	QueueAlways = &Threshold{
+		Name: "queue_always", Unit: indicator.Requests, Default: 0.5,
+		Why: "at least one request waits 70 % of the time; short queues under bursts clear and stay below",
+	}
+	// QueueTimeLong is a wait in the scheduler's queue that users feel.
+	QueueTimeLong = &Threshold{
+		Name: "queue_time_long", Unit: indicator.Seconds, Default: 2,
+		Why: "two seconds in the queue alone is more than any interactive objective leaves; common alert rules for vLLM use it",
+	}
+)
+
+// Conditions that several pathologies share.
+var (
+	// FirstTokenLate holds while users wait for the first token: an objective
+	// is missed, or it takes twice as long as normal. The median is compared
+	// with the baseline, for a stall of a second or two does not move it.
+	FirstTokenLate = Any(Above(indicator.TTFTP95, TTFTObjective), Above(indicator.TTFTP50, TTFTWorse))
+
+	// Queueing holds while work waits for the scheduler all the time.
+	Queueing = Above(indicator.WaitingFloor, QueueAlways)
+
+	// NotQueueing holds while queues, if any, clear.
+	NotQueueing = Below(indicator.WaitingFloor, QueueAlways)
+
+	// DecodeSlow holds while steps take longer than their batch explains, at
+	// the median and in the mean: a stall moves only the mean.
+	DecodeSlow = All(Above(indicator.ITLP50, DecodeSlower), Above(indicator.ITLMean, DecodeSlower))
+
+	// DecodeFair holds while the median step takes no longer than its batch explains.
+	DecodeFair = Below(indicator.ITLP50, DecodeSlower)
+
+	// UserPain holds while users notice anything at all.
+	UserPain = Any(FirstTokenLate, Above(indicator.ITLP95, ITLObjective), Above(indicator.E2EP95, E2EObjective), Above(indicator.E2EMean, E2EWorse))
+)

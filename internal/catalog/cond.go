@@ -1,0 +1,225 @@
+package catalog
+
+import (
+	"math"
+
+	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/slo"
+)
+
+// A Threshold is a named number that a signal is compared with. It is resolved
+// in this order: set by the user; from the objectives; measured; relative to
+// the baseline; the default. One that resolves to nothing makes the comparison
+// unknown.
+type Threshold struct {
+	Name string // in --set and in threshold files: "kv_cache_full"
+	Unit indicator.Unit
+	Why  string // the reason for the number, with its source
+
+	// Default is the last resort; NaN (None) when no number fits all.
+	Default float64
+
+	// Objective makes the threshold follow an objective. ErrorBudget turns an
+	// availability into the error ratio that burns its budget at BurnRate.
+	Objective slo.Key
+	BurnRate  float64
+
+	// Baseline makes it relative to what was normal for this deployment.
+	Baseline *Relative
+}
+
+// None is the default of a threshold that has no sensible universal value.
+var None = math.NaN()
+
+// Relative computes a threshold from the baseline b of the compared signal:
+//
+//	Factor × b × max(1, now(Per)/normal(Per))^Exponent + Offset
+//
+// Per, which may be nil, is what the signal may fairly grow with: a decode step
+// of a larger batch takes longer, and that alone is no fault.
+type Relative struct {
+	Factor   float64
+	Offset   float64 // in the signal's unit: differences below it do not matter
+	Per      *indicator.Signal
+	Exponent float64
+}
+
+// Op compares a signal with a threshold.
+type Op string
+
+// The comparisons.
+const (
+	GreaterThan Op = ">"
+	LessThan    Op = "<"
+)
+
+// A Cond is a condition tree. Exactly one of its three shapes is used: a
+// comparison (Signal, Op, Threshold), All, or Any.
+type Cond struct {
+	Signal    *indicator.Signal
+	Op        Op
+	Threshold *Threshold
+	All       []Cond
+	Any       []Cond
+}
+
+// Above holds while the signal is greater than the threshold.
+func Above(s *indicator.Signal, t *Threshold) Cond {
+	return Cond{Signal: s, Op: GreaterThan, Threshold: t}
+}
+
+// Below holds while the signal is less than the threshold.
+func Below(s *indicator.Signal, t *Threshold) Cond {
+	return Cond{Signal: s, Op: LessThan, Threshold: t}
+}
+
+// All holds while every condition holds.
+func All(cs ...Cond) Cond { return Cond{All: cs} }
+
+// Any holds while at least one condition holds.
+func Any(cs ...Cond) Cond { return Cond{Any: cs} }
+
+// Leaves calls yield for every comparison of the tree, in order.
+func (c Cond) Leaves(yield func(Cond)) {
+	if c.Signal != nil {
+		yield(c)
+		return
+	}
+	for _, sub := range append(c.All, c.Any...) {
+		sub.Leaves(yield)
+	}
+}
+
+// Signals calls yield for every signal that the tree reads, those of relative
+// thresholds included.
+func (c Cond) Signals(yield func(*indicator.Signal)) {
+	c.Leaves(func(leaf Cond) {
+		yield(leaf.Signal)
+		if b := leaf.Threshold.Baseline; b != nil && b.Per != nil {
+			yield(b.Per)
+		}
+	})
+}
+
+// Truth is three-valued: a comparison with something missing is Unknown.
+type Truth uint8
+
+// The truth values. The zero value is Unknown.
+const (
+	Unknown Truth = iota
+	False
+	True
+)
+
+// Evidence is one comparison with its numbers.
+type Evidence struct {
+	Signal    *indicator.Signal
+	Op        Op
+	Value     indicator.Value
+	Baseline  indicator.Value
+	Threshold float64
+	Source    string // of the threshold: "--set", "slo", "chat", "measured", "baseline", "default"
+	Name      string // the threshold's
+	Why       string // the threshold's
+	Holds     Truth
+}
+
+// Eval evaluates a condition and returns every comparison made, in the order
+// of the tree.
+func (c Cond) Eval(v View) (Truth, []Evidence) {
+	if c.Signal != nil {
+		e := compare(c, v)
+		return e.Holds, []Evidence{e}
+	}
+	subs, all := c.All, true
+	if c.Any != nil {
+		subs, all = c.Any, false
+	}
+	var evidence []Evidence
+	truth := False // of an empty Any
+	if all {
+		truth = True
+	}
+	for _, sub := range subs {
+		t, e := sub.Eval(v)
+		evidence = append(evidence, e...)
+		if all {
+			truth = and(truth, t)
+		} else {
+			truth = or(truth, t)
+		}
+	}
+	return truth, evidence
+}
+
+func and(a, b Truth) Truth {
+	switch {
+	case a == False || b == False:
+		return False
+	case a == Unknown || b == Unknown:
+		return Unknown
+	}
+	return True
+}
+
+func or(a, b Truth) Truth {
+	switch {
+	case a == True || b == True:
+		return True
+	case a == Unknown || b == Unknown:
+		return Unknown
+	}
+	return False
+}
+
+func compare(c Cond, v View) Evidence {
+	e := Evidence{
+		Signal: c.Signal, Op: c.Op, Name: c.Threshold.Name, Why: c.Threshold.Why,
+		Value: v.Now(c.Signal), Baseline: v.Normal(c.Signal), Threshold: math.NaN(),
+	}
+	limit, source, ok := c.Threshold.Resolve(c.Signal, v)
+	if !ok {
+		return e
+	}
+	e.Threshold, e.Source = limit, source
+	if !e.Value.OK {
+		return e
+	}
+	e.Holds = False
+	if c.Op == GreaterThan && e.Value.V > limit || c.Op == LessThan && e.Value.V < limit {
+		e.Holds = True
+	}
+	return e
+}
+
+// Resolve returns the number that the signal is compared with, and its source.
+func (t *Threshold) Resolve(s *indicator.Signal, v View) (limit float64, source string, ok bool) {
+	if limit, source, ok = v.Limit(t); ok {
+		return limit, source, true
+	}
+	if t.Baseline != nil {
+		if limit, ok = t.Baseline.limit(s, v); ok {
+			return limit, "baseline", true
+		}
+	}
+	if !math.IsNaN(t.Default) {
+		return t.Default, "default", true
+	}
+	return 0, "", false
+}
+
+func (r *Relative) limit(s *indicator.Signal, v View) (float64, bool) {
+	base := v.Normal(s)
+	if !base.OK {
+		return 0, false
+	}
+	scale := 1.0
+	if r.Per != nil {
+		now, normal := v.Now(r.Per), v.Normal(r.Per)
+		if !now.OK || !normal.OK || normal.V <= 0 {
+			return 0, false
+		}
+		scale = math.Pow(math.Max(1, now.V/normal.V), r.Exponent)
+	}
+	return r.Factor*base.V*scale + r.Offset, true
+}

@@ -1,0 +1,36 @@
+package indicator
+
+import "math"
+
+// A Value is one reading of a signal. Its zero value is unknown: a reading
+// that nobody took is never a zero.
+type Value struct {
+	V  float64
+	OK bool // V is known
+
+	// AtMost and AtLeast mark a percentile that fell into the histogram's
+	// first or last bucket: V is that bucket's edge, the truth is beyond it.
+	AtMost, AtLeast bool
+
+	// Reason says why the value is unknown.
+	Reason string
+}
+
+// Known returns a known value; a value that is not a number is unknown.
+func Known(v float64) Value {
+	if math.IsNaN(v) {
+		return Value{Reason: "no observations"}
+	}
+	return Value{V: v, OK: true}
+}
+
+// Unknown returns a value that could not be had, and why.
+func Unknown(reason string) Value { return Value{Reason: reason} }
+
+// Or returns the value, or another number where it is unknown.
+func (v Value) Or(other float64) float64 {
+	if v.OK {
+		return v.V
+	}
+	return other
+}

@@ -1,0 +1,40 @@
+// Package clientcancellations detects clients that hang up before their answer is
+// complete.
+package clientcancellations
+
+import (
+	_ "embed"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+//go:embed runbook.md
+var runbook string
+
+var (
+	share = &catalog.Threshold{
+		Name: "abandoned_share", Unit: indicator.Ratio, Default: 0.15, Baseline: &catalog.Relative{Factor: 2, Offset: 0.1},
+		Why: "twice the usual share and ten points more; some users always stop an answer; without a baseline 15 %",
+	}
+	some = &catalog.Threshold{
+		Name: "abandoned_some", Unit: indicator.Requests, Default: 4.5,
+		Why: "at least five requests, for small numbers say nothing",
+	}
+)
+
+// Pathology is clients that cancel.
+var Pathology = &catalog.Pathology{
+	ID:       "client-cancellations",
+	Alert:    "VLLMClientCancellations",
+	Title:    "Clients hang up before their answers are complete",
+	Severity: catalog.Ticket,
+	When: catalog.All(
+		catalog.Above(indicator.AbandonedShare, share),
+		catalog.Above(indicator.Abandoned, some),
+	),
+	For:     5 * time.Minute,
+	Refine:  refine,
+	Runbook: runbook,
+}

@@ -1,0 +1,55 @@
+// Package concurrencylimit detects a batch held at max_num_seqs while the engine
+// could do more: the limit is too low, not the hardware.
+package concurrencylimit
+
+import (
+	_ "embed"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+//go:embed runbook.md
+var runbook string
+
+var (
+	kvRoom = &catalog.Threshold{
+		Name: "limit_kv_room", Unit: indicator.Ratio, Default: 0.6,
+		Why: "the KV cache could hold half as many sequences again",
+	}
+	pinned = &catalog.Threshold{
+		Name: "batch_pinned", Unit: indicator.Ratio, Default: 0.85,
+		Why: "the batch sits at the highest count seen while requests wait: a ceiling",
+	}
+	stepStillCheap = &catalog.Threshold{
+		Name: "step_still_cheap", Unit: indicator.Seconds, Default: 0.05,
+		Baseline: &catalog.Relative{Factor: 1, Per: indicator.DecodeBatch, Exponent: 0.65, Offset: 0.002},
+		Why:      "the step grew by clearly less than its batch, so a larger batch still gives more tokens per second; without a baseline 50 ms, which no interactive objective minds",
+	}
+)
+
+// Pathology is a concurrency limit set too low.
+var Pathology = &catalog.Pathology{
+	ID:       "concurrency-limit",
+	Alert:    "VLLMConcurrencyLimit",
+	Title:    "Requests queue behind max_num_seqs while the engine has room for more",
+	Severity: catalog.Page,
+	When: catalog.All(
+		catalog.Queueing,
+		catalog.Any(catalog.FirstTokenLate, catalog.Above(indicator.QueueTimeMean, catalog.QueueTimeLong)),
+		catalog.Above(indicator.RunningPinned, pinned),
+		catalog.Below(indicator.KVUsagePeak, kvRoom),
+		catalog.Below(indicator.ITLP50, stepStillCheap),
+	),
+	For:      2 * time.Minute,
+	Supports: []catalog.Cond{catalog.Above(indicator.WaitingGrowth, growing)},
+	Inhibits: []string{"saturation", "slow-prefill", "workload-shift", "client-cancellations"},
+	Refine:   refine,
+	Runbook:  runbook,
+}
+
+var growing = &catalog.Threshold{
+	Name: "limit_queue_growing", Unit: indicator.RequestsPerSecond, Default: 0.1,
+	Why: "the queue grows: more arrives than is served",
+}

@@ -1,0 +1,47 @@
+// Package enginerestart detects a server that started anew a moment ago.
+package enginerestart
+
+import (
+	_ "embed"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+//go:embed runbook.md
+var runbook string
+
+var (
+	once = &catalog.Threshold{
+		Name: "restarted", Unit: indicator.Count, Default: 0.5,
+		Why: "its counters began again within three minutes",
+	}
+	justStarted = &catalog.Threshold{
+		Name: "just_started", Unit: indicator.Seconds, Default: 60,
+		Why: "the engine has served for less than a minute: graphs, caches and pools are cold",
+	}
+	notWatched = &catalog.Threshold{
+		Name: "not_watched", Unit: indicator.Seconds, Default: 30,
+		Why: "nobody watched it before, so a restart cannot be told from a first start",
+	}
+)
+
+// Pathology is a recent restart.
+var Pathology = &catalog.Pathology{
+	ID:       "engine-restart",
+	Alert:    "VLLMEngineRestart",
+	Title:    "The server restarted a moment ago",
+	Severity: catalog.Ticket,
+	When: catalog.Any(
+		catalog.Above(indicator.Restarts, once),
+		catalog.All(
+			catalog.Below(indicator.ServingAge, justStarted),
+			catalog.Below(indicator.Observed, notWatched),
+		),
+	),
+	Inhibits: []string{"prefill-starvation", "prefix-cache-misses", "severe-degradation", "slow-prefill", "slow-decode", "client-cancellations", "http-errors", "workload-shift", "memory-leak", "saturation", "concurrency-limit"},
+	For:      0 * time.Second,
+	Refine:   refine,
+	Runbook:  runbook,
+}

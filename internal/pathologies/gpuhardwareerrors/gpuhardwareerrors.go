@@ -1,0 +1,43 @@
+// Package gpuhardwareerrors detects errors that a GPU or its links report.
+package gpuhardwareerrors
+
+import (
+	_ "embed"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+//go:embed runbook.md
+var runbook string
+
+var (
+	any = &catalog.Threshold{
+		Name: "gpu_error", Unit: indicator.Count, Default: 0.5,
+		Why: "one is enough: the driver reports it, results or the process may be lost",
+	}
+	linkErrors = &catalog.Threshold{
+		Name: "gpu_link_errors", Unit: indicator.PerSecond, Default: 1,
+		Why: "more than one retransmission a second costs bandwidth; single ones are the link's own correction at work",
+	}
+)
+
+// Pathology is GPU hardware errors.
+var Pathology = &catalog.Pathology{
+	ID:       "gpu-hardware-errors",
+	Alert:    "VLLMGPUHardwareErrors",
+	Title:    "The GPU reports hardware errors",
+	Severity: catalog.Page,
+	When: catalog.Any(
+		catalog.Above(indicator.XIDChanges, anyError),
+		catalog.Above(indicator.ECCErrors, anyError),
+		catalog.Above(indicator.RemapFailures, anyError),
+		catalog.Above(indicator.NVLinkErrors, linkErrors),
+		catalog.Above(indicator.PCIeReplays, linkErrors),
+	),
+	For:      0 * time.Second,
+	Inhibits: []string{"gpu-throttling", "engine-hung", "severe-degradation", "slow-decode", "slow-prefill", "client-cancellations", "gpu-underutilization"},
+	Refine:   refine,
+	Runbook:  runbook,
+}

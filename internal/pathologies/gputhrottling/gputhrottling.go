@@ -1,0 +1,46 @@
+// Package gputhrottling detects a GPU that lowers its clocks while it has work.
+package gputhrottling
+
+import (
+	_ "embed"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+//go:embed runbook.md
+var runbook string
+
+var (
+	set = &catalog.Threshold{
+		Name: "throttle_reason", Unit: indicator.Count, Default: 0.5,
+		Why: "the driver says that it lowers the clocks for this reason now",
+	}
+	clockLow = &catalog.Threshold{
+		Name: "sm_clock_low", Unit: indicator.Ratio, Default: 0.8,
+		Why: "a fifth below the clock that this GPU was seen to run at; the software power cap alone costs less",
+	}
+	gpuBusy = &catalog.Threshold{
+		Name: "gpu_has_work", Unit: indicator.Ratio, Default: 0.5,
+		Why: "an idle GPU lowers its clocks by itself",
+	}
+)
+
+// Pathology is GPU throttling.
+var Pathology = &catalog.Pathology{
+	ID:       "gpu-throttling",
+	Alert:    "VLLMGPUThrottling",
+	Title:    "The GPU lowers its clocks",
+	Severity: catalog.Ticket,
+	When: catalog.Any(
+		catalog.Above(indicator.ThermalReason, set),
+		catalog.Above(indicator.PowerReason, set),
+		catalog.All(catalog.Below(indicator.SMClockRatio, clockLow), catalog.Above(indicator.GPUUtil, gpuBusy)),
+	),
+	For:      5 * time.Minute,
+	Supports: []catalog.Cond{catalog.Below(indicator.SMClockRatio, clockLow)},
+	Inhibits: []string{"prefill-starvation", "severe-degradation", "saturation", "concurrency-limit", "slow-decode", "slow-prefill", "gpu-underutilization", "client-cancellations", "workload-shift"},
+	Refine:   refine,
+	Runbook:  runbook,
+}

@@ -1,0 +1,54 @@
+// Package gpuunderutilization detects an engine that always has work and a GPU that
+// does little of it.
+package gpuunderutilization
+
+import (
+	_ "embed"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+//go:embed runbook.md
+var runbook string
+
+var (
+	gpuIdle = &catalog.Threshold{
+		Name: "gpu_low", Unit: indicator.Ratio, Default: 0.5,
+		Why: "below half, the GPU waits for work more than it works",
+	}
+	smallBatch = &catalog.Threshold{
+		Name: "batch_small", Unit: indicator.Requests, Default: 8,
+		Why: "below eight sequences a step reads all weights for very few tokens",
+	}
+	shortQueue = &catalog.Threshold{
+		Name: "queue_short", Unit: indicator.Requests, Default: 5,
+		Why: "with a queue, a limit is the fault, not the lack of work",
+	}
+	busy = &catalog.Threshold{
+		Name: "engine_busy", Unit: indicator.Requests, Default: 0.5,
+		Why: "there is always a request in flight; without work a quiet GPU is no fault",
+	}
+)
+
+// Pathology is an underused GPU.
+var Pathology = &catalog.Pathology{
+	ID:       "gpu-underutilization",
+	Alert:    "VLLMGPUUnderutilization",
+	Title:    "The engine always has work, but the GPU is mostly idle",
+	Severity: catalog.Info,
+	When: catalog.All(
+		catalog.Above(indicator.InFlightFloor, busy),
+		catalog.Below(indicator.RunningP50, smallBatch),
+		catalog.Below(indicator.Waiting, shortQueue),
+		catalog.Any(
+			catalog.Below(indicator.SMActive, gpuIdle),
+			catalog.Below(indicator.EngineActive, gpuIdle),
+			catalog.Below(indicator.GPUUtil, gpuIdle),
+		),
+	),
+	For:     15 * time.Minute,
+	Refine:  refine,
+	Runbook: runbook,
+}

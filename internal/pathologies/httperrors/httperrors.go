@@ -1,0 +1,57 @@
+// Package httperrors detects requests that are refused or fail at the HTTP boundary.
+package httperrors
+
+import (
+	_ "embed"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+//go:embed runbook.md
+var runbook string
+
+var (
+	serverErrors = &catalog.Threshold{
+		Name: "http_5xx_share", Unit: indicator.Ratio, Objective: "availability", BurnRate: 14.4, Default: 0.01,
+		Why: "14.4 times the error budget's rate, which spends a month's budget in two days (Google SRE workbook, chapter 5); without an objective one request in a hundred",
+	}
+	someServer = &catalog.Threshold{
+		Name: "http_5xx_some", Unit: indicator.Requests, Default: 2.5,
+		Why: "at least three, for small numbers say nothing",
+	}
+	clientErrors = &catalog.Threshold{
+		Name: "http_4xx_share", Unit: indicator.Ratio, Default: 0.1, Baseline: &catalog.Relative{Factor: 2, Offset: 0.05},
+		Why: "twice the usual share and five points more: somebody always sends nonsense; without a baseline one in ten",
+	}
+	someClient = &catalog.Threshold{
+		Name: "http_4xx_some", Unit: indicator.Requests, Default: 4.5,
+		Why: "at least five, for small numbers say nothing",
+	}
+	engineErrors = &catalog.Threshold{
+		Name: "engine_errors", Unit: indicator.RequestsPerSecond, Default: 0.02,
+		Why: "more than one engine error a minute",
+	}
+	rejections = &catalog.Threshold{
+		Name: "admission_rejections", Unit: indicator.RequestsPerSecond, Default: 0.02,
+		Why: "more than one refusal a minute",
+	}
+)
+
+// Pathology is HTTP errors.
+var Pathology = &catalog.Pathology{
+	ID:       "http-errors",
+	Alert:    "VLLMHTTPErrors",
+	Title:    "Requests fail at the HTTP boundary",
+	Severity: catalog.Page,
+	When: catalog.Any(
+		catalog.All(catalog.Above(indicator.ServerErrs, serverErrors), catalog.Above(indicator.ServerErrCount, someServer)),
+		catalog.All(catalog.Above(indicator.ClientErrs, clientErrors), catalog.Above(indicator.ClientErrCount, someClient)),
+		catalog.Above(indicator.EngineErrors, engineErrors),
+		catalog.Above(indicator.AdmissionRejections, rejections),
+	),
+	For:     2 * time.Minute,
+	Refine:  refine,
+	Runbook: runbook,
+}

@@ -1,0 +1,61 @@
+// Package kvcachethrashing detects running requests being evicted from a KV cache
+// that cannot hold them all, and recomputed: work done twice.
+package kvcachethrashing
+
+import (
+	_ "embed"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+//go:embed runbook.md
+var runbook string
+
+var (
+	kvFull = &catalog.Threshold{
+		Name: "kv_cache_full", Unit: indicator.Ratio, Default: 0.9,
+		Why: "while a cache thrashes its usage swings between 0.9 and 1, because preempted requests give their blocks back; high usage alone is no fault",
+	}
+	someEvictions = &catalog.Threshold{
+		Name: "preemptions_some", Unit: indicator.Count, Default: 2.5,
+		Why: "one or two preemptions in a burst are normal",
+	}
+	evictionShare = &catalog.Threshold{
+		Name: "preemptions_per_request", Unit: indicator.PerRequest, Default: 0.1,
+		Why: "from one request in ten upwards, recomputation is a part of the load",
+	}
+	evictionHeavy = &catalog.Threshold{
+		Name: "preemptions_per_request_heavy", Unit: indicator.PerRequest, Default: 0.5,
+		Why: "when every second request is computed twice, the waste needs no other proof",
+	}
+)
+
+// Pathology is KV cache thrashing.
+var Pathology = &catalog.Pathology{
+	ID:       "kv-cache-thrashing",
+	Alert:    "VLLMKVCacheThrashing",
+	Title:    "The KV cache cannot hold the running requests: they are evicted and recomputed",
+	Severity: catalog.Page,
+	When: catalog.All(
+		catalog.Above(indicator.KVUsagePeak, kvFull),
+		catalog.Above(indicator.Preemptions, someEvictions),
+		catalog.Above(indicator.PreemptionsPerRequest, evictionShare),
+		catalog.Any(catalog.UserPain, catalog.Above(indicator.PreemptionsPerRequest, evictionHeavy)),
+	),
+	For: 2 * time.Minute,
+	Supports: []catalog.Cond{
+		catalog.Queueing,
+		catalog.FirstTokenLate,
+		catalog.Above(indicator.StallsPerRequest, stalls),
+	},
+	Inhibits: []string{"prefill-starvation", "prefix-cache-misses", "severe-degradation", "saturation", "concurrency-limit", "slow-decode", "slow-prefill", "client-cancellations", "workload-shift"},
+	Refine:   refine,
+	Runbook:  runbook,
+}
+
+var stalls = &catalog.Threshold{
+	Name: "stalls_preempted", Unit: indicator.PerRequest, Default: 0.1,
+	Why: "a preempted request stops streaming until it has been recomputed",
+}

@@ -1,0 +1,60 @@
+// Package memoryleak detects memory that only ever grows while requests complete
+// normally.
+package memoryleak
+
+import (
+	_ "embed"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+//go:embed runbook.md
+var runbook string
+
+var (
+	leakRate = &catalog.Threshold{
+		Name: "memory_growth", Unit: indicator.BytesPerSecond, Default: 5000,
+		Why: "5 kB/s is 0.4 GB a day: a week until a process that has a few GB to spare dies",
+	}
+	risen = &catalog.Threshold{
+		Name: "memory_risen", Unit: indicator.Times, Default: 1.1,
+		Why: "a tenth more than its lowest within an hour",
+	}
+	highest = &catalog.Threshold{
+		Name: "memory_highest", Unit: indicator.Ratio, Default: 0.98,
+		Why: "memory that comes and goes is not at its highest most of the time; a leak always is",
+	}
+	completing = &catalog.Threshold{
+		Name: "requests_completing", Unit: indicator.RequestsPerSecond, Default: 0,
+		Why: "requests complete, so this is no backlog that holds memory",
+	}
+)
+
+// Pathology is a memory leak.
+var Pathology = &catalog.Pathology{
+	ID:       "memory-leak",
+	Alert:    "VLLMMemoryLeak",
+	Title:    "Memory grows steadily while requests complete normally",
+	Severity: catalog.Ticket,
+	When: catalog.All(
+		catalog.Above(indicator.CompletionRate, completing),
+		catalog.NotQueueing,
+		catalog.Any(
+			catalog.All(
+				catalog.Above(indicator.MemoryGrowth, leakRate),
+				catalog.Above(indicator.MemoryRise, risen),
+				catalog.Above(indicator.MemoryHighWater, highest),
+			),
+			catalog.All(
+				catalog.Above(indicator.ContainerMemoryGrowth, leakRate),
+				catalog.Above(indicator.ContainerMemoryRise, risen),
+				catalog.Above(indicator.ContainerMemoryHighWater, highest),
+			),
+		),
+	),
+	For:     30 * time.Minute,
+	Refine:  refine,
+	Runbook: runbook,
+}

@@ -1,0 +1,74 @@
+// Package prefillstarvation detects long prefills that keep everybody else waiting: for
+// the first token, or in the middle of a stream.
+package prefillstarvation
+
+import (
+	_ "embed"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+//go:embed runbook.md
+var runbook string
+
+var (
+	ttftTail = &catalog.Threshold{
+		Name: "starved_ttft", Unit: indicator.Seconds, Objective: "ttft_p95", Default: 5,
+		Baseline: &catalog.Relative{Factor: 3, Offset: 0.1},
+		Why:      "the objective; else three times normal; else five seconds with a smooth stream, which no healthy scheduler shows",
+	}
+	promptTail = &catalog.Threshold{
+		Name: "prompt_tail", Unit: indicator.Times, Default: 8,
+		Why: "prompts many times longer than the usual one: prompts of one kind spread over a factor of three to five",
+	}
+	unseenWait = &catalog.Threshold{
+		Name: "unseen_wait", Unit: indicator.Seconds, Default: 0.1, Baseline: &catalog.Relative{Factor: 3, Offset: 0.05},
+		Why: "time before the first token that is neither queue nor prefill: somebody else's step; about 25 ms on a healthy server",
+	}
+	stalls = &catalog.Threshold{
+		Name: "stalls_starved", Unit: indicator.PerRequest, Default: 0.05, Baseline: &catalog.Relative{Factor: 3, Offset: 0.03},
+		Why: "gaps of more than a second in running streams, while the median gap is as ever",
+	}
+	longQueue = &catalog.Threshold{
+		Name: "starved_queue", Unit: indicator.Requests, Default: 20,
+		Why: "a long queue in front of a batch that has room",
+	}
+	notPinned = &catalog.Threshold{
+		Name: "batch_has_room", Unit: indicator.Ratio, Default: 0.8,
+		Why: "the batch is well below the highest seen, so seats are not what requests wait for",
+	}
+	kvRoom = &catalog.Threshold{
+		Name: "kv_has_room", Unit: indicator.Ratio, Default: 0.8,
+		Why: "the cache has room, so blocks are not what requests wait for",
+	}
+)
+
+// Pathology is prefill starvation.
+var Pathology = &catalog.Pathology{
+	ID:       "prefill-starvation",
+	Alert:    "VLLMPrefillStarvation",
+	Title:    "Long prefills occupy the engine while other requests wait for their first token",
+	Severity: catalog.Page,
+	When: catalog.All(
+		catalog.Above(indicator.TTFTP95, ttftTail),
+		catalog.DecodeFair,
+		catalog.Any(
+			catalog.All(
+				catalog.Above(indicator.PromptTail, promptTail),
+				catalog.Any(catalog.Above(indicator.UnseenWait, unseenWait), catalog.Above(indicator.StallsPerRequest, stalls)),
+			),
+			catalog.All(
+				catalog.Above(indicator.WaitingFloor, longQueue),
+				catalog.Below(indicator.RunningPinned, notPinned),
+				catalog.Below(indicator.KVUsagePeak, kvRoom),
+			),
+		),
+	),
+	For:      2 * time.Minute,
+	Supports: []catalog.Cond{catalog.Above(indicator.UnseenWait, unseenWait), catalog.Above(indicator.StallsPerRequest, stalls)},
+	Inhibits: []string{"severe-degradation", "saturation", "slow-prefill", "workload-shift", "client-cancellations"},
+	Refine:   refine,
+	Runbook:  runbook,
+}

@@ -1,0 +1,46 @@
+// Package prefixcachemisses detects a prefix cache that stopped saving prefill work.
+package prefixcachemisses
+
+import (
+	_ "embed"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+//go:embed runbook.md
+var runbook string
+
+var (
+	hitsLow = &catalog.Threshold{
+		Name: "prefix_hits_low", Unit: indicator.Ratio, Default: 0.1, Baseline: &catalog.Relative{Factor: 0.5, Offset: -0.05},
+		Why: "half of this deployment's own hit ratio; without a baseline a tenth, where the cache saves nothing. A low ratio that was always low is no fault",
+	}
+	moreWork = &catalog.Threshold{
+		Name: "prefill_work_more", Unit: indicator.Tokens, Default: catalog.None, Baseline: &catalog.Relative{Factor: 1.5},
+		Why: "half as many prompt tokens again have to be computed for each request",
+	}
+	lookups = &catalog.Threshold{
+		Name: "prefix_lookups", Unit: indicator.TokensPerSecond, Default: 1,
+		Why: "the cache is asked at all",
+	}
+)
+
+// Pathology is a prefix cache that misses.
+var Pathology = &catalog.Pathology{
+	ID:       "prefix-cache-misses",
+	Alert:    "VLLMPrefixCacheMisses",
+	Title:    "The prefix cache no longer saves prefill work",
+	Severity: catalog.Ticket,
+	When: catalog.All(
+		catalog.Below(indicator.PrefixHitRatio, hitsLow),
+		catalog.Above(indicator.PrefixQueryRate, lookups),
+		catalog.Any(catalog.FirstTokenLate, catalog.Above(indicator.ComputedTokens, moreWork)),
+	),
+	For:      5 * time.Minute,
+	Supports: []catalog.Cond{catalog.Above(indicator.ComputedTokens, moreWork), catalog.FirstTokenLate},
+	Inhibits: []string{"severe-degradation", "saturation", "concurrency-limit", "slow-prefill", "workload-shift"},
+	Refine:   refine,
+	Runbook:  runbook,
+}

@@ -1,0 +1,66 @@
+// Package replicaimbalance detects a replica, or a data-parallel rank, that gets more
+// than its share of the traffic.
+package replicaimbalance
+
+import (
+	_ "embed"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+//go:embed runbook.md
+var runbook string
+
+var (
+	several = &catalog.Threshold{
+		Name: "replicas", Unit: indicator.Count, Default: 1.5,
+		Why: "there must be another replica to share with",
+	}
+	arrivals = &catalog.Threshold{
+		Name: "arrival_share", Unit: indicator.Times, Default: 1.5,
+		Why: "half as many requests again as the mean replica gets",
+	}
+	held = &catalog.Threshold{
+		Name: "load_share", Unit: indicator.Times, Default: 1.5,
+		Why: "half as many requests again as the mean replica holds",
+	}
+	enough = &catalog.Threshold{
+		Name: "imbalance_requests", Unit: indicator.Requests, Default: 15,
+		Why: "with fewer requests chance alone distributes them unevenly",
+	}
+	rankSpread = &catalog.Threshold{
+		Name: "engine_spread", Unit: indicator.Times, Default: 1.5,
+		Why: "the busiest rank holds half as many requests again as the mean",
+	}
+	rankLoad = &catalog.Threshold{
+		Name: "engine_load", Unit: indicator.Requests, Default: 4,
+		Why: "with fewer requests in flight the spread is chance",
+	}
+)
+
+// Pathology is replica imbalance.
+var Pathology = &catalog.Pathology{
+	ID:       "replica-imbalance",
+	Alert:    "VLLMReplicaImbalance",
+	Title:    "One replica gets more than its share of the traffic",
+	Severity: catalog.Ticket,
+	When: catalog.Any(
+		catalog.All(
+			catalog.Above(indicator.Replicas, several),
+			catalog.Above(indicator.ArrivalShare, arrivals),
+			catalog.Above(indicator.LoadShare, held),
+			catalog.Above(indicator.FirstTokens, enough),
+		),
+		catalog.All(
+			catalog.Above(indicator.EngineSpread, rankSpread),
+			catalog.Above(indicator.Running, rankLoad),
+		),
+	),
+	For:      10 * time.Minute,
+	Supports: []catalog.Cond{catalog.Queueing, catalog.FirstTokenLate},
+	Inhibits: []string{"kv-cache-thrashing", "prefill-starvation", "severe-degradation", "saturation", "concurrency-limit", "slow-decode", "slow-prefill", "client-cancellations", "workload-shift"},
+	Refine:   refine,
+	Runbook:  runbook,
+}

@@ -1,0 +1,35 @@
+// Package saturation detects more offered load than the server can serve.
+package saturation
+
+import (
+	_ "embed"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+//go:embed runbook.md
+var runbook string
+
+var growing = &catalog.Threshold{
+	Name: "queue_growing", Unit: indicator.RequestsPerSecond, Default: 0.1,
+	Why: "the queue grows: more arrives than is served",
+}
+
+// Pathology is saturation.
+var Pathology = &catalog.Pathology{
+	ID:       "saturation",
+	Alert:    "VLLMSaturation",
+	Title:    "More work arrives than the server can do: requests queue",
+	Severity: catalog.Page,
+	When: catalog.All(
+		catalog.Queueing,
+		catalog.Any(catalog.FirstTokenLate, catalog.Above(indicator.QueueTimeMean, catalog.QueueTimeLong)),
+	),
+	For:      2 * time.Minute,
+	Supports: []catalog.Cond{catalog.Above(indicator.WaitingGrowth, growing), catalog.Above(indicator.QueueTimeMean, catalog.QueueTimeLong)},
+	Inhibits: []string{"slow-prefill", "workload-shift", "client-cancellations"},
+	Refine:   refine,
+	Runbook:  runbook,
+}

@@ -1,0 +1,28 @@
+// Package severedegradation detects a server that is overloaded and slower than
+// itself at once: first token, queue and stream are all bad.
+package severedegradation
+
+import (
+	_ "embed"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+//go:embed runbook.md
+var runbook string
+
+// Pathology is severe degradation.
+var Pathology = &catalog.Pathology{
+	ID:       "severe-degradation",
+	Alert:    "VLLMSevereDegradation",
+	Title:    "First token, queue and stream are all bad: the engine is slower than itself and work piles up",
+	Severity: catalog.Page,
+	When:     catalog.All(catalog.Queueing, catalog.FirstTokenLate, catalog.DecodeSlow),
+	For:      2 * time.Minute,
+	Supports: []catalog.Cond{catalog.Above(indicator.QueueTimeMean, catalog.QueueTimeLong)},
+	Inhibits: []string{"saturation", "concurrency-limit", "slow-decode", "slow-prefill", "workload-shift", "client-cancellations"},
+	Refine:   refine,
+	Runbook:  runbook,
+}

@@ -1,0 +1,37 @@
+// Package slowprefill detects a first token that is late although nothing queues and
+// decode is as fast as ever: prefill itself is slow.
+package slowprefill
+
+import (
+	_ "embed"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+//go:embed runbook.md
+var runbook string
+
+var perToken = &catalog.Threshold{
+	Name: "prefill_per_token", Unit: indicator.SecondsPerToken, Default: 0.005, Baseline: &catalog.Relative{Factor: 1.7},
+	Why: "each computed prompt token costs 70 % more than normal; without a baseline 5 ms, two hundred prompt tokens a second, slower than any GPU that serves",
+}
+
+// Pathology is slow prefill.
+var Pathology = &catalog.Pathology{
+	ID:       "slow-prefill",
+	Alert:    "VLLMSlowPrefill",
+	Title:    "Prefill is slow: the first token is late although nothing queues",
+	Severity: catalog.Ticket,
+	When: catalog.All(
+		catalog.FirstTokenLate,
+		catalog.NotQueueing,
+		catalog.DecodeFair,
+		catalog.Above(indicator.PrefillTimePerToken, perToken),
+	),
+	For:      5 * time.Minute,
+	Inhibits: []string{"workload-shift"},
+	Refine:   refine,
+	Runbook:  runbook,
+}

@@ -1,0 +1,51 @@
+// Package workloadshift detects that users wait because they ask for more: longer
+// prompts, longer answers, more requests, less reuse, at unchanged cost per unit.
+package workloadshift
+
+import (
+	_ "embed"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+//go:embed runbook.md
+var runbook string
+
+var (
+	longer = &catalog.Threshold{
+		Name: "shift_tokens", Unit: indicator.Tokens, Default: catalog.None, Baseline: &catalog.Relative{Factor: 1.5},
+		Why: "half as many tokens again per request as normal",
+	}
+	busier = &catalog.Threshold{
+		Name: "shift_rate", Unit: indicator.RequestsPerSecond, Default: catalog.None, Baseline: &catalog.Relative{Factor: 1.5, Offset: 0.5},
+		Why: "half as many requests again as normal, beyond the noise of small numbers",
+	}
+	sameCost = &catalog.Threshold{
+		Name: "shift_prefill_cost", Unit: indicator.SecondsPerToken, Default: catalog.None, Baseline: &catalog.Relative{Factor: 1.7},
+		Why: "a prompt token costs what it did, so the server is not what changed",
+	}
+)
+
+// Pathology is a workload shift that users feel.
+var Pathology = &catalog.Pathology{
+	ID:       "workload-shift",
+	Alert:    "VLLMWorkloadShift",
+	Title:    "The traffic changed, not the server, and users feel it",
+	Severity: catalog.Info,
+	When: catalog.All(
+		catalog.Any(catalog.FirstTokenLate, catalog.Above(indicator.E2EP95, catalog.E2EObjective), catalog.Above(indicator.E2EMean, catalog.E2EWorse)),
+		catalog.Any(
+			catalog.Above(indicator.PromptTokens, longer),
+			catalog.Above(indicator.ComputedTokens, longer),
+			catalog.Above(indicator.OutputTokens, longer),
+			catalog.Above(indicator.FirstTokenRate, busier),
+		),
+		catalog.DecodeFair,
+		catalog.Below(indicator.PrefillTimePerToken, sameCost),
+	),
+	For:     10 * time.Minute,
+	Refine:  refine,
+	Runbook: runbook,
+}

@@ -1,0 +1,227 @@
+// Package slo holds service level objectives: what users were promised, by use
+// case or in one's own numbers, for which models. It reads slo.yaml, matches
+// objectives to targets, and performs no I/O.
+package slo
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+)
+
+// Key names one objective; thresholds refer to it.
+type Key string
+
+// The objectives that can be set.
+const (
+	TTFTP95      Key = "ttft_p95"
+	ITLP95       Key = "itl_p95"
+	E2EP95       Key = "e2e_p95"
+	Availability Key = "availability"
+)
+
+// An Objective is what users of some models were promised. A zero value of a
+// target means that nothing was promised.
+type Objective struct {
+	// Matchers; empty or "*" matches everything, and a pattern may hold * and ?.
+	Model, Namespace, Cluster, Service string
+
+	UseCase      string
+	TTFTP95      time.Duration
+	ITLP95       time.Duration
+	E2EP95       time.Duration
+	Availability float64 // share of requests that succeed, 0 to 1
+}
+
+// useCases are the latency targets by use case that are commonly asked of an
+// LLM service; all of them are taken as P95.
+var useCases = []Objective{
+	{UseCase: "chat", TTFTP95: 500 * time.Millisecond, ITLP95: 50 * time.Millisecond, E2EP95: 10 * time.Second},
+	{UseCase: "code-completion", TTFTP95: 200 * time.Millisecond, ITLP95: 30 * time.Millisecond, E2EP95: 3 * time.Second},
+	{UseCase: "batch", TTFTP95: 5 * time.Second, ITLP95: 100 * time.Millisecond, E2EP95: time.Minute},
+	{UseCase: "rag", TTFTP95: time.Second, ITLP95: 80 * time.Millisecond, E2EP95: 15 * time.Second},
+	{UseCase: "agentic", TTFTP95: 2 * time.Second, ITLP95: 100 * time.Millisecond, E2EP95: 30 * time.Second},
+}
+
+// UseCases returns the names of the known use cases.
+func UseCases() []string {
+	var names []string
+	for _, o := range useCases {
+		names = append(names, o.UseCase)
+	}
+	return names
+}
+
+// ForUseCase returns the objective of a use case.
+func ForUseCase(name string) (Objective, error) {
+	for _, o := range useCases {
+		if o.UseCase == name {
+			return o, nil
+		}
+	}
+	return Objective{}, fmt.Errorf("unknown use case %q: want one of %s", name, strings.Join(UseCases(), ", "))
+}
+
+// Value returns the objective's target in base units (seconds, or a ratio),
+// and whether it was set.
+func (o Objective) Value(k Key) (float64, bool) {
+	var v float64
+	switch k {
+	case TTFTP95:
+		v = o.TTFTP95.Seconds()
+	case ITLP95:
+		v = o.ITLP95.Seconds()
+	case E2EP95:
+		v = o.E2EP95.Seconds()
+	case Availability:
+		v = o.Availability
+	}
+	return v, v > 0
+}
+
+// Source says where the objective comes from, for evidence: "chat", or "slo".
+func (o Objective) Source() string {
+	if o.UseCase != "" {
+		return o.UseCase
+	}
+	return "slo"
+}
+
+// File is the parsed content of slo.yaml.
+type File struct {
+	Objectives []Objective
+}
+
+// rawObjective is one entry as written.
+type rawObjective struct {
+	Model        string    `yaml:"model"`
+	Namespace    string    `yaml:"namespace"`
+	Cluster      string    `yaml:"cluster"`
+	Service      string    `yaml:"service"`
+	UseCase      string    `yaml:"use_case"`
+	TTFTP95      yaml.Node `yaml:"ttft_p95"`
+	ITLP95       yaml.Node `yaml:"itl_p95"`
+	E2EP95       yaml.Node `yaml:"e2e_p95"`
+	Availability yaml.Node `yaml:"availability"`
+}
+
+// maxFile bounds slo.yaml: a list of promises, not a data file.
+const maxFile = 1 << 20
+
+// Parse reads slo.yaml. Errors name the line, and unknown keys are errors: a
+// misspelt target must not silently promise nothing.
+func Parse(name string, content []byte) (*File, error) {
+	if len(content) > maxFile {
+		return nil, fmt.Errorf("%s: %d bytes are more than a list of objectives can need (limit %d)", name, len(content), maxFile)
+	}
+	var raw struct {
+		Objectives []rawObjective `yaml:"objectives"`
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(content))
+	dec.KnownFields(true)
+	if err := dec.Decode(&raw); err != nil {
+		return nil, hint.With(fmt.Errorf("%s: %w", name, err), "see docs/slo.md for the keys of slo.yaml")
+	}
+	if len(raw.Objectives) == 0 {
+		return nil, fmt.Errorf("%s: no objectives", name)
+	}
+	f := &File{}
+	for i, r := range raw.Objectives {
+		o, err := r.objective()
+		if err != nil {
+			return nil, fmt.Errorf("%s: objective %d: %w", name, i+1, err)
+		}
+		f.Objectives = append(f.Objectives, o)
+	}
+	return f, nil
+}
+
+func (r *rawObjective) objective() (Objective, error) {
+	var o Objective
+	if r.UseCase != "" {
+		var err error
+		if o, err = ForUseCase(r.UseCase); err != nil {
+			return o, err
+		}
+	}
+	o.Model, o.Namespace, o.Cluster, o.Service = r.Model, r.Namespace, r.Cluster, r.Service
+	for _, p := range []string{o.Model, o.Namespace, o.Cluster, o.Service} {
+		if _, err := path.Match(p, ""); err != nil {
+			return o, fmt.Errorf("matcher %q: %w", p, err)
+		}
+	}
+	for _, d := range []struct {
+		key  Key
+		node *yaml.Node
+		dst  *time.Duration
+	}{{TTFTP95, &r.TTFTP95, &o.TTFTP95}, {ITLP95, &r.ITLP95, &o.ITLP95}, {E2EP95, &r.E2EP95, &o.E2EP95}} {
+		if d.node.IsZero() {
+			continue
+		}
+		v, err := time.ParseDuration(d.node.Value)
+		if err != nil || v <= 0 {
+			return o, fmt.Errorf("line %d: %s: %q is not a duration such as 500ms", d.node.Line, d.key, d.node.Value)
+		}
+		*d.dst = v
+	}
+	if !r.Availability.IsZero() {
+		v, err := parseRatio(r.Availability.Value)
+		if err != nil {
+			return o, fmt.Errorf("line %d: availability: %w", r.Availability.Line, err)
+		}
+		o.Availability = v
+	}
+	if o.TTFTP95 == 0 && o.ITLP95 == 0 && o.E2EP95 == 0 && o.Availability == 0 {
+		return o, errors.New("promises nothing: set use_case, ttft_p95, itl_p95, e2e_p95 or availability")
+	}
+	return o, nil
+}
+
+// parseRatio reads "99.9%" or "0.999".
+func parseRatio(s string) (float64, error) {
+	text, percent := strings.CutSuffix(strings.TrimSpace(s), "%")
+	v, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a share such as 99.9%%", s)
+	}
+	if percent {
+		v /= 100
+	}
+	if v <= 0 || v >= 1 {
+		return 0, fmt.Errorf("%q leaves no error budget or is no share: want more than 0 and less than 100%%", s)
+	}
+	return v, nil
+}
+
+// For returns the objective of a target, given its labels: the first entry
+// whose matchers all hold.
+func (f *File) For(labels map[string]string) (Objective, bool) {
+	if f == nil {
+		return Objective{}, false
+	}
+	i := slices.IndexFunc(f.Objectives, func(o Objective) bool {
+		return matches(o.Model, labels["model_name"]) && matches(o.Namespace, labels["namespace"]) &&
+			matches(o.Cluster, labels["cluster"]) && matches(o.Service, labels["service"])
+	})
+	if i < 0 {
+		return Objective{}, false
+	}
+	return f.Objectives[i], true
+}
+
+func matches(pattern, value string) bool {
+	if pattern == "" || pattern == "*" {
+		return true
+	}
+	ok, err := path.Match(pattern, value)
+	return err == nil && ok
+}

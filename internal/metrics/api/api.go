@@ -1,0 +1,204 @@
+// Package api is a Querier over any server that speaks Prometheus' HTTP API:
+// Prometheus, Thanos, Mimir, VictoriaMetrics and others.
+//
+// It uses the endpoints query and query_range with the parameters that all of
+// them take. It does not read rules, alerts or metadata. The command line makes
+// one for --prometheus; everything that asks questions sees a metrics.Querier.
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"reflect"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/api"
+	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/config"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/metrics"
+)
+
+// Defaults of Config.
+const (
+	DefaultTimeout     = 30 * time.Second
+	DefaultMaxResponse = 256 << 20
+)
+
+// Config configures a Client. URL is required.
+type Config struct {
+	// URL is the server's base address, before /api/v1, such as
+	// http://localhost:9090 or https://mimir.example.com/prometheus.
+	URL string
+
+	// HTTP is how to authenticate and encrypt, as in Prometheus' configuration;
+	// HTTPHeaders there may carry X-Scope-OrgID. The zero value stands for
+	// config.DefaultHTTPClientConfig.
+	HTTP config.HTTPClientConfig
+
+	// Timeout of one query, DefaultTimeout when 0.
+	Timeout time.Duration
+
+	// MaxResponse is the largest answer in bytes, DefaultMaxResponse when 0.
+	MaxResponse int64
+
+	// Matchers are added to every selector, such as the cluster to look at.
+	Matchers []*labels.Matcher
+}
+
+// Client asks a server. It is safe for concurrent use.
+type Client struct {
+	base     *url.URL
+	http     *http.Client
+	api      v1.API
+	timeout  time.Duration
+	matchers []*labels.Matcher
+}
+
+var _ metrics.Querier = (*Client)(nil)
+
+// A PartialError says that the server gave an answer and warned that it is not
+// all of it, as Thanos and Mimir do when a store does not respond. The partial
+// result is returned beside it.
+type PartialError struct {
+	Warnings []string
+}
+
+func (e *PartialError) Error() string {
+	return "the server's answer is partial: " + strings.Join(e.Warnings, "; ")
+}
+
+// New returns a Client. It does not ask the server anything.
+func New(cfg Config) (*Client, error) {
+	base, err := parseURL(cfg.URL)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Timeout < 0 || cfg.MaxResponse < 0 {
+		return nil, errors.New("query API: negative limit")
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = DefaultTimeout
+	}
+	if cfg.MaxResponse == 0 {
+		cfg.MaxResponse = DefaultMaxResponse
+	}
+	if reflect.ValueOf(cfg.HTTP).IsZero() {
+		cfg.HTTP = config.DefaultHTTPClientConfig
+	}
+	if err := cfg.HTTP.Validate(); err != nil {
+		return nil, fmt.Errorf("query API: HTTP settings: %w", err)
+	}
+	client, err := config.NewClientFromConfig(cfg.HTTP, "sixty_api", config.WithUserAgent("sixty"))
+	if err != nil {
+		return nil, fmt.Errorf("query API: HTTP settings: %w", err)
+	}
+	client.Transport = &transport{next: client.Transport, limit: cfg.MaxResponse}
+	c, err := api.NewClient(api.Config{Address: base.String(), Client: client})
+	if err != nil {
+		return nil, fmt.Errorf("query API: %w", err)
+	}
+	return &Client{base: base, http: client, api: v1.NewAPI(c), timeout: cfg.Timeout, matchers: cfg.Matchers}, nil
+}
+
+// Close closes the connections that are kept for the next query.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+func parseURL(address string) (*url.URL, error) {
+	const wayOut = "write it as http://HOST:9090, with the path before /api/v1 where there is one"
+	s := strings.TrimSpace(address)
+	if !strings.Contains(s, "://") {
+		s = "http://" + s
+	}
+	u, err := url.Parse(s)
+	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, hint.With(errors.New("query API: the server's address is not a URL"), wayOut)
+	}
+	// People paste what they see in a browser or in a configuration.
+	u.Path = strings.TrimRight(u.Path, "/")
+	for _, tail := range [...]string{"/api/v1/query_range", "/api/v1/query", "/api/v1", "/graph", "/query"} {
+		if p, ok := strings.CutSuffix(u.Path, tail); ok {
+			u.Path = p
+			break
+		}
+	}
+	u.RawPath, u.RawQuery, u.Fragment = "", "", ""
+	return u, nil
+}
+
+// Query implements metrics.Querier.
+func (c *Client) Query(ctx context.Context, expr string, at time.Time) (model.Vector, error) {
+	v, partial, err := c.ask(ctx, expr, func(ctx context.Context, expr string) (model.Value, v1.Warnings, error) {
+		return c.api.Query(ctx, expr, at)
+	})
+	if err != nil {
+		return nil, err
+	}
+	switch v := v.(type) {
+	case model.Vector:
+		return v, partial
+	case *model.Scalar:
+		return model.Vector{{Metric: model.Metric{}, Value: v.Value, Timestamp: v.Timestamp}}, partial
+	}
+	return nil, fmt.Errorf("query %q: the answer is a %s, not a vector or a scalar", expr, v.Type())
+}
+
+// QueryRange implements metrics.Querier.
+func (c *Client) QueryRange(ctx context.Context, expr string, r metrics.Range) (model.Matrix, error) {
+	v, partial, err := c.ask(ctx, expr, func(ctx context.Context, expr string) (model.Value, v1.Warnings, error) {
+		return c.api.QueryRange(ctx, expr, v1.Range{Start: r.Start, End: r.End, Step: r.Step})
+	})
+	if err != nil {
+		return nil, err
+	}
+	m, ok := v.(model.Matrix)
+	if !ok {
+		return nil, fmt.Errorf("query %q: the answer is a %s, not a matrix", expr, v.Type())
+	}
+	return m, partial
+}
+
+// ask adds the matchers and the time limit, sends the query, and once more when
+// the connection was reset, as a kept one is when the server restarts.
+func (c *Client) ask(ctx context.Context, expr string, send func(context.Context, string) (model.Value, v1.Warnings, error)) (v model.Value, partial, err error) {
+	if len(c.matchers) > 0 {
+		tree, err := indicator.Rewrite(expr, indicator.Rewriting{Matchers: c.matchers})
+		if err != nil {
+			return nil, nil, fmt.Errorf("query: %w", err)
+		}
+		expr = tree.String()
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	v, warnings, err := send(ctx, expr)
+	if errors.Is(err, syscall.ECONNRESET) && ctx.Err() == nil {
+		v, warnings, err = send(ctx, expr)
+	}
+	if err != nil {
+		return nil, nil, c.explain(expr, err)
+	}
+	if w := aboutData(warnings); len(w) > 0 {
+		partial = fmt.Errorf("query %q: %w", expr, &PartialError{Warnings: w})
+	}
+	return v, partial, nil
+}
+
+// aboutData drops the warnings that speak of the expression, not of the data.
+func aboutData(warnings v1.Warnings) []string {
+	var w []string
+	for _, s := range warnings {
+		if !strings.HasPrefix(s, "PromQL ") {
+			w = append(w, s)
+		}
+	}
+	return w
+}

@@ -1,0 +1,165 @@
+package api
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"syscall"
+
+	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+)
+
+// statusError is an answer that is not the API's JSON.
+type statusError struct {
+	status int
+	html   bool
+}
+
+func (e *statusError) Error() string {
+	s := fmt.Sprintf("HTTP status %d %s", e.status, http.StatusText(e.status))
+	if e.html {
+		s += " with an HTML page"
+	}
+	return s
+}
+
+var errTooLarge = errors.New("the answer is too large")
+
+// transport bounds answers, and turns those that are not the API's into errors
+// before they are taken for JSON.
+type transport struct {
+	next  http.RoundTripper
+	limit int64
+}
+
+func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := t.next.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	kind := resp.Header.Get("Content-Type")
+	html := strings.HasPrefix(kind, "text/html")
+	refused := resp.StatusCode/100 != 2 && !strings.HasPrefix(kind, "application/json")
+	// client_golang asks again with GET when POST is refused with one of these.
+	again := req.Method == http.MethodPost && (resp.StatusCode == http.StatusForbidden ||
+		resp.StatusCode == http.StatusMethodNotAllowed || resp.StatusCode == http.StatusNotImplemented)
+	redirect := resp.StatusCode/100 == 3 && resp.Header.Get("Location") != ""
+	if (html || refused) && !again && !redirect {
+		resp.Body.Close()
+		return nil, &statusError{resp.StatusCode, html}
+	}
+	resp.Body = &boundedBody{resp.Body, t.limit}
+	return resp, nil
+}
+
+func (t *transport) CloseIdleConnections() {
+	if c, ok := t.next.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// boundedBody fails when more than left bytes come.
+type boundedBody struct {
+	io.ReadCloser
+	left int64
+}
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, errTooLarge
+	}
+	return n, err
+}
+
+// explain says what went wrong with a query, and the way out.
+func (c *Client) explain(expr string, err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err // the URL of a GET holds the whole query
+	}
+	base := c.base.Redacted()
+	wrapped := fmt.Errorf("query %s: %w", base, err)
+	var status *statusError
+	var answer *v1.Error
+	var dns *net.DNSError
+	var unknownCA x509.UnknownAuthorityError
+	var badName x509.HostnameError
+	switch {
+	case errors.Is(err, context.Canceled):
+		return wrapped
+	case errors.As(err, &status):
+		return hint.With(wrapped, c.afterStatus(status))
+	case errors.Is(err, errTooLarge):
+		return hint.With(wrapped, "ask for less: a shorter window, or matchers that select one fleet")
+	case errors.As(err, &answer):
+		return explainAnswer(base, expr, answer)
+	case isTimeout(err):
+		return hint.With(fmt.Errorf("query %s: no answer within %s: %w", base, c.timeout, err), "allow a longer timeout, or a shorter window")
+	case errors.As(err, &dns):
+		return hint.With(wrapped, "check the host name, and whether it can be resolved from here")
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return hint.With(wrapped, "check that the server runs and that the port is right: 9090 for Prometheus, 10902 for Thanos, 8428 for VictoriaMetrics")
+	case errors.As(err, &unknownCA), errors.As(err, &badName):
+		return hint.With(wrapped, "pass the certificate authority that signed the server's certificate")
+	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
+		return hint.With(wrapped, "use http:// instead of https://")
+	}
+	return hint.With(wrapped, "check the address and the network between here and the server")
+}
+
+func isTimeout(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &t) && t.Timeout()
+}
+
+func (c *Client) afterStatus(s *statusError) string {
+	switch {
+	case s.status == http.StatusUnauthorized && !s.html:
+		return "pass the credentials that the server wants; Mimir with several tenants wants the header X-Scope-OrgID"
+	case s.status == http.StatusUnauthorized, s.status == http.StatusForbidden:
+		return "pass the bearer token or the user and password that the server wants"
+	case s.status == http.StatusNotFound, s.status/100 == 2:
+		v := *c.base
+		if v.Path == "" {
+			v.Path = "/prometheus"
+		} else {
+			v.Path = ""
+		}
+		return "check the path before /api/v1: Mimir's is /prometheus, a proxied Prometheus often has one; perhaps " + v.Redacted()
+	case s.status == http.StatusTooManyRequests:
+		return "ask less often, or raise the server's limit for this tenant"
+	case s.status/100 == 3:
+		return "use the address that the server redirects to"
+	case s.status/100 == 5:
+		return "look at the server's own health and log, and at the proxy before it"
+	}
+	return "check the address of the server's query API"
+}
+
+// explainAnswer explains an error that the API itself gave.
+func explainAnswer(base, expr string, e *v1.Error) error {
+	err := fmt.Errorf("query %s: %q: %w", base, expr, e)
+	switch e.Type {
+	case v1.ErrBadData:
+		if strings.Contains(e.Msg, "no org id") {
+			return hint.With(err, "pass the header X-Scope-OrgID with the tenant's name")
+		}
+		return hint.With(err, "check whether the server's version knows every function of the query")
+	case v1.ErrTimeout, v1.ErrCanceled:
+		return hint.With(err, "ask for a shorter window, or raise the server's query timeout")
+	case v1.ErrExec:
+		return hint.With(err, "ask for a shorter window, or matchers that select one fleet: the query hit a limit of the server")
+	case v1.ErrBadResponse:
+		return hint.With(err, "check that the address is that of a Prometheus-compatible query API")
+	}
+	return hint.With(err, "look at the server's own health and log")
+}

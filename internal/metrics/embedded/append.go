@@ -1,0 +1,404 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/value"
+	"github.com/prometheus/prometheus/storage"
+
+	"github.com/sixty-dev/sixty/internal/metrics/scrape"
+)
+
+// Bounds of one series. Prometheus leaves them to the user as label limits; a
+// page from anywhere needs some.
+const (
+	maxLabels     = 128
+	maxLabelBytes = 64 << 10 // names and values of one series together
+)
+
+// Target identifies what was scraped: the labels of all its series.
+type Target struct {
+	Instance string            // host:port, or a recording's name for it
+	Job      string            // empty: no label
+	Labels   map[string]string // further ones, such as namespace and pod
+}
+
+func (t Target) key() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%q %q", t.Instance, t.Job)
+	for _, name := range slices.Sorted(maps.Keys(t.Labels)) {
+		fmt.Fprintf(&b, " %q=%q", name, t.Labels[name])
+	}
+	return b.String()
+}
+
+// all returns the labels to attach, sorted by name.
+func (t Target) all() []labels.Label {
+	m := make(map[string]string, len(t.Labels)+2)
+	maps.Copy(m, t.Labels)
+	m[model.InstanceLabel], m[model.JobLabel] = t.Instance, t.Job
+	var list []labels.Label
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		if m[name] != "" && name != model.MetricNameLabel {
+			list = append(list, labels.Label{Name: name, Value: m[name]})
+		}
+	}
+	return list
+}
+
+// target is the state between the scrapes of one target, as a Prometheus scrape
+// loop has it.
+type target struct {
+	Target
+	attach []labels.Label
+
+	mu      sync.Mutex
+	cache   map[string]*series // by the text of the line
+	live    []*series          // of the last page
+	page    []*series          // scratch
+	scrape  uint64             // number of the page at hand
+	own     [3]*series         // up, scrape_duration_seconds, scrape_samples_scraped
+	builder *labels.Builder
+
+	seen        bool
+	first, last int64 // times of the first and the last page, failed or not
+	good        bool  // there was a page that could be read
+	lastGood    int64 // its time
+	created     int64 // see FirstCreated; 0 when unknown
+
+	late, invalid, refused, duplicates, partial int
+}
+
+// series is what is known of one line of a page.
+type series struct {
+	lset   labels.Labels
+	ref    storage.SeriesRef
+	use    use
+	scrape uint64 // last page that had it
+	value  float64
+}
+
+// use says what becomes of a series.
+type use uint8
+
+const (
+	fresh   use = iota // not decided yet
+	stored             // a sample
+	created            // a creation time, which is not stored
+	dropped            // invalid
+)
+
+func newTarget(t Target) *target {
+	t.Labels = maps.Clone(t.Labels)
+	st := &target{Target: t, attach: t.all(), cache: make(map[string]*series), builder: labels.NewBuilder(labels.EmptyLabels())}
+	for i, name := range [...]string{"up", "scrape_duration_seconds", "scrape_samples_scraped"} {
+		st.own[i] = &series{lset: st.labels(labels.FromStrings(labels.MetricName, name)), use: stored}
+	}
+	return st
+}
+
+// labels attaches the target's labels. Exposed ones of the same names become
+// exported_NAME, as with Prometheus' honor_labels: false.
+func (t *target) labels(exposed labels.Labels) labels.Labels {
+	t.builder.Reset(exposed)
+	for _, l := range t.attach {
+		if was := exposed.Get(l.Name); was != "" {
+			renamed := model.ExportedLabelPrefix + l.Name
+			for t.builder.Get(renamed) != "" {
+				renamed = model.ExportedLabelPrefix + renamed
+			}
+			t.builder.Set(renamed, was)
+		}
+	}
+	for _, l := range t.attach {
+		t.builder.Set(l.Name, l.Value)
+	}
+	return t.builder.Labels()
+}
+
+// Append takes a page of a target that was asked for at a time and took so long
+// to come. Timestamps in the page are ignored. A page that cannot be parsed is
+// stored as a failed scrape and its error returned; a page that is not newer
+// than the target's last one is dropped without an error: see Warnings.
+func (s *Store) Append(target Target, at time.Time, body []byte, contentType string, took time.Duration) (scrape.Info, error) {
+	t := s.target(target)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ms := at.UnixMilli()
+	if !t.begin(ms) {
+		return scrape.Info{}, nil
+	}
+	info, err := t.read(body, contentType)
+	if err != nil {
+		return info, errors.Join(fmt.Errorf("append %s: %w", t.Instance, err), s.fail(t, ms, took))
+	}
+	if info.Refused != nil {
+		t.partial++
+	}
+	t.decide(info)
+	if err := s.write(t, ms, took, info); err != nil {
+		return info, fmt.Errorf("append %s: %w", t.Instance, err)
+	}
+	t.good, t.lastGood = true, ms
+	t.live, t.page = t.page, t.live[:0]
+	t.forget()
+	return info, nil
+}
+
+// AppendFailure records that a scrape of the target failed: up is 0, and its
+// series are stale.
+func (s *Store) AppendFailure(target Target, at time.Time) error {
+	t := s.target(target)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ms := at.UnixMilli()
+	if !t.begin(ms) {
+		return nil
+	}
+	if err := s.fail(t, ms, 0); err != nil {
+		return fmt.Errorf("append failure of %s: %w", t.Instance, err)
+	}
+	return nil
+}
+
+// begin accepts a page by its time. The storage takes samples of a series in
+// the order of time only, so that after a step backwards of the clock pages are
+// dropped until it has caught up.
+func (t *target) begin(ms int64) bool {
+	if t.seen && ms <= t.last {
+		t.late++
+		return false
+	}
+	if !t.seen {
+		t.seen, t.first = true, ms
+	}
+	t.last = ms
+	t.scrape++
+	return true
+}
+
+// read parses a page into t.page: every series once, with its last value.
+func (t *target) read(body []byte, contentType string) (scrape.Info, error) {
+	t.page = t.page[:0]
+	duplicates := 0
+	info, err := scrape.ParseSeries(body, contentType, func(line *scrape.Sample) {
+		c, ok := t.cache[string(line.Series)]
+		if !ok {
+			c = t.add(line)
+		}
+		c.value = line.Value
+		if c.scrape == t.scrape {
+			duplicates++
+			return
+		}
+		c.scrape = t.scrape
+		t.page = append(t.page, c)
+	})
+	info.Duplicates = duplicates
+	t.duplicates += duplicates
+	return info, err
+}
+
+func (t *target) add(line *scrape.Sample) *series {
+	c := new(series)
+	exposed := line.Labels()
+	if valid(exposed) {
+		c.lset = t.labels(exposed)
+	} else {
+		c.use = dropped
+		t.invalid++
+	}
+	t.cache[string(line.Series)] = c
+	return c
+}
+
+func valid(l labels.Labels) bool {
+	if _, twice := l.HasDuplicateLabelNames(); twice {
+		return false
+	}
+	size := 0
+	l.Range(func(l labels.Label) { size += len(l.Name) + len(l.Value) })
+	return l.Len() <= maxLabels && size <= maxLabelBytes && l.Has(labels.MetricName) && l.IsValid(model.UTF8Validation)
+}
+
+// decide says of new series what becomes of them, now that the page's types
+// are known.
+func (t *target) decide(info scrape.Info) {
+	for _, c := range t.page {
+		if c.use == fresh {
+			c.use = stored
+			if isCreation(c.lset.Get(labels.MetricName), info) {
+				c.use = created
+			}
+		}
+	}
+}
+
+// isCreation reports whether a metric is X_created of a counter, histogram or
+// summary X: in the text format Python's client exposes it as a gauge family of
+// its own, in OpenMetrics it belongs to the family.
+func isCreation(name string, info scrape.Info) bool {
+	base, ok := strings.CutSuffix(name, "_created")
+	if !ok {
+		return false
+	}
+	for _, family := range [...]string{base, base + "_total"} {
+		switch info.Types[family] {
+		case model.MetricTypeCounter, model.MetricTypeHistogram, model.MetricTypeSummary:
+			return true
+		}
+	}
+	return false
+}
+
+// cumulative reports whether a series only grows: counters, and the buckets,
+// sums and counts of histograms and summaries.
+func cumulative(l labels.Labels, info scrape.Info) bool {
+	name := l.Get(labels.MetricName)
+	switch info.TypeOf(name) {
+	case model.MetricTypeCounter, model.MetricTypeHistogram:
+		return true
+	case model.MetricTypeSummary:
+		return !l.Has(model.QuantileLabel)
+	}
+	return false
+}
+
+// write appends the page.
+func (s *Store) write(t *target, ms int64, took time.Duration, info scrape.Info) error {
+	a := appending{app: s.db.AppenderV2(context.Background()), store: s, target: t}
+	zeros := t.zeros(info, ms)
+	if err := a.own(ms, 1, took, info.Samples); err != nil {
+		return a.undo(err)
+	}
+	for _, c := range t.page {
+		if c.use != stored {
+			continue
+		}
+		if c.ref == 0 {
+			if at, ok := zeros.at(c); ok {
+				a.zero(c, at)
+			}
+		}
+		if err := a.sample(c, ms, c.value); err != nil {
+			return a.undo(err)
+		}
+	}
+	for _, c := range t.live {
+		if c.scrape != t.scrape && c.use == stored {
+			if err := a.sample(c, ms, staleNaN); err != nil {
+				return a.undo(err)
+			}
+		}
+	}
+	return a.app.Commit()
+}
+
+// fail appends a failed scrape.
+func (s *Store) fail(t *target, ms int64, took time.Duration) error {
+	a := appending{app: s.db.AppenderV2(context.Background()), store: s, target: t}
+	if err := a.own(ms, 0, took, 0); err != nil {
+		return a.undo(err)
+	}
+	for _, c := range t.live {
+		if c.use == stored {
+			if err := a.sample(c, ms, staleNaN); err != nil {
+				return a.undo(err)
+			}
+		}
+	}
+	t.live = t.live[:0]
+	return a.app.Commit()
+}
+
+var staleNaN = math.Float64frombits(value.StaleNaN)
+
+// appending is one transaction.
+type appending struct {
+	app    storage.AppenderV2
+	store  *Store
+	target *target
+}
+
+func (a *appending) undo(err error) error { return errors.Join(err, a.app.Rollback()) }
+
+// own appends the series that the scrape itself makes, first, so that they win
+// over exposed ones of the same labels.
+func (a *appending) own(ms int64, up float64, took time.Duration, samples int) error {
+	for i, v := range [...]float64{up, took.Seconds(), float64(samples)} {
+		if err := a.sample(a.target.own[i], ms, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sample appends one sample. What the storage refuses by its rules of order is
+// counted; other errors end the transaction.
+func (a *appending) sample(c *series, ms int64, v float64) error {
+	if c.ref == 0 && a.store.db.Head().NumSeries() >= a.store.maxSeries {
+		a.store.tooMany.Add(1)
+		return nil
+	}
+	ref, err := a.app.Append(c.ref, c.lset, 0, ms, v, nil, nil, storage.AOptions{})
+	switch {
+	case err == nil:
+		c.ref = ref
+		return nil
+	case errors.Is(err, storage.ErrOutOfOrderSample), errors.Is(err, storage.ErrOutOfBounds), errors.Is(err, storage.ErrDuplicateSampleForTimestamp):
+		a.target.refused++
+		return nil
+	}
+	return err
+}
+
+// zero appends the zero before a series' first sample, where it can be had.
+func (a *appending) zero(c *series, ms int64) {
+	if a.store.db.Head().NumSeries() >= a.store.maxSeries {
+		return
+	}
+	if ref, err := a.app.Append(0, c.lset, 0, ms, 0, nil, nil, storage.AOptions{}); err == nil {
+		c.ref = ref
+	}
+}
+
+// forget drops series that have long been gone, so that a target whose labels
+// change with every page does not fill the memory.
+func (t *target) forget() {
+	if len(t.cache) <= 2*len(t.live)+1000 {
+		return
+	}
+	for line, c := range t.cache {
+		if c.scrape != t.scrape {
+			delete(t.cache, line)
+		}
+	}
+}
+
+// warnings says what of the target was dropped. It takes the target's lock.
+func (t *target) warnings() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var list []string
+	add := func(n int, format string) {
+		if n > 0 {
+			list = append(list, t.Instance+": "+fmt.Sprintf(format, n))
+		}
+	}
+	add(t.late, "%d pages dropped that were not newer than the page before: the clock stepped back")
+	add(t.partial, "%d pages were not clean; the lines that are samples were kept")
+	add(t.duplicates, "%d samples came twice in one page; the last was kept")
+	add(t.invalid, "%d series dropped whose labels are invalid or too large")
+	add(t.refused, "%d samples dropped that were older than their series")
+	return list
+}

@@ -1,0 +1,102 @@
+package embedded
+
+import (
+	"math"
+	"strings"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/sixty-dev/sixty/internal/metrics/scrape"
+)
+
+// zeros knows when the counters of a page were zero.
+//
+// At a target's first page that is the time of creation that the page tells,
+// since whatever was counted was counted after it. A counter that appears later
+// was not there at the page before, and so nothing had been counted then.
+type zeros struct {
+	info    scrape.Info
+	now     int64
+	first   bool
+	before  int64 // time of the page before
+	process int64 // start of the process, 0 when unknown
+	created map[identity]int64
+}
+
+// identity is a counter, or all series of one histogram or summary.
+type identity struct {
+	family string
+	labels uint64
+}
+
+// zeros prepares the answers for a page, and remembers FirstCreated.
+func (t *target) zeros(info scrape.Info, ms int64) zeros {
+	z := zeros{info: info, now: ms, first: !t.good, before: t.lastGood}
+	if !z.first {
+		return z
+	}
+	z.created = make(map[identity]int64)
+	earliest := int64(0)
+	for _, c := range t.page {
+		switch {
+		case c.use == created:
+			name := c.lset.Get(labels.MetricName)
+			if at := z.time(c.value); at > 0 {
+				z.created[identify(c.lset, strings.TrimSuffix(name, "_created"))] = at
+				earliest = older(earliest, at)
+			}
+		case c.use == stored && c.lset.Get(labels.MetricName) == "process_start_time_seconds":
+			z.process = older(z.process, z.time(c.value))
+		}
+	}
+	t.created = z.process
+	if t.created == 0 {
+		t.created = earliest
+	}
+	return z
+}
+
+// at returns when the series was zero, for its first sample; ok is false where
+// that cannot be told.
+func (z *zeros) at(c *series) (ms int64, ok bool) {
+	if !(c.value >= 0) || !cumulative(c.lset, z.info) {
+		return 0, false
+	}
+	if !z.first {
+		return z.before, true
+	}
+	family := c.lset.Get(labels.MetricName)
+	for _, suffix := range [...]string{"_bucket", "_sum", "_count", "_total", ""} {
+		if base, cut := strings.CutSuffix(family, suffix); cut {
+			if at, known := z.created[identify(c.lset, base)]; known {
+				return at, true
+			}
+		}
+	}
+	return z.process, z.process > 0
+}
+
+// identify ignores the label of a bucket, which creation times do not have.
+func identify(l labels.Labels, family string) identity {
+	hash, _ := l.HashWithoutLabels(nil, model.BucketLabel)
+	return identity{family, hash}
+}
+
+// time turns an exposed Unix time in seconds into milliseconds; 0 when it is
+// not a time before the page.
+func (z *zeros) time(seconds float64) int64 {
+	ms := math.Floor(seconds * 1000)
+	if !(ms > 0) || ms >= float64(z.now) {
+		return 0
+	}
+	return int64(ms)
+}
+
+// older returns the older of two times of which 0 is none.
+func older(a, b int64) int64 {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,287 @@
+// Package embedded is a Querier over Prometheus' own storage and query engine
+// inside this process.
+//
+// A [Store] takes metrics pages as a Prometheus server that scrapes them would:
+// with the labels instance and job, up and the scrape_* series, staleness
+// markers for what vanished, and timestamps of the scrape. In one thing it goes
+// further: a counter that appears gets a zero at the time of its creation, so
+// that increase() sees the first increment and a single page already tells the
+// whole life of a process.
+//
+// The package fetches nothing: package scrape and package recording bring the
+// pages. The command line and the monitor call it, and everything that asks
+// questions sees a metrics.Querier.
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/tsdb"
+
+	"github.com/sixty-dev/sixty/internal/metrics"
+)
+
+// Defaults of Config.
+const (
+	DefaultMaxSeries  = 2_000_000
+	DefaultMaxSamples = 50_000_000 // as Prometheus' --query.max-samples
+	DefaultTimeout    = 30 * time.Second
+	DefaultLookback   = 5 * time.Minute // as Prometheus' --query.lookback-delta
+	DefaultRetention  = 15 * 24 * time.Hour
+)
+
+// Config configures a Store. The zero value is usable.
+type Config struct {
+	// Dir holds the storage. Empty means a temporary one, without a write-ahead
+	// log, for samples of any age in the order of time per target; Close removes
+	// it. A named one outlives the process and takes only what is newer than
+	// about an hour before its newest sample, as Prometheus does.
+	Dir string
+
+	// Retention is how long a named storage keeps samples, DefaultRetention when 0.
+	Retention time.Duration
+
+	// MaxSeries bounds the series in memory: samples of further ones are dropped
+	// and counted. DefaultMaxSeries when 0.
+	MaxSeries int
+
+	// MaxSamples and Timeout bound one query, Lookback is how old an instant
+	// sample may be. Their defaults stand above.
+	MaxSamples int
+	Timeout    time.Duration
+	Lookback   time.Duration
+}
+
+func (c Config) withDefaults() Config {
+	set := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	set(&c.Retention, DefaultRetention)
+	set(&c.Timeout, DefaultTimeout)
+	set(&c.Lookback, DefaultLookback)
+	if c.MaxSeries == 0 {
+		c.MaxSeries = DefaultMaxSeries
+	}
+	if c.MaxSamples == 0 {
+		c.MaxSamples = DefaultMaxSamples
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	if c.Retention < 0 || c.Timeout < 0 || c.Lookback < 0 || c.MaxSeries < 0 || c.MaxSamples < 0 {
+		return errors.New("negative limit")
+	}
+	return nil
+}
+
+// Store is the storage and its query engine. It is safe for concurrent use;
+// pages of one target are taken one after the other.
+type Store struct {
+	db        *tsdb.DB
+	engine    *promql.Engine
+	temporary string // directory to remove
+	maxSeries uint64
+
+	mu      sync.Mutex
+	targets map[string]*target
+
+	tooMany atomic.Int64 // samples dropped for MaxSeries
+}
+
+var _ metrics.Querier = (*Store)(nil)
+
+// Open opens a store.
+func Open(cfg Config) (*Store, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	cfg = cfg.withDefaults()
+	s := &Store{targets: make(map[string]*target), maxSeries: uint64(cfg.MaxSeries)}
+	dir := cfg.Dir
+	if dir == "" {
+		tmp, err := os.MkdirTemp("", "sixty-store-")
+		if err != nil {
+			return nil, fmt.Errorf("open store: %w", err)
+		}
+		dir, s.temporary = tmp, tmp
+	}
+	db, err := tsdb.Open(dir, nil, nil, storageOptions(cfg), nil)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open store: %w", err), s.removeTemporary())
+	}
+	if s.temporary != "" {
+		db.DisableCompactions()
+	}
+	s.db = db
+	s.engine = promql.NewEngine(promql.EngineOpts{
+		MaxSamples:           cfg.MaxSamples,
+		Timeout:              cfg.Timeout,
+		LookbackDelta:        cfg.Lookback,
+		EnableAtModifier:     true,
+		EnableNegativeOffset: true,
+		// The default of Prometheus' global.evaluation_interval.
+		NoStepSubqueryIntervalFn: func(int64) int64 { return time.Minute.Milliseconds() },
+		Parser:                   parser.NewParser(parser.Options{}),
+	})
+	return s, nil
+}
+
+// storageOptions of a temporary storage make one head block of everything: its
+// range is so long (1000 years) that no sample is ever too old for it, since
+// the storage refuses what is half a range behind its newest sample.
+func storageOptions(cfg Config) *tsdb.Options {
+	o := tsdb.DefaultOptions()
+	o.RetentionDuration = cfg.Retention.Milliseconds()
+	// A thousandth of Prometheus' hash map: tens of thousands of series, not tens
+	// of millions, and it must open in a millisecond.
+	o.StripeSize = 512
+	if cfg.Dir == "" {
+		const year = int64(365 * 24 * time.Hour / time.Millisecond)
+		o.WALSegmentSize = -1
+		o.MinBlockDuration = 1000 * year
+		o.MaxBlockDuration = 1000 * year
+		o.RetentionDuration = 0
+		o.NoLockfile = true
+		o.HeadChunksWriteQueueSize = 0
+	}
+	return o
+}
+
+func (s *Store) removeTemporary() error {
+	if s.temporary == "" {
+		return nil
+	}
+	return os.RemoveAll(s.temporary)
+}
+
+// Close ends all queries and closes the storage.
+func (s *Store) Close() error {
+	err := errors.Join(s.engine.Close(), s.db.Close(), s.removeTemporary())
+	if err != nil {
+		return fmt.Errorf("close store: %w", err)
+	}
+	return nil
+}
+
+// target returns the state of a target, made at its first page.
+func (s *Store) target(t Target) *target {
+	key := t.key()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st, ok := s.targets[key]
+	if !ok {
+		st = newTarget(t)
+		s.targets[key] = st
+	}
+	return st
+}
+
+// Targets returns the targets that were appended, by instance.
+func (s *Store) Targets() []Target {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []Target
+	for _, key := range slices.Sorted(maps.Keys(s.targets)) {
+		list = append(list, s.targets[key].Target)
+	}
+	return list
+}
+
+// Times returns the times of the first and the last page over all targets,
+// failed ones included; ok is false when there was none.
+func (s *Store) Times() (first, last time.Time, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.targets {
+		t.mu.Lock()
+		if t.seen {
+			if f := time.UnixMilli(t.first); !ok || f.Before(first) {
+				first = f
+			}
+			if l := time.UnixMilli(t.last); !ok || l.After(last) {
+				last = l
+			}
+			ok = true
+		}
+		t.mu.Unlock()
+	}
+	return first, last, ok
+}
+
+// FirstCreated returns since when the target's process had been counting at its
+// first page: its process_start_time_seconds, or else the earliest creation time
+// of a counter; ok is false where neither is exposed, as by several API servers
+// or data-parallel ranks.
+func (s *Store) FirstCreated(target Target) (time.Time, bool) {
+	t := s.target(target)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return time.UnixMilli(t.created), t.created > 0
+}
+
+// Warnings says what was dropped and why, one sentence each.
+func (s *Store) Warnings() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []string
+	for _, key := range slices.Sorted(maps.Keys(s.targets)) {
+		list = append(list, s.targets[key].warnings()...)
+	}
+	if n := s.tooMany.Load(); n > 0 {
+		list = append(list, fmt.Sprintf("%d samples dropped: there are more than %d series", n, s.maxSeries))
+	}
+	return list
+}
+
+// Query implements metrics.Querier.
+func (s *Store) Query(ctx context.Context, expr string, at time.Time) (model.Vector, error) {
+	q, err := s.engine.NewInstantQuery(ctx, s.db, nil, expr, at)
+	if err != nil {
+		return nil, fmt.Errorf("query %q: %w", expr, err)
+	}
+	defer q.Close()
+	res := q.Exec(ctx)
+	if res.Err != nil {
+		return nil, fmt.Errorf("query %q: %w", expr, res.Err)
+	}
+	v, err := vector(res.Value)
+	if err != nil {
+		return nil, fmt.Errorf("query %q: %w", expr, err)
+	}
+	return v, nil
+}
+
+// QueryRange implements metrics.Querier.
+func (s *Store) QueryRange(ctx context.Context, expr string, r metrics.Range) (model.Matrix, error) {
+	if r.Step < time.Millisecond {
+		return nil, fmt.Errorf("query %q: step %s is below a millisecond", expr, r.Step)
+	}
+	q, err := s.engine.NewRangeQuery(ctx, s.db, nil, expr, r.Start, r.End, r.Step)
+	if err != nil {
+		return nil, fmt.Errorf("query %q: %w", expr, err)
+	}
+	defer q.Close()
+	res := q.Exec(ctx)
+	if res.Err != nil {
+		return nil, fmt.Errorf("query %q: %w", expr, res.Err)
+	}
+	m, err := matrix(res.Value)
+	if err != nil {
+		return nil, fmt.Errorf("query %q: %w", expr, err)
+	}
+	return m, nil
+}

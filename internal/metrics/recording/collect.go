@@ -1,0 +1,246 @@
+package recording
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+)
+
+// maxUnixMilli is the end of the year 9999.
+const maxUnixMilli = 253402300799999
+
+// maxName bounds the name of a file inside a recording.
+const maxName = 4096
+
+// collector gathers what the containers hold and checks it as it comes.
+type collector struct {
+	lim  limits
+	name string // the target of pages that lie in no directory
+
+	found   []found
+	entries int
+	total   int64
+
+	meta      []byte
+	metaDepth int
+
+	skipped  int
+	example  string
+	seconds  int
+	warnings []string
+}
+
+type found struct {
+	dir  string
+	at   int64
+	loc  location
+	size int64
+}
+
+// kind is what a file's name says it is.
+type kind int
+
+const (
+	other kind = iota
+	page
+	meta
+	junk // left behind by operating systems and editors
+)
+
+// classify checks a file's name and says what the file is: for a page, in which
+// directory and of what time.
+func (c *collector) classify(name string) (k kind, dir string, at int64, err error) {
+	c.entries++
+	if c.entries > c.lim.entries {
+		return other, "", 0, hint.With(fmt.Errorf("more than %d files", c.lim.entries), "split the recording, by target or by time")
+	}
+	if err := checkName(name); err != nil {
+		return other, "", 0, err
+	}
+	name = path.Clean(name)
+	dir, base := path.Split(name)
+	dir = strings.TrimSuffix(dir, "/")
+	for part := range strings.SplitSeq(name, "/") {
+		// macOS keeps attributes in ._NAME and __MACOSX; names with a dot are
+		// hidden by whoever made them.
+		if strings.HasPrefix(part, ".") && part != "." || part == "__MACOSX" {
+			return junk, "", 0, nil
+		}
+	}
+	if base == "meta.json" {
+		return meta, dir, 0, nil
+	}
+	at, ok := c.timeOf(base)
+	if !ok {
+		c.skip(name)
+		return other, "", 0, nil
+	}
+	return page, dir, at, nil
+}
+
+// checkName refuses names that point out of the recording.
+func checkName(name string) error {
+	bad := func(why string) error {
+		return hint.With(fmt.Errorf("file name %q %s", shorten(name), why),
+			"do not trust this recording: unpack it by hand, look at it, and pack the directory again")
+	}
+	switch {
+	case len(name) > maxName:
+		return bad("is too long")
+	case name == "", strings.ContainsRune(name, 0):
+		return bad("is malformed")
+	case strings.HasPrefix(name, "/"), strings.Contains(name, `\`), len(name) > 1 && name[1] == ':' && strings.HasPrefix(name[2:], "/"):
+		return bad("is absolute")
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if part == ".." {
+			return bad("leaves the recording")
+		}
+	}
+	return nil
+}
+
+func shorten(s string) string { return s[:min(len(s), 80)] }
+
+// timeOf reads UNIX_MILLISECONDS.prom. Numbers that can only be seconds,
+// microseconds or nanoseconds of this century are taken as such: date +%s is
+// what comes to mind first.
+func (c *collector) timeOf(base string) (int64, bool) {
+	digits, ok := strings.CutSuffix(base, ".prom")
+	if !ok || digits == "" || len(digits) > 19 || strings.Trim(digits, "0123456789") != "" {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil {
+		return 0, false
+	}
+	switch len(digits) {
+	case 10:
+		n, c.seconds = n*1000, c.seconds+1
+	case 16:
+		n /= 1e3
+	case 19:
+		n /= 1e6
+	}
+	return n, n <= maxUnixMilli
+}
+
+func (c *collector) skip(name string) {
+	if c.skipped == 0 {
+		c.example = shorten(name)
+	}
+	c.skipped++
+}
+
+// grow accounts for the bytes of one file.
+func (c *collector) grow(name string, size int64) error {
+	if size > c.lim.entry {
+		return hint.With(fmt.Errorf("%s is larger than %d bytes", shorten(name), c.lim.entry), "leave this file out: no metrics page is as large")
+	}
+	c.total += size
+	if c.total > c.lim.total {
+		return hint.With(fmt.Errorf("more than %d bytes, decompressed, at %s", c.lim.total, shorten(name)), "split the recording, by target or by time")
+	}
+	return nil
+}
+
+func (c *collector) add(dir string, at int64, loc location, size int64) {
+	c.found = append(c.found, found{dir, at, loc, size})
+}
+
+// setMeta keeps the meta.json nearest to the top, and of several there the last.
+func (c *collector) setMeta(dir string, body []byte) {
+	depth := 0
+	if dir != "" {
+		depth = 1 + strings.Count(dir, "/")
+	}
+	if c.meta == nil || depth <= c.metaDepth {
+		c.meta, c.metaDepth = body, depth
+	}
+}
+
+func (c *collector) warn(format string, args ...any) {
+	c.warnings = append(c.warnings, fmt.Sprintf(format, args...))
+}
+
+// finish sorts what was found into a Recording.
+func (c *collector) finish(r *Recording) error {
+	if len(c.found) == 0 {
+		return noScrapes(c.skipped, c.example)
+	}
+	if c.skipped > 0 {
+		c.warn("passed over %d files whose names are not UNIX_MILLISECONDS.prom, such as %q", c.skipped, c.example)
+	}
+	if c.seconds > 0 {
+		c.warn("took %d file names of ten digits for Unix seconds", c.seconds)
+	}
+	names := c.targetNames()
+	for _, n := range names {
+		r.targets = append(r.targets, n)
+	}
+	slices.Sort(r.targets)
+	r.targets = slices.Compact(r.targets)
+	index := make(map[string]int, len(names))
+	for dir, n := range names {
+		index[dir], _ = slices.BinarySearch(r.targets, n)
+	}
+	for _, f := range c.found {
+		r.files = append(r.files, file{at: f.at, target: index[f.dir], loc: f.loc, size: f.size})
+	}
+	slices.SortStableFunc(r.files, func(a, b file) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.target, b.target))
+	})
+	kept := dropEqual(r.files)
+	if n := len(r.files) - len(kept); n > 0 {
+		c.warn("passed over %d files of a target and time that came again; the last was kept", n)
+	}
+	r.files, r.meta, r.warnings = kept, c.meta, c.warnings
+	return nil
+}
+
+// dropEqual keeps the last of the files of one target and time.
+func dropEqual(files []file) []file {
+	kept := files[:0:0]
+	for i, f := range files {
+		if i+1 < len(files) && files[i+1].at == f.at && files[i+1].target == f.target {
+			continue
+		}
+		kept = append(kept, f)
+	}
+	return kept
+}
+
+// targetNames names the targets after their directories, less the leading
+// directories that all of them share.
+func (c *collector) targetNames() map[string]string {
+	names := make(map[string]string)
+	for _, f := range c.found {
+		names[f.dir] = f.dir
+	}
+	for {
+		first, ok := "", true
+		for _, n := range names {
+			head, _, deeper := strings.Cut(n, "/")
+			if !deeper || first != "" && head != first {
+				ok = false
+				break
+			}
+			first = head
+		}
+		if !ok {
+			break
+		}
+		for dir, n := range names {
+			names[dir] = n[len(first)+1:]
+		}
+	}
+	if n, ok := names[""]; ok && n == "" {
+		names[""] = c.name
+	}
+	return names
+}

@@ -1,0 +1,330 @@
+package recording
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+)
+
+// directory finds the pages below root.
+func (c *collector) directory(root string) (store, error) {
+	st := &paths{root: root}
+	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, p)
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if rel != "." && strings.HasPrefix(d.Name(), ".") {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		return c.inDirectory(st, filepath.ToSlash(rel), d)
+	})
+	return st, err
+}
+
+func (c *collector) inDirectory(st *paths, rel string, d fs.DirEntry) error {
+	kind, dir, at, err := c.classify(rel)
+	if err != nil || kind == other || kind == junk {
+		return err
+	}
+	if !d.Type().IsRegular() {
+		c.skip(rel)
+		return nil
+	}
+	info, err := d.Info()
+	if err != nil {
+		return err
+	}
+	if err := c.grow(rel, info.Size()); err != nil {
+		return err
+	}
+	if kind == meta {
+		body, err := readFile(filepath.Join(st.root, rel), maxMeta)
+		if err == nil {
+			c.setMeta(dir, body)
+		}
+		return err
+	}
+	st.names = append(st.names, rel)
+	c.add(dir, at, location(len(st.names)-1), info.Size())
+	return nil
+}
+
+// file reads an archive, or takes a single page.
+func (c *collector) file(path string, info fs.FileInfo) (store, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, bare(err)
+	}
+	defer f.Close()
+	start := make([]byte, 512)
+	n, err := io.ReadFull(f, start)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+		return nil, bare(err)
+	}
+	start = start[:n]
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return nil, bare(err)
+	}
+	switch {
+	case bytes.HasPrefix(start, []byte{0x28, 0xb5, 0x2f, 0xfd}): // RFC 8878, section 3.1.1
+		return c.zstd(f)
+	case bytes.HasPrefix(start, []byte{0x1f, 0x8b}): // RFC 1952, section 2.3.1
+		z, err := gzip.NewReader(f)
+		if err != nil {
+			return nil, fmt.Errorf("gzip: %w", err)
+		}
+		return c.archive(z)
+	case isTar(start):
+		return c.archive(f)
+	}
+	return c.single(path, info)
+}
+
+// isTar reports whether a file begins with a tar header: ustar, pax and GNU
+// headers carry a magic at 257 (POSIX pax, "ustar Interchange Format").
+func isTar(start []byte) bool {
+	return len(start) >= 262 && bytes.Equal(start[257:262], []byte("ustar"))
+}
+
+func (c *collector) zstd(r io.Reader) (store, error) {
+	z, err := zstd.NewReader(r,
+		zstd.WithDecoderMaxWindow(128<<20),
+		// One block at a time: a truncated file then gives all that is before the cut.
+		zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return nil, fmt.Errorf("zstd: %w", err)
+	}
+	defer z.Close()
+	return c.archive(z)
+}
+
+// single takes a page by itself as a scrape of the time in its name or of the
+// time when it was written.
+func (c *collector) single(path string, info fs.FileInfo) (store, error) {
+	name := filepath.Base(path)
+	ext := strings.ToLower(filepath.Ext(name))
+	if ext != ".prom" && ext != ".txt" {
+		return nil, hint.With(errors.New("neither a directory, a tar archive nor a page"),
+			"give a directory, a .tar, .tar.gz or .tar.zst of TARGET/UNIX_MILLISECONDS.prom files, or a .prom or .txt file")
+	}
+	c.entries++
+	if err := c.grow(name, info.Size()); err != nil {
+		return nil, err
+	}
+	at, ok := c.timeOf(strings.TrimSuffix(name, filepath.Ext(name)) + ".prom")
+	if !ok {
+		at = info.ModTime().UnixMilli()
+		c.warn("took the time of the only page from the file's date")
+	}
+	c.add("", at, 0, info.Size())
+	return &paths{root: filepath.Dir(path), names: []string{name}}, nil
+}
+
+// archive spools the pages of a tar archive. What follows a damaged place is
+// lost and warned of.
+func (c *collector) archive(r io.Reader) (store, error) {
+	sp := &spool{}
+	// The reader is bounded, too: an archive of nothing but headers decompresses
+	// endlessly.
+	const headers = 4 * 512 // per file: header, padding, pax records
+	bounded := &io.LimitedReader{R: bufio.NewReaderSize(r, 1<<16), N: c.lim.total + int64(c.lim.entries)*headers}
+	t := tar.NewReader(bounded)
+	for {
+		h, err := t.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return sp, nil
+		case err != nil:
+			err = &damage{err}
+		default:
+			err = c.inArchive(sp, t, h)
+		}
+		if err == nil {
+			continue
+		}
+		var broken *damage
+		switch {
+		case bounded.N <= 0:
+			return sp, hint.With(fmt.Errorf("more than %d bytes, decompressed", c.lim.total), "split the recording, by target or by time")
+		case !errors.As(err, &broken):
+			return sp, err
+		case len(c.found) == 0:
+			return sp, hint.With(fmt.Errorf("damaged archive: %w", err), "copy the file again, or check it with tar -t")
+		}
+		c.warn("the archive is cut off or damaged after %d scrapes: %v", len(c.found), err)
+		return sp, nil
+	}
+}
+
+// damage is an error of the archive itself, in contrast to one of its content.
+type damage struct{ err error }
+
+func (d *damage) Error() string { return d.err.Error() }
+func (d *damage) Unwrap() error { return d.err }
+
+func (c *collector) inArchive(sp *spool, t *tar.Reader, h *tar.Header) error {
+	switch h.Typeflag {
+	case tar.TypeReg:
+	case tar.TypeDir, tar.TypeXGlobalHeader:
+		return checkName(h.Name)
+	default:
+		return hint.With(fmt.Errorf("%s is not a plain file", shorten(h.Name)),
+			"pack the recording again without links and devices")
+	}
+	kind, dir, at, err := c.classify(h.Name)
+	if err != nil {
+		return err
+	}
+	if err := c.grow(h.Name, h.Size); err != nil {
+		return err
+	}
+	switch kind {
+	case meta:
+		body, err := io.ReadAll(io.LimitReader(t, maxMeta+1))
+		if err != nil {
+			return &damage{err}
+		}
+		if len(body) > maxMeta {
+			return fmt.Errorf("%s is larger than %d bytes", shorten(h.Name), maxMeta)
+		}
+		c.setMeta(dir, body)
+	case page:
+		loc, err := sp.add(t, h.Size)
+		if err != nil {
+			return err
+		}
+		c.add(dir, at, loc, h.Size)
+	}
+	return nil
+}
+
+// paths are pages in files.
+type paths struct {
+	root  string
+	names []string
+}
+
+func (p *paths) read(loc location, size int64) ([]byte, error) {
+	body, err := readFile(filepath.Join(p.root, filepath.FromSlash(p.names[loc])), MaxEntry)
+	if err != nil {
+		return nil, err
+	}
+	// A page that grew since it was found is being written: take what was there.
+	return body[:min(int64(len(body)), size)], nil
+}
+
+func (*paths) Close() error { return nil }
+
+func readFile(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, bare(err)
+	}
+	defer f.Close()
+	body, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, bare(err)
+	}
+	if int64(len(body)) > limit {
+		return nil, fmt.Errorf("%s is larger than %d bytes", filepath.Base(path), limit)
+	}
+	return body, nil
+}
+
+// spoolInMemory is how much of an archive stays in memory; a four-minute
+// recording of one server has about 12 MB.
+const spoolInMemory = 64 << 20
+
+// spool keeps the pages of an archive, the first in memory and the rest in a
+// temporary file.
+type spool struct {
+	pages  [][]byte
+	memory int64
+	disk   *os.File
+	offset int64
+}
+
+// add reads size bytes. Locations of pages on disk are negative: -1 - offset.
+func (s *spool) add(r io.Reader, size int64) (location, error) {
+	if s.memory+size <= spoolInMemory {
+		var b bytes.Buffer
+		// The header's size is a claim: the buffer grows with what really comes.
+		if _, err := io.CopyN(&b, r, size); err != nil {
+			return 0, &damage{err}
+		}
+		s.memory += size
+		s.pages = append(s.pages, bytes.Clone(b.Bytes()))
+		return location(len(s.pages) - 1), nil
+	}
+	if s.disk == nil {
+		f, err := os.CreateTemp("", "sixty-recording-")
+		if err != nil {
+			return 0, fmt.Errorf("spool: %w", err)
+		}
+		s.disk = f
+	}
+	at := s.offset
+	n, err := io.CopyN(writer{s.disk}, r, size)
+	s.offset += n
+	if w := (*writeError)(nil); errors.As(err, &w) {
+		return 0, hint.With(fmt.Errorf("spool: %w", w.err), "free space in the temporary directory, or set TMPDIR")
+	}
+	if err != nil {
+		return 0, &damage{err}
+	}
+	return location(-1 - at), nil
+}
+
+// writer marks the errors of writing, to tell them from those of the archive.
+type writer struct{ io.Writer }
+
+type writeError struct{ err error }
+
+func (e *writeError) Error() string { return e.err.Error() }
+
+func (w writer) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	if err != nil {
+		err = &writeError{err}
+	}
+	return n, err
+}
+
+func (s *spool) read(loc location, size int64) ([]byte, error) {
+	if loc >= 0 {
+		return s.pages[loc], nil
+	}
+	body := make([]byte, size)
+	_, err := s.disk.ReadAt(body, int64(-1-loc))
+	return body, err
+}
+
+func (s *spool) Close() error {
+	if s.disk == nil {
+		return nil
+	}
+	return errors.Join(s.disk.Close(), os.Remove(s.disk.Name()))
+}
+
+// pageName is the name of a page of a time.
+func pageName(ms int64) string { return strconv.FormatInt(ms, 10) + ".prom" }

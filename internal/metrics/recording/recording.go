@@ -1,0 +1,180 @@
+// Package recording reads and writes recordings of metrics pages.
+//
+// A recording is a directory, or a .tar, .tar.gz or .tar.zst of one, that holds
+// TARGET/UNIX_MILLISECONDS.prom files: each one scrape's raw page, empty when
+// the scrape failed. An optional meta.json beside the targets holds notes. A
+// shell loop around curl can make one.
+//
+// [Open] reads it, whatever its container, and hands out its scrapes in the
+// order of time; [Create] writes one. Nothing here parses a page: package
+// embedded loads recordings into the storage that is queried. Recordings come
+// from strangers, so that sizes and names are checked before anything is kept.
+package recording
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+)
+
+// Limits on what is read. A recording of 100 targets of 60 kB each, scraped
+// once a second, reaches the total after three minutes, so that bigger ones are
+// recorded at a longer interval.
+const (
+	MaxTotal   = 1 << 30  // bytes, decompressed
+	MaxEntry   = 64 << 20 // bytes of one page
+	MaxEntries = 1_000_000
+	maxMeta    = 1 << 20
+)
+
+// limits are the ones above, smaller in tests.
+type limits struct {
+	total, entry int64
+	entries      int
+}
+
+var defaultLimits = limits{total: MaxTotal, entry: MaxEntry, entries: MaxEntries}
+
+// A Scrape is one file of a recording.
+type Scrape struct {
+	Target string    // its directory
+	At     time.Time // its name
+	Body   []byte    // the raw page; empty when the scrape failed
+}
+
+// Recording is an opened recording. It is safe for concurrent use.
+type Recording struct {
+	path     string
+	targets  []string
+	files    []file // by time, then target
+	store    store
+	meta     []byte
+	warnings []string
+}
+
+// file is one page, wherever it lies.
+type file struct {
+	at     int64 // Unix milliseconds
+	target int   // index into targets
+	loc    location
+	size   int64
+}
+
+// store gives back the pages that were found when the recording was opened.
+type store interface {
+	read(location, int64) ([]byte, error)
+	Close() error
+}
+
+// location is an offset, or an index of a path.
+type location int64
+
+// Open opens a recording: a directory, an archive known by its first bytes, or a
+// single page. An archive is read whole, bounded by the limits above; what
+// exceeds a few megabytes waits in a temporary file until Close.
+func Open(path string) (*Recording, error) { return open(path, defaultLimits) }
+
+func open(path string, lim limits) (*Recording, error) {
+	r, err := scan(path, lim)
+	if err != nil {
+		return nil, fmt.Errorf("open recording %s: %w", path, err)
+	}
+	return r, nil
+}
+
+const wayOut = "name the files TARGET/UNIX_MILLISECONDS.prom, such as vllm-0/1795220770159.prom, each one answer of /metrics"
+
+func scan(path string, lim limits) (*Recording, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, bare(err)
+	}
+	c := &collector{lim: lim, name: baseName(path)}
+	var st store
+	if info.IsDir() {
+		st, err = c.directory(path)
+	} else {
+		st, err = c.file(path, info)
+	}
+	if err != nil {
+		if st != nil {
+			st.Close()
+		}
+		return nil, err
+	}
+	r := &Recording{path: path, store: st}
+	if err := c.finish(r); err != nil {
+		st.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// Targets returns the names of the targets, sorted.
+func (r *Recording) Targets() []string { return slices.Clone(r.targets) }
+
+// Len returns the number of scrapes.
+func (r *Recording) Len() int { return len(r.files) }
+
+// Times returns the times of the first and the last scrape.
+func (r *Recording) Times() (first, last time.Time) {
+	return time.UnixMilli(r.files[0].at), time.UnixMilli(r.files[len(r.files)-1].at)
+}
+
+// Meta returns the content of meta.json, nil without one.
+func (r *Recording) Meta() []byte { return r.meta }
+
+// Warnings returns what was passed over when the recording was opened, one
+// sentence each.
+func (r *Recording) Warnings() []string { return slices.Clone(r.warnings) }
+
+// Close releases what Open holds.
+func (r *Recording) Close() error { return r.store.Close() }
+
+// Scrapes calls fn for every scrape in the order of time, and of the targets'
+// names at equal times. It ends with fn's first error. Bodies may be kept, but
+// not changed.
+func (r *Recording) Scrapes(fn func(Scrape) error) error {
+	for _, f := range r.files {
+		body, err := r.store.read(f.loc, f.size)
+		if err != nil {
+			return fmt.Errorf("read recording %s: %s at %d: %w", r.path, r.targets[f.target], f.at, err)
+		}
+		if err := fn(Scrape{Target: r.targets[f.target], At: time.UnixMilli(f.at), Body: body}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// baseName is the name of a recording without directory and endings.
+func baseName(path string) string {
+	name := strings.TrimRight(path, "/")
+	name = name[strings.LastIndexByte(name, '/')+1:]
+	for _, ext := range []string{".zst", ".gz", ".tgz", ".tar", ".prom", ".txt"} {
+		name = strings.TrimSuffix(name, ext)
+	}
+	if name == "" || name == "." || name == ".." {
+		return "target"
+	}
+	return name
+}
+
+// bare drops the path that os puts into its errors: the caller names it.
+func bare(err error) error {
+	if e, ok := err.(*os.PathError); ok {
+		return e.Err
+	}
+	return err
+}
+
+func noScrapes(skipped int, example string) error {
+	if skipped == 0 {
+		return hint.With(fmt.Errorf("holds no scrapes"), wayOut)
+	}
+	return hint.With(fmt.Errorf("holds no scrapes, but %d files with other names, such as %q", skipped, example), wayOut)
+}

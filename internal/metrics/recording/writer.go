@@ -1,0 +1,220 @@
+package recording
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+)
+
+// Writer writes a recording while it happens. Every Add and SetMeta leaves a
+// readable recording on disk: an interrupted one lacks nothing but the end mark
+// of its container, which Open warns of. It is safe for concurrent use.
+type Writer struct {
+	mu   sync.Mutex
+	path string
+	out  sink
+	dirs map[string]string // target → directory
+	used map[string]bool
+	err  error
+}
+
+// sink is a container that is being written.
+type sink interface {
+	put(name string, at time.Time, body []byte) error
+	Close() error
+}
+
+// Create begins a recording: an archive for a name that ends in .tar, .tar.gz,
+// .tgz or .tar.zst, and a directory for any other. An archive that exists is not
+// overwritten; an existing directory is added to.
+func Create(path string) (*Writer, error) {
+	out, err := newSink(path)
+	if errors.Is(err, os.ErrExist) {
+		return nil, hint.With(fmt.Errorf("create recording %s: %w", path, bare(err)), "choose another name, or remove the file")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("create recording %s: %w", path, bare(err))
+	}
+	return &Writer{path: path, out: out, dirs: make(map[string]string), used: make(map[string]bool)}, nil
+}
+
+func newSink(path string) (sink, error) {
+	lower := strings.ToLower(path)
+	var compress func(io.Writer) (flusher, error)
+	switch {
+	case strings.HasSuffix(lower, ".tar.zst"):
+		// One block per page, all in one frame, so that a page costs little more than
+		// its difference from the page before.
+		compress = func(w io.Writer) (flusher, error) { return zstd.NewWriter(w, zstd.WithEncoderConcurrency(1)) }
+	case strings.HasSuffix(lower, ".tar.gz"), strings.HasSuffix(lower, ".tgz"):
+		compress = func(w io.Writer) (flusher, error) { return gzip.NewWriter(w), nil }
+	case strings.HasSuffix(lower, ".tar"):
+		compress = func(w io.Writer) (flusher, error) { return plain{w}, nil }
+	default:
+		if err := os.MkdirAll(path, 0o755); err != nil {
+			return nil, err
+		}
+		return dirSink(path), nil
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	z, err := compress(f)
+	if err != nil {
+		return nil, errors.Join(err, f.Close(), os.Remove(path))
+	}
+	return &tarSink{file: f, z: z, tar: tar.NewWriter(z)}, nil
+}
+
+// Add writes one scrape; an empty body stands for one that failed. The target is
+// an address or a name, and its directory never shows user, password or query.
+func (w *Writer) Add(target string, at time.Time, body []byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.put(w.directory(target)+"/"+pageName(at.UnixMilli()), at, body)
+}
+
+// SetMeta writes meta.json. It may be called again: in an archive the last one
+// counts, since what is written cannot be changed.
+func (w *Writer) SetMeta(notes []byte) error {
+	if len(notes) > maxMeta {
+		return fmt.Errorf("write recording %s: notes are larger than %d bytes", w.path, maxMeta)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.put("meta.json", time.Now(), notes)
+}
+
+// put writes one file. After an error nothing more is written: what follows a
+// broken entry could not be read.
+func (w *Writer) put(name string, at time.Time, body []byte) error {
+	if w.err == nil {
+		if err := w.out.put(name, at, body); err != nil {
+			w.err = fmt.Errorf("write recording %s: %w", w.path, bare(err))
+		}
+	}
+	return w.err
+}
+
+// Close ends the recording.
+func (w *Writer) Close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.out == nil {
+		return nil
+	}
+	err := w.out.Close()
+	w.out, w.err = nil, fmt.Errorf("write recording %s: %w", w.path, os.ErrClosed)
+	if err != nil {
+		return fmt.Errorf("close recording %s: %w", w.path, err)
+	}
+	return nil
+}
+
+// directory returns a target's directory, another one for every target.
+func (w *Writer) directory(target string) string {
+	if dir, ok := w.dirs[target]; ok {
+		return dir
+	}
+	name := DirectoryName(target)
+	dir := name
+	for i := 2; w.used[dir]; i++ {
+		dir = fmt.Sprintf("%s-%d", name, i)
+	}
+	w.dirs[target], w.used[dir] = dir, true
+	return dir
+}
+
+// DirectoryName is the name of a target's directory: HOST:PORT of an address,
+// and its path when it is not /metrics, with an underscore for every character
+// that is not a letter, a digit or one of ".-_:[]".
+func DirectoryName(target string) string {
+	const most = 200
+	s := target
+	if strings.Contains(s, "://") {
+		u, err := url.Parse(s)
+		if err != nil {
+			return "target"
+		}
+		s = u.Host + strings.TrimSuffix(strings.TrimRight(u.Path, "/"), "/metrics")
+	}
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', strings.ContainsRune(".-_:[]", r):
+			return r
+		}
+		return '_'
+	}, s[:min(len(s), most)])
+	if strings.HasPrefix(s, ".") {
+		s = "_" + s[1:]
+	}
+	if s == "" {
+		return "target"
+	}
+	return s
+}
+
+// flusher is a compressor.
+type flusher interface {
+	io.WriteCloser
+	Flush() error
+}
+
+type plain struct{ io.Writer }
+
+func (plain) Flush() error { return nil }
+func (plain) Close() error { return nil }
+
+type tarSink struct {
+	file *os.File
+	z    flusher
+	tar  *tar.Writer
+}
+
+func (s *tarSink) put(name string, at time.Time, body []byte) error {
+	h := &tar.Header{Name: name, Mode: 0o644, Size: int64(len(body)), ModTime: at.Truncate(time.Second), Typeflag: tar.TypeReg}
+	if err := s.tar.WriteHeader(h); err != nil {
+		return err
+	}
+	if _, err := s.tar.Write(body); err != nil {
+		return err
+	}
+	if err := s.tar.Flush(); err != nil {
+		return err
+	}
+	return s.z.Flush()
+}
+
+func (s *tarSink) Close() error {
+	return errors.Join(s.tar.Close(), s.z.Close(), s.file.Close())
+}
+
+// dirSink is a directory. A page appears under its name when it is complete.
+type dirSink string
+
+func (d dirSink) put(name string, _ time.Time, body []byte) error {
+	path := filepath.Join(string(d), filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	tmp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path))
+	if err := os.WriteFile(tmp, body, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(tmp, path)
+}
+
+func (dirSink) Close() error { return nil }

@@ -1,0 +1,258 @@
+package scrape
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"reflect"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/prometheus/common/config"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+)
+
+// Defaults of Config.
+const (
+	// DefaultTimeout is generous because a slow scrape is itself a symptom: a
+	// server in trouble took up to 4 s to show a page that took 40 ms before.
+	DefaultTimeout = 5 * time.Second
+
+	// DefaultMaxBody bounds one page, decompressed.
+	DefaultMaxBody = 64 << 20
+
+	defaultUserAgent = "sixty"
+)
+
+// accept prefers the format that vLLM's Python server speaks natively, and
+// leaves out protobuf, which nothing here reads.
+const accept = "text/plain;version=0.0.4;q=1,application/openmetrics-text;version=1.0.0;q=0.8,*/*;q=0.1"
+
+// Config configures a Client. The zero value is usable.
+type Config struct {
+	// HTTP is how to authenticate and encrypt, as in a Prometheus scrape
+	// configuration. The zero value stands for config.DefaultHTTPClientConfig.
+	HTTP config.HTTPClientConfig
+
+	// Timeout of one fetch, DefaultTimeout when 0.
+	Timeout time.Duration
+
+	// MaxBody is the largest page in bytes, decompressed, DefaultMaxBody when 0.
+	MaxBody int64
+
+	// UserAgent is sent with every request, "sixty" when empty.
+	UserAgent string
+}
+
+// Client fetches pages. It is safe for concurrent use.
+type Client struct {
+	http    *http.Client
+	timeout time.Duration
+	maxBody int64
+}
+
+// New returns a Client, or an error when the configuration is contradictory or
+// names a file that cannot be read.
+func New(cfg Config) (*Client, error) {
+	if cfg.Timeout < 0 {
+		return nil, fmt.Errorf("scrape: negative timeout %s", cfg.Timeout)
+	}
+	if cfg.MaxBody < 0 {
+		return nil, fmt.Errorf("scrape: negative body limit %d", cfg.MaxBody)
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = DefaultTimeout
+	}
+	if cfg.MaxBody == 0 {
+		cfg.MaxBody = DefaultMaxBody
+	}
+	if cfg.UserAgent == "" {
+		cfg.UserAgent = defaultUserAgent
+	}
+	if reflect.ValueOf(cfg.HTTP).IsZero() {
+		cfg.HTTP = config.DefaultHTTPClientConfig
+	}
+	if err := cfg.HTTP.Validate(); err != nil {
+		return nil, fmt.Errorf("scrape: HTTP settings: %w", err)
+	}
+	client, err := config.NewClientFromConfig(cfg.HTTP, "sixty_scrape", config.WithUserAgent(cfg.UserAgent))
+	if err != nil {
+		return nil, fmt.Errorf("scrape: HTTP settings: %w", err)
+	}
+	return &Client{http: client, timeout: cfg.Timeout, maxBody: cfg.MaxBody}, nil
+}
+
+// Close closes the connections that are kept for the next fetch.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Body is one page as it was answered.
+type Body struct {
+	Raw         []byte        // decompressed
+	ContentType string        // as the server said
+	At          time.Time     // when the page was asked for: the time of its samples
+	Duration    time.Duration // until its last byte
+	Status      int           // HTTP status, 0 without an answer
+}
+
+// Fetch asks for a target's page; target is anything that URL accepts. An
+// error names the URL without its secrets, the status where there was one, and
+// carries a hint. Body's At, Duration and Status are set even then.
+func (c *Client) Fetch(ctx context.Context, target string) (Body, error) {
+	u, err := parseURL(target)
+	if err != nil {
+		return Body{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	b := Body{At: time.Now()}
+	err = c.get(ctx, u, c.maxBody, &b)
+	b.Duration = time.Since(b.At)
+	if err == nil {
+		err = refuse(u, &b)
+	}
+	return b, err
+}
+
+// get fills in b's Raw, ContentType and Status.
+func (c *Client) get(ctx context.Context, u *url.URL, limit int64, b *Body) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
+	if err != nil {
+		return fmt.Errorf("scrape %s: %w", safe(u), bare(err))
+	}
+	req.Header.Set("Accept", accept)
+	req.Header.Set("Accept-Encoding", "gzip")
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return c.unreachable(u, err)
+	}
+	defer resp.Body.Close()
+	b.Status, b.ContentType = resp.StatusCode, resp.Header.Get("Content-Type")
+	if b.Raw, err = readBody(resp, limit); err != nil {
+		if errors.Is(err, errTooLarge) {
+			return hint.With(fmt.Errorf("scrape %s: page is larger than %d bytes", safe(u), limit),
+				"check that the address is a metrics page and not a stream or a download")
+		}
+		return c.unreachable(u, err)
+	}
+	return nil
+}
+
+var errTooLarge = errors.New("body too large")
+
+// readBody reads and decompresses at most limit bytes.
+func readBody(resp *http.Response, limit int64) ([]byte, error) {
+	r := io.Reader(resp.Body)
+	if strings.EqualFold(resp.Header.Get("Content-Encoding"), "gzip") {
+		z, err := gzip.NewReader(r)
+		if err != nil {
+			return nil, fmt.Errorf("gzip: %w", err)
+		}
+		defer z.Close()
+		r = z
+	}
+	var buf bytes.Buffer
+	if n := resp.ContentLength; n > 0 && n <= limit {
+		buf.Grow(int(n) + bytes.MinRead)
+	}
+	n, err := io.Copy(&buf, io.LimitReader(r, limit+1))
+	switch {
+	case n > limit:
+		return nil, errTooLarge
+	case err != nil:
+		return nil, err
+	}
+	return buf.Bytes(), nil
+}
+
+// refuse turns an answer that is no metrics page into an error.
+func refuse(u *url.URL, b *Body) error {
+	if b.Status == http.StatusOK {
+		if isHTML(b) {
+			return hint.With(fmt.Errorf("scrape %s: answered an HTML page, not metrics", safe(u)), elsewhere(u))
+		}
+		return nil
+	}
+	err := fmt.Errorf("scrape %s: HTTP status %d %s", safe(u), b.Status, http.StatusText(b.Status))
+	switch {
+	case b.Status == http.StatusUnauthorized || b.Status == http.StatusForbidden:
+		return hint.With(err, "pass the bearer token or the user and password that the server wants")
+	case b.Status == http.StatusNotFound || b.Status == http.StatusMethodNotAllowed:
+		return hint.With(err, elsewhere(u))
+	case b.Status >= 300 && b.Status < 400:
+		return hint.With(err, "ask the address that the server redirects to")
+	case b.Status >= 500:
+		// vLLM with several API servers answers 500 when its multiprocess
+		// directory lies on network storage, while inference works (vllm#49983).
+		return hint.With(err, "look at the server's log, and at its /health: a failed metrics page does not mean a failed server")
+	}
+	return hint.With(err, "check the address")
+}
+
+// elsewhere is the way out when a page is not the metrics page.
+func elsewhere(u *url.URL) string {
+	if strings.HasSuffix(strings.TrimRight(u.Path, "/"), defaultPath) {
+		return "check the port: vLLM shows /metrics on its API port, Ray Serve on its metrics export port"
+	}
+	v := *u
+	v.Path, v.RawQuery = strings.TrimRight(v.Path, "/")+defaultPath, ""
+	return safe(&v)
+}
+
+func isHTML(b *Body) bool {
+	start := bytes.TrimLeft(b.Raw[:min(len(b.Raw), 512)], " \t\r\n\ufeff")
+	return len(start) > 0 && start[0] == '<'
+}
+
+// unreachable wraps the error of a request that got no full answer.
+func (c *Client) unreachable(u *url.URL, err error) error {
+	why := bare(err)
+	wrapped := fmt.Errorf("scrape %s: %w", safe(u), why)
+	var unknownCA x509.UnknownAuthorityError
+	var badName x509.HostnameError
+	var badCert x509.CertificateInvalidError
+	var dns *net.DNSError
+	switch {
+	case errors.Is(err, context.Canceled):
+		return wrapped
+	case isTimeout(err):
+		return hint.With(fmt.Errorf("scrape %s: no full answer within %s: %w", safe(u), c.timeout, why),
+			"allow a longer timeout; a metrics page that is slow only sometimes is a sign of a server in trouble")
+	case errors.As(err, &dns):
+		return hint.With(wrapped, "check the host name, and whether it can be resolved from here")
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return hint.With(wrapped, "check that the server runs and that the port is the one of its HTTP API")
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		return hint.With(wrapped, "check the address and the network between here and the server")
+	case errors.As(err, &unknownCA), errors.As(err, &badName), errors.As(err, &badCert):
+		return hint.With(wrapped, "pass the certificate authority that signed the server's certificate")
+	case strings.Contains(why.Error(), "server gave HTTP response to HTTPS client"):
+		return hint.With(wrapped, "use http:// instead of https://")
+	case strings.Contains(why.Error(), "malformed HTTP response"), errors.Is(err, io.EOF):
+		return hint.With(wrapped, "check the port, and whether the server wants https://")
+	}
+	return hint.With(wrapped, "check that the server runs and can be reached from here")
+}
+
+func isTimeout(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &t) && t.Timeout()
+}
+
+// bare strips the URL that net/http puts before its errors: it may carry
+// secrets, and the caller names the target itself.
+func bare(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}

@@ -1,0 +1,103 @@
+package scrape
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Bounds of the questions of Facts: they are extras and must not hold up a
+// diagnosis.
+const (
+	factsTimeout = 2 * time.Second
+	factsMaxBody = 1 << 20
+	factsModels  = 1000
+)
+
+// Facts is what an inference server says about itself beside its metrics.
+// Whatever it did not answer stays zero.
+type Facts struct {
+	// Health is the HTTP status of /health: vLLM answers 503 when its engine is
+	// dead, but 200 while it hangs (vllm/entrypoints/openai/api_server.py). It is 0
+	// when there was no answer, and HealthErr then says why.
+	Health    int
+	HealthErr error
+
+	// Version is the server's version as /version tells it, such as "0.23.0".
+	Version string
+
+	// Models are those that /v1/models lists, LoRA adapters included.
+	Models []Model
+}
+
+// Model is an entry of /v1/models.
+type Model struct {
+	ID          string // the served name, the label model_name in the metrics
+	MaxModelLen int    // longest prompt and output together in tokens, 0 when unsaid
+}
+
+// Facts asks the server behind a target's address, which may be that of its
+// metrics page. All questions are asked at once and each is optional.
+func (c *Client) Facts(ctx context.Context, target string) Facts {
+	var f Facts
+	u, err := parseURL(target)
+	if err != nil {
+		f.HealthErr = err
+		return f
+	}
+	u.Path, u.RawPath, u.RawQuery = strings.TrimSuffix(u.Path, defaultPath), "", ""
+	ctx, cancel := context.WithTimeout(ctx, factsTimeout)
+	defer cancel()
+	var wg sync.WaitGroup
+	wg.Go(func() { f.Health, f.HealthErr = c.health(ctx, u) })
+	wg.Go(func() {
+		var v struct {
+			Version string `json:"version"`
+		}
+		if c.getJSON(ctx, u.JoinPath("version"), &v) == nil {
+			f.Version = v.Version
+		}
+	})
+	wg.Go(func() { f.Models = c.models(ctx, u) })
+	wg.Wait()
+	return f
+}
+
+func (c *Client) health(ctx context.Context, base *url.URL) (int, error) {
+	var b Body
+	err := c.get(ctx, base.JoinPath("health"), factsMaxBody, &b)
+	return b.Status, err
+}
+
+func (c *Client) models(ctx context.Context, base *url.URL) []Model {
+	var list struct {
+		Data []struct {
+			ID          string `json:"id"`
+			MaxModelLen int    `json:"max_model_len"`
+		} `json:"data"`
+	}
+	if c.getJSON(ctx, base.JoinPath("v1", "models"), &list) != nil {
+		return nil
+	}
+	var models []Model
+	for _, m := range list.Data[:min(len(list.Data), factsModels)] {
+		models = append(models, Model{ID: m.ID, MaxModelLen: m.MaxModelLen})
+	}
+	return models
+}
+
+func (c *Client) getJSON(ctx context.Context, u *url.URL, into any) error {
+	var b Body
+	if err := c.get(ctx, u, factsMaxBody, &b); err != nil {
+		return err
+	}
+	if b.Status != http.StatusOK {
+		return fmt.Errorf("ask %s: HTTP status %d", safe(u), b.Status)
+	}
+	return json.Unmarshal(b.Raw, into)
+}

@@ -1,0 +1,75 @@
+package scrape
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+)
+
+// defaultPath is where a target shows its metrics when its address does not
+// say, as in Prometheus' metrics_path.
+const defaultPath = "/metrics"
+
+// URL completes a target's address as a user types it to the URL of its
+// metrics page: host:port, :port and host get the scheme http, and an empty
+// path becomes /metrics.
+func URL(target string) (string, error) {
+	u, err := parseURL(target)
+	if err != nil {
+		return "", err
+	}
+	return u.String(), nil
+}
+
+// Instance returns the label "instance" of a target: host and port of its
+// address, as in Prometheus. An address without a port is left without one.
+func Instance(target string) string {
+	u, err := parseURL(target)
+	if err != nil {
+		return target
+	}
+	return u.Host
+}
+
+func parseURL(target string) (*url.URL, error) {
+	const wayOut = "write it as http://HOST:PORT/metrics or HOST:PORT"
+	s := strings.TrimSpace(target)
+	if s == "" {
+		return nil, hint.With(fmt.Errorf("target address is empty"), wayOut)
+	}
+	if strings.HasPrefix(s, ":") {
+		s = "localhost" + s
+	}
+	if !strings.Contains(s, "://") {
+		s = "http://" + s
+	}
+	u, err := url.Parse(s)
+	if err != nil {
+		// The parser's error repeats the whole address, which may carry a password.
+		return nil, hint.With(fmt.Errorf("target address is not a URL"), wayOut)
+	}
+	if u.Scheme != "http" && u.Scheme != "https" {
+		return nil, hint.With(fmt.Errorf("target %s: scheme %q is neither http nor https", safe(u), u.Scheme), wayOut)
+	}
+	if u.Hostname() == "" {
+		return nil, hint.With(fmt.Errorf("target %s: no host", safe(u)), wayOut)
+	}
+	if u.Path == "" || u.Path == "/" {
+		u.Path = defaultPath
+	}
+	u.Fragment = ""
+	return u, nil
+}
+
+// safe is a URL as it may be shown: without user, password and query, all of
+// which may be secrets.
+func safe(u *url.URL) string {
+	s := *u
+	s.User = nil
+	if s.RawQuery != "" {
+		s.RawQuery = "…"
+	}
+	return s.String()
+}

@@ -69,12 +69,14 @@ type Bursts struct {
 // Badness is the kind of a request that a server must refuse.
 type Badness string
 
-// What vLLM 0.23.0 answers is in brackets, and what it counts in http_requests_total.
+// What vLLM 0.23.0 answers, and what it counts in http_requests_total. An
+// error that is raised past the request's validation is turned into an answer
+// outside of the middleware that counts, which sees an exception: 5xx.
 const (
-	BadMaxTokens   Badness = "max_tokens -1"   // 400, counted 4xx
-	BadModel       Badness = "unknown model"   // 404, counted 4xx
-	BadVocabulary  Badness = "token id 999999" // 400, counted 4xx
-	BadEmptyPrompt Badness = "empty prompt"    // 400, counted 5xx
+	BadMaxTokens  Badness = "max_tokens -1"   // 400, counted 4xx
+	BadModel      Badness = "unknown model"   // 404, counted 4xx
+	BadToken      Badness = "token id 999999" // 400, counted 5xx
+	BadEmptyBatch Badness = "no prompt"       // 400, counted 5xx
 )
 
 // Traffic is one stream of requests: an open loop with a Rate, a closed loop
@@ -239,10 +241,10 @@ func (d *driver) draw(r *rand.Rand, t Traffic) request {
 			q.maxTokens = -1
 		case BadModel:
 			q.model = "no-such-model"
-		case BadVocabulary:
+		case BadToken:
 			q.prompt = []byte("[999999]")
-		case BadEmptyPrompt:
-			q.prompt = []byte(`""`)
+		case BadEmptyBatch:
+			q.prompt = []byte("[]")
 		}
 	}
 	return q

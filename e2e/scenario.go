@@ -115,10 +115,10 @@ var scenarios = []Scenario{
 	},
 	{
 		Name: "http-errors-5xx", Servers: []string{roomy},
-		Induced: "25 % of the requests have an empty prompt: clients get 400, the server counts 5xx",
+		Induced: "25 % of the requests have no prompt or a token id that does not exist: clients get 400, the server counts 5xx",
 		Accept:  []string{"http-errors"},
 		Phases: []Phase{healthy(50, light(2)), sick("http-errors", 65, nil, with(light(3), func(t *Traffic) {
-			t.BadFraction, t.Bad = 0.25, []Badness{BadEmptyPrompt}
+			t.BadFraction, t.Bad = 0.25, []Badness{BadToken, BadEmptyBatch}
 		}))},
 	},
 	{
@@ -198,6 +198,16 @@ var scenarios = []Scenario{
 		Phases: []Phase{healthy(50, light(1.2)), sick("kv-cache-thrashing", 70, nil,
 			clients(13, uniform(100, 140), uniform(350, 450)),
 			with(light(2), func(t *Traffic) { t.BadFraction, t.Bad = 1, []Badness{BadMaxTokens} }))},
+	},
+	{
+		Name: "mass-cancel-while-thrashing", Servers: []string{smallKV},
+		Induced: "14 clients thrash, then disconnect at once; no traffic for 45 s afterwards",
+		Accept:  []string{"idle", "healthy"}, MustNotBe: []string{"engine-hung", "saturation"},
+		Phases: []Phase{
+			healthy(45, light(1.2)),
+			sick("kv-cache-thrashing", 35, nil, with(clients(14, uniform(100, 140), uniform(350, 450)), func(t *Traffic) { t.HangUp = true })),
+			{Name: "quiet", Seconds: 50, Verdict: "idle"},
+		},
 	},
 	{
 		Name: "slow-decode-throttled", Servers: []string{roomy},

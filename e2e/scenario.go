@@ -216,6 +216,12 @@ var scenarios = []Scenario{
 		Phases: []Phase{healthy(50, chat(1.5)), sick("slow-decode", 70, []Fault{Throttle("r0", 45*time.Millisecond, 15*time.Millisecond)}, chat(1.5))},
 	},
 	{
+		Name: "slow-decode-mild", Servers: []string{roomy},
+		Induced: "model stopped 4 ms of every 8 ms; same traffic: decode about twice as slow, every sensible objective holds",
+		Accept:  []string{"slow-decode"}, MustNotBe: []string{"workload-shift", "saturation", "severe-degradation"},
+		Phases: []Phase{healthy(55, chat(2)), sick("slow-decode", 70, []Fault{Throttle("r0", 4*time.Millisecond, 4*time.Millisecond)}, chat(2))},
+	},
+	{
 		Name: "slow-decode-and-cancellations", Servers: []string{roomy},
 		Induced: "two faults: model stopped 45 ms of every 60 ms, and half of the clients disconnect after 1 to 10 tokens",
 		Accept:  []string{"slow-decode", "client-cancellations"}, MustNotBe: []string{"workload-shift", "healthy"},
@@ -275,7 +281,7 @@ var scenarios = []Scenario{
 		Name: "saturation-long-prompts", Servers: []string{seats32},
 		Induced: "32 seats; prompts of about 600 tokens faster than the engine computes them: ITL grows with the batch",
 		Accept:  []string{"saturation"}, MustNotBe: []string{"concurrency-limit", "kv-cache-thrashing", "healthy"},
-		Phases: []Phase{healthy(50, chat(2)), sick("saturation", 70, nil, Traffic{Rate: 9, Prompt: lognormal(600, 0.4, 200, 1500), Output: lognormal(60, 0.3, 20, 128)})},
+		Phases: []Phase{healthy(50, chat(2)), sick("saturation", 70, nil, Traffic{Rate: 22, Prompt: lognormal(600, 0.4, 200, 1500), Output: lognormal(60, 0.3, 20, 128)})},
 	},
 	{
 		Name: "saturation-closed-loop", Servers: []string{seats32},
@@ -291,9 +297,9 @@ var scenarios = []Scenario{
 	},
 	{
 		Name: "prefill-starvation-deep", Servers: []string{noChunks},
-		Induced: "no chunked prefill; prompts of 5000 to 7000 tokens at 0.4/s beside small traffic",
+		Induced: "no chunked prefill; prompts of 5000 to 7000 tokens at 0.8/s beside small traffic",
 		Accept:  []string{"prefill-starvation"}, MustNotBe: []string{"healthy", "slow-decode", "engine-hung"},
-		Phases: []Phase{healthy(50, chat(3)), sick("prefill-starvation", 75, nil, chat(3), Traffic{Rate: 0.4, Prompt: uniform(5000, 7000), Output: constant(8)})},
+		Phases: []Phase{healthy(50, chat(3)), sick("prefill-starvation", 75, nil, chat(3), Traffic{Rate: 0.8, Prompt: uniform(5000, 7000), Output: constant(8)})},
 	},
 	{
 		Name: "prefix-churn", Servers: []string{fewKV},

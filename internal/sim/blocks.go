@@ -1,0 +1,104 @@
+package sim
+
+// blockPool is the KV cache: blocks with reference counts, the free ones in
+// order of eviction, the full ones findable by the hash of their content
+// (v1/core/block_pool.py@v0.23.0). A free block keeps its content, and can be
+// hit, until it is handed out again. Two blocks may hold the same content,
+// because a block that becomes full is not merged with an older one; a lookup
+// finds the oldest.
+type blockPool struct {
+	ref        []int32
+	hash       []uint64 // 0: not cached
+	next, prev []int32  // free list; index 0 is its sentinel, the null block
+	free       int
+
+	byHash           map[uint64]int32 // oldest block of that content
+	dupNext, dupPrev []int32          // ring of blocks of equal content, oldest first
+}
+
+func newBlockPool(blocks int) *blockPool {
+	p := &blockPool{
+		ref:     make([]int32, blocks),
+		hash:    make([]uint64, blocks),
+		next:    make([]int32, blocks),
+		prev:    make([]int32, blocks),
+		free:    blocks - 1,
+		byHash:  make(map[uint64]int32),
+		dupNext: make([]int32, blocks),
+		dupPrev: make([]int32, blocks),
+	}
+	for i := range p.next {
+		p.next[i] = int32((i + 1) % blocks)
+		p.prev[i] = int32((i - 1 + blocks) % blocks)
+	}
+	return p
+}
+
+// take hands out the free block that is first to be evicted. The caller has
+// checked that there is one.
+func (p *blockPool) take() int32 {
+	b := p.next[0]
+	p.unlink(b)
+	p.evict(b)
+	p.ref[b] = 1
+	return b
+}
+
+// hold adds a reference to a block that a lookup found.
+func (p *blockPool) hold(b int32) {
+	if p.ref[b] == 0 {
+		p.unlink(b)
+	}
+	p.ref[b]++
+}
+
+// release drops a request's references, last block first, so that the end of a
+// sequence is evicted before its beginning.
+func (p *blockPool) release(blocks []int32) {
+	for i := len(blocks) - 1; i >= 0; i-- {
+		b := blocks[i]
+		if p.ref[b]--; p.ref[b] > 0 {
+			continue
+		}
+		last := p.prev[0]
+		p.next[last], p.prev[b] = b, last
+		p.next[b], p.prev[0] = 0, b
+		p.free++
+	}
+}
+
+func (p *blockPool) unlink(b int32) {
+	p.next[p.prev[b]], p.prev[p.next[b]] = p.next[b], p.prev[b]
+	p.free--
+}
+
+// store makes a full block findable.
+func (p *blockPool) store(b int32, hash uint64) {
+	p.hash[b] = hash
+	oldest, ok := p.byHash[hash]
+	if !ok {
+		p.byHash[hash] = b
+		p.dupNext[b], p.dupPrev[b] = b, b
+		return
+	}
+	newest := p.dupPrev[oldest]
+	p.dupNext[newest], p.dupPrev[b] = b, newest
+	p.dupNext[b], p.dupPrev[oldest] = oldest, b
+}
+
+func (p *blockPool) evict(b int32) {
+	hash := p.hash[b]
+	if hash == 0 {
+		return
+	}
+	p.hash[b] = 0
+	after := p.dupNext[b]
+	if after == b {
+		delete(p.byHash, hash)
+		return
+	}
+	p.dupNext[p.dupPrev[b]], p.dupPrev[after] = after, p.dupPrev[b]
+	if p.byHash[hash] == b {
+		p.byHash[hash] = after
+	}
+}

@@ -1,0 +1,101 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+)
+
+// Work counts what model executions did. It is additive: the work of a request's
+// prefill, of a scrape interval or of a whole run is the sum over its steps, so
+// that a duration is linear in it and StepCost can be fitted to any of them.
+type Work struct {
+	Steps    int64 // model executions
+	Mixed    int64 // of which with prefill: no full CUDA graph covers them
+	Seqs     int64 // requests, summed over steps
+	Tokens   int64 // tokens computed
+	Excess   int64 // tokens beyond StepCost.Knee, step by step
+	KVTokens int64 // context tokens whose keys and values attention read
+	Pairs    int64 // query-key pairs of prefill attention
+}
+
+// Add adds o to w.
+func (w *Work) Add(o Work) {
+	w.Steps += o.Steps
+	w.Mixed += o.Mixed
+	w.Seqs += o.Seqs
+	w.Tokens += o.Tokens
+	w.Excess += o.Excess
+	w.KVTokens += o.KVTokens
+	w.Pairs += o.Pairs
+}
+
+// Sub returns w − o.
+func (w Work) Sub(o Work) Work {
+	return Work{
+		Steps:    w.Steps - o.Steps,
+		Mixed:    w.Mixed - o.Mixed,
+		Seqs:     w.Seqs - o.Seqs,
+		Tokens:   w.Tokens - o.Tokens,
+		Excess:   w.Excess - o.Excess,
+		KVTokens: w.KVTokens - o.KVTokens,
+		Pairs:    w.Pairs - o.Pairs,
+	}
+}
+
+// schedule adds n new tokens of a request of which computed are in the cache.
+func (w *Work) schedule(n, computed int) {
+	w.Seqs++
+	w.Tokens += int64(n)
+	w.KVTokens += int64(computed + n)
+	if n > 1 {
+		w.Pairs += int64(n)*int64(computed) + int64(n)*int64(n+1)/2
+		w.Mixed = 1
+	}
+}
+
+// StepCost is the duration of a step as a physical model, in seconds per unit
+// of Work. Package calibrate fits it.
+//
+// Up to Knee tokens a step is bound by reading the weights, whose time is part
+// of Base, and the arithmetic hides behind it; beyond, each token costs its
+// arithmetic (the roofline of Williams, Waterman and Patterson, 2009).
+type StepCost struct {
+	Base     float64 // every step: launch, sampling, reading the weights
+	Mixed    float64 // additionally, a step with prefill
+	PerSeq   float64 // every request of the step
+	PerToken float64 // every token beyond Knee
+	PerKV    float64 // every context token read
+	PerPair  float64 // every query-key pair of prefill
+	Knee     int     // tokens
+}
+
+// Seconds returns the duration of work.
+func (c StepCost) Seconds(w Work) float64 {
+	return c.Base*float64(w.Steps) + c.Mixed*float64(w.Mixed) + c.PerSeq*float64(w.Seqs) +
+		c.PerToken*float64(w.Excess) + c.PerKV*float64(w.KVTokens) + c.PerPair*float64(w.Pairs)
+}
+
+// step returns the duration of one step and completes its work.
+func (c StepCost) step(w *Work) time.Duration {
+	w.Steps = 1
+	w.Excess = max(0, w.Tokens-int64(c.Knee))
+	return time.Duration(math.Round(c.Seconds(*w) * 1e9))
+}
+
+// Validate reports constants that cannot be a cost, or that make a step free.
+func (c StepCost) Validate() error {
+	for _, v := range []float64{c.Base, c.Mixed, c.PerSeq, c.PerToken, c.PerKV, c.PerPair} {
+		if v < 0 || math.IsNaN(v) || math.IsInf(v, 0) {
+			return fmt.Errorf("step cost %+v: every constant must be finite and not negative", c)
+		}
+	}
+	if c.Base < 1e-9 {
+		return errors.New("step cost: a step without base cost would take no time")
+	}
+	if c.Knee < 0 {
+		return fmt.Errorf("step cost: the knee is %d tokens", c.Knee)
+	}
+	return nil
+}

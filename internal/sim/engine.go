@@ -1,0 +1,458 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Reasons for which Add refuses a request. vLLM answers HTTP 503 to the first
+// two and 400 to the third; the fourth it would queue for ever.
+var (
+	ErrQueueFull     = errors.New("queue is full")
+	ErrPromptTooLong = errors.New("prompt leaves no room below max-model-len")
+	ErrNeverFits     = errors.New("request is larger than the KV cache")
+)
+
+// A RequestResult is what happened to one request. Times are offsets from the
+// beginning of the simulation and mean something only where the outcome implies
+// that the event happened.
+type RequestResult struct {
+	Arrival    time.Duration
+	Scheduled  time.Duration // first scheduled
+	FirstToken time.Duration
+	LastToken  time.Duration // last token so far
+	Finish     time.Duration
+
+	Outcome      Outcome
+	PromptTokens int
+	OutputTokens int           // tokens delivered
+	CachedTokens int           // prompt tokens served by the prefix cache when first scheduled
+	Preemptions  int           //
+	MaxITL       time.Duration // longest gap between two tokens
+	Replica      int           // index of the engine that served it
+
+	// Prefill is the work of the steps from the first scheduling to the first
+	// token, Decode that of the steps from the first to the last token, of the
+	// whole batch in both cases: what the request had to sit through.
+	Prefill, Decode Work
+}
+
+// TTFT is the time to first token, from arrival.
+func (r *RequestResult) TTFT() time.Duration { return r.FirstToken - r.Arrival }
+
+// Queue is the time from arrival to the first scheduling.
+func (r *RequestResult) Queue() time.Duration { return r.Scheduled - r.Arrival }
+
+// E2E is the time from arrival to the last token.
+func (r *RequestResult) E2E() time.Duration { return r.Finish - r.Arrival }
+
+// TPOT is the mean time per output token after the first, and 0 for a request
+// with one token.
+func (r *RequestResult) TPOT() time.Duration {
+	if r.OutputTokens < 2 {
+		return 0
+	}
+	return (r.LastToken - r.FirstToken) / time.Duration(r.OutputTokens-1)
+}
+
+// Outcome says how a request ended.
+type Outcome uint8
+
+const (
+	Unfinished    Outcome = iota // still waiting or running
+	Finished                     // all tokens delivered
+	Cancelled                    // the client left
+	QueueFull                    // refused with ErrQueueFull
+	PromptTooLong                // refused with ErrPromptTooLong
+	NeverFits                    // refused with ErrNeverFits
+)
+
+// String names the outcome.
+func (o Outcome) String() string {
+	names := [...]string{"unfinished", "finished", "cancelled", "queue full", "prompt too long", "never fits"}
+	if int(o) < len(names) {
+		return names[o]
+	}
+	return "unknown"
+}
+
+type state uint8
+
+const (
+	waiting state = iota
+	running
+	preempted
+	ended
+)
+
+// request is a request inside an engine. tokens, computed and placeholders are
+// vLLM's num_tokens, num_computed_tokens and num_output_placeholders
+// (v1/request.py@v0.23.0).
+type request struct {
+	id, priority int
+	arrival      time.Duration
+	hashes       []uint64
+	prompt       int
+	maxTokens    int // limit that the scheduler knows
+	target       int // tokens after which it ends
+
+	state        state
+	tokens       int // known tokens: prompt plus delivered output
+	computed     int // tokens whose keys and values are, or are being, computed
+	placeholders int // output tokens scheduled and not yet delivered
+	blocks       []int32
+	cached       int // leading blocks that are findable
+
+	workAt Work // at first scheduling, then at first token
+	res    RequestResult
+}
+
+// before orders requests by the priority policy.
+func (r *request) before(o *request) bool {
+	if r.priority != o.priority {
+		return r.priority < o.priority
+	}
+	if r.arrival != o.arrival {
+		return r.arrival < o.arrival
+	}
+	return r.id < o.id
+}
+
+func (r *request) generated() int { return r.tokens - r.prompt }
+
+// blockHash returns the content hash of block i: the request's own where it is
+// given, else one that no other request has.
+func (r *request) blockHash(i int) uint64 {
+	if i < len(r.hashes) {
+		return max(r.hashes[i]&^privateHash, 1) // 0 is "not cached"
+	}
+	return privateHash | uint64(r.id)<<24 | uint64(i)
+}
+
+const privateHash = 1 << 63
+
+// entry is one request's share of a batch.
+type entry struct {
+	r       *request
+	n       int
+	samples bool // gives a token: not a partial prefill
+}
+
+// batch is a scheduled step (vLLM's SchedulerOutput).
+type batch struct {
+	entries []entry
+	work    Work
+	end     time.Duration
+}
+
+// Stats are an engine's gauges and counters.
+type Stats struct {
+	Running, Waiting int
+	UsedBlocks       int // blocks that requests hold; cached free ones are not counted
+
+	Work             Work  // model executions completed
+	Preemptions      int64 //
+	PromptTokens     int64 // prompt tokens of requests that got their first token
+	GenerationTokens int64 // output tokens delivered
+
+	// Prefix cache look-ups in tokens, without those of preempted requests:
+	// LookedUp and Hit count every scheduling attempt, as
+	// vllm:prefix_cache_queries_total did up to 0.26, the others once per
+	// admission, as it does from 0.27.
+	PrefixLookedUp, PrefixHit                 int64
+	PrefixAdmittedLookedUp, PrefixAdmittedHit int64
+
+	Busy time.Duration // time during which a step was in execution
+}
+
+// Output is one token of a request.
+type Output struct {
+	ID     int
+	First  bool           // the request's first token
+	Result *RequestResult // of the request that this token ends, else nil
+}
+
+// Engine is the scheduler of one vLLM engine with its KV cache. Its user owns
+// the clock: Run for simulations, a server for real time. An Engine is not safe
+// for concurrent use.
+//
+// The loop of a server, which is that of EngineCore.run_busy_loop
+// (v1/engine/core.py@v0.23.0), is
+//
+//	for e.HasWork() {
+//		due, wait := e.Schedule(now)
+//		if wait {
+//			// sleep until due, Cancel what clients left meanwhile
+//			deliver(e.Complete(due))
+//		}
+//		// Add what arrived meanwhile
+//	}
+type Engine struct {
+	cfg  Config
+	cost StepCost
+
+	requests map[int]*request
+	nextID   int
+	waiting  waitingQueue
+	running  []*request
+	pool     *blockPool
+
+	inFlight  []*batch // at most depth, oldest first
+	depth     int
+	spare     []*batch
+	deviceEnd time.Duration // when the last scheduled step ends
+	now       time.Duration
+
+	stats         Stats
+	prefillTokens int // prompt tokens of requests without a first token
+
+	// steady is that the last step scheduled was one decode token of every running
+	// request and nothing but progress happened since; blocked is that it looked at
+	// the head of the queue and left it out for lack of blocks or tokens.
+	steady, blocked bool
+
+	hits    []int32 // scratch of lookup
+	outputs []Output
+	ff      fastForward
+
+	itl     *hdrhistogram.Histogram // nanoseconds; nil: not recorded
+	sampler *sampler                // nil: not sampled
+}
+
+// New returns an idle engine.
+func New(cfg Config, cost StepCost) (*Engine, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if err := cost.Validate(); err != nil {
+		return nil, err
+	}
+	e := &Engine{
+		cfg:      cfg,
+		cost:     cost,
+		requests: make(map[int]*request),
+		waiting:  waitingQueue{policy: cfg.Policy},
+		pool:     newBlockPool(cfg.NumBlocks),
+		depth:    1,
+	}
+	if cfg.AsyncScheduling {
+		e.depth = 2 // max_concurrent_batches, config/vllm.py@v0.23.0
+	}
+	return e, nil
+}
+
+// Add queues a request and returns its number. A request that is malformed or
+// refused gives an error, which is one of the sentinels where it was refused.
+func (e *Engine) Add(r Request) (int, error) {
+	if err := r.validate(); err != nil {
+		return 0, fmt.Errorf("request: %w", err)
+	}
+	limit := r.MaxTokens
+	if limit == 0 {
+		limit = r.OutputTokens
+	}
+	switch room := e.cfg.MaxModelLen - r.PromptTokens; {
+	case room < 1:
+		return 0, ErrPromptTooLong
+	case !e.cfg.Fits(r.PromptTokens, r.OutputTokens):
+		return 0, ErrNeverFits
+	case e.cfg.MaxQueuedRequests > 0 && len(e.running)+e.waiting.len() >= e.cfg.MaxQueuedRequests,
+		e.cfg.MaxQueuedTokens > 0 && e.prefillTokens >= e.cfg.MaxQueuedTokens:
+		return 0, ErrQueueFull
+	default:
+		limit = min(limit, room)
+	}
+	q := &request{
+		id:        e.nextID,
+		priority:  r.Priority,
+		arrival:   r.Arrival,
+		hashes:    r.Blocks,
+		prompt:    r.PromptTokens,
+		tokens:    r.PromptTokens,
+		maxTokens: limit,
+		target:    min(r.OutputTokens, limit),
+		res:       RequestResult{Arrival: r.Arrival, PromptTokens: r.PromptTokens},
+	}
+	e.nextID++
+	e.requests[q.id] = q
+	e.prefillTokens += q.prompt
+	e.waiting.push(q)
+	e.steady = false
+	return q.id, nil
+}
+
+// Cancel ends a request whose client left and returns its result, or nil for
+// one that has ended or was never added. A step in execution is not interrupted.
+func (e *Engine) Cancel(id int, at time.Duration) *RequestResult {
+	r := e.requests[id]
+	if r == nil {
+		return nil
+	}
+	if r.state == running {
+		e.running = removeFrom(e.running, r)
+	} else {
+		e.waiting.drop()
+	}
+	e.end(r, Cancelled, at)
+	e.steady = false
+	return &r.res
+}
+
+// HasWork reports whether there is something to schedule or to complete.
+func (e *Engine) HasWork() bool { return e.unfinished() || len(e.inFlight) > 0 }
+
+func (e *Engine) unfinished() bool { return len(e.running)+e.waiting.len() > 0 }
+
+// Stats returns the gauges and counters as they stand.
+func (e *Engine) Stats() Stats {
+	s := e.stats
+	s.Running, s.Waiting = len(e.running), e.waiting.len()
+	s.UsedBlocks = e.usedBlocks()
+	return s
+}
+
+func (e *Engine) usedBlocks() int { return e.cfg.usableBlocks() - e.pool.free }
+
+// Schedule forms the next batch at a time not before that of any earlier call.
+// If wait is true the caller must call Complete at the time due; else it must
+// schedule again at once, because the engine keeps a second batch ready
+// (EngineCore.step_with_batch_queue, v1/engine/core.py@v0.23.0).
+func (e *Engine) Schedule(now time.Duration) (due time.Duration, wait bool) {
+	e.advance(now)
+	if e.unfinished() {
+		b := e.form()
+		executed := len(b.entries) > 0
+		b.end = max(now, e.deviceEnd)
+		if executed {
+			d := e.cost.step(&b.work)
+			b.end += d
+			e.deviceEnd = b.end
+			e.stats.Busy += d
+		}
+		e.inFlight = append(e.inFlight, b)
+		if len(e.inFlight) < e.depth && (executed || e.unfinished()) {
+			return 0, false
+		}
+	}
+	if len(e.inFlight) == 0 {
+		return now, false
+	}
+	return e.inFlight[0].end, true
+}
+
+// Complete ends the oldest batch in execution and returns its tokens, in a
+// slice that the next call overwrites (Scheduler.update_from_output,
+// v1/core/sched/scheduler.py@v0.23.0).
+func (e *Engine) Complete(now time.Duration) []Output {
+	e.outputs = e.outputs[:0]
+	if len(e.inFlight) == 0 {
+		return e.outputs
+	}
+	e.advance(now)
+	b := e.inFlight[0]
+	e.inFlight = append(e.inFlight[:0], e.inFlight[1:]...)
+	e.stats.Work.Add(b.work)
+	stopped := false
+	for _, en := range b.entries {
+		if en.samples && en.r.state != ended {
+			stopped = e.deliver(en.r, now) || stopped
+		}
+	}
+	if stopped {
+		e.running = removeEnded(e.running)
+		e.steady = false
+	}
+	b.entries = b.entries[:0]
+	b.work = Work{}
+	e.spare = append(e.spare, b)
+	return e.outputs
+}
+
+// deliver appends a token to a request and reports whether that ended it.
+func (e *Engine) deliver(r *request, now time.Duration) bool {
+	was := r.state
+	r.tokens++
+	if e.cfg.AsyncScheduling {
+		r.placeholders--
+		if was == running {
+			e.cache(r, r.computed-r.placeholders) // async_scheduler.py@v0.23.0
+		}
+	}
+	out := Output{ID: r.id}
+	e.stats.GenerationTokens++
+	r.res.OutputTokens++
+	if r.generated() == 1 {
+		out.First = true
+		e.prefillTokens -= r.prompt
+		e.stats.PromptTokens += int64(r.prompt)
+		r.res.FirstToken = now
+		r.res.Prefill = e.stats.Work.Sub(r.workAt)
+		r.workAt = e.stats.Work
+	} else {
+		e.gap(r, now-r.res.LastToken)
+	}
+	r.res.LastToken = now
+	stopped := r.generated() >= r.target
+	if stopped {
+		if was != running {
+			e.waiting.drop()
+		}
+		e.end(r, Finished, now)
+		out.Result = &r.res
+	}
+	e.outputs = append(e.outputs, out)
+	return stopped
+}
+
+func (e *Engine) gap(r *request, d time.Duration) {
+	r.res.MaxITL = max(r.res.MaxITL, d)
+	if e.itl != nil {
+		e.itl.RecordValue(int64(d)) //nolint:errcheck // gaps above the histogram's range stay out; MaxITL has them
+	}
+}
+
+// end takes a request out of the engine; its place in a queue is the caller's.
+func (e *Engine) end(r *request, o Outcome, at time.Duration) {
+	e.pool.release(r.blocks)
+	r.blocks = nil
+	r.state = ended
+	r.res.Outcome = o
+	r.res.Finish = at
+	if r.res.OutputTokens > 0 {
+		r.res.Decode = e.stats.Work.Sub(r.workAt)
+	} else {
+		e.prefillTokens -= r.prompt
+	}
+	delete(e.requests, r.id)
+}
+
+// advance moves the clock, and samples the state that held until then.
+func (e *Engine) advance(now time.Duration) {
+	if e.sampler != nil {
+		e.sampler.until(e, now)
+	}
+	e.now = now
+}
+
+func removeFrom(rs []*request, r *request) []*request {
+	for i, x := range rs {
+		if x == r {
+			return append(rs[:i], rs[i+1:]...)
+		}
+	}
+	return rs
+}
+
+func removeEnded(rs []*request) []*request {
+	kept := rs[:0]
+	for _, r := range rs {
+		if r.state != ended {
+			kept = append(kept, r)
+		}
+	}
+	clear(rs[len(kept):])
+	return kept
+}

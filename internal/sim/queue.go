@@ -1,0 +1,108 @@
+package sim
+
+import "container/heap"
+
+// waitingQueue holds the requests that wait, first come first served or by
+// priority (v1/core/sched/request_queue.py@v0.23.0). Requests that left while
+// waiting stay inside, marked as ended, and are dropped when they come up.
+type waitingQueue struct {
+	policy Policy
+	ring   []*request // FCFS: ring buffer
+	head   int
+	stored int
+	heap   priorityHeap
+	live   int
+}
+
+func (q *waitingQueue) len() int { return q.live }
+
+// push adds a request that arrived.
+func (q *waitingQueue) push(r *request) {
+	q.live++
+	if q.policy == Priority {
+		heap.Push(&q.heap, r)
+		return
+	}
+	q.grow()
+	q.ring[(q.head+q.stored)%len(q.ring)] = r
+	q.stored++
+}
+
+// pushFront adds a preempted request before all others; under the priority
+// policy there is no front.
+func (q *waitingQueue) pushFront(r *request) {
+	if q.policy == Priority {
+		q.push(r)
+		return
+	}
+	q.live++
+	q.grow()
+	q.head = (q.head - 1 + len(q.ring)) % len(q.ring)
+	q.ring[q.head] = r
+	q.stored++
+}
+
+// drop accounts for a waiting request that ended.
+func (q *waitingQueue) drop() { q.live-- }
+
+// peek returns the next request, or nil.
+func (q *waitingQueue) peek() *request {
+	if q.live == 0 {
+		return nil
+	}
+	for {
+		r := q.front()
+		if r.state != ended {
+			return r
+		}
+		q.discard()
+	}
+}
+
+// pop removes what peek returned.
+func (q *waitingQueue) pop() {
+	q.live--
+	q.discard()
+}
+
+func (q *waitingQueue) front() *request {
+	if q.policy == Priority {
+		return q.heap[0]
+	}
+	return q.ring[q.head]
+}
+
+func (q *waitingQueue) discard() {
+	if q.policy == Priority {
+		heap.Pop(&q.heap)
+		return
+	}
+	q.ring[q.head] = nil
+	q.head = (q.head + 1) % len(q.ring)
+	q.stored--
+}
+
+func (q *waitingQueue) grow() {
+	if q.stored < len(q.ring) {
+		return
+	}
+	ring := make([]*request, max(16, 2*len(q.ring)))
+	for i := range q.stored {
+		ring[i] = q.ring[(q.head+i)%len(q.ring)]
+	}
+	q.ring, q.head = ring, 0
+}
+
+type priorityHeap []*request
+
+func (h priorityHeap) Len() int           { return len(h) }
+func (h priorityHeap) Less(i, j int) bool { return h[i].before(h[j]) }
+func (h priorityHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *priorityHeap) Push(x any)        { *h = append(*h, x.(*request)) }
+func (h *priorityHeap) Pop() any {
+	old := *h
+	r := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	return r
+}

@@ -1,0 +1,68 @@
+package sim
+
+// Load is what a router sees of a replica when a request arrives.
+type Load struct {
+	Running, Waiting int
+	UsedBlocks       int
+}
+
+// A Router chooses the replica of each request, in order of arrival. It may keep
+// state, and then serves one simulation.
+type Router interface {
+	Pick(r *Request, replicas []Load) int
+}
+
+// RoundRobin sends requests to the replicas in turn.
+func RoundRobin() Router { return &roundRobin{} }
+
+type roundRobin struct{ next int }
+
+func (rr *roundRobin) Pick(_ *Request, replicas []Load) int {
+	k := rr.next % len(replicas)
+	rr.next = k + 1
+	return k
+}
+
+// LeastLoaded sends a request where the fewest run and wait, a waiting one
+// counting four times, and to the first of equals: the rule of vLLM's own
+// data-parallel load balancer (v1/engine/core_client.py@v0.23.0,
+// get_core_engine_for_request), which sees counts up to 100 ms old; here they
+// are current.
+func LeastLoaded() Router { return leastLoaded{} }
+
+type leastLoaded struct{}
+
+func (leastLoaded) Pick(_ *Request, replicas []Load) int {
+	best, least := 0, -1
+	for i, l := range replicas {
+		if score := 4*l.Waiting + l.Running; least < 0 || score < least {
+			best, least = i, score
+		}
+	}
+	return best
+}
+
+// PrefixAffinity sends requests whose first blocks of content are equal to the
+// same replica: that which was the least loaded when the first of them came.
+// Requests that give less content go where the load is least.
+func PrefixAffinity(blocks int) Router {
+	return &prefixAffinity{blocks: max(blocks, 1), home: make(map[uint64]int)}
+}
+
+type prefixAffinity struct {
+	blocks int
+	home   map[uint64]int
+}
+
+func (p *prefixAffinity) Pick(r *Request, replicas []Load) int {
+	if len(r.Blocks) < p.blocks {
+		return leastLoaded{}.Pick(r, replicas)
+	}
+	prefix := r.Blocks[p.blocks-1] // stands for the whole prefix
+	k, ok := p.home[prefix]
+	if !ok {
+		k = leastLoaded{}.Pick(r, replicas)
+		p.home[prefix] = k
+	}
+	return k
+}

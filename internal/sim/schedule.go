@@ -1,0 +1,254 @@
+package sim
+
+// form builds the next batch: the running requests first, in order, then the
+// waiting ones as long as tokens, sequences and blocks last
+// (Scheduler.schedule, v1/core/sched/scheduler.py@v0.23.0).
+func (e *Engine) form() *batch {
+	b := e.newBatch()
+	budget := e.cfg.MaxNumBatchedTokens
+	e.blocked = false
+	budget, preempted := e.formRunning(b, budget)
+	decodeOnly := !preempted && len(b.entries) == len(e.running)
+	admitted := 0
+	if !preempted {
+		admitted = e.formWaiting(b, budget)
+	}
+	for i := range b.entries {
+		en := &b.entries[i]
+		r := en.r
+		b.work.schedule(en.n, r.computed)
+		r.computed += en.n
+		en.samples = r.computed >= r.tokens+r.placeholders
+		if en.samples && e.cfg.AsyncScheduling {
+			r.placeholders++
+		}
+		decodeOnly = decodeOnly && en.n == 1 && en.samples
+	}
+	e.steady = decodeOnly && admitted == 0
+	return b
+}
+
+func (e *Engine) newBatch() *batch {
+	if n := len(e.spare); n > 0 {
+		b := e.spare[n-1]
+		e.spare = e.spare[:n-1]
+		return b
+	}
+	return &batch{}
+}
+
+// formRunning schedules the running requests and preempts where blocks run out.
+// It returns the tokens left and whether it preempted.
+func (e *Engine) formRunning(b *batch, budget int) (int, bool) {
+	preempted := false
+	for i := 0; i < len(e.running) && budget > 0; {
+		r := e.running[i]
+		n := e.newTokens(r, budget)
+		if n <= 0 {
+			i++ // later requests may still be scheduled
+			continue
+		}
+		fits := e.grow(r, n)
+		for !fits {
+			victim, at := e.victim()
+			e.running = append(e.running[:at], e.running[at+1:]...)
+			if back := b.remove(victim); back > 0 {
+				budget += back
+				i--
+			}
+			e.preempt(victim)
+			preempted = true
+			if victim == r {
+				break
+			}
+			fits = e.grow(r, n)
+		}
+		if !fits {
+			break
+		}
+		b.entries = append(b.entries, entry{r: r, n: n})
+		budget -= n
+		i++
+	}
+	return budget, preempted
+}
+
+// newTokens returns how many tokens a running request wants of the budget.
+func (e *Engine) newTokens(r *request, budget int) int {
+	if r.placeholders > 0 && r.computed+2-r.placeholders >= r.prompt+r.maxTokens {
+		return 0 // the token in execution is its last
+	}
+	n := r.tokens + r.placeholders - r.computed
+	if t := e.cfg.LongPrefillTokenThreshold; 0 < t && t < n {
+		n = t
+	}
+	return min(n, budget, e.cfg.MaxModelLen-1-r.computed)
+}
+
+// victim chooses whom to preempt: the newest, or the largest by priority.
+func (e *Engine) victim() (*request, int) {
+	at := len(e.running) - 1
+	if e.cfg.Policy == Priority {
+		at = 0
+		for i, r := range e.running {
+			w := e.running[at]
+			if r.priority > w.priority || r.priority == w.priority && r.arrival > w.arrival {
+				at = i
+			}
+		}
+	}
+	return e.running[at], at
+}
+
+// remove takes a request out of the batch and returns its tokens.
+func (b *batch) remove(r *request) int {
+	for i, en := range b.entries {
+		if en.r == r {
+			b.entries = append(b.entries[:i], b.entries[i+1:]...)
+			return en.n
+		}
+	}
+	return 0
+}
+
+// preempt frees a request's blocks, to be recomputed, and queues it first.
+func (e *Engine) preempt(r *request) {
+	e.pool.release(r.blocks)
+	r.blocks = r.blocks[:0]
+	r.cached = 0
+	r.computed = 0
+	r.state = preempted
+	r.res.Preemptions++
+	e.stats.Preemptions++
+	e.waiting.pushFront(r)
+}
+
+// formWaiting admits waiting requests in order until one does not fit, and
+// returns how many it admitted.
+func (e *Engine) formWaiting(b *batch, budget int) int {
+	admitted := 0
+	for budget > 0 && len(e.running) < e.cfg.MaxNumSeqs {
+		r := e.waiting.peek()
+		if r == nil {
+			break
+		}
+		e.lookup(r)
+		e.countLookup(r)
+		computed := len(e.hits) * e.cfg.BlockSize
+		n := r.tokens - computed
+		if t := e.cfg.LongPrefillTokenThreshold; 0 < t && t < n {
+			n = t
+		}
+		if !e.cfg.ChunkedPrefill && n > budget {
+			e.blocked = true
+			break
+		}
+		n = min(n, budget)
+		if !e.admit(r, n) {
+			e.blocked = true
+			break
+		}
+		e.waiting.pop()
+		if r.state == waiting {
+			r.res.Scheduled = e.now
+			r.res.CachedTokens = computed
+			r.workAt = e.stats.Work
+			e.stats.PrefixAdmittedLookedUp += int64(r.tokens)
+			e.stats.PrefixAdmittedHit += int64(computed)
+		}
+		r.state = running
+		r.computed = computed
+		e.running = append(e.running, r)
+		b.entries = append(b.entries, entry{r: r, n: n})
+		budget -= n
+		admitted++
+	}
+	return admitted
+}
+
+func (e *Engine) countLookup(r *request) {
+	if e.cfg.PrefixCaching && r.res.Preemptions == 0 {
+		e.stats.PrefixLookedUp += int64(r.tokens)
+		e.stats.PrefixHit += int64(len(e.hits) * e.cfg.BlockSize)
+	}
+}
+
+// lookup finds the leading blocks of a waiting request in the prefix cache. The
+// last token is always computed, for its logits
+// (KVCacheManager.get_computed_blocks, v1/core/kv_cache_manager.py@v0.23.0).
+func (e *Engine) lookup(r *request) {
+	e.hits = e.hits[:0]
+	if !e.cfg.PrefixCaching {
+		return
+	}
+	for i := range (r.tokens - 1) / e.cfg.BlockSize {
+		b, ok := e.pool.byHash[r.blockHash(i)]
+		if !ok {
+			return
+		}
+		e.hits = append(e.hits, b)
+	}
+}
+
+// admit gives a waiting request the blocks that lookup found and those for n
+// new tokens, or nothing if they do not fit. Found blocks that nobody holds are
+// taken from the free ones (KVCacheManager.allocate_slots).
+func (e *Engine) admit(r *request, n int) bool {
+	free := e.pool.free
+	if len(e.running) > 0 {
+		free -= int(e.cfg.Watermark * float64(e.cfg.NumBlocks))
+	}
+	unheld := 0
+	for _, b := range e.hits {
+		if e.pool.ref[b] == 0 {
+			unheld++
+		}
+	}
+	found := len(e.hits)
+	computed := found * e.cfg.BlockSize
+	if e.cfg.ReserveFullPrompt {
+		full := min(r.tokens, e.cfg.MaxModelLen)
+		if max(blocksFor(full, e.cfg.BlockSize)-found, 0)+unheld > free {
+			return false
+		}
+	}
+	fresh := max(blocksFor(min(computed+n, e.cfg.MaxModelLen), e.cfg.BlockSize)-found, 0)
+	if fresh+unheld > free {
+		return false
+	}
+	for _, b := range e.hits {
+		e.pool.hold(b)
+	}
+	r.blocks = append(r.blocks[:0], e.hits...)
+	r.cached = found
+	for range fresh {
+		r.blocks = append(r.blocks, e.pool.take())
+	}
+	e.cache(r, min(computed+n, r.tokens))
+	return true
+}
+
+// grow gives a running request the blocks for n more tokens, or nothing if they
+// are not free.
+func (e *Engine) grow(r *request, n int) bool {
+	need := blocksFor(min(r.computed+n, e.cfg.MaxModelLen), e.cfg.BlockSize) - len(r.blocks)
+	if need > e.pool.free {
+		return false
+	}
+	for range need {
+		r.blocks = append(r.blocks, e.pool.take())
+	}
+	e.cache(r, min(r.computed+n, r.tokens))
+	return true
+}
+
+// cache makes the full blocks of a request's first tokens findable. It happens
+// when they are scheduled, so that a request of the same batch can hit them.
+func (e *Engine) cache(r *request, tokens int) {
+	if !e.cfg.PrefixCaching {
+		return
+	}
+	for full := tokens / e.cfg.BlockSize; r.cached < full; r.cached++ {
+		e.pool.store(r.blocks[r.cached], r.blockHash(r.cached))
+	}
+}

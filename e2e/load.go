@@ -75,7 +75,7 @@ type Badness string
 const (
 	BadMaxTokens  Badness = "max_tokens -1"   // 400, counted 4xx
 	BadModel      Badness = "unknown model"   // 404, counted 4xx
-	BadToken      Badness = "token id 999999" // 400, counted 5xx
+	BadToken      Badness = "token id 999999" // 200 and an error chunk, counted 2xx
 	BadEmptyBatch Badness = "no prompt"       // 400, counted 5xx
 )
 

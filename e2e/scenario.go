@@ -115,7 +115,7 @@ var scenarios = []Scenario{
 	},
 	{
 		Name: "http-errors-5xx", Servers: []string{roomy},
-		Induced: "25 % of the requests have no prompt or a token id that does not exist: clients get 400, the server counts 5xx",
+		Induced: "25 % of the requests are bad: no prompt (the client gets 400, the server counts 5xx) or a token id that does not exist (an error chunk under status 200, counted 2xx)",
 		Accept:  []string{"http-errors"},
 		Phases: []Phase{healthy(50, light(2)), sick("http-errors", 65, nil, with(light(3), func(t *Traffic) {
 			t.BadFraction, t.Bad = 0.25, []Badness{BadToken, BadEmptyBatch}

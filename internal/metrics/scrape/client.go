@@ -189,6 +189,8 @@ func refuse(u *url.URL, b *Body) error {
 		return hint.With(err, elsewhere(u))
 	case b.Status >= 300 && b.Status < 400:
 		return hint.With(err, "ask the address that the server redirects to")
+	case b.Status == http.StatusBadRequest && u.Scheme == "http":
+		return hint.With(err, "check the port, and whether the server wants https://")
 	case b.Status >= 500:
 		// vLLM with several API servers answers 500 when its multiprocess
 		// directory lies on network storage, while inference works (vllm#49983).

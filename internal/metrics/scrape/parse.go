@@ -76,14 +76,14 @@ type Sample struct {
 	Timestamp int64 // Unix milliseconds, 0 when the line has none
 
 	parser textparse.Parser
+	lset   labels.Labels // here, so that Labels allocates nothing of its own
 }
 
 // Labels builds the line's labels, metric name included, bounds of buckets
 // normalised. The result may be kept.
 func (s *Sample) Labels() labels.Labels {
-	var l labels.Labels
-	s.parser.Labels(&l)
-	return l
+	s.parser.Labels(&s.lset)
+	return s.lset
 }
 
 // Parse calls fn for every sample of a page, in its order. See ParseSeries.
@@ -150,9 +150,10 @@ type parsing struct {
 	fn   func(*Sample)
 
 	// Where the strict parser stood when it gave up: the end of the last line that
-	// it took, and the type that was declared before.
+	// it took, and the family that was declared before.
 	end      int
-	lastType []byte
+	family   []byte
+	lastType model.MetricType
 }
 
 func (p *parsing) parser(text []byte) textparse.Parser {
@@ -188,7 +189,7 @@ func (p *parsing) run(text []byte) error {
 		case textparse.EntryType:
 			name, t := parser.Type()
 			p.info.Types[string(name)] = t
-			p.lastType = fmt.Appendf(p.lastType[:0], "# TYPE %s %s\n", name, typeWord(t, p.info.Format))
+			p.family, p.lastType = append(p.family[:0], name...), t
 		}
 	}
 }
@@ -227,12 +228,23 @@ func brief(err error) error {
 	return errors.New(strings.ToValidUTF8(msg[:most], "") + "…")
 }
 
+// maxSkipped ends the search for samples in what is no metrics page: each line
+// costs a microsecond, and there may be millions.
+const maxSkipped = 100_000
+
 // salvage returns the lines of text that are samples or types by themselves, as
 // a page that the strict parser takes, and counts the others. It reads pages
 // that were cut off, glued together or pasted into prose.
 func (p *parsing) salvage(text []byte) []byte {
-	clean := bytes.Clone(p.lastType)
+	var clean []byte
+	if len(p.family) > 0 {
+		clean = fmt.Appendf(nil, "# TYPE %s %s\n", p.family, typeWord(p.lastType, p.info.Format))
+	}
 	for len(text) > 0 {
+		if p.info.Skipped >= maxSkipped {
+			p.info.Skipped += bytes.Count(text, []byte("\n"))
+			break
+		}
 		line := text
 		if i := bytes.IndexByte(text, '\n'); i >= 0 {
 			line, text = text[:i], text[i+1:]

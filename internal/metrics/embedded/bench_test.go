@@ -1,0 +1,105 @@
+package embedded
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/metrics/metricstest"
+	"github.com/sixty-dev/sixty/internal/metrics/recording"
+)
+
+func openStore(tb testing.TB, cfg Config) *Store {
+	tb.Helper()
+	s, err := Open(cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return s
+}
+
+// BenchmarkAppend is one page of one target, its series known.
+func BenchmarkAppend(b *testing.B) {
+	s := openStore(b, Config{})
+	target := Target{Instance: "a", Job: "vllm"}
+	pages := make([][]byte, 64)
+	for i := range pages {
+		pages[i] = metricstest.Page(1000 + i)
+	}
+	b.SetBytes(int64(len(pages[0])))
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		if _, err := s.Append(target, time.Unix(2000+int64(i), 0), pages[i%len(pages)], "text/plain", 0); err != nil {
+			b.Fatal(err)
+		}
+		i++
+	}
+}
+
+// BenchmarkFourMinutes is a recording of 240 pages, from an empty store on.
+func BenchmarkFourMinutes(b *testing.B) {
+	pages := make([][]byte, 240)
+	for i := range pages {
+		pages[i] = metricstest.Page(1000 + 7*i)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		s := openStore(b, Config{})
+		for i, page := range pages {
+			if _, err := s.Append(Target{Instance: "a"}, time.Unix(2000+int64(i), 0), page, "", 0); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+// BenchmarkFleet is 20 pages of each of 100 targets.
+func BenchmarkFleet(b *testing.B) {
+	pages := make([][]byte, 20)
+	for i := range pages {
+		pages[i] = metricstest.Page(1000 + 7*i)
+	}
+	for b.Loop() {
+		s := openStore(b, Config{})
+		for i, page := range pages {
+			for t := range 100 {
+				if _, err := s.Append(Target{Instance: fmt.Sprint(t)}, time.Unix(2000+int64(i), 0), page, "", 0); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+// BenchmarkLoad reads a real recording from its file into a store.
+func BenchmarkLoad(b *testing.B) {
+	files, err := filepath.Glob(filepath.Join(metricstest.Shared(b, "recordings"), "*.tar.zst"))
+	if err != nil || len(files) == 0 {
+		b.Skip("no recordings")
+	}
+	for _, path := range files {
+		b.Run(filepath.Base(path), func(b *testing.B) {
+			var n int
+			for b.Loop() {
+				rec, err := recording.Open(path)
+				if err != nil {
+					b.Fatal(err)
+				}
+				s := openStore(b, Config{})
+				if err := s.Load(b.Context(), rec, nil); err != nil {
+					b.Fatal(err)
+				}
+				n = rec.Len()
+				rec.Close()
+			}
+			b.ReportMetric(float64(n), "pages")
+		})
+	}
+}

@@ -22,8 +22,17 @@ type Fault struct {
 
 // Hang stops the engine cores with SIGSTOP: the API server goes on answering.
 func Hang(target string, after float64) Fault {
-	return Fault{"engine core stopped with SIGSTOP", target, after, func(ctx context.Context, s *Server) error {
-		pids, err := s.engines()
+	return hang("engine core stopped with SIGSTOP", target, after, "VLLM::EngineCore")
+}
+
+// HangRank stops the engine core of the first data-parallel rank alone.
+func HangRank(target string, after float64) Fault {
+	return hang("engine core of data-parallel rank 0 stopped with SIGSTOP", target, after, "VLLM::EngineCore_DP0")
+}
+
+func hang(what, target string, after float64, process string) Fault {
+	return Fault{what, target, after, func(ctx context.Context, s *Server) error {
+		pids, err := s.processes(process)
 		if err != nil {
 			return err
 		}

@@ -57,6 +57,8 @@ const (
 	seats2   = "--max-model-len 4096 --block-size 16 --max-num-seqs 2"
 	noChunks = "--max-model-len 8192 --block-size 16 --max-num-seqs 16 --max-num-batched-tokens 8192 --no-enable-chunked-prefill"
 	noReuse  = "--max-model-len 4096 --block-size 16 --max-num-seqs 16 --no-enable-prefix-caching"
+	twoAPIs  = smallKV + " --api-server-count 2"
+	twoRanks = smallKV + " --data-parallel-size 2"
 	fewKV    = "--max-model-len 2048 --block-size 16 --max-num-seqs 8 --num-gpu-blocks-override 220"
 )
 
@@ -312,5 +314,23 @@ var scenarios = []Scenario{
 		Induced: "--no-enable-prefix-caching with prompts that share 512 tokens all along; nothing changes",
 		Accept:  []string{"healthy", "prefix-cache-misses"},
 		Phases:  []Phase{healthy(100, rag(2, "off", 1, 512, 0.95))},
+	},
+	{
+		Name: "two-api-servers-thrashing", Servers: []string{twoAPIs},
+		Induced: "--api-server-count 2, so no process_ and _created series; 160 blocks, 14 clients with 400-token outputs",
+		Accept:  []string{"kv-cache-thrashing"}, MustNotBe: []string{"saturation", "healthy"},
+		Phases: []Phase{healthy(50, chat(1)), sick("kv-cache-thrashing", 65, nil, clients(14, uniform(100, 140), uniform(350, 450)))},
+	},
+	{
+		Name: "two-api-servers-hung", Servers: []string{twoAPIs},
+		Induced: "--api-server-count 2, so no process_ and _created series; engine core stopped under traffic",
+		Accept:  []string{"engine-hung"}, MustNotBe: []string{"healthy", "idle", "engine-restart"},
+		Phases: []Phase{healthy(50, chat(4)), sick("engine-hung", 45, []Fault{Hang("r0", 0)}, chat(4))},
+	},
+	{
+		Name: "two-ranks-one-hung", Servers: []string{twoRanks},
+		Induced: "--data-parallel-size 2; the first rank's engine core stopped under traffic, the second goes on",
+		Accept:  []string{"engine-hung"}, MustNotBe: []string{"healthy", "idle"},
+		Phases: []Phase{healthy(50, chat(4)), sick("engine-hung", 45, []Fault{HangRank("r0", 0)}, chat(4))},
 	},
 }

@@ -1,0 +1,549 @@
+// Package loadtest is a scripted inference server that knows what it did. It
+// answers completions at the times that a Script says, records when it really
+// received each request and wrote each event, and so is the truth against which
+// a load generator's report is judged.
+//
+// It computes nothing and imitates no scheduler. It serves loopback only.
+// Tests of package load use it in process; `sixty bench self-test` runs it in a
+// process of its own, so that the generator and the server do not share a Go
+// runtime.
+package loadtest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A Script says how every request is answered.
+type Script struct {
+	TTFT           time.Duration `json:"ttft"`             // from the request's last byte to its first token
+	ITL            time.Duration `json:"itl"`              // between chunks; 0 writes as fast as it can
+	Tokens         int           `json:"tokens"`           // per answer; 0 takes the request's max_tokens
+	TokensPerChunk int           `json:"tokens_per_chunk"` // as with speculative decoding; 0 is 1
+	ChunksPerWrite int           `json:"chunks_per_write"` // several events in one packet; 0 is 1
+	SplitWrites    bool          `json:"split_writes"`     // each write in two halves, 1 ms apart
+	RoleChunk      bool          `json:"role_chunk"`       // an empty role chunk at once, as chat APIs send
+	RolePause      time.Duration `json:"role_pause"`       // before the role chunk
+	NoUsage        bool          `json:"no_usage"`         // an API that reports no usage
+	RefuseOptions  bool          `json:"refuse_options"`   // 400 when the request asks for continuous usage
+	Slots          int           `json:"slots"`            // requests served at once, others queue; 0 is unlimited
+
+	Status        int           `json:"status"`          // answer with this status instead; 0 is 200
+	EveryNth      int           `json:"every_nth"`       // the fault (Status, Malformed, DieAfter, Empty) strikes each nth request; 0 is all
+	RetryAfter    time.Duration `json:"retry_after"`     // header of the Status answer
+	Malformed     bool          `json:"malformed"`       // an event that is no JSON after the first token
+	DieAfter      int           `json:"die_after"`       // close the connection after so many tokens
+	Empty         bool          `json:"empty"`           // a stream of [DONE] only
+	ErrorMidway   bool          `json:"error_midway"`    // an error event under status 200 after the first token
+	CloseEachTime bool          `json:"close_each"`      // Connection: close
+	Models        []string      `json:"models"`          // what /v1/models lists; "scripted" when empty
+	DelayConnect  time.Duration `json:"delay_connect"`   // before the first read of a connection
+	TokensPerWord float64       `json:"tokens_per_word"` // of the make-believe tokenizer; 0 is 1
+	Overhead      int           `json:"overhead"`        // tokens of the make-believe chat template
+}
+
+// Truth is what happened to one request on the server's side.
+type Truth struct {
+	ID       string        `json:"id"`       // the request's X-Request-Id
+	Received int64         `json:"received"` // ns, when its last byte had been read, on the server's clock
+	First    time.Duration `json:"first"`    // from there to the write of the first token
+	Last     time.Duration `json:"last"`     // to the write of the last token
+	Gaps     time.Duration `json:"gaps"`     // summed time between token writes
+	Tokens   int           `json:"tokens"`
+	Prompt   int           `json:"prompt"` // prompt tokens counted
+	Aborted  bool          `json:"aborted"`
+}
+
+// Server answers on a loopback address until Close.
+type Server struct {
+	script Script
+	ln     net.Listener
+	start  time.Time
+	slots  chan struct{}
+	count  atomic.Int64
+
+	mu     sync.Mutex
+	conns  map[net.Conn]struct{}
+	truths []Truth
+	closed bool
+	wg     sync.WaitGroup
+}
+
+// Start listens on a free loopback port.
+func Start(script Script) (*Server, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listen for the scripted server: %w", err)
+	}
+	s := &Server{script: script, ln: ln, start: time.Now(), conns: map[net.Conn]struct{}{}}
+	if script.Slots > 0 {
+		s.slots = make(chan struct{}, script.Slots)
+	}
+	s.wg.Add(1)
+	go s.accept()
+	return s, nil
+}
+
+// URL returns the server's address as a base URL.
+func (s *Server) URL() string { return "http://" + s.ln.Addr().String() }
+
+// Truths returns what happened to the requests answered so far.
+func (s *Server) Truths() []Truth {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]Truth(nil), s.truths...)
+}
+
+// Requests returns how many completions were asked for.
+func (s *Server) Requests() int64 { return s.count.Load() }
+
+// Close ends all connections and waits for their goroutines.
+func (s *Server) Close() error {
+	err := s.ln.Close()
+	s.mu.Lock()
+	s.closed = true
+	for c := range s.conns {
+		c.Close()
+	}
+	s.mu.Unlock()
+	s.wg.Wait()
+	return err
+}
+
+func (s *Server) accept() {
+	defer s.wg.Done()
+	for {
+		nc, err := s.ln.Accept()
+		if err != nil {
+			return
+		}
+		s.mu.Lock()
+		if s.closed {
+			s.mu.Unlock()
+			nc.Close()
+			return
+		}
+		s.conns[nc] = struct{}{}
+		s.wg.Add(1)
+		s.mu.Unlock()
+		go s.serve(nc)
+	}
+}
+
+// conn is one connection's state.
+type conn struct {
+	s   *Server
+	nc  net.Conn
+	br  *bufio.Reader
+	out []byte
+	req request
+}
+
+// request is what the server reads of one.
+type request struct {
+	method, path, id string
+	body             []byte
+	stream           bool
+	includeUsage     bool
+	continuous       bool
+	maxTokens        int
+	promptTokens     int
+	chat             bool
+	received         time.Time
+	begun            time.Time // when a slot was free
+}
+
+func (s *Server) serve(nc net.Conn) {
+	defer s.wg.Done()
+	defer func() {
+		nc.Close()
+		s.mu.Lock()
+		delete(s.conns, nc)
+		s.mu.Unlock()
+	}()
+	c := &conn{s: s, nc: nc, br: bufio.NewReaderSize(nc, 4<<10)}
+	if d := s.script.DelayConnect; d > 0 {
+		time.Sleep(d)
+	}
+	for {
+		if err := c.read(); err != nil {
+			return
+		}
+		if err := c.answer(); err != nil || s.script.CloseEachTime {
+			return
+		}
+	}
+}
+
+// maxBody bounds a request's body: a long prompt is some 100 kB.
+const maxBody = 16 << 20
+
+func (c *conn) read() error {
+	line, err := c.br.ReadSlice('\n')
+	if err != nil {
+		return err
+	}
+	c.req = request{body: c.req.body[:0]}
+	var ok bool
+	head := string(line)
+	if c.req.method, head, ok = strings.Cut(head, " "); !ok {
+		return errors.New("bad request line")
+	}
+	c.req.path, _, _ = strings.Cut(head, " ")
+	length := 0
+	for {
+		line, err := c.br.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		line = bytes.TrimRight(line, "\r\n")
+		if len(line) == 0 {
+			break
+		}
+		name, value, _ := bytes.Cut(line, []byte(": "))
+		switch string(bytes.ToLower(name)) {
+		case "content-length":
+			if length, err = strconv.Atoi(string(value)); err != nil || length < 0 || length > maxBody {
+				return errors.New("bad content length")
+			}
+		case "x-request-id":
+			c.req.id = string(value)
+		}
+	}
+	if cap(c.req.body) < length {
+		c.req.body = make([]byte, length)
+	}
+	c.req.body = c.req.body[:length]
+	_, err = io.ReadFull(c.br, c.req.body)
+	c.req.received = time.Now()
+	return err
+}
+
+// answer writes one response.
+func (c *conn) answer() error {
+	r := &c.req
+	switch {
+	case strings.HasSuffix(r.path, "/models"):
+		return c.models()
+	case strings.HasSuffix(r.path, "/tokenize"):
+		c.promptTokensOf()
+		return c.json(200, fmt.Sprintf(`{"count":%d,"max_model_len":131072,"tokens":[]}`, r.promptTokens), 0)
+	case strings.HasSuffix(r.path, "/truth"):
+		b, err := json.Marshal(c.s.Truths())
+		if err != nil {
+			return err
+		}
+		return c.json(200, string(b), 0)
+	case !strings.HasSuffix(r.path, "/completions"):
+		return c.json(404, `{"error":{"message":"not found"}}`, 0)
+	}
+	if err := c.parse(); err != nil {
+		return c.json(400, `{"error":{"message":"bad JSON","type":"BadRequestError"}}`, 0)
+	}
+	n := c.s.count.Add(1)
+	sc := &c.s.script
+	if sc.RefuseOptions && r.continuous {
+		return c.json(400, `{"error":{"message":"unknown field continuous_usage_stats","type":"invalid_request_error"}}`, 0)
+	}
+	strikes := sc.EveryNth <= 1 || n%int64(sc.EveryNth) == 0
+	if sc.Status != 0 && strikes {
+		return c.json(sc.Status, `{"error":{"message":"scripted"}}`, sc.RetryAfter)
+	}
+	if c.s.slots != nil {
+		c.s.slots <- struct{}{}
+		defer func() { <-c.s.slots }()
+	}
+	r.begun = r.received
+	if c.s.slots != nil {
+		r.begun = time.Now()
+	}
+	if r.stream {
+		return c.stream(strikes)
+	}
+	return c.whole()
+}
+
+func (c *conn) models() error {
+	names := c.s.script.Models
+	if len(names) == 0 {
+		names = []string{"scripted"}
+	}
+	var list []map[string]any
+	for _, n := range names {
+		list = append(list, map[string]any{"id": n, "object": "model", "max_model_len": 131072})
+	}
+	b, err := json.Marshal(map[string]any{"object": "list", "data": list})
+	if err != nil {
+		return err
+	}
+	return c.json(200, string(b), 0)
+}
+
+// parse reads what the script needs. It looks for substrings because the
+// generator under test is the only client, and its speed is what is measured.
+func (c *conn) parse() error {
+	r := &c.req
+	if len(r.body) == 0 || r.body[0] != '{' {
+		return errors.New("no JSON object")
+	}
+	r.stream = bytes.Contains(r.body, []byte(`"stream":true`))
+	r.includeUsage = bytes.Contains(r.body, []byte(`"include_usage":true`))
+	r.continuous = bytes.Contains(r.body, []byte(`"continuous_usage_stats":true`))
+	r.chat = strings.HasSuffix(r.path, "/chat/completions")
+	r.maxTokens = 16
+	for _, key := range []string{`"max_tokens":`, `"max_completion_tokens":`} {
+		if i := bytes.Index(r.body, []byte(key)); i >= 0 {
+			n := 0
+			for _, b := range r.body[i+len(key):] {
+				if b < '0' || b > '9' {
+					break
+				}
+				n = n*10 + int(b-'0')
+			}
+			r.maxTokens = n
+		}
+	}
+	c.promptTokensOf()
+	return nil
+}
+
+// promptTokensOf counts the prompt: the ids of an array, or words.
+func (c *conn) promptTokensOf() {
+	r := &c.req
+	if i := bytes.Index(r.body, []byte(`"prompt":[`)); i >= 0 {
+		ids, _, _ := bytes.Cut(r.body[i+10:], []byte("]"))
+		r.promptTokens = bytes.Count(ids, []byte(",")) + 1
+		return
+	}
+	words := bytes.Count(r.body, []byte(" ")) // prompts are words with a space before each
+	per := c.s.script.TokensPerWord
+	if per == 0 {
+		per = 1
+	}
+	r.promptTokens = int(float64(words)*per) + c.s.script.Overhead
+}
+
+func (c *conn) json(status int, body string, retryAfter time.Duration) error {
+	c.out = fmt.Appendf(c.out[:0], "HTTP/1.1 %d Scripted\r\nContent-Type: application/json\r\nContent-Length: %d\r\n", status, len(body))
+	if retryAfter > 0 {
+		c.out = fmt.Appendf(c.out, "Retry-After: %d\r\n", int(retryAfter.Seconds()))
+	}
+	c.out = append(append(c.out, "\r\n"...), body...)
+	_, err := c.nc.Write(c.out)
+	return err
+}
+
+func (c *conn) tokens() int {
+	if c.s.script.Tokens > 0 {
+		return c.s.script.Tokens
+	}
+	return max(c.req.maxTokens, 1)
+}
+
+// whole answers without streaming.
+func (c *conn) whole() error {
+	sc, n := &c.s.script, c.tokens()
+	if d := sc.TTFT + time.Duration(n-1)*sc.ITL; d > 0 {
+		time.Sleep(time.Until(c.req.begun.Add(d)))
+	}
+	text := `{"id":"x","object":"text_completion","choices":[{"index":0,"text":" word","message":{"role":"assistant","content":" word"},"finish_reason":"length"}]`
+	c.out = append(c.out[:0], "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "...)
+	var usage []byte
+	if !sc.NoUsage {
+		usage = fmt.Appendf(nil, `,"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d}`, c.req.promptTokens, n, c.req.promptTokens+n)
+	}
+	c.out = strconv.AppendInt(c.out, int64(len(text)+len(usage)+1), 10)
+	c.out = append(append(append(append(c.out, "\r\n\r\n"...), text...), usage...), '}')
+	at := time.Since(c.req.received)
+	_, err := c.nc.Write(c.out)
+	c.note(Truth{First: at, Last: at, Tokens: n, Aborted: err != nil})
+	return err
+}
+
+func (c *conn) note(t Truth) {
+	t.ID, t.Received, t.Prompt = c.req.id, int64(c.req.received.Sub(c.s.start)), c.req.promptTokens
+	c.s.mu.Lock()
+	c.s.truths = append(c.s.truths, t)
+	c.s.mu.Unlock()
+}
+
+const streamHead = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+// stream answers event by event, each at its time.
+func (c *conn) stream(strikes bool) error {
+	sc, n := &c.s.script, c.tokens()
+	if _, err := c.nc.Write([]byte(streamHead)); err != nil {
+		return err
+	}
+	c.out = c.out[:0]
+	if sc.RoleChunk {
+		time.Sleep(sc.RolePause)
+		c.event(`{"id":"x","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]`, 0)
+		if err := c.flush(); err != nil {
+			return err
+		}
+	}
+	if sc.Empty && strikes {
+		return c.end(false)
+	}
+	t, err := c.generate(n, strikes)
+	t.Aborted = err != nil
+	c.note(t)
+	if err != nil {
+		return err
+	}
+	return c.end(!sc.NoUsage && c.req.includeUsage)
+}
+
+// generate writes the tokens and returns their truth.
+func (c *conn) generate(n int, strikes bool) (Truth, error) {
+	sc := &c.s.script
+	perChunk, perWrite := max(sc.TokensPerChunk, 1), max(sc.ChunksPerWrite, 1)
+	t := Truth{}
+	inWrite := 0
+	var last time.Duration
+	for sent, step := 0, 0; sent < n; step++ {
+		due := c.req.begun.Add(sc.TTFT + time.Duration(step)*sc.ITL)
+		if d := time.Until(due); d > 0 && (sc.ITL > 0 || step == 0) && inWrite == 0 {
+			time.Sleep(d)
+		}
+		k := min(perChunk, n-sent)
+		sent += k
+		c.token(k, sent, sent == n)
+		if inWrite++; inWrite < perWrite && sent < n {
+			continue
+		}
+		inWrite = 0
+		at := time.Since(c.req.received)
+		if err := c.flush(); err != nil {
+			return t, err
+		}
+		if t.Tokens == 0 {
+			t.First = at
+		} else {
+			t.Gaps += at - last
+		}
+		last, t.Last, t.Tokens = at, at, sent
+		if strikes {
+			if err := c.fault(sent); err != nil {
+				return t, err
+			}
+		}
+	}
+	return t, nil
+}
+
+var errScripted = errors.New("scripted death")
+
+// fault does what the script wants to go wrong after so many tokens.
+func (c *conn) fault(sent int) error {
+	sc := &c.s.script
+	switch {
+	case sc.DieAfter > 0 && sent >= sc.DieAfter:
+		return errScripted
+	case sc.Malformed:
+		c.raw(`data: {"choices":[{"index":0,"te` + "\n\n")
+		return c.flush()
+	case sc.ErrorMidway:
+		c.raw(`data: {"error":{"message":"EngineCore encountered an issue","type":"InternalServerError","code":500}}` + "\n\n")
+		if err := c.flush(); err != nil {
+			return err
+		}
+		return errScripted
+	}
+	return nil
+}
+
+// token appends one event with k tokens.
+func (c *conn) token(k, total int, last bool) {
+	const word = " word word word word word word word word"
+	text := word[:5*min(k, 8)]
+	finish := "null"
+	if last {
+		finish = `"length"`
+	}
+	var s string
+	if c.req.chat {
+		s = `{"id":"chatcmpl-0123456789abcdef","object":"chat.completion.chunk","created":1700000000,"model":"scripted","choices":[{"index":0,"delta":{"content":"` +
+			text + `"},"logprobs":null,"finish_reason":` + finish + `}]`
+	} else {
+		s = `{"id":"cmpl-0123456789abcdef","object":"text_completion","created":1700000000,"model":"scripted","choices":[{"index":0,"text":"` +
+			text + `","logprobs":null,"finish_reason":` + finish + `,"stop_reason":null}]`
+	}
+	c.event(s, total)
+}
+
+// event appends a data line; s lacks its closing brace.
+func (c *conn) event(s string, completion int) {
+	var usage [96]byte
+	u := usage[:0]
+	if c.req.continuous && !c.s.script.NoUsage {
+		u = append(u, `,"usage":{"prompt_tokens":`...)
+		u = strconv.AppendInt(u, int64(c.req.promptTokens), 10)
+		u = append(u, `,"completion_tokens":`...)
+		u = strconv.AppendInt(u, int64(completion), 10)
+		u = append(u, '}')
+	}
+	n := len("data: ") + len(s) + len(u) + len("}\n\n")
+	c.out = strconv.AppendInt(c.out, int64(n), 16)
+	c.out = append(c.out, "\r\ndata: "...)
+	c.out = append(append(c.out, s...), u...)
+	c.out = append(c.out, "}\n\n\r\n"...)
+}
+
+// raw appends one HTTP chunk.
+func (c *conn) raw(s string) {
+	c.out = fmt.Appendf(c.out, "%x\r\n%s\r\n", len(s), s)
+}
+
+// flush writes what was appended.
+func (c *conn) flush() error {
+	out := c.out
+	c.out = c.out[:0]
+	if c.s.script.SplitWrites && len(out) > 1 {
+		if _, err := c.nc.Write(out[:len(out)/2]); err != nil {
+			return err
+		}
+		time.Sleep(time.Millisecond)
+		out = out[len(out)/2:]
+	}
+	_, err := c.nc.Write(out)
+	return err
+}
+
+// end writes the final usage chunk, where asked for, and [DONE].
+func (c *conn) end(usage bool) error {
+	if usage {
+		n := c.tokens()
+		c.raw(fmt.Sprintf(`data: {"id":"x","choices":[],"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d}}`+"\n\n",
+			c.req.promptTokens, n, c.req.promptTokens+n))
+	}
+	c.raw("data: [DONE]\n\n")
+	c.out = append(c.out, "0\r\n\r\n"...)
+	return c.flush()
+}
+
+// Serve runs a server until ctx ends, and writes its URL as the first line of
+// ready. It is what the child process of a self-test runs.
+func Serve(ctx context.Context, script Script, ready io.Writer) error {
+	s, err := Start(script)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(ready, s.URL()); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return s.Close()
+}

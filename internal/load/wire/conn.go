@@ -1,0 +1,447 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+const (
+	// readBuffer holds one read. A decode step's event takes 200 to 400 bytes,
+	// so it holds a dozen of them, and 10,000 connections take 40 MB.
+	readBuffer = 4 << 10
+
+	// maxHead bounds a response's status line and headers.
+	maxHead = 64 << 10
+
+	// maxInterim bounds the 1xx responses before the real one.
+	maxInterim = 8
+)
+
+// Errors of a response that does not follow the protocol.
+var (
+	ErrMalformed = errors.New("malformed HTTP response")
+	ErrTruncated = errors.New("response ended before its end")
+)
+
+// Clock counts nanoseconds since a moment, on the monotonic clock. All
+// timestamps of a test come from one Clock.
+type Clock struct{ epoch time.Time }
+
+// NewClock returns a Clock that counts from epoch, which must come from
+// time.Now so that it carries a monotonic reading.
+func NewClock(epoch time.Time) Clock { return Clock{epoch} }
+
+// Now returns the nanoseconds since the epoch.
+func (c Clock) Now() int64 { return int64(time.Since(c.epoch)) }
+
+// Epoch returns the moment from which the clock counts.
+func (c Clock) Epoch() time.Time { return c.epoch }
+
+// Dialer opens connections to one server.
+type Dialer struct {
+	addr    string
+	tls     *tls.Config // nil without TLS
+	clock   Clock
+	timeout time.Duration
+}
+
+// NewDialer returns a Dialer for the host of u, whose scheme is http or https.
+// The TLS configuration is used with https only and may be nil.
+func NewDialer(u *url.URL, conf *tls.Config, clock Clock, timeout time.Duration) (*Dialer, error) {
+	d := &Dialer{clock: clock, timeout: timeout}
+	port := u.Port()
+	switch u.Scheme {
+	case "http":
+		if port == "" {
+			port = "80"
+		}
+	case "https":
+		if port == "" {
+			port = "443"
+		}
+		d.tls = conf.Clone()
+		if d.tls == nil {
+			d.tls = &tls.Config{MinVersion: tls.VersionTLS12}
+		}
+		d.tls.NextProtos = []string{"http/1.1"}
+		if d.tls.ServerName == "" {
+			d.tls.ServerName = u.Hostname()
+		}
+	default:
+		return nil, fmt.Errorf("scheme %q of the target is not http or https", u.Scheme)
+	}
+	if u.Hostname() == "" {
+		return nil, fmt.Errorf("target %q names no host", u.Redacted())
+	}
+	d.addr = net.JoinHostPort(u.Hostname(), port)
+	return d, nil
+}
+
+// Dial opens a connection, with TLS where the target wants it.
+func (d *Dialer) Dial(ctx context.Context) (*Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	c := &Conn{clock: d.clock, buf: make([]byte, readBuffer), DialStart: d.clock.Now()}
+	var nd net.Dialer
+	nc, err := nd.DialContext(ctx, "tcp", d.addr)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", d.addr, err)
+	}
+	if d.tls != nil {
+		tc := tls.Client(nc, d.tls)
+		if err := tc.HandshakeContext(ctx); err != nil {
+			nc.Close()
+			return nil, fmt.Errorf("TLS handshake with %s: %w", d.addr, err)
+		}
+		nc = tc
+	}
+	c.nc, c.DialEnd = nc, d.clock.Now()
+	return c, nil
+}
+
+// Response is the head of a response.
+type Response struct {
+	Status      int
+	EventStream bool          // Content-Type is text/event-stream
+	RetryAfter  time.Duration // of a 429 or 503 that names seconds; 0 without
+}
+
+// framing says how a body's end is known.
+type framing uint8
+
+const (
+	framedByLength framing = iota
+	framedByChunks
+	framedByClose
+)
+
+// Conn is one connection. It is used by one goroutine at a time, for one
+// request after another; only Interrupt and Close may come from others.
+type Conn struct {
+	DialStart, DialEnd int64 // connection set-up including TLS, by the Clock
+	Exchanges          int   // responses read to their end
+
+	nc     net.Conn
+	clock  Clock
+	buf    []byte
+	r, w   int   // unread bytes are buf[r:w]
+	readAt int64 // when the last read returned
+
+	body    framing
+	left    int64 // bytes left of the body, or of the current chunk
+	inChunk bool  // a chunk's head has been read
+	done    bool  // the body's end has been read
+	close   bool  // the server will close the connection afterwards
+}
+
+// ReadAt returns when the read that delivered the last returned bytes ended.
+func (c *Conn) ReadAt() int64 { return c.readAt }
+
+// Reusable reports whether another request may be sent: the response was read
+// to its end and neither side asked to close.
+func (c *Conn) Reusable() bool { return c.done && !c.close && c.r == c.w }
+
+// SetDeadline bounds everything until the deadline, by the Clock; 0 removes it.
+func (c *Conn) SetDeadline(at int64) error {
+	if at == 0 {
+		return c.nc.SetDeadline(time.Time{})
+	}
+	return c.nc.SetDeadline(c.clock.epoch.Add(time.Duration(at)))
+}
+
+// Interrupt makes the current and all later reads and writes fail.
+func (c *Conn) Interrupt() { _ = c.nc.SetDeadline(time.Unix(1, 0)) }
+
+// Close closes the connection.
+func (c *Conn) Close() error { return c.nc.Close() }
+
+// Send writes a whole request, head and body.
+func (c *Conn) Send(request []byte) error {
+	c.done, c.r, c.w = false, 0, 0
+	_, err := c.nc.Write(request)
+	return err
+}
+
+// fill reads once more into the buffer and stamps the read.
+func (c *Conn) fill() error {
+	if c.r == c.w {
+		c.r, c.w = 0, 0
+	} else if c.w == len(c.buf) {
+		if c.r > 0 {
+			c.w = copy(c.buf, c.buf[c.r:c.w])
+			c.r = 0
+		} else if len(c.buf) < maxHead {
+			c.buf = append(c.buf, make([]byte, len(c.buf))...)
+		} else {
+			return fmt.Errorf("%w: head or chunk line over %d bytes", ErrMalformed, maxHead)
+		}
+	}
+	n, err := c.nc.Read(c.buf[c.w:])
+	c.readAt = c.clock.Now()
+	c.w += n
+	if n > 0 {
+		return nil
+	}
+	if err == nil {
+		err = io.ErrNoProgress
+	}
+	return err
+}
+
+// line returns the next line without its end; it is valid until the next call.
+func (c *Conn) line() ([]byte, error) {
+	for from := c.r; ; {
+		if i := bytes.IndexByte(c.buf[from:c.w], '\n'); i >= 0 {
+			l := c.buf[c.r : from+i]
+			c.r = from + i + 1
+			if n := len(l); n > 0 && l[n-1] == '\r' {
+				l = l[:n-1]
+			}
+			return l, nil
+		}
+		seen := c.w - c.r
+		if err := c.fill(); err != nil {
+			return nil, err
+		}
+		from = c.r + seen
+	}
+}
+
+// ReadHead reads the status line and headers. An io.EOF error means that the
+// connection was closed before the first byte of a response.
+func (c *Conn) ReadHead(resp *Response) error {
+	for range maxInterim {
+		*resp = Response{}
+		if err := c.readHead(resp); err != nil {
+			return err
+		}
+		if resp.Status >= 200 {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: more than %d interim responses", ErrMalformed, maxInterim)
+}
+
+func (c *Conn) readHead(resp *Response) error {
+	l, err := c.line()
+	if err != nil {
+		if err == io.EOF && c.r < c.w {
+			return ErrTruncated
+		}
+		return err
+	}
+	if resp.Status, c.close, err = statusLine(l); err != nil {
+		return err
+	}
+	c.body, c.left, c.inChunk = framedByClose, 0, false
+	for read := len(l); ; read += len(l) + 2 {
+		if read > maxHead {
+			return fmt.Errorf("%w: head over %d bytes", ErrMalformed, maxHead)
+		}
+		if l, err = c.line(); err != nil {
+			if err == io.EOF {
+				err = ErrTruncated
+			}
+			return err
+		}
+		if len(l) == 0 {
+			break
+		}
+		if err := c.header(resp, l); err != nil {
+			return err
+		}
+	}
+	c.done = false
+	if resp.Status == 204 || resp.Status == 304 || resp.Status < 200 ||
+		c.body == framedByLength && c.left == 0 {
+		c.body, c.left, c.done = framedByLength, 0, true
+	}
+	if c.body == framedByClose {
+		c.close = true
+	}
+	return nil
+}
+
+// statusLine parses "HTTP/1.1 200 OK".
+func statusLine(l []byte) (status int, closes bool, err error) {
+	rest, ok := bytes.CutPrefix(l, []byte("HTTP/1."))
+	if !ok || len(rest) < 5 || rest[1] != ' ' {
+		return 0, false, fmt.Errorf("%w: status line %.40q", ErrMalformed, l)
+	}
+	for _, d := range rest[2:5] {
+		if d < '0' || d > '9' {
+			return 0, false, fmt.Errorf("%w: status line %.40q", ErrMalformed, l)
+		}
+		status = status*10 + int(d-'0')
+	}
+	if status < 100 {
+		return 0, false, fmt.Errorf("%w: status %d", ErrMalformed, status)
+	}
+	return status, rest[0] == '0', nil
+}
+
+// header takes what matters from one header line.
+func (c *Conn) header(resp *Response, l []byte) error {
+	name, value, ok := bytes.Cut(l, []byte{':'})
+	if !ok {
+		return fmt.Errorf("%w: header line without a colon", ErrMalformed)
+	}
+	value = bytes.TrimSpace(value)
+	switch {
+	case equalFold(name, "content-length"):
+		n, err := strconv.ParseUint(string(value), 10, 62)
+		if err != nil {
+			return fmt.Errorf("%w: Content-Length %.20q", ErrMalformed, value)
+		}
+		if c.body != framedByChunks {
+			c.body, c.left = framedByLength, int64(n)
+		}
+	case equalFold(name, "transfer-encoding"):
+		if containsFold(value, "chunked") {
+			c.body, c.left = framedByChunks, 0
+		}
+	case equalFold(name, "connection"):
+		switch {
+		case containsFold(value, "close"):
+			c.close = true
+		case containsFold(value, "keep-alive"):
+			c.close = false
+		}
+	case equalFold(name, "content-type"):
+		resp.EventStream = containsFold(value, "text/event-stream")
+	case equalFold(name, "retry-after"):
+		if s, err := strconv.ParseUint(string(value), 10, 31); err == nil {
+			resp.RetryAfter = time.Duration(s) * time.Second
+		}
+	}
+	return nil
+}
+
+// ReadBody returns the next piece of the body, free of chunk framing and valid
+// until the next call, or io.EOF after its end. ReadAt tells when it arrived.
+// A body that ends early gives ErrTruncated.
+func (c *Conn) ReadBody() ([]byte, error) {
+	for !c.done {
+		if c.body == framedByChunks && !c.inChunk {
+			if err := c.nextChunk(); err != nil {
+				return nil, truncated(err)
+			}
+			continue
+		}
+		if c.r == c.w {
+			if err := c.fill(); err != nil {
+				if err == io.EOF && c.body == framedByClose {
+					c.done = true
+					c.Exchanges++
+					break
+				}
+				return nil, truncated(err)
+			}
+		}
+		p := c.buf[c.r:c.w]
+		if c.body != framedByClose && int64(len(p)) > c.left {
+			p = p[:c.left]
+		}
+		c.r += len(p)
+		if c.body != framedByClose {
+			c.left -= int64(len(p))
+			if c.left == 0 {
+				c.endPart()
+			}
+		}
+		if len(p) > 0 {
+			return p, nil
+		}
+	}
+	return nil, io.EOF
+}
+
+// endPart notes the end of a chunk's data, or of a body of known length.
+func (c *Conn) endPart() {
+	if c.body == framedByChunks {
+		c.inChunk = false
+		return
+	}
+	c.done = true
+	c.Exchanges++
+}
+
+// nextChunk reads a chunk's size line, and after the last chunk the trailer.
+// The empty line that ends a chunk's data is skipped as part of the next one.
+func (c *Conn) nextChunk() error {
+	l, err := c.line()
+	if err != nil {
+		return err
+	}
+	if len(l) == 0 {
+		if l, err = c.line(); err != nil {
+			return err
+		}
+	}
+	size, ok := chunkSize(l)
+	if !ok {
+		return fmt.Errorf("%w: chunk size %.20q", ErrMalformed, l)
+	}
+	if size > 0 {
+		c.left, c.inChunk = size, true
+		return nil
+	}
+	for range 64 {
+		if l, err = c.line(); err != nil {
+			return err
+		}
+		if len(l) == 0 {
+			c.done = true
+			c.Exchanges++
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: trailer over 64 lines", ErrMalformed)
+}
+
+// chunkSize parses "1a;extension".
+func chunkSize(l []byte) (int64, bool) {
+	var n int64
+	for i, b := range l {
+		var d byte
+		switch {
+		case b >= '0' && b <= '9':
+			d = b - '0'
+		case b|0x20 >= 'a' && b|0x20 <= 'f':
+			d = b | 0x20 - 'a' + 10
+		case (b == ';' || b == ' ' || b == '\t') && i > 0:
+			return n, true
+		default:
+			return 0, false
+		}
+		if i >= 15 {
+			return 0, false
+		}
+		n = n<<4 | int64(d)
+	}
+	return n, len(l) > 0
+}
+
+func truncated(err error) error {
+	if err == io.EOF {
+		return ErrTruncated
+	}
+	return err
+}
+
+// equalFold compares an ASCII header name with a lower-case one.
+func equalFold(b []byte, lower string) bool {
+	return len(b) == len(lower) && bytes.EqualFold(b, []byte(lower))
+}
+
+func containsFold(b []byte, lower string) bool {
+	return bytes.Contains(bytes.ToLower(b), []byte(lower))
+}

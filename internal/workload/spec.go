@@ -1,0 +1,323 @@
+package workload
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// A Spec describes made-up requests.
+type Spec struct {
+	// Prompt is the length of a prompt, the shared parts included; in later
+	// turns of a conversation, of what the user adds.
+	Prompt Lengths `json:"prompt" yaml:"prompt"`
+	Output Lengths `json:"output" yaml:"output"`
+
+	SystemTokens int     `json:"system_tokens,omitempty" yaml:"system_tokens,omitempty"` // the same beginning of every prompt
+	PrefixShare  float64 `json:"prefix_share,omitempty" yaml:"prefix_share,omitempty"`   // share of a prompt that its group has in common
+	PrefixGroups int     `json:"prefix_groups,omitempty" yaml:"prefix_groups,omitempty"` // number of such groups; 0 is 1
+
+	Turns     Lengths       `json:"turns,omitzero" yaml:"turns,omitempty"`               // turns of a conversation; the zero value is 1
+	ThinkTime time.Duration `json:"think_time_ns,omitempty" yaml:"think_time,omitempty"` // mean pause between turns, exponential
+
+	CancelShare float64 `json:"cancel_share,omitempty" yaml:"cancel_share,omitempty"` // share of clients that leave before the end
+
+	Tenants []Tenant `json:"tenants,omitempty" yaml:"tenants,omitempty"`
+}
+
+// A Tenant is one kind of client in a mix. Its own distributions replace the
+// Spec's.
+type Tenant struct {
+	Name        string   `json:"name" yaml:"name"`
+	Weight      float64  `json:"weight" yaml:"weight"` // share of the sessions, relative to the others'
+	Prompt      Lengths  `json:"prompt,omitzero" yaml:"prompt,omitempty"`
+	Output      Lengths  `json:"output,omitzero" yaml:"output,omitempty"`
+	PrefixShare *float64 `json:"prefix_share,omitempty" yaml:"prefix_share,omitempty"`
+	CancelShare *float64 `json:"cancel_share,omitempty" yaml:"cancel_share,omitempty"`
+}
+
+// Validate reports what is contradictory in a Spec.
+func (s *Spec) Validate() error {
+	switch {
+	case !s.Prompt.Valid():
+		return errors.New("workload has no prompt length")
+	case !s.Output.Valid():
+		return errors.New("workload has no output length")
+	case s.SystemTokens < 0 || s.SystemTokens > maxTokens:
+		return fmt.Errorf("system prompt of %d tokens", s.SystemTokens)
+	case s.PrefixGroups < 0:
+		return fmt.Errorf("%d prefix groups", s.PrefixGroups)
+	case s.ThinkTime < 0:
+		return fmt.Errorf("think time %s is negative", s.ThinkTime)
+	}
+	if err := share("prefix share", s.PrefixShare); err != nil {
+		return err
+	}
+	if err := share("cancel share", s.CancelShare); err != nil {
+		return err
+	}
+	total := 0.0
+	for _, t := range s.Tenants {
+		if t.Name == "" || !(t.Weight > 0) {
+			return fmt.Errorf("tenant %q has weight %v: want a name and a positive weight", t.Name, t.Weight)
+		}
+		for _, p := range []*float64{t.PrefixShare, t.CancelShare} {
+			if p != nil {
+				if err := share("share of tenant "+t.Name, *p); err != nil {
+					return err
+				}
+			}
+		}
+		total += t.Weight
+	}
+	if len(s.Tenants) > 0 && !(total < 1e12) {
+		return errors.New("tenants' weights are out of range")
+	}
+	return nil
+}
+
+func share(what string, v float64) error {
+	if !(v >= 0 && v <= 1) {
+		return fmt.Errorf("%s %v is not between 0 and 1", what, v)
+	}
+	return nil
+}
+
+// A Part of a prompt is Tokens tokens of the endless text that Seed stands for:
+// equal seeds give equal beginnings.
+type Part struct {
+	Seed   uint64
+	Tokens int
+}
+
+// A Turn is one request of a session.
+type Turn struct {
+	// At is when the turn is due after the session's beginning. A turn never
+	// begins before the one before it ended, plus Think.
+	At, Think time.Duration
+	Parts     []Part
+	// Continues says that Parts follow the conversation so far, with the answers
+	// that the server really gave; else they are the whole prompt.
+	Continues    bool
+	OutputTokens int
+	// CancelAfter is how many tokens the client reads before it leaves, at least
+	// 1; 0 is a client that stays.
+	CancelAfter int
+}
+
+// PromptTokens is the length of the turn's parts.
+func (t *Turn) PromptTokens() int {
+	n := 0
+	for _, p := range t.Parts {
+		n += p.Tokens
+	}
+	return n
+}
+
+// A Session is one client's requests, one after another.
+type Session struct {
+	Arrival time.Duration // of a trace's session; 0 otherwise
+	Tenant  string
+	Turns   []Turn
+}
+
+// A Source gives sessions in the order of their arrival. It is used by one
+// goroutine at a time.
+type Source interface {
+	// Next returns the next session into s, whose memory it may reuse, or false
+	// at the end.
+	Next(s *Session) bool
+}
+
+// A Generator draws sessions from a Spec, without end. Session number i depends
+// on the seed and i alone, so a run is the same however it is scheduled.
+type Generator struct {
+	spec   Spec
+	seed   uint64
+	n      uint64
+	pcg    *rand.PCG
+	rng    *rand.Rand
+	weight float64
+}
+
+// NewGenerator returns the generator of a valid Spec.
+func NewGenerator(spec Spec, seed uint64) (*Generator, error) {
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
+	g := &Generator{spec: spec, seed: seed, pcg: rand.NewPCG(0, 0)}
+	g.rng = rand.New(g.pcg)
+	for _, t := range spec.Tenants {
+		g.weight += t.Weight
+	}
+	return g, nil
+}
+
+// Seeds of the texts that requests have in common; unique texts have others.
+const (
+	systemSeed = 1 << 63
+	groupSeed  = 1<<63 + 1<<32
+)
+
+// Next draws a session.
+func (g *Generator) Next(s *Session) bool {
+	g.pcg.Seed(g.seed, g.n)
+	unique := mix(g.seed, g.n) &^ (1 << 63)
+	g.n++
+	prompt, output := g.spec.Prompt, g.spec.Output
+	prefixShare, cancelShare := g.spec.PrefixShare, g.spec.CancelShare
+	*s = Session{Turns: s.Turns[:0]}
+	if t := g.tenant(); t != nil {
+		s.Tenant = t.Name
+		if t.Prompt.Valid() {
+			prompt = t.Prompt
+		}
+		if t.Output.Valid() {
+			output = t.Output
+		}
+		if t.PrefixShare != nil {
+			prefixShare = *t.PrefixShare
+		}
+		if t.CancelShare != nil {
+			cancelShare = *t.CancelShare
+		}
+	}
+	turns := 1
+	if g.spec.Turns.Valid() {
+		turns = g.spec.Turns.Draw(g.rng)
+	}
+	group := groupSeed + uint64(g.rng.IntN(max(g.spec.PrefixGroups, 1)))
+	for i := range turns {
+		t := g.turn(s)
+		t.OutputTokens = output.Draw(g.rng)
+		n := prompt.Draw(g.rng)
+		if i == 0 {
+			system := min(g.spec.SystemTokens, n)
+			common := int(prefixShare * float64(n-system))
+			t.part(systemSeed, system)
+			t.part(group, common)
+			n -= system + common
+		} else {
+			t.Continues = true
+			t.Think = time.Duration(g.rng.ExpFloat64() * float64(g.spec.ThinkTime))
+		}
+		t.part(unique+uint64(i), n)
+		if cancelShare > 0 && g.rng.Float64() < cancelShare {
+			t.CancelAfter = 1 + g.rng.IntN(max(t.OutputTokens-1, 1))
+		}
+	}
+	return true
+}
+
+// turn appends a turn, reusing the memory of an earlier one.
+func (g *Generator) turn(s *Session) *Turn {
+	if len(s.Turns) < cap(s.Turns) {
+		s.Turns = s.Turns[:len(s.Turns)+1]
+		t := &s.Turns[len(s.Turns)-1]
+		*t = Turn{Parts: t.Parts[:0]}
+		return t
+	}
+	s.Turns = append(s.Turns, Turn{})
+	return &s.Turns[len(s.Turns)-1]
+}
+
+func (t *Turn) part(seed uint64, tokens int) {
+	if tokens > 0 {
+		t.Parts = append(t.Parts, Part{seed, tokens})
+	}
+}
+
+func (g *Generator) tenant() *Tenant {
+	if len(g.spec.Tenants) == 0 {
+		return nil
+	}
+	u := g.rng.Float64() * g.weight
+	for i := range g.spec.Tenants {
+		if u -= g.spec.Tenants[i].Weight; u < 0 {
+			return &g.spec.Tenants[i]
+		}
+	}
+	return &g.spec.Tenants[len(g.spec.Tenants)-1]
+}
+
+// mix is splitmix64's finalizer over both numbers (Steele et al., OOPSLA 2014).
+func mix(a, b uint64) uint64 {
+	x := a*0x9e3779b97f4a7c15 + b + 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// Replay gives a trace's sessions. Requests of one session are its turns;
+// content blocks become parts with the block's id as seed, so that prompts
+// share exactly the prefixes that the trace says.
+type Replay struct {
+	trace  *Trace
+	speed  float64
+	output int // where the trace tells none
+	next   int
+	turns  map[uint64][]int // of each session, the indexes of its requests
+	salt   uint64
+}
+
+// NewReplay replays a trace at a speed, 1 being its own, 2 twice as fast.
+// Requests whose output length the trace does not tell ask for output tokens.
+func NewReplay(t *Trace, speed float64, output int) (*Replay, error) {
+	if !(speed > 0 && speed <= 1e6) {
+		return nil, fmt.Errorf("replay speed %v: want a positive number", speed)
+	}
+	r := &Replay{trace: t, speed: speed, output: max(output, 1), turns: map[uint64][]int{}, salt: 0x5eed}
+	for i, q := range t.Requests {
+		if q.Session != 0 {
+			r.turns[q.Session] = append(r.turns[q.Session], i)
+		}
+	}
+	return r, nil
+}
+
+// Next returns the next session by the arrival of its first request.
+func (r *Replay) Next(s *Session) bool {
+	for r.next < len(r.trace.Requests) {
+		i := r.next
+		r.next++
+		q := &r.trace.Requests[i]
+		if q.Session == 0 {
+			r.session(s, i)
+			return true
+		}
+		if turns := r.turns[q.Session]; turns[0] == i {
+			r.session(s, turns...)
+			return true
+		}
+	}
+	return false
+}
+
+func (r *Replay) session(s *Session, indexes ...int) {
+	first := &r.trace.Requests[indexes[0]]
+	*s = Session{Arrival: r.scale(first.Arrival), Tenant: first.Tenant}
+	for _, i := range indexes {
+		q := &r.trace.Requests[i]
+		t := Turn{At: r.scale(q.Arrival - first.Arrival), OutputTokens: q.OutputTokens}
+		if t.OutputTokens == 0 {
+			t.OutputTokens = r.output
+		}
+		left := q.PromptTokens
+		for _, b := range q.Blocks {
+			n := min(left, r.trace.BlockTokens)
+			t.part(mix(r.salt, b), n)
+			left -= n
+		}
+		tail := mix(r.salt+1, uint64(i))
+		if q.Session != 0 && len(q.Blocks) == 0 {
+			tail = mix(r.salt+2, q.Session) // later prompts repeat the earlier ones and go on
+		}
+		t.part(tail, left)
+		s.Turns = append(s.Turns, t)
+	}
+}
+
+func (r *Replay) scale(d time.Duration) time.Duration {
+	return time.Duration(float64(d) / r.speed)
+}

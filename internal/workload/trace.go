@@ -1,0 +1,173 @@
+// Package workload holds what users ask of an inference server as data: when
+// requests arrive, how long prompts and answers are, which prompts share
+// prefixes, and which requests belong to one conversation.
+//
+// A Trace comes from a file ([Read]: Azure, Mooncake, BurstGPT, Qwen-Bailian,
+// vLLM's timed_trace, ShareGPT-like JSON, CSV); a Spec describes made-up
+// requests by distributions, and a Generator draws them. The package sends
+// nothing, holds no text of any prompt, and reads no clock. The load test
+// (package load) and the simulator read the same workloads.
+package workload
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// A Request is what one client asks for.
+type Request struct {
+	// Arrival is the time since the trace's beginning.
+	Arrival time.Duration
+	// PromptTokens and OutputTokens are lengths in tokens. An output of 0 is a
+	// request whose answer the trace does not tell.
+	PromptTokens, OutputTokens int
+	// Blocks identify the prompt's content in blocks of Trace.BlockTokens: equal
+	// ids at the same place are equal text. Nil when the trace does not tell.
+	Blocks []uint64
+	// Session is the conversation that the request belongs to, 0 for none.
+	// Requests of a session come in the order of Turn, which counts from 0.
+	Session uint64
+	Turn    int
+	// Tenant names who asks, "" when the trace does not tell.
+	Tenant string
+}
+
+// A Trace is a recorded workload, ordered by arrival.
+type Trace struct {
+	Format      Format
+	BlockTokens int // tokens per content block, 0 without blocks
+	Requests    []Request
+	// Skipped counts lines that were left out, by reason, so that nothing
+	// disappears silently.
+	Skipped map[string]int
+	// Truncated says that the file went on after Options.MaxRequests.
+	Truncated bool
+}
+
+// Duration is the time from the first arrival to the last.
+func (t *Trace) Duration() time.Duration {
+	if len(t.Requests) == 0 {
+		return 0
+	}
+	return t.Requests[len(t.Requests)-1].Arrival - t.Requests[0].Arrival
+}
+
+// Stats describes a trace in a few numbers.
+type Stats struct {
+	Requests         int           `json:"requests"`
+	Duration         time.Duration `json:"duration_ns"`
+	Rate             float64       `json:"requests_per_second"`
+	PromptMean       float64       `json:"prompt_tokens_mean"`
+	OutputMean       float64       `json:"output_tokens_mean"`
+	PromptP95        int           `json:"prompt_tokens_p95"`
+	OutputP95        int           `json:"output_tokens_p95"`
+	ArrivalCV        float64       `json:"arrival_cv"`     // of the times between arrivals; 1 for Poisson
+	ReusableShare    float64       `json:"reusable_share"` // of prompt tokens in blocks seen earlier in the trace
+	SessionsShare    float64       `json:"sessions_share"` // of requests that belong to a conversation
+	DistinctSessions int           `json:"distinct_sessions"`
+}
+
+// Stats computes the trace's summary. The reusable share is that of a prefix
+// cache that never evicts: leading blocks that an earlier request had.
+func (t *Trace) Stats() Stats {
+	n := len(t.Requests)
+	s := Stats{Requests: n, Duration: t.Duration()}
+	if n == 0 {
+		return s
+	}
+	prompts, outputs := make([]int, n), make([]int, n)
+	seen, sessions := map[uint64]bool{}, map[uint64]bool{}
+	var gaps, gaps2, reused, total float64
+	for i, r := range t.Requests {
+		prompts[i], outputs[i] = r.PromptTokens, r.OutputTokens
+		s.PromptMean += float64(r.PromptTokens) / float64(n)
+		s.OutputMean += float64(r.OutputTokens) / float64(n)
+		if i > 0 {
+			g := (r.Arrival - t.Requests[i-1].Arrival).Seconds()
+			gaps += g
+			gaps2 += g * g
+		}
+		if r.Session != 0 {
+			sessions[r.Session] = true
+			s.SessionsShare += 1 / float64(n)
+		}
+		total += float64(r.PromptTokens)
+		leading := true
+		for _, b := range r.Blocks {
+			if leading = leading && seen[b]; leading {
+				reused += float64(t.BlockTokens)
+			}
+			seen[b] = true
+		}
+	}
+	slices.Sort(prompts)
+	slices.Sort(outputs)
+	s.PromptP95, s.OutputP95 = prompts[(n-1)*95/100], outputs[(n-1)*95/100]
+	s.DistinctSessions = len(sessions)
+	if total > 0 {
+		s.ReusableShare = min(reused/total, 1)
+	}
+	if sec := s.Duration.Seconds(); sec > 0 {
+		s.Rate = float64(n-1) / sec
+		mean := gaps / float64(n-1)
+		s.ArrivalCV = math.Sqrt(max(gaps2/float64(n-1)-mean*mean, 0)) / mean
+	}
+	return s
+}
+
+// Cut returns the part of a trace that arrives in [from, from+length), shifted
+// to begin at 0. A length of 0 means to the end. Requests are shared with t.
+func (t *Trace) Cut(from, length time.Duration) *Trace {
+	c := *t
+	c.Requests = nil
+	for _, r := range t.Requests {
+		if r.Arrival >= from && (length == 0 || r.Arrival < from+length) {
+			r.Arrival -= from
+			c.Requests = append(c.Requests, r)
+		}
+	}
+	return &c
+}
+
+// normalize orders by arrival, makes the first arrival the beginning, numbers
+// the turns of every session and drops nothing.
+func (t *Trace) normalize() error {
+	if len(t.Requests) == 0 {
+		return errors.New("trace holds no requests")
+	}
+	slices.SortStableFunc(t.Requests, func(a, b Request) int { return cmp.Compare(a.Arrival, b.Arrival) })
+	first := t.Requests[0].Arrival
+	turns := map[uint64]int{}
+	for i := range t.Requests {
+		r := &t.Requests[i]
+		r.Arrival -= first
+		if r.Session != 0 {
+			r.Turn = turns[r.Session]
+			turns[r.Session]++
+		}
+	}
+	return nil
+}
+
+// Bounds of one request of a trace; longer ones are errors in the file.
+const (
+	maxTokens  = 1 << 24
+	maxArrival = 200 * 365 * 24 * time.Hour // dates and Unix seconds both fit
+)
+
+// check refuses a request that cannot be.
+func (r *Request) check() error {
+	switch {
+	case r.PromptTokens < 0 || r.PromptTokens > maxTokens:
+		return fmt.Errorf("prompt of %d tokens", r.PromptTokens)
+	case r.OutputTokens < 0 || r.OutputTokens > maxTokens:
+		return fmt.Errorf("output of %d tokens", r.OutputTokens)
+	case r.Arrival < -maxArrival || r.Arrival > maxArrival:
+		return fmt.Errorf("arrival after %s", r.Arrival)
+	}
+	return nil
+}

@@ -100,7 +100,7 @@ func newTruth(sc *Scenario) *Truth {
 
 // record plays a scenario against servers and writes NAME.tar.zst and NAME.json
 // into out. scratch takes the single scrapes.
-func record(ctx context.Context, sc *Scenario, servers []*Server, scratch, out string) (err error) {
+func record(ctx context.Context, sc *Scenario, name string, servers []*Server, scratch, out string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Minute)
 	defer cancel()
 	truth := newTruth(sc)
@@ -108,25 +108,25 @@ func record(ctx context.Context, sc *Scenario, servers []*Server, scratch, out s
 	for _, s := range servers {
 		truth.ServerArgs = append(truth.ServerArgs, strings.Join(s.Args, " "))
 	}
-	dir := filepath.Join(scratch, sc.Name)
+	dir := filepath.Join(scratch, name)
 	if err := os.RemoveAll(dir); err != nil {
-		return fmt.Errorf("record %s: %w", sc.Name, err)
+		return fmt.Errorf("record %s: %w", name, err)
 	}
 	d := newDriver(servers, sc.seed())
 	if err := play(ctx, sc, d, dir, truth, nil); err != nil {
-		return fmt.Errorf("record %s: %w", sc.Name, err)
+		return fmt.Errorf("record %s: %w", name, err)
 	}
 	if err := observe(truth, d.outcomes, servers, dir); err != nil {
-		return fmt.Errorf("record %s: %w", sc.Name, err)
+		return fmt.Errorf("record %s: %w", name, err)
 	}
-	if err := archive(dir, filepath.Join(out, sc.Name+".tar.zst")); err != nil {
-		return fmt.Errorf("record %s: %w", sc.Name, err)
+	if err := archive(dir, filepath.Join(out, name+".tar.zst")); err != nil {
+		return fmt.Errorf("record %s: %w", name, err)
 	}
 	b, err := json.MarshalIndent(truth, "", " ")
 	if err != nil {
-		return fmt.Errorf("record %s: %w", sc.Name, err)
+		return fmt.Errorf("record %s: %w", name, err)
 	}
-	return os.WriteFile(filepath.Join(out, sc.Name+".json"), append(b, '\n'), 0o644)
+	return os.WriteFile(filepath.Join(out, name+".json"), append(b, '\n'), 0o644)
 }
 
 // play runs the phases, scraping into dir. during, if not nil, is called at the

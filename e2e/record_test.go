@@ -18,6 +18,7 @@ var (
 	scratchFlag = flag.String("scratch", "", "directory of the single scrapes; a temporary one when empty")
 	logsFlag    = flag.String("logs", "", "directory of the servers' logs; a temporary one when empty")
 	portFlag    = flag.Int("port", 8100, "first port of the servers")
+	suffixFlag  = flag.String("suffix", "", "appended to the recordings' names, such as \"-v0.32\" for another vLLM")
 	prefixFlag  = flag.String("prefix", "", "command before the server's, such as \"nice -n -5 taskset -c 1\"")
 )
 
@@ -35,7 +36,7 @@ func TestRecord(t *testing.T) {
 		sc := &scenarios[i]
 		t.Run(sc.Name, func(t *testing.T) {
 			servers := fl.serve(t, sc)
-			if err := record(t.Context(), sc, servers, fl.scratch, *outFlag); err != nil {
+			if err := record(t.Context(), sc, sc.Name+*suffixFlag, servers, fl.scratch, *outFlag); err != nil {
 				t.Fatal(err)
 			}
 		})

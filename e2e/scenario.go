@@ -304,6 +304,12 @@ var scenarios = []Scenario{
 		Phases: []Phase{healthy(50, chat(3)), sick("prefill-starvation", 75, nil, chat(3), Traffic{Rate: 0.8, Prompt: uniform(5000, 7000), Output: constant(8)})},
 	},
 	{
+		Name: "prefill-starvation", Servers: []string{noChunks},
+		Induced: "no chunked prefill; prompts of 5000 to 7000 tokens at 0.35/s beside small traffic; seats stay free",
+		Accept:  []string{"prefill-starvation"}, MustNotBe: []string{"healthy", "slow-decode", "engine-hung", "saturation"},
+		Phases: []Phase{healthy(50, chat(2)), sick("prefill-starvation", 75, nil, chat(2), Traffic{Rate: 0.35, Prompt: uniform(5000, 7000), Output: constant(8)})},
+	},
+	{
 		Name: "prefix-churn", Servers: []string{fewKV},
 		Induced: "220 blocks; one prefix of 512 tokens, then 24 of them in turn: they push each other out of the cache",
 		Accept:  []string{"prefix-cache-misses"}, MustNotBe: []string{"kv-cache-thrashing", "healthy"},

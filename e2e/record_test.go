@@ -19,6 +19,7 @@ var (
 	logsFlag    = flag.String("logs", "", "directory of the servers' logs; a temporary one when empty")
 	portFlag    = flag.Int("port", 8100, "first port of the servers")
 	suffixFlag  = flag.String("suffix", "", "appended to the recordings' names, such as \"-v0.32\" for another vLLM")
+	appendFlag  = flag.String("append", "", "server arguments put after every scenario's, such as \"--block-size 32\" for another vLLM")
 	prefixFlag  = flag.String("prefix", "", "command before the server's, such as \"nice -n -5 taskset -c 1\"")
 )
 
@@ -42,6 +43,10 @@ func TestRecord(t *testing.T) {
 		})
 	}
 }
+
+// arguments splits a scenario's server arguments and adds those of -append,
+// which win: of a repeated flag vLLM takes the last.
+func arguments(line string) []string { return strings.Fields(line + " " + *appendFlag) }
 
 // A fleet keeps servers running from one scenario to the next.
 type fleet struct {
@@ -82,7 +87,7 @@ func (fl *fleet) serve(t *testing.T, sc *Scenario) []*Server {
 	if !fl.fits(t.Context(), sc) {
 		fl.stop(t)
 		for i, args := range sc.Servers {
-			s, err := fl.launcher.Start(t.Context(), "r"+strconv.Itoa(i), *portFlag+i, strings.Fields(args))
+			s, err := fl.launcher.Start(t.Context(), "r"+strconv.Itoa(i), *portFlag+i, arguments(args))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -103,7 +108,7 @@ func (fl *fleet) fits(ctx context.Context, sc *Scenario) bool {
 		return false
 	}
 	for i, s := range fl.servers {
-		if strings.Join(s.Args, " ") != sc.Servers[i] || !s.Healthy(ctx) {
+		if !slices.Equal(s.Args, arguments(sc.Servers[i])) || !s.Healthy(ctx) {
 			return false
 		}
 	}

@@ -131,10 +131,13 @@ func (t *target) labels(exposed labels.Labels) labels.Labels {
 // stored as a failed scrape and its error returned; a page that is not newer
 // than the target's last one is dropped without an error: see Warnings.
 func (s *Store) Append(target Target, at time.Time, body []byte, contentType string, took time.Duration) (scrape.Info, error) {
+	ms, err := unixMilli(at)
+	if err != nil {
+		return scrape.Info{}, fmt.Errorf("append %s: %w", target.Instance, err)
+	}
 	t := s.target(target)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	ms := at.UnixMilli()
 	if !t.begin(ms) {
 		return scrape.Info{}, nil
 	}
@@ -158,10 +161,13 @@ func (s *Store) Append(target Target, at time.Time, body []byte, contentType str
 // AppendFailure records that a scrape of the target failed: up is 0, and its
 // series are stale.
 func (s *Store) AppendFailure(target Target, at time.Time) error {
+	ms, err := unixMilli(at)
+	if err != nil {
+		return fmt.Errorf("append failure of %s: %w", target.Instance, err)
+	}
 	t := s.target(target)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	ms := at.UnixMilli()
 	if !t.begin(ms) {
 		return nil
 	}
@@ -169,6 +175,16 @@ func (s *Store) AppendFailure(target Target, at time.Time) error {
 		return fmt.Errorf("append failure of %s: %w", t.Instance, err)
 	}
 	return nil
+}
+
+// unixMilli returns a time as the storage counts it. The query engine goes by
+// nanoseconds in 64 bits, which end in 2262.
+func unixMilli(at time.Time) (int64, error) {
+	const end = math.MaxInt64 / int64(time.Millisecond)
+	if ms := at.UnixMilli(); ms >= 0 && ms < end {
+		return ms, nil
+	}
+	return 0, fmt.Errorf("time %s is not between 1970 and 2262", at.UTC().Format(time.RFC3339))
 }
 
 // begin accepts a page by its time. The storage takes samples of a series in

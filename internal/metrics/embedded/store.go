@@ -29,6 +29,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/tsdb"
 
+	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
 
@@ -141,8 +142,8 @@ func Open(cfg Config) (*Store, error) {
 }
 
 // storageOptions of a temporary storage make one head block of everything: its
-// range is so long (1000 years) that no sample is ever too old for it, since
-// the storage refuses what is half a range behind its newest sample.
+// range is so long that no sample is ever too old for it: the storage refuses
+// what is half a range behind its newest sample, and times end in 2262.
 func storageOptions(cfg Config) *tsdb.Options {
 	o := tsdb.DefaultOptions()
 	o.RetentionDuration = cfg.Retention.Milliseconds()
@@ -256,7 +257,7 @@ func (s *Store) Query(ctx context.Context, expr string, at time.Time) (model.Vec
 	defer q.Close()
 	res := q.Exec(ctx)
 	if res.Err != nil {
-		return nil, fmt.Errorf("query %q: %w", expr, res.Err)
+		return nil, explain(ctx, expr, res.Err)
 	}
 	v, err := vector(res.Value)
 	if err != nil {
@@ -277,11 +278,24 @@ func (s *Store) QueryRange(ctx context.Context, expr string, r metrics.Range) (m
 	defer q.Close()
 	res := q.Exec(ctx)
 	if res.Err != nil {
-		return nil, fmt.Errorf("query %q: %w", expr, res.Err)
+		return nil, explain(ctx, expr, res.Err)
 	}
 	m, err := matrix(res.Value)
 	if err != nil {
 		return nil, fmt.Errorf("query %q: %w", expr, err)
 	}
 	return m, nil
+}
+
+// explain wraps the error of a query that was understood but not answered.
+func explain(ctx context.Context, expr string, err error) error {
+	var samples promql.ErrTooManySamples
+	var timeout promql.ErrQueryTimeout
+	switch {
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	case errors.As(err, &samples), errors.As(err, &timeout):
+		return hint.With(fmt.Errorf("query %q: %w", expr, err), "ask for a shorter window or fewer targets")
+	}
+	return fmt.Errorf("query %q: %w", expr, err)
 }

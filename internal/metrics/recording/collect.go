@@ -11,8 +11,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/hint"
 )
 
-// maxUnixMilli is the end of the year 9999.
-const maxUnixMilli = 253402300799999
+// maxUnixMilli is the year 2262, where nanoseconds in 64 bits end.
+const maxUnixMilli = 9_223_372_036_854 - 1
 
 // maxName bounds the name of a file inside a recording.
 const maxName = 4096

@@ -111,10 +111,8 @@ func (c *Client) Fetch(ctx context.Context, target string) (Body, error) {
 	if err != nil {
 		return Body{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
 	b := Body{At: time.Now()}
-	err = c.get(ctx, u, c.maxBody, &b)
+	err = c.get(ctx, u, bounds{c.timeout, c.maxBody}, &b)
 	b.Duration = time.Since(b.At)
 	if err == nil {
 		err = refuse(u, &b)
@@ -122,8 +120,16 @@ func (c *Client) Fetch(ctx context.Context, target string) (Body, error) {
 	return b, err
 }
 
+// bounds are the limits of one request.
+type bounds struct {
+	timeout time.Duration
+	size    int64 // bytes of the answer, decompressed
+}
+
 // get fills in b's Raw, ContentType and Status.
-func (c *Client) get(ctx context.Context, u *url.URL, limit int64, b *Body) error {
+func (c *Client) get(ctx context.Context, u *url.URL, most bounds, b *Body) error {
+	ctx, cancel := context.WithTimeout(ctx, most.timeout)
+	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
 	if err != nil {
 		return fmt.Errorf("scrape %s: %w", safe(u), bare(err))
@@ -132,16 +138,16 @@ func (c *Client) get(ctx context.Context, u *url.URL, limit int64, b *Body) erro
 	req.Header.Set("Accept-Encoding", "gzip")
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return c.unreachable(u, err)
+		return unreachable(u, most.timeout, err)
 	}
 	defer resp.Body.Close()
 	b.Status, b.ContentType = resp.StatusCode, resp.Header.Get("Content-Type")
-	if b.Raw, err = readBody(resp, limit); err != nil {
+	if b.Raw, err = readBody(resp, most.size); err != nil {
 		if errors.Is(err, errTooLarge) {
-			return hint.With(fmt.Errorf("scrape %s: page is larger than %d bytes", safe(u), limit),
+			return hint.With(fmt.Errorf("scrape %s: page is larger than %d bytes", safe(u), most.size),
 				"check that the address is a metrics page and not a stream or a download")
 		}
-		return c.unreachable(u, err)
+		return unreachable(u, most.timeout, err)
 	}
 	return nil
 }
@@ -215,7 +221,7 @@ func isHTML(b *Body) bool {
 }
 
 // unreachable wraps the error of a request that got no full answer.
-func (c *Client) unreachable(u *url.URL, err error) error {
+func unreachable(u *url.URL, timeout time.Duration, err error) error {
 	why := bare(err)
 	wrapped := fmt.Errorf("scrape %s: %w", safe(u), why)
 	var unknownCA x509.UnknownAuthorityError
@@ -226,7 +232,7 @@ func (c *Client) unreachable(u *url.URL, err error) error {
 	case errors.Is(err, context.Canceled):
 		return wrapped
 	case isTimeout(err):
-		return hint.With(fmt.Errorf("scrape %s: no full answer within %s: %w", safe(u), c.timeout, why),
+		return hint.With(fmt.Errorf("scrape %s: no full answer within %s: %w", safe(u), timeout, why),
 			"allow a longer timeout; a metrics page that is slow only sometimes is a sign of a server in trouble")
 	case errors.As(err, &dns):
 		return hint.With(wrapped, "check the host name, and whether it can be resolved from here")

@@ -151,9 +151,10 @@ func TestFetchRefuses(t *testing.T) {
 			w.Header().Set("Content-Encoding", "gzip")
 			z := gzip.NewWriter(w)
 			for zeros := make([]byte, 1<<16); ; {
-				if _, err := z.Write(zeros); err != nil {
+				if _, err := z.Write(zeros); err != nil || z.Flush() != nil {
 					return
 				}
+				w.(http.Flusher).Flush()
 			}
 		}, "", "larger than 100000 bytes", "metrics page"},
 		"a page that is not gzip": {func(w http.ResponseWriter, _ *http.Request) {
@@ -177,9 +178,13 @@ func TestFetchRefuses(t *testing.T) {
 		}, "", "redirects", "reached"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			timeout := DefaultTimeout
+			if strings.Contains(tc.err, "300ms") {
+				timeout = 300 * time.Millisecond
+			}
 			base := serve(t, tc.handler)
 			address := strings.Replace(base, "http://", "http://user:secret@", 1) + tc.path + "?token=secret"
-			_, err := newClient(t, Config{MaxBody: 100_000, Timeout: 300 * time.Millisecond}).Fetch(t.Context(), address)
+			_, err := newClient(t, Config{MaxBody: 100_000, Timeout: timeout}).Fetch(t.Context(), address)
 			if err == nil {
 				t.Fatal("no error")
 			}
@@ -266,7 +271,7 @@ func TestFacts(t *testing.T) {
 	}
 
 	got = c.Facts(t.Context(), serve(t, func(w http.ResponseWriter, r *http.Request) {
-		w.Write(bytes.Repeat([]byte(`{"version":`), factsMaxBody))
+		w.Write(bytes.Repeat([]byte(`{"version":`), 1<<17))
 	}))
 	if got.Version != "" || got.Models != nil || got.Health != 200 || got.HealthErr == nil {
 		t.Errorf("facts of a server that answers nonsense: %+v", got)

@@ -11,13 +11,11 @@ import (
 	"time"
 )
 
-// Bounds of the questions of Facts: they are extras and must not hold up a
-// diagnosis.
-const (
-	factsTimeout = 2 * time.Second
-	factsMaxBody = 1 << 20
-	factsModels  = 1000
-)
+// factsBounds are tight: the questions of Facts are extras and must not hold up
+// a diagnosis.
+var factsBounds = bounds{timeout: 2 * time.Second, size: 1 << 20}
+
+const maxModels = 1000
 
 // Facts is what an inference server says about itself beside its metrics.
 // Whatever it did not answer stays zero.
@@ -51,8 +49,6 @@ func (c *Client) Facts(ctx context.Context, target string) Facts {
 		return f
 	}
 	u.Path, u.RawPath, u.RawQuery = strings.TrimSuffix(u.Path, defaultPath), "", ""
-	ctx, cancel := context.WithTimeout(ctx, factsTimeout)
-	defer cancel()
 	var wg sync.WaitGroup
 	wg.Go(func() { f.Health, f.HealthErr = c.health(ctx, u) })
 	wg.Go(func() {
@@ -70,7 +66,7 @@ func (c *Client) Facts(ctx context.Context, target string) Facts {
 
 func (c *Client) health(ctx context.Context, base *url.URL) (int, error) {
 	var b Body
-	err := c.get(ctx, base.JoinPath("health"), factsMaxBody, &b)
+	err := c.get(ctx, base.JoinPath("health"), factsBounds, &b)
 	return b.Status, err
 }
 
@@ -85,7 +81,7 @@ func (c *Client) models(ctx context.Context, base *url.URL) []Model {
 		return nil
 	}
 	var models []Model
-	for _, m := range list.Data[:min(len(list.Data), factsModels)] {
+	for _, m := range list.Data[:min(len(list.Data), maxModels)] {
 		models = append(models, Model{ID: m.ID, MaxModelLen: m.MaxModelLen})
 	}
 	return models
@@ -93,7 +89,7 @@ func (c *Client) models(ctx context.Context, base *url.URL) []Model {
 
 func (c *Client) getJSON(ctx context.Context, u *url.URL, into any) error {
 	var b Body
-	if err := c.get(ctx, u, factsMaxBody, &b); err != nil {
+	if err := c.get(ctx, u, factsBounds, &b); err != nil {
 		return err
 	}
 	if b.Status != http.StatusOK {

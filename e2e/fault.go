@@ -36,8 +36,8 @@ func hang(what, target string, after float64, process string) Fault {
 		if err != nil {
 			return err
 		}
-		defer signal(pids, syscall.SIGCONT)
-		if err := signal(pids, syscall.SIGSTOP); err != nil {
+		defer kill(pids, syscall.SIGCONT)
+		if err := kill(pids, syscall.SIGSTOP); err != nil {
 			return err
 		}
 		<-ctx.Done()
@@ -54,13 +54,13 @@ func Throttle(target string, stopped, running time.Duration) Fault {
 		if err != nil {
 			return err
 		}
-		defer signal(pids, syscall.SIGCONT)
+		defer kill(pids, syscall.SIGCONT)
 		for ctx.Err() == nil {
-			if err := signal(pids, syscall.SIGSTOP); err != nil {
+			if err := kill(pids, syscall.SIGSTOP); err != nil {
 				return err
 			}
 			sleep(ctx, stopped)
-			if err := signal(pids, syscall.SIGCONT); err != nil {
+			if err := kill(pids, syscall.SIGCONT); err != nil {
 				return err
 			}
 			sleep(ctx, running)
@@ -76,7 +76,7 @@ func Crash(target string, after float64) Fault {
 		if err != nil {
 			return err
 		}
-		return signal(pids, syscall.SIGKILL)
+		return kill(pids, syscall.SIGKILL)
 	}}
 }
 
@@ -99,7 +99,8 @@ func Restart(target string, after float64) Fault {
 	}}
 }
 
-func signal(pids []int, sig syscall.Signal) error {
+// kill sends a signal to every process.
+func kill(pids []int, sig syscall.Signal) error {
 	var errs []error
 	for _, pid := range pids {
 		if err := syscall.Kill(pid, sig); err != nil {

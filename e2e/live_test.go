@@ -55,7 +55,7 @@ func TestLive(t *testing.T) {
 		}
 		t.Run(sc.Name, func(t *testing.T) {
 			d := newDriver(fl.serve(t, sc), sc.seed())
-			err := play(t.Context(), sc, d, filepath.Join(fl.scratch, "live", sc.Name), newTruth(sc), func(ctx context.Context, phase int) {
+			err := play(fl.ctx, sc, d, filepath.Join(fl.scratch, "live", sc.Name), newTruth(sc), func(ctx context.Context, phase int) {
 				for _, c := range cases {
 					if sc.Phases[phase].Name == c.phase && sleep(ctx, seconds(c.after)) {
 						c.check(ctx, t, bin, d.servers)

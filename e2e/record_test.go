@@ -6,9 +6,11 @@ import (
 	"context"
 	"flag"
 	"os"
+	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -37,7 +39,7 @@ func TestRecord(t *testing.T) {
 		sc := &scenarios[i]
 		t.Run(sc.Name, func(t *testing.T) {
 			servers := fl.serve(t, sc)
-			if err := record(t.Context(), sc, sc.Name+*suffixFlag, servers, fl.scratch, *outFlag); err != nil {
+			if err := record(fl.ctx, sc, sc.Name+*suffixFlag, servers, fl.scratch, *outFlag); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -48,8 +50,10 @@ func TestRecord(t *testing.T) {
 // which win: of a repeated flag vLLM takes the last.
 func arguments(line string) []string { return strings.Fields(line + " " + *appendFlag) }
 
-// A fleet keeps servers running from one scenario to the next.
+// A fleet keeps servers running from one scenario to the next. Its context
+// ends with an interrupt, so that the servers are stopped then too.
 type fleet struct {
+	ctx      context.Context
 	launcher *Launcher
 	scratch  string
 	servers  []*Server
@@ -67,8 +71,12 @@ func newFleet(t *testing.T) *fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fl := &fleet{launcher: l, scratch: dirOr(*scratchFlag)}
-	t.Cleanup(func() { fl.stop(t) })
+	ctx, cancel := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
+	fl := &fleet{ctx: ctx, launcher: l, scratch: dirOr(*scratchFlag)}
+	t.Cleanup(func() {
+		cancel()
+		fl.stop(t)
+	})
 	return fl
 }
 
@@ -84,21 +92,21 @@ func (fl *fleet) stop(t *testing.T) {
 // serve returns running, warm and quiet servers for a scenario.
 func (fl *fleet) serve(t *testing.T, sc *Scenario) []*Server {
 	t.Helper()
-	if !fl.fits(t.Context(), sc) {
+	if !fl.fits(fl.ctx, sc) {
 		fl.stop(t)
 		for i, args := range sc.Servers {
-			s, err := fl.launcher.Start(t.Context(), "r"+strconv.Itoa(i), *portFlag+i, arguments(args))
+			s, err := fl.launcher.Start(fl.ctx, "r"+strconv.Itoa(i), *portFlag+i, arguments(args))
 			if err != nil {
 				t.Fatal(err)
 			}
 			fl.servers = append(fl.servers, s)
 		}
 		if !sc.Fresh {
-			warmUp(t.Context(), fl.servers)
+			warmUp(fl.ctx, fl.servers)
 		}
 	}
 	if !sc.Fresh {
-		time.Sleep(settle)
+		sleep(fl.ctx, settle)
 	}
 	return fl.servers
 }

@@ -143,7 +143,7 @@ func (c *collector) single(path string, info fs.FileInfo) (store, error) {
 // archive spools the pages of a tar archive. What follows a damaged place is
 // lost and warned of.
 func (c *collector) archive(r io.Reader) (store, error) {
-	sp := &spool{}
+	sp := &spool{memory: c.lim.memory}
 	// The reader is bounded, too: an archive of nothing but headers decompresses
 	// endlessly.
 	const headers = 4 * 512 // per file: header, padding, pax records
@@ -251,28 +251,24 @@ func readFile(path string, limit int64) ([]byte, error) {
 	return body, nil
 }
 
-// spoolInMemory is how much of an archive stays in memory; a four-minute
-// recording of one server has about 12 MB.
-const spoolInMemory = 64 << 20
-
 // spool keeps the pages of an archive, the first in memory and the rest in a
 // temporary file.
 type spool struct {
 	pages  [][]byte
-	memory int64
+	memory int64 // what may still go there
 	disk   *os.File
 	offset int64
 }
 
 // add reads size bytes. Locations of pages on disk are negative: -1 - offset.
 func (s *spool) add(r io.Reader, size int64) (location, error) {
-	if s.memory+size <= spoolInMemory {
+	if size <= s.memory {
 		var b bytes.Buffer
 		// The header's size is a claim: the buffer grows with what really comes.
 		if _, err := io.CopyN(&b, r, size); err != nil {
 			return 0, &damage{err}
 		}
-		s.memory += size
+		s.memory -= size
 		s.pages = append(s.pages, bytes.Clone(b.Bytes()))
 		return location(len(s.pages) - 1), nil
 	}

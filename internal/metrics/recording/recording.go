@@ -29,15 +29,19 @@ const (
 	MaxEntry   = 64 << 20 // bytes of one page
 	MaxEntries = 1_000_000
 	maxMeta    = 1 << 20
+
+	// inMemory is how much of an archive stays in memory; a four-minute recording
+	// of one server has about 12 MB.
+	inMemory = 64 << 20
 )
 
 // limits are the ones above, smaller in tests.
 type limits struct {
-	total, entry int64
-	entries      int
+	total, entry, memory int64
+	entries              int
 }
 
-var defaultLimits = limits{total: MaxTotal, entry: MaxEntry, entries: MaxEntries}
+var defaultLimits = limits{total: MaxTotal, entry: MaxEntry, entries: MaxEntries, memory: inMemory}
 
 // A Scrape is one file of a recording.
 type Scrape struct {
@@ -75,7 +79,7 @@ type location int64
 
 // Open opens a recording: a directory, an archive known by its first bytes, or a
 // single page. An archive is read whole, bounded by the limits above; what
-// exceeds a few megabytes waits in a temporary file until Close.
+// exceeds 64 MiB waits in a temporary file until Close.
 func Open(path string) (*Recording, error) { return open(path, defaultLimits) }
 
 func open(path string, lim limits) (*Recording, error) {

@@ -1,0 +1,211 @@
+package recording
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/metrics/metricstest"
+)
+
+var names = []string{"rec", "rec.tar", "rec.tar.gz", "rec.tgz", "rec.tar.zst", "REC.TAR.ZST"}
+
+func TestWhatIsWrittenIsRead(t *testing.T) {
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), name)
+			w, err := Create(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, err := range []error{
+				w.SetMeta([]byte("first")),
+				w.Add("http://user:secret@vllm-0:8000/metrics?token=secret", time.UnixMilli(1000), []byte("a_b 1\n")),
+				w.Add("vllm-1:8000", time.UnixMilli(1000), nil),
+				w.Add("http://user:secret@vllm-0:8000/metrics?token=secret", time.UnixMilli(2000), []byte("a_b 2\n")),
+				w.SetMeta([]byte("second")),
+				w.Close(),
+				w.Close(),
+			} {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			r := mustOpen(t, path)
+			wantList(t, r, "vllm-0:8000@1000 a_b 1\n", "vllm-1:8000@1000 ", "vllm-0:8000@2000 a_b 2\n")
+			if string(r.Meta()) != "second" || len(r.Warnings()) > 0 {
+				t.Errorf("meta %q, warnings %q", r.Meta(), r.Warnings())
+			}
+			if err := w.Add("a", time.UnixMilli(1), nil); !errors.Is(err, os.ErrClosed) {
+				t.Errorf("Add after Close: %v", err)
+			}
+		})
+	}
+}
+
+func TestAnInterruptedRecordingIsReadable(t *testing.T) {
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), name)
+			w, err := Create(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Close()
+			var want []string
+			for i := range 20 {
+				page := metricstest.Page(i)
+				if err := w.Add("a", time.UnixMilli(int64(i)), page); err != nil {
+					t.Fatal(err)
+				}
+				want = append(want, fmt.Sprintf("a@%d %s", i, page))
+			}
+			// The writer is still open: this is what is left when it is killed.
+			r := mustOpen(t, path)
+			wantList(t, r, want...)
+		})
+	}
+}
+
+func TestARecordingIsSmall(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rec.tar.zst")
+	w, err := Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := 0
+	for i := range 240 {
+		page := metricstest.Page(1000 + 7*i)
+		raw += len(page)
+		if err := w.Add("a", time.Unix(int64(i), 0), page); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d bytes of pages in %d", raw, info.Size())
+	if info.Size() > int64(raw/15) {
+		t.Errorf("%d bytes of pages take %d", raw, info.Size())
+	}
+}
+
+func TestCreateDoesNotOverwrite(t *testing.T) {
+	path := write(t, "rec.tar.zst", []byte("precious"))
+	_, err := Create(path)
+	if !errors.Is(err, os.ErrExist) && (err == nil || hint.Of(err) == "") {
+		t.Errorf("error %v", err)
+	}
+	if b, _ := os.ReadFile(path); string(b) != "precious" {
+		t.Errorf("the file became %q", b)
+	}
+	if _, err := Create(filepath.Join(t.TempDir(), "absent", "rec.tar")); err == nil {
+		t.Error("a directory that does not exist: no error")
+	}
+}
+
+func TestDirectoryName(t *testing.T) {
+	for in, want := range map[string]string{
+		"vllm-0:8000":                        "vllm-0:8000",
+		"http://vllm-0:8000":                 "vllm-0:8000",
+		"http://vllm-0:8000/metrics":         "vllm-0:8000",
+		"https://u:secret@h/a/b/metrics?k=v": "h_a_b",
+		"http://[::1]:8000/x":                "[::1]:8000_x",
+		"..":                                 "_.",
+		".hidden":                            "_hidden",
+		"../../etc":                          "_._.._etc",
+		"":                                   "target",
+		"http://%zz":                         "target",
+		"naïve name":                         "na_ve_name",
+		strings.Repeat("a", 500):             strings.Repeat("a", 200),
+	} {
+		if got := DirectoryName(in); got != want {
+			t.Errorf("DirectoryName(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestTargetsWithOneNameStayApart(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rec.tar")
+	w, err := Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, target := range []string{"http://a", "https://a", "http://a"} {
+		if err := w.Add(target, time.UnixMilli(int64(len(w.used))), []byte(target)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantList(t, mustOpen(t, path), "a@0 http://a", "a-2@1 https://a", "a@2 http://a")
+}
+
+func TestNotesAreBounded(t *testing.T) {
+	w, err := Create(filepath.Join(t.TempDir(), "rec.tar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if err := w.SetMeta(bytes.Repeat([]byte("x"), maxMeta+1)); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestTargetsMayBeWrittenTogether(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rec.tar.zst")
+	w, err := Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			for j := range 25 {
+				if err := w.Add(fmt.Sprint("t", i), time.UnixMilli(int64(j)), []byte("x")); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := mustOpen(t, path).Len(); n != 100 {
+		t.Errorf("%d scrapes", n)
+	}
+}
+
+func BenchmarkWrite(b *testing.B) {
+	page := metricstest.Page(1000)
+	for _, name := range []string{"rec.tar", "rec.tar.gz", "rec.tar.zst"} {
+		b.Run(name, func(b *testing.B) {
+			w, err := Create(filepath.Join(b.TempDir(), name))
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer w.Close()
+			b.SetBytes(int64(len(page)))
+			i := int64(0)
+			for b.Loop() {
+				if err := w.Add("a", time.UnixMilli(i), page); err != nil {
+					b.Fatal(err)
+				}
+				i++
+			}
+		})
+	}
+}

@@ -270,7 +270,7 @@ var scenarios = []Scenario{
 	{
 		Name: "straggler", Servers: []string{roomy, roomy},
 		Induced: "two replicas with equal traffic; the model of r1 stopped 45 ms of every 60 ms",
-		Accept:  []string{"slow-decode"}, MustNotBe: []string{"replica-imbalance", "workload-shift"},
+		Accept:  []string{"slow-decode", "severe-degradation"}, MustNotBe: []string{"replica-imbalance", "workload-shift"},
 		Phases: []Phase{healthy(50, chat(4)), sick("slow-decode", 70, []Fault{Throttle("r1", 45*time.Millisecond, 15*time.Millisecond)}, chat(4))},
 	},
 	{

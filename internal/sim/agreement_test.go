@@ -216,4 +216,3 @@ func describe(e *Engine, before map[*request]int, number map[int]int) scriptStep
 	slices.Sort(step.Preempted)
 	return step
 }
-

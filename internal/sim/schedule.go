@@ -16,13 +16,14 @@ func (e *Engine) form() *batch {
 	for i := range b.entries {
 		en := &b.entries[i]
 		r := en.r
+		decodeOnly = decodeOnly && en.n == 1 && r.computed >= r.prompt
 		b.work.schedule(en.n, r.computed)
 		r.computed += en.n
 		en.samples = r.computed >= r.tokens+r.placeholders
 		if en.samples && e.cfg.AsyncScheduling {
 			r.placeholders++
 		}
-		decodeOnly = decodeOnly && en.n == 1 && en.samples
+		decodeOnly = decodeOnly && en.samples
 	}
 	e.steady = decodeOnly && admitted == 0
 	return b
@@ -85,14 +86,15 @@ func (e *Engine) newTokens(r *request, budget int) int {
 	return min(n, budget, e.cfg.MaxModelLen-1-r.computed)
 }
 
-// victim chooses whom to preempt: the newest, or the largest by priority.
+// victim chooses whom to preempt: the newest in the running list, or the last by
+// priority and arrival. Where both are equal, vLLM takes the first in the list,
+// and two such requests can preempt each other for ever; here the later one goes.
 func (e *Engine) victim() (*request, int) {
 	at := len(e.running) - 1
 	if e.cfg.Policy == Priority {
 		at = 0
 		for i, r := range e.running {
-			w := e.running[at]
-			if r.priority > w.priority || r.priority == w.priority && r.arrival > w.arrival {
+			if e.running[at].before(r) {
 				at = i
 			}
 		}

@@ -4,15 +4,20 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 var (
@@ -169,5 +174,50 @@ func TestScenarios(t *testing.T) {
 	slices.Sort(names)
 	if len(slices.Compact(slices.Clone(names))) != len(names) {
 		t.Errorf("two scenarios have one name: %q", names)
+	}
+}
+
+// TestRecordings checks that the committed truths say what the table says.
+func TestRecordings(t *testing.T) {
+	const dir = "../testdata/recordings"
+	names, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	if err != nil || len(names) == 0 {
+		t.Fatalf("no recordings in %s: %v", dir, err)
+	}
+	for _, name := range names {
+		base := strings.TrimSuffix(filepath.Base(name), ".json")
+		scenario, _, _ := strings.Cut(base, "-v0.")
+		i := slices.IndexFunc(scenarios, func(sc Scenario) bool { return sc.Name == scenario })
+		if i < 0 {
+			t.Errorf("%s: no scenario of this name makes it", base)
+			continue
+		}
+		body, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got Truth
+		if err := json.Unmarshal(body, &got); err != nil {
+			t.Fatalf("%s: %v", base, err)
+		}
+		want := newTruth(&scenarios[i])
+		for _, ph := range scenarios[i].Phases {
+			want.Phases = append(want.Phases, TruthPhase{Name: ph.Name, Verdict: ph.Verdict, Accept: ph.Accept})
+			want.Load.Phases[ph.Name] = ph.Traffic
+		}
+		for j := range got.Phases {
+			ph := &got.Phases[j]
+			if ph.To <= ph.From {
+				t.Errorf("%s: phase %s ends before it begins", base, ph.Name)
+			}
+			ph.From, ph.To, ph.Faults = 0, 0, nil
+		}
+		got.VLLM, got.ServerArgs, got.Observed, want.Observed = "", nil, nil, nil
+		if diff := cmp.Diff(*want, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s differs from its scenario (-table +truth):\n%s", base, diff)
+		}
+		if info, err := os.Stat(filepath.Join(dir, base+".tar.zst")); err != nil || info.Size() > 200_000 {
+			t.Errorf("%s: no archive, or a large one: %v", base, err)
+		}
 	}
 }

@@ -81,7 +81,7 @@ type Scrape struct {
 	RunningMax  float64 `json:"running_max"`
 	WaitingMean float64 `json:"waiting_mean"`
 	WaitingMax  float64 `json:"waiting_max"`
-	KVMean      float64 `json:"kv_mean"`
+	KVMean      float64 `json:"kv_mean"` // of the fullest data-parallel rank
 	KVMax       float64 `json:"kv_max"`
 	Preemptions float64 `json:"preemptions"` // increase in the phase, as are the rest
 	Finished    float64 `json:"finished"`
@@ -272,7 +272,7 @@ func sumScrapes(dir string, from, to int64) (Scrape, error) {
 			continue
 		}
 		ok++
-		running, waiting, kv := total(now, "vllm:num_requests_running"), total(now, "vllm:num_requests_waiting"), total(now, "vllm:kv_cache_usage_perc")
+		running, waiting, kv := total(now, "vllm:num_requests_running"), total(now, "vllm:num_requests_waiting"), largest(now, "vllm:kv_cache_usage_perc")
 		sum.RunningMean += running
 		sum.WaitingMean += waiting
 		sum.KVMean += kv
@@ -305,6 +305,15 @@ func total(families map[string]*dto.MetricFamily, name string) float64 {
 		sum += m.GetGauge().GetValue() + m.GetCounter().GetValue() + m.GetUntyped().GetValue() + float64(m.GetHistogram().GetSampleCount())
 	}
 	return sum
+}
+
+// largest returns the largest sample of a gauge, for ratios that cannot be added.
+func largest(families map[string]*dto.MetricFamily, name string) float64 {
+	var most float64
+	for _, m := range families[name].GetMetric() {
+		most = max(most, m.GetGauge().GetValue())
+	}
+	return most
 }
 
 func round(x float64) float64 { return math.Round(x*1000) / 1000 }

@@ -154,6 +154,9 @@ func (c *Client) Query(ctx context.Context, expr string, at time.Time) (model.Ve
 
 // QueryRange implements metrics.Querier.
 func (c *Client) QueryRange(ctx context.Context, expr string, r metrics.Range) (model.Matrix, error) {
+	if r.Step < time.Millisecond {
+		return nil, fmt.Errorf("query %q: step %s is below a millisecond", expr, r.Step)
+	}
 	v, partial, err := c.ask(ctx, expr, func(ctx context.Context, expr string) (model.Value, v1.Warnings, error) {
 		return c.api.QueryRange(ctx, expr, v1.Range{Start: r.Start, End: r.End, Step: r.Step})
 	})

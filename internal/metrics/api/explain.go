@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -86,7 +87,7 @@ func (c *Client) explain(expr string, err error) error {
 	if errors.As(err, &u) {
 		err = u.Err // the URL of a GET holds the whole query
 	}
-	base := c.base.Redacted()
+	base := safe(c.base)
 	wrapped := fmt.Errorf("query %s: %w", base, err)
 	var status *statusError
 	var answer *v1.Error
@@ -134,7 +135,7 @@ func (c *Client) afterStatus(s *statusError) string {
 		} else {
 			v.Path = ""
 		}
-		return "check the path before /api/v1: Mimir's is /prometheus, a proxied Prometheus often has one; perhaps " + v.Redacted()
+		return "check the path before /api/v1: Mimir's is /prometheus, a proxied Prometheus often has one; perhaps " + safe(&v)
 	case s.status == http.StatusTooManyRequests:
 		return "ask less often, or raise the server's limit for this tenant"
 	case s.status/100 == 3:
@@ -145,8 +146,29 @@ func (c *Client) afterStatus(s *statusError) string {
 	return "check the address of the server's query API"
 }
 
+// safe is a URL without its user and password.
+func safe(u *url.URL) string {
+	s := *u
+	s.User = nil
+	return s.String()
+}
+
+// unfold reads what client_golang leaves in the detail of an error: the API's
+// own, when it came with a status that the library does not expect.
+func unfold(e *v1.Error) *v1.Error {
+	var own struct {
+		Type v1.ErrorType `json:"errorType"`
+		Msg  string       `json:"error"`
+	}
+	if json.Unmarshal([]byte(e.Detail), &own) != nil || own.Msg == "" {
+		return e
+	}
+	return &v1.Error{Type: own.Type, Msg: own.Msg}
+}
+
 // explainAnswer explains an error that the API itself gave.
 func explainAnswer(base, expr string, e *v1.Error) error {
+	e = unfold(e)
 	err := fmt.Errorf("query %s: %q: %w", base, expr, e)
 	switch e.Type {
 	case v1.ErrBadData:

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/klauspost/compress/gzip"
@@ -321,6 +320,3 @@ func (s *spool) Close() error {
 	}
 	return errors.Join(s.disk.Close(), os.Remove(s.disk.Name()))
 }
-
-// pageName is the name of a page of a time.
-func pageName(ms int64) string { return strconv.FormatInt(ms, 10) + ".prom" }

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -82,9 +83,16 @@ func newSink(path string) (sink, error) {
 // Add writes one scrape; an empty body stands for one that failed. The target is
 // an address or a name, and its directory never shows user, password or query.
 func (w *Writer) Add(target string, at time.Time, body []byte) error {
+	ms := at.UnixMilli()
+	if ms < 0 || ms > maxUnixMilli {
+		return fmt.Errorf("write recording %s: time %s is not between 1970 and 2262", w.path, at.UTC().Format(time.RFC3339))
+	}
+	if len(body) > MaxEntry {
+		return fmt.Errorf("write recording %s: a page of %s is larger than %d bytes", w.path, DirectoryName(target), MaxEntry)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.put(w.directory(target)+"/"+pageName(at.UnixMilli()), at, body)
+	return w.put(w.directory(target)+"/"+strconv.FormatInt(ms, 10)+".prom", at, body)
 }
 
 // SetMeta writes meta.json. It may be called again: in an archive the last one

@@ -1,7 +1,6 @@
 package recording
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -153,15 +152,26 @@ func TestTargetsWithOneNameStayApart(t *testing.T) {
 	wantList(t, mustOpen(t, path), "a@0 http://a", "a-2@1 https://a", "a@2 http://a")
 }
 
-func TestNotesAreBounded(t *testing.T) {
-	w, err := Create(filepath.Join(t.TempDir(), "rec.tar"))
+func TestWhatCouldNotBeReadIsNotWritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rec.tar")
+	w, err := Create(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.Close()
-	if err := w.SetMeta(bytes.Repeat([]byte("x"), maxMeta+1)); err == nil {
-		t.Error("no error")
+	for name, err := range map[string]error{
+		"large notes":       w.SetMeta(make([]byte, maxMeta+1)),
+		"a large page":      w.Add("a", time.UnixMilli(1), make([]byte, MaxEntry+1)),
+		"a time before all": w.Add("a", time.Time{}, nil),
+		"a time after all":  w.Add("a", time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC), nil),
+	} {
+		if err == nil {
+			t.Errorf("%s: no error", name)
+		}
 	}
+	if err := errors.Join(w.Add("a", time.UnixMilli(2), []byte("x")), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	wantList(t, mustOpen(t, path), "a@2 x")
 }
 
 func TestTargetsMayBeWrittenTogether(t *testing.T) {

@@ -1,0 +1,312 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/common/config"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"go.uber.org/goleak"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/metrics"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func newClient(t *testing.T, cfg Config) *Client {
+	t.Helper()
+	c, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func serve(t *testing.T, h http.HandlerFunc) string {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// answer is a handler that gives one answer in JSON.
+func answer(status int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		io.WriteString(w, body)
+	}
+}
+
+const oneSample = `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"__name__":"up","job":"a"},"value":[1700000000.5,"1"]}]}`
+
+var at = time.UnixMilli(1_700_000_000_500)
+
+func TestQuery(t *testing.T) {
+	for name, tc := range map[string]struct {
+		body string
+		want model.Vector
+	}{
+		"a vector": {oneSample + "}", model.Vector{{Metric: model.Metric{"__name__": "up", "job": "a"}, Value: 1, Timestamp: 1_700_000_000_500}}},
+		"a scalar": {`{"status":"success","data":{"resultType":"scalar","result":[1700000000.5,"2"]}}`, model.Vector{{Metric: model.Metric{}, Value: 2, Timestamp: 1_700_000_000_500}}},
+		"nothing":  {`{"status":"success","data":{"resultType":"vector","result":[]}}`, model.Vector{}},
+		// Annotations speak of the expression; infos are apart from warnings.
+		"an annotation": {oneSample + `,"warnings":["PromQL warning: bucket label \"le\" is missing"],"infos":["PromQL info: metric might not be a counter"]}`,
+			model.Vector{{Metric: model.Metric{"__name__": "up", "job": "a"}, Value: 1, Timestamp: 1_700_000_000_500}}},
+		// VictoriaMetrics adds fields of its own.
+		"more fields": {strings.Replace(oneSample, `"data"`, `"isPartial":false,"data"`, 1) + `,"stats":{"seriesFetched":"1"}}`,
+			model.Vector{{Metric: model.Metric{"__name__": "up", "job": "a"}, Value: 1, Timestamp: 1_700_000_000_500}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := newClient(t, Config{URL: serve(t, answer(200, tc.body))}).Query(t.Context(), "up", at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("vector (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestQueryRange(t *testing.T) {
+	body := `{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"a":"b"},"values":[[1,"1"],[2,"NaN"]]}]}}`
+	var form url.Values
+	var path string
+	u := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		r.ParseForm()
+		form, path = r.Form, r.URL.Path
+		answer(200, body)(w, r)
+	})
+	r := metrics.Range{Start: time.Unix(1, 0), End: time.Unix(3, 0), Step: 500 * time.Millisecond}
+	m, err := newClient(t, Config{URL: u + "/prometheus/"}).QueryRange(t.Context(), "up", r)
+	if err != nil || len(m) != 1 || len(m[0].Values) != 2 || m[0].Values[0].Value != 1 {
+		t.Fatalf("%v, %v", m, err)
+	}
+	want := url.Values{"query": {"up"}, "start": {"1"}, "end": {"3"}, "step": {"0.5"}}
+	if diff := cmp.Diff(want, form); diff != "" || path != "/prometheus/api/v1/query_range" {
+		t.Errorf("asked %s with (-want +got):\n%s", path, diff)
+	}
+	if _, err := newClient(t, Config{URL: u}).QueryRange(t.Context(), "up", metrics.Range{Start: r.Start, End: r.End}); err == nil {
+		t.Error("a range without a step: no error")
+	}
+}
+
+func TestMatchersAndCredentialsAreSent(t *testing.T) {
+	var query, tenant, token string
+	u := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		query, tenant, token = r.FormValue("query"), r.Header.Get("X-Scope-OrgID"), r.Header.Get("Authorization")
+		answer(200, oneSample+"}")(w, r)
+	})
+	h := config.DefaultHTTPClientConfig
+	h.BearerToken = "token"
+	h.HTTPHeaders = &config.Headers{Headers: map[string]config.Header{"X-Scope-OrgID": {Values: []string{"team"}}}}
+	c := newClient(t, Config{URL: u, HTTP: h, Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "cluster", "eu")}})
+	if _, err := c.Query(t.Context(), `sum(rate(a{b="c"}[1m])) / sum(d)`, at); err != nil {
+		t.Fatal(err)
+	}
+	if want := `sum(rate(a{b="c",cluster="eu"}[1m])) / sum(d{cluster="eu"})`; query != want {
+		t.Errorf("query %s, want %s", query, want)
+	}
+	if tenant != "team" || token != "Bearer token" {
+		t.Errorf("tenant %q, token %q", tenant, token)
+	}
+	if _, err := c.Query(t.Context(), "sum(", at); err == nil {
+		t.Error("an expression that does not parse: no error")
+	}
+}
+
+func TestPartialAnswersAreErrorsWithTheirResult(t *testing.T) {
+	for _, warning := range []string{
+		"No StoreAPIs matched for this query",
+		"fetch series for {cluster=\\\"eu\\\"} 10.0.0.1:10901: rpc error: code = Unavailable",
+	} {
+		c := newClient(t, Config{URL: serve(t, answer(200, oneSample+`,"warnings":["`+warning+`","PromQL warning: x"]}`))})
+		v, err := c.Query(t.Context(), "up", at)
+		var partial *PartialError
+		if !errors.As(err, &partial) || len(partial.Warnings) != 1 || len(v) != 1 {
+			t.Errorf("result %v, error %v", v, err)
+		}
+	}
+}
+
+func TestAServerThatTakesOnlyGetIsAskedSo(t *testing.T) {
+	for _, status := range []int{http.StatusMethodNotAllowed, http.StatusForbidden} {
+		u := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPost {
+				http.Error(w, "no", status)
+				return
+			}
+			answer(200, oneSample+"}")(w, r)
+		})
+		if v, err := newClient(t, Config{URL: u}).Query(t.Context(), "up", at); err != nil || len(v) != 1 {
+			t.Errorf("after %d: %v, %v", status, v, err)
+		}
+	}
+}
+
+func TestAResetConnectionIsTriedOnceMore(t *testing.T) {
+	for resets, ok := range map[int32]bool{1: true, 2: false} {
+		var n atomic.Int32
+		u := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			if n.Add(1) <= resets {
+				conn, _, err := http.NewResponseController(w).Hijack()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				conn.(*net.TCPConn).SetLinger(0) // a reset, not an end
+				conn.Close()
+				return
+			}
+			answer(200, oneSample+"}")(w, r)
+		})
+		_, err := newClient(t, Config{URL: u}).Query(t.Context(), "up", at)
+		if (err == nil) != ok || n.Load() != 2 {
+			t.Errorf("%d resets: %d requests, error %v", resets, n.Load(), err)
+		}
+	}
+}
+
+func TestErrorsHaveAWayOut(t *testing.T) {
+	page := func(status int, kind string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", kind)
+			w.WriteHeader(status)
+			io.WriteString(w, "<html>")
+		}
+	}
+	for name, tc := range map[string]struct {
+		handler     http.HandlerFunc
+		path        string
+		err, tryOut string
+	}{
+		"an HTML page":                  {page(200, "text/html; charset=utf-8"), "", "HTML", "/prometheus"},
+		"an HTML page below a path":     {page(404, "text/html"), "/prometheus", "404", "path before /api/v1"},
+		"Mimir without its prefix":      {page(404, "text/plain"), "", "404", "/prometheus"},
+		"Mimir without a tenant":        {page(401, "text/plain"), "", "401", "X-Scope-OrgID"},
+		"a proxy that wants a login":    {page(401, "text/html"), "", "401", "token"},
+		"a login page":                  {page(403, "text/html"), "", "403", "token"},
+		"too many requests":             {page(429, "text/plain"), "", "429", "less often"},
+		"a proxy without a server":      {page(502, "text/html"), "", "502", "proxy"},
+		"an expression it cannot parse": {answer(400, `{"status":"error","errorType":"bad_data","error":"parse error"}`), "", "parse error", "version"},
+		"a tenant that is missing":      {answer(400, `{"status":"error","errorType":"bad_data","error":"no org id"}`), "", "no org id", "X-Scope-OrgID"},
+		"a query that is too large":     {answer(422, `{"status":"error","errorType":"execution","error":"query processing would load too many samples"}`), "", "too many samples", "shorter window"},
+		"a timeout of the server":       {answer(503, `{"status":"error","errorType":"timeout","error":"query timed out"}`), "", "timed out", "shorter window"},
+		"an error of the server":        {answer(500, `{"status":"error","errorType":"internal","error":"oops"}`), "", "oops", "log"},
+		"JSON of something else":        {answer(200, `{"hello":"world"}`), "", "", "address"},
+		"something that is not JSON":    {page(200, "application/json"), "", "", "address"},
+		"a matrix":                      {answer(200, `{"status":"success","data":{"resultType":"matrix","result":[]}}`), "", "matrix", ""},
+		"an endless answer": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			for {
+				if _, err := w.Write([]byte("                ")); err != nil {
+					return
+				}
+			}
+		}, "", "too large", "shorter window"},
+		"no answer": {func(_ http.ResponseWriter, r *http.Request) {
+			io.Copy(io.Discard, r.Body)
+			<-r.Context().Done()
+		}, "", "no answer within 300ms", "longer timeout"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			timeout := DefaultTimeout
+			if strings.Contains(tc.err, "300ms") {
+				timeout = 300 * time.Millisecond
+			}
+			u := strings.Replace(serve(t, tc.handler), "http://", "http://user:secret@", 1) + tc.path
+			v, err := newClient(t, Config{URL: u, Timeout: timeout, MaxResponse: 100_000}).Query(t.Context(), "up", at)
+			if err == nil {
+				t.Fatalf("no error but %v", v)
+			}
+			if !strings.Contains(err.Error(), tc.err) || !strings.Contains(hint.Of(err), tc.tryOut) {
+				t.Errorf("error %q with hint %q; want %q and %q", err, hint.Of(err), tc.err, tc.tryOut)
+			}
+			if strings.Contains(err.Error()+hint.Of(err), "secret") {
+				t.Errorf("%q, hint %q, show a secret", err, hint.Of(err))
+			}
+		})
+	}
+}
+
+func TestAConnectionThatCannotBeMadeHasAWayOut(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	for u, want := range map[string]string{
+		"http://" + l.Addr().String():                                      "9090",
+		strings.Replace(serve(t, http.NotFound), "http://", "https://", 1): "use http://",
+	} {
+		_, err := newClient(t, Config{URL: u}).Query(t.Context(), "up", at)
+		if err == nil || !strings.Contains(hint.Of(err), want) {
+			t.Errorf("%s: error %v with hint %q, want %q", u, err, hint.Of(err), want)
+		}
+	}
+}
+
+func TestAQueryEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	u := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		cancel()
+		<-r.Context().Done()
+	})
+	if _, err := newClient(t, Config{URL: u}).Query(ctx, "up", at); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	for in, want := range map[string]string{
+		"localhost:9090":                            "http://localhost:9090",
+		"http://p:9090/":                            "http://p:9090",
+		"https://m/prometheus/":                     "https://m/prometheus",
+		"http://p:9090/graph?g0.expr=up":            "http://p:9090",
+		"http://p:9090/query":                       "http://p:9090",
+		"http://p:9090/a/api/v1":                    "http://p:9090/a",
+		"http://p:9090/api/v1/query_range?query=up": "http://p:9090",
+		"http://vm:8481/select/0/prometheus":        "http://vm:8481/select/0/prometheus",
+	} {
+		if got := newClient(t, Config{URL: in}).base.String(); got != want {
+			t.Errorf("%s: %s, want %s", in, got, want)
+		}
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	bad := config.DefaultHTTPClientConfig
+	bad.BearerToken, bad.BearerTokenFile = "a", "b"
+	for name, cfg := range map[string]Config{
+		"no address":                {},
+		"a scheme of files":         {URL: "file:///etc/passwd"},
+		"no host":                   {URL: "http://"},
+		"a negative timeout":        {URL: "a:1", Timeout: -1},
+		"contradicting credentials": {URL: "a:1", HTTP: bad},
+	} {
+		if _, err := New(cfg); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func ExamplePartialError() {
+	fmt.Println(&PartialError{Warnings: []string{"store eu-1 is not available"}})
+	// Output: the server's answer is partial: store eu-1 is not available
+}

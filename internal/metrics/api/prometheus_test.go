@@ -1,0 +1,140 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sort"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/metrics"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/metricstest"
+)
+
+// TestAgainstARealPrometheus lets the prometheus of the PATH scrape a target,
+// and checks that it and the embedded storage answer the same about the same
+// pages.
+func TestAgainstARealPrometheus(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs a server for some seconds")
+	}
+	binary, err := exec.LookPath("prometheus")
+	if err != nil {
+		t.Skip("needs prometheus in the PATH")
+	}
+	store, err := embedded.Open(embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+
+	var n atomic.Int32
+	vllm := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		page := metricstest.Page(100 + 10*int(n.Add(1)))
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+		w.Write(page)
+		if _, err := store.Append(embedded.Target{Instance: "vllm-0:8000", Job: "vllm"}, time.Now(), page, "", 0); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(vllm.Close)
+	c := newClient(t, Config{URL: startPrometheus(t, binary, vllm.Listener.Addr().String())})
+
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for n.Load() < 5 {
+		if ctx.Err() != nil {
+			t.Fatal("prometheus did not scrape")
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	at := time.Now()
+	for _, expr := range []string{
+		`count({__name__=~"vllm:.+",__name__!~".+_created"})`,
+		`sum by (instance, job) (up)`,
+		`count by (le) (vllm:time_to_first_token_seconds_bucket)`,
+		`count(scrape_samples_scraped == ignoring(job) scrape_samples_scraped)`,
+	} {
+		want, err := store.Query(ctx, expr, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := c.Query(ctx, expr, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sort.Sort(got)
+		sort.Sort(want)
+		if fmt.Sprint(got) != fmt.Sprint(want) || len(got) == 0 {
+			t.Errorf("%s: prometheus says\n%v\nthe embedded storage\n%v", expr, got, want)
+		}
+	}
+	m, err := c.QueryRange(ctx, "vllm:prompt_tokens_total", metrics.Range{Start: at.Add(-10 * time.Second), End: at, Step: time.Second})
+	if err != nil || len(m) != 1 || len(m[0].Values) == 0 {
+		t.Errorf("a range: %v, %v", m, err)
+	}
+	if _, err := c.Query(ctx, "no_such_function(up)", at); err == nil {
+		t.Error("an unknown function: no error")
+	}
+}
+
+// startPrometheus starts a server on loopback that scrapes address, and returns
+// its URL when it is ready.
+func startPrometheus(t *testing.T, binary, address string) string {
+	t.Helper()
+	dir := t.TempDir()
+	scrape := fmt.Sprintf(`global: {scrape_interval: 500ms, scrape_timeout: 500ms}
+scrape_configs:
+- job_name: vllm
+  static_configs:
+  - targets: [%q]
+    labels: {instance: "vllm-0:8000"}
+`, address)
+	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(scrape), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listen := l.Addr().String()
+	l.Close()
+	cmd := exec.Command(binary, "--config.file="+filepath.Join(dir, "prometheus.yml"),
+		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+listen)
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Signal(syscall.SIGTERM)
+		cmd.Wait()
+		log.Close()
+	})
+	for range 300 {
+		resp, err := http.Get("http://" + listen + "/-/ready")
+		if err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				http.DefaultClient.CloseIdleConnections()
+				return "http://" + listen
+			}
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	lines, _ := os.ReadFile(log.Name())
+	t.Fatalf("prometheus is not ready:\n%s", lines)
+	return ""
+}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -74,8 +75,14 @@ func (l *Launcher) Start(ctx context.Context, name string, port int, args []stri
 func (s *Server) spawn() error {
 	l := s.launcher
 	argv := append([]string{}, l.Prefix...)
-	argv = append(argv, filepath.Join(l.Dir, "venv/bin/python"), "-m", "vllm.entrypoints.openai.api_server",
-		"--model", filepath.Join(l.Dir, "model"), "--served-model-name", servedModel,
+	argv = append(argv, filepath.Join(l.Dir, "venv/bin/python"), "-m")
+	model := filepath.Join(l.Dir, "model")
+	if slices.Contains(s.Args, "--api-server-count") {
+		argv = append(argv, "vllm.entrypoints.cli.main", "serve", model) // the module below ignores the count
+	} else {
+		argv = append(argv, "vllm.entrypoints.openai.api_server", "--model", model)
+	}
+	argv = append(argv, "--served-model-name", servedModel,
 		"--host", "127.0.0.1", "--port", strconv.Itoa(s.Port), "--dtype", "bfloat16", "--enforce-eager")
 	if !strings.Contains(strings.Join(s.Args, " "), "--max-model-len") {
 		argv = append(argv, "--max-model-len", "8192")

@@ -137,6 +137,8 @@ func parseURL(address string) (*url.URL, error) {
 
 // Query implements metrics.Querier.
 func (c *Client) Query(ctx context.Context, expr string, at time.Time) (model.Vector, error) {
+	// Servers count milliseconds; the rest would be rounded on its way as a float.
+	at = at.Truncate(time.Millisecond)
 	v, partial, err := c.ask(ctx, expr, func(ctx context.Context, expr string) (model.Value, v1.Warnings, error) {
 		return c.api.Query(ctx, expr, at)
 	})
@@ -158,7 +160,7 @@ func (c *Client) QueryRange(ctx context.Context, expr string, r metrics.Range) (
 		return nil, fmt.Errorf("query %q: step %s is below a millisecond", expr, r.Step)
 	}
 	v, partial, err := c.ask(ctx, expr, func(ctx context.Context, expr string) (model.Value, v1.Warnings, error) {
-		return c.api.QueryRange(ctx, expr, v1.Range{Start: r.Start, End: r.End, Step: r.Step})
+		return c.api.QueryRange(ctx, expr, v1.Range{Start: r.Start.Truncate(time.Millisecond), End: r.End.Truncate(time.Millisecond), Step: r.Step})
 	})
 	if err != nil {
 		return nil, err

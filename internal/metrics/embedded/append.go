@@ -67,7 +67,7 @@ type target struct {
 	live    []*series          // of the last page
 	page    []*series          // scratch
 	scrape  uint64             // number of the page at hand
-	own     [3]*series         // up, scrape_duration_seconds, scrape_samples_scraped
+	own     [len(ownNames)]*series
 	builder *labels.Builder
 
 	seen        bool
@@ -78,6 +78,12 @@ type target struct {
 
 	late, invalid, refused, duplicates, partial int
 }
+
+// ownNames are the series that a scrape itself makes; duration is the index of
+// one of them.
+var ownNames = [...]string{"up", "scrape_duration_seconds", "scrape_samples_scraped"}
+
+const duration = 1
 
 // series is what is known of one line of a page.
 type series struct {
@@ -101,7 +107,7 @@ const (
 func newTarget(t Target) *target {
 	t.Labels = maps.Clone(t.Labels)
 	st := &target{Target: t, attach: t.all(), cache: make(map[string]*series), builder: labels.NewBuilder(labels.EmptyLabels())}
-	for i, name := range [...]string{"up", "scrape_duration_seconds", "scrape_samples_scraped"} {
+	for i, name := range ownNames {
 		st.own[i] = &series{lset: st.labels(labels.FromStrings(labels.MetricName, name)), use: stored}
 	}
 	return st
@@ -127,9 +133,10 @@ func (t *target) labels(exposed labels.Labels) labels.Labels {
 }
 
 // Append takes a page of a target that was asked for at a time and took so long
-// to come. Timestamps in the page are ignored. A page that cannot be parsed is
-// stored as a failed scrape and its error returned; a page that is not newer
-// than the target's last one is dropped without an error: see Warnings.
+// to come; took is 0 when that is unknown, and then there is no
+// scrape_duration_seconds. Timestamps in the page are ignored. A page that cannot
+// be parsed is stored as a failed scrape and its error returned; a page that is
+// not newer than the target's last one is dropped without an error: see Warnings.
 func (s *Store) Append(target Target, at time.Time, body []byte, contentType string, took time.Duration) (scrape.Info, error) {
 	ms, err := unixMilli(at)
 	if err != nil {
@@ -352,6 +359,9 @@ func (a *appending) undo(err error) error { return errors.Join(err, a.app.Rollba
 // over exposed ones of the same labels.
 func (a *appending) own(ms int64, up float64, took time.Duration, samples int) error {
 	for i, v := range [...]float64{up, took.Seconds(), float64(samples)} {
+		if i == duration && took == 0 {
+			continue
+		}
 		if err := a.sample(a.target.own[i], ms, v); err != nil {
 			return err
 		}

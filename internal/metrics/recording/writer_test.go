@@ -112,6 +112,9 @@ func TestCreateDoesNotOverwrite(t *testing.T) {
 	if _, err := Create(filepath.Join(t.TempDir(), "absent", "rec.tar")); err == nil {
 		t.Error("a directory that does not exist: no error")
 	}
+	if _, err := Create(filepath.Join(t.TempDir(), "rec.zip")); hint.Of(err) == "" {
+		t.Errorf("a format that is not written: error %v", err)
+	}
 }
 
 func TestDirectoryName(t *testing.T) {

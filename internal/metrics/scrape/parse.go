@@ -114,9 +114,8 @@ func ParseSeries(body []byte, contentType string, fn func(*Sample)) (Info, error
 
 	if err := p.run(text); err != nil {
 		p.info.Refused = err
-		clean := p.salvage(text[p.end:])
-		if err := p.run(clean); err != nil {
-			return p.info, fmt.Errorf("parse metrics: %w", err)
+		if err := p.run(p.salvage(text[p.end:])); err != nil {
+			p.info.Refused = err // lines that are samples only by themselves
 		}
 	}
 	if p.info.Samples == 0 {

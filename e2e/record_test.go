@@ -177,8 +177,8 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// TestRecordings checks that the committed truths say what the table says.
-func TestRecordings(t *testing.T) {
+// TestTruths checks that the committed truths say what the table says.
+func TestTruths(t *testing.T) {
 	const dir = "../testdata/recordings"
 	names, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil || len(names) == 0 {

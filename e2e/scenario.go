@@ -159,7 +159,7 @@ var scenarios = []Scenario{
 	},
 	{
 		Name: "just-started", Servers: []string{roomy}, Fresh: true,
-		Induced: "first 70 s of a server's life with light traffic; the first requests are slow",
+		Induced: "first 70 s of a server's life with light traffic",
 		Accept:  []string{"healthy", "engine-restart"}, MustNotBe: []string{"slow-prefill", "saturation", "severe-degradation", "workload-shift"},
 		Phases: []Phase{healthy(70, light(1.5))},
 	},

@@ -27,6 +27,18 @@ const (
 	stopTimeout  = 15 * time.Second
 )
 
+// severalAPIServers starts what `vllm serve` starts for --api-server-count
+// above 1: the module of the single server ignores it, and the command does not
+// run in builds that are not called vllm (vllm/entrypoints/cli/serve.py, v0.23.0).
+const severalAPIServers = `
+from vllm.entrypoints.cli.serve import run_multi_api_server
+from vllm.entrypoints.openai.cli_args import make_arg_parser
+from vllm.entrypoints.openai.api_server import cli_env_setup
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+cli_env_setup()
+run_multi_api_server(make_arg_parser(FlexibleArgumentParser()).parse_args())
+`
+
 // A Launcher starts vLLM servers from one installation.
 type Launcher struct {
 	Dir    string   // installation: venv/bin/python and model/
@@ -75,13 +87,13 @@ func (l *Launcher) Start(ctx context.Context, name string, port int, args []stri
 func (s *Server) spawn() error {
 	l := s.launcher
 	argv := append([]string{}, l.Prefix...)
-	argv = append(argv, filepath.Join(l.Dir, "venv/bin/python"), "-m")
-	model := filepath.Join(l.Dir, "model")
+	argv = append(argv, filepath.Join(l.Dir, "venv/bin/python"))
 	if slices.Contains(s.Args, "--api-server-count") {
-		argv = append(argv, "vllm.entrypoints.cli.main", "serve", model) // the module below ignores the count
+		argv = append(argv, "-c", severalAPIServers)
 	} else {
-		argv = append(argv, "vllm.entrypoints.openai.api_server", "--model", model)
+		argv = append(argv, "-m", "vllm.entrypoints.openai.api_server")
 	}
+	argv = append(argv, "--model", filepath.Join(l.Dir, "model"))
 	argv = append(argv, "--served-model-name", servedModel,
 		"--host", "127.0.0.1", "--port", strconv.Itoa(s.Port), "--dtype", "bfloat16", "--enforce-eager")
 	if !strings.Contains(strings.Join(s.Args, " "), "--max-model-len") {

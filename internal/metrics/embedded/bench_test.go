@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"bytes"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -43,12 +44,19 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
+// twoEngines makes n pages of 570 samples, as of two data-parallel ranks.
+func twoEngines(n int) [][]byte {
+	pages := make([][]byte, n)
+	for i := range pages {
+		page := metricstest.Page(1000 + 7*i)
+		pages[i] = append(page, bytes.ReplaceAll(page, []byte(`engine="0"`), []byte(`engine="1"`))...)
+	}
+	return pages
+}
+
 // BenchmarkFourMinutes is a recording of 240 pages, from an empty store on.
 func BenchmarkFourMinutes(b *testing.B) {
-	pages := make([][]byte, 240)
-	for i := range pages {
-		pages[i] = metricstest.Page(1000 + 7*i)
-	}
+	pages := twoEngines(240)
 	b.ReportAllocs()
 	for b.Loop() {
 		s := openStore(b, Config{})
@@ -62,10 +70,7 @@ func BenchmarkFourMinutes(b *testing.B) {
 
 // BenchmarkFleet is 20 pages of each of 100 targets.
 func BenchmarkFleet(b *testing.B) {
-	pages := make([][]byte, 20)
-	for i := range pages {
-		pages[i] = metricstest.Page(1000 + 7*i)
-	}
+	pages := twoEngines(20)
 	for b.Loop() {
 		s := openStore(b, Config{})
 		for i, page := range pages {

@@ -77,6 +77,7 @@ type Server struct {
 	conns  map[net.Conn]struct{}
 	truths []Truth
 	closed bool
+	done   chan struct{}
 	wg     sync.WaitGroup
 }
 
@@ -86,7 +87,7 @@ func Start(script Script) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for the scripted server: %w", err)
 	}
-	s := &Server{script: script, ln: ln, start: time.Now(), conns: map[net.Conn]struct{}{}}
+	s := &Server{script: script, ln: ln, start: time.Now(), conns: map[net.Conn]struct{}{}, done: make(chan struct{})}
 	if script.Slots > 0 {
 		s.slots = make(chan struct{}, script.Slots)
 	}
@@ -112,6 +113,9 @@ func (s *Server) Requests() int64 { return s.count.Load() }
 func (s *Server) Close() error {
 	err := s.ln.Close()
 	s.mu.Lock()
+	if !s.closed {
+		close(s.done)
+	}
 	s.closed = true
 	for c := range s.conns {
 		c.Close()
@@ -188,6 +192,20 @@ func (s *Server) serve(nc net.Conn) {
 
 // maxBody bounds a request's body: a long prompt is some 100 kB.
 const maxBody = 16 << 20
+
+// sleep waits, for long times in a way that Close ends.
+func (s *Server) sleep(d time.Duration) {
+	if d < time.Second {
+		time.Sleep(d)
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.done:
+	}
+}
 
 func (c *conn) read() error {
 	line, err := c.br.ReadSlice('\n')
@@ -355,7 +373,7 @@ func (c *conn) tokens() int {
 func (c *conn) whole() error {
 	sc, n := &c.s.script, c.tokens()
 	if d := sc.TTFT + time.Duration(n-1)*sc.ITL; d > 0 {
-		time.Sleep(time.Until(c.req.begun.Add(d)))
+		c.s.sleep(time.Until(c.req.begun.Add(d)))
 	}
 	text := `{"id":"x","object":"text_completion","choices":[{"index":0,"text":" word","message":{"role":"assistant","content":" word"},"finish_reason":"length"}]`
 	c.out = append(c.out[:0], "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "...)
@@ -416,7 +434,7 @@ func (c *conn) generate(n int, strikes bool) (Truth, error) {
 	for sent, step := 0, 0; sent < n; step++ {
 		due := c.req.begun.Add(sc.TTFT + time.Duration(step)*sc.ITL)
 		if d := time.Until(due); d > 0 && (sc.ITL > 0 || step == 0) && inWrite == 0 {
-			time.Sleep(d)
+			c.s.sleep(d)
 		}
 		k := min(perChunk, n-sent)
 		sent += k

@@ -12,7 +12,8 @@ import (
 type Chunk struct {
 	// Text is the first non-empty text of a choice: delta.content, text,
 	// message.content, and failing these a reasoning text. It stays JSON-escaped.
-	Text []byte
+	Text    []byte
+	Choices int // length of choices; the chunk of a final usage has none
 	// Bearing counts the choices that carry something generated: text, reasoning,
 	// a refusal or a tool call. A role chunk has none.
 	Bearing int
@@ -254,6 +255,7 @@ func (s *scanner) choices(c *Chunk) bool {
 		if !okay || !more {
 			return okay
 		}
+		c.Choices++
 		ok = s.choice(c)
 	}
 	return ok

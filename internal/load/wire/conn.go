@@ -85,6 +85,9 @@ func NewDialer(u *url.URL, conf *tls.Config, clock Clock, timeout time.Duration)
 	return d, nil
 }
 
+// SetClock makes later connections use another clock.
+func (d *Dialer) SetClock(c Clock) { d.clock = c }
+
 // Dial opens a connection, with TLS where the target wants it.
 func (d *Dialer) Dial(ctx context.Context) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
@@ -140,6 +143,13 @@ type Conn struct {
 	inChunk bool  // a chunk's head has been read
 	done    bool  // the body's end has been read
 	close   bool  // the server will close the connection afterwards
+}
+
+// Rebase moves an idle connection to another clock, whose epoch is shift later.
+func (c *Conn) Rebase(clock Clock, shift int64) {
+	c.clock = clock
+	c.DialStart -= shift
+	c.DialEnd -= shift
 }
 
 // ReadAt returns when the read that delivered the last returned bytes ended.

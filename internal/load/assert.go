@@ -1,0 +1,151 @@
+package load
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/slo"
+)
+
+// Meets returns why a result misses an objective, or nil. Latencies are taken
+// from the schedule: that is what users wait. What was not measured is missed.
+func (r *Result) Meets(o *slo.Objective) error {
+	checks := []struct {
+		metric Metric
+		limit  time.Duration
+	}{{TTFTScheduled, o.TTFTP95}, {ITL, o.ITLP95}, {E2EScheduled, o.E2EP95}}
+	for _, c := range checks {
+		if c.limit == 0 {
+			continue
+		}
+		q, ok := r.Latency[c.metric].At(0.95)
+		if !ok {
+			return fmt.Errorf("%s was not measured", c.metric)
+		}
+		if q.Value > c.limit.Seconds() {
+			return fmt.Errorf("%s P95 is %.3g s, the objective %.3g s", c.metric, q.Value, c.limit.Seconds())
+		}
+	}
+	if ok := 1 - r.Requests.ErrorRate(); o.Availability > 0 && ok < o.Availability {
+		return fmt.Errorf("%.2f %% of the requests succeeded, the objective is %.2f %%", 100*ok, 100*o.Availability)
+	}
+	if o.Availability == 0 && r.Requests.ErrorRate() > maxErrorRate {
+		return fmt.Errorf("%.2f %% of the requests failed", 100*r.Requests.ErrorRate())
+	}
+	return nil
+}
+
+// maxErrorRate is the share of failures that an objective without an
+// availability accepts: latencies of the survivors mean little beyond it.
+const maxErrorRate = 0.01
+
+// An Assertion is a condition on a result, such as ttft_p95<500ms.
+type Assertion struct {
+	Quantity string
+	Op       string // < <= > >=
+	Limit    float64
+	text     string
+}
+
+var assertionForm = regexp.MustCompile(`^\s*([a-z0-9_]+)\s*(<=|>=|<|>)\s*([0-9.eE+-]+)\s*(µs|us|ms|s|m|%)?\s*$`)
+
+const assertionHint = "write it as ttft_p95<500ms, itl_p99<=0.1s, error_rate<1%, output_tokens>=2000 or goodput>0.95"
+
+// ParseAssertion reads an assertion.
+func ParseAssertion(text string) (Assertion, error) {
+	m := assertionForm.FindStringSubmatch(text)
+	if m == nil {
+		return Assertion{}, hint.With(fmt.Errorf("assertion %q cannot be read", text), assertionHint)
+	}
+	v, err := strconv.ParseFloat(m[3], 64)
+	if err != nil {
+		return Assertion{}, hint.With(fmt.Errorf("assertion %q: %q is not a number", text, m[3]), assertionHint)
+	}
+	a := Assertion{Quantity: m[1], Op: m[2], text: strings.TrimSpace(text)}
+	scale := map[string]float64{"": 1, "µs": 1e-6, "us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "%": 0.01}
+	a.Limit = v * scale[m[4]]
+	if _, known := quantity(a.Quantity); !known {
+		return Assertion{}, hint.With(fmt.Errorf("assertion %q: unknown quantity %q", text, a.Quantity), assertionHint)
+	}
+	return a, nil
+}
+
+// String returns the assertion as it was written.
+func (a Assertion) String() string { return a.text }
+
+// Check reports whether the assertion holds, and the measured value. A value
+// that was not measured makes it false, with NaN.
+func (a Assertion) Check(r *Result) (value float64, holds bool) {
+	f, _ := quantity(a.Quantity)
+	v := f(r)
+	switch a.Op {
+	case "<":
+		return v, v < a.Limit
+	case "<=":
+		return v, v <= a.Limit
+	case ">":
+		return v, v > a.Limit
+	}
+	return v, v >= a.Limit
+}
+
+// quantity finds how a result gives a named number. Latencies are named
+// METRIC_STATISTIC: ttft_p95, itl_mean, e2e_max.
+func quantity(name string) (f func(*Result) float64, known bool) {
+	switch name {
+	case "error_rate":
+		return func(r *Result) float64 { return r.Requests.ErrorRate() }, true
+	case "requests":
+		return func(r *Result) float64 { return r.Throughput.Requests }, true
+	case "input_tokens":
+		return func(r *Result) float64 { return r.Throughput.InputTokens }, true
+	case "output_tokens":
+		return func(r *Result) float64 { return r.Throughput.OutputTokens }, true
+	case "goodput":
+		return func(r *Result) float64 {
+			if r.Goodput == nil {
+				return math.NaN()
+			}
+			return r.Goodput.Share
+		}, true
+	}
+	i := strings.LastIndexByte(name, '_')
+	if i < 0 {
+		return nil, false
+	}
+	metric, stat := Metric(name[:i]), name[i+1:]
+	for _, m := range Metrics() {
+		if m == metric {
+			return statistic(metric, stat)
+		}
+	}
+	return nil, false
+}
+
+func statistic(m Metric, stat string) (func(*Result) float64, bool) {
+	of := func(f func(*Distribution) float64) func(*Result) float64 {
+		return func(r *Result) float64 {
+			if d := r.Latency[m]; d != nil && d.Count > 0 {
+				return f(d)
+			}
+			return math.NaN()
+		}
+	}
+	switch stat {
+	case "mean":
+		return of(func(d *Distribution) float64 { return d.Mean }), true
+	case "max":
+		return of(func(d *Distribution) float64 { return d.Max }), true
+	}
+	names := map[string]float64{"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+	q, ok := names[stat]
+	return of(func(d *Distribution) float64 {
+		x, _ := d.At(q)
+		return x.Value
+	}), ok
+}

@@ -1,0 +1,165 @@
+package load
+
+import (
+	"math"
+	"runtime"
+	"runtime/metrics"
+	"time"
+)
+
+// Generator is what the load generator measured of itself.
+type Generator struct {
+	CPU        time.Duration // processor time used during the test
+	Cores      int           // that it may use (GOMAXPROCS)
+	WakeLag    Lag           // of a timer that should fire every few ms: what any goroutine suffers
+	SchedDelay Lag           // runnable goroutines waiting for a processor, by the Go runtime
+	ReceiveLag Lag           // from a packet's arrival in the kernel to its timestamp; empty where the kernel does not tell
+	GCPauses   Lag
+	Heap       uint64 // bytes at the end
+}
+
+// Lag is a distribution of delays in a few numbers.
+type Lag struct {
+	Count         int64
+	P50, P99, Max time.Duration
+}
+
+// judge measures the generator while a test runs.
+type judge struct {
+	cpu    time.Duration
+	before [2]*metrics.Float64Histogram
+	stop   chan struct{}
+	wake   chan Lag
+}
+
+const probeEvery = 5 * time.Millisecond
+
+var lagMetrics = [2]string{"/sched/latencies:seconds", "/sched/pauses/total/gc:seconds"}
+
+func newJudge() *judge {
+	j := &judge{cpu: processorTime(), stop: make(chan struct{}), wake: make(chan Lag, 1)}
+	for i, h := range runtimeHistograms() {
+		j.before[i] = clone(h)
+	}
+	go j.probe()
+	return j
+}
+
+// probe measures how long a goroutine that could run waits to run.
+func (j *judge) probe() {
+	var lags lagSketch
+	ticker := time.NewTicker(probeEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case due := <-ticker.C:
+			// The ticker's time is when the runtime fired it; the rest is how long
+			// this goroutine waited to run.
+			lags.add(time.Since(due))
+		case <-j.stop:
+			j.wake <- lags.lag()
+			return
+		}
+	}
+}
+
+// end stops the measuring.
+func (j *judge) end() Generator {
+	close(j.stop)
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	after := runtimeHistograms()
+	return Generator{
+		CPU: processorTime() - j.cpu, Cores: runtime.GOMAXPROCS(0), Heap: mem.HeapAlloc,
+		WakeLag: <-j.wake, SchedDelay: lagOf(j.before[0], after[0]), GCPauses: lagOf(j.before[1], after[1]),
+	}
+}
+
+func runtimeHistograms() (h [2]*metrics.Float64Histogram) {
+	samples := []metrics.Sample{{Name: lagMetrics[0]}, {Name: lagMetrics[1]}}
+	metrics.Read(samples)
+	for i, s := range samples {
+		if s.Value.Kind() == metrics.KindFloat64Histogram {
+			h[i] = s.Value.Float64Histogram()
+		}
+	}
+	return h
+}
+
+func clone(h *metrics.Float64Histogram) *metrics.Float64Histogram {
+	if h == nil {
+		return nil
+	}
+	return &metrics.Float64Histogram{Counts: append([]uint64(nil), h.Counts...), Buckets: h.Buckets}
+}
+
+// lagOf summarizes what a runtime histogram gained, by the buckets' upper ends.
+func lagOf(before, after *metrics.Float64Histogram) Lag {
+	if before == nil || after == nil || len(before.Counts) != len(after.Counts) {
+		return Lag{}
+	}
+	var l Lag
+	for i := range after.Counts {
+		l.Count += int64(after.Counts[i] - before.Counts[i])
+	}
+	seen := int64(0)
+	for i := range after.Counts {
+		n := int64(after.Counts[i] - before.Counts[i])
+		if n == 0 {
+			continue
+		}
+		end := after.Buckets[i+1]
+		if math.IsInf(end, 0) {
+			end = after.Buckets[i]
+		}
+		at := time.Duration(end * 1e9)
+		if seen*2 < l.Count {
+			l.P50 = at
+		}
+		if seen*100 < l.Count*99 {
+			l.P99 = at
+		}
+		l.Max = at
+		seen += n
+	}
+	return l
+}
+
+// lagSketch counts delays by bucket; see gapBucket.
+type lagSketch struct {
+	counts map[uint32]int64
+	n      int64
+	max    time.Duration
+}
+
+func (s *lagSketch) add(d time.Duration) {
+	if s.counts == nil {
+		s.counts = map[uint32]int64{}
+	}
+	d = max(d, 0)
+	s.counts[gapBucket(uint32(min(d/time.Microsecond, maxArrivalUS)))]++
+	s.n++
+	s.max = max(s.max, d)
+}
+
+func (s *lagSketch) merge(o *lagSketch) {
+	for b, n := range o.counts {
+		if s.counts == nil {
+			s.counts = map[uint32]int64{}
+		}
+		s.counts[b] += n
+	}
+	s.n += o.n
+	s.max = max(s.max, o.max)
+}
+
+func (s *lagSketch) lag() Lag {
+	if s.n == 0 {
+		return Lag{}
+	}
+	h := newSketch()
+	for b, n := range s.counts {
+		h.add(time.Duration(gapValue(b))*time.Microsecond, n)
+	}
+	return Lag{Count: s.n, P50: h.quantile(0.5), P99: h.quantile(0.99), Max: s.max}
+}

@@ -1,0 +1,176 @@
+package load
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/workload"
+)
+
+// defaultWords are frequent English words: with a space before them each is one
+// token in the BPE vocabularies of Llama 3, Qwen 2 and 3, Mistral and GPT-4.
+const defaultWords = `time year people way day man thing woman life child world school state family student group country problem hand part place
+case week company system program question work government number night point home water room mother area money story fact month lot right study book
+eye job word business issue side kind head house service friend father power hour game line end member law car city community name president team minute
+idea kid body information back parent face others level office door health person art war history party result change morning reason research girl guy
+moment air teacher force education foot boy age policy process music market sense nation plan college interest death experience effect use class control
+field development role effort rate heart drug show leader light voice wife police mind price report decision son view relationship town road difference
+value building action season society tax director position player record paper space ground form event official matter center couple site project
+activity star table need court oil situation cost industry figure street image phone data picture practice piece land product doctor wall patient worker
+news test movie north love support technology step baby computer type attention film tree source organization hair look window culture chance brother
+energy period course summer plant opportunity term letter condition choice rule south floor campaign material population call economy hospital church
+risk fire future bank west sport board subject officer rest behavior performance top goal second bed order author blood agency nature color store sound`
+
+// A Vocabulary writes prompts of a wanted number of tokens: as text made of
+// words with a space before each, or as a list of token ids.
+type Vocabulary struct {
+	words []string // JSON-safe; " word" or "1234,"
+	ids   bool
+
+	// TokensPerWord is 1 when every word is known to be one token.
+	TokensPerWord float64
+	// Overhead is the tokens that the server adds to a prompt: the chat
+	// template, a beginning-of-sequence token.
+	Overhead int
+	// Source says how the two are known: "tokenizer.json", "server", "usage", "assumed".
+	Source string
+}
+
+// DefaultVocabulary is common English words, assumed to be a token each.
+func DefaultVocabulary() *Vocabulary {
+	v := &Vocabulary{TokensPerWord: 1, Source: "assumed"}
+	for w := range strings.FieldsSeq(defaultWords) {
+		v.words = append(v.words, " "+w)
+	}
+	return v
+}
+
+// withWords returns a vocabulary of words that are one token each.
+func withWords(words []string, source string) (*Vocabulary, error) {
+	if len(words) < minWords {
+		return nil, fmt.Errorf("only %d usable words of one token, want %d", len(words), minWords)
+	}
+	return &Vocabulary{words: words, TokensPerWord: 1, Source: source}, nil
+}
+
+// withIDs returns a vocabulary that writes token ids.
+func withIDs(ids []int, source string) (*Vocabulary, error) {
+	seen := map[int]bool{}
+	v := &Vocabulary{ids: true, TokensPerWord: 1, Source: source}
+	for _, id := range ids {
+		if id >= 0 && !seen[id] {
+			seen[id] = true
+			v.words = append(v.words, strconv.Itoa(id)+",")
+		}
+	}
+	if len(v.words) < minWords {
+		return nil, fmt.Errorf("only %d distinct token ids, want %d", len(v.words), minWords)
+	}
+	return v, nil
+}
+
+// minWords is enough for prompts not to repeat: 16 words in a row are one of
+// 2^80.
+const minWords = 32
+
+// IDs reports whether prompts are lists of token ids.
+func (v *Vocabulary) IDs() bool { return v.ids }
+
+// Append appends the parts of a prompt to a JSON string's content (or to an
+// array of ids, without its brackets). skip is the tokens that are there
+// already, so that rounding does not add up over the parts.
+func (v *Vocabulary) Append(dst []byte, parts []workload.Part, skip int) []byte {
+	before := skip
+	for i, p := range parts {
+		n := p.Tokens
+		if i == len(parts)-1 && skip == 0 {
+			n = max(n-v.Overhead, 1)
+		}
+		words := v.wordsFor(before+n) - v.wordsFor(before)
+		before += n
+		state := p.Seed
+		for range words {
+			state += 0x9e3779b97f4a7c15
+			x := (state ^ state>>30) * 0xbf58476d1ce4e5b9
+			x = (x ^ x>>27) * 0x94d049bb133111eb
+			dst = append(dst, v.words[(x>>32)*uint64(len(v.words))>>32]...)
+		}
+	}
+	if v.ids && len(dst) > 0 && dst[len(dst)-1] == ',' {
+		dst = dst[:len(dst)-1]
+	}
+	return dst
+}
+
+func (v *Vocabulary) wordsFor(tokens int) int {
+	if v.TokensPerWord == 1 {
+		return tokens
+	}
+	return max(int(float64(tokens)/v.TokensPerWord+0.5), 1)
+}
+
+// maxTokenizer bounds a tokenizer.json; the largest known are about 35 MB.
+const maxTokenizer = 128 << 20
+
+// ReadTokenizer takes from a Hugging Face tokenizer.json the words that are one
+// token when a space comes before them. Nothing else of the tokenizer is
+// needed: prompts are made of these words only.
+func ReadTokenizer(r io.Reader) (*Vocabulary, error) {
+	var file struct {
+		Model struct {
+			Vocab json.RawMessage `json:"vocab"`
+		} `json:"model"`
+	}
+	lr := &io.LimitedReader{R: r, N: maxTokenizer}
+	if err := json.NewDecoder(lr).Decode(&file); err != nil {
+		if lr.N == 0 {
+			err = fmt.Errorf("file is over %d MB", maxTokenizer>>20)
+		}
+		return nil, fmt.Errorf("read tokenizer: %w", err)
+	}
+	var words []string
+	keep := func(token string) {
+		// Byte-level BPE writes the space before a word as Ġ, SentencePiece as ▁.
+		w, ok := strings.CutPrefix(token, "Ġ")
+		if !ok {
+			w, ok = strings.CutPrefix(token, "▁")
+		}
+		if ok && len(w) >= 3 && len(w) <= 8 && strings.Trim(w, "abcdefghijklmnopqrstuvwxyz") == "" {
+			words = append(words, " "+w)
+		}
+	}
+	var byToken map[string]int      // BPE, WordPiece
+	var byRank [][2]json.RawMessage // Unigram: [token, score]
+	switch {
+	case json.Unmarshal(file.Model.Vocab, &byToken) == nil:
+		ids := make([]string, len(byToken))
+		for t, id := range byToken {
+			if id >= 0 && id < len(ids) {
+				ids[id] = t // in the order of ids, so that the choice of words is stable
+			}
+		}
+		for _, t := range ids {
+			keep(t)
+		}
+	case json.Unmarshal(file.Model.Vocab, &byRank) == nil:
+		for _, e := range byRank {
+			var t string
+			if json.Unmarshal(e[0], &t) == nil {
+				keep(t)
+			}
+		}
+	default:
+		return nil, errors.New("read tokenizer: model.vocab is neither an object nor a list")
+	}
+	// Frequent words have low ids and are whole tokens even where rare merges
+	// would split others.
+	v, err := withWords(words[:min(len(words), 4096)], "tokenizer.json")
+	if err != nil {
+		return nil, fmt.Errorf("read tokenizer: %w", err)
+	}
+	return v, nil
+}

@@ -1,0 +1,307 @@
+package load
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+)
+
+// Schema names the version of Result's JSON; changes only add to it.
+const Schema = "sixty.bench/v1"
+
+// Result is what a test found. In JSON all times are seconds and all rates are
+// per second; docs/bench.md documents every field.
+type Result struct {
+	Schema   string    `json:"schema"`
+	Name     string    `json:"name,omitempty"` // of the scenario
+	Started  time.Time `json:"started"`
+	Target   Asked     `json:"target"`
+	Load     Shape     `json:"load"`
+	Workload any       `json:"workload,omitempty"` // workload.Spec or workload.Stats
+
+	Duration    float64 `json:"duration"`
+	Window      Window  `json:"window"`
+	Interrupted bool    `json:"interrupted,omitempty"`
+
+	Requests   Requests                 `json:"requests"`
+	Throughput Throughput               `json:"throughput"`
+	Latency    map[Metric]*Distribution `json:"latency"`
+	Tokens     Tokens                   `json:"tokens"`
+	Goodput    *Goodput                 `json:"goodput,omitempty"`
+	Streams    Streams                  `json:"streams"`
+	Tenants    map[string]*Tenant       `json:"tenants,omitempty"`
+	Series     []Point                  `json:"series"`
+	Server     *Server                  `json:"server,omitempty"`
+	Generator  Judgement                `json:"generator"`
+	Notes      []string                 `json:"notes,omitempty"`
+	Runs       int                      `json:"runs"` // tests that were merged into this one
+}
+
+// Asked is the server under test, without secrets.
+type Asked struct {
+	URL     string `json:"url"`
+	API     API    `json:"api"`
+	Model   string `json:"model"`
+	Stream  bool   `json:"stream"`
+	Version string `json:"version,omitempty"` // of the server, where it tells
+	Prompts string `json:"prompts"`           // how prompt lengths are known: see Vocabulary.Source
+}
+
+// Shape is when requests were sent.
+type Shape struct {
+	Concurrency    int       `json:"concurrency,omitempty"` // closed loop
+	Arrivals       *Arrivals `json:"arrivals,omitempty"`    // open loop
+	Trace          string    `json:"trace,omitempty"`       // format of the trace replayed
+	Speed          float64   `json:"speed,omitempty"`       // of the replay
+	MaxConcurrency int       `json:"max_concurrency,omitempty"`
+	Asked          int       `json:"requests_asked,omitempty"`
+	Seed           uint64    `json:"seed"`
+}
+
+// Window is the part of the test that latencies and throughput are taken from.
+type Window struct {
+	From     float64 `json:"from"`
+	To       float64 `json:"to"`
+	Steady   bool    `json:"steady"`
+	Excluded int     `json:"excluded"` // requests left out as warm-up
+	Why      string  `json:"why"`      // how it was chosen, or why there is no steady state
+}
+
+// Requests counts how requests ended, over the whole test.
+type Requests struct {
+	Sent        int                 `json:"sent"`
+	Complete    int                 `json:"complete"`
+	Cancelled   int                 `json:"cancelled"`
+	Unfinished  int                 `json:"unfinished"`
+	Failed      int                 `json:"failed"`
+	Errors      map[string]int      `json:"errors,omitempty"`   // by kind
+	Messages    map[string][]string `json:"messages,omitempty"` // a few of each kind
+	RetryAfter  float64             `json:"retry_after,omitempty"`
+	Connections int                 `json:"connections"`
+	Resent      int                 `json:"resent,omitempty"` // a kept connection had died
+}
+
+// ErrorRate is the share of the finished requests that failed.
+func (r *Requests) ErrorRate() float64 {
+	if n := r.Complete + r.Failed; n > 0 {
+		return float64(r.Failed) / float64(n)
+	}
+	return 0
+}
+
+// Throughput is what was delivered within the window, per second.
+type Throughput struct {
+	Requests     float64 `json:"requests"`
+	RequestsLow  float64 `json:"requests_low"`
+	RequestsHigh float64 `json:"requests_high"`
+	InputTokens  float64 `json:"input_tokens"`
+	OutputTokens float64 `json:"output_tokens"`
+	OutputLow    float64 `json:"output_tokens_low"`
+	OutputHigh   float64 `json:"output_tokens_high"`
+	PeakOutput   float64 `json:"peak_output_tokens"` // in the best second
+	Offered      float64 `json:"offered"`            // requests scheduled
+}
+
+// Metric names a latency.
+type Metric string
+
+// The latencies of a Result.
+const (
+	TTFT          Metric = "ttft"           // first token, from sending
+	TTFTScheduled Metric = "ttft_scheduled" // first token, from the schedule
+	ITL           Metric = "itl"            // between tokens, weighted by tokens
+	TPOT          Metric = "tpot"           // mean time per token after the first, of each request
+	E2E           Metric = "e2e"            // last byte, from sending
+	E2EScheduled  Metric = "e2e_scheduled"  // last byte, from the schedule
+	Stall         Metric = "stall"          // longest pause between tokens, of each request
+	Connect       Metric = "connect"        // new connections, handshakes included
+	QueueWait     Metric = "queue_wait"     // for a free stream, under a concurrency limit
+)
+
+// Metrics lists the latencies in the order of reports.
+func Metrics() []Metric {
+	return []Metric{TTFT, TTFTScheduled, ITL, TPOT, E2E, E2EScheduled, Stall, Connect, QueueWait}
+}
+
+// Quantiles are those that a Distribution gives.
+func quantiles() []float64 { return []float64{0.5, 0.9, 0.95, 0.99, 0.999} }
+
+// Distribution is a latency's distribution.
+type Distribution struct {
+	Count     int64      `json:"count"`
+	Effective float64    `json:"effective"` // independent values that Count is worth
+	Mean      float64    `json:"mean"`
+	MeanLow   float64    `json:"mean_low"` // 95 % interval
+	MeanHigh  float64    `json:"mean_high"`
+	Deviation float64    `json:"deviation"`
+	Min       float64    `json:"min"`
+	Max       float64    `json:"max"`
+	Quantiles []Quantile `json:"quantiles"`
+	Sketch    *sketch    `json:"sketch,omitempty"` // HdrHistogram, V2 compressed, in µs
+}
+
+// Quantile is one percentile with its 95 % interval.
+type Quantile struct {
+	Q     float64 `json:"q"`
+	Value float64 `json:"value"`
+	Low   float64 `json:"low"`
+	High  float64 `json:"high"`
+	Few   bool    `json:"few,omitempty"` // too few values to bound it from both sides
+}
+
+// At returns the quantile q, if the distribution gives it.
+func (d *Distribution) At(q float64) (Quantile, bool) {
+	if d != nil && d.Count > 0 {
+		for _, x := range d.Quantiles {
+			if x.Q == q {
+				return x, true
+			}
+		}
+	}
+	return Quantile{}, false
+}
+
+// Bars returns the distribution in at most n bars of equal logarithmic width.
+func (d *Distribution) Bars(n int) []Bar {
+	if d == nil || d.Sketch == nil || d.Count == 0 || n < 1 {
+		return nil
+	}
+	return d.Sketch.bars(n)
+}
+
+// Bar is one bar of a histogram.
+type Bar struct {
+	From, To float64 // seconds
+	Count    int64
+}
+
+// Tokens compares what was asked with what came.
+type Tokens struct {
+	PromptAsked  float64 `json:"prompt_asked"` // means
+	Prompt       float64 `json:"prompt"`
+	PromptWorst  float64 `json:"prompt_worst"` // largest relative error of one prompt
+	OutputAsked  float64 `json:"output_asked"`
+	Output       float64 `json:"output"`
+	CachedShare  float64 `json:"cached_share"`  // of prompt tokens, where the server tells
+	Short        int     `json:"short"`         // complete answers shorter than asked
+	Estimated    int     `json:"estimated"`     // answers whose events' tokens were not told
+	PerEvent     float64 `json:"per_event"`     // tokens in an event
+	EventsOfRead float64 `json:"events_a_read"` // events in a read: above 1 when they arrive faster than they are read
+}
+
+// Goodput is how many requests met the objective.
+type Goodput struct {
+	Objective string  `json:"objective"`
+	Share     float64 `json:"share"`    // of all that should have been answered
+	Requests  float64 `json:"requests"` // per second
+	TTFT      float64 `json:"ttft,omitempty"`
+	ITL       float64 `json:"itl,omitempty"`
+	E2E       float64 `json:"e2e,omitempty"`
+	Met       bool    `json:"met"` // every percentile and the availability
+}
+
+// Streams is the concurrency over the window.
+type Streams struct {
+	Mean float64 `json:"mean"`
+	Max  int     `json:"max"`
+	// TimeAt is the share of the time with at most that many requests in flight,
+	// by tenths.
+	TimeAt []int `json:"time_at"`
+}
+
+// Tenant is what one tenant got.
+type Tenant struct {
+	Requests int                      `json:"requests"`
+	Failed   int                      `json:"failed"`
+	Output   float64                  `json:"output_tokens"` // per second
+	Latency  map[Metric]*Distribution `json:"latency"`
+}
+
+// Point is a moment of the test: averages over Width seconds from At.
+type Point struct {
+	At       float64 `json:"at"`
+	Width    float64 `json:"width"`
+	InFlight float64 `json:"in_flight"`
+	Sent     float64 `json:"sent"`     // per second
+	Complete float64 `json:"complete"` // per second
+	Failed   float64 `json:"failed"`   // per second
+	Tokens   float64 `json:"tokens"`   // output tokens per second
+	TTFTP50  float64 `json:"ttft_p50"` // 0 without a first token in it
+	TTFTP95  float64 `json:"ttft_p95"`
+	ITLP50   float64 `json:"itl_p50"`
+	ITLP95   float64 `json:"itl_p95"`
+}
+
+// Server is what the server's own metrics said during the test.
+type Server struct {
+	Series    []ServerPoint `json:"series"`
+	Missed    int           `json:"missed"` // scrapes that failed
+	Diagnosis *Diagnosis    `json:"diagnosis,omitempty"`
+}
+
+// ServerPoint is one scrape.
+type ServerPoint struct {
+	At     float64            `json:"at"`
+	Values map[string]float64 `json:"values"`
+}
+
+// Diagnosis is the verdict on the server during the test.
+type Diagnosis struct {
+	ID      string `json:"id"`
+	Summary string `json:"summary"`
+}
+
+// Judgement is what the generator says of itself.
+type Judgement struct {
+	Spoiled bool     `json:"spoiled"` // the result says more about the generator than about the server
+	Reasons []string `json:"reasons,omitempty"`
+
+	SendLag     LagSeconds `json:"send_lag"`    // from when a request should have been sent
+	ReceiveLag  LagSeconds `json:"receive_lag"` // from the kernel's packet to its timestamp
+	WakeLag     LagSeconds `json:"wake_lag"`    // of a goroutine that a timer wakes
+	SchedDelay  LagSeconds `json:"sched_delay"` // by the Go runtime
+	GCPauses    LagSeconds `json:"gc_pauses"`
+	CPU         float64    `json:"cpu"` // processor seconds
+	Cores       int        `json:"cores"`
+	Utilisation float64    `json:"utilisation"` // CPU over cores and time
+	PerEvent    float64    `json:"cpu_per_event"`
+	HeapMB      float64    `json:"heap_mb"`
+	ArrivalCV   float64    `json:"arrival_cv,omitempty"` // of the times between sends, open loop
+	Achieved    float64    `json:"achieved,omitempty"`   // requests sent over requests due, open loop
+}
+
+// LagSeconds is a Lag in JSON's unit.
+type LagSeconds struct {
+	Count int64   `json:"count"`
+	P50   float64 `json:"p50"`
+	P99   float64 `json:"p99"`
+	Max   float64 `json:"max"`
+}
+
+func (l Lag) seconds() LagSeconds {
+	return LagSeconds{l.Count, l.P50.Seconds(), l.P99.Seconds(), l.Max.Seconds()}
+}
+
+// maxResult bounds a result file.
+const maxResult = 256 << 20
+
+// ReadResult reads a Result's JSON.
+func ReadResult(r io.Reader) (*Result, error) {
+	var res Result
+	lr := &io.LimitedReader{R: r, N: maxResult}
+	if err := json.NewDecoder(lr).Decode(&res); err != nil {
+		return nil, hint.With(fmt.Errorf("read result: %w", err), "pass a file that sixty bench --output json wrote")
+	}
+	if res.Schema != Schema {
+		return nil, hint.With(fmt.Errorf("read result: schema %.40q, want %s", res.Schema, Schema), "pass a file that sixty bench --output json wrote")
+	}
+	for m, d := range res.Latency {
+		if d == nil || d.Sketch != nil && d.Sketch.h == nil {
+			return nil, fmt.Errorf("read result: latency %q is empty", m)
+		}
+	}
+	return &res, nil
+}

@@ -1,0 +1,553 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/load/wire"
+	"github.com/sixty-dev/sixty/internal/workload"
+)
+
+// Config is one test.
+type Config struct {
+	Target     Target
+	Vocabulary *Vocabulary // DefaultVocabulary when nil
+	Source     workload.Source
+
+	// Exactly one of the three says when: Concurrency streams that send the next
+	// request when the one before ended (closed loop), Arrivals (open loop), or
+	// the arrivals of the Source's own sessions (trace).
+	Concurrency int
+	Arrivals    *Arrivals
+	Trace       bool
+
+	MaxConcurrency int           // streams of an open loop; more sessions wait; 0 is 10,000
+	MaxRequests    int           // requests in all; 0 is without limit
+	Duration       time.Duration // requests begin within; 0 is without limit
+	Timeout        time.Duration // of one request; 0 is ten minutes
+	Drain          time.Duration // for what is in flight at the end; 0 is Timeout
+	Seed           uint64
+}
+
+const (
+	defaultMaxConcurrency = 10_000
+	maxConcurrency        = 200_000
+	maxBacklog            = 1_000_000 // sessions that wait for a stream
+	connectTimeout        = 10 * time.Second
+	dialers               = 64 // connections opened at once before a closed loop
+)
+
+// Runner runs one test. It is used once.
+type Runner struct {
+	cfg       Config
+	endpoint  *endpoint
+	dialer    *wire.Dialer
+	clock     wire.Clock
+	collector *collector
+	run       uint32
+	ids       atomic.Uint64
+	begun     atomic.Int64 // requests, against MaxRequests
+	stopped   atomic.Bool  // everything in flight is being interrupted
+	ending    chan struct{}
+	endOnce   sync.Once
+
+	over     chan struct{} // closed when no request may begin any more
+	overOnce sync.Once
+
+	sourceMu sync.Mutex // guards cfg.Source
+
+	connMu sync.Mutex
+	conns  map[*wire.Conn]struct{}
+	opened int
+
+	streams  sync.WaitGroup
+	queue    queue
+	waiting  atomic.Int64
+	last     atomic.Int64 // when the last request was scheduled
+	truncate bool         // a limit other than MaxRequests and Duration ended the test
+}
+
+// New validates a test.
+func New(cfg Config) (*Runner, error) {
+	if cfg.Vocabulary == nil {
+		cfg.Vocabulary = DefaultVocabulary()
+	}
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = defaultTimeout
+	}
+	if cfg.Drain == 0 {
+		cfg.Drain = cfg.Timeout
+	}
+	if cfg.MaxConcurrency == 0 {
+		cfg.MaxConcurrency = defaultMaxConcurrency
+	}
+	e, err := newEndpoint(cfg.Target, cfg.Vocabulary)
+	if err != nil {
+		return nil, err
+	}
+	r := &Runner{cfg: cfg, endpoint: e, conns: map[*wire.Conn]struct{}{}, ending: make(chan struct{}), over: make(chan struct{}), run: rand.Uint32()}
+	if streams := cfg.streams(); streams > 0 {
+		if err := checkFiles(streams); err != nil {
+			return nil, err
+		}
+		if err := checkPorts(streams); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// streams is the number of connections that the test will surely open.
+func (c *Config) streams() int { return c.Concurrency }
+
+func (c *Config) check() error {
+	ways := 0
+	for _, set := range []bool{c.Concurrency != 0, c.Arrivals != nil, c.Trace} {
+		if set {
+			ways++
+		}
+	}
+	switch {
+	case c.Source == nil:
+		return errors.New("the test has no workload")
+	case ways != 1:
+		return hint.With(errors.New("the test needs one of a concurrency, a rate, and a trace"), "pass one of --concurrency, --rate and --trace")
+	case c.Concurrency < 0 || c.Concurrency > maxConcurrency:
+		return fmt.Errorf("concurrency %d: want 1 to %d", c.Concurrency, maxConcurrency)
+	case c.MaxConcurrency < 0 || c.MaxConcurrency > maxConcurrency:
+		return fmt.Errorf("maximum concurrency %d: want 1 to %d", c.MaxConcurrency, maxConcurrency)
+	case c.MaxRequests < 0 || c.Duration < 0 || c.Timeout < 0 || c.Drain < 0:
+		return errors.New("a limit of the test is negative")
+	case c.Timeout > time.Hour:
+		return fmt.Errorf("request timeout %s is over an hour", c.Timeout)
+	case c.MaxRequests == 0 && c.Duration == 0 && !c.Trace && !c.endless():
+		return nil
+	case c.MaxRequests == 0 && c.Duration == 0 && !c.Trace:
+		return hint.With(errors.New("the test has no end"), "pass --requests or --duration")
+	}
+	if c.Arrivals != nil {
+		return c.Arrivals.Validate()
+	}
+	return nil
+}
+
+// endless reports whether nothing in the load shape ends the test.
+func (c *Config) endless() bool {
+	return c.Arrivals == nil || len(c.Arrivals.Profile) == 0 || c.Arrivals.Profile[len(c.Arrivals.Profile)-1].Duration == 0
+}
+
+// Run runs the test until its plan is done or ctx ends. What was measured until
+// then is returned in either case; an error means that nothing could be.
+// Progress, if not nil, is called about every interval from one goroutine.
+func (r *Runner) Run(ctx context.Context, interval time.Duration, progress func(Progress)) (*Recording, error) {
+	start := time.Now()
+	r.clock = wire.NewClock(start)
+	r.collector = newCollector(start)
+	var err error
+	if r.dialer, err = wire.NewDialer(r.endpoint.url, r.cfg.Target.TLS, r.clock, connectTimeout); err != nil {
+		return nil, err
+	}
+	streams, err := r.prepare(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// The clock starts again once the connections are open.
+	start = time.Now()
+	shift := start.Sub(r.clock.Epoch())
+	r.clock = wire.NewClock(start)
+	r.dialer.SetClock(r.clock)
+	for _, s := range streams {
+		s.conn.Rebase(r.clock, int64(shift))
+	}
+	r.collector.rec.Start = start
+	j := newJudge()
+	stopProgress := r.report(interval, progress)
+	stopCtx := context.AfterFunc(ctx, r.stop)
+	defer stopCtx()
+	if r.cfg.Concurrency > 0 {
+		r.closedLoop(ctx, streams)
+	} else if err = r.openLoop(ctx); err != nil {
+		r.stop()
+	}
+	r.drain(ctx)
+	stopProgress()
+	rec := r.collector.rec
+	rec.Generator = j.end()
+	rec.Dispatched = time.Duration(r.last.Load())
+	rec.Interrupted = ctx.Err() != nil || r.truncate
+	rec.Connections = r.opened
+	r.closeAll()
+	return rec, err
+}
+
+// report calls progress until the returned function is called, and once more.
+func (r *Runner) report(interval time.Duration, progress func(Progress)) (stop func()) {
+	if progress == nil {
+		return func() {}
+	}
+	state := func() Progress {
+		p := r.collector.progress(time.Duration(r.clock.Now()))
+		p.Waiting = int(r.waiting.Load())
+		return p
+	}
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		t := time.NewTicker(interval)
+		defer t.Stop()
+		for {
+			select {
+			case <-t.C:
+				progress(state())
+			case <-quit:
+				progress(state())
+				return
+			}
+		}
+	}()
+	return func() { close(quit); <-done }
+}
+
+// prepare opens a closed loop's connections, so that its beginning is not a
+// burst of handshakes, and returns its streams.
+func (r *Runner) prepare(ctx context.Context) ([]*stream, error) {
+	streams := make([]*stream, r.cfg.Concurrency)
+	errs := make([]error, r.cfg.Concurrency)
+	var wg sync.WaitGroup
+	limit := make(chan struct{}, dialers)
+	for i := range streams {
+		streams[i] = &stream{r: r}
+		limit <- struct{}{}
+		wg.Go(func() {
+			errs[i] = streams[i].connect(ctx)
+			<-limit
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		r.closeAll()
+		for _, e := range errs {
+			if e != nil {
+				return nil, hint.With(e, "check that the server runs and accepts that many connections")
+			}
+		}
+	}
+	return streams, nil
+}
+
+// drain waits for the streams, for at most the drain time.
+func (r *Runner) drain(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		r.streams.Wait()
+		close(done)
+	}()
+	t := time.NewTimer(r.cfg.Drain)
+	defer t.Stop()
+	select {
+	case <-done:
+		return
+	case <-t.C:
+		r.truncate = true
+	case <-ctx.Done():
+	}
+	r.stop()
+	<-done
+}
+
+// stop interrupts everything in flight.
+func (r *Runner) stop() {
+	r.stopped.Store(true)
+	r.endOnce.Do(func() { close(r.ending) })
+	r.connMu.Lock()
+	defer r.connMu.Unlock()
+	for c := range r.conns {
+		c.Interrupt()
+	}
+}
+
+func (r *Runner) track(c *wire.Conn) {
+	r.connMu.Lock()
+	r.conns[c] = struct{}{}
+	r.opened++
+	r.connMu.Unlock()
+	if r.stopped.Load() {
+		c.Interrupt()
+	}
+}
+
+func (r *Runner) untrack(c *wire.Conn) {
+	r.connMu.Lock()
+	delete(r.conns, c)
+	r.connMu.Unlock()
+}
+
+func (r *Runner) closeAll() {
+	r.connMu.Lock()
+	defer r.connMu.Unlock()
+	for c := range r.conns {
+		c.Close()
+	}
+	clear(r.conns)
+}
+
+// claim takes one request of the budget, or reports that none may begin.
+func (r *Runner) claim(at time.Duration) bool {
+	if r.stopped.Load() || r.cfg.Duration > 0 && at >= r.cfg.Duration {
+		r.finish()
+		return false
+	}
+	if n := r.begun.Add(1); r.cfg.MaxRequests > 0 && n > int64(r.cfg.MaxRequests) {
+		r.finish()
+		return false
+	}
+	for {
+		last := r.last.Load()
+		if int64(at) <= last || r.last.CompareAndSwap(last, int64(at)) {
+			return true
+		}
+	}
+}
+
+// finish says that no request may begin any more.
+func (r *Runner) finish() { r.overOnce.Do(func() { close(r.over) }) }
+
+// closedLoop runs every stream until nothing is left to send, and returns when
+// only what is in flight is left.
+func (r *Runner) closedLoop(ctx context.Context, streams []*stream) {
+	for _, s := range streams {
+		r.streams.Go(func() {
+			defer s.drop()
+			var sess workload.Session
+			for {
+				r.sourceMu.Lock()
+				more := r.cfg.Source.Next(&sess)
+				r.sourceMu.Unlock()
+				if !more || !s.session(ctx, &sess, time.Duration(r.clock.Now()), false) {
+					r.finish()
+					return
+				}
+			}
+		})
+	}
+	var limit <-chan time.Time
+	if r.cfg.Duration > 0 {
+		t := time.NewTimer(r.cfg.Duration)
+		defer t.Stop()
+		limit = t.C
+	}
+	select {
+	case <-r.over:
+	case <-limit:
+	case <-ctx.Done():
+	}
+}
+
+// session sends a session's turns one after another. In an open loop the first
+// turn's body was composed before, and its schedule is due. It reports whether
+// the test goes on.
+func (s *stream) session(ctx context.Context, sess *workload.Session, due time.Duration, composed bool) bool {
+	r := s.r
+	tenant := r.collector.tenant(sess.Tenant)
+	s.history = s.history[:0]
+	begun := due
+	for i := range sess.Turns {
+		t := &sess.Turns[i]
+		scheduled := due
+		if i > 0 {
+			scheduled = max(time.Duration(s.idle)+t.Think, begun+t.At)
+			if !r.sleep(ctx, scheduled-time.Duration(r.clock.Now())) {
+				return false
+			}
+		}
+		if i > 0 || !composed {
+			s.body = r.endpoint.body(s.body[:0], s.history, t)
+		}
+		if !(i == 0 && composed) && !r.claim(max(scheduled, 0)) {
+			return false
+		}
+		ready := scheduled
+		if i == 0 && composed {
+			ready = max(due, s.ready())
+		}
+		s.keep = i+1 < len(sess.Turns) && sess.Turns[i+1].Continues
+		s.begin(t, tenant, scheduled, ready)
+		r.collector.sent()
+		s.exchange(ctx, r.ids.Add(1))
+		s.rec.Turn = uint16(min(i, 1<<16-1))
+		r.collector.done(&s.rec, s.arrivals, s.events, s.message)
+		if s.rec.Outcome.Failed() || s.rec.Outcome == Unfinished {
+			r.pause(ctx, s.rec.Outcome)
+			return !r.stopped.Load()
+		}
+		if s.keep {
+			if s.rec.Outcome == Cancelled {
+				return true // the client left
+			}
+			s.history = r.endpoint.remember(s.history, t, s.answer)
+		}
+	}
+	return true
+}
+
+// pause keeps a closed loop from hammering a server that refuses at once.
+func (r *Runner) pause(ctx context.Context, o Outcome) {
+	if r.cfg.Concurrency > 0 && o.Failed() && o != Timeout {
+		r.sleep(ctx, failurePause)
+	}
+}
+
+const failurePause = 50 * time.Millisecond
+
+// sleep waits, and reports whether the test goes on.
+func (r *Runner) sleep(ctx context.Context, d time.Duration) bool {
+	if d > 0 {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-r.ending:
+		case <-ctx.Done():
+		}
+	}
+	return !r.stopped.Load()
+}
+
+// job is a session of an open loop, its first body composed before it is due.
+type job struct {
+	session workload.Session
+	body    []byte
+	due     time.Duration
+}
+
+// openLoop dispatches sessions when they are due, whatever the server does.
+func (r *Runner) openLoop(ctx context.Context) error {
+	timer, err := newPreciseTimer()
+	if err != nil {
+		return err
+	}
+	defer timer.close()
+	stop := context.AfterFunc(ctx, timer.interrupt)
+	defer stop()
+	var pacer Pacer
+	if r.cfg.Arrivals != nil {
+		if pacer, err = r.cfg.Arrivals.Pacer(r.cfg.Seed); err != nil {
+			return err
+		}
+	}
+	defer r.queue.end()
+	for !r.stopped.Load() {
+		j := &job{}
+		if !r.cfg.Source.Next(&j.session) {
+			return nil
+		}
+		if j.due = j.session.Arrival; pacer != nil {
+			var ok bool
+			if j.due, ok = pacer.Next(); !ok {
+				return nil
+			}
+		}
+		if !r.claim(j.due) {
+			return nil
+		}
+		j.body = r.endpoint.body(nil, nil, &j.session.Turns[0])
+		if wait, _ := Wait(j.due, time.Duration(r.clock.Now())); wait > 0 && timer.Wait(wait) != nil {
+			return nil // interrupted
+		}
+		if !r.dispatch(ctx, j) {
+			return hint.With(fmt.Errorf("%d sessions wait for a stream: the server is far too slow for this rate", maxBacklog), "lower the rate, or raise --max-concurrency")
+		}
+	}
+	return nil
+}
+
+// queue is where an open loop's dispatcher and its streams meet.
+type queue struct {
+	mu      sync.Mutex
+	backlog []*job      // sessions without a stream
+	idle    []chan *job // streams without a session, the last used last
+	running int
+	over    bool // no more sessions come
+}
+
+// dispatch hands a session to the stream that was idle last, so that few
+// connections stay warm rather than many go stale; else to a new stream; else
+// to the backlog, which it reports full with false.
+func (r *Runner) dispatch(ctx context.Context, j *job) bool {
+	q := &r.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if n := len(q.idle); n > 0 {
+		q.idle[n-1] <- j
+		q.idle = q.idle[:n-1]
+		return true
+	}
+	if q.running < r.cfg.MaxConcurrency {
+		q.running++
+		r.streams.Go(func() { r.work(ctx, j) })
+		return true
+	}
+	if len(q.backlog) == maxBacklog {
+		return false
+	}
+	q.backlog = append(q.backlog, j)
+	r.waiting.Store(int64(len(q.backlog)))
+	return true
+}
+
+// work is one stream of the open loop: it takes sessions from the backlog, and
+// waits for new ones when there are none.
+func (r *Runner) work(ctx context.Context, j *job) {
+	s := &stream{r: r}
+	defer s.drop()
+	inbox := make(chan *job, 1)
+	for j != nil {
+		s.body, j.body = j.body, nil
+		s.session(ctx, &j.session, j.due, true)
+		j = r.nextJob(inbox)
+	}
+}
+
+// nextJob returns a stream's next session, or nil when no more come.
+func (r *Runner) nextJob(inbox chan *job) *job {
+	q := &r.queue
+	q.mu.Lock()
+	if len(q.backlog) > 0 {
+		j := q.backlog[0]
+		q.backlog[0] = nil
+		q.backlog = q.backlog[1:]
+		r.waiting.Store(int64(len(q.backlog)))
+		q.mu.Unlock()
+		return j
+	}
+	if q.over {
+		q.mu.Unlock()
+		return nil
+	}
+	q.idle = append(q.idle, inbox)
+	q.mu.Unlock()
+	return <-inbox
+}
+
+// end lets idle streams end.
+func (q *queue) end() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.over = true
+	for _, inbox := range q.idle {
+		close(inbox)
+	}
+	q.idle = nil
+}
+
+// ready is when the stream became free for the session that it begins.
+func (s *stream) ready() time.Duration { return time.Duration(s.idle) }

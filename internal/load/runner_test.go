@@ -1,0 +1,300 @@
+package load
+
+import (
+	"context"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/sixty-dev/sixty/internal/load/loadtest"
+	"github.com/sixty-dev/sixty/internal/workload"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// spec is a small workload.
+func spec(prompt, output int) workload.Spec {
+	return workload.Spec{Prompt: workload.Fixed(prompt), Output: workload.Fixed(output)}
+}
+
+// run runs cfg against a scripted server and returns what was measured.
+func run(t *testing.T, script loadtest.Script, sp workload.Spec, cfg Config) (*Recording, []loadtest.Truth) {
+	t.Helper()
+	s, err := loadtest.Start(script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	cfg.Target.URL = s.URL()
+	if cfg.Target.Model == "" {
+		cfg.Target.Model = "scripted"
+	}
+	g, err := workload.NewGenerator(sp, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Source = g
+	r, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec, err := r.Run(context.Background(), time.Second, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rec, s.Truths()
+}
+
+func TestExchangeMeasuresWhatTheServerDid(t *testing.T) {
+	const tokens = 24
+	base := loadtest.Script{TTFT: 20 * time.Millisecond, ITL: 4 * time.Millisecond, Tokens: tokens}
+	tests := map[string]struct {
+		script func(*loadtest.Script)
+		target func(*Target)
+		// perGap is the tokens of one pause between writes.
+		perGap    int
+		estimated bool
+	}{
+		"one token an event":                       {perGap: 1},
+		"chat":                                     {target: func(t *Target) { t.API = Chat }, perGap: 1},
+		"an early empty role chunk is no token":    {script: func(s *loadtest.Script) { s.RoleChunk = true }, target: func(t *Target) { t.API = Chat }, perGap: 1},
+		"a role chunk without any usage":           {script: func(s *loadtest.Script) { s.RoleChunk, s.NoUsage = true, true }, target: func(t *Target) { t.API = Chat }, perGap: 1, estimated: true},
+		"four tokens in an event":                  {script: func(s *loadtest.Script) { s.TokensPerChunk = 4 }, perGap: 4},
+		"four tokens in an event, told at the end": {script: func(s *loadtest.Script) { s.TokensPerChunk = 4 }, target: func(t *Target) { t.Counting = CountFinal }, perGap: 4, estimated: true},
+		"three events in a packet":                 {script: func(s *loadtest.Script) { s.ChunksPerWrite = 3 }, perGap: 3},
+		"packets that split events":                {script: func(s *loadtest.Script) { s.SplitWrites = true }, perGap: 1},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			script, cfg := base, Config{Concurrency: 4, MaxRequests: 12}
+			cfg.Target = Target{API: Completions, Stream: true}
+			if tt.script != nil {
+				tt.script(&script)
+			}
+			if tt.target != nil {
+				tt.target(&cfg.Target)
+			}
+			rec, truths := run(t, script, spec(16, tokens), cfg)
+			if rec.Len() != 12 || len(truths) != 12 {
+				t.Fatalf("%d records, %d truths; want 12", rec.Len(), len(truths))
+			}
+			var firsts, gaps, trueFirsts, trueGaps []float64
+			for _, tr := range truths {
+				trueFirsts = append(trueFirsts, tr.First.Seconds())
+				trueGaps = append(trueGaps, tr.Gaps.Seconds()/float64(tokens-tt.perGap))
+			}
+			for r := range rec.Records() {
+				if r.Outcome != Complete || r.OutputTokens != tokens || r.Estimated != tt.estimated || int(r.FirstTokens) < tt.perGap {
+					t.Fatalf("record %+v of outcome %s, errors %v", *r, r.Outcome, rec.Errors)
+				}
+				firsts = append(firsts, r.TTFT().Seconds())
+				gaps = append(gaps, r.TPOT().Seconds())
+			}
+			// Medians, because the machine that tests run on may stall; a wrong
+			// first token or a wrong count of tokens would be off by more.
+			first, trueFirst, gap, trueGap := median(firsts), median(trueFirsts), median(gaps), median(trueGaps)
+			if first < trueFirst-0.001 || first > trueFirst+0.010 {
+				t.Errorf("TTFT %.2f ms, the server's truth is %.2f ms", 1e3*first, 1e3*trueFirst)
+			}
+			if math.Abs(gap-trueGap) > 0.25*trueGap {
+				t.Errorf("time per token %.3f ms, the server's truth is %.3f ms", 1e3*gap, 1e3*trueGap)
+			}
+			res := Summarize(rec, Settings{Target: Asked{Stream: true}, Warmup: 0})
+			if itl := res.Latency[ITL]; itl == nil || itl.Count > int64(12*(tokens-tt.perGap)) || itl.Count < 6*(tokens-int64(tt.perGap)) || math.Abs(itl.Quantiles[0].Value-trueGap) > 0.25*trueGap {
+				t.Errorf("inter-token latency %+v, want %d gaps of %.3f ms", itl, 12*(tokens-tt.perGap), 1e3*trueGap)
+			}
+		})
+	}
+}
+
+func median(v []float64) float64 {
+	slices.Sort(v)
+	return quantileOf(v, 0.5)
+}
+
+func TestExchangeCountsEveryKindOfFailure(t *testing.T) {
+	base := loadtest.Script{TTFT: time.Millisecond, Tokens: 4}
+	tests := map[string]struct {
+		script func(*loadtest.Script)
+		want   Outcome
+	}{
+		"too many requests":         {func(s *loadtest.Script) { s.Status, s.RetryAfter = 429, 7*time.Second }, Limited},
+		"unavailable":               {func(s *loadtest.Script) { s.Status = 503 }, Unavailable},
+		"a wrong model":             {func(s *loadtest.Script) { s.Status = 404 }, ClientFault},
+		"an internal error":         {func(s *loadtest.Script) { s.Status = 500 }, ServerFault},
+		"an event that is no JSON":  {func(s *loadtest.Script) { s.Malformed = true }, Malformed},
+		"an empty stream":           {func(s *loadtest.Script) { s.Empty = true }, Empty},
+		"a connection that breaks":  {func(s *loadtest.Script) { s.DieAfter = 2 }, Broken},
+		"an error in the stream":    {func(s *loadtest.Script) { s.ErrorMidway = true }, ServerError},
+		"an answer that never ends": {func(s *loadtest.Script) { s.ITL = time.Hour }, Timeout},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			script := base
+			tt.script(&script)
+			script.EveryNth = 2
+			if script.ITL > 0 {
+				script.EveryNth = 0
+			}
+			rec, _ := run(t, script, spec(4, 4), Config{Target: Target{API: Completions, Stream: true}, Concurrency: 1, MaxRequests: 6, Timeout: 100 * time.Millisecond})
+			res := Summarize(rec, Settings{Target: Asked{Stream: true}, Warmup: 0})
+			want := 3
+			if script.ITL > 0 {
+				want = 6
+			}
+			if got := res.Requests.Errors[tt.want.String()]; got != want || res.Requests.Sent != 6 || res.Requests.Failed != want {
+				t.Errorf("requests %+v, want %d %s of 6", res.Requests, want, tt.want)
+			}
+			if d := res.Latency[E2E]; (d == nil) != (want == 6) || d != nil && d.Count != 3 {
+				t.Errorf("percentiles over %+v, want the 3 complete ones", d)
+			}
+			if script.RetryAfter > 0 && res.Requests.RetryAfter != 7 {
+				t.Errorf("Retry-After %v, want 7 s", res.Requests.RetryAfter)
+			}
+		})
+	}
+}
+
+func TestNonStreamingAnswersHaveNoFirstToken(t *testing.T) {
+	rec, _ := run(t, loadtest.Script{TTFT: 5 * time.Millisecond}, spec(8, 10), Config{Target: Target{API: Completions}, Concurrency: 2, MaxRequests: 10})
+	res := Summarize(rec, Settings{Warmup: 0})
+	if res.Requests.Complete != 10 || res.Latency[TTFT] != nil || res.Latency[E2E].Mean < 0.005 || res.Tokens.Output != 10 || res.Tokens.Prompt != 8 {
+		t.Errorf("requests %+v, latency %v, tokens %+v", res.Requests, res.Latency, res.Tokens)
+	}
+}
+
+func TestOpenLoopCountsTheTimeInLine(t *testing.T) {
+	// 100 requests a second for a server that does one in 50 ms: from sending, a
+	// request takes 50 ms; from the schedule, the last takes seconds.
+	a := Constant(100)
+	rec, _ := run(t, loadtest.Script{TTFT: 50 * time.Millisecond, Tokens: 1}, spec(4, 1),
+		Config{Target: Target{API: Completions, Stream: true}, Arrivals: &a, MaxConcurrency: 1, MaxRequests: 40})
+	res := Summarize(rec, Settings{Target: Asked{Stream: true}, Warmup: 0})
+	sent, scheduled := res.Latency[TTFT], res.Latency[TTFTScheduled]
+	if sent.Max > 0.150 {
+		t.Errorf("from sending, the slowest took %.0f ms, want about 50", 1e3*sent.Max)
+	}
+	if scheduled.Max < 1.3 {
+		t.Errorf("from the schedule, the slowest took %.2f s, want 1.6", scheduled.Max)
+	}
+	if res.Generator.SendLag.P50 > 0.010 {
+		t.Errorf("waiting for a stream was taken for the generator's own lag: %+v", res.Generator.SendLag)
+	}
+	if q := res.Latency[QueueWait]; q == nil || q.Count < 30 {
+		t.Errorf("queue wait %+v, want nearly every request", q)
+	}
+}
+
+func TestConversationsRepeatTheAnswers(t *testing.T) {
+	sp := spec(10, 5)
+	sp.Turns = workload.Fixed(3)
+	_, truths := run(t, loadtest.Script{TTFT: time.Millisecond}, sp, Config{Target: Target{API: Chat, Stream: true}, Concurrency: 1, MaxRequests: 6})
+	want := []int{10, 25, 40, 10, 25, 40} // each turn adds its 10 words to the 5 answered
+	for i, tr := range truths {
+		if i < len(want) && tr.Prompt != want[i] {
+			t.Errorf("prompt %d has %d tokens, want %d", i, tr.Prompt, want[i])
+		}
+	}
+}
+
+func TestClientsLeaveWhenTheWorkloadSaysSo(t *testing.T) {
+	sp := spec(4, 20)
+	sp.CancelShare = 1
+	rec, truths := run(t, loadtest.Script{TTFT: time.Millisecond, ITL: 2 * time.Millisecond}, sp,
+		Config{Target: Target{API: Completions, Stream: true}, Concurrency: 2, MaxRequests: 10})
+	for r := range rec.Records() {
+		if r.Outcome != Cancelled || r.OutputTokens > 20 {
+			t.Errorf("%s after %d tokens, want a client that left", r.Outcome, r.OutputTokens)
+		}
+	}
+	for _, tr := range truths {
+		if !tr.Aborted && tr.Tokens < 20 {
+			t.Errorf("the server ended %+v by itself", tr)
+		}
+	}
+}
+
+func TestCancelledContextKeepsWhatWasMeasured(t *testing.T) {
+	s, err := loadtest.Start(loadtest.Script{TTFT: time.Millisecond, ITL: 20 * time.Millisecond, Tokens: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	g, _ := workload.NewGenerator(spec(4, 10), 1)
+	r, err := New(Config{Target: Target{URL: s.URL(), Model: "m", Stream: true}, Source: g, Concurrency: 4, MaxRequests: 1_000_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+	defer cancel()
+	rec, err := r.Run(ctx, time.Second, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res := Summarize(rec, Settings{Target: Asked{Stream: true}, Warmup: 0})
+	if !res.Interrupted || res.Requests.Complete < 4 || res.Requests.Unfinished == 0 || res.Requests.Failed != 0 {
+		t.Errorf("interrupted %v, requests %+v", res.Interrupted, res.Requests)
+	}
+}
+
+func TestKeptConnectionsThatDiedAreReplaced(t *testing.T) {
+	rec, _ := run(t, loadtest.Script{TTFT: time.Millisecond, Tokens: 2, CloseEachTime: true}, spec(4, 2),
+		Config{Target: Target{API: Completions, Stream: true}, Concurrency: 1, MaxRequests: 5})
+	for r := range rec.Records() {
+		if r.Outcome != Complete {
+			t.Errorf("%s: %v", r.Outcome, rec.Errors)
+		}
+	}
+	if rec.Retried == 0 {
+		t.Error("no request was sent again, though the server closed every connection unasked")
+	}
+}
+
+func TestServerDown(t *testing.T) {
+	s, err := loadtest.Start(loadtest.Script{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := s.URL()
+	s.Close()
+	g, _ := workload.NewGenerator(spec(4, 2), 1)
+	r, err := New(Config{Target: Target{URL: url, Model: "m"}, Source: g, Concurrency: 2, MaxRequests: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = r.Run(context.Background(), time.Second, nil); err == nil || !strings.Contains(err.Error(), "connect to") {
+		t.Errorf("error %v, want one that names the connection", err)
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	g, _ := workload.NewGenerator(spec(4, 2), 1)
+	a := Poisson(5)
+	ok := Target{URL: "http://localhost:1", Model: "m"}
+	tests := map[string]struct {
+		cfg Config
+		err string
+	}{
+		"no workload":                       {Config{Target: ok, Concurrency: 1, MaxRequests: 1}, "no workload"},
+		"no load":                           {Config{Target: ok, Source: g, MaxRequests: 1}, "one of a concurrency"},
+		"two loads":                         {Config{Target: ok, Source: g, Concurrency: 1, Arrivals: &a, MaxRequests: 1}, "one of a concurrency"},
+		"no end":                            {Config{Target: ok, Source: g, Concurrency: 1}, "no end"},
+		"no end of an open loop":            {Config{Target: ok, Source: g, Arrivals: &a}, "no end"},
+		"no URL":                            {Config{Target: Target{URL: "localhost:8000"}, Source: g, Concurrency: 1, MaxRequests: 1}, "not an http"},
+		"another API":                       {Config{Target: Target{URL: "http://a", API: "embeddings"}, Source: g, Concurrency: 1, MaxRequests: 1}, "want chat or completions"},
+		"API against URL":                   {Config{Target: Target{URL: "http://a/v1/completions", API: Chat}, Source: g, Concurrency: 1, MaxRequests: 1}, "the API asked for"},
+		"a header with a line end":          {Config{Target: Target{URL: "http://a", Headers: map[string]string{"X-A": "b\r\nc: d"}}, Source: g, Concurrency: 1, MaxRequests: 1}, "cannot be sent"},
+		"an extra field that the test sets": {Config{Target: Target{URL: "http://a", Extra: map[string]any{"stream": true}}, Source: g, Concurrency: 1, MaxRequests: 1}, "set by the test"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if _, err := New(tt.cfg); err == nil || !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("error %v, want %q", err, tt.err)
+			}
+		})
+	}
+}

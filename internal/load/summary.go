@@ -1,0 +1,582 @@
+package load
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/slo"
+)
+
+// Settings say how a Recording is summarized.
+type Settings struct {
+	Name      string
+	Target    Asked
+	Load      Shape
+	Workload  any
+	Objective *slo.Objective // for goodput; nil for none
+	// Warmup is left out at the beginning. Negative finds it out.
+	Warmup time.Duration
+}
+
+// AutoWarmup finds the warm-up out.
+const AutoWarmup = time.Duration(-1)
+
+// Summarize makes a Result of a Recording. It is pure.
+func Summarize(rec *Recording, set Settings) *Result {
+	s := &summary{rec: rec, set: set, res: &Result{
+		Schema: Schema, Name: set.Name, Started: rec.Start, Target: set.Target, Load: set.Load, Workload: set.Workload,
+		Duration: rec.Duration.Seconds(), Interrupted: rec.Interrupted, Latency: map[Metric]*Distribution{}, Runs: 1,
+	}}
+	s.order()
+	s.counts()
+	s.window()
+	s.latencies()
+	s.throughput()
+	s.tokens()
+	s.goodput()
+	s.streams()
+	s.tenants()
+	s.series()
+	s.res.Generator = s.judge()
+	s.note()
+	return s.res
+}
+
+// summary is the work in progress.
+type summary struct {
+	rec *Recording
+	set Settings
+	res *Result
+
+	bySent []*Record // all, in the order they were sent
+	inside []*Record // those of the window
+	from   time.Duration
+	to     time.Duration
+}
+
+func (s *summary) order() {
+	s.bySent = make([]*Record, 0, s.rec.Len())
+	for r := range s.rec.Records() {
+		s.bySent = append(s.bySent, r)
+	}
+	slices.SortStableFunc(s.bySent, func(a, b *Record) int { return cmp.Compare(a.Sent, b.Sent) })
+}
+
+func (s *summary) counts() {
+	q := &s.res.Requests
+	*q = Requests{Sent: s.rec.Len(), Errors: map[string]int{}, Messages: map[string][]string{},
+		RetryAfter: s.rec.RetryAfter.Seconds(), Connections: s.rec.Connections, Resent: s.rec.Retried}
+	for _, r := range s.bySent {
+		switch {
+		case r.Outcome == Complete:
+			q.Complete++
+		case r.Outcome == Cancelled:
+			q.Cancelled++
+		case r.Outcome == Unfinished:
+			q.Unfinished++
+		default:
+			q.Failed++
+			q.Errors[r.Outcome.String()]++
+		}
+	}
+	for o, m := range s.rec.Errors {
+		if o != Unfinished {
+			q.Messages[o.String()] = m
+		}
+	}
+}
+
+// Rules of the steady state.
+const (
+	wavesForWarmup  = 3   // a closed loop drops its first wave of requests when it has so many
+	minSteadyShare  = 0.5 // the load must last that share of the test, else it is a burst
+	growthUnsettled = 0.5 // relative growth of latency that means it never settled
+	minForSteady    = 50  // requests, to say anything
+)
+
+// window chooses the part of the test to report.
+func (s *summary) window() {
+	w := &s.res.Window
+	s.from, s.to = 0, s.rec.Dispatched
+	switch {
+	case s.rec.Duration > 0 && s.to.Seconds() < minSteadyShare*s.rec.Duration.Seconds():
+		s.to = s.rec.Duration
+		w.Why = fmt.Sprintf("no steady state: all requests were sent in the first %.0f %% of the test, so all of it is reported", 100*s.rec.Dispatched.Seconds()/s.rec.Duration.Seconds())
+	case s.set.Warmup >= 0:
+		s.from = min(s.set.Warmup, s.to)
+		w.Steady, w.Why = true, fmt.Sprintf("the warm-up of %s that was asked for is left out", s.set.Warmup)
+	default:
+		s.detect(w)
+	}
+	for i, r := range s.bySent {
+		if r.Scheduled >= s.from {
+			s.inside = append(s.inside, r)
+		} else {
+			w.Excluded = i + 1
+		}
+	}
+	w.Excluded = len(s.bySent) - len(s.inside)
+	w.From, w.To = s.from.Seconds(), s.to.Seconds()
+}
+
+// detect finds the warm-up, and whether the load ever settled.
+func (s *summary) detect(w *Window) {
+	if len(s.bySent) < minForSteady {
+		w.Why = fmt.Sprintf("no steady state: %d requests are too few to tell, so all of them are reported", len(s.bySent))
+		return
+	}
+	skip := 0
+	if c := s.set.Load.Concurrency; c > 1 && len(s.bySent) >= wavesForWarmup*c {
+		skip = c
+	}
+	var latency, first []float64
+	var at []time.Duration
+	for _, r := range s.bySent[skip:] {
+		if r.Outcome == Complete {
+			latency, at = append(latency, r.E2E().Seconds()), append(at, r.Scheduled)
+			if r.First > 0 {
+				first = append(first, (r.First - r.Scheduled).Seconds())
+			}
+		}
+	}
+	if len(latency) < minForSteady/2 {
+		w.Why = "no steady state: too few complete requests to tell, so all of them are reported"
+		return
+	}
+	s.from = s.bySent[skip].Scheduled
+	drop, settled := mser(latency)
+	growth, certain := trend(first)
+	switch {
+	case certain && growth > growthUnsettled:
+		w.Why = fmt.Sprintf("no steady state: time to first token grew by %.0f %% from the first quarter to the last, so the load exceeds what the server can do", 100*growth)
+	case !settled:
+		w.Why = "no steady state: latencies were still changing in the second half"
+	default:
+		s.from = at[drop]
+		w.Steady = true
+		w.Why = fmt.Sprintf("the first %d requests are left out as warm-up, and the time after the last request was sent from the throughput", skip+drop)
+	}
+}
+
+// values collects a latency of the window's complete requests, in the order
+// they were sent; ok leaves out requests that have none.
+func values(records []*Record, f func(*Record) (time.Duration, bool)) []float64 {
+	var v []float64
+	for _, r := range records {
+		if d, ok := f(r); ok {
+			v = append(v, d.Seconds())
+		}
+	}
+	return v
+}
+
+// latencyOf returns how a record gives a metric.
+func latencyOf(m Metric, streamed bool) func(*Record) (time.Duration, bool) {
+	return func(r *Record) (time.Duration, bool) {
+		if m == Connect {
+			return r.Connect, r.Connect > 0
+		}
+		if m == QueueWait {
+			return r.Ready - r.Scheduled, r.Ready > r.Scheduled
+		}
+		if r.Outcome != Complete {
+			// A client that left on purpose still saw its first token.
+			if r.Outcome != Cancelled || m != TTFT && m != TTFTScheduled {
+				return 0, false
+			}
+		}
+		switch m {
+		case TTFT:
+			return r.TTFT(), streamed && r.First > 0
+		case TTFTScheduled:
+			return r.First - r.Scheduled, streamed && r.First > 0
+		case TPOT:
+			return r.TPOT(), streamed && r.TPOT() > 0
+		case Stall:
+			return r.MaxGap, streamed && r.MaxGap > 0
+		case E2E:
+			return r.E2E(), true
+		case E2EScheduled:
+			return r.End - r.Scheduled, true
+		}
+		return 0, false
+	}
+}
+
+func (s *summary) latencies() {
+	for _, m := range Metrics() {
+		if m == ITL {
+			if d := s.gaps(); d != nil {
+				s.res.Latency[m] = d
+			}
+			continue
+		}
+		if v := values(s.inside, latencyOf(m, s.set.Target.Stream)); len(v) > 0 {
+			s.res.Latency[m] = distribution(v, true)
+		}
+	}
+}
+
+// distribution summarizes values in the order of their time.
+func distribution(v []float64, withSketch bool) *Distribution {
+	mean, variance := moments(v)
+	d := &Distribution{Count: int64(len(v)), Effective: float64(len(v)) / designEffect(v), Mean: mean, Deviation: math.Sqrt(variance)}
+	d.MeanLow, d.MeanHigh = interval(mean, variance, d.Effective)
+	sorted := slices.Sorted(slices.Values(v))
+	d.Min, d.Max = sorted[0], sorted[len(sorted)-1]
+	for _, q := range quantiles() {
+		lo, hi, few := quantileRanks(q, d.Effective)
+		d.Quantiles = append(d.Quantiles, Quantile{q, quantileOf(sorted, q), quantileOf(sorted, lo), quantileOf(sorted, hi), few})
+	}
+	if withSketch {
+		d.Sketch = newSketch()
+		for _, x := range v {
+			d.Sketch.add(time.Duration(x*1e9), 1)
+		}
+	}
+	return d
+}
+
+// interval is meanInterval within what JSON can say.
+func interval(mean, variance, effective float64) (low, high float64) {
+	low, high = meanInterval(mean, variance, effective)
+	if math.IsInf(low, 0) || math.IsNaN(low) {
+		return mean, mean
+	}
+	return max(low, 0), high
+}
+
+// gaps is the distribution of inter-token latencies, from the slices that lie
+// in the window. Tokens of a request are not independent: the slices' means
+// tell how many independent values there are.
+func (s *summary) gaps() *Distribution {
+	sk := newSketch()
+	var means []float64
+	var sum, squares, n float64
+	for i := range s.rec.Slices {
+		at := time.Duration(i) * s.rec.SliceWidth
+		if at+s.rec.SliceWidth <= s.from || at > s.rec.Duration {
+			continue
+		}
+		var sliceSum, sliceN float64
+		for b, count := range s.rec.Slices[i].Gaps {
+			us := gapValue(b)
+			sk.add(time.Duration(us)*time.Microsecond, count)
+			sliceSum += float64(us) / 1e6 * float64(count)
+			squares += float64(us) / 1e6 * float64(us) / 1e6 * float64(count)
+			sliceN += float64(count)
+		}
+		if sliceN > 0 {
+			means = append(means, sliceSum/sliceN)
+		}
+		sum, n = sum+sliceSum, n+sliceN
+	}
+	if n == 0 {
+		return nil
+	}
+	mean := sum / n
+	variance := max(squares/n-mean*mean, 0)
+	d := &Distribution{Count: int64(n), Effective: n, Mean: mean, Deviation: math.Sqrt(variance), Sketch: sk}
+	if _, between := moments(means); len(means) >= minBatches && between > 0 && variance > 0 {
+		d.Effective = min(max(variance/between*float64(len(means)), 1), n)
+	}
+	d.MeanLow, d.MeanHigh = interval(mean, variance, d.Effective)
+	d.Min, d.Max = float64(sk.h.Min())/1e6, float64(sk.h.Max())/1e6
+	d.fromSketch()
+	return d
+}
+
+// fromSketch fills in the quantiles from the sketch.
+func (d *Distribution) fromSketch() {
+	d.Quantiles = nil
+	for _, q := range quantiles() {
+		lo, hi, few := quantileRanks(q, d.Effective)
+		d.Quantiles = append(d.Quantiles, Quantile{q, d.Sketch.quantile(q).Seconds(), d.Sketch.quantile(lo).Seconds(), d.Sketch.quantile(hi).Seconds(), few})
+	}
+}
+
+func (s *summary) throughput() {
+	t := &s.res.Throughput
+	length := (s.to - s.from).Seconds()
+	if length <= 0 {
+		length, s.to = s.rec.Duration.Seconds(), s.rec.Duration
+	}
+	if length <= 0 {
+		return
+	}
+	var done, offered, input float64
+	batches := make([]float64, maxBatches)
+	for _, r := range s.bySent {
+		if r.Scheduled >= s.from && r.Scheduled < s.to {
+			offered++
+		}
+		if r.Outcome == Complete && r.End >= s.from && r.End < s.to {
+			done++
+			input += float64(r.PromptTokens)
+			batches[min(int(float64(len(batches))*(r.End-s.from).Seconds()/length), len(batches)-1)]++
+		}
+	}
+	t.Requests, t.Offered, t.InputTokens = done/length, offered/length, input/length
+	t.RequestsLow, t.RequestsHigh = rateInterval(batches, length)
+	var tokens float64
+	var perSlice []float64
+	perSecond := map[int]float64{}
+	for i, sl := range s.rec.Slices {
+		at := time.Duration(i) * s.rec.SliceWidth
+		if at < s.from || at+s.rec.SliceWidth > s.to {
+			continue
+		}
+		tokens += float64(sl.Tokens)
+		perSlice = append(perSlice, float64(sl.Tokens))
+		perSecond[int(at/time.Second)] += float64(sl.Tokens)
+	}
+	if covered := float64(len(perSlice)) * s.rec.SliceWidth.Seconds(); covered > 0 {
+		t.OutputTokens = tokens / covered
+		t.OutputLow, t.OutputHigh = rateInterval(perSlice, covered)
+	}
+	for _, n := range perSecond {
+		t.PeakOutput = max(t.PeakOutput, n/max(s.rec.SliceWidth.Seconds(), 1))
+	}
+	if !s.set.Target.Stream {
+		s.wholeTokens(length)
+	}
+}
+
+// wholeTokens counts the tokens of answers that were not streamed.
+func (s *summary) wholeTokens(length float64) {
+	var tokens float64
+	for _, r := range s.bySent {
+		if r.Outcome == Complete && r.End >= s.from && r.End < s.to {
+			tokens += float64(r.OutputTokens)
+		}
+	}
+	t := &s.res.Throughput
+	t.OutputTokens = tokens / length
+	t.OutputLow, t.OutputHigh = t.OutputTokens, t.OutputTokens
+}
+
+// rateInterval is the interval of a rate from its counts in equal batches of
+// the time.
+func rateInterval(batches []float64, length float64) (low, high float64) {
+	mean, variance := moments(batches)
+	effective := float64(len(batches)) / designEffect(batches)
+	lo, hi := interval(mean, variance, effective)
+	scale := float64(len(batches)) / length
+	return lo * scale, hi * scale
+}
+
+func (s *summary) tokens() {
+	t := &s.res.Tokens
+	var n, prompt, cached float64
+	for _, r := range s.inside {
+		if r.Outcome != Complete {
+			continue
+		}
+		n++
+		t.PromptAsked += float64(r.WantPrompt)
+		t.OutputAsked += float64(r.WantOutput)
+		t.Output += float64(r.OutputTokens)
+		prompt += float64(r.PromptTokens)
+		cached += float64(r.CachedTokens)
+		if r.Turn == 0 && r.WantPrompt > 0 {
+			t.PromptWorst = max(t.PromptWorst, math.Abs(float64(r.PromptTokens-r.WantPrompt))/float64(r.WantPrompt))
+		}
+		if r.OutputTokens < r.WantOutput {
+			t.Short++
+		}
+		if r.Estimated {
+			t.Estimated++
+		}
+	}
+	if n == 0 {
+		return
+	}
+	t.PromptAsked, t.OutputAsked, t.Output, t.Prompt = t.PromptAsked/n, t.OutputAsked/n, t.Output/n, prompt/n
+	if prompt > 0 {
+		t.CachedShare = cached / prompt
+	}
+	var all float64
+	for _, sl := range s.rec.Slices {
+		all += float64(sl.Tokens)
+	}
+	if s.rec.Events > 0 {
+		t.PerEvent = all / float64(s.rec.Events)
+		t.EventsOfRead = float64(s.rec.Events) / float64(s.rec.Reads)
+	}
+}
+
+func (s *summary) goodput() {
+	o := s.set.Objective
+	if o == nil {
+		return
+	}
+	g := &Goodput{Objective: o.Source(), TTFT: o.TTFTP95.Seconds(), ITL: o.ITLP95.Seconds(), E2E: o.E2EP95.Seconds()}
+	good, all := 0.0, 0.0
+	for _, r := range s.inside {
+		if r.Outcome == Cancelled || r.Outcome == Unfinished {
+			continue
+		}
+		all++
+		if r.Outcome == Complete && meets(r, o, s.set.Target.Stream) {
+			good++
+		}
+	}
+	if all > 0 {
+		g.Share = good / all
+	}
+	if length := (s.to - s.from).Seconds(); length > 0 {
+		g.Requests = g.Share * s.res.Throughput.Requests
+	}
+	g.Met = s.res.Meets(o) == nil
+	s.res.Goodput = g
+}
+
+// meets reports whether a user of a request got what was promised: from the
+// schedule, because that is what a user waits.
+func meets(r *Record, o *slo.Objective, streamed bool) bool {
+	if streamed && o.TTFTP95 > 0 && r.First-r.Scheduled > o.TTFTP95 {
+		return false
+	}
+	if streamed && o.ITLP95 > 0 && r.TPOT() > o.ITLP95 {
+		return false
+	}
+	return o.E2EP95 == 0 || r.End-r.Scheduled <= o.E2EP95
+}
+
+func (s *summary) streams() {
+	type change struct {
+		at time.Duration
+		by int
+	}
+	var changes []change
+	for _, r := range s.bySent {
+		if r.End > r.Sent {
+			changes = append(changes, change{r.Sent, 1}, change{r.End, -1})
+		}
+	}
+	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.by, b.by)) })
+	var last time.Duration
+	level, total, integral := 0, 0.0, 0.0
+	timeAt := map[int]float64{}
+	for _, c := range changes {
+		if from, to := max(last, s.from), min(c.at, s.to); to > from {
+			d := (to - from).Seconds()
+			total += d
+			integral += d * float64(level)
+			timeAt[level] += d
+		}
+		level += c.by
+		if c.at >= s.from && c.at <= s.to {
+			s.res.Streams.Max = max(s.res.Streams.Max, level)
+		}
+		last = c.at
+	}
+	if total == 0 {
+		return
+	}
+	s.res.Streams.Mean = integral / total
+	levels := slices.Sorted(mapsKeys(timeAt))
+	seen, i := 0.0, 0
+	for tenth := 1; tenth <= 10; tenth++ {
+		for i < len(levels)-1 && seen+timeAt[levels[i]] < total*float64(tenth)/10-1e-9 {
+			seen += timeAt[levels[i]]
+			i++
+		}
+		s.res.Streams.TimeAt = append(s.res.Streams.TimeAt, levels[i])
+	}
+}
+
+func (s *summary) tenants() {
+	if len(s.rec.Tenants) < 2 {
+		return
+	}
+	s.res.Tenants = map[string]*Tenant{}
+	length := max((s.to - s.from).Seconds(), 1e-9)
+	for i, name := range s.rec.Tenants {
+		var mine []*Record
+		t := &Tenant{Latency: map[Metric]*Distribution{}}
+		for _, r := range s.inside {
+			if int(r.Tenant) != i {
+				continue
+			}
+			mine = append(mine, r)
+			t.Requests++
+			if r.Outcome.Failed() {
+				t.Failed++
+			}
+			t.Output += float64(r.OutputTokens) / length
+		}
+		for _, m := range []Metric{TTFT, TTFTScheduled, TPOT, E2E} {
+			if v := values(mine, latencyOf(m, s.set.Target.Stream)); len(v) > 0 {
+				t.Latency[m] = distribution(v, false)
+			}
+		}
+		s.res.Tenants[name] = t
+	}
+}
+
+// series lays the test out over time.
+func (s *summary) series() {
+	width := s.rec.SliceWidth
+	n := int(s.rec.Duration/width) + 1
+	if n > maxSlices {
+		n = maxSlices
+	}
+	points := make([]Point, n)
+	first := make([][]float64, n)
+	sec := width.Seconds()
+	at := func(d time.Duration) *Point { return &points[min(int(d/width), n-1)] }
+	for _, r := range s.bySent {
+		at(r.Sent).Sent += 1 / sec
+		switch {
+		case r.Outcome == Complete:
+			at(r.End).Complete += 1 / sec
+		case r.Outcome.Failed():
+			at(r.End).Failed += 1 / sec
+		}
+		if r.First > 0 {
+			i := min(int(r.First/width), n-1)
+			first[i] = append(first[i], r.TTFT().Seconds())
+		}
+		for i := min(int(r.Sent/width), n-1); i < n; i++ {
+			begin := time.Duration(i) * width
+			if begin >= r.End {
+				break
+			}
+			points[i].InFlight += (min(r.End, begin+width) - max(r.Sent, begin)).Seconds() / sec
+		}
+	}
+	for i := range points {
+		p := &points[i]
+		p.At, p.Width = float64(i)*sec, sec
+		slices.Sort(first[i])
+		p.TTFTP50, p.TTFTP95 = quantileOf(first[i], 0.5), quantileOf(first[i], 0.95)
+		if i < len(s.rec.Slices) {
+			sl := &s.rec.Slices[i]
+			p.Tokens = float64(sl.Tokens) / sec
+			if len(sl.Gaps) > 0 {
+				p.ITLP50, p.ITLP95 = gapQuantile(sl.Gaps, 0.5), gapQuantile(sl.Gaps, 0.95)
+			}
+		}
+	}
+	s.res.Series = points
+}
+
+// gapQuantile is a quantile of a slice's gaps, in seconds.
+func gapQuantile(gaps map[uint32]int64, q float64) float64 {
+	total := int64(0)
+	for _, n := range gaps {
+		total += n
+	}
+	rank := max(int64(math.Ceil(q*float64(total))), 1)
+	// Buckets ascend with their values.
+	for _, b := range slices.Sorted(mapsKeys(gaps)) {
+		if rank -= gaps[b]; rank <= 0 {
+			return float64(gapValue(b)) / 1e6
+		}
+	}
+	return 0
+}

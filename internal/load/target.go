@@ -1,0 +1,287 @@
+package load
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/workload"
+)
+
+// API is which of the completion interfaces is called.
+type API string
+
+// The APIs that can be called.
+const (
+	Chat        API = "chat"        // /v1/chat/completions
+	Completions API = "completions" // /v1/completions
+)
+
+// TokenCounting is how the number of tokens in an event is known.
+type TokenCounting string
+
+// The ways to know how many tokens an event brings.
+const (
+	CountAuto   TokenCounting = "auto"   // usage in every event where the server accepts the option, else the final usage
+	CountUsage  TokenCounting = "usage"  // stream_options.continuous_usage_stats (vLLM, SGLang)
+	CountFinal  TokenCounting = "final"  // the final usage, spread over the events
+	CountEvents TokenCounting = "events" // one token an event; wrong with speculative decoding
+)
+
+// Target is the server under test and how to ask it.
+type Target struct {
+	URL     string // base URL (http://host:8000, .../v1) or the endpoint itself
+	API     API
+	Model   string
+	Stream  bool
+	Key     string            // sent as a bearer token; never stored in results
+	Headers map[string]string // further headers
+	TLS     *tls.Config       // nil for the system's roots
+	Extra   map[string]any    // further fields of the body
+
+	// IgnoreEOS asks for exactly the wanted number of tokens with ignore_eos and
+	// min_tokens, which vLLM and SGLang know.
+	IgnoreEOS bool
+	Counting  TokenCounting
+	// MaxTokensField is "max_tokens" unless a server wants max_completion_tokens.
+	MaxTokensField string
+}
+
+// endpoint is a validated Target, ready to write requests.
+type endpoint struct {
+	target  Target
+	url     *url.URL // of the API
+	base    *url.URL // of the server
+	head    []byte   // request head up to the value of X-Request-Id
+	prefix  []byte   // body up to the prompt
+	suffix  []byte   // body after the prompt, up to the number of tokens
+	minimum bool     // min_tokens is sent
+	vocab   *Vocabulary
+}
+
+// newEndpoint validates a Target.
+func newEndpoint(t Target, vocab *Vocabulary) (*endpoint, error) {
+	u, err := url.Parse(t.URL)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, hint.With(fmt.Errorf("target %q is not an http or https URL", redact(t.URL)), "write it as http://host:8000")
+	}
+	switch t.Counting {
+	case "":
+		t.Counting = CountAuto
+	case CountAuto, CountUsage, CountFinal, CountEvents:
+	default:
+		return nil, fmt.Errorf("token counting %q: want auto, usage, final or events", t.Counting)
+	}
+	if t.MaxTokensField == "" {
+		t.MaxTokensField = "max_tokens"
+	}
+	e := &endpoint{target: t, vocab: vocab}
+	if err := e.locate(u); err != nil {
+		return nil, err
+	}
+	if e.head, err = e.requestHead(); err != nil {
+		return nil, err
+	}
+	if vocab.IDs() && e.target.API == Chat {
+		return nil, errors.New("chat prompts cannot be token ids")
+	}
+	return e, e.template()
+}
+
+// redact hides the password of a URL that may not even parse.
+func redact(raw string) string {
+	if u, err := url.Parse(raw); err == nil {
+		return u.Redacted()
+	}
+	return "(unreadable)"
+}
+
+// locate finds the API's URL.
+func (e *endpoint) locate(u *url.URL) error {
+	path := strings.TrimRight(u.Path, "/")
+	switch {
+	case strings.HasSuffix(path, "/chat/completions"):
+		if e.target.API == Completions {
+			return errors.New("the URL is that of chat completions, the API asked for is completions")
+		}
+		e.target.API, path = Chat, strings.TrimSuffix(path, "/chat/completions")
+	case strings.HasSuffix(path, "/completions"):
+		if e.target.API == Chat {
+			return errors.New("the URL is that of completions, the API asked for is chat")
+		}
+		e.target.API, path = Completions, strings.TrimSuffix(path, "/completions")
+	}
+	root := strings.TrimSuffix(path, "/v1")
+	if path == "" {
+		path = "/v1"
+	}
+	switch e.target.API {
+	case "", Chat:
+		e.target.API = Chat
+		e.url = u.JoinPath()
+		e.url.Path = path + "/chat/completions"
+	case Completions:
+		e.url = u.JoinPath()
+		e.url.Path = path + "/completions"
+	default:
+		return fmt.Errorf("API %q: want chat or completions", e.target.API)
+	}
+	base := *u
+	base.Path, base.RawQuery, base.Fragment = root, "", ""
+	e.base = &base
+	return nil
+}
+
+// requestHead renders what is the same in every request's head.
+func (e *endpoint) requestHead() ([]byte, error) {
+	t := &e.target
+	h := fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: sixty\r\nContent-Type: application/json\r\nAccept: */*\r\n", e.url.RequestURI(), e.url.Host)
+	headers := map[string]string{}
+	if t.Key != "" {
+		headers["Authorization"] = "Bearer " + t.Key
+	} else if u := e.url.User; u != nil {
+		r := http.Request{Header: http.Header{}}
+		pass, _ := u.Password()
+		r.SetBasicAuth(u.Username(), pass)
+		headers["Authorization"] = r.Header.Get("Authorization")
+	}
+	for k, v := range t.Headers {
+		headers[http.CanonicalHeaderKey(k)] = v
+	}
+	names := make([]string, 0, len(headers))
+	for k := range headers {
+		names = append(names, k)
+	}
+	slices.Sort(names)
+	for _, k := range names {
+		v := headers[k]
+		if k == "" || strings.ContainsAny(k, " \r\n:") || strings.ContainsAny(v, "\r\n\x00") {
+			return nil, fmt.Errorf("header %q cannot be sent", k)
+		}
+		h = fmt.Appendf(h, "%s: %s\r\n", k, v)
+	}
+	return append(h, "X-Request-Id: "...), nil
+}
+
+// template renders the body around the prompt and the number of tokens.
+func (e *endpoint) template() error {
+	t := &e.target
+	model, err := json.Marshal(t.Model)
+	if err != nil {
+		return fmt.Errorf("model name: %w", err)
+	}
+	e.prefix = fmt.Appendf(nil, `{"model":%s,`, model)
+	if e.target.API == Chat {
+		e.prefix = append(e.prefix, `"messages":[`...)
+	} else {
+		e.prefix = append(e.prefix, `"prompt":`...)
+	}
+	fields := map[string]any{"temperature": 0, "stream": t.Stream}
+	if t.IgnoreEOS {
+		fields["ignore_eos"] = true
+	}
+	if t.Stream && t.Counting != CountEvents {
+		o := map[string]any{"include_usage": true}
+		if t.Counting != CountFinal {
+			o["continuous_usage_stats"] = true
+		}
+		fields["stream_options"] = o
+	}
+	for k, v := range t.Extra {
+		if k == "model" || k == "messages" || k == "prompt" || k == t.MaxTokensField || k == "stream" {
+			return fmt.Errorf("extra body field %q is set by the test itself", k)
+		}
+		if v == nil {
+			delete(fields, k) // null removes a field that a server does not know
+			continue
+		}
+		fields[k] = v
+	}
+	_, fixed := fields["min_tokens"]
+	e.minimum = t.IgnoreEOS && !fixed
+	body, err := json.Marshal(fields)
+	if err != nil {
+		return fmt.Errorf("extra body fields: %w", err)
+	}
+	e.suffix = append([]byte{','}, body[1:len(body)-1]...)
+	e.suffix = fmt.Appendf(e.suffix, `,%q:`, t.MaxTokensField)
+	return nil
+}
+
+// conversation is the JSON of the messages of a chat so far, each followed by a
+// comma.
+type conversation []byte
+
+// body appends a request's body. History is the conversation before it; tokens
+// is how long that was.
+func (e *endpoint) body(dst []byte, history conversation, t *workload.Turn) []byte {
+	dst = append(dst, e.prefix...)
+	switch {
+	case e.target.API == Chat:
+		dst = append(dst, history...)
+		dst = append(dst, `{"role":"user","content":"`...)
+		dst = e.vocab.Append(dst, t.Parts, len(history))
+		dst = append(dst, `"}]`...)
+	case e.vocab.IDs():
+		dst = append(dst, '[')
+		dst = e.vocab.Append(dst, t.Parts, 0)
+		dst = append(dst, ']')
+	default:
+		dst = append(dst, '"')
+		dst = append(dst, history...)
+		dst = e.vocab.Append(dst, t.Parts, len(history))
+		dst = append(dst, '"')
+	}
+	dst = append(dst, e.suffix...)
+	dst = strconv.AppendInt(dst, int64(t.OutputTokens), 10)
+	if e.minimum {
+		dst = append(dst, `,"min_tokens":`...)
+		dst = strconv.AppendInt(dst, int64(t.OutputTokens), 10)
+	}
+	return append(dst, '}')
+}
+
+// remember extends a conversation by a turn and the answer to it, which is
+// still JSON-escaped.
+func (e *endpoint) remember(h conversation, t *workload.Turn, answer []byte) conversation {
+	if e.target.API == Chat {
+		h2 := append(h, `{"role":"user","content":"`...)
+		h2 = e.vocab.Append(h2, t.Parts, len(h))
+		h2 = append(h2, `"},{"role":"assistant","content":"`...)
+		h2 = append(h2, answer...)
+		return append(h2, `"},`...)
+	}
+	h2 := e.vocab.Append(h, t.Parts, len(h))
+	return append(h2, answer...)
+}
+
+// request appends a whole request to dst.
+func (e *endpoint) request(dst []byte, run uint32, id uint64, body []byte) []byte {
+	dst = append(dst, e.head...)
+	dst = appendRequestID(dst, run, id)
+	dst = append(dst, "\r\nContent-Length: "...)
+	dst = strconv.AppendInt(dst, int64(len(body)), 10)
+	dst = append(dst, "\r\n\r\n"...)
+	return append(dst, body...)
+}
+
+// appendRequestID appends the X-Request-Id of request number id; vLLM logs it
+// with --enable-request-id-headers.
+func appendRequestID(dst []byte, run uint32, id uint64) []byte {
+	dst = append(dst, "sixty-"...)
+	dst = strconv.AppendUint(dst, uint64(run), 16)
+	dst = append(dst, '-')
+	return strconv.AppendUint(dst, id, 10)
+}
+
+// defaultTimeout bounds one request: longer than any answer should take, shorter
+// than a test's patience.
+const defaultTimeout = 10 * time.Minute

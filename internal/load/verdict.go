@@ -1,0 +1,165 @@
+package load
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"math"
+)
+
+func mapsKeys[K comparable, V any](m map[K]V) iter.Seq[K] { return maps.Keys(m) }
+
+// Limits beyond which a result says more about the generator than about the
+// server.
+const (
+	// maxSendLag: a workload whose requests leave later than this is not the one
+	// that was asked for; the fastest servers answer in about this time.
+	maxSendLag = 0.010
+	// maxLagShare: a timestamp late by more than this share of the median time to
+	// first token is not a measurement of the server any more.
+	maxLagShare = 0.10
+	// minLag: below it, lag is what a loaded operating system does.
+	minLag = 0.002
+	// maxUtilisation: above it, waiting for a processor grows without bound.
+	maxUtilisation = 0.90
+	// minAchieved: the peers' promise, and less than any server change worth
+	// measuring.
+	minAchieved = 0.98
+)
+
+// judge turns what the generator measured of itself into a verdict.
+func (s *summary) judge() Judgement {
+	g := &s.rec.Generator
+	j := Judgement{
+		ReceiveLag: g.ReceiveLag.seconds(), WakeLag: g.WakeLag.seconds(), SchedDelay: g.SchedDelay.seconds(), GCPauses: g.GCPauses.seconds(),
+		CPU: g.CPU.Seconds(), Cores: g.Cores, HeapMB: float64(g.Heap) / 1e6,
+	}
+	if s.rec.Duration > 0 && g.Cores > 0 {
+		j.Utilisation = j.CPU / s.rec.Duration.Seconds() / float64(g.Cores)
+	}
+	if n := max(s.rec.Events, int64(s.rec.Len())); n > 0 {
+		j.PerEvent = j.CPU / float64(n)
+	}
+	var lags lagSketch
+	for _, r := range s.bySent {
+		if r.Outcome != ConnectFail && r.Outcome != Unfinished {
+			lags.add(r.SendLag())
+		}
+	}
+	j.SendLag = lags.lag().seconds()
+	if s.set.Load.Concurrency == 0 {
+		s.judgeArrivals(&j)
+	}
+	s.reasons(&j)
+	return j
+}
+
+// judgeArrivals compares when requests were sent with when they were due.
+func (s *summary) judgeArrivals(j *Judgement) {
+	n := 0.0
+	var sum, squares, last, due float64
+	late := 0.0
+	for _, r := range s.bySent {
+		if r.Turn != 0 || r.Outcome == Unfinished {
+			continue
+		}
+		at := r.Sent.Seconds()
+		if n > 0 {
+			g := at - last
+			sum, squares = sum+g, squares+g*g
+		}
+		last, due = at, max(due, r.Scheduled.Seconds())
+		if r.SendLag().Seconds() > maxSendLag {
+			late++
+		}
+		n++
+	}
+	if n < 3 || sum <= 0 {
+		return
+	}
+	mean := sum / (n - 1)
+	j.ArrivalCV = math.Sqrt(max(squares/(n-1)-mean*mean, 0)) / mean
+	if last > 0 && due > 0 {
+		j.Achieved = min(due/last, 1)
+	}
+}
+
+func (s *summary) reasons(j *Judgement) {
+	add := func(format string, args ...any) {
+		j.Spoiled = true
+		j.Reasons = append(j.Reasons, fmt.Sprintf(format, args...))
+	}
+	if j.SendLag.P99 > maxSendLag && j.SendLag.Count >= 100 || j.SendLag.P50 > maxSendLag {
+		add("requests were sent late by up to %.1f ms (P99), more than %.0f ms", 1e3*j.SendLag.P99, 1e3*maxSendLag)
+	}
+	lag, of := j.ReceiveLag, "packets waited in the kernel"
+	if lag.Count == 0 {
+		lag, of = j.WakeLag, "the generator's own timers waited"
+	}
+	reference := s.res.Latency[TTFT]
+	if reference == nil {
+		reference = s.res.Latency[E2E]
+	}
+	if q, ok := reference.At(0.5); ok && lag.P99 > max(maxLagShare*q.Value, minLag) {
+		add("%s for %.1f ms (P99) before they were read, %.0f %% of the median time to first token", of, 1e3*lag.P99, 100*lag.P99/q.Value)
+	}
+	if j.Utilisation > maxUtilisation {
+		add("the generator used %.0f %% of its %d processors", 100*j.Utilisation, j.Cores)
+	}
+	queued := s.res.Latency[QueueWait]
+	if j.Achieved > 0 && j.Achieved < minAchieved && queued == nil {
+		add("only %.1f %% of the asked rate was sent", 100*j.Achieved)
+	}
+}
+
+// note says in words what a reader must know to read the numbers.
+func (s *summary) note() {
+	r := s.res
+	add := func(format string, args ...any) { r.Notes = append(r.Notes, fmt.Sprintf(format, args...)) }
+	t := &r.Tokens
+	if t.PromptAsked > 0 {
+		if off := t.Prompt/t.PromptAsked - 1; math.Abs(off) > 0.02 && !s.continues() {
+			add("prompts had %.0f tokens where %.0f were asked for (%+.1f %%)", t.Prompt, t.PromptAsked, 100*off)
+		}
+	}
+	if n := r.Requests.Complete; n > 0 && t.Short > 0 {
+		add("%d of %d answers were shorter than asked: the model ended them", t.Short, n)
+	}
+	if t.Estimated > 0 {
+		add("the server does not tell how many tokens an event brings: inter-token latency of %d answers takes an event for an equal share of the answer", t.Estimated)
+	}
+	if t.PerEvent > 1.05 {
+		add("an event brought %.2f tokens on average; inter-token latency is weighted by tokens", t.PerEvent)
+	}
+	if q := r.Latency[QueueWait]; q != nil {
+		add("%d requests waited for a free stream (concurrency limit %d): latencies from the schedule include it, those from sending do not", q.Count, r.Load.MaxConcurrency)
+	}
+	if r.Requests.Resent > 0 {
+		add("%d requests were sent again because the server had closed a kept connection", r.Requests.Resent)
+	}
+	if r.Requests.RetryAfter > 0 {
+		add("the server asked to retry after up to %.0f s", r.Requests.RetryAfter)
+	}
+	if r.Interrupted {
+		add("the test ended before its plan was done; what was measured until then is reported")
+	}
+	if r.Requests.Cancelled > 0 {
+		add("%d clients left on purpose; their first tokens count, their latencies to the end do not", r.Requests.Cancelled)
+	}
+	if d := r.Latency[E2E]; d != nil {
+		if q, ok := d.At(0.99); ok && q.Few {
+			add("%d requests are too few for a P99 with an upper bound", d.Count)
+		}
+	}
+}
+
+// continues reports whether later turns add to earlier ones, so that prompts
+// are longer than what a turn asks for.
+func (s *summary) continues() bool {
+	for _, r := range s.inside {
+		if r.Turn > 0 {
+			return true
+		}
+	}
+	return false
+}

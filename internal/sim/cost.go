@@ -44,6 +44,13 @@ func (w Work) Sub(o Work) Work {
 	}
 }
 
+// raise keeps the largest step.
+func (w *Work) raise(step Work) {
+	w.Seqs = max(w.Seqs, step.Seqs)
+	w.Tokens = max(w.Tokens, step.Tokens)
+	w.KVTokens = max(w.KVTokens, step.KVTokens)
+}
+
 // schedule adds n new tokens of a request of which computed are in the cache.
 func (w *Work) schedule(n, computed int) {
 	w.Seqs++

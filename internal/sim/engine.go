@@ -34,10 +34,10 @@ type RequestResult struct {
 	MaxITL       time.Duration // longest gap between two tokens
 	Replica      int           // index of the engine that served it
 
-	// Prefill is the work of the steps from the first scheduling to the first
-	// token, Decode that of the steps from the first to the last token, of the
-	// whole batch in both cases: what the request had to sit through.
-	Prefill, Decode Work
+	// Work of the engine, since its beginning, when the request was first
+	// scheduled, had its first token and had its last one. Differences are what
+	// the request had to sit through.
+	WorkAtScheduled, WorkAtFirst, WorkAtLast Work
 }
 
 // TTFT is the time to first token, from arrival.
@@ -106,8 +106,7 @@ type request struct {
 	blocks       []int32
 	cached       int // leading blocks that are findable
 
-	workAt Work // at first scheduling, then at first token
-	res    RequestResult
+	res RequestResult
 }
 
 // before orders requests by the priority policy.
@@ -166,6 +165,9 @@ type Stats struct {
 	PrefixAdmittedLookedUp, PrefixAdmittedHit int64
 
 	Busy time.Duration // time during which a step was in execution
+
+	// Peak has the largest Seqs, Tokens and KVTokens of any one step.
+	Peak Work
 }
 
 // Output is one token of a request.
@@ -331,6 +333,7 @@ func (e *Engine) Schedule(now time.Duration) (due time.Duration, wait bool) {
 			b.end += d
 			e.deviceEnd = b.end
 			e.stats.Busy += d
+			e.stats.Peak.raise(b.work)
 		}
 		e.inFlight = append(e.inFlight, b)
 		if len(e.inFlight) < e.depth && (executed || e.unfinished()) {
@@ -389,8 +392,7 @@ func (e *Engine) deliver(r *request, now time.Duration) bool {
 		e.prefillTokens -= r.prompt
 		e.stats.PromptTokens += int64(r.prompt)
 		r.res.FirstToken = now
-		r.res.Prefill = e.stats.Work.Sub(r.workAt)
-		r.workAt = e.stats.Work
+		r.res.WorkAtFirst = e.stats.Work
 	} else {
 		e.gap(r, now-r.res.LastToken)
 	}
@@ -421,9 +423,8 @@ func (e *Engine) end(r *request, o Outcome, at time.Duration) {
 	r.state = ended
 	r.res.Outcome = o
 	r.res.Finish = at
-	if r.res.OutputTokens > 0 {
-		r.res.Decode = e.stats.Work.Sub(r.workAt)
-	} else {
+	r.res.WorkAtLast = e.stats.Work
+	if r.res.OutputTokens == 0 {
 		e.prefillTokens -= r.prompt
 	}
 	delete(e.requests, r.id)

@@ -37,6 +37,7 @@ func (e *Engine) fastForward(now, until time.Duration) time.Duration {
 		seqs   = int64(len(e.running))
 		work   = Work{Seqs: seqs, Tokens: seqs}
 		start  = now
+		peak   Work
 		gapMax time.Duration
 		last   time.Duration // when the previous token came
 		done   = 0
@@ -63,6 +64,7 @@ func (e *Engine) fastForward(now, until time.Duration) time.Duration {
 		e.blocksOf(slot, done)
 		e.deviceEnd = end
 		e.stats.Busy += d
+		peak = work // its KVTokens only grow
 		e.advance(due)
 		completed := work
 		if e.depth == 2 {
@@ -85,6 +87,7 @@ func (e *Engine) fastForward(now, until time.Duration) time.Duration {
 	if done == 0 {
 		return start
 	}
+	e.stats.Peak.raise(peak)
 	for _, r := range e.running {
 		r.tokens += done
 		r.computed += done

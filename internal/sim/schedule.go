@@ -154,7 +154,7 @@ func (e *Engine) formWaiting(b *batch, budget int) int {
 		if r.state == waiting {
 			r.res.Scheduled = e.now
 			r.res.CachedTokens = computed
-			r.workAt = e.stats.Work
+			r.res.WorkAtScheduled = e.stats.Work
 			e.stats.PrefixAdmittedLookedUp += int64(r.tokens)
 			e.stats.PrefixAdmittedHit += int64(computed)
 		}

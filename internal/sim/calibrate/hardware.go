@@ -1,0 +1,72 @@
+package calibrate
+
+import "github.com/sixty-dev/sixty/internal/sim"
+
+// Hardware is what a data sheet says of the accelerators of one engine, all
+// together under tensor parallelism.
+type Hardware struct {
+	MemoryBandwidth float64 // bytes per second
+	FLOPS           float64 // dense arithmetic in the data type of the weights, operations per second
+}
+
+// Model is what a step of a model costs.
+type Model struct {
+	WeightBytes     float64 // read by every step
+	Parameters      float64 // active for a token
+	KVBytesPerToken float64
+	AttentionWidth  float64 // layers × heads × size of a head
+}
+
+// Shares of the data sheet's numbers that real kernels reach, and the parts of a
+// step that no data sheet has. They are round numbers of the right order; a
+// measurement moves them (see priorSpread).
+const (
+	bandwidthShare = 0.8
+	flopsShare     = 0.7
+	launchSeconds  = 2e-3
+	mixedSeconds   = 5e-3
+	perSeqSeconds  = 20e-6
+)
+
+// FromHardware estimates a step's cost when nothing was measured, by the
+// roofline model. It is right to a factor, not to a percentage: use it to start
+// from, and as the prior of a fit.
+func FromHardware(m Model, h Hardware) sim.StepCost {
+	weights := m.WeightBytes / (h.MemoryBandwidth * bandwidthShare)
+	perToken := 2 * m.Parameters / (h.FLOPS * flopsShare)
+	return sim.StepCost{
+		Base:     launchSeconds + weights,
+		Mixed:    mixedSeconds,
+		PerSeq:   perSeqSeconds,
+		PerToken: perToken,
+		PerKV:    m.KVBytesPerToken / (h.MemoryBandwidth * bandwidthShare),
+		PerPair:  4 * m.AttentionWidth / (h.FLOPS * flopsShare),
+		Knee:     int(weights / perToken),
+	}
+}
+
+// priorSpread is the relative standard deviation of a prior's constants: data
+// sheets tell bandwidth and arithmetic well, and overheads hardly.
+var priorSpread = vector{0.3, 2, 2, 0.3, 0.3, 1}
+
+// priorStrength is the variance of an observation's logarithm, 3 %, times the
+// number of observations that share the same steps, about ten. Where observations
+// determine a constant, they outweigh the prior by far.
+const priorStrength = 0.03 * 0.03 * 10
+
+// priorRows pull each constant towards the prior's.
+func priorRows(prior *sim.StepCost) []row {
+	if prior == nil {
+		return nil
+	}
+	var rows []row
+	for j, v := range [...]float64{prior.Base, prior.Mixed, prior.PerSeq, prior.PerToken, prior.PerKV, prior.PerPair} {
+		if v <= 0 {
+			continue
+		}
+		r := row{target: 1, weight: priorStrength / (priorSpread[j] * priorSpread[j])}
+		r.a[j] = 1 / v
+		rows = append(rows, r)
+	}
+	return rows
+}

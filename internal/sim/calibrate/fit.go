@@ -78,6 +78,14 @@ func Solve(obs []Observation, knee int, prior *sim.StepCost) (*Fit, error) {
 	return p.fit(), nil
 }
 
+// seenSteps is how many steps an observation must have for its mean to say what
+// the server was seen to do for a while.
+const seenSteps = 10
+
+var errUndetermined = hint.With(
+	errors.New("calibrate: the observations do not determine the cost of a step without load"),
+	"name the model and the GPU, or include a time with another load")
+
 // point is a solution without its interval.
 type point struct {
 	rows  []row
@@ -99,11 +107,13 @@ func solve(obs []Observation, knee int, prior *sim.StepCost) (*point, error) {
 			return nil, fmt.Errorf("calibrate: observation %d: %d steps in %v s, weight %v", i, o.Work.Steps, o.Seconds, o.Weight)
 		}
 		p.rows[i] = newRow(o)
-		p.seen.include(o.Work)
+		if o.Work.Steps >= seenSteps {
+			p.seen.include(o.Work)
+		}
 	}
 	var ok bool
 	if p.x, ok = robust(p.rows, p.prior); !ok {
-		return nil, errors.New("calibrate: the observations leave a step without base cost: they do not determine it")
+		return nil, errUndetermined
 	}
 	const limit = 0.1 // the same for every knee, so that losses compare
 	var sum, weights float64

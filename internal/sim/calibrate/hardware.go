@@ -21,9 +21,9 @@ type Model struct {
 // step that no data sheet has. They are round numbers of the right order; a
 // measurement moves them (see priorSpread).
 const (
-	bandwidthShare = 0.8
-	flopsShare     = 0.7
-	launchSeconds  = 2e-3
+	bandwidthShare = 0.9
+	flopsShare     = 0.8
+	launchSeconds  = 1e-3
 	mixedSeconds   = 5e-3
 	perSeqSeconds  = 20e-6
 )

@@ -8,7 +8,7 @@ import (
 )
 
 // An Interval is a predicted quantity with its 95 % interval over the fit's
-// bootstrap samples. It has the uncertainty of the constants, not that of a
+// bootstrap samples, empty where there are none. It has the uncertainty of the constants, not that of a
 // workload that differs from the one simulated.
 type Interval struct{ Value, Low, High float64 }
 
@@ -79,9 +79,6 @@ func Predict(f *Fit, cfg sim.Config, requests []sim.Request) (*Prediction, error
 		fields[i].Low, fields[i].High = min(s[0], fields[i].Value), max(s[len(s)-1], fields[i].Value)
 	}
 	p.Warnings = f.Extrapolation(res)
-	if len(draws) == 0 {
-		p.Warnings = append(p.Warnings, "the fit has no bootstrap samples: the intervals are empty")
-	}
 	if w := p.TTFTP95.relative(); w > saturatedWidth {
 		p.Warnings = append(p.Warnings, fmt.Sprintf(
 			"near saturation: within the uncertainty of the calibration P95 TTFT is anything from %.3g s to %.3g s", p.TTFTP95.Low, p.TTFTP95.High))
@@ -101,6 +98,9 @@ func quantities(r *sim.Result) []float64 {
 // Extrapolation says, in sentences, where a simulation goes beyond what the fit
 // has seen. Empty means nowhere.
 func (f *Fit) Extrapolation(res *sim.Result) []string {
+	if f.Observations == 0 {
+		return []string{"not calibrated: the constants are estimates from data sheets"}
+	}
 	var used Range
 	var total, small, large, long int
 	for i := range res.Requests {

@@ -49,12 +49,18 @@ func FromRequests(cfg sim.Config, measured []Measured, prior *sim.StepCost) (*Fi
 	var best *point
 	for _, knee := range knees(cfg, prior) {
 		p, err := fixpoint(cfg, requests, measured, start, knee, prior)
+		if errors.Is(err, errUndetermined) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
 		if best == nil || p.loss < best.loss {
 			best = p
 		}
+	}
+	if best == nil {
+		return nil, errUndetermined
 	}
 	return best.fit(), nil
 }

@@ -44,12 +44,18 @@ func FromScrapes(cfg sim.Config, scrapes []Scrape, prior *sim.StepCost) (*Fit, e
 			return nil, hint.With(errors.New("calibrate: the server was idle in every interval"), "choose a time with load")
 		}
 		p, err := solve(obs, knee, prior)
+		if errors.Is(err, errUndetermined) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
 		if best == nil || p.loss < best.loss {
 			best = p
 		}
+	}
+	if best == nil {
+		return nil, errUndetermined
 	}
 	return best.fit(), nil
 }

@@ -267,6 +267,7 @@ func (e *Engine) Add(r Request) (int, error) {
 	default:
 		limit = min(limit, room)
 	}
+	e.sampleUntil(r.Arrival)
 	q := &request{
 		id:        e.nextID,
 		priority:  r.Priority,
@@ -293,6 +294,7 @@ func (e *Engine) Cancel(id int, at time.Duration) *RequestResult {
 	if r == nil {
 		return nil
 	}
+	e.sampleUntil(at)
 	if r.state == running {
 		e.running = removeFrom(e.running, r)
 	} else {
@@ -430,12 +432,17 @@ func (e *Engine) end(r *request, o Outcome, at time.Duration) {
 	delete(e.requests, r.id)
 }
 
-// advance moves the clock, and samples the state that held until then.
+// advance moves the clock.
 func (e *Engine) advance(now time.Duration) {
+	e.sampleUntil(now)
+	e.now = now
+}
+
+// sampleUntil samples the state that held until the change that is to come.
+func (e *Engine) sampleUntil(now time.Duration) {
 	if e.sampler != nil {
 		e.sampler.until(e, now)
 	}
-	e.now = now
 }
 
 func removeFrom(rs []*request, r *request) []*request {

@@ -17,7 +17,7 @@ const forever = time.Duration(math.MaxInt64)
 // maxITL is the longest gap that the histogram of gaps resolves.
 const maxITL = time.Hour
 
-// A Sample is an engine's state at an instant.
+// A Sample is an engine's state at an instant, after all that happened then.
 type Sample struct {
 	At               time.Duration
 	Running, Waiting int

@@ -157,35 +157,29 @@ func (s *stream) drop() {
 	}
 }
 
-// readStream reads server-sent events to their end. Events are stamped with the
-// read that completed them.
+// readStream reads server-sent events to their end.
 func (s *stream) readStream() error {
+	if err := s.conn.Stream(s); err != nil {
+		return err
+	}
+	if data, ok := s.sse.Flush(); ok {
+		return s.event(data)
+	}
+	return nil
+}
+
+// Data takes a piece of the stream. Events are stamped with the read that
+// completed them.
+func (s *stream) Data(p []byte) error {
 	for {
-		p, err := s.conn.ReadBody()
-		if err == io.EOF {
-			if data, ok := s.sse.Flush(); ok {
-				if err := s.event(data); err != nil {
-					return err
-				}
-			}
-			return nil
-		}
-		if err != nil {
+		data, rest, ok, err := s.sse.Next(p)
+		if err != nil || !ok {
 			return err
 		}
-		for {
-			data, rest, ok, err := s.sse.Next(p)
-			if err != nil {
-				return err
-			}
-			if !ok {
-				break
-			}
-			if err := s.event(data); err != nil {
-				return err
-			}
-			p = rest
+		if err := s.event(data); err != nil {
+			return err
 		}
+		p = rest
 	}
 }
 

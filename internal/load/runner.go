@@ -65,6 +65,7 @@ type Runner struct {
 	connMu sync.Mutex
 	conns  map[*wire.Conn]struct{}
 	opened int
+	lags   wire.Lags // of the connections that were closed
 
 	streams  sync.WaitGroup
 	queue    queue
@@ -182,6 +183,7 @@ func (r *Runner) Run(ctx context.Context, interval time.Duration, progress func(
 	stopProgress()
 	rec := r.collector.rec
 	rec.Generator = j.end()
+	rec.Generator.ReceiveLag = r.receiveLag()
 	rec.Dispatched = time.Duration(r.last.Load())
 	rec.Interrupted = ctx.Err() != nil || r.truncate
 	rec.Connections = r.opened
@@ -288,7 +290,18 @@ func (r *Runner) track(c *wire.Conn) {
 func (r *Runner) untrack(c *wire.Conn) {
 	r.connMu.Lock()
 	delete(r.conns, c)
+	r.lags.Merge(c.Lags())
 	r.connMu.Unlock()
+}
+
+// receiveLag sums up all connections, none of which reads any more.
+func (r *Runner) receiveLag() Lag {
+	r.connMu.Lock()
+	defer r.connMu.Unlock()
+	for c := range r.conns {
+		r.lags.Merge(c.Lags())
+	}
+	return Lag{Count: r.lags.Count(), P50: r.lags.Quantile(0.5), P99: r.lags.Quantile(0.99), Max: r.lags.Max()}
 }
 
 func (r *Runner) closeAll() {

@@ -15,8 +15,8 @@ const (
 	// maxSendLag: a workload whose requests leave later than this is not the one
 	// that was asked for; the fastest servers answer in about this time.
 	maxSendLag = 0.010
-	// maxLagShare: a timestamp late by more than this share of the median time to
-	// first token is not a measurement of the server any more.
+	// maxLagShare: what the generator adds is more than this share of what it
+	// measures.
 	maxLagShare = 0.10
 	// minLag: below it, lag is what a loaded operating system does.
 	minLag = 0.002
@@ -92,23 +92,30 @@ func (s *summary) reasons(j *Judgement) {
 	if j.SendLag.P99 > maxSendLag && j.SendLag.Count >= 100 || j.SendLag.P50 > maxSendLag {
 		add("requests were sent late by up to %.1f ms (P99), more than %.0f ms", 1e3*j.SendLag.P99, 1e3*maxSendLag)
 	}
-	lag, of := j.ReceiveLag, "packets waited in the kernel"
-	if lag.Count == 0 {
-		lag, of = j.WakeLag, "the generator's own timers waited"
-	}
-	reference := s.res.Latency[TTFT]
-	if reference == nil {
-		reference = s.res.Latency[E2E]
-	}
-	if q, ok := reference.At(0.5); ok && lag.P99 > max(maxLagShare*q.Value, minLag) {
-		add("%s for %.1f ms (P99) before they were read, %.0f %% of the median time to first token", of, 1e3*lag.P99, 100*lag.P99/q.Value)
-	}
+	s.judgeLag(j, add)
 	if j.Utilisation > maxUtilisation {
 		add("the generator used %.0f %% of its %d processors", 100*j.Utilisation, j.Cores)
 	}
 	queued := s.res.Latency[QueueWait]
 	if j.Achieved > 0 && j.Achieved < minAchieved && queued == nil {
 		add("only %.1f %% of the asked rate was sent", 100*j.Achieved)
+	}
+}
+
+// judgeLag asks whether the generator read too late. Where the kernel tells when
+// packets came, late reading does not falsify a timestamp, but it delays the
+// next request of a closed loop: it is held against the whole request. Elsewhere
+// it is in every latency: it is held against the time to first token.
+func (s *summary) judgeLag(j *Judgement, add func(string, ...any)) {
+	lag, of, reference, what := j.ReceiveLag, "packets waited", s.res.Latency[E2E], "request"
+	if lag.Count == 0 {
+		lag, of = j.WakeLag, "the generator's own timers waited"
+		if d := s.res.Latency[TTFT]; d != nil {
+			reference, what = d, "time to first token"
+		}
+	}
+	if q, ok := reference.At(0.5); ok && lag.P99 > max(maxLagShare*q.Value, minLag) {
+		add("%s for %.1f ms (P99) before they were read, %.0f %% of the median %s", of, 1e3*lag.P99, 100*lag.P99/q.Value, what)
 	}
 }
 

@@ -23,6 +23,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/sixty-dev/sixty/internal/load/wire"
 )
 
 // A Script says how every request is answered.
@@ -70,6 +72,7 @@ type Server struct {
 	script Script
 	ln     net.Listener
 	start  time.Time
+	clock  wire.Clock
 	slots  chan struct{}
 	count  atomic.Int64
 
@@ -87,7 +90,9 @@ func Start(script Script) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for the scripted server: %w", err)
 	}
-	s := &Server{script: script, ln: ln, start: time.Now(), conns: map[net.Conn]struct{}{}, done: make(chan struct{})}
+	s := &Server{script: script, ln: ln, conns: map[net.Conn]struct{}{}, done: make(chan struct{})}
+	s.start = time.Now()
+	s.clock = wire.NewClock(s.start)
 	if script.Slots > 0 {
 		s.slots = make(chan struct{}, script.Slots)
 	}
@@ -147,11 +152,12 @@ func (s *Server) accept() {
 
 // conn is one connection's state.
 type conn struct {
-	s   *Server
-	nc  net.Conn
-	br  *bufio.Reader
-	out []byte
-	req request
+	s      *Server
+	nc     net.Conn
+	socket *wire.Socket // nil without kernel timestamps
+	br     *bufio.Reader
+	out    []byte
+	req    request
 }
 
 // request is what the server reads of one.
@@ -176,7 +182,13 @@ func (s *Server) serve(nc net.Conn) {
 		delete(s.conns, nc)
 		s.mu.Unlock()
 	}()
-	c := &conn{s: s, nc: nc, br: bufio.NewReaderSize(nc, 4<<10)}
+	c := &conn{s: s, nc: nc}
+	// A request was received when it arrived, not when a busy server got to it.
+	var rd io.Reader = nc
+	if sock, ok := wire.NewSocket(nc); ok {
+		c.socket, rd = sock, sock
+	}
+	c.br = bufio.NewReaderSize(rd, 4<<10)
 	if d := s.script.DelayConnect; d > 0 {
 		time.Sleep(d)
 	}
@@ -245,6 +257,9 @@ func (c *conn) read() error {
 	c.req.body = c.req.body[:length]
 	_, err = io.ReadFull(c.br, c.req.body)
 	c.req.received = time.Now()
+	if c.socket != nil {
+		c.req.received = c.s.clock.Epoch().Add(time.Duration(c.socket.Arrived(c.s.clock)))
+	}
 	return err
 }
 
@@ -349,7 +364,10 @@ func (c *conn) promptTokensOf() {
 	if per == 0 {
 		per = 1
 	}
-	r.promptTokens = int(float64(words)*per) + c.s.script.Overhead
+	r.promptTokens = int(float64(words) * per)
+	if !bytes.Contains(r.body, []byte(`"add_special_tokens":false`)) {
+		r.promptTokens += c.s.script.Overhead
+	}
 }
 
 func (c *conn) json(status int, body string, retryAfter time.Duration) error {

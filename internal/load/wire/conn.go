@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/url"
 	"strconv"
+	"sync/atomic"
 	"time"
 )
 
@@ -98,6 +99,9 @@ func (d *Dialer) Dial(ctx context.Context) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", d.addr, err)
 	}
+	if s, ok := NewSocket(nc); ok {
+		c.socket, nc = s, s
+	}
 	if d.tls != nil {
 		tc := tls.Client(nc, d.tls)
 		if err := tc.HandshakeContext(ctx); err != nil {
@@ -133,16 +137,31 @@ type Conn struct {
 	Exchanges          int   // responses read to their end
 
 	nc     net.Conn
+	socket *Socket // below nc, where the kernel tells when data arrived; else nil
 	clock  Clock
 	buf    []byte
 	r, w   int   // unread bytes are buf[r:w]
-	readAt int64 // when the last read returned
+	readAt int64 // when what was read last had arrived
 
 	body    framing
 	left    int64 // bytes left of the body, or of the current chunk
 	inChunk bool  // a chunk's head has been read
+	trailer bool  // the last chunk's head has been read
 	done    bool  // the body's end has been read
 	close   bool  // the server will close the connection afterwards
+
+	buffered    bool  // do not read: errMore is the answer when more is needed
+	deadline    int64 // by the clock, 0 for none
+	interrupted atomic.Bool
+}
+
+// errMore says that a step needs more than is buffered. Every step of reading a
+// body can be tried again afterwards.
+var errMore = errors.New("more data needed")
+
+// A Sink takes the pieces of a body. An error of it ends the reading.
+type Sink interface {
+	Data(p []byte) error
 }
 
 // Rebase moves an idle connection to another clock, whose epoch is shift later.
@@ -150,9 +169,19 @@ func (c *Conn) Rebase(clock Clock, shift int64) {
 	c.clock = clock
 	c.DialStart -= shift
 	c.DialEnd -= shift
+	c.readAt = 0
 }
 
-// ReadAt returns when the read that delivered the last returned bytes ended.
+// Lags returns how long data waited in the kernel; empty where it does not tell.
+func (c *Conn) Lags() *Lags {
+	if c.socket == nil {
+		return &Lags{}
+	}
+	return &c.socket.lags
+}
+
+// ReadAt returns when the last returned bytes arrived: in the kernel, where it
+// tells, else when the read that delivered them ended.
 func (c *Conn) ReadAt() int64 { return c.readAt }
 
 // Reusable reports whether another request may be sent: the response was read
@@ -161,6 +190,7 @@ func (c *Conn) Reusable() bool { return c.done && !c.close && c.r == c.w }
 
 // SetDeadline bounds everything until the deadline, by the Clock; 0 removes it.
 func (c *Conn) SetDeadline(at int64) error {
+	c.deadline = at
 	if at == 0 {
 		return c.nc.SetDeadline(time.Time{})
 	}
@@ -168,7 +198,10 @@ func (c *Conn) SetDeadline(at int64) error {
 }
 
 // Interrupt makes the current and all later reads and writes fail.
-func (c *Conn) Interrupt() { _ = c.nc.SetDeadline(time.Unix(1, 0)) }
+func (c *Conn) Interrupt() {
+	c.interrupted.Store(true)
+	_ = c.nc.SetDeadline(time.Unix(1, 0))
+}
 
 // Close closes the connection.
 func (c *Conn) Close() error { return c.nc.Close() }
@@ -180,22 +213,33 @@ func (c *Conn) Send(request []byte) error {
 	return err
 }
 
+// room makes space in the buffer for another read.
+func (c *Conn) room() error {
+	switch {
+	case c.r == c.w:
+		c.r, c.w = 0, 0
+	case c.w < len(c.buf):
+	case c.r > 0:
+		c.w = copy(c.buf, c.buf[c.r:c.w])
+		c.r = 0
+	case len(c.buf) < maxHead:
+		c.buf = append(c.buf, make([]byte, len(c.buf))...)
+	default:
+		return fmt.Errorf("%w: head or chunk line over %d bytes", ErrMalformed, maxHead)
+	}
+	return nil
+}
+
 // fill reads once more into the buffer and stamps the read.
 func (c *Conn) fill() error {
-	if c.r == c.w {
-		c.r, c.w = 0, 0
-	} else if c.w == len(c.buf) {
-		if c.r > 0 {
-			c.w = copy(c.buf, c.buf[c.r:c.w])
-			c.r = 0
-		} else if len(c.buf) < maxHead {
-			c.buf = append(c.buf, make([]byte, len(c.buf))...)
-		} else {
-			return fmt.Errorf("%w: head or chunk line over %d bytes", ErrMalformed, maxHead)
-		}
+	if c.buffered {
+		return errMore
+	}
+	if err := c.room(); err != nil {
+		return err
 	}
 	n, err := c.nc.Read(c.buf[c.w:])
-	c.readAt = c.clock.Now()
+	c.stamp()
 	c.w += n
 	if n > 0 {
 		return nil
@@ -204,6 +248,15 @@ func (c *Conn) fill() error {
 		err = io.ErrNoProgress
 	}
 	return err
+}
+
+func (c *Conn) stamp() {
+	if c.socket != nil {
+		// The wall clock, which the kernel's times come from, may be set back.
+		c.readAt = max(c.readAt, c.socket.Arrived(c.clock))
+	} else {
+		c.readAt = c.clock.Now()
+	}
 }
 
 // line returns the next line without its end; it is valid until the next call.
@@ -251,7 +304,7 @@ func (c *Conn) readHead(resp *Response) error {
 	if resp.Status, c.close, err = statusLine(l); err != nil {
 		return err
 	}
-	c.body, c.left, c.inChunk = framedByClose, 0, false
+	c.body, c.left, c.inChunk, c.trailer = framedByClose, 0, false, false
 	for read := len(l); ; read += len(l) + 2 {
 		if read > maxHead {
 			return fmt.Errorf("%w: head over %d bytes", ErrMalformed, maxHead)
@@ -348,12 +401,12 @@ func (c *Conn) ReadBody() ([]byte, error) {
 		}
 		if c.r == c.w {
 			if err := c.fill(); err != nil {
-				if err == io.EOF && c.body == framedByClose {
-					c.done = true
-					c.Exchanges++
-					break
+				if err == io.EOF {
+					if err = c.endOfInput(); err == nil {
+						break
+					}
 				}
-				return nil, truncated(err)
+				return nil, err
 			}
 		}
 		p := c.buf[c.r:c.w]
@@ -384,35 +437,83 @@ func (c *Conn) endPart() {
 	c.Exchanges++
 }
 
+// Stream gives the pieces of the body to sink until its end. It is ReadBody in
+// a loop, with fewer system calls where the connection is a plain socket.
+func (c *Conn) Stream(sink Sink) error {
+	if c.socket != nil && net.Conn(c.socket) == c.nc {
+		return c.socket.pump(c, sink)
+	}
+	for {
+		p, err := c.ReadBody()
+		if err == io.EOF {
+			return nil
+		}
+		if err == nil {
+			err = sink.Data(p)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// deliver gives the buffered part of the body to sink. It returns errMore when
+// more must be read, and nil at the body's end.
+func (c *Conn) deliver(sink Sink) error {
+	c.buffered = true
+	defer func() { c.buffered = false }()
+	for {
+		p, err := c.ReadBody()
+		if err == io.EOF {
+			return nil
+		}
+		if err == nil {
+			err = sink.Data(p)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// endOfInput is what the end of the connection means for the body.
+func (c *Conn) endOfInput() error {
+	if c.body != framedByClose {
+		return ErrTruncated
+	}
+	c.done = true
+	c.Exchanges++
+	return nil
+}
+
 // nextChunk reads a chunk's size line, and after the last chunk the trailer.
 // The empty line that ends a chunk's data is skipped as part of the next one.
 func (c *Conn) nextChunk() error {
-	l, err := c.line()
-	if err != nil {
-		return err
-	}
-	if len(l) == 0 {
-		if l, err = c.line(); err != nil {
+	for range 64 {
+		l, err := c.line()
+		if err != nil {
 			return err
 		}
-	}
-	size, ok := chunkSize(l)
-	if !ok {
-		return fmt.Errorf("%w: chunk size %.20q", ErrMalformed, l)
-	}
-	if size > 0 {
-		c.left, c.inChunk = size, true
-		return nil
-	}
-	for range 64 {
-		if l, err = c.line(); err != nil {
-			return err
+		if c.trailer {
+			if len(l) == 0 {
+				c.done = true
+				c.Exchanges++
+				return nil
+			}
+			continue
 		}
 		if len(l) == 0 {
-			c.done = true
-			c.Exchanges++
+			continue
+		}
+		size, ok := chunkSize(l)
+		if !ok {
+			return fmt.Errorf("%w: chunk size %.20q", ErrMalformed, l)
+		}
+		if size > 0 {
+			c.left, c.inChunk = size, true
 			return nil
 		}
+		c.trailer = true
 	}
 	return fmt.Errorf("%w: trailer over 64 lines", ErrMalformed)
 }

@@ -1,0 +1,231 @@
+// Package selftest proves a load generator's error: it runs tests against a
+// scripted server that knows what it did, and compares what was reported with
+// the truth. `sixty bench self-test` prints its table; nothing else calls it.
+package selftest
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/load"
+	"github.com/sixty-dev/sixty/internal/load/loadtest"
+	"github.com/sixty-dev/sixty/internal/workload"
+)
+
+// A Case is one test against the scripted server.
+type Case struct {
+	Name        string
+	Script      loadtest.Script
+	Concurrency int
+	Rate        float64 // open loop when above 0
+	Stream      bool
+	Duration    time.Duration
+}
+
+// Cases are the tests of the published table: paced streams of 64 tokens every
+// 10 ms after 50 ms, as fast as possible with and without streaming, and an
+// open loop. Seconds is how long each lasts.
+func Cases(seconds float64, streams []int) []Case {
+	d := time.Duration(seconds * float64(time.Second))
+	paced := loadtest.Script{TTFT: 50 * time.Millisecond, ITL: 10 * time.Millisecond, Tokens: 64}
+	var cases []Case
+	for _, n := range streams {
+		cases = append(cases, Case{Name: fmt.Sprintf("%d paced streams", n), Script: paced, Concurrency: n, Stream: true, Duration: d})
+	}
+	return append(cases,
+		Case{Name: "not streaming, as fast as possible", Script: loadtest.Script{Tokens: 1}, Concurrency: 64, Duration: d},
+		Case{Name: "streaming, as fast as possible", Script: loadtest.Script{Tokens: 64}, Concurrency: 64, Stream: true, Duration: d},
+		Case{Name: "open loop, Poisson, 100 a second", Script: paced, Rate: 100, Stream: true, Duration: d},
+	)
+}
+
+// Outcome compares one test's report with the truth. Errors are reported minus
+// true, in seconds.
+type Outcome struct {
+	Name       string  `json:"name"`
+	Requests   int     `json:"requests"`
+	Failed     int     `json:"failed"`
+	TTFTP50    float64 `json:"ttft_p50_error"`
+	TTFTP99    float64 `json:"ttft_p99_error"`
+	ITLMean    float64 `json:"itl_mean_error"`
+	OfIdeal    float64 `json:"of_ideal"` // of the throughput that the script allows; 0 where nothing paces it
+	RequestsPS float64 `json:"requests_per_second"`
+	EventsPS   float64 `json:"events_per_second"`
+	PerEvent   float64 `json:"cpu_per_event"`
+	PerRequest float64 `json:"cpu_per_request"`
+	Cores      float64 `json:"cores_used"`
+	LagP50     float64 `json:"send_lag_p50"`
+	LagP99     float64 `json:"send_lag_p99"`
+	ReceiveP50 float64 `json:"receive_lag_p50"`
+	ReceiveP99 float64 `json:"receive_lag_p99"`
+	ArrivalCV  float64 `json:"arrival_cv"`
+	First      float64 `json:"first_request"` // seconds from the start to the first request
+	HeapMB     float64 `json:"heap_mb"`
+	Spoiled    bool    `json:"spoiled"` // the generator's own verdict
+}
+
+// Run runs a case. serve starts a scripted server and returns its URL and how
+// to stop it; it should run in another process.
+func Run(ctx context.Context, c Case, serve func(context.Context, loadtest.Script) (url string, stop func(), err error)) (*Outcome, error) {
+	url, stop, err := serve(ctx, c.Script)
+	if err != nil {
+		return nil, fmt.Errorf("start the scripted server: %w", err)
+	}
+	defer stop()
+	g, err := workload.NewGenerator(workload.Spec{Prompt: workload.Fixed(16), Output: workload.Fixed(max(c.Script.Tokens, 1))}, 1)
+	if err != nil {
+		return nil, err
+	}
+	cfg := load.Config{
+		Target: load.Target{URL: url, API: load.Completions, Model: "scripted", Stream: c.Stream, IgnoreEOS: true},
+		Source: g, Concurrency: c.Concurrency, Duration: c.Duration, Seed: 1,
+	}
+	shape := load.Shape{Concurrency: c.Concurrency}
+	if c.Rate > 0 {
+		a := load.Poisson(c.Rate)
+		cfg.Arrivals, shape.Arrivals = &a, &a
+	}
+	begin := time.Now()
+	r, err := load.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	rec, err := r.Run(ctx, time.Second, nil)
+	if err != nil {
+		return nil, err
+	}
+	truths, err := fetch(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	res := load.Summarize(rec, load.Settings{Target: load.Asked{Stream: c.Stream}, Load: shape, Warmup: 0})
+	o := compare(c, rec, res, truths)
+	first := time.Duration(math.MaxInt64)
+	for q := range rec.Records() {
+		first = min(first, q.Sent)
+	}
+	if rec.Len() > 0 {
+		o.First = (rec.Start.Sub(begin) + first).Seconds()
+	}
+	return o, nil
+}
+
+// fetch asks the server for its truth.
+func fetch(ctx context.Context, url string) ([]loadtest.Truth, error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/truth", http.NoBody)
+	if err != nil {
+		return nil, fmt.Errorf("ask for the truth: %w", err)
+	}
+	tr := &http.Transport{}
+	defer tr.CloseIdleConnections()
+	resp, err := (&http.Client{Transport: tr}).Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("ask for the truth: %w", err)
+	}
+	defer resp.Body.Close()
+	var truths []loadtest.Truth
+	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<30)).Decode(&truths); err != nil {
+		return nil, fmt.Errorf("ask for the truth: %w", err)
+	}
+	return truths, nil
+}
+
+func compare(c Case, rec *load.Recording, res *load.Result, truths []loadtest.Truth) *Outcome {
+	g := &res.Generator
+	o := &Outcome{
+		Name: c.Name, Requests: res.Requests.Complete, Failed: res.Requests.Failed,
+		PerEvent: g.PerEvent, LagP50: g.SendLag.P50, LagP99: g.SendLag.P99, ReceiveP50: g.ReceiveLag.P50, ReceiveP99: g.ReceiveLag.P99,
+		ArrivalCV: g.ArrivalCV, HeapMB: g.HeapMB, Spoiled: g.Spoiled,
+	}
+	seconds := res.Duration
+	if seconds > 0 {
+		o.RequestsPS, o.EventsPS, o.Cores = float64(o.Requests)/seconds, float64(rec.Events)/seconds, g.CPU/seconds
+	}
+	if o.Requests > 0 {
+		o.PerRequest = g.CPU / float64(o.Requests)
+	}
+	var first, gaps []float64
+	for _, t := range truths {
+		if t.Aborted {
+			continue
+		}
+		first = append(first, t.First.Seconds())
+		if t.Tokens > 1 {
+			gaps = append(gaps, t.Gaps.Seconds()/float64(t.Tokens-1))
+		}
+	}
+	if d := res.Latency[load.TTFT]; d != nil && len(first) > 0 {
+		o.TTFTP50, o.TTFTP99 = at(d, 0.5)-rank(first, 0.5), at(d, 0.99)-rank(first, 0.99)
+	}
+	if d := res.Latency[load.ITL]; d != nil && len(gaps) > 0 {
+		o.ITLMean = d.Mean - mean(gaps)
+	}
+	if s := c.Script; s.ITL > 0 && c.Rate == 0 {
+		each := s.TTFT + time.Duration(s.Tokens-1)*s.ITL
+		// Each stream's last request is cut off by the end of the test.
+		whole := math.Floor(c.Duration.Seconds()/each.Seconds()) + 1
+		o.OfIdeal = float64(o.Requests) / (whole * float64(c.Concurrency)) * (whole * each.Seconds()) / seconds
+	}
+	return o
+}
+
+func at(d *load.Distribution, q float64) float64 {
+	x, _ := d.At(q)
+	return x.Value
+}
+
+func rank(v []float64, q float64) float64 {
+	slices.SortFunc(v, cmp.Compare)
+	return v[min(max(int(math.Ceil(q*float64(len(v))))-1, 0), len(v)-1)]
+}
+
+func mean(v []float64) float64 {
+	sum := 0.0
+	for _, x := range v {
+		sum += x
+	}
+	return sum / float64(len(v))
+}
+
+// Write prints outcomes as a table.
+func Write(w io.Writer, outcomes []*Outcome) error {
+	if _, err := fmt.Fprintf(w, "%-36s %8s %8s %8s %9s %9s %9s %8s %8s %9s %9s %7s %6s %7s\n", "", "requests", "TTFT err", "TTFT err", "ITL err",
+		"req/s", "events/s", "of ideal", "µs/event", "send lag", "recv lag", "arrival", "cores", "heap"); err != nil {
+		return fmt.Errorf("write table: %w", err)
+	}
+	if _, err := fmt.Fprintf(w, "%-36s %8s %8s %8s %9s %9s %9s %8s %8s %9s %9s %7s %6s %7s\n", "", "", "P50 ms", "P99 ms", "mean ms", "", "", "", "", "P50/99 ms", "P50/99 ms", "CV", "used", "MB"); err != nil {
+		return fmt.Errorf("write table: %w", err)
+	}
+	for _, o := range outcomes {
+		ideal := "–"
+		if o.OfIdeal > 0 {
+			ideal = fmt.Sprintf("%.1f %%", 100*o.OfIdeal)
+		}
+		cv := "–"
+		if o.ArrivalCV > 0 {
+			cv = fmt.Sprintf("%.2f", o.ArrivalCV)
+		}
+		mark := ""
+		if o.Failed > 0 {
+			mark += fmt.Sprintf("  %d FAILED", o.Failed)
+		}
+		if o.Spoiled {
+			mark += "  spoiled by the generator"
+		}
+		if _, err := fmt.Fprintf(w, "%-36s %8d %+8.2f %+8.2f %+9.3f %9.0f %9.0f %8s %8.2f %9s %9s %7s %6.2f %7.1f%s\n", o.Name, o.Requests, 1e3*o.TTFTP50, 1e3*o.TTFTP99, 1e3*o.ITLMean,
+			o.RequestsPS, o.EventsPS, ideal, 1e6*o.PerEvent, fmt.Sprintf("%.2f/%.2f", 1e3*o.LagP50, 1e3*o.LagP99),
+			fmt.Sprintf("%.2f/%.2f", 1e3*o.ReceiveP50, 1e3*o.ReceiveP99), cv, o.Cores, o.HeapMB, mark); err != nil {
+			return fmt.Errorf("write table: %w", err)
+		}
+	}
+	return nil
+}

@@ -26,8 +26,8 @@ var truths = []struct {
 	numBlocks int // of the RTX PRO 6000 it is not recorded; 30000 is never exhausted
 	hardware  calibrate.Hardware
 }{
-	// Bandwidth is of the runs' own configuration files; arithmetic is the dense
-	// BF16 rate of the vendor's data sheets, rounded.
+	// Bandwidth is of the runs' own configuration files. Arithmetic is the dense
+	// BF16 rate of the RTX 4090's data sheet, and an assumption for the other.
 	{"RTX4090", 256, 2588, calibrate.Hardware{MemoryBandwidth: 1008e9, FLOPS: 165e12}},
 	{"RTXPRO6000", 128, 30000, calibrate.Hardware{MemoryBandwidth: 1597e9, FLOPS: 400e12}},
 }

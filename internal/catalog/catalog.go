@@ -53,6 +53,10 @@ type Pathology struct {
 	Title    string // one line, no final period
 	Severity Severity
 
+	// FollowsObjectives lowers the severity while the objectives are known to
+	// hold: the server is worse than itself, but nobody was promised better.
+	FollowsObjectives bool
+
 	// When holds while the pathology is there.
 	When Cond
 

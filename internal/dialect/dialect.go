@@ -242,6 +242,10 @@ func (d Dialect) Missing(s *indicator.Signal) []string {
 			n = d.Metric(n)
 		}
 		// up and scrape_* are the scraper's own; the endpoint never has them.
+		// Where a histogram has a count, it has buckets.
+		if b, ok := strings.CutSuffix(n, "_bucket"); ok {
+			n = b + "_count"
+		}
 		if !d.has[n] && n != "up" && !strings.HasPrefix(n, "scrape_") {
 			missing = append(missing, n)
 		}
@@ -315,4 +319,21 @@ func numbers(v string) []int {
 		}
 	}
 	return out
+}
+
+// Key tells apart dialects that need different queries.
+func (d Dialect) Key() string {
+	var b strings.Builder
+	b.WriteString(d.prefix)
+	for _, m := range []map[string]string{d.renamed, d.exprs} {
+		for _, k := range slices.Sorted(maps.Keys(m)) {
+			b.WriteString("|" + k + "=" + m[k])
+		}
+	}
+	for _, s := range indicator.All() {
+		if len(d.Missing(s)) > 0 {
+			b.WriteString("|-" + s.Name)
+		}
+	}
+	return b.String()
 }

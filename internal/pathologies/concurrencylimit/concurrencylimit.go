@@ -31,10 +31,11 @@ var (
 
 // Pathology is a concurrency limit set too low.
 var Pathology = &catalog.Pathology{
-	ID:       "concurrency-limit",
-	Alert:    "VLLMConcurrencyLimit",
-	Title:    "Requests queue behind max_num_seqs while the engine has room for more",
-	Severity: catalog.Page,
+	ID:                "concurrency-limit",
+	Alert:             "VLLMConcurrencyLimit",
+	Title:             "Requests queue behind max_num_seqs while the engine has room for more",
+	Severity:          catalog.Page,
+	FollowsObjectives: true,
 	When: catalog.All(
 		catalog.Queueing,
 		catalog.Any(catalog.FirstTokenLate, catalog.Above(indicator.QueueTimeMean, catalog.QueueTimeLong)),

@@ -13,7 +13,7 @@ import (
 var runbook string
 
 var (
-	any = &catalog.Threshold{
+	anyError = &catalog.Threshold{
 		Name: "gpu_error", Unit: indicator.Count, Default: 0.5,
 		Why: "one is enough: the driver reports it, results or the process may be lost",
 	}

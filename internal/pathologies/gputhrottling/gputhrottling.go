@@ -29,10 +29,11 @@ var (
 
 // Pathology is GPU throttling.
 var Pathology = &catalog.Pathology{
-	ID:       "gpu-throttling",
-	Alert:    "VLLMGPUThrottling",
-	Title:    "The GPU lowers its clocks",
-	Severity: catalog.Ticket,
+	ID:                "gpu-throttling",
+	Alert:             "VLLMGPUThrottling",
+	Title:             "The GPU lowers its clocks",
+	Severity:          catalog.Ticket,
+	FollowsObjectives: true,
 	When: catalog.Any(
 		catalog.Above(indicator.ThermalReason, set),
 		catalog.Above(indicator.PowerReason, set),

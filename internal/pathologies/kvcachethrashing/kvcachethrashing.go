@@ -34,10 +34,11 @@ var (
 
 // Pathology is KV cache thrashing.
 var Pathology = &catalog.Pathology{
-	ID:       "kv-cache-thrashing",
-	Alert:    "VLLMKVCacheThrashing",
-	Title:    "The KV cache cannot hold the running requests: they are evicted and recomputed",
-	Severity: catalog.Page,
+	ID:                "kv-cache-thrashing",
+	Alert:             "VLLMKVCacheThrashing",
+	Title:             "The KV cache cannot hold the running requests: they are evicted and recomputed",
+	Severity:          catalog.Page,
+	FollowsObjectives: true,
 	When: catalog.All(
 		catalog.Above(indicator.KVUsagePeak, kvFull),
 		catalog.Above(indicator.Preemptions, someEvictions),

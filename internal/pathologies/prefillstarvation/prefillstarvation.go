@@ -47,10 +47,11 @@ var (
 
 // Pathology is prefill starvation.
 var Pathology = &catalog.Pathology{
-	ID:       "prefill-starvation",
-	Alert:    "VLLMPrefillStarvation",
-	Title:    "Long prefills occupy the engine while other requests wait for their first token",
-	Severity: catalog.Page,
+	ID:                "prefill-starvation",
+	Alert:             "VLLMPrefillStarvation",
+	Title:             "Long prefills occupy the engine while other requests wait for their first token",
+	Severity:          catalog.Page,
+	FollowsObjectives: true,
 	When: catalog.All(
 		catalog.Above(indicator.TTFTP95, ttftTail),
 		catalog.DecodeFair,

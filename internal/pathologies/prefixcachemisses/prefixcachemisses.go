@@ -29,10 +29,11 @@ var (
 
 // Pathology is a prefix cache that misses.
 var Pathology = &catalog.Pathology{
-	ID:       "prefix-cache-misses",
-	Alert:    "VLLMPrefixCacheMisses",
-	Title:    "The prefix cache no longer saves prefill work",
-	Severity: catalog.Ticket,
+	ID:                "prefix-cache-misses",
+	Alert:             "VLLMPrefixCacheMisses",
+	Title:             "The prefix cache no longer saves prefill work",
+	Severity:          catalog.Ticket,
+	FollowsObjectives: true,
 	When: catalog.All(
 		catalog.Below(indicator.PrefixHitRatio, hitsLow),
 		catalog.Above(indicator.PrefixQueryRate, lookups),

@@ -42,10 +42,11 @@ var (
 
 // Pathology is replica imbalance.
 var Pathology = &catalog.Pathology{
-	ID:       "replica-imbalance",
-	Alert:    "VLLMReplicaImbalance",
-	Title:    "One replica gets more than its share of the traffic",
-	Severity: catalog.Ticket,
+	ID:                "replica-imbalance",
+	Alert:             "VLLMReplicaImbalance",
+	Title:             "One replica gets more than its share of the traffic",
+	Severity:          catalog.Ticket,
+	FollowsObjectives: true,
 	When: catalog.Any(
 		catalog.All(
 			catalog.Above(indicator.Replicas, several),

@@ -19,10 +19,11 @@ var growing = &catalog.Threshold{
 
 // Pathology is saturation.
 var Pathology = &catalog.Pathology{
-	ID:       "saturation",
-	Alert:    "VLLMSaturation",
-	Title:    "More work arrives than the server can do: requests queue",
-	Severity: catalog.Page,
+	ID:                "saturation",
+	Alert:             "VLLMSaturation",
+	Title:             "More work arrives than the server can do: requests queue",
+	Severity:          catalog.Page,
+	FollowsObjectives: true,
 	When: catalog.All(
 		catalog.Queueing,
 		catalog.Any(catalog.FirstTokenLate, catalog.Above(indicator.QueueTimeMean, catalog.QueueTimeLong)),

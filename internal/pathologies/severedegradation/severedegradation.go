@@ -15,14 +15,15 @@ var runbook string
 
 // Pathology is severe degradation.
 var Pathology = &catalog.Pathology{
-	ID:       "severe-degradation",
-	Alert:    "VLLMSevereDegradation",
-	Title:    "First token, queue and stream are all bad: the engine is slower than itself and work piles up",
-	Severity: catalog.Page,
-	When:     catalog.All(catalog.Queueing, catalog.FirstTokenLate, catalog.DecodeSlow),
-	For:      2 * time.Minute,
-	Supports: []catalog.Cond{catalog.Above(indicator.QueueTimeMean, catalog.QueueTimeLong)},
-	Inhibits: []string{"saturation", "concurrency-limit", "slow-decode", "slow-prefill", "workload-shift", "client-cancellations"},
-	Refine:   refine,
-	Runbook:  runbook,
+	ID:                "severe-degradation",
+	Alert:             "VLLMSevereDegradation",
+	Title:             "First token, queue and stream are all bad: the engine is slower than itself and work piles up",
+	Severity:          catalog.Page,
+	FollowsObjectives: true,
+	When:              catalog.All(catalog.Queueing, catalog.FirstTokenLate, catalog.DecodeSlow),
+	For:               2 * time.Minute,
+	Supports:          []catalog.Cond{catalog.Above(indicator.QueueTimeMean, catalog.QueueTimeLong)},
+	Inhibits:          []string{"saturation", "concurrency-limit", "slow-decode", "slow-prefill", "workload-shift", "client-cancellations"},
+	Refine:            refine,
+	Runbook:           runbook,
 }

@@ -15,10 +15,11 @@ var runbook string
 
 // Pathology is slow decode.
 var Pathology = &catalog.Pathology{
-	ID:       "slow-decode",
-	Alert:    "VLLMSlowDecode",
-	Title:    "Decode is slow: tokens arrive late although nothing queues",
-	Severity: catalog.Ticket,
+	ID:                "slow-decode",
+	Alert:             "VLLMSlowDecode",
+	Title:             "Decode is slow: tokens arrive late although nothing queues",
+	Severity:          catalog.Ticket,
+	FollowsObjectives: true,
 	When: catalog.All(
 		catalog.NotQueueing,
 		catalog.Any(catalog.DecodeSlow, catalog.Above(indicator.ITLP50, catalog.ITLObjective)),

@@ -20,10 +20,11 @@ var perToken = &catalog.Threshold{
 
 // Pathology is slow prefill.
 var Pathology = &catalog.Pathology{
-	ID:       "slow-prefill",
-	Alert:    "VLLMSlowPrefill",
-	Title:    "Prefill is slow: the first token is late although nothing queues",
-	Severity: catalog.Ticket,
+	ID:                "slow-prefill",
+	Alert:             "VLLMSlowPrefill",
+	Title:             "Prefill is slow: the first token is late although nothing queues",
+	Severity:          catalog.Ticket,
+	FollowsObjectives: true,
 	When: catalog.All(
 		catalog.FirstTokenLate,
 		catalog.NotQueueing,

@@ -30,10 +30,11 @@ var (
 
 // Pathology is a workload shift that users feel.
 var Pathology = &catalog.Pathology{
-	ID:       "workload-shift",
-	Alert:    "VLLMWorkloadShift",
-	Title:    "The traffic changed, not the server, and users feel it",
-	Severity: catalog.Info,
+	ID:                "workload-shift",
+	Alert:             "VLLMWorkloadShift",
+	Title:             "The traffic changed, not the server, and users feel it",
+	Severity:          catalog.Info,
+	FollowsObjectives: true,
 	When: catalog.All(
 		catalog.Any(catalog.FirstTokenLate, catalog.Above(indicator.E2EP95, catalog.E2EObjective), catalog.Above(indicator.E2EMean, catalog.E2EWorse)),
 		catalog.Any(

@@ -1,0 +1,102 @@
+package diagnose
+
+import (
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+// Status is the outcome of one pathology on one target. The zero value is
+// Unknown: an outcome that nobody set is never shown as healthy.
+type Status uint8
+
+// The outcomes, the worse the higher.
+const (
+	Unknown Status = iota
+	NotApplicable
+	OK
+	Pending // the condition holds, but has not lasted long enough to be believed
+	Firing
+)
+
+func (s Status) String() string {
+	return [...]string{"unknown", "not_applicable", "ok", "pending", "firing"}[s]
+}
+
+// Verdicts beside the pathologies' ids.
+const (
+	Healthy          = "healthy"
+	Idle             = "idle"
+	InsufficientData = "insufficient-data"
+)
+
+// A Diagnosis is what sixty has to say about a set of targets at one moment.
+type Diagnosis struct {
+	At       time.Time
+	Status   Status // Firing, OK or Unknown
+	Verdict  Verdict
+	Findings []Finding // every pathology once, the worst first
+	Workload Workload
+	Coverage []Gap
+	Targets  []Target
+	Window   Range
+	Baseline Range
+	Source   BaselineSource
+	Notes    []string // remarks on the diagnosis as a whole
+}
+
+// A Verdict is the one answer.
+type Verdict struct {
+	ID         string
+	Summary    string // one sentence
+	Targets    []string
+	Since      time.Time // zero when nothing began
+	Confidence float64   // 0 to 1
+}
+
+// A Finding is the outcome of one pathology, over the targets that share its
+// worst status.
+type Finding struct {
+	Pathology  *catalog.Pathology
+	Status     Status
+	Severity   catalog.Severity // lower than the pathology's while the objectives hold
+	Targets    []string
+	Since      time.Time
+	Evidence   []catalog.Evidence // of the first target
+	Summary    string
+	Reasons    []string
+	Fixes      []catalog.Fix
+	Confidence float64
+
+	// InhibitedBy is the pathology that explains this one, or "".
+	InhibitedBy string
+	// RuledOutBy is the comparison that shows that it is not there.
+	RuledOutBy *catalog.Evidence
+}
+
+// Workload compares the traffic and the cost of serving it with the baseline.
+type Workload struct {
+	Known   bool // there is a baseline to compare with
+	Changed bool // the traffic changed
+	Factors []Factor
+}
+
+// A Factor is one quantity that the latency or the output depends on.
+type Factor struct {
+	Signal          *indicator.Signal
+	Name            string
+	Value, Baseline float64
+	// ShareOfTTFTChange is the part of the rise of the mean TTFT that this
+	// factor explains, 0 to 1; negative when it was not computed.
+	ShareOfTTFTChange float64
+	// ShareOfOutputChange is the same for the fall of the output rate.
+	ShareOfOutputChange float64
+}
+
+// A Gap is something that could not be checked, and what to switch on.
+type Gap struct {
+	ID      string // the pathology
+	Missing []string
+	Hint    string
+}

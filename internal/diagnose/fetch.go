@@ -1,0 +1,382 @@
+package diagnose
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/metrics"
+)
+
+// A Request says what to fetch.
+type Request struct {
+	Targets []Target
+	At      time.Time
+
+	// Window is the time under judgement and Baseline what to call normal; a
+	// zero Baseline means that there is none.
+	Window, Baseline Range
+	Source           BaselineSource
+	Onset            time.Time
+
+	// Interval is the time between two scrapes.
+	Interval time.Duration
+	// Past is how much history is at hand.
+	Past time.Duration
+
+	// Instance and Model are the labels that identify a target and a fleet.
+	Instance, Model []string
+	// Matchers restrict every selector to what the user asked for.
+	Matchers []*labels.Matcher
+}
+
+// minRate is how many scrapes a rate needs to be believed: two would do for
+// arithmetic, four for one of them to be late.
+const minRate = 4
+
+// shortest returns the shortest time over which a rate can be trusted and a
+// freeze is no hiccup.
+func (r *Request) shortest() time.Duration {
+	return max(10*time.Second, minRate*r.Interval)
+}
+
+// concurrency bounds the queries that are under way at once: enough to hide a
+// remote server's latency, few enough not to be an incident of its own.
+const concurrency = 8
+
+// Fetch asks for every signal of every target.
+func Fetch(ctx context.Context, q metrics.Querier, r Request) (*Snapshot, error) {
+	s := newSnapshot(r.Targets)
+	s.At, s.Window, s.Baseline, s.Source, s.Onset = r.At, r.Window, r.Baseline, r.Source, r.Onset
+	queries, settled := plan(&r)
+	answers, err := ask(ctx, q, queries)
+	if err != nil {
+		return nil, err
+	}
+	for _, query := range queries {
+		query.store(s, &r, answers[query.question])
+	}
+	for _, store := range settled {
+		store(s)
+	}
+	lendGPUs(s)
+	return s, nil
+}
+
+// ask puts every distinct question once.
+func ask(ctx context.Context, q metrics.Querier, queries []query) (map[question]model.Vector, error) {
+	answers := map[question]model.Vector{}
+	var mu sync.Mutex
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(concurrency)
+	for _, query := range queries {
+		mu.Lock()
+		_, asked := answers[query.question]
+		answers[query.question] = nil
+		mu.Unlock()
+		if asked {
+			continue
+		}
+		g.Go(func() error {
+			v, err := q.Query(ctx, query.expr, query.at)
+			if err != nil {
+				return fmt.Errorf("query %s: %w", query.signal, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			answers[query.question] = v
+			return nil
+		})
+	}
+	return answers, g.Wait()
+}
+
+// A question is one instant query; several signals may need its answer.
+type question struct {
+	expr string
+	at   time.Time
+}
+
+// A query is a question of one signal and what becomes of the answer.
+type query struct {
+	question
+	signal string
+	store  func(*Snapshot, *Request, model.Vector)
+}
+
+// group is a set of targets that are asked in the same words.
+type group struct {
+	lead     *Target // whose dialect it is
+	matchers []*labels.Matcher
+	members  []int
+}
+
+func groups(r *Request) []group {
+	var gs []group
+	keys := map[string]int{}
+	for i := range r.Targets {
+		t := &r.Targets[i]
+		if t.Problem != "" {
+			continue
+		}
+		k := t.Dialect.Key()
+		g, ok := keys[k]
+		if !ok {
+			g = len(gs)
+			keys[k] = g
+			gs = append(gs, group{lead: t, matchers: r.Matchers})
+		}
+		gs[g].members = append(gs[g].members, i)
+	}
+	if len(gs) < 2 {
+		return gs
+	}
+	for i := range gs {
+		var instances []string
+		for _, m := range gs[i].members {
+			instances = append(instances, regexp.QuoteMeta(r.Targets[m].Labels["instance"]))
+		}
+		slices.Sort(instances)
+		m, err := labels.NewMatcher(labels.MatchRegexp, "instance", strings.Join(slices.Compact(instances), "|"))
+		if err == nil {
+			gs[i].matchers = append(slices.Clone(r.Matchers), m)
+		}
+	}
+	return gs
+}
+
+// rewriting returns how the group's targets are asked for a span of time.
+func (g *group) rewriting(r *Request, span time.Duration) indicator.Rewriting {
+	return indicator.Rewriting{
+		Window: span, Short: r.shortest(), Past: max(r.Past, r.shortest()),
+		Instance: append(slices.Clone(r.Instance), g.lead.Dialect.Identity...), Model: r.Model,
+		Matchers: g.matchers,
+	}
+}
+
+// plan lists the queries of all signals and, for signals that need none, what
+// is known of them without asking.
+func plan(r *Request) (out []query, settled []func(*Snapshot)) {
+	for _, g := range groups(r) {
+		p := planner{r: r, g: g}
+		for _, s := range indicator.All() {
+			if (s.Scope == indicator.GPU) == g.lead.IsGPU() {
+				p.signal(s)
+			}
+		}
+		out = append(out, p.queries...)
+		settled = append(settled, p.settled...)
+	}
+	return out, settled
+}
+
+type planner struct {
+	r       *Request
+	g       group
+	queries []query
+	settled []func(*Snapshot)
+}
+
+// signal plans the queries of one signal, or notes why it cannot be had.
+func (p *planner) signal(s *indicator.Signal) {
+	if missing := p.g.lead.Dialect.Missing(s); len(missing) > 0 {
+		p.never(s, "not exposed: "+strings.Join(missing, ", "))
+		return
+	}
+	if p.r.Past < s.MinPast {
+		p.never(s, fmt.Sprintf("needs %s of history", s.MinPast))
+		return
+	}
+	p.ask(s, p.r.Window, func(rd *reading) *indicator.Value { return &rd.now })
+	if !p.r.Baseline.From.IsZero() {
+		p.ask(s, p.r.Baseline, func(rd *reading) *indicator.Value { return &rd.normal })
+	}
+}
+
+// never records that a signal is unknown on every member.
+func (p *planner) never(s *indicator.Signal, reason string) {
+	members := p.g.members
+	p.settled = append(p.settled, func(snap *Snapshot) {
+		for _, i := range members {
+			snap.readings[i][s.Name] = reading{now: indicator.Unknown(reason), normal: indicator.Unknown(reason)}
+		}
+	})
+}
+
+func (p *planner) ask(s *indicator.Signal, span Range, slot func(*reading) *indicator.Value) {
+	expr, own := p.g.lead.Dialect.Expr(s)
+	if s.Histogram != "" {
+		expr = s.Buckets()
+	}
+	q, err := p.translate(expr, own, span)
+	if err != nil {
+		p.never(s, err.Error())
+		return
+	}
+	p.queries = append(p.queries, query{question{q, span.To}, s.Name, func(snap *Snapshot, r *Request, v model.Vector) {
+		if s.Histogram != "" {
+			snap.storeQuantile(r, s, v, slot)
+			return
+		}
+		for _, sample := range v {
+			snap.each(r, s.Scope, sample.Metric, func(rd map[string]reading) {
+				cur := rd[s.Name]
+				*slot(&cur) = indicator.Known(float64(sample.Value))
+				rd[s.Name] = cur
+			})
+		}
+	}})
+	if s.Histogram == "" && s.MinCount > 0 {
+		p.askCount(s, span, slot)
+	}
+}
+
+// askCount plans the query that says whether a mean rests on enough
+// observations; it runs after the mean's own.
+func (p *planner) askCount(s *indicator.Signal, span Range, slot func(*reading) *indicator.Value) {
+	q, err := p.translate(s.Observations(), false, span)
+	if err != nil {
+		return
+	}
+	p.queries = append(p.queries, query{question{q, span.To}, s.Name, func(snap *Snapshot, r *Request, v model.Vector) {
+		for _, sample := range v {
+			if n := float64(sample.Value); n < s.MinCount {
+				snap.each(r, s.Scope, sample.Metric, func(rd map[string]reading) {
+					cur := rd[s.Name]
+					*slot(&cur) = tooFew(n, s.MinCount)
+					rd[s.Name] = cur
+				})
+			}
+		}
+	}})
+}
+
+func tooFew(n, need float64) indicator.Value {
+	return indicator.Unknown(fmt.Sprintf("too few observations: %.0f, want %.0f", math.Floor(n), need))
+}
+
+func (p *planner) translate(expr string, own bool, span Range) (string, error) {
+	rw := p.g.rewriting(p.r, span.Length())
+	if !own {
+		rw.Metric = p.g.lead.Dialect.Metric
+	}
+	tree, err := indicator.Rewrite(expr, rw)
+	if err != nil {
+		return "", err
+	}
+	return tree.String(), nil
+}
+
+func (s *Snapshot) storeQuantile(r *Request, sig *indicator.Signal, v model.Vector, slot func(*reading) *indicator.Value) {
+	type series struct {
+		metric  model.Metric
+		buckets []bucket
+	}
+	byTarget := map[model.Fingerprint]*series{}
+	for _, sample := range v {
+		bound, ok := parseBound(string(sample.Metric[model.BucketLabel]))
+		if !ok {
+			continue
+		}
+		m := sample.Metric.Clone()
+		delete(m, model.BucketLabel)
+		fp := m.Fingerprint()
+		if byTarget[fp] == nil {
+			byTarget[fp] = &series{metric: m}
+		}
+		byTarget[fp].buckets = append(byTarget[fp].buckets, bucket{bound, float64(sample.Value)})
+	}
+	for _, h := range byTarget {
+		value := quantile(sig.Quantile, h.buckets)
+		if n := h.buckets[len(h.buckets)-1].count; value.OK && n < sig.MinCount {
+			value = tooFew(n, sig.MinCount)
+		}
+		s.each(r, sig.Scope, h.metric, func(rd map[string]reading) {
+			cur := rd[sig.Name]
+			*slot(&cur) = value
+			rd[sig.Name] = cur
+		})
+	}
+}
+
+// each calls fn with the readings of every target that the labels belong to.
+func (s *Snapshot) each(r *Request, scope indicator.Scope, m model.Metric, fn func(map[string]reading)) {
+	for i := range s.Targets {
+		if r.owns(i, scope, m) {
+			fn(s.readings[i])
+		}
+	}
+}
+
+// owns reports whether a result with these labels belongs to the target.
+func (r *Request) owns(target int, scope indicator.Scope, m model.Metric) bool {
+	t := &r.Targets[target]
+	same := func(names []string) bool {
+		for _, n := range names {
+			if string(m[model.LabelName(n)]) != t.Labels[n] {
+				return false
+			}
+		}
+		return true
+	}
+	if !same(r.Instance) {
+		return false
+	}
+	if scope == indicator.Model {
+		return same(t.Dialect.Identity) && same(r.Model)
+	}
+	return true
+}
+
+// lendGPUs gives the model servers the readings of the GPU exporter beside
+// them.
+func lendGPUs(s *Snapshot) {
+	var gpus []int
+	for i := range s.Targets {
+		if s.Targets[i].IsGPU() {
+			gpus = append(gpus, i)
+		}
+	}
+	for i := range s.Targets {
+		if s.Targets[i].IsGPU() {
+			continue
+		}
+		for _, sig := range indicator.All() {
+			switch {
+			case sig.Scope != indicator.GPU:
+			case len(gpus) == 0:
+				s.readings[i][sig.Name] = reading{now: indicator.Unknown("no GPU exporter"), normal: indicator.Unknown("no GPU exporter")}
+			default:
+				s.readings[i][sig.Name] = s.readings[companion(s, i, gpus)][sig.Name]
+			}
+		}
+	}
+}
+
+// companion returns the GPU exporter that belongs to a model server: the one
+// on the same host, else the first.
+func companion(s *Snapshot, server int, gpus []int) int {
+	for _, g := range gpus {
+		if host(s.Targets[g].Labels["instance"]) == host(s.Targets[server].Labels["instance"]) {
+			return g
+		}
+	}
+	return gpus[0]
+}
+
+func host(instance string) string {
+	if h, _, ok := strings.Cut(instance, ":"); ok {
+		return h
+	}
+	return instance
+}

@@ -1,0 +1,146 @@
+// Package diagnose turns readings into a verdict. Fetch asks a Querier for all
+// signals that the catalogue needs, concurrently, into one Snapshot; Evaluate
+// then judges the Snapshot: which pathologies hold on which targets, which one
+// explains the others, what changed in the workload, and what could not be
+// checked.
+//
+// Evaluate takes no context, does no I/O, reads no clock and returns no error:
+// the same Snapshot always gives the same Diagnosis. The command line, the
+// monitor and the tests call it.
+package diagnose
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+// A Target is one model on one scraped server, or one GPU exporter.
+type Target struct {
+	Name    string            // for people: the instance, and the model where there are several
+	Labels  map[string]string // those that identify it: instance, job, model_name, …
+	Dialect dialect.Dialect
+	Version string // as the server says or, failing that, as its metric names tell
+	Config  engine.Config
+	Notes   []string // facts learnt beside the metrics: "/health answers 503"
+
+	// Problem says why the target cannot be judged, such as that it exposes no
+	// engine metrics; "" when it can.
+	Problem string
+}
+
+// IsGPU reports whether the target is a GPU exporter, which lends its readings
+// to the model servers.
+func (t *Target) IsGPU() bool { return t.Dialect.Engine == dialect.DCGM }
+
+// Range is a span of time.
+type Range struct{ From, To time.Time }
+
+// Length returns the duration of the range.
+func (r Range) Length() time.Duration { return r.To.Sub(r.From) }
+
+// BaselineSource says what the baseline is made of.
+type BaselineSource string
+
+// The sources of a baseline.
+const (
+	NoBaseline BaselineSource = "none"
+	History    BaselineSource = "history"  // earlier samples of the same server
+	Lifetime   BaselineSource = "lifetime" // what its counters had summed up before the first scrape
+	File       BaselineSource = "file"     // given by the user
+)
+
+// reading is a signal's value in the window and in the baseline.
+type reading struct{ now, normal indicator.Value }
+
+// A Snapshot holds every reading that a diagnosis needs.
+type Snapshot struct {
+	At       time.Time
+	Window   Range
+	Baseline Range
+	Source   BaselineSource
+	// Onset is when something changed for good, zero when nothing did.
+	Onset   time.Time
+	Targets []Target
+
+	readings []map[string]reading // by target, by signal name
+}
+
+func newSnapshot(targets []Target) *Snapshot {
+	s := &Snapshot{Targets: targets, Source: NoBaseline}
+	for range targets {
+		s.readings = append(s.readings, map[string]reading{})
+	}
+	return s
+}
+
+// Now returns a target's reading in the window.
+func (s *Snapshot) Now(target int, sig *indicator.Signal) indicator.Value {
+	return s.readings[target][sig.Name].now
+}
+
+// Normal returns a target's reading in the baseline.
+func (s *Snapshot) Normal(target int, sig *indicator.Signal) indicator.Value {
+	return s.readings[target][sig.Name].normal
+}
+
+// bucket is one bucket of a classic histogram: observations up to a bound.
+type bucket struct{ bound, count float64 }
+
+// quantile estimates a quantile from cumulative buckets, as PromQL's
+// histogram_quantile does: linear within a bucket, the last finite bound for
+// what lies beyond it, counts made monotonic. Both edges are marked, for a
+// value there is a bound and not an estimate.
+func quantile(q float64, buckets []bucket) indicator.Value {
+	slices.SortFunc(buckets, func(a, b bucket) int {
+		switch {
+		case a.bound < b.bound:
+			return -1
+		case a.bound > b.bound:
+			return 1
+		}
+		return 0
+	})
+	n := len(buckets)
+	if n < 2 || !math.IsInf(buckets[n-1].bound, 1) {
+		return indicator.Unknown("the histogram has no buckets")
+	}
+	for i := 1; i < n; i++ {
+		buckets[i].count = max(buckets[i].count, buckets[i-1].count)
+	}
+	total := buckets[n-1].count
+	if !(total > 0) {
+		return indicator.Unknown("no observations")
+	}
+	rank := q * total
+	i, _ := slices.BinarySearchFunc(buckets[:n-1], rank, func(b bucket, rank float64) int {
+		if b.count < rank {
+			return -1
+		}
+		return 1
+	})
+	if i == n-1 {
+		return indicator.Value{V: buckets[n-2].bound, OK: true, AtLeast: true}
+	}
+	lower, below := 0.0, 0.0
+	if i > 0 {
+		lower, below = buckets[i-1].bound, buckets[i-1].count
+	}
+	upper := buckets[i].bound
+	if i == 0 && upper <= 0 {
+		return indicator.Value{V: upper, OK: true, AtMost: true}
+	}
+	v := lower + (upper-lower)*(rank-below)/(buckets[i].count-below)
+	return indicator.Value{V: v, OK: true, AtMost: i == 0}
+}
+
+// parseBound reads a bucket's le label.
+func parseBound(le string) (float64, bool) {
+	v, err := strconv.ParseFloat(le, 64)
+	return v, err == nil && !math.IsNaN(v)
+}

@@ -1,0 +1,72 @@
+package diagnose
+
+import (
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/slo"
+)
+
+// view is one target's readings and the limits that apply to it.
+type view struct {
+	snapshot  *Snapshot
+	target    int
+	settings  Settings
+	objective slo.Objective
+	promised  bool
+}
+
+func newView(s *Snapshot, target int, set Settings) view {
+	v := view{snapshot: s, target: target, settings: set}
+	v.objective, v.promised = set.Objectives.For(s.Targets[target].Labels)
+	return v
+}
+
+func (v view) Now(s *indicator.Signal) indicator.Value    { return v.snapshot.Now(v.target, s) }
+func (v view) Normal(s *indicator.Signal) indicator.Value { return v.snapshot.Normal(v.target, s) }
+
+func (v view) Limit(t *catalog.Threshold) (limit float64, source string, ok bool) {
+	if limit, ok = v.settings.Set[t.Name]; ok {
+		return limit, "--set", true
+	}
+	if t.Objective != "" && v.promised {
+		if limit, ok = v.objective.Value(t.Objective); ok {
+			if t.Objective == slo.Availability {
+				limit = t.BurnRate * (1 - limit)
+			}
+			return limit, v.objective.Source(), true
+		}
+	}
+	if limit, ok = v.settings.Measured[t.Name]; ok {
+		return limit, "measured", true
+	}
+	return 0, "", false
+}
+
+// objectivesHold reports whether objectives were set and every one of them is
+// known to hold.
+func (v view) objectivesHold() bool {
+	held := 0
+	for key, s := range map[slo.Key]*indicator.Signal{slo.TTFTP95: indicator.TTFTP95, slo.ITLP95: indicator.ITLP95, slo.E2EP95: indicator.E2EP95} {
+		limit, set := v.objective.Value(key)
+		if !v.promised || !set {
+			continue
+		}
+		value := v.Now(s)
+		if !value.OK || value.V > limit {
+			return false
+		}
+		held++
+	}
+	return held > 0
+}
+
+// Traffic below which a server counts as idle: a request every ten seconds,
+// and a batch that is empty nineteen times of twenty.
+const (
+	idleRate    = 0.1
+	idleRunning = 0.1
+)
+
+func (v view) idle() bool {
+	return v.Now(indicator.FirstTokenRate).V < idleRate && v.Now(indicator.Running).V < idleRunning && v.Now(indicator.Waiting).Or(0) < idleRunning
+}

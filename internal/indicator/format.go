@@ -1,0 +1,104 @@
+package indicator
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+)
+
+// Format writes a value for people: three significant digits, in the unit that
+// reads best, "≤" or "≥" where only a bound is known.
+func Format(v Value, u Unit) string {
+	if !v.OK {
+		return "?"
+	}
+	text := FormatNumber(v.V, u)
+	switch {
+	case v.AtMost:
+		return "≤ " + text
+	case v.AtLeast:
+		return "≥ " + text
+	}
+	return text
+}
+
+// FormatNumber writes a number for people.
+func FormatNumber(v float64, u Unit) string {
+	switch u {
+	case Seconds:
+		return duration(v)
+	case SecondsPerToken:
+		return duration(v) + "/token"
+	case Ratio:
+		return digits(100*v) + " %"
+	case Bytes:
+		return bytes(v)
+	case BytesPerSecond:
+		return bytes(v) + "/s"
+	case Times:
+		return digits(v) + "×"
+	case Count, Requests:
+		return digits(v)
+	case PerSecond:
+		return digits(v) + "/s"
+	case PerRequest:
+		return digits(v) + "/request"
+	case RequestsPerSecond:
+		return digits(v) + " req/s"
+	case TokensPerSecond:
+		return digits(v) + " tok/s"
+	case Tokens:
+		return digits(v) + " tokens"
+	case Watts:
+		return digits(v) + " W"
+	case Celsius:
+		return digits(v) + " °C"
+	case Megahertz:
+		return digits(v) + " MHz"
+	}
+	return digits(v)
+}
+
+func duration(s float64) string {
+	switch a := math.Abs(s); {
+	case a == 0:
+		return "0 s"
+	case a < 1e-3:
+		return digits(s*1e6) + " µs"
+	case a < 1:
+		return digits(s*1e3) + " ms"
+	case a < 300:
+		return digits(s) + " s"
+	case a < 7200:
+		return digits(s/60) + " min"
+	}
+	return digits(s/3600) + " h"
+}
+
+func bytes(v float64) string {
+	for _, u := range []struct {
+		size float64
+		name string
+	}{{1 << 40, "TiB"}, {1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
+		if math.Abs(v) >= u.size {
+			return digits(v/u.size) + " " + u.name
+		}
+	}
+	return digits(v) + " B"
+}
+
+// digits writes a number with three significant digits and no exponent.
+func digits(v float64) string {
+	a := math.Abs(v)
+	switch {
+	case math.IsInf(v, 0) || math.IsNaN(v):
+		return fmt.Sprint(v)
+	case a >= 100 || a == math.Trunc(a) && a < 1e15:
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	case a >= 10:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	case a >= 0.01:
+		return strconv.FormatFloat(v, 'f', 2, 64)
+	}
+	return strconv.FormatFloat(v, 'g', 2, 64)
+}

@@ -2,6 +2,7 @@ package load
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -288,20 +289,36 @@ func (l Lag) seconds() LagSeconds {
 // maxResult bounds a result file.
 const maxResult = 256 << 20
 
-// ReadResult reads a Result's JSON.
-func ReadResult(r io.Reader) (*Result, error) {
-	var res Result
+// ReadResults reads a Result's JSON, or a list of them.
+func ReadResults(r io.Reader) ([]*Result, error) {
+	const way = "pass a file that sixty bench --json wrote"
 	lr := &io.LimitedReader{R: r, N: maxResult}
-	if err := json.NewDecoder(lr).Decode(&res); err != nil {
-		return nil, hint.With(fmt.Errorf("read result: %w", err), "pass a file that sixty bench --output json wrote")
+	var raw json.RawMessage
+	if err := json.NewDecoder(lr).Decode(&raw); err != nil {
+		return nil, hint.With(fmt.Errorf("read result: %w", err), way)
 	}
-	if res.Schema != Schema {
-		return nil, hint.With(fmt.Errorf("read result: schema %.40q, want %s", res.Schema, Schema), "pass a file that sixty bench --output json wrote")
+	list := []*Result{{}}
+	var err error
+	if raw[0] == '[' {
+		err = json.Unmarshal(raw, &list)
+	} else {
+		err = json.Unmarshal(raw, list[0])
 	}
-	for m, d := range res.Latency {
-		if d == nil || d.Sketch != nil && d.Sketch.h == nil {
-			return nil, fmt.Errorf("read result: latency %q is empty", m)
+	if err != nil {
+		return nil, hint.With(fmt.Errorf("read result: %w", err), way)
+	}
+	if len(list) == 0 {
+		return nil, hint.With(errors.New("read result: the list is empty"), way)
+	}
+	for _, res := range list {
+		if res == nil || res.Schema != Schema {
+			return nil, hint.With(fmt.Errorf("read result: the schema is not %s", Schema), way)
+		}
+		for m, d := range res.Latency {
+			if d == nil || d.Sketch != nil && d.Sketch.h == nil {
+				return nil, fmt.Errorf("read result: latency %q is empty", m)
+			}
 		}
 	}
-	return &res, nil
+	return list, nil
 }

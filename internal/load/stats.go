@@ -130,8 +130,16 @@ func mser(v []float64) (drop int, settled bool) {
 			best, bestAt = m, d
 		}
 	}
+	all, _ := moments(means)
+	rest, _ := moments(means[bestAt:])
+	if math.Abs(rest-all) < material*all {
+		return 0, true
+	}
 	return bestAt * batch, bestAt <= n/2
 }
+
+// material is the relative change of a mean that is worth leaving values out.
+const material = 0.02
 
 // trend reports by how much values grow from the first to the last quarter,
 // relative to the first, and whether that is certain: the difference of the

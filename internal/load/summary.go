@@ -308,7 +308,7 @@ func (s *summary) throughput() {
 		return
 	}
 	var done, offered, input float64
-	batches := make([]float64, maxBatches)
+	batches := make([]float64, s.rateBatches(length))
 	for _, r := range s.bySent {
 		if r.Scheduled >= s.from && r.Scheduled < s.to {
 			offered++
@@ -343,6 +343,17 @@ func (s *summary) throughput() {
 	if !s.set.Target.Stream {
 		s.wholeTokens(length)
 	}
+}
+
+// rateBatches is the number of parts that a rate's interval is estimated from.
+// A part lasts a request at least: the streams of a closed loop end together, in
+// waves, and shorter parts would take the waves for chance.
+func (s *summary) rateBatches(length float64) int {
+	n := float64(maxBatches)
+	if d := s.res.Latency[E2E]; d != nil && d.Mean > 0 {
+		n = min(n, length/d.Mean)
+	}
+	return max(int(n), 3)
 }
 
 // wholeTokens counts the tokens of answers that were not streamed.

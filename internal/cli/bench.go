@@ -1,0 +1,321 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/load"
+	"github.com/sixty-dev/sixty/internal/slo"
+	"github.com/sixty-dev/sixty/internal/workload"
+)
+
+// benchFlags are the flags of bench as they were given.
+type benchFlags struct {
+	api, model, keyEnv, caFile, extraBody, counting, maxTokensField, tokenizer string
+	headers                                                                    []string
+	insecure, noStream, noIgnoreEOS                                            bool
+
+	scenario, rate, trace, traceFormat, like string
+	scale, cv, speed                         float64
+	concurrency, requests, maxConcurrency    int
+	duration, timeout, drain                 time.Duration
+	warmup                                   string
+	seed                                     uint64
+
+	prompt, output, turns      string
+	systemTokens, prefixGroups int
+	prefixShare, cancelShare   float64
+	thinkTime                  time.Duration
+	traceFrom, traceLength     time.Duration
+
+	objective                             string
+	asserts                               []string
+	repeat                                int
+	until                                 float64
+	metrics                               string
+	format                                string
+	jsonFile, htmlFile, csvFile, vllmFile string
+	baselineFile                          string
+	search, searchSweep, resume           string
+	searchFrom, searchTo, searchPrecision float64
+	budget                                time.Duration
+}
+
+const benchLong = `Sends a workload to an OpenAI-compatible server and measures what its users would see.
+
+Latencies are given from the moment a request was due and from the moment it was
+sent. Percentiles come with their intervals, the warm-up is left out, failures are
+counted, and the generator judges itself: a result that it spoiled is marked, and
+the command then exits with 2.
+
+Exit codes: 0 done, 1 an --assert does not hold or a comparison is worse, 2 the
+server could not be measured.`
+
+const benchExample = `  sixty bench http://localhost:8000 --scenario saturation
+  sixty bench http://localhost:8000 --scenario all --scale 0.25 --html report.html
+  sixty bench http://localhost:8000 --rate 5 --duration 2m --prompt-tokens lognormal:800,1.2 --output-tokens 200
+  sixty bench http://localhost:8000 --trace trace.jsonl --speed 2
+  sixty bench http://localhost:8000 --like http://prod:8000 --search rate --slo chat
+  sixty bench http://localhost:8000 --concurrency 32 --duration 1m --assert 'ttft_p95<500ms'
+  sixty bench compare before.json after.json`
+
+func newBenchCommand() *cobra.Command {
+	f := &benchFlags{}
+	cmd := &cobra.Command{
+		Use:     "bench URL",
+		Short:   "Load test; derives thresholds; refuses results that the generator itself spoiled",
+		Long:    benchLong,
+		Example: benchExample,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runBench(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], f)
+		},
+	}
+	f.register(cmd)
+	cmd.AddCommand(newBenchCompare(), newBenchMerge(), newBenchReport(), newBenchSelfTest(), newBenchTrace())
+	return cmd
+}
+
+func (f *benchFlags) register(cmd *cobra.Command) {
+	s := cmd.Flags()
+	s.StringVar(&f.api, "api", "", "chat or completions (default: what the URL says, else chat)")
+	s.StringVar(&f.model, "model", "", "model name (default: the first that the server lists)")
+	s.StringVar(&f.keyEnv, "api-key-env", "", "environment variable that holds the API key")
+	s.StringVar(&f.caFile, "ca-file", "", "PEM file of certificate authorities to trust")
+	s.BoolVar(&f.insecure, "insecure", false, "do not verify the server's certificate")
+	s.StringArrayVar(&f.headers, "header", nil, "further header, as 'Name: value'")
+	s.StringVar(&f.extraBody, "extra-body", "", "further fields of the request body as a JSON object; null removes one")
+	s.BoolVar(&f.noStream, "no-stream", false, "ask for whole answers")
+	s.BoolVar(&f.noIgnoreEOS, "no-ignore-eos", false, "let the model end its answers (no ignore_eos, no min_tokens)")
+	s.StringVar(&f.counting, "token-counting", "auto", "how tokens in an event are counted: auto, usage, final or events")
+	s.StringVar(&f.maxTokensField, "max-tokens-field", "max_tokens", "body field for the number of tokens")
+	s.StringVar(&f.tokenizer, "tokenizer", "", "tokenizer.json of the model (default: the server's /tokenize)")
+
+	s.StringVar(&f.scenario, "scenario", "", "low-load, saturation, long-prompts, long-outputs, burst, all, or a YAML file")
+	s.Float64Var(&f.scale, "scale", 1, "multiply a scenario's concurrency, requests and lengths")
+	s.IntVar(&f.concurrency, "concurrency", 0, "closed loop: streams that send the next request when one ended")
+	s.StringVar(&f.rate, "rate", "", "open loop: requests per second, ramp:1-50:2m or steps:5,10,20:30s")
+	s.Float64Var(&f.cv, "cv", 1, "variation of the times between arrivals: 0 even, 1 Poisson, above 1 bursty")
+	s.StringVar(&f.trace, "trace", "", "replay a trace file")
+	s.StringVar(&f.traceFormat, "trace-format", "", "azure, burstgpt, mooncake, bailian, timed-trace, sharegpt or csv (default: found out)")
+	s.Float64Var(&f.speed, "speed", 1, "speed of a replay")
+	s.DurationVar(&f.traceFrom, "trace-from", 0, "begin the replay at this time of the trace")
+	s.DurationVar(&f.traceLength, "trace-length", 0, "replay this much of the trace")
+	s.StringVar(&f.like, "like", "", "take lengths, prefix sharing and rate from a live server's URL or a recording")
+	s.IntVar(&f.requests, "requests", 0, "end after so many requests")
+	s.DurationVar(&f.duration, "duration", 0, "begin no request after this time")
+	s.IntVar(&f.maxConcurrency, "max-concurrency", 0, "streams of an open loop; more requests wait (default 10000)")
+	s.DurationVar(&f.timeout, "timeout", 0, "of one request (default 10m)")
+	s.DurationVar(&f.drain, "drain", 0, "wait this long at the end for what is in flight (default: --timeout)")
+	s.StringVar(&f.warmup, "warmup", "auto", "time to leave out at the beginning, or auto")
+	s.Uint64Var(&f.seed, "seed", 1, "of everything random; the same seed sends the same requests")
+
+	s.StringVar(&f.prompt, "prompt-tokens", "512", "prompt length: 512, uniform:100-900, normal:512,128 or lognormal:800,1.2")
+	s.StringVar(&f.output, "output-tokens", "128", "answer length, written like --prompt-tokens")
+	s.IntVar(&f.systemTokens, "system-tokens", 0, "tokens of a system prompt that all prompts begin with")
+	s.Float64Var(&f.prefixShare, "prefix-share", 0, "share of each prompt that its group has in common, 0 to 1")
+	s.IntVar(&f.prefixGroups, "prefix-groups", 1, "number of such groups")
+	s.StringVar(&f.turns, "turns", "", "turns of a conversation, written like --prompt-tokens")
+	s.DurationVar(&f.thinkTime, "think-time", 0, "mean pause between turns")
+	s.Float64Var(&f.cancelShare, "cancel-share", 0, "share of clients that leave before the end")
+
+	s.StringVar(&f.objective, "slo", "", "objective for goodput and search: "+strings.Join(slo.UseCases(), ", ")+", or a slo.yaml")
+	s.StringArrayVar(&f.asserts, "assert", nil, "condition such as 'ttft_p95<500ms'; exit 1 when it does not hold")
+	s.IntVar(&f.repeat, "repeat", 1, "run the test so often and merge the results")
+	s.Float64Var(&f.until, "until", 0, "with --repeat: stop when the P95s' intervals are within this share of their value")
+	s.StringVar(&f.metrics, "metrics", "auto", "URL of the server's metrics, auto or none")
+	s.StringVar(&f.format, "output", "text", "text or json, on standard output")
+	s.StringVar(&f.jsonFile, "json", "", "write the result as JSON to a file")
+	s.StringVar(&f.htmlFile, "html", "", "write a report to a file")
+	s.StringVar(&f.csvFile, "csv", "", "write a line per request to a file")
+	s.StringVar(&f.vllmFile, "vllm-json", "", "write the result as vllm bench serve does to a file")
+	s.StringVar(&f.baselineFile, "baseline", "", "write thresholds for rules and diagnose to a file")
+
+	s.StringVar(&f.search, "search", "", "find the highest rate, or concurrency, that meets --slo")
+	s.StringVar(&f.searchSweep, "sweep", "", "run the test at these levels of --search, such as 1,2,4,8")
+	s.Float64Var(&f.searchFrom, "search-from", 1, "lowest level of a search")
+	s.Float64Var(&f.searchTo, "search-to", 0, "highest level of a search (default: found by doubling)")
+	s.Float64Var(&f.searchPrecision, "search-precision", 0.05, "relative precision of a search")
+	s.DurationVar(&f.budget, "budget", 0, "begin no further trial of a search or repetition after this time")
+	s.StringVar(&f.resume, "resume", "", "file that keeps a search's trials, to go on after an interruption")
+}
+
+// target makes a load.Target of the flags.
+func (f *benchFlags) target(url string) (load.Target, error) {
+	t := load.Target{URL: url, API: load.API(f.api), Model: f.model, Stream: !f.noStream, IgnoreEOS: !f.noIgnoreEOS,
+		Counting: load.TokenCounting(f.counting), MaxTokensField: f.maxTokensField}
+	if f.keyEnv != "" {
+		if t.Key = os.Getenv(f.keyEnv); t.Key == "" {
+			return t, hint.With(fmt.Errorf("environment variable %s is empty", f.keyEnv), "export the API key in it")
+		}
+	}
+	for _, h := range f.headers {
+		k, v, ok := strings.Cut(h, ":")
+		if !ok {
+			return t, hint.With(fmt.Errorf("header %q has no colon", k), "write it as 'Name: value'")
+		}
+		if t.Headers == nil {
+			t.Headers = map[string]string{}
+		}
+		t.Headers[strings.TrimSpace(k)] = strings.TrimSpace(v)
+	}
+	if f.extraBody != "" {
+		if err := json.Unmarshal([]byte(f.extraBody), &t.Extra); err != nil {
+			return t, hint.With(fmt.Errorf("--extra-body: %w", err), `write it as '{"top_p": 0.9}'`)
+		}
+	}
+	if f.insecure || f.caFile != "" {
+		t.TLS = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: f.insecure} //nolint:gosec // on the user's word
+		if f.caFile != "" {
+			pem, err := os.ReadFile(f.caFile)
+			if err != nil {
+				return t, fmt.Errorf("read --ca-file: %w", err)
+			}
+			t.TLS.RootCAs = x509.NewCertPool()
+			if !t.TLS.RootCAs.AppendCertsFromPEM(pem) {
+				return t, fmt.Errorf("--ca-file %s holds no certificate", f.caFile)
+			}
+		}
+	}
+	return t, nil
+}
+
+// objectiveFor finds the objective for a model, nil without --slo.
+func (f *benchFlags) objectiveFor(model string) (*slo.Objective, error) {
+	if f.objective == "" {
+		return nil, nil
+	}
+	if o, err := slo.ForUseCase(f.objective); err == nil {
+		return &o, nil
+	}
+	b, err := readFile(f.objective, 1<<20)
+	if err != nil {
+		return nil, hint.With(err, "--slo takes "+strings.Join(slo.UseCases(), ", ")+", or a file")
+	}
+	file, err := slo.Parse(f.objective, b)
+	if err != nil {
+		return nil, err
+	}
+	o, ok := file.For(map[string]string{"model": model, "model_name": model})
+	if !ok {
+		return nil, hint.With(fmt.Errorf("%s has no objective for model %q", f.objective, model), `add one with model: "*"`)
+	}
+	return &o, nil
+}
+
+// readFile reads a whole file of at most limit bytes.
+func readFile(path string, limit int64) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, errors.Unwrap(err))
+	}
+	defer file.Close()
+	b, err := io.ReadAll(io.LimitReader(file, limit+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	if int64(len(b)) > limit {
+		return nil, fmt.Errorf("read %s: over %d bytes", path, limit)
+	}
+	return b, nil
+}
+
+// spec makes the made-up workload of the flags.
+func (f *benchFlags) spec() (workload.Spec, error) {
+	s := workload.Spec{SystemTokens: f.systemTokens, PrefixShare: f.prefixShare, PrefixGroups: f.prefixGroups, ThinkTime: f.thinkTime, CancelShare: f.cancelShare}
+	var err error
+	if s.Prompt, err = workload.ParseLengths(f.prompt); err != nil {
+		return s, fmt.Errorf("--prompt-tokens: %w", err)
+	}
+	if s.Output, err = workload.ParseLengths(f.output); err != nil {
+		return s, fmt.Errorf("--output-tokens: %w", err)
+	}
+	if f.turns != "" {
+		if s.Turns, err = workload.ParseLengths(f.turns); err != nil {
+			return s, fmt.Errorf("--turns: %w", err)
+		}
+	}
+	return s, s.Validate()
+}
+
+// warmupTime parses --warmup.
+func (f *benchFlags) warmupTime() (time.Duration, error) {
+	if f.warmup == "auto" {
+		return load.AutoWarmup, nil
+	}
+	d, err := time.ParseDuration(f.warmup)
+	if err != nil || d < 0 {
+		return 0, hint.With(fmt.Errorf("--warmup %q", f.warmup), "write it as 30s, 0s or auto")
+	}
+	return d, nil
+}
+
+// check refuses flags that contradict each other.
+func (f *benchFlags) check() error {
+	ways := 0
+	for _, set := range []bool{f.scenario != "", f.concurrency != 0, f.rate != "", f.trace != "", f.search != ""} {
+		if set {
+			ways++
+		}
+	}
+	switch {
+	case ways == 0 && f.like == "":
+		return hint.With(errors.New("no load was asked for"), "pass --scenario, --concurrency, --rate, --trace, --like or --search")
+	case ways > 1:
+		return hint.With(errors.New("--scenario, --concurrency, --rate, --trace and --search exclude each other"), "pass one of them")
+	case f.search != "" && f.search != "rate" && f.search != "concurrency":
+		return fmt.Errorf("--search %q: want rate or concurrency", f.search)
+	case f.search != "" && f.objective == "" && f.searchSweep == "":
+		return hint.With(errors.New("a search needs an objective"), "pass --slo chat, or a slo.yaml")
+	case f.searchSweep != "" && f.search == "":
+		return hint.With(errors.New("--sweep needs to know of what"), "pass --search rate or --search concurrency")
+	case f.format != "text" && f.format != "json":
+		return fmt.Errorf("--output %q: want text or json", f.format)
+	case f.repeat < 1 || f.repeat > 1000:
+		return fmt.Errorf("--repeat %d: want 1 to 1000", f.repeat)
+	case f.csvFile != "" && (f.scenario == "all" || f.search != "" || f.repeat > 1):
+		return errors.New("--csv works for a single test only")
+	}
+	return nil
+}
+
+// tuneRuntime keeps garbage collection, which costs the measured requests time,
+// rare: nothing is allocated per event.
+func tuneRuntime() (restore func()) {
+	old := debug.SetGCPercent(400)
+	return func() { debug.SetGCPercent(old) }
+}
+
+func runBench(ctx context.Context, stdout, stderr io.Writer, url string, f *benchFlags) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	// The first interrupt ends the test and reports what was done; a second one
+	// ends the process.
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	defer tuneRuntime()()
+	b, err := newBench(ctx, stdout, stderr, url, f)
+	if err != nil {
+		return err
+	}
+	if f.search != "" {
+		return b.search(ctx)
+	}
+	return b.tests(ctx)
+}

@@ -1,0 +1,208 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sixty-dev/sixty/internal/load"
+	"github.com/sixty-dev/sixty/internal/load/loadreport"
+	"github.com/sixty-dev/sixty/internal/workload"
+)
+
+// redactURL hides a password in a URL.
+func redactURL(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return ""
+	}
+	u.RawQuery = ""
+	return u.Redacted()
+}
+
+// writeFile writes a file whole or not at all.
+func writeFile(path string, write func(io.Writer) error) (err error) {
+	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return fmt.Errorf("create %s: %w", path, err)
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(tmp.Name())
+		}
+	}()
+	if err := write(tmp); err != nil {
+		tmp.Close()
+		return err
+	}
+	if err := tmp.Chmod(0o644); err != nil {
+		tmp.Close()
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if err := tmp.Close(); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if err := os.Rename(tmp.Name(), path); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+func readResults(paths []string) ([]*load.Result, error) {
+	var list []*load.Result
+	for _, p := range paths {
+		f, err := os.Open(p)
+		if err != nil {
+			return nil, fmt.Errorf("open result: %w", err)
+		}
+		r, err := load.ReadResults(f)
+		f.Close()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p, err)
+		}
+		list = append(list, r...)
+	}
+	return list, nil
+}
+
+func newBenchCompare() *cobra.Command {
+	var moreA, moreB []string
+	var tolerance float64
+	var format string
+	cmd := &cobra.Command{
+		Use:   "compare A.json B.json",
+		Short: "Say what changed from result A to result B, and whether it is chance",
+		Long: `Compares two results. With one file on each side, the intervals within each test
+tell what is chance; give several runs of each side with --more-a and --more-b, and
+the differences between the runs do. Exits with 1 when anything became worse.`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, err := readResults(append(args[:1:1], moreA...))
+			if err != nil {
+				return err
+			}
+			b, err := readResults(append(args[1:2:2], moreB...))
+			if err != nil {
+				return err
+			}
+			c, err := load.Compare(a, b, tolerance)
+			if err != nil {
+				return err
+			}
+			if format == "json" {
+				err = loadreport.JSON(cmd.OutOrStdout(), c)
+			} else {
+				err = loadreport.CompareText(cmd.OutOrStdout(), c)
+			}
+			if err == nil && c.Worse() {
+				err = errFound
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringArrayVar(&moreA, "more-a", nil, "further result of side A")
+	cmd.Flags().StringArrayVar(&moreB, "more-b", nil, "further result of side B")
+	cmd.Flags().Float64Var(&tolerance, "tolerance", 0.02, "relative change that does not matter")
+	cmd.Flags().StringVar(&format, "output", "text", "text or json")
+	return cmd
+}
+
+func newBenchMerge() *cobra.Command {
+	var repeated bool
+	cmd := &cobra.Command{
+		Use:   "merge RESULT.json...",
+		Short: "Make one result of several machines' results, or of repetitions",
+		Long: `Merges results exactly: percentiles of the merged result are those of all requests
+together. Results of generators that ran at the same time add up their rates;
+--repeated averages them instead. Writes JSON.`,
+		Args: cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			list, err := readResults(args)
+			if err != nil {
+				return err
+			}
+			how := load.Together
+			if repeated {
+				how = load.Repeated
+			}
+			m, err := load.Merge(list, how)
+			if err != nil {
+				return err
+			}
+			return loadreport.JSON(cmd.OutOrStdout(), m)
+		},
+	}
+	cmd.Flags().BoolVar(&repeated, "repeated", false, "the results are repetitions of one test")
+	return cmd
+}
+
+func newBenchReport() *cobra.Command {
+	var html string
+	cmd := &cobra.Command{
+		Use:   "report RESULT.json...",
+		Short: "Show results again, as text or as an HTML page",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			list, err := readResults(args)
+			if err != nil {
+				return err
+			}
+			if html != "" {
+				return writeFile(html, func(w io.Writer) error {
+					return loadreport.HTML(w, loadreport.Report{Title: "Load test of " + list[0].Target.Model, Results: list})
+				})
+			}
+			for i, r := range list {
+				if i > 0 {
+					fmt.Fprintln(cmd.OutOrStdout())
+				}
+				if err := loadreport.Text(cmd.OutOrStdout(), r); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&html, "html", "", "write a page to this file")
+	return cmd
+}
+
+func newBenchTrace() *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use:   "trace FILE",
+		Short: "Describe a trace: rate, lengths, burstiness, prefix sharing",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f, err := os.Open(args[0])
+			if err != nil {
+				return fmt.Errorf("open trace: %w", err)
+			}
+			defer f.Close()
+			t, err := workload.Read(f, workload.Options{Format: workload.Format(format)})
+			if err != nil {
+				return err
+			}
+			s := t.Stats()
+			w := cmd.OutOrStdout()
+			fmt.Fprintf(w, "%s: %d requests in %s, %.3g per second, variation of the times between them %.2f\n", t.Format, s.Requests, s.Duration.Round(1e6), s.Rate, s.ArrivalCV)
+			fmt.Fprintf(w, "prompt tokens %.0f on average, P95 %d; output tokens %.0f on average, P95 %d\n", s.PromptMean, s.PromptP95, s.OutputMean, s.OutputP95)
+			if t.BlockTokens > 0 {
+				fmt.Fprintf(w, "%.1f %% of the prompt tokens repeat the beginning of an earlier prompt\n", 100*s.ReusableShare)
+			}
+			if s.DistinctSessions > 0 {
+				fmt.Fprintf(w, "%d conversations\n", s.DistinctSessions)
+			}
+			for reason, n := range t.Skipped {
+				fmt.Fprintf(w, "%d lines left out: %s\n", n, reason)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&format, "trace-format", "", "the format, where it is not found out")
+	return cmd
+}

@@ -1,0 +1,209 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/load"
+	"github.com/sixty-dev/sixty/internal/load/loadreport"
+)
+
+// trialDuration is how long one trial lasts without --duration and --requests:
+// long enough for a steady state of answers of some seconds.
+const trialDuration = time.Minute
+
+// search finds the highest level that meets the objective, or runs a sweep.
+func (b *bench) search(ctx context.Context) error {
+	f := b.f
+	unit := "requests/s"
+	if f.search == "concurrency" {
+		unit = "streams"
+	}
+	base, err := b.searchScenario(ctx)
+	if err != nil {
+		return err
+	}
+	try := func(ctx context.Context, level float64) (load.Trial, error) { return b.trial(ctx, *base, level) }
+	var found *load.Found
+	if f.searchSweep != "" {
+		found, err = b.sweep(ctx, try)
+	} else {
+		found, err = b.findHighest(ctx, try)
+	}
+	if err != nil {
+		return err
+	}
+	var results []*load.Result
+	if found.Best != nil && found.Best.Result != nil {
+		results = append(results, found.Best.Result)
+	} else {
+		for i := range found.Trials {
+			if r := found.Trials[i].Result; r != nil {
+				results = append(results, r)
+			}
+		}
+	}
+	if f.format == "text" {
+		if err := loadreport.SearchText(b.stdout, found, unit); err != nil {
+			return err
+		}
+	}
+	if err := b.write(results, nil, found, unit); err != nil {
+		return err
+	}
+	if found.Best == nil && f.searchSweep == "" {
+		return errFound
+	}
+	return b.verdict(results)
+}
+
+// searchScenario is what all trials have in common.
+func (b *bench) searchScenario(ctx context.Context) (*load.Scenario, error) {
+	f := b.f
+	spec, err := f.spec()
+	if err != nil {
+		return nil, err
+	}
+	if f.like != "" {
+		seen, err := b.seen(ctx)
+		if err != nil {
+			return nil, err
+		}
+		spec.Prompt, spec.Output, spec.PrefixShare = seen.Spec.Prompt, seen.Spec.Output, seen.Spec.PrefixShare
+	}
+	s := &load.Scenario{Name: "trial", Workload: spec, CV: &f.cv, Requests: f.requests, Duration: f.duration, MaxConcurrency: f.maxConcurrency}
+	if s.Requests == 0 && s.Duration == 0 {
+		s.Duration = trialDuration
+	}
+	return s, nil
+}
+
+// trial runs the scenario at one level.
+func (b *bench) trial(ctx context.Context, s load.Scenario, level float64) (load.Trial, error) {
+	if b.f.search == "rate" {
+		s.Rate = strconv.FormatFloat(level, 'g', -1, 64)
+	} else {
+		s.Concurrency = int(level)
+	}
+	p, err := b.plan(&s)
+	if err != nil {
+		return load.Trial{}, err
+	}
+	var lost func(load.Progress) bool
+	stopped := false
+	if b.objective != nil {
+		o := load.Overload{Promised: b.objective.TTFTP95}
+		lost = func(x load.Progress) bool {
+			stopped = stopped || o.Lost(x)
+			return stopped
+		}
+	}
+	res, _, err := b.run(ctx, &p, lost)
+	if err != nil {
+		return load.Trial{}, err
+	}
+	t := load.Trial{Level: level, Result: res, Met: true}
+	switch {
+	case b.objective == nil:
+	case stopped:
+		t.Met, t.Why = false, "stopped early: the server falls behind"
+	default:
+		if err := res.Meets(b.objective); err != nil {
+			t.Met, t.Why = false, err.Error()
+		}
+	}
+	if res.Generator.Spoiled {
+		return t, hint.With(fmt.Errorf("%w: %s", errSpoiled, strings.Join(res.Generator.Reasons, "; ")), "search with a generator that has more processors")
+	}
+	if b.f.format == "text" {
+		verdict := "met"
+		if !t.Met {
+			verdict = "missed: " + t.Why
+		}
+		fmt.Fprintf(b.stderr, "trial at %.4g: %s\n", level, verdict)
+	}
+	return t, nil
+}
+
+func (b *bench) findHighest(ctx context.Context, try func(context.Context, float64) (load.Trial, error)) (*load.Found, error) {
+	f := b.f
+	plan := load.SearchPlan{Low: f.searchFrom, High: f.searchTo, Precision: f.searchPrecision, Whole: f.search == "concurrency", Budget: f.budget}
+	var save func([]load.Trial) error
+	if f.resume != "" {
+		var err error
+		if plan.Trials, err = readTrials(f.resume); err != nil {
+			return nil, err
+		}
+		save = func(t []load.Trial) error {
+			return writeFile(f.resume, func(w io.Writer) error { return json.NewEncoder(w).Encode(t) })
+		}
+	}
+	return load.Search(ctx, plan, try, save)
+}
+
+// maxTrials bounds a file of trials.
+const maxTrials = 256 << 20
+
+func readTrials(path string) ([]load.Trial, error) {
+	raw, err := readFile(path, maxTrials)
+	if errors.Is(err, fs.ErrNotExist) || os.IsNotExist(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var t []load.Trial
+	if err := json.Unmarshal(raw, &t); err != nil {
+		return nil, hint.With(fmt.Errorf("read --resume %s: %w", path, err), "delete the file to begin anew")
+	}
+	return t, nil
+}
+
+// sweep runs every level that was asked for.
+func (b *bench) sweep(ctx context.Context, try func(context.Context, float64) (load.Trial, error)) (*load.Found, error) {
+	var levels []float64
+	for s := range strings.SplitSeq(b.f.searchSweep, ",") {
+		v, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
+		if err != nil || !(v > 0) {
+			return nil, hint.With(fmt.Errorf("--sweep: %q is no level", s), "write it as 1,2,4,8")
+		}
+		levels = append(levels, v)
+	}
+	slices.Sort(levels)
+	found := &load.Found{Done: true, Why: "sweep"}
+	var throughput []float64
+	for _, level := range levels {
+		t, err := try(ctx, level)
+		if err != nil {
+			return nil, err
+		}
+		t.Level = level
+		found.Trials = append(found.Trials, t)
+		throughput = append(throughput, t.Result.Throughput.OutputTokens)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	for i := range found.Trials {
+		if t := &found.Trials[i]; t.Met && b.objective != nil {
+			found.Best = t
+		}
+	}
+	if knee, err := load.Knee(levels[:len(throughput)], throughput); err == nil {
+		found.Why = fmt.Sprintf("the knee is at %g: more load brings little more throughput", levels[knee])
+		if found.Best == nil && b.objective == nil {
+			found.Best = &found.Trials[knee]
+		}
+	}
+	return found, nil
+}

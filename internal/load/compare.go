@@ -1,0 +1,191 @@
+package load
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// A Change is how one quantity differs between two sides.
+type Change struct {
+	Quantity string  `json:"quantity"`
+	Unit     string  `json:"unit"` // "s" or "1/s"
+	A        float64 `json:"a"`
+	B        float64 `json:"b"`
+	Relative float64 `json:"relative"` // B/A - 1, 0 where either is missing
+	// P is adjusted for the number of comparisons (Holm); nil where there are too
+	// few values to tell.
+	P *float64 `json:"p"`
+	// Verdict is better, worse, same (not significant, or too small to matter)
+	// or unknown (too few values).
+	Verdict string `json:"verdict"`
+}
+
+// Comparison is the difference between two sides of one or more results each.
+type Comparison struct {
+	Changes []Change `json:"changes"`
+	Notes   []string `json:"notes,omitempty"`
+}
+
+// Worse reports whether anything became significantly worse.
+func (c *Comparison) Worse() bool {
+	for _, x := range c.Changes {
+		if x.Verdict == "worse" {
+			return true
+		}
+	}
+	return false
+}
+
+// significance is the adjusted p-value below which a difference is real.
+const significance = 0.05
+
+// estimate is a quantity with its standard error and what it rests on.
+type estimate struct {
+	value, variance, n float64 // variance of one of n independent values
+	ok                 bool
+}
+
+// Compare compares side B with side A. With one result on each side the
+// intervals within each test tell what is chance; with several, the differences
+// between the tests do, which also covers what differs from run to run.
+// tolerance is the relative change that does not matter.
+func Compare(a, b []*Result, tolerance float64) (*Comparison, error) {
+	if len(a) == 0 || len(b) == 0 {
+		return nil, errors.New("compare needs a result on either side")
+	}
+	if !(tolerance >= 0 && tolerance < 10) {
+		return nil, fmt.Errorf("tolerance %v: want 0 to 10", tolerance)
+	}
+	c := &Comparison{}
+	var p []float64
+	for _, q := range compared() {
+		ea, eb := pool(a, q), pool(b, q)
+		if !ea.ok && !eb.ok {
+			continue
+		}
+		x := Change{Quantity: q.name, Unit: q.unit, A: ea.value, B: eb.value, Verdict: "unknown"}
+		pv := math.NaN()
+		if ea.ok && eb.ok && ea.value != 0 {
+			x.Relative = eb.value/ea.value - 1
+			pv = welch(ea.value, ea.variance, ea.n, eb.value, eb.variance, eb.n)
+		}
+		p = append(p, pv)
+		c.Changes = append(c.Changes, x)
+	}
+	for i, adjusted := range holm(p) {
+		x := &c.Changes[i]
+		if !math.IsNaN(adjusted) {
+			x.P = &adjusted
+		}
+		switch higherIsBetter := x.Unit == "1/s"; {
+		case math.IsNaN(adjusted):
+		case adjusted > significance || math.Abs(x.Relative) <= tolerance:
+			x.Verdict = "same"
+		case (x.Relative > 0) == higherIsBetter:
+			x.Verdict = "better"
+		default:
+			x.Verdict = "worse"
+		}
+	}
+	c.notes(a, b)
+	return c, nil
+}
+
+// notes says what makes two sides hard to compare.
+func (c *Comparison) notes(a, b []*Result) {
+	add := func(format string, args ...any) { c.Notes = append(c.Notes, fmt.Sprintf(format, args...)) }
+	for i, side := range [][]*Result{a, b} {
+		for _, r := range side {
+			name := string(rune('A' + i))
+			if r.Generator.Spoiled {
+				add("a result of side %s was spoiled by its generator", name)
+			}
+			if !r.Window.Steady {
+				add("a result of side %s: %s", name, r.Window.Why)
+			}
+			if e := r.Requests.ErrorRate(); e > maxErrorRate {
+				add("%.1f %% of the requests of side %s failed: latencies are those of the survivors", 100*e, name)
+			}
+		}
+	}
+	x, y := a[0], b[0]
+	if x.Tokens.Prompt > 0 && math.Abs(y.Tokens.Prompt/x.Tokens.Prompt-1) > 0.02 {
+		add("prompts are not alike: %.0f tokens against %.0f", x.Tokens.Prompt, y.Tokens.Prompt)
+	}
+	if x.Tokens.Output > 0 && math.Abs(y.Tokens.Output/x.Tokens.Output-1) > 0.02 {
+		add("answers are not alike: %.0f tokens against %.0f", x.Tokens.Output, y.Tokens.Output)
+	}
+	if x.Load.Concurrency != y.Load.Concurrency {
+		add("the loads are not alike: concurrency %d against %d", x.Load.Concurrency, y.Load.Concurrency)
+	}
+}
+
+// comparedQuantity is one line of a comparison.
+type comparedQuantity struct {
+	name, unit string
+	of         func(*Result) estimate
+}
+
+func compared() []comparedQuantity {
+	var list []comparedQuantity
+	for _, m := range []Metric{TTFT, TTFTScheduled, ITL, TPOT, E2E, E2EScheduled} {
+		list = append(list, comparedQuantity{string(m) + "_mean", "s", func(r *Result) estimate {
+			d := r.Latency[m]
+			if d == nil || d.Count == 0 {
+				return estimate{}
+			}
+			return estimate{d.Mean, d.Deviation * d.Deviation, d.Effective, true}
+		}})
+		for _, q := range []float64{0.5, 0.95, 0.99} {
+			list = append(list, comparedQuantity{fmt.Sprintf("%s_p%g", m, 100*q), "s", func(r *Result) estimate { return quantileEstimate(r.Latency[m], q) }})
+		}
+	}
+	rate := func(value, low, high func(*Throughput) float64) func(*Result) estimate {
+		return func(r *Result) estimate {
+			t := &r.Throughput
+			v := value(t)
+			return intervalEstimate(v, low(t), high(t), maxBatches)
+		}
+	}
+	return append(list,
+		comparedQuantity{"requests", "1/s", rate(func(t *Throughput) float64 { return t.Requests }, func(t *Throughput) float64 { return t.RequestsLow }, func(t *Throughput) float64 { return t.RequestsHigh })},
+		comparedQuantity{"output_tokens", "1/s", rate(func(t *Throughput) float64 { return t.OutputTokens }, func(t *Throughput) float64 { return t.OutputLow }, func(t *Throughput) float64 { return t.OutputHigh })},
+	)
+}
+
+// quantileEstimate takes a quantile's error from its interval.
+func quantileEstimate(d *Distribution, q float64) estimate {
+	x, ok := d.At(q)
+	if !ok || x.Few {
+		return estimate{value: x.Value}
+	}
+	return intervalEstimate(x.Value, x.Low, x.High, d.Effective)
+}
+
+// intervalEstimate inverts a 95 % interval of something that rests on n values.
+func intervalEstimate(v, low, high, n float64) estimate {
+	if n < 2 || !(high > low) {
+		return estimate{value: v, n: n, variance: 0, ok: v > 0 && high >= low && n >= 2}
+	}
+	se := (high - low) / (2 * studentT(n-1))
+	return estimate{v, se * se * n, n, true}
+}
+
+// pool combines a side's results.
+func pool(side []*Result, q comparedQuantity) estimate {
+	if len(side) == 1 {
+		return q.of(side[0])
+	}
+	var v []float64
+	for _, r := range side {
+		if e := q.of(r); e.value > 0 {
+			v = append(v, e.value)
+		}
+	}
+	if len(v) < 2 {
+		return estimate{}
+	}
+	mean, variance := moments(v)
+	return estimate{mean, variance, float64(len(v)), true}
+}

@@ -1,0 +1,183 @@
+package loadreport
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"math"
+
+	"github.com/sixty-dev/sixty/internal/load"
+)
+
+//go:embed page.html
+var page string
+
+// Report is what an HTML page shows: one or more results, and the trials of a
+// search or sweep where there was one.
+type Report struct {
+	Title   string
+	Results []*load.Result
+	Search  *load.Found
+	Unit    string // of the search's levels
+}
+
+// HTML writes a page that needs nothing but itself.
+func HTML(w io.Writer, rep Report) error {
+	t, err := template.New("page").Funcs(template.FuncMap{
+		"duration": Duration, "number": Number, "title": Title, "shape": Shape,
+		"percent":    func(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) },
+		"percentile": func(q float64) float64 { return math.Round(1e4*q) / 100 },
+		"plots":      plots, "latencies": latencies, "objective": objective,
+	}).Parse(page)
+	if err != nil {
+		return fmt.Errorf("parse page: %w", err)
+	}
+	data := struct {
+		Report
+		Curves []figure
+	}{rep, nil}
+	if rep.Search != nil {
+		data.Curves = searchPlots(rep.Search, rep.Unit)
+	}
+	if err := t.Execute(w, data); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	return nil
+}
+
+// figure is a plot and what it says.
+type figure struct {
+	Title, Caption string
+	SVG            template.HTML
+}
+
+func draw(caption string, p Plot) figure { return figure{p.Title, caption, p.SVG()} }
+
+// row is a line of the table of latencies.
+type row struct {
+	Title string
+	D     *load.Distribution
+	Q     []load.Quantile
+}
+
+func latencies(r *load.Result) []row {
+	var rows []row
+	for _, m := range load.Metrics() {
+		if d := r.Latency[m]; d != nil && d.Count > 0 {
+			rows = append(rows, row{Title(m), d, d.Quantiles})
+		}
+	}
+	return rows
+}
+
+// column takes one field of the series; zero is a gap where zeroes are gaps.
+func column(r *load.Result, f func(*load.Point) float64, zeroes bool) Line {
+	var l Line
+	for i := range r.Series {
+		v := f(&r.Series[i])
+		if v == 0 && !zeroes {
+			v = math.NaN()
+		}
+		l.X, l.Y = append(l.X, r.Series[i].At), append(l.Y, v)
+	}
+	return l
+}
+
+func named(name string, l Line) Line { l.Name = name; return l }
+
+// plots are the figures of one result.
+func plots(r *load.Result) []figure {
+	window := [2]float64{r.Window.From, r.Window.To}
+	over := func(title, caption string, format func(float64) string, lines ...Line) figure {
+		return draw(caption, Plot{Title: title, XName: "seconds", Lines: lines, Shade: window, Format: format})
+	}
+	var f []figure
+	if len(r.Series) > 0 {
+		if r.Target.Stream {
+			f = append(f, over("Time to first token over time", "shaded: the window that percentiles are taken from", Duration,
+				named("P50", column(r, func(p *load.Point) float64 { return p.TTFTP50 }, false)), named("P95", column(r, func(p *load.Point) float64 { return p.TTFTP95 }, false))),
+				over("Inter-token latency over time", "weighted by tokens", Duration,
+					named("P50", column(r, func(p *load.Point) float64 { return p.ITLP50 }, false)), named("P95", column(r, func(p *load.Point) float64 { return p.ITLP95 }, false))))
+		}
+		f = append(f, over("Output tokens per second", "", Number, column(r, func(p *load.Point) float64 { return p.Tokens }, true)),
+			over("Requests in flight", "", Number, column(r, func(p *load.Point) float64 { return p.InFlight }, true)),
+			over("Requests per second", "", Number, named("sent", column(r, func(p *load.Point) float64 { return p.Sent }, true)),
+				named("complete", column(r, func(p *load.Point) float64 { return p.Complete }, true)), named("failed", column(r, func(p *load.Point) float64 { return p.Failed }, true))))
+	}
+	for _, m := range []load.Metric{load.TTFT, load.ITL, load.E2E} {
+		if d := r.Latency[m]; d != nil && d.Sketch != nil {
+			f = append(f, distributionPlot(m, d))
+		}
+	}
+	return append(f, serverPlots(r, window)...)
+}
+
+const bars = 60
+
+// distributionPlot draws how many requests (or tokens) took how long.
+func distributionPlot(m load.Metric, d *load.Distribution) figure {
+	var l Line
+	unit, factor := "ms", 1e3
+	if d.Max > 10 {
+		unit, factor = "s", 1
+	}
+	for _, b := range d.Bars(bars) {
+		l.X = append(l.X, factor*b.From, factor*b.To)
+		l.Y = append(l.Y, float64(b.Count), float64(b.Count))
+	}
+	p95, _ := d.At(0.95)
+	p99, _ := d.At(0.99)
+	return draw(fmt.Sprintf("P95 %s, P99 %s, longest %s", Duration(p95.Value), Duration(p99.Value), Duration(d.Max)),
+		Plot{Title: "Distribution of " + Title(m), XName: unit, Lines: []Line{l}, Bars: true})
+}
+
+func serverPlots(r *load.Result, window [2]float64) []figure {
+	if r.Server == nil {
+		return nil
+	}
+	lines := map[string]*Line{}
+	for _, p := range r.Server.Series {
+		for k, v := range p.Values {
+			if lines[k] == nil {
+				lines[k] = &Line{}
+			}
+			lines[k].X, lines[k].Y = append(lines[k].X, p.At), append(lines[k].Y, v)
+		}
+	}
+	var f []figure
+	for _, k := range sortedKeys(lines) {
+		f = append(f, draw("from the server's own metrics", Plot{Title: "Server: " + k, XName: "seconds", Lines: []Line{*lines[k]}, Shade: window}))
+	}
+	return f
+}
+
+// searchPlots are throughput against latency over the trials of a search.
+func searchPlots(found *load.Found, unit string) []figure {
+	var met, missed, tokens Line
+	met.Name, missed.Name = "objective met", "missed"
+	met.Dots, missed.Dots, tokens.Dots = true, true, true
+	for _, t := range found.Trials {
+		if t.Result == nil {
+			continue
+		}
+		l := &missed
+		if t.Met {
+			l = &met
+		}
+		q, ok := t.Result.Latency[load.TTFTScheduled].At(0.95)
+		if !ok {
+			q, _ = t.Result.Latency[load.E2EScheduled].At(0.95)
+		}
+		label := fmt.Sprintf("%.4g %s", t.Level, unit)
+		l.X, l.Y, l.Label = append(l.X, t.Result.Throughput.OutputTokens), append(l.Y, q.Value), append(l.Label, label)
+		tokens.X, tokens.Y, tokens.Label = append(tokens.X, t.Level), append(tokens.Y, t.Result.Throughput.OutputTokens), append(tokens.Label, label)
+	}
+	sortLine(&met)
+	sortLine(&missed)
+	sortLine(&tokens)
+	return []figure{
+		draw("each point is a trial; to the right and below is better", Plot{Title: "Throughput against time to first token (P95)", XName: "output tokens per second", Lines: []Line{met, missed}, LogY: true, Format: Duration}),
+		draw("", Plot{Title: "Output tokens per second against the load", XName: unit, Lines: []Line{tokens}}),
+	}
+}

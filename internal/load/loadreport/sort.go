@@ -1,0 +1,23 @@
+package loadreport
+
+import (
+	"cmp"
+	"slices"
+)
+
+// sortLine orders a curve's points by X.
+func sortLine(l *Line) {
+	order := make([]int, len(l.X))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(l.X[a], l.X[b]) })
+	s := Line{Name: l.Name, Dots: l.Dots}
+	for _, i := range order {
+		s.X, s.Y = append(s.X, l.X[i]), append(s.Y, l.Y[i])
+		if i < len(l.Label) {
+			s.Label = append(s.Label, l.Label[i])
+		}
+	}
+	*l = s
+}

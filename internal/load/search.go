@@ -1,0 +1,213 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// A Trial is one test of a search at one level of load.
+type Trial struct {
+	Level  float64 `json:"level"` // requests per second, or streams
+	Met    bool    `json:"met"`   // the objective
+	Why    string  `json:"why,omitempty"`
+	Result *Result `json:"result,omitempty"`
+}
+
+// SearchPlan says where and how precisely to search.
+type SearchPlan struct {
+	Low, High float64       // levels; High 0 is found by doubling
+	Precision float64       // relative width at which the search ends
+	Whole     bool          // levels are whole numbers (streams)
+	MaxTrials int           // 0 is 20
+	Budget    time.Duration // no trial begins after it; 0 is without limit
+	Trials    []Trial       // made before, to resume
+}
+
+// Validate reports what is contradictory.
+func (p *SearchPlan) Validate() error {
+	switch {
+	case !(p.Low > 0):
+		return fmt.Errorf("search from %v: want a positive level", p.Low)
+	case p.High != 0 && !(p.High > p.Low):
+		return fmt.Errorf("search from %v to %v: want an upper level above the lower", p.Low, p.High)
+	case !(p.Precision > 0 && p.Precision < 1):
+		return fmt.Errorf("search precision %v: want between 0 and 1", p.Precision)
+	}
+	return nil
+}
+
+// Found is the outcome of a search.
+type Found struct {
+	Best   *Trial  `json:"best,omitempty"` // the highest level that met the objective; nil for none
+	Above  float64 `json:"above"`          // the lowest level that missed it, 0 for none
+	Trials []Trial `json:"trials"`         // in the order they were made
+	Done   bool    `json:"done"`           // the precision was reached
+	Why    string  `json:"why"`
+}
+
+// Search finds the highest level of load that meets an objective: it doubles
+// from the lowest level until one misses, and then halves the distance between
+// the best that met and the lowest that missed. try runs one test. After every
+// trial save, if not nil, gets the trials so far, so that an interrupted search
+// can be resumed.
+//
+// It takes the server to be monotone: what it cannot do at a level, it cannot do
+// above it. A level that misses by chance makes the answer too low, never too
+// high.
+func Search(ctx context.Context, plan SearchPlan, try func(context.Context, float64) (Trial, error), save func([]Trial) error) (*Found, error) {
+	if err := plan.Validate(); err != nil {
+		return nil, err
+	}
+	if plan.MaxTrials == 0 {
+		plan.MaxTrials = 20
+	}
+	begin := time.Now()
+	f := &Found{Trials: slices.Clone(plan.Trials)}
+	for {
+		level, more := plan.next(f)
+		switch {
+		case !more:
+			return f, nil
+		case len(f.Trials) >= plan.MaxTrials:
+			f.Why = fmt.Sprintf("stopped after %d trials", plan.MaxTrials)
+			return f, nil
+		case plan.Budget > 0 && time.Since(begin) >= plan.Budget:
+			f.Why = fmt.Sprintf("stopped after the budget of %s", plan.Budget)
+			return f, nil
+		}
+		t, err := try(ctx, level)
+		if err != nil {
+			if ctx.Err() != nil {
+				f.Why = "interrupted"
+				return f, nil
+			}
+			return f, fmt.Errorf("trial at %g: %w", level, err)
+		}
+		if ctx.Err() != nil {
+			f.Why = "interrupted"
+			return f, nil // what a trial found until then says little
+		}
+		t.Level = level
+		f.Trials = append(f.Trials, t)
+		if save != nil {
+			if err := save(f.Trials); err != nil {
+				return f, err
+			}
+		}
+	}
+}
+
+// next decides the next level from the trials so far, and fills in what is
+// known.
+func (p *SearchPlan) next(f *Found) (level float64, more bool) {
+	met, missed := 0.0, math.Inf(1)
+	f.Best = nil
+	for i := range f.Trials {
+		if t := &f.Trials[i]; !t.Met {
+			missed = min(missed, t.Level)
+		}
+	}
+	for i := range f.Trials {
+		if t := &f.Trials[i]; t.Met && t.Level > met && t.Level < missed {
+			met, f.Best = t.Level, t
+		}
+	}
+	f.Above = missed
+	if math.IsInf(missed, 1) {
+		f.Above = 0
+	}
+	switch {
+	case met == 0 && math.IsInf(missed, 1):
+		return p.Low, true
+	case met == 0 && missed <= p.Low:
+		f.Done, f.Why = true, "the objective is missed at the lowest level already"
+		return 0, false
+	case met == 0:
+		level = p.Low
+	case math.IsInf(missed, 1):
+		level = 2 * met
+		if p.High > 0 {
+			if met >= p.High {
+				f.Done, f.Why = true, "the objective is met at the highest level"
+				return 0, false
+			}
+			level = min(level, p.High)
+		}
+	case missed/met-1 <= p.Precision || p.Whole && missed-met <= 1:
+		f.Done, f.Why = true, fmt.Sprintf("met at %g, missed at %g", met, missed)
+		return 0, false
+	default:
+		// The geometric middle: precision is relative.
+		level = math.Sqrt(met * missed)
+	}
+	if p.Whole {
+		level = min(max(math.Round(level), met+1), missed)
+	}
+	return level, true
+}
+
+// Knee is the level beyond which more load buys little throughput: the point of
+// the curve that is furthest above the straight line between its ends, both
+// axes taken relative (Satopää et al., ICDCS workshops 2011). Levels ascend.
+func Knee(levels, throughput []float64) (index int, err error) {
+	n := len(levels)
+	if n < 3 || len(throughput) != n {
+		return 0, errors.New("a knee needs three levels")
+	}
+	top := slices.Max(throughput)
+	dx, dy := levels[n-1]-levels[0], top-throughput[0]
+	if !(dx > 0) || !(dy > 0) {
+		return 0, nil // throughput never grew
+	}
+	best := math.Inf(-1)
+	for i := range levels {
+		d := (throughput[i]-throughput[0])/dy - (levels[i]-levels[0])/dx
+		if d > best {
+			best, index = d, i
+		}
+	}
+	return index, nil
+}
+
+// Overload recognizes a test that has clearly lost, so that a search need not
+// sit out the rest of it.
+type Overload struct {
+	// Promised is the time to first token that the objective allows, 0 for none.
+	Promised time.Duration
+
+	slow, growing int
+	last          int
+}
+
+const (
+	// Slow means a median time to first token of so many times the promise.
+	overloadFactor = 3
+	// Intervals in a row that must be slow, or in which the backlog must grow.
+	overloadSlow, overloadGrowth = 3, 8
+	// minBacklog keeps the ramp-up of a healthy test from being taken for growth.
+	minBacklog = 200
+)
+
+// Lost takes the next progress and reports whether the test is lost.
+func (o *Overload) Lost(p Progress) bool {
+	if n := len(p.TTFTs); n > 0 && o.Promised > 0 {
+		sorted := slices.Sorted(slices.Values(p.TTFTs))
+		if sorted[n/2] > overloadFactor*o.Promised {
+			o.slow++
+		} else {
+			o.slow = 0
+		}
+	}
+	backlog := p.InFlight + p.Waiting
+	if backlog > o.last && backlog > minBacklog {
+		o.growing++
+	} else {
+		o.growing = 0
+	}
+	o.last = backlog
+	return o.slow >= overloadSlow || o.growing >= overloadGrowth
+}

@@ -1,0 +1,367 @@
+package rooms
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const (
+	module     = "github.com/sixty-dev/sixty/"
+	prometheus = "github.com/prometheus/prometheus/"
+)
+
+// pure lists the rooms that see no clock, no files, no network and no global
+// randomness: the same input always gives the same output. A name ending in
+// "/..." covers what lies under it too.
+var pure = []string{
+	"internal/catalog",
+	"internal/diagnose",
+	"internal/dialect",
+	"internal/engine",
+	"internal/hint",
+	"internal/indicator",
+	"internal/metrics", // the Querier interface alone
+	"internal/pathologies/...",
+	"internal/sim/...",
+	"internal/slo",
+}
+
+// A rule says who may import what. The imports are those of non-test files.
+type rule struct {
+	name string
+
+	// Of the packages that match who, except the excepted,
+	who, except []string
+
+	// none imports what matches never, except what matches but.
+	never, but []string
+}
+
+// rules are those of docs/architecture.md, section "Rules between rooms".
+var rules = []rule{
+	{
+		name: "pure rooms touch no files, network or processes",
+		who:  pure,
+		never: []string{
+			"os/...", "net/...", "io/ioutil", "log/...", "syscall", "plugin",
+			"golang.org/x/sys/...", "golang.org/x/net/...",
+		},
+		but: []string{"net/url", "net/netip"},
+	},
+	{
+		name:  "pure rooms build on pure rooms",
+		who:   pure,
+		never: []string{module + "..."},
+		but:   inModule(pure),
+	},
+	{
+		name:  "a pathology sees the catalogue, the signals and the names of flags",
+		who:   []string{"internal/pathologies/*"},
+		never: []string{module + "..."},
+		but:   inModule([]string{"internal/catalog", "internal/dialect", "internal/engine", "internal/indicator"}),
+	},
+	{
+		name:   "the list of pathologies is handed in by the command line",
+		who:    []string{"..."},
+		except: []string{"internal/cli", "internal/pathologies"},
+		never:  []string{module + "internal/pathologies/..."},
+	},
+	{
+		name:   "Prometheus' storage, rules and query engine stay behind the Querier",
+		who:    []string{"..."},
+		except: []string{"internal/metrics/embedded"},
+		never:  []string{prometheus + "promql", prometheus + "rules/...", prometheus + "storage/...", prometheus + "tsdb/..."},
+	},
+	{
+		name:   "Prometheus' HTTP client stays behind the Querier",
+		who:    []string{"..."},
+		except: []string{"internal/metrics/api"},
+		never:  []string{"github.com/prometheus/client_golang/api/..."},
+	},
+	{
+		name:  "what renders fetches nothing",
+		who:   []string{"internal/load/loadreport"},
+		never: []string{"net/...", module + "internal/metrics/..."},
+		but:   []string{"net/url"},
+	},
+	{
+		name:   "nothing imports the command line but the command",
+		who:    []string{"..."},
+		except: []string{"cmd/sixty"},
+		never:  []string{module + "internal/cli/..."},
+	},
+}
+
+func inModule(rooms []string) []string {
+	var out []string
+	for _, r := range rooms {
+		out = append(out, module+r)
+	}
+	return out
+}
+
+// matches reports whether a path matches one of the patterns. As with the go
+// command, "a/..." matches a and everything under it; "a/*" what is directly
+// under it.
+func matches(path string, patterns []string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		if p == "..." {
+			return true
+		}
+		if base, ok := strings.CutSuffix(p, "/..."); ok {
+			return path == base || strings.HasPrefix(path, base+"/")
+		}
+		if base, ok := strings.CutSuffix(p, "/*"); ok {
+			rest, under := strings.CutPrefix(path, base+"/")
+			return under && !strings.Contains(rest, "/")
+		}
+		return path == p
+	})
+}
+
+// breaches returns the imports that break the rule.
+func (r rule) breaches(p listed) []string {
+	room := p.room()
+	if !matches(room, r.who) || matches(room, r.except) {
+		return nil
+	}
+	var out []string
+	for _, imported := range p.Imports {
+		if matches(imported, r.never) && !matches(imported, r.but) {
+			out = append(out, fmt.Sprintf("%s imports %s", room, imported))
+		}
+	}
+	return out
+}
+
+// listed is a package as go list prints it.
+type listed struct {
+	ImportPath, Dir string
+	GoFiles         []string
+	IgnoredGoFiles  []string // of other systems, and tests of other tags
+	Imports         []string
+}
+
+// room returns the package's path within the module.
+func (p listed) room() string { return strings.TrimPrefix(p.ImportPath, module) }
+
+// list returns all packages of the module.
+func list(t *testing.T) []listed {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Dir,GoFiles,IgnoredGoFiles,Imports", "./...")
+	cmd.Dir = filepath.Join("..", "..")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if errors.Is(err, exec.ErrNotFound) {
+		t.Skip("needs the go command to list the packages")
+	}
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, stderr.String())
+	}
+	var packages []listed
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listed
+		err := d.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return packages
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		packages = append(packages, p)
+	}
+}
+
+func TestImportsKeepTheRules(t *testing.T) {
+	packages := list(t)
+	for _, r := range rules {
+		t.Run(r.name, func(t *testing.T) {
+			for _, p := range packages {
+				for _, breach := range r.breaches(p) {
+					t.Error(breach)
+				}
+			}
+		})
+	}
+}
+
+// TestRulesSpeakOfRoomsThatExist keeps a renamed room from leaving its rules
+// behind.
+func TestRulesSpeakOfRoomsThatExist(t *testing.T) {
+	packages := list(t)
+	for _, r := range rules {
+		for _, pattern := range slices.Concat(r.who, r.except) {
+			if !slices.ContainsFunc(packages, func(p listed) bool { return matches(p.room(), []string{pattern}) }) {
+				t.Errorf("%s: no package matches %s", r.name, pattern)
+			}
+		}
+	}
+}
+
+func TestPureRoomsReadNoClockAndNoGlobalRandomness(t *testing.T) {
+	for _, p := range list(t) {
+		for _, name := range slices.Concat(p.GoFiles, p.IgnoredGoFiles) {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			fset := token.NewFileSet()
+			file, err := parser.ParseFile(fset, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range inits(file) {
+				t.Errorf("%s: %s: func init: hand values in instead", p.room(), fset.Position(d))
+			}
+			if !matches(p.room(), pure) {
+				continue
+			}
+			for _, use := range impure(file) {
+				t.Errorf("%s: %s: %s", p.room(), fset.Position(use.at), use.name)
+			}
+		}
+	}
+}
+
+// clock lists the names of package time that read or wait for the clock.
+var clock = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer"}
+
+// seeded lists the names of the rand packages that carry their own seed;
+// everything else there draws from the process's global source.
+var seeded = []string{"New", "NewPCG", "NewChaCha8", "NewSource", "NewZipf", "Rand", "PCG", "ChaCha8", "Source", "Source64", "Zipf"}
+
+// use is a mention of something impure.
+type use struct {
+	name string
+	at   token.Pos
+}
+
+// impure returns the mentions of the clock and of global randomness in a file,
+// whatever name it imports the packages under.
+func impure(file *ast.File) []use {
+	var out []use
+	names := map[string]string{}
+	for _, spec := range file.Imports {
+		path, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			continue
+		}
+		name := strings.TrimSuffix(path, "/v2")
+		name = name[strings.LastIndex(name, "/")+1:]
+		if spec.Name != nil {
+			name = spec.Name.Name
+		}
+		switch path {
+		case "crypto/rand":
+			out = append(out, use{path, spec.Pos()})
+		case "time", "math/rand", "math/rand/v2":
+			names[name] = path
+			if name == "." {
+				out = append(out, use{"dot import of " + path, spec.Pos()})
+			}
+		}
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		selector, ok := n.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		if x, ok := selector.X.(*ast.Ident); ok {
+			path, imported := names[x.Name]
+			switch {
+			case !imported:
+			case path == "time" && slices.Contains(clock, selector.Sel.Name),
+				path != "time" && !slices.Contains(seeded, selector.Sel.Name):
+				out = append(out, use{path + "." + selector.Sel.Name, selector.Pos()})
+			}
+		}
+		return true
+	})
+	return out
+}
+
+// inits returns where a file declares func init.
+func inits(file *ast.File) []token.Pos {
+	var out []token.Pos
+	for _, decl := range file.Decls {
+		if f, ok := decl.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == "init" {
+			out = append(out, f.Pos())
+		}
+	}
+	return out
+}
+
+func TestABreachIsFound(t *testing.T) {
+	for _, tc := range []struct {
+		name, room string
+		imports    []string
+		want       []string
+	}{
+		{"a pure room may parse URLs and PromQL", "internal/indicator", []string{"net/url", prometheus + "promql/parser"}, nil},
+		{"a pure room may not open files", "internal/sim/calibrate", []string{"os"}, []string{"internal/sim/calibrate imports os"}},
+		{"a pure room may not use the network", "internal/slo", []string{"net/http"}, []string{"internal/slo imports net/http"}},
+		{"a pure room may not call an impure one", "internal/diagnose", []string{module + "internal/metrics/scrape"}, []string{"internal/diagnose imports " + module + "internal/metrics/scrape"}},
+		{"a pathology may not see the diagnosis", "internal/pathologies/saturation", []string{module + "internal/diagnose"}, []string{"internal/pathologies/saturation imports " + module + "internal/diagnose"}},
+		{"the diagnosis may not know the pathologies", "internal/diagnose", []string{module + "internal/pathologies"}, []string{"internal/diagnose imports " + module + "internal/pathologies"}},
+		{"the command line hands in the pathologies", "internal/cli", []string{module + "internal/pathologies"}, nil},
+		{"the storage stays in its room", "internal/metrics/scrape", []string{prometheus + "tsdb/chunkenc"}, []string{"internal/metrics/scrape imports " + prometheus + "tsdb/chunkenc"}},
+		{"the query engine has its room", "internal/metrics/embedded", []string{prometheus + "promql"}, nil},
+		{"the HTTP client stays in its room", "internal/cli", []string{"github.com/prometheus/client_golang/api/prometheus/v1"}, []string{"internal/cli imports github.com/prometheus/client_golang/api/prometheus/v1"}},
+		{"nobody imports the command line", "internal/load", []string{module + "internal/cli"}, []string{"internal/load imports " + module + "internal/cli"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var got []string
+			for _, r := range rules {
+				got = append(got, r.breaches(listed{ImportPath: module + tc.room, Imports: tc.imports})...)
+			}
+			slices.Sort(got)
+			if diff := cmp.Diff(tc.want, slices.Compact(got)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestAnImpureMentionIsFound(t *testing.T) {
+	for _, tc := range []struct {
+		name, source string
+		want         []string
+	}{
+		{"durations are no clock", `import "time"; const d = 5 * time.Second`, nil},
+		{"a call", `import "time"; var t = time.Now()`, []string{"time.Now"}},
+		{"a value", `import "time"; var now = time.Now`, []string{"time.Now"}},
+		{"under another name", `import clock "time"; func f() { clock.Sleep(1) }`, []string{"time.Sleep"}},
+		{"a dot import", `import . "time"`, []string{"dot import of time"}},
+		{"a seeded generator", `import "math/rand/v2"; var r = rand.New(rand.NewPCG(1, 2))`, nil},
+		{"the global generator", `import "math/rand/v2"; var n = rand.IntN(6)`, []string{"math/rand/v2.IntN"}},
+		{"the operating system's generator", `import "crypto/rand"`, []string{"crypto/rand"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			file, err := parser.ParseFile(token.NewFileSet(), "x.go", "package x; "+tc.source, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, u := range impure(file) {
+				got = append(got, u.name)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}

@@ -39,6 +39,17 @@ var (
 		Baseline: &Relative{Factor: 1.5, Per: indicator.DecodeBatch, Exponent: 0.5},
 		Why:      "half as slow again as normal, after allowing a step to grow with the square root of its batch (memory-bound decode grows far less); without a baseline 100 ms, where users see stutter",
 	}
+	// StreamUneven is a stream whose slow gaps take clearly longer than usual.
+	StreamUneven = &Threshold{
+		Name: "stream_uneven", Unit: indicator.Seconds, Default: None,
+		Baseline: &Relative{Factor: 2, Per: indicator.DecodeBatch, Exponent: 0.5},
+		Why:      "twice as long as normal for one gap in twenty, after allowing for the batch: a throttled machine stops and goes, so the median stays as it was",
+	}
+	// SamePrefillWork is prefill that explains no slower stream.
+	SamePrefillWork = &Threshold{
+		Name: "same_prefill_work", Unit: indicator.Tokens, Default: None, Baseline: &Relative{Factor: 1.5},
+		Why: "prompts are computed in the same steps as the stream, so more prompt tokens per request alone make the stream uneven",
+	}
 	// QueueAlways is a queue that does not clear.
 	QueueAlways = &Threshold{
 		Name: "queue_always", Unit: indicator.Requests, Default: 0.5,
@@ -64,9 +75,16 @@ var (
 	// NotQueueing holds while queues, if any, clear.
 	NotQueueing = Below(indicator.WaitingFloor, QueueAlways)
 
-	// DecodeSlow holds while steps take longer than their batch explains, at
-	// the median and in the mean: a stall moves only the mean.
-	DecodeSlow = All(Above(indicator.ITLP50, DecodeSlower), Above(indicator.ITLMean, DecodeSlower))
+	// DecodeSlow holds while steps take longer than their batch explains: in
+	// the mean, and at the median or in the tail. A short stall moves the mean
+	// alone.
+	DecodeSlow = All(
+		Above(indicator.ITLMean, DecodeSlower),
+		Any(
+			Above(indicator.ITLP50, DecodeSlower),
+			All(Above(indicator.ITLP95, StreamUneven), Below(indicator.ComputedTokens, SamePrefillWork)),
+		),
+	)
 
 	// DecodeFair holds while the median step takes no longer than its batch explains.
 	DecodeFair = Below(indicator.ITLP50, DecodeSlower)

@@ -70,23 +70,49 @@ func Fetch(ctx context.Context, q metrics.Querier, r Request) (*Snapshot, error)
 		store(s)
 	}
 	lendGPUs(s)
+	s.dropThinBaselines()
 	return s, nil
+}
+
+// How many requests make a baseline. A server's whole life counts for less:
+// it holds the warm-up, whose requests are like no others.
+const (
+	minHistoryRequests  = 10
+	minLifetimeRequests = 50
+)
+
+// dropThinBaselines forgets what was normal where it rests on a handful of
+// requests.
+func (s *Snapshot) dropThinBaselines() {
+	need := map[BaselineSource]float64{History: minHistoryRequests, Lifetime: minLifetimeRequests}[s.Source]
+	kept := s.Source == NoBaseline
+	for i := range s.Targets {
+		if s.Targets[i].IsGPU() || s.Normal(i, indicator.FirstTokens).Or(0) >= need {
+			kept = true
+			continue
+		}
+		for name, rd := range s.readings[i] {
+			rd.normal = indicator.Unknown("too few requests in the baseline")
+			s.readings[i][name] = rd
+		}
+	}
+	if !kept {
+		s.Source, s.Baseline = NoBaseline, Range{}
+	}
 }
 
 // ask puts every distinct question once.
 func ask(ctx context.Context, q metrics.Querier, queries []query) (map[question]model.Vector, error) {
 	answers := map[question]model.Vector{}
+	asked := map[question]bool{}
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(concurrency)
 	for _, query := range queries {
-		mu.Lock()
-		_, asked := answers[query.question]
-		answers[query.question] = nil
-		mu.Unlock()
-		if asked {
+		if asked[query.question] {
 			continue
 		}
+		asked[query.question] = true
 		g.Go(func() error {
 			v, err := q.Query(ctx, query.expr, query.at)
 			if err != nil {

@@ -65,8 +65,18 @@ func (v view) objectivesHold() bool {
 const (
 	idleRate    = 0.1
 	idleRunning = 0.1
+	// idleRequests is how many requests a short window may hold by chance.
+	idleRequests = 3
 )
 
 func (v view) idle() bool {
-	return v.Now(indicator.FirstTokenRate).V < idleRate && v.Now(indicator.Running).V < idleRunning && v.Now(indicator.Waiting).Or(0) < idleRunning
+	if v.Now(indicator.Waiting).Or(0) > idleRunning {
+		return false
+	}
+	if v.Now(indicator.FirstTokenRate).V < idleRate && v.Now(indicator.Running).V < idleRunning {
+		return true
+	}
+	// A request or two in a short window are no traffic either, if there was
+	// none before.
+	return v.Now(indicator.FirstTokens).Or(0) <= idleRequests && v.Normal(indicator.FirstTokenRate).Or(1) < idleRate
 }

@@ -134,6 +134,16 @@ var (
 	InFlightFloor  = &Signal{Name: "in_flight_floor", Title: "In flight all the time", Unit: Requests, Expr: "sum by (instance, model_name) (min_over_time(vllm:num_requests_running[1m])) + sum by (instance, model_name) (min_over_time(vllm:num_requests_waiting[1m]))", Doc: "Running and waiting requests at their lowest in the last moments: work that the engine holds."}
 	EngineProgress = &Signal{Name: "engine_progress", Title: "Engine progress", Unit: TokensPerSecond, Expr: "sum by (instance, model_name) (rate(vllm:generation_tokens_total[1m])) + sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_count[1m]))", Doc: "Output tokens and first tokens per second in the last moments. Zero while work is in flight is a hang: histograms stay silent then, and /health answers (vllm-project/vllm#36451)."}
 
+	// StuckEngines looks at every data-parallel rank by itself: the others'
+	// progress hides a rank that hangs.
+	StuckEngines = &Signal{
+		Name: "stuck_engines", Title: "Engines that hold work and do nothing", Unit: Count,
+		Expr: "count by (instance, model_name) ((sum by (instance, model_name, engine) (min_over_time(vllm:num_requests_running[1m])) + sum by (instance, model_name, engine) (min_over_time(vllm:num_requests_waiting[1m])) > 0.5)" +
+			" and on (instance, model_name, engine) (sum by (instance, model_name, engine) (rate(vllm:generation_tokens_total[1m])) + sum by (instance, model_name, engine) (rate(vllm:time_to_first_token_seconds_count[1m])) == 0))" +
+			" or 0 * sum by (instance, model_name) (rate(vllm:generation_tokens_total[1m]))",
+		Doc: "Engine cores, counted by data-parallel rank, that had requests in flight all the time in the last moments and produced not one token.",
+	}
+
 	KVUsage     = &Signal{Name: "kv_cache_usage", Title: "KV cache usage", Unit: Ratio, Expr: "max by (instance, model_name) (avg_over_time(vllm:kv_cache_usage_perc[5m]))", Doc: "Share of KV blocks held by running requests, the fullest engine's. Free cached blocks do not count, so a warm prefix cache reads 0; full and quiet is no fault."}
 	KVUsagePeak = &Signal{Name: "kv_cache_usage_peak", Title: "KV cache usage, highest", Unit: Ratio, Expr: "max by (instance, model_name) (max_over_time(vllm:kv_cache_usage_perc[5m]))", Doc: "The highest KV cache usage in the window. While it thrashes, usage swings as preempted requests give their blocks back."}
 
@@ -221,6 +231,8 @@ var (
 	// that comes and goes.
 	MemoryHighWater = &Signal{Name: "memory_high_water", Title: "API server memory over its highest", Unit: Ratio, Scope: Instance, MinPast: MinTrend, Expr: "max by (instance) (avg_over_time(process_resident_memory_bytes[1m])) / max by (instance) (max_over_time(process_resident_memory_bytes[1h]))", Doc: "Resident memory now over its highest in the past at hand."}
 	OpenFDs         = &Signal{Name: "open_fds", Title: "Open files of the API server", Unit: Count, Scope: Instance, Expr: "max by (instance) (avg_over_time(process_open_fds[1m]))", Doc: "Open file descriptors of the API server: connections that clients hold open, also when the engine is silent."}
+	FDGrowth        = &Signal{Name: "open_fds_growth", Title: "Growth of open files", Unit: PerSecond, Scope: Instance, Expr: "max by (instance) (deriv(process_open_fds[1m]))", Doc: "Slope of the API server's open file descriptors in the last moments: clients that connect and get no answer. Absent with several API servers.", Hint: "several API servers export no process_* series"}
+	HTTPRateNow     = &Signal{Name: "http_request_rate_now", Title: "HTTP requests answered lately", Unit: RequestsPerSecond, Scope: Instance, Expr: `sum by (instance) (rate(http_requests_total[1m]))`, Doc: "HTTP requests that ended, per second, in the last moments.", Hint: HTTPRate.Hint}
 	FrontendCPU     = &Signal{Name: "frontend_cpu", Title: "API server processor use", Unit: Ratio, Scope: Instance, Expr: "max by (instance) (rate(process_cpu_seconds_total[5m]))", Doc: "Processor seconds per second of the API server process: near 1 it is the bottleneck, for Python runs on one core."}
 
 	ContainerMemory          = &Signal{Name: "container_memory", Title: "Container memory", Unit: Bytes, Scope: Instance, Expr: `sum by (instance) (avg_over_time(container_memory_working_set_bytes{container!="",container!="POD"}[1m]))`, Doc: "Working set of the pod's containers (cAdvisor): EngineCore and workers included.", Hint: "scrape the kubelet's cAdvisor endpoint"}
@@ -302,10 +314,10 @@ func All() []*Signal {
 		QueueTimeP95, QueueTimeMean, PrefillTimeMean, DecodeTimeMean, UnseenWait, StallsPerRequest,
 		FirstTokenRate, FirstTokens, CompletionRate, PromptTokenRate, GenerationTokenRate, StepRate, DecodeBatch, StepTokens,
 		PromptTokens, ComputedTokens, PromptTokensP50, PromptTokensP99, PromptTail, OutputTokens, OutputTokensP95, MaxTokens, PrefillTimePerToken,
-		Running, RunningP50, RunningPeak, RunningPinned, Waiting, WaitingFloor, WaitingNow, WaitingGrowth, Deferred, InFlightFloor, EngineProgress,
+		Running, RunningP50, RunningPeak, RunningPinned, Waiting, WaitingFloor, WaitingNow, WaitingGrowth, Deferred, InFlightFloor, EngineProgress, StuckEngines,
 		KVUsage, KVUsagePeak, PreemptionRate, Preemptions, PreemptionsPerRequest, PrefixQueryRate, PrefixHitRatio,
 		HTTPRate, ServerErrs, ClientErrs, ServerErrCount, ClientErrCount, Abandoned, AbandonedShare, AdmissionRejections, EngineErrors,
-		Up, ScrapeDuration, Uptime, ServingAge, Observed, Restarts, Outage, ResidentMemory, MemoryGrowth, MemoryRise, MemoryHighWater, OpenFDs, FrontendCPU, ContainerMemory, ContainerMemoryGrowth, ContainerMemoryRise, ContainerMemoryHighWater,
+		Up, ScrapeDuration, Uptime, ServingAge, Observed, Restarts, Outage, ResidentMemory, MemoryGrowth, MemoryRise, MemoryHighWater, OpenFDs, FDGrowth, HTTPRateNow, FrontendCPU, ContainerMemory, ContainerMemoryGrowth, ContainerMemoryRise, ContainerMemoryHighWater,
 		Replicas, ArrivalShare, LoadShare, EngineSpread,
 		GPUUtil, SMActive, EngineActive, GPUMemoryUsed, GPUMemGrowth, GPUPower, GPUTemp, SMClock, SMClockRatio, ThermalReason, PowerReason, PowerCapReason,
 		XID, XIDChanges, ECCErrors, RemapFailures, NVLinkErrors, PCIeReplays,

@@ -14,13 +14,21 @@ import (
 var runbook string
 
 var (
-	holdsWork = &catalog.Threshold{
-		Name: "holds_work", Unit: indicator.Requests, Default: 0.5,
-		Why: "at least one request is in flight all the time",
+	stuck = &catalog.Threshold{
+		Name: "engines_stuck", Unit: indicator.Count, Default: 0.5,
+		Why: "one engine that held requests for ten seconds and gave not one token; a long prompt without chunking stops a small engine for two to four",
+	}
+	clientsPile = &catalog.Threshold{
+		Name: "clients_pile_up", Unit: indicator.PerSecond, Default: 0.25,
+		Why: "connections come and none goes: an engine that hung while it was idle shows in no gauge of its own",
+	}
+	nothingAnswered = &catalog.Threshold{
+		Name: "nothing_answered", Unit: indicator.RequestsPerSecond, Default: 1e-9,
+		Why: "not one HTTP request ended meanwhile",
 	}
 	noProgress = &catalog.Threshold{
 		Name: "no_progress", Unit: indicator.TokensPerSecond, Default: 1e-9,
-		Why: "not one token in ten seconds; a long prompt without chunking stops a small engine for two to four",
+		Why: "not one token in ten seconds",
 	}
 )
 
@@ -30,9 +38,13 @@ var Pathology = &catalog.Pathology{
 	Alert:    "VLLMEngineHung",
 	Title:    "The engine holds requests and produces nothing",
 	Severity: catalog.Page,
-	When: catalog.All(
-		catalog.Above(indicator.InFlightFloor, holdsWork),
-		catalog.Below(indicator.EngineProgress, noProgress),
+	When: catalog.Any(
+		catalog.Above(indicator.StuckEngines, stuck),
+		catalog.All(
+			catalog.Below(indicator.EngineProgress, noProgress),
+			catalog.Above(indicator.FDGrowth, clientsPile),
+			catalog.Below(indicator.HTTPRateNow, nothingAnswered),
+		),
 	),
 	For:      time.Minute,
 	Inhibits: []string{"kv-cache-thrashing", "prefill-starvation", "prefix-cache-misses", "severe-degradation", "saturation", "concurrency-limit", "slow-decode", "slow-prefill", "client-cancellations", "http-errors", "replica-imbalance", "gpu-underutilization", "memory-leak", "workload-shift"},

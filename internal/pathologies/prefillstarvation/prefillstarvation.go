@@ -69,7 +69,7 @@ var Pathology = &catalog.Pathology{
 	),
 	For:      2 * time.Minute,
 	Supports: []catalog.Cond{catalog.Above(indicator.UnseenWait, unseenWait), catalog.Above(indicator.StallsPerRequest, stalls)},
-	Inhibits: []string{"severe-degradation", "saturation", "slow-prefill", "workload-shift", "client-cancellations"},
+	Inhibits: []string{"severe-degradation", "saturation", "slow-decode", "slow-prefill", "workload-shift", "client-cancellations"},
 	Refine:   refine,
 	Runbook:  runbook,
 }

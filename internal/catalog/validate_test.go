@@ -1,0 +1,107 @@
+package catalog
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+// page is a runbook with all its sections.
+func page(change ...string) string {
+	text := "# Something is wrong\n"
+	for _, s := range Sections {
+		text += "\n## " + s + "\n\nText.\n"
+	}
+	return strings.NewReplacer(change...).Replace(text)
+}
+
+// sound is a pathology without fault.
+func sound(id string, inhibits ...string) *Pathology {
+	return &Pathology{
+		ID: id, Alert: "VLLM" + strings.ReplaceAll(id, "-", ""), Title: "Something is wrong", Inhibits: inhibits, Runbook: page(),
+		When: All(Above(indicator.Waiting, &Threshold{Name: "some_" + id, Unit: indicator.Requests, Default: 1, Why: "because"})),
+	}
+}
+
+func TestValidateAcceptsASoundCatalogue(t *testing.T) {
+	shared := &Threshold{Name: "shared", Unit: indicator.Seconds, Default: None, Why: "because", Baseline: &Relative{Factor: 2}}
+	again := &Threshold{Name: "shared", Unit: indicator.Seconds, Default: None, Why: "the same number for another reason", Baseline: &Relative{Factor: 2}}
+	a, b := sound("a-b", "c"), sound("c")
+	a.Supports = []Cond{Above(indicator.TTFTP50, shared)}
+	b.Supports = []Cond{Above(indicator.TTFTP50, shared), Above(indicator.ITLP50, again)}
+	if err := Validate([]*Pathology{a, b}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestValidateRefuses(t *testing.T) {
+	leaf := func(name string, limit float64) Cond {
+		return Above(indicator.Waiting, &Threshold{Name: name, Unit: indicator.Requests, Default: limit, Why: "because"})
+	}
+	broken := &indicator.Signal{Name: "broken", Unit: indicator.Count, Expr: "rate("}
+	with := func(change func(*Pathology)) []*Pathology {
+		p := sound("a")
+		change(p)
+		return []*Pathology{p, sound("b")}
+	}
+	tests := map[string]struct {
+		catalogue []*Pathology
+		want      string
+	}{
+		"an id declared twice":          {with(func(p *Pathology) { p.ID = "b" }), `pathology "b": the id is declared twice`},
+		"an alert declared twice":       {with(func(p *Pathology) { p.Alert = "VLLMb" }), `the alert "VLLMb" is also that of "a"`},
+		"an id in camel case":           {with(func(p *Pathology) { p.ID = "kvCache" }), `pathology "kvCache": the id is not kebab-case`},
+		"an id that ends in a dash":     {with(func(p *Pathology) { p.ID = "kv-" }), "not kebab-case"},
+		"no id":                         {with(func(p *Pathology) { p.ID = "" }), "not kebab-case"},
+		"an alert that is no name":      {with(func(p *Pathology) { p.Alert = "VLLM A" }), `the alert "VLLM A" is not a name`},
+		"no title":                      {with(func(p *Pathology) { p.Title = " " }), "it has no title"},
+		"no condition":                  {with(func(p *Pathology) { p.When = Cond{} }), "When is empty"},
+		"an empty All inside":           {with(func(p *Pathology) { p.When = Any(leaf("x", 1), All()) }), "When.Any[1] is empty"},
+		"two shapes at once":            {with(func(p *Pathology) { p.When.Any = p.When.All }), "When is more than one of"},
+		"a comparison with nothing":     {with(func(p *Pathology) { p.When = Above(indicator.Waiting, nil) }), "compares waiting with no threshold"},
+		"an operator that is none":      {with(func(p *Pathology) { p.When.All[0].Op = ">=" }), `compares with ">=": want > or <`},
+		"PromQL that does not parse":    {with(func(p *Pathology) { p.When.All[0].Signal = broken }), `When.All[0]: signal "broken"`},
+		"the same in the support":       {with(func(p *Pathology) { p.Supports = []Cond{Above(broken, leaf("y", 1).Threshold)} }), `Supports[0]: signal "broken"`},
+		"the same in a relative limit":  {with(func(p *Pathology) { p.When.All[0].Threshold.Baseline = &Relative{Per: broken} }), `signal "broken"`},
+		"a threshold without a name":    {with(func(p *Pathology) { p.When.All[0].Threshold.Name = "" }), "has no Name"},
+		"a threshold without a reason":  {with(func(p *Pathology) { p.When.All[0].Threshold.Why = "" }), `threshold "some_a" has no Why`},
+		"a threshold without a unit":    {with(func(p *Pathology) { p.When.All[0].Threshold.Unit = "" }), `threshold "some_a" has no Unit`},
+		"one name for two numbers":      {with(func(p *Pathology) { p.When = All(leaf("x", 1), leaf("x", 2)) }), `threshold "x" is declared elsewhere with another value`},
+		"one name, absolute and not":    {with(func(p *Pathology) { p.When = All(leaf("x", 1), leaf("x", None)) }), `threshold "x" is declared elsewhere`},
+		"an inhibition of nothing":      {with(func(p *Pathology) { p.Inhibits = []string{"c"} }), `inhibits "c", which is not in the catalogue`},
+		"an inhibition of itself":       {with(func(p *Pathology) { p.Inhibits = []string{"a"} }), "circle: a → a"},
+		"a circle of inhibitions":       {[]*Pathology{sound("d", "a"), sound("a", "b"), sound("b", "c"), sound("c", "a")}, "circle: a → b → c → a"},
+		"no runbook":                    {with(func(p *Pathology) { p.Runbook = "TODO" }), `the runbook has no section "Traps"`},
+		"a runbook without a title":     {with(func(p *Pathology) { p.Runbook = "\n" + page() }), "first line is not a title"},
+		"a section too many":            {with(func(p *Pathology) { p.Runbook = page() + "\n## History\n\nText.\n" }), `a section "History" that runbooks do not have`},
+		"an empty section":              {with(func(p *Pathology) { p.Runbook = page() + "\n## Traps\n" }), `section "Traps" is empty`},
+		"a heading that is only quoted": {with(func(p *Pathology) { p.Runbook = page("## Traps", "```\n## Traps\n```") }), `no section "Traps"`},
+		"sections out of order":         {with(func(p *Pathology) { p.Runbook = page("What you see", "Traps", "Traps", "What you see") }), "sections are out of order"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			err := Validate(tt.catalogue)
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			if !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got  %v\nwant %s", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestValidateReportsEverythingAtOnce(t *testing.T) {
+	p := &Pathology{ID: "No", Inhibits: []string{"nobody"}}
+	err := Validate([]*Pathology{p})
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		t.Fatalf("got %T", err)
+	}
+	// The id, the alert, the title, the condition, the page's title, its
+	// sections and the inhibition.
+	if got, want := len(joined.Unwrap()), 6+len(Sections); got != want {
+		t.Errorf("%d errors, want %d:\n%v", got, want, err)
+	}
+}

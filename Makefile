@@ -1,0 +1,60 @@
+# Everything here needs Go and make only. `make help` lists the targets.
+
+GO       ?= go
+FUZZTIME ?= 20s
+BENCH    ?= .
+COUNT    ?= 1
+SCENARIO ?= thrashing-deep
+
+GOLANGCI_LINT = $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+INCIDENT      = testdata/incident.tar.zst
+
+.DEFAULT_GOAL := help
+.PHONY: help all build run test race fmt lint bench fuzz e2e-vllm record-incident
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+all: fmt lint test build ## Format, lint, test and build
+
+build: ## Build bin/sixty, one static binary
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/sixty ./cmd/sixty
+
+run: build ## Diagnose the recorded incident of a real vLLM server
+	@bin/sixty diagnose --recording $(INCIDENT) || test $$? -eq 1 # 1 says that something was found
+
+test: ## Check the format, vet, and run all tests
+	@unformatted=$$(gofmt -l cmd e2e internal); test -z "$$unformatted" || { echo "gofmt -w $$unformatted"; exit 1; }
+	$(GO) vet ./...
+	$(GO) vet -tags e2e ./e2e ./internal/sim/...
+	$(GO) test ./...
+
+race: ## Run all tests with the race detector (needs a C compiler)
+	CGO_ENABLED=1 $(GO) test -race ./...
+
+fmt: ## Format the code
+	$(GOLANGCI_LINT) fmt
+
+lint: ## Lint; the first run builds golangci-lint, which takes minutes
+	$(GOLANGCI_LINT) run
+
+bench: ## Run the benchmarks (BENCH=regexp COUNT=n); compare two outputs with benchstat
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) ./...
+
+fuzz: ## Fuzz every target for FUZZTIME
+	@grep -rnoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' internal \
+	| sed -E 's|^(.*)/[^/]+:[0-9]+:func (.*)|\1 \2|' \
+	| while read -r dir target; do \
+		echo "$$dir $$target"; \
+		$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "./$$dir" </dev/null || exit 1; \
+	done
+
+e2e-vllm: build ## Diagnose real vLLM servers while they are sick (needs SIXTY_VLLM)
+	@test -n "$$SIXTY_VLLM" || { echo "set SIXTY_VLLM to a directory with a virtual environment in venv/ and a model in model/"; exit 1; }
+	SIXTY_BIN=$(abspath bin/sixty) $(GO) test -tags e2e -run '^TestLive$$' -timeout 60m -v ./e2e
+
+record-incident: ## Record the incident of `make run` again (needs SIXTY_VLLM; SCENARIO=name)
+	@test -n "$$SIXTY_VLLM" || { echo "set SIXTY_VLLM to a directory with a virtual environment in venv/ and a model in model/"; exit 1; }
+	mkdir -p dist
+	$(GO) test -tags e2e -run '^TestRecord$$/^$(SCENARIO)$$' -timeout 30m -v ./e2e -out $(abspath dist)
+	cp dist/$(SCENARIO).tar.zst $(INCIDENT)

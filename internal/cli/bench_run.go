@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -226,13 +227,17 @@ func (b *bench) plan(s *load.Scenario) (plan, error) {
 	cfg := b.base()
 	cfg.Concurrency, cfg.Arrivals, cfg.MaxConcurrency = s.Concurrency, arrivals, s.MaxConcurrency
 	cfg.MaxRequests, cfg.Duration = s.Requests, s.Duration
+	limit := s.MaxConcurrency
+	if limit == 0 && arrivals != nil {
+		limit = load.DefaultMaxConcurrency
+	}
 	spec := s.Workload
 	if err := b.fits(&spec); err != nil {
 		return plan{}, err
 	}
 	return plan{
 		name: s.Name, cfg: cfg, workload: spec,
-		shape:  load.Shape{Concurrency: s.Concurrency, Arrivals: arrivals, MaxConcurrency: s.MaxConcurrency, Asked: s.Requests, Seed: b.f.seed},
+		shape:  load.Shape{Concurrency: s.Concurrency, Arrivals: arrivals, MaxConcurrency: limit, Asked: s.Requests, Seed: b.f.seed},
 		source: func() (workload.Source, error) { return workload.NewGenerator(spec, b.f.seed) },
 	}, nil
 }
@@ -288,7 +293,7 @@ func (b *bench) replay() (plan, error) {
 	cfg.Trace, cfg.MaxConcurrency, cfg.MaxRequests, cfg.Duration = true, f.maxConcurrency, f.requests, f.duration
 	return plan{
 		name: "", cfg: cfg, workload: t.Stats(),
-		shape:  load.Shape{Trace: string(t.Format), Speed: f.speed, MaxConcurrency: f.maxConcurrency, Asked: len(t.Requests), Seed: f.seed},
+		shape:  load.Shape{Trace: string(t.Format), Speed: f.speed, MaxConcurrency: cmp.Or(f.maxConcurrency, load.DefaultMaxConcurrency), Asked: len(t.Requests), Seed: f.seed},
 		source: func() (workload.Source, error) { return workload.NewReplay(t, f.speed, defaultTraceOutput) },
 	}, nil
 }

@@ -33,16 +33,17 @@ func (b *bench) search(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	try := func(ctx context.Context, level float64) (load.Trial, error) { return b.trial(ctx, *base, level) }
+	try := func(ctx context.Context, level float64) (load.Trial, error) { return b.patient(ctx, *base, level) }
 	var found *load.Found
 	if f.searchSweep != "" {
 		found, err = b.sweep(ctx, try)
 	} else {
 		found, err = b.findHighest(ctx, try)
 	}
-	if err != nil {
+	if found == nil || len(found.Trials) == 0 && err != nil {
 		return err
 	}
+	failure := err // what was found until then is shown
 	var results []*load.Result
 	if found.Best != nil && found.Best.Result != nil {
 		results = append(results, found.Best.Result)
@@ -61,10 +62,28 @@ func (b *bench) search(ctx context.Context) error {
 	if err := b.write(results, nil, found, unit); err != nil {
 		return err
 	}
-	if found.Best == nil && f.searchSweep == "" {
+	switch {
+	case failure != nil:
+		return failure
+	case found.Best == nil && f.searchSweep == "":
 		return errFound
 	}
 	return b.verdict(results)
+}
+
+// maxSpoiled is how often a trial that the generator spoiled is made again: the
+// machine may have been busy with something else for a moment.
+const maxSpoiled = 3
+
+// patient makes a trial again when the generator spoiled it.
+func (b *bench) patient(ctx context.Context, s load.Scenario, level float64) (t load.Trial, err error) {
+	for range maxSpoiled {
+		if t, err = b.trial(ctx, s, level); !errors.Is(err, errSpoiled) || ctx.Err() != nil {
+			return t, err
+		}
+		fmt.Fprintf(b.stderr, "trial at %.4g again: %v\n", level, err)
+	}
+	return t, err
 }
 
 // searchScenario is what all trials have in common.
@@ -185,7 +204,7 @@ func (b *bench) sweep(ctx context.Context, try func(context.Context, float64) (l
 	for _, level := range levels {
 		t, err := try(ctx, level)
 		if err != nil {
-			return nil, err
+			return found, err
 		}
 		t.Level = level
 		found.Trials = append(found.Trials, t)

@@ -62,6 +62,19 @@ type Shape struct {
 	Seed           uint64    `json:"seed"`
 }
 
+// varies reports whether the offered rate changes by plan.
+func (s *Shape) varies() bool {
+	if s.Arrivals == nil {
+		return false
+	}
+	for _, x := range s.Arrivals.Profile {
+		if x.From != s.Arrivals.Profile[0].From || x.To != x.From {
+			return true
+		}
+	}
+	return false
+}
+
 // Window is the part of the test that latencies and throughput are taken from.
 type Window struct {
 	From     float64 `json:"from"`

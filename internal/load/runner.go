@@ -35,12 +35,14 @@ type Config struct {
 	Seed           uint64
 }
 
+// DefaultMaxConcurrency is the number of streams that an open loop may use.
+const DefaultMaxConcurrency = 10_000
+
 const (
-	defaultMaxConcurrency = 10_000
-	maxConcurrency        = 200_000
-	maxBacklog            = 1_000_000 // sessions that wait for a stream
-	connectTimeout        = 10 * time.Second
-	dialers               = 64 // connections opened at once before a closed loop
+	maxConcurrency = 200_000
+	maxBacklog     = 1_000_000 // sessions that wait for a stream
+	connectTimeout = 10 * time.Second
+	dialers        = 64 // connections opened at once before a closed loop
 )
 
 // Runner runs one test. It is used once.
@@ -89,7 +91,7 @@ func New(cfg Config) (*Runner, error) {
 		cfg.Drain = cfg.Timeout
 	}
 	if cfg.MaxConcurrency == 0 {
-		cfg.MaxConcurrency = defaultMaxConcurrency
+		cfg.MaxConcurrency = DefaultMaxConcurrency
 	}
 	e, err := newEndpoint(cfg.Target, cfg.Vocabulary)
 	if err != nil {
@@ -323,10 +325,15 @@ func (r *Runner) claim(at time.Duration) bool {
 		r.finish()
 		return false
 	}
+	return true
+}
+
+// scheduled notes the time of the last request that was sent.
+func (r *Runner) scheduled(at time.Duration) {
 	for {
 		last := r.last.Load()
 		if int64(at) <= last || r.last.CompareAndSwap(last, int64(at)) {
-			return true
+			return
 		}
 	}
 }
@@ -345,7 +352,7 @@ func (r *Runner) closedLoop(ctx context.Context, streams []*stream) {
 				r.sourceMu.Lock()
 				more := r.cfg.Source.Next(&sess)
 				r.sourceMu.Unlock()
-				if !more || !s.session(ctx, &sess, time.Duration(r.clock.Now()), false) {
+				if !more || !s.session(ctx, &sess, time.Duration(r.clock.Now()), 0, false) {
 					r.finish()
 					return
 				}
@@ -366,9 +373,9 @@ func (r *Runner) closedLoop(ctx context.Context, streams []*stream) {
 }
 
 // session sends a session's turns one after another. In an open loop the first
-// turn's body was composed before, and its schedule is due. It reports whether
-// the test goes on.
-func (s *stream) session(ctx context.Context, sess *workload.Session, due time.Duration, composed bool) bool {
+// turn's body was composed before, its schedule is due, and free is when the
+// stream became free for it, if it waited. It reports whether the test goes on.
+func (s *stream) session(ctx context.Context, sess *workload.Session, due, free time.Duration, composed bool) bool {
 	r := s.r
 	tenant := r.collector.tenant(sess.Tenant)
 	s.history = s.history[:0]
@@ -388,9 +395,10 @@ func (s *stream) session(ctx context.Context, sess *workload.Session, due time.D
 		if !(i == 0 && composed) && !r.claim(max(scheduled, 0)) {
 			return false
 		}
+		r.scheduled(scheduled)
 		ready := scheduled
 		if i == 0 && composed {
-			ready = max(due, s.ready())
+			ready = max(due, free)
 		}
 		s.keep = i+1 < len(sess.Turns) && sess.Turns[i+1].Continues
 		s.begin(t, tenant, scheduled, ready)
@@ -440,6 +448,7 @@ type job struct {
 	session workload.Session
 	body    []byte
 	due     time.Duration
+	queued  bool // it waited for a stream
 }
 
 // openLoop dispatches sessions when they are due, whatever the server does.
@@ -458,29 +467,55 @@ func (r *Runner) openLoop(ctx context.Context) error {
 		}
 	}
 	defer r.queue.end()
-	for !r.stopped.Load() {
-		j := &job{}
-		if !r.cfg.Source.Next(&j.session) {
-			return nil
-		}
-		if j.due = j.session.Arrival; pacer != nil {
-			var ok bool
-			if j.due, ok = pacer.Next(); !ok {
-				return nil
-			}
-		}
-		if !r.claim(j.due) {
-			return nil
-		}
-		j.body = r.endpoint.body(nil, nil, &j.session.Turns[0])
+	jobs := make(chan *job, composeAhead)
+	r.streams.Go(func() { r.compose(ctx, pacer, jobs) })
+	for j := range jobs {
 		if wait, _ := Wait(j.due, time.Duration(r.clock.Now())); wait > 0 && timer.Wait(wait) != nil {
 			return nil // interrupted
 		}
+		if r.stopped.Load() {
+			return nil
+		}
+		r.scheduled(j.due)
 		if !r.dispatch(ctx, j) {
 			return hint.With(fmt.Errorf("%d sessions wait for a stream: the server is far too slow for this rate", maxBacklog), "lower the rate, or raise --max-concurrency")
 		}
 	}
 	return nil
+}
+
+// composeAhead is how many sessions are composed before they are due, so that
+// arrivals at the same moment, as traces have them, do not wait for each other's
+// prompts to be written.
+const composeAhead = 64
+
+// compose draws sessions, decides when they are due, and writes their first
+// bodies, until no more may begin.
+func (r *Runner) compose(ctx context.Context, pacer Pacer, jobs chan<- *job) {
+	defer close(jobs)
+	for {
+		j := &job{}
+		if !r.cfg.Source.Next(&j.session) {
+			return
+		}
+		if j.due = j.session.Arrival; pacer != nil {
+			var ok bool
+			if j.due, ok = pacer.Next(); !ok {
+				return
+			}
+		}
+		if !r.claim(j.due) {
+			return
+		}
+		j.body = r.endpoint.body(nil, nil, &j.session.Turns[0])
+		select {
+		case jobs <- j:
+		case <-r.ending:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // queue is where an open loop's dispatcher and its streams meet.
@@ -512,6 +547,7 @@ func (r *Runner) dispatch(ctx context.Context, j *job) bool {
 	if len(q.backlog) == maxBacklog {
 		return false
 	}
+	j.queued = true
 	q.backlog = append(q.backlog, j)
 	r.waiting.Store(int64(len(q.backlog)))
 	return true
@@ -525,7 +561,11 @@ func (r *Runner) work(ctx context.Context, j *job) {
 	inbox := make(chan *job, 1)
 	for j != nil {
 		s.body, j.body = j.body, nil
-		s.session(ctx, &j.session, j.due, true)
+		free := time.Duration(0)
+		if j.queued {
+			free = time.Duration(s.idle)
+		}
+		s.session(ctx, &j.session, j.due, free, true)
 		j = r.nextJob(inbox)
 	}
 }
@@ -561,6 +601,3 @@ func (q *queue) end() {
 	}
 	q.idle = nil
 }
-
-// ready is when the stream became free for the session that it begins.
-func (s *stream) ready() time.Duration { return time.Duration(s.idle) }

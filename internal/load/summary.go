@@ -150,6 +150,9 @@ func (s *summary) detect(w *Window) {
 	drop, settled := mser(latency)
 	growth, certain := trend(first)
 	switch {
+	case s.set.Load.varies():
+		w.Why = "no steady state: the load itself changes, so all of it is reported"
+		s.from = 0
 	case certain && growth > growthUnsettled:
 		w.Why = fmt.Sprintf("no steady state: time to first token grew by %.0f %% from the first quarter to the last, so the load exceeds what the server can do", 100*growth)
 	case !settled:

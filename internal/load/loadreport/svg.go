@@ -109,7 +109,7 @@ func (p *Plot) extent() (x, y scale, ok bool) {
 		y.hi += 0.05 * (y.hi - y.lo)
 	}
 	if x.hi == x.lo {
-		x.hi = x.lo + 1
+		x.lo, x.hi = min(x.lo*0.5, x.lo-1), max(x.hi*1.5, x.hi+1)
 	}
 	if y.hi <= y.lo {
 		y.hi = y.lo + max(math.Abs(y.lo), 1e-9)

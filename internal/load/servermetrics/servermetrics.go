@@ -28,7 +28,9 @@ type Reader struct {
 }
 
 // New returns a Reader of a target's page.
-func New(client *scrape.Client, target string) *Reader { return &Reader{client: client, target: target} }
+func New(client *scrape.Client, target string) *Reader {
+	return &Reader{client: client, target: target}
+}
 
 // page is what matters of one scrape.
 type page struct {

@@ -36,14 +36,14 @@ var (
 	// explains.
 	DecodeSlower = &Threshold{
 		Name: "decode_slower", Unit: indicator.Seconds, Default: 0.1,
-		Baseline: &Relative{Factor: 1.5, Per: indicator.DecodeBatch, Exponent: 0.5},
-		Why:      "half as slow again as normal, after allowing a step to grow with the square root of its batch (memory-bound decode grows far less); without a baseline 100 ms, where users see stutter",
+		Baseline: &Relative{Factor: 1.6, Per: indicator.DecodeBatch, Exponent: 0.4},
+		Why:      "1.6 times as slow as normal, after allowing a step to grow with the 0.4th power of its batch (memory-bound decode grows less); without a baseline 100 ms, where users see stutter",
 	}
 	// StreamUneven is a stream whose slow gaps take clearly longer than usual.
 	StreamUneven = &Threshold{
 		Name: "stream_uneven", Unit: indicator.Seconds, Default: None,
 		Baseline: &Relative{Factor: 2, Per: indicator.DecodeBatch, Exponent: 0.5},
-		Why:      "twice as long as normal for one gap in twenty, after allowing for the batch: a throttled machine stops and goes, so the median stays as it was",
+		Why:      "twice as long as normal for one gap in ten, after allowing for the batch: a throttled machine stops and goes, so the median stays as it was",
 	}
 	// SamePrefillWork is prefill that explains no slower stream.
 	SamePrefillWork = &Threshold{
@@ -82,7 +82,7 @@ var (
 		Above(indicator.ITLMean, DecodeSlower),
 		Any(
 			Above(indicator.ITLP50, DecodeSlower),
-			All(Above(indicator.ITLP95, StreamUneven), Below(indicator.ComputedTokens, SamePrefillWork)),
+			All(Above(indicator.ITLP90, StreamUneven), Below(indicator.ComputedTokens, SamePrefillWork)),
 		),
 	)
 

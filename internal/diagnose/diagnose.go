@@ -44,6 +44,8 @@ const (
 	longestPast = time.Hour
 	// minHistory is the shortest history that says what is normal.
 	minHistory = 20 * time.Second
+	// minLifetime is the shortest life whose sums say what is normal.
+	minLifetime = 3 * time.Minute
 )
 
 func (o *Options) maxWindow() time.Duration { return max(usualWindow, 20*o.Interval) }
@@ -108,7 +110,7 @@ func (o *Options) choose(r *Request, past Range) {
 		r.Baseline, r.Source = o.Baseline, History
 	case normalUntil.Sub(past.From) >= minHistory:
 		r.Baseline, r.Source = Range{past.From, normalUntil}, History
-	case !o.Created.IsZero() && past.From.Sub(o.Created) >= minHistory:
+	case !o.Created.IsZero() && past.From.Sub(o.Created) >= minLifetime:
 		r.Baseline, r.Source = Range{o.Created.Add(-time.Second), past.From}, Lifetime
 	default:
 		r.Source = NoBaseline

@@ -78,7 +78,7 @@ func Fetch(ctx context.Context, q metrics.Querier, r Request) (*Snapshot, error)
 // it holds the warm-up, whose requests are like no others.
 const (
 	minHistoryRequests  = 10
-	minLifetimeRequests = 50
+	minLifetimeRequests = 100
 )
 
 // dropThinBaselines forgets what was normal where it rests on a handful of
@@ -92,6 +92,9 @@ func (s *Snapshot) dropThinBaselines() {
 			continue
 		}
 		for name, rd := range s.readings[i] {
+			if name == indicator.FirstTokens.Name || name == indicator.FirstTokenRate.Name {
+				continue // that there was hardly any traffic is known
+			}
 			rd.normal = indicator.Unknown("too few requests in the baseline")
 			s.readings[i][name] = rd
 		}

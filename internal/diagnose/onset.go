@@ -164,7 +164,7 @@ func lastChange(ts []Trend, from int) (change, bool) {
 	if best.at == 0 {
 		return change{}, false
 	}
-	if later, ok := lastChange(ts, best.at); ok && later.score > best.score/2 {
+	if later, ok := lastChange(ts, best.at); ok && later.score > 0.8*best.score {
 		return change{later.at, max(best.score, later.score)}, true
 	}
 	return best, true

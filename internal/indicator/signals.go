@@ -32,6 +32,7 @@ var (
 	TTFTMean = mean("ttft_mean", "TTFT mean", Seconds, ttftFamily, docTTFT)
 
 	ITLP50  = quantile("itl_p50", "ITL P50", Seconds, 0.50, itlFamily, docITL)
+	ITLP90  = quantile("itl_p90", "ITL P90", Seconds, 0.90, itlFamily, docITL)
 	ITLP95  = quantile("itl_p95", "ITL P95", Seconds, 0.95, itlFamily, docITL)
 	ITLP99  = quantile("itl_p99", "ITL P99", Seconds, 0.99, itlFamily, docITL)
 	ITLMean = mean("itl_mean", "ITL mean", Seconds, itlFamily, docITL)
@@ -310,7 +311,7 @@ func throttle(name, title, doc string, bits ...string) *Signal {
 // All lists every signal, in the order of the request path.
 func All() []*Signal {
 	return []*Signal{
-		TTFTP50, TTFTP95, TTFTP99, TTFTMean, ITLP50, ITLP95, ITLP99, ITLMean, TPOTP95, TPOTMean, E2EP50, E2EP95, E2EMean,
+		TTFTP50, TTFTP95, TTFTP99, TTFTMean, ITLP50, ITLP90, ITLP95, ITLP99, ITLMean, TPOTP95, TPOTMean, E2EP50, E2EP95, E2EMean,
 		QueueTimeP95, QueueTimeMean, PrefillTimeMean, DecodeTimeMean, UnseenWait, StallsPerRequest,
 		FirstTokenRate, FirstTokens, CompletionRate, PromptTokenRate, GenerationTokenRate, StepRate, DecodeBatch, StepTokens,
 		PromptTokens, ComputedTokens, PromptTokensP50, PromptTokensP99, PromptTail, OutputTokens, OutputTokensP95, MaxTokens, PrefillTimePerToken,

@@ -24,12 +24,16 @@ var (
 		Why: "prompts many times longer than the usual one: prompts of one kind spread over a factor of three to five",
 	}
 	unseenWait = &catalog.Threshold{
-		Name: "unseen_wait", Unit: indicator.Seconds, Default: 0.1, Baseline: &catalog.Relative{Factor: 3, Offset: 0.05},
+		Name: "unseen_wait", Unit: indicator.Seconds, Default: 0.1, Baseline: &catalog.Relative{Factor: 2, Offset: 0.01},
 		Why: "time before the first token that is neither queue nor prefill: somebody else's step; about 25 ms on a healthy server",
 	}
 	stalls = &catalog.Threshold{
 		Name: "stalls_starved", Unit: indicator.PerRequest, Default: 0.05, Baseline: &catalog.Relative{Factor: 3, Offset: 0.03},
 		Why: "gaps of more than a second in running streams, while the median gap is as ever",
+	}
+	longGaps = &catalog.Threshold{
+		Name: "starved_itl_p99", Unit: indicator.Seconds, Default: catalog.None, Baseline: &catalog.Relative{Factor: 3, Offset: 0.1},
+		Why: "one gap in a hundred three times as long as normal: streams that wait for somebody's prefill, while the median gap is as ever",
 	}
 	longQueue = &catalog.Threshold{
 		Name: "starved_queue", Unit: indicator.Requests, Default: 20,
@@ -58,7 +62,7 @@ var Pathology = &catalog.Pathology{
 		catalog.Any(
 			catalog.All(
 				catalog.Above(indicator.PromptTail, promptTail),
-				catalog.Any(catalog.Above(indicator.UnseenWait, unseenWait), catalog.Above(indicator.StallsPerRequest, stalls)),
+				catalog.Any(catalog.Above(indicator.UnseenWait, unseenWait), catalog.Above(indicator.StallsPerRequest, stalls), catalog.Above(indicator.ITLP99, longGaps)),
 			),
 			catalog.All(
 				catalog.Above(indicator.WaitingFloor, longQueue),

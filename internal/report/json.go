@@ -1,0 +1,292 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+// Schema names the version of the JSON. Fields are added under the same name;
+// a change that breaks a reader gets a new one.
+const Schema = "sixty.diagnosis/v1"
+
+// JSON writes a diagnosis as one indented JSON object, documented field by
+// field in docs/json.md.
+func JSON(w io.Writer, d diagnose.Diagnosis) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false) // "op": ">" should stay readable
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(newDiagnosisJSON(&d)); err != nil {
+		return fmt.Errorf("encode diagnosis: %w", err)
+	}
+	return write(w, "JSON", b.Bytes())
+}
+
+func write(w io.Writer, format string, b []byte) error {
+	if _, err := w.Write(b); err != nil {
+		return fmt.Errorf("write diagnosis as %s: %w", format, err)
+	}
+	return nil
+}
+
+// The types below are the contract. They repeat the fields of package diagnose
+// so that renaming one there cannot change the contract.
+type (
+	diagnosisJSON struct {
+		Schema   string        `json:"schema"`
+		At       timestamp     `json:"at"`
+		Status   string        `json:"status"`
+		Verdict  verdictJSON   `json:"verdict"`
+		Findings []findingJSON `json:"findings"`
+		Workload workloadJSON  `json:"workload"`
+		Coverage []gapJSON     `json:"coverage"`
+		Targets  []targetJSON  `json:"targets"`
+		Window   rangeJSON     `json:"window"`
+		Baseline baselineJSON  `json:"baseline"`
+		Notes    []string      `json:"notes"`
+	}
+
+	verdictJSON struct {
+		ID         string    `json:"id"`
+		Summary    string    `json:"summary"`
+		Targets    []string  `json:"targets"`
+		Since      timestamp `json:"since"`
+		Confidence number    `json:"confidence"`
+	}
+
+	findingJSON struct {
+		ID          string         `json:"id"`
+		Title       string         `json:"title"`
+		Status      string         `json:"status"`
+		Severity    string         `json:"severity"`
+		Targets     []string       `json:"targets"`
+		Since       timestamp      `json:"since"`
+		Summary     string         `json:"summary"`
+		Reasons     []string       `json:"reasons"`
+		Confidence  number         `json:"confidence"`
+		Evidence    []evidenceJSON `json:"evidence"`
+		RuledOutBy  *evidenceJSON  `json:"ruled_out_by"`
+		InhibitedBy *string        `json:"inhibited_by"`
+		Runbook     string         `json:"runbook"`
+		Fixes       []fixJSON      `json:"fixes"`
+	}
+
+	evidenceJSON struct {
+		Signal          string  `json:"signal"`
+		Unit            string  `json:"unit"`
+		Value           number  `json:"value"`
+		ValueBound      *string `json:"value_bound"`
+		ValueReason     string  `json:"value_reason,omitempty"`
+		Baseline        number  `json:"baseline"`
+		Threshold       number  `json:"threshold"`
+		ThresholdName   string  `json:"threshold_name"`
+		ThresholdSource string  `json:"threshold_source"`
+		Op              string  `json:"op"`
+		Holds           *bool   `json:"holds"`
+	}
+
+	fixJSON struct {
+		Summary    string            `json:"summary"`
+		Changes    []changeJSON      `json:"changes"`
+		Arithmetic []string          `json:"arithmetic"`
+		Tradeoff   string            `json:"tradeoff"`
+		Predicted  map[string]number `json:"predicted"`
+		Verify     string            `json:"verify"`
+	}
+
+	changeJSON struct {
+		Flag string  `json:"flag"`
+		From *string `json:"from"`
+		To   string  `json:"to"`
+	}
+
+	workloadJSON struct {
+		Known   bool         `json:"known"`
+		Changed bool         `json:"changed"`
+		Factors []factorJSON `json:"factors"`
+	}
+
+	factorJSON struct {
+		Name                string `json:"name"`
+		Unit                string `json:"unit"`
+		Baseline            number `json:"baseline"`
+		Value               number `json:"value"`
+		ShareOfTTFTChange   number `json:"share_of_ttft_change"`
+		ShareOfOutputChange number `json:"share_of_output_change"`
+	}
+
+	gapJSON struct {
+		ID      string   `json:"id"`
+		Missing []string `json:"missing"`
+		Hint    string   `json:"hint"`
+	}
+
+	targetJSON struct {
+		Name    string                 `json:"name"`
+		Dialect string                 `json:"dialect"`
+		Version string                 `json:"version"`
+		Up      bool                   `json:"up"`
+		Problem string                 `json:"problem"`
+		Notes   []string               `json:"notes"`
+		Config  map[string]settingJSON `json:"config"`
+	}
+
+	settingJSON struct {
+		Value  string `json:"value"`
+		Source string `json:"source"`
+	}
+
+	rangeJSON struct {
+		From timestamp `json:"from"`
+		To   timestamp `json:"to"`
+	}
+
+	baselineJSON struct {
+		From   timestamp `json:"from"`
+		To     timestamp `json:"to"`
+		Source string    `json:"source"`
+	}
+)
+
+// A number is null where JSON has no value for it: NaN and the infinities.
+type number float64
+
+func (n number) MarshalJSON() ([]byte, error) {
+	if v := float64(n); math.IsNaN(v) || math.IsInf(v, 0) {
+		return []byte("null"), nil
+	}
+	return json.Marshal(float64(n))
+}
+
+// A timestamp is RFC 3339 in UTC with milliseconds, or null when it is zero.
+type timestamp time.Time
+
+func (t timestamp) MarshalJSON() ([]byte, error) {
+	if time.Time(t).IsZero() {
+		return []byte("null"), nil
+	}
+	return json.Marshal(time.Time(t).UTC().Format("2006-01-02T15:04:05.000Z07:00"))
+}
+
+func newDiagnosisJSON(d *diagnose.Diagnosis) diagnosisJSON {
+	return diagnosisJSON{
+		Schema: Schema,
+		At:     timestamp(d.At),
+		Status: d.Status.String(),
+		Verdict: verdictJSON{
+			ID: d.Verdict.ID, Summary: d.Verdict.Summary, Targets: list(d.Verdict.Targets),
+			Since: timestamp(d.Verdict.Since), Confidence: number(d.Verdict.Confidence),
+		},
+		Findings: each(d.Findings, newFindingJSON),
+		Workload: workloadJSON{Known: d.Workload.Known, Changed: d.Workload.Changed, Factors: each(d.Workload.Factors, newFactorJSON)},
+		Coverage: each(d.Coverage, func(g *diagnose.Gap) gapJSON {
+			return gapJSON{ID: g.ID, Missing: list(g.Missing), Hint: g.Hint}
+		}),
+		Targets: each(d.Targets, func(t *diagnose.Target) targetJSON { return newTargetJSON(d, t) }),
+		Window:  rangeJSON{timestamp(d.Window.From), timestamp(d.Window.To)},
+		Baseline: baselineJSON{
+			From: timestamp(d.Baseline.From), To: timestamp(d.Baseline.To), Source: string(baselineSource(d)),
+		},
+		Notes: list(d.Notes),
+	}
+}
+
+func newFindingJSON(f *diagnose.Finding) findingJSON {
+	out := findingJSON{
+		ID: f.Pathology.ID, Title: f.Pathology.Title, Status: f.Status.String(), Severity: f.Severity.String(),
+		Targets: list(f.Targets), Since: timestamp(f.Since), Summary: f.Summary, Reasons: list(f.Reasons),
+		Confidence: number(f.Confidence), Evidence: each(f.Evidence, newEvidenceJSON),
+		InhibitedBy: optional(f.InhibitedBy), Runbook: runbook(f.Pathology), Fixes: each(f.Fixes, newFixJSON),
+	}
+	if f.RuledOutBy != nil {
+		e := newEvidenceJSON(f.RuledOutBy)
+		out.RuledOutBy = &e
+	}
+	return out
+}
+
+func newEvidenceJSON(e *catalog.Evidence) evidenceJSON {
+	out := evidenceJSON{
+		Signal: e.Signal.Name, Unit: string(e.Signal.Unit), Value: known(e.Value), ValueReason: e.Value.Reason,
+		Baseline: known(e.Baseline), Threshold: number(e.Threshold), ThresholdName: e.Name,
+		ThresholdSource: e.Source, Op: string(e.Op),
+	}
+	switch {
+	case e.Value.OK && e.Value.AtMost:
+		out.ValueBound = optional("at_most")
+	case e.Value.OK && e.Value.AtLeast:
+		out.ValueBound = optional("at_least")
+	}
+	if e.Holds != catalog.Unknown {
+		holds := e.Holds == catalog.True
+		out.Holds = &holds
+	}
+	return out
+}
+
+func newFixJSON(f *catalog.Fix) fixJSON {
+	return fixJSON{
+		Summary: f.Summary, Arithmetic: list(f.Arithmetic), Tradeoff: f.Tradeoff, Verify: f.Verify,
+		Changes: each(f.Changes, func(c *catalog.Change) changeJSON {
+			return changeJSON{Flag: c.Flag, From: optional(c.From), To: c.To}
+		}),
+	}
+}
+
+func newFactorJSON(f *diagnose.Factor) factorJSON {
+	out := factorJSON{
+		Name: f.Name, Baseline: number(f.Baseline), Value: number(f.Value),
+		ShareOfTTFTChange: share(f.ShareOfTTFTChange), ShareOfOutputChange: share(f.ShareOfOutputChange),
+	}
+	if f.Signal != nil {
+		out.Unit = string(f.Signal.Unit)
+	}
+	return out
+}
+
+func newTargetJSON(d *diagnose.Diagnosis, t *diagnose.Target) targetJSON {
+	out := targetJSON{
+		Name: t.Name, Dialect: t.Dialect.ID, Version: t.Version, Up: up(d, t), Problem: t.Problem,
+		Notes: list(t.Notes), Config: map[string]settingJSON{},
+	}
+	for flag, s := range t.Config {
+		out.Config[flag] = settingJSON{Value: s.Value, Source: s.Source}
+	}
+	return out
+}
+
+// each converts a slice; the result is never nil, for null is no list.
+func each[From, To any](in []From, convert func(*From) To) []To {
+	out := make([]To, 0, len(in))
+	for i := range in {
+		out = append(out, convert(&in[i]))
+	}
+	return out
+}
+
+func list(in []string) []string { return each(in, func(s *string) string { return *s }) }
+
+func optional(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+func known(v indicator.Value) number { return number(v.Or(math.NaN())) }
+
+// share is null where it was not computed.
+func share(v float64) number {
+	if v < 0 {
+		return number(math.NaN())
+	}
+	return number(v)
+}

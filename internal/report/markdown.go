@@ -1,0 +1,158 @@
+package report
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+)
+
+// markdown lays a diagnosis out for a ticket or a chat.
+type markdown struct {
+	b       bytes.Buffer
+	options Options
+}
+
+func (m *markdown) diagnosis(d *diagnose.Diagnosis) {
+	head := "**" + d.Verdict.ID + "**"
+	if q := qualifier(d); q != "" {
+		head += " (" + q + ")"
+	}
+	m.printf("%s: %s\n", head, escape(strings.TrimSpace(clean(sentence(d.Verdict.Summary))+" "+whereSince(d, m.options.Verbose))))
+	if f := lead(d); f != nil {
+		if s := objectivesLine(f); s != "" {
+			m.printf("\n%s\n", s)
+		}
+		m.finding(f)
+	}
+	m.others(d, "Also firing", alsoFiring)
+	m.others(d, "Explained by it", explained)
+	m.others(d, "Not yet long enough", pending)
+	m.changes(d)
+	m.ruledOut(d)
+	if groups := gaps(d.Coverage); len(groups) > 0 {
+		m.printf("\n### Not checked\n\n")
+		for _, g := range groups {
+			m.printf("- %s\n", escape(g.line(m.options.Verbose)))
+		}
+	}
+	m.printf("\n### Basis\n\n")
+	for _, n := range d.Notes {
+		m.printf("- note: %s\n", escape(clean(sentence(n))))
+	}
+	for _, row := range footer(d, m.options.Verbose) {
+		m.printf("- %s: %s\n", cmp.Or(row[0], "target"), escape(row[1]))
+	}
+}
+
+func (m *markdown) finding(f *diagnose.Finding) {
+	if rows := evidenceRows(f.Evidence, m.options.Verbose); len(rows) > 0 {
+		m.printf("\n### Evidence\n\n")
+		m.table(evidenceHead, rows)
+	}
+	if len(f.Reasons) > 0 {
+		m.printf("\n### Why\n\n")
+		for _, r := range f.Reasons {
+			m.printf("- %s\n", escape(clean(sentence(r))))
+		}
+	}
+	if len(f.Fixes) > 0 {
+		m.printf("\n### Fix\n\n")
+		for i := range f.Fixes {
+			m.fix(i+1, &f.Fixes[i])
+		}
+	}
+	m.printf("\nRunbook: [%s](%s)\n", f.Pathology.ID, runbook(f.Pathology))
+}
+
+func (m *markdown) fix(n int, f *catalog.Fix) {
+	m.printf("%d. %s\n", n, escape(clean(sentence(f.Summary))))
+	if n > 1 && !m.options.Verbose {
+		return
+	}
+	if len(f.Changes)+len(f.Arithmetic) > 0 {
+		m.printf("\n   ```text\n")
+		for _, c := range f.Changes {
+			m.printf("   %s\n", fenced(changeLine(c)))
+		}
+		for _, a := range f.Arithmetic {
+			m.printf("     %s\n", fenced(clean(a)))
+		}
+		m.printf("   ```\n\n")
+	}
+	if f.Tradeoff != "" {
+		m.printf("   Cost: %s\n", escape(clean(sentence(f.Tradeoff))))
+	}
+	if f.Verify != "" {
+		m.printf("   Verify: %s\n", escape(clean(sentence(f.Verify))))
+	}
+}
+
+func (m *markdown) others(d *diagnose.Diagnosis, head string, keep func(*diagnose.Finding) bool) {
+	for i, f := range selected(d, keep) {
+		if i == 0 {
+			m.printf("\n### %s\n\n", head)
+		}
+		by := ""
+		if f.InhibitedBy != "" && f.InhibitedBy != d.Verdict.ID {
+			by = " (explained by " + f.InhibitedBy + ")"
+		}
+		m.printf("- **%s**%s: %s\n", f.Pathology.ID, by, escape(summaryOf(f, d)))
+	}
+}
+
+func (m *markdown) changes(d *diagnose.Diagnosis) {
+	intro, rows := changes(d, m.options.Verbose)
+	if intro == "" || quiet(d) && !d.Workload.Changed && !m.options.Verbose {
+		return
+	}
+	m.printf("\n### What changed\n\n%s\n\n", escape(intro))
+	m.table([]string{"quantity", "normal → now", "change"}, rows)
+}
+
+func (m *markdown) ruledOut(d *diagnose.Diagnosis) {
+	if quiet(d) && !m.options.Verbose {
+		if len(d.Findings) > 0 {
+			m.printf("\n%s\n", tally(d))
+		}
+		return
+	}
+	for i, f := range selected(d, ruledOut) {
+		if i == 0 {
+			m.printf("\n### Ruled out\n\n")
+		}
+		m.printf("- %s: %s\n", f.Pathology.ID, escape(clean(cmp.Or(ruledOutLine(f), "its conditions do not hold"))))
+	}
+}
+
+func (m *markdown) table(head []string, rows [][]string) {
+	m.row(head)
+	m.printf("|%s\n", strings.Repeat(" --- |", len(head)))
+	for _, r := range rows {
+		m.row(r)
+	}
+}
+
+func (m *markdown) row(cells []string) {
+	m.printf("|")
+	for _, c := range cells {
+		m.printf(" %s |", escape(clean(c)))
+	}
+	m.printf("\n")
+}
+
+func (m *markdown) printf(format string, args ...any) { fmt.Fprintf(&m.b, format, args...) }
+
+// escape takes the meaning from the characters that Markdown and HTML give
+// one: names and labels come from foreign servers.
+func escape(s string) string {
+	return strings.NewReplacer(
+		`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "|", `\|`, "[", `\[`, "]", `\]`, "<", "&lt;", ">", "&gt;", "&", "&amp;",
+	).Replace(s)
+}
+
+// fenced keeps a line from closing the code block around it.
+func fenced(s string) string { return strings.ReplaceAll(s, "```", "'''") }

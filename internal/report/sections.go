@@ -1,0 +1,519 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+// This file says what is shown and in which words; text.go and markdown.go say
+// how it is laid out.
+
+// lead returns the finding behind the verdict, nil when nothing fires.
+func lead(d *diagnose.Diagnosis) *diagnose.Finding {
+	for i := range d.Findings {
+		if f := &d.Findings[i]; f.Status == diagnose.Firing && f.Pathology.ID == d.Verdict.ID {
+			return f
+		}
+	}
+	return nil
+}
+
+// selected returns the findings that keep says yes to, the lead left out.
+func selected(d *diagnose.Diagnosis, keep func(*diagnose.Finding) bool) []*diagnose.Finding {
+	var out []*diagnose.Finding
+	first := lead(d)
+	for i := range d.Findings {
+		if f := &d.Findings[i]; f != first && keep(f) {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+func alsoFiring(f *diagnose.Finding) bool {
+	return f.Status == diagnose.Firing && f.InhibitedBy == ""
+}
+func explained(f *diagnose.Finding) bool { return f.Status == diagnose.Firing && f.InhibitedBy != "" }
+func pending(f *diagnose.Finding) bool   { return f.Status == diagnose.Pending }
+func ruledOut(f *diagnose.Finding) bool  { return f.Status == diagnose.OK }
+
+// idle reports whether the diagnosis is so short of news that the report
+// should be, too: nobody reads twenty lines that say nothing.
+func quiet(d *diagnose.Diagnosis) bool { return d.Status != diagnose.Firing }
+
+// confidence is the word for a number that is too rough to be printed as one.
+func confidence(c float64) string {
+	switch {
+	case c >= 0.8:
+		return "high confidence"
+	case c >= 0.6:
+		return "fair confidence"
+	}
+	return "low confidence"
+}
+
+// qualifier is what stands behind the verdict's id: how bad and how sure.
+func qualifier(d *diagnose.Diagnosis) string {
+	var parts []string
+	if f := lead(d); f != nil {
+		parts = append(parts, f.Severity.String())
+	}
+	if d.Status != diagnose.Unknown && d.Verdict.Confidence > 0 {
+		parts = append(parts, confidence(d.Verdict.Confidence))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// whereSince says on which targets, and since when.
+func whereSince(d *diagnose.Diagnosis, verbose bool) string {
+	var parts []string
+	if on := names(d.Verdict.Targets, verbose); on != "" {
+		parts = append(parts, "On "+on)
+	}
+	if t := d.Verdict.Since; !t.IsZero() {
+		since := "since " + clock(t, d.At)
+		if ago := d.At.Sub(t); ago > 0 {
+			since += " (" + length(ago) + ")"
+		}
+		if len(parts) == 0 {
+			since = "S" + since[1:]
+		}
+		parts = append(parts, since)
+	}
+	return sentence(strings.Join(parts, ", "))
+}
+
+// objectivesLine explains a severity below the pathology's own.
+func objectivesLine(f *diagnose.Finding) string {
+	if f == nil || f.Severity >= f.Pathology.Severity {
+		return ""
+	}
+	return fmt.Sprintf("The objectives hold: worse than usual, but nothing promised is broken, hence %s instead of %s.", f.Severity, f.Pathology.Severity)
+}
+
+// manyNames is how many targets a sentence bears.
+const manyNames = 3
+
+func names(all []string, verbose bool) string {
+	all = each(all, func(s *string) string { return clean(*s) })
+	if !verbose && len(all) > manyNames+1 {
+		all = append(all[:manyNames:manyNames], fmt.Sprintf("%d more", len(all)-manyNames))
+	}
+	if len(all) < 2 {
+		return strings.Join(all, "")
+	}
+	return strings.Join(all[:len(all)-1], ", ") + " and " + all[len(all)-1]
+}
+
+// evidenceHead names the columns of evidenceRows.
+var evidenceHead = []string{"signal", "now", "normal", "threshold"}
+
+// evidenceRows lists what speaks for a finding, one row a signal; verbose,
+// every comparison that was made.
+func evidenceRows(evidence []catalog.Evidence, verbose bool) [][]string {
+	var rows [][]string
+	for _, e := range farthest(evidence, verbose) {
+		threshold := "none"
+		if !math.IsNaN(e.Threshold) {
+			threshold = fmt.Sprintf("%s %s (%s)", e.Op, indicator.FormatNumber(e.Threshold, e.Signal.Unit), clean(e.Source))
+		}
+		if verbose {
+			threshold += map[catalog.Truth]string{catalog.True: ", holds", catalog.False: ", does not hold"}[e.Holds]
+		}
+		rows = append(rows, []string{e.Signal.Title, indicator.Format(e.Value, e.Signal.Unit), normal(e.Baseline, e.Signal.Unit), threshold})
+	}
+	return rows
+}
+
+func normal(v indicator.Value, u indicator.Unit) string {
+	if !v.OK {
+		return "–"
+	}
+	return indicator.Format(v, u)
+}
+
+// farthest drops repeated comparisons and, unless all are wanted, those that do
+// not hold; of several thresholds that one signal passes, it keeps the farthest.
+func farthest(evidence []catalog.Evidence, all bool) []catalog.Evidence {
+	var out []catalog.Evidence
+	for _, e := range evidence {
+		if !all && e.Holds != catalog.True {
+			continue
+		}
+		i := slices.IndexFunc(out, func(o catalog.Evidence) bool {
+			return o.Signal == e.Signal && o.Op == e.Op && (!all || o.Name == e.Name)
+		})
+		switch {
+		case i < 0:
+			out = append(out, e)
+		case e.Op == catalog.GreaterThan && e.Threshold > out[i].Threshold, e.Op == catalog.LessThan && e.Threshold < out[i].Threshold:
+			out[i] = e
+		}
+	}
+	return out
+}
+
+// ruledOutLine says why a finding is not there, in numbers.
+func ruledOutLine(f *diagnose.Finding) string {
+	e := f.RuledOutBy
+	if e == nil {
+		return ""
+	}
+	line := fmt.Sprintf("%s %s, not %s %s", e.Signal.Title, indicator.Format(e.Value, e.Signal.Unit), e.Op, indicator.FormatNumber(e.Threshold, e.Signal.Unit))
+	if e.Source == "baseline" && e.Baseline.OK {
+		line += fmt.Sprintf(" (normal %s)", indicator.Format(e.Baseline, e.Signal.Unit))
+	}
+	return line
+}
+
+// summaryOf is one line on a finding that does not lead.
+func summaryOf(f *diagnose.Finding, verdict *diagnose.Diagnosis) string {
+	s := cmp.Or(f.Summary, f.Pathology.Title)
+	if !slices.Equal(f.Targets, verdict.Verdict.Targets) && len(f.Targets) > 0 {
+		s = strings.TrimSuffix(s, ".") + " (on " + names(f.Targets, false) + ")"
+	}
+	return clean(s)
+}
+
+// noticeable is the relative difference from which a factor is shown, and the
+// absolute one for ratios.
+const noticeable, noticeableRatio = 0.2, 0.05
+
+// changes describes what differs from the baseline: a sentence and a table.
+// The sentence is empty when there is nothing to tell.
+func changes(d *diagnose.Diagnosis, verbose bool) (intro string, rows [][]string) {
+	w := &d.Workload
+	if !w.Known {
+		return "", nil
+	}
+	ttft, output := false, false
+	for i := range w.Factors {
+		f := &w.Factors[i]
+		if !verbose && !differs(f) && f.ShareOfTTFTChange < 0.05 && f.ShareOfOutputChange < 0.05 {
+			continue
+		}
+		row := []string{f.Name, number3(f, f.Baseline) + " → " + number3(f, f.Value), difference(f), percent(f.ShareOfTTFTChange), percent(f.ShareOfOutputChange)}
+		if f.Signal != nil {
+			row[0] = f.Signal.Title
+		}
+		ttft, output = ttft || row[3] != "", output || row[4] != ""
+		rows = append(rows, row)
+	}
+	switch {
+	case len(rows) == 0:
+		return "", nil
+	case w.Changed && d.Status == diagnose.Firing:
+		intro = "The traffic differs from normal."
+	case w.Changed:
+		intro = "The traffic differs from normal, and the server copes."
+	default:
+		intro = "The traffic is as usual; the server works differently."
+	}
+	if ttft {
+		intro += " " + shares(w.Factors, "The mean TTFT rose: ", func(f *diagnose.Factor) float64 { return f.ShareOfTTFTChange })
+	}
+	if output {
+		intro += " " + shares(w.Factors, "The output rate changed: ", func(f *diagnose.Factor) float64 { return f.ShareOfOutputChange })
+	}
+	for i := range rows {
+		rows[i] = rows[i][:3]
+	}
+	return strings.TrimSpace(intro), rows
+}
+
+// shares lists the factors of a change, the largest first.
+func shares(factors []diagnose.Factor, intro string, of func(*diagnose.Factor) float64) string {
+	var parts []*diagnose.Factor
+	for i := range factors {
+		if of(&factors[i]) >= 0.005 {
+			parts = append(parts, &factors[i])
+		}
+	}
+	slices.SortStableFunc(parts, func(a, b *diagnose.Factor) int { return cmp.Compare(of(b), of(a)) })
+	if len(parts) == 0 {
+		return ""
+	}
+	said := each(parts, func(f **diagnose.Factor) string { return percent(of(*f)) + " " + cause(*f) })
+	return intro + strings.Join(said, ", ") + "."
+}
+
+// cause puts a factor and its direction in words.
+func cause(f *diagnose.Factor) string {
+	words := map[string][2]string{ // fallen, risen
+		"request_rate":           {"fewer requests", "more requests"},
+		"prompt_tokens":          {"shorter prompts", "longer prompts"},
+		"output_tokens":          {"shorter answers", "longer answers"},
+		"prefix_cache_hit_ratio": {"less reuse of the prefix cache", "more reuse of the prefix cache"},
+		"prefill_time_per_token": {"faster prefill per token", "slower prefill per token"},
+		"queue_time":             {"less waiting in the queue", "waiting in the queue"},
+	}[f.Name]
+	switch {
+	case words[0] == "":
+		return f.Name
+	case f.Value < f.Baseline:
+		return words[0]
+	}
+	return words[1]
+}
+
+func differs(f *diagnose.Factor) bool {
+	if ratio(f) {
+		return math.Abs(f.Value-f.Baseline) >= noticeableRatio
+	}
+	return math.Abs(f.Value-f.Baseline) >= noticeable*math.Abs(f.Baseline) && f.Value != f.Baseline
+}
+
+func ratio(f *diagnose.Factor) bool { return f.Signal != nil && f.Signal.Unit == indicator.Ratio }
+
+func number3(f *diagnose.Factor, v float64) string {
+	if f.Signal == nil {
+		return indicator.FormatNumber(v, indicator.Count)
+	}
+	return indicator.FormatNumber(v, f.Signal.Unit)
+}
+
+// difference is relative, but for ratios, whose difference is in points.
+func difference(f *diagnose.Factor) string {
+	switch {
+	case ratio(f):
+		return fmt.Sprintf("%+.0f points", 100*(f.Value-f.Baseline))
+	case f.Baseline == 0:
+		return ""
+	case f.Value >= 3*f.Baseline && f.Baseline > 0:
+		return indicator.FormatNumber(f.Value/f.Baseline, indicator.Times)
+	}
+	return fmt.Sprintf("%+.0f %%", 100*(f.Value/f.Baseline-1))
+}
+
+func percent(share float64) string {
+	if !(share >= 0) {
+		return ""
+	}
+	return fmt.Sprintf("%.0f %%", 100*share)
+}
+
+// A gapGroup is what one remedy would make checkable.
+type gapGroup struct {
+	ids, missing []string
+	hint         string
+}
+
+// gaps groups what could not be checked by what to switch on or, where nothing
+// can be, by what is missing.
+func gaps(coverage []diagnose.Gap) []gapGroup {
+	var groups []gapGroup
+	key := func(hint string, missing []string) string { return cmp.Or(hint, strings.Join(missing, "\n")) }
+	for _, g := range coverage {
+		i := slices.IndexFunc(groups, func(o gapGroup) bool { return key(o.hint, o.missing) == key(g.Hint, g.Missing) })
+		if i < 0 {
+			i = len(groups)
+			groups = append(groups, gapGroup{hint: g.Hint, missing: slices.Clone(g.Missing)})
+		}
+		groups[i].ids = append(groups[i].ids, g.ID)
+		for _, m := range g.Missing {
+			if !slices.Contains(groups[i].missing, m) {
+				groups[i].missing = append(groups[i].missing, m)
+			}
+		}
+	}
+	return groups
+}
+
+// manyMissing is how many missing inputs a line bears.
+const manyMissing = 2
+
+func (g gapGroup) line(verbose bool) string {
+	missing := g.missing
+	if !verbose && len(missing) > manyMissing {
+		missing = append(missing[:manyMissing:manyMissing], fmt.Sprintf("%d more", len(missing)-manyMissing))
+	}
+	line := strings.Join(g.ids, ", ")
+	if len(missing) > 0 {
+		line += ": " + strings.Join(missing, "; ")
+	}
+	if g.hint != "" {
+		line += ". To enable: " + g.hint
+	}
+	return clean(sentence(line))
+}
+
+// fixTitle numbers alternatives.
+func changeLine(c catalog.Change) string {
+	if c.From == "" {
+		return clean(c.Flag + " → " + c.To)
+	}
+	return clean(fmt.Sprintf("%s %s → %s", c.Flag, c.From, c.To))
+}
+
+// tally counts the outcomes, for the reports that do not list them.
+func tally(d *diagnose.Diagnosis) string {
+	var ok, unknown, waiting int
+	for i := range d.Findings {
+		switch d.Findings[i].Status {
+		case diagnose.OK:
+			ok++
+		case diagnose.Unknown:
+			unknown++
+		case diagnose.Pending:
+			waiting++
+		}
+	}
+	parts := []string{fmt.Sprintf("%d of %d pathologies ruled out", ok, len(d.Findings))}
+	if waiting > 0 {
+		parts = append(parts, fmt.Sprintf("%d pending", waiting))
+	}
+	if unknown > 0 {
+		parts = append(parts, fmt.Sprintf("%d could not be checked", unknown))
+	}
+	return sentence(strings.Join(parts, ", "))
+}
+
+// footer says what the answer rests on, as pairs of a name and a text.
+func footer(d *diagnose.Diagnosis, verbose bool) [][2]string {
+	out := [][2]string{}
+	for i := range d.Targets {
+		if !verbose && len(d.Targets) > manyNames+1 && i == manyNames {
+			out = append(out, [2]string{"", fmt.Sprintf("and %d more targets", len(d.Targets)-manyNames)})
+			break
+		}
+		out = append(out, [2]string{"", targetLine(d, &d.Targets[i])})
+	}
+	if len(out) > 0 {
+		out[0][0] = "target"
+		if len(d.Targets) > 1 {
+			out[0][0] = "targets"
+		}
+	}
+	if verbose {
+		for i := range d.Targets {
+			out = append(out, configRows(&d.Targets[i])...)
+		}
+	}
+	if !d.Window.To.IsZero() {
+		out = append(out, [2]string{"window", span(d.Window, d.At)})
+	}
+	baseline := "none: the server could not be compared with itself"
+	if source := baselineSource(d); source != diagnose.NoBaseline {
+		baseline = map[diagnose.BaselineSource]string{
+			diagnose.History:  "earlier history",
+			diagnose.Lifetime: "what the counters had summed up before the first scrape",
+			diagnose.File:     "given by the user",
+		}[source]
+		if !d.Baseline.From.IsZero() {
+			baseline = span(d.Baseline, d.At) + ", " + baseline
+		}
+	}
+	out = append(out, [2]string{"baseline", baseline})
+	if s := thresholdSources(lead(d)); s != "" {
+		out = append(out, [2]string{"thresholds", s})
+	}
+	return out
+}
+
+func targetLine(d *diagnose.Diagnosis, t *diagnose.Target) string {
+	parts := []string{cmp.Or(t.Name, "unnamed")}
+	if t.Dialect.ID != "" {
+		parts = append(parts, t.Dialect.ID)
+	}
+	if t.Version != "" {
+		parts = append(parts, "version "+t.Version)
+	}
+	switch {
+	case t.Problem != "":
+		parts = append(parts, t.Problem)
+	case !up(d, t):
+		parts = append(parts, "down")
+	}
+	return clean(strings.Join(append(parts, t.Notes...), ", "))
+}
+
+func configRows(t *diagnose.Target) [][2]string {
+	var out [][2]string
+	for flag, s := range t.Config {
+		out = append(out, [2]string{"config", clean(fmt.Sprintf("%s: %s = %s (%s)", t.Name, flag, s.Value, s.Source))})
+	}
+	slices.SortFunc(out, func(a, b [2]string) int { return strings.Compare(a[1], b[1]) })
+	return out
+}
+
+// thresholdSources says where the numbers come from that the finding rests on.
+func thresholdSources(f *diagnose.Finding) string {
+	if f == nil {
+		return ""
+	}
+	var sources []string
+	for _, e := range farthest(f.Evidence, false) {
+		word := map[string]string{
+			"--set":    "--set: set by hand",
+			"slo":      "slo: the objectives",
+			"measured": "measured: a load test or a healthy period",
+			"baseline": "baseline: relative to this server's own normal",
+			"default":  "default: the catalogue's (change one with --set)",
+		}[e.Source]
+		word = cmp.Or(word, e.Source+": the objectives of the use case")
+		if !slices.Contains(sources, word) {
+			sources = append(sources, word)
+		}
+	}
+	return clean(strings.Join(sources, "; "))
+}
+
+// up reports whether a target answers with an engine's metrics.
+func up(d *diagnose.Diagnosis, t *diagnose.Target) bool {
+	for i := range d.Findings {
+		f := &d.Findings[i]
+		if f.Pathology.ID == "target-down" && f.Status == diagnose.Firing && slices.Contains(f.Targets, t.Name) {
+			return false
+		}
+	}
+	return t.Problem == ""
+}
+
+func baselineSource(d *diagnose.Diagnosis) diagnose.BaselineSource {
+	return cmp.Or(d.Source, diagnose.NoBaseline)
+}
+
+// runbook is the page on a pathology, relative to the repository's root.
+func runbook(p *catalog.Pathology) string { return "docs/pathologies/" + p.ID + ".md" }
+
+func span(r diagnose.Range, at time.Time) string {
+	return fmt.Sprintf("%s to %s (%s)", clock(r.From, at), clock(r.To, at), length(r.Length()))
+}
+
+// clock writes a time in UTC, without the date on the day of the diagnosis.
+func clock(t, at time.Time) string {
+	t, at = t.UTC(), at.UTC()
+	if t.Format(time.DateOnly) == at.Format(time.DateOnly) {
+		return t.Format("15:04:05") + " UTC"
+	}
+	return t.Format("2006-01-02 15:04:05") + " UTC"
+}
+
+func length(d time.Duration) string { return indicator.FormatNumber(d.Seconds(), indicator.Seconds) }
+
+// sentence ends a text with a period.
+func sentence(s string) string {
+	if s == "" || strings.HasSuffix(s, ".") {
+		return s
+	}
+	return s + "."
+}
+
+// clean makes foreign text safe for a terminal: control characters, with which
+// a label could move the cursor or change colours, become spaces.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {
+			return ' '
+		}
+		return r
+	}, s)
+}

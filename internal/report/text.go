@@ -1,0 +1,317 @@
+package report
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+)
+
+// ANSI styles (ECMA-48, Select Graphic Rendition).
+const (
+	bold   = "1"
+	dim    = "2"
+	red    = "1;31"
+	green  = "1;32"
+	yellow = "1;33"
+)
+
+// text lays a diagnosis out for a terminal.
+type text struct {
+	b       bytes.Buffer
+	options Options
+	width   int
+}
+
+func (t *text) diagnosis(d *diagnose.Diagnosis) {
+	t.verdict(d)
+	if f := lead(d); f != nil {
+		t.finding(d, f)
+	}
+	t.others(d, "ALSO FIRING", alsoFiring)
+	t.others(d, "EXPLAINED BY IT", explained)
+	t.others(d, "NOT YET LONG ENOUGH", pending)
+	t.changes(d)
+	t.ruledOut(d)
+	t.coverage(d)
+	t.footer(d)
+}
+
+func (t *text) verdict(d *diagnose.Diagnosis) {
+	style := yellow
+	switch f := lead(d); {
+	case d.Status == diagnose.OK:
+		style = green
+	case f != nil && f.Severity == catalog.Page:
+		style = red
+	}
+	head := d.Verdict.ID
+	if q := qualifier(d); q != "" {
+		head += " (" + q + ")"
+	}
+	body := strings.TrimSpace(clean(sentence(d.Verdict.Summary)) + " " + whereSince(d, t.options.Verbose))
+	lines := wrap(head+": "+body, t.width, "  ")
+	for i, line := range lines {
+		if i == 0 && strings.HasPrefix(line, head) {
+			line = t.style(style, head) + line[len(head):]
+		}
+		t.line(line)
+	}
+	if s := objectivesLine(lead(d)); s != "" {
+		t.paragraph("  ", "  ", s)
+	}
+}
+
+func (t *text) finding(d *diagnose.Diagnosis, f *diagnose.Finding) {
+	if rows := evidenceRows(f.Evidence, t.options.Verbose); len(rows) > 0 {
+		head := "EVIDENCE"
+		if len(f.Targets) > 1 {
+			head += " from " + clean(f.Targets[0])
+		}
+		t.heading(head)
+		t.table(evidenceHead, rows)
+	}
+	if len(f.Reasons) > 0 {
+		t.heading("WHY")
+		for _, r := range f.Reasons {
+			t.paragraph("  ", "  ", clean(sentence(r)))
+		}
+	}
+	for i := range f.Fixes {
+		fix := &f.Fixes[i]
+		switch {
+		case i == 0:
+			t.heading("FIX")
+			t.fix(fix)
+		case t.options.Verbose:
+			t.heading("OR")
+			t.fix(fix)
+		default:
+			t.paragraph("  or: ", "      ", alternative(fix))
+		}
+	}
+	t.paragraph("  Runbook: ", "    ", runbook(f.Pathology))
+}
+
+// fix shows a remedy in full.
+func (t *text) fix(f *catalog.Fix) {
+	for i, line := range wrap("  "+clean(sentence(f.Summary)), t.width, "  ") {
+		if i == 0 {
+			line = "  " + t.style(bold, strings.TrimPrefix(line, "  "))
+		}
+		t.line(line)
+	}
+	for _, c := range f.Changes {
+		t.paragraph("    ", "      ", changeLine(c))
+	}
+	for _, a := range f.Arithmetic {
+		t.paragraph("      ", "        ", clean(a))
+	}
+	if f.Tradeoff != "" {
+		t.paragraph("    Cost: ", "      ", clean(sentence(f.Tradeoff)))
+	}
+	if f.Verify != "" {
+		t.paragraph("    Verify: ", "      ", clean(sentence(f.Verify)))
+	}
+}
+
+// alternative is a remedy in one line.
+func alternative(f *catalog.Fix) string {
+	s := clean(strings.TrimSuffix(f.Summary, "."))
+	if len(f.Changes) > 0 {
+		s += " (" + strings.Join(each(f.Changes, func(c *catalog.Change) string { return changeLine(*c) }), ", ") + ")"
+	}
+	return sentence(s)
+}
+
+func (t *text) others(d *diagnose.Diagnosis, head string, keep func(*diagnose.Finding) bool) {
+	for i, f := range selected(d, keep) {
+		if i == 0 {
+			t.heading(head)
+		}
+		by := ""
+		if f.InhibitedBy != "" && f.InhibitedBy != d.Verdict.ID {
+			by = " (explained by " + f.InhibitedBy + ")"
+		}
+		t.paragraph("  "+f.Pathology.ID+by+": ", "    ", summaryOf(f, d))
+	}
+}
+
+func (t *text) changes(d *diagnose.Diagnosis) {
+	intro, rows := changes(d, t.options.Verbose)
+	if intro == "" || quiet(d) && !d.Workload.Changed && !t.options.Verbose {
+		return
+	}
+	if quiet(d) && !t.options.Verbose {
+		t.paragraph("  ", "  ", intro+" "+inline(rows))
+		return
+	}
+	t.heading("WHAT CHANGED")
+	t.paragraph("  ", "  ", intro)
+	t.table(nil, rows)
+}
+
+// inline writes the rows of changes as one sentence.
+func inline(rows [][]string) string {
+	return sentence(strings.Join(each(rows, func(r *[]string) string {
+		s := (*r)[0] + " " + (*r)[1]
+		if (*r)[2] != "" {
+			s += " (" + (*r)[2] + ")"
+		}
+		return s
+	}), ", "))
+}
+
+func (t *text) ruledOut(d *diagnose.Diagnosis) {
+	if quiet(d) && !t.options.Verbose {
+		if len(d.Findings) > 0 {
+			t.paragraph("  ", "  ", tally(d))
+		}
+		return
+	}
+	var rows [][]string
+	for _, f := range selected(d, ruledOut) {
+		rows = append(rows, []string{f.Pathology.ID, ruledOutLine(f)})
+	}
+	if len(rows) > 0 {
+		t.heading("RULED OUT")
+		t.pairs(rows)
+	}
+}
+
+// manyGaps is how many groups of gaps are listed unless all are wanted.
+const manyGaps = 4
+
+func (t *text) coverage(d *diagnose.Diagnosis) {
+	groups := gaps(d.Coverage)
+	if len(groups) == 0 {
+		return
+	}
+	if !quiet(d) || t.options.Verbose {
+		t.heading("NOT CHECKED")
+	}
+	for i, g := range groups {
+		if i == manyGaps && len(groups) > manyGaps+1 && !t.options.Verbose {
+			t.paragraph("  ", "  ", fmt.Sprintf("… and %d more reasons (--verbose lists them).", len(groups)-i))
+			break
+		}
+		t.paragraph("  "+cond(quiet(d) && !t.options.Verbose, "not checked: "), "    ", g.line(t.options.Verbose))
+	}
+}
+
+func (t *text) footer(d *diagnose.Diagnosis) {
+	for _, n := range d.Notes {
+		t.paragraph("  Note: ", "    ", clean(sentence(n)))
+	}
+	t.line("")
+	for _, row := range footer(d, t.options.Verbose) {
+		for _, line := range wrap(fmt.Sprintf("%-11s%s", row[0], row[1]), t.width, strings.Repeat(" ", 11)) {
+			t.line(t.style(dim, line))
+		}
+	}
+}
+
+func (t *text) heading(s string) {
+	t.line("")
+	t.line(t.style(bold, s))
+}
+
+func (t *text) line(s string) {
+	t.b.WriteString(strings.TrimRight(s, " "))
+	t.b.WriteByte('\n')
+}
+
+// paragraph writes wrapped text behind a prefix, with a hanging indent.
+func (t *text) paragraph(prefix, indent, s string) {
+	for _, line := range wrap(prefix+s, t.width, indent) {
+		t.line(line)
+	}
+}
+
+// pairs writes names and texts in two columns, the second one wrapped.
+func (t *text) pairs(rows [][]string) {
+	w := 0
+	for _, r := range rows {
+		w = max(w, cells(r[0]))
+	}
+	for _, r := range rows {
+		t.paragraph("  "+pad(r[0], w)+"  ", strings.Repeat(" ", min(w+4, t.width/2)), clean(cmp.Or(r[1], "its conditions do not hold")))
+	}
+}
+
+// table writes columns aligned, numbers to the right; the head may be nil. The
+// first column gives way where the terminal is too narrow.
+func (t *text) table(head []string, rows [][]string) {
+	if head != nil {
+		rows = append([][]string{head}, rows...)
+	}
+	widths := make([]int, len(rows[0]))
+	for _, r := range rows {
+		for i, c := range r {
+			widths[i] = max(widths[i], cells(c))
+		}
+	}
+	for n, r := range rows {
+		line := "  " + pad(r[0], widths[0])
+		for i := 1; i < len(r); i++ {
+			if i == len(r)-1 && head != nil { // the threshold's operator lines up on the left
+				line += "   " + r[i]
+			} else {
+				line += "   " + strings.Repeat(" ", widths[i]-cells(r[i])) + r[i]
+			}
+		}
+		if head != nil && n == 0 {
+			line = t.style(dim, line)
+		}
+		t.line(line)
+	}
+}
+
+func (t *text) style(code, s string) string {
+	if !t.options.Color || s == "" {
+		return s
+	}
+	return "\x1b[" + code + "m" + s + "\x1b[0m"
+}
+
+func cond(on bool, s string) string {
+	if on {
+		return s
+	}
+	return ""
+}
+
+// cells is the width of a text; nothing here is wider than one cell a rune.
+func cells(s string) int { return utf8.RuneCountInString(s) }
+
+func pad(s string, w int) string { return s + strings.Repeat(" ", max(0, w-cells(s))) }
+
+// wrap breaks a text at spaces; lines but the first begin with the indent. The
+// leading spaces of the text and runs of spaces within its first line are kept,
+// for they align columns. A word longer than a line gets one of its own.
+func wrap(s string, width int, indent string) []string {
+	var lines []string
+	for cells(s) > width {
+		r := []rune(s)
+		start := len(r) - len([]rune(strings.TrimLeft(s, " ")))
+		cut := -1
+		for i := start + 1; i < len(r) && (i <= width || cut < 0); i++ {
+			if r[i] == ' ' {
+				cut = i
+			}
+		}
+		if cut < 0 {
+			break
+		}
+		lines = append(lines, strings.TrimRight(string(r[:cut]), " "))
+		s = indent + strings.TrimLeft(string(r[cut:]), " ")
+		if strings.TrimSpace(s) == "" {
+			return lines
+		}
+	}
+	return append(lines, s)
+}

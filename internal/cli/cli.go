@@ -21,8 +21,11 @@ const (
 	ExitCannotCheck = 2 // bad input, unreachable, no data
 )
 
-// errFound ends a command that worked and found something.
-var errFound = errors.New("found")
+// Ends of a command that did its work and has said so.
+var (
+	errFound      = errors.New("found")       // something
+	errCannotTell = errors.New("cannot tell") // whether there is something
+)
 
 // Main runs the command line and returns the process's exit code.
 func Main(args []string) int {
@@ -34,6 +37,8 @@ func Main(args []string) int {
 		return ExitOK
 	case errors.Is(err, errFound):
 		return ExitFound
+	case errors.Is(err, errCannotTell):
+		return ExitCannotCheck
 	}
 	fmt.Fprintf(os.Stderr, "error: %v\n", err)
 	if h := hint.Of(err); h != "" {
@@ -51,6 +56,6 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	}
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.AddCommand(newBenchCommand())
+	root.AddCommand(newDiagnoseCommand(), newRecordCommand(), newExplainCommand(), newBenchCommand())
 	return root
 }

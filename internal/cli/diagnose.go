@@ -1,0 +1,250 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/pathologies"
+	"github.com/sixty-dev/sixty/internal/report"
+)
+
+// diagnoseFlags are the flags of diagnose as they were given.
+type diagnoseFlags struct {
+	recording, prometheus string
+	match                 []string
+
+	at, baseline       string
+	window             time.Duration
+	interval, duration time.Duration
+
+	engineArgs, engineLog string
+
+	output, failOn, color string
+	verbose               bool
+
+	settings settingsFlags
+	http     httpFlags
+}
+
+const diagnoseLong = `Names what is wrong with an LLM inference server, shows the evidence, and computes
+the change that helps.
+
+The numbers come from the servers' own metrics pages, scraped for some seconds; from
+a Prometheus-compatible server (Prometheus, Thanos, Mimir, VictoriaMetrics); or from
+a recording that sixty record or a loop around curl made.
+
+Times (--at, --baseline FROM/TO) are RFC 3339, Unix seconds, +90s from a recording's
+beginning, or -30s from the end.
+
+Exit codes: 0 nothing found, 1 found something of at least --fail-on, 2 could not
+tell (bad input, nobody answers, not enough data).`
+
+const diagnoseExample = `  sixty diagnose http://localhost:8000
+  sixty diagnose vllm-0:8000 vllm-1:8000 --use-case chat
+  sixty diagnose localhost:8000 --engine-args "--max-num-seqs 256 --max-model-len 8192"
+  sixty diagnose --recording incident.tar.zst --at -30s
+  sixty diagnose --recording incident.tar.zst --at +120s --baseline +0s/+60s --output markdown
+  sixty diagnose --prometheus http://prometheus:9090 --match '{namespace="prod"}' --at 2026-11-21T10:00:00Z
+  sixty diagnose https://vllm.example.com --bearer-token-file token --tls-ca ca.pem --output json`
+
+func newDiagnoseCommand() *cobra.Command {
+	f := &diagnoseFlags{}
+	cmd := &cobra.Command{
+		Use:     "diagnose URL… | --recording FILE | --prometheus URL",
+		Short:   "Name the cause, show the evidence, compute the fix",
+		Long:    diagnoseLong,
+		Example: diagnoseExample,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			return runDiagnose(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), args, f)
+		},
+	}
+	f.register(cmd)
+	return cmd
+}
+
+// Bounds of --interval and --duration.
+const (
+	defaultDuration = 15 * time.Second // with the last queries, a verdict within 20 s
+	minInterval     = 100 * time.Millisecond
+	maxDuration     = time.Hour
+)
+
+func (f *diagnoseFlags) register(cmd *cobra.Command) {
+	s := cmd.Flags()
+	s.StringVar(&f.recording, "recording", "", "diagnose a recording: an archive, a directory, or one page")
+	s.StringVar(&f.prometheus, "prometheus", "", "ask a Prometheus-compatible server at this `URL`")
+	s.StringArrayVar(&f.match, "match", nil, "with --prometheus: `selector` such as '{namespace=\"prod\"}' or namespace=prod; may be repeated, all must match")
+	s.StringVar(&f.at, "at", "", "the `time` to diagnose (default: the end of the recording, or now)")
+	s.DurationVar(&f.window, "window", 0, "judge this much time before --at (default: since the last change, at most a minute or 20 scrapes)")
+	s.StringVar(&f.baseline, "baseline", "", "what to call normal: a `duration` before the window, or FROM/TO (default: what came before the last change)")
+	s.DurationVar(&f.interval, "interval", time.Second, "with URLs: time between two scrapes")
+	s.DurationVar(&f.duration, "duration", defaultDuration, "with URLs: scrape for at most this long")
+	s.StringVar(&f.engineArgs, "engine-args", "", "the server's `arguments`, to compute fixes from")
+	s.StringVar(&f.engineLog, "engine-log", "", "the server's start-up log, to compute fixes from")
+	s.StringVarP(&f.output, "output", "o", "text", "text, json or markdown")
+	s.StringVar(&f.failOn, "fail-on", "info", "least severity of a finding that exits with 1: page, ticket or info")
+	s.StringVar(&f.color, "color", "auto", "auto, always or never")
+	s.BoolVarP(&f.verbose, "verbose", "v", false, "show every comparison, every check and the configuration")
+	f.settings.register(s)
+	f.http.register(s)
+	cmd.MarkFlagsMutuallyExclusive("recording", "prometheus")
+}
+
+// check refuses flags that contradict each other or the source.
+func (f *diagnoseFlags) check(args []string) error {
+	live := f.recording == "" && f.prometheus == ""
+	switch {
+	case live && len(args) == 0:
+		return hint.With(errors.New("nothing to diagnose"), "give a server's URL, --recording FILE or --prometheus URL, such as: sixty diagnose http://localhost:8000")
+	case !live && len(args) > 0:
+		return fmt.Errorf("give URLs, --recording or --prometheus, not two of them (unexpected %q)", args[0])
+	case live && (f.at != "" || f.window != 0 || f.baseline != ""):
+		return hint.With(errors.New("--at, --window and --baseline need a past, and a live run has none"), "name a --recording or a --prometheus server, or leave them out")
+	case len(f.match) > 0 && f.prometheus == "":
+		return errors.New("--match goes with --prometheus")
+	case f.window < 0:
+		return fmt.Errorf("--window: %s is negative", f.window)
+	case !slices.Contains([]string{"text", "json", "markdown"}, f.output):
+		return fmt.Errorf("--output: unknown format %q: want text, json or markdown", f.output)
+	case !slices.Contains([]string{"auto", "always", "never"}, f.color):
+		return fmt.Errorf("--color: %q is none of auto, always and never", f.color)
+	}
+	return checkPace(f.interval, f.duration)
+}
+
+func checkPace(interval, duration time.Duration) error {
+	switch {
+	case interval < minInterval:
+		return fmt.Errorf("--interval: %s is less than %s", interval, minInterval)
+	case duration < interval || duration > maxDuration:
+		return fmt.Errorf("--duration: %s is not between --interval (%s) and %s", duration, interval, maxDuration)
+	}
+	return nil
+}
+
+func runDiagnose(ctx context.Context, stdout, stderr io.Writer, args []string, f *diagnoseFlags) error {
+	if err := f.check(args); err != nil {
+		return err
+	}
+	failOn, err := catalog.ParseSeverity(f.failOn)
+	if err != nil {
+		return fmt.Errorf("--fail-on: %w", err)
+	}
+	all := pathologies.All()
+	o := diagnose.Options{Pathologies: all}
+	if o.Settings, err = f.settings.settings(all); err != nil {
+		return err
+	}
+	known, err := f.engine()
+	if err != nil {
+		return err
+	}
+	o.Annotate = known.annotate
+
+	var d diagnose.Diagnosis
+	switch {
+	case f.recording != "":
+		d, err = diagnoseRecording(ctx, stderr, f, o)
+	case f.prometheus != "":
+		d, err = diagnosePrometheus(ctx, stderr, f, o)
+	default:
+		d, err = diagnoseLive(ctx, stderr, args, f, o)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return errors.New("interrupted")
+	case err != nil:
+		return err
+	}
+	if err := f.write(stdout, &d); err != nil {
+		return err
+	}
+	return outcome(&d, failOn)
+}
+
+// outcome turns a diagnosis into the exit code.
+func outcome(d *diagnose.Diagnosis, failOn catalog.Severity) error {
+	if d.Status == diagnose.Unknown {
+		return errCannotTell
+	}
+	for _, f := range d.Findings {
+		if f.Status == diagnose.Firing && f.Severity >= failOn {
+			return errFound
+		}
+	}
+	return nil
+}
+
+func (f *diagnoseFlags) write(w io.Writer, d *diagnose.Diagnosis) error {
+	switch f.output {
+	case "json":
+		return report.JSON(w, *d)
+	case "markdown":
+		return report.Markdown(w, *d, report.Options{Verbose: f.verbose})
+	}
+	o := report.Options{Color: f.color == "always", Verbose: f.verbose}
+	if file, ok := w.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		o.Color = o.Color || f.color == "auto" && os.Getenv("NO_COLOR") == ""
+		if width, _, err := term.GetSize(int(file.Fd())); err == nil {
+			o.Width = width
+		}
+	}
+	return report.Text(w, *d, o)
+}
+
+// engineFacts is what the user says of the servers' configuration.
+type engineFacts struct {
+	config  engine.Config
+	version string
+}
+
+func (f *diagnoseFlags) engine() (*engineFacts, error) {
+	known := &engineFacts{config: engine.Config{}}
+	if f.engineArgs != "" {
+		known.config.Merge(engine.ParseArgs(f.engineArgs, "--engine-args"))
+		if len(known.config) == 0 {
+			return nil, hint.With(fmt.Errorf("--engine-args: no flag in %q", f.engineArgs), `copy the server's command line, such as "--max-num-seqs 256"`)
+		}
+	}
+	return known, nil
+}
+
+// annotate puts it before what the metrics say.
+func (k *engineFacts) annotate(targets []diagnose.Target) {
+	for i := range targets {
+		t := &targets[i]
+		if t.IsGPU() {
+			continue
+		}
+		c := engine.Config{}
+		c.Merge(k.config)
+		c.Merge(t.Config)
+		t.Config = c
+		if k.version != "" {
+			t.Version = k.version
+		}
+	}
+}
+
+// notes prints remarks that do not stop a diagnosis.
+func notes(w io.Writer, list []string) {
+	for _, n := range list {
+		fmt.Fprintf(w, "note: %s\n", n)
+	}
+}

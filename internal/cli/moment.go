@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/hint"
+)
+
+const momentForms = "write a time as RFC 3339 (2026-11-21T10:00:00Z), as Unix seconds, as +90s from a recording's beginning, or as -30s from the end"
+
+// A span is the time that a source covers; first is zero where it is open.
+type span struct{ first, last time.Time }
+
+// moment reads a point in time. Empty means the end.
+func (s span) moment(text string) (time.Time, error) {
+	text = strings.TrimSpace(text)
+	switch {
+	case text == "":
+		return s.last, nil
+	case text[0] == '+' || text[0] == '-':
+		d, err := time.ParseDuration(text)
+		switch {
+		case err != nil:
+			return time.Time{}, hint.With(fmt.Errorf("time %q is not a duration such as +90s or -30s", text), momentForms)
+		case text[0] == '-':
+			return s.last.Add(d), nil
+		case s.first.IsZero():
+			return time.Time{}, hint.With(fmt.Errorf("time %q counts from the beginning of a recording, and there is none", text), "count from now, such as -5m")
+		}
+		return s.first.Add(d), nil
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t, nil
+	}
+	if v, err := strconv.ParseFloat(text, 64); err == nil && v >= 0 && v < 253402300800 { // the year 10000
+		return time.UnixMilli(int64(v * 1000)), nil
+	}
+	return time.Time{}, hint.With(fmt.Errorf("%q is not a time", text), momentForms)
+}
+
+// at reads --at and refuses a time that a recording does not cover.
+func (s span) at(text string) (time.Time, error) {
+	t, err := s.moment(text)
+	if err != nil {
+		return t, fmt.Errorf("--at: %w", err)
+	}
+	const slack = 10 * time.Second // of clocks, and for times rounded by hand
+	if !s.first.IsZero() && (t.Before(s.first) || t.After(s.last.Add(slack))) {
+		return t, hint.With(fmt.Errorf("--at: %s is outside the recording", stamp(t)),
+			fmt.Sprintf("choose a time from %s to %s, or leave --at out", stamp(s.first), stamp(s.last)))
+	}
+	if t.After(s.last) && !s.first.IsZero() {
+		t = s.last
+	}
+	return t, nil
+}
+
+// baseline reads --baseline: a duration, which ends where the window begins, or
+// FROM/TO.
+func (s span) baseline(text string, windowFrom time.Time) (diagnose.Range, error) {
+	var r diagnose.Range
+	if text == "" {
+		return r, nil
+	}
+	from, to, isRange := strings.Cut(text, "/")
+	if isRange {
+		var errFrom, errTo error
+		r.From, errFrom = s.moment(from)
+		r.To, errTo = s.moment(to)
+		if err := errors.Join(errFrom, errTo); err != nil {
+			return r, hint.With(fmt.Errorf("--baseline: %w", err), momentForms)
+		}
+	} else {
+		d, err := time.ParseDuration(text)
+		if err != nil || d <= 0 {
+			return r, hint.With(fmt.Errorf("--baseline: %q is neither a duration such as 10m nor FROM/TO", text), momentForms)
+		}
+		r = diagnose.Range{From: windowFrom.Add(-d), To: windowFrom}
+	}
+	switch {
+	case !r.From.Before(r.To):
+		return r, fmt.Errorf("--baseline: it ends (%s) before it begins (%s)", stamp(r.To), stamp(r.From))
+	case !s.first.IsZero() && (!s.first.Before(r.To) || r.From.After(s.last)):
+		return r, hint.With(fmt.Errorf("--baseline: the recording has no scrape from %s to %s", stamp(r.From), stamp(r.To)),
+			fmt.Sprintf("choose times from %s to %s", stamp(s.first), stamp(s.last)))
+	}
+	if r.From.Before(s.first) {
+		r.From = s.first
+	}
+	return r, nil
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -1,0 +1,100 @@
+// Package live scrapes a set of servers at a steady pace and hands over every
+// page as it comes.
+//
+// Each target has a loop of its own, so that a server that takes seconds to
+// show its metrics, as one in trouble does, delays nobody else. The package
+// neither stores nor judges anything: the command line feeds the pages to the
+// embedded storage or into a recording.
+package live
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/metrics/scrape"
+)
+
+// A Target is one server's metrics page.
+type Target struct {
+	URL      string // complete, with the credentials that the user put there
+	Instance string // host:port, and the path too where two targets share them
+}
+
+// Name is the target's URL as it may be shown and stored: without user,
+// password and query, all of which may be secrets.
+func (t Target) Name() string {
+	u, err := url.Parse(t.URL)
+	if err != nil {
+		return t.Instance
+	}
+	u.User, u.RawQuery = nil, ""
+	return u.String()
+}
+
+// Targets completes the addresses that a user typed. One that comes twice is
+// taken once. An error says which address is wrong, and carries a hint.
+func Targets(addresses []string) ([]Target, error) {
+	var targets []Target
+	urls, instances := map[string]bool{}, map[string]bool{}
+	for i, a := range addresses {
+		u, err := scrape.URL(a)
+		if err != nil {
+			return nil, fmt.Errorf("address %d: %w", i+1, err)
+		}
+		if urls[u] {
+			continue
+		}
+		t := Target{URL: u, Instance: scrape.Instance(u)}
+		if instances[t.Instance] {
+			if p, err := url.Parse(u); err == nil {
+				t.Instance += p.Path
+			}
+		}
+		urls[u], instances[t.Instance] = true, true
+		targets = append(targets, t)
+	}
+	return targets, nil
+}
+
+// A Fetcher fetches one page; scrape.Client is one.
+type Fetcher interface {
+	Fetch(ctx context.Context, target string) (scrape.Body, error)
+}
+
+// A Page is the outcome of one scrape.
+type Page struct {
+	Target int // index into the targets
+	Body   scrape.Body
+	Err    error // why there is no page
+}
+
+// Run scrapes every target at once and then at every interval, until ctx is
+// done. A target is asked again only after it answered; the times that it
+// missed meanwhile are left out. Calls of fn are one after the other for one
+// target and concurrent for several. A scrape that ctx cut short is not
+// reported: it says nothing about the server.
+func Run(ctx context.Context, f Fetcher, targets []Target, interval time.Duration, fn func(Page)) {
+	var wg sync.WaitGroup
+	for i := range targets {
+		wg.Go(func() {
+			tick := time.NewTicker(interval)
+			defer tick.Stop()
+			for {
+				body, err := f.Fetch(ctx, targets[i].URL)
+				if err != nil && ctx.Err() != nil {
+					return
+				}
+				fn(Page{Target: i, Body: body, Err: err})
+				select {
+				case <-ctx.Done():
+					return
+				case <-tick.C:
+				}
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -60,6 +60,11 @@ type Pathology struct {
 	// When holds while the pathology is there.
 	When Cond
 
+	// Hold is how long something must have lasted, where its onset was seen,
+	// before it is believed: a machine that stalls for some seconds slows
+	// everything down and recovers.
+	Hold time.Duration
+
 	// For is how long an alert waits before it fires.
 	For time.Duration
 
@@ -127,6 +132,8 @@ type View interface {
 	Now(*indicator.Signal) indicator.Value
 	// Normal returns its reading in the baseline.
 	Normal(*indicator.Signal) indicator.Value
+	// HasHistory reports whether the baseline is made of earlier samples.
+	HasHistory() bool
 	// Limit returns a threshold that somebody set for this target: the user, an
 	// objective, or a measurement. The source says which.
 	Limit(*Threshold) (limit float64, source string, ok bool)

@@ -50,6 +50,11 @@ var (
 		Name: "same_prefill_work", Unit: indicator.Tokens, Default: None, Baseline: &Relative{Factor: 1.5},
 		Why: "prompts are computed in the same steps as the stream, so more prompt tokens per request alone make the stream uneven",
 	}
+	// PrefillMost is a first token that is late because of its own prefill.
+	PrefillMost = &Threshold{
+		Name: "prefill_most", Unit: indicator.Ratio, Default: 0.5,
+		Why: "more than half of the time to the first token is prefill; the rest is waiting, which has other causes",
+	}
 	// QueueAlways is a queue that does not clear.
 	QueueAlways = &Threshold{
 		Name: "queue_always", Unit: indicator.Requests, Default: 0.5,
@@ -68,6 +73,9 @@ var (
 	// is missed, or it takes twice as long as normal. The median is compared
 	// with the baseline, for a stall of a second or two does not move it.
 	FirstTokenLate = Any(Above(indicator.TTFTP95, TTFTObjective), Above(indicator.TTFTP50, TTFTWorse))
+
+	// PrefillLate holds while the first token is late because of its prefill.
+	PrefillLate = All(FirstTokenLate, Above(indicator.PrefillShare, PrefillMost))
 
 	// Queueing holds while work waits for the scheduler all the time.
 	Queueing = Above(indicator.WaitingFloor, QueueAlways)

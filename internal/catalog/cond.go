@@ -42,6 +42,11 @@ type Relative struct {
 	Offset   float64 // in the signal's unit: differences below it do not matter
 	Per      *indicator.Signal
 	Exponent float64
+
+	// History asks for a baseline of earlier samples. The sums of a server's
+	// whole life do, where the cost of work is compared, but not where its
+	// traffic is: a life holds warm-ups, tests and other people's load.
+	History bool
 }
 
 // Op compares a signal with a threshold.
@@ -210,7 +215,7 @@ func (t *Threshold) Resolve(s *indicator.Signal, v View) (limit float64, source 
 
 func (r *Relative) limit(s *indicator.Signal, v View) (float64, bool) {
 	base := v.Normal(s)
-	if !base.OK {
+	if !base.OK || r.History && !v.HasHistory() {
 		return 0, false
 	}
 	scale := 1.0

@@ -115,6 +115,10 @@ func (o *outcome) judge(s *Snapshot, v view) {
 	if o.status != Firing {
 		return
 	}
+	if !s.Onset.IsZero() && s.At.Sub(s.Onset) < o.pathology.Hold {
+		o.status = Pending
+		return
+	}
 	held, known := 0, 0
 	for _, c := range o.pathology.Supports {
 		t, e := c.Eval(v)

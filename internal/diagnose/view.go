@@ -24,6 +24,11 @@ func newView(s *Snapshot, target int, set Settings) view {
 func (v view) Now(s *indicator.Signal) indicator.Value    { return v.snapshot.Now(v.target, s) }
 func (v view) Normal(s *indicator.Signal) indicator.Value { return v.snapshot.Normal(v.target, s) }
 
+// HasHistory reports whether the baseline is made of samples, not of sums.
+func (v view) HasHistory() bool {
+	return v.snapshot.Source == History || v.snapshot.Source == File
+}
+
 func (v view) Limit(t *catalog.Threshold) (limit float64, source string, ok bool) {
 	if limit, ok = v.settings.Set[t.Name]; ok {
 		return limit, "--set", true

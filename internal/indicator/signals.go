@@ -58,6 +58,14 @@ var (
 		Doc: "Mean TTFT less mean queue time less mean prefill time. A long step that blocks the engine core shows here and in no queue. Supporting evidence only: an ordinary overload raises it too, and the three histograms are written at different moments.",
 	}
 
+	// PrefillShare tells a late first token that is computed from one that waits.
+	PrefillShare = &Signal{
+		Name: "prefill_share", Title: "Prefill's share of TTFT", Unit: Ratio, Count: prefillFamily, MinCount: minForMedian,
+		Expr: "(sum by (instance, model_name) (rate(vllm:request_prefill_time_seconds_sum[5m])) / sum by (instance, model_name) (rate(vllm:request_prefill_time_seconds_count[5m])))" +
+			" / (sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_sum[5m])) / sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_count[5m])))",
+		Doc: "Mean prefill time over mean TTFT. The two are written at different moments, so it may pass 1 for a while.",
+	}
+
 	// StallsPerRequest counts gaps of more than a second in the stream: the
 	// ITL percentiles hide a pause of seconds among thousands of good gaps.
 	StallsPerRequest = &Signal{
@@ -312,7 +320,7 @@ func throttle(name, title, doc string, bits ...string) *Signal {
 func All() []*Signal {
 	return []*Signal{
 		TTFTP50, TTFTP95, TTFTP99, TTFTMean, ITLP50, ITLP90, ITLP95, ITLP99, ITLMean, TPOTP95, TPOTMean, E2EP50, E2EP95, E2EMean,
-		QueueTimeP95, QueueTimeMean, PrefillTimeMean, DecodeTimeMean, UnseenWait, StallsPerRequest,
+		QueueTimeP95, QueueTimeMean, PrefillTimeMean, DecodeTimeMean, UnseenWait, PrefillShare, StallsPerRequest,
 		FirstTokenRate, FirstTokens, CompletionRate, PromptTokenRate, GenerationTokenRate, StepRate, DecodeBatch, StepTokens,
 		PromptTokens, ComputedTokens, PromptTokensP50, PromptTokensP99, PromptTail, OutputTokens, OutputTokensP95, MaxTokens, PrefillTimePerToken,
 		Running, RunningP50, RunningPeak, RunningPinned, Waiting, WaitingFloor, WaitingNow, WaitingGrowth, Deferred, InFlightFloor, EngineProgress, StuckEngines,

@@ -14,6 +14,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 	"github.com/sixty-dev/sixty/internal/pathologies"
+	"github.com/sixty-dev/sixty/internal/slo"
 )
 
 // truth is what was done to a recorded server.
@@ -36,6 +37,7 @@ func TestTable(t *testing.T) {
 	files = append(files, shared...)
 	only := os.Getenv("ONLY")
 	right, total, early, earlyTotal := 0, 0, 0, 0
+	scanned, alarms := 0, 0
 	for _, f := range files {
 		name := strings.TrimSuffix(filepath.Base(f), ".tar.zst")
 		if only != "" && !strings.Contains(name, only) {
@@ -63,7 +65,11 @@ func TestTable(t *testing.T) {
 		first, _ := rec.Times()
 		created, _ := store.FirstCreated(store.Targets()[0])
 		diag := func(ms int64) diagnose.Diagnosis {
-			d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: time.UnixMilli(ms), First: first, Created: created, Interval: time.Second, Pathologies: pathologies.All(), Every: true})
+			var set diagnose.Settings
+			if os.Getenv("SLO") != "" {
+				set.Objectives = &slo.File{Objectives: []slo.Objective{{TTFTP95: time.Second, ITLP95: 150 * time.Millisecond}}}
+			}
+			d, err := diagnose.Run(t.Context(), store, diagnose.Options{Settings: set, At: time.UnixMilli(ms), First: first, Created: created, Interval: time.Second, Pathologies: pathologies.All(), Every: true})
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -80,6 +86,16 @@ func TestTable(t *testing.T) {
 				if name == "saturation" {
 					want = append(want, "concurrency-limit")
 				}
+			}
+			if os.Getenv("SCAN") != "" && (slices.Contains(want, "healthy") || slices.Contains(want, "idle")) {
+				for ms := p.From + 20000; ms <= p.To; ms += 5000 {
+					scanned++
+					if got := diag(ms); !slices.Contains([]string{"healthy", "idle"}, got.Verdict.ID) && !slices.Contains(want, got.Verdict.ID) {
+						alarms++
+						t.Logf("ALARM %s %s +%ds %s %.2f win %.0f base %.0f %s", name, p.Name, (ms-p.From)/1000, got.Verdict.ID, got.Verdict.Confidence, got.Window.Length().Seconds(), got.Baseline.Length().Seconds(), got.Source)
+					}
+				}
+				continue
 			}
 			d := diag(p.To)
 			ok := slices.Contains(want, d.Verdict.ID)
@@ -131,5 +147,6 @@ func TestTable(t *testing.T) {
 		store.Close()
 		rec.Close()
 	}
+	t.Logf("scanned %d alarms %d", scanned, alarms)
 	t.Logf("right %d of %d; early %d of %d", right, total, early, earlyTotal)
 }

@@ -37,7 +37,7 @@ var Pathology = &catalog.Pathology{
 	When: catalog.All(
 		catalog.Below(indicator.PrefixHitRatio, hitsLow),
 		catalog.Above(indicator.PrefixQueryRate, lookups),
-		catalog.Any(catalog.FirstTokenLate, catalog.Above(indicator.ComputedTokens, moreWork)),
+		catalog.Any(catalog.PrefillLate, catalog.Above(indicator.ComputedTokens, moreWork)),
 	),
 	For:      5 * time.Minute,
 	Supports: []catalog.Cond{catalog.Above(indicator.ComputedTokens, moreWork), catalog.FirstTokenLate},

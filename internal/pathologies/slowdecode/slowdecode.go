@@ -24,6 +24,7 @@ var Pathology = &catalog.Pathology{
 		catalog.NotQueueing,
 		catalog.Any(catalog.DecodeSlow, catalog.Above(indicator.ITLP50, catalog.ITLObjective)),
 	),
+	Hold:     20 * time.Second,
 	For:      5 * time.Minute,
 	Supports: []catalog.Cond{catalog.Above(indicator.ITLP95, catalog.ITLObjective), catalog.Above(indicator.E2EMean, catalog.E2EWorse)},
 	Inhibits: []string{"slow-prefill", "workload-shift", "client-cancellations"},

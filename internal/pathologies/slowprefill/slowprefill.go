@@ -26,11 +26,12 @@ var Pathology = &catalog.Pathology{
 	Severity:          catalog.Ticket,
 	FollowsObjectives: true,
 	When: catalog.All(
-		catalog.FirstTokenLate,
+		catalog.PrefillLate,
 		catalog.NotQueueing,
 		catalog.DecodeFair,
 		catalog.Above(indicator.PrefillTimePerToken, perToken),
 	),
+	Hold:     20 * time.Second,
 	For:      5 * time.Minute,
 	Inhibits: []string{"workload-shift"},
 	Refine:   refine,

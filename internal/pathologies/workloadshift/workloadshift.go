@@ -15,11 +15,11 @@ var runbook string
 
 var (
 	longer = &catalog.Threshold{
-		Name: "shift_tokens", Unit: indicator.Tokens, Default: catalog.None, Baseline: &catalog.Relative{Factor: 1.5},
+		Name: "shift_tokens", Unit: indicator.Tokens, Default: catalog.None, Baseline: &catalog.Relative{Factor: 1.5, History: true},
 		Why: "half as many tokens again per request as normal",
 	}
 	busier = &catalog.Threshold{
-		Name: "shift_rate", Unit: indicator.RequestsPerSecond, Default: catalog.None, Baseline: &catalog.Relative{Factor: 1.5, Offset: 0.5},
+		Name: "shift_rate", Unit: indicator.RequestsPerSecond, Default: catalog.None, Baseline: &catalog.Relative{Factor: 1.5, Offset: 0.5, History: true},
 		Why: "half as many requests again as normal, beyond the noise of small numbers",
 	}
 	sameCost = &catalog.Threshold{
@@ -46,6 +46,7 @@ var Pathology = &catalog.Pathology{
 		catalog.DecodeFair,
 		catalog.Below(indicator.PrefillTimePerToken, sameCost),
 	),
+	Hold:    20 * time.Second,
 	For:     10 * time.Minute,
 	Refine:  refine,
 	Runbook: runbook,

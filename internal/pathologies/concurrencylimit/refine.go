@@ -1,5 +1,116 @@
 package concurrencylimit
 
-import "github.com/sixty-dev/sixty/internal/catalog"
+import (
+	"fmt"
+	"math"
 
-func refine(p *catalog.Pass) {}
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+const verify = "waiting_floor falls to 0 and queue_time_mean below 100 ms, while kv_cache_usage_peak stays below 90 %"
+
+func refine(p *catalog.Pass) {
+	now, ok := p.MaxNumSeqs()
+	if !ok {
+		p.Reason("The present limit is not known: %s.", catalog.GiveConfig)
+		return
+	}
+	p.Summary = fmt.Sprintf("Requests queue because only %s may run at once", now.Flag())
+	if w, ok := p.Measured(indicator.Waiting); ok {
+		p.Summary += fmt.Sprintf(": %s wait", catalog.Digits(w))
+	}
+	if kv, ok := p.Measured(indicator.KVUsagePeak); ok {
+		p.Summary += fmt.Sprintf(", although the KV cache is at most %s full", indicator.FormatNumber(kv, indicator.Ratio))
+	}
+	if now.Inferred {
+		p.Reason("vLLM does not export max_num_seqs. Running never exceeded %s while requests waited and the KV cache had room: taken as max_num_seqs; to be sure, %s.", now.Flag(), catalog.GiveConfig)
+	}
+	p.Observe("A larger batch still pays, for the step is cheap", indicator.ITLP50, indicator.DecodeBatch)
+	raise(p, now)
+}
+
+// raise sizes the batch by Little's law, within the KV cache and the promised
+// inter-token latency.
+func raise(p *catalog.Pass, now catalog.Quantity) {
+	want, lines := demand(p, now.V)
+	if safe, more, ok := p.SafeSeqs(); ok {
+		lines = append(lines, more...)
+		if safe < want {
+			want = safe
+			lines = append(lines, fmt.Sprintf("the KV cache bounds it: %s", catalog.Whole(want)))
+		}
+	}
+	if limit, text, ok := p.Objective(catalog.ITLObjective); ok {
+		if most, line, ok := batchWithin(p, limit, text, now.V); ok && most < want {
+			want = most
+			lines = append(lines, line)
+		}
+	}
+	lines = append(lines, fmt.Sprintf("present max_num_seqs = %s (%s)", now.Flag(), now.Source))
+	if want <= now.V {
+		p.Fix(catalog.Fix{
+			Summary:    "Add a replica: a larger batch would overrun the KV cache or the promised inter-token latency",
+			Arithmetic: lines,
+			Tradeoff:   "more GPUs",
+			Verify:     verify,
+		})
+		return
+	}
+	if _, line, ok := p.StepAt(want, now.V); ok {
+		lines = append(lines, line)
+	}
+	p.Fix(catalog.Fix{
+		Summary:    fmt.Sprintf("Raise --max-num-seqs from %s to %s", now.Flag(), catalog.Whole(want)),
+		Changes:    []catalog.Change{{Flag: "--max-num-seqs", From: now.Flag(), To: catalog.Whole(want)}},
+		Arithmetic: lines,
+		Tradeoff:   "each token takes longer in a larger batch, and more KV cache is in use",
+		Verify:     verify,
+	})
+}
+
+// demand returns the batch that serves what arrives: arrivals × time in the
+// batch, with the decode time stretched as the batch grows.
+func demand(p *catalog.Pass, now float64) (float64, []string) {
+	arrivals, _, lines, ok1 := p.Demand()
+	decode, ok2 := p.Measured(indicator.DecodeTimeMean)
+	prefill, ok3 := p.Measured(indicator.PrefillTimeMean)
+	if !ok1 || !ok2 || !ok3 {
+		return 2 * now, []string{"arrivals or service times are not known yet: twice the present limit, as a first step"}
+	}
+	arrivals /= p.Engines()
+	k, _ := p.StepExponent()
+	n := arrivals * (prefill + decode)
+	stretched := decode * math.Pow(math.Max(1, n/now), k)
+	n = math.Ceil(arrivals * (prefill + stretched) / catalog.PlannedLoad)
+	lines = append(lines,
+		fmt.Sprintf("time in the batch = %s prefill (%s) + %s decode (%s, stretched for the larger batch) = %s",
+			seconds(prefill), indicator.PrefillTimeMean.Name, seconds(stretched), indicator.DecodeTimeMean.Name, seconds(prefill+stretched)),
+		fmt.Sprintf("batch needed (Little's law) = ceil(%s/s × %s / %v) = %s", catalog.Digits(arrivals), seconds(prefill+stretched), catalog.PlannedLoad, catalog.Whole(n)))
+	if n > now {
+		return n, lines
+	}
+	// A queue that stands at a steady rate: its clients wait for each other, so
+	// arrivals say nothing of what they would send.
+	running, ok1 := p.Measured(indicator.Running)
+	waiting, ok2 := p.Measured(indicator.Waiting)
+	if !ok1 || !ok2 {
+		return 2 * now, append(lines, "arrivals keep pace with service, yet requests wait: twice the present limit, as a first step")
+	}
+	n = max(now+1, math.Ceil((running+waiting)/p.Engines()))
+	return n, append(lines, fmt.Sprintf("arrivals keep pace with service, yet requests wait: the batch that takes them all = %s running + %s waiting = %s", catalog.Digits(running), catalog.Digits(waiting), catalog.Whole(n)))
+}
+
+// batchWithin returns the largest batch whose step keeps the objective.
+func batchWithin(p *catalog.Pass, limit float64, text string, now float64) (float64, string, bool) {
+	itl, ok := p.Measured(indicator.ITLP50)
+	k, _ := p.StepExponent()
+	if !ok || k < 0.1 {
+		return 0, "", false
+	}
+	most := math.Floor(now * math.Pow(limit/itl, 1/k))
+	return most, fmt.Sprintf("the ITL objective %s bounds it: floor(%s × (%s / %s)^(1/%s)) = %s",
+		text, catalog.Whole(now), seconds(limit), seconds(itl), catalog.Digits(k), catalog.Whole(most)), true
+}
+
+func seconds(v float64) string { return indicator.FormatNumber(v, indicator.Seconds) }

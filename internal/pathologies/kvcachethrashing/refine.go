@@ -1,5 +1,210 @@
 package kvcachethrashing
 
-import "github.com/sixty-dev/sixty/internal/catalog"
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
 
-func refine(p *catalog.Pass) {}
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+// verify is what shows that the cache holds the running requests again.
+const verify = "preemptions stay at 0 for five minutes and kv_cache_usage_peak stays below 90 %"
+
+func refine(p *catalog.Pass) {
+	p.Summary = summary(p)
+	p.Reason("When a running request needs a block and none is free, vLLM evicts the one that came last, forgets its KV cache and computes it again from its first token later.")
+	p.Observe("What fills the cache", indicator.PromptTokens, indicator.OutputTokens, indicator.Running)
+	if kv, ok := p.KV(); ok && kv.Hybrid {
+		p.Reason("This model keeps its layers in several groups of blocks: %s.", kv.Line)
+	}
+	p.Reason("Mean lengths are those of finished requests; the ones that are evicted are longer than that, and prompts that share a prefix hold less, so watch after each change rather than trust the last digit.")
+	p.Reason("Recomputed tokens are in no token counter, the preemption counter lags by two to six seconds, and before 0.27 the prefix-cache hit ratio reads low while this goes on.")
+
+	lowerConcurrency(p)
+	addCapacity(p)
+	growCache(p)
+	reserve(p)
+	capOutput(p)
+}
+
+// reserve proposes the watermark, which keeps blocks free for those that run.
+func reserve(p *catalog.Pass) {
+	if w, ok := p.Setting("watermark"); ok && w.V >= 0.05 {
+		return
+	}
+	p.Fix(catalog.Fix{
+		Summary:  "Keep 5 % of the blocks free at admission: --watermark 0.05 (0.24 and later)",
+		Changes:  []catalog.Change{{Flag: "--watermark", From: setting(p, "watermark"), To: "0.05"}},
+		Tradeoff: "new requests wait longer for their first token",
+		Verify:   verify,
+	})
+}
+
+func summary(p *catalog.Pass) string {
+	var b strings.Builder
+	b.WriteString("The KV cache cannot hold the running requests")
+	if n, ok := p.Measured(indicator.RunningPeak); ok {
+		fmt.Fprintf(&b, ", up to %s at once", catalog.Whole(n))
+	}
+	if n, ok := p.Measured(indicator.Preemptions); ok {
+		fmt.Fprintf(&b, ": %s were evicted and computed again", catalog.Whole(n))
+		if share, ok := p.Measured(indicator.PreemptionsPerRequest); ok {
+			fmt.Fprintf(&b, ", %s per request served", catalog.Digits(share))
+		}
+	}
+	switch grown, s := mostGrown(p); {
+	case s == nil:
+	case s == indicator.Running:
+		fmt.Fprintf(&b, "; %s times as many run as normally", catalog.Digits(grown))
+	default:
+		fmt.Fprintf(&b, "; %s are %s times as many as normally", strings.ToLower(s.Title), catalog.Digits(grown))
+	}
+	return b.String()
+}
+
+// mostGrown returns what the cache holds more of than normally.
+func mostGrown(p *catalog.Pass) (float64, *indicator.Signal) {
+	best, most := 1.3, (*indicator.Signal)(nil)
+	for _, s := range []*indicator.Signal{indicator.PromptTokens, indicator.OutputTokens, indicator.Running} {
+		if g, ok := p.Grown(s); ok && g > best {
+			best, most = g, s
+		}
+	}
+	return best, most
+}
+
+func setting(p *catalog.Pass, flag string) string { return p.Config[flag].Value }
+
+func lowerConcurrency(p *catalog.Pass) {
+	const flag = "--max-num-seqs"
+	safe, lines, ok := p.SafeSeqs()
+	peak, seen := p.Measured(indicator.RunningPeak)
+	peak /= p.Engines()
+	if !ok {
+		p.Reason("The safe max_num_seqs needs the size of the cache and the lengths of requests, which are not known here: %s.", catalog.GiveConfig)
+		return
+	}
+	now, known := p.Setting(engine.MaxNumSeqs)
+	ceiling := peak
+	if known {
+		ceiling = min(now.V, max(peak, 1))
+		if !seen {
+			ceiling = now.V
+		}
+	}
+	if held, _ := p.Measured(indicator.Running); ceiling > 0 && safe >= ceiling && held > 0 {
+		// The mean length promises room that the evictions disprove.
+		lines = append(lines, fmt.Sprintf("but with %s running (%s) requests were evicted: their lengths differ too much for the mean to tell", catalog.Digits(held/p.Engines()), indicator.Running.Name))
+		safe = max(1, math.Floor(held/p.Engines()*catalog.KVHeadroom))
+		lines = append(lines, fmt.Sprintf("max_num_seqs = floor(%s × %v) = %s", catalog.Digits(held/p.Engines()), catalog.KVHeadroom, catalog.Whole(safe)))
+	}
+	if known && safe >= now.V {
+		p.Reason("--max-num-seqs is %s already (%s): lowering it further would not help.", now.Flag(), now.Source)
+		return
+	}
+	f := catalog.Fix{
+		Summary:    fmt.Sprintf("Lower --max-num-seqs to %s", catalog.Whole(safe)),
+		Changes:    []catalog.Change{{Flag: flag, To: catalog.Whole(safe)}},
+		Arithmetic: lines,
+		Tradeoff:   "more requests wait before they start; those that run are no longer computed twice",
+		Verify:     verify,
+	}
+	switch {
+	case known:
+		f.Summary = fmt.Sprintf("Lower --max-num-seqs from %s to %s", now.Flag(), catalog.Whole(safe))
+		f.Changes[0].From = now.Flag()
+		f.Arithmetic = append(f.Arithmetic, fmt.Sprintf("present max_num_seqs = %s (%s)", now.Flag(), now.Source))
+	case seen:
+		f.Arithmetic = append(f.Arithmetic, fmt.Sprintf("present max_num_seqs is at least %s (inferred: %s); vLLM does not export it", catalog.Whole(peak), indicator.RunningPeak.Name))
+	}
+	p.Fix(f)
+}
+
+// addCapacity sizes the cache for everything that is in flight.
+func addCapacity(p *catalog.Pass) {
+	length, lines, ok1 := p.SequenceTokens()
+	kv, ok2 := p.KV()
+	running, ok3 := p.Measured(indicator.Running)
+	if !ok1 || !ok2 || !ok3 {
+		return
+	}
+	waiting, _ := p.Measured(indicator.Waiting)
+	inFlight := running + waiting
+	need := inFlight * length / catalog.KVHeadroom
+	have := kv.Tokens * p.Engines()
+	replicas := math.Ceil(need / have)
+	if replicas < 2 {
+		return
+	}
+	lines = append(lines, kv.Line,
+		fmt.Sprintf("in flight = %s running + %s waiting = %s", catalog.Digits(running), catalog.Digits(waiting), catalog.Digits(inFlight)),
+		fmt.Sprintf("needed = %s × %s / %v = %s tokens", catalog.Digits(inFlight), catalog.Digits(length), catalog.KVHeadroom, catalog.Whole(need)))
+	if kv.Blocks > 0 {
+		lines = append(lines, fmt.Sprintf("that is %s blocks of %s tokens", catalog.Whole(math.Ceil(need/kv.BlockSize)), catalog.Whole(kv.BlockSize)))
+	}
+	p.Fix(catalog.Fix{
+		Summary:    fmt.Sprintf("Run %s replicas, if this load is legitimate and lasts", catalog.Whole(replicas)),
+		Arithmetic: append(lines, fmt.Sprintf("replicas = ceil(%s / %s) = %s", catalog.Whole(need), catalog.Whole(have), catalog.Whole(replicas))),
+		Tradeoff:   "more GPUs; new replicas start with a cold prefix cache",
+		Verify:     verify,
+	})
+}
+
+// growCache proposes the settings that make the cache of one server larger.
+func growCache(p *catalog.Pass) {
+	if o, fixed := p.Setting("num-gpu-blocks-override"); fixed {
+		p.Fix(catalog.Fix{
+			Summary:  "Remove --num-gpu-blocks-override: the cache is smaller than memory allows only because it says so",
+			Changes:  []catalog.Change{{Flag: "--num-gpu-blocks-override", From: o.Flag()}},
+			Tradeoff: "none, unless the override left memory for another process",
+			Verify:   verify,
+		})
+	} else if u, ok := p.Setting(engine.GPUMemoryUtilization); ok && u.V < 0.95 {
+		to := math.Min(0.95, u.V+0.03)
+		p.Fix(catalog.Fix{
+			Summary:    fmt.Sprintf("Raise --gpu-memory-utilization from %v to %.2f", u.V, to),
+			Changes:    []catalog.Change{{Flag: "--gpu-memory-utilization", From: strconv.FormatFloat(u.V, 'g', -1, 64), To: strconv.FormatFloat(to, 'f', 2, 64)}},
+			Arithmetic: []string{fmt.Sprintf("all of the added %s of GPU memory goes to the KV cache; the start-up log says how many tokens that is", indicator.FormatNumber(to-u.V, indicator.Ratio))},
+			Tradeoff:   "less headroom for CUDA graphs, communication buffers and allocation peaks: test start-up and peak load first",
+			Verify:     verify,
+		})
+	}
+	dtype := setting(p, engine.KVCacheDtype)
+	if strings.HasPrefix(dtype, "fp8") || strings.Contains(dtype, "fp4") || dtype == "int8" {
+		return
+	}
+	p.Fix(catalog.Fix{
+		Summary:    "Keep the KV cache in 8 bits: --kv-cache-dtype fp8, about twice the tokens",
+		Changes:    []catalog.Change{{Flag: "--kv-cache-dtype", From: dtype, To: "fp8"}},
+		Arithmetic: []string{"1 byte instead of 2 for each element: the same memory holds twice the tokens of a 16-bit cache"},
+		Tradeoff:   "check the answers' quality and that the GPU's attention kernels support it",
+		Verify:     verify,
+	})
+}
+
+// capOutput proposes a cap where a few answers are much longer than the rest.
+func capOutput(p *catalog.Pass) {
+	mean, ok1 := p.Measured(indicator.OutputTokens)
+	tail, ok2 := p.Measured(indicator.OutputTokensP95)
+	limit, ok3 := p.Measured(indicator.MaxTokens)
+	if !ok1 || !ok2 || !ok3 || limit <= 2*mean {
+		return
+	}
+	if tail < 2*mean {
+		p.Reason("Clients ask for up to %s output tokens and use %s: that costs nothing, for vLLM takes blocks as tokens are made.", catalog.Whole(limit), catalog.Whole(mean))
+		return
+	}
+	p.Fix(catalog.Fix{
+		Summary: fmt.Sprintf("Let clients ask for fewer tokens: max_tokens %s instead of %s", catalog.Whole(tail), catalog.Whole(limit)),
+		Arithmetic: []string{
+			fmt.Sprintf("answers: mean %s (%s), P95 %s (%s); asked for %s (%s)", catalog.Whole(mean), indicator.OutputTokens.Name, catalog.Whole(tail), indicator.OutputTokensP95.Name, catalog.Whole(limit), indicator.MaxTokens.Name),
+			"only the longest answers become shorter: vLLM reserves no blocks for tokens that are not made",
+		},
+		Tradeoff: "one answer in twenty is cut",
+		Verify:   verify,
+	})
+}

@@ -1,5 +1,102 @@
 package saturation
 
-import "github.com/sixty-dev/sixty/internal/catalog"
+import (
+	"fmt"
+	"math"
 
-func refine(p *catalog.Pass) {}
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+const verify = "waiting_growth is below 0 and waiting_floor falls to 0"
+
+func refine(p *catalog.Pass) {
+	arrivals, served, lines, ok := p.Demand()
+	if !ok {
+		p.Reason("No request reached its first token in the window, so capacity cannot be told from demand.")
+		return
+	}
+	waiting, queued := p.Measured(indicator.Waiting)
+	if arrivals > 1.02*served {
+		p.Summary = fmt.Sprintf("%s req/s arrive and %s req/s are served", catalog.Digits(arrivals), catalog.Digits(served))
+	} else {
+		p.Summary = fmt.Sprintf("The server is at its capacity of %s req/s", catalog.Digits(served))
+	}
+	if queued {
+		p.Summary += fmt.Sprintf(": %s requests wait", catalog.Digits(waiting))
+		p.Reason("Serving those that wait takes %s at the present rate, even if nobody else came.", seconds(waiting/served))
+	}
+	if g, ok := p.Grown(indicator.FirstTokenRate); ok && g > 1.2 {
+		p.Reason("%s requests are served as normally: demand rose.", indicator.FormatNumber(g, indicator.Times))
+	}
+	p.Reason("Arrivals are those served plus those that join the queue; clients that gave up while they waited are in neither.")
+	p.Reason("The time in the queue is written when a request ends, so it reads low while a queue builds up; TTFT comes first.")
+	bound(p)
+	admit(p, served)
+	scale(p, arrivals, served, waiting, lines)
+}
+
+// bound says which half of the work fills the engine.
+func bound(p *catalog.Pass) {
+	computed, ok1 := p.Measured(indicator.ComputedTokens)
+	if !ok1 {
+		computed, ok1 = p.Measured(indicator.PromptTokens)
+	}
+	rate, ok2 := p.Measured(indicator.FirstTokenRate)
+	output, ok3 := p.Measured(indicator.GenerationTokenRate)
+	if !ok1 || !ok2 || !ok3 {
+		return
+	}
+	prompt := computed * rate
+	kind := "decode: more KV cache and memory bandwidth help, shorter answers too"
+	budget, known := p.Setting(engine.MaxNumBatchedTokens)
+	step, stepKnown := p.Measured(indicator.StepTokens)
+	full := known && stepKnown && step > 0.7*budget.V
+	if full || prompt > 10*output {
+		kind = "prefill: prefix reuse, shorter prompts or separate prefill servers help, a larger decode batch does not"
+	}
+	p.Reason("The engine computes %s prompt tokens and makes %s output tokens a second, so it is mainly bound by %s.", catalog.Whole(prompt), catalog.Whole(output), kind)
+	if stepKnown {
+		p.Observe("An engine step", indicator.StepTokens, indicator.DecodeBatch)
+	}
+}
+
+func admit(p *catalog.Pass, served float64) {
+	objective, text, ok := p.Objective(catalog.TTFTObjective)
+	if !ok {
+		objective, text = catalog.TTFTObjective.Default, seconds(catalog.TTFTObjective.Default)+" (no objective is set: the default)"
+	}
+	limit := math.Max(1, math.Floor(served*objective))
+	from := p.Config["max-num-queued-reqs"].Value
+	if now, ok := p.Setting("max-num-queued-reqs"); ok && now.V <= limit {
+		p.Reason("--max-num-queued-reqs %s bounds the queue already.", now.Flag())
+		return
+	}
+	p.Fix(catalog.Fix{
+		Summary: fmt.Sprintf("Now: refuse what cannot be served in time, at most %s requests in the queue", catalog.Whole(limit)),
+		Changes: []catalog.Change{{Flag: "--max-num-queued-reqs", From: from, To: catalog.Whole(limit)}},
+		Arithmetic: []string{
+			fmt.Sprintf("a queue of n takes n / %s served/s (%s)", catalog.Digits(served), indicator.FirstTokenRate.Name),
+			fmt.Sprintf("the first token is due within %s: n = floor(%s × %s) = %s", text, catalog.Digits(served), seconds(objective), catalog.Whole(limit)),
+		},
+		Tradeoff: "the rest get HTTP 503 and must retry later; before 0.29 the flag does not exist, so limit concurrency at the gateway",
+		Verify:   "ttft_p95 falls to the objective; admission_rejection_rate says how many were refused",
+	})
+}
+
+func scale(p *catalog.Pass, arrivals, served, waiting float64, lines []string) {
+	replicas := math.Ceil(arrivals / served / catalog.PlannedLoad)
+	lines = append(lines, fmt.Sprintf("replicas = ceil(%s / %s / %v) = %s for each one of now", catalog.Digits(arrivals), catalog.Digits(served), catalog.PlannedLoad, catalog.Whole(replicas)))
+	if spare := replicas*served - arrivals; spare > 0 && waiting > 0 {
+		lines = append(lines, fmt.Sprintf("the queue then drains in %s / (%s × %s − %s) = %s", catalog.Digits(waiting), catalog.Whole(replicas), catalog.Digits(served), catalog.Digits(arrivals), seconds(waiting/spare)))
+	}
+	p.Fix(catalog.Fix{
+		Summary:    fmt.Sprintf("Run %s replicas where there is one now", catalog.Whole(replicas)),
+		Arithmetic: lines,
+		Tradeoff:   "more GPUs; a new replica needs minutes to load the model and starts with a cold prefix cache",
+		Verify:     verify,
+	})
+}
+
+func seconds(v float64) string { return indicator.FormatNumber(v, indicator.Seconds) }

@@ -1,0 +1,272 @@
+package catalog
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+// Margins of sized fixes.
+const (
+	// KVHeadroom is the share of the KV cache that a plan fills: requests
+	// differ in length, and a full cache preempts.
+	KVHeadroom = 0.85
+	// PlannedLoad is the share of a replica's capacity that a plan uses: queues
+	// grow without bound as the load nears one.
+	PlannedLoad = 0.8
+	// stepExponent says how a decode step grows with its batch where this
+	// server's own readings do not: between 0 (bound by reading the weights) and 1
+	// (bound by computation or by reading the KV cache).
+	stepExponent = 0.65
+)
+
+// GiveConfig tells where the settings come from that no metric exports.
+const GiveConfig = "give the server's command line with --engine-args, or its start-up log with --engine-log"
+
+// Measured returns a reading that arithmetic can rest on: known, finite and
+// greater than zero.
+func (p *Pass) Measured(s *indicator.Signal) (float64, bool) { return positive(p.Now(s)) }
+
+// Usual returns such a reading of the baseline.
+func (p *Pass) Usual(s *indicator.Signal) (float64, bool) { return positive(p.Normal(s)) }
+
+func positive(v indicator.Value) (float64, bool) {
+	if !v.OK || !(v.V > 0) || math.IsInf(v.V, 0) {
+		return 0, false
+	}
+	return v.V, true
+}
+
+// Grown returns how many times its normal a signal reads.
+func (p *Pass) Grown(s *indicator.Signal) (times float64, ok bool) {
+	now, ok1 := p.Measured(s)
+	usual, ok2 := p.Usual(s)
+	if !ok1 || !ok2 {
+		return 0, false
+	}
+	return now / usual, true
+}
+
+// Text writes a signal's reading, and its normal where it is known:
+// "4.2 s (normally 0.31 s)".
+func (p *Pass) Text(s *indicator.Signal) string {
+	now, normal := p.Now(s), p.Normal(s)
+	if !now.OK || math.IsInf(now.V, 0) {
+		return "unknown"
+	}
+	text := indicator.Format(now, s.Unit)
+	if normal.OK && !math.IsInf(normal.V, 0) {
+		text += " (normally " + indicator.Format(normal, s.Unit) + ")"
+	}
+	return text
+}
+
+// Observe adds one sentence with those of the signals that are known, and
+// nothing where none is.
+func (p *Pass) Observe(intro string, signals ...*indicator.Signal) {
+	var parts []string
+	for _, s := range signals {
+		if p.Now(s).OK {
+			parts = append(parts, s.Title+" "+p.Text(s))
+		}
+	}
+	if len(parts) > 0 {
+		p.Reason("%s: %s.", intro, strings.Join(parts, "; "))
+	}
+}
+
+// Fix adds a remedy after those that are there.
+func (p *Pass) Fix(f Fix) { p.Fixes = append(p.Fixes, f) }
+
+// Objective returns a threshold that somebody set; the text names the number
+// and who set it: "50 ms (chat)".
+func (p *Pass) Objective(t *Threshold) (limit float64, text string, ok bool) {
+	limit, source, ok := p.Limit(t)
+	if !ok || !(limit > 0) || math.IsInf(limit, 0) {
+		return 0, "", false
+	}
+	return limit, fmt.Sprintf("%s (%s)", indicator.FormatNumber(limit, t.Unit), source), true
+}
+
+// A Quantity is a number with where it was learnt.
+type Quantity struct {
+	V        float64
+	Source   string
+	Inferred bool // from what was observed, not from the configuration
+}
+
+// Flag returns the quantity as the From of a Change.
+func (q Quantity) Flag() string { return Whole(q.V) }
+
+// Whole writes a number as an integer.
+func Whole(v float64) string { return strconv.FormatFloat(math.Round(v), 'f', 0, 64) }
+
+// Digits writes a number without a unit, to three significant digits.
+func Digits(v float64) string { return indicator.FormatNumber(v, indicator.Count) }
+
+// Setting returns a positive numeric setting of the server.
+func (p *Pass) Setting(flag string) (Quantity, bool) {
+	v, source, ok := p.Config.Number(flag)
+	if !ok || !(v > 0) || math.IsInf(v, 0) {
+		return Quantity{}, false
+	}
+	return Quantity{V: v, Source: source}, true
+}
+
+// Engines returns the number of data-parallel ranks behind the target, each of
+// which has its own scheduler and KV cache.
+func (p *Pass) Engines() float64 {
+	if q, ok := p.Setting(engine.DataParallelSize); ok {
+		return q.V
+	}
+	return 1
+}
+
+// MaxNumSeqs returns the limit of one engine's running batch: as configured,
+// or the highest running count, where requests waited behind it although the
+// KV cache had room. vLLM does not export the limit.
+func (p *Pass) MaxNumSeqs() (Quantity, bool) {
+	if q, ok := p.Setting(engine.MaxNumSeqs); ok {
+		return q, true
+	}
+	peak, ok := p.Measured(indicator.RunningPeak)
+	if !ok {
+		return Quantity{}, false
+	}
+	peak = math.Round(peak / p.Engines())
+	if _, waits := p.Measured(indicator.WaitingFloor); !waits || peak < 1 {
+		return Quantity{}, false
+	}
+	if kv := p.Now(indicator.KVUsagePeak); kv.OK && kv.V > 0.9 {
+		return Quantity{}, false // the cache may be what holds the batch
+	}
+	return Quantity{
+		V: peak, Inferred: true,
+		Source: fmt.Sprintf("inferred: running never exceeded %s while requests waited", Whole(peak)),
+	}, true
+}
+
+// SequenceTokens returns the mean length of a finished request in tokens: what
+// it holds in the KV cache when it ends.
+func (p *Pass) SequenceTokens() (tokens float64, lines []string, ok bool) {
+	prompt, ok1 := p.Measured(indicator.PromptTokens)
+	output, ok2 := p.Measured(indicator.OutputTokens)
+	if !ok1 || !ok2 {
+		return 0, nil, false
+	}
+	tokens = prompt + output
+	return tokens, []string{fmt.Sprintf("tokens per request = %s prompt (%s) + %s output (%s) = %s",
+		Digits(prompt), indicator.PromptTokens.Name, Digits(output), indicator.OutputTokens.Name, Digits(tokens))}, true
+}
+
+// A KVCapacity is the KV cache of one engine.
+type KVCapacity struct {
+	Tokens    float64
+	Blocks    float64 // 0 where tokens cannot be counted in blocks
+	BlockSize float64
+	Line      string // the numbers with their sources
+	Hybrid    bool   // blocks × block size is not the capacity
+}
+
+// KV returns the size of one engine's KV cache. The number that the server
+// works out itself is preferred, for with sliding windows, state-space layers
+// or sparse attention, blocks × block size is not the capacity
+// (vllm-project/vllm#42966).
+func (p *Pass) KV() (KVCapacity, bool) {
+	tokens, knowTokens := p.Setting(engine.KVTokens)
+	blocks, ok1 := p.Setting(engine.NumBlocks)
+	size, ok2 := p.Setting(engine.BlockSize)
+	knowBlocks := ok1 && ok2
+	switch {
+	case knowTokens && knowBlocks && math.Abs(blocks.V*size.V/tokens.V-1) <= 0.05, !knowTokens && knowBlocks:
+		return KVCapacity{
+			Tokens: blocks.V * size.V, Blocks: blocks.V, BlockSize: size.V,
+			Line: fmt.Sprintf("KV cache = %s blocks (%s) × %s tokens (%s) = %s tokens", Whole(blocks.V), blocks.Source, Whole(size.V), size.Source, Whole(blocks.V*size.V)),
+		}, true
+	case knowTokens:
+		c := KVCapacity{Tokens: tokens.V, Line: fmt.Sprintf("KV cache = %s tokens (%s)", Whole(tokens.V), tokens.Source)}
+		if knowBlocks {
+			c.Hybrid = true
+			c.Line += fmt.Sprintf("; not %s blocks × %s tokens, for this model's layers do not all keep every token", Whole(blocks.V), Whole(size.V))
+		}
+		return c, true
+	}
+	return KVCapacity{}, false
+}
+
+// SafeSeqs returns how many requests of the measured length one engine's KV
+// cache holds within KVHeadroom: from the size of the cache or, where that is
+// unknown, from how full the running requests make it. It is at least 1.
+func (p *Pass) SafeSeqs() (n float64, lines []string, ok bool) {
+	kv, ok1 := p.KV()
+	length, lines, ok2 := p.SequenceTokens()
+	if !ok1 || !ok2 {
+		return p.heldSeqs()
+	}
+	lines = append(lines, kv.Line)
+	if kv.Blocks == 0 {
+		n = max(1, math.Floor(kv.Tokens*KVHeadroom/length))
+		return n, append(lines, fmt.Sprintf("safe max_num_seqs = floor(%s × %v / %s) = %s", Whole(kv.Tokens), KVHeadroom, Digits(length), Whole(n))), true
+	}
+	perSeq := math.Ceil(length / kv.BlockSize)
+	n = max(1, math.Floor(kv.Blocks*KVHeadroom/perSeq))
+	return n, append(lines,
+		fmt.Sprintf("blocks per request = ceil(%s / %s) = %s", Digits(length), Whole(kv.BlockSize), Whole(perSeq)),
+		fmt.Sprintf("safe max_num_seqs = floor(%s × %v / %s) = %s", Whole(kv.Blocks), KVHeadroom, Whole(perSeq), Whole(n))), true
+}
+
+// heldSeqs sizes the batch by what the running requests occupy now.
+func (p *Pass) heldSeqs() (n float64, lines []string, ok bool) {
+	running, ok1 := p.Measured(indicator.Running)
+	usage, ok2 := p.Measured(indicator.KVUsage)
+	if !ok1 || !ok2 || usage < 0.02 {
+		return 0, nil, false
+	}
+	running /= p.Engines()
+	n = max(1, math.Floor(running*KVHeadroom/usage))
+	return n, []string{
+		fmt.Sprintf("%s running requests (%s) fill %s of the KV cache (%s)", Digits(running), indicator.Running.Name, indicator.FormatNumber(usage, indicator.Ratio), indicator.KVUsage.Name),
+		fmt.Sprintf("safe max_num_seqs = floor(%s × %v / %s) = %s", Digits(running), KVHeadroom, Digits(usage), Whole(n)),
+	}, true
+}
+
+// Demand returns the requests that arrive and those that are served, per
+// second: what is not served joins the queue.
+func (p *Pass) Demand() (arrivals, served float64, lines []string, ok bool) {
+	served, ok = p.Measured(indicator.FirstTokenRate)
+	if !ok {
+		return 0, 0, nil, false
+	}
+	growth, _ := p.Measured(indicator.WaitingGrowth)
+	arrivals = served + growth
+	return arrivals, served, []string{fmt.Sprintf("arrivals = %s served/s (%s) + %s/s growth of the queue (%s) = %s/s",
+		Digits(served), indicator.FirstTokenRate.Name, Digits(growth), indicator.WaitingGrowth.Name, Digits(arrivals))}, true
+}
+
+// StepExponent returns k in step time ∝ batch^k: fitted to this server's
+// baseline and window where the batch grew enough to tell, else a middle value.
+func (p *Pass) StepExponent() (k float64, source string) {
+	batch, ok1 := p.Grown(indicator.DecodeBatch)
+	step, ok2 := p.Grown(indicator.ITLP50)
+	if ok1 && ok2 && batch >= 1.5 {
+		return min(1, max(0, math.Log(step)/math.Log(batch))), "fitted to this server's baseline and window"
+	}
+	return stepExponent, "assumed"
+}
+
+// StepAt estimates the median inter-token latency with a batch of n, given
+// that it is now that of a batch of from.
+func (p *Pass) StepAt(n, from float64) (itl float64, line string, ok bool) {
+	now, ok := p.Measured(indicator.ITLP50)
+	if !ok || !(n > 0) || !(from > 0) {
+		return 0, "", false
+	}
+	k, source := p.StepExponent()
+	itl = now * math.Pow(n/from, k)
+	return itl, fmt.Sprintf("expected ITL P50 = %s (%s) × (%s / %s)^%s = %s; the exponent is %s",
+		indicator.FormatNumber(now, indicator.Seconds), indicator.ITLP50.Name, Whole(n), Digits(from), Digits(k), indicator.FormatNumber(itl, indicator.Seconds), source), true
+}

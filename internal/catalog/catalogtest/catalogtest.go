@@ -1,0 +1,72 @@
+// Package catalogtest hands readings written by hand to a pathology under
+// test. Only tests import it.
+package catalogtest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+// Readings maps signals to their values; what is absent is unknown.
+type Readings map[*indicator.Signal]float64
+
+// A View is a catalog.View made of literals.
+type View struct {
+	Present, Past Readings
+	Limits        map[string]float64 // by the threshold's name
+}
+
+// Now implements catalog.View.
+func (v View) Now(s *indicator.Signal) indicator.Value { return v.Present.value(s) }
+
+// Normal implements catalog.View.
+func (v View) Normal(s *indicator.Signal) indicator.Value { return v.Past.value(s) }
+
+// HasHistory implements catalog.View.
+func (v View) HasHistory() bool { return v.Past != nil }
+
+// Limit implements catalog.View.
+func (v View) Limit(t *catalog.Threshold) (float64, string, bool) {
+	limit, ok := v.Limits[t.Name]
+	return limit, "slo", ok
+}
+
+func (r Readings) value(s *indicator.Signal) indicator.Value {
+	if v, ok := r[s]; ok {
+		return indicator.Known(v)
+	}
+	return indicator.Unknown("not set")
+}
+
+// Refine runs the pathology's Refine on the view, with the server's arguments
+// as on its command line. Cache facts that are no flags are written the same
+// way: "--num-gpu-blocks 100".
+func Refine(t *testing.T, p *catalog.Pathology, v View, args string) *catalog.Pass {
+	t.Helper()
+	pass := &catalog.Pass{View: v, Config: engine.ParseArgs(args, "--engine-args"), Summary: p.Title}
+	p.Refine(pass)
+	for _, bad := range []string{"NaN", "Inf", "unknown (", "%!"} {
+		if text := Text(pass); strings.Contains(text, bad) {
+			t.Errorf("the explanation contains %q:\n%s", bad, text)
+		}
+	}
+	return pass
+}
+
+// Text writes all that Refine said, one line each.
+func Text(p *catalog.Pass) string {
+	lines := append([]string{p.Summary}, p.Reasons...)
+	for _, f := range p.Fixes {
+		lines = append(lines, "fix: "+f.Summary)
+		for _, c := range f.Changes {
+			lines = append(lines, "change: "+c.Flag+" "+c.From+"→"+c.To)
+		}
+		lines = append(lines, f.Arithmetic...)
+		lines = append(lines, "costs: "+f.Tradeoff, "verify: "+f.Verify)
+	}
+	return strings.Join(lines, "\n")
+}

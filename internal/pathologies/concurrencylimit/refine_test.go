@@ -1,0 +1,71 @@
+package concurrencylimit
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/sixty-dev/sixty/internal/catalog/catalogtest"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+// held is a batch of 8 behind which 12 requests wait: 2 req/s are served and 1 req/s joins
+// the queue, each taking 1 s of prefill and 3 s of decode.
+var held = catalogtest.Readings{
+	indicator.RunningPeak: 8, indicator.Running: 8, indicator.Waiting: 12, indicator.WaitingFloor: 10, indicator.KVUsagePeak: 0.2, indicator.KVUsage: 0.2,
+	indicator.FirstTokenRate: 2, indicator.WaitingGrowth: 1, indicator.PrefillTimeMean: 1, indicator.DecodeTimeMean: 3, indicator.ITLP50: 0.02,
+}
+
+func with(change catalogtest.Readings) catalogtest.Readings {
+	r := maps.Clone(held)
+	maps.Copy(r, change)
+	return r
+}
+
+func TestRefine(t *testing.T) {
+	cases := map[string]struct {
+		view catalogtest.View
+		args string
+		want []string
+	}{
+		"the limit is inferred and demand sizes the batch": {
+			// 3/s × 4 s = 12; decode stretched by (12/8)^0.65 to 3.9 s; 3 × 4.9 / 0.8 = 19.
+			view: catalogtest.View{Present: held},
+			want: []string{"running never exceeded 8 while requests waited", "change: --max-num-seqs 8→19"},
+		},
+		"the limit is configured": {
+			view: catalogtest.View{Present: held}, args: "--max-num-seqs 10",
+			want: []string{"change: --max-num-seqs 10→17", "(--engine-args)"},
+		},
+		"the KV cache bounds the batch": {
+			view: catalogtest.View{Present: with(catalogtest.Readings{indicator.KVUsage: 0.5})},
+			want: []string{"floor(8 × 0.85 / 0.50) = 13", "change: --max-num-seqs 8→13"},
+		},
+		"the inter-token objective bounds the batch": {
+			// floor(8 × (30/20)^(1/0.65)) = 14
+			view: catalogtest.View{Present: held, Limits: map[string]float64{"itl_objective": 0.03}},
+			want: []string{"the ITL objective 30 ms (slo) bounds it", "change: --max-num-seqs 8→14"},
+		},
+		"an objective that is missed already asks for replicas": {
+			view: catalogtest.View{Present: held, Limits: map[string]float64{"itl_objective": 0.01}},
+			want: []string{"fix: Add a replica"},
+		},
+		"a queue that stands is taken in whole": {
+			view: catalogtest.View{Present: with(catalogtest.Readings{indicator.WaitingGrowth: 0, indicator.PrefillTimeMean: 0.1, indicator.DecodeTimeMean: 2})},
+			want: []string{"change: --max-num-seqs 8→20"},
+		},
+		"the limit cannot be known": {
+			view: catalogtest.View{}, want: []string{"--engine-args"},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := catalogtest.Text(catalogtest.Refine(t, Pathology, c.view, c.args))
+			for _, w := range c.want {
+				if !strings.Contains(got, w) {
+					t.Errorf("want %q in\n%s", w, got)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,81 @@
+package pathologies_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/pathologies"
+)
+
+func TestTheCatalogueIsValid(t *testing.T) {
+	if err := catalog.Validate(pathologies.All()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEverySignalOfAConditionIsListed(t *testing.T) {
+	all := indicator.All()
+	for _, p := range pathologies.All() {
+		for _, c := range append([]catalog.Cond{p.When}, p.Supports...) {
+			c.Signals(func(s *indicator.Signal) {
+				if !slices.Contains(all, s) {
+					t.Errorf("%s reads %q, which indicator.All lacks: nobody would fetch or document it", p.ID, s.Name)
+				}
+			})
+		}
+	}
+}
+
+// TestRunbookQueriesParse keeps what people paste in an incident free of typing
+// errors. A snippet is one expression a line; an indented line continues the one
+// before.
+func TestRunbookQueriesParse(t *testing.T) {
+	if got := queries("```promql\na\n  + b\nc\n```\n"); !slices.Equal(got, []string{"a\n  + b", "c"}) {
+		t.Fatalf("queries are read wrongly: %q", got)
+	}
+	for _, p := range pathologies.All() {
+		for _, expr := range queries(p.Runbook) {
+			if _, err := indicator.Parse(expr); err != nil {
+				t.Errorf("%s: %v\n%s", p.ID, err, expr)
+			}
+		}
+	}
+}
+
+func TestRunbooksNameOnlyPathologiesThatExist(t *testing.T) {
+	ids := map[string]bool{}
+	for _, p := range pathologies.All() {
+		ids[p.ID] = true
+	}
+	for _, p := range pathologies.All() {
+		for i, code := range strings.Split(p.Runbook, "`") {
+			looksLikeID := i%2 == 1 && strings.Contains(code, "-") && !strings.ContainsAny(code, " \n=./_") && !strings.HasPrefix(code, "-") && code == strings.ToLower(code)
+			if looksLikeID && !ids[code] {
+				t.Errorf("%s: the runbook refers to %q", p.ID, code)
+			}
+		}
+	}
+}
+
+// queries returns the expressions in a page's promql blocks.
+func queries(markdown string) []string {
+	var out []string
+	in, indent := false, 0
+	for _, line := range strings.Split(markdown, "\n") {
+		text := strings.TrimLeft(line, " ")
+		switch {
+		case strings.HasPrefix(text, "```promql"):
+			in, indent = true, len(line)-len(text)
+		case strings.HasPrefix(text, "```"):
+			in = false
+		case in && len(line)-len(text) > indent && len(out) > 0:
+			out[len(out)-1] += "\n" + line[indent:]
+		case in:
+			out = append(out, text)
+		}
+	}
+	return out
+}

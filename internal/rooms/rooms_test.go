@@ -36,6 +36,7 @@ var pure = []string{
 	"internal/indicator",
 	"internal/metrics", // the Querier interface alone
 	"internal/pathologies/...",
+	"internal/report",
 	"internal/sim/...",
 	"internal/slo",
 }
@@ -94,7 +95,7 @@ var rules = []rule{
 	},
 	{
 		name:  "what renders fetches nothing",
-		who:   []string{"internal/load/loadreport"},
+		who:   []string{"internal/report", "internal/load/loadreport"},
 		never: []string{"net/...", module + "internal/metrics/..."},
 		but:   []string{"net/url"},
 	},

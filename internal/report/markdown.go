@@ -29,14 +29,14 @@ func (m *markdown) diagnosis(d *diagnose.Diagnosis) {
 		m.finding(f)
 	}
 	m.others(d, "Also firing", alsoFiring)
-	m.others(d, "Explained by it", explained)
+	m.others(d, "Explained by "+d.Verdict.ID, explained)
 	m.others(d, "Not yet long enough", pending)
 	m.changes(d)
 	m.ruledOut(d)
 	if groups := gaps(d.Coverage); len(groups) > 0 {
 		m.printf("\n### Not checked\n\n")
-		for _, g := range groups {
-			m.printf("- %s\n", escape(g.line(m.options.Verbose)))
+		for i := range groups {
+			m.printf("- %s\n", escape(groups[i].line(quiet(d), m.options.Verbose)))
 		}
 	}
 	m.printf("\n### Basis\n\n")
@@ -69,10 +69,11 @@ func (m *markdown) finding(f *diagnose.Finding) {
 }
 
 func (m *markdown) fix(n int, f *catalog.Fix) {
-	m.printf("%d. %s\n", n, escape(clean(sentence(f.Summary))))
 	if n > 1 && !m.options.Verbose {
+		m.printf("%d. %s\n", n, escape(alternative(f)))
 		return
 	}
+	m.printf("%d. %s\n", n, escape(clean(sentence(f.Summary))))
 	if len(f.Changes)+len(f.Arithmetic) > 0 {
 		m.printf("\n   ```text\n")
 		for _, c := range f.Changes {
@@ -84,7 +85,7 @@ func (m *markdown) fix(n int, f *catalog.Fix) {
 		m.printf("   ```\n\n")
 	}
 	if f.Tradeoff != "" {
-		m.printf("   Cost: %s\n", escape(clean(sentence(f.Tradeoff))))
+		m.printf("   Cost: %s  \n", escape(clean(sentence(f.Tradeoff))))
 	}
 	if f.Verify != "" {
 		m.printf("   Verify: %s\n", escape(clean(sentence(f.Verify))))

@@ -45,8 +45,8 @@ func explained(f *diagnose.Finding) bool { return f.Status == diagnose.Firing &&
 func pending(f *diagnose.Finding) bool   { return f.Status == diagnose.Pending }
 func ruledOut(f *diagnose.Finding) bool  { return f.Status == diagnose.OK }
 
-// idle reports whether the diagnosis is so short of news that the report
-// should be, too: nobody reads twenty lines that say nothing.
+// quiet reports whether the diagnosis holds so little news that the report
+// should be as short: nobody reads twenty lines that say nothing.
 func quiet(d *diagnose.Diagnosis) bool { return d.Status != diagnose.Firing }
 
 // confidence is the word for a number that is too rough to be printed as one.
@@ -81,7 +81,7 @@ func whereSince(d *diagnose.Diagnosis, verbose bool) string {
 	if t := d.Verdict.Since; !t.IsZero() {
 		since := "since " + clock(t, d.At)
 		if ago := d.At.Sub(t); ago > 0 {
-			since += " (" + length(ago) + ")"
+			since += ", " + length(ago) + " ago"
 		}
 		if len(parts) == 0 {
 			since = "S" + since[1:]
@@ -96,7 +96,7 @@ func objectivesLine(f *diagnose.Finding) string {
 	if f == nil || f.Severity >= f.Pathology.Severity {
 		return ""
 	}
-	return fmt.Sprintf("The objectives hold: worse than usual, but nothing promised is broken, hence %s instead of %s.", f.Severity, f.Pathology.Severity)
+	return fmt.Sprintf("The objectives hold: worse than usual, yet within what was promised (%s, not %s).", f.Severity, f.Pathology.Severity)
 }
 
 // manyNames is how many targets a sentence bears.
@@ -125,8 +125,8 @@ func evidenceRows(evidence []catalog.Evidence, verbose bool) [][]string {
 		if !math.IsNaN(e.Threshold) {
 			threshold = fmt.Sprintf("%s %s (%s)", e.Op, indicator.FormatNumber(e.Threshold, e.Signal.Unit), clean(e.Source))
 		}
-		if verbose {
-			threshold += map[catalog.Truth]string{catalog.True: ", holds", catalog.False: ", does not hold"}[e.Holds]
+		if verbose && e.Name != "" {
+			threshold += ", " + e.Name + map[catalog.Truth]string{catalog.True: ", holds", catalog.False: ", does not hold"}[e.Holds]
 		}
 		rows = append(rows, []string{e.Signal.Title, indicator.Format(e.Value, e.Signal.Unit), normal(e.Baseline, e.Signal.Unit), threshold})
 	}
@@ -200,12 +200,12 @@ func changes(d *diagnose.Diagnosis, verbose bool) (intro string, rows [][]string
 		if !verbose && !differs(f) && f.ShareOfTTFTChange < 0.05 && f.ShareOfOutputChange < 0.05 {
 			continue
 		}
-		row := []string{f.Name, number3(f, f.Baseline) + " → " + number3(f, f.Value), difference(f), percent(f.ShareOfTTFTChange), percent(f.ShareOfOutputChange)}
+		title := f.Name
 		if f.Signal != nil {
-			row[0] = f.Signal.Title
+			title = f.Signal.Title
 		}
-		ttft, output = ttft || row[3] != "", output || row[4] != ""
-		rows = append(rows, row)
+		ttft, output = ttft || f.ShareOfTTFTChange >= 0, output || f.ShareOfOutputChange >= 0
+		rows = append(rows, []string{title, fromTo(f), difference(f)})
 	}
 	switch {
 	case len(rows) == 0:
@@ -222,9 +222,6 @@ func changes(d *diagnose.Diagnosis, verbose bool) (intro string, rows [][]string
 	}
 	if output {
 		intro += " " + shares(w.Factors, "The output rate changed: ", func(f *diagnose.Factor) float64 { return f.ShareOfOutputChange })
-	}
-	for i := range rows {
-		rows[i] = rows[i][:3]
 	}
 	return strings.TrimSpace(intro), rows
 }
@@ -273,11 +270,18 @@ func differs(f *diagnose.Factor) bool {
 
 func ratio(f *diagnose.Factor) bool { return f.Signal != nil && f.Signal.Unit == indicator.Ratio }
 
-func number3(f *diagnose.Factor, v float64) string {
-	if f.Signal == nil {
-		return indicator.FormatNumber(v, indicator.Count)
+// fromTo writes both values, the unit once where it is the same.
+func fromTo(f *diagnose.Factor) string {
+	unit := indicator.Count
+	if f.Signal != nil {
+		unit = f.Signal.Unit
 	}
-	return indicator.FormatNumber(v, f.Signal.Unit)
+	from, to := indicator.FormatNumber(f.Baseline, unit), indicator.FormatNumber(f.Value, unit)
+	number, name, _ := strings.Cut(from, " ")
+	if _, other, _ := strings.Cut(to, " "); name == other {
+		from = number
+	}
+	return from + " → " + to
 }
 
 // difference is relative, but for ratios, whose difference is in points.
@@ -302,50 +306,92 @@ func percent(share float64) string {
 
 // A gapGroup is what one remedy would make checkable.
 type gapGroup struct {
-	ids, missing []string
-	hint         string
+	ids     []string
+	lacking []lack
+	hint    string
+}
+
+// A lack is a reason, and the inputs that are missing for it.
+type lack struct {
+	reason string
+	inputs []string
 }
 
 // gaps groups what could not be checked by what to switch on or, where nothing
-// can be, by what is missing.
+// can be, by the reasons.
 func gaps(coverage []diagnose.Gap) []gapGroup {
 	var groups []gapGroup
-	key := func(hint string, missing []string) string { return cmp.Or(hint, strings.Join(missing, "\n")) }
 	for _, g := range coverage {
-		i := slices.IndexFunc(groups, func(o gapGroup) bool { return key(o.hint, o.missing) == key(g.Hint, g.Missing) })
+		next := gapGroup{hint: g.Hint}
+		for _, m := range g.Missing {
+			next.add(m)
+		}
+		i := slices.IndexFunc(groups, func(o gapGroup) bool { return o.key() == next.key() })
 		if i < 0 {
 			i = len(groups)
-			groups = append(groups, gapGroup{hint: g.Hint, missing: slices.Clone(g.Missing)})
+			groups = append(groups, next)
 		}
 		groups[i].ids = append(groups[i].ids, g.ID)
 		for _, m := range g.Missing {
-			if !slices.Contains(groups[i].missing, m) {
-				groups[i].missing = append(groups[i].missing, m)
-			}
+			groups[i].add(m)
 		}
 	}
 	return groups
 }
 
-// manyMissing is how many missing inputs a line bears.
-const manyMissing = 2
-
-func (g gapGroup) line(verbose bool) string {
-	missing := g.missing
-	if !verbose && len(missing) > manyMissing {
-		missing = append(missing[:manyMissing:manyMissing], fmt.Sprintf("%d more", len(missing)-manyMissing))
+// add sorts a missing input under its reason: diagnose writes "not exposed:
+// METRIC" and "SIGNAL: reason".
+func (g *gapGroup) add(missing string) {
+	input, reason, split := strings.Cut(missing, ": ")
+	switch {
+	case !split:
+		input, reason = "", missing
+	case input == "not exposed":
+		input, reason = reason, input
 	}
+	i := slices.IndexFunc(g.lacking, func(l lack) bool { return l.reason == reason })
+	if i < 0 {
+		i = len(g.lacking)
+		g.lacking = append(g.lacking, lack{reason: reason})
+	}
+	if input != "" && !slices.Contains(g.lacking[i].inputs, input) {
+		g.lacking[i].inputs = append(g.lacking[i].inputs, input)
+	}
+}
+
+func (g *gapGroup) key() string {
+	reasons := each(g.lacking, func(l *lack) string { return l.reason })
+	slices.Sort(reasons)
+	return cmp.Or(g.hint, strings.Join(reasons, "\n"))
+}
+
+// manyInputs is how many missing inputs a line bears.
+const manyInputs = 2
+
+// line writes the group as one paragraph; brief, without the inputs where the
+// hint says enough.
+func (g *gapGroup) line(brief, verbose bool) string {
+	parts := each(g.lacking, func(l *lack) string {
+		inputs := l.inputs
+		if !verbose && len(inputs) > manyInputs+1 {
+			inputs = append(inputs[:manyInputs:manyInputs], fmt.Sprintf("%d more", len(inputs)-manyInputs))
+		}
+		if len(inputs) == 0 {
+			return l.reason
+		}
+		return l.reason + " (" + strings.Join(inputs, ", ") + ")"
+	})
 	line := strings.Join(g.ids, ", ")
-	if len(missing) > 0 {
-		line += ": " + strings.Join(missing, "; ")
+	if len(parts) > 0 && !(brief && g.hint != "") {
+		line += ": " + strings.Join(parts, "; ")
 	}
 	if g.hint != "" {
-		line += ". To enable: " + g.hint
+		line = sentence(line) + " To enable: " + g.hint
 	}
 	return clean(sentence(line))
 }
 
-// fixTitle numbers alternatives.
+// changeLine writes a change of a flag.
 func changeLine(c catalog.Change) string {
 	if c.From == "" {
 		return clean(c.Flag + " → " + c.To)
@@ -366,14 +412,14 @@ func tally(d *diagnose.Diagnosis) string {
 			waiting++
 		}
 	}
-	parts := []string{fmt.Sprintf("%d of %d pathologies ruled out", ok, len(d.Findings))}
+	parts := []string{fmt.Sprintf("%d ruled out", ok)}
 	if waiting > 0 {
 		parts = append(parts, fmt.Sprintf("%d pending", waiting))
 	}
 	if unknown > 0 {
 		parts = append(parts, fmt.Sprintf("%d could not be checked", unknown))
 	}
-	return sentence(strings.Join(parts, ", "))
+	return fmt.Sprintf("Checked %d pathologies: %s.", len(d.Findings), strings.Join(parts, ", "))
 }
 
 // footer says what the answer rests on, as pairs of a name and a text.
@@ -393,9 +439,14 @@ func footer(d *diagnose.Diagnosis, verbose bool) [][2]string {
 		}
 	}
 	if verbose {
+		var config [][2]string
 		for i := range d.Targets {
-			out = append(out, configRows(&d.Targets[i])...)
+			config = append(config, configRows(&d.Targets[i])...)
 		}
+		if len(config) > 0 {
+			config[0][0] = "config"
+		}
+		out = append(out, config...)
 	}
 	if !d.Window.To.IsZero() {
 		out = append(out, [2]string{"window", span(d.Window, d.At)})
@@ -438,9 +489,9 @@ func targetLine(d *diagnose.Diagnosis, t *diagnose.Target) string {
 func configRows(t *diagnose.Target) [][2]string {
 	var out [][2]string
 	for flag, s := range t.Config {
-		out = append(out, [2]string{"config", clean(fmt.Sprintf("%s: %s = %s (%s)", t.Name, flag, s.Value, s.Source))})
+		out = append(out, [2]string{"", clean(fmt.Sprintf("%s: %s = %s (%s)", t.Name, flag, s.Value, s.Source))})
 	}
-	slices.SortFunc(out, func(a, b [2]string) int { return strings.Compare(a[1], b[1]) })
+	slices.SortFunc(out, func(a, b [2]string) int { return cmp.Compare(a[1], b[1]) })
 	return out
 }
 
@@ -501,7 +552,7 @@ func length(d time.Duration) string { return indicator.FormatNumber(d.Seconds(),
 
 // sentence ends a text with a period.
 func sentence(s string) string {
-	if s == "" || strings.HasSuffix(s, ".") {
+	if s == "" || strings.ContainsRune(".?!…", []rune(s)[len([]rune(s))-1]) {
 		return s
 	}
 	return s + "."

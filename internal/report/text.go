@@ -33,7 +33,7 @@ func (t *text) diagnosis(d *diagnose.Diagnosis) {
 		t.finding(d, f)
 	}
 	t.others(d, "ALSO FIRING", alsoFiring)
-	t.others(d, "EXPLAINED BY IT", explained)
+	t.others(d, "EXPLAINED BY "+d.Verdict.ID, explained)
 	t.others(d, "NOT YET LONG ENOUGH", pending)
 	t.changes(d)
 	t.ruledOut(d)
@@ -183,23 +183,31 @@ func (t *text) ruledOut(d *diagnose.Diagnosis) {
 	}
 }
 
-// manyGaps is how many groups of gaps are listed unless all are wanted.
-const manyGaps = 4
+// How many groups of gaps are listed unless all are wanted: beside a finding,
+// and where there is none.
+const manyGaps, manyQuietGaps = 4, 2
 
 func (t *text) coverage(d *diagnose.Diagnosis) {
 	groups := gaps(d.Coverage)
 	if len(groups) == 0 {
 		return
 	}
-	if !quiet(d) || t.options.Verbose {
+	brief, most, prefix := quiet(d) && !t.options.Verbose, manyGaps, "  "
+	if brief {
+		most, prefix = manyQuietGaps, "  Not checked: "
+	} else {
 		t.heading("NOT CHECKED")
 	}
-	for i, g := range groups {
-		if i == manyGaps && len(groups) > manyGaps+1 && !t.options.Verbose {
-			t.paragraph("  ", "  ", fmt.Sprintf("… and %d more reasons (--verbose lists them).", len(groups)-i))
+	for i := range groups {
+		if i == most && !t.options.Verbose {
+			n := 0
+			for _, g := range groups[i:] {
+				n += len(g.ids)
+			}
+			t.paragraph(prefix, "    ", fmt.Sprintf("%d more (--verbose lists them).", n))
 			break
 		}
-		t.paragraph("  "+cond(quiet(d) && !t.options.Verbose, "not checked: "), "    ", g.line(t.options.Verbose))
+		t.paragraph(prefix, "    ", groups[i].line(brief, t.options.Verbose))
 	}
 }
 
@@ -243,31 +251,53 @@ func (t *text) pairs(rows [][]string) {
 	}
 }
 
-// table writes columns aligned, numbers to the right; the head may be nil. The
-// first column gives way where the terminal is too narrow.
+// table writes columns aligned, numbers to the right; the head may be nil. In a
+// terminal too narrow for it, each row becomes a paragraph.
 func (t *text) table(head []string, rows [][]string) {
+	all := rows
 	if head != nil {
-		rows = append([][]string{head}, rows...)
+		all = append([][]string{head}, rows...)
 	}
 	widths := make([]int, len(rows[0]))
-	for _, r := range rows {
-		for i, c := range r {
-			widths[i] = max(widths[i], cells(c))
+	total := -1
+	for i := range widths {
+		for _, r := range all {
+			widths[i] = max(widths[i], cells(r[i]))
 		}
+		total += widths[i] + 3
 	}
-	for n, r := range rows {
+	if total > t.width {
+		t.narrowTable(head, rows)
+		return
+	}
+	last := len(widths) - 1
+	for n, r := range all {
 		line := "  " + pad(r[0], widths[0])
-		for i := 1; i < len(r); i++ {
-			if i == len(r)-1 && head != nil { // the threshold's operator lines up on the left
-				line += "   " + r[i]
-			} else {
-				line += "   " + strings.Repeat(" ", widths[i]-cells(r[i])) + r[i]
+		for i, c := range r[1:] {
+			if i+1 < last || head == nil { // thresholds line up by their operator, on the left
+				c = strings.Repeat(" ", widths[i+1]-cells(c)) + c
 			}
+			line += "   " + c
 		}
 		if head != nil && n == 0 {
-			line = t.style(dim, line)
+			line = t.style(dim, strings.TrimRight(line, " "))
 		}
 		t.line(line)
+	}
+}
+
+func (t *text) narrowTable(head []string, rows [][]string) {
+	for _, r := range rows {
+		var parts []string
+		for i, c := range r[1:] {
+			if head != nil {
+				c = head[i+1] + " " + c
+			}
+			if c != "" {
+				parts = append(parts, c)
+			}
+		}
+		t.paragraph("  "+r[0]+": ", "    ", strings.Join(parts, ", "))
 	}
 }
 
@@ -278,17 +308,17 @@ func (t *text) style(code, s string) string {
 	return "\x1b[" + code + "m" + s + "\x1b[0m"
 }
 
-func cond(on bool, s string) string {
-	if on {
-		return s
-	}
-	return ""
-}
-
 // cells is the width of a text; nothing here is wider than one cell a rune.
 func cells(s string) int { return utf8.RuneCountInString(s) }
 
 func pad(s string, w int) string { return s + strings.Repeat(" ", max(0, w-cells(s))) }
+
+// beforeUnit reports whether the space at i stands between a number and a short
+// word, most likely its unit.
+func beforeUnit(r []rune, i int) bool {
+	word := strings.TrimRight(strings.SplitN(string(r[i+1:min(len(r), i+8)]), " ", 2)[0], ".,;:)")
+	return r[i-1] >= '0' && r[i-1] <= '9' && word != "" && cells(word) <= 3
+}
 
 // wrap breaks a text at spaces; lines but the first begin with the indent. The
 // leading spaces of the text and runs of spaces within its first line are kept,
@@ -300,7 +330,7 @@ func wrap(s string, width int, indent string) []string {
 		start := len(r) - len([]rune(strings.TrimLeft(s, " ")))
 		cut := -1
 		for i := start + 1; i < len(r) && (i <= width || cut < 0); i++ {
-			if r[i] == ' ' {
+			if r[i] == ' ' && !beforeUnit(r, i) {
 				cut = i
 			}
 		}

@@ -1,0 +1,216 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sixty-dev/sixty/internal/diagnose"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+var examples = map[string]func() diagnose.Diagnosis{
+	"firing": firing, "healthy": healthy, "idle": idle, "unknown": unknown, "fleet": fleet,
+}
+
+func render(t *testing.T, format func(*bytes.Buffer) error) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := format(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestGolden(t *testing.T) {
+	for name, example := range examples {
+		for file, format := range map[string]func(*bytes.Buffer) error{
+			name + ".txt":         func(b *bytes.Buffer) error { return Text(b, example(), Options{}) },
+			name + ".verbose.txt": func(b *bytes.Buffer) error { return Text(b, example(), Options{Verbose: true}) },
+			name + ".md":          func(b *bytes.Buffer) error { return Markdown(b, example(), Options{}) },
+			name + ".json":        func(b *bytes.Buffer) error { return JSON(b, example()) },
+		} {
+			t.Run(file, func(t *testing.T) {
+				got := render(t, format)
+				path := filepath.Join("testdata", file)
+				if *update {
+					if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+						t.Fatal(err)
+					}
+				}
+				want, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(string(want), got); diff != "" {
+					t.Errorf("-want +got (go test -update accepts it):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+func TestTextFitsTheTerminal(t *testing.T) {
+	for name, example := range examples {
+		for _, width := range []int{60, 100, 160} {
+			got := render(t, func(b *bytes.Buffer) error { return Text(b, example(), Options{Width: width}) })
+			for line := range strings.Lines(got) {
+				if n := cells(strings.TrimSuffix(line, "\n")); n > width {
+					t.Errorf("%s at width %d has a line of %d: %s", name, width, n, line)
+				}
+			}
+		}
+	}
+}
+
+func TestHealthyAndIdleAreShort(t *testing.T) {
+	gappy := healthy()
+	for _, hint := range []string{"enable DCGM_FI_PROF_* in dcgm-exporter's counters file", "scrape the kubelet's cAdvisor endpoint", "http_requests_total appears with the first finished request of vLLM 0.8.3 and later; measure at a gateway otherwise"} {
+		gappy.Coverage = append(gappy.Coverage, diagnose.Gap{ID: "memory-leak", Missing: []string{"API server memory: no samples"}, Hint: hint})
+	}
+	for name, d := range map[string]diagnose.Diagnosis{"healthy": healthy(), "idle": idle(), "healthy with gaps": gappy} {
+		got := render(t, func(b *bytes.Buffer) error { return Text(b, d, Options{}) })
+		if n := strings.Count(got, "\n"); n > 12 {
+			t.Errorf("%s takes %d lines:\n%s", name, n, got)
+		}
+	}
+}
+
+func TestColorChangesNothingButColor(t *testing.T) {
+	for name, example := range examples {
+		plain := render(t, func(b *bytes.Buffer) error { return Text(b, example(), Options{}) })
+		colored := render(t, func(b *bytes.Buffer) error { return Text(b, example(), Options{Color: true}) })
+		if strings.Contains(plain, "\x1b") {
+			t.Errorf("%s without colour holds an escape sequence", name)
+		}
+		if !strings.Contains(colored, "\x1b[") {
+			t.Errorf("%s with colour holds none", name)
+		}
+		for _, code := range []string{bold, dim, red, green, yellow, "0"} {
+			colored = strings.ReplaceAll(colored, "\x1b["+code+"m", "")
+		}
+		if diff := cmp.Diff(plain, colored); diff != "" {
+			t.Errorf("%s: -plain +coloured:\n%s", name, diff)
+		}
+	}
+}
+
+func TestForeignTextCannotControlTheTerminalOrTheMarkup(t *testing.T) {
+	text := render(t, func(b *bytes.Buffer) error { return Text(b, fleet(), Options{Verbose: true}) })
+	if strings.ContainsRune(text, '\x1b') {
+		t.Error("an escape sequence of a label reached the terminal")
+	}
+	md := render(t, func(b *bytes.Buffer) error { return Markdown(b, fleet(), Options{}) })
+	if strings.Contains(md, "<b>") || strings.ContainsRune(md, '\x1b') {
+		t.Error("markup of a label reached the Markdown")
+	}
+}
+
+// mayBeNull lists the fields of the JSON that may be null; slices never are.
+var mayBeNull = map[string]bool{
+	"since": true, "from": true, "to": true, "value": true, "value_bound": true, "baseline": true, "threshold": true, "holds": true,
+	"ruled_out_by": true, "inhibited_by": true, "predicted": true, "share_of_ttft_change": true, "share_of_output_change": true, "confidence": true,
+}
+
+func TestJSONHoldsNullOnlyWhereDocumented(t *testing.T) {
+	for name, example := range examples {
+		got := render(t, func(b *bytes.Buffer) error { return JSON(b, example()) })
+		var v any
+		if err := json.Unmarshal([]byte(got), &v); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		walk(v, "", func(field string, v any) {
+			if v == nil && !mayBeNull[field] {
+				t.Errorf("%s: %q is null", name, field)
+			}
+		})
+	}
+	got := render(t, func(b *bytes.Buffer) error { return JSON(b, diagnose.Diagnosis{}) })
+	for _, field := range []string{"findings", "coverage", "targets", "notes", "factors"} {
+		if !strings.Contains(got, `"`+field+`": []`) {
+			t.Errorf("%q of an empty diagnosis is no empty list:\n%s", field, got)
+		}
+	}
+}
+
+func TestEveryFieldOfTheJSONIsDocumented(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/json.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v any
+	if err := json.Unmarshal([]byte(render(t, func(b *bytes.Buffer) error { return JSON(b, firing()) })), &v); err != nil {
+		t.Fatal(err)
+	}
+	walk(v, "", func(field string, _ any) {
+		if field != "max-num-seqs" && field != "block-size" && !bytes.Contains(doc, []byte("`"+field+"`")) {
+			t.Errorf("docs/json.md does not mention %q", field)
+		}
+	})
+}
+
+func walk(v any, field string, visit func(field string, v any)) {
+	if field != "" {
+		visit(field, v)
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		for k, sub := range v {
+			walk(sub, k, visit)
+		}
+	case []any:
+		for _, sub := range v {
+			walk(sub, "", visit)
+		}
+	}
+}
+
+func TestNumbersThatJSONLacksAreNull(t *testing.T) {
+	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+		if b, err := json.Marshal(number(v)); err != nil || string(b) != "null" {
+			t.Errorf("%v is written as %s, %v", v, b, err)
+		}
+	}
+}
+
+func TestWrap(t *testing.T) {
+	for _, c := range []struct {
+		name, in, indent string
+		want             []string
+	}{
+		{"a short text is one line", "  a b", "  ", []string{"  a b"}},
+		{"words move to the next line", "aaa bbb ccc ddd", "  ", []string{"aaa bbb", "  ccc ddd"}},
+		{"a word longer than a line gets its own", "aa bbbbbbbbbbbbbbbb cc", " ", []string{"aa", " bbbbbbbbbbbbbbbb", " cc"}},
+		{"runes count, not bytes", "µµµµ ×××××", "", []string{"µµµµ ×××××"}},
+		{"spaces that align columns stay", "a   b c d e f g", "    ", []string{"a   b c d", "    e f g"}},
+	} {
+		if diff := cmp.Diff(c.want, wrap(c.in, 10, c.indent)); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", c.name, diff)
+		}
+	}
+}
+
+type brokenPipe struct{}
+
+func (brokenPipe) Write([]byte) (int, error) { return 0, errClosed }
+
+var errClosed = errors.New("closed")
+
+func TestErrorsOfTheWriterAreReturned(t *testing.T) {
+	for name, err := range map[string]error{
+		"text": Text(brokenPipe{}, firing(), Options{}), "Markdown": Markdown(brokenPipe{}, firing(), Options{}), "JSON": JSON(brokenPipe{}, firing()),
+	} {
+		if !errors.Is(err, errClosed) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

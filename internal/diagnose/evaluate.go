@@ -38,6 +38,7 @@ func Evaluate(s *Snapshot, pathologies []*catalog.Pathology, set Settings) Diagn
 	rank(d.Findings)
 	d.Workload = compareWorkload(s, judged)
 	d.Coverage = coverage(d.Findings)
+	d.Notes = notes(s, judged)
 	d.Verdict, d.Status = verdict(s, &d, judged)
 	return d
 }
@@ -289,6 +290,26 @@ func verdict(s *Snapshot, d *Diagnosis, judged []judgement) (Verdict, Status) {
 		c = 0.7 // worse than itself could not be looked for
 	}
 	return Verdict{ID: Healthy, Summary: healthySummary(s, judged), Targets: names, Confidence: c}, OK
+}
+
+// coldFor is how long after its start a server's numbers are taken with salt:
+// graphs, caches and pools warm up with the first requests.
+const coldFor = 300
+
+// notes are remarks on the whole diagnosis.
+func notes(s *Snapshot, judged []judgement) []string {
+	var out []string
+	for _, j := range judged {
+		if age := j.view.Now(indicator.ServingAge); age.OK && age.V >= 0 && age.V < coldFor {
+			out = append(out, fmt.Sprintf("%s began to serve %s before: it may still be warming up", s.Targets[j.target].Name, indicator.FormatNumber(age.V, indicator.Seconds)))
+		}
+		for _, o := range j.outcomes {
+			if o.status == Pending {
+				out = append(out, fmt.Sprintf("%s on %s since %s: too short to be believed yet", o.pathology.ID, s.Targets[j.target].Name, s.Onset.UTC().Format("15:04:05Z")))
+			}
+		}
+	}
+	return out
 }
 
 func cannotTell(s *Snapshot, judged []judgement) string {

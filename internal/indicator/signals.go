@@ -226,10 +226,11 @@ var (
 		Doc:  "Age of the engine's counters: they are created when loading is done, minutes after the process started. Absent with several API servers and before 0.11.1.",
 		Hint: "several API servers export no _created series",
 	}
-	Observed = &Signal{
-		Name: "observed", Title: "Time since the first scrape at hand", Unit: Seconds, Scope: Instance,
-		Expr: "time() - min by (instance) (min_over_time(timestamp(up)[1h:5s]))",
-		Doc:  "How long this target has been watched, to five seconds.",
+	StartedWhileWatched = &Signal{
+		Name: "started_while_watched", Title: "Watched before it began to serve", Unit: Seconds, Scope: Instance,
+		Expr: "max by (instance) (vllm:generation_tokens_created) - min by (instance) (min_over_time(timestamp(up)[1h:5s]))",
+		Doc:  "Time from the first scrape at hand, to five seconds, to the beginning of the engine's counters: positive when the target was watched while it did not serve.",
+		Hint: ServingAge.Hint,
 	}
 	Outage = &Signal{Name: "outage", Title: "Scrapes that failed", Unit: Ratio, Scope: Instance, Expr: "1 - min by (instance) (avg_over_time(up[5m]))", Doc: "Share of the window's scrapes that failed."}
 
@@ -326,7 +327,7 @@ func All() []*Signal {
 		Running, RunningP50, RunningPeak, RunningPinned, Waiting, WaitingFloor, WaitingNow, WaitingGrowth, Deferred, InFlightFloor, EngineProgress, StuckEngines,
 		KVUsage, KVUsagePeak, PreemptionRate, Preemptions, PreemptionsPerRequest, PrefixQueryRate, PrefixHitRatio,
 		HTTPRate, ServerErrs, ClientErrs, ServerErrCount, ClientErrCount, Abandoned, AbandonedShare, AdmissionRejections, EngineErrors,
-		Up, ScrapeDuration, Uptime, ServingAge, Observed, Restarts, Outage, ResidentMemory, MemoryGrowth, MemoryRise, MemoryHighWater, OpenFDs, FDGrowth, HTTPRateNow, FrontendCPU, ContainerMemory, ContainerMemoryGrowth, ContainerMemoryRise, ContainerMemoryHighWater,
+		Up, ScrapeDuration, Uptime, ServingAge, StartedWhileWatched, Restarts, Outage, ResidentMemory, MemoryGrowth, MemoryRise, MemoryHighWater, OpenFDs, FDGrowth, HTTPRateNow, FrontendCPU, ContainerMemory, ContainerMemoryGrowth, ContainerMemoryRise, ContainerMemoryHighWater,
 		Replicas, ArrivalShare, LoadShare, EngineSpread,
 		GPUUtil, SMActive, EngineActive, GPUMemoryUsed, GPUMemGrowth, GPUPower, GPUTemp, SMClock, SMClockRatio, ThermalReason, PowerReason, PowerCapReason,
 		XID, XIDChanges, ECCErrors, RemapFailures, NVLinkErrors, PCIeReplays,

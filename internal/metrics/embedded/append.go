@@ -100,7 +100,7 @@ type use uint8
 const (
 	fresh   use = iota // not decided yet
 	stored             // a sample
-	created            // a creation time, which is not stored
+	created            // a sample too: when a counter began, on the server's clock
 	dropped            // invalid
 )
 
@@ -305,7 +305,7 @@ func (s *Store) write(t *target, ms int64, took time.Duration, info scrape.Info)
 		return a.undo(err)
 	}
 	for _, c := range t.page {
-		if c.use != stored {
+		if c.use == dropped {
 			continue
 		}
 		if c.ref == 0 {
@@ -318,7 +318,7 @@ func (s *Store) write(t *target, ms int64, took time.Duration, info scrape.Info)
 		}
 	}
 	for _, c := range t.live {
-		if c.scrape != t.scrape && c.use == stored {
+		if c.scrape != t.scrape && c.use != dropped {
 			if err := a.sample(c, ms, staleNaN); err != nil {
 				return a.undo(err)
 			}
@@ -334,7 +334,7 @@ func (s *Store) fail(t *target, ms int64, took time.Duration) error {
 		return a.undo(err)
 	}
 	for _, c := range t.live {
-		if c.use == stored {
+		if c.use != dropped {
 			if err := a.sample(c, ms, staleNaN); err != nil {
 				return a.undo(err)
 			}

@@ -50,9 +50,9 @@ func (t *target) zeros(info scrape.Info, ms int64) zeros {
 			z.process = older(z.process, z.time(c.value))
 		}
 	}
-	t.created = z.process
+	t.created = earliest // the process begins minutes earlier, to load its model
 	if t.created == 0 {
-		t.created = earliest
+		t.created = z.process
 	}
 	return z
 }

@@ -224,8 +224,8 @@ func (s *Store) Times() (first, last time.Time, ok bool) {
 }
 
 // FirstCreated returns since when the target's process had been counting at its
-// first page: its process_start_time_seconds, or else the earliest creation time
-// of a counter; ok is false where neither is exposed, as by several API servers
+// first page: the earliest creation time of a counter, or else its
+// process_start_time_seconds; ok is false where neither is exposed, as by several API servers
 // or data-parallel ranks.
 func (s *Store) FirstCreated(target Target) (time.Time, bool) {
 	t := s.target(target)

@@ -228,7 +228,7 @@ func TestCountersBeginAtZeroWhenTheyWereCreated(t *testing.T) {
 	}
 }
 
-func TestCreationTimesAreNotSamples(t *testing.T) {
+func TestCreationTimesAreGauges(t *testing.T) {
 	s := openStore(t, Config{})
 	add(t, s, sec(0), `# TYPE a_total counter
 a_total 7
@@ -244,7 +244,7 @@ pods_created 3
 process_start_time_seconds 1.7e9
 `)
 	wantAsk(t, s, sec(0), `count by (__name__) ({__name__=~".+_created|process_start_time_seconds"})`,
-		"pods_created 1", "process_start_time_seconds 1")
+		"a_created 1", "h_created 1", "pods_created 1", "process_start_time_seconds 1")
 }
 
 func TestFirstCreated(t *testing.T) {
@@ -254,8 +254,8 @@ func TestFirstCreated(t *testing.T) {
 		want time.Time
 		ok   bool
 	}{
-		"the start of the process":      {page + fmt.Sprintf("process_start_time_seconds %f\n", unix(-100)), sec(-100), true},
-		"the earliest creation":         {page, sec(-50), true},
+		"the earliest creation":         {page + fmt.Sprintf("process_start_time_seconds %f\n", unix(-100)), sec(-50), true},
+		"the start of the process":      {fmt.Sprintf("a_total 1\nprocess_start_time_seconds %f\n", unix(-100)), sec(-100), true},
 		"a page that does not say when": {"a_total 1\n", time.Time{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -18,12 +18,12 @@ var (
 		Why: "its counters began again within three minutes",
 	}
 	justStarted = &catalog.Threshold{
-		Name: "just_started", Unit: indicator.Seconds, Default: 60,
-		Why: "the engine has served for less than a minute: graphs, caches and pools are cold",
+		Name: "just_started", Unit: indicator.Seconds, Default: 180,
+		Why: "the engine has served for less than three minutes",
 	}
-	notWatched = &catalog.Threshold{
-		Name: "not_watched", Unit: indicator.Seconds, Default: 30,
-		Why: "nobody watched it before, so a restart cannot be told from a first start",
+	watched = &catalog.Threshold{
+		Name: "watched_before", Unit: indicator.Seconds, Default: 5,
+		Why: "it was scraped, or tried, before it served: this start happened before our eyes",
 	}
 )
 
@@ -37,7 +37,7 @@ var Pathology = &catalog.Pathology{
 		catalog.Above(indicator.Restarts, once),
 		catalog.All(
 			catalog.Below(indicator.ServingAge, justStarted),
-			catalog.Below(indicator.Observed, notWatched),
+			catalog.Above(indicator.StartedWhileWatched, watched),
 		),
 	),
 	Inhibits: []string{"prefill-starvation", "prefix-cache-misses", "severe-degradation", "slow-prefill", "slow-decode", "client-cancellations", "http-errors", "workload-shift", "memory-leak", "saturation", "concurrency-limit"},

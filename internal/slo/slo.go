@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"path"
 	"slices"
 	"strconv"
@@ -32,7 +33,8 @@ const (
 // An Objective is what users of some models were promised. A zero value of a
 // target means that nothing was promised.
 type Objective struct {
-	// Matchers; empty or "*" matches everything, and a pattern may hold * and ?.
+	// Matchers; empty or "*" matches everything, and a pattern may hold * and ?,
+	// which match slashes as well: model names have them.
 	Model, Namespace, Cluster, Service string
 
 	UseCase      string
@@ -107,7 +109,7 @@ type rawObjective struct {
 	Namespace    string    `yaml:"namespace"`
 	Cluster      string    `yaml:"cluster"`
 	Service      string    `yaml:"service"`
-	UseCase      string    `yaml:"use_case"`
+	UseCase      yaml.Node `yaml:"use_case"`
 	TTFTP95      yaml.Node `yaml:"ttft_p95"`
 	ITLP95       yaml.Node `yaml:"itl_p95"`
 	E2EP95       yaml.Node `yaml:"e2e_p95"`
@@ -128,7 +130,7 @@ func Parse(name string, content []byte) (*File, error) {
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(content))
 	dec.KnownFields(true)
-	if err := dec.Decode(&raw); err != nil {
+	if err := dec.Decode(&raw); err != nil && !errors.Is(err, io.EOF) {
 		return nil, hint.With(fmt.Errorf("%s: %w", name, err), "see docs/slo.md for the keys of slo.yaml")
 	}
 	if len(raw.Objectives) == 0 {
@@ -142,15 +144,18 @@ func Parse(name string, content []byte) (*File, error) {
 		}
 		f.Objectives = append(f.Objectives, o)
 	}
+	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s: something follows the first YAML document: one file holds one list", name)
+	}
 	return f, nil
 }
 
 func (r *rawObjective) objective() (Objective, error) {
 	var o Objective
-	if r.UseCase != "" {
+	if u := resolve(&r.UseCase); !u.IsZero() {
 		var err error
-		if o, err = ForUseCase(r.UseCase); err != nil {
-			return o, err
+		if o, err = ForUseCase(u.Value); err != nil {
+			return o, fmt.Errorf("line %d: %w", r.UseCase.Line, err)
 		}
 	}
 	o.Model, o.Namespace, o.Cluster, o.Service = r.Model, r.Namespace, r.Cluster, r.Service
@@ -167,14 +172,15 @@ func (r *rawObjective) objective() (Objective, error) {
 		if d.node.IsZero() {
 			continue
 		}
-		v, err := time.ParseDuration(d.node.Value)
+		text := resolve(d.node).Value
+		v, err := time.ParseDuration(text)
 		if err != nil || v <= 0 {
-			return o, fmt.Errorf("line %d: %s: %q is not a duration such as 500ms", d.node.Line, d.key, d.node.Value)
+			return o, fmt.Errorf("line %d: %s: %q is not a duration such as 500ms", d.node.Line, d.key, text)
 		}
 		*d.dst = v
 	}
 	if !r.Availability.IsZero() {
-		v, err := parseRatio(r.Availability.Value)
+		v, err := parseRatio(resolve(&r.Availability).Value)
 		if err != nil {
 			return o, fmt.Errorf("line %d: availability: %w", r.Availability.Line, err)
 		}
@@ -184,6 +190,14 @@ func (r *rawObjective) objective() (Objective, error) {
 		return o, errors.New("promises nothing: set use_case, ttft_p95, itl_p95, e2e_p95 or availability")
 	}
 	return o, nil
+}
+
+// resolve returns the node that a YAML alias stands for, or the node itself.
+func resolve(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return n.Alias
+	}
+	return n
 }
 
 // parseRatio reads "99.9%" or "0.999".
@@ -196,7 +210,7 @@ func parseRatio(s string) (float64, error) {
 	if percent {
 		v /= 100
 	}
-	if v <= 0 || v >= 1 {
+	if !(v > 0 && v < 1) { // NaN is refused, too
 		return 0, fmt.Errorf("%q leaves no error budget or is no share: want more than 0 and less than 100%%", s)
 	}
 	return v, nil
@@ -222,6 +236,8 @@ func matches(pattern, value string) bool {
 	if pattern == "" || pattern == "*" {
 		return true
 	}
-	ok, err := path.Match(pattern, value)
+	// path.Match stops * at a slash; a byte that no label value holds takes its place.
+	slash := strings.NewReplacer("/", "\x00")
+	ok, err := path.Match(slash.Replace(pattern), slash.Replace(value))
 	return err == nil && ok
 }

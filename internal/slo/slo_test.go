@@ -1,0 +1,186 @@
+package slo
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+)
+
+func TestParse(t *testing.T) {
+	chat, err := ForUseCase("chat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	chatWith := func(change func(*Objective)) Objective {
+		o := chat
+		change(&o)
+		return o
+	}
+	tests := map[string]struct {
+		yaml string
+		want []Objective
+	}{
+		"a use case": {
+			"objectives:\n- use_case: chat\n", []Objective{chat},
+		},
+		"one's own number over a use case": {
+			"objectives:\n- use_case: chat\n  ttft_p95: 1.5s\n",
+			[]Objective{chatWith(func(o *Objective) { o.TTFTP95 = 1500 * time.Millisecond })},
+		},
+		"every key": {
+			"objectives:\n- model: meta-llama/*\n  namespace: prod\n  cluster: eu-?\n  service: api\n  ttft_p95: 500ms\n  itl_p95: 50ms\n  e2e_p95: 10s\n  availability: 99.9%\n",
+			[]Objective{{Model: "meta-llama/*", Namespace: "prod", Cluster: "eu-?", Service: "api", TTFTP95: 500 * time.Millisecond, ITLP95: 50 * time.Millisecond, E2EP95: 10 * time.Second, Availability: 0.999}},
+		},
+		"availability as a share": {
+			"objectives:\n- availability: 0.995\n", []Objective{{Availability: 0.995}},
+		},
+		"a number shared by a YAML alias": {
+			"objectives:\n- ttft_p95: &fast 200ms\n- model: b\n  ttft_p95: *fast\n",
+			[]Objective{{TTFTP95: 200 * time.Millisecond}, {Model: "b", TTFTP95: 200 * time.Millisecond}},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			f, err := Parse("slo.yaml", []byte(tt.yaml))
+			if err != nil {
+				t.Fatal(err)
+			}
+			near := cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-12 })
+			if diff := cmp.Diff(tt.want, f.Objectives, near); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	tests := map[string]struct {
+		yaml string
+		want string
+	}{
+		"an empty file":               {"", "slo.yaml: no objectives"},
+		"a file of comments":          {"# later\n", "slo.yaml: no objectives"},
+		"no list":                     {"objectives: []\n", "slo.yaml: no objectives"},
+		"a misspelt target":           {"objectives:\n- model: a\n  tftt_p95: 1s\n", "line 3: field tftt_p95 not found"},
+		"a key repeated":              {"objectives:\n- model: a\n  model: b\n", "line 3"},
+		"a duration without a unit":   {"objectives:\n- model: a\n  ttft_p95: 500\n", `objective 1: line 3: ttft_p95: "500" is not a duration`},
+		"a negative duration":         {"objectives:\n- itl_p95: -1s\n", `line 2: itl_p95: "-1s" is not a duration`},
+		"a duration of nothing":       {"objectives:\n- e2e_p95: 0s\n", `line 2: e2e_p95: "0s" is not a duration`},
+		"a list for a duration":       {"objectives:\n- model: a\n  e2e_p95: [1s]\n", "line 3: e2e_p95"},
+		"an unknown use case":         {"objectives:\n- use_case: chat\n- use_case: poetry\n", `objective 2: line 3: unknown use case "poetry": want one of chat`},
+		"an availability above one":   {"objectives:\n- model: a\n\n  availability: 99.9\n", `line 4: availability: "99.9" leaves no error budget`},
+		"an availability of all":      {"objectives:\n- availability: 100%\n", "leaves no error budget"},
+		"an availability of none":     {"objectives:\n- availability: 0\n", "leaves no error budget"},
+		"an availability of NaN":      {"objectives:\n- availability: nan\n", "leaves no error budget"},
+		"an availability in words":    {"objectives:\n- availability: high\n", `line 2: availability: "high" is not a share`},
+		"a promise of nothing":        {"objectives:\n- model: a\n", "objective 1: promises nothing"},
+		"a matcher that is no glob":   {"objectives:\n- model: \"[\"\n  ttft_p95: 1s\n", `objective 1: matcher "["`},
+		"a scalar for the whole file": {"chat\n", "line 1"},
+		"a second document":           {"objectives:\n- use_case: chat\n---\nobjectives:\n- use_case: rag\n", "something follows the first YAML document"},
+		"a file that is too large":    {strings.Repeat("#", maxFile+1), "more than a list of objectives can need"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			f, err := Parse("slo.yaml", []byte(tt.yaml))
+			if err == nil {
+				t.Fatalf("accepted: %+v", f)
+			}
+			if !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got  %v\nwant %s", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestAMisspeltKeySaysWhereTheKeysAre(t *testing.T) {
+	_, err := Parse("slo.yaml", []byte("objectives:\n- ttft: 1s\n"))
+	if got := hint.Of(err); !strings.Contains(got, "docs/slo.md") {
+		t.Errorf("hint %q of %v", got, err)
+	}
+}
+
+func TestFor(t *testing.T) {
+	f := &File{Objectives: []Objective{
+		{Model: "meta-llama/*", Namespace: "prod", TTFTP95: 1},
+		{Model: "*-70?", TTFTP95: 2},
+		{Cluster: "eu", Service: "*", TTFTP95: 3},
+	}}
+	tests := map[string]struct {
+		labels map[string]string
+		want   time.Duration // 0: none
+	}{
+		"every matcher holds":                {map[string]string{"model_name": "meta-llama/Llama-3", "namespace": "prod"}, 1},
+		"one matcher of two holds":           {map[string]string{"model_name": "meta-llama/Llama-3", "namespace": "test"}, 0},
+		"the first of two entries":           {map[string]string{"model_name": "meta-llama/L-70B", "namespace": "prod"}, 1},
+		"a star crosses the slash of a name": {map[string]string{"model_name": "meta-llama/L-70B"}, 2},
+		"a star matches a label not there":   {map[string]string{"cluster": "eu"}, 3},
+		"no label at all":                    {nil, 0},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			o, ok := f.For(tt.labels)
+			if ok != (tt.want != 0) || o.TTFTP95 != tt.want {
+				t.Errorf("got %v, %v; want %v", o.TTFTP95, ok, tt.want)
+			}
+		})
+	}
+	if _, ok := (*File)(nil).For(nil); ok {
+		t.Error("no file promised something")
+	}
+}
+
+func TestValueIsInBaseUnits(t *testing.T) {
+	o, err := ForUseCase("rag")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[Key]float64{TTFTP95: 1, ITLP95: 0.08, E2EP95: 15} {
+		if got, ok := o.Value(key); !ok || got != want {
+			t.Errorf("%s: %v, %v; want %v", key, got, ok, want)
+		}
+	}
+	for _, key := range []Key{Availability, "nonsense"} {
+		if got, ok := o.Value(key); ok {
+			t.Errorf("%s was promised: %v", key, got)
+		}
+	}
+	if o.Source() != "rag" || (Objective{}).Source() != "slo" {
+		t.Errorf("sources %q, %q", o.Source(), Objective{}.Source())
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{
+		"objectives:\n- use_case: chat\n  ttft_p95: 1s\n  availability: 99.9%\n",
+		"objectives:\n- model: \"[a-\"\n  e2e_p95: 1h\n",
+		"objectives:\n- &a {use_case: rag}\n- *a\n",
+		"objectives: {ttft_p95: ~}\n", "---\n---\n", "\xff", "objectives:\n- availability: 1e-400\n",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		file, err := Parse("slo.yaml", content)
+		if err != nil {
+			return
+		}
+		for _, o := range file.Objectives {
+			promised := false
+			for _, k := range []Key{TTFTP95, ITLP95, E2EP95, Availability} {
+				v, ok := o.Value(k)
+				promised = promised || ok
+				if math.IsNaN(v) || v < 0 || k == Availability && v >= 1 {
+					t.Errorf("accepted %s = %v", k, v)
+				}
+			}
+			if !promised {
+				t.Errorf("accepted an objective that promises nothing: %+v", o)
+			}
+		}
+		file.For(map[string]string{"model_name": "a/b"})
+	})
+}

@@ -70,19 +70,21 @@ type LogError struct {
 const (
 	ErrorOutOfMemory = "CUDA out of memory"
 	ErrorEngineDead  = "engine dead"     // EngineDeadError: requests fail until a restart
-	ErrorEngineCrash = "engine crashed"  // the engine process ended by an exception
+	ErrorEngineCrash = "engine crashed"  // the engine process ended by itself or was killed
 	ErrorNoKVMemory  = "no KV memory"    // the model or its longest request leaves no room: no start
 	ErrorPreemption  = "preemption (V0)" // V0 warns of each 50th
 )
 
 // errorMarks are what the lines of each kind say. They are looked for in lines
-// of level ERROR or CRITICAL and in tracebacks, which have no level.
+// of level WARNING or worse and in tracebacks, which may have no level.
 var errorMarks = []struct{ mark, kind string }{
 	{"CUDA out of memory", ErrorOutOfMemory},
 	{"OutOfMemoryError", ErrorOutOfMemory},
 	{"EngineDeadError", ErrorEngineDead},
 	{"EngineCore encountered a fatal error", ErrorEngineCrash},
 	{"EngineCore failed to start", ErrorEngineCrash},
+	{"engine core exited unexpectedly", ErrorEngineCrash}, // killed, as by the kernel for want of memory
+	{"died unexpectedly", ErrorEngineCrash},
 	{"Engine background task failed", ErrorEngineCrash}, // V0
 	{"No available memory for the cache blocks", ErrorNoKVMemory},
 	{"larger than the maximum number of tokens that can be stored in KV cache", ErrorNoKVMemory}, // V0 and older V1
@@ -96,7 +98,7 @@ var marks = [][]byte{
 	[]byte(" engine (v"), []byte("version "), []byte("Maximum concurrency"), []byte("GPU blocks: "),
 	[]byte("Chunked prefill is enabled"), []byte("Using max model len"), []byte("is preempted by"),
 	[]byte("CUDA out of memory"), []byte("OutOfMemoryError"), []byte("EngineDeadError"),
-	[]byte("EngineCore "), []byte("background task failed"), []byte("memory for the cache blocks"),
+	[]byte("EngineCore "), []byte("unexpectedly"), []byte("background task failed"), []byte("memory for the cache blocks"),
 }
 
 var (
@@ -343,7 +345,7 @@ func (p *logParser) preemption(m string) bool {
 }
 
 func (p *logParser) failure(level, m string) bool {
-	if level != "" && level != "ERROR" && level != "CRITICAL" {
+	if level == "INFO" || level == "DEBUG" {
 		return false
 	}
 	if level == "" {

@@ -1,5 +1,74 @@
 package gputhrottling
 
-import "github.com/sixty-dev/sixty/internal/catalog"
+import (
+	"fmt"
+	"strings"
 
-func refine(p *catalog.Pass) {}
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+const verify = "gpu_sm_clock_ratio is above 95 % under load, and no throttle reason is set"
+
+func refine(p *catalog.Pass) {
+	var why []string
+	_, hot := p.Measured(indicator.ThermalReason)
+	_, brake := p.Measured(indicator.PowerReason)
+	_, capped := p.Measured(indicator.PowerCapReason)
+	if hot {
+		why = append(why, "temperature")
+	}
+	if brake {
+		why = append(why, "a hardware slowdown or power brake")
+	}
+	if capped && len(why) == 0 {
+		why = append(why, "the software power cap")
+	}
+	p.Summary = "The GPU lowers its clocks"
+	if len(why) > 0 {
+		p.Summary += " because of " + strings.Join(why, " and ")
+	}
+	ratio, known := p.Measured(indicator.SMClockRatio)
+	if known {
+		p.Summary += ": the SM clock is at " + indicator.FormatNumber(ratio, indicator.Ratio) + " of its highest"
+		if ratio < 1 {
+			p.Reason("Prefill, which is bound by computation, then takes about %s as long (1 / %s); decode, bound by memory bandwidth, somewhat less.", indicator.FormatNumber(1/ratio, indicator.Times), catalog.Digits(ratio))
+		}
+	}
+	p.Observe("The GPU", indicator.GPUTemp, indicator.GPUPower, indicator.SMClock)
+	p.Observe("What users feel of it", indicator.ITLP50, indicator.TTFTP50)
+	if capped {
+		p.Reason("A software power cap at full load is normal and costs little; that it is set is no fault in itself.")
+	}
+	fixes(p, hot, brake, capped)
+}
+
+func fixes(p *catalog.Pass, hot, brake, capped bool) {
+	if hot {
+		p.Fix(catalog.Fix{
+			Summary:  "Cool it: fans, dust, inlet temperature, neighbours in the rack; move load away until then",
+			Tradeoff: "the other replicas carry its load",
+			Verify:   "gpu_temperature falls and gpu_thermal_throttle is 0; " + verify,
+		})
+	}
+	if brake {
+		p.Fix(catalog.Fix{
+			Summary:  "Check the power supply: PSUs, cables, the rack's power limit, the board's external power brake (nvidia-smi -q -d PERFORMANCE,POWER)",
+			Tradeoff: "none",
+			Verify:   "gpu_power_brake is 0; " + verify,
+		})
+	}
+	if hot || brake {
+		return
+	}
+	arithmetic := []string(nil)
+	if w, ok := p.Measured(indicator.GPUPower); ok && capped {
+		arithmetic = []string{fmt.Sprintf("it draws %s (%s) at its cap", indicator.FormatNumber(w, indicator.Watts), indicator.GPUPower.Name)}
+	}
+	p.Fix(catalog.Fix{
+		Summary:    "Check for a lowered power limit (nvidia-smi -q -d POWER; nvidia-smi -pl sets it) and locked clocks (nvidia-smi -rgc resets them)",
+		Arithmetic: arithmetic,
+		Tradeoff:   "more power and heat",
+		Verify:     verify,
+	})
+}

@@ -1,5 +1,70 @@
 package gpuunderutilization
 
-import "github.com/sixty-dev/sixty/internal/catalog"
+import (
+	"fmt"
 
-func refine(p *catalog.Pass) {}
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+const verify = "gpu_sm_active and generation_token_rate rise while itl_p50 stays below its objective"
+
+func refine(p *catalog.Pass) {
+	p.Summary = "The engine always has work, but the GPU is mostly idle"
+	for _, s := range []*indicator.Signal{indicator.SMActive, indicator.EngineActive, indicator.GPUUtil} {
+		if p.Now(s).OK {
+			p.Summary = fmt.Sprintf("The engine always has work, but %s is %s", s.Title, p.Text(s))
+			break
+		}
+	}
+	if n, ok := p.Measured(indicator.RunningP50); ok {
+		p.Summary += fmt.Sprintf(", with %s sequences at once", catalog.Digits(n))
+	}
+	p.Reason("A decode step reads all weights, whatever the batch: few sequences leave most of the GPU waiting. This costs money, not latency.")
+	hostBound(p)
+	if n, ok := p.Setting(engine.MaxNumSeqs); ok && n.V < 8 {
+		p.Fix(catalog.Fix{
+			Summary:    fmt.Sprintf("Raise --max-num-seqs from %s to 32", n.Flag()),
+			Changes:    []catalog.Change{{Flag: "--max-num-seqs", From: n.Flag(), To: "32"}},
+			Arithmetic: []string{fmt.Sprintf("max_num_seqs = %s (%s) keeps the batch small", n.Flag(), n.Source)},
+			Tradeoff:   "each token takes somewhat longer in a larger batch",
+			Verify:     verify,
+		})
+	}
+	p.Fix(catalog.Fix{
+		Summary:  "Send more at once: raise the concurrency of the clients, or let fewer replicas take this traffic",
+		Tradeoff: "each token takes somewhat longer in a larger batch; fewer replicas leave less to fail over to",
+		Verify:   verify,
+	})
+	if tp, ok := p.Setting(engine.TensorParallelSize); ok && tp.V > 1 {
+		p.Fix(catalog.Fix{
+			Summary:    fmt.Sprintf("Spread each replica over fewer GPUs than %s, if the model and its KV cache fit", tp.Flag()),
+			Changes:    []catalog.Change{{Flag: "--tensor-parallel-size", From: tp.Flag(), To: catalog.Whole(max(1, float64(int(tp.V)/2)))}},
+			Arithmetic: []string{fmt.Sprintf("tensor parallel size = %s (%s): half of it halves the communication per step", tp.Flag(), tp.Source)},
+			Tradeoff:   "a token takes longer, and the KV cache is smaller",
+			Verify:     verify,
+		})
+	}
+}
+
+// hostBound adds what makes the GPU wait for the host.
+func hostBound(p *catalog.Pass) {
+	if on, known := p.Config.Bool("enforce-eager"); known && on {
+		p.Fix(catalog.Fix{
+			Summary:  "Remove --enforce-eager: without CUDA graphs the GPU waits for the host to launch each kernel",
+			Changes:  []catalog.Change{{Flag: "--enforce-eager", From: "true"}},
+			Tradeoff: "a start takes longer, and the graphs take some GPU memory",
+			Verify:   verify,
+		})
+	}
+	if cpu, ok := p.Measured(indicator.FrontendCPU); ok && cpu > 0.9 {
+		p.Fix(catalog.Fix{
+			Summary:    "Relieve the API server: --api-server-count 2 or more",
+			Changes:    []catalog.Change{{Flag: "--api-server-count", From: p.Config["api-server-count"].Value, To: "2"}},
+			Arithmetic: []string{"the API server uses " + indicator.FormatNumber(cpu, indicator.Ratio) + " of a core (" + indicator.FrontendCPU.Name + "), and Python runs on one"},
+			Tradeoff:   "with several API servers vLLM exports no process_* and _created series",
+			Verify:     "frontend_cpu falls below 70 %; " + verify,
+		})
+	}
+}

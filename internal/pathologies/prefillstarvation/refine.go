@@ -1,5 +1,142 @@
 package prefillstarvation
 
-import "github.com/sixty-dev/sixty/internal/catalog"
+import (
+	"fmt"
+	"math"
 
-func refine(p *catalog.Pass) {}
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+const (
+	verify = "ttft_p95 and unseen_wait_mean return to normal; no gaps over 1 s in the streams (itl_stalls_per_request)"
+
+	chunk      = 2048 // tokens per step that keep a step short on common GPUs
+	leastChunk = 512  // below, steps spend more on overhead than on prompts
+)
+
+func refine(p *catalog.Pass) {
+	p.Summary = summary(p)
+	p.Reason("A prompt that is computed in one piece holds the engine: running streams stop and new requests are not even seen. Neither the waiting gauge nor the queue time counts that wait, and the median gap between tokens hides it.")
+	p.Observe("Where the first token's time goes", indicator.UnseenWait, indicator.QueueTimeMean, indicator.PrefillTimeMean)
+
+	blocking := blockingTime(p)
+	on, known := p.Config.Bool(engine.ChunkedPrefill)
+	switch {
+	case known && !on:
+		p.Fix(catalog.Fix{
+			Summary:    fmt.Sprintf("Enable chunked prefill, with at most %d tokens per step", chunk),
+			Changes:    []catalog.Change{{Flag: "--enable-chunked-prefill", From: "false", To: "true"}, budgetChange(p, chunk)},
+			Arithmetic: append(blocking, piece(p, chunk)...),
+			Tradeoff:   "a long prompt itself takes somewhat longer",
+			Verify:     verify,
+		})
+	case !known:
+		p.Reason("Chunked prefill is taken to be on, as it is by default where the model supports it; with --no-enable-chunked-prefill on the command line, remove that first.")
+		fallthrough
+	default:
+		lowerBudget(p, blocking)
+	}
+	separate(p)
+}
+
+func summary(p *catalog.Pass) string {
+	long, ok := p.Measured(indicator.PromptTokensP99)
+	if !ok {
+		return "Long prefills hold the engine while other requests wait for their first token"
+	}
+	s := fmt.Sprintf("Prompts of up to %s tokens", catalog.Whole(long))
+	if tail, ok := p.Measured(indicator.PromptTail); ok {
+		s += fmt.Sprintf(", %s the usual length,", indicator.FormatNumber(tail, indicator.Times))
+	}
+	s += " hold the engine while others wait"
+	if p.Now(indicator.TTFTP95).OK {
+		s += ": TTFT P95 is " + p.Text(indicator.TTFTP95)
+	}
+	return s
+}
+
+// blockingTime estimates how long the longest prompt holds the engine.
+func blockingTime(p *catalog.Pass) []string {
+	long, ok1 := p.Measured(indicator.PromptTokensP99)
+	cost, ok2 := p.Measured(indicator.PrefillTimePerToken)
+	if !ok1 || !ok2 {
+		return nil
+	}
+	return []string{fmt.Sprintf("longest prompt × prefill time = %s tokens (%s) × %s (%s) = %s at most; the cost per token contains waiting for others",
+		catalog.Whole(long), indicator.PromptTokensP99.Name, indicator.FormatNumber(cost, indicator.SecondsPerToken), indicator.PrefillTimePerToken.Name,
+		indicator.FormatNumber(long*cost, indicator.Seconds))}
+}
+
+func piece(p *catalog.Pass, tokens float64) []string {
+	cost, ok := p.Measured(indicator.PrefillTimePerToken)
+	if !ok {
+		return nil
+	}
+	return []string{fmt.Sprintf("a step of %s tokens takes %s × %s = %s at most", catalog.Whole(tokens), catalog.Whole(tokens),
+		indicator.FormatNumber(cost, indicator.SecondsPerToken), indicator.FormatNumber(tokens*cost, indicator.Seconds))}
+}
+
+func budgetChange(p *catalog.Pass, to float64) catalog.Change {
+	c := catalog.Change{Flag: "--max-num-batched-tokens", To: catalog.Whole(to)}
+	if now, ok := p.Setting(engine.MaxNumBatchedTokens); ok {
+		c.From = now.Flag()
+	}
+	return c
+}
+
+// lowerBudget shortens the steps of a server that chunks already.
+func lowerBudget(p *catalog.Pass, blocking []string) {
+	now, known := p.Setting(engine.MaxNumBatchedTokens)
+	to := float64(chunk)
+	if known {
+		to = math.Max(leastChunk, math.Floor(now.V/2))
+		// The budget may not be below the number of sequences.
+		if seqs, ok := p.Setting(engine.MaxNumSeqs); ok {
+			to = math.Max(to, seqs.V)
+		}
+	}
+	if !known || to < now.V {
+		f := catalog.Fix{
+			Summary:    fmt.Sprintf("Shorten the steps: --max-num-batched-tokens %s", catalog.Whole(to)),
+			Changes:    []catalog.Change{budgetChange(p, to)},
+			Arithmetic: append(blocking, piece(p, to)...),
+			Tradeoff:   "prompts take more steps, so their own first token comes later and total throughput falls somewhat",
+			Verify:     verify,
+		}
+		if known {
+			f.Arithmetic = append(f.Arithmetic, fmt.Sprintf("present budget = %s (%s), halved, at least %d and at least max_num_seqs", now.Flag(), now.Source, leastChunk))
+		} else {
+			f.Arithmetic = append(f.Arithmetic, fmt.Sprintf("the present budget is not known (2048 to 16384 by default, by GPU): if it is %s or less, skip this; %s", catalog.Whole(to), catalog.GiveConfig))
+		}
+		p.Fix(f)
+	}
+	usual, ok := p.Measured(indicator.PromptTokensP50)
+	if _, set := p.Setting("long-prefill-token-threshold"); set || !ok {
+		return
+	}
+	threshold := math.Max(leastChunk, math.Ceil(4*usual/256)*256)
+	p.Fix(catalog.Fix{
+		Summary: fmt.Sprintf("Let long prompts share the steps: --long-prefill-token-threshold %s", catalog.Whole(threshold)),
+		Changes: []catalog.Change{{Flag: "--long-prefill-token-threshold", To: catalog.Whole(threshold)}},
+		Arithmetic: []string{fmt.Sprintf("four times the usual prompt of %s tokens (%s), in steps of 256 and at least %d: no prompt takes more tokens of one step",
+			catalog.Whole(usual), indicator.PromptTokensP50.Name, leastChunk)},
+		Tradeoff: "long prompts themselves take longer",
+		Verify:   verify,
+	})
+}
+
+func separate(p *catalog.Pass) {
+	usual, ok := p.Measured(indicator.PromptTokensP50)
+	if !ok {
+		return
+	}
+	limit := math.Ceil(4*usual/256) * 256
+	p.Fix(catalog.Fix{
+		Summary:    fmt.Sprintf("Route prompts above %s tokens to replicas of their own", catalog.Whole(limit)),
+		Arithmetic: []string{fmt.Sprintf("four times the usual prompt of %s tokens (%s)", catalog.Whole(usual), indicator.PromptTokensP50.Name)},
+		Tradeoff:   "at least one more replica, and a router that knows prompt lengths",
+		Verify:     verify,
+	})
+}

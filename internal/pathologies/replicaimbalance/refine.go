@@ -1,5 +1,53 @@
 package replicaimbalance
 
-import "github.com/sixty-dev/sixty/internal/catalog"
+import (
+	"fmt"
 
-func refine(p *catalog.Pass) {}
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+func refine(p *catalog.Pass) {
+	n, several := p.Measured(indicator.Replicas)
+	share, ok := p.Measured(indicator.ArrivalShare)
+	if several && ok && n > 1.5 && share > 1.2 {
+		amongReplicas(p, n, share)
+		return
+	}
+	amongRanks(p)
+}
+
+func amongReplicas(p *catalog.Pass, n, share float64) {
+	of := share / n
+	p.Summary = fmt.Sprintf("One of %s replicas gets %s of the traffic, %s its fair share", catalog.Whole(n), indicator.FormatNumber(of, indicator.Ratio), indicator.FormatNumber(share, indicator.Times))
+	if held, ok := p.Measured(indicator.LoadShare); ok {
+		p.Reason("It holds %s as many requests as the mean replica.", indicator.FormatNumber(held, indicator.Times))
+	}
+	p.Reason("The fleet's totals look normal all the while: only a comparison of replicas shows this. A replica that is slow but gets its fair share would hold more and receive no more.")
+	p.Fix(catalog.Fix{
+		Summary: "Route by load: to the replica with the fewest requests in flight, rather than round robin over connections or sticky sessions",
+		Arithmetic: []string{
+			fmt.Sprintf("share = %s the mean (%s) / %s replicas = %s of the traffic; fair is 1 / %s = %s", indicator.FormatNumber(share, indicator.Times), indicator.ArrivalShare.Name, catalog.Whole(n), indicator.FormatNumber(of, indicator.Ratio), catalog.Whole(n), indicator.FormatNumber(1/n, indicator.Ratio)),
+			fmt.Sprintf("with fixed weights: give this replica %s of its present weight", indicator.FormatNumber(1/share, indicator.Ratio)),
+		},
+		Tradeoff: "requests that share a prefix spread over replicas: keep affinity, but cap the load of each",
+		Verify:   "arrival_share and load_share of every replica are near 1",
+	})
+	p.Fix(catalog.Fix{
+		Summary:  "Check why: weights, long-lived client connections (HTTP/2, gRPC) that pin to one replica, a hot session or prefix, other replicas that are not ready",
+		Tradeoff: "none",
+		Verify:   "arrival_share of every replica is near 1",
+	})
+}
+
+func amongRanks(p *catalog.Pass) {
+	if spread, ok := p.Measured(indicator.EngineSpread); ok {
+		p.Summary = fmt.Sprintf("One data-parallel rank holds %s as many requests as the mean rank", indicator.FormatNumber(spread, indicator.Times))
+	}
+	p.Reason("Each data-parallel rank has its own scheduler and KV cache; sums and means over them hide a rank that is full.")
+	p.Fix(catalog.Fix{
+		Summary:  "Let vLLM balance the ranks (one endpoint, internal load balancing), or route to the least loaded rank by the engine label; requests pinned to a rank by header are not moved",
+		Tradeoff: "requests that share a prefix may meet a cold rank",
+		Verify:   "engine_spread is near 1",
+	})
+}

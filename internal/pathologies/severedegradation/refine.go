@@ -1,5 +1,49 @@
 package severedegradation
 
-import "github.com/sixty-dev/sixty/internal/catalog"
+import (
+	"fmt"
+	"math"
 
-func refine(p *catalog.Pass) {}
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+func refine(p *catalog.Pass) {
+	p.Summary = "The engine is slower than itself and work piles up"
+	if p.Now(indicator.ITLP50).OK {
+		p.Summary = "The engine is slower than itself: a token takes " + p.Text(indicator.ITLP50)
+	}
+	if w, ok := p.Measured(indicator.Waiting); ok {
+		p.Summary += fmt.Sprintf(", and %s requests wait", catalog.Digits(w))
+	}
+	shed(p)
+	p.SlowSteps()
+	p.SlowStepFixes()
+}
+
+// shed sizes the load that the slowed engine can carry.
+func shed(p *catalog.Pass) {
+	const verify = "waiting_floor falls to 0 and ttft_p95 to the objective"
+	times, ok1 := p.SlowerThanBatch()
+	arrivals, served, lines, ok2 := p.Demand()
+	if ok1 && times > 1 {
+		p.Reason("About %s of the capacity is lost: 1 − 1 / %s, for a step takes %s times as long as its batch explains.",
+			indicator.FormatNumber(1-1/times, indicator.Ratio), catalog.Digits(times), catalog.Digits(times))
+	}
+	if !ok2 {
+		p.Fix(catalog.Fix{Summary: "Now: move traffic to other replicas, or shed what can wait", Tradeoff: "some requests are refused", Verify: verify})
+		return
+	}
+	keep := served * catalog.PlannedLoad
+	lines = append(lines, fmt.Sprintf("admit %s served/s × %v = %s/s, so that the queue drains", catalog.Digits(served), catalog.PlannedLoad, catalog.Digits(keep)),
+		fmt.Sprintf("shed 1 − %s / %s = %s of what arrives", catalog.Digits(keep), catalog.Digits(arrivals), indicator.FormatNumber(math.Max(0, 1-keep/arrivals), indicator.Ratio)))
+	if w, ok := p.Measured(indicator.Waiting); ok {
+		lines = append(lines, fmt.Sprintf("the queue then drains in %s / (%s − %s) = %s", catalog.Digits(w), catalog.Digits(served), catalog.Digits(keep), indicator.FormatNumber(w/(served-keep), indicator.Seconds)))
+	}
+	p.Fix(catalog.Fix{
+		Summary:    fmt.Sprintf("Now: admit no more than %s req/s on this replica, and move the rest away", catalog.Digits(keep)),
+		Arithmetic: lines,
+		Tradeoff:   "requests are refused or go elsewhere until the cause is found",
+		Verify:     verify,
+	})
+}

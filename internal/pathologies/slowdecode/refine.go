@@ -1,5 +1,52 @@
 package slowdecode
 
-import "github.com/sixty-dev/sixty/internal/catalog"
+import (
+	"fmt"
 
-func refine(p *catalog.Pass) {}
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+func refine(p *catalog.Pass) {
+	p.Summary = "Decode is slow: a token takes " + p.Text(indicator.ITLP50)
+	if !p.Now(indicator.ITLP50).OK {
+		p.Summary = "Decode is slow although nothing queues"
+	}
+	if _, ok := p.Measured(indicator.DecodeBatch); ok {
+		p.Summary += ", with a batch of " + p.Text(indicator.DecodeBatch)
+	}
+	explained := p.SlowSteps()
+	if explained {
+		lowerBatch(p)
+	}
+	p.SlowStepFixes()
+	p.Reason("Inter-token latency is per output event: with speculative decoding one event carries several tokens, so compare tpot_mean too.")
+}
+
+// lowerBatch sizes the batch for the promised inter-token latency.
+func lowerBatch(p *catalog.Pass) {
+	limit, text, ok1 := p.Objective(catalog.ITLObjective)
+	itl, ok2 := p.Measured(indicator.ITLP50)
+	batch, ok3 := p.Measured(indicator.DecodeBatch)
+	batch /= p.Engines()
+	if !ok1 || !ok2 || !ok3 || itl <= limit || batch < 2 {
+		return
+	}
+	n := max(1, float64(int(batch*limit/itl)))
+	c := catalog.Change{Flag: "--max-num-seqs", To: catalog.Whole(n)}
+	if now, ok := p.Setting(engine.MaxNumSeqs); ok {
+		if now.V <= n {
+			return
+		}
+		c.From = now.Flag()
+	}
+	p.Fix(catalog.Fix{
+		Summary: fmt.Sprintf("Lower --max-num-seqs to %s", c.To),
+		Changes: []catalog.Change{c},
+		Arithmetic: []string{fmt.Sprintf("floor(batch %s (%s) × objective %s / ITL P50 %s (%s)) = %s, if a step takes time in proportion to its batch; less if it does not",
+			catalog.Digits(batch), indicator.DecodeBatch.Name, text, indicator.FormatNumber(itl, indicator.Seconds), indicator.ITLP50.Name, c.To)},
+		Tradeoff: "fewer tokens per second in total, and requests may queue: test under load first",
+		Verify:   "itl_p95 is below the objective and waiting_floor stays 0",
+	})
+}

@@ -1,5 +1,83 @@
 package workloadshift
 
-import "github.com/sixty-dev/sixty/internal/catalog"
+import (
+	"fmt"
+	"math"
+	"strings"
 
-func refine(p *catalog.Pass) {}
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+func refine(p *catalog.Pass) {
+	parts := changes(p)
+	if len(parts) > 0 {
+		p.Summary = "The traffic changed, not the server: " + strings.Join(parts, "; ")
+	}
+	p.Reason("A prompt token and a decode step cost what they did, so there is no fault to repair: what users ask for has changed.")
+	p.Observe("What users feel", indicator.TTFTP95, indicator.E2EMean)
+	scale(p)
+	if g, ok := p.Grown(indicator.OutputTokens); ok && g > 1.3 {
+		p.Fix(catalog.Fix{
+			Summary:  "Ask the clients why answers grew, and cap max_tokens if nobody needs them",
+			Tradeoff: "long answers are cut",
+			Verify:   "output_tokens and e2e_mean return to normal",
+		})
+	}
+}
+
+// changes says what grew or fell, the largest first factor first.
+func changes(p *catalog.Pass) []string {
+	var parts []string
+	for _, c := range []struct {
+		what string
+		s    *indicator.Signal
+	}{
+		{"prompts are %s as long", indicator.PromptTokens},
+		{"answers are %s as long", indicator.OutputTokens},
+		{"requests come %s as often", indicator.FirstTokenRate},
+	} {
+		if g, ok := p.Grown(c.s); ok && g > 1.2 {
+			parts = append(parts, fmt.Sprintf(c.what, indicator.FormatNumber(g, indicator.Times))+" ("+p.Text(c.s)+")")
+		}
+	}
+	if hits, usual := p.Now(indicator.PrefixHitRatio), p.Normal(indicator.PrefixHitRatio); hits.OK && usual.OK && hits.V < usual.V-0.1 {
+		parts = append(parts, "less of each prompt is reused ("+p.Text(indicator.PrefixHitRatio)+")")
+	}
+	return parts
+}
+
+// scale multiplies the factors of the two kinds of work and takes the larger
+// product: prefill and decode share the engine's time in unknown proportion.
+func scale(p *catalog.Pass) {
+	rate, ok := p.Grown(indicator.FirstTokenRate)
+	if !ok {
+		return
+	}
+	prompt, ok1 := p.Grown(indicator.ComputedTokens)
+	from := indicator.ComputedTokens
+	if !ok1 {
+		prompt, ok1 = p.Grown(indicator.PromptTokens)
+		from = indicator.PromptTokens
+	}
+	output, ok2 := p.Grown(indicator.OutputTokens)
+	var lines []string
+	worst := 0.0
+	if ok1 {
+		worst = rate * prompt
+		lines = append(lines, fmt.Sprintf("prefill work = %s rate (%s) × %s tokens (%s) = %s the normal", indicator.FormatNumber(rate, indicator.Times), indicator.FirstTokenRate.Name, indicator.FormatNumber(prompt, indicator.Times), from.Name, indicator.FormatNumber(rate*prompt, indicator.Times)))
+	}
+	if ok2 {
+		worst = math.Max(worst, rate*output)
+		lines = append(lines, fmt.Sprintf("decode work = %s rate (%s) × %s tokens (%s) = %s the normal", indicator.FormatNumber(rate, indicator.Times), indicator.FirstTokenRate.Name, indicator.FormatNumber(output, indicator.Times), indicator.OutputTokens.Name, indicator.FormatNumber(rate*output, indicator.Times)))
+	}
+	if worst <= 1.1 {
+		return
+	}
+	p.Fix(catalog.Fix{
+		Summary:    fmt.Sprintf("If the change lasts, serve it with %s the replicas", indicator.FormatNumber(worst, indicator.Times)),
+		Arithmetic: append(lines, fmt.Sprintf("the larger of them = %s: at most this much more capacity restores the normal latency", indicator.FormatNumber(worst, indicator.Times))),
+		Tradeoff:   "more GPUs",
+		Verify:     "ttft_p50 and e2e_mean return to normal on each replica",
+	})
+}

@@ -154,8 +154,11 @@ func (o Compilation) relative(c Cond) (string, error) {
 		on := strings.Join(o.on(c.Signal.Scope, r.Per.Scope), ", ")
 		limit += fmt.Sprintf(" * on (%s) clamp_min((%s) / on (%s) ((%s) > 0), 1) ^ %s", on, now, on, normal, number(r.Exponent))
 	}
-	if r.Offset != 0 {
+	switch {
+	case r.Offset > 0:
 		limit += " + " + number(r.Offset)
+	case r.Offset < 0:
+		limit = "clamp_min(" + limit + " - " + number(-r.Offset) + ", 0)"
 	}
 	return limit, nil
 }

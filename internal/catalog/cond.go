@@ -35,6 +35,8 @@ var None = math.NaN()
 //
 //	Factor × b × max(1, now(Per)/normal(Per))^Exponent + Offset
 //
+// and never below zero.
+//
 // Per, which may be nil, is what the signal may fairly grow with: a decode step
 // of a larger batch takes longer, and that alone is no fault.
 type Relative struct {
@@ -226,5 +228,5 @@ func (r *Relative) limit(s *indicator.Signal, v View) (float64, bool) {
 		}
 		scale = math.Pow(math.Max(1, now.V/normal.V), r.Exponent)
 	}
-	return r.Factor*base.V*scale + r.Offset, true
+	return math.Max(0, r.Factor*base.V*scale+r.Offset), true
 }

@@ -218,12 +218,15 @@ type planner struct {
 
 // signal plans the queries of one signal, or notes why it cannot be had.
 func (p *planner) signal(s *indicator.Signal) {
-	if missing := p.g.lead.Dialect.Missing(s); len(missing) > 0 {
-		p.never(s, "not exposed: "+strings.Join(missing, ", "))
+	switch missing := p.g.lead.Dialect.Missing(s); {
+	case len(missing) > 0 && s.Optional:
+		p.settle(s, indicator.Known(0))
 		return
-	}
-	if p.r.Past < s.MinPast {
-		p.never(s, fmt.Sprintf("needs %s of history", s.MinPast))
+	case len(missing) > 0:
+		p.settle(s, indicator.Unknown("not exposed: "+strings.Join(missing, ", ")))
+		return
+	case p.r.Past < s.MinPast:
+		p.settle(s, indicator.Unknown(fmt.Sprintf("needs %s of history", s.MinPast)))
 		return
 	}
 	p.ask(s, p.r.Window, func(rd *reading) *indicator.Value { return &rd.now })
@@ -232,12 +235,12 @@ func (p *planner) signal(s *indicator.Signal) {
 	}
 }
 
-// never records that a signal is unknown on every member.
-func (p *planner) never(s *indicator.Signal, reason string) {
+// settle records what is known of a signal on every member without asking.
+func (p *planner) settle(s *indicator.Signal, v indicator.Value) {
 	members := p.g.members
 	p.settled = append(p.settled, func(snap *Snapshot) {
 		for _, i := range members {
-			snap.readings[i][s.Name] = reading{now: indicator.Unknown(reason), normal: indicator.Unknown(reason)}
+			snap.readings[i][s.Name] = reading{now: v, normal: v}
 		}
 	})
 }
@@ -249,7 +252,7 @@ func (p *planner) ask(s *indicator.Signal, span Range, slot func(*reading) *indi
 	}
 	q, err := p.translate(expr, own, span)
 	if err != nil {
-		p.never(s, err.Error())
+		p.settle(s, indicator.Unknown(err.Error()))
 		return
 	}
 	p.queries = append(p.queries, query{question{q, span.To}, s.Name, func(snap *Snapshot, r *Request, v model.Vector) {

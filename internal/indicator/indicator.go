@@ -76,6 +76,11 @@ type Signal struct {
 	MinCount float64
 	Count    string
 
+	// Optional says that a server which does not expose the metric counts as
+	// zero: the metric is newer than most servers, or appears with the first
+	// event.
+	Optional bool
+
 	// MinPast is how much past a trend needs before it is believed.
 	MinPast time.Duration
 

@@ -205,9 +205,13 @@ var (
 		Doc:  "Share of accepted HTTP requests for which the engine never counted a completion: clients that hung up or timed out.",
 		Hint: HTTPRate.Hint,
 	}
-	AdmissionRejections = rate("admission_rejection_rate", "Admission rejections", RequestsPerSecond, "vllm:admission_rejections_total", "Requests refused with HTTP 503 by --max-num-queued-reqs or --max-num-queued-tokens (0.32 and later).")
-	EngineErrors        = &Signal{
-		Name: "engine_error_rate", Title: "Requests ended by an engine error", Unit: RequestsPerSecond,
+	AdmissionRejections = &Signal{
+		Name: "admission_rejection_rate", Title: "Admission rejections", Unit: RequestsPerSecond, Optional: true,
+		Expr: "sum by (instance, model_name) (rate(vllm:admission_rejections_total[5m]))",
+		Doc:  "Requests refused with HTTP 503 by --max-num-queued-reqs or --max-num-queued-tokens (0.32 and later).",
+	}
+	EngineErrors = &Signal{
+		Name: "engine_error_rate", Title: "Requests ended by an engine error", Unit: RequestsPerSecond, Optional: true,
 		Expr: `sum by (instance, model_name) (rate(vllm:request_success_total{finished_reason="error"}[5m]))`,
 		Doc:  "Engine requests that finished with reason error, per second (0.14 and later).",
 	}

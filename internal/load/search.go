@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -138,16 +139,25 @@ func (p *SearchPlan) next(f *Found) (level float64, more bool) {
 			level = min(level, p.High)
 		}
 	case missed/met-1 <= p.Precision || p.Whole && missed-met <= 1:
-		f.Done, f.Why = true, fmt.Sprintf("met at %g, missed at %g", met, missed)
+		f.Done, f.Why = true, fmt.Sprintf("met at %.4g, missed at %.4g", met, missed)
 		return 0, false
 	default:
 		// The geometric middle: precision is relative.
 		level = math.Sqrt(met * missed)
 	}
 	if p.Whole {
-		level = min(max(math.Round(level), met+1), missed)
+		return min(max(math.Round(level), met+1), missed), true
+	}
+	if r := readable(level); r > met && r < missed && missed < math.Inf(1) {
+		level = r
 	}
 	return level, true
+}
+
+// readable rounds a level to three digits.
+func readable(v float64) float64 {
+	r, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 3, 64), 64) // parses what was formatted
+	return r
 }
 
 // Knee is the level beyond which more load buys little throughput: the point of

@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/load"
@@ -46,7 +47,7 @@ func CSV(w io.Writer, rec *load.Recording) error {
 			b = append(strconv.AppendInt(b, int64(n), 10), ',')
 		}
 		if int(r.Tenant) < len(rec.Tenants) && rec.Tenants[r.Tenant] != "" {
-			b = strconv.AppendQuote(b, rec.Tenants[r.Tenant])
+			b = append(append(append(b, '"'), strings.ReplaceAll(rec.Tenants[r.Tenant], `"`, `""`)...), '"')
 		}
 		b = append(b, ',')
 		b = append(strconv.AppendInt(b, int64(r.Status), 10), ',')

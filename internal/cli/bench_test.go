@@ -1,0 +1,127 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/load"
+	"github.com/sixty-dev/sixty/internal/load/loadtest"
+)
+
+// bench runs the command line as a user does, and returns what it printed.
+func runCLI(t *testing.T, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	root := newRoot(&out, &errs)
+	root.SetArgs(args)
+	err = root.ExecuteContext(t.Context())
+	return out.String(), errs.String(), err
+}
+
+func scripted(t *testing.T, s loadtest.Script) string {
+	t.Helper()
+	srv, err := loadtest.Start(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { srv.Close() })
+	return srv.URL()
+}
+
+func TestBenchWritesEveryKindOfResult(t *testing.T) {
+	url := scripted(t, loadtest.Script{TTFT: 5 * time.Millisecond, ITL: time.Millisecond})
+	dir := t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	// The generator may be spoiled on a busy machine: that is its own test.
+	out, _, err := runCLI(t, "bench", url, "--scenario", "saturation", "--scale", "0.05", "--slo", "chat", "--assert", "error_rate<=0",
+		"--json", file("a.json"), "--html", file("a.html"), "--csv", file("a.csv"), "--vllm-json", file("v.json"))
+	if err != nil && !errors.Is(err, errSpoiled) {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out, "closed loop of 3 streams, 25 requests") || !strings.Contains(out, "prompt 26 (asked 26), output 13 (asked 13)") {
+		t.Errorf("summary:\n%s", out)
+	}
+	raw, err := os.ReadFile(file("a.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var res load.Result
+	if err := json.Unmarshal(raw, &res); err != nil || res.Schema != load.Schema || res.Requests.Complete != 25 || res.Name != "saturation" {
+		t.Errorf("result %+v, error %v", res.Requests, err)
+	}
+	for _, name := range []string{"a.html", "a.csv", "v.json"} {
+		if info, err := os.Stat(file(name)); err != nil || info.Size() < 500 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if out, _, err = runCLI(t, "bench", "compare", file("a.json"), file("a.json")); err != nil || !strings.Contains(out, "same") {
+		t.Errorf("comparison with itself: %v\n%s", err, out)
+	}
+	if out, _, err = runCLI(t, "bench", "merge", file("a.json"), file("a.json")); err != nil || !strings.Contains(out, `"complete": 50`) {
+		t.Errorf("merge: %v\n%.300s", err, out)
+	}
+	if out, _, err = runCLI(t, "bench", "report", file("a.json")); err != nil || !strings.Contains(out, "saturation: scripted at") {
+		t.Errorf("report: %v\n%.300s", err, out)
+	}
+}
+
+func TestBenchExitCodes(t *testing.T) {
+	url := scripted(t, loadtest.Script{TTFT: 5 * time.Millisecond, Tokens: 2})
+	if _, errs, err := runCLI(t, "bench", url, "--concurrency", "1", "--requests", "5", "--assert", "ttft_p50<1ms"); !errors.Is(err, errFound) && !errors.Is(err, errSpoiled) || !strings.Contains(errs, "ttft_p50<1ms does not hold") {
+		t.Errorf("an assertion that does not hold: %v\n%s", err, errs)
+	}
+	broken := scripted(t, loadtest.Script{Status: 500})
+	if _, _, err := runCLI(t, "bench", broken, "--concurrency", "1", "--requests", "5"); err == nil || errors.Is(err, errFound) {
+		t.Errorf("a server that fails at once: %v", err)
+	}
+}
+
+func TestBenchSearchAndResume(t *testing.T) {
+	url := scripted(t, loadtest.Script{TTFT: 20 * time.Millisecond, Tokens: 2, Slots: 2})
+	trials := filepath.Join(t.TempDir(), "trials.json")
+	args := []string{"bench", url, "--search", "concurrency", "--slo", "code-completion", "--duration", "300ms", "--search-to", "4", "--resume", trials, "--prompt-tokens", "8"}
+	out, _, err := runCLI(t, args...)
+	if errors.Is(err, errSpoiled) {
+		t.Skip("this machine is too busy to measure")
+	}
+	if err != nil || !strings.Contains(out, "highest streams within the objective: 4") {
+		t.Fatalf("search: %v\n%s", err, out)
+	}
+	begin := time.Now()
+	again, _, err := runCLI(t, args...)
+	if err != nil || !strings.Contains(again, "highest streams within the objective: 4") || time.Since(begin) > 250*time.Millisecond {
+		t.Errorf("resumed after %s: %v\n%s", time.Since(begin), err, again)
+	}
+}
+
+func TestBenchRefuses(t *testing.T) {
+	tests := map[string]struct {
+		args      []string
+		err, hint string
+	}{
+		"no load":               {[]string{"http://localhost:1"}, "no load was asked for", "--scenario"},
+		"two loads":             {[]string{"http://localhost:1", "--rate", "5", "--concurrency", "3"}, "exclude each other", "pass one"},
+		"a search for nothing":  {[]string{"http://localhost:1", "--search", "rate"}, "needs an objective", "--slo"},
+		"a server that is down": {[]string{"http://127.0.0.1:1", "--concurrency", "1", "--requests", "1"}, "connection refused", "check that the server runs"},
+		"a bad assertion":       {[]string{"http://localhost:1", "--concurrency", "1", "--assert", "fast"}, "cannot be read", "ttft_p95<500ms"},
+		"a bad length":          {[]string{"http://localhost:1", "--concurrency", "1", "--prompt-tokens", "many"}, "--prompt-tokens", "512"},
+		"a missing key":         {[]string{"http://localhost:1", "--concurrency", "1", "--api-key-env", "NO_SUCH_KEY"}, "is empty", "export"},
+		"no URL":                {[]string{"localhost:8000", "--concurrency", "1"}, "not an http or https URL", "http://host:8000"},
+		"csv of many tests":     {[]string{"http://localhost:1", "--scenario", "all", "--csv", "x"}, "single test", ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := runCLI(t, append([]string{"bench"}, tt.args...)...)
+			if err == nil || !strings.Contains(err.Error(), tt.err) || !strings.Contains(hint.Of(err), tt.hint) {
+				t.Errorf("error %v with hint %q; want %q and %q", err, hint.Of(err), tt.err, tt.hint)
+			}
+		})
+	}
+}

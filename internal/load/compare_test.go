@@ -1,0 +1,273 @@
+package load
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sixty-dev/sixty/internal/slo"
+)
+
+// synthetic makes a result of n requests whose latencies are factor times those
+// of a healthy server.
+func synthetic(seed uint64, n int, factor float64) *Result {
+	rng := rand.New(rand.NewPCG(seed, 0))
+	rec := &Recording{Start: time.Unix(1_700_000_000, 0), SliceWidth: firstSlice, Errors: map[Outcome][]string{}, Tenants: []string{""},
+		Generator: Generator{Cores: 2, CPU: time.Second}}
+	at := time.Duration(0)
+	for range n {
+		at += time.Duration(rng.ExpFloat64() * float64(100*time.Millisecond))
+		first := time.Duration(factor * (200 + 50*rng.NormFloat64()) * float64(time.Millisecond))
+		rest := time.Duration(factor * (900 + 50*rng.NormFloat64()) * float64(time.Millisecond))
+		*rec.records.add() = Record{Scheduled: at, Ready: at, Sent: at, FirstByte: at + first, First: at + first, Last: at + first + rest, End: at + first + rest,
+			WantPrompt: 100, PromptTokens: 100, WantOutput: 31, OutputTokens: 31, FirstTokens: 1, Status: 200, Outcome: Complete}
+		rec.Dispatched, rec.Duration = at, max(rec.Duration, at+first+rest)
+	}
+	a := Poisson(10)
+	return Summarize(rec, Settings{Target: Asked{Stream: true, Model: "m", API: Chat}, Load: Shape{Arrivals: &a}, Warmup: 0})
+}
+
+func TestCompare(t *testing.T) {
+	tests := map[string]struct {
+		a, b []*Result
+		want string // verdict of ttft_mean and e2e_mean
+	}{
+		"the same server twice":                    {[]*Result{synthetic(1, 600, 1)}, []*Result{synthetic(2, 600, 1)}, "same"},
+		"a server a fifth slower":                  {[]*Result{synthetic(1, 600, 1)}, []*Result{synthetic(2, 600, 1.2)}, "worse"},
+		"a server a fifth faster":                  {[]*Result{synthetic(1, 600, 1)}, []*Result{synthetic(2, 600, 0.8)}, "better"},
+		"a difference that is too small to matter": {[]*Result{synthetic(1, 20_000, 1)}, []*Result{synthetic(2, 20_000, 1.01)}, "same"},
+		"three runs each, slower":                  {[]*Result{synthetic(1, 200, 1), synthetic(2, 200, 1.01), synthetic(3, 200, 0.99)}, []*Result{synthetic(4, 200, 1.3), synthetic(5, 200, 1.31), synthetic(6, 200, 1.29)}, "worse"},
+		"one run against runs":                     {[]*Result{synthetic(1, 1, 1)}, []*Result{synthetic(2, 600, 1)}, "unknown"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			c, err := Compare(tt.a, tt.b, 0.02)
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen := 0
+			for _, x := range c.Changes {
+				if x.Quantity == "ttft_mean" || x.Quantity == "e2e_mean" {
+					seen++
+					if x.Verdict != tt.want {
+						t.Errorf("%s is %s, want %s: %+v", x.Quantity, x.Verdict, tt.want, x)
+					}
+				}
+			}
+			if seen != 2 || c.Worse() != (tt.want == "worse") {
+				t.Errorf("%d quantities, worse %v", seen, c.Worse())
+			}
+			if _, err := json.Marshal(c); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestFalseAlarmsAreRare(t *testing.T) {
+	alarms := 0
+	for i := range uint64(40) {
+		c, err := Compare([]*Result{synthetic(2*i, 300, 1)}, []*Result{synthetic(2*i+1, 300, 1)}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Worse() {
+			alarms++
+		}
+	}
+	if alarms > 4 {
+		t.Errorf("%d of 40 comparisons of equal servers found one worse, want at most 5 %% and some chance", alarms)
+	}
+}
+
+func TestMergeIsExact(t *testing.T) {
+	a, b := synthetic(1, 500, 1), synthetic(2, 300, 2)
+	m, err := Merge([]*Result{a, b}, Together)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Requests.Complete != 800 || m.Runs != 2 || m.Latency[TTFT].Count != 800 {
+		t.Errorf("requests %+v, runs %d", m.Requests, m.Runs)
+	}
+	if got, want := m.Throughput.Requests, a.Throughput.Requests+b.Throughput.Requests; math.Abs(got-want) > 1e-9 {
+		t.Errorf("rates of generators that ran together add up: %v, want %v", got, want)
+	}
+	// The percentile of all values, not a mean of percentiles.
+	whole := newSketch()
+	whole.merge(a.Latency[TTFT].Sketch)
+	whole.merge(b.Latency[TTFT].Sketch)
+	if q, _ := m.Latency[TTFT].At(0.95); q.Value != whole.quantile(0.95).Seconds() {
+		t.Errorf("P95 %v, want that of both sketches, %v", q.Value, whole.quantile(0.95).Seconds())
+	}
+	r, err := Merge([]*Result{synthetic(1, 200, 1), synthetic(2, 200, 1.5), synthetic(3, 200, 0.7)}, Repeated)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := r.Latency[TTFT]
+	if width := (d.MeanHigh - d.MeanLow) / d.Mean; width < 0.5 {
+		t.Errorf("runs that differ by half have an interval of %.0f %%", 100*width)
+	}
+	other := synthetic(4, 10, 1)
+	other.Target.Model = "another"
+	if _, err := Merge([]*Result{a, other}, Together); err == nil {
+		t.Error("results of two models were merged")
+	}
+}
+
+func TestResultsSurviveJSON(t *testing.T) {
+	a := synthetic(1, 200, 1)
+	raw, err := json.Marshal([]*Result{a, a})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := ReadResults(bytes.NewReader(raw))
+	if err != nil || len(got) != 2 {
+		t.Fatalf("%d results, error %v", len(got), err)
+	}
+	again, err := json.Marshal(got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(raw), string(again)); diff != "" {
+		t.Errorf("reading and writing changes a result:\n%s", diff)
+	}
+	for name, bad := range map[string]string{"nothing": "", "another schema": `{"schema":"x"}`, "an empty list": "[]", "null": "[null]",
+		"a sketch that is none": `{"schema":"` + Schema + `","latency":{"ttft":{"sketch":"AAAA"}}}`, "a latency without values": `{"schema":"` + Schema + `","latency":{"ttft":null}}`} {
+		if _, err := ReadResults(strings.NewReader(bad)); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func FuzzReadResults(f *testing.F) {
+	f.Add([]byte(`{"schema":"sixty.bench/v1","latency":{"ttft":{"count":3,"mean":1,"quantiles":[{"q":0.5,"value":1}]}},"throughput":{"requests":3}}`))
+	f.Add([]byte(`[{"schema":"sixty.bench/v1"},{"schema":"sixty.bench/v1","requests":{"errors":{"http_503":4}}}]`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		list, err := ReadResults(bytes.NewReader(raw))
+		if err != nil || len(list) > 4 {
+			return
+		}
+		_, _ = Merge(list, Repeated)
+		if _, err := Compare(list, list, 0.02); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestAssertions(t *testing.T) {
+	r := synthetic(1, 500, 1)
+	tests := map[string]struct {
+		text  string
+		holds bool
+		err   string
+	}{
+		"a percentile below":          {"ttft_p95<500ms", true, ""},
+		"a percentile above":          {" e2e_p50 >= 2 s ", false, ""},
+		"a mean in seconds":           {"e2e_mean<1.5", true, ""},
+		"a rate":                      {"requests>5", true, ""},
+		"a share in percent":          {"error_rate<=1%", true, ""},
+		"what was not measured fails": {"queue_wait_p99<10s", false, ""},
+		"goodput without objective":   {"goodput>0.5", false, ""},
+		"an unknown quantity":         {"foo_p95<5ms", false, "unknown quantity"},
+		"an unknown percentile":       {"ttft_p42<5ms", false, "unknown quantity"},
+		"no comparison":               {"ttft_p95", false, "cannot be read"},
+		"no number":                   {"ttft_p95<e", false, "not a number"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			a, err := ParseAssertion(tt.text)
+			if tt.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.err) {
+					t.Fatalf("error %v, want %q", err, tt.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if v, holds := a.Check(r); holds != tt.holds {
+				t.Errorf("%s with %v: %v", a, v, holds)
+			}
+		})
+	}
+}
+
+func TestGoodputAndObjective(t *testing.T) {
+	chat, err := slo.ForUseCase("chat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fast, slow := synthetic(1, 300, 1), synthetic(1, 300, 4)
+	if err := fast.Meets(&chat); err == nil {
+		t.Error("an objective for inter-token latency was met by a result without any")
+	}
+	chat.ITLP95 = 0
+	if err := fast.Meets(&chat); err != nil {
+		t.Error(err)
+	}
+	if err := slow.Meets(&chat); err == nil || !strings.Contains(err.Error(), "ttft_scheduled") {
+		t.Errorf("error %v, want the missed latency", err)
+	}
+}
+
+func TestBaseline(t *testing.T) {
+	chat, _ := slo.ForUseCase("chat")
+	r := synthetic(1, 500, 1)
+	r.Server = &Server{Series: []ServerPoint{{1, map[string]float64{"waiting": 4}}, {2, map[string]float64{"waiting": 2}}}}
+	b, err := NewBaseline(r, &chat, 12, time.Unix(0, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, x := range b.Thresholds {
+		got[x.Signal] = x.Value
+	}
+	p95, _ := r.Latency[E2E].At(0.95)
+	want := map[string]float64{"ttft_p95": 0.5, "e2e_p95": headroom * max(p95.High, p95.Value), "waiting": 6}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("thresholds (-want +got): the objective where it is near, else the measurement with headroom\n%s", diff)
+	}
+	r.Generator.Spoiled = true
+	if _, err := NewBaseline(r, nil, 0, time.Unix(0, 0)); err == nil {
+		t.Error("a spoiled result made thresholds")
+	}
+}
+
+func TestSteadyState(t *testing.T) {
+	shape := func(n int, latency func(i int) time.Duration) *Recording {
+		rec := &Recording{SliceWidth: firstSlice, Errors: map[Outcome][]string{}, Generator: Generator{Cores: 1}}
+		rng := rand.New(rand.NewPCG(1, 1))
+		for i := range n {
+			at := time.Duration(i) * 50 * time.Millisecond
+			d := latency(i) + time.Duration(rng.IntN(int(10*time.Millisecond)))
+			*rec.records.add() = Record{Scheduled: at, Ready: at, Sent: at, First: at + d/2, Last: at + d, End: at + d, OutputTokens: 2, FirstTokens: 1, Outcome: Complete}
+			rec.Dispatched, rec.Duration = at, max(rec.Duration, at+d)
+		}
+		return rec
+	}
+	constant := func(int) time.Duration { return 100 * time.Millisecond }
+	tests := map[string]struct {
+		rec    *Recording
+		steady bool
+		why    string
+	}{
+		"constant":         {shape(400, constant), true, "left out as warm-up"},
+		"growing queues":   {shape(400, func(i int) time.Duration { return time.Duration(100+10*i) * time.Millisecond }), false, "exceeds what the server can do"},
+		"too few":          {shape(20, constant), false, "too few to tell"},
+		"all sent at once": {func() *Recording { r := shape(100, constant); r.Dispatched = r.Duration / 10; return r }(), false, "were sent in the first 10 %"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			res := Summarize(tt.rec, Settings{Target: Asked{Stream: true}, Load: Shape{Arrivals: &Arrivals{Profile: []Segment{{0, 20, 20}}}}, Warmup: AutoWarmup})
+			if res.Window.Steady != tt.steady || !strings.Contains(res.Window.Why, tt.why) {
+				t.Errorf("window %+v, want steady %v because %q", res.Window, tt.steady, tt.why)
+			}
+		})
+	}
+}

@@ -1,0 +1,177 @@
+package loadreport
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
+	"math"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sixty-dev/sixty/internal/load"
+	"github.com/sixty-dev/sixty/internal/load/loadtest"
+	"github.com/sixty-dev/sixty/internal/slo"
+	"github.com/sixty-dev/sixty/internal/workload"
+)
+
+// measure makes a small real result.
+func measure(t *testing.T) (*load.Result, *load.Recording) {
+	t.Helper()
+	s, err := loadtest.Start(loadtest.Script{TTFT: 5 * time.Millisecond, ITL: time.Millisecond, Tokens: 5, EveryNth: 10, Status: 503})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	g, err := workload.NewGenerator(workload.Spec{Prompt: workload.Fixed(8), Output: workload.Fixed(5),
+		Tenants: []workload.Tenant{{Name: `free "tier"`, Weight: 1}, {Name: "paid", Weight: 1}}}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := load.New(load.Config{Target: load.Target{URL: s.URL(), Model: "<m>", Stream: true}, Source: g, Concurrency: 4, MaxRequests: 60})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec, err := r.Run(context.Background(), time.Second, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, _ := slo.ForUseCase("chat")
+	res := load.Summarize(rec, load.Settings{Name: "try", Target: load.Asked{URL: s.URL(), Model: "<m>", API: load.Chat, Stream: true}, Load: load.Shape{Concurrency: 4}, Objective: &o, Warmup: load.AutoWarmup})
+	res.Server = &load.Server{Series: []load.ServerPoint{{At: 0, Values: map[string]float64{"waiting": 3}}, {At: 1, Values: map[string]float64{"waiting": 5}}}}
+	return res, rec
+}
+
+func TestTextShowsWhatMatters(t *testing.T) {
+	res, _ := measure(t)
+	var b bytes.Buffer
+	if err := Text(&b, res); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"try: <m> at http", "54 complete, 6 failed", "6 × http_503: scripted", "TTFT ", "ITL (per token)", "goodput", "tenant paid", "at most waiting 5", "generator", "steady state"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, b.String())
+		}
+	}
+	if strings.Contains(b.String(), "NaN") || strings.Contains(b.String(), "%!") {
+		t.Errorf("broken numbers in\n%s", b.String())
+	}
+}
+
+func TestCSVHasALinePerRequest(t *testing.T) {
+	_, rec := measure(t)
+	var b bytes.Buffer
+	if err := CSV(&b, rec); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := csv.NewReader(&b).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(rows) != 61 {
+		t.Fatalf("%d lines, want a header and 60", len(rows))
+	}
+	failed := 0
+	for _, r := range rows[1:] {
+		if r[len(r)-1] == "http_503" {
+			failed++
+			if r[4] != "" || r[8] != "" {
+				t.Errorf("a failed request has a first token: %v", r)
+			}
+		}
+	}
+	if failed != 6 {
+		t.Errorf("%d failed, want 6", failed)
+	}
+}
+
+func TestVLLMResultFile(t *testing.T) {
+	res, rec := measure(t)
+	var b bytes.Buffer
+	if err := VLLM(&b, res, rec); err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]any
+	if err := json.Unmarshal(b.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	// What vLLM's own plots and dashboards read.
+	for _, key := range strings.Fields(`date backend model_id tokenizer_id num_prompts request_rate burstiness max_concurrency duration completed failed total_input_tokens
+		total_output_tokens request_throughput request_goodput output_throughput total_token_throughput input_lens output_lens ttfts itls start_times generated_texts errors
+		mean_ttft_ms median_ttft_ms std_ttft_ms p99_ttft_ms mean_tpot_ms median_tpot_ms p99_tpot_ms mean_itl_ms median_itl_ms p99_itl_ms mean_e2el_ms p99_e2el_ms`) {
+		if _, ok := got[key]; !ok {
+			t.Errorf("key %q is missing", key)
+		}
+	}
+	if n := len(got["ttfts"].([]any)); n != 60 || got["completed"].(float64) != 54 || got["total_output_tokens"].(float64) != 270 {
+		t.Errorf("%d requests, %v complete, %v tokens", n, got["completed"], got["total_output_tokens"])
+	}
+}
+
+func TestHTMLIsWholeAndSafe(t *testing.T) {
+	res, _ := measure(t)
+	found := &load.Found{Best: &load.Trial{Level: 3, Met: true, Result: res}, Above: 4, Why: "done", Trials: []load.Trial{{Level: 3, Met: true, Result: res}, {Level: 4, Why: "no", Result: res}}}
+	var b bytes.Buffer
+	if err := HTML(&b, Report{Title: "<script>alert(1)</script>", Results: []*load.Result{res, {}}, Search: found, Unit: "requests/s"}); err != nil {
+		t.Fatal(err)
+	}
+	page := b.String()
+	for _, bad := range []string{"<script", "<m>", "NaN", "%!", "ZgotmplZ", "src=", "href=", "url("} {
+		if strings.Contains(page, bad) {
+			t.Errorf("the page holds %q", bad)
+		}
+	}
+	charts := regexp.MustCompile(`(?s)<svg.*?</svg>`).FindAllString(page, -1)
+	if len(charts) < 9 {
+		t.Errorf("%d charts, want the two of the search and those of the result", len(charts))
+	}
+	for _, svg := range charts {
+		d := xml.NewDecoder(strings.NewReader(svg))
+		for {
+			if _, err := d.Token(); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatalf("chart is not XML: %v\n%s", err, svg)
+			}
+		}
+	}
+}
+
+func TestTicksAreRound(t *testing.T) {
+	tests := map[string]struct {
+		s    scale
+		want []float64
+	}{
+		"tens":        {scale{lo: 0, hi: 47}, []float64{0, 10, 20, 30, 40}},
+		"fractions":   {scale{lo: 0, hi: 0.0023}, []float64{0, 0.0005, 0.001, 0.0015, 0.002}},
+		"logarithmic": {scale{lo: 0.04, hi: 0.4, log: true}, []float64{0.05, 0.1, 0.2}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			equal := cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-9 })
+			if diff := cmp.Diff(tt.want, tt.s.ticks(ticksY), equal); diff != "" {
+				t.Errorf("ticks (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNumbersForPeople(t *testing.T) {
+	for sec, want := range map[float64]string{0: "0", 0.00000123: "1.23 µs", 0.0123: "12.3 ms", 1.5: "1.5 s", 119: "119 s", 3600: "1h0m0s"} {
+		if got := Duration(sec); got != want {
+			t.Errorf("Duration(%v) = %q, want %q", sec, got, want)
+		}
+	}
+	for v, want := range map[float64]string{0: "0", 1.234: "1.23", 123.4: "123", 9999: "9999", 12345: "12.3 k", 2.5e6: "2.50 M"} {
+		if got := Number(v); got != want {
+			t.Errorf("Number(%v) = %q, want %q", v, got, want)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestSearchFindsTheCapacity(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		capacity := rapid.Float64Range(1.01, 5000).Draw(t, "capacity")
+		plan := SearchPlan{Low: 1, Precision: 0.05, MaxTrials: 50, Whole: rapid.Bool().Draw(t, "whole")}
+		if rapid.Bool().Draw(t, "bounded") {
+			plan.High = rapid.Float64Range(2, 10_000).Draw(t, "high")
+			if plan.Whole {
+				plan.High = math.Ceil(plan.High)
+			}
+		}
+		tries := map[float64]bool{}
+		f, err := Search(context.Background(), plan, func(_ context.Context, level float64) (Trial, error) {
+			if tries[level] {
+				t.Fatalf("level %v was tried twice", level)
+			}
+			if plan.Whole && level != math.Trunc(level) {
+				t.Fatalf("level %v is not whole", level)
+			}
+			if plan.High > 0 && level > plan.High {
+				t.Fatalf("level %v is above the highest, %v", level, plan.High)
+			}
+			tries[level] = true
+			return Trial{Met: level <= capacity}, nil
+		}, nil)
+		if err != nil || !f.Done || f.Best == nil {
+			t.Fatalf("found %+v, error %v", f, err)
+		}
+		reachable := capacity
+		if plan.High > 0 {
+			reachable = min(reachable, plan.High)
+		}
+		if f.Best.Level > reachable || f.Best.Level < reachable/1.06 && !(plan.Whole && reachable-f.Best.Level < 1) {
+			t.Fatalf("found %v, the capacity is %v within %v", f.Best.Level, capacity, plan.High)
+		}
+	})
+}
+
+func TestSearchGoesOnWhereItStopped(t *testing.T) {
+	plan := SearchPlan{Low: 1, Precision: 0.1}
+	try := func(_ context.Context, level float64) (Trial, error) { return Trial{Met: level <= 77}, nil }
+	whole, err := Search(context.Background(), plan, try, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var saved []Trial
+	ctx, cancel := context.WithCancel(context.Background())
+	first, err := Search(ctx, plan, func(ctx context.Context, level float64) (Trial, error) {
+		if len(saved) == 3 {
+			cancel()
+			return Trial{}, ctx.Err()
+		}
+		return try(ctx, level)
+	}, func(trials []Trial) error { saved = append(saved[:0], trials...); return nil })
+	if err != nil || first.Done || len(saved) != 3 {
+		t.Fatalf("interrupted search: %+v, error %v, saved %d", first, err, len(saved))
+	}
+	plan.Trials = saved
+	second, err := Search(context.Background(), plan, try, nil)
+	if err != nil || second.Best.Level != whole.Best.Level || len(second.Trials) != len(whole.Trials) {
+		t.Errorf("resumed search found %v after %d trials, the whole one %v after %d", second.Best.Level, len(second.Trials), whole.Best.Level, len(whole.Trials))
+	}
+}
+
+func TestSearchEnds(t *testing.T) {
+	never := func(context.Context, float64) (Trial, error) { return Trial{}, nil }
+	f, err := Search(context.Background(), SearchPlan{Low: 5, Precision: 0.1}, never, nil)
+	if err != nil || !f.Done || f.Best != nil || f.Above != 5 || len(f.Trials) != 1 {
+		t.Errorf("nothing meets it: %+v, %v", f, err)
+	}
+	always := func(context.Context, float64) (Trial, error) { return Trial{Met: true}, nil }
+	if f, err = Search(context.Background(), SearchPlan{Low: 5, Precision: 0.1, MaxTrials: 4}, always, nil); err != nil || f.Done || len(f.Trials) != 4 || f.Best.Level != 40 {
+		t.Errorf("everything meets it: %+v, %v", f, err)
+	}
+	boom := errors.New("boom")
+	if f, err = Search(context.Background(), SearchPlan{Low: 5, Precision: 0.1}, func(context.Context, float64) (Trial, error) { return Trial{}, boom }, nil); !errors.Is(err, boom) || f == nil {
+		t.Errorf("a trial fails: %+v, %v", f, err)
+	}
+	for _, bad := range []SearchPlan{{Precision: 0.1}, {Low: 1}, {Low: 2, High: 1, Precision: 0.1}, {Low: math.NaN(), Precision: 0.1}} {
+		if _, err := Search(context.Background(), bad, always, nil); err == nil {
+			t.Errorf("%+v: no error", bad)
+		}
+	}
+}
+
+func TestKnee(t *testing.T) {
+	i, err := Knee([]float64{1, 2, 4, 8, 16, 32, 64}, []float64{100, 200, 390, 760, 1400, 1500, 1520})
+	if err != nil || i != 4 {
+		t.Errorf("knee at %d, error %v; want the fifth level", i, err)
+	}
+	if _, err := Knee([]float64{1, 2}, []float64{1, 2}); err == nil {
+		t.Error("two levels have no knee")
+	}
+}
+
+func TestOverload(t *testing.T) {
+	slow := Progress{TTFTs: []time.Duration{2 * time.Second}}
+	fine := Progress{TTFTs: []time.Duration{100 * time.Millisecond}}
+	o := Overload{Promised: 500 * time.Millisecond}
+	for i, step := range []struct {
+		p    Progress
+		lost bool
+	}{{slow, false}, {slow, false}, {fine, false}, {slow, false}, {slow, false}, {slow, true}} {
+		if got := o.Lost(step.p); got != step.lost {
+			t.Errorf("step %d: lost %v", i, got)
+		}
+	}
+	o = Overload{}
+	for i := range 20 {
+		if lost := o.Lost(Progress{InFlight: 100 * i}); lost != (i >= 3+overloadGrowth-1) {
+			t.Errorf("growing backlog, step %d: lost %v", i, lost)
+		}
+	}
+}

@@ -1,0 +1,524 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// collect feeds a stream to e in pieces of size n.
+func collect(t testing.TB, stream string, n int) (events []string, err error) {
+	t.Helper()
+	var e Events
+	for p := []byte(stream); len(p) > 0; {
+		piece := bytes.Clone(p[:min(n, len(p))]) // what is not copied by Events must not survive
+		p = p[len(piece):]
+		for {
+			data, rest, ok, err := e.Next(piece)
+			if err != nil {
+				return events, err
+			}
+			if !ok {
+				break
+			}
+			events = append(events, string(data))
+			piece = rest
+		}
+	}
+	if data, ok := e.Flush(); ok {
+		events = append(events, string(data))
+	}
+	return events, nil
+}
+
+func TestEvents(t *testing.T) {
+	tests := map[string]struct {
+		stream string
+		want   []string
+	}{
+		"events end with an empty line":             {"data: a\n\ndata: b\n\n", []string{"a", "b"}},
+		"lines may end with CR LF":                  {"data: a\r\n\r\ndata: b\r\n\r\n", []string{"a", "b"}},
+		"the space after the colon is optional":     {"data:a\n\ndata:  b\n\n", []string{"a", " b"}},
+		"comments and other fields are skipped":     {": ping\nevent: x\nid: 1\ndata: a\nretry: 5\n\n: ping\n\n", []string{"a"}},
+		"several data lines are one event":          {"data: a\ndata: b\n\n", []string{"a\nb"}},
+		"an event may be empty":                     {"data:\n\ndata\n\n", []string{"", ""}},
+		"the end may cut the last empty line off":   {"data: a\n\ndata: b", []string{"a", "b"}},
+		"a field that only begins like data is not": {"database: a\n\n", nil},
+		"nothing": {"", nil},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			for n := 1; n <= len(tt.stream)+1; n++ {
+				got, err := collect(t, tt.stream, n)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(tt.want, got); diff != "" {
+					t.Fatalf("in pieces of %d bytes (-want +got):\n%s", n, diff)
+				}
+			}
+		})
+	}
+}
+
+func TestEventsAreBounded(t *testing.T) {
+	for name, stream := range map[string]string{
+		"a line without an end":   "data: " + strings.Repeat("x", MaxEvent+1),
+		"an event without an end": strings.Repeat("data: "+strings.Repeat("x", 1000)+"\n", MaxEvent/1000+2),
+	} {
+		if _, err := collect(t, stream, 4096); !errors.Is(err, ErrEventTooLarge) {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+}
+
+func FuzzEvents(f *testing.F) {
+	f.Add("data: a\r\n\r\n: c\ndata:b\ndata\n\n", 3)
+	f.Add("data", 1)
+	f.Fuzz(func(t *testing.T, stream string, n int) {
+		if n < 1 || len(stream) > 1<<16 {
+			return
+		}
+		whole, err1 := collect(t, stream, len(stream)+1)
+		parts, err2 := collect(t, stream, n)
+		if diff := cmp.Diff(whole, parts); diff != "" || (err1 == nil) != (err2 == nil) {
+			t.Fatalf("pieces of %d bytes change the events: %v %v\n%s", n, err1, err2, diff)
+		}
+	})
+}
+
+func TestChunkScan(t *testing.T) {
+	tests := map[string]struct {
+		json string
+		want Chunk
+	}{
+		"a role chunk bears nothing": {`{"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}`, Chunk{Choices: 1}},
+		"content bears":              {`{"choices":[{"delta":{"content":"he\"y"}}]}`, Chunk{Choices: 1, Bearing: 1, Text: []byte(`he\"y`)}},
+		"reasoning bears":            {`{"choices":[{"delta":{"content":null,"reasoning_content":"hm"}}]}`, Chunk{Choices: 1, Bearing: 1, Text: []byte("hm")}},
+		"a tool call bears":          {`{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"a\":["}}]}}]}`, Chunk{Choices: 1, Bearing: 1}},
+		"a completion's text": {`{"id":"cmpl","choices":[{"text":" x","logprobs":{"top":[{"a":-1.5e3}]},"finish_reason":"length","stop_reason":null}],"usage":null}`,
+			Chunk{Choices: 1, Bearing: 1, Text: []byte(" x"), Finish: []byte("length")}},
+		"token ids are counted": {`{"choices":[{"text":"","token_ids":[1,2,3]}]}`, Chunk{Choices: 1, TokenIDs: 3}},
+		"usage alone has no choices": {`{"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":7,"total_tokens":12,"prompt_tokens_details":{"cached_tokens":4}}}`,
+			Chunk{HasUsage: true, Usage: Usage{5, 7, 4}}},
+		"an error":             {`{"error":{"message":"no","type":"Internal","code":500}}`, Chunk{HasError: true, Error: []byte("no"), ErrorTyp: []byte("Internal")}},
+		"an error as a string": {`{"error":"no"}`, Chunk{HasError: true, Error: []byte("no")}},
+		"no error":             {`{"error":null}`, Chunk{}},
+		"white space":          {" { \"choices\" : [ { \"text\" : \"a\" } ,\n{ \"text\" : \"b\" } ] } \r\n", Chunk{Choices: 2, Bearing: 2, Text: []byte("a")}},
+		"a message":            {`{"choices":[{"message":{"role":"assistant","content":"a"},"finish_reason":"stop"}]}`, Chunk{Choices: 1, Bearing: 1, Text: []byte("a"), Finish: []byte("stop")}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var c Chunk
+			if err := c.Scan([]byte(tt.json)); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, c); diff != "" {
+				t.Errorf("chunk differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+	for _, bad := range []string{"", "{", `{"choices":[{"te`, "[]", "null", `{"a":1}x`, `"x"`} {
+		if err := new(Chunk).Scan([]byte(bad)); err == nil {
+			t.Errorf("%q: no error", bad)
+		}
+	}
+}
+
+// FuzzChunkScan compares the scanner with encoding/json on what that accepts.
+func FuzzChunkScan(f *testing.F) {
+	f.Add([]byte(`{"choices":[{"index":0,"text":" \"a\\","finish_reason":"length"}],"usage":{"prompt_tokens":5,"completion_tokens":7}}`))
+	f.Add([]byte(`{"choices":[{"delta":{"content":"x"}}],"error":null,"x":[1,{"y":"]"}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var c Chunk
+		err := c.Scan(data)
+		var want struct {
+			Choices []struct {
+				Text json.RawMessage `json:"text"`
+			} `json:"choices"`
+		}
+		if !json.Valid(data) || json.Unmarshal(data, &want) != nil || bytes.TrimSpace(data)[0] != '{' {
+			return // the scanner may be more tolerant, but must not panic
+		}
+		var keys map[string]json.RawMessage
+		if json.Unmarshal(data, &keys) != nil || hasDuplicates(data) {
+			return
+		}
+		if err != nil {
+			t.Fatalf("valid object refused: %v", err)
+		}
+		if _, exact := keys["choices"]; exact && c.Choices != len(want.Choices) {
+			t.Fatalf("%d choices, want %d", c.Choices, len(want.Choices))
+		}
+	})
+}
+
+// hasDuplicates reports whether a key may occur twice, or in another case or
+// spelling, where encoding/json and the scanner may choose differently.
+func hasDuplicates(data []byte) bool {
+	low := bytes.ToLower(data)
+	return bytes.Count(low, []byte("choices")) > 1 || bytes.Contains(data, []byte(`\`)) || !bytes.Equal(low, data)
+}
+
+// serve answers every connection with raw bytes, in pieces of n bytes, and then
+// closes it.
+func serve(t *testing.T, raw string, n int) *url.URL {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			buf := make([]byte, 1<<10)
+			_, _ = c.Read(buf)
+			for p := raw; p != ""; {
+				k := min(n, len(p))
+				_, _ = io.WriteString(c, p[:k])
+				p = p[k:]
+			}
+			c.Close()
+		}
+	}()
+	t.Cleanup(func() { ln.Close(); <-done })
+	u, _ := url.Parse("http://" + ln.Addr().String())
+	return u
+}
+
+func dial(t *testing.T, u *url.URL) *Conn {
+	t.Helper()
+	d, err := NewDialer(u, nil, NewClock(time.Now()), time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := d.Dial(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// gather is a Sink that keeps everything.
+type gather struct{ bytes.Buffer }
+
+func (g *gather) Data(p []byte) error { g.Write(p); return nil }
+
+func TestConnReadsEveryFraming(t *testing.T) {
+	tests := map[string]struct {
+		raw  string
+		body string
+		err  error
+		keep bool // the connection may be used again
+	}{
+		"a length":                   {"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "hello", nil, true},
+		"chunks":                     {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2;x=y\r\nlo\r\n0\r\n\r\n", "hello", nil, true},
+		"chunks with a trailer":      {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX-A: b\r\n\r\n", "hello", nil, true},
+		"until the end":              {"HTTP/1.1 200 OK\r\n\r\nhello", "hello", nil, false},
+		"an interim response before": {"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", "hi", nil, true},
+		"a server that will close":   {"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi", "hi", nil, false},
+		"HTTP/1.0":                   {"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nhi", "hi", nil, false},
+		"no body":                    {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "", nil, true},
+		"a length that is cut off":   {"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello", "hello", ErrTruncated, false},
+		"a chunk that is cut off":    {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nhello", "hello", ErrTruncated, false},
+		"chunks without a last one":  {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", "hello", ErrTruncated, false},
+		"a chunk size that is none":  {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nhello\r\n", "", ErrMalformed, false},
+		"a chunk size beyond all":    {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n", "", ErrMalformed, false},
+	}
+	for name, tt := range tests {
+		for _, n := range []int{1, 7, len(tt.raw)} {
+			for _, pumped := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, %d bytes at once, pumped %v", name, n, pumped), func(t *testing.T) {
+					c := dial(t, serve(t, tt.raw, n))
+					_ = c.SetDeadline(c.clock.Now() + int64(5*time.Second))
+					if err := c.Send([]byte("GET / HTTP/1.1\r\n\r\n")); err != nil {
+						t.Fatal(err)
+					}
+					var resp Response
+					if err := c.ReadHead(&resp); err != nil || resp.Status != 200 {
+						t.Fatalf("status %d, error %v", resp.Status, err)
+					}
+					var g gather
+					var err error
+					if pumped {
+						err = c.Stream(&g)
+					} else {
+						err = pull(c, &g)
+					}
+					if !errors.Is(err, tt.err) || g.String() != tt.body && tt.err != ErrMalformed {
+						t.Errorf("body %q, error %v; want %q, %v", g.String(), err, tt.body, tt.err)
+					}
+					if c.Reusable() != tt.keep {
+						t.Errorf("reusable %v, want %v", c.Reusable(), tt.keep)
+					}
+				})
+			}
+		}
+	}
+}
+
+func pull(c *Conn, g *gather) error {
+	for {
+		p, err := c.ReadBody()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		g.Write(p)
+	}
+}
+
+func TestReadHeadRefuses(t *testing.T) {
+	long := "HTTP/1.1 200 OK\r\nX-A: " + strings.Repeat("a", maxHead) + "\r\n\r\n"
+	many := "HTTP/1.1 200 OK\r\n" + strings.Repeat("X-A: "+strings.Repeat("a", 100)+"\r\n", maxHead/100) + "\r\n"
+	tests := map[string]struct {
+		raw string
+		err error
+	}{
+		"no HTTP":                  {"SSH-2.0-OpenSSH\r\n\r\n", ErrMalformed},
+		"a status that is none":    {"HTTP/1.1 2x0 OK\r\n\r\n", ErrMalformed},
+		"a header without a colon": {"HTTP/1.1 200 OK\r\nfoo\r\n\r\n", ErrMalformed},
+		"a length that is none":    {"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n", ErrMalformed},
+		"a header without end":     {long, ErrMalformed},
+		"headers without end":      {many, ErrMalformed},
+		"a head that is cut off":   {"HTTP/1.1 200 OK\r\nA: b\r\n", ErrTruncated},
+		"nothing":                  {"", io.EOF},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := dial(t, serve(t, tt.raw, 1<<20))
+			_ = c.Send([]byte("GET / HTTP/1.1\r\n\r\n"))
+			if err := c.ReadHead(new(Response)); !errors.Is(err, tt.err) {
+				t.Errorf("error %v, want %v", err, tt.err)
+			}
+		})
+	}
+}
+
+func TestResponseHeaders(t *testing.T) {
+	c := dial(t, serve(t, "HTTP/1.1 429 Too Many\r\ncontent-type: Text/Event-Stream; charset=utf-8\r\nretry-after: 12\r\ncontent-length: 0\r\n\r\n", 1<<20))
+	_ = c.Send([]byte("GET / HTTP/1.1\r\n\r\n"))
+	var got Response
+	if err := c.ReadHead(&got); err != nil {
+		t.Fatal(err)
+	}
+	if want := (Response{Status: 429, EventStream: true, RetryAfter: 12 * time.Second}); got != want {
+		t.Errorf("response %+v, want %+v", got, want)
+	}
+}
+
+// TestTLS also covers reading without the pump.
+func TestTLS(t *testing.T) {
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for range 3 {
+			_, _ = io.WriteString(w, "data: x\n\n")
+			w.(http.Flusher).Flush()
+			time.Sleep(5 * time.Millisecond)
+		}
+	}))
+	defer s.Close()
+	u, _ := url.Parse(s.URL)
+	conf := s.Client().Transport.(*http.Transport).TLSClientConfig
+	d, err := NewDialer(u, conf, NewClock(time.Now()), 5*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := d.Dial(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if c.DialEnd <= c.DialStart {
+		t.Error("the handshake took no time")
+	}
+	for range 2 { // the second request reuses the connection
+		begin := c.clock.Now()
+		if err := c.Send([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n")); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.ReadHead(new(Response)); err != nil {
+			t.Fatal(err)
+		}
+		first := c.ReadAt()
+		var g gather
+		if err := c.Stream(&g); err != nil || g.String() != strings.Repeat("data: x\n\n", 3) {
+			t.Fatalf("body %q, error %v", g.String(), err)
+		}
+		if first < begin || c.ReadAt()-first < int64(8*time.Millisecond) {
+			t.Errorf("begun %d, first %d, last %d: want 10 ms between", begin, first, c.ReadAt())
+		}
+	}
+}
+
+func TestPumpStampsArrivalsNotReads(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	go func() {
+		c, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		_, _ = c.Read(make([]byte, 100))
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\na")
+		time.Sleep(20 * time.Millisecond)
+		_, _ = io.WriteString(c, "b")
+		_, _ = c.Read(make([]byte, 100))
+	}()
+	u, _ := url.Parse("http://" + ln.Addr().String())
+	c := dial(t, u)
+	if c.socket == nil {
+		t.Skip("this system tells no arrival times")
+	}
+	_ = c.Send([]byte("x"))
+	if err := c.ReadHead(new(Response)); err != nil {
+		t.Fatal(err)
+	}
+	head := c.ReadAt()
+	time.Sleep(80 * time.Millisecond) // busy with something else
+	if err := c.Stream(&gather{}); err != nil {
+		t.Fatal(err)
+	}
+	if gap := time.Duration(c.ReadAt() - head); gap < 15*time.Millisecond || gap > 60*time.Millisecond {
+		t.Errorf("the second byte is stamped %s after the first, want 20 ms though it was read after 80", gap)
+	}
+	if l := c.Lags(); l.Count() == 0 || l.Max() < 30*time.Millisecond {
+		t.Errorf("lags %d, longest %s: the late read must show", l.Count(), l.Max())
+	}
+}
+
+func TestDeadlineAndInterrupt(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			defer c.Close()
+			_, _ = c.Read(make([]byte, 100))
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\na")
+		}
+	}()
+	u, _ := url.Parse("http://" + ln.Addr().String())
+	for name, stop := range map[string]func(*Conn){
+		"deadline":  func(c *Conn) { _ = c.SetDeadline(c.clock.Now() + int64(30*time.Millisecond)) },
+		"interrupt": func(c *Conn) { time.AfterFunc(30*time.Millisecond, c.Interrupt) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := dial(t, u)
+			_ = c.Send([]byte("x"))
+			if err := c.ReadHead(new(Response)); err != nil {
+				t.Fatal(err)
+			}
+			stop(c)
+			begin := time.Now()
+			if err := c.Stream(&gather{}); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(begin) > time.Second {
+				t.Errorf("error %v after %s", err, time.Since(begin))
+			}
+		})
+	}
+}
+
+func FuzzResponse(f *testing.F) {
+	f.Add([]byte("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"))
+	f.Add([]byte("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nabc"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		for _, r := range []io.Reader{bytes.NewReader(raw), iotest.OneByteReader(bytes.NewReader(raw))} {
+			c := &Conn{nc: &readOnly{r: r}, clock: NewClock(time.Now()), buf: make([]byte, 64)}
+			if c.ReadHead(new(Response)) != nil {
+				continue
+			}
+			read := 0
+			for {
+				p, err := c.ReadBody()
+				if err != nil {
+					break
+				}
+				if read += len(p); read > len(raw) {
+					t.Fatalf("body of %d bytes out of %d", read, len(raw))
+				}
+			}
+		}
+	})
+}
+
+type readOnly struct {
+	net.Conn
+	r io.Reader
+}
+
+func (c *readOnly) Read(p []byte) (int, error) { return c.r.Read(p) }
+
+func TestLags(t *testing.T) {
+	var l Lags
+	for i := 1; i <= 1000; i++ {
+		l.add(time.Duration(i) * time.Microsecond)
+	}
+	for q, want := range map[float64]time.Duration{0.5: 500 * time.Microsecond, 0.99: 990 * time.Microsecond} {
+		if got := l.Quantile(q); got < want*88/100 || got > want*112/100 {
+			t.Errorf("quantile %v is %s, want about %s", q, got, want)
+		}
+	}
+	if l.Count() != 1000 || l.Max() != time.Millisecond {
+		t.Errorf("count %d, max %s", l.Count(), l.Max())
+	}
+}
+
+const benchEvent = `{"id":"chatcmpl-0123456789abcdef","object":"chat.completion.chunk","created":1700000000,"model":"scripted","choices":[{"index":0,"delta":{"content":" word"},"logprobs":null,"finish_reason":null}],"usage":{"prompt_tokens":16,"completion_tokens":5,"total_tokens":21}}`
+
+func BenchmarkChunkScan(b *testing.B) {
+	data := []byte(benchEvent)
+	b.SetBytes(int64(len(data)))
+	b.ReportAllocs()
+	var c Chunk
+	for b.Loop() {
+		if err := c.Scan(data); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkEvents(b *testing.B) {
+	stream := []byte("data: " + benchEvent + "\n\n")
+	b.SetBytes(int64(len(stream)))
+	b.ReportAllocs()
+	var e Events
+	for b.Loop() {
+		if _, _, ok, err := e.Next(stream); !ok || err != nil {
+			b.Fatal("no event")
+		}
+	}
+}

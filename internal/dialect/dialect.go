@@ -110,11 +110,8 @@ func isVLLM(name, prefix string) bool {
 
 func vllm(prefix, suffix string, has map[string]bool) Dialect {
 	d := Dialect{ID: "vllm-v1" + suffix, Engine: VLLM, prefix: prefix, has: has, renamed: map[string]string{}, exprs: map[string]string{}}
-	for _, v0 := range []string{"num_requests_swapped", "cpu_cache_usage_perc", "time_in_queue_requests_count", "avg_generation_throughput_toks_per_s", "model_forward_time_milliseconds_count"} {
-		if has[prefix+v0] {
-			d.ID = "vllm-v0" + suffix
-			break
-		}
+	if isV0(has, prefix) {
+		d.ID = "vllm-v0" + suffix
 	}
 	for now, old := range olderNames {
 		d.rename(now, old, "")
@@ -132,6 +129,19 @@ func vllm(prefix, suffix string, has map[string]bool) Dialect {
 	d.deriveMissing()
 	d.Version = fingerprint(has, prefix)
 	return d
+}
+
+// isV0 reports whether the names are of the V0 engine: one of those that V1
+// never had or, from 0.8.3 on, which hides them, the cache gauge of old without
+// the prefix-cache counters that V1 always had beside it.
+func isV0(has map[string]bool, prefix string) bool {
+	for _, name := range []string{"num_requests_swapped", "cpu_cache_usage_perc", "time_in_queue_requests_count", "avg_generation_throughput_toks_per_s", "model_forward_time_milliseconds_count"} {
+		if has[prefix+name] {
+			return true
+		}
+	}
+	return has[prefix+"gpu_cache_usage_perc"] && !has[prefix+"kv_cache_usage_perc"] && !has[prefix+"gpu_prefix_cache_queries_total"] &&
+		!strings.HasPrefix(prefix, "ray_") // where counters of zero are absent
 }
 
 func (d *Dialect) rename(now string, old []string, suffix string) {
@@ -276,12 +286,15 @@ var releases = []struct{ name, since, gone string }{
 
 func fingerprint(has map[string]bool, prefix string) string {
 	since, before := "", ""
+	ray := strings.HasPrefix(prefix, "ray_")
 	for _, r := range releases {
 		switch present := has[prefix+r.name]; {
 		case present && r.since != "" && newer(r.since, since):
 			since = r.since
 		case present && r.gone != "" && (before == "" || newer(before, r.gone)):
 			before = r.gone
+		case ray && !present && strings.HasSuffix(r.name, "_total"):
+			// Ray's counters are absent until they count something.
 		case !present && r.gone == "" && r.since != "" && (before == "" || newer(before, r.since)):
 			before = r.since
 		}

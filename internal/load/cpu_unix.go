@@ -4,6 +4,7 @@ package load
 
 import (
 	"fmt"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -17,6 +18,18 @@ func processorTime() time.Duration {
 		return 0
 	}
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+}
+
+// residentPeak is the largest resident memory that the process has had, in bytes.
+func residentPeak() uint64 {
+	var r syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &r) != nil {
+		return 0
+	}
+	if runtime.GOOS == "darwin" {
+		return uint64(r.Maxrss) // bytes there, kilobytes elsewhere
+	}
+	return uint64(r.Maxrss) << 10
 }
 
 // spareFiles is what the process needs besides its connections.

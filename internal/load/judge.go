@@ -16,6 +16,7 @@ type Generator struct {
 	ReceiveLag Lag           // from a packet's arrival in the kernel to its timestamp; empty where the kernel does not tell
 	GCPauses   Lag
 	Heap       uint64 // bytes at the end
+	Resident   uint64 // bytes, the process' highest
 }
 
 // Lag is a distribution of delays in a few numbers.
@@ -70,7 +71,7 @@ func (j *judge) end() Generator {
 	runtime.ReadMemStats(&mem)
 	after := runtimeHistograms()
 	return Generator{
-		CPU: processorTime() - j.cpu, Cores: runtime.GOMAXPROCS(0), Heap: mem.HeapAlloc,
+		CPU: processorTime() - j.cpu, Cores: runtime.GOMAXPROCS(0), Heap: mem.HeapAlloc, Resident: residentPeak(),
 		WakeLag: <-j.wake, SchedDelay: lagOf(j.before[0], after[0]), GCPauses: lagOf(j.before[1], after[1]),
 	}
 }

@@ -96,7 +96,7 @@ func (m *Result) addJudgement(r *Result) {
 	a.Cores += b.Cores
 	a.Utilisation = max(a.Utilisation, b.Utilisation)
 	a.PerEvent = max(a.PerEvent, b.PerEvent)
-	a.HeapMB = max(a.HeapMB, b.HeapMB)
+	a.HeapMB, a.ResidentMB = max(a.HeapMB, b.HeapMB), max(a.ResidentMB, b.ResidentMB)
 }
 
 // worse is the larger of two lags: without their sketches no more can be said.

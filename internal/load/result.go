@@ -283,6 +283,7 @@ type Judgement struct {
 	Utilisation float64    `json:"utilisation"` // CPU over cores and time
 	PerEvent    float64    `json:"cpu_per_event"`
 	HeapMB      float64    `json:"heap_mb"`
+	ResidentMB  float64    `json:"resident_mb"`          // the highest
 	ArrivalCV   float64    `json:"arrival_cv,omitempty"` // of the times between sends, open loop
 	Achieved    float64    `json:"achieved,omitempty"`   // requests sent over requests due, open loop
 }

@@ -32,7 +32,7 @@ func (s *summary) judge() Judgement {
 	g := &s.rec.Generator
 	j := Judgement{
 		ReceiveLag: g.ReceiveLag.seconds(), WakeLag: g.WakeLag.seconds(), SchedDelay: g.SchedDelay.seconds(), GCPauses: g.GCPauses.seconds(),
-		CPU: g.CPU.Seconds(), Cores: g.Cores, HeapMB: float64(g.Heap) / 1e6,
+		CPU: g.CPU.Seconds(), Cores: g.Cores, HeapMB: float64(g.Heap) / 1e6, ResidentMB: float64(g.Resident) / 1e6,
 	}
 	if s.rec.Duration > 0 && g.Cores > 0 {
 		j.Utilisation = j.CPU / s.rec.Duration.Seconds() / float64(g.Cores)

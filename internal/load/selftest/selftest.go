@@ -37,7 +37,10 @@ func Cases(seconds float64, streams []int) []Case {
 	paced := loadtest.Script{TTFT: 50 * time.Millisecond, ITL: 10 * time.Millisecond, Tokens: 64}
 	var cases []Case
 	for _, n := range streams {
-		cases = append(cases, Case{Name: fmt.Sprintf("%d paced streams", n), Script: paced, Concurrency: n, Stream: true, Duration: d})
+		script := paced
+		// More streams than a processor can serve at that pace get a slower one.
+		script.ITL = max(script.ITL, time.Duration(n)*time.Second/maxEvents)
+		cases = append(cases, Case{Name: fmt.Sprintf("%d paced streams", n), Script: script, Concurrency: n, Stream: true, Duration: d})
 	}
 	return append(cases,
 		Case{Name: "not streaming, as fast as possible", Script: loadtest.Script{Tokens: 1}, Concurrency: 64, Duration: d},
@@ -45,6 +48,9 @@ func Cases(seconds float64, streams []int) []Case {
 		Case{Name: "open loop, Poisson, 100 a second", Script: paced, Rate: 100, Stream: true, Duration: d},
 	)
 }
+
+// maxEvents is how many events a second the scripted server is asked for.
+const maxEvents = 100_000
 
 // Outcome compares one test's report with the truth. Errors are reported minus
 // true, in seconds.
@@ -67,8 +73,8 @@ type Outcome struct {
 	ReceiveP99 float64 `json:"receive_lag_p99"`
 	ArrivalCV  float64 `json:"arrival_cv"`
 	First      float64 `json:"first_request"` // seconds from the start to the first request
-	HeapMB     float64 `json:"heap_mb"`
-	Spoiled    bool    `json:"spoiled"` // the generator's own verdict
+	ResidentMB float64 `json:"resident_mb"`   // the process' highest so far
+	Spoiled    bool    `json:"spoiled"`       // the generator's own verdict
 }
 
 // Run runs a case. serve starts a scripted server and returns its URL and how
@@ -144,7 +150,7 @@ func compare(c Case, rec *load.Recording, res *load.Result, truths []loadtest.Tr
 	o := &Outcome{
 		Name: c.Name, Requests: res.Requests.Complete, Failed: res.Requests.Failed,
 		PerEvent: g.PerEvent, LagP50: g.SendLag.P50, LagP99: g.SendLag.P99, ReceiveP50: g.ReceiveLag.P50, ReceiveP99: g.ReceiveLag.P99,
-		ArrivalCV: g.ArrivalCV, HeapMB: g.HeapMB, Spoiled: g.Spoiled,
+		ArrivalCV: g.ArrivalCV, ResidentMB: g.ResidentMB, Spoiled: g.Spoiled,
 	}
 	seconds := res.Duration
 	if seconds > 0 {
@@ -199,7 +205,7 @@ func mean(v []float64) float64 {
 // Write prints outcomes as a table.
 func Write(w io.Writer, outcomes []*Outcome) error {
 	if _, err := fmt.Fprintf(w, "%-36s %8s %8s %8s %9s %9s %9s %8s %8s %9s %9s %7s %6s %7s\n", "", "requests", "TTFT err", "TTFT err", "ITL err",
-		"req/s", "events/s", "of ideal", "µs/event", "send lag", "recv lag", "arrival", "cores", "heap"); err != nil {
+		"req/s", "events/s", "of ideal", "µs/event", "send lag", "recv lag", "arrival", "cores", "RSS"); err != nil {
 		return fmt.Errorf("write table: %w", err)
 	}
 	if _, err := fmt.Fprintf(w, "%-36s %8s %8s %8s %9s %9s %9s %8s %8s %9s %9s %7s %6s %7s\n", "", "", "P50 ms", "P99 ms", "mean ms", "", "", "", "", "P50/99 ms", "P50/99 ms", "CV", "used", "MB"); err != nil {
@@ -223,7 +229,7 @@ func Write(w io.Writer, outcomes []*Outcome) error {
 		}
 		if _, err := fmt.Fprintf(w, "%-36s %8d %+8.2f %+8.2f %+9.3f %9.0f %9.0f %8s %8.2f %9s %9s %7s %6.2f %7.1f%s\n", o.Name, o.Requests, 1e3*o.TTFTP50, 1e3*o.TTFTP99, 1e3*o.ITLMean,
 			o.RequestsPS, o.EventsPS, ideal, 1e6*o.PerEvent, fmt.Sprintf("%.2f/%.2f", 1e3*o.LagP50, 1e3*o.LagP99),
-			fmt.Sprintf("%.2f/%.2f", 1e3*o.ReceiveP50, 1e3*o.ReceiveP99), cv, o.Cores, o.HeapMB, mark); err != nil {
+			fmt.Sprintf("%.2f/%.2f", 1e3*o.ReceiveP50, 1e3*o.ReceiveP99), cv, o.Cores, o.ResidentMB, mark); err != nil {
 			return fmt.Errorf("write table: %w", err)
 		}
 	}

@@ -2,6 +2,7 @@ package slo
 
 import (
 	"math"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -151,6 +152,31 @@ func TestValueIsInBaseUnits(t *testing.T) {
 	}
 	if o.Source() != "rag" || (Objective{}).Source() != "slo" {
 		t.Errorf("sources %q, %q", o.Source(), Objective{}.Source())
+	}
+}
+
+func TestTheDocumentedExampleParses(t *testing.T) {
+	page, err := os.ReadFile("../../docs/slo.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```yaml\n")
+	example, _, ok := strings.Cut(rest, "```")
+	if !ok {
+		t.Fatal("docs/slo.md has no example")
+	}
+	f, err := Parse("docs/slo.md", []byte(example))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, _ := f.For(map[string]string{"model_name": "meta-llama/Llama-3", "namespace": "prod"})
+	if o.UseCase != "chat" || o.TTFTP95 != 800*time.Millisecond {
+		t.Errorf("the example gives %+v", o)
+	}
+	for _, u := range UseCases() {
+		if !strings.Contains(string(page), "| `"+u+"` |") {
+			t.Errorf("docs/slo.md does not list %s", u)
+		}
 	}
 }
 

@@ -29,6 +29,24 @@ func TestEverySignalOfAConditionIsListed(t *testing.T) {
 	}
 }
 
+func TestEveryConditionCompilesToPromQL(t *testing.T) {
+	o := catalog.Compilation{
+		Query: func(s *indicator.Signal, baseline bool) (string, error) { return s.Guarded(), nil },
+		Limit: func(*catalog.Threshold) (float64, string, bool) { return 0, "", false },
+		GPU:   []string{"node"},
+	}
+	for _, p := range pathologies.All() {
+		expr, err := p.When.Compile(o)
+		if err != nil {
+			t.Errorf("%s: %v", p.ID, err)
+			continue
+		}
+		if _, err := indicator.Parse(expr); err != nil {
+			t.Errorf("%s: %v\n%s", p.ID, err, expr)
+		}
+	}
+}
+
 // TestRunbookQueriesParse keeps what people paste in an incident free of typing
 // errors. A snippet is one expression a line; an indented line continues the one
 // before.

@@ -16,7 +16,6 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
-	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/report"
@@ -64,7 +63,7 @@ const diagnoseExample = `  sixty diagnose http://localhost:8000
 func newDiagnoseCommand() *cobra.Command {
 	f := &diagnoseFlags{}
 	cmd := &cobra.Command{
-		Use:     "diagnose URL… | --recording FILE | --prometheus URL",
+		Use:     "diagnose [URL…] [--recording FILE | --prometheus URL | --engine-log FILE]",
 		Short:   "Name the cause, show the evidence, compute the fix",
 		Long:    diagnoseLong,
 		Example: diagnoseExample,
@@ -96,7 +95,7 @@ func (f *diagnoseFlags) register(cmd *cobra.Command) {
 	s.DurationVar(&f.interval, "interval", time.Second, "with URLs: time between two scrapes")
 	s.DurationVar(&f.duration, "duration", defaultDuration, "with URLs: scrape for at most this long")
 	s.StringVar(&f.engineArgs, "engine-args", "", "the server's `arguments`, to compute fixes from")
-	s.StringVar(&f.engineLog, "engine-log", "", "the server's start-up log, to compute fixes from")
+	s.StringVar(&f.engineLog, "engine-log", "", "`file` with the server's log: its settings and, without another source, its statistics")
 	s.StringVarP(&f.output, "output", "o", "text", "text, json or markdown")
 	s.StringVar(&f.failOn, "fail-on", "info", "least severity of a finding that exits with 1: page, ticket or info")
 	s.StringVar(&f.color, "color", "auto", "auto, always or never")
@@ -110,11 +109,11 @@ func (f *diagnoseFlags) register(cmd *cobra.Command) {
 func (f *diagnoseFlags) check(args []string) error {
 	live := f.recording == "" && f.prometheus == ""
 	switch {
-	case live && len(args) == 0:
+	case live && len(args) == 0 && f.engineLog == "":
 		return hint.With(errors.New("nothing to diagnose"), "give a server's URL, --recording FILE or --prometheus URL, such as: sixty diagnose http://localhost:8000")
 	case !live && len(args) > 0:
 		return fmt.Errorf("give URLs, --recording or --prometheus, not two of them (unexpected %q)", args[0])
-	case live && (f.at != "" || f.window != 0 || f.baseline != ""):
+	case live && len(args) > 0 && (f.at != "" || f.window != 0 || f.baseline != ""):
 		return hint.With(errors.New("--at, --window and --baseline need a past, and a live run has none"), "name a --recording or a --prometheus server, or leave them out")
 	case len(f.match) > 0 && f.prometheus == "":
 		return errors.New("--match goes with --prometheus")
@@ -163,6 +162,8 @@ func runDiagnose(ctx context.Context, stdout, stderr io.Writer, args []string, f
 		d, err = diagnoseRecording(ctx, stderr, f, o)
 	case f.prometheus != "":
 		d, err = diagnosePrometheus(ctx, stderr, f, o)
+	case len(args) == 0:
+		d, err = diagnoseLog(ctx, stderr, f, known, o)
 	default:
 		d, err = diagnoseLive(ctx, stderr, args, f, o)
 	}
@@ -206,40 +207,6 @@ func (f *diagnoseFlags) write(w io.Writer, d *diagnose.Diagnosis) error {
 		}
 	}
 	return report.Text(w, *d, o)
-}
-
-// engineFacts is what the user says of the servers' configuration.
-type engineFacts struct {
-	config  engine.Config
-	version string
-}
-
-func (f *diagnoseFlags) engine() (*engineFacts, error) {
-	known := &engineFacts{config: engine.Config{}}
-	if f.engineArgs != "" {
-		known.config.Merge(engine.ParseArgs(f.engineArgs, "--engine-args"))
-		if len(known.config) == 0 {
-			return nil, hint.With(fmt.Errorf("--engine-args: no flag in %q", f.engineArgs), `copy the server's command line, such as "--max-num-seqs 256"`)
-		}
-	}
-	return known, nil
-}
-
-// annotate puts it before what the metrics say.
-func (k *engineFacts) annotate(targets []diagnose.Target) {
-	for i := range targets {
-		t := &targets[i]
-		if t.IsGPU() {
-			continue
-		}
-		c := engine.Config{}
-		c.Merge(k.config)
-		c.Merge(t.Config)
-		t.Config = c
-		if k.version != "" {
-			t.Version = k.version
-		}
-	}
 }
 
 // notes prints remarks that do not stop a diagnosis.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/live"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
+	"github.com/sixty-dev/sixty/internal/pathologies/targetdown"
 )
 
 // When a live run may end before its duration: not before it has seen enough
@@ -83,7 +85,10 @@ func diagnoseLive(ctx context.Context, stderr io.Writer, addresses []string, f *
 	}
 	r.learnFailed(ctx)
 	notes(stderr, store.Warnings())
-	return r.diagnose(ctx, o)
+	if d, err = r.diagnose(ctx, o); err == nil {
+		r.tellDown(&d)
+	}
+	return d, err
 }
 
 // liveRun is a live run as it goes on.
@@ -115,6 +120,9 @@ func (r *liveRun) take(p live.Page) {
 		}
 	} else {
 		storeErr = r.store.AppendFailure(t, p.Body.At)
+	}
+	if errors.Is(err, scrape.ErrNotExposition) {
+		err = hint.With(fmt.Errorf("scrape %s: %w", r.targets[p.Target].Name(), scrape.ErrNotExposition), "check that the address is a server's metrics page")
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -236,14 +244,11 @@ func (r *liveRun) unreachable() error {
 	if ever > 0 || r.err != nil {
 		return r.err
 	}
-	for i, st := range r.states {
+	for _, st := range r.states {
 		if st.last == nil {
 			continue
 		}
 		err := st.last
-		if errors.Is(err, scrape.ErrNotExposition) {
-			err = hint.With(fmt.Errorf("%s: %w", r.targets[i].Name(), err), firstHint(err, "check that the address is a server's metrics page"))
-		}
 		if st.facts.Health == 200 {
 			err = hint.With(fmt.Errorf("%w; but /health answers 200: the server is up, and its metrics page fails", err), firstHint(err, "look at the server's log"))
 		}
@@ -255,19 +260,30 @@ func (r *liveRun) unreachable() error {
 	return hint.With(errors.New("not one scrape ended in time"), "allow a longer --duration")
 }
 
+// tellDown corrects the words of a target-down finding where the servers
+// answer, and only their metrics pages fail.
+func (r *liveRun) tellDown(d *diagnose.Diagnosis) {
+	if d.Verdict.ID != targetdown.Pathology.ID || len(d.Findings) == 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.targets {
+		if slices.Contains(d.Verdict.Targets, r.targets[i].Instance) && r.states[i].facts.Health != 200 {
+			return
+		}
+	}
+	d.Verdict.Summary = "The metrics page fails while /health answers 200: the server is up, and cannot be judged"
+	d.Findings[0].Summary = d.Verdict.Summary
+}
+
 // annotate adds what the servers say beside their metrics. A server that never
-// showed its metrics is taken for one of the kind that its neighbours are: the
+// answered anything is taken for one of the kind that its neighbours are: the
 // user named it, and so it is a target that is down.
 func (r *liveRun) annotate(ts []diagnose.Target) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	neighbour := -1
-	for i := range ts {
-		if ts[i].Problem == "" && !ts[i].IsGPU() {
-			neighbour = i
-			break
-		}
-	}
+	neighbour := slices.IndexFunc(ts, func(t diagnose.Target) bool { return t.Problem == "" && !t.IsGPU() })
 	for i := range ts {
 		t := &ts[i]
 		k := r.index(t.Labels["instance"])
@@ -275,7 +291,11 @@ func (r *liveRun) annotate(ts []diagnose.Target) {
 			continue
 		}
 		st := &r.states[k]
-		if st.good == 0 && neighbour >= 0 && t.Problem != "" {
+		switch {
+		case st.good > 0 || t.Problem == "":
+		case st.facts.Health == 200 && st.last != nil:
+			t.Problem = "its metrics page fails while /health answers 200: " + st.last.Error()
+		case neighbour >= 0:
 			t.Problem, t.Dialect, t.Config = "", ts[neighbour].Dialect, engine.Config{}
 		}
 		st.tell(t)
@@ -283,12 +303,7 @@ func (r *liveRun) annotate(ts []diagnose.Target) {
 }
 
 func (r *liveRun) index(instance string) int {
-	for i := range r.targets {
-		if r.targets[i].Instance == instance {
-			return i
-		}
-	}
-	return -1
+	return slices.IndexFunc(r.targets, func(t live.Target) bool { return t.Instance == instance })
 }
 
 // tell adds the facts to a target.
@@ -305,11 +320,11 @@ func (st *liveState) tell(t *diagnose.Target) {
 			t.Config.Set(engine.MaxModelLen, fmt.Sprint(m.MaxModelLen), "/v1/models")
 		}
 	}
-	if st.last != nil {
+	if st.last != nil && t.Problem == "" {
 		t.Notes = append(t.Notes, "the last scrape failed: "+st.last.Error())
 	}
 	switch {
-	case f.Health == 200 && st.last != nil:
+	case f.Health == 200 && st.last != nil && t.Problem == "":
 		t.Notes = append(t.Notes, "/metrics fails while /health answers 200: the server is up, and its metrics page fails")
 	case f.Health == 404 || f.Health == 200:
 		// An exporter, or another server without /health; or all is well.

@@ -79,7 +79,7 @@ func (f *httpFlags) config() (config.HTTPClientConfig, error) {
 	}
 	c.TLSConfig.InsecureSkipVerify = c.TLSConfig.InsecureSkipVerify || f.insecure
 	if err := c.Validate(); err != nil {
-		return c, fmt.Errorf("HTTP settings: %w", err)
+		return c, hint.With(fmt.Errorf("HTTP settings: %w", err), "credentials go with --bearer-token-file, --basic-auth or --http-config")
 	}
 	return c, nil
 }

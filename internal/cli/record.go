@@ -55,13 +55,13 @@ func newRecordCommand() *cobra.Command {
 	s.DurationVar(&f.interval, "interval", time.Second, "time between two scrapes")
 	s.DurationVar(&f.duration, "duration", 5*time.Minute, "record for this long")
 	f.http.register(s)
-	if err := cmd.MarkFlagRequired("output"); err != nil {
-		panic(err) // the flag is registered above
-	}
 	return cmd
 }
 
 func runRecord(ctx context.Context, stdout, stderr io.Writer, addresses []string, f *recordFlags) (err error) {
+	if f.output == "" {
+		return hint.With(errors.New("--output names no file"), "add -o incident.tar.zst")
+	}
 	if f.interval < minInterval || f.duration < f.interval || f.duration > 24*time.Hour {
 		return fmt.Errorf("want --interval of at least %s, and --duration from that to 24h", minInterval)
 	}
@@ -161,19 +161,26 @@ func hope(fails []int) bool {
 
 // meta writes what the servers say beside their metrics.
 func (r *recorder) meta(ctx context.Context, client *scrape.Client) {
+	type servedModel struct {
+		ID          string `json:"id"`
+		MaxModelLen int    `json:"max_model_len,omitempty"`
+	}
 	type target struct {
-		URL       string         `json:"url"`
-		Health    int            `json:"health,omitempty"`
-		HealthErr string         `json:"health_error,omitempty"`
-		Version   string         `json:"version,omitempty"`
-		Models    []scrape.Model `json:"models,omitempty"`
+		URL       string        `json:"url"`
+		Health    int           `json:"health,omitempty"`
+		HealthErr string        `json:"health_error,omitempty"`
+		Version   string        `json:"version,omitempty"`
+		Models    []servedModel `json:"models,omitempty"`
 	}
 	facts := make([]target, len(r.targets))
 	var wg sync.WaitGroup
 	for i, t := range r.targets {
 		wg.Go(func() {
 			f := client.Facts(ctx, t.URL)
-			facts[i] = target{URL: t.Name(), Health: f.Health, Version: f.Version, Models: f.Models}
+			facts[i] = target{URL: t.Name(), Health: f.Health, Version: f.Version}
+			for _, m := range f.Models {
+				facts[i].Models = append(facts[i].Models, servedModel(m))
+			}
 			if f.HealthErr != nil {
 				facts[i].HealthErr = f.HealthErr.Error()
 			}
@@ -203,7 +210,7 @@ func (r *recorder) report(stdout, stderr io.Writer, path string) error {
 	if r.full {
 		notes(stderr, []string{fmt.Sprintf("stopped at %d MiB of pages, the most that a recording may hold; use a longer --interval", recording.MaxTotal>>20)})
 	}
-	fmt.Fprintf(stdout, "%s: %d scrapes of %d servers, %d of them failed\n", path, r.pages+r.empty, len(r.targets), r.empty)
+	fmt.Fprintf(stdout, "recorded %d scrapes, %d failed, in %s\n", r.pages+r.empty, r.empty, path)
 	fmt.Fprintf(stdout, "diagnose it with: sixty diagnose --recording %s\n", path)
 	return nil
 }

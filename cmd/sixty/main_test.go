@@ -1,0 +1,113 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/sixty-dev/sixty/internal/metrics/recording"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"sixty": main})
+}
+
+// TestScripts drives the binary as a user does. A script finds the recordings
+// in $RECORDINGS and servers behind $VLLM; see serve.
+func TestScripts(t *testing.T) {
+	recordings, err := filepath.Abs("../../testdata/recordings")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages := map[string][][]byte{}
+	for _, name := range []string{"thrashing-deep", "full-but-quiet"} {
+		pages[name] = load(t, filepath.Join(recordings, name+".tar.zst"))
+	}
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(env *testscript.Env) error {
+			server := httptest.NewServer(serve(pages))
+			env.Defer(server.Close)
+			env.Setenv("RECORDINGS", recordings)
+			env.Setenv("VLLM", server.URL)
+			env.Setenv("TMPDIR", env.WorkDir)
+			return nil
+		},
+	})
+}
+
+func load(t *testing.T, path string) [][]byte {
+	t.Helper()
+	rec, err := recording.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rec.Close()
+	var pages [][]byte
+	if err := rec.Scrapes(func(s recording.Scrape) error { pages = append(pages, s.Body); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return pages
+}
+
+// sickSince is where in the served recordings the first page is taken from.
+const sickSince = 75 // seconds
+
+// serve is some inference servers, by the first part of the path:
+// thrashing-deep and full-but-quiet replay a recording a page a second;
+// silent shows no engine metrics (--disable-log-stats); secret is
+// full-but-quiet behind a bearer token; garbage, html, broken and endless
+// answer what no server should; all of them have a healthy /health.
+func serve(pages map[string][][]byte) http.Handler {
+	began := time.Now()
+	replay := func(w http.ResponseWriter, name string) {
+		p := pages[name]
+		_, _ = w.Write(p[min(sickSince+int(time.Since(began)/time.Second), len(p)-1)])
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		server, path, _ := strings.Cut(strings.Trim(r.URL.Path, "/"), "/")
+		switch {
+		case path == "health":
+		case path == "version":
+			fmt.Fprint(w, `{"version":"0.23.0"}`)
+		case path == "v1/models":
+			fmt.Fprint(w, `{"data":[{"id":"tiny","max_model_len":1024}]}`)
+		case path != "metrics":
+			http.NotFound(w, r)
+		case server == "secret" && r.Header.Get("Authorization") != "Bearer open-sesame":
+			http.Error(w, "who are you?", http.StatusUnauthorized)
+		case server == "secret":
+			replay(w, "full-but-quiet")
+		case pages[server] != nil:
+			replay(w, server)
+		case server == "silent":
+			fmt.Fprint(w, "python_info{version=\"3.12\"} 1\n")
+		case server == "garbage":
+			fmt.Fprint(w, "what are you looking for?\n")
+		case server == "html":
+			fmt.Fprint(w, "<!doctype html><title>hello</title>")
+		case server == "broken":
+			http.Error(w, "", http.StatusInternalServerError)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// TestMainIsShort keeps the wiring where it belongs.
+func TestMainIsShort(t *testing.T) {
+	b, err := os.ReadFile("main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(b), "\n"); n > 50 {
+		t.Errorf("main.go has %d lines, want at most 50", n)
+	}
+}

@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/model"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/metrics"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/recording"
+)
+
+// prometheus serves a recording with Prometheus' HTTP API, as if it had been
+// scraped; every answer carries the warnings.
+func prometheus(t *testing.T, path string, warnings ...string) *httptest.Server {
+	t.Helper()
+	rec, err := recording.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rec.Close()
+	store, err := embedded.Open(embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	err = store.Load(t.Context(), rec, func(name string) embedded.Target {
+		return embedded.Target{Instance: name + ":8000", Job: "vllm", Labels: map[string]string{"namespace": "prod"}}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		at := func(name string) time.Time {
+			s, _ := strconv.ParseFloat(r.FormValue(name), 64)
+			return time.UnixMilli(int64(s * 1000))
+		}
+		var result any
+		var err error
+		kind := "vector"
+		if strings.HasSuffix(r.URL.Path, "query_range") {
+			kind = "matrix"
+			step, _ := strconv.ParseFloat(r.FormValue("step"), 64)
+			result, err = store.QueryRange(r.Context(), r.FormValue("query"), metrics.Range{Start: at("start"), End: at("end"), Step: time.Duration(step * float64(time.Second))})
+		} else {
+			var v model.Vector
+			if v, err = store.Query(r.Context(), r.FormValue("query"), at("time")); v == nil {
+				v = model.Vector{}
+			}
+			result = v
+		}
+		w.Header().Set("Content-Type", "application/json")
+		if err != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprintf(w, `{"status":"error","errorType":"bad_data","error":%q}`, err)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"status": "success", "warnings": warnings, "data": map[string]any{"resultType": kind, "result": result}})
+	}))
+	t.Cleanup(server.Close)
+	return server
+}
+
+// sixty runs the command line.
+func sixty(t *testing.T, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	root := newRoot(&out, &errOut)
+	root.SetArgs(args)
+	err = root.ExecuteContext(t.Context())
+	return out.String(), errOut.String(), err
+}
+
+const thrashing = "../../testdata/recordings/thrashing-deep.tar.zst"
+
+func TestDiagnoseFromPrometheusAgreesWithTheRecording(t *testing.T) {
+	server := prometheus(t, thrashing)
+	stdout, _, err := sixty(t, "diagnose", "--prometheus", server.URL, "--match", "namespace=prod", "--match", `{job=~"vl.*"}`, "--at", "2026-11-21T04:52:55Z")
+	if !errors.Is(err, errFound) || !strings.HasPrefix(stdout, "kv-cache-thrashing") {
+		t.Errorf("error %v, output:\n%s", err, stdout)
+	}
+	stdout, _, err = sixty(t, "diagnose", "--prometheus", server.URL, "--at", "2026-11-21T04:51:40Z")
+	if err != nil || !strings.HasPrefix(stdout, "healthy") {
+		t.Errorf("healthy phase: error %v, output:\n%s", err, stdout)
+	}
+}
+
+func TestDiagnoseSaysThatAnAnswerIsPartial(t *testing.T) {
+	server := prometheus(t, thrashing, "store-7 unavailable")
+	_, stderr, err := sixty(t, "diagnose", "--prometheus", server.URL, "--at", "2026-11-21T04:52:55Z")
+	if !errors.Is(err, errFound) {
+		t.Errorf("error %v, want the verdict all the same", err)
+	}
+	if n := strings.Count(stderr, "store-7 unavailable"); n != 1 {
+		t.Errorf("the note is there %d times, want once:\n%s", n, stderr)
+	}
+}
+
+func TestDiagnoseFromPrometheusRefusals(t *testing.T) {
+	server := prometheus(t, thrashing)
+	down := httptest.NewServer(nil)
+	down.Close()
+	for _, tt := range []struct {
+		name       string
+		args       []string
+		want, hint string
+	}{
+		{"nothing at that time", []string{"--prometheus", server.URL, "--at", "2020-01-01T00:00:00Z"}, "no inference server's metrics found", "check --match and --at"},
+		{"no such namespace", []string{"--prometheus", server.URL, "--match", "namespace=test", "--at", "2026-11-21T04:52:55Z"}, "no inference server's metrics found", "--match"},
+		{"nobody listens", []string{"--prometheus", down.URL}, "connection refused", ""},
+		{"a metric in the selector", []string{"--prometheus", server.URL, "--match", `{__name__="up"}`}, "names a metric", "labels only"},
+		{"no selector", []string{"--prometheus", server.URL, "--match", "prod"}, "is not a selector", "namespace=prod"},
+		{"a time from a beginning that is not there", []string{"--prometheus", server.URL, "--at", "+10s"}, "there is none", "-5m"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			stdout, _, err := sixty(t, append([]string{"diagnose"}, tt.args...)...)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want %q\n%s", err, tt.want, stdout)
+			}
+			if h := hint.Of(err); !strings.Contains(h, tt.hint) {
+				t.Errorf("hint %q, want %q", h, tt.hint)
+			}
+		})
+	}
+}
+
+func TestScrapeIntervalIsSeen(t *testing.T) {
+	store, err := embedded.Open(embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	start := time.Unix(1795236000, 0)
+	for i := range 60 {
+		page := fmt.Sprintf("# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{model_name=\"m\"} %d\n", i)
+		if _, err := store.Append(embedded.Target{Instance: "a"}, start.Add(time.Duration(i)*30*time.Second), []byte(page), "", 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := start.Add(59 * 30 * time.Second)
+	got, err := scrapeInterval(t.Context(), store, nil, at)
+	if err != nil || got != 30*time.Second {
+		t.Errorf("interval %s, %v; want 30s", got, err)
+	}
+	first, err := firstSample(t.Context(), store, nil, at)
+	if err != nil || first.Sub(start) > time.Minute || first.Before(start) {
+		t.Errorf("first sample %s, %v; want %s or a minute later", first, err, start)
+	}
+	if got, err := scrapeInterval(t.Context(), store, nil, start.Add(-time.Hour)); err != nil || got != usualScrape {
+		t.Errorf("interval of nothing %s, %v; want %s", got, err, usualScrape)
+	}
+}

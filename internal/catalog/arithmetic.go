@@ -35,11 +35,17 @@ func (p *Pass) Measured(s *indicator.Signal) (float64, bool) { return positive(p
 func (p *Pass) Usual(s *indicator.Signal) (float64, bool) { return positive(p.Normal(s)) }
 
 func positive(v indicator.Value) (float64, bool) {
-	if !v.OK || !(v.V > 0) || math.IsInf(v.V, 0) {
+	if !finite(v) || v.V <= 0 {
 		return 0, false
 	}
 	return v.V, true
 }
+
+// Known reports whether there is a finite reading, zero included: one that a
+// sentence can show.
+func (p *Pass) Known(s *indicator.Signal) bool { return finite(p.Now(s)) }
+
+func finite(v indicator.Value) bool { return v.OK && !math.IsInf(v.V, 0) && !math.IsNaN(v.V) }
 
 // Grown returns how many times its normal a signal reads.
 func (p *Pass) Grown(s *indicator.Signal) (times float64, ok bool) {
@@ -55,11 +61,11 @@ func (p *Pass) Grown(s *indicator.Signal) (times float64, ok bool) {
 // "4.2 s (normally 0.31 s)".
 func (p *Pass) Text(s *indicator.Signal) string {
 	now, normal := p.Now(s), p.Normal(s)
-	if !now.OK || math.IsInf(now.V, 0) {
+	if !finite(now) {
 		return "unknown"
 	}
 	text := indicator.Format(now, s.Unit)
-	if normal.OK && !math.IsInf(normal.V, 0) {
+	if finite(normal) {
 		text += " (normally " + indicator.Format(normal, s.Unit) + ")"
 	}
 	return text
@@ -70,7 +76,7 @@ func (p *Pass) Text(s *indicator.Signal) string {
 func (p *Pass) Observe(intro string, signals ...*indicator.Signal) {
 	var parts []string
 	for _, s := range signals {
-		if p.Now(s).OK {
+		if p.Known(s) {
 			parts = append(parts, s.Title+" "+p.Text(s))
 		}
 	}
@@ -242,6 +248,9 @@ func (p *Pass) Demand() (arrivals, served float64, lines []string, ok bool) {
 		return 0, 0, nil, false
 	}
 	growth, _ := p.Measured(indicator.WaitingGrowth)
+	if growth < served/100 {
+		growth = 0 // the slope of a level queue is noise
+	}
 	arrivals = served + growth
 	return arrivals, served, []string{fmt.Sprintf("arrivals = %s served/s (%s) + %s/s growth of the queue (%s) = %s/s",
 		Digits(served), indicator.FirstTokenRate.Name, Digits(growth), indicator.WaitingGrowth.Name, Digits(arrivals))}, true

@@ -63,7 +63,7 @@ func (p *Pass) SlowStepFixes() {
 		})
 	}
 	clocks := "GPU clocks, power, temperature and errors (nvidia-smi -q -d CLOCK,PERFORMANCE)"
-	if !p.Now(indicator.SMClockRatio).OK {
+	if !p.Known(indicator.SMClockRatio) {
 		p.Reason("GPU clocks were not seen: %s.", indicator.SMClockRatio.Hint)
 	} else {
 		clocks = "GPU power and errors"

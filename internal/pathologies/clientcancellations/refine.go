@@ -17,7 +17,7 @@ func refine(p *catalog.Pass) {
 			p.Summary += fmt.Sprintf(", about %s in the window", catalog.Whole(n))
 		}
 	}
-	p.Reason("vLLM counts an aborted request nowhere (finished_reason=\"abort\" stays 0), so this is HTTP requests that ended well less completed requests. Prompts with several choices complete more often than they are asked, which hides some.")
+	p.Reason("vLLM counts an aborted request nowhere (finished_reason=\"abort\" stays 0), so this is HTTP requests that ended well less completed requests. Requests for several choices (n above 1) may count more than one completion, which hides some.")
 	p.Reason("End-to-end, queue and decode times are written at completion and miss the requests that took too long: what those show is too good.")
 	p.Observe("What the clients saw", indicator.TTFTP95, indicator.QueueTimeMean, indicator.E2EP95)
 
@@ -38,7 +38,7 @@ func refine(p *catalog.Pass) {
 		p.Reason("Latency is near normal, so the server is hardly why they leave: a new client, a timeout that was shortened, users who stop answers.")
 	}
 	arithmetic := []string(nil)
-	if v := p.Now(indicator.E2EP95); v.OK {
+	if v := p.Now(indicator.E2EP95); p.Known(indicator.E2EP95) {
 		arithmetic = []string{"finished requests take up to " + indicator.Format(v, indicator.Seconds) + " (" + indicator.E2EP95.Name + "): no timeout on the way may be shorter"}
 	}
 	p.Fix(catalog.Fix{

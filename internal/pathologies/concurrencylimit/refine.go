@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
@@ -47,6 +48,10 @@ func raise(p *catalog.Pass, now catalog.Quantity) {
 			lines = append(lines, line)
 		}
 	}
+	if budget, ok := p.Setting(engine.MaxNumBatchedTokens); ok && budget.V < want {
+		want = budget.V
+		lines = append(lines, fmt.Sprintf("it may not exceed max_num_batched_tokens = %s (%s)", budget.Flag(), budget.Source))
+	}
 	lines = append(lines, fmt.Sprintf("present max_num_seqs = %s (%s)", now.Flag(), now.Source))
 	if want <= now.V {
 		p.Fix(catalog.Fix{
@@ -60,11 +65,15 @@ func raise(p *catalog.Pass, now catalog.Quantity) {
 	if _, line, ok := p.StepAt(want, now.V); ok {
 		lines = append(lines, line)
 	}
+	tradeoff := "each token takes longer in a larger batch, and more KV cache is in use"
+	if want > 4*now.V {
+		tradeoff += "; the estimate reaches far beyond what was measured, so double the limit step by step"
+	}
 	p.Fix(catalog.Fix{
 		Summary:    fmt.Sprintf("Raise --max-num-seqs from %s to %s", now.Flag(), catalog.Whole(want)),
 		Changes:    []catalog.Change{{Flag: "--max-num-seqs", From: now.Flag(), To: catalog.Whole(want)}},
 		Arithmetic: lines,
-		Tradeoff:   "each token takes longer in a larger batch, and more KV cache is in use",
+		Tradeoff:   tradeoff,
 		Verify:     verify,
 	})
 }

@@ -20,6 +20,9 @@ func refine(p *catalog.Pass) {
 		if usual, ok := p.Usual(indicator.OpenFDs); ok && now > usual+1 {
 			text += fmt.Sprintf(": about %s more clients than normally hold a connection and wait", catalog.Whole(now-usual))
 		}
+		if rate, ok := p.Measured(indicator.FDGrowth); ok && rate > 0.05 {
+			text += fmt.Sprintf("; %s more come and get no answer", indicator.FormatNumber(rate, indicator.PerSecond))
+		}
 		p.Reason("%s.", text)
 	}
 	p.Reason("A long prompt without chunked prefill stops a small engine for two to four seconds, which is no hang; requests that were all cancelled leave frozen gauges too: then one small request gets through and thaws them.")

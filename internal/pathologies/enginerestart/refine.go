@@ -21,8 +21,8 @@ func refine(p *catalog.Pass) {
 		default:
 			p.Summary = "The server restarted within the last three minutes"
 		}
-	} else {
-		p.Reason("It was not watched before, so this may be its first start.")
+	} else if wait, ok := p.Measured(indicator.StartedWhileWatched); ok {
+		p.Reason("It was watched for %s before it began to serve; whether it had served before that cannot be told.", indicator.FormatNumber(wait, indicator.Seconds))
 	}
 	if up, ok := p.Measured(indicator.Uptime); ok && known && up > age {
 		p.Reason("From the start of the process to the first request it took %s (loading, compilation, CUDA graphs): %s − %s.",

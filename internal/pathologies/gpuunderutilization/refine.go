@@ -13,7 +13,7 @@ const verify = "gpu_sm_active and generation_token_rate rise while itl_p50 stays
 func refine(p *catalog.Pass) {
 	p.Summary = "The engine always has work, but the GPU is mostly idle"
 	for _, s := range []*indicator.Signal{indicator.SMActive, indicator.EngineActive, indicator.GPUUtil} {
-		if p.Now(s).OK {
+		if p.Known(s) {
 			p.Summary = fmt.Sprintf("The engine always has work, but %s is %s", s.Title, p.Text(s))
 			break
 		}

@@ -54,7 +54,7 @@ func server(p *catalog.Pass) {
 	if !http && !engine {
 		return
 	}
-	if http && !engine && p.Now(indicator.EngineErrors).OK {
+	if http && !engine && p.Known(indicator.EngineErrors) {
 		p.Reason("The engine reports no error of its own, so bad input may be counted as 5xx: an empty prompt ([]) and token ids outside the vocabulary are (the client sees 400).")
 	}
 	p.Fix(catalog.Fix{

@@ -163,6 +163,8 @@ func growCache(p *catalog.Pass) {
 			Tradeoff: "none, unless the override left memory for another process",
 			Verify:   verify,
 		})
+	} else if _, bytes := p.Setting("kv-cache-memory-bytes"); bytes {
+		p.Reason("--kv-cache-memory-bytes %s sets the size of the cache: raise it if the GPU has memory to spare.", setting(p, "kv-cache-memory-bytes"))
 	} else if u, ok := p.Setting(engine.GPUMemoryUtilization); ok && u.V < 0.95 {
 		to := math.Min(0.95, u.V+0.03)
 		p.Fix(catalog.Fix{

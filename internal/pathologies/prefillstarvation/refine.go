@@ -51,7 +51,7 @@ func summary(p *catalog.Pass) string {
 		s += fmt.Sprintf(", %s the usual length,", indicator.FormatNumber(tail, indicator.Times))
 	}
 	s += " hold the engine while others wait"
-	if p.Now(indicator.TTFTP95).OK {
+	if p.Known(indicator.TTFTP95) {
 		s += ": TTFT P95 is " + p.Text(indicator.TTFTP95)
 	}
 	return s

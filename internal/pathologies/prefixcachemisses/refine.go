@@ -60,7 +60,7 @@ func reason(p *catalog.Pass) string {
 		})
 		return "prefix caching is off (" + p.Config[engine.PrefixCaching].Source + ")"
 	}
-	if age, ok := p.Measured(indicator.ServingAge); ok && age < cold {
+	if age, ok := startedCold(p); ok {
 		p.Fix(catalog.Fix{
 			Summary:  "Wait until the cache has filled, or warm it up with the common prefixes before the server takes traffic",
 			Tradeoff: "a start takes longer",
@@ -85,6 +85,18 @@ func reason(p *catalog.Pass) string {
 		Verify:   verify,
 	})
 	return "the cache has room, so prompts share less than they did: a template that begins with something unique, another mix of clients, a cache salt, or a router that spreads sessions over replicas"
+}
+
+// startedCold returns the age of a server whose cache has never been warm. One
+// that was seen to hit since it started is not cold.
+func startedCold(p *catalog.Pass) (age float64, ok bool) {
+	age, ok = p.Measured(indicator.ServingAge)
+	if !ok || age > cold {
+		return 0, false
+	}
+	_, warm := p.Usual(indicator.PrefixHitRatio)
+	_, restarted := p.Measured(indicator.StartedWhileWatched)
+	return age, !warm || restarted // the baseline may be from before the start
 }
 
 // shortPrefix finds prompts that are too short to fill a block: only whole

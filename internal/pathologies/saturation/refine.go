@@ -28,7 +28,7 @@ func refine(p *catalog.Pass) {
 		p.Reason("Serving those that wait takes %s at the present rate, even if nobody else came.", seconds(waiting/served))
 	}
 	if g, ok := p.Grown(indicator.FirstTokenRate); ok && g > 1.2 {
-		p.Reason("%s requests are served as normally: demand rose.", indicator.FormatNumber(g, indicator.Times))
+		p.Reason("It serves %s as many requests as normally: demand rose.", indicator.FormatNumber(g, indicator.Times))
 	}
 	p.Reason("Arrivals are those served plus those that join the queue; clients that gave up while they waited are in neither.")
 	p.Reason("The time in the queue is written when a request ends, so it reads low while a queue builds up; TTFT comes first.")

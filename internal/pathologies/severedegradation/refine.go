@@ -10,7 +10,7 @@ import (
 
 func refine(p *catalog.Pass) {
 	p.Summary = "The engine is slower than itself and work piles up"
-	if p.Now(indicator.ITLP50).OK {
+	if p.Known(indicator.ITLP50) {
 		p.Summary = "The engine is slower than itself: a token takes " + p.Text(indicator.ITLP50)
 	}
 	if w, ok := p.Measured(indicator.Waiting); ok {

@@ -10,7 +10,7 @@ import (
 
 func refine(p *catalog.Pass) {
 	p.Summary = "Decode is slow: a token takes " + p.Text(indicator.ITLP50)
-	if !p.Now(indicator.ITLP50).OK {
+	if !p.Known(indicator.ITLP50) {
 		p.Summary = "Decode is slow although nothing queues"
 	}
 	if _, ok := p.Measured(indicator.DecodeBatch); ok {

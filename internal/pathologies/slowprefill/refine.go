@@ -10,7 +10,7 @@ const verify = "prefill_time_per_token and ttft_p50 return to normal"
 
 func refine(p *catalog.Pass) {
 	p.Summary = "Prefill is slow: a computed prompt token takes " + p.Text(indicator.PrefillTimePerToken)
-	if !p.Now(indicator.PrefillTimePerToken).OK {
+	if !p.Known(indicator.PrefillTimePerToken) {
 		p.Summary = "Prefill is slow: the first token is late although nothing queues"
 	}
 	if _, ok := p.Measured(indicator.ComputedTokens); ok {

@@ -26,7 +26,7 @@ func refine(p *catalog.Pass) {
 	}
 }
 
-// changes says what grew or fell, the largest first factor first.
+// changes says what grew or fell, and how many times.
 func changes(p *catalog.Pass) []string {
 	var parts []string
 	for _, c := range []struct {
@@ -38,11 +38,11 @@ func changes(p *catalog.Pass) []string {
 		{"requests come %s as often", indicator.FirstTokenRate},
 	} {
 		if g, ok := p.Grown(c.s); ok && g > 1.2 {
-			parts = append(parts, fmt.Sprintf(c.what, indicator.FormatNumber(g, indicator.Times))+" ("+p.Text(c.s)+")")
+			parts = append(parts, fmt.Sprintf(c.what, indicator.FormatNumber(g, indicator.Times))+", "+p.Text(c.s))
 		}
 	}
 	if hits, usual := p.Now(indicator.PrefixHitRatio), p.Normal(indicator.PrefixHitRatio); hits.OK && usual.OK && hits.V < usual.V-0.1 {
-		parts = append(parts, "less of each prompt is reused ("+p.Text(indicator.PrefixHitRatio)+")")
+		parts = append(parts, "less of each prompt is reused, "+p.Text(indicator.PrefixHitRatio))
 	}
 	return parts
 }
@@ -75,8 +75,8 @@ func scale(p *catalog.Pass) {
 		return
 	}
 	p.Fix(catalog.Fix{
-		Summary:    fmt.Sprintf("If the change lasts, serve it with %s the replicas", indicator.FormatNumber(worst, indicator.Times)),
-		Arithmetic: append(lines, fmt.Sprintf("the larger of them = %s: at most this much more capacity restores the normal latency", indicator.FormatNumber(worst, indicator.Times))),
+		Summary:    fmt.Sprintf("If the change lasts, add replicas: at most %s as many restore the normal latency", indicator.FormatNumber(worst, indicator.Times)),
+		Arithmetic: append(lines, fmt.Sprintf("the larger of them = %s is an upper bound: replicas that were not busy before need less", indicator.FormatNumber(worst, indicator.Times))),
 		Tradeoff:   "more GPUs",
 		Verify:     "ttft_p50 and e2e_mean return to normal on each replica",
 	})

@@ -1,0 +1,80 @@
+package prefixcachemisses
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/sixty-dev/sixty/internal/catalog/catalogtest"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+func TestRefineFindsTheReason(t *testing.T) {
+	misses := catalogtest.Readings{
+		indicator.PrefixHitRatio: 0.05, indicator.PromptTokens: 400, indicator.OutputTokens: 100,
+		indicator.PrefillTimePerToken: 0.001, indicator.FirstTokenRate: 2, indicator.KVUsagePeak: 0.3,
+	}
+	usual := catalogtest.Readings{indicator.PrefixHitRatio: 0.65, indicator.PromptTokens: 400}
+	with := func(change catalogtest.Readings) catalogtest.Readings {
+		r := maps.Clone(misses)
+		maps.Copy(r, change)
+		return r
+	}
+	cases := map[string]struct {
+		view      catalogtest.View
+		args      string
+		want, not []string
+	}{
+		"caching is off": {
+			view: catalogtest.View{Present: misses, Past: usual}, args: "--no-enable-prefix-caching",
+			want: []string{"change: --enable-prefix-caching false→true", "caching is off"},
+		},
+		"the server has just started": {
+			view: catalogtest.View{Present: with(catalogtest.Readings{indicator.ServingAge: 90})},
+			want: []string{"started 90 s ago"}, not: []string{"change:"},
+		},
+		"the baseline is from before the start": {
+			view: catalogtest.View{Present: with(catalogtest.Readings{indicator.ServingAge: 90, indicator.StartedWhileWatched: 500}), Past: usual},
+			want: []string{"started 90 s ago"},
+		},
+		"a young server that was warm already is not cold": {
+			view: catalogtest.View{Present: with(catalogtest.Readings{indicator.ServingAge: 280, indicator.StartedWhileWatched: -40}), Past: usual},
+			want: []string{"prompts share less"},
+		},
+		"the shared part fits no block": {
+			view: catalogtest.View{Present: with(catalogtest.Readings{indicator.PromptTokens: 100}), Past: usual}, args: "--block-size 128",
+			want: []string{"at most 100 tokens) is shorter than a block of 128", "change: --block-size 128→16"},
+		},
+		"running requests push prefixes out": {
+			view: catalogtest.View{Present: with(catalogtest.Readings{indicator.KVUsagePeak: 0.97}), Past: usual}, args: "--gpu-memory-utilization 0.9",
+			want: []string{"fill up to 97", "change: --gpu-memory-utilization 0.9→0.93"},
+		},
+		"prompts overwrite the cache in seconds": {
+			// 16000 tokens / (2/s × 500) = 16 s.
+			view: catalogtest.View{Present: misses, Past: usual}, args: "--num-gpu-blocks 1000 --block-size 16",
+			want: []string{"overwritten every 16 s"},
+		},
+		"nothing is shared any more": {
+			// 400 × (0.65 − 0.05) = 240 tokens, at 1 ms each.
+			view: catalogtest.View{Present: misses, Past: usual}, args: "--num-gpu-blocks 100000 --block-size 16",
+			want: []string{"prompts share less", "compute 240 tokens less", "up to 240 ms"},
+			not:  []string{"change:"},
+		},
+		"nothing is known": {want: []string{"prompts share less"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := catalogtest.Text(catalogtest.Refine(t, Pathology, c.view, c.args))
+			for _, w := range c.want {
+				if !strings.Contains(got, w) {
+					t.Errorf("want %q in\n%s", w, got)
+				}
+			}
+			for _, w := range c.not {
+				if strings.Contains(got, w) {
+					t.Errorf("do not want %q in\n%s", w, got)
+				}
+			}
+		})
+	}
+}

@@ -31,6 +31,8 @@ var liveCases = []liveCase{
 	{"engine-hung", "sick", 15, []string{"diagnose", "--output", "json", "URLS"}, 60, []string{"engine-hung"}},
 	{"engine-hung", "healthy", 20, []string{"diagnose", "--output", "json", "URLS"}, 60, []string{"healthy"}},
 	{"thrashing-deep", "sick", 20, []string{"diagnose", "--output", "json", "URLS"}, 60, []string{"kv-cache-thrashing"}},
+	{"prefill-starvation-deep", "sick", 25, []string{"diagnose", "--output", "json", "URLS"}, 60, []string{"prefill-starvation"}},
+	{"prefix-churn", "sick", 25, []string{"diagnose", "--output", "json", "URLS"}, 60, []string{"prefix-cache-misses"}},
 	{"two-seats", "sick", 15, []string{"diagnose", "--output", "json", "URLS"}, 60, []string{"concurrency-limit"}},
 	{"replica-imbalance", "sick", 15, []string{"diagnose", "--output", "json", "URLS"}, 60, []string{"replica-imbalance"}},
 }

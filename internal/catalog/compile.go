@@ -15,6 +15,10 @@ type Compilation struct {
 	// window or over the baseline.
 	Query func(s *indicator.Signal, baseline bool) (string, error)
 
+	// Lifetime says that the baseline is the sum of a server's life: thresholds
+	// that ask for a history resolve to their defaults.
+	Lifetime bool
+
 	// Limit is View.Limit: thresholds known when the rule is written.
 	Limit func(*Threshold) (limit float64, source string, ok bool)
 
@@ -119,7 +123,7 @@ func (o Compilation) comparison(c Cond) (string, error) {
 		return fmt.Sprintf("(%s) %s %s", now, c.Op, number(limit)), nil
 	}
 	absolute := fmt.Sprintf("(%s) %s %s", now, c.Op, number(c.Threshold.Default))
-	if c.Threshold.Baseline == nil {
+	if c.Threshold.Baseline == nil || c.Threshold.Baseline.History && o.Lifetime {
 		return absolute, nil
 	}
 	limit, err := o.relative(c)

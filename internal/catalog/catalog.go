@@ -122,7 +122,7 @@ func (p *Pass) Reason(format string, args ...any) {
 	p.Reasons = append(p.Reasons, fmt.Sprintf(format, args...))
 }
 
-// Now returns the reading's value in the window, or 0 where it is unknown;
+// Value returns the reading's value in the window, or 0 where it is unknown;
 // for sentences, after a condition has made sure of it.
 func (p *Pass) Value(s *indicator.Signal) float64 { return p.Now(s).Or(0) }
 

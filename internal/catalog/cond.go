@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"math"
+	"slices"
 
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/slo"
@@ -92,7 +93,7 @@ func (c Cond) Leaves(yield func(Cond)) {
 		yield(c)
 		return
 	}
-	for _, sub := range append(c.All, c.Any...) {
+	for _, sub := range slices.Concat(c.All, c.Any) {
 		sub.Leaves(yield)
 	}
 }

@@ -41,7 +41,7 @@ func (f *diagnoseFlags) engine() (*engineFacts, error) {
 		return nil, fmt.Errorf("--engine-log: %w", err)
 	}
 	defer file.Close()
-	log, err := engine.ParseLog(file)
+	log, err := engine.ParseLog(file, time.Now())
 	if err != nil {
 		return nil, fmt.Errorf("--engine-log %s: %w", f.engineLog, err)
 	}

@@ -131,12 +131,10 @@ var (
 // known line is an error, as is one of more than 256 MiB.
 //
 // vLLM's timestamps have neither year nor zone. They are taken as UTC, which
-// containers run in, and as the latest year that does not put them into the
-// future. A line that begins with a full RFC 3339 timestamp, as "docker logs
+// containers run in, and as the latest year that does not put them after
+// now. A line that begins with a full RFC 3339 timestamp, as "docker logs
 // --timestamps" writes, has that one.
-func ParseLog(r io.Reader) (Log, error) { return parseLog(r, time.Now()) }
-
-func parseLog(r io.Reader, now time.Time) (Log, error) {
+func ParseLog(r io.Reader, now time.Time) (Log, error) {
 	p := logParser{log: Log{Config: Config{}}, now: now}
 	if err := p.readLines(r); err != nil {
 		return Log{}, fmt.Errorf("read engine log: %w", err)

@@ -21,7 +21,7 @@ var now = time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
 
 func parse(t *testing.T, log string) Log {
 	t.Helper()
-	l, err := parseLog(strings.NewReader(log), now)
+	l, err := ParseLog(strings.NewReader(log), now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestLines(t *testing.T) {
 
 func TestALogWithoutAKnownLineIsAnError(t *testing.T) {
 	for _, log := range []string{"", "hello\n", strings.Repeat("x", 3*maxLine), "GET /metrics KV cache\n"} {
-		if _, err := ParseLog(strings.NewReader(log)); err == nil || hint.Of(err) == "" {
+		if _, err := ParseLog(strings.NewReader(log), now); err == nil || hint.Of(err) == "" {
 			t.Errorf("%.20q: error %v, hint %q", log, err, hint.Of(err))
 		}
 	}
@@ -195,7 +195,7 @@ func (endless) Read(p []byte) (int, error) {
 }
 
 func TestAnEndlessLogIsAnError(t *testing.T) {
-	_, err := ParseLog(endless{})
+	_, err := ParseLog(endless{}, now)
 	if err == nil || !strings.Contains(err.Error(), "256 MiB") || hint.Of(err) == "" {
 		t.Errorf("error %v, hint %q", err, hint.Of(err))
 	}
@@ -268,7 +268,7 @@ func FuzzParseLog(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		l, err := parseLog(bytes.NewReader(b), now)
+		l, err := ParseLog(bytes.NewReader(b), now)
 		if err != nil {
 			return
 		}
@@ -292,7 +292,7 @@ func BenchmarkParseLog(b *testing.B) {
 	log := []byte(strings.Repeat(strings.Repeat(access, 50)+stat+", GPU KV cache usage: 50.0%, Prefix cache hit rate: 25.0%\n", 200))
 	b.SetBytes(int64(len(log)))
 	for b.Loop() {
-		if _, err := parseLog(io.Reader(bytes.NewReader(log)), now); err != nil {
+		if _, err := ParseLog(io.Reader(bytes.NewReader(log)), now); err != nil {
 			b.Fatal(err)
 		}
 	}

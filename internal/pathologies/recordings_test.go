@@ -44,13 +44,20 @@ type truth struct {
 // accepted returns the verdicts that are honest at the end of a phase.
 func (tr *truth) accepted(phase int) []string {
 	p := tr.Phases[phase]
+	all := []string{diagnose.Healthy, diagnose.Idle}
 	switch {
 	case phase == len(tr.Phases)-1:
-		return slices.Concat([]string{tr.Verdict}, tr.Accept, p.Accept)
+		all = slices.Concat([]string{tr.Verdict}, tr.Accept, p.Accept)
 	case p.Verdict != "":
-		return append([]string{p.Verdict}, p.Accept...)
+		all = append([]string{p.Verdict}, p.Accept...)
 	}
-	return []string{diagnose.Healthy, diagnose.Idle}
+	var once []string
+	for _, v := range all {
+		if !slices.Contains(once, v) {
+			once = append(once, v)
+		}
+	}
+	return once
 }
 
 func quiet(verdict string) bool { return verdict == diagnose.Healthy || verdict == diagnose.Idle }

@@ -20,7 +20,7 @@ import (
 // A Target is one server's metrics page.
 type Target struct {
 	URL      string // complete, with the credentials that the user put there
-	Instance string // host:port, and the path too where two targets share them
+	Instance string // host:port, with the path, or a number, where targets share them
 }
 
 // Name is the target's URL as it may be shown and stored: without user,
@@ -48,10 +48,11 @@ func Targets(addresses []string) ([]Target, error) {
 			continue
 		}
 		t := Target{URL: u, Instance: scrape.Instance(u)}
-		if instances[t.Instance] {
-			if p, err := url.Parse(u); err == nil {
-				t.Instance += p.Path
-			}
+		if p, err := url.Parse(u); err == nil && instances[t.Instance] {
+			t.Instance += p.Path
+		}
+		for same, n := t.Instance, 2; instances[t.Instance]; n++ {
+			t.Instance = fmt.Sprintf("%s#%d", same, n) // what differs is a secret
 		}
 		urls[u], instances[t.Instance] = true, true
 		targets = append(targets, t)

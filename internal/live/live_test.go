@@ -67,7 +67,7 @@ func TestASlowServerDelaysNobody(t *testing.T) {
 }
 
 func TestTargets(t *testing.T) {
-	got, err := Targets([]string{"vllm-0:8000", "http://user:pass@vllm-1:8000/metrics?key=1", "http://vllm-0:8000/metrics", "vllm-1:8000/other"})
+	got, err := Targets([]string{"vllm-0:8000", "http://user:pass@vllm-1:8000/metrics?key=1", "http://vllm-0:8000/metrics", "vllm-1:8000/other", "vllm-0:8000?key=1", "vllm-0:8000?key=2"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,6 +75,8 @@ func TestTargets(t *testing.T) {
 		{"http://vllm-0:8000/metrics", "vllm-0:8000"},
 		{"http://user:pass@vllm-1:8000/metrics?key=1", "vllm-1:8000"},
 		{"http://vllm-1:8000/other", "vllm-1:8000/other"},
+		{"http://vllm-0:8000/metrics?key=1", "vllm-0:8000/metrics"},
+		{"http://vllm-0:8000/metrics?key=2", "vllm-0:8000/metrics#2"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -99,7 +99,7 @@ func (o *Options) choose(r *Request, past Range) {
 		r.Window.From = clamp(r.Onset, o.At.Add(-o.maxWindow()), o.At.Add(-o.minWindow()))
 	}
 	if r.Window.From.Before(past.From) && o.Window == 0 {
-		r.Window.From = past.From
+		r.Window.From = clamp(past.From, r.Window.From, o.At.Add(-o.minWindow()))
 	}
 	normalUntil := r.Window.From
 	if !r.Onset.IsZero() && r.Onset.Before(normalUntil) {

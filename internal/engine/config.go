@@ -25,6 +25,9 @@ const (
 	DataParallelSize     = "data-parallel-size"
 	NumBlocks            = "num-gpu-blocks"       // KV blocks of one engine
 	KVTokens             = "kv-cache-size-tokens" // KV capacity in tokens (0.24 and later)
+
+	NumBlocksOverride  = "num-gpu-blocks-override"
+	KVCacheMemoryBytes = "kv-cache-memory-bytes"
 )
 
 // A Setting is the value of a flag and where it was learnt.
@@ -84,6 +87,8 @@ func FromCacheConfigInfo(labels map[string]string) Config {
 		PrefixCaching:        "enable_prefix_caching",
 		GPUMemoryUtilization: "gpu_memory_utilization",
 		KVCacheDtype:         "cache_dtype",
+		NumBlocksOverride:    "num_gpu_blocks_override",
+		KVCacheMemoryBytes:   "kv_cache_memory_bytes",
 	} {
 		c.Set(flag, labels[label], source)
 	}

@@ -79,6 +79,12 @@ func serve(pages map[string][][]byte) http.Handler {
 			fmt.Fprint(w, `{"version":"0.23.0"}`)
 		case path == "v1/models":
 			fmt.Fprint(w, `{"data":[{"id":"tiny","max_model_len":1024}]}`)
+		case path == "v1/completions":
+			w.Header().Set("Content-Type", "text/event-stream")
+			for range 3 {
+				fmt.Fprint(w, `data: {"choices":[{"text":"a"}]}`+"\n\n")
+			}
+			fmt.Fprint(w, "data: [DONE]\n\n")
 		case path != "metrics":
 			http.NotFound(w, r)
 		case server == "secret" && r.Header.Get("Authorization") != "Bearer open-sesame":

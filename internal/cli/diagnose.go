@@ -33,7 +33,7 @@ type diagnoseFlags struct {
 	engineArgs, engineLog string
 
 	output, failOn, color string
-	verbose               bool
+	verbose, probe        bool
 
 	settings settingsFlags
 	http     httpFlags
@@ -94,6 +94,7 @@ func (f *diagnoseFlags) register(cmd *cobra.Command) {
 	s.StringVar(&f.baseline, "baseline", "", "what to call normal: a `duration` before the window, or FROM/TO (default: what came before the last change)")
 	s.DurationVar(&f.interval, "interval", time.Second, "with URLs: time between two scrapes")
 	s.DurationVar(&f.duration, "duration", defaultDuration, "with URLs: scrape for at most this long")
+	s.BoolVar(&f.probe, "probe", false, "with URLs: send a few tiny requests and say what a client sees")
 	s.StringVar(&f.engineArgs, "engine-args", "", "the server's `arguments`, to compute fixes from")
 	s.StringVar(&f.engineLog, "engine-log", "", "`file` with the server's log: its settings and, without another source, its statistics")
 	s.StringVarP(&f.output, "output", "o", "text", "text, json or markdown")
@@ -115,6 +116,8 @@ func (f *diagnoseFlags) check(args []string) error {
 		return fmt.Errorf("give URLs, --recording or --prometheus, not two of them (unexpected %q)", args[0])
 	case live && len(args) > 0 && (f.at != "" || f.window != 0 || f.baseline != ""):
 		return hint.With(errors.New("--at, --window and --baseline need a past, and a live run has none"), "name a --recording or a --prometheus server, or leave them out")
+	case f.probe && len(args) == 0:
+		return errors.New("--probe goes with a server's URL")
 	case len(f.match) > 0 && f.prometheus == "":
 		return errors.New("--match goes with --prometheus")
 	case f.window < 0:

@@ -69,7 +69,12 @@ func diagnoseLive(ctx context.Context, stderr io.Writer, addresses []string, f *
 	defer stop()
 	var facts sync.WaitGroup
 	for i := range targets {
-		facts.Go(func() { r.learn(ctx, i) })
+		facts.Go(func() {
+			r.learn(ctx, i)
+			if f.probe {
+				r.probe(scrapes, i, http)
+			}
+		})
 	}
 	var watch sync.WaitGroup
 	watch.Go(func() { r.watch(scrapes, stop, stderr, f, o) })
@@ -107,6 +112,7 @@ type liveState struct {
 	good, failed int
 	last         error // of the last scrape, nil when it was good
 	facts        scrape.Facts
+	probed       string // what a client saw, "" when none was sent
 }
 
 // take stores a page.
@@ -192,7 +198,7 @@ func (r *liveRun) watch(ctx context.Context, stop func(), stderr io.Writer, f *d
 	before, same := "", 0
 	for {
 		answering, _, lost := r.count()
-		line.show("scraping: %.0f s of %.0f s, %d of %d servers answer", time.Since(began).Seconds(), f.duration.Seconds(), answering, len(r.targets))
+		line.show("scraping: %.0f s of %.0f s, answering: %d of %d", time.Since(began).Seconds(), f.duration.Seconds(), answering, len(r.targets))
 		if lost {
 			stop()
 			return
@@ -319,6 +325,9 @@ func (st *liveState) tell(t *diagnose.Target) {
 			}
 			t.Config.Set(engine.MaxModelLen, fmt.Sprint(m.MaxModelLen), "/v1/models")
 		}
+	}
+	if st.probed != "" {
+		t.Notes = append(t.Notes, st.probed)
 	}
 	if st.last != nil && t.Problem == "" {
 		t.Notes = append(t.Notes, "the last scrape failed: "+st.last.Error())

@@ -470,7 +470,7 @@ func (r *Runner) openLoop(ctx context.Context) error {
 	jobs := make(chan *job, composeAhead)
 	r.streams.Go(func() { r.compose(ctx, pacer, jobs) })
 	for j := range jobs {
-		if wait, _ := Wait(j.due, time.Duration(r.clock.Now())); wait > 0 && timer.Wait(wait) != nil {
+		if wait, _ := Wait(j.due, time.Duration(r.clock.Now())); wait > 0 && timer.wait(wait) != nil {
 			return nil // interrupted
 		}
 		if r.stopped.Load() {

@@ -126,6 +126,7 @@ func (s *summary) window() {
 func (s *summary) detect(w *Window) {
 	if len(s.bySent) < minForSteady {
 		w.Why = fmt.Sprintf("no steady state: %d requests are too few to tell, so all of them are reported", len(s.bySent))
+		s.to = s.rec.Duration
 		return
 	}
 	skip := 0
@@ -144,6 +145,7 @@ func (s *summary) detect(w *Window) {
 	}
 	if len(latency) < minForSteady/2 {
 		w.Why = "no steady state: too few complete requests to tell, so all of them are reported"
+		s.to = s.rec.Duration
 		return
 	}
 	s.from = s.bySent[skip].Scheduled
@@ -329,14 +331,18 @@ func (s *summary) throughput() {
 	perSecond := map[int]float64{}
 	for i, sl := range s.rec.Slices {
 		at := time.Duration(i) * s.rec.SliceWidth
-		if at < s.from || at+s.rec.SliceWidth > s.to {
+		if at < s.from || at+s.rec.SliceWidth > s.to && s.to < s.rec.Duration {
 			continue
 		}
 		tokens += float64(sl.Tokens)
 		perSlice = append(perSlice, float64(sl.Tokens))
 		perSecond[int(at/time.Second)] += float64(sl.Tokens)
 	}
-	if covered := float64(len(perSlice)) * s.rec.SliceWidth.Seconds(); covered > 0 {
+	covered := float64(len(perSlice)) * s.rec.SliceWidth.Seconds()
+	if s.to >= s.rec.Duration {
+		covered = min(covered, length) // the last slice is cut off
+	}
+	if covered > 0 {
 		t.OutputTokens = tokens / covered
 		t.OutputLow, t.OutputHigh = rateInterval(perSlice, covered)
 	}

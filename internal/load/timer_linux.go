@@ -24,8 +24,8 @@ func newPreciseTimer() (*preciseTimer, error) {
 	return &preciseTimer{os.NewFile(uintptr(fd), "timerfd"), fd}, nil
 }
 
-// Wait sleeps for d, or until interrupt.
-func (t *preciseTimer) Wait(d time.Duration) error {
+// wait sleeps for d, or until interrupt.
+func (t *preciseTimer) wait(d time.Duration) error {
 	if d <= 0 {
 		return nil
 	}

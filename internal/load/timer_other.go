@@ -19,8 +19,8 @@ func newPreciseTimer() (*preciseTimer, error) {
 	return &preciseTimer{ctx, cancel}, nil
 }
 
-// Wait sleeps for d, or until interrupt.
-func (t *preciseTimer) Wait(d time.Duration) error {
+// wait sleeps for d, or until interrupt.
+func (t *preciseTimer) wait(d time.Duration) error {
 	if d <= 0 {
 		return t.ctx.Err()
 	}

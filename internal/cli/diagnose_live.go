@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"sync"
 	"time"
-
-	"golang.org/x/term"
 
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/engine"
@@ -341,29 +338,5 @@ func (st *liveState) tell(t *diagnose.Target) {
 		t.Notes = append(t.Notes, fmt.Sprintf("/health answers %d", f.Health))
 	case f.HealthErr != nil:
 		t.Notes = append(t.Notes, "/health does not answer: "+f.HealthErr.Error())
-	}
-}
-
-// progress is one line on a terminal that is written over; elsewhere it is
-// nothing.
-type progress struct {
-	w  io.Writer
-	on bool
-}
-
-func newProgress(w io.Writer) *progress {
-	file, ok := w.(*os.File)
-	return &progress{w, ok && term.IsTerminal(int(file.Fd()))}
-}
-
-func (p *progress) show(format string, args ...any) {
-	if p.on {
-		fmt.Fprintf(p.w, "\r\x1b[K"+format, args...)
-	}
-}
-
-func (p *progress) clear() {
-	if p.on {
-		fmt.Fprint(p.w, "\r\x1b[K")
 	}
 }

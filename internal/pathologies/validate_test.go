@@ -1,6 +1,8 @@
 package pathologies_test
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -96,4 +98,31 @@ func queries(markdown string) []string {
 		}
 	}
 	return out
+}
+
+// TestRunbookPages keeps docs/pathologies, which reports link to, the same as
+// the runbooks.
+func TestRunbookPages(t *testing.T) {
+	const dir = "../../docs/pathologies"
+	if *update {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, p := range pathologies.All() {
+		want := "<!-- From internal/pathologies/" + strings.ReplaceAll(p.ID, "-", "") + "/runbook.md by go test -update. DO NOT EDIT. -->\n\n" + p.Runbook
+		file := filepath.Join(dir, p.ID+".md")
+		if *update {
+			if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(got) != want {
+			t.Errorf("%s differs from the runbook: run with -update", file)
+		}
+	}
 }

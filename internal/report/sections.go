@@ -393,7 +393,10 @@ func (g *gapGroup) line(brief, verbose bool) string {
 
 // changeLine writes a change of a flag.
 func changeLine(c catalog.Change) string {
-	if c.From == "" {
+	switch {
+	case c.To == "":
+		return clean("remove " + c.Flag + " " + c.From)
+	case c.From == "":
 		return clean(c.Flag + " → " + c.To)
 	}
 	return clean(fmt.Sprintf("%s %s → %s", c.Flag, c.From, c.To))

@@ -94,7 +94,7 @@ func (t *text) finding(d *diagnose.Diagnosis, f *diagnose.Finding) {
 			t.paragraph("  or: ", "      ", alternative(fix))
 		}
 	}
-	t.paragraph("  Runbook: ", "    ", runbook(f.Pathology))
+	t.paragraph("  Runbook: ", "    ", "sixty explain "+f.Pathology.ID)
 }
 
 // fix shows a remedy in full.

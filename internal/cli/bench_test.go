@@ -84,7 +84,7 @@ func TestBenchExitCodes(t *testing.T) {
 }
 
 func TestBenchSearchAndResume(t *testing.T) {
-	url := scripted(t, loadtest.Script{TTFT: 20 * time.Millisecond, Tokens: 2, Slots: 2})
+	url := scripted(t, loadtest.Script{TTFT: 20 * time.Millisecond, ITL: 2 * time.Millisecond, Tokens: 4, Slots: 2})
 	trials := filepath.Join(t.TempDir(), "trials.json")
 	args := []string{"bench", url, "--search", "concurrency", "--slo", "code-completion", "--duration", "300ms", "--search-to", "4", "--resume", trials, "--prompt-tokens", "8"}
 	out, _, err := runCLI(t, args...)

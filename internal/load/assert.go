@@ -25,6 +25,9 @@ func (r *Result) Meets(o *slo.Objective) error {
 		}
 		q, ok := r.Latency[c.metric].At(0.95)
 		if !ok {
+			if c.metric == ITL && r.Tokens.Output < 2 {
+				continue // answers of one token have no gaps
+			}
 			return fmt.Errorf("%s was not measured", c.metric)
 		}
 		if q.Value > c.limit.Seconds() {

@@ -187,6 +187,9 @@ func compare(c Cond, v View) Evidence {
 	}
 	limit, source, ok := c.Threshold.Resolve(c.Signal, v)
 	if !ok {
+		if c.Threshold.Objective != "" && c.Threshold.Baseline == nil {
+			e.Holds = False // what nobody promised is not broken
+		}
 		return e
 	}
 	e.Threshold, e.Source = limit, source

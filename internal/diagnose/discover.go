@@ -35,7 +35,7 @@ var (
 // were scraped are returned too, with their Problem: the user named them.
 func Discover(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration, matchers []*labels.Matcher, every bool) ([]Target, Layout, error) {
 	selector := append([]*labels.Matcher{
-		labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, dialect.Selector+"|up|http_requests_total|process_.+|python_info"),
+		labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, dialect.Selector+"|up|http_requests_total|process_.+|python_info|container_memory_working_set_bytes"),
 		labels.MustNewMatcher(labels.MatchNotRegexp, labels.MetricName, ".+_bucket"),
 	}, matchers...)
 	by := slices.Concat([]string{labels.MetricName}, instanceLabels, modelLabels, identityLabels)

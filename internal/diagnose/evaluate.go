@@ -232,7 +232,7 @@ func ruledOut(evidence []catalog.Evidence) *catalog.Evidence {
 	bestMargin := -1.0
 	for i := range evidence {
 		e := &evidence[i]
-		if e.Holds != catalog.False {
+		if e.Holds != catalog.False || math.IsNaN(e.Threshold) {
 			continue
 		}
 		margin := 10.0 // a zero on the right side of a threshold is as clear as can be
@@ -273,7 +273,7 @@ func verdict(s *Snapshot, d *Diagnosis, judged []judgement) (Verdict, Status) {
 			continue
 		}
 		names = append(names, s.Targets[j.target].Name)
-		if !j.view.Now(indicator.FirstTokenRate).OK || !j.view.Now(indicator.Running).OK {
+		if !j.view.known() {
 			continue
 		}
 		known++
@@ -319,8 +319,11 @@ func cannotTell(s *Snapshot, judged []judgement) string {
 		}
 	}
 	for _, j := range judged {
-		if v := j.view.Now(indicator.FirstTokenRate); v.Reason != "" {
+		if v := j.view.Now(indicator.GenerationTokenRate); v.Reason != "" {
 			return "Cannot tell: " + v.Reason
+		}
+		if j.view.Now(indicator.GenerationTokenRate).OK && !j.view.Now(indicator.InFlightFloor).OK {
+			return fmt.Sprintf("Cannot tell: %s has no samples from the last moments", s.Targets[j.target].Name)
 		}
 	}
 	return "Cannot tell: a rate needs at least two scrapes, a verdict ten seconds of them"

@@ -386,24 +386,34 @@ func lendGPUs(s *Snapshot) {
 		for _, sig := range indicator.All() {
 			switch {
 			case sig.Scope != indicator.GPU:
-			case len(gpus) == 0:
-				s.readings[i][sig.Name] = reading{now: indicator.Unknown("no GPU exporter"), normal: indicator.Unknown("no GPU exporter")}
 			default:
-				s.readings[i][sig.Name] = s.readings[companion(s, i, gpus)][sig.Name]
+				s.readings[i][sig.Name] = reading{now: indicator.Unknown("no GPU exporter"), normal: indicator.Unknown("no GPU exporter")}
+				if g, ok := companion(s, i, gpus); ok {
+					s.readings[i][sig.Name] = s.readings[g][sig.Name]
+				}
 			}
 		}
 	}
 }
 
 // companion returns the GPU exporter that belongs to a model server: the one
-// on the same host, else the first.
-func companion(s *Snapshot, server int, gpus []int) int {
-	for _, g := range gpus {
-		if host(s.Targets[g].Labels["instance"]) == host(s.Targets[server].Labels["instance"]) {
-			return g
+// on the same host, or the only one where there is only one host to serve on.
+func companion(s *Snapshot, server int, gpus []int) (int, bool) {
+	hosts := map[string]bool{}
+	for i := range s.Targets {
+		if !s.Targets[i].IsGPU() {
+			hosts[host(s.Targets[i].Labels["instance"])] = true
 		}
 	}
-	return gpus[0]
+	for _, g := range gpus {
+		if host(s.Targets[g].Labels["instance"]) == host(s.Targets[server].Labels["instance"]) {
+			return g, true
+		}
+	}
+	if len(gpus) == 1 && len(hosts) == 1 {
+		return gpus[0], true
+	}
+	return 0, false
 }
 
 func host(instance string) string {

@@ -113,6 +113,9 @@ const (
 	significant = 3.2
 	// minAfter is the fewest points that a change must have lasted.
 	minAfter = 4
+	// tie is the relative difference below which two values are the same:
+	// quotients of equal rates differ in their last digits.
+	tie = 1e-9
 	// minBefore is the fewest points that make a past.
 	minBefore = 6
 )
@@ -192,7 +195,7 @@ func rankSums(values []float64) []float64 {
 	ties := 0.0
 	for i := 0; i < len(known); {
 		j := i
-		for j < len(known) && known[j].v == known[i].v {
+		for j < len(known) && known[j].v-known[i].v <= tie*math.Abs(known[i].v) {
 			j++
 		}
 		for k := i; k < j; k++ {

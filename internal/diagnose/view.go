@@ -74,6 +74,13 @@ const (
 	idleRequests = 3
 )
 
+// known reports whether enough is known to call the target healthy or idle:
+// what it produced in the window, and what it holds right now.
+func (v view) known() bool {
+	return v.Now(indicator.Running).OK && v.Now(indicator.InFlightFloor).OK &&
+		(v.Now(indicator.FirstTokenRate).OK || v.Now(indicator.GenerationTokenRate).OK)
+}
+
 func (v view) idle() bool {
 	if v.Now(indicator.Waiting).Or(0) > idleRunning {
 		return false

@@ -299,11 +299,11 @@ var (
 	PowerReason    = throttle("gpu_power_brake", "Hardware slowdown or power brake", "clocks lowered by hardware slowdown (0x8) or an external power brake (0x80)", "8", "128")
 	PowerCapReason = throttle("gpu_power_cap", "Power cap", "clocks lowered by the software power cap (0x4): normal at full load", "4")
 	XID            = &Signal{Name: "gpu_xid", Title: "XID error", Unit: Count, Scope: GPU, Expr: "max by (instance) (max_over_time(DCGM_FI_DEV_XID_ERRORS[5m]))", Doc: "Code of the last XID error of any GPU; 0 when there was none. It stays until the next one.", Hint: hintDCGM}
-	XIDChanges     = &Signal{Name: "gpu_xid_changes", Title: "New XID errors", Unit: Count, Scope: GPU, Expr: "max by (instance) (changes(DCGM_FI_DEV_XID_ERRORS[1h]) * (max_over_time(DCGM_FI_DEV_XID_ERRORS[1h]) > bool 0))", Doc: "How often the XID code changed in the past at hand.", Hint: hintDCGM}
-	ECCErrors      = &Signal{Name: "gpu_ecc_uncorrectable", Title: "Uncorrectable ECC errors", Unit: Count, Scope: GPU, Expr: "max by (instance) (increase(DCGM_FI_DEV_ECC_DBE_VOL_TOTAL[1h]))", Doc: "Double-bit memory errors in the past at hand: results may be wrong, and the driver retires the page.", Hint: hintDCGM}
-	RemapFailures  = &Signal{Name: "gpu_row_remap_failure", Title: "Row remapping failed", Unit: Count, Scope: GPU, Expr: "max by (instance) (max_over_time(DCGM_FI_DEV_ROW_REMAP_FAILURE[5m]))", Doc: "1 when a faulty memory row could not be remapped: replace the GPU.", Hint: hintDCGM}
-	NVLinkErrors   = &Signal{Name: "gpu_nvlink_errors", Title: "NVLink CRC errors", Unit: PerSecond, Scope: GPU, Expr: "max by (instance) (rate(DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL[5m]))", Doc: "Flit CRC errors per second, each of which costs a retransmission.", Hint: hintDCGM}
-	PCIeReplays    = &Signal{Name: "gpu_pcie_replays", Title: "PCIe replays", Unit: PerSecond, Scope: GPU, Expr: "max by (instance) (rate(DCGM_FI_DEV_PCIE_REPLAY_COUNTER[5m]))", Doc: "PCIe retransmissions per second.", Hint: hintDCGM}
+	XIDChanges     = &Signal{Name: "gpu_xid_changes", Title: "New XID errors", Unit: Count, Scope: GPU, Expr: "max by (instance) (changes(DCGM_FI_DEV_XID_ERRORS[1h]) * (last_over_time(DCGM_FI_DEV_XID_ERRORS[1h]) > bool 0) * (last_over_time(DCGM_FI_DEV_XID_ERRORS[1h]) != bool 13) * (last_over_time(DCGM_FI_DEV_XID_ERRORS[1h]) != bool 31) * (last_over_time(DCGM_FI_DEV_XID_ERRORS[1h]) != bool 43) * (last_over_time(DCGM_FI_DEV_XID_ERRORS[1h]) != bool 45))", Doc: "How often the XID code changed in the past at hand, if the last one is not 0 and none that a faulty program causes (13, 31, 43, 45 in NVIDIA's XID catalogue).", Hint: hintDCGM}
+	ECCErrors      = &Signal{Name: "gpu_ecc_uncorrectable", Title: "Uncorrectable ECC errors", Unit: Count, Scope: GPU, Optional: true, Expr: "max by (instance) (increase(DCGM_FI_DEV_ECC_DBE_VOL_TOTAL[1h]))", Doc: "Double-bit memory errors in the past at hand: results may be wrong, and the driver retires the page.", Hint: hintDCGM}
+	RemapFailures  = &Signal{Name: "gpu_row_remap_failure", Title: "Row remapping failed", Unit: Count, Scope: GPU, Optional: true, Expr: "max by (instance) (max_over_time(DCGM_FI_DEV_ROW_REMAP_FAILURE[5m]))", Doc: "1 when a faulty memory row could not be remapped: replace the GPU.", Hint: hintDCGM}
+	NVLinkErrors   = &Signal{Name: "gpu_nvlink_errors", Title: "NVLink CRC errors", Unit: PerSecond, Scope: GPU, Optional: true, Expr: "max by (instance) (rate(DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL[5m]))", Doc: "Flit CRC errors per second, each of which costs a retransmission.", Hint: hintDCGM}
+	PCIeReplays    = &Signal{Name: "gpu_pcie_replays", Title: "PCIe replays", Unit: PerSecond, Scope: GPU, Optional: true, Expr: "max by (instance) (rate(DCGM_FI_DEV_PCIE_REPLAY_COUNTER[5m]))", Doc: "PCIe retransmissions per second.", Hint: hintDCGM}
 )
 
 // throttle declares the share of the window in which one of the given bits was
@@ -318,7 +318,7 @@ func throttle(name, title, doc string, bits ...string) *Signal {
 		}
 		expr += "max by (instance) (floor(last_over_time(DCGM_FI_DEV_CLOCKS_EVENT_REASONS[1m]) / " + b + ") % 2)"
 	}
-	return &Signal{Name: name, Title: title, Unit: Count, Scope: GPU, Expr: expr, Doc: "Reasons set now: " + doc + ".", Hint: hintDCGM}
+	return &Signal{Name: name, Title: title, Unit: Count, Scope: GPU, Optional: true, Expr: expr, Doc: "Reasons set now: " + doc + ".", Hint: hintDCGM}
 }
 
 // All lists every signal, in the order of the request path.

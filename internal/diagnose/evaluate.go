@@ -67,12 +67,10 @@ func judge(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settin
 	firing := map[string]*outcome{}
 	for _, p := range pathologies {
 		o := outcome{pathology: p, severity: p.Severity}
-		if gpu != onlyGPU(p) {
-			if gpu {
-				o.status = NotApplicable
-				j.outcomes = append(j.outcomes, o)
-				continue
-			}
+		if gpu && !onlyGPU(p) {
+			o.status = NotApplicable
+			j.outcomes = append(j.outcomes, o)
+			continue
 		}
 		o.judge(s, j.view)
 		j.outcomes = append(j.outcomes, o)
@@ -82,7 +80,12 @@ func judge(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settin
 			firing[o.pathology.ID] = o
 		}
 	}
-	for _, o := range firing {
+	// In the catalogue's order, so that the furthest cause is named.
+	for i := range j.outcomes {
+		o := &j.outcomes[i]
+		if o.status != Firing {
+			continue
+		}
 		for _, id := range o.pathology.Inhibits {
 			if explained := firing[id]; explained != nil && explained.inhibitedBy == "" {
 				explained.inhibitedBy = o.pathology.ID

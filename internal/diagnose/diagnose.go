@@ -45,7 +45,7 @@ const (
 	// minHistory is the shortest history that says what is normal.
 	minHistory = 20 * time.Second
 	// minLifetime is the shortest life whose sums say what is normal.
-	minLifetime = 3 * time.Minute
+	minLifetime = time.Minute
 )
 
 func (o *Options) maxWindow() time.Duration { return max(usualWindow, 20*o.Interval) }

@@ -15,9 +15,9 @@ var runbook string
 
 var (
 	ttftTail = &catalog.Threshold{
-		Name: "starved_ttft", Unit: indicator.Seconds, Objective: "ttft_p95", Default: 5,
+		Name: "starved_ttft", Unit: indicator.Seconds, Objective: "ttft_p95", Default: 3,
 		Baseline: &catalog.Relative{Factor: 3, Offset: 0.1},
-		Why:      "the objective; else three times normal; else five seconds with a smooth stream, which no healthy scheduler shows",
+		Why:      "the objective; else three times normal; else three seconds, where common alert rules put it, with a median gap as smooth as ever",
 	}
 	promptTail = &catalog.Threshold{
 		Name: "prompt_tail", Unit: indicator.Times, Default: 8,

@@ -322,10 +322,10 @@ func cannotTell(s *Snapshot, judged []judgement) string {
 		}
 	}
 	for _, j := range judged {
-		if v := j.view.Now(indicator.GenerationTokenRate); v.Reason != "" {
+		if v := j.view.Now(indicator.FirstTokenRate); v.Reason != "" {
 			return "Cannot tell: " + v.Reason
 		}
-		if j.view.Now(indicator.GenerationTokenRate).OK && !j.view.Now(indicator.InFlightFloor).OK {
+		if j.view.Now(indicator.FirstTokenRate).OK && !j.view.Now(indicator.InFlightFloor).OK {
 			return fmt.Sprintf("Cannot tell: %s has no samples from the last moments", s.Targets[j.target].Name)
 		}
 	}

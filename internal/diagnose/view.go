@@ -75,10 +75,9 @@ const (
 )
 
 // known reports whether enough is known to call the target healthy or idle:
-// what it produced in the window, and what it holds right now.
+// what users got in the window, and what the server holds right now.
 func (v view) known() bool {
-	return v.Now(indicator.Running).OK && v.Now(indicator.InFlightFloor).OK &&
-		(v.Now(indicator.FirstTokenRate).OK || v.Now(indicator.GenerationTokenRate).OK)
+	return v.Now(indicator.Running).OK && v.Now(indicator.InFlightFloor).OK && v.Now(indicator.FirstTokenRate).OK
 }
 
 func (v view) idle() bool {

@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -70,7 +71,7 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 		Targets: targets, At: o.At, Interval: o.Interval, Past: past.Length(),
 		Instance: layout.Instance, Model: layout.Model, Matchers: o.Matchers,
 	}
-	if o.Window == 0 && past.Length() >= minHistory+o.minWindow() {
+	if past.Length() >= minHistory+o.minWindow() {
 		trends, step, err := Trends(ctx, q, r, past)
 		if err != nil {
 			return Diagnosis{}, err
@@ -84,7 +85,11 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 	if err != nil {
 		return Diagnosis{}, err
 	}
-	return Evaluate(s, o.Pathologies, o.Settings), nil
+	d := Evaluate(s, o.Pathologies, o.Settings)
+	if o.Window > 0 && r.Onset.After(r.Window.From.Add(o.minWindow())) {
+		d.Notes = append(d.Notes, fmt.Sprintf("something changed at %s, inside the window, which averages over it: diagnose without --window to judge what came after", r.Onset.UTC().Format(time.RFC3339)))
+	}
+	return d, nil
 }
 
 // choose sets the window and the baseline. The window begins at the onset,
@@ -102,7 +107,7 @@ func (o *Options) choose(r *Request, past Range) {
 		r.Window.From = clamp(past.From, r.Window.From, o.At.Add(-o.minWindow()))
 	}
 	normalUntil := r.Window.From
-	if !r.Onset.IsZero() && r.Onset.Before(normalUntil) {
+	if o.Window == 0 && !r.Onset.IsZero() && r.Onset.Before(normalUntil) {
 		normalUntil = r.Onset
 	}
 	switch {

@@ -178,6 +178,9 @@ func (d *Dialect) deriveMissing() {
 	if !d.has[m("request_time_per_output_token_seconds_count")] {
 		d.exprs[indicator.TPOTMean.Name] = by + "(rate(" + m("request_decode_time_seconds_sum") + "[5m])) / (" + by + "(rate(" + m("request_generation_tokens_sum") + "[5m])) - " + by + "(rate(" + m("request_generation_tokens_count") + "[5m])) > 0)"
 	}
+	if !d.has[m("generation_tokens_created")] {
+		d.exprs[indicator.Restarts.Name] = "max by (instance) (resets(" + m("generation_tokens_total") + "[3m]))"
+	}
 	if ratio := m("gpu_prefix_cache_hit_rate"); d.has[ratio] && !d.has[m("prefix_cache_queries_total")] {
 		d.exprs[indicator.PrefixHitRatio.Name] = "max by (instance, model_name) (" + ratio + " >= 0)" // −1 says that there was no look-up
 	}

@@ -221,12 +221,12 @@ var (
 	Uptime         = &Signal{Name: "uptime", Title: "Time since the process started", Unit: Seconds, Scope: Instance, Expr: "time() - max by (instance) (process_start_time_seconds)", Doc: "Age of the API server process. Absent with several API servers.", Hint: "several API servers export no process_* series"}
 	Restarts       = &Signal{
 		Name: "restarts", Title: "Restarts in three minutes", Unit: Count, Scope: Instance,
-		Expr: "max by (instance) (resets(vllm:generation_tokens_total[3m]))",
-		Doc:  "Counter resets of the generated tokens within three minutes: the server started anew.",
+		Expr: "max by (instance) (resets(vllm:generation_tokens_total[3m])) * (max by (instance) (changes(vllm:generation_tokens_created[3m])) > bool 0) * (max by (instance) (resets(vllm:generation_tokens_created[3m])) == bool 0)",
+		Doc:  "Counter resets of the generated tokens within three minutes, if the counter was created anew and its creation time never goes back: that would be a load balancer that answers for several servers in turn. Without creation times every reset counts.",
 	}
 	ServingAge = &Signal{
 		Name: "serving_age", Title: "Time since the engine began to serve", Unit: Seconds, Scope: Instance,
-		Expr: "time() - max by (instance) (vllm:generation_tokens_created)",
+		Expr: "(time() - max by (instance) (vllm:generation_tokens_created)) >= 0",
 		Doc:  "Age of the engine's counters: they are created when loading is done, minutes after the process started. Absent with several API servers and before 0.11.1.",
 		Hint: "several API servers export no _created series",
 	}
@@ -236,7 +236,8 @@ var (
 		Doc:  "Time from the first scrape at hand, to five seconds, to the beginning of the engine's counters: positive when the target was watched while it did not serve.",
 		Hint: ServingAge.Hint,
 	}
-	Outage = &Signal{Name: "outage", Title: "Scrapes that failed", Unit: Ratio, Scope: Instance, Expr: "1 - min by (instance) (avg_over_time(up[5m]))", Doc: "Share of the window's scrapes that failed."}
+	SeenDown = &Signal{Name: "seen_down", Title: "Scrapes that failed, in the past at hand", Unit: Ratio, Scope: Instance, Expr: "1 - min by (instance) (avg_over_time(up[1h]))", Doc: "Share of the scrapes that failed in the past at hand."}
+	Outage   = &Signal{Name: "outage", Title: "Scrapes that failed", Unit: Ratio, Scope: Instance, Expr: "1 - min by (instance) (avg_over_time(up[5m]))", Doc: "Share of the window's scrapes that failed."}
 
 	ResidentMemory = &Signal{Name: "resident_memory", Title: "API server memory", Unit: Bytes, Scope: Instance, Expr: "max by (instance) (avg_over_time(process_resident_memory_bytes[1m]))", Doc: "Resident memory of the API server process only; leaks of EngineCore and workers do not show here (vllm-project/vllm#44490).", Hint: "watch the container's memory (cAdvisor) for the engine's own processes"}
 	MemoryGrowth   = &Signal{Name: "memory_growth", Title: "Growth of API server memory", Unit: BytesPerSecond, Scope: Instance, MinPast: MinTrend, Expr: "max by (instance) (deriv(process_resident_memory_bytes[1h]))", Doc: "Slope of the API server's resident memory over the longest past at hand.", Hint: ResidentMemory.Hint}
@@ -331,7 +332,7 @@ func All() []*Signal {
 		Running, RunningP50, RunningPeak, RunningPinned, Waiting, WaitingFloor, WaitingNow, WaitingGrowth, Deferred, InFlightFloor, EngineProgress, StuckEngines,
 		KVUsage, KVUsagePeak, PreemptionRate, Preemptions, PreemptionsPerRequest, PrefixQueryRate, PrefixHitRatio,
 		HTTPRate, ServerErrs, ClientErrs, ServerErrCount, ClientErrCount, Abandoned, AbandonedShare, AdmissionRejections, EngineErrors,
-		Up, ScrapeDuration, Uptime, ServingAge, StartedWhileWatched, Restarts, Outage, ResidentMemory, MemoryGrowth, MemoryRise, MemoryHighWater, OpenFDs, FDGrowth, HTTPRateNow, FrontendCPU, ContainerMemory, ContainerMemoryGrowth, ContainerMemoryRise, ContainerMemoryHighWater,
+		Up, ScrapeDuration, Uptime, ServingAge, StartedWhileWatched, SeenDown, Restarts, Outage, ResidentMemory, MemoryGrowth, MemoryRise, MemoryHighWater, OpenFDs, FDGrowth, HTTPRateNow, FrontendCPU, ContainerMemory, ContainerMemoryGrowth, ContainerMemoryRise, ContainerMemoryHighWater,
 		Replicas, ArrivalShare, LoadShare, EngineSpread,
 		GPUUtil, SMActive, EngineActive, GPUMemoryUsed, GPUMemGrowth, GPUPower, GPUTemp, SMClock, SMClockRatio, ThermalReason, PowerReason, PowerCapReason,
 		XID, XIDChanges, ECCErrors, RemapFailures, NVLinkErrors, PCIeReplays,

@@ -104,7 +104,7 @@ func (c *Client) explain(expr string, err error) error {
 	case errors.As(err, &answer):
 		return explainAnswer(base, expr, answer)
 	case isTimeout(err):
-		return hint.With(fmt.Errorf("query %s: no answer within %s: %w", base, c.timeout, err), "allow a longer timeout, or a shorter window")
+		return hint.With(fmt.Errorf("query %s: no answer within %s: %w", base, c.timeout, err), "ask for a shorter --window, or fewer series with --match")
 	case errors.As(err, &dns):
 		return hint.With(wrapped, "check the host name, and whether it can be resolved from here")
 	case errors.Is(err, syscall.ECONNREFUSED):

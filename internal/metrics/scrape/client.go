@@ -28,7 +28,7 @@ const (
 	DefaultTimeout = 5 * time.Second
 
 	// DefaultMaxBody bounds one page, decompressed.
-	DefaultMaxBody = 64 << 20
+	DefaultMaxBody = 16 << 20
 
 	defaultUserAgent = "sixty"
 )
@@ -233,7 +233,7 @@ func unreachable(u *url.URL, timeout time.Duration, err error) error {
 		return wrapped
 	case isTimeout(err):
 		return hint.With(fmt.Errorf("scrape %s: no full answer within %s: %w", safe(u), timeout, why),
-			"allow a longer timeout; a metrics page that is slow only sometimes is a sign of a server in trouble")
+			"a metrics page that is slow only sometimes is itself a sign of a server in trouble; try again, and look at /health")
 	case errors.As(err, &dns):
 		return hint.With(wrapped, "check the host name, and whether it can be resolved from here")
 	case errors.Is(err, syscall.ECONNREFUSED):

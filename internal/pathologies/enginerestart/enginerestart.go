@@ -21,6 +21,10 @@ var (
 		Name: "just_started", Unit: indicator.Seconds, Default: 180,
 		Why: "the engine has served for less than three minutes",
 	}
+	seenDown = &catalog.Threshold{
+		Name: "seen_down", Unit: indicator.Ratio, Default: 0,
+		Why: "a scrape failed before: the server's clock alone, which may differ from ours, proves nothing",
+	}
 	watched = &catalog.Threshold{
 		Name: "watched_before", Unit: indicator.Seconds, Default: 5,
 		Why: "it was scraped, or tried, before it served: this start happened before our eyes",
@@ -38,6 +42,7 @@ var Pathology = &catalog.Pathology{
 		catalog.All(
 			catalog.Below(indicator.ServingAge, justStarted),
 			catalog.Above(indicator.StartedWhileWatched, watched),
+			catalog.Above(indicator.SeenDown, seenDown),
 		),
 	),
 	Inhibits: []string{"prefill-starvation", "prefix-cache-misses", "severe-degradation", "slow-prefill", "slow-decode", "client-cancellations", "http-errors", "workload-shift", "memory-leak", "saturation", "concurrency-limit"},

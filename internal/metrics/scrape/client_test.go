@@ -167,12 +167,12 @@ func TestFetchRefuses(t *testing.T) {
 		}, "", "unexpected EOF", "reached"},
 		"a server that does not answer": {func(_ http.ResponseWriter, r *http.Request) {
 			<-r.Context().Done()
-		}, "", "no full answer within 300ms", "longer timeout"},
+		}, "", "no full answer within 300ms", "in trouble"},
 		"a server that stops in the middle": {func(w http.ResponseWriter, r *http.Request) {
 			io.WriteString(w, "a_b 1\n")
 			w.(http.Flusher).Flush()
 			<-r.Context().Done()
-		}, "", "no full answer within 300ms", "longer timeout"},
+		}, "", "no full answer within 300ms", "in trouble"},
 		"redirects without end": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/again", http.StatusFound)
 		}, "", "redirects", "reached"},

@@ -222,7 +222,7 @@ func TestErrorsHaveAWayOut(t *testing.T) {
 		"no answer": {func(_ http.ResponseWriter, r *http.Request) {
 			io.Copy(io.Discard, r.Body)
 			<-r.Context().Done()
-		}, "", "no answer within 300ms", "longer timeout"},
+		}, "", "no answer within 300ms", "shorter --window"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			timeout := DefaultTimeout

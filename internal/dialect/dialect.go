@@ -122,9 +122,7 @@ func vllm(prefix, suffix string, has map[string]bool) Dialect {
 		}
 	}
 	if strings.HasPrefix(prefix, "ray_") {
-		for _, l := range []string{"ReplicaId", "WorkerId"} {
-			d.Identity = append(d.Identity, l)
-		}
+		d.Identity = []string{"ReplicaId", "WorkerId"}
 	}
 	d.deriveMissing()
 	d.Version = fingerprint(has, prefix)

@@ -3,6 +3,7 @@ package diagnose
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -121,19 +122,9 @@ func pick(m model.Metric, names []string) (string, map[string]string) {
 
 func (d *discovery) targets(every bool) []Target {
 	var out []Target
-	keys := make([]string, 0, len(d.servers))
-	for k := range d.servers {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	for _, k := range keys {
+	for _, k := range slices.Sorted(maps.Keys(d.servers)) {
 		srv := d.servers[k]
-		names := make([]string, 0, len(srv.names))
-		for n := range srv.names {
-			names = append(names, n)
-		}
-		slices.Sort(names)
-		dia, ok := dialect.Detect(names)
+		dia, ok := dialect.Detect(slices.Sorted(maps.Keys(srv.names)))
 		switch {
 		case !ok && every:
 			out = append(out, Target{Name: srv.labels["instance"], Labels: srv.labels, Problem: unknownEngine(srv.names)})
@@ -149,12 +140,7 @@ func (d *discovery) targets(every bool) []Target {
 
 func modelTargets(srv *server, dia dialect.Dialect) []Target {
 	var out []Target
-	keys := make([]string, 0, len(srv.models))
-	for k := range srv.models {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	for _, k := range keys {
+	for _, k := range slices.Sorted(maps.Keys(srv.models)) {
 		l := srv.models[k]
 		name := l["instance"]
 		if len(srv.models) > 1 {

@@ -137,7 +137,6 @@ var (
 	// WaitingFloor is the queue that is always there: a burst that clears
 	// leaves it at zero.
 	WaitingFloor   = &Signal{Name: "waiting_floor", Title: "Requests waiting 70 % of the time", Unit: Requests, Expr: "sum by (instance, model_name) (quantile_over_time(0.3, vllm:num_requests_waiting[5m]))", Doc: "The number of waiting requests that was exceeded during 70 % of the window. Zero when queues form and clear."}
-	WaitingNow     = &Signal{Name: "waiting_now", Title: "Waiting now", Unit: Requests, Expr: "sum by (instance, model_name) (avg_over_time(vllm:num_requests_waiting[1m]))", Doc: "Waiting requests, mean of the last moments."}
 	WaitingGrowth  = &Signal{Name: "waiting_growth", Title: "Growth of the queue", Unit: RequestsPerSecond, Expr: "sum by (instance, model_name) (deriv(vllm:num_requests_waiting[5m]))", Doc: "Slope of the number of waiting requests: arrivals less service. Positive for long means that demand exceeds capacity."}
 	Deferred       = &Signal{Name: "waiting_deferred", Title: "Deferred requests", Unit: Requests, Expr: `sum by (instance, model_name) (avg_over_time(vllm:num_requests_waiting_by_reason{reason="deferred"}[5m]))`, Doc: "Waiting requests held back by a LoRA budget, a KV transfer or a grammar, not by capacity (0.20 and later)."}
 	InFlightFloor  = &Signal{Name: "in_flight_floor", Title: "In flight all the time", Unit: Requests, Expr: "sum by (instance, model_name) (min_over_time(vllm:num_requests_running[1m])) + sum by (instance, model_name) (min_over_time(vllm:num_requests_waiting[1m]))", Doc: "Running and waiting requests at their lowest in the last moments: work that the engine holds."}
@@ -237,7 +236,6 @@ var (
 		Hint: ServingAge.Hint,
 	}
 	SeenDown = &Signal{Name: "seen_down", Title: "Scrapes that failed, in the past at hand", Unit: Ratio, Scope: Instance, Expr: "1 - min by (instance) (avg_over_time(up[1h]))", Doc: "Share of the scrapes that failed in the past at hand."}
-	Outage   = &Signal{Name: "outage", Title: "Scrapes that failed", Unit: Ratio, Scope: Instance, Expr: "1 - min by (instance) (avg_over_time(up[5m]))", Doc: "Share of the window's scrapes that failed."}
 
 	ResidentMemory = &Signal{Name: "resident_memory", Title: "API server memory", Unit: Bytes, Scope: Instance, Expr: "max by (instance) (avg_over_time(process_resident_memory_bytes[1m]))", Doc: "Resident memory of the API server process only; leaks of EngineCore and workers do not show here (vllm-project/vllm#44490).", Hint: "watch the container's memory (cAdvisor) for the engine's own processes"}
 	MemoryGrowth   = &Signal{Name: "memory_growth", Title: "Growth of API server memory", Unit: BytesPerSecond, Scope: Instance, MinPast: MinTrend, Expr: "max by (instance) (deriv(process_resident_memory_bytes[1h]))", Doc: "Slope of the API server's resident memory over the longest past at hand.", Hint: ResidentMemory.Hint}
@@ -329,10 +327,10 @@ func All() []*Signal {
 		QueueTimeP95, QueueTimeMean, PrefillTimeMean, DecodeTimeMean, UnseenWait, PrefillShare, StallsPerRequest,
 		FirstTokenRate, FirstTokens, CompletionRate, PromptTokenRate, GenerationTokenRate, StepRate, DecodeBatch, StepTokens,
 		PromptTokens, ComputedTokens, PromptTokensP50, PromptTokensP99, PromptTail, OutputTokens, OutputTokensP95, MaxTokens, PrefillTimePerToken,
-		Running, RunningP50, RunningPeak, RunningPinned, Waiting, WaitingFloor, WaitingNow, WaitingGrowth, Deferred, InFlightFloor, EngineProgress, StuckEngines,
+		Running, RunningP50, RunningPeak, RunningPinned, Waiting, WaitingFloor, WaitingGrowth, Deferred, InFlightFloor, EngineProgress, StuckEngines,
 		KVUsage, KVUsagePeak, PreemptionRate, Preemptions, PreemptionsPerRequest, PrefixQueryRate, PrefixHitRatio,
 		HTTPRate, ServerErrs, ClientErrs, ServerErrCount, ClientErrCount, Abandoned, AbandonedShare, AdmissionRejections, EngineErrors,
-		Up, ScrapeDuration, Uptime, ServingAge, StartedWhileWatched, SeenDown, Restarts, Outage, ResidentMemory, MemoryGrowth, MemoryRise, MemoryHighWater, OpenFDs, FDGrowth, HTTPRateNow, FrontendCPU, ContainerMemory, ContainerMemoryGrowth, ContainerMemoryRise, ContainerMemoryHighWater,
+		Up, ScrapeDuration, Uptime, ServingAge, StartedWhileWatched, SeenDown, Restarts, ResidentMemory, MemoryGrowth, MemoryRise, MemoryHighWater, OpenFDs, FDGrowth, HTTPRateNow, FrontendCPU, ContainerMemory, ContainerMemoryGrowth, ContainerMemoryRise, ContainerMemoryHighWater,
 		Replicas, ArrivalShare, LoadShare, EngineSpread,
 		GPUUtil, SMActive, EngineActive, GPUMemoryUsed, GPUMemGrowth, GPUPower, GPUTemp, SMClock, SMClockRatio, ThermalReason, PowerReason, PowerCapReason,
 		XID, XIDChanges, ECCErrors, RemapFailures, NVLinkErrors, PCIeReplays,

@@ -32,6 +32,7 @@ var pure = []string{
 	"internal/diagnose",
 	"internal/dialect",
 	"internal/engine",
+	"internal/generate/...",
 	"internal/hint",
 	"internal/indicator",
 	"internal/metrics", // the Querier interface alone

@@ -1,0 +1,167 @@
+// Package generate renders the catalogue for the monitoring that a team has:
+// Prometheus rules with their unit tests, Alertmanager inhibit rules. Packages
+// beneath it render dashboards, scrape configuration, runbook pages and
+// burn-rate alerts.
+//
+// It is pure: values in, files out. It asks nobody for samples and writes
+// nothing; package cli does both.
+package generate
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+// A File is one generated file.
+type File struct {
+	Path    string // relative, with slashes
+	Content []byte
+}
+
+// A Deployment says how one deployment's metrics are asked for: in which names,
+// with which labels, over which durations.
+type Deployment struct {
+	// Dialects are the names in use: one, or several where versions are mixed.
+	Dialects []dialect.Dialect
+
+	// Instance, Model and GPU are the labels that identify a scraped target, the
+	// replicas of one model, and what a model server and its GPU exporter have
+	// in common. Labels that no series has do no harm. An empty Instance, as
+	// against a nil one, adds up over replicas.
+	Instance, Model, GPU []string
+
+	// Matchers restrict every selector.
+	Matchers []*labels.Matcher
+
+	// Window, Short and Past replace the durations of indicator's expressions.
+	Window, Short, Past time.Duration
+}
+
+// Usual values of a Deployment.
+var (
+	UsualInstance = []string{"cluster", "namespace", "job", "instance"}
+	UsualModel    = []string{"cluster", "namespace", "model_name"}
+)
+
+// rewriting returns the deployment's part of a rewriting in one dialect.
+func (d *Deployment) rewriting(dia dialect.Dialect) indicator.Rewriting {
+	rw := indicator.Rewriting{
+		Window: d.Window, Short: d.Short, Past: d.Past,
+		Instance: d.Instance, Model: d.Model, Matchers: d.Matchers, Metric: dia.Metric,
+	}
+	if len(dia.Identity) > 0 && len(d.Instance) > 0 {
+		rw.Instance = slices.Concat(d.Instance, dia.Identity)
+	}
+	return rw
+}
+
+// Expr returns a signal's PromQL: without values that rest on too few
+// observations, for all dialects of the deployment. Of a server that answers to
+// several dialects, as one that exposes old and new names during a
+// deprecation, the first counts.
+func (d *Deployment) Expr(s *indicator.Signal) (string, error) {
+	return d.each(s, func(dia dialect.Dialect) (string, error) { return d.guarded(s, dia) })
+}
+
+// Unguarded is Expr with all values, for panels that show how many
+// observations there are beside them.
+func (d *Deployment) Unguarded(s *indicator.Signal) (string, error) {
+	return d.each(s, func(dia dialect.Dialect) (string, error) {
+		expr, own := dia.Expr(s)
+		return d.rewrite(expr, own, dia)
+	})
+}
+
+// PromQL returns an expression in canonical names for all dialects of the
+// deployment.
+func (d *Deployment) PromQL(expr string) (string, error) {
+	return d.each(nil, func(dia dialect.Dialect) (string, error) { return d.rewrite(expr, false, dia) })
+}
+
+// each joins what the dialects make of a signal, each differing one once.
+// Dialects of another kind of endpoint, a model server's for a GPU signal, are
+// passed over.
+func (d *Deployment) each(s *indicator.Signal, render func(dialect.Dialect) (string, error)) (string, error) {
+	var exprs []string
+	for _, dia := range d.Dialects {
+		if s != nil && (s.Scope == indicator.GPU) != (dia.Engine == dialect.DCGM) {
+			continue
+		}
+		expr, err := render(dia)
+		if err != nil {
+			return "", err
+		}
+		if !slices.Contains(exprs, expr) {
+			exprs = append(exprs, expr)
+		}
+	}
+	if len(exprs) == 0 {
+		return "", fmt.Errorf("no dialect for %s", s.Name)
+	}
+	if len(exprs) == 1 {
+		return exprs[0], nil
+	}
+	return "(" + strings.Join(exprs, ") or (") + ")", nil
+}
+
+// guarded returns a signal's PromQL in one dialect. A trend is not believed
+// before the target has been there for a while.
+func (d *Deployment) guarded(s *indicator.Signal, dia dialect.Dialect) (string, error) {
+	expr, own := dia.Expr(s)
+	out, err := d.rewrite(expr, own, dia)
+	if err != nil {
+		return "", err
+	}
+	if s.Count != "" && s.MinCount > 0 {
+		n, err := d.rewrite(s.Observations(), false, dia)
+		if err != nil {
+			return "", err
+		}
+		out = fmt.Sprintf("(%s) and (%s >= %s)", out, n, number(s.MinCount))
+	}
+	if s.MinPast > 0 {
+		there, err := d.exposed(s, dia, expr, own)
+		if err != nil {
+			return "", err
+		}
+		out = fmt.Sprintf("(%s) and on (%s) (%s)", out, strings.Join(d.Instance, ", "), there)
+	}
+	return out, nil
+}
+
+// exposed returns PromQL for the targets that exposed a signal's first metric
+// MinPast ago.
+func (d *Deployment) exposed(s *indicator.Signal, dia dialect.Dialect, expr string, own bool) (string, error) {
+	names, err := indicator.Metrics(expr)
+	if err != nil {
+		return "", err
+	}
+	return d.rewrite(fmt.Sprintf("group by (instance) (%s offset %s)", names[0], duration(s.MinPast)), own, dia)
+}
+
+func (d *Deployment) rewrite(expr string, own bool, dia dialect.Dialect) (string, error) {
+	rw := d.rewriting(dia)
+	if own {
+		rw.Metric = nil
+	}
+	tree, err := indicator.Rewrite(expr, rw)
+	if err != nil {
+		return "", err
+	}
+	return tree.String(), nil
+}
+
+// number writes a number as PromQL reads it back.
+func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+
+// duration writes a duration as PromQL has it: "5m", "1d".
+func duration(d time.Duration) string { return model.Duration(d).String() }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sixty-dev/sixty/internal/slo"
+	"github.com/sixty-dev/sixty/internal/workload"
 )
 
 // synthetic makes a result of n requests whose latencies are factor times those
@@ -29,7 +30,7 @@ func synthetic(seed uint64, n int, factor float64) *Result {
 			WantPrompt: 100, PromptTokens: 100, WantOutput: 31, OutputTokens: 31, FirstTokens: 1, Status: 200, Outcome: Complete}
 		rec.Dispatched, rec.Duration = at, max(rec.Duration, at+first+rest)
 	}
-	a := Poisson(10)
+	a := workload.Poisson(10)
 	return Summarize(rec, Settings{Target: Asked{Stream: true, Model: "m", API: Chat}, Load: Shape{Arrivals: &a}, Warmup: 0})
 }
 
@@ -264,7 +265,7 @@ func TestSteadyState(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			res := Summarize(tt.rec, Settings{Target: Asked{Stream: true}, Load: Shape{Arrivals: &Arrivals{Profile: []Segment{{0, 20, 20}}}}, Warmup: AutoWarmup})
+			res := Summarize(tt.rec, Settings{Target: Asked{Stream: true}, Load: Shape{Arrivals: &workload.Arrivals{Profile: []workload.Segment{{From: 20, To: 20}}}}, Warmup: AutoWarmup})
 			if res.Window.Steady != tt.steady || !strings.Contains(res.Window.Why, tt.why) {
 				t.Errorf("window %+v, want steady %v because %q", res.Window, tt.steady, tt.why)
 			}

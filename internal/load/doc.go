@@ -1,9 +1,9 @@
 // Package load is a load test of an OpenAI-compatible inference server: it
-// sends a workload at the times that a Pacer says, measures every token's
+// sends a workload at the times that a workload.Pacer says, measures every token's
 // arrival, and judges both the server and itself.
 //
-// The parts, in the order of the data: workload.Source (what to send), Pacer
-// (when), Runner (sends and measures, through package wire), Recording (what
+// The parts, in the order of the data: workload.Source (what to send), its
+// Pacer (when), Runner (sends and measures, through package wire), Recording (what
 // happened, request by request), Summarize (a Result: steady state, percentiles
 // with intervals, goodput, the generator's own errors), and what is made of
 // Results: Search, Compare, Merge, Assertions. Everything but the Runner, its

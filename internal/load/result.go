@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/workload"
 )
 
 // Schema names the version of Result's JSON; changes only add to it.
@@ -53,13 +54,13 @@ type Asked struct {
 
 // Shape is when requests were sent.
 type Shape struct {
-	Concurrency    int       `json:"concurrency,omitempty"` // closed loop
-	Arrivals       *Arrivals `json:"arrivals,omitempty"`    // open loop
-	Trace          string    `json:"trace,omitempty"`       // format of the trace replayed
-	Speed          float64   `json:"speed,omitempty"`       // of the replay
-	MaxConcurrency int       `json:"max_concurrency,omitempty"`
-	Asked          int       `json:"requests_asked,omitempty"`
-	Seed           uint64    `json:"seed"`
+	Concurrency    int                `json:"concurrency,omitempty"` // closed loop
+	Arrivals       *workload.Arrivals `json:"arrivals,omitempty"`    // open loop
+	Trace          string             `json:"trace,omitempty"`       // format of the trace replayed
+	Speed          float64            `json:"speed,omitempty"`       // of the replay
+	MaxConcurrency int                `json:"max_concurrency,omitempty"`
+	Asked          int                `json:"requests_asked,omitempty"`
+	Seed           uint64             `json:"seed"`
 }
 
 // varies reports whether the offered rate changes by plan.

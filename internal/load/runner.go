@@ -24,7 +24,7 @@ type Config struct {
 	// request when the one before ended (closed loop), Arrivals (open loop), or
 	// the arrivals of the Source's own sessions (trace).
 	Concurrency int
-	Arrivals    *Arrivals
+	Arrivals    *workload.Arrivals
 	Trace       bool
 
 	MaxConcurrency int           // streams of an open loop; more sessions wait; 0 is 10,000
@@ -460,7 +460,7 @@ func (r *Runner) openLoop(ctx context.Context) error {
 	defer timer.close()
 	stop := context.AfterFunc(ctx, timer.interrupt)
 	defer stop()
-	var pacer Pacer
+	var pacer workload.Pacer
 	if r.cfg.Arrivals != nil {
 		if pacer, err = r.cfg.Arrivals.Pacer(r.cfg.Seed); err != nil {
 			return err
@@ -470,7 +470,7 @@ func (r *Runner) openLoop(ctx context.Context) error {
 	jobs := make(chan *job, composeAhead)
 	r.streams.Go(func() { r.compose(ctx, pacer, jobs) })
 	for j := range jobs {
-		if wait, _ := Wait(j.due, time.Duration(r.clock.Now())); wait > 0 && timer.wait(wait) != nil {
+		if wait := j.due - time.Duration(r.clock.Now()); wait > 0 && timer.wait(wait) != nil {
 			return nil // interrupted
 		}
 		if r.stopped.Load() {
@@ -491,7 +491,7 @@ const composeAhead = 64
 
 // compose draws sessions, decides when they are due, and writes their first
 // bodies, until no more may begin.
-func (r *Runner) compose(ctx context.Context, pacer Pacer, jobs chan<- *job) {
+func (r *Runner) compose(ctx context.Context, pacer workload.Pacer, jobs chan<- *job) {
 	defer close(jobs)
 	for {
 		j := &job{}

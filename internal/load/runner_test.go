@@ -170,7 +170,7 @@ func TestNonStreamingAnswersHaveNoFirstToken(t *testing.T) {
 func TestOpenLoopCountsTheTimeInLine(t *testing.T) {
 	// 100 requests a second for a server that does one in 50 ms: from sending, a
 	// request takes 50 ms; from the schedule, the last takes seconds.
-	a := Constant(100)
+	a := workload.Constant(100)
 	rec, _ := run(t, loadtest.Script{TTFT: 50 * time.Millisecond, Tokens: 1}, spec(4, 1),
 		Config{Target: Target{API: Completions, Stream: true}, Arrivals: &a, MaxConcurrency: 1, MaxRequests: 40})
 	res := Summarize(rec, Settings{Target: Asked{Stream: true}, Warmup: 0})
@@ -273,7 +273,7 @@ func TestServerDown(t *testing.T) {
 
 func TestNewRefuses(t *testing.T) {
 	g, _ := workload.NewGenerator(spec(4, 2), 1)
-	a := Poisson(5)
+	a := workload.Poisson(5)
 	ok := Target{URL: "http://localhost:1", Model: "m"}
 	tests := map[string]struct {
 		cfg Config

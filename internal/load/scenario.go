@@ -22,7 +22,7 @@ type Scenario struct {
 	Workload workload.Spec `yaml:"workload"`
 
 	Concurrency    int           `yaml:"concurrency,omitempty"`
-	Rate           string        `yaml:"rate,omitempty"` // as ParseArrivals reads it
+	Rate           string        `yaml:"rate,omitempty"` // as workload.ParseArrivals reads it
 	CV             *float64      `yaml:"cv,omitempty"`   // of the arrivals; 1 (Poisson) when absent
 	MaxConcurrency int           `yaml:"max_concurrency,omitempty"`
 	Requests       int           `yaml:"requests,omitempty"`
@@ -74,7 +74,7 @@ func (s Scenario) Scale(f float64) (Scenario, error) {
 	s.Workload.Prompt, s.Workload.Output = s.Workload.Prompt.Scale(f), s.Workload.Output.Scale(f)
 	s.Workload.SystemTokens = n(s.Workload.SystemTokens)
 	if s.Rate != "" {
-		a, err := ParseArrivals(s.Rate, 1)
+		a, err := workload.ParseArrivals(s.Rate, 1)
 		if err != nil {
 			return s, err
 		}
@@ -87,7 +87,7 @@ func (s Scenario) Scale(f float64) (Scenario, error) {
 }
 
 // Arrivals returns the scenario's arrivals, or nil for a closed loop.
-func (s *Scenario) Arrivals() (*Arrivals, error) {
+func (s *Scenario) Arrivals() (*workload.Arrivals, error) {
 	if s.Rate == "" {
 		return nil, nil
 	}
@@ -95,7 +95,7 @@ func (s *Scenario) Arrivals() (*Arrivals, error) {
 	if s.CV != nil {
 		cv = *s.CV
 	}
-	a, err := ParseArrivals(s.Rate, cv)
+	a, err := workload.ParseArrivals(s.Rate, cv)
 	if err != nil {
 		return nil, err
 	}

@@ -40,6 +40,7 @@ var pure = []string{
 	"internal/report",
 	"internal/sim/...",
 	"internal/slo",
+	"internal/workload",
 }
 
 // A rule says who may import what. The imports are those of non-test files.

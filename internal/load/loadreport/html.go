@@ -8,6 +8,7 @@ import (
 	"math"
 
 	"github.com/sixty-dev/sixty/internal/load"
+	"github.com/sixty-dev/sixty/internal/plot"
 )
 
 //go:embed page.html
@@ -25,10 +26,10 @@ type Report struct {
 // HTML writes a page that needs nothing but itself.
 func HTML(w io.Writer, rep Report) error {
 	t, err := template.New("page").Funcs(template.FuncMap{
-		"duration": Duration, "number": Number, "title": Title, "shape": Shape,
+		"duration": plot.Duration, "number": plot.Number, "title": Title, "shape": Shape,
 		"percent":    func(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) },
 		"percentile": func(q float64) float64 { return math.Round(1e4*q) / 100 },
-		"plots":      plots, "latencies": latencies, "objective": objective,
+		"style":      plot.Style, "plots": plots, "latencies": latencies, "objective": objective,
 	}).Parse(page)
 	if err != nil {
 		return fmt.Errorf("parse page: %w", err)
@@ -52,7 +53,7 @@ type figure struct {
 	SVG            template.HTML
 }
 
-func draw(caption string, p Plot) figure { return figure{p.Title, caption, p.SVG()} }
+func draw(caption string, p plot.Plot) figure { return figure{p.Title, caption, p.SVG()} }
 
 // row is a line of the table of latencies.
 type row struct {
@@ -72,8 +73,8 @@ func latencies(r *load.Result) []row {
 }
 
 // column takes one field of the series; zero is a gap where zeroes are gaps.
-func column(r *load.Result, f func(*load.Point) float64, zeroes bool) Line {
-	var l Line
+func column(r *load.Result, f func(*load.Point) float64, zeroes bool) plot.Line {
+	var l plot.Line
 	for i := range r.Series {
 		v := f(&r.Series[i])
 		if v == 0 && !zeroes {
@@ -84,25 +85,25 @@ func column(r *load.Result, f func(*load.Point) float64, zeroes bool) Line {
 	return l
 }
 
-func named(name string, l Line) Line { l.Name = name; return l }
+func named(name string, l plot.Line) plot.Line { l.Name = name; return l }
 
 // plots are the figures of one result.
 func plots(r *load.Result) []figure {
 	window := [2]float64{r.Window.From, r.Window.To}
-	over := func(title, caption string, format func(float64) string, lines ...Line) figure {
-		return draw(caption, Plot{Title: title, XName: "seconds", Lines: lines, Shade: window, Format: format})
+	over := func(title, caption string, format func(float64) string, lines ...plot.Line) figure {
+		return draw(caption, plot.Plot{Title: title, XName: "seconds", Lines: lines, Shade: window, Format: format})
 	}
 	var f []figure
 	if len(r.Series) > 0 {
 		if r.Target.Stream {
-			f = append(f, over("Time to first token over time", "shaded: the window that percentiles are taken from", Duration,
+			f = append(f, over("Time to first token over time", "shaded: the window that percentiles are taken from", plot.Duration,
 				named("P50", column(r, func(p *load.Point) float64 { return p.TTFTP50 }, false)), named("P95", column(r, func(p *load.Point) float64 { return p.TTFTP95 }, false))),
-				over("Inter-token latency over time", "weighted by tokens", Duration,
+				over("Inter-token latency over time", "weighted by tokens", plot.Duration,
 					named("P50", column(r, func(p *load.Point) float64 { return p.ITLP50 }, false)), named("P95", column(r, func(p *load.Point) float64 { return p.ITLP95 }, false))))
 		}
-		f = append(f, over("Output tokens per second", "", Number, column(r, func(p *load.Point) float64 { return p.Tokens }, true)),
-			over("Requests in flight", "", Number, column(r, func(p *load.Point) float64 { return p.InFlight }, true)),
-			over("Requests per second", "", Number, named("sent", column(r, func(p *load.Point) float64 { return p.Sent }, true)),
+		f = append(f, over("Output tokens per second", "", plot.Number, column(r, func(p *load.Point) float64 { return p.Tokens }, true)),
+			over("Requests in flight", "", plot.Number, column(r, func(p *load.Point) float64 { return p.InFlight }, true)),
+			over("Requests per second", "", plot.Number, named("sent", column(r, func(p *load.Point) float64 { return p.Sent }, true)),
 				named("complete", column(r, func(p *load.Point) float64 { return p.Complete }, true)), named("failed", column(r, func(p *load.Point) float64 { return p.Failed }, true))))
 	}
 	for _, m := range []load.Metric{load.TTFT, load.ITL, load.E2E} {
@@ -117,7 +118,7 @@ const bars = 60
 
 // distributionPlot draws how many requests (or tokens) took how long.
 func distributionPlot(m load.Metric, d *load.Distribution) figure {
-	var l Line
+	var l plot.Line
 	unit, factor := "ms", 1e3
 	if d.Max > 10 {
 		unit, factor = "s", 1
@@ -128,33 +129,33 @@ func distributionPlot(m load.Metric, d *load.Distribution) figure {
 	}
 	p95, _ := d.At(0.95)
 	p99, _ := d.At(0.99)
-	return draw(fmt.Sprintf("P95 %s, P99 %s, longest %s", Duration(p95.Value), Duration(p99.Value), Duration(d.Max)),
-		Plot{Title: "Distribution of " + Title(m), XName: unit, Lines: []Line{l}, Bars: true})
+	return draw(fmt.Sprintf("P95 %s, P99 %s, longest %s", plot.Duration(p95.Value), plot.Duration(p99.Value), plot.Duration(d.Max)),
+		plot.Plot{Title: "Distribution of " + Title(m), XName: unit, Lines: []plot.Line{l}, Bars: true})
 }
 
 func serverPlots(r *load.Result, window [2]float64) []figure {
 	if r.Server == nil {
 		return nil
 	}
-	lines := map[string]*Line{}
+	lines := map[string]*plot.Line{}
 	for _, p := range r.Server.Series {
 		for k, v := range p.Values {
 			if lines[k] == nil {
-				lines[k] = &Line{}
+				lines[k] = &plot.Line{}
 			}
 			lines[k].X, lines[k].Y = append(lines[k].X, p.At), append(lines[k].Y, v)
 		}
 	}
 	var f []figure
 	for _, k := range sortedKeys(lines) {
-		f = append(f, draw("from the server's own metrics", Plot{Title: "Server: " + k, XName: "seconds", Lines: []Line{*lines[k]}, Shade: window}))
+		f = append(f, draw("from the server's own metrics", plot.Plot{Title: "Server: " + k, XName: "seconds", Lines: []plot.Line{*lines[k]}, Shade: window}))
 	}
 	return f
 }
 
 // searchPlots are throughput against latency over the trials of a search.
 func searchPlots(found *load.Found, unit string) []figure {
-	var met, missed, tokens Line
+	var met, missed, tokens plot.Line
 	met.Name, missed.Name = "objective met", "missed"
 	met.Dots, missed.Dots, tokens.Dots = true, true, true
 	for _, t := range found.Trials {
@@ -173,11 +174,11 @@ func searchPlots(found *load.Found, unit string) []figure {
 		l.X, l.Y, l.Label = append(l.X, t.Result.Throughput.OutputTokens), append(l.Y, q.Value), append(l.Label, label)
 		tokens.X, tokens.Y, tokens.Label = append(tokens.X, t.Level), append(tokens.Y, t.Result.Throughput.OutputTokens), append(tokens.Label, label)
 	}
-	sortLine(&met)
-	sortLine(&missed)
-	sortLine(&tokens)
+	met.Sort()
+	missed.Sort()
+	tokens.Sort()
 	return []figure{
-		draw("each point is a trial; to the right and below is better", Plot{Title: "Throughput against time to first token (P95)", XName: "output tokens per second", Lines: []Line{met, missed}, LogY: true, Format: Duration}),
-		draw("", Plot{Title: "Output tokens per second against the load", XName: unit, Lines: []Line{tokens}}),
+		draw("each point is a trial; to the right and below is better", plot.Plot{Title: "Throughput against time to first token (P95)", XName: "output tokens per second", Lines: []plot.Line{met, missed}, LogY: true, Format: plot.Duration}),
+		draw("", plot.Plot{Title: "Output tokens per second against the load", XName: unit, Lines: []plot.Line{tokens}}),
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/load"
+	"github.com/sixty-dev/sixty/internal/plot"
 )
 
 // printer remembers the first error of a sequence of writes.
@@ -21,34 +22,6 @@ func (p *printer) f(format string, args ...any) {
 	if p.err == nil {
 		_, p.err = fmt.Fprintf(p.w, format, args...)
 	}
-}
-
-// Duration writes seconds for people, to three digits.
-func Duration(sec float64) string {
-	switch a := math.Abs(sec); {
-	case sec == 0:
-		return "0"
-	case a < 1e-3:
-		return fmt.Sprintf("%.3g µs", sec*1e6)
-	case a < 1:
-		return fmt.Sprintf("%.3g ms", sec*1e3)
-	case a < 120:
-		return fmt.Sprintf("%.3g s", sec)
-	}
-	return time.Duration(sec * 1e9).Round(time.Second).String()
-}
-
-// Number writes a number for people, to four digits.
-func Number(v float64) string {
-	switch a := math.Abs(v); {
-	case a >= 1e6:
-		return fmt.Sprintf("%.2f M", v/1e6)
-	case a >= 1e4:
-		return fmt.Sprintf("%.1f k", v/1e3)
-	case a >= 100:
-		return fmt.Sprintf("%.0f", v)
-	}
-	return fmt.Sprintf("%.3g", v)
 }
 
 var metricTitles = map[load.Metric]string{
@@ -80,27 +53,27 @@ func Text(w io.Writer, r *load.Result) error {
 		if d == nil || d.Count == 0 || m == load.TTFTScheduled && same(r, load.TTFT, m) || m == load.E2EScheduled && same(r, load.E2E, m) {
 			continue
 		}
-		p.f("%-20s %9s", Title(m), Duration(d.Mean))
+		p.f("%-20s %9s", Title(m), plot.Duration(d.Mean))
 		for _, q := range []float64{0.5, 0.9, 0.95, 0.99} {
 			x, _ := d.At(q)
 			mark := ""
 			if x.Few {
 				mark = "*"
 			}
-			p.f(" %9s", Duration(x.Value)+mark)
+			p.f(" %9s", plot.Duration(x.Value)+mark)
 		}
 		x, _ := d.At(0.95)
-		p.f(" %9s  %s – %s\n", Duration(d.Max), Duration(x.Low), Duration(x.High))
+		p.f(" %9s  %s – %s\n", plot.Duration(d.Max), plot.Duration(x.Low), plot.Duration(x.High))
 	}
 	t := &r.Throughput
-	p.f("\n%-20s %s requests/s (%s – %s), %s output tokens/s (%s – %s), %s input tokens/s\n", "throughput", Number(t.Requests), Number(t.RequestsLow), Number(t.RequestsHigh),
-		Number(t.OutputTokens), Number(t.OutputLow), Number(t.OutputHigh), Number(t.InputTokens))
+	p.f("\n%-20s %s requests/s (%s – %s), %s output tokens/s (%s – %s), %s input tokens/s\n", "throughput", plot.Number(t.Requests), plot.Number(t.RequestsLow), plot.Number(t.RequestsHigh),
+		plot.Number(t.OutputTokens), plot.Number(t.OutputLow), plot.Number(t.OutputHigh), plot.Number(t.InputTokens))
 	if g := r.Goodput; g != nil {
 		met := "missed"
 		if g.Met {
 			met = "met"
 		}
-		p.f("%-20s %.1f %% of the requests, %s requests/s, within %s; objective %s\n", "goodput", 100*g.Share, Number(g.Requests), objective(g), met)
+		p.f("%-20s %.1f %% of the requests, %s requests/s, within %s; objective %s\n", "goodput", 100*g.Share, plot.Number(g.Requests), objective(g), met)
 	}
 	p.f("%-20s %.1f on average, %d at most\n", "in flight", r.Streams.Mean, r.Streams.Max)
 	p.f("%-20s prompt %.0f (asked %.0f), output %.0f (asked %.0f)%s\n", "tokens", r.Tokens.Prompt, r.Tokens.PromptAsked, r.Tokens.Output, r.Tokens.OutputAsked, cached(r))
@@ -152,7 +125,7 @@ func Shape(r *load.Result) string {
 	case l.Arrivals != nil:
 		how = fmt.Sprintf("open loop of %d rate segments, %s", len(l.Arrivals.Profile), spacing(l.Arrivals.CV))
 	}
-	return fmt.Sprintf("%s, %d requests in %s", how, r.Requests.Sent, Duration(r.Duration))
+	return fmt.Sprintf("%s, %d requests in %s", how, r.Requests.Sent, plot.Duration(r.Duration))
 }
 
 func spacing(cv float64) string {
@@ -194,7 +167,7 @@ func objective(g *load.Goodput) string {
 		v    float64
 	}{{"TTFT", g.TTFT}, {"ITL", g.ITL}, {"E2E", g.E2E}} {
 		if x.v > 0 {
-			parts = append(parts, x.name+" ≤ "+Duration(x.v))
+			parts = append(parts, x.name+" ≤ "+plot.Duration(x.v))
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -212,7 +185,7 @@ func tenants(p *printer, r *load.Result) {
 		t := r.Tenants[name]
 		first, _ := t.Latency[load.TTFT].At(0.95)
 		whole, _ := t.Latency[load.E2E].At(0.95)
-		p.f("%-20s %d requests, %d failed, TTFT P95 %s, E2E P95 %s, %s output tokens/s\n", "tenant "+name, t.Requests, t.Failed, Duration(first.Value), Duration(whole.Value), Number(t.Output))
+		p.f("%-20s %d requests, %d failed, TTFT P95 %s, E2E P95 %s, %s output tokens/s\n", "tenant "+name, t.Requests, t.Failed, plot.Duration(first.Value), plot.Duration(whole.Value), plot.Number(t.Output))
 	}
 }
 
@@ -228,7 +201,7 @@ func server(p *printer, r *load.Result) {
 	}
 	var parts []string
 	for _, k := range sortedKeys(highest) {
-		parts = append(parts, fmt.Sprintf("%s %s", k, Number(highest[k])))
+		parts = append(parts, fmt.Sprintf("%s %s", k, plot.Number(highest[k])))
 	}
 	p.f("%-20s at most %s\n", "server", strings.Join(parts, ", "))
 	if d := r.Server.Diagnosis; d != nil {
@@ -243,13 +216,13 @@ func generator(p *printer, r *load.Result) {
 		verdict = "SPOILED THE RESULT: " + strings.Join(g.Reasons, "; ")
 	}
 	p.f("%-20s %s\n", "generator", verdict)
-	p.f("%-20s send lag %s / %s (P50 / P99)", "", Duration(g.SendLag.P50), Duration(g.SendLag.P99))
+	p.f("%-20s send lag %s / %s (P50 / P99)", "", plot.Duration(g.SendLag.P50), plot.Duration(g.SendLag.P99))
 	if g.ReceiveLag.Count > 0 {
-		p.f(", receive lag %s / %s, corrected by the kernel's times", Duration(g.ReceiveLag.P50), Duration(g.ReceiveLag.P99))
+		p.f(", receive lag %s / %s, corrected by the kernel's times", plot.Duration(g.ReceiveLag.P50), plot.Duration(g.ReceiveLag.P99))
 	} else {
-		p.f(", wake-up lag %s / %s", Duration(g.WakeLag.P50), Duration(g.WakeLag.P99))
+		p.f(", wake-up lag %s / %s", plot.Duration(g.WakeLag.P50), plot.Duration(g.WakeLag.P99))
 	}
-	p.f(", %.0f %% of %d processors, %s each event\n", 100*g.Utilisation, g.Cores, Duration(g.PerEvent))
+	p.f(", %.0f %% of %d processors, %s each event\n", 100*g.Utilisation, g.Cores, plot.Duration(g.PerEvent))
 	if g.ArrivalCV > 0 {
 		p.f("%-20s variation of the times between sends %.2f, %.1f %% of the asked rate sent\n", "", g.ArrivalCV, 100*g.Achieved)
 	}
@@ -260,10 +233,10 @@ func Progress(p load.Progress, sinceTokens int64, interval time.Duration) string
 	slices.Sort(p.TTFTs)
 	first := "–"
 	if n := len(p.TTFTs); n > 0 {
-		first = Duration(p.TTFTs[n/2].Seconds())
+		first = plot.Duration(p.TTFTs[n/2].Seconds())
 	}
 	s := fmt.Sprintf("%4.0fs  %d sent  %d in flight  %d done  %d failed  %s tokens/s  TTFT P50 %s", p.Elapsed.Seconds(), p.Sent, p.InFlight,
-		p.Complete+p.Cancelled, p.Failed, Number(float64(sinceTokens)/interval.Seconds()), first)
+		p.Complete+p.Cancelled, p.Failed, plot.Number(float64(sinceTokens)/interval.Seconds()), first)
 	if p.Waiting > 0 {
 		s += fmt.Sprintf("  %d waiting for a stream", p.Waiting)
 	}
@@ -275,9 +248,9 @@ func CompareText(w io.Writer, c *load.Comparison) error {
 	p := &printer{w: w}
 	p.f("%-22s %12s %12s %9s %9s  %s\n", "", "A", "B", "change", "p", "verdict")
 	for _, x := range c.Changes {
-		show := Duration
+		show := plot.Duration
 		if x.Unit != "s" {
-			show = func(v float64) string { return Number(v) + "/s" }
+			show = func(v float64) string { return plot.Number(v) + "/s" }
 		}
 		pv := "–"
 		if x.P != nil {
@@ -307,9 +280,9 @@ func SearchText(w io.Writer, f *load.Found, unit string) error {
 		if r := t.Result; r != nil {
 			for _, m := range []load.Metric{load.TTFTScheduled, load.ITL, load.E2EScheduled} {
 				q, _ := r.Latency[m].At(0.95)
-				p.f(" %12s", Duration(q.Value))
+				p.f(" %12s", plot.Duration(q.Value))
 			}
-			p.f(" %14s", Number(r.Throughput.OutputTokens))
+			p.f(" %14s", plot.Number(r.Throughput.OutputTokens))
 		}
 		p.f("  %s\n", t.Why)
 	}

@@ -95,7 +95,7 @@ func Run(ctx context.Context, c Case, serve func(context.Context, loadtest.Scrip
 	}
 	shape := load.Shape{Concurrency: c.Concurrency}
 	if c.Rate > 0 {
-		a := load.Poisson(c.Rate)
+		a := workload.Poisson(c.Rate)
 		cfg.Arrivals, shape.Arrivals = &a, &a
 	}
 	begin := time.Now()

@@ -1,4 +1,8 @@
-package loadreport
+// Package plot draws line charts, scatter plots and histograms as SVG that needs
+// nothing beside it, for the HTML pages that sixty writes, and formats the
+// numbers on them. It computes nothing: packages loadreport and simreport decide
+// what is drawn.
+package plot
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package load
+package workload
 
 import (
 	"errors"
@@ -18,15 +18,6 @@ type Pacer interface {
 	// Next returns the time since the start at which the next session is due,
 	// never before the previous one, or false when no more are due.
 	Next() (due time.Duration, ok bool)
-}
-
-// Wait is what to do for a session that is due, at a time since the start: how
-// long to wait, and by how much it is late already.
-func Wait(due, elapsed time.Duration) (wait, late time.Duration) {
-	if elapsed < due {
-		return due - elapsed, 0
-	}
-	return 0, elapsed - due
 }
 
 // A Segment of a rate profile changes the rate linearly.

@@ -1,12 +1,12 @@
-package loadreport
+package plot
 
 import (
 	"cmp"
 	"slices"
 )
 
-// sortLine orders a curve's points by X.
-func sortLine(l *Line) {
+// Sort orders the points by X.
+func (l *Line) Sort() {
 	order := make([]int, len(l.X))
 	for i := range order {
 		order[i] = i

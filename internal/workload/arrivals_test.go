@@ -1,4 +1,4 @@
-package load
+package workload
 
 import (
 	"math"
@@ -141,14 +141,5 @@ func TestParseArrivals(t *testing.T) {
 				t.Errorf("error %v, want %q", err, tt.err)
 			}
 		})
-	}
-}
-
-func TestWait(t *testing.T) {
-	if w, l := Wait(5, 3); w != 2 || l != 0 {
-		t.Errorf("early: wait %d late %d", w, l)
-	}
-	if w, l := Wait(3, 5); w != 0 || l != 2 {
-		t.Errorf("late: wait %d late %d", w, l)
 	}
 }

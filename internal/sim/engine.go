@@ -310,6 +310,16 @@ func (e *Engine) HasWork() bool { return e.unfinished() || len(e.inFlight) > 0 }
 
 func (e *Engine) unfinished() bool { return len(e.running)+e.waiting.len() > 0 }
 
+// SetCost changes how long the steps scheduled from now on take: a clock that is
+// throttled, a neighbour that takes the memory's bandwidth.
+func (e *Engine) SetCost(cost StepCost) error {
+	if err := cost.Validate(); err != nil {
+		return err
+	}
+	e.cost = cost
+	return nil
+}
+
 // Stats returns the gauges and counters as they stand.
 func (e *Engine) Stats() Stats {
 	s := e.stats

@@ -295,3 +295,32 @@ func TestASummaryIsThatOfALoadTest(t *testing.T) {
 		t.Errorf("gaps %+v, want 6 of a second", s.ITL)
 	}
 }
+
+func TestASlowerClockHoldsFromTheNextStepOn(t *testing.T) {
+	e, err := sim.New(testConfig(), sim.StepCost{Base: 0.01})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.SetCost(sim.StepCost{}); err == nil {
+		t.Error("a step without a cost was taken")
+	}
+	if _, err := e.Add(sim.Request{PromptTokens: 10, OutputTokens: 5}); err != nil {
+		t.Fatal(err)
+	}
+	step := func(now time.Duration) time.Duration {
+		for {
+			if due, wait := e.Schedule(now); wait {
+				e.Complete(due)
+				return due
+			}
+		}
+	}
+	first := step(0)
+	if err := e.SetCost(sim.StepCost{Base: 0.03}); err != nil {
+		t.Fatal(err)
+	}
+	second := step(first) // was scheduled ahead
+	if third := step(second); second != 20*time.Millisecond || third != 50*time.Millisecond {
+		t.Errorf("steps end at %v, %v, %v", first, second, third)
+	}
+}

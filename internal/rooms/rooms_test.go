@@ -28,11 +28,13 @@ const (
 // randomness: the same input always gives the same output. A name ending in
 // "/..." covers what lies under it too.
 var pure = []string{
+	"internal/casefile",
 	"internal/catalog",
 	"internal/diagnose",
 	"internal/dialect",
 	"internal/engine",
 	"internal/generate/...",
+	"internal/gpu",
 	"internal/hint",
 	"internal/indicator",
 	"internal/metrics", // the Querier interface alone

@@ -1,0 +1,582 @@
+// Package casefile reads the small hand-written metric histories that show a
+// pathology, come near it, or lack the data: what the tests of the catalogue
+// diagnose and what the unit tests of generated alert rules are made of.
+//
+// A file starts with comments that say why. Then come lines of these forms;
+// what is counted in scrapes begins with 0:
+//
+//	every 1s for 120s            the interval and the length: 120 scrapes
+//	at 150s                      when the diagnosis is made; after the last scrape unless given
+//	like healthy [instance="b"]  begin with the server below; lines of this file replace its series
+//	like fires                   begin with that file, its interval included
+//	without REGEXP               leave out inherited families
+//	SERIES 2x59 8x59             promqltest's notation: 60 samples of 2, 60 of 8; _ is missing
+//	rate SERIES 100x60,50        a counter that grows by 100/s for 60 scrapes, then by 50/s
+//	hist SERIES mean=0.05x60,0.8 rate=2 [sigma=0.5]
+//	                             a histogram in vLLM's buckets, observations lognormal about the mean
+//	down 60 20                   scrapes 60 to 79 fail
+//	restart 60 10                they fail likewise, and counters begin again with 0
+//	promise itl_p95=100ms        an objective, by the names of package slo
+//	verdict: other-id            in a comment of fires.txt: another pathology leads, and why
+//
+// Several rate or hist lines of one series add up. The label instance, which is
+// a:8000 unless given, says which target exposes a series; down and restart
+// take it as a last word.
+package casefile
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/sixty-dev/sixty/internal/slo"
+)
+
+// healthyServer is a vLLM 0.32 on one GPU: 2 requests a second of 1000 prompt
+// tokens, half of them cached, and 100 output tokens at 20 ms.
+const healthyServer = `
+vllm:num_requests_running{model_name="m",engine="0"} 4x$
+vllm:num_requests_waiting{model_name="m",engine="0"} 0x$
+vllm:kv_cache_usage_perc{model_name="m",engine="0"} 0.2x$
+vllm:generation_tokens_created{model_name="m",engine="0"} 1794990000x$
+process_start_time_seconds 1794989900x$
+process_resident_memory_bytes 2e9x$
+process_open_fds 60x$
+rate vllm:prompt_tokens_total{model_name="m",engine="0"} 2000
+rate vllm:generation_tokens_total{model_name="m",engine="0"} 200
+rate vllm:prompt_tokens_by_source_total{model_name="m",engine="0",source="local_compute"} 1000
+rate vllm:prompt_tokens_by_source_total{model_name="m",engine="0",source="local_cache_hit"} 1000
+rate vllm:prefix_cache_queries_total{model_name="m",engine="0"} 2000
+rate vllm:prefix_cache_hits_total{model_name="m",engine="0"} 1000
+rate vllm:num_preemptions_total{model_name="m",engine="0"} 0
+rate vllm:admission_rejections_total{model_name="m",engine="0"} 0
+rate vllm:request_success_total{model_name="m",engine="0",finished_reason="stop"} 2
+rate vllm:request_success_total{model_name="m",engine="0",finished_reason="length"} 0
+rate vllm:request_success_total{model_name="m",engine="0",finished_reason="abort"} 0
+rate vllm:request_success_total{model_name="m",engine="0",finished_reason="error"} 0
+rate http_requests_total{handler="/v1/chat/completions",method="POST",status="2xx"} 2
+hist vllm:time_to_first_token_seconds{model_name="m",engine="0"} mean=0.06 rate=2
+hist vllm:inter_token_latency_seconds{model_name="m",engine="0"} mean=0.02 rate=198
+hist vllm:request_time_per_output_token_seconds{model_name="m",engine="0"} mean=0.02 rate=2
+hist vllm:e2e_request_latency_seconds{model_name="m",engine="0"} mean=2.1 rate=2
+hist vllm:request_queue_time_seconds{model_name="m",engine="0"} mean=0.001 rate=2
+hist vllm:request_prefill_time_seconds{model_name="m",engine="0"} mean=0.04 rate=2
+hist vllm:request_decode_time_seconds{model_name="m",engine="0"} mean=2 rate=2
+hist vllm:request_prompt_tokens{model_name="m",engine="0"} mean=1000 rate=2
+hist vllm:request_generation_tokens{model_name="m",engine="0"} mean=100 rate=2
+hist vllm:request_params_max_tokens{model_name="m",engine="0"} mean=400 rate=2
+hist vllm:request_prefill_kv_computed_tokens{model_name="m",engine="0"} mean=500 rate=2
+hist vllm:iteration_tokens_total{model_name="m",engine="0"} mean=24 rate=50
+`
+
+// Upper bounds of vLLM's buckets (vllm/v1/metrics/loggers.py, v0.23.0).
+var (
+	latencyBounds = []float64{0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680}
+	ttftBounds    = []float64{0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560}
+	itlBounds     = []float64{0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80}
+	stepBounds    = []float64{1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384}
+	sizeBounds    = []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000} // max_model_len 32768
+)
+
+func boundsOf(family string) []float64 {
+	switch family {
+	case "vllm:time_to_first_token_seconds":
+		return ttftBounds
+	case "vllm:inter_token_latency_seconds", "vllm:request_time_per_output_token_seconds":
+		return itlBounds
+	case "vllm:iteration_tokens_total":
+		return stepBounds
+	}
+	if strings.HasSuffix(family, "_tokens") {
+		return sizeBounds
+	}
+	return latencyBounds
+}
+
+// Start is the time of the first scrape.
+var Start = time.Unix(1_795_000_000, 0).UTC()
+
+// UsualInstance is the target of series that name none.
+const UsualInstance = "a:8000"
+
+const maxScrapes = 10_000
+
+// A Series is one value for each scrape, NaN where it is missing.
+type Series struct {
+	Instance string
+	Labels   labels.Labels // without instance
+	Values   []float64
+}
+
+// key tells series and histograms of all targets apart.
+func (s Series) key() string { return s.Instance + s.Labels.String() }
+
+// A group is what one line of a file declares: a series, or all series of a
+// histogram.
+type group struct {
+	family string
+	series []Series
+}
+
+type outage struct {
+	instance       string
+	first, scrapes int
+	restart        bool
+}
+
+// A Case is a case file, read.
+type Case struct {
+	Every   time.Duration // between two scrapes
+	Scrapes int
+	At      time.Duration // of the diagnosis, from the first scrape; 0: the last one
+	Verdict string        // the pathology that leads, where it is another one
+	Promise slo.Objective // zero where nothing is promised
+
+	files   fs.FS
+	groups  map[string]group // by Series.key
+	outages []outage
+}
+
+// Open reads NAME.txt.
+func Open(files fs.FS, name string) (*Case, error) {
+	text, err := fs.ReadFile(files, name+".txt")
+	if err != nil {
+		return nil, err
+	}
+	if !bytes.HasPrefix(text, []byte("# ")) {
+		return nil, fmt.Errorf("%s.txt: begin with a comment that says why", name)
+	}
+	c, err := Parse(files, string(text))
+	if err != nil {
+		return nil, fmt.Errorf("%s.txt: %w", name, err)
+	}
+	return c, nil
+}
+
+// Parse reads a case; files holds those that it is like.
+func Parse(files fs.FS, text string) (*Case, error) {
+	c := &Case{files: files, groups: map[string]group{}}
+	if err := c.read(text); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// read adds a file's text to the Case: what it declares replaces what is
+// there already.
+func (c *Case) read(text string) error {
+	own := map[string]group{}
+	lines := bufio.NewScanner(strings.NewReader(text))
+	for n := 1; lines.Scan(); n++ {
+		if err := c.line(strings.TrimSpace(lines.Text()), own); err != nil {
+			return fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+	maps.Copy(c.groups, own)
+	return lines.Err()
+}
+
+func (c *Case) line(line string, own map[string]group) error {
+	words := strings.Fields(line)
+	switch {
+	case len(words) == 0:
+		return nil
+	case words[0] == "#":
+		if len(words) > 2 && words[1] == "verdict:" {
+			c.Verdict = words[2]
+		}
+		return nil
+	case words[0] == "every":
+		return c.header(words)
+	case c.Scrapes == 0 && !strings.HasPrefix(line, "like "):
+		return fmt.Errorf("%q before the line that says every", line)
+	}
+	switch words[0] {
+	case "at":
+		var err error
+		c.At, err = time.ParseDuration(strings.Join(words[1:], ""))
+		return err
+	case "like":
+		return c.like(words[1:])
+	case "without":
+		return c.without(words[1:])
+	case "promise":
+		return c.promised(words[1:])
+	case "down", "restart":
+		return c.outage(words)
+	case "rate", "hist":
+		return c.growth(words, own)
+	}
+	return c.plain(line, own)
+}
+
+func (c *Case) header(words []string) error {
+	if len(words) != 4 || words[2] != "for" {
+		return fmt.Errorf("want: every INTERVAL for LENGTH")
+	}
+	length, err := time.ParseDuration(words[3])
+	if err != nil {
+		return err
+	}
+	if c.Every, err = time.ParseDuration(words[1]); err != nil {
+		return err
+	}
+	if c.Every <= 0 || length/c.Every < 1 || length/c.Every > maxScrapes {
+		return fmt.Errorf("%s every %s is not 1 to %d scrapes", length, c.Every, maxScrapes)
+	}
+	c.Scrapes = int(length / c.Every)
+	return nil
+}
+
+func (c *Case) like(words []string) error {
+	if len(words) == 0 {
+		return fmt.Errorf("like what?")
+	}
+	if words[0] != "healthy" {
+		text, err := fs.ReadFile(c.files, words[0]+".txt")
+		if err != nil {
+			return err
+		}
+		return c.read(string(text))
+	}
+	if c.Scrapes == 0 {
+		return fmt.Errorf("like healthy before the line that says every")
+	}
+	text := strings.ReplaceAll(healthyServer, "$", strconv.Itoa(c.Scrapes-1))
+	if len(words) > 1 {
+		text = strings.ReplaceAll(text, `engine="0"`, `engine="0",`+words[1])
+		text = regexp.MustCompile(`(?m)^(process_\w+) `).ReplaceAllString(text, `$1{`+words[1]+`} `)
+		text = strings.ReplaceAll(text, `status="2xx"`, `status="2xx",`+words[1])
+	}
+	return c.read(text)
+}
+
+func (c *Case) without(words []string) error {
+	for _, w := range words {
+		re, err := regexp.Compile("^(?:" + w + ")$")
+		if err != nil {
+			return err
+		}
+		before := len(c.groups)
+		maps.DeleteFunc(c.groups, func(_ string, g group) bool { return re.MatchString(g.family) })
+		if len(c.groups) == before {
+			return fmt.Errorf("nothing inherited is called %s", w)
+		}
+	}
+	return nil
+}
+
+func (c *Case) outage(words []string) error {
+	o := outage{instance: UsualInstance, restart: words[0] == "restart"}
+	if len(words) > 3 {
+		o.instance = words[3]
+	}
+	_, err := fmt.Sscan(strings.Join(words[1:], " "), &o.first, &o.scrapes)
+	c.outages = append(c.outages, o)
+	return err
+}
+
+func (c *Case) promised(words []string) error {
+	for _, w := range words {
+		k, v, _ := strings.Cut(w, "=")
+		d, err := time.ParseDuration(v)
+		if err != nil {
+			return err
+		}
+		switch slo.Key(k) {
+		case slo.TTFTP95:
+			c.Promise.TTFTP95 = d
+		case slo.ITLP95:
+			c.Promise.ITLP95 = d
+		case slo.E2EP95:
+			c.Promise.E2EP95 = d
+		default:
+			return fmt.Errorf("%q is no objective on a latency", k)
+		}
+	}
+	return nil
+}
+
+var notation = parser.NewParser(parser.Options{})
+
+// plain reads a series in promqltest's notation.
+func (c *Case) plain(line string, own map[string]group) error {
+	lset, samples, err := notation.ParseSeriesDesc(line)
+	if err != nil {
+		return err
+	}
+	values := missing(c.Scrapes)
+	if len(samples) > c.Scrapes {
+		return fmt.Errorf("%s has %d samples, and there are %d scrapes", lset, len(samples), c.Scrapes)
+	}
+	for i, s := range samples {
+		if !s.Omitted {
+			values[i] = s.Value
+		}
+	}
+	one := located(lset, values)
+	own[one.key()] = group{lset.Get(labels.MetricName), []Series{one}}
+	return nil
+}
+
+// growth reads a rate or a hist line.
+func (c *Case) growth(words []string, own map[string]group) error {
+	if len(words) < 3 {
+		return fmt.Errorf("%s wants a series and numbers", words[0])
+	}
+	lset, err := notation.ParseMetric(words[1])
+	if err != nil {
+		return err
+	}
+	args := map[string]string{"sigma": "0.5"}
+	if words[0] == "rate" {
+		args["rate"] = words[2]
+	} else {
+		for _, w := range words[2:] {
+			k, v, ok := strings.Cut(w, "=")
+			if !ok || k != "mean" && k != "rate" && k != "sigma" {
+				return fmt.Errorf("%q is not mean=, rate= or sigma=", w)
+			}
+			args[k] = v
+		}
+	}
+	rates, err := c.schedule(args["rate"])
+	if err != nil {
+		return err
+	}
+	g := group{family: lset.Get(labels.MetricName)}
+	if words[0] == "rate" {
+		g.series = []Series{located(lset, c.accumulate(rates, nil))}
+	} else {
+		means, err := c.schedule(args["mean"])
+		if err != nil {
+			return err
+		}
+		sigma, err := strconv.ParseFloat(args["sigma"], 64)
+		if err != nil {
+			return err
+		}
+		g.series = c.histogram(lset, rates, means, sigma)
+	}
+	key := located(lset, nil).key()
+	for i, s := range own[key].series {
+		for k := range s.Values {
+			g.series[i].Values[k] += s.Values[k]
+		}
+	}
+	own[key] = g
+	return nil
+}
+
+// schedule reads 2x60,8: 2 for sixty scrapes, then 8 until the end.
+func (c *Case) schedule(text string) ([]float64, error) {
+	var out []float64
+	for _, part := range strings.Split(text, ",") {
+		v, times, repeated := strings.Cut(part, "x")
+		value, err := strconv.ParseFloat(v, 64)
+		if err != nil {
+			return nil, fmt.Errorf("read %q: %w", text, err)
+		}
+		n := c.Scrapes - len(out)
+		if repeated {
+			if n, err = strconv.Atoi(times); err != nil {
+				return nil, fmt.Errorf("read %q: %w", text, err)
+			}
+		}
+		out = append(out, slices.Repeat([]float64{value}, n)...)
+	}
+	if len(out) != c.Scrapes {
+		return nil, fmt.Errorf("%q is for %d scrapes, and there are %d", text, len(out), c.Scrapes)
+	}
+	return out, nil
+}
+
+// accumulate returns a counter that grows by rates, each times its factor, per
+// second.
+func (c *Case) accumulate(rates []float64, factor func(scrape int) float64) []float64 {
+	out := make([]float64, len(rates))
+	for i := 1; i < len(rates); i++ {
+		f := 1.0
+		if factor != nil {
+			f = factor(i)
+		}
+		out[i] = out[i-1] + rates[i]*f*c.Every.Seconds()
+	}
+	return out
+}
+
+func (c *Case) histogram(lset labels.Labels, rates, means []float64, sigma float64) []Series {
+	name := lset.Get(labels.MetricName)
+	part := func(suffix, le string, factor func(int) float64) Series {
+		b := labels.NewBuilder(lset).Set(labels.MetricName, name+suffix)
+		if le != "" {
+			b.Set(labels.BucketLabel, le)
+		}
+		return located(b.Labels(), c.accumulate(rates, factor))
+	}
+	out := []Series{part("_sum", "", func(i int) float64 { return means[i] }), part("_count", "", nil)}
+	for _, bound := range boundsOf(name) {
+		le := strconv.FormatFloat(bound, 'f', -1, 64)
+		if !strings.Contains(le, ".") {
+			le += ".0" // as Python prints it
+		}
+		out = append(out, part("_bucket", le, func(i int) float64 { return lognormal(bound, means[i], sigma) }))
+	}
+	return append(out, part("_bucket", "+Inf", nil))
+}
+
+// lognormal returns the share of observations up to x.
+func lognormal(x, mean, sigma float64) float64 {
+	mu := math.Log(mean) - sigma*sigma/2
+	return 0.5 * math.Erfc(-(math.Log(x)-mu)/(sigma*math.Sqrt2))
+}
+
+func located(lset labels.Labels, values []float64) Series {
+	instance := lset.Get("instance")
+	if instance == "" {
+		instance = UsualInstance
+	}
+	return Series{instance, labels.NewBuilder(lset).Del("instance").Labels(), values}
+}
+
+func missing(n int) []float64 { return slices.Repeat([]float64{math.NaN()}, n) }
+
+// Series returns all series, by instance; counters begin again where their
+// server restarts.
+func (c *Case) Series() map[string][]Series {
+	out := map[string][]Series{}
+	for _, k := range slices.Sorted(maps.Keys(c.groups)) {
+		for _, s := range c.groups[k].series {
+			s.Values = slices.Clone(s.Values)
+			out[s.Instance] = append(out[s.Instance], s)
+		}
+	}
+	for _, o := range c.outages {
+		if o.restart {
+			restart(out[o.instance], o.first)
+		}
+	}
+	return out
+}
+
+// Down reports whether a scrape of an instance fails.
+func (c *Case) Down(instance string, scrape int) bool {
+	return slices.ContainsFunc(c.outages, func(o outage) bool {
+		return o.instance == instance && scrape >= o.first && scrape < o.first+o.scrapes
+	})
+}
+
+// restart lets the counters begin again.
+func restart(all []Series, scrape int) {
+	for _, s := range all {
+		if kind(s.Labels.Get(labels.MetricName), nil) == "gauge" {
+			continue
+		}
+		lost := s.Values[scrape]
+		for i := scrape; i < len(s.Values); i++ {
+			s.Values[i] -= lost
+		}
+	}
+}
+
+// Page prints one scrape of a target's series in Prometheus' text format.
+func Page(all []Series, scrape int) []byte {
+	histograms := map[string]bool{}
+	for _, s := range all {
+		if base, ok := strings.CutSuffix(s.Labels.Get(labels.MetricName), "_bucket"); ok {
+			histograms[base] = true
+		}
+	}
+	families := map[string][]string{}
+	for _, s := range all {
+		if math.IsNaN(s.Values[scrape]) {
+			continue
+		}
+		name := s.Labels.Get(labels.MetricName)
+		family := familyOf(name, histograms)
+		text := labels.NewBuilder(s.Labels).Del(labels.MetricName).Labels().String()
+		families[family] = append(families[family], fmt.Sprintf("%s%s %s\n", name, text, strconv.FormatFloat(s.Values[scrape], 'g', -1, 64)))
+	}
+	var b bytes.Buffer
+	for _, f := range slices.Sorted(maps.Keys(families)) {
+		fmt.Fprintf(&b, "# TYPE %s %s\n", f, kind(f, histograms))
+		for _, line := range families[f] {
+			b.WriteString(line)
+		}
+	}
+	return b.Bytes()
+}
+
+func familyOf(name string, histograms map[string]bool) string {
+	for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+		if base, ok := strings.CutSuffix(name, suffix); ok && histograms[base] {
+			return base
+		}
+	}
+	return name
+}
+
+// kind tells the type from the name: of a family, or of a single series where
+// histograms is nil. NVIDIA's counters end in capitals.
+func kind(name string, histograms map[string]bool) string {
+	if histograms[name] {
+		return "histogram"
+	}
+	for _, suffix := range []string{"_total", "_sum", "_count", "_bucket", "_TOTAL", "_COUNTER"} {
+		if strings.HasSuffix(name, suffix) {
+			return "counter"
+		}
+	}
+	return "gauge"
+}
+
+// Stretch returns the same history told slower: a scrape every interval, and
+// each of the case's scrapes repeated. Rates stay what they were.
+func (c *Case) Stretch(interval time.Duration, times int) *Case {
+	out := &Case{
+		Every: interval, Scrapes: c.Scrapes * times, Verdict: c.Verdict, Promise: c.Promise,
+		At: time.Duration(float64(c.At) / float64(c.Every) * float64(times) * float64(interval)), groups: map[string]group{},
+	}
+	for k, g := range c.groups {
+		slow := group{family: g.family}
+		for _, s := range g.series {
+			s.Values = stretch(s, times, interval.Seconds()/c.Every.Seconds())
+			slow.series = append(slow.series, s)
+		}
+		out.groups[k] = slow
+	}
+	for _, o := range c.outages {
+		out.outages = append(out.outages, outage{o.instance, o.first * times, o.scrapes * times, o.restart})
+	}
+	return out
+}
+
+// stretch repeats every sample of a gauge and every increment of a counter.
+func stretch(s Series, times int, slower float64) []float64 {
+	counter := kind(s.Labels.Get(labels.MetricName), nil) == "counter"
+	out := make([]float64, 0, len(s.Values)*times)
+	last := math.NaN()
+	for i, v := range s.Values {
+		for range times {
+			switch {
+			case !counter || i == 0 || math.IsNaN(v) || math.IsNaN(s.Values[i-1]):
+				last = v
+			default:
+				last += (v - s.Values[i-1]) * slower
+			}
+			out = append(out, last)
+		}
+	}
+	return out
+}

@@ -1,0 +1,27 @@
+package casefile
+
+import (
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestStretchKeepsRates(t *testing.T) {
+	c, err := Parse(fstest.MapFS{}, "every 1s for 4s\ngauge 1 2 3 4\nrate c_total 10x2,20\nrestart 2 1\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string][]float64{}
+	for _, s := range c.Stretch(30*time.Second, 2).Series()[UsualInstance] {
+		got[s.Labels.Get("__name__")] = s.Values
+	}
+	want := map[string][]float64{
+		"gauge":   {1, 1, 2, 2, 3, 3, 4, 4},
+		"c_total": {0, 0, 300, 600, 0, 600, 1200, 1800}, // begins again at the fifth scrape
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

@@ -174,6 +174,7 @@ type Stats struct {
 type Output struct {
 	ID     int
 	First  bool           // the request's first token
+	Cached int            // with First: prompt tokens that the prefix cache served
 	Result *RequestResult // of the request that this token ends, else nil
 }
 
@@ -400,7 +401,7 @@ func (e *Engine) deliver(r *request, now time.Duration) bool {
 	e.stats.GenerationTokens++
 	r.res.OutputTokens++
 	if r.generated() == 1 {
-		out.First = true
+		out.First, out.Cached = true, r.res.CachedTokens
 		e.prefillTokens -= r.prompt
 		e.stats.PromptTokens += int64(r.prompt)
 		r.res.FirstToken = now

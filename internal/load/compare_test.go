@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sixty-dev/sixty/internal/baseline"
 	"github.com/sixty-dev/sixty/internal/slo"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
@@ -230,9 +231,9 @@ func TestBaseline(t *testing.T) {
 		got[x.Signal] = x.Value
 	}
 	p95, _ := r.Latency[E2E].At(0.95)
-	want := map[string]float64{"ttft_p95": 0.5, "e2e_p95": headroom * max(p95.High, p95.Value), "waiting": 6}
+	want := map[string]float64{"ttft_p95": 0.5, "e2e_p95": baseline.Headroom * max(p95.High, p95.Value), "waiting": 6}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("thresholds (-want +got): the objective where it is near, else the measurement with headroom\n%s", diff)
+		t.Errorf("thresholds (-want +got): the objective where it is near, else the measurement with baseline.Headroom\n%s", diff)
 	}
 	r.Generator.Spoiled = true
 	if _, err := NewBaseline(r, nil, 0, time.Unix(0, 0)); err == nil {

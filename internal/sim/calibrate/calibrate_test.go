@@ -266,7 +266,8 @@ func TestPredictionsSayWhereTheyCannotBeTrusted(t *testing.T) {
 		"a load like the calibration's":       {f, 4, ""},
 		"a load far beyond the calibration's": {f, 40, "extrapolated: batches of up to"},
 		"a load far below the calibration's":  {f, 0.05, "extrapolated: batches of down to"},
-		"no calibration":                      {&calibrate.Fit{Cost: trueCost}, 4, "not calibrated"},
+		"no calibration":                      {calibrate.Estimate(trueCost), 4, "not calibrated"},
+		"constants that were given":           {calibrate.Exactly(trueCost), 40, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := calibrate.Predict(tc.fit, cfg, workload(3, tc.rate, 200))

@@ -1,6 +1,11 @@
 package calibrate
 
-import "github.com/sixty-dev/sixty/internal/sim"
+import (
+	"math"
+	"math/rand/v2"
+
+	"github.com/sixty-dev/sixty/internal/sim"
+)
 
 // Hardware is what a data sheet says of the accelerators of one engine, all
 // together under tensor parallelism.
@@ -48,6 +53,26 @@ func FromHardware(m Model, h Hardware) sim.StepCost {
 // priorSpread is the relative standard deviation of a prior's constants: data
 // sheets tell bandwidth and arithmetic well, and overheads hardly.
 var priorSpread = vector{0.3, 2, 2, 0.3, 0.3, 1}
+
+// Estimate is a fit that rests on data sheets alone: no observations, and samples
+// of the constants as wide as priorSpread, so that predictions show how little is
+// known.
+func Estimate(prior sim.StepCost) *Fit {
+	f := &Fit{Cost: prior, Low: prior, High: prior}
+	rng := rand.New(rand.NewPCG(1, 2)) // the same input gives the same interval
+	for range bootstrapDraws {
+		x := vector{prior.Base, prior.Mixed, prior.PerSeq, prior.PerToken, prior.PerKV, prior.PerPair}
+		for j := range x {
+			x[j] *= math.Exp(rng.NormFloat64() * math.Log1p(priorSpread[j]))
+		}
+		f.Draws = append(f.Draws, toCost(x, prior.Knee))
+	}
+	return f
+}
+
+// Exactly is a fit of constants that somebody else has determined: without
+// observations, and without an interval.
+func Exactly(cost sim.StepCost) *Fit { return &Fit{Cost: cost, Low: cost, High: cost} }
 
 // priorStrength is the variance of an observation's logarithm, 3 %, times the
 // number of observations that share the same steps, about ten. Where observations

@@ -1,7 +1,9 @@
 package calibrate
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/sixty-dev/sixty/internal/sim"
@@ -23,20 +25,40 @@ func (i Interval) relative() float64 {
 // Prediction is what a calibrated simulation says of a workload. Durations are
 // in seconds.
 type Prediction struct {
-	Result *sim.Result // with the fitted constants
+	Result  *sim.Result // with the fitted constants
+	Summary sim.Summary // of Result
+	Draws   int         // samples of the constants that the intervals rest on
 
-	TTFTMean, TTFTP50, TTFTP95 Interval
-	TPOTMean, ITLP95, E2EP95   Interval
-	OutputPerSecond            Interval
-	Preemptions                Interval
+	TTFTMean, TTFTP50, TTFTP95, TTFTP99 Interval
+	QueueP95                            Interval
+	TPOTMean, ITLP50, ITLP95, ITLP99    Interval
+	E2EP50, E2EP95, E2EP99              Interval
+	OutputPerSecond                     Interval
+	Preemptions                         Interval
 
 	// Warnings are reasons not to trust the numbers. A prediction with warnings
 	// must not be shown without them.
 	Warnings []string
 }
 
-// Number of bootstrap samples simulated for the intervals.
-const predictionDraws = 20
+// fields are in the order of quantities.
+func (p *Prediction) fields() []*Interval {
+	return []*Interval{
+		&p.TTFTMean, &p.TTFTP50, &p.TTFTP95, &p.TTFTP99, &p.QueueP95, &p.TPOTMean, &p.ITLP50, &p.ITLP95, &p.ITLP99,
+		&p.E2EP50, &p.E2EP95, &p.E2EP99, &p.OutputPerSecond, &p.Preemptions,
+	}
+}
+
+func quantities(s sim.Summary) []float64 {
+	return []float64{
+		s.TTFT.Mean.Seconds(), s.TTFT.P50.Seconds(), s.TTFT.P95.Seconds(), s.TTFT.P99.Seconds(), s.Queue.P95.Seconds(),
+		s.TPOT.Mean.Seconds(), s.ITL.P50.Seconds(), s.ITL.P95.Seconds(), s.ITL.P99.Seconds(),
+		s.E2E.P50.Seconds(), s.E2E.P95.Seconds(), s.E2E.P99.Seconds(), s.OutputPerSecond, float64(s.Preemptions),
+	}
+}
+
+// PredictionDraws is the number of bootstrap samples that make the best interval.
+const PredictionDraws = 20
 
 // Limits of trust. Beyond a range seen by a quarter, the constants extrapolate;
 // an interval wider than half its value says that a small error of the constants
@@ -47,58 +69,83 @@ const (
 	saturatedWidth = 0.5
 )
 
-// Predict simulates a workload with a fit.
+// Predict simulates a workload on one engine with a fit.
 func Predict(f *Fit, cfg sim.Config, requests []sim.Request) (*Prediction, error) {
-	res, err := sim.Run(cfg, f.Cost, requests, sim.Options{})
+	return PredictRun(f, PredictionDraws, func(cost sim.StepCost, _ bool) (*sim.Result, error) {
+		return sim.Run(cfg, cost, requests, sim.Options{})
+	})
+}
+
+// PredictRun simulates with a fit by calling run, first with the fitted constants,
+// then with some of the bootstrap's samples of them for the intervals. None of
+// those that are at hand are random: ordered by how long the simulated work takes,
+// they are spread from the 2.5th to the 97.5th percentile, so that two give the
+// extremes.
+func PredictRun(f *Fit, draws int, run func(cost sim.StepCost, first bool) (*sim.Result, error)) (*Prediction, error) {
+	res, err := run(f.Cost, true)
 	if err != nil {
 		return nil, fmt.Errorf("predict: %w", err)
 	}
-	p := &Prediction{Result: res}
-	fields := []*Interval{
-		&p.TTFTMean, &p.TTFTP50, &p.TTFTP95, &p.TPOTMean, &p.ITLP95, &p.E2EP95, &p.OutputPerSecond, &p.Preemptions,
-	}
-	samples := make([][]float64, len(fields))
-	for i, v := range quantities(res) {
+	p := &Prediction{Result: res, Summary: res.Summary()}
+	fields := p.fields()
+	for i, v := range quantities(p.Summary) {
 		*fields[i] = Interval{v, v, v}
 	}
-	draws := f.Draws[:min(len(f.Draws), predictionDraws)]
-	for _, cost := range draws {
-		r, err := sim.Run(cfg, cost, requests, sim.Options{})
+	for _, cost := range f.spread(res, draws) {
+		r, err := run(cost, false)
 		if err != nil {
 			return nil, fmt.Errorf("predict: %w", err)
 		}
-		for i, v := range quantities(r) {
-			samples[i] = append(samples[i], v)
+		p.Draws++
+		for i, v := range quantities(r.Summary()) {
+			fields[i].Low, fields[i].High = min(fields[i].Low, v), max(fields[i].High, v)
 		}
-	}
-	for i, s := range samples {
-		if len(s) == 0 {
-			continue
-		}
-		slices.Sort(s) // of 20, the extremes are the nearest to 95 %
-		fields[i].Low, fields[i].High = min(s[0], fields[i].Value), max(s[len(s)-1], fields[i].Value)
 	}
 	p.Warnings = f.Extrapolation(res)
-	if w := p.TTFTP95.relative(); w > saturatedWidth {
+	if w := p.TTFTP95.relative(); w > saturatedWidth && f.Observations > 0 {
 		p.Warnings = append(p.Warnings, fmt.Sprintf(
 			"near saturation: within the uncertainty of the calibration P95 TTFT is anything from %.3g s to %.3g s", p.TTFTP95.Low, p.TTFTP95.High))
 	}
 	return p, nil
 }
 
-// quantities are in the order of Predict's fields.
-func quantities(r *sim.Result) []float64 {
-	s := r.Summary()
-	return []float64{
-		s.TTFT.Mean.Seconds(), s.TTFT.P50.Seconds(), s.TTFT.P95.Seconds(), s.TPOT.Mean.Seconds(),
-		s.ITL.P95.Seconds(), s.E2E.P95.Seconds(), s.OutputPerSecond, float64(s.Preemptions),
+// spread chooses n of the bootstrap's samples.
+func (f *Fit) spread(res *sim.Result, n int) []sim.StepCost {
+	if n = min(n, len(f.Draws)); n < 1 {
+		return nil
 	}
+	var work sim.Work
+	for _, r := range res.Replicas {
+		work.Add(r.Stats.Work)
+	}
+	seconds := func(c sim.StepCost) float64 {
+		s := c.Seconds(work)
+		if c.Knee != f.Cost.Knee { // the excess was counted with the fit's
+			s -= c.PerToken * float64(work.Excess)
+		}
+		return s
+	}
+	draws := slices.Clone(f.Draws)
+	slices.SortStableFunc(draws, func(a, b sim.StepCost) int { return cmp.Compare(seconds(a), seconds(b)) })
+	if n == 1 {
+		return draws[len(draws)/2 : len(draws)/2+1]
+	}
+	var out []sim.StepCost
+	last := float64(len(draws) - 1)
+	for i := range n {
+		q := 0.025 + 0.95*float64(i)/float64(n-1)
+		out = append(out, draws[int(math.Round(q*last))])
+	}
+	return out
 }
 
 // Extrapolation says, in sentences, where a simulation goes beyond what the fit
 // has seen. Empty means nowhere.
 func (f *Fit) Extrapolation(res *sim.Result) []string {
 	if f.Observations == 0 {
+		if len(f.Draws) == 0 {
+			return nil // constants that were given
+		}
 		return []string{"not calibrated: the constants are estimates from data sheets"}
 	}
 	var used Range

@@ -125,7 +125,7 @@ func TestGroundTruth(t *testing.T) {
 			}
 			future := fitRequests(t, cfg, ms, &prior, after)
 			compareRun(t, "second half, predicting the first", cfg, future, ms, before, 0)
-			compareRun(t, "data sheet alone", cfg, &calibrate.Fit{Cost: prior}, ms, after, half)
+			compareRun(t, "data sheet alone", cfg, calibrate.Estimate(prior), ms, after, half)
 		})
 	}
 }

@@ -1,0 +1,152 @@
+package whatif
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/gpu"
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/sim"
+	"github.com/sixty-dev/sixty/internal/sim/calibrate"
+)
+
+// Basis is the kind of evidence that step times rest on.
+type Basis string
+
+// The kinds of evidence, the best first.
+const (
+	Given    Basis = "given"      // constants that the user gave
+	Requests Basis = "load-test"  // per-request results of a load test
+	Metrics  Basis = "metrics"    // a server's or a recording's own metrics
+	Hardware Basis = "data-sheet" // nothing was measured
+)
+
+// Evidence is all that is known about how long a server's steps take. Every part
+// may be missing.
+type Evidence struct {
+	// Config is the configuration under which requests and scrapes were observed.
+	Config sim.Config
+
+	Cost     *sim.StepCost // constants from an earlier calibration
+	Requests []calibrate.Measured
+	Scrapes  []calibrate.Scrape
+
+	// Model and Device are the data sheets: the prior of a fit, and the basis
+	// where nothing was measured. Both or none.
+	Model  *calibrate.Model
+	Device *calibrate.Hardware
+
+	// What each part came from, for people: a file's name, a URL, "H100 SXM".
+	CostFrom, RequestsFrom, ScrapesFrom, HardwareFrom string
+}
+
+// Calibration is a simulator's step cost with the basis that it rests on.
+type Calibration struct {
+	Fit    *calibrate.Fit
+	Basis  Basis
+	Source string // what was evaluated, for people
+
+	// Notes say why better evidence that was given could not be used, and what is
+	// poor about the evidence that was.
+	Notes []string
+}
+
+// poorFit is the median error of durations above which a fit does not describe
+// what it was fitted to: the server spent its time on something that the model of
+// a step does not have.
+const poorFit = 0.25
+
+// Calibrate fits step times to the best evidence. Per-request results tell what
+// each request sat through and come first, then metrics, which are means over
+// intervals, then data sheets, which are right to a factor. Evidence that cannot
+// be fitted is passed over with a note; without any other it is an error.
+func Calibrate(e Evidence) (*Calibration, error) {
+	if e.Cost != nil {
+		if err := e.Cost.Validate(); err != nil {
+			return nil, err
+		}
+		return &Calibration{Fit: calibrate.Exactly(*e.Cost), Basis: Given, Source: e.CostFrom}, nil
+	}
+	var prior *sim.StepCost
+	if e.Model != nil && e.Device != nil {
+		cost := calibrate.FromHardware(*e.Model, *e.Device)
+		if err := cost.Validate(); err != nil {
+			return nil, hint.With(fmt.Errorf("data sheet: %w", err), "check the model's size and the GPU's numbers")
+		}
+		prior = &cost
+	}
+	c := &Calibration{}
+	var last error
+	take := func(b Basis, source string, fit *calibrate.Fit, err error) {
+		switch {
+		case err != nil:
+			last = fmt.Errorf("%s: %w", source, err)
+			c.Notes = append(c.Notes, last.Error())
+		case c.Fit == nil || c.Fit.MedianError > poorFit && fit.MedianError < c.Fit.MedianError:
+			if c.Fit != nil {
+				c.Notes = append(c.Notes, fmt.Sprintf("%s: passed over, its durations are off by %.0f %% in the median", c.Source, 100*c.Fit.MedianError))
+			}
+			c.Fit, c.Basis, c.Source = fit, b, source
+		}
+	}
+	if len(e.Requests) > 0 {
+		fit, err := calibrate.FromRequests(e.Config, e.Requests, prior)
+		take(Requests, e.RequestsFrom, fit, err)
+	}
+	if len(e.Scrapes) > 0 && (c.Fit == nil || c.Fit.MedianError > poorFit) {
+		fit, err := calibrate.FromScrapes(e.Config, e.Scrapes, prior)
+		take(Metrics, e.ScrapesFrom, fit, err)
+	}
+	if c.Fit == nil && prior != nil {
+		take(Hardware, e.HardwareFrom, calibrate.Estimate(*prior), nil)
+	}
+	if c.Fit == nil {
+		if last != nil {
+			return nil, last
+		}
+		return nil, hint.With(errors.New("nothing says how long a step takes"),
+			"give a load test's results, a server or recording that was under load, or the model and the GPU")
+	}
+	if c.Fit.MedianError > poorFit {
+		c.Notes = append(c.Notes, fmt.Sprintf("poor fit: the durations that were observed are off by %.0f %% in the median; the server does something that the simulator lacks, or others use its machine", 100*c.Fit.MedianError))
+	}
+	return c, nil
+}
+
+// Statement says in one sentence what the step times rest on.
+func (c *Calibration) Statement() string {
+	f := c.Fit
+	switch c.Basis {
+	case Given:
+		return "step times as given: " + c.Source
+	case Hardware:
+		return "not calibrated: step times estimated from the data sheet of " + c.Source + ", right to a factor"
+	}
+	kind := "per-request results of "
+	if c.Basis == Metrics {
+		kind = "metrics of "
+	}
+	return fmt.Sprintf("step times fitted to %s%s: %d observations, off by %.1f %% in the median and %.1f %% at P95; seen were batches of %s requests and %s context tokens",
+		kind, c.Source, f.Observations, 100*f.MedianError, 100*f.P95Error, span(f.Seen.MinSeqs, f.Seen.MaxSeqs), span(f.Seen.MinKV, f.Seen.MaxKV))
+}
+
+func span(lo, hi float64) string {
+	if lo == hi {
+		return fmt.Sprintf("%.3g", lo)
+	}
+	return strings.Join([]string{whole(lo), whole(hi)}, " to ")
+}
+
+func whole(v float64) string {
+	if v < 10 {
+		return fmt.Sprintf("%.2g", v)
+	}
+	return fmt.Sprintf("%.0f", v)
+}
+
+// Devices returns the data sheet of n accelerators under tensor parallelism, for
+// weights of so many bits.
+func Devices(s gpu.Spec, n, bits int) calibrate.Hardware {
+	return calibrate.Hardware{MemoryBandwidth: s.Bandwidth * float64(n), FLOPS: s.FLOPS(bits) * float64(n)}
+}

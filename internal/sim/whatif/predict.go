@@ -1,0 +1,97 @@
+package whatif
+
+import (
+	"fmt"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/sim"
+	"github.com/sixty-dev/sixty/internal/sim/calibrate"
+)
+
+// Route is how requests are spread over replicas.
+type Route string
+
+// The routes that a deployment can have.
+const (
+	RoundRobin     Route = "round-robin"
+	LeastLoaded    Route = "least-loaded"
+	PrefixAffinity Route = "prefix-affinity"
+)
+
+// Routes lists them.
+func Routes() []Route { return []Route{RoundRobin, LeastLoaded, PrefixAffinity} }
+
+// affinityBlocks is how many blocks of content decide about a replica: the
+// length of a short system prompt.
+const affinityBlocks = 4
+
+func (r Route) router() (sim.Router, error) {
+	switch r {
+	case RoundRobin, "":
+		return sim.RoundRobin(), nil
+	case LeastLoaded:
+		return sim.LeastLoaded(), nil
+	case PrefixAffinity:
+		return sim.PrefixAffinity(affinityBlocks), nil
+	}
+	return nil, hint.With(fmt.Errorf("unknown route %q", r), fmt.Sprintf("one of %v", Routes()))
+}
+
+// A Deployment is what is simulated.
+type Deployment struct {
+	Config   sim.Config
+	Replicas int // engines with that configuration; 0 is 1
+	Route    Route
+}
+
+// Validate reports what no deployment could be.
+func (d Deployment) Validate() error {
+	if d.Replicas < 0 || d.Replicas > maxReplicas {
+		return fmt.Errorf("%d replicas: want 1 to %d", d.Replicas, maxReplicas)
+	}
+	if _, err := d.Route.router(); err != nil {
+		return err
+	}
+	return d.Config.Validate()
+}
+
+const maxReplicas = 1024
+
+// Unlimited is the number of samples of the calibration that give the best
+// interval.
+const Unlimited = calibrate.PredictionDraws
+
+// Draws returns how many samples of the calibration an interval is worth, for a
+// workload of so many requests: all of them for a short one, the two extremes
+// where each costs a good part of a second.
+func Draws(requests int) int {
+	const budget = 75_000 // simulated requests
+	return min(max(budget/max(requests, 1), 2), Unlimited)
+}
+
+// Predict simulates a workload on a deployment with the calibration's constants,
+// and again with so many samples of them for the intervals; 0 draws give none.
+// The prediction's warnings say where it goes beyond what the calibration saw.
+func (c *Calibration) Predict(d Deployment, requests []sim.Request, draws int, o sim.Options) (*calibrate.Prediction, error) {
+	if err := d.Validate(); err != nil {
+		return nil, err
+	}
+	if len(requests) == 0 {
+		return nil, fmt.Errorf("simulate: the workload has no requests")
+	}
+	return calibrate.PredictRun(c.Fit, draws, func(cost sim.StepCost, first bool) (*sim.Result, error) {
+		router, err := d.Route.router()
+		if err != nil {
+			return nil, err
+		}
+		replicas := make([]sim.Replica, max(d.Replicas, 1))
+		for i := range replicas {
+			replicas[i] = sim.Replica{Config: d.Config, Cost: cost}
+		}
+		options := o
+		if !first {
+			options.SampleEvery = 0
+		}
+		return sim.RunReplicas(replicas, router, requests, options)
+	})
+}

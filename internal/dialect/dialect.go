@@ -335,6 +335,9 @@ func numbers(v string) []int {
 	return out
 }
 
+// Names lists the names that the endpoint exposes, sorted.
+func (d Dialect) Names() []string { return slices.Sorted(maps.Keys(d.has)) }
+
 // Key tells apart dialects that need different queries.
 func (d Dialect) Key() string {
 	var b strings.Builder

@@ -33,6 +33,7 @@ const (
 	v1Names      = "vllm-v1" // families that only the V1 engine has
 	bothNames    = "vllm"
 	sglangNamed  = "sglang"
+	routerNames  = "router" // of vLLM's production-stack, under the engine's prefix
 )
 
 // Newest is the newest release of vLLM whose names are known.
@@ -80,6 +81,7 @@ var table = sync.OnceValue(func() []Name {
 			n.Engine = VLLM
 		case sglangNamed:
 			n.Engine = SGLang
+		case routerNames, httpNames, processNames: // of no engine
 		}
 		out = append(out, n)
 	}

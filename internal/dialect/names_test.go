@@ -175,6 +175,27 @@ func TestNamedAgreesWithRealPages(t *testing.T) {
 	}
 }
 
+func TestBounds(t *testing.T) {
+	for _, tc := range []struct {
+		family, release string
+		last            float64 // 0: not known
+	}{
+		{"vllm:time_to_first_token_seconds", "", 2560},
+		{"vllm:time_to_first_token_seconds", "0.8.3", 10},
+		{"ray_vllm_request_queue_time_seconds", "0.33.0", 7680},
+		{"vllm:request_prompt_tokens", "", 0},
+		{"time_to_first_token_seconds", "", 0},
+	} {
+		last := 0.0
+		if b := Bounds(tc.family, tc.release); len(b) > 0 {
+			last = b[len(b)-1]
+		}
+		if last != tc.last {
+			t.Errorf("%s of %q: ends at %v, want %v", tc.family, tc.release, last, tc.last)
+		}
+	}
+}
+
 // pageNames returns the names of the samples in all pages of a recording.
 func pageNames(t *testing.T, path string) []string {
 	t.Helper()

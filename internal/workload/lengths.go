@@ -15,11 +15,12 @@ import (
 // one, or use Fixed or FromHistogram.
 type Lengths struct {
 	kind    lengthKind
-	a, b    float64 // fixed: a; uniform: a to b; normal: mean, deviation; lognormal: mu, sigma
+	a, b    float64 // fixed: a; uniform: a to b; normal: mean, deviation; lognormal: mu, sigma; histogram: exponent a
 	min     int
 	max     int
 	edges   []float64 // histogram: upper bounds, ascending
 	weights []float64 // histogram: cumulative, ending at 1
+	steep   float64   // histogram: width of the widest bucket that holds something, the unit of a
 	text    string
 }
 
@@ -110,32 +111,113 @@ type Bucket struct {
 }
 
 // FromHistogram is the distribution that a server's histogram shows, such as
-// vllm:request_prompt_tokens; values are uniform within a bucket. Buckets
-// ascend and their counts are not cumulative.
-func FromHistogram(buckets []Bucket) (Lengths, error) {
+// vllm:request_prompt_tokens. Buckets ascend and their counts are not cumulative.
+//
+// Within the buckets values follow the distribution of greatest entropy that has
+// the mean, which a histogram's sum and count tell exactly: an exponential with
+// one exponent for all buckets (Jaynes, Physical Review 106, 1957). A mean of 0 is
+// unknown, and values are then uniform within a bucket; so they are where no
+// value of the buckets has the mean.
+func FromHistogram(buckets []Bucket, mean float64) (Lengths, error) {
 	l := Lengths{kind: histogram, min: 1, max: maxTokens, text: "histogram"}
 	total, last := 0.0, 0.0
 	for i, b := range buckets {
 		if !(b.Count >= 0) || !(b.UpperBound > last) {
 			return Lengths{}, fmt.Errorf("bucket %d of the length histogram: bound %v, count %v", i, b.UpperBound, b.Count)
 		}
-		total += b.Count
 		bound := b.UpperBound
 		if math.IsInf(bound, 1) {
 			bound = last * 2 // nothing says how far the last bucket reaches
 		}
-		if bound > last {
+		if total += b.Count; bound > last {
 			l.edges, l.weights = append(l.edges, bound), append(l.weights, total)
 		}
-		last = b.UpperBound
+		last = bound
 	}
-	if total == 0 || math.IsInf(total, 1) {
+	if total == 0 || math.IsInf(total, 1) || len(l.edges) == 0 {
 		return Lengths{}, fmt.Errorf("the length histogram holds no observations")
 	}
 	for i := range l.weights {
 		l.weights[i] /= total
 	}
+	l.steep = l.widest()
+	if mean > 0 {
+		l.a = l.tilt(mean)
+	}
 	return l, nil
+}
+
+// tilt finds the exponent with which the distribution has a mean, in units of one
+// over the widest bucket.
+func (l Lengths) tilt(mean float64) float64 {
+	const steepest = 50
+	at := func(a float64) float64 { l.a = a; return l.histogramMean() }
+	lo, hi := -float64(steepest), float64(steepest)
+	if mean < at(hi) || mean > at(lo) {
+		return 0
+	}
+	for range 60 {
+		if mid := (lo + hi) / 2; at(mid) > mean {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	return (lo + hi) / 2
+}
+
+// histogramMean is the mean with the exponent a.
+func (l Lengths) histogramMean() float64 {
+	mean, before, from := 0.0, 0.0, 0.0
+	for i, to := range l.edges {
+		k := l.a * (to - from) / l.steep
+		// Of exp(−k·x) on 0 to 1; near 0 by its series.
+		part := 0.5 - k/12
+		if math.Abs(k) > 1e-3 {
+			part = 1/k - 1/math.Expm1(k)
+		}
+		// A draw rounds up to a whole token, half a token on average.
+		mean += (l.weights[i] - before) * min(from+part*(to-from)+0.5, to)
+		before, from = l.weights[i], to
+	}
+	return mean
+}
+
+func (l Lengths) widest() float64 {
+	widest, from := 0.0, 0.0
+	for i, to := range l.edges {
+		if i == 0 && l.weights[0] > 0 || i > 0 && l.weights[i] > l.weights[i-1] {
+			widest = max(widest, to-from)
+		}
+		from = to
+	}
+	return widest
+}
+
+// within maps a uniform number to a place in a bucket.
+func (l Lengths) within(u, from, to float64) float64 {
+	k := l.a * (to - from) / l.steep
+	if math.Abs(k) < 1e-9 {
+		return from + u*(to-from)
+	}
+	return from - math.Log1p(u*math.Expm1(-k))/k*(to-from)
+}
+
+// Mean returns the mean of what Draw returns, estimated from many draws where no
+// formula gives it.
+func (l Lengths) Mean() float64 {
+	switch {
+	case !l.Valid():
+		return 0
+	case l.kind == fixed:
+		return l.a
+	}
+	const n = 20_000
+	rng, sum := rand.New(rand.NewPCG(1, 1)), 0.0
+	for range n {
+		sum += float64(l.Draw(rng))
+	}
+	return sum / n
 }
 
 // Valid reports whether l is a distribution rather than the zero value.
@@ -168,6 +250,7 @@ func (l Lengths) Scale(f float64) Lengths {
 		for i := range s.edges {
 			s.edges[i] *= f
 		}
+		s.steep *= f
 	default:
 		s.a, s.b = l.a*f, l.b*f
 	}
@@ -200,7 +283,7 @@ func (l Lengths) Draw(rng *rand.Rand) int {
 		if i > 0 {
 			lo = l.edges[i-1]
 		}
-		v = math.Ceil(lo + (1-rng.Float64())*(l.edges[i]-lo))
+		v = math.Ceil(l.within(1-rng.Float64(), lo, l.edges[i]))
 	}
 	if math.IsNaN(v) {
 		return l.min

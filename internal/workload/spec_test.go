@@ -53,7 +53,7 @@ func TestParseLengths(t *testing.T) {
 }
 
 func TestFromHistogramDrawsWhatTheServerSaw(t *testing.T) {
-	l, err := FromHistogram([]Bucket{{10, 0}, {20, 300}, {50, 0}, {100, 100}, {math.Inf(1), 0}})
+	l, err := FromHistogram([]Bucket{{10, 0}, {20, 300}, {50, 0}, {100, 100}, {math.Inf(1), 0}}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestFromHistogramDrawsWhatTheServerSaw(t *testing.T) {
 	if share := float64(short) / 10_000; math.Abs(share-0.75) > 0.02 {
 		t.Errorf("%.3f of the lengths are short, want 0.75", share)
 	}
-	if _, err := FromHistogram([]Bucket{{10, 0}}); err == nil {
+	if _, err := FromHistogram([]Bucket{{10, 0}}, 0); err == nil {
 		t.Error("an empty histogram is no distribution")
 	}
 }

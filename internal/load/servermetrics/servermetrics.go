@@ -236,7 +236,7 @@ func lengths(a, b *page, name string) (workload.Lengths, error) {
 		buckets = append(buckets, workload.Bucket{UpperBound: le, Count: max(n-below, 0)})
 		below = max(below, n)
 	}
-	l, err := workload.FromHistogram(buckets)
+	l, err := workload.FromHistogram(buckets, 0)
 	if err != nil {
 		return l, fmt.Errorf("%s: %w", strings.TrimSuffix(name, "_bucket"), err)
 	}

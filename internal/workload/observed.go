@@ -1,0 +1,180 @@
+package workload
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+)
+
+// Observed is a workload as the metrics of the servers that had it show it,
+// between two moments. Counters show marginals: that long prompts get long
+// answers, or that a client sends one request after the other, is not in them.
+type Observed struct {
+	// Prompt and Output are lengths of finished requests, MaxTokens the limits that
+	// clients asked for (vllm:request_prompt_tokens, request_generation_tokens,
+	// request_params_max_tokens). The last may be empty.
+	Prompt, Output, MaxTokens Histogram
+
+	// Arrived are the requests that came in consecutive intervals of Every: those
+	// that got a first token and those that joined the queue. NaN is an interval
+	// of which nothing is known.
+	Arrived []float64
+	Every   time.Duration
+
+	// QueriedTokens and HitTokens are prompt tokens that were looked up in the
+	// prefix cache and found there.
+	QueriedTokens, HitTokens float64
+}
+
+// A Histogram is what a server's histogram gained: buckets that ascend, with
+// counts that are not cumulative.
+type Histogram struct {
+	Buckets    []Bucket
+	Sum, Count float64
+}
+
+// Mean is exact, whatever the buckets are; 0 without observations.
+func (h Histogram) Mean() float64 {
+	if h.Count > 0 && h.Sum > 0 {
+		return h.Sum / h.Count
+	}
+	return 0
+}
+
+// Lengths is the distribution that the histogram shows.
+func (h Histogram) Lengths() (Lengths, error) {
+	l, err := FromHistogram(h.Buckets, h.Mean())
+	if err != nil {
+		return l, err
+	}
+	l.text = fmt.Sprintf("measured, mean %.4g", l.Mean())
+	return l, nil
+}
+
+// minObserved is how many finished requests make a distribution.
+const minObserved = 20
+
+// Requests is the number of finished requests that the lengths rest on.
+func (o *Observed) Requests() float64 { return o.Output.Count }
+
+// PrefixShare is the share of prompt tokens that came from the prefix cache; false
+// where the servers do not tell.
+func (o *Observed) PrefixShare() (float64, bool) {
+	if !(o.QueriedTokens > 0) || !(o.HitTokens >= 0) {
+		return 0, false
+	}
+	return min(o.HitTokens/o.QueriedTokens, 1), true
+}
+
+// Spec is the workload as distributions to draw from: the measured lengths, and
+// one common prefix of so large a share of each prompt as the prefix cache found.
+// Sharing that the cache was too small for is not seen.
+func (o *Observed) Spec() (Spec, error) {
+	var s Spec
+	if !(o.Requests() >= minObserved) {
+		return s, hint.With(fmt.Errorf("measured workload: %.0f requests ended in that time, want %d or more", o.Requests(), minObserved),
+			"take a longer time, or give --rate, --prompt-tokens and --output-tokens")
+	}
+	var err error
+	if s.Prompt, err = o.Prompt.Lengths(); err != nil {
+		return s, fmt.Errorf("measured prompts: %w", err)
+	}
+	if s.Output, err = o.Output.Lengths(); err != nil {
+		return s, fmt.Errorf("measured outputs: %w", err)
+	}
+	s.PrefixShare, _ = o.PrefixShare()
+	return s, s.Validate()
+}
+
+// minPerSegment is how many requests a segment of the measured rate holds: fewer,
+// and the profile would repeat the chance of the arrivals, which the arrival
+// process then adds again.
+const minPerSegment = 50
+
+// Arrivals is the arrival process that the counters show: the rate over time, in
+// segments of at least fifty requests, and the burstiness within them. Over
+// intervals that hold several arrivals, the variance of a renewal process's counts
+// is their mean times the square of the gaps' coefficient of variation (Cox,
+// Renewal Theory, 1962); queues, scrapes and restarts blur it.
+func (o *Observed) Arrivals() (Arrivals, error) {
+	var known []float64
+	total := 0.0
+	for _, n := range o.Arrived {
+		if !math.IsNaN(n) && n >= 0 {
+			known = append(known, n)
+			total += n
+		}
+	}
+	if !(total > 0) || o.Every <= 0 {
+		return Arrivals{}, hint.With(errors.New("measured workload: no request arrived in that time"), "take a time with load, or give --rate")
+	}
+	length := min(max(int(math.Ceil(minPerSegment*float64(len(known))/total)), 1), len(known))
+	var a Arrivals
+	squares, freedom := 0.0, 0
+	for i := 0; i < len(known); {
+		j := min(i+length, len(known))
+		if len(known)-j < length/2+1 {
+			j = len(known) // the rest is too short for a segment of its own
+		}
+		mean := 0.0
+		for _, n := range known[i:j] {
+			mean += n / float64(j-i)
+		}
+		for _, n := range known[i:j] {
+			if mean > 0 {
+				squares += (n - mean) * (n - mean) / mean
+			}
+		}
+		freedom += j - i - 1
+		rate := mean / o.Every.Seconds()
+		a.Profile = append(a.Profile, Segment{Duration: time.Duration(j-i) * o.Every, From: rate, To: rate})
+		i = j
+	}
+	a.CV = 1
+	if perInterval := total / float64(len(known)); freedom >= minFreedom && perInterval >= minPerInterval {
+		// Between even arrivals and bursts of a hundred; beyond, it is no renewal process.
+		a.CV = min(math.Round(100*math.Sqrt(squares/float64(freedom)))/100, 10)
+	}
+	return a, a.Validate()
+}
+
+// How much it takes to tell burstiness: enough intervals, and in an interval
+// enough requests.
+const (
+	minFreedom     = 15
+	minPerInterval = 2
+)
+
+// Repeat returns arrivals whose profile goes on from its beginning until it has a
+// length, where it ends.
+func (a Arrivals) Repeat(length time.Duration) Arrivals {
+	var whole time.Duration
+	for _, s := range a.Profile {
+		if s.Duration == 0 {
+			return a // goes on for ever by itself
+		}
+		whole += s.Duration
+	}
+	if whole <= 0 || length <= whole {
+		return a
+	}
+	n := int(min((length+whole-1)/whole, maxRepeats))
+	a.Profile = slices.Repeat(a.Profile, n)
+	return a
+}
+
+const maxRepeats = 10_000
+
+// Scale returns arrivals at rates multiplied by f.
+func (a Arrivals) Scale(f float64) Arrivals {
+	a.Profile = slices.Clone(a.Profile)
+	for i := range a.Profile {
+		a.Profile[i].From *= f
+		a.Profile[i].To *= f
+	}
+	return a
+}

@@ -1,0 +1,257 @@
+package modelconfig
+
+import "strings"
+
+// Mixer is how a layer mixes information between tokens, which decides what it
+// keeps for them.
+type Mixer uint8
+
+// The zero value is a layer without one.
+const (
+	NoMixer   Mixer = iota
+	Attention       // multi-head, grouped-query or multi-query: keys and values
+	Latent          // multi-head latent attention (DeepSeek): one latent vector
+	Mamba1          // selective state space (Gu and Dao 2023): a state of constant size
+	Mamba2          // state space duality (Dao and Gu 2024)
+	DeltaNet        // gated delta rule (Yang et al. 2024), linear attention
+)
+
+var mixerNames = [...]string{"none", "attention", "MLA", "Mamba", "Mamba-2", "gated delta net"}
+
+// String names the mixer in the field's words.
+func (m Mixer) String() string { return mixerNames[m] }
+
+// Recurrent reports whether the layer keeps a state of constant size.
+func (m Mixer) Recurrent() bool { return m >= Mamba1 }
+
+// FFN is the kind of a layer's feed-forward part.
+type FFN uint8
+
+// The zero value is a layer without one.
+const (
+	NoFFN FFN = iota
+	Dense
+	MoE // mixture of experts
+)
+
+// A Layer is one block of the decoder.
+type Layer struct {
+	Mixer  Mixer
+	Window int // tokens that attention looks back, 0 for all
+	FFN    FFN
+}
+
+// DType is a data type of weights, activations or the KV cache.
+type DType string
+
+// Bytes returns the size of one value, 0 for a type that is not known.
+func (d DType) Bytes() float64 {
+	switch d {
+	case "float32":
+		return 4
+	case "bfloat16", "float16":
+		return 2
+	case "fp8", "fp8_e4m3", "fp8_e5m2", "float8_e4m3fn", "float8_e5m2", "int8":
+		return 1
+	}
+	return 0
+}
+
+// A State is what a recurrent layer keeps for a request.
+type State struct {
+	// ConvWidth − 1 values for each channel of the convolution: ConvChannels, and
+	// GroupChannels for each of Groups, which are repeated where the GPUs do not
+	// divide them (Mamba-2).
+	ConvChannels, ConvWidth int
+	Groups, GroupChannels   int
+
+	Values float64 // of the recurrent state proper, all heads together
+	DType  DType   // of the recurrent state; the convolution has the model's
+
+	// ChunkTokens aligns the block where the engine caches states at block
+	// boundaries (mamba_chunk_size), 0 where it does not.
+	ChunkTokens int
+}
+
+// Part is a part of the model, for the table of its parameters.
+type Part string
+
+// The parts, in the order of a table.
+const (
+	Embedding  Part = "embedding"
+	Mixing     Part = "attention and state"
+	MLP        Part = "MLP"
+	Experts    Part = "experts"
+	SharedFFN  Part = "shared experts"
+	RouterPart Part = "router"
+	Norms      Part = "norms"
+	Head       Part = "head"
+	Encoder    Part = "encoder" // of images or sound; an estimate
+)
+
+// Parts returns all parts in order.
+func Parts() []Part {
+	return []Part{Embedding, Mixing, MLP, Experts, SharedFFN, RouterPart, Norms, Head, Encoder}
+}
+
+// Split is how a parameter is divided over the GPUs of one tensor-parallel group.
+type Split uint8
+
+// The zero value is a copy on each GPU.
+const (
+	Replicated  Split = iota
+	Divided           // an equal share each
+	DividedHead       // by KV heads, each GPU having at least one
+	Vocabulary        // rows, padded to a multiple of 64, then an equal share each
+	ExpertShare       // an equal share each, by width or, with expert parallelism, by number
+)
+
+// A Weight is one parameter of the model, or the same one of several layers.
+type Weight struct {
+	Part    Part
+	Name    string
+	Formula string  // with numbers, of one layer
+	Count   float64 // parameters of one layer; exact below 2^53
+	Layers  []int   // which have it; nil for what the model has once
+	Split   Split
+
+	// Bytes per parameter as loaded, the scales of a quantization included. Low and
+	// High bound it where the layout is not known; else all three are equal.
+	Bytes, Low, High float64
+
+	// ActiveShare is how much of it a token uses: below 1 for routed experts.
+	ActiveShare float64
+}
+
+// Times returns how often the model has the weight.
+func (w *Weight) Times() int {
+	if w.Layers == nil {
+		return 1
+	}
+	return len(w.Layers)
+}
+
+// An Assumption is a field that config.json lacks, and what was taken for it.
+type Assumption struct{ Field, Value, Source string }
+
+// A Model is what config.json says.
+type Model struct {
+	Type         string // model_type, of the text model where there are several
+	Architecture string // architectures[0]
+	Known        bool   // false: read by the common names of fields
+
+	Hidden, Vocab, MaxPositions int
+
+	// Of the attention layers. ValueDim differs from HeadDim in few models.
+	Heads, KVHeads, HeadDim, ValueDim int
+	LatentRank, RopeDim               int // Latent: what is cached, and how many more for position
+	RopeRows, RopeWidth               int // of the tables of rotary positions, all together; 0 without
+
+	FFNWidth                           int // dense layers
+	ExpertWidth, Experts, ExpertsTaken int // a token takes ExpertsTaken of Experts
+	SharedWidth                        int // of all shared experts together
+
+	State  State
+	Layers []Layer
+	DType  DType // of activations and of weights that are not quantized
+	Tied   bool  // the head uses the embedding's weights
+
+	Quant  Quantization
+	KVType DType // that the checkpoint asks for; "" is the model's
+
+	Weights []Weight
+	Assumed []Assumption
+	Unknown []string // sentences: what is not understood, and what that leaves open
+}
+
+// Total returns the number of parameters: all parts, those of encoders aside.
+func (m *Model) Total() float64 {
+	return m.sum(func(w *Weight) float64 {
+		if w.Part == Encoder {
+			return 0
+		}
+		return 1
+	})
+}
+
+// Active returns how many of them a token uses. The embedding counts, though a
+// token reads one row of it.
+func (m *Model) Active() float64 {
+	return m.sum(func(w *Weight) float64 {
+		if w.Part == Encoder {
+			return 0
+		}
+		return w.ActiveShare
+	})
+}
+
+// PartTotal returns the number of parameters of a part.
+func (m *Model) PartTotal(p Part) float64 {
+	return m.sum(func(w *Weight) float64 {
+		if w.Part == p {
+			return 1
+		}
+		return 0
+	})
+}
+
+func (m *Model) sum(share func(*Weight) float64) float64 {
+	var n float64
+	for i := range m.Weights {
+		w := &m.Weights[i]
+		n += w.Count * float64(w.Times()) * share(w)
+	}
+	return n
+}
+
+// CountLayers returns how many layers satisfy a condition.
+func (m *Model) CountLayers(is func(Layer) bool) int {
+	n := 0
+	for _, l := range m.Layers {
+		if is(l) {
+			n++
+		}
+	}
+	return n
+}
+
+// HasRecurrent reports whether any layer keeps a state of constant size.
+func (m *Model) HasRecurrent() bool {
+	return m.CountLayers(func(l Layer) bool { return l.Mixer.Recurrent() }) > 0
+}
+
+// Kind describes the model in a line, such as "GQA 32:8, 32 layers".
+func (m *Model) Kind() string {
+	var parts []string
+	full := m.CountLayers(func(l Layer) bool { return l.Mixer == Attention && l.Window == 0 })
+	sliding := m.CountLayers(func(l Layer) bool { return l.Mixer == Attention && l.Window > 0 })
+	latent := m.CountLayers(func(l Layer) bool { return l.Mixer == Latent })
+	if full+sliding > 0 {
+		name := "GQA"
+		switch {
+		case m.KVHeads == m.Heads:
+			name = "MHA"
+		case m.KVHeads == 1:
+			name = "MQA"
+		}
+		parts = append(parts, name+" "+itoa(m.Heads)+":"+itoa(m.KVHeads)+" × "+itoa(m.HeadDim))
+	}
+	if latent > 0 {
+		parts = append(parts, "MLA "+itoa(m.LatentRank)+" + "+itoa(m.RopeDim))
+	}
+	if sliding > 0 {
+		parts = append(parts, itoa(sliding)+" of "+itoa(len(m.Layers))+" layers with a window")
+	}
+	for _, x := range []Mixer{Mamba1, Mamba2, DeltaNet} {
+		if n := m.CountLayers(func(l Layer) bool { return l.Mixer == x }); n > 0 {
+			parts = append(parts, itoa(n)+" of "+itoa(len(m.Layers))+" layers "+x.String())
+		}
+	}
+	if m.Experts > 0 {
+		parts = append(parts, "MoE "+itoa(m.ExpertsTaken)+" of "+itoa(m.Experts))
+	}
+	if len(parts) == 0 || full == len(m.Layers) || latent == len(m.Layers) {
+		parts = append(parts, itoa(len(m.Layers))+" layers")
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,242 @@
+package modelconfig
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// Quantization says in what form the weights of linear layers are stored.
+type Quantization struct {
+	Method string  // quant_method: "fp8", "awq", …; "" for none
+	Bits   float64 // of a weight, without scales
+	Group  int     // weights that share a scale; 0 for a whole output channel, −1 for a tensor
+	Block  [2]int  // a block that shares a scale (DeepSeek's FP8); zero for none
+
+	zeroBits   float64 // of a zero point per group
+	scaleBytes float64
+	onlyExpert bool
+	pad        bool // MXFP4 experts are padded for their kernels
+	unknown    bool
+
+	ignored map[string]bool
+	pattern []*regexp.Regexp
+}
+
+// maxPatterns bounds the regular expressions of an ignore list.
+const maxPatterns = 64
+
+// String describes the format in a few words.
+func (q *Quantization) String() string {
+	if q.Method == "" {
+		return "none"
+	}
+	if q.unknown {
+		return q.Method + " (layout not known)"
+	}
+	s := fmt.Sprintf("%s, %g bits", q.Method, q.Bits)
+	switch {
+	case q.Block[0] > 0:
+		s += fmt.Sprintf(" in blocks of %d×%d", q.Block[0], q.Block[1])
+	case q.Group > 0:
+		s += fmt.Sprintf(" in groups of %d", q.Group)
+	}
+	if q.onlyExpert {
+		s += ", experts only"
+	}
+	return s
+}
+
+// readQuantization reads quantization_config. Sources of the layouts:
+// vllm/model_executor/layers/quantization/{fp8,awq,gptq,mxfp4,bitsandbytes,
+// fbgemm_fp8,compressed_tensors,modelopt}*.py, v0.23.0.
+func (f *fields) readQuantization(o map[string]any) {
+	q := &f.model.Quant
+	if o == nil {
+		return
+	}
+	c := &fields{raw: o, model: f.model}
+	q.Method = c.text("quant_method")
+	if q.Method == "" && c.text("quant_algo") != "" {
+		q.Method = "modelopt"
+	}
+	for _, key := range []string{"modules_to_not_convert", "ignore", "ignored_layers", "exclude_modules"} {
+		q.ignore(c.list(key))
+	}
+	switch q.Method {
+	case "fp8", "fbgemm_fp8":
+		q.Bits, q.scaleBytes, q.Group = 8, 4, -1
+		if b, ok := o["weight_block_size"].([]any); ok && len(b) == 2 {
+			x, _ := b[0].(float64)
+			y, _ := b[1].(float64)
+			if x >= 1 && y >= 1 && x <= maxSize && y <= maxSize {
+				q.Block = [2]int{int(x), int(y)}
+			}
+		}
+		if q.Method == "fbgemm_fp8" {
+			q.Group = 0
+		}
+	case "awq", "gptq", "awq_marlin", "gptq_marlin", "auto-round", "auto_round":
+		q.Bits = float64(c.or("bits", 16, 4, "the usual value of "+q.Method))
+		q.Group, q.scaleBytes = c.or("group_size", maxSize, 128, "the usual value of "+q.Method), 2
+		if q.Method == "awq" || !c.flag("sym", true) {
+			q.zeroBits = q.Bits
+		}
+	case "bitsandbytes":
+		q.Bits, q.Group, q.scaleBytes = 8, 0, 4
+		if c.flag("load_in_4bit", false) || !c.flag("load_in_8bit", false) {
+			q.Bits, q.Group = 4, 64
+			if c.flag("bnb_4bit_use_double_quant", false) {
+				q.scaleBytes = 1 + 4.0/256
+			}
+		}
+	case "mxfp4", "gpt_oss_mxfp4":
+		q.Bits, q.Group, q.scaleBytes, q.onlyExpert, q.pad = 4, 32, 1, true, true
+	case "compressed-tensors":
+		c.readCompressed(q)
+	case "modelopt":
+		switch algo := strings.ToUpper(c.text("quant_algo")); algo {
+		case "FP8":
+			q.Bits, q.scaleBytes, q.Group = 8, 4, -1
+		case "NVFP4":
+			q.Bits, q.scaleBytes, q.Group = 4, 1, 16
+		default:
+			q.unknown = true
+		}
+	default:
+		q.unknown = true
+	}
+	q.Bits = min(q.Bits, 32)
+	if q.unknown {
+		f.model.Unknown = append(f.model.Unknown,
+			fmt.Sprintf("the quantization method %s: between 0.5 and 2 bytes are taken for a weight of a linear layer", brief(q.Method)))
+	}
+	f.model.KVType = kvType(o)
+}
+
+// readCompressed reads the first group of compressed-tensors: checkpoints with
+// several have them for kinds of layers that the group's targets name.
+func (f *fields) readCompressed(q *Quantization) {
+	groups := f.object("config_groups")
+	group, _ := groups["group_0"].(map[string]any)
+	if group == nil && len(groups) == 1 {
+		for _, g := range groups {
+			group, _ = g.(map[string]any)
+		}
+	}
+	weights, _ := group["weights"].(map[string]any)
+	if weights == nil {
+		q.unknown = true
+		return
+	}
+	w := &fields{raw: weights, model: f.model}
+	q.Bits = float64(w.or("num_bits", 16, 8, "the usual value of compressed-tensors"))
+	q.scaleBytes = 2
+	switch w.text("strategy") {
+	case "group", "tensor_group":
+		q.Group = w.or("group_size", maxSize, 128, "the usual value of compressed-tensors")
+		if w.text("type") == "float" && q.Bits == 4 {
+			q.scaleBytes = 1 // NVFP4: FP8 scales
+		}
+	case "tensor":
+		q.Group = -1
+	case "block":
+		q.Block = [2]int{128, 128}
+	default:
+		q.Group, q.scaleBytes = 0, 4
+	}
+	if !w.flag("symmetric", true) {
+		q.zeroBits = q.Bits
+	}
+	if len(groups) > 1 {
+		f.model.Unknown = append(f.model.Unknown, fmt.Sprintf("compressed-tensors with %d groups: the first one's form is taken for all layers that it does not ignore", len(groups)))
+	}
+}
+
+// kvType reads the data type that a checkpoint wants its KV cache in.
+func kvType(o map[string]any) DType {
+	if s, ok := o["kv_cache_quant_algo"].(string); ok && strings.EqualFold(s, "FP8") {
+		return "fp8"
+	}
+	s, _ := o["kv_cache_scheme"].(map[string]any)
+	if bits, _ := s["num_bits"].(float64); bits == 8 {
+		return "fp8"
+	}
+	return ""
+}
+
+func (q *Quantization) ignore(names []string) {
+	if q.ignored == nil {
+		q.ignored = map[string]bool{}
+	}
+	for _, n := range names {
+		if p, ok := strings.CutPrefix(n, "re:"); ok {
+			if len(q.pattern) < maxPatterns && len(p) < 1000 {
+				if re, err := regexp.Compile("^(?:" + p + ")"); err == nil { // Python's re.match
+					q.pattern = append(q.pattern, re)
+				}
+			}
+			continue
+		}
+		q.ignored[canonical(n)] = true
+	}
+}
+
+// canonical removes what wrappers put before a module's name.
+func canonical(name string) string {
+	name = strings.TrimPrefix(name, "language_model.")
+	name = strings.TrimPrefix(name, "model.")
+	return strings.TrimPrefix(name, "language_model.")
+}
+
+// ignores reports whether a module, such as layers.3.mlp.gate, keeps its data
+// type: it, a module around it, or a part of its path is listed.
+func (q *Quantization) ignores(module string) bool {
+	if len(q.ignored) == 0 && len(q.pattern) == 0 {
+		return false
+	}
+	for name := module; name != ""; {
+		if q.ignored[name] {
+			return true
+		}
+		i := strings.LastIndexByte(name, '.')
+		if i < 0 {
+			break
+		}
+		name = name[:i]
+	}
+	for part := range strings.SplitSeq(module, ".") {
+		if q.ignored[part] {
+			return true
+		}
+	}
+	for _, re := range q.pattern {
+		if re.MatchString("model." + module) {
+			return true
+		}
+	}
+	return false
+}
+
+// bytes returns the size of a weight of a linear layer with that many inputs and
+// outputs, and its bounds.
+func (q *Quantization) bytes(in, out int, plain float64) (value, low, high float64) {
+	if q.unknown {
+		return 1, 0.5, 2
+	}
+	if q.Method == "" || in == 0 || out == 0 {
+		return plain, plain, plain
+	}
+	b := q.Bits / 8
+	switch {
+	case q.Block[0] > 0:
+		b += q.scaleBytes / float64(q.Block[0]*q.Block[1])
+	case q.Group > 0:
+		b += (q.scaleBytes + q.zeroBits/8) / float64(q.Group)
+	case q.Group == 0:
+		b += q.scaleBytes / float64(in)
+	default:
+		b += q.scaleBytes / (float64(in) * float64(out))
+	}
+	return b, b, b
+}

@@ -1,0 +1,261 @@
+package modelconfig
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// builder lists the weights of a model, layer by layer.
+type builder struct {
+	*fields
+	fam   family
+	index map[weightKey]int // of the weight that further layers are added to
+}
+
+type weightKey struct {
+	part   Part
+	name   string
+	bytes  float64
+	parent int // layers with another count are kept apart
+}
+
+// add counts a parameter of a layer, −1 for one that the model has once.
+func (b *builder) add(w Weight, layer int) {
+	if w.Count == 0 {
+		return
+	}
+	if w.ActiveShare == 0 {
+		w.ActiveShare = 1
+	}
+	m := b.fields.model
+	key := weightKey{w.Part, w.Name, w.Bytes, int(w.Split)}
+	if i, ok := b.index[key]; ok && layer >= 0 && m.Weights[i].Count == w.Count {
+		m.Weights[i].Layers = append(m.Weights[i].Layers, layer)
+		return
+	}
+	if layer >= 0 {
+		w.Layers = []int{layer}
+	}
+	b.index[key] = len(m.Weights)
+	m.Weights = append(m.Weights, w)
+}
+
+// vector adds parameters that are never quantized.
+func (b *builder) vector(part Part, name string, layer, count int, split Split) {
+	size := b.fields.model.DType.Bytes()
+	b.add(Weight{Part: part, Name: name, Formula: itoa(count), Count: float64(count), Split: split, Bytes: size, Low: size, High: size}, layer)
+}
+
+// linear adds a linear layer, quantized unless the checkpoint leaves it out.
+func (b *builder) linear(part Part, name string, layer, in, out int, split Split) {
+	b.matrices(part, name, layer, 1, in, out, split, 1)
+}
+
+// matrices adds several of one shape.
+func (b *builder) matrices(part Part, name string, layer, times, in, out int, split Split, active float64) {
+	m := b.fields.model
+	w := Weight{
+		Part: part, Name: name, Split: split, ActiveShare: active,
+		Count:   float64(times) * float64(in) * float64(out),
+		Formula: fmt.Sprintf("%d × %d", in, out),
+	}
+	if times > 1 {
+		w.Formula = fmt.Sprintf("%d × %s", times, w.Formula)
+	}
+	plain := m.DType.Bytes()
+	w.Bytes, w.Low, w.High = plain, plain, plain
+	q := &m.Quant
+	quantized := q.Method != "" && part != RouterPart && (!q.onlyExpert || part == Experts) &&
+		!q.ignores(fmt.Sprintf("layers.%d.%s", layer, name))
+	if quantized {
+		w.Bytes, w.Low, w.High = q.bytes(in, out, plain)
+		if q.pad {
+			// Kernels of MXFP4 round both dimensions up, each in its own way: none, or to
+			// 128 or 256 (model_executor/layers/fused_moe/oracle/mxfp4.py@v0.23.0). The
+			// middle is Triton's layout on Hopper, which pads the values along the inputs.
+			padIn, padOut := roundUp(in, 256), roundUp(out, 256)
+			w.High = w.Bytes * padIn * padOut
+			w.Bytes = q.Bits/8*padIn + q.scaleBytes/float64(q.Group)
+		}
+	}
+	if !m.Known && name == "mlp.gate_proj" {
+		w.Low = 0 // the MLP may be without a gate
+	}
+	b.add(w, layer)
+}
+
+// roundUp returns by which factor n grows when rounded up to a multiple.
+func roundUp(n, multiple int) float64 {
+	return float64((n+multiple-1)/multiple*multiple) / float64(n)
+}
+
+func (b *builder) model() {
+	m := b.fields.model
+	embed := Weight{Part: Embedding, Name: "embed_tokens", Formula: fmt.Sprintf("%d × %d", m.Vocab, m.Hidden), Count: float64(m.Vocab) * float64(m.Hidden), Split: Vocabulary}
+	embed.Bytes = m.DType.Bytes()
+	embed.Low, embed.High = embed.Bytes, embed.Bytes
+	b.add(embed, -1)
+	for i, l := range m.Layers {
+		switch l.Mixer {
+		case Attention:
+			b.attention(i)
+		case Latent:
+			b.latent(i)
+		case Mamba1:
+			b.mamba1(i)
+		case Mamba2:
+			b.mamba2(i)
+		case DeltaNet:
+			b.deltaNet(i)
+		}
+		switch l.FFN {
+		case Dense:
+			b.mlp(MLP, "mlp", i, m.FFNWidth)
+		case MoE:
+			b.experts(i)
+		}
+		norms := b.fam.norms
+		if norms == 0 {
+			norms = 2
+		}
+		if m.Type == "nemotron_h" {
+			norms = 1
+		}
+		b.vector(Norms, "norms", i, norms*m.Hidden, Replicated)
+	}
+	b.vector(Norms, "final norm", -1, m.Hidden, Replicated)
+	if !m.Tied {
+		head := embed
+		head.Part, head.Name = Head, "lm_head"
+		b.add(head, -1)
+	}
+}
+
+func (b *builder) attention(i int) {
+	m, bias := b.fields.model, b.fam.bias
+	if b.flag("attention_bias", false) || b.flag("qkv_bias", false) {
+		bias.qkv = true
+		bias.output = bias.output || b.flag("attention_bias", false) && b.fam.experts == "" // GLM's output has none
+	}
+	q, kv := m.Heads*m.HeadDim, m.KVHeads*m.HeadDim
+	wide := q
+	if b.fam.gatedQuery {
+		wide = 2 * q
+	}
+	b.linear(Mixing, "self_attn.q_proj", i, m.Hidden, wide, Divided)
+	b.linear(Mixing, "self_attn.k_proj", i, m.Hidden, kv, DividedHead)
+	b.linear(Mixing, "self_attn.v_proj", i, m.Hidden, m.KVHeads*m.ValueDim, DividedHead)
+	b.linear(Mixing, "self_attn.o_proj", i, m.Heads*m.ValueDim, m.Hidden, Divided)
+	if bias.qkv {
+		b.vector(Mixing, "self_attn.bias", i, wide+2*kv, Divided)
+	}
+	if bias.output {
+		b.vector(Mixing, "self_attn.o_proj.bias", i, m.Hidden, Replicated)
+	}
+	if b.fam.qkNorm == headNorm || b.fam.qkNorm == optionalNorm && b.flag("use_qk_norm", false) {
+		b.vector(Norms, "q and k norm", i, 2*m.HeadDim, Replicated)
+	}
+	if b.fam.sinks {
+		b.vector(Mixing, "self_attn.sinks", i, m.Heads, Divided)
+	}
+}
+
+func (b *builder) latent(i int) {
+	m := b.fields.model
+	nope := m.HeadDim - m.RopeDim
+	if rank := b.opt(maxSize, "q_lora_rank"); rank > 0 {
+		b.linear(Mixing, "self_attn.q_a_proj", i, m.Hidden, rank, Replicated)
+		b.vector(Norms, "q_a norm", i, rank, Replicated)
+		b.linear(Mixing, "self_attn.q_b_proj", i, rank, m.Heads*m.HeadDim, Divided)
+	} else {
+		b.linear(Mixing, "self_attn.q_proj", i, m.Hidden, m.Heads*m.HeadDim, Divided)
+	}
+	b.linear(Mixing, "self_attn.kv_a_proj", i, m.Hidden, m.LatentRank+m.RopeDim, Replicated)
+	b.vector(Norms, "kv_a norm", i, m.LatentRank, Replicated)
+	b.linear(Mixing, "self_attn.kv_b_proj", i, m.LatentRank, m.Heads*(nope+m.ValueDim), Divided)
+	b.linear(Mixing, "self_attn.o_proj", i, m.Heads*m.ValueDim, m.Hidden, Divided)
+}
+
+func (b *builder) mlp(part Part, name string, i, width int) {
+	m := b.fields.model
+	if !b.fam.plain {
+		b.linear(part, name+".gate_proj", i, m.Hidden, width, Divided)
+	}
+	b.linear(part, name+".up_proj", i, m.Hidden, width, Divided)
+	b.linear(part, name+".down_proj", i, width, m.Hidden, Divided)
+	if b.flag("mlp_bias", false) {
+		b.vector(part, name+".bias", i, 2*width+m.Hidden, Divided)
+	}
+}
+
+func (b *builder) experts(i int) {
+	m := b.fields.model
+	active := float64(m.ExpertsTaken) / float64(m.Experts)
+	if !b.fam.plain {
+		b.matrices(Experts, "mlp.experts.gate_proj", i, m.Experts, m.Hidden, m.ExpertWidth, ExpertShare, active)
+	}
+	b.matrices(Experts, "mlp.experts.up_proj", i, m.Experts, m.Hidden, m.ExpertWidth, ExpertShare, active)
+	b.matrices(Experts, "mlp.experts.down_proj", i, m.Experts, m.ExpertWidth, m.Hidden, ExpertShare, active)
+	b.linear(RouterPart, "mlp.gate", i, m.Hidden, m.Experts, Replicated)
+	if b.fam.expertBias {
+		b.vector(RouterPart, "mlp.gate.bias", i, m.Experts, Replicated)
+		b.vector(Experts, "mlp.experts.bias", i, m.Experts*(2*m.ExpertWidth+m.Hidden), ExpertShare)
+	}
+	if b.fam.scoreBias || m.Type == "nemotron_h" {
+		b.vector(RouterPart, "mlp.gate.e_score_correction_bias", i, m.Experts, Replicated)
+	}
+	if m.SharedWidth > 0 {
+		b.mlp(SharedFFN, "mlp.shared_experts", i, m.SharedWidth)
+		if b.fam.shared == sharedField {
+			b.vector(RouterPart, "mlp.shared_expert_gate", i, m.Hidden, Replicated)
+		}
+	}
+}
+
+func (b *builder) mamba1(i int) {
+	m := b.fields.model
+	inner := m.State.ConvChannels
+	state := int(m.State.Values) / max(inner, 1)
+	rank := b.opt(maxSize, "mamba_dt_rank")
+	if rank == 0 {
+		rank = (m.Hidden + 15) / 16 // "auto"
+	}
+	b.linear(Mixing, "mamba.in_proj", i, m.Hidden, 2*inner, Divided)
+	b.vector(Mixing, "mamba.conv1d", i, inner*(m.State.ConvWidth+1), Divided)
+	b.linear(Mixing, "mamba.x_proj", i, inner, rank+2*state, Divided)
+	b.linear(Mixing, "mamba.dt_proj", i, rank, inner, Divided)
+	b.vector(Mixing, "mamba.A, D, dt bias", i, inner*(state+2), Divided)
+	b.vector(Norms, "mamba norms", i, rank+2*state, Replicated)
+	b.linear(Mixing, "mamba.out_proj", i, inner, m.Hidden, Divided)
+}
+
+func (b *builder) mamba2(i int) {
+	m, s := b.fields.model, b.fields.model.State
+	inner, groups := s.ConvChannels, s.Groups*s.GroupChannels
+	heads := b.opt(maxCount, "mamba_n_heads", "mamba_num_heads")
+	b.linear(Mixing, "mixer.in_proj", i, m.Hidden, 2*inner+groups+heads, Divided)
+	conv := (inner + groups) * s.ConvWidth
+	if b.flag("mamba_conv_bias", true) && b.flag("use_conv_bias", true) {
+		conv += inner + groups
+	}
+	b.vector(Mixing, "mixer.conv1d", i, conv, Divided)
+	b.vector(Mixing, "mixer.A, D, dt bias", i, 3*heads, Divided)
+	b.vector(Norms, "mixer norm", i, inner, Divided)
+	b.linear(Mixing, "mixer.out_proj", i, inner, m.Hidden, Divided)
+}
+
+func (b *builder) deltaNet(i int) {
+	m, s := b.fields.model, b.fields.model.State
+	heads := b.opt(maxCount, "linear_num_value_heads")
+	values := heads * b.opt(maxSize, "linear_value_head_dim")
+	b.linear(Mixing, "linear_attn.in_proj_qkvz", i, m.Hidden, s.ConvChannels+values, Divided)
+	b.linear(Mixing, "linear_attn.in_proj_ba", i, m.Hidden, 2*heads, Divided)
+	b.vector(Mixing, "linear_attn.conv1d", i, s.ConvChannels*s.ConvWidth, Divided)
+	b.vector(Mixing, "linear_attn.A, dt bias", i, 2*heads, Divided)
+	b.vector(Norms, "linear_attn norm", i, b.opt(maxSize, "linear_value_head_dim"), Replicated)
+	b.linear(Mixing, "linear_attn.out_proj", i, values, m.Hidden, Divided)
+}
+
+// Known lists the model types that are understood, sorted.
+func Known() []string { return slices.Sorted(maps.Keys(families)) }

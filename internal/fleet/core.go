@@ -1,0 +1,191 @@
+package fleet
+
+import (
+	"container/heap"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/sim"
+)
+
+// core is a fleet in simulated time: replicas, the virtual clients, and what is
+// done to them. It knows no clock: whoever drives it says how far time has come.
+// The same seed and the same calls give the same fleet. It is not safe for
+// concurrent use.
+type core struct {
+	scenario Scenario
+	replicas []*replica
+	now      time.Duration
+	events   eventHeap
+	number   uint64 // of events, to order equal times
+	rng      *rand.Rand
+	turn     int // of the router
+	phase    int
+	phaseEnd time.Duration
+	traffic  *traffic
+	wall     func(time.Duration) time.Time
+}
+
+// newCore returns a fleet at the beginning of its scenario's first phase.
+func newCore(sc Scenario, server Server, replicas int, seed uint64, wall func(time.Duration) time.Time) (*core, error) {
+	c := &core{scenario: sc, rng: rand.New(rand.NewPCG(seed, 1)), wall: wall, phase: -1}
+	for i := range replicas {
+		r, err := newReplica(server, i, wall)
+		if err != nil {
+			return nil, fmt.Errorf("replica %d: %w", i, err)
+		}
+		c.replicas = append(c.replicas, r)
+	}
+	return c, c.begin(0, seed)
+}
+
+// event is something that happens at a time.
+type event struct {
+	at     time.Duration
+	number uint64
+	do     func(at time.Duration)
+}
+
+// after schedules something.
+func (c *core) at(at time.Duration, do func(at time.Duration)) {
+	c.number++
+	heap.Push(&c.events, event{max(at, c.now), c.number, do})
+}
+
+// next is when something happens.
+func (c *core) next() (time.Duration, bool) {
+	best, any := time.Duration(0), false
+	if len(c.events) > 0 {
+		best, any = c.events[0].at, true
+	}
+	for _, r := range c.replicas {
+		if at, ok := r.next(); ok && (!any || at < best) {
+			best, any = at, true
+		}
+	}
+	return best, any
+}
+
+// advance lets everything happen that is due up to a time.
+func (c *core) advance(until time.Duration) {
+	for {
+		at, ok := c.next()
+		if !ok || at > until {
+			break
+		}
+		c.now = max(c.now, at)
+		if len(c.events) > 0 && c.events[0].at <= at {
+			heap.Pop(&c.events).(event).do(at)
+			continue
+		}
+		for _, r := range c.replicas {
+			if due, ok := r.next(); ok && due <= at {
+				r.advance(at)
+			}
+		}
+	}
+	c.now = max(c.now, until)
+}
+
+// pick chooses a replica as the phase's router does: at random by its weights
+// where it has them, else where the load is least. It is nil when all are down.
+func (c *core) pick(rng *rand.Rand) *replica {
+	weights := c.scenario.Phases[c.phase].Route
+	total := 0.0
+	for i := range c.replicas {
+		if i < len(weights) {
+			total += weights[i]
+		}
+	}
+	if total > 0 {
+		x := rng.Float64() * total
+		for i, w := range weights[:min(len(weights), len(c.replicas))] {
+			if x -= w; x < 0 {
+				return c.replicas[i]
+			}
+		}
+	}
+	loads := make([]sim.Load, 0, len(c.replicas))
+	up := make([]*replica, 0, len(c.replicas))
+	for i := range c.replicas {
+		r := c.replicas[(i+c.turn)%len(c.replicas)] // of equals, another each time
+		if r.up {
+			up = append(up, r)
+			loads = append(loads, sim.Load{Running: r.open()})
+		}
+	}
+	c.turn++
+	if len(up) == 0 {
+		return nil
+	}
+	return up[sim.LeastLoaded().Pick(nil, loads)]
+}
+
+// begin enters a phase.
+func (c *core) begin(phase int, seed uint64) error {
+	p := &c.scenario.Phases[phase]
+	before := Faults{}
+	if c.phase >= 0 {
+		before = c.scenario.Phases[c.phase].Faults
+	}
+	c.phase = phase
+	c.phaseEnd = c.now + p.For
+	for i, r := range c.replicas {
+		if p.Faults.Only > 0 && i != p.Faults.Only-1 {
+			continue
+		}
+		if err := r.suffer(before, p.Faults, c.now); err != nil {
+			return fmt.Errorf("phase %q: %w", p.Name, err)
+		}
+	}
+	if c.traffic != nil {
+		c.traffic.stopped = true
+	}
+	var err error
+	if c.traffic, err = startTraffic(c, p.Traffic, seed^uint64(phase+1)<<32); err != nil {
+		return fmt.Errorf("phase %q: %w", p.Name, err)
+	}
+	if phase+1 < len(c.scenario.Phases) {
+		// A phase was validated by running it; New has done so with its traffic.
+		c.at(c.phaseEnd, func(time.Duration) { _ = c.begin(phase+1, seed) })
+	}
+	return nil
+}
+
+// suffer does to a replica what a phase does beyond the one before it.
+func (r *replica) suffer(before, f Faults, at time.Duration) error {
+	if before.Down && !f.Down {
+		if err := r.start(at); err != nil {
+			return err
+		}
+	}
+	if f.Down {
+		r.stop(at)
+	}
+	r.hang(f.Hang, at)
+	r.leak = f.LeakPerRequest
+	r.gpu.fault = f.GPU
+	if !r.up {
+		return nil
+	}
+	return r.engine.SetCost(f.slow(r.cfg.Cost))
+}
+
+// eventHeap orders by time, then by number.
+type eventHeap []event
+
+// Len, Less, Swap, Push and Pop implement heap.Interface.
+func (h eventHeap) Len() int { return len(h) }
+func (h eventHeap) Less(i, j int) bool {
+	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].number < h[j].number
+}
+func (h eventHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *eventHeap) Push(x any)   { *h = append(*h, x.(event)) }
+func (h *eventHeap) Pop() any {
+	old := *h
+	e := old[len(old)-1]
+	old[len(old)-1] = event{}
+	*h = old[:len(old)-1]
+	return e
+}

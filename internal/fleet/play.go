@@ -1,0 +1,71 @@
+package fleet
+
+import (
+	"context"
+	"time"
+)
+
+// A Page is one scrape of one target.
+type Page struct {
+	Target string
+	At     time.Time
+	Body   []byte // nil: nobody answered
+}
+
+// ExporterTarget is the target of the GPU exporter's pages.
+const ExporterTarget = "fleet:9400"
+
+// ReplicaTarget is the target of a replica's pages, counted from 0.
+func ReplicaTarget(i int) string { return "fleet:800" + string(rune('0'+i)) }
+
+// Play lets a scenario happen in simulated time, which takes milliseconds, and
+// hands over the pages that scrapes would have got. Nothing listens and no clock
+// is read. phase, which may be nil, is told when a phase has ended.
+func Play(ctx context.Context, sc Scenario, release Release, seed uint64, began time.Time, fn func(Page) error, phase func(Phase, time.Time) error) error {
+	server, err := sc.Settings.Server(release, "llama-8b")
+	if err != nil {
+		return err
+	}
+	wall := func(d time.Duration) time.Time { return began.Add(d) }
+	c, err := newCore(sc, server, max(sc.Replicas, 1), seed, wall)
+	if err != nil {
+		return err
+	}
+	interval := sc.Interval
+	if interval == 0 {
+		interval = time.Second
+	}
+	at := time.Duration(0)
+	end := time.Duration(0)
+	for _, p := range sc.Phases {
+		for end += p.For; at < end; at += interval {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			c.advance(at)
+			if err := c.scrape(at, fn); err != nil {
+				return err
+			}
+		}
+		if phase != nil {
+			if err := phase(p, wall(at-interval)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// scrape hands over the pages of this moment.
+func (c *core) scrape(at time.Duration, fn func(Page) error) error {
+	for i, r := range c.replicas {
+		body, err := r.page()
+		if err != nil {
+			body = nil
+		}
+		if err := fn(Page{ReplicaTarget(i), c.wall(at), body}); err != nil {
+			return err
+		}
+	}
+	return fn(Page{ExporterTarget, c.wall(at), gpuPage(c.replicas, at)})
+}

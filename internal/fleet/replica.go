@@ -1,0 +1,472 @@
+package fleet
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/sim"
+)
+
+// A Server is the configuration of one replica.
+type Server struct {
+	Release Release
+	Model   string
+	Engine  sim.Config
+	Cost    sim.StepCost
+	// HostTime is the part of every step in which the GPU waits for the host.
+	HostTime time.Duration
+}
+
+// call is one request to the API.
+type call struct {
+	handler  string
+	received int // bytes of its body
+	prompt   int // tokens
+	output   int // tokens that it will get
+	limit    int // tokens that it asked for at most
+	priority int
+	blocks   []uint64
+	caller   caller
+
+	replica  *replica
+	id       int // in the engine
+	stage    stage
+	arrived  time.Duration
+	first    time.Duration // first token
+	last     time.Duration // latest token
+	tokens   int           // so far
+	cached   int           // prompt tokens that the prefix cache served
+}
+
+// A caller hears what becomes of its request, while the core is at that time.
+type caller interface {
+	// token tells of one more token; done that it is the last.
+	token(c *call, at time.Duration, done bool)
+	// broken tells that the server died.
+	broken(c *call, at time.Duration)
+}
+
+// stage is where a call is.
+type stage uint8
+
+const (
+	inbox    stage = iota // sent to the engine process, which reads between two steps
+	inEngine              // known to the scheduler
+	over
+)
+
+// replica is one vLLM server in simulated time: an API server process, which
+// always answers, and an engine process, which only reads its inbox and reports
+// between two steps. That division is what makes a hang silent, gauges freeze
+// and long steps block arrivals that no queue shows.
+type replica struct {
+	cfg  Server
+	wall func(time.Duration) time.Time
+
+	up, hung bool
+	engine   *sim.Engine
+	metrics  *engineMetrics
+	api      *apiMetrics
+	born     time.Duration // when it began to serve
+	gpu      gpu
+	leak     float64 // bytes that each request leaves behind
+
+	inbox     []*call
+	left      []*call // aborted, and the engine has not read it yet
+	calls     map[int]*call
+	now, due  time.Duration
+	executing bool
+	advancing bool // a caller that reacts to a token is inside
+
+	rate throughput
+}
+
+// throughput is what the V0 engine's gauges say: tokens a second, lately.
+type throughput struct {
+	at             time.Duration
+	prompt, output int64
+}
+
+func newReplica(cfg Server, number int, wall func(time.Duration) time.Time) (*replica, error) {
+	r := &replica{cfg: cfg, wall: wall, gpu: newGPU(number)}
+	return r, r.start(0)
+}
+
+// start begins a life: an empty cache and counters at zero.
+func (r *replica) start(at time.Duration) error {
+	cfg := r.cfg.Engine
+	cfg.MaxQueuedRequests, cfg.MaxQueuedTokens = 0, 0 // the API server's business
+	e, err := sim.New(cfg, r.cfg.Cost)
+	if err != nil {
+		return err
+	}
+	r.up, r.hung, r.executing, r.engine = true, false, false, e
+	r.metrics = newEngineMetrics(r.cfg.Release, r.cfg.Engine.MaxModelLen)
+	r.api = newAPIMetrics(r.wall(at))
+	r.born, r.now, r.rate = at, at, throughput{at: at}
+	r.calls = make(map[int]*call)
+	r.gpu.restart(at)
+	return nil
+}
+
+// stop kills the server. Whoever was served hears of it.
+func (r *replica) stop(at time.Duration) {
+	if !r.up {
+		return
+	}
+	broken := r.inbox
+	ids := make([]int, 0, len(r.calls))
+	for id := range r.calls {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	for _, id := range ids {
+		broken = append(broken, r.calls[id])
+	}
+	r.up, r.executing, r.inbox, r.left, r.calls = false, false, nil, nil, nil
+	for _, c := range broken {
+		if c.stage != over {
+			c.stage = over
+			c.caller.broken(c, at)
+		}
+	}
+}
+
+// hang stops the engine process, or lets it go on.
+func (r *replica) hang(hung bool, at time.Duration) {
+	if r.hung == hung || !r.up {
+		return
+	}
+	r.hung = hung
+	if !hung {
+		r.now = max(r.now, at)
+		r.due = max(r.due, at)
+		r.advance(at)
+	}
+}
+
+// Statuses of HTTP with which the API server refuses a call.
+const (
+	statusOK          = 200
+	statusBad         = 400
+	statusNotFound    = 404
+	statusUnavailable = 503
+)
+
+// refuses is the part of vLLM's API server that says no.
+func (r *replica) refuses(c *call) int {
+	cfg := &r.cfg.Engine
+	switch {
+	case c.prompt+c.limit > cfg.MaxModelLen || c.prompt < 1 || c.limit < 1:
+		return statusBad
+	case cfg.MaxQueuedRequests > 0 && r.open() >= cfg.MaxQueuedRequests:
+		r.metrics.rejections[byRequests]++
+		return statusUnavailable
+	}
+	return statusOK
+}
+
+// open is how many requests the server holds.
+func (r *replica) open() int { return len(r.inbox) + len(r.calls) }
+
+// submit takes a call, or says with which status it is refused.
+func (r *replica) submit(c *call, at time.Duration) int {
+	r.api.connections++
+	c.arrived, c.replica = at, r
+	if status := r.refuses(c); status != statusOK {
+		c.stage = over
+		r.answered(c, status, at)
+		return status
+	}
+	r.inbox = append(r.inbox, c)
+	r.wake(at)
+	return statusOK
+}
+
+// answered accounts for the end of an HTTP request.
+func (r *replica) answered(c *call, status int, at time.Duration) {
+	r.api.connections--
+	r.api.memory += r.leak
+	r.api.cpu += 0.002
+	r.api.ended(exchange{handler: c.handler, method: "POST", status: status, took: at - c.arrived, received: c.received}, r.wall(at))
+}
+
+// abort ends a call whose client left. The engine hears of it between two
+// steps; what it had counted stays counted, and nothing else is
+// (vllm-project/vllm#31503).
+func (r *replica) abort(c *call, at time.Duration) {
+	if c.stage == over || !r.up {
+		return
+	}
+	was := c.stage
+	c.stage = over
+	r.answered(c, statusOK, at)
+	if was == inEngine {
+		r.left = append(r.left, c)
+		r.wake(at)
+	}
+}
+
+// wake lets an engine that waits read its inbox.
+func (r *replica) wake(at time.Duration) {
+	if !r.executing && !r.advancing {
+		r.now = max(r.now, at)
+		r.advance(at)
+	}
+}
+
+// next is when something happens in the engine.
+func (r *replica) next() (time.Duration, bool) { return r.due, r.executing && r.up && !r.hung }
+
+// advance runs the engine's steps up to a time.
+func (r *replica) advance(until time.Duration) {
+	if !r.up || r.hung {
+		return
+	}
+	r.advancing = true
+	defer func() { r.advancing = false }()
+	for idle := 0; idle < 8; idle++ {
+		if r.executing {
+			if r.due > until {
+				return
+			}
+			r.now, r.executing = r.due, false
+			r.report(r.engine.Complete(r.due))
+			idle = 0
+		}
+		r.read()
+		if !r.up || !r.engine.HasWork() {
+			return
+		}
+		r.due, r.executing = r.engine.Schedule(r.now)
+	}
+}
+
+// read hands the scheduler what the API server sent meanwhile.
+func (r *replica) read() {
+	for _, c := range r.left {
+		r.engine.Cancel(c.id, r.now)
+		delete(r.calls, c.id)
+	}
+	for _, c := range r.inbox {
+		if c.stage == over {
+			continue
+		}
+		id, err := r.engine.Add(sim.Request{
+			Arrival: r.now, PromptTokens: c.prompt, OutputTokens: c.output, MaxTokens: c.limit, Priority: c.priority, Blocks: c.blocks,
+		})
+		if err != nil { // refuses has looked at all that Add refuses
+			continue
+		}
+		c.id, c.stage = id, inEngine
+		r.calls[id] = c
+	}
+	clear(r.left)
+	clear(r.inbox)
+	r.left, r.inbox = r.left[:0], r.inbox[:0]
+}
+
+// report counts a step's tokens and tells the callers, whose reaction may be
+// another call.
+func (r *replica) report(outputs []sim.Output) {
+	r.publish()
+	m, at := r.metrics, r.now
+	step := 0
+	type event struct {
+		c    *call
+		done bool
+	}
+	var events []event
+	for _, out := range outputs {
+		c := r.calls[out.ID]
+		if c == nil {
+			continue
+		}
+		if c.stage != over {
+			events = append(events, event{c, out.Result != nil})
+		}
+		m.generation++
+		step++
+		if out.First {
+			c.cached = out.Cached
+			c.first = at
+			m.prompt += int64(c.prompt)
+			m.cached += int64(c.cached)
+			step += c.prompt
+			if r.cfg.Release >= r0_23_0 {
+				step -= c.cached
+			}
+			if c.stage != over {
+				m.ttft.observe((at - c.arrived).Seconds())
+			}
+		} else if c.stage != over {
+			m.itl.observe((at - c.last).Seconds())
+		}
+		c.last = at
+		c.tokens++
+		if out.Result != nil {
+			delete(r.calls, out.ID)
+			if c.stage != over {
+				r.finish(c, out.Result)
+			}
+		}
+	}
+	if len(outputs) > 0 {
+		m.iteration.observe(float64(step))
+		r.api.cpu += 60e-6 * float64(len(outputs))
+	}
+	for _, e := range events {
+		if e.done {
+			e.c.stage = over
+			r.answered(e.c, statusOK, at)
+		}
+		e.c.caller.token(e.c, at, e.done)
+	}
+}
+
+// publish copies what the scheduler reports with a step.
+func (r *replica) publish() {
+	s, m := r.engine.Stats(), r.metrics
+	m.running, m.waiting = s.Running, s.Waiting
+	m.usage = float64(s.UsedBlocks) / float64(r.cfg.Engine.NumBlocks-1)
+	m.preemptions = s.Preemptions
+	m.admittedHits = s.PrefixAdmittedHit
+	m.queries, m.hits = s.PrefixLookedUp, s.PrefixHit
+	if r.cfg.Release >= r0_27_0 {
+		m.queries, m.hits = s.PrefixAdmittedLookedUp, s.PrefixAdmittedHit
+	}
+	if d := r.now - r.rate.at; d >= 5*time.Second {
+		m.promptRate = float64(m.prompt-r.rate.prompt) / d.Seconds()
+		m.outputRate = float64(m.generation-r.rate.output) / d.Seconds()
+		r.rate = throughput{r.now, m.prompt, m.generation}
+	}
+}
+
+// finish counts a request that got all its tokens. No other request reaches
+// these histograms, so that those that clients abandon are missing in them.
+func (r *replica) finish(c *call, res *sim.RequestResult) {
+	m, at := r.metrics, r.now
+	reason := byLength
+	if c.output < c.limit {
+		reason = byStop
+	}
+	m.success[reason]++
+	decode := c.last - c.first
+	m.e2e.observe((at - c.arrived).Seconds())
+	m.queue.observe(res.Queue().Seconds())
+	m.prefill.observe((c.first - res.Scheduled).Seconds())
+	m.decode.observe(decode.Seconds())
+	m.inference.observe((c.last - res.Scheduled).Seconds())
+	tpot := 0.0
+	if c.tokens > 1 {
+		tpot = decode.Seconds() / float64(c.tokens-1)
+	}
+	m.tpot.observe(tpot)
+	m.promptLen.observe(float64(c.prompt))
+	m.outputLen.observe(float64(c.tokens))
+	m.maxOutput.observe(float64(c.tokens))
+	m.limit.observe(float64(c.limit))
+	m.n.observe(1)
+	m.computed.observe(float64(c.prompt - c.cached))
+	m.preempted.observe(float64(res.Preemptions))
+}
+
+// errDown is the answer of a server that is not there.
+var errDown = errors.New("the server is down")
+
+// page writes the answer of /metrics.
+func (r *replica) page() ([]byte, error) {
+	if !r.up {
+		return nil, errDown
+	}
+	p := &page{created: !r.cfg.Release.v0()}
+	r.api.writeProcess(p)
+	r.metrics.write(p, r.cfg.Release, r.cfg.Model, r.wall(r.born))
+	p.head("vllm:cache_config_info", "Configuration of the KV cache.", "gauge")
+	p.sample("vllm:cache_config_info", r.cacheConfig(), 1)
+	if !r.cfg.Release.v0() {
+		r.api.writeHTTP(p)
+	}
+	return p.b, nil
+}
+
+// cacheConfig is the labels of vllm:cache_config_info, which is every field of
+// vLLM's CacheConfig: they differ from release to release (vllm/config/cache.py
+// at 0.10.2, 0.23.0 and 0.32.0, as real servers showed them).
+func (r *replica) cacheConfig() []pair {
+	cfg, rel := r.cfg.Engine, r.cfg.Release
+	utilization := "0.9"
+	if rel >= r0_20_0 {
+		utilization = "0.92"
+	}
+	values := map[string]string{
+		"block_size": strconv.Itoa(cfg.BlockSize), "num_gpu_blocks": strconv.Itoa(cfg.NumBlocks),
+		"effective_attention_block_size": strconv.Itoa(cfg.BlockSize),
+		"enable_prefix_caching":          python(cfg.PrefixCaching), "gpu_memory_utilization": utilization,
+		"kv_cache_size_tokens":     strconv.Itoa(cfg.NumBlocks * cfg.BlockSize),
+		"kv_cache_max_concurrency": strconv.FormatFloat(float64(cfg.NumBlocks*cfg.BlockSize)/float64(cfg.MaxModelLen), 'g', -1, 64),
+		"engine":                   "0",
+	}
+	fields := cacheFields23
+	switch {
+	case rel < r0_12_0:
+		fields = cacheFields10
+	case rel >= r0_24_0:
+		fields = cacheFields32
+	}
+	var labels []pair
+	for _, f := range fields {
+		if f.name == "engine" && rel.v0() {
+			continue
+		}
+		if v, ok := values[f.name]; ok {
+			f.value = v
+		}
+		labels = append(labels, f)
+	}
+	return labels
+}
+
+func python(b bool) string {
+	if b {
+		return "True"
+	}
+	return "False"
+}
+
+// Fields of CacheConfig with the values of a server started with few flags;
+// empty ones depend on the server.
+var (
+	cacheFields10 = []pair{
+		{"block_size", ""}, {"cache_dtype", "auto"}, {"calculate_kv_scales", "False"}, {"cpu_kvcache_space_bytes", "None"},
+		{"cpu_offload_gb", "0.0"}, {"enable_prefix_caching", ""}, {"engine", ""}, {"gpu_memory_utilization", ""},
+		{"is_attention_free", "False"}, {"kv_cache_memory_bytes", "None"}, {"kv_sharing_fast_prefill", "False"},
+		{"mamba_cache_dtype", "auto"}, {"mamba_page_size_padded", "None"}, {"mamba_ssm_cache_dtype", "auto"},
+		{"num_cpu_blocks", "None"}, {"num_gpu_blocks", ""}, {"num_gpu_blocks_override", "None"},
+		{"prefix_caching_hash_algo", "sha256"}, {"sliding_window", "None"}, {"swap_space", "4.0"}, {"swap_space_bytes", "4294967296.0"},
+	}
+	cacheFields23 = []pair{
+		{"_block_size_resolved", "True"}, {"block_size", ""}, {"cache_dtype", "auto"}, {"calculate_kv_scales", "False"},
+		{"enable_prefix_caching", ""}, {"engine", ""}, {"gpu_memory_utilization", ""}, {"hash_block_size", "None"},
+		{"is_attention_free", "False"}, {"kv_cache_dtype_skip_layers", "[]"}, {"kv_cache_memory_bytes", "None"},
+		{"kv_offloading_backend", "native"}, {"kv_offloading_size", "None"}, {"kv_sharing_fast_prefill", "False"},
+		{"mamba_block_size", "None"}, {"mamba_cache_dtype", "auto"}, {"mamba_cache_mode", "none"}, {"mamba_page_size_padded", "None"},
+		{"mamba_ssm_cache_dtype", "auto"}, {"num_cpu_blocks", "None"}, {"num_gpu_blocks", ""}, {"num_gpu_blocks_override", "None"},
+		{"prefix_caching_hash_algo", "sha256"}, {"sliding_window", "None"}, {"user_specified_block_size", "False"},
+		{"user_specified_mamba_block_size", "False"},
+	}
+	cacheFields32 = []pair{
+		{"_block_size_resolved", "True"}, {"block_size", ""}, {"cache_dtype", "auto"}, {"cache_hit_alignment_tokens", "None"},
+		{"effective_attention_block_size", ""}, {"enable_mamba_shared_prefix_checkpoint", "False"}, {"enable_prefix_caching", ""},
+		{"engine", ""}, {"gpu_memory_utilization", ""}, {"hash_block_size", "None"}, {"is_attention_free", "False"},
+		{"kv_cache_dtype_skip_layers", "[]"}, {"kv_cache_layout", "None"}, {"kv_cache_max_concurrency", ""}, {"kv_cache_memory_bytes", "None"},
+		{"kv_cache_size_tokens", ""}, {"kv_offloading_backend", "native"}, {"kv_offloading_size", "None"}, {"kv_sharing_fast_prefill", "False"},
+		{"mamba_block_size", "None"}, {"mamba_cache_dtype", "auto"}, {"mamba_cache_mode", "none"}, {"mamba_page_size_padded", "None"},
+		{"mamba_ssm_cache_dtype", "float32"}, {"num_cpu_blocks", "None"}, {"num_gpu_blocks", ""}, {"num_gpu_blocks_override", "None"},
+		{"prefix_cache_retention_interval", "0"}, {"prefix_caching_hash_algo", "sha256"}, {"prefix_match_unit", "None"},
+		{"replayssm_buffer_len", "16"}, {"skip_page_size_padded", "None"}, {"sliding_window", "None"}, {"swa_bounded_replay", "True"},
+		{"use_kda_recoverssm", "False"}, {"use_replayssm", "False"}, {"user_specified_block_size", "False"},
+	}
+)

@@ -1,0 +1,166 @@
+package fleet
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/workload"
+)
+
+// Traffic is what virtual clients inside the process ask of the fleet. They
+// pass the same API server as requests over HTTP do.
+type Traffic struct {
+	Rate    float64 // requests a second, Poisson
+	Clients int     // clients that ask again as soon as they are answered, beside Rate
+	Spec    workload.Spec
+	// Patience is how long a client waits for its first token; 0 is for ever.
+	Patience time.Duration
+	// Bad is the share of requests that are refused: an unknown model, or a limit
+	// that no model could hold, in turn.
+	Bad float64
+}
+
+// traffic is the virtual clients of one phase.
+type traffic struct {
+	core    *core
+	t       Traffic
+	source  *workload.Generator
+	session workload.Session
+	rng     *rand.Rand
+	bad     int
+	stopped bool
+}
+
+func startTraffic(c *core, t Traffic, seed uint64) (*traffic, error) {
+	x := &traffic{core: c, t: t, rng: rand.New(rand.NewPCG(seed, 2))}
+	if t.Rate == 0 && t.Clients == 0 {
+		return x, nil
+	}
+	var err error
+	if x.source, err = workload.NewGenerator(t.Spec, seed); err != nil {
+		return nil, fmt.Errorf("traffic: %w", err)
+	}
+	if t.Rate > 0 {
+		x.arrive(c.now)
+	}
+	for range t.Clients { // not all in one step
+		c.at(c.now+time.Duration(x.rng.Float64()*float64(2*time.Second)), func(at time.Duration) { x.ask(at, true) })
+	}
+	return x, nil
+}
+
+// arrive schedules the next arrival, and so all of them.
+func (x *traffic) arrive(now time.Duration) {
+	gap := time.Duration(x.rng.ExpFloat64() / x.t.Rate * float64(time.Second))
+	x.core.at(now+gap, func(at time.Duration) {
+		if !x.stopped {
+			x.ask(at, false)
+			x.arrive(at)
+		}
+	})
+}
+
+// ask sends one request.
+func (x *traffic) ask(at time.Duration, again bool) {
+	if x.stopped {
+		return
+	}
+	x.source.Next(&x.session)
+	turn := &x.session.Turns[0]
+	r := x.core.pick(x.rng)
+	v := &visitor{traffic: x, again: again, leaveAfter: turn.CancelAfter}
+	if r == nil || !r.up {
+		v.again = false
+		if again { // try later
+			x.core.at(at+time.Second, func(at time.Duration) { x.ask(at, true) })
+		}
+		return
+	}
+	c := &call{handler: "/v1/completions", caller: v, prompt: turn.PromptTokens(), output: turn.OutputTokens, limit: turn.OutputTokens}
+	c.received = 4*c.prompt + 120
+	c.blocks = blocksOf(turn.Parts, r.cfg.Engine.BlockSize)
+	if x.rng.Float64() < x.t.Bad {
+		x.bad++
+		if x.bad%2 == 0 {
+			r.turnAway(c, statusNotFound, at)
+			return
+		}
+		c.limit = r.cfg.Engine.MaxModelLen + 1
+	}
+	if r.submit(c, at) != statusOK {
+		v.next(at + time.Second)
+		return
+	}
+	if p := x.t.Patience; p > 0 {
+		x.core.at(at+p, func(at time.Duration) {
+			if c.tokens == 0 && c.stage != over {
+				r.abort(c, at)
+				v.next(at)
+			}
+		})
+	}
+}
+
+// turnAway answers a call without looking at it further.
+func (r *replica) turnAway(c *call, status int, at time.Duration) {
+	c.arrived, c.stage, c.replica = at, over, r
+	r.api.connections++
+	r.answered(c, status, at)
+}
+
+// visitor is a virtual client during one request.
+type visitor struct {
+	traffic    *traffic
+	again      bool
+	leaveAfter int // tokens; 0 stays
+}
+
+func (v *visitor) token(c *call, at time.Duration, done bool) {
+	switch {
+	case done:
+		v.next(at)
+	case v.leaveAfter > 0 && c.tokens >= v.leaveAfter:
+		c.replica.abort(c, at)
+		v.next(at)
+	}
+}
+
+func (v *visitor) broken(_ *call, at time.Duration) { v.next(at + time.Second) }
+
+// next asks again, a moment later, so that a caller inside a step never
+// changes that step.
+func (v *visitor) next(at time.Duration) {
+	if v.again {
+		v.traffic.core.at(at+time.Millisecond, func(at time.Duration) { v.traffic.ask(at, true) })
+	}
+}
+
+// blocksOf returns the identity of a prompt's full blocks: each stands for all
+// that comes before it too.
+func blocksOf(parts []workload.Part, size int) []uint64 {
+	var (
+		blocks []uint64
+		h      uint64 = 14695981039346656037
+		filled int
+	)
+	for _, p := range parts {
+		for at := 0; at < p.Tokens; {
+			n := min(size-filled, p.Tokens-at)
+			h = hash(hash(h, p.Seed), uint64(at)<<32|uint64(n))
+			at += n
+			if filled += n; filled == size {
+				blocks = append(blocks, h)
+				filled = 0
+			}
+		}
+	}
+	return blocks
+}
+
+// hash is a step of FNV-1a over words (Fowler, Noll and Vo), mixed because its
+// low bits alone are weak.
+func hash(h, x uint64) uint64 {
+	h = (h ^ x) * 1099511628211
+	return h ^ h>>29
+}

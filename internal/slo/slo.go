@@ -37,12 +37,68 @@ type Objective struct {
 	// which match slashes as well: model names have them.
 	Model, Namespace, Cluster, Service string
 
+	Name         string // what dashboards and alerts call it; may be empty
 	UseCase      string
 	TTFTP95      time.Duration
 	ITLP95       time.Duration
 	E2EP95       time.Duration
 	Availability float64 // share of requests that succeed, 0 to 1
+
+	// Promises over another share than 95 %, beside those above. Parse fills in
+	// the P95 from one over a larger share, which promises no less.
+	TTFT, ITL, E2E Percentile
 }
+
+// A Percentile is a latency that a share of events keeps to. The zero value
+// promises nothing.
+type Percentile struct {
+	Share  float64 // 0 to 1
+	Target time.Duration
+}
+
+// Quantity is what a promise is about.
+type Quantity string
+
+// The quantities that can be promised.
+const (
+	TTFT      Quantity = "ttft"
+	ITL       Quantity = "itl"
+	E2E       Quantity = "e2e"
+	Succeeded Quantity = "availability"
+)
+
+// A Promise is one of an objective's promises: this share of events is good.
+type Promise struct {
+	Quantity Quantity
+	Share    float64       // 0 to 1: what is left of 1 is the error budget
+	Target   time.Duration // how long a good event takes; 0 for Succeeded
+}
+
+// Promises lists what the objective promises. A P95 that follows from one over
+// a larger share is left out.
+func (o Objective) Promises() []Promise {
+	var out []Promise
+	for _, l := range []struct {
+		quantity Quantity
+		p95      time.Duration
+		further  Percentile
+	}{{TTFT, o.TTFTP95, o.TTFT}, {ITL, o.ITLP95, o.ITL}, {E2E, o.E2EP95, o.E2E}} {
+		implied := l.further.Share >= p95 && l.further.Target <= l.p95
+		if l.p95 > 0 && !implied {
+			out = append(out, Promise{l.quantity, p95, l.p95})
+		}
+		if l.further.Target > 0 {
+			out = append(out, Promise{l.quantity, l.further.Share, l.further.Target})
+		}
+	}
+	if o.Availability > 0 {
+		out = append(out, Promise{Quantity: Succeeded, Share: o.Availability})
+	}
+	return out
+}
+
+// p95 is the share that the keys ending in _p95 speak of.
+const p95 = 0.95
 
 // useCases are the latency targets by use case that are commonly asked of an
 // LLM service; all of them are taken as P95.
@@ -114,6 +170,10 @@ type rawObjective struct {
 	ITLP95       yaml.Node `yaml:"itl_p95"`
 	E2EP95       yaml.Node `yaml:"e2e_p95"`
 	Availability yaml.Node `yaml:"availability"`
+	Name         string    `yaml:"name"`
+	TTFT         yaml.Node `yaml:"ttft"`
+	ITL          yaml.Node `yaml:"itl"`
+	E2E          yaml.Node `yaml:"e2e"`
 }
 
 // maxFile bounds slo.yaml: a list of promises, not a data file.
@@ -158,26 +218,33 @@ func (r *rawObjective) objective() (Objective, error) {
 			return o, fmt.Errorf("line %d: %w", r.UseCase.Line, err)
 		}
 	}
-	o.Model, o.Namespace, o.Cluster, o.Service = r.Model, r.Namespace, r.Cluster, r.Service
+	o.Name, o.Model, o.Namespace, o.Cluster, o.Service = r.Name, r.Model, r.Namespace, r.Cluster, r.Service
 	for _, p := range []string{o.Model, o.Namespace, o.Cluster, o.Service} {
 		if _, err := path.Match(p, ""); err != nil {
 			return o, fmt.Errorf("matcher %q: %w", p, err)
 		}
 	}
 	for _, d := range []struct {
-		key  Key
-		node *yaml.Node
-		dst  *time.Duration
-	}{{TTFTP95, &r.TTFTP95, &o.TTFTP95}, {ITLP95, &r.ITLP95, &o.ITLP95}, {E2EP95, &r.E2EP95, &o.E2EP95}} {
-		if d.node.IsZero() {
+		key          Key
+		node, longer *yaml.Node
+		dst          *time.Duration
+		percentile   *Percentile
+	}{
+		{TTFTP95, &r.TTFTP95, &r.TTFT, &o.TTFTP95, &o.TTFT},
+		{ITLP95, &r.ITLP95, &r.ITL, &o.ITLP95, &o.ITL},
+		{E2EP95, &r.E2EP95, &r.E2E, &o.E2EP95, &o.E2E},
+	} {
+		if err := parseLatency(d.key, d.node, d.dst); err != nil {
+			return o, err
+		}
+		if d.longer.IsZero() {
 			continue
 		}
-		text := resolve(d.node).Value
-		v, err := time.ParseDuration(text)
-		if err != nil || v <= 0 {
-			return o, fmt.Errorf("line %d: %s: %q is not a duration such as 500ms", d.node.Line, d.key, text)
+		var err error
+		if *d.percentile, err = parsePercentile(resolve(d.longer)); err != nil {
+			return o, fmt.Errorf("line %d: %s: %w", d.longer.Line, strings.TrimSuffix(string(d.key), "_p95"), err)
 		}
-		*d.dst = v
+		implyP95(d.dst, d.percentile, !d.node.IsZero())
 	}
 	if !r.Availability.IsZero() {
 		v, err := parseRatio(resolve(&r.Availability).Value)
@@ -186,10 +253,66 @@ func (r *rawObjective) objective() (Objective, error) {
 		}
 		o.Availability = v
 	}
-	if o.TTFTP95 == 0 && o.ITLP95 == 0 && o.E2EP95 == 0 && o.Availability == 0 {
+	if len(o.Promises()) == 0 {
 		return o, errors.New("promises nothing: set use_case, ttft_p95, itl_p95, e2e_p95 or availability")
 	}
 	return o, nil
+}
+
+func parseLatency(key Key, node *yaml.Node, dst *time.Duration) error {
+	if node.IsZero() {
+		return nil
+	}
+	text := resolve(node).Value
+	v, err := time.ParseDuration(text)
+	if err != nil || v <= 0 {
+		return fmt.Errorf("line %d: %s: %q is not a duration such as 500ms", node.Line, key, text)
+	}
+	*dst = v
+	return nil
+}
+
+// parsePercentile reads {p: 99, target: 2s}.
+func parsePercentile(n *yaml.Node) (Percentile, error) {
+	const want = "want {p: 99, target: 500ms}"
+	var p Percentile
+	if n.Kind != yaml.MappingNode {
+		return p, errors.New(want)
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		value := resolve(n.Content[i+1]).Value
+		switch key := n.Content[i].Value; key {
+		case "p":
+			v, err := strconv.ParseFloat(value, 64)
+			if err != nil || !(v > 0 && v < 100) {
+				return p, fmt.Errorf("p: %q is no percentile: want more than 0 and less than 100, such as 99", value)
+			}
+			p.Share = v / 100
+		case "target":
+			v, err := time.ParseDuration(value)
+			if err != nil || v <= 0 {
+				return p, fmt.Errorf("target: %q is not a duration such as 500ms", value)
+			}
+			p.Target = v
+		default:
+			return p, fmt.Errorf("unknown key %q: %s", key, want)
+		}
+	}
+	if p.Share == 0 || p.Target == 0 {
+		return p, errors.New(want)
+	}
+	return p, nil
+}
+
+// implyP95 lets a promise over another share speak for the P95: at 95 it is
+// the P95, unless that was written too; above, it promises the P95 no less.
+func implyP95(p95Target *time.Duration, p *Percentile, written bool) {
+	switch {
+	case p.Share == p95 && !written:
+		*p95Target, *p = p.Target, Percentile{}
+	case p.Share >= p95 && (!written || p.Target < *p95Target):
+		*p95Target = p.Target
+	}
 }
 
 // resolve returns the node that a YAML alias stands for, or the node itself.

@@ -99,7 +99,7 @@ func TestParseRefuses(t *testing.T) {
 }
 
 func TestAMisspeltKeySaysWhereTheKeysAre(t *testing.T) {
-	_, err := Parse("slo.yaml", []byte("objectives:\n- ttft: 1s\n"))
+	_, err := Parse("slo.yaml", []byte("objectives:\n- tftt: 1s\n"))
 	if got := hint.Of(err); !strings.Contains(got, "docs/slo.md") {
 		t.Errorf("hint %q of %v", got, err)
 	}

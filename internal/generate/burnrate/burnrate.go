@@ -1,0 +1,216 @@
+// Package burnrate renders objectives as Prometheus rules: the share of bad
+// events per window, the error budget that is left, and alerts on how fast it
+// burns, over several windows at several rates, as the Google SRE workbook has
+// it (chapter 5). Every alert comes with unit tests in promtool's format.
+//
+// It is pure: values in, rules out. It reads no slo.yaml (package slo does), asks
+// no server which bucket edges it has, and writes no file: package cli does, and
+// it alone calls this one.
+//
+// The rules build on rates over five minutes, recorded once a minute for each
+// objective: events and bad events. Every longer window adds those up, so that
+// it costs two series instead of a fleet's histograms, and keeps what replicas
+// counted that are gone since.
+package burnrate
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/rulefmt"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/slo"
+)
+
+// Config says what was promised and how the deployment's metrics are asked for.
+type Config struct {
+	// Objectives are the entries of slo.yaml, in its order: the first one that
+	// matches a target is the target's.
+	Objectives []slo.Objective
+
+	// Period is how long a budget lasts, DefaultPeriod when 0. Retention is how
+	// long samples are kept, 0 when that is unknown.
+	Period, Retention time.Duration
+
+	// By lists the labels by which objectives are held, {cluster, namespace,
+	// model_name} when empty; labels that an objective matches are added.
+	// Instance lists those that identify a scraped target, {job, instance} when
+	// empty. Labels that no series has do no harm.
+	By, Instance []string
+
+	// Matchers restrict every selector, those of http_requests_total included.
+	Matchers []*labels.Matcher
+
+	// Metrics return the name under which a deployment exposes a canonical metric
+	// name, one function for each dialect of the fleet, the preferred one first;
+	// none means canonical names.
+	Metrics []func(canonical string) string
+
+	// Edges are the bucket edges that the servers have, by canonical name of the
+	// family such as "vllm:time_to_first_token_seconds", in seconds. For a mixed
+	// fleet they are those that all have: see CommonEdges. A family that is
+	// missing has vLLM's own, with a warning.
+	Edges map[string][]float64
+
+	// Native says that the latency families are native histograms. Targets then
+	// stand where they were put, and there are no unit tests, for promtool of
+	// before 2.48 cannot read such series.
+	Native bool
+
+	// MinEvents and MinBad are how many requests, and how many bad events, the
+	// long window must hold before an alert believes its share. Defaults 10, 3.
+	MinEvents, MinBad float64
+
+	// Interval is how often the rules are evaluated, one minute when 0.
+	Interval time.Duration
+
+	// Runbook is the alerts' runbook_url; Labels and Annotations are added to
+	// every alert.
+	Runbook             string
+	Labels, Annotations map[string]string
+}
+
+// Rules is what Groups returns.
+type Rules struct {
+	// Groups holds two groups for each objective: the share of bad events with
+	// the alerts on it, and the error budget of the whole period.
+	Groups []rulefmt.RuleGroup
+
+	// Tests holds the alerts' unit tests: firing, below the rate, over, too few
+	// events. They need an evaluation interval of Interval.
+	Tests    []Test
+	Interval model.Duration
+
+	// Warnings says, one sentence each, what differs from what was asked for.
+	Warnings []string
+}
+
+// Groups renders the objectives. It is an error when one of them cannot be
+// kept watch over; then there are no rules at all.
+func Groups(cfg Config) (Rules, error) {
+	cfg, err := cfg.checked()
+	if err != nil {
+		return Rules{}, err
+	}
+	levels, err := Levels(cfg.Period)
+	if err != nil {
+		return Rules{}, err
+	}
+	out := Rules{Interval: model.Duration(cfg.Interval)}
+	ids := map[string]int{}
+	for i, o := range cfg.Objectives {
+		if j := slices.IndexFunc(cfg.Objectives[:i], matchesAll); j >= 0 {
+			out.warn("objective %d is never used: objective %d before it matches everything", i+1, j+1)
+			continue
+		}
+		for _, p := range o.Promises() {
+			s := &sli{cfg: &cfg, objective: o, earlier: cfg.Objectives[:i], promise: p, levels: levels, budget: rounded(1 - p.Share)}
+			s.id = unique(ids, identifier(o, p))
+			if err := s.place(&out); err != nil {
+				return Rules{}, fmt.Errorf("objective %d: %w", i+1, err)
+			}
+			s.reach(&out)
+			g, err := s.group()
+			if err != nil {
+				return Rules{}, fmt.Errorf("objective %d: %w", i+1, err)
+			}
+			out.Groups = append(out.Groups, g, s.budgetGroup())
+			if err := s.tests(&out); err != nil {
+				return Rules{}, fmt.Errorf("objective %d: unit tests: %w", i+1, err)
+			}
+		}
+	}
+	slices.Sort(out.Warnings)
+	out.Warnings = slices.Compact(out.Warnings)
+	return out, nil
+}
+
+func (r *Rules) warn(format string, args ...any) {
+	r.Warnings = append(r.Warnings, fmt.Sprintf(format, args...))
+}
+
+// checked returns the configuration with its defaults filled in.
+func (c Config) checked() (Config, error) {
+	if len(c.Objectives) == 0 {
+		return c, hint.With(errors.New("no objectives"), "name a use case, or write slo.yaml: see docs/slo.md")
+	}
+	for i, o := range c.Objectives {
+		if len(o.Promises()) == 0 {
+			return c, fmt.Errorf("objective %d promises nothing", i+1)
+		}
+		for _, p := range o.Promises() {
+			if !(p.Share > 0 && rounded(1-p.Share) > 0) {
+				return c, fmt.Errorf("objective %d: %s of %s leaves no error budget: want less than 100 %%", i+1, p.Quantity, percent(p.Share))
+			}
+		}
+	}
+	if c.Period == 0 {
+		c.Period = DefaultPeriod
+	}
+	if err := checkPeriod(c.Period); err != nil {
+		return c, err
+	}
+	if err := checkRetention(c.Period, c.Retention); err != nil {
+		return c, err
+	}
+	if c.Interval == 0 {
+		c.Interval = time.Minute
+	}
+	if c.Interval < time.Second || c.Interval > Base/2 {
+		return c, fmt.Errorf("an evaluation interval of %s: want from 1s to %s, half of the shortest window", span(c.Interval), span(Base/2))
+	}
+	if c.MinEvents < 0 || c.MinBad < 0 {
+		return c, errors.New("a negative number of events")
+	}
+	if c.MinEvents == 0 {
+		c.MinEvents = 10
+	}
+	if c.MinBad == 0 {
+		c.MinBad = 3
+	}
+	if len(c.Metrics) == 0 {
+		c.Metrics = []func(string) string{func(name string) string { return name }}
+	}
+	c.group()
+	for _, m := range []map[string]string{c.Labels, c.Annotations} {
+		for name := range maps.Keys(m) {
+			if !model.LegacyValidation.IsValidLabelName(name) {
+				return c, fmt.Errorf("%q is no label name", name)
+			}
+		}
+	}
+	return c, nil
+}
+
+// group fills in By and Instance.
+func (c *Config) group() {
+	c.By = slices.Clone(c.By)
+	if len(c.By) == 0 {
+		c.By = []string{"cluster", "namespace", modelName}
+	}
+	for _, o := range c.Objectives {
+		for _, m := range globs(o) {
+			if !slices.Contains(c.By, m.label) {
+				c.By = append(c.By, m.label)
+			}
+		}
+	}
+	if len(c.Instance) == 0 {
+		c.Instance = []string{"job", "instance"}
+	}
+}
+
+// unique returns an identifier that was not given out before.
+func unique(given map[string]int, id string) string {
+	given[id]++
+	if n := given[id]; n > 1 {
+		return unique(given, fmt.Sprintf("%s-%d", id, n))
+	}
+	return id
+}

@@ -1,0 +1,119 @@
+package burnrate
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+)
+
+// DefaultEdges returns the bucket edges, in seconds, that vLLM's latency
+// families have since 0.8.4, by canonical name (vllm/v1/metrics/loggers.py@v0.33.0).
+// From 0.32 on --custom-histogram-buckets replaces them, so read them from the
+// server where there is one.
+func DefaultEdges() map[string][]float64 {
+	return map[string][]float64{
+		"vllm:time_to_first_token_seconds": {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560},
+		"vllm:inter_token_latency_seconds": {.01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80},
+		"vllm:e2e_request_latency_seconds": {.3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680},
+	}
+}
+
+// CommonEdges returns the edges that all servers of a fleet have. At another
+// one, servers without it would count every request as late.
+func CommonEdges(servers ...[]float64) []float64 {
+	var out []float64
+	for i, edges := range servers {
+		if i == 0 {
+			out = finite(edges)
+			continue
+		}
+		out = slices.DeleteFunc(out, func(e float64) bool { return !slices.Contains(edges, e) })
+	}
+	return out
+}
+
+// finite returns the edges that a target can be placed on, in ascending order.
+func finite(edges []float64) []float64 {
+	out := slices.DeleteFunc(slices.Clone(edges), func(e float64) bool { return !(e > 0) || math.IsInf(e, 0) })
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// farthest is how far, in proportion, an edge may lie from its target: beyond
+// it the rule would watch over another promise.
+const farthest = 2
+
+// placed is where a latency target is counted.
+type placed struct {
+	edge  time.Duration
+	moved string // what moving it means; "" where it stayed
+}
+
+// placeOn finds the edge nearest to a target in proportion; of two that are as
+// near, the lower, for it errs on the side of those who were promised.
+func placeOn(target time.Duration, edges []float64) (placed, error) {
+	edges = finite(edges)
+	if len(edges) == 0 {
+		return placed{}, hint.With(fmt.Errorf("a target of %s, but the histogram has no bucket edges", latency(target)), "check that its _bucket series are stored and not dropped by relabelling")
+	}
+	want := target.Seconds()
+	best := edges[0]
+	for _, e := range edges {
+		if distance(e, want) < distance(best, want)-1e-9 {
+			best = e
+		}
+	}
+	edge := time.Duration(math.Round(best * float64(time.Second)))
+	switch {
+	case distance(best, want) > math.Log(farthest)+1e-9:
+		return placed{}, hint.With(fmt.Errorf("no bucket edge near a target of %s: the nearest is %s", latency(target), latency(edge)),
+			"choose a target between "+spanSeconds(edges[0])+" and "+spanSeconds(edges[len(edges)-1])+", or give the server other buckets (--custom-histogram-buckets, vLLM 0.32 and later)")
+	case edge < target:
+		return placed{edge, fmt.Sprintf("counted at the bucket edge %s, %s stricter: what takes longer than that and no longer than %s counts as late though the promise is kept", latency(edge), latency(target-edge), latency(target))}, nil
+	case edge > target:
+		return placed{edge, fmt.Sprintf("counted at the bucket edge %s, %s looser: what takes longer than %s and no longer than that breaks the promise unseen", latency(edge), latency(edge-target), latency(target))}, nil
+	}
+	return placed{edge: edge}, nil
+}
+
+func spanSeconds(seconds float64) string {
+	return latency(time.Duration(math.Round(seconds * float64(time.Second))))
+}
+
+// latency writes a target as people do: "500ms", "2.5s", "1m".
+func latency(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// le returns a matcher for an edge however it is written: Python's client has
+// "1.0" where Go's and OpenMetrics' canonical form have "1" or "1e+06".
+func le(edge float64) *labels.Matcher {
+	forms := []string{strconv.FormatFloat(edge, 'g', -1, 64), strconv.FormatFloat(edge, 'f', -1, 64)}
+	if edge == math.Trunc(edge) {
+		forms = append(forms, strconv.FormatFloat(edge, 'f', 1, 64))
+	}
+	slices.Sort(forms)
+	forms = slices.Compact(forms)
+	if len(forms) == 1 {
+		return labels.MustNewMatcher(labels.MatchEqual, "le", forms[0])
+	}
+	for i := range forms {
+		forms[i] = regexp.QuoteMeta(forms[i])
+	}
+	return labels.MustNewMatcher(labels.MatchRegexp, "le", strings.Join(forms, "|"))
+}

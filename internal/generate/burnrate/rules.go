@@ -1,0 +1,282 @@
+package burnrate
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/rulefmt"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/slo"
+)
+
+// Recorded series, as level:metric:operations. All have the label slo beside
+// those of Config.By.
+const (
+	// Events and BadEvents are per second; for availability ServedModel says
+	// which model a target serves, and for gaps between tokens Requests is how
+	// many requests they come from.
+	Events      = "slo:vllm_events:rate5m"
+	BadEvents   = "slo:vllm_bad_events:rate5m"
+	Requests    = "slo:vllm_requests:rate5m"
+	ServedModel = "instance:vllm_served_model:group"
+
+	// Objective and ErrorBudget are constants: the share of events that must be
+	// good, and the share that may be bad. They have no label but slo.
+	Objective   = "slo:vllm_objective:ratio"
+	ErrorBudget = "slo:vllm_error_budget:ratio"
+
+	// Remaining is the share of the period's error budget that is left, negative
+	// when more was spent than there was.
+	Remaining = "slo:vllm_error_budget_remaining:ratio"
+)
+
+// ErrorRatio returns the name of the recorded share of bad events in a window;
+// it is recorded for the period and for the windows of Levels.
+func ErrorRatio(window time.Duration) string { return "slo:vllm_error:ratio_rate" + span(window) }
+
+// BurnRate returns the name of the recorded burn rate in a window: how many
+// times faster than evenly over the period the budget is spent. It is recorded
+// for the windows of Levels and for the period.
+func BurnRate(window time.Duration) string { return "slo:vllm_burn_rate:ratio_rate" + span(window) }
+
+// SLI returns the name of the recorded share of good events in the period.
+func SLI(period time.Duration) string { return "slo:vllm_sli:ratio_rate" + span(period) }
+
+func increase(of string, window time.Duration) string {
+	return strings.TrimSuffix(of, "rate5m") + "increase" + span(window)
+}
+
+// budgetInterval is how often the sums over the whole period are evaluated:
+// seldom, for they read every recorded sample, but within Prometheus' look-back
+// of five minutes.
+const budgetInterval = 150 * time.Second
+
+// group returns the rules of every window and the alerts on them.
+func (s *sli) group() (rulefmt.RuleGroup, error) {
+	g := rulefmt.RuleGroup{Name: "vllm-slo-" + s.id, Interval: model.Duration(s.cfg.Interval)}
+	base, err := s.base()
+	if err != nil {
+		return g, err
+	}
+	for _, r := range base {
+		s.record(&g, r.name, r.expr)
+	}
+	long := map[time.Duration]bool{}
+	windows := map[time.Duration]bool{}
+	for _, l := range s.levels {
+		long[l.Long], windows[l.Long], windows[l.Short] = true, true, true
+	}
+	for _, w := range slices.Sorted(maps.Keys(windows)) {
+		if long[w] {
+			for _, of := range s.counts() {
+				s.record(&g, increase(of, w), fmt.Sprintf("sum_over_time(%s[%s]) * %s", s.recorded(of), span(w), number(s.cfg.Interval.Seconds())))
+			}
+		}
+		s.record(&g, ErrorRatio(w), s.ratio(w))
+		s.record(&g, BurnRate(w), fmt.Sprintf("%s / %s", s.recorded(ErrorRatio(w)), number(s.budget)))
+	}
+	for _, severity := range []catalog.Severity{catalog.Page, catalog.Ticket} {
+		if levels := s.at(severity); len(levels) > 0 {
+			g.Rules = append(g.Rules, s.alert(severity, levels))
+		}
+	}
+	if s.countsBuckets() {
+		g.Rules = append(g.Rules, s.unknown())
+	}
+	return g, nil
+}
+
+// counts lists what must be enough in a long window.
+func (s *sli) counts() []string {
+	if s.promise.Quantity == slo.ITL {
+		return []string{Requests, BadEvents}
+	}
+	return []string{Events, BadEvents}
+}
+
+// ratio returns the share of bad events in a window. The shortest needs no sum:
+// the rates are over it already.
+func (s *sli) ratio(w time.Duration) string {
+	if w == Base {
+		return s.recorded(BadEvents) + " / " + s.recorded(Events)
+	}
+	return fmt.Sprintf("sum_over_time(%s[%s]) / sum_over_time(%s[%s])", s.recorded(BadEvents), span(w), s.recorded(Events), span(w))
+}
+
+// budgetGroup returns what is told of the whole period.
+func (s *sli) budgetGroup() rulefmt.RuleGroup {
+	g := rulefmt.RuleGroup{Name: "vllm-slo-" + s.id + "-budget", Interval: model.Duration(budgetInterval)}
+	period := s.cfg.Period
+	s.record(&g, Objective, fmt.Sprintf("vector(%s)", number(s.promise.Share)))
+	s.record(&g, ErrorBudget, fmt.Sprintf("vector(%s)", number(s.budget)))
+	s.record(&g, ErrorRatio(period), s.ratio(period))
+	s.record(&g, SLI(period), "1 - "+s.recorded(ErrorRatio(period)))
+	s.record(&g, BurnRate(period), fmt.Sprintf("%s / %s", s.recorded(ErrorRatio(period)), number(s.budget)))
+	s.record(&g, Remaining, "1 - "+s.recorded(BurnRate(period)))
+	return g
+}
+
+func (s *sli) record(g *rulefmt.RuleGroup, name, expr string) {
+	g.Rules = append(g.Rules, rulefmt.Rule{Record: name, Expr: expr, Labels: map[string]string{"slo": s.id}})
+}
+
+// at returns the levels of a severity.
+func (s *sli) at(severity catalog.Severity) []Level {
+	return slices.DeleteFunc(slices.Clone(s.levels), func(l Level) bool { return l.Severity != severity })
+}
+
+func (s *sli) countsBuckets() bool { return s.promise.Quantity != slo.Succeeded && !s.cfg.Native }
+
+// AlertName returns the name of the alert on a promise: one that pages, one
+// that files a ticket.
+func AlertName(p slo.Promise, severity catalog.Severity) string {
+	name := "VLLMErrorBudgetBurn" + kind(p)
+	if severity != catalog.Page {
+		name += "Ticket"
+	}
+	return name
+}
+
+// UnknownName returns the name of the alert on a latency that cannot be judged:
+// there are events, but no bucket at the edge where they are counted.
+func UnknownName(p slo.Promise) string { return "VLLMErrorBudgetUnknown" + kind(p) }
+
+// hold is how long an alert's condition must last. The windows are what keeps
+// alerts from flapping; this only spans a rule evaluated between two scrapes.
+func hold(severity catalog.Severity) time.Duration {
+	if severity == catalog.Page {
+		return 2 * time.Minute
+	}
+	return 15 * time.Minute
+}
+
+func (s *sli) alert(severity catalog.Severity, levels []Level) rulefmt.Rule {
+	var parts []string
+	for _, l := range levels {
+		threshold := number(l.Factor) + " * " + number(s.budget)
+		conditions := []string{
+			fmt.Sprintf("%s > %s", s.recorded(ErrorRatio(l.Long)), threshold),
+			fmt.Sprintf("%s > %s", s.recorded(ErrorRatio(l.Short)), threshold),
+		}
+		for i, of := range s.counts() {
+			conditions = append(conditions, fmt.Sprintf("%s >= %s", s.recorded(increase(of, l.Long)), number([]float64{s.cfg.MinEvents, s.cfg.MinBad}[i])))
+		}
+		parts = append(parts, "(\n  "+strings.Join(conditions, "\nand\n  ")+"\n)")
+	}
+	return rulefmt.Rule{
+		Alert:       AlertName(s.promise, severity),
+		Expr:        strings.Join(parts, "\nor\n"),
+		For:         model.Duration(hold(severity)),
+		Labels:      s.labels(severity),
+		Annotations: s.annotations(levels),
+	}
+}
+
+func (s *sli) labels(severity catalog.Severity) map[string]string {
+	out := maps.Clone(s.cfg.Labels)
+	if out == nil {
+		out = map[string]string{}
+	}
+	out["severity"], out["slo"] = severity.String(), s.id
+	return out
+}
+
+// where names the target in an alert's text.
+func (s *sli) where() string {
+	var out string
+	if slices.Contains(s.cfg.By, modelName) {
+		out = "{{ $labels.model_name }}"
+	}
+	for _, l := range []string{"namespace", "cluster"} {
+		if slices.Contains(s.cfg.By, l) {
+			out += "{{ with $labels." + l + " }} in " + l + " {{ . }}{{ end }}"
+		}
+	}
+	return out
+}
+
+// bad says what a bad event is.
+func (s *sli) bad() string {
+	at := latency(s.edge)
+	switch s.promise.Quantity {
+	case slo.TTFT:
+		return "of requests waited longer than " + at + " for the first token"
+	case slo.ITL:
+		return "of gaps between tokens were longer than " + at
+	case slo.E2E:
+		return "of requests took longer than " + at
+	}
+	return "of requests failed"
+}
+
+// caveats say what the SLI cannot see: see docs/slo.md.
+var caveats = map[slo.Quantity]string{
+	slo.TTFT:      "Measured in the API server, so what users wait is longer. A request that never gets a first token is not counted: see the alerts on a hung engine and on cancellations.",
+	slo.ITL:       "One gap is one output event; with speculative decoding it brings several tokens. Gaps are counted, not requests: long answers weigh more.",
+	slo.E2E:       "Counted when a request finishes: requests that clients abandon are missing, and they are the slow ones.",
+	slo.Succeeded: "Counted in the server: a target that is down refuses requests that nobody counts, errors after streaming began are HTTP 200, and clients that give up are in no counter. The engine's own counters, taken where HTTP's are missing, know of no request that it did not finish. Measure at the gateway where there is one. Client errors (4xx) count neither as good nor as bad.",
+}
+
+func (s *sli) annotations(levels []Level) map[string]string {
+	var rates, detects []string
+	for _, l := range levels {
+		rates = append(rates, fmt.Sprintf("%s times over %s and %s (%s of the budget)", number(l.Factor), span(l.Long), span(l.Short), percent(rounded4(l.Spent))))
+		if d, ok := l.Detects(s.budget, 1); ok {
+			detects = append(detects, span(max(time.Minute, d.Round(time.Minute))))
+		}
+	}
+	out := map[string]string{
+		"summary": fmt.Sprintf("Error budget burns: {{ $value | humanizePercentage }} %s on %s, %s may", s.bad(), s.where(), percent(s.budget)),
+		"description": fmt.Sprintf("Promised: %s, over %s. Fires when the budget burns faster than %s, with at least %s requests and %s bad ones in the longer window. When everything fails it is reached after %s.",
+			s.title(), span(s.cfg.Period), strings.Join(rates, ", or "), number(s.cfg.MinEvents), number(s.cfg.MinBad), detects[0]),
+		"threshold_source": s.thresholdSource(),
+		"caveat":           caveats[s.promise.Quantity],
+	}
+	if s.moved != "" {
+		out["bucket_edge"] = upperFirst(s.moved) + "."
+	}
+	if s.cfg.Runbook != "" {
+		out["runbook_url"] = s.cfg.Runbook
+	}
+	maps.Copy(out, s.cfg.Annotations)
+	return out
+}
+
+// rounded4 keeps two digits of a percentage.
+func rounded4(v float64) float64 { return float64(int64(v*1e4+0.5)) / 1e4 }
+
+// thresholdSource says where the target comes from.
+func (s *sli) thresholdSource() string {
+	if usual, err := slo.ForUseCase(s.objective.UseCase); err == nil && slices.Contains(usual.Promises(), s.promise) {
+		return "objective of use case " + s.objective.UseCase
+	}
+	return "objective set by the user"
+}
+
+// unknown alerts on a target whose histogram lacks the edge: an objective that
+// nobody can judge must not look kept.
+func (s *sli) unknown() rulefmt.Rule {
+	family := families[s.promise.Quantity]
+	r := rulefmt.Rule{
+		Alert:  UnknownName(s.promise),
+		Expr:   fmt.Sprintf("%s unless %s", s.recorded(Events), s.recorded(BadEvents)),
+		For:    model.Duration(30 * time.Minute),
+		Labels: s.labels(catalog.Ticket),
+		Annotations: map[string]string{
+			"summary":     fmt.Sprintf("Objective %s cannot be judged on %s", s.id, s.where()),
+			"description": fmt.Sprintf("%s has no bucket at %s in any of %s: the servers' buckets changed, or relabelling drops them. Generate the rules again from what the servers have.", family, latency(s.edge), strings.Join(s.cfg.names(family+"_bucket"), ", ")),
+		},
+	}
+	if s.cfg.Runbook != "" {
+		r.Annotations["runbook_url"] = s.cfg.Runbook
+	}
+	maps.Copy(r.Annotations, s.cfg.Annotations)
+	return r
+}
+
+func upperFirst(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

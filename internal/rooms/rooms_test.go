@@ -39,10 +39,13 @@ var pure = []string{
 	"internal/hint",
 	"internal/indicator",
 	"internal/metrics", // the Querier interface alone
+	"internal/modelconfig",
+	"internal/observe",
 	"internal/pathologies/...",
 	"internal/report",
 	"internal/sim/...",
 	"internal/slo",
+	"internal/tune",
 	"internal/workload",
 }
 

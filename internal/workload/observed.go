@@ -96,10 +96,10 @@ func (o *Observed) Spec() (Spec, error) {
 const minPerSegment = 50
 
 // Arrivals is the arrival process that the counters show: the rate over time, in
-// segments of at least fifty requests, and the burstiness within them. Over
-// intervals that hold several arrivals, the variance of a renewal process's counts
-// is their mean times the square of the gaps' coefficient of variation (Cox,
-// Renewal Theory, 1962); queues, scrapes and restarts blur it.
+// segments of at least fifty requests, and the burstiness. The variance of a renewal
+// process's counts is their mean times the square of the gaps' coefficient of
+// variation, over times that hold several arrivals (Cox, Renewal Theory, 1962);
+// queues, scrapes and restarts blur it.
 func (o *Observed) Arrivals() (Arrivals, error) {
 	var known []float64
 	total := 0.0
@@ -114,7 +114,6 @@ func (o *Observed) Arrivals() (Arrivals, error) {
 	}
 	length := min(max(int(math.Ceil(minPerSegment*float64(len(known))/total)), 1), len(known))
 	var a Arrivals
-	squares, freedom := 0.0, 0
 	for i := 0; i < len(known); {
 		j := min(i+length, len(known))
 		if len(known)-j < length/2+1 {
@@ -124,30 +123,40 @@ func (o *Observed) Arrivals() (Arrivals, error) {
 		for _, n := range known[i:j] {
 			mean += n / float64(j-i)
 		}
-		for _, n := range known[i:j] {
-			if mean > 0 {
-				squares += (n - mean) * (n - mean) / mean
-			}
-		}
-		freedom += j - i - 1
 		rate := mean / o.Every.Seconds()
 		a.Profile = append(a.Profile, Segment{Duration: time.Duration(j-i) * o.Every, From: rate, To: rate})
 		i = j
 	}
-	a.CV = 1
-	if perInterval := total / float64(len(known)); freedom >= minFreedom && perInterval >= minPerInterval {
-		// Between even arrivals and bursts of a hundred; beyond, it is no renewal process.
-		a.CV = min(math.Round(100*math.Sqrt(squares/float64(freedom)))/100, 10)
-	}
+	a.CV = burstiness(known)
 	return a, a.Validate()
 }
 
-// How much it takes to tell burstiness: enough intervals, and in an interval
-// enough requests.
+// How much it takes to tell burstiness: enough neighbours, and enough requests in
+// a count.
 const (
-	minFreedom     = 15
-	minPerInterval = 2
+	minNeighbours = 12
+	minPerCount   = 2
 )
+
+// burstiness estimates the coefficient of variation of the times between arrivals
+// from counts, by the differences of neighbours, which a slow change of the rate
+// does not disturb (von Neumann, Annals of Mathematical Statistics 12, 1941). Where
+// there is too little to go by, arrivals are taken to be Poisson.
+func burstiness(counts []float64) float64 {
+	sum, n, total := 0.0, 0, 0.0
+	for i, c := range counts[1:] {
+		total += c
+		if both := c + counts[i]; both > 0 {
+			sum += (c - counts[i]) * (c - counts[i]) / both
+			n++
+		}
+	}
+	if n < minNeighbours || total < minPerCount*float64(len(counts)) {
+		return 1
+	}
+	// Beyond ten it is no renewal process any more.
+	return min(math.Round(100*math.Sqrt(sum/float64(n)))/100, 10)
+}
 
 // Repeat returns arrivals whose profile goes on from its beginning until it has a
 // length, where it ends.

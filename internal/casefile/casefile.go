@@ -542,35 +542,56 @@ func kind(name string, histograms map[string]bool) string {
 }
 
 // Stretch returns the same history told slower: a scrape every interval, and
-// each of the case's scrapes repeated. Rates stay what they were.
+// each of the case's scrapes repeated. Rates stay what they were, and outages
+// that end stay as long.
 func (c *Case) Stretch(interval time.Duration, times int) *Case {
-	out := &Case{
-		Every: interval, Scrapes: c.Scrapes * times, Verdict: c.Verdict, Promise: c.Promise,
-		At: time.Duration(float64(c.At) / float64(c.Every) * float64(times) * float64(interval)), groups: map[string]group{},
+	repeats := c.repeats(interval, times)
+	at := make([]int, len(repeats)+1) // where a scrape went to
+	for i, n := range repeats {
+		at[i+1] = at[i] + n
+	}
+	out := &Case{Every: interval, Scrapes: at[len(repeats)], Verdict: c.Verdict, Promise: c.Promise, groups: map[string]group{}}
+	if c.At > 0 {
+		out.At = time.Duration(out.Scrapes-1)*interval + c.At - time.Duration(c.Scrapes-1)*c.Every
 	}
 	for k, g := range c.groups {
 		slow := group{family: g.family}
 		for _, s := range g.series {
-			s.Values = stretch(s, times, interval.Seconds()/c.Every.Seconds())
+			s.Values = stretch(s, repeats, interval.Seconds()/c.Every.Seconds())
 			slow.series = append(slow.series, s)
 		}
 		out.groups[k] = slow
 	}
 	for _, o := range c.outages {
-		out.outages = append(out.outages, outage{o.instance, o.first * times, o.scrapes * times, o.restart})
+		first, end := at[o.first], at[min(o.first+o.scrapes, c.Scrapes)]
+		out.outages = append(out.outages, outage{o.instance, first, end - first, o.restart})
+	}
+	return out
+}
+
+// repeats says how often each scrape is told.
+func (c *Case) repeats(interval time.Duration, times int) []int {
+	out := slices.Repeat([]int{times}, c.Scrapes)
+	for _, o := range c.outages {
+		if o.first+o.scrapes >= c.Scrapes {
+			continue
+		}
+		for i := range o.scrapes {
+			out[o.first+i] = int(time.Duration(i+1)*c.Every/interval - time.Duration(i)*c.Every/interval)
+		}
 	}
 	return out
 }
 
 // stretch repeats every sample of a gauge and every increment of a counter.
-func stretch(s Series, times int, slower float64) []float64 {
+func stretch(s Series, repeats []int, slower float64) []float64 {
 	counter := kind(s.Labels.Get(labels.MetricName), nil) == "counter"
-	out := make([]float64, 0, len(s.Values)*times)
+	var out []float64
 	last := math.NaN()
 	for i, v := range s.Values {
-		for range times {
+		for range repeats[i] {
 			switch {
-			case !counter || i == 0 || math.IsNaN(v) || math.IsNaN(s.Values[i-1]):
+			case !counter || i == 0 || math.IsNaN(v) || math.IsNaN(s.Values[i-1]) || math.IsNaN(last):
 				last = v
 			default:
 				last += (v - s.Values[i-1]) * slower

@@ -3,6 +3,7 @@ package catalog
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,6 +15,11 @@ type Compilation struct {
 	// Query returns a signal's guarded expression for the deployment, over the
 	// window or over the baseline.
 	Query func(s *indicator.Signal, baseline bool) (string, error)
+
+	// Normal returns what a signal was measured to be, where the baseline is a
+	// number known when the rule is written; nil means that Query is asked for
+	// it.
+	Normal func(*indicator.Signal) (normal float64, ok bool)
 
 	// Lifetime says that the baseline is the sum of a server's life: thresholds
 	// that ask for a history resolve to their defaults.
@@ -32,7 +38,8 @@ type Compilation struct {
 }
 
 // Compile returns PromQL that has a sample exactly while the condition holds,
-// labelled with the finest scope among its signals.
+// labelled with the finest scope among its signals. It returns "" for a
+// condition that cannot hold, because a threshold resolves to no number.
 func (c Cond) Compile(o Compilation) (string, error) {
 	if o.Instance == nil {
 		o.Instance = []string{"instance"}
@@ -88,13 +95,21 @@ func (c Cond) scope() indicator.Scope {
 
 func (o Compilation) join(cs []Cond, op string) (string, error) {
 	var b strings.Builder
-	for i, c := range cs {
+	var left indicator.Scope
+	for _, c := range cs {
 		sub, err := o.cond(c)
-		if err != nil {
+		switch {
+		case err != nil:
 			return "", err
+		case sub == "" && op == "and":
+			return "", nil
+		case sub == "":
+			continue
 		}
-		if i > 0 {
-			fmt.Fprintf(&b, " %s on (%s) ", op, strings.Join(o.on(cs[0].scope(), c.scope()), ", "))
+		if b.Len() == 0 {
+			left = c.scope()
+		} else {
+			fmt.Fprintf(&b, " %s on (%s) ", op, strings.Join(o.on(left, c.scope()), ", "))
 		}
 		fmt.Fprintf(&b, "(%s)", sub)
 	}
@@ -111,7 +126,13 @@ func (o Compilation) on(a, b indicator.Scope) []string {
 	case a == indicator.Instance || b == indicator.Instance:
 		return o.Instance
 	}
-	return append(append([]string{}, o.Instance...), o.Model...)
+	both := slices.Clone(o.Instance)
+	for _, l := range o.Model {
+		if !slices.Contains(both, l) {
+			both = append(both, l)
+		}
+	}
+	return both
 }
 
 func (o Compilation) comparison(c Cond) (string, error) {
@@ -122,9 +143,15 @@ func (o Compilation) comparison(c Cond) (string, error) {
 	if limit, _, ok := o.Limit(c.Threshold); ok {
 		return fmt.Sprintf("(%s) %s %s", now, c.Op, number(limit)), nil
 	}
-	absolute := fmt.Sprintf("(%s) %s %s", now, c.Op, number(c.Threshold.Default))
+	absolute := ""
+	if !math.IsNaN(c.Threshold.Default) {
+		absolute = fmt.Sprintf("(%s) %s %s", now, c.Op, number(c.Threshold.Default))
+	}
 	if c.Threshold.Baseline == nil || c.Threshold.Baseline.History && o.Lifetime {
 		return absolute, nil
+	}
+	if o.Normal != nil {
+		return o.measured(c, now, absolute)
 	}
 	limit, err := o.relative(c)
 	if err != nil {
@@ -132,10 +159,34 @@ func (o Compilation) comparison(c Cond) (string, error) {
 	}
 	on := strings.Join(o.on(c.Signal.Scope, c.Signal.Scope), ", ")
 	relative := fmt.Sprintf("(%s) %s on (%s) (%s)", now, c.Op, on, limit)
-	if math.IsNaN(c.Threshold.Default) {
+	if absolute == "" {
 		return relative, nil
 	}
 	return fmt.Sprintf("(%s) or ((%s) unless on (%s) (%s))", relative, absolute, on, limit), nil
+}
+
+// measured compares with a threshold that follows measured numbers, or with
+// the default where one of them is missing.
+func (o Compilation) measured(c Cond, now, absolute string) (string, error) {
+	r := c.Threshold.Baseline
+	base, ok := o.Normal(c.Signal)
+	if !ok {
+		return absolute, nil
+	}
+	if r.Per == nil {
+		return fmt.Sprintf("(%s) %s %s", now, c.Op, number(math.Max(0, r.Factor*base+r.Offset))), nil
+	}
+	normal, ok := o.Normal(r.Per)
+	if !ok || normal <= 0 {
+		return absolute, nil
+	}
+	per, err := o.Query(r.Per, false)
+	if err != nil {
+		return "", err
+	}
+	scale := fmt.Sprintf("clamp_min((%s) / %s, 1) ^ %s", per, number(normal), number(r.Exponent))
+	on := strings.Join(o.on(c.Signal.Scope, r.Per.Scope), ", ")
+	return fmt.Sprintf("(%s) %s on (%s) (%s)", now, c.Op, on, r.shifted(number(r.Factor*base)+" * "+scale)), nil
 }
 
 // relative returns the PromQL of a threshold that follows the baseline.
@@ -158,13 +209,18 @@ func (o Compilation) relative(c Cond) (string, error) {
 		on := strings.Join(o.on(c.Signal.Scope, r.Per.Scope), ", ")
 		limit += fmt.Sprintf(" * on (%s) clamp_min((%s) / on (%s) ((%s) > 0), 1) ^ %s", on, now, on, normal, number(r.Exponent))
 	}
+	return r.shifted(limit), nil
+}
+
+// shifted adds the offset to the PromQL of a limit.
+func (r *Relative) shifted(limit string) string {
 	switch {
 	case r.Offset > 0:
-		limit += " + " + number(r.Offset)
+		return limit + " + " + number(r.Offset)
 	case r.Offset < 0:
-		limit = "clamp_min(" + limit + " - " + number(-r.Offset) + ", 0)"
+		return "clamp_min(" + limit + " - " + number(-r.Offset) + ", 0)"
 	}
-	return limit, nil
+	return limit
 }
 
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }

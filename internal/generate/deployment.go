@@ -8,6 +8,7 @@
 package generate
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -52,6 +53,8 @@ var (
 	UsualModel    = []string{"cluster", "namespace", "model_name"}
 )
 
+var errNoDialect = errors.New("the deployment has no dialect that it could be asked in")
+
 // rewriting returns the deployment's part of a rewriting in one dialect.
 func (d *Deployment) rewriting(dia dialect.Dialect) indicator.Rewriting {
 	rw := indicator.Rewriting{
@@ -93,7 +96,7 @@ func (d *Deployment) PromQL(expr string) (string, error) {
 func (d *Deployment) each(s *indicator.Signal, render func(dialect.Dialect) (string, error)) (string, error) {
 	var exprs []string
 	for _, dia := range d.Dialects {
-		if s != nil && (s.Scope == indicator.GPU) != (dia.Engine == dialect.DCGM) {
+		if (s != nil && s.Scope == indicator.GPU) != (dia.Engine == dialect.DCGM) {
 			continue
 		}
 		expr, err := render(dia)
@@ -105,7 +108,7 @@ func (d *Deployment) each(s *indicator.Signal, render func(dialect.Dialect) (str
 		}
 	}
 	if len(exprs) == 0 {
-		return "", fmt.Errorf("no dialect for %s", s.Name)
+		return "", errNoDialect
 	}
 	if len(exprs) == 1 {
 		return exprs[0], nil

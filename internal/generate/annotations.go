@@ -1,0 +1,84 @@
+package generate
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+// summary is an alert's one line.
+func summary(p *catalog.Pathology) string {
+	if !readsModel(p) {
+		return p.Title + " ({{ $labels.instance }})"
+	}
+	return p.Title + " ({{ $labels.model_name }} on {{ $labels.instance }})"
+}
+
+// maxValues bounds the values in a description: it is read on a telephone.
+const maxValues = 6
+
+// description shows the present values of what the condition reads, and the
+// command that goes on from there.
+func (b *ruleBuilder) description(p *catalog.Pathology, used []resolved) string {
+	var out strings.Builder
+	var seen []string
+	ids := b.cfg.Deployment.Instance
+	if readsModel(p) {
+		ids = slices.Concat(ids, []string{"model_name"})
+	}
+	for _, r := range used {
+		s := r.cond.Signal
+		if len(seen) == maxValues || slices.Contains(seen, s.Name) || r.text == "" || readsModel(p) && s.Scope == indicator.GPU {
+			continue
+		}
+		seen = append(seen, s.Name)
+		fmt.Fprintf(&out, "{{ with printf `%s{%s}` %s | query }}%s {{ . | first | value%s }}. {{ end }}",
+			b.cfg.Series(s), placeholders(ids), "$labels."+strings.Join(ids, " $labels."), s.Title, humanize(s.Unit))
+	}
+	if readsModel(p) {
+		out.WriteString("Computed fix: sixty diagnose {{ $labels.instance }}")
+	}
+	return strings.TrimSpace(out.String())
+}
+
+func placeholders(labels []string) string {
+	parts := make([]string, len(labels))
+	for i, l := range labels {
+		parts[i] = l + "=%q"
+	}
+	return strings.Join(parts, ",")
+}
+
+// humanize is the template function for a unit, with a pipe before it.
+func humanize(u indicator.Unit) string {
+	switch u {
+	case indicator.Seconds:
+		return " | humanizeDuration"
+	case indicator.Ratio:
+		return " | humanizePercentage"
+	case indicator.Bytes:
+		return " | humanize1024"
+	}
+	return " | humanize"
+}
+
+// thresholds says where every number of an alert comes from.
+func thresholds(used []resolved) string {
+	var parts []string
+	for _, r := range used {
+		if r.text == "" {
+			continue
+		}
+		line := fmt.Sprintf("%s %s %s (%s)", r.cond.Signal.Name, r.cond.Op, r.text, r.source)
+		if !slices.Contains(parts, line) {
+			parts = append(parts, line)
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+func isNone(v float64) bool { return math.IsNaN(v) }

@@ -1,0 +1,339 @@
+package generate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/rulefmt"
+
+	"github.com/sixty-dev/sixty/internal/baseline"
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/slo"
+)
+
+// RulesConfig says what the rules are for.
+type RulesConfig struct {
+	Deployment  Deployment
+	Pathologies []*catalog.Pathology
+
+	// Where thresholds come from, in this order: what the user set by name, the
+	// objectives, what was measured, the past, the catalogue's default.
+	Set        map[string]float64
+	Objectives *slo.File
+	Measured   []*baseline.File
+
+	// Interval is how often the rules are evaluated.
+	Interval time.Duration
+	// Past and Ago say what is normal where nothing was measured: the median of
+	// this much time, which ended so long ago.
+	Past, Ago time.Duration
+
+	// RunbookURL is the address of the runbook pages; an id and Suffix follow.
+	RunbookURL, RunbookSuffix string
+	// Dashboard returns the address of the panel to look at; it may be nil.
+	Dashboard func(*catalog.Pathology) string
+	// Labels are added to every alert.
+	Labels map[string]string
+}
+
+// Usual durations of the rules.
+const (
+	UsualInterval = 30 * time.Second
+	UsualPast     = 24 * time.Hour
+	UsualAgo      = time.Hour
+)
+
+// minPastShare is how much of Past must have samples before it says what is
+// normal.
+const minPastShare = 48
+
+// Rules are the generated rules, and what could not be generated.
+type Rules struct {
+	Groups   []rulefmt.RuleGroup
+	Warnings []string
+}
+
+// NewRules renders the catalogue as recording rules, one for each signal that a
+// condition reads, and alerts over them, one for each pathology, or several
+// where thresholds differ between models.
+func NewRules(cfg RulesConfig) (*Rules, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Objectives != nil && slices.ContainsFunc(cfg.Objectives.Objectives, func(o slo.Objective) bool { return o.Service != "" }) && !slices.Contains(cfg.Deployment.Model, "service") {
+		cfg.Deployment.Model = append(slices.Clone(cfg.Deployment.Model), "service")
+	}
+	segments, err := cfg.segments()
+	if err != nil {
+		return nil, err
+	}
+	b := &ruleBuilder{cfg: &cfg, recorded: map[string]bool{}, normal: map[string]bool{}, out: &Rules{}}
+	var alerts []rulefmt.Rule
+	for _, p := range cfg.Pathologies {
+		rules, err := b.alerts(p, segments)
+		if err != nil {
+			return nil, fmt.Errorf("alert %s: %w", p.Alert, err)
+		}
+		alerts = append(alerts, rules...)
+	}
+	signals, err := b.recordings()
+	if err != nil {
+		return nil, err
+	}
+	interval := model.Duration(cfg.Interval)
+	b.out.Groups = append(b.out.Groups, rulefmt.RuleGroup{Name: "sixty-signals", Interval: interval, Rules: signals})
+	if normal := b.baselines(); len(normal) > 0 {
+		b.out.Groups = append(b.out.Groups, rulefmt.RuleGroup{Name: "sixty-baseline", Interval: model.Duration(max(5*time.Minute, cfg.Interval)), Rules: normal})
+	}
+	b.out.Groups = append(b.out.Groups, rulefmt.RuleGroup{Name: "sixty-alerts", Interval: interval, Rules: alerts})
+	return b.out, nil
+}
+
+func (cfg *RulesConfig) validate() error {
+	d := &cfg.Deployment
+	switch {
+	case len(d.Dialects) == 0:
+		return fmt.Errorf("rules: no dialect")
+	case len(d.Instance) == 0 || !slices.Contains(d.Model, "model_name"):
+		return fmt.Errorf("rules: need labels of a target and, with model_name, of a fleet")
+	case cfg.Interval <= 0 || cfg.Past <= 0 || cfg.Ago < 0:
+		return fmt.Errorf("rules: interval %s, past %s and ago %s must be positive", cfg.Interval, cfg.Past, cfg.Ago)
+	case d.Window < 2*cfg.Interval:
+		return hint.With(fmt.Errorf("rules: a window of %s holds fewer than two evaluations of %s", d.Window, cfg.Interval), "raise --window or lower --interval")
+	}
+	return nil
+}
+
+// A ruleBuilder remembers which signals the alerts read.
+type ruleBuilder struct {
+	cfg      *RulesConfig
+	recorded map[string]bool // signals that are recorded
+	normal   map[string]bool // signals whose past is recorded
+	out      *Rules
+}
+
+// Series returns the name under which a signal is recorded.
+func (cfg *RulesConfig) Series(s *indicator.Signal) string {
+	return level(s) + ":vllm_" + s.Name + suffix(s) + ":" + duration(cfg.Deployment.Window)
+}
+
+// normalSeries returns the name under which a signal's past is recorded.
+func (cfg *RulesConfig) normalSeries(s *indicator.Signal) string {
+	return level(s) + ":vllm_" + s.Name + suffix(s) + ":median" + duration(cfg.Past)
+}
+
+// level is the aggregation level in a recorded name: the labels that are left.
+func level(s *indicator.Signal) string {
+	if s.Scope == indicator.GPU {
+		return "instance"
+	}
+	return "instance_model"
+}
+
+// suffix is the base unit in a recorded name.
+func suffix(s *indicator.Signal) string {
+	switch s.Unit {
+	case indicator.Seconds:
+		return "_seconds"
+	case indicator.Bytes:
+		return "_bytes"
+	}
+	return ""
+}
+
+// recordings renders the recording rules of all signals that alerts read, in
+// the order of the request path.
+func (b *ruleBuilder) recordings() ([]rulefmt.Rule, error) {
+	var rules []rulefmt.Rule
+	for _, s := range indicator.All() {
+		if !b.recorded[s.Name] {
+			continue
+		}
+		expr, err := b.cfg.Deployment.Expr(s)
+		if err != nil {
+			return nil, err
+		}
+		if s.Scope == indicator.Instance {
+			if expr, err = b.server(expr); err != nil {
+				return nil, err
+			}
+		}
+		rules = append(rules, rulefmt.Rule{Record: b.cfg.Series(s), Expr: expr})
+	}
+	return rules, nil
+}
+
+// server gives a quantity of a scraped target, such as up, the model's name,
+// and drops targets that are no inference servers.
+func (b *ruleBuilder) server(expr string) (string, error) {
+	d := b.cfg.Deployment
+	served, err := d.PromQL("group by (instance, model_name) (last_over_time(vllm:num_requests_running[1h]))")
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("(%s) * on (%s) group_right () (%s)", expr, strings.Join(d.Instance, ", "), served), nil
+}
+
+// baselines renders the recording rules of what is normal: a median is what
+// the incidents of the day before do not move.
+func (b *ruleBuilder) baselines() []rulefmt.Rule {
+	past, ago := duration(b.cfg.Past), duration(b.cfg.Ago)
+	need := max(1, int(b.cfg.Past/b.cfg.Interval/minPastShare))
+	var rules []rulefmt.Rule
+	for _, s := range indicator.All() {
+		if !b.normal[s.Name] {
+			continue
+		}
+		series := fmt.Sprintf("%s[%s] offset %s", b.cfg.Series(s), past, ago)
+		rules = append(rules, rulefmt.Rule{
+			Record: b.cfg.normalSeries(s),
+			Expr:   fmt.Sprintf("quantile_over_time(0.5, %s) and (count_over_time(%s) >= %d)", series, series, need),
+		})
+	}
+	return rules
+}
+
+// alerts renders one pathology.
+func (b *ruleBuilder) alerts(p *catalog.Pathology, segments []segment) ([]rulefmt.Rule, error) {
+	if !readsModel(p) {
+		segments = []segment{{}} // a GPU belongs to no model
+	}
+	var rules []rulefmt.Rule
+	missing := 0
+	for _, seg := range segments {
+		expr, used, err := b.condition(p, &seg)
+		if err != nil {
+			return nil, err
+		}
+		if expr == "" {
+			missing++
+			continue
+		}
+		for _, v := range b.severities(p, &seg, expr) {
+			rules = append(rules, b.alert(p, &seg, v, used))
+		}
+	}
+	if missing == len(segments) {
+		b.out.Warnings = append(b.out.Warnings, fmt.Sprintf("no alert for %s: nothing says from which numbers on it is one", p.ID))
+	}
+	return rules, nil
+}
+
+// readsModel reports whether a condition reads anything but GPUs.
+func readsModel(p *catalog.Pathology) bool {
+	reads := false
+	p.When.Signals(func(s *indicator.Signal) { reads = reads || s.Scope != indicator.GPU })
+	return reads
+}
+
+// A level of severity and when it applies.
+type variant struct {
+	severity catalog.Severity
+	expr     string
+}
+
+// condition compiles a pathology's condition for one segment, over recorded
+// series, and lists how its thresholds were resolved.
+func (b *ruleBuilder) condition(p *catalog.Pathology, seg *segment) (string, []resolved, error) {
+	var used []resolved
+	o := catalog.Compilation{
+		Instance: b.cfg.Deployment.Instance, Model: b.cfg.Deployment.Model, GPU: b.cfg.Deployment.GPU,
+		Limit: func(t *catalog.Threshold) (float64, string, bool) { return b.cfg.limit(seg, t) },
+		Query: func(s *indicator.Signal, past bool) (string, error) {
+			b.recorded[s.Name] = true
+			if past {
+				b.normal[s.Name] = true
+				return seg.selector(b.cfg.normalSeries(s)), nil
+			}
+			if s.Scope == indicator.GPU {
+				return b.cfg.Series(s), nil
+			}
+			return seg.selector(b.cfg.Series(s)), nil
+		},
+	}
+	if seg.measured != nil && len(seg.measured.Normal) > 0 {
+		o.Normal = seg.measured.Signal
+	}
+	expr, err := p.When.Compile(o)
+	if err != nil || expr == "" {
+		return "", nil, err
+	}
+	if seg.except != "" {
+		b.recorded[indicator.Running.Name] = true
+		expr = fmt.Sprintf("(%s) unless on (%s) (%s)", expr, strings.Join(b.cfg.Deployment.Model, ", "), seg.except)
+	}
+	p.When.Leaves(func(c catalog.Cond) { used = append(used, b.cfg.resolve(seg, c)) })
+	return pretty(expr), used, nil
+}
+
+// severities splits an alert in two where objectives decide how bad it is: the
+// server is worse than itself, but holds what was promised.
+func (b *ruleBuilder) severities(p *catalog.Pathology, seg *segment, expr string) []variant {
+	holds := b.objectivesHold(seg)
+	if !p.FollowsObjectives || p.Severity == catalog.Info || holds == "" || !readsModel(p) {
+		return []variant{{p.Severity, expr}}
+	}
+	on := strings.Join(append(slices.Clone(b.cfg.Deployment.Instance), "model_name"), ", ")
+	return []variant{
+		{p.Severity, pretty(fmt.Sprintf("(%s) unless on (%s) (%s)", expr, on, holds))},
+		{p.Severity - 1, pretty(fmt.Sprintf("(%s) and on (%s) (%s)", expr, on, holds))},
+	}
+}
+
+// objectivesHold returns PromQL that has a sample while every promised latency
+// is known to be kept, or "" where none was promised.
+func (b *ruleBuilder) objectivesHold(seg *segment) string {
+	if seg.objective == nil {
+		return ""
+	}
+	var parts []string
+	for _, promised := range []struct {
+		key slo.Key
+		s   *indicator.Signal
+	}{{slo.TTFTP95, indicator.TTFTP95}, {slo.ITLP95, indicator.ITLP95}, {slo.E2EP95, indicator.E2EP95}} {
+		if limit, ok := seg.objective.Value(promised.key); ok {
+			b.recorded[promised.s.Name] = true
+			parts = append(parts, fmt.Sprintf("(%s <= %s)", seg.selector(b.cfg.Series(promised.s)), number(limit)))
+		}
+	}
+	return strings.Join(parts, " and ")
+}
+
+func (b *ruleBuilder) alert(p *catalog.Pathology, seg *segment, v variant, used []resolved) rulefmt.Rule {
+	r := rulefmt.Rule{
+		Alert: p.Alert, Expr: v.expr, For: model.Duration(p.For),
+		Labels: map[string]string{"severity": v.severity.String(), "pathology": p.ID},
+		Annotations: map[string]string{
+			"summary":     summary(p),
+			"description": b.description(p, used),
+			"runbook_url": b.cfg.RunbookURL + p.ID + b.cfg.RunbookSuffix,
+			"thresholds":  thresholds(used),
+		},
+	}
+	for k, val := range b.cfg.Labels {
+		r.Labels[k] = val
+	}
+	if b.cfg.Dashboard != nil {
+		if url := b.cfg.Dashboard(p); url != "" {
+			r.Annotations["dashboard_url"] = url
+		}
+	}
+	return r
+}
+
+// selector adds a segment's matchers to a recorded series.
+func (seg *segment) selector(series string) string {
+	if len(seg.matchers) == 0 {
+		return series
+	}
+	parts := make([]string, len(seg.matchers))
+	for i, m := range seg.matchers {
+		parts[i] = m.String()
+	}
+	return series + "{" + strings.Join(parts, ",") + "}"
+}

@@ -1,0 +1,220 @@
+package generate
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/sixty-dev/sixty/internal/baseline"
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/slo"
+)
+
+// A segment is a part of the fleet for which the same thresholds hold.
+type segment struct {
+	objective *slo.Objective // nil: nothing was promised
+	measured  *baseline.File // nil: nothing was measured
+	matchers  []*labels.Matcher
+	except    string // PromQL of series that belong to an earlier segment
+}
+
+// segments divides the fleet by objectives, of which the first that matches
+// counts, and by the models that were measured.
+func (cfg *RulesConfig) segments() ([]segment, error) {
+	var entries []*slo.Objective
+	if cfg.Objectives != nil {
+		for i := range cfg.Objectives.Objectives {
+			entries = append(entries, &cfg.Objectives.Objectives[i])
+		}
+	}
+	entries = append(entries, nil)
+	var out []segment
+	var earlier segment // what all earlier entries leave
+	for _, e := range entries {
+		matches, err := objectiveMatchers(e)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, cfg.measuredSegments(e, segment{objective: e, matchers: slices.Concat(matches, earlier.matchers), except: earlier.except})...)
+		switch {
+		case e != nil && len(matches) == 0:
+			return out, nil // it matches everything: later entries never do
+		case len(matches) == 1:
+			not, err := matches[0].Inverse()
+			if err != nil {
+				return nil, err
+			}
+			earlier.matchers = append(earlier.matchers, not)
+		case len(matches) > 1:
+			mine := segment{matchers: matches}
+			if earlier.except != "" {
+				earlier.except += " or "
+			}
+			earlier.except += mine.selector(cfg.Series(indicator.Running))
+		}
+	}
+	return out, nil
+}
+
+// measuredSegments divides a segment by the models that were measured.
+func (cfg *RulesConfig) measuredSegments(e *slo.Objective, rest segment) []segment {
+	var out []segment
+	var models []string
+	for _, f := range cfg.Measured {
+		switch {
+		case f.Model == "":
+			rest.measured = f
+			continue
+		case e != nil && !globMatches(e.Model, f.Model):
+			continue
+		}
+		seg := rest
+		seg.measured = f
+		seg.matchers = append(slices.Clone(rest.matchers), labels.MustNewMatcher(labels.MatchEqual, "model_name", f.Model))
+		out = append(out, seg)
+		models = append(models, regexp.QuoteMeta(f.Model))
+	}
+	if len(models) > 0 {
+		rest.matchers = append(slices.Clone(rest.matchers), labels.MustNewMatcher(labels.MatchNotRegexp, "model_name", strings.Join(models, "|")))
+	}
+	return append(out, rest)
+}
+
+// objectiveMatchers turns the patterns of an objective into matchers.
+func objectiveMatchers(o *slo.Objective) ([]*labels.Matcher, error) {
+	if o == nil {
+		return nil, nil
+	}
+	var out []*labels.Matcher
+	for _, m := range []struct{ label, pattern string }{{"model_name", o.Model}, {"namespace", o.Namespace}, {"cluster", o.Cluster}, {"service", o.Service}} {
+		if m.pattern == "" || m.pattern == "*" {
+			continue
+		}
+		kind, value := labels.MatchEqual, m.pattern
+		if strings.ContainsAny(m.pattern, `*?[\`) {
+			kind, value = labels.MatchRegexp, globRegexp(m.pattern)
+		}
+		matcher, err := labels.NewMatcher(kind, m.label, value)
+		if err != nil {
+			return nil, fmt.Errorf("objective %q: %w", m.pattern, err)
+		}
+		out = append(out, matcher)
+	}
+	return out, nil
+}
+
+// globRegexp turns a pattern of slo.yaml into a regular expression: * and ? as
+// slo has them, sets of characters as they are.
+func globRegexp(pattern string) string {
+	var b strings.Builder
+	set := false
+	for i := 0; i < len(pattern); i++ {
+		c := pattern[i]
+		switch {
+		case c == '\\' && i+1 < len(pattern):
+			i++
+			b.WriteString(regexp.QuoteMeta(pattern[i : i+1]))
+		case set:
+			set = c != ']'
+			b.WriteByte(c)
+		case c == '[':
+			set = true
+			b.WriteByte(c)
+		case c == '*':
+			b.WriteString(".*")
+		case c == '?':
+			b.WriteByte('.')
+		default:
+			b.WriteString(regexp.QuoteMeta(string(c)))
+		}
+	}
+	return b.String()
+}
+
+// globMatches reports whether a pattern of slo.yaml matches a model's name.
+func globMatches(pattern, name string) bool {
+	if pattern == "" || pattern == "*" {
+		return true
+	}
+	slash := strings.NewReplacer("/", "\x00")
+	ok, err := path.Match(slash.Replace(pattern), slash.Replace(name))
+	return err == nil && ok
+}
+
+// limit returns a threshold that is known when the rule is written.
+func (cfg *RulesConfig) limit(seg *segment, t *catalog.Threshold) (float64, string, bool) {
+	if v, ok := cfg.Set[t.Name]; ok {
+		return v, "set by hand", true
+	}
+	if t.Objective == "" {
+		return 0, "", false
+	}
+	if seg.objective != nil {
+		if v, ok := seg.objective.Value(t.Objective); ok {
+			if t.Objective == slo.Availability {
+				v = t.BurnRate * (1 - v)
+			}
+			return v, "the objective (" + seg.objective.Source() + ")", true
+		}
+	}
+	if m, ok := seg.measured.Threshold(string(t.Objective), string(catalog.GreaterThan)); ok {
+		return m.Value, m.Why + ", " + seg.measured.Source, true
+	}
+	return 0, "", false
+}
+
+// resolved is a comparison and where its threshold comes from.
+type resolved struct {
+	cond   catalog.Cond
+	text   string // "3 s", "2× the median of the day before + 50 ms"
+	source string
+}
+
+// resolve says how a comparison's threshold was found, as Compile finds it.
+func (cfg *RulesConfig) resolve(seg *segment, c catalog.Cond) resolved {
+	t := c.Threshold
+	r := resolved{cond: c}
+	if v, source, ok := cfg.limit(seg, t); ok {
+		r.text, r.source = indicator.FormatNumber(v, t.Unit), source
+		return r
+	}
+	if t.Baseline != nil {
+		if seg.measured == nil || len(seg.measured.Normal) == 0 {
+			r.text, r.source = relativeText(t, "its median over "+duration(cfg.Past)+", "+duration(cfg.Ago)+" ago"), "the past"
+			if !isNone(t.Default) {
+				r.source += "; without one " + indicator.FormatNumber(t.Default, t.Unit)
+			}
+			return r
+		}
+		if normal, ok := seg.measured.Signal(c.Signal); ok {
+			r.text, r.source = relativeText(t, indicator.FormatNumber(normal, c.Signal.Unit)), "measured: "+seg.measured.Source
+			return r
+		}
+	}
+	if isNone(t.Default) {
+		r.source = "nothing: never"
+		return r
+	}
+	r.text, r.source = indicator.FormatNumber(t.Default, t.Unit), "default"
+	return r
+}
+
+// relativeText says in words what a threshold relative to normal is.
+func relativeText(t *catalog.Threshold, normal string) string {
+	text := fmt.Sprintf("%s × %s", number(t.Baseline.Factor), normal)
+	if p := t.Baseline.Per; p != nil {
+		text += fmt.Sprintf(" × (growth of %s)^%s", p.Title, number(t.Baseline.Exponent))
+	}
+	switch o := t.Baseline.Offset; {
+	case o > 0:
+		text += " + " + indicator.FormatNumber(o, t.Unit)
+	case o < 0:
+		text += " − " + indicator.FormatNumber(-o, t.Unit)
+	}
+	return text
+}

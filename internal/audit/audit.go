@@ -1,0 +1,196 @@
+// Package audit looks for what a deployment's monitoring lacks and for what in
+// it is broken: a linter of alerting and recording rules and of dashboards
+// against what inference servers really expose, and a checklist of what should
+// be measured.
+//
+// Rules are Prometheus' groups, wherever they stand (plain files, custom
+// resources, Mimir namespaces, VictoriaMetrics, ConfigMaps); dashboards are
+// Grafana's and Perses'. PromQL is judged on its syntax tree. A finding says
+// where, why, and what to write instead; Fix changes the strings concerned and
+// nothing else of a file.
+//
+// The package is pure: bytes and values in, findings and bytes out. Package cli
+// reads the files and asks the servers.
+package audit
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/promql/parser/posrange"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+)
+
+// A Check is one thing that the linter looks for.
+type Check struct {
+	ID       string // word-like and stable: "missing-le"
+	Severity catalog.Severity
+	Doc      string // what it finds, one sentence
+	run      func(*pass)
+}
+
+// A Finding is one fault at one place.
+type Finding struct {
+	Check    string
+	Severity catalog.Severity
+
+	File         string
+	Line, Column int    // of the fragment, from 1; 0 where the file has none
+	Path         string // JSON pointer to the string
+	Where        string // the alert, the panel
+
+	Fragment string // the part of the expression that is meant
+	Why      string
+	Fix      string // what to write instead, or what to do
+
+	// Fixable says that Fix can repair it.
+	Fixable bool
+
+	edits []edit
+	node  *node
+}
+
+// An edit replaces bytes of a decoded string.
+type edit struct {
+	node       *node
+	start, end int
+	text       string
+}
+
+// pass is one check's look at one query.
+type pass struct {
+	*query
+	surface *Surface
+	records map[string]*query // recording rules of all files, by name
+	starts  []int
+	check   *Check
+	out     *[]Finding
+}
+
+// suggestion is a repair: in words and, where it is mechanical, as edits.
+type suggestion struct {
+	words string
+	edits []edit
+}
+
+func advice(words string) suggestion { return suggestion{words: words} }
+
+// report adds a finding about a range of the expression.
+func (p *pass) report(at posrange.PositionRange, why string, fix suggestion) {
+	p.reportAs(p.check.Severity, at, why, fix)
+}
+
+func (p *pass) reportAs(severity catalog.Severity, at posrange.PositionRange, why string, fix suggestion) {
+	start, end := int(at.Start), int(at.End)
+	expr := p.node.value
+	if start < 0 || end > len(expr) || start >= end {
+		start, end = 0, len(expr)
+	}
+	p.add(Finding{Severity: severity, Fragment: expr[start:end], Why: why, Fix: fix.words, edits: fix.edits}, p.node, start)
+}
+
+// reportUnit adds a finding about the panel's unit.
+func (p *pass) reportUnit(why string, fix suggestion) {
+	n := p.panel.unitNode
+	if n == nil {
+		n = p.node
+	}
+	p.add(Finding{Severity: p.check.Severity, Fragment: n.value, Why: why, Fix: fix.words, edits: fix.edits}, n, 0)
+}
+
+func (p *pass) add(f Finding, n *node, start int) {
+	f.Check, f.File, f.Path, f.Where, f.node = p.check.ID, p.file.Name, p.path, p.where, p.node
+	f.Line, f.Column = n.line, n.column
+	if at, ok := n.source(p.file.Data); ok {
+		f.Line, f.Column = position(p.file.Data, p.starts, at[start])
+	}
+	for _, e := range f.edits {
+		if _, ok := e.node.source(p.file.Data); !ok {
+			f.edits = nil
+		}
+	}
+	f.Fixable = len(f.edits) > 0
+	*p.out = append(*p.out, f)
+}
+
+// replace is an edit of a range of the expression.
+func (p *pass) replace(at posrange.PositionRange, text string) edit {
+	return edit{p.node, int(at.Start), int(at.End), text}
+}
+
+// Lint judges files against a surface. A file that cannot be read is an error
+// of its own; the others are judged.
+func Lint(files []File, s *Surface) ([]Finding, []error) {
+	var docs []*document
+	var errs []error
+	for i := range files {
+		d, err := read(&files[i])
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		docs = append(docs, d)
+	}
+	records := map[string]*query{}
+	for _, d := range docs {
+		for _, q := range d.queries {
+			if q.role == recordRole {
+				records[q.name] = q
+			}
+		}
+	}
+	var out []Finding
+	for _, d := range docs {
+		out = append(out, d.lint(s, records)...)
+	}
+	return out, errs
+}
+
+func (d *document) lint(s *Surface, records map[string]*query) []Finding {
+	var out []Finding
+	for _, q := range d.queries {
+		for i := range checks {
+			c := &checks[i]
+			if (q.err != nil) != (c.ID == syntaxID) {
+				continue
+			}
+			c.run(&pass{query: q, surface: s, records: records, starts: d.starts, check: c, out: &out})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	return slices.CompactFunc(out, func(a, b Finding) bool {
+		return a.Check == b.Check && a.Line == b.Line && a.Column == b.Column && a.Fragment == b.Fragment && a.Path == b.Path
+	})
+}
+
+// Checks lists everything that the linter looks for.
+func Checks() []Check { return slices.Clone(checks) }
+
+// walk visits the nodes of the query with the path that leads to each.
+func (p *pass) walk(fn func(n parser.Node, path []parser.Node)) {
+	parser.Inspect(p.tree, func(n parser.Node, path []parser.Node) error {
+		if n != nil {
+			fn(n, path)
+		}
+		return nil
+	})
+}
+
+// text returns what the user wrote for a node.
+func (p *pass) text(n parser.Node) string {
+	at := n.PositionRange()
+	if int(at.End) > len(p.node.value) || at.Start >= at.End {
+		return n.String()
+	}
+	return p.node.value[at.Start:at.End]
+}
+
+// opaque reports whether a range of the expression holds a variable, so that
+// nobody can tell what it will be.
+func (p *pass) opaque(start, end posrange.Pos) bool {
+	return slices.ContainsFunc(p.mentions, func(m mention) bool { return m.start < int(end) && m.end > int(start) })
+}

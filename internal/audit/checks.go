@@ -1,0 +1,47 @@
+package audit
+
+import "github.com/sixty-dev/sixty/internal/catalog"
+
+const syntaxID = "syntax"
+
+// checks are everything that the linter looks for. Page is for what does not
+// work at all, ticket for what shows or does something else than it says, info
+// for what is fragile.
+var checks = []Check{
+	{syntaxID, catalog.Page, "the expression is no PromQL", checkSyntax},
+
+	{"unknown-metric", catalog.Page, "no release has a metric of this name", checkUnknownMetric},
+	{"removed-metric", catalog.Page, "the metric was renamed or removed in the release that is served", checkRemovedMetric},
+	{"not-exposed", catalog.Ticket, "the metric exists, and these servers do not expose it: another prefix, a newer release, a feature that is off", checkNotExposed},
+	{"histogram-name", catalog.Page, "a histogram is asked for without _bucket, _sum or _count", checkHistogramName},
+	{"created-series", catalog.Ticket, "a _created series holds a Unix time and is taken for a count", checkCreated},
+	{"unknown-label", catalog.Page, "the metric has no label of this name", checkUnknownLabel},
+	{"unknown-label-value", catalog.Page, "the label never has this value", checkLabelValue},
+
+	{"missing-le", catalog.Page, "histogram_quantile without the le label to work on", checkMissingLe},
+	{"raw-buckets", catalog.Ticket, "histogram_quantile over buckets since the server's start", checkRawBuckets},
+	{"quantile-range", catalog.Page, "a quantile that is not between 0 and 1", checkQuantileRange},
+	{"average-of-percentiles", catalog.Ticket, "percentiles averaged or added up", checkAverageOfPercentiles},
+	{"mixed-models", catalog.Ticket, "one percentile or mean over several models", checkMixedModels},
+	{"ratio-summed", catalog.Ticket, "a gauge between 0 and 1 added up over replicas", checkRatioSummed},
+	{"engine-label", catalog.Ticket, "data-parallel ranks of different servers thrown together, or only one rank looked at", checkEngineLabel},
+	{"rate-on-gauge", catalog.Ticket, "rate or increase of a gauge", checkRateOnGauge},
+	{"raw-counter", catalog.Ticket, "a counter compared or shown as it is since the server's start", checkRawCounter},
+	{"rate-of-sum", catalog.Page, "a rate over counters that were added up before", checkRateAfterSum},
+	{"sum-without-count", catalog.Ticket, "the rate of a histogram's _sum shown as if it were a mean", checkSumWithoutCount},
+	{"label-mismatch", catalog.Page, "two sides of an operator whose labels differ: nothing matches", checkLabelMismatch},
+	{"ratio-of-itself", catalog.Page, "a quotient without aggregation that divides a series by itself", checkRatioOfItself},
+
+	{"tokens-per-completion", catalog.Ticket, "tokens of all requests divided by completed ones", checkTokensPerCompletion},
+	{"steps-as-tokens", catalog.Ticket, "engine steps labelled as tokens", checkStepsAsTokens},
+	{"success-as-availability", catalog.Ticket, "request_success_total taken for availability or errors", checkAvailability},
+
+	{"wrong-unit", catalog.Ticket, "seconds labelled milliseconds, a ratio labelled percent, and the like", checkUnit},
+	{"impossible-threshold", catalog.Page, "a comparison that can never hold, or always does", checkImpossible},
+	{"bucket-edge", catalog.Info, "a percentile compared with a number that is no bucket edge, or outside of all of them", checkBucketEdge},
+	{"no-such-bucket", catalog.Page, "a bucket selected by an edge that the histogram does not have", checkNoSuchBucket},
+	{"rate-interval", catalog.Info, "a rate over a range that may hold fewer than two scrapes", checkRateInterval},
+
+	{"no-comparison", catalog.Page, "an alert that fires as long as the series exists", checkNoComparison},
+	{"no-for", catalog.Info, "an alert that fires on a single evaluation", checkNoFor},
+}

@@ -1,0 +1,536 @@
+package audit
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/dialect"
+)
+
+// aggregation returns the aggregation that makes the vector of a
+// histogram_quantile, seen through what keeps labels; nil where there is none.
+func aggregation(e parser.Expr) *parser.AggregateExpr {
+	switch n := unparen(e).(type) {
+	case *parser.AggregateExpr:
+		return n
+	case *parser.BinaryExpr:
+		if n.Op.IsSetOperator() || n.Op.IsComparisonOperator() {
+			return aggregation(n.LHS)
+		}
+	}
+	return nil
+}
+
+// percentiles calls fn with every histogram_quantile.
+func (p *pass) percentiles(fn func(c *parser.Call, path []parser.Node)) {
+	p.walk(func(n parser.Node, path []parser.Node) {
+		if c, ok := n.(*parser.Call); ok && c.Func.Name == "histogram_quantile" && len(c.Args) == 2 {
+			fn(c, path)
+		}
+	})
+}
+
+func checkMissingLe(p *pass) {
+	p.percentiles(func(c *parser.Call, _ []parser.Node) {
+		a := aggregation(c.Args[1])
+		if a == nil || slices.Contains(a.Grouping, "le") != a.Without {
+			return
+		}
+		if !a.Without && p.opaque(a.PosRange.Start, a.Expr.PositionRange().Start) || !onlyBuckets(a) {
+			return
+		}
+		fix := advice("take le out of without")
+		if edits, ok := p.groupBy(a, "le"); ok {
+			fix = suggestion{"add le to by", edits}
+		}
+		p.report(a.PositionRange(), "histogram_quantile computes from the le label, and the aggregation drops it: the result is empty", fix)
+	})
+}
+
+// onlyBuckets reports whether everything selected are classic buckets: native
+// histograms need no le.
+func onlyBuckets(n parser.Node) bool {
+	all := selectors(n)
+	return len(all) > 0 && !slices.ContainsFunc(all, func(v *parser.VectorSelector) bool { return !strings.HasSuffix(nameOf(v), "_bucket") })
+}
+
+func checkRawBuckets(p *pass) {
+	p.percentiles(func(c *parser.Call, path []parser.Node) {
+		for _, v := range selectors(c.Args[1]) {
+			class, _ := classOf(nameOf(v))
+			if class == bucket && !p.rated(c.Args[1], v) {
+				p.report(v.PositionRange(), "the buckets count since the server's start: the percentile is over its whole life and hardly moves", p.wrapRate(v, path))
+				return
+			}
+		}
+	})
+}
+
+// rated reports whether a selector stands under rate, increase or the like.
+func (p *pass) rated(within parser.Node, v *parser.VectorSelector) bool {
+	found := false
+	parser.Inspect(within, func(n parser.Node, path []parser.Node) error {
+		if n == v {
+			found = under(path, append([]string{"delta", "idelta", "deriv", "resets", "changes"}, rates...)...)
+		}
+		return nil
+	})
+	return found
+}
+
+// wrapRate is the repair that puts a counter under rate.
+func (p *pass) wrapRate(v *parser.VectorSelector, path []parser.Node) suggestion {
+	for _, n := range path {
+		if _, ok := n.(*parser.MatrixSelector); ok {
+			return advice("take its rate")
+		}
+	}
+	span := "5m"
+	if p.role == panelRole && p.panel != nil {
+		span = "$__rate_interval"
+	}
+	if v.OriginalOffset != 0 || v.Timestamp != nil || v.StartOrEnd != 0 {
+		return advice("take its rate over [" + span + "]")
+	}
+	text := p.text(v)
+	return suggestion{"take its rate over [" + span + "]", []edit{p.replace(v.PositionRange(), "rate("+text+"["+span+"])")}}
+}
+
+func checkQuantileRange(p *pass) {
+	p.percentiles(func(c *parser.Call, _ []parser.Node) {
+		q, lit, ok := number(c.Args[0])
+		if !ok || q >= 0 && q <= 1 || p.opaque(c.Args[0].PositionRange().Start, c.Args[0].PositionRange().End) {
+			return
+		}
+		fix := advice("write it between 0 and 1")
+		if q > 1 && q < 100 {
+			text := strconv.FormatFloat(q/100, 'g', -1, 64)
+			fix = suggestion{"write " + text, []edit{p.replace(lit.PosRange, text)}}
+		}
+		p.report(c.Args[0].PositionRange(), "a quantile is between 0 and 1: this one gives infinity", fix)
+	})
+}
+
+// isPercentile reports whether an expression is a percentile, also one that a
+// recording rule made.
+func (p *pass) isPercentile(e parser.Expr) bool {
+	switch n := unparen(e).(type) {
+	case *parser.Call:
+		if n.Func.Name == "histogram_quantile" {
+			return true
+		}
+		if strings.HasSuffix(n.Func.Name, "_over_time") && len(n.Args) > 0 {
+			return p.isPercentile(n.Args[len(n.Args)-1])
+		}
+	case *parser.SubqueryExpr:
+		return p.isPercentile(n.Expr)
+	case *parser.MatrixSelector:
+		return p.isPercentile(n.VectorSelector)
+	case *parser.VectorSelector:
+		if r := p.records[nameOf(n)]; r != nil && r.tree != nil && r != p.query {
+			_, ok := quantileIn(r.tree)
+			return ok
+		}
+	}
+	return false
+}
+
+func checkAverageOfPercentiles(p *pass) {
+	const why = "percentiles cannot be averaged: the result is nobody's percentile"
+	p.walk(func(n parser.Node, _ []parser.Node) {
+		switch n := n.(type) {
+		case *parser.AggregateExpr:
+			if (n.Op == parser.AVG || n.Op == parser.SUM || n.Op == parser.QUANTILE) && p.isPercentile(n.Expr) {
+				p.report(n.PositionRange(), why, advice("aggregate the buckets inside histogram_quantile, sum by (le, model_name) (rate(…_bucket[5m])), or take max for the worst replica"))
+			}
+		case *parser.Call:
+			if (n.Func.Name == "avg_over_time" || n.Func.Name == "sum_over_time" || n.Func.Name == "quantile_over_time") && p.isPercentile(n.Args[len(n.Args)-1]) {
+				p.report(n.PositionRange(), why, advice("widen the range of the rate inside histogram_quantile instead"))
+			}
+		}
+	})
+}
+
+// serverLabels tell one server, and so mostly one model, from another.
+var serverLabels = []string{"model_name", "instance", "pod", "job", "service", "server", "deployment", "app", "release", "ReplicaId", "model"}
+
+// pinned reports whether a selector is of one model or one server.
+func (p *pass) pinned(v *parser.VectorSelector) bool {
+	return slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool {
+		switch {
+		case !slices.Contains(serverLabels, m.Name):
+			return false
+		case m.Type == labels.MatchEqual:
+			return m.Value != ""
+		case m.Type != labels.MatchRegexp:
+			return false
+		case strings.Contains(m.Value, "$") || strings.Contains(m.Value, "[["):
+			return !p.multi(m.Value)
+		}
+		return literal(m.Value)
+	})
+}
+
+// multi reports whether a matcher's value is a variable that stands for several
+// values.
+func (p *pass) multi(value string) bool {
+	name := strings.Trim(value, "$[]{}^()")
+	name, _, _ = strings.Cut(name, ":")
+	v, declared := p.vars[name]
+	return !declared || v.multi
+}
+
+func checkMixedModels(p *pass) {
+	if p.surface.Live && len(p.surface.Models) == 1 && len(p.surface.Instances) > 0 && !p.surface.Whole {
+		// One model now; the next one spoils the number.
+		p.mixedModels(catalog.Info, fmt.Sprintf("; only one model, %s, is served now", p.surface.Models[0]))
+		return
+	}
+	p.mixedModels(catalog.Ticket, "")
+}
+
+func (p *pass) mixedModels(severity catalog.Severity, but string) {
+	p.percentiles(func(c *parser.Call, _ []parser.Node) {
+		a := aggregation(c.Args[1])
+		if a == nil || !p.mixes(a) {
+			return
+		}
+		fix := advice("keep model_name")
+		if edits, ok := p.groupBy(a, "model_name"); ok {
+			fix = suggestion{"add model_name to by", edits}
+		}
+		p.reportAs(severity, a.PositionRange(), "one percentile over all models: a fast one hides a slow one"+but, fix)
+	})
+	p.walk(func(n parser.Node, _ []parser.Node) {
+		b, ok := n.(*parser.BinaryExpr)
+		if !ok || b.Op != parser.DIV || durationUnitOfQuotient(b) == noUnit {
+			return
+		}
+		l, okl := unparen(b.LHS).(*parser.AggregateExpr)
+		r, okr := unparen(b.RHS).(*parser.AggregateExpr)
+		if !okl || !okr || !p.mixes(l) || !p.mixes(r) || hasModelMatcher(l) {
+			return
+		}
+		el, ok1 := p.groupBy(l, "model_name")
+		er, ok2 := p.groupBy(r, "model_name")
+		fix := advice("keep model_name on both sides")
+		if ok1 && ok2 {
+			fix = suggestion{"add by (model_name) on both sides", append(el, er...)}
+		}
+		p.reportAs(severity, b.PositionRange(), "one mean over all models: a fast one hides a slow one"+but, fix)
+	})
+}
+
+func durationUnitOfQuotient(b *parser.BinaryExpr) unit { return unitOfQuotient(b) }
+
+func hasModelMatcher(n parser.Node) bool {
+	return slices.ContainsFunc(selectors(n), func(v *parser.VectorSelector) bool {
+		return slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool { return m.Name == "model_name" })
+	})
+}
+
+// mixes reports whether an aggregation throws models together.
+func (p *pass) mixes(a *parser.AggregateExpr) bool {
+	if a.Without {
+		if !slices.Contains(a.Grouping, "model_name") {
+			return false
+		}
+	} else if slices.ContainsFunc(a.Grouping, func(l string) bool { return slices.Contains(serverLabels, l) }) {
+		return false
+	}
+	if p.opaque(a.PosRange.Start, a.Expr.PositionRange().Start) || p.opaque(a.Expr.PositionRange().End, a.PosRange.End) {
+		return false
+	}
+	return slices.ContainsFunc(selectors(a), func(v *parser.VectorSelector) bool {
+		_, n := classOf(nameOf(v))
+		return slices.Contains(n.Labels, "model_name") && !p.pinned(v)
+	})
+}
+
+func checkRatioSummed(p *pass) {
+	p.walk(func(n parser.Node, path []parser.Node) {
+		a, ok := n.(*parser.AggregateExpr)
+		if !ok || a.Op != parser.SUM || unitOf(a.Expr) != ratio && unitOf(a.Expr) != percent {
+			return
+		}
+		if _, quotient := unparen(a.Expr).(*parser.BinaryExpr); quotient && averaged(path, a) || averaged(path, a) {
+			return
+		}
+		at := a.PositionRange()
+		edits := []edit{{p.node, int(at.Start), int(at.Start) + len("sum"), "max"}}
+		p.report(at, "a share of capacity cannot be added up: 40 % on each of two replicas becomes 80 %", suggestion{"write max for the fullest replica, or avg for the fleet", edits})
+	})
+}
+
+// averaged reports whether a sum is the numerator of a hand-made mean:
+// sum(x) / count(x).
+func averaged(path []parser.Node, a *parser.AggregateExpr) bool {
+	for i := len(path) - 1; i >= 0; i-- {
+		switch n := path[i].(type) {
+		case *parser.ParenExpr:
+		case *parser.BinaryExpr:
+			if n.Op != parser.DIV {
+				return false
+			}
+			c, ok := unparen(n.RHS).(*parser.AggregateExpr)
+			return ok && c != a && (c.Op == parser.COUNT || c.Op == parser.SUM)
+		default:
+			return false
+		}
+	}
+	return false
+}
+
+func checkEngineLabel(p *pass) {
+	p.walk(func(n parser.Node, _ []parser.Node) {
+		switch n := n.(type) {
+		case *parser.AggregateExpr:
+			if n.Without || !slices.Contains(n.Grouping, "engine") || slices.ContainsFunc(n.Grouping, isTargetLabel) ||
+				!slices.ContainsFunc(selectors(n), func(v *parser.VectorSelector) bool { return hasEngine(v) && !pinnedTarget(v) }) {
+				return
+			}
+			fix := advice("group by instance too")
+			if edits, ok := p.groupBy(n, "instance"); ok {
+				fix = suggestion{"add instance to by", edits}
+			}
+			p.report(n.PositionRange(), "engine numbers the data-parallel ranks within one server: every server has a rank 0, and this throws them together", fix)
+		case *parser.VectorSelector:
+			for _, m := range n.LabelMatchers {
+				if m.Name == "engine" && m.Type == labels.MatchEqual && strings.Trim(m.Value, "0123456789") == "" && m.Value != "" && hasEngine(n) {
+					p.report(n.PositionRange(), "only one data-parallel rank is looked at: the others can be full or stuck unseen (kubernetes-sigs/gateway-api-inference-extension#2950)", advice("take the matcher out and aggregate: sum requests and tokens, max of usage"))
+				}
+			}
+		}
+	})
+}
+
+func isTargetLabel(l string) bool {
+	return l == "instance" || l == "pod" || l == "server" || l == "ReplicaId"
+}
+
+func pinnedTarget(v *parser.VectorSelector) bool {
+	return slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool {
+		return isTargetLabel(m.Name) && (m.Type == labels.MatchEqual || m.Type == labels.MatchRegexp && strings.Contains(m.Value, "$"))
+	})
+}
+
+func hasEngine(v *parser.VectorSelector) bool {
+	_, n := classOf(nameOf(v))
+	return n.Engine == dialect.VLLM && slices.Contains(n.Labels, "engine")
+}
+
+func checkRateOnGauge(p *pass) {
+	instead := map[string]string{"rate": "deriv", "irate": "deriv", "increase": "delta"}
+	p.walk(func(n parser.Node, _ []parser.Node) {
+		c, ok := n.(*parser.Call)
+		if !ok || !slices.Contains(rates, c.Func.Name) || len(c.Args) != 1 {
+			return
+		}
+		for _, v := range selectors(c.Args[0]) {
+			if class, _ := classOf(nameOf(v)); class != gauge {
+				continue
+			}
+			at := c.PositionRange()
+			to := instead[c.Func.Name]
+			edits := []edit{{p.node, int(at.Start), int(at.Start) + len(c.Func.Name), to}}
+			p.report(at, fmt.Sprintf("%s is a gauge: %s takes every fall for a restart and adds it up", nameOf(v), c.Func.Name), suggestion{"write " + to + " for its slope, or avg_over_time for its level", edits})
+		}
+	})
+}
+
+// harmless are the functions in which a counter's absolute value does not
+// matter.
+var harmless = append([]string{
+	"absent", "absent_over_time", "present_over_time", "count_over_time", "resets", "changes", "timestamp", "delta", "idelta", "deriv", "last_over_time", "first_over_time", "info",
+}, rates...)
+
+func checkRawCounter(p *pass) {
+	p.walk(func(n parser.Node, path []parser.Node) {
+		v, ok := n.(*parser.VectorSelector)
+		if !ok {
+			return
+		}
+		name := nameOf(v)
+		class, family := classOf(name)
+		if !class.cumulative() || under(path, harmless...) || isCount(path) || inSubtraction(path) || presence(path, v) || under(path, "histogram_quantile") || family.Engine == "" && class != counter {
+			return
+		}
+		switch {
+		case class != counter && inQuotient(path):
+			p.report(v.PositionRange(), "sum and count since the server's start: a mean over its whole life, which hardly moves", p.wrapRate(v, path))
+		case class != counter:
+			p.report(v.PositionRange(), name+" counts since the server's start: what happens now cannot be seen", p.wrapRate(v, path))
+		case compared(path):
+			p.report(v.PositionRange(), name+" counts since the server's start: once past the threshold the alert stays until a restart", advice("compare increase("+name+"[10m]) or its rate"))
+		case inQuotient(path):
+			p.report(v.PositionRange(), "counters since the server's start: a share over its whole life, which hardly moves", p.wrapRate(v, path))
+		default:
+			p.reportAs(catalog.Info, v.PositionRange(), name+" counts since the server's start and falls to 0 with every restart", advice("show its rate, or increase over the range"))
+		}
+	})
+}
+
+// inSubtraction reports whether a value is compared with its own past by hand.
+func inSubtraction(path []parser.Node) bool {
+	return slices.ContainsFunc(path, func(n parser.Node) bool {
+		b, ok := n.(*parser.BinaryExpr)
+		return ok && b.Op == parser.SUB && b.VectorMatching != nil
+	})
+}
+
+// presence reports whether a series only filters others: it stands on the right
+// of a set operator.
+func presence(path []parser.Node, v *parser.VectorSelector) bool {
+	for _, n := range path {
+		if b, ok := n.(*parser.BinaryExpr); ok && (b.Op == parser.LAND || b.Op == parser.LUNLESS) && contains(b.RHS, v) {
+			return !slices.ContainsFunc(path, func(n parser.Node) bool {
+				c, ok := n.(*parser.BinaryExpr)
+				return ok && c.Op.IsComparisonOperator()
+			})
+		}
+	}
+	return false
+}
+
+func contains(n parser.Node, v *parser.VectorSelector) bool {
+	return slices.Contains(selectors(n), v)
+}
+
+func compared(path []parser.Node) bool {
+	return slices.ContainsFunc(path, func(n parser.Node) bool {
+		b, ok := n.(*parser.BinaryExpr)
+		return ok && b.Op.IsComparisonOperator()
+	})
+}
+
+func inQuotient(path []parser.Node) bool {
+	return slices.ContainsFunc(path, func(n parser.Node) bool {
+		b, ok := n.(*parser.BinaryExpr)
+		return ok && b.Op == parser.DIV && b.VectorMatching != nil
+	})
+}
+
+func checkRateAfterSum(p *pass) {
+	p.walk(func(n parser.Node, _ []parser.Node) {
+		c, ok := n.(*parser.Call)
+		if !ok || !slices.Contains(rates, c.Func.Name) || len(c.Args) != 1 {
+			return
+		}
+		sub, ok := unparen(c.Args[0]).(*parser.SubqueryExpr)
+		if !ok {
+			p.rateOfRecordedSum(c)
+			return
+		}
+		a, ok := unparen(sub.Expr).(*parser.AggregateExpr)
+		if !ok {
+			return
+		}
+		fix := advice("take the rate first, then the sum")
+		if v, ok := unparen(a.Expr).(*parser.VectorSelector); ok && sub.OriginalOffset == 0 {
+			fix = p.rateThenSum(c, a, v, sub)
+		}
+		p.report(c.PositionRange(), "a replica that restarts makes the sum fall, which "+c.Func.Name+" takes for a restart of the whole: a spike as high as all counters together", fix)
+	})
+}
+
+func (p *pass) rateOfRecordedSum(c *parser.Call) {
+	for _, v := range selectors(c.Args[0]) {
+		r := p.records[nameOf(v)]
+		if r == nil || r.tree == nil {
+			continue
+		}
+		if a, ok := unparen(r.tree).(*parser.AggregateExpr); ok && a.Op == parser.SUM {
+			if raw, ok := unparen(a.Expr).(*parser.VectorSelector); ok {
+				if class, _ := classOf(nameOf(raw)); class.cumulative() {
+					p.report(c.PositionRange(), "the recording rule "+nameOf(v)+" adds counters up before their rate is taken: a replica's restart looks like a restart of the whole", advice("record sum(rate(…)) instead"))
+				}
+			}
+		}
+	}
+}
+
+// rateThenSum rewrites rate(sum by (x) (c)[r:s]) as sum by (x) (rate(c[r])).
+func (p *pass) rateThenSum(c *parser.Call, a *parser.AggregateExpr, v *parser.VectorSelector, sub *parser.SubqueryExpr) suggestion {
+	expr := p.node.value
+	outer, inner, selector := c.PositionRange(), a.PositionRange(), v.PositionRange()
+	tail := expr[int(inner.End):int(sub.EndPos)]
+	open := strings.IndexByte(tail, '[')
+	if open < 0 {
+		return advice("take the rate first, then the sum")
+	}
+	span := tail[open+1:]
+	if end := strings.LastIndexByte(span, ':'); end > 0 {
+		span = span[:end]
+	}
+	text := expr[inner.Start:selector.Start] + c.Func.Name + "(" + p.text(v) + "[" + span + "])" + expr[selector.End:inner.End]
+	return suggestion{"take the rate first, then the sum", []edit{p.replace(outer, text)}}
+}
+
+// additive are histograms whose sum per second is a quantity of its own.
+func additive(family string) bool {
+	canonical, _ := dialect.Canonical(family)
+	switch canonical {
+	case "vllm:request_prompt_tokens", "vllm:request_generation_tokens", "vllm:iteration_tokens_total", "vllm:request_prefill_kv_computed_tokens", "vllm:request_num_preemptions":
+		return true
+	}
+	return strings.Contains(canonical, "bytes") || strings.Contains(canonical, "_size")
+}
+
+func checkSumWithoutCount(p *pass) {
+	if p.role == recordRole {
+		return // it may be divided where it is used
+	}
+	p.walk(func(n parser.Node, path []parser.Node) {
+		c, ok := n.(*parser.Call)
+		if !ok || !slices.Contains(rates, c.Func.Name) || len(c.Args) != 1 || arithmetic(path) {
+			return
+		}
+		m, ok := unparen(c.Args[0]).(*parser.MatrixSelector)
+		if !ok {
+			return
+		}
+		v, ok := m.VectorSelector.(*parser.VectorSelector)
+		name := ""
+		if ok {
+			name = nameOf(v)
+		}
+		class, family := classOf(name)
+		if class != sum || family.Engine == "" || additive(family.Name) {
+			return
+		}
+		whole := parser.Node(c)
+		for i := len(path) - 1; i >= 0; i-- {
+			switch path[i].(type) {
+			case *parser.AggregateExpr, *parser.ParenExpr:
+				whole = path[i]
+				continue
+			}
+			break
+		}
+		base, _ := strings.CutSuffix(name, "_sum")
+		text := p.text(whole)
+		edits := []edit{p.replace(whole.PositionRange(), text+" / "+strings.Replace(text, name, base+"_count", 1))}
+		p.report(c.PositionRange(), "the sum's rate is "+what(family)+" of all requests together per second: it grows with the traffic and is nobody's latency", suggestion{"divide by the rate of " + base + "_count for the mean", edits})
+	})
+}
+
+func what(n dialect.Name) string {
+	if durationUnit(n.Name) != noUnit {
+		return "seconds"
+	}
+	return "the total"
+}
+
+// arithmetic reports whether a value is part of a calculation.
+func arithmetic(path []parser.Node) bool {
+	return slices.ContainsFunc(path, func(n parser.Node) bool {
+		b, ok := n.(*parser.BinaryExpr)
+		return ok && b.VectorMatching != nil && !b.Op.IsSetOperator() && !b.Op.IsComparisonOperator()
+	})
+}

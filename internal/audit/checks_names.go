@@ -1,0 +1,383 @@
+package audit
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/promql/parser/posrange"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/dialect"
+)
+
+func checkSyntax(p *pass) {
+	var at posrange.PositionRange
+	text := p.err.Error()
+	if list, ok := p.err.(parser.ParseErrors); ok && len(list) > 0 { //nolint:errorlint // The parser returns the list bare.
+		at, text = list[0].PositionRange, list[0].Err.Error()
+	}
+	if len(p.mentions) > 0 {
+		p.reportAs(catalog.Info, at, "not PromQL with the variables filled in: "+text, advice("check the query in the dashboard; this one was not judged"))
+		return
+	}
+	p.report(at, text, advice("correct the expression; extensions such as MetricsQL's cannot be judged here"))
+}
+
+// ours reports whether a name is in the name space of an inference server.
+func ours(name string) bool {
+	_, prefix := dialect.Canonical(name)
+	return prefix != "" && prefix != "vllm_" || strings.HasPrefix(name, "sglang:") || strings.HasPrefix(name, "vllm_") && known(name)
+}
+
+func known(name string) bool {
+	_, ok := dialect.Known(name)
+	return ok
+}
+
+// missing calls fn with every selector whose name is of an inference server and
+// not exposed, and which no recording rule makes.
+func (p *pass) missing(fn func(v *parser.VectorSelector, name string)) {
+	for _, v := range selectors(p.tree) {
+		name := nameOf(v)
+		if name == "" || !ours(name) || p.records[name] != nil || p.surface.Exposes(name) {
+			continue
+		}
+		at := v.PositionRange()
+		if v.Name != "" && p.opaque(at.Start, at.Start+posrange.Pos(len(v.Name))) {
+			continue
+		}
+		fn(v, name)
+	}
+}
+
+func checkUnknownMetric(p *pass) {
+	p.missing(func(v *parser.VectorSelector, name string) {
+		if known(name) {
+			return
+		}
+		if rest, _ := dialect.Canonical(name); strings.Count(rest, ":") > 1 {
+			p.reportAs(catalog.Info, v.PositionRange(), name+" looks like a recording rule's, and none of the rules at hand makes it", advice("give the file with its recording rule too"))
+			return
+		}
+		why := fmt.Sprintf("no release of %s has %s", engineOf(name), name)
+		if better, certain := nearest(name, p.surface); better != "" {
+			fix := advice("perhaps " + better + " is meant")
+			if certain {
+				fix = suggestion{"write " + better, p.rename(v, better)}
+			}
+			p.report(v.PositionRange(), why, fix)
+			return
+		}
+		p.report(v.PositionRange(), why, advice("look at the server's /metrics for the name that it has"))
+	})
+}
+
+func engineOf(name string) string {
+	if strings.HasPrefix(name, "sglang:") {
+		return "SGLang"
+	}
+	return "vLLM (0.2.7 to " + dialect.Newest + ")"
+}
+
+// nearest returns the name that may have been meant. It is certain where only
+// the counter's suffix is missing or too much.
+func nearest(name string, s *Surface) (better string, certain bool) {
+	canonical, prefix := dialect.Canonical(name)
+	under := func(n string) string {
+		if prefix == "" {
+			return n
+		}
+		return prefix + strings.TrimPrefix(n, "vllm:")
+	}
+	for _, candidate := range []string{canonical + "_total", strings.TrimSuffix(canonical, "_total"), canonical + "_seconds", strings.TrimSuffix(canonical, "_bucket") + "_seconds_bucket"} {
+		class, n := classOf(candidate)
+		if class != unknownClass && class != bareHistogram && n.Replacement == "" && n.Instead == "" {
+			return under(candidate), s.Exposes(under(candidate)) || !s.Live
+		}
+	}
+	best, least := "", len(canonical)/4+1
+	for _, n := range dialect.Names() {
+		for _, suffix := range []string{"", "_bucket", "_sum", "_count"} {
+			if (n.Type == dialect.Histogram) != (suffix != "") || n.Gone() {
+				continue
+			}
+			if d := distance(canonical, n.Name+suffix, least); d < least {
+				best, least = under(n.Name+suffix), d
+			}
+		}
+	}
+	return best, false
+}
+
+// distance is the edit distance of two names, at most limit.
+func distance(a, b string, limit int) int {
+	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
+		return limit
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost = min(diagonal, row[j], row[j+1]) + 1
+			}
+			diagonal, row[j+1] = row[j+1], cost
+		}
+	}
+	return min(row[len(b)], limit)
+}
+
+// renamed returns the name that carries the values now, on the servers at hand.
+func (p *pass) renamed(name string) string {
+	n, _ := dialect.Known(name)
+	canonical, _ := dialect.Canonical(name)
+	suffix := strings.TrimPrefix(canonical, n.Name)
+	now := n.Name
+	if n.Replacement != "" {
+		now = n.Replacement
+	}
+	for _, d := range p.surface.Dialects {
+		if to := d.Metric(now + suffix); to != name && p.surface.Exposes(to) {
+			return to
+		}
+	}
+	return ""
+}
+
+func checkRemovedMetric(p *pass) {
+	p.missing(func(v *parser.VectorSelector, name string) {
+		n, ok := dialect.Known(name)
+		class, _ := classOf(name)
+		if !ok || !n.Gone() || class == bareHistogram || class == created {
+			return
+		}
+		why := name + " ended with vLLM " + n.Last
+		if n.Hidden != "" {
+			why = fmt.Sprintf("%s is hidden since vLLM %s and ended with %s", name, n.Hidden, n.Last)
+		}
+		if to := p.renamed(name); to != "" {
+			p.report(v.PositionRange(), why+"; "+to+" carries the same values", suggestion{"write " + to, p.rename(v, to)})
+			return
+		}
+		p.report(v.PositionRange(), why, advice(otherwise(n.Instead, "remove the query: nothing measures it any more")))
+	})
+}
+
+func otherwise(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+func checkNotExposed(p *pass) {
+	p.missing(func(v *parser.VectorSelector, name string) {
+		n, ok := dialect.Known(name)
+		class, _ := classOf(name)
+		if !ok || n.Gone() || class == bareHistogram || class == created {
+			return
+		}
+		engines := p.surface.engines()
+		if len(engines) == 0 || n.Engine == "" && n.Needs != "" { // the router's names are another program's
+			return
+		}
+		at := v.PositionRange()
+		if to := p.renamed(name); to != "" {
+			p.reportAs(catalog.Page, at, "the servers at hand ("+p.surface.Source+") expose it as "+to, suggestion{"write " + to, p.rename(v, to)})
+			return
+		}
+		served := slices.ContainsFunc(engines, func(d dialect.Dialect) bool { return d.Engine == n.Engine })
+		switch {
+		case !served:
+			p.report(at, fmt.Sprintf("the servers at hand (%s) are %s's", p.surface.Source, engines[0].Engine), advice("ask for that engine's metric"))
+		case n.Needs != "":
+			p.reportAs(catalog.Info, at, "it is there only with "+n.Needs, advice("switch it on, or take the query out"))
+		case !n.In(p.surface.release()):
+			p.report(at, fmt.Sprintf("it came with vLLM %s, and %s is %s", n.Since, p.surface.Source, otherwise(engines[0].Version, "older")), advice("upgrade, or take the query out"))
+		default:
+			p.reportAs(catalog.Info, at, "the servers at hand ("+p.surface.Source+") do not expose it", advice("take the query out, or find out what switched it off"))
+		}
+	})
+}
+
+func checkHistogramName(p *pass) {
+	p.walk(func(n parser.Node, path []parser.Node) {
+		v, ok := n.(*parser.VectorSelector)
+		if !ok {
+			return
+		}
+		name := nameOf(v)
+		class, family := classOf(name)
+		if class != bareHistogram || p.records[name] != nil || p.surface.Exposes(name) {
+			return
+		}
+		if isCallArgument(path, "histogram_quantile", "histogram_avg", "histogram_count", "histogram_sum", "histogram_fraction") && p.surface.Live {
+			return // a native histogram, where a store makes them
+		}
+		why := name + " is a histogram: only " + name + "_bucket, _sum and _count exist"
+		switch {
+		case under(path, "histogram_quantile"):
+			p.report(v.PositionRange(), why, suggestion{"write " + name + "_bucket", p.rename(v, name+"_bucket")})
+		case strings.HasSuffix(family.Name, "_total") && under(path, rates...):
+			p.report(v.PositionRange(), why+", despite the name's ending", suggestion{"write " + name + "_sum for tokens; _count counts the engine's steps", p.rename(v, name+"_sum")})
+		default:
+			p.report(v.PositionRange(), why, advice("divide the rate of "+name+"_sum by that of "+name+"_count for a mean, or take histogram_quantile of "+name+"_bucket"))
+		}
+	})
+}
+
+func isCallArgument(path []parser.Node, names ...string) bool {
+	return under(path, names...)
+}
+
+func checkCreated(p *pass) {
+	p.walk(func(n parser.Node, path []parser.Node) {
+		v, ok := n.(*parser.VectorSelector)
+		if !ok {
+			return
+		}
+		if name := nameOf(v); name != "" {
+			class, family := classOf(name)
+			if class != created || aboutTime(path) {
+				return
+			}
+			base, _ := strings.CutSuffix(name, "_created")
+			to := base + "_total"
+			if family.Type != dialect.Counter {
+				to = base + "_count"
+			}
+			p.report(v.PositionRange(), name+" is the Unix time at which counting began (about 1.7e9), not a count", suggestion{"write " + to, p.rename(v, to)})
+			return
+		}
+		for _, m := range v.LabelMatchers {
+			if m.Name != labels.MetricName || m.Type != labels.MatchRegexp || m.Matches("up") {
+				continue
+			}
+			for _, family := range []string{"vllm:prompt_tokens", "vllm:generation_tokens", "vllm:request_success", "vllm:num_preemptions"} {
+				if m.Matches(family+"_total") && m.Matches(family+"_created") && !isCount(path) {
+					p.report(v.PositionRange(), fmt.Sprintf("the pattern selects %s_created as well, a Unix time of about 1.7e9", family), advice(`end the pattern in _total, or add __name__!~".*_created"`))
+					return
+				}
+			}
+		}
+	})
+}
+
+// isCount reports whether only the number of series is asked for.
+func isCount(path []parser.Node) bool {
+	return slices.ContainsFunc(path, func(n parser.Node) bool {
+		a, ok := n.(*parser.AggregateExpr)
+		return ok && (a.Op == parser.COUNT || a.Op == parser.GROUP)
+	})
+}
+
+// aboutTime reports whether a value is used as the time that it is: in a
+// difference with time(), or to see whether it changed.
+func aboutTime(path []parser.Node) bool {
+	return under(path, "changes", "timestamp", "count_over_time", "present_over_time", "absent", "absent_over_time") || isCount(path) ||
+		slices.ContainsFunc(path, func(n parser.Node) bool {
+			b, ok := n.(*parser.BinaryExpr)
+			return ok && (isCall(unparen(b.LHS), "time") || isCall(unparen(b.RHS), "time"))
+		})
+}
+
+// mistaken are labels that people write for those that vLLM has.
+var mistaken = map[string]string{
+	"model": "model_name", "model_id": "model_name", "modelname": "model_name", "served_model_name": "model_name",
+	"finish_reason": "finished_reason", "code": "status", "status_code": "status", "path": "handler", "engine_id": "engine", "dp_rank": "engine",
+}
+
+func checkUnknownLabel(p *pass) {
+	p.walk(func(n parser.Node, _ []parser.Node) {
+		switch n := n.(type) {
+		case *parser.VectorSelector:
+			for _, m := range n.LabelMatchers {
+				if to, wrong := p.mistakenFor(nameOf(n), m.Name); wrong && !m.Matches("") {
+					why := fmt.Sprintf("%s has no label %s, so nothing is selected", nameOf(n), m.Name)
+					p.report(n.PositionRange(), why, p.relabel(to, func() []edit { return p.matcherEdit(n, m.Name, to, "") }))
+				}
+			}
+		case *parser.AggregateExpr:
+			if n.Without || p.opaque(n.PosRange.Start, n.Expr.PositionRange().Start) {
+				return
+			}
+			for _, label := range n.Grouping {
+				p.unknownGrouping(n, label)
+			}
+		}
+	})
+}
+
+func (p *pass) unknownGrouping(n *parser.AggregateExpr, label string) {
+	for _, v := range selectors(n.Expr) {
+		if to, wrong := p.mistakenFor(nameOf(v), label); wrong {
+			p.report(n.PositionRange(), fmt.Sprintf("%s has no label %s, so grouping by it groups by nothing", nameOf(v), label), p.relabel(to, func() []edit {
+				at, inner := n.PositionRange(), n.Expr.PositionRange()
+				for _, item := range slices.Concat(p.tokens(at.Start, inner.Start), p.tokens(inner.End, at.End)) {
+					if item.Val == label {
+						return []edit{{p.node, int(item.Pos), int(item.Pos) + len(label), to}}
+					}
+				}
+				return nil
+			}))
+			return
+		}
+	}
+}
+
+func (p *pass) relabel(to string, edits func() []edit) suggestion {
+	if to == "" {
+		return advice("take the label out")
+	}
+	return suggestion{"write " + to, edits()}
+}
+
+// mistakenFor reports whether a series lacks a label, and which one is meant.
+func (p *pass) mistakenFor(name, label string) (to string, wrong bool) {
+	if label == labels.MetricName || name == "" {
+		return "", false
+	}
+	has, known := p.surface.hasLabel(name, label)
+	if _, n := classOf(name); !known || has || n.Engine == "" && !p.surface.Live {
+		return "", false // another program's http_requests_total, perhaps
+	}
+	if label == "model_name" {
+		return "", true // such as cache_config_info
+	}
+	to, often := mistaken[label]
+	if better, _ := p.surface.hasLabel(name, to); !often || !better {
+		return "", false // a label of the target, perhaps
+	}
+	return to, true
+}
+
+func checkLabelValue(p *pass) {
+	for _, v := range selectors(p.tree) {
+		class, n := classOf(nameOf(v))
+		if class == unknownClass {
+			continue
+		}
+		for _, m := range v.LabelMatchers {
+			if m.Type != labels.MatchEqual || strings.Contains(m.Value, "$") {
+				continue
+			}
+			switch {
+			case n.Name == "http_requests_total" && !p.surface.Whole && m.Name == "status" && len(m.Value) == 3 && strings.Trim(m.Value, "0123456789") == "":
+				to := m.Value[:1] + "xx"
+				p.report(v.PositionRange(), fmt.Sprintf("vLLM counts HTTP statuses by class: status is never %q", m.Value), suggestion{"write " + to, p.matcherEdit(v, "status", "", to)})
+			case n.Name == "vllm:request_success_total" && m.Name == "finished_reason" && m.Value == "abort":
+				p.report(v.PositionRange(), "requests that clients abandon are counted nowhere: abort stays 0 (vllm-project/vllm#31503)", advice("count disconnects at the gateway, or compare vllm:time_to_first_token_seconds_count with completions"))
+			case n.Name == "vllm:request_success_total" && m.Name == "finished_reason" && !slices.Contains([]string{"stop", "length", "abort", "error", "repetition", ""}, m.Value):
+				p.report(v.PositionRange(), fmt.Sprintf("finished_reason is never %q", m.Value), advice("use one of stop, length, error (0.14) and repetition (0.17)"))
+			}
+		}
+	}
+}

@@ -1,0 +1,317 @@
+package audit
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/promql/parser/posrange"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/dialect"
+)
+
+// comparison is an expression against a number, the number on the right.
+type comparison struct {
+	expr  parser.Expr
+	op    parser.ItemType
+	limit float64
+	lit   *parser.NumberLiteral
+	at    posrange.PositionRange
+}
+
+var mirrored = map[parser.ItemType]parser.ItemType{
+	parser.GTR: parser.LSS, parser.LSS: parser.GTR, parser.GTE: parser.LTE, parser.LTE: parser.GTE, parser.EQLC: parser.EQLC, parser.NEQ: parser.NEQ,
+}
+
+func (p *pass) comparisons(fn func(c comparison)) {
+	p.walk(func(n parser.Node, _ []parser.Node) {
+		b, ok := n.(*parser.BinaryExpr)
+		if !ok || !b.Op.IsComparisonOperator() {
+			return
+		}
+		c := comparison{expr: b.LHS, op: b.Op, at: b.PositionRange()}
+		if c.limit, c.lit, ok = number(b.RHS); !ok {
+			c.expr, c.op = b.RHS, mirrored[b.Op]
+			if c.limit, c.lit, ok = number(b.LHS); !ok {
+				return
+			}
+		}
+		if at := c.lit.PosRange; !p.opaque(at.Start, at.End) {
+			fn(c)
+		}
+	})
+}
+
+func short(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
+
+func checkImpossible(p *pass) {
+	p.comparisons(func(c comparison) {
+		top := 1.0
+		switch unitOf(c.expr) {
+		case ratio:
+		case percent:
+			top = 100
+		default:
+			return
+		}
+		above := c.op == parser.GTR || c.op == parser.GTE
+		below := c.op == parser.LSS || c.op == parser.LTE
+		switch {
+		case above && (c.limit > top || c.limit == top && c.op == parser.GTR):
+			fix := advice(fmt.Sprintf("compare with a number below %s", short(top)))
+			if top == 1 && c.limit > 1 && c.limit <= 100 {
+				to := short(c.limit / 100)
+				fix = suggestion{"write " + to, []edit{p.replace(c.lit.PosRange, to)}}
+			}
+			p.report(c.at, fmt.Sprintf("the value is between 0 and %s: it is never above %s", short(top), short(c.limit)), fix)
+		case below && c.limit > top && top == 1 && c.limit <= 100:
+			to := short(c.limit / 100)
+			p.report(c.at, fmt.Sprintf("the value is between 0 and 1: it is always below %s", short(c.limit)), suggestion{"write " + to, []edit{p.replace(c.lit.PosRange, to)}})
+		case above && (c.limit < 0 || c.limit == 0 && c.op == parser.GTE), below && (c.limit < 0 || c.limit == 0 && c.op == parser.LSS):
+			p.report(c.at, "the value is between 0 and "+short(top)+": this always, or never, holds", advice("compare with a number in between"))
+		}
+	})
+}
+
+// promptly are the histograms of which a value of minutes would be absurd.
+var promptly = []string{"time_to_first_token_seconds", "inter_token_latency_seconds", "time_per_output_token_seconds", "request_time_per_output_token_seconds"}
+
+func checkBucketEdge(p *pass) {
+	p.comparisons(func(c comparison) {
+		q, ok := quantileIn(c.expr)
+		if !ok || q.family == "" || q.factor == 0 || c.op == parser.EQLC || c.op == parser.NEQ {
+			return
+		}
+		edges := p.surface.edgesOf(q.family)
+		if len(edges) < 2 {
+			return
+		}
+		limit := c.limit / q.factor
+		first, last := edges[0].value, edges[len(edges)-1].value
+		above := c.op == parser.GTR || c.op == parser.GTE
+		canonical, _ := dialect.Canonical(q.family)
+		absurd := limit >= 100 && q.factor == 1 && slices.Contains(promptly, strings.TrimPrefix(canonical, "vllm:"))
+		switch {
+		case limit >= last && above, absurd:
+			why := fmt.Sprintf("the buckets of %s end at %s: the percentile never reads more, and this never fires", q.family, short(last))
+			if limit < last {
+				why = fmt.Sprintf("%s is in seconds, and %s s is minutes: milliseconds seem to be meant", q.family, short(limit))
+			}
+			p.reportAs(catalog.Page, c.at, why, p.thousandth(c, q, limit, first, last))
+		case limit < q.q*first && above:
+			p.reportAs(catalog.Page, c.at, fmt.Sprintf("the first bucket of %s ends at %s: the percentile reads at least %s, however fast the server is, and this always fires", q.family, short(first), short(q.q*first)), p.firstEdge(q, first))
+		case limit < first:
+			p.reportAs(catalog.Ticket, c.at, fmt.Sprintf("the first bucket of %s ends at %s: nothing below it can be told apart (vllm-project/vllm#48175)", q.family, short(first)), p.firstEdge(q, first))
+		default:
+			p.betweenEdges(c, q, limit, edges)
+		}
+	})
+}
+
+// thousandth repairs milliseconds where seconds are meant.
+func (p *pass) thousandth(c comparison, q quantile, limit, first, last float64) suggestion {
+	if to := limit / 1000; durationUnit(q.family) == seconds && q.factor == 1 && limit >= 100 && to < last {
+		return suggestion{"write " + short(to) + ", if milliseconds are meant", []edit{p.replace(c.lit.PosRange, short(to))}}
+	}
+	return advice(fmt.Sprintf("compare with a bucket edge between %s and %s", short(first), short(last)))
+}
+
+func (p *pass) firstEdge(q quantile, first float64) suggestion {
+	return advice(fmt.Sprintf("compare the mean, rate(%s_sum[5m]) / rate(%s_count[5m]), or go to %s or more", q.family, q.family, short(first)))
+}
+
+func (p *pass) betweenEdges(c comparison, q quantile, limit float64, edges []edge) {
+	for i, e := range edges {
+		switch {
+		case e.value == limit:
+			return
+		case e.value > limit && i > 0:
+			low, high := edges[i-1].value, e.value
+			if high/low < 1.5 && i > 1 { // fine buckets: the guess is a good one
+				return
+			}
+			p.report(c.at, fmt.Sprintf("between the bucket edges %s and %s the percentile is interpolated, a guess: requests of %s and of %s read alike", short(low*q.factor), short(high*q.factor), short(low*q.factor), short(high*q.factor)),
+				advice(fmt.Sprintf("compare with %s or %s, or alert on the share of requests above an edge", short(low*q.factor), short(high*q.factor))))
+			return
+		}
+	}
+}
+
+func checkNoSuchBucket(p *pass) {
+	for _, v := range selectors(p.tree) {
+		family, ok := strings.CutSuffix(nameOf(v), "_bucket")
+		edges := p.surface.edgesOf(family)
+		if !ok || len(edges) == 0 {
+			continue
+		}
+		for _, m := range v.LabelMatchers {
+			if m.Name != "le" || m.Type != labels.MatchEqual || m.Value == "+Inf" || strings.Contains(m.Value, "$") {
+				continue
+			}
+			want, err := strconv.ParseFloat(m.Value, 64)
+			if slices.ContainsFunc(edges, func(e edge) bool { return e.text == m.Value }) {
+				continue
+			}
+			if i := slices.IndexFunc(edges, func(e edge) bool { return e.value == want }); err == nil && i >= 0 {
+				to := edges[i].text
+				p.report(v.PositionRange(), fmt.Sprintf("the edge is written %s, not %s: nothing is selected", to, m.Value), suggestion{"write " + to, p.matcherEdit(v, "le", "", to)})
+				continue
+			}
+			var texts []string
+			for _, e := range edges {
+				texts = append(texts, e.text)
+			}
+			p.report(v.PositionRange(), fmt.Sprintf("%s has no bucket that ends at %s: nothing is selected", family, m.Value), advice("choose one of "+strings.Join(texts, ", ")))
+		}
+	}
+}
+
+// panelUnits maps a panel's unit to that of a value.
+var panelUnits = map[string]unit{
+	"s": seconds, "seconds": seconds, "dtdurations": seconds, "clocks": seconds,
+	"ms": milliseconds, "milliseconds": milliseconds, "dtdurationms": milliseconds, "clockms": milliseconds,
+	"percent": percent, "percentunit": ratio, "percent-decimal": ratio,
+}
+
+// unitNames are a panel's words for a unit, Grafana's and Perses'.
+var unitNames = map[unit][2]string{
+	seconds: {"s", "seconds"}, milliseconds: {"ms", "milliseconds"}, percent: {"percent", "percent"}, ratio: {"percentunit", "percent-decimal"},
+}
+
+func checkUnit(p *pass) {
+	if p.panel == nil || p.role != panelRole {
+		return
+	}
+	is := unitOf(p.tree)
+	shown, ok := panelUnits[p.panel.unit]
+	kind := func(u unit) bool { return u == seconds || u == milliseconds }
+	switch {
+	case is == noUnit:
+	case ok && shown != is && kind(shown) == kind(is):
+		to := unitNames[is][0]
+		if p.panel.perses {
+			to = unitNames[is][1]
+		}
+		p.reportUnit(fmt.Sprintf("the values are %s and the panel's unit is %s: off by a factor of %s", described(is), described(shown), factor(is)),
+			suggestion{"write " + to, []edit{{p.panel.unitNode, 0, len(p.panel.unitNode.value), to}}})
+	case !ok && is == seconds && p.mentionsMilliseconds():
+		p.reportUnit("the panel says milliseconds and the values are seconds", advice("set the unit to s, or multiply by 1000"))
+	}
+}
+
+func factor(u unit) string {
+	if u == ratio || u == percent {
+		return "100"
+	}
+	return "1000"
+}
+
+func described(u unit) string {
+	switch u {
+	case ratio:
+		return "ratios from 0 to 1"
+	case percent:
+		return "percent from 0 to 100"
+	}
+	return string(u)
+}
+
+func (p *pass) mentionsMilliseconds() bool {
+	for word := range strings.FieldsFuncSeq(strings.ToLower(p.panel.title+" "+p.panel.legend), func(r rune) bool { return r < 'a' || r > 'z' }) {
+		if word == "ms" || word == "millis" || word == "milliseconds" {
+			return true
+		}
+	}
+	return false
+}
+
+func checkRateInterval(p *pass) {
+	p.walk(func(n parser.Node, path []parser.Node) {
+		m, ok := n.(*parser.MatrixSelector)
+		if !ok || !under(path, "rate", "irate", "increase", "delta", "idelta", "deriv") {
+			return
+		}
+		v, ok := m.VectorSelector.(*parser.VectorSelector)
+		if !ok || !ours(nameOf(v)) && !known(nameOf(v)) {
+			return
+		}
+		at := m.PositionRange()
+		for _, mention := range p.mentions {
+			text := p.node.value[mention.start:mention.end]
+			if mention.start >= int(at.Start) && mention.end <= int(at.End) && (text == "$__interval" || text == "${__interval}") {
+				p.report(at, text+" is as short as a pixel: zoomed in, it holds fewer than two scrapes and the panel is empty", suggestion{"write $__rate_interval", []edit{{p.node, mention.start, mention.end, "$__rate_interval"}}})
+				return
+			}
+		}
+		if p.opaque(at.Start, at.End) || m.Range <= 0 {
+			return
+		}
+		switch interval := p.surface.Interval; {
+		case interval > 0 && m.Range < 2*interval && p.surface.Whole:
+			p.reportAs(catalog.Page, at, fmt.Sprintf("the servers are scraped every %s: %s never holds two scrapes, and the rate is always empty", interval, span(m.Range)), advice("take at least "+span(4*interval)))
+		case interval == 0 && m.Range < 30*time.Second:
+			p.report(at, span(m.Range)+" holds fewer than two scrapes at the usual 15 s or more: the rate is empty", advice("take at least 1m"))
+		}
+	})
+}
+
+func span(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+func checkNoComparison(p *pass) {
+	if p.role != alertRole {
+		return
+	}
+	decides := false
+	for _, v := range selectors(p.tree) {
+		if r := p.records[nameOf(v)]; r != nil || !ours(nameOf(v)) {
+			decides = true // it may hold the comparison
+		}
+	}
+	p.walk(func(n parser.Node, _ []parser.Node) {
+		switch n := n.(type) {
+		case *parser.BinaryExpr:
+			decides = decides || n.Op.IsComparisonOperator() && !n.ReturnBool || n.Op == parser.LUNLESS
+		case *parser.Call:
+			decides = decides || n.Func.Name == "absent" || n.Func.Name == "absent_over_time"
+		}
+	})
+	if !decides {
+		p.report(p.tree.PositionRange(), "an alert fires for every series that its expression returns, also for one of value 0: this one always does", advice("compare it with a threshold, such as > 10"))
+	}
+}
+
+func checkNoFor(p *pass) {
+	if p.role != alertRole || p.hold != "" && p.hold != "0" && p.hold != "0s" && p.hold != "0m" || p.rule.get("data") != nil {
+		return
+	}
+	longest := time.Duration(0)
+	windows := 0
+	relevant := false
+	p.walk(func(n parser.Node, _ []parser.Node) {
+		switch n := n.(type) {
+		case *parser.MatrixSelector:
+			longest = max(longest, n.Range)
+			windows++
+		case *parser.VectorSelector:
+			relevant = relevant || ours(nameOf(n)) || known(nameOf(n))
+		}
+	})
+	if !relevant || longest >= 10*time.Minute || windows >= 4 { // long windows hold by themselves, as burn rates do
+		return
+	}
+	p.report(p.tree.PositionRange(), "without for, one evaluation is enough: a burst or a single slow scrape pages somebody", advice("add for: 5m, or what you can wait"))
+}

@@ -1,0 +1,394 @@
+package audit
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+)
+
+// A File is a file as it was read.
+type File struct {
+	Name string
+	Data []byte
+	Kind FileKind
+}
+
+// A FileKind says what the user takes a file for.
+type FileKind string
+
+// The kinds of files.
+const (
+	Rules      FileKind = "rules"
+	Dashboards FileKind = "dashboards"
+)
+
+// role says what a query is for.
+type role uint8
+
+const (
+	alertRole role = iota
+	recordRole
+	panelRole
+	variableRole
+)
+
+// A query is one expression of a file, with what surrounds it.
+type query struct {
+	file  *File
+	node  *node  // the expression's string
+	where string // for people: `alert HighTTFT`, `panel "TTFT", query A`
+	path  string // JSON pointer
+	role  role
+	name  string // of the alert, the recorded series or the panel
+
+	rule  *node // the rule's mapping, nil elsewhere
+	hold  string
+	panel *panelContext
+	vars  map[string]variable
+
+	tree     parser.Expr
+	mentions []mention
+	err      error // of parsing
+}
+
+// panelContext is what a panel says about the values it shows.
+type panelContext struct {
+	title, kind, unit string
+	unitNode          *node
+	legend            string
+	perses            bool
+}
+
+// A document is a file's queries.
+type document struct {
+	file    *File
+	starts  []int
+	queries []*query
+}
+
+// read parses a file and collects its queries. An error names the file and,
+// where it can, the line and the column.
+func read(f *File) (*document, error) {
+	roots, err := parse(f.Data)
+	if err != nil {
+		return nil, inFile(f, err)
+	}
+	d := &document{file: f, starts: lineStarts(f.Data)}
+	for i, root := range roots {
+		path := ""
+		if len(roots) > 1 {
+			path = fmt.Sprintf("/%d", i)
+		}
+		switch f.Kind {
+		case Rules:
+			err = d.rules(root, path)
+		default:
+			err = d.dashboard(root, path)
+		}
+		if err != nil {
+			return nil, inFile(f, err)
+		}
+	}
+	if len(d.queries) == 0 {
+		if f.Kind == Rules {
+			return nil, hint.With(fmt.Errorf("%s: no rules in it", f.Name), "give a file with groups of rules, or a PrometheusRule, VMRule or a ConfigMap of them; dashboards go with --dashboards")
+		}
+		return nil, hint.With(fmt.Errorf("%s: no panel with a Prometheus query in it", f.Name), "give a dashboard as Grafana or Perses exports it; rules go with --rules")
+	}
+	for _, q := range d.queries {
+		q.file = f
+		q.tree, q.mentions, q.err = standIn(q.node.value)
+	}
+	return d, nil
+}
+
+// inFile puts the file's name before an error, and keeps its hint.
+func inFile(f *File, err error) error {
+	var at *syntaxError
+	if errors.As(err, &at) {
+		return hint.With(fmt.Errorf("%s:%w", f.Name, err), hintOr(err, "correct the line, or leave the file out"))
+	}
+	return hint.With(fmt.Errorf("%s: %w", f.Name, err), hintOr(err, "check that it is the file you meant"))
+}
+
+func hintOr(err error, otherwise string) string {
+	if h := hint.Of(err); h != "" {
+		return h
+	}
+	return otherwise
+}
+
+func escape(key string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
+}
+
+func wrong(n *node, what string, want kind) error {
+	return &syntaxError{n.line, n.column, fmt.Sprintf("%s is %s, want %s", what, n.kind, want)}
+}
+
+// rules finds groups of rules wherever they are: at the top of a Prometheus,
+// Mimir or VictoriaMetrics file, in the spec of a custom resource, in a chart's
+// values, and in the texts of a ConfigMap.
+func (d *document) rules(n *node, path string) error {
+	switch n.kind {
+	case object:
+		if n.get("kind").str() == "ConfigMap" {
+			return d.configMap(n, path)
+		}
+		for _, f := range n.fields {
+			p := path + "/" + escape(f.key)
+			if f.key != "groups" {
+				if err := d.rules(f.value, p); err != nil {
+					return err
+				}
+				continue
+			}
+			if f.value.kind != list && f.value.kind != null {
+				return wrong(f.value, "groups", list)
+			}
+			for i, g := range f.value.items {
+				if err := d.group(g, fmt.Sprintf("%s/%d", p, i)); err != nil {
+					return err
+				}
+			}
+		}
+	case list:
+		for i, item := range n.items {
+			if err := d.rules(item, fmt.Sprintf("%s/%d", path, i)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// configMap reads the files inside a ConfigMap. They are strings in a string:
+// their findings point at the whole text.
+func (d *document) configMap(n *node, path string) error {
+	data := n.get("data")
+	if data == nil || data.kind != object {
+		return nil
+	}
+	for _, f := range data.fields {
+		if f.value.kind != text {
+			continue
+		}
+		inner := &File{Name: f.key, Data: []byte(f.value.value), Kind: d.file.Kind}
+		sub, err := read(inner)
+		if err != nil {
+			var at *syntaxError
+			if errors.As(err, &at) {
+				return &syntaxError{f.value.line, f.value.column, fmt.Sprintf("data %s: %s", f.key, at.Error())}
+			}
+			continue // another of the map's files
+		}
+		for _, q := range sub.queries {
+			q.path = path + "/data/" + escape(f.key) + "#" + q.path
+			q.node = &node{kind: text, value: q.node.value, offset: -1, line: f.value.line, column: f.value.column}
+			if q.panel != nil {
+				q.panel.unitNode = nil
+			}
+			d.queries = append(d.queries, q)
+		}
+	}
+	return nil
+}
+
+func (d *document) group(g *node, path string) error {
+	if g.kind != object {
+		return wrong(g, "a group of rules", object)
+	}
+	rules := g.get("rules")
+	if rules == nil || rules.kind == null {
+		return nil
+	}
+	if rules.kind != list {
+		return wrong(rules, "rules", list)
+	}
+	for i, r := range rules.items {
+		if err := d.rule(r, fmt.Sprintf("%s/rules/%d", path, i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *document) rule(r *node, path string) error {
+	if r.kind != object {
+		return wrong(r, "a rule", object)
+	}
+	expr := r.get("expr")
+	if expr == nil {
+		if r.get("data") != nil { // Grafana's own alerts: queries like a panel's
+			return d.dashboardNode(r, path, &panelContext{title: r.get("title").str(), perses: true}, nil)
+		}
+		return &syntaxError{r.line, r.column, "a rule without expr"}
+	}
+	if expr.kind != text && expr.kind != other {
+		return wrong(expr, "expr", text)
+	}
+	for _, key := range []string{"alert", "record", "for"} {
+		if v := r.get(key); v != nil && v.kind != text && (v.kind != other || key != "for") {
+			return wrong(v, key, text)
+		}
+	}
+	q := &query{node: expr, path: path + "/expr", rule: r, hold: r.get("for").scalar()}
+	if v := r.get("for"); v != nil {
+		if _, err := model.ParseDuration(q.hold); err != nil {
+			return &syntaxError{v.line, v.column, fmt.Sprintf("for: %q is not a duration such as 5m", q.hold)}
+		}
+	}
+	switch {
+	case r.get("alert") != nil:
+		q.role, q.name = alertRole, r.get("alert").str()
+		q.where = "alert " + q.name
+	case r.get("record") != nil:
+		q.role, q.name = recordRole, r.get("record").str()
+		q.where = "recording rule " + q.name
+	default:
+		return &syntaxError{r.line, r.column, "a rule with neither alert nor record"}
+	}
+	d.queries = append(d.queries, q)
+	return nil
+}
+
+// dashboard reads a dashboard of Grafana (classic and with schema v2, alone or
+// as the API returns it) or of Perses, or a ConfigMap of dashboards.
+func (d *document) dashboard(n *node, path string) error {
+	if n.kind != object {
+		return wrong(n, "a dashboard", object)
+	}
+	if n.get("kind").str() == "ConfigMap" {
+		return d.configMap(n, path)
+	}
+	return d.dashboardNode(n, path, nil, variablesOf(n))
+}
+
+// variablesOf collects the variables that a dashboard declares.
+func variablesOf(n *node) map[string]variable {
+	out := map[string]variable{}
+	for _, root := range []*node{n, n.get("dashboard"), n.get("spec")} {
+		if list := root.at("templating", "list"); list != nil {
+			for _, v := range list.items {
+				name := v.get("name").str()
+				out[name] = variable{name, v.get("multi").scalar() == "true" || v.get("includeAll").scalar() == "true"}
+			}
+		}
+		if vars := root.get("variables"); vars != nil {
+			for _, v := range vars.items {
+				spec := v.get("spec")
+				name := spec.get("name").str()
+				multi := false
+				for _, key := range []string{"allowMultiple", "allowAllValue", "multi", "includeAll"} {
+					multi = multi || spec.get(key).scalar() == "true"
+				}
+				out[name] = variable{name, multi}
+			}
+		}
+	}
+	return out
+}
+
+// dashboardNode walks a dashboard, whatever its nesting: rows, rows in panels,
+// panels by name. panel is the panel that surrounds the node.
+func (d *document) dashboardNode(n *node, path string, panel *panelContext, vars map[string]variable) error {
+	switch n.kind {
+	case list:
+		for i, item := range n.items {
+			if err := d.dashboardNode(item, fmt.Sprintf("%s/%d", path, i), panel, vars); err != nil {
+				return err
+			}
+		}
+	case object:
+		if p := panelOf(n); p != nil {
+			panel = p
+		}
+		if err := d.target(n, path, panel, vars); err != nil {
+			return err
+		}
+		for _, f := range n.fields {
+			if err := d.dashboardNode(f.value, path+"/"+escape(f.key), panel, vars); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// panelOf returns what a panel says of its values, nil where the node is none.
+func panelOf(n *node) *panelContext {
+	if n.get("kind").str() == "Panel" { // Perses, and Grafana's schema v2
+		spec := n.get("spec")
+		p := &panelContext{title: spec.at("display", "name").str(), kind: spec.at("plugin", "kind").str(), perses: true}
+		p.unitNode = spec.at("plugin", "spec", "format", "unit")
+		if p.unitNode == nil {
+			p.unitNode = spec.at("plugin", "spec", "yAxis", "format", "unit")
+		}
+		if title := spec.get("title"); title != nil {
+			p.title, p.kind, p.perses = title.str(), spec.at("vizConfig", "kind").str(), false
+			p.unitNode = spec.at("vizConfig", "spec", "fieldConfig", "defaults", "unit")
+		}
+		p.unit = p.unitNode.str()
+		return p
+	}
+	if n.get("targets") == nil || n.get("targets").kind != list {
+		return nil
+	}
+	p := &panelContext{title: n.get("title").str(), kind: n.get("type").str(), unitNode: n.at("fieldConfig", "defaults", "unit")}
+	if p.unitNode == nil { // the graph panel of old
+		if axes := n.get("yaxes"); axes != nil && len(axes.items) > 0 {
+			p.unitNode = axes.items[0].get("format")
+		}
+	}
+	if p.unitNode == nil {
+		p.unitNode = n.get("format")
+	}
+	p.unit = p.unitNode.str()
+	return p
+}
+
+// otherLanguages are the datasources whose expr is no PromQL.
+var otherLanguages = []string{"loki", "tempo", "elasticsearch", "influxdb", "cloudwatch", "graphite", "__expr__"}
+
+// target adds the query that a node holds, if it holds one.
+func (d *document) target(n *node, path string, panel *panelContext, vars map[string]variable) error {
+	if slices.Contains(otherLanguages, n.at("datasource", "type").str()) || slices.Contains(otherLanguages, n.get("datasourceUid").str()) {
+		return nil
+	}
+	expr, key := n.get("expr"), "expr"
+	if n.get("kind").str() == "PrometheusTimeSeriesQuery" {
+		expr, key, n, path = n.at("spec", "query"), "query", n.get("spec"), path+"/spec"
+	}
+	if expr == nil {
+		return nil
+	}
+	if expr.kind != text {
+		if expr.kind == null {
+			return nil
+		}
+		return wrong(expr, key, text)
+	}
+	if strings.TrimSpace(expr.value) == "" {
+		return nil
+	}
+	q := &query{node: expr, path: path + "/" + key, role: panelRole, vars: vars, panel: &panelContext{}}
+	if panel == nil {
+		q.role, q.name, q.where = variableRole, n.get("name").str(), "annotation or variable "+n.get("name").str()
+	} else {
+		copied := *panel
+		copied.legend = n.get("legendFormat").str() + n.get("seriesNameFormat").str()
+		q.panel, q.name = &copied, panel.title
+		q.where = fmt.Sprintf("panel %q", panel.title)
+		if id := n.get("refId").str(); id != "" {
+			q.where += ", query " + id
+		}
+	}
+	d.queries = append(d.queries, q)
+	return nil
+}

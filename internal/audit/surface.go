@@ -1,0 +1,181 @@
+package audit
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/sixty-dev/sixty/internal/dialect"
+)
+
+// A Surface is what the servers expose: the names, labels and bucket edges that
+// rules and dashboards may speak of. It is read from pages, from a Prometheus
+// server, or derived from the name of a dialect.
+type Surface struct {
+	// Source says where it comes from, for people: "2 servers", "vLLM 0.10".
+	Source string
+
+	Dialects []dialect.Dialect
+
+	// Live says that servers were really looked at: what they do not expose is
+	// then known to be absent, and how many there are is known.
+	Live bool
+
+	// Whole says that everything stored is known, as a Prometheus server tells
+	// it, not the pages of inference servers alone.
+	Whole bool
+
+	// Models and Instances are those that were seen.
+	Models, Instances []string
+
+	// Interval is the time between two scrapes, 0 where it is not known.
+	Interval time.Duration
+
+	names  map[string]bool
+	labels map[string]map[string]bool // by series name
+	edges  map[string]map[string]bool // by histogram family: le as written
+}
+
+// NewSurface returns a surface on which nothing was seen yet.
+func NewSurface(source string) *Surface {
+	return &Surface{Source: source, names: map[string]bool{}, labels: map[string]map[string]bool{}, edges: map[string]map[string]bool{}}
+}
+
+// SurfaceOf returns what a dialect by name exposes.
+func SurfaceOf(id string) (*Surface, error) {
+	d, err := dialect.Named(id)
+	if err != nil {
+		return nil, err
+	}
+	s := NewSurface("dialect " + id)
+	s.Dialects = []dialect.Dialect{d}
+	for _, name := range d.Names() {
+		s.names[name] = true
+	}
+	return s, nil
+}
+
+// Add adds a series as a target exposes it; instance is the target.
+func (s *Surface) Add(l labels.Labels, instance string) {
+	name := l.Get(labels.MetricName)
+	s.names[name] = true
+	seen := s.labels[name]
+	if seen == nil {
+		seen = map[string]bool{}
+		s.labels[name] = seen
+	}
+	l.Range(func(l labels.Label) {
+		switch {
+		case l.Name == labels.MetricName:
+		case l.Name == labels.BucketLabel:
+			family := strings.TrimSuffix(name, "_bucket")
+			if s.edges[family] == nil {
+				s.edges[family] = map[string]bool{}
+			}
+			s.edges[family][l.Value] = true
+			seen[l.Name] = true
+		case l.Name == "model_name" && !slices.Contains(s.Models, l.Value):
+			s.Models = append(s.Models, l.Value)
+			seen[l.Name] = true
+		default:
+			seen[l.Name] = true
+		}
+	})
+	if instance != "" && !slices.Contains(s.Instances, instance) {
+		s.Instances = append(s.Instances, instance)
+	}
+}
+
+// Detect adds the dialect of one target's names; false where they are of no
+// engine.
+func (s *Surface) Detect(names []string) bool {
+	d, ok := dialect.Detect(names)
+	if !ok {
+		return false
+	}
+	for _, have := range s.Dialects {
+		if have.ID == d.ID && have.Version == d.Version {
+			return true
+		}
+	}
+	s.Dialects = append(s.Dialects, d)
+	return true
+}
+
+// Exposes reports whether a series' name is there.
+func (s *Surface) Exposes(name string) bool { return s.names[name] }
+
+// Names lists the names that are there, sorted.
+func (s *Surface) Names() []string { return slices.Sorted(maps.Keys(s.names)) }
+
+// hasLabel reports whether a series has a label; known is false where it
+// cannot be told.
+func (s *Surface) hasLabel(name, label string) (has, known bool) {
+	if seen, ok := s.labels[name]; ok && s.Live {
+		return seen[label], true
+	}
+	n, ok := dialect.Known(name)
+	if !ok {
+		return false, false
+	}
+	if slices.Contains(n.Labels, "*") {
+		return label != "model_name", label == "model_name"
+	}
+	return slices.Contains(n.Labels, label) || label == "le" && n.Type == dialect.Histogram, true
+}
+
+// edgesOf returns the finite bucket edges of a histogram, ascending, and how
+// they are written; nil where they are not known.
+func (s *Surface) edgesOf(family string) []edge {
+	var out []edge
+	for text := range s.edges[family] {
+		if v, err := strconv.ParseFloat(text, 64); err == nil && !math.IsInf(v, 1) {
+			out = append(out, edge{v, text})
+		}
+	}
+	if len(out) == 0 {
+		for _, v := range dialect.Bounds(family, s.release()) {
+			text := strconv.FormatFloat(v, 'f', -1, 64)
+			if !strings.Contains(text, ".") {
+				text += ".0" // as Python's client writes it
+			}
+			out = append(out, edge{v, text})
+		}
+	}
+	slices.SortFunc(out, func(a, b edge) int { return cmp.Compare(a.value, b.value) })
+	return slices.CompactFunc(out, func(a, b edge) bool { return a.value == b.value })
+}
+
+type edge struct {
+	value float64
+	text  string
+}
+
+// release returns the release that a dialect by name stands for, "" for the
+// newest.
+func (s *Surface) release() string {
+	for _, d := range s.Dialects {
+		if d.Engine == dialect.VLLM {
+			first, _, _ := strings.Cut(d.Version, " ")
+			return first
+		}
+	}
+	return ""
+}
+
+// engines returns the dialects that are of inference servers.
+func (s *Surface) engines() []dialect.Dialect {
+	var out []dialect.Dialect
+	for _, d := range s.Dialects {
+		if d.Engine != dialect.DCGM {
+			out = append(out, d)
+		}
+	}
+	return out
+}

@@ -1,0 +1,472 @@
+package audit
+
+import (
+	"regexp/syntax"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/promql/parser/posrange"
+
+	"github.com/sixty-dev/sixty/internal/dialect"
+)
+
+// unparen strips parentheses.
+func unparen(e parser.Expr) parser.Expr {
+	for {
+		p, ok := e.(*parser.ParenExpr)
+		if !ok {
+			return e
+		}
+		e = p.Expr
+	}
+}
+
+// number returns the value of a literal, perhaps negated.
+func number(e parser.Expr) (v float64, lit *parser.NumberLiteral, ok bool) {
+	switch n := unparen(e).(type) {
+	case *parser.NumberLiteral:
+		return n.Val, n, true
+	case *parser.UnaryExpr:
+		if v, lit, ok := number(n.Expr); ok {
+			if n.Op == parser.SUB {
+				v = -v
+			}
+			return v, lit, true
+		}
+	}
+	return 0, nil, false
+}
+
+// class says how the values of a series behave.
+type class uint8
+
+const (
+	unknownClass class = iota
+	gauge
+	counter
+	bucket
+	sum
+	count
+	created
+	bareHistogram // a histogram's name without a suffix: no series has it
+)
+
+// cumulative reports whether the values only grow.
+func (c class) cumulative() bool { return c == counter || c == bucket || c == sum || c == count }
+
+// classOf returns the class of a series by its name.
+func classOf(name string) (class, dialect.Name) {
+	n, ok := dialect.Known(name)
+	if !ok {
+		return unknownClass, n
+	}
+	canonical, _ := dialect.Canonical(name)
+	rest := strings.TrimPrefix(canonical, n.Name)
+	switch {
+	case n.Type == dialect.Gauge:
+		return gauge, n
+	case strings.HasSuffix(canonical, "_created"):
+		return created, n
+	case n.Type == dialect.Counter:
+		return counter, n
+	case rest == "_bucket":
+		return bucket, n
+	case rest == "_sum":
+		return sum, n
+	case rest == "_count":
+		return count, n
+	case n.Type == dialect.Histogram:
+		return bareHistogram, n
+	}
+	return unknownClass, n
+}
+
+// nameOf returns the name that a selector asks for, "" where it is no single
+// one.
+func nameOf(v *parser.VectorSelector) string {
+	if v.Name != "" {
+		return v.Name
+	}
+	for _, m := range v.LabelMatchers {
+		if m.Name == labels.MetricName && m.Type == labels.MatchEqual {
+			return m.Value
+		}
+	}
+	return ""
+}
+
+// selectors returns the selectors under a node.
+func selectors(n parser.Node) []*parser.VectorSelector {
+	var out []*parser.VectorSelector
+	parser.Inspect(n, func(n parser.Node, _ []parser.Node) error {
+		if v, ok := n.(*parser.VectorSelector); ok {
+			out = append(out, v)
+		}
+		return nil
+	})
+	return out
+}
+
+// rates are the functions that are for counters.
+var rates = []string{"rate", "irate", "increase"}
+
+func isCall(n parser.Node, names ...string) bool {
+	c, ok := n.(*parser.Call)
+	return ok && slices.Contains(names, c.Func.Name)
+}
+
+// under reports whether a call of one of the functions encloses a node.
+func under(path []parser.Node, names ...string) bool {
+	return slices.ContainsFunc(path, func(n parser.Node) bool { return isCall(n, names...) })
+}
+
+// quantile takes apart a histogram_quantile, perhaps scaled by a number.
+type quantile struct {
+	call   *parser.Call
+	q      float64
+	family string  // of the only selector beneath, "" otherwise
+	factor float64 // what the result is multiplied with
+}
+
+func quantileIn(e parser.Expr) (quantile, bool) {
+	switch n := unparen(e).(type) {
+	case *parser.Call:
+		if n.Func.Name != "histogram_quantile" || len(n.Args) != 2 {
+			return quantile{}, false
+		}
+		out := quantile{call: n, factor: 1}
+		out.q, _, _ = number(n.Args[0])
+		families := map[string]bool{}
+		for _, v := range selectors(n.Args[1]) {
+			families[strings.TrimSuffix(nameOf(v), "_bucket")] = true
+		}
+		if len(families) == 1 {
+			for f := range families {
+				out.family = f
+			}
+		}
+		return out, true
+	case *parser.BinaryExpr:
+		if v, _, ok := number(n.RHS); ok && (n.Op == parser.MUL || n.Op == parser.DIV && v != 0) {
+			if out, ok := quantileIn(n.LHS); ok {
+				if n.Op == parser.DIV {
+					v = 1 / v
+				}
+				out.factor *= v
+				return out, true
+			}
+		}
+		if v, _, ok := number(n.LHS); ok && n.Op == parser.MUL {
+			if out, ok := quantileIn(n.RHS); ok {
+				out.factor *= v
+				return out, true
+			}
+		}
+	case *parser.AggregateExpr:
+		if n.Op == parser.MAX || n.Op == parser.MIN {
+			return quantileIn(n.Expr)
+		}
+	}
+	return quantile{}, false
+}
+
+// units of an expression's value.
+type unit string
+
+const (
+	noUnit       unit = ""
+	seconds      unit = "seconds"
+	milliseconds unit = "milliseconds"
+	ratio        unit = "ratio"
+	percent      unit = "percent"
+)
+
+// ratios are the gauges between 0 and 1; the suffix _perc of others misleads.
+func isRatio(name string) bool {
+	canonical, _ := dialect.Canonical(name)
+	switch canonical {
+	case "sglang:token_usage", "sglang:cache_hit_rate", "vllm:spec_decode_draft_acceptance_rate":
+		return true
+	}
+	return strings.HasPrefix(canonical, "vllm:") && (strings.HasSuffix(canonical, "_usage_perc") || strings.HasSuffix(canonical, "_hit_rate") || strings.HasSuffix(canonical, "_hit_ratio"))
+}
+
+// wholes are counters of which another one counts a part: their quotient is a
+// ratio.
+var wholes = map[string]string{
+	"vllm:prefix_cache_hits_total":               "vllm:prefix_cache_queries_total",
+	"vllm:gpu_prefix_cache_hits_total":           "vllm:gpu_prefix_cache_queries_total",
+	"vllm:external_prefix_cache_hits_total":      "vllm:external_prefix_cache_queries_total",
+	"vllm:spec_decode_num_accepted_tokens_total": "vllm:spec_decode_num_draft_tokens_total",
+	"vllm:prompt_tokens_cached_total":            "vllm:prompt_tokens_total",
+}
+
+func durationUnit(family string) unit {
+	switch {
+	case strings.HasSuffix(family, "_seconds"):
+		return seconds
+	case strings.HasSuffix(family, "_milliseconds"):
+		return milliseconds
+	}
+	if n, ok := dialect.Known(family); ok && n.Name == "vllm:time_in_queue_requests" {
+		return seconds
+	}
+	return noUnit
+}
+
+// unitOf infers the unit of an expression's value; noUnit where it cannot.
+func unitOf(e parser.Expr) unit {
+	switch n := unparen(e).(type) {
+	case *parser.VectorSelector:
+		if isRatio(nameOf(n)) {
+			return ratio
+		}
+	case *parser.MatrixSelector:
+		return unitOf(n.VectorSelector)
+	case *parser.SubqueryExpr:
+		return unitOf(n.Expr)
+	case *parser.AggregateExpr:
+		switch n.Op {
+		case parser.SUM, parser.AVG, parser.MAX, parser.MIN, parser.TOPK, parser.BOTTOMK, parser.QUANTILE:
+			return unitOf(n.Expr)
+		}
+	case *parser.Call:
+		if q, ok := quantileIn(n); ok {
+			return durationUnit(q.family)
+		}
+		switch {
+		case strings.HasSuffix(n.Func.Name, "_over_time") && n.Func.Name != "count_over_time":
+			return unitOf(n.Args[len(n.Args)-1])
+		case slices.Contains([]string{"sort", "sort_desc", "clamp_min", "clamp_max", "clamp", "round", "abs", "ceil", "floor"}, n.Func.Name):
+			return unitOf(n.Args[0])
+		}
+	case *parser.BinaryExpr:
+		return unitOfBinary(n)
+	}
+	return noUnit
+}
+
+func unitOfBinary(n *parser.BinaryExpr) unit {
+	if v, _, ok := number(n.RHS); ok {
+		return scaled(unitOf(n.LHS), n.Op, v)
+	}
+	if v, _, ok := number(n.LHS); ok && n.Op == parser.MUL {
+		return scaled(unitOf(n.RHS), n.Op, v)
+	}
+	switch n.Op {
+	case parser.DIV:
+		return unitOfQuotient(n)
+	case parser.LOR, parser.LAND, parser.LUNLESS, parser.ADD, parser.SUB:
+		return unitOf(n.LHS)
+	}
+	return noUnit
+}
+
+func unitOfQuotient(n *parser.BinaryExpr) unit {
+	l, r := selectors(n.LHS), selectors(n.RHS)
+	if len(l) != 1 || len(r) != 1 {
+		return noUnit
+	}
+	ln, rn := nameOf(l[0]), nameOf(r[0])
+	if family, ok := strings.CutSuffix(ln, "_sum"); ok && rn == family+"_count" {
+		return durationUnit(family)
+	}
+	lc, _ := dialect.Canonical(ln)
+	rc, _ := dialect.Canonical(rn)
+	if wholes[lc] != "" && wholes[lc] == rc {
+		return ratio
+	}
+	return noUnit
+}
+
+func scaled(u unit, op parser.ItemType, by float64) unit {
+	switch {
+	case op.IsComparisonOperator() || op == parser.ADD || op == parser.SUB:
+		return u
+	case u == seconds && (op == parser.MUL && by == 1000 || op == parser.DIV && by == 0.001):
+		return milliseconds
+	case u == milliseconds && (op == parser.DIV && by == 1000 || op == parser.MUL && by == 0.001):
+		return seconds
+	case u == ratio && op == parser.MUL && by == 100:
+		return percent
+	case u == percent && op == parser.DIV && by == 100:
+		return ratio
+	}
+	return noUnit
+}
+
+// A labelSet is what is known of the labels of a vector.
+type labelSet struct {
+	known bool
+	exact bool // these and no others; otherwise the target's labels are beside them
+	names []string
+}
+
+func (l labelSet) without(drop ...string) labelSet {
+	l.names = slices.DeleteFunc(slices.Clone(l.names), func(n string) bool { return slices.Contains(drop, n) })
+	return l
+}
+
+// labelsOf infers the labels of an expression's result.
+func (p *pass) labelsOf(e parser.Expr) labelSet {
+	switch n := unparen(e).(type) {
+	case *parser.VectorSelector:
+		return p.seriesLabels(nameOf(n))
+	case *parser.MatrixSelector:
+		return p.labelsOf(n.VectorSelector)
+	case *parser.SubqueryExpr:
+		return p.labelsOf(n.Expr)
+	case *parser.AggregateExpr:
+		return p.aggregateLabels(n)
+	case *parser.UnaryExpr:
+		return p.labelsOf(n.Expr)
+	case *parser.Call:
+		switch n.Func.Name {
+		case "label_replace", "label_join", "absent", "absent_over_time", "info", "histogram_quantiles":
+			return labelSet{}
+		case "vector":
+			return labelSet{known: true, exact: true}
+		case "histogram_quantile":
+			return p.labelsOf(n.Args[1]).without("le")
+		}
+		for _, a := range n.Args {
+			if t := a.Type(); t == parser.ValueTypeVector || t == parser.ValueTypeMatrix {
+				return p.labelsOf(a)
+			}
+		}
+		return labelSet{known: true, exact: true}
+	case *parser.BinaryExpr:
+		return p.binaryLabels(n)
+	}
+	return labelSet{}
+}
+
+func (p *pass) seriesLabels(name string) labelSet {
+	class, n := classOf(name)
+	if class == unknownClass || n.Engine == "" && class != counter || slices.Contains(n.Labels, "*") {
+		return labelSet{}
+	}
+	l := labelSet{known: true, names: slices.Sorted(slices.Values(n.Labels))}
+	if class == bucket {
+		l.names = append(l.names, "le")
+	}
+	return l
+}
+
+func (p *pass) aggregateLabels(n *parser.AggregateExpr) labelSet {
+	at := n.PositionRange()
+	inner := n.Expr.PositionRange()
+	if p.opaque(at.Start, inner.Start) || p.opaque(inner.End, at.End) {
+		return labelSet{}
+	}
+	switch n.Op {
+	case parser.TOPK, parser.BOTTOMK, parser.LIMITK, parser.LIMIT_RATIO:
+		return p.labelsOf(n.Expr)
+	case parser.COUNT_VALUES:
+		return labelSet{}
+	}
+	if n.Without {
+		return p.labelsOf(n.Expr).without(n.Grouping...)
+	}
+	return labelSet{known: true, exact: true, names: slices.Sorted(slices.Values(n.Grouping))}
+}
+
+func (p *pass) binaryLabels(n *parser.BinaryExpr) labelSet {
+	if n.VectorMatching == nil {
+		if n.LHS.Type() == parser.ValueTypeScalar {
+			return p.labelsOf(n.RHS)
+		}
+		return p.labelsOf(n.LHS)
+	}
+	switch {
+	case n.Op == parser.LAND || n.Op == parser.LUNLESS:
+		return p.labelsOf(n.LHS)
+	case n.Op == parser.LOR, n.VectorMatching.Card != parser.CardOneToOne:
+		return labelSet{}
+	case n.VectorMatching.On:
+		return labelSet{known: true, exact: true, names: slices.Sorted(slices.Values(n.VectorMatching.MatchingLabels))}
+	}
+	return p.labelsOf(n.LHS).without(n.VectorMatching.MatchingLabels...)
+}
+
+// literal reports whether a regular expression matches one text only.
+func literal(pattern string) bool {
+	re, err := syntax.Parse(pattern, syntax.Perl)
+	return err == nil && re.Op == syntax.OpLiteral
+}
+
+// tokens of a range of the expression, as PromQL's lexer sees them.
+func (p *pass) tokens(start, end posrange.Pos) []parser.Item {
+	text := []byte(p.node.value)
+	for _, m := range p.mentions { // the lexer knows no variables
+		copy(text[m.start:m.end], filling(p.node.value, m, true))
+	}
+	lexer := parser.Lex(string(text))
+	var out []parser.Item
+	for range len(text) + 1 {
+		var item parser.Item
+		lexer.NextItem(&item)
+		if item.Typ == parser.EOF || item.Typ == parser.ERROR {
+			break
+		}
+		if item.Pos >= start && item.Pos < end {
+			out = append(out, item)
+		}
+	}
+	return out
+}
+
+// groupBy is the edit that adds a label to an aggregation's "by"; ok is false
+// for "without" and where a variable stands.
+func (p *pass) groupBy(n *parser.AggregateExpr, label string) ([]edit, bool) {
+	at, inner := n.PositionRange(), n.Expr.PositionRange()
+	if n.Without || p.opaque(at.Start, inner.Start) || p.opaque(inner.End, at.End) {
+		return nil, false
+	}
+	items := slices.Concat(p.tokens(at.Start, inner.Start), p.tokens(inner.End, at.End))
+	for i, item := range items {
+		if item.Typ == parser.BY && i+1 < len(items) {
+			open := int(items[i+1].Pos) + 1
+			if len(n.Grouping) > 0 {
+				label += ", "
+			}
+			return []edit{{p.node, open, open, label}}, true
+		}
+	}
+	if len(items) == 0 {
+		return nil, false
+	}
+	end := int(items[0].Pos) + len(items[0].Val)
+	gap := ""
+	if end < len(p.node.value) && p.node.value[end] == '(' {
+		gap = " "
+	}
+	return []edit{{p.node, end, end, " by (" + label + ")" + gap}}, true
+}
+
+// matcherEdit returns edits of a matcher's label or value inside a selector.
+func (p *pass) matcherEdit(v *parser.VectorSelector, label, newLabel, newValue string) []edit {
+	items := p.tokens(v.PosRange.Start, v.PosRange.End)
+	for i := 0; i+2 < len(items); i++ {
+		if items[i].Val != label || items[i+2].Typ != parser.STRING {
+			continue
+		}
+		name, value := items[i], items[i+2]
+		if newLabel != "" {
+			return []edit{{p.node, int(name.Pos), int(name.Pos) + len(name.Val), newLabel}}
+		}
+		return []edit{{p.node, int(value.Pos) + 1, int(value.Pos) + len(value.Val) - 1, newValue}}
+	}
+	return nil
+}
+
+// rename is the edit that gives a selector another name.
+func (p *pass) rename(v *parser.VectorSelector, to string) []edit {
+	start := int(v.PosRange.Start)
+	if v.Name == "" || !strings.HasPrefix(p.node.value[start:], v.Name) {
+		return nil
+	}
+	return []edit{{p.node, start, start + len(v.Name), to}}
+}

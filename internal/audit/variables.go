@@ -1,0 +1,162 @@
+package audit
+
+import (
+	"strings"
+
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+// A variable is a dashboard's variable.
+type variable struct {
+	name  string
+	multi bool // may stand for several values at once
+}
+
+// A mention is where an expression names a variable outside of a string.
+type mention struct{ start, end int }
+
+// standIn replaces a dashboard's variables by something valid of the same
+// length, so that every position in the tree is one in the original text.
+// Variables inside strings are valid as they are.
+func standIn(expr string) (parser.Expr, []mention, error) {
+	tree, err := indicator.Parse(expr)
+	if err == nil {
+		return tree, nil, nil
+	}
+	mentions := mentionsIn(expr)
+	if len(mentions) == 0 {
+		return nil, nil, err
+	}
+	for _, asName := range []bool{false, true} {
+		filled := []byte(expr)
+		for _, m := range mentions {
+			copy(filled[m.start:m.end], filling(expr, m, asName))
+		}
+		tree, parseErr := indicator.Parse(string(filled))
+		if parseErr == nil {
+			return tree, mentions, nil
+		}
+		if !asName {
+			err = parseErr
+		}
+	}
+	return nil, mentions, err
+}
+
+// mentionsIn finds $name, ${name}, ${name:format} and [[name]] outside of
+// strings and comments.
+func mentionsIn(expr string) []mention {
+	var out []mention
+	for i := 0; i < len(expr); {
+		switch c := expr[i]; {
+		case c == '"' || c == '\'' || c == '`':
+			i = afterString(expr, i)
+		case c == '#':
+			for i < len(expr) && expr[i] != '\n' {
+				i++
+			}
+		case c == '$' || strings.HasPrefix(expr[i:], "[["):
+			end := mentionEnd(expr, i)
+			if end > i {
+				out = append(out, mention{i, end})
+				i = end
+				continue
+			}
+			i++
+		default:
+			i++
+		}
+	}
+	return out
+}
+
+func afterString(expr string, i int) int {
+	quote := expr[i]
+	for i++; i < len(expr); i++ {
+		if expr[i] == '\\' && quote != '`' {
+			i++
+			continue
+		}
+		if expr[i] == quote {
+			return i + 1
+		}
+	}
+	return len(expr)
+}
+
+// mentionEnd returns the end of the variable that begins at i, or i.
+func mentionEnd(expr string, i int) int {
+	name := func(from int) int {
+		for from < len(expr) && (isWord(expr[from])) {
+			from++
+		}
+		return from
+	}
+	switch rest := expr[i:]; {
+	case strings.HasPrefix(rest, "${"):
+		if end := strings.IndexByte(rest, '}'); end > 2 {
+			return i + end + 1
+		}
+	case strings.HasPrefix(rest, "[["):
+		if end := name(i + 2); end > i+2 && strings.HasPrefix(expr[end:], "]]") {
+			return end + 2
+		}
+	case strings.HasPrefix(rest, "$"):
+		if end := name(i + 1); end > i+1 {
+			return end
+		}
+	}
+	return i
+}
+
+func isWord(c byte) bool {
+	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+}
+
+// filling returns a valid text of a mention's length: a duration between
+// brackets and after offset, a name in a list of labels and beside other parts
+// of a name, a matcher in braces, a number anywhere else.
+func filling(expr string, m mention, asName bool) string {
+	length := m.end - m.start
+	before := strings.TrimRight(expr[:m.start], " \n\t")
+	after := strings.TrimLeft(expr[m.end:], " \n\t")
+	number := strings.Repeat("0", length-1) + "1"
+	name := strings.Repeat("v", length)
+	switch {
+	case strings.HasSuffix(before, "["), strings.HasSuffix(before, "offset"), strings.HasSuffix(before, ":") && strings.HasPrefix(after, "]"):
+		return strings.Repeat("0", length-2) + "5m"
+	case m.start > 0 && (isWord(expr[m.start-1]) || expr[m.start-1] == ':'), m.end < len(expr) && isWord(expr[m.end]):
+		return name
+	case inBraces(before):
+		if (strings.HasSuffix(before, "{") || strings.HasSuffix(before, ",")) && length >= 4 {
+			return strings.Repeat("v", length-3) + `=""`
+		}
+		return name
+	case inLabels(before), asName:
+		return name
+	}
+	return number
+}
+
+// inBraces reports whether a text ends inside a selector's braces.
+func inBraces(before string) bool {
+	open := strings.LastIndexByte(before, '{')
+	return open >= 0 && strings.LastIndexByte(before, '}') < open
+}
+
+// inLabels reports whether a text ends inside a list of labels.
+func inLabels(before string) bool {
+	open := strings.LastIndexByte(before, '(')
+	if open < 0 || strings.LastIndexByte(before, ')') > open {
+		return false
+	}
+	head := strings.TrimRight(before[:open], " \n\t")
+	for _, word := range []string{"by", "without", "on", "ignoring", "group_left", "group_right"} {
+		if strings.HasSuffix(strings.ToLower(head), word) {
+			return true
+		}
+	}
+	return false
+}

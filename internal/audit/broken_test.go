@@ -1,0 +1,328 @@
+package audit
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// readFile reads a file of the test data as what it is.
+func readFile(t *testing.T, path string) File {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kind := Dashboards
+	if strings.Contains(string(data), "rules:\n") {
+		kind = Rules
+	}
+	return File{Name: filepath.Base(path), Data: data, Kind: kind}
+}
+
+func newest(t *testing.T) *Surface {
+	t.Helper()
+	s, err := SurfaceOf("vllm-v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func places(all []Finding) []string {
+	var out []string
+	for _, f := range all {
+		out = append(out, fmt.Sprintf("%d:%d %s", f.Line, f.Column, f.Check))
+	}
+	return out
+}
+
+// broken are files that break as public ones did, with every fault that the
+// linter must find in them and those that remain after the repair.
+var broken = []struct {
+	file string
+	want []string
+	left []string
+}{
+	{"01-renamed-gauge.yaml", []string{"6:15 removed-metric", "6:15 impossible-threshold"}, nil},
+	{"02-missing-le.yaml", []string{"12:13 no-for", "14:15 missing-le"}, []string{"no-for"}},
+	{"03-summed-ratio.yaml", []string{"6:16 ratio-summed", "8:16 ratio-summed"}, nil},
+	{"04-ratio-without-aggregation.yaml", []string{"7:11 ratio-of-itself", "7:11 success-as-availability", "13:24 unknown-label-value"}, []string{"success-as-availability", "unknown-label-value"}},
+	{"05-cannot-fire.yaml", []string{"7:11 label-mismatch", "12:15 bucket-edge", "15:15 label-mismatch"}, []string{"label-mismatch", "label-mismatch"}},
+	{"06-below-the-first-bucket.yaml", []string{"6:15 bucket-edge", "9:15 bucket-edge", "12:15 bucket-edge"}, []string{"bucket-edge", "bucket-edge", "bucket-edge"}},
+	{"07-no-such-bucket.yaml", []string{"7:37 no-such-bucket", "11:37 no-such-bucket"}, []string{"no-such-bucket"}},
+	{"08-sum-then-rate.yaml", []string{"6:36 raw-counter", "8:15 rate-of-sum", "10:15 rate-of-sum"}, []string{"raw-counter", "rate-of-sum"}},
+	{"09-labels.yaml", []string{"7:15 engine-label", "10:15 engine-label", "13:15 unknown-label", "13:31 unknown-label", "16:38 unknown-label-value"}, []string{"engine-label"}},
+	{"10-raw-counter.yaml", []string{"9:17 raw-counter", "12:17 no-comparison", "15:22 created-series"}, []string{"raw-counter", "no-comparison"}},
+	{"11-renamed-names.json", []string{"20:20 removed-metric", "40:62 removed-metric", "60:46 removed-metric", "60:155 removed-metric"}, nil},
+	{"12-mixed-models.json", []string{"1:256 wrong-unit", "1:324 mixed-models", "1:636 mixed-models"}, nil},
+	{"13-average-of-percentiles.json", []string{"20:20 average-of-percentiles", "40:39 quantile-range"}, []string{"average-of-percentiles"}},
+	{"14-rate-on-gauge.json", []string{"15:41 rate-on-gauge", "30:20 rate-on-gauge"}, nil},
+	{"15-wrong-denominator.json", []string{"15:20 tokens-per-completion", "30:25 steps-as-tokens", "50:20 success-as-availability"}, []string{"success-as-availability"}},
+	{"16-lifetime.json", []string{"21:41 raw-counter", "21:100 raw-counter", "36:34 raw-counter", "56:72 raw-buckets"}, nil},
+	{"17-perses.yaml", []string{"16:30 wrong-unit", "23:26 ratio-summed", "37:47 rate-interval", "38:49 rate-interval"}, nil},
+	{"18-engine-of-old.json", []string{"20:20 removed-metric", "35:20 removed-metric", "50:20 removed-metric", "70:75 removed-metric"}, []string{"removed-metric", "removed-metric", "removed-metric"}},
+	{"19-names-that-never-were.json", []string{"15:46 unknown-metric", "35:75 histogram-name", "50:25 histogram-name", "65:20 unknown-metric"}, []string{"unknown-metric"}},
+	{"20-graphs-of-old.json", []string{"16:17 sum-without-count", "16:22 rate-interval", "25:21 created-series", "34:19 wrong-unit"}, []string{"wrong-unit", "created-series"}},
+}
+
+func TestEveryPlantedFaultIsFoundAndNoOther(t *testing.T) {
+	files, err := filepath.Glob("testdata/broken/*")
+	if err != nil || len(files) != len(broken) {
+		t.Fatalf("%d files, %d in the table (%v)", len(files), len(broken), err)
+	}
+	for _, tc := range broken {
+		t.Run(tc.file, func(t *testing.T) {
+			got, errs := Lint([]File{readFile(t, filepath.Join("testdata", "broken", tc.file))}, newest(t))
+			if diff := cmp.Diff(tc.want, places(got)); diff != "" || len(errs) > 0 {
+				t.Errorf("(-want +got)\n%s%v", diff, errors.Join(errs...))
+			}
+			for _, f := range got {
+				if f.Why == "" || f.Fix == "" || f.Where == "" || f.Path == "" || f.Fragment == "" {
+					t.Errorf("a finding says too little: %+v", f)
+				}
+			}
+		})
+	}
+}
+
+func TestARepairedFileHoldsNothingThatCouldBeRepaired(t *testing.T) {
+	for _, tc := range broken {
+		t.Run(tc.file, func(t *testing.T) {
+			f := readFile(t, filepath.Join("testdata", "broken", tc.file))
+			fixed := Fix([]File{f}, newest(t))[0]
+			var left []string
+			for _, x := range fixed.Left {
+				left = append(left, x.Check)
+				if x.Fixable {
+					t.Errorf("left though it can be repaired: %s in %s", x.Check, x.Fragment)
+				}
+			}
+			if diff := cmp.Diff(tc.left, left); diff != "" {
+				t.Errorf("left (-want +got)\n%s", diff)
+			}
+			golden := filepath.Join("testdata", "repaired", tc.file)
+			if *update {
+				if err := os.WriteFile(golden, fixed.Data, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), string(fixed.Data)); diff != "" {
+				t.Errorf("repaired (-want +got)\n%s", diff)
+			}
+			if again := Fix([]File{{Name: f.Name, Data: fixed.Data, Kind: f.Kind}}, newest(t))[0]; string(again.Data) != string(fixed.Data) {
+				t.Error("a second repair changes something")
+			}
+		})
+	}
+}
+
+func TestCommentsAndLayoutSurviveARepair(t *testing.T) {
+	for _, tc := range broken {
+		f := readFile(t, filepath.Join("testdata", "broken", tc.file))
+		fixed := Fix([]File{f}, newest(t))[0]
+		before, after := strings.Split(string(f.Data), "\n"), strings.Split(string(fixed.Data), "\n")
+		if len(before) != len(after) {
+			t.Errorf("%s: %d lines became %d", tc.file, len(before), len(after))
+			continue
+		}
+		for i := range before {
+			indent := func(s string) string { return s[:len(s)-len(strings.TrimLeft(s, " \t"))] }
+			comment := func(s string) string { _, c, _ := strings.Cut(s, "#"); return c }
+			if indent(before[i]) != indent(after[i]) || strings.HasSuffix(tc.file, "yaml") && comment(before[i]) != comment(after[i]) {
+				t.Errorf("%s:%d: %q became %q", tc.file, i+1, before[i], after[i])
+			}
+		}
+	}
+}
+
+func TestNoAlarmOnCleanFiles(t *testing.T) {
+	files, err := filepath.Glob("testdata/clean/*")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no files", err)
+	}
+	for _, path := range files {
+		got, errs := Lint([]File{readFile(t, path)}, newest(t))
+		for _, f := range got {
+			t.Errorf("%s:%d:%d: %s: %s (%s)", f.File, f.Line, f.Column, f.Check, f.Why, f.Fragment)
+		}
+		if len(errs) > 0 {
+			t.Error(errs)
+		}
+	}
+}
+
+// TestReferenceDashboards holds the linter against vLLM's own dashboards
+// (examples/observability of its source distribution, 0.33.0): it must find
+// their known faults and nothing else.
+func TestReferenceDashboards(t *testing.T) {
+	dir := os.Getenv("SIXTY_VLLM_OBSERVABILITY")
+	if dir == "" {
+		t.Skip("set SIXTY_VLLM_OBSERVABILITY to examples/observability of vLLM's source distribution")
+	}
+	for file, want := range map[string][]string{
+		"prometheus_grafana/grafana.json":                {"sum-without-count"},
+		"dashboards/grafana/performance_statistics.json": {"mixed-models", "rate-interval", "steps-as-tokens"},
+		"dashboards/grafana/query_statistics.json":       {"tokens-per-completion", "wrong-unit"},
+		"dashboards/perses/performance_statistics.yaml":  {"rate-interval", "steps-as-tokens"},
+		"dashboards/perses/query_statistics.yaml":        {"rate-interval"},
+	} {
+		t.Run(file, func(t *testing.T) {
+			f := readFile(t, filepath.Join(dir, file))
+			found, errs := Lint([]File{f}, newest(t))
+			var got []string
+			for _, x := range found {
+				got = append(got, x.Check)
+			}
+			slices.Sort(got)
+			if diff := cmp.Diff(want, slices.Compact(got)); diff != "" || len(errs) > 0 {
+				t.Errorf("(-want +got)\n%s%v", diff, errs)
+			}
+			for _, x := range Fix([]File{f}, newest(t))[0].Left {
+				t.Errorf("left: %s in %s", x.Check, x.Fragment)
+			}
+		})
+	}
+}
+
+func TestServersDecideWhatIsWrong(t *testing.T) {
+	rule := func(expr string) File {
+		return File{Name: "r.yaml", Kind: Rules, Data: []byte("groups:\n- name: g\n  rules:\n  - record: x\n    expr: '" + expr + "'\n")}
+	}
+	for _, tc := range []struct {
+		name, dialect, expr string
+		want                []string // "check → repaired expression", or the check
+	}{
+		{"a new name on an old server", "vllm-0.9.1", "avg(vllm:kv_cache_usage_perc)", []string{"not-exposed → avg(vllm:gpu_cache_usage_perc)"}},
+		{"an old name on an old server", "vllm-0.9.1", "avg(vllm:gpu_cache_usage_perc)", nil},
+		{"both names while both are there", "vllm-0.10.2", "avg(vllm:gpu_cache_usage_perc)", nil},
+		{"Ray's prefix", "vllm-v1-ray", "avg(vllm:kv_cache_usage_perc)", []string{"not-exposed → avg(ray_vllm_kv_cache_usage_perc)"}},
+		{"Ray's prefix of old and a name of old", "vllm-v1-ray", "avg(ray_vllm:gpu_cache_usage_perc)", []string{"removed-metric → avg(ray_vllm_kv_cache_usage_perc)"}},
+		{"a store without colons", "vllm-v1-normalized", "sum(vllm:num_requests_waiting)", []string{"not-exposed → sum(vllm_num_requests_waiting)"}},
+		{"a metric that came later", "vllm-0.16", "sum(vllm:num_requests_waiting_by_reason)", []string{"not-exposed"}},
+		{"a feature that is off", "vllm-v1", "sum(rate(vllm:spec_decode_num_drafts_total[5m]))", []string{"not-exposed"}},
+		{"V0's names on V0", "vllm-v0", "sum(vllm:num_requests_swapped)", nil},
+		{"vLLM's name on SGLang", "sglang", "sum(vllm:num_requests_running)", []string{"not-exposed → sum(sglang:num_running_reqs)"}},
+		{"TTFT ended at ten seconds", "vllm-0.8.3", "histogram_quantile(0.95, sum by (le, model_name) (rate(vllm:time_to_first_token_seconds_bucket[5m]))) > 10", []string{"bucket-edge"}},
+		{"the production stack's router", "vllm-v1", "sum(vllm:current_qps)", nil},
+		{"somebody else's metric", "vllm-v1", "sum(rate(nginx_requests_total[5m]))", nil},
+		{"a recording rule that is not at hand", "vllm-v1", "vllm:ttft:p95 > 3", []string{"unknown-metric"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s, err := SurfaceOf(tc.dialect)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := rule(tc.expr)
+			found, errs := Lint([]File{f}, s)
+			if len(errs) > 0 {
+				t.Fatal(errs)
+			}
+			var got []string
+			for _, x := range found {
+				text := x.Check
+				if x.Fixable {
+					text += " → " + edited(tc.expr, x.edits)
+				}
+				got = append(got, text)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestBadFilesAreRefusedWithTheirPlace(t *testing.T) {
+	for _, tc := range []struct{ name, data, want string }{
+		{"r.yaml", "groups:\n- name: g\n  rules:\n  - alert: A\n    expr: {a: b}\n", "r.yaml:5:11: expr is a mapping, want a string"},
+		{"r.yaml", "groups: {}\n", "r.yaml:1:9: groups is a mapping, want a list"},
+		{"r.yaml", "groups:\n- name: g\n  rules: 5\n", "r.yaml:3:10: rules is a number or boolean, want a list"},
+		{"r.yaml", "groups:\n- name: g\n  rules:\n  - alert: A\n", "r.yaml:4:5: a rule without expr"},
+		{"r.yaml", "groups:\n- name: g\n  rules:\n  - expr: up\n", "r.yaml:4:5: a rule with neither alert nor record"},
+		{"r.yaml", "groups:\n- name: g\n  rules:\n  - alert: A\n    expr: up\n    for: soon\n", `r.yaml:6:10: for: "soon" is not a duration such as 5m`},
+		{"r.yaml", "groups:\n- name: g\n  rules:\n  - alert: 7\n    expr: up\n", "r.yaml:4:12: alert is a number or boolean, want a string"},
+		{"r.yaml", "a: [b\n", "r.yaml: not YAML: yaml: line 1: did not find expected ',' or ']'"},
+		{"r.yaml", "a: b\n", "r.yaml: no rules in it"},
+		{"r.yaml", "", "r.yaml: empty"},
+		{"d.json", "{\n \"panels\": [}\n", "d.json:2:13: not JSON: invalid character '}' looking for beginning of value"},
+		{"d.json", "{\"panels\": [", "d.json:1:13: not JSON: the file ends in the middle"},
+		{"d.json", "{} {}", "d.json:1:5: not JSON: more than one value"},
+		{"d.json", "{\"title\": \"x\"}", "d.json: no panel with a Prometheus query in it"},
+		{"d.json", "[1]", "d.json:1:1: a dashboard is a list, want a mapping"},
+		{"d.json", "{\"panels\": [{\"targets\": [{\"expr\": 5}]}]}", "d.json:1:35: expr is a number or boolean, want a string"},
+		{"d.json", "<html>", "d.json:1:1: a dashboard is a string, want a mapping"},
+		{"d.json", "\xff\xfe", "d.json: not UTF-8 text"},
+	} {
+		kind := Dashboards
+		if tc.name == "r.yaml" {
+			kind = Rules
+		}
+		found, errs := Lint([]File{{Name: tc.name, Data: []byte(tc.data), Kind: kind}}, newest(t))
+		if len(found) > 0 || len(errs) != 1 || errs[0].Error() != tc.want {
+			t.Errorf("%q: got %v, %v, want %s", tc.data, found, errs, tc.want)
+		}
+	}
+}
+
+func TestChecksAreDistinct(t *testing.T) {
+	seen := map[string]bool{}
+	for _, c := range Checks() {
+		if seen[c.ID] || c.Doc == "" || c.run == nil || c.Severity > catalog.Page {
+			t.Errorf("%+v", c)
+		}
+		seen[c.ID] = true
+	}
+}
+
+func FuzzRules(f *testing.F)      { fuzz(f, Rules) }
+func FuzzDashboards(f *testing.F) { fuzz(f, Dashboards) }
+
+// fuzz feeds a reader and the repair: no panic, and a repaired file still reads.
+func fuzz(f *testing.F, kind FileKind) {
+	files, err := filepath.Glob("testdata/broken/*")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, path := range files {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Add([]byte("groups:\n- rules:\n  - record: a\n    expr: \"sum(vllm:gpu_cache_usage_perc) > \\x34\"\n"))
+	f.Add([]byte(`{"panels":[{"targets":[{"expr":"rate(vllm:num_requests_waiting[$__interval])\u0020"}]}]}`))
+	s, err := SurfaceOf("vllm-v1")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > 1<<16 {
+			return
+		}
+		file := File{Name: "f", Data: data, Kind: kind}
+		if _, errs := Lint([]File{file}, s); len(errs) > 0 {
+			return
+		}
+		fixed := Fix([]File{file}, s)[0]
+		if _, errs := Lint([]File{{Name: "f", Data: fixed.Data, Kind: kind}}, s); len(errs) > 0 {
+			t.Errorf("the repaired file does not read: %v", errs)
+		}
+	})
+}

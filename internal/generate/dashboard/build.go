@@ -1,0 +1,373 @@
+package dashboard
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/generate"
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+// level says what one line of a panel stands for.
+type level uint8
+
+const (
+	perModel     level = iota // all selected replicas of a model together
+	perFleet                  // likewise, computed from its replicas
+	perReplica                // one scraped server
+	perEngine                 // one data-parallel rank of a server
+	perServer                 // one scraped server: metrics without a model
+	perJob                    // all selected servers of a job together: metrics without a model
+	perGPU                    // one device
+	perObjective              // one objective of a model: recorded series, which no dialect renames
+)
+
+// The layout, before expressions are made from it: constant tables in
+// layout.go.
+type (
+	layout struct {
+		uid, title, doc string
+		gpuOnly         bool // no model servers' variables
+		rows            []row
+	}
+	row struct {
+		id     int
+		title  string
+		repeat string
+		panels []panel
+	}
+	panel struct {
+		id      int
+		title   string
+		doc     string
+		kind    Kind
+		width   int
+		max     float64
+		stack   bool
+		steps   []step
+		queries []query
+		unit    indicator.Unit // where no signal says it
+		noData  string         // where no signal says it
+	}
+	query struct {
+		signal *indicator.Signal
+		level  level
+		legend string // before the labels
+
+		// expr is a canonical expression where the panel shows a signal's parts:
+		// buckets, ranks, statuses. Labels beyond those of the level are shown.
+		expr  string
+		shows []string
+		right bool
+	}
+	step struct {
+		value     float64
+		threshold *catalog.Threshold // in place of value
+		level     Level
+		why       string
+		hidden    bool
+	}
+)
+
+type builder struct {
+	cfg    Config
+	levels map[level]generate.Deployment
+	vars   []Variable // of model servers
+	gpu    []Variable // of GPU exporters
+}
+
+// Names of the variables, where they differ from their label.
+var variableNames = map[string]string{"model_name": "model", "Hostname": "gpu_host"}
+
+func newBuilder(cfg Config) (*builder, error) {
+	d := &cfg.Deployment
+	if d.Instance == nil {
+		d.Instance = generate.UsualInstance
+	}
+	if d.Model == nil {
+		d.Model = generate.UsualModel
+	}
+	if cfg.RunbookURL == "" {
+		cfg.RunbookURL, cfg.RunbookSuffix = DefaultRunbooks, defaultRunbookSuffix
+	}
+	d.Window, d.Short = rateMark, rateMark
+	servers, exporters, err := kinds(d.Dialects)
+	if err != nil {
+		return nil, err
+	}
+	b := &builder{cfg: cfg, levels: map[level]generate.Deployment{}}
+	b.variables(servers)
+
+	// place is what a fleet and a server have in common: cluster and namespace.
+	var place []string
+	for _, l := range d.Model {
+		if slices.Contains(d.Instance, l) {
+			place = append(place, l)
+		}
+	}
+	group := slices.Concat(place, without(d.Instance, "instance", place...)) // the job
+	b.levels[perModel] = b.restricted(servers, []string{}, d.Model, b.vars)
+	b.levels[perReplica] = b.restricted(servers, d.Instance, d.Model, b.vars)
+	b.levels[perFleet] = b.levels[perReplica]
+	b.levels[perEngine] = b.levels[perReplica]
+	b.levels[perServer] = b.restricted(servers, d.Instance, d.Model, withoutVariable(b.vars, "model"))
+	b.levels[perJob] = b.restricted(servers, group, d.Model, withoutVariable(b.vars, "model"))
+	recorded := []dialect.Dialect{servers[0]}
+	b.levels[perObjective] = b.restricted(recorded, d.Instance, d.Model, withoutVariable(b.vars, "instance"))
+	b.levels[perGPU] = b.restricted(exporters, []string{"cluster", "instance", "Hostname", "gpu"}, d.Model, b.gpu)
+	return b, nil
+}
+
+// kinds tells the servers' dialects from those of GPU exporters, of which the
+// usual one stands in where none is named.
+func kinds(dialects []dialect.Dialect) (servers, exporters []dialect.Dialect, err error) {
+	for _, d := range dialects {
+		if d.Engine == dialect.DCGM {
+			exporters = append(exporters, d)
+		} else {
+			servers = append(servers, d)
+		}
+	}
+	if len(servers) == 0 {
+		return nil, nil, hint.With(fmt.Errorf("dashboards: no dialect of a model server"), "name the servers' dialect, vllm-v1 for one")
+	}
+	if len(exporters) == 0 {
+		d, err := dialect.Named(string(dialect.DCGM))
+		if err != nil {
+			return nil, nil, err
+		}
+		exporters = append(exporters, d)
+	}
+	return servers, exporters, nil
+}
+
+// variables makes one variable of each label that a reader may choose by, from
+// the widest to the narrowest.
+func (b *builder) variables(servers []dialect.Dialect) {
+	d := &b.cfg.Deployment
+	var names []string
+	for _, dia := range servers {
+		if name := dia.Metric("vllm:num_requests_running"); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	b.vars = chain(slices.Concat(d.Model, []string{"instance"}), names, d.Matchers)
+	b.gpu = chain([]string{"cluster", "Hostname"}, []string{"DCGM_FI_DEV_GPU_TEMP"}, nil)
+}
+
+// chain makes variables, each restricted by those before it.
+func chain(labelNames, metrics []string, fixed []*labels.Matcher) []Variable {
+	var matchers []string
+	for _, m := range fixed {
+		matchers = append(matchers, m.String())
+	}
+	var out []Variable
+	for _, l := range labelNames {
+		v := Variable{Name: l, Label: l, Selector: selector(metrics, matchers)}
+		if n, ok := variableNames[l]; ok {
+			v.Name = n
+		}
+		v.Title = strings.ToUpper(v.Name[:1]) + strings.ReplaceAll(v.Name[1:], "_", " ")
+		out = append(out, v)
+		matchers = append(matchers, v.matcher().String())
+	}
+	return out
+}
+
+func selector(metrics, matchers []string) string {
+	name := metrics
+	if len(metrics) != 1 {
+		name, matchers = nil, append([]string{`__name__=~"` + strings.Join(metrics, "|") + `"`}, matchers...)
+	}
+	if len(matchers) == 0 {
+		return metrics[0]
+	}
+	return strings.Join(name, "") + "{" + strings.Join(matchers, ",") + "}"
+}
+
+func (v Variable) matcher() *labels.Matcher {
+	return labels.MustNewMatcher(labels.MatchRegexp, v.Label, "$"+v.Name)
+}
+
+// restricted returns the deployment with other labels, restricted by variables.
+func (b *builder) restricted(dialects []dialect.Dialect, instance, models []string, vars []Variable) generate.Deployment {
+	d := b.cfg.Deployment
+	d.Dialects = dialects
+	d.Instance, d.Model = instance, models
+	d.Matchers = slices.Clone(d.Matchers)
+	for _, v := range vars {
+		d.Matchers = append(d.Matchers, v.matcher())
+	}
+	return d
+}
+
+func (b *builder) dashboard(l layout) (Dashboard, error) {
+	out := Dashboard{UID: l.uid, Title: l.title, Doc: l.doc, Events: b.events(), Runbooks: b.cfg.RunbookURL}
+	usesGPU := false
+	for _, r := range l.rows {
+		row := Row{ID: r.id, Title: r.title, Repeat: r.repeat}
+		for _, p := range r.panels {
+			built, err := b.panel(p)
+			if err != nil {
+				return out, fmt.Errorf("panel %q: %w", p.title, err)
+			}
+			row.Panels = append(row.Panels, built)
+			usesGPU = usesGPU || slices.ContainsFunc(p.queries, func(q query) bool { return q.level == perGPU })
+		}
+		out.Rows = append(out.Rows, row)
+	}
+	if !l.gpuOnly {
+		out.Variables = slices.Clone(b.vars)
+	}
+	if usesGPU {
+		for _, v := range b.gpu {
+			if !slices.ContainsFunc(out.Variables, func(o Variable) bool { return o.Name == v.Name }) {
+				out.Variables = append(out.Variables, v)
+			}
+		}
+	}
+	return out, nil
+}
+
+func (b *builder) panel(p panel) (Panel, error) {
+	out := Panel{ID: p.id, Title: p.title, Kind: p.kind, Width: p.width, Max: p.max, Stack: p.stack, Unit: p.unit}
+	for _, q := range p.queries {
+		s, err := b.series(p, q)
+		if err != nil {
+			return out, err
+		}
+		if out.Unit == "" {
+			out.Unit = s.Unit
+		}
+		out.Series = append(out.Series, s)
+	}
+	for _, st := range p.steps {
+		if s, ok := b.step(st); ok {
+			out.Steps = append(out.Steps, s)
+		}
+	}
+	slices.SortStableFunc(out.Steps, func(a, b Step) int {
+		switch {
+		case a.Value < b.Value:
+			return -1
+		case a.Value > b.Value:
+			return 1
+		}
+		return 0
+	})
+	out.NoData = b.noData(p)
+	alerts, evidence := b.readers(p)
+	out.Doc = b.describe(p, out, alerts, evidence)
+	for _, r := range slices.Concat(alerts, evidence) {
+		out.Links = append(out.Links, Link{Title: "Runbook: " + r.ID, URL: b.runbook(r)})
+	}
+	return out, nil
+}
+
+func (b *builder) series(p panel, q query) (Series, error) {
+	out := Series{Signal: q.signal, Right: q.right, Unit: p.unit}
+	expr, err := b.expr(q)
+	if err != nil {
+		return out, err
+	}
+	out.Expr = withRateInterval(expr)
+	if q.signal != nil && out.Unit == "" {
+		out.Unit = q.signal.Unit
+	}
+	if q.right {
+		out.Unit = indicator.RequestsPerSecond
+	}
+	out.Legend = b.legend(p, q)
+	return out, nil
+}
+
+// expr returns a query's PromQL, for all dialects of its level.
+func (b *builder) expr(q query) (string, error) {
+	d := b.levels[q.level]
+	var exprs []string
+	for _, dia := range d.Dialects {
+		one, expr, err := d, "", error(nil)
+		one.Dialects = []dialect.Dialect{dia}
+		if q.expr != "" {
+			expr, err = one.PromQL(q.expr)
+		} else {
+			expr, err = one.Unguarded(q.signal)
+		}
+		if err != nil {
+			return "", err
+		}
+		exprs = append(exprs, expr)
+	}
+	return generate.Merge(exprs)
+}
+
+// legend names what tells the lines of a panel apart, the most telling label
+// first: those that no series has leave nothing but spaces at the end.
+func (b *builder) legend(p panel, q query) string {
+	if p.kind == Heatmap {
+		return "{{le}}"
+	}
+	var parts []string
+	if q.legend != "" {
+		parts = append(parts, q.legend)
+	}
+	d := b.levels[q.level]
+	names := slices.Clone(q.shows)
+	switch q.level {
+	case perModel, perFleet, perObjective:
+		names = append(names, reversed(d.Model)...)
+	case perReplica, perEngine:
+		names = append(append(names, "instance", "model_name"), reversed(b.place())...)
+	case perServer:
+		names = append(append(names, "instance"), reversed(b.place())...)
+	case perJob:
+		names = append(names, reversed(d.Instance)...)
+	case perGPU:
+		names = append(names, "gpu", "Hostname")
+	}
+	for _, n := range names {
+		parts = append(parts, "{{"+n+"}}")
+	}
+	return strings.Join(parts, " ")
+}
+
+func (b *builder) place() []string { return without(b.cfg.Deployment.Model, "model_name") }
+
+func (b *builder) step(s step) (Step, bool) {
+	if s.threshold == nil {
+		return Step{Value: s.value, Level: s.level, Why: s.why, Hidden: s.hidden}, true
+	}
+	t := s.threshold
+	if b.cfg.Limit != nil {
+		if v, source, ok := b.cfg.Limit(t); ok {
+			return Step{Value: v, Level: s.level, Why: t.Name + ", " + source}, true
+		}
+	}
+	return Step{Value: t.Default, Level: s.level, Why: t.Name + ", default: " + t.Why}, !math.IsNaN(t.Default)
+}
+
+func promDuration(d time.Duration) string { return model.Duration(d).String() }
+
+func reversed(in []string) []string {
+	out := slices.Clone(in)
+	slices.Reverse(out)
+	return out
+}
+
+// without returns names less one and less others.
+func without(names []string, name string, others ...string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == name || slices.Contains(others, n) })
+}
+
+func withoutVariable(vars []Variable, name string) []Variable {
+	return slices.DeleteFunc(slices.Clone(vars), func(v Variable) bool { return v.Name == name })
+}

@@ -1,0 +1,212 @@
+// Package dashboard says what sixty's dashboards show: which signals stand
+// together, in which units, against which thresholds, with which explanation,
+// and where a reader goes next. Packages grafana and perses beneath it render
+// that for the two programs; package preview draws it without either.
+//
+// The layout is data over package indicator's signals; every PromQL expression
+// comes from there by way of [generate.Deployment]. The package performs no I/O.
+package dashboard
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/generate"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+// Where the runbooks of the catalogue can be read.
+const (
+	DefaultRunbooks      = "https://github.com/sixty-dev/sixty/blob/main/docs/pathologies/"
+	defaultRunbookSuffix = ".md"
+)
+
+// A Config says what the dashboards are made for.
+type Config struct {
+	// Deployment says how metrics are asked for. Its Window and Short are not
+	// used: dashboards follow the time range that their reader chose. Its
+	// Instance, Model and GPU labels default to the usual ones.
+	Deployment generate.Deployment
+
+	// Pathologies are those whose alerts the dashboards mark and link.
+	Pathologies []*catalog.Pathology
+
+	// RunbookURL is where the runbooks are; a pathology's is RunbookURL, its id
+	// and RunbookSuffix. Both empty mean DefaultRunbooks.
+	RunbookURL, RunbookSuffix string
+
+	// Limit returns the thresholds that are known, objectives above all; it may
+	// be nil. Lines are drawn at them, or else at the catalogue's defaults.
+	Limit func(*catalog.Threshold) (limit float64, source string, ok bool)
+
+	// Period adds the panels of the error budgets over that time, for which the
+	// recording rules of package burnrate must be loaded; 0 leaves them out.
+	Period time.Duration
+}
+
+// A Dashboard is one page.
+type Dashboard struct {
+	UID       string // stable: in addresses and file names
+	Title     string
+	Doc       string // the question that it answers
+	Variables []Variable
+	Rows      []Row
+	Events    []Event
+	Runbooks  string // where all runbooks are
+}
+
+// A Variable restricts a dashboard to the values of a label.
+type Variable struct {
+	Name  string // "model"
+	Title string
+	Label string // "model_name"
+
+	// Selector selects series that have the label, restricted by the variables
+	// before this one.
+	Selector string
+}
+
+// A Row is a titled group of panels.
+type Row struct {
+	ID     int
+	Title  string
+	Repeat string // name of the variable for each value of which the row is there once, or ""
+	Panels []Panel
+}
+
+// Kind is the way a panel draws.
+type Kind uint8
+
+// The kinds of panels.
+const (
+	TimeSeries Kind = iota
+	Stat            // the last value, large
+	Heatmap         // of a histogram's buckets over time
+)
+
+// A Panel is one chart.
+type Panel struct {
+	ID     int // stable, unique in its dashboard: alerts link to it
+	Title  string
+	Kind   Kind
+	Width  int // of 24
+	Unit   indicator.Unit
+	Max    float64 // of the axis; 0 where it follows the data
+	Steps  []Step
+	Stack  bool
+	Series []Series
+
+	Doc    string // Markdown: what it means, its traps, which alerts read it
+	NoData string // why there may be no data, one sentence
+	Links  []Link
+}
+
+// A Series is one query of a panel. It may return several series.
+type Series struct {
+	Expr   string // PromQL, with the dashboards' variables and RateInterval
+	Legend string // with labels as {{label}}
+	Unit   indicator.Unit
+	Right  bool // the number of observations behind the panel's statement, on an axis of its own
+
+	// Signal is what the query asks for; nil where it asks for the buckets or
+	// the parts of one.
+	Signal *indicator.Signal
+}
+
+// A Step is a threshold: from Value on, a panel has the level.
+type Step struct {
+	Value  float64
+	Level  Level
+	Why    string
+	Hidden bool // the number is coloured by it, but no line is drawn
+}
+
+// Level says how bad a value is.
+type Level uint8
+
+// Levels of a threshold.
+const (
+	Warning  Level = iota // yellow
+	Critical              // red
+	Good                  // green: where less is worse
+)
+
+// A Link leads a reader on.
+type Link struct{ Title, URL string }
+
+// An Event marks moments on the time axis of every panel.
+type Event struct {
+	Name   string
+	Expr   string // has a sample while there is something to mark
+	Title  string // with labels as {{label}}
+	Text   string
+	Tags   []string // labels shown as tags
+	Colour string
+	Off    bool // not shown until a reader asks for it
+}
+
+// RateInterval is the range of rates: Grafana and Perses replace it by a time
+// that fits the resolution shown and the scrape interval.
+const RateInterval = "$__rate_interval"
+
+// rateMark stands for RateInterval while an expression is a syntax tree. No
+// expression of package indicator has this duration.
+const rateMark = 2*time.Hour + 16*time.Minute + 31*time.Second
+
+// Tag is on all of sixty's dashboards.
+const Tag = "sixty"
+
+// Build returns the dashboards.
+func Build(cfg Config) ([]Dashboard, error) {
+	b, err := newBuilder(cfg)
+	if err != nil {
+		return nil, err
+	}
+	all, err := layouts(cfg.Period)
+	if err != nil {
+		return nil, fmt.Errorf("dashboards: %w", err)
+	}
+	var out []Dashboard
+	for _, l := range all {
+		d, err := b.dashboard(l)
+		if err != nil {
+			return nil, fmt.Errorf("dashboard %s: %w", l.uid, err)
+		}
+		out = append(out, d)
+	}
+	return out, nil
+}
+
+// withRateInterval writes the mark as the dashboards' variable.
+func withRateInterval(expr string) string {
+	return strings.ReplaceAll(expr, "["+promDuration(rateMark)+"]", "["+RateInterval+"]")
+}
+
+// PanelFor returns the panel on which a signal is to be looked at.
+func PanelFor(s *indicator.Signal) (uid string, panel int, ok bool) {
+	for _, l := range byDetail() {
+		for _, r := range l.rows {
+			for _, p := range r.panels {
+				for _, q := range p.queries {
+					if q.signal == s {
+						return l.uid, p.id, true
+					}
+				}
+			}
+		}
+	}
+	return "", 0, false
+}
+
+// PanelForPathology returns the panel of the first signal of a pathology's
+// condition that has one.
+func PanelForPathology(p *catalog.Pathology) (uid string, panel int, ok bool) {
+	p.When.Signals(func(s *indicator.Signal) {
+		if !ok {
+			uid, panel, ok = PanelFor(s)
+		}
+	})
+	return uid, panel, ok
+}

@@ -1,0 +1,216 @@
+package dashboard
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/generate"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+// readers returns the pathologies whose condition reads a signal of the panel,
+// and those that take it as evidence only.
+func (b *builder) readers(p panel) (alerts, evidence []*catalog.Pathology) {
+	reads := func(c catalog.Cond) bool {
+		found := false
+		c.Signals(func(s *indicator.Signal) {
+			found = found || slices.ContainsFunc(p.queries, func(q query) bool { return q.signal == s && !q.right })
+		})
+		return found
+	}
+	for _, c := range b.cfg.Pathologies {
+		switch {
+		case reads(c.When):
+			alerts = append(alerts, c)
+		case slices.ContainsFunc(c.Supports, reads):
+			evidence = append(evidence, c)
+		}
+	}
+	return alerts, evidence
+}
+
+func (b *builder) runbook(p *catalog.Pathology) string {
+	return b.cfg.RunbookURL + p.ID + b.cfg.RunbookSuffix
+}
+
+// describe writes a panel's description: what it is for, what each signal means
+// with its traps, what the thresholds are, what alerts read it.
+func (b *builder) describe(p panel, built Panel, alerts, evidence []*catalog.Pathology) string {
+	var paragraphs []string
+	if p.doc != "" {
+		paragraphs = append(paragraphs, p.doc)
+	}
+	// Percentiles of one family share one text.
+	var docs []string
+	titles := map[string][]string{}
+	for _, q := range p.queries {
+		if q.signal == nil || q.right {
+			continue
+		}
+		if !slices.Contains(docs, q.signal.Doc) {
+			docs = append(docs, q.signal.Doc)
+		}
+		if !slices.Contains(titles[q.signal.Doc], q.signal.Title) {
+			titles[q.signal.Doc] = append(titles[q.signal.Doc], q.signal.Title)
+		}
+	}
+	for _, d := range docs {
+		paragraphs = append(paragraphs, "**"+strings.Join(titles[d], ", ")+"**: "+d)
+	}
+	if slices.ContainsFunc(p.queries, func(q query) bool { return q.right }) {
+		paragraphs = append(paragraphs, "The bars are the requests behind the percentiles: those of fewer than ten say nothing.")
+	}
+	for _, s := range built.Steps {
+		if s.Hidden {
+			continue
+		}
+		paragraphs = append(paragraphs, fmt.Sprintf("Line at %s: %s.", indicator.FormatNumber(s.Value, built.Unit), s.Why))
+	}
+	for _, r := range []struct {
+		what string
+		by   []*catalog.Pathology
+	}{{"Alerts that read it: ", alerts}, {"Evidence for: ", evidence}} {
+		var links []string
+		for _, p := range r.by {
+			links = append(links, fmt.Sprintf("[%s](%s)", p.Alert, b.runbook(p)))
+		}
+		if len(links) > 0 {
+			paragraphs = append(paragraphs, r.what+strings.Join(links, ", ")+".")
+		}
+	}
+	return strings.Join(append(paragraphs, "Empty? "+built.NoData), "\n\n")
+}
+
+// noData says why a panel may be empty, the most particular reason first.
+func (b *builder) noData(p panel) string {
+	if p.noData != "" {
+		return "No data because " + p.noData + "."
+	}
+	for _, q := range p.queries {
+		if q.signal != nil && q.signal.Scope == indicator.GPU {
+			return "No data because no GPU exporter with these fields is scraped: " + q.signal.Hint + "."
+		}
+	}
+	for _, q := range p.queries {
+		if q.signal == nil {
+			continue
+		}
+		if name := b.missing(q.signal); name != "" {
+			why := "No data because these servers do not expose " + name
+			if n, ok := dialect.Known(name); ok && n.Engine == dialect.VLLM && n.Since != "" && n.Since != "0.2.7" {
+				why += ", which came with vLLM " + n.Since
+				if n.Needs != "" {
+					why += " and needs " + n.Needs
+				}
+			}
+			return why + "."
+		}
+	}
+	for _, q := range p.queries {
+		if q.signal == nil {
+			continue
+		}
+		switch {
+		case q.signal.Hint != "":
+			return "No data because the metric is missing, or no server matches the variables: " + q.signal.Hint + "."
+		case q.signal.Count != "":
+			return "No data because no request got that far in the time shown, or no server matches the variables."
+		}
+	}
+	return "No data because no server is scraped, or none matches the variables."
+}
+
+// missing returns a metric of the signal that no server of the deployment
+// exposes, "" where all are there.
+func (b *builder) missing(s *indicator.Signal) string {
+	name := ""
+	for _, d := range b.levels[perModel].Dialects {
+		m := d.Missing(s)
+		if len(m) == 0 {
+			return ""
+		}
+		name = m[0]
+	}
+	return name
+}
+
+// events returns what the time axis shows: alerts that fire, restarts, changes
+// of configuration and of the version.
+func (b *builder) events() []Event {
+	return slices.Concat(b.firing(), b.restarts(), b.changes())
+}
+
+// inPlace are the matchers of cluster and namespace, which alerts and
+// Kubernetes' own metrics have too.
+func (b *builder) inPlace() []*labels.Matcher {
+	var out []*labels.Matcher
+	for _, v := range b.vars {
+		if slices.Contains(b.place(), v.Label) {
+			out = append(out, v.matcher())
+		}
+	}
+	return out
+}
+
+func (b *builder) firing() []Event {
+	if len(b.cfg.Pathologies) == 0 {
+		return nil
+	}
+	var alerts []string
+	for _, p := range b.cfg.Pathologies {
+		alerts = append(alerts, p.Alert)
+	}
+	matchers := []string{
+		labels.MustNewMatcher(labels.MatchRegexp, "alertname", strings.Join(alerts, "|")).String(),
+		`alertstate="firing"`,
+	}
+	for _, m := range b.inPlace() {
+		matchers = append(matchers, m.String())
+	}
+	return []Event{{
+		Name: "Findings", Expr: "ALERTS{" + strings.Join(matchers, ",") + "}",
+		Title: "{{alertname}}", Text: "{{severity}} {{instance}} {{model_name}}", Tags: []string{"alertname", "severity"}, Colour: "red",
+	}}
+}
+
+func (b *builder) restarts() []Event {
+	expr, err := b.expr(query{level: perServer, signal: indicator.Restarts})
+	if err != nil {
+		return nil
+	}
+	return []Event{{
+		Name: "Restarts", Expr: withRateInterval(expr) + " > 0",
+		Title: "Restart", Text: "{{instance}}", Tags: []string{"instance"}, Colour: "purple",
+	}}
+}
+
+// configLabels are settings of the engine whose change changes its behaviour.
+const configLabels = "instance, block_size, cache_dtype, enable_prefix_caching, gpu_memory_utilization, num_gpu_blocks"
+
+func (b *builder) changes() []Event {
+	var out []Event
+	config := "group by (" + configLabels + ") (vllm:cache_config_info)"
+	before := "group by (" + configLabels + ") (vllm:cache_config_info offset 10m)"
+	if expr, err := b.expr(query{level: perServer, expr: "(" + config + " unless " + before + ") and on (instance) group by (instance) (up offset 10m)"}); err == nil {
+		out = append(out, Event{
+			Name: "Configuration changes", Expr: expr, Title: "Engine configuration changed",
+			Text: "{{instance}}: {{num_gpu_blocks}} blocks of {{block_size}}, gpu_memory_utilization {{gpu_memory_utilization}}, prefix caching {{enable_prefix_caching}}",
+			Tags: []string{"instance"}, Colour: "blue",
+		})
+	}
+	// vLLM does not export its version; where it runs on Kubernetes, the image
+	// tells it (kube-state-metrics).
+	image := generate.Deployment{Dialects: b.levels[perServer].Dialects[:1], Matchers: append(slices.Clone(b.cfg.Deployment.Matchers), b.inPlace()...)}
+	const images = `group by (cluster, namespace, image) (kube_pod_container_info{image=~".*(vllm|sglang).*"}`
+	if expr, err := image.PromQL(images + ") unless " + images + " offset 10m)"); err == nil {
+		out = append(out, Event{
+			Name: "Version changes", Expr: expr, Title: "New image", Text: "{{image}} in {{namespace}}", Tags: []string{"image"}, Colour: "blue",
+		})
+	}
+	return out
+}

@@ -1,0 +1,293 @@
+// Package grafana renders sixty's dashboards as Grafana's JSON, and the
+// provisioning files with which a Grafana loads them at its start.
+//
+// It knows Grafana's model and nothing of signals: what is shown is package
+// dashboard's. It performs no I/O.
+package grafana
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	layout "github.com/sixty-dev/sixty/internal/generate/dashboard"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/generate"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+// schemaVersion is the version of the dashboard model, Grafana 11's.
+const schemaVersion = 39
+
+// promDS is the data source that the reader chose.
+var promDS = datasource{Type: "prometheus", UID: "${datasource}"}
+
+// Heights of panels, in Grafana's grid of 24 columns.
+const (
+	chartHeight = 8
+	statHeight  = 5
+	columns     = 24
+)
+
+// Files returns one file for each dashboard, named after its uid.
+func Files(cfg layout.Config) ([]generate.File, error) {
+	ds, err := layout.Build(cfg)
+	if err != nil {
+		return nil, err
+	}
+	var out []generate.File
+	for _, d := range ds {
+		var b bytes.Buffer
+		enc := json.NewEncoder(&b)
+		enc.SetIndent("", "  ")
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(render(d)); err != nil {
+			return nil, fmt.Errorf("encode dashboard %s: %w", d.UID, err)
+		}
+		out = append(out, generate.File{Path: d.UID + ".json", Content: b.Bytes()})
+	}
+	return out, nil
+}
+
+// PanelURL returns the address of the panel on which a pathology is to be
+// looked at, in the Grafana at base; "" where no panel shows it.
+func PanelURL(base string, p *catalog.Pathology) string {
+	uid, id, ok := layout.PanelForPathology(p)
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("%s/d/%s?viewPanel=%d", strings.TrimSuffix(base, "/"), uid, id)
+}
+
+func render(d layout.Dashboard) dashboard {
+	out := dashboard{
+		UID: d.UID, Title: d.Title, Description: d.Doc, Tags: []string{layout.Tag, "vllm"},
+		SchemaVersion: schemaVersion, Version: 1, Timezone: "browser", GraphTooltip: 1,
+		Time: timeRange{From: "now-1h", To: "now"}, Refresh: "30s",
+		Links: []link{
+			{Title: "sixty", Type: "dashboards", Icon: "external link", Tags: []string{layout.Tag}, IncludeVars: true, KeepTime: true},
+			{Title: "Runbooks", Type: "link", Icon: "doc", Tags: []string{}, URL: d.Runbooks, TargetBlank: true},
+		},
+		Templating: templating{List: variables(d.Variables)},
+		Panels:     panels(d.Rows),
+		Timepicker: map[string]bool{},
+	}
+	out.Annotations.List = []annotation{}
+	for _, e := range d.Events {
+		out.Annotations.List = append(out.Annotations.List, annotation{
+			Name: e.Name, Datasource: promDS, Enable: !e.Off, IconColor: e.Colour, Expr: e.Expr, Step: "30s",
+			TitleFormat: e.Title, TextFormat: e.Text, TagKeys: strings.Join(e.Tags, ","),
+		})
+	}
+	return out
+}
+
+func variables(vs []layout.Variable) []variable {
+	out := []variable{{Type: "datasource", Name: "datasource", Label: "Data source", Query: "prometheus", Refresh: 1}}
+	for _, v := range vs {
+		query := fmt.Sprintf("label_values(%s, %s)", v.Selector, v.Label)
+		out = append(out, variable{
+			Type: "query", Name: v.Name, Label: v.Title, Datasource: &promDS,
+			Query: variableQuery{Query: query, RefID: "PrometheusVariableQueryEditor-VariableQuery"}, Definition: query,
+			Current: &variableValue{Text: "All", Value: "$__all"}, IncludeAll: true, AllValue: ".*", Multi: true,
+			Refresh: 2, Sort: 1, // when the time range changes; alphabetical
+		})
+	}
+	return out
+}
+
+// panels places rows and their panels on the grid, left to right.
+func panels(rows []layout.Row) []panel {
+	var out []panel
+	y := 0
+	for _, r := range rows {
+		open := false
+		out = append(out, panel{
+			Type: "row", ID: r.ID, Title: r.Title, GridPos: gridPos{H: 1, W: columns, Y: y}, Repeat: r.Repeat,
+			Collapsed: &open, Panels: []panel{},
+		})
+		y++
+		x, height := 0, 0
+		for _, p := range r.Panels {
+			if x+p.Width > columns {
+				x, y, height = 0, y+height, 0
+			}
+			chart := chart(p)
+			chart.GridPos = gridPos{H: chartHeight, W: p.Width, X: x, Y: y}
+			if p.Kind == layout.Stat {
+				chart.GridPos.H = statHeight
+			}
+			height = max(height, chart.GridPos.H)
+			x += p.Width
+			out = append(out, chart)
+		}
+		y += height
+	}
+	return out
+}
+
+func chart(p layout.Panel) panel {
+	out := panel{
+		ID: p.ID, Title: p.Title, Description: p.Doc, Datasource: &promDS,
+		FieldConfig: &fieldConfig{Defaults: fieldDefaults{Unit: unit(p.Unit), NoValue: p.NoData}, Overrides: []fieldOverride{}},
+	}
+	for _, l := range p.Links {
+		out.Links = append(out.Links, link{Title: l.Title, Type: "link", Icon: "doc", Tags: []string{}, URL: l.URL, TargetBlank: true})
+	}
+	for i, s := range p.Series {
+		format := "time_series"
+		if p.Kind == layout.Heatmap {
+			format = "heatmap"
+		}
+		out.Targets = append(out.Targets, target{
+			Datasource: promDS, RefID: refID(i), Expr: s.Expr, LegendFormat: s.Legend, Range: true, Format: format, EditorMode: "code",
+		})
+	}
+	defaults := &out.FieldConfig.Defaults
+	switch p.Kind {
+	case layout.Heatmap:
+		out.Type, out.Options = "heatmap", heatmap(p)
+		defaults.Unit = ""
+	case layout.Stat:
+		out.Type, out.Options = "stat", statOptions{
+			GraphMode: "area", ColorMode: "value", JustifyMode: "auto", TextMode: "value_and_name", WideLayout: true,
+			PercentChangeColorMode: "standard", Orientation: "auto", ReduceOptions: reduceOptions{Calcs: []string{"lastNotNull"}},
+		}
+		defaults.Thresholds, defaults.Color = steps(p.Steps), &color{Mode: "thresholds"}
+		defaults.bounds(p)
+	default:
+		out.Type, out.Options = "timeseries", seriesOptions{
+			Legend:  legend{DisplayMode: "list", Placement: "bottom", ShowLegend: true, Calcs: []string{}},
+			Tooltip: tooltip{Mode: "multi", Sort: "desc"},
+		}
+		defaults.Custom = custom(p)
+		defaults.Color = &color{Mode: "palette-classic-by-name"}
+		defaults.Thresholds = steps(visible(p.Steps))
+		defaults.bounds(p)
+		out.FieldConfig.Overrides = overrides(p)
+	}
+	return out
+}
+
+// bounds fixes the axis of what has natural ends.
+func (f *fieldDefaults) bounds(p layout.Panel) {
+	if p.Max > 0 {
+		zero, top := 0.0, p.Max
+		f.Min, f.Max = &zero, &top
+	}
+}
+
+func custom(p layout.Panel) lines {
+	out := lines{
+		DrawStyle: "line", LineWidth: 2, FillOpacity: 5, ShowPoints: "never",
+		Stacking: stacking{Mode: "none", Group: "A"}, ThresholdsStyle: thresholdsStyle{Mode: "off"},
+	}
+	if p.Stack {
+		out.Stacking.Mode, out.FillOpacity = "normal", 30
+	}
+	if len(visible(p.Steps)) > 0 {
+		out.ThresholdsStyle.Mode = "dashed"
+	}
+	return out
+}
+
+// overrides puts what has another unit on the right axis, and the volume behind
+// percentiles into bars there.
+func overrides(p layout.Panel) []fieldOverride {
+	out := []fieldOverride{}
+	for i, s := range p.Series {
+		if !s.Right && s.Unit == p.Unit {
+			continue
+		}
+		o := fieldOverride{Matcher: matcher{ID: "byFrameRefID", Options: refID(i)}, Properties: []fieldProperty{
+			{ID: "unit", Value: unit(s.Unit)},
+			{ID: "custom.axisPlacement", Value: "right"},
+			{ID: "custom.axisLabel", Value: axisLabel(s)},
+			{ID: "custom.thresholdsStyle", Value: thresholdsStyle{Mode: "off"}},
+		}}
+		if s.Right {
+			o.Properties = append(o.Properties,
+				fieldProperty{ID: "custom.drawStyle", Value: "bars"},
+				fieldProperty{ID: "custom.fillOpacity", Value: 15},
+				fieldProperty{ID: "custom.lineWidth", Value: 0},
+				fieldProperty{ID: "color", Value: color{Mode: "fixed", FixedColor: "text"}},
+			)
+		}
+		out = append(out, o)
+	}
+	return out
+}
+
+func axisLabel(s layout.Series) string {
+	if s.Right {
+		return "requests"
+	}
+	return strings.TrimSpace(strings.SplitN(s.Legend, "{{", 2)[0])
+}
+
+func visible(in []layout.Step) []layout.Step {
+	var out []layout.Step
+	for _, s := range in {
+		if !s.Hidden {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+var levelColours = map[layout.Level]string{layout.Warning: "yellow", layout.Critical: "red", layout.Good: "green"}
+
+func steps(in []layout.Step) *thresholds {
+	out := &thresholds{Mode: "absolute", Steps: []thresholdStep{{Color: "green"}}}
+	for _, s := range in {
+		v := s.Value
+		out.Steps = append(out.Steps, thresholdStep{Value: &v, Color: levelColours[s.Level]})
+	}
+	return out
+}
+
+func heatmap(p layout.Panel) heatmapOptions {
+	return heatmapOptions{
+		CellGap: 1, ShowValue: "never",
+		Color:   heatmapColor{Mode: "scheme", Scheme: "Oranges", Fill: "dark-orange", Scale: "exponential", Exponent: 0.5, Steps: 64},
+		YAxis:   heatmapAxis{AxisPlacement: "left", Unit: unit(p.Unit)},
+		Legend:  heatmapLegend{Show: true},
+		Tooltip: heatmapTooltip{Mode: "single", YHistogram: true}, Exemplars: exemplars{Color: "rgba(255,0,255,0.7)"},
+		RowsFrame: rowsFrame{Layout: "auto"}, FilterLeft: filterValues{LE: 1e-9},
+	}
+}
+
+// refID names queries A, B, C.
+func refID(i int) string { return string(rune('A' + i)) }
+
+// unit returns Grafana's id of a unit (packages/grafana-data,
+// valueFormats/categories.ts).
+func unit(u indicator.Unit) string {
+	switch u {
+	case indicator.Seconds, indicator.SecondsPerToken:
+		return "s"
+	case indicator.Ratio:
+		return "percentunit"
+	case indicator.RequestsPerSecond:
+		return "reqps"
+	case indicator.TokensPerSecond:
+		return "suffix: tok/s"
+	case indicator.PerSecond:
+		return "cps"
+	case indicator.Bytes:
+		return "bytes"
+	case indicator.BytesPerSecond:
+		return "binBps"
+	case indicator.Watts:
+		return "watt"
+	case indicator.Celsius:
+		return "celsius"
+	case indicator.Megahertz:
+		return "rotmhz" // Grafana's only megahertz; it scales to GHz
+	case indicator.Times:
+		return "suffix:×"
+	}
+	return "short"
+}

@@ -1,0 +1,286 @@
+package dashboard
+
+import (
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+// Identifiers of panels are written down and never used for anything else
+// again: alerts and bookmarks lead to them. The first digit of three is the
+// dashboard's, and rows have round numbers.
+
+// layouts returns the dashboards in the order in which somebody on call opens
+// them. A period adds the panels of its error budgets.
+func layouts(period time.Duration) ([]layout, error) {
+	gateway := gatewayLayout
+	if period > 0 {
+		budget, err := budgetRow(period)
+		if err != nil {
+			return nil, err
+		}
+		gateway.rows = append([]row{budget}, gateway.rows...)
+	}
+	return []layout{startLayout, servingLayout, incidentLayout, fleetLayout, gpuLayout, gateway}, nil
+}
+
+// byDetail returns the dashboards in the order in which a link to a signal
+// prefers them.
+func byDetail() []layout {
+	return []layout{incidentLayout, servingLayout, fleetLayout, gpuLayout, gatewayLayout, startLayout}
+}
+
+// of returns queries of signals at one level.
+func of(l level, signals ...*indicator.Signal) []query {
+	var out []query
+	for _, s := range signals {
+		out = append(out, query{signal: s, level: l, legend: s.Title})
+	}
+	return out
+}
+
+// lines returns queries of signals at one level, each with its name.
+func lines(l level, named ...any) []query {
+	var out []query
+	for i := 0; i+1 < len(named); i += 2 {
+		out = append(out, query{legend: named[i].(string), signal: named[i+1].(*indicator.Signal), level: l})
+	}
+	return out
+}
+
+// beside adds to queries the number of requests that they rest on, on an axis
+// of its own.
+func beside(volume *indicator.Signal, queries []query) []query {
+	return append(queries, query{signal: volume, level: perModel, legend: "requests", right: true})
+}
+
+// Thresholds of the panels. The two of the cache and of the queue are where to
+// begin to look; neither alone is a fault, and no alert follows from them.
+var (
+	ttftSteps = []step{{threshold: catalog.TTFTObjective, level: Critical}}
+	itlSteps  = []step{{threshold: catalog.ITLObjective, level: Critical}}
+	e2eSteps  = []step{{threshold: catalog.E2EObjective, level: Critical}}
+	kvSteps   = []step{
+		{value: 0.9, level: Warning, why: "little is left for the next prompt; no fault while nothing queues and nothing is preempted"},
+		{value: 0.98, level: Critical, why: "new requests wait for running ones to finish; look at preemptions and queue time"},
+	}
+	queueSteps = []step{
+		{value: 10, level: Warning, why: "a queue that a burst leaves behind clears within seconds"},
+		{value: 50, level: Critical, why: "more than most servers work off before users notice"},
+	}
+	queueTimeSteps = []step{{threshold: catalog.QueueTimeLong, level: Critical}}
+)
+
+var startLayout = layout{
+	uid: "sixty-start", title: "vLLM / Start here",
+	doc: "Are users served? Three numbers tell most incidents apart: how long users wait for the first token, how full the KV cache is, and how many requests queue.",
+	rows: []row{
+		{id: 100, title: "Now", panels: []panel{
+			{id: 101, title: "TTFT P95", kind: Stat, width: 8, steps: ttftSteps, queries: lines(perModel, "", indicator.TTFTP95)},
+			{id: 102, title: "KV cache usage", kind: Stat, width: 8, max: 1, steps: kvSteps, queries: lines(perModel, "", indicator.KVUsage)},
+			{id: 103, title: "Queue depth", kind: Stat, width: 8, steps: queueSteps, queries: lines(perModel, "", indicator.Waiting)},
+		}},
+		{id: 110, title: "Over time", panels: []panel{
+			{id: 111, title: "TTFT P95 and requests", width: 24, steps: ttftSteps, queries: beside(indicator.FirstTokenRate, lines(perModel, "P95", indicator.TTFTP95)),
+				doc: "Late first tokens with a queue: too much work, or a cache that thrashes. Late without a queue: prefill is slow, or prompts grew. Go to *Incident* for the cause."},
+			{id: 112, title: "KV cache usage", width: 12, max: 1, steps: kvSteps, queries: lines(perModel, "", indicator.KVUsage)},
+			{id: 113, title: "Queue depth", width: 12, steps: queueSteps, queries: lines(perModel, "", indicator.Waiting)},
+		}},
+	},
+}
+
+var servingLayout = layout{
+	uid: "sixty-serving", title: "vLLM / Serving",
+	doc: "How does the service do, from what users feel down to the cache?",
+	rows: []row{
+		{id: 200, title: "User-facing latency", panels: []panel{
+			{id: 201, title: "Time to first token", width: 8, steps: ttftSteps,
+				queries: beside(indicator.FirstTokenRate, lines(perModel, "P50", indicator.TTFTP50, "P95", indicator.TTFTP95, "P99", indicator.TTFTP99))},
+			{id: 202, title: "Inter-token latency", width: 8, steps: itlSteps,
+				queries: beside(indicator.FirstTokenRate, lines(perModel, "P50", indicator.ITLP50, "P95", indicator.ITLP95)),
+				doc:     "The percentiles hide a pause of seconds among thousands of good gaps: see the gaps over one second on *Incident*."},
+			{id: 203, title: "End-to-end latency", width: 8, steps: e2eSteps,
+				queries: beside(indicator.CompletionRate, lines(perModel, "P50", indicator.E2EP50, "P95", indicator.E2EP95))},
+			{id: 204, title: "Output token throughput", width: 8, queries: lines(perModel, "", indicator.GenerationTokenRate),
+				doc: "Read it beside the number and the length of answers: it falls when users ask less, too."},
+			{id: 205, title: "Requests", width: 8, queries: lines(perModel, "first tokens", indicator.FirstTokenRate, "completed", indicator.CompletionRate),
+				doc: "First tokens that run ahead of completions for long are requests that their clients gave up."},
+			{id: 206, title: "Requested and delivered output", width: 8, queries: lines(perModel, "delivered, mean", indicator.OutputTokens, "max_tokens, mean", indicator.MaxTokens)},
+		}},
+		{id: 210, title: "System health", panels: []panel{
+			{id: 211, title: "KV cache utilization", width: 8, max: 1, steps: kvSteps, queries: lines(perModel, "", indicator.KVUsage)},
+			{id: 212, title: "GPU activity", width: 8, max: 1, queries: lines(perGPU, "SM active", indicator.SMActive, "utilization", indicator.GPUUtil),
+				doc: "All devices of the cluster: an exporter does not know which model runs on them."},
+			{id: 213, title: "GPU memory used", width: 8, max: 1, queries: lines(perGPU, "", indicator.GPUMemoryUsed)},
+			{id: 214, title: "API server memory", width: 8, queries: lines(perServer, "", indicator.ResidentMemory)},
+			{id: 215, title: "API server processor use", width: 8, queries: lines(perServer, "", indicator.FrontendCPU)},
+			{id: 216, title: "Scrape duration", width: 8, queries: lines(perServer, "", indicator.ScrapeDuration),
+				doc: "A slow metrics page is a symptom by itself: the API server's event loop is busy."},
+		}},
+		{id: 220, title: "Queue and scheduling", panels: []panel{
+			{id: 221, title: "Queue depth", width: 8, steps: queueSteps, queries: lines(perModel, "waiting", indicator.Waiting, "always waiting", indicator.WaitingFloor),
+				doc: "Short queues are normal under bursts; one that never clears is not."},
+			{id: 222, title: "Running requests", width: 8, queries: lines(perModel, "running", indicator.Running, "highest in an hour", indicator.RunningPeak)},
+			{id: 223, title: "Decode batch size", width: 8, queries: lines(perModel, "decoded per step", indicator.DecodeBatch, "running P50", indicator.RunningP50),
+				doc: "vLLM has no histogram of its batch: the mean is exact, from tokens over steps."},
+			{id: 224, title: "Queue time", width: 8, steps: queueTimeSteps,
+				queries: beside(indicator.CompletionRate, lines(perModel, "P95", indicator.QueueTimeP95, "mean", indicator.QueueTimeMean))},
+			{id: 225, title: "Preemptions", width: 8, queries: lines(perModel, "", indicator.PreemptionRate)},
+			{id: 226, title: "Tokens per step", width: 8, queries: lines(perModel, "", indicator.StepTokens)},
+		}},
+		{id: 230, title: "Cache efficiency", panels: []panel{
+			{id: 231, title: "Prefix cache hit ratio", width: 8, max: 1, queries: lines(perModel, "", indicator.PrefixHitRatio)},
+			{id: 232, title: "Prefix cache look-ups", width: 8, queries: lines(perModel, "", indicator.PrefixQueryRate)},
+			{id: 233, title: "Computed prompt tokens per request", width: 8, queries: lines(perModel, "prompt", indicator.PromptTokens, "computed", indicator.ComputedTokens),
+				doc: "The distance between the two lines is what the prefix cache saves."},
+			{id: 234, title: "KV cache usage, highest", width: 8, max: 1, steps: kvSteps, queries: lines(perModel, "", indicator.KVUsagePeak)},
+			{id: 235, title: "Preemptions per request", width: 8, queries: lines(perModel, "", indicator.PreemptionsPerRequest)},
+			{id: 236, title: "Prefill time per computed token", width: 8, queries: lines(perModel, "", indicator.PrefillTimePerToken)},
+		}},
+	},
+}
+
+var incidentLayout = layout{
+	uid: "sixty-incident", title: "vLLM / Incident",
+	doc: "What do users feel, does work queue, is the engine short of memory, and did the workload change?",
+	rows: []row{
+		{id: 300, title: "1 – 5: what users experience", panels: []panel{
+			{id: 301, title: "1. Incoming requests and HTTP errors", width: 8, unit: indicator.RequestsPerSecond,
+				doc: "Counted when a request ends, at the API server. What a gateway in front refuses is not in it.",
+				queries: []query{
+					{level: perJob, legend: "all", signal: indicator.HTTPRate},
+					{level: perJob, legend: "", shows: []string{"status"}, expr: `sum by (instance, status) (rate(http_requests_total{status=~"[45].*"}[5m]))`},
+				}},
+			{id: 302, title: "2. Time to first token", width: 8, steps: ttftSteps, queries: beside(indicator.FirstTokenRate, lines(perModel, "P95", indicator.TTFTP95, "P99", indicator.TTFTP99))},
+			{id: 303, title: "3. Inter-token latency", width: 8, steps: itlSteps, queries: beside(indicator.FirstTokenRate, lines(perModel, "P95", indicator.ITLP95, "P99", indicator.ITLP99))},
+			{id: 304, title: "4. Time per output token of a request", width: 8, queries: beside(indicator.CompletionRate, lines(perModel, "P95", indicator.TPOTP95)),
+				doc: "The mean over one answer. It hides single stalls, which the inter-token latency shows."},
+			{id: 305, title: "5. End-to-end latency", width: 8, steps: e2eSteps, queries: beside(indicator.CompletionRate, lines(perModel, "P95", indicator.E2EP95))},
+			{id: 306, title: "Gaps over a second per request", width: 8, queries: lines(perModel, "", indicator.StallsPerRequest)},
+		}},
+		{id: 310, title: "Workload shape: did the traffic change?", repeat: "model", panels: []panel{
+			{id: 311, title: "9. Prompt length", kind: Heatmap, width: 8, unit: indicator.Tokens, queries: heat(indicator.PromptTokensP50)},
+			{id: 312, title: "9. Output length", kind: Heatmap, width: 8, unit: indicator.Tokens, queries: heat(indicator.OutputTokensP95)},
+			{id: 313, title: "9. Lengths", width: 8, unit: indicator.Tokens, queries: beside(indicator.CompletionRate, lines(perModel,
+				"prompt P50", indicator.PromptTokensP50, "prompt P99", indicator.PromptTokensP99, "output mean", indicator.OutputTokens, "output P95", indicator.OutputTokensP95)),
+				doc: "Longer prompts make first tokens later, longer outputs keep batch and cache full for longer; neither is a fault of the server."},
+		}},
+		{id: 320, title: "6, 8: does work queue, and how much gets done?", panels: []panel{
+			{id: 321, title: "6. Queue time and waiting requests", width: 8, steps: queueTimeSteps,
+				queries: append(lines(perModel, "P95", indicator.QueueTimeP95, "mean", indicator.QueueTimeMean), lines(perModel, "waiting", indicator.Waiting)...)},
+			{id: 322, title: "8. Token throughput", width: 8, queries: lines(perModel, "prompt", indicator.PromptTokenRate, "generated", indicator.GenerationTokenRate)},
+			{id: 323, title: "Where first tokens wait", width: 8, queries: beside(indicator.FirstTokenRate, lines(perModel,
+				"TTFT, mean", indicator.TTFTMean, "queue", indicator.QueueTimeMean, "prefill", indicator.PrefillTimeMean, "neither", indicator.UnseenWait)),
+				doc: "A queue: load or cache. Prefill: prompts, reuse or a slow GPU. Neither: a long step that blocks the engine, such as somebody else's prefill without chunks."},
+		}},
+		{id: 330, title: "7, 10: is the engine short of memory?", panels: []panel{
+			{id: 331, title: "7. KV cache usage and preemptions", width: 8, steps: kvSteps,
+				queries: append(lines(perModel, "usage", indicator.KVUsage), lines(perModel, "preemptions", indicator.PreemptionRate)...),
+				doc:     "Full and quiet is no fault. Full with preemptions that do not stop is: the same work is done again and again."},
+			{id: 332, title: "10. Prefix cache hit ratio", width: 8, max: 1, queries: lines(perModel, "", indicator.PrefixHitRatio)},
+			{id: 333, title: "Running and decoded", width: 8, queries: lines(perModel, "running", indicator.Running, "decoded per step", indicator.DecodeBatch)},
+		}},
+		{id: 340, title: "11: GPU", panels: []panel{
+			{id: 341, title: "11. GPU activity and memory", width: 8, max: 1, queries: lines(perGPU, "SM active", indicator.SMActive, "utilization", indicator.GPUUtil, "memory", indicator.GPUMemoryUsed)},
+			{id: 342, title: "11. Power", width: 4, queries: lines(perGPU, "", indicator.GPUPower)},
+			{id: 343, title: "11. SM clock", width: 4, queries: lines(perGPU, "", indicator.SMClock)},
+			{id: 344, title: "11. Throttling and hardware errors", width: 8, unit: indicator.Count,
+				queries: lines(perGPU, "thermal", indicator.ThermalReason, "hardware or brake", indicator.PowerReason, "power cap", indicator.PowerCapReason, "XID", indicator.XIDChanges, "ECC", indicator.ECCErrors)},
+		}},
+	},
+}
+
+// heat returns the query of a heatmap of a percentile's histogram.
+func heat(s *indicator.Signal) []query {
+	return []query{{level: perModel, signal: s, expr: "sum by (le) (increase(" + s.Histogram + "_bucket[5m]))"}}
+}
+
+var fleetLayout = layout{
+	uid: "sixty-fleet", title: "vLLM / Fleet",
+	doc: "Is one replica, or one data-parallel rank, worse than the others? Totals and percentiles over a fleet hide it.",
+	rows: []row{
+		{id: 400, title: "Imbalance", panels: []panel{
+			{id: 401, title: "Replicas of the model", kind: Stat, width: 6, queries: []query{{level: perFleet, signal: indicator.Replicas,
+				expr: "count by (model_name) (sum by (instance, model_name) (vllm:num_requests_running))"}}, unit: indicator.Count},
+			{id: 402, title: "Arrivals against the fleet's mean", width: 9, queries: lines(perReplica, "", indicator.ArrivalShare),
+				doc: "1 is a fair share. One line above and others below: routing. All at 1 with unequal latency: a slow replica."},
+			{id: 403, title: "Requests held against the fleet's mean", width: 9, queries: lines(perReplica, "", indicator.LoadShare)},
+		}},
+		{id: 410, title: "Per replica", panels: []panel{
+			{id: 411, title: "First tokens", width: 8, queries: lines(perReplica, "", indicator.FirstTokenRate)},
+			{id: 412, title: "TTFT P95", width: 8, steps: ttftSteps, queries: lines(perReplica, "", indicator.TTFTP95)},
+			{id: 413, title: "ITL mean", width: 8, queries: lines(perReplica, "", indicator.ITLMean)},
+			{id: 414, title: "Running requests", width: 8, queries: lines(perReplica, "", indicator.Running)},
+			{id: 415, title: "Waiting requests", width: 8, steps: queueSteps, queries: lines(perReplica, "", indicator.Waiting)},
+			{id: 416, title: "KV cache usage", width: 8, max: 1, steps: kvSteps, queries: lines(perReplica, "", indicator.KVUsage)},
+			{id: 417, title: "Preemptions", width: 8, queries: lines(perReplica, "", indicator.PreemptionRate)},
+			{id: 418, title: "Prefix cache hit ratio", width: 8, max: 1, queries: lines(perReplica, "", indicator.PrefixHitRatio)},
+			{id: 419, title: "Generated tokens", width: 8, queries: lines(perReplica, "", indicator.GenerationTokenRate)},
+		}},
+		{id: 420, title: "Data-parallel ranks", panels: []panel{
+			{id: 421, title: "Requests held per rank", width: 8, unit: indicator.Requests, queries: []query{{level: perEngine, shows: []string{"engine"}, signal: indicator.EngineSpread,
+				expr: "sum by (engine, instance, model_name) (avg_over_time(vllm:num_requests_running[5m]) + avg_over_time(vllm:num_requests_waiting[5m]))"}},
+				doc: "A rank that holds many while another is idle, or one that never changes while the others do: routing, or a stuck rank."},
+			{id: 422, title: "Generated tokens per rank", width: 8, unit: indicator.TokensPerSecond, queries: []query{{level: perEngine, shows: []string{"engine"}, signal: indicator.GenerationTokenRate,
+				expr: "sum by (engine, instance, model_name) (rate(vllm:generation_tokens_total[5m]))"}}},
+			{id: 423, title: "KV cache usage per rank", width: 8, max: 1, unit: indicator.Ratio, steps: kvSteps, queries: []query{{level: perEngine, shows: []string{"engine"}, signal: indicator.KVUsage,
+				expr: "max by (engine, instance, model_name) (avg_over_time(vllm:kv_cache_usage_perc[5m]))"}},
+				doc: "Averages over ranks hide one that is full."},
+			{id: 424, title: "Busiest rank against the mean", width: 8, queries: lines(perReplica, "", indicator.EngineSpread)},
+			{id: 425, title: "Stuck engines", width: 8, queries: lines(perReplica, "", indicator.StuckEngines)},
+		}},
+		{id: 430, title: "Lives", panels: []panel{
+			{id: 431, title: "Scrapes that succeeded", width: 8, max: 1, queries: lines(perServer, "", indicator.Up)},
+			{id: 432, title: "Time since the engine began to serve", width: 8, queries: lines(perServer, "", indicator.ServingAge)},
+			{id: 433, title: "Open files of the API server", width: 8, queries: lines(perServer, "", indicator.OpenFDs)},
+		}},
+	},
+}
+
+var gpuLayout = layout{
+	uid: "sixty-gpu", title: "vLLM / GPU", gpuOnly: true,
+	doc: "Is the hardware at work, at full clock, and sound? From NVIDIA's dcgm-exporter.",
+	rows: []row{
+		{id: 500, title: "Work", panels: []panel{
+			{id: 501, title: "SM activity", width: 8, max: 1, queries: lines(perGPU, "", indicator.SMActive)},
+			{id: 502, title: "Engine activity", width: 8, max: 1, queries: lines(perGPU, "", indicator.EngineActive)},
+			{id: 503, title: "GPU utilization", width: 8, max: 1, queries: lines(perGPU, "", indicator.GPUUtil)},
+		}},
+		{id: 510, title: "Memory", panels: []panel{
+			{id: 511, title: "Memory used", width: 12, max: 1, queries: lines(perGPU, "", indicator.GPUMemoryUsed)},
+			{id: 512, title: "Growth of memory", width: 12, queries: lines(perGPU, "", indicator.GPUMemGrowth)},
+		}},
+		{id: 520, title: "Clocks, power, heat", panels: []panel{
+			{id: 521, title: "SM clock", width: 6, queries: lines(perGPU, "", indicator.SMClock)},
+			{id: 522, title: "SM clock against its highest", width: 6, max: 1, queries: lines(perGPU, "", indicator.SMClockRatio)},
+			{id: 523, title: "Power", width: 6, queries: lines(perGPU, "", indicator.GPUPower)},
+			{id: 524, title: "Temperature", width: 6, queries: lines(perGPU, "", indicator.GPUTemp)},
+			{id: 525, title: "Reasons for lower clocks", width: 24, max: 2, queries: lines(perGPU, "thermal", indicator.ThermalReason, "hardware or brake", indicator.PowerReason, "power cap", indicator.PowerCapReason)},
+		}},
+		{id: 530, title: "Errors", panels: []panel{
+			{id: 531, title: "XID errors", width: 8, queries: lines(perGPU, "last code", indicator.XID, "new in an hour", indicator.XIDChanges)},
+			{id: 532, title: "Memory errors", width: 8, queries: lines(perGPU, "uncorrectable, last hour", indicator.ECCErrors, "row remapping failed", indicator.RemapFailures)},
+			{id: 533, title: "Link errors", width: 8, queries: lines(perGPU, "NVLink CRC", indicator.NVLinkErrors, "PCIe replays", indicator.PCIeReplays)},
+		}},
+	},
+}
+
+var gatewayLayout = layout{
+	uid: "sixty-gateway", title: "vLLM / Gateway and SLO",
+	doc: "Do requests succeed at the HTTP boundary, and is the promise kept?",
+	rows: []row{
+		{id: 600, title: "HTTP boundary", panels: []panel{
+			{id: 601, title: "Requests by status", width: 8, stack: true, unit: indicator.RequestsPerSecond, queries: []query{{level: perJob, shows: []string{"status"}, signal: indicator.HTTPRate,
+				expr: `sum by (status, instance) (rate(http_requests_total{handler=~"/v1/.*|/pooling|/generate.*|none"}[5m]))`}}},
+			{id: 602, title: "Requests by endpoint", width: 8, stack: true, unit: indicator.RequestsPerSecond, queries: []query{{level: perJob, shows: []string{"handler"}, signal: indicator.HTTPRate,
+				expr: `sum by (handler, instance) (rate(http_requests_total[5m]))`}}},
+			{id: 603, title: "Share of errors", width: 8, queries: lines(perJob, "5xx", indicator.ServerErrs, "4xx", indicator.ClientErrs)},
+			{id: 604, title: "Requests that clients gave up", width: 8, queries: lines(perJob, "", indicator.AbandonedShare)},
+			{id: 605, title: "How requests finished", width: 8, stack: true, unit: indicator.RequestsPerSecond, queries: []query{{level: perModel, shows: []string{"finished_reason"}, signal: indicator.CompletionRate,
+				expr: `sum by (finished_reason, instance, model_name) (rate(vllm:request_success_total[5m]))`}},
+				doc: "Engine completions, not the service's success rate: what fails before the engine is not here, and clients that hang up are in no reason."},
+			{id: 606, title: "Refused or failed in the engine", width: 8, queries: lines(perModel, "refused at admission", indicator.AdmissionRejections, "engine error", indicator.EngineErrors)},
+		}},
+	},
+}

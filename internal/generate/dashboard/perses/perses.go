@@ -1,0 +1,221 @@
+// Package perses renders sixty's dashboards as Perses' resources.
+//
+// It knows Perses' model and nothing of signals: what is shown is package
+// dashboard's. Perses' charts have one axis, so that a panel with two units
+// becomes two side by side; its dashboards hold no annotations, and its panels
+// no text for missing data, which stands in the description instead. It
+// performs no I/O.
+package perses
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	layout "github.com/sixty-dev/sixty/internal/generate/dashboard"
+
+	"github.com/sixty-dev/sixty/internal/generate"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+// Project is the Perses project that the dashboards belong to.
+const Project = "vllm"
+
+const (
+	prometheusKind = "PrometheusDatasource"
+	chosen         = "$datasource" // the reader's
+
+	chartHeight = 8
+	statHeight  = 5
+	columns     = 24
+)
+
+// Files returns one file for each dashboard, named after it.
+func Files(cfg layout.Config) ([]generate.File, error) {
+	ds, err := layout.Build(cfg)
+	if err != nil {
+		return nil, err
+	}
+	var out []generate.File
+	for _, d := range ds {
+		var b bytes.Buffer
+		enc := json.NewEncoder(&b)
+		enc.SetIndent("", "  ")
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(render(d)); err != nil {
+			return nil, fmt.Errorf("encode dashboard %s: %w", d.UID, err)
+		}
+		out = append(out, generate.File{Path: d.UID + ".json", Content: b.Bytes()})
+	}
+	return out, nil
+}
+
+func render(d layout.Dashboard) resource {
+	out := resource{
+		Kind: "Dashboard", Metadata: metadata{Name: d.UID, Project: Project},
+		Spec: spec{
+			Display:  display{Name: d.Title, Description: d.Doc},
+			Duration: "1h", RefreshInterval: "30s",
+			Variables: variables(d.Variables), Panels: map[string]panel{},
+		},
+	}
+	for _, r := range d.Rows {
+		g := grid{Kind: "Grid", Spec: gridSpec{Display: gridDisplay{Title: r.Title, Collapse: collapse{Open: true}}, RepeatVariable: r.Repeat}}
+		x, y, height := 0, 0, 0
+		for _, p := range r.Panels {
+			if x+p.Width > columns {
+				x, y, height = 0, y+height, 0
+			}
+			h := chartHeight
+			if p.Kind == layout.Stat {
+				h = statHeight
+			}
+			height = max(height, h)
+			for _, part := range byUnit(p) {
+				name := fmt.Sprintf("p%d%s", p.ID, part.suffix)
+				out.Spec.Panels[name] = chart(part)
+				g.Spec.Items = append(g.Spec.Items, gridItem{X: x, Y: y, Width: part.Width, Height: h, Content: ref{"#/spec/panels/" + name}})
+				x += part.Width
+			}
+		}
+		out.Spec.Layouts = append(out.Spec.Layouts, g)
+	}
+	return out
+}
+
+// A part is the share of a panel that has one unit.
+type part struct {
+	layout.Panel
+	suffix string
+}
+
+// byUnit splits a panel whose series have several units.
+func byUnit(p layout.Panel) []part {
+	var parts []part
+	for _, s := range p.Series {
+		i := slices.IndexFunc(parts, func(o part) bool { return o.Unit == s.Unit && o.Series[0].Right == s.Right })
+		if i < 0 {
+			one := part{Panel: p}
+			one.Unit, one.Series = s.Unit, nil
+			if s.Unit != p.Unit || s.Right {
+				one.Steps, one.Max = nil, 0
+			}
+			parts = append(parts, one)
+			i = len(parts) - 1
+		}
+		parts[i].Series = append(parts[i].Series, s)
+	}
+	if len(parts) == 1 {
+		return parts
+	}
+	for i := range parts {
+		one := &parts[i]
+		one.Width = p.Width / len(parts)
+		if i > 0 {
+			one.suffix = fmt.Sprintf("-%d", i+1)
+			one.Title = p.Title + ": " + heading(one.Series[0])
+		}
+	}
+	return parts
+}
+
+func heading(s layout.Series) string {
+	return strings.TrimSpace(strings.SplitN(s.Legend, "{{", 2)[0])
+}
+
+func variables(vs []layout.Variable) []variable {
+	out := []variable{{Kind: "ListVariable", Spec: listVariable{
+		Name: "datasource", Display: display{Name: "Data source"},
+		Plugin: plugin{Kind: "DatasourceVariable", Spec: datasourceVariable{DatasourcePluginKind: prometheusKind}},
+	}}}
+	for _, v := range vs {
+		out = append(out, variable{Kind: "ListVariable", Spec: listVariable{
+			Name: v.Name, Display: display{Name: v.Title},
+			DefaultValue: "$__all", AllowMultiple: true, AllowAllValue: true, CustomAllValue: ".*", Sort: "alphabetical-asc",
+			Plugin: plugin{Kind: "PrometheusLabelValuesVariable", Spec: labelValues{LabelName: v.Label, Matchers: []string{v.Selector}}},
+		}})
+	}
+	return out
+}
+
+func chart(p part) panel {
+	out := panel{Kind: "Panel", Spec: panelSpec{Display: display{Name: p.Title, Description: p.Doc}, Queries: []query{}}}
+	for _, s := range p.Series {
+		out.Spec.Queries = append(out.Spec.Queries, query{Kind: "TimeSeriesQuery", Spec: querySpec{Plugin: queryPlugin{
+			Kind: "PrometheusTimeSeriesQuery", Spec: prometheusQuery{Datasource: chosen, Query: s.Expr, SeriesNameFormat: s.Legend},
+		}}})
+	}
+	for _, l := range p.Links {
+		out.Spec.Links = append(out.Spec.Links, link{Name: l.Title, URL: l.URL, TargetBlank: true})
+	}
+	switch p.Kind {
+	case layout.Heatmap:
+		out.Spec.Plugin = plugin{Kind: "HeatMapChart", Spec: heatMapChart{YAxisFormat: unit(p.Unit), CountFormat: unit(indicator.Count), ShowVisualMap: true}}
+	case layout.Stat:
+		out.Spec.Plugin = plugin{Kind: "StatChart", Spec: statChart{
+			Calculation: "last-number", Format: unit(p.Unit), Sparkline: sparkline{Width: 1}, Thresholds: steps(p.Steps),
+		}}
+	default:
+		out.Spec.Plugin = plugin{Kind: "TimeSeriesChart", Spec: lines(p)}
+	}
+	return out
+}
+
+func lines(p part) timeSeriesChart {
+	out := timeSeriesChart{
+		Legend: legend{Position: "bottom", Mode: "list", Size: "small"},
+		YAxis:  yAxis{Format: unit(p.Unit)},
+		Visual: visual{Display: "line", LineWidth: 1.5, AreaOpacity: 0.05},
+	}
+	zero := 0.0
+	out.YAxis.Min = &zero
+	if p.Max > 0 {
+		out.YAxis.Max = &p.Max
+	}
+	if p.Unit == indicator.BytesPerSecond || p.Unit == indicator.Ratio && p.Max == 0 {
+		out.YAxis.Min = nil // growth and budgets go below zero
+	}
+	if p.Stack {
+		out.Visual.Stack, out.Visual.AreaOpacity = "all", 0.3
+	}
+	if p.Series[0].Right {
+		out.Visual.Display = "bar"
+	}
+	out.Thresholds = steps(slices.DeleteFunc(slices.Clone(p.Steps), func(s layout.Step) bool { return s.Hidden }))
+	return out
+}
+
+var levelColours = map[layout.Level]string{layout.Warning: "#E69F00", layout.Critical: "#D62728", layout.Good: "#2CA02C"}
+
+func steps(in []layout.Step) *thresholds {
+	if len(in) == 0 {
+		return nil
+	}
+	out := &thresholds{Mode: "absolute", DefaultColor: levelColours[layout.Good]}
+	for _, s := range in {
+		out.Steps = append(out.Steps, thresholdStep{Value: s.Value, Color: levelColours[s.Level], Name: s.Why})
+	}
+	return out
+}
+
+// unit returns Perses' format of a unit.
+func unit(u indicator.Unit) format {
+	brief := true
+	switch u {
+	case indicator.Seconds, indicator.SecondsPerToken:
+		return format{Unit: "seconds"}
+	case indicator.Ratio:
+		return format{Unit: "percent-decimal"}
+	case indicator.RequestsPerSecond:
+		return format{Unit: "requests/sec", ShortValues: &brief}
+	case indicator.TokensPerSecond, indicator.PerSecond:
+		return format{Unit: "counts/sec", ShortValues: &brief}
+	case indicator.Bytes:
+		return format{Unit: "bytes", ShortValues: &brief}
+	case indicator.BytesPerSecond:
+		return format{Unit: "bytes/sec", ShortValues: &brief}
+	}
+	return format{Unit: "decimal", ShortValues: &brief}
+}

@@ -1,0 +1,55 @@
+package dashboard
+
+import (
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/generate/burnrate"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+// noSLO is why the panels of the error budget may be empty.
+const noSLO = "no objectives are recorded: write slo.yaml, and load the rules that `sixty generate slo` makes of it"
+
+// budgetRow returns the panels of the error budget, from the series that the
+// rules of package burnrate record.
+func budgetRow(period time.Duration) (row, error) {
+	levels, err := burnrate.Levels(period)
+	if err != nil {
+		return row{}, err
+	}
+	// Page windows, the fastest level's; the slowest level's long window shows
+	// what is spent without anybody being woken.
+	fast, slow := levels[0], levels[len(levels)-1]
+	recorded := func(legend, name string) query {
+		return query{level: perObjective, legend: legend, shows: []string{"slo"}, expr: name}
+	}
+	return row{id: 610, title: "Objectives and error budget", panels: []panel{
+		{id: 611, title: "Error budget left", kind: Stat, width: 8, unit: indicator.Ratio, noData: noSLO,
+			doc: "Share of the period's error budget that is left. Below 0 the promise is broken.",
+			steps: []step{
+				{value: -1e9, level: Critical, why: "the budget is spent", hidden: true},
+				{value: 0, level: Warning, why: "a quarter of the budget or less is left"},
+				{value: 0.25, level: Good, why: "", hidden: true},
+			},
+			queries: []query{recorded("", burnrate.Remaining)}},
+		{id: 612, title: "Objectives kept", width: 8, unit: indicator.Ratio, noData: noSLO,
+			doc:     "Share of good events over the period: requests within the latency target, or without error.",
+			queries: []query{recorded("", burnrate.SLI(period))}},
+		{id: 613, title: "Burn rate", width: 8, unit: indicator.Times, noData: noSLO,
+			doc: "How many times faster than evenly over the period the budget is spent. At 1 it ends with the period.",
+			steps: []step{
+				{value: slow.Factor, level: Warning, why: "the slowest alert's rate, once it lasted"},
+				{value: fast.Factor, level: Critical, why: "the fastest page's rate"},
+			},
+			queries: []query{
+				recorded(short(fast.Short), burnrate.BurnRate(fast.Short)),
+				recorded(short(fast.Long), burnrate.BurnRate(fast.Long)),
+				recorded(short(slow.Long), burnrate.BurnRate(slow.Long)),
+			}},
+		{id: 614, title: "Bad events", width: 12, unit: indicator.PerSecond, noData: noSLO, queries: []query{recorded("", burnrate.BadEvents)}},
+		{id: 615, title: "Events", width: 12, unit: indicator.PerSecond, noData: noSLO, queries: []query{recorded("", burnrate.Events)},
+			doc: "What the shares rest on: a single bad event among ten is ten per cent."},
+	}}, nil
+}
+
+func short(d time.Duration) string { return promDuration(d) }

@@ -30,19 +30,20 @@ type call struct {
 	blocks   []uint64
 	caller   caller
 
-	replica  *replica
-	id       int // in the engine
-	stage    stage
-	arrived  time.Duration
-	first    time.Duration // first token
-	last     time.Duration // latest token
-	tokens   int           // so far
-	cached   int           // prompt tokens that the prefix cache served
+	replica *replica
+	id      int // in the engine
+	stage   stage
+	arrived time.Duration
+	first   time.Duration // first token
+	last    time.Duration // latest token
+	tokens  int           // so far
+	cached  int           // prompt tokens that the prefix cache served
 }
 
 // A caller hears what becomes of its request, while the core is at that time.
 type caller interface {
-	// token tells of one more token; done that it is the last.
+	// token tells of one more token, which the API server sends at that time, a
+	// moment after the step; done that it is the last.
 	token(c *call, at time.Duration, done bool)
 	// broken tells that the server died.
 	broken(c *call, at time.Duration)
@@ -80,8 +81,15 @@ type replica struct {
 	executing bool
 	advancing bool // a caller that reacts to a token is inside
 
+	frontend time.Duration // when the API server has sent all that it has
+
 	rate throughput
 }
+
+// frontendTime is how long the API server's one thread needs to send a token:
+// the tokens of a step do not leave it all at once
+// (vllm/v1/engine/async_llm.py@v0.23.0, output_handler).
+const frontendTime = 20 * time.Microsecond
 
 // throughput is what the V0 engine's gauges say: tokens a second, lately.
 type throughput struct {
@@ -153,6 +161,9 @@ const (
 	statusBad         = 400
 	statusNotFound    = 404
 	statusUnavailable = 503
+	// countedEmpty is how a real server counts a request without a prompt, to
+	// which it answers 400.
+	countedEmpty = 500
 )
 
 // refuses is the part of vLLM's API server that says no.
@@ -322,7 +333,8 @@ func (r *replica) report(outputs []sim.Output) {
 			e.c.stage = over
 			r.answered(e.c, statusOK, at)
 		}
-		e.c.caller.token(e.c, at, e.done)
+		r.frontend = max(r.frontend, at) + frontendTime
+		e.c.caller.token(e.c, r.frontend, e.done)
 	}
 }
 

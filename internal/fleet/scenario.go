@@ -211,9 +211,9 @@ func Scenarios() []Scenario {
 				For: sick, Traffic: Traffic{Rate: 3.4, Spec: mixed("lognormal:200,0.3:50-500", usualOutput, 0.12, "uniform:10000-14000", "50")}, Want: "prefill-starvation"},
 		}},
 		{Name: "slow-prefill", Title: "Reading prompts has become slow, writing has not", Phases: []Phase{
-			healthyPhase(Traffic{Rate: 1.2, Spec: requests("lognormal:1500,0.2:800-2000", "uniform:25-60")}, "Documents of 1500 tokens, short answers."),
-			{Name: "slow prefill", Tell: "Every prompt token now costs four times as much to read, as with a wrong kernel after an update. Nothing queues, and once a stream runs it is as quick as ever.",
-				For: sick, Traffic: Traffic{Rate: 1.2, Spec: requests("lognormal:1500,0.2:800-2000", "uniform:25-60")}, Faults: Faults{SlowPrefill: 4}, Want: "slow-prefill"},
+			healthyPhase(Traffic{Rate: 0.8, Spec: requests("lognormal:1500,0.2:800-2000", "uniform:8-24")}, "Documents of 1500 tokens, short answers."),
+			{Name: "slow prefill", Tell: "Every prompt token now costs five times as much to read, as with a wrong kernel after an update. Nothing queues, and once a stream runs it is as quick as ever.",
+				For: sick, Traffic: Traffic{Rate: 0.8, Spec: requests("lognormal:1500,0.2:800-2000", "uniform:8-24")}, Faults: Faults{SlowPrefill: 5}, Want: "slow-prefill"},
 		}},
 		{Name: "prefix-cache-misses", Title: "Too many different prefixes for the prefix cache", Settings: Settings{NumBlocks: 1500}, Phases: []Phase{
 			healthyPhase(Traffic{Rate: 3, Spec: grouped("uniform:1600-2000", "uniform:40-120", 0.9, 3)}, "Prompts of 1800 tokens, of which nine tenths are one of three system prompts: they are read once and remembered."),
@@ -227,8 +227,8 @@ func Scenarios() []Scenario {
 		}},
 		{Name: "severe-degradation", Title: "A slower engine near its capacity: everything is bad at once", Settings: Settings{MaxNumSeqs: 16}, Phases: []Phase{
 			healthyPhase(Traffic{Rate: 5.5, Spec: requests(usualPrompt, usualOutput)}, "Five and a half users a second fill half of the 16 seats."),
-			{Name: "four times slower", Tell: "Every step takes four times as long. The seats no longer suffice, so that a queue grows too.",
-				For: sick, Traffic: Traffic{Rate: 5.5, Spec: requests(usualPrompt, usualOutput)}, Faults: Faults{Slow: 4}, Want: "severe-degradation"},
+			{Name: "six times slower", Tell: "Every step takes six times as long. The seats no longer suffice, so that a queue grows too.",
+				For: sick, Traffic: Traffic{Rate: 5.5, Spec: requests(usualPrompt, usualOutput)}, Faults: Faults{Slow: 6}, Want: "severe-degradation"},
 		}},
 		{Name: "workload-shift", Title: "The prompts have become six times longer", Phases: []Phase{
 			healthyPhase(Traffic{Rate: 2, Spec: requests("lognormal:400,0.3:100-1000", usualOutput)}, "Two users a second with questions of 400 tokens."),
@@ -264,8 +264,8 @@ func Scenarios() []Scenario {
 		}},
 		{Name: "http-errors", Title: "Requests that are refused", Phases: []Phase{
 			normal,
-			{Name: "bad requests", Tell: "A third of the requests ask for an unknown model or for more tokens than it can hold, and are refused.",
-				For: sick, Traffic: Traffic{Rate: 5, Bad: 0.35, Spec: requests(usualPrompt, usualOutput)}, Want: "http-errors"},
+			{Name: "bad requests", Tell: "Half of the requests name an unknown model, want more tokens than it can hold, or have no prompt, and are refused.",
+				For: 45 * time.Second, Traffic: Traffic{Rate: 8, Bad: 0.5, Spec: requests(usualPrompt, usualOutput)}, Want: "http-errors"},
 		}},
 		{Name: "replica-imbalance", Title: "A router that sends everything to one replica", Replicas: 2, Phases: []Phase{
 			healthyPhase(Traffic{Rate: 7, Spec: requests(usualPrompt, usualOutput)}, "Two servers share seven users a second evenly."),

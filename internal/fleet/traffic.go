@@ -16,8 +16,8 @@ type Traffic struct {
 	Spec    workload.Spec
 	// Patience is how long a client waits for its first token; 0 is for ever.
 	Patience time.Duration
-	// Bad is the share of requests that are refused: an unknown model, or a limit
-	// that no model could hold, in turn.
+	// Bad is the share of requests that are refused: an unknown model, a limit that
+	// no model could hold, or no prompt, in turn.
 	Bad float64
 }
 
@@ -82,8 +82,12 @@ func (x *traffic) ask(at time.Duration, again bool) {
 	c.blocks = blocksOf(turn.Parts, r.cfg.Engine.BlockSize)
 	if x.rng.Float64() < x.t.Bad {
 		x.bad++
-		if x.bad%2 == 0 {
+		switch x.bad % 3 {
+		case 0:
 			r.turnAway(c, statusNotFound, at)
+			return
+		case 1:
+			r.turnAway(c, countedEmpty, at)
 			return
 		}
 		c.limit = r.cfg.Engine.MaxModelLen + 1

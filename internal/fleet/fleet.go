@@ -1,0 +1,430 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+)
+
+// Config says what to serve. The zero value of a field is what its comment says.
+type Config struct {
+	Addr     string // of the first replica, the others on the ports behind it; "": free loopback ports
+	Router   string // of a router in front; "": none
+	Exporter string // of the GPU exporter; "": none, ":0" a free port
+	Replicas int    // 0: what the scenario has
+
+	Scenario   Scenario // without phases: Quiet
+	Release    Release  // 0: DefaultRelease
+	Model      string   // "": llama-8b
+	Accelerate float64  // simulated seconds in a second; 0: 1
+	Seed       uint64
+
+	MaxQueuedRequests int // --max-num-queued-reqs; 0: no limit
+}
+
+// Limits of a Config.
+const (
+	MaxReplicas   = 64
+	MaxAccelerate = 1000
+)
+
+func (c Config) withDefaults() (Config, error) {
+	if len(c.Scenario.Phases) == 0 {
+		c.Scenario = Quiet()
+	}
+	if c.Replicas == 0 {
+		c.Replicas = max(c.Scenario.Replicas, 1)
+	}
+	if c.Release == 0 {
+		c.Release = DefaultRelease
+	}
+	if c.Model == "" {
+		c.Model = "llama-8b"
+	}
+	if c.Accelerate == 0 {
+		c.Accelerate = 1
+	}
+	switch {
+	case c.Replicas < 1 || c.Replicas > MaxReplicas:
+		return c, fmt.Errorf("%d replicas: want 1 to %d", c.Replicas, MaxReplicas)
+	case c.Replicas < c.Scenario.Replicas:
+		return c, hint.With(fmt.Errorf("scenario %s needs %d replicas", c.Scenario.Name, c.Scenario.Replicas), "allow them, or leave the number to the scenario")
+	case !(c.Accelerate > 0 && c.Accelerate <= MaxAccelerate):
+		return c, fmt.Errorf("acceleration %v: want more than 0 and at most %d", c.Accelerate, MaxAccelerate)
+	case c.MaxQueuedRequests < 0:
+		return c, fmt.Errorf("a limit of %d queued requests", c.MaxQueuedRequests)
+	case c.MaxQueuedRequests > 0 && c.Release < r0_29_0:
+		return c, hint.With(fmt.Errorf("vLLM %s has no limit on queued requests", c.Release), "imitate 0.33")
+	}
+	return c, nil
+}
+
+// Fleet is servers that run until Close.
+type Fleet struct {
+	cfg   Config
+	began time.Time
+
+	mu     sync.Mutex // guards core and outbox
+	core   *core
+	outbox [][]delivery // by replica: tokens that will be sent, in order of time
+
+	replicas []*site
+	router   *site // nil: none
+	exporter *site // nil: none
+
+	kick chan struct{} // something came that the loop does not expect
+	done chan struct{}
+	wg   sync.WaitGroup
+
+	errMu sync.Mutex
+	err   error // why a replica could not listen again
+
+	registry *prometheus.Registry
+	lateness prometheus.Histogram
+	streams  prometheus.Gauge
+}
+
+// delivery is a token that the API server sends at a time.
+type delivery struct {
+	at   time.Duration
+	to   *stream
+	done bool
+}
+
+// site is an address that may be served or not.
+type site struct {
+	addr    string
+	handler http.Handler
+	server  *http.Server // nil while down
+}
+
+// Start serves until Close.
+func Start(cfg Config) (*Fleet, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	server, err := cfg.Scenario.Settings.Server(cfg.Release, cfg.Model)
+	if err != nil {
+		return nil, err
+	}
+	server.Engine.MaxQueuedRequests = cfg.MaxQueuedRequests
+	f := &Fleet{cfg: cfg, began: time.Now(), kick: make(chan struct{}, 1), done: make(chan struct{})}
+	if f.core, err = newCore(cfg.Scenario, server, cfg.Replicas, cfg.Seed, f.wall); err != nil {
+		return nil, err
+	}
+	f.outbox = make([][]delivery, cfg.Replicas)
+	f.measure()
+	if err := f.listen(); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	f.wg.Go(f.loop)
+	return f, nil
+}
+
+// measure declares the fleet's own metrics.
+func (f *Fleet) measure() {
+	f.registry = prometheus.NewRegistry()
+	f.lateness = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "sixty_fleet_lateness_seconds",
+		Help:    "Time from the moment at which a token was to be sent until it had been written.",
+		Buckets: []float64{100e-6, 250e-6, 500e-6, 1e-3, 1.5e-3, 2e-3, 2.5e-3, 3e-3, 4e-3, 5e-3, 7.5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 1},
+	})
+	f.streams = prometheus.NewGauge(prometheus.GaugeOpts{Name: "sixty_fleet_streams", Help: "Streams that are being written."})
+	f.registry.MustRegister(f.lateness, f.streams)
+}
+
+// listen opens all addresses.
+func (f *Fleet) listen() error {
+	for i := range f.cfg.Replicas {
+		addr, err := neighbour(f.cfg.Addr, i)
+		if err != nil {
+			return err
+		}
+		s := &site{addr: addr, handler: f.replicaHandler(i)}
+		if err := f.open(s); err != nil {
+			return err
+		}
+		f.replicas = append(f.replicas, s)
+	}
+	if f.cfg.Router != "" {
+		f.router = &site{addr: local(f.cfg.Router), handler: f.routerHandler()}
+		if err := f.open(f.router); err != nil {
+			return err
+		}
+	}
+	if f.cfg.Exporter != "" {
+		f.exporter = &site{addr: local(f.cfg.Exporter), handler: f.exporterHandler()}
+		return f.open(f.exporter)
+	}
+	return nil
+}
+
+// local completes an address without a host: a make-believe server is nobody
+// else's business unless that was asked for.
+func local(addr string) string {
+	if host, port, err := net.SplitHostPort(addr); err == nil && host == "" {
+		return net.JoinHostPort("127.0.0.1", port)
+	}
+	return addr
+}
+
+// neighbour returns the address n ports behind one.
+func neighbour(addr string, n int) (string, error) {
+	if addr == "" {
+		return "127.0.0.1:0", nil
+	}
+	host, port, err := net.SplitHostPort(local(addr))
+	if err != nil {
+		return "", hint.With(fmt.Errorf("address %q: %w", addr, err), "write it like 127.0.0.1:8000 or :8000")
+	}
+	p, err := strconv.Atoi(port)
+	if err != nil || p < 0 || p+n > 65535 {
+		return "", hint.With(fmt.Errorf("address %q: there is no port %s for replica %d", addr, port, n), "write it like 127.0.0.1:8000 or :8000")
+	}
+	if p == 0 {
+		n = 0
+	}
+	return net.JoinHostPort(host, strconv.Itoa(p+n)), nil
+}
+
+// open serves a site. From then on its address is the real one, so that it can
+// be opened again where it was.
+func (f *Fleet) open(s *site) error {
+	ln, err := net.Listen("tcp", s.addr)
+	if err != nil {
+		return hint.With(fmt.Errorf("listen on %s: %w", s.addr, err), "choose another address")
+	}
+	s.addr = ln.Addr().String()
+	server := &http.Server{Handler: s.handler, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 1 << 16}
+	s.server = server
+	f.wg.Go(func() { _ = server.Serve(ln) })
+	return nil
+}
+
+// URL returns the base URL of a replica, counted from 0.
+func (f *Fleet) URL(i int) string { return "http://" + f.replicas[i].addr }
+
+// URLs returns the base URLs of all replicas.
+func (f *Fleet) URLs() []string {
+	var urls []string
+	for i := range f.replicas {
+		urls = append(urls, f.URL(i))
+	}
+	return urls
+}
+
+// RouterURL is the base URL of the router, "" without one.
+func (f *Fleet) RouterURL() string { return url(f.router) }
+
+// ExporterURL is the base URL of the GPU exporter, "" without one.
+func (f *Fleet) ExporterURL() string { return url(f.exporter) }
+
+func url(s *site) string {
+	if s == nil {
+		return ""
+	}
+	return "http://" + s.addr
+}
+
+// Phase returns the scenario's phase, counted from 0, and how much of it is
+// left, in simulated time; nothing of the last one is.
+func (f *Fleet) Phase() (int, time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.core.phase, max(f.core.phaseEnd-f.now(), 0)
+}
+
+// Err returns why a replica that came back could not listen.
+func (f *Fleet) Err() error {
+	f.errMu.Lock()
+	defer f.errMu.Unlock()
+	return f.err
+}
+
+// Close ends everything and waits for it.
+func (f *Fleet) Close() error {
+	select {
+	case <-f.done:
+		return nil
+	default:
+	}
+	close(f.done)
+	f.mu.Lock()
+	defer f.wg.Wait()
+	defer f.mu.Unlock()
+	var errs []error
+	for _, s := range append([]*site{f.router, f.exporter}, f.replicas...) {
+		if s != nil && s.server != nil {
+			errs = append(errs, s.server.Close())
+			s.server = nil
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// now is the simulated time.
+func (f *Fleet) now() time.Duration {
+	return time.Duration(float64(time.Since(f.began)) * f.cfg.Accelerate)
+}
+
+// wall is the time of day of a simulated time.
+func (f *Fleet) wall(at time.Duration) time.Time {
+	return f.began.Add(time.Duration(float64(at) / f.cfg.Accelerate))
+}
+
+// loop lets simulated time pass.
+func (f *Fleet) loop() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-f.done:
+			return
+		case <-timer.C:
+		case <-f.kick:
+		}
+		f.mu.Lock()
+		now := f.now()
+		f.core.advance(now)
+		next, ok := f.core.next()
+		if at, waits := f.send(now); waits && (!ok || at < next) {
+			next, ok = at, true
+		}
+		f.reconcile()
+		f.mu.Unlock()
+		if !ok {
+			next = f.now() + time.Minute
+		}
+		timer.Reset(time.Until(f.wall(next)))
+	}
+}
+
+// send hands over the tokens that are due, and returns when the next one is.
+func (f *Fleet) send(now time.Duration) (next time.Duration, waits bool) {
+	for i, queue := range f.outbox {
+		n := 0
+		for n < len(queue) && queue[n].at <= now {
+			queue[n].to.deliver(queue[n].at, queue[n].done)
+			n++
+		}
+		rest := copy(queue, queue[n:])
+		clear(queue[rest:])
+		f.outbox[i] = queue[:rest]
+		if rest > 0 && (!waits || queue[0].at < next) {
+			next, waits = queue[0].at, true
+		}
+	}
+	return next, waits
+}
+
+// reconcile closes the sites of replicas that went down, with the connections
+// of whoever was served, and opens those of replicas that are back.
+func (f *Fleet) reconcile() {
+	for i, r := range f.core.replicas {
+		s := f.replicas[i]
+		switch {
+		case !r.up && s.server != nil:
+			_ = s.server.Close()
+			s.server = nil
+		case r.up && s.server == nil:
+			select {
+			case <-f.done:
+				return
+			default:
+			}
+			if err := f.open(s); err != nil {
+				f.errMu.Lock()
+				f.err = err
+				f.errMu.Unlock()
+			}
+		}
+	}
+}
+
+// wake tells the loop that the core changed.
+func (f *Fleet) wake() {
+	select {
+	case f.kick <- struct{}{}:
+	default:
+	}
+}
+
+// with brings the core to the present, hands it over, and wakes the loop.
+func (f *Fleet) with(fn func(c *core, now time.Duration)) {
+	f.mu.Lock()
+	now := f.now()
+	f.core.advance(now)
+	fn(f.core, f.core.now)
+	f.mu.Unlock()
+	f.wake()
+}
+
+// Lateness returns the quantile of the time by which tokens were written late,
+// as the upper bound of its bucket, and how many tokens there were.
+func (f *Fleet) Lateness(q float64) (time.Duration, uint64, error) {
+	families, err := f.registry.Gather()
+	if err != nil {
+		return 0, 0, fmt.Errorf("gather the fleet's metrics: %w", err)
+	}
+	for _, fam := range families {
+		if fam.GetName() != "sixty_fleet_lateness_seconds" {
+			continue
+		}
+		h := fam.GetMetric()[0].GetHistogram()
+		for _, b := range h.GetBucket() {
+			if float64(b.GetCumulativeCount()) >= q*float64(h.GetSampleCount()) {
+				return time.Duration(b.GetUpperBound() * 1e9), h.GetSampleCount(), nil
+			}
+		}
+		return time.Hour, h.GetSampleCount(), nil
+	}
+	return 0, 0, nil
+}
+
+// Wait blocks until ctx is done or the scenario has reached a phase.
+func (f *Fleet) Wait(ctx context.Context, phase int) error {
+	for {
+		at, left := f.Phase()
+		if at >= phase {
+			return nil
+		}
+		t := time.NewTimer(time.Duration(float64(left)/f.cfg.Accelerate) + time.Millisecond)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return ctx.Err()
+		case <-t.C:
+		}
+	}
+}
+
+func (f *Fleet) exporterHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		var body []byte
+		f.with(func(c *core, now time.Duration) { body = gpuPage(c.replicas, now) })
+		w.Header().Set("Content-Type", textFormat)
+		_, _ = w.Write(body)
+	})
+	mux.Handle("GET "+ownMetrics, f.ownMetrics())
+	return mux
+}
+
+// ownMetrics is where every address of a fleet shows what the fleet measures of
+// itself. vLLM's own page must stay vLLM's.
+const ownMetrics = "/fleet/metrics"
+
+func (f *Fleet) ownMetrics() http.Handler {
+	return promhttp.HandlerFor(f.registry, promhttp.HandlerOpts{})
+}

@@ -1,0 +1,466 @@
+package fleet
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	textFormat = "text/plain; version=0.0.4; charset=utf-8"
+	maxBody    = 16 << 20
+	maxOpen    = 1 << 14 // requests that a replica holds at most, to bound memory
+	maxTokens  = 1 << 20
+)
+
+// apiRequest is what the imitation reads of a completion or a chat completion.
+type apiRequest struct {
+	Model               string          `json:"model"`
+	Prompt              json.RawMessage `json:"prompt"`
+	Messages            []message       `json:"messages"`
+	MaxTokens           *int            `json:"max_tokens"`
+	MaxCompletionTokens *int            `json:"max_completion_tokens"`
+	MinTokens           int             `json:"min_tokens"`
+	IgnoreEOS           bool            `json:"ignore_eos"`
+	N                   *int            `json:"n"`
+	Priority            int             `json:"priority"`
+	Stream              bool            `json:"stream"`
+	StreamOptions       struct {
+		IncludeUsage bool `json:"include_usage"`
+		Continuous   bool `json:"continuous_usage_stats"`
+	} `json:"stream_options"`
+}
+
+// refusal is an answer other than 200.
+type refusal struct {
+	status  int    // that the client gets
+	counted int    // that http_requests_total counts
+	kind    string // vLLM's name
+	text    string
+}
+
+func bad(format string, args ...any) *refusal {
+	return &refusal{statusBad, statusBad, "BadRequestError", fmt.Sprintf(format, args...)}
+}
+
+// server is the API server of one replica.
+type server struct {
+	fleet *Fleet
+	index int
+}
+
+func (f *Fleet) replicaHandler(i int) http.Handler {
+	s := &server{f, i}
+	mux := http.NewServeMux()
+	empty := func(w http.ResponseWriter, _ *http.Request) {}
+	mux.HandleFunc("GET /health", empty)
+	mux.HandleFunc("/ping", empty)
+	mux.HandleFunc("GET /metrics", s.metrics)
+	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, statusOK, map[string]string{"version": f.cfg.Release.String()})
+	})
+	mux.HandleFunc("GET /load", func(w http.ResponseWriter, _ *http.Request) {
+		open := 0
+		f.with(func(c *core, _ time.Duration) { open = c.replicas[i].open() })
+		writeJSON(w, statusOK, map[string]int{"server_load": open})
+	})
+	mux.HandleFunc("GET /v1/models", s.models)
+	mux.HandleFunc("POST /tokenize", s.tokenize)
+	mux.HandleFunc("POST /v1/completions", func(w http.ResponseWriter, r *http.Request) { s.complete(w, r, false) })
+	mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { s.complete(w, r, true) })
+	mux.Handle("GET "+ownMetrics, f.ownMetrics())
+	return mux
+}
+
+// routerHandler sends each request to a replica: where the phase's weights or
+// the least load lead.
+func (f *Fleet) routerHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		to := -1
+		f.with(func(c *core, _ time.Duration) {
+			if replica := c.pick(c.rng); replica != nil && replica.up {
+				to = replica.gpu.number
+			}
+		})
+		if to < 0 {
+			refuse(w, &refusal{status: statusUnavailable, kind: "ServiceUnavailableError", text: "no replica answers"})
+			return
+		}
+		f.replicas[to].handler.ServeHTTP(w, r)
+	})
+	mux.Handle("GET "+ownMetrics, f.ownMetrics())
+	return mux
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(b)
+}
+
+func refuse(w http.ResponseWriter, r *refusal) {
+	writeJSON(w, r.status, map[string]any{"error": map[string]any{"message": r.text, "type": r.kind, "param": nil, "code": r.status}})
+}
+
+func (s *server) metrics(w http.ResponseWriter, _ *http.Request) {
+	var body []byte
+	var err error
+	s.fleet.with(func(c *core, _ time.Duration) { body, err = c.replicas[s.index].page() })
+	if err != nil {
+		http.Error(w, err.Error(), statusUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", textFormat)
+	_, _ = w.Write(body)
+}
+
+func (s *server) models(w http.ResponseWriter, r *http.Request) {
+	cfg := s.config()
+	writeJSON(w, statusOK, map[string]any{"object": "list", "data": []any{map[string]any{
+		"id": s.fleet.cfg.Model, "object": "model", "created": s.fleet.began.Unix(), "owned_by": "vllm",
+		"root": s.fleet.cfg.Model, "parent": nil, "max_model_len": cfg.Engine.MaxModelLen, "permission": []any{},
+	}}})
+	s.count(r, statusOK, 0)
+}
+
+// config is that of the replica, which never changes.
+func (s *server) config() *Server { return &s.fleet.core.replicas[s.index].cfg }
+
+// count accounts for an exchange that takes no time.
+func (s *server) count(r *http.Request, status, received int) {
+	s.fleet.with(func(c *core, now time.Duration) {
+		if replica := c.replicas[s.index]; replica.up {
+			replica.api.ended(exchange{handler: r.URL.Path, method: r.Method, status: status, received: received}, c.wall(now))
+		}
+	})
+}
+
+func (s *server) tokenize(w http.ResponseWriter, r *http.Request) {
+	var q apiRequest
+	p, n, refused := s.read(w, r, &q)
+	if refused != nil {
+		s.count(r, refused.counted, n)
+		refuse(w, refused)
+		return
+	}
+	writeJSON(w, statusOK, map[string]any{"count": p.tokens, "max_model_len": s.config().Engine.MaxModelLen, "tokens": []int{}, "token_strs": nil})
+	s.count(r, statusOK, n)
+}
+
+// read parses a request's body and counts its prompt.
+func (s *server) read(w http.ResponseWriter, r *http.Request, q *apiRequest) (*prompt, int, *refusal) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		return nil, len(body), bad("the body cannot be read: %v", err)
+	}
+	if err := json.Unmarshal(body, q); err != nil {
+		return nil, len(body), bad("the body is not the JSON that was expected")
+	}
+	if q.Model != "" && q.Model != s.fleet.cfg.Model {
+		return nil, len(body), &refusal{statusNotFound, statusNotFound, "NotFoundError", "The model `" + shorten(q.Model) + "` does not exist."}
+	}
+	p := newPrompt(s.config().Engine.BlockSize)
+	switch {
+	case len(q.Messages) > 0:
+		err = p.messages(q.Messages)
+	case len(q.Prompt) > 0 && string(q.Prompt) != "null":
+		err = p.raw(q.Prompt)
+	}
+	if err != nil {
+		return nil, len(body), bad("%v", err)
+	}
+	return p, len(body), nil
+}
+
+func shorten(s string) string { return s[:min(len(s), 64)] }
+
+// shape decides how long the answer will be.
+func (s *server) shape(q *apiRequest, p *prompt, chat bool) (output, limit int, refused *refusal) {
+	longest := s.config().Engine.MaxModelLen
+	if p.tokens == 0 {
+		return 0, 0, &refusal{statusBad, countedEmpty, "BadRequestError", "the prompt is empty"}
+	}
+	limit = 16
+	if chat {
+		limit = longest - p.tokens
+	}
+	for _, given := range []*int{q.MaxTokens, q.MaxCompletionTokens} {
+		if given != nil {
+			limit = *given
+		}
+	}
+	switch {
+	case q.N != nil && *q.N != 1:
+		return 0, 0, bad("n other than 1 is not imitated")
+	case limit < 1 || limit > maxTokens:
+		return 0, 0, bad("max_tokens must be at least 1, got %d", limit)
+	case q.MinTokens < 0 || q.MinTokens > limit:
+		return 0, 0, bad("min_tokens must be between 0 and max_tokens=%d, got %d", limit, q.MinTokens)
+	case p.tokens+limit > longest:
+		return 0, 0, bad("This model's maximum context length is %d tokens. You asked for %d: %d in the prompt and %d in the answer.", longest, p.tokens+limit, p.tokens, limit)
+	}
+	output = limit
+	if !q.IgnoreEOS {
+		output = min(limit, max(q.MinTokens, 30+int(p.h%240))) // the same prompt, the same answer
+	}
+	return output, limit, nil
+}
+
+// complete serves both kinds of completion.
+func (s *server) complete(w http.ResponseWriter, r *http.Request, chat bool) {
+	var q apiRequest
+	p, received, refused := s.read(w, r, &q)
+	c := &call{handler: r.URL.Path, received: received, priority: q.Priority}
+	if refused == nil {
+		c.output, c.limit, refused = s.shape(&q, p, chat)
+	}
+	f := s.fleet
+	if refused != nil {
+		f.with(func(core *core, now time.Duration) {
+			if replica := core.replicas[s.index]; replica.up {
+				replica.turnAway(c, refused.counted, now)
+			}
+		})
+		refuse(w, refused)
+		return
+	}
+	st := &stream{fleet: f, signal: make(chan struct{}, 1)}
+	c.prompt, c.blocks, c.caller = p.tokens, p.blocks, st
+	status := statusUnavailable
+	f.with(func(core *core, now time.Duration) {
+		if replica := core.replicas[s.index]; replica.up && replica.open() < maxOpen {
+			status = replica.submit(c, now)
+		}
+	})
+	if status != statusOK {
+		refuse(w, &refusal{status: status, kind: http.StatusText(status), text: "The server takes no more requests for now."})
+		return
+	}
+	a := newAnswer(f, c, &q, chat)
+	var err error
+	if q.Stream {
+		f.streams.Inc()
+		err = a.stream(w, r, st)
+		f.streams.Dec()
+	} else {
+		err = a.whole(w, r, st)
+	}
+	if err != nil {
+		f.with(func(core *core, now time.Duration) { c.replica.abort(c, now) })
+	}
+}
+
+// stream carries tokens from the core to the goroutine that writes them.
+type stream struct {
+	fleet *Fleet
+
+	mu     sync.Mutex
+	due    []time.Duration // when each token that is not yet written was to be sent
+	done   bool
+	dead   bool
+	signal chan struct{} // one token, so that the core never waits
+}
+
+func (s *stream) token(c *call, at time.Duration, done bool) {
+	i := c.replica.gpu.number
+	s.fleet.outbox[i] = append(s.fleet.outbox[i], delivery{at, s, done})
+}
+
+func (s *stream) deliver(at time.Duration, done bool) {
+	s.mu.Lock()
+	s.due = append(s.due, at)
+	s.done = done
+	s.mu.Unlock()
+	s.wake()
+}
+
+func (s *stream) broken(*call, time.Duration) {
+	s.mu.Lock()
+	s.dead = true
+	s.mu.Unlock()
+	s.wake()
+}
+
+func (s *stream) wake() {
+	select {
+	case s.signal <- struct{}{}:
+	default:
+	}
+}
+
+var (
+	errLeft = errors.New("the client left")
+	errDead = errors.New("the server died")
+)
+
+// take waits for tokens and returns when they were due, in the given memory.
+func (s *stream) take(r *http.Request, into []time.Duration) (due []time.Duration, done bool, err error) {
+	select {
+	case <-s.signal:
+	case <-r.Context().Done():
+		return nil, false, errLeft
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dead {
+		return nil, false, errDead
+	}
+	due, s.due = s.due, into[:0]
+	return due, s.done, nil
+}
+
+// answer writes the answer to one call.
+type answer struct {
+	fleet        *Fleet
+	c            *call
+	chat         bool
+	usage, every bool // a chunk with the usage at the end, or in every chunk
+	head         string
+	written      int // tokens
+	finish       string
+	out          []byte
+}
+
+func newAnswer(f *Fleet, c *call, q *apiRequest, chat bool) *answer {
+	a := &answer{fleet: f, c: c, chat: chat, usage: q.StreamOptions.IncludeUsage, every: q.StreamOptions.Continuous && q.StreamOptions.IncludeUsage, finish: "length"}
+	if c.output < c.limit {
+		a.finish = "stop"
+	}
+	kind, id := "text_completion", "cmpl-"
+	if chat {
+		kind, id = "chat.completion", "chatcmpl-"
+	}
+	if chat && q.Stream {
+		kind += ".chunk"
+	}
+	a.head = fmt.Sprintf(`{"id":"%s%08x%04x","object":%q,"created":%d,"model":%q,"choices":[`,
+		id, uint32(c.arrived.Microseconds()), uint16(c.prompt), kind, time.Now().Unix(), f.cfg.Model)
+	return a
+}
+
+// stream writes tokens as server-sent events. Tokens that come faster than the
+// client reads go out together.
+func (a *answer) stream(w http.ResponseWriter, r *http.Request, st *stream) error {
+	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+	flush := http.NewResponseController(w)
+	if err := flush.Flush(); err != nil { // the headers go out before the first token
+		return err
+	}
+	var spare []time.Duration
+	for {
+		due, done, err := st.take(r, spare)
+		if err != nil {
+			return err
+		}
+		a.out = a.out[:0]
+		for i := range due {
+			a.token(done && i == len(due)-1)
+		}
+		if done {
+			a.end()
+		}
+		if _, err := w.Write(a.out); err != nil {
+			return err
+		}
+		if err := flush.Flush(); err != nil {
+			return err
+		}
+		for _, at := range due {
+			a.fleet.lateness.Observe(max(time.Since(a.fleet.wall(at)), 0).Seconds())
+		}
+		if done {
+			return nil
+		}
+		spare = due
+	}
+}
+
+// token appends the events of one more token.
+func (a *answer) token(last bool) {
+	if a.chat && a.written == 0 {
+		a.event(`{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}`, a.every)
+	}
+	a.written++
+	finish := "null"
+	if last {
+		finish = `"` + a.finish + `"`
+	}
+	if a.chat {
+		a.event(`{"index":0,"delta":{"content":"`+word+`"},"logprobs":null,"finish_reason":`+finish+`}`, a.every)
+		return
+	}
+	a.event(`{"index":0,"text":"`+word+`","logprobs":null,"finish_reason":`+finish+`,"stop_reason":null}`, a.every)
+}
+
+// end appends what follows the last token.
+func (a *answer) end() {
+	if a.usage {
+		a.event("", true)
+	}
+	a.out = append(a.out, "data: [DONE]\n\n"...)
+}
+
+func (a *answer) event(choice string, usage bool) {
+	a.out = append(a.out, "data: "...)
+	a.out = append(append(a.out, a.head...), choice...)
+	a.out = append(a.out, ']')
+	if usage {
+		a.out = a.appendUsage(a.out)
+	}
+	a.out = append(a.out, "}\n\n"...)
+}
+
+func (a *answer) appendUsage(b []byte) []byte {
+	b = append(b, `,"usage":{"prompt_tokens":`...)
+	b = strconv.AppendInt(b, int64(a.c.prompt), 10)
+	b = append(b, `,"total_tokens":`...)
+	b = strconv.AppendInt(b, int64(a.c.prompt+a.written), 10)
+	b = append(b, `,"completion_tokens":`...)
+	b = strconv.AppendInt(b, int64(a.written), 10)
+	return append(b, '}')
+}
+
+// whole answers once all tokens are there.
+func (a *answer) whole(w http.ResponseWriter, r *http.Request, st *stream) error {
+	var spare []time.Duration
+	for {
+		due, done, err := st.take(r, spare)
+		if errors.Is(err, errDead) {
+			refuse(w, &refusal{status: http.StatusInternalServerError, kind: "InternalServerError", text: "EngineCore died"})
+		}
+		if err != nil {
+			return err
+		}
+		a.written += len(due)
+		if done {
+			break
+		}
+		spare = due
+	}
+	text := strings.Repeat(word, a.written)
+	b := append(a.out, a.head...)
+	if a.chat {
+		b = append(b, `{"index":0,"message":{"role":"assistant","content":"`+text+`"},"logprobs":null,"finish_reason":"`+a.finish+`","stop_reason":null}]`...)
+	} else {
+		b = append(b, `{"index":0,"text":"`+text+`","logprobs":null,"finish_reason":"`+a.finish+`","stop_reason":null}]`...)
+	}
+	b = append(a.appendUsage(b), '}')
+	w.Header().Set("Content-Type", "application/json")
+	_, err := w.Write(b)
+	if err != nil {
+		return err
+	}
+	return nil
+}

@@ -103,6 +103,21 @@ func (f *File) Marshal() ([]byte, error) {
 	return append(out, '\n'), err
 }
 
+// For returns the baseline of a model: its own, or one that fits every model;
+// nil where there is none.
+func For(files []*File, model string) *File {
+	var every *File
+	for _, f := range files {
+		switch f.Model {
+		case model:
+			return f
+		case "":
+			every = f
+		}
+	}
+	return every
+}
+
 // Signal returns what a signal was while all was well.
 func (f *File) Signal(s *indicator.Signal) (float64, bool) {
 	if f == nil {

@@ -21,6 +21,10 @@ type Compilation struct {
 	// it.
 	Normal func(*indicator.Signal) (normal float64, ok bool)
 
+	// Record takes the PromQL of a limit that follows the baseline and returns a
+	// shorter one that stands for it; nil means that there is none.
+	Record func(c Cond, limit string) string
+
 	// Lifetime says that the baseline is the sum of a server's life: thresholds
 	// that ask for a history resolve to their defaults.
 	Lifetime bool
@@ -156,6 +160,9 @@ func (o Compilation) comparison(c Cond) (string, error) {
 	limit, err := o.relative(c)
 	if err != nil {
 		return "", err
+	}
+	if o.Record != nil {
+		limit = o.Record(c, limit)
 	}
 	on := strings.Join(o.on(c.Signal.Scope, c.Signal.Scope), ", ")
 	relative := fmt.Sprintf("(%s) %s on (%s) (%s)", now, c.Op, on, limit)

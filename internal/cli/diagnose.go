@@ -91,7 +91,7 @@ func (f *diagnoseFlags) register(cmd *cobra.Command) {
 	s.StringArrayVar(&f.match, "match", nil, "with --prometheus: `selector` such as '{namespace=\"prod\"}' or namespace=prod; may be repeated, all must match")
 	s.StringVar(&f.at, "at", "", "the `time` to diagnose (default: the end of the recording, or now)")
 	s.DurationVar(&f.window, "window", 0, "judge this much time before --at (default: since the last change, at most a minute or 20 scrapes)")
-	s.StringVar(&f.baseline, "baseline", "", "what to call normal: a `duration` before the window, or FROM/TO (default: what came before the last change)")
+	s.StringVar(&f.baseline, "baseline", "", "what to call normal: a `duration` before the window, FROM/TO, or a file of sixty bench or sixty generate baseline (default: what came before the last change)")
 	s.DurationVar(&f.interval, "interval", time.Second, "with URLs: time between two scrapes")
 	s.DurationVar(&f.duration, "duration", defaultDuration, "with URLs: scrape for at most this long")
 	s.BoolVar(&f.probe, "probe", false, "with URLs: send a few tiny requests and say what a client sees")
@@ -141,6 +141,13 @@ func checkPace(interval, duration time.Duration) error {
 }
 
 func runDiagnose(ctx context.Context, stdout, stderr io.Writer, args []string, f *diagnoseFlags) error {
+	measured, isFile, err := baselineFile(f.baseline)
+	if err != nil {
+		return fmt.Errorf("--baseline: %w", err)
+	}
+	if isFile {
+		f.baseline = ""
+	}
 	if err := f.check(args); err != nil {
 		return err
 	}
@@ -152,6 +159,9 @@ func runDiagnose(ctx context.Context, stdout, stderr io.Writer, args []string, f
 	o := diagnose.Options{Pathologies: all}
 	if o.Settings, err = f.settings.settings(all); err != nil {
 		return err
+	}
+	if isFile {
+		o.Settings.Baselines = append(o.Settings.Baselines, measured)
 	}
 	known, err := f.engine()
 	if err != nil {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/common/model"
+
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/hint"
 )
@@ -76,7 +78,7 @@ func (s span) baseline(text string, windowFrom time.Time) (diagnose.Range, error
 			return r, hint.With(fmt.Errorf("--baseline: %w", err), momentForms)
 		}
 	} else {
-		d, err := time.ParseDuration(text)
+		d, err := parseDuration(text)
 		if err != nil || d <= 0 {
 			return r, hint.With(fmt.Errorf("--baseline: %q is neither a duration such as 10m nor FROM/TO", text), momentForms)
 		}
@@ -93,6 +95,15 @@ func (s span) baseline(text string, windowFrom time.Time) (diagnose.Range, error
 		r.From = s.first
 	}
 	return r, nil
+}
+
+// parseDuration reads a duration as Go or as Prometheus writes it: 90s, 7d.
+func parseDuration(text string) (time.Duration, error) {
+	if d, err := time.ParseDuration(text); err == nil {
+		return d, nil
+	}
+	d, err := model.ParseDuration(text)
+	return time.Duration(d), err
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

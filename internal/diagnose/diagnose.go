@@ -111,6 +111,8 @@ func (o *Options) choose(r *Request, past Range) {
 		normalUntil = r.Onset
 	}
 	switch {
+	case len(o.Settings.Baselines) > 0:
+		r.Baselines, r.Source = o.Settings.Baselines, File
 	case !o.Baseline.From.IsZero():
 		r.Baseline, r.Source = o.Baseline, History
 	case normalUntil.Sub(past.From) >= minHistory:

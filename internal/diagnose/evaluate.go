@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sixty-dev/sixty/internal/baseline"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/indicator"
@@ -16,7 +17,7 @@ import (
 type Settings struct {
 	Objectives *slo.File          // nil when nothing was promised
 	Set        map[string]float64 // thresholds by name, set by hand
-	Measured   map[string]float64 // thresholds by name, from a load test or a healthy period
+	Baselines  []*baseline.File   // what was measured of models, from a load test or a healthy period
 	Only       []string           // ids of the pathologies to look for; empty means all
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sixty-dev/sixty/internal/baseline"
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
@@ -28,6 +29,8 @@ type Request struct {
 	Window, Baseline Range
 	Source           BaselineSource
 	Onset            time.Time
+	// Baselines are what was measured of models; with any, the past is not asked.
+	Baselines []*baseline.File
 
 	// Interval is the time between two scrapes.
 	Interval time.Duration
@@ -69,9 +72,28 @@ func Fetch(ctx context.Context, q metrics.Querier, r Request) (*Snapshot, error)
 	for _, store := range settled {
 		store(s)
 	}
+	s.readBaselines(r.Baselines)
 	lendGPUs(s)
 	s.dropThinBaselines()
 	return s, nil
+}
+
+// readBaselines takes what is normal from files.
+func (s *Snapshot) readBaselines(files []*baseline.File) {
+	if len(files) == 0 {
+		return
+	}
+	for i := range s.Targets {
+		f := baseline.For(files, s.Targets[i].Labels["model_name"])
+		for _, sig := range indicator.All() {
+			rd := s.readings[i][sig.Name]
+			rd.normal = indicator.Unknown("not in the baseline file")
+			if v, ok := f.Signal(sig); ok {
+				rd.normal = indicator.Known(v)
+			}
+			s.readings[i][sig.Name] = rd
+		}
+	}
 }
 
 // How many requests make a baseline. A server's whole life counts for less:

@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"github.com/sixty-dev/sixty/internal/baseline"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/slo"
@@ -13,11 +14,13 @@ type view struct {
 	settings  Settings
 	objective slo.Objective
 	promised  bool
+	measured  *baseline.File // nil: nothing was
 }
 
 func newView(s *Snapshot, target int, set Settings) view {
 	v := view{snapshot: s, target: target, settings: set}
 	v.objective, v.promised = set.Objectives.For(s.Targets[target].Labels)
+	v.measured = baseline.For(set.Baselines, s.Targets[target].Labels["model_name"])
 	return v
 }
 
@@ -41,8 +44,10 @@ func (v view) Limit(t *catalog.Threshold) (limit float64, source string, ok bool
 			return limit, v.objective.Source(), true
 		}
 	}
-	if limit, ok = v.settings.Measured[t.Name]; ok {
-		return limit, "measured", true
+	if t.Objective != "" {
+		if m, ok := v.measured.Threshold(string(t.Objective), string(catalog.GreaterThan)); ok {
+			return m.Value, "measured", true
+		}
 	}
 	return 0, "", false
 }

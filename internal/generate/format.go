@@ -114,6 +114,9 @@ func Inhibitions(cfg RulesConfig) ([]byte, error) {
 		equal := slices.Clone(d.Instance)
 		if !readsModel(p) {
 			equal = d.GPU // the exporter is another target
+			if len(equal) == 0 {
+				equal = []string{hostLabel}
+			}
 		}
 		doc.Rules = append(doc.Rules, inhibitRule{
 			SourceMatchers: []string{"alertname=" + quote(p.Alert)},

@@ -1,6 +1,8 @@
 package generate
 
 import (
+	"strings"
+
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/sixty-dev/sixty/internal/indicator"
@@ -13,7 +15,7 @@ func pretty(expr string) string {
 	if err != nil {
 		return expr // the tests of the catalogue keep this from happening
 	}
-	return parser.Prettify(bare(tree, 0, false))
+	return strings.TrimLeft(parser.Prettify(bare(tree, 0, false)), " ")
 }
 
 // bare removes parentheses that change nothing. outer is the precedence of the

@@ -68,11 +68,15 @@ func NewRules(cfg RulesConfig) (*Rules, error) {
 	if cfg.Objectives != nil && slices.ContainsFunc(cfg.Objectives.Objectives, func(o slo.Objective) bool { return o.Service != "" }) && !slices.Contains(cfg.Deployment.Model, "service") {
 		cfg.Deployment.Model = append(slices.Clone(cfg.Deployment.Model), "service")
 	}
+	host := len(cfg.Deployment.GPU) == 0
+	if host {
+		cfg.Deployment.GPU = []string{hostLabel}
+	}
 	segments, err := cfg.segments()
 	if err != nil {
 		return nil, err
 	}
-	b := &ruleBuilder{cfg: &cfg, recorded: map[string]bool{}, normal: map[string]bool{}, out: &Rules{}}
+	b := &ruleBuilder{cfg: &cfg, host: host, recorded: map[string]bool{}, normal: map[string]bool{}, out: &Rules{}}
 	var alerts []rulefmt.Rule
 	for _, p := range cfg.Pathologies {
 		rules, err := b.alerts(p, segments)
@@ -90,7 +94,7 @@ func NewRules(cfg RulesConfig) (*Rules, error) {
 	if normal := b.baselines(); len(normal) > 0 {
 		b.out.Groups = append(b.out.Groups, rulefmt.RuleGroup{Name: "sixty-baseline", Interval: model.Duration(max(5*time.Minute, cfg.Interval)), Rules: normal})
 	}
-	b.out.Groups = append(b.out.Groups, rulefmt.RuleGroup{Name: "sixty-alerts", Interval: interval, Rules: alerts})
+	b.out.Groups = append(b.out.Groups, rulefmt.RuleGroup{Name: "sixty-alerts", Interval: interval, Rules: slices.Concat(b.limits, alerts)})
 	return b.out, nil
 }
 
@@ -112,8 +116,10 @@ func (cfg *RulesConfig) validate() error {
 // A ruleBuilder remembers which signals the alerts read.
 type ruleBuilder struct {
 	cfg      *RulesConfig
+	host     bool            // recorded series get the label of that name
 	recorded map[string]bool // signals that are recorded
 	normal   map[string]bool // signals whose past is recorded
+	limits   []rulefmt.Rule  // limits that follow the past
 	out      *Rules
 }
 
@@ -163,10 +169,18 @@ func (b *ruleBuilder) recordings() ([]rulefmt.Rule, error) {
 				return nil, err
 			}
 		}
-		rules = append(rules, rulefmt.Rule{Record: b.cfg.Series(s), Expr: expr})
+		if b.host {
+			expr = fmt.Sprintf("label_replace(%s, %q, \"$1\", \"instance\", \"(.*?)(?::[0-9]+)?\")", expr, hostLabel)
+		}
+		rules = append(rules, rulefmt.Rule{Record: b.cfg.Series(s), Expr: pretty(expr)})
 	}
 	return rules, nil
 }
+
+// hostLabel is what recorded series of a model server and of the GPU exporter
+// beside it have in common where the deployment names no label: the instance
+// without its port.
+const hostLabel = "host"
 
 // server gives a quantity of a scraped target, such as up, the model's name,
 // and drops targets that are no inference servers.
@@ -196,6 +210,20 @@ func (b *ruleBuilder) baselines() []rulefmt.Rule {
 		})
 	}
 	return rules
+}
+
+// limit records a limit that follows the past, once, and returns its series.
+func (b *ruleBuilder) limit(c catalog.Cond, limit string) string {
+	name := level(c.Signal) + ":vllm_" + c.Signal.Name + suffix(c.Signal) + ":limit_" + c.Threshold.Name
+	if !slices.ContainsFunc(b.limits, func(r rulefmt.Rule) bool { return r.Record == name }) {
+		b.limits = append(b.limits, rulefmt.Rule{Record: name, Expr: pretty(limit)})
+	}
+	return name
+}
+
+// target lists the labels of one model on one server.
+func (b *ruleBuilder) target() []string {
+	return append(slices.Clone(b.cfg.Deployment.Instance), "model_name")
 }
 
 // alerts renders one pathology.
@@ -248,13 +276,11 @@ func (b *ruleBuilder) condition(p *catalog.Pathology, seg *segment) (string, []r
 			b.recorded[s.Name] = true
 			if past {
 				b.normal[s.Name] = true
-				return seg.selector(b.cfg.normalSeries(s)), nil
+				return b.cfg.normalSeries(s), nil
 			}
-			if s.Scope == indicator.GPU {
-				return b.cfg.Series(s), nil
-			}
-			return seg.selector(b.cfg.Series(s)), nil
+			return b.cfg.Series(s), nil
 		},
+		Record: b.limit,
 	}
 	if seg.measured != nil && len(seg.measured.Normal) > 0 {
 		o.Normal = seg.measured.Signal
@@ -263,9 +289,9 @@ func (b *ruleBuilder) condition(p *catalog.Pathology, seg *segment) (string, []r
 	if err != nil || expr == "" {
 		return "", nil, err
 	}
-	if seg.except != "" {
-		b.recorded[indicator.Running.Name] = true
-		expr = fmt.Sprintf("(%s) unless on (%s) (%s)", expr, strings.Join(b.cfg.Deployment.Model, ", "), seg.except)
+	if of := b.cfg.members(seg); of != "" {
+		b.recorded[indicator.Up.Name] = true
+		expr = fmt.Sprintf("(%s) and on (%s) (%s)", expr, strings.Join(b.target(), ", "), of)
 	}
 	p.When.Leaves(func(c catalog.Cond) { used = append(used, b.cfg.resolve(seg, c)) })
 	return pretty(expr), used, nil
@@ -278,7 +304,7 @@ func (b *ruleBuilder) severities(p *catalog.Pathology, seg *segment, expr string
 	if !p.FollowsObjectives || p.Severity == catalog.Info || holds == "" || !readsModel(p) {
 		return []variant{{p.Severity, expr}}
 	}
-	on := strings.Join(append(slices.Clone(b.cfg.Deployment.Instance), "model_name"), ", ")
+	on := strings.Join(b.target(), ", ")
 	return []variant{
 		{p.Severity, pretty(fmt.Sprintf("(%s) unless on (%s) (%s)", expr, on, holds))},
 		{p.Severity - 1, pretty(fmt.Sprintf("(%s) and on (%s) (%s)", expr, on, holds))},
@@ -298,7 +324,7 @@ func (b *ruleBuilder) objectivesHold(seg *segment) string {
 	}{{slo.TTFTP95, indicator.TTFTP95}, {slo.ITLP95, indicator.ITLP95}, {slo.E2EP95, indicator.E2EP95}} {
 		if limit, ok := seg.objective.Value(promised.key); ok {
 			b.recorded[promised.s.Name] = true
-			parts = append(parts, fmt.Sprintf("(%s <= %s)", seg.selector(b.cfg.Series(promised.s)), number(limit)))
+			parts = append(parts, fmt.Sprintf("(%s <= %s)", b.cfg.Series(promised.s), number(limit)))
 		}
 	}
 	return strings.Join(parts, " and ")
@@ -315,6 +341,9 @@ func (b *ruleBuilder) alert(p *catalog.Pathology, seg *segment, v variant, used 
 			"thresholds":  thresholds(used),
 		},
 	}
+	if seg.name != "" {
+		r.Labels["objective"] = seg.name
+	}
 	for k, val := range b.cfg.Labels {
 		r.Labels[k] = val
 	}
@@ -324,16 +353,4 @@ func (b *ruleBuilder) alert(p *catalog.Pathology, seg *segment, v variant, used 
 		}
 	}
 	return r
-}
-
-// selector adds a segment's matchers to a recorded series.
-func (seg *segment) selector(series string) string {
-	if len(seg.matchers) == 0 {
-		return series
-	}
-	parts := make([]string, len(seg.matchers))
-	for i, m := range seg.matchers {
-		parts[i] = m.String()
-	}
-	return series + "{" + strings.Join(parts, ",") + "}"
 }

@@ -1,6 +1,7 @@
 package generate
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"regexp"
@@ -17,10 +18,35 @@ import (
 
 // A segment is a part of the fleet for which the same thresholds hold.
 type segment struct {
+	name      string         // tells alerts of several segments apart; "" where there is one
 	objective *slo.Objective // nil: nothing was promised
 	measured  *baseline.File // nil: nothing was measured
 	matchers  []*labels.Matcher
-	except    string // PromQL of series that belong to an earlier segment
+	except    [][]*labels.Matcher // what belongs to earlier segments
+}
+
+// members returns PromQL for the servers of a segment, or "" for all.
+func (cfg *RulesConfig) members(seg *segment) string {
+	if len(seg.matchers)+len(seg.except) == 0 {
+		return ""
+	}
+	up := cfg.Series(indicator.Up)
+	expr := up + selector(seg.matchers)
+	for _, e := range seg.except {
+		expr += " unless " + up + selector(e)
+	}
+	return expr
+}
+
+func selector(matchers []*labels.Matcher) string {
+	if len(matchers) == 0 {
+		return ""
+	}
+	parts := make([]string, len(matchers))
+	for i, m := range matchers {
+		parts[i] = m.String()
+	}
+	return "{" + strings.Join(parts, ",") + "}"
 }
 
 // segments divides the fleet by objectives, of which the first that matches
@@ -34,31 +60,50 @@ func (cfg *RulesConfig) segments() ([]segment, error) {
 	}
 	entries = append(entries, nil)
 	var out []segment
-	var earlier segment // what all earlier entries leave
+	var earlier segment
 	for _, e := range entries {
 		matches, err := objectiveMatchers(e)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, cfg.measuredSegments(e, segment{objective: e, matchers: slices.Concat(matches, earlier.matchers), except: earlier.except})...)
-		switch {
-		case e != nil && len(matches) == 0:
-			return out, nil // it matches everything: later entries never do
-		case len(matches) == 1:
+		out = append(out, cfg.measuredSegments(e, segment{objective: e, matchers: slices.Concat(matches, earlier.matchers), except: slices.Clone(earlier.except)})...)
+		if e != nil && len(matches) == 0 {
+			break // it matches everything: later entries never do
+		}
+		if len(matches) == 1 {
 			not, err := matches[0].Inverse()
 			if err != nil {
 				return nil, err
 			}
 			earlier.matchers = append(earlier.matchers, not)
-		case len(matches) > 1:
-			mine := segment{matchers: matches}
-			if earlier.except != "" {
-				earlier.except += " or "
-			}
-			earlier.except += mine.selector(cfg.Series(indicator.Running))
+		} else {
+			earlier.except = append(earlier.except, matches)
 		}
 	}
+	nameSegments(out)
 	return out, nil
+}
+
+// nameSegments tells several segments apart, by their objectives where those
+// have names.
+func nameSegments(segs []segment) {
+	if len(segs) < 2 {
+		return
+	}
+	seen := map[string]int{}
+	for i := range segs {
+		name := "none"
+		if o := segs[i].objective; o != nil {
+			name = cmp.Or(o.Name, o.UseCase, "slo")
+		}
+		if m := segs[i].measured; m != nil && m.Model != "" {
+			name += " measured " + m.Model
+		}
+		if seen[name]++; seen[name] > 1 {
+			name = fmt.Sprintf("%s %d", name, seen[name])
+		}
+		segs[i].name = name
+	}
 }
 
 // measuredSegments divides a segment by the models that were measured.

@@ -4,6 +4,9 @@
 package pathologies
 
 import (
+	"embed"
+	"io/fs"
+
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/pathologies/clientcancellations"
 	"github.com/sixty-dev/sixty/internal/pathologies/concurrencylimit"
@@ -25,6 +28,13 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies/targetdown"
 	"github.com/sixty-dev/sixty/internal/pathologies/workloadshift"
 )
+
+//go:embed */testdata/*.txt
+var cases embed.FS
+
+// Cases holds the case files of package casefile, in a directory for each
+// pathology: its id without hyphens.
+func Cases() fs.FS { return cases }
 
 // All returns the catalogue, root causes before symptoms: of two findings that
 // cost the same, the earlier one leads the verdict.

@@ -1,0 +1,300 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/spf13/cobra"
+
+	"github.com/sixty-dev/sixty/internal/baseline"
+	"github.com/sixty-dev/sixty/internal/generate"
+	"github.com/sixty-dev/sixty/internal/generate/burnrate"
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/pathologies"
+)
+
+// rulesFlags are the flags of generate rules as they were given.
+type rulesFlags struct {
+	deployment deploymentFlags
+	settings   settingsFlags
+	evidence   evidenceFlags
+	out        outFlag
+
+	format, name, namespace   string
+	labels                    []string
+	window, interval          time.Duration
+	past, ago                 string
+	period, retention         string
+	runbookURL, runbookSuffix string
+	dashboardURL              string
+	objectLabels              []string
+	tests                     bool
+}
+
+const rulesLong = `Renders alert rules: recording rules for the signals, one alert for each pathology,
+burn-rate alerts and error budgets for the objectives in --slo, and Alertmanager's
+inhibit rules.
+
+Thresholds come, in this order, from --set, from the objectives (--slo, --use-case),
+from measurements (--from, --prometheus with --baseline), from the past (the median of
+the day before, by a recording rule), and from the catalogue. The annotation
+"thresholds" of every alert says which.`
+
+const rulesExample = `  sixty generate rules -o rules/
+  sixty generate rules --slo slo.yaml --from bench.json -o rules/
+  sixty generate rules --from healthy.tar.zst --baseline +10s/+120s
+  sixty generate rules --prometheus http://prometheus:9090 --baseline 7d --detect prometheus=http://prometheus:9090
+  sixty generate rules --dialect vllm-v1 --dialect vllm-0.9 --format prometheusrule --object-label release=prometheus | kubectl apply -f -`
+
+func newGenerateRules() *cobra.Command {
+	f := &rulesFlags{}
+	cmd := &cobra.Command{
+		Use: "rules", Short: "Alert rules, recording rules, burn-rate SLOs and inhibit rules", Long: rulesLong, Example: rulesExample, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	s := cmd.Flags()
+	f.deployment.register(s)
+	f.settings.register(s)
+	f.out.register(s)
+	s.StringSliceVar(&f.evidence.from, "from", nil, "measure thresholds: `files` of sixty bench (--json, --baseline), or recordings of a healthy time")
+	s.StringVar(&f.evidence.prometheus, "prometheus", "", "measure thresholds on this Prometheus-compatible server, over --baseline")
+	s.StringVar(&f.evidence.span, "baseline", "", "the healthy time: a `duration` such as 7d, or FROM/TO")
+	s.StringVar(&f.format, "format", string(generate.Plain), "prometheus (also Thanos and vmalert), prometheusrule, vmrule, or mimir (also Cortex)")
+	s.StringVar(&f.name, "name", "sixty", "name of the object or of the rule namespace")
+	s.StringVar(&f.namespace, "namespace", "", "namespace of the object")
+	s.StringSliceVar(&f.objectLabels, "object-label", nil, "`name=value` on the object, by which an operator selects it")
+	s.StringSliceVar(&f.labels, "label", nil, "`name=value` on every alert, such as team=ml")
+	s.DurationVar(&f.window, "window", 5*time.Minute, "the time that conditions look at: at least four scrapes")
+	s.DurationVar(&f.interval, "interval", generate.UsualInterval, "how often rules are evaluated")
+	s.StringVar(&f.past, "past", "1d", "without a measurement: normal is the median over this `duration` …")
+	s.StringVar(&f.ago, "ago", "1h", "… which ended so long ago")
+	s.StringVar(&f.period, "slo-period", "30d", "how long an error budget lasts")
+	s.StringVar(&f.retention, "retention", "", "how long samples are kept: refuses windows that are longer")
+	s.StringVar(&f.runbookURL, "runbook-url", runbookPages, "address of the runbooks; the pathology's id follows")
+	s.StringVar(&f.runbookSuffix, "runbook-suffix", ".md", "what follows the id")
+	s.StringVar(&f.dashboardURL, "dashboard-url", "", "address of Grafana, for links to panels")
+	s.BoolVar(&f.tests, "tests", false, "with --out: promtool unit tests too")
+	return cmd
+}
+
+func (f *rulesFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
+	cfg, err := f.config(ctx, stderr)
+	if err != nil {
+		return err
+	}
+	rules, err := generate.NewRules(cfg)
+	if err != nil {
+		return err
+	}
+	objectLabels, err := pairs("--object-label", f.objectLabels)
+	if err != nil {
+		return err
+	}
+	slo, err := f.burnRates(&cfg)
+	if err != nil {
+		return err
+	}
+	notes(stderr, slices.Concat(rules.Warnings, slo.Warnings))
+	content, err := generate.Encode(slices.Concat(rules.Groups, slo.Groups), generate.Format(f.format), f.name, f.namespace, objectLabels)
+	if err != nil {
+		return fmt.Errorf("--format: %w", err)
+	}
+	files := []generate.File{{Path: "rules.yaml", Content: content}}
+	if f.out.dir != "" {
+		inhibitions, err := generate.Inhibitions(cfg)
+		if err != nil {
+			return err
+		}
+		files = append(files, generate.File{Path: "alertmanager-inhibit.yaml", Content: inhibitions})
+	}
+	if f.tests {
+		tests, err := f.unitTests(cfg)
+		if err != nil {
+			return err
+		}
+		files = append(files, tests...)
+	}
+	return f.out.write(stdout, files)
+}
+
+func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg generate.RulesConfig, err error) {
+	if f.evidence.prometheus != "" && f.evidence.span == "" {
+		return cfg, hint.With(errors.New("--prometheus needs --baseline: which time was healthy?"), "such as --baseline 7d, or two RFC 3339 times: --baseline FROM/TO")
+	}
+	cfg = generate.RulesConfig{
+		Pathologies: pathologies.All(), Interval: f.interval,
+		RunbookURL: f.runbookURL, RunbookSuffix: f.runbookSuffix,
+	}
+	if cfg.Deployment, err = f.deployment.deployment(ctx); err != nil {
+		return cfg, err
+	}
+	cfg.Deployment.Window = f.window
+	if cfg.Deployment.Short = min(time.Minute, f.window); cfg.Deployment.Past < f.window {
+		cfg.Deployment.Past = f.window
+	}
+	for flag, d := range map[string]struct {
+		text string
+		to   *time.Duration
+	}{"--past": {f.past, &cfg.Past}, "--ago": {f.ago, &cfg.Ago}} {
+		if *d.to, err = parseDuration(d.text); err != nil {
+			return cfg, fmt.Errorf("%s: %q is not a duration such as 1d", flag, d.text)
+		}
+	}
+	if err := f.kept(cfg.Past + cfg.Ago); err != nil {
+		return cfg, err
+	}
+	settings, err := f.settings.settings(cfg.Pathologies)
+	if err != nil {
+		return cfg, err
+	}
+	cfg.Set, cfg.Objectives = settings.Set, settings.Objectives
+	if cfg.Labels, err = pairs("--label", f.labels); err != nil {
+		return cfg, err
+	}
+	cfg.Measured, err = f.evidence.measured(ctx, stderr, &f.deployment.http, cfg.Deployment.Matchers, cfg.Objectives)
+	return cfg, err
+}
+
+// kept refuses a past that is longer than samples are kept.
+func (f *rulesFlags) kept(past time.Duration) error {
+	if f.retention == "" {
+		return nil
+	}
+	kept, err := parseDuration(f.retention)
+	switch {
+	case err != nil:
+		return fmt.Errorf("--retention: %q is not a duration such as 15d", f.retention)
+	case kept < past:
+		return hint.With(fmt.Errorf("--past and --ago reach back %s, and samples are kept for %s", past, kept), "shorten them, or measure what is normal with --from")
+	}
+	return nil
+}
+
+// burnRates renders the objectives as burn-rate alerts.
+func (f *rulesFlags) burnRates(cfg *generate.RulesConfig) (burnrate.Rules, error) {
+	if cfg.Objectives == nil {
+		return burnrate.Rules{}, nil
+	}
+	period, err := burnrate.ParsePeriod(f.period)
+	if err != nil {
+		return burnrate.Rules{}, fmt.Errorf("--slo-period: %w", err)
+	}
+	c := burnrate.Config{
+		Objectives: cfg.Objectives.Objectives, Period: period,
+		By: cfg.Deployment.Model, Instance: cfg.Deployment.Instance, Matchers: cfg.Deployment.Matchers,
+		Labels: cfg.Labels, Runbook: f.runbookURL + "README" + f.runbookSuffix,
+	}
+	if f.retention != "" {
+		if c.Retention, err = parseDuration(f.retention); err != nil {
+			return burnrate.Rules{}, fmt.Errorf("--retention: %w", err)
+		}
+	}
+	for _, dia := range cfg.Deployment.Dialects {
+		if dia.Engine != "dcgm" {
+			c.Metrics = append(c.Metrics, dia.Metric)
+		}
+	}
+	return burnrate.Groups(c)
+}
+
+// unitTests renders the case files as unit tests, which hold for the rules as
+// they are without measurements and objectives.
+func (f *rulesFlags) unitTests(cfg generate.RulesConfig) ([]generate.File, error) {
+	switch {
+	case f.out.dir == "":
+		return nil, errors.New("--tests goes with --out")
+	case len(cfg.Measured) > 0 || cfg.Objectives != nil || len(cfg.Set) > 0 || len(f.deployment.dialects)+len(f.deployment.detect)+len(f.deployment.match) > 0:
+		return nil, hint.With(errors.New("--tests are of the rules with their usual thresholds and names"), "leave --tests out, or the flags that change thresholds, names and matchers")
+	case generate.Format(f.format) != generate.Plain:
+		return nil, errors.New("--tests goes with --format prometheus: promtool reads no other")
+	}
+	tests, err := generate.RuleTests(cfg, pathologies.Cases(), "../rules.yaml")
+	for i := range tests {
+		tests[i].Path = "tests/" + tests[i].Path
+	}
+	return tests, err
+}
+
+// pairs reads name=value flags.
+func pairs(flag string, list []string) (map[string]string, error) {
+	out := map[string]string{}
+	for _, text := range list {
+		k, v, ok := strings.Cut(text, "=")
+		if !ok || k == "" {
+			return nil, fmt.Errorf("%s: %q is not name=value", flag, text)
+		}
+		out[k] = v
+	}
+	return out, nil
+}
+
+func newGenerateBaseline() *cobra.Command {
+	var f evidenceFlags
+	var http httpFlags
+	var match []string
+	var out outFlag
+	cmd := &cobra.Command{
+		Use: "baseline", Short: "Measure what is normal, for generate rules --from and diagnose --baseline", Args: cobra.NoArgs,
+		Long: `Measures what signals are while all is well, over a healthy span of a recording or of
+a Prometheus server, and writes a file for each model: the median of every signal, and
+thresholds for the latencies.`,
+		Example: `  sixty generate baseline --from healthy.tar.zst -o .
+  sixty generate baseline --prometheus http://prometheus:9090 --baseline 7d -o baselines/`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case len(f.from) == 0 && f.prometheus == "":
+				return hint.With(errors.New("nothing to measure"), "give --from RECORDING, or --prometheus URL with --baseline 7d")
+			case f.prometheus != "" && f.span == "":
+				return errors.New("--prometheus needs --baseline: which time was healthy?")
+			}
+			var matchers []*labels.Matcher
+			for _, text := range match {
+				m, err := parseMatch(text)
+				if err != nil {
+					return err
+				}
+				matchers = append(matchers, m...)
+			}
+			measured, err := f.measured(cmd.Context(), cmd.ErrOrStderr(), &http, matchers, nil)
+			if err != nil {
+				return err
+			}
+			return writeBaselines(cmd.OutOrStdout(), &out, measured)
+		},
+	}
+	s := cmd.Flags()
+	s.StringSliceVar(&f.from, "from", nil, "`files`: recordings of a healthy time, or results of sixty bench")
+	s.StringVar(&f.prometheus, "prometheus", "", "ask this Prometheus-compatible server")
+	s.StringVar(&f.span, "baseline", "", "the healthy time: a `duration` such as 7d, or FROM/TO")
+	s.StringArrayVar(&match, "match", nil, "with --prometheus: `selector` such as namespace=prod; may be repeated")
+	http.register(s)
+	out.register(s)
+	return cmd
+}
+
+func writeBaselines(stdout io.Writer, out *outFlag, measured []*baseline.File) error {
+	var files []generate.File
+	for _, b := range measured {
+		content, err := b.Marshal()
+		if err != nil {
+			return err
+		}
+		name := strings.Map(func(r rune) rune {
+			if r == '/' || r == os.PathSeparator || r < ' ' {
+				return '-'
+			}
+			return r
+		}, b.Model)
+		files = append(files, generate.File{Path: strings.Trim("baseline-"+name, "-.") + ".json", Content: content})
+	}
+	return out.write(stdout, files)
+}

@@ -1,0 +1,126 @@
+package runbookpage
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"strings"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/extension"
+
+	"github.com/sixty-dev/sixty/internal/generate"
+)
+
+var (
+	//go:embed page.html
+	pageHTML string
+	//go:embed style.css
+	styleCSS string
+)
+
+// HTML returns the pages as index.html and ID.html: each complete in one file,
+// without scripts, readable in the dark and on paper. Whatever a runbook holds
+// that looks like HTML is shown as text or left out.
+func HTML(c Config) ([]generate.File, error) {
+	pages, err := c.book(func(id string) string { return id + ".html" })
+	if err != nil {
+		return nil, err
+	}
+	t, err := template.New("page").Parse(pageHTML)
+	if err != nil {
+		return nil, fmt.Errorf("parse page.html: %w", err)
+	}
+	md := goldmark.New(goldmark.WithExtensions(extension.Table)) // raw HTML stays out by default
+	var out []generate.File
+	for i, p := range pages {
+		name := "index.html"
+		if p.id != "" {
+			name = p.id + ".html"
+		}
+		data, err := p.asHTML(md)
+		if err != nil {
+			return nil, fmt.Errorf("render %s: %w", name, err)
+		}
+		if i > 1 {
+			data.Before = &neighbour{pages[i-1].id + ".html", pages[i-1].title}
+		}
+		if i > 0 && i+1 < len(pages) {
+			data.After = &neighbour{pages[i+1].id + ".html", pages[i+1].title}
+		}
+		var b bytes.Buffer
+		if err := t.Execute(&b, data); err != nil {
+			return nil, fmt.Errorf("render %s: %w", name, err)
+		}
+		out = append(out, generate.File{Path: name, Content: b.Bytes()})
+	}
+	return out, nil
+}
+
+// What page.html is given.
+type (
+	htmlPage struct {
+		Index         bool
+		Title, Lead   string
+		Style         template.CSS
+		Facts         []htmlFact
+		Sections      []htmlSection
+		Before, After *neighbour
+	}
+	htmlFact struct {
+		Name  string
+		Value template.HTML
+	}
+	htmlSection struct {
+		ID, Heading string
+		Body, Graph template.HTML
+		Entries     []htmlEntry
+	}
+	htmlEntry struct {
+		Title, Code string
+		Text        template.HTML
+	}
+	neighbour struct{ Href, Title string }
+)
+
+func (p page) asHTML(md goldmark.Markdown) (*htmlPage, error) {
+	out := &htmlPage{Index: p.id == "", Title: p.title, Lead: p.lead, Style: template.CSS(styleCSS)}
+	for _, f := range p.facts {
+		value, err := convert(md, f.value)
+		if err != nil {
+			return nil, err
+		}
+		inline := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(string(value)), "<p>"), "</p>")
+		out.Facts = append(out.Facts, htmlFact{f.name, template.HTML(inline)})
+	}
+	for _, s := range p.sections {
+		body, err := convert(md, s.markdown)
+		if err != nil {
+			return nil, err
+		}
+		h := htmlSection{ID: anchor(s.heading), Heading: s.heading, Body: body}
+		if s.graph != nil {
+			h.Graph = template.HTML(s.graph.svg())
+		}
+		for _, e := range s.entries {
+			text, err := convert(md, e.text)
+			if err != nil {
+				return nil, err
+			}
+			h.Entries = append(h.Entries, htmlEntry{Title: e.title, Code: e.code, Text: text})
+		}
+		out.Sections = append(out.Sections, h)
+	}
+	return out, nil
+}
+
+// convert renders Markdown. Tables may be scrolled where they are too wide.
+func convert(md goldmark.Markdown, text string) (template.HTML, error) {
+	var b bytes.Buffer
+	if err := md.Convert([]byte(text), &b); err != nil {
+		return "", err
+	}
+	out := strings.ReplaceAll(b.String(), "<table>", `<div class="scroll" role="region" tabindex="0" aria-label="Table"><table>`)
+	return template.HTML(strings.ReplaceAll(out, "</table>", "</table></div>")), nil
+}

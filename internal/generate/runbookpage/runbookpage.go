@@ -1,0 +1,400 @@
+// Package runbookpage renders the catalogue as runbook pages, in Markdown and in
+// HTML: one page for each pathology, which opens with what to see and to do and
+// ends with the exact condition, and an index with a map of what explains what.
+//
+// Both forms are made of the same sections, so that they say the same. HTML
+// pages need nothing but themselves: no scripts, no fonts, no images.
+//
+// It is pure: values in, files out. Package cli calls it; docs/pathologies is
+// its output.
+package runbookpage
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/rulefmt"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/generate"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+// Config says what the pages are about.
+type Config struct {
+	// Pathologies is the catalogue, in its order. It must be valid
+	// (catalog.Validate).
+	Pathologies []*catalog.Pathology
+
+	// Deployment says how signals are asked for. With none they are given in
+	// vLLM's own names.
+	Deployment *generate.Deployment
+
+	// Rules are the generated rules; a page shows those of its alert. Without
+	// them it shows what the condition reads.
+	Rules []rulefmt.RuleGroup
+
+	// Dashboard returns the address of the panel to look at, or "". It may be
+	// nil.
+	Dashboard func(*catalog.Pathology) string
+
+	// Limit returns the thresholds that are known already, as in
+	// catalog.Compilation. It may be nil.
+	Limit func(*catalog.Threshold) (limit float64, source string, ok bool)
+
+	// Notice stands as a comment at the top of each page of Markdown; it may be
+	// nil.
+	Notice func(*catalog.Pathology) string
+}
+
+// A page is one page, before it takes a form.
+type page struct {
+	id, title string
+	lead      string // one sentence
+	facts     []fact
+	sections  []section
+}
+
+// A fact is a name and its value, in Markdown.
+type fact struct{ name, value string }
+
+// A section is a heading with what stands below it.
+type section struct {
+	heading  string
+	markdown string
+	graph    *graph  // below the text; nil where there is none
+	entries  []entry // folded away, below the graph
+}
+
+// An entry is folded: its title, a text, and code.
+type entry struct {
+	title, text string
+	code        string // PromQL
+}
+
+// A linker returns the address of a pathology's page, from another page.
+type linker func(id string) string
+
+// book returns the pages of a catalogue, the index first.
+func (c Config) book(link linker) ([]page, error) {
+	titles := map[string]string{}
+	var split []page
+	for _, p := range c.Pathologies {
+		title, sections := parse(p.Runbook)
+		if title == "" {
+			return nil, fmt.Errorf("runbook page of %s: the runbook has no title", p.ID)
+		}
+		titles[p.ID] = title
+		split = append(split, page{id: p.ID, title: title, sections: sections})
+	}
+	out := []page{c.index(titles, link)}
+	for i, p := range c.Pathologies {
+		pg := split[i]
+		pg.lead = sentence(p.Title)
+		pg.facts = c.facts(p)
+		for j := range pg.sections {
+			pg.sections[j].markdown = linked(pg.sections[j].markdown, p.ID, titles, link)
+		}
+		pg.sections = append(pg.sections, c.condition(p), c.related(p, titles, link), c.readings(p))
+		if s, ok := c.alert(p); ok {
+			pg.sections = append(pg.sections, s)
+		}
+		out = append(out, pg)
+	}
+	return out, nil
+}
+
+// facts are what the head of a page tells.
+func (c Config) facts(p *catalog.Pathology) []fact {
+	severity := p.Severity.String()
+	if p.FollowsObjectives && p.Severity > catalog.Info {
+		severity += "; " + (p.Severity - 1).String() + " while objectives are set and all of them hold"
+	}
+	after := "at once"
+	if p.For > 0 {
+		after = "after " + span(p.For)
+	}
+	out := []fact{
+		{"Alert", code(p.Alert) + " fires " + after},
+		{"Severity", severity},
+		{"Diagnose", code("sixty diagnose http://HOST:8000")},
+	}
+	if p.Hold > 0 {
+		out[0].value += "; the diagnosis believes it when it has lasted " + span(p.Hold)
+	}
+	if c.Dashboard != nil {
+		if url := c.Dashboard(p); url != "" {
+			out = append(out, fact{"Dashboard", "[open the panel](<" + strings.NewReplacer("<", "%3C", ">", "%3E", "\n", "").Replace(url) + ">)"})
+		}
+	}
+	return out
+}
+
+// condition says in words when a pathology holds, and where each number comes
+// from.
+func (c Config) condition(p *catalog.Pathology) section {
+	var b strings.Builder
+	switch top := flat(p.When); {
+	case top.All != nil:
+		b.WriteString("It holds while all of these hold:\n\n")
+		c.words(&b, top.All, 0)
+	case top.Any != nil:
+		b.WriteString("It holds while at least one of these holds:\n\n")
+		c.words(&b, top.Any, 0)
+	default:
+		b.WriteString("It holds while\n\n")
+		c.words(&b, []catalog.Cond{top}, 0)
+	}
+	if len(p.Supports) > 0 {
+		b.WriteString("\nThe diagnosis is more certain where these hold as well:\n\n")
+		c.words(&b, p.Supports, 0)
+	}
+	b.WriteString("\n| Threshold | Value | Why |\n|---|---|---|\n")
+	var seen []string
+	for _, cond := range append([]catalog.Cond{p.When}, p.Supports...) {
+		cond.Leaves(func(leaf catalog.Cond) {
+			if t := leaf.Threshold; !slices.Contains(seen, t.Name) {
+				seen = append(seen, t.Name)
+				fmt.Fprintf(&b, "| %s | %s | %s |\n", code(t.Name), plain(c.value(t)), plain(t.Why))
+			}
+		})
+	}
+	b.WriteString("\nSet a threshold with " + code("sixty diagnose --set NAME=VALUE") + ". A reading or a threshold that is missing makes a comparison unknown, which is not healthy.\n")
+	return section{heading: "Condition", markdown: b.String()}
+}
+
+// flat returns a condition without an All right within an All, or an Any
+// within an Any: what people would write.
+func flat(c catalog.Cond) catalog.Cond {
+	var out catalog.Cond
+	for _, sub := range c.All {
+		if sub = flat(sub); sub.All != nil {
+			out.All = append(out.All, sub.All...)
+		} else {
+			out.All = append(out.All, sub)
+		}
+	}
+	for _, sub := range c.Any {
+		if sub = flat(sub); sub.Any != nil {
+			out.Any = append(out.Any, sub.Any...)
+		} else {
+			out.Any = append(out.Any, sub)
+		}
+	}
+	if c.Signal != nil {
+		return c
+	}
+	return out
+}
+
+// words writes conditions as a nested list.
+func (c Config) words(b *strings.Builder, conds []catalog.Cond, depth int) {
+	indent := strings.Repeat("  ", depth) + "- "
+	for _, cond := range conds {
+		switch cond = flat(cond); {
+		case cond.Signal != nil:
+			than := "is above"
+			if cond.Op == catalog.LessThan {
+				than = "is below"
+			}
+			fmt.Fprintf(b, "%s%s %s %s (%s)\n", indent, plain(cond.Signal.Title), than, plain(c.value(cond.Threshold)), code(cond.Threshold.Name))
+		case cond.Any != nil:
+			b.WriteString(indent + "At least one of these holds:\n")
+			c.words(b, cond.Any, depth+1)
+		default:
+			b.WriteString(indent + "All of these hold:\n")
+			c.words(b, cond.All, depth+1)
+		}
+	}
+}
+
+// value says in words what a threshold resolves to, in the order in which it
+// is resolved.
+func (c Config) value(t *catalog.Threshold) string {
+	if c.Limit != nil {
+		if v, source, ok := c.Limit(t); ok {
+			return indicator.FormatNumber(v, t.Unit) + " (" + source + ")"
+		}
+	}
+	var parts []string
+	switch {
+	case t.BurnRate > 0:
+		parts = append(parts, fmt.Sprintf("%g × the error budget of the objective %s", t.BurnRate, t.Objective))
+	case t.Objective != "":
+		parts = append(parts, "the objective "+string(t.Objective))
+	}
+	if r := t.Baseline; r != nil {
+		text := fmt.Sprintf("%g × normal", r.Factor)
+		if r.Per != nil {
+			text += fmt.Sprintf(" × (growth of %s) to the power of %g", r.Per.Title, r.Exponent)
+		}
+		switch {
+		case r.Offset > 0:
+			text += " + " + indicator.FormatNumber(r.Offset, t.Unit)
+		case r.Offset < 0:
+			text += " − " + indicator.FormatNumber(-r.Offset, t.Unit)
+		}
+		if r.History {
+			text += ", of earlier samples"
+		}
+		parts = append(parts, text)
+	}
+	if t.Default == t.Default { // not catalog.None
+		number := indicator.FormatNumber(t.Default, t.Unit)
+		if t.Default > 0 && t.Default < 1e-6 {
+			number = "0"
+		}
+		parts = append(parts, number)
+	}
+	return strings.Join(parts, "; without it ")
+}
+
+// related draws what inhibits what.
+func (c Config) related(p *catalog.Pathology, titles map[string]string, link linker) section {
+	g := &graph{title: "What explains " + titles[p.ID] + ", and what it explains"}
+	self := g.add(titles[p.ID], "", 1)
+	var causes, symptoms []string
+	for _, q := range c.Pathologies {
+		if slices.Contains(q.Inhibits, p.ID) {
+			causes = append(causes, reference(q.ID, titles, link))
+			g.connect(g.add(titles[q.ID], link(q.ID), 0), self)
+		}
+	}
+	for _, id := range p.Inhibits {
+		symptoms = append(symptoms, reference(id, titles, link))
+		g.connect(self, g.add(titles[id], link(id), 2))
+	}
+	text := "Nothing in the catalogue explains it."
+	if len(causes) > 0 {
+		text = "While one of these is found on the same target, this is its symptom, and the alert is inhibited: " + strings.Join(causes, ", ") + "."
+	}
+	if len(symptoms) > 0 {
+		text += "\n\nIt explains, and inhibits: " + strings.Join(symptoms, ", ") + "."
+	} else {
+		text += "\n\nIt explains nothing else."
+	}
+	if len(causes)+len(symptoms) == 0 {
+		g = nil
+	}
+	return section{heading: "Causes and symptoms", markdown: text + "\n", graph: g}
+}
+
+// readings lists what the condition reads, with PromQL to paste.
+func (c Config) readings(p *catalog.Pathology) section {
+	var entries []entry
+	var seen []*indicator.Signal
+	for _, cond := range append([]catalog.Cond{p.When}, p.Supports...) {
+		cond.Signals(func(s *indicator.Signal) {
+			if !slices.Contains(seen, s) {
+				seen = append(seen, s)
+				entries = append(entries, entry{title: s.Title + " (" + s.Name + ", " + string(s.Unit) + ")", text: doc(s), code: c.promQL(s)})
+			}
+		})
+	}
+	return section{heading: "What it reads", markdown: "Each is defined once, and asked for with this PromQL.\n", entries: entries}
+}
+
+func doc(s *indicator.Signal) string {
+	text := plain(s.Doc)
+	if s.Hint != "" {
+		text += " Where it is missing: " + plain(s.Hint) + "."
+	}
+	return text
+}
+
+// promQL returns a signal's expression for the deployment, laid out to be read.
+// What the deployment's dialects have no name for is given in its own.
+func (c Config) promQL(s *indicator.Signal) string {
+	expr := s.PromQL()
+	if c.Deployment != nil {
+		if theirs, err := c.Deployment.Unguarded(s); err == nil {
+			expr = theirs
+		}
+	}
+	tree, err := indicator.Parse(expr)
+	if err != nil {
+		return expr
+	}
+	return tree.Pretty(0)
+}
+
+// alert shows the alert's rules.
+func (c Config) alert(p *catalog.Pathology) (section, bool) {
+	var entries []entry
+	for _, g := range c.Rules {
+		for _, r := range g.Rules {
+			if r.Alert != p.Alert {
+				continue
+			}
+			title := r.Alert
+			if severity := r.Labels["severity"]; severity != "" {
+				title += ", severity " + severity
+			}
+			entries = append(entries, entry{title: title, text: plain(r.Annotations["thresholds"]), code: r.Expr})
+		}
+	}
+	return section{heading: "Alert rule", markdown: "It reads what the recording rules of the same pack record.\n", entries: entries}, len(entries) > 0
+}
+
+// index is the page that leads to the others.
+func (c Config) index(titles map[string]string, link linker) page {
+	var b strings.Builder
+	b.WriteString("| Pathology | Severity | Alert | For | In a sentence |\n|---|---|---|---|---|\n")
+	for _, p := range c.Pathologies {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", reference(p.ID, titles, link), p.Severity, code(p.Alert), span(p.For), plain(p.Title))
+	}
+	return page{
+		title: "Runbooks",
+		lead:  "What can go wrong with an LLM inference server: how it shows, what to do, and how to tell that it worked.",
+		sections: []section{
+			{heading: "In an incident", markdown: "1. Let the numbers speak: " + code("sixty diagnose http://HOST:8000") + " names the cause and links its page.\n" +
+				"2. With an alert in hand, open the page of its name in the table below.\n" +
+				"3. With neither, begin with the three latencies: the table in " + reference("saturation", titles, link) + " tells from TTFT, queue time and ITL where to look.\n"},
+			{heading: "All pathologies", markdown: "Root causes come before symptoms; of two that are found, the earlier and more severe leads the verdict.\n\n" + b.String()},
+			{heading: "What explains what", markdown: "An arrow leads from a cause to a symptom that it explains while both are found on one target. Arrows that a longer path implies are left out; each page lists its own in full.\n", graph: c.overview(titles, link)},
+		},
+	}
+}
+
+// overview is the graph of all inhibitions without those that longer paths imply.
+func (c Config) overview(titles map[string]string, link linker) *graph {
+	g := &graph{title: "Causes above, symptoms below"}
+	number := map[string]int{}
+	for _, p := range c.Pathologies {
+		number[p.ID] = g.add(titles[p.ID], link(p.ID), 0)
+	}
+	for _, p := range c.Pathologies {
+		for _, id := range p.Inhibits {
+			g.connect(number[p.ID], number[id])
+		}
+	}
+	g.reduce()
+	g.rank()
+	return g
+}
+
+// span writes a duration as people do: "2 min".
+func span(d time.Duration) string {
+	switch {
+	case d == 0:
+		return "0\u00a0s"
+	case d%time.Hour == 0:
+		return fmt.Sprintf("%d\u00a0h", d/time.Hour)
+	case d%time.Minute == 0:
+		return fmt.Sprintf("%d\u00a0min", d/time.Minute)
+	case d%time.Second == 0:
+		return fmt.Sprintf("%d\u00a0s", d/time.Second)
+	}
+	return model.Duration(d).String()
+}
+
+// sentence ends a title with a period.
+func sentence(s string) string {
+	if strings.HasSuffix(s, ".") {
+		return s
+	}
+	return s + "."
+}

@@ -1,0 +1,248 @@
+package runbookpage_test
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/prometheus/model/rulefmt"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/generate"
+	"github.com/sixty-dev/sixty/internal/generate/runbookpage"
+	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/pathologies"
+)
+
+// pages renders and returns the pages by name.
+func pages(t *testing.T, render func(runbookpage.Config) ([]generate.File, error), c runbookpage.Config) map[string]string {
+	t.Helper()
+	files, err := render(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for _, f := range files {
+		if out[f.Path] != "" {
+			t.Errorf("%s is written twice", f.Path)
+		}
+		out[f.Path] = string(f.Content)
+	}
+	if len(out) != len(c.Pathologies)+1 {
+		t.Errorf("%d pages for %d pathologies and an index", len(out), len(c.Pathologies))
+	}
+	return out
+}
+
+func all() runbookpage.Config { return runbookpage.Config{Pathologies: pathologies.All()} }
+
+func TestEveryPageHasItsSectionsAndThresholds(t *testing.T) {
+	md, html := pages(t, runbookpage.Markdown, all()), pages(t, runbookpage.HTML, all())
+	for _, p := range pathologies.All() {
+		text, page := md[p.ID+".md"], html[p.ID+".html"]
+		for _, heading := range append(slices.Clone(catalog.Sections), "Condition", "Causes and symptoms", "What it reads") {
+			if !strings.Contains(text, "\n## "+heading+"\n") {
+				t.Errorf("%s.md has no section %q", p.ID, heading)
+			}
+			id := strings.ReplaceAll(strings.ToLower(heading), " ", "-")
+			if !strings.Contains(page, `<h2 id="`+id+`">`) {
+				t.Errorf("%s.html has no anchor %q", p.ID, id)
+			}
+		}
+		p.When.Leaves(func(c catalog.Cond) {
+			for name, content := range map[string]string{"md": text, "html": page} {
+				if !strings.Contains(content, c.Threshold.Name) || !strings.Contains(content, c.Signal.Name) {
+					t.Errorf("%s.%s lacks %s or %s", p.ID, name, c.Threshold.Name, c.Signal.Name)
+				}
+			}
+		})
+		for _, index := range []string{md["README.md"], html["index.html"]} {
+			if !strings.Contains(index, p.Alert) {
+				t.Errorf("an index lacks %s", p.Alert)
+			}
+		}
+	}
+}
+
+var (
+	markdownLink = regexp.MustCompile(`\]\(([^)#]+)\)`)
+	href         = regexp.MustCompile(`(?:href|src)="([^"]*)"`)
+	idAttribute  = regexp.MustCompile(` id="([^"]*)"`)
+)
+
+func TestLinksLeadSomewhere(t *testing.T) {
+	md := pages(t, runbookpage.Markdown, all())
+	for name, text := range md {
+		for _, m := range markdownLink.FindAllStringSubmatch(text, -1) {
+			if md[m[1]] == "" {
+				t.Errorf("%s links %s", name, m[1])
+			}
+		}
+	}
+	html := pages(t, runbookpage.HTML, all())
+	for name, text := range html {
+		var ids []string
+		for _, m := range idAttribute.FindAllStringSubmatch(text, -1) {
+			if slices.Contains(ids, m[1]) {
+				t.Errorf("%s: id %s is given twice", name, m[1])
+			}
+			ids = append(ids, m[1])
+		}
+		for _, m := range href.FindAllStringSubmatch(text, -1) {
+			if id, ok := strings.CutPrefix(m[1], "#"); ok {
+				if !slices.Contains(ids, id) {
+					t.Errorf("%s links #%s", name, id)
+				}
+			} else if html[m[1]] == "" {
+				t.Errorf("%s links %s", name, m[1])
+			}
+		}
+	}
+}
+
+func TestARunbookThatNamesAPathologyLinksIt(t *testing.T) {
+	text := pages(t, runbookpage.Markdown, all())["severe-degradation.md"]
+	if !strings.Contains(text, "go on with [`kv-cache-thrashing`](kv-cache-thrashing.md)") {
+		t.Error("no link")
+	}
+}
+
+// one returns a catalogue of one pathology, to be made odd.
+func one(p catalog.Pathology) runbookpage.Config {
+	threshold := &catalog.Threshold{Name: "limit", Unit: indicator.Seconds, Why: "a reason", Default: 3}
+	if p.ID == "" {
+		p.ID = "odd"
+	}
+	if p.When.Signal == nil && p.When.All == nil && p.When.Any == nil {
+		p.When = catalog.Above(indicator.TTFTP95, threshold)
+	}
+	if p.Runbook == "" {
+		p.Runbook = "# Odd\n\n## What you see\n\nNothing.\n"
+	}
+	return runbookpage.Config{Pathologies: []*catalog.Pathology{&p}}
+}
+
+func TestForeignTextStaysText(t *testing.T) {
+	const attack = `<script>alert(1)</script> "onload="x <img src=https://example.com/x.png>`
+	threshold := &catalog.Threshold{Name: "limit", Unit: indicator.Seconds, Why: attack, Default: 3}
+	c := one(catalog.Pathology{
+		Title: attack, Alert: "A", When: catalog.Above(indicator.TTFTP95, threshold),
+		Runbook: "# " + attack + "\n\n## What you see\n\n" + attack + "\n\n[go](javascript:alert(1)) ![pic](data:text/html,x)\n\n## Likely <b>causes</b>\n\n" + attack + "\n",
+	})
+	c.Dashboard = func(*catalog.Pathology) string { return "javascript:alert(1)" }
+	c.Rules = []rulefmt.RuleGroup{{Rules: []rulefmt.Rule{{Alert: "A", Expr: attack, Annotations: map[string]string{"thresholds": attack}}}}}
+	for name, text := range pages(t, runbookpage.HTML, c) {
+		for _, bad := range []string{"<script", "<img src=https", "javascript:", "data:text", ` "onload="`, "<b>"} {
+			if strings.Contains(text, bad) {
+				t.Errorf("%s holds %q", name, bad)
+			}
+		}
+	}
+}
+
+func TestPagesNeedNothingButThemselves(t *testing.T) {
+	for name, text := range pages(t, runbookpage.HTML, all()) {
+		if !strings.Contains(text, `content="default-src 'none'; style-src 'unsafe-inline'`) {
+			t.Errorf("%s has no content security policy", name)
+		}
+		for _, bad := range []string{"<script", "<link", "@import", "url(http", "<img", "<iframe"} {
+			if strings.Contains(text, bad) {
+				t.Errorf("%s holds %s", name, bad)
+			}
+		}
+		for _, want := range []string{"prefers-color-scheme: dark", "@media print", `<html lang="en">`, `class="skip"`} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s lacks %s", name, want)
+			}
+		}
+	}
+}
+
+func TestConditionsInWords(t *testing.T) {
+	above := func(name string, t catalog.Threshold) catalog.Cond {
+		t.Name, t.Unit, t.Why = name, indicator.Seconds, "why"
+		return catalog.Above(indicator.TTFTP95, &t)
+	}
+	plain := catalog.Threshold{Default: 3}
+	tests := map[string]struct {
+		when catalog.Cond
+		want string
+	}{
+		"a comparison": {above("a", plain), "It holds while\n\n- TTFT P95 is above 3 s (`a`)\n"},
+		"an All in an All is one": {
+			catalog.All(above("a", plain), catalog.All(above("b", plain), above("c", plain))),
+			"all of these hold:\n\n- TTFT P95 is above 3 s (`a`)\n- TTFT P95 is above 3 s (`b`)\n- TTFT P95 is above 3 s (`c`)\n",
+		},
+		"an Any in an All is a list of its own": {
+			catalog.All(above("a", plain), catalog.Any(above("b", plain), above("c", plain))),
+			"- TTFT P95 is above 3 s (`a`)\n- At least one of these holds:\n  - TTFT P95 is above 3 s (`b`)\n",
+		},
+		"an objective comes before a default": {
+			above("a", catalog.Threshold{Objective: "ttft_p95", Default: 3}), "above the objective ttft\\_p95; without it 3 s",
+		},
+		"an error budget": {
+			above("a", catalog.Threshold{Objective: "availability", BurnRate: 14.4, Default: catalog.None}), "above 14.4 × the error budget of the objective availability (`a`)",
+		},
+		"a baseline with all its parts": {
+			above("a", catalog.Threshold{Default: catalog.None, Baseline: &catalog.Relative{Factor: 0.6, Offset: -0.05, Per: indicator.DecodeBatch, Exponent: 0.4, History: true}}),
+			"above 0.6 × normal × (growth of Sequences decoded per step) to the power of 0.4 − 50 ms, of earlier samples (`a`)",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			text := pages(t, runbookpage.Markdown, one(catalog.Pathology{When: tt.when}))["odd.md"]
+			if !strings.Contains(text, tt.want) {
+				t.Errorf("want %q in\n%s", tt.want, text)
+			}
+		})
+	}
+}
+
+func TestWhatIsKnownOfTheDeploymentIsSaid(t *testing.T) {
+	c := one(catalog.Pathology{Alert: "VLLMOdd"})
+	d, err := dialect.Named("vllm-v0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Deployment = &generate.Deployment{Dialects: []dialect.Dialect{d}, Instance: generate.UsualInstance, Model: generate.UsualModel}
+	c.Limit = func(*catalog.Threshold) (float64, string, bool) { return 0.8, "slo.yaml", true }
+	c.Dashboard = func(p *catalog.Pathology) string { return "https://grafana.example.com/d/x?var=" + p.ID }
+	c.Rules = []rulefmt.RuleGroup{{Rules: []rulefmt.Rule{
+		{Alert: "VLLMOdd", Expr: "odd > 1", Labels: map[string]string{"severity": "page"}},
+		{Alert: "VLLMOther", Expr: "other > 1"},
+	}}}
+	c.Notice = func(p *catalog.Pathology) string { return "About " + p.ID }
+	text := pages(t, runbookpage.Markdown, c)["odd.md"]
+	for _, want := range []string{
+		"<!-- About odd -->", "above 800 ms (slo.yaml)", "[open the panel](<https://grafana.example.com/d/x?var=odd>)",
+		"<summary>VLLMOdd, severity page</summary>", "odd > 1", "sum by (le, cluster, namespace, job, instance, model_name)",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "other > 1") {
+		t.Error("another alert's rule is shown")
+	}
+	if page := pages(t, runbookpage.HTML, c)["odd.html"]; !strings.Contains(page, `href="https://grafana.example.com/d/x?var=odd"`) {
+		t.Error("the page does not link the panel")
+	}
+}
+
+func TestARunbookWithoutATitleIsAnError(t *testing.T) {
+	for _, render := range []func(runbookpage.Config) ([]generate.File, error){runbookpage.Markdown, runbookpage.HTML} {
+		if _, err := render(one(catalog.Pathology{Runbook: "no title"})); err == nil || !strings.Contains(err.Error(), "odd") {
+			t.Errorf("error %v", err)
+		}
+	}
+}
+
+func BenchmarkHTML(b *testing.B) {
+	for b.Loop() {
+		if _, err := runbookpage.HTML(all()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -244,7 +244,10 @@ func (r *rawObjective) objective() (Objective, error) {
 		if *d.percentile, err = parsePercentile(resolve(d.longer)); err != nil {
 			return o, fmt.Errorf("line %d: %s: %w", d.longer.Line, strings.TrimSuffix(string(d.key), "_p95"), err)
 		}
-		implyP95(d.dst, d.percentile, !d.node.IsZero())
+		if d.percentile.Share == p95 && !d.node.IsZero() {
+			return o, fmt.Errorf("line %d: %s says what the 95th percentile keeps to: say it once", d.longer.Line, d.key)
+		}
+		implyP95(d.dst, d.percentile)
 	}
 	if !r.Availability.IsZero() {
 		v, err := parseRatio(resolve(&r.Availability).Value)
@@ -305,12 +308,12 @@ func parsePercentile(n *yaml.Node) (Percentile, error) {
 }
 
 // implyP95 lets a promise over another share speak for the P95: at 95 it is
-// the P95, unless that was written too; above, it promises the P95 no less.
-func implyP95(p95Target *time.Duration, p *Percentile, written bool) {
+// the P95, above it promises the P95 no less.
+func implyP95(p95Target *time.Duration, p *Percentile) {
 	switch {
-	case p.Share == p95 && !written:
+	case p.Share == p95:
 		*p95Target, *p = p.Target, Percentile{}
-	case p.Share >= p95 && (!written || p.Target < *p95Target):
+	case p.Share > p95 && (*p95Target == 0 || p.Target < *p95Target):
 		*p95Target = p.Target
 	}
 }

@@ -44,6 +44,26 @@ func TestParse(t *testing.T) {
 			"objectives:\n- ttft_p95: &fast 200ms\n- model: b\n  ttft_p95: *fast\n",
 			[]Objective{{TTFTP95: 200 * time.Millisecond}, {Model: "b", TTFTP95: 200 * time.Millisecond}},
 		},
+		"another percentile, which promises the P95 no less": {
+			"objectives:\n- name: fast\n  ttft: {p: 99, target: 2s}\n",
+			[]Objective{{Name: "fast", TTFTP95: 2 * time.Second, TTFT: Percentile{0.99, 2 * time.Second}}},
+		},
+		"a P99 beside a use case's P95": {
+			"objectives:\n- use_case: chat\n  ttft: {p: 99, target: 2s}\n",
+			[]Objective{chatWith(func(o *Objective) { o.TTFT = Percentile{0.99, 2 * time.Second} })},
+		},
+		"a P95 and a P99.9": {
+			"objectives:\n- e2e_p95: 5s\n  e2e: {p: 99.9, target: 30s}\n",
+			[]Objective{{E2EP95: 5 * time.Second, E2E: Percentile{0.999, 30 * time.Second}}},
+		},
+		"a median promises nothing of the P95": {
+			"objectives:\n- itl: {p: 50, target: 20ms}\n",
+			[]Objective{{ITL: Percentile{0.5, 20 * time.Millisecond}}},
+		},
+		"the P95 in the long form": {
+			"objectives:\n- use_case: chat\n  itl: {target: 40ms, p: 95}\n",
+			[]Objective{chatWith(func(o *Objective) { o.ITLP95 = 40 * time.Millisecond })},
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -79,6 +99,13 @@ func TestParseRefuses(t *testing.T) {
 		"an availability of none":     {"objectives:\n- availability: 0\n", "leaves no error budget"},
 		"an availability of NaN":      {"objectives:\n- availability: nan\n", "leaves no error budget"},
 		"an availability in words":    {"objectives:\n- availability: high\n", `line 2: availability: "high" is not a share`},
+		"a percentile of all":         {"objectives:\n- ttft: {p: 100, target: 1s}\n", `line 2: ttft: p: "100" is no percentile`},
+		"a percentile of none":        {"objectives:\n- ttft: {p: 0, target: 1s}\n", `p: "0" is no percentile`},
+		"a percentile without target": {"objectives:\n- ttft: {p: 99}\n", "ttft: want {p: 99, target: 500ms}"},
+		"a percentile of no time":     {"objectives:\n- e2e: {p: 99, target: 0s}\n", `e2e: target: "0s" is not a duration`},
+		"a percentile misspelt":       {"objectives:\n- itl: {q: 99, target: 1s}\n", `itl: unknown key "q"`},
+		"a scalar for a percentile":   {"objectives:\n- model: a\n  itl: 1s\n", "line 3: itl: want {p: 99, target: 500ms}"},
+		"two of the P95":              {"objectives:\n- ttft_p95: 1s\n  ttft: {p: 95, target: 2s}\n", "ttft_p95 says"},
 		"a promise of nothing":        {"objectives:\n- model: a\n", "objective 1: promises nothing"},
 		"a matcher that is no glob":   {"objectives:\n- model: \"[\"\n  ttft_p95: 1s\n", `objective 1: matcher "["`},
 		"a scalar for the whole file": {"chat\n", "line 1"},
@@ -184,7 +211,7 @@ func FuzzParse(f *testing.F) {
 	for _, s := range []string{
 		"objectives:\n- use_case: chat\n  ttft_p95: 1s\n  availability: 99.9%\n",
 		"objectives:\n- model: \"[a-\"\n  e2e_p95: 1h\n",
-		"objectives:\n- &a {use_case: rag}\n- *a\n",
+		"objectives:\n- &a {use_case: rag}\n- *a\n", "objectives:\n- ttft: {p: 99, target: 1s}\n  itl: &b {p: 50, target: 1ms}\n  e2e: *b\n",
 		"objectives: {ttft_p95: ~}\n", "---\n---\n", "\xff", "objectives:\n- availability: 1e-400\n",
 	} {
 		f.Add([]byte(s))
@@ -195,18 +222,43 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		for _, o := range file.Objectives {
-			promised := false
 			for _, k := range []Key{TTFTP95, ITLP95, E2EP95, Availability} {
-				v, ok := o.Value(k)
-				promised = promised || ok
+				v, _ := o.Value(k)
 				if math.IsNaN(v) || v < 0 || k == Availability && v >= 1 {
 					t.Errorf("accepted %s = %v", k, v)
 				}
 			}
-			if !promised {
+			for _, p := range o.Promises() {
+				if !(p.Share > 0 && p.Share < 1) || (p.Target > 0) == (p.Quantity == Succeeded) {
+					t.Errorf("accepted the promise %+v", p)
+				}
+			}
+			if len(o.Promises()) == 0 {
 				t.Errorf("accepted an objective that promises nothing: %+v", o)
 			}
 		}
 		file.For(map[string]string{"model_name": "a/b"})
 	})
+}
+
+func TestPromises(t *testing.T) {
+	for name, tt := range map[string]struct {
+		o    Objective
+		want []Promise
+	}{
+		"nothing": {Objective{}, nil},
+		"a use case": {
+			Objective{TTFTP95: 2, ITLP95: 1, E2EP95: 3, Availability: 0.99},
+			[]Promise{{TTFT, 0.95, 2}, {ITL, 0.95, 1}, {E2E, 0.95, 3}, {Succeeded, 0.99, 0}},
+		},
+		"a P95 that a P99 implies":         {Objective{TTFTP95: 2, TTFT: Percentile{0.99, 2}}, []Promise{{TTFT, 0.99, 2}}},
+		"a P95 that is tighter than a P99": {Objective{TTFTP95: 1, TTFT: Percentile{0.99, 2}}, []Promise{{TTFT, 0.95, 1}, {TTFT, 0.99, 2}}},
+		"a P95 beside a median":            {Objective{TTFTP95: 2, TTFT: Percentile{0.5, 1}}, []Promise{{TTFT, 0.95, 2}, {TTFT, 0.5, 1}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, tt.o.Promises()); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
 }

@@ -177,7 +177,9 @@ func (c Config) checked() (Config, error) {
 	if len(c.Metrics) == 0 {
 		c.Metrics = []func(string) string{func(name string) string { return name }}
 	}
-	c.group()
+	if err := c.group(); err != nil {
+		return c, err
+	}
 	for _, m := range []map[string]string{c.Labels, c.Annotations} {
 		for name := range maps.Keys(m) {
 			if !model.LegacyValidation.IsValidLabelName(name) {
@@ -189,21 +191,30 @@ func (c Config) checked() (Config, error) {
 }
 
 // group fills in By and Instance.
-func (c *Config) group() {
+func (c *Config) group() error {
 	c.By = slices.Clone(c.By)
 	if len(c.By) == 0 {
 		c.By = []string{"cluster", "namespace", modelName}
 	}
-	for _, o := range c.Objectives {
-		for _, m := range globs(o) {
-			if !slices.Contains(c.By, m.label) {
-				c.By = append(c.By, m.label)
-			}
+	for i, o := range c.Objectives {
+		ms, err := o.Matchers()
+		if err != nil {
+			return fmt.Errorf("objective %d: %w", i+1, err)
+		}
+		for _, m := range ms {
+			c.By = union(c.By, m.Name)
 		}
 	}
 	if len(c.Instance) == 0 {
 		c.Instance = []string{"job", "instance"}
 	}
+	return nil
+}
+
+// matchesAll reports whether no target is left for the objectives that follow.
+func matchesAll(o slo.Objective) bool {
+	ms, err := o.Matchers()
+	return err == nil && len(ms) == 0
 }
 
 // unique returns an identifier that was not given out before.

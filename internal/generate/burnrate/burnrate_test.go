@@ -21,12 +21,13 @@ import (
 	"github.com/prometheus/prometheus/util/teststorage"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/slo"
 )
 
 // parsed returns the groups as Prometheus reads them from a file, or fails
 // with what it has against them.
-func parsed(t *testing.T, groups []rulefmt.RuleGroup) ([]rulefmt.RuleGroup, []byte) {
+func parsed(t *testing.T, groups []rulefmt.RuleGroup) []rulefmt.RuleGroup {
 	t.Helper()
 	content, err := yaml.Marshal(rulefmt.RuleGroups{Groups: groups})
 	if err != nil {
@@ -39,12 +40,12 @@ func parsed(t *testing.T, groups []rulefmt.RuleGroup) ([]rulefmt.RuleGroup, []by
 	if t.Failed() {
 		t.Fatalf("\n%s", content)
 	}
-	return got.Groups, content
+	return got.Groups
 }
 
 // play evaluates the rules over a test's series as promtool does, and reports
 // what differs.
-func play(t *testing.T, groups []rulefmt.RuleGroup, test Test) {
+func play(t *testing.T, groups []rulefmt.RuleGroup, test Test, interval time.Duration) {
 	t.Helper()
 	load := "load 1m\n"
 	for _, s := range test.Series {
@@ -52,27 +53,41 @@ func play(t *testing.T, groups []rulefmt.RuleGroup, test Test) {
 	}
 	storage := promqltest.LoadedStorage(t, load)
 	e := evaluation{engine: promqltest.NewTestEngine(t, false, 5*time.Minute, 1_000_000), storage: storage, since: map[string]time.Time{}}
-	for _, at := range test.Alerts {
-		var got []Firing
-		for ts := time.Unix(0, 0).UTC(); !ts.After(time.Unix(0, 0).Add(time.Duration(at.At))); ts = ts.Add(time.Minute) {
-			got = nil
-			for _, g := range groups {
-				if !slices.ContainsFunc(g.Rules, func(r rulefmt.Rule) bool { return r.Alert == at.Alert }) {
-					continue // nothing that this alert is built on
-				}
-				for _, r := range g.Rules {
-					for _, f := range e.eval(t, r, ts) {
-						if r.Alert == at.Alert {
-							got = append(got, f)
-						}
-					}
-				}
+	uses := func(g rulefmt.RuleGroup) bool {
+		return slices.ContainsFunc(g.Rules, func(r rulefmt.Rule) bool {
+			return slices.ContainsFunc(test.Alerts, func(a AlertTest) bool { return a.Alert == r.Alert })
+		})
+	}
+	groups = slices.DeleteFunc(slices.Clone(groups), func(g rulefmt.RuleGroup) bool { return !uses(g) })
+	last := slices.MaxFunc(test.Alerts, func(a, b AlertTest) int { return int(a.At - b.At) }).At
+	for at := time.Duration(0); at <= time.Duration(last); at += interval {
+		var firing []fired
+		for _, g := range groups {
+			for _, r := range g.Rules {
+				firing = append(firing, e.eval(t, r, time.Unix(0, 0).Add(at))...)
 			}
 		}
-		if diff := cmp.Diff(at.Firing, got); diff != "" {
-			t.Errorf("%s: %s at %s -want +got:\n%s", test.Name, at.Alert, at.At, diff)
+		for _, want := range test.Alerts {
+			if time.Duration(want.At) != at {
+				continue
+			}
+			var got []Firing
+			for _, f := range firing {
+				if f.alert == want.Alert {
+					got = append(got, f.Firing)
+				}
+			}
+			if diff := cmp.Diff(want.Firing, got); diff != "" {
+				t.Errorf("%s: %s at %s -want +got:\n%s", test.Name, want.Alert, want.At, diff)
+			}
 		}
 	}
+}
+
+// fired is an alert that fires, with its name.
+type fired struct {
+	alert string
+	Firing
 }
 
 // evaluation evaluates rules one after the other, as Prometheus' rule manager
@@ -103,15 +118,15 @@ func (e *evaluation) query(t *testing.T, expr string, ts time.Time) promql.Vecto
 
 // eval evaluates a rule: it stores what a recording rule records, and returns
 // the alerts that fire.
-func (e *evaluation) eval(t *testing.T, r rulefmt.Rule, ts time.Time) []Firing {
+func (e *evaluation) eval(t *testing.T, r rulefmt.Rule, ts time.Time) []fired {
 	t.Helper()
-	var firing []Firing
+	var firing []fired
 	app := e.storage.Appender(t.Context())
 	active := map[string]bool{}
 	for _, sample := range e.query(t, r.Expr, ts) {
 		b := labels.NewBuilder(sample.Metric).Del(labels.MetricName)
 		for name, value := range r.Labels {
-			b.Set(name, value)
+			b.Set(name, expanded(t, value, sample))
 		}
 		if r.Record != "" {
 			if _, err := app.Append(0, b.Set(labels.MetricName, r.Record).Labels(), ts.UnixMilli(), sample.F); err != nil {
@@ -127,14 +142,9 @@ func (e *evaluation) eval(t *testing.T, r rulefmt.Rule, ts time.Time) []Firing {
 		if ts.Sub(e.since[key]) < time.Duration(r.For) {
 			continue
 		}
-		f := Firing{b.Labels().Map(), map[string]string{}}
+		f := fired{r.Alert, Firing{b.Labels().Map(), map[string]string{}}}
 		for name, text := range r.Annotations {
-			const variables = "{{$labels := .Labels}}{{$value := .Value}}"
-			data := template.AlertTemplateData(sample.Metric.Map(), nil, "", sample)
-			var err error
-			if f.Annotations[name], err = template.NewTemplateExpander(t.Context(), variables+text, "alert", data, 0, nil, nil, nil).Expand(); err != nil {
-				t.Fatal(err)
-			}
+			f.Annotations[name] = expanded(t, text, sample)
 		}
 		firing = append(firing, f)
 	}
@@ -149,8 +159,19 @@ func (e *evaluation) eval(t *testing.T, r rulefmt.Rule, ts time.Time) []Firing {
 	return firing
 }
 
+func expanded(t *testing.T, text string, sample promql.Sample) string {
+	t.Helper()
+	const variables = "{{$labels := .Labels}}{{$value := .Value}}"
+	data := template.AlertTemplateData(sample.Metric.Map(), nil, "", sample)
+	out, err := template.NewTemplateExpander(t.Context(), variables+text, "alert", data, 0, nil, nil, nil).Expand()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
 // promtool runs both of promtool's checks, where it is installed.
-func promtool(t *testing.T, content []byte, r Rules) {
+func promtool(t *testing.T, r Rules) {
 	t.Helper()
 	tool, err := exec.LookPath("promtool")
 	if err != nil {
@@ -158,16 +179,24 @@ func promtool(t *testing.T, content []byte, r Rules) {
 		return
 	}
 	dir := t.TempDir()
-	tests, err := yaml.Marshal(TestFile{RuleFiles: []string{"rules.yaml"}, EvaluationInterval: r.Interval, Tests: r.Tests})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, b := range map[string][]byte{"rules.yaml": content, "tests.yaml": tests} {
-		if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
+	write := func(name string, doc any) {
+		content, err := yaml.Marshal(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, args := range [][]string{{"check", "rules", "rules.yaml"}, {"test", "rules", "tests.yaml"}} {
+	check, test := []string{"check", "rules"}, []string{"test", "rules"}
+	for i := 0; i < len(r.Groups); i += 2 { // a file for each promise: tests evaluate all rules of their file
+		id := strings.TrimPrefix(r.Groups[i].Name, "vllm-slo-")
+		write(id+".yaml", rulefmt.RuleGroups{Groups: r.Groups[i : i+2]})
+		tests := slices.DeleteFunc(slices.Clone(r.Tests), func(t Test) bool { return t.SLO != id })
+		write(id+".test.yaml", TestFile{RuleFiles: []string{id + ".yaml"}, EvaluationInterval: r.Interval, Tests: tests})
+		check, test = append(check, id+".yaml"), append(test, id+".test.yaml")
+	}
+	for _, args := range [][]string{check, test} {
 		cmd := exec.CommandContext(t.Context(), tool, args...)
 		cmd.Dir = dir
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -186,22 +215,64 @@ func chat(t *testing.T) slo.Objective {
 	return o
 }
 
+// TestEveryAlertPassesItsUnitTests plays each alert's cases in this process,
+// and once more in promtool where that is installed.
 func TestEveryAlertPassesItsUnitTests(t *testing.T) {
-	for _, period := range []time.Duration{30 * day, 28 * day, 7 * day} {
-		t.Run(span(period), func(t *testing.T) {
-			r, err := Groups(Config{Objectives: []slo.Objective{chat(t)}, Period: period, Runbook: "https://example.com/slo"})
+	ray, _ := dialect.Detect([]string{"ray_vllm_num_requests_running"})
+	const runbook = "https://example.com/slo"
+	for name, tt := range map[string]struct {
+		cfg      Config
+		want     int // tests: five for each promise, two more where buckets are counted
+		promtool bool
+	}{
+		"a use case with availability": {Config{Objectives: []slo.Objective{chat(t)}, Runbook: runbook}, 4*5 + 3*2, true},
+		"a week, evaluated twice a minute": {Config{
+			Objectives: []slo.Objective{{E2EP95: 2 * time.Second, Availability: 0.9999}}, Period: 7 * day, Interval: 30 * time.Second,
+		}, 2*5 + 2, true},
+		"matchers, labels and another dialect": {Config{
+			Objectives: []slo.Objective{
+				{Name: "Llama in production", Model: "meta-llama/*", Namespace: "prod-[a-c]?", TTFT: slo.Percentile{Share: 0.99, Target: 2 * time.Second}},
+				{Cluster: "eu", Service: "api", ITLP95: 100 * time.Millisecond},
+				{E2E: slo.Percentile{Share: 0.999, Target: time.Minute}},
+			},
+			Metrics:     []func(string) string{ray.Metric, func(name string) string { return name }},
+			Matchers:    []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, "job", "vllm|ray"), labels.MustNewMatcher(labels.MatchEqual, "env", "live")},
+			Labels:      map[string]string{"team": "{{ $labels.namespace }}"},
+			Annotations: map[string]string{"link": "https://example.com/?model={{ $labels.model_name }}&v={{ $value }}"},
+			Instance:    []string{"pod"},
+		}, 3 * 7, true},
+		"a budget that only tickets can watch": {Config{Objectives: []slo.Objective{{TTFT: slo.Percentile{Share: 0.5, Target: time.Second}}}}, 4 + 2, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, err := Groups(tt.cfg)
 			if err != nil {
 				t.Fatal(err)
 			}
-			groups, content := parsed(t, r.Groups)
-			if period == DefaultPeriod {
-				promtool(t, content, r)
+			groups := parsed(t, r.Groups)
+			if tt.promtool {
+				promtool(t, r)
 			}
-			if len(r.Tests) < 4*10 {
-				t.Errorf("%d unit tests", len(r.Tests))
+			if len(r.Tests) != tt.want {
+				t.Errorf("%d unit tests, want %d", len(r.Tests), tt.want)
 			}
+			fires, silent := map[string]int{}, map[string]int{}
 			for _, test := range r.Tests {
-				play(t, groups, test)
+				play(t, groups, test, time.Duration(r.Interval))
+				for _, a := range test.Alerts {
+					if len(a.Firing) > 0 {
+						fires[a.Alert]++
+					} else {
+						silent[a.Alert]++
+					}
+				}
+			}
+			for _, g := range groups {
+				for _, rule := range g.Rules {
+					if rule.Alert != "" && (fires[rule.Alert] == 0 || silent[rule.Alert] == 0) {
+						t.Errorf("%s has %d firing cases and %d silent ones", rule.Alert, fires[rule.Alert], silent[rule.Alert])
+					}
+				}
 			}
 		})
 	}

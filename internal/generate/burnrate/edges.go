@@ -14,18 +14,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/hint"
 )
 
-// DefaultEdges returns the bucket edges, in seconds, that vLLM's latency
-// families have since 0.8.4, by canonical name (vllm/v1/metrics/loggers.py@v0.33.0).
-// From 0.32 on --custom-histogram-buckets replaces them, so read them from the
-// server where there is one.
-func DefaultEdges() map[string][]float64 {
-	return map[string][]float64{
-		"vllm:time_to_first_token_seconds": {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560},
-		"vllm:inter_token_latency_seconds": {.01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80},
-		"vllm:e2e_request_latency_seconds": {.3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680},
-	}
-}
-
 // CommonEdges returns the edges that all servers of a fleet have. At another
 // one, servers without it would count every request as late.
 func CommonEdges(servers ...[]float64) []float64 {

@@ -41,7 +41,7 @@ func ErrorRatio(window time.Duration) string { return "slo:vllm_error:ratio_rate
 
 // BurnRate returns the name of the recorded burn rate in a window: how many
 // times faster than evenly over the period the budget is spent. It is recorded
-// for the windows of Levels and for the period.
+// for the long window of the fastest of Levels, and for the period.
 func BurnRate(window time.Duration) string { return "slo:vllm_burn_rate:ratio_rate" + span(window) }
 
 // SLI returns the name of the recorded share of good events in the period.
@@ -72,12 +72,19 @@ func (s *sli) group() (rulefmt.RuleGroup, error) {
 		long[l.Long], windows[l.Long], windows[l.Short] = true, true, true
 	}
 	for _, w := range slices.Sorted(maps.Keys(windows)) {
-		if long[w] {
-			for _, of := range s.counts() {
-				s.record(&g, increase(of, w), fmt.Sprintf("sum_over_time(%s[%s]) * %s", s.recorded(of), span(w), number(s.cfg.Interval.Seconds())))
+		if !long[w] {
+			s.record(&g, ErrorRatio(w), s.ratio(w))
+			continue
+		}
+		for _, r := range base {
+			if r.name != ServedModel {
+				s.record(&g, increase(r.name, w), fmt.Sprintf("sum_over_time(%s[%s]) * %s", s.recorded(r.name), span(w), number(s.cfg.Interval.Seconds())))
 			}
 		}
-		s.record(&g, ErrorRatio(w), s.ratio(w))
+		s.record(&g, ErrorRatio(w), s.recorded(increase(BadEvents, w))+" / "+s.recorded(increase(Events, w)))
+	}
+	if len(s.levels) > 0 {
+		w := s.levels[0].Long
 		s.record(&g, BurnRate(w), fmt.Sprintf("%s / %s", s.recorded(ErrorRatio(w)), number(s.budget)))
 	}
 	for _, severity := range []catalog.Severity{catalog.Page, catalog.Ticket} {
@@ -89,14 +96,6 @@ func (s *sli) group() (rulefmt.RuleGroup, error) {
 		g.Rules = append(g.Rules, s.unknown())
 	}
 	return g, nil
-}
-
-// counts lists what must be enough in a long window.
-func (s *sli) counts() []string {
-	if s.promise.Quantity == slo.ITL {
-		return []string{Requests, BadEvents}
-	}
-	return []string{Events, BadEvents}
 }
 
 // ratio returns the share of bad events in a window. The shortest needs no sum:
@@ -156,15 +155,18 @@ func hold(severity catalog.Severity) time.Duration {
 }
 
 func (s *sli) alert(severity catalog.Severity, levels []Level) rulefmt.Rule {
+	requests := Events
+	if s.promise.Quantity == slo.ITL {
+		requests = Requests
+	}
 	var parts []string
 	for _, l := range levels {
 		threshold := number(l.Factor) + " * " + number(s.budget)
 		conditions := []string{
 			fmt.Sprintf("%s > %s", s.recorded(ErrorRatio(l.Long)), threshold),
 			fmt.Sprintf("%s > %s", s.recorded(ErrorRatio(l.Short)), threshold),
-		}
-		for i, of := range s.counts() {
-			conditions = append(conditions, fmt.Sprintf("%s >= %s", s.recorded(increase(of, l.Long)), number([]float64{s.cfg.MinEvents, s.cfg.MinBad}[i])))
+			fmt.Sprintf("%s >= %s", s.recorded(increase(requests, l.Long)), number(s.cfg.MinEvents)),
+			fmt.Sprintf("%s >= %s", s.recorded(increase(BadEvents, l.Long)), number(s.cfg.MinBad)),
 		}
 		parts = append(parts, "(\n  "+strings.Join(conditions, "\nand\n  ")+"\n)")
 	}

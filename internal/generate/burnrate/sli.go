@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/slo"
 )
 
@@ -59,7 +60,7 @@ func (s *sli) place(out *Rules) error {
 	edges, known := s.cfg.Edges[family]
 	s.source = "read from the server"
 	if !known {
-		edges = DefaultEdges()[family]
+		edges = dialect.Bounds(family, "")
 		s.source = "vLLM's defaults, not read from a server"
 		out.warn("bucket edges of %s: %s", family, s.source)
 	}
@@ -112,9 +113,7 @@ func identifier(o slo.Objective, p slo.Promise) string {
 	if o.Name != "" {
 		parts = []string{o.Name}
 	} else {
-		for _, g := range globs(o) {
-			parts = append(parts, g.pattern)
-		}
+		parts = []string{o.Model, o.Namespace, o.Cluster, o.Service}
 	}
 	if p.Quantity == slo.Succeeded {
 		parts = append(parts, "availability")
@@ -142,7 +141,7 @@ func slug(s string) string {
 
 // base returns the rules that count events and bad events.
 func (s *sli) base() ([]recording, error) {
-	own, err := matchers(s.objective, true)
+	own, err := s.objective.Matchers()
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +202,7 @@ func (s *sli) counted() string {
 func (s *sli) unless(canonical string) (string, error) {
 	var parts []string
 	for _, o := range s.earlier {
-		ms, err := matchers(o, true)
+		ms, err := o.Matchers()
 		if err != nil {
 			return "", err
 		}
@@ -223,10 +222,7 @@ func (s *sli) unless(canonical string) (string, error) {
 // http_requests_total has no model_name: a target's requests are its model's.
 // Of a target that serves several models the engine's counters are taken.
 func (s *sli) availability(own []*labels.Matcher) ([]recording, error) {
-	boundary, err := matchers(s.objective, false)
-	if err != nil {
-		return nil, err
-	}
+	boundary := slices.DeleteFunc(slices.Clone(own), func(m *labels.Matcher) bool { return m.Name == modelName })
 	unless, err := s.unless(running)
 	if err != nil {
 		return nil, err

@@ -29,6 +29,7 @@ type TestFile struct {
 // A Test is one unit test: series from time 0 on, and the alerts that fire at
 // some time.
 type Test struct {
+	SLO      string         `yaml:"-"` // the label slo of the alerts: one file each is a good split
 	Name     string         `yaml:"name"`
 	Interval model.Duration `yaml:"interval"` // between samples
 	Series   []Series       `yaml:"input_series"`
@@ -61,10 +62,16 @@ type phase struct {
 	events, bad, all int64 // all: requests behind the events
 }
 
-// traffic is what a unit test plays.
-type traffic struct {
+// A scenario is traffic, and which alerts fire when.
+type scenario struct {
 	name   string
 	phases []phase
+	checks []check
+}
+
+type check struct {
+	minute int
+	rule   *rulefmt.Rule // nil: there is none of the kind
 	fires  bool
 }
 
@@ -78,78 +85,107 @@ func (s *sli) tests(out *Rules) error {
 		out.warn("%s: no unit tests, for no example of its matchers was found that an earlier objective or another matcher does not claim", s.id)
 		return nil
 	}
+	for _, c := range append(s.burning(), s.quiet()...) {
+		if err := s.test(out, target, c, s.series(target, c.phases)); err != nil {
+			return err
+		}
+	}
+	if !s.countsBuckets() {
+		return nil
+	}
+	unknown := s.unknown()
+	steady := []phase{{minutes: 45, events: 60, all: 60}}
+	series := s.series(target, steady)
+	if err := s.test(out, target, scenario{"is silent where a bucket is at the edge", steady, []check{{45, &unknown, false}}}, series); err != nil {
+		return err
+	}
+	series = slices.DeleteFunc(slices.Clone(series), func(s Series) bool { return strings.Contains(s.Series, "_bucket{") })
+	return s.test(out, target, scenario{"fires where none is", steady, []check{{45, &unknown, true}}}, series)
+}
+
+// rule returns the alert of a severity, nil where there is none.
+func (s *sli) rule(severity catalog.Severity) *rulefmt.Rule {
+	levels := s.at(severity)
+	if len(levels) == 0 {
+		return nil
+	}
+	r := s.alert(severity, levels)
+	return &r
+}
+
+// burning returns the scenarios with lasting failures. In a short history every
+// window holds all of it.
+func (s *sli) burning() []scenario {
+	const incident = 40 // minutes
+	over := scenario{name: "fires in an incident and not after it", phases: []phase{{minutes: incident, events: 60, bad: 60, all: 60}}}
+	var out []scenario
+	clean := 0
 	for _, severity := range []catalog.Severity{catalog.Page, catalog.Ticket} {
-		levels := s.at(severity)
-		if len(levels) == 0 {
+		rule := s.rule(severity)
+		if rule == nil {
 			continue
 		}
-		rule := s.alert(severity, levels)
-		for _, t := range s.traffics(severity, levels) {
-			test, err := s.test(rule, target, t, s.series(target, t.phases))
+		lowest, short := 1.0, time.Duration(0)
+		for _, l := range s.at(severity) {
+			lowest, short = min(lowest, l.Threshold(s.budget)), max(short, l.Short)
+		}
+		fires := minutes(hold(severity)) + 15
+		clean = max(clean, minutes(short+2*Base))
+		over.checks = append(over.checks, check{fires, rule, true}, check{incident + minutes(short+2*Base), rule, false})
+
+		const many = 1_000_000
+		below := scenario{
+			"is silent at nine tenths of the lowest burn rate of a " + severity.String(),
+			[]phase{{minutes: fires, events: many, bad: int64(0.9 * lowest * many), all: many}},
+			[]check{{fires, rule, false}},
+		}
+		out = append(out, below)
+	}
+	over.phases = append(over.phases, phase{minutes: clean, events: 60, all: 60})
+	return append([]scenario{over}, out...)
+}
+
+func minutes(d time.Duration) int { return int(d / time.Minute) }
+
+// quiet returns the scenarios in which a single request is bad.
+func (s *sli) quiet() []scenario {
+	var out []scenario
+	for _, c := range []struct {
+		name string
+		each int64 // per minute
+	}{{"is silent when one request of a few is bad", 1}, {"is silent when the only request is bad", 0}} {
+		q := scenario{name: c.name, phases: []phase{
+			{minutes: 15, events: c.each, all: c.each}, {minutes: 1, events: 1, bad: 1, all: 1}, {minutes: 20, events: c.each, all: c.each},
+		}}
+		for _, severity := range []catalog.Severity{catalog.Page, catalog.Ticket} {
+			if rule := s.rule(severity); rule != nil {
+				q.checks = append(q.checks, check{16 + minutes(hold(severity)) + 1, rule, false})
+			}
+		}
+		out = append(out, q)
+	}
+	return out
+}
+
+func (s *sli) test(out *Rules, target map[string]string, c scenario, series []Series) error {
+	test := Test{SLO: s.id, Name: s.id + " " + c.name, Interval: model.Duration(time.Minute), Series: series}
+	for _, k := range c.checks {
+		a := AlertTest{At: model.Duration(time.Duration(k.minute) * time.Minute), Alert: k.rule.Alert}
+		if k.fires {
+			f, err := s.firing(*k.rule, target)
 			if err != nil {
 				return err
 			}
-			out.Tests = append(out.Tests, test)
+			a.Firing = []Firing{f}
 		}
+		test.Alerts = append(test.Alerts, a)
 	}
-	if s.countsBuckets() {
-		for _, t := range []traffic{
-			{"fires where no bucket is at the edge", []phase{{minutes: 45, events: 60, all: 60}}, true},
-			{"is silent where there is one", []phase{{minutes: 45, events: 60, all: 60}}, false},
-		} {
-			series := s.series(target, t.phases)
-			if t.fires {
-				series = slices.DeleteFunc(series, func(s Series) bool { return strings.Contains(s.Series, "_bucket{") })
-			}
-			test, err := s.test(s.unknown(), target, t, series)
-			if err != nil {
-				return err
-			}
-			out.Tests = append(out.Tests, test)
-		}
-	}
+	out.Tests = append(out.Tests, test)
 	return nil
 }
 
-// traffics returns what an alert is tested with. In a short history every
-// window holds all of it.
-func (s *sli) traffics(severity catalog.Severity, levels []Level) []traffic {
-	lowest, short := 1.0, time.Duration(0)
-	for _, l := range levels {
-		lowest, short = min(lowest, l.Threshold(s.budget)), max(short, l.Short)
-	}
-	const many = 1_000_000
-	minutes := func(d time.Duration) int { return int(d / time.Minute) }
-	wait := minutes(hold(severity)) + 15
-	return []traffic{
-		{"fires when every event is bad", []phase{{minutes: wait, events: 60, bad: 60, all: 60}}, true},
-		{"is silent at nine tenths of the slowest rate", []phase{{minutes: wait, events: many, bad: int64(0.9 * lowest * many), all: many}}, false},
-		{"is silent once it is over", []phase{
-			{minutes: minutes(short) / 6, events: 60, bad: 60, all: 60}, {minutes: minutes(short + 2*Base), events: 60, all: 60},
-		}, false},
-		{"is silent when one request of a few is bad", []phase{
-			{minutes: wait, all: 1, events: 1}, {minutes: 1, events: 1, bad: 1, all: 1}, {minutes: minutes(hold(severity)) + 1, events: 1, all: 1},
-		}, false},
-		{"is silent when the only request is bad", []phase{
-			{minutes: 10}, {minutes: 1, events: 1, bad: 1, all: 1}, {minutes: minutes(hold(severity)) + 1},
-		}, false},
-	}
-}
-
-func (s *sli) test(rule rulefmt.Rule, target map[string]string, t traffic, series []Series) (Test, error) {
-	end := 0
-	for _, p := range t.phases {
-		end += p.minutes
-	}
-	test := Test{
-		Name:     fmt.Sprintf("%s (%s) %s", rule.Alert, s.id, t.name),
-		Interval: model.Duration(time.Minute),
-		Series:   series,
-		Alerts:   []AlertTest{{At: model.Duration(time.Duration(end) * time.Minute), Alert: rule.Alert}},
-	}
-	if !t.fires {
-		return test, nil
-	}
+// firing returns an alert as it fires on a target where every event is bad.
+func (s *sli) firing(rule rulefmt.Rule, target map[string]string) (Firing, error) {
 	found := map[string]string{"slo": s.id} // the labels of the expression's result
 	for _, name := range s.cfg.By {
 		if v := target[name]; v != "" {
@@ -161,12 +197,11 @@ func (s *sli) test(rule rulefmt.Rule, target map[string]string, t traffic, serie
 		for name, text := range texts.from {
 			var err error
 			if texts.to[name], err = expand(text, found); err != nil {
-				return test, fmt.Errorf("%s of %s: %w", name, rule.Alert, err)
+				return f, fmt.Errorf("%s of %s: %w", name, rule.Alert, err)
 			}
 		}
 	}
-	test.Alerts[0].Firing = []Firing{f}
-	return test, nil
+	return f, nil
 }
 
 // expand expands an alert's text as Prometheus would where every event is bad,
@@ -251,14 +286,14 @@ func python(edge time.Duration) string {
 // example returns the labels of a target that the objective matches and no
 // earlier one does.
 func (s *sli) example() (map[string]string, bool) {
-	ms, err := matchers(s.objective, true)
+	ms, err := s.objective.Matchers()
 	if err != nil {
 		return nil, false
 	}
 	ms = append(ms, s.cfg.Matchers...)
 	for _, star := range []string{"a", "model", "x7"} {
 		target := map[string]string{"instance": "vllm-0:8000", "job": "vllm"}
-		for _, name := range append(slices.Clone(s.cfg.By), s.cfg.Instance...) {
+		for _, name := range slices.Concat(s.cfg.By, s.cfg.Instance) {
 			if target[name] == "" {
 				target[name] = star
 			}
@@ -271,11 +306,13 @@ func (s *sli) example() (map[string]string, bool) {
 				target[m.Name] = m.Value
 			}
 		}
-		for _, g := range globs(s.objective) {
-			target[g.label] = sampleOf(g.pattern, star)
+		for label, pattern := range map[string]string{modelName: s.objective.Model, "namespace": s.objective.Namespace, "cluster": s.objective.Cluster, "service": s.objective.Service} {
+			if pattern != "" {
+				target[label] = sampleOf(pattern, star)
+			}
 		}
 		taken := slices.ContainsFunc(s.earlier, func(o slo.Objective) bool {
-			earlier, err := matchers(o, true)
+			earlier, err := o.Matchers()
 			return err != nil || all(earlier, target)
 		})
 		if !taken && all(ms, target) {

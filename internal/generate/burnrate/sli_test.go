@@ -1,0 +1,345 @@
+package burnrate
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql/promqltest"
+
+	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/slo"
+)
+
+// recorded evaluates all rules over a load for so many minutes, and returns
+// what a query then gives, by series. Values are rounded to six digits.
+func recorded(t *testing.T, cfg Config, load string, minutes int, query string) map[string]float64 {
+	t.Helper()
+	r, err := Groups(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups := parsed(t, r.Groups)
+	e := evaluation{engine: promqltest.NewTestEngine(t, false, 5*time.Minute, 1_000_000), storage: promqltest.LoadedStorage(t, load), since: map[string]time.Time{}}
+	var at time.Time
+	for m := range minutes + 1 {
+		at = time.Unix(int64(m*60), 0)
+		for _, g := range groups {
+			for _, r := range g.Rules {
+				e.eval(t, r, at)
+			}
+		}
+	}
+	out := map[string]float64{}
+	for _, s := range e.query(t, query, at) {
+		out[s.Metric.String()] = math.Round(s.F*1e6) / 1e6
+	}
+	return out
+}
+
+func ttft(target time.Duration) []slo.Objective { return []slo.Objective{{TTFTP95: target}} }
+
+func TestWhatCountsAsAnEvent(t *testing.T) {
+	const second = time.Second
+	v1, _ := dialect.Detect([]string{"vllm:num_requests_running"})
+	ray, _ := dialect.Detect([]string{"ray_vllm_num_requests_running"})
+	old, _ := dialect.Detect([]string{"vllm:num_requests_running", "vllm:time_per_output_token_seconds_bucket", "vllm:time_per_output_token_seconds_count"})
+	available := []slo.Objective{{Availability: 0.999}}
+	for name, tt := range map[string]struct {
+		cfg   Config
+		load  string
+		query string
+		want  map[string]float64
+	}{
+		"ranks and replicas add up, whichever way an edge is written": {
+			Config{Objectives: ttft(second), By: []string{modelName}},
+			`vllm:time_to_first_token_seconds_count{model_name="m",instance="a",engine="0"} 0+60x20
+			vllm:time_to_first_token_seconds_count{model_name="m",instance="a",engine="1"} 0+60x20
+			vllm:time_to_first_token_seconds_count{model_name="m",instance="b",engine="0"} 0+60x20
+			vllm:time_to_first_token_seconds_bucket{model_name="m",instance="a",engine="0",le="1.0"} 0+30x20
+			vllm:time_to_first_token_seconds_bucket{model_name="m",instance="a",engine="1",le="1.0"} 0+60x20
+			vllm:time_to_first_token_seconds_bucket{model_name="m",instance="b",engine="0",le="1"} 0+60x20`,
+			`{__name__=~"slo:vllm_(bad_)?events:rate5m"}`,
+			map[string]float64{
+				`{__name__="slo:vllm_events:rate5m", model_name="m", slo="ttft-p95"}`:     3,
+				`{__name__="slo:vllm_bad_events:rate5m", model_name="m", slo="ttft-p95"}`: 0.5,
+			},
+		},
+		"replicas of one model under two dialects add up": {
+			Config{Objectives: ttft(second), By: []string{modelName}, Metrics: []func(string) string{v1.Metric, ray.Metric}},
+			`vllm:time_to_first_token_seconds_count{model_name="m",instance="a"} 0+60x20
+			ray_vllm_time_to_first_token_seconds_count{model_name="m",instance="b"} 0+60x20
+			vllm:time_to_first_token_seconds_bucket{model_name="m",instance="a",le="1.0"} 0+60x20
+			ray_vllm_time_to_first_token_seconds_bucket{model_name="m",instance="b",le="1.0"} 0+15x20`,
+			`slo:vllm_error:ratio_rate5m`,
+			map[string]float64{`{__name__="slo:vllm_error:ratio_rate5m", model_name="m", slo="ttft-p95"}`: 0.375},
+		},
+		"a server that exposes an old and a new name counts once": {
+			Config{Objectives: []slo.Objective{{ITLP95: 50 * time.Millisecond}}, By: []string{modelName}, Metrics: []func(string) string{v1.Metric, old.Metric}},
+			`vllm:inter_token_latency_seconds_count{model_name="m",instance="a"} 0+60x20
+			vllm:time_per_output_token_seconds_count{model_name="m",instance="a"} 0+60x20
+			vllm:inter_token_latency_seconds_bucket{model_name="m",instance="a",le="0.05"} 0+30x20
+			vllm:time_per_output_token_seconds_bucket{model_name="m",instance="a",le="0.05"} 0+30x20
+			vllm:time_to_first_token_seconds_count{model_name="m",instance="a"} 0+6x20`,
+			`{__name__=~"slo:vllm_(bad_)?(events|requests):rate5m"}`,
+			map[string]float64{
+				`{__name__="slo:vllm_events:rate5m", model_name="m", slo="itl-p95"}`:     1,
+				`{__name__="slo:vllm_bad_events:rate5m", model_name="m", slo="itl-p95"}`: 0.5,
+				`{__name__="slo:vllm_requests:rate5m", model_name="m", slo="itl-p95"}`:   0.1,
+			},
+		},
+		"5xx are bad, 4xx are no events, lists of models no requests": {
+			Config{Objectives: available},
+			`vllm:num_requests_running{model_name="m",instance="a",job="j"} 0x20
+			vllm:request_success_total{model_name="m",instance="a",job="j",finished_reason="stop"} 0+48x20
+			http_requests_total{instance="a",job="j",handler="/v1/completions",status="2xx"} 0+48x20
+			http_requests_total{instance="a",job="j",handler="/v1/completions",status="5xx"} 0+12x20
+			http_requests_total{instance="a",job="j",handler="/v1/completions",status="4xx"} 0+600x20
+			http_requests_total{instance="a",job="j",handler="/v1/models",status="5xx"} 0+600x20`,
+			`{__name__=~"slo:vllm_(bad_)?events:rate5m"}`,
+			map[string]float64{
+				`{__name__="slo:vllm_events:rate5m", model_name="m", slo="availability"}`:     1,
+				`{__name__="slo:vllm_bad_events:rate5m", model_name="m", slo="availability"}`: 0.2,
+			},
+		},
+		"an error after streaming began is bad, one that HTTP knows too counts once": {
+			Config{Objectives: available},
+			`vllm:num_requests_running{model_name="m",instance="a",job="j"} 0x20
+			vllm:num_requests_running{model_name="m",instance="b",job="j"} 0x20
+			http_requests_total{instance="a",job="j",handler="/v1/completions",status="2xx"} 0+60x20
+			http_requests_total{instance="b",job="j",handler="/v1/completions",status="503"} 0+60x20
+			vllm:request_success_total{model_name="m",instance="a",job="j",finished_reason="error"} 0+6x20
+			vllm:admission_rejections_total{model_name="m",instance="b",job="j",reason="queue"} 0+60x20`,
+			`{__name__=~"slo:vllm_(bad_)?events:rate5m"}`,
+			map[string]float64{
+				`{__name__="slo:vllm_events:rate5m", model_name="m", slo="availability"}`:     2,
+				`{__name__="slo:vllm_bad_events:rate5m", model_name="m", slo="availability"}`: 1.1,
+			},
+		},
+		"without HTTP's counters the engine's are taken, with what it refused": {
+			Config{Objectives: available},
+			`vllm:num_requests_running{model_name="m",instance="a",job="j"} 0x20
+			vllm:request_success_total{model_name="m",instance="a",job="j",finished_reason="stop"} 0+48x20
+			vllm:request_success_total{model_name="m",instance="a",job="j",finished_reason="error"} 0+6x20
+			vllm:admission_rejections_total{model_name="m",instance="a",job="j",reason="queue"} 0+6x20`,
+			`{__name__=~"slo:vllm_(bad_)?events:rate5m"}`,
+			map[string]float64{
+				`{__name__="slo:vllm_events:rate5m", model_name="m", slo="availability"}`:     1,
+				`{__name__="slo:vllm_bad_events:rate5m", model_name="m", slo="availability"}`: 0.2,
+			},
+		},
+		"of a target with two models each has the engine's counters": {
+			Config{Objectives: available},
+			`vllm:num_requests_running{model_name="m",instance="a",job="j"} 0x20
+			vllm:num_requests_running{model_name="n",instance="a",job="j"} 0x20
+			vllm:request_success_total{model_name="m",instance="a",job="j",finished_reason="stop"} 0+60x20
+			vllm:request_success_total{model_name="n",instance="a",job="j",finished_reason="error"} 0+60x20
+			http_requests_total{instance="a",job="j",handler="/v1/completions",status="2xx"} 0+120x20`,
+			`slo:vllm_error:ratio_rate5m`,
+			map[string]float64{
+				`{__name__="slo:vllm_error:ratio_rate5m", model_name="m", slo="availability"}`: 0,
+				`{__name__="slo:vllm_error:ratio_rate5m", model_name="n", slo="availability"}`: 1,
+			},
+		},
+		"the first objective that matches is the target's": {
+			Config{Objectives: []slo.Objective{
+				{Model: "meta-llama/*", Namespace: "prod", TTFTP95: second},
+				{Model: "meta-llama/*", Availability: 0.99},
+				{TTFTP95: 5 * second},
+			}},
+			`vllm:time_to_first_token_seconds_count{model_name="meta-llama/8B",namespace="prod",instance="a"} 0+60x20
+			vllm:time_to_first_token_seconds_count{model_name="meta-llama/8B",namespace="test",instance="b"} 0+60x20
+			vllm:time_to_first_token_seconds_count{model_name="qwen",namespace="prod",instance="c"} 0+60x20`,
+			`slo:vllm_events:rate5m`,
+			map[string]float64{
+				`{__name__="slo:vllm_events:rate5m", model_name="meta-llama/8B", namespace="prod", slo="meta-llama-prod-ttft-p95"}`: 1,
+				`{__name__="slo:vllm_events:rate5m", model_name="qwen", namespace="prod", slo="ttft-p95"}`:                          1,
+			},
+		},
+		"only what the deployment's matchers select": {
+			Config{Objectives: available, Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "job", "j")}},
+			`vllm:num_requests_running{model_name="m",instance="a",job="j"} 0x20
+			vllm:num_requests_running{model_name="m",instance="a",job="k"} 0x20
+			http_requests_total{instance="a",job="j",handler="/v1/completions",status="2xx"} 0+60x20
+			http_requests_total{instance="a",job="k",handler="/v1/completions",status="2xx"} 0+60x20`,
+			`slo:vllm_events:rate5m`,
+			map[string]float64{`{__name__="slo:vllm_events:rate5m", model_name="m", slo="availability"}`: 1},
+		},
+		"native histograms need no bucket at the target": {
+			Config{Objectives: []slo.Objective{{E2EP95: 4 * second}}, Native: true},
+			`vllm:e2e_request_latency_seconds{model_name="m",instance="a"} {{schema:0 count:0 sum:0 buckets:[0 0 0 0 0]}}+{{schema:0 count:60 sum:200 buckets:[15 0 15 0 30]}}x20`,
+			`{__name__=~"slo:vllm_(bad_)?events:rate5m"}`, // buckets end at 1, 2, 4, 8 and 16 seconds
+			map[string]float64{
+				`{__name__="slo:vllm_events:rate5m", model_name="m", slo="e2e-p95"}`:     1,
+				`{__name__="slo:vllm_bad_events:rate5m", model_name="m", slo="e2e-p95"}`: 0.5,
+			},
+		},
+		"native histograms without traffic have no bad events": {
+			Config{Objectives: []slo.Objective{{E2EP95: 4 * second}}, Native: true},
+			`vllm:e2e_request_latency_seconds{model_name="m",instance="a"} {{schema:0 count:2 sum:20 buckets:[0 0 0 0 2]}}x20`,
+			`slo:vllm_bad_events:rate5m`,
+			map[string]float64{`{__name__="slo:vllm_bad_events:rate5m", model_name="m", slo="e2e-p95"}`: 0},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := recorded(t, tt.cfg, "load 1m\n"+tt.load+"\n", 20, tt.query)
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTheBudgetRemembersReplicasThatAreGone(t *testing.T) {
+	// One replica fails everything for half an hour and is replaced; the other
+	// serves as many requests for the half hour that follows.
+	load := `load 1m
+	vllm:time_to_first_token_seconds_count{model_name="m",instance="a"} 0+60x30 stale
+	vllm:time_to_first_token_seconds_bucket{model_name="m",instance="a",le="0.5"} 0x30 stale
+	vllm:time_to_first_token_seconds_count{model_name="m",instance="b"} _x30 0+60x30
+	vllm:time_to_first_token_seconds_bucket{model_name="m",instance="b",le="0.5"} _x30 0+60x30
+`
+	got := recorded(t, Config{Objectives: ttft(500 * time.Millisecond)}, load, 60, `{__name__=~"slo:vllm_(error_budget_remaining:ratio|burn_rate:ratio_rate30d|sli:ratio_rate30d|error:ratio_rate30m)"}`)
+	want := map[string]float64{
+		`{__name__="slo:vllm_sli:ratio_rate30d", model_name="m", slo="ttft-p95"}`:            0.5,
+		`{__name__="slo:vllm_error:ratio_rate30m", model_name="m", slo="ttft-p95"}`:          0.05, // what the last rates over five minutes still hold
+		`{__name__="slo:vllm_burn_rate:ratio_rate30d", model_name="m", slo="ttft-p95"}`:      10,
+		`{__name__="slo:vllm_error_budget_remaining:ratio", model_name="m", slo="ttft-p95"}`: -9,
+	}
+	near := cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) <= 0.1*max(1, math.Abs(b)) })
+	if diff := cmp.Diff(want, got, near); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestGroupsRefuses(t *testing.T) {
+	chat := chat(t)
+	for name, tt := range map[string]struct {
+		cfg  Config
+		want string
+	}{
+		"no objectives":                   {Config{}, "no objectives"},
+		"an empty objective":              {Config{Objectives: []slo.Objective{{}}}, "objective 1 promises nothing"},
+		"an availability of all":          {Config{Objectives: []slo.Objective{chat, {Availability: 1}}}, "objective 2: availability of 100 % leaves no error budget"},
+		"a percentile of all":             {Config{Objectives: []slo.Objective{{TTFT: slo.Percentile{Share: 1, Target: 1}}}}, "ttft of 100 % leaves no error budget"},
+		"a budget beyond what is counted": {Config{Objectives: []slo.Objective{{Availability: 1 - 1e-12}}}, "leaves no error budget"},
+		"a period of an hour":             {Config{Objectives: []slo.Objective{chat}, Period: time.Hour}, "want whole days"},
+		"a period beyond the retention":   {Config{Objectives: []slo.Objective{chat}, Retention: 15 * day}, "30d is longer than samples are kept, 15d"},
+		"a negative retention":            {Config{Objectives: []slo.Objective{chat}, Retention: -1}, "negative retention"},
+		"a matcher that is no glob":       {Config{Objectives: []slo.Objective{{Model: "[", TTFTP95: 1}}}, `matcher "["`},
+		"an evaluation every hour":        {Config{Objectives: []slo.Objective{chat}, Interval: time.Hour}, "evaluation interval of 1h"},
+		"a negative guard":                {Config{Objectives: []slo.Objective{chat}, MinBad: -1}, "negative number of events"},
+		"a target beyond all buckets":     {Config{Objectives: ttft(time.Hour), Edges: map[string][]float64{"vllm:time_to_first_token_seconds": {1, 2}}}, "no bucket edge near a target of 1h"},
+		"a histogram without buckets":     {Config{Objectives: ttft(time.Second), Edges: map[string][]float64{"vllm:time_to_first_token_seconds": nil}}, "no bucket edges"},
+		"a label that is none":            {Config{Objectives: []slo.Objective{chat}, Labels: map[string]string{"a-b": "c"}}, `"a-b" is no label name`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := Groups(tt.cfg)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %s", err, tt.want)
+			}
+			if len(r.Groups) > 0 {
+				t.Error("and half of the rules")
+			}
+		})
+	}
+}
+
+func TestAShorterPeriodIsTheWayOutOfAShortRetention(t *testing.T) {
+	_, err := Groups(Config{Objectives: []slo.Objective{chat(t)}, Retention: 15*day + time.Hour})
+	if got := hint.Of(err); !strings.Contains(got, "--slo-period 15d") {
+		t.Errorf("try: %q", got)
+	}
+	if _, err := Groups(Config{Objectives: []slo.Objective{chat(t)}, Retention: 15 * day, Period: 15 * day}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	own := map[string][]float64{"vllm:time_to_first_token_seconds": {.5, .75, 1}, "vllm:e2e_request_latency_seconds": {10}, "vllm:inter_token_latency_seconds": {.05}}
+	for name, tt := range map[string]struct {
+		cfg  Config
+		want []string
+	}{
+		"none":                    {Config{Objectives: []slo.Objective{chat(t)}, Edges: own}, nil},
+		"an edge that moved":      {Config{Objectives: ttft(800 * time.Millisecond), Edges: own}, []string{"ttft-p95: the target 800ms is no bucket edge of vllm:time_to_first_token_seconds (read from the server): counted at the bucket edge 750ms, 50ms stricter: what takes longer than that and no longer than 800ms counts as late though the promise is kept"}},
+		"edges that nobody read":  {Config{Objectives: ttft(time.Second)}, []string{"bucket edges of vllm:time_to_first_token_seconds: vLLM's defaults, not read from a server"}},
+		"a level out of reach":    {Config{Objectives: []slo.Objective{{TTFT: slo.Percentile{Share: .9, Target: time.Second}}}, Edges: own}, []string{"ttft-p90: no alert at 14.4 times the budget of 10 % over 1h: that would be more than all events"}},
+		"an objective never used": {Config{Objectives: append(ttft(time.Second), slo.Objective{Model: "m", TTFTP95: 1}), Edges: own}, []string{"objective 2 is never used: objective 1 before it matches everything"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := Groups(tt.cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, r.Warnings); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAlertsSayWhatMoved(t *testing.T) {
+	r, err := Groups(Config{Objectives: ttft(800 * time.Millisecond), Runbook: "https://example.com/slo", Labels: map[string]string{"team": "ml"}, Annotations: map[string]string{"dashboard_url": "https://example.com/d"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"VLLMErrorBudgetBurnTTFTP95", "VLLMErrorBudgetBurnTTFTP95Ticket"} {
+		rule := find(t, r, name)
+		for key, want := range map[string]string{
+			"bucket_edge":      "50ms stricter",
+			"threshold_source": "objective set by the user",
+			"runbook_url":      "https://example.com/slo",
+			"dashboard_url":    "https://example.com/d",
+			"caveat":           "never gets a first token",
+			"description":      "TTFT P95 within 800ms, over 30d",
+			"summary":          "{{ $value | humanizePercentage }} of requests waited longer than 750ms",
+		} {
+			if got := rule.Annotations[key]; !strings.Contains(got, want) {
+				t.Errorf("%s: %s is %q, want %q", name, key, got, want)
+			}
+		}
+		if rule.Labels["team"] != "ml" || rule.Labels["slo"] != "ttft-p95" {
+			t.Errorf("%s: labels %v", name, rule.Labels)
+		}
+	}
+}
+
+func find(t *testing.T, r Rules, alert string) rulefmt.Rule {
+	t.Helper()
+	for _, g := range r.Groups {
+		for _, rule := range g.Rules {
+			if rule.Alert == alert {
+				return rule
+			}
+		}
+	}
+	t.Fatalf("no alert %s", alert)
+	return rulefmt.Rule{}
+}
+
+func TestRecordedNamesAreThoseThatTheFunctionsGive(t *testing.T) {
+	r, err := Groups(Config{Objectives: []slo.Objective{chat(t)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := map[string]bool{}
+	for _, g := range r.Groups {
+		for _, rule := range g.Rules {
+			have[rule.Record] = true
+		}
+	}
+	for _, name := range []string{
+		Events, BadEvents, Requests, ServedModel, Objective, ErrorBudget, Remaining,
+		ErrorRatio(Base), ErrorRatio(time.Hour), ErrorRatio(3 * day), ErrorRatio(30 * day), BurnRate(time.Hour), BurnRate(30 * day), SLI(30 * day),
+	} {
+		if !have[name] {
+			t.Errorf("%s is not recorded", name)
+		}
+	}
+}

@@ -211,9 +211,9 @@ func Scenarios() []Scenario {
 				For: sick, Traffic: Traffic{Rate: 3.4, Spec: mixed("lognormal:200,0.3:50-500", usualOutput, 0.12, "uniform:10000-14000", "50")}, Want: "prefill-starvation"},
 		}},
 		{Name: "slow-prefill", Title: "Reading prompts has become slow, writing has not", Phases: []Phase{
-			healthyPhase(Traffic{Rate: 0.8, Spec: requests("lognormal:1500,0.2:800-2000", "uniform:8-24")}, "Documents of 1500 tokens, short answers."),
+			healthyPhase(Traffic{Rate: 1.6, Spec: requests("lognormal:1000,0.2:600-1400", "uniform:25-60")}, "Prompts of a thousand tokens, short answers."),
 			{Name: "slow prefill", Tell: "Every prompt token now costs five times as much to read, as with a wrong kernel after an update. Nothing queues, and once a stream runs it is as quick as ever.",
-				For: sick, Traffic: Traffic{Rate: 0.8, Spec: requests("lognormal:1500,0.2:800-2000", "uniform:8-24")}, Faults: Faults{SlowPrefill: 5}, Want: "slow-prefill"},
+				For: sick, Traffic: Traffic{Rate: 1.6, Spec: requests("lognormal:1000,0.2:600-1400", "uniform:25-60")}, Faults: Faults{SlowPrefill: 5}, Want: "slow-prefill"},
 		}},
 		{Name: "prefix-cache-misses", Title: "Too many different prefixes for the prefix cache", Settings: Settings{NumBlocks: 1500}, Phases: []Phase{
 			healthyPhase(Traffic{Rate: 3, Spec: grouped("uniform:1600-2000", "uniform:40-120", 0.9, 3)}, "Prompts of 1800 tokens, of which nine tenths are one of three system prompts: they are read once and remembered."),

@@ -1,0 +1,211 @@
+package fleet
+
+import (
+	"testing"
+	"time"
+)
+
+// listener is a client that notes what it hears.
+type listener struct {
+	tokens int
+	last   time.Duration
+	done   bool
+	dead   bool
+}
+
+func (l *listener) token(_ *call, at time.Duration, done bool) {
+	l.tokens++
+	l.last, l.done = at, done
+}
+func (l *listener) broken(*call, time.Duration) { l.dead = true }
+
+func testReplica(t *testing.T, release Release, s Settings) *replica {
+	t.Helper()
+	server, err := s.Server(release, "m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := time.Unix(1_700_000_000, 0)
+	r, err := newReplica(server, 0, func(d time.Duration) time.Time { return start.Add(d) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func ask(r *replica, at time.Duration, prompt, output int) (*call, *listener) {
+	l := &listener{}
+	c := &call{handler: "/v1/completions", prompt: prompt, output: output, limit: output, caller: l}
+	r.submit(c, at)
+	return c, l
+}
+
+func TestARequestIsCountedWhenVLLMCountsIt(t *testing.T) {
+	r := testReplica(t, DefaultRelease, Settings{})
+	_, l := ask(r, 0, 1000, 5)
+	m := r.metrics
+	if m.prompt != 0 || m.ttft.n != 0 {
+		t.Errorf("before the first token: %d prompt tokens, %d first tokens", m.prompt, m.ttft.n)
+	}
+	r.advance(70 * time.Millisecond) // prefill of a thousand tokens takes some 55 ms
+	if m.prompt != 1000 || m.ttft.n != 1 || m.e2e.n != 0 || m.success[byLength] != 0 {
+		t.Errorf("after the first token: %d prompt tokens, %d first tokens, %d ends", m.prompt, m.ttft.n, m.e2e.n)
+	}
+	r.advance(time.Second)
+	if !l.done || l.tokens != 5 || m.generation != 5 || m.itl.n != 4 || m.e2e.n != 1 || m.success[byLength] != 1 {
+		t.Errorf("at the end: %+v, %d generated, %d gaps, %d ends", l, m.generation, m.itl.n, m.e2e.n)
+	}
+	if m.running != 0 || m.usage != 0 {
+		t.Errorf("an idle engine has %d running and %v of its cache in use", m.running, m.usage)
+	}
+	if len(r.api.requests) != 1 || r.api.requests[0].n != 1 || r.api.connections != 0 {
+		t.Errorf("http: %+v, %d connections", r.api.requests, r.api.connections)
+	}
+}
+
+func TestAbandonedRequestsLeaveNoTraceButTheirTokens(t *testing.T) {
+	r := testReplica(t, DefaultRelease, Settings{})
+	c, _ := ask(r, 0, 100, 1000)
+	r.advance(time.Second)
+	r.abort(c, time.Second)
+	r.advance(2 * time.Second)
+	m := r.metrics
+	if m.generation == 0 || m.ttft.n != 1 {
+		t.Errorf("%d tokens, %d first tokens", m.generation, m.ttft.n)
+	}
+	if m.success != [5]int64{} || m.e2e.n != 0 || m.queue.n != 0 {
+		t.Errorf("an abandoned request finished: %v, %d, %d", m.success, m.e2e.n, m.queue.n)
+	}
+	if r.api.requests[0].class != "2xx" {
+		t.Errorf("it is counted as %s", r.api.requests[0].class)
+	}
+}
+
+// Without asynchronous scheduling the last step that reports is one in which
+// everybody was still there; with it one more comes, as recordings of 0.23 show.
+func TestGaugesFreezeWhenEverybodyLeavesAtOnce(t *testing.T) {
+	for release, frozen := range map[Release]bool{r0_12_0: true, r0_23_0: false} {
+		r := testReplica(t, release, Settings{})
+		var calls []*call
+		for range 10 {
+			c, _ := ask(r, 0, 200, 2000)
+			calls = append(calls, c)
+		}
+		r.advance(time.Second)
+		for _, c := range calls {
+			r.abort(c, time.Second)
+		}
+		r.advance(time.Minute)
+		if r.engine.Stats().Running != 0 {
+			t.Fatal("the engine still runs something")
+		}
+		if got := r.metrics.running == 10 && r.metrics.usage > 0; got != frozen {
+			t.Errorf("%s: %d running, usage %v", release, r.metrics.running, r.metrics.usage)
+		}
+	}
+}
+
+func TestAHangIsSilent(t *testing.T) {
+	r := testReplica(t, DefaultRelease, Settings{})
+	_, first := ask(r, 0, 100, 500)
+	r.advance(time.Second)
+	before := *r.metrics
+	ttft := before.ttft.n
+	r.hang(true, time.Second)
+	for i := range 20 {
+		ask(r, time.Second+time.Duration(i)*time.Second, 100, 10)
+	}
+	r.advance(30 * time.Second)
+	if r.metrics.running != before.running || r.metrics.waiting != 0 || r.metrics.generation != before.generation || r.metrics.ttft.n != ttft {
+		t.Errorf("something moved: %d running, %d waiting", r.metrics.running, r.metrics.waiting)
+	}
+	if r.api.connections != 21 {
+		t.Errorf("%d connections are open, want 21", r.api.connections)
+	}
+	if _, err := r.page(); err != nil {
+		t.Errorf("the page fails: %v", err)
+	}
+	r.hang(false, 30*time.Second)
+	r.advance(60 * time.Second)
+	if !first.done || r.metrics.success[byLength] != 21 {
+		t.Errorf("after the hang %d requests ended", r.metrics.success[byLength])
+	}
+}
+
+func TestALongStepBlocksArrivalsThatNoQueueShows(t *testing.T) {
+	s := Settings{NoChunkedPrefill: true, MaxNumBatchedTokens: 16384, MaxModelLen: 16384, Cost: slowPrompts}
+	r := testReplica(t, DefaultRelease, s)
+	ask(r, 0, 12000, 5)
+	ask(r, 10*time.Millisecond, 50, 5)
+	r.advance(20 * time.Second)
+	m := r.metrics
+	if m.ttft.sum < 2 || m.queue.sum > 0.1 {
+		t.Errorf("first tokens took %v s, of which %v s in the queue", m.ttft.sum, m.queue.sum)
+	}
+}
+
+func TestARestartForgetsEverything(t *testing.T) {
+	r := testReplica(t, DefaultRelease, Settings{})
+	_, l := ask(r, 0, 100, 5000)
+	r.advance(time.Second)
+	r.stop(time.Second)
+	if _, err := r.page(); err == nil {
+		t.Error("a dead server shows metrics")
+	}
+	if !l.dead {
+		t.Error("its client was not told")
+	}
+	if err := r.start(10 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if r.metrics.generation != 0 || r.born != 10*time.Second {
+		t.Errorf("%d tokens, born %v", r.metrics.generation, r.born)
+	}
+}
+
+func TestTheQueueLimitRefuses(t *testing.T) {
+	r := testReplica(t, r0_32_0, Settings{})
+	r.cfg.Engine.MaxQueuedRequests = 2
+	for i := range 3 {
+		c := &call{prompt: 10, output: 5, limit: 5, caller: &listener{}}
+		if got, want := r.submit(c, 0), []int{200, 200, 503}[i]; got != want {
+			t.Errorf("request %d: %d, want %d", i, got, want)
+		}
+	}
+	if r.metrics.rejections[byRequests] != 1 {
+		t.Errorf("%d rejections are counted", r.metrics.rejections[byRequests])
+	}
+}
+
+func TestReleasesCountDifferently(t *testing.T) {
+	for _, tt := range []struct {
+		release Release
+		step    float64 // tokens of the second request's first step, which finds 96 in the cache
+	}{{r0_20_0, 101}, {r0_23_0, 5}} {
+		r := testReplica(t, tt.release, Settings{})
+		blocks := []uint64{1, 2, 3, 4, 5, 6}
+		for i := range 2 {
+			c := &call{prompt: 100, output: 1, limit: 1, blocks: blocks, caller: &listener{}}
+			r.submit(c, time.Duration(i)*time.Second)
+			before := r.metrics.iteration.sum
+			r.advance(time.Duration(i)*time.Second + 500*time.Millisecond)
+			if got := r.metrics.iteration.sum - before; i == 1 && got != tt.step {
+				t.Errorf("%s: the step has %v tokens, want %v", tt.release, got, tt.step)
+			}
+		}
+		if r.metrics.cached != 96 {
+			t.Errorf("%s: %d cached tokens", tt.release, r.metrics.cached)
+		}
+	}
+}
+
+func TestNumbersAreWrittenAsPythonWritesThem(t *testing.T) {
+	for v, want := range map[float64]string{
+		0: "0.0", 1: "1.0", 0.3: "0.3", 506154: "506154.0", 3463147: "3.463147e+06", 928350208: "9.28350208e+08",
+		1.7952373616956823e9: "1.7952373616956823e+09", 4462.261170387268: "4462.261170387268", 0.00001: "1e-05", -1: "-1.0", 10000000: "1e+07",
+	} {
+		if got := number(v); got != want {
+			t.Errorf("number(%v) = %s, want %s", v, got, want)
+		}
+	}
+}

@@ -7,7 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/generate/runbookpage"
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
@@ -101,19 +104,27 @@ func queries(markdown string) []string {
 }
 
 // TestRunbookPages keeps docs/pathologies, which reports link to, the same as
-// the runbooks.
+// what the catalogue says.
 func TestRunbookPages(t *testing.T) {
 	const dir = "../../docs/pathologies"
-	if *update {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+	pages, err := runbookpage.Markdown(runbookpage.Config{
+		Pathologies: pathologies.All(),
+		Notice: func(p *catalog.Pathology) string {
+			if p == nil {
+				return "From internal/pathologies by go test -update. DO NOT EDIT."
+			}
+			return "From internal/pathologies/" + strings.ReplaceAll(p.ID, "-", "") + " by go test -update. DO NOT EDIT."
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, p := range pathologies.All() {
-		want := "<!-- From internal/pathologies/" + strings.ReplaceAll(p.ID, "-", "") + "/runbook.md by go test -update. DO NOT EDIT. -->\n\n" + p.Runbook
-		file := filepath.Join(dir, p.ID+".md")
+	var names []string
+	for _, page := range pages {
+		names = append(names, page.Path)
+		file := filepath.Join(dir, page.Path)
 		if *update {
-			if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+			if err := os.WriteFile(file, page.Content, 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -121,8 +132,17 @@ func TestRunbookPages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if string(got) != want {
-			t.Errorf("%s differs from the runbook: run with -update", file)
+		if diff := cmp.Diff(string(page.Content), string(got)); diff != "" {
+			t.Errorf("%s differs from the catalogue: run with -update\n%s", file, diff)
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if !slices.Contains(names, e.Name()) {
+			t.Errorf("%s is no page of the catalogue", e.Name())
 		}
 	}
 }

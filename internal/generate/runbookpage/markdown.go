@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/generate"
 )
 
@@ -17,12 +18,13 @@ func Markdown(c Config) ([]generate.File, error) {
 	}
 	var out []generate.File
 	for i, p := range pages {
-		name, notice := "README.md", "Written by `sixty generate runbooks`. DO NOT EDIT."
-		if p.id != "" {
-			name = p.id + ".md"
-			if c.Notice != nil {
-				notice = c.Notice(c.Pathologies[i-1])
-			}
+		name, about := "README.md", (*catalog.Pathology)(nil)
+		if i > 0 {
+			name, about = p.id+".md", c.Pathologies[i-1]
+		}
+		notice := "Written by `sixty generate runbooks`. DO NOT EDIT."
+		if c.Notice != nil {
+			notice = c.Notice(about)
 		}
 		out = append(out, generate.File{Path: name, Content: p.asMarkdown(notice)})
 	}

@@ -45,8 +45,8 @@ type Config struct {
 	// catalog.Compilation. It may be nil.
 	Limit func(*catalog.Threshold) (limit float64, source string, ok bool)
 
-	// Notice stands as a comment at the top of each page of Markdown; it may be
-	// nil.
+	// Notice returns the comment at the top of a page of Markdown; it is asked
+	// with nil for the index, and may be nil itself.
 	Notice func(*catalog.Pathology) string
 }
 

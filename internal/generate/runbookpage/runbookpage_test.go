@@ -213,7 +213,15 @@ func TestWhatIsKnownOfTheDeploymentIsSaid(t *testing.T) {
 		{Alert: "VLLMOdd", Expr: "odd > 1", Labels: map[string]string{"severity": "page"}},
 		{Alert: "VLLMOther", Expr: "other > 1"},
 	}}}
-	c.Notice = func(p *catalog.Pathology) string { return "About " + p.ID }
+	c.Notice = func(p *catalog.Pathology) string {
+		if p == nil {
+			return "About all"
+		}
+		return "About " + p.ID
+	}
+	if index := pages(t, runbookpage.Markdown, c)["README.md"]; !strings.HasPrefix(index, "<!-- About all -->") {
+		t.Error("the index has another notice")
+	}
 	text := pages(t, runbookpage.Markdown, c)["odd.md"]
 	for _, want := range []string{
 		"<!-- About odd -->", "above 800 ms (slo.yaml)", "[open the panel](<https://grafana.example.com/d/x?var=odd>)",

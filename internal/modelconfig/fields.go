@@ -15,7 +15,7 @@ import (
 // are not quantized make some of them hundreds.
 const (
 	MaxBytes  = 4 << 20
-	maxLayers = 4096
+	maxLayers = 1024
 	maxSize   = 1 << 20 // of a dimension
 	maxVocab  = 1 << 24
 	maxCount  = 1 << 16 // heads, experts

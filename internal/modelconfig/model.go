@@ -255,3 +255,8 @@ func (m *Model) Kind() string {
 	}
 	return strings.Join(parts, ", ")
 }
+
+// CountLayersWithWindow returns how many layers look back over a window only.
+func (m *Model) CountLayersWithWindow() int {
+	return m.CountLayers(func(l Layer) bool { return l.Window > 0 })
+}

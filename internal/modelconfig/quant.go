@@ -24,7 +24,7 @@ type Quantization struct {
 }
 
 // maxPatterns bounds the regular expressions of an ignore list.
-const maxPatterns = 64
+const maxPatterns = 16
 
 // String describes the format in a few words.
 func (q *Quantization) String() string {

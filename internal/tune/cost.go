@@ -1,0 +1,141 @@
+package tune
+
+import (
+	"math"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/modelconfig"
+	"github.com/sixty-dev/sixty/internal/sim"
+	"github.com/sixty-dev/sixty/internal/sim/calibrate"
+	"github.com/sixty-dev/sixty/internal/sim/whatif"
+)
+
+// usualBatch is the batch for which the share of experts that a step reads is
+// worked out: a step's constants do not depend on its batch.
+const usualBatch = 32
+
+// stepModel is what a step of the model costs on one tensor-parallel group, for
+// calibrate.FromHardware. KV bytes are those of all its GPUs together, as the
+// bandwidth is.
+func stepModel(l *Ledger, meanTokens float64) calibrate.Model {
+	m, s := l.Model, &l.Settings
+	tp := float64(s.TP)
+	var weights float64
+	for i := range m.Weights {
+		w := &m.Weights[i]
+		read := 1.0
+		switch w.Part {
+		case modelconfig.Embedding:
+			if !m.Tied {
+				read = 0 // one row for each token
+			}
+		case modelconfig.Encoder:
+			read = 0
+		case modelconfig.Experts:
+			read = 1 - math.Pow(1-w.ActiveShare, usualBatch)
+		}
+		weights += w.Count * float64(w.Times()) * w.Bytes * s.share(m, w) * tp * read
+	}
+	attention := m.CountLayers(func(x modelconfig.Layer) bool {
+		return x.Mixer == modelconfig.Attention || x.Mixer == modelconfig.Latent
+	})
+	params := m.Active()
+	if !m.Tied {
+		params -= m.PartTotal(modelconfig.Embedding)
+	}
+	return calibrate.Model{
+		WeightBytes:     weights,
+		Parameters:      params,
+		KVBytesPerToken: l.readPerToken(meanTokens) * tp,
+		AttentionWidth:  float64(attention) * float64(m.Heads) * float64(m.HeadDim),
+	}
+}
+
+// readPerToken is what a decode step reads of one GPU's cache for each token of
+// context, on average over a request of meanTokens: windows end, states do not
+// grow.
+func (l *Ledger) readPerToken(meanTokens float64) float64 {
+	m, s := l.Model, &l.Settings
+	per := tokenBytes(m, s)
+	var sum float64
+	for _, x := range m.Layers {
+		switch {
+		case x.Mixer == modelconfig.Attention && x.Window > 0:
+			sum += per * min(1, float64(x.Window)/max(meanTokens, 1))
+		case x.Mixer == modelconfig.Attention || x.Mixer == modelconfig.Latent:
+			sum += per
+		}
+	}
+	return sum / float64(s.PP)
+}
+
+// Interconnects: bytes per second from one GPU, in one direction, and what one
+// all-reduce costs before its bytes. NVIDIA's data sheets of NVLink 3 to 5, AMD's
+// of Infinity Fabric; all others are taken to have PCIe 4 ×16. The latencies are
+// round numbers of the right order.
+func interconnect(device string) (bandwidth, latency float64) {
+	switch {
+	case strings.Contains(device, "PCIe"), strings.HasSuffix(device, "NVL"):
+		return 25e9, 30e-6
+	case strings.HasPrefix(device, "B200"), strings.HasPrefix(device, "B300"), strings.HasPrefix(device, "GB200"):
+		return 900e9, 8e-6
+	case strings.HasPrefix(device, "H"), strings.HasPrefix(device, "GH"):
+		return 450e9, 8e-6
+	case strings.HasPrefix(device, "A100"):
+		return 300e9, 10e-6
+	case strings.HasPrefix(device, "MI3"):
+		return 350e9, 12e-6
+	case strings.HasPrefix(device, "V100"):
+		return 150e9, 12e-6
+	}
+	return 25e9, 30e-6
+}
+
+// dataSheet is the step cost by the roofline model, with the two all-reduces that
+// each layer needs under tensor parallelism, and the states that recurrent layers
+// read and write.
+func dataSheet(l *Ledger, meanTokens float64) sim.StepCost {
+	m, s := l.Model, &l.Settings
+	bits := 16
+	if b := m.Quant.Bits; b > 0 && b <= 8 {
+		bits = int(b)
+	}
+	c := calibrate.FromHardware(stepModel(l, meanTokens), whatif.Devices(s.Device, s.TP, bits))
+	if s.TP > 1 {
+		bandwidth, latency := interconnect(s.Device.Name)
+		layers := float64(len(m.Layers))
+		c.Base += 2 * layers * latency
+		c.PerToken += 2 * layers * float64(m.Hidden) * m.DType.Bytes() * 2 * float64(s.TP-1) / float64(s.TP) / bandwidth
+	}
+	if l.KV.StateBytes > 0 && s.Device.Bandwidth > 0 {
+		c.PerSeq += 2 * l.KV.StateBytes / s.Device.Bandwidth
+	}
+	return c
+}
+
+// transfer scales a fit that was made on one deployment to another by what the
+// data sheets say of both.
+func transfer(f *calibrate.Fit, from, to sim.StepCost) *calibrate.Fit {
+	ratio := func(a, b float64) float64 {
+		if a > 0 && b > 0 {
+			return b / a
+		}
+		return 1
+	}
+	scale := func(c sim.StepCost) sim.StepCost {
+		c.Base *= ratio(from.Base, to.Base)
+		c.Mixed *= ratio(from.Mixed, to.Mixed)
+		c.PerSeq *= ratio(from.PerSeq, to.PerSeq)
+		c.PerToken *= ratio(from.PerToken, to.PerToken)
+		c.PerKV *= ratio(from.PerKV, to.PerKV)
+		c.PerPair *= ratio(from.PerPair, to.PerPair)
+		return c
+	}
+	out := *f
+	out.Cost, out.Low, out.High = scale(f.Cost), scale(f.Low), scale(f.High)
+	out.Draws = make([]sim.StepCost, len(f.Draws))
+	for i, d := range f.Draws {
+		out.Draws[i] = scale(d)
+	}
+	return &out
+}

@@ -1,0 +1,290 @@
+package tune
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/sim"
+	"github.com/sixty-dev/sixty/internal/sim/calibrate"
+	"github.com/sixty-dev/sixty/internal/sim/whatif"
+)
+
+// settings are the ledger's for some knobs.
+func (s *search) settings(k Knobs) Settings {
+	x := s.Base
+	x.TP, x.KVType, x.Utilization = k.TP, k.KVType, k.Utilization
+	x.MaxNumSeqs, x.MaxNumBatchedTokens = k.MaxNumSeqs, k.MaxNumBatchedTokens
+	caching := k.PrefixCaching
+	x.PrefixCaching = &caching
+	return x
+}
+
+// eval simulates one configuration, once. It returns nil for one that cannot be:
+// the model or the longest request does not fit.
+func (s *search) eval(k Knobs) *Point {
+	if p, ok := s.seen[k]; ok {
+		return p
+	}
+	p := s.point(k)
+	s.seen[k] = p
+	return p
+}
+
+func (s *search) point(k Knobs) *Point {
+	x := s.settings(k)
+	l, err := NewLedger(s.Model, x)
+	if err != nil {
+		return nil
+	}
+	if o := s.FixedKV; o != nil && k.TP == max(s.FitSettings.TP, 1) && k.KVType == orAuto(s.FitSettings.KVType) && x.Utilization == s.FitSettings.Utilization {
+		if a, ok := l.Adopt(*o); ok {
+			if l, err = NewLedger(s.Model, a); err != nil {
+				return nil
+			}
+		}
+	}
+	need := s.Demand.MaxTokens
+	if need == 0 {
+		need = int(s.Demand.MeanPrompt + s.Demand.MeanOutput)
+	}
+	if l.Safe(max(min(need, l.Settings.MaxModelLen), 1)) < 1 {
+		return nil
+	}
+	// A configuration that was asked for by its limits and one that has them by
+	// default are the same.
+	full := k
+	full.MaxNumSeqs, full.MaxNumBatchedTokens, full.Utilization = l.Settings.MaxNumSeqs, l.Settings.MaxNumBatchedTokens, l.Settings.Utilization
+	if p, ok := s.seen[full]; ok {
+		return p
+	}
+	requests, err := s.draw(k.Replicas, l)
+	if err != nil {
+		s.note(err.Error())
+		return nil
+	}
+	p := &Point{Knobs: full, GPUs: full.GPUs(x.PP) * max(x.DP, 1), Ledger: l}
+	if !s.simulate(p, requests) {
+		return nil
+	}
+	s.judge(p)
+	s.seen[full] = p
+	return p
+}
+
+func orAuto(t string) string {
+	if t == "" {
+		return "auto"
+	}
+	return t
+}
+
+func (s *search) note(text string) {
+	for _, n := range s.res.Notes {
+		if n == text {
+			return
+		}
+	}
+	s.res.Notes = append(s.res.Notes, text)
+}
+
+// draw returns the requests of one replica.
+func (s *search) draw(replicas int, l *Ledger) ([]sim.Request, error) {
+	key := [2]float64{float64(replicas), float64(simBlock)}
+	if r, ok := s.requests[key]; ok {
+		return r, nil
+	}
+	r, err := s.Demand.Draw(s.Demand.Rate/float64(replicas*max(s.Base.DP, 1)), simBlock)
+	if err == nil {
+		s.requests[key] = r
+	}
+	return r, err
+}
+
+// simBlock is the block size of the simulation, which knows no groups: the
+// capacity of models with windows or states is given to it as that of blocks of
+// this size that hold as many requests.
+const simBlock = 16
+
+// config makes the simulator's configuration of a point.
+func (s *search) config(p *Point) (sim.Config, error) {
+	l := p.Ledger
+	x := &l.Settings
+	c, err := sim.Defaults(fmt.Sprintf("%s.0", x.Release))
+	if err != nil {
+		return c, err
+	}
+	c.MaxNumSeqs, c.MaxNumBatchedTokens, c.MaxModelLen = x.MaxNumSeqs, x.MaxNumBatchedTokens, x.MaxModelLen
+	c.ChunkedPrefill, c.PrefixCaching = p.Knobs.ChunkedPrefill, p.Knobs.PrefixCaching
+	if !c.ChunkedPrefill {
+		c.MaxNumBatchedTokens = max(c.MaxNumBatchedTokens, c.MaxModelLen)
+	}
+	c.BlockSize = simBlock
+	length := max(int(s.Demand.MeanPrompt+s.Demand.MeanOutput), 1)
+	perRequest := (length + simBlock - 1) / simBlock
+	c.NumBlocks = int(min(l.Blocks.Value, 1<<30))
+	if len(l.KV.Groups) != 1 || l.KV.BlockTokens != simBlock || l.KV.Groups[0].window > 0 || l.KV.Groups[0].state {
+		c.NumBlocks = int(min((l.Blocks.Value-1)/float64(l.KV.BlocksFor(length))*float64(perRequest), 1<<30)) + 1
+	}
+	c.NumBlocks = max(c.NumBlocks, 2)
+	return c, nil
+}
+
+// fit is the calibration for a point: the measured one, carried over by the data
+// sheets where the point differs from what was measured.
+func (s *search) fit(p *Point) (*whatif.Calibration, error) {
+	mean := s.Demand.MeanPrompt + s.Demand.MeanOutput/2
+	sheet := dataSheet(p.Ledger, mean)
+	if s.Fit == nil {
+		if err := sheet.Validate(); err != nil {
+			return nil, err
+		}
+		return &whatif.Calibration{Fit: calibrate.Estimate(sheet), Basis: whatif.Hardware, Source: p.Ledger.Settings.Device.Name}, nil
+	}
+	if p.Knobs.TP == max(s.FitSettings.TP, 1) && p.Knobs.KVType == orAuto(s.FitSettings.KVType) || p.Ledger.Settings.Device.Bandwidth == 0 {
+		return s.Fit, nil
+	}
+	base, err := NewLedger(s.Model, s.FitSettings)
+	if err != nil {
+		return s.Fit, nil
+	}
+	c := *s.Fit
+	c.Fit = transfer(s.Fit.Fit, dataSheet(base, mean), sheet)
+	return &c, nil
+}
+
+// simulate fills in what a run gives; false when it cannot be simulated.
+func (s *search) simulate(p *Point, requests []sim.Request) bool {
+	cfg, err := s.config(p)
+	if err != nil {
+		s.note(err.Error())
+		return false
+	}
+	c, err := s.fit(p)
+	if err != nil {
+		s.note(err.Error())
+		return false
+	}
+	every := max(requests[len(requests)-1].Arrival/200, 10*time.Millisecond)
+	res, err := sim.Run(cfg, c.Fit.Cost, requests, sim.Options{SampleEvery: every})
+	if err != nil {
+		s.note(err.Error())
+		return false
+	}
+	sum := res.Summary()
+	finished := sum.Outcomes[sim.Finished]
+	p.Failed = len(requests) - finished - sum.Outcomes[sim.Cancelled]
+	if finished == 0 {
+		p.TTFT, p.ITL, p.E2E = math.Inf(1), math.Inf(1), math.Inf(1)
+		return true
+	}
+	p.TTFT, p.ITL, p.E2E, p.TPOT = sum.TTFT.P95.Seconds(), sum.ITL.P95.Seconds(), sum.E2E.P95.Seconds(), sum.TPOT.Mean.Seconds()
+	if sum.ITL.Count == 0 {
+		p.ITL = sum.TPOT.P95.Seconds()
+	}
+	engines := float64(p.Knobs.Replicas * max(s.Base.DP, 1))
+	p.TokensPerSecond = sum.OutputPerSecond * engines
+	p.RequestsPerSecond = float64(finished) / max(sum.Duration.Seconds(), 1e-9) * engines
+	p.PerGPU = p.TokensPerSecond / float64(max(p.GPUs, 1))
+	p.Preemptions = int(math.Round(1000 * float64(sum.Preemptions) / float64(len(requests))))
+	st := res.Replicas[0].Stats
+	peak := 0
+	for _, x := range res.Replicas[0].Samples {
+		peak = max(peak, x.UsedBlocks)
+	}
+	p.KVPeak = float64(peak) / float64(max(cfg.NumBlocks-1, 1))
+	if st.Work.Steps > 0 {
+		p.Running = float64(st.Work.Seqs) / float64(st.Work.Steps)
+	}
+	return true
+}
+
+// drained is how much longer than the arrivals a run may last, beyond the longest
+// request, before its queue is said to grow.
+const throughputSlack = 0.95
+
+// judge compares a point with the targets.
+func (s *search) judge(p *Point) {
+	t := s.Targets
+	p.Misses, p.score = nil, 0
+	check := func(name string, got float64, want time.Duration) {
+		if want <= 0 {
+			return
+		}
+		ratio := got / want.Seconds()
+		p.score = max(p.score, ratio)
+		if ratio > 1 {
+			p.Misses = append(p.Misses, fmt.Sprintf("%s P95 %s > %s", name, Seconds(got), want))
+		}
+	}
+	check("TTFT", p.TTFT, t.TTFTP95)
+	check("ITL", p.ITL, t.ITLP95)
+	check("E2E", p.E2E, t.E2EP95)
+	if t.TokensPerSecond > 0 {
+		ratio := t.TokensPerSecond * throughputSlack / max(p.TokensPerSecond, 1e-9)
+		p.score = max(p.score, ratio)
+		if ratio > 1 {
+			p.Misses = append(p.Misses, fmt.Sprintf("%.0f output tokens/s < %.0f", p.TokensPerSecond, t.TokensPerSecond))
+		}
+	}
+	if p.Failed > 0 {
+		p.score += 1
+		p.Misses = append(p.Misses, fmt.Sprintf("%d requests of the sample never fit", p.Failed))
+	}
+	p.Met = len(p.Misses) == 0
+}
+
+// Seconds writes a time for people.
+func Seconds(v float64) string {
+	switch {
+	case math.IsInf(v, 1):
+		return "never"
+	case v < 0.1:
+		return fmt.Sprintf("%.3g ms", v*1e3)
+	case v < 1:
+		return fmt.Sprintf("%.0f ms", v*1e3)
+	}
+	return fmt.Sprintf("%.3g s", v)
+}
+
+// predict adds the interval that the calibration implies.
+func (s *search) predict(p *Point) {
+	c, err := s.fit(p)
+	if err != nil {
+		return
+	}
+	s.res.Basis = c.Statement()
+	cfg, err := s.config(p)
+	if err != nil {
+		return
+	}
+	requests, err := s.draw(p.Knobs.Replicas, p.Ledger)
+	if err != nil {
+		return
+	}
+	pred, err := c.Predict(whatif.Deployment{Config: cfg, Replicas: 1}, requests, whatif.Draws(len(requests)), sim.Options{})
+	if err != nil {
+		s.note(err.Error())
+		return
+	}
+	s.res.Prediction = pred
+	for _, n := range c.Notes {
+		s.note(n)
+	}
+	for _, w := range pred.Warnings {
+		s.note(w)
+	}
+	m := p.Ledger.Model
+	if m.CountLayersWithWindow() > 0 || m.HasRecurrent() {
+		s.note("the simulator knows no windows and no states: the cache is given to it as blocks that hold as many requests of the mean length")
+	}
+	if m.Experts > 0 {
+		s.note(fmt.Sprintf("a step is taken to read the experts that a batch of %d would", usualBatch))
+	}
+	if p.Ledger.Settings.PP > 1 {
+		s.note("pipeline parallelism is not simulated: stages are taken one after the other, without overlap")
+	}
+	if p.Knobs.TP > 1 && s.Fit == nil {
+		s.note("the cost of all-reduces under tensor parallelism is an estimate from link speeds")
+	}
+}

@@ -57,6 +57,7 @@ type (
 		queries []query
 		unit    indicator.Unit // where no signal says it
 		noData  string         // where no signal says it
+		home    []string       // the pathologies that are looked at here first
 	}
 	query struct {
 		signal *indicator.Signal
@@ -211,7 +212,7 @@ func (b *builder) restricted(dialects []dialect.Dialect, instance, models []stri
 }
 
 func (b *builder) dashboard(l layout) (Dashboard, error) {
-	out := Dashboard{UID: l.uid, Title: l.title, Doc: l.doc, Events: b.events(), Runbooks: b.cfg.RunbookURL}
+	out := Dashboard{UID: l.uid, Title: l.title, Doc: l.doc, Events: b.events(l), Runbooks: b.cfg.RunbookURL}
 	usesGPU := false
 	for _, r := range l.rows {
 		row := Row{ID: r.id, Title: r.title, Repeat: r.repeat}
@@ -332,6 +333,7 @@ func (b *builder) legend(p panel, q query) string {
 	case perJob:
 		names = append(names, reversed(d.Instance)...)
 	case perGPU:
+		parts = append(parts, "GPU")
 		names = append(names, "gpu", "Hostname")
 	}
 	for _, n := range names {

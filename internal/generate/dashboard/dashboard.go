@@ -9,6 +9,7 @@ package dashboard
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -185,28 +186,35 @@ func withRateInterval(expr string) string {
 }
 
 // PanelFor returns the panel on which a signal is to be looked at.
-func PanelFor(s *indicator.Signal) (uid string, panel int, ok bool) {
+func PanelFor(s *indicator.Signal) (uid string, panelID int, ok bool) {
+	return find(func(p panel) bool {
+		return slices.ContainsFunc(p.queries, func(q query) bool { return q.signal == s && !q.right })
+	})
+}
+
+// PanelForPathology returns the panel on which a pathology is to be looked at:
+// its own or, where it has none, that of the first signal of its condition.
+func PanelForPathology(c *catalog.Pathology) (uid string, panelID int, ok bool) {
+	uid, panelID, ok = find(func(p panel) bool { return slices.Contains(p.home, c.ID) })
+	c.When.Signals(func(s *indicator.Signal) {
+		if !ok {
+			uid, panelID, ok = PanelFor(s)
+		}
+	})
+	return uid, panelID, ok
+}
+
+// find returns the first panel that is wanted, the more detailed dashboards
+// first.
+func find(wanted func(panel) bool) (uid string, panelID int, ok bool) {
 	for _, l := range byDetail() {
 		for _, r := range l.rows {
 			for _, p := range r.panels {
-				for _, q := range p.queries {
-					if q.signal == s {
-						return l.uid, p.id, true
-					}
+				if wanted(p) {
+					return l.uid, p.id, true
 				}
 			}
 		}
 	}
 	return "", 0, false
-}
-
-// PanelForPathology returns the panel of the first signal of a pathology's
-// condition that has one.
-func PanelForPathology(p *catalog.Pathology) (uid string, panel int, ok bool) {
-	p.When.Signals(func(s *indicator.Signal) {
-		if !ok {
-			uid, panel, ok = PanelFor(s)
-		}
-	})
-	return uid, panel, ok
 }

@@ -25,7 +25,7 @@ func (b *builder) readers(p panel) (alerts, evidence []*catalog.Pathology) {
 	}
 	for _, c := range b.cfg.Pathologies {
 		switch {
-		case reads(c.When):
+		case reads(c.When) || slices.Contains(p.home, c.ID):
 			alerts = append(alerts, c)
 		case slices.ContainsFunc(c.Supports, reads):
 			evidence = append(evidence, c)
@@ -139,17 +139,20 @@ func (b *builder) missing(s *indicator.Signal) string {
 	return name
 }
 
-// events returns what the time axis shows: alerts that fire, restarts, changes
-// of configuration and of the version.
-func (b *builder) events() []Event {
-	return slices.Concat(b.firing(), b.restarts(), b.changes())
+// events returns what the time axis shows: alerts that fire and, where there
+// are servers, restarts and changes of configuration and of the version.
+func (b *builder) events(l layout) []Event {
+	if l.gpuOnly {
+		return b.firing(b.inPlace(b.gpu))
+	}
+	return slices.Concat(b.firing(b.inPlace(b.vars)), b.restarts(), b.changes())
 }
 
 // inPlace are the matchers of cluster and namespace, which alerts and
 // Kubernetes' own metrics have too.
-func (b *builder) inPlace() []*labels.Matcher {
+func (b *builder) inPlace(vars []Variable) []*labels.Matcher {
 	var out []*labels.Matcher
-	for _, v := range b.vars {
+	for _, v := range vars {
 		if slices.Contains(b.place(), v.Label) {
 			out = append(out, v.matcher())
 		}
@@ -157,7 +160,7 @@ func (b *builder) inPlace() []*labels.Matcher {
 	return out
 }
 
-func (b *builder) firing() []Event {
+func (b *builder) firing(place []*labels.Matcher) []Event {
 	if len(b.cfg.Pathologies) == 0 {
 		return nil
 	}
@@ -169,7 +172,7 @@ func (b *builder) firing() []Event {
 		labels.MustNewMatcher(labels.MatchRegexp, "alertname", strings.Join(alerts, "|")).String(),
 		`alertstate="firing"`,
 	}
-	for _, m := range b.inPlace() {
+	for _, m := range place {
 		matchers = append(matchers, m.String())
 	}
 	return []Event{{
@@ -205,7 +208,7 @@ func (b *builder) changes() []Event {
 	}
 	// vLLM does not export its version; where it runs on Kubernetes, the image
 	// tells it (kube-state-metrics).
-	image := generate.Deployment{Dialects: b.levels[perServer].Dialects[:1], Matchers: append(slices.Clone(b.cfg.Deployment.Matchers), b.inPlace()...)}
+	image := generate.Deployment{Dialects: b.levels[perServer].Dialects[:1], Matchers: append(slices.Clone(b.cfg.Deployment.Matchers), b.inPlace(b.vars)...)}
 	const images = `group by (cluster, namespace, image) (kube_pod_container_info{image=~".*(vllm|sglang).*"}`
 	if expr, err := image.PromQL(images + ") unless " + images + " offset 10m)"); err == nil {
 		out = append(out, Event{

@@ -17,8 +17,8 @@ func budgetRow(period time.Duration) (row, error) {
 	if err != nil {
 		return row{}, err
 	}
-	// Page windows, the fastest level's; the slowest level's long window shows
-	// what is spent without anybody being woken.
+	// The rules record the burn rate over the fastest page's window, and over the
+	// whole period.
 	fast, slow := levels[0], levels[len(levels)-1]
 	recorded := func(legend, name string) query {
 		return query{level: perObjective, legend: legend, shows: []string{"slo"}, expr: name}
@@ -42,14 +42,11 @@ func budgetRow(period time.Duration) (row, error) {
 				{value: fast.Factor, level: Critical, why: "the fastest page's rate"},
 			},
 			queries: []query{
-				recorded(short(fast.Short), burnrate.BurnRate(fast.Short)),
-				recorded(short(fast.Long), burnrate.BurnRate(fast.Long)),
-				recorded(short(slow.Long), burnrate.BurnRate(slow.Long)),
+				recorded(promDuration(fast.Long), burnrate.BurnRate(fast.Long)),
+				recorded(promDuration(period), burnrate.BurnRate(period)),
 			}},
 		{id: 614, title: "Bad events", width: 12, unit: indicator.PerSecond, noData: noSLO, queries: []query{recorded("", burnrate.BadEvents)}},
 		{id: 615, title: "Events", width: 12, unit: indicator.PerSecond, noData: noSLO, queries: []query{recorded("", burnrate.Events)},
 			doc: "What the shares rest on: a single bad event among ten is ten per cent."},
 	}}, nil
 }
-
-func short(d time.Duration) string { return promDuration(d) }

@@ -1,0 +1,232 @@
+package dashboard_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/generate/burnrate"
+	"github.com/sixty-dev/sixty/internal/generate/dashboard"
+	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/pathologies"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// config is what sixty generate uses for servers of the given dialects.
+func config(t testing.TB, dialects ...string) dashboard.Config {
+	t.Helper()
+	cfg := dashboard.Config{Pathologies: pathologies.All(), Period: burnrate.DefaultPeriod}
+	for _, id := range dialects {
+		d, err := dialect.Named(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Deployment.Dialects = append(cfg.Deployment.Dialects, d)
+	}
+	return cfg
+}
+
+func build(t testing.TB, cfg dashboard.Config) []dashboard.Dashboard {
+	t.Helper()
+	ds, err := dashboard.Build(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ds
+}
+
+// panels calls fn for every panel.
+func panels(ds []dashboard.Dashboard, fn func(dashboard.Dashboard, dashboard.Panel)) {
+	for _, d := range ds {
+		for _, r := range d.Rows {
+			for _, p := range r.Panels {
+				fn(d, p)
+			}
+		}
+	}
+}
+
+// Alerts and bookmarks lead to these: a line may be added, but an identifier
+// must keep its meaning.
+func TestPanelsKeepTheirIdentifiers(t *testing.T) {
+	var b strings.Builder
+	for _, d := range build(t, config(t, "vllm-v1")) {
+		seen := map[int]bool{}
+		for _, r := range d.Rows {
+			fmt.Fprintf(&b, "%s %d row %s\n", d.UID, r.ID, r.Title)
+			ids := []int{r.ID}
+			for _, p := range r.Panels {
+				fmt.Fprintf(&b, "%s %d %s\n", d.UID, p.ID, p.Title)
+				ids = append(ids, p.ID)
+			}
+			for _, id := range ids {
+				if seen[id] {
+					t.Errorf("%s has the identifier %d twice", d.UID, id)
+				}
+				seen[id] = true
+			}
+		}
+	}
+	const golden = "testdata/panels.golden"
+	if *update {
+		if err := os.WriteFile(golden, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), b.String()); diff != "" {
+		t.Errorf("panels (-golden +built; -update rewrites):\n%s", diff)
+	}
+}
+
+var variable = regexp.MustCompile(`\$\{?(\w+)\}?`)
+
+func TestEveryVariableThatIsUsedIsThere(t *testing.T) {
+	for _, ids := range [][]string{{"vllm-v1"}, {"vllm-v1", "vllm-v0"}, {"sglang", "dcgm"}} {
+		for _, d := range build(t, config(t, ids...)) {
+			known := []string{"__rate_interval"}
+			check := func(where, expr string) {
+				for _, m := range variable.FindAllStringSubmatch(expr, -1) {
+					if !slices.Contains(known, m[1]) {
+						t.Errorf("%v: %s, %s: variable %s is not defined in %s", ids, d.UID, where, m[1], expr)
+					}
+				}
+			}
+			for _, v := range d.Variables {
+				check(v.Name, v.Selector)
+				known = append(known, v.Name)
+			}
+			for _, e := range d.Events {
+				check(e.Name, e.Expr)
+			}
+			panels([]dashboard.Dashboard{d}, func(_ dashboard.Dashboard, p dashboard.Panel) {
+				for _, s := range p.Series {
+					check(p.Title, s.Expr)
+				}
+			})
+		}
+	}
+}
+
+// substituted replaces the dashboards' variables as Grafana and Perses do where
+// nothing is chosen.
+func substituted(expr, rate string) string {
+	expr = strings.ReplaceAll(expr, dashboard.RateInterval, rate)
+	return variable.ReplaceAllString(expr, ".*")
+}
+
+// A percentile over models that have nothing in common says nothing about any
+// of them, and missing data that is shown as zero hides an outage.
+func TestQueriesAreHonest(t *testing.T) {
+	panels(build(t, config(t, "vllm-v1", "vllm-v0", "vllm-0.10", "sglang", "dcgm")), func(d dashboard.Dashboard, p dashboard.Panel) {
+		for _, s := range p.Series {
+			tree, err := indicator.Parse(substituted(s.Expr, "5m"))
+			if err != nil {
+				t.Errorf("%s, %s: %v", d.UID, p.Title, err)
+				continue
+			}
+			parser.Inspect(tree, func(n parser.Node, path []parser.Node) error {
+				c, ok := n.(*parser.Call)
+				if !ok {
+					return nil
+				}
+				switch c.Func.Name {
+				case "vector":
+					t.Errorf("%s, %s: a constant stands for missing data: %s", d.UID, p.Title, s.Expr)
+				case "histogram_quantile":
+					of, ok := c.Args[1].(*parser.AggregateExpr)
+					if !ok || !slices.Contains(of.Grouping, "le") || !slices.Contains(of.Grouping, "model_name") {
+						t.Errorf("%s, %s: a percentile that is not by model: %s", d.UID, p.Title, s.Expr)
+					}
+				}
+				return nil
+			})
+		}
+		percentile := slices.ContainsFunc(p.Series, func(s dashboard.Series) bool {
+			return s.Signal != nil && s.Signal.Quantile > 0.5 && p.Kind == dashboard.TimeSeries
+		})
+		volume := slices.ContainsFunc(p.Series, func(s dashboard.Series) bool { return s.Right })
+		if percentile && !volume && d.UID != "sixty-fleet" && d.UID != "sixty-start" && p.ID != 321 {
+			t.Errorf("%s, %s: no volume beside a percentile", d.UID, p.Title)
+		}
+	})
+}
+
+func TestEveryPanelExplainsItself(t *testing.T) {
+	panels(build(t, config(t, "vllm-v1")), func(d dashboard.Dashboard, p dashboard.Panel) {
+		if len(p.Doc) < 60 || !strings.HasPrefix(p.NoData, "No data because ") || !strings.Contains(p.Doc, p.NoData) {
+			t.Errorf("%s, %s: doc %q, no data %q", d.UID, p.Title, p.Doc, p.NoData)
+		}
+	})
+}
+
+func TestNoDataNamesTheReleaseThatBroughtTheMetric(t *testing.T) {
+	got := map[int]string{}
+	panels(build(t, config(t, "vllm-0.10")), func(_ dashboard.Dashboard, p dashboard.Panel) { got[p.ID] = p.NoData })
+	for id, want := range map[int]string{
+		606: "vllm:admission_rejections_total, which came with vLLM 0.",
+		432: "vllm:generation_tokens_created",
+		341: "no GPU exporter",
+		612: "sixty generate slo",
+	} {
+		if !strings.Contains(got[id], want) {
+			t.Errorf("panel %d: %q does not say %q", id, got[id], want)
+		}
+	}
+}
+
+func TestEveryAlertHasAPanelThatShowsIt(t *testing.T) {
+	ids := map[string]map[int]dashboard.Panel{}
+	panels(build(t, config(t, "vllm-v1")), func(d dashboard.Dashboard, p dashboard.Panel) {
+		if ids[d.UID] == nil {
+			ids[d.UID] = map[int]dashboard.Panel{}
+		}
+		ids[d.UID][p.ID] = p
+	})
+	for _, c := range pathologies.All() {
+		uid, id, ok := dashboard.PanelForPathology(c)
+		if !ok {
+			t.Errorf("%s has no panel", c.ID)
+			continue
+		}
+		p, ok := ids[uid][id]
+		if !ok {
+			t.Errorf("%s: panel %d of %s does not exist", c.ID, id, uid)
+		}
+		if !strings.Contains(p.Doc, c.Alert) {
+			t.Errorf("%s: panel %q does not name the alert", c.ID, p.Title)
+		}
+		t.Logf("%-24s %s %d %s", c.ID, uid, id, p.Title)
+	}
+}
+
+func TestLimitsMoveTheLines(t *testing.T) {
+	cfg := config(t, "vllm-v1")
+	cfg.Limit = func(th *catalog.Threshold) (float64, string, bool) { return 0.5, "chat", th == catalog.TTFTObjective }
+	panels(build(t, cfg), func(d dashboard.Dashboard, p dashboard.Panel) {
+		if p.ID == 302 && (len(p.Steps) != 1 || p.Steps[0].Value != 0.5 || !strings.Contains(p.Doc, "Line at 500 ms: ttft_objective, chat")) {
+			t.Errorf("%s: steps %v, doc %s", p.Title, p.Steps, p.Doc)
+		}
+	})
+}
+
+func TestADeploymentWithoutServersIsRefused(t *testing.T) {
+	for name, ids := range map[string][]string{"no dialect": nil, "a GPU exporter alone": {"dcgm"}} {
+		if _, err := dashboard.Build(config(t, ids...)); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}

@@ -80,6 +80,8 @@ type Interval struct {
 	Computed                  float64 // prompt tokens that were not cached
 	ITLSum, ITLCount          float64
 	PrefillSum, PrefillCount  float64
+	TTFTSum                   float64
+	Preempted                 float64
 
 	promptTokens, prefixHits float64
 }
@@ -167,6 +169,56 @@ func (e *Engine) Scrapes(capacity float64) []calibrate.Scrape {
 	return out
 }
 
+// Summary is what the engines had over the whole time: means over time, of all
+// engines together but for KV usage, which is their mean. Quantities that no
+// interval tells are 0.
+type Summary struct {
+	Running, Waiting, KVUsage float64
+	TTFTMean, ITLMean         float64 // seconds
+	OutputPerSecond           float64
+	FirstTokens, Preemptions  float64
+}
+
+// Summary adds the intervals up.
+func (f *Fleet) Summary() Summary {
+	var s Summary
+	var ttft, itl, gaps float64
+	sum := func(to *float64, v float64) {
+		if !math.IsNaN(v) {
+			*to += v
+		}
+	}
+	for _, e := range f.Engines {
+		seconds, generated := 0.0, 0.0
+		var running, waiting, kv float64
+		for _, i := range e.Intervals {
+			seconds += i.Seconds
+			sum(&running, i.Running*i.Seconds)
+			sum(&waiting, i.Waiting*i.Seconds)
+			sum(&kv, i.KVUsage*i.Seconds)
+			sum(&generated, i.Generated)
+			sum(&s.Preemptions, i.Preempted)
+			sum(&s.FirstTokens, i.FirstTokens)
+			sum(&ttft, i.TTFTSum)
+			sum(&itl, i.ITLSum)
+			sum(&gaps, i.ITLCount)
+		}
+		if seconds > 0 {
+			s.Running += running / seconds
+			s.Waiting += waiting / seconds
+			s.KVUsage += kv / seconds / float64(len(f.Engines))
+			s.OutputPerSecond += generated / seconds
+		}
+	}
+	if s.FirstTokens > 0 {
+		s.TTFTMean = ttft / s.FirstTokens
+	}
+	if gaps > 0 {
+		s.ITLMean = itl / gaps
+	}
+	return s
+}
+
 // reader asks for one target.
 type reader struct {
 	q metrics.Querier
@@ -201,6 +253,8 @@ var fields = []struct {
 	{"sum by (engine) (vllm:prefix_cache_hits_total)", counter, func(i *Interval) *float64 { return &i.prefixHits }},
 	{"sum by (engine) (vllm:inter_token_latency_seconds_sum)", counter, func(i *Interval) *float64 { return &i.ITLSum }},
 	{"sum by (engine) (vllm:inter_token_latency_seconds_count)", counter, func(i *Interval) *float64 { return &i.ITLCount }},
+	{"sum by (engine) (vllm:time_to_first_token_seconds_sum)", counter, func(i *Interval) *float64 { return &i.TTFTSum }},
+	{"sum by (engine) (vllm:num_preemptions_total)", counter, func(i *Interval) *float64 { return &i.Preempted }},
 	{"sum by (engine) (vllm:request_prefill_time_seconds_sum)", counter, func(i *Interval) *float64 { return &i.PrefillSum }},
 	{"sum by (engine) (vllm:request_prefill_time_seconds_count)", counter, func(i *Interval) *float64 { return &i.PrefillCount }},
 }

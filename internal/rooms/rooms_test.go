@@ -45,6 +45,7 @@ var pure = []string{
 	"internal/pathologies/...",
 	"internal/report",
 	"internal/sim/...",
+	"internal/simreport",
 	"internal/slo",
 	"internal/tune",
 	"internal/workload",
@@ -104,7 +105,7 @@ var rules = []rule{
 	},
 	{
 		name:  "what renders fetches nothing",
-		who:   []string{"internal/report", "internal/load/loadreport"},
+		who:   []string{"internal/report", "internal/load/loadreport", "internal/simreport"},
 		never: []string{"net/...", module + "internal/metrics/..."},
 		but:   []string{"net/url"},
 	},

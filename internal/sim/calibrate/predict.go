@@ -103,8 +103,12 @@ func PredictRun(f *Fit, draws int, run func(cost sim.StepCost, first bool) (*sim
 	}
 	p.Warnings = f.Extrapolation(res)
 	if w := p.TTFTP95.relative(); w > saturatedWidth && f.Observations > 0 {
+		what := "uncertain"
+		if p.QueueP95.High > p.TTFTP95.High/2 {
+			what = "near saturation" // it is the queue that is uncertain
+		}
 		p.Warnings = append(p.Warnings, fmt.Sprintf(
-			"near saturation: within the uncertainty of the calibration P95 TTFT is anything from %.3g s to %.3g s", p.TTFTP95.Low, p.TTFTP95.High))
+			"%s: within the uncertainty of the calibration P95 TTFT is anything from %.3g s to %.3g s", what, p.TTFTP95.Low, p.TTFTP95.High))
 	}
 	return p, nil
 }

@@ -1,0 +1,332 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/gpu"
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/sim"
+	"github.com/sixty-dev/sixty/internal/sim/whatif"
+	"github.com/sixty-dev/sixty/internal/simreport"
+	"github.com/sixty-dev/sixty/internal/workload"
+)
+
+// defaultDuration of made-up traffic.
+const simulatedDuration = 10 * time.Minute
+
+// point prepares one simulation: its configuration and its requests.
+func (s *simulation) point(set map[string]string) (*point, error) {
+	f, err := s.f.apply(set)
+	if err != nil {
+		return nil, err
+	}
+	p := &point{set: set, known: s.known(set)}
+	if p.engine, err = whatif.Config(s.release(), p.known, s.device()); err != nil {
+		return nil, err
+	}
+	p.deployment = whatif.Deployment{Config: p.engine.Config, Replicas: f.replicas, Route: whatif.Route(f.route)}
+	if f.replicas == 0 && s.seen != nil {
+		p.deployment.Replicas = len(s.seen.Engines)
+	}
+	if f.replicas < 0 {
+		return nil, fmt.Errorf("--replicas %d: want 1 or more", f.replicas)
+	}
+	if err := p.deployment.Validate(); err != nil {
+		return nil, err
+	}
+	if err := s.draw(p, f); err != nil {
+		return nil, err
+	}
+	return p, s.fits(p)
+}
+
+// release is the vLLM release whose rules are simulated.
+func (s *simulation) release() string {
+	if s.f.version == "" && s.seen != nil {
+		return release.FindString(s.seen.Release)
+	}
+	return s.f.version
+}
+
+func (s *simulation) device() *gpu.Spec {
+	if s.f.gpu == "" {
+		return nil
+	}
+	d, err := gpu.Find(s.f.gpu)
+	if err != nil {
+		return nil // gather has said so
+	}
+	return &d
+}
+
+// draw makes a point's requests. Points that differ in the engine alone share them.
+func (s *simulation) draw(p *point, f *simulateFlags) error {
+	size := p.engine.Config.BlockSize
+	key := fmt.Sprintf("%+v %d", f.load, size)
+	source, text, notes, err := "", "", []string(nil), error(nil)
+	var requests []sim.Request
+	if f.load.trace != "" {
+		source, text = "trace", s.traceText(&f.load)
+		notes = s.traceNotes()
+	} else if source, text, notes, err = s.madeText(&f.load); err != nil {
+		return err
+	}
+	if known, ok := s.drawn[key]; ok {
+		requests = known
+	} else {
+		if f.load.trace != "" {
+			requests, err = s.replay(&f.load, size)
+		} else {
+			requests, err = s.made(&f.load, size)
+		}
+		if err != nil {
+			return err
+		}
+		if len(requests) == 0 {
+			return hint.With(fmt.Errorf("the workload has no requests"), "give a longer --duration, or a higher --rate")
+		}
+		if s.drawn == nil {
+			s.drawn = map[string][]sim.Request{}
+		}
+		s.drawn[key] = requests
+	}
+	p.requests = requests
+	p.workload = simreport.WorkloadOf(source, text, f.load.seed, requests, size, notes)
+	return nil
+}
+
+// replay takes the requests of a trace.
+func (s *simulation) replay(l *simulateLoad, blockSize int) ([]sim.Request, error) {
+	if s.trace == nil {
+		file, err := os.Open(l.trace)
+		if err != nil {
+			return nil, fmt.Errorf("open --trace: %w", err)
+		}
+		defer file.Close()
+		if s.trace, err = workload.Read(file, workload.Options{Format: workload.Format(l.traceFormat)}); err != nil {
+			return nil, err
+		}
+		if s.trace.Format == workload.ShareGPT {
+			return nil, hint.With(fmt.Errorf("--trace %s: conversations without arrival times", l.trace), "give a trace with times, or --rate with --prompt-tokens and --output-tokens")
+		}
+	}
+	t := s.trace
+	if l.traceFrom > 0 || l.traceFor > 0 {
+		if t = t.Cut(l.traceFrom, l.traceFor); len(t.Requests) == 0 {
+			return nil, fmt.Errorf("no request of the trace lies in that part: it is %s long", s.trace.Duration().Round(time.Second))
+		}
+	}
+	source, err := workload.NewReplay(t, l.speed, defaultTraceOutput)
+	if err != nil {
+		return nil, err
+	}
+	return whatif.Draw(source, nil, blockSize, l.requests, l.duration)
+}
+
+func (s *simulation) traceText(l *simulateLoad) string {
+	text := "trace " + l.trace
+	if l.speed != 1 {
+		text += fmt.Sprintf(" at %g times its speed", l.speed)
+	}
+	return text
+}
+
+// longGap is a pause in a trace that is worth telling: nothing arrives for so
+// many times the mean time between requests.
+const longGap = 1000
+
+// traceNotes tell what of a trace is not simulated, and what is odd about it.
+func (s *simulation) traceNotes() []string {
+	t := s.trace
+	if t == nil {
+		return nil
+	}
+	var out []string
+	for _, reason := range slices.Sorted(maps.Keys(t.Skipped)) {
+		out = append(out, fmt.Sprintf("%d lines of the trace were left out: %s", t.Skipped[reason], reason))
+	}
+	if t.Truncated {
+		out = append(out, fmt.Sprintf("the trace goes on after %d requests; the rest is left out", len(t.Requests)))
+	}
+	untold, gaps, longest := 0, 0, time.Duration(0)
+	mean := t.Duration() / time.Duration(max(len(t.Requests)-1, 1))
+	for i, r := range t.Requests {
+		if r.OutputTokens == 0 {
+			untold++
+		}
+		if i == 0 {
+			continue
+		}
+		if gap := r.Arrival - t.Requests[i-1].Arrival; gap > longGap*mean && gap > time.Minute {
+			gaps, longest = gaps+1, max(longest, gap)
+		}
+	}
+	if untold > 0 {
+		out = append(out, fmt.Sprintf("%d requests of the trace tell no output length; they get %d tokens", untold, defaultTraceOutput))
+	}
+	if gaps > 0 {
+		out = append(out, fmt.Sprintf("the trace has %d gaps without a request, the longest of %s; they are replayed as they are", gaps, longest.Round(time.Second)))
+	}
+	return out
+}
+
+// spec is the lengths and prefixes of made-up requests: what the flags say, else
+// what was measured.
+func (s *simulation) spec(l *simulateLoad) (spec workload.Spec, measured []string, err error) {
+	if s.seen != nil && (l.prompt == "" || l.output == "") {
+		if spec, err = s.seen.Workload.Spec(); err != nil {
+			return spec, nil, err
+		}
+		if spec.PrefixShare > 0 {
+			measured = append(measured, "prefix reuse")
+		}
+	}
+	for _, x := range []struct {
+		name, text, otherwise string
+		to                    *workload.Lengths
+	}{{"prompt", l.prompt, "512", &spec.Prompt}, {"output", l.output, "128", &spec.Output}} {
+		switch {
+		case x.text != "" || !x.to.Valid():
+			if *x.to, err = workload.ParseLengths(cmp.Or(x.text, x.otherwise)); err != nil {
+				return spec, nil, fmt.Errorf("--%s-tokens: %w", x.name, err)
+			}
+		default:
+			measured = append(measured, x.name+" lengths")
+		}
+	}
+	spec.SystemTokens, spec.PrefixGroups = l.systemTokens, l.prefixGroups
+	if l.shared || l.prefixShare > 0 {
+		spec.PrefixShare = l.prefixShare
+	}
+	return spec, measured, spec.Validate()
+}
+
+// arrivals are when made-up requests come.
+func (s *simulation) arrivals(l *simulateLoad) (a workload.Arrivals, measured bool, err error) {
+	switch {
+	case l.rate != "":
+		a, err = workload.ParseArrivals(l.rate, l.cv)
+	case s.seen != nil:
+		if a, err = s.seen.Workload.Arrivals(); err == nil {
+			measured = true
+			if l.bursty {
+				a.CV = l.cv
+			}
+		}
+	default:
+		return a, false, hint.With(fmt.Errorf("there is no workload"), "give --rate or --trace, or a server or recording to measure it on")
+	}
+	if err != nil {
+		return a, false, err
+	}
+	a = a.Scale(l.rateScale)
+	return a, measured, a.Validate()
+}
+
+// madeText describes made-up requests: their source, a line, and notes.
+func (s *simulation) madeText(l *simulateLoad) (source, text string, notes []string, err error) {
+	a, measured, err := s.arrivals(l)
+	if err != nil {
+		return "", "", nil, err
+	}
+	spec, lengths, err := s.spec(l)
+	if err != nil {
+		return "", "", nil, err
+	}
+	source = map[bool]string{true: "bursts", false: "poisson"}[a.CV != 1]
+	if a.CV < 1 {
+		source = "constant"
+	}
+	text = fmt.Sprintf("%s requests/s, %s", cmp.Or(l.rate, "?"), regularity(a.CV))
+	if measured {
+		text = fmt.Sprintf("the arrivals of %s, %s", s.seen.From, regularity(a.CV))
+		if len(lengths) > 1 {
+			source, text = "measured", fmt.Sprintf("measured on %s (%.0f requests in %s), %s", s.seen.From, s.seen.Workload.Requests(), s.seen.To.Sub(s.seen.Fleet.From).Round(time.Second), regularity(a.CV))
+		}
+		notes = append(notes, "metrics show how long prompts and answers are, not which go together, and no conversations: they are drawn independently of each other")
+	}
+	if l.rateScale != 1 {
+		text += fmt.Sprintf(", times %g", l.rateScale)
+	}
+	if source != "measured" {
+		text += fmt.Sprintf("; prompts %s, outputs %s", spec.Prompt, spec.Output)
+	}
+	return source, text, notes, nil
+}
+
+func regularity(cv float64) string {
+	switch {
+	case cv == 0:
+		return "evenly spaced"
+	case cv == 1:
+		return "Poisson"
+	case cv < 1:
+		return fmt.Sprintf("more even than Poisson (variation %.3g)", cv)
+	}
+	return fmt.Sprintf("bursty (variation %.3g)", cv)
+}
+
+// made draws made-up requests.
+func (s *simulation) made(l *simulateLoad, blockSize int) ([]sim.Request, error) {
+	a, measured, err := s.arrivals(l)
+	if err != nil {
+		return nil, err
+	}
+	spec, _, err := s.spec(l)
+	if err != nil {
+		return nil, err
+	}
+	until := l.duration
+	switch {
+	case until == 0 && l.requests == 0 && measured:
+		until = s.seen.To.Sub(s.seen.Fleet.From)
+	case until == 0 && l.requests == 0:
+		until = simulatedDuration
+	}
+	if measured {
+		long := until
+		if long == 0 {
+			long = time.Duration(float64(l.requests)/max(a.Rate(0), 1e-3)*2e9) + time.Hour
+		}
+		a = a.Repeat(long)
+	}
+	pacer, err := a.Pacer(l.seed)
+	if err != nil {
+		return nil, err
+	}
+	source, err := workload.NewGenerator(spec, l.seed)
+	if err != nil {
+		return nil, err
+	}
+	return whatif.Draw(source, pacer, blockSize, l.requests, until)
+}
+
+// fits refuses, or leaves out, requests that can never be served.
+func (s *simulation) fits(p *point) error {
+	cfg := p.deployment.Config
+	for _, t := range whatif.Fit(cfg, p.requests) {
+		what := fmt.Sprintf("%d of %d requests %s; the largest has %d prompt and %d output tokens", t.Count, len(p.requests), t.Why, t.Prompt, t.Output)
+		if strings.HasPrefix(t.Why, "prompts") {
+			p.workload.Notes = append(p.workload.Notes, what+": the server refuses them")
+			continue
+		}
+		if !s.f.dropTooLarge {
+			return hint.With(fmt.Errorf("%s: it would need %d blocks of %d tokens, and there are %d", what, t.Blocks, cfg.BlockSize, cfg.NumBlocks),
+				"shorten them, give the cache more memory, or leave them out with --drop-too-large")
+		}
+		p.workload.Notes = append(p.workload.Notes, what+": left out")
+		p.requests = slices.DeleteFunc(slices.Clone(p.requests), func(r sim.Request) bool {
+			return r.PromptTokens < cfg.MaxModelLen && !cfg.Fits(r.PromptTokens, r.OutputTokens)
+		})
+		if len(p.requests) == 0 {
+			return fmt.Errorf("no request fits into the KV cache")
+		}
+	}
+	return nil
+}

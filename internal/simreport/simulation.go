@@ -1,0 +1,518 @@
+package simreport
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/sim"
+	"github.com/sixty-dev/sixty/internal/sim/calibrate"
+	"github.com/sixty-dev/sixty/internal/sim/whatif"
+	"github.com/sixty-dev/sixty/internal/slo"
+)
+
+// Schema names the version of a Simulation's JSON; changes only add to it.
+const Schema = "sixty.simulation/v1"
+
+// Simulation is one workload on one deployment, or the points of a sweep. In JSON
+// all times are seconds and all rates are per second.
+type Simulation struct {
+	Schema      string      `json:"schema"`
+	Workload    Workload    `json:"workload"`
+	Deployment  Deployment  `json:"deployment"`
+	Calibration Calibration `json:"calibration"`
+	Objective   *Objective  `json:"objective,omitempty"`
+	Measured    *Measured   `json:"measured,omitempty"`
+	Sweep       []Axis      `json:"sweep,omitempty"`
+	Runs        []Run       `json:"runs"`
+}
+
+// Workload is what was asked of the deployment; in a sweep over it, that of the
+// first point.
+type Workload struct {
+	Source       string   `json:"source"` // poisson, constant, bursts, trace or measured
+	Text         string   `json:"text"`
+	Requests     int      `json:"requests"`
+	Duration     float64  `json:"duration"` // from the first arrival to the last
+	Rate         float64  `json:"rate"`
+	PromptTokens float64  `json:"prompt_tokens"` // means
+	OutputTokens float64  `json:"output_tokens"`
+	SharedTokens float64  `json:"shared_tokens"` // of a prompt, that another has too
+	Seed         uint64   `json:"seed"`
+	Notes        []string `json:"notes,omitempty"`
+}
+
+// WorkloadOf describes requests.
+func WorkloadOf(source, text string, seed uint64, requests []sim.Request, blockSize int, notes []string) Workload {
+	w := Workload{Source: source, Text: text, Requests: len(requests), Seed: seed, Notes: notes}
+	if len(requests) == 0 {
+		return w
+	}
+	n := float64(len(requests))
+	for i := range requests {
+		r := &requests[i]
+		w.PromptTokens += float64(r.PromptTokens) / n
+		w.OutputTokens += float64(r.OutputTokens) / n
+		w.SharedTokens += float64(min(len(r.Blocks)*blockSize, r.PromptTokens)) / n
+	}
+	w.Duration = (requests[len(requests)-1].Arrival - requests[0].Arrival).Seconds()
+	if w.Duration > 0 {
+		w.Rate = (n - 1) / w.Duration
+	}
+	return w
+}
+
+// Deployment is what was simulated; in a sweep over it, its first point.
+type Deployment struct {
+	VLLM        string             `json:"vllm"`
+	Replicas    int                `json:"replicas"`
+	Route       string             `json:"route,omitempty"` // between several replicas
+	Settings    map[string]Setting `json:"settings"`
+	KVTokens    int                `json:"kv_tokens"` // that the cache of one replica holds
+	Assumed     []string           `json:"assumed,omitempty"`
+	NotModelled []string           `json:"not_modelled,omitempty"`
+}
+
+// Setting is a flag's value and where it is from.
+type Setting struct {
+	Value  any    `json:"value"`
+	Source string `json:"source"`
+}
+
+// DeploymentOf describes a deployment, with the sources of what is known.
+func DeploymentOf(e *whatif.Engine, d whatif.Deployment, known engine.Config) Deployment {
+	c := d.Config
+	out := Deployment{
+		VLLM: e.Release, Replicas: max(d.Replicas, 1), Assumed: e.Assumed, NotModelled: e.NotModelled,
+		KVTokens: (c.NumBlocks - 1) * c.BlockSize, Settings: map[string]Setting{},
+	}
+	if out.Replicas > 1 {
+		out.Route = string(cmp.Or(d.Route, whatif.RoundRobin))
+	}
+	for flag, v := range map[string]any{
+		engine.MaxNumSeqs: c.MaxNumSeqs, engine.MaxNumBatchedTokens: c.MaxNumBatchedTokens, engine.MaxModelLen: c.MaxModelLen,
+		engine.BlockSize: c.BlockSize, engine.NumBlocks: c.NumBlocks,
+		engine.ChunkedPrefill: c.ChunkedPrefill, engine.PrefixCaching: c.PrefixCaching,
+		"scheduling-policy": c.Policy.String(), "async-scheduling": c.AsyncScheduling, "long-prefill-token-threshold": c.LongPrefillTokenThreshold,
+		"watermark": c.Watermark, "max-num-queued-reqs": c.MaxQueuedRequests, "max-num-queued-tokens": c.MaxQueuedTokens,
+	} {
+		source := "default of vLLM " + e.Release
+		for _, name := range []string{flag, map[string]string{engine.NumBlocks: engine.NumBlocksOverride}[flag]} {
+			if s, ok := known[name]; ok && name != "" {
+				source = s.Source
+			}
+		}
+		out.Settings[flag] = Setting{v, source}
+	}
+	return out
+}
+
+// Calibration is what the step times rest on. Costs are in seconds per unit of
+// work.
+type Calibration struct {
+	Basis        whatif.Basis `json:"basis"`
+	Source       string       `json:"source"`
+	Statement    string       `json:"statement"`
+	Observations int          `json:"observations"`
+	MedianError  float64      `json:"median_error"` // relative, of the durations fitted
+	P95Error     float64      `json:"p95_error"`
+	Cost         Cost         `json:"cost"`
+	Low          Cost         `json:"low"` // 95 % interval of each constant
+	High         Cost         `json:"high"`
+	Seen         *Seen        `json:"seen,omitempty"`
+	Notes        []string     `json:"notes,omitempty"`
+}
+
+// Cost is sim.StepCost in JSON.
+type Cost struct {
+	Base     float64 `json:"base"`
+	Mixed    float64 `json:"mixed"`
+	PerSeq   float64 `json:"per_seq"`
+	PerToken float64 `json:"per_token"`
+	PerKV    float64 `json:"per_kv"`
+	PerPair  float64 `json:"per_pair"`
+	Knee     int     `json:"knee"`
+}
+
+// Seen is the range of steps that were observed.
+type Seen struct {
+	Batch   [2]float64 `json:"batch"`
+	Context [2]float64 `json:"context_tokens"`
+}
+
+// CalibrationOf describes a calibration.
+func CalibrationOf(c *whatif.Calibration) Calibration {
+	f := c.Fit
+	out := Calibration{
+		Basis: c.Basis, Source: c.Source, Statement: c.Statement(), Observations: f.Observations, MedianError: f.MedianError, P95Error: f.P95Error,
+		Cost: Cost(f.Cost), Low: Cost(f.Low), High: Cost(f.High), Notes: c.Notes,
+	}
+	if f.Observations > 0 {
+		out.Seen = &Seen{[2]float64{f.Seen.MinSeqs, f.Seen.MaxSeqs}, [2]float64{f.Seen.MinKV, f.Seen.MaxKV}}
+	}
+	return out
+}
+
+// Objective is what users were promised, in seconds.
+type Objective struct {
+	Name string  `json:"name"`
+	TTFT float64 `json:"ttft_p95,omitempty"`
+	ITL  float64 `json:"itl_p95,omitempty"`
+	E2E  float64 `json:"e2e_p95,omitempty"`
+}
+
+// ObjectiveOf describes an objective.
+func ObjectiveOf(o *slo.Objective) *Objective {
+	if o == nil {
+		return nil
+	}
+	return &Objective{o.Source(), o.TTFTP95.Seconds(), o.ITLP95.Seconds(), o.E2EP95.Seconds()}
+}
+
+// Measured is what the servers themselves had while their workload was measured:
+// what to hold a simulation of the same configuration against.
+type Measured struct {
+	TTFTMean     float64 `json:"ttft_mean"`
+	ITLMean      float64 `json:"itl_mean"`
+	OutputTokens float64 `json:"output_tokens"` // per second
+	Running      float64 `json:"running"`       // means over time
+	Waiting      float64 `json:"waiting"`
+	KVUsage      float64 `json:"kv_cache_usage"`
+	Preemptions  float64 `json:"preemptions"`
+}
+
+// An Axis is a parameter that a sweep varies.
+type Axis struct {
+	Parameter string   `json:"parameter"`
+	Values    []string `json:"values"`
+}
+
+// Run is one simulation.
+type Run struct {
+	Set   map[string]string `json:"set,omitempty"`   // the point of the sweep
+	Error string            `json:"error,omitempty"` // why this point cannot run; all else is empty then
+
+	Latency    map[Metric]*Latency `json:"latency,omitempty"`
+	Throughput Throughput          `json:"throughput"`
+	Requests   Requests            `json:"requests"`
+	State      State               `json:"state"`
+	Goodput    *Goodput            `json:"goodput,omitempty"`
+	Warnings   []string            `json:"warnings,omitempty"`
+	Samples    int                 `json:"samples"` // of the calibration, that the intervals rest on
+	Duration   float64             `json:"duration"`
+	Series     []Point             `json:"series,omitempty"`
+	Histograms map[Metric][]Bar    `json:"histograms,omitempty"`
+}
+
+// Metric names a latency.
+type Metric string
+
+// The latencies. TPOT is a request's mean time per token after the first, ITL that
+// of single gaps.
+const (
+	TTFT  Metric = "ttft"
+	Queue Metric = "queue"
+	ITL   Metric = "itl"
+	TPOT  Metric = "tpot"
+	E2E   Metric = "e2e"
+)
+
+// Metrics lists them in the order of a table.
+func Metrics() []Metric { return []Metric{TTFT, Queue, ITL, TPOT, E2E} }
+
+// Title is a latency's name for people.
+func (m Metric) Title() string {
+	return map[Metric]string{TTFT: "TTFT", Queue: "queue", ITL: "ITL", TPOT: "TPOT", E2E: "E2E"}[m]
+}
+
+// Latency is a distribution in seconds.
+type Latency struct {
+	Count      int         `json:"count"`
+	Mean       float64     `json:"mean"`
+	P50        float64     `json:"p50"`
+	P90        float64     `json:"p90"`
+	P95        float64     `json:"p95"`
+	P99        float64     `json:"p99"`
+	Max        float64     `json:"max"`
+	MeanWithin *[2]float64 `json:"mean_interval,omitempty"` // of TTFT and TPOT
+	P95Within  *[2]float64 `json:"p95_interval,omitempty"`  // of the others, and of TTFT
+}
+
+// Throughput is per second of the simulated time.
+type Throughput struct {
+	Requests     float64    `json:"requests"` // finished
+	OutputTokens float64    `json:"output_tokens"`
+	PromptTokens float64    `json:"prompt_tokens"`
+	Interval     [2]float64 `json:"output_tokens_interval"`
+	Busy         float64    `json:"busy"` // share of the time with a step in execution
+}
+
+// Requests counts how requests ended.
+type Requests struct {
+	Total       int            `json:"total"`
+	Finished    int            `json:"finished"`
+	Refused     map[string]int `json:"refused,omitempty"` // by reason
+	Preemptions int            `json:"preemptions"`
+	Interval    [2]float64     `json:"preemptions_interval"`
+	Preempted   int            `json:"preempted"` // requests that were, at least once
+}
+
+// State is the engines' over time: counts are of all replicas together, KV usage is
+// that of the fullest.
+type State struct {
+	RunningMean float64 `json:"running_mean"`
+	RunningMax  float64 `json:"running_max"`
+	WaitingMean float64 `json:"waiting_mean"`
+	WaitingMax  float64 `json:"waiting_max"`
+	WaitingEnd  float64 `json:"waiting_at_last_arrival"`
+	KVMean      float64 `json:"kv_cache_usage_mean"`
+	KVMax       float64 `json:"kv_cache_usage_max"`
+	PrefixHits  float64 `json:"prefix_hit_ratio"`
+}
+
+// Goodput is how many requests met the objective, as sixty bench counts it.
+type Goodput struct {
+	Share    float64 `json:"share"`
+	Requests float64 `json:"requests"` // per second
+	Met      bool    `json:"met"`      // every percentile that was promised
+}
+
+// Point is the state at a time, and what happened since the point before.
+type Point struct {
+	At       float64 `json:"at"`
+	Running  float64 `json:"running"`
+	Waiting  float64 `json:"waiting"`
+	KVUsage  float64 `json:"kv_cache_usage"`
+	Arrived  float64 `json:"arrived"`            // requests per second
+	Finished float64 `json:"finished"`           // requests per second
+	TTFTP50  float64 `json:"ttft_p50,omitempty"` // of the requests whose first token came
+	TTFTP95  float64 `json:"ttft_p95,omitempty"`
+	TPOTP50  float64 `json:"tpot_p50,omitempty"` // of the requests that finished
+	TPOTP95  float64 `json:"tpot_p95,omitempty"`
+}
+
+// Bar is a number of requests whose latency lay in a range.
+type Bar struct {
+	From  float64 `json:"from"`
+	To    float64 `json:"to"`
+	Count int     `json:"count"`
+}
+
+// RunOf describes a prediction. Detail adds series and histograms.
+func RunOf(p *calibrate.Prediction, cfg sim.Config, o *slo.Objective, detail bool) Run {
+	s := &p.Summary
+	r := Run{Warnings: p.Warnings, Samples: p.Draws, Duration: s.Duration.Seconds()}
+	r.Latency = map[Metric]*Latency{}
+	for m, x := range map[Metric]struct {
+		q         sim.Quantiles
+		mean, p95 *calibrate.Interval
+	}{TTFT: {s.TTFT, &p.TTFTMean, &p.TTFTP95}, Queue: {s.Queue, nil, &p.QueueP95}, ITL: {s.ITL, nil, &p.ITLP95}, TPOT: {s.TPOT, &p.TPOTMean, nil}, E2E: {s.E2E, nil, &p.E2EP95}} {
+		if x.q.Count > 0 {
+			r.Latency[m] = latency(x.q)
+			if p.Draws > 0 {
+				r.Latency[m].MeanWithin, r.Latency[m].P95Within = bounds(x.mean), bounds(x.p95)
+			}
+		}
+	}
+	seconds := max(s.Duration.Seconds(), 1e-9)
+	finished := s.Outcomes[sim.Finished]
+	r.Throughput = Throughput{
+		Requests: float64(finished) / seconds, OutputTokens: s.OutputPerSecond, PromptTokens: float64(s.PromptTokens) / seconds,
+		Interval: [2]float64{p.OutputPerSecond.Low, p.OutputPerSecond.High},
+	}
+	r.Requests = Requests{Total: len(p.Result.Requests), Finished: finished, Preemptions: s.Preemptions, Interval: [2]float64{p.Preemptions.Low, p.Preemptions.High}}
+	for outcome, n := range s.Outcomes {
+		if outcome != sim.Finished && n > 0 {
+			if r.Requests.Refused == nil {
+				r.Requests.Refused = map[string]int{}
+			}
+			r.Requests.Refused[outcome.String()] = n
+		}
+	}
+	var lastArrival time.Duration
+	for i := range p.Result.Requests {
+		q := &p.Result.Requests[i]
+		lastArrival = max(lastArrival, q.Arrival)
+		if q.Preemptions > 0 {
+			r.Requests.Preempted++
+		}
+	}
+	r.replicas(p.Result, cfg, lastArrival, seconds)
+	r.goodput(p, o)
+	if detail {
+		r.series(p.Result, cfg)
+		r.histograms(p.Result)
+	}
+	return r
+}
+
+func latency(q sim.Quantiles) *Latency {
+	return &Latency{
+		Count: q.Count, Mean: q.Mean.Seconds(), P50: q.P50.Seconds(), P90: q.P90.Seconds(), P95: q.P95.Seconds(), P99: q.P99.Seconds(), Max: q.Max.Seconds(),
+	}
+}
+
+func bounds(i *calibrate.Interval) *[2]float64 {
+	if i == nil {
+		return nil
+	}
+	return &[2]float64{i.Low, i.High}
+}
+
+// replicas fills in what the engines' samples and counters tell.
+func (r *Run) replicas(res *sim.Result, cfg sim.Config, lastArrival time.Duration, seconds float64) {
+	var looked, hit int64
+	samples := 0
+	for _, rep := range res.Replicas {
+		looked, hit = looked+rep.Stats.PrefixAdmittedLookedUp, hit+rep.Stats.PrefixAdmittedHit
+		r.Throughput.Busy += rep.Stats.Busy.Seconds() / seconds / float64(len(res.Replicas))
+		samples = max(samples, len(rep.Samples))
+	}
+	if looked > 0 {
+		r.State.PrefixHits = float64(hit) / float64(looked)
+	}
+	s := &r.State
+	for i := range samples {
+		at, running, waiting, kv := sampleAt(res, cfg, i)
+		s.RunningMean += running / float64(samples)
+		s.WaitingMean += waiting / float64(samples)
+		s.KVMean += kv / float64(samples)
+		s.RunningMax, s.WaitingMax, s.KVMax = max(s.RunningMax, running), max(s.WaitingMax, waiting), max(s.KVMax, kv)
+		if at <= lastArrival {
+			s.WaitingEnd = waiting
+		}
+	}
+}
+
+// sampleAt sums the replicas' samples of one moment; an engine that has ended has
+// none any more, and is empty.
+func sampleAt(res *sim.Result, cfg sim.Config, i int) (at time.Duration, running, waiting, kv float64) {
+	for _, rep := range res.Replicas {
+		if i < len(rep.Samples) {
+			x := rep.Samples[i]
+			at = x.At
+			running += float64(x.Running)
+			waiting += float64(x.Waiting)
+			kv = max(kv, float64(x.UsedBlocks)/float64(cfg.NumBlocks-1))
+		}
+	}
+	return at, running, waiting, kv
+}
+
+// goodput counts as package load does: a request is good when its TTFT, its mean
+// time per token and its E2E are within what is promised at P95.
+func (r *Run) goodput(p *calibrate.Prediction, o *slo.Objective) {
+	if o == nil || r.Requests.Total == 0 {
+		return
+	}
+	good := 0
+	for i := range p.Result.Requests {
+		q := &p.Result.Requests[i]
+		if q.Outcome == sim.Finished && within(q.TTFT(), o.TTFTP95) && within(q.TPOT(), o.ITLP95) && within(q.E2E(), o.E2EP95) {
+			good++
+		}
+	}
+	s := &p.Summary
+	r.Goodput = &Goodput{
+		Share: float64(good) / float64(r.Requests.Total),
+		Met:   within(s.TTFT.P95, o.TTFTP95) && within(s.ITL.P95, o.ITLP95) && within(s.E2E.P95, o.E2EP95) && s.Outcomes[sim.Finished] > 0,
+	}
+	if o.Availability > 0 && float64(s.Outcomes[sim.Finished])/float64(r.Requests.Total) < o.Availability {
+		r.Goodput.Met = false
+	}
+	if r.Duration > 0 {
+		r.Goodput.Requests = float64(good) / r.Duration
+	}
+}
+
+func within(d, limit time.Duration) bool { return limit == 0 || d <= limit }
+
+// points is how many moments a series has at most: a plot's width.
+const points = 240
+
+// series thins the samples out and puts the latencies of each time beside them.
+func (r *Run) series(res *sim.Result, cfg sim.Config) {
+	n := 0
+	for _, rep := range res.Replicas {
+		n = max(n, len(rep.Samples))
+	}
+	if n < 2 || res.End <= 0 {
+		return
+	}
+	count := min(points, n)
+	length := res.End.Seconds() / float64(count)
+	r.Series = make([]Point, count)
+	parts := make([]int, count)
+	for i := range n {
+		at, running, waiting, kv := sampleAt(res, cfg, i)
+		k := min(int(at.Seconds()/length), count-1)
+		p := &r.Series[k]
+		p.Running, p.Waiting, p.KVUsage = p.Running+running, p.Waiting+waiting, max(p.KVUsage, kv)
+		parts[k]++
+	}
+	ttft, tpot := make([][]time.Duration, count), make([][]time.Duration, count)
+	slot := func(at time.Duration) int { return min(int(at.Seconds()/length), count-1) }
+	for i := range res.Requests {
+		q := &res.Requests[i]
+		r.Series[slot(q.Arrival)].Arrived += 1 / length
+		if q.OutputTokens > 0 {
+			k := slot(q.FirstToken)
+			ttft[k] = append(ttft[k], q.TTFT())
+		}
+		if q.Outcome == sim.Finished {
+			k := slot(q.Finish)
+			r.Series[k].Finished += 1 / length
+			if q.OutputTokens > 1 {
+				tpot[k] = append(tpot[k], q.TPOT())
+			}
+		}
+	}
+	for k := range r.Series {
+		p := &r.Series[k]
+		p.At = float64(k+1) * length
+		if parts[k] > 0 {
+			p.Running, p.Waiting = p.Running/float64(parts[k]), p.Waiting/float64(parts[k])
+		}
+		a, b := sim.QuantilesOf(ttft[k]), sim.QuantilesOf(tpot[k])
+		p.TTFTP50, p.TTFTP95, p.TPOTP50, p.TPOTP95 = a.P50.Seconds(), a.P95.Seconds(), b.P50.Seconds(), b.P95.Seconds()
+	}
+}
+
+const bars = 60
+
+// histograms counts latencies in bars of equal width up to P99, the last one
+// holding all beyond.
+func (r *Run) histograms(res *sim.Result) {
+	values := map[Metric][]float64{}
+	for i := range res.Requests {
+		q := &res.Requests[i]
+		if q.OutputTokens > 0 {
+			values[TTFT] = append(values[TTFT], q.TTFT().Seconds())
+		}
+		if q.Outcome == sim.Finished {
+			values[E2E] = append(values[E2E], q.E2E().Seconds())
+			if q.OutputTokens > 1 {
+				values[TPOT] = append(values[TPOT], q.TPOT().Seconds())
+			}
+		}
+	}
+	r.Histograms = map[Metric][]Bar{}
+	for m, v := range values {
+		slices.Sort(v)
+		lo, hi := v[0], v[len(v)*99/100]
+		if hi <= lo {
+			hi = lo + max(math.Abs(lo)*0.01, 1e-6)
+		}
+		width := (hi - lo) / bars
+		list := make([]Bar, bars)
+		for i := range list {
+			list[i].From, list[i].To = lo+float64(i)*width, lo+float64(i+1)*width
+		}
+		for _, x := range v {
+			list[min(int((x-lo)/width), bars-1)].Count++
+		}
+		r.Histograms[m] = list
+	}
+}

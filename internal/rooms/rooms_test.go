@@ -43,6 +43,7 @@ var pure = []string{
 	"internal/modelconfig",
 	"internal/observe",
 	"internal/pathologies/...",
+	"internal/plot",
 	"internal/report",
 	"internal/sim/...",
 	"internal/simreport",

@@ -54,6 +54,7 @@ func (s *search) point(k Knobs) *Point {
 	// A configuration that was asked for by its limits and one that has them by
 	// default are the same.
 	full := k
+	full.KVType = orAuto(k.KVType)
 	full.MaxNumSeqs, full.MaxNumBatchedTokens, full.Utilization = l.Settings.MaxNumSeqs, l.Settings.MaxNumBatchedTokens, l.Settings.Utilization
 	if p, ok := s.seen[full]; ok {
 		return p

@@ -186,7 +186,7 @@ func (p *Plan) Search() (*Result, error) {
 	s.predict(best)
 	s.res.Points = s.points()
 	s.res.Pareto = pareto(s.res.Points)
-	s.res.Evaluated = len(s.seen)
+	s.res.Evaluated = len(s.res.Points)
 	l := best.Ledger
 	weights := 0.0
 	if x, ok := l.Line(LineWeights); ok {
@@ -343,12 +343,54 @@ func (s *search) refine(p *Point) *Point {
 		k.KVType = "fp8"
 		best = better(best, s.eval(k))
 	}
-	if best.Met && best.Knobs.Replicas > 1 { // the refined settings may need fewer
-		k := best.Knobs
-		k.Replicas--
-		if q := s.eval(k); q != nil && q.Met {
-			best = q
+	for best.Met {
+		smaller := s.shrink(best)
+		if smaller == nil {
+			break
 		}
+		best = smaller
+	}
+	return s.guard(best)
+}
+
+// shrink looks for a smaller deployment that meets the targets too, with steps of
+// other sizes: of the deployments that vLLM's defaults are too slow for.
+func (s *search) shrink(best *Point) *Point {
+	if s.Base.MaxNumBatchedTokens > 0 {
+		return nil
+	}
+	var found *Point
+	for _, tp := range s.tps {
+		per := tp * max(s.Base.PP, 1) * max(s.Base.DP, 1)
+		n := (best.GPUs - 1) / per
+		if n < 1 {
+			continue
+		}
+		for _, tokens := range []int{4096, 2048, 1024, 512} {
+			k := s.knobs(tp, n)
+			k.MaxNumBatchedTokens = tokens
+			if len(s.seen) >= MaxPoints*2/3 {
+				return found
+			}
+			if p := s.eval(k); p != nil && p.Met {
+				found = better(found, p)
+			}
+		}
+	}
+	return found
+}
+
+// guard lowers max_num_seqs to what the cache holds of requests of the mean
+// length, where that costs nothing: a burst then waits instead of thrashing.
+func (s *search) guard(best *Point) *Point {
+	safe := best.Ledger.Safe(int(s.Demand.MeanPrompt+s.Demand.MeanOutput)) / 8 * 8
+	if s.Base.MaxNumSeqs > 0 || safe < 8 || safe >= best.Knobs.MaxNumSeqs || float64(safe) < 2*best.Running {
+		return best
+	}
+	k := best.Knobs
+	k.MaxNumSeqs = safe
+	if p := s.eval(k); p != nil && p.Met == best.Met && p.score <= best.score*1.02 {
+		return p
 	}
 	return best
 }

@@ -35,7 +35,7 @@ func demand(t testing.TB, rate float64, prompt, output string) Demand {
 			if err != nil {
 				return nil, err
 			}
-			return whatif.Draw(g, pacer, block, 1500, 0)
+			return whatif.Draw(g, pacer, block, 600, 0)
 		},
 	}
 }

@@ -1,18 +1,36 @@
 package generate_test
 
 import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/sixty-dev/sixty/internal/baseline"
+	"github.com/sixty-dev/sixty/internal/casefile"
+	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/generate"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/pathologies"
+	"github.com/sixty-dev/sixty/internal/slo"
 )
 
 func named(t *testing.T, ids ...string) []dialect.Dialect {
 	t.Helper()
 	var out []dialect.Dialect
-	for _, id := range ids {
+	for _, id := range append(ids, "dcgm") {
 		d, err := dialect.Named(id)
 		if err != nil {
 			t.Fatal(err)
@@ -22,17 +40,310 @@ func named(t *testing.T, ids ...string) []dialect.Dialect {
 	return out
 }
 
-func usual(t *testing.T, ids ...string) generate.RulesConfig {
-	if len(ids) == 0 {
-		ids = []string{"vllm-v1", "dcgm"}
-	}
+func usual(t *testing.T) generate.RulesConfig {
 	return generate.RulesConfig{
 		Deployment: generate.Deployment{
-			Dialects: named(t, ids...), Instance: generate.UsualInstance, Model: generate.UsualModel, GPU: []string{"cluster"},
+			Dialects: named(t, "vllm-v1"), Instance: generate.UsualInstance, Model: generate.UsualModel,
 			Window: 5 * time.Minute, Short: time.Minute, Past: time.Hour,
 		},
 		Pathologies: pathologies.All(),
 		Interval:    generate.UsualInterval, Past: generate.UsualPast, Ago: generate.UsualAgo,
 		RunbookURL: "https://example.com/", RunbookSuffix: ".md",
 	}
+}
+
+func rulesOf(t *testing.T, cfg generate.RulesConfig) *generate.Rules {
+	t.Helper()
+	r, err := generate.NewRules(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func objectives(t *testing.T, text string) *slo.File {
+	t.Helper()
+	f, err := slo.Parse("slo.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// configs are the shapes that rules can take.
+func configs(t *testing.T) map[string]generate.RulesConfig {
+	with := func(change func(*generate.RulesConfig)) generate.RulesConfig {
+		cfg := usual(t)
+		change(&cfg)
+		return cfg
+	}
+	measured := &baseline.File{Model: "m", Source: "load test", Normal: map[string]float64{"ttft_p50": 0.1, "itl_mean": 0.02, "decode_batch": 4}, Thresholds: []baseline.Threshold{{Signal: "ttft_p95", Op: ">", Value: 0.4}}}
+	return map[string]generate.RulesConfig{
+		"usual":      usual(t),
+		"V0":         with(func(c *generate.RulesConfig) { c.Deployment.Dialects = named(t, "vllm-v0") }),
+		"SGLang":     with(func(c *generate.RulesConfig) { c.Deployment.Dialects = named(t, "sglang") }),
+		"Ray":        with(func(c *generate.RulesConfig) { c.Deployment.Dialects = named(t, "vllm-v1-ray") }),
+		"normalised": with(func(c *generate.RulesConfig) { c.Deployment.Dialects = named(t, "vllm-v1-normalized") }),
+		"mixed versions": with(func(c *generate.RulesConfig) {
+			c.Deployment.Dialects = named(t, "vllm-v1", "vllm-0.9", "vllm-v1-kserve", "sglang")
+		}),
+		"objectives": with(func(c *generate.RulesConfig) {
+			c.Objectives = objectives(t, "objectives:\n- {model: \"meta-llama/*\", namespace: prod, use_case: chat, availability: 99.9%}\n- {model: small, ttft_p95: 200ms}\n- {use_case: batch}\n")
+		}),
+		"measured": with(func(c *generate.RulesConfig) { c.Measured = []*baseline.File{measured} }),
+		"measured for objectives": with(func(c *generate.RulesConfig) {
+			c.Measured = []*baseline.File{measured}
+			c.Objectives = objectives(t, "objectives:\n- {model: \"m*\", e2e_p95: 5s}\n- {service: api, itl_p95: 50ms}\n")
+		}),
+		"set by hand": with(func(c *generate.RulesConfig) { c.Set = map[string]float64{"kv_cache_full": 0.99} }),
+		"matchers and own labels": with(func(c *generate.RulesConfig) {
+			c.Deployment.Instance, c.Deployment.GPU = []string{"pod"}, []string{"node"}
+			c.Labels = map[string]string{"team": "ml"}
+			c.Dashboard = func(p *catalog.Pathology) string { return "https://grafana/d/" + p.ID }
+		}),
+	}
+}
+
+func TestRulesAreValid(t *testing.T) {
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Log("promtool is not on PATH: its check is left out")
+	}
+	for name, cfg := range configs(t) {
+		t.Run(name, func(t *testing.T) {
+			r := rulesOf(t, cfg)
+			content, err := generate.Encode(r.Groups, generate.Plain, "sixty", "", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, errs := rulefmt.Parse(content, false, model.UTF8Validation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler)); len(errs) > 0 {
+				t.Fatal(errs)
+			}
+			alerts := map[string]bool{}
+			for _, g := range r.Groups {
+				for _, rule := range g.Rules {
+					alerts[rule.Alert] = true
+					if rule.Alert != "" && (rule.Annotations["summary"] == "" || rule.Annotations["runbook_url"] == "" || rule.Annotations["thresholds"] == "") {
+						t.Errorf("%s lacks an annotation: %v", rule.Alert, rule.Annotations)
+					}
+				}
+			}
+			for _, p := range cfg.Pathologies {
+				if !alerts[p.Alert] {
+					t.Errorf("no alert %s: %v", p.Alert, r.Warnings)
+				}
+			}
+			if promtool == "" {
+				return
+			}
+			file := filepath.Join(t.TempDir(), "rules.yaml")
+			if err := os.WriteFile(file, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := exec.Command(promtool, "check", "rules", file).CombinedOutput(); err != nil {
+				t.Errorf("promtool: %v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// TestEveryAlertFiresAndHoldsItsPeace plays the cases of every pathology, told
+// slowly, against the usual rules.
+func TestEveryAlertFiresAndHoldsItsPeace(t *testing.T) {
+	r := rulesOf(t, usual(t))
+	for _, p := range pathologies.All() {
+		t.Run(p.ID, func(t *testing.T) {
+			t.Parallel()
+			groups := behind(r.Groups, p.Alert)
+			if ever, _ := play(t, groups, p, "fires"); !ever {
+				t.Error("the alert never fires on the sick server")
+			}
+			if _, last := play(t, groups, p, "nearmiss"); last {
+				t.Error("the alert fires on the server that comes near")
+			}
+		})
+	}
+}
+
+// behind leaves of the groups an alert and what it reads.
+func behind(groups []rulefmt.RuleGroup, alert string) []rulefmt.RuleGroup {
+	want, texts := map[string]bool{}, []string{}
+	keep := func(r rulefmt.Rule) bool {
+		return r.Alert == alert || r.Record != "" && slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, r.Record) })
+	}
+	for grown := true; grown; {
+		grown = false
+		for _, g := range groups {
+			for _, r := range g.Rules {
+				if !want[r.Expr] && keep(r) {
+					want[r.Expr], grown = true, true
+					texts = append(texts, r.Expr)
+				}
+			}
+		}
+	}
+	var out []rulefmt.RuleGroup
+	for _, g := range groups {
+		g.Rules = slices.DeleteFunc(slices.Clone(g.Rules), func(r rulefmt.Rule) bool { return !want[r.Expr] })
+		out = append(out, g)
+	}
+	return out
+}
+
+// play reports whether a pathology's alert ever fires on a case, and whether
+// it does in the end.
+func play(t *testing.T, groups []rulefmt.RuleGroup, p *catalog.Pathology, name string) (ever, last bool) {
+	t.Helper()
+	c, err := casefile.Open(os.DirFS("../pathologies/"+strings.ReplaceAll(p.ID, "-", "")+"/testdata"), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const scrape, evaluation = 15 * time.Second, 2 * time.Minute
+	c = c.Stretch(scrape, min(12, 960/c.Scrapes))
+	store, err := embedded.Open(embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	rules, err := store.Rules(groups)
+	if err != nil {
+		t.Fatal(err)
+	}
+	series := c.Series()
+	for i := range c.Scrapes {
+		at := casefile.Start.Add(time.Duration(i) * scrape)
+		for _, instance := range slices.Sorted(maps.Keys(series)) {
+			target := embedded.Target{Instance: instance, Job: "vllm"}
+			if c.Down(instance, i) {
+				err = store.AppendFailure(target, at)
+			} else {
+				_, err = store.Append(target, at, casefile.Page(series[instance], i), "", 10*time.Millisecond)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if time.Duration(i)*scrape%evaluation != 0 && i != c.Scrapes-1 {
+			continue
+		}
+		if err := rules.Eval(t.Context(), at); err != nil {
+			t.Fatal(err)
+		}
+		last = slices.ContainsFunc(rules.Alerts(), func(a embedded.Alert) bool { return a.Name == p.Alert && a.Firing })
+		ever = ever || last
+	}
+	return ever, last
+}
+
+func TestThresholdsSayWhereTheyComeFrom(t *testing.T) {
+	find := func(r *generate.Rules, objective string) rulefmt.Rule {
+		for _, g := range r.Groups {
+			for _, rule := range g.Rules {
+				if rule.Alert == "VLLMKVCacheThrashing" && rule.Labels["objective"] == objective {
+					return rule
+				}
+			}
+		}
+		t.Fatalf("no alert for objective %q", objective)
+		return rulefmt.Rule{}
+	}
+	all := configs(t)
+	for name, tt := range map[string]struct {
+		config, objective string
+		want              []string // in the annotation
+		expr              string
+	}{
+		"nothing given":      {"usual", "", []string{"ttft_p95 > 3 s (default)", "ttft_p50 > 2 × its median over 1d, 1h ago + 50 ms (the past)"}, "vllm_ttft_p95_seconds:5m > 3"},
+		"set by hand":        {"set by hand", "", []string{"kv_cache_usage_peak > 99 % (set by hand)"}, "> 0.99"},
+		"an objective":       {"objectives", "chat", []string{"ttft_p95 > 500 ms (the objective (chat))", "itl_p95 > 50 ms (the objective (chat))"}, "vllm_ttft_p95_seconds:5m > 0.5"},
+		"measured":           {"measured", "none measured m", []string{"ttft_p95 > 400 ms", "ttft_p50 > 2 × 100 ms + 50 ms (measured: load test)"}, "vllm_ttft_p50_seconds:5m > 0.25"},
+		"of the other model": {"measured", "none", []string{"ttft_p95 > 3 s (default)"}, `model_name!~"m"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rule := find(rulesOf(t, all[tt.config]), tt.objective)
+			for _, w := range tt.want {
+				if !strings.Contains(rule.Annotations["thresholds"], w) {
+					t.Errorf("thresholds do not say %q:\n%s", w, rule.Annotations["thresholds"])
+				}
+			}
+			if !strings.Contains(rule.Expr, tt.expr) {
+				t.Errorf("the expression lacks %q:\n%s", tt.expr, rule.Expr)
+			}
+		})
+	}
+}
+
+func TestObjectivesDecideTheSeverity(t *testing.T) {
+	got := map[string][]string{}
+	for _, g := range rulesOf(t, configs(t)["objectives"]).Groups {
+		for _, rule := range g.Rules {
+			if rule.Alert == "VLLMKVCacheThrashing" || rule.Alert == "VLLMEngineHung" {
+				got[rule.Alert] = append(got[rule.Alert], rule.Labels["objective"]+" "+rule.Labels["severity"])
+			}
+		}
+	}
+	want := map[string][]string{
+		"VLLMKVCacheThrashing": {"chat page", "chat ticket", "slo page", "slo ticket", "batch page", "batch ticket"},
+		"VLLMEngineHung":       {"chat page", "slo page", "batch page"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestEncodeRefusesAnUnknownFormat(t *testing.T) {
+	if _, err := generate.Encode(nil, "nagios", "x", "", nil); err == nil || !strings.Contains(err.Error(), "prometheusrule") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestRulesRefuseWhatCannotWork(t *testing.T) {
+	for name, change := range map[string]func(*generate.RulesConfig){
+		"no dialect":                       func(c *generate.RulesConfig) { c.Deployment.Dialects = nil },
+		"no label of a target":             func(c *generate.RulesConfig) { c.Deployment.Instance = nil },
+		"a window shorter than two rounds": func(c *generate.RulesConfig) { c.Deployment.Window = 45 * time.Second },
+		"no past":                          func(c *generate.RulesConfig) { c.Past = 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := usual(t)
+			change(&cfg)
+			if _, err := generate.NewRules(cfg); err == nil {
+				t.Error("accepted")
+			}
+		})
+	}
+}
+
+// FuzzObjectives renders rules for whatever slo.yaml can hold.
+func FuzzObjectives(f *testing.F) {
+	f.Add("objectives:\n- {model: \"a*\", namespace: \"b[c-\", ttft_p95: 1s}\n- {cluster: \"\\\"\", use_case: chat}\n")
+	f.Add("objectives:\n- {model: \"a?\", itl_p95: 1ms}\n- {service: s, availability: 99%}\n")
+	d, err := dialect.Named("vllm-v1")
+	if err != nil {
+		f.Fatal(err)
+	}
+	gpu, err := dialect.Named("dcgm")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		o, err := slo.Parse("slo.yaml", []byte(text))
+		if err != nil || len(o.Objectives) > 5 {
+			return
+		}
+		r, err := generate.NewRules(generate.RulesConfig{
+			Deployment:  generate.Deployment{Dialects: []dialect.Dialect{d, gpu}, Instance: []string{"instance"}, Model: []string{"model_name"}, Window: 5 * time.Minute, Short: time.Minute, Past: time.Hour},
+			Pathologies: pathologies.All()[3:5], Objectives: o, Interval: time.Minute, Past: 24 * time.Hour, Ago: time.Hour,
+		})
+		if err != nil {
+			return
+		}
+		content, err := generate.Encode(r.Groups, generate.Plain, "x", "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, errs := rulefmt.Parse(content, false, model.UTF8Validation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler)); len(errs) > 0 {
+			t.Fatal(fmt.Errorf("%v\n%s", errs, text))
+		}
+	})
 }

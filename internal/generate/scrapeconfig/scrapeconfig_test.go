@@ -149,15 +149,7 @@ func TestPromtoolAcceptsIt(t *testing.T) {
 	}
 	for _, f := range []Format{Prometheus, PrometheusFile} { // Debian's promtool knows no Kubernetes
 		dir := t.TempDir()
-		for _, file := range files(t, full(f)) {
-			at := filepath.Join(dir, filepath.FromSlash(file.Path))
-			if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(at, file.Content, 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
+		write(t, dir, files(t, full(f)))
 		out, err := exec.CommandContext(t.Context(), promtool, "check", "config", filepath.Join(dir, "prometheus.yml")).CombinedOutput()
 		if err != nil {
 			t.Errorf("%s: %v\n%s", f, err, out)

@@ -428,3 +428,7 @@ const ownMetrics = "/fleet/metrics"
 func (f *Fleet) ownMetrics() http.Handler {
 	return promhttp.HandlerFor(f.registry, promhttp.HandlerOpts{})
 }
+
+// Handler is what a replica, counted from 0, answers with, for tests that need
+// no network.
+func (f *Fleet) Handler(i int) http.Handler { return f.replicas[i].handler }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -286,9 +285,3 @@ func (f *observedFlags) read(ctx context.Context, q metrics.Querier, o *observed
 
 // release finds the first release in a dialect's range, such as "0.20 to 0.22".
 var release = regexp.MustCompile(`\d+\.\d+(\.\d+)?`)
-
-// isFile reports whether a source that a user named is a file or a directory.
-func isFile(name string) bool {
-	_, err := os.Stat(name)
-	return err == nil
-}

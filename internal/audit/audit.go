@@ -111,6 +111,9 @@ func (p *pass) add(f Finding, n *node, start int) {
 			f.edits = nil
 		}
 	}
+	if p.file.Remote {
+		f.Line, f.Column, f.edits = 0, 0, nil
+	}
 	f.Fixable = len(f.edits) > 0
 	*p.out = append(*p.out, f)
 }

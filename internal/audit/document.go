@@ -17,6 +17,10 @@ type File struct {
 	Name string
 	Data []byte
 	Kind FileKind
+
+	// Remote says that the bytes are a server's rules, put into a file to be
+	// read: lines mean nothing, and nothing can be repaired.
+	Remote bool
 }
 
 // A FileKind says what the user takes a file for.

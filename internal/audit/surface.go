@@ -92,6 +92,35 @@ func (s *Surface) Add(l labels.Labels, instance string) {
 	}
 }
 
+// AddName adds a name of which the labels are not known, and, where le is not
+// "", a bucket edge of it.
+func (s *Surface) AddName(name, le string) {
+	s.names[name] = true
+	if family, ok := strings.CutSuffix(name, "_bucket"); ok && le != "" {
+		if s.edges[family] == nil {
+			s.edges[family] = map[string]bool{}
+		}
+		s.edges[family][le] = true
+	}
+}
+
+// AddTarget adds a target whose dialect is known.
+func (s *Surface) AddTarget(d dialect.Dialect, model, instance string) {
+	if model != "" && !slices.Contains(s.Models, model) {
+		s.Models = append(s.Models, model)
+	}
+	if !slices.Contains(s.Instances, instance) {
+		s.Instances = append(s.Instances, instance)
+	}
+	s.addDialect(d)
+}
+
+func (s *Surface) addDialect(d dialect.Dialect) {
+	if !slices.ContainsFunc(s.Dialects, func(have dialect.Dialect) bool { return have.Key() == d.Key() }) {
+		s.Dialects = append(s.Dialects, d)
+	}
+}
+
 // Detect adds the dialect of one target's names; false where they are of no
 // engine.
 func (s *Surface) Detect(names []string) bool {
@@ -99,12 +128,7 @@ func (s *Surface) Detect(names []string) bool {
 	if !ok {
 		return false
 	}
-	for _, have := range s.Dialects {
-		if have.ID == d.ID && have.Version == d.Version {
-			return true
-		}
-	}
-	s.Dialects = append(s.Dialects, d)
+	s.addDialect(d)
 	return true
 }
 

@@ -1,0 +1,481 @@
+package audit
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+// Status of an item or an area. The zero value is Unknown: what nobody looked
+// at is never shown as present.
+type Status uint8
+
+// The statuses.
+const (
+	Unknown Status = iota // could not be looked at
+	Missing
+	Partial // on some servers, or some of it
+	Present
+)
+
+var statusNames = [...]string{"unknown", "missing", "partial", "present"}
+
+func (s Status) String() string { return statusNames[s] }
+
+// An Area is one line of the checklist: what a deployment should measure.
+type Area struct {
+	ID, Title string
+	Items     []Item
+}
+
+// An Item is one quantity or practice of an area.
+type Item struct {
+	Name     string
+	Status   Status
+	Severity catalog.Severity // of its absence
+	Detail   string           // what is there, or what is not
+	Hint     string           // how to switch it on
+}
+
+// Status of an area is Missing where all that could be looked at is missing.
+func (a Area) Status() Status {
+	var seen [len(statusNames)]int
+	for _, it := range a.Items {
+		if it.Severity > catalog.Info || it.Status != Missing { // what is only nice to have decides nothing
+			seen[it.Status]++
+		}
+	}
+	switch {
+	case seen[Missing]+seen[Partial] == 0 && seen[Present] > 0:
+		return Present
+	case seen[Present]+seen[Partial] > 0:
+		return Partial
+	case seen[Missing] > 0:
+		return Missing
+	}
+	return Unknown
+}
+
+// measured is an item that a signal of the catalogue stands for.
+type measured struct {
+	name     string
+	signal   *indicator.Signal
+	severity catalog.Severity
+	hint     string // where nothing better is known
+}
+
+const disabled = "take --disable-log-stats out of the server's arguments"
+
+// measuredAreas are the areas that are read from the engines' own metrics.
+var measuredAreas = []struct {
+	id, title string
+	items     []measured
+}{
+	{"user-experience", "User experience", []measured{
+		{"time to first token", indicator.TTFTP95, catalog.Page, disabled},
+		{"inter-token latency", indicator.ITLP95, catalog.Page, disabled},
+		{"time per output token, by request", indicator.TPOTP95, catalog.Info, disabled},
+		{"end-to-end latency", indicator.E2EP95, catalog.Ticket, disabled},
+	}},
+	{"offered-load", "Offered load", []measured{
+		{"HTTP requests by status", indicator.HTTPRate, catalog.Ticket, "scrape the API server itself, not only the engine: vLLM exposes http_requests_total from 0.8.3"},
+	}},
+	{"scheduler-pressure", "Scheduler pressure", []measured{
+		{"queue time", indicator.QueueTimeMean, catalog.Ticket, disabled},
+		{"waiting requests", indicator.Waiting, catalog.Ticket, disabled},
+		{"running requests", indicator.Running, catalog.Ticket, disabled},
+		{"waiting requests by reason", indicator.Deferred, catalog.Info, disabled},
+	}},
+	{"memory-pressure", "Memory pressure", []measured{
+		{"KV-cache usage", indicator.KVUsage, catalog.Ticket, disabled},
+		{"preemptions", indicator.PreemptionRate, catalog.Ticket, disabled},
+		{"prefix-cache hits", indicator.PrefixHitRatio, catalog.Info, "start the server with --enable-prefix-caching"},
+	}},
+	{"useful-work", "Useful work", []measured{
+		{"prompt tokens per second", indicator.PromptTokenRate, catalog.Ticket, disabled},
+		{"generated tokens per second", indicator.GenerationTokenRate, catalog.Ticket, disabled},
+	}},
+	{"workload-shape", "Workload shape", []measured{
+		{"prompt lengths", indicator.PromptTokensP99, catalog.Ticket, disabled},
+		{"output lengths", indicator.OutputTokens, catalog.Ticket, disabled},
+		{"requested limits", indicator.MaxTokens, catalog.Info, disabled},
+		{"computed prompt tokens", indicator.PrefillTimePerToken, catalog.Info, disabled},
+	}},
+}
+
+// Checklist measures a deployment against the eight areas that a guide to
+// monitoring vLLM asks for: what is there, what is missing and how to switch it
+// on. rules are the alerts at hand; known says that they are all that there
+// are, so that what they do not cover is not covered.
+func Checklist(s *Surface, rules []File, known bool) []Area {
+	var areas []Area
+	for _, m := range measuredAreas {
+		a := Area{ID: m.id, Title: m.title}
+		for _, it := range m.items {
+			a.Items = append(a.Items, s.measure(it))
+		}
+		switch m.id {
+		case "user-experience":
+			a.Items = append(a.Items, s.resolution())
+		case "offered-load":
+			a.Items = append(a.Items, s.gateway())
+		case "memory-pressure":
+			a.Items = append(a.Items, s.residency())
+		}
+		areas = append(areas, a)
+	}
+	return append(areas, s.infrastructure(), operations(rules, known))
+}
+
+func (s *Surface) measure(m measured) Item {
+	it := Item{Name: m.name, Severity: m.severity}
+	engines := s.engines()
+	if len(engines) == 0 {
+		it.Detail = "no inference server was seen"
+		return it
+	}
+	var without []string
+	for _, d := range engines {
+		expr, own := d.Expr(m.signal)
+		names, _ := indicator.Metrics(expr)
+		missing := d.Missing(m.signal)
+		if len(missing) == 0 {
+			for i, n := range names {
+				if !own {
+					names[i] = d.Metric(n)
+				}
+			}
+			if it.Detail == "" {
+				it.Detail = strings.Join(names, ", ")
+			}
+			continue
+		}
+		without = append(without, missing...)
+		it.Hint = hintFor(missing[0], d, m.hint)
+	}
+	switch {
+	case len(without) == 0:
+		it.Status = Present
+		if own := s.derived(m.signal); own {
+			it.Detail += " (the server has no metric of its own for it)"
+		}
+	case it.Detail != "":
+		it.Status, it.Detail = Partial, "some servers do not expose "+strings.Join(distinct(without), ", ")
+	default:
+		it.Status, it.Detail = Missing, "not exposed: "+strings.Join(distinct(without), ", ")
+	}
+	return it
+}
+
+// derived reports whether every engine computes a signal from something else.
+func (s *Surface) derived(sig *indicator.Signal) bool {
+	return !slices.ContainsFunc(s.engines(), func(d dialect.Dialect) bool { _, own := d.Expr(sig); return !own })
+}
+
+func distinct(names []string) []string { return slices.Compact(slices.Sorted(slices.Values(names))) }
+
+// hintFor says how to get a metric that one dialect lacks.
+func hintFor(name string, d dialect.Dialect, otherwise string) string {
+	n, ok := dialect.Known(name)
+	release, _, _ := strings.Cut(d.Version, " ")
+	switch {
+	case d.Engine == dialect.SGLang:
+		return "start SGLang with --enable-metrics; what it does not expose, measure at the gateway"
+	case strings.HasSuffix(d.ID, "-ray") && strings.HasPrefix(name, "http_"):
+		return "scrape Ray Serve's own ray_serve_num_http_requests beside the engine's metrics"
+	case ok && n.Needs != "":
+		return "start the server with " + n.Needs
+	case ok && release != "" && !n.In(release):
+		return fmt.Sprintf("upgrade: it came with vLLM %s, and this is %s", n.Since, d.Version)
+	}
+	return otherwise
+}
+
+// resolution says how well percentiles can be read from the buckets.
+func (s *Surface) resolution() Item {
+	it := Item{Name: "histogram resolution", Severity: catalog.Info}
+	for _, d := range s.engines() {
+		family := d.Metric("vllm:request_queue_time_seconds")
+		ttft := s.edgesOf(d.Metric("vllm:time_to_first_token_seconds"))
+		queue := s.edgesOf(strings.TrimSuffix(family, "_count"))
+		switch {
+		case len(ttft) < 2:
+			continue
+		case ttft[len(ttft)-1].value < 60:
+			it.Status, it.Severity = Partial, catalog.Ticket
+			it.Detail = fmt.Sprintf("TTFT's last bucket ends at %s s: percentiles above read as that", short(ttft[len(ttft)-1].value))
+			it.Hint = "upgrade to vLLM 0.8.4 or later, whose buckets end at 2560 s"
+		case len(queue) > 1 && queue[0].value >= 0.3:
+			it.Status = Partial
+			it.Detail = fmt.Sprintf("queue, prefill and end-to-end times begin at %s s: below it, believe means, not percentiles", short(queue[0].value))
+			it.Hint = "from 0.32 on set --custom-histogram-buckets; before, alert on sum/count"
+		default:
+			it.Status, it.Detail = Present, fmt.Sprintf("TTFT from %s to %s s", short(ttft[0].value), short(ttft[len(ttft)-1].value))
+		}
+		return it
+	}
+	it.Detail = "no buckets were seen"
+	return it
+}
+
+// gateways are request counters of what may stand before the servers.
+var gateways = []string{
+	"sixty_gateway_requests_total", "nginx_ingress_controller_requests", "envoy_http_downstream_rq_total", "envoy_cluster_upstream_rq_total", "istio_requests_total",
+	"traefik_service_requests_total", "haproxy_backend_http_responses_total", "kong_http_requests_total", "litellm_proxy_total_requests_metric_total",
+	"inference_objective_request_total", "inference_model_request_total", "ray_serve_num_http_requests_total", "vllm:num_incoming_requests_total", "caddy_http_requests_total", "gateway_requests_total",
+}
+
+// Wanted lists names beside the engines' that the checklist looks for in a
+// Prometheus server.
+func Wanted() []string {
+	return slices.Concat(gateways, hosts, []string{"container_memory_working_set_bytes", "process_resident_memory_bytes", "http_requests_total", "ALERTS", "probe_success"})
+}
+
+var hosts = []string{"node_cpu_seconds_total", "node_memory_MemAvailable_bytes", "node_network_receive_bytes_total"}
+
+// look reports what a whole store holds of some names.
+func (s *Surface) look(names []string) (Status, string) {
+	for _, n := range names {
+		if s.Exposes(n) {
+			return Present, n
+		}
+	}
+	if !s.Whole {
+		return Unknown, "cannot be seen on an inference server's own page"
+	}
+	return Missing, "none of " + strings.Join(names[:min(3, len(names))], ", ") + " and the like"
+}
+
+func (s *Surface) gateway() Item {
+	it := Item{Name: "gateway: timeouts, disconnects", Severity: catalog.Ticket, Hint: "scrape the gateway; the server does not count requests that time out or are abandoned (vllm-project/vllm#31503)"}
+	it.Status, it.Detail = s.look(gateways)
+	return settled(it, "audit the Prometheus server, with --prometheus")
+}
+
+// settled drops the hint of what is present, and says how to look where nobody
+// could.
+func settled(it Item, look string) Item {
+	switch it.Status {
+	case Present:
+		it.Hint = ""
+	case Unknown:
+		it.Hint = look
+	}
+	return it
+}
+
+func (s *Surface) residency() Item {
+	it := Item{Name: "KV block residency", Severity: catalog.Info, Hint: "start the server with --kv-cache-metrics (vLLM 0.12)"}
+	it.Status, it.Detail = Missing, "not exposed: vllm:kv_block_lifetime_seconds"
+	for _, d := range s.engines() {
+		if name := d.Metric("vllm:kv_block_lifetime_seconds_count"); s.Exposes(name) {
+			it.Status, it.Detail, it.Hint = Present, name, ""
+		} else if d.Engine != dialect.VLLM {
+			it.Status, it.Detail, it.Hint = Unknown, "vLLM only", ""
+		}
+	}
+	return it
+}
+
+// usualScrape is the interval above which an incident of a minute is seen in
+// fewer than four samples.
+const usualScrape = 15 * time.Second
+
+func (s *Surface) infrastructure() Area {
+	a := Area{ID: "infrastructure", Title: "Infrastructure"}
+	const exporter = "run dcgm-exporter on the GPU hosts and scrape it (port 9400)"
+	gpu := s.gpu()
+	look := "audit it too: sixty audit http://VLLM:8000 http://GPU-HOST:9400, or --prometheus"
+	for _, m := range []measured{
+		{"GPU utilization", indicator.GPUUtil, catalog.Ticket, exporter},
+		{"GPU memory, power, temperature", indicator.GPUTemp, catalog.Info, exporter},
+		{"GPU clocks and throttling", indicator.ThermalReason, catalog.Ticket, "add DCGM_FI_DEV_CLOCKS_EVENT_REASONS to the exporter's counters file"},
+		{"SM activity", indicator.SMActive, catalog.Info, "add DCGM_FI_PROF_SM_ACTIVE to the exporter's counters file: utilization says only that something ran"},
+		{"GPU errors (XID)", indicator.XID, catalog.Ticket, "add DCGM_FI_DEV_XID_ERRORS to the exporter's counters file"},
+	} {
+		it := Item{Name: m.name, Severity: m.severity, Hint: m.hint}
+		switch {
+		case gpu == nil && s.Whole:
+			it.Status, it.Detail, it.Hint = Missing, "no GPU exporter", exporter
+		case gpu == nil:
+			it.Status, it.Detail, it.Hint = Unknown, "no GPU exporter among the servers", look
+		case len(gpu.Missing(m.signal)) > 0:
+			it.Status, it.Detail = Missing, "not exported: "+strings.Join(gpu.Missing(m.signal), ", ")
+		default:
+			it.Status, it.Detail, it.Hint = Present, "dcgm-exporter", ""
+		}
+		a.Items = append(a.Items, it)
+	}
+	host := Item{Name: "host and network", Severity: catalog.Info, Hint: "scrape node_exporter on the hosts"}
+	host.Status, host.Detail = s.look(hosts)
+	a.Items = append(a.Items, settled(host, "audit the Prometheus server, with --prometheus"), s.memory(), s.pace())
+	return a
+}
+
+func (s *Surface) gpu() *dialect.Dialect {
+	for i := range s.Dialects {
+		if s.Dialects[i].Engine == dialect.DCGM {
+			return &s.Dialects[i]
+		}
+	}
+	return nil
+}
+
+func (s *Surface) memory() Item {
+	it := Item{Name: "memory of the processes", Severity: catalog.Info, Hint: "scrape the kubelet's cAdvisor: with several API servers vLLM exposes no process metrics"}
+	it.Status, it.Detail = s.look([]string{"container_memory_working_set_bytes"})
+	if it.Status != Present && s.Exposes("process_resident_memory_bytes") {
+		it.Status, it.Detail = Partial, "process_resident_memory_bytes is the API server's alone: leaks are mostly in the engine core and the workers (vllm-project/vllm#44490)"
+		it.Hint = "scrape the kubelet's cAdvisor for container_memory_working_set_bytes"
+	}
+	return settled(it, "audit the Prometheus server, with --prometheus")
+}
+
+func (s *Surface) pace() Item {
+	it := Item{Name: "scrape interval", Severity: catalog.Info}
+	switch {
+	case !s.Whole:
+		it.Detail, it.Hint = "known to the Prometheus server", "audit the Prometheus server, with --prometheus"
+	case s.Interval > 2*usualScrape:
+		it.Status, it.Severity = Partial, catalog.Ticket
+		it.Detail, it.Hint = fmt.Sprintf("every %s: an incident of a minute is hardly seen", span(s.Interval)), "scrape the servers every 5 to 15 s"
+	case s.Interval > usualScrape:
+		it.Status, it.Detail, it.Hint = Partial, "every "+span(s.Interval), "scrape the servers every 5 to 15 s"
+	case s.Interval > 0:
+		it.Status, it.Detail = Present, "every "+span(s.Interval)
+	}
+	return it
+}
+
+// covering are the families whose alerts cover an area.
+var covering = []struct {
+	title    string
+	severity catalog.Severity
+	names    []string
+}{
+	{"user experience", catalog.Ticket, []string{"time_to_first_token_seconds", "inter_token_latency_seconds", "time_per_output_token_seconds", "request_time_per_output_token_seconds", "e2e_request_latency_seconds"}},
+	{"errors", catalog.Ticket, []string{"http_requests_total", "request_success_total", "request_errors_total"}},
+	{"scheduler pressure", catalog.Info, []string{"request_queue_time_seconds", "num_requests_waiting", "num_requests_running", "time_in_queue_requests", "num_queue_reqs"}},
+	{"memory pressure", catalog.Info, []string{"kv_cache_usage_perc", "gpu_cache_usage_perc", "num_preemptions_total", "token_usage"}},
+	{"a server that is down", catalog.Ticket, []string{"up"}},
+}
+
+// operations is what the rules at hand say of the practice.
+func operations(rules []File, known bool) Area {
+	a := Area{ID: "operations", Title: "Operations"}
+	alerts, records := alertsIn(rules)
+	if len(alerts) == 0 && !known {
+		a.Items = append(a.Items, Item{Name: "alerts", Detail: "no rules were given", Hint: "give them with --rules, or audit the Prometheus server, with --prometheus"})
+		return a
+	}
+	const generate = "sixty generate rules writes them from the catalogue"
+	for _, c := range covering {
+		it := Item{Name: "alert on " + c.title, Severity: c.severity, Status: Missing, Detail: "no alert reads it", Hint: generate}
+		for _, q := range alerts {
+			if readsAny(q.tree, records, c.names, 0) {
+				it.Status, it.Detail, it.Hint = Present, q.name, ""
+				break
+			}
+		}
+		a.Items = append(a.Items, it)
+	}
+	burn := Item{Name: "SLO with burn-rate alerts", Severity: catalog.Info, Status: Missing, Detail: "no alert compares two windows", Hint: generate + ", with --slo"}
+	without := 0
+	for _, q := range alerts {
+		if isBurnRate(q) {
+			burn.Status, burn.Detail, burn.Hint = Present, q.name, ""
+		}
+		if q.rule.at("annotations", "runbook_url").str() == "" {
+			without++
+		}
+	}
+	books := Item{Name: "runbooks", Severity: catalog.Info, Status: Present, Detail: fmt.Sprintf("all %d alerts link one", len(alerts))}
+	switch {
+	case len(alerts) == 0:
+		books = Item{Name: "runbooks", Severity: catalog.Info, Status: Missing, Detail: "no alerts", Hint: generate}
+	case without > 0:
+		books.Status, books.Detail, books.Hint = Partial, fmt.Sprintf("%d of %d alerts have no runbook_url", without, len(alerts)), "annotate each with runbook_url; sixty explain prints runbooks"
+		if without == len(alerts) {
+			books.Status = Missing
+		}
+	}
+	a.Items = append(a.Items, burn, books)
+	return a
+}
+
+// alertsIn returns the alerts about inference servers, and all recording rules.
+func alertsIn(files []File) (alerts []*query, records map[string]*query) {
+	records = map[string]*query{}
+	var all []*query
+	for i := range files {
+		if d, err := read(&files[i]); err == nil {
+			all = append(all, d.queries...)
+		}
+	}
+	for _, q := range all {
+		if q.role == recordRole && q.tree != nil {
+			records[q.name] = q
+		}
+	}
+	for _, q := range all {
+		if q.role == alertRole && q.tree != nil {
+			alerts = append(alerts, q)
+		}
+	}
+	return alerts, records
+}
+
+// readsDepth bounds how far recording rules are followed.
+const readsDepth = 4
+
+// readsAny reports whether an expression reads one of some families, perhaps
+// through recording rules.
+func readsAny(tree parser.Node, records map[string]*query, families []string, depth int) bool {
+	for _, v := range selectors(tree) {
+		name := nameOf(v)
+		if r := records[name]; r != nil && depth < readsDepth {
+			if readsAny(r.tree, records, families, depth+1) {
+				return true
+			}
+			continue
+		}
+		family := name
+		if n, ok := dialect.Known(name); ok {
+			family = n.Name
+		}
+		family = strings.TrimPrefix(strings.TrimPrefix(family, "vllm:"), "sglang:")
+		if slices.Contains(families, family) {
+			return true
+		}
+	}
+	return false
+}
+
+// isBurnRate reports whether an alert looks at one quantity over two windows at
+// least, as burn-rate alerts do.
+func isBurnRate(q *query) bool {
+	windows := map[time.Duration]bool{}
+	names := map[string]bool{}
+	both := false
+	parser.Inspect(q.tree, func(n parser.Node, _ []parser.Node) error {
+		switch n := n.(type) {
+		case *parser.MatrixSelector:
+			windows[n.Range] = true
+		case *parser.VectorSelector:
+			if name := nameOf(n); strings.Contains(name, "burn") || strings.Contains(name, "slo") || strings.Contains(name, "ratio") {
+				names[name] = true
+			}
+		case *parser.BinaryExpr:
+			both = both || n.Op == parser.LAND
+		}
+		return nil
+	})
+	return both && (len(windows) > 1 || len(names) > 1)
+}

@@ -1,0 +1,446 @@
+package audit
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+)
+
+// Schema is the JSON output's version; changes to it only add.
+const Schema = "sixty.audit/v1"
+
+// A Report is the outcome of an audit.
+type Report struct {
+	Surface  *Surface
+	Areas    []Area // empty where no server was looked at
+	Files    []string
+	Findings []Finding
+	Errors   []error // files that could not be read
+	Fixed    map[string]Fixed
+}
+
+// Worst returns the highest severity of what was found; ok is false where
+// nothing was.
+func (r *Report) Worst() (worst catalog.Severity, ok bool) {
+	for _, f := range r.Findings {
+		worst, ok = max(worst, f.Severity), true
+	}
+	for _, a := range r.Areas {
+		for _, it := range a.Items {
+			if it.Status == Missing || it.Status == Partial {
+				worst, ok = max(worst, it.Severity), true
+			}
+		}
+	}
+	return worst, ok
+}
+
+type jsonReport struct {
+	Schema   string        `json:"schema"`
+	Status   string        `json:"status"` // ok, found, unknown
+	Source   jsonSource    `json:"source"`
+	Areas    []jsonArea    `json:"areas"`
+	Findings []jsonFinding `json:"findings"`
+	Files    []string      `json:"files"`
+	Errors   []string      `json:"errors,omitempty"`
+	Fixed    []jsonFixed   `json:"fixed,omitempty"`
+}
+
+type jsonSource struct {
+	Description     string   `json:"description"`
+	Live            bool     `json:"live"`
+	Dialects        []string `json:"dialects"`
+	Models          []string `json:"models"`
+	Instances       int      `json:"instances"`
+	IntervalSeconds float64  `json:"interval_seconds,omitempty"`
+}
+
+type jsonArea struct {
+	ID     string     `json:"id"`
+	Title  string     `json:"title"`
+	Status string     `json:"status"`
+	Items  []jsonItem `json:"items"`
+}
+
+type jsonItem struct {
+	Name     string `json:"name"`
+	Status   string `json:"status"`
+	Severity string `json:"severity"`
+	Detail   string `json:"detail,omitempty"`
+	Hint     string `json:"hint,omitempty"`
+}
+
+type jsonFinding struct {
+	Check    string `json:"check"`
+	Severity string `json:"severity"`
+	File     string `json:"file"`
+	Line     int    `json:"line,omitempty"`
+	Column   int    `json:"column,omitempty"`
+	Pointer  string `json:"pointer"`
+	Where    string `json:"where"`
+	Fragment string `json:"fragment"`
+	Why      string `json:"why"`
+	Fix      string `json:"fix"`
+	Fixable  bool   `json:"fixable"`
+}
+
+type jsonFixed struct {
+	File     string `json:"file"`
+	Repaired int    `json:"repaired"`
+	Left     int    `json:"left"`
+}
+
+// JSON writes the report as sixty.audit/v1.
+func (r *Report) JSON(w io.Writer) error {
+	out := jsonReport{Schema: Schema, Status: "ok", Areas: []jsonArea{}, Findings: []jsonFinding{}, Files: append([]string{}, r.Files...)}
+	out.Source = jsonSource{
+		Description: r.Surface.Source, Live: r.Surface.Live, Dialects: []string{}, Models: append([]string{}, r.Surface.Models...),
+		Instances: len(r.Surface.Instances), IntervalSeconds: r.Surface.Interval.Seconds(),
+	}
+	for _, d := range r.Surface.Dialects {
+		out.Source.Dialects = append(out.Source.Dialects, d.ID)
+	}
+	if _, found := r.Worst(); found {
+		out.Status = "found"
+	}
+	for _, err := range r.Errors {
+		out.Status = "unknown"
+		out.Errors = append(out.Errors, err.Error())
+	}
+	for _, a := range r.Areas {
+		ja := jsonArea{ID: a.ID, Title: a.Title, Status: a.Status().String(), Items: []jsonItem{}}
+		for _, it := range a.Items {
+			ja.Items = append(ja.Items, jsonItem{it.Name, it.Status.String(), it.Severity.String(), it.Detail, it.Hint})
+		}
+		out.Areas = append(out.Areas, ja)
+	}
+	for _, f := range r.Findings {
+		out.Findings = append(out.Findings, jsonFinding{f.Check, f.Severity.String(), f.File, f.Line, f.Column, f.Path, f.Where, f.Fragment, f.Why, f.Fix, f.Fixable})
+	}
+	for _, name := range r.Files {
+		if f, ok := r.Fixed[name]; ok {
+			out.Fixed = append(out.Fixed, jsonFixed{name, len(f.Repaired), len(f.Left)})
+		}
+	}
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(out); err != nil {
+		return fmt.Errorf("write JSON: %w", err)
+	}
+	return nil
+}
+
+// TextOptions say how Text looks.
+type TextOptions struct {
+	Width   int // columns to wrap to, 100 when 0
+	Color   bool
+	Verbose bool // every item of the checklist, and every place of a fault
+}
+
+// ANSI styles (ECMA-48, Select Graphic Rendition).
+const (
+	bold   = "1"
+	red    = "1;31"
+	green  = "32"
+	yellow = "33"
+)
+
+type printer struct {
+	b strings.Builder
+	o TextOptions
+}
+
+// Text writes the report for a terminal: the checklist, then the faults, the
+// worst first within each file.
+func (r *Report) Text(w io.Writer, o TextOptions) error {
+	if o.Width <= 0 {
+		o.Width = 100
+	}
+	o.Width = max(o.Width, 50)
+	p := &printer{o: o}
+	p.head(r)
+	if len(r.Areas) > 0 {
+		p.areas(r.Areas)
+	}
+	for _, name := range r.Files {
+		p.file(r, name)
+	}
+	p.end(r)
+	if _, err := io.WriteString(w, p.b.String()); err != nil {
+		return fmt.Errorf("write text: %w", err)
+	}
+	return nil
+}
+
+func (p *printer) style(style, text string) string {
+	if !p.o.Color {
+		return text
+	}
+	return "\x1b[" + style + "m" + text + "\x1b[0m"
+}
+
+func (p *printer) head(r *Report) {
+	s := r.Surface
+	text := "Against " + s.Source
+	var dialects []string
+	for _, d := range s.Dialects {
+		name := d.ID
+		if d.Version != "" {
+			name += " " + d.Version
+		}
+		dialects = append(dialects, name)
+	}
+	if len(dialects) > 0 {
+		text += ": " + strings.Join(dialects, "; ")
+	}
+	if n := len(s.Models); n > 0 {
+		text += fmt.Sprintf("; %s", plural(n, "model"))
+	}
+	p.wrap("", "  ", printable(text)+".")
+}
+
+func plural(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	return fmt.Sprintf("%d %ss", n, word)
+}
+
+var areaStyles = map[Status]string{Present: green, Partial: yellow, Missing: red}
+
+func (p *printer) areas(areas []Area) {
+	p.b.WriteString("\n" + p.style(bold, "CHECKLIST") + "\n")
+	for _, a := range areas {
+		status := a.Status()
+		line := fmt.Sprintf("  %-20s %s", a.Title, p.style(areaStyles[status], fmt.Sprintf("%-8s", status)))
+		var lacking, unseen []string
+		for _, it := range a.Items {
+			switch it.Status {
+			case Missing, Partial:
+				lacking = append(lacking, it.Name)
+			case Unknown:
+				unseen = append(unseen, it.Name)
+			}
+		}
+		var rest []string
+		if len(lacking) > 0 {
+			rest = append(rest, "lacks "+strings.Join(lacking, ", "))
+		}
+		if len(unseen) > 0 {
+			rest = append(rest, "not seen: "+strings.Join(unseen, ", "))
+		}
+		p.wrapped(line+"  ", 33, strings.Repeat(" ", 33), printable(strings.Join(rest, "; ")))
+	}
+	first := true
+	for _, a := range areas {
+		for _, it := range a.Items {
+			if it.Status == Present && !p.o.Verbose || it.Status == Unknown && !p.o.Verbose {
+				continue
+			}
+			if first {
+				title := "TO SWITCH ON"
+				if p.o.Verbose {
+					title = "ITEMS"
+				}
+				p.b.WriteString("\n" + p.style(bold, title) + "\n")
+				first = false
+			}
+			p.item(it)
+		}
+	}
+}
+
+func (p *printer) item(it Item) {
+	state := it.Severity.String()
+	if it.Status == Present || it.Status == Unknown {
+		state = it.Status.String()
+	}
+	p.wrap(fmt.Sprintf("  %-7s ", state), strings.Repeat(" ", 10), printable(it.Name+": "+it.Detail))
+	if it.Hint != "" {
+		p.wrap("          try: ", strings.Repeat(" ", 15), printable(it.Hint))
+	}
+}
+
+// shownPlaces is how many places of one kind of fault are shown in full.
+const shownPlaces = 2
+
+func (p *printer) file(r *Report, name string) {
+	var mine []Finding
+	for _, f := range r.Findings {
+		if f.File == name {
+			mine = append(mine, f)
+		}
+	}
+	p.b.WriteString("\n" + p.style(bold, printable(name)) + "\n")
+	if fixed, ok := r.Fixed[name]; ok {
+		p.wrap("  ", "  ", fixed.Summary()+".")
+		for _, line := range counted(fixed.Repaired) {
+			p.wrap("    ", "      ", line)
+		}
+	}
+	if len(mine) == 0 {
+		if _, ok := r.Fixed[name]; !ok {
+			p.b.WriteString("  " + p.style(green, "nothing found") + "\n")
+		}
+		return
+	}
+	for _, group := range grouped(mine) {
+		p.group(group)
+	}
+}
+
+// counted says how many of each check there are.
+func counted(all []Finding) []string {
+	var out []string
+	for _, g := range grouped(all) {
+		text := g[0].Check
+		if len(g) > 1 {
+			text += fmt.Sprintf(" (%d places)", len(g))
+		}
+		out = append(out, text+": "+g[0].Fix)
+	}
+	return out
+}
+
+// grouped gathers the findings by what is wrong, the most severe first, in the
+// order of the file.
+func grouped(all []Finding) [][]Finding {
+	var out [][]Finding
+	at := map[string]int{}
+	for _, severity := range []catalog.Severity{catalog.Page, catalog.Ticket, catalog.Info} {
+		for _, f := range all {
+			if f.Severity != severity {
+				continue
+			}
+			key := fmt.Sprint(f.Severity, f.Check)
+			i, ok := at[key]
+			if !ok {
+				i = len(out)
+				at[key] = i
+				out = append(out, nil)
+			}
+			out[i] = append(out[i], f)
+		}
+	}
+	return out
+}
+
+func (p *printer) group(all []Finding) {
+	style := map[catalog.Severity]string{catalog.Page: red, catalog.Ticket: yellow}[all[0].Severity]
+	if style == "" {
+		style = bold
+	}
+	head := fmt.Sprintf("  %-6s %s", all[0].Severity, all[0].Check)
+	if len(all) > 1 {
+		head += fmt.Sprintf(" (%d places)", len(all))
+	}
+	p.b.WriteString(p.style(style, head) + "\n")
+	shown := len(all)
+	if !p.o.Verbose && shown > shownPlaces+1 {
+		shown = shownPlaces
+	}
+	for i, f := range all[:shown] {
+		place := f.Where
+		if f.Line > 0 {
+			place = fmt.Sprintf("%d:%d  %s", f.Line, f.Column, f.Where)
+		}
+		p.wrap("    ", "      ", printable(place))
+		p.b.WriteString("      " + clip(oneLine(f.Fragment), p.o.Width-6) + "\n")
+		if i == 0 || f.Why != all[i-1].Why {
+			p.wrap("      ", "      ", printable(sentence(f.Why)))
+		}
+		if i == 0 || f.Fix != all[i-1].Fix {
+			label := "      Fix: "
+			if f.Fixable {
+				label = "      Fix (--fix does it): "
+			}
+			p.wrap(label, "        ", printable(sentence(f.Fix)))
+		}
+	}
+	if shown < len(all) {
+		var lines []string
+		for _, f := range all[shown:] {
+			lines = append(lines, fmt.Sprint(f.Line))
+		}
+		p.wrap("    ", "      ", fmt.Sprintf("and in %d more, on lines %s", len(all)-shown, strings.Join(lines, ", ")))
+	}
+}
+
+func (p *printer) end(r *Report) {
+	var counts [catalog.Page + 1]int
+	fixable := 0
+	for _, f := range r.Findings {
+		counts[f.Severity]++
+		if f.Fixable {
+			fixable++
+		}
+	}
+	if len(r.Files) == 0 {
+		return
+	}
+	text := fmt.Sprintf("%s: %d page, %d ticket, %d info", plural(len(r.Files), "file"), counts[catalog.Page], counts[catalog.Ticket], counts[catalog.Info])
+	if fixable > 0 {
+		text += fmt.Sprintf("; --fix repairs %d", fixable)
+	}
+	p.b.WriteString("\n" + text + ".\n")
+}
+
+func sentence(s string) string {
+	if s == "" || strings.HasSuffix(s, ".") || strings.HasSuffix(s, "]") || strings.HasSuffix(s, ")") && strings.Contains(s, "rate(") {
+		return s
+	}
+	return s + "."
+}
+
+// printable drops control characters, which a file could smuggle into a
+// terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(printable(s)), " ") }
+
+// clip shortens a text in its middle.
+func clip(s string, width int) string {
+	if utf8.RuneCountInString(s) <= width {
+		return s
+	}
+	r := []rune(s)
+	head := width * 2 / 3
+	return string(r[:head]) + "…" + string(r[len(r)-(width-head-1):])
+}
+
+func (p *printer) wrap(first, rest, text string) {
+	p.wrapped(first, utf8.RuneCountInString(first), rest, text)
+}
+
+// wrapped writes a text after a first prefix that is so many columns wide.
+func (p *printer) wrapped(first string, columns int, rest, text string) {
+	line := first
+	empty := true
+	for _, word := range strings.Fields(text) {
+		width := utf8.RuneCountInString(word)
+		if !empty && columns+1+width > p.o.Width {
+			p.b.WriteString(strings.TrimRight(line, " ") + "\n")
+			line, columns, empty = rest, utf8.RuneCountInString(rest), true
+		}
+		if !empty {
+			line += " "
+			columns++
+		}
+		line += word
+		columns += width
+		empty = false
+	}
+	p.b.WriteString(strings.TrimRight(line, " ") + "\n")
+}

@@ -1,0 +1,231 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/sixty-dev/sixty/internal/audit"
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/hint"
+)
+
+// auditFlags are the flags of audit as they were given.
+type auditFlags struct {
+	recording, prometheus, dialect string
+	match                          []string
+	rules, dashboards, ignore      []string
+	fix                            bool
+
+	output, failOn, color string
+	verbose               bool
+
+	http httpFlags
+}
+
+const auditLong = `Says what a deployment's monitoring lacks, and which of your rules and dashboards are
+broken.
+
+The checklist goes through eight areas, from user experience to operations, and says
+for each quantity whether it is measured and how to switch it on. The linter holds
+rules (Prometheus, PrometheusRule, VMRule, Mimir, ConfigMaps) and dashboards (Grafana,
+Perses) against the names, labels and bucket edges that the servers really expose.
+--fix repairs what can be repaired mechanically: it changes the expressions
+concerned, and nothing else of a file.
+
+Without servers, rules and dashboards are held against a dialect: --dialect vllm-0.10
+or vllm-v1-ray, and the newest vLLM where none is named.
+
+Exit codes: 0 nothing found, 1 found something of at least --fail-on, 2 could not
+check (bad input, nobody answers).`
+
+const auditExample = `  sixty audit http://localhost:8000
+  sixty audit vllm-0:8000 vllm-1:8000 gpu-host:9400 --rules alerts.yaml
+  sixty audit --prometheus http://prometheus:9090 --match '{namespace="prod"}'
+  sixty audit incident.tar.zst --dashboards vllm.json
+  sixty audit --dialect vllm-0.10 --rules rules/ --dashboards dashboards/
+  sixty audit --rules alerts.yaml --fix`
+
+func newAuditCommand() *cobra.Command {
+	f := &auditFlags{}
+	cmd := &cobra.Command{
+		Use:     "audit [URL… | RECORDING | --prometheus URL] [--rules FILE…] [--dashboards FILE…]",
+		Short:   "What is not measured, and which rules and dashboards are broken",
+		Long:    auditLong,
+		Example: auditExample,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			return runAudit(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), args, f)
+		},
+	}
+	s := cmd.Flags()
+	s.StringVar(&f.recording, "recording", "", "audit the servers of a recording")
+	s.StringVar(&f.prometheus, "prometheus", "", "ask a Prometheus-compatible server at this `URL`, for its rules too")
+	s.StringArrayVar(&f.match, "match", nil, "with --prometheus: `selector` such as '{namespace=\"prod\"}'; may be repeated, all must match")
+	s.StringVar(&f.dialect, "dialect", "", "without servers: `name` of a dialect, such as vllm-0.10, vllm-v1-ray or sglang (default: the newest vLLM)")
+	s.StringArrayVar(&f.rules, "rules", nil, "`file` or directory of alerting and recording rules; may be repeated")
+	s.StringArrayVar(&f.dashboards, "dashboards", nil, "`file` or directory of dashboards; may be repeated")
+	s.StringSliceVar(&f.ignore, "ignore", nil, "checks not to report, such as no-for,bucket-edge")
+	s.BoolVar(&f.fix, "fix", false, "repair the files in place")
+	s.StringVarP(&f.output, "output", "o", "text", "text or json")
+	s.StringVar(&f.failOn, "fail-on", "info", "least severity of a finding that exits with 1: page, ticket or info")
+	s.StringVar(&f.color, "color", "auto", "auto, always or never")
+	s.BoolVarP(&f.verbose, "verbose", "v", false, "show every item and every place")
+	f.http.register(s)
+	cmd.MarkFlagsMutuallyExclusive("recording", "prometheus", "dialect")
+	return cmd
+}
+
+// check refuses flags that contradict each other.
+func (f *auditFlags) check(targets []string) error {
+	sources := 0
+	for _, given := range []bool{len(targets) > 0, f.recording != "", f.prometheus != "", f.dialect != ""} {
+		if given {
+			sources++
+		}
+	}
+	known := audit.Checks()
+	for _, id := range f.ignore {
+		if !slices.ContainsFunc(known, func(c audit.Check) bool { return c.ID == id }) {
+			return hint.With(fmt.Errorf("--ignore: no check is called %q", id), "the output names the checks, such as no-for")
+		}
+	}
+	switch {
+	case sources > 1:
+		return errors.New("give URLs, a recording, --prometheus or --dialect, not two of them")
+	case sources == 0 && len(f.rules)+len(f.dashboards) == 0:
+		return hint.With(errors.New("nothing to audit"), "give a server's URL, --prometheus URL, --rules FILE or --dashboards FILE, such as: sixty audit http://localhost:8000")
+	case f.dialect != "" && len(f.rules)+len(f.dashboards) == 0:
+		return hint.With(errors.New("--dialect stands for servers that are not at hand, and there is no file to hold against it"), "give --rules FILE or --dashboards FILE")
+	case f.fix && len(f.rules)+len(f.dashboards) == 0:
+		return hint.With(errors.New("--fix without files"), "name what to repair with --rules or --dashboards")
+	case len(f.match) > 0 && f.prometheus == "":
+		return errors.New("--match goes with --prometheus")
+	case f.output != "text" && f.output != "json":
+		return fmt.Errorf("--output: unknown format %q: want text or json", f.output)
+	case !slices.Contains([]string{"auto", "always", "never"}, f.color):
+		return fmt.Errorf("--color: %q is none of auto, always and never", f.color)
+	}
+	return nil
+}
+
+func runAudit(ctx context.Context, stdout, stderr io.Writer, args []string, f *auditFlags) error {
+	targets, more := sortArguments(args)
+	if len(more) > 0 && len(f.dashboards) > 0 && len(f.rules) == 0 {
+		f.dashboards = append(f.dashboards, more...)
+	} else {
+		f.rules = append(f.rules, more...)
+	}
+	if len(targets) == 1 && f.recording == "" && onDisk(targets[0]) {
+		f.recording, targets = targets[0], nil
+	}
+	if err := f.check(targets); err != nil {
+		return err
+	}
+	failOn, err := catalog.ParseSeverity(f.failOn)
+	if err != nil {
+		return fmt.Errorf("--fail-on: %w", err)
+	}
+	files, err := f.files()
+	if err != nil {
+		return err
+	}
+	source, err := f.open(ctx, stderr, targets)
+	switch {
+	case ctx.Err() != nil:
+		return errors.New("interrupted")
+	case err != nil:
+		return err
+	}
+	report, err := f.audit(source, files)
+	if err != nil {
+		return err
+	}
+	if err := f.write(stdout, report); err != nil {
+		return err
+	}
+	return f.outcome(stderr, report, failOn)
+}
+
+// audit judges, and repairs where it was asked to.
+func (f *auditFlags) audit(source *auditSource, files []audit.File) (*audit.Report, error) {
+	r := &audit.Report{Surface: source.surface, Fixed: map[string]audit.Fixed{}}
+	for _, file := range files {
+		r.Files = append(r.Files, file.Name)
+	}
+	everything := append(slices.Clone(files), source.rules...)
+	for _, file := range source.rules {
+		r.Files = append(r.Files, file.Name)
+	}
+	if f.fix {
+		for i, fixed := range audit.Fix(files, source.surface) {
+			if len(fixed.Repaired) > 0 {
+				if err := replaceFile(files[i].Name, fixed.Data); err != nil {
+					return nil, err
+				}
+			}
+			everything[i].Data = fixed.Data
+			r.Fixed[files[i].Name] = fixed
+		}
+	}
+	r.Findings, r.Errors = audit.Lint(everything, source.surface)
+	r.Findings = slices.DeleteFunc(r.Findings, func(x audit.Finding) bool { return slices.Contains(f.ignore, x.Check) })
+	unread := map[string]bool{}
+	for _, err := range r.Errors {
+		name, _, _ := strings.Cut(err.Error(), ":")
+		unread[name] = true
+	}
+	r.Files = slices.DeleteFunc(r.Files, func(name string) bool { return unread[name] })
+	if source.surface.Live {
+		var rules []audit.File
+		for _, file := range everything {
+			if file.Kind == audit.Rules {
+				rules = append(rules, file)
+			}
+		}
+		r.Areas = audit.Checklist(source.surface, rules, source.allRules)
+	}
+	return r, nil
+}
+
+func (f *auditFlags) write(w io.Writer, r *audit.Report) error {
+	if f.output == "json" {
+		return r.JSON(w)
+	}
+	o := audit.TextOptions{Color: f.color == "always", Verbose: f.verbose}
+	if file, ok := w.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		o.Color = o.Color || f.color == "auto" && os.Getenv("NO_COLOR") == ""
+		if width, _, err := term.GetSize(int(file.Fd())); err == nil {
+			o.Width = width
+		}
+	}
+	return r.Text(w, o)
+}
+
+// outcome turns a report into the exit code, and says which files were not
+// read.
+func (f *auditFlags) outcome(stderr io.Writer, r *audit.Report, failOn catalog.Severity) error {
+	for _, err := range r.Errors {
+		fmt.Fprintf(stderr, "error: %v\n", err)
+		if h := hint.Of(err); h != "" {
+			fmt.Fprintf(stderr, "try: %s\n", h)
+		}
+	}
+	if len(r.Errors) > 0 {
+		return errCannotTell
+	}
+	if worst, found := r.Worst(); found && worst >= failOn {
+		return errFound
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/audit"
+	"github.com/sixty-dev/sixty/internal/hint"
+)
+
+// maxAuditFiles bounds what a directory may hold.
+const maxAuditFiles = 2000
+
+// sortArguments tells the servers and the recording among the arguments from
+// files that a shell made of --rules *.yaml.
+func sortArguments(args []string) (targets, files []string) {
+	for _, a := range args {
+		if ext := strings.ToLower(filepath.Ext(a)); onDisk(a) && slices.Contains(auditExtensions, ext) {
+			files = append(files, a)
+			continue
+		}
+		targets = append(targets, a)
+	}
+	return targets, files
+}
+
+var auditExtensions = []string{".yaml", ".yml", ".json", ".rules"}
+
+func onDisk(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// files reads what --rules and --dashboards name.
+func (f *auditFlags) files() ([]audit.File, error) {
+	var out []audit.File
+	seen := map[string]bool{}
+	for _, given := range []struct {
+		paths []string
+		kind  audit.FileKind
+		flag  string
+	}{{f.rules, audit.Rules, "--rules"}, {f.dashboards, audit.Dashboards, "--dashboards"}} {
+		for _, path := range given.paths {
+			names, err := expand(path)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", given.flag, err)
+			}
+			for _, name := range names {
+				if seen[name] {
+					continue
+				}
+				seen[name] = true
+				data, err := readBounded(name)
+				if err != nil {
+					return nil, fmt.Errorf("%s: %w", given.flag, err)
+				}
+				out = append(out, audit.File{Name: name, Data: data, Kind: given.kind})
+			}
+		}
+	}
+	return out, nil
+}
+
+// expand returns the files of a directory, or the file itself.
+func expand(path string) ([]string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, hint.With(bareError(err), "check the path")
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, e := range entries {
+		if !e.IsDir() && slices.Contains(auditExtensions, strings.ToLower(filepath.Ext(e.Name()))) {
+			out = append(out, filepath.Join(path, e.Name()))
+		}
+	}
+	switch {
+	case len(out) == 0:
+		return nil, hint.With(fmt.Errorf("%s: no .yaml, .yml or .json file in it", path), "name the files; directories below are not searched")
+	case len(out) > maxAuditFiles:
+		return nil, fmt.Errorf("%s: more than %d files", path, maxAuditFiles)
+	}
+	return out, nil
+}
+
+func bareError(err error) error {
+	var p *os.PathError
+	if errors.As(err, &p) {
+		return fmt.Errorf("%s: %w", p.Path, p.Err)
+	}
+	return err
+}
+
+func readBounded(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, bareError(err)
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s: not a regular file", path)
+	case info.Size() > audit.MaxFile:
+		return nil, fmt.Errorf("%s: larger than %d MiB", path, audit.MaxFile>>20)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, bareError(err)
+	}
+	return data, nil
+}
+
+// replaceFile puts new contents in the place of a file, whole or not at all:
+// the file keeps its permissions, and a link its target.
+func replaceFile(path string, data []byte) (err error) {
+	target, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return fmt.Errorf("repair %s: %w", path, bareError(err))
+	}
+	info, err := os.Stat(target)
+	if err != nil {
+		return fmt.Errorf("repair %s: %w", path, bareError(err))
+	}
+	if old, err := os.ReadFile(target); err == nil && bytes.Equal(old, data) {
+		return nil
+	}
+	temp, err := os.CreateTemp(filepath.Dir(target), "."+filepath.Base(target)+".*")
+	if err != nil {
+		return hint.With(fmt.Errorf("repair %s: %w", path, bareError(err)), "make its directory writable")
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("repair %s: %w", path, bareError(err)), os.Remove(temp.Name()))
+		}
+	}()
+	_, err = temp.Write(data)
+	if err == nil {
+		err = temp.Chmod(info.Mode().Perm())
+	}
+	if err == nil {
+		err = temp.Sync()
+	}
+	if err = errors.Join(err, temp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(temp.Name(), target)
+}

@@ -1,0 +1,117 @@
+package pathologies_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sixty-dev/sixty/internal/baseline"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/evidence"
+	"github.com/sixty-dev/sixty/internal/generate"
+	"github.com/sixty-dev/sixty/internal/pathologies"
+)
+
+// Windows that fit recordings of some minutes.
+const (
+	alertWindow = 30 * time.Second
+	alertShort  = 10 * time.Second
+)
+
+// TestAlertsAgreeWithDiagnosis measures what is normal on the healthy part of
+// every recording, generates rules from it, and evaluates them with
+// Prometheus' own code at the end of every phase: the alerts that are pending or
+// fire are the findings of a diagnosis that is given the same measurement.
+func TestAlertsAgreeWithDiagnosis(t *testing.T) {
+	compared, active := 0, 0
+	for _, file := range files(t) {
+		p := play(t, file)
+		normal := p.normal(t)
+		cfg := generate.RulesConfig{
+			Deployment:  p.deployment(t),
+			Pathologies: pathologies.All(), Measured: normal,
+			Interval: 5 * time.Second, Past: generate.UsualPast, Ago: generate.UsualAgo,
+		}
+		generated, err := generate.NewRules(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rules, err := p.store.Rules(generated.Groups)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, phase := range p.truth.Phases {
+			at := time.UnixMilli(phase.ToMS)
+			if err := rules.Eval(t.Context(), at); err != nil {
+				t.Errorf("%s/%s: %v", p.name, phase.Name, err)
+			}
+			alerts := map[string][]string{}
+			for _, a := range rules.Alerts() {
+				alerts[a.Labels["pathology"]] = append(alerts[a.Labels["pathology"]], a.Labels["instance"])
+				active++
+			}
+			d, err := diagnose.Run(t.Context(), p.store, diagnose.Options{
+				At: at, First: p.first, Interval: time.Second, Window: alertWindow, Pathologies: pathologies.All(),
+				Settings: diagnose.Settings{Baselines: normal},
+			})
+			if err != nil {
+				t.Fatalf("%s/%s: %v", p.name, phase.Name, err)
+			}
+			findings := map[string][]string{}
+			for _, f := range d.Findings {
+				if f.Status >= diagnose.Pending {
+					findings[f.Pathology.ID] = f.Targets
+				}
+			}
+			for _, list := range []map[string][]string{alerts, findings} {
+				for id := range list {
+					slices.Sort(list[id])
+					list[id] = slices.Compact(list[id])
+				}
+			}
+			compared += len(pathologies.All())
+			if diff := cmp.Diff(findings, alerts); diff != "" {
+				t.Errorf("%s, phase %d (%s): -diagnosis +alerts:\n%s", p.name, i, phase.Name, diff)
+			}
+		}
+	}
+	t.Logf("%d conditions compared, %d alerts active", compared, active)
+}
+
+// normal measures the first phase, where all was well. Where that holds too
+// little it returns a measurement of nothing.
+func (p *played) normal(t *testing.T) []*baseline.File {
+	t.Helper()
+	first := p.truth.Phases[0]
+	files, err := evidence.Measure(t.Context(), p.store, evidence.Config{
+		From: time.UnixMilli(first.FromMS), To: time.UnixMilli(first.ToMS), Window: alertShort, Short: alertShort, Source: p.name,
+	})
+	if err != nil {
+		t.Logf("%s: %v", p.name, err)
+		return []*baseline.File{{Normal: map[string]float64{"up": 1}}}
+	}
+	return files
+}
+
+func (p *played) deployment(t *testing.T) generate.Deployment {
+	t.Helper()
+	d := generate.Deployment{
+		Instance: []string{"instance"}, Model: []string{"model_name"},
+		Window: alertWindow, Short: alertShort, Past: time.Hour,
+	}
+	last := p.truth.Phases[len(p.truth.Phases)-1]
+	targets, _, err := diagnose.Discover(t.Context(), p.store, time.UnixMilli(last.ToMS), time.Hour, nil, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Dialects = append(d.Dialects, targets[0].Dialect)
+	gpu, err := dialect.Named("dcgm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Dialects = append(d.Dialects, gpu)
+	return d
+}

@@ -82,6 +82,7 @@ type Interval struct {
 	PrefillSum, PrefillCount  float64
 	TTFTSum                   float64
 	Preempted                 float64
+	Steps                     float64 // that gave a token
 
 	promptTokens, prefixHits float64
 }
@@ -160,7 +161,7 @@ func (e *Engine) Scrapes(capacity float64) []calibrate.Scrape {
 			continue
 		}
 		out = append(out, calibrate.Scrape{
-			Seconds: i.Seconds, Running: i.Running, KVTokens: i.KVUsage * capacity, GenerationTokens: i.Generated,
+			Seconds: i.Seconds, Running: i.Running, KVTokens: i.KVUsage * capacity, GenerationTokens: i.Generated, Steps: known(i.Steps),
 			PrefillTokens: known(i.Computed), Prefills: known(i.FirstTokens),
 			ITLSeconds: known(i.ITLSum), ITLCount: known(i.ITLCount),
 			PrefillSeconds: known(i.PrefillSum), PrefillCount: known(i.PrefillCount),
@@ -254,6 +255,7 @@ var fields = []struct {
 	{"sum by (engine) (vllm:inter_token_latency_seconds_sum)", counter, func(i *Interval) *float64 { return &i.ITLSum }},
 	{"sum by (engine) (vllm:inter_token_latency_seconds_count)", counter, func(i *Interval) *float64 { return &i.ITLCount }},
 	{"sum by (engine) (vllm:time_to_first_token_seconds_sum)", counter, func(i *Interval) *float64 { return &i.TTFTSum }},
+	{"sum by (engine) (vllm:iteration_tokens_total_count)", counter, func(i *Interval) *float64 { return &i.Steps }},
 	{"sum by (engine) (vllm:num_preemptions_total)", counter, func(i *Interval) *float64 { return &i.Preempted }},
 	{"sum by (engine) (vllm:request_prefill_time_seconds_sum)", counter, func(i *Interval) *float64 { return &i.PrefillSum }},
 	{"sum by (engine) (vllm:request_prefill_time_seconds_count)", counter, func(i *Interval) *float64 { return &i.PrefillCount }},
@@ -272,7 +274,7 @@ func (r *reader) engines(ctx context.Context) ([]Engine, error) {
 	g.SetLimit(concurrency)
 	for i, f := range fields {
 		g.Go(func() error {
-			expr, err := r.rewrite(f.expr, r.o.step()+r.o.Interval/2)
+			expr, err := r.rewrite(f.expr, r.o.step()+r.o.Interval)
 			if err != nil {
 				return err
 			}

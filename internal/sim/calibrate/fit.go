@@ -82,7 +82,8 @@ func Solve(obs []Observation, knee int, prior *sim.StepCost) (*Fit, error) {
 // the server was seen to do for a while.
 const seenSteps = 10
 
-var errUndetermined = hint.With(
+// ErrUndetermined says that the load varied too little to tell the constants apart.
+var ErrUndetermined = hint.With(
 	errors.New("calibrate: the observations do not determine the cost of a step without load"),
 	"name the model and the GPU, or include a time with another load")
 
@@ -113,7 +114,7 @@ func solve(obs []Observation, knee int, prior *sim.StepCost) (*point, error) {
 	}
 	var ok bool
 	if p.x, ok = robust(p.rows, p.prior); !ok {
-		return nil, errUndetermined
+		return nil, ErrUndetermined
 	}
 	const limit = 0.1 // the same for every knee, so that losses compare
 	var sum, weights float64

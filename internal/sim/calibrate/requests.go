@@ -49,7 +49,7 @@ func FromRequests(cfg sim.Config, measured []Measured, prior *sim.StepCost) (*Fi
 	var best *point
 	for _, knee := range knees(cfg, prior) {
 		p, err := fixpoint(cfg, requests, measured, start, knee, prior)
-		if errors.Is(err, errUndetermined) {
+		if errors.Is(err, ErrUndetermined) {
 			continue
 		}
 		if err != nil {
@@ -60,7 +60,7 @@ func FromRequests(cfg sim.Config, measured []Measured, prior *sim.StepCost) (*Fi
 		}
 	}
 	if best == nil {
-		return nil, errUndetermined
+		return nil, ErrUndetermined
 	}
 	return best.fit(), nil
 }

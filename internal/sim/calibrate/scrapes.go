@@ -17,12 +17,19 @@ type Scrape struct {
 	KVTokens         float64 // vllm:kv_cache_usage_perc, mean, times the cache's tokens
 	GenerationTokens float64 // vllm:generation_tokens_total
 
+	// Steps are those that gave a token (count of vllm:iteration_tokens_total); 0 is
+	// not known, and then the running requests, of which few moments are known,
+	// stand for the batch.
+	Steps float64
+
 	// PrefillTokens are prompt tokens computed, without those from the prefix
 	// cache (vllm:request_prefill_kv_computed_tokens), of Prefills requests.
 	PrefillTokens, Prefills float64
 
 	// ITLSeconds and ITLCount are sum and count of vllm:inter_token_latency_seconds.
-	// Without a count the server is taken to have been busy all the time.
+	// Without a count the server is taken to have been busy all the time. Their mean
+	// holds the gaps of preempted requests too, but no steps can have taken longer
+	// than there was time.
 	ITLSeconds, ITLCount float64
 
 	// PrefillSeconds and PrefillCount are sum and count of
@@ -44,7 +51,7 @@ func FromScrapes(cfg sim.Config, scrapes []Scrape, prior *sim.StepCost) (*Fit, e
 			return nil, hint.With(errors.New("calibrate: the server was idle in every interval"), "choose a time with load")
 		}
 		p, err := solve(obs, knee, prior)
-		if errors.Is(err, errUndetermined) {
+		if errors.Is(err, ErrUndetermined) {
 			continue
 		}
 		if err != nil {
@@ -55,19 +62,23 @@ func FromScrapes(cfg sim.Config, scrapes []Scrape, prior *sim.StepCost) (*Fit, e
 		}
 	}
 	if best == nil {
-		return nil, errUndetermined
+		return nil, ErrUndetermined
 	}
 	return best.fit(), nil
 }
 
 func (s Scrape) observations(cfg sim.Config, knee int) []Observation {
 	steps := s.GenerationTokens / s.Running // each step gives each running request a token
+	if s.Steps > 0 {
+		steps = s.Steps
+		s.Running = max(s.GenerationTokens/s.Steps, 1)
+	}
 	if !(s.Running >= 1) || !(steps >= 1) || math.IsInf(steps, 0) || !(s.Seconds > 0) {
 		return nil
 	}
 	seconds := s.Seconds
 	if s.ITLCount > 0 {
-		seconds = s.ITLSeconds / s.ITLCount * steps
+		seconds = min(s.ITLSeconds/s.ITLCount*steps, s.Seconds)
 	}
 	if !(seconds > 0) {
 		return nil

@@ -3,6 +3,7 @@ package whatif
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/sixty-dev/sixty/internal/gpu"
@@ -90,13 +91,25 @@ func Calibrate(e Evidence) (*Calibration, error) {
 			c.Fit, c.Basis, c.Source = fit, b, source
 		}
 	}
+	fit := func(b Basis, source string, typical float64, fit func(prior *sim.StepCost) (*calibrate.Fit, error)) {
+		f, err := fit(prior)
+		if errors.Is(err, calibrate.ErrUndetermined) && prior == nil && typical > 0 {
+			// A weak opinion that the observations outweigh where they have one.
+			if f, err = fit(&sim.StepCost{Base: typical / 2, Knee: generalKnee}); err == nil {
+				c.Notes = append(c.Notes, source+": the load hardly varied, so that half of a step was taken to be independent of it; name the model and the GPU to do better")
+			}
+		}
+		take(b, source, f, err)
+	}
 	if len(e.Requests) > 0 {
-		fit, err := calibrate.FromRequests(e.Config, e.Requests, prior)
-		take(Requests, e.RequestsFrom, fit, err)
+		fit(Requests, e.RequestsFrom, typicalRequest(e.Requests), func(p *sim.StepCost) (*calibrate.Fit, error) {
+			return calibrate.FromRequests(e.Config, e.Requests, p)
+		})
 	}
 	if len(e.Scrapes) > 0 && (c.Fit == nil || c.Fit.MedianError > poorFit) {
-		fit, err := calibrate.FromScrapes(e.Config, e.Scrapes, prior)
-		take(Metrics, e.ScrapesFrom, fit, err)
+		fit(Metrics, e.ScrapesFrom, typicalScrape(e.Scrapes), func(p *sim.StepCost) (*calibrate.Fit, error) {
+			return calibrate.FromScrapes(e.Config, e.Scrapes, p)
+		})
 	}
 	if c.Fit == nil && prior != nil {
 		take(Hardware, e.HardwareFrom, calibrate.Estimate(*prior), nil)
@@ -112,6 +125,40 @@ func Calibrate(e Evidence) (*Calibration, error) {
 		c.Notes = append(c.Notes, fmt.Sprintf("poor fit: the durations that were observed are off by %.0f %% in the median; the server does something that the simulator lacks, or others use its machine", 100*c.Fit.MedianError))
 	}
 	return c, nil
+}
+
+// generalKnee is that of most accelerators at 16-bit weights: a data sheet's
+// operations per byte of memory traffic.
+const generalKnee = 256
+
+// typicalRequest and typicalScrape are the median time of a token, which is that of
+// a step.
+func typicalRequest(ms []calibrate.Measured) float64 {
+	var v []float64
+	for _, m := range ms {
+		if n := m.Request.OutputTokens; m.Use && n > 1 && m.LastToken > m.FirstToken {
+			v = append(v, (m.LastToken-m.FirstToken).Seconds()/float64(n-1))
+		}
+	}
+	return median(v)
+}
+
+func typicalScrape(scrapes []calibrate.Scrape) float64 {
+	var v []float64
+	for _, s := range scrapes {
+		if s.ITLCount > 0 && s.ITLSeconds > 0 {
+			v = append(v, s.ITLSeconds/s.ITLCount)
+		}
+	}
+	return median(v)
+}
+
+func median(v []float64) float64 {
+	if len(v) == 0 {
+		return 0
+	}
+	slices.Sort(v)
+	return v[len(v)/2]
 }
 
 // Statement says in one sentence what the step times rest on.

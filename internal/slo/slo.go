@@ -157,6 +157,11 @@ func (o Objective) Source() string {
 // File is the parsed content of slo.yaml.
 type File struct {
 	Objectives []Objective
+
+	// Period is how long the error budget lasts, where the file says so: OpenSLO
+	// does. Notes says, a sentence each, what of a foreign file was left out.
+	Period time.Duration
+	Notes  []string
 }
 
 // rawObjective is one entry as written.
@@ -179,33 +184,50 @@ type rawObjective struct {
 // maxFile bounds slo.yaml: a list of promises, not a data file.
 const maxFile = 1 << 20
 
-// Parse reads slo.yaml. Errors name the line, and unknown keys are errors: a
-// misspelt target must not silently promise nothing.
+// Parse reads slo.yaml, or the files of Sloth (prometheus/v1) and OpenSLO
+// (openslo/v1) as far as they promise something that can be measured here. Errors
+// name line and column, and in slo.yaml unknown keys are errors: a misspelt
+// target must not silently promise nothing.
 func Parse(name string, content []byte) (*File, error) {
 	if len(content) > maxFile {
 		return nil, fmt.Errorf("%s: %d bytes are more than a list of objectives can need (limit %d)", name, len(content), maxFile)
 	}
+	parse := parseOwn
+	switch formatOf(content) {
+	case sloth:
+		parse = parseSloth
+	case openSLO:
+		parse = parseOpenSLO
+	}
+	f, err := parse(content)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return f, nil
+}
+
+func parseOwn(content []byte) (*File, error) {
 	var raw struct {
 		Objectives []rawObjective `yaml:"objectives"`
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(content))
 	dec.KnownFields(true)
 	if err := dec.Decode(&raw); err != nil && !errors.Is(err, io.EOF) {
-		return nil, hint.With(fmt.Errorf("%s: %w", name, err), "see docs/slo.md for the keys of slo.yaml")
+		return nil, hint.With(located(err, content), "see docs/slo.md for the keys of slo.yaml")
 	}
 	if len(raw.Objectives) == 0 {
-		return nil, fmt.Errorf("%s: no objectives", name)
+		return nil, errors.New("no objectives")
 	}
 	f := &File{}
 	for i, r := range raw.Objectives {
 		o, err := r.objective()
 		if err != nil {
-			return nil, fmt.Errorf("%s: objective %d: %w", name, i+1, err)
+			return nil, fmt.Errorf("objective %d: %w", i+1, err)
 		}
 		f.Objectives = append(f.Objectives, o)
 	}
 	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%s: something follows the first YAML document: one file holds one list", name)
+		return nil, errors.New("something follows the first YAML document: one file holds one list")
 	}
 	return f, nil
 }
@@ -215,7 +237,7 @@ func (r *rawObjective) objective() (Objective, error) {
 	if u := resolve(&r.UseCase); !u.IsZero() {
 		var err error
 		if o, err = ForUseCase(u.Value); err != nil {
-			return o, fmt.Errorf("line %d: %w", r.UseCase.Line, err)
+			return o, fmt.Errorf("%s: %w", position(&r.UseCase), err)
 		}
 	}
 	o.Name, o.Model, o.Namespace, o.Cluster, o.Service = r.Name, r.Model, r.Namespace, r.Cluster, r.Service
@@ -242,17 +264,17 @@ func (r *rawObjective) objective() (Objective, error) {
 		}
 		var err error
 		if *d.percentile, err = parsePercentile(resolve(d.longer)); err != nil {
-			return o, fmt.Errorf("line %d: %s: %w", d.longer.Line, strings.TrimSuffix(string(d.key), "_p95"), err)
+			return o, fmt.Errorf("%s: %s: %w", position(d.longer), strings.TrimSuffix(string(d.key), "_p95"), err)
 		}
 		if d.percentile.Share == p95 && !d.node.IsZero() {
-			return o, fmt.Errorf("line %d: %s says what the 95th percentile keeps to: say it once", d.longer.Line, d.key)
+			return o, fmt.Errorf("%s: %s says what the 95th percentile keeps to: say it once", position(d.longer), d.key)
 		}
 		implyP95(d.dst, d.percentile)
 	}
 	if !r.Availability.IsZero() {
 		v, err := parseRatio(resolve(&r.Availability).Value)
 		if err != nil {
-			return o, fmt.Errorf("line %d: availability: %w", r.Availability.Line, err)
+			return o, fmt.Errorf("%s: availability: %w", position(&r.Availability), err)
 		}
 		o.Availability = v
 	}
@@ -269,7 +291,7 @@ func parseLatency(key Key, node *yaml.Node, dst *time.Duration) error {
 	text := resolve(node).Value
 	v, err := time.ParseDuration(text)
 	if err != nil || v <= 0 {
-		return fmt.Errorf("line %d: %s: %q is not a duration such as 500ms", node.Line, key, text)
+		return fmt.Errorf("%s: %s: %q is not a duration such as 500ms", position(node), key, text)
 	}
 	*dst = v
 	return nil

@@ -1,0 +1,92 @@
+package slo
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// position writes where a node stands.
+func position(n *yaml.Node) string { return fmt.Sprintf("line %d, column %d", n.Line, n.Column) }
+
+// located rewrites the errors of decoding, which know the line and speak of Go
+// types, for people who wrote YAML: with the column, and the first one alone.
+func located(err error, content []byte) error {
+	var wrong *yaml.TypeError
+	if !errors.As(err, &wrong) || len(wrong.Errors) == 0 {
+		return err
+	}
+	parts := regexp.MustCompile(`^line (\d+): (.*)$`).FindStringSubmatch(strings.SplitN(wrong.Errors[0], "\n", 2)[0])
+	var doc yaml.Node
+	if parts == nil || yaml.Unmarshal(content, &doc) != nil {
+		return err
+	}
+	line, _ := strconv.Atoi(parts[1])
+	what := parts[2]
+	wanted := func(n *yaml.Node) bool { return n.Kind != yaml.DocumentNode }
+	if m := regexp.MustCompile(`^field (.+) not found in type \S+$`).FindStringSubmatch(what); m != nil {
+		what = fmt.Sprintf("unknown key %q", m[1])
+		wanted = func(n *yaml.Node) bool { return n.Value == m[1] }
+	} else if m := regexp.MustCompile(`^mapping key "?(.+?)"? already defined at (line \d+)$`).FindStringSubmatch(what); m != nil {
+		what = fmt.Sprintf("key %q was given already, at %s", m[1], m[2])
+		wanted = func(n *yaml.Node) bool { return n.Value == m[1] }
+	} else if m := regexp.MustCompile(`^cannot unmarshal (!!\w+)(.*) into (.+)$`).FindStringSubmatch(what); m != nil {
+		what = fmt.Sprintf("%s%s where %s is wanted", kindOf(m[1]), m[2], wantedOf(m[3]))
+		value := strings.TrimSuffix(strings.Trim(m[2], " `"), "...") // long ones are cut
+		wanted = func(n *yaml.Node) bool { return n.ShortTag() == m[1] && strings.HasPrefix(n.Value, value) }
+	}
+	if n := findAt(&doc, line, wanted, 0); n != nil {
+		return fmt.Errorf("%s: %s", position(n), what)
+	}
+	return fmt.Errorf("line %d: %s", line, what)
+}
+
+// kindOf names a YAML tag.
+func kindOf(tag string) string {
+	switch tag {
+	case "!!seq":
+		return "a list"
+	case "!!map":
+		return "a mapping"
+	}
+	return "a value (" + strings.TrimPrefix(tag, "!!") + ")"
+}
+
+// wantedOf names what a Go type is written as.
+func wantedOf(goType string) string {
+	switch {
+	case strings.HasPrefix(goType, "[]"):
+		return "a list"
+	case goType == "string":
+		return "text"
+	case goType == "float64" || goType == "int":
+		return "a number"
+	case goType == "bool":
+		return "true or false"
+	}
+	return "a mapping"
+}
+
+// maxDepth bounds how deeply nodes are searched.
+const maxDepth = 100
+
+// findAt returns the last node in a line that is wanted: of lists within each
+// other, the inner one.
+func findAt(n *yaml.Node, line int, wanted func(*yaml.Node) bool, depth int) *yaml.Node {
+	if depth == maxDepth {
+		return nil
+	}
+	for i := len(n.Content) - 1; i >= 0; i-- {
+		if found := findAt(n.Content[i], line, wanted, depth+1); found != nil {
+			return found
+		}
+	}
+	if n.Line == line && wanted(n) {
+		return n
+	}
+	return nil
+}

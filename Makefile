@@ -23,11 +23,20 @@ build: ## Build bin/sixty, one static binary
 run: build ## Diagnose the recorded incident of a real vLLM server
 	@bin/sixty diagnose --recording $(INCIDENT) || test $$? -eq 1 # 1 says that something was found
 
-test: ## Check the format, vet, and run all tests
+test: schemas ## Check the format, vet, and run all tests
 	@unformatted=$$(gofmt -l cmd e2e internal); test -z "$$unformatted" || { echo "gofmt -w $$unformatted"; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -tags e2e ./e2e ./internal/sim/...
 	$(GO) test ./...
+
+SCHEMAS = internal/generate/dashboard/schema
+
+.PHONY: schemas
+schemas: $(SCHEMAS)/node_modules/.package-lock.json ## Install the schemas of Grafana and Perses that tests check against (needs npm; skipped without)
+
+$(SCHEMAS)/node_modules/.package-lock.json: $(SCHEMAS)/package-lock.json
+	@command -v npm >/dev/null || { echo "no npm: dashboards are not checked against the schemas of Grafana and Perses"; exit 0; }; \
+	cd $(SCHEMAS) && npm ci --silent --fetch-retries 1 --fetch-timeout 20000 || echo "npm packages cannot be had: dashboards are not checked against the schemas of Grafana and Perses"
 
 race: ## Run all tests with the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race ./...

@@ -50,7 +50,11 @@ func (p page) asMarkdown(notice string) []byte {
 			if e.text != "" {
 				fmt.Fprintf(&b, "\n%s\n", e.text)
 			}
-			fmt.Fprintf(&b, "\n```promql\n%s\n```\n\n</details>\n", e.code)
+			fence := "```"
+			for strings.Contains(e.code, fence) {
+				fence += "`"
+			}
+			fmt.Fprintf(&b, "\n%spromql\n%s\n%s\n\n</details>\n", fence, e.code, fence)
 		}
 	}
 	return b.Bytes()

@@ -239,6 +239,39 @@ func TestWhatIsKnownOfTheDeploymentIsSaid(t *testing.T) {
 	}
 }
 
+// TestEveryPageShowsItsAlert renders the pages beside the rules of the same
+// deployment.
+func TestEveryPageShowsItsAlert(t *testing.T) {
+	model, err := dialect.Named("vllm-v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gpu, err := dialect.Named("dcgm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := generate.Deployment{
+		Dialects: []dialect.Dialect{model, gpu}, Instance: generate.UsualInstance, Model: generate.UsualModel, GPU: []string{"node"},
+		Window: indicator.WindowMark, Short: indicator.ShortMark, Past: indicator.PastMark,
+	}
+	rules, err := generate.NewRules(generate.RulesConfig{
+		Deployment: d, Pathologies: pathologies.All(), Interval: generate.UsualInterval, Past: generate.UsualPast, Ago: generate.UsualAgo,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := all()
+	c.Deployment, c.Rules = &d, rules.Groups
+	for name, page := range pages(t, runbookpage.Markdown, c) {
+		if name != "README.md" && !strings.Contains(page, "\n## Alert rule\n\n") {
+			t.Errorf("%s shows no rule", name)
+		}
+	}
+	if page := pages(t, runbookpage.Markdown, c)["saturation.md"]; !strings.Contains(page, "instance_model:vllm_") {
+		t.Errorf("saturation.md: the rule reads nothing that was recorded:\n%s", page)
+	}
+}
+
 func TestARunbookWithoutATitleIsAnError(t *testing.T) {
 	for _, render := range []func(runbookpage.Config) ([]generate.File, error){runbookpage.Markdown, runbookpage.HTML} {
 		if _, err := render(one(catalog.Pathology{Runbook: "no title"})); err == nil || !strings.Contains(err.Error(), "odd") {

@@ -10,3 +10,6 @@
 // It computes no token and holds no text: prompts are counted by a stand-in for
 // a tokenizer and answers are made of one word. It diagnoses nothing.
 package fleet
+
+// ContentType is that of every metrics page of a fleet.
+const ContentType = "text/plain; version=0.0.4; charset=utf-8"

@@ -29,6 +29,10 @@ type Config struct {
 	Accelerate float64  // simulated seconds in a second; 0: 1
 	Seed       uint64
 
+	// Warm is how much of the first phase has passed when Start returns: a server
+	// that has served for minutes, with the counters to show for it.
+	Warm time.Duration
+
 	MaxQueuedRequests int // --max-num-queued-reqs; 0: no limit
 }
 
@@ -36,6 +40,7 @@ type Config struct {
 const (
 	MaxReplicas   = 64
 	MaxAccelerate = 1000
+	maxWarm       = time.Hour
 )
 
 func (c Config) withDefaults() (Config, error) {
@@ -61,6 +66,8 @@ func (c Config) withDefaults() (Config, error) {
 		return c, hint.With(fmt.Errorf("scenario %s needs %d replicas", c.Scenario.Name, c.Scenario.Replicas), "allow them, or leave the number to the scenario")
 	case !(c.Accelerate > 0 && c.Accelerate <= MaxAccelerate):
 		return c, fmt.Errorf("acceleration %v: want more than 0 and at most %d", c.Accelerate, MaxAccelerate)
+	case c.Warm < 0 || c.Warm > maxWarm || c.Warm > 0 && len(c.Scenario.Phases) > 1 && c.Warm >= c.Scenario.Phases[0].For:
+		return c, fmt.Errorf("a warm-up of %v: want less than the first phase of %s, and at most %v", c.Warm, c.Scenario.Name, maxWarm)
 	case c.MaxQueuedRequests < 0:
 		return c, fmt.Errorf("a limit of %d queued requests", c.MaxQueuedRequests)
 	case c.MaxQueuedRequests > 0 && c.Release < r0_29_0:
@@ -119,11 +126,13 @@ func Start(cfg Config) (*Fleet, error) {
 		return nil, err
 	}
 	server.Engine.MaxQueuedRequests = cfg.MaxQueuedRequests
-	f := &Fleet{cfg: cfg, began: time.Now(), kick: make(chan struct{}, 1), done: make(chan struct{})}
+	began := time.Now().Add(-time.Duration(float64(cfg.Warm) / cfg.Accelerate))
+	f := &Fleet{cfg: cfg, began: began, kick: make(chan struct{}, 1), done: make(chan struct{})}
 	if f.core, err = newCore(cfg.Scenario, server, cfg.Replicas, cfg.Seed, f.wall); err != nil {
 		return nil, err
 	}
 	f.outbox = make([][]delivery, cfg.Replicas)
+	f.core.advance(cfg.Warm)
 	f.measure()
 	if err := f.listen(); err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -147,7 +156,7 @@ func (f *Fleet) measure() {
 // listen opens all addresses.
 func (f *Fleet) listen() error {
 	for i := range f.cfg.Replicas {
-		addr, err := neighbour(f.cfg.Addr, i)
+		addr, err := Neighbour(f.cfg.Addr, i)
 		if err != nil {
 			return err
 		}
@@ -179,8 +188,9 @@ func local(addr string) string {
 	return addr
 }
 
-// neighbour returns the address n ports behind one.
-func neighbour(addr string, n int) (string, error) {
+// Neighbour returns the address n ports above one; a port of 0 stays 0, and an
+// address without a host is on the loopback interface.
+func Neighbour(addr string, n int) (string, error) {
 	if addr == "" {
 		return "127.0.0.1:0", nil
 	}
@@ -414,7 +424,7 @@ func (f *Fleet) exporterHandler() http.Handler {
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		var body []byte
 		f.with(func(c *core, now time.Duration) { body = gpuPage(c.replicas, now) })
-		w.Header().Set("Content-Type", textFormat)
+		w.Header().Set("Content-Type", ContentType)
 		_, _ = w.Write(body)
 	})
 	mux.Handle("GET "+ownMetrics, f.ownMetrics())

@@ -13,10 +13,9 @@ import (
 )
 
 const (
-	textFormat = "text/plain; version=0.0.4; charset=utf-8"
-	maxBody    = 16 << 20
-	maxOpen    = 1 << 14 // requests that a replica holds at most, to bound memory
-	maxTokens  = 1 << 20
+	maxBody   = 16 << 20
+	maxOpen   = 1 << 14 // requests that a replica holds at most, to bound memory
+	maxTokens = 1 << 20
 )
 
 // apiRequest is what the imitation reads of a completion or a chat completion.
@@ -122,7 +121,7 @@ func (s *server) metrics(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, err.Error(), statusUnavailable)
 		return
 	}
-	w.Header().Set("Content-Type", textFormat)
+	w.Header().Set("Content-Type", ContentType)
 	_, _ = w.Write(body)
 }
 

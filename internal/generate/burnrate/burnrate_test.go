@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/prometheus/template"
 	"github.com/prometheus/prometheus/util/teststorage"
 	"go.yaml.in/yaml/v3"
+	"pgregory.net/rapid"
 
 	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/slo"
@@ -27,7 +28,7 @@ import (
 
 // parsed returns the groups as Prometheus reads them from a file, or fails
 // with what it has against them.
-func parsed(t *testing.T, groups []rulefmt.RuleGroup) []rulefmt.RuleGroup {
+func parsed(t rapid.TB, groups []rulefmt.RuleGroup) []rulefmt.RuleGroup {
 	t.Helper()
 	content, err := yaml.Marshal(rulefmt.RuleGroups{Groups: groups})
 	if err != nil {

@@ -140,7 +140,7 @@ func slug(s string) string {
 }
 
 // base returns the rules that count events and bad events.
-func (s *sli) base() ([]recording, error) {
+func (s *sli) base() ([]counter, error) {
 	own, err := s.objective.Matchers()
 	if err != nil {
 		return nil, err
@@ -151,28 +151,28 @@ func (s *sli) base() ([]recording, error) {
 	return s.latency(own)
 }
 
-// A recording is a recording rule before it has its label.
-type recording struct{ name, expr string }
+// A counter is a recording rule that counts, before it has its label.
+type counter struct{ name, expr string }
 
 // latency counts by a histogram: all observations, and those beyond the edge.
-func (s *sli) latency(own []*labels.Matcher) ([]recording, error) {
+func (s *sli) latency(own []*labels.Matcher) ([]counter, error) {
 	family := families[s.promise.Quantity]
 	unless, err := s.unless(family + s.counted())
 	if err != nil {
 		return nil, err
 	}
-	var out []recording
+	var out []counter
 	if s.cfg.Native {
 		all := by("sum", s.cfg.By, s.cfg.over("rate", family, own...))
 		late := fmt.Sprintf("(1 - histogram_fraction(0, %s, %s)) * (histogram_count(%s) > 0)", number(s.edge.Seconds()), all, all)
-		out = []recording{
+		out = []counter{
 			{Events, fmt.Sprintf("histogram_count(%s)", all) + unless},
 			{BadEvents, fmt.Sprintf("clamp_min(%s, 0)%s or on (%s) 0 * %s", late, unless, list(s.cfg.By), s.recorded(Events))},
 		}
 	} else {
 		all := by("sum", s.cfg.By, s.cfg.over("rate", family+"_count", own...))
 		good := by("sum", s.cfg.By, s.cfg.over("rate", family+"_bucket", append(slices.Clone(own), le(s.edge.Seconds()))...))
-		out = []recording{
+		out = []counter{
 			{Events, all + unless},
 			{BadEvents, fmt.Sprintf("clamp_min(%s - on (%s) %s, 0)", s.recorded(Events), list(s.cfg.By), good)},
 		}
@@ -184,7 +184,7 @@ func (s *sli) latency(own []*labels.Matcher) ([]recording, error) {
 			count = "histogram_count(" + count + ")"
 		}
 		// The same exclusion: both families have the same labels.
-		out = append(out, recording{Requests, by("sum", s.cfg.By, count) + unless})
+		out = append(out, counter{Requests, by("sum", s.cfg.By, count) + unless})
 	}
 	return out, nil
 }
@@ -221,7 +221,7 @@ func (s *sli) unless(canonical string) (string, error) {
 //
 // http_requests_total has no model_name: a target's requests are its model's.
 // Of a target that serves several models the engine's counters are taken.
-func (s *sli) availability(own []*labels.Matcher) ([]recording, error) {
+func (s *sli) availability(own []*labels.Matcher) ([]counter, error) {
 	boundary := slices.DeleteFunc(slices.Clone(own), func(m *labels.Matcher) bool { return m.Name == modelName })
 	unless, err := s.unless(running)
 	if err != nil {
@@ -246,7 +246,7 @@ func (s *sli) availability(own []*labels.Matcher) ([]recording, error) {
 	mark := func(expr, counter string) string {
 		return fmt.Sprintf("label_replace(%s, \"counter\", %q, \"\", \"\")", expr, counter)
 	}
-	return []recording{
+	return []counter{
 		{ServedModel, fmt.Sprintf("%s and on (%s) count by (%s) (%s) == 1", there(own), on, on, there(boundary))},
 		{Events, by("sum", s.cfg.By, fmt.Sprintf("(%s) or on (%s) %s", http(labels.MatchNotRegexp, "4.."), on, engine)) + unless},
 		{BadEvents, fmt.Sprintf("%s%s or on (%s) 0 * %s",

@@ -1,0 +1,138 @@
+package dashboard_test
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/sixty-dev/sixty/internal/metrics"
+	"github.com/sixty-dev/sixty/internal/metrics/api"
+	"github.com/sixty-dev/sixty/internal/metrics/backfill"
+	"github.com/sixty-dev/sixty/internal/metrics/recording"
+)
+
+// TestEveryPanelReturnsDataOfARealPrometheus loads the recording of a server
+// under load into the Prometheus of the PATH, and asks it what the panels ask.
+func TestEveryPanelReturnsDataOfARealPrometheus(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs a server for some seconds")
+	}
+	for _, binary := range []string{"promtool", "prometheus"} {
+		if _, err := exec.LookPath(binary); err != nil {
+			t.Skipf("needs %s in the PATH", binary)
+		}
+	}
+	dir := t.TempDir()
+	r := backfilled(t, "thrashing-deep", filepath.Join(dir, "recording.om"))
+	data := filepath.Join(dir, "data")
+	if out, err := exec.CommandContext(t.Context(), "promtool", "tsdb", "create-blocks-from", "openmetrics", filepath.Join(dir, "recording.om"), data).CombinedOutput(); err != nil {
+		t.Fatalf("promtool: %v\n%s", err, out)
+	}
+	q, err := api.New(api.Config{URL: startPrometheus(t, dir, data)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(q.Close)
+	empty, silent, count, queries := coverage(t.Context(), t, q, build(t, config(t, "vllm-0.23.0", "dcgm")), r)
+	t.Logf("%d of %d panels and %d of %d queries return data", count-len(empty), count, queries-len(silent), queries)
+	for _, p := range empty {
+		t.Errorf("no data: %s", p)
+	}
+}
+
+// backfilled writes a recording, a GPU exporter's page and the series of an
+// objective's rules as OpenMetrics, and returns the range to ask for.
+func backfilled(t *testing.T, name, path string) metrics.Range {
+	t.Helper()
+	rec, err := recording.Open(recordings + name + ".tar.zst")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rec.Close()
+	page, err := os.ReadFile("testdata/dcgm.prom")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	w := backfill.NewWriter(out)
+	err = rec.Scrapes(func(s recording.Scrape) error {
+		for _, p := range []struct {
+			target labels.Labels
+			body   []byte
+		}{
+			{labels.FromStrings("instance", s.Target, "job", "vllm"), slices.Concat(s.Body, []byte("scrape_duration_seconds 0.015\n"))},
+			{labels.FromStrings("instance", "gpu-node-1:9400", "job", "dcgm"), page},
+			{labels.FromStrings("slo", "chat-ttft", "model_name", "tiny"), recorded(t)},
+		} {
+			if err := w.Page(p.target, s.At, p.body); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, last := rec.Times()
+	return metrics.Range{Start: first.Add(30 * time.Second), End: last, Step: 5 * time.Second}
+}
+
+// startPrometheus serves the blocks in data on loopback, and returns its URL
+// when it is ready.
+func startPrometheus(t *testing.T, dir, data string) string {
+	t.Helper()
+	config := filepath.Join(dir, "prometheus.yml")
+	if err := os.WriteFile(config, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listen := l.Addr().String()
+	l.Close()
+	cmd := exec.Command("prometheus", "--config.file="+config, "--storage.tsdb.path="+data,
+		"--storage.tsdb.retention.time=100y", "--web.listen-address="+listen)
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Signal(syscall.SIGTERM)
+		cmd.Wait()
+		log.Close()
+	})
+	for range 300 {
+		resp, err := http.Get(fmt.Sprintf("http://%s/-/ready", listen))
+		if err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return "http://" + listen
+			}
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	lines, _ := os.ReadFile(log.Name())
+	t.Fatalf("prometheus is not ready:\n%s", lines)
+	return ""
+}

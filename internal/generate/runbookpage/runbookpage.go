@@ -153,14 +153,17 @@ func (c Config) condition(p *catalog.Pathology) section {
 		c.words(&b, p.Supports, 0)
 	}
 	b.WriteString("\n| Threshold | Value | Why |\n|---|---|---|\n")
-	var seen []string
+	var seen []*catalog.Threshold
 	for _, cond := range append([]catalog.Cond{p.When}, p.Supports...) {
 		cond.Leaves(func(leaf catalog.Cond) {
-			if t := leaf.Threshold; !slices.Contains(seen, t.Name) {
-				seen = append(seen, t.Name)
+			if t := leaf.Threshold; !slices.Contains(seen, t) {
+				seen = append(seen, t)
 				fmt.Fprintf(&b, "| %s | %s | %s |\n", code(t.Name), plain(c.value(t)), plain(t.Why))
 			}
 		})
+	}
+	if slices.ContainsFunc(seen, func(t *catalog.Threshold) bool { return t.Baseline != nil }) {
+		b.WriteString("\nNormal is what the same signal was in this deployment's own past: the baseline.\n")
 	}
 	b.WriteString("\nSet a threshold with " + code("sixty diagnose --set NAME=VALUE") + ". A reading or a threshold that is missing makes a comparison unknown, which is not healthy.\n")
 	return section{heading: "Condition", markdown: b.String()}
@@ -200,7 +203,7 @@ func (c Config) words(b *strings.Builder, conds []catalog.Cond, depth int) {
 			if cond.Op == catalog.LessThan {
 				than = "is below"
 			}
-			fmt.Fprintf(b, "%s%s %s %s (%s)\n", indent, plain(cond.Signal.Title), than, plain(c.value(cond.Threshold)), code(cond.Threshold.Name))
+			fmt.Fprintf(b, "%s**%s** %s %s (%s)\n", indent, plain(cond.Signal.Title), than, plain(c.value(cond.Threshold)), code(cond.Threshold.Name))
 		case cond.Any != nil:
 			b.WriteString(indent + "At least one of these holds:\n")
 			c.words(b, cond.Any, depth+1)

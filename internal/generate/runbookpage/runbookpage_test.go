@@ -170,14 +170,14 @@ func TestConditionsInWords(t *testing.T) {
 		when catalog.Cond
 		want string
 	}{
-		"a comparison": {above("a", plain), "It holds while\n\n- TTFT P95 is above 3 s (`a`)\n"},
+		"a comparison": {above("a", plain), "It holds while\n\n- **TTFT P95** is above 3 s (`a`)\n"},
 		"an All in an All is one": {
 			catalog.All(above("a", plain), catalog.All(above("b", plain), above("c", plain))),
-			"all of these hold:\n\n- TTFT P95 is above 3 s (`a`)\n- TTFT P95 is above 3 s (`b`)\n- TTFT P95 is above 3 s (`c`)\n",
+			"all of these hold:\n\n- **TTFT P95** is above 3 s (`a`)\n- **TTFT P95** is above 3 s (`b`)\n- **TTFT P95** is above 3 s (`c`)\n",
 		},
 		"an Any in an All is a list of its own": {
 			catalog.All(above("a", plain), catalog.Any(above("b", plain), above("c", plain))),
-			"- TTFT P95 is above 3 s (`a`)\n- At least one of these holds:\n  - TTFT P95 is above 3 s (`b`)\n",
+			"- **TTFT P95** is above 3 s (`a`)\n- At least one of these holds:\n  - **TTFT P95** is above 3 s (`b`)\n",
 		},
 		"an objective comes before a default": {
 			above("a", catalog.Threshold{Objective: "ttft_p95", Default: 3}), "above the objective ttft\\_p95; without it 3 s",

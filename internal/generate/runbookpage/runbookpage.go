@@ -236,9 +236,9 @@ func (c Config) value(t *catalog.Threshold) string {
 		}
 		switch {
 		case r.Offset > 0:
-			text += " + " + indicator.FormatNumber(r.Offset, t.Unit)
+			text += " + " + difference(r.Offset, t.Unit)
 		case r.Offset < 0:
-			text += " − " + indicator.FormatNumber(-r.Offset, t.Unit)
+			text += " − " + difference(-r.Offset, t.Unit)
 		}
 		if r.History {
 			text += ", of earlier samples"
@@ -253,6 +253,16 @@ func (c Config) value(t *catalog.Threshold) string {
 		parts = append(parts, number)
 	}
 	return strings.Join(parts, "; without it ")
+}
+
+// difference writes a number that is added to another: of ratios in percentage
+// points, for a percentage would be taken of the other.
+func difference(v float64, u indicator.Unit) string {
+	text := indicator.FormatNumber(v, u)
+	if u == indicator.Ratio {
+		text = strings.TrimSuffix(text, " %") + " percentage points"
+	}
+	return text
 }
 
 // related draws what inhibits what.

@@ -190,6 +190,11 @@ func TestConditionsInWords(t *testing.T) {
 			"above 0.6 × normal × (growth of Sequences decoded per step) to the power of 0.4 − 50 ms, of earlier samples (`a`)",
 		},
 	}
+	share := &catalog.Threshold{Name: "a", Unit: indicator.Ratio, Why: "why", Default: catalog.None, Baseline: &catalog.Relative{Factor: 2, Offset: 0.1}}
+	tests["a share grows by percentage points"] = struct {
+		when catalog.Cond
+		want string
+	}{catalog.Above(indicator.AbandonedShare, share), "above 2 × normal + 10 percentage points (`a`)"}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			text := pages(t, runbookpage.Markdown, one(catalog.Pathology{When: tt.when}))["odd.md"]

@@ -56,6 +56,6 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	}
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.AddCommand(newDiagnoseCommand(), newRecordCommand(), newExplainCommand(), newBenchCommand(), newDemoCommand(), newSimulateCommand(), newGenerateCommand(), newAuditCommand())
+	root.AddCommand(newDiagnoseCommand(), newRecordCommand(), newExplainCommand(), newBenchCommand(), newDemoCommand(), newSimulateCommand(), newTuneCommand(), newGenerateCommand(), newAuditCommand())
 	return root
 }

@@ -14,10 +14,10 @@ import (
 // worked out: a step's constants do not depend on its batch.
 const usualBatch = 32
 
-// stepModel is what a step of the model costs on one tensor-parallel group, for
+// StepModel is what a step of the model costs on one tensor-parallel group, for
 // calibrate.FromHardware. KV bytes are those of all its GPUs together, as the
 // bandwidth is.
-func stepModel(l *Ledger, meanTokens float64) calibrate.Model {
+func (l *Ledger) StepModel(meanTokens float64) calibrate.Model {
 	m, s := l.Model, &l.Settings
 	tp := float64(s.TP)
 	var weights float64
@@ -100,7 +100,7 @@ func dataSheet(l *Ledger, meanTokens float64) sim.StepCost {
 	if b := m.Quant.Bits; b > 0 && b <= 8 {
 		bits = int(b)
 	}
-	c := calibrate.FromHardware(stepModel(l, meanTokens), whatif.Devices(s.Device, s.TP, bits))
+	c := calibrate.FromHardware(l.StepModel(meanTokens), whatif.Devices(s.Device, s.TP, bits))
 	if s.TP > 1 {
 		bandwidth, latency := interconnect(s.Device.Name)
 		layers := float64(len(m.Layers))

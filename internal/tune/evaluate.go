@@ -184,7 +184,7 @@ func (s *search) simulate(p *Point, requests []sim.Request) bool {
 		p.ITL = sum.TPOT.P95.Seconds()
 	}
 	engines := float64(p.Knobs.Replicas * max(s.Base.DP, 1))
-	p.TokensPerSecond = sum.OutputPerSecond * engines
+	p.TokensPerSecond = steady(res.Requests, requests[len(requests)-1].Arrival, sum.OutputPerSecond) * engines
 	p.RequestsPerSecond = float64(finished) / max(sum.Duration.Seconds(), 1e-9) * engines
 	p.PerGPU = p.TokensPerSecond / float64(max(p.GPUs, 1))
 	p.Preemptions = int(math.Round(1000 * float64(sum.Preemptions) / float64(len(requests))))
@@ -200,9 +200,25 @@ func (s *search) simulate(p *Point, requests []sim.Request) bool {
 	return true
 }
 
-// drained is how much longer than the arrivals a run may last, beyond the longest
-// request, before its queue is said to grow.
+// throughputSlack forgives what a sample of requests misses of a throughput.
 const throughputSlack = 0.95
+
+// steady is the output tokens per second of requests that ended in the last three
+// quarters of the arrivals: neither the beginning, when the batch fills, nor the
+// end, when it empties, are what a server does all day.
+func steady(requests []sim.RequestResult, span time.Duration, otherwise float64) float64 {
+	from, tokens, n := span/4, 0, 0
+	for i := range requests {
+		if r := &requests[i]; r.Outcome == sim.Finished && r.Finish > from && r.Finish <= span {
+			tokens += r.OutputTokens
+			n++
+		}
+	}
+	if n < 20 || span <= 0 {
+		return otherwise
+	}
+	return float64(tokens) / (span - from).Seconds()
+}
 
 // judge compares a point with the targets.
 func (s *search) judge(p *Point) {
@@ -273,7 +289,9 @@ func (s *search) predict(p *Point) {
 		s.note(n)
 	}
 	for _, w := range pred.Warnings {
-		s.note(w)
+		if c.Basis != whatif.Hardware { // whose statement says so
+			s.note(w)
+		}
 	}
 	m := p.Ledger.Model
 	if m.CountLayersWithWindow() > 0 || m.HasRecurrent() {

@@ -461,6 +461,9 @@ func (s *search) points() []*Point {
 	return out
 }
 
+// alike reports whether two numbers are within 1 %.
+func alike(a, b float64) bool { return math.Abs(a-b) <= 0.01*max(a, b) }
+
 // pareto keeps the points that no other beats in throughput per GPU, ITL and TTFT.
 func pareto(points []*Point) []*Point {
 	var out []*Point
@@ -473,7 +476,10 @@ func pareto(points []*Point) []*Point {
 				q != p && q.PerGPU >= p.PerGPU && q.ITL <= p.ITL*0.99 && q.TTFT <= p.TTFT ||
 				q != p && q.PerGPU >= p.PerGPU && q.ITL <= p.ITL && q.TTFT <= p.TTFT*0.99
 		})
-		if !dominated {
+		same := slices.ContainsFunc(out, func(q *Point) bool {
+			return q.GPUs == p.GPUs && alike(q.PerGPU, p.PerGPU) && alike(q.ITL, p.ITL) && alike(q.TTFT, p.TTFT)
+		})
+		if !dominated && !same {
 			out = append(out, p)
 		}
 	}

@@ -1,0 +1,437 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/gpu"
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/modelconfig"
+	"github.com/sixty-dev/sixty/internal/sim"
+	"github.com/sixty-dev/sixty/internal/sim/whatif"
+	"github.com/sixty-dev/sixty/internal/tune"
+	"github.com/sixty-dev/sixty/internal/tune/tunereport"
+	"github.com/sixty-dev/sixty/internal/workload"
+)
+
+// tuning is everything that tune was told or has read.
+type tuning struct {
+	f       *tuneFlags
+	model   *modelconfig.Model
+	seen    *observed   // nil without servers
+	log     *engine.Log // nil without --engine-log
+	loaded  float64     // bytes that loading took, by the log
+	fixed   engine.Config
+	release tune.Release
+	device  gpu.Spec
+	memory  tune.Estimate
+	targets tune.Targets
+}
+
+// newTuning reads the inputs.
+func newTuning(ctx context.Context, stderr io.Writer, urls []string, f *tuneFlags) (*tuning, error) {
+	t := &tuning{f: f, fixed: engine.ParseArgs(f.engineArgs, "--engine-args")}
+	var err error
+	if t.model, err = f.model(); err != nil {
+		return nil, err
+	}
+	if err := t.accelerator(); err != nil {
+		return nil, err
+	}
+	if f.engineLog != "" {
+		if err := t.readLog(); err != nil {
+			return nil, err
+		}
+	}
+	if f.source.given(urls) {
+		if t.seen, err = f.source.observe(ctx, stderr, urls); err != nil {
+			return nil, err
+		}
+	}
+	version := f.version
+	if version == "" && t.log != nil {
+		version = release.FindString(t.log.Version)
+	}
+	if version == "" && t.seen != nil {
+		version = release.FindString(t.seen.Release)
+	}
+	if version != "" {
+		if t.release, err = tune.ParseRelease(version); err != nil {
+			return nil, fmt.Errorf("--vllm-version: %w", err)
+		}
+	}
+	served := t.model.Architecture
+	if t.seen != nil {
+		served = t.seen.Model
+	}
+	t.targets, err = f.targets(served)
+	return t, err
+}
+
+// accelerator reads --gpu, a name or a size.
+func (t *tuning) accelerator() error {
+	if t.f.gpu == "" {
+		return nil
+	}
+	if bytes, ok := tune.ParseMemory(t.f.gpu); ok {
+		t.memory = tune.Exact(bytes)
+		return nil
+	}
+	d, err := gpu.Find(t.f.gpu)
+	if err != nil {
+		return fmt.Errorf("--gpu: %w", err)
+	}
+	t.device, t.memory = d, tune.MemoryOf(d)
+	return nil
+}
+
+func (t *tuning) readLog() error {
+	file, err := os.Open(t.f.engineLog)
+	if err != nil {
+		return fmt.Errorf("--engine-log: %w", err)
+	}
+	defer file.Close()
+	log, err := engine.ParseLog(file, time.Now())
+	if err != nil {
+		return fmt.Errorf("--engine-log %s: %w", t.f.engineLog, err)
+	}
+	t.log = &log
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return nil //nolint:nilerr // a pipe: what loading took stays unknown
+	}
+	t.loaded, err = tune.LoadingTook(file)
+	return err
+}
+
+// known is what is known of the servers: their own words after the user's.
+func (t *tuning) known() engine.Config {
+	c := engine.Config{}
+	c.Merge(t.fixed)
+	if t.log != nil {
+		c.Merge(t.log.Config)
+	}
+	if t.seen != nil {
+		c.Merge(t.seen.Config)
+	}
+	return c
+}
+
+// settings makes the ledger's of a configuration.
+func (t *tuning) settings(c engine.Config) (tune.Settings, error) {
+	f := t.f
+	s := tune.Settings{Release: t.release, Device: t.device, Memory: t.memory, CPU: f.cpu, TP: f.tp, PP: f.pp, DP: f.dp, ExpertParallel: f.expertParallel}
+	var errs []error
+	count := func(flag string, to *int) {
+		text := c[flag].Value
+		if text == "" || *to != 0 {
+			return
+		}
+		v, err := whatif.Count(text)
+		if err == nil && (v < 1 || v > 1<<31) {
+			err = errors.New("out of range")
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--%s %s: %w", flag, text, err))
+			return
+		}
+		*to = v
+	}
+	count(engine.TensorParallelSize, &s.TP)
+	count("pipeline-parallel-size", &s.PP)
+	count(engine.DataParallelSize, &s.DP)
+	count(engine.MaxModelLen, &s.MaxModelLen)
+	count(engine.MaxNumSeqs, &s.MaxNumSeqs)
+	count(engine.MaxNumBatchedTokens, &s.MaxNumBatchedTokens)
+	count(engine.BlockSize, &s.BlockSize)
+	count(engine.NumBlocksOverride, &s.NumBlocksOverride)
+	number := func(flag string, to *float64) {
+		if text := c[flag].Value; text != "" {
+			v, err := strconv.ParseFloat(text, 64)
+			if bytes, ok := tune.ParseMemory(text); ok {
+				v, err = bytes, nil
+			}
+			if err != nil || !(v > 0) || math.IsInf(v, 0) {
+				errs = append(errs, fmt.Errorf("--%s %s: want a positive number", flag, text))
+				return
+			}
+			*to = v
+		}
+	}
+	number(engine.GPUMemoryUtilization, &s.Utilization)
+	number(engine.KVCacheMemoryBytes, &s.KVBytes)
+	if v := c[engine.KVCacheDtype].Value; v != "" {
+		s.KVType = v
+	}
+	if on, ok := c.Bool(engine.PrefixCaching); ok {
+		s.PrefixCaching = &on
+	}
+	if on, ok := c.Bool("enforce-eager"); ok {
+		s.EnforceEager = on
+	}
+	if on, ok := c.Bool("enable-expert-parallel"); ok {
+		s.ExpertParallel = s.ExpertParallel || on
+	}
+	if err := errors.Join(errs...); err != nil {
+		return s, hint.With(err, "write the arguments as vllm serve takes them, such as --engine-args '--max-model-len 8k --max-num-seqs 128'")
+	}
+	return s, nil
+}
+
+// observation is what the servers say of their memory.
+func (t *tuning) observation() (tune.Observed, bool) {
+	var o tune.Observed
+	switch {
+	case t.log != nil:
+		o = tune.FromConfig(t.log.Config, "the log "+filepath.Base(t.f.engineLog))
+		o.KVBytes, o.WeightBytes, o.MaxConcurrency = t.log.KVBytes, t.loaded, t.log.MaxConcurrency
+		if t.log.KVTokens > 0 {
+			o.KVTokens = float64(t.log.KVTokens)
+		}
+	case t.seen != nil:
+		o = tune.FromConfig(t.seen.Config, "cache_config_info of "+t.seen.From)
+	default:
+		return o, false
+	}
+	return o, o.NumBlocks > 0 || o.KVBytes > 0 || o.KVTokens > 0 || o.WeightBytes > 0
+}
+
+// answer computes everything.
+func (t *tuning) answer() (*tunereport.Answer, error) {
+	s, err := t.settings(t.known())
+	if err != nil {
+		return nil, err
+	}
+	observation, checked := t.observation()
+	l, err := tune.NewLedger(t.model, s)
+	if err != nil {
+		return nil, err
+	}
+	wanted := !t.targets.Empty()
+	var demand *tune.Demand
+	if wanted {
+		if demand, err = t.demand(); err != nil {
+			return nil, err
+		}
+	} else if t.f.rate != "" {
+		return nil, hint.With(errors.New("a workload is given, and no target"), "pass --use-case chat, or --ttft-p95, --itl-p95, --e2e-p95, --throughput")
+	}
+	a := tunereport.New(l, lengths(l, demand))
+	if checked {
+		a.AddCheck(observation.Source, l.Check(observation))
+	}
+	if l.Concurrency.Value < 1 {
+		a.AddRemedies(l.Remedies())
+	}
+	if !wanted {
+		return a, nil
+	}
+	plan, err := t.plan(l, observation, checked, demand)
+	if err != nil {
+		return nil, err
+	}
+	result, err := plan.Search()
+	if err != nil {
+		return nil, err
+	}
+	best := cmp.Or(result.Best, result.Nearest)
+	a.AddResult(plan, result, t.served(), lengths(best.Ledger, demand))
+	return a, nil
+}
+
+// served is what follows vllm serve.
+func (t *tuning) served() string {
+	if t.f.served != "" {
+		return t.f.served
+	}
+	if t.seen != nil && t.seen.Model != "" {
+		return t.seen.Model
+	}
+	if filepath.Base(t.f.modelConfig) == "config.json" {
+		return filepath.Dir(t.f.modelConfig)
+	}
+	return t.f.modelConfig
+}
+
+// lengths are those of requests that the ledger is read for.
+func lengths(l *tune.Ledger, d *tune.Demand) []int {
+	var out []int
+	if d != nil {
+		out = append(out, int(math.Ceil(d.MeanPrompt+d.MeanOutput)))
+	}
+	for _, n := range []int{1024, 4096, 16384, 65536, 131072} {
+		if n < l.Settings.MaxModelLen {
+			out = append(out, n)
+		}
+	}
+	out = append(out, l.Settings.MaxModelLen)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// plan is the question to the search. What the user fixed stays; what servers
+// happen to have is free to move.
+func (t *tuning) plan(l *tune.Ledger, o tune.Observed, checked bool, d *tune.Demand) (*tune.Plan, error) {
+	base, err := t.settings(t.fixed)
+	if err != nil {
+		return nil, err
+	}
+	if base.MaxModelLen == 0 {
+		base.MaxModelLen = l.Settings.MaxModelLen
+	}
+	if t.device.Name == "" {
+		// Without a data sheet nothing can be carried over to another shape.
+		base.TP, base.PP, base.DP = l.Settings.TP, l.Settings.PP, l.Settings.DP
+		base.KVType, base.KVBytes, base.BlockSize = l.Settings.KVType, l.Settings.KVBytes, l.Settings.BlockSize
+		base.NumBlocksOverride, base.Utilization = l.Settings.NumBlocksOverride, l.Settings.Utilization
+	}
+	if base.Release == (tune.Release{}) {
+		base.Release = l.Settings.Release
+	}
+	p := &tune.Plan{Model: t.model, Base: base, Targets: t.targets, Demand: *d, MaxGPUs: t.f.maxGPUs}
+	if t.seen == nil {
+		return p, nil
+	}
+	p.FitSettings = l.Settings
+	if checked && o.NumBlocks > 0 {
+		p.FixedKV = &o
+	}
+	p.Fit, err = t.calibrate(l, d)
+	return p, err
+}
+
+// calibrate fits step times to what the servers showed.
+func (t *tuning) calibrate(l *tune.Ledger, d *tune.Demand) (*whatif.Calibration, error) {
+	known := engine.Config{}
+	known.Merge(t.known())
+	known.Merge(l.EngineConfig("the ledger"))
+	var device *gpu.Spec
+	if t.device.Name != "" {
+		device = &t.device
+	}
+	observedUnder, err := whatif.Config(fmt.Sprintf("%s.0", l.Settings.Release), known, device)
+	if err != nil {
+		return nil, err
+	}
+	e := whatif.Evidence{Config: observedUnder.Config, ScrapesFrom: t.seen.From}
+	capacity := float64((e.Config.NumBlocks - 1) * e.Config.BlockSize)
+	for i := range t.seen.Engines {
+		e.Scrapes = append(e.Scrapes, t.seen.Engines[i].Scrapes(capacity)...)
+	}
+	if device != nil {
+		bits := 16
+		if b := t.model.Quant.Bits; b > 0 {
+			bits = int(b)
+		}
+		m, h := l.StepModel(d.MeanPrompt+d.MeanOutput/2), whatif.Devices(*device, l.Settings.TP, bits)
+		e.Model, e.Device, e.HardwareFrom = &m, &h, device.Name
+	}
+	return whatif.Calibrate(e)
+}
+
+// demand is the workload: what the flags say, else what was measured.
+func (t *tuning) demand() (*tune.Demand, error) {
+	f := t.f
+	var spec workload.Spec
+	var err error
+	if t.seen != nil && (f.prompt == "" || f.outputs == "") {
+		if spec, err = t.seen.Workload.Spec(); err != nil {
+			return nil, err
+		}
+	}
+	text := ""
+	for _, x := range []struct {
+		name, text string
+		to         *workload.Lengths
+	}{{"prompt", f.prompt, &spec.Prompt}, {"output", f.outputs, &spec.Output}} {
+		if x.text != "" {
+			if *x.to, err = workload.ParseLengths(x.text); err != nil {
+				return nil, fmt.Errorf("--%s-tokens: %w", x.name, err)
+			}
+		}
+		if !x.to.Valid() {
+			return nil, hint.With(fmt.Errorf("the workload has no %s length", x.name), "pass --prompt-tokens and --output-tokens, or a server or recording to measure them on")
+		}
+		text += fmt.Sprintf(", %ss %s tokens", x.name, x.to)
+	}
+	spec.SystemTokens = f.systemTokens
+	if f.prefixShare > 0 {
+		spec.PrefixShare = f.prefixShare
+	}
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
+	arrivals, rate, from, err := t.arrivals()
+	if err != nil {
+		return nil, err
+	}
+	d := &tune.Demand{Rate: rate, Text: fmt.Sprintf("%.4g requests/s%s%s", rate, from, text)}
+	d.Draw = func(share float64, blockSize int) ([]sim.Request, error) {
+		a := arrivals.Scale(share / rate)
+		pacer, err := a.Pacer(f.seed)
+		if err != nil {
+			return nil, err
+		}
+		g, err := workload.NewGenerator(spec, f.seed)
+		if err != nil {
+			return nil, err
+		}
+		return whatif.Draw(g, pacer, blockSize, f.requests, 0)
+	}
+	sample, err := d.Draw(rate, 16)
+	if err != nil {
+		return nil, err
+	}
+	if len(sample) == 0 {
+		return nil, errors.New("the workload has no requests")
+	}
+	for _, r := range sample {
+		d.MeanPrompt += float64(r.PromptTokens) / float64(len(sample))
+		d.MeanOutput += float64(r.OutputTokens) / float64(len(sample))
+		d.MaxTokens = max(d.MaxTokens, r.PromptTokens+r.OutputTokens)
+	}
+	return d, nil
+}
+
+// arrivals is when requests come to the whole deployment, and how many a second.
+func (t *tuning) arrivals() (a workload.Arrivals, rate float64, from string, err error) {
+	switch {
+	case t.f.rate != "":
+		a, err = workload.ParseArrivals(t.f.rate, t.f.cv)
+	case t.seen != nil:
+		if a, err = t.seen.Workload.Arrivals(); err == nil {
+			from = " measured on " + t.seen.From
+		}
+	default:
+		err = hint.With(errors.New("there is no workload"), "give --rate with --prompt-tokens and --output-tokens, or a server or recording to measure it on")
+	}
+	if err != nil {
+		return a, 0, "", err
+	}
+	var requests, seconds float64
+	for _, s := range a.Profile {
+		if s.Duration == 0 {
+			requests, seconds = (s.From+s.To)/2, 1
+			break
+		}
+		requests += s.Duration.Seconds() * (s.From + s.To) / 2
+		seconds += s.Duration.Seconds()
+	}
+	if !(requests > 0) || seconds == 0 {
+		return a, 0, "", hint.With(errors.New("no requests arrive"), "give a --rate of more than 0")
+	}
+	rate = requests / seconds
+	if n := len(a.Profile); n > 0 && a.Profile[n-1].Duration > 0 {
+		a = a.Repeat(time.Duration(float64(t.f.requests)/rate*2e9*1024) + time.Hour) // for the largest number of replicas
+	}
+	return a, rate, from, a.Validate()
+}

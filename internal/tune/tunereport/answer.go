@@ -1,0 +1,423 @@
+package tunereport
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/modelconfig"
+	"github.com/sixty-dev/sixty/internal/sim/calibrate"
+	"github.com/sixty-dev/sixty/internal/tune"
+)
+
+// Schema names the JSON document; changes to it only add.
+const Schema = "sixty.tune/v1"
+
+// An Answer is what sixty tune says. Bytes, tokens and seconds are plain numbers.
+type Answer struct {
+	Schema string `json:"schema"`
+	// Status is "found", "not_met" (targets cannot be met), or "ledger" (nothing was
+	// asked for beyond the memory).
+	Status string `json:"status"`
+
+	Model      Model      `json:"model"`
+	Deployment Deployment `json:"deployment"`
+	Ledger     Ledger     `json:"ledger"`
+	Check      *Check     `json:"check,omitempty"`
+	Remedies   []Remedy   `json:"remedies,omitempty"`
+
+	Targets  *Targets `json:"targets,omitempty"`
+	Workload string   `json:"workload,omitempty"`
+	Result   *Result  `json:"result,omitempty"`
+	Notes    []string `json:"notes,omitempty"`
+}
+
+// A Range is a value with its bounds.
+type Range struct {
+	Value float64 `json:"value"`
+	Low   float64 `json:"low"`
+	High  float64 `json:"high"`
+}
+
+func rangeOf(e tune.Estimate) Range { return Range{e.Value, e.Low, e.High} }
+
+func (r Range) exact() bool { return r.Low == r.High }
+
+// Model is what config.json says.
+type Model struct {
+	Type             string       `json:"model_type"`
+	Architecture     string       `json:"architecture,omitempty"`
+	Kind             string       `json:"kind"`
+	Known            bool         `json:"known"`
+	Parameters       float64      `json:"parameters"`
+	ActiveParameters float64      `json:"active_parameters"`
+	DType            string       `json:"dtype"`
+	Quantization     string       `json:"quantization"`
+	Parts            []Part       `json:"parts"`
+	Assumed          []Assumption `json:"assumed,omitempty"`
+	Unknown          []string     `json:"unknown,omitempty"`
+}
+
+// Part is one part of the model.
+type Part struct {
+	Name       string  `json:"name"`
+	Parameters float64 `json:"parameters"`
+	Formula    string  `json:"formula"`
+}
+
+// Assumption is a field that config.json lacks.
+type Assumption struct {
+	Field  string `json:"field"`
+	Value  string `json:"value"`
+	Source string `json:"source"`
+}
+
+// Deployment is the settings that the ledger is for.
+type Deployment struct {
+	Release              string   `json:"vllm_release"`
+	GPU                  string   `json:"gpu"`
+	TensorParallel       int      `json:"tensor_parallel_size"`
+	PipelineParallel     int      `json:"pipeline_parallel_size"`
+	DataParallel         int      `json:"data_parallel_size"`
+	GPUMemoryUtilization float64  `json:"gpu_memory_utilization"`
+	MaxModelLen          int      `json:"max_model_len"`
+	MaxNumSeqs           int      `json:"max_num_seqs"`
+	MaxNumBatchedTokens  int      `json:"max_num_batched_tokens"`
+	KVCacheDtype         string   `json:"kv_cache_dtype"`
+	Assumed              []string `json:"assumed,omitempty"`
+}
+
+// Ledger is the memory of one GPU.
+type Ledger struct {
+	Lines           []Line  `json:"lines"`
+	BlockSize       int     `json:"block_size"`
+	BytesPerBlock   float64 `json:"bytes_per_block"`
+	BlockFormula    string  `json:"block_formula"`
+	BytesPerToken   float64 `json:"kv_bytes_per_token"`
+	StateBytes      float64 `json:"state_bytes_per_request,omitempty"`
+	Groups          []Group `json:"groups"`
+	Blocks          Range   `json:"num_gpu_blocks"`
+	Tokens          Range   `json:"capacity_tokens"`
+	MaxConcurrency  Range   `json:"max_concurrency"`
+	LongestRequest  Range   `json:"longest_request_tokens"`
+	SafeConcurrency []Safe  `json:"safe_concurrency"`
+}
+
+// Line is one line of the ledger.
+type Line struct {
+	ID      string `json:"id"`
+	Name    string `json:"name"`
+	Bytes   Range  `json:"bytes"`
+	Exact   bool   `json:"exact"`
+	Formula string `json:"formula"`
+	Source  string `json:"source"`
+}
+
+// Group is layers that share a block table.
+type Group struct {
+	Kind   string `json:"kind"`
+	Layers int    `json:"layers"`
+}
+
+// Safe is how many requests of a length fit without preemption.
+type Safe struct {
+	Tokens   int `json:"tokens"`
+	Requests int `json:"requests"`
+}
+
+// Check is the ledger beside a server.
+type Check struct {
+	Source      string       `json:"source"`
+	Comparisons []Comparison `json:"comparisons"`
+}
+
+// Comparison is one number of both.
+type Comparison struct {
+	ID     string  `json:"id"`
+	Name   string  `json:"name"`
+	Unit   string  `json:"unit"`
+	Ledger Range   `json:"ledger"`
+	Server float64 `json:"server"`
+	Off    float64 `json:"off"`
+	Within bool    `json:"within"`
+	Says   string  `json:"says,omitempty"`
+}
+
+// Remedy is a change with which the model fits.
+type Remedy struct {
+	Change string `json:"change"`
+	Left   Range  `json:"kv_bytes"`
+}
+
+// Targets are what was asked for, in seconds.
+type Targets struct {
+	TTFTP95         float64 `json:"ttft_p95,omitempty"`
+	ITLP95          float64 `json:"itl_p95,omitempty"`
+	E2EP95          float64 `json:"e2e_p95,omitempty"`
+	TokensPerSecond float64 `json:"output_tokens_per_second,omitempty"`
+}
+
+// Result is what the search found.
+type Result struct {
+	Best       *Point     `json:"best,omitempty"`
+	Nearest    *Point     `json:"nearest,omitempty"`
+	Command    string     `json:"command"`
+	Predicted  []Metric   `json:"predicted"`
+	Basis      string     `json:"basis"`
+	Marginal   []Marginal `json:"marginal"`
+	Pareto     []Point    `json:"pareto"`
+	Points     []Point    `json:"points"`
+	Evaluated  int        `json:"evaluated"`
+	Explain    []string   `json:"explain,omitempty"`
+	Usual      Usual      `json:"usual_arithmetic"`
+	BestLedger Ledger     `json:"ledger"`
+}
+
+// Point is one configuration with its simulation.
+type Point struct {
+	GPUs                int      `json:"gpus"`
+	Replicas            int      `json:"replicas"`
+	TensorParallel      int      `json:"tensor_parallel_size"`
+	MaxNumSeqs          int      `json:"max_num_seqs"`
+	MaxNumBatchedTokens int      `json:"max_num_batched_tokens"`
+	Utilization         float64  `json:"gpu_memory_utilization"`
+	KVCacheDtype        string   `json:"kv_cache_dtype"`
+	PrefixCaching       bool     `json:"enable_prefix_caching"`
+	ChunkedPrefill      bool     `json:"enable_chunked_prefill"`
+	NumBlocks           float64  `json:"num_gpu_blocks"`
+	TTFTP95             *float64 `json:"ttft_p95"` // null: never
+	ITLP95              *float64 `json:"itl_p95"`
+	E2EP95              *float64 `json:"e2e_p95"`
+	TokensPerSecond     float64  `json:"output_tokens_per_second"`
+	PerGPU              float64  `json:"output_tokens_per_second_per_gpu"`
+	Running             float64  `json:"running"`
+	KVPeak              float64  `json:"kv_cache_peak"`
+	Preemptions         int      `json:"preemptions_per_1000_requests"`
+	Met                 bool     `json:"met"`
+	Misses              []string `json:"misses,omitempty"`
+}
+
+// Metric is a predicted quantity with the calibration's interval and its target.
+type Metric struct {
+	Name   string   `json:"name"`
+	Unit   string   `json:"unit"`
+	Value  float64  `json:"value"`
+	Low    float64  `json:"low"`
+	High   float64  `json:"high"`
+	Target *float64 `json:"target,omitempty"`
+}
+
+// Marginal is what one step of one knob changes.
+type Marginal struct {
+	Knob       string `json:"knob"`
+	From       string `json:"from"`
+	To         string `json:"to"`
+	Point      *Point `json:"point,omitempty"`
+	Impossible string `json:"impossible,omitempty"`
+}
+
+// Usual is the usual arithmetic's answer.
+type Usual struct {
+	KVBytes             float64 `json:"kv_bytes"`
+	Tokens              float64 `json:"tokens"`
+	MaxNumSeqs          int     `json:"max_num_seqs"`
+	MaxNumBatchedTokens int     `json:"max_num_batched_tokens,omitempty"`
+}
+
+// New makes the answer of a ledger alone.
+func New(l *tune.Ledger, lengths []int) *Answer {
+	return &Answer{Schema: Schema, Status: "ledger", Model: modelOf(l.Model), Deployment: deploymentOf(l), Ledger: ledgerOf(l, lengths)}
+}
+
+// AddCheck adds a comparison with a server.
+func (a *Answer) AddCheck(source string, list []tune.Comparison) {
+	c := &Check{Source: source}
+	for _, x := range list {
+		c.Comparisons = append(c.Comparisons, Comparison{x.ID, x.Name, x.Unit, rangeOf(x.Ledger), x.Server, x.Off(), x.Within, x.Says})
+	}
+	a.Check = c
+}
+
+// AddRemedies adds what would fit.
+func (a *Answer) AddRemedies(list []tune.Remedy) {
+	for _, r := range list {
+		a.Remedies = append(a.Remedies, Remedy{r.Change, rangeOf(r.Left)})
+	}
+}
+
+// AddResult adds what a search found. Serve is what follows "vllm serve".
+func (a *Answer) AddResult(p *tune.Plan, r *tune.Result, serve string, lengths []int) {
+	a.Status = "found"
+	best := r.Best
+	if best == nil {
+		a.Status, best = "not_met", r.Nearest
+	}
+	t := p.Targets
+	a.Targets = &Targets{t.TTFTP95.Seconds(), t.ITLP95.Seconds(), t.E2EP95.Seconds(), t.TokensPerSecond}
+	a.Workload = p.Demand.Text
+	out := &Result{
+		Basis: r.Basis, Evaluated: r.Evaluated, Explain: r.Explain, Usual: Usual(r.Usual),
+		Command: Command(best, serve), BestLedger: ledgerOf(best.Ledger, lengths), Predicted: predicted(r.Prediction, a.Targets, best),
+	}
+	x := pointOf(best)
+	if r.Best != nil {
+		out.Best = &x
+	} else {
+		out.Nearest = &x
+	}
+	for _, m := range r.Marginal {
+		y := Marginal{Knob: m.Knob, From: m.From, To: m.To, Impossible: m.Impossible}
+		if m.Point != nil {
+			z := pointOf(m.Point)
+			y.Point = &z
+		}
+		out.Marginal = append(out.Marginal, y)
+	}
+	for _, q := range r.Pareto {
+		out.Pareto = append(out.Pareto, pointOf(q))
+	}
+	for _, q := range r.Points {
+		out.Points = append(out.Points, pointOf(q))
+	}
+	a.Result = out
+	a.Notes = append(a.Notes, r.Notes...)
+}
+
+func finite(v float64) *float64 {
+	if math.IsInf(v, 0) || math.IsNaN(v) {
+		return nil
+	}
+	return &v
+}
+
+func pointOf(p *tune.Point) Point {
+	k := p.Knobs
+	return Point{
+		GPUs: p.GPUs, Replicas: k.Replicas, TensorParallel: k.TP, MaxNumSeqs: k.MaxNumSeqs, MaxNumBatchedTokens: k.MaxNumBatchedTokens,
+		Utilization: k.Utilization, KVCacheDtype: k.KVType, PrefixCaching: k.PrefixCaching, ChunkedPrefill: k.ChunkedPrefill, NumBlocks: p.Ledger.Blocks.Value,
+		TTFTP95: finite(p.TTFT), ITLP95: finite(p.ITL), E2EP95: finite(p.E2E), TokensPerSecond: p.TokensPerSecond, PerGPU: p.PerGPU,
+		Running: p.Running, KVPeak: p.KVPeak, Preemptions: p.Preemptions, Met: p.Met, Misses: p.Misses,
+	}
+}
+
+func predicted(p *calibrate.Prediction, t *Targets, best *tune.Point) []Metric {
+	if p == nil {
+		return nil
+	}
+	engines := 1.0 // the prediction is of one replica and of a whole run
+	if p.OutputPerSecond.Value > 0 {
+		engines = best.TokensPerSecond / p.OutputPerSecond.Value
+	}
+	var out []Metric
+	add := func(name, unit string, i calibrate.Interval, factor, target float64) {
+		m := Metric{Name: name, Unit: unit, Value: i.Value * factor, Low: i.Low * factor, High: i.High * factor}
+		if target > 0 {
+			m.Target = &target
+		}
+		out = append(out, m)
+	}
+	add("TTFT P95", "s", p.TTFTP95, 1, t.TTFTP95)
+	add("ITL P95", "s", p.ITLP95, 1, t.ITLP95)
+	add("E2E P95", "s", p.E2EP95, 1, t.E2EP95)
+	add("output tokens/s", "tokens/s", p.OutputPerSecond, engines, t.TokensPerSecond)
+	return out
+}
+
+func modelOf(m *modelconfig.Model) Model {
+	out := Model{
+		Type: m.Type, Architecture: m.Architecture, Kind: m.Kind(), Known: m.Known, Parameters: m.Total(), ActiveParameters: m.Active(),
+		DType: string(m.DType), Quantization: m.Quant.String(), Unknown: m.Unknown,
+	}
+	for _, p := range modelconfig.Parts() {
+		if n := m.PartTotal(p); n > 0 {
+			out.Parts = append(out.Parts, Part{string(p), n, formula(m, p)})
+		}
+	}
+	for _, a := range m.Assumed {
+		out.Assumed = append(out.Assumed, Assumption(a))
+	}
+	return out
+}
+
+// formula adds up a part's weights.
+func formula(m *modelconfig.Model, p modelconfig.Part) string {
+	var terms []string
+	for _, w := range m.Weights {
+		if w.Part != p {
+			continue
+		}
+		t := w.Formula
+		if n := w.Times(); n > 1 {
+			t = fmt.Sprintf("%d × %s", n, t)
+		}
+		if i := slices.Index(terms, t); i >= 0 {
+			terms[i] = "2 × " + t
+			continue
+		}
+		terms = append(terms, t)
+	}
+	return strings.Join(terms, " + ")
+}
+
+func deploymentOf(l *tune.Ledger) Deployment {
+	s := &l.Settings
+	return Deployment{
+		Release: s.Release.String(), GPU: s.Device.Name, TensorParallel: s.TP, PipelineParallel: s.PP, DataParallel: s.DP,
+		GPUMemoryUtilization: s.Utilization, MaxModelLen: s.MaxModelLen, MaxNumSeqs: s.MaxNumSeqs, MaxNumBatchedTokens: s.MaxNumBatchedTokens,
+		KVCacheDtype: s.KVType, Assumed: l.Assumed,
+	}
+}
+
+func ledgerOf(l *tune.Ledger, lengths []int) Ledger {
+	out := Ledger{
+		BlockSize: l.KV.BlockTokens, BytesPerBlock: l.KV.BytesPerBlock, BlockFormula: l.KV.Formula, BytesPerToken: l.KV.BytesPerToken, StateBytes: l.KV.StateBytes,
+		Blocks: rangeOf(l.Blocks), Tokens: rangeOf(l.Tokens), MaxConcurrency: rangeOf(l.Concurrency), LongestRequest: rangeOf(l.MaxLen),
+	}
+	for _, x := range l.Lines {
+		out.Lines = append(out.Lines, Line{x.ID, x.Name, rangeOf(x.Bytes), x.Bytes.Low == x.Bytes.High, x.Formula, x.Source})
+	}
+	for _, g := range l.KV.Groups {
+		out.Groups = append(out.Groups, Group{g.Kind, g.Layers})
+	}
+	for _, n := range lengths {
+		out.SafeConcurrency = append(out.SafeConcurrency, Safe{n, l.Safe(n)})
+	}
+	return out
+}
+
+// Command is the command line of one replica.
+func Command(p *tune.Point, serve string) string {
+	s, k := &p.Ledger.Settings, p.Knobs
+	lines := []string{"vllm serve " + serve}
+	add := func(format string, args ...any) { lines = append(lines, "  "+fmt.Sprintf(format, args...)) }
+	if k.TP > 1 {
+		add("--tensor-parallel-size %d", k.TP)
+	}
+	if s.PP > 1 {
+		add("--pipeline-parallel-size %d", s.PP)
+	}
+	if s.DP > 1 {
+		add("--data-parallel-size %d", s.DP)
+	}
+	if s.ExpertParallel {
+		add("--enable-expert-parallel")
+	}
+	add("--max-model-len %d", s.MaxModelLen)
+	add("--max-num-seqs %d", k.MaxNumSeqs)
+	add("--max-num-batched-tokens %d", k.MaxNumBatchedTokens)
+	add("--gpu-memory-utilization %g", k.Utilization)
+	if k.KVType != "auto" {
+		add("--kv-cache-dtype %s", k.KVType)
+	}
+	add("%s", flag("enable-prefix-caching", k.PrefixCaching))
+	add("%s", flag("enable-chunked-prefill", k.ChunkedPrefill))
+	return strings.Join(lines, " \\\n")
+}
+
+func flag(name string, on bool) string {
+	if on {
+		return "--" + name
+	}
+	return "--no-" + name
+}

@@ -54,8 +54,8 @@ type Config struct {
 
 	// Edges are the bucket edges that the servers have, by canonical name of the
 	// family such as "vllm:time_to_first_token_seconds", in seconds. For a mixed
-	// fleet they are those that all have: see CommonEdges. A family that is
-	// missing has vLLM's own, with a warning.
+	// fleet they are those that all have: see EdgeQueries and CommonEdges. A family
+	// that is missing has vLLM's own, with a warning.
 	Edges map[string][]float64
 
 	// Native says that the latency families are native histograms. Targets then

@@ -2,6 +2,7 @@ package burnrate
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
 	"slices"
@@ -9,8 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/hint"
 )
 
@@ -26,6 +29,53 @@ func CommonEdges(servers ...[]float64) []float64 {
 		out = slices.DeleteFunc(out, func(e float64) bool { return !slices.Contains(edges, e) })
 	}
 	return out
+}
+
+// EdgeQueries returns, by the canonical name of each latency family that is
+// promised, the PromQL that asks a metrics.Querier for the bucket edges of the
+// deployment: for EdgesOf to read.
+func (c Config) EdgeQueries() map[string]string {
+	c, err := c.checked()
+	if err != nil {
+		return nil // as Groups will say
+	}
+	out := map[string]string{}
+	for _, o := range c.Objectives {
+		for _, p := range o.Promises() {
+			if family, ok := families[p.Quantity]; ok {
+				out[family] = by("group", append(slices.Clone(c.Instance), "le"), c.over("last_over_time", family+"_bucket"))
+			}
+		}
+	}
+	return out
+}
+
+// EdgesOf reads the answer to one of EdgeQueries: the edges that all targets
+// have, nil where there is no bucket at all.
+func EdgesOf(answer model.Vector) []float64 {
+	targets := map[model.Fingerprint][]float64{}
+	for _, sample := range answer {
+		target := sample.Metric.Clone()
+		delete(target, "le")
+		if edge, err := strconv.ParseFloat(string(sample.Metric["le"]), 64); err == nil {
+			targets[target.Fingerprint()] = append(targets[target.Fingerprint()], edge)
+		}
+	}
+	return CommonEdges(slices.Collect(maps.Values(targets))...)
+}
+
+// usualEdges are the edges that a family has unless somebody changed them, in
+// all dialects of the fleet; false where they are not known.
+func (c *Config) usualEdges(family string) ([]float64, bool) {
+	var all [][]float64
+	for _, name := range c.names(family) {
+		edges := dialect.Bounds(name, "")
+		if edges == nil {
+			return nil, false
+		}
+		all = append(all, edges)
+	}
+	return CommonEdges(all...), true
 }
 
 // finite returns the edges that a target can be placed on, in ascending order.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/common/model"
 	"pgregory.net/rapid"
 
 	"github.com/sixty-dev/sixty/internal/hint"
@@ -112,5 +113,18 @@ func TestAnEdgeIsFoundHoweverItIsWritten(t *testing.T) {
 		if m.Matches("10") || m.Matches("1x0") || m.Matches("0x5") {
 			t.Errorf("%s matches another edge", m)
 		}
+	}
+}
+
+func TestEdgesOf(t *testing.T) {
+	answer := model.Vector{}
+	for _, e := range []struct{ instance, le string }{{"a", "0.5"}, {"a", "1.0"}, {"a", "+Inf"}, {"b", "+Inf"}, {"b", "1"}, {"b", "2"}, {"b", "?"}} {
+		answer = append(answer, &model.Sample{Metric: model.Metric{"instance": model.LabelValue(e.instance), "le": model.LabelValue(e.le)}})
+	}
+	if diff := cmp.Diff([]float64{1}, EdgesOf(answer)); diff != "" {
+		t.Error(diff)
+	}
+	if got := EdgesOf(nil); got != nil {
+		t.Errorf("nothing has edges at %v", got)
 	}
 }

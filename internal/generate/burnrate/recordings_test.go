@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 	"github.com/sixty-dev/sixty/internal/slo"
@@ -63,6 +66,15 @@ func TestRealServersHaveWhatIsCounted(t *testing.T) {
 			r, err := Groups(Config{Objectives: []slo.Objective{chat(t)}})
 			if err != nil {
 				t.Fatal(err)
+			}
+			for family, query := range (Config{Objectives: []slo.Objective{chat(t)}}).EdgeQueries() {
+				answer, err := store.Query(t.Context(), query, last)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(dialect.Bounds(family, ""), EdgesOf(answer)); diff != "" {
+					t.Errorf("edges of %s -usual +recorded:\n%s", family, diff)
+				}
 			}
 			for q, want := range want {
 				id := identifier(slo.Objective{}, slo.Promise{Quantity: q, Share: 0.95})

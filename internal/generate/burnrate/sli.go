@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
-	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/slo"
 )
 
@@ -60,7 +60,9 @@ func (s *sli) place(out *Rules) error {
 	edges, known := s.cfg.Edges[family]
 	s.source = "read from the server"
 	if !known {
-		edges = dialect.Bounds(family, "")
+		if edges, known = s.cfg.usualEdges(family); !known {
+			return hint.With(fmt.Errorf("the bucket edges of %s are not known", strings.Join(s.cfg.names(family), ", ")), "read them from a server")
+		}
 		s.source = "vLLM's defaults, not read from a server"
 		out.warn("bucket edges of %s: %s", family, s.source)
 	}

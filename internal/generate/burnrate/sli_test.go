@@ -235,6 +235,7 @@ func TestGroupsRefuses(t *testing.T) {
 		"an evaluation every hour":        {Config{Objectives: []slo.Objective{chat}, Interval: time.Hour}, "evaluation interval of 1h"},
 		"a negative guard":                {Config{Objectives: []slo.Objective{chat}, MinBad: -1}, "negative number of events"},
 		"a target beyond all buckets":     {Config{Objectives: ttft(time.Hour), Edges: map[string][]float64{"vllm:time_to_first_token_seconds": {1, 2}}}, "no bucket edge near a target of 1h"},
+		"edges that nobody knows":         {Config{Objectives: ttft(time.Second), Metrics: []func(string) string{func(n string) string { return "sglang:" + strings.TrimPrefix(n, "vllm:") }}}, "bucket edges of sglang:time_to_first_token_seconds are not known"},
 		"a histogram without buckets":     {Config{Objectives: ttft(time.Second), Edges: map[string][]float64{"vllm:time_to_first_token_seconds": nil}}, "no bucket edges"},
 		"a label that is none":            {Config{Objectives: []slo.Objective{chat}, Labels: map[string]string{"a-b": "c"}}, `"a-b" is no label name`},
 	} {

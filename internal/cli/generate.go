@@ -5,14 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -20,7 +22,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/generate"
-	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/generate/burnrate"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/api"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
@@ -44,7 +46,7 @@ every expression serves a fleet of mixed versions.
 
 Files are written whole or not at all.`,
 	}
-	cmd.AddCommand(newGenerateRules(), newGenerateBaseline())
+	cmd.AddCommand(newGenerateRules(), newGenerateDashboards(), newGenerateProvisioning(), newGenerateScrape(), newGenerateRunbooks(), newGenerateBaseline(), newGenerateAll())
 	return cmd
 }
 
@@ -66,9 +68,17 @@ func (f *deploymentFlags) register(s *pflag.FlagSet) {
 	f.http.register(s)
 }
 
+// described is a deployment whose bucket edges may be known.
+type described struct {
+	generate.Deployment
+	edges map[string][]float64 // by canonical family; of those that were looked at
+}
+
 // deployment resolves the flags. Windows are those of alert rules.
-func (f *deploymentFlags) deployment(ctx context.Context) (generate.Deployment, error) {
-	d := generate.Deployment{Instance: f.instanceLabels, Model: f.modelLabels, GPU: f.gpuLabels, Window: 5 * time.Minute, Short: time.Minute, Past: time.Hour}
+func (f *deploymentFlags) deployment(ctx context.Context) (described, error) {
+	d := described{Deployment: generate.Deployment{
+		Instance: f.instanceLabels, Model: f.modelLabels, GPU: f.gpuLabels, Window: 5 * time.Minute, Short: time.Minute, Past: time.Hour,
+	}}
 	for _, text := range f.match {
 		m, err := parseMatch(text)
 		if err != nil {
@@ -87,12 +97,20 @@ func (f *deploymentFlags) deployment(ctx context.Context) (generate.Deployment, 
 		}
 		d.Dialects = append(d.Dialects, dia)
 	}
+	edges := map[string][][]float64{}
 	for _, source := range f.detect {
 		found, err := f.detected(ctx, source, d.Matchers)
 		if err != nil {
 			return d, fmt.Errorf("--detect %s: %w", redactURL(source), err)
 		}
-		d.Dialects = append(d.Dialects, found...)
+		d.Dialects = append(d.Dialects, found.dialects...)
+		for family, list := range found.edges {
+			edges[family] = append(edges[family], list)
+		}
+	}
+	d.edges = map[string][]float64{}
+	for family, lists := range edges {
+		d.edges[family] = burnrate.CommonEdges(lists...)
 	}
 	d.Dialects = distinct(d.Dialects)
 	if !slices.ContainsFunc(d.Dialects, func(x dialect.Dialect) bool { return x.Engine == dialect.DCGM }) {
@@ -114,80 +132,109 @@ func distinct(ds []dialect.Dialect) []dialect.Dialect {
 	})
 }
 
-// detected looks at what servers expose.
-func (f *deploymentFlags) detected(ctx context.Context, source string, match []*labels.Matcher) ([]dialect.Dialect, error) {
-	if url, ok := strings.CutPrefix(source, "prometheus="); ok {
-		c, err := f.http.config()
-		if err != nil {
-			return nil, err
-		}
-		client, err := api.New(api.Config{URL: url, HTTP: c})
-		if err != nil {
-			return nil, err
-		}
-		defer client.Close()
-		return discovered(ctx, &tolerant{next: client, seen: map[string]bool{}}, time.Now(), time.Hour, match)
-	}
-	if _, err := os.Stat(source); err == nil {
-		return inRecording(ctx, source)
-	}
-	return f.onPage(ctx, source)
+// exposed is what servers expose.
+type exposed struct {
+	dialects []dialect.Dialect
+	edges    map[string][]float64
 }
 
-func discovered(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration, match []*labels.Matcher) ([]dialect.Dialect, error) {
+// detected looks at what servers expose: those of a Prometheus, of a recording,
+// or one page.
+func (f *deploymentFlags) detected(ctx context.Context, source string, match []*labels.Matcher) (out exposed, err error) {
+	c, err := f.http.config()
+	if err != nil {
+		return out, err
+	}
+	if url, ok := strings.CutPrefix(source, "prometheus="); ok {
+		client, err := api.New(api.Config{URL: url, HTTP: c})
+		if err != nil {
+			return out, err
+		}
+		defer client.Close()
+		return discovered(ctx, &tolerant{next: client, seen: map[string]bool{}}, time.Now(), lookback, match)
+	}
+	store, err := embedded.Open(embedded.Config{})
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	if _, err := os.Stat(source); err == nil {
+		rec, err := recording.Open(source)
+		if err != nil {
+			return out, err
+		}
+		defer rec.Close()
+		if err := store.Load(ctx, rec, nil); err != nil {
+			return out, err
+		}
+		first, last := rec.Times()
+		return discovered(ctx, store, last, last.Sub(first)+time.Second, nil)
+	}
+	client, err := scrape.New(scrape.Config{HTTP: c})
+	if err != nil {
+		return out, err
+	}
+	defer client.Close()
+	page, err := client.Fetch(ctx, source)
+	if err != nil {
+		return out, err
+	}
+	if _, err := store.Append(embedded.Target{Instance: scrape.Instance(source)}, page.At, page.Raw, page.ContentType, page.Duration); err != nil {
+		return out, err
+	}
+	return discovered(ctx, store, page.At, time.Minute, nil)
+}
+
+// discovered asks a Querier what the servers expose.
+func discovered(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration, match []*labels.Matcher) (exposed, error) {
+	out := exposed{edges: map[string][]float64{}}
 	targets, _, err := diagnose.Discover(ctx, q, at, lookback, match, false)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
-	var out []dialect.Dialect
+	lists := map[string][][]float64{}
+	seen := map[string]bool{}
 	for _, t := range targets {
-		out = append(out, t.Dialect)
+		out.dialects = append(out.dialects, t.Dialect)
+		for _, family := range bucketFamilies {
+			name := t.Dialect.Metric(family + "_bucket")
+			if seen[name] {
+				continue
+			}
+			seen[name] = true
+			edges, err := bucketEdges(ctx, q, at, lookback, name, match)
+			if err != nil {
+				return out, err
+			}
+			if len(edges) > 0 {
+				lists[family] = append(lists[family], edges)
+			}
+		}
+	}
+	for family, l := range lists {
+		out.edges[family] = burnrate.CommonEdges(l...)
 	}
 	return out, nil
 }
 
-func inRecording(ctx context.Context, path string) (out []dialect.Dialect, err error) {
-	rec, err := recording.Open(path)
+// bucketEdges returns the finite upper bounds of a histogram's buckets.
+func bucketEdges(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration, name string, match []*labels.Matcher) ([]float64, error) {
+	selector := []string{fmt.Sprintf("__name__=%q", name)}
+	for _, m := range match {
+		selector = append(selector, m.String())
+	}
+	v, err := q.Query(ctx, fmt.Sprintf("group by (le) (last_over_time({%s}[%s]))", strings.Join(selector, ","), model.Duration(lookback)), at)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("bucket edges of %s: %w", name, err)
 	}
-	defer func() { err = errors.Join(err, rec.Close()) }()
-	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		return nil, err
+	var edges []float64
+	for _, s := range v {
+		if le, err := strconv.ParseFloat(string(s.Metric["le"]), 64); err == nil && !math.IsInf(le, 0) {
+			edges = append(edges, le)
+		}
 	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	if err := store.Load(ctx, rec, nil); err != nil {
-		return nil, err
-	}
-	first, last := rec.Times()
-	return discovered(ctx, store, last, last.Sub(first)+time.Second, nil)
-}
-
-// onPage reads the names of one metrics page.
-func (f *deploymentFlags) onPage(ctx context.Context, url string) ([]dialect.Dialect, error) {
-	c, err := f.http.config()
-	if err != nil {
-		return nil, err
-	}
-	client, err := scrape.New(scrape.Config{HTTP: c})
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
-	page, err := client.Fetch(ctx, url)
-	if err != nil {
-		return nil, err
-	}
-	names := map[string]bool{}
-	if _, err := scrape.Parse(page.Raw, page.ContentType, func(l labels.Labels, _ int64, _ float64) { names[l.Get(labels.MetricName)] = true }); err != nil {
-		return nil, err
-	}
-	d, ok := dialect.Detect(slices.Sorted(maps.Keys(names)))
-	if !ok {
-		return nil, hint.With(errors.New("no metric of an inference server there"), "give the address of vLLM's own /metrics; without one, --dialect names its release")
-	}
-	return []dialect.Dialect{d}, nil
+	slices.Sort(edges)
+	return slices.Compact(edges), nil
 }
 
 // outFlag says where generated files go.

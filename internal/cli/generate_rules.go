@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/sixty-dev/sixty/internal/baseline"
 	"github.com/sixty-dev/sixty/internal/generate"
@@ -36,6 +39,8 @@ type rulesFlags struct {
 	dashboardURL              string
 	objectLabels              []string
 	tests                     bool
+
+	edges map[string][]float64 // of the servers that were looked at
 }
 
 const rulesLong = `Renders alert rules: recording rules for the signals, one alert for each pathology,
@@ -61,18 +66,19 @@ func newGenerateRules() *cobra.Command {
 			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	s := cmd.Flags()
+	f.register(cmd.Flags())
+	f.registerRules(cmd.Flags())
+	return cmd
+}
+
+// register adds the flags that decide what the rules are.
+func (f *rulesFlags) register(s *pflag.FlagSet) {
 	f.deployment.register(s)
 	f.settings.register(s)
 	f.out.register(s)
 	s.StringSliceVar(&f.evidence.from, "from", nil, "measure thresholds: `files` of sixty bench (--json, --baseline), or recordings of a healthy time")
 	s.StringVar(&f.evidence.prometheus, "prometheus", "", "measure thresholds on this Prometheus-compatible server, over --baseline")
 	s.StringVar(&f.evidence.span, "baseline", "", "the healthy time: a `duration` such as 7d, or FROM/TO")
-	s.StringVar(&f.format, "format", string(generate.Plain), "prometheus (also Thanos and vmalert), prometheusrule, vmrule, or mimir (also Cortex)")
-	s.StringVar(&f.name, "name", "sixty", "name of the object or of the rule namespace")
-	s.StringVar(&f.namespace, "namespace", "", "namespace of the object")
-	s.StringSliceVar(&f.objectLabels, "object-label", nil, "`name=value` on the object, by which an operator selects it")
-	s.StringSliceVar(&f.labels, "label", nil, "`name=value` on every alert, such as team=ml")
 	s.DurationVar(&f.window, "window", 5*time.Minute, "the time that conditions look at: at least four scrapes")
 	s.DurationVar(&f.interval, "interval", generate.UsualInterval, "how often rules are evaluated")
 	s.StringVar(&f.past, "past", "1d", "without a measurement: normal is the median over this `duration` …")
@@ -81,9 +87,17 @@ func newGenerateRules() *cobra.Command {
 	s.StringVar(&f.retention, "retention", "", "how long samples are kept: refuses windows that are longer")
 	s.StringVar(&f.runbookURL, "runbook-url", runbookPages, "address of the runbooks; the pathology's id follows")
 	s.StringVar(&f.runbookSuffix, "runbook-suffix", ".md", "what follows the id")
-	s.StringVar(&f.dashboardURL, "dashboard-url", "", "address of Grafana, for links to panels")
+	s.StringVar(&f.dashboardURL, "dashboard-url", "", "`address` of Grafana, for links to panels")
+	s.StringSliceVar(&f.labels, "label", nil, "`name=value` on every alert, such as team=ml")
+}
+
+// registerRules adds the flags that decide the form of the rule files.
+func (f *rulesFlags) registerRules(s *pflag.FlagSet) {
+	s.StringVar(&f.format, "format", string(generate.Plain), "prometheus (also Thanos and vmalert), prometheusrule, vmrule, or mimir (also Cortex)")
+	s.StringVar(&f.name, "name", "sixty", "name of the object or of the rule namespace")
+	s.StringVar(&f.namespace, "namespace", "", "namespace of the object")
+	s.StringSliceVar(&f.objectLabels, "object-label", nil, "`name=value` on the object, by which an operator selects it")
 	s.BoolVar(&f.tests, "tests", false, "with --out: promtool unit tests too")
-	return cmd
 }
 
 func (f *rulesFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
@@ -91,39 +105,48 @@ func (f *rulesFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	rules, err := generate.NewRules(cfg)
+	files, _, err := f.files(cfg, stderr)
 	if err != nil {
 		return err
+	}
+	return f.out.write(stdout, files)
+}
+
+// files renders the rules with what belongs to them.
+func (f *rulesFlags) files(cfg generate.RulesConfig, stderr io.Writer) ([]generate.File, *generate.Rules, error) {
+	rules, err := generate.NewRules(cfg)
+	if err != nil {
+		return nil, nil, err
 	}
 	objectLabels, err := pairs("--object-label", f.objectLabels)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	slo, err := f.burnRates(&cfg)
+	budgets, err := f.burnRates(&cfg)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	notes(stderr, slices.Concat(rules.Warnings, slo.Warnings))
-	content, err := generate.Encode(slices.Concat(rules.Groups, slo.Groups), generate.Format(f.format), f.name, f.namespace, objectLabels)
+	notes(stderr, slices.Concat(rules.Warnings, budgets.Warnings))
+	content, err := generate.Encode(slices.Concat(rules.Groups, budgets.Groups), generate.Format(f.format), f.name, f.namespace, objectLabels)
 	if err != nil {
-		return fmt.Errorf("--format: %w", err)
+		return nil, nil, fmt.Errorf("--format: %w", err)
 	}
 	files := []generate.File{{Path: "rules.yaml", Content: content}}
 	if f.out.dir != "" {
 		inhibitions, err := generate.Inhibitions(cfg)
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		files = append(files, generate.File{Path: "alertmanager-inhibit.yaml", Content: inhibitions})
 	}
 	if f.tests {
-		tests, err := f.unitTests(cfg)
+		tests, err := f.unitTests(cfg, budgets)
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		files = append(files, tests...)
 	}
-	return f.out.write(stdout, files)
+	return files, rules, nil
 }
 
 func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg generate.RulesConfig, err error) {
@@ -132,11 +155,13 @@ func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg generate
 	}
 	cfg = generate.RulesConfig{
 		Pathologies: pathologies.All(), Interval: f.interval,
-		RunbookURL: f.runbookURL, RunbookSuffix: f.runbookSuffix,
+		RunbookURL: f.runbookURL, RunbookSuffix: f.runbookSuffix, Dashboard: panelLink(f.dashboardURL),
 	}
-	if cfg.Deployment, err = f.deployment.deployment(ctx); err != nil {
+	d, err := f.deployment.deployment(ctx)
+	if err != nil {
 		return cfg, err
 	}
+	cfg.Deployment, f.edges = d.Deployment, d.edges
 	cfg.Deployment.Window = f.window
 	if cfg.Deployment.Short = min(time.Minute, f.window); cfg.Deployment.Past < f.window {
 		cfg.Deployment.Past = f.window
@@ -191,7 +216,7 @@ func (f *rulesFlags) burnRates(cfg *generate.RulesConfig) (burnrate.Rules, error
 	c := burnrate.Config{
 		Objectives: cfg.Objectives.Objectives, Period: period,
 		By: cfg.Deployment.Model, Instance: cfg.Deployment.Instance, Matchers: cfg.Deployment.Matchers,
-		Labels: cfg.Labels, Runbook: f.runbookURL + "README" + f.runbookSuffix,
+		Labels: cfg.Labels, Edges: f.edges, Runbook: f.runbookIndex(),
 	}
 	if f.retention != "" {
 		if c.Retention, err = parseDuration(f.retention); err != nil {
@@ -206,22 +231,57 @@ func (f *rulesFlags) burnRates(cfg *generate.RulesConfig) (burnrate.Rules, error
 	return burnrate.Groups(c)
 }
 
+// runbookIndex is the address of the page that lists the runbooks.
+func (f *rulesFlags) runbookIndex() string {
+	if f.runbookSuffix == ".md" {
+		return f.runbookURL + "README.md"
+	}
+	return f.runbookURL + "index" + f.runbookSuffix
+}
+
 // unitTests renders the case files as unit tests, which hold for the rules as
-// they are without measurements and objectives.
-func (f *rulesFlags) unitTests(cfg generate.RulesConfig) ([]generate.File, error) {
+// they are without measurements, and those of the burn-rate alerts.
+func (f *rulesFlags) unitTests(cfg generate.RulesConfig, budgets burnrate.Rules) ([]generate.File, error) {
 	switch {
 	case f.out.dir == "":
 		return nil, errors.New("--tests goes with --out")
-	case len(cfg.Measured) > 0 || cfg.Objectives != nil || len(cfg.Set) > 0 || len(f.deployment.dialects)+len(f.deployment.detect)+len(f.deployment.match) > 0:
-		return nil, hint.With(errors.New("--tests are of the rules with their usual thresholds and names"), "leave --tests out, or the flags that change thresholds, names and matchers")
 	case generate.Format(f.format) != generate.Plain:
 		return nil, errors.New("--tests goes with --format prometheus: promtool reads no other")
 	}
-	tests, err := generate.RuleTests(cfg, pathologies.Cases(), "../rules.yaml")
-	for i := range tests {
-		tests[i].Path = "tests/" + tests[i].Path
+	const rules = "../rules.yaml"
+	tests, err := burnRateTests(budgets, rules)
+	if err != nil {
+		return nil, err
 	}
-	return tests, err
+	usual := len(cfg.Measured) == 0 && cfg.Objectives == nil && len(cfg.Set) == 0 && len(f.deployment.dialects)+len(f.deployment.detect)+len(f.deployment.match) == 0
+	switch {
+	case usual:
+		more, err := generate.RuleTests(cfg, pathologies.Cases(), rules)
+		if err != nil {
+			return nil, err
+		}
+		tests = append(tests, more...)
+	case len(tests) == 0:
+		return nil, hint.With(errors.New("--tests are of the rules with their usual thresholds and names"), "leave --tests out, or the flags that change thresholds, names and matchers")
+	}
+	return under("tests", tests), nil
+}
+
+// burnRateTests writes the unit tests of each objective to a file.
+func burnRateTests(budgets burnrate.Rules, rules string) ([]generate.File, error) {
+	bySLO := map[string][]burnrate.Test{}
+	for _, t := range budgets.Tests {
+		bySLO[t.SLO] = append(bySLO[t.SLO], t)
+	}
+	var files []generate.File
+	for _, id := range slices.Sorted(maps.Keys(bySLO)) {
+		content, err := yaml.Marshal(burnrate.TestFile{RuleFiles: []string{rules}, EvaluationInterval: budgets.Interval, Tests: bySLO[id]})
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, generate.File{Path: "slo-" + id + ".yaml", Content: content})
+	}
+	return files, nil
 }
 
 // pairs reads name=value flags.

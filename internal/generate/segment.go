@@ -3,7 +3,6 @@ package generate
 import (
 	"cmp"
 	"fmt"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -142,7 +141,7 @@ func objectiveMatchers(o *slo.Objective) ([]*labels.Matcher, error) {
 		}
 		kind, value := labels.MatchEqual, m.pattern
 		if strings.ContainsAny(m.pattern, `*?[\`) {
-			kind, value = labels.MatchRegexp, globRegexp(m.pattern)
+			kind, value = labels.MatchRegexp, slo.Regexp(m.pattern)
 		}
 		matcher, err := labels.NewMatcher(kind, m.label, value)
 		if err != nil {
@@ -153,42 +152,20 @@ func objectiveMatchers(o *slo.Objective) ([]*labels.Matcher, error) {
 	return out, nil
 }
 
-// globRegexp turns a pattern of slo.yaml into a regular expression: * and ? as
-// slo has them, sets of characters as they are.
-func globRegexp(pattern string) string {
-	var b strings.Builder
-	set := false
-	for i := 0; i < len(pattern); i++ {
-		c := pattern[i]
-		switch {
-		case c == '\\' && i+1 < len(pattern):
-			i++
-			b.WriteString(regexp.QuoteMeta(pattern[i : i+1]))
-		case set:
-			set = c != ']'
-			b.WriteByte(c)
-		case c == '[':
-			set = true
-			b.WriteByte(c)
-		case c == '*':
-			b.WriteString(".*")
-		case c == '?':
-			b.WriteByte('.')
-		default:
-			b.WriteString(regexp.QuoteMeta(string(c)))
-		}
-	}
-	return b.String()
-}
-
 // globMatches reports whether a pattern of slo.yaml matches a model's name.
 func globMatches(pattern, name string) bool {
-	if pattern == "" || pattern == "*" {
-		return true
+	re, err := regexp.Compile("^(?:" + slo.Regexp(pattern) + ")$")
+	return pattern == "" || err == nil && re.MatchString(name)
+}
+
+// Limit returns a threshold that is known when the pack is written, and that
+// holds for every model: the lines on dashboards.
+func (cfg *RulesConfig) Limit(t *catalog.Threshold) (limit float64, source string, ok bool) {
+	seg := segment{measured: baseline.For(cfg.Measured, "")}
+	if cfg.Objectives != nil && len(cfg.Objectives.Objectives) == 1 {
+		seg.objective = &cfg.Objectives.Objectives[0]
 	}
-	slash := strings.NewReplacer("/", "\x00")
-	ok, err := path.Match(slash.Replace(pattern), slash.Replace(name))
-	return err == nil && ok
+	return cfg.limit(&seg, t)
 }
 
 // limit returns a threshold that is known when the rule is written.

@@ -1,0 +1,326 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/generate"
+	"github.com/sixty-dev/sixty/internal/generate/burnrate"
+	"github.com/sixty-dev/sixty/internal/generate/dashboard"
+	"github.com/sixty-dev/sixty/internal/generate/dashboard/grafana"
+	"github.com/sixty-dev/sixty/internal/generate/dashboard/perses"
+	"github.com/sixty-dev/sixty/internal/generate/runbookpage"
+	"github.com/sixty-dev/sixty/internal/generate/scrapeconfig"
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/pathologies"
+)
+
+// dashboardFlags are the flags of generate dashboards as they were given.
+type dashboardFlags struct {
+	deployment                deploymentFlags
+	settings                  settingsFlags
+	out                       outFlag
+	format                    string
+	period                    string
+	runbookURL, runbookSuffix string
+}
+
+func newGenerateDashboards() *cobra.Command {
+	f := &dashboardFlags{}
+	cmd := &cobra.Command{
+		Use: "dashboards", Short: "Dashboards for Grafana or Perses", Args: cobra.NoArgs,
+		Long: `Renders dashboards: where to start, the four rows of a serving dashboard, an incident's
+eleven panels, the fleet, GPUs, and the HTTP boundary with the error budgets. Every
+panel says what it means, what its traps are, and which runbook to open.`,
+		Example: `  sixty generate dashboards -o dashboards/
+  sixty generate dashboards --format perses -o dashboards/
+  sixty generate dashboards --detect http://vllm-0:8000 --slo slo.yaml -o dashboards/`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			files, err := f.files(cmd.Context(), cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			if f.out.dir == "" {
+				return hint.With(errors.New("dashboards are several files"), "name a directory with --out")
+			}
+			return f.out.write(cmd.OutOrStdout(), files)
+		},
+	}
+	s := cmd.Flags()
+	f.deployment.register(s)
+	f.settings.register(s)
+	f.out.register(s)
+	s.StringVar(&f.format, "format", "grafana", "grafana or perses")
+	s.StringVar(&f.period, "slo-period", "30d", "with --slo or --use-case: how long an error budget lasts")
+	s.StringVar(&f.runbookURL, "runbook-url", runbookPages, "address of the runbooks; the pathology's id follows")
+	s.StringVar(&f.runbookSuffix, "runbook-suffix", ".md", "what follows the id")
+	return cmd
+}
+
+func (f *dashboardFlags) files(ctx context.Context, stderr io.Writer) ([]generate.File, error) {
+	d, err := f.deployment.deployment(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := pathologies.All()
+	settings, err := f.settings.settings(all)
+	if err != nil {
+		return nil, err
+	}
+	cfg := dashboard.Config{Deployment: d.Deployment, Pathologies: all, RunbookURL: f.runbookURL, RunbookSuffix: f.runbookSuffix}
+	rules := generate.RulesConfig{Set: settings.Set, Objectives: settings.Objectives}
+	cfg.Limit = rules.Limit
+	if settings.Objectives != nil {
+		if cfg.Period, err = burnrate.ParsePeriod(f.period); err != nil {
+			return nil, fmt.Errorf("--slo-period: %w", err)
+		}
+	}
+	switch f.format {
+	case "grafana":
+		return grafana.Files(cfg)
+	case "perses":
+		return perses.Files(cfg)
+	}
+	return nil, fmt.Errorf("--format: unknown format %q: want grafana or perses", f.format)
+}
+
+func newGenerateProvisioning() *cobra.Command {
+	var p grafana.Provision
+	var out outFlag
+	cmd := &cobra.Command{
+		Use: "grafana-provisioning", Short: "Files with which a stock Grafana finds Prometheus and the dashboards", Args: cobra.NoArgs,
+		Long: `Renders the files that belong into Grafana's provisioning folder (/etc/grafana/provisioning):
+the data source and the provider of the dashboards that sixty generate dashboards writes.`,
+		Example: `  sixty generate grafana-provisioning --prometheus http://prometheus:9090 -o /etc/grafana/provisioning
+  sixty generate dashboards -o /var/lib/grafana/dashboards/sixty`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			files, err := grafana.Provisioning(p)
+			if err != nil {
+				return err
+			}
+			return out.write(cmd.OutOrStdout(), files)
+		},
+	}
+	s := cmd.Flags()
+	s.StringVar(&p.Prometheus, "prometheus", "http://localhost:9090", "Prometheus' `address`, as Grafana reaches it")
+	s.StringVar(&p.ScrapeInterval, "scrape-interval", "5s", "that of the vLLM jobs: the shortest range of a rate follows")
+	s.StringVar(&p.Dashboards, "dashboards", "/var/lib/grafana/dashboards/sixty", "`folder` of the dashboards' files on Grafana's machine")
+	out.register(s)
+	return cmd
+}
+
+// scrapeFlags are the flags of generate scrape as they were given.
+type scrapeFlags struct {
+	cfg                            scrapeconfig.Config
+	format, server                 string
+	labels, selector, objectLabels []string
+	out                            outFlag
+}
+
+func newGenerateScrape() *cobra.Command {
+	f := &scrapeFlags{}
+	formats := make([]string, 0, len(scrapeconfig.Formats()))
+	for _, x := range scrapeconfig.Formats() {
+		formats = append(formats, string(x))
+	}
+	cmd := &cobra.Command{
+		Use: "scrape", Short: "Scrape configuration for Prometheus, the operators and the OpenTelemetry collector",
+		Long: `Renders the configuration with which servers and their GPU exporters are scraped, with
+the labels by which the generated rules and dashboards group. Comments in the files say
+why each setting is what it is.`,
+		Example: `  sixty generate scrape --target vllm-0:8000,vllm-1:8000 --gpu-target gpu-0:9400
+  sixty generate scrape --format podmonitor --namespace serving --selector app=vllm | kubectl apply -f -
+  sixty generate scrape --format otel --target vllm-0:8000`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			files, err := f.files()
+			if err != nil {
+				return err
+			}
+			return f.out.write(cmd.OutOrStdout(), files)
+		},
+	}
+	f.register(cmd.Flags(), formats)
+	return cmd
+}
+
+func (f *scrapeFlags) register(s *pflag.FlagSet, formats []string) {
+	s.StringVar(&f.format, "format", string(scrapeconfig.Prometheus), strings.Join(formats, ", "))
+	s.StringVar(&f.server, "server", string(scrapeconfig.VLLM), "vllm, ray, kserve or sglang")
+	s.StringSliceVar(&f.cfg.Targets, "target", nil, "`addresses` of the servers; the operators' formats and Kubernetes discovery find them")
+	s.StringSliceVar(&f.cfg.GPUTargets, "gpu-target", nil, "`addresses` of dcgm-exporter")
+	s.BoolVar(&f.cfg.GPU, "gpu", false, "in Kubernetes: scrape dcgm-exporter too")
+	s.StringVar(&f.cfg.Cluster, "cluster", "", "label of every target")
+	s.StringVar(&f.cfg.Namespace, "namespace", "", "label of every target; in Kubernetes where the servers run")
+	s.StringVar(&f.cfg.Job, "job", "", "the job's name (default vllm)")
+	s.StringSliceVar(&f.labels, "label", nil, "`name=value` on every target")
+	s.StringSliceVar(&f.selector, "selector", nil, "in Kubernetes: `name=value` labels of the pods or services")
+	s.StringVar(&f.cfg.Port, "port", "", "in Kubernetes: the port's name or number")
+	s.StringSliceVar(&f.objectLabels, "monitor-label", nil, "`name=value` on the resource itself, by which an operator selects it")
+	s.DurationVar(&f.cfg.Interval, "interval", scrapeconfig.DefaultInterval, "time between two scrapes")
+	s.BoolVar(&f.cfg.Lean, "lean", false, "drop series that nothing reads")
+	s.BoolVar(&f.cfg.ShortInstance, "short-instance", false, "take the server's usual port off the label instance")
+	f.out.register(s)
+}
+
+func (f *scrapeFlags) files() ([]generate.File, error) {
+	var err error
+	if f.cfg.Format, err = scrapeconfig.ParseFormat(f.format); err != nil {
+		return nil, fmt.Errorf("--format: %w", err)
+	}
+	if f.cfg.Server, err = scrapeconfig.ParseServer(f.server); err != nil {
+		return nil, fmt.Errorf("--server: %w", err)
+	}
+	for _, x := range []struct {
+		flag string
+		list []string
+		to   *map[string]string
+	}{{"--label", f.labels, &f.cfg.Labels}, {"--selector", f.selector, &f.cfg.Selector}, {"--monitor-label", f.objectLabels, &f.cfg.MonitorLabels}} {
+		if *x.to, err = pairs(x.flag, x.list); err != nil {
+			return nil, err
+		}
+	}
+	return scrapeconfig.Generate(f.cfg)
+}
+
+func newGenerateRunbooks() *cobra.Command {
+	f := &rulesFlags{}
+	var format string
+	cmd := &cobra.Command{
+		Use: "runbooks", Short: "A page for each pathology, in Markdown or HTML", Args: cobra.NoArgs,
+		Long: `Renders the runbooks with the conditions, thresholds and alert rules of this deployment,
+and a map of what explains what. HTML pages need nothing but themselves.`,
+		Example: `  sixty generate runbooks -o runbooks/
+  sixty generate runbooks --format html --slo slo.yaml -o public/`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.out.dir == "" {
+				return hint.With(errors.New("runbooks are several files"), "name a directory with --out")
+			}
+			cfg, err := f.config(cmd.Context(), cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			rules, err := generate.NewRules(cfg)
+			if err != nil {
+				return err
+			}
+			files, err := runbooks(cfg, rules, format)
+			if err != nil {
+				return err
+			}
+			return f.out.write(cmd.OutOrStdout(), files)
+		},
+	}
+	f.register(cmd.Flags())
+	cmd.Flags().StringVar(&format, "format", "markdown", "markdown or html")
+	return cmd
+}
+
+func runbooks(cfg generate.RulesConfig, rules *generate.Rules, format string) ([]generate.File, error) {
+	c := runbookpage.Config{Pathologies: cfg.Pathologies, Deployment: &cfg.Deployment, Dashboard: cfg.Dashboard, Limit: cfg.Limit}
+	for _, g := range rules.Groups {
+		c.Rules = append(c.Rules, g)
+	}
+	switch format {
+	case "markdown":
+		return runbookpage.Markdown(c)
+	case "html":
+		return runbookpage.HTML(c)
+	}
+	return nil, fmt.Errorf("--format: unknown format %q: want markdown or html", format)
+}
+
+func newGenerateAll() *cobra.Command {
+	f := &rulesFlags{}
+	cmd := &cobra.Command{
+		Use: "all", Short: "Everything: rules, dashboards, provisioning, runbooks, an example of scraping", Args: cobra.NoArgs,
+		Example: `  sixty generate all -o mixin/
+  sixty generate all --detect http://vllm-0:8000 --slo slo.yaml --from bench.json -o mixin/`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.out.dir == "" {
+				return hint.With(errors.New("all is many files"), "name a directory with --out")
+			}
+			files, err := f.everything(cmd.Context(), cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			return f.out.write(cmd.OutOrStdout(), files)
+		},
+	}
+	f.register(cmd.Flags())
+	f.registerRules(cmd.Flags())
+	return cmd
+}
+
+// everything renders all faces of one deployment.
+func (f *rulesFlags) everything(ctx context.Context, stderr io.Writer) ([]generate.File, error) {
+	cfg, err := f.config(ctx, stderr)
+	if err != nil {
+		return nil, err
+	}
+	out, rules, err := f.files(cfg, stderr)
+	if err != nil {
+		return nil, err
+	}
+	out = under("rules", out)
+	layout := dashboard.Config{Deployment: cfg.Deployment, Pathologies: cfg.Pathologies, RunbookURL: f.runbookURL, RunbookSuffix: f.runbookSuffix, Limit: cfg.Limit}
+	if cfg.Objectives != nil {
+		if layout.Period, err = burnrate.ParsePeriod(f.period); err != nil {
+			return nil, fmt.Errorf("--slo-period: %w", err)
+		}
+	}
+	for _, face := range []struct {
+		dir    string
+		render func() ([]generate.File, error)
+	}{
+		{"dashboards/grafana", func() ([]generate.File, error) { return grafana.Files(layout) }},
+		{"dashboards/perses", func() ([]generate.File, error) { return perses.Files(layout) }},
+		{"grafana-provisioning", func() ([]generate.File, error) {
+			return grafana.Provisioning(grafana.Provision{ScrapeInterval: "5s"})
+		}},
+		{"scrape", func() ([]generate.File, error) {
+			return scrapeconfig.Generate(scrapeconfig.Config{Format: scrapeconfig.Prometheus, Targets: []string{"localhost:8000"}})
+		}},
+		{"runbooks/markdown", func() ([]generate.File, error) { return runbooks(cfg, rules, "markdown") }},
+		{"runbooks/html", func() ([]generate.File, error) { return runbooks(cfg, rules, "html") }},
+	} {
+		files, err := face.render()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", face.dir, err)
+		}
+		out = append(out, under(face.dir, files)...)
+	}
+	return out, nil
+}
+
+// under puts files in a directory.
+func under(dir string, files []generate.File) []generate.File {
+	out := slices.Clone(files)
+	for i := range out {
+		out[i].Path = dir + "/" + out[i].Path
+	}
+	return out
+}
+
+// panelLink returns the address of a pathology's panel in a Grafana.
+func panelLink(base string) func(*catalog.Pathology) string {
+	if base == "" {
+		return nil
+	}
+	return func(p *catalog.Pathology) string { return grafana.PanelURL(base, p) }
+}
+
+// bucketFamilies are the histograms on whose edges latency objectives stand.
+var bucketFamilies = []string{"vllm:time_to_first_token_seconds", "vllm:inter_token_latency_seconds", "vllm:e2e_request_latency_seconds"}
+
+// lookback is how far a server is asked for what it exposes.
+const lookback = time.Hour

@@ -77,7 +77,7 @@ const (
 	demoHealthy = 11 * time.Second // of health on stage
 	demoShort   = 3 * time.Second  // of health that nobody is shown
 	demoBetween = 14 * time.Second // of a phase between the first and the last
-	demoMost    = 40 * time.Second // until a verdict must have been found
+	demoMost    = 45 * time.Second // of looking before nothing found counts as nothing there
 )
 
 func (f *demoFlags) stages() ([]fleet.Scenario, error) {
@@ -260,9 +260,16 @@ func (d *demo) live(ctx context.Context, sc fleet.Scenario) (err error) {
 		p := &sc.Phases[i]
 		d.announce(p)
 		if i == 0 {
-			d.screen.paragraph("Server: " + strings.Join(fl.URLs(), ", ") + ". Look at " + fl.URL(0) + "/metrics while this goes on, if you like.")
+			d.screen.labelled("Where", strings.Join(fl.URLs(), ", ")+": look at its /metrics while this goes on, if you like.")
 		}
-		if err := d.watch(ctx, r, p, i+1 == len(sc.Phases)); err != nil {
+		most := p.For
+		switch {
+		case i+1 == len(sc.Phases):
+			most = demoMost
+		case i == 0:
+			most = demoHealthy
+		}
+		if err := d.watch(ctx, r, p, most); err != nil {
 			return err
 		}
 	}
@@ -293,24 +300,17 @@ func (r *liveRun) close() error {
 	return r.store.Close()
 }
 
-// watch shows what happens until a verdict has come three times in a row, as
-// sixty diagnose does, or until the phase's time is over.
-func (d *demo) watch(ctx context.Context, r *liveRun, p *fleet.Phase, last bool) error {
+// watch looks for up to most, and ends as sixty diagnose does, when three
+// verdicts in a row name the same trouble and are sure of themselves. That all
+// is well is believed only at the end.
+func (d *demo) watch(ctx context.Context, r *liveRun, p *fleet.Phase, most time.Duration) error {
 	began := time.Now()
-	ends := began.Add(p.For - 500*time.Millisecond)
-	if last || p.For > demoWarm {
-		ends = began.Add(demoMost)
-	}
-	if p.For > demoWarm && !last {
-		ends = began.Add(demoHealthy - 700*time.Millisecond)
-	}
 	tick := time.NewTicker(evaluateEvery)
 	defer tick.Stop()
 	defer d.line.clear()
 	o := diagnose.Options{Interval: time.Second, Every: true, Annotate: r.annotate, Pathologies: pathologies.All()}
-	var got diagnose.Diagnosis
 	before, same := "", 0
-	for same < agreeing && time.Now().Before(ends) {
+	for same < agreeing && time.Since(began)+evaluateEvery < most {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -320,24 +320,24 @@ func (d *demo) watch(ctx context.Context, r *liveRun, p *fleet.Phase, last bool)
 		if time.Since(began) < soonest-evaluateEvery/2 {
 			continue
 		}
-		var err error
-		if got, err = r.diagnose(ctx, o); err != nil {
+		got, err := r.diagnose(ctx, o)
+		if err != nil {
 			return err
 		}
-		if got.Verdict.ID != before || got.Verdict.Confidence < sure {
+		if got.Verdict.ID != before || got.Verdict.Confidence < sure || got.Status != diagnose.Firing {
 			before, same = got.Verdict.ID, 0
 		}
-		if got.Verdict.Confidence >= sure {
+		if got.Verdict.Confidence >= sure && got.Status == diagnose.Firing {
 			same++
 		}
 	}
 	d.line.clear()
 	seen := r.gauges(ctx)
-	var err error
-	if got, err = r.diagnose(ctx, o); err != nil {
+	got, err := r.diagnose(ctx, o)
+	if err != nil {
 		return err
 	}
-	return d.tell(p, got, fmt.Sprintf("after %.0f s, at %s", time.Since(began).Seconds(), seen))
+	return d.tell(p, got, fmt.Sprintf("after %.0f s (%s)", time.Since(began).Seconds(), seen))
 }
 
 // gauges is what a dashboard would show now.

@@ -197,7 +197,7 @@ func Scenarios() []Scenario {
 			normal,
 			{Name: "long answers", Tell: "Thirty users now want answers of 1500 tokens each. All of them are let in, and while their answers grow the memory for what was read so far (the KV cache) runs out: the engine throws requests out and computes them again.",
 				For: sick, Traffic: Traffic{Clients: 30, Spec: long}, Want: "kv-cache-thrashing",
-				Why: "The cache is full, requests are thrown out of it again and again, and first tokens come late: memory is what lacks. The queue and the slow answers follow from that."},
+				Why: "The cache is full and requests are thrown out of it again and again: memory is what lacks, not computing power. That others wait and that answers take longer follows from that."},
 		}},
 		{Name: "saturation", Title: "More work than the server can do", Settings: Settings{MaxNumSeqs: 32, NumBlocks: 1500}, Phases: []Phase{
 			healthyPhase(Traffic{Rate: 3, Spec: requests(usualPrompt, "lognormal:200,0.4:50-500")}, "Three users a second. The server can carry about ten."),
@@ -214,7 +214,7 @@ func Scenarios() []Scenario {
 		{Name: "prefill-starvation", Title: "Huge prompts without chunked prefill hold everybody up", Settings: Settings{NoChunkedPrefill: true, MaxNumBatchedTokens: 16384, MaxModelLen: 16384, Cost: slowPrompts}, Phases: []Phase{
 			healthyPhase(Traffic{Rate: 3, Spec: requests("lognormal:200,0.3:50-500", usualOutput)}, "Three users a second with short questions."),
 			{Name: "huge prompts", Tell: "Now and then somebody sends a prompt of 12,000 tokens. Chunked prefill is off, so that nobody else gets a token until it has been read whole.",
-				For: sick, Traffic: Traffic{Rate: 3.4, Spec: mixed("lognormal:200,0.3:50-500", usualOutput, 0.12, "uniform:10000-14000", "50")}, Want: "prefill-starvation",
+				For: sick, Traffic: Traffic{Rate: 3.2, Spec: mixed("lognormal:200,0.3:50-500", usualOutput, 0.08, "uniform:10000-14000", "50")}, Want: "prefill-starvation",
 				Why: "First tokens come late and running streams pause, while the usual step is as quick as ever. Some prompts are many times longer than the others, and block the engine while they are read."},
 		}},
 		{Name: "slow-prefill", Title: "Reading prompts has become slow, writing has not", Phases: []Phase{

@@ -225,17 +225,16 @@ var caveats = map[slo.Quantity]string{
 }
 
 func (s *sli) annotations(levels []Level) map[string]string {
-	var rates, detects []string
+	var rates []string
 	for _, l := range levels {
 		rates = append(rates, fmt.Sprintf("%s times over %s and %s (%s of the budget)", number(l.Factor), span(l.Long), span(l.Short), percent(rounded4(l.Spent))))
-		if d, ok := l.Detects(s.budget, 1); ok {
-			detects = append(detects, span(max(time.Minute, d.Round(time.Minute))))
-		}
 	}
+	detected, _ := levels[0].Detects(s.budget, 1) // reachable, or it would not be here
+	detected = (detected + Base/2).Round(time.Minute)
 	out := map[string]string{
 		"summary": fmt.Sprintf("Error budget burns: {{ $value | humanizePercentage }} %s on %s, %s may", s.bad(), s.where(), percent(s.budget)),
-		"description": fmt.Sprintf("Promised: %s, over %s. Fires when the budget burns faster than %s, with at least %s requests and %s bad ones in the longer window. When everything fails it is reached after %s.",
-			s.title(), span(s.cfg.Period), strings.Join(rates, ", or "), number(s.cfg.MinEvents), number(s.cfg.MinBad), detects[0]),
+		"description": fmt.Sprintf("Promised: %s, over %s. Fires when the budget burns faster than %s, with at least %s requests and %s bad ones in the longer window. When everything fails it is reached after about %s.",
+			s.title(), span(s.cfg.Period), strings.Join(rates, ", or "), number(s.cfg.MinEvents), number(s.cfg.MinBad), span(detected)),
 		"threshold_source": s.thresholdSource(),
 		"caveat":           caveats[s.promise.Quantity],
 	}

@@ -1,7 +1,9 @@
 package burnrate
 
 import (
+	"flag"
 	"math"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql/promqltest"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/hint"
@@ -342,5 +345,39 @@ func TestRecordedNamesAreThoseThatTheFunctionsGive(t *testing.T) {
 		if !have[name] {
 			t.Errorf("%s is not recorded", name)
 		}
+	}
+}
+
+var update = flag.Bool("update", false, "rewrite the example in docs/slo.md")
+
+// TestTheDocumentedAlertIsTheGeneratedOne keeps docs/slo.md's example fresh.
+func TestTheDocumentedAlertIsTheGeneratedOne(t *testing.T) {
+	r, err := Groups(Config{Objectives: []slo.Objective{chat(t)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := yaml.Marshal(find(t, r, "VLLMErrorBudgetBurnTTFTP95"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const page = "../../../docs/slo.md"
+	content, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(content), "for the use case `chat`:\n\n```yaml\n")
+	got, after, closed := strings.Cut(rest, "```")
+	if !ok || !closed {
+		t.Fatal("docs/slo.md has no example")
+	}
+	if *update {
+		fresh := before + "for the use case `chat`:\n\n```yaml\n" + string(want) + "```" + after
+		if err := os.WriteFile(page, []byte(fresh), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("go test ./internal/generate/burnrate -run Documented -update; -generated +documented:\n%s", diff)
 	}
 }

@@ -124,7 +124,8 @@ func (l Level) Reachable(budget float64) bool { return l.Threshold(budget) < 1 }
 
 // Detects returns how long after the beginning of an incident the level is
 // reached, where events were all good before and a share of them is bad since;
-// false where the share is too small to reach it.
+// false where the share is too small to reach it. The rules take about half of
+// Base longer: they add up rates over Base.
 func (l Level) Detects(budget, bad float64) (time.Duration, bool) {
 	t := l.Threshold(budget)
 	if bad <= t {

@@ -123,9 +123,10 @@ func (p *pass) replace(at posrange.PositionRange, text string) edit {
 	return edit{p.node, int(at.Start), int(at.End), text}
 }
 
-// Lint judges files against a surface. A file that cannot be read is an error
-// of its own; the others are judged.
-func Lint(files []File, s *Surface) ([]Finding, []error) {
+// Lint judges files against a surface, without the checks that are to be
+// ignored. A file that cannot be read is an error of its own; the others are
+// judged.
+func Lint(files []File, s *Surface, ignore ...string) ([]Finding, []error) {
 	var docs []*document
 	var errs []error
 	for i := range files {
@@ -146,24 +147,24 @@ func Lint(files []File, s *Surface) ([]Finding, []error) {
 	}
 	var out []Finding
 	for _, d := range docs {
-		out = append(out, d.lint(s, records)...)
+		out = append(out, d.lint(s, records, ignore)...)
 	}
 	return out, errs
 }
 
-func (d *document) lint(s *Surface, records map[string]*query) []Finding {
+func (d *document) lint(s *Surface, records map[string]*query, ignore []string) []Finding {
 	var out []Finding
 	for _, q := range d.queries {
 		for i := range checks {
 			c := &checks[i]
-			if (q.err != nil) != (c.ID == syntaxID) {
+			if (q.err != nil) != (c.ID == syntaxID) || slices.Contains(ignore, c.ID) {
 				continue
 			}
 			c.run(&pass{query: q, surface: s, records: records, starts: d.starts, check: c, out: &out})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(b.Severity, a.Severity))
 	})
 	return slices.CompactFunc(out, func(a, b Finding) bool {
 		return a.Check == b.Check && a.Line == b.Line && a.Column == b.Column && a.Fragment == b.Fragment && a.Path == b.Path

@@ -48,7 +48,7 @@ type Item struct {
 func (a Area) Status() Status {
 	var seen [len(statusNames)]int
 	for _, it := range a.Items {
-		if it.Severity > catalog.Info || it.Status != Missing { // what is only nice to have decides nothing
+		if it.Severity > catalog.Info || it.Status == Present { // what is only nice to have decides nothing
 			seen[it.Status]++
 		}
 	}
@@ -71,7 +71,8 @@ type measured struct {
 	hint     string // where nothing better is known
 }
 
-const disabled = "take --disable-log-stats out of the server's arguments"
+// dropped is the hint for what every server has whose other metrics are seen.
+const dropped = "the server exposes it from the start: look for what drops it, such as metric_relabel_configs"
 
 // measuredAreas are the areas that are read from the engines' own metrics.
 var measuredAreas = []struct {
@@ -79,34 +80,34 @@ var measuredAreas = []struct {
 	items     []measured
 }{
 	{"user-experience", "User experience", []measured{
-		{"time to first token", indicator.TTFTP95, catalog.Page, disabled},
-		{"inter-token latency", indicator.ITLP95, catalog.Page, disabled},
-		{"time per output token, by request", indicator.TPOTP95, catalog.Info, disabled},
-		{"end-to-end latency", indicator.E2EP95, catalog.Ticket, disabled},
+		{"time to first token", indicator.TTFTP95, catalog.Page, dropped},
+		{"inter-token latency", indicator.ITLP95, catalog.Page, dropped},
+		{"time per output token, by request", indicator.TPOTP95, catalog.Info, dropped},
+		{"end-to-end latency", indicator.E2EP95, catalog.Ticket, dropped},
 	}},
 	{"offered-load", "Offered load", []measured{
-		{"HTTP requests by status", indicator.HTTPRate, catalog.Ticket, "scrape the API server itself, not only the engine: vLLM exposes http_requests_total from 0.8.3"},
+		{"HTTP requests by status", indicator.HTTPRate, catalog.Ticket, "it appears with the first request; where it does not, scrape the API server itself (vLLM 0.8.3 and later)"},
 	}},
 	{"scheduler-pressure", "Scheduler pressure", []measured{
-		{"queue time", indicator.QueueTimeMean, catalog.Ticket, disabled},
-		{"waiting requests", indicator.Waiting, catalog.Ticket, disabled},
-		{"running requests", indicator.Running, catalog.Ticket, disabled},
-		{"waiting requests by reason", indicator.Deferred, catalog.Info, disabled},
+		{"queue time", indicator.QueueTimeMean, catalog.Ticket, dropped},
+		{"waiting requests", indicator.Waiting, catalog.Ticket, dropped},
+		{"running requests", indicator.Running, catalog.Ticket, dropped},
+		{"waiting requests by reason", indicator.Deferred, catalog.Info, dropped},
 	}},
 	{"memory-pressure", "Memory pressure", []measured{
-		{"KV-cache usage", indicator.KVUsage, catalog.Ticket, disabled},
-		{"preemptions", indicator.PreemptionRate, catalog.Ticket, disabled},
-		{"prefix-cache hits", indicator.PrefixHitRatio, catalog.Info, "start the server with --enable-prefix-caching"},
+		{"KV-cache usage", indicator.KVUsage, catalog.Ticket, dropped},
+		{"preemptions", indicator.PreemptionRate, catalog.Ticket, dropped},
+		{"prefix-cache hits", indicator.PrefixHitRatio, catalog.Info, "start the server with --enable-prefix-caching, where it is not the default"},
 	}},
 	{"useful-work", "Useful work", []measured{
-		{"prompt tokens per second", indicator.PromptTokenRate, catalog.Ticket, disabled},
-		{"generated tokens per second", indicator.GenerationTokenRate, catalog.Ticket, disabled},
+		{"prompt tokens per second", indicator.PromptTokenRate, catalog.Ticket, dropped},
+		{"generated tokens per second", indicator.GenerationTokenRate, catalog.Ticket, dropped},
 	}},
 	{"workload-shape", "Workload shape", []measured{
-		{"prompt lengths", indicator.PromptTokensP99, catalog.Ticket, disabled},
-		{"output lengths", indicator.OutputTokens, catalog.Ticket, disabled},
-		{"requested limits", indicator.MaxTokens, catalog.Info, disabled},
-		{"computed prompt tokens", indicator.PrefillTimePerToken, catalog.Info, disabled},
+		{"prompt lengths", indicator.PromptTokensP99, catalog.Ticket, dropped},
+		{"output lengths", indicator.OutputTokens, catalog.Ticket, dropped},
+		{"requested limits", indicator.MaxTokens, catalog.Info, dropped},
+		{"computed prompt tokens", indicator.PrefillTimePerToken, catalog.Info, dropped},
 	}},
 }
 
@@ -292,7 +293,13 @@ func (s *Surface) infrastructure() Area {
 	a := Area{ID: "infrastructure", Title: "Infrastructure"}
 	const exporter = "run dcgm-exporter on the GPU hosts and scrape it (port 9400)"
 	gpu := s.gpu()
-	look := "audit it too: sixty audit http://VLLM:8000 http://GPU-HOST:9400, or --prometheus"
+	if gpu == nil {
+		it := Item{Name: "GPUs", Severity: catalog.Ticket, Status: Missing, Detail: "no GPU exporter", Hint: exporter}
+		if !s.Whole {
+			it.Status, it.Detail, it.Hint = Unknown, "no GPU exporter among the servers", "name it too: sixty audit VLLM:8000 GPU-HOST:9400"
+		}
+		a.Items = append(a.Items, it)
+	}
 	for _, m := range []measured{
 		{"GPU utilization", indicator.GPUUtil, catalog.Ticket, exporter},
 		{"GPU memory, power, temperature", indicator.GPUTemp, catalog.Info, exporter},
@@ -300,12 +307,11 @@ func (s *Surface) infrastructure() Area {
 		{"SM activity", indicator.SMActive, catalog.Info, "add DCGM_FI_PROF_SM_ACTIVE to the exporter's counters file: utilization says only that something ran"},
 		{"GPU errors (XID)", indicator.XID, catalog.Ticket, "add DCGM_FI_DEV_XID_ERRORS to the exporter's counters file"},
 	} {
+		if gpu == nil {
+			break
+		}
 		it := Item{Name: m.name, Severity: m.severity, Hint: m.hint}
 		switch {
-		case gpu == nil && s.Whole:
-			it.Status, it.Detail, it.Hint = Missing, "no GPU exporter", exporter
-		case gpu == nil:
-			it.Status, it.Detail, it.Hint = Unknown, "no GPU exporter among the servers", look
 		case len(gpu.Missing(m.signal)) > 0:
 			it.Status, it.Detail = Missing, "not exported: "+strings.Join(gpu.Missing(m.signal), ", ")
 		default:
@@ -348,7 +354,9 @@ func (s *Surface) pace() Item {
 		it.Detail, it.Hint = fmt.Sprintf("every %s: an incident of a minute is hardly seen", span(s.Interval)), "scrape the servers every 5 to 15 s"
 	case s.Interval > usualScrape:
 		it.Status, it.Detail, it.Hint = Partial, "every "+span(s.Interval), "scrape the servers every 5 to 15 s"
-	case s.Interval > 0:
+	case s.Interval == 0:
+		it.Detail = "too little history to tell"
+	default:
 		it.Status, it.Detail = Present, "every "+span(s.Interval)
 	}
 	return it

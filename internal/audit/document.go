@@ -99,7 +99,7 @@ func read(f *File) (*document, error) {
 			return nil, inFile(f, err)
 		}
 	}
-	if len(d.queries) == 0 {
+	if !d.isWhat(f.Kind) {
 		if f.Kind == Rules {
 			return nil, hint.With(fmt.Errorf("%s: no rules in it", f.Name), "give a file with groups of rules, or a PrometheusRule, VMRule or a ConfigMap of them; dashboards go with --dashboards")
 		}
@@ -110,6 +110,35 @@ func read(f *File) (*document, error) {
 		q.tree, q.mentions, q.err = standIn(q.node.value)
 	}
 	return d, nil
+}
+
+// isWhat reports whether the queries are what the user takes the file for: a
+// file of rules has no panels.
+func (d *document) isWhat(kind FileKind) bool {
+	return slices.ContainsFunc(d.queries, func(q *query) bool { return kind == Rules || q.role == panelRole })
+}
+
+// KindOf tells rules from dashboards by what a file holds; "" means neither. A
+// file that cannot be parsed counts as rules, so that reading it says why.
+func KindOf(data []byte) FileKind {
+	roots, err := parse(data)
+	if err != nil {
+		return Rules
+	}
+	for _, kind := range []FileKind{Rules, Dashboards} {
+		for _, root := range roots {
+			d := &document{file: &File{Data: data, Kind: kind}}
+			if kind == Rules {
+				err = d.rules(root, "")
+			} else {
+				err = d.dashboard(root, "")
+			}
+			if d.isWhat(kind) || err != nil && kind == Rules {
+				return kind
+			}
+		}
+	}
+	return ""
 }
 
 // inFile puts the file's name before an error, and keeps its hint.

@@ -22,12 +22,12 @@ type Fixed struct {
 // each in the same place of the result. Only the strings concerned change:
 // comments, order and layout stay as they are. Files that cannot be read come
 // back as they are.
-func Fix(files []File, s *Surface) []Fixed {
+func Fix(files []File, s *Surface, ignore ...string) []Fixed {
 	out := make([]Fixed, len(files))
 	skip := map[string]bool{}
 	current := slices.Clone(files)
 	for range maxRounds {
-		findings, _ := Lint(current, s)
+		findings, _ := Lint(current, s, ignore...)
 		again := false
 		for i := range current {
 			data, done := fixOnce(&current[i], findings, skip)
@@ -41,7 +41,7 @@ func Fix(files []File, s *Surface) []Fixed {
 			break
 		}
 	}
-	left, _ := Lint(current, s)
+	left, _ := Lint(current, s, ignore...)
 	for i := range current {
 		out[i].Data = current[i].Data
 		for _, f := range left {

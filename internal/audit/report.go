@@ -163,6 +163,9 @@ func (r *Report) Text(w io.Writer, o TextOptions) error {
 	}
 	o.Width = max(o.Width, 50)
 	p := &printer{o: o}
+	if len(r.Files)+len(r.Areas) == 0 {
+		return nil // no file could be read
+	}
 	p.head(r)
 	if len(r.Areas) > 0 {
 		p.areas(r.Areas)
@@ -218,9 +221,11 @@ func (p *printer) areas(areas []Area) {
 	for _, a := range areas {
 		status := a.Status()
 		line := fmt.Sprintf("  %-20s %s", a.Title, p.style(areaStyles[status], fmt.Sprintf("%-8s", status)))
-		var lacking, unseen []string
+		var has, lacking, unseen []string
 		for _, it := range a.Items {
 			switch it.Status {
+			case Present:
+				has = append(has, it.Name)
 			case Missing, Partial:
 				lacking = append(lacking, it.Name)
 			case Unknown:
@@ -228,6 +233,9 @@ func (p *printer) areas(areas []Area) {
 			}
 		}
 		var rest []string
+		if len(has) > 0 {
+			rest = append(rest, strings.Join(has, ", "))
+		}
 		if len(lacking) > 0 {
 			rest = append(rest, "lacks "+strings.Join(lacking, ", "))
 		}
@@ -294,15 +302,22 @@ func (p *printer) file(r *Report, name string) {
 	}
 }
 
-// counted says how many of each check there are.
+// counted says what was repaired, and how often.
 func counted(all []Finding) []string {
 	var out []string
+	times := map[string]int{}
 	for _, g := range grouped(all) {
-		text := g[0].Check
-		if len(g) > 1 {
-			text += fmt.Sprintf(" (%d places)", len(g))
+		for _, f := range g {
+			text := f.Check + ": " + f.Fix
+			if times[text]++; times[text] == 1 {
+				out = append(out, text)
+			}
 		}
-		out = append(out, text+": "+g[0].Fix)
+	}
+	for i, text := range out {
+		if n := times[text]; n > 1 {
+			out[i] = fmt.Sprintf("%s (%d times)", text, n)
+		}
 	}
 	return out
 }
@@ -391,6 +406,9 @@ func (p *printer) end(r *Report) {
 }
 
 func sentence(s string) string {
+	if word, _, _ := strings.Cut(s, " "); word != "" && strings.Trim(word, "abcdefghijklmnopqrstuvwxyz") == "" {
+		s = strings.ToUpper(s[:1]) + s[1:]
+	}
 	if s == "" || strings.HasSuffix(s, ".") || strings.HasSuffix(s, "]") || strings.HasSuffix(s, ")") && strings.Contains(s, "rate(") {
 		return s
 	}

@@ -21,10 +21,11 @@ import (
 
 // auditFlags are the flags of audit as they were given.
 type auditFlags struct {
-	recording, prometheus, dialect string
-	match                          []string
-	rules, dashboards, ignore      []string
-	fix                            bool
+	recording, prometheus, dialect, at string
+	match                              []string
+	rules, dashboards, ignore          []string
+	more                               []string // files among the arguments
+	fix                                bool
 
 	output, failOn, color string
 	verbose               bool
@@ -72,6 +73,7 @@ func newAuditCommand() *cobra.Command {
 	s.StringVar(&f.recording, "recording", "", "audit the servers of a recording")
 	s.StringVar(&f.prometheus, "prometheus", "", "ask a Prometheus-compatible server at this `URL`, for its rules too")
 	s.StringArrayVar(&f.match, "match", nil, "with --prometheus: `selector` such as '{namespace=\"prod\"}'; may be repeated, all must match")
+	s.StringVar(&f.at, "at", "", "with --prometheus: the `time` to look at (default: now)")
 	s.StringVar(&f.dialect, "dialect", "", "without servers: `name` of a dialect, such as vllm-0.10, vllm-v1-ray or sglang (default: the newest vLLM)")
 	s.StringArrayVar(&f.rules, "rules", nil, "`file` or directory of alerting and recording rules; may be repeated")
 	s.StringArrayVar(&f.dashboards, "dashboards", nil, "`file` or directory of dashboards; may be repeated")
@@ -85,6 +87,8 @@ func newAuditCommand() *cobra.Command {
 	cmd.MarkFlagsMutuallyExclusive("recording", "prometheus", "dialect")
 	return cmd
 }
+
+func (f *auditFlags) anyFile() bool { return len(f.rules)+len(f.dashboards)+len(f.more) > 0 }
 
 // check refuses flags that contradict each other.
 func (f *auditFlags) check(targets []string) error {
@@ -103,14 +107,16 @@ func (f *auditFlags) check(targets []string) error {
 	switch {
 	case sources > 1:
 		return errors.New("give URLs, a recording, --prometheus or --dialect, not two of them")
-	case sources == 0 && len(f.rules)+len(f.dashboards) == 0:
+	case sources == 0 && !f.anyFile():
 		return hint.With(errors.New("nothing to audit"), "give a server's URL, --prometheus URL, --rules FILE or --dashboards FILE, such as: sixty audit http://localhost:8000")
-	case f.dialect != "" && len(f.rules)+len(f.dashboards) == 0:
+	case f.dialect != "" && !f.anyFile():
 		return hint.With(errors.New("--dialect stands for servers that are not at hand, and there is no file to hold against it"), "give --rules FILE or --dashboards FILE")
-	case f.fix && len(f.rules)+len(f.dashboards) == 0:
+	case f.fix && !f.anyFile():
 		return hint.With(errors.New("--fix without files"), "name what to repair with --rules or --dashboards")
 	case len(f.match) > 0 && f.prometheus == "":
 		return errors.New("--match goes with --prometheus")
+	case f.at != "" && f.prometheus == "":
+		return errors.New("--at goes with --prometheus")
 	case f.output != "text" && f.output != "json":
 		return fmt.Errorf("--output: unknown format %q: want text or json", f.output)
 	case !slices.Contains([]string{"auto", "always", "never"}, f.color):
@@ -121,13 +127,14 @@ func (f *auditFlags) check(targets []string) error {
 
 func runAudit(ctx context.Context, stdout, stderr io.Writer, args []string, f *auditFlags) error {
 	targets, more := sortArguments(args)
-	if len(more) > 0 && len(f.dashboards) > 0 && len(f.rules) == 0 {
-		f.dashboards = append(f.dashboards, more...)
-	} else {
-		f.rules = append(f.rules, more...)
-	}
 	if len(targets) == 1 && f.recording == "" && onDisk(targets[0]) {
 		f.recording, targets = targets[0], nil
+	}
+	f.more = more
+	for _, t := range targets {
+		if err := noSuchFile(t); err != nil {
+			return err
+		}
 	}
 	if err := f.check(targets); err != nil {
 		return err
@@ -136,7 +143,7 @@ func runAudit(ctx context.Context, stdout, stderr io.Writer, args []string, f *a
 	if err != nil {
 		return fmt.Errorf("--fail-on: %w", err)
 	}
-	files, err := f.files()
+	files, err := f.files(stderr)
 	if err != nil {
 		return err
 	}
@@ -168,7 +175,7 @@ func (f *auditFlags) audit(source *auditSource, files []audit.File) (*audit.Repo
 		r.Files = append(r.Files, file.Name)
 	}
 	if f.fix {
-		for i, fixed := range audit.Fix(files, source.surface) {
+		for i, fixed := range audit.Fix(files, source.surface, f.ignore...) {
 			if len(fixed.Repaired) > 0 {
 				if err := replaceFile(files[i].Name, fixed.Data); err != nil {
 					return nil, err
@@ -178,8 +185,7 @@ func (f *auditFlags) audit(source *auditSource, files []audit.File) (*audit.Repo
 			r.Fixed[files[i].Name] = fixed
 		}
 	}
-	r.Findings, r.Errors = audit.Lint(everything, source.surface)
-	r.Findings = slices.DeleteFunc(r.Findings, func(x audit.Finding) bool { return slices.Contains(f.ignore, x.Check) })
+	r.Findings, r.Errors = audit.Lint(everything, source.surface, f.ignore...)
 	unread := map[string]bool{}
 	for _, err := range r.Errors {
 		name, _, _ := strings.Cut(err.Error(), ":")

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,6 +30,16 @@ func sortArguments(args []string) (targets, files []string) {
 	return targets, files
 }
 
+// noSuchFile is the error for a target that is the name of a file which is not
+// there, nil for others.
+func noSuchFile(target string) error {
+	ext := strings.ToLower(filepath.Ext(target))
+	if strings.Contains(target, "://") || onDisk(target) || !slices.Contains(append([]string{".tar", ".gz", ".zst", ".prom"}, auditExtensions...), ext) {
+		return nil
+	}
+	return hint.With(fmt.Errorf("%s: no such file", target), "check the path; a server is written HOST:PORT or http://HOST:PORT")
+}
+
 var auditExtensions = []string{".yaml", ".yml", ".json", ".rules"}
 
 func onDisk(path string) bool {
@@ -36,19 +47,20 @@ func onDisk(path string) bool {
 	return err == nil
 }
 
-// files reads what --rules and --dashboards name.
-func (f *auditFlags) files() ([]audit.File, error) {
+// files reads what --rules, --dashboards and the arguments name. What stands in
+// a directory or among the arguments is taken for what it is.
+func (f *auditFlags) files(stderr io.Writer) ([]audit.File, error) {
 	var out []audit.File
 	seen := map[string]bool{}
 	for _, given := range []struct {
 		paths []string
 		kind  audit.FileKind
-		flag  string
-	}{{f.rules, audit.Rules, "--rules"}, {f.dashboards, audit.Dashboards, "--dashboards"}} {
+		named string
+	}{{f.rules, audit.Rules, "--rules: "}, {f.dashboards, audit.Dashboards, "--dashboards: "}, {f.more, "", ""}} {
 		for _, path := range given.paths {
 			names, err := expand(path)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", given.flag, err)
+				return nil, fmt.Errorf("%s%w", given.named, err)
 			}
 			for _, name := range names {
 				if seen[name] {
@@ -57,11 +69,21 @@ func (f *auditFlags) files() ([]audit.File, error) {
 				seen[name] = true
 				data, err := readBounded(name)
 				if err != nil {
-					return nil, fmt.Errorf("%s: %w", given.flag, err)
+					return nil, fmt.Errorf("%s%w", given.named, err)
 				}
-				out = append(out, audit.File{Name: name, Data: data, Kind: given.kind})
+				file := audit.File{Name: name, Data: data, Kind: given.kind}
+				if given.kind == "" || name != path {
+					if file.Kind = audit.KindOf(data); file.Kind == "" {
+						notes(stderr, []string{name + " is skipped: it holds neither rules nor a dashboard"})
+						continue
+					}
+				}
+				out = append(out, file)
 			}
 		}
+	}
+	if len(out) == 0 && f.anyFile() {
+		return nil, hint.With(errors.New("no rules and no dashboards in the files"), "check the paths")
 	}
 	return out, nil
 }

@@ -188,7 +188,10 @@ func (f *auditFlags) surfaceOfPrometheus(ctx context.Context, stderr io.Writer) 
 	q := &tolerant{next: client, seen: map[string]bool{}}
 	defer func() { notes(stderr, q.partial) }()
 
-	at := time.Now()
+	at, err := (span{last: time.Now()}).at(f.at)
+	if err != nil {
+		return nil, err
+	}
 	targets, _, err := diagnose.Discover(ctx, q, at, recently, matchers, false)
 	if err != nil {
 		return nil, err
@@ -203,7 +206,7 @@ func (f *auditFlags) surfaceOfPrometheus(ctx context.Context, stderr io.Writer) 
 	if err := addNames(ctx, q, s, at, matchers); err != nil {
 		return nil, err
 	}
-	if s.Interval, err = scrapeInterval(ctx, q, matchers, at); err != nil {
+	if s.Interval, err = steadyInterval(ctx, q, matchers, at); err != nil {
 		return nil, err
 	}
 	rules, err := client.Rules(ctx)
@@ -214,6 +217,28 @@ func (f *auditFlags) surfaceOfPrometheus(ctx context.Context, stderr io.Writer) 
 	out.allRules = true
 	out.rules, err = ruleFiles(rules)
 	return out, err
+}
+
+// steadyInterval is the time between two scrapes where there is history enough
+// to tell, 0 otherwise: a server that was discovered a moment ago has few
+// samples, and is no slow one.
+func steadyInterval(ctx context.Context, q metrics.Querier, matchers []*labels.Matcher, at time.Time) (time.Duration, error) {
+	const minute, long = time.Minute, 10 * time.Minute
+	first, err := firstSample(ctx, q, matchers, at)
+	if err != nil || at.Sub(first) < 2*minute {
+		return 0, err
+	}
+	if at.Sub(first) > long+minute {
+		return scrapeInterval(ctx, q, matchers, at)
+	}
+	v, err := q.Query(ctx, fmt.Sprintf("max(count_over_time(%s[%s]))", within(matchers), model.Duration(minute)), at)
+	if err != nil {
+		return 0, fmt.Errorf("find the scrape interval: %w", err)
+	}
+	if len(v) == 0 || float64(v[0].Value) < 3 {
+		return 0, nil
+	}
+	return max(time.Duration(float64(minute)/float64(v[0].Value)).Round(time.Second), time.Second), nil
 }
 
 func brief(err error) string {
@@ -285,7 +310,7 @@ func ruleFiles(rules []api.Rule) ([]audit.File, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read the server's rules: %w", err)
 		}
-		out = append(out, audit.File{Name: "Prometheus' " + name, Data: data, Kind: audit.Rules, Remote: true})
+		out = append(out, audit.File{Name: name + " (in Prometheus)", Data: data, Kind: audit.Rules, Remote: true})
 	}
 	return out, nil
 }

@@ -1,0 +1,191 @@
+package audit
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/dialect"
+)
+
+// seen returns the surface of a dialect as if servers of it had been looked at.
+func seen(t *testing.T, id string, beside ...string) *Surface {
+	t.Helper()
+	s, err := SurfaceOf(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Live = true
+	for _, name := range beside {
+		s.AddName(name, "")
+	}
+	return s
+}
+
+func mustNamed(t *testing.T, id string) dialect.Dialect {
+	t.Helper()
+	d, err := dialect.Named(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func find(t *testing.T, areas []Area, area, item string) Item {
+	t.Helper()
+	for _, a := range areas {
+		for _, it := range a.Items {
+			if a.ID == area && it.Name == item {
+				return it
+			}
+		}
+	}
+	t.Fatalf("no item %q in %s", item, area)
+	return Item{}
+}
+
+func TestChecklistHasTheEightAreas(t *testing.T) {
+	var got []string
+	for _, a := range Checklist(seen(t, "vllm-v1"), nil, false) {
+		got = append(got, a.ID+" "+a.Status().String())
+	}
+	want := []string{
+		"user-experience present", "offered-load present", "scheduler-pressure present", "memory-pressure present",
+		"useful-work present", "workload-shape present", "infrastructure unknown", "operations unknown",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestChecklistSaysWhatIsMissingAndHowToGetIt(t *testing.T) {
+	whole := func(s *Surface) *Surface { s.Whole = true; return s }
+	slow := whole(seen(t, "vllm-v1", "nginx_ingress_controller_requests", "node_cpu_seconds_total"))
+	slow.Interval = time.Minute
+	residency := seen(t, "vllm-v1", "vllm:kv_block_lifetime_seconds_count")
+	gpu := seen(t, "vllm-v1")
+	gpu.Detect([]string{"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_GPU_TEMP"})
+	mixed := seen(t, "vllm-v1")
+	mixed.AddTarget(mustNamed(t, "vllm-0.6"), "", "old:8000")
+	for _, tc := range []struct {
+		name       string
+		s          *Surface
+		area, item string
+		status     Status
+		hint       string // part of it
+	}{
+		{"V0 counts no HTTP requests", seen(t, "vllm-v0"), "offered-load", "HTTP requests by status", Missing, "0.8.3"},
+		{"Ray keeps HTTP for itself", seen(t, "vllm-v1-ray"), "offered-load", "HTTP requests by status", Missing, "ray_serve_num_http_requests"},
+		{"SGLang has no such limits", seen(t, "sglang"), "workload-shape", "requested limits", Missing, "gateway"},
+		{"an old release waits for no reason", seen(t, "vllm-0.16"), "scheduler-pressure", "waiting requests by reason", Missing, "upgrade: it came with vLLM 0.20"},
+		{"short buckets", seen(t, "vllm-0.8.3"), "user-experience", "histogram resolution", Partial, "0.8.4"},
+		{"coarse buckets", seen(t, "vllm-v1"), "user-experience", "histogram resolution", Partial, "--custom-histogram-buckets"},
+		{"residency is off by default", seen(t, "vllm-v1"), "memory-pressure", "KV block residency", Missing, "--kv-cache-metrics"},
+		{"residency is on", residency, "memory-pressure", "KV block residency", Present, ""},
+		{"a page cannot show a gateway", seen(t, "vllm-v1"), "offered-load", "gateway: timeouts, disconnects", Unknown, "--prometheus"},
+		{"a store without a gateway", whole(seen(t, "vllm-v1")), "offered-load", "gateway: timeouts, disconnects", Missing, "scrape the gateway"},
+		{"a store with one", slow, "offered-load", "gateway: timeouts, disconnects", Present, ""},
+		{"slow scrapes", slow, "infrastructure", "scrape interval", Partial, "5 to 15 s"},
+		{"no GPU exporter in the store", slow, "infrastructure", "GPUs", Missing, "dcgm-exporter"},
+		{"no GPU exporter among the servers", seen(t, "vllm-v1"), "infrastructure", "GPUs", Unknown, "GPU-HOST:9400"},
+		{"an exporter with few fields", gpu, "infrastructure", "GPU errors (XID)", Missing, "DCGM_FI_DEV_XID_ERRORS"},
+		{"an exporter's utilization", gpu, "infrastructure", "GPU utilization", Present, ""},
+		{"one of two servers is old", mixed, "offered-load", "HTTP requests by status", Partial, "upgrade"},
+		{"memory of the frontend alone", seen(t, "vllm-v1"), "infrastructure", "memory of the processes", Partial, "cAdvisor"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			it := find(t, Checklist(tc.s, nil, false), tc.area, tc.item)
+			if it.Status != tc.status || !strings.Contains(it.Hint, tc.hint) || (tc.status == Present) != (it.Hint == "") {
+				t.Errorf("got %+v, want %s with %q", it, tc.status, tc.hint)
+			}
+		})
+	}
+}
+
+func TestChecklistReadsTheRules(t *testing.T) {
+	rules := File{Name: "r.yaml", Kind: Rules, Data: []byte(`
+groups:
+- name: g
+  rules:
+  - record: model:ttft:errors_ratio_rate5m
+    expr: 1 - sum by (model_name) (rate(vllm:time_to_first_token_seconds_bucket{le="2.5"}[5m])) / sum by (model_name) (rate(vllm:time_to_first_token_seconds_count[5m]))
+  - record: model:ttft:errors_ratio_rate1h
+    expr: 1 - sum by (model_name) (rate(vllm:time_to_first_token_seconds_bucket{le="2.5"}[1h])) / sum by (model_name) (rate(vllm:time_to_first_token_seconds_count[1h]))
+  - alert: Burn
+    expr: model:ttft:errors_ratio_rate5m > 0.1 and model:ttft:errors_ratio_rate1h > 0.1
+    annotations: {runbook_url: "https://example.com"}
+  - alert: Down
+    expr: up == 0
+    for: 5m
+`)}
+	areas := Checklist(seen(t, "vllm-v1"), []File{rules}, false)
+	for item, want := range map[string]Status{
+		"alert on user experience": Present, "alert on errors": Missing, "alert on a server that is down": Present,
+		"SLO with burn-rate alerts": Present, "runbooks": Partial,
+	} {
+		if got := find(t, areas, "operations", item).Status; got != want {
+			t.Errorf("%s: got %s, want %s", item, got, want)
+		}
+	}
+	if got := find(t, Checklist(seen(t, "vllm-v1"), nil, true), "operations", "runbooks").Status; got != Missing {
+		t.Errorf("a server without rules: runbooks are %s", got)
+	}
+}
+
+func TestReportFitsTheTerminalAndKeepsItsSchema(t *testing.T) {
+	file := File{Name: "r.yaml", Kind: Rules, Data: []byte("groups:\n- name: g\n  rules:\n  - alert: \"A\\e[31m\"\n    expr: sum(vllm:gpu_cache_usage_perc{pod=~\"a-very-long-name-of-a-pod-that-goes-on-and-on-.*\"}) by (namespace, cluster, region, zone) > 90\n")}
+	s := seen(t, "vllm-v1")
+	findings, errs := Lint([]File{file}, s)
+	r := &Report{Surface: s, Areas: Checklist(s, []File{file}, false), Files: []string{file.Name}, Findings: findings, Errors: errs}
+	for _, width := range []int{60, 80, 120} {
+		var out bytes.Buffer
+		if err := r.Text(&out, TextOptions{Width: width}); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(out.String()) {
+			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > width && !strings.Contains(line, "http") && strings.Count(strings.TrimSpace(line), " ") > 2 {
+				t.Errorf("%d columns in %d: %s", n, width, line)
+			}
+		}
+		if strings.Contains(out.String(), "\x1b") {
+			t.Error("a file's control characters reach the terminal")
+		}
+	}
+	var out bytes.Buffer
+	if err := r.JSON(&out); err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Schema, Status string
+		Areas          []struct{ ID, Status string }
+		Findings       []struct {
+			Check, Severity, File, Pointer string
+			Line                           int
+			Fixable                        bool
+		}
+	}
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Schema != "sixty.audit/v1" || got.Status != "found" || len(got.Areas) != 8 || len(got.Findings) < 3 {
+		t.Errorf("%+v", got)
+	}
+	if f := got.Findings[0]; f.Line != 5 || f.Pointer != "/groups/0/rules/0/expr" || f.Severity != "page" {
+		t.Errorf("%+v", f)
+	}
+	if worst, ok := r.Worst(); !ok || worst != catalog.Page {
+		t.Errorf("worst %s, %v", worst, ok)
+	}
+	r.Errors = []error{errors.New("x")}
+	out.Reset()
+	if err := r.JSON(&out); err != nil || !strings.Contains(out.String(), `"status": "unknown"`) {
+		t.Error("a file that could not be read leaves the status known", err)
+	}
+}

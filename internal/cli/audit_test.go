@@ -1,0 +1,255 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+)
+
+const brokenRule = `groups:
+- name: g
+  rules:
+  - alert: Full   # in percent
+    expr: sum by (model_name) (vllm:gpu_cache_usage_perc) > 90
+    for: 5m
+`
+
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestAuditRepairsInPlaceWholeOrNotAtAll(t *testing.T) {
+	path := write(t, "alerts.yaml", brokenRule)
+	out, _, err := sixty(t, "audit", "--rules", path)
+	if !errors.Is(err, errFound) || !strings.Contains(out, "5:32 alert Full") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if now, _ := os.ReadFile(path); string(now) != brokenRule {
+		t.Error("changed without --fix")
+	}
+	out, _, err = sixty(t, "audit", "--rules", path, "--fix")
+	if err != nil || !strings.Contains(out, "3 repaired") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	now, err := os.ReadFile(path)
+	if want := strings.NewReplacer("sum", "max", "gpu_", "kv_", "> 90", "> 0.9").Replace(brokenRule); err != nil || string(now) != want {
+		t.Errorf("%v\n%s", err, now)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o640 {
+		t.Errorf("permissions %v, %v", info.Mode(), err)
+	}
+	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) != 1 {
+		t.Errorf("files left beside it: %v, %v", left, err)
+	}
+}
+
+func TestAuditKeepsALinkAndRefusesADirectoryThatCannotBeWritten(t *testing.T) {
+	path := write(t, "alerts.yaml", brokenRule)
+	link := filepath.Join(t.TempDir(), "link.yaml")
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	if out, _, err := sixty(t, "audit", "--rules", link, "--fix"); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if info, err := os.Lstat(link); err != nil || info.Mode()&os.ModeSymlink == 0 {
+		t.Errorf("the link is gone: %v, %v", info, err)
+	}
+	if now, err := os.ReadFile(path); err != nil || !strings.Contains(string(now), "kv_cache_usage_perc") {
+		t.Errorf("the link's target was not repaired: %v", err)
+	}
+}
+
+func TestAuditTakesFilesOfADirectoryForWhatTheyAre(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"alerts.yaml":    brokenRule,
+		"board.json":     `{"title":"x","panels":[{"title":"KV","targets":[{"refId":"A","expr":"vllm:gpu_cache_usage_perc"}]}]}`,
+		"kustomize.yaml": "resources: [a, b]\n",
+		"notes.txt":      "not looked at",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, notes, err := sixty(t, "audit", "--rules", dir, "--output", "json")
+	if !errors.Is(err, errFound) {
+		t.Fatal(err)
+	}
+	var got struct {
+		Files    []string
+		Findings []struct{ File, Check string }
+	}
+	if err := json.Unmarshal([]byte(out), &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Files) != 2 || len(got.Findings) != 4 {
+		t.Errorf("%+v", got)
+	}
+	if !strings.Contains(notes, "kustomize.yaml is skipped") || strings.Contains(notes, "notes.txt") {
+		t.Errorf("notes: %s", notes)
+	}
+}
+
+func TestAuditExitCodes(t *testing.T) {
+	rule := write(t, "alerts.yaml", strings.ReplaceAll(strings.ReplaceAll(brokenRule, "sum", "max"), "gpu_cache", "kv_cache"))
+	good := write(t, "good.yaml", "groups:\n- name: g\n  rules:\n  - alert: A\n    expr: vllm:num_requests_waiting > 5\n    for: 5m\n")
+	oneShot := write(t, "oneshot.yaml", "groups:\n- name: g\n  rules:\n  - alert: A\n    expr: vllm:num_requests_waiting > 5\n")
+	bad := write(t, "bad.yaml", "groups: 5\n")
+	for _, tc := range []struct {
+		name string
+		args []string
+		want error
+	}{
+		{"a fault", []string{rule}, errFound},
+		{"no fault", []string{good}, nil},
+		{"a fault below --fail-on", []string{oneShot, "--fail-on", "ticket"}, nil},
+		{"a fault that is ignored", []string{oneShot, "--ignore", "no-for"}, nil},
+		{"a file that cannot be read beside a fault", []string{rule, bad}, errCannotTell},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if _, _, err := sixty(t, append([]string{"audit", "--rules"}, tc.args...)...); !errors.Is(err, tc.want) {
+				t.Errorf("got %v, want %v", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestAuditRefusals(t *testing.T) {
+	rule := write(t, "alerts.yaml", brokenRule)
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "nothing to audit"},
+		{[]string{"--fix", "localhost:8000"}, "--fix without files"},
+		{[]string{"--dialect", "vllm-v1"}, "--dialect stands for servers that are not at hand, and there is no file to hold against it"},
+		{[]string{"--dialect", "vllm-v7", "--rules", rule}, `--dialect: unknown dialect "vllm-v7"`},
+		{[]string{"--rules", rule, "--ignore", "nothing"}, `--ignore: no check is called "nothing"`},
+		{[]string{"--rules", "nowhere.yaml"}, "--rules: nowhere.yaml: no such file or directory"},
+		{[]string{"incident.tar.zst"}, "incident.tar.zst: no such file"},
+		{[]string{"--rules", rule, "--match", "a=b"}, "--match goes with --prometheus"},
+		{[]string{"--rules", rule, "--at", "-5m"}, "--at goes with --prometheus"},
+		{[]string{"--rules", rule, "--output", "xml"}, `--output: unknown format "xml": want text or json`},
+		{[]string{"--rules", rule, "--fail-on", "never"}, `--fail-on: unknown severity "never": want page, ticket or info`},
+		{[]string{"--rules", rule, "--dialect", "vllm-v1", "localhost:8000"}, "give URLs, a recording, --prometheus or --dialect, not two of them"},
+	} {
+		_, _, err := sixty(t, append([]string{"audit"}, tc.args...)...)
+		if err == nil || err.Error() != tc.want {
+			t.Errorf("%v: got %v, want %s", tc.args, err, tc.want)
+		}
+	}
+}
+
+// TestAuditOfPrometheus audits a recording behind Prometheus' API, with the
+// rules that the server evaluates.
+func TestAuditOfPrometheus(t *testing.T) {
+	data := prometheus(t, thrashing)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "/rules") {
+			data.Config.Handler.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"status":"success","data":{"groups":[{"name":"g","file":"/etc/rules/vllm.yaml","rules":[
+			{"type":"alerting","name":"Full","query":"vllm:gpu_cache_usage_perc > 0.9","duration":300,"annotations":{"runbook_url":"x"},"health":"ok"},
+			{"type":"recording","name":"r","query":"sum(vllm:num_requests_waiting)","health":"ok"}]}]}}`))
+	}))
+	defer server.Close()
+	out, _, err := sixty(t, "audit", "--prometheus", server.URL, "--at", "2026-11-21T04:51:39Z", "--match", "namespace=prod", "--output", "json")
+	if !errors.Is(err, errFound) {
+		t.Fatal(err)
+	}
+	var got struct {
+		Source struct {
+			Dialects, Models []string
+			Instances        int
+		}
+		Areas []struct {
+			ID    string
+			Items []struct{ Name, Status string }
+		}
+		Findings []struct {
+			Check, File, Fix string
+			Line             int
+			Fixable          bool
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Source.Dialects) != 1 || len(got.Source.Models) != 1 || got.Source.Instances != 1 || len(got.Areas) != 8 {
+		t.Errorf("%+v", got)
+	}
+	if len(got.Findings) != 1 || got.Findings[0].Check != "removed-metric" || got.Findings[0].Fixable || got.Findings[0].Line != 0 ||
+		got.Findings[0].File != "/etc/rules/vllm.yaml (in Prometheus)" || got.Findings[0].Fix != "write vllm:kv_cache_usage_perc" {
+		t.Errorf("findings: %+v", got.Findings)
+	}
+	for _, a := range got.Areas {
+		for _, it := range a.Items {
+			if a.ID == "operations" && it.Name == "alert on memory pressure" && it.Status != "present" {
+				t.Errorf("%+v", it)
+			}
+			if it.Name == "GPUs" && it.Status != "missing" {
+				t.Errorf("%+v", it)
+			}
+		}
+	}
+}
+
+func TestAuditSaysWhenAServerShowsNoRules(t *testing.T) {
+	data := prometheus(t, thrashing)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/rules") {
+			http.NotFound(w, r)
+			return
+		}
+		data.Config.Handler.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	out, notes, err := sixty(t, "audit", "--prometheus", server.URL, "--at", "2026-11-21T04:51:39Z")
+	if !errors.Is(err, errFound) || !strings.Contains(notes, "rules cannot be read") || !strings.Contains(out, "Operations           unknown") {
+		t.Errorf("%v\n%s\n%s", err, notes, out)
+	}
+}
+
+func TestAuditOfSeveralServers(t *testing.T) {
+	page, err := os.ReadFile("../dialect/names.csv") // no exposition
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(page) }))
+	defer other.Close()
+	gpu := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("# TYPE DCGM_FI_DEV_GPU_UTIL gauge\nDCGM_FI_DEV_GPU_UTIL{gpu=\"0\"} 5\n"))
+	}))
+	defer gpu.Close()
+	vllm := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("vllm:num_requests_running{engine=\"0\",model_name=\"m\"} 1\nvllm:num_requests_waiting{engine=\"0\",model_name=\"m\"} 1\n"))
+	}))
+	defer vllm.Close()
+	out, notes, err := sixty(t, "audit", vllm.URL, gpu.URL, other.URL, "--verbose")
+	if !errors.Is(err, errFound) || !strings.Contains(notes, "not an exposition") || !strings.Contains(out, "GPU utilization: dcgm-exporter") || !strings.Contains(out, "not exposed: vllm:time_to_first_token_seconds_count") {
+		t.Errorf("%v\n%s\n%s", err, notes, out)
+	}
+	_, _, err = sixty(t, "audit", other.URL)
+	if err == nil || hint.Of(err) == "" || errors.Is(err, errFound) {
+		t.Errorf("a page that is none: %v", err)
+	}
+	_, _, err = sixty(t, "audit", gpu.URL+"/x", other.URL)
+	if !errors.Is(err, errFound) {
+		t.Errorf("an exporter alone is a source too: %v", err)
+	}
+}

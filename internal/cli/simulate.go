@@ -29,6 +29,7 @@ import (
 // simulateFlags are the flags of simulate as they were given.
 type simulateFlags struct {
 	source observedFlags
+	serve  serveFlags
 
 	loadTest, gpu, modelConfig, stepCost string
 
@@ -77,13 +78,17 @@ which, how well it fits, and where the simulation goes beyond what was seen.
 The workload is that of the servers which were measured, or --rate (Poisson, --cv 0
 even, --cv 3 in bursts), or a --trace. A --sweep varies any setting of the engine, and
 replicas, route, rate, rate-scale, speed, cv, prompt-tokens, output-tokens,
-prefix-share and seed; two sweeps together give every combination.`
+prefix-share and seed; two sweeps together give every combination.
+
+With --serve it serves make-believe vLLM servers instead: the OpenAI API and vLLM's
+metrics, from the same scheduler, and with --scenario a fault to find.`
 
 const simulateExample = `  sixty simulate http://localhost:8000 --engine-args "--max-num-seqs 256" --sweep max-num-seqs=32,64,128,256
   sixty simulate --recording incident.tar.zst --engine-args "--max-num-seqs 16" --replicas 2
   sixty simulate --recording incident.tar.zst --sweep rate-scale=0.5:3:0.25 --use-case chat --html report.html
   sixty simulate --load-test run.csv --engine-args "$ARGS" --trace azure.csv --sweep speed=1,2,4 --sweep replicas=1,2
-  sixty simulate --gpu H100 --model-config config.json --engine-args "--num-gpu-blocks-override 27000" --rate 5`
+  sixty simulate --gpu H100 --model-config config.json --engine-args "--num-gpu-blocks-override 27000" --rate 5
+  sixty simulate --serve :8000 --scenario kv-cache-thrashing`
 
 func newSimulateCommand() *cobra.Command {
 	f := &simulateFlags{}
@@ -93,6 +98,12 @@ func newSimulateCommand() *cobra.Command {
 		Long:    simulateLong,
 		Example: simulateExample,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.serve.Addr != "" {
+				return f.serve.run(cmd)
+			}
+			if err := f.serve.stray(cmd.Flags().Changed); err != nil {
+				return err
+			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			return runSimulate(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), args, f, cmd.Flags().Changed)
@@ -141,6 +152,7 @@ func (f *simulateFlags) register(cmd *cobra.Command) {
 	s.StringVarP(&f.output, "output", "o", "text", "text or json")
 	s.StringVar(&f.jsonFile, "json", "", "write the result as JSON to a `file`")
 	s.StringVar(&f.htmlFile, "html", "", "write a report with plots to a `file`")
+	f.serve.register(s)
 }
 
 // check refuses flags that contradict each other.

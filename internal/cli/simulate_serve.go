@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/hint"
 )
@@ -34,6 +35,7 @@ const (
 	flagReplicas = "replicas"
 	flagRelease  = "vllm-version"
 	flagSeed     = "seed"
+	flagArgs     = "engine-args"
 )
 
 func (f *serveFlags) register(fs *pflag.FlagSet) {
@@ -50,16 +52,32 @@ func (f *serveFlags) register(fs *pflag.FlagSet) {
 	if fs.Lookup(flagRelease) == nil {
 		fs.String(flagRelease, "", "the vLLM `release` whose metrics are imitated (default 0.23)")
 	}
+	if fs.Lookup(flagArgs) == nil {
+		fs.String(flagArgs, "", "the servers' `arguments`, as vllm serve takes them")
+	}
 	if fs.Lookup(flagSeed) == nil {
 		fs.Uint64(flagSeed, 1, "of everything random")
 	}
 }
 
+// stray is the error of flags that need --serve and came without it.
+func (f *serveFlags) stray(changed func(string) bool) error {
+	for _, name := range []string{"scenario", "accelerate", "router", "gpu-exporter", "served-model-name", "max-num-queued-reqs"} {
+		if changed(name) {
+			return hint.With(fmt.Errorf("--%s goes with --serve", name), "add an address, such as --serve :8000")
+		}
+	}
+	return nil
+}
+
 // run serves until it is interrupted.
 func (f *serveFlags) run(cmd *cobra.Command) error {
-	cfg, err := f.config(cmd.Flags())
+	cfg, ignored, err := f.config(cmd.Flags())
 	if err != nil {
 		return err
+	}
+	if len(ignored) > 0 {
+		notes(cmd.ErrOrStderr(), []string{"a make-believe server does not know " + strings.Join(ignored, ", ")})
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -72,39 +90,46 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	return errors.Join(err, fl.Close(), fl.Err())
 }
 
-func (f *serveFlags) config(fs *pflag.FlagSet) (fleet.Config, error) {
-	cfg := fleet.Config{Addr: f.Addr, Router: f.router, Exporter: f.exporter, Accelerate: f.accelerate, Model: f.model, MaxQueuedRequests: f.queueLimit}
-	var err error
+// config also returns the flags of the engine that change nothing.
+func (f *serveFlags) config(fs *pflag.FlagSet) (cfg fleet.Config, ignored []string, err error) {
+	cfg = fleet.Config{Addr: f.Addr, Router: f.router, Exporter: f.exporter, Accelerate: f.accelerate, Model: f.model, MaxQueuedRequests: f.queueLimit}
 	if cfg.Replicas, err = fs.GetInt(flagReplicas); err != nil {
-		return cfg, err
+		return cfg, nil, err
 	}
 	if cfg.Seed, err = fs.GetUint64(flagSeed); err != nil {
-		return cfg, err
+		return cfg, nil, err
 	}
 	release, err := fs.GetString(flagRelease)
 	if err != nil {
-		return cfg, err
+		return cfg, nil, err
 	}
 	if release != "" {
 		if cfg.Release, err = fleet.ParseRelease(release); err != nil {
-			return cfg, fmt.Errorf("--%s: %w", flagRelease, err)
+			return cfg, nil, fmt.Errorf("--%s: %w", flagRelease, err)
 		}
 	}
 	cfg.Scenario = fleet.Quiet()
 	if f.scenario != "" {
 		if cfg.Scenario, err = fleet.FindScenario(f.scenario); err != nil {
-			return cfg, fmt.Errorf("--scenario: %w", err)
+			return cfg, nil, fmt.Errorf("--scenario: %w", err)
 		}
+	}
+	args, err := fs.GetString(flagArgs)
+	if err != nil {
+		return cfg, nil, err
+	}
+	if cfg.Scenario.Settings, ignored, err = cfg.Scenario.Settings.With(engine.ParseArgs(args, "--"+flagArgs)); err != nil {
+		return cfg, nil, fmt.Errorf("--%s: %w", flagArgs, err)
 	}
 	switch f.exporter {
 	case "off":
 		cfg.Exporter = ""
 	case "":
 		if cfg.Exporter, err = fleet.Neighbour(f.Addr, exporterOffset); err != nil {
-			return cfg, hint.With(fmt.Errorf("--serve: %w", err), "write it like :8000, or choose --gpu-exporter yourself")
+			return cfg, nil, hint.With(fmt.Errorf("--serve: %w", err), "write it like :8000, or choose --gpu-exporter yourself")
 		}
 	}
-	return cfg, nil
+	return cfg, ignored, nil
 }
 
 // exporterOffset leads from vLLM's usual port, 8000, to that of dcgm-exporter.

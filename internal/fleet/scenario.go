@@ -2,10 +2,12 @@ package fleet
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/workload"
@@ -27,11 +29,43 @@ type Scenario struct {
 // Settings are what a scenario's servers are started with; a zero field is the
 // default of the fleet.
 type Settings struct {
-	MaxNumSeqs, MaxNumBatchedTokens, MaxModelLen, NumBlocks int
+	MaxNumSeqs, MaxNumBatchedTokens, MaxModelLen, NumBlocks, BlockSize int
 
-	NoChunkedPrefill bool
-	Cost             sim.StepCost
-	HostTime         time.Duration
+	NoChunkedPrefill, NoPrefixCaching bool
+
+	Cost     sim.StepCost
+	HostTime time.Duration
+}
+
+// With returns the settings with arguments of vllm serve over them, and the
+// flags among these that change nothing here.
+func (s Settings) With(args engine.Config) (Settings, []string, error) {
+	numbers := map[string]*int{
+		engine.MaxNumSeqs: &s.MaxNumSeqs, engine.MaxNumBatchedTokens: &s.MaxNumBatchedTokens, engine.MaxModelLen: &s.MaxModelLen,
+		engine.NumBlocksOverride: &s.NumBlocks, engine.BlockSize: &s.BlockSize,
+	}
+	switches := map[string]*bool{engine.ChunkedPrefill: &s.NoChunkedPrefill, engine.PrefixCaching: &s.NoPrefixCaching}
+	var ignored []string
+	for _, flag := range slices.Sorted(maps.Keys(args)) {
+		if to := numbers[flag]; to != nil {
+			v, _, ok := args.Number(flag)
+			if !ok || v < 1 || v > 1e9 {
+				return s, nil, fmt.Errorf("--%s: %q is not a number of at least 1", flag, args[flag].Value)
+			}
+			*to = int(v)
+			continue
+		}
+		if to := switches[flag]; to != nil {
+			on, ok := args.Bool(flag)
+			if !ok {
+				return s, nil, fmt.Errorf("--%s: %q is neither true nor false", flag, args[flag].Value)
+			}
+			*to = !on
+			continue
+		}
+		ignored = append(ignored, "--"+flag)
+	}
+	return s, ignored, nil
 }
 
 // A Phase is a time in which nothing about a deployment changes.
@@ -102,10 +136,12 @@ func (s Settings) Server(r Release, model string) (Server, error) {
 		}
 	}
 	override(&cfg.MaxNumSeqs, s.MaxNumSeqs)
+	cfg.MaxNumBatchedTokens = max(cfg.MaxNumBatchedTokens, cfg.MaxNumSeqs)
 	override(&cfg.MaxNumBatchedTokens, s.MaxNumBatchedTokens)
 	override(&cfg.MaxModelLen, s.MaxModelLen)
 	override(&cfg.NumBlocks, s.NumBlocks)
-	cfg.ChunkedPrefill = !s.NoChunkedPrefill
+	override(&cfg.BlockSize, s.BlockSize)
+	cfg.ChunkedPrefill, cfg.PrefixCaching = !s.NoChunkedPrefill, !s.NoPrefixCaching
 	server := Server{Release: r, Model: model, Engine: cfg, Cost: s.Cost, HostTime: s.HostTime}
 	if s.Cost == (sim.StepCost{}) {
 		server.Cost = DefaultCost

@@ -288,6 +288,15 @@ func TestChecksAreDistinct(t *testing.T) {
 		}
 		seen[c.ID] = true
 	}
+	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "audit.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id := range seen {
+		if !strings.Contains(string(doc), "`"+id+"`") {
+			t.Errorf("docs/audit.md says nothing of %s", id)
+		}
+	}
 }
 
 func FuzzRules(f *testing.F)      { fuzz(f, Rules) }

@@ -214,7 +214,7 @@ func checkAvailability(p *pass) {
 		reasons := slices.ContainsFunc(lv.LabelMatchers, func(m *labels.Matcher) bool {
 			return m.Name == "finished_reason" && (m.Matches("error") || m.Matches("abort")) != (m.Matches("stop") && m.Matches("length"))
 		})
-		if r == l && !reasons && !p.says("availab", "error", "success rate", "slo") {
+		if !reasons && !p.says("availab", "error", "success rate", "slo") {
 			return
 		}
 		if r != l && r != "http_requests_total" && !strings.HasSuffix(r, "time_to_first_token_seconds_count") {

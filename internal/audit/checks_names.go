@@ -279,13 +279,16 @@ func isCount(path []parser.Node) bool {
 	})
 }
 
-// aboutTime reports whether a value is used as the time that it is: in a
-// difference with time(), or to see whether it changed.
+// aboutTime reports whether a value is used as the time that it is: taken from
+// or compared with another time, or watched for a change.
 func aboutTime(path []parser.Node) bool {
+	if under(path, rates...) {
+		return false
+	}
 	return under(path, "changes", "timestamp", "count_over_time", "present_over_time", "absent", "absent_over_time") || isCount(path) ||
 		slices.ContainsFunc(path, func(n parser.Node) bool {
 			b, ok := n.(*parser.BinaryExpr)
-			return ok && (isCall(unparen(b.LHS), "time") || isCall(unparen(b.RHS), "time"))
+			return ok && (b.Op == parser.SUB || b.Op.IsComparisonOperator())
 		})
 }
 

@@ -51,6 +51,9 @@ func short(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
 
 func checkImpossible(p *pass) {
 	p.comparisons(func(c comparison) {
+		if c.op == parser.GTE && c.limit == 0 && minusOne(c.expr) {
+			return
+		}
 		top := 1.0
 		switch unitOf(c.expr) {
 		case ratio:
@@ -76,6 +79,12 @@ func checkImpossible(p *pass) {
 			p.report(c.at, "the value is between 0 and "+short(top)+": this always, or never, holds", advice("compare with a number in between"))
 		}
 	})
+}
+
+// minusOne reports whether a value is −1 where there is none, as V0's hit rates
+// are.
+func minusOne(e parser.Expr) bool {
+	return slices.ContainsFunc(selectors(e), func(v *parser.VectorSelector) bool { return strings.HasSuffix(nameOf(v), "_hit_rate") })
 }
 
 // promptly are the histograms of which a value of minutes would be absurd.

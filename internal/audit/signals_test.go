@@ -1,0 +1,55 @@
+package audit
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+// TestNoAlarmOnTheProjectsOwnSignals holds the linter against every signal as
+// it is asked of each dialect: what sixty asks itself is right.
+func TestNoAlarmOnTheProjectsOwnSignals(t *testing.T) {
+	for _, id := range []string{"vllm-v1", "vllm-v0", "vllm-v1-ray", "vllm-v1-kserve", "vllm-0.10", "sglang", "dcgm"} {
+		d, err := dialect.Named(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		type rule struct {
+			Record string `json:"record"`
+			Expr   string `json:"expr"`
+		}
+		var rules []rule
+		for _, s := range indicator.All() {
+			if (s.Scope == indicator.GPU) != (d.Engine == dialect.DCGM) || len(d.Missing(s)) > 0 {
+				continue
+			}
+			expr, own := d.Expr(s)
+			rw := indicator.Rewriting{}
+			if !own {
+				rw.Metric = d.Metric
+			}
+			tree, err := indicator.Rewrite(expr, rw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rules = append(rules, rule{"signal:" + s.Name, tree.String()})
+		}
+		data, err := json.Marshal(map[string]any{"groups": []any{map[string]any{"name": "g", "rules": rules}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		surface, err := SurfaceOf(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, errs := Lint([]File{{Name: id, Data: data, Kind: Rules}}, surface)
+		if len(errs) > 0 {
+			t.Error(errs)
+		}
+		for _, f := range found {
+			t.Errorf("%s: %s: %s: %s: %s", id, f.Where, f.Check, f.Fragment, f.Why)
+		}
+	}
+}

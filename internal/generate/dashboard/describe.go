@@ -91,10 +91,8 @@ func (b *builder) noData(p panel) string {
 	if p.noData != "" {
 		return "No data because " + p.noData + "."
 	}
-	for _, q := range p.queries {
-		if q.signal != nil && q.signal.Scope == indicator.GPU {
-			return "No data because no GPU exporter with these fields is scraped: " + q.signal.Hint + "."
-		}
+	if hints := gpuHints(p); len(hints) > 0 {
+		return "No data because no GPU exporter with these fields is scraped: " + strings.Join(hints, "; or ") + "."
 	}
 	for _, q := range p.queries {
 		if q.signal == nil {
@@ -123,6 +121,18 @@ func (b *builder) noData(p panel) string {
 		}
 	}
 	return "No data because no server is scraped, or none matches the variables."
+}
+
+// gpuHints says how to get a GPU panel's metrics, the exporter itself before
+// what has to be enabled in it.
+func gpuHints(p panel) []string {
+	var out []string
+	for _, q := range slices.Backward(p.queries) {
+		if q.signal != nil && q.signal.Scope == indicator.GPU && !slices.Contains(out, q.signal.Hint) {
+			out = append(out, q.signal.Hint)
+		}
+	}
+	return out
 }
 
 // missing returns a metric of the signal that no server of the deployment

@@ -1,0 +1,179 @@
+// Package preview draws the dashboards as one HTML page that needs nothing
+// beside it, with the answers that a metrics backend gave: for those who have no
+// Grafana at hand, or want to see what a recording holds.
+//
+// Fetch asks the Querier that it is handed, Write renders what came back; the
+// package reads no clock and opens nothing itself. Nothing is chosen in the
+// dashboards' variables: the page shows all servers.
+package preview
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/common/model"
+
+	"github.com/sixty-dev/sixty/internal/generate/dashboard"
+	"github.com/sixty-dev/sixty/internal/metrics"
+)
+
+// Options say what is asked for.
+type Options struct {
+	From, To time.Time
+
+	// Beginning says that nothing was recorded before From: the page begins when
+	// the first rate is complete.
+	Beginning bool
+
+	// Interval is the scrape interval, 15 s when 0. Rates cover four of them or,
+	// where points are further apart than that, the time between two points and
+	// one interval, as Grafana's $__rate_interval does.
+	Interval time.Duration
+
+	// Source is what the page says it shows: a recording's name, a server's URL.
+	Source string
+}
+
+// points is how many points a line has at most.
+const points = 240
+
+// workers is how many queries are asked at a time, as in a diagnosis.
+const workers = 8
+
+// A Page is dashboards with their data.
+type Page struct {
+	Options    Options
+	Step, Rate time.Duration
+	Dashboards []Board
+}
+
+// A Board is a dashboard with its data.
+type Board struct {
+	dashboard.Dashboard
+	answers map[*dashboard.Series]model.Matrix
+	events  []mark
+}
+
+// A mark is a moment at which an event began.
+type mark struct {
+	at   time.Time
+	name string
+}
+
+// Fetch asks every query of the dashboards.
+func Fetch(ctx context.Context, q metrics.Querier, ds []dashboard.Dashboard, o Options) (*Page, error) {
+	if !o.To.After(o.From) {
+		return nil, fmt.Errorf("preview: the range %s to %s is empty", o.From.UTC().Format(time.RFC3339), o.To.UTC().Format(time.RFC3339))
+	}
+	if o.Interval <= 0 {
+		o.Interval = 15 * time.Second
+	}
+	step := max(o.To.Sub(o.From)/points, o.Interval, time.Second).Truncate(time.Second)
+	p := &Page{Options: o, Step: step, Rate: max(step+o.Interval, 4*o.Interval), Dashboards: make([]Board, len(ds))}
+	// A rate over some scrapes of a second each shows nothing but noise.
+	p.Rate = max(p.Rate, 15*time.Second)
+	if begin := o.From.Add(p.Rate + o.Interval); o.Beginning && o.To.After(begin) {
+		o.From = begin
+		p.Options.From = begin
+	}
+	r := metrics.Range{Start: o.From, End: o.To, Step: step}
+
+	f := fetcher{q: q, r: r, rate: model.Duration(p.Rate).String()}
+	jobs := make(chan func(), workers)
+	var running sync.WaitGroup
+	for range workers {
+		running.Go(func() {
+			for job := range jobs {
+				job()
+			}
+		})
+	}
+	for i, d := range ds {
+		b := &p.Dashboards[i]
+		*b = Board{Dashboard: d, answers: map[*dashboard.Series]model.Matrix{}}
+		for _, row := range d.Rows {
+			for _, panel := range row.Panels {
+				for i := range panel.Series {
+					s := &panel.Series[i]
+					jobs <- func() { f.ask(ctx, s.Expr, func(m model.Matrix) { b.answers[s] = m }) }
+				}
+			}
+		}
+		for _, e := range d.Events {
+			jobs <- func() { f.ask(ctx, e.Expr, func(m model.Matrix) { b.mark(e, m, step) }) }
+		}
+	}
+	close(jobs)
+	running.Wait()
+	if f.err != nil {
+		return nil, fmt.Errorf("preview: %w", f.err)
+	}
+	return p, nil
+}
+
+// A fetcher asks queries; it keeps the first error.
+type fetcher struct {
+	q    metrics.Querier
+	r    metrics.Range
+	rate string
+
+	mu  sync.Mutex
+	err error
+}
+
+func (f *fetcher) ask(ctx context.Context, expr string, keep func(model.Matrix)) {
+	f.mu.Lock()
+	failed := f.err != nil
+	f.mu.Unlock()
+	if failed {
+		return
+	}
+	m, err := f.q.QueryRange(ctx, substitute(expr, f.rate), f.r)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err != nil {
+		if f.err == nil {
+			f.err = err
+		}
+		return
+	}
+	keep(m)
+}
+
+var variable = regexp.MustCompile(`\$\w+`)
+
+// substitute replaces the dashboards' variables: everything is chosen.
+func substitute(expr, rate string) string {
+	expr = strings.ReplaceAll(expr, dashboard.RateInterval, rate)
+	return variable.ReplaceAllString(expr, ".*")
+}
+
+// mark keeps the beginnings of an event.
+func (b *Board) mark(e dashboard.Event, m model.Matrix, step time.Duration) {
+	for _, s := range m {
+		var last model.Time
+		for i, v := range s.Values {
+			if i == 0 || v.Timestamp.Sub(last) > step+step/2 {
+				b.events = append(b.events, mark{at: v.Timestamp.Time(), name: name(e.Title, s.Metric)})
+			}
+			last = v.Timestamp
+		}
+	}
+}
+
+var placeholder = regexp.MustCompile(`\{\{(\w+)\}\}`)
+
+// linkMark is a link in Markdown.
+var linkMark = regexp.MustCompile(`\[([^\]]+)\]\([^)]+\)`)
+
+// name fills the labels into a legend.
+func name(legend string, m model.Metric) string {
+	text := placeholder.ReplaceAllStringFunc(legend, func(p string) string {
+		return string(m[model.LabelName(strings.Trim(p, "{}"))])
+	})
+	return strings.Join(strings.Fields(text), " ")
+}

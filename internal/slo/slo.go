@@ -1,6 +1,7 @@
 // Package slo holds service level objectives: what users were promised, by use
-// case or in one's own numbers, for which models. It reads slo.yaml, matches
-// objectives to targets, and performs no I/O.
+// case or in one's own numbers, for which models. It reads slo.yaml, and what
+// Sloth's and OpenSLO's files promise of the same quantities, matches objectives
+// to targets, and performs no I/O.
 package slo
 
 import (

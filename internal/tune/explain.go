@@ -88,31 +88,63 @@ func short(p *Point) string {
 	return fmt.Sprintf("%d × TP %d, max-num-seqs %d, max-num-batched-tokens %d", p.Knobs.Replicas, p.Knobs.TP, p.Knobs.MaxNumSeqs, p.Knobs.MaxNumBatchedTokens)
 }
 
-// capacity says what load the GPUs carry within the targets.
+// capacity says what load the GPUs carry within the targets, over arrangements
+// of all of them.
 func (s *search) capacity(p *Point) {
-	rate := s.Demand.Rate
-	lo, hi := 0.0, rate
-	for range 7 {
-		mid := (lo + hi) / 2
-		requests, err := s.Demand.Draw(mid/float64(p.Knobs.Replicas*max(s.Base.DP, 1)), simBlock)
-		if err != nil {
+	best, at := 0.0, (*Point)(nil)
+	try := func(q *Point) {
+		if q == nil || q.GPUs > s.maxGPUs {
 			return
+		}
+		if rate := s.carries(q, best); rate > best {
+			best, at = rate, q
+		}
+	}
+	try(p)
+	for _, tp := range s.tps {
+		if n := s.maxGPUs / (tp * max(s.Base.PP, 1) * max(s.Base.DP, 1)); n > 0 {
+			k := s.knobs(tp, n)
+			try(s.eval(k))
+			if s.Base.MaxNumBatchedTokens == 0 {
+				k.MaxNumBatchedTokens = 512
+				try(s.eval(k))
+			}
+		}
+	}
+	if at == nil {
+		s.say("no load was found that %d GPUs carry within the targets", s.maxGPUs)
+		return
+	}
+	s.say("%d GPUs are too few for %.4g requests/s within the targets: attainable are %.3g requests/s with %s", s.maxGPUs, s.Demand.Rate, best, short(at))
+}
+
+// carries bisects the highest rate with which a point meets the targets, 0 where
+// it is not above least.
+func (s *search) carries(p *Point, least float64) float64 {
+	meets := func(rate float64) bool {
+		requests, err := s.Demand.Draw(rate/float64(p.Knobs.Replicas*max(s.Base.DP, 1)), simBlock)
+		if err != nil {
+			return false
 		}
 		q := &Point{Knobs: p.Knobs, GPUs: p.GPUs, Ledger: p.Ledger}
 		if !s.simulate(q, requests) {
-			return
+			return false
 		}
-		if s.judge(q); q.Met {
+		s.judge(q)
+		return q.Met
+	}
+	if least > 0 && !meets(least*1.05) {
+		return 0
+	}
+	lo, hi := least, s.Demand.Rate
+	for range 7 {
+		if mid := (lo + hi) / 2; meets(mid) {
 			lo = mid
 		} else {
 			hi = mid
 		}
 	}
-	if lo > 0 {
-		s.say("%d GPUs are too few for %.4g requests/s within the targets: attainable are %.3g requests/s with %s", s.maxGPUs, rate, lo, short(p))
-	} else {
-		s.say("no load was found that %d GPUs carry within the targets", s.maxGPUs)
-	}
+	return lo
 }
 
 // marginal evaluates one step of every knob from the result.
@@ -154,7 +186,7 @@ func (s *search) marginal(p *Point) {
 	step("--enable-chunked-prefill", fmt.Sprint(k.ChunkedPrefill), fmt.Sprint(!k.ChunkedPrefill), func(k *Knobs) { k.ChunkedPrefill = !k.ChunkedPrefill })
 	number("replicas", k.Replicas, k.Replicas-1, k.Replicas+1, func(k *Knobs, v int) { k.Replicas = v })
 	for _, tp := range []int{k.TP / 2, 2 * k.TP} {
-		if tp >= 1 && tp <= 16 && s.Model.Heads%tp == 0 {
+		if s.Base.Device.Bandwidth > 0 && tp >= 1 && tp <= 16 && s.Model.Heads%tp == 0 {
 			step("--tensor-parallel-size", fmt.Sprint(k.TP), fmt.Sprint(tp), func(k *Knobs) { k.TP = tp })
 		}
 	}

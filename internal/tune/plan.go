@@ -366,19 +366,38 @@ func (s *search) shrink(best *Point) *Point {
 		if n < 1 {
 			continue
 		}
-		for _, tokens := range []int{4096, 2048, 1024, 512} {
+		try := func(tokens int) *Point {
 			k := s.knobs(tp, n)
 			k.MaxNumBatchedTokens = tokens
 			if len(s.seen) >= MaxPoints*2/3 {
-				return found
+				return nil
 			}
-			if p := s.eval(k); p != nil && p.Met {
+			p := s.eval(k)
+			if p != nil && p.Met {
 				found = better(found, p)
 			}
+			return p
+		}
+		var last *Point
+		for _, tokens := range []int{4096, 2048, 1024, 512} {
+			p := try(tokens)
+			if p == nil {
+				break
+			}
+			// Long steps miss the gaps between tokens, short ones the first token: where
+			// both come near, what lies between may meet both.
+			if last != nil && !last.Met && !p.Met && min(last.score, p.score) < between {
+				try(round64(float64(tokens) * math.Sqrt2))
+			}
+			last = p
 		}
 	}
 	return found
 }
+
+// between is the distance from the targets within which a step size between two
+// that miss them is tried.
+const between = 1.6
 
 // guard lowers max_num_seqs to what the cache holds of requests of the mean
 // length, where that costs nothing: a burst then waits instead of thrashing.

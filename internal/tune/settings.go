@@ -57,6 +57,9 @@ func MemoryOf(s gpu.Spec) Estimate {
 }
 
 func (s *Settings) deviceName() string {
+	if s.CPU {
+		return "a CPU"
+	}
 	if s.Device.Name == "" {
 		return "the GPU"
 	}

@@ -20,7 +20,7 @@ func HTML(w io.Writer, a *Answer) error {
 		"doubt":   func(r Range) string { return doubt(r, tune.GiB) },
 		"numbers": func(r Range) string { return doubt(r, grouped) },
 		"percent": func(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) },
-		"off":     func(v float64) string { return fmt.Sprintf("%+.1f %%", 100*v) },
+		"off":     off,
 		"change":  change, "targets": targets, "arrangement": func(p Point) string { return arrangement(&p) },
 		"ref": func(v float64) *float64 { return &v },
 	}).Parse(page)

@@ -121,7 +121,7 @@ func (t *text) memory(a *Answer) {
 	d := &a.Deployment
 	where := d.GPU
 	if where == "" {
-		where = "one GPU"
+		where = "no data sheet"
 	}
 	parallel := fmt.Sprintf("TP %d", d.TensorParallel)
 	if d.PipelineParallel > 1 {
@@ -213,11 +213,19 @@ func (t *text) check(c *Check) {
 		if !x.Within {
 			verdict = "OFF"
 		}
-		t.wrap("  ", "    ", fmt.Sprintf("%s: %s here (%s), %s there: %+.1f %%, %s", x.Name, f(x.Ledger.Value), doubt(x.Ledger, f), f(x.Server), 100*x.Off, verdict))
+		t.wrap("  ", "    ", fmt.Sprintf("%s: %s here (%s), %s there: %s, %s", x.Name, f(x.Ledger.Value), doubt(x.Ledger, f), f(x.Server), off(x.Off), verdict))
 		if !x.Within && x.Says != "" {
 			t.wrap("    look at: ", "      ", x.Says)
 		}
 	}
+}
+
+// off writes a relative error.
+func off(v float64) string {
+	if math.Abs(v) < 0.0005 {
+		return "no difference"
+	}
+	return fmt.Sprintf("%+.1f %%", 100*v)
 }
 
 // grouped writes a whole number with its thousands apart.
@@ -250,7 +258,7 @@ func (t *text) result(a *Answer) {
 		}
 		t.head("What comes closest")
 	}
-	t.wrap("  ", "    ", fmt.Sprintf("%d GPUs: %d replicas of %d each", p.GPUs, p.Replicas, p.GPUs/max(p.Replicas, 1)))
+	t.wrap("  ", "    ", fmt.Sprintf("%s: %s of %d each", many(p.GPUs, "GPU"), many(p.Replicas, "replica"), p.GPUs/max(p.Replicas, 1)))
 	t.line("")
 	for line := range strings.SplitSeq(r.Command, "\n") {
 		t.line("  %s", line)
@@ -420,12 +428,23 @@ func arrangement(p *Point) string {
 }
 
 func (t *text) usual(r *Result, p *Point) {
-	t.head("The usual arithmetic, as a first approximation")
 	u := r.Usual
+	if u.KVBytes <= 0 && r.BestLedger.Blocks.Value > 0 {
+		return // the memory is not known, or it is not one GPU's
+	}
+	t.head("The usual arithmetic, as a first approximation")
 	if u.MaxNumSeqs == 0 {
 		t.wrap("  ", "    ", fmt.Sprintf("memory × 0.9 − weights = %s: nothing fits", tune.GiB(u.KVBytes)))
 		return
 	}
 	t.wrap("  ", "    ", fmt.Sprintf("memory × 0.9 − weights = %s for %s tokens; over the mean length of a request, max-num-seqs %d (here %d), with the cache of the ledger %s tokens",
 		tune.GiB(u.KVBytes), grouped(u.Tokens), u.MaxNumSeqs, p.MaxNumSeqs, grouped(r.BestLedger.Tokens.Value)))
+}
+
+// many writes a number with its noun.
+func many(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -1,0 +1,153 @@
+package tunereport
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/sixty-dev/sixty/internal/gpu"
+	"github.com/sixty-dev/sixty/internal/modelconfig"
+	"github.com/sixty-dev/sixty/internal/sim"
+	"github.com/sixty-dev/sixty/internal/tune"
+)
+
+// answer is that of a real search, short.
+func answer(t *testing.T, itl time.Duration) *Answer {
+	t.Helper()
+	content, err := os.ReadFile("../../modelconfig/testdata/gemma-3-27b.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := modelconfig.Parse(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := gpu.Find("H100")
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := tune.Settings{Release: tune.Release{Major: 0, Minor: 23}, Device: d, MaxModelLen: 8192}
+	p := &tune.Plan{Model: m, Base: base, MaxGPUs: 8, Targets: tune.Targets{ITLP95: itl, TTFTP95: time.Second}, Demand: tune.Demand{
+		Rate: 4, MeanPrompt: 800, MeanOutput: 100, Text: "4 requests/s",
+		Draw: func(rate float64, _ int) ([]sim.Request, error) {
+			var out []sim.Request
+			for i := range 120 {
+				out = append(out, sim.Request{Arrival: time.Duration(float64(i) / rate * 1e9), PromptTokens: 800, OutputTokens: 100})
+			}
+			return out, nil
+		},
+	}}
+	r, err := p.Search()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := tune.NewLedger(m, base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := New(l, []int{900, 8192})
+	a.AddCheck("a log", l.Check(tune.Observed{KVBytes: 5 << 30, NumBlocks: 4096, WeightBytes: 51 << 30}))
+	a.AddRemedies(l.Remedies())
+	a.AddResult(p, r, "google/gemma-3-27b-it", []int{900})
+	return a
+}
+
+func TestTextKeepsToItsColumns(t *testing.T) {
+	for _, itl := range []time.Duration{100 * time.Millisecond, time.Millisecond} {
+		a := answer(t, itl)
+		for _, width := range []int{80, 120} {
+			var b bytes.Buffer
+			if err := Text(&b, a, width); err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.SplitSeq(b.String(), "\n") {
+				if n := utf8.RuneCountInString(line); n > width {
+					t.Errorf("%d columns: %d in %q", width, n, line)
+				}
+				if strings.Contains(line, "%!") {
+					t.Errorf("a broken verb: %q", line)
+				}
+			}
+			for _, want := range []string{"vllm serve google/gemma-3-27b-it", "--max-num-batched-tokens", "left for the KV cache", "not understood", "OFF", "basis: not calibrated"} {
+				if !strings.Contains(b.String(), want) {
+					t.Errorf("%d columns: no %q", width, want)
+				}
+			}
+		}
+		if (a.Status == "found") != (itl > time.Millisecond) {
+			t.Errorf("%s: status %s", itl, a.Status)
+		}
+	}
+}
+
+func TestJSONIsWhatTheDocumentSays(t *testing.T) {
+	a := answer(t, 100*time.Millisecond)
+	var b bytes.Buffer
+	if err := JSON(&b, a); err != nil {
+		t.Fatal(err)
+	}
+	var back map[string]any
+	if err := json.Unmarshal(b.Bytes(), &back); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"schema", "status", "model", "deployment", "ledger", "check", "targets", "workload", "result"} {
+		if back[key] == nil {
+			t.Errorf("no %q", key)
+		}
+	}
+	if back["schema"] != "sixty.tune/v1" {
+		t.Errorf("schema %v", back["schema"])
+	}
+	doc, err := os.ReadFile("../../../docs/tune.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key := range keys(back) {
+		if !strings.Contains(string(doc), "`"+key+"`") {
+			t.Errorf("docs/tune.md does not say what %q is", key)
+		}
+	}
+}
+
+// keys are all names in a document.
+func keys(v any) map[string]bool {
+	out := map[string]bool{}
+	switch x := v.(type) {
+	case map[string]any:
+		for k, y := range x {
+			out[k] = true
+			for n := range keys(y) {
+				out[n] = true
+			}
+		}
+	case []any:
+		for _, y := range x {
+			for n := range keys(y) {
+				out[n] = true
+			}
+		}
+	}
+	return out
+}
+
+func TestHTMLIsWholeAndSafe(t *testing.T) {
+	a := answer(t, 100*time.Millisecond)
+	a.Model.Architecture = "<script>alert(1)</script>"
+	var b bytes.Buffer
+	if err := HTML(&b, a); err != nil {
+		t.Fatal(err)
+	}
+	page := b.String()
+	if strings.Contains(page, "<script>") || !strings.HasSuffix(strings.TrimSpace(page), "</html>") {
+		t.Error("the page is not safe or not whole")
+	}
+	for _, want := range []string{"<svg", "--max-num-seqs", "What one step of each knob costs", "left for the KV cache"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %q", want)
+		}
+	}
+}

@@ -71,7 +71,8 @@ func (f *deploymentFlags) register(s *pflag.FlagSet) {
 // described is a deployment whose bucket edges may be known.
 type described struct {
 	generate.Deployment
-	edges map[string][]float64 // by canonical family; of those that were looked at
+	edges  map[string][]float64 // by canonical family; of those that were looked at
+	models []string             // that they serve
 }
 
 // deployment resolves the flags. Windows are those of alert rules.
@@ -103,7 +104,7 @@ func (f *deploymentFlags) deployment(ctx context.Context) (described, error) {
 		if err != nil {
 			return d, fmt.Errorf("--detect %s: %w", redactURL(source), err)
 		}
-		d.Dialects = append(d.Dialects, found.dialects...)
+		d.Dialects, d.models = append(d.Dialects, found.dialects...), append(d.models, found.models...)
 		for family, list := range found.edges {
 			edges[family] = append(edges[family], list)
 		}
@@ -135,6 +136,7 @@ func distinct(ds []dialect.Dialect) []dialect.Dialect {
 // exposed is what servers expose.
 type exposed struct {
 	dialects []dialect.Dialect
+	models   []string
 	edges    map[string][]float64
 }
 
@@ -196,6 +198,9 @@ func discovered(ctx context.Context, q metrics.Querier, at time.Time, lookback t
 	seen := map[string]bool{}
 	for _, t := range targets {
 		out.dialects = append(out.dialects, t.Dialect)
+		if m := t.Labels["model_name"]; m != "" {
+			out.models = append(out.models, m)
+		}
 		for _, family := range bucketFamilies {
 			name := t.Dialect.Metric(family + "_bucket")
 			if seen[name] {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/generate/burnrate"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/pathologies"
+	"github.com/sixty-dev/sixty/internal/slo"
 )
 
 // rulesFlags are the flags of generate rules as they were given.
@@ -182,11 +184,33 @@ func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg generate
 		return cfg, err
 	}
 	cfg.Set, cfg.Objectives = settings.Set, settings.Objectives
+	if err := served(cfg.Objectives, d.models); err != nil {
+		return cfg, err
+	}
 	if cfg.Labels, err = pairs("--label", f.labels); err != nil {
 		return cfg, err
 	}
 	cfg.Measured, err = f.evidence.measured(ctx, stderr, &f.deployment.http, cfg.Deployment.Matchers, cfg.Objectives)
 	return cfg, err
+}
+
+// served refuses objectives for models that nobody serves, where it is known
+// what is served.
+func served(objectives *slo.File, models []string) error {
+	if objectives == nil || len(models) == 0 {
+		return nil
+	}
+	for i, o := range objectives.Objectives {
+		re, err := regexp.Compile("^(?:" + slo.Regexp(o.Model) + ")$")
+		if err != nil {
+			return err
+		}
+		if o.Model != "" && !slices.ContainsFunc(models, re.MatchString) {
+			slices.Sort(models)
+			return hint.With(fmt.Errorf("objective %d: no server that was looked at serves model %q", i+1, o.Model), "they serve "+strings.Join(slices.Compact(models), ", ")+"; correct the name, or leave --detect out")
+		}
+	}
+	return nil
 }
 
 // kept refuses a past that is longer than samples are kept.

@@ -68,6 +68,7 @@ func NewRules(cfg RulesConfig) (*Rules, error) {
 	if cfg.Objectives != nil && slices.ContainsFunc(cfg.Objectives.Objectives, func(o slo.Objective) bool { return o.Service != "" }) && !slices.Contains(cfg.Deployment.Model, "service") {
 		cfg.Deployment.Model = append(slices.Clone(cfg.Deployment.Model), "service")
 	}
+	cfg.Deployment.Instance = withMatched(cfg.Deployment.Instance, cfg.Deployment)
 	host := len(cfg.Deployment.GPU) == 0
 	if host {
 		cfg.Deployment.GPU = []string{hostLabel}
@@ -96,6 +97,18 @@ func NewRules(cfg RulesConfig) (*Rules, error) {
 	}
 	b.out.Groups = append(b.out.Groups, rulefmt.RuleGroup{Name: "sixty-alerts", Interval: interval, Rules: slices.Concat(b.limits, alerts)})
 	return b.out, nil
+}
+
+// withMatched adds to the labels of a target those by which the deployment is
+// selected, so that recorded series keep them.
+func withMatched(instance []string, d Deployment) []string {
+	out := slices.Clone(instance)
+	for _, m := range d.Matchers {
+		if !slices.Contains(out, m.Name) && !slices.Contains(d.Model, m.Name) {
+			out = append(out, m.Name)
+		}
+	}
+	return out
 }
 
 func (cfg *RulesConfig) validate() error {
@@ -132,6 +145,10 @@ func (cfg *RulesConfig) Series(s *indicator.Signal) string {
 func (cfg *RulesConfig) normalSeries(s *indicator.Signal) string {
 	return level(s) + ":vllm_" + s.Name + suffix(s) + ":median" + duration(cfg.Past)
 }
+
+// of restricts a recorded series to this deployment: another pack in the same
+// Prometheus may record under the same name.
+func (cfg *RulesConfig) of(series string) string { return series + selector(cfg.Deployment.Matchers) }
 
 // level is the aggregation level in a recorded name: the labels that are left.
 func level(s *indicator.Signal) string {
@@ -203,7 +220,7 @@ func (b *ruleBuilder) baselines() []rulefmt.Rule {
 		if !b.normal[s.Name] {
 			continue
 		}
-		series := fmt.Sprintf("%s[%s] offset %s", b.cfg.Series(s), past, ago)
+		series := fmt.Sprintf("%s[%s] offset %s", b.cfg.of(b.cfg.Series(s)), past, ago)
 		rules = append(rules, rulefmt.Rule{
 			Record: b.cfg.normalSeries(s),
 			Expr:   fmt.Sprintf("quantile_over_time(0.5, %s) and (count_over_time(%s) >= %d)", series, series, need),
@@ -218,7 +235,7 @@ func (b *ruleBuilder) limit(c catalog.Cond, limit string) string {
 	if !slices.ContainsFunc(b.limits, func(r rulefmt.Rule) bool { return r.Record == name }) {
 		b.limits = append(b.limits, rulefmt.Rule{Record: name, Expr: pretty(limit)})
 	}
-	return name
+	return b.cfg.of(name)
 }
 
 // target lists the labels of one model on one server.
@@ -276,9 +293,9 @@ func (b *ruleBuilder) condition(p *catalog.Pathology, seg *segment) (string, []r
 			b.recorded[s.Name] = true
 			if past {
 				b.normal[s.Name] = true
-				return b.cfg.normalSeries(s), nil
+				return b.cfg.of(b.cfg.normalSeries(s)), nil
 			}
-			return b.cfg.Series(s), nil
+			return b.cfg.of(b.cfg.Series(s)), nil
 		},
 		Record: b.limit,
 	}
@@ -324,7 +341,7 @@ func (b *ruleBuilder) objectivesHold(seg *segment) string {
 	}{{slo.TTFTP95, indicator.TTFTP95}, {slo.ITLP95, indicator.ITLP95}, {slo.E2EP95, indicator.E2EP95}} {
 		if limit, ok := seg.objective.Value(promised.key); ok {
 			b.recorded[promised.s.Name] = true
-			parts = append(parts, fmt.Sprintf("(%s <= %s)", b.cfg.Series(promised.s), number(limit)))
+			parts = append(parts, fmt.Sprintf("(%s <= %s)", b.cfg.of(b.cfg.Series(promised.s)), number(limit)))
 		}
 	}
 	return strings.Join(parts, " and ")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql/parser"
 
@@ -98,6 +99,7 @@ func configs(t *testing.T) map[string]generate.RulesConfig {
 		"set by hand": with(func(c *generate.RulesConfig) { c.Set = map[string]float64{"kv_cache_full": 0.99} }),
 		"matchers and own labels": with(func(c *generate.RulesConfig) {
 			c.Deployment.Instance, c.Deployment.GPU = []string{"pod"}, []string{"node"}
+			c.Deployment.Matchers = []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, "env", "prod|live")}
 			c.Labels = map[string]string{"team": "ml"}
 			c.Dashboard = func(p *catalog.Pathology) string { return "https://grafana/d/" + p.ID }
 		}),

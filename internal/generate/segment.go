@@ -29,10 +29,12 @@ func (cfg *RulesConfig) members(seg *segment) string {
 	if len(seg.matchers)+len(seg.except) == 0 {
 		return ""
 	}
-	up := cfg.Series(indicator.Up)
-	expr := up + selector(seg.matchers)
+	up := func(ms []*labels.Matcher) string {
+		return cfg.Series(indicator.Up) + selector(slices.Concat(cfg.Deployment.Matchers, ms))
+	}
+	expr := up(seg.matchers)
 	for _, e := range seg.except {
-		expr += " unless " + up + selector(e)
+		expr += " unless " + up(e)
 	}
 	return expr
 }

@@ -146,7 +146,7 @@ func (c Config) checked() (Config, error) {
 		}
 		for _, p := range o.Promises() {
 			if !(p.Share > 0 && rounded(1-p.Share) > 0) {
-				return c, fmt.Errorf("objective %d: %s of %s leaves no error budget: want less than 100 %%", i+1, p.Quantity, percent(p.Share))
+				return c, hint.With(fmt.Errorf("objective %d: %s of %s leaves no error budget", i+1, p.Quantity, percent(p.Share)), "promise less than everything, such as 99.9%")
 			}
 		}
 	}

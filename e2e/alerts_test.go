@@ -1,0 +1,235 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// alertScenario thrashes for longer than an alert waits.
+var alertScenario = Scenario{
+	Name: "alert", Servers: []string{smallKV},
+	Phases: []Phase{
+		healthy(60, light(1.2)),
+		sick("kv-cache-thrashing", 360, nil, clients(14, uniform(100, 140), uniform(350, 450))),
+	},
+}
+
+// TestAlertReachesAlertmanager lets a real Prometheus scrape a real vLLM with
+// the generated scrape configuration and rules, and send alerts to a real
+// Alertmanager with the generated inhibitions, while the server is made to
+// thrash. It wants SIXTY_VLLM and SIXTY_BIN, and takes eight minutes.
+func TestAlertReachesAlertmanager(t *testing.T) {
+	bin := os.Getenv("SIXTY_BIN")
+	if os.Getenv("SIXTY_VLLM") == "" || bin == "" {
+		t.Skip("SIXTY_VLLM and SIXTY_BIN are not both set: nothing to run")
+	}
+	for _, tool := range []string{"prometheus", "prometheus-alertmanager"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("%s is not on PATH", tool)
+		}
+	}
+	bin, err := filepath.Abs(bin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fl := newFleet(t)
+	servers := fl.serve(t, &alertScenario)
+	dir := t.TempDir()
+	shell(t, bin, "generate", "rules", "--detect", servers[0].URL(), "--use-case", "chat", "--window", "1m", "--interval", "15s", "-o", dir)
+	shell(t, bin, "generate", "scrape", "--target", strings.TrimPrefix(servers[0].URL(), "http://"), "--interval", "2s", "--cluster", "test", "-o", dir)
+	am := "http://" + alertmanager(t, fl.ctx, dir)
+	prom := "http://" + prometheus(t, fl.ctx, dir, strings.TrimPrefix(am, "http://"))
+
+	ctx, cancel := context.WithCancel(fl.ctx)
+	defer cancel()
+	begin := time.Now()
+	var sickAt time.Time
+	var received []amAlert
+	d := newDriver(servers, alertScenario.seed())
+	err = play(ctx, &alertScenario, d, filepath.Join(fl.scratch, "alert"), newTruth(&alertScenario), func(ctx context.Context, phase int) {
+		if phase == 0 {
+			if sleep(ctx, 50*time.Second) {
+				if early := alertsOf(t, am); len(early) > 0 {
+					t.Errorf("alerts while all is well: %v", early)
+				}
+			}
+			return
+		}
+		sickAt = time.Now()
+		for sleep(ctx, 2*time.Second) {
+			received = alertsOf(t, am)
+			if slices.ContainsFunc(received, func(a amAlert) bool { return a.Labels["pathology"] == "kv-cache-thrashing" }) {
+				t.Logf("Alertmanager has VLLMKVCacheThrashing %.0f s after the load began (%.0f s after the test did)", time.Since(sickAt).Seconds(), time.Since(begin).Seconds())
+				if !sleep(ctx, 45*time.Second) { // for the symptoms to follow, and to be inhibited
+					return
+				}
+				received = alertsOf(t, am)
+				cancel()
+				return
+			}
+		}
+	})
+	if err != nil && ctx.Err() == nil {
+		t.Fatal(err)
+	}
+	active := 0
+	for _, a := range received {
+		t.Logf("%-10s %-26s %-6s inhibited by %d: %s", a.Status.State, a.Labels["alertname"], a.Labels["severity"], len(a.Status.InhibitedBy), a.Annotations["description"])
+		if a.Labels["pathology"] != "" && a.Status.State == "active" {
+			active++
+			if a.Labels["pathology"] != "kv-cache-thrashing" {
+				t.Errorf("%s is not inhibited", a.Labels["alertname"])
+			}
+		}
+	}
+	if active != 1 {
+		t.Errorf("%d pathologies are active, want kv-cache-thrashing alone; Prometheus says %s", active, promAlerts(t, prom))
+	}
+}
+
+type amAlert struct {
+	Labels, Annotations map[string]string
+	Status              struct {
+		State       string
+		InhibitedBy []string
+	}
+}
+
+func (a amAlert) String() string { return a.Labels["alertname"] + " " + a.Status.State }
+
+func alertsOf(t *testing.T, am string) []amAlert {
+	t.Helper()
+	res, err := http.Get(am + "/api/v2/alerts")
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	defer res.Body.Close()
+	var out []amAlert
+	if err := json.NewDecoder(res.Body).Decode(&out); err != nil {
+		t.Error(err)
+	}
+	return out
+}
+
+func promAlerts(t *testing.T, prom string) string {
+	t.Helper()
+	res, err := http.Get(prom + "/api/v1/alerts")
+	if err != nil {
+		return err.Error()
+	}
+	defer res.Body.Close()
+	var b bytes.Buffer
+	_, _ = b.ReadFrom(res.Body)
+	return b.String()
+}
+
+func alertmanager(t *testing.T, ctx context.Context, dir string) string {
+	t.Helper()
+	config := map[string]any{}
+	text, err := os.ReadFile(filepath.Join(dir, "alertmanager-inhibit.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(text, &config); err != nil {
+		t.Fatal(err)
+	}
+	config["route"] = map[string]any{"receiver": "nobody"}
+	config["receivers"] = []map[string]any{{"name": "nobody"}}
+	file := writeYAML(t, filepath.Join(dir, "alertmanager.yml"), config)
+	shell(t, "amtool", "check-config", file)
+	addr := address(t)
+	daemon(t, ctx, "http://"+addr+"/-/ready", "prometheus-alertmanager", "--config.file="+file, "--storage.path="+filepath.Join(dir, "am"), "--web.listen-address="+addr, "--cluster.listen-address=")
+	return addr
+}
+
+// prometheus adds to the generated scrape configuration what a server of its
+// own has: where rules and Alertmanager are.
+func prometheus(t *testing.T, ctx context.Context, dir, am string) string {
+	t.Helper()
+	config := map[string]any{}
+	text, err := os.ReadFile(filepath.Join(dir, "prometheus.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(text, &config); err != nil {
+		t.Fatal(err)
+	}
+	config["rule_files"] = []string{filepath.Join(dir, "rules.yaml")}
+	config["alerting"] = map[string]any{"alertmanagers": []map[string]any{{"static_configs": []map[string]any{{"targets": []string{am}}}}}}
+	file := writeYAML(t, filepath.Join(dir, "prometheus-with-rules.yml"), config)
+	shell(t, "promtool", "check", "config", file)
+	addr := address(t)
+	daemon(t, ctx, "http://"+addr+"/-/ready", "prometheus", "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "tsdb"), "--web.listen-address="+addr, "--log.level=warn")
+	return addr
+}
+
+func writeYAML(t *testing.T, file string, doc any) string {
+	t.Helper()
+	text, err := yaml.Marshal(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func shell(t *testing.T, name string, args ...string) {
+	t.Helper()
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+}
+
+// daemon starts a program that ends with the test.
+func daemon(t *testing.T, ctx context.Context, ready, name string, args ...string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	cmd := exec.CommandContext(ctx, name, args...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cancel(); _ = cmd.Wait() })
+	for range 100 {
+		if res, err := http.Get(ready); err == nil {
+			res.Body.Close()
+			if res.StatusCode == http.StatusOK {
+				return
+			}
+		}
+		if !sleep(ctx, 100*time.Millisecond) {
+			break
+		}
+	}
+	t.Fatalf("%s did not get ready:\n%s", name, out.String())
+}
+
+func address(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return fmt.Sprint(l.Addr())
+}

@@ -275,7 +275,7 @@ func (r *rawObjective) objective() (Objective, error) {
 	if !r.Availability.IsZero() {
 		v, err := parseRatio(resolve(&r.Availability).Value)
 		if err != nil {
-			return o, fmt.Errorf("%s: availability: %w", position(&r.Availability), err)
+			return o, hint.With(fmt.Errorf("%s: availability: %w", position(&r.Availability), err), "promise less than everything, such as 99.9%: what is left is the budget for failures and changes")
 		}
 		o.Availability = v
 	}

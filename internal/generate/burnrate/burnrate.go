@@ -59,8 +59,8 @@ type Config struct {
 	Edges map[string][]float64
 
 	// Native says that the latency families are native histograms. Targets then
-	// stand where they were put, and there are no unit tests, for promtool of
-	// before 2.48 cannot read such series.
+	// stand where they were put, and there are no unit tests: older promtools,
+	// 2.42 among them, cannot read such series.
 	Native bool
 
 	// MinEvents and MinBad are how many requests, and how many bad events, the

@@ -235,8 +235,8 @@ func (s *sli) annotations(levels []Level) map[string]string {
 		"summary": fmt.Sprintf("Error budget burns: {{ $value | humanizePercentage }} %s on %s, %s may", s.bad(), s.where(), percent(s.budget)),
 		"description": fmt.Sprintf("Promised: %s, over %s. Fires when the budget burns faster than %s, with at least %s requests and %s bad ones in the longer window. When everything fails it is reached after about %s.",
 			s.title(), span(s.cfg.Period), strings.Join(rates, ", or "), number(s.cfg.MinEvents), number(s.cfg.MinBad), span(detected)),
-		"threshold_source": s.thresholdSource(),
-		"caveat":           caveats[s.promise.Quantity],
+		"thresholds": fmt.Sprintf("%s (%s)", s.title(), s.thresholdSource()),
+		"caveat":     caveats[s.promise.Quantity],
 	}
 	if s.moved != "" {
 		out["bucket_edge"] = upperFirst(s.moved) + "."
@@ -251,12 +251,17 @@ func (s *sli) annotations(levels []Level) map[string]string {
 // rounded4 keeps two digits of a percentage.
 func rounded4(v float64) float64 { return float64(int64(v*1e4+0.5)) / 1e4 }
 
-// thresholdSource says where the target comes from.
+// thresholdSource says where the target, and the edge at which it is counted,
+// come from.
 func (s *sli) thresholdSource() string {
+	source := "objective set by the user"
 	if usual, err := slo.ForUseCase(s.objective.UseCase); err == nil && slices.Contains(usual.Promises(), s.promise) {
-		return "objective of use case " + s.objective.UseCase
+		source = "objective of use case " + s.objective.UseCase
 	}
-	return "objective set by the user"
+	if s.source != "" {
+		source += "; bucket edges: " + s.source
+	}
+	return source
 }
 
 // unknown alerts on a target whose histogram lacks the edge: an objective that

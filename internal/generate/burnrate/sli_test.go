@@ -296,13 +296,13 @@ func TestAlertsSayWhatMoved(t *testing.T) {
 	for _, name := range []string{"VLLMErrorBudgetBurnTTFTP95", "VLLMErrorBudgetBurnTTFTP95Ticket"} {
 		rule := find(t, r, name)
 		for key, want := range map[string]string{
-			"bucket_edge":      "50ms stricter",
-			"threshold_source": "objective set by the user",
-			"runbook_url":      "https://example.com/slo",
-			"dashboard_url":    "https://example.com/d",
-			"caveat":           "never gets a first token",
-			"description":      "TTFT P95 within 800ms, over 30d",
-			"summary":          "{{ $value | humanizePercentage }} of requests waited longer than 750ms",
+			"bucket_edge":   "50ms stricter",
+			"thresholds":    "TTFT P95 within 800ms (objective set by the user; bucket edges: vLLM's defaults, not read from a server)",
+			"runbook_url":   "https://example.com/slo",
+			"dashboard_url": "https://example.com/d",
+			"caveat":        "never gets a first token",
+			"description":   "TTFT P95 within 800ms, over 30d",
+			"summary":       "{{ $value | humanizePercentage }} of requests waited longer than 750ms",
 		} {
 			if got := rule.Annotations[key]; !strings.Contains(got, want) {
 				t.Errorf("%s: %s is %q, want %q", name, key, got, want)

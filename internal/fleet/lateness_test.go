@@ -37,14 +37,21 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// paced is an engine whose step takes about 50 ms whatever its batch.
-var paced = fleet.Settings{MaxNumSeqs: 2048, MaxNumBatchedTokens: 8192, NumBlocks: 1 << 16, Cost: sim.StepCost{Base: 50e-3}}
+// paced is an engine whose step takes 50 ms with its share of the streams, and
+// less with fewer, so that the steps of several engines do not stay together.
+func paced(replicas int) fleet.Settings {
+	const perSeq = 20e-6
+	cost := sim.StepCost{Base: 50e-3 - perSeq*nStreams/float64(replicas), PerSeq: perSeq}
+	return fleet.Settings{MaxNumSeqs: 2048, MaxNumBatchedTokens: 8192, NumBlocks: 1 << 16, Cost: cost}
+}
+
+const nStreams = 2000
 
 func serveOnOneCore(replicas int) error {
 	runtime.GOMAXPROCS(1)
 	signal.Ignore(os.Interrupt)
 	sc := fleet.Quiet()
-	sc.Settings = paced
+	sc.Settings = paced(replicas)
 	f, err := fleet.Start(fleet.Config{Scenario: sc, Replicas: replicas})
 	if err != nil {
 		return err
@@ -73,7 +80,7 @@ func serveOnOneCore(replicas int) error {
 // written late.
 func BenchmarkStreams(b *testing.B) {
 	for _, replicas := range []int{8, 2, 1} {
-		b.Run(fmt.Sprintf("2000 streams on %d replicas", replicas), func(b *testing.B) { streams(b, replicas, 2000) })
+		b.Run(fmt.Sprintf("%d streams on %d replicas", nStreams, replicas), func(b *testing.B) { streams(b, replicas, nStreams) })
 	}
 }
 
@@ -111,7 +118,7 @@ func streams(b *testing.B, replicas, n int) {
 		for i := range n {
 			wg.Go(func() {
 				time.Sleep(time.Duration(i) * 2 * time.Second / time.Duration(n))
-				read, err := stream(urls[i%len(urls)], tokens)
+				read, err := stream(urls[i*len(urls)/n], tokens)
 				got.Add(int64(read))
 				if err != nil {
 					b.Error(err)

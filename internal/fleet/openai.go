@@ -329,6 +329,7 @@ type answer struct {
 	head         string
 	written      int // tokens
 	finish       string
+	middle       []byte // the event of a token that is neither the first nor the last
 	out          []byte
 }
 
@@ -388,6 +389,11 @@ func (a *answer) stream(w http.ResponseWriter, r *http.Request, st *stream) erro
 
 // token appends the events of one more token.
 func (a *answer) token(last bool) {
+	if len(a.middle) > 0 && a.written > 0 && !last {
+		a.written++
+		a.out = append(a.out, a.middle...)
+		return
+	}
 	if a.chat && a.written == 0 {
 		a.event(`{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}`, a.every)
 	}
@@ -396,11 +402,15 @@ func (a *answer) token(last bool) {
 	if last {
 		finish = `"` + a.finish + `"`
 	}
+	before := len(a.out)
 	if a.chat {
 		a.event(`{"index":0,"delta":{"content":"`+word+`"},"logprobs":null,"finish_reason":`+finish+`}`, a.every)
-		return
+	} else {
+		a.event(`{"index":0,"text":"`+word+`","logprobs":null,"finish_reason":`+finish+`,"stop_reason":null}`, a.every)
 	}
-	a.event(`{"index":0,"text":"`+word+`","logprobs":null,"finish_reason":`+finish+`,"stop_reason":null}`, a.every)
+	if !last && !a.every {
+		a.middle = append(a.middle, a.out[before:]...)
+	}
 }
 
 // end appends what follows the last token.

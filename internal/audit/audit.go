@@ -152,6 +152,17 @@ func Lint(files []File, s *Surface, ignore ...string) ([]Finding, []error) {
 	return out, errs
 }
 
+// Expressions counts the expressions in files that can be read.
+func Expressions(files []File) int {
+	n := 0
+	for i := range files {
+		if d, err := read(&files[i]); err == nil {
+			n += len(d.queries)
+		}
+	}
+	return n
+}
+
 func (d *document) lint(s *Surface, records map[string]*query, ignore []string) []Finding {
 	var out []Finding
 	for _, q := range d.queries {

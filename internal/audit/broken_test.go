@@ -193,6 +193,13 @@ func TestReferenceDashboards(t *testing.T) {
 			if diff := cmp.Diff(want, slices.Compact(got)); diff != "" || len(errs) > 0 {
 				t.Errorf("(-want +got)\n%s%v", diff, errs)
 			}
+			anySurface, err := AnySurface()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if same, _ := Lint([]File{f}, anySurface); !slices.Equal(places(same), places(found)) {
+				t.Errorf("without a dialect: %v", places(same))
+			}
 			for _, x := range Fix([]File{f}, newest(t))[0].Left {
 				t.Errorf("left: %s in %s", x.Check, x.Fragment)
 			}
@@ -219,6 +226,11 @@ func TestServersDecideWhatIsWrong(t *testing.T) {
 		{"V0's names on V0", "vllm-v0", "sum(vllm:num_requests_swapped)", nil},
 		{"vLLM's name on SGLang", "sglang", "sum(vllm:num_requests_running)", []string{"not-exposed → sum(sglang:num_running_reqs)"}},
 		{"TTFT ended at ten seconds", "vllm-0.8.3", "histogram_quantile(0.95, sum by (le, model_name) (rate(vllm:time_to_first_token_seconds_bucket[5m]))) > 10", []string{"bucket-edge"}},
+		{"written for old and new servers", "vllm-v1", "(vllm:kv_cache_usage_perc or vllm:gpu_cache_usage_perc) > 0.9", nil},
+		{"written for two servers that are both old", "vllm-v1", "(vllm:cpu_cache_usage_perc or vllm:gpu_cache_usage_perc) > 0.9", []string{"removed-metric", "removed-metric → (vllm:cpu_cache_usage_perc or vllm:kv_cache_usage_perc) > 0.9"}},
+		{"underscores that no store made", "vllm-v1", "sum(vllm_gpu_cache_usage_perc * 0)", []string{"removed-metric → sum(vllm:kv_cache_usage_perc * 0)"}},
+		{"a failure counter that never came", "vllm-v1", "sum(rate(vllm_request_failure_total[5m]))", []string{"unknown-metric"}},
+		{"no aggregation, and milliseconds", "vllm-v1", "histogram_quantile(0.99, rate(vllm:time_to_first_token_seconds_bucket[5m])) > 2000", []string{"bucket-edge → histogram_quantile(0.99, rate(vllm:time_to_first_token_seconds_bucket[5m])) > 2"}},
 		{"the production stack's router", "vllm-v1", "sum(vllm:current_qps)", nil},
 		{"somebody else's metric", "vllm-v1", "sum(rate(nginx_requests_total[5m]))", nil},
 		{"a recording rule that is not at hand", "vllm-v1", "vllm:ttft:p95 > 3", []string{"unknown-metric"}},
@@ -245,6 +257,27 @@ func TestServersDecideWhatIsWrong(t *testing.T) {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestWithoutADialectPrefixesAreTakenAsTheyAre(t *testing.T) {
+	s, err := AnySurface()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for expr, want := range map[string]string{
+		"avg(vllm:gpu_cache_usage_perc)":        "avg(vllm:kv_cache_usage_perc)",
+		"avg(ray_vllm:gpu_cache_usage_perc)":    "avg(ray_vllm_kv_cache_usage_perc)",
+		"avg(ray_vllm_gpu_cache_usage_perc)":    "avg(ray_vllm_kv_cache_usage_perc)",
+		"avg(kserve_vllm:gpu_cache_usage_perc)": "avg(kserve_vllm:kv_cache_usage_perc)",
+		"avg(vllm_gpu_cache_usage_perc)":        "avg(vllm_kv_cache_usage_perc)",
+		"avg(sglang:token_usage)":               "avg(sglang:token_usage)",
+		"avg(kserve_vllm:kv_cache_usage_perc)":  "avg(kserve_vllm:kv_cache_usage_perc)",
+	} {
+		f := File{Name: "r.yaml", Kind: Rules, Data: []byte("groups:\n- name: g\n  rules:\n  - record: x\n    expr: " + expr + "\n")}
+		if got := string(Fix([]File{f}, s)[0].Data); !strings.Contains(got, "expr: "+want+"\n") {
+			t.Errorf("%s became %s", expr, got)
+		}
 	}
 }
 

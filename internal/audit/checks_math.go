@@ -209,7 +209,7 @@ func (p *pass) mixedModels(severity catalog.Severity, but string) {
 	})
 	p.walk(func(n parser.Node, _ []parser.Node) {
 		b, ok := n.(*parser.BinaryExpr)
-		if !ok || b.Op != parser.DIV || durationUnitOfQuotient(b) == noUnit {
+		if !ok || b.Op != parser.DIV || unitOfQuotient(b) != seconds && unitOfQuotient(b) != milliseconds {
 			return
 		}
 		l, okl := unparen(b.LHS).(*parser.AggregateExpr)
@@ -226,8 +226,6 @@ func (p *pass) mixedModels(severity catalog.Severity, but string) {
 		p.reportAs(severity, b.PositionRange(), "one mean over all models: a fast one hides a slow one"+but, fix)
 	})
 }
-
-func durationUnitOfQuotient(b *parser.BinaryExpr) unit { return unitOfQuotient(b) }
 
 func hasModelMatcher(n parser.Node) bool {
 	return slices.ContainsFunc(selectors(n), func(v *parser.VectorSelector) bool {
@@ -351,6 +349,9 @@ var harmless = append([]string{
 }, rates...)
 
 func checkRawCounter(p *pass) {
+	if _, alias := unparen(p.tree).(*parser.VectorSelector); alias && p.role == recordRole {
+		return // another name for the same counter
+	}
 	p.walk(func(n parser.Node, path []parser.Node) {
 		v, ok := n.(*parser.VectorSelector)
 		if !ok {

@@ -29,7 +29,7 @@ func checkSyntax(p *pass) {
 // ours reports whether a name is in the name space of an inference server.
 func ours(name string) bool {
 	_, prefix := dialect.Canonical(name)
-	return prefix != "" && prefix != "vllm_" || strings.HasPrefix(name, "sglang:") || strings.HasPrefix(name, "vllm_") && known(name)
+	return prefix != "" || strings.HasPrefix(name, "sglang:")
 }
 
 func known(name string) bool {
@@ -40,22 +40,49 @@ func known(name string) bool {
 // missing calls fn with every selector whose name is of an inference server and
 // not exposed, and which no recording rule makes.
 func (p *pass) missing(fn func(v *parser.VectorSelector, name string)) {
-	for _, v := range selectors(p.tree) {
+	p.walk(func(n parser.Node, path []parser.Node) {
+		v, ok := n.(*parser.VectorSelector)
+		if !ok {
+			return
+		}
 		name := nameOf(v)
-		if name == "" || !ours(name) || p.records[name] != nil || p.surface.Exposes(name) {
-			continue
+		if name == "" || !ours(name) || p.records[name] != nil || p.surface.Exposes(name) || p.hasAlternative(path, v) {
+			return
 		}
 		at := v.PositionRange()
 		if v.Name != "" && p.opaque(at.Start, at.Start+posrange.Pos(len(v.Name))) {
-			continue
+			return
 		}
 		fn(v, name)
+	})
+}
+
+// hasAlternative reports whether a selector is one side of an "or" whose other
+// side is there: written for servers of several releases.
+func (p *pass) hasAlternative(path []parser.Node, v *parser.VectorSelector) bool {
+	for _, n := range path {
+		b, ok := n.(*parser.BinaryExpr)
+		if !ok || b.Op != parser.LOR {
+			continue
+		}
+		other := b.LHS
+		if contains(b.LHS, v) {
+			other = b.RHS
+		}
+		if slices.ContainsFunc(selectors(other), func(v *parser.VectorSelector) bool { return p.surface.Exposes(nameOf(v)) }) {
+			return true
+		}
 	}
+	return false
 }
 
 func checkUnknownMetric(p *pass) {
 	p.missing(func(v *parser.VectorSelector, name string) {
 		if known(name) {
+			return
+		}
+		if strings.HasPrefix(name, "vllm_") {
+			p.reportAs(catalog.Info, v.PositionRange(), "no release of vLLM has "+name+"; its own names begin with vllm:", advice("check that another program exposes it"))
 			return
 		}
 		if rest, _ := dialect.Canonical(name); strings.Count(rest, ":") > 1 {
@@ -144,12 +171,25 @@ func (p *pass) renamed(name string) string {
 	if n.Replacement != "" {
 		now = n.Replacement
 	}
+	better := ""
 	for _, d := range p.surface.Dialects {
-		if to := d.Metric(now + suffix); to != name && p.surface.Exposes(to) {
-			return to
+		to := d.Metric(now + suffix)
+		if to == name || !p.surface.Exposes(to) {
+			continue
+		}
+		if better == "" || akin(to, name) && !akin(better, name) {
+			better = to
 		}
 	}
-	return ""
+	return better
+}
+
+// akin reports whether two names have the same prefix, but for its last
+// character: Ray's changed from a colon to an underscore.
+func akin(a, b string) bool {
+	_, pa := dialect.Canonical(a)
+	_, pb := dialect.Canonical(b)
+	return strings.TrimRight(pa, ":_") == strings.TrimRight(pb, ":_") && pa != "" && (pa[0] != 'v' || pa == pb)
 }
 
 func checkRemovedMetric(p *pass) {

@@ -56,27 +56,72 @@ func Fix(files []File, s *Surface, ignore ...string) []Fixed {
 // fixOnce applies, to every string of a file, the first repair that holds: that
 // gives a file which reads as intended. Others are remembered in skip.
 func fixOnce(f *File, findings []Finding, skip map[string]bool) ([]byte, []Finding) {
+	chosen := choose(f, findings, skip)
+	if len(chosen) == 0 {
+		return f.Data, nil
+	}
+	// All at once, and read once; one by one where one of them spoils the rest.
+	if data, ok := applyAll(f, f.Data, chosen); ok {
+		return data, chosen
+	}
 	data := f.Data
 	var done []Finding
-	touched := map[*node]bool{}
-	// From the end to the beginning, so that positions before stay as they are.
-	mine := slices.DeleteFunc(slices.Clone(findings), func(x Finding) bool { return x.File != f.Name || len(x.edits) == 0 })
-	slices.SortStableFunc(mine, func(a, b Finding) int { return b.edits[0].node.offset - a.edits[0].node.offset })
-	for _, x := range mine {
-		n := x.edits[0].node
-		key := f.Name + "\xff" + x.Path + "\xff" + x.Check + "\xff" + n.value
-		if touched[n] || skip[key] || slices.ContainsFunc(x.edits, func(e edit) bool { return e.node != n }) {
+	for _, x := range chosen {
+		next, ok := applyAll(f, data, []Finding{x})
+		if !ok {
+			skip[key(f, x)] = true
 			continue
 		}
-		next, ok := apply(data, f.Data, n, x.edits)
-		if !ok || !reads(File{Name: f.Name, Data: next, Kind: f.Kind}, x.Path, n, x.edits) {
-			skip[key] = true
-			continue
-		}
-		data, touched[n] = next, true
-		done = append(done, x)
+		data, done = next, append(done, x)
 	}
 	return data, done
+}
+
+// key names a repair that was tried.
+func key(f *File, x Finding) string {
+	return strings.Join([]string{f.Name, x.Path, x.Check, x.edits[0].node.value}, "\xff")
+}
+
+// choose picks one repair for each string, from the end of the file to its
+// beginning, so that positions before it stay as they are.
+func choose(f *File, findings []Finding, skip map[string]bool) []Finding {
+	mine := slices.DeleteFunc(slices.Clone(findings), func(x Finding) bool { return x.File != f.Name || len(x.edits) == 0 })
+	slices.SortStableFunc(mine, func(a, b Finding) int { return b.edits[0].node.offset - a.edits[0].node.offset })
+	touched := map[*node]bool{}
+	return slices.DeleteFunc(mine, func(x Finding) bool {
+		n := x.edits[0].node
+		if touched[n] || skip[key(f, x)] || slices.ContainsFunc(x.edits, func(e edit) bool { return e.node != n }) {
+			return true
+		}
+		touched[n] = true
+		return false
+	})
+}
+
+// applyAll writes repairs into data, which may have changed behind their
+// strings, and reports whether the result reads as intended.
+func applyAll(f *File, data []byte, repairs []Finding) ([]byte, bool) {
+	for _, x := range repairs {
+		next, ok := apply(data, f.Data, x.edits[0].node, x.edits)
+		if !ok {
+			return nil, false
+		}
+		data = next
+	}
+	d, err := read(&File{Name: f.Name, Data: data, Kind: f.Kind})
+	if err != nil {
+		return nil, false
+	}
+	queries := map[string][]*query{}
+	for _, q := range d.queries {
+		queries[q.path] = append(queries[q.path], q)
+	}
+	for _, x := range repairs {
+		if !intended(queries[x.Path], x) {
+			return nil, false
+		}
+	}
+	return data, true
 }
 
 // apply writes the edits of one string into the file. original is the file that
@@ -114,26 +159,15 @@ func (n *node) width(data []byte, at []int, i int) int {
 	return size
 }
 
-// reads reports whether the changed file still reads, with the string as
-// intended.
-func reads(f File, path string, n *node, edits []edit) bool {
-	d, err := read(&f)
-	if err != nil {
-		return false
-	}
-	want := edited(n.value, edits)
-	for _, q := range d.queries {
-		if q.path != path {
-			continue
-		}
-		if q.node.value == want || q.panel != nil && q.panel.unitNode != nil && q.panel.unitNode.value == want {
+// intended reports whether a repaired string reads as it should.
+func intended(queries []*query, x Finding) bool {
+	want := edited(x.edits[0].node.value, x.edits)
+	return slices.ContainsFunc(queries, func(q *query) bool {
+		if q.panel != nil && q.panel.unitNode != nil && q.panel.unitNode.value == want {
 			return true
 		}
-		if squeeze(q.node.value) == squeeze(want) {
-			return q.err == nil
-		}
-	}
-	return false
+		return q.err == nil && squeeze(q.node.value) == squeeze(want)
+	})
 }
 
 // edited returns a decoded string with its edits.

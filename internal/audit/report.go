@@ -15,9 +15,14 @@ const Schema = "sixty.audit/v1"
 
 // A Report is the outcome of an audit.
 type Report struct {
-	Surface  *Surface
-	Areas    []Area // empty where no server was looked at
-	Files    []string
+	Surface *Surface
+	Areas   []Area // empty where no server was looked at
+	Files   []string
+
+	// Expressions is how many were judged: none found in many is another
+	// message than none in none.
+	Expressions int
+
 	Findings []Finding
 	Errors   []error // files that could not be read
 	Fixed    map[string]Fixed
@@ -40,14 +45,15 @@ func (r *Report) Worst() (worst catalog.Severity, ok bool) {
 }
 
 type jsonReport struct {
-	Schema   string        `json:"schema"`
-	Status   string        `json:"status"` // ok, found, unknown
-	Source   jsonSource    `json:"source"`
-	Areas    []jsonArea    `json:"areas"`
-	Findings []jsonFinding `json:"findings"`
-	Files    []string      `json:"files"`
-	Errors   []string      `json:"errors,omitempty"`
-	Fixed    []jsonFixed   `json:"fixed,omitempty"`
+	Schema      string        `json:"schema"`
+	Status      string        `json:"status"` // ok, found, unknown
+	Source      jsonSource    `json:"source"`
+	Areas       []jsonArea    `json:"areas"`
+	Findings    []jsonFinding `json:"findings"`
+	Files       []string      `json:"files"`
+	Expressions int           `json:"expressions"`
+	Errors      []string      `json:"errors,omitempty"`
+	Fixed       []jsonFixed   `json:"fixed,omitempty"`
 }
 
 type jsonSource struct {
@@ -96,7 +102,7 @@ type jsonFixed struct {
 
 // JSON writes the report as sixty.audit/v1.
 func (r *Report) JSON(w io.Writer) error {
-	out := jsonReport{Schema: Schema, Status: "ok", Areas: []jsonArea{}, Findings: []jsonFinding{}, Files: append([]string{}, r.Files...)}
+	out := jsonReport{Schema: Schema, Status: "ok", Areas: []jsonArea{}, Findings: []jsonFinding{}, Files: append([]string{}, r.Files...), Expressions: r.Expressions}
 	out.Source = jsonSource{
 		Description: r.Surface.Source, Live: r.Surface.Live, Dialects: []string{}, Models: append([]string{}, r.Surface.Models...),
 		Instances: len(r.Surface.Instances), IntervalSeconds: r.Surface.Interval.Seconds(),
@@ -192,6 +198,9 @@ func (p *printer) head(r *Report) {
 	text := "Against " + s.Source
 	var dialects []string
 	for _, d := range s.Dialects {
+		if !s.Live {
+			break // Source names them
+		}
 		name := d.ID
 		if d.Version != "" {
 			name += " " + d.Version
@@ -398,11 +407,12 @@ func (p *printer) end(r *Report) {
 	if len(r.Files) == 0 {
 		return
 	}
-	text := fmt.Sprintf("%s: %d page, %d ticket, %d info", plural(len(r.Files), "file"), counts[catalog.Page], counts[catalog.Ticket], counts[catalog.Info])
+	text := fmt.Sprintf("%s, %s: %d page, %d ticket, %d info", plural(len(r.Files), "file"), plural(r.Expressions, "expression"), counts[catalog.Page], counts[catalog.Ticket], counts[catalog.Info])
 	if fixable > 0 {
 		text += fmt.Sprintf("; --fix repairs %d", fixable)
 	}
-	p.b.WriteString("\n" + text + ".\n")
+	p.b.WriteString("\n")
+	p.wrap("", "  ", text+".")
 }
 
 func sentence(s string) string {

@@ -47,18 +47,34 @@ func NewSurface(source string) *Surface {
 	return &Surface{Source: source, names: map[string]bool{}, labels: map[string]map[string]bool{}, edges: map[string]map[string]bool{}}
 }
 
-// SurfaceOf returns what a dialect by name exposes.
+// SurfaceOf returns what servers of a dialect expose, by its name.
 func SurfaceOf(id string) (*Surface, error) {
+	s := NewSurface("dialect " + id)
+	return s, s.addNamed(id)
+}
+
+// AnySurface returns what servers of the newest releases expose, behind any
+// prefix: for files of which nobody said what they are for.
+func AnySurface() (*Surface, error) {
+	s := NewSurface("vLLM " + dialect.Newest + ", and SGLang's names")
+	for _, id := range []string{"vllm-v1", "vllm-v1-ray", "vllm-v1-kserve", "vllm-v1-normalized", "sglang"} {
+		if err := s.addNamed(id); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (s *Surface) addNamed(id string) error {
 	d, err := dialect.Named(id)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	s := NewSurface("dialect " + id)
-	s.Dialects = []dialect.Dialect{d}
+	s.Dialects = append(s.Dialects, d)
 	for _, name := range d.Names() {
 		s.names[name] = true
 	}
-	return s, nil
+	return nil
 }
 
 // Add adds a series as a target exposes it; instance is the target.

@@ -186,6 +186,7 @@ func (f *auditFlags) audit(source *auditSource, files []audit.File) (*audit.Repo
 		}
 	}
 	r.Findings, r.Errors = audit.Lint(everything, source.surface, f.ignore...)
+	r.Expressions = audit.Expressions(everything)
 	unread := map[string]bool{}
 	for _, err := range r.Errors {
 		name, _, _ := strings.Cut(err.Error(), ":")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -88,7 +89,8 @@ func (f *auditFlags) files(stderr io.Writer) ([]audit.File, error) {
 	return out, nil
 }
 
-// expand returns the files of a directory, or the file itself.
+// expand returns the files under a directory, or the file itself. Links to
+// directories and hidden directories are not followed.
 func expand(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -97,23 +99,24 @@ func expand(path string) ([]string, error) {
 	if !info.IsDir() {
 		return []string{path}, nil
 	}
-	entries, err := os.ReadDir(path)
-	if err != nil {
-		return nil, err
-	}
 	var out []string
-	for _, e := range entries {
-		if !e.IsDir() && slices.Contains(auditExtensions, strings.ToLower(filepath.Ext(e.Name()))) {
-			out = append(out, filepath.Join(path, e.Name()))
+	err = filepath.WalkDir(path, func(name string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return bareError(err)
+		case e.IsDir() && name != path && strings.HasPrefix(e.Name(), "."):
+			return fs.SkipDir
+		case e.Type().IsRegular() && slices.Contains(auditExtensions, strings.ToLower(filepath.Ext(name))):
+			if out = append(out, name); len(out) > maxAuditFiles {
+				return hint.With(fmt.Errorf("%s: more than %d files", path, maxAuditFiles), "name a directory further down")
+			}
 		}
+		return nil
+	})
+	if err == nil && len(out) == 0 {
+		err = hint.With(fmt.Errorf("%s: no .yaml, .yml or .json file in it", path), "name the files")
 	}
-	switch {
-	case len(out) == 0:
-		return nil, hint.With(fmt.Errorf("%s: no .yaml, .yml or .json file in it", path), "name the files; directories below are not searched")
-	case len(out) > maxAuditFiles:
-		return nil, fmt.Errorf("%s: more than %d files", path, maxAuditFiles)
-	}
-	return out, nil
+	return out, err
 }
 
 func bareError(err error) error {

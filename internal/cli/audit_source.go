@@ -48,16 +48,13 @@ func (f *auditFlags) open(ctx context.Context, stderr io.Writer, targets []strin
 		s, err := f.surfaceOfServers(ctx, stderr, targets)
 		return &auditSource{surface: s}, err
 	}
-	name := f.dialect
-	if name == "" {
-		name = "vllm-v1"
+	if f.dialect == "" {
+		s, err := audit.AnySurface()
+		return &auditSource{surface: s}, err
 	}
-	s, err := audit.SurfaceOf(name)
+	s, err := audit.SurfaceOf(f.dialect)
 	if err != nil {
 		return nil, fmt.Errorf("--dialect: %w", err)
-	}
-	if f.dialect == "" {
-		s.Source = "vLLM " + dialect.Newest
 	}
 	return &auditSource{surface: s}, nil
 }

@@ -90,7 +90,7 @@ func variables(vs []layout.Variable) []variable {
 		query := fmt.Sprintf("label_values(%s, %s)", v.Selector, v.Label)
 		out = append(out, variable{
 			Type: "query", Name: v.Name, Label: v.Title, Datasource: &promDS,
-			Query: variableQuery{Query: query, RefID: "PrometheusVariableQueryEditor-VariableQuery"}, Definition: query,
+			Query: variableQuery{Kind: 1, Query: query, RefID: "PrometheusVariableQueryEditor-VariableQuery"}, Definition: query,
 			Current: &variableValue{Text: "All", Value: "$__all"}, IncludeAll: true, AllValue: ".*", Multi: true,
 			Refresh: 2, Sort: 1, // when the time range changes; alphabetical
 		})

@@ -83,6 +83,7 @@ type variable struct {
 }
 
 type variableQuery struct {
+	Kind  int    `json:"qryType"` // 1: label values
 	Query string `json:"query"`
 	RefID string `json:"refId"`
 }

@@ -30,6 +30,7 @@ const (
 	chartHeight = 8
 	statHeight  = 5
 	columns     = 24
+	narrowest   = 6 // of the parts of a panel that was split
 )
 
 // Files returns one file for each dashboard, named after it.
@@ -65,15 +66,15 @@ func render(d layout.Dashboard) resource {
 		g := grid{Kind: "Grid", Spec: gridSpec{Display: gridDisplay{Title: r.Title, Collapse: collapse{Open: true}}, RepeatVariable: r.Repeat}}
 		x, y, height := 0, 0, 0
 		for _, p := range r.Panels {
-			if x+p.Width > columns {
-				x, y, height = 0, y+height, 0
-			}
-			h := chartHeight
-			if p.Kind == layout.Stat {
-				h = statHeight
-			}
-			height = max(height, h)
 			for _, part := range byUnit(p) {
+				if x+part.Width > columns {
+					x, y, height = 0, y+height, 0
+				}
+				h := chartHeight
+				if p.Kind == layout.Stat {
+					h = statHeight
+				}
+				height = max(height, h)
 				name := fmt.Sprintf("p%d%s", p.ID, part.suffix)
 				out.Spec.Panels[name] = chart(part)
 				g.Spec.Items = append(g.Spec.Items, gridItem{X: x, Y: y, Width: part.Width, Height: h, Content: ref{"#/spec/panels/" + name}})
@@ -112,7 +113,7 @@ func byUnit(p layout.Panel) []part {
 	}
 	for i := range parts {
 		one := &parts[i]
-		one.Width = p.Width / len(parts)
+		one.Width = max(p.Width/len(parts), narrowest)
 		if i > 0 {
 			one.suffix = fmt.Sprintf("-%d", i+1)
 			one.Title = p.Title + ": " + heading(one.Series[0])

@@ -1,0 +1,246 @@
+package grafana_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/generate"
+	"github.com/sixty-dev/sixty/internal/generate/burnrate"
+	"github.com/sixty-dev/sixty/internal/generate/dashboard"
+	"github.com/sixty-dev/sixty/internal/generate/dashboard/grafana"
+	"github.com/sixty-dev/sixty/internal/pathologies"
+)
+
+func files(t testing.TB, change func(*dashboard.Config)) []generate.File {
+	t.Helper()
+	d, err := dialect.Named("vllm-v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := dashboard.Config{Pathologies: pathologies.All(), Period: burnrate.DefaultPeriod, Deployment: generate.Deployment{Dialects: []dialect.Dialect{d}}}
+	if change != nil {
+		change(&cfg)
+	}
+	out, err := grafana.Files(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// model is what the tests read of a dashboard.
+type model struct {
+	UID         string
+	Panels      []panel
+	Annotations struct{ List []struct{ Name, Expr string } }
+	Templating  struct {
+		List []struct{ Name, AllValue string }
+	}
+}
+
+type panel struct {
+	ID          int
+	Type, Title string
+	Repeat      string
+	GridPos     struct{ X, Y, W, H int }
+	Targets     []struct{ RefID, Expr string }
+	Links       []struct{ URL string }
+	FieldConfig struct {
+		Defaults struct {
+			Unit, NoValue string
+			Thresholds    struct {
+				Steps []struct {
+					Value *float64
+					Color string
+				}
+			}
+		}
+		Overrides []struct {
+			Matcher struct{ Options string }
+		}
+	}
+}
+
+func models(t testing.TB, files []generate.File) map[string]model {
+	t.Helper()
+	out := map[string]model{}
+	for _, f := range files {
+		var m model
+		if err := json.Unmarshal(f.Content, &m); err != nil {
+			t.Fatalf("%s: %v", f.Path, err)
+		}
+		if f.Path != m.UID+".json" {
+			t.Errorf("%s holds %s", f.Path, m.UID)
+		}
+		out[m.UID] = m
+	}
+	return out
+}
+
+func TestTheSameInputGivesTheSameBytes(t *testing.T) {
+	a, b := files(t, nil), files(t, nil)
+	for i := range a {
+		if !bytes.Equal(a[i].Content, b[i].Content) {
+			t.Errorf("%s differs", a[i].Path)
+		}
+	}
+}
+
+func TestPanelsStandBesideEachOther(t *testing.T) {
+	for uid, m := range models(t, files(t, nil)) {
+		taken := map[[2]int]string{}
+		for _, p := range m.Panels {
+			for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
+				if x >= 24 {
+					t.Errorf("%s: %q reaches column %d", uid, p.Title, x)
+				}
+				for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
+					if other := taken[[2]int{x, y}]; other != "" {
+						t.Fatalf("%s: %q covers %q", uid, p.Title, other)
+					}
+					taken[[2]int{x, y}] = p.Title
+				}
+			}
+		}
+	}
+}
+
+func TestQueriesAndOverridesBelongTogether(t *testing.T) {
+	for uid, m := range models(t, files(t, nil)) {
+		for _, p := range m.Panels {
+			ids := map[string]bool{}
+			for _, q := range p.Targets {
+				if ids[q.RefID] || q.Expr == "" {
+					t.Errorf("%s: %q has %q twice, or without a query", uid, p.Title, q.RefID)
+				}
+				ids[q.RefID] = true
+			}
+			for _, o := range p.FieldConfig.Overrides {
+				if !ids[o.Matcher.Options] {
+					t.Errorf("%s: %q overrides %q", uid, p.Title, o.Matcher.Options)
+				}
+			}
+			if p.Type != "row" && p.FieldConfig.Defaults.NoValue == "" {
+				t.Errorf("%s: %q does not say why it is empty", uid, p.Title)
+			}
+		}
+	}
+}
+
+func TestThresholdsOfTheFirstPanels(t *testing.T) {
+	want := map[string]string{
+		"KV cache usage": "[green  yellow 0.9 red 0.98]",
+		"Queue depth":    "[green  yellow 10 red 50]",
+		"TTFT P95":       "[green  red 3]",
+	}
+	got := map[string]string{}
+	for _, p := range models(t, files(t, nil))["sixty-start"].Panels {
+		if _, ok := want[p.Title]; !ok || got[p.Title] != "" {
+			continue
+		}
+		var steps []string
+		for _, s := range p.FieldConfig.Defaults.Thresholds.Steps {
+			value := ""
+			if s.Value != nil {
+				value = fmt.Sprint(*s.Value)
+			}
+			steps = append(steps, s.Color+" "+value)
+		}
+		got[p.Title] = fmt.Sprint(steps)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestLinksLeadToTheRunbooksThatWereNamed(t *testing.T) {
+	m := models(t, files(t, func(c *dashboard.Config) { c.RunbookURL = "https://wiki.example.com/vllm/" }))
+	for _, p := range m["sixty-incident"].Panels {
+		for _, l := range p.Links {
+			if !strings.HasPrefix(l.URL, "https://wiki.example.com/vllm/") || strings.HasSuffix(l.URL, ".md") {
+				t.Errorf("%q links %s", p.Title, l.URL)
+			}
+		}
+	}
+}
+
+func TestAlertsLeadToAPanel(t *testing.T) {
+	ms := models(t, files(t, nil))
+	for _, p := range pathologies.All() {
+		url := grafana.PanelURL("https://grafana.example.com/", p)
+		var uid string
+		var id int
+		if _, err := fmt.Sscanf(strings.ReplaceAll(strings.TrimPrefix(url, "https://grafana.example.com/d/"), "?viewPanel=", " "), "%s %d", &uid, &id); err != nil {
+			t.Fatalf("%s: %v", url, err)
+		}
+		found := false
+		for _, panel := range ms[uid].Panels {
+			found = found || panel.ID == id && panel.Type != "row"
+		}
+		if !found {
+			t.Errorf("%s: %s does not exist", p.ID, url)
+		}
+	}
+}
+
+func TestEveryDashboardMarksFindingsRestartsAndChanges(t *testing.T) {
+	for uid, m := range models(t, files(t, nil)) {
+		var names []string
+		for _, a := range m.Annotations.List {
+			names = append(names, a.Name)
+		}
+		want := "Findings,Restarts,Configuration changes,Version changes"
+		if uid == "sixty-gpu" {
+			want = "Findings"
+		}
+		if got := strings.Join(names, ","); got != want {
+			t.Errorf("%s: %s", uid, got)
+		}
+	}
+}
+
+func TestProvisioning(t *testing.T) {
+	got, err := grafana.Provisioning(grafana.Provision{Prometheus: "http://prometheus:9090", ScrapeInterval: "5s", Dashboards: "/dashboards"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{
+		"datasources/sixty.yaml": map[string]any{"apiVersion": 1, "datasources": []any{map[string]any{
+			"name": "Prometheus (vLLM)", "uid": "sixty-prometheus", "type": "prometheus", "access": "proxy", "url": "http://prometheus:9090",
+			"isDefault": false, "editable": false, "jsonData": map[string]any{"httpMethod": "POST", "timeInterval": "5s"},
+		}}},
+		"dashboards/sixty.yaml": map[string]any{"apiVersion": 1, "providers": []any{map[string]any{
+			"name": "sixty", "orgId": 1, "folder": "vLLM (sixty)", "type": "file", "disableDeletion": false, "allowUiUpdates": false,
+			"updateIntervalSeconds": 30, "options": map[string]any{"path": "/dashboards"},
+		}}},
+	}
+	read := map[string]any{}
+	for _, f := range got {
+		var v map[string]any
+		if err := yaml.Unmarshal(f.Content, &v); err != nil {
+			t.Fatal(err)
+		}
+		read[f.Path] = v
+	}
+	if diff := cmp.Diff(want, read); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	for _, bad := range []string{"prometheus:9090", "ftp://x", "http://", "://"} {
+		if _, err := grafana.Provisioning(grafana.Provision{Prometheus: bad}); err == nil {
+			t.Errorf("%q: no error", bad)
+		}
+	}
+}
+
+func BenchmarkFiles(b *testing.B) {
+	for b.Loop() {
+		files(b, nil)
+	}
+}

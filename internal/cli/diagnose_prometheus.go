@@ -106,18 +106,19 @@ func within(matchers []*labels.Matcher) string {
 	return s + "}"
 }
 
-// scrapeInterval estimates the time between two samples. A series that did not
-// live for all of the ten minutes has fewer: the upper end is nearer the truth.
+// scrapeInterval estimates the time between two samples: the time between the
+// first and the last of a series over one less than their number. A series
+// with a gap has a longer one, so the shorter end is nearer the truth.
 func scrapeInterval(ctx context.Context, q metrics.Querier, matchers []*labels.Matcher, at time.Time) (time.Duration, error) {
-	const span = 10 * time.Minute
-	v, err := q.Query(ctx, fmt.Sprintf("quantile(0.9, count_over_time(%s[%s]))", within(matchers), model.Duration(span)), at)
+	const expr = "quantile(0.1, (max_over_time(timestamp(%[1]s)[10m:5s]) - min_over_time(timestamp(%[1]s)[10m:5s])) / (count_over_time(%[1]s[10m]) - 1 > 1))"
+	v, err := q.Query(ctx, fmt.Sprintf(expr, within(matchers)), at)
 	if err != nil {
 		return 0, fmt.Errorf("find the scrape interval: %w", err)
 	}
-	if len(v) == 0 || !(float64(v[0].Value) >= 2) {
+	if len(v) == 0 || !(float64(v[0].Value) > 0) {
 		return usualScrape, nil
 	}
-	interval := time.Duration(float64(span) / float64(v[0].Value))
+	interval := time.Duration(float64(v[0].Value) * float64(time.Second))
 	return max(interval.Round(time.Second), time.Second), nil
 }
 

@@ -311,6 +311,11 @@ func newSimulation(ctx context.Context, stderr io.Writer, urls []string, f *simu
 	if s.objective, err = f.objective(model); err != nil {
 		return nil, err
 	}
+	if f.load.trace != "" {
+		if s.trace, err = readTrace(f.load.trace, f.load.traceFormat); err != nil {
+			return nil, err
+		}
+	}
 	if err := s.gather(); err != nil {
 		return nil, err
 	}

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/gpu"
@@ -40,10 +39,7 @@ func (s *simulation) point(set map[string]string) (*point, error) {
 	if err := p.deployment.Validate(); err != nil {
 		return nil, err
 	}
-	if err := s.draw(p, f); err != nil {
-		return nil, err
-	}
-	return p, s.fits(p)
+	return p, s.draw(p, f)
 }
 
 // release is the vLLM release whose rules are simulated.
@@ -97,25 +93,33 @@ func (s *simulation) draw(p *point, f *simulateFlags) error {
 		s.drawn[key] = requests
 	}
 	p.requests = requests
-	p.workload = simreport.WorkloadOf(source, text, f.load.seed, requests, size, notes)
+	limits, err := s.fits(p)
+	if err != nil {
+		return err
+	}
+	p.workload = simreport.WorkloadOf(source, text, f.load.seed, p.requests, size, slices.Concat(notes, limits))
 	return nil
 }
 
-// replay takes the requests of a trace.
-func (s *simulation) replay(l *simulateLoad, blockSize int) ([]sim.Request, error) {
-	if s.trace == nil {
-		file, err := os.Open(l.trace)
-		if err != nil {
-			return nil, fmt.Errorf("open --trace: %w", err)
-		}
-		defer file.Close()
-		if s.trace, err = workload.Read(file, workload.Options{Format: workload.Format(l.traceFormat)}); err != nil {
-			return nil, err
-		}
-		if s.trace.Format == workload.ShareGPT {
-			return nil, hint.With(fmt.Errorf("--trace %s: conversations without arrival times", l.trace), "give a trace with times, or --rate with --prompt-tokens and --output-tokens")
-		}
+// readTrace reads --trace.
+func readTrace(path, format string) (*workload.Trace, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open --trace: %w", err)
 	}
+	defer file.Close()
+	t, err := workload.Read(file, workload.Options{Format: workload.Format(format)})
+	if err != nil {
+		return nil, err
+	}
+	if t.Format == workload.ShareGPT {
+		return nil, hint.With(fmt.Errorf("--trace %s: conversations without arrival times", path), "give a trace with times, or --rate with --prompt-tokens and --output-tokens")
+	}
+	return t, nil
+}
+
+// replay takes the requests of the trace.
+func (s *simulation) replay(l *simulateLoad, blockSize int) ([]sim.Request, error) {
 	t := s.trace
 	if l.traceFrom > 0 || l.traceFor > 0 {
 		if t = t.Cut(l.traceFrom, l.traceFor); len(t.Requests) == 0 {
@@ -144,12 +148,9 @@ const longGap = 1000
 // traceNotes tell what of a trace is not simulated, and what is odd about it.
 func (s *simulation) traceNotes() []string {
 	t := s.trace
-	if t == nil {
-		return nil
-	}
 	var out []string
 	for _, reason := range slices.Sorted(maps.Keys(t.Skipped)) {
-		out = append(out, fmt.Sprintf("%d lines of the trace were left out: %s", t.Skipped[reason], reason))
+		out = append(out, fmt.Sprintf("left out of the trace: %d × %s", t.Skipped[reason], reason))
 	}
 	if t.Truncated {
 		out = append(out, fmt.Sprintf("the trace goes on after %d requests; the rest is left out", len(t.Requests)))
@@ -171,7 +172,7 @@ func (s *simulation) traceNotes() []string {
 		out = append(out, fmt.Sprintf("%d requests of the trace tell no output length; they get %d tokens", untold, defaultTraceOutput))
 	}
 	if gaps > 0 {
-		out = append(out, fmt.Sprintf("the trace has %d gaps without a request, the longest of %s; they are replayed as they are", gaps, longest.Round(time.Second)))
+		out = append(out, fmt.Sprintf("gaps in the trace: %d without a request, the longest of %s; they are replayed as they are", gaps, longest.Round(time.Second)))
 	}
 	return out
 }
@@ -307,26 +308,26 @@ func (s *simulation) made(l *simulateLoad, blockSize int) ([]sim.Request, error)
 	return whatif.Draw(source, pacer, blockSize, l.requests, until)
 }
 
-// fits refuses, or leaves out, requests that can never be served.
-func (s *simulation) fits(p *point) error {
+// fits refuses, or leaves out, requests that can never be served, and says so.
+func (s *simulation) fits(p *point) (notes []string, err error) {
 	cfg := p.deployment.Config
 	for _, t := range whatif.Fit(cfg, p.requests) {
 		what := fmt.Sprintf("%d of %d requests %s; the largest has %d prompt and %d output tokens", t.Count, len(p.requests), t.Why, t.Prompt, t.Output)
-		if strings.HasPrefix(t.Why, "prompts") {
-			p.workload.Notes = append(p.workload.Notes, what+": the server refuses them")
+		switch {
+		case t.Refused:
+			notes = append(notes, what+": the server refuses them")
 			continue
-		}
-		if !s.f.dropTooLarge {
-			return hint.With(fmt.Errorf("%s: it would need %d blocks of %d tokens, and there are %d", what, t.Blocks, cfg.BlockSize, cfg.NumBlocks),
+		case !s.f.dropTooLarge:
+			return nil, hint.With(fmt.Errorf("%s: it would need %d blocks of %d tokens, and there are %d", what, t.Blocks, cfg.BlockSize, cfg.NumBlocks),
 				"shorten them, give the cache more memory, or leave them out with --drop-too-large")
 		}
-		p.workload.Notes = append(p.workload.Notes, what+": left out")
+		notes = append(notes, what+": left out")
 		p.requests = slices.DeleteFunc(slices.Clone(p.requests), func(r sim.Request) bool {
 			return r.PromptTokens < cfg.MaxModelLen && !cfg.Fits(r.PromptTokens, r.OutputTokens)
 		})
 		if len(p.requests) == 0 {
-			return fmt.Errorf("no request fits into the KV cache")
+			return nil, fmt.Errorf("no request fits into the KV cache")
 		}
 	}
-	return nil
+	return notes, nil
 }

@@ -12,7 +12,7 @@ func (l *Line) Sort() {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(l.X[a], l.X[b]) })
-	s := Line{Name: l.Name, Dots: l.Dots}
+	s := Line{Name: l.Name, Dots: l.Dots, Loose: l.Loose}
 	for _, i := range order {
 		s.X, s.Y = append(s.X, l.X[i]), append(s.Y, l.Y[i])
 		if i < len(l.Label) {

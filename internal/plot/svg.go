@@ -16,7 +16,8 @@ import (
 type Line struct {
 	Name  string
 	X, Y  []float64 // a NaN in Y breaks the curve
-	Dots  bool      // points instead of a curve
+	Dots  bool      // points on the curve
+	Loose bool      // no curve between the points
 	Label []string  // of the dots, may be nil
 }
 
@@ -116,7 +117,10 @@ func (p *Plot) extent() (x, y scale, ok bool) {
 		x.lo, x.hi = min(x.lo*0.5, x.lo-1), max(x.hi*1.5, x.hi+1)
 	}
 	if y.hi <= y.lo {
-		y.hi = y.lo + max(math.Abs(y.lo), 1e-9)
+		y.hi = y.lo + math.Abs(y.lo)
+		if y.lo == 0 {
+			y.hi = 1
+		}
 	}
 	return x, y, true
 }
@@ -178,6 +182,9 @@ func (p *Plot) curve(b *strings.Builder, l Line, colour string, x, y scale) {
 			}
 			fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="4" fill="%s"><title>%s</title></circle>`, x.at(l.X[i]), y.at(l.Y[i]), colour, html.EscapeString(label))
 		}
+	}
+	if l.Loose {
+		return
 	}
 	var path strings.Builder
 	stride := max(len(l.X)/maxPoints, 1)

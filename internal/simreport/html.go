@@ -19,7 +19,8 @@ var page string
 func HTML(w io.Writer, s *Simulation) error {
 	t, err := template.New("page").Funcs(template.FuncMap{
 		"duration": plot.Duration, "number": plot.Number, "percent": percent, "style": plot.Style,
-		"count": func(n int) string { return plot.Number(float64(n)) },
+		"count":   func(n int) string { return plot.Number(float64(n)) },
+		"latency": func(r *Run, m Metric) *Latency { return r.Latency[m] },
 	}).Parse(page)
 	if err != nil {
 		return fmt.Errorf("parse page: %w", err)
@@ -67,6 +68,20 @@ func line(name string, r *Run, f func(*Point) float64, gaps bool) plot.Line {
 	return l
 }
 
+// calm averages neighbouring points: counts in short times are chance.
+func calm(l plot.Line) plot.Line {
+	const n = 4
+	out := plot.Line{Name: l.Name}
+	for part := range slices.Chunk(l.Y, n) {
+		mean := 0.0
+		for _, v := range part {
+			mean += v / float64(len(part))
+		}
+		out.X, out.Y = append(out.X, l.X[min(len(out.X)*n+len(part)/2, len(l.X)-1)]), append(out.Y, mean)
+	}
+	return out
+}
+
 func runFigures(r *Run, o *Objective) []figure {
 	over := func(title, caption string, format func(float64) string, lines ...plot.Line) figure {
 		return draw(caption, plot.Plot{Title: title, XName: "seconds", Lines: lines, Format: format})
@@ -91,7 +106,7 @@ func runFigures(r *Run, o *Objective) []figure {
 		over("Requests in the engines over time", "all replicas together, means", plot.Number,
 			line("running", r, func(p *Point) float64 { return p.Running }, false), line("waiting", r, func(p *Point) float64 { return p.Waiting }, false)),
 		over("Requests per second over time", "", plot.Number,
-			line("arrived", r, func(p *Point) float64 { return p.Arrived }, false), line("finished", r, func(p *Point) float64 { return p.Finished }, false)),
+			calm(line("arrived", r, func(p *Point) float64 { return p.Arrived }, false)), calm(line("finished", r, func(p *Point) float64 { return p.Finished }, false))),
 	}
 	for _, m := range []Metric{TTFT, TPOT, E2E} {
 		if h := r.Histograms[m]; len(h) > 0 {
@@ -156,7 +171,8 @@ func sweepFigures(s *Simulation) []figure {
 		return lines
 	}
 	over := func(title, caption string, format func(float64) string, f func(*Run) float64) figure {
-		return draw(caption, plot.Plot{Title: title, XName: name, Lines: curves(f), Format: format})
+		lines := curves(f)
+		return draw(caption, plot.Plot{Title: title, XName: name, Lines: lines, Format: format, LogY: wide(lines)})
 	}
 	p95 := func(m Metric) func(*Run) float64 {
 		return func(r *Run) float64 {
@@ -180,9 +196,21 @@ func sweepFigures(s *Simulation) []figure {
 	return append(f, tradeoff(s))
 }
 
+// wide reports whether values differ so much that only a logarithmic scale shows
+// the small ones.
+func wide(lines []plot.Line) bool {
+	lo, hi := math.Inf(1), 0.0
+	for _, l := range lines {
+		for _, v := range l.Y {
+			lo, hi = min(lo, v), max(hi, v)
+		}
+	}
+	return lo > 0 && hi > 30*lo
+}
+
 // tradeoff is throughput against latency.
 func tradeoff(s *Simulation) figure {
-	met, missed := plot.Line{Name: "objective met", Dots: true}, plot.Line{Name: "missed", Dots: true}
+	met, missed := plot.Line{Name: "objective met", Dots: true, Loose: true}, plot.Line{Name: "missed", Dots: true, Loose: true}
 	if s.Objective == nil {
 		met.Name = ""
 	}

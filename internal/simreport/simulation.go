@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/engine"
@@ -99,6 +100,9 @@ func DeploymentOf(e *whatif.Engine, d whatif.Deployment, known engine.Config) De
 		"watermark": c.Watermark, "max-num-queued-reqs": c.MaxQueuedRequests, "max-num-queued-tokens": c.MaxQueuedTokens,
 	} {
 		source := "default of vLLM " + e.Release
+		if slices.ContainsFunc(e.Assumed, func(a string) bool { return strings.Contains(a, flag) }) {
+			source = "assumed"
+		}
 		for _, name := range []string{flag, map[string]string{engine.NumBlocks: engine.NumBlocksOverride}[flag]} {
 			if s, ok := known[name]; ok && name != "" {
 				source = s.Source
@@ -429,8 +433,13 @@ func (r *Run) goodput(p *calibrate.Prediction, o *slo.Objective) {
 
 func within(d, limit time.Duration) bool { return limit == 0 || d <= limit }
 
-// points is how many moments a series has at most: a plot's width.
-const points = 240
+// How many moments a series has: as many as a plot can show, and as few as it takes
+// for some requests in each.
+const (
+	points       = 240
+	fewestPoints = 40
+	perPoint     = 10
+)
 
 // series thins the samples out and puts the latencies of each time beside them.
 func (r *Run) series(res *sim.Result, cfg sim.Config) {
@@ -441,7 +450,7 @@ func (r *Run) series(res *sim.Result, cfg sim.Config) {
 	if n < 2 || res.End <= 0 {
 		return
 	}
-	count := min(points, n)
+	count := min(max(len(res.Requests)/perPoint, fewestPoints), points, n)
 	length := res.End.Seconds() / float64(count)
 	r.Series = make([]Point, count)
 	parts := make([]int, count)

@@ -230,22 +230,67 @@ func (t *text) measured(s *Simulation, r *Run) {
 	row("preemptions", plot.Number(m.Preemptions), plot.Number(float64(r.Requests.Preemptions)))
 }
 
+// column is one of the sweep's table. Those of lower rank are left out where the
+// terminal is narrow.
+type column struct {
+	title string
+	rank  int
+	cell  func(*Run) string
+}
+
+const columnWidth = 10
+
+func p95Column(m Metric, rank int) column {
+	return column{m.Title() + " P95", rank, func(r *Run) string {
+		if l := r.Latency[m]; l != nil {
+			return plot.Duration(l.P95)
+		}
+		return "–"
+	}}
+}
+
+// columns are those that fit beside the parameters.
+func (t *text) columns(s *Simulation, taken int) []column {
+	all := []column{
+		p95Column(TTFT, 9), p95Column(ITL, 8), p95Column(E2E, 6),
+		{"tokens/s", 7, func(r *Run) string { return plot.Number(r.Throughput.OutputTokens) }},
+		{"preempt", 5, func(r *Run) string { return plot.Number(float64(r.Requests.Preemptions)) }},
+		{"KV max", 3, func(r *Run) string { return percent(r.State.KVMax) }},
+		{"queue max", 4, func(r *Run) string { return plot.Number(r.State.WaitingMax) }},
+	}
+	if s.Objective != nil {
+		all = append(all, column{"goodput", 10, func(r *Run) string {
+			switch {
+			case r.Goodput == nil:
+				return "–"
+			case r.Goodput.Met:
+				return percent(r.Goodput.Share) + " ✓"
+			}
+			return percent(r.Goodput.Share) + "  "
+		}})
+	}
+	for taken+columnWidth*len(all) > t.width && len(all) > 3 {
+		least := slices.MinFunc(all, func(a, b column) int { return cmp.Compare(a.rank, b.rank) })
+		all = slices.DeleteFunc(all, func(c column) bool { return c.rank == least.rank })
+	}
+	return all
+}
+
 // sweep writes a line for every point.
 func (t *text) sweep(s *Simulation) {
 	widths := make([]int, len(s.Sweep))
+	taken := 0
 	for i, a := range s.Sweep {
 		widths[i] = utf8.RuneCountInString(a.Parameter)
 		for _, v := range a.Values {
 			widths[i] = max(widths[i], utf8.RuneCountInString(v))
 		}
 		t.f("%*s  ", widths[i], a.Parameter)
+		taken += widths[i] + 2
 	}
-	columns := []string{"TTFT P95", "ITL P95", "E2E P95", "tokens/s", "preempt", "KV max", "queue max"}
-	if s.Objective != nil {
-		columns = append(columns, "goodput")
-	}
+	columns := t.columns(s, taken)
 	for _, c := range columns {
-		t.f("%10s", c)
+		t.f("%*s", columnWidth, c.title)
 	}
 	t.f("\n")
 	for i := range s.Runs {
@@ -257,25 +302,13 @@ func (t *text) sweep(s *Simulation) {
 			t.f("  %s\n", r.Error)
 			continue
 		}
-		for _, m := range []Metric{TTFT, ITL, E2E} {
-			cell := "–"
-			if l := r.Latency[m]; l != nil {
-				cell = plot.Duration(l.P95)
-			}
-			t.f("%10s", cell)
-		}
-		t.f("%10s%10s%10s%10s", plot.Number(r.Throughput.OutputTokens), plot.Number(float64(r.Requests.Preemptions)), percent(r.State.KVMax), plot.Number(r.State.WaitingMax))
-		if g := r.Goodput; g != nil {
-			mark := ""
-			if g.Met {
-				mark = " ✓"
-			}
-			t.f("%10s", percent(g.Share)+mark)
+		for _, c := range columns {
+			t.f("%*s", columnWidth, c.cell(r))
 		}
 		t.f("\n")
 	}
-	t.f("\n")
 	if s.Objective != nil {
+		t.f("\n")
 		t.item("goodput", "share of the requests within "+s.Objective.text()+"; ✓ where every percentile keeps its objective")
 	}
 }
@@ -333,7 +366,7 @@ func warnings(s *Simulation) []string {
 		case n > 4:
 			out = append(out, fmt.Sprintf("at %d of %d points, first %s: %s", n, len(s.Runs), points[k][0], first[k]))
 		default:
-			out = append(out, "at "+strings.Join(points[k], "; ")+": "+first[k])
+			out = append(out, "at "+strings.Join(points[k], " and ")+": "+first[k])
 		}
 	}
 	return out

@@ -21,9 +21,10 @@ const (
 // Routes lists them.
 func Routes() []Route { return []Route{RoundRobin, LeastLoaded, PrefixAffinity} }
 
-// affinityBlocks is how many blocks of content decide about a replica: the
-// length of a short system prompt.
-const affinityBlocks = 4
+// affinityBlocks is how many blocks of content decide about a replica, 1,024 tokens of
+// 16 a block: beyond a system prompt that all requests have, which would send them
+// all to one.
+const affinityBlocks = 64
 
 func (r Route) router() (sim.Router, error) {
 	switch r {

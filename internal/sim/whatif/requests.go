@@ -138,13 +138,15 @@ type TooLarge struct {
 	Output int
 	Blocks int // that the largest needs, the placeholder included
 	Why    string
+
+	Refused bool // at once; the others would wait for ever
 }
 
 // Fit looks for requests that a configuration cannot serve: those that are larger
 // than the KV cache wait for ever, and those whose prompt leaves no room below
 // max-model-len are refused.
 func Fit(cfg sim.Config, requests []sim.Request) []TooLarge {
-	long := TooLarge{Why: fmt.Sprintf("prompts leave no room for an output below max-model-len %d", cfg.MaxModelLen)}
+	long := TooLarge{Refused: true, Why: fmt.Sprintf("prompts leave no room for an output below max-model-len %d", cfg.MaxModelLen)}
 	never := TooLarge{Why: fmt.Sprintf("need more than the %d tokens of the KV cache", (cfg.NumBlocks-1)*cfg.BlockSize)}
 	for i := range requests {
 		r := &requests[i]

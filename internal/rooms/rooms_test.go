@@ -48,7 +48,7 @@ var pure = []string{
 	"internal/sim/...",
 	"internal/simreport",
 	"internal/slo",
-	"internal/tune",
+	"internal/tune/...",
 	"internal/workload",
 }
 

@@ -303,6 +303,9 @@ func (s *search) predict(p *Point) {
 	if p.Ledger.Settings.PP > 1 {
 		s.note("pipeline parallelism is not simulated: stages are taken one after the other, without overlap")
 	}
+	if p.Knobs.KVType == "fp8" && s.Base.KVType == "" {
+		s.note("an FP8 cache changes the model's answers a little: check them before it serves users; what it is worth stands among the knobs")
+	}
 	if p.Knobs.TP > 1 && s.Fit == nil {
 		s.note("the cost of all-reduces under tensor parallelism is an estimate from link speeds")
 	}

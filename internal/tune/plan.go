@@ -185,7 +185,7 @@ func (p *Plan) Search() (*Result, error) {
 	s.marginal(best)
 	s.predict(best)
 	s.res.Points = s.points()
-	s.res.Pareto = pareto(s.res.Points)
+	s.res.Pareto = pareto(append([]*Point{best}, s.res.Points...)) // of equals, the one that is proposed
 	s.res.Evaluated = len(s.res.Points)
 	l := best.Ledger
 	weights := 0.0
@@ -378,7 +378,7 @@ func (s *search) shrink(best *Point) *Point {
 			}
 			return p
 		}
-		var last *Point
+		var last, near *Point
 		for _, tokens := range []int{4096, 2048, 1024, 512} {
 			p := try(tokens)
 			if p == nil {
@@ -389,7 +389,17 @@ func (s *search) shrink(best *Point) *Point {
 			if last != nil && !last.Met && !p.Met && min(last.score, p.score) < between {
 				try(round64(float64(tokens) * math.Sqrt2))
 			}
-			last = p
+			last, near = p, better(near, p)
+		}
+		if near != nil && !near.Met && near.score < between && s.Base.KVType == "" && s.Base.Device.FP8 > 0 {
+			k := near.Knobs
+			k.KVType = "fp8"
+			for _, tokens := range []int{k.MaxNumBatchedTokens, round64(float64(k.MaxNumBatchedTokens) * math.Sqrt2)} {
+				k.MaxNumBatchedTokens = tokens
+				if p := s.eval(k); p != nil && p.Met {
+					found = better(found, p)
+				}
+			}
 		}
 	}
 	return found
@@ -487,7 +497,7 @@ func alike(a, b float64) bool { return math.Abs(a-b) <= 0.01*max(a, b) }
 func pareto(points []*Point) []*Point {
 	var out []*Point
 	for _, p := range points {
-		if math.IsInf(p.TTFT, 1) {
+		if math.IsInf(p.TTFT, 1) || slices.Contains(out, p) {
 			continue
 		}
 		dominated := slices.ContainsFunc(points, func(q *Point) bool {

@@ -406,7 +406,12 @@ func Command(p *tune.Point, serve string) string {
 	add("--max-model-len %d", s.MaxModelLen)
 	add("--max-num-seqs %d", k.MaxNumSeqs)
 	add("--max-num-batched-tokens %d", k.MaxNumBatchedTokens)
-	add("--gpu-memory-utilization %g", k.Utilization)
+	switch {
+	case s.KVBytes > 0:
+		add("--kv-cache-memory-bytes %.0f", s.KVBytes)
+	case !s.CPU:
+		add("--gpu-memory-utilization %g", k.Utilization)
+	}
 	if k.KVType != "auto" {
 		add("--kv-cache-dtype %s", k.KVType)
 	}

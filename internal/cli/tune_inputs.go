@@ -375,8 +375,11 @@ func (t *tuning) demand() (*tune.Demand, error) {
 		return nil, err
 	}
 	d := &tune.Demand{Rate: rate, Text: fmt.Sprintf("%.4g requests/s%s%s", rate, from, text)}
-	d.Draw = func(share float64, blockSize int) ([]sim.Request, error) {
-		a := arrivals.Scale(share / rate)
+	d.Draw = func(wanted float64, replicas, blockSize int) ([]sim.Request, error) {
+		a := arrivals.Scale(wanted / rate / float64(replicas))
+		// A share of a bursty process, taken by chance, is less bursty: the variance
+		// beyond that of Poisson is thinned too (Cox, Renewal Theory, 1962).
+		a.CV = math.Sqrt(max(1+(a.CV*a.CV-1)/float64(replicas), 0))
 		pacer, err := a.Pacer(f.seed)
 		if err != nil {
 			return nil, err
@@ -387,7 +390,7 @@ func (t *tuning) demand() (*tune.Demand, error) {
 		}
 		return whatif.Draw(g, pacer, blockSize, f.requests, 0)
 	}
-	sample, err := d.Draw(rate, 16)
+	sample, err := d.Draw(rate, 1, 16)
 	if err != nil {
 		return nil, err
 	}

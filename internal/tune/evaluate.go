@@ -95,7 +95,7 @@ func (s *search) draw(replicas int, l *Ledger) ([]sim.Request, error) {
 	if r, ok := s.requests[key]; ok {
 		return r, nil
 	}
-	r, err := s.Demand.Draw(s.Demand.Rate/float64(replicas*max(s.Base.DP, 1)), simBlock)
+	r, err := s.Demand.Draw(s.Demand.Rate, replicas*max(s.Base.DP, 1), simBlock)
 	if err == nil {
 		s.requests[key] = r
 	}

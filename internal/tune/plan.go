@@ -30,9 +30,9 @@ type Demand struct {
 	MeanPrompt, MeanOutput float64 // tokens
 	MaxTokens              int     // of the longest request, prompt and output; 0 is unknown
 
-	// Draw returns requests that arrive at a rate, for blocks of a size: the share
-	// of the demand that one replica gets. It is called for many rates.
-	Draw func(rate float64, blockSize int) ([]sim.Request, error)
+	// Draw returns the requests that one of some replicas gets when so many a second
+	// come to all of them, for blocks of a size. It is called for many rates.
+	Draw func(rate float64, replicas, blockSize int) ([]sim.Request, error)
 	Text string // for people
 }
 

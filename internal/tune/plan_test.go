@@ -25,12 +25,12 @@ func demand(t testing.TB, rate float64, prompt, output string) Demand {
 	}
 	return Demand{
 		Rate: rate, MeanPrompt: spec.Prompt.Mean(), MeanOutput: spec.Output.Mean(), MaxTokens: 8192,
-		Draw: func(rate float64, block int) ([]sim.Request, error) {
+		Draw: func(rate float64, replicas, block int) ([]sim.Request, error) {
 			g, err := workload.NewGenerator(spec, 1)
 			if err != nil {
 				return nil, err
 			}
-			arrivals := workload.Poisson(rate)
+			arrivals := workload.Poisson(rate / float64(replicas))
 			pacer, err := arrivals.Pacer(2)
 			if err != nil {
 				return nil, err

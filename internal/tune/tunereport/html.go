@@ -61,7 +61,7 @@ func plots(a *Answer) []figure {
 		of   func(*Point) *float64
 	}{{"ITL P95", func(p *Point) *float64 { return p.ITLP95 }}, {"TTFT P95", func(p *Point) *float64 { return p.TTFTP95 }}} {
 		gather := func(name string, list []Point) plot.Line {
-			l := plot.Line{Name: name, Dots: true}
+			l := plot.Line{Name: name, Dots: true, Loose: true}
 			for i := range list {
 				if v := x.of(&list[i]); v != nil {
 					l.X, l.Y = append(l.X, list[i].PerGPU), append(l.Y, *v)

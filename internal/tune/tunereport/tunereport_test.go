@@ -33,10 +33,10 @@ func answer(t *testing.T, itl time.Duration) *Answer {
 	base := tune.Settings{Release: tune.Release{Major: 0, Minor: 23}, Device: d, MaxModelLen: 8192}
 	p := &tune.Plan{Model: m, Base: base, MaxGPUs: 8, Targets: tune.Targets{ITLP95: itl, TTFTP95: time.Second}, Demand: tune.Demand{
 		Rate: 4, MeanPrompt: 800, MeanOutput: 100, Text: "4 requests/s",
-		Draw: func(rate float64, _ int) ([]sim.Request, error) {
+		Draw: func(rate float64, replicas, _ int) ([]sim.Request, error) {
 			var out []sim.Request
 			for i := range 120 {
-				out = append(out, sim.Request{Arrival: time.Duration(float64(i) / rate * 1e9), PromptTokens: 800, OutputTokens: 100})
+				out = append(out, sim.Request{Arrival: time.Duration(float64(i*replicas) / rate * 1e9), PromptTokens: 800, OutputTokens: 100})
 			}
 			return out, nil
 		},

@@ -93,6 +93,12 @@ type Fix struct {
 	Arithmetic []string // how the number was computed, line by line, with sources
 	Tradeoff   string   // what it costs
 	Verify     string   // the signal that shows that it worked
+
+	// Replicas is how many servers to run for each one of now; 0 leaves it at that.
+	Replicas int
+	// Predicted is what a simulation says of it; nil where it was not asked, or has
+	// nothing to do with scheduling.
+	Predicted *Prediction
 }
 
 // A Change is a flag of the server from its present to its proposed value.

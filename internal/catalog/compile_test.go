@@ -23,6 +23,18 @@ func named() Compilation {
 	}
 }
 
+func normals(m map[*indicator.Signal]float64) func(*indicator.Signal) (float64, bool) {
+	return func(s *indicator.Signal) (float64, bool) { v, ok := m[s]; return v, ok }
+}
+
+// A condition without a number compiles to nothing: there is no rule for it.
+func TestCompileOfWhatNeverHolds(t *testing.T) {
+	c := All(Above(indicator.Running, &Threshold{Default: 1}), Above(indicator.ITLP95, &Threshold{Default: None}))
+	if got, err := c.Compile(named()); got != "" || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
 func TestCompile(t *testing.T) {
 	over := func(s *indicator.Signal, d float64) Cond { return Above(s, &Threshold{Name: "t", Default: d}) }
 	double := &Relative{Factor: 2, Offset: 0.05}
@@ -85,6 +97,38 @@ func TestCompile(t *testing.T) {
 				o.Instance, o.Model = []string{"job", "pod"}, []string{"cluster", "model_name"}
 			},
 			want: `((waiting) > 1) and on (job, pod, cluster, model_name) ((running) > 2)`,
+		},
+		"what was measured is a number": {
+			cond:   Above(indicator.TTFTP50, &Threshold{Default: None, Baseline: double}),
+			change: func(o *Compilation) { o.Normal = normals(map[*indicator.Signal]float64{indicator.TTFTP50: 0.1}) },
+			want:   `(ttft_p50) > 0.25`,
+		},
+		"what was measured grows with something": {
+			cond: Above(indicator.ITLMean, &Threshold{Default: 0.1, Baseline: &Relative{Factor: 2, Offset: -0.01, Per: indicator.DecodeBatch, Exponent: 0.5}}),
+			change: func(o *Compilation) {
+				o.Normal = normals(map[*indicator.Signal]float64{indicator.ITLMean: 0.02, indicator.DecodeBatch: 8})
+			},
+			want: `(itl_mean) > on (instance, model_name) (clamp_min(0.04 * clamp_min((decode_batch) / 8, 1) ^ 0.5 - 0.01, 0))`,
+		},
+		"what was not measured has its default": {
+			cond:   Above(indicator.ITLMean, &Threshold{Default: 0.1, Baseline: double}),
+			change: func(o *Compilation) { o.Normal = normals(nil) },
+			want:   `(itl_mean) > 0.1`,
+		},
+		"what has no number never holds, and an any goes on without it": {
+			cond: Any(Above(indicator.ITLP95, &Threshold{Default: None, Objective: "itl_p95"}), over(indicator.Waiting, 1), over(indicator.Running, 2)),
+			want: `((waiting) > 1) or on (instance, model_name) ((running) > 2)`,
+		},
+		"an all never holds with it": {
+			cond: Any(All(over(indicator.Waiting, 1), Above(indicator.ITLP95, &Threshold{Default: None})), over(indicator.Running, 2)),
+			want: `((running) > 2)`,
+		},
+		"a limit has a name of its own": {
+			cond: Above(indicator.TTFTP50, &Threshold{Name: "late", Default: 3, Baseline: double}),
+			change: func(o *Compilation) {
+				o.Record = func(c Cond, limit string) string { return "limit_" + c.Threshold.Name }
+			},
+			want: `((ttft_p50) > on (instance, model_name) (limit_late)) or (((ttft_p50) > 3) unless on (instance, model_name) (limit_late))`,
 		},
 		"a tree": {
 			cond: All(over(indicator.Waiting, 1), Any(over(indicator.TTFTP95, 3), over(indicator.Restarts, 0))),

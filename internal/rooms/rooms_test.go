@@ -35,6 +35,7 @@ var pure = []string{
 	"internal/diagnose",
 	"internal/dialect",
 	"internal/engine",
+	"internal/evidence",
 	"internal/generate/...",
 	"internal/gpu",
 	"internal/hint",

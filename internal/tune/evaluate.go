@@ -264,6 +264,9 @@ func Seconds(v float64) string {
 	return fmt.Sprintf("%.3g s", v)
 }
 
+// late reports whether the slow end of an interval misses a target.
+func late(i calibrate.Interval, want time.Duration) bool { return want > 0 && i.High > want.Seconds() }
+
 // predict adds the interval that the calibration implies.
 func (s *search) predict(p *Point) {
 	c, err := s.fit(p)
@@ -292,6 +295,9 @@ func (s *search) predict(p *Point) {
 		if c.Basis != whatif.Hardware { // whose statement says so
 			s.note(w)
 		}
+	}
+	if t := s.Targets; p.Met && (late(pred.TTFTP95, t.TTFTP95) || late(pred.ITLP95, t.ITLP95) || late(pred.E2EP95, t.E2EP95)) {
+		s.note("the targets hold for the constants as they were found; at the slow end of their interval they are missed: leave room, or measure a server under load for longer")
 	}
 	m := p.Ledger.Model
 	if m.CountLayersWithWindow() > 0 || m.HasRecurrent() {

@@ -105,6 +105,9 @@ func (s *Settings) resolve(m *modelconfig.Model) error {
 		s.MaxModelLen = m.MaxPositions
 		s.assume("max-model-len %d, the model's", s.MaxModelLen)
 	}
+	if s.MaxModelLen > max(m.MaxPositions, m.RopeRows) {
+		s.assume("that VLLM_ALLOW_LONG_MAX_MODEL_LEN is set: max-model-len %d is more than the model's %d positions", s.MaxModelLen, m.MaxPositions)
+	}
 	if err := s.kvType(m); err != nil {
 		return err
 	}

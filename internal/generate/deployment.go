@@ -90,7 +90,7 @@ func (d *Deployment) PromQL(expr string) (string, error) {
 	return d.each(nil, func(dia dialect.Dialect) (string, error) { return d.rewrite(expr, false, dia) })
 }
 
-// each joins what the dialects make of a signal, each differing one once.
+// each merges what the dialects make of a signal.
 // Dialects of another kind of endpoint, a model server's for a GPU signal, are
 // passed over.
 func (d *Deployment) each(s *indicator.Signal, render func(dialect.Dialect) (string, error)) (string, error) {
@@ -110,10 +110,7 @@ func (d *Deployment) each(s *indicator.Signal, render func(dialect.Dialect) (str
 	if len(exprs) == 0 {
 		return "", errNoDialect
 	}
-	if len(exprs) == 1 {
-		return exprs[0], nil
-	}
-	return "(" + strings.Join(exprs, ") or (") + ")", nil
+	return Merge(exprs)
 }
 
 // guarded returns a signal's PromQL in one dialect. A trend is not believed

@@ -111,7 +111,7 @@ func (s *sli) ratio(w time.Duration) string {
 func (s *sli) budgetGroup() rulefmt.RuleGroup {
 	g := rulefmt.RuleGroup{Name: "vllm-slo-" + s.id + "-budget", Interval: model.Duration(budgetInterval)}
 	period := s.cfg.Period
-	s.record(&g, Objective, fmt.Sprintf("vector(%s)", number(s.promise.Share)))
+	s.record(&g, Objective, fmt.Sprintf("vector(%s)", number(rounded(s.promise.Share))))
 	s.record(&g, ErrorBudget, fmt.Sprintf("vector(%s)", number(s.budget)))
 	s.record(&g, ErrorRatio(period), s.ratio(period))
 	s.record(&g, SLI(period), "1 - "+s.recorded(ErrorRatio(period)))

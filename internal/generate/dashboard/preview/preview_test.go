@@ -71,6 +71,14 @@ func TestAPageOfARecordingIsWholeAndShowsItsNumbers(t *testing.T) {
 	if err := p.Write(&b); err != nil {
 		t.Fatal(err)
 	}
+	again, err := preview.Fetch(t.Context(), store, boards(t), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var same bytes.Buffer
+	if err := again.Write(&same); err != nil || !bytes.Equal(b.Bytes(), same.Bytes()) {
+		t.Errorf("a second time the page differs (%v)", err)
+	}
 	if *out != "" {
 		if err := os.WriteFile(*out, b.Bytes(), 0o644); err != nil {
 			t.Fatal(err)

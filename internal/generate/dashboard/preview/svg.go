@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"html"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -22,7 +23,7 @@ const (
 	chartHeight = 190.0
 	marginLeft  = 62.0
 	marginRight = 10.0
-	rightAxis   = 58.0
+	rightAxis   = 64.0
 	marginTop   = 8.0
 	marginFoot  = 20.0
 )
@@ -271,8 +272,9 @@ func (c *chart) bars(cv curve) {
 	width := max(1, (c.right-c.left)*float64(c.page.Step)/float64(c.page.Options.To.Sub(c.page.Options.From))-0.5)
 	for _, s := range cv.points {
 		if v := float64(s.Value); finite(v) && v > 0 {
-			y := c.y(v, true)
-			c.printf(`<rect class="bar" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, max(c.left, c.x(s.Timestamp.Time())-width), y, width, c.bottom-y)
+			x, y := c.x(s.Timestamp.Time()), c.y(v, true)
+			from := max(c.left, x-width)
+			c.printf(`<rect class="bar" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, from, y, max(0, x-from), c.bottom-y)
 		}
 	}
 }
@@ -338,10 +340,11 @@ func (p *Page) heatmap(b *Board, panel *dashboard.Panel) (string, bool) {
 		if every := len(buckets)/6 + 1; i%every == 0 {
 			c.text(c.left-6, y+3.5, "end", "≤ "+indicator.FormatNumber(bk.le, indicator.Count))
 		}
-		for at, v := range bk.counts {
-			if v > 0 {
+		for _, at := range slices.Sorted(maps.Keys(bk.counts)) {
+			if v := bk.counts[at]; v > 0 {
 				x := c.x(at.Time())
-				c.printf(`<rect class="cell" fill-opacity="%.2f" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, 0.12+0.88*math.Sqrt(v/most), max(c.left, x-width), y+0.5, width, height-1)
+				from := max(c.left, x-width)
+				c.printf(`<rect class="cell" fill-opacity="%.2f" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, 0.12+0.88*math.Sqrt(v/most), from, y+0.5, max(0, x-from), height-1)
 			}
 		}
 	}

@@ -212,6 +212,9 @@ func (t *tuning) answer() (*tunereport.Answer, error) {
 		return nil, err
 	}
 	observation, checked := t.observation()
+	if s.Memory.Value <= 0 && s.KVBytes <= 0 && s.NumBlocksOverride == 0 {
+		s.NumBlocksOverride = int(min(observation.NumBlocks, 1<<40))
+	}
 	l, err := tune.NewLedger(t.model, s)
 	if err != nil {
 		return nil, err

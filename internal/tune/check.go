@@ -141,7 +141,7 @@ func largerSmaller(larger bool) string {
 func (l *Ledger) Adopt(o Observed) (Settings, bool) {
 	s := l.Settings
 	switch {
-	case o.NumBlocks > 1:
+	case o.NumBlocks >= 1:
 		s.NumBlocksOverride = int(min(o.NumBlocks, 1<<40))
 		if o.BlockSize > 0 {
 			s.BlockSize = o.BlockSize

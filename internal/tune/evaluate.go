@@ -37,12 +37,8 @@ func (s *search) point(k Knobs) *Point {
 	if err != nil {
 		return nil
 	}
-	if o := s.FixedKV; o != nil && k.TP == max(s.FitSettings.TP, 1) && k.KVType == orAuto(s.FitSettings.KVType) && x.Utilization == s.FitSettings.Utilization {
-		if a, ok := l.Adopt(*o); ok {
-			if l, err = NewLedger(s.Model, a); err != nil {
-				return nil
-			}
-		}
+	if l, err = s.corrected(l); err != nil {
+		return nil
 	}
 	need := s.Demand.MaxTokens
 	if need == 0 {
@@ -71,6 +67,24 @@ func (s *search) point(k Knobs) *Point {
 	s.judge(p)
 	s.seen[full] = p
 	return p
+}
+
+// corrected gives a ledger of the shape that was measured the blocks that the
+// server really has, and the ledger's difference between its settings and these.
+func (s *search) corrected(l *Ledger) (*Ledger, error) {
+	o := s.FixedKV
+	if o == nil || o.NumBlocks < 2 || l.Settings.NumBlocksOverride > 0 || l.Settings.TP != max(s.FitSettings.TP, 1) || orAuto(l.Settings.KVType) != orAuto(s.FitSettings.KVType) {
+		return l, nil
+	}
+	measured := *o
+	if fit, err := NewLedger(s.Model, s.FitSettings); err == nil && l.Settings.Memory.Value > 0 && l.KV.BytesPerBlock > 0 {
+		measured.NumBlocks = max(measured.NumBlocks+math.Round((l.Available.Value-fit.Available.Value)/l.KV.BytesPerBlock), 1)
+	}
+	adopted, ok := l.Adopt(measured)
+	if !ok {
+		return l, nil
+	}
+	return NewLedger(s.Model, adopted)
 }
 
 func orAuto(t string) string {

@@ -171,7 +171,7 @@ func (s *search) marginal(p *Point) {
 	}
 	number("--max-num-seqs", k.MaxNumSeqs, round8(float64(k.MaxNumSeqs)/2), min(2*k.MaxNumSeqs, k.MaxNumBatchedTokens), func(k *Knobs, v int) { k.MaxNumSeqs = v })
 	number("--max-num-batched-tokens", k.MaxNumBatchedTokens, max(k.MaxNumBatchedTokens/2, k.MaxNumSeqs), 2*k.MaxNumBatchedTokens, func(k *Knobs, v int) { k.MaxNumBatchedTokens = v })
-	if p.Ledger.Settings.KVBytes == 0 && p.Ledger.Settings.NumBlocksOverride == 0 {
+	if s.Base.KVBytes == 0 && s.Base.NumBlocksOverride == 0 && p.Ledger.Settings.Memory.Value > 0 {
 		for _, u := range []float64{k.Utilization - 0.05, min(k.Utilization+0.03, 0.97)} {
 			u = math.Round(u*100) / 100
 			step("--gpu-memory-utilization", fmt.Sprint(k.Utilization), fmt.Sprint(u), func(k *Knobs) { k.Utilization = u })

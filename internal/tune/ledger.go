@@ -115,6 +115,10 @@ func NewLedger(m *modelconfig.Model, s Settings) (*Ledger, error) {
 		l.weightLines()
 		l.Available = Exact(s.KVBytes)
 		l.add(LineKV, "KV cache, as given", l.Available, "kv_cache_memory_bytes", "v1/worker/gpu_worker.py: the utilization is not looked at")
+	case s.Memory.Value <= 0:
+		l.weightLines()
+		l.Available = Exact(float64(s.NumBlocksOverride) * l.KV.BytesPerBlock)
+		l.add(LineKV, "KV cache, by its blocks", l.Available, fmt.Sprintf("%d × %.0f bytes", s.NumBlocksOverride, l.KV.BytesPerBlock), "num_gpu_blocks of the server; the GPU's memory is not known")
 	default:
 		l.budget()
 	}

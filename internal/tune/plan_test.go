@@ -8,6 +8,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/sim"
+	"github.com/sixty-dev/sixty/internal/sim/calibrate"
 	"github.com/sixty-dev/sixty/internal/sim/whatif"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
@@ -35,7 +36,7 @@ func demand(t testing.TB, rate float64, prompt, output string) Demand {
 			if err != nil {
 				return nil, err
 			}
-			return whatif.Draw(g, pacer, block, 600, 0)
+			return whatif.Draw(g, pacer, block, 400, 0)
 		},
 	}
 }
@@ -86,10 +87,10 @@ func TestSearchFindsAConfigurationThatMeetsItsTargets(t *testing.T) {
 
 func TestMoreLoadNeverNeedsFewerGPUs(t *testing.T) {
 	last := 0
-	for _, rate := range []float64{2, 20, 80, 200} {
+	for _, rate := range []float64{5, 40, 150} {
 		r := find(t, Plan{
 			Model: model(t, "llama-3.1-8b"), Base: Settings{Release: Release{0, 23}, Device: device(t, "H100"), MaxModelLen: 8192, TP: 1},
-			Targets: Targets{TTFTP95: time.Second, ITLP95: 40 * time.Millisecond}, MaxGPUs: 128,
+			Targets: Targets{TTFTP95: time.Second, ITLP95: 40 * time.Millisecond}, MaxGPUs: 32,
 			Demand: demand(t, rate, "800", "200"),
 		})
 		if r.Best == nil {
@@ -101,7 +102,7 @@ func TestMoreLoadNeverNeedsFewerGPUs(t *testing.T) {
 		last = r.Best.GPUs
 	}
 	if last < 3 {
-		t.Errorf("200 requests/s on %d GPUs", last)
+		t.Errorf("150 requests/s on %d GPUs", last)
 	}
 }
 
@@ -144,6 +145,38 @@ func TestQuestionsThatCannotBeAnswered(t *testing.T) {
 		if _, err := p.Search(); err == nil || hint.Of(err) == "" {
 			t.Errorf("%s: %v, hint %q", name, err, hint.Of(err))
 		}
+	}
+}
+
+// A server was measured on one GPU: its step times and its blocks count, and
+// another tensor parallelism follows from the data sheets.
+func TestAMeasuredServerIsBelieved(t *testing.T) {
+	base := Settings{Release: Release{0, 23}, Device: device(t, "H100"), MaxModelLen: 8192}
+	measured := base
+	measured.TP, measured.KVType, measured.Utilization = 1, "auto", 0.92
+	slow := sim.StepCost{Base: 0.04, PerSeq: 1e-4, PerToken: 1e-5, PerKV: 1e-8, Knee: 256}
+	p := Plan{
+		Model: model(t, "llama-3.1-8b"), Base: base, Targets: Targets{ITLP95: 100 * time.Millisecond}, Demand: demand(t, 5, "500", "100"),
+		Fit: &whatif.Calibration{Fit: calibrate.Exactly(slow), Basis: whatif.Given, Source: "a test"}, FitSettings: measured,
+		FixedKV: &Observed{NumBlocks: 5000, BlockSize: 16},
+	}
+	r := find(t, p)
+	if r.Best == nil || r.Best.GPUs != 1 || r.Best.ITL < 0.04 {
+		t.Fatalf("best %+v, %q", r.Best, r.Explain)
+	}
+	for _, x := range r.Points {
+		k := x.Knobs
+		switch blocks := x.Ledger.Blocks.Value; {
+		case k.TP != 1 || k.KVType != "auto":
+		case k.MaxNumSeqs == 1024 && k.MaxNumBatchedTokens == 8192 && k.Utilization == 0.92 && blocks != 5000:
+			t.Errorf("%v blocks with the server's settings, it had 5000", blocks)
+		case k.Utilization < 0.92 && k.MaxNumSeqs == r.Best.Knobs.MaxNumSeqs && blocks >= r.Best.Ledger.Blocks.Value:
+			t.Errorf("%v blocks at a utilization of %v, %v at %v", blocks, k.Utilization, r.Best.Ledger.Blocks.Value, r.Best.Knobs.Utilization)
+		}
+	}
+	p.Targets.ITLP95 = 30 * time.Millisecond // faster than a step of the one that was measured
+	if r = find(t, p); r.Best == nil || r.Best.Knobs.TP == 1 {
+		t.Errorf("best %+v, %q", r.Best, r.Explain)
 	}
 }
 

@@ -89,7 +89,7 @@ func (s *Settings) resolve(m *modelconfig.Model) error {
 	if s.Memory == (Estimate{}) && s.Device.Name != "" {
 		s.Memory = MemoryOf(s.Device)
 	}
-	if s.Memory.Value <= 0 && s.KVBytes <= 0 {
+	if s.Memory.Value <= 0 && s.KVBytes <= 0 && s.NumBlocksOverride <= 0 {
 		return hint.With(fmt.Errorf("the GPU's memory is not known"), "pass --gpu with a name such as H100, or with a size such as 80GiB")
 	}
 	if s.Utilization == 0 {

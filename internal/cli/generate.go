@@ -46,7 +46,7 @@ every expression serves a fleet of mixed versions.
 
 Files are written whole or not at all.`,
 	}
-	cmd.AddCommand(newGenerateRules(), newGenerateDashboards(), newGenerateProvisioning(), newGenerateScrape(), newGenerateRunbooks(), newGenerateBaseline(), newGenerateAll())
+	cmd.AddCommand(newGenerateRules(), newGenerateDashboards(), newGenerateProvisioning(), newGenerateScrape(), newGenerateRunbooks(), newGenerateBaseline(), newGenerateAll(), newGeneratePreview(), newGenerateOpenMetrics())
 	return cmd
 }
 

@@ -1,0 +1,195 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sixty-dev/sixty/internal/generate"
+	"github.com/sixty-dev/sixty/internal/generate/dashboard"
+	"github.com/sixty-dev/sixty/internal/generate/dashboard/preview"
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/metrics"
+	"github.com/sixty-dev/sixty/internal/metrics/api"
+	"github.com/sixty-dev/sixty/internal/metrics/backfill"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/recording"
+	"github.com/sixty-dev/sixty/internal/pathologies"
+)
+
+// previewFlags are the flags of generate preview as they were given.
+type previewFlags struct {
+	prometheus string
+	past       time.Duration
+	match      []string
+	out        string
+	http       httpFlags
+}
+
+func newGeneratePreview() *cobra.Command {
+	f := &previewFlags{}
+	cmd := &cobra.Command{
+		Use: "preview RECORDING | --prometheus URL", Short: "The dashboards as one HTML page, with the data of a recording or a Prometheus", Args: cobra.MaximumNArgs(1),
+		Long: `Draws the dashboards with data, as one HTML page that needs nothing beside it: to look at
+a recording, or to see before they are installed what the dashboards show of your servers.`,
+		Example: `  sixty generate preview incident.tar.zst -o incident.html
+  sixty generate preview --prometheus http://prometheus:9090 --past 6h -o now.html`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.run(cmd.Context(), cmd.OutOrStdout(), args)
+		},
+	}
+	s := cmd.Flags()
+	s.StringVar(&f.prometheus, "prometheus", "", "ask a Prometheus-compatible server at this `URL`")
+	s.DurationVar(&f.past, "past", time.Hour, "with --prometheus: how much of the past to show")
+	s.StringArrayVar(&f.match, "match", nil, "with --prometheus: `selector` such as '{namespace=\"prod\"}'; may be repeated, all must match")
+	s.StringVarP(&f.out, "out", "o", "", "write the page to this `file` (default: print it)")
+	f.http.register(s)
+	return cmd
+}
+
+func (f *previewFlags) run(ctx context.Context, stdout io.Writer, args []string) error {
+	var page *preview.Page
+	var err error
+	switch {
+	case len(args) == 1 && f.prometheus != "", len(args) == 0 && f.prometheus == "":
+		return hint.With(errors.New("a preview shows either a recording or what a Prometheus holds"), "name one; sixty record makes a recording of a server")
+	case f.prometheus != "":
+		page, err = f.ofPrometheus(ctx)
+	default:
+		page, err = previewRecording(ctx, args[0])
+	}
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := page.Write(&b); err != nil {
+		return err
+	}
+	if f.out == "" {
+		_, err := stdout.Write(b.Bytes())
+		return err
+	}
+	return (&outFlag{dir: filepath.Dir(f.out)}).write(stdout, []generate.File{{Path: filepath.Base(f.out), Content: b.Bytes()}})
+}
+
+func (f *previewFlags) ofPrometheus(ctx context.Context) (*preview.Page, error) {
+	var d generate.Deployment
+	for _, text := range f.match {
+		m, err := parseMatch(text)
+		if err != nil {
+			return nil, err
+		}
+		d.Matchers = append(d.Matchers, m...)
+	}
+	c, err := f.http.config()
+	if err != nil {
+		return nil, err
+	}
+	client, err := api.New(api.Config{URL: f.prometheus, HTTP: c})
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	q, now := &tolerant{next: client, seen: map[string]bool{}}, time.Now()
+	interval, err := scrapeInterval(ctx, q, d.Matchers, now)
+	if err != nil {
+		return nil, err
+	}
+	return drawn(ctx, q, d, f.past, preview.Options{From: now.Add(-f.past), To: now, Interval: interval, Source: redactURL(f.prometheus)})
+}
+
+func previewRecording(ctx context.Context, path string) (page *preview.Page, err error) {
+	rec, err := recording.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer rec.Close()
+	store, err := embedded.Open(embedded.Config{})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	if err := store.Load(ctx, rec, nil); err != nil {
+		return nil, err
+	}
+	interval, err := spacing(rec)
+	if err != nil {
+		return nil, err
+	}
+	first, last := rec.Times()
+	return drawn(ctx, store, generate.Deployment{}, last.Sub(first)+time.Second,
+		preview.Options{From: first, To: last, Beginning: true, Interval: interval, Source: filepath.Base(path)})
+}
+
+// drawn asks for what the dashboards of the servers that are found show.
+func drawn(ctx context.Context, q metrics.Querier, d generate.Deployment, past time.Duration, o preview.Options) (*preview.Page, error) {
+	found, err := discovered(ctx, q, o.To, past, d.Matchers)
+	if err != nil {
+		return nil, err
+	}
+	d.Dialects = distinct(found.dialects)
+	ds, err := dashboard.Build(dashboard.Config{Deployment: d, Pathologies: pathologies.All()})
+	if err != nil {
+		return nil, err
+	}
+	return preview.Fetch(ctx, q, ds, o)
+}
+
+func newGenerateOpenMetrics() *cobra.Command {
+	var job, out string
+	cmd := &cobra.Command{
+		Use: "openmetrics RECORDING", Short: "A recording as OpenMetrics text, from which promtool makes blocks for a Prometheus", Args: cobra.ExactArgs(1),
+		Long: `Writes a recording as OpenMetrics text with timestamps, so that it can be looked at with a
+Prometheus, and with the dashboards on it:
+
+  sixty generate openmetrics incident.tar.zst -o incident.om
+  promtool tsdb create-blocks-from openmetrics incident.om data/
+  prometheus --config.file=/dev/null --storage.tsdb.path=data/ --storage.tsdb.retention.time=100y`,
+		Example: `  sixty generate openmetrics incident.tar.zst -o incident.om`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return writeOpenMetrics(cmd.OutOrStdout(), args[0], job, out)
+		},
+	}
+	cmd.Flags().StringVar(&job, "job", "vllm", "`value` of the label job")
+	cmd.Flags().StringVarP(&out, "out", "o", "", "write to this `file` (default: print)")
+	return cmd
+}
+
+// writeOpenMetrics writes whole files only: a recording can be larger than
+// memory, so it goes to a temporary name first.
+func writeOpenMetrics(stdout io.Writer, path, job, out string) (err error) {
+	rec, err := recording.Open(path)
+	if err != nil {
+		return err
+	}
+	defer rec.Close()
+	if out == "" {
+		_, err := backfill.Recording(stdout, rec, job)
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(out), "."+filepath.Base(out)+".*")
+	if err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(tmp.Name())
+		}
+	}()
+	n, err := backfill.Recording(tmp, rec, job)
+	if err := errors.Join(err, tmp.Chmod(0o644), tmp.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp.Name(), out); err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	fmt.Fprintf(stdout, "%s: %d samples\n", out, n)
+	return nil
+}

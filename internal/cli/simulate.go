@@ -17,6 +17,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/gpu"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/sim/calibrate"
@@ -87,7 +88,7 @@ const simulateExample = `  sixty simulate http://localhost:8000 --engine-args "-
   sixty simulate --recording incident.tar.zst --engine-args "--max-num-seqs 16" --replicas 2
   sixty simulate --recording incident.tar.zst --sweep rate-scale=0.5:3:0.25 --use-case chat --html report.html
   sixty simulate --load-test run.csv --engine-args "$ARGS" --trace azure.csv --sweep speed=1,2,4 --sweep replicas=1,2
-  sixty simulate --gpu H100 --model-config config.json --engine-args "--num-gpu-blocks-override 27000" --rate 5
+  sixty simulate --gpu H100 --model-config config.json --rate 5 --sweep max-num-seqs=64,256,1024
   sixty simulate --serve :8000 --scenario kv-cache-thrashing`
 
 func newSimulateCommand() *cobra.Command {
@@ -270,6 +271,11 @@ type simulation struct {
 	objective *slo.Objective
 	evidence  whatif.Evidence
 
+	// Of --gpu and --model-config, nil without them.
+	device     *gpu.Spec
+	ledger     engine.Config
+	ledgerSays string
+
 	// One calibration serves all points: it is of the configuration that was seen.
 	calibration *whatif.Calibration
 	trace       *workload.Trace // as read, nil without --trace
@@ -292,6 +298,7 @@ func (s *simulation) known(set map[string]string) engine.Config {
 	if s.seen != nil {
 		c.Merge(s.seen.Config)
 	}
+	c.Merge(s.ledger)
 	return c
 }
 

@@ -9,11 +9,10 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/engine"
-	"github.com/sixty-dev/sixty/internal/gpu"
 	"github.com/sixty-dev/sixty/internal/hint"
-	"github.com/sixty-dev/sixty/internal/modelconfig"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/sim/whatif"
+	"github.com/sixty-dev/sixty/internal/tune"
 )
 
 // gather collects what says how long steps take.
@@ -35,7 +34,7 @@ func (s *simulation) gather() error {
 	}
 	// The configuration under which it was observed is that of the servers, not one
 	// of the sweep's.
-	observed, err := whatif.Config(s.release(), s.known(nil), s.device())
+	observed, err := whatif.Config(s.release(), s.known(nil), s.device)
 	if err != nil {
 		return err
 	}
@@ -65,40 +64,65 @@ func (s *simulation) gather() error {
 	return nil
 }
 
-// dataSheets reads the model and the GPU, where both are given.
+// usualTokens is how long a request is on average where nothing tells.
+const usualTokens = 1000
+
+// dataSheets reads the model and the GPU, where both are given: what a step would
+// cost, and how large the KV cache would be where nothing else tells.
 func (s *simulation) dataSheets() error {
-	f, e := s.f, &s.evidence
-	var device *gpu.Spec
-	if f.gpu != "" {
-		spec, err := gpu.Find(f.gpu)
-		if err != nil {
-			return fmt.Errorf("--gpu: %w", err)
-		}
-		device = &spec
+	t := &tuning{f: &tuneFlags{gpu: s.f.gpu, modelConfig: s.f.modelConfig}, fixed: s.args, seen: s.seen}
+	if err := t.accelerator(); err != nil {
+		return err
 	}
-	if f.modelConfig == "" || device == nil {
+	if t.device.Name != "" {
+		s.device = &t.device
+	}
+	if s.f.modelConfig == "" || s.f.gpu == "" {
 		return nil
 	}
-	content, err := readFile(f.modelConfig, modelconfig.MaxBytes)
+	var err error
+	if t.model, err = t.f.model(); err != nil {
+		return err
+	}
+	if version := s.release(); version != "" {
+		if t.release, err = tune.ParseRelease(version); err != nil {
+			return fmt.Errorf("--vllm-version: %w", err)
+		}
+	}
+	settings, err := t.settings(t.known())
 	if err != nil {
-		return fmt.Errorf("--model-config: %w", err)
+		return err
 	}
-	m, err := modelconfig.Parse(content)
+	l, err := tune.NewLedger(t.model, settings)
 	if err != nil {
-		return fmt.Errorf("--model-config %s: %w", f.modelConfig, err)
+		return err
 	}
-	parallel := 1
-	if n, _, ok := s.args.Number(engine.TensorParallelSize); ok && n >= 1 && n <= 64 {
-		parallel = int(n)
+	if l.Blocks.Value >= 2 {
+		all := l.EngineConfig("the memory ledger")
+		s.ledger = engine.Config{}
+		for _, flag := range []string{engine.NumBlocks, engine.MaxModelLen, engine.BlockSize} {
+			s.ledger[flag] = all[flag]
+		}
+		s.ledgerSays = fmt.Sprintf("num-gpu-blocks %.0f, from the memory ledger (%.0f to %.0f; sixty tune shows it)", l.Blocks.Value, l.Blocks.Low, l.Blocks.High)
 	}
-	model, bits := whatif.ModelCost(m, s.args[engine.KVCacheDtype].Value)
-	hardware := whatif.Devices(*device, parallel, bits)
-	e.Model, e.Device = &model, &hardware
-	e.HardwareFrom = device.Name
-	if parallel > 1 {
-		e.HardwareFrom = fmt.Sprintf("%d × %s", parallel, device.Name)
+	if s.device == nil {
+		return nil // a size of memory has no speed
 	}
-	if name := m.Architecture; name != "" {
+	mean := float64(usualTokens)
+	if s.seen != nil && s.seen.Workload.Requests() > 0 {
+		mean = s.seen.Workload.Prompt.Mean() + s.seen.Workload.Output.Mean()/2
+	}
+	bits := 16
+	if b := t.model.Quant.Bits; b > 0 {
+		bits = int(b)
+	}
+	model, hardware := l.StepModel(mean), whatif.Devices(t.device, l.Settings.TP, bits)
+	e := &s.evidence
+	e.Model, e.Device, e.HardwareFrom = &model, &hardware, t.device.Name
+	if l.Settings.TP > 1 {
+		e.HardwareFrom = fmt.Sprintf("%d × %s", l.Settings.TP, t.device.Name)
+	}
+	if name := t.model.Architecture; name != "" {
 		e.HardwareFrom += " and the configuration of a " + name
 	}
 	return nil

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/gpu"
+	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/sim/whatif"
@@ -26,8 +26,11 @@ func (s *simulation) point(set map[string]string) (*point, error) {
 		return nil, err
 	}
 	p := &point{set: set, known: s.known(set)}
-	if p.engine, err = whatif.Config(s.release(), p.known, s.device()); err != nil {
+	if p.engine, err = whatif.Config(s.release(), p.known, s.device); err != nil {
 		return nil, err
+	}
+	if p.known[engine.NumBlocks].Source == s.ledger[engine.NumBlocks].Source && s.ledger != nil && p.known[engine.NumBlocksOverride].Value == "" {
+		p.engine.Assumed = append(p.engine.Assumed, s.ledgerSays)
 	}
 	p.deployment = whatif.Deployment{Config: p.engine.Config, Replicas: f.replicas, Route: whatif.Route(f.route)}
 	if f.replicas == 0 && s.seen != nil {
@@ -48,17 +51,6 @@ func (s *simulation) release() string {
 		return release.FindString(s.seen.Release)
 	}
 	return s.f.version
-}
-
-func (s *simulation) device() *gpu.Spec {
-	if s.f.gpu == "" {
-		return nil
-	}
-	d, err := gpu.Find(s.f.gpu)
-	if err != nil {
-		return nil // gather has said so
-	}
-	return &d
 }
 
 // draw makes a point's requests. Points that differ in the engine alone share them.
@@ -250,7 +242,7 @@ func (s *simulation) madeText(l *simulateLoad) (source, text string, notes []str
 		if len(lengths) > 1 {
 			source, text = "measured", fmt.Sprintf("measured on %s (%.0f requests in %s), %s", s.seen.From, s.seen.Workload.Requests(), s.seen.To.Sub(s.seen.Fleet.From).Round(time.Second), regularity(a.CV))
 		}
-		notes = append(notes, "metrics show how long prompts and answers are, not which go together, and no conversations: they are drawn independently of each other")
+		notes = append(notes, "metrics show how long prompts and answers are, not which go together: they are drawn independently of each other; and not who waits for an answer before asking again: above its capacity the simulated queue grows where the clients' patience would bound it")
 	}
 	if l.rateScale != 1 {
 		text += fmt.Sprintf(", times %g", l.rateScale)
@@ -298,6 +290,9 @@ func (s *simulation) made(l *simulateLoad, blockSize int) ([]sim.Request, error)
 		a = a.Repeat(long)
 	}
 	pacer, err := a.Pacer(l.seed)
+	if measured && until > 0 {
+		pacer, err = a.Exactly(until, l.seed)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -264,7 +264,8 @@ type Requests struct {
 }
 
 // State is the engines' over time: counts are of all replicas together, KV usage is
-// that of the fullest.
+// that of the fullest. Means are over the time in which requests arrived, without
+// what was left to do at the end.
 type State struct {
 	RunningMean float64 `json:"running_mean"`
 	RunningMax  float64 `json:"running_max"`
@@ -274,6 +275,7 @@ type State struct {
 	KVMean      float64 `json:"kv_cache_usage_mean"`
 	KVMax       float64 `json:"kv_cache_usage_max"`
 	PrefixHits  float64 `json:"prefix_hit_ratio"`
+	TTFTMean    float64 `json:"ttft_mean"` // of the first tokens in that time
 }
 
 // Goodput is how many requests met the objective, as sixty bench counts it.
@@ -378,15 +380,29 @@ func (r *Run) replicas(res *sim.Result, cfg sim.Config, lastArrival time.Duratio
 		r.State.PrefixHits = float64(hit) / float64(looked)
 	}
 	s := &r.State
+	n := 0.0
 	for i := range samples {
 		at, running, waiting, kv := sampleAt(res, cfg, i)
-		s.RunningMean += running / float64(samples)
-		s.WaitingMean += waiting / float64(samples)
-		s.KVMean += kv / float64(samples)
 		s.RunningMax, s.WaitingMax, s.KVMax = max(s.RunningMax, running), max(s.WaitingMax, waiting), max(s.KVMax, kv)
 		if at <= lastArrival {
+			s.RunningMean, s.WaitingMean, s.KVMean = s.RunningMean+running, s.WaitingMean+waiting, s.KVMean+kv
 			s.WaitingEnd = waiting
+			n++
 		}
+	}
+	if n > 0 {
+		s.RunningMean, s.WaitingMean, s.KVMean = s.RunningMean/n, s.WaitingMean/n, s.KVMean/n
+	}
+	var ttft float64
+	n = 0
+	for i := range res.Requests {
+		if q := &res.Requests[i]; q.OutputTokens > 0 && q.FirstToken <= lastArrival {
+			ttft += q.TTFT().Seconds()
+			n++
+		}
+	}
+	if n > 0 {
+		s.TTFTMean = ttft / n
 	}
 }
 

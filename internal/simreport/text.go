@@ -221,7 +221,7 @@ func (t *text) measured(s *Simulation, r *Run) {
 	row := func(name string, measured, simulated string) {
 		t.f("%-*s%12s%12s\n", label+12, name, measured, simulated)
 	}
-	row("TTFT mean", plot.Duration(m.TTFTMean), plot.Duration(r.Latency[TTFT].Mean))
+	row("TTFT mean", plot.Duration(m.TTFTMean), plot.Duration(r.State.TTFTMean))
 	row("ITL mean", plot.Duration(m.ITLMean), plot.Duration(r.Latency[ITL].Mean))
 	row("output tokens/s", plot.Number(m.OutputTokens), plot.Number(r.Throughput.OutputTokens))
 	row("running, mean", plot.Number(m.Running), plot.Number(r.State.RunningMean))

@@ -79,11 +79,54 @@ func (a *Arrivals) Pacer(seed uint64) (Pacer, error) {
 	if err := a.Validate(); err != nil {
 		return nil, err
 	}
-	p := &arrivalPacer{profile: a.Profile, rng: rand.New(rand.NewPCG(seed, 0xa771)), cv: a.CV}
+	return a.pacer(seed, 1), nil
+}
+
+func (a *Arrivals) pacer(seed uint64, stretch float64) *arrivalPacer {
+	p := &arrivalPacer{profile: a.Profile, rng: rand.New(rand.NewPCG(seed, 0xa771)), cv: a.CV, stretch: stretch}
 	if a.CV == 0 {
-		p.sum = -1 // the first of constant arrivals is due at once
+		p.sum = -stretch // the first of constant arrivals is due at once
 	}
-	return p, nil
+	return p
+}
+
+// Expected is how many arrivals come before a time, on average.
+func (a *Arrivals) Expected(until time.Duration) float64 {
+	n, at := 0.0, time.Duration(0)
+	for _, s := range a.Profile {
+		d := s.Duration
+		if d == 0 || d > until-at {
+			d = until - at
+		}
+		if d <= 0 {
+			break
+		}
+		end := s.From
+		if s.Duration > 0 {
+			end += (s.To - s.From) * d.Seconds() / s.Duration.Seconds()
+		}
+		n += (s.From + end) / 2 * d.Seconds()
+		at += d
+	}
+	return n
+}
+
+// Exactly returns times of which as many lie before a time as are expected there:
+// those of Pacer, stretched to that number. So many came where a workload was
+// measured; only when is drawn again.
+func (a *Arrivals) Exactly(until time.Duration, seed uint64) (Pacer, error) {
+	if err := a.Validate(); err != nil {
+		return nil, err
+	}
+	expected := a.Expected(until)
+	dry := a.pacer(seed, 1)
+	for range int(min(math.Round(expected), maxRate)) + 1 {
+		dry.sum += dry.gap()
+	}
+	if !(dry.sum > 0) || !(expected >= 1) {
+		return a.pacer(seed, 1), nil
+	}
+	return a.pacer(seed, expected/dry.sum), nil
 }
 
 // Rate returns the profile's rate at a time since the start.
@@ -105,12 +148,13 @@ type arrivalPacer struct {
 	rng     *rand.Rand
 	cv      float64
 	sum     float64       // of the unit-rate process's gaps
+	stretch float64       // of those gaps
 	base    float64       // integral of the rate before the current segment
 	start   time.Duration // of the current segment
 }
 
 func (p *arrivalPacer) Next() (time.Duration, bool) {
-	p.sum += p.gap()
+	p.sum += p.gap() * p.stretch
 	for len(p.profile) > 0 {
 		s := p.profile[0]
 		need := p.sum - p.base

@@ -195,3 +195,27 @@ func TestArrivalsGoOn(t *testing.T) {
 		t.Error("Scale changed its receiver")
 	}
 }
+
+func TestExactlyAsManyArriveAsAreExpected(t *testing.T) {
+	for _, a := range []Arrivals{
+		Poisson(8), Constant(8), {Profile: []Segment{{0, 8, 8}}, CV: 3},
+		{Profile: []Segment{{time.Minute, 2, 20}, {time.Minute, 5, 5}}, CV: 1},
+	} {
+		want := a.Expected(2 * time.Minute)
+		p, err := a.Exactly(2*time.Minute, 9)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0.0
+		for {
+			at, ok := p.Next()
+			if !ok || at >= 2*time.Minute {
+				break
+			}
+			n++
+		}
+		if math.Abs(n-want) > 1 {
+			t.Errorf("%+v: %.0f arrivals, %.1f are expected", a, n, want)
+		}
+	}
+}

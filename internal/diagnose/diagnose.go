@@ -33,6 +33,9 @@ type Options struct {
 	// Annotate, which may be nil, adds what is known of the targets beside
 	// their metrics.
 	Annotate func([]Target)
+	// Predict, which may be nil, says once the verdict is known what the fixes of
+	// its finding will do.
+	Predict func(context.Context, metrics.Querier, Request, *Snapshot, *Diagnosis)
 
 	Pathologies []*catalog.Pathology
 	Settings    Settings
@@ -86,6 +89,9 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 		return Diagnosis{}, err
 	}
 	d := Evaluate(s, o.Pathologies, o.Settings)
+	if o.Predict != nil {
+		o.Predict(ctx, q, r, s, &d)
+	}
 	if o.Window > 0 && r.Onset.After(r.Window.From.Add(o.minWindow())) {
 		d.Notes = append(d.Notes, fmt.Sprintf("something changed at %s, inside the window, which averages over it: diagnose without --window to judge what came after", r.Onset.UTC().Format(time.RFC3339)))
 	}

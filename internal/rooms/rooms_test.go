@@ -45,6 +45,7 @@ var pure = []string{
 	"internal/observe",
 	"internal/pathologies/...",
 	"internal/plot",
+	"internal/predict",
 	"internal/report",
 	"internal/sim/...",
 	"internal/simreport",

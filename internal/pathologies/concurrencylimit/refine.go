@@ -56,6 +56,7 @@ func raise(p *catalog.Pass, now catalog.Quantity) {
 	if want <= now.V {
 		p.Fix(catalog.Fix{
 			Summary:    "Add a replica: a larger batch would overrun the KV cache or the promised inter-token latency",
+			Replicas:   2,
 			Arithmetic: lines,
 			Tradeoff:   "more GPUs",
 			Verify:     verify,

@@ -148,6 +148,7 @@ func addCapacity(p *catalog.Pass) {
 	}
 	p.Fix(catalog.Fix{
 		Summary:    fmt.Sprintf("Run %s replicas, if this load is legitimate and lasts", catalog.Whole(replicas)),
+		Replicas:   int(replicas),
 		Arithmetic: append(lines, fmt.Sprintf("replicas = ceil(%s / %s) = %s", catalog.Whole(need), catalog.Whole(have), catalog.Whole(replicas))),
 		Tradeoff:   "more GPUs; new replicas start with a cold prefix cache",
 		Verify:     verify,

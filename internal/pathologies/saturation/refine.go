@@ -93,6 +93,7 @@ func scale(p *catalog.Pass, arrivals, served, waiting float64, lines []string) {
 	}
 	p.Fix(catalog.Fix{
 		Summary:    fmt.Sprintf("Run %s replicas where there is one now", catalog.Whole(replicas)),
+		Replicas:   int(replicas),
 		Arithmetic: lines,
 		Tradeoff:   "more GPUs; a new replica needs minutes to load the model and starts with a cold prefix cache",
 		Verify:     verify,

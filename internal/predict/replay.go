@@ -1,0 +1,264 @@
+package predict
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/sim"
+)
+
+// A scene is what one engine is put through.
+type scene struct {
+	cfg  sim.Config
+	cost sim.StepCost
+
+	pool     []sim.Request // lengths, taken in turn; none is too large for cfg
+	arrivals []time.Duration
+	period   time.Duration // after which the arrivals begin again; 0: they do not
+	clients  int           // that each send a request when they have their answer; 0: arrivals come whatever happens
+
+	running, waiting int           // in flight at the beginning
+	waited           time.Duration // by the first of those that wait
+	gap, first       time.Duration // a usual gap between tokens and wait for the first, to age those that run
+
+	warm, length time.Duration // what is measured begins after warm
+	maxTokens    int           // bounds the cost of the simulation
+	seed         uint64
+	bounds       *bounds
+}
+
+// bounds are the buckets of the server's histograms.
+type bounds struct{ ttft, itl, e2e []float64 }
+
+// An outcome is what the engine's metrics would have shown in the time that was
+// measured.
+type outcome struct {
+	seconds            float64
+	ttft, itl, e2e     *histogram
+	tokens             float64
+	preemptions        float64
+	running, waiting   float64 // sums over time
+	early, late        float64 // the same of waiting, in the first and the last quarter
+	ended              []sim.RequestResult
+	truncated, refused bool
+}
+
+// instant is a step's cost while a scene is set: what is in flight at the
+// beginning has had its prefill.
+var instant = sim.StepCost{Base: 1e-9}
+
+// replay simulates a scene.
+func replay(s *scene) (*outcome, error) {
+	e, err := sim.New(s.cfg, instant)
+	if err != nil {
+		return nil, err
+	}
+	p := &player{
+		scene: s, engine: e, rng: rand.New(rand.NewPCG(s.seed, 0x5eed)),
+		out: outcome{seconds: s.length.Seconds(), ttft: newHistogram(s.bounds.ttft), itl: newHistogram(s.bounds.itl), e2e: newHistogram(s.bounds.e2e)},
+	}
+	p.next = p.rng.IntN(len(s.pool))
+	p.begin()
+	if err := e.SetCost(s.cost); err != nil {
+		return nil, err
+	}
+	p.play()
+	return &p.out, nil
+}
+
+// player runs one scene.
+type player struct {
+	*scene
+	engine *sim.Engine
+	rng    *rand.Rand
+	next   int // of the pool
+
+	now    time.Duration
+	came   int             // arrivals so far
+	began  []time.Duration // when each request came, by number; before 0 for those in flight at the beginning
+	last   []time.Duration // its last token, or -1
+	tokens int
+	before int64 // preemptions before the measured time
+	out    outcome
+}
+
+// draw takes a request from the pool.
+func (p *player) draw() sim.Request {
+	r := p.pool[p.next]
+	p.next = (p.next + 1) % len(p.pool)
+	return r
+}
+
+// add hands a request that came at a time to the engine.
+func (p *player) add(r sim.Request, at time.Duration) {
+	r.Arrival = max(at, 0)
+	if _, err := p.engine.Add(r); err != nil {
+		p.out.refused = true
+		return
+	}
+	p.began, p.last = append(p.began, at), append(p.last, -1)
+}
+
+// begin sets the scene: requests that run have had their prefill and a part of
+// their answer, the oldest first; those that wait came one after the other.
+func (p *player) begin() {
+	type inFlight struct {
+		r    sim.Request
+		done int
+	}
+	var flight []inFlight
+	for range p.running {
+		r := p.longer()
+		flight = append(flight, inFlight{r, p.rng.IntN(r.OutputTokens)})
+	}
+	slices.SortStableFunc(flight, func(a, b inFlight) int { return b.done - a.done })
+	for _, f := range flight {
+		f.r.PromptTokens += f.done
+		f.r.OutputTokens -= f.done
+		if f.r.PromptTokens >= p.cfg.MaxModelLen {
+			continue
+		}
+		p.add(f.r, -p.first-time.Duration(f.done)*p.gap)
+	}
+	for steps := 0; steps < maxSetting && p.engine.Stats().Waiting > 0; steps++ {
+		before := p.engine.Stats()
+		p.step(false)
+		if after := p.engine.Stats(); after.Waiting >= before.Waiting && after.PromptTokens == before.PromptTokens && steps > len(flight)+8 {
+			break // the rest does not fit
+		}
+	}
+	for i := range p.last {
+		p.last[i] = 0 // they had tokens, here or before
+	}
+	for i := range p.waiting {
+		p.add(p.draw(), -p.waited*time.Duration(p.waiting-i)/time.Duration(p.waiting))
+	}
+}
+
+// maxSetting bounds the steps in which a scene is set.
+const maxSetting = 2000
+
+// longer draws a request as those in flight are: the longer an answer, the more
+// likely it is under way.
+func (p *player) longer() sim.Request {
+	a := p.draw()
+	for range 8 {
+		b := p.pool[p.rng.IntN(len(p.pool))]
+		// Metropolis: the chain's distribution has weights in proportion to length.
+		if p.rng.Float64()*float64(a.OutputTokens) < float64(b.OutputTokens) {
+			a = b
+		}
+	}
+	return a
+}
+
+// due returns when the next request comes that depends on nothing.
+func (p *player) due() (time.Duration, bool) {
+	n := len(p.arrivals)
+	if p.clients > 0 || n == 0 || p.came >= n && p.period == 0 {
+		return 0, false
+	}
+	return p.arrivals[p.came%n] + time.Duration(p.came/n)*p.period, true
+}
+
+// arrive adds what comes until a time.
+func (p *player) arrive(until time.Duration) {
+	for {
+		at, ok := p.due()
+		if !ok || at > until {
+			return
+		}
+		p.came++
+		p.add(p.draw(), at)
+	}
+}
+
+func (p *player) play() {
+	held := p.engine.Stats()
+	for range p.clients - held.Running - held.Waiting {
+		p.add(p.draw(), 0)
+	}
+	measuring := false
+	for p.now < p.warm+p.length {
+		if !measuring && p.now >= p.warm {
+			measuring, p.before = true, p.engine.Stats().Preemptions
+		}
+		if p.tokens > p.maxTokens {
+			p.out.truncated = true
+			p.out.seconds = max(p.now-p.warm, 0).Seconds()
+			break
+		}
+		p.arrive(p.now)
+		if p.engine.HasWork() && p.step(true) {
+			continue
+		}
+		at, ok := p.due()
+		if !ok || at >= p.warm+p.length {
+			break
+		}
+		p.now = max(p.now, at)
+	}
+	p.out.preemptions = float64(p.engine.Stats().Preemptions - p.before)
+}
+
+// step forms batches until one ends. It reports false where the engine does
+// nothing, for what it holds can never be served.
+func (p *player) step(count bool) bool {
+	for range 8 {
+		due, wait := p.engine.Schedule(p.now)
+		if !wait {
+			continue
+		}
+		if count {
+			p.dwell(due)
+			p.arrive(due)
+		}
+		p.now = max(p.now, due)
+		for _, out := range p.engine.Complete(due) {
+			p.token(out, count)
+		}
+		return true
+	}
+	return false
+}
+
+// dwell adds up the gauges until a time.
+func (p *player) dwell(until time.Duration) {
+	from, to := max(p.now, p.warm), min(until, p.warm+p.length)
+	seconds := (to - from).Seconds()
+	if seconds <= 0 {
+		return
+	}
+	s := p.engine.Stats()
+	p.out.running += float64(s.Running) * seconds
+	p.out.waiting += float64(s.Waiting) * seconds
+	switch quarter := p.length / 4; {
+	case from < p.warm+quarter:
+		p.out.early += float64(s.Waiting) * seconds
+	case from >= p.warm+p.length-quarter:
+		p.out.late += float64(s.Waiting) * seconds
+	}
+}
+
+// token counts a token, and sends a client's next request after its last.
+func (p *player) token(out sim.Output, count bool) {
+	id, now := out.ID, p.now
+	p.tokens++
+	if count && now >= p.warm && now < p.warm+p.length {
+		p.out.tokens++
+		if p.last[id] < 0 {
+			p.out.ttft.add((now - p.began[id]).Seconds())
+		} else {
+			p.out.itl.add((now - p.last[id]).Seconds())
+		}
+		if out.Result != nil {
+			p.out.e2e.add((now - p.began[id]).Seconds())
+			p.out.ended = append(p.out.ended, *out.Result)
+		}
+	}
+	p.last[id] = now
+	if out.Result != nil && count && p.clients > 0 {
+		p.add(p.draw(), now)
+	}
+}

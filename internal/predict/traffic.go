@@ -1,0 +1,189 @@
+package predict
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/observe"
+	"github.com/sixty-dev/sixty/internal/sim"
+	"github.com/sixty-dev/sixty/internal/sim/whatif"
+	"github.com/sixty-dev/sixty/internal/workload"
+)
+
+// traffic is what one target was asked for in the window, and what it held when
+// the window began. Its ranks are taken to share it evenly.
+type traffic struct {
+	spec             workload.Spec
+	arrivals         []time.Duration // since the window's beginning
+	length           time.Duration
+	ranks            int
+	running, waiting float64 // of all ranks, at the beginning
+	clients          float64 // in flight all the time, each waiting for its answer; 0: an open loop
+}
+
+// minArrivals is how many requests a window must have for its traffic to be
+// repeated.
+const minArrivals = 10
+
+// trafficOf reads the traffic of a fleet of one target.
+func trafficOf(f *observe.Fleet) (*traffic, error) {
+	t := &traffic{length: f.To.Sub(f.From), ranks: max(len(f.Engines), 1)}
+	var err error
+	if t.spec, err = f.Workload.Spec(); err != nil {
+		return nil, err
+	}
+	for i := range f.Engines {
+		t.take(f.From, f.Engines[i].Intervals, uint64(i))
+	}
+	slices.Sort(t.arrivals)
+	if len(t.arrivals) < minArrivals {
+		return nil, fmt.Errorf("measured workload: %d requests arrived in that time, want %d or more", len(t.arrivals), minArrivals)
+	}
+	t.clients = closedLoop(f.Engines, float64(len(t.arrivals)))
+	return t, nil
+}
+
+// take adds the arrivals of a rank. That a request was preempted looks like an
+// arrival in one interval and is taken back in another, so it is their sum that
+// counts; the intervals only say when.
+func (t *traffic) take(from time.Time, intervals []observe.Interval, seed uint64) {
+	var total, shape float64
+	for _, v := range intervals {
+		if !math.IsNaN(v.Arrived) && !math.IsNaN(v.Joined) && !math.IsNaN(v.FirstTokens) {
+			total += v.FirstTokens + v.Joined
+			shape += v.Arrived
+		}
+	}
+	if len(intervals) > 0 {
+		t.running += known(intervals[0].Running)
+		t.waiting += known(intervals[0].Waiting)
+	}
+	if !(total > 0) || !(shape > 0) {
+		return
+	}
+	rng := rand.New(rand.NewPCG(seed, 0xa771))
+	came, placed := 0.0, 0
+	for _, v := range intervals {
+		came += known(v.Arrived) * total / shape
+		for ; placed < int(math.Round(came)); placed++ {
+			// Within an interval at random, as independent users come.
+			end := v.End.Sub(from).Seconds()
+			at := end - v.Seconds*rng.Float64()
+			t.arrivals = append(t.arrivals, time.Duration(max(at, 0)*float64(time.Second)))
+		}
+	}
+}
+
+func known(v float64) float64 {
+	if math.IsNaN(v) {
+		return 0
+	}
+	return v
+}
+
+// A closed loop shows by a number of requests in flight that hardly moves while
+// many come and go: independent arrivals would let it wander by the square root of
+// their number.
+const (
+	steady     = 0.3 // of that
+	turnover   = 1.5 // times the requests in flight that came meanwhile
+	minSamples = 8
+)
+
+// closedLoop returns how many clients wait for their answers before they go on, 0
+// where arrivals do not depend on answers.
+func closedLoop(engines []observe.Engine, arrived float64) float64 {
+	var held []float64
+	for i := range engines {
+		for k, v := range engines[i].Intervals {
+			if k == len(held) {
+				held = append(held, 0)
+			}
+			held[k] += v.Running + v.Waiting
+		}
+	}
+	mean, spread := meanAndSpread(held)
+	if len(held) < minSamples || math.IsNaN(mean) || mean < 2 || arrived < turnover*mean || spread > steady*math.Sqrt(min(mean, arrived)) {
+		return 0
+	}
+	return math.Round(mean)
+}
+
+func meanAndSpread(values []float64) (mean, spread float64) {
+	if len(values) == 0 {
+		return 0, 0
+	}
+	for _, v := range values {
+		mean += v / float64(len(values))
+	}
+	for _, v := range values {
+		spread += (v - mean) * (v - mean) / float64(len(values))
+	}
+	return mean, math.Sqrt(spread)
+}
+
+// poolSize is how many lengths are drawn for a simulation, which takes them in
+// turn.
+const poolSize = 2000
+
+// pool draws requests that an engine can serve.
+func (t *traffic) pool(cfg sim.Config, seed uint64) ([]sim.Request, error) {
+	source, err := workload.NewGenerator(t.spec, seed)
+	if err != nil {
+		return nil, err
+	}
+	drawn, err := whatif.Draw(source, nil, cfg.BlockSize, poolSize, 0)
+	if err != nil {
+		return nil, err
+	}
+	// Requests that ended did fit; only what was made up of them may not.
+	fits := slices.DeleteFunc(drawn, func(r sim.Request) bool {
+		return r.PromptTokens >= cfg.MaxModelLen || !cfg.Fits(r.PromptTokens, r.OutputTokens)
+	})
+	if len(fits) < poolSize/2 {
+		return nil, fmt.Errorf("most requests of the measured lengths do not fit into %d tokens or %d blocks", cfg.MaxModelLen, cfg.NumBlocks)
+	}
+	return fits, nil
+}
+
+// share returns the arrivals of one of n engines that get them in turn.
+func (t *traffic) share(n int) []time.Duration {
+	var out []time.Duration
+	for i := 0; i < len(t.arrivals); i += n {
+		out = append(out, t.arrivals[i])
+	}
+	return out
+}
+
+// rate is the arrivals per second.
+func (t *traffic) rate() float64 { return float64(len(t.arrivals)) / t.length.Seconds() }
+
+// readBounds asks for the buckets of the target's latency histograms.
+func (r *reader) readBounds(ctx context.Context) (*bounds, error) {
+	b := &bounds{}
+	for s, to := range map[*indicator.Signal]*[]float64{indicator.TTFTP95: &b.ttft, indicator.ITLP95: &b.itl, indicator.E2EP95: &b.e2e} {
+		tree, err := indicator.Rewrite(s.Buckets(), indicator.Rewriting{Window: r.window.Length(), Matchers: r.target.Matchers, Metric: r.target.Metric})
+		if err != nil {
+			return nil, err
+		}
+		v, err := r.q.Query(ctx, tree.String(), r.window.To)
+		if err != nil {
+			return nil, err
+		}
+		for _, sample := range v {
+			if le, err := strconv.ParseFloat(string(sample.Metric["le"]), 64); err == nil && !math.IsInf(le, 0) && !math.IsNaN(le) {
+				*to = append(*to, le)
+			}
+		}
+		slices.SortFunc(*to, cmp.Compare)
+		*to = slices.Compact(*to)
+	}
+	return b, nil
+}

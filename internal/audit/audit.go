@@ -104,7 +104,7 @@ func (p *pass) add(f Finding, n *node, start int) {
 	f.Check, f.File, f.Path, f.Where, f.node = p.check.ID, p.file.Name, p.path, p.where, p.node
 	f.Line, f.Column = n.line, n.column
 	if at, ok := n.source(p.file.Data); ok {
-		f.Line, f.Column = position(p.file.Data, p.starts, at[start])
+		f.Line, f.Column = n.place(p.file.Data, p.starts, at[start])
 	}
 	for _, e := range f.edits {
 		if _, ok := e.node.source(p.file.Data); !ok {

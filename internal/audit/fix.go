@@ -53,28 +53,31 @@ func Fix(files []File, s *Surface, ignore ...string) []Fixed {
 	return out
 }
 
-// fixOnce applies, to every string of a file, the first repair that holds: that
-// gives a file which reads as intended. Others are remembered in skip.
+// fixOnce applies one repair to every string of a file that has one.
 func fixOnce(f *File, findings []Finding, skip map[string]bool) ([]byte, []Finding) {
 	chosen := choose(f, findings, skip)
 	if len(chosen) == 0 {
 		return f.Data, nil
 	}
-	// All at once, and read once; one by one where one of them spoils the rest.
-	if data, ok := applyAll(f, f.Data, chosen); ok {
+	return fixSome(f, chosen, skip)
+}
+
+// fixSome applies repairs whose result reads as intended: all of them, or, where
+// one spoils the rest, those of a part. A repair that fails alone is remembered
+// in skip.
+func fixSome(f *File, chosen []Finding, skip map[string]bool) ([]byte, []Finding) {
+	if data, ok := applyAll(f, chosen); ok {
 		return data, chosen
 	}
-	data := f.Data
-	var done []Finding
-	for _, x := range chosen {
-		next, ok := applyAll(f, data, []Finding{x})
-		if !ok {
-			skip[key(f, x)] = true
-			continue
-		}
-		data, done = next, append(done, x)
+	half := len(chosen) / 2
+	if half == 0 {
+		skip[key(f, chosen[0])] = true
+		return f.Data, nil
 	}
-	return data, done
+	if data, done := fixSome(f, chosen[:half], skip); len(done) > 0 {
+		return data, done
+	}
+	return fixSome(f, chosen[half:], skip)
 }
 
 // key names a repair that was tried.
@@ -82,11 +85,9 @@ func key(f *File, x Finding) string {
 	return strings.Join([]string{f.Name, x.Path, x.Check, x.edits[0].node.value}, "\xff")
 }
 
-// choose picks one repair for each string, from the end of the file to its
-// beginning, so that positions before it stay as they are.
+// choose picks one repair for each string.
 func choose(f *File, findings []Finding, skip map[string]bool) []Finding {
 	mine := slices.DeleteFunc(slices.Clone(findings), func(x Finding) bool { return x.File != f.Name || len(x.edits) == 0 })
-	slices.SortStableFunc(mine, func(a, b Finding) int { return b.edits[0].node.offset - a.edits[0].node.offset })
 	touched := map[*node]bool{}
 	return slices.DeleteFunc(mine, func(x Finding) bool {
 		n := x.edits[0].node
@@ -98,15 +99,20 @@ func choose(f *File, findings []Finding, skip map[string]bool) []Finding {
 	})
 }
 
-// applyAll writes repairs into data, which may have changed behind their
-// strings, and reports whether the result reads as intended.
-func applyAll(f *File, data []byte, repairs []Finding) ([]byte, bool) {
+// applyAll writes repairs into a file and reports whether the result reads as
+// intended.
+func applyAll(f *File, repairs []Finding) ([]byte, bool) {
+	var splices []splice
 	for _, x := range repairs {
-		next, ok := apply(data, f.Data, x.edits[0].node, x.edits)
+		more, ok := spliced(f.Data, x.edits[0].node, x.edits)
 		if !ok {
 			return nil, false
 		}
-		data = next
+		splices = append(splices, more...)
+	}
+	data, ok := spliceAll(f.Data, splices)
+	if !ok {
+		return nil, false
 	}
 	d, err := read(&File{Name: f.Name, Data: data, Kind: f.Kind})
 	if err != nil {
@@ -124,30 +130,49 @@ func applyAll(f *File, data []byte, repairs []Finding) ([]byte, bool) {
 	return data, true
 }
 
-// apply writes the edits of one string into the file. original is the file that
-// the node was read from; data may have changed behind the node.
-func apply(data, original []byte, n *node, edits []edit) ([]byte, bool) {
-	at, ok := n.source(original)
+// A splice replaces bytes of a file.
+type splice struct {
+	from, to int
+	text     string
+}
+
+// spliced turns the edits of one string into those of its file.
+func spliced(data []byte, n *node, edits []edit) ([]splice, bool) {
+	at, ok := n.source(data)
 	if !ok {
 		return nil, false
 	}
-	sortedEdits := slices.SortedStableFunc(slices.Values(edits), func(a, b edit) int { return b.start - a.start })
-	out := bytes.Clone(data)
-	for _, e := range sortedEdits {
+	var out []splice
+	for _, e := range edits {
 		text, ok := n.write(e.text)
 		if !ok || e.start > e.end || e.end >= len(at) {
 			return nil, false
 		}
 		from, to := at[e.start], at[e.end]
 		if e.end > e.start { // up to the end of the last byte, not to the next one
-			to = at[e.end-1] + n.width(original, at, e.end-1)
+			to = at[e.end-1] + n.width(data, at, e.end-1)
 		}
-		if from > to || to > len(out) {
-			return nil, false
-		}
-		out = slices.Concat(out[:from], []byte(text), out[to:])
+		out = append(out, splice{from, to, text})
 	}
 	return out, true
+}
+
+// spliceAll applies splices that do not overlap; those at one place are applied
+// in their order.
+func spliceAll(data []byte, all []splice) ([]byte, bool) {
+	slices.SortStableFunc(all, func(a, b splice) int { return a.from - b.from })
+	var out bytes.Buffer
+	last := 0
+	for _, s := range all {
+		if s.from < last || s.to < s.from || s.to > len(data) {
+			return nil, false
+		}
+		out.Write(data[last:s.from])
+		out.WriteString(s.text)
+		last = s.to
+	}
+	out.Write(data[last:])
+	return out.Bytes(), true
 }
 
 // width returns how many bytes write a byte of the decoded string.

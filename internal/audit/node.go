@@ -141,6 +141,20 @@ type jsonReader struct {
 	d     *json.Decoder
 	lines []int // offsets at which lines begin
 	nodes int
+
+	last, line, column int // the place that was asked for last: a line may be the whole file
+}
+
+// place returns the line and the column of an offset that is not before the
+// last one.
+func (r *jsonReader) place(offset int) (line, column int) {
+	for _, c := range string(r.data[r.last:offset]) {
+		if r.column++; c == '\n' {
+			r.line, r.column = r.line+1, 1
+		}
+	}
+	r.last = offset
+	return r.line, r.column
 }
 
 func parseJSON(data []byte) (*node, error) {
@@ -148,7 +162,7 @@ func parseJSON(data []byte) (*node, error) {
 	if bom { // keep offsets: three blanks for three bytes
 		data = append([]byte("   "), data[3:]...)
 	}
-	r := &jsonReader{data: data, d: json.NewDecoder(bytes.NewReader(data)), lines: lineStarts(data)}
+	r := &jsonReader{data: data, d: json.NewDecoder(bytes.NewReader(data)), lines: lineStarts(data), line: 1, column: 1}
 	r.d.UseNumber()
 	n, err := r.value(0)
 	if err == nil {
@@ -186,7 +200,7 @@ func (r *jsonReader) start() int {
 
 func (r *jsonReader) value(depth int) (*node, error) {
 	n := &node{offset: r.start(), style: double}
-	n.line, n.column = position(r.data, r.lines, n.offset)
+	n.line, n.column = r.place(n.offset)
 	if r.nodes++; depth > maxDepth || r.nodes > maxNodes {
 		return nil, &syntaxError{n.line, n.column, "nested too deeply, or too large"}
 	}
@@ -372,6 +386,14 @@ func position(data []byte, starts []int, offset int) (line, column int) {
 		}
 	}
 	return low + 1, utf8.RuneCount(data[starts[low]:min(offset, len(data))]) + 1
+}
+
+// place returns the line and the column of an offset inside the node.
+func (n *node) place(data []byte, starts []int, offset int) (line, column int) {
+	if offset >= n.offset && !bytes.Contains(data[n.offset:offset], []byte("\n")) && n.style != plain {
+		return n.line, n.column + utf8.RuneCount(data[n.offset:offset])
+	}
+	return position(data, starts, offset)
 }
 
 // source maps the bytes of a decoded string to where they stand in the file;

@@ -230,3 +230,55 @@ func TestADeploymentWithoutServersIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// docs/dashboards.md lists every panel.
+func TestTheDocumentationListsEveryPanel(t *testing.T) {
+	const path, from, to = "../../../docs/dashboards.md", "<!-- panels: written by go test ./internal/generate/dashboard -update -->\n", "<!-- end of panels -->"
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(page), from)
+	_, after, ok2 := strings.Cut(rest, to)
+	if !ok || !ok2 {
+		t.Fatalf("%s has no place for the panels", path)
+	}
+	want := before + from + table(build(t, config(t, "vllm-v1"))) + to + after
+	if *update {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(string(page), want); diff != "" {
+		t.Errorf("-docs +built; -update rewrites:\n%s", diff)
+	}
+}
+
+// table lists the panels in Markdown.
+func table(ds []dashboard.Dashboard) string {
+	var b strings.Builder
+	for _, d := range ds {
+		fmt.Fprintf(&b, "\n### %s (`%s`)\n\n| | panel | signals | unit |\n|---|---|---|---|\n", strings.TrimPrefix(d.Title, "vLLM / "), d.UID)
+		for _, r := range d.Rows {
+			fmt.Fprintf(&b, "| | *%s* | | |\n", r.Title)
+			for _, p := range r.Panels {
+				var signals []string
+				for _, s := range p.Series {
+					name := "by status"
+					switch {
+					case s.Signal != nil:
+						name = "`" + s.Signal.Name + "`"
+					case p.ID > 610:
+						name = "recorded: `" + strings.SplitN(s.Expr, "{", 2)[0] + "`"
+					}
+					if !slices.Contains(signals, name) {
+						signals = append(signals, name)
+					}
+				}
+				fmt.Fprintf(&b, "| %d | %s | %s | %s |\n", p.ID, p.Title, strings.Join(signals, ", "), p.Unit)
+			}
+		}
+	}
+	return b.String() + "\n"
+}

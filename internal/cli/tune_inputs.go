@@ -229,25 +229,38 @@ func (t *tuning) answer() (*tunereport.Answer, error) {
 		return nil, hint.With(errors.New("a workload is given, and no target"), "pass --use-case chat, or --ttft-p95, --itl-p95, --e2e-p95, --throughput")
 	}
 	a := tunereport.New(l, lengths(l, demand))
+	if wanted {
+		if a, err = t.search(l, observation, checked, demand); err != nil {
+			return nil, err
+		}
+	} else if l.Concurrency.Value < 1 {
+		a.AddRemedies(l.Remedies())
+	}
 	if checked {
 		a.AddCheck(observation.Source, l.Check(observation))
 	}
-	if l.Concurrency.Value < 1 {
-		a.AddRemedies(l.Remedies())
-	}
-	if !wanted {
-		return a, nil
-	}
-	plan, err := t.plan(l, observation, checked, demand)
+	return a, nil
+}
+
+// search looks for a configuration; the answer's ledger is then that of the one
+// that was found.
+func (t *tuning) search(l *tune.Ledger, o tune.Observed, checked bool, d *tune.Demand) (*tunereport.Answer, error) {
+	plan, err := t.plan(l, o, checked, d)
 	if err != nil {
 		return nil, err
 	}
 	result, err := plan.Search()
+	if errors.Is(err, tune.ErrNothingFits) {
+		a := tunereport.New(l, lengths(l, d))
+		a.NothingFits(l.Remedies(), plan)
+		return a, nil
+	}
 	if err != nil {
 		return nil, err
 	}
 	best := cmp.Or(result.Best, result.Nearest)
-	a.AddResult(plan, result, t.served(), lengths(best.Ledger, demand))
+	a := tunereport.New(best.Ledger, lengths(best.Ledger, d))
+	a.AddResult(plan, result, t.served())
 	return a, nil
 }
 

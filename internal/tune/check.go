@@ -160,7 +160,7 @@ type Remedy struct {
 	Left   Estimate // for the KV cache on one GPU, then
 }
 
-// Remedies are single changes with which the KV cache holds a request of
+// Remedies are single changes, or more GPUs, with which the KV cache holds a request of
 // max_model_len, for a model that leaves no memory for one.
 func (l *Ledger) Remedies() []Remedy {
 	var out []Remedy
@@ -178,6 +178,9 @@ func (l *Ledger) Remedies() []Remedy {
 		if tp > l.Settings.TP && try(fmt.Sprintf("--tensor-parallel-size %d", tp), func(s *Settings) { s.TP = tp }) {
 			break
 		}
+	}
+	for pp := 2; len(out) == 0 && pp <= 64 && l.Model.Heads%8 == 0; pp *= 2 {
+		try(fmt.Sprintf("--tensor-parallel-size 8 --pipeline-parallel-size %d", pp), func(s *Settings) { s.TP, s.PP = 8, pp })
 	}
 	for _, seqs := range []int{256, 64, 16} {
 		if seqs < l.Settings.MaxNumSeqs && try(fmt.Sprintf("--max-num-seqs %d, for its logits", seqs), func(s *Settings) { s.MaxNumSeqs = seqs }) {

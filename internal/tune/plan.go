@@ -137,6 +137,10 @@ func NewUsual(memory, weights, kvPerToken, averageTokens float64, t Targets) Usu
 	return u
 }
 
+// ErrNothingFits is the end of a search in which no arrangement of the GPUs has
+// room for the model and its longest request.
+var ErrNothingFits = errors.New("no arrangement of the GPUs holds the model and one request")
+
 // MaxPoints bounds a search.
 const MaxPoints = 120
 
@@ -173,7 +177,7 @@ func (p *Plan) Search() (*Result, error) {
 	}
 	start := s.coarse()
 	if start == nil {
-		return nil, hint.With(errors.New("no arrangement of the GPUs holds the model and one request"), "see the ledger: more GPUs for each replica (--max-gpus), smaller weights, or a shorter --max-model-len")
+		return nil, hint.With(ErrNothingFits, "see the ledger (without targets): more GPUs for each replica (--max-gpus), smaller weights, or a shorter --max-model-len")
 	}
 	best := s.refine(start)
 	if best.Met {

@@ -17,8 +17,8 @@ const Schema = "sixty.tune/v1"
 // An Answer is what sixty tune says. Bytes, tokens and seconds are plain numbers.
 type Answer struct {
 	Schema string `json:"schema"`
-	// Status is "found", "not_met" (targets cannot be met), or "ledger" (nothing was
-	// asked for beyond the memory).
+	// Status is "found", "not_met" (targets cannot be met, or nothing fits), or
+	// "ledger" (nothing was asked for beyond the memory).
 	Status string `json:"status"`
 
 	Model      Model      `json:"model"`
@@ -160,18 +160,17 @@ type Targets struct {
 
 // Result is what the search found.
 type Result struct {
-	Best       *Point     `json:"best,omitempty"`
-	Nearest    *Point     `json:"nearest,omitempty"`
-	Command    string     `json:"command"`
-	Predicted  []Metric   `json:"predicted"`
-	Basis      string     `json:"basis"`
-	Marginal   []Marginal `json:"marginal"`
-	Pareto     []Point    `json:"pareto"`
-	Points     []Point    `json:"points"`
-	Evaluated  int        `json:"evaluated"`
-	Explain    []string   `json:"explain,omitempty"`
-	Usual      Usual      `json:"usual_arithmetic"`
-	BestLedger Ledger     `json:"ledger"`
+	Best      *Point     `json:"best,omitempty"`
+	Nearest   *Point     `json:"nearest,omitempty"`
+	Command   string     `json:"command"`
+	Predicted []Metric   `json:"predicted"`
+	Basis     string     `json:"basis"`
+	Marginal  []Marginal `json:"marginal"`
+	Pareto    []Point    `json:"pareto"`
+	Points    []Point    `json:"points"`
+	Evaluated int        `json:"evaluated"`
+	Explain   []string   `json:"explain,omitempty"`
+	Usual     Usual      `json:"usual_arithmetic"`
 }
 
 // Point is one configuration with its simulation.
@@ -225,9 +224,17 @@ type Usual struct {
 	MaxNumBatchedTokens int     `json:"max_num_batched_tokens,omitempty"`
 }
 
-// New makes the answer of a ledger alone.
+// New makes the answer of a ledger: of the settings that were given or, before
+// AddResult, of the configuration that was found.
 func New(l *tune.Ledger, lengths []int) *Answer {
 	return &Answer{Schema: Schema, Status: "ledger", Model: modelOf(l.Model), Deployment: deploymentOf(l), Ledger: ledgerOf(l, lengths)}
+}
+
+// NothingFits says that no arrangement holds the model.
+func (a *Answer) NothingFits(list []tune.Remedy, p *tune.Plan) {
+	a.Status = "not_met"
+	a.AddRemedies(list)
+	a.Notes = append(a.Notes, fmt.Sprintf("%v, with up to %d GPUs and requests of up to %d tokens", tune.ErrNothingFits, p.MaxGPUs, p.Demand.MaxTokens))
 }
 
 // AddCheck adds a comparison with a server.
@@ -247,7 +254,7 @@ func (a *Answer) AddRemedies(list []tune.Remedy) {
 }
 
 // AddResult adds what a search found. Serve is what follows "vllm serve".
-func (a *Answer) AddResult(p *tune.Plan, r *tune.Result, serve string, lengths []int) {
+func (a *Answer) AddResult(p *tune.Plan, r *tune.Result, serve string) {
 	a.Status = "found"
 	best := r.Best
 	if best == nil {
@@ -258,7 +265,7 @@ func (a *Answer) AddResult(p *tune.Plan, r *tune.Result, serve string, lengths [
 	a.Workload = p.Demand.Text
 	out := &Result{
 		Basis: r.Basis, Evaluated: r.Evaluated, Explain: r.Explain, Usual: Usual(r.Usual),
-		Command: Command(best, serve), BestLedger: ledgerOf(best.Ledger, lengths), Predicted: predicted(r.Prediction, a.Targets, best),
+		Command: Command(best, serve), Predicted: predicted(r.Prediction, a.Targets, best),
 	}
 	x := pointOf(best)
 	if r.Best != nil {

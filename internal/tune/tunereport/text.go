@@ -137,7 +137,7 @@ func (t *text) memory(a *Answer) {
 	for _, l := range a.Ledger.Lines {
 		t.line("  %s %s  %s", pad(l.Name, 34), left(tune.GiB(l.Bytes.Value), 10), doubt(l.Bytes, tune.GiB))
 		t.wrap("      = ", "        ", l.Formula)
-		t.wrap("      from ", "        ", l.Source)
+		t.wrap("      source: ", "        ", l.Source)
 	}
 	t.ledger(&a.Ledger, d.MaxModelLen)
 	if len(a.Remedies) > 0 {
@@ -203,7 +203,7 @@ func (t *text) check(c *Check) {
 	if c == nil {
 		return
 	}
-	t.head("The ledger beside " + c.Source)
+	t.head("The ledger of the server's settings beside " + c.Source)
 	for _, x := range c.Comparisons {
 		f := grouped
 		if x.Unit == "bytes" {
@@ -267,7 +267,7 @@ func (t *text) result(a *Answer) {
 	t.predicted(r, p)
 	t.marginal(r, p)
 	t.front(r, p)
-	t.usual(r, p)
+	t.usual(a, p)
 }
 
 func targets(t *Targets) string {
@@ -427,9 +427,9 @@ func arrangement(p *Point) string {
 	return s
 }
 
-func (t *text) usual(r *Result, p *Point) {
-	u := r.Usual
-	if u.KVBytes <= 0 && r.BestLedger.Blocks.Value > 0 {
+func (t *text) usual(a *Answer, p *Point) {
+	u := a.Result.Usual
+	if u.KVBytes <= 0 && a.Ledger.Blocks.Value > 0 {
 		return // the memory is not known, or it is not one GPU's
 	}
 	t.head("The usual arithmetic, as a first approximation")
@@ -438,7 +438,7 @@ func (t *text) usual(r *Result, p *Point) {
 		return
 	}
 	t.wrap("  ", "    ", fmt.Sprintf("memory × 0.9 − weights = %s for %s tokens; over the mean length of a request, max-num-seqs %d (here %d), with the cache of the ledger %s tokens",
-		tune.GiB(u.KVBytes), grouped(u.Tokens), u.MaxNumSeqs, p.MaxNumSeqs, grouped(r.BestLedger.Tokens.Value)))
+		tune.GiB(u.KVBytes), grouped(u.Tokens), u.MaxNumSeqs, p.MaxNumSeqs, grouped(a.Ledger.Tokens.Value)))
 }
 
 // many writes a number with its noun.

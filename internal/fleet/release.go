@@ -66,7 +66,7 @@ func ParseRelease(s string) (Release, error) {
 	case minor == 9 || minor == 10:
 		r += 2
 	}
-	if r.v0() && r >= r0_6_4 || r >= r0_9_2 && r <= newest {
+	if r >= r0_6_4 && r <= 6_99 || r >= r0_9_2 && r <= newest {
 		return r, nil
 	}
 	return 0, hint.With(fmt.Errorf("the metrics of vLLM %s are not imitated", r), way)

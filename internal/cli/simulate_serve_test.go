@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// output is what a command has written so far.
+type output struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
+
+func TestServedServersAnswerUntilTheyAreInterrupted(t *testing.T) {
+	var out output
+	root := newRoot(&out, &out)
+	root.SetArgs([]string{"simulate", "--serve", "127.0.0.1:0", "--replicas", "2", "--router", ":0", "--vllm-version", "0.33",
+		"--scenario", "idle", "--engine-args", "--max-num-seqs 8 --api-key secret", "--accelerate", "100"})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- root.ExecuteContext(ctx) }()
+	defer stop()
+	url := regexp.MustCompile(`(replica 1|router|GPU exporter) +(http://\S+)`)
+	for range 200 {
+		if strings.Contains(out.String(), "nobody: The users have gone home") {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	found := url.FindAllStringSubmatch(out.String(), -1)
+	if len(found) != 3 || !strings.Contains(out.String(), "does not know --api-key") || strings.Contains(out.String(), "secret") {
+		t.Fatalf("the command said:\n%s", out.String())
+	}
+	for i, want := range []string{"vllm:admission_rejections_total", `"llama-8b"`, "DCGM_FI_DEV_SM_CLOCK"} {
+		u := found[i][2] + []string{"/metrics", "/v1/models", ""}[i]
+		resp, err := http.Get(u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || !strings.Contains(string(body), want) {
+			t.Errorf("%s does not say %s: %v", u, want, err)
+		}
+	}
+	stop()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("it goes on after the interrupt")
+	}
+}
+
+func TestAnInterruptedDemoEnds(t *testing.T) {
+	var out output
+	root := newRoot(&out, &out)
+	root.SetArgs([]string{"demo", "--scenario", "idle"})
+	ctx, stop := context.WithCancel(t.Context())
+	time.AfterFunc(500*time.Millisecond, stop)
+	if err := root.ExecuteContext(ctx); err == nil || err.Error() != "interrupted" {
+		t.Errorf("error %v\n%s", err, out.String())
+	}
+}

@@ -130,6 +130,41 @@ func TestLedgerAgainstLogs(t *testing.T) {
 	}
 }
 
+// TestHybridCapacityIsThatOfLogs: two servers with gated delta net in three layers
+// of four, prefix caching and an FP8 cache. The sizes that do not bear on the cache
+// are left small.
+func TestHybridCapacityIsThatOfLogs(t *testing.T) {
+	for _, tc := range []struct {
+		name, config  string
+		settings      Settings
+		block, blocks int
+		tokens        float64
+	}{
+		{"27 billion, TP 2, 4.99 GiB",
+			`{"model_type": "qwen3_5_text", "hidden_size": 1024, "intermediate_size": 1024, "vocab_size": 1024, "max_position_embeddings": 262144, "num_hidden_layers": 64,
+			"num_attention_heads": 24, "num_key_value_heads": 4, "head_dim": 256, "full_attention_interval": 4, "linear_num_key_heads": 16, "linear_num_value_heads": 48,
+			"linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4, "torch_dtype": "bfloat16"}`,
+			Settings{TP: 2, KVBytes: 4.99 * gib}, 1568, 208, 302921},
+		{"35 billion with experts, 5.98 GiB",
+			`{"model_type": "qwen3_5_moe_text", "hidden_size": 1024, "moe_intermediate_size": 64, "num_experts": 8, "num_experts_per_tok": 2, "vocab_size": 1024,
+			"max_position_embeddings": 262144, "num_hidden_layers": 40, "num_attention_heads": 16, "num_key_value_heads": 2, "head_dim": 256, "full_attention_interval": 4,
+			"linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4, "torch_dtype": "bfloat16"}`,
+			Settings{KVBytes: 5.98 * gib}, 2096, 299, 567978},
+	} {
+		m, err := modelconfig.Parse([]byte(tc.config))
+		if err != nil {
+			t.Fatal(err)
+		}
+		on := true
+		s := tc.settings
+		s.Release, s.KVType, s.PrefixCaching, s.MaxModelLen, s.MaxNumBatchedTokens = Release{0, 24}, "fp8", &on, 131072, 8192
+		l := ledger(t, m, s)
+		if l.KV.BlockTokens != tc.block || l.Blocks.Value != float64(tc.blocks) || l.Tokens.Value != tc.tokens {
+			t.Errorf("%s: %.0f blocks of %d, %.0f tokens; the server had %d of %d, %.0f", tc.name, l.Blocks.Value, l.KV.BlockTokens, l.Tokens.Value, tc.blocks, tc.block, tc.tokens)
+		}
+	}
+}
+
 func TestLedgerByHand(t *testing.T) {
 	// Llama 3.1 8B, TP 2: 32 layers × (4 heads × 256 values × 2 bytes) × 16 tokens.
 	l := ledger(t, model(t, "llama-3.1-8b"), Settings{Device: device(t, "H100"), TP: 2})

@@ -334,6 +334,7 @@ func (t *text) marginal(r *Result, p *Point) {
 		t.line("  %s %s %s %s %s %s", pad(name, knobWidth), left(change(m.Point.TTFTP95, p.TTFTP95), 9), left(change(m.Point.ITLP95, p.ITLP95), 9),
 			left(change(m.Point.E2EP95, p.E2EP95), 9), left(change(&m.Point.PerGPU, &p.PerGPU), 9), verdict)
 	}
+	t.wrap("  ", "  ", "= is less than half a percent")
 }
 
 // change writes a relative difference.
@@ -363,7 +364,7 @@ func (t *text) front(r *Result, best *Point) {
 		return
 	}
 	t.head("Throughput per GPU against latency")
-	columns := min(t.width-14, 100)
+	columns := min(t.width-15, 100)
 	xlo, xhi, ylo, yhi := math.Inf(1), 0.0, math.Inf(1), 0.0
 	all := r.Points
 	for _, p := range all {
@@ -403,10 +404,10 @@ func (t *text) front(r *Result, best *Point) {
 		case plotRows - 1:
 			label = grouped(ylo)
 		}
-		t.line("  %s │%s", left(label, 8), string(row))
+		t.line("  %s │%s", left(label, 9), string(row))
 	}
-	t.line("  %s └%s", left("tok/s/GPU", 8)[:8], strings.Repeat("─", columns))
-	t.line("  %s  %s", pad("", 8), pad(tune.Seconds(xlo), columns-20)+left("ITL P95 "+tune.Seconds(xhi), 20))
+	t.line("  %s └%s", "tok/s/GPU", strings.Repeat("─", columns))
+	t.line("  %s  %s", pad("", 9), pad(tune.Seconds(xlo), columns-20)+left("ITL P95 "+tune.Seconds(xhi), 20))
 	t.wrap("  ", "  ", "# the configuration above, o not beaten by any other in throughput per GPU, ITL and TTFT, · the others")
 	t.line("")
 	t.line("  %s %s %s %s %s %s", left("GPUs", 4), pad("arrangement", 36), left("tok/s/GPU", 9), left("TTFT P95", 8), left("ITL P95", 8), "")

@@ -10,7 +10,7 @@ GOLANGCI_LINT = $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 INCIDENT      = testdata/incident.tar.zst
 
 .DEFAULT_GOAL := help
-.PHONY: help all build run test race fmt lint bench fuzz e2e-vllm record-incident
+.PHONY: help all build run run-recording test race fmt lint bench fuzz e2e-vllm record-incident
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,7 +20,10 @@ all: fmt lint test build ## Format, lint, test and build
 build: ## Build bin/sixty, one static binary
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/sixty ./cmd/sixty
 
-run: build ## Diagnose the recorded incident of a real vLLM server
+run: build ## Watch make-believe servers fall ill and be diagnosed: a minute, no GPU, nothing to install
+	@bin/sixty demo
+
+run-recording: build ## Diagnose the recorded incident of a real vLLM server
 	@bin/sixty diagnose --recording $(INCIDENT) || test $$? -eq 1 # 1 says that something was found
 
 test: schemas ## Check the format, vet, and run all tests
@@ -62,7 +65,7 @@ e2e-vllm: build ## Diagnose real vLLM servers while they are sick (needs SIXTY_V
 	@test -n "$$SIXTY_VLLM" || { echo "set SIXTY_VLLM to a directory with a virtual environment in venv/ and a model in model/"; exit 1; }
 	SIXTY_BIN=$(abspath bin/sixty) $(GO) test -tags e2e -run '^TestLive$$' -timeout 60m -v ./e2e
 
-record-incident: ## Record the incident of `make run` again (needs SIXTY_VLLM; SCENARIO=name)
+record-incident: ## Record the incident of `make run-recording` again (needs SIXTY_VLLM; SCENARIO=name)
 	@test -n "$$SIXTY_VLLM" || { echo "set SIXTY_VLLM to a directory with a virtual environment in venv/ and a model in model/"; exit 1; }
 	mkdir -p dist
 	$(GO) test -tags e2e -run '^TestRecord$$/^$(SCENARIO)$$' -timeout 30m -v ./e2e -out $(abspath dist)

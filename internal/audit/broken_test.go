@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -281,6 +283,33 @@ func TestWithoutADialectPrefixesAreTakenAsTheyAre(t *testing.T) {
 	}
 }
 
+func TestVariablesOfADashboardAreJudgedToo(t *testing.T) {
+	const panels = `"panels":[{"title":"a","targets":[{"refId":"A","expr":"up"}]}]`
+	for _, tc := range []struct{ name, data, want, place string }{
+		{"label_values", `{` + panels + `,"templating":{"list":[{"name":"m","query":"label_values(vllm:gpu_cache_usage_perc{job=\"$job\"}, model_name)"}]}}`, "label_values(vllm:kv_cache_usage_perc{", "1:121 removed-metric"},
+		{"label_values in an object", `{` + panels + `,"templating":{"list":[{"name":"m","query":{"query":"label_values(vllm:gpu_cache_usage_perc,model_name)","refId":"x"}}]}}`, "label_values(vllm:kv_cache_usage_perc,model_name)", "1:130 removed-metric"},
+		{"query_result", `{` + panels + `,"templating":{"list":[{"name":"m","query":"query_result(topk(5, sum by (model_name) (vllm:gpu_cache_usage_perc)))"}]}}`, "(topk(5, max by (model_name) (vllm:kv_cache_usage_perc)))", ""},
+		{"Perses", "kind: PersesDashboard\nspec:\n  variables:\n  - kind: ListVariable\n    spec: {name: m, plugin: {kind: PrometheusLabelValuesVariable, spec: {labelName: model_name, matchers: ['vllm:gpu_cache_usage_perc{}']}}}\n  panels:\n    a: {kind: Panel, spec: {queries: [{kind: PrometheusTimeSeriesQuery, spec: {query: up}}]}}\n", "matchers: ['vllm:kv_cache_usage_perc{}']", "5:109 removed-metric"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := File{Name: "d", Kind: Dashboards, Data: []byte(tc.data)}
+			found, errs := Lint([]File{f}, newest(t))
+			if len(errs) > 0 || len(found) == 0 || tc.place != "" && !slices.Equal(places(found), []string{tc.place}) {
+				t.Errorf("%v %v", places(found), errs)
+			}
+			if fixed := Fix([]File{f}, newest(t))[0]; !strings.Contains(string(fixed.Data), tc.want) || len(fixed.Left) > 0 {
+				t.Errorf("repaired: %s", fixed.Data)
+			}
+		})
+	}
+	for _, quiet := range []string{`label_values(model_name)`, `label_values(up{job=~\"a,b\"})`, `5m,10m`, `prometheus`, `label_values(vllm:num_requests_running, model_name)`, `*`} {
+		f := File{Name: "d", Kind: Dashboards, Data: []byte(`{` + panels + `,"templating":{"list":[{"name":"m","query":"` + quiet + `"}]}}`)}
+		if found, errs := Lint([]File{f}, newest(t)); len(found)+len(errs) > 0 {
+			t.Errorf("%s: %v %v", quiet, places(found), errs)
+		}
+	}
+}
+
 func TestBadFilesAreRefusedWithTheirPlace(t *testing.T) {
 	for _, tc := range []struct{ name, data, want string }{
 		{"r.yaml", "groups:\n- name: g\n  rules:\n  - alert: A\n    expr: {a: b}\n", "r.yaml:5:11: expr is a mapping, want a string"},
@@ -330,6 +359,50 @@ func TestChecksAreDistinct(t *testing.T) {
 			t.Errorf("docs/audit.md says nothing of %s", id)
 		}
 	}
+}
+
+// FuzzExpressions puts any text into a panel: no panic, and what is repaired is
+// still what it was, but for the repair.
+func FuzzExpressions(f *testing.F) {
+	for _, tc := range broken {
+		data, err := os.ReadFile(filepath.Join("testdata", "broken", tc.file))
+		if err != nil {
+			f.Fatal(err)
+		}
+		file := File{Name: tc.file, Data: data}
+		file.Kind = KindOf(data)
+		if d, err := read(&file); err == nil {
+			for _, q := range d.queries {
+				f.Add(q.node.value)
+			}
+		}
+	}
+	s, err := SurfaceOf("vllm-v1")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, expr string) {
+		if len(expr) > 1<<12 || !utf8.ValidString(expr) {
+			return
+		}
+		data, err := json.Marshal(map[string]any{"panels": []any{map[string]any{"title": "x", "targets": []any{map[string]any{"expr": expr}}}}})
+		if err != nil {
+			return
+		}
+		file := File{Name: "f", Data: data, Kind: Dashboards}
+		if _, errs := Lint([]File{file}, s); len(errs) > 0 {
+			return
+		}
+		fixed := Fix([]File{file}, s)[0]
+		if !json.Valid(fixed.Data) {
+			t.Fatalf("%q became %s", expr, fixed.Data)
+		}
+		for _, x := range fixed.Left {
+			if x.Check == syntaxID && len(fixed.Repaired) > 0 {
+				t.Errorf("%q was PromQL and became %s", expr, fixed.Data)
+			}
+		}
+	})
 }
 
 func FuzzRules(f *testing.F)      { fuzz(f, Rules) }

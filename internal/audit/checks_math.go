@@ -349,8 +349,8 @@ var harmless = append([]string{
 }, rates...)
 
 func checkRawCounter(p *pass) {
-	if _, alias := unparen(p.tree).(*parser.VectorSelector); alias && p.role == recordRole {
-		return // another name for the same counter
+	if _, alias := unparen(p.tree).(*parser.VectorSelector); alias && p.role == recordRole || p.role == variableRole {
+		return // another name for the same counter; the labels of its series
 	}
 	p.walk(func(n parser.Node, path []parser.Node) {
 		v, ok := n.(*parser.VectorSelector)

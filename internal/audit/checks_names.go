@@ -81,6 +81,12 @@ func checkUnknownMetric(p *pass) {
 		if known(name) {
 			return
 		}
+		if strings.HasPrefix(name, "sglang:") { // of which not every name is known
+			if p.surface.Live {
+				p.reportAs(catalog.Info, v.PositionRange(), "the servers at hand ("+p.surface.Source+") do not expose "+name, advice("look at the server's /metrics for the name that it has"))
+			}
+			return
+		}
 		if strings.HasPrefix(name, "vllm_") {
 			p.reportAs(catalog.Info, v.PositionRange(), "no release of vLLM has "+name+"; its own names begin with vllm:", advice("check that another program exposes it"))
 			return
@@ -89,7 +95,7 @@ func checkUnknownMetric(p *pass) {
 			p.reportAs(catalog.Info, v.PositionRange(), name+" looks like a recording rule's, and none of the rules at hand makes it", advice("give the file with its recording rule too"))
 			return
 		}
-		why := fmt.Sprintf("no release of %s has %s", engineOf(name), name)
+		why := fmt.Sprintf("no release of vLLM (0.2.7 to %s) has %s", dialect.Newest, name)
 		if better, certain := nearest(name, p.surface); better != "" {
 			fix := advice("perhaps " + better + " is meant")
 			if certain {
@@ -100,13 +106,6 @@ func checkUnknownMetric(p *pass) {
 		}
 		p.report(v.PositionRange(), why, advice("look at the server's /metrics for the name that it has"))
 	})
-}
-
-func engineOf(name string) string {
-	if strings.HasPrefix(name, "sglang:") {
-		return "SGLang"
-	}
-	return "vLLM (0.2.7 to " + dialect.Newest + ")"
 }
 
 // nearest returns the name that may have been meant. It is certain where only

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -56,6 +57,7 @@ type query struct {
 	panel *panelContext
 	vars  map[string]variable
 
+	parsed   string // what is parsed instead of the node's value, of the same length; "" for the value itself
 	tree     parser.Expr
 	mentions []mention
 	err      error // of parsing
@@ -107,7 +109,7 @@ func read(f *File) (*document, error) {
 	}
 	for _, q := range d.queries {
 		q.file = f
-		q.tree, q.mentions, q.err = standIn(q.node.value)
+		q.tree, q.mentions, q.err = standIn(cmp.Or(q.parsed, q.node.value))
 	}
 	return d, nil
 }
@@ -300,7 +302,68 @@ func (d *document) dashboard(n *node, path string) error {
 	if n.get("kind").str() == "ConfigMap" {
 		return d.configMap(n, path)
 	}
+	d.variables(n, path)
 	return d.dashboardNode(n, path, nil, variablesOf(n))
+}
+
+// variables adds what a dashboard's variables ask for: where that is gone, the
+// whole dashboard stays empty.
+func (d *document) variables(n *node, path string) {
+	for _, under := range []string{"", "dashboard", "spec"} {
+		root, base := n, path
+		if under != "" {
+			root, base = n.get(under), path+"/"+under
+		}
+		if list := root.at("templating", "list"); list != nil {
+			for i, v := range list.items {
+				if slices.Contains(otherLanguages, v.at("datasource", "type").str()) {
+					continue
+				}
+				text, at := v.get("query"), fmt.Sprintf("%s/templating/list/%d/query", base, i)
+				if text.get("query") != nil {
+					text, at = text.get("query"), at+"/query"
+				}
+				d.variable(v.get("name").str(), text, at)
+			}
+		}
+		if list := root.get("variables"); list != nil {
+			for i, v := range list.items {
+				spec := v.at("spec", "plugin", "spec")
+				for k, m := range spec.get("matchers").elements() {
+					d.variable(v.at("spec", "name").str(), m, fmt.Sprintf("%s/variables/%d/spec/plugin/spec/matchers/%d", base, i, k))
+				}
+			}
+		}
+	}
+}
+
+// elements returns a list's items, none of a nil node.
+func (n *node) elements() []*node {
+	if n == nil {
+		return nil
+	}
+	return n.items
+}
+
+// variable adds one variable's query: a selector, or Grafana's label_values and
+// query_result around one. Its own functions are blanked out, so that the rest
+// is PromQL at the same place.
+func (d *document) variable(name string, text *node, path string) {
+	q := &query{node: text, path: path, role: variableRole, name: name, where: "variable " + name}
+	switch value := text.str(); {
+	case strings.HasPrefix(value, "label_values("):
+		comma, end := strings.LastIndexByte(value, ','), strings.LastIndexByte(value, ')')
+		if comma < 0 || end < comma || strings.ContainsAny(value[comma:end], "{}[]\"") {
+			return // of all series
+		}
+		inner := value[len("label_values("):comma]
+		q.parsed = "absent      (" + inner + strings.Repeat(" ", end-comma) + ")" + strings.Repeat(" ", len(value)-end-1)
+	case strings.HasPrefix(value, "query_result("):
+		q.parsed = strings.Repeat(" ", len("query_result")) + value[len("query_result"):]
+	case strings.HasSuffix(path, "/query") || value == "":
+		return // a list of values, another plugin's words
+	}
+	d.queries = append(d.queries, q)
 }
 
 // variablesOf collects the variables that a dashboard declares.

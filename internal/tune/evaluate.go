@@ -317,6 +317,9 @@ func (s *search) predict(p *Point) {
 	if m.CountLayersWithWindow() > 0 || m.HasRecurrent() {
 		s.note("the simulator knows no windows and no states: the cache is given to it as blocks that hold as many requests of the mean length")
 	}
+	if m.HasRecurrent() && p.Knobs.PrefixCaching {
+		s.note(fmt.Sprintf("with recurrent layers prefixes are found in whole blocks of %d tokens, and vLLM calls it experimental; the simulator finds them in blocks of %d", p.Ledger.KV.BlockTokens, simBlock))
+	}
 	if m.Experts > 0 {
 		s.note(fmt.Sprintf("a step is taken to read the experts that a batch of %d would", usualBatch))
 	}

@@ -347,6 +347,7 @@ func (s *search) refine(p *Point) *Point {
 		k.KVType = "fp8"
 		best = better(best, s.eval(k))
 	}
+	best = s.switches(best)
 	for best.Met {
 		smaller := s.shrink(best)
 		if smaller == nil {
@@ -356,6 +357,25 @@ func (s *search) refine(p *Point) *Point {
 	}
 	return s.guard(best)
 }
+
+// switches tries what is on or off: more of the memory where the cache is full,
+// and prefix caching where vLLM leaves it off.
+func (s *search) switches(best *Point) *Point {
+	if s.Base.Utilization == 0 && best.KVPeak > fullCache && best.Ledger.Settings.Memory.Value > 0 {
+		k := best.Knobs
+		k.Utilization = 0.95
+		best = better(best, s.eval(k))
+	}
+	if s.Base.PrefixCaching == nil && !best.Knobs.PrefixCaching {
+		k := best.Knobs
+		k.PrefixCaching = true
+		best = better(best, s.eval(k))
+	}
+	return best
+}
+
+// fullCache is the share of the blocks above which more of them may help.
+const fullCache = 0.9
 
 // shrink looks for a smaller deployment that meets the targets too, with steps of
 // other sizes: of the deployments that vLLM's defaults are too slow for.

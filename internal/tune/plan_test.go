@@ -148,6 +148,32 @@ func TestQuestionsThatCannotBeAnswered(t *testing.T) {
 	}
 }
 
+func TestPrefixCachingIsSwitchedOnWhereItPays(t *testing.T) {
+	for share, want := range map[float64]bool{0: false, 0.9: true} {
+		d := demand(t, 8, "6000", "50")
+		d.Draw = func(rate float64, replicas, block int) ([]sim.Request, error) {
+			spec := workload.Spec{Prompt: workload.Fixed(6000), Output: workload.Fixed(50), PrefixShare: share}
+			g, err := workload.NewGenerator(spec, 1)
+			if err != nil {
+				return nil, err
+			}
+			arrivals := workload.Poisson(rate / float64(replicas))
+			pacer, err := arrivals.Pacer(2)
+			if err != nil {
+				return nil, err
+			}
+			return whatif.Draw(g, pacer, block, 300, 0)
+		}
+		r := find(t, Plan{
+			Model: model(t, "nemotron-h-8b"), Base: Settings{Release: Release{0, 23}, Device: device(t, "H100"), MaxModelLen: 8192, TP: 1},
+			Targets: Targets{TTFTP95: time.Second}, Demand: d,
+		})
+		if r.Best == nil || r.Best.Knobs.PrefixCaching != want {
+			t.Errorf("a share of %v: %+v", share, r.Best)
+		}
+	}
+}
+
 // A server was measured on one GPU: its step times and its blocks count, and
 // another tensor parallelism follows from the data sheets.
 func TestAMeasuredServerIsBelieved(t *testing.T) {

@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/simreport"
+)
+
+// simulated runs simulate and returns what it found.
+func simulated(t *testing.T, args ...string) *simreport.Simulation {
+	t.Helper()
+	out, _, err := sixty(t, append([]string{"simulate", "-o", "json"}, args...)...)
+	if err != nil {
+		t.Fatalf("%v (try: %s)", err, hint.Of(err))
+	}
+	var s simreport.Simulation
+	if err := json.Unmarshal([]byte(out), &s); err != nil {
+		t.Fatal(err)
+	}
+	return &s
+}
+
+// TestSimulateFromPrometheusAgreesWithTheRecording measures the same servers
+// through both doors.
+func TestSimulateFromPrometheusAgreesWithTheRecording(t *testing.T) {
+	const path = "../../testdata/recordings/higher-rate.tar.zst"
+	server := prometheus(t, path)
+	args := []string{"--engine-args", "--max-num-seqs 16", "--window", "65s"}
+	direct := simulated(t, append(args, "--recording", path)...)
+	at := recordingEnd(t, path)
+	through := simulated(t, append(args, "--prometheus", server.URL, "--match", "namespace=prod", "--at", at)...)
+	if through.Calibration.Basis != direct.Calibration.Basis {
+		t.Errorf("basis %q", through.Calibration.Statement)
+	}
+	for _, c := range []struct {
+		name      string
+		a, b      float64
+		tolerance float64
+	}{
+		{"rate", direct.Workload.Rate, through.Workload.Rate, 0.05},
+		{"prompt tokens", direct.Workload.PromptTokens, through.Workload.PromptTokens, 0.05},
+		{"measured ITL", direct.Measured.ITLMean, through.Measured.ITLMean, 0.05},
+		{"simulated ITL", direct.Runs[0].Latency[simreport.ITL].Mean, through.Runs[0].Latency[simreport.ITL].Mean, 0.15},
+	} {
+		if math.Abs(c.a/c.b-1) > c.tolerance {
+			t.Errorf("%s: %v from the recording, %v from Prometheus", c.name, c.a, c.b)
+		}
+	}
+}
+
+func recordingEnd(t *testing.T, path string) string {
+	t.Helper()
+	var truth struct {
+		Phases []struct {
+			To float64 `json:"to_unix_ms"`
+		} `json:"phases"`
+	}
+	b, err := readFile(strings.TrimSuffix(path, ".tar.zst")+".json", 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(b, &truth); err != nil {
+		t.Fatal(err)
+	}
+	out, err := json.Marshal(math.Floor(truth.Phases[len(truth.Phases)-1].To / 1000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+func TestParseSweeps(t *testing.T) {
+	for _, tt := range []struct {
+		text string
+		want []simreport.Axis
+		err  string
+	}{
+		{"max-num-seqs=16,32,64", []simreport.Axis{{Parameter: "max-num-seqs", Values: []string{"16", "32", "64"}}}, ""},
+		{"--max_num_seqs = 16", []simreport.Axis{{Parameter: "max-num-seqs", Values: []string{"16"}}}, ""},
+		{"rate=1:2:0.5", []simreport.Axis{{Parameter: "rate", Values: []string{"1", "1.5", "2"}}}, ""},
+		{"rate=ramp:1-5:2m;steps:1,2:30s", []simreport.Axis{{Parameter: "rate", Values: []string{"ramp:1-5:2m", "steps:1,2:30s"}}}, ""},
+		{"prompt-tokens=lognormal:800,1.2;512", []simreport.Axis{{Parameter: "prompt-tokens", Values: []string{"lognormal:800,1.2", "512"}}}, ""},
+		{"prompt-tokens=128,512", []simreport.Axis{{Parameter: "prompt-tokens", Values: []string{"128", "512"}}}, ""},
+		{"num-gpu-blocks-override=100,200", []simreport.Axis{{Parameter: "num-gpu-blocks", Values: []string{"100", "200"}}}, ""},
+		{"rate=2:1:1", nil, "leads nowhere"},
+		{"rate=1:2:0", nil, "leads nowhere"},
+		{"cv=1:x:1", nil, "not a number"},
+		{"rate=1,,2", nil, "empty or comes twice"},
+		{"rate=1,1", nil, "empty or comes twice"},
+		{"rate", nil, "no values"},
+		{"tensor-parallel-size=1,2", nil, "changes nothing"},
+	} {
+		got, err := parseSweeps([]string{tt.text})
+		if tt.err != "" {
+			if err == nil || !strings.Contains(err.Error(), tt.err) || hint.Of(err) == "" {
+				t.Errorf("%q: error %v, want one with %q and a way out", tt.text, err, tt.err)
+			}
+			continue
+		}
+		if diff := cmp.Diff(tt.want, got); err != nil || diff != "" {
+			t.Errorf("%q: %v\n%s", tt.text, err, diff)
+		}
+	}
+}
+
+func TestParseStepCost(t *testing.T) {
+	c, err := parseStepCost("base=8ms, per-token=50us,per-kv=70ns,per-pair=2e-10,knee=256")
+	if err != nil || c.Base != 8e-3 || c.PerToken != 50e-6 || c.PerPair != 2e-10 || c.Knee != 256 {
+		t.Errorf("%+v, %v", c, err)
+	}
+	for _, bad := range []string{"", "base", "base=fast", "base=0", "base=8ms,knee=x", "base=NaN", "tokens=1ms"} {
+		if _, err := parseStepCost(bad); err == nil || hint.Of(err) == "" {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+func TestASweepKeepsTheWorkloadOfItsPoints(t *testing.T) {
+	s := simulated(t, "--step-cost", "base=8ms", "--engine-args", "--num-gpu-blocks-override 2000 --max-model-len 4096", "--rate", "4", "--duration", "2m",
+		"--sweep", "seed=1,2", "--sweep", "max-num-seqs=4,64")
+	total := map[string][]int{}
+	for _, r := range s.Runs {
+		total[r.Set["seed"]] = append(total[r.Set["seed"]], r.Requests.Total)
+	}
+	for seed, n := range total {
+		if len(n) != 2 || n[0] != n[1] {
+			t.Errorf("seed %s: %v requests", seed, n)
+		}
+	}
+	if s.Runs[0].Latency[simreport.TTFT].P95 <= s.Runs[1].Latency[simreport.TTFT].P95 {
+		t.Errorf("four seats are as good as 64: %+v", s.Runs[0].Latency[simreport.TTFT])
+	}
+}

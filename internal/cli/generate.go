@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -222,24 +220,18 @@ func discovered(ctx context.Context, q metrics.Querier, at time.Time, lookback t
 	return out, nil
 }
 
-// bucketEdges returns the finite upper bounds of a histogram's buckets.
+// bucketEdges returns the edges that all targets have of a histogram.
 func bucketEdges(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration, name string, match []*labels.Matcher) ([]float64, error) {
 	selector := []string{fmt.Sprintf("__name__=%q", name)}
 	for _, m := range match {
 		selector = append(selector, m.String())
 	}
-	v, err := q.Query(ctx, fmt.Sprintf("group by (le) (last_over_time({%s}[%s]))", strings.Join(selector, ","), model.Duration(lookback)), at)
+	by := strings.Join(append(slices.Clone(generate.UsualInstance), "le"), ", ")
+	v, err := q.Query(ctx, fmt.Sprintf("group by (%s) (last_over_time({%s}[%s]))", by, strings.Join(selector, ","), model.Duration(lookback)), at)
 	if err != nil {
 		return nil, fmt.Errorf("bucket edges of %s: %w", name, err)
 	}
-	var edges []float64
-	for _, s := range v {
-		if le, err := strconv.ParseFloat(string(s.Metric["le"]), 64); err == nil && !math.IsInf(le, 0) {
-			edges = append(edges, le)
-		}
-	}
-	slices.Sort(edges)
-	return slices.Compact(edges), nil
+	return burnrate.EdgesOf(v), nil
 }
 
 // outFlag says where generated files go.

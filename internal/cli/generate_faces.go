@@ -14,7 +14,6 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/generate"
-	"github.com/sixty-dev/sixty/internal/generate/burnrate"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard/grafana"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard/perses"
@@ -60,7 +59,7 @@ panel says what it means, what its traps are, and which runbook to open.`,
 	f.settings.register(s)
 	f.out.register(s)
 	s.StringVar(&f.format, "format", "grafana", "grafana or perses")
-	s.StringVar(&f.period, "slo-period", "30d", "with --slo or --use-case: how long an error budget lasts")
+	s.StringVar(&f.period, "slo-period", "", "with --slo or --use-case: how long an error budget lasts (default: as the file says, or 30d)")
 	s.StringVar(&f.runbookURL, "runbook-url", runbookPages, "address of the runbooks; the pathology's id follows")
 	s.StringVar(&f.runbookSuffix, "runbook-suffix", ".md", "what follows the id")
 	return cmd
@@ -80,8 +79,8 @@ func (f *dashboardFlags) files(ctx context.Context, stderr io.Writer) ([]generat
 	rules := generate.RulesConfig{Set: settings.Set, Objectives: settings.Objectives}
 	cfg.Limit = rules.Limit
 	if settings.Objectives != nil {
-		if cfg.Period, err = burnrate.ParsePeriod(f.period); err != nil {
-			return nil, fmt.Errorf("--slo-period: %w", err)
+		if cfg.Period, err = budgetPeriod(f.period, settings.Objectives); err != nil {
+			return nil, err
 		}
 	}
 	switch f.format {
@@ -274,8 +273,8 @@ func (f *rulesFlags) everything(ctx context.Context, stderr io.Writer) ([]genera
 	out = under("rules", out)
 	layout := dashboard.Config{Deployment: cfg.Deployment, Pathologies: cfg.Pathologies, RunbookURL: f.runbookURL, RunbookSuffix: f.runbookSuffix, Limit: cfg.Limit}
 	if cfg.Objectives != nil {
-		if layout.Period, err = burnrate.ParsePeriod(f.period); err != nil {
-			return nil, fmt.Errorf("--slo-period: %w", err)
+		if layout.Period, err = budgetPeriod(f.period, cfg.Objectives); err != nil {
+			return nil, err
 		}
 	}
 	for _, face := range []struct {

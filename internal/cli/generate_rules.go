@@ -7,7 +7,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -85,7 +84,7 @@ func (f *rulesFlags) register(s *pflag.FlagSet) {
 	s.DurationVar(&f.interval, "interval", generate.UsualInterval, "how often rules are evaluated")
 	s.StringVar(&f.past, "past", "1d", "without a measurement: normal is the median over this `duration` …")
 	s.StringVar(&f.ago, "ago", "1h", "… which ended so long ago")
-	s.StringVar(&f.period, "slo-period", "30d", "how long an error budget lasts")
+	s.StringVar(&f.period, "slo-period", "", "how long an error budget lasts (default: as the file of --slo says, or 30d)")
 	s.StringVar(&f.retention, "retention", "", "how long samples are kept: refuses windows that are longer")
 	s.StringVar(&f.runbookURL, "runbook-url", runbookPages, "address of the runbooks; the pathology's id follows")
 	s.StringVar(&f.runbookSuffix, "runbook-suffix", ".md", "what follows the id")
@@ -127,6 +126,9 @@ func (f *rulesFlags) files(cfg generate.RulesConfig, stderr io.Writer) ([]genera
 	budgets, err := f.burnRates(&cfg)
 	if err != nil {
 		return nil, nil, err
+	}
+	if cfg.Objectives != nil {
+		notes(stderr, cfg.Objectives.Notes)
 	}
 	notes(stderr, slices.Concat(rules.Warnings, budgets.Warnings))
 	content, err := generate.Encode(slices.Concat(rules.Groups, budgets.Groups), generate.Format(f.format), f.name, f.namespace, objectLabels)
@@ -201,11 +203,14 @@ func served(objectives *slo.File, models []string) error {
 		return nil
 	}
 	for i, o := range objectives.Objectives {
-		re, err := regexp.Compile("^(?:" + slo.Regexp(o.Model) + ")$")
+		matchers, err := o.Matchers()
 		if err != nil {
 			return err
 		}
-		if o.Model != "" && !slices.ContainsFunc(models, re.MatchString) {
+		matched := func(model string) bool {
+			return !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return m.Name == "model_name" && !m.Matches(model) })
+		}
+		if !slices.ContainsFunc(models, matched) {
 			slices.Sort(models)
 			return hint.With(fmt.Errorf("objective %d: no server that was looked at serves model %q", i+1, o.Model), "they serve "+strings.Join(slices.Compact(models), ", ")+"; correct the name, or leave --detect out")
 		}
@@ -233,14 +238,14 @@ func (f *rulesFlags) burnRates(cfg *generate.RulesConfig) (burnrate.Rules, error
 	if cfg.Objectives == nil {
 		return burnrate.Rules{}, nil
 	}
-	period, err := burnrate.ParsePeriod(f.period)
+	period, err := budgetPeriod(f.period, cfg.Objectives)
 	if err != nil {
-		return burnrate.Rules{}, fmt.Errorf("--slo-period: %w", err)
+		return burnrate.Rules{}, err
 	}
 	c := burnrate.Config{
 		Objectives: cfg.Objectives.Objectives, Period: period,
 		By: cfg.Deployment.Model, Instance: cfg.Deployment.Instance, Matchers: cfg.Deployment.Matchers,
-		Labels: cfg.Labels, Edges: f.edges, Runbook: f.runbookIndex(),
+		Labels: cfg.Labels, Edges: f.edges, Runbook: sloRunbook,
 	}
 	if f.retention != "" {
 		if c.Retention, err = parseDuration(f.retention); err != nil {
@@ -255,12 +260,23 @@ func (f *rulesFlags) burnRates(cfg *generate.RulesConfig) (burnrate.Rules, error
 	return burnrate.Groups(c)
 }
 
-// runbookIndex is the address of the page that lists the runbooks.
-func (f *rulesFlags) runbookIndex() string {
-	if f.runbookSuffix == ".md" {
-		return f.runbookURL + "README.md"
+// sloRunbook is what to do when an error budget burns.
+const sloRunbook = "https://github.com/sixty-dev/sixty/blob/main/docs/slo.md#when-an-error-budget-burns"
+
+// budgetPeriod is how long an error budget lasts: as the flag says, the file,
+// or the usual one.
+func budgetPeriod(flag string, f *slo.File) (time.Duration, error) {
+	switch {
+	case flag != "":
+		d, err := burnrate.ParsePeriod(flag)
+		if err != nil {
+			return 0, fmt.Errorf("--slo-period: %w", err)
+		}
+		return d, nil
+	case f.Period > 0:
+		return f.Period, nil
 	}
-	return f.runbookURL + "index" + f.runbookSuffix
+	return burnrate.DefaultPeriod, nil
 }
 
 // unitTests renders the case files as unit tests, which hold for the rules as

@@ -124,6 +124,12 @@ func Inhibitions(cfg RulesConfig) ([]byte, error) {
 			Equal:          equal,
 		})
 	}
+	// A budget that burns fast burns slowly, too.
+	doc.Rules = append(doc.Rules, inhibitRule{
+		SourceMatchers: []string{`alertname=~"VLLMErrorBudgetBurn.*"`, `severity="page"`},
+		TargetMatchers: []string{`alertname=~"VLLMErrorBudgetBurn.*"`, `severity="ticket"`},
+		Equal:          append([]string{"slo"}, d.Model...),
+	})
 	return encodeYAML(doc)
 }
 

@@ -63,11 +63,14 @@ func (cfg *RulesConfig) segments() ([]segment, error) {
 	var out []segment
 	var earlier segment
 	for _, e := range entries {
-		matches, err := objectiveMatchers(e)
-		if err != nil {
-			return nil, err
+		var matches []*labels.Matcher
+		if e != nil {
+			var err error
+			if matches, err = e.Matchers(); err != nil {
+				return nil, err
+			}
 		}
-		out = append(out, cfg.measuredSegments(e, segment{objective: e, matchers: slices.Concat(matches, earlier.matchers), except: slices.Clone(earlier.except)})...)
+		out = append(out, cfg.measuredSegments(segment{objective: e, matchers: slices.Concat(matches, earlier.matchers), except: slices.Clone(earlier.except)})...)
 		if e != nil && len(matches) == 0 {
 			break // it matches everything: later entries never do
 		}
@@ -108,7 +111,7 @@ func nameSegments(segs []segment) {
 }
 
 // measuredSegments divides a segment by the models that were measured.
-func (cfg *RulesConfig) measuredSegments(e *slo.Objective, rest segment) []segment {
+func (cfg *RulesConfig) measuredSegments(rest segment) []segment {
 	var out []segment
 	var models []string
 	for _, f := range cfg.Measured {
@@ -116,7 +119,7 @@ func (cfg *RulesConfig) measuredSegments(e *slo.Objective, rest segment) []segme
 		case f.Model == "":
 			rest.measured = f
 			continue
-		case e != nil && !globMatches(e.Model, f.Model):
+		case !serves(rest.matchers, f.Model):
 			continue
 		}
 		seg := rest
@@ -131,33 +134,14 @@ func (cfg *RulesConfig) measuredSegments(e *slo.Objective, rest segment) []segme
 	return append(out, rest)
 }
 
-// objectiveMatchers turns the patterns of an objective into matchers.
-func objectiveMatchers(o *slo.Objective) ([]*labels.Matcher, error) {
-	if o == nil {
-		return nil, nil
+// serves reports whether an objective can be one of a model's.
+func serves(matchers []*labels.Matcher, model string) bool {
+	for _, m := range matchers {
+		if m.Name == "model_name" && !m.Matches(model) {
+			return false
+		}
 	}
-	var out []*labels.Matcher
-	for _, m := range []struct{ label, pattern string }{{"model_name", o.Model}, {"namespace", o.Namespace}, {"cluster", o.Cluster}, {"service", o.Service}} {
-		if m.pattern == "" || m.pattern == "*" {
-			continue
-		}
-		kind, value := labels.MatchEqual, m.pattern
-		if strings.ContainsAny(m.pattern, `*?[\`) {
-			kind, value = labels.MatchRegexp, slo.Regexp(m.pattern)
-		}
-		matcher, err := labels.NewMatcher(kind, m.label, value)
-		if err != nil {
-			return nil, fmt.Errorf("objective %q: %w", m.pattern, err)
-		}
-		out = append(out, matcher)
-	}
-	return out, nil
-}
-
-// globMatches reports whether a pattern of slo.yaml matches a model's name.
-func globMatches(pattern, name string) bool {
-	re, err := regexp.Compile("^(?:" + slo.Regexp(pattern) + ")$")
-	return pattern == "" || err == nil && re.MatchString(name)
+	return true
 }
 
 // Limit returns a threshold that is known when the pack is written, and that

@@ -54,7 +54,7 @@ type Config struct {
 
 	// Edges are the bucket edges that the servers have, by canonical name of the
 	// family such as "vllm:time_to_first_token_seconds", in seconds. For a mixed
-	// fleet they are those that all have: see EdgeQueries and CommonEdges. A family
+	// fleet they are those that all have: see EdgesOf and CommonEdges. A family
 	// that is missing has vLLM's own, with a warning.
 	Edges map[string][]float64
 

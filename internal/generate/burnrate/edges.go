@@ -31,27 +31,8 @@ func CommonEdges(servers ...[]float64) []float64 {
 	return out
 }
 
-// EdgeQueries returns, by the canonical name of each latency family that is
-// promised, the PromQL that asks a metrics.Querier for the bucket edges of the
-// deployment: for EdgesOf to read.
-func (c Config) EdgeQueries() map[string]string {
-	c, err := c.checked()
-	if err != nil {
-		return nil // as Groups will say
-	}
-	out := map[string]string{}
-	for _, o := range c.Objectives {
-		for _, p := range o.Promises() {
-			if family, ok := families[p.Quantity]; ok {
-				out[family] = by("group", append(slices.Clone(c.Instance), "le"), c.over("last_over_time", family+"_bucket"))
-			}
-		}
-	}
-	return out
-}
-
-// EdgesOf reads the answer to one of EdgeQueries: the edges that all targets
-// have, nil where there is no bucket at all.
+// EdgesOf reads the buckets of one histogram, grouped by target and le: the
+// edges that all targets have, nil where there is no bucket at all.
 func EdgesOf(answer model.Vector) []float64 {
 	targets := map[model.Fingerprint][]float64{}
 	for _, sample := range answer {

@@ -64,24 +64,41 @@ func render(d layout.Dashboard) resource {
 	}
 	for _, r := range d.Rows {
 		g := grid{Kind: "Grid", Spec: gridSpec{Display: gridDisplay{Title: r.Title, Collapse: collapse{Open: true}}, RepeatVariable: r.Repeat}}
-		x, y, height := 0, 0, 0
+		var parts []part
 		for _, p := range r.Panels {
-			for _, part := range byUnit(p) {
-				if x+part.Width > columns {
-					x, y, height = 0, y+height, 0
-				}
-				h := chartHeight
-				if p.Kind == layout.Stat {
-					h = statHeight
-				}
-				height = max(height, h)
-				name := fmt.Sprintf("p%d%s", p.ID, part.suffix)
-				out.Spec.Panels[name] = chart(part)
-				g.Spec.Items = append(g.Spec.Items, gridItem{X: x, Y: y, Width: part.Width, Height: h, Content: ref{"#/spec/panels/" + name}})
-				x += part.Width
-			}
+			parts = append(parts, byUnit(p)...)
+		}
+		g.Spec.Items = place(parts)
+		for _, p := range parts {
+			out.Spec.Panels[p.name()] = chart(p)
 		}
 		out.Spec.Layouts = append(out.Spec.Layouts, g)
+	}
+	return out
+}
+
+// place puts panels from left to right, and widens those of a line that is not
+// full.
+func place(parts []part) []gridItem {
+	var out []gridItem
+	y := 0
+	for len(parts) > 0 {
+		n, width, height := 0, 0, 0
+		for n < len(parts) && width+parts[n].Width <= columns {
+			width += parts[n].Width
+			height = max(height, parts[n].height())
+			n++
+		}
+		x := 0
+		for i, p := range parts[:n] {
+			w := p.Width + (columns-width)/n
+			if i < (columns-width)%n {
+				w++
+			}
+			out = append(out, gridItem{X: x, Y: y, Width: w, Height: p.height(), Content: ref{"#/spec/panels/" + p.name()}})
+			x += w
+		}
+		parts, y = parts[n:], y+height
 	}
 	return out
 }
@@ -90,6 +107,15 @@ func render(d layout.Dashboard) resource {
 type part struct {
 	layout.Panel
 	suffix string
+}
+
+func (p part) name() string { return fmt.Sprintf("p%d%s", p.ID, p.suffix) }
+
+func (p part) height() int {
+	if p.Kind == layout.Stat {
+		return statHeight
+	}
+	return chartHeight
 }
 
 // byUnit splits a panel whose series have several units.

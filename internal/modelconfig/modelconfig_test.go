@@ -203,6 +203,18 @@ func TestBadConfigurationsAreRefused(t *testing.T) {
 	}
 }
 
+func TestTheDocumentListsWhatIsUnderstood(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/tune.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range Known() {
+		if !strings.Contains(string(doc), " "+name) && !strings.Contains(string(doc), "\n"+name) {
+			t.Errorf("docs/tune.md does not say that %s is understood", name)
+		}
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	files, _ := filepath.Glob("testdata/*.json")
 	for _, name := range files {

@@ -199,7 +199,6 @@ func (s *search) simulate(p *Point, requests []sim.Request) bool {
 	}
 	engines := float64(p.Knobs.Replicas * max(s.Base.DP, 1))
 	p.TokensPerSecond = steady(res.Requests, requests[len(requests)-1].Arrival, sum.OutputPerSecond) * engines
-	p.RequestsPerSecond = float64(finished) / max(sum.Duration.Seconds(), 1e-9) * engines
 	p.PerGPU = p.TokensPerSecond / float64(max(p.GPUs, 1))
 	p.Preemptions = int(math.Round(1000 * float64(sum.Preemptions) / float64(len(requests))))
 	st := res.Replicas[0].Stats

@@ -15,8 +15,6 @@ type Estimate struct{ Value, Low, High float64 }
 // Exact is an estimate without doubt.
 func Exact(v float64) Estimate { return Estimate{v, v, v} }
 
-func (e Estimate) exact() bool { return e.Low == e.High }
-
 // less subtracts an independent estimate: half-widths add as squares.
 func (e Estimate) less(o Estimate) Estimate {
 	v := e.Value - o.Value

@@ -1,11 +1,14 @@
 package fleet_test
 
 import (
+	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/pathologies"
@@ -70,5 +73,74 @@ func TestEveryScenarioIsDiagnosedAsWhatItIs(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// The fixes that a diagnosis proposes can be tried: with as few seats as it says
+// nobody is thrown out of the cache.
+func TestTheProposedLimitEndsThePreemptions(t *testing.T) {
+	for _, tt := range []struct {
+		args string
+		none bool
+	}{{"", false}, {"--max-num-seqs 7", true}} {
+		sc, err := fleet.FindScenario("kv-cache-thrashing")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sc.Settings, _, err = sc.Settings.With(engine.ParseArgs(tt.args, "test")); err != nil {
+			t.Fatal(err)
+		}
+		var last string
+		if err := fleet.Play(t.Context(), sc, fleet.DefaultRelease, 1, began, func(p fleet.Page) error {
+			if p.Target == fleet.ReplicaTarget(0) {
+				last = string(p.Body)
+			}
+			return nil
+		}, nil); err != nil {
+			t.Fatal(err)
+		}
+		none := strings.Contains(last, `vllm:num_preemptions_total{engine="0",model_name="llama-8b"} 0.0`)
+		if none != tt.none {
+			t.Errorf("with %q preemptions are absent: %v", tt.args, none)
+		}
+	}
+}
+
+func TestEveryPathologyHasItsScenario(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/fleet.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pathologies.All() {
+		sc, err := fleet.FindScenario(p.ID)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if last := sc.Phases[len(sc.Phases)-1]; last.Want != p.ID {
+			t.Errorf("%s leads to %s", p.ID, last.Want)
+		}
+		if !strings.Contains(string(doc), "| `"+p.ID+"` |") {
+			t.Errorf("docs/fleet.md does not tell of %s", p.ID)
+		}
+	}
+	for _, sc := range fleet.Scenarios() {
+		for _, p := range sc.Phases {
+			if p.Tell == "" || p.Why == "" || p.Want == "" || p.For < 20*time.Second {
+				t.Errorf("%s: phase %q lacks something", sc.Name, p.Name)
+			}
+		}
+	}
+}
+
+func TestArgumentsOfTheServer(t *testing.T) {
+	s, ignored, err := fleet.Settings{MaxNumSeqs: 5}.With(engine.ParseArgs("--max-num-batched-tokens=4096 --no-enable-chunked-prefill --enable-prefix-caching false --tensor-parallel-size 2", "test"))
+	if err != nil || s.MaxNumSeqs != 5 || s.MaxNumBatchedTokens != 4096 || !s.NoChunkedPrefill || !s.NoPrefixCaching || !slices.Equal(ignored, []string{"--tensor-parallel-size"}) {
+		t.Errorf("%+v, ignored %v, %v", s, ignored, err)
+	}
+	for _, args := range []string{"--max-num-seqs 0", "--max-num-seqs x", "--enable-prefix-caching perhaps", "--block-size -1"} {
+		if _, _, err := (fleet.Settings{}).With(engine.ParseArgs(args, "test")); err == nil {
+			t.Errorf("%s was accepted", args)
+		}
 	}
 }

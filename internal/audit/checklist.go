@@ -82,7 +82,7 @@ var measuredAreas = []struct {
 	{"user-experience", "User experience", []measured{
 		{"time to first token", indicator.TTFTP95, catalog.Page, dropped},
 		{"inter-token latency", indicator.ITLP95, catalog.Page, dropped},
-		{"time per output token, by request", indicator.TPOTP95, catalog.Info, dropped},
+		{"request-level time per output token", indicator.TPOTP95, catalog.Info, dropped},
 		{"end-to-end latency", indicator.E2EP95, catalog.Ticket, dropped},
 	}},
 	{"offered-load", "Offered load", []measured{
@@ -255,7 +255,7 @@ func (s *Surface) look(names []string) (Status, string) {
 }
 
 func (s *Surface) gateway() Item {
-	it := Item{Name: "gateway: timeouts, disconnects", Severity: catalog.Ticket, Hint: "scrape the gateway; the server does not count requests that time out or are abandoned (vllm-project/vllm#31503)"}
+	it := Item{Name: "gateway (timeouts, disconnects)", Severity: catalog.Ticket, Hint: "scrape the gateway; the server does not count requests that time out or are abandoned (vllm-project/vllm#31503)"}
 	it.Status, it.Detail = s.look(gateways)
 	return settled(it, "audit the Prometheus server, with --prometheus")
 }
@@ -302,7 +302,7 @@ func (s *Surface) infrastructure() Area {
 	}
 	for _, m := range []measured{
 		{"GPU utilization", indicator.GPUUtil, catalog.Ticket, exporter},
-		{"GPU memory, power, temperature", indicator.GPUTemp, catalog.Info, exporter},
+		{"GPU temperature and power", indicator.GPUTemp, catalog.Info, exporter},
 		{"GPU clocks and throttling", indicator.ThermalReason, catalog.Ticket, "add DCGM_FI_DEV_CLOCKS_EVENT_REASONS to the exporter's counters file"},
 		{"SM activity", indicator.SMActive, catalog.Info, "add DCGM_FI_PROF_SM_ACTIVE to the exporter's counters file: utilization says only that something ran"},
 		{"GPU errors (XID)", indicator.XID, catalog.Ticket, "add DCGM_FI_DEV_XID_ERRORS to the exporter's counters file"},
@@ -467,23 +467,41 @@ func readsAny(tree parser.Node, records map[string]*query, families []string, de
 }
 
 // isBurnRate reports whether an alert looks at one quantity over two windows at
-// least, as burn-rate alerts do.
+// least, as burn-rate alerts do: by ranges, or by recorded ratios whose names
+// differ in their window alone.
 func isBurnRate(q *query) bool {
-	windows := map[time.Duration]bool{}
-	names := map[string]bool{}
+	windows := map[string]map[time.Duration]bool{}
+	stems := map[string]map[string]bool{}
 	both := false
 	parser.Inspect(q.tree, func(n parser.Node, _ []parser.Node) error {
 		switch n := n.(type) {
 		case *parser.MatrixSelector:
-			windows[n.Range] = true
-		case *parser.VectorSelector:
-			if name := nameOf(n); strings.Contains(name, "burn") || strings.Contains(name, "slo") || strings.Contains(name, "ratio") {
-				names[name] = true
+			if v, ok := n.VectorSelector.(*parser.VectorSelector); ok {
+				put(windows, nameOf(v), n.Range)
 			}
+		case *parser.VectorSelector:
+			put(stems, strings.TrimRight(nameOf(n), "0123456789smhdw"), nameOf(n))
 		case *parser.BinaryExpr:
 			both = both || n.Op == parser.LAND
 		}
 		return nil
 	})
-	return both && (len(windows) > 1 || len(names) > 1)
+	for _, w := range windows {
+		if both && len(w) > 1 {
+			return true
+		}
+	}
+	for stem, names := range stems {
+		if both && len(names) > 1 && (strings.HasSuffix(stem, "rate") || strings.HasSuffix(stem, ":") || strings.HasSuffix(stem, "_")) {
+			return true
+		}
+	}
+	return false
+}
+
+func put[K, V comparable](m map[K]map[V]bool, k K, v V) {
+	if m[k] == nil {
+		m[k] = map[V]bool{}
+	}
+	m[k][v] = true
 }

@@ -89,9 +89,9 @@ func TestChecklistSaysWhatIsMissingAndHowToGetIt(t *testing.T) {
 		{"coarse buckets", seen(t, "vllm-v1"), "user-experience", "histogram resolution", Partial, "--custom-histogram-buckets"},
 		{"residency is off by default", seen(t, "vllm-v1"), "memory-pressure", "KV block residency", Missing, "--kv-cache-metrics"},
 		{"residency is on", residency, "memory-pressure", "KV block residency", Present, ""},
-		{"a page cannot show a gateway", seen(t, "vllm-v1"), "offered-load", "gateway: timeouts, disconnects", Unknown, "--prometheus"},
-		{"a store without a gateway", whole(seen(t, "vllm-v1")), "offered-load", "gateway: timeouts, disconnects", Missing, "scrape the gateway"},
-		{"a store with one", slow, "offered-load", "gateway: timeouts, disconnects", Present, ""},
+		{"a page cannot show a gateway", seen(t, "vllm-v1"), "offered-load", "gateway (timeouts, disconnects)", Unknown, "--prometheus"},
+		{"a store without a gateway", whole(seen(t, "vllm-v1")), "offered-load", "gateway (timeouts, disconnects)", Missing, "scrape the gateway"},
+		{"a store with one", slow, "offered-load", "gateway (timeouts, disconnects)", Present, ""},
 		{"slow scrapes", slow, "infrastructure", "scrape interval", Partial, "5 to 15 s"},
 		{"no GPU exporter in the store", slow, "infrastructure", "GPUs", Missing, "dcgm-exporter"},
 		{"no GPU exporter among the servers", seen(t, "vllm-v1"), "infrastructure", "GPUs", Unknown, "GPU-HOST:9400"},
@@ -132,6 +132,23 @@ groups:
 	} {
 		if got := find(t, areas, "operations", item).Status; got != want {
 			t.Errorf("%s: got %s, want %s", item, got, want)
+		}
+	}
+	for expr, want := range map[string]bool{
+		"a:errors:ratio_rate5m > 0.1 and a:errors:ratio_rate1h > 0.1":          true,
+		"a:burn:5m > 0.1 and a:burn:1h > 0.1":                                  true,
+		"increase(x_total[5m]) > 1 and increase(x_total[1h]) > 1":              true,
+		"increase(x_total[10m]) > 0 and rate(y_total[5m]) > 1":                 false,
+		"vllm:num_requests_running > 0 and vllm:num_requests_waiting > 0":      false,
+		"increase(x_total[5m]) > 1 unless increase(x_total[1h]) > 1":           false,
+		"vllm:prompt_tokens_total > 1 and vllm:prompt_tokens_cached_total > 1": false,
+	} {
+		tree, _, err := standIn(expr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := isBurnRate(&query{tree: tree}); got != want {
+			t.Errorf("%s: burn rate: %v", expr, got)
 		}
 	}
 	if got := find(t, Checklist(seen(t, "vllm-v1"), nil, true), "operations", "runbooks").Status; got != Missing {

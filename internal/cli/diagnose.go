@@ -18,6 +18,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/pathologies"
+	"github.com/sixty-dev/sixty/internal/predict"
 	"github.com/sixty-dev/sixty/internal/report"
 )
 
@@ -156,7 +157,7 @@ func runDiagnose(ctx context.Context, stdout, stderr io.Writer, args []string, f
 		return fmt.Errorf("--fail-on: %w", err)
 	}
 	all := pathologies.All()
-	o := diagnose.Options{Pathologies: all}
+	o := diagnose.Options{Pathologies: all, Predict: predict.Fill}
 	if o.Settings, err = f.settings.settings(all); err != nil {
 		return err
 	}

@@ -193,6 +193,7 @@ func (r *liveRun) watch(ctx context.Context, stop func(), stderr io.Writer, f *d
 	tick := time.NewTicker(evaluateEvery)
 	defer tick.Stop()
 	before, same := "", 0
+	o.Predict = nil // only once, for the final verdict
 	for {
 		answering, _, lost := r.count()
 		line.show("scraping: %.0f s of %.0f s, answering: %d of %d", time.Since(began).Seconds(), f.duration.Seconds(), answering, len(r.targets))

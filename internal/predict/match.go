@@ -66,6 +66,7 @@ func pooled(outcomes []*outcome) *outcome {
 		all.seconds += o.seconds
 		all.tokens += o.tokens
 		all.preemptions += o.preemptions
+		all.recomputed += o.recomputed
 		all.running += o.running
 		all.waiting += o.waiting
 		all.early += o.early

@@ -171,18 +171,22 @@ func (p *predictor) fit(ctx context.Context, r *reader, window *observe.Fleet, p
 // try calibrates on what was read of some time and simulates the present. It
 // returns how far off it is, in tolerances.
 func (p *predictor) try(fleet *observe.Fleet) (float64, error) {
-	e := whatif.Evidence{Config: p.engine.Config, ScrapesFrom: fmt.Sprintf("the last %s", fleet.To.Sub(fleet.From).Round(time.Second))}
-	capacity := float64((e.Config.NumBlocks - 1) * e.Config.BlockSize)
-	for i := range fleet.Engines {
-		e.Scrapes = append(e.Scrapes, fleet.Engines[i].Scrapes(capacity)...)
-	}
-	var err error
-	if p.calibration, err = whatif.Calibrate(e); err != nil {
-		return math.Inf(1), err
-	}
-	outcomes, err := p.simulate(p.scene(p.now, p.engine.Config, false))
-	if err != nil {
-		return math.Inf(1), err
+	now := p.scene(p.now, p.engine.Config, false)
+	recomputed := 0.0 // tokens per preemption
+	var outcomes []*outcome
+	for pass := range 2 {
+		err := p.calibrate(fleet, recomputed)
+		if err != nil {
+			return math.Inf(1), err
+		}
+		if outcomes, err = p.simulate(now); err != nil {
+			return math.Inf(1), err
+		}
+		all := pooled(outcomes)
+		if pass > 0 || all.preemptions == 0 {
+			break
+		}
+		recomputed = all.recomputed / all.preemptions
 	}
 	p.before = estimates(outcomes, float64(p.traffic.ranks), p.traffic.length.Seconds())
 	off, text := compare(p.measured, p.before)
@@ -190,6 +194,28 @@ func (p *predictor) try(fleet *observe.Fleet) (float64, error) {
 		return off, errors.New(text)
 	}
 	return off, nil
+}
+
+// calibrate fits step times. What is computed again after a preemption is in no
+// counter of the server's; left out, its time would be taken for that of the other
+// work.
+func (p *predictor) calibrate(fleet *observe.Fleet, recomputed float64) error {
+	e := whatif.Evidence{Config: p.engine.Config, ScrapesFrom: fmt.Sprintf("the last %s", fleet.To.Sub(fleet.From).Round(time.Second))}
+	capacity := float64((e.Config.NumBlocks - 1) * e.Config.BlockSize)
+	for i := range fleet.Engines {
+		one := observe.Engine{Intervals: slices.Clone(fleet.Engines[i].Intervals)}
+		for k := range one.Intervals {
+			if v := &one.Intervals[k]; v.Preempted > 0 {
+				v.Computed += v.Preempted * recomputed
+				v.FirstTokens += v.Preempted
+				v.PrefillSum, v.PrefillCount = 0, 0 // preempted prefills among them
+			}
+		}
+		e.Scrapes = append(e.Scrapes, one.Scrapes(capacity)...)
+	}
+	var err error
+	p.calibration, err = whatif.Calibrate(e)
+	return err
 }
 
 // How much is simulated. A prediction is worth a second or two of one core.
@@ -210,6 +236,10 @@ func (p *predictor) scene(s setup, cfg sim.Config, after bool) *scene {
 		running: int(math.Round(t.running / n)), waiting: int(math.Round(t.waiting / n)),
 		gap: p.seconds(indicator.ITLMean), first: p.seconds(indicator.TTFTMean),
 		length: t.length, maxTokens: maxTokens,
+	}
+	if sc.clients > 0 {
+		sc.running = min(sc.running, sc.clients)
+		sc.waiting = sc.clients - sc.running
 	}
 	if rate := t.rate(); rate > 0 {
 		sc.waited = time.Duration(t.waiting / rate * float64(time.Second))

@@ -38,6 +38,7 @@ type outcome struct {
 	ttft, itl, e2e     *histogram
 	tokens             float64
 	preemptions        float64
+	recomputed         float64 // tokens, after preemptions
 	running, waiting   float64 // sums over time
 	early, late        float64 // the same of waiting, in the first and the last quarter
 	ended              []sim.RequestResult
@@ -79,7 +80,7 @@ type player struct {
 	began  []time.Duration // when each request came, by number; before 0 for those in flight at the beginning
 	last   []time.Duration // its last token, or -1
 	tokens int
-	before int64 // preemptions before the measured time
+	before sim.Stats // when the measured time began
 	out    outcome
 }
 
@@ -182,7 +183,7 @@ func (p *player) play() {
 	measuring := false
 	for p.now < p.warm+p.length {
 		if !measuring && p.now >= p.warm {
-			measuring, p.before = true, p.engine.Stats().Preemptions
+			measuring, p.before = true, p.engine.Stats()
 		}
 		if p.tokens > p.maxTokens {
 			p.out.truncated = true
@@ -199,7 +200,14 @@ func (p *player) play() {
 		}
 		p.now = max(p.now, at)
 	}
-	p.out.preemptions = float64(p.engine.Stats().Preemptions - p.before)
+	end := p.engine.Stats()
+	p.out.preemptions = float64(end.Preemptions - p.before.Preemptions)
+	p.out.recomputed = max(0, computed(end)-computed(p.before))
+}
+
+// computed is what was computed beyond answers and what prompts need once.
+func computed(s sim.Stats) float64 {
+	return float64(s.Work.Tokens - s.GenerationTokens - s.PromptTokens + s.PrefixAdmittedHit)
 }
 
 // step forms batches until one ends. It reports false where the engine does

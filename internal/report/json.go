@@ -94,12 +94,33 @@ type (
 	}
 
 	fixJSON struct {
-		Summary    string            `json:"summary"`
-		Changes    []changeJSON      `json:"changes"`
-		Arithmetic []string          `json:"arithmetic"`
-		Tradeoff   string            `json:"tradeoff"`
-		Predicted  map[string]number `json:"predicted"`
-		Verify     string            `json:"verify"`
+		Summary    string         `json:"summary"`
+		Changes    []changeJSON   `json:"changes"`
+		Arithmetic []string       `json:"arithmetic"`
+		Tradeoff   string         `json:"tradeoff"`
+		Predicted  *predictedJSON `json:"predicted"`
+		Verify     string         `json:"verify"`
+	}
+
+	predictedJSON struct {
+		Reason  *string      `json:"reason"`
+		Effects []effectJSON `json:"effects"`
+		Basis   []string     `json:"basis"`
+		Caveats []string     `json:"caveats"`
+	}
+
+	effectJSON struct {
+		Signal   string       `json:"signal"`
+		Unit     string       `json:"unit"`
+		Measured number       `json:"measured"`
+		Before   estimateJSON `json:"before"`
+		After    estimateJSON `json:"after"`
+	}
+
+	estimateJSON struct {
+		Value number `json:"value"`
+		Low   number `json:"low"`
+		High  number `json:"high"`
 	}
 
 	changeJSON struct {
@@ -234,9 +255,24 @@ func newEvidenceJSON(e *catalog.Evidence) evidenceJSON {
 
 func newFixJSON(f *catalog.Fix) fixJSON {
 	return fixJSON{
-		Summary: f.Summary, Arithmetic: list(f.Arithmetic), Tradeoff: f.Tradeoff, Verify: f.Verify,
+		Summary: f.Summary, Arithmetic: list(f.Arithmetic), Tradeoff: f.Tradeoff, Verify: f.Verify, Predicted: newPredictedJSON(f.Predicted),
 		Changes: each(f.Changes, func(c *catalog.Change) changeJSON {
 			return changeJSON{Flag: c.Flag, From: optional(c.From), To: c.To}
+		}),
+	}
+}
+
+func newPredictedJSON(p *catalog.Prediction) *predictedJSON {
+	if p == nil {
+		return nil
+	}
+	estimate := func(e catalog.Estimate) estimateJSON {
+		return estimateJSON{Value: number(e.Value), Low: number(e.Low), High: number(e.High)}
+	}
+	return &predictedJSON{
+		Reason: optional(p.Reason), Basis: list(p.Basis), Caveats: list(p.Caveats),
+		Effects: each(p.Effects, func(e *catalog.Effect) effectJSON {
+			return effectJSON{Signal: e.Signal.Name, Unit: string(e.Signal.Unit), Measured: known(e.Measured), Before: estimate(e.Before), After: estimate(e.After)}
 		}),
 	}
 }

@@ -87,6 +87,9 @@ func (m *markdown) fix(n int, f *catalog.Fix) {
 	if f.Tradeoff != "" {
 		m.printf("   Cost: %s  \n", escape(clean(sentence(f.Tradeoff))))
 	}
+	for _, line := range predictionLines(f.Predicted, m.options.Verbose) {
+		m.printf("   %s  \n", escape(clean(sentence(line))))
+	}
 	if f.Verify != "" {
 		m.printf("   Verify: %s\n", escape(clean(sentence(f.Verify))))
 	}

@@ -114,6 +114,9 @@ func (t *text) fix(f *catalog.Fix) {
 	if f.Tradeoff != "" {
 		t.paragraph("    Cost: ", "      ", clean(sentence(f.Tradeoff)))
 	}
+	for _, line := range predictionLines(f.Predicted, t.options.Verbose) {
+		t.paragraph("    ", "      ", clean(sentence(line)))
+	}
 	if f.Verify != "" {
 		t.paragraph("    Verify: ", "      ", clean(sentence(f.Verify)))
 	}
@@ -124,6 +127,9 @@ func alternative(f *catalog.Fix) string {
 	s := clean(strings.TrimSuffix(f.Summary, "."))
 	if len(f.Changes) > 0 {
 		s += " (" + strings.Join(each(f.Changes, func(c *catalog.Change) string { return changeLine(*c) }), ", ") + ")"
+	}
+	if brief := predictionBrief(f.Predicted); brief != "" {
+		s += "; " + clean(brief)
 	}
 	return sentence(s)
 }

@@ -1,0 +1,82 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+// headline are the quantities that a prediction is told by; JSON has all.
+var headline = []*indicator.Signal{indicator.TTFTP95, indicator.ITLMean, indicator.E2EMean, indicator.GenerationTokenRate, indicator.Preemptions}
+
+// predictionLines say what a fix will do: from what was measured to what is
+// simulated, how well the present is simulated, and why to doubt it.
+func predictionLines(p *catalog.Prediction, verbose bool) []string {
+	switch {
+	case p == nil:
+		return nil
+	case p.Reason != "":
+		return []string{"No prediction: " + sentence(p.Reason)}
+	}
+	var parts []string
+	for _, e := range p.Effects {
+		if verbose || slices.Contains(headline, e.Signal) {
+			parts = append(parts, effectText(e))
+		}
+	}
+	lines := []string{"Predicted: " + strings.Join(parts, ", ")}
+	var now []string
+	for _, e := range p.Effects {
+		if e.Measured.OK && (verbose || e.Signal == indicator.TTFTP95 || e.Signal == indicator.Preemptions) {
+			now = append(now, fmt.Sprintf("%s %s where %s was measured", e.Signal.Title, indicator.FormatNumber(e.Before.Value, e.Signal.Unit), indicator.Format(e.Measured, e.Signal.Unit)))
+		}
+	}
+	if len(now) > 0 {
+		lines = append(lines, "The simulation of now gives "+strings.Join(now, ", "))
+	}
+	for _, c := range p.Caveats {
+		lines = append(lines, "But: "+c)
+	}
+	if verbose {
+		for _, b := range p.Basis {
+			lines = append(lines, "Basis: "+b)
+		}
+	}
+	return lines
+}
+
+// effectText is one quantity's change.
+func effectText(e catalog.Effect) string {
+	from := indicator.FormatNumber(e.Before.Value, e.Signal.Unit)
+	if e.Measured.OK {
+		from = indicator.Format(e.Measured, e.Signal.Unit)
+	}
+	to, low, high := estimate3(e.After, e.Signal.Unit)
+	text := fmt.Sprintf("%s %s → %s", e.Signal.Title, from, to)
+	if low != high {
+		text += fmt.Sprintf(" (%s to %s)", low, high)
+	}
+	return text
+}
+
+func estimate3(e catalog.Estimate, u indicator.Unit) (value, low, high string) {
+	return indicator.FormatNumber(e.Value, u), indicator.FormatNumber(e.Low, u), indicator.FormatNumber(e.High, u)
+}
+
+// predictionBrief is a prediction in a few words, "" where there is none.
+func predictionBrief(p *catalog.Prediction) string {
+	if p == nil || p.Reason != "" {
+		return ""
+	}
+	var parts []string
+	for _, s := range []*indicator.Signal{indicator.TTFTP95, indicator.E2EMean} {
+		if e, ok := p.Effect(s); ok {
+			e.After.Low, e.After.High = e.After.Value, e.After.Value
+			parts = append(parts, effectText(e))
+		}
+	}
+	return "predicted: " + strings.Join(parts, ", ")
+}

@@ -37,6 +37,7 @@ type simulateFlags struct {
 	engineArgs, version string
 	replicas            int
 	route               string
+	routed              bool // by the user
 
 	load simulateLoad
 
@@ -218,7 +219,7 @@ func (f *simulateFlags) objective(model string) (*slo.Objective, error) {
 }
 
 func runSimulate(ctx context.Context, stdout, stderr io.Writer, args []string, f *simulateFlags, set func(flag string) bool) error {
-	f.load.bursty, f.load.shared = set("cv"), set("prefix-share")
+	f.load.bursty, f.load.shared, f.routed = set("cv"), set("prefix-share"), set("route")
 	if err := f.check(args); err != nil {
 		return err
 	}

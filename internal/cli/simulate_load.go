@@ -39,6 +39,9 @@ func (s *simulation) point(set map[string]string) (*point, error) {
 	if f.replicas < 0 {
 		return nil, fmt.Errorf("--replicas %d: want 1 or more", f.replicas)
 	}
+	if p.deployment.Replicas > 1 && !s.f.routed && set["route"] == "" {
+		p.engine.Assumed = append(p.engine.Assumed, "requests spread over the replicas "+f.route+": no metric tells")
+	}
 	if err := p.deployment.Validate(); err != nil {
 		return nil, err
 	}

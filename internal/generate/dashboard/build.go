@@ -281,6 +281,13 @@ func (b *builder) series(p panel, q query) (Series, error) {
 		return out, err
 	}
 	out.Expr = withRateInterval(expr)
+	if p.kind == Heatmap {
+		byModel, err := b.expr(query{level: perModel, expr: q.signal.Buckets()})
+		if err != nil {
+			return out, err
+		}
+		out.ByModel = withRateInterval(byModel)
+	}
 	if q.signal != nil && out.Unit == "" {
 		out.Unit = q.signal.Unit
 	}

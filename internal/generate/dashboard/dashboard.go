@@ -109,7 +109,11 @@ type Series struct {
 	Expr   string // PromQL, with the dashboards' variables and RateInterval
 	Legend string // with labels as {{label}}
 	Unit   indicator.Unit
-	Right  bool // the number of observations behind the panel's statement, on an axis of its own
+	// ByModel is, of a heatmap's buckets, the same by model: for programs that
+	// draw percentiles in its place.
+	ByModel string
+
+	Right bool // the number of observations behind the panel's statement, on an axis of its own
 
 	// Signal is what the query asks for; nil where it asks for the buckets or
 	// the parts of one.

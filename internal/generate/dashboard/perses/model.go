@@ -183,9 +183,3 @@ type statChart struct {
 type sparkline struct {
 	Width float64 `json:"width"`
 }
-
-type heatMapChart struct {
-	YAxisFormat   format `json:"yAxisFormat"`
-	CountFormat   format `json:"countFormat"`
-	ShowVisualMap bool   `json:"showVisualMap"`
-}

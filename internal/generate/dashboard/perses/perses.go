@@ -2,7 +2,8 @@
 //
 // It knows Perses' model and nothing of signals: what is shown is package
 // dashboard's. Perses' charts have one axis, so that a panel with two units
-// becomes two side by side; its dashboards hold no annotations, and its panels
+// becomes two side by side, and its heatmap none for classic histograms, so that
+// percentiles stand in their place; its dashboards hold no annotations, and its panels
 // no text for missing data, which stands in the description instead. It
 // performs no I/O.
 package perses
@@ -84,7 +85,7 @@ func place(parts []part) []gridItem {
 	y := 0
 	for len(parts) > 0 {
 		n, width, height := 0, 0, 0
-		for n < len(parts) && width+parts[n].Width <= columns {
+		for n < len(parts) && (n == 0 || width+parts[n].Width <= columns) {
 			width += parts[n].Width
 			height = max(height, parts[n].height())
 			n++
@@ -169,6 +170,9 @@ func variables(vs []layout.Variable) []variable {
 
 func chart(p part) panel {
 	out := panel{Kind: "Panel", Spec: panelSpec{Display: display{Name: p.Title, Description: p.Doc}, Queries: []query{}}}
+	if p.Kind == layout.Heatmap {
+		p = percentiles(p)
+	}
 	for _, s := range p.Series {
 		out.Spec.Queries = append(out.Spec.Queries, query{Kind: "TimeSeriesQuery", Spec: querySpec{Plugin: queryPlugin{
 			Kind: "PrometheusTimeSeriesQuery", Spec: prometheusQuery{Datasource: chosen, Query: s.Expr, SeriesNameFormat: s.Legend},
@@ -178,8 +182,6 @@ func chart(p part) panel {
 		out.Spec.Links = append(out.Spec.Links, link{Name: l.Title, URL: l.URL, TargetBlank: true})
 	}
 	switch p.Kind {
-	case layout.Heatmap:
-		out.Spec.Plugin = plugin{Kind: "HeatMapChart", Spec: heatMapChart{YAxisFormat: unit(p.Unit), CountFormat: unit(indicator.Count), ShowVisualMap: true}}
 	case layout.Stat:
 		out.Spec.Plugin = plugin{Kind: "StatChart", Spec: statChart{
 			Calculation: "last-number", Format: unit(p.Unit), Sparkline: sparkline{Width: 1}, Thresholds: steps(p.Steps),
@@ -188,6 +190,20 @@ func chart(p part) panel {
 		out.Spec.Plugin = plugin{Kind: "TimeSeriesChart", Spec: lines(p)}
 	}
 	return out
+}
+
+// percentiles draws the distribution of a heatmap as lines: Perses' heatmap
+// takes native histograms only (heatmap-chart-plugin 0.3.0).
+func percentiles(p part) part {
+	buckets := p.Series[0]
+	p.Kind, p.Series = layout.TimeSeries, nil
+	for _, q := range []struct{ quantile, name string }{{"0.1", "P10"}, {"0.5", "P50"}, {"0.9", "P90"}, {"0.99", "P99"}} {
+		p.Series = append(p.Series, layout.Series{
+			Expr:   fmt.Sprintf("histogram_quantile(%s, %s)", q.quantile, buckets.ByModel),
+			Legend: q.name + " {{model_name}}", Unit: p.Unit, Signal: buckets.Signal,
+		})
+	}
+	return p
 }
 
 func lines(p part) timeSeriesChart {

@@ -125,11 +125,11 @@ func runDemo(ctx context.Context, stdout, stderr io.Writer, f *demoFlags) error 
 	}
 	d.screen.title("Result")
 	if d.wrong > 0 {
-		d.screen.paragraph(fmt.Sprintf("%d of %d diagnoses were not what had been staged.", d.wrong, d.diagnoses))
+		d.screen.paragraph(fmt.Sprintf("Wrong: %d of %d. The rest was what had been staged.", d.wrong, d.diagnoses))
 		return errFound
 	}
-	d.screen.paragraph(fmt.Sprintf("%d diagnoses, and each named what had been staged. To try your own server: sixty diagnose http://HOST:8000. "+
-		"To keep such servers running, for dashboards or tests: sixty simulate --serve :8000 --scenario %s.", d.diagnoses, list[len(list)-1].Name))
+	d.screen.paragraph(fmt.Sprintf("Right: %d of %[1]d. Each diagnosis named what had been staged. To try your own server: sixty diagnose http://HOST:8000. "+
+		"To keep such servers running, for dashboards or tests: sixty simulate --serve :8000 --scenario %[2]s.", d.diagnoses, list[len(list)-1].Name))
 	return nil
 }
 
@@ -316,7 +316,7 @@ func (d *demo) watch(ctx context.Context, r *liveRun, p *fleet.Phase, most time.
 			return ctx.Err()
 		case <-tick.C:
 		}
-		d.line.show("%3.0f s  %s", time.Since(began).Seconds(), r.gauges(ctx))
+		d.line.show("%s", cut(fmt.Sprintf("%3.0f s  %s", time.Since(began).Seconds(), r.gauges(ctx)), d.screen.width-1))
 		if time.Since(began) < soonest-evaluateEvery/2 {
 			continue
 		}
@@ -353,7 +353,7 @@ func (r *liveRun) gauges(ctx context.Context) string {
 		{"KV cache %.0f %%", `100 * max(vllm:kv_cache_usage_perc)`},
 		{"%.0f tokens/s", `sum(rate(vllm:generation_tokens_total[5s]))`},
 		{"evicted %.0f", `sum(increase(vllm:num_preemptions_total[10s])) > 0`},
-		{"GPU %.0f MHz", `min(DCGM_FI_DEV_SM_CLOCK)`},
+		{"GPU %.0f MHz", `min(DCGM_FI_DEV_SM_CLOCK) < 1400`},
 	} {
 		if v, err := r.store.Query(ctx, g.expr, at); err == nil && len(v) == 1 {
 			parts = append(parts, fmt.Sprintf(g.format, float64(v[0].Value)))
@@ -363,6 +363,14 @@ func (r *liveRun) gauges(ctx context.Context) string {
 		return "nobody answers"
 	}
 	return strings.Join(parts, " · ")
+}
+
+// cut shortens a line to a terminal's width, so that it can be written over.
+func cut(line string, width int) string {
+	if r := []rune(line); len(r) > width {
+		return string(r[:width])
+	}
+	return line
 }
 
 // announce says what is done.

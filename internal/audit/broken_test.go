@@ -283,6 +283,36 @@ func TestWithoutADialectPrefixesAreTakenAsTheyAre(t *testing.T) {
 	}
 }
 
+func TestRepairsKeepEveryWayOfWriting(t *testing.T) {
+	const before, after = "sum(vllm:gpu_cache_usage_perc) > 90", "max(vllm:kv_cache_usage_perc) > 0.9"
+	for name, format := range map[string]string{
+		"plain":                  "    expr: %s # as it was\n",
+		"single quotes":          "    expr: '%s'\n    labels: {a: 'it''s'}\n",
+		"double quotes":          "    expr: \"%s\"\n",
+		"an anchor":              "    expr: &x %s\n    labels: {a: *x}\n",
+		"a tag":                  "    expr: !!str %s\n",
+		"a block":                "    expr: |\n      # of the fleet\n      %s\n",
+		"a block with its width": "    expr: |2-\n        %s\n",
+		"a folded block":         "    expr: >-\n      %s\n      and up\n",
+		"CRLF":                   "    expr: |\r\n      %s\r\n",
+		"beyond ASCII":           "    labels: {é: ü}\n    expr: \"%s\" # ö\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := func(expr string) string {
+				return "groups:\n- name: g\n  rules:\n  - alert: A\n    for: 5m\n" + fmt.Sprintf(format, expr)
+			}
+			if got := string(Fix([]File{{Name: "r", Kind: Rules, Data: []byte(file(before))}}, newest(t))[0].Data); got != file(after) {
+				t.Errorf("got\n%s", got)
+			}
+		})
+	}
+	const board = `{"panels":[{"title":"a","targets":[{"refId":"A","expr":"sum by (pod) (vllm:gpu_cache_usage_perc{a=\"b\"}) \u003e 90\n"}]}]}`
+	want := strings.NewReplacer("sum", "max", "gpu_", "kv_", "90", "0.9").Replace(board)
+	if got := string(Fix([]File{{Name: "d", Kind: Dashboards, Data: []byte(board)}}, newest(t))[0].Data); got != want {
+		t.Errorf("JSON became %s", got)
+	}
+}
+
 func TestVariablesOfADashboardAreJudgedToo(t *testing.T) {
 	const panels = `"panels":[{"title":"a","targets":[{"refId":"A","expr":"up"}]}]`
 	for _, tc := range []struct{ name, data, want, place string }{

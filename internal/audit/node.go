@@ -361,6 +361,14 @@ func (r *yamlReader) offsetOf(y *yaml.Node) int {
 		}
 		return r.lines[y.Line]
 	}
+	for at < len(r.data) && (r.data[at] == '&' || r.data[at] == '!') && y.Kind == yaml.ScalarNode { // an anchor, a tag
+		for at < len(r.data) && !isSpace(r.data[at]) {
+			at++
+		}
+		for at < len(r.data) && r.data[at] == ' ' {
+			at++
+		}
+	}
 	return at
 }
 

@@ -187,12 +187,9 @@ func (f *auditFlags) audit(source *auditSource, files []audit.File) (*audit.Repo
 	}
 	r.Findings, r.Errors = audit.Lint(everything, source.surface, f.ignore...)
 	r.Expressions = audit.Expressions(everything)
-	unread := map[string]bool{}
-	for _, err := range r.Errors {
-		name, _, _ := strings.Cut(err.Error(), ":")
-		unread[name] = true
-	}
-	r.Files = slices.DeleteFunc(r.Files, func(name string) bool { return unread[name] })
+	r.Files = slices.DeleteFunc(r.Files, func(name string) bool { // unread
+		return slices.ContainsFunc(r.Errors, func(err error) bool { return strings.HasPrefix(err.Error(), name+":") })
+	})
 	if source.surface.Live {
 		var rules []audit.File
 		for _, file := range everything {

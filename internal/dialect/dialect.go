@@ -4,7 +4,9 @@
 // NVIDIA's dcgm-exporter beside them.
 //
 // A dialect is detected from the names that an endpoint really exposes, never
-// from a version string. The package performs no I/O.
+// from a version string. Where no endpoint is at hand, Named derives one from a
+// table of what every release exposes; Known looks names up in it. The package
+// performs no I/O.
 package dialect
 
 import (

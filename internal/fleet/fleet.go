@@ -110,7 +110,8 @@ type delivery struct {
 
 // site is an address that may be served or not.
 type site struct {
-	addr    string
+	addr    string // once it was open, with the real port
+	url     string // "": it was never open
 	handler http.Handler
 	server  *http.Server // nil while down
 }
@@ -215,7 +216,10 @@ func (f *Fleet) open(s *site) error {
 	if err != nil {
 		return hint.With(fmt.Errorf("listen on %s: %w", s.addr, err), "choose another address")
 	}
-	s.addr = ln.Addr().String()
+	if s.url == "" {
+		s.addr = ln.Addr().String()
+		s.url = "http://" + s.addr
+	}
 	server := &http.Server{Handler: s.handler, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 1 << 16}
 	s.server = server
 	f.wg.Go(func() { _ = server.Serve(ln) })
@@ -223,7 +227,7 @@ func (f *Fleet) open(s *site) error {
 }
 
 // URL returns the base URL of a replica, counted from 0.
-func (f *Fleet) URL(i int) string { return "http://" + f.replicas[i].addr }
+func (f *Fleet) URL(i int) string { return f.replicas[i].url }
 
 // URLs returns the base URLs of all replicas.
 func (f *Fleet) URLs() []string {
@@ -235,16 +239,16 @@ func (f *Fleet) URLs() []string {
 }
 
 // RouterURL is the base URL of the router, "" without one.
-func (f *Fleet) RouterURL() string { return url(f.router) }
+func (f *Fleet) RouterURL() string { return f.router.base() }
 
 // ExporterURL is the base URL of the GPU exporter, "" without one.
-func (f *Fleet) ExporterURL() string { return url(f.exporter) }
+func (f *Fleet) ExporterURL() string { return f.exporter.base() }
 
-func url(s *site) string {
+func (s *site) base() string {
 	if s == nil {
 		return ""
 	}
-	return "http://" + s.addr
+	return s.url
 }
 
 // Phase returns the scenario's phase, counted from 0, and how much of it is

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -100,6 +101,12 @@ func coverage(ctx context.Context, t *testing.T, q metrics.Querier, ds []dashboa
 		some := false
 		for _, s := range p.Series {
 			queries++
+			if s.ByModel != "" {
+				m, err := q.QueryRange(ctx, substituted("histogram_quantile(0.5, "+s.ByModel+")", "30s"), r)
+				if err != nil || len(m) == 0 || m[0].Metric["model_name"] == "" {
+					t.Errorf("%s, %s, by model: %v, %v", d.UID, p.Title, m, err)
+				}
+			}
 			m, err := q.QueryRange(ctx, substituted(s.Expr, "30s"), r)
 			if err != nil {
 				t.Errorf("%s, %s, %s: %v", d.UID, p.Title, s.Legend, err)
@@ -153,5 +160,31 @@ func TestEveryPanelReturnsDataOfFleets(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestTheAlertsOfErrorBudgetsAreMarked(t *testing.T) {
+	var marked *regexp.Regexp
+	for _, e := range build(t, config(t, "vllm-v1"))[0].Events {
+		if e.Name == "Findings" {
+			_, list, _ := strings.Cut(e.Expr, `alertname=~"`)
+			list, _, _ = strings.Cut(list, `"`)
+			marked = regexp.MustCompile("^(?:" + list + ")$")
+		}
+	}
+	n := 0
+	for _, g := range rules(t) {
+		for _, r := range g.Rules {
+			if r.Alert == "" {
+				continue
+			}
+			n++
+			if !marked.MatchString(r.Alert) {
+				t.Errorf("%s is not marked", r.Alert)
+			}
+		}
+	}
+	if n == 0 {
+		t.Error("no alerts")
 	}
 }

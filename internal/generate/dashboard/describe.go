@@ -178,6 +178,9 @@ func (b *builder) firing(place []*labels.Matcher) []Event {
 	for _, p := range b.cfg.Pathologies {
 		alerts = append(alerts, p.Alert)
 	}
+	if b.cfg.Period > 0 {
+		alerts = append(alerts, budgetAlerts)
+	}
 	matchers := []string{
 		labels.MustNewMatcher(labels.MatchRegexp, "alertname", strings.Join(alerts, "|")).String(),
 		`alertstate="firing"`,

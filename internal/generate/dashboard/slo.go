@@ -10,6 +10,9 @@ import (
 // noSLO is why the panels of the error budget may be empty.
 const noSLO = "no objectives are recorded: write slo.yaml, and load the rules that `sixty generate slo` makes of it"
 
+// budgetAlerts matches the names of the alerts of package burnrate.
+const budgetAlerts = "VLLMErrorBudget.+"
+
 // budgetRow returns the panels of the error budget, from the series that the
 // rules of package burnrate record.
 func budgetRow(period time.Duration) (row, error) {

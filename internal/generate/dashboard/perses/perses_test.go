@@ -151,3 +151,15 @@ func TestQueriesAskTheSourceThatTheReaderChose(t *testing.T) {
 		}
 	}
 }
+
+// Perses' heatmap draws nothing of classic histograms.
+func TestDistributionsArePercentilesByModel(t *testing.T) {
+	p := models(t)["sixty-incident"].Spec.Panels["p311"].Spec
+	if p.Plugin.Kind != "TimeSeriesChart" || len(p.Queries) != 4 {
+		t.Fatalf("%s with %d queries", p.Plugin.Kind, len(p.Queries))
+	}
+	const want = "histogram_quantile(0.99, sum by (le, cluster, namespace, model_name) (increase(vllm:request_prompt_tokens_bucket{"
+	if got := p.Queries[3].Spec.Plugin.Spec.Query; !strings.HasPrefix(got, want) {
+		t.Errorf("%s", got)
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 )
@@ -224,7 +225,7 @@ func TestServersDecideWhatIsWrong(t *testing.T) {
 		{"Ray's prefix of old and a name of old", "vllm-v1-ray", "avg(ray_vllm:gpu_cache_usage_perc)", []string{"removed-metric → avg(ray_vllm_kv_cache_usage_perc)"}},
 		{"a store without colons", "vllm-v1-normalized", "sum(vllm:num_requests_waiting)", []string{"not-exposed → sum(vllm_num_requests_waiting)"}},
 		{"a metric that came later", "vllm-0.16", "sum(vllm:num_requests_waiting_by_reason)", []string{"not-exposed"}},
-		{"a feature that is off", "vllm-v1", "sum(rate(vllm:spec_decode_num_drafts_total[5m]))", []string{"not-exposed"}},
+		{"a feature that may be on", "vllm-v1", "sum(rate(vllm:spec_decode_num_drafts_total[5m]))", nil},
 		{"V0's names on V0", "vllm-v0", "sum(vllm:num_requests_swapped)", nil},
 		{"vLLM's name on SGLang", "sglang", "sum(vllm:num_requests_running)", []string{"not-exposed → sum(sglang:num_running_reqs)"}},
 		{"TTFT ended at ten seconds", "vllm-0.8.3", "histogram_quantile(0.95, sum by (le, model_name) (rate(vllm:time_to_first_token_seconds_bucket[5m]))) > 10", []string{"bucket-edge"}},
@@ -259,6 +260,40 @@ func TestServersDecideWhatIsWrong(t *testing.T) {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestServersThatWereSeenKnowTheirLabelsEdgesAndModels(t *testing.T) {
+	s := seen(t, "vllm-v1")
+	for _, series := range []labels.Labels{
+		labels.FromStrings(labels.MetricName, "vllm:num_requests_waiting", "model_name", "m", "engine", "0"),
+		labels.FromStrings(labels.MetricName, "vllm:request_queue_time_seconds_bucket", "model_name", "m", "engine", "0", "le", "0.05"),
+		labels.FromStrings(labels.MetricName, "vllm:request_queue_time_seconds_bucket", "model_name", "m", "engine", "0", "le", "0.4"),
+		labels.FromStrings(labels.MetricName, "vllm:request_queue_time_seconds_bucket", "model_name", "m", "engine", "0", "le", "+Inf"),
+		labels.FromStrings(labels.MetricName, "http_requests_total", "code", "200"),
+	} {
+		s.Add(series, "a:8000")
+	}
+	for expr, want := range map[string][]string{
+		"sum(rate(vllm:spec_decode_num_drafts_total[5m]))":                                                                  {"info not-exposed"},
+		"histogram_quantile(0.9, sum by (le, model_name) (rate(vllm:request_queue_time_seconds_bucket[5m]))) > 0.05":        nil,
+		"histogram_quantile(0.9, sum by (le, model_name) (rate(vllm:request_queue_time_seconds_bucket[5m]))) > 1":           {"page bucket-edge"},
+		"sum by (model_name) (rate(vllm:request_queue_time_seconds_bucket{le=\"0.3\"}[5m]))":                                {"page no-such-bucket"},
+		"histogram_quantile(0.9, sum by (le) (rate(vllm:request_queue_time_seconds_bucket[5m])))":                           {"info mixed-models"},
+		"sum by (model) (vllm:num_requests_waiting)":                                                                        {"page unknown-label"},
+		"sum by (code) (rate(http_requests_total[5m]))":                                                                     nil,
+		"sum by (instance) (vllm:num_requests_waiting) and sum by (instance) (rate(vllm:prompt_tokens_total[5m])) > 0":      nil,
+		"sum by (instance) (vllm:num_requests_waiting) and sum by (model_name) (rate(vllm:prompt_tokens_total[5m])) > 1000": {"page label-mismatch"},
+	} {
+		f := File{Name: "r.yaml", Kind: Rules, Data: []byte("groups:\n- name: g\n  rules:\n  - record: x\n    expr: |\n      " + expr + "\n")}
+		found, errs := Lint([]File{f}, s)
+		var got []string
+		for _, x := range found {
+			got = append(got, x.Severity.String()+" "+x.Check)
+		}
+		if diff := cmp.Diff(want, got); diff != "" || len(errs) > 0 {
+			t.Errorf("%s (-want +got)\n%s%v", expr, diff, errs)
+		}
 	}
 }
 

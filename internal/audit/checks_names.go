@@ -237,6 +237,7 @@ func checkNotExposed(p *pass) {
 		switch {
 		case !served:
 			p.report(at, fmt.Sprintf("the servers at hand (%s) are %s's", p.surface.Source, engines[0].Engine), advice("ask for that engine's metric"))
+		case n.Needs != "" && !p.surface.Live: // nobody knows what is switched on
 		case n.Needs != "":
 			p.reportAs(catalog.Info, at, "it is there only with "+n.Needs, advice("switch it on, or take the query out"))
 		case !n.In(p.surface.release()):

@@ -29,12 +29,12 @@ type benchFlags struct {
 	headers                                                                    []string
 	insecure, noStream, noIgnoreEOS                                            bool
 
-	scenario, rate, trace, traceFormat, like string
-	scale, cv, speed                         float64
-	concurrency, requests, maxConcurrency    int
-	duration, timeout, drain                 time.Duration
-	warmup                                   string
-	seed                                     uint64
+	scenario, rate, trace, traceFormat, workloadFrom string
+	scale, cv, speed                                 float64
+	concurrency, requests, maxConcurrency            int
+	duration, timeout, drain, watch                  time.Duration
+	warmup                                           string
+	seed                                             uint64
 
 	prompt, output, turns      string
 	systemTokens, prefixGroups int
@@ -46,7 +46,7 @@ type benchFlags struct {
 	asserts                               []string
 	repeat                                int
 	until                                 float64
-	metrics                               string
+	metrics                               []string
 	format                                string
 	jsonFile, htmlFile, csvFile, vllmFile string
 	baselineFile                          string
@@ -69,7 +69,7 @@ const benchExample = `  sixty bench http://localhost:8000 --scenario saturation
   sixty bench http://localhost:8000 --scenario all --scale 0.25 --html report.html
   sixty bench http://localhost:8000 --rate 5 --duration 2m --prompt-tokens lognormal:800,1.2 --output-tokens 200
   sixty bench http://localhost:8000 --trace trace.jsonl --speed 2
-  sixty bench http://localhost:8000 --like http://prod:8000 --search rate --slo chat
+  sixty bench http://localhost:8000 --workload-from http://prod:8000 --search rate --slo chat
   sixty bench http://localhost:8000 --concurrency 32 --duration 1m --assert 'ttft_p95<500ms'
   sixty bench compare before.json after.json`
 
@@ -115,7 +115,8 @@ func (f *benchFlags) register(cmd *cobra.Command) {
 	s.Float64Var(&f.speed, "speed", 1, "speed of a replay")
 	s.DurationVar(&f.traceFrom, "trace-from", 0, "begin the replay at this time of the trace")
 	s.DurationVar(&f.traceLength, "trace-length", 0, "replay this much of the trace")
-	s.StringVar(&f.like, "like", "", "take lengths, prefix sharing and rate from a live server's URL or a recording")
+	s.StringVar(&f.workloadFrom, "workload-from", "", "take lengths, prefix sharing and arrivals from a live server's `URL` or a recording")
+	s.DurationVar(&f.watch, "watch", time.Minute, "with --workload-from URL: measure for this long")
 	s.IntVar(&f.requests, "requests", 0, "end after so many requests")
 	s.DurationVar(&f.duration, "duration", 0, "begin no request after this time")
 	s.IntVar(&f.maxConcurrency, "max-concurrency", 0, "streams of an open loop; more requests wait (default 10000)")
@@ -137,7 +138,7 @@ func (f *benchFlags) register(cmd *cobra.Command) {
 	s.StringArrayVar(&f.asserts, "assert", nil, "condition such as 'ttft_p95<500ms'; exit 1 when it does not hold")
 	s.IntVar(&f.repeat, "repeat", 1, "run the test so often and merge the results")
 	s.Float64Var(&f.until, "until", 0, "with --repeat: stop when the P95s' intervals are within this share of their value")
-	s.StringVar(&f.metrics, "metrics", "auto", "URL of the server's metrics, auto or none")
+	s.StringSliceVar(&f.metrics, "metrics", []string{"auto"}, "`URLs` of metrics to scrape during the test: the servers', GPU exporters'; auto is the target's own, or none")
 	s.StringVar(&f.format, "output", "text", "text or json, on standard output")
 	s.StringVar(&f.jsonFile, "json", "", "write the result as JSON to a file")
 	s.StringVar(&f.htmlFile, "html", "", "write a report to a file")
@@ -273,8 +274,8 @@ func (f *benchFlags) check() error {
 		}
 	}
 	switch {
-	case ways == 0 && f.like == "":
-		return hint.With(errors.New("no load was asked for"), "pass --scenario, --concurrency, --rate, --trace, --like or --search")
+	case ways == 0 && f.workloadFrom == "":
+		return hint.With(errors.New("no load was asked for"), "pass --scenario, --concurrency, --rate, --trace, --workload-from or --search")
 	case ways > 1:
 		return hint.With(errors.New("--scenario, --concurrency, --rate, --trace and --search exclude each other"), "pass one of them")
 	case f.search != "" && f.search != "rate" && f.search != "concurrency":

@@ -11,13 +11,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/prometheus/model/labels"
 	"golang.org/x/term"
 
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/live"
 	"github.com/sixty-dev/sixty/internal/load"
 	"github.com/sixty-dev/sixty/internal/load/loadreport"
-	"github.com/sixty-dev/sixty/internal/load/servermetrics"
-	"github.com/sixty-dev/sixty/internal/metrics/recording"
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
 	"github.com/sixty-dev/sixty/internal/slo"
 	"github.com/sixty-dev/sixty/internal/workload"
@@ -34,7 +34,7 @@ type bench struct {
 	objective *slo.Objective
 	warmup    time.Duration
 	scraper   *scrape.Client
-	metrics   string // URL of the server's metrics, "" for none
+	servers   []live.Target // metrics pages that are scraped during the tests
 }
 
 // plan is one test to run.
@@ -90,22 +90,33 @@ func newBench(ctx context.Context, stdout, stderr io.Writer, url string, f *benc
 	if b.scraper, err = scrape.New(scrape.Config{}); err != nil {
 		return nil, err
 	}
-	b.findMetrics(ctx, url)
-	return b, nil
+	return b, b.findMetrics(ctx, url)
 }
 
-// findMetrics decides where the server's metrics are.
-func (b *bench) findMetrics(ctx context.Context, url string) {
-	switch b.f.metrics {
-	case "none":
-	case "auto":
-		base, _, _ := strings.Cut(strings.TrimRight(url, "/"), "/v1")
-		if _, err := servermetrics.New(b.scraper, base+"/metrics").Observe(ctx); err == nil {
-			b.metrics = base + "/metrics"
+// findMetrics decides which metrics pages are scraped. One that the user named
+// must answer.
+func (b *bench) findMetrics(ctx context.Context, target string) error {
+	var addresses []string
+	for _, m := range b.f.metrics {
+		switch m {
+		case "none":
+		case "auto":
+			base, _, _ := strings.Cut(strings.TrimRight(target, "/"), "/v1")
+			if body, err := b.scraper.Fetch(ctx, base+"/metrics"); err == nil {
+				if _, err := scrape.Parse(body.Raw, body.ContentType, func(labels.Labels, int64, float64) {}); err == nil {
+					addresses = append(addresses, base+"/metrics")
+				}
+			}
+		default:
+			if _, err := b.scraper.Fetch(ctx, m); err != nil {
+				return hint.With(fmt.Errorf("--metrics: %w", err), firstHint(err, "check the address, or leave the server's metrics out with --metrics none"))
+			}
+			addresses = append(addresses, m)
 		}
-	default:
-		b.metrics = b.f.metrics
 	}
+	var err error
+	b.servers, err = live.Targets(addresses)
+	return err
 }
 
 // plans makes the tests that the flags ask for.
@@ -121,54 +132,70 @@ func (b *bench) plans(ctx context.Context) ([]plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		rate := f.rate
-		if f.like != "" {
-			seen, err := b.seen(ctx)
+		s := load.Scenario{Workload: spec, Concurrency: f.concurrency, Rate: f.rate, CV: &f.cv, Requests: f.requests, Duration: f.duration, MaxConcurrency: f.maxConcurrency}
+		var arrivals *workload.Arrivals
+		if f.workloadFrom != "" {
+			seen, err := b.seen(ctx, &s.Workload)
 			if err != nil {
 				return nil, err
 			}
-			spec.Prompt, spec.Output, spec.PrefixShare = seen.Spec.Prompt, seen.Spec.Output, seen.Spec.PrefixShare
-			if rate == "" && f.concurrency == 0 {
-				if seen.Rate == 0 {
-					return nil, hint.With(errors.New("the rate of that server cannot be told"), "pass --rate or --concurrency")
+			if f.rate == "" && f.concurrency == 0 {
+				if arrivals, err = b.arrivalsOf(seen); err != nil {
+					return nil, err
 				}
-				rate = fmt.Sprintf("%.4g", seen.Rate)
 			}
 		}
-		s := load.Scenario{Workload: spec, Concurrency: f.concurrency, Rate: rate, CV: &f.cv, Requests: f.requests, Duration: f.duration, MaxConcurrency: f.maxConcurrency}
-		p, err := b.plan(&s)
+		if arrivals == nil {
+			if arrivals, err = s.Arrivals(); err != nil {
+				return nil, err
+			}
+		}
+		p, err := b.plan(&s, arrivals)
 		return []plan{p}, err
 	}
 }
 
-// likePause is how long a live server is watched for --like.
-const likePause = 10 * time.Second
-
-// seen measures the workload of --like: a live server or a recording.
-func (b *bench) seen(ctx context.Context) (*servermetrics.Seen, error) {
-	if _, err := os.Stat(b.f.like); err == nil {
-		rec, err := recording.Open(b.f.like)
-		if err != nil {
-			return nil, err
-		}
-		defer rec.Close()
-		var first, last servermetrics.Page
-		err = rec.Scrapes(func(s recording.Scrape) error {
-			if len(s.Body) > 0 {
-				last = servermetrics.Page{Raw: append([]byte(nil), s.Body...), At: s.At}
-				if first.Raw == nil {
-					first = last
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
-		return servermetrics.WorkloadBetween(first, last)
+// seen measures the workload of --workload-from, as sixty simulate does, and puts
+// its lengths and shared prefixes into spec.
+func (b *bench) seen(ctx context.Context, spec *workload.Spec) (*observed, error) {
+	from := observedFlags{model: b.f.model, watch: b.f.watch, interval: scrapeEvery}
+	var urls []string
+	if _, err := os.Stat(b.f.workloadFrom); err == nil {
+		from.recording = b.f.workloadFrom
+	} else {
+		urls = []string{b.f.workloadFrom}
 	}
-	fmt.Fprintf(b.stderr, "watching %s for %s\n", b.f.like, likePause)
-	return servermetrics.New(b.scraper, b.f.like).Workload(ctx, likePause)
+	if err := from.check(urls); err != nil {
+		return nil, err
+	}
+	o, err := from.observe(ctx, b.stderr, urls)
+	if err != nil {
+		return nil, fmt.Errorf("--workload-from: %w", err)
+	}
+	measured, err := o.Workload.Spec()
+	if err != nil {
+		return nil, fmt.Errorf("--workload-from: %w", err)
+	}
+	spec.Prompt, spec.Output, spec.PrefixShare = measured.Prompt, measured.Output, measured.PrefixShare
+	fmt.Fprintf(b.stderr, "measured on %s: %.0f requests in %s; prompts %s, outputs %s, %.0f %% of the prompt shared\n", o.From, o.Workload.Requests(),
+		o.To.Sub(o.Fleet.From).Round(time.Second), measured.Prompt, measured.Output, 100*measured.PrefixShare)
+	return o, nil
+}
+
+// arrivalsOf are the measured arrivals, repeated for as long as the test lasts. A
+// test without a length lasts as long as what was measured.
+func (b *bench) arrivalsOf(o *observed) (*workload.Arrivals, error) {
+	a, err := o.Workload.Arrivals()
+	if err != nil {
+		return nil, fmt.Errorf("--workload-from: %w", err)
+	}
+	switch {
+	case b.f.duration > 0:
+		a = a.Repeat(b.f.duration)
+	case b.f.requests > 0:
+		a = a.Repeat(time.Duration(float64(b.f.requests)/max(a.Rate(0), 1e-3)*2e9) + time.Hour)
+	}
+	return &a, nil
 }
 
 func (b *bench) scenarios() ([]plan, error) {
@@ -204,7 +231,11 @@ func (b *bench) scenarios() ([]plan, error) {
 		if b.f.duration > 0 {
 			s.Duration = b.f.duration
 		}
-		p, err := b.plan(&s)
+		arrivals, err := s.Arrivals()
+		if err != nil {
+			return nil, err
+		}
+		p, err := b.plan(&s, arrivals)
 		if err != nil {
 			return nil, err
 		}
@@ -218,12 +249,8 @@ func (b *bench) base() load.Config {
 	return load.Config{Target: b.probed.Target, Vocabulary: b.probed.Vocabulary, Timeout: b.f.timeout, Drain: b.f.drain, Seed: b.f.seed}
 }
 
-// plan makes a test of a scenario.
-func (b *bench) plan(s *load.Scenario) (plan, error) {
-	arrivals, err := s.Arrivals()
-	if err != nil {
-		return plan{}, err
-	}
+// plan makes a test of a scenario; arrivals are nil for a closed loop.
+func (b *bench) plan(s *load.Scenario, arrivals *workload.Arrivals) (plan, error) {
 	cfg := b.base()
 	cfg.Concurrency, cfg.Arrivals, cfg.MaxConcurrency = s.Concurrency, arrivals, s.MaxConcurrency
 	cfg.MaxRequests, cfg.Duration = s.Requests, s.Duration
@@ -390,10 +417,12 @@ func (b *bench) run(ctx context.Context, p *plan, lost func(load.Progress) bool)
 	}
 	runCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	watch := make(chan *load.Server, 1)
-	if b.metrics != "" {
-		o := servermetrics.New(b.scraper, b.metrics)
-		go func() { watch <- load.Watch(runCtx, o, time.Now()) }()
+	var watch *serverWatch
+	if len(b.servers) > 0 {
+		if watch, err = watchServers(ctx, b.scraper, b.servers); err != nil {
+			return nil, nil, err
+		}
+		defer watch.end()
 	}
 	var tokens int64
 	rec, err := r.Run(runCtx, time.Second, func(x load.Progress) {
@@ -417,8 +446,9 @@ func (b *bench) run(ctx context.Context, p *plan, lost func(load.Progress) bool)
 	res := load.Summarize(rec, load.Settings{Name: p.name, Load: p.shape, Workload: p.workload, Objective: b.objective, Warmup: b.warmup,
 		Target: load.Asked{URL: redactURL(t.URL), API: t.API, Model: t.Model, Stream: t.Stream, Version: b.probed.Version, Prompts: v.Source}})
 	res.Notes = append(res.Notes, b.probed.Notes...)
-	if b.metrics != "" {
-		res.Server = <-watch
+	if watch != nil {
+		// An interrupt ends the test, not what is said of it.
+		res.Server = watch.judge(context.WithoutCancel(ctx), res, b.objective)
 	}
 	return res, rec, nil
 }

@@ -93,12 +93,10 @@ func (b *bench) searchScenario(ctx context.Context) (*load.Scenario, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f.like != "" {
-		seen, err := b.seen(ctx)
-		if err != nil {
+	if f.workloadFrom != "" {
+		if _, err := b.seen(ctx, &spec); err != nil {
 			return nil, err
 		}
-		spec.Prompt, spec.Output, spec.PrefixShare = seen.Spec.Prompt, seen.Spec.Output, seen.Spec.PrefixShare
 	}
 	s := &load.Scenario{Name: "trial", Workload: spec, CV: &f.cv, Requests: f.requests, Duration: f.duration, MaxConcurrency: f.maxConcurrency}
 	if s.Requests == 0 && s.Duration == 0 {
@@ -114,7 +112,11 @@ func (b *bench) trial(ctx context.Context, s load.Scenario, level float64) (load
 	} else {
 		s.Concurrency = int(level)
 	}
-	p, err := b.plan(&s)
+	arrivals, err := s.Arrivals()
+	if err != nil {
+		return load.Trial{}, err
+	}
+	p, err := b.plan(&s, arrivals)
 	if err != nil {
 		return load.Trial{}, err
 	}

@@ -3,6 +3,7 @@ package load
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/baseline"
@@ -17,6 +18,10 @@ const minHealthy = 0.67
 // carry. With an objective, a latency's threshold is the objective; without one,
 // or when the server is far better than promised, it is the measured value with
 // headroom, above the interval's upper end.
+//
+// What is normal is what the server's own metrics said over the window, because
+// they are what rules and the diagnosis will compare with; what the client
+// measured stands where they say nothing.
 func NewBaseline(r *Result, o *slo.Objective, capacity float64, now time.Time) (*baseline.File, error) {
 	switch {
 	case r.Generator.Spoiled:
@@ -29,6 +34,9 @@ func NewBaseline(r *Result, o *slo.Objective, capacity float64, now time.Time) (
 	b := &baseline.File{Schema: baseline.Schema, Created: now.UTC().Truncate(time.Second), Model: r.Target.Model, Capacity: capacity,
 		Source:       fmt.Sprintf("load test of %s, %d requests, %.3g per second", r.Started.UTC().Format(time.RFC3339), r.Requests.Complete, r.Throughput.Requests),
 		PromptTokens: r.Tokens.Prompt, OutputTokens: r.Tokens.Output, Concurrency: r.Streams.Mean, Normal: map[string]float64{}}
+	if r.Server != nil {
+		maps.Copy(b.Normal, r.Server.Normal)
+	}
 	promised := map[Metric]time.Duration{}
 	if o != nil {
 		promised = map[Metric]time.Duration{TTFT: o.TTFTP95, ITL: o.ITLP95, E2E: o.E2EP95}
@@ -38,12 +46,18 @@ func NewBaseline(r *Result, o *slo.Objective, capacity float64, now time.Time) (
 		if !ok {
 			continue
 		}
-		b.Normal[string(m)+"_p95"] = q.Value
+		told(b, string(m)+"_p95", q.Value)
 		if q, ok := r.Latency[m].At(0.5); ok {
-			b.Normal[string(m)+"_p50"] = q.Value
+			told(b, string(m)+"_p50", q.Value)
 		}
-		t := baseline.Threshold{Signal: string(m) + "_p95", Op: ">", Normal: q.Value, Value: baseline.Headroom * max(q.Value, q.High),
-			Why: fmt.Sprintf("%.3g times the upper end of the measured P95 (%.3g s)", baseline.Headroom, max(q.Value, q.High))}
+		// The server's percentiles lie within wide buckets, and may be above the
+		// truth.
+		most, from := max(q.Value, q.High), "the upper end of the measured P95"
+		if own := b.Normal[string(m)+"_p95"]; own > most {
+			most, from = own, "the P95 of the server's histogram"
+		}
+		t := baseline.Threshold{Signal: string(m) + "_p95", Op: ">", Normal: q.Value, Value: baseline.Headroom * most,
+			Why: fmt.Sprintf("%.3g times %s (%.3g s)", baseline.Headroom, from, most)}
 		if limit := promised[m].Seconds(); limit > 0 && t.Value > limit*minHealthy {
 			t.Value, t.Why = limit, fmt.Sprintf("the objective; the test measured %.3g s", q.Value)
 		}
@@ -53,19 +67,26 @@ func NewBaseline(r *Result, o *slo.Objective, capacity float64, now time.Time) (
 	return b, nil
 }
 
+// told takes the client's value of what the server does not tell.
+func told(b *baseline.File, signal string, v float64) {
+	if _, ok := b.Normal[signal]; !ok {
+		b.Normal[signal] = v
+	}
+}
+
 // serverThresholds are the server's own quantities that a healthy test bounds.
 func serverThresholds(b *baseline.File, r *Result) {
 	if r.Server == nil {
 		return
 	}
 	for _, name := range []string{"waiting", "kv_cache_usage", "preemption_rate"} {
-		most, seen := 0.0, false
+		most := 0.0
 		for _, p := range r.Server.Series {
-			if v, ok := p.Values[name]; ok && p.At >= r.Window.From {
-				most, seen = max(most, v), true
+			if p.At >= r.Window.From && p.At <= r.Window.To {
+				most = max(most, p.Values[name])
 			}
 		}
-		if seen {
+		if most > 0 { // a multiple of nothing is no threshold
 			b.Thresholds = append(b.Thresholds, baseline.Threshold{Signal: name, Op: ">", Normal: most, Value: baseline.Headroom * most,
 				Why: fmt.Sprintf("%.3g times the highest value during the healthy test", baseline.Headroom)})
 		}

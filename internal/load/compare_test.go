@@ -221,7 +221,10 @@ func TestGoodputAndObjective(t *testing.T) {
 func TestBaseline(t *testing.T) {
 	chat, _ := slo.ForUseCase("chat")
 	r := synthetic(1, 500, 1)
-	r.Server = &Server{Series: []ServerPoint{{1, map[string]float64{"waiting": 4}}, {2, map[string]float64{"waiting": 2}}}}
+	p95, _ := r.Latency[E2E].At(0.95)
+	inside := r.Window.From + 0.1
+	r.Server = &Server{Series: []ServerPoint{{inside, map[string]float64{"waiting": 4, "preemption_rate": 0}}, {inside + 1, map[string]float64{"waiting": 2}}, {r.Window.To + 9, map[string]float64{"waiting": 90}}},
+		Normal: map[string]float64{"e2e_p95": 2 * p95.High, "kv_cache_usage": 0.4}}
 	b, err := NewBaseline(r, &chat, 12, time.Unix(0, 0))
 	if err != nil {
 		t.Fatal(err)
@@ -230,10 +233,16 @@ func TestBaseline(t *testing.T) {
 	for _, x := range b.Thresholds {
 		got[x.Signal] = x.Value
 	}
-	p95, _ := r.Latency[E2E].At(0.95)
-	want := map[string]float64{"ttft_p95": 0.5, "e2e_p95": baseline.Headroom * max(p95.High, p95.Value), "waiting": 6}
+	want := map[string]float64{"ttft_p95": 0.5, "e2e_p95": baseline.Headroom * 2 * p95.High, "waiting": 6}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("thresholds (-want +got): the objective where it is near, else the measurement with baseline.Headroom\n%s", diff)
+	}
+	first, _ := r.Latency[TTFT].At(0.95)
+	half, _ := r.Latency[TTFT].At(0.5)
+	whole, _ := r.Latency[E2E].At(0.5)
+	normal := map[string]float64{"e2e_p95": 2 * p95.High, "kv_cache_usage": 0.4, "ttft_p95": first.Value, "ttft_p50": half.Value, "e2e_p50": whole.Value}
+	if diff := cmp.Diff(normal, b.Normal); diff != "" {
+		t.Errorf("normal (-want +got): the server's own value, and the client's where it has none\n%s", diff)
 	}
 	r.Generator.Spoiled = true
 	if _, err := NewBaseline(r, nil, 0, time.Unix(0, 0)); err == nil {

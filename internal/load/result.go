@@ -250,25 +250,6 @@ type Point struct {
 	ITLP95   float64 `json:"itl_p95"`
 }
 
-// Server is what the server's own metrics said during the test.
-type Server struct {
-	Series    []ServerPoint `json:"series"`
-	Missed    int           `json:"missed"` // scrapes that failed
-	Diagnosis *Diagnosis    `json:"diagnosis,omitempty"`
-}
-
-// ServerPoint is one scrape.
-type ServerPoint struct {
-	At     float64            `json:"at"`
-	Values map[string]float64 `json:"values"`
-}
-
-// Diagnosis is the verdict on the server during the test.
-type Diagnosis struct {
-	ID      string `json:"id"`
-	Summary string `json:"summary"`
-}
-
 // Judgement is what the generator says of itself.
 type Judgement struct {
 	Spoiled bool     `json:"spoiled"` // the result says more about the generator than about the server

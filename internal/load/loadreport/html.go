@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 
+	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/load"
 	"github.com/sixty-dev/sixty/internal/plot"
 )
@@ -148,7 +149,9 @@ func serverPlots(r *load.Result, window [2]float64) []figure {
 	}
 	var f []figure
 	for _, k := range sortedKeys(lines) {
-		f = append(f, draw("from the server's own metrics", plot.Plot{Title: "Server: " + k, XName: "seconds", Lines: []plot.Line{*lines[k]}, Shade: window}))
+		s := signal(k)
+		format := func(v float64) string { return indicator.FormatNumber(v, s.Unit) }
+		f = append(f, draw("from the server's own metrics", plot.Plot{Title: "Server: " + s.Title, XName: "seconds", Lines: []plot.Line{*lines[k]}, Shade: window, Format: format}))
 	}
 	return f
 }

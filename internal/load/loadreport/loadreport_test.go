@@ -42,7 +42,11 @@ func measure(t *testing.T) (*load.Result, *load.Recording) {
 	}
 	o, _ := slo.ForUseCase("chat")
 	res := load.Summarize(rec, load.Settings{Name: "try", Target: load.Asked{URL: s.URL(), Model: "<m>", API: load.Chat, Stream: true}, Load: load.Shape{Concurrency: 4}, Objective: &o, Warmup: load.AutoWarmup})
-	res.Server = &load.Server{Series: []load.ServerPoint{{At: 0, Values: map[string]float64{"waiting": 3}}, {At: 1, Values: map[string]float64{"waiting": 5}}}}
+	res.Server = &load.Server{Series: []load.ServerPoint{{At: 0, Values: map[string]float64{"waiting": 3}}, {At: 1, Values: map[string]float64{"waiting": 5}}},
+		Phases: []load.Phase{{Name: "the window", To: 1, Status: "firing", Verdict: "kv-cache-thrashing", Summary: "Requests push each other out <b>of</b> the KV cache", Unchecked: []string{"memory-leak"},
+			Findings: []load.Finding{
+				{ID: "kv-cache-thrashing", Title: "KV cache thrashing", Severity: "page", Summary: "Requests push each other out <b>of</b> the KV cache", Evidence: []string{"Preemptions 2/s > 0.1/s (default)"}, Fixes: []string{"Lower the batch (--max-num-seqs 8)", "Another way"}},
+				{ID: "ttft-degraded", Title: "First tokens are late", Severity: "ticket", ExplainBy: "kv-cache-thrashing"}}}}, Notes: []string{"what is normal could not be told"}}
 	return res, rec
 }
 
@@ -52,7 +56,8 @@ func TestTextShowsWhatMatters(t *testing.T) {
 	if err := Text(&b, res); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"try: <m> at http", "54 complete, 6 failed", "6 × http_503: scripted", "TTFT ", "ITL (per token)", "goodput", "tenant paid", "at most waiting 5", "generator", "steady state"} {
+	for _, want := range []string{"try: <m> at http", "54 complete, 6 failed", "6 × http_503: scripted", "TTFT ", "ITL (per token)", "goodput", "tenant paid", "at most: Waiting requests 5", "generator",
+		"diagnosis            kv-cache-thrashing: Requests push", "Preemptions 2/s > 0.1/s", "try: Lower the batch (--max-num-seqs 8)", "follows from it: First tokens are late", "what is normal could not be told", "steady state"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, b.String())
 		}
@@ -120,9 +125,14 @@ func TestHTMLIsWholeAndSafe(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := b.String()
-	for _, bad := range []string{"<script", "<m>", "NaN", "%!", "ZgotmplZ", "src=", "href=", "url("} {
+	for _, bad := range []string{"<script", "<m>", "NaN", "%!", "ZgotmplZ", "src=", "href=", "url(", "<b>of</b>"} {
 		if strings.Contains(page, bad) {
 			t.Errorf("the page holds %q", bad)
+		}
+	}
+	for _, want := range []string{`<b class="bad">kv-cache-thrashing</b>`, "Remedy: Lower the batch", "follows from kv-cache-thrashing", "Not checked for want of metrics: memory-leak"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q", want)
 		}
 	}
 	charts := regexp.MustCompile(`(?s)<svg.*?</svg>`).FindAllString(page, -1)

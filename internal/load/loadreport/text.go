@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/load"
 	"github.com/sixty-dev/sixty/internal/plot"
 )
@@ -201,12 +202,59 @@ func server(p *printer, r *load.Result) {
 	}
 	var parts []string
 	for _, k := range sortedKeys(highest) {
-		parts = append(parts, fmt.Sprintf("%s %s", k, plot.Number(highest[k])))
+		s := signal(k)
+		parts = append(parts, s.Title+" "+indicator.FormatNumber(highest[k], s.Unit))
 	}
-	p.f("%-20s at most %s\n", "server", strings.Join(parts, ", "))
-	if d := r.Server.Diagnosis; d != nil {
-		p.f("%-20s %s: %s\n", "diagnosis", d.ID, d.Summary)
+	if len(parts) > 0 {
+		p.f("%-20s at most: %s\n", "server", strings.Join(parts, ", "))
 	}
+	for i := range r.Server.Phases {
+		x := &r.Server.Phases[i]
+		name := ""
+		if i == 0 {
+			name = "diagnosis"
+		}
+		where := ""
+		if len(r.Server.Phases) > 1 {
+			where = x.Name + ": "
+		}
+		p.f("%-20s %s%s: %s\n", name, where, x.Verdict, x.Summary)
+		for j := range x.Findings {
+			finding(p, &x.Findings[j], x.Verdict)
+		}
+	}
+	for _, n := range r.Server.Notes {
+		p.f("%-20s %s\n", "note", n)
+	}
+}
+
+// finding prints the verdict's evidence and first remedy, and the names of what
+// else is there.
+func finding(p *printer, f *load.Finding, verdict string) {
+	switch {
+	case f.ExplainBy != "":
+		p.f("%-20s   follows from it: %s\n", "", f.Title)
+		return
+	case f.ID != verdict:
+		p.f("%-20s   also %s: %s\n", "", f.ID, f.Summary)
+		return
+	}
+	for _, e := range f.Evidence {
+		p.f("%-20s   %s\n", "", e)
+	}
+	if len(f.Fixes) > 0 {
+		p.f("%-20s   try: %s\n", "", f.Fixes[0])
+	}
+}
+
+// signal is a signal by its name; one of a newer version has no unit.
+func signal(name string) *indicator.Signal {
+	for _, s := range indicator.All() {
+		if s.Name == name {
+			return s
+		}
+	}
+	return &indicator.Signal{Name: name, Title: name}
 }
 
 func generator(p *printer, r *load.Result) {

@@ -1,0 +1,336 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/evidence"
+	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/live"
+	"github.com/sixty-dev/sixty/internal/load"
+	"github.com/sixty-dev/sixty/internal/metrics"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/scrape"
+	"github.com/sixty-dev/sixty/internal/pathologies"
+	"github.com/sixty-dev/sixty/internal/slo"
+)
+
+// scrapeEvery is how often the servers' metrics are read during a test: often
+// enough to tell a burst from a queue, and far below what would load them.
+const scrapeEvery = time.Second
+
+// maxServerPoints bounds the series of a result.
+const maxServerPoints = 600
+
+// serverWatch scrapes the servers' metrics during one test and judges them
+// afterwards. Each test has a storage of its own: what came before it, with another
+// load, is not normal for it.
+type serverWatch struct {
+	run  *liveRun
+	stop context.CancelFunc
+	done sync.WaitGroup
+}
+
+// watch begins to scrape. What is learned of the servers beside their metrics is
+// asked for at once, before they are busy.
+func watchServers(ctx context.Context, client *scrape.Client, targets []live.Target) (*serverWatch, error) {
+	store, err := embedded.Open(embedded.Config{})
+	if err != nil {
+		return nil, err
+	}
+	w := &serverWatch{run: &liveRun{client: client, store: store, targets: targets, states: make([]liveState, len(targets))}}
+	ctx, w.stop = context.WithCancel(ctx)
+	for i := range targets {
+		w.done.Go(func() { w.run.learn(ctx, i) })
+	}
+	w.done.Go(func() { live.Run(ctx, client, targets, scrapeEvery, w.run.take) })
+	return w, nil
+}
+
+// end stops the scraping.
+func (w *serverWatch) end() {
+	w.stop()
+	w.done.Wait()
+}
+
+// judge ends the scraping and says what the servers' own metrics showed. What
+// cannot be told is noted: it does not make the client's numbers wrong.
+func (w *serverWatch) judge(ctx context.Context, res *load.Result, objective *slo.Objective) *load.Server {
+	w.end()
+	defer w.run.store.Close()
+	s := &load.Server{Series: []load.ServerPoint{}}
+	for _, st := range w.run.states {
+		s.Missed += st.failed
+	}
+	q := &serverQuestions{store: w.run.store, watch: w, began: res.Started}
+	if err := q.discover(ctx); err != nil {
+		s.Notes = append(s.Notes, "the server's metrics: "+err.Error())
+		return s
+	}
+	for _, part := range []struct {
+		what string
+		do   func() error
+	}{
+		{"over time", func() (err error) { s.Series, err = q.series(ctx); return err }},
+		{"what is normal", func() (err error) { s.Normal, err = q.normal(ctx, res); return err }},
+		{"the diagnosis", func() (err error) { s.Phases, err = q.phases(ctx, res, objective); return err }},
+	} {
+		if err := part.do(); err != nil {
+			s.Notes = append(s.Notes, "the server's metrics, "+part.what+": "+err.Error())
+		}
+	}
+	return s
+}
+
+// serverQuestions asks the storage of one test.
+type serverQuestions struct {
+	store       *embedded.Store
+	watch       *serverWatch
+	began       time.Time // of the test
+	first, last time.Time // scrapes
+	targets     []diagnose.Target
+}
+
+func (q *serverQuestions) discover(ctx context.Context) (err error) {
+	var ok bool
+	if q.first, q.last, ok = q.store.Times(); !ok {
+		return errors.New("not one scrape ended during the test")
+	}
+	q.targets, _, err = diagnose.Discover(ctx, q.store, q.last, q.last.Sub(q.first)+scrapeEvery, nil, false)
+	return err
+}
+
+// beside are the signals that are laid beside the client's, over so many scrapes
+// each, and whether several servers' values add up.
+var beside = []struct {
+	signal  *indicator.Signal
+	scrapes time.Duration
+	sum     bool
+}{
+	{indicator.Running, 1, true},
+	{indicator.Waiting, 1, true},
+	{indicator.KVUsage, 1, false},
+	{indicator.PreemptionRate, 4, true},
+	{indicator.GenerationTokenRate, 4, true},
+	{indicator.PromptTokenRate, 4, true},
+	{indicator.PrefixHitRatio, 4, false},
+	{indicator.GPUUtil, 1, false},
+	{indicator.SMActive, 1, false},
+}
+
+// series asks for the signals over the whole test.
+func (q *serverQuestions) series(ctx context.Context) ([]load.ServerPoint, error) {
+	step := max(scrapeEvery, (q.last.Sub(q.first) / maxServerPoints).Round(scrapeEvery))
+	points := map[int64]map[string]float64{}
+	for _, b := range beside {
+		for _, t := range q.targets {
+			if t.Problem != "" || t.IsGPU() != (b.signal.Scope == indicator.GPU) {
+				continue
+			}
+			// A gauge's window is a little longer than a scrape, which is never quite
+			// on time.
+			window := b.scrapes*scrapeEvery + scrapeEvery/2
+			r := indicator.Rewriting{Window: window, Short: window, Past: window, Metric: t.Dialect.Metric}
+			for name, value := range t.Labels {
+				r.Matchers = append(r.Matchers, labels.MustNewMatcher(labels.MatchEqual, name, value))
+			}
+			expr, err := indicator.Rewrite(b.signal.Expr, r)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", b.signal.Name, err)
+			}
+			m, err := q.store.QueryRange(ctx, expr.String(), metrics.Range{Start: q.first, End: q.last, Step: step})
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", b.signal.Name, err)
+			}
+			for _, line := range m {
+				for _, p := range line.Values {
+					v, at := float64(p.Value), int64(p.Timestamp)
+					if math.IsNaN(v) || math.IsInf(v, 0) {
+						continue
+					}
+					if points[at] == nil {
+						points[at] = map[string]float64{}
+					}
+					old, ok := points[at][b.signal.Name]
+					switch {
+					case !ok:
+					case b.sum:
+						v += old
+					default:
+						v = max(v, old)
+					}
+					points[at][b.signal.Name] = v
+				}
+			}
+		}
+	}
+	out := make([]load.ServerPoint, 0, len(points))
+	for at, values := range points {
+		out = append(out, load.ServerPoint{At: math.Round(1e3*time.UnixMilli(at).Sub(q.began).Seconds()) / 1e3, Values: values})
+	}
+	slices.SortFunc(out, func(a, b load.ServerPoint) int { return cmp.Compare(a.At, b.At) })
+	return out, nil
+}
+
+// at is the time of an offset into the test.
+func (q *serverQuestions) at(seconds float64) time.Time {
+	return q.began.Add(time.Duration(seconds * float64(time.Second)))
+}
+
+// span is a part of the test as far as it was scraped.
+func (q *serverQuestions) span(from, to float64) diagnose.Range {
+	r := diagnose.Range{From: q.at(from), To: q.at(to)}
+	if r.From.Before(q.first) {
+		r.From = q.first
+	}
+	if r.To.After(q.last) {
+		r.To = q.last
+	}
+	return r
+}
+
+// What a measurement of what is normal needs: so many scrapes for a rate, and so
+// many requests in each of the spans whose median is taken.
+const (
+	scrapesPerRate = 4
+	requestsASpan  = 20
+)
+
+// normal is the median of every signal over the steady window.
+func (q *serverQuestions) normal(ctx context.Context, res *load.Result) (map[string]float64, error) {
+	r := q.span(res.Window.From, res.Window.To)
+	short := scrapesPerRate * scrapeEvery
+	if !res.Window.Steady || res.Throughput.Requests <= 0 || r.Length() < 2*short {
+		return nil, nil // latencies that never settled, or too short a time, are no normal
+	}
+	enough := time.Duration(requestsASpan / res.Throughput.Requests * float64(time.Second))
+	window := min(max(short, enough, min(5*time.Minute, r.Length()/4)), r.Length()/2)
+	files, err := evidence.Measure(ctx, q.store, evidence.Config{
+		From: r.From, To: r.To, Window: window.Round(scrapeEvery), Short: min(short, r.Length()/8), Source: "load test", Created: r.To,
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		if f.Model == res.Target.Model || len(files) == 1 {
+			return f.Normal, nil
+		}
+	}
+	return nil, fmt.Errorf("the metrics are of other models than %s", res.Target.Model)
+}
+
+// phases diagnoses the window, or each step of a load that has steps. The first
+// step, which has the first load, is what is normal for the later ones.
+func (q *serverQuestions) phases(ctx context.Context, res *load.Result, objective *slo.Objective) ([]load.Phase, error) {
+	spans := []load.Phase{{Name: "the window", From: res.Window.From, To: res.Window.To}}
+	if steps := stepsOf(res); len(steps) > 1 {
+		spans = steps
+	}
+	o := diagnose.Options{Interval: scrapeEvery, Pathologies: pathologies.All(), Annotate: q.watch.run.annotate, First: q.first}
+	if objective != nil {
+		one := *objective
+		one.Model, one.Namespace, one.Cluster, one.Service = "", "", "", "" // it was chosen for this model already
+		o.Settings.Objectives = &slo.File{Objectives: []slo.Objective{one}}
+	}
+	var first diagnose.Range
+	for i := range spans {
+		p := &spans[i]
+		r := q.span(p.From, p.To)
+		if r.Length() < scrapesPerRate*scrapeEvery {
+			p.Status, p.Verdict = diagnose.Unknown.String(), diagnose.InsufficientData
+			p.Summary = fmt.Sprintf("too short to be judged: %.1f s are fewer than %d scrapes", max(r.Length().Seconds(), 0), scrapesPerRate)
+			continue
+		}
+		o.At, o.Window, o.Baseline = r.To, r.Length(), first
+		d, err := diagnose.Run(ctx, q.store, o)
+		if err != nil {
+			return nil, err
+		}
+		tell(p, &d)
+		if first.From.IsZero() {
+			first = r
+		}
+	}
+	return spans, nil
+}
+
+// stepsOf are the steps of an open loop's rate. Ramps are no steps.
+func stepsOf(res *load.Result) []load.Phase {
+	if res.Load.Arrivals == nil {
+		return nil
+	}
+	var steps []load.Phase
+	at := 0.0
+	for _, s := range res.Load.Arrivals.Profile {
+		to := at + s.Duration.Seconds()
+		if s.Duration == 0 {
+			to = res.Window.To
+		}
+		if s.From != s.To || at >= res.Duration {
+			return nil
+		}
+		steps = append(steps, load.Phase{Name: fmt.Sprintf("%g requests/s", s.From), From: at, To: min(to, res.Duration)})
+		at = to
+	}
+	if len(steps) > maxSteps {
+		return nil
+	}
+	return steps
+}
+
+// maxSteps is how many steps are judged each by itself.
+const maxSteps = 50
+
+// tell puts a diagnosis into a phase.
+func tell(p *load.Phase, d *diagnose.Diagnosis) {
+	p.Status, p.Verdict, p.Summary, p.Confidence = d.Status.String(), d.Verdict.ID, d.Verdict.Summary, math.Round(100*d.Verdict.Confidence)/100
+	for _, g := range d.Coverage {
+		p.Unchecked = append(p.Unchecked, g.ID)
+	}
+	for _, f := range d.Findings {
+		if f.Status != diagnose.Firing {
+			continue
+		}
+		x := load.Finding{ID: f.Pathology.ID, Title: f.Pathology.Title, Severity: f.Severity.String(), Summary: f.Summary, ExplainBy: f.InhibitedBy}
+		for _, e := range f.Evidence {
+			if e.Holds == catalog.True {
+				x.Evidence = append(x.Evidence, evidenceLine(&e))
+			}
+		}
+		for _, fix := range f.Fixes {
+			x.Fixes = append(x.Fixes, fixLine(&fix))
+		}
+		p.Findings = append(p.Findings, x)
+	}
+}
+
+func evidenceLine(e *catalog.Evidence) string {
+	u := e.Signal.Unit
+	s := fmt.Sprintf("%s %s %s %s (%s)", e.Signal.Title, indicator.Format(e.Value, u), e.Op, indicator.FormatNumber(e.Threshold, u), e.Source)
+	if normal := e.Baseline.Or(math.NaN()); !math.IsNaN(normal) {
+		s += ", in the first step " + indicator.FormatNumber(normal, u)
+	}
+	return s
+}
+
+func fixLine(f *catalog.Fix) string {
+	var changes []string
+	for _, c := range f.Changes {
+		changes = append(changes, c.Flag+" "+c.To)
+	}
+	if len(changes) == 0 {
+		return f.Summary
+	}
+	return fmt.Sprintf("%s (%s)", strings.TrimSuffix(f.Summary, "."), strings.Join(changes, ", "))
+}

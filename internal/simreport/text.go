@@ -82,7 +82,11 @@ func (t *text) head(s *Simulation) {
 	if w.SharedTokens > 0 {
 		body += fmt.Sprintf(", of which %s shared", plot.Number(w.SharedTokens))
 	}
-	t.item("workload", fmt.Sprintf("%s; seed %d", body, w.Seed))
+	body = fmt.Sprintf("%s; seed %d", body, w.Seed)
+	if len(s.Sweep) > 0 {
+		body += "; at the first point of the sweep"
+	}
+	t.item("workload", body)
 	d := &s.Deployment
 	body = fmt.Sprintf("vLLM %s, %s %v, %s %v, KV cache of %s tokens", d.VLLM, "max-num-seqs", d.Settings["max-num-seqs"].Value,
 		"max-num-batched-tokens", d.Settings["max-num-batched-tokens"].Value, plot.Number(float64(d.KVTokens)))

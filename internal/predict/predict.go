@@ -41,12 +41,23 @@ func Fill(ctx context.Context, q metrics.Querier, r diagnose.Request, s *diagnos
 	}
 	p, err := prepare(ctx, q, &r, s, f.Targets[0], fixes)
 	for _, fix := range fixes {
-		if err != nil {
+		switch {
+		case err != nil:
 			fix.Predicted = &catalog.Prediction{Reason: err.Error()}
-			continue
+		case ctx.Err() == nil:
+			fix.Predicted = p.fix(fix)
 		}
-		fix.Predicted = p.fix(fix)
 	}
+	// What would make it worse is not what to try first.
+	slices.SortStableFunc(f.Fixes, func(a, b catalog.Fix) int { return last(&a) - last(&b) })
+}
+
+// last is 1 for a fix that is predicted to make things worse.
+func last(f *catalog.Fix) int {
+	if f.Predicted != nil && worse(f.Predicted) {
+		return 1
+	}
+	return 0
 }
 
 // A predictor has simulated the present and been right.
@@ -58,7 +69,7 @@ type predictor struct {
 	bounds      *bounds
 	measured    []indicator.Value
 	before      []catalog.Estimate
-	draws       int
+	spent       int // simulated tokens
 }
 
 // reader reads one target.
@@ -94,7 +105,7 @@ func prepare(ctx context.Context, q metrics.Querier, r *diagnose.Request, s *dia
 	if err != nil {
 		return nil, err
 	}
-	p := &predictor{now: setup{known: engine.Config{}, replicas: 1}, draws: maxDraws}
+	p := &predictor{now: setup{known: engine.Config{}, replicas: 1}}
 	if p.traffic, err = trafficOf(fleet); err != nil {
 		return nil, err
 	}
@@ -129,7 +140,7 @@ func (p *predictor) configure(t *diagnose.Target, fleet *observe.Fleet, fixes []
 		}
 	}
 	var err error
-	if p.engine, err = whatif.Config(releaseNumber.FindString(t.Version), p.now.known, nil); err != nil {
+	if p.engine, err = config(releaseNumber.FindString(t.Version), p.now.known); err != nil {
 		return err
 	}
 	if len(p.engine.NotModelled) > 0 {
@@ -142,21 +153,40 @@ func (p *predictor) configure(t *diagnose.Target, fleet *observe.Fleet, fixes []
 	return nil
 }
 
+// What a server may say of itself before it is taken for an error: nothing is
+// allocated by its word alone.
+const (
+	maxBlocks   = 1 << 22
+	maxModelLen = 1 << 22
+	maxInFlight = 20_000
+)
+
+// config is a configuration small enough to be simulated in a moment.
+func config(release string, known engine.Config) (*whatif.Engine, error) {
+	e, err := whatif.Config(release, known, nil)
+	if err != nil {
+		return nil, err
+	}
+	if c := &e.Config; c.NumBlocks > maxBlocks || c.MaxModelLen > maxModelLen {
+		return nil, fmt.Errorf("%d KV blocks and a max-model-len of %d are more than is simulated here", c.NumBlocks, c.MaxModelLen)
+	}
+	return e, nil
+}
+
 // fit calibrates and simulates the present, on all of the past at hand, which has
 // seen more loads, or on the window alone, where the server was another before. The
 // first that gives what was measured is taken.
 func (p *predictor) fit(ctx context.Context, r *reader, window *observe.Fleet, past time.Time) error {
-	closest, reason := math.Inf(1), error(nil)
-	for _, from := range []time.Time{past, r.window.From} {
-		fleet := window
-		if from.Before(r.window.From.Add(-r.interval)) {
-			var err error
-			if fleet, err = r.read(ctx, from); err != nil {
-				return err
-			}
-		} else if from == past {
-			continue // there is no more than the window
+	fleets := []*observe.Fleet{window}
+	if past.Before(r.window.From.Add(-r.interval)) {
+		all, err := r.read(ctx, past)
+		if err != nil {
+			return err
 		}
+		fleets = []*observe.Fleet{all, window}
+	}
+	closest, reason := math.Inf(1), error(nil)
+	for _, fleet := range fleets {
 		off, err := p.try(fleet)
 		if err == nil {
 			return nil
@@ -218,12 +248,16 @@ func (p *predictor) calibrate(fleet *observe.Fleet, recomputed float64) error {
 	return err
 }
 
-// How much is simulated. A prediction is worth a second or two of one core.
+// How much is simulated, in tokens, of which one takes a tenth of a microsecond. A
+// prediction is worth a second or two of one core.
 const (
-	maxDraws  = 8
-	minDraws  = 3
-	maxTokens = 400_000   // of one simulation
-	budget    = 6_000_000 // of all
+	maxDraws = 8
+	minDraws = 3
+
+	perPresent = 400_000    // of one simulation of the present
+	perAfter   = 1_600_000  // of one of the time after a change
+	perScene   = 1_500_000  // of all of one scene, but for the least number of draws
+	budget     = 16_000_000 // of all, beyond which no further fix is begun
 )
 
 // scene sets the present, or the time after a change: when what it began with has
@@ -235,7 +269,7 @@ func (p *predictor) scene(s setup, cfg sim.Config, after bool) *scene {
 		cfg: cfg, bounds: p.bounds, arrivals: t.share(t.ranks * s.replicas), clients: int(math.Ceil(t.clients / n)),
 		running: int(math.Round(t.running / n)), waiting: int(math.Round(t.waiting / n)),
 		gap: p.seconds(indicator.ITLMean), first: p.seconds(indicator.TTFTMean),
-		length: t.length, maxTokens: maxTokens,
+		length: p.horizon(perPresent), maxTokens: 2 * perPresent,
 	}
 	if sc.clients > 0 {
 		sc.running = min(sc.running, sc.clients)
@@ -248,14 +282,24 @@ func (p *predictor) scene(s setup, cfg sim.Config, after bool) *scene {
 		return sc
 	}
 	sc.period = t.length
-	sc.warm = max(t.length, 2*p.seconds(indicator.E2EMean))
+	sc.warm = max(sc.length, 2*p.seconds(indicator.E2EMean))
 	enough := time.Duration(enoughRequests / t.rate() * float64(time.Second))
-	sc.length = min(max(t.length, enough), 4*t.length)
-	sc.maxTokens = 4 * maxTokens
+	sc.length = min(max(sc.length, enough), 4*sc.length)
+	sc.maxTokens = 2 * perAfter
 	if sc.clients == 0 {
 		sc.running, sc.waiting = 0, 0 // a restart begins with nothing
 	}
 	return sc
+}
+
+// horizon is the window, or its beginning where that makes so many tokens already.
+func (p *predictor) horizon(tokens float64) time.Duration {
+	i := index(indicator.GenerationTokenRate)
+	rate := p.measured[i].Or(0) / float64(p.traffic.ranks)
+	if seconds := tokens / max(rate, 1); seconds < p.traffic.length.Seconds() {
+		return time.Duration(seconds * float64(time.Second))
+	}
+	return p.traffic.length
 }
 
 // enoughRequests make a P95 of the time after a change.
@@ -263,7 +307,7 @@ const enoughRequests = 300
 
 // seconds is a measured duration, 0 where it is not known.
 func (p *predictor) seconds(s *indicator.Signal) time.Duration {
-	i := slices.IndexFunc(quantities, func(q quantity) bool { return q.signal == s })
+	i := index(s)
 	return time.Duration(p.measured[i].Or(0) * float64(time.Second))
 }
 
@@ -272,15 +316,15 @@ func (p *predictor) seconds(s *indicator.Signal) time.Duration {
 func (p *predictor) simulate(s *scene) ([]*outcome, error) {
 	fit := p.calibration.Fit
 	var outcomes []*outcome
-	tokens := 0.0
-	for i := range p.draws {
-		if i >= minDraws && tokens > budget/4 {
+	tokens := 0
+	for i := range maxDraws {
+		if i >= minDraws && tokens > perScene {
 			break
 		}
 		one := *s
 		one.seed, one.cost = uint64(i), fit.Cost
 		if i > 0 && len(fit.Draws) > 0 {
-			one.cost = fit.Draws[(i-1)*len(fit.Draws)/p.draws]
+			one.cost = fit.Draws[(i-1)*len(fit.Draws)/maxDraws]
 		}
 		var err error
 		if one.pool, err = p.traffic.pool(s.cfg, one.seed); err != nil {
@@ -294,19 +338,23 @@ func (p *predictor) simulate(s *scene) ([]*outcome, error) {
 			return nil, errors.New("the traffic is too much to be simulated in a second or two; sixty simulate takes its time")
 		}
 		outcomes = append(outcomes, o)
-		tokens += o.tokens
+		tokens += o.simulated
 	}
+	p.spent += tokens
 	return outcomes, nil
 }
 
 // fix predicts what one fix does.
 func (p *predictor) fix(f *catalog.Fix) *catalog.Prediction {
 	none := func(err error) *catalog.Prediction { return &catalog.Prediction{Reason: err.Error()} }
+	if p.spent > budget {
+		return none(errors.New("the traffic is much to simulate, and the other fixes took the time; sixty simulate has more"))
+	}
 	after, err := changed(p.now, p.engine.Config, p.engine.Release, f)
 	if err != nil {
 		return none(err)
 	}
-	e, err := whatif.Config(p.engine.Release, after.known, nil)
+	e, err := config(p.engine.Release, after.known)
 	if err != nil {
 		return none(err)
 	}
@@ -317,12 +365,49 @@ func (p *predictor) fix(f *catalog.Fix) *catalog.Prediction {
 	}
 	engines := float64(p.traffic.ranks * after.replicas)
 	then := estimates(outcomes, engines, p.traffic.length.Seconds())
+	if err := p.undetermined(outcomes, then); err != nil {
+		return none(err)
+	}
 	came := p.traffic.rate() / engines * sc.length.Seconds()
 	out := &catalog.Prediction{Basis: p.basis(), Caveats: append(after.caveats, p.caveats(pooled(outcomes), came, then)...)}
 	for i, q := range quantities {
 		out.Effects = append(out.Effects, catalog.Effect{Signal: q.signal, Measured: p.measured[i], Before: p.before[i], After: then[i]})
 	}
+	if worse(out) {
+		out.Caveats = append(out.Caveats, "answers would take longer than now, and there would be no more of them: look for another fix first")
+	}
 	return out
+}
+
+// apart is how many times as many tokens one sample of the calibration may give as
+// another, for a prediction to say anything.
+const apart = 2
+
+// undetermined reports a change that leads so far from what the calibration saw
+// that its samples disagree about the throughput itself.
+func (p *predictor) undetermined(outcomes []*outcome, then []catalog.Estimate) error {
+	e := then[index(indicator.GenerationTokenRate)]
+	if e.High <= apart*e.Low {
+		return nil
+	}
+	text := fmt.Sprintf("the calibration does not reach that far: %s from %s to %s", indicator.GenerationTokenRate.Title, format(e.Low, indicator.GenerationTokenRate), format(e.High, indicator.GenerationTokenRate))
+	if far := p.calibration.Fit.Extrapolation(&sim.Result{Requests: pooled(outcomes).ended}); len(far) > 0 {
+		text += "; " + far[0]
+	}
+	return errors.New(text)
+}
+
+// worse reports whether users of a closed or open loop would be worse off for
+// certain: answers take longer, and there are no more of them.
+func worse(p *catalog.Prediction) bool {
+	wait, ok1 := p.Effect(indicator.E2EMean)
+	rate, ok2 := p.Effect(indicator.GenerationTokenRate)
+	return ok1 && ok2 && wait.After.Low > wait.Before.High && rate.After.Low < rate.Before.High
+}
+
+// index finds a quantity.
+func index(s *indicator.Signal) int {
+	return slices.IndexFunc(quantities, func(q quantity) bool { return q.signal == s })
 }
 
 // basis says what the numbers rest on.
@@ -352,7 +437,7 @@ func (p *predictor) caveats(o *outcome, came float64, then []catalog.Estimate) [
 	if growth := 4 * (o.late - o.early) / o.seconds; p.traffic.clients == 0 && growth > max(endless*came, 2) {
 		out = append(out, "more arrives than it serves, so the queue grows and no latency is steady: these are the first minutes")
 	}
-	i := slices.IndexFunc(quantities, func(q quantity) bool { return q.signal == indicator.TTFTP95 })
+	i := index(indicator.TTFTP95)
 	if e := then[i]; e.High-e.Low > max(e.Value, 0.1) {
 		out = append(out, fmt.Sprintf("near saturation: TTFT P95 is anything from %s to %s", format(e.Low, quantities[i].signal), format(e.High, quantities[i].signal)))
 	}

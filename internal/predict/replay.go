@@ -35,6 +35,7 @@ type bounds struct{ ttft, itl, e2e []float64 }
 // measured.
 type outcome struct {
 	seconds            float64
+	simulated          int // tokens in all
 	ttft, itl, e2e     *histogram
 	tokens             float64
 	preemptions        float64
@@ -200,6 +201,7 @@ func (p *player) play() {
 		}
 		p.now = max(p.now, at)
 	}
+	p.out.simulated = p.tokens
 	end := p.engine.Stats()
 	p.out.preemptions = float64(end.Preemptions - p.before.Preemptions)
 	p.out.recomputed = max(0, computed(end)-computed(p.before))

@@ -43,12 +43,18 @@ func trafficOf(f *observe.Fleet) (*traffic, error) {
 		t.take(f.From, f.Engines[i].Intervals, uint64(i))
 	}
 	slices.Sort(t.arrivals)
+	if t.running+t.waiting > maxInFlight || len(t.arrivals) > maxArrivals {
+		return nil, fmt.Errorf("measured workload: %.0f requests in flight and %d arrivals are more than is simulated here", t.running+t.waiting, len(t.arrivals))
+	}
 	if len(t.arrivals) < minArrivals {
 		return nil, fmt.Errorf("measured workload: %d requests arrived in that time, want %d or more", len(t.arrivals), minArrivals)
 	}
 	t.clients = closedLoop(f.Engines, float64(len(t.arrivals)))
 	return t, nil
 }
+
+// maxArrivals bounds the requests of a window.
+const maxArrivals = 200_000
 
 // take adds the arrivals of a rank. That a request was preempted looks like an
 // arrival in one interval and is taken back in another, so it is their sum that
@@ -71,7 +77,7 @@ func (t *traffic) take(from time.Time, intervals []observe.Interval, seed uint64
 	rng := rand.New(rand.NewPCG(seed, 0xa771))
 	came, placed := 0.0, 0
 	for _, v := range intervals {
-		came += known(v.Arrived) * total / shape
+		came = min(came+known(v.Arrived)*total/shape, maxArrivals+1)
 		for ; placed < int(math.Round(came)); placed++ {
 			// Within an interval at random, as independent users come.
 			end := v.End.Sub(from).Seconds()
@@ -135,6 +141,9 @@ const poolSize = 2000
 
 // pool draws requests that an engine can serve.
 func (t *traffic) pool(cfg sim.Config, seed uint64) ([]sim.Request, error) {
+	if t.spec.Prompt.Mean() > maxModelLen {
+		return nil, fmt.Errorf("measured prompts of %.0f tokens are more than is simulated here", t.spec.Prompt.Mean())
+	}
 	source, err := workload.NewGenerator(t.spec, seed)
 	if err != nil {
 		return nil, err

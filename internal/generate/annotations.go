@@ -37,7 +37,7 @@ func (b *ruleBuilder) description(p *catalog.Pathology, used []resolved) string 
 		}
 		seen = append(seen, s.Name)
 		fmt.Fprintf(&out, "{{ with printf `%s{%s}` %s | query }}%s {{ . | first | value%s }}. {{ end }}",
-			b.cfg.Series(s), placeholders(ids), "$labels."+strings.Join(ids, " $labels."), s.Title, humanize(s.Unit))
+			b.cfg.Series(s), placeholders(ids), arguments(ids), s.Title, humanize(s.Unit))
 	}
 	if readsModel(p) {
 		out.WriteString("Computed fix: sixty diagnose {{ $labels.instance }}")
@@ -51,6 +51,16 @@ func placeholders(labels []string) string {
 		parts[i] = l + "=%q"
 	}
 	return strings.Join(parts, ",")
+}
+
+// arguments are the values of the labels. One that an alert does not have is
+// nothing at all in vmalert.
+func arguments(labels []string) string {
+	parts := make([]string, len(labels))
+	for i, l := range labels {
+		parts[i] = `(or $labels.` + l + ` "")`
+	}
+	return strings.Join(parts, " ")
 }
 
 // humanize is the template function for a unit, with a pipe before it.

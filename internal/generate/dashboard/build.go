@@ -271,6 +271,9 @@ func (b *builder) panel(p panel) (Panel, error) {
 	for _, r := range slices.Concat(alerts, evidence) {
 		out.Links = append(out.Links, Link{Title: "Runbook: " + r.ID, URL: b.runbook(r)})
 	}
+	if len(out.Links) == 0 {
+		out.Links = []Link{{Title: "Runbooks", URL: b.cfg.RunbookURL}}
+	}
 	return out, nil
 }
 

@@ -170,6 +170,9 @@ func TestEveryPanelExplainsItself(t *testing.T) {
 		if len(p.Doc) < 60 || !strings.HasPrefix(p.NoData, "No data because ") || !strings.Contains(p.Doc, p.NoData) {
 			t.Errorf("%s, %s: doc %q, no data %q", d.UID, p.Title, p.Doc, p.NoData)
 		}
+		if len(p.Links) == 0 || !strings.Contains(p.Doc, p.Links[0].URL) {
+			t.Errorf("%s, %s: no runbook: links %v, doc %q", d.UID, p.Title, p.Links, p.Doc)
+		}
 	})
 }
 

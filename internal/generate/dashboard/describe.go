@@ -83,6 +83,9 @@ func (b *builder) describe(p panel, built Panel, alerts, evidence []*catalog.Pat
 			paragraphs = append(paragraphs, r.what+strings.Join(links, ", ")+".")
 		}
 	}
+	if len(alerts)+len(evidence) == 0 {
+		paragraphs = append(paragraphs, fmt.Sprintf("No alert reads it: it helps to tell the causes apart ([runbooks](%s)).", b.cfg.RunbookURL))
+	}
 	return strings.Join(append(paragraphs, "Empty? "+built.NoData), "\n\n")
 }
 

@@ -219,3 +219,27 @@ func TestExactlyAsManyArriveAsAreExpected(t *testing.T) {
 		}
 	}
 }
+
+// FuzzObserved takes counters as a broken server might show them.
+func FuzzObserved(f *testing.F) {
+	f.Add(300.0, 2000.0, 30.0, 10.0, 5.0, 40.0, 3.0)
+	f.Add(-1.0, math.NaN(), math.Inf(1), 0.0, 1e300, -5.0, 1e-300)
+	f.Fuzz(func(t *testing.T, sum, count, a, b, c, arrived, hits float64) {
+		h := Histogram{Sum: sum, Count: count, Buckets: []Bucket{{1, a}, {200, b}, {math.Inf(1), c}}}
+		o := Observed{Prompt: h, Output: h, Arrived: []float64{arrived, a, b, c, arrived}, Every: time.Second, QueriedTokens: count, HitTokens: hits}
+		if spec, err := o.Spec(); err == nil {
+			for _, v := range draws(spec.Prompt, 50) {
+				if v < 1 || v > 400 {
+					t.Errorf("a length of %d", v)
+				}
+			}
+		}
+		if a, err := o.Arrivals(); err == nil {
+			if p, err := a.Exactly(5*time.Second, 1); err != nil {
+				t.Error(err)
+			} else if at, ok := p.Next(); ok && at < 0 {
+				t.Errorf("an arrival at %v", at)
+			}
+		}
+	})
+}

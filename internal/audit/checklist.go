@@ -169,6 +169,8 @@ func (s *Surface) measure(m measured) Item {
 		}
 	case it.Detail != "":
 		it.Status, it.Detail = Partial, "some servers do not expose "+strings.Join(distinct(without), ", ")
+	case m.signal == indicator.HTTPRate && s.Exposes("http_request_duration_highr_seconds_count"):
+		it.Detail, it.Hint = "http_requests_total appears with the first request, and there was none", "" // the same instrumentation shows it
 	default:
 		it.Status, it.Detail = Missing, "not exposed: "+strings.Join(distinct(without), ", ")
 	}

@@ -72,6 +72,10 @@ func TestChecklistSaysWhatIsMissingAndHowToGetIt(t *testing.T) {
 	residency := seen(t, "vllm-v1", "vllm:kv_block_lifetime_seconds_count")
 	gpu := seen(t, "vllm-v1")
 	gpu.Detect([]string{"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_GPU_TEMP"})
+	idle := NewSurface("1 server")
+	idle.Live = true
+	idle.Detect([]string{"vllm:num_requests_running"})
+	idle.AddName("http_request_duration_highr_seconds_count", "")
 	mixed := seen(t, "vllm-v1")
 	mixed.AddTarget(mustNamed(t, "vllm-0.6"), "", "old:8000")
 	for _, tc := range []struct {
@@ -82,6 +86,7 @@ func TestChecklistSaysWhatIsMissingAndHowToGetIt(t *testing.T) {
 		hint       string // part of it
 	}{
 		{"V0 counts no HTTP requests", seen(t, "vllm-v0"), "offered-load", "HTTP requests by status", Missing, "0.8.3"},
+		{"nobody asked this server for anything yet", idle, "offered-load", "HTTP requests by status", Unknown, ""},
 		{"Ray keeps HTTP for itself", seen(t, "vllm-v1-ray"), "offered-load", "HTTP requests by status", Missing, "ray_serve_num_http_requests"},
 		{"SGLang has no such limits", seen(t, "sglang"), "workload-shape", "requested limits", Missing, "gateway"},
 		{"an old release waits for no reason", seen(t, "vllm-0.16"), "scheduler-pressure", "waiting requests by reason", Missing, "upgrade: it came with vLLM 0.20"},
@@ -102,7 +107,7 @@ func TestChecklistSaysWhatIsMissingAndHowToGetIt(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			it := find(t, Checklist(tc.s, nil, false), tc.area, tc.item)
-			if it.Status != tc.status || !strings.Contains(it.Hint, tc.hint) || (tc.status == Present) != (it.Hint == "") {
+			if it.Status != tc.status || !strings.Contains(it.Hint, tc.hint) || tc.status == Present && it.Hint != "" || tc.status == Missing && it.Hint == "" {
 				t.Errorf("got %+v, want %s with %q", it, tc.status, tc.hint)
 			}
 		})

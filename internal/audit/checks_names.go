@@ -241,7 +241,7 @@ func checkNotExposed(p *pass) {
 		case n.Needs != "":
 			p.reportAs(catalog.Info, at, "it is there only with "+n.Needs, advice("switch it on, or take the query out"))
 		case !n.In(p.surface.release()):
-			p.report(at, fmt.Sprintf("it came with vLLM %s, and %s is %s", n.Since, p.surface.Source, otherwise(engines[0].Version, "older")), advice("upgrade, or take the query out"))
+			p.report(at, fmt.Sprintf("it came with vLLM %s; the servers at hand (%s) are %s", n.Since, p.surface.Source, otherwise(engines[0].Version, "older")), advice("upgrade, or take the query out"))
 		default:
 			p.reportAs(catalog.Info, at, "the servers at hand ("+p.surface.Source+") do not expose it", advice("take the query out, or find out what switched it off"))
 		}

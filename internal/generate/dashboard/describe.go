@@ -84,7 +84,11 @@ func (b *builder) describe(p panel, built Panel, alerts, evidence []*catalog.Pat
 		}
 	}
 	if len(alerts)+len(evidence) == 0 {
-		paragraphs = append(paragraphs, fmt.Sprintf("No alert reads it: it helps to tell the causes apart ([runbooks](%s)).", b.cfg.RunbookURL))
+		why := "No alert reads it: it helps to tell the causes apart"
+		if slices.ContainsFunc(p.queries, func(q query) bool { return q.level == perObjective }) {
+			why = "The alerts on error budgets, VLLMErrorBudget…, read the same series"
+		}
+		paragraphs = append(paragraphs, fmt.Sprintf("%s ([runbooks](%s)).", why, b.cfg.RunbookURL))
 	}
 	return strings.Join(append(paragraphs, "Empty? "+built.NoData), "\n\n")
 }

@@ -259,7 +259,7 @@ func checkHistogramName(p *pass) {
 		if class != bareHistogram || p.records[name] != nil || p.surface.Exposes(name) {
 			return
 		}
-		if isCallArgument(path, "histogram_quantile", "histogram_avg", "histogram_count", "histogram_sum", "histogram_fraction") && p.surface.Live {
+		if under(path, "histogram_quantile", "histogram_avg", "histogram_count", "histogram_sum", "histogram_fraction") && p.surface.Live {
 			return // a native histogram, where a store makes them
 		}
 		why := name + " is a histogram: only " + name + "_bucket, _sum and _count exist"
@@ -272,10 +272,6 @@ func checkHistogramName(p *pass) {
 			p.report(v.PositionRange(), why, advice("divide the rate of "+name+"_sum by that of "+name+"_count for a mean, or take histogram_quantile of "+name+"_bucket"))
 		}
 	})
-}
-
-func isCallArgument(path []parser.Node, names ...string) bool {
-	return under(path, names...)
 }
 
 func checkCreated(p *pass) {

@@ -47,7 +47,7 @@ type event struct {
 	do     func(at time.Duration)
 }
 
-// after schedules something.
+// at schedules something.
 func (c *core) at(at time.Duration, do func(at time.Duration)) {
 	c.number++
 	heap.Push(&c.events, event{max(at, c.now), c.number, do})

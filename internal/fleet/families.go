@@ -33,8 +33,8 @@ var (
 
 // Indices into finishReasons and rejectionReasons.
 const (
-	byStop, byLength      = 0, 1
-	byRequests, byTokens_ = 0, 1
+	byStop, byLength = 0, 1
+	byRequests       = 0
 )
 
 // Upper bounds of the buckets (vllm/v1/metrics/loggers.py, v0.23.0).

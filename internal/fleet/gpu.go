@@ -53,7 +53,7 @@ const (
 	fullCelsius  = 71
 	// Bits of nvmlClocksEventReason (nvml.h).
 	reasonIdle    = 0x1
-	ReasonThermal = 0x40 // hardware thermal slowdown
+	reasonThermal = 0x40 // hardware thermal slowdown
 	fullBatch     = 256  // tokens a step that keep every SM busy
 )
 

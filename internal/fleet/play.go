@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"strconv"
 	"time"
 )
 
@@ -16,7 +17,7 @@ type Page struct {
 const ExporterTarget = "fleet:9400"
 
 // ReplicaTarget is the target of a replica's pages, counted from 0.
-func ReplicaTarget(i int) string { return "fleet:800" + string(rune('0'+i)) }
+func ReplicaTarget(i int) string { return "fleet:" + strconv.Itoa(8000+i) }
 
 // Play lets a scenario happen in simulated time, which takes milliseconds, and
 // hands over the pages that scrapes would have got. Nothing listens and no clock

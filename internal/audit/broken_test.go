@@ -297,6 +297,34 @@ func TestServersThatWereSeenKnowTheirLabelsEdgesAndModels(t *testing.T) {
 	}
 }
 
+func TestAFleetOfTwoReleasesIsAskedForBothNames(t *testing.T) {
+	s := seen(t, "vllm-v1")
+	old := mustNamed(t, "vllm-0.9.1")
+	s.AddTarget(old, "m", "old:8000")
+	for _, name := range old.Names() {
+		s.AddName(name, "")
+	}
+	for expr, want := range map[string][]string{
+		"max by (model_name) (vllm:kv_cache_usage_perc)":                              {"1:21 not-exposed"},
+		"max by (model_name) (vllm:gpu_cache_usage_perc)":                             {"1:21 not-exposed"},
+		"max by (model_name) (vllm:kv_cache_usage_perc or vllm:gpu_cache_usage_perc)": nil,
+		"sum by (model_name) (vllm:num_requests_running)":                             nil,
+	} {
+		data, err := json.Marshal(map[string]any{"groups": []any{map[string]any{"rules": []any{map[string]string{"record": "x", "expr": expr}}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, errs := Lint([]File{{Name: "r", Kind: Rules, Data: data}}, s)
+		var got []string
+		for _, x := range found {
+			got = append(got, fmt.Sprintf("1:%d %s", strings.Index(expr, x.Fragment), x.Check))
+		}
+		if diff := cmp.Diff(want, got); diff != "" || len(errs) > 0 {
+			t.Errorf("%s (-want +got)\n%s%v", expr, diff, errs)
+		}
+	}
+}
+
 func TestWithoutADialectPrefixesAreTakenAsTheyAre(t *testing.T) {
 	s, err := AnySurface()
 	if err != nil {

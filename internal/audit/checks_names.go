@@ -217,7 +217,39 @@ func otherwise(s, other string) string {
 	return s
 }
 
+// notEverywhere reports names that some of the servers at hand have under
+// another name: they are left out without a word.
+func (p *pass) notEverywhere() {
+	engines := p.surface.engines()
+	if !p.surface.Live || len(engines) < 2 {
+		return
+	}
+	p.walk(func(n parser.Node, path []parser.Node) {
+		v, ok := n.(*parser.VectorSelector)
+		if !ok || !p.surface.Exposes(nameOf(v)) || slices.ContainsFunc(path, func(n parser.Node) bool {
+			b, ok := n.(*parser.BinaryExpr)
+			return ok && b.Op == parser.LOR
+		}) {
+			return
+		}
+		name := nameOf(v)
+		family, ok := dialect.Known(name)
+		if !ok || family.Engine == "" {
+			return
+		}
+		canonical, _ := dialect.Canonical(name)
+		canonical = strings.Replace(canonical, family.Name, otherwise(family.Replacement, family.Name), 1)
+		for _, d := range engines {
+			if other := d.Metric(canonical); d.Engine == family.Engine && !d.Exposes(name) && d.Exposes(other) && other != name {
+				p.reportAs(catalog.Ticket, v.PositionRange(), fmt.Sprintf("the servers of %s %s expose it as %s: they are left out", d.ID, d.Version, other), advice("ask for both: "+name+" or "+other))
+				return
+			}
+		}
+	})
+}
+
 func checkNotExposed(p *pass) {
+	p.notEverywhere()
 	p.missing(func(v *parser.VectorSelector, name string) {
 		n, ok := dialect.Known(name)
 		class, _ := classOf(name)

@@ -254,12 +254,11 @@ func (d Dialect) Missing(s *indicator.Signal) []string {
 		if !own {
 			n = d.Metric(n)
 		}
-		// up and scrape_* are the scraper's own; the endpoint never has them.
-		// Where a histogram has a count, it has buckets.
 		if b, ok := strings.CutSuffix(n, "_bucket"); ok {
 			n = b + "_count"
 		}
-		if !d.has[n] && n != "up" && !strings.HasPrefix(n, "scrape_") {
+		// up and scrape_* are the scraper's own; the endpoint never has them.
+		if !d.Exposes(n) && n != "up" && !strings.HasPrefix(n, "scrape_") {
 			missing = append(missing, n)
 		}
 	}
@@ -339,6 +338,15 @@ func numbers(v string) []int {
 
 // Names lists the names that the endpoint exposes, sorted.
 func (d Dialect) Names() []string { return slices.Sorted(maps.Keys(d.has)) }
+
+// Exposes reports whether the endpoint exposes a name. Where a histogram has a
+// count, it has buckets.
+func (d Dialect) Exposes(name string) bool {
+	if b, ok := strings.CutSuffix(name, "_bucket"); ok {
+		name = b + "_count"
+	}
+	return d.has[name]
+}
 
 // Key tells apart dialects that need different queries.
 func (d Dialect) Key() string {

@@ -91,10 +91,10 @@ var variableNames = map[string]string{"model_name": "model", "Hostname": "gpu_ho
 
 func newBuilder(cfg Config) (*builder, error) {
 	d := &cfg.Deployment
-	if d.Instance == nil {
+	if len(d.Instance) == 0 {
 		d.Instance = generate.UsualInstance
 	}
-	if d.Model == nil {
+	if len(d.Model) == 0 {
 		d.Model = generate.UsualModel
 	}
 	if cfg.RunbookURL == "" {
@@ -115,7 +115,7 @@ func newBuilder(cfg Config) (*builder, error) {
 			place = append(place, l)
 		}
 	}
-	group := slices.Concat(place, without(d.Instance, "instance", place...)) // the job
+	group := slices.Concat(place, without(d.Instance, b.server(), place...)) // the job
 	b.levels[perModel] = b.restricted(servers, []string{}, d.Model, b.vars)
 	b.levels[perReplica] = b.restricted(servers, d.Instance, d.Model, b.vars)
 	b.levels[perFleet] = b.levels[perReplica]
@@ -123,7 +123,7 @@ func newBuilder(cfg Config) (*builder, error) {
 	b.levels[perServer] = b.restricted(servers, d.Instance, d.Model, withoutVariable(b.vars, "model"))
 	b.levels[perJob] = b.restricted(servers, group, d.Model, withoutVariable(b.vars, "model"))
 	recorded := []dialect.Dialect{servers[0]}
-	b.levels[perObjective] = b.restricted(recorded, d.Instance, d.Model, withoutVariable(b.vars, "instance"))
+	b.levels[perObjective] = b.restricted(recorded, d.Instance, d.Model, withoutVariable(b.vars, b.server()))
 	b.levels[perGPU] = b.restricted(exporters, []string{"cluster", "instance", "Hostname", "gpu"}, d.Model, b.gpu)
 	return b, nil
 }
@@ -161,7 +161,7 @@ func (b *builder) variables(servers []dialect.Dialect) {
 			names = append(names, name)
 		}
 	}
-	b.vars = chain(slices.Concat(d.Model, []string{"instance"}), names, d.Matchers)
+	b.vars = chain(slices.Concat(d.Model, []string{b.server()}), names, d.Matchers)
 	b.gpu = chain([]string{"cluster", "Hostname"}, []string{"DCGM_FI_DEV_GPU_TEMP"}, nil)
 }
 
@@ -337,9 +337,9 @@ func (b *builder) legend(p panel, q query) string {
 	case perModel, perFleet, perObjective:
 		names = append(names, reversed(d.Model)...)
 	case perReplica, perEngine:
-		names = append(append(names, "instance", "model_name"), reversed(b.place())...)
+		names = slices.Concat(names, b.target(), []string{"model_name"}, reversed(b.place()))
 	case perServer:
-		names = append(append(names, "instance"), reversed(b.place())...)
+		names = slices.Concat(names, b.target(), reversed(b.place()))
 	case perJob:
 		names = append(names, reversed(d.Instance)...)
 	case perGPU:
@@ -350,6 +350,18 @@ func (b *builder) legend(p panel, q query) string {
 		parts = append(parts, "{{"+n+"}}")
 	}
 	return strings.Join(parts, " ")
+}
+
+// target returns the labels that tell servers apart, but for where they run and
+// the job, which say little.
+func (b *builder) target() []string {
+	return reversed(without(b.cfg.Deployment.Instance, "job", b.place()...))
+}
+
+// server returns the label that tells one server from another, the last and
+// narrowest of those that identify it.
+func (b *builder) server() string {
+	return b.cfg.Deployment.Instance[len(b.cfg.Deployment.Instance)-1]
 }
 
 func (b *builder) place() []string { return without(b.cfg.Deployment.Model, "model_name") }

@@ -226,6 +226,35 @@ func TestLimitsMoveTheLines(t *testing.T) {
 	})
 }
 
+// Where a pod stands for a server, legends and variables say so.
+func TestLabelsAreThoseOfTheDeployment(t *testing.T) {
+	cfg := config(t, "vllm-v1")
+	cfg.Deployment.Instance, cfg.Deployment.Model = []string{"namespace", "pod"}, []string{"namespace", "service", "model_name"}
+	ds := build(t, cfg)
+	var names []string
+	for _, v := range ds[0].Variables {
+		names = append(names, v.Name)
+	}
+	if got := strings.Join(names, " "); got != "namespace service model pod" {
+		t.Errorf("variables %s", got)
+	}
+	for _, e := range ds[0].Events {
+		if strings.Contains(e.Text, "{{instance}}") {
+			t.Errorf("%s: %s", e.Name, e.Text)
+		}
+	}
+	panels(ds, func(d dashboard.Dashboard, p dashboard.Panel) {
+		for _, s := range p.Series {
+			if d.UID != "sixty-gpu" && (strings.Contains(s.Legend, "{{instance}}") || strings.Contains(s.Legend, "{{cluster}}")) {
+				t.Errorf("%s, %s: legend %q", d.UID, p.Title, s.Legend)
+			}
+			if p.ID == 412 && (s.Legend != "{{pod}} {{model_name}} {{service}} {{namespace}}" || !strings.Contains(s.Expr, "sum by (le, namespace, pod, service, model_name)")) {
+				t.Errorf("%q of %s", s.Legend, s.Expr)
+			}
+		}
+	})
+}
+
 func TestADeploymentWithoutServersIsRefused(t *testing.T) {
 	for name, ids := range map[string][]string{"no dialect": nil, "a GPU exporter alone": {"dcgm"}} {
 		if _, err := dashboard.Build(config(t, ids...)); err == nil {

@@ -197,7 +197,7 @@ func (b *builder) firing(place []*labels.Matcher) []Event {
 	}
 	return []Event{{
 		Name: "Findings", Expr: "ALERTS{" + strings.Join(matchers, ",") + "}",
-		Title: "{{alertname}}", Text: "{{severity}} {{instance}} {{model_name}}", Tags: []string{"alertname", "severity"}, Colour: "red",
+		Title: "{{alertname}}", Text: "{{severity}} {{" + b.server() + "}} {{model_name}}", Tags: []string{"alertname", "severity"}, Colour: "red",
 	}}
 }
 
@@ -208,7 +208,7 @@ func (b *builder) restarts() []Event {
 	}
 	return []Event{{
 		Name: "Restarts", Expr: withRateInterval(expr) + " > 0",
-		Title: "Restart", Text: "{{instance}}", Tags: []string{"instance"}, Colour: "purple",
+		Title: "Restart", Text: "{{" + b.server() + "}}", Tags: []string{b.server()}, Colour: "purple",
 	}}
 }
 
@@ -222,8 +222,8 @@ func (b *builder) changes() []Event {
 	if expr, err := b.expr(query{level: perServer, expr: "(" + config + " unless " + before + ") and on (instance) group by (instance) (up offset 10m)"}); err == nil {
 		out = append(out, Event{
 			Name: "Configuration changes", Expr: expr, Title: "Engine configuration changed",
-			Text: "{{instance}}: {{num_gpu_blocks}} blocks of {{block_size}}, gpu_memory_utilization {{gpu_memory_utilization}}, prefix caching {{enable_prefix_caching}}",
-			Tags: []string{"instance"}, Colour: "blue",
+			Text: "{{" + b.server() + "}}: {{num_gpu_blocks}} blocks of {{block_size}}, gpu_memory_utilization {{gpu_memory_utilization}}, prefix caching {{enable_prefix_caching}}",
+			Tags: []string{b.server()}, Colour: "blue",
 		})
 	}
 	// vLLM does not export its version; where it runs on Kubernetes, the image

@@ -106,11 +106,13 @@ func within(matchers []*labels.Matcher) string {
 	return s + "}"
 }
 
-// scrapeInterval estimates the time between two samples: the time between the
-// first and the last of a series over one less than their number. A series
-// with a gap has a longer one, so the shorter end is nearer the truth.
+// scrapeInterval estimates the time between two samples. Of a series that was
+// there all the time their number tells it; of one that came or went meanwhile
+// the time between its first and its last. The shorter end is nearer the
+// truth, for a gap makes it longer.
 func scrapeInterval(ctx context.Context, q metrics.Querier, matchers []*labels.Matcher, at time.Time) (time.Duration, error) {
-	const expr = "quantile(0.1, (max_over_time(timestamp(%[1]s)[10m:5s]) - min_over_time(timestamp(%[1]s)[10m:5s])) / (count_over_time(%[1]s[10m]) - 1 > 1))"
+	const expr = "quantile(0.1, (600 / (count_over_time(%[1]s[10m]) > 1) and %[1]s and %[1]s offset 10m)" +
+		" or (max_over_time(timestamp(%[1]s)[10m:5s]) - min_over_time(timestamp(%[1]s)[10m:5s])) / (count_over_time(%[1]s[10m]) - 1 > 0))"
 	v, err := q.Query(ctx, fmt.Sprintf(expr, within(matchers)), at)
 	if err != nil {
 		return 0, fmt.Errorf("find the scrape interval: %w", err)

@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"bytes"
+	"flag"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite mixin/")
+
+// TestMixinIsFresh compares mixin/ with what sixty generate all writes today.
+// Runbooks stand in docs/pathologies.
+func TestMixinIsFresh(t *testing.T) {
+	const mixin = "../../mixin"
+	fresh := t.TempDir()
+	var stdout, stderr bytes.Buffer
+	root := newRoot(&stdout, &stderr)
+	root.SetArgs([]string{"generate", "all", "--tests", "-o", fresh})
+	if err := root.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(fresh, "runbooks")); err != nil {
+		t.Fatal(err)
+	}
+	want := read(t, fresh)
+	if *update {
+		for _, dir := range []string{"rules", "dashboards", "grafana-provisioning", "scrape"} {
+			if err := os.RemoveAll(filepath.Join(mixin, dir)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.CopyFS(mixin, os.DirFS(fresh)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := read(t, mixin)
+	delete(got, "README.md")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("mixin/ is stale: go test ./internal/cli -run TestMixinIsFresh -update\n-fresh +committed:\n%.2000s", diff)
+	}
+}
+
+// read returns the files of a directory by path.
+func read(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	err := fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || strings.HasPrefix(d.Name(), ".") {
+			return err
+		}
+		content, err := os.ReadFile(filepath.Join(dir, path))
+		out[path] = string(content)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}

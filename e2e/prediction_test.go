@@ -72,16 +72,19 @@ type predictedPage struct {
 		Fixes []struct {
 			Summary   string
 			Changes   []change
-			Predicted *struct {
-				Reason  *string
-				Caveats []string
-				Effects []struct {
-					Signal        string
-					Measured      *float64
-					Before, After struct{ Value, Low, High float64 }
-				}
-			}
+			Predicted *predictedFix
 		}
+	}
+}
+
+// predictedFix is a fix's prediction in docs/json.md.
+type predictedFix struct {
+	Reason  *string
+	Caveats []string
+	Effects []struct {
+		Signal        string
+		Measured      *float64
+		Before, After struct{ Value, Low, High float64 }
 	}
 }
 
@@ -125,7 +128,7 @@ func compareTrial(t *testing.T, fl *fleet, tr *trial, page *predictedPage, now m
 			continue
 		}
 		if f.Predicted == nil || f.Predicted.Reason != nil {
-			t.Errorf("%s: no prediction: %+v", f.Summary, f.Predicted)
+			t.Errorf("%s: no prediction: %s", f.Summary, reason(f.Predicted))
 			return
 		}
 		args, load := tr.apply(f.Changes)
@@ -306,4 +309,12 @@ func bucketQuantile(q float64, a, b buckets) float64 {
 		}
 	}
 	return lower
+}
+
+// reason says why there is no prediction.
+func reason(p *predictedFix) string {
+	if p == nil || p.Reason == nil {
+		return "none was asked for"
+	}
+	return *p.Reason
 }

@@ -64,8 +64,12 @@ const (
 	bootstrapBlocks = 10
 )
 
-// minObservations is five for each of the six constants.
-const minObservations = 30
+// minObservations is five for each of the six constants; with a prior, which holds
+// those that they leave free, fewer say something.
+const (
+	minObservations = 30
+	minWithPrior    = 8
+)
 
 // Solve fits the constants of a step cost with a given knee to observations, by
 // robust non-negative least squares of the logarithmic errors: Huber's weights
@@ -98,8 +102,12 @@ type point struct {
 }
 
 func solve(obs []Observation, knee int, prior *sim.StepCost) (*point, error) {
-	if len(obs) < minObservations {
-		return nil, hint.With(fmt.Errorf("calibrate: %d observations, want %d or more", len(obs), minObservations),
+	need := minObservations
+	if prior != nil {
+		need = minWithPrior
+	}
+	if len(obs) < need {
+		return nil, hint.With(fmt.Errorf("calibrate: %d observations, want %d or more", len(obs), need),
 			"observe the server for longer, or under more load")
 	}
 	p := &point{rows: make([]row, len(obs)), prior: priorRows(prior), knee: knee}

@@ -1,0 +1,320 @@
+package predict
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/observe"
+	"github.com/sixty-dev/sixty/internal/sim"
+	"github.com/sixty-dev/sixty/internal/workload"
+)
+
+var testBounds = &bounds{
+	ttft: []float64{0.01, 0.1, 1, 10},
+	itl:  []float64{0.005, 0.01, 0.1, 1},
+	e2e:  []float64{0.1, 1, 10, 100},
+}
+
+// testScene is a small server whose step takes 10 ms, asked for 100 and 50 tokens.
+func testScene(t testing.TB) *scene {
+	t.Helper()
+	cfg, err := sim.Defaults("0.23.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.MaxModelLen, cfg.NumBlocks, cfg.BlockSize, cfg.MaxNumSeqs = 1024, 200, 16, 8
+	tr := &traffic{spec: workload.Spec{Prompt: workload.Fixed(100), Output: workload.Fixed(50)}}
+	pool, err := tr.pool(cfg, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &scene{cfg: cfg, cost: sim.StepCost{Base: 0.01}, pool: pool, length: 20 * time.Second, maxTokens: 1e6, bounds: testBounds}
+}
+
+func played(t testing.TB, s *scene) *outcome {
+	t.Helper()
+	o, err := replay(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func TestAClosedLoopKeepsItsClientsInFlight(t *testing.T) {
+	s := testScene(t)
+	s.clients, s.running, s.waiting, s.warm = 12, 8, 4, 5*time.Second
+	o := played(t, s)
+	if held := (o.running + o.waiting) / o.seconds; math.Abs(held-12) > 0.2 {
+		t.Errorf("%v requests in flight, want 12", held)
+	}
+	// Eight at once, 50 tokens each in steps of 10 ms: 800 tokens a second.
+	if rate := o.tokens / o.seconds; rate < 720 || rate > 800 {
+		t.Errorf("%v tokens a second, want nearly 800", rate)
+	}
+	// By Little's law an answer takes 12 requests ÷ 16 a second.
+	if e2e := o.e2e.mean(); e2e < 0.7 || e2e > 0.9 {
+		t.Errorf("an answer takes %v s, want about 0.77", e2e)
+	}
+}
+
+func TestAnOpenLoopServesWhatComes(t *testing.T) {
+	s := testScene(t)
+	for i := range 40 {
+		s.arrivals = append(s.arrivals, time.Duration(i)*250*time.Millisecond)
+	}
+	s.period, s.warm = 10*time.Second, 10*time.Second
+	o := played(t, s)
+	if rate := o.tokens / o.seconds; math.Abs(rate-200) > 10 {
+		t.Errorf("%v tokens a second, want 4 requests × 50", rate)
+	}
+	if o.ttft.n < 78 || o.ttft.n > 82 || o.waiting/o.seconds > 0.5 {
+		t.Errorf("%v first tokens in 20 s and %v waiting, want 80 and next to none", o.ttft.n, o.waiting/o.seconds)
+	}
+}
+
+func TestWhatWaitedBeforeCountsItsWait(t *testing.T) {
+	s := testScene(t)
+	s.running, s.waiting, s.waited, s.length = 8, 8, 4*time.Second, 2*time.Second
+	s.gap, s.first = 10*time.Millisecond, time.Second
+	o := played(t, s)
+	if o.ttft.n != 8 {
+		t.Fatalf("%v first tokens, want those of the 8 that waited", o.ttft.n)
+	}
+	if mean := o.ttft.mean(); mean < 2.2 || mean > 4.5 {
+		t.Errorf("mean wait %v s, want more than the 2.25 s that they had waited on average", mean)
+	}
+}
+
+func TestAThrashingSceneRecomputes(t *testing.T) {
+	s := testScene(t)
+	s.cfg.NumBlocks, s.clients, s.length = 40, 12, time.Minute // ten blocks each, eight at once
+	o := played(t, s)
+	if o.preemptions < 10 || o.recomputed < o.preemptions {
+		t.Errorf("%v preemptions, %v tokens computed again", o.preemptions, o.recomputed)
+	}
+}
+
+func TestASceneIsBounded(t *testing.T) {
+	s := testScene(t)
+	s.clients, s.length, s.maxTokens = 8, time.Hour, 1000
+	if o := played(t, s); !o.truncated || o.simulated > 1100 || o.seconds > 10 {
+		t.Errorf("truncated %v after %d tokens and %v s", o.truncated, o.simulated, o.seconds)
+	}
+}
+
+func TestQuantilesAreThoseOfPromQL(t *testing.T) {
+	h := newHistogram([]float64{1, 2, 4})
+	for _, v := range []float64{0.5, 1.5, 1.6, 3} {
+		h.add(v)
+	}
+	for q, want := range map[float64]float64{0.25: 1, 0.5: 1.5, 0.75: 2, 0.95: 3.6} {
+		if got := h.quantile(q); math.Abs(got-want) > 1e-9 {
+			t.Errorf("quantile %v = %v, want %v", q, got, want)
+		}
+	}
+	h.add(100)
+	if got := h.quantile(0.99); got != 4 {
+		t.Errorf("beyond the last bound: %v, want 4", got)
+	}
+	if got := newHistogram(nil).quantile(0.5); got != 0 {
+		t.Errorf("without buckets: %v", got)
+	}
+}
+
+func intervals(inFlight ...float64) []observe.Engine {
+	var is []observe.Interval
+	for _, v := range inFlight {
+		is = append(is, observe.Interval{Running: v - 1, Waiting: 1})
+	}
+	return []observe.Engine{{Intervals: is}}
+}
+
+func TestClosedLoop(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		engines []observe.Engine
+		arrived float64
+		want    float64
+	}{
+		{"a number that does not move, with many coming and going", intervals(14, 14, 13, 14, 14, 14, 13, 14, 14, 14), 60, 14},
+		{"a queue that grows", intervals(14, 16, 18, 20, 22, 24, 26, 28, 30, 32), 60, 0},
+		{"a number that wanders as independent arrivals let it", intervals(14, 18, 12, 9, 16, 20, 13, 11, 15, 17), 60, 0},
+		{"nobody came or went", intervals(14, 14, 14, 14, 14, 14, 14, 14, 14, 14), 3, 0},
+		{"too few moments", intervals(14, 14, 14), 60, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := closedLoop(tt.engines, tt.arrived); got != tt.want {
+				t.Errorf("%v clients, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestArrivalsAreThoseThatWereCounted(t *testing.T) {
+	from := time.Unix(1000, 0)
+	var is []observe.Interval
+	for i := range 20 {
+		joined := float64(1 - 2*(i%2)) // a preempted request waits, and runs again
+		is = append(is, observe.Interval{End: from.Add(time.Duration(i+1) * time.Second), Seconds: 1, FirstTokens: 2, Joined: joined, Arrived: max(2+joined, 0), Running: 4})
+	}
+	tr := &traffic{length: 20 * time.Second}
+	tr.take(from, is, 1)
+	if n := len(tr.arrivals); n != 40 {
+		t.Errorf("%d arrivals, want 40", n)
+	}
+	for _, at := range tr.arrivals {
+		if at < 0 || at > 20*time.Second {
+			t.Errorf("an arrival at %v of 20 s", at)
+		}
+	}
+}
+
+func TestChanged(t *testing.T) {
+	cfg, err := sim.Defaults("0.23.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.NumBlocks, cfg.BlockSize, cfg.MaxModelLen = 161, 32, 1024
+	for _, tt := range []struct {
+		name    string
+		change  catalog.Change
+		release string
+		want    map[string]string // settings afterwards
+		why     string            // there are none
+	}{
+		{"a limit is set", catalog.Change{Flag: "--max-num-seqs", To: "4"}, "0.23.0", map[string]string{engine.MaxNumSeqs: "4"}, ""},
+		{"half the bits are twice the blocks", catalog.Change{Flag: "--kv-cache-dtype", To: "fp8"}, "0.23.0", map[string]string{engine.NumBlocks: "321"}, ""},
+		{"blocks of half the size are twice as many", catalog.Change{Flag: "--block-size", To: "16"}, "0.23.0", map[string]string{engine.NumBlocks: "321", engine.BlockSize: "16"}, ""},
+		{"a size that is none", catalog.Change{Flag: "--block-size", To: "big"}, "0.23.0", nil, "block size"},
+		{"memory has no blocks", catalog.Change{Flag: "--gpu-memory-utilization", From: "0.9", To: "0.93"}, "0.23.0", nil, "not in the metrics"},
+		{"an override that is removed", catalog.Change{Flag: "--num-gpu-blocks-override", From: "160"}, "0.23.0", nil, "not in the metrics"},
+		{"a flag that the server does not have yet", catalog.Change{Flag: "--watermark", To: "0.05"}, "0.23.0", nil, "0.24"},
+		{"a flag that it has", catalog.Change{Flag: "--watermark", To: "0.05"}, "0.32.0", map[string]string{"watermark": "0.05"}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s, err := changed(setup{known: engine.Config{}}, cfg, tt.release, &catalog.Fix{Changes: []catalog.Change{tt.change}})
+			if tt.why != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.why) {
+					t.Fatalf("error %v, want one with %q", err, tt.why)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for flag, want := range tt.want {
+				if got := s.known[flag].Value; got != want {
+					t.Errorf("%s is %q, want %q", flag, got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestRelevant(t *testing.T) {
+	for _, tt := range []struct {
+		fix  catalog.Fix
+		want bool
+	}{
+		{catalog.Fix{Changes: []catalog.Change{{Flag: "--max-num-seqs", To: "4"}}}, true},
+		{catalog.Fix{Changes: []catalog.Change{{Flag: "--max-num-seqs", To: "4"}, {Flag: "--enforce-eager"}}}, false},
+		{catalog.Fix{Changes: []catalog.Change{{Flag: "--tensor-parallel-size", To: "2"}}}, false},
+		{catalog.Fix{Replicas: 2}, true},
+		{catalog.Fix{Summary: "Ask the clients"}, false},
+	} {
+		if got := relevant(&tt.fix); got != tt.want {
+			t.Errorf("%+v: %v, want %v", tt.fix, got, tt.want)
+		}
+	}
+}
+
+func TestAPresentThatIsNotMetGivesNoPrediction(t *testing.T) {
+	s := testScene(t)
+	s.clients, s.running = 8, 8
+	before := estimates([]*outcome{played(t, s)}, 1, s.length.Seconds())
+	measured := make([]indicator.Value, len(quantities))
+	for i := range quantities {
+		measured[i] = indicator.Known(before[i].Value)
+	}
+	if off, text := compare(measured, before); off > 1 {
+		t.Errorf("the simulation does not match itself: %s", text)
+	}
+	measured[index(indicator.GenerationTokenRate)] = indicator.Known(2 * before[index(indicator.GenerationTokenRate)].Value)
+	off, text := compare(measured, before)
+	if off <= 1 || !strings.Contains(text, indicator.GenerationTokenRate.Title) {
+		t.Errorf("off by %v tolerances: %q, want the generated tokens named", off, text)
+	}
+	for i := range measured {
+		measured[i] = indicator.Unknown("no samples")
+	}
+	if off, text := compare(measured, before); off <= 1 || text == "" {
+		t.Errorf("nothing was measured, and yet it matches: %v %q", off, text)
+	}
+}
+
+func TestAFixThatMakesItWorseComesLast(t *testing.T) {
+	effect := func(e2e, rate float64) *catalog.Prediction {
+		at := func(v float64) catalog.Estimate { return catalog.Estimate{Value: v, Low: 0.95 * v, High: 1.05 * v} }
+		return &catalog.Prediction{Effects: []catalog.Effect{
+			{Signal: indicator.E2EMean, Before: at(4), After: at(e2e)},
+			{Signal: indicator.GenerationTokenRate, Before: at(1000), After: at(rate)},
+		}}
+	}
+	for _, tt := range []struct {
+		name string
+		p    *catalog.Prediction
+		want int
+	}{
+		{"longer answers, and fewer", effect(6, 800), 1},
+		{"longer answers, but many more", effect(6, 2000), 0},
+		{"shorter answers", effect(2, 1000), 0},
+		{"a difference within the intervals", effect(4.2, 980), 0},
+		{"nothing predicted", nil, 0},
+		{"no prediction", &catalog.Prediction{Reason: "too few scrapes"}, 0},
+	} {
+		if got := last(&catalog.Fix{Predicted: tt.p}); got != tt.want {
+			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
+		}
+	}
+}
+
+// FuzzChanged feeds what a server may say of its settings.
+func FuzzChanged(f *testing.F) {
+	for flag := range scheduling {
+		f.Add("--"+flag, "160", "16", "2k", "0.23.0")
+	}
+	f.Add("--block-size", "999999999999", "-1", "1e300", "9.99")
+	f.Fuzz(func(t *testing.T, flag, blocks, size, to, release string) {
+		known := engine.Config{}
+		known.Set(engine.NumBlocks, blocks, "x")
+		known.Set(engine.BlockSize, size, "x")
+		e, err := config(release, known)
+		if err != nil {
+			return
+		}
+		s, err := changed(setup{known: known}, e.Config, e.Release, &catalog.Fix{Changes: []catalog.Change{{Flag: flag, To: to}}})
+		if err != nil {
+			return
+		}
+		after, err := config(e.Release, s.known)
+		if err == nil && (after.Config.NumBlocks > maxBlocks || after.Config.MaxModelLen > maxModelLen) {
+			t.Fatalf("%+v would be simulated", after.Config)
+		}
+	})
+}
+
+// BenchmarkReplay is one simulation of a minute of a thrashing server.
+func BenchmarkReplay(b *testing.B) {
+	s := testScene(b)
+	s.cfg.NumBlocks, s.clients, s.length = 40, 12, time.Minute
+	tokens := 0
+	for b.Loop() {
+		tokens += played(b, s).simulated
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(tokens), "ns/token")
+}

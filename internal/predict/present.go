@@ -1,0 +1,215 @@
+package predict
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/metrics"
+	"github.com/sixty-dev/sixty/internal/observe"
+	"github.com/sixty-dev/sixty/internal/sim/whatif"
+)
+
+// A predictor has simulated the present and been right.
+type predictor struct {
+	traffic     *traffic
+	now         setup
+	engine      *whatif.Engine
+	calibration *whatif.Calibration
+	bounds      *bounds
+	measured    []indicator.Value
+	before      []catalog.Estimate
+	spent       int // simulated tokens
+}
+
+// reader reads one target.
+type reader struct {
+	q        metrics.Querier
+	target   observe.Target
+	window   diagnose.Range
+	interval time.Duration
+}
+
+// minScrapes is how many scrapes a window needs: fewer, and neither the load nor
+// the steps can be told.
+const minScrapes = 8
+
+// longestCalibration is how much of the past tells how long steps take: longer ago,
+// it may have been another server.
+const longestCalibration = 10 * time.Minute
+
+func prepare(ctx context.Context, q metrics.Querier, r *diagnose.Request, s *diagnose.Snapshot, name string, fixes []*catalog.Fix) (*predictor, error) {
+	i := slices.IndexFunc(s.Targets, func(t diagnose.Target) bool { return t.Name == name })
+	if i < 0 || s.Targets[i].Dialect.Engine != dialect.VLLM {
+		return nil, errors.New("only vLLM's scheduler is simulated")
+	}
+	t := &s.Targets[i]
+	rd := &reader{q: q, window: s.Window, interval: r.Interval, target: observe.Target{Name: t.Name, Metric: t.Dialect.Metric, Config: t.Config, Matchers: slices.Clone(r.Matchers)}}
+	for label, value := range t.Labels {
+		rd.target.Matchers = append(rd.target.Matchers, labels.MustNewMatcher(labels.MatchEqual, label, value))
+	}
+	if n := int(s.Window.Length() / max(r.Interval, 1)); n < minScrapes {
+		return nil, fmt.Errorf("%d scrapes in the window are too few to measure the traffic: %d or more", n, minScrapes)
+	}
+	fleet, err := rd.read(ctx, s.Window.From)
+	if err != nil {
+		return nil, err
+	}
+	p := &predictor{now: setup{known: engine.Config{}, replicas: 1}}
+	if p.traffic, err = trafficOf(fleet); err != nil {
+		return nil, err
+	}
+	if p.bounds, err = rd.readBounds(ctx); err != nil {
+		return nil, err
+	}
+	if err := p.configure(t, fleet, fixes); err != nil {
+		return nil, err
+	}
+	for _, q := range quantities {
+		p.measured = append(p.measured, s.Now(i, q.signal))
+	}
+	return p, p.fit(ctx, rd, fleet, r.At.Add(-min(r.Past, longestCalibration)))
+}
+
+func (r *reader) read(ctx context.Context, from time.Time) (*observe.Fleet, error) {
+	return observe.Read(ctx, r.q, observe.Options{Targets: []observe.Target{r.target}, From: from, To: r.window.To, Interval: r.interval})
+}
+
+// configure gathers the present settings: those that are known, those that the
+// window shows, and those that a fix starts from.
+func (p *predictor) configure(t *diagnose.Target, fleet *observe.Fleet, fixes []*catalog.Fix) error {
+	p.now.known.Merge(t.Config)
+	for _, e := range fleet.Engines {
+		p.now.known.Merge(e.Config)
+	}
+	for _, f := range fixes {
+		for _, c := range f.Changes {
+			if flag := strings.TrimPrefix(c.Flag, "--"); c.From != "" {
+				p.now.known.Set(flag, c.From, "the diagnosis")
+			}
+		}
+	}
+	var err error
+	if p.engine, err = config(releaseNumber.FindString(t.Version), p.now.known); err != nil {
+		return err
+	}
+	if len(p.engine.NotModelled) > 0 {
+		return fmt.Errorf("the simulation has no %s", strings.Join(p.engine.NotModelled, ", "))
+	}
+	cfg := &p.engine.Config
+	if tokens, _, ok := p.now.known.Number(engine.KVTokens); ok && math.Abs(float64(cfg.NumBlocks*cfg.BlockSize)/tokens-1) > 0.05 {
+		return errors.New("the simulation has one group of KV blocks, and this model's layers keep several")
+	}
+	return nil
+}
+
+// What a server may say of itself before it is taken for an error: nothing is
+// allocated by its word alone.
+const (
+	maxBlocks   = 1 << 22
+	maxModelLen = 1 << 22
+	maxInFlight = 20_000
+)
+
+// config is a configuration small enough to be simulated in a moment.
+func config(release string, known engine.Config) (*whatif.Engine, error) {
+	e, err := whatif.Config(release, known, nil)
+	if err != nil {
+		return nil, err
+	}
+	if c := &e.Config; c.NumBlocks > maxBlocks || c.MaxModelLen > maxModelLen {
+		return nil, fmt.Errorf("%d KV blocks and a max-model-len of %d are more than is simulated here", c.NumBlocks, c.MaxModelLen)
+	}
+	return e, nil
+}
+
+// fit calibrates and simulates the present, on all of the past at hand, which has
+// seen more loads, or on the window alone, where the server was another before. The
+// first that gives what was measured is taken.
+func (p *predictor) fit(ctx context.Context, r *reader, window *observe.Fleet, past time.Time) error {
+	fleets := []*observe.Fleet{window}
+	if past.Before(r.window.From.Add(-r.interval)) {
+		all, err := r.read(ctx, past)
+		if err != nil {
+			return err
+		}
+		fleets = []*observe.Fleet{all, window}
+	}
+	closest, reason := math.Inf(1), error(nil)
+	for _, fleet := range fleets {
+		off, err := p.try(fleet)
+		if err == nil {
+			return nil
+		}
+		if reason == nil || off < closest {
+			closest, reason = off, err
+		}
+	}
+	return reason
+}
+
+// try calibrates on what was read of some time and simulates the present. It
+// returns how far off it is, in tolerances.
+func (p *predictor) try(fleet *observe.Fleet) (float64, error) {
+	now := p.scene(p.now, p.engine.Config, false)
+	recomputed := 0.0 // tokens per preemption
+	var outcomes []*outcome
+	for pass := range 2 {
+		err := p.calibrate(fleet, recomputed)
+		if err != nil {
+			return math.Inf(1), err
+		}
+		if outcomes, err = p.simulate(now); err != nil {
+			return math.Inf(1), err
+		}
+		all := pooled(outcomes)
+		if pass > 0 || all.preemptions == 0 {
+			break
+		}
+		recomputed = all.recomputed / all.preemptions
+	}
+	p.before = estimates(outcomes, float64(p.traffic.ranks), p.traffic.length.Seconds())
+	off, text := compare(p.measured, p.before)
+	if off > 1 {
+		return off, errors.New(text)
+	}
+	return off, nil
+}
+
+// calibrate fits step times. What is computed again after a preemption is in no
+// counter of the server's; left out, its time would be taken for that of the other
+// work.
+func (p *predictor) calibrate(fleet *observe.Fleet, recomputed float64) error {
+	e := whatif.Evidence{Config: p.engine.Config, ScrapesFrom: fmt.Sprintf("the last %s", fleet.To.Sub(fleet.From).Round(time.Second))}
+	capacity := float64((e.Config.NumBlocks - 1) * e.Config.BlockSize)
+	for i := range fleet.Engines {
+		one := observe.Engine{Intervals: slices.Clone(fleet.Engines[i].Intervals)}
+		for k := range one.Intervals {
+			if v := &one.Intervals[k]; v.Preempted > 0 {
+				v.Computed += v.Preempted * recomputed
+				v.FirstTokens += v.Preempted
+				v.PrefillSum, v.PrefillCount = 0, 0 // preempted prefills among them
+			}
+		}
+		e.Scrapes = append(e.Scrapes, one.Scrapes(capacity)...)
+	}
+	var err error
+	if p.calibration, err = whatif.Calibrate(e); err != nil {
+		var few error
+		if p.calibration, few = brief(e); few != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,106 @@
+package predict
+
+import (
+	"errors"
+	"math"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/sim"
+)
+
+// How much is simulated, in tokens, of which one takes a tenth of a microsecond. A
+// prediction is worth a second or two of one core.
+const (
+	maxDraws = 8
+	minDraws = 3
+
+	perPresent = 400_000    // of one simulation of the present
+	perAfter   = 1_600_000  // of one of the time after a change
+	perScene   = 1_500_000  // of all of one scene, but for the least number of draws
+	budget     = 16_000_000 // of all, beyond which no further fix is begun
+)
+
+// scene sets the present, or the time after a change: when what it began with has
+// gone and what comes is as it will be.
+func (p *predictor) scene(s setup, cfg sim.Config, after bool) *scene {
+	t := p.traffic
+	n := float64(t.ranks * s.replicas)
+	sc := &scene{
+		cfg: cfg, bounds: p.bounds, arrivals: t.share(t.ranks * s.replicas), clients: int(math.Ceil(t.clients / n)),
+		running: int(math.Round(t.running / n)), waiting: int(math.Round(t.waiting / n)),
+		gap: p.seconds(indicator.ITLMean), first: p.seconds(indicator.TTFTMean),
+		length: p.horizon(perPresent), maxTokens: 2 * perPresent,
+	}
+	if sc.clients > 0 {
+		sc.running = min(sc.running, sc.clients)
+		sc.waiting = sc.clients - sc.running
+	}
+	if rate := t.rate(); rate > 0 {
+		sc.waited = time.Duration(t.waiting / rate * float64(time.Second))
+	}
+	if !after {
+		return sc
+	}
+	sc.period = t.length
+	sc.warm = max(sc.length, 2*p.seconds(indicator.E2EMean))
+	enough := time.Duration(enoughRequests / t.rate() * float64(time.Second))
+	sc.length = min(max(sc.length, enough), 4*sc.length)
+	sc.maxTokens = 2 * perAfter
+	if sc.clients == 0 {
+		sc.running, sc.waiting = 0, 0 // a restart begins with nothing
+	}
+	return sc
+}
+
+// horizon is the window, or its beginning where that makes so many tokens already.
+func (p *predictor) horizon(tokens float64) time.Duration {
+	i := index(indicator.GenerationTokenRate)
+	rate := p.measured[i].Or(0) / float64(p.traffic.ranks)
+	if seconds := tokens / max(rate, 1); seconds < p.traffic.length.Seconds() {
+		return time.Duration(seconds * float64(time.Second))
+	}
+	return p.traffic.length
+}
+
+// enoughRequests make a P95 of the time after a change.
+const enoughRequests = 300
+
+// seconds is a measured duration, 0 where it is not known.
+func (p *predictor) seconds(s *indicator.Signal) time.Duration {
+	i := index(s)
+	return time.Duration(p.measured[i].Or(0) * float64(time.Second))
+}
+
+// simulate plays a scene several times, each with other lengths and, after the
+// first, with other samples of the calibration.
+func (p *predictor) simulate(s *scene) ([]*outcome, error) {
+	fit := p.calibration.Fit
+	var outcomes []*outcome
+	tokens := 0
+	for i := range maxDraws {
+		if i >= minDraws && tokens > perScene {
+			break
+		}
+		one := *s
+		one.seed, one.cost = uint64(i), fit.Cost
+		if i > 0 && len(fit.Draws) > 0 {
+			one.cost = fit.Draws[(i-1)*len(fit.Draws)/maxDraws]
+		}
+		var err error
+		if one.pool, err = p.traffic.pool(s.cfg, one.seed); err != nil {
+			return nil, err
+		}
+		o, err := replay(&one)
+		if err != nil {
+			return nil, err
+		}
+		if !(o.seconds > 0) {
+			return nil, errors.New("the traffic is too much to be simulated in a second or two; sixty simulate takes its time")
+		}
+		outcomes = append(outcomes, o)
+		tokens += o.simulated
+	}
+	p.spent += tokens
+	return outcomes, nil
+}

@@ -104,11 +104,22 @@ func TestExchangeMeasuresWhatTheServerDid(t *testing.T) {
 				t.Errorf("time per token %.3f ms, the server's truth is %.3f ms", 1e3*gap, 1e3*trueGap)
 			}
 			res := Summarize(rec, Settings{Target: Asked{Stream: true}, Warmup: 0})
-			if itl := res.Latency[ITL]; itl == nil || itl.Count > int64(12*(tokens-tt.perGap)) || itl.Count < 6*(tokens-int64(tt.perGap)) || math.Abs(itl.Quantiles[0].Value-trueGap) > 0.25*trueGap {
-				t.Errorf("inter-token latency %+v, want %d gaps of %.3f ms", itl, 12*(tokens-tt.perGap), 1e3*trueGap)
+			// The mean of all gaps: events that come together because the machine
+			// stalled are late and early by the same.
+			whole := mean(trueGaps)
+			if itl := res.Latency[ITL]; itl == nil || itl.Count > int64(12*(tokens-tt.perGap)) || itl.Count < 6*(tokens-int64(tt.perGap)) || math.Abs(itl.Mean-whole) > 0.25*whole {
+				t.Errorf("inter-token latency %+v, want %d gaps of %.3f ms", itl, 12*(tokens-tt.perGap), 1e3*whole)
 			}
 		})
 	}
+}
+
+func mean(v []float64) float64 {
+	sum := 0.0
+	for _, x := range v {
+		sum += x / float64(len(v))
+	}
+	return sum
 }
 
 func median(v []float64) float64 {
@@ -137,10 +148,11 @@ func TestExchangeCountsEveryKindOfFailure(t *testing.T) {
 			script := base
 			tt.script(&script)
 			script.EveryNth = 2
+			timeout := 10 * time.Second // a busy machine is slow
 			if script.ITL > 0 {
-				script.EveryNth = 0
+				script.EveryNth, timeout = 0, 100*time.Millisecond
 			}
-			rec, _ := run(t, script, spec(4, 4), Config{Target: Target{API: Completions, Stream: true}, Concurrency: 1, MaxRequests: 6, Timeout: 100 * time.Millisecond})
+			rec, _ := run(t, script, spec(4, 4), Config{Target: Target{API: Completions, Stream: true}, Concurrency: 1, MaxRequests: 6, Timeout: timeout})
 			res := Summarize(rec, Settings{Target: Asked{Stream: true}, Warmup: 0})
 			want := 3
 			if script.ITL > 0 {

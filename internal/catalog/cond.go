@@ -61,6 +61,17 @@ const (
 	LessThan    Op = "<"
 )
 
+// nothing is a limit below which a quantity counts as zero.
+const nothing = 1e-6
+
+// Text writes the comparison with a limit for people: "> 90 %".
+func (o Op) Text(limit float64, u indicator.Unit) string {
+	if o == LessThan && limit > 0 && limit < nothing {
+		return "= 0"
+	}
+	return string(o) + " " + indicator.FormatNumber(limit, u)
+}
+
 // A Cond is a condition tree. Exactly one of its three shapes is used: a
 // comparison (Signal, Op, Threshold), All, or Any.
 type Cond struct {

@@ -83,7 +83,7 @@ func thresholds(used []resolved) string {
 		if r.text == "" {
 			continue
 		}
-		line := fmt.Sprintf("%s %s %s (%s)", r.cond.Signal.Name, r.cond.Op, r.text, r.source)
+		line := fmt.Sprintf("%s %s (%s)", r.cond.Signal.Name, r.text, r.source)
 		if !slices.Contains(parts, line) {
 			parts = append(parts, line)
 		}

@@ -179,7 +179,7 @@ func (cfg *RulesConfig) limit(seg *segment, t *catalog.Threshold) (float64, stri
 // resolved is a comparison and where its threshold comes from.
 type resolved struct {
 	cond   catalog.Cond
-	text   string // "3 s", "2× the median of the day before + 50 ms"
+	text   string // "> 3 s", "> 2 × its median over 1d, 1h ago + 50 ms"
 	source string
 }
 
@@ -188,19 +188,19 @@ func (cfg *RulesConfig) resolve(seg *segment, c catalog.Cond) resolved {
 	t := c.Threshold
 	r := resolved{cond: c}
 	if v, source, ok := cfg.limit(seg, t); ok {
-		r.text, r.source = indicator.FormatNumber(v, t.Unit), source
+		r.text, r.source = c.Op.Text(v, t.Unit), source
 		return r
 	}
 	if t.Baseline != nil {
 		if seg.measured == nil || len(seg.measured.Normal) == 0 {
-			r.text, r.source = relativeText(t, "its median over "+duration(cfg.Past)+", "+duration(cfg.Ago)+" ago"), "the past"
+			r.text, r.source = string(c.Op)+" "+relativeText(t, "its median over "+duration(cfg.Past)+", "+duration(cfg.Ago)+" ago"), "the past"
 			if !isNone(t.Default) {
 				r.source += "; without one " + indicator.FormatNumber(t.Default, t.Unit)
 			}
 			return r
 		}
 		if normal, ok := seg.measured.Signal(c.Signal); ok {
-			r.text, r.source = relativeText(t, indicator.FormatNumber(normal, c.Signal.Unit)), "measured: "+seg.measured.Source
+			r.text, r.source = string(c.Op)+" "+relativeText(t, indicator.FormatNumber(normal, c.Signal.Unit)), "measured: "+seg.measured.Source
 			return r
 		}
 	}
@@ -208,7 +208,7 @@ func (cfg *RulesConfig) resolve(seg *segment, c catalog.Cond) resolved {
 		r.source = "nothing: never"
 		return r
 	}
-	r.text, r.source = indicator.FormatNumber(t.Default, t.Unit), "default"
+	r.text, r.source = c.Op.Text(t.Default, t.Unit), "default"
 	return r
 }
 

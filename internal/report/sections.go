@@ -123,7 +123,7 @@ func evidenceRows(evidence []catalog.Evidence, verbose bool) [][]string {
 	for _, e := range farthest(evidence, verbose) {
 		threshold := "none"
 		if !math.IsNaN(e.Threshold) {
-			threshold = fmt.Sprintf("%s %s (%s)", e.Op, indicator.FormatNumber(e.Threshold, e.Signal.Unit), clean(e.Source))
+			threshold = fmt.Sprintf("%s (%s)", e.Op.Text(e.Threshold, e.Signal.Unit), clean(e.Source))
 		}
 		if verbose && e.Name != "" {
 			threshold += ", " + e.Name + map[catalog.Truth]string{catalog.True: ", holds", catalog.False: ", does not hold"}[e.Holds]
@@ -167,7 +167,7 @@ func ruledOutLine(f *diagnose.Finding) string {
 	if e == nil {
 		return ""
 	}
-	line := fmt.Sprintf("%s %s, not %s %s", e.Signal.Title, indicator.Format(e.Value, e.Signal.Unit), e.Op, indicator.FormatNumber(e.Threshold, e.Signal.Unit))
+	line := fmt.Sprintf("%s %s, not %s", e.Signal.Title, indicator.Format(e.Value, e.Signal.Unit), e.Op.Text(e.Threshold, e.Signal.Unit))
 	if e.Source == "baseline" && e.Baseline.OK {
 		line += fmt.Sprintf(" (normal %s)", indicator.Format(e.Baseline, e.Signal.Unit))
 	}

@@ -62,3 +62,30 @@ func BenchmarkHour(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkClosedLoop simulates as many requests as an hour at ten a second has,
+// sent by clients that wait for their answers.
+func BenchmarkClosedLoop(b *testing.B) {
+	requests := poisson(1, 10, time.Hour, 800, 250)
+	for i := range requests {
+		requests[i].Arrival = 0
+	}
+	for _, bc := range []struct {
+		name     string
+		replicas int
+	}{{"one engine", 1}, {"four engines", 4}} {
+		b.Run(bc.name, func(b *testing.B) {
+			replicas := make([]sim.Replica, bc.replicas)
+			for i := range replicas {
+				replicas[i] = sim.Replica{Config: testConfig(), Cost: testCost}
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := sim.RunReplicas(replicas, sim.RoundRobin(), requests, sim.Options{Clients: 40 * bc.replicas}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(requests)), "ns/request")
+		})
+	}
+}

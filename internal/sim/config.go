@@ -150,6 +150,11 @@ type Request struct {
 	// scheduling learns one step late.
 	MaxTokens int
 
+	// After is the number, from 1, of a request before this one in the list whose
+	// end brings this one about, as the turns of a conversation do: Arrival is then
+	// the pause after that end. 0: it comes at Arrival.
+	After int
+
 	Priority    int           // smaller is served first, under the Priority policy
 	CancelAfter time.Duration // after arrival the client leaves; 0 is never
 
@@ -169,8 +174,8 @@ func (r Request) validate() error {
 		return fmt.Errorf("an output of %d tokens", r.OutputTokens)
 	case r.MaxTokens != 0 && r.MaxTokens < r.OutputTokens:
 		return fmt.Errorf("an output of %d tokens is above its limit of %d", r.OutputTokens, r.MaxTokens)
-	case r.Arrival < 0 || r.CancelAfter < 0:
-		return errors.New("a negative time")
+	case r.Arrival < 0 || r.CancelAfter < 0 || r.After < 0:
+		return errors.New("a negative time or number")
 	}
 	return nil
 }

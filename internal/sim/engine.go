@@ -33,6 +33,7 @@ type RequestResult struct {
 	Preemptions  int           //
 	MaxITL       time.Duration // longest gap between two tokens
 	Replica      int           // index of the engine that served it
+	Frontend     time.Duration // from arrival to that at the engine
 
 	// Work of the engine, since its beginning, when the request was first
 	// scheduled, had its first token and had its last one. Differences are what
@@ -43,8 +44,8 @@ type RequestResult struct {
 // TTFT is the time to first token, from arrival.
 func (r *RequestResult) TTFT() time.Duration { return r.FirstToken - r.Arrival }
 
-// Queue is the time from arrival to the first scheduling.
-func (r *RequestResult) Queue() time.Duration { return r.Scheduled - r.Arrival }
+// Queue is the time from the arrival at the engine to the first scheduling.
+func (r *RequestResult) Queue() time.Duration { return r.Scheduled - r.Arrival - r.Frontend }
 
 // E2E is the time from arrival to the last token.
 func (r *RequestResult) E2E() time.Duration { return r.Finish - r.Arrival }

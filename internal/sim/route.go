@@ -1,5 +1,7 @@
 package sim
 
+import "slices"
+
 // Load is what a router sees of a replica when a request arrives.
 type Load struct {
 	Running, Waiting int
@@ -21,6 +23,33 @@ func (rr *roundRobin) Pick(_ *Request, replicas []Load) int {
 	k := rr.next % len(replicas)
 	rr.next = k + 1
 	return k
+}
+
+// Weighted spreads requests over the replicas in proportion to weights, as evenly
+// as can be: each goes to the replica that is the furthest behind its share. All
+// weights must be finite and not negative, and one above 0; replicas without one
+// get nothing.
+func Weighted(weights []float64) Router {
+	return &weighted{weights: slices.Clone(weights), credit: make([]float64, len(weights))}
+}
+
+type weighted struct{ weights, credit []float64 }
+
+// Pick is the smooth weighted round-robin of nginx: every replica earns its weight,
+// and the one chosen pays what all earned.
+func (w *weighted) Pick(_ *Request, replicas []Load) int {
+	best, sum := -1, 0.0
+	for k := range min(len(w.weights), len(replicas)) {
+		w.credit[k] += w.weights[k]
+		sum += w.weights[k]
+		if w.weights[k] > 0 && (best < 0 || w.credit[k] > w.credit[best]) {
+			best = k
+		}
+	}
+	if best >= 0 {
+		w.credit[best] -= sum
+	}
+	return best
 }
 
 // LeastLoaded sends a request where the fewest run and wait, a waiting one

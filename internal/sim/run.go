@@ -41,8 +41,19 @@ type Replica struct {
 	Cost   StepCost
 }
 
-// Options are choices about a simulation that do not change its outcome.
+// Options are choices about a simulation.
 type Options struct {
+	// Clients makes a closed loop: so many clients take the requests in the order
+	// given, each the next one when its last has ended, refused or not. A request's
+	// Arrival is then the pause that its client makes before it. 0: requests come at
+	// their Arrival, whatever happens.
+	Clients int
+	// Until is when clients stop sending; 0: when no request is left. Those that were
+	// not sent are not in the result.
+	Until time.Duration
+	// Frontend is the server's time outside the engine.
+	Frontend Frontend
+
 	// SampleEvery adds the state of every replica at that interval to the result.
 	SampleEvery time.Duration
 	// StepByStep simulates every step on its own: the slow way that tests compare
@@ -77,11 +88,17 @@ func RunReplicas(replicas []Replica, router Router, requests []Request, o Option
 	if len(replicas) == 0 {
 		return nil, errors.New("simulate: no replica")
 	}
+	if err := o.Frontend.Validate(); err != nil {
+		return nil, fmt.Errorf("simulate: %w", err)
+	}
+	if o.Clients < 0 || o.Until < 0 {
+		return nil, fmt.Errorf("simulate: %d clients until %v", o.Clients, o.Until)
+	}
 	res := &Result{
 		Requests: make([]RequestResult, len(requests)),
 		itl:      hdrhistogram.New(1000, int64(maxITL), 3),
 	}
-	drivers := make([]*driver, len(replicas))
+	s := &simulation{o: o, requests: requests, router: router, loads: make([]Load, len(replicas))}
 	for i, rep := range replicas {
 		e, err := New(rep.Config, rep.Cost)
 		if err != nil {
@@ -91,35 +108,30 @@ func RunReplicas(replicas []Replica, router Router, requests []Request, o Option
 		if o.SampleEvery > 0 {
 			e.sampler = &sampler{every: o.SampleEvery}
 		}
-		drivers[i] = &driver{engine: e, replica: i, stepByStep: o.StepByStep, results: res.Requests}
+		s.drivers = append(s.drivers, &driver{engine: e, replica: i, stepByStep: o.StepByStep, results: res.Requests})
 	}
-	order := make([]int, len(requests))
-	for i := range order {
+	fed := o.Clients > 0
+	for i := range requests {
 		if err := requests[i].validate(); err != nil {
 			return nil, fmt.Errorf("simulate request %d: %w", i, err)
 		}
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(requests[a].Arrival, requests[b].Arrival) })
-	loads := make([]Load, len(replicas))
-	for _, i := range order {
-		r := &requests[i]
-		for k, d := range drivers {
-			if err := d.advance(r.Arrival); err != nil {
-				return nil, err
+		if after := requests[i].After; after != 0 {
+			if fed = true; after > i || o.Clients > 0 {
+				return nil, fmt.Errorf("simulate request %d: it comes after request %d: want one before it in the list, and no clients in a loop", i, after-1)
 			}
-			loads[k] = Load{Waiting: d.engine.waiting.len(), Running: len(d.engine.running), UsedBlocks: d.engine.usedBlocks()}
 		}
-		k := router.Pick(r, loads)
-		if k < 0 || k >= len(drivers) {
-			return nil, fmt.Errorf("simulate: router picked replica %d of %d", k, len(drivers))
-		}
-		drivers[k].arrive(i, r)
 	}
-	for _, d := range drivers {
-		if err := d.advance(forever); err != nil {
-			return nil, err
-		}
+	run := s.open
+	if fed {
+		run = s.fed
+	}
+	if err := run(); err != nil {
+		return nil, err
+	}
+	if o.Clients > 0 {
+		res.Requests = res.Requests[:s.sent]
+	}
+	for _, d := range s.drivers {
 		rr := ReplicaResult{Stats: d.engine.Stats()}
 		if s := d.engine.sampler; s != nil {
 			rr.Samples = s.samples
@@ -128,6 +140,68 @@ func RunReplicas(replicas []Replica, router Router, requests []Request, o Option
 		res.End = max(res.End, d.now)
 	}
 	return res, nil
+}
+
+// simulation is what a run has beside its engines.
+type simulation struct {
+	o        Options
+	requests []Request
+	router   Router
+	drivers  []*driver
+	loads    []Load // scratch
+
+	// Of a loop.
+	pending arrivalHeap
+	sent    int     // requests that clients took
+	follow  [][]int // by request, those that come after it
+}
+
+// open simulates requests that come whatever happens.
+func (s *simulation) open() error {
+	order := make([]int, len(s.requests))
+	for i := range order {
+		order[i] = i
+	}
+	at := func(i int) time.Duration {
+		return s.requests[i].Arrival + s.o.Frontend.Delay(s.requests[i].PromptTokens)
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(at(a), at(b)) })
+	for _, i := range order {
+		r := &s.requests[i]
+		delay := s.o.Frontend.Delay(r.PromptTokens)
+		for _, d := range s.drivers {
+			if err := d.advance(r.Arrival + delay); err != nil {
+				return err
+			}
+		}
+		if _, err := s.dispatch(i, r.Arrival, delay); err != nil {
+			return err
+		}
+	}
+	for _, d := range s.drivers {
+		if err := d.advance(forever); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dispatch hands request i, which its client sent at a time, to the engine that the
+// router picks. It reports whether the engine refused it.
+func (s *simulation) dispatch(i int, sent, delay time.Duration) (refused bool, err error) {
+	for k, d := range s.drivers {
+		s.loads[k] = Load{Waiting: d.engine.waiting.len(), Running: len(d.engine.running), UsedBlocks: d.engine.usedBlocks()}
+	}
+	k := s.router.Pick(&s.requests[i], s.loads)
+	if k < 0 || k >= len(s.drivers) {
+		return false, fmt.Errorf("simulate: router picked replica %d of %d", k, len(s.drivers))
+	}
+	r := s.requests[i]
+	r.Arrival = sent + delay
+	if r.CancelAfter > 0 {
+		r.CancelAfter = max(r.CancelAfter-delay, 1)
+	}
+	return s.drivers[k].arrive(i, &r, delay), nil
 }
 
 // driver runs an engine through simulated time, as EngineCore's busy loop does
@@ -140,17 +214,28 @@ type driver struct {
 	due        time.Duration
 	executing  bool // until due
 	cancels    cancelHeap
-	index      []int // by engine request number
+	taken      []taken // by engine request number
 	results    []RequestResult
+
+	watched bool  // advance returns when a request ends
+	ended   []int // requests, since the watcher looked
 }
 
-func (d *driver) arrive(i int, r *Request) {
+// taken is a request that an engine took.
+type taken struct {
+	request int
+	delay   time.Duration // in the frontend, before
+}
+
+// arrive gives a request, whose arrival is that at the engine, to it. It reports
+// whether the engine refused it.
+func (d *driver) arrive(i int, r *Request, delay time.Duration) bool {
 	if !d.executing {
 		d.now = max(d.now, r.Arrival)
 	}
 	id, err := d.engine.Add(*r)
 	if err != nil {
-		res := RequestResult{Arrival: r.Arrival, Finish: r.Arrival, PromptTokens: r.PromptTokens, Replica: d.replica}
+		res := RequestResult{Arrival: r.Arrival - delay, Frontend: delay, Finish: r.Arrival, PromptTokens: r.PromptTokens, Replica: d.replica}
 		switch {
 		case errors.Is(err, ErrQueueFull):
 			res.Outcome = QueueFull
@@ -160,16 +245,17 @@ func (d *driver) arrive(i int, r *Request) {
 			res.Outcome = NeverFits
 		}
 		d.results[i] = res
-		return
+		return true
 	}
-	d.index = append(d.index, i) // numbers count up from 0
+	d.taken = append(d.taken, taken{i, delay}) // numbers count up from 0
 	if r.CancelAfter > 0 {
 		d.cancels.push(cancel{r.Arrival + r.CancelAfter, id})
 	}
+	return false
 }
 
 // advance runs the engine up to a time, at which something may arrive before
-// the next batch is formed.
+// the next batch is formed, or, where it is watched, to the end of a request.
 func (d *driver) advance(until time.Duration) error {
 	idle := 0
 	for {
@@ -185,11 +271,11 @@ func (d *driver) advance(until time.Duration) error {
 				}
 			}
 		}
-		if d.now >= until {
+		if d.now >= until || len(d.ended) > 0 {
 			return nil
 		}
 		d.cancel(d.now)
-		if !d.engine.HasWork() {
+		if !d.engine.HasWork() || len(d.ended) > 0 {
 			return nil
 		}
 		if !d.stepByStep {
@@ -222,8 +308,25 @@ func (d *driver) cancel(now time.Duration) {
 	}
 }
 
+// next is when something next happens in the engine by itself; forever where
+// nothing will.
+func (d *driver) next() time.Duration {
+	switch {
+	case d.executing:
+		return d.due
+	case d.engine.HasWork():
+		return d.now
+	}
+	return forever
+}
+
 func (d *driver) finish(id int, res *RequestResult) {
-	out := *res
+	out, t := *res, d.taken[id]
 	out.Replica = d.replica
-	d.results[d.index[id]] = out
+	out.Frontend = t.delay
+	out.Arrival -= t.delay
+	d.results[t.request] = out
+	if d.watched {
+		d.ended = append(d.ended, t.request)
+	}
 }

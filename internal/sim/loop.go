@@ -1,0 +1,132 @@
+package sim
+
+import (
+	"container/heap"
+	"time"
+)
+
+// arrival is a request that is known to come.
+type arrival struct {
+	at      time.Duration // at the engine
+	sent    time.Duration // by its client
+	request int
+}
+
+// arrivalHeap orders them by time, then as they were given.
+type arrivalHeap []arrival
+
+// Len, Less, Swap, Push and Pop implement heap.Interface.
+func (h arrivalHeap) Len() int { return len(h) }
+func (h arrivalHeap) Less(i, j int) bool {
+	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].request < h[j].request
+}
+func (h arrivalHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *arrivalHeap) Push(x any)   { *h = append(*h, x.(arrival)) }
+func (h *arrivalHeap) Pop() any {
+	old := *h
+	a := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return a
+}
+
+// fed simulates requests that may depend on each other: the end of one, on
+// whichever engine, brings about another, on any. So the engines go forward
+// together, and the one that is furthest behind is always the next.
+func (s *simulation) fed() error {
+	for _, d := range s.drivers {
+		d.watched = true
+	}
+	if s.o.Clients > 0 {
+		for range min(s.o.Clients, len(s.requests)) {
+			s.take(0)
+		}
+	} else {
+		s.follow = make([][]int, len(s.requests))
+		for i := range s.requests {
+			if r := &s.requests[i]; r.After > 0 {
+				s.follow[r.After-1] = append(s.follow[r.After-1], i)
+			} else {
+				s.send(i, r.Arrival)
+			}
+		}
+	}
+	for {
+		arrives := forever
+		if len(s.pending) > 0 {
+			arrives = s.pending[0].at
+		}
+		d, until := s.behind(arrives)
+		switch at := d.next(); {
+		case at < arrives || d.executing && at == arrives && at < forever:
+			if err := d.advance(until); err != nil {
+				return err
+			}
+			for _, i := range d.ended {
+				s.after(i)
+			}
+			d.ended = d.ended[:0]
+		case arrives == forever:
+			return nil
+		default:
+			a := heap.Pop(&s.pending).(arrival)
+			refused, err := s.dispatch(a.request, a.sent, a.at-a.sent)
+			if err != nil {
+				return err
+			}
+			if refused {
+				s.after(a.request)
+			}
+		}
+	}
+}
+
+// behind returns the engine whose next event is the earliest, one in execution
+// before one that forms a batch, and how far it may go: to the next event of any
+// other, from which something could come to it.
+func (s *simulation) behind(arrives time.Duration) (*driver, time.Duration) {
+	first, until := s.drivers[0], arrives
+	for _, d := range s.drivers[1:] {
+		at, least := d.next(), first.next()
+		if at < least || at == least && d.executing && !first.executing {
+			until = min(until, least)
+			first = d
+		} else {
+			until = min(until, at)
+		}
+	}
+	if !first.executing && until == first.now {
+		until++ // others form a batch at the same time
+	}
+	return first, until
+}
+
+// after sends what the end of request i brings about.
+func (s *simulation) after(i int) {
+	end := s.result(i).Finish
+	if s.o.Clients > 0 {
+		s.take(end)
+		return
+	}
+	for _, k := range s.follow[i] {
+		s.send(k, end+s.requests[k].Arrival)
+	}
+}
+
+// take lets a client that is free from a time on take the next request.
+func (s *simulation) take(free time.Duration) {
+	if s.sent == len(s.requests) {
+		return
+	}
+	at := free + s.requests[s.sent].Arrival
+	if s.o.Until > 0 && at >= s.o.Until {
+		return
+	}
+	s.send(s.sent, at)
+	s.sent++
+}
+
+func (s *simulation) send(i int, at time.Duration) {
+	heap.Push(&s.pending, arrival{at + s.o.Frontend.Delay(s.requests[i].PromptTokens), at, i})
+}
+
+func (s *simulation) result(i int) *RequestResult { return &s.drivers[0].results[i] }

@@ -1,6 +1,7 @@
 package predict
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
@@ -49,12 +50,12 @@ type setup struct {
 
 // changed returns the settings after a fix. The error says why the outcome cannot
 // be simulated.
-func changed(now setup, cfg sim.Config, release string, f *catalog.Fix) (setup, error) {
+func changed(now setup, cfg sim.Config, version string, f *catalog.Fix) (setup, error) {
 	after := setup{known: maps.Clone(now.known), replicas: max(f.Replicas, 1)}
 	for _, c := range f.Changes {
 		flag := strings.TrimPrefix(c.Flag, "--")
-		if since := scheduling[flag]; since != "" && older(release, since) {
-			return after, fmt.Errorf("%s exists from %s on, and this server is %s", c.Flag, since, release)
+		if since := scheduling[flag]; since != "" && older(version, since) {
+			return after, fmt.Errorf("%s exists from %s on, and this server is %s", c.Flag, since, cmp.Or(version, "of an unknown version"))
 		}
 		var err error
 		switch flag {
@@ -108,7 +109,8 @@ func (s *setup) setBlocks(n int) {
 
 var releaseNumber = regexp.MustCompile(`(\d+)\.(\d+)(\.\d+)?`)
 
-// older reports whether a release is older than another of major version 0.
+// older reports whether a version, of which the first number counts, may be older
+// than a release.
 func older(release, than string) bool {
 	minor := func(s string) int {
 		if m := releaseNumber.FindStringSubmatch(s); m != nil {

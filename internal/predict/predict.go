@@ -58,7 +58,7 @@ func (p *predictor) fix(f *catalog.Fix) *catalog.Prediction {
 	if p.spent > budget {
 		return none(errors.New("the traffic is much to simulate, and the other fixes took the time; sixty simulate has more"))
 	}
-	after, err := changed(p.now, p.engine.Config, p.engine.Release, f)
+	after, err := changed(p.now, p.engine.Config, p.version, f)
 	if err != nil {
 		return none(err)
 	}

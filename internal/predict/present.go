@@ -25,6 +25,7 @@ import (
 type predictor struct {
 	traffic     *traffic
 	now         setup
+	version     string // the server's
 	engine      *whatif.Engine
 	calibration *whatif.Calibration
 	bounds      *bounds
@@ -89,6 +90,7 @@ func (r *reader) read(ctx context.Context, from time.Time) (*observe.Fleet, erro
 // configure gathers the present settings: those that are known, those that the
 // window shows, and those that a fix starts from.
 func (p *predictor) configure(t *diagnose.Target, fleet *observe.Fleet, fixes []*catalog.Fix) error {
+	p.version = t.Version
 	p.now.known.Merge(t.Config)
 	for _, e := range fleet.Engines {
 		p.now.known.Merge(e.Config)

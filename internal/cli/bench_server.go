@@ -304,8 +304,9 @@ func tell(p *load.Phase, d *diagnose.Diagnosis) {
 		}
 		x := load.Finding{ID: f.Pathology.ID, Title: f.Pathology.Title, Severity: f.Severity.String(), Summary: f.Summary, ExplainBy: f.InhibitedBy}
 		for _, e := range f.Evidence {
-			if e.Holds == catalog.True {
-				x.Evidence = append(x.Evidence, evidenceLine(&e))
+			// A condition may ask for the same twice.
+			if line := evidenceLine(&e); e.Holds == catalog.True && !slices.Contains(x.Evidence, line) {
+				x.Evidence = append(x.Evidence, line)
 			}
 		}
 		for _, fix := range f.Fixes {

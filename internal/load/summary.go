@@ -538,13 +538,15 @@ func (s *summary) tenants() {
 	}
 }
 
-// series lays the test out over time.
+// maxPoints bounds the series: more than a chart shows, and enough requests in each
+// for its percentiles to mean something.
+const maxPoints = 150
+
+// series lays the test out over time: a point is one slice, or several.
 func (s *summary) series() {
-	width := s.rec.SliceWidth
+	each := int(s.rec.Duration/s.rec.SliceWidth)/maxPoints + 1
+	width := s.rec.SliceWidth * time.Duration(each)
 	n := int(s.rec.Duration/width) + 1
-	if n > maxSlices {
-		n = maxSlices
-	}
 	points := make([]Point, n)
 	first := make([][]float64, n)
 	sec := width.Seconds()
@@ -574,12 +576,15 @@ func (s *summary) series() {
 		p.At, p.Width = float64(i)*sec, sec
 		slices.Sort(first[i])
 		p.TTFTP50, p.TTFTP95 = quantileOf(first[i], 0.5), quantileOf(first[i], 0.95)
-		if i < len(s.rec.Slices) {
-			sl := &s.rec.Slices[i]
-			p.Tokens = float64(sl.Tokens) / sec
-			if len(sl.Gaps) > 0 {
-				p.ITLP50, p.ITLP95 = gapQuantile(sl.Gaps, 0.5), gapQuantile(sl.Gaps, 0.95)
+		gaps := map[uint32]int64{}
+		for _, sl := range s.rec.Slices[min(i*each, len(s.rec.Slices)):min((i+1)*each, len(s.rec.Slices))] {
+			p.Tokens += float64(sl.Tokens) / sec
+			for b, count := range sl.Gaps {
+				gaps[b] += count
 			}
+		}
+		if len(gaps) > 0 {
+			p.ITLP50, p.ITLP95 = gapQuantile(gaps, 0.5), gapQuantile(gaps, 0.95)
 		}
 	}
 	s.res.Series = points

@@ -25,7 +25,7 @@ type Line struct {
 type Plot struct {
 	Title, XName, YName string
 	Lines               []Line
-	LogY                bool
+	LogX, LogY          bool
 	Shade               [2]float64           // a range of X to set off, both 0 for none
 	Format              func(float64) string // of Y values
 	Bars                bool                 // filled steps from zero
@@ -95,11 +95,11 @@ func (s scale) ticks(n int) []float64 {
 
 // extent is the range of the plot's finite values.
 func (p *Plot) extent() (x, y scale, ok bool) {
-	x, y = scale{lo: math.Inf(1), hi: math.Inf(-1)}, scale{lo: math.Inf(1), hi: math.Inf(-1), log: p.LogY}
+	x, y = scale{lo: math.Inf(1), hi: math.Inf(-1), log: p.LogX}, scale{lo: math.Inf(1), hi: math.Inf(-1), log: p.LogY}
 	for _, l := range p.Lines {
 		for i := range l.X {
 			v := l.Y[i]
-			if math.IsNaN(v) || math.IsInf(v, 0) || p.LogY && v <= 0 {
+			if math.IsNaN(v) || math.IsInf(v, 0) || p.LogY && v <= 0 || p.LogX && l.X[i] <= 0 {
 				continue
 			}
 			x.lo, x.hi = min(x.lo, l.X[i]), max(x.hi, l.X[i])
@@ -113,7 +113,10 @@ func (p *Plot) extent() (x, y scale, ok bool) {
 		y.lo = min(y.lo, 0)
 		y.hi += 0.05 * (y.hi - y.lo)
 	}
-	if x.hi == x.lo {
+	switch {
+	case x.hi == x.lo && p.LogX:
+		x.lo, x.hi = x.lo/2, 2*x.hi
+	case x.hi == x.lo:
 		x.lo, x.hi = min(x.lo*0.5, x.lo-1), max(x.hi*1.5, x.hi+1)
 	}
 	if y.hi <= y.lo {

@@ -73,13 +73,14 @@ func latencies(r *load.Result) []row {
 	return rows
 }
 
-// column takes one field of the series; zero is a gap where zeroes are gaps.
+// column takes one field of the series. A latency of zero is one that nothing was
+// measured of: the curve goes on from its neighbours.
 func column(r *load.Result, f func(*load.Point) float64, zeroes bool) plot.Line {
 	var l plot.Line
 	for i := range r.Series {
 		v := f(&r.Series[i])
 		if v == 0 && !zeroes {
-			v = math.NaN()
+			continue
 		}
 		l.X, l.Y = append(l.X, r.Series[i].At), append(l.Y, v)
 	}
@@ -131,7 +132,7 @@ func distributionPlot(m load.Metric, d *load.Distribution) figure {
 	p95, _ := d.At(0.95)
 	p99, _ := d.At(0.99)
 	return draw(fmt.Sprintf("P95 %s, P99 %s, longest %s", plot.Duration(p95.Value), plot.Duration(p99.Value), plot.Duration(d.Max)),
-		plot.Plot{Title: "Distribution of " + Title(m), XName: unit, Lines: []plot.Line{l}, Bars: true})
+		plot.Plot{Title: "Distribution of " + Title(m), XName: unit, Lines: []plot.Line{l}, Bars: true, LogX: true})
 }
 
 func serverPlots(r *load.Result, window [2]float64) []figure {
@@ -148,7 +149,7 @@ func serverPlots(r *load.Result, window [2]float64) []figure {
 		}
 	}
 	var f []figure
-	for _, k := range sortedKeys(lines) {
+	for _, k := range signals(lines) {
 		s := signal(k)
 		format := func(v float64) string { return indicator.FormatNumber(v, s.Unit) }
 		f = append(f, draw("from the server's own metrics", plot.Plot{Title: "Server: " + s.Title, XName: "seconds", Lines: []plot.Line{*lines[k]}, Shade: window, Format: format}))

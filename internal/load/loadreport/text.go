@@ -201,9 +201,12 @@ func server(p *printer, r *load.Result) {
 		}
 	}
 	var parts []string
-	for _, k := range sortedKeys(highest) {
+	for _, k := range signals(highest) {
 		s := signal(k)
 		parts = append(parts, s.Title+" "+indicator.FormatNumber(highest[k], s.Unit))
+	}
+	if r.Server.Missed > 0 {
+		p.f("%-20s %d scrapes of its metrics failed\n", "server", r.Server.Missed)
 	}
 	if len(parts) > 0 {
 		p.f("%-20s at most: %s\n", "server", strings.Join(parts, ", "))
@@ -245,6 +248,20 @@ func finding(p *printer, f *load.Finding, verdict string) {
 	if len(f.Fixes) > 0 {
 		p.f("%-20s   try: %s\n", "", f.Fixes[0])
 	}
+}
+
+// signals are the keys in the order of reports: what a reader looks for first.
+func signals[V any](m map[string]V) []string {
+	first := []string{indicator.Running.Name, indicator.Waiting.Name, indicator.KVUsage.Name, indicator.PreemptionRate.Name, indicator.PrefixHitRatio.Name}
+	rank := func(k string) int {
+		if i := slices.Index(first, k); i >= 0 {
+			return i
+		}
+		return len(first)
+	}
+	keys := sortedKeys(m)
+	slices.SortStableFunc(keys, func(a, b string) int { return rank(a) - rank(b) })
+	return keys
 }
 
 // signal is a signal by its name; one of a newer version has no unit.

@@ -31,6 +31,7 @@ func HTML(w io.Writer, rep Report) error {
 		"percent":    func(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) },
 		"percentile": func(q float64) float64 { return math.Round(1e4*q) / 100 },
 		"style":      plot.Style, "plots": plots, "latencies": latencies, "objective": objective,
+		"limit": limit, "verdict": verdict, "trialLatencies": trialLatencies,
 	}).Parse(page)
 	if err != nil {
 		return fmt.Errorf("parse page: %w", err)

@@ -130,7 +130,8 @@ func TestHTMLIsWholeAndSafe(t *testing.T) {
 			t.Errorf("the page holds %q", bad)
 		}
 	}
-	for _, want := range []string{`<b class="bad">kv-cache-thrashing</b>`, "Remedy: Lower the batch", "follows from kv-cache-thrashing", "Not checked for want of metrics: memory-leak"} {
+	for _, want := range []string{`<b class="bad">kv-cache-thrashing</b>`, "Remedy: Lower the batch", "follows from kv-cache-thrashing", "Not checked for want of metrics: memory-leak",
+		`What limits the server beyond it: <b class="bad">kv-cache-thrashing</b>`, "<td>kv-cache-thrashing</td>"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)
 		}

@@ -343,13 +343,15 @@ func SearchText(w io.Writer, f *load.Found, unit string) error {
 		}
 		p.f("%12.4g  %-7s", t.Level, met)
 		if r := t.Result; r != nil {
-			for _, m := range []load.Metric{load.TTFTScheduled, load.ITL, load.E2EScheduled} {
-				q, _ := r.Latency[m].At(0.95)
-				p.f(" %12s", plot.Duration(q.Value))
+			for _, v := range trialLatencies(r) {
+				p.f(" %12s", plot.Duration(v))
 			}
 			p.f(" %14s", plot.Number(r.Throughput.OutputTokens))
 		}
 		p.f("  %s\n", t.Why)
+	}
+	if x := limit(f); x != nil {
+		p.f("what limits the server beyond it: %s: %s\n", x.Verdict, x.Summary)
 	}
 	if f.Best == nil {
 		p.f("no level met the objective: %s\n", f.Why)
@@ -361,4 +363,41 @@ func SearchText(w io.Writer, f *load.Found, unit string) error {
 	}
 	p.f("; %s\n", f.Why)
 	return p.err
+}
+
+// trialLatencies are the P95s that a search shows of a trial.
+func trialLatencies(r *load.Result) []float64 {
+	var out []float64
+	for _, m := range []load.Metric{load.TTFTScheduled, load.ITL, load.E2EScheduled} {
+		q, _ := r.Latency[m].At(0.95)
+		out = append(out, q.Value)
+	}
+	return out
+}
+
+// verdict is the diagnosis of a trial in a word.
+func verdict(t load.Trial) string {
+	if t.Result == nil || t.Result.Server == nil || len(t.Result.Server.Phases) == 0 {
+		return ""
+	}
+	return t.Result.Server.Phases[len(t.Result.Server.Phases)-1].Verdict
+}
+
+// limit is what was wrong with the server at the lowest level that missed the
+// objective, nil where nothing was or nobody looked.
+func limit(f *load.Found) *load.Phase {
+	var lowest *load.Trial
+	for i := range f.Trials {
+		if t := &f.Trials[i]; !t.Met && verdict(*t) != "" && (lowest == nil || t.Level < lowest.Level) {
+			lowest = t
+		}
+	}
+	if lowest == nil {
+		return nil
+	}
+	phases := lowest.Result.Server.Phases
+	if x := &phases[len(phases)-1]; x.Status == "firing" {
+		return x
+	}
+	return nil
 }

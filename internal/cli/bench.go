@@ -25,6 +25,8 @@ import (
 
 // benchFlags are the flags of bench as they were given.
 type benchFlags struct {
+	given func(flag string) bool // on the command line
+
 	api, model, keyEnv, caFile, extraBody, counting, maxTokensField, tokenizer string
 	headers                                                                    []string
 	insecure, noStream, noIgnoreEOS                                            bool
@@ -82,6 +84,7 @@ func newBenchCommand() *cobra.Command {
 		Example: benchExample,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			f.given = cmd.Flags().Changed
 			return runBench(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], f)
 		},
 	}
@@ -288,8 +291,44 @@ func (f *benchFlags) check() error {
 		return fmt.Errorf("--output %q: want text or json", f.format)
 	case f.repeat < 1 || f.repeat > 1000:
 		return fmt.Errorf("--repeat %d: want 1 to 1000", f.repeat)
-	case f.csvFile != "" && (f.scenario == "all" || f.search != "" || f.repeat > 1):
-		return errors.New("--csv works for a single test only")
+	case (f.csvFile != "" || f.vllmFile != "") && (f.scenario == "all" || f.search != "" || f.repeat > 1):
+		return hint.With(errors.New("--csv and --vllm-json work for a single test only"), "leave --repeat, --search and --scenario all out, or write the results with --json")
+	}
+	return f.useless()
+}
+
+// useless refuses flags that would do nothing beside the others: a test that does
+// not do what was asked is worse than none.
+func (f *benchFlags) useless() error {
+	measured := f.workloadFrom != ""
+	made := f.scenario == "" && f.trace == ""
+	for _, x := range []struct {
+		flags  string
+		useful bool
+		goesBy string
+	}{
+		{"prompt-tokens output-tokens prefix-share", made && !measured, "a made-up workload; scenarios, traces and --workload-from have their own"},
+		{"turns think-time system-tokens prefix-groups cancel-share", made, "a made-up workload; scenarios and traces have their own"},
+		{"think-time", f.turns != "", "--turns"},
+		{"scale", f.scenario != "", "--scenario"},
+		{"cv", f.rate != "" || f.search == "rate", "--rate or --search rate"},
+		{"speed trace-format trace-from trace-length", f.trace != "", "--trace"},
+		{"workload-from", made, "--rate, --concurrency or --search; scenarios and traces have a workload"},
+		{"watch", measured, "--workload-from URL"},
+		{"max-concurrency", f.scenario == "" && f.concurrency == 0 && f.search != "concurrency", "an open loop: --rate, --trace or --search rate"},
+		{"until", f.repeat > 1, "--repeat"},
+		{"budget", f.repeat > 1 || f.search != "", "--repeat or --search"},
+		{"search-from search-to search-precision resume", f.search != "" && f.searchSweep == "", "--search, without --sweep"},
+		{"repeat", f.search == "", "a single level; a search makes each trial once"},
+	} {
+		if x.useful {
+			continue
+		}
+		for flag := range strings.FieldsSeq(x.flags) {
+			if f.given(flag) {
+				return hint.With(fmt.Errorf("--%s would do nothing here", flag), "it goes with "+x.goesBy)
+			}
+		}
 	}
 	return nil
 }

@@ -115,6 +115,11 @@ func TestBenchRefuses(t *testing.T) {
 		"a missing key":         {[]string{"http://localhost:1", "--concurrency", "1", "--api-key-env", "NO_SUCH_KEY"}, "is empty", "export"},
 		"no URL":                {[]string{"localhost:8000", "--concurrency", "1"}, "not an http or https URL", "http://host:8000"},
 		"csv of many tests":     {[]string{"http://localhost:1", "--scenario", "all", "--csv", "x"}, "single test", ""},
+		"lengths of a scenario": {[]string{"http://localhost:1", "--scenario", "burst", "--prompt-tokens", "9"}, "--prompt-tokens would do nothing", "made-up workload"},
+		"scale of no scenario":  {[]string{"http://localhost:1", "--rate", "5", "--scale", "0.1"}, "--scale would do nothing", "--scenario"},
+		"a limit of a loop":     {[]string{"http://localhost:1", "--concurrency", "5", "--max-concurrency", "9"}, "--max-concurrency would do nothing", "open loop"},
+		"until without repeat":  {[]string{"http://localhost:1", "--rate", "5", "--until", "0.1"}, "--until would do nothing", "--repeat"},
+		"a repeated search":     {[]string{"http://localhost:1", "--search", "rate", "--slo", "chat", "--repeat", "3"}, "--repeat would do nothing", "single level"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -31,38 +31,26 @@ const (
 
 // diagnosePrometheus judges what a Prometheus-compatible server holds.
 func diagnosePrometheus(ctx context.Context, stderr io.Writer, f *diagnoseFlags, o diagnose.Options) (d diagnose.Diagnosis, err error) {
-	for _, text := range f.match {
-		m, err := parseMatch(text)
-		if err != nil {
-			return d, err
-		}
-		o.Matchers = append(o.Matchers, m...)
+	if o.Matchers, err = parseMatches(f.match); err != nil {
+		return d, err
 	}
 	if o.At, err = (span{last: time.Now()}).at(f.at); err != nil {
 		return d, err
 	}
-	http, err := f.http.config()
-	if err != nil {
-		return d, err
-	}
-	client, err := api.New(api.Config{URL: f.prometheus, HTTP: http})
-	if err != nil {
-		return d, err
-	}
-	defer client.Close()
-	q := &tolerant{next: client, seen: map[string]bool{}}
-	defer func() { notes(stderr, q.partial) }()
-
-	if o.Interval, err = scrapeInterval(ctx, q, o.Matchers, o.At); err != nil {
-		return d, err
-	}
-	if o.First, err = firstSample(ctx, q, o.Matchers, o.At); err != nil {
-		return d, err
-	}
-	if err := f.past(&o, span{last: o.At}); err != nil {
-		return d, err
-	}
-	return diagnose.Run(ctx, q, o)
+	err = withPrometheus(stderr, f.prometheus, &f.http, func(q *tolerant) error {
+		if o.Interval, err = scrapeInterval(ctx, q, o.Matchers, o.At); err != nil {
+			return err
+		}
+		if o.First, err = firstSample(ctx, q, o.Matchers, o.At); err != nil {
+			return err
+		}
+		if err := f.past(&o, span{last: o.At}); err != nil {
+			return err
+		}
+		d, err = diagnose.Run(ctx, q, o)
+		return err
+	})
+	return d, err
 }
 
 // parseMatch reads a selector without a metric's name, in PromQL or as

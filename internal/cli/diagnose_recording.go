@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -16,35 +15,19 @@ import (
 
 // diagnoseRecording judges a recording at one of its moments.
 func diagnoseRecording(ctx context.Context, stderr io.Writer, f *diagnoseFlags, o diagnose.Options) (d diagnose.Diagnosis, err error) {
-	rec, err := recording.Open(f.recording)
-	if err != nil {
-		return d, err
-	}
-	defer func() { err = errors.Join(err, rec.Close()) }()
-	notes(stderr, rec.Warnings())
-	var s span
-	s.first, s.last = rec.Times()
-	if o.At, err = s.at(f.at); err != nil {
-		return d, err
-	}
-	if o.Interval, err = spacing(rec); err != nil {
-		return d, err
-	}
-	if err := f.past(&o, s); err != nil {
-		return d, err
-	}
-
-	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		return d, err
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	if err := store.Load(ctx, rec, nil); err != nil {
-		return d, hint.With(err, firstHint(err, "check that the files are answers of /metrics"))
-	}
-	notes(stderr, store.Warnings())
-	o.First, o.Created, o.Every = s.first, firstCreated(store), true
-	return diagnose.Run(ctx, store, o)
+	err = withRecording(ctx, stderr, f.recording, func(p *played) error {
+		if o.At, err = p.at(f.at); err != nil {
+			return err
+		}
+		o.Interval = p.interval
+		if err := f.past(&o, p.span); err != nil {
+			return err
+		}
+		o.First, o.Created, o.Every = p.first, firstCreated(p.Store), true
+		d, err = diagnose.Run(ctx, p, o)
+		return err
+	})
+	return d, err
 }
 
 // past sets the window and the baseline that the user asked for.

@@ -2,13 +2,13 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/sixty-dev/sixty/internal/baseline"
@@ -17,9 +17,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/load"
 	"github.com/sixty-dev/sixty/internal/metrics"
-	"github.com/sixty-dev/sixty/internal/metrics/api"
-	"github.com/sixty-dev/sixty/internal/metrics/embedded"
-	"github.com/sixty-dev/sixty/internal/metrics/recording"
 	"github.com/sixty-dev/sixty/internal/slo"
 )
 
@@ -44,7 +41,7 @@ func (f *evidenceFlags) measured(ctx context.Context, stderr io.Writer, http *ht
 		out = append(out, files...)
 	}
 	if f.prometheus != "" {
-		files, err := f.ask(ctx, http, match)
+		files, err := f.ask(ctx, stderr, http, match)
 		if err != nil {
 			return nil, err
 		}
@@ -92,57 +89,35 @@ func (f *evidenceFlags) read(ctx context.Context, stderr io.Writer, path string,
 
 // record measures a recording.
 func (f *evidenceFlags) record(ctx context.Context, stderr io.Writer, path string) (files []*baseline.File, err error) {
-	rec, err := recording.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, rec.Close()) }()
-	notes(stderr, rec.Warnings())
-	var s span
-	s.first, s.last = rec.Times()
-	r := diagnose.Range{From: s.first, To: s.last}
-	if f.span != "" {
-		if r, err = s.baseline(f.span, s.last); err != nil {
-			return nil, err
+	err = withRecording(ctx, stderr, path, func(p *played) error {
+		r := diagnose.Range{From: p.first, To: p.last}
+		if f.span != "" {
+			if r, err = p.baseline(f.span, p.last); err != nil {
+				return err
+			}
 		}
-	}
-	interval, err := spacing(rec)
-	if err != nil {
-		return nil, err
-	}
-	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	if err := store.Load(ctx, rec, nil); err != nil {
-		return nil, err
-	}
-	return measureSpan(ctx, store, r, interval, nil, fmt.Sprintf("%s, %s", filepath.Base(path), r.Length().Round(time.Second)))
+		files, err = measureSpan(ctx, p, r, p.interval, nil, fmt.Sprintf("%s, %s", filepath.Base(path), r.Length().Round(time.Second)))
+		return err
+	})
+	return files, err
 }
 
 // ask measures what a Prometheus server holds.
-func (f *evidenceFlags) ask(ctx context.Context, http *httpFlags, match []*labels.Matcher) ([]*baseline.File, error) {
-	c, err := http.config()
-	if err != nil {
-		return nil, err
-	}
-	client, err := api.New(api.Config{URL: f.prometheus, HTTP: c})
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
+func (f *evidenceFlags) ask(ctx context.Context, stderr io.Writer, http *httpFlags, match []*labels.Matcher) (files []*baseline.File, err error) {
 	now := time.Now()
 	r, err := span{last: now}.baseline(f.span, now)
 	if err != nil {
 		return nil, err
 	}
-	q := &tolerant{next: client, seen: map[string]bool{}}
-	interval, err := scrapeInterval(ctx, q, match, r.To)
-	if err != nil {
-		return nil, err
-	}
-	return measureSpan(ctx, q, r, interval, match, fmt.Sprintf("the %s until %s of %s", r.Length(), stamp(r.To), redactURL(f.prometheus)))
+	err = withPrometheus(stderr, f.prometheus, http, func(q *tolerant) error {
+		interval, err := scrapeInterval(ctx, q, match, r.To)
+		if err != nil {
+			return err
+		}
+		files, err = measureSpan(ctx, q, r, interval, match, fmt.Sprintf("the %s until %s of %s", model.Duration(r.Length()), stamp(r.To), redactURL(f.prometheus)))
+		return err
+	})
+	return files, err
 }
 
 // measureSpan chooses the windows: five minutes, or a quarter of what there is.

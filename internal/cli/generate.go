@@ -22,9 +22,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/burnrate"
 	"github.com/sixty-dev/sixty/internal/metrics"
-	"github.com/sixty-dev/sixty/internal/metrics/api"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
-	"github.com/sixty-dev/sixty/internal/metrics/recording"
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
 )
 
@@ -74,16 +72,13 @@ type described struct {
 }
 
 // deployment resolves the flags. Windows are those of alert rules.
-func (f *deploymentFlags) deployment(ctx context.Context) (described, error) {
+func (f *deploymentFlags) deployment(ctx context.Context, stderr io.Writer) (described, error) {
 	d := described{Deployment: generate.Deployment{
 		Instance: f.instanceLabels, Model: f.modelLabels, GPU: f.gpuLabels, Window: 5 * time.Minute, Short: time.Minute, Past: time.Hour,
 	}}
-	for _, text := range f.match {
-		m, err := parseMatch(text)
-		if err != nil {
-			return d, err
-		}
-		d.Matchers = append(d.Matchers, m...)
+	var err error
+	if d.Matchers, err = parseMatches(f.match); err != nil {
+		return d, err
 	}
 	ids := f.dialects
 	if len(ids) == 0 && len(f.detect) == 0 {
@@ -98,7 +93,7 @@ func (f *deploymentFlags) deployment(ctx context.Context) (described, error) {
 	}
 	edges := map[string][][]float64{}
 	for _, source := range f.detect {
-		found, err := f.detected(ctx, source, d.Matchers)
+		found, err := f.detected(ctx, stderr, source, d.Matchers)
 		if err != nil {
 			return d, fmt.Errorf("--detect %s: %w", redactURL(source), err)
 		}
@@ -140,35 +135,24 @@ type exposed struct {
 
 // detected looks at what servers expose: those of a Prometheus, of a recording,
 // or one page.
-func (f *deploymentFlags) detected(ctx context.Context, source string, match []*labels.Matcher) (out exposed, err error) {
+func (f *deploymentFlags) detected(ctx context.Context, stderr io.Writer, source string, match []*labels.Matcher) (out exposed, err error) {
+	if url, ok := strings.CutPrefix(source, "prometheus="); ok {
+		err = withPrometheus(stderr, url, &f.http, func(q *tolerant) error {
+			out, err = discovered(ctx, q, time.Now(), lookback, match)
+			return err
+		})
+		return out, err
+	}
+	if _, err := os.Stat(source); err == nil {
+		err = withRecording(ctx, stderr, source, func(p *played) error {
+			out, err = discovered(ctx, p, p.last, p.last.Sub(p.first)+time.Second, nil)
+			return err
+		})
+		return out, err
+	}
 	c, err := f.http.config()
 	if err != nil {
 		return out, err
-	}
-	if url, ok := strings.CutPrefix(source, "prometheus="); ok {
-		client, err := api.New(api.Config{URL: url, HTTP: c})
-		if err != nil {
-			return out, err
-		}
-		defer client.Close()
-		return discovered(ctx, &tolerant{next: client, seen: map[string]bool{}}, time.Now(), lookback, match)
-	}
-	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		return out, err
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	if _, err := os.Stat(source); err == nil {
-		rec, err := recording.Open(source)
-		if err != nil {
-			return out, err
-		}
-		defer rec.Close()
-		if err := store.Load(ctx, rec, nil); err != nil {
-			return out, err
-		}
-		first, last := rec.Times()
-		return discovered(ctx, store, last, last.Sub(first)+time.Second, nil)
 	}
 	client, err := scrape.New(scrape.Config{HTTP: c})
 	if err != nil {
@@ -179,6 +163,11 @@ func (f *deploymentFlags) detected(ctx context.Context, source string, match []*
 	if err != nil {
 		return out, err
 	}
+	store, err := embedded.Open(embedded.Config{})
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
 	if _, err := store.Append(embedded.Target{Instance: scrape.Instance(source)}, page.At, page.Raw, page.ContentType, page.Duration); err != nil {
 		return out, err
 	}

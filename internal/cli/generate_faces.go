@@ -66,7 +66,7 @@ panel says what it means, what its traps are, and which runbook to open.`,
 }
 
 func (f *dashboardFlags) files(ctx context.Context, stderr io.Writer) ([]generate.File, error) {
-	d, err := f.deployment.deployment(ctx)
+	d, err := f.deployment.deployment(ctx, stderr)
 	if err != nil {
 		return nil, err
 	}

@@ -17,9 +17,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/generate/dashboard/preview"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/metrics"
-	"github.com/sixty-dev/sixty/internal/metrics/api"
 	"github.com/sixty-dev/sixty/internal/metrics/backfill"
-	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
@@ -42,7 +40,7 @@ a recording, or to see before they are installed what the dashboards show of you
 		Example: `  sixty generate preview incident.tar.zst -o incident.html
   sixty generate preview --prometheus http://prometheus:9090 --past 6h -o now.html`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.run(cmd.Context(), cmd.OutOrStdout(), args)
+			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args)
 		},
 	}
 	s := cmd.Flags()
@@ -54,16 +52,16 @@ a recording, or to see before they are installed what the dashboards show of you
 	return cmd
 }
 
-func (f *previewFlags) run(ctx context.Context, stdout io.Writer, args []string) error {
+func (f *previewFlags) run(ctx context.Context, stdout, stderr io.Writer, args []string) error {
 	var page *preview.Page
 	var err error
 	switch {
 	case len(args) == 1 && f.prometheus != "", len(args) == 0 && f.prometheus == "":
 		return hint.With(errors.New("a preview shows either a recording or what a Prometheus holds"), "name one; sixty record makes a recording of a server")
 	case f.prometheus != "":
-		page, err = f.ofPrometheus(ctx)
+		page, err = f.ofPrometheus(ctx, stderr)
 	default:
-		page, err = previewRecording(ctx, args[0])
+		page, err = previewRecording(ctx, stderr, args[0])
 	}
 	if err != nil {
 		return err
@@ -79,53 +77,30 @@ func (f *previewFlags) run(ctx context.Context, stdout io.Writer, args []string)
 	return (&outFlag{dir: filepath.Dir(f.out)}).write(stdout, []generate.File{{Path: filepath.Base(f.out), Content: b.Bytes()}})
 }
 
-func (f *previewFlags) ofPrometheus(ctx context.Context) (*preview.Page, error) {
+func (f *previewFlags) ofPrometheus(ctx context.Context, stderr io.Writer) (page *preview.Page, err error) {
 	var d generate.Deployment
-	for _, text := range f.match {
-		m, err := parseMatch(text)
+	if d.Matchers, err = parseMatches(f.match); err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	err = withPrometheus(stderr, f.prometheus, &f.http, func(q *tolerant) error {
+		interval, err := scrapeInterval(ctx, q, d.Matchers, now)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		d.Matchers = append(d.Matchers, m...)
-	}
-	c, err := f.http.config()
-	if err != nil {
-		return nil, err
-	}
-	client, err := api.New(api.Config{URL: f.prometheus, HTTP: c})
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
-	q, now := &tolerant{next: client, seen: map[string]bool{}}, time.Now()
-	interval, err := scrapeInterval(ctx, q, d.Matchers, now)
-	if err != nil {
-		return nil, err
-	}
-	return drawn(ctx, q, d, f.past, preview.Options{From: now.Add(-f.past), To: now, Interval: interval, Source: redactURL(f.prometheus)})
+		page, err = drawn(ctx, q, d, f.past, preview.Options{From: now.Add(-f.past), To: now, Interval: interval, Source: redactURL(f.prometheus)})
+		return err
+	})
+	return page, err
 }
 
-func previewRecording(ctx context.Context, path string) (page *preview.Page, err error) {
-	rec, err := recording.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer rec.Close()
-	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	if err := store.Load(ctx, rec, nil); err != nil {
-		return nil, err
-	}
-	interval, err := spacing(rec)
-	if err != nil {
-		return nil, err
-	}
-	first, last := rec.Times()
-	return drawn(ctx, store, generate.Deployment{}, last.Sub(first)+time.Second,
-		preview.Options{From: first, To: last, Beginning: true, Interval: interval, Source: filepath.Base(path)})
+func previewRecording(ctx context.Context, stderr io.Writer, path string) (page *preview.Page, err error) {
+	err = withRecording(ctx, stderr, path, func(p *played) error {
+		page, err = drawn(ctx, p, generate.Deployment{}, p.last.Sub(p.first)+time.Second,
+			preview.Options{From: p.first, To: p.last, Beginning: true, Interval: p.interval, Source: filepath.Base(path)})
+		return err
+	})
+	return page, err
 }
 
 // drawn asks for what the dashboards of the servers that are found show.

@@ -161,7 +161,7 @@ func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg generate
 		Pathologies: pathologies.All(), Interval: f.interval,
 		RunbookURL: f.runbookURL, RunbookSuffix: f.runbookSuffix, Dashboard: panelLink(f.dashboardURL),
 	}
-	d, err := f.deployment.deployment(ctx)
+	d, err := f.deployment.deployment(ctx, stderr)
 	if err != nil {
 		return cfg, err
 	}
@@ -356,13 +356,9 @@ thresholds for the latencies.`,
 			case f.prometheus != "" && f.span == "":
 				return errors.New("--prometheus needs --baseline: which time was healthy?")
 			}
-			var matchers []*labels.Matcher
-			for _, text := range match {
-				m, err := parseMatch(text)
-				if err != nil {
-					return err
-				}
-				matchers = append(matchers, m...)
+			matchers, err := parseMatches(match)
+			if err != nil {
+				return err
 			}
 			measured, err := f.measured(cmd.Context(), cmd.ErrOrStderr(), &http, matchers, nil)
 			if err != nil {

@@ -22,9 +22,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/live"
 	"github.com/sixty-dev/sixty/internal/metrics"
-	"github.com/sixty-dev/sixty/internal/metrics/api"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
-	"github.com/sixty-dev/sixty/internal/metrics/recording"
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
 	"github.com/sixty-dev/sixty/internal/observe"
 )
@@ -104,69 +102,38 @@ func (f *observedFlags) observe(ctx context.Context, stderr io.Writer, urls []st
 	return f.fromServers(ctx, stderr, urls)
 }
 
-func (f *observedFlags) fromRecording(ctx context.Context, stderr io.Writer) (o *observed, err error) {
-	rec, err := recording.Open(f.recording)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, rec.Close()) }()
-	notes(stderr, rec.Warnings())
-	var s span
-	s.first, s.last = rec.Times()
-	at, err := s.at(f.at)
-	if err != nil {
-		return nil, err
-	}
-	from := s.first
-	if f.window > 0 && at.Add(-f.window).After(from) {
-		from = at.Add(-f.window)
-	}
-	interval, err := spacing(rec)
-	if err != nil {
-		return nil, err
-	}
-	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	if err := store.Load(ctx, rec, nil); err != nil {
-		return nil, hint.With(err, firstHint(err, "check that the files are answers of /metrics"))
-	}
-	o = &observed{From: f.recording}
-	return o, f.read(ctx, store, o, from, at, interval, nil)
+func (f *observedFlags) fromRecording(ctx context.Context, stderr io.Writer) (*observed, error) {
+	o := &observed{From: f.recording}
+	return o, withRecording(ctx, stderr, f.recording, func(p *played) error {
+		at, err := p.at(f.at)
+		if err != nil {
+			return err
+		}
+		from := p.first
+		if f.window > 0 && at.Add(-f.window).After(from) {
+			from = at.Add(-f.window)
+		}
+		return f.read(ctx, p, o, from, at, p.interval, nil)
+	})
 }
 
 func (f *observedFlags) fromPrometheus(ctx context.Context, stderr io.Writer) (*observed, error) {
-	var matchers []*labels.Matcher
-	for _, text := range f.match {
-		m, err := parseMatch(text)
-		if err != nil {
-			return nil, err
-		}
-		matchers = append(matchers, m...)
+	matchers, err := parseMatches(f.match)
+	if err != nil {
+		return nil, err
 	}
 	at, err := (span{last: time.Now()}).at(f.at)
 	if err != nil {
 		return nil, err
 	}
-	http, err := f.http.config()
-	if err != nil {
-		return nil, err
-	}
-	client, err := api.New(api.Config{URL: f.prometheus, HTTP: http})
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
-	q := &tolerant{next: client, seen: map[string]bool{}}
-	defer func() { notes(stderr, q.partial) }()
-	interval, err := scrapeInterval(ctx, q, matchers, at)
-	if err != nil {
-		return nil, err
-	}
 	o := &observed{From: redactURL(f.prometheus)}
-	return o, f.read(ctx, q, o, at.Add(-cmp.Or(f.window, defaultPast)), at, interval, matchers)
+	return o, withPrometheus(stderr, f.prometheus, &f.http, func(q *tolerant) error {
+		interval, err := scrapeInterval(ctx, q, matchers, at)
+		if err != nil {
+			return err
+		}
+		return f.read(ctx, q, o, at.Add(-cmp.Or(f.window, defaultPast)), at, interval, matchers)
+	})
 }
 
 // fromServers watches live servers for a while.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,9 +64,11 @@ type simulateLoad struct {
 	requests            int
 	duration            time.Duration
 	seed                uint64
+	concurrency         int
+	think               time.Duration
 
 	// Set beside a value that may also be what was left out.
-	bursty, shared bool
+	bursty, shared, looped bool
 }
 
 const simulateLong = `Simulates vLLM's scheduler under a workload: what users would see, and what the batch,
@@ -130,6 +133,8 @@ func (f *simulateFlags) register(cmd *cobra.Command) {
 
 	l := &f.load
 	s.StringVar(&l.rate, "rate", "", "requests per second: 10, ramp:1-50:2m or steps:5,10,20:30s (default: as measured)")
+	s.IntVar(&l.concurrency, "concurrency", 0, "closed loop: clients that send the next request when one ended; 0: none (default: as measured)")
+	s.DurationVar(&l.think, "think", 0, "with --concurrency: a client's pause after an answer")
 	s.Float64Var(&l.cv, "cv", 1, "variation of the times between arrivals: 0 even, 1 Poisson, above 1 bursty")
 	s.Float64Var(&l.rateScale, "rate-scale", 1, "multiply the measured or given rate")
 	s.StringVar(&l.trace, "trace", "", "replay a trace `file`")
@@ -168,6 +173,10 @@ func (f *simulateFlags) check(cmdArgs []string) error {
 		return errors.New("--step-cost and --load-test both say how long steps take: give one")
 	case (f.gpu == "") != (f.modelConfig == "") && f.loadTest == "" && f.stepCost == "" && !f.source.given(cmdArgs):
 		return hint.With(errors.New("an estimate of step times needs both --gpu and --model-config"), "give the GPU's name and the model's config.json")
+	case l.concurrency < 0 || l.think < 0 || l.concurrency == 0 && l.think > 0:
+		return hint.With(fmt.Errorf("--concurrency %d, --think %s: want a number of clients, and a pause with it", l.concurrency, l.think), "for example --concurrency 16 --think 2s")
+	case l.concurrency > 0 && (l.rate != "" || l.trace != "" || l.bursty):
+		return hint.With(errors.New("--concurrency says when requests come, and so do --rate, --cv and --trace"), "give one of them")
 	case l.rate != "" && l.trace != "":
 		return errors.New("--rate and --trace are two workloads: give one")
 	case l.trace != "" && l.rateScale != 1:
@@ -220,6 +229,7 @@ func (f *simulateFlags) objective(model string) (*slo.Objective, error) {
 
 func runSimulate(ctx context.Context, stdout, stderr io.Writer, args []string, f *simulateFlags, set func(flag string) bool) error {
 	f.load.bursty, f.load.shared, f.routed = set("cv"), set("prefix-share"), set("route")
+	f.load.looped = set("concurrency")
 	if err := f.check(args); err != nil {
 		return err
 	}
@@ -341,6 +351,8 @@ type point struct {
 	known      engine.Config
 	workload   simreport.Workload
 	requests   []sim.Request
+	clients    int           // that send them, in a closed loop
+	until      time.Duration // they do
 	err        error // why it cannot run
 }
 
@@ -369,7 +381,16 @@ func (s *simulation) run(ctx context.Context, axes []simreport.Axis) (*simreport
 		Runs: make([]simreport.Run, len(points)),
 	}
 	s.compare(out)
-	return out, s.predict(ctx, points, out.Runs, len(axes) > 0)
+	if err := s.predict(ctx, points, out.Runs, len(axes) > 0); err != nil {
+		return nil, err
+	}
+	if r := &out.Runs[first]; p.clients > 0 && r.Error == "" {
+		// How many they send is a result.
+		w := &out.Workload
+		w.Requests, w.Duration = r.Requests.Total, cmp.Or(p.until.Seconds(), r.Duration)
+		w.Rate = float64(w.Requests) / w.Duration
+	}
+	return out, nil
 }
 
 // compare adds what the servers had, where they and their workload are simulated
@@ -416,7 +437,10 @@ func (s *simulation) predictOne(p *point, run *simreport.Run, points int, sweep 
 	var prediction *calibrate.Prediction
 	if p.err == nil {
 		last := p.requests[len(p.requests)-1].Arrival
-		o := sim.Options{SampleEvery: max(last/samplesPerRun, time.Millisecond).Round(time.Millisecond)}
+		if p.clients > 0 {
+			last = cmp.Or(p.until, simulatedDuration)
+		}
+		o := sim.Options{SampleEvery: max(last/samplesPerRun, time.Millisecond).Round(time.Millisecond), Clients: p.clients, Until: p.until}
 		draws := s.f.samples
 		if draws < 0 {
 			draws = whatif.Draws(len(p.requests) * points)

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/engine"
@@ -40,12 +42,33 @@ func (s *simulation) point(set map[string]string) (*point, error) {
 		return nil, fmt.Errorf("--replicas %d: want 1 or more", f.replicas)
 	}
 	if p.deployment.Replicas > 1 && !s.f.routed && set["route"] == "" {
-		p.engine.Assumed = append(p.engine.Assumed, "requests spread over the replicas "+f.route+": no metric tells")
+		s.spread(p)
 	}
 	if err := p.deployment.Validate(); err != nil {
 		return nil, err
 	}
 	return p, s.draw(p, f)
+}
+
+// spread decides how requests come to several replicas where nobody says: as the
+// servers were seen to get them, which is known of no other number of them.
+func (s *simulation) spread(p *point) {
+	d := &p.deployment
+	if s.seen != nil && len(s.seen.Engines) == d.Replicas {
+		if shares := s.seen.Shares(); shares != nil {
+			d.Route, d.Shares = whatif.Observed, shares
+			var parts []string
+			for _, share := range shares[:min(len(shares), 8)] {
+				parts = append(parts, fmt.Sprintf("%.0f %%", 100*share))
+			}
+			if len(shares) > 8 {
+				parts = append(parts, "…")
+			}
+			p.engine.Assumed = append(p.engine.Assumed, "requests spread over the replicas as was observed: "+strings.Join(parts, ", "))
+			return
+		}
+	}
+	p.engine.Assumed = append(p.engine.Assumed, "requests spread over the replicas "+string(d.Route)+": no metric tells")
 }
 
 // release is the vLLM release whose rules are simulated.
@@ -60,6 +83,10 @@ func (s *simulation) release() string {
 func (s *simulation) draw(p *point, f *simulateFlags) error {
 	size := p.engine.Config.BlockSize
 	key := fmt.Sprintf("%+v %d", f.load, size)
+	var loop workload.Loop
+	if loop, p.until = s.loop(&f.load); loop.Clients > 0 {
+		p.clients = loop.Clients
+	}
 	source, text, notes, err := "", "", []string(nil), error(nil)
 	var requests []sim.Request
 	if f.load.trace != "" {
@@ -73,6 +100,8 @@ func (s *simulation) draw(p *point, f *simulateFlags) error {
 	} else {
 		if f.load.trace != "" {
 			requests, err = s.replay(&f.load, size)
+		} else if p.clients > 0 {
+			requests, err = s.looped(&f.load, loop, p.until, size)
 		} else {
 			requests, err = s.made(&f.load, size)
 		}
@@ -225,8 +254,90 @@ func (s *simulation) arrivals(l *simulateLoad) (a workload.Arrivals, measured bo
 	return a, measured, a.Validate()
 }
 
+// loop is the clients that wait for an answer before they ask again, those of the
+// flags or those that were seen, and until when they ask; no clients where requests
+// come whatever happens.
+func (s *simulation) loop(l *simulateLoad) (loop workload.Loop, until time.Duration) {
+	until = l.duration
+	switch {
+	case l.trace != "" || l.rate != "":
+		return loop, until
+	case l.concurrency > 0:
+		loop = workload.Loop{Clients: l.concurrency, Pause: l.think}
+	case s.seen != nil && !l.looped && !l.bursty:
+		loop = s.seen.Workload.Loop
+	}
+	if loop.Clients > 0 {
+		loop.Clients = max(int(math.Round(float64(loop.Clients)*l.rateScale)), 1)
+		if until == 0 && l.requests == 0 {
+			if until = simulatedDuration; s.seen != nil {
+				until = s.seen.To.Sub(s.seen.Fleet.From)
+			}
+		}
+	}
+	return loop, until
+}
+
+// looped draws requests for clients in a loop: more than they can send, for every
+// token takes a step.
+func (s *simulation) looped(l *simulateLoad, loop workload.Loop, until time.Duration, blockSize int) ([]sim.Request, error) {
+	spec, _, err := s.spec(l)
+	if err != nil {
+		return nil, err
+	}
+	source, err := workload.NewGenerator(spec, l.seed)
+	if err != nil {
+		return nil, err
+	}
+	n := l.requests
+	var within time.Duration
+	if l.concurrency == 0 {
+		// They were seen in the midst of it: their requests are spread over the time
+		// that one takes. The API server's time is a part of the pause that was seen.
+		if came := s.seen.Summary().FirstTokens; came > 0 {
+			within = time.Duration(float64(s.seen.To.Sub(s.seen.Fleet.From)) * float64(s.seen.Workload.Loop.Clients) / came)
+		}
+		loop.Pause = max(loop.Pause-s.calibration.Fit.Frontend.Delay(int(spec.Prompt.Mean())), 0)
+	}
+	if n == 0 {
+		one := max(spec.Output.Mean(), 1)*s.calibration.Fit.Low.Base/2 + loop.Pause.Seconds()
+		n = int(min(float64(loop.Clients)*(until.Seconds()/max(one, 1e-6)+2), whatif.MaxRequests))
+	}
+	return whatif.DrawLoop(source, blockSize, n, loop.Clients, within, loop.Pause)
+}
+
+// loopText describes clients in a loop, as madeText does requests.
+func (s *simulation) loopText(l *simulateLoad, loop workload.Loop) (source, text string, notes []string, err error) {
+	spec, lengths, err := s.spec(l)
+	if err != nil {
+		return "", "", nil, err
+	}
+	source = "closed-loop"
+	text = fmt.Sprintf("%d clients that each ask again", loop.Clients)
+	if loop.Pause > 0 {
+		text += " " + loop.Pause.Round(time.Millisecond).String() + " after an answer"
+	} else {
+		text += " when they have their answer"
+	}
+	if l.concurrency == 0 {
+		text += fmt.Sprintf(": the number of requests in flight on %s hardly moved", s.seen.From)
+		notes = append(notes, "the load is taken for a closed loop, because the number of requests in flight stayed the same while requests came and went; more users would then be --concurrency, and --concurrency 0 simulates the same arrivals as if nobody waited",
+			"metrics show how long prompts and answers are, not which go together: they are drawn independently of each other")
+		if len(lengths) > 1 && l.rateScale == 1 {
+			source = "measured"
+		}
+	}
+	if source != "measured" {
+		text += fmt.Sprintf("; prompts %s, outputs %s", spec.Prompt, spec.Output)
+	}
+	return source, text, notes, nil
+}
+
 // madeText describes made-up requests: their source, a line, and notes.
 func (s *simulation) madeText(l *simulateLoad) (source, text string, notes []string, err error) {
+	if loop, _ := s.loop(l); loop.Clients > 0 {
+		return s.loopText(l, loop)
+	}
 	a, measured, err := s.arrivals(l)
 	if err != nil {
 		return "", "", nil, err
@@ -245,7 +356,7 @@ func (s *simulation) madeText(l *simulateLoad) (source, text string, notes []str
 		if len(lengths) > 1 {
 			source, text = "measured", fmt.Sprintf("measured on %s (%.0f requests in %s), %s", s.seen.From, s.seen.Workload.Requests(), s.seen.To.Sub(s.seen.Fleet.From).Round(time.Second), regularity(a.CV))
 		}
-		notes = append(notes, "metrics show how long prompts and answers are, not which go together: they are drawn independently of each other; and not who waits for an answer before asking again: above its capacity the simulated queue grows where the clients' patience would bound it")
+		notes = append(notes, "metrics show how long prompts and answers are, not which go together: they are drawn independently of each other. The number of requests in flight varied as that of independent users does, so nobody is taken to wait for an answer before asking again")
 	}
 	if l.rateScale != 1 {
 		text += fmt.Sprintf(", times %g", l.rateScale)

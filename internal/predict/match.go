@@ -21,11 +21,11 @@ type quantity struct {
 
 // quantities are in the order in which they are told. The tolerances are those of
 // docs/predictions.md: means are exact on both sides, percentiles are read from
-// buckets, and the chance of a short window moves counts by their square root.
+// buckets twice as wide as the ones before, and the chance of a short window moves counts by their square root.
 var quantities = []quantity{
 	{indicator.TTFTMean, func(o *outcome, _, _ float64) float64 { return o.ttft.mean() }, 0.3, 0.05},
 	{indicator.TTFTP50, func(o *outcome, _, _ float64) float64 { return o.ttft.quantile(0.5) }, 0, 0},
-	{indicator.TTFTP95, func(o *outcome, _, _ float64) float64 { return o.ttft.quantile(0.95) }, 0.5, 0.1},
+	{indicator.TTFTP95, func(o *outcome, _, _ float64) float64 { return o.ttft.quantile(0.95) }, 1, 0.1},
 	{indicator.ITLMean, func(o *outcome, _, _ float64) float64 { return o.itl.mean() }, 0.2, 0.001},
 	{indicator.ITLP50, func(o *outcome, _, _ float64) float64 { return o.itl.quantile(0.5) }, 0, 0},
 	{indicator.ITLP95, func(o *outcome, _, _ float64) float64 { return o.itl.quantile(0.95) }, 0, 0},

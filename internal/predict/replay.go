@@ -16,7 +16,7 @@ type scene struct {
 	pool     []sim.Request // lengths, taken in turn; none is too large for cfg
 	arrivals []time.Duration
 	period   time.Duration // after which the arrivals begin again; 0: they do not
-	clients  int           // that each send a request when they have their answer; 0: arrivals come whatever happens
+	clients  float64       // that each send a request when they have their answer; 0: arrivals come whatever happens
 
 	running, waiting int           // in flight at the beginning
 	waited           time.Duration // by the first of those that wait
@@ -178,7 +178,7 @@ func (p *player) arrive(until time.Duration) {
 
 func (p *player) play() {
 	held := p.engine.Stats()
-	for range p.clients - held.Running - held.Waiting {
+	for range int(p.clients) - held.Running - held.Waiting {
 		p.add(p.draw(), 0)
 	}
 	measuring := false

@@ -27,14 +27,10 @@ func (p *predictor) scene(s setup, cfg sim.Config, after bool) *scene {
 	t := p.traffic
 	n := float64(t.ranks * s.replicas)
 	sc := &scene{
-		cfg: cfg, bounds: p.bounds, arrivals: t.share(t.ranks * s.replicas), clients: int(math.Ceil(t.clients / n)),
+		cfg: cfg, bounds: p.bounds, arrivals: t.share(t.ranks * s.replicas), clients: t.clients / n,
 		running: int(math.Round(t.running / n)), waiting: int(math.Round(t.waiting / n)),
 		gap: p.seconds(indicator.ITLMean), first: p.seconds(indicator.TTFTMean),
 		length: p.horizon(perPresent), maxTokens: 2 * perPresent,
-	}
-	if sc.clients > 0 {
-		sc.running = min(sc.running, sc.clients)
-		sc.waiting = sc.clients - sc.running
 	}
 	if rate := t.rate(); rate > 0 {
 		sc.waited = time.Duration(t.waiting / rate * float64(time.Second))
@@ -51,6 +47,19 @@ func (p *predictor) scene(s setup, cfg sim.Config, after bool) *scene {
 		sc.running, sc.waiting = 0, 0 // a restart begins with nothing
 	}
 	return sc
+}
+
+// whole makes whole clients of an engine's share: between the simulations it is
+// now one less, now one more, so that their mean is the share.
+func (s *scene) whole(i int) {
+	if s.clients == 0 {
+		return
+	}
+	const golden = 0.6180339887498949 // spreads any number of them evenly
+	_, part := math.Modf(0.5 + float64(i)*golden)
+	s.clients = max(math.Floor(s.clients+part), 1)
+	s.running = min(s.running, int(s.clients))
+	s.waiting = int(s.clients) - s.running
 }
 
 // horizon is the window, or its beginning where that makes so many tokens already.
@@ -84,6 +93,7 @@ func (p *predictor) simulate(s *scene) ([]*outcome, error) {
 		}
 		one := *s
 		one.seed, one.cost = uint64(i), fit.Cost
+		one.whole(i)
 		if i > 0 && len(fit.Draws) > 0 {
 			one.cost = fit.Draws[(i-1)*len(fit.Draws)/maxDraws]
 		}

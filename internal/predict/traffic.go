@@ -99,7 +99,7 @@ func known(v float64) float64 {
 // their number.
 const (
 	steady     = 0.3 // of that
-	turnover   = 1.5 // times the requests in flight that came meanwhile
+	turnover   = 1.0 // times the requests in flight that came meanwhile
 	minSamples = 8
 )
 
@@ -122,17 +122,19 @@ func closedLoop(engines []observe.Engine, arrived float64) float64 {
 	return math.Round(mean)
 }
 
+// meanAndSpread returns half the distance between the 16th and the 84th percentile as
+// the spread, that of a normal distribution: a scrape that saw a client between two
+// requests does not count.
 func meanAndSpread(values []float64) (mean, spread float64) {
-	if len(values) == 0 {
+	n := len(values)
+	if n == 0 {
 		return 0, 0
 	}
 	for _, v := range values {
-		mean += v / float64(len(values))
+		mean += v / float64(n)
 	}
-	for _, v := range values {
-		spread += (v - mean) * (v - mean) / float64(len(values))
-	}
-	return mean, math.Sqrt(spread)
+	sorted := slices.Sorted(slices.Values(values))
+	return mean, (sorted[min(n*84/100, n-1)] - sorted[n*16/100]) / 2
 }
 
 // poolSize is how many lengths are drawn for a simulation, which takes them in

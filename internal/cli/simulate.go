@@ -353,7 +353,7 @@ type point struct {
 	requests   []sim.Request
 	clients    int           // that send them, in a closed loop
 	until      time.Duration // they do
-	err        error // why it cannot run
+	err        error         // why it cannot run
 }
 
 // run simulates all points.

@@ -300,7 +300,7 @@ func (s *simulation) looped(l *simulateLoad, loop workload.Loop, until time.Dura
 		loop.Pause = max(loop.Pause-s.calibration.Fit.Frontend.Delay(int(spec.Prompt.Mean())), 0)
 	}
 	if n == 0 {
-		one := max(spec.Output.Mean(), 1)*s.calibration.Fit.Low.Base/2 + loop.Pause.Seconds()
+		one := max(spec.Output.Mean(), 1)*max(s.calibration.Fit.Low.Base/2, s.calibration.Fit.Cost.Base/10) + loop.Pause.Seconds()
 		n = int(min(float64(loop.Clients)*(until.Seconds()/max(one, 1e-6)+2), whatif.MaxRequests))
 	}
 	return whatif.DrawLoop(source, blockSize, n, loop.Clients, within, loop.Pause)
@@ -356,7 +356,7 @@ func (s *simulation) madeText(l *simulateLoad) (source, text string, notes []str
 		if len(lengths) > 1 {
 			source, text = "measured", fmt.Sprintf("measured on %s (%.0f requests in %s), %s", s.seen.From, s.seen.Workload.Requests(), s.seen.To.Sub(s.seen.Fleet.From).Round(time.Second), regularity(a.CV))
 		}
-		notes = append(notes, "metrics show how long prompts and answers are, not which go together: they are drawn independently of each other. The number of requests in flight varied as that of independent users does, so nobody is taken to wait for an answer before asking again")
+		notes = append(notes, "metrics show how long prompts and answers are, not which go together: they are drawn independently of each other. Nothing shows clients that wait for an answer before asking again: above its capacity the simulated queue grows where their patience would bound it")
 	}
 	if l.rateScale != 1 {
 		text += fmt.Sprintf(", times %g", l.rateScale)

@@ -80,6 +80,7 @@ type Interval struct {
 	Computed                  float64 // prompt tokens that were not cached
 	ITLSum, ITLCount          float64
 	PrefillSum, PrefillCount  float64
+	QueueSum, QueueCount      float64
 	TTFTSum                   float64
 	Preempted                 float64
 	Steps                     float64 // that gave a token
@@ -106,6 +107,7 @@ func Read(ctx context.Context, q metrics.Querier, o Options) (*Fleet, error) {
 		}
 	}
 	f.arrivals(o.step())
+	f.loop(o.step())
 	return f, nil
 }
 
@@ -165,6 +167,7 @@ func (e *Engine) Scrapes(capacity float64) []calibrate.Scrape {
 			PrefillTokens: known(i.Computed), Prefills: known(i.FirstTokens),
 			ITLSeconds: known(i.ITLSum), ITLCount: known(i.ITLCount),
 			PrefillSeconds: known(i.PrefillSum), PrefillCount: known(i.PrefillCount),
+			QueueSeconds: known(i.QueueSum), QueueCount: known(i.QueueCount), TTFTSeconds: known(i.TTFTSum),
 		})
 	}
 	return out
@@ -259,6 +262,8 @@ var fields = []struct {
 	{"sum by (engine) (vllm:num_preemptions_total)", counter, func(i *Interval) *float64 { return &i.Preempted }},
 	{"sum by (engine) (vllm:request_prefill_time_seconds_sum)", counter, func(i *Interval) *float64 { return &i.PrefillSum }},
 	{"sum by (engine) (vllm:request_prefill_time_seconds_count)", counter, func(i *Interval) *float64 { return &i.PrefillCount }},
+	{"sum by (engine) (vllm:request_queue_time_seconds_sum)", counter, func(i *Interval) *float64 { return &i.QueueSum }},
+	{"sum by (engine) (vllm:request_queue_time_seconds_count)", counter, func(i *Interval) *float64 { return &i.QueueCount }},
 }
 
 // scraped is the field that tells when a scrape was.
@@ -341,12 +346,18 @@ func (r *reader) intervals(rank string, answers []model.Matrix) []Interval {
 			continue
 		case !(times[i] > times[last]):
 			continue // no scrape in between
+		case times[i]-times[last] > maxGap*step.Seconds():
+			last = i // who knows what happened, another server perhaps
+			continue
 		}
 		out = append(out, interval(at, last, i))
 		last = i
 	}
 	return out
 }
+
+// maxGap is how many steps an interval without scrapes may last.
+const maxGap = 5
 
 // interval is what the values at two moments say of the time in between.
 func interval(at [][]float64, from, to int) Interval {

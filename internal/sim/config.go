@@ -150,10 +150,11 @@ type Request struct {
 	// scheduling learns one step late.
 	MaxTokens int
 
-	// After is the number, from 1, of a request before this one in the list whose
-	// end brings this one about, as the turns of a conversation do: Arrival is then
-	// the pause after that end. 0: it comes at Arrival.
+	// After is the number, from 1, of a request before this one in the list without
+	// whose end this one does not come, as the turns of a conversation do not: it comes
+	// at Arrival, or so long a Pause after that end if that is later. 0: at Arrival.
 	After int
+	Pause time.Duration
 
 	Priority    int           // smaller is served first, under the Priority policy
 	CancelAfter time.Duration // after arrival the client leaves; 0 is never
@@ -174,7 +175,7 @@ func (r Request) validate() error {
 		return fmt.Errorf("an output of %d tokens", r.OutputTokens)
 	case r.MaxTokens != 0 && r.MaxTokens < r.OutputTokens:
 		return fmt.Errorf("an output of %d tokens is above its limit of %d", r.OutputTokens, r.MaxTokens)
-	case r.Arrival < 0 || r.CancelAfter < 0 || r.After < 0:
+	case r.Arrival < 0 || r.CancelAfter < 0 || r.Pause < 0 || r.After < 0:
 		return errors.New("a negative time or number")
 	}
 	return nil

@@ -38,7 +38,7 @@ func (s *simulation) fed() error {
 	}
 	if s.o.Clients > 0 {
 		for range min(s.o.Clients, len(s.requests)) {
-			s.take(0)
+			s.take(0, true)
 		}
 	} else {
 		s.follow = make([][]int, len(s.requests))
@@ -104,20 +104,25 @@ func (s *simulation) behind(arrives time.Duration) (*driver, time.Duration) {
 func (s *simulation) after(i int) {
 	end := s.result(i).Finish
 	if s.o.Clients > 0 {
-		s.take(end)
+		s.take(end, false)
 		return
 	}
 	for _, k := range s.follow[i] {
-		s.send(k, end+s.requests[k].Arrival)
+		s.send(k, max(end+s.requests[k].Pause, s.requests[k].Arrival))
 	}
 }
 
-// take lets a client that is free from a time on take the next request.
-func (s *simulation) take(free time.Duration) {
+// take lets a client that is free from a time on take the next request, before the
+// first of which it makes no pause.
+func (s *simulation) take(free time.Duration, first bool) {
 	if s.sent == len(s.requests) {
 		return
 	}
-	at := free + s.requests[s.sent].Arrival
+	r := &s.requests[s.sent]
+	at := max(free+r.Pause, r.Arrival)
+	if first {
+		at = r.Arrival
+	}
 	if s.o.Until > 0 && at >= s.o.Until {
 		return
 	}

@@ -39,8 +39,8 @@ func TestAClosedLoopHoldsItsClients(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		replicas, router := drawDeployment(t), drawRouter(t)
 		requests := drawRequests(t, replicas[0].Config.BlockSize)
-		for i := range requests { // arrivals are pauses
-			requests[i].Arrival = time.Duration(rapid.SampledFrom([]int{0, 0, 3, 50}).Draw(t, "pause")) * 100 * time.Microsecond
+		for i := range requests {
+			requests[i].Pause = time.Duration(rapid.SampledFrom([]int{0, 0, 3, 50}).Draw(t, "pause")) * 100 * time.Microsecond
 		}
 		o := Options{
 			Clients:  rapid.IntRange(1, 8).Draw(t, "clients"),
@@ -86,7 +86,7 @@ func TestTheTwoLoopsAgree(t *testing.T) {
 		requests := drawRequests(t, replicas[0].Config.BlockSize)
 		o := Options{Frontend: Frontend{PerToken: rapid.SampledFrom([]float64{0, 1e-5}).Draw(t, "frontend")}}
 		open := mustRun(t, replicas, router(), requests, o)
-		late := Request{Arrival: time.Hour, PromptTokens: 1, OutputTokens: 1, After: 1}
+		late := Request{Pause: time.Hour, PromptTokens: 1, OutputTokens: 1, After: 1}
 		fed := mustRun(t, replicas, router(), append(slices.Clone(requests), late), o)
 		if diff := gocmp.Diff(open.Requests, fed.Requests[:len(requests)]); diff != "" {
 			t.Fatalf("(-open +fed):\n%s", diff)
@@ -101,8 +101,8 @@ func TestConversationsWaitForTheirAnswers(t *testing.T) {
 	cfg := Config{MaxNumSeqs: 8, MaxNumBatchedTokens: 64, MaxModelLen: 256, BlockSize: 4, NumBlocks: 100, ChunkedPrefill: true}
 	requests := []Request{
 		{PromptTokens: 40, OutputTokens: 20},
-		{PromptTokens: 60, OutputTokens: 20, After: 1, Arrival: 5 * time.Millisecond},
-		{PromptTokens: 80, OutputTokens: 20, After: 2, Arrival: 7 * time.Millisecond},
+		{PromptTokens: 60, OutputTokens: 20, After: 1, Pause: 5 * time.Millisecond},
+		{PromptTokens: 80, OutputTokens: 20, After: 2, Pause: 7 * time.Millisecond},
 		{PromptTokens: 30, OutputTokens: 90, Arrival: time.Millisecond},
 	}
 	res, err := Run(cfg, propertyCost, requests, Options{})
@@ -110,9 +110,13 @@ func TestConversationsWaitForTheirAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := 1; i <= 2; i++ {
-		if want := res.Requests[i-1].Finish + requests[i].Arrival; res.Requests[i].Arrival != want {
+		if want := res.Requests[i-1].Finish + requests[i].Pause; res.Requests[i].Arrival != want {
 			t.Errorf("turn %d came at %v, want %v", i, res.Requests[i].Arrival, want)
 		}
+	}
+	requests[2].Arrival = time.Minute
+	if res, err = Run(cfg, propertyCost, requests, Options{}); err != nil || res.Requests[2].Arrival != time.Minute {
+		t.Errorf("the last turn came at %v, its trace says a minute; error %v", res.Requests[2].Arrival, err)
 	}
 	for name, bad := range map[string]struct {
 		requests []Request

@@ -44,9 +44,9 @@ type Replica struct {
 // Options are choices about a simulation.
 type Options struct {
 	// Clients makes a closed loop: so many clients take the requests in the order
-	// given, each the next one when its last has ended, refused or not. A request's
-	// Arrival is then the pause that its client makes before it. 0: requests come at
-	// their Arrival, whatever happens.
+	// given, each the next one when its last has ended, refused or not, and its Pause
+	// has passed, but none before its Arrival. 0: requests come at their Arrival,
+	// whatever happens.
 	Clients int
 	// Until is when clients stop sending; 0: when no request is left. Those that were
 	// not sent are not in the result.

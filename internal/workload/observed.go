@@ -12,7 +12,7 @@ import (
 
 // Observed is a workload as the metrics of the servers that had it show it,
 // between two moments. Counters show marginals: that long prompts get long
-// answers, or that a client sends one request after the other, is not in them.
+// answers is not in them.
 type Observed struct {
 	// Prompt and Output are lengths of finished requests, MaxTokens the limits that
 	// clients asked for (vllm:request_prompt_tokens, request_generation_tokens,
@@ -28,6 +28,17 @@ type Observed struct {
 	// QueriedTokens and HitTokens are prompt tokens that were looked up in the
 	// prefix cache and found there.
 	QueriedTokens, HitTokens float64
+
+	// Loop is what the arrivals depended on; zero where they were those of
+	// independent users, or it cannot be told.
+	Loop Loop
+}
+
+// A Loop is clients that each send a request, wait for the answer, and send the
+// next after a pause: what bounds a load by the speed of the servers.
+type Loop struct {
+	Clients int           // 0: no loop
+	Pause   time.Duration // from an answer to the next request, on average
 }
 
 // A Histogram is what a server's histogram gained: buckets that ascend, with

@@ -17,6 +17,10 @@ type Observation struct {
 	Work    sim.Work
 	Seconds float64
 	Weight  float64 // relative; 0 means 1
+
+	// Requests is how many requests' time in the API server is part of it: 1 for a
+	// first token as a client sees it, 0 for what the engine does.
+	Requests int64
 }
 
 // Fit is a calibrated step cost with what is known about its quality.
@@ -24,6 +28,12 @@ type Fit struct {
 	Cost      sim.StepCost
 	Low, High sim.StepCost   // 95 % interval of each constant, by block bootstrap
 	Draws     []sim.StepCost // the bootstrap's samples, for intervals of predictions
+
+	// Frontend is the API server's own time, with its 95 % interval for a request in
+	// seconds; zero where nothing tells. Only its constant is fitted: what it takes for
+	// a token of the prompt looks like a part of the prefill.
+	Frontend                  sim.Frontend
+	FrontendLow, FrontendHigh float64
 
 	Observations int
 	MedianError  float64 // of the durations that were fitted: median relative residual
@@ -142,7 +152,7 @@ func solve(obs []Observation, knee int, prior *sim.StepCost) (*point, error) {
 
 // fit describes the solution's quality.
 func (p *point) fit() *Fit {
-	f := &Fit{Cost: toCost(p.x, p.knee), Observations: len(p.rows), Seen: p.seen}
+	f := &Fit{Cost: toCost(p.x, p.knee), Frontend: frontend(p.x), Observations: len(p.rows), Seen: p.seen}
 	f.residuals(p.rows, p.x)
 	f.bootstrap(p)
 	return f
@@ -190,16 +200,22 @@ func (f *Fit) bootstrap(p *point) {
 		low[j], high[j] = column[len(column)*25/1000], column[min(len(column)*975/1000, len(column)-1)]
 	}
 	f.Low, f.High = toCost(low, p.knee), toCost(high, p.knee)
+	f.FrontendLow, f.FrontendHigh = low[perRequest], high[perRequest]
 }
 
-// vector holds the constants in the order of sim.StepCost.
-const constants = 6
+// vector holds the constants in the order of sim.StepCost, and that of sim.Frontend.
+const (
+	perRequest = 6
+	constants  = 7
+)
 
 type vector [constants]float64
 
 func toCost(x vector, knee int) sim.StepCost {
 	return sim.StepCost{Base: x[0], Mixed: x[1], PerSeq: x[2], PerToken: x[3], PerKV: x[4], PerPair: x[5], Knee: knee}
 }
+
+func frontend(x vector) sim.Frontend { return sim.Frontend{PerRequest: min(x[perRequest], 3600)} }
 
 // row is an observation divided by its duration: the target is 1, so that
 // errors are relative.
@@ -215,7 +231,7 @@ func newRow(o Observation) row {
 	if r.weight == 0 {
 		r.weight = 1
 	}
-	for j, v := range [constants]int64{w.Steps, w.Mixed, w.Seqs, w.Excess, w.KVTokens, w.Pairs} {
+	for j, v := range [constants]int64{w.Steps, w.Mixed, w.Seqs, w.Excess, w.KVTokens, w.Pairs, o.Requests} {
 		r.a[j] = float64(v) / o.Seconds
 	}
 	return r
@@ -286,8 +302,8 @@ func medianAbs(v []float64) float64 {
 }
 
 // nonNegative minimises the weighted squared error over x ≥ 0. The optimum is
-// the unconstrained solution over the columns that it uses, and 64 subsets of six
-// columns are few enough to try them all.
+// the unconstrained solution over the columns that it uses, and 128 subsets of
+// seven columns are few enough to try them all.
 func nonNegative(rows []row) vector {
 	var scale vector
 	for _, r := range rows {

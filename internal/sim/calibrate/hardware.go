@@ -52,7 +52,7 @@ func FromHardware(m Model, h Hardware) sim.StepCost {
 
 // priorSpread is the relative standard deviation of a prior's constants: data
 // sheets tell bandwidth and arithmetic well, and overheads hardly.
-var priorSpread = vector{0.3, 2, 2, 0.3, 0.3, 1}
+var priorSpread = [...]float64{0.3, 2, 2, 0.3, 0.3, 1}
 
 // Estimate is a fit that rests on data sheets alone: no observations, and samples
 // of the constants as wide as priorSpread, so that predictions show how little is
@@ -62,8 +62,8 @@ func Estimate(prior sim.StepCost) *Fit {
 	rng := rand.New(rand.NewPCG(1, 2)) // the same input gives the same interval
 	for range bootstrapDraws {
 		x := vector{prior.Base, prior.Mixed, prior.PerSeq, prior.PerToken, prior.PerKV, prior.PerPair}
-		for j := range x {
-			x[j] *= math.Exp(rng.NormFloat64() * math.Log1p(priorSpread[j]))
+		for j, spread := range priorSpread {
+			x[j] *= math.Exp(rng.NormFloat64() * math.Log1p(spread))
 		}
 		f.Draws = append(f.Draws, toCost(x, prior.Knee))
 	}

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -19,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,58 +26,62 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/calibrate"
 )
 
-// TestPreemptionsOfALiveServer starts the vLLM installation in $SIXTY_VLLM, a
-// directory with venv/ and model/, with a KV cache far too small for its load,
-// calibrates on the first half of what the clients saw, and predicts the second
-// half and the number of preemptions:
-//
-//	SIXTY_VLLM=DIR go test -tags e2e -run Live -v ./internal/sim/calibrate
-//
-// It needs two quiet cores: the server's steps take as long as the machine lets
-// them. Only the preemptions, which hardly depend on that, must be right.
-func TestPreemptionsOfALiveServer(t *testing.T) {
-	dir := os.Getenv("SIXTY_VLLM")
-	if dir == "" {
-		t.Skip("SIXTY_VLLM is not set: no installation of vLLM to compare with")
+// liveRun is a load test of the real server, as it is saved.
+type liveRun struct {
+	Name        string
+	Clients     int // 0: an open loop
+	Measured    []calibrate.Measured
+	Preemptions float64
+}
+
+// TestLoadOfALiveServer puts the same loads on the server three times each, and
+// saves what was measured to $SIXTY_LIVE_SAVE.
+func TestLoadOfALiveServer(t *testing.T) {
+	dir, save := os.Getenv("SIXTY_VLLM"), os.Getenv("SIXTY_LIVE_SAVE")
+	if dir == "" || save == "" {
+		t.Skip("SIXTY_VLLM and SIXTY_LIVE_SAVE are not set")
 	}
+	url := startServer(t, dir, liveConfig(t))
+	drive(t, url, rand.New(rand.NewPCG(7, 0)), 12, 4, 0) // the first steps of a server are slow
+	var runs []liveRun
+	for range 3 {
+		for _, l := range liveLoads {
+			run := liveRun{Name: l.name, Clients: l.clients}
+			before := metric(t, url, "vllm:num_preemptions_total")
+			run.Measured = drive(t, url, rand.New(rand.NewPCG(7, 1)), l.n, l.rate, l.clients)
+			run.Preemptions = metric(t, url, "vllm:num_preemptions_total") - before
+			runs = append(runs, run)
+			b, err := json.Marshal(runs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(save, b, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+var liveLoads = []struct {
+	name    string
+	n       int
+	rate    float64
+	clients int
+}{
+	{"open, 9/s", 250, 9, 0},
+	{"open, 3/s", 120, 3, 0},
+	{"6 clients", 150, 0, 6},
+	{"12 clients", 200, 0, 12},
+}
+
+func liveConfig(t *testing.T) sim.Config {
+	t.Helper()
 	cfg, err := sim.Defaults("0.23.0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg.MaxModelLen, cfg.NumBlocks, cfg.MaxNumSeqs, cfg.AsyncScheduling = 2048, 160, 64, false
-	url := startServer(t, dir, cfg)
-
-	rng := rand.New(rand.NewPCG(7, 0))
-	drive(t, url, rng, 12, 4) // the first steps of a server are slow
-	before := metric(t, url, "vllm:num_preemptions_total")
-	ms := drive(t, url, rng, 250, 9)
-	measured := metric(t, url, "vllm:num_preemptions_total") - before
-
-	var end time.Duration
-	for _, m := range ms {
-		end = max(end, m.LastToken)
-	}
-	for i := range ms {
-		ms[i].Use = ms[i].LastToken <= end/2
-	}
-	fit, err := calibrate.FromRequests(cfg, ms, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	compareRun(t, "live server, first half", cfg, fit, ms, func(m calibrate.Measured) bool { return m.FirstToken > end/2 }, end/2)
-	requests := make([]sim.Request, len(ms))
-	for i, m := range ms {
-		requests[i] = m.Request
-	}
-	res, err := sim.Run(cfg, fit.Cost, requests, sim.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	predicted := float64(res.Summary().Preemptions)
-	t.Logf("preemptions: %v measured, %v predicted (%+.1f %%)", measured, predicted, 100*(predicted/measured-1))
-	if measured < 10 || math.Abs(predicted/measured-1) > 0.2 {
-		t.Errorf("%v preemptions predicted, %v measured: want within 20 %% of 10 or more", predicted, measured)
-	}
+	return cfg
 }
 
 func startServer(t *testing.T, dir string, cfg sim.Config) string {
@@ -106,7 +110,7 @@ func startServer(t *testing.T, dir string, cfg sim.Config) string {
 	}
 	t.Cleanup(func() { cancel(); cmd.Wait() }) //nolint:errcheck // interrupted
 	url := "http://127.0.0.1:" + port
-	for deadline := time.Now().Add(4 * time.Minute); time.Now().Before(deadline); time.Sleep(time.Second) {
+	for deadline := time.Now().Add(8 * time.Minute); time.Now().Before(deadline); time.Sleep(time.Second) {
 		if r, err := http.Get(url + "/health"); err == nil {
 			r.Body.Close()
 			if r.StatusCode == http.StatusOK {
@@ -118,23 +122,44 @@ func startServer(t *testing.T, dir string, cfg sim.Config) string {
 	return ""
 }
 
-// drive sends n requests at a rate and measures them as clients do.
-func drive(t *testing.T, url string, rng *rand.Rand, n int, rate float64) []calibrate.Measured {
+// drive sends n requests, at a rate or by clients that each wait for their answer,
+// and measures them as clients do.
+func drive(t *testing.T, url string, rng *rand.Rand, n int, rate float64, clients int) []calibrate.Measured {
 	t.Helper()
 	ms := make([]calibrate.Measured, n)
+	prompts := make([][]int, n)
+	gaps := make([]time.Duration, n)
+	for i := range ms {
+		prompts[i] = make([]int, 50+rng.IntN(300))
+		for k := range prompts[i] {
+			prompts[i][k] = 10 + rng.IntN(4000)
+		}
+		ms[i].Request = sim.Request{PromptTokens: len(prompts[i]), OutputTokens: 200 + rng.IntN(300)}
+		ms[i].Scheduled = -1
+		if rate > 0 {
+			gaps[i] = time.Duration(rng.ExpFloat64() / rate * 1e9)
+		}
+	}
 	errs := make([]error, n)
 	var wg sync.WaitGroup
 	start := time.Now()
-	for i := range ms {
-		prompt := make([]int, 50+rng.IntN(300))
-		for k := range prompt {
-			prompt[k] = 10 + rng.IntN(4000)
-		}
-		ms[i].Request = sim.Request{PromptTokens: len(prompt), OutputTokens: 200 + rng.IntN(300)}
-		ms[i].Scheduled = -1
-		time.Sleep(time.Duration(rng.ExpFloat64() / rate * 1e9))
+	send := func(i int) {
 		ms[i].Request.Arrival = time.Since(start)
-		wg.Go(func() { errs[i] = complete(url, prompt, &ms[i], start) })
+		errs[i] = complete(url, prompts[i], &ms[i], start)
+	}
+	if clients == 0 {
+		for i := range ms {
+			time.Sleep(gaps[i])
+			wg.Go(func() { send(i) })
+		}
+	}
+	var next atomic.Int64
+	for range clients {
+		wg.Go(func() {
+			for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
+				send(int(i))
+			}
+		})
 	}
 	wg.Wait()
 	for i, err := range errs {

@@ -72,7 +72,7 @@ const (
 // Predict simulates a workload on one engine with a fit.
 func Predict(f *Fit, cfg sim.Config, requests []sim.Request) (*Prediction, error) {
 	return PredictRun(f, PredictionDraws, func(cost sim.StepCost, _ bool) (*sim.Result, error) {
-		return sim.Run(cfg, cost, requests, sim.Options{})
+		return sim.Run(cfg, cost, requests, sim.Options{Frontend: f.Frontend})
 	})
 }
 

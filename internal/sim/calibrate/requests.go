@@ -95,10 +95,10 @@ func guess(measured []Measured) sim.StepCost {
 
 // fixpoint alternates simulation and fit.
 func fixpoint(cfg sim.Config, requests []sim.Request, measured []Measured, start sim.StepCost, knee int, prior *sim.StepCost) (*point, error) {
-	cost := start
+	cost, front := start, sim.Frontend{}
 	cost.Knee = knee
 	for round := 1; ; round++ {
-		res, err := sim.Run(cfg, cost, requests, sim.Options{})
+		res, err := sim.Run(cfg, cost, requests, sim.Options{Frontend: front})
 		if err != nil {
 			return nil, fmt.Errorf("calibrate: %w", err)
 		}
@@ -110,7 +110,7 @@ func fixpoint(cfg sim.Config, requests []sim.Request, measured []Measured, start
 		if moved < 1e-4 || round == rounds {
 			return p, nil
 		}
-		cost = toCost(p.x, knee)
+		cost, front = toCost(p.x, knee), frontend(p.x)
 	}
 }
 
@@ -126,8 +126,9 @@ func observations(measured []Measured, res *sim.Result, cost sim.StepCost) []Obs
 		if d, w := m.LastToken-m.FirstToken, r.WorkAtLast.Sub(r.WorkAtFirst); d > 0 && w.Steps > 0 && r.Preemptions == 0 {
 			obs = append(obs, Observation{Work: w, Seconds: d.Seconds()})
 		}
-		prefill := m.FirstToken - m.Scheduled
+		prefill, outside := m.FirstToken-m.Scheduled, int64(0)
 		if m.Scheduled < 0 {
+			outside = 1
 			// Without the time of scheduling, only requests that hardly queued tell.
 			prefill = m.FirstToken - m.Request.Arrival - r.Queue()
 			if r.Queue() > r.TTFT()/5 {
@@ -135,7 +136,7 @@ func observations(measured []Measured, res *sim.Result, cost sim.StepCost) []Obs
 			}
 		}
 		if w := r.WorkAtFirst.Sub(r.WorkAtScheduled); prefill > 0 && w.Steps > 0 {
-			obs = append(obs, Observation{Work: w, Seconds: prefill.Seconds(), Weight: prefillWeight})
+			obs = append(obs, Observation{Work: w, Seconds: prefill.Seconds(), Weight: prefillWeight, Requests: outside})
 		}
 	}
 	return append(obs, milestones(measured, res, cost)...)

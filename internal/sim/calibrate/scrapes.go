@@ -3,6 +3,8 @@ package calibrate
 import (
 	"errors"
 	"math"
+	"math/rand/v2"
+	"slices"
 
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/sim"
@@ -35,6 +37,11 @@ type Scrape struct {
 	// PrefillSeconds and PrefillCount are sum and count of
 	// vllm:request_prefill_time_seconds; 0 if unknown.
 	PrefillSeconds, PrefillCount float64
+
+	// QueueSeconds and QueueCount are sum and count of
+	// vllm:request_queue_time_seconds, TTFTSeconds is the sum of
+	// vllm:time_to_first_token_seconds over Prefills requests; 0 if unknown.
+	QueueSeconds, QueueCount, TTFTSeconds float64
 }
 
 // FromScrapes fits to a live server's metrics or to a recording of them. It
@@ -64,16 +71,85 @@ func FromScrapes(cfg sim.Config, scrapes []Scrape, prior *sim.StepCost) (*Fit, e
 	if best == nil {
 		return nil, ErrUndetermined
 	}
-	return best.fit(), nil
+	f := best.fit()
+	f.frontend(cfg, scrapes)
+	return f, nil
 }
 
-func (s Scrape) observations(cfg sim.Config, knee int) []Observation {
-	steps := s.GenerationTokens / s.Running // each step gives each running request a token
+// frontend estimates the API server's time: what is left of the time to first token
+// beside queue and prefill. A request that comes while a step is in execution waits
+// for its end, which vLLM counts in neither (the engine takes requests between steps,
+// EngineCore.run_busy_loop in v1/engine/core.py@v0.23.0) and the simulator has in its
+// queue; the time until the end of the step is, on average over time, half the sum of
+// the squares of the steps' durations by the time. Intervals in which requests queued
+// tell nothing: their sums are not of the same requests.
+func (f *Fit) frontend(cfg sim.Config, scrapes []Scrape) {
+	var left, weights []float64
+	for _, s := range scrapes {
+		if s.Prefills < 1 || s.QueueCount < 1 || s.PrefillCount < 1 || !(s.TTFTSeconds > 0) {
+			continue
+		}
+		first, queue := s.TTFTSeconds/s.Prefills, s.QueueSeconds/s.QueueCount
+		if queue > first/5 {
+			continue
+		}
+		left = append(left, first-queue-s.PrefillSeconds/s.PrefillCount-s.residual(cfg, f.Cost))
+		weights = append(weights, s.Prefills)
+	}
+	if len(left) < bootstrapBlocks {
+		return
+	}
+	mean := func(pick func(k int) int) float64 {
+		sum, n := 0.0, 0.0
+		for k := range left {
+			i := pick(k)
+			sum += left[i] * weights[i]
+			n += weights[i]
+		}
+		return max(sum/n, 0)
+	}
+	rng := rand.New(rand.NewPCG(1, 2)) // the same input gives the same interval
+	draws := make([]float64, bootstrapDraws)
+	for i := range draws {
+		draws[i] = mean(func(int) int { return rng.IntN(len(left)) })
+	}
+	slices.Sort(draws)
+	f.Frontend.PerRequest = min(mean(func(k int) int { return k }), 3600)
+	f.FrontendLow, f.FrontendHigh = draws[bootstrapDraws*25/1000], draws[bootstrapDraws*975/1000]
+}
+
+// residual is how long a request that comes at any time waits for the end of the
+// step in execution, on average.
+func (s Scrape) residual(cfg sim.Config, cost sim.StepCost) float64 {
+	steps, mixed, ok := s.steps(cfg)
+	if !ok {
+		return 0
+	}
+	squares := 0.0
+	for _, part := range []struct{ steps, mixed, prefill float64 }{{steps - mixed, 0, 0}, {mixed, mixed, s.PrefillTokens}} {
+		if part.steps >= 1 {
+			one := cost.Seconds(s.work(part.steps, part.mixed, part.prefill, cost.Knee)) / part.steps
+			squares += part.steps * one * one
+		}
+	}
+	return min(squares/(2*s.Seconds), s.Seconds)
+}
+
+// steps is how many steps the interval had, and how many of them with prefill.
+func (s *Scrape) steps(cfg sim.Config) (steps, mixed float64, ok bool) {
+	steps = s.GenerationTokens / s.Running // each step gives each running request a token
 	if s.Steps > 0 {
 		steps = s.Steps
 		s.Running = max(s.GenerationTokens/s.Steps, 1)
 	}
-	if !(s.Running >= 1) || !(steps >= 1) || math.IsInf(steps, 0) || !(s.Seconds > 0) {
+	budget := max(float64(cfg.MaxNumBatchedTokens)-s.Running, 1)
+	mixed = min(max(s.Prefills, s.PrefillTokens/budget), steps)
+	return steps, mixed, s.Running >= 1 && steps >= 1 && !math.IsInf(steps, 0) && s.Seconds > 0
+}
+
+func (s Scrape) observations(cfg sim.Config, knee int) []Observation {
+	steps, mixed, ok := s.steps(cfg)
+	if !ok {
 		return nil
 	}
 	seconds := s.Seconds
@@ -83,14 +159,12 @@ func (s Scrape) observations(cfg sim.Config, knee int) []Observation {
 	if !(seconds > 0) {
 		return nil
 	}
-	budget := max(float64(cfg.MaxNumBatchedTokens)-s.Running, 1)
-	mixed := min(max(s.Prefills, s.PrefillTokens/budget), steps)
 	obs := []Observation{{Work: s.work(steps, mixed, s.PrefillTokens, knee), Seconds: seconds}}
 	if s.PrefillCount > 0 && s.PrefillSeconds > 0 && s.Prefills > 0 {
 		// A prefill waits for the step in execution, under asynchronous scheduling,
 		// and takes its own.
 		prompt := s.PrefillTokens / s.Prefills
-		own := math.Ceil(prompt / budget)
+		own := math.Ceil(prompt / max(float64(cfg.MaxNumBatchedTokens)-s.Running, 1))
 		steps := own
 		if cfg.AsyncScheduling {
 			steps++

@@ -1,7 +1,9 @@
 package whatif
 
 import (
+	"errors"
 	"fmt"
+	"math"
 
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/sim"
@@ -16,9 +18,13 @@ const (
 	RoundRobin     Route = "round-robin"
 	LeastLoaded    Route = "least-loaded"
 	PrefixAffinity Route = "prefix-affinity"
+
+	// Observed gives each replica the share of the requests that it was seen to get.
+	// It is known of the replicas that were observed, and cannot be chosen.
+	Observed Route = "as observed"
 )
 
-// Routes lists them.
+// Routes lists those that can be chosen.
 func Routes() []Route { return []Route{RoundRobin, LeastLoaded, PrefixAffinity} }
 
 // affinityBlocks is how many blocks of content decide about a replica, 1,024 tokens of
@@ -26,8 +32,23 @@ func Routes() []Route { return []Route{RoundRobin, LeastLoaded, PrefixAffinity} 
 // all to one.
 const affinityBlocks = 64
 
-func (r Route) router() (sim.Router, error) {
-	switch r {
+func (d Deployment) router() (sim.Router, error) {
+	switch r := d.Route; r {
+	case Observed:
+		if len(d.Shares) != max(d.Replicas, 1) {
+			return nil, fmt.Errorf("shares of %d replicas were observed, %d are simulated", len(d.Shares), max(d.Replicas, 1))
+		}
+		sum := 0.0
+		for _, s := range d.Shares {
+			if !(s >= 0) || math.IsInf(s, 0) {
+				return nil, fmt.Errorf("a replica with a share of %v of the requests", s)
+			}
+			sum += s
+		}
+		if !(sum > 0) {
+			return nil, errors.New("no replica has a share of the requests")
+		}
+		return sim.Weighted(d.Shares), nil
 	case RoundRobin, "":
 		return sim.RoundRobin(), nil
 	case LeastLoaded:
@@ -35,7 +56,7 @@ func (r Route) router() (sim.Router, error) {
 	case PrefixAffinity:
 		return sim.PrefixAffinity(affinityBlocks), nil
 	}
-	return nil, hint.With(fmt.Errorf("unknown route %q", r), fmt.Sprintf("one of %v", Routes()))
+	return nil, hint.With(fmt.Errorf("unknown route %q", d.Route), fmt.Sprintf("one of %v", Routes()))
 }
 
 // A Deployment is what is simulated.
@@ -43,6 +64,7 @@ type Deployment struct {
 	Config   sim.Config
 	Replicas int // engines with that configuration; 0 is 1
 	Route    Route
+	Shares   []float64 // of the replicas, under Observed
 }
 
 // Validate reports what no deployment could be.
@@ -50,7 +72,7 @@ func (d Deployment) Validate() error {
 	if d.Replicas < 0 || d.Replicas > maxReplicas {
 		return fmt.Errorf("%d replicas: want 1 to %d", d.Replicas, maxReplicas)
 	}
-	if _, err := d.Route.router(); err != nil {
+	if _, err := d.router(); err != nil {
 		return err
 	}
 	return d.Config.Validate()
@@ -72,6 +94,7 @@ func Draws(requests int) int {
 
 // Predict simulates a workload on a deployment with the calibration's constants,
 // and again with so many samples of them for the intervals; 0 draws give none.
+// The API server's time is the calibration's, unless the options say otherwise.
 // The prediction's warnings say where it goes beyond what the calibration saw.
 func (c *Calibration) Predict(d Deployment, requests []sim.Request, draws int, o sim.Options) (*calibrate.Prediction, error) {
 	if err := d.Validate(); err != nil {
@@ -81,7 +104,7 @@ func (c *Calibration) Predict(d Deployment, requests []sim.Request, draws int, o
 		return nil, fmt.Errorf("simulate: the workload has no requests")
 	}
 	return calibrate.PredictRun(c.Fit, draws, func(cost sim.StepCost, first bool) (*sim.Result, error) {
-		router, err := d.Route.router()
+		router, err := d.router()
 		if err != nil {
 			return nil, err
 		}
@@ -90,6 +113,9 @@ func (c *Calibration) Predict(d Deployment, requests []sim.Request, draws int, o
 			replicas[i] = sim.Replica{Config: d.Config, Cost: cost}
 		}
 		options := o
+		if options.Frontend == (sim.Frontend{}) {
+			options.Frontend = c.Fit.Frontend
+		}
 		if !first {
 			options.SampleEvery = 0
 		}

@@ -20,8 +20,8 @@ const MaxRequests = 2_000_000
 // time (0 is none). Sessions arrive when the pacer says or, without one, when
 // they themselves say.
 //
-// Turns of a conversation arrive when their trace says. That a client waits for
-// an answer before it goes on is not modelled.
+// Turns of a conversation come when their trace says, but none before the answer to
+// the one before it.
 func Draw(source workload.Source, pacer workload.Pacer, blockSize, limit int, until time.Duration) ([]sim.Request, error) {
 	if limit <= 0 || limit > MaxRequests {
 		limit = MaxRequests + 1
@@ -43,6 +43,9 @@ func Draw(source workload.Source, pacer workload.Pacer, blockSize, limit int, un
 		}
 		for i := range s.Turns {
 			d.add(s.Arrival+s.Turns[i].At, &s.Turns[i], len(s.Turns) > 1)
+			if i > 0 {
+				d.requests[len(d.requests)-1].After = len(d.requests) - 1
+			}
 		}
 		if len(d.requests) > MaxRequests {
 			return nil, hint.With(fmt.Errorf("the workload has more than %d requests", MaxRequests), "give --requests or --duration")
@@ -52,7 +55,50 @@ func Draw(source workload.Source, pacer workload.Pacer, blockSize, limit int, un
 		d.requests = d.requests[:limit]
 	}
 	d.content()
-	slices.SortStableFunc(d.requests, func(a, b sim.Request) int { return cmp.Compare(a.Arrival, b.Arrival) })
+	return inOrder(d.requests), nil
+}
+
+// inOrder sorts requests by arrival. A turn, which is not before the turn that it
+// comes after, stays behind it.
+func inOrder(requests []sim.Request) []sim.Request {
+	order, place := make([]int, len(requests)), make([]int, len(requests))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(requests[a].Arrival, requests[b].Arrival) })
+	out := make([]sim.Request, len(requests))
+	for at, i := range order {
+		place[i] = at
+		out[at] = requests[i]
+		if r := &out[at]; r.After > 0 {
+			r.After = place[r.After-1] + 1
+		}
+	}
+	return out
+}
+
+// DrawLoop takes n requests for clients in a closed loop (sim.Options.Clients), from
+// sessions whose turns follow each other as requests of their own. The clients begin
+// one after the other within a time, and make a pause after every answer.
+func DrawLoop(source workload.Source, blockSize, n, clients int, within, pause time.Duration) ([]sim.Request, error) {
+	if clients < 1 || n < 1 || n > MaxRequests || within < 0 || pause < 0 {
+		return nil, fmt.Errorf("a closed loop of %d clients that send %d requests, at most %d, with pauses of %v", clients, n, MaxRequests, pause)
+	}
+	d := drawing{blockSize: blockSize, uses: map[uint64]int32{}}
+	var s workload.Session
+	for len(d.requests) < n && source.Next(&s) {
+		for i := range s.Turns {
+			d.add(0, &s.Turns[i], len(s.Turns) > 1)
+		}
+	}
+	d.requests = d.requests[:min(len(d.requests), n)]
+	d.content()
+	for i := range d.requests {
+		d.requests[i].Pause = pause
+		if i < clients {
+			d.requests[i].Arrival = within * time.Duration(i) / time.Duration(clients)
+		}
+	}
 	return d.requests, nil
 }
 

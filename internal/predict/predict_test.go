@@ -1,16 +1,25 @@
 package predict
 
 import (
+	"context"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/common/model"
+
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/observe"
 	"github.com/sixty-dev/sixty/internal/sim"
+	"github.com/sixty-dev/sixty/internal/sim/calibrate"
+	"github.com/sixty-dev/sixty/internal/sim/whatif"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
 
@@ -317,4 +326,83 @@ func BenchmarkReplay(b *testing.B) {
 		tokens += played(b, s).simulated
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(tokens), "ns/token")
+}
+
+// TestAShortWindowSpansWhatItDoesNotTell calibrates on fifteen seconds of one load:
+// the fit gives that load's step, and its samples hold the step of half the batch
+// between them.
+func TestAShortWindowSpansWhatItDoesNotTell(t *testing.T) {
+	cfg := testScene(t).cfg
+	truth := sim.StepCost{Base: 0.006, PerSeq: 0.0005, Knee: 256}
+	step := func(c sim.StepCost, batch int64) float64 {
+		return c.Seconds(sim.Work{Steps: 1, Seqs: batch, Tokens: batch, KVTokens: batch * 200})
+	}
+	rng := rand.New(rand.NewPCG(1, 1))
+	var scrapes []calibrate.Scrape
+	for range 15 {
+		steps := math.Round((0.97 + 0.06*rng.Float64()) / step(truth, 8))
+		scrapes = append(scrapes, calibrate.Scrape{Seconds: 1, Running: 8, KVTokens: 1600, GenerationTokens: 8 * steps, Steps: steps})
+	}
+	c, err := brief(whatif.Evidence{Config: cfg, Scrapes: scrapes, ScrapesFrom: "the last 15s"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := step(c.Fit.Cost, 8), step(truth, 8); math.Abs(got/want-1) > 0.05 {
+		t.Errorf("a step of 8 takes %v, want %v", got, want)
+	}
+	low, high := math.Inf(1), 0.0
+	for _, d := range c.Fit.Draws {
+		low, high = min(low, step(d, 4)), max(high, step(d, 4))
+	}
+	if want := step(truth, 4); low > want || high < want || len(c.Notes) == 0 {
+		t.Errorf("a step of 4 takes %v to %v, want %v between them, and a note: %q", low, high, want, c.Notes)
+	}
+	if _, err := brief(whatif.Evidence{Config: cfg, Scrapes: scrapes[:3]}); err == nil {
+		t.Error("three scrapes are taken for enough")
+	}
+}
+
+// nothing answers every question with nothing.
+type nothing struct{}
+
+func (nothing) Query(context.Context, string, time.Time) (model.Vector, error) { return nil, nil }
+func (nothing) QueryRange(context.Context, string, metrics.Range) (model.Matrix, error) {
+	return nil, nil
+}
+
+func TestFillSaysWhyThereIsNoPrediction(t *testing.T) {
+	at := time.Unix(1e9, 0)
+	for _, tt := range []struct {
+		name   string
+		engine dialect.Engine
+		window time.Duration
+		status diagnose.Status
+		want   string // in the reason; "" is no word at all
+	}{
+		{"too few scrapes", dialect.VLLM, 3 * time.Second, diagnose.Firing, "3 scrapes"},
+		{"no samples", dialect.VLLM, time.Minute, diagnose.Firing, "no metrics"},
+		{"another engine", dialect.SGLang, time.Minute, diagnose.Firing, "only vLLM"},
+		{"nothing fires", dialect.VLLM, time.Minute, diagnose.OK, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := &diagnose.Snapshot{At: at, Window: diagnose.Range{From: at.Add(-tt.window), To: at}, Targets: []diagnose.Target{{Name: "web", Dialect: dialect.Dialect{Engine: tt.engine}}}}
+			d := &diagnose.Diagnosis{Status: tt.status, Findings: []diagnose.Finding{{Targets: []string{"web"}, Fixes: []catalog.Fix{
+				{Summary: "Look"}, {Changes: []catalog.Change{{Flag: "--max-num-seqs", To: "4"}}},
+			}}}}
+			Fill(t.Context(), nothing{}, diagnose.Request{At: at, Interval: time.Second, Past: time.Minute}, s, d)
+			if p := d.Findings[0].Fixes[0].Predicted; p != nil {
+				t.Errorf("a look is predicted: %+v", p)
+			}
+			p := d.Findings[0].Fixes[1].Predicted
+			if tt.want == "" {
+				if p != nil {
+					t.Errorf("predicted %+v", p)
+				}
+				return
+			}
+			if p == nil || !strings.Contains(p.Reason, tt.want) || len(p.Effects) > 0 {
+				t.Errorf("prediction %+v, want the reason %q", p, tt.want)
+			}
+		})
+	}
 }

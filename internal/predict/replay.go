@@ -81,6 +81,7 @@ type player struct {
 	began  []time.Duration // when each request came, by number; before 0 for those in flight at the beginning
 	last   []time.Duration // its last token, or -1
 	tokens int
+	idle   int
 	before sim.Stats // when the measured time began
 	out    outcome
 }
@@ -224,14 +225,22 @@ func (p *player) step(count bool) bool {
 			p.dwell(due)
 			p.arrive(due)
 		}
+		outputs := p.engine.Complete(due)
+		if p.idle++; len(outputs) > 0 || due > p.now {
+			p.idle = 0
+		}
 		p.now = max(p.now, due)
-		for _, out := range p.engine.Complete(due) {
+		for _, out := range outputs {
 			p.token(out, count)
 		}
-		return true
+		return p.idle < maxIdle
 	}
 	return false
 }
+
+// maxIdle is how many steps in a row may take no time and give nothing: the engine
+// forms a few empty ones where it schedules ahead, and many where it is stuck.
+const maxIdle = 64
 
 // dwell adds up the gauges until a time.
 func (p *player) dwell(until time.Duration) {

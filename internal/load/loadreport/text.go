@@ -149,6 +149,9 @@ func requests(p *printer, r *load.Result) {
 		}
 		p.f("\n")
 	}
+	if q.RetryAfter > 0 {
+		p.f("%-20s the server asked to come back after up to %s (Retry-After), which was not heeded\n", "", plot.Duration(q.RetryAfter))
+	}
 	p.f("\n")
 }
 

@@ -505,8 +505,9 @@ func (b *bench) write(results []*load.Result, rec *load.Recording, found *load.F
 
 // verdict turns assertions and the generator's judgement into the exit code.
 func (b *bench) verdict(results []*load.Result) error {
-	failed, spoiled, complete := false, []string(nil), 0
+	failed, spoiled, complete, gone := false, []string(nil), 0, 0.0
 	for _, r := range results {
+		gone = max(gone, r.Gone)
 		complete += r.Requests.Complete + r.Requests.Cancelled
 		if r.Generator.Spoiled {
 			spoiled = append(spoiled, r.Generator.Reasons...)
@@ -522,6 +523,8 @@ func (b *bench) verdict(results []*load.Result) error {
 	switch {
 	case complete == 0:
 		return hint.With(errors.New("no request was answered"), "see the failures above, and the server's log")
+	case gone > 0:
+		return hint.With(fmt.Errorf("the server went away after %.1f s", gone), "look at its log; what was measured until then is in the result")
 	case len(spoiled) > 0:
 		return hint.With(fmt.Errorf("%w: %s", errSpoiled, strings.Join(spoiled, "; ")), "give the generator more processors, or a machine of its own, or ask for less load")
 	case failed:

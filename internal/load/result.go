@@ -27,6 +27,9 @@ type Result struct {
 	Duration    float64 `json:"duration"`
 	Window      Window  `json:"window"`
 	Interrupted bool    `json:"interrupted,omitempty"`
+	// Gone is when the server last answered, where it could not be reached any more
+	// until the end of the test; 0 where it could.
+	Gone float64 `json:"gone,omitempty"`
 
 	Requests   Requests                 `json:"requests"`
 	Throughput Throughput               `json:"throughput"`

@@ -266,6 +266,34 @@ func TestKeptConnectionsThatDiedAreReplaced(t *testing.T) {
 	}
 }
 
+func TestAServerThatDiesIsToldFromOneThatRefuses(t *testing.T) {
+	s, err := loadtest.Start(loadtest.Script{TTFT: time.Millisecond, ITL: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := workload.NewGenerator(spec(4, 4), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := New(Config{Target: Target{URL: s.URL(), Model: "m", Stream: true}, Source: g, Arrivals: &workload.Arrivals{Profile: []workload.Segment{{From: 100, To: 100}}}, Duration: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(400*time.Millisecond, func() { s.Close() })
+	rec, err := r.Run(context.Background(), time.Second, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res := Summarize(rec, Settings{Target: Asked{Stream: true}, Warmup: 0})
+	if res.Requests.Complete < 5 || res.Gone < 0.2 || res.Gone > 0.9 || !strings.Contains(strings.Join(res.Notes, " "), "the server went away") {
+		t.Errorf("gone at %g s after %+v; notes %q", res.Gone, res.Requests, res.Notes)
+	}
+	rec, _ = run(t, loadtest.Script{Status: 503, EveryNth: 2}, spec(4, 4), Config{Target: Target{API: Completions, Stream: true}, Concurrency: 1, MaxRequests: 10})
+	if res := Summarize(rec, Settings{Target: Asked{Stream: true}, Warmup: 0}); res.Gone != 0 {
+		t.Errorf("a server that answers 503 is gone at %g s", res.Gone)
+	}
+}
+
 func TestServerDown(t *testing.T) {
 	s, err := loadtest.Start(loadtest.Script{})
 	if err != nil {

@@ -41,6 +41,7 @@ func Summarize(rec *Recording, set Settings) *Result {
 	s.tenants()
 	s.series()
 	s.res.Generator = s.judge()
+	s.gone()
 	s.note()
 	return s.res
 }
@@ -535,6 +536,28 @@ func (s *summary) tenants() {
 			}
 		}
 		s.res.Tenants[name] = t
+	}
+}
+
+// minGone is how many connections in a row must fail for a server to be called gone.
+const minGone = 3
+
+// gone finds out whether the server died during the test.
+func (s *summary) gone() {
+	var answered time.Duration
+	for _, r := range s.bySent {
+		if r.FirstByte > 0 {
+			answered = max(answered, r.End)
+		}
+	}
+	refused := 0
+	for _, r := range s.bySent {
+		if r.Outcome == ConnectFail && r.End > answered {
+			refused++
+		}
+	}
+	if answered > 0 && refused >= minGone {
+		s.res.Gone = answered.Seconds()
 	}
 }
 

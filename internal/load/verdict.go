@@ -145,7 +145,10 @@ func (s *summary) note() {
 		add("%d requests were sent again because the server had closed a kept connection", r.Requests.Resent)
 	}
 	if r.Requests.RetryAfter > 0 {
-		add("the server asked to retry after up to %.0f s", r.Requests.RetryAfter)
+		add("the server asked to retry after up to %.0f s (Retry-After), which was not heeded", r.Requests.RetryAfter)
+	}
+	if r.Gone > 0 {
+		add("the server went away: nothing was answered after %.1f s, and no connection could be opened; what was measured until then is reported", r.Gone)
 	}
 	if r.Interrupted {
 		add("the test ended before its plan was done; what was measured until then is reported")

@@ -46,7 +46,11 @@ func Text(w io.Writer, r *load.Result) error {
 		name += ": "
 	}
 	p.f("%s%s at %s (%s%s)\n", name, r.Target.Model, r.Target.URL, r.Target.API, streaming(r.Target.Stream))
-	p.f("%s\n\n", Shape(r))
+	p.f("%s\n", Shape(r))
+	if r.Gone > 0 {
+		p.f("THE SERVER WENT AWAY after %s: the numbers are of the time until then\n", plot.Duration(r.Gone))
+	}
+	p.f("\n")
 	requests(p, r)
 	p.f("%-20s %9s %9s %9s %9s %9s %9s  %s\n", "", "mean", "P50", "P90", "P95", "P99", "max", "95 % interval of P95")
 	for _, m := range load.Metrics() {
@@ -148,9 +152,6 @@ func requests(p *printer, r *load.Result) {
 			p.f(": %s", strings.Join(m, "; "))
 		}
 		p.f("\n")
-	}
-	if q.RetryAfter > 0 {
-		p.f("%-20s the server asked to come back after up to %s (Retry-After), which was not heeded\n", "", plot.Duration(q.RetryAfter))
 	}
 	p.f("\n")
 }

@@ -1,0 +1,188 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	benchPrefixFlag = flag.String("bench-prefix", "", "command put before the load generator, such as nice or taskset")
+	urlFlag         = flag.String("url", "", "test of thresholds: a vLLM server that runs already, with the arguments of measuredServer")
+)
+
+// measuredServer has room for eight requests at a time, and for more in its cache.
+var measuredServer = Scenario{Name: "thresholds", Servers: []string{"--max-model-len 1024 --block-size 16 --max-num-seqs 8 --num-gpu-blocks-override 800"}}
+
+// The requests of all loads; the objective of the search, which is loose: the
+// search wants the load at which a queue begins to grow.
+const (
+	thresholdPrompt    = "100"
+	thresholdOutput    = "40"
+	thresholdObjective = "objectives:\n  - model: \"*\"\n    ttft_p95: 1500ms\n    e2e_p95: 8s\n"
+)
+
+// How much of the capacity the server should carry, and how much is too much.
+const (
+	carried  = 0.6
+	overload = 1.25
+)
+
+// maxStreams bounds the queue: thousands of open streams keep the API server from
+// showing its metrics, and the alert would be that it is down.
+const maxStreams = "200"
+
+// TestThresholdsOfALoadTestFireAtTheRightLoad finds what a real vLLM can do, tests
+// it at a load that it carries, makes rules of the result alone, and lets a real
+// Prometheus evaluate them: at the same load nothing may fire, beyond the capacity
+// something must. It wants SIXTY_VLLM and SIXTY_BIN, and takes ten minutes.
+func TestThresholdsOfALoadTestFireAtTheRightLoad(t *testing.T) {
+	bin := os.Getenv("SIXTY_BIN")
+	if os.Getenv("SIXTY_VLLM") == "" || bin == "" {
+		t.Skip("SIXTY_VLLM and SIXTY_BIN are not both set: nothing to run")
+	}
+	for _, tool := range []string{"prometheus", "prometheus-alertmanager"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("%s is not on PATH", tool)
+		}
+	}
+	bin, err := filepath.Abs(bin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	fl := newFleet(t)
+	url := *urlFlag
+	if url == "" {
+		url = fl.serve(t, &measuredServer)[0].URL()
+	}
+	b := &benchRunner{t: t, bin: bin, url: url, dir: t.TempDir(), begin: begin}
+	b.say("the server is up")
+
+	capacity := b.capacity(fl.ctx)
+	b.say("the server can do %.3g requests/s", capacity)
+	result := b.measure(fl.ctx, carried*capacity)
+	rules := t.TempDir()
+	shell(t, bin, "generate", "rules", "--from", result, "--detect", url, "--window", "1m", "--interval", "5s", "-o", rules)
+	shell(t, bin, "generate", "scrape", "--target", strings.TrimPrefix(url, "http://"), "--interval", "5s", "--cluster", "test", "-o", rules)
+	am := "http://" + alertmanager(t, fl.ctx, rules)
+	prom := "http://" + prometheus(t, fl.ctx, rules, strings.TrimPrefix(am, "http://"))
+
+	b.say("%.3g requests/s, as measured", carried*capacity)
+	stop := b.load(fl.ctx, carried*capacity)
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end) && sleep(fl.ctx, 5*time.Second); {
+		if early := alertsOf(t, am); len(early) > 0 {
+			t.Errorf("alerts at the load that the rules were made at: %v", early)
+			break
+		}
+	}
+	b.say("Prometheus says %s", promAlerts(t, prom))
+	stop()
+
+	b.say("%.3g requests/s, %.3g times what the server can do", overload*capacity, overload)
+	since := time.Now()
+	stop = b.load(fl.ctx, overload*capacity)
+	defer stop()
+	for end := since.Add(5 * time.Minute); time.Now().Before(end) && sleep(fl.ctx, 2*time.Second); {
+		fired := false
+		for _, a := range alertsOf(t, am) {
+			t.Logf("%s (%s) after %.0f s: %s; thresholds: %s", a.Labels["alertname"], a.Labels["severity"], time.Since(since).Seconds(), a.Annotations["description"], a.Annotations["thresholds"])
+			fired = fired || strings.Contains(a.Annotations["thresholds"], "load test of")
+		}
+		if fired {
+			return
+		}
+	}
+	t.Errorf("no alert that rests on the load test after %.0f s of too much load; Prometheus says %s", time.Since(since).Seconds(), promAlerts(t, prom))
+}
+
+// benchRunner runs sixty bench against one server.
+type benchRunner struct {
+	t             *testing.T
+	bin, url, dir string
+	begin         time.Time
+}
+
+func (b *benchRunner) say(format string, args ...any) {
+	b.t.Helper()
+	b.t.Logf("%4.0f s  %s", time.Since(b.begin).Seconds(), fmt.Sprintf(format, args...))
+}
+
+func (b *benchRunner) command(ctx context.Context, args ...string) *exec.Cmd {
+	argv := append(strings.Fields(*benchPrefixFlag), b.bin, "bench", b.url, "--prompt-tokens", thresholdPrompt, "--output-tokens", thresholdOutput)
+	argv = append(argv, args...)
+	return exec.CommandContext(ctx, argv[0], argv[1:]...)
+}
+
+// capacity searches for the highest rate that meets the objective.
+func (b *benchRunner) capacity(ctx context.Context) float64 {
+	b.t.Helper()
+	slo, out := filepath.Join(b.dir, "slo.yaml"), filepath.Join(b.dir, "search.json")
+	if err := os.WriteFile(slo, []byte(thresholdObjective), 0o600); err != nil {
+		b.t.Fatal(err)
+	}
+	text, err := b.command(ctx, "--search", "rate", "--slo", slo, "--search-from", "2", "--search-precision", "0.4", "--duration", "15s", "--budget", "3m", "--json", out).CombinedOutput()
+	b.t.Logf("%s", text)
+	if err != nil {
+		b.t.Fatalf("search: %v", err)
+	}
+	var found struct {
+		Best struct{ Level float64 }
+	}
+	raw, err := os.ReadFile(out)
+	if err == nil {
+		err = json.Unmarshal(raw, &found)
+	}
+	if err != nil || found.Best.Level <= 0 {
+		b.t.Fatalf("search: %v, found %v", err, found)
+	}
+	return found.Best.Level
+}
+
+// spoiledRuns is how often a test that the generator spoiled is made again.
+const spoiledRuns = 3
+
+// measure tests the server at a rate and returns the result's file.
+func (b *benchRunner) measure(ctx context.Context, rate float64) string {
+	b.t.Helper()
+	out := filepath.Join(b.dir, "result.json")
+	for range spoiledRuns {
+		text, err := b.command(ctx, "--rate", strconv.FormatFloat(rate, 'g', 4, 64), "--duration", "50s", "--json", out).CombinedOutput()
+		b.t.Logf("%s", text)
+		if err == nil {
+			return out
+		}
+		if !bytes.Contains(text, []byte("spoiled")) {
+			b.t.Fatalf("bench: %v", err)
+		}
+	}
+	b.t.Fatal("the generator spoiled every test: this machine is too busy to measure")
+	return ""
+}
+
+// load drives the server at a rate until the returned function is called.
+func (b *benchRunner) load(ctx context.Context, rate float64) (stop func()) {
+	b.t.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	cmd := b.command(ctx, "--rate", strconv.FormatFloat(rate, 'g', 4, 64), "--duration", "10m", "--max-concurrency", maxStreams, "--drain", "1s", "--metrics", "none", "--seed", "7")
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second
+	if err := cmd.Start(); err != nil {
+		b.t.Fatal(err)
+	}
+	return func() {
+		cancel()
+		_ = cmd.Wait() // interrupted on purpose
+	}
+}

@@ -120,7 +120,9 @@ func TestFixIsWorthItsPrediction(t *testing.T) {
 	}
 }
 
-// compareTrial applies a fix and prints the table of it.
+// compareTrial applies a fix and prints the table of it: the window that was
+// diagnosed, its simulation, the minute after it, a minute with the fix, and what was
+// predicted of that.
 func compareTrial(t *testing.T, fl *fleet, tr *trial, page *predictedPage, now map[string]float64, seed uint64) {
 	t.Helper()
 	for _, f := range page.Findings[0].Fixes {
@@ -138,7 +140,7 @@ func compareTrial(t *testing.T, fl *fleet, tr *trial, page *predictedPage, now m
 			share = 14.0 / 4 // of what one of them does, all do
 		}
 		var b strings.Builder
-		fmt.Fprintf(&b, "%s\n%s\n%-24s %10s %10s %24s %10s %8s\n", f.Summary, tr.name, "", "before", "simulated", "predicted", "measured", "off")
+		fmt.Fprintf(&b, "%s\n%s\n%-22s %10s %10s %10s %10s %24s %10s\n", f.Summary, tr.name, "", "window", "simulated", "a minute", "then", "predicted", "off")
 		for _, e := range f.Predicted.Effects {
 			got, ok := then[e.Signal]
 			if !ok {
@@ -152,7 +154,11 @@ func compareTrial(t *testing.T, fl *fleet, tr *trial, page *predictedPage, now m
 			if strings.Contains("generation_token_rate preemptions running waiting", e.Signal) {
 				got *= share
 			}
-			fmt.Fprintf(&b, "%-24s %10.4g %10.4g %10.4g (%.4g-%.4g) %10.4g %+7.1f %%\n", e.Signal, was, e.Before.Value, e.After.Value, e.After.Low, e.After.High, got, percentOff(e.After.Value, got))
+			window := math.NaN()
+			if e.Measured != nil {
+				window = *e.Measured
+			}
+			fmt.Fprintf(&b, "%-22s %10.4g %10.4g %10.4g %10.4g %10.4g (%.4g-%.4g) %+7.1f %%\n", e.Signal, window, e.Before.Value, was, got, e.After.Value, e.After.Low, e.After.High, percentOff(e.After.Value, got))
 			checkEffect(t, e.Signal, e.After.Value, got)
 		}
 		for _, c := range f.Predicted.Caveats {

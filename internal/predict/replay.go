@@ -20,6 +20,7 @@ type scene struct {
 
 	running, waiting int           // in flight at the beginning
 	waited           time.Duration // by the first of those that wait
+	frontend         sim.Frontend  // before the engine sees a request
 	gap, first       time.Duration // a usual gap between tokens and wait for the first, to age those that run
 
 	warm, length time.Duration // what is measured begins after warm
@@ -264,15 +265,16 @@ func (p *player) dwell(until time.Duration) {
 func (p *player) token(out sim.Output, count bool) {
 	id, now := out.ID, p.now
 	p.tokens++
+	waited := now - p.began[id] + p.frontend.Delay(0)
 	if count && now >= p.warm && now < p.warm+p.length {
 		p.out.tokens++
 		if p.last[id] < 0 {
-			p.out.ttft.add((now - p.began[id]).Seconds())
+			p.out.ttft.add(waited.Seconds())
 		} else {
 			p.out.itl.add((now - p.last[id]).Seconds())
 		}
 		if out.Result != nil {
-			p.out.e2e.add((now - p.began[id]).Seconds())
+			p.out.e2e.add(waited.Seconds())
 			p.out.ended = append(p.out.ended, *out.Result)
 		}
 	}

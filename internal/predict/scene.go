@@ -92,7 +92,7 @@ func (p *predictor) simulate(s *scene) ([]*outcome, error) {
 			break
 		}
 		one := *s
-		one.seed, one.cost = uint64(i), fit.Cost
+		one.seed, one.cost, one.frontend = uint64(i), fit.Cost, fit.Frontend
 		one.whole(i)
 		if i > 0 && len(fit.Draws) > 0 {
 			one.cost = fit.Draws[(i-1)*len(fit.Draws)/maxDraws]

@@ -14,8 +14,8 @@ type quantity struct {
 	of     func(o *outcome, engines, window float64) float64
 
 	// How far the simulation of the present may be from what was measured: by a
-	// share of it, or by so much in its unit, whichever is more. Relative 0 is not
-	// compared.
+	// share of the smaller of both, so that half and double are equally far, or by so
+	// much in its unit, whichever is more. Relative 0 is not compared.
 	relative, absolute float64
 }
 
@@ -89,7 +89,7 @@ func compare(measured []indicator.Value, before []catalog.Estimate) (worst float
 			continue
 		}
 		compared++
-		off := math.Abs(before[i].Value-m.V) / max(q.relative*math.Abs(m.V), q.absolute)
+		off := math.Abs(before[i].Value-m.V) / max(q.relative*min(m.V, before[i].Value), q.absolute, 1e-9)
 		if off > worst {
 			worst = off
 			text = fmt.Sprintf("the simulation of now does not give what was measured: %s %s where %s was measured",

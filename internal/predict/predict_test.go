@@ -406,3 +406,24 @@ func TestFillSaysWhyThereIsNoPrediction(t *testing.T) {
 		})
 	}
 }
+
+func TestHalfAndDoubleAreEquallyFar(t *testing.T) {
+	i := index(indicator.TTFTP95)
+	far := func(measured, simulated float64) bool {
+		values, before := make([]indicator.Value, len(quantities)), make([]catalog.Estimate, len(quantities))
+		for k := range quantities {
+			values[k], before[k] = indicator.Known(1), catalog.Estimate{Value: 1}
+		}
+		values[i], before[i] = indicator.Known(measured), catalog.Estimate{Value: simulated}
+		off, _ := compare(values, before)
+		return off > 1
+	}
+	for _, tt := range []struct {
+		measured, simulated float64
+		far                 bool
+	}{{4, 2.1, false}, {2.1, 4, false}, {4, 1.9, true}, {1.9, 4, true}, {4, 0, true}, {0, 0, false}, {0.05, 0.14, false}} {
+		if got := far(tt.measured, tt.simulated); got != tt.far {
+			t.Errorf("measured %v, simulated %v: too far is %v, want %v", tt.measured, tt.simulated, got, tt.far)
+		}
+	}
+}

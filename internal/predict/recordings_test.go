@@ -143,7 +143,7 @@ func near(t *testing.T, name string, p *catalog.Prediction) {
 		if !ok || !e.Measured.OK {
 			continue
 		}
-		if off := math.Abs(e.Before.Value - e.Measured.V); off > max(tol.relative*e.Measured.V, tol.absolute) {
+		if off := math.Abs(e.Before.Value - e.Measured.V); off > max(tol.relative*min(e.Measured.V, e.Before.Value), tol.absolute) {
 			t.Errorf("%s: %s: simulated %v, measured %v: a prediction rests on it", name, tol.signal.Name, e.Before.Value, e.Measured.V)
 		}
 	}

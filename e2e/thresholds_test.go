@@ -19,7 +19,7 @@ import (
 
 var (
 	benchPrefixFlag = flag.String("bench-prefix", "", "command put before the load generator, such as nice or taskset")
-	urlFlag         = flag.String("url", "", "test of thresholds: a vLLM server that runs already, with the arguments of measuredServer")
+	urlFlag         = flag.String("url", "", "test of thresholds: a vLLM server that runs already and is warm, with the arguments of measuredServer")
 )
 
 // measuredServer has room for eight requests at a time, and for more in its cache.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -297,6 +298,22 @@ func (f *benchFlags) check() error {
 	return f.useless()
 }
 
+// writable makes sure, before any load is sent, that the results can be written.
+func (f *benchFlags) writable() error {
+	for _, x := range []struct{ flag, path string }{{"json", f.jsonFile}, {"html", f.htmlFile}, {"csv", f.csvFile}, {"vllm-json", f.vllmFile}, {"baseline", f.baselineFile}, {"resume", f.resume}} {
+		if x.path == "" {
+			continue
+		}
+		tmp, err := os.CreateTemp(filepath.Dir(x.path), "."+filepath.Base(x.path)+".*")
+		if err != nil {
+			return hint.With(fmt.Errorf("--%s %s: %w", x.flag, x.path, errors.Unwrap(err)), "name a file in a directory that exists and may be written to")
+		}
+		tmp.Close()
+		os.Remove(tmp.Name())
+	}
+	return nil
+}
+
 // useless refuses flags that would do nothing beside the others: a test that does
 // not do what was asked is worse than none.
 func (f *benchFlags) useless() error {
@@ -342,6 +359,9 @@ func tuneRuntime() (restore func()) {
 
 func runBench(ctx context.Context, stdout, stderr io.Writer, url string, f *benchFlags) error {
 	if err := f.check(); err != nil {
+		return err
+	}
+	if err := f.writable(); err != nil {
 		return err
 	}
 	// The first interrupt ends the test and reports what was done; a second one

@@ -143,6 +143,9 @@ func (b *bench) trial(ctx context.Context, s load.Scenario, level float64) (load
 			t.Met, t.Why = false, err.Error()
 		}
 	}
+	if res.Gone > 0 {
+		return t, hint.With(fmt.Errorf("at %.4g the server went away after %.1f s", level, res.Gone), "look at its log; --resume FILE keeps the trials made until then")
+	}
 	if res.Generator.Spoiled {
 		return t, hint.With(fmt.Errorf("%w: %s", errSpoiled, strings.Join(res.Generator.Reasons, "; ")), "search with a generator that has more processors")
 	}

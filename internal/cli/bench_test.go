@@ -119,6 +119,7 @@ func TestBenchRefuses(t *testing.T) {
 		"scale of no scenario":  {[]string{"http://localhost:1", "--rate", "5", "--scale", "0.1"}, "--scale would do nothing", "--scenario"},
 		"a limit of a loop":     {[]string{"http://localhost:1", "--concurrency", "5", "--max-concurrency", "9"}, "--max-concurrency would do nothing", "open loop"},
 		"until without repeat":  {[]string{"http://localhost:1", "--rate", "5", "--until", "0.1"}, "--until would do nothing", "--repeat"},
+		"an unwritable file":    {[]string{"http://localhost:1", "--rate", "5", "--json", "/no/such/directory/x.json"}, "--json /no/such/directory/x.json: no such file", "directory that exists"},
 		"a repeated search":     {[]string{"http://localhost:1", "--search", "rate", "--slo", "chat", "--repeat", "3"}, "--repeat would do nothing", "single level"},
 	}
 	for name, tt := range tests {

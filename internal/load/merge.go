@@ -39,6 +39,7 @@ func Merge(results []*Result, how How) (*Result, error) {
 		m.addCounts(r)
 		m.addJudgement(r)
 		m.Window.Steady = m.Window.Steady && r.Window.Steady
+		m.Gone = max(m.Gone, r.Gone)
 		if i > 0 && how == Together {
 			m.Load.Concurrency += r.Load.Concurrency
 			m.Streams.Max += r.Streams.Max

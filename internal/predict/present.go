@@ -203,6 +203,9 @@ func (p *predictor) calibrate(fleet *observe.Fleet, recomputed float64) error {
 				v.FirstTokens += v.Preempted
 				v.PrefillSum, v.PrefillCount = 0, 0 // preempted prefills among them
 			}
+			if v := &one.Intervals[k]; v.Preempted > 0 || v.Waiting >= 1 {
+				v.ITLSum, v.ITLCount = 0, 0 // it was busy all the time, and gaps hold preemptions
+			}
 		}
 		e.Scrapes = append(e.Scrapes, one.Scrapes(capacity)...)
 	}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
 
@@ -130,7 +131,7 @@ func ReadTokenizer(r io.Reader) (*Vocabulary, error) {
 		if lr.N == 0 {
 			err = fmt.Errorf("file is over %d MB", maxTokenizer>>20)
 		}
-		return nil, fmt.Errorf("read tokenizer: %w", err)
+		return nil, hint.With(fmt.Errorf("read tokenizer: %w", err), "pass the tokenizer.json that lies beside the model's weights")
 	}
 	var words []string
 	keep := func(token string) {

@@ -288,6 +288,9 @@ func TestAServerThatDiesIsToldFromOneThatRefuses(t *testing.T) {
 	if res.Requests.Complete < 5 || res.Gone < 0.2 || res.Gone > 0.9 || !strings.Contains(strings.Join(res.Notes, " "), "the server went away") {
 		t.Errorf("gone at %g s after %+v; notes %q", res.Gone, res.Requests, res.Notes)
 	}
+	if rate := float64(res.Requests.Complete) / res.Gone; math.Abs(res.Throughput.Requests-rate) > 0.1*rate {
+		t.Errorf("throughput %g requests/s, want that of the time until then, %g", res.Throughput.Requests, rate)
+	}
 	rec, _ = run(t, loadtest.Script{Status: 503, EveryNth: 2}, spec(4, 4), Config{Target: Target{API: Completions, Stream: true}, Concurrency: 1, MaxRequests: 10})
 	if res := Summarize(rec, Settings{Target: Asked{Stream: true}, Warmup: 0}); res.Gone != 0 {
 		t.Errorf("a server that answers 503 is gone at %g s", res.Gone)

@@ -32,6 +32,7 @@ func Summarize(rec *Recording, set Settings) *Result {
 	}}
 	s.order()
 	s.counts()
+	s.gone()
 	s.window()
 	s.latencies()
 	s.throughput()
@@ -41,7 +42,6 @@ func Summarize(rec *Recording, set Settings) *Result {
 	s.tenants()
 	s.series()
 	s.res.Generator = s.judge()
-	s.gone()
 	s.note()
 	return s.res
 }
@@ -103,6 +103,9 @@ func (s *summary) window() {
 	w := &s.res.Window
 	s.from, s.to = 0, s.rec.Dispatched
 	switch {
+	case s.res.Gone > 0:
+		s.to = time.Duration(s.res.Gone * float64(time.Second))
+		w.Why = "no steady state: the server went away, and all of the time until then is reported"
 	case s.rec.Duration > 0 && s.to.Seconds() < minSteadyShare*s.rec.Duration.Seconds():
 		s.to = s.rec.Duration
 		w.Why = fmt.Sprintf("no steady state: all requests were sent in the first %.0f %% of the test, so all of it is reported", 100*s.rec.Dispatched.Seconds()/s.rec.Duration.Seconds())

@@ -108,7 +108,7 @@ func TestExchangeMeasuresWhatTheServerDid(t *testing.T) {
 			// machine stalled spoil the one, a stall within the window the other, and
 			// gaps that are counted wrongly both.
 			whole := mean(trueGaps)
-			if itl := res.Latency[ITL]; itl == nil || itl.Count > int64(12*(tokens-tt.perGap)) || itl.Count < 6*(tokens-int64(tt.perGap)) || 
+			if itl := res.Latency[ITL]; itl == nil || itl.Count > int64(12*(tokens-tt.perGap)) || itl.Count < 6*(tokens-int64(tt.perGap)) ||
 				math.Abs(itl.Mean-whole) > 0.25*whole && math.Abs(itl.Quantiles[0].Value-trueGap) > 0.25*trueGap {
 				t.Errorf("inter-token latency %+v, want %d gaps of %.3f ms", itl, 12*(tokens-tt.perGap), 1e3*whole)
 			}

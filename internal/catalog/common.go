@@ -86,13 +86,11 @@ var (
 	// DecodeSlow holds while steps take longer than their batch explains: in
 	// the mean, and at the median or in the tail. A short stall moves the mean
 	// alone.
-	DecodeSlow = All(
-		Above(indicator.ITLMean, DecodeSlower),
-		Any(
-			Above(indicator.ITLP50, DecodeSlower),
-			All(Above(indicator.ITLP90, StreamUneven), Below(indicator.ComputedTokens, SamePrefillWork)),
-		),
-	)
+	DecodeSlow = All(Above(indicator.ITLMean, DecodeSlower), Any(Above(indicator.ITLP50, DecodeSlower), DecodeUneven))
+
+	// DecodeUneven holds while the slow gaps of a stream are longer than batch and
+	// prompts explain.
+	DecodeUneven = All(Above(indicator.ITLP90, StreamUneven), Below(indicator.ComputedTokens, SamePrefillWork))
 
 	// DecodeFair holds while the median step takes no longer than its batch explains.
 	DecodeFair = Below(indicator.ITLP50, DecodeSlower)

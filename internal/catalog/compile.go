@@ -181,7 +181,7 @@ func (o Compilation) measured(c Cond, now, absolute string) (string, error) {
 		return absolute, nil
 	}
 	if r.Per == nil {
-		return fmt.Sprintf("(%s) %s %s", now, c.Op, number(math.Max(0, r.Factor*base+r.Offset))), nil
+		return fmt.Sprintf("(%s) %s %s", now, c.Op, number(r.bounded(r.Factor*base+r.Offset))), nil
 	}
 	normal, ok := o.Normal(r.Per)
 	if !ok || normal <= 0 {
@@ -219,13 +219,16 @@ func (o Compilation) relative(c Cond) (string, error) {
 	return r.shifted(limit), nil
 }
 
-// shifted adds the offset to the PromQL of a limit.
+// shifted adds the offset to the PromQL of a limit and bounds it.
 func (r *Relative) shifted(limit string) string {
 	switch {
 	case r.Offset > 0:
-		return limit + " + " + number(r.Offset)
+		limit += " + " + number(r.Offset)
 	case r.Offset < 0:
-		return "clamp_min(" + limit + " - " + number(-r.Offset) + ", 0)"
+		limit = "clamp_min(" + limit + " - " + number(-r.Offset) + ", 0)"
+	}
+	if r.Most > 0 {
+		limit = "clamp_max(" + limit + ", " + number(r.Most) + ")"
 	}
 	return limit
 }

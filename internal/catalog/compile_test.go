@@ -66,6 +66,10 @@ func TestCompile(t *testing.T) {
 			cond: Below(indicator.PrefixHitRatio, &Threshold{Default: None, Baseline: &Relative{Factor: 0.5, Offset: -0.05}}),
 			want: `(prefix_cache_hit_ratio) < on (instance, model_name) (clamp_min(0.5 * (prefix_cache_hit_ratio offset 1h) - 0.05, 0))`,
 		},
+		"a baseline that cannot make a disaster normal": {
+			cond: Above(indicator.ClientErrs, &Threshold{Default: None, Baseline: &Relative{Factor: 2, Offset: 0.05, Most: 0.3}}),
+			want: `(http_4xx_share) > on (instance) (clamp_max(2 * (http_4xx_share offset 1h) + 0.05, 0.3))`,
+		},
 		"a baseline that grows with the batch": {
 			cond: Above(indicator.ITLP50, &Threshold{Default: None, Baseline: &Relative{Factor: 1.5, Per: indicator.DecodeBatch, Exponent: 0.5}}),
 			want: `(itl_p50) > on (instance, model_name) (1.5 * (itl_p50 offset 1h) * on (instance, model_name) clamp_min((decode_batch) / on (instance, model_name) ((decode_batch offset 1h) > 0), 1) ^ 0.5)`,
@@ -102,6 +106,11 @@ func TestCompile(t *testing.T) {
 			cond:   Above(indicator.TTFTP50, &Threshold{Default: None, Baseline: double}),
 			change: func(o *Compilation) { o.Normal = normals(map[*indicator.Signal]float64{indicator.TTFTP50: 0.1}) },
 			want:   `(ttft_p50) > 0.25`,
+		},
+		"a disaster that was measured is none the better": {
+			cond:   Above(indicator.ClientErrs, &Threshold{Default: None, Baseline: &Relative{Factor: 2, Most: 0.3}}),
+			change: func(o *Compilation) { o.Normal = normals(map[*indicator.Signal]float64{indicator.ClientErrs: 0.4}) },
+			want:   `(http_4xx_share) > 0.3`,
 		},
 		"what was measured grows with something": {
 			cond: Above(indicator.ITLMean, &Threshold{Default: 0.1, Baseline: &Relative{Factor: 2, Offset: -0.01, Per: indicator.DecodeBatch, Exponent: 0.5}}),

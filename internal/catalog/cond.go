@@ -36,7 +36,7 @@ var None = math.NaN()
 //
 //	Factor × b × max(1, now(Per)/normal(Per))^Exponent + Offset
 //
-// and never below zero.
+// and never below zero, nor above Most.
 //
 // Per, which may be nil, is what the signal may fairly grow with: a decode step
 // of a larger batch takes longer, and that alone is no fault.
@@ -45,6 +45,10 @@ type Relative struct {
 	Offset   float64 // in the signal's unit: differences below it do not matter
 	Per      *indicator.Signal
 	Exponent float64
+
+	// Most is where a number is bad whatever was normal; 0 is nowhere. It keeps a
+	// fault that was there before from making itself normal.
+	Most float64
 
 	// History asks for a baseline of earlier samples. The sums of a server's
 	// whole life do, where the cost of work is compared, but not where its
@@ -243,5 +247,14 @@ func (r *Relative) limit(s *indicator.Signal, v View) (float64, bool) {
 		}
 		scale = math.Pow(math.Max(1, now.V/normal.V), r.Exponent)
 	}
-	return math.Max(0, r.Factor*base.V*scale+r.Offset), true
+	return r.bounded(r.Factor*base.V*scale + r.Offset), true
+}
+
+// bounded keeps a limit between zero and Most.
+func (r *Relative) bounded(limit float64) float64 {
+	limit = math.Max(0, limit)
+	if r.Most > 0 {
+		limit = math.Min(limit, r.Most)
+	}
+	return limit
 }

@@ -195,6 +195,16 @@ func TestRelativeIsNeverBelowZero(t *testing.T) {
 	}
 }
 
+func TestRelativeIsNeverAboveMost(t *testing.T) {
+	th := &Threshold{Default: 9, Baseline: &Relative{Factor: 2, Offset: 0.05, Most: 0.3}}
+	for normal, want := range map[float64]float64{0: 0.05, 0.1: 0.25, 0.2: 0.3, 1: 0.3} {
+		got, source, ok := th.Resolve(indicator.ClientErrs, readings{normal: map[*indicator.Signal]float64{indicator.ClientErrs: normal}})
+		if !ok || math.Abs(got-want) > 1e-12 || source != "baseline" {
+			t.Errorf("normally %v: got %v, %q, %v; want %v", normal, got, source, ok, want)
+		}
+	}
+}
+
 func TestRelativeMayAskForHistory(t *testing.T) {
 	th := &Threshold{Default: 9, Baseline: &Relative{Factor: 2, History: true}}
 	v := readings{normal: map[*indicator.Signal]float64{indicator.TTFTP50: 1}}

@@ -74,16 +74,18 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 		Targets: targets, At: o.At, Interval: o.Interval, Past: past.Length(),
 		Instance: layout.Instance, Model: layout.Model, Matchers: o.Matchers,
 	}
-	if past.Length() >= minHistory+o.minWindow() {
+	var change, normal time.Time
+	if past.Length() >= o.minWindow()+minBefore*o.Interval {
 		trends, step, err := Trends(ctx, q, r, past)
 		if err != nil {
 			return Diagnosis{}, err
 		}
-		if i, changed := Onset(trends); changed {
-			r.Onset = past.From.Add(time.Duration(i) * step)
+		if c, changed := Onset(trends, int(o.maxWindow()/step)); changed {
+			r.Onset, change = past.From.Add(time.Duration(c.Began)*step), past.From.Add(time.Duration(c.At)*step)
+			normal = past.From.Add(time.Duration(c.Normal) * step)
 		}
 	}
-	o.choose(&r, past)
+	o.choose(&r, past, change, normal)
 	s, err := Fetch(ctx, q, r)
 	if err != nil {
 		return Diagnosis{}, err
@@ -98,23 +100,26 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 	return d, nil
 }
 
-// choose sets the window and the baseline. The window begins at the onset,
-// where there is one, so that an incident is seen undiluted; what lies before
-// the onset is normal.
-func (o *Options) choose(r *Request, past Range) {
+// choose sets the window and the baseline. The window begins at the latest
+// change, where there is one, so that an incident is seen undiluted. What lies
+// before it is normal, or before an earlier change, if that leaves a history.
+func (o *Options) choose(r *Request, past Range, change, normal time.Time) {
 	r.Window = Range{o.At.Add(-o.maxWindow()), o.At}
 	switch {
 	case o.Window > 0:
 		r.Window.From = o.At.Add(-o.Window)
-	case !r.Onset.IsZero():
-		r.Window.From = clamp(r.Onset, o.At.Add(-o.maxWindow()), o.At.Add(-o.minWindow()))
+	case !change.IsZero():
+		r.Window.From = clamp(change, o.At.Add(-o.maxWindow()), o.At.Add(-o.minWindow()))
 	}
 	if r.Window.From.Before(past.From) && o.Window == 0 {
 		r.Window.From = clamp(past.From, r.Window.From, o.At.Add(-o.minWindow()))
 	}
 	normalUntil := r.Window.From
-	if o.Window == 0 && !r.Onset.IsZero() && r.Onset.Before(normalUntil) {
-		normalUntil = r.Onset
+	if o.Window == 0 && !change.IsZero() && change.Before(normalUntil) {
+		normalUntil = change
+	}
+	if o.Window == 0 && normal.Before(normalUntil) && normal.Sub(past.From) >= minHistory {
+		normalUntil = normal
 	}
 	switch {
 	case len(o.Settings.Baselines) > 0:

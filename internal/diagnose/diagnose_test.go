@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
@@ -79,7 +80,8 @@ func TestOnset(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, found := Onset(tt.trends)
+			c, found := Onset(tt.trends, 30)
+			got := c.At
 			if found != (tt.want > 0) {
 				t.Fatalf("found %t at %d, want %d", found, got, tt.want)
 			}
@@ -128,10 +130,43 @@ func TestChooseTheWindowAndTheBaseline(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			tt.o.At, tt.o.Interval = at, time.Second
-			r := Request{Onset: tt.onset}
-			tt.o.choose(&r, Range{tt.past, at})
+			r := Request{}
+			tt.o.choose(&r, Range{tt.past, at}, tt.onset, tt.onset)
 			if r.Window != tt.window || r.Baseline != tt.baseline || r.Source != tt.source {
 				t.Errorf("window %v, baseline %v, source %s; want %v, %v, %s", r.Window, r.Baseline, r.Source, tt.window, tt.baseline, tt.source)
+			}
+		})
+	}
+}
+
+func TestAnEarlierChangeEndsTheBaselineUnlessNothingIsLeft(t *testing.T) {
+	at := time.Unix(10000, 0)
+	ago := func(s int) time.Time { return at.Add(-time.Duration(s) * time.Second) }
+	for normal, until := range map[time.Time]time.Time{ago(40): ago(40), ago(90): ago(25), {}: ago(25)} {
+		o := Options{At: at, Interval: time.Second}
+		r := Request{}
+		o.choose(&r, Range{ago(100), at}, ago(25), normal)
+		if want := (Range{ago(100), until}); r.Baseline != want || r.Window.From != ago(25) {
+			t.Errorf("normal until %v: baseline %v, window %v; want %v", normal, r.Baseline, r.Window, want)
+		}
+	}
+}
+
+func TestWhatFollowsAnEarlierChangeIsNotNormal(t *testing.T) {
+	level := func(parts ...[2]float64) []Trend { return trends(series(1, 0.1, parts...)) }
+	tests := map[string]struct {
+		trends []Trend
+		normal int
+	}{
+		"an onset alone":                      {level([2]float64{1, 40}, [2]float64{9, 40}), 40},
+		"a change shortly before the onset":   {level([2]float64{1, 40}, [2]float64{3, 15}, [2]float64{9, 25}), 40},
+		"a change out of reach, and its wake": {level([2]float64{1, 20}, [2]float64{3, 35}, [2]float64{9, 25}), 55},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			c, found := Onset(tt.trends, 30)
+			if !found || max(c.Normal-tt.normal, tt.normal-c.Normal) > 1 || c.Normal > c.At {
+				t.Errorf("onset at %d, normal until %d (%v); want %d", c.At, c.Normal, found, tt.normal)
 			}
 		})
 	}
@@ -143,6 +178,35 @@ func BenchmarkOnset(b *testing.B) {
 		ts = append(ts, Trend{Signal: onsetSignals[i], Values: series(uint64(i), 0.2, [2]float64{1, 120}, [2]float64{1.5, 120})})
 	}
 	for b.Loop() {
-		Onset(ts)
+		Onset(ts, 30)
+	}
+}
+
+func TestHealthySaysWhatIsPending(t *testing.T) {
+	at := time.Unix(10000, 0)
+	s := &Snapshot{At: at, Onset: at.Add(-8 * time.Second)}
+	slow := &catalog.Pathology{ID: "slow-decode", Inhibits: []string{"slow-prefill"}}
+	finding := func(p *catalog.Pathology, status Status, targets ...string) Finding {
+		return Finding{Pathology: p, Status: status, Targets: targets}
+	}
+	tests := map[string]struct {
+		findings []Finding
+		want     string
+	}{
+		"nothing": {[]Finding{finding(slow, OK, "r0")}, ""},
+		"one":     {[]Finding{finding(slow, Pending, "r0")}, "Nothing is believed wrong yet: slow-decode on r0 for 8 s"},
+		"one that explains another": {
+			[]Finding{finding(&catalog.Pathology{ID: "slow-prefill"}, Pending, "r0"), finding(slow, Pending, "r0", "r1")},
+			"Nothing is believed wrong yet: slow-decode on r0, r1 for 8 s",
+		},
+		"two on many": {
+			[]Finding{finding(slow, Pending, "r0", "r1", "r2", "r3"), finding(&catalog.Pathology{ID: "workload-shift"}, Pending, "r0")},
+			"Nothing is believed wrong yet: slow-decode on 4 targets for 8 s; workload-shift on r0 for 8 s",
+		},
+	}
+	for name, tt := range tests {
+		if got := pendingSummary(s, tt.findings); got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sixty-dev/sixty/internal/baseline"
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -289,11 +290,49 @@ func verdict(s *Snapshot, d *Diagnosis, judged []judgement) (Verdict, Status) {
 	case idle:
 		return Verdict{ID: Idle, Summary: "No traffic to speak of: nothing to judge, and nothing wrong", Targets: names, Confidence: 0.9}, OK
 	}
-	c := 0.9
-	if s.Source == NoBaseline {
-		c = 0.7 // worse than itself could not be looked for
+	if pending := pendingSummary(s, d.Findings); pending != "" {
+		return Verdict{ID: Healthy, Summary: pending, Targets: names, Confidence: 0.5}, OK
 	}
-	return Verdict{ID: Healthy, Summary: healthySummary(s, judged), Targets: names, Confidence: c}, OK
+	v := Verdict{ID: Healthy, Summary: healthySummary(s, judged), Targets: names, Confidence: 0.9}
+	if s.Source == NoBaseline {
+		v.Confidence = 0.7 // worse than itself could not be looked for
+		if !s.Onset.IsZero() || s.Window.Length() < longEnough {
+			v.Confidence = 0.5
+			v.Summary += "; but there is hardly any past to compare with"
+		}
+	}
+	return v, OK
+}
+
+// longEnough is a window in which a server that nothing is known of before, and
+// in which nothing changed, shows what it is like.
+const longEnough = 30 * time.Second
+
+// pendingSummary says what holds but has not lasted long enough to be believed,
+// less what another one of it explains; "" when nothing does.
+func pendingSummary(s *Snapshot, fs []Finding) string {
+	var pending []*Finding
+	for i := range fs {
+		if fs[i].Status == Pending {
+			pending = append(pending, &fs[i])
+		}
+	}
+	var parts []string
+	for _, f := range pending {
+		explains := func(by *Finding) bool { return slices.Contains(by.Pathology.Inhibits, f.Pathology.ID) }
+		if slices.ContainsFunc(pending, explains) {
+			continue
+		}
+		on := strings.Join(f.Targets, ", ")
+		if len(f.Targets) > 3 {
+			on = fmt.Sprintf("%d targets", len(f.Targets))
+		}
+		parts = append(parts, fmt.Sprintf("%s on %s for %s", f.Pathology.ID, on, indicator.FormatNumber(s.At.Sub(s.Onset).Seconds(), indicator.Seconds)))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "Nothing is believed wrong yet: " + strings.Join(parts, "; ")
 }
 
 // coldFor is how long after its start a server's numbers are taken with salt:

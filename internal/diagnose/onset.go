@@ -32,12 +32,21 @@ type Trend struct {
 	Values []float64
 }
 
-// maxPoints bounds a trend: enough to find a change to within two steps.
-const maxPoints = 240
+const (
+	// maxPoints bounds a trend: enough to find a change to within two steps.
+	maxPoints = 240
+	// shortPast is how many scrapes are too few to look at every other one.
+	shortPast = 30
+)
 
-// Trends asks for the signals in which an onset shows, over the past.
+// Trends asks for the signals in which an onset shows, over the past: at twice
+// the interval of the scrapes, at once it where the past is short, and in at most
+// maxPoints.
 func Trends(ctx context.Context, q metrics.Querier, r Request, past Range) ([]Trend, time.Duration, error) {
 	step := max(2*r.Interval, past.Length()/maxPoints).Round(time.Second)
+	if past.Length() < shortPast*r.Interval {
+		step = r.Interval.Round(time.Second)
+	}
 	step = max(step, time.Second)
 	span := max(4*r.Interval, 2*step)
 	n := int(past.Length()/step) + 1
@@ -111,6 +120,9 @@ func trendsOf(r *Request, sig *indicator.Signal, m model.Matrix, from time.Time,
 // every noise.
 const (
 	significant = 3.2
+	// noise is what a signal in which nothing changed adds to a score by chance. It
+	// is taken off where changes within spans of different lengths are compared.
+	noise = 6
 	// minAfter is the fewest points that a change must have lasted.
 	minAfter = 4
 	// tie is the relative difference below which two values are the same:
@@ -118,59 +130,111 @@ const (
 	tie = 1e-9
 	// minBefore is the fewest points that make a past.
 	minBefore = 6
+	// nearly is the part of the strongest change's score with which a later one is
+	// preferred to it.
+	nearly = 0.8
+	// spoils is the part of a change's score from which on another one shortly
+	// before it is no chance: what lies between them is not normal. Conversely a
+	// change with less than that part of the earlier one's score is a chance.
+	spoils = 0.5
 )
 
-// Onset finds the latest lasting change in the trends of any target: the index
-// of its first point, and false when nothing changed for good. It compares, for
-// every split of the past in two, the ranks before with the ranks after (the
-// Wilcoxon rank-sum statistic), which a short stall or a burst does not move.
-func Onset(trends []Trend) (int, bool) {
+// A Change is what an onset looks like in trends.
+type Change struct {
+	At int // the first point after the latest change
+	// Began is the first point of what is going on: At, or less where that is but a
+	// chance in the course of it.
+	Began int
+	// Normal is the number of points at the beginning that nothing had changed in:
+	// At, or less where another change came shortly before.
+	Normal int
+
+	score float64
+}
+
+// Onset finds the latest lasting change in the trends of any target, and false
+// when nothing changed for good. It compares, for every split of the past in
+// two, the ranks before with the ranks after (the Wilcoxon rank-sum statistic),
+// which a short stall or a burst does not move.
+//
+// Traffic wanders, and the change that looks strongest may be a chance one some
+// moments after the fault, which is then taken for normal. So what lies up to
+// reach points before it is searched once more: what follows a change there is
+// not normal, and if it is much the stronger one, that is when it began.
+func Onset(trends []Trend, reach int) (Change, bool) {
 	byTarget := map[int][]Trend{}
 	for _, t := range trends {
 		byTarget[t.Target] = append(byTarget[t.Target], t)
 	}
-	best, found := change{}, false
+	best, found := Change{}, false
 	for _, ts := range byTarget {
-		if c, ok := lastChange(ts, 0); ok && (!found || c.score > best.score || c.score == best.score && c.at > best.at) {
+		c, ok := lastChange(ts, 0)
+		if !ok {
+			continue
+		}
+		c.lookBack(ts, reach)
+		if !found || c.score > best.score || c.score == best.score && c.At > best.At {
 			best, found = c, true
 		}
 	}
-	return best.at, found
-}
-
-type change struct {
-	at    int
-	score float64
+	return best, found
 }
 
 // lastChange finds the strongest change from the given point on and looks for
 // a later one behind it.
-func lastChange(ts []Trend, from int) (change, bool) {
-	if len(ts) == 0 {
-		return change{}, false
+func lastChange(ts []Trend, from int) (Change, bool) {
+	best, ok := strongestChange(ts, from, len(ts[0].Values), 0, 0)
+	if !ok {
+		return Change{}, false
 	}
-	n := len(ts[0].Values)
-	scores := make([]float64, n)
-	strongest := make([]float64, n)
+	if later, ok := lastChange(ts, best.At); ok && later.score > nearly*best.score {
+		later.score = max(best.score, later.score)
+		return later, true
+	}
+	return best, true
+}
+
+// lookBack searches the points before a change, at most reach of them, for one
+// that it followed.
+func (c *Change) lookBack(ts []Trend, reach int) {
+	before, ok := strongestChange(ts, 0, c.At, c.At-reach, noise)
+	if !ok || before.At == c.At-reach { // the slope of one that is out of reach
+		return
+	}
+	scores, _ := splits(ts, before.At, len(ts[0].Values), noise) // 0 where they are too close to tell
+	own := scores[c.At]
+	if before.score > spoils*own {
+		c.Normal = before.At
+	}
+	if c.At-before.At >= minBefore && own < spoils*before.score {
+		c.Began = before.At
+	}
+}
+
+// strongestChange finds the strongest change among the points from and to, not
+// before the given one.
+func strongestChange(ts []Trend, from, to, notBefore int, less float64) (Change, bool) {
+	best := Change{}
+	scores, strongest := splits(ts, from, to, less)
+	for c := max(from+minBefore, notBefore); c <= to-minAfter; c++ {
+		if strongest[c] >= significant && scores[c] > best.score {
+			best = Change{c, c, c, scores[c]}
+		}
+	}
+	return best, best.At > 0
+}
+
+// splits returns, for every split of the points from and to, the sum of what the
+// squares of the trends' rank sums are beyond less, and the largest rank sum.
+func splits(ts []Trend, from, to int, less float64) (scores, strongest []float64) {
+	scores, strongest = make([]float64, to), make([]float64, to)
 	for _, t := range ts {
-		for c, z := range rankSums(t.Values[from:]) {
-			scores[from+c] += z * z
+		for c, z := range rankSums(t.Values[from:to]) {
+			scores[from+c] += max(0, z*z-less)
 			strongest[from+c] = max(strongest[from+c], math.Abs(z))
 		}
 	}
-	best := change{}
-	for c := from + minBefore; c <= n-minAfter; c++ {
-		if strongest[c] >= significant && scores[c] > best.score {
-			best = change{c, scores[c]}
-		}
-	}
-	if best.at == 0 {
-		return change{}, false
-	}
-	if later, ok := lastChange(ts, best.at); ok && later.score > 0.8*best.score {
-		return change{later.at, max(best.score, later.score)}, true
-	}
-	return best, true
+	return scores, strongest
 }
 
 // rankSums returns, for every split point c, the standardised rank sum of the

@@ -224,5 +224,8 @@ func relativeText(t *catalog.Threshold, normal string) string {
 	case o < 0:
 		text += " − " + indicator.FormatNumber(-o, t.Unit)
 	}
+	if t.Baseline.Most > 0 {
+		text += ", at most " + indicator.FormatNumber(t.Baseline.Most, t.Unit)
+	}
 	return text
 }

@@ -240,6 +240,9 @@ func (c Config) value(t *catalog.Threshold) string {
 		case r.Offset < 0:
 			text += " − " + difference(-r.Offset, t.Unit)
 		}
+		if r.Most > 0 {
+			text += ", at most " + indicator.FormatNumber(r.Most, t.Unit)
+		}
 		if r.History {
 			text += ", of earlier samples"
 		}

@@ -30,6 +30,10 @@ var (
 		Name: "engine_busy", Unit: indicator.Requests, Default: 0.5,
 		Why: "there is always a request in flight; without work a quiet GPU is no fault",
 	}
+	working = &catalog.Threshold{
+		Name: "engine_works", Unit: indicator.TokensPerSecond, Default: 0,
+		Why: "tokens come: the GPU of an engine that hangs idles too, and has another fault",
+	}
 )
 
 // Pathology is an underused GPU.
@@ -40,6 +44,7 @@ var Pathology = &catalog.Pathology{
 	Severity: catalog.Info,
 	When: catalog.All(
 		catalog.Above(indicator.InFlightFloor, busy),
+		catalog.Above(indicator.EngineProgress, working),
 		catalog.Below(indicator.RunningP50, smallBatch),
 		catalog.Below(indicator.Waiting, shortQueue),
 		catalog.Any(
@@ -48,6 +53,7 @@ var Pathology = &catalog.Pathology{
 			catalog.Below(indicator.GPUUtil, gpuIdle),
 		),
 	),
+	Hold:    30 * time.Second,
 	For:     15 * time.Minute,
 	Refine:  refine,
 	Runbook: runbook,

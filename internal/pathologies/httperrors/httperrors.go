@@ -22,8 +22,8 @@ var (
 		Why: "at least three, for small numbers say nothing",
 	}
 	clientErrors = &catalog.Threshold{
-		Name: "http_4xx_share", Unit: indicator.Ratio, Default: 0.1, Baseline: &catalog.Relative{Factor: 2, Offset: 0.05},
-		Why: "twice the usual share and five points more: somebody always sends nonsense; without a baseline one in ten",
+		Name: "http_4xx_share", Unit: indicator.Ratio, Default: 0.1, Baseline: &catalog.Relative{Factor: 2, Offset: 0.05, Most: 0.3},
+		Why: "twice the usual share and five points more: somebody always sends nonsense; three in ten are too many whatever was usual; without a baseline one in ten",
 	}
 	someClient = &catalog.Threshold{
 		Name: "http_4xx_some", Unit: indicator.Requests, Default: 4.5,

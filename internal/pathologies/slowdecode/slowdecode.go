@@ -13,6 +13,14 @@ import (
 //go:embed runbook.md
 var runbook string
 
+// medianSlower bears witness that the mean, which alone is exact, tells of no
+// short stall. Where buckets are as wide as 25 to 50 ms a median cannot say by how
+// much it rose.
+var medianSlower = &catalog.Threshold{
+	Name: "median_slower", Unit: indicator.Seconds, Default: 0.1, Baseline: &catalog.Relative{Factor: 1.5},
+	Why: "half as long again as normal at the median, whatever the batch: a short stall moves the mean alone; without a baseline 100 ms",
+}
+
 // Pathology is slow decode.
 var Pathology = &catalog.Pathology{
 	ID:                "slow-decode",
@@ -22,7 +30,13 @@ var Pathology = &catalog.Pathology{
 	FollowsObjectives: true,
 	When: catalog.All(
 		catalog.NotQueueing,
-		catalog.Any(catalog.DecodeSlow, catalog.Above(indicator.ITLP50, catalog.ITLObjective)),
+		catalog.Any(
+			catalog.All(
+				catalog.Above(indicator.ITLMean, catalog.DecodeSlower),
+				catalog.Any(catalog.Above(indicator.ITLP50, medianSlower), catalog.DecodeUneven),
+			),
+			catalog.Above(indicator.ITLP50, catalog.ITLObjective),
+		),
 	),
 	Hold:     20 * time.Second,
 	For:      5 * time.Minute,

@@ -1,0 +1,144 @@
+package pathologies_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/fleet"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+)
+
+// A faint is a fault of package fleet that is weaker than its scenario's, or
+// begins before there is much of a past.
+type faint struct {
+	scenario, variant string
+	change            func(*fleet.Scenario)
+	by                time.Duration // named, and never anything else again
+}
+
+func faints() []faint {
+	var all []faint
+	for _, share := range []float64{0.2, 0.35, 0.5} {
+		all = append(all, faint{"http-errors", fmt.Sprintf("%.0f %% refused", 100*share), func(sc *fleet.Scenario) {
+			sc.Phases[1].For = 70 * time.Second
+			sc.Phases[1].Traffic.Rate, sc.Phases[1].Traffic.Bad = 4, share
+		}, 30 * time.Second})
+	}
+	all = append(all,
+		faint{"slow-decode", "three times slower", func(sc *fleet.Scenario) { sc.Phases[1].Faults.Slow = 3 }, 30 * time.Second},
+		faint{"slow-prefill", "four times slower", func(sc *fleet.Scenario) { sc.Phases[1].Faults.SlowPrefill = 4 }, 30 * time.Second},
+	)
+	for _, name := range []string{"kv-cache-thrashing", "saturation", "concurrency-limit", "http-errors"} {
+		all = append(all, faint{name, "after ten seconds", func(sc *fleet.Scenario) { sc.Phases[0].For = 10 * time.Second }, 15 * time.Second})
+	}
+	return all
+}
+
+// TestFaintFaults plays faults that are hard to see and diagnoses them every
+// seven seconds: nothing is wrong before they begin, and from some moment on
+// they are named all the time.
+func TestFaintFaults(t *testing.T) {
+	const every = 7 * time.Second
+	for _, f := range faints() {
+		t.Run(f.scenario+", "+f.variant, func(t *testing.T) {
+			t.Parallel()
+			for seed := uint64(1); seed <= 2; seed++ {
+				sc, err := fleet.FindScenario(f.scenario)
+				if err != nil {
+					t.Fatal(err)
+				}
+				f.change(&sc)
+				playFleet(t, sc, seed, func(p *played, phase fleet.Phase, from, to time.Time) {
+					first := f.by
+					if quiet(phase.Want) {
+						first = 20 * time.Second
+					}
+					for at := from.Add(first); at.Before(to); at = at.Add(every) {
+						d := p.diagnose(t, at)
+						if strings.Contains(d.Verdict.Summary, "believed wrong yet: "+phase.Want) {
+							continue // another change, by chance, and the wait begins again
+						}
+						if got := d.Verdict.ID; got != phase.Want && !(quiet(got) && quiet(phase.Want)) {
+							t.Errorf("seed %d, %s into phase %q: %s, want %s: %s (window %s, baseline until %s)", seed, at.Sub(from), phase.Name, got, phase.Want,
+								d.Verdict.Summary, d.Window.Length(), d.Baseline.To.Sub(from))
+						}
+					}
+				})
+			}
+		})
+	}
+}
+
+// A hang is first seen as a GPU that idles, and a dead server as one too.
+func TestNoIdleGPUBeforeTheRealFault(t *testing.T) {
+	for _, name := range []string{"engine-hung", "target-down"} {
+		sc, err := fleet.FindScenario(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		playFleet(t, sc, 1, func(p *played, phase fleet.Phase, from, to time.Time) {
+			for at := from.Add(2 * time.Second); at.Before(to) && phase.Want == name; at = at.Add(2 * time.Second) {
+				if got := p.diagnose(t, at).Verdict.ID; got == "gpu-underutilization" {
+					t.Errorf("%s after %s: %s", name, at.Sub(from), got)
+				}
+			}
+		})
+	}
+}
+
+func TestHealthyIsSaidWithItsDoubts(t *testing.T) {
+	sc, err := fleet.FindScenario("slow-decode")
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := func(d diagnose.Diagnosis, what string) {
+		t.Helper()
+		if d.Verdict.ID != diagnose.Healthy || d.Verdict.Confidence >= 0.6 || !strings.Contains(d.Verdict.Summary, what) {
+			t.Errorf("%s (%.2f): %s; want healthy with low confidence, and %q", d.Verdict.ID, d.Verdict.Confidence, d.Verdict.Summary, what)
+		}
+	}
+	playFleet(t, sc, 1, func(p *played, phase fleet.Phase, from, _ time.Time) {
+		if phase.Want == diagnose.Healthy {
+			said(p.diagnose(t, from.Add(15*time.Second)), "there is hardly any past to compare with")
+			return
+		}
+		said(p.diagnose(t, from.Add(15*time.Second)), "Nothing is believed wrong yet: slow-decode on "+fleet.ReplicaTarget(0)+" for 1")
+	})
+}
+
+// playFleet lets a scenario happen and hands over each phase with all that was
+// scraped until its end.
+func playFleet(t *testing.T, sc fleet.Scenario, seed uint64, each func(p *played, phase fleet.Phase, from, to time.Time)) {
+	t.Helper()
+	store, err := embedded.Open(embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	p := &played{name: sc.Name, store: store, first: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	take := func(page fleet.Page) error {
+		target := embedded.Target{Instance: page.Target}
+		if page.Body == nil {
+			return store.AppendFailure(target, page.At)
+		}
+		_, err := store.Append(target, page.At, page.Body, "text/plain; version=0.0.4", 5*time.Millisecond)
+		return err
+	}
+	from := p.first
+	phase := func(phase fleet.Phase, end time.Time) error {
+		for _, target := range store.Targets() {
+			if at, ok := store.FirstCreated(target); ok && (p.created.IsZero() || at.Before(p.created)) {
+				p.created = at
+			}
+		}
+		each(p, phase, from, end)
+		from = from.Add(phase.For)
+		return nil
+	}
+	if err := fleet.Play(t.Context(), sc, fleet.DefaultRelease, seed, p.first, take, phase); err != nil {
+		t.Fatal(err)
+	}
+}

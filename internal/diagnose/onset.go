@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -167,7 +168,8 @@ func Onset(trends []Trend, reach int) (Change, bool) {
 		byTarget[t.Target] = append(byTarget[t.Target], t)
 	}
 	best, found := Change{}, false
-	for _, ts := range byTarget {
+	for _, target := range slices.Sorted(maps.Keys(byTarget)) {
+		ts := byTarget[target]
 		c, ok := lastChange(ts, 0)
 		if !ok {
 			continue

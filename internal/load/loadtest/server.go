@@ -324,21 +324,22 @@ func (c *conn) models() error {
 }
 
 // parse reads what the script needs. It looks for substrings because the
-// generator under test is the only client, and its speed is what is measured.
+// generator's speed is what is measured. Other clients may put a space after a
+// colon.
 func (c *conn) parse() error {
 	r := &c.req
 	if len(r.body) == 0 || r.body[0] != '{' {
 		return errors.New("no JSON object")
 	}
-	r.stream = bytes.Contains(r.body, []byte(`"stream":true`))
-	r.includeUsage = bytes.Contains(r.body, []byte(`"include_usage":true`))
-	r.continuous = bytes.Contains(r.body, []byte(`"continuous_usage_stats":true`))
+	r.stream = r.asks(`"stream":`)
+	r.includeUsage = r.asks(`"include_usage":`)
+	r.continuous = r.asks(`"continuous_usage_stats":`)
 	r.chat = strings.HasSuffix(r.path, "/chat/completions")
 	r.maxTokens = 16
 	for _, key := range []string{`"max_tokens":`, `"max_completion_tokens":`} {
 		if i := bytes.Index(r.body, []byte(key)); i >= 0 {
 			n := 0
-			for _, b := range r.body[i+len(key):] {
+			for _, b := range bytes.TrimLeft(r.body[i+len(key):], " ") {
 				if b < '0' || b > '9' {
 					break
 				}
@@ -349,6 +350,12 @@ func (c *conn) parse() error {
 	}
 	c.promptTokensOf()
 	return nil
+}
+
+// asks reports whether a key, which comes with its colon, is true.
+func (r *request) asks(key string) bool {
+	i := bytes.Index(r.body, []byte(key))
+	return i >= 0 && bytes.HasPrefix(bytes.TrimLeft(r.body[i+len(key):], " "), []byte("true"))
 }
 
 // promptTokensOf counts the prompt: the ids of an array, or words.

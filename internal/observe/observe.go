@@ -167,6 +167,7 @@ func (e *Engine) Scrapes(capacity float64) []calibrate.Scrape {
 			PrefillTokens: known(i.Computed), Prefills: known(i.FirstTokens),
 			ITLSeconds: known(i.ITLSum), ITLCount: known(i.ITLCount),
 			PrefillSeconds: known(i.PrefillSum), PrefillCount: known(i.PrefillCount),
+			Waiting:      known(i.Waiting),
 			QueueSeconds: known(i.QueueSum), QueueCount: known(i.QueueCount), TTFTSeconds: known(i.TTFTSum),
 		})
 	}

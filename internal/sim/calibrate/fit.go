@@ -152,7 +152,7 @@ func solve(obs []Observation, knee int, prior *sim.StepCost) (*point, error) {
 
 // fit describes the solution's quality.
 func (p *point) fit() *Fit {
-	f := &Fit{Cost: toCost(p.x, p.knee), Frontend: frontend(p.x), Observations: len(p.rows), Seen: p.seen}
+	f := &Fit{Cost: toCost(p.x, p.knee), Observations: len(p.rows), Seen: p.seen}
 	f.residuals(p.rows, p.x)
 	f.bootstrap(p)
 	return f
@@ -200,7 +200,17 @@ func (f *Fit) bootstrap(p *point) {
 		low[j], high[j] = column[len(column)*25/1000], column[min(len(column)*975/1000, len(column)-1)]
 	}
 	f.Low, f.High = toCost(low, p.knee), toCost(high, p.knee)
-	f.FrontendLow, f.FrontendHigh = low[perRequest], high[perRequest]
+	f.setFrontend(p.x[perRequest], low[perRequest], high[perRequest])
+}
+
+// setFrontend takes an API server's time that is known well enough to be used: what a
+// queue was simulated wrong by looks like it too, and then differs from one part of
+// the load to the next.
+func (f *Fit) setFrontend(seconds, low, high float64) {
+	f.Frontend, f.FrontendLow, f.FrontendHigh = sim.Frontend{}, 0, 0
+	if low > 0 && high-low < 1.5*seconds && seconds < 3600 {
+		f.Frontend.PerRequest, f.FrontendLow, f.FrontendHigh = seconds, low, high
+	}
 }
 
 // vector holds the constants in the order of sim.StepCost, and that of sim.Frontend.

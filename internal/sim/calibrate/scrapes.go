@@ -17,6 +17,7 @@ type Scrape struct {
 	Seconds          float64 // between the scrapes
 	Running          float64 // vllm:num_requests_running, mean
 	KVTokens         float64 // vllm:kv_cache_usage_perc, mean, times the cache's tokens
+	Waiting          float64 // vllm:num_requests_waiting, mean
 	GenerationTokens float64 // vllm:generation_tokens_total
 
 	// Steps are those that gave a token (count of vllm:iteration_tokens_total); 0 is
@@ -82,40 +83,56 @@ func FromScrapes(cfg sim.Config, scrapes []Scrape, prior *sim.StepCost) (*Fit, e
 // EngineCore.run_busy_loop in v1/engine/core.py@v0.23.0) and the simulator has in its
 // queue; the time until the end of the step is, on average over time, half the sum of
 // the squares of the steps' durations by the time. Intervals in which requests queued
-// tell nothing: their sums are not of the same requests.
+// tell nothing. The sums of an interval are not of the same requests, which evens out
+// over several; a queue that was missed does not, and is kept from deciding.
 func (f *Fit) frontend(cfg sim.Config, scrapes []Scrape) {
-	var left, weights []float64
+	var calm []Scrape
 	for _, s := range scrapes {
-		if s.Prefills < 1 || s.QueueCount < 1 || s.PrefillCount < 1 || !(s.TTFTSeconds > 0) {
-			continue
+		queued := s.Waiting > 0 || s.QueueSeconds*s.Prefills > s.TTFTSeconds*s.QueueCount/5
+		if s.Prefills+s.PrefillCount > 0 && !queued && (s.TTFTSeconds > 0) == (s.Prefills > 0) {
+			calm = append(calm, s)
 		}
-		first, queue := s.TTFTSeconds/s.Prefills, s.QueueSeconds/s.QueueCount
-		if queue > first/5 {
-			continue
-		}
-		left = append(left, first-queue-s.PrefillSeconds/s.PrefillCount-s.residual(cfg, f.Cost))
-		weights = append(weights, s.Prefills)
 	}
-	if len(left) < bootstrapBlocks {
-		return
-	}
-	mean := func(pick func(k int) int) float64 {
-		sum, n := 0.0, 0.0
-		for k := range left {
-			i := pick(k)
-			sum += left[i] * weights[i]
-			n += weights[i]
+	var left []float64 // of stretches of neighbouring intervals
+	for i := range frontendStretches {
+		var sum Scrape
+		var residual float64
+		for _, s := range calm[i*len(calm)/frontendStretches : (i+1)*len(calm)/frontendStretches] {
+			sum.Prefills, sum.TTFTSeconds = sum.Prefills+s.Prefills, sum.TTFTSeconds+s.TTFTSeconds
+			sum.QueueCount, sum.QueueSeconds = sum.QueueCount+s.QueueCount, sum.QueueSeconds+s.QueueSeconds
+			sum.PrefillCount, sum.PrefillSeconds = sum.PrefillCount+s.PrefillCount, sum.PrefillSeconds+s.PrefillSeconds
+			residual += s.residual(cfg, f.Cost) * s.Prefills
 		}
-		return max(sum/n, 0)
+		if sum.Prefills < 1 || sum.QueueCount < 1 || sum.PrefillCount < 1 {
+			return
+		}
+		left = append(left, (sum.TTFTSeconds-residual)/sum.Prefills-sum.QueueSeconds/sum.QueueCount-sum.PrefillSeconds/sum.PrefillCount)
 	}
 	rng := rand.New(rand.NewPCG(1, 2)) // the same input gives the same interval
-	draws := make([]float64, bootstrapDraws)
+	draws, sample := make([]float64, bootstrapDraws), make([]float64, len(left))
 	for i := range draws {
-		draws[i] = mean(func(int) int { return rng.IntN(len(left)) })
+		for k := range sample {
+			sample[k] = left[rng.IntN(len(left))]
+		}
+		draws[i] = max(middle(sample), 0)
 	}
 	slices.Sort(draws)
-	f.Frontend.PerRequest = min(mean(func(k int) int { return k }), 3600)
-	f.FrontendLow, f.FrontendHigh = draws[bootstrapDraws*25/1000], draws[bootstrapDraws*975/1000]
+	f.setFrontend(middle(left), draws[bootstrapDraws*25/1000], draws[bootstrapDraws*975/1000])
+}
+
+// frontendStretches are enough to leave some out.
+const frontendStretches = 20
+
+// middle is the mean without the highest and the lowest fifth.
+func middle(v []float64) float64 {
+	s := slices.Clone(v)
+	slices.Sort(s)
+	s = s[len(s)/5 : len(s)-len(s)/5]
+	sum := 0.0
+	for _, x := range s {
+		sum += x
+	}
+	return sum / float64(len(s))
 }
 
 // residual is how long a request that comes at any time waits for the end of the

@@ -6,8 +6,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -18,6 +16,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/sixty-dev/sixty/internal/metrics/metricstest"
 )
 
 // alertScenario thrashes for longer than an alert waits.
@@ -52,8 +52,8 @@ func TestAlertReachesAlertmanager(t *testing.T) {
 	dir := t.TempDir()
 	shell(t, bin, "generate", "rules", "--detect", servers[0].URL(), "--use-case", "chat", "--window", "1m", "--interval", "15s", "-o", dir)
 	shell(t, bin, "generate", "scrape", "--target", strings.TrimPrefix(servers[0].URL(), "http://"), "--interval", "2s", "--cluster", "test", "-o", dir)
-	am := "http://" + alertmanager(t, fl.ctx, dir)
-	prom := "http://" + prometheus(t, fl.ctx, dir, strings.TrimPrefix(am, "http://"))
+	am := alertmanager(t, dir)
+	prom := prometheus(t, dir, strings.TrimPrefix(am, "http://"))
 
 	ctx, cancel := context.WithCancel(fl.ctx)
 	defer cancel()
@@ -139,7 +139,7 @@ func promAlerts(t *testing.T, prom string) string {
 	return b.String()
 }
 
-func alertmanager(t *testing.T, ctx context.Context, dir string) string {
+func alertmanager(t *testing.T, dir string) string {
 	t.Helper()
 	config := map[string]any{}
 	text, err := os.ReadFile(filepath.Join(dir, "alertmanager-inhibit.yaml"))
@@ -153,14 +153,12 @@ func alertmanager(t *testing.T, ctx context.Context, dir string) string {
 	config["receivers"] = []map[string]any{{"name": "nobody"}}
 	file := writeYAML(t, filepath.Join(dir, "alertmanager.yml"), config)
 	shell(t, "amtool", "check-config", file)
-	addr := address(t)
-	daemon(t, ctx, "http://"+addr+"/-/ready", "prometheus-alertmanager", "--config.file="+file, "--storage.path="+filepath.Join(dir, "am"), "--web.listen-address="+addr, "--cluster.listen-address=")
-	return addr
+	return metricstest.Daemon(t, "prometheus-alertmanager", "--config.file="+file, "--storage.path="+filepath.Join(dir, "am"), "--cluster.listen-address=")
 }
 
 // prometheus adds to the generated scrape configuration what a server of its
 // own has: where rules and Alertmanager are.
-func prometheus(t *testing.T, ctx context.Context, dir, am string) string {
+func prometheus(t *testing.T, dir, am string) string {
 	t.Helper()
 	config := map[string]any{}
 	text, err := os.ReadFile(filepath.Join(dir, "prometheus.yml"))
@@ -174,9 +172,7 @@ func prometheus(t *testing.T, ctx context.Context, dir, am string) string {
 	config["alerting"] = map[string]any{"alertmanagers": []map[string]any{{"static_configs": []map[string]any{{"targets": []string{am}}}}}}
 	file := writeYAML(t, filepath.Join(dir, "prometheus-with-rules.yml"), config)
 	shell(t, "promtool", "check", "config", file)
-	addr := address(t)
-	daemon(t, ctx, "http://"+addr+"/-/ready", "prometheus", "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "tsdb"), "--web.listen-address="+addr, "--log.level=warn")
-	return addr
+	return metricstest.Daemon(t, "prometheus", "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "tsdb"), "--log.level=warn")
 }
 
 func writeYAML(t *testing.T, file string, doc any) string {
@@ -197,39 +193,4 @@ func shell(t *testing.T, name string, args ...string) {
 	if err != nil {
 		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
 	}
-}
-
-// daemon starts a program that ends with the test.
-func daemon(t *testing.T, ctx context.Context, ready, name string, args ...string) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(ctx)
-	cmd := exec.CommandContext(ctx, name, args...)
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cancel(); _ = cmd.Wait() })
-	for range 100 {
-		if res, err := http.Get(ready); err == nil {
-			res.Body.Close()
-			if res.StatusCode == http.StatusOK {
-				return
-			}
-		}
-		if !sleep(ctx, 100*time.Millisecond) {
-			break
-		}
-	}
-	t.Fatalf("%s did not get ready:\n%s", name, out.String())
-}
-
-func address(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return fmt.Sprint(l.Addr())
 }

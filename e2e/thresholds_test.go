@@ -76,8 +76,8 @@ func TestThresholdsOfALoadTestFireAtTheRightLoad(t *testing.T) {
 	rules := t.TempDir()
 	shell(t, bin, "generate", "rules", "--from", result, "--detect", url, "--window", "1m", "--interval", "5s", "-o", rules)
 	shell(t, bin, "generate", "scrape", "--target", strings.TrimPrefix(url, "http://"), "--interval", "5s", "--cluster", "test", "-o", rules)
-	am := "http://" + alertmanager(t, fl.ctx, rules)
-	prom := "http://" + prometheus(t, fl.ctx, rules, strings.TrimPrefix(am, "http://"))
+	am := alertmanager(t, rules)
+	prom := prometheus(t, rules, strings.TrimPrefix(am, "http://"))
 
 	b.say("%.3g requests/s, as measured", carried*capacity)
 	stop := b.load(fl.ctx, carried*capacity)

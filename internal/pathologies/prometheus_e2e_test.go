@@ -4,12 +4,10 @@ package pathologies_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -28,6 +26,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/generate"
+	"github.com/sixty-dev/sixty/internal/metrics/metricstest"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
@@ -204,9 +203,7 @@ func startAlertmanager(t *testing.T, dir string) string {
 	config := filepath.Join(dir, "alertmanager.yml")
 	write(t, config, text)
 	command(t, dir, "amtool", "check-config", config)
-	addr := freeAddress(t)
-	run(t, dir, "http://"+addr+"/-/ready", "prometheus-alertmanager", "--config.file="+config, "--storage.path="+filepath.Join(dir, "am"), "--web.listen-address="+addr, "--cluster.listen-address=")
-	return "http://" + addr
+	return metricstest.Daemon(t, "prometheus-alertmanager", "--config.file="+config, "--storage.path="+filepath.Join(dir, "am"), "--cluster.listen-address=")
 }
 
 func startPrometheus(t *testing.T, dir, pages, alertmanager string, all []*replay) string {
@@ -236,9 +233,7 @@ func startPrometheus(t *testing.T, dir, pages, alertmanager string, all []*repla
 	config := filepath.Join(dir, "prometheus.yml")
 	write(t, config, text)
 	command(t, dir, "promtool", "check", "config", config)
-	addr := freeAddress(t)
-	run(t, dir, "http://"+addr+"/-/ready", "prometheus", "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "tsdb"), "--web.listen-address="+addr, "--log.level=warn")
-	return "http://" + addr
+	return metricstest.Daemon(t, "prometheus", "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "tsdb"), "--log.level=warn")
 }
 
 // compare returns the active alerts and the findings, by instance, at the last
@@ -396,40 +391,6 @@ func command(t *testing.T, dir, name string, args ...string) {
 	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", name, err, out)
 	}
-}
-
-// run starts a server that ends with the test.
-func run(t *testing.T, dir, ready, name string, args ...string) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = dir
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cancel(); _ = cmd.Wait() })
-	for range 100 {
-		if res, err := http.Get(ready); err == nil {
-			res.Body.Close()
-			if res.StatusCode == http.StatusOK {
-				return
-			}
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	t.Fatalf("%s did not get ready:\n%s", name, out.String())
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 func write(t *testing.T, path string, content []byte) {

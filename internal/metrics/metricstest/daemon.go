@@ -1,0 +1,58 @@
+package metricstest
+
+import (
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// ready bounds how long a program may take to start: Prometheus needs a second,
+// half a minute on a machine that is busy.
+const ready = 30 * time.Second
+
+// Daemon starts a server of Prometheus' family on a free loopback port and
+// returns its URL when it says that it is ready. It ends with the test. The
+// flag --web.listen-address is added to args.
+func Daemon(tb testing.TB, program string, args ...string) string {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	listen := l.Addr().String()
+	l.Close()
+	log, err := os.Create(filepath.Join(tb.TempDir(), "log"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	cmd := exec.Command(program, append(args, "--web.listen-address="+listen)...)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
+		log.Close()
+	})
+	client := &http.Client{Timeout: time.Second}
+	defer client.CloseIdleConnections()
+	for deadline := time.Now().Add(ready); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		res, err := client.Get("http://" + listen + "/-/ready")
+		if err != nil {
+			continue
+		}
+		res.Body.Close()
+		if res.StatusCode == http.StatusOK {
+			return "http://" + listen
+		}
+	}
+	lines, _ := os.ReadFile(log.Name())
+	tb.Fatalf("%s is not ready after %s:\n%s", program, ready, lines)
+	return ""
+}

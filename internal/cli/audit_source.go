@@ -165,13 +165,9 @@ const recently = 15 * time.Minute
 // surfaceOfPrometheus asks a server for the names, models and bucket edges that
 // it holds, and for its rules.
 func (f *auditFlags) surfaceOfPrometheus(ctx context.Context, stderr io.Writer) (*auditSource, error) {
-	var matchers []*labels.Matcher
-	for _, text := range f.match {
-		m, err := parseMatch(text)
-		if err != nil {
-			return nil, err
-		}
-		matchers = append(matchers, m...)
+	matchers, err := parseMatches(f.match)
+	if err != nil {
+		return nil, err
 	}
 	http, err := f.http.config()
 	if err != nil {

@@ -188,7 +188,7 @@ func discovered(ctx context.Context, q metrics.Querier, at time.Time, lookback t
 		if m := t.Labels["model_name"]; m != "" {
 			out.models = append(out.models, m)
 		}
-		for _, family := range bucketFamilies {
+		for _, family := range burnrate.Families() {
 			name := t.Dialect.Metric(family + "_bucket")
 			if seen[name] {
 				continue

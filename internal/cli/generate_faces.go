@@ -318,8 +318,5 @@ func panelLink(base string) func(*catalog.Pathology) string {
 	return func(p *catalog.Pathology) string { return grafana.PanelURL(base, p) }
 }
 
-// bucketFamilies are the histograms on whose edges latency objectives stand.
-var bucketFamilies = []string{"vllm:time_to_first_token_seconds", "vllm:inter_token_latency_seconds", "vllm:e2e_request_latency_seconds"}
-
 // lookback is how far a server is asked for what it exposes.
 const lookback = time.Hour

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -149,20 +148,11 @@ func writeOpenMetrics(stdout io.Writer, path, job, out string) (err error) {
 		_, err := backfill.Recording(stdout, rec, job)
 		return err
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(out), "."+filepath.Base(out)+".*")
-	if err != nil {
-		return fmt.Errorf("--out: %w", err)
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(tmp.Name())
-		}
-	}()
-	n, err := backfill.Recording(tmp, rec, job)
-	if err := errors.Join(err, tmp.Chmod(0o644), tmp.Close()); err != nil {
+	n := 0
+	if err := writeFile(out, func(w io.Writer) error {
+		n, err = backfill.Recording(w, rec, job)
 		return err
-	}
-	if err := os.Rename(tmp.Name(), out); err != nil {
+	}); err != nil {
 		return fmt.Errorf("--out: %w", err)
 	}
 	fmt.Fprintf(stdout, "%s: %d samples\n", out, n)

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/prometheus/model/labels"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
@@ -203,14 +202,7 @@ func served(objectives *slo.File, models []string) error {
 		return nil
 	}
 	for i, o := range objectives.Objectives {
-		matchers, err := o.Matchers()
-		if err != nil {
-			return err
-		}
-		matched := func(model string) bool {
-			return !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return m.Name == "model_name" && !m.Matches(model) })
-		}
-		if !slices.ContainsFunc(models, matched) {
+		if !slices.ContainsFunc(models, o.Serves) {
 			slices.Sort(models)
 			return hint.With(fmt.Errorf("objective %d: no server that was looked at serves model %q", i+1, o.Model), "they serve "+strings.Join(slices.Compact(models), ", ")+"; correct the name, or leave --detect out")
 		}

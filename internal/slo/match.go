@@ -21,6 +21,10 @@ func (o Objective) globs() []struct{ label, pattern string } {
 	return out
 }
 
+// Serves reports whether the objective can be one of a model's, whatever the
+// other labels of its targets are.
+func (o Objective) Serves(model string) bool { return matches(o.Model, model) }
+
 // Matchers returns what Prometheus selects the objective's targets with: a
 // pattern becomes a regular expression, and one without * ? [ an equality. None
 // means that the objective matches everything.

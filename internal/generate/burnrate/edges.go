@@ -31,6 +31,10 @@ func CommonEdges(servers ...[]float64) []float64 {
 	return out
 }
 
+// Families lists, by canonical name, the histograms on whose edges promises of a
+// latency stand.
+func Families() []string { return slices.Sorted(maps.Values(families)) }
+
 // EdgesOf reads the buckets of one histogram, grouped by target and le: the
 // edges that all targets have, nil where there is no bucket at all.
 func EdgesOf(answer model.Vector) []float64 {

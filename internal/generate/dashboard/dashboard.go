@@ -8,6 +8,8 @@
 package dashboard
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -187,6 +189,27 @@ func Build(cfg Config) ([]Dashboard, error) {
 // withRateInterval writes the mark as the dashboards' variable.
 func withRateInterval(expr string) string {
 	return strings.ReplaceAll(expr, "["+promDuration(rateMark)+"]", "["+RateInterval+"]")
+}
+
+// Files returns one file of JSON for each dashboard, named after its uid; render
+// makes of it what a program reads.
+func Files(cfg Config, render func(Dashboard) any) ([]generate.File, error) {
+	ds, err := Build(cfg)
+	if err != nil {
+		return nil, err
+	}
+	var out []generate.File
+	for _, d := range ds {
+		var b bytes.Buffer
+		enc := json.NewEncoder(&b)
+		enc.SetIndent("", "  ")
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(render(d)); err != nil {
+			return nil, fmt.Errorf("encode dashboard %s: %w", d.UID, err)
+		}
+		out = append(out, generate.File{Path: d.UID + ".json", Content: b.Bytes()})
+	}
+	return out, nil
 }
 
 // PanelFor returns the panel on which a signal is to be looked at.

@@ -9,8 +9,6 @@
 package perses
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -36,22 +34,7 @@ const (
 
 // Files returns one file for each dashboard, named after it.
 func Files(cfg layout.Config) ([]generate.File, error) {
-	ds, err := layout.Build(cfg)
-	if err != nil {
-		return nil, err
-	}
-	var out []generate.File
-	for _, d := range ds {
-		var b bytes.Buffer
-		enc := json.NewEncoder(&b)
-		enc.SetIndent("", "  ")
-		enc.SetEscapeHTML(false)
-		if err := enc.Encode(render(d)); err != nil {
-			return nil, fmt.Errorf("encode dashboard %s: %w", d.UID, err)
-		}
-		out = append(out, generate.File{Path: d.UID + ".json", Content: b.Bytes()})
-	}
-	return out, nil
+	return layout.Files(cfg, func(d layout.Dashboard) any { return render(d) })
 }
 
 func render(d layout.Dashboard) resource {

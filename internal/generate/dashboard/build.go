@@ -304,21 +304,10 @@ func (b *builder) series(p panel, q query) (Series, error) {
 // expr returns a query's PromQL, for all dialects of its level.
 func (b *builder) expr(q query) (string, error) {
 	d := b.levels[q.level]
-	var exprs []string
-	for _, dia := range d.Dialects {
-		one, expr, err := d, "", error(nil)
-		one.Dialects = []dialect.Dialect{dia}
-		if q.expr != "" {
-			expr, err = one.PromQL(q.expr)
-		} else {
-			expr, err = one.Unguarded(q.signal)
-		}
-		if err != nil {
-			return "", err
-		}
-		exprs = append(exprs, expr)
+	if q.expr != "" {
+		return d.PromQL(q.expr)
 	}
-	return generate.Merge(exprs)
+	return d.Unguarded(q.signal)
 }
 
 // legend names what tells the lines of a panel apart, the most telling label

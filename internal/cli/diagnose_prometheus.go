@@ -156,6 +156,12 @@ func (q *tolerant) Query(ctx context.Context, expr string, at time.Time) (model.
 	return v, q.note(err)
 }
 
+// Samples implements metrics.Querier.
+func (q *tolerant) Samples(ctx context.Context, selector string, at time.Time, span time.Duration) (model.Matrix, error) {
+	m, err := q.next.Samples(ctx, selector, at, span)
+	return m, q.note(err)
+}
+
 // QueryRange implements metrics.Querier.
 func (q *tolerant) QueryRange(ctx context.Context, expr string, r metrics.Range) (model.Matrix, error) {
 	m, err := q.next.QueryRange(ctx, expr, r)

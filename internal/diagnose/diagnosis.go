@@ -48,26 +48,31 @@ type Diagnosis struct {
 
 // A Verdict is the one answer.
 type Verdict struct {
-	ID         string
-	Summary    string // one sentence
-	Targets    []string
-	Since      time.Time // zero when nothing began
-	Confidence float64   // 0 to 1
+	ID      string
+	Summary string // one sentence
+	Targets []string
+	// Since is when it began, zero when nothing did. SinceAtLeast says that it was
+	// there when the observation began, at that time: it is older.
+	Since        time.Time
+	SinceAtLeast bool
+	Confidence   float64 // 0 to 1
 }
 
 // A Finding is the outcome of one pathology, over the targets that share its
 // worst status.
 type Finding struct {
-	Pathology  *catalog.Pathology
-	Status     Status
-	Severity   catalog.Severity // lower than the pathology's while the objectives hold
-	Targets    []string
-	Since      time.Time
-	Evidence   []catalog.Evidence // of the first target
-	Summary    string
-	Reasons    []string
-	Fixes      []catalog.Fix
-	Confidence float64
+	Pathology *catalog.Pathology
+	Status    Status
+	Severity  catalog.Severity // lower than the pathology's while the objectives hold
+	Targets   []string
+	// Since and SinceAtLeast are as in Verdict.
+	Since        time.Time
+	SinceAtLeast bool
+	Evidence     []catalog.Evidence // of the first target
+	Summary      string
+	Reasons      []string
+	Fixes        []catalog.Fix
+	Confidence   float64
 
 	// InhibitedBy is the pathology that explains this one, or "".
 	InhibitedBy string

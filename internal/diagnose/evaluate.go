@@ -24,7 +24,7 @@ type Settings struct {
 
 // Evaluate judges a snapshot.
 func Evaluate(s *Snapshot, pathologies []*catalog.Pathology, set Settings) Diagnosis {
-	d := Diagnosis{At: s.At, Targets: s.Targets, Window: s.Window, Baseline: s.Baseline, Source: s.Source}
+	d := Diagnosis{At: s.At, Targets: s.Targets}
 	var judged []judgement
 	for i := range s.Targets {
 		if s.Targets[i].Problem != "" {
@@ -42,7 +42,21 @@ func Evaluate(s *Snapshot, pathologies []*catalog.Pathology, set Settings) Diagn
 	d.Coverage = coverage(d.Findings)
 	d.Notes = notes(s, judged)
 	d.Verdict, d.Status = verdict(s, &d, judged)
+	d.Window, d.Baseline, d.Source = shown(s, &d)
 	return d
+}
+
+// shown returns the span of the first target that the verdict speaks of.
+func shown(s *Snapshot, d *Diagnosis) (window, base Range, source BaselineSource) {
+	for i := range s.Targets {
+		if len(d.Verdict.Targets) > 0 && s.Targets[i].Name == d.Verdict.Targets[0] {
+			return s.Spans[i].Window, s.Spans[i].Baseline, s.Spans[i].Source
+		}
+	}
+	if len(s.Spans) > 0 {
+		return s.Spans[0].Window, s.Spans[0].Baseline, s.Spans[0].Source
+	}
+	return Range{To: s.At}, Range{}, NoBaseline
 }
 
 // A judgement is what one target's readings say.
@@ -121,7 +135,7 @@ func (o *outcome) judge(s *Snapshot, v view) {
 	if o.status != Firing {
 		return
 	}
-	if !s.Onset.IsZero() && s.At.Sub(s.Onset) < o.pathology.Hold {
+	if onset := v.span().Onset; !onset.IsZero() && s.At.Sub(onset) < o.pathology.Hold {
 		o.status = Pending
 		return
 	}
@@ -136,7 +150,7 @@ func (o *outcome) judge(s *Snapshot, v view) {
 			held++
 		}
 	}
-	o.confidence = confidence(o.evidence, held, known, s.Source)
+	o.confidence = confidence(o.evidence, held, known, v.span().Source)
 	if o.pathology.FollowsObjectives && v.objectivesHold() && o.severity > catalog.Info {
 		o.severity--
 	}
@@ -186,6 +200,7 @@ func merge(p *catalog.Pathology, s *Snapshot, judged []judgement) Finding {
 		f.Status = Unknown
 	}
 	var worst *outcome
+	var span Span // of the worst
 	inhibited := true
 	for i := range judged {
 		for k := range judged[i].outcomes {
@@ -195,9 +210,9 @@ func merge(p *catalog.Pathology, s *Snapshot, judged []judgement) Finding {
 			}
 			switch {
 			case worst == nil || o.status == Unknown && worst.status == OK || rankOf(o.status) > rankOf(worst.status):
-				worst, f.Targets = o, nil
+				worst, span, f.Targets, inhibited = o, *judged[i].view.span(), nil, true
 			case o.status == Firing && worst.status == Firing && worst.inhibitedBy != "" && o.inhibitedBy == "":
-				worst = o
+				worst, span = o, *judged[i].view.span()
 			}
 			if o.status == worst.status {
 				f.Targets = append(f.Targets, s.Targets[judged[i].target].Name)
@@ -209,14 +224,13 @@ func merge(p *catalog.Pathology, s *Snapshot, judged []judgement) Finding {
 		return f
 	}
 	f.Status, f.Severity, f.Evidence, f.Confidence = worst.status, worst.severity, worst.evidence, worst.confidence
+	if f.Status >= Pending {
+		f.Since, f.SinceAtLeast = span.since()
+	}
 	if f.Status == Firing {
 		f.Summary, f.Reasons, f.Fixes = worst.pass.Summary, worst.pass.Reasons, worst.pass.Fixes
 		if inhibited {
 			f.InhibitedBy = worst.inhibitedBy
-		}
-		f.Since = s.Window.From
-		if !s.Onset.IsZero() {
-			f.Since = s.Onset
 		}
 	}
 	if f.Status == OK {
@@ -269,7 +283,7 @@ func rank(fs []Finding) {
 func verdict(s *Snapshot, d *Diagnosis, judged []judgement) (Verdict, Status) {
 	if len(d.Findings) > 0 && d.Findings[0].Status == Firing {
 		f := &d.Findings[0]
-		return Verdict{ID: f.Pathology.ID, Summary: f.Summary, Targets: f.Targets, Since: f.Since, Confidence: f.Confidence}, Firing
+		return Verdict{ID: f.Pathology.ID, Summary: f.Summary, Targets: f.Targets, Since: f.Since, SinceAtLeast: f.SinceAtLeast, Confidence: f.Confidence}, Firing
 	}
 	names := make([]string, 0, len(judged))
 	idle, known := true, 0
@@ -294,9 +308,13 @@ func verdict(s *Snapshot, d *Diagnosis, judged []judgement) (Verdict, Status) {
 		return Verdict{ID: Healthy, Summary: pending, Targets: names, Confidence: 0.5}, OK
 	}
 	v := Verdict{ID: Healthy, Summary: healthySummary(s, judged), Targets: names, Confidence: 0.9}
-	if s.Source == NoBaseline {
-		v.Confidence = 0.7 // worse than itself could not be looked for
-		if !s.Onset.IsZero() || s.Window.Length() < longEnough {
+	for _, j := range judged {
+		span := j.view.span()
+		if s.Targets[j.target].IsGPU() || span.Source != NoBaseline {
+			continue
+		}
+		v.Confidence = min(v.Confidence, 0.7) // worse than itself could not be looked for
+		if v.Confidence > 0.5 && (!span.Onset.IsZero() || span.Window.Length() < longEnough) {
 			v.Confidence = 0.5
 			v.Summary += "; but there is hardly any past to compare with"
 		}
@@ -327,7 +345,7 @@ func pendingSummary(s *Snapshot, fs []Finding) string {
 		if len(f.Targets) > 3 {
 			on = fmt.Sprintf("%d targets", len(f.Targets))
 		}
-		parts = append(parts, fmt.Sprintf("%s on %s for %s", f.Pathology.ID, on, indicator.FormatNumber(s.At.Sub(s.Onset).Seconds(), indicator.Seconds)))
+		parts = append(parts, fmt.Sprintf("%s on %s for %s", f.Pathology.ID, on, indicator.FormatNumber(s.At.Sub(f.Since).Seconds(), indicator.Seconds)))
 	}
 	if len(parts) == 0 {
 		return ""
@@ -348,7 +366,7 @@ func notes(s *Snapshot, judged []judgement) []string {
 		}
 		for _, o := range j.outcomes {
 			if o.status == Pending {
-				out = append(out, fmt.Sprintf("%s on %s since %s: too short to be believed yet", o.pathology.ID, s.Targets[j.target].Name, s.Onset.UTC().Format("15:04:05Z")))
+				out = append(out, fmt.Sprintf("%s on %s since %s: too short to be believed yet", o.pathology.ID, s.Targets[j.target].Name, j.view.span().Onset.UTC().Format("15:04:05Z")))
 			}
 		}
 	}

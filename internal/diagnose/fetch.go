@@ -24,11 +24,9 @@ type Request struct {
 	Targets []Target
 	At      time.Time
 
-	// Window is the time under judgement and Baseline what to call normal; a
-	// zero Baseline means that there is none.
-	Window, Baseline Range
-	Source           BaselineSource
-	Onset            time.Time
+	// Spans say, by target, which time is judged and against which; a zero Baseline
+	// means that there is none.
+	Spans []Span
 	// Baselines are what was measured of models; with any, the past is not asked.
 	Baselines []*baseline.File
 
@@ -43,14 +41,10 @@ type Request struct {
 	Matchers []*labels.Matcher
 }
 
-// minRate is how many scrapes a rate needs to be believed: two would do for
-// arithmetic, four for one of them to be late.
-const minRate = 4
-
-// shortest returns the shortest time over which a rate can be trusted and a
-// freeze is no hiccup.
+// shortest returns the shortest time over which a rate can be told and a freeze is
+// no hiccup: ten seconds, or what lies between two scrapes.
 func (r *Request) shortest() time.Duration {
-	return max(10*time.Second, minRate*r.Interval)
+	return max(10*time.Second, r.Interval+r.Interval/10) + edge
 }
 
 // concurrency bounds the queries that are under way at once: enough to hide a
@@ -60,7 +54,7 @@ const concurrency = 8
 // Fetch asks for every signal of every target.
 func Fetch(ctx context.Context, q metrics.Querier, r Request) (*Snapshot, error) {
 	s := newSnapshot(r.Targets)
-	s.At, s.Window, s.Baseline, s.Source, s.Onset = r.At, r.Window, r.Baseline, r.Source, r.Onset
+	s.At, s.Spans = r.At, r.Spans
 	queries, settled := plan(&r)
 	answers, err := ask(ctx, q, queries)
 	if err != nil {
@@ -106,13 +100,12 @@ const (
 // dropThinBaselines forgets what was normal where it rests on a handful of
 // requests.
 func (s *Snapshot) dropThinBaselines() {
-	need := map[BaselineSource]float64{History: minHistoryRequests, Lifetime: minLifetimeRequests}[s.Source]
-	kept := s.Source == NoBaseline
 	for i := range s.Targets {
+		need := map[BaselineSource]float64{History: minHistoryRequests, Lifetime: minLifetimeRequests}[s.Spans[i].Source]
 		if s.Targets[i].IsGPU() || s.Normal(i, indicator.FirstTokens).Or(0) >= need {
-			kept = true
 			continue
 		}
+		s.Spans[i].Source, s.Spans[i].Baseline = NoBaseline, Range{}
 		for name, rd := range s.readings[i] {
 			if name == indicator.FirstTokens.Name || name == indicator.FirstTokenRate.Name {
 				continue // that there was hardly any traffic is known
@@ -120,9 +113,6 @@ func (s *Snapshot) dropThinBaselines() {
 			rd.normal = indicator.Unknown("too few requests in the baseline")
 			s.readings[i][name] = rd
 		}
-	}
-	if !kept {
-		s.Source, s.Baseline = NoBaseline, Range{}
 	}
 }
 
@@ -168,24 +158,35 @@ type query struct {
 // group is a set of targets that are asked in the same words.
 type group struct {
 	lead     *Target // whose dialect it is
+	span     Span
 	matchers []*labels.Matcher
 	members  []int
 }
 
-func groups(r *Request) []group {
+// groups gathers the targets that are asked in the same words: of one dialect and,
+// where spans are given, of the same time.
+func groups(r *Request, spans []Span) []group {
 	var gs []group
-	keys := map[string]int{}
+	type key struct {
+		dialect          string
+		window, baseline Range
+	}
+	keys := map[key]int{}
 	for i := range r.Targets {
 		t := &r.Targets[i]
 		if t.Problem != "" {
 			continue
 		}
-		k := t.Dialect.Key()
+		k, span := key{dialect: t.Dialect.Key()}, Span{}
+		if spans != nil {
+			span = spans[i]
+			k.window, k.baseline = span.Window, span.Baseline
+		}
 		g, ok := keys[k]
 		if !ok {
 			g = len(gs)
 			keys[k] = g
-			gs = append(gs, group{lead: t, matchers: r.Matchers})
+			gs = append(gs, group{lead: t, span: span, matchers: r.Matchers})
 		}
 		gs[g].members = append(gs[g].members, i)
 	}
@@ -218,7 +219,7 @@ func (g *group) rewriting(r *Request, span time.Duration) indicator.Rewriting {
 // plan lists the queries of all signals and, for signals that need none, what
 // is known of them without asking.
 func plan(r *Request) (out []query, settled []func(*Snapshot)) {
-	for _, g := range groups(r) {
+	for _, g := range groups(r, r.Spans) {
 		p := planner{r: r, g: g}
 		for _, s := range indicator.All() {
 			if (s.Scope == indicator.GPU) == g.lead.IsGPU() {
@@ -251,9 +252,9 @@ func (p *planner) signal(s *indicator.Signal) {
 		p.settle(s, indicator.Unknown(fmt.Sprintf("needs %s of history", s.MinPast)))
 		return
 	}
-	p.ask(s, p.r.Window, func(rd *reading) *indicator.Value { return &rd.now })
-	if !p.r.Baseline.From.IsZero() {
-		p.ask(s, p.r.Baseline, func(rd *reading) *indicator.Value { return &rd.normal })
+	p.ask(s, p.g.span.Window, func(rd *reading) *indicator.Value { return &rd.now })
+	if !p.g.span.Baseline.From.IsZero() {
+		p.ask(s, p.g.span.Baseline, func(rd *reading) *indicator.Value { return &rd.normal })
 	}
 }
 
@@ -272,18 +273,19 @@ func (p *planner) ask(s *indicator.Signal, span Range, slot func(*reading) *indi
 	if s.Histogram != "" {
 		expr = s.Buckets()
 	}
-	q, err := p.translate(expr, own, span)
+	q, err := p.translate(s, expr, own, span)
 	if err != nil {
 		p.settle(s, indicator.Unknown(err.Error()))
 		return
 	}
+	members := p.g.members
 	p.queries = append(p.queries, query{question{q, span.To}, s.Name, func(snap *Snapshot, r *Request, v model.Vector) {
 		if s.Histogram != "" {
-			snap.storeQuantile(r, s, v, slot)
+			snap.storeQuantile(r, members, s, v, slot)
 			return
 		}
 		for _, sample := range v {
-			snap.each(r, s.Scope, sample.Metric, func(rd map[string]reading) {
+			snap.each(r, members, s.Scope, sample.Metric, func(rd map[string]reading) {
 				cur := rd[s.Name]
 				*slot(&cur) = indicator.Known(float64(sample.Value))
 				rd[s.Name] = cur
@@ -298,14 +300,15 @@ func (p *planner) ask(s *indicator.Signal, span Range, slot func(*reading) *indi
 // askCount plans the query that says whether a mean rests on enough
 // observations; it runs after the mean's own.
 func (p *planner) askCount(s *indicator.Signal, span Range, slot func(*reading) *indicator.Value) {
-	q, err := p.translate(s.Observations(), false, span)
+	q, err := p.translate(s, s.Observations(), false, span)
 	if err != nil {
 		return
 	}
+	members := p.g.members
 	p.queries = append(p.queries, query{question{q, span.To}, s.Name, func(snap *Snapshot, r *Request, v model.Vector) {
 		for _, sample := range v {
 			if n := float64(sample.Value); n < s.MinCount {
-				snap.each(r, s.Scope, sample.Metric, func(rd map[string]reading) {
+				snap.each(r, members, s.Scope, sample.Metric, func(rd map[string]reading) {
 					cur := rd[s.Name]
 					*slot(&cur) = tooFew(n, s.MinCount)
 					rd[s.Name] = cur
@@ -319,8 +322,11 @@ func tooFew(n, need float64) indicator.Value {
 	return indicator.Unknown(fmt.Sprintf("too few observations: %.0f, want %.0f", math.Floor(n), need))
 }
 
-func (p *planner) translate(expr string, own bool, span Range) (string, error) {
+func (p *planner) translate(s *indicator.Signal, expr string, own bool, span Range) (string, error) {
 	rw := p.g.rewriting(p.r, span.Length())
+	if s.Fleet {
+		rw.Matchers = p.r.Matchers // the others are what it is compared with
+	}
 	if !own {
 		rw.Metric = p.g.lead.Dialect.Metric
 	}
@@ -331,7 +337,7 @@ func (p *planner) translate(expr string, own bool, span Range) (string, error) {
 	return tree.String(), nil
 }
 
-func (s *Snapshot) storeQuantile(r *Request, sig *indicator.Signal, v model.Vector, slot func(*reading) *indicator.Value) {
+func (s *Snapshot) storeQuantile(r *Request, members []int, sig *indicator.Signal, v model.Vector, slot func(*reading) *indicator.Value) {
 	type series struct {
 		metric  model.Metric
 		buckets []bucket
@@ -355,7 +361,7 @@ func (s *Snapshot) storeQuantile(r *Request, sig *indicator.Signal, v model.Vect
 		if n := h.buckets[len(h.buckets)-1].count; value.OK && n < sig.MinCount {
 			value = tooFew(n, sig.MinCount)
 		}
-		s.each(r, sig.Scope, h.metric, func(rd map[string]reading) {
+		s.each(r, members, sig.Scope, h.metric, func(rd map[string]reading) {
 			cur := rd[sig.Name]
 			*slot(&cur) = value
 			rd[sig.Name] = cur
@@ -363,9 +369,9 @@ func (s *Snapshot) storeQuantile(r *Request, sig *indicator.Signal, v model.Vect
 	}
 }
 
-// each calls fn with the readings of every target that the labels belong to.
-func (s *Snapshot) each(r *Request, scope indicator.Scope, m model.Metric, fn func(map[string]reading)) {
-	for i := range s.Targets {
+// each calls fn with the readings of every member that the labels belong to.
+func (s *Snapshot) each(r *Request, members []int, scope indicator.Scope, m model.Metric, fn func(map[string]reading)) {
+	for _, i := range members {
 		if r.owns(i, scope, m) {
 			fn(s.readings[i])
 		}
@@ -375,19 +381,18 @@ func (s *Snapshot) each(r *Request, scope indicator.Scope, m model.Metric, fn fu
 // owns reports whether a result with these labels belongs to the target.
 func (r *Request) owns(target int, scope indicator.Scope, m model.Metric) bool {
 	t := &r.Targets[target]
-	same := func(names []string) bool {
-		for _, n := range names {
-			if string(m[model.LabelName(n)]) != t.Labels[n] {
-				return false
-			}
-		}
-		return true
-	}
-	if !same(r.Instance) {
+	if !sameMetric(m, t.Labels, r.Instance) {
 		return false
 	}
-	if scope == indicator.Model {
-		return same(t.Dialect.Identity) && same(r.Model)
+	return scope != indicator.Model || sameMetric(m, t.Labels, t.Dialect.Identity) && sameMetric(m, t.Labels, r.Model)
+}
+
+// sameMetric reports whether a series and a target have the same values of labels.
+func sameMetric(m model.Metric, l map[string]string, names []string) bool {
+	for _, n := range names {
+		if string(m[model.LabelName(n)]) != l[n] {
+			return false
+		}
 	}
 	return true
 }

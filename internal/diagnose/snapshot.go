@@ -60,19 +60,15 @@ type reading struct{ now, normal indicator.Value }
 
 // A Snapshot holds every reading that a diagnosis needs.
 type Snapshot struct {
-	At       time.Time
-	Window   Range
-	Baseline Range
-	Source   BaselineSource
-	// Onset is when something changed for good, zero when nothing did.
-	Onset   time.Time
+	At      time.Time
 	Targets []Target
+	Spans   []Span // by target
 
 	readings []map[string]reading // by target, by signal name
 }
 
 func newSnapshot(targets []Target) *Snapshot {
-	s := &Snapshot{Targets: targets, Source: NoBaseline}
+	s := &Snapshot{Targets: targets, Spans: make([]Span, len(targets))}
 	for range targets {
 		s.readings = append(s.readings, map[string]reading{})
 	}

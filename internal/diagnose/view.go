@@ -27,9 +27,12 @@ func newView(s *Snapshot, target int, set Settings) view {
 func (v view) Now(s *indicator.Signal) indicator.Value    { return v.snapshot.Now(v.target, s) }
 func (v view) Normal(s *indicator.Signal) indicator.Value { return v.snapshot.Normal(v.target, s) }
 
+func (v view) span() *Span { return &v.snapshot.Spans[v.target] }
+
 // HasHistory reports whether the baseline is made of samples, not of sums.
 func (v view) HasHistory() bool {
-	return v.snapshot.Source == History || v.snapshot.Source == File
+	source := v.span().Source
+	return source == History || source == File
 }
 
 func (v view) Limit(t *catalog.Threshold) (limit float64, source string, ok bool) {

@@ -45,7 +45,7 @@ func compareWorkload(s *Snapshot, judged []judgement) Workload {
 			busiest = i
 		}
 	}
-	if busiest < 0 || s.Source == NoBaseline {
+	if busiest < 0 || judged[busiest].view.span().Source == NoBaseline {
 		return w
 	}
 	v := judged[busiest].view

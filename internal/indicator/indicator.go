@@ -81,6 +81,9 @@ type Signal struct {
 	// event.
 	Optional bool
 
+	// Fleet says that the value compares the target with the others of its model.
+	Fleet bool
+
 	// MinPast is how much past a trend needs before it is believed.
 	MinPast time.Duration
 

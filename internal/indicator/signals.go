@@ -256,15 +256,15 @@ var (
 
 // Replicas of one model, compared with each other.
 var (
-	Replicas     = &Signal{Name: "replicas", Title: "Replicas of the model", Unit: Count, Expr: "count by (model_name) (sum by (instance, model_name) (vllm:num_requests_running)) + on (model_name) group_right () 0 * sum by (instance, model_name) (vllm:num_requests_running)", Doc: "How many targets serve the same model."}
+	Replicas     = &Signal{Name: "replicas", Fleet: true, Title: "Replicas of the model", Unit: Count, Expr: "count by (model_name) (sum by (instance, model_name) (vllm:num_requests_running)) + on (model_name) group_right () 0 * sum by (instance, model_name) (vllm:num_requests_running)", Doc: "How many targets serve the same model."}
 	ArrivalShare = &Signal{
-		Name: "arrival_share", Title: "Arrivals against the fleet's mean", Unit: Times,
+		Name: "arrival_share", Fleet: true, Title: "Arrivals against the fleet's mean", Unit: Times,
 		Expr: "(sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_count[5m])) + clamp_min(sum by (instance, model_name) (deriv(vllm:num_requests_waiting[5m])), 0))" +
 			" / on (model_name) group_left () avg by (model_name) (sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_count[5m])) + clamp_min(sum by (instance, model_name) (deriv(vllm:num_requests_waiting[5m])), 0))",
 		Doc: "Requests that arrive at this replica (served, or added to its queue) over the mean of all replicas of the model. A slow replica with a fair share of arrivals reads 1.",
 	}
 	LoadShare = &Signal{
-		Name: "load_share", Title: "Requests held against the fleet's mean", Unit: Times,
+		Name: "load_share", Fleet: true, Title: "Requests held against the fleet's mean", Unit: Times,
 		Expr: "(sum by (instance, model_name) (avg_over_time(vllm:num_requests_running[5m])) + sum by (instance, model_name) (avg_over_time(vllm:num_requests_waiting[5m])))" +
 			" / on (model_name) group_left () (avg by (model_name) (sum by (instance, model_name) (avg_over_time(vllm:num_requests_running[5m])) + sum by (instance, model_name) (avg_over_time(vllm:num_requests_waiting[5m]))) > 0)",
 		Doc: "Running and waiting requests of this replica over the mean of all replicas of the model.",

@@ -33,4 +33,13 @@ type Querier interface {
 
 	// QueryRange evaluates an expression at every step of r.
 	QueryRange(ctx context.Context, expr string, r Range) (model.Matrix, error)
+
+	// Samples returns the samples, as they were scraped, of the series that a
+	// selector matches, within the span that ends at the given time.
+	Samples(ctx context.Context, selector string, at time.Time, span time.Duration) (model.Matrix, error)
+}
+
+// RangeSelector writes a selector with a range, in whole milliseconds.
+func RangeSelector(selector string, span time.Duration) string {
+	return selector + "[" + model.Duration(max(span.Truncate(time.Millisecond), time.Millisecond)).String() + "]"
 }

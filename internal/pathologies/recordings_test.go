@@ -3,7 +3,6 @@ package pathologies_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -70,6 +69,8 @@ type played struct {
 	first time.Time
 	// created is the beginning of the counters, zero when unknown.
 	created time.Time
+	// interval is the time between two scrapes; zero is a second.
+	interval time.Duration
 }
 
 // play loads a recording and its truth.
@@ -77,18 +78,7 @@ func play(t *testing.T, file string) *played {
 	t.Helper()
 	name := strings.TrimSuffix(file, ".tar.zst")
 	p := &played{name: filepath.Base(name)}
-	text, err := os.ReadFile(name + ".json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(text, &p.truth); err != nil {
-		t.Fatalf("%s.json: %v", name, err)
-	}
-	if p.name == "saturation" && len(p.truth.Accept) == 0 {
-		// A batch pinned at eight seats over an empty cache is both, and the
-		// recording's notes say so.
-		p.truth.Accept = []string{"concurrency-limit"}
-	}
+	p.readTruth(t, name+".json")
 	rec, err := recording.Open(file)
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +103,7 @@ func play(t *testing.T, file string) *played {
 func (p *played) diagnose(t *testing.T, at time.Time) diagnose.Diagnosis {
 	t.Helper()
 	d, err := diagnose.Run(context.Background(), p.store, diagnose.Options{
-		At: at, First: p.first, Created: p.created, Interval: time.Second, Every: true, Pathologies: pathologies.All(),
+		At: at, First: p.first, Created: p.created, Interval: max(p.interval, time.Second), Every: true, Pathologies: pathologies.All(),
 	})
 	if err != nil {
 		t.Fatalf("%s at %s: %v", p.name, at, err)

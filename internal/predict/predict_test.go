@@ -366,6 +366,9 @@ func TestAShortWindowSpansWhatItDoesNotTell(t *testing.T) {
 type nothing struct{}
 
 func (nothing) Query(context.Context, string, time.Time) (model.Vector, error) { return nil, nil }
+func (nothing) Samples(context.Context, string, time.Time, time.Duration) (model.Matrix, error) {
+	return nil, nil
+}
 func (nothing) QueryRange(context.Context, string, metrics.Range) (model.Matrix, error) {
 	return nil, nil
 }
@@ -385,7 +388,7 @@ func TestFillSaysWhyThereIsNoPrediction(t *testing.T) {
 		{"nothing fires", dialect.VLLM, time.Minute, diagnose.OK, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := &diagnose.Snapshot{At: at, Window: diagnose.Range{From: at.Add(-tt.window), To: at}, Targets: []diagnose.Target{{Name: "web", Dialect: dialect.Dialect{Engine: tt.engine}}}}
+			s := &diagnose.Snapshot{At: at, Spans: []diagnose.Span{{Window: diagnose.Range{From: at.Add(-tt.window), To: at}}}, Targets: []diagnose.Target{{Name: "web", Dialect: dialect.Dialect{Engine: tt.engine}}}}
 			d := &diagnose.Diagnosis{Status: tt.status, Findings: []diagnose.Finding{{Targets: []string{"web"}, Fixes: []catalog.Fix{
 				{Summary: "Look"}, {Changes: []catalog.Change{{Flag: "--max-num-seqs", To: "4"}}},
 			}}}}

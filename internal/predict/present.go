@@ -56,14 +56,14 @@ func prepare(ctx context.Context, q metrics.Querier, r *diagnose.Request, s *dia
 		return nil, errors.New("only vLLM's scheduler is simulated")
 	}
 	t := &s.Targets[i]
-	rd := &reader{q: q, window: s.Window, interval: r.Interval, target: observe.Target{Name: t.Name, Metric: t.Dialect.Metric, Config: t.Config, Matchers: slices.Clone(r.Matchers)}}
+	rd := &reader{q: q, window: s.Spans[i].Window, interval: r.Interval, target: observe.Target{Name: t.Name, Metric: t.Dialect.Metric, Config: t.Config, Matchers: slices.Clone(r.Matchers)}}
 	for label, value := range t.Labels {
 		rd.target.Matchers = append(rd.target.Matchers, labels.MustNewMatcher(labels.MatchEqual, label, value))
 	}
-	if n := int(s.Window.Length() / max(r.Interval, 1)); n < minScrapes {
+	if n := int(s.Spans[i].Window.Length() / max(r.Interval, 1)); n < minScrapes {
 		return nil, fmt.Errorf("%d scrapes in the window are too few to measure the traffic: %d or more", n, minScrapes)
 	}
-	fleet, err := rd.read(ctx, s.Window.From)
+	fleet, err := rd.read(ctx, s.Spans[i].Window.From)
 	if err != nil {
 		return nil, err
 	}

@@ -172,6 +172,23 @@ func (c *Client) QueryRange(ctx context.Context, expr string, r metrics.Range) (
 	return m, partial
 }
 
+// Samples implements metrics.Querier.
+func (c *Client) Samples(ctx context.Context, selector string, at time.Time, span time.Duration) (model.Matrix, error) {
+	expr := metrics.RangeSelector(selector, span)
+	at = at.Truncate(time.Millisecond)
+	v, partial, err := c.ask(ctx, expr, func(ctx context.Context, expr string) (model.Value, v1.Warnings, error) {
+		return c.api.Query(ctx, expr, at)
+	})
+	if err != nil {
+		return nil, err
+	}
+	m, ok := v.(model.Matrix)
+	if !ok {
+		return nil, fmt.Errorf("query %q: the answer is a %s, not a matrix", expr, v.Type())
+	}
+	return m, partial
+}
+
 // ask adds the matchers and the time limit, sends the query, and once more when
 // the connection was reset, as a kept one is when the server restarts.
 func (c *Client) ask(ctx context.Context, expr string, send func(context.Context, string) (model.Value, v1.Warnings, error)) (v model.Value, partial, err error) {

@@ -287,6 +287,25 @@ func (s *Store) QueryRange(ctx context.Context, expr string, r metrics.Range) (m
 	return m, nil
 }
 
+// Samples implements metrics.Querier.
+func (s *Store) Samples(ctx context.Context, selector string, at time.Time, span time.Duration) (model.Matrix, error) {
+	expr := metrics.RangeSelector(selector, span)
+	q, err := s.engine.NewInstantQuery(ctx, s.db, nil, expr, at)
+	if err != nil {
+		return nil, fmt.Errorf("query %q: %w", expr, err)
+	}
+	defer q.Close()
+	res := q.Exec(ctx)
+	if res.Err != nil {
+		return nil, explain(ctx, expr, res.Err)
+	}
+	m, err := matrix(res.Value)
+	if err != nil {
+		return nil, fmt.Errorf("query %q: %w", expr, err)
+	}
+	return m, nil
+}
+
 // explain wraps the error of a query that was understood but not answered.
 func explain(ctx context.Context, expr string, err error) error {
 	var samples promql.ErrTooManySamples

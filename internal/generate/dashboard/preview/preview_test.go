@@ -121,6 +121,10 @@ func (failing) Query(context.Context, string, time.Time) (model.Vector, error) {
 	return nil, errors.New("refused")
 }
 
+func (failing) Samples(context.Context, string, time.Time, time.Duration) (model.Matrix, error) {
+	return nil, errors.New("refused")
+}
+
 func (failing) QueryRange(context.Context, string, metrics.Range) (model.Matrix, error) {
 	return nil, errors.New("refused")
 }
@@ -139,6 +143,10 @@ func TestErrorsAreTold(t *testing.T) {
 type hostile struct{}
 
 func (hostile) Query(context.Context, string, time.Time) (model.Vector, error) { return nil, nil }
+
+func (hostile) Samples(context.Context, string, time.Time, time.Duration) (model.Matrix, error) {
+	return nil, nil
+}
 
 func (hostile) QueryRange(_ context.Context, _ string, r metrics.Range) (model.Matrix, error) {
 	s := model.SampleStream{Metric: model.Metric{"model_name": `<script>alert("x")</script>`, "instance": `"><img src=x>`, "le": "7", "status": "<b>"}}

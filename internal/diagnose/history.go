@@ -1,0 +1,435 @@
+package diagnose
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sixty-dev/sixty/internal/changepoint"
+	"github.com/sixty-dev/sixty/internal/metrics"
+)
+
+// Canonical names of what a history is made of: what users feel, the traffic, the
+// work, the cache and the queue.
+const (
+	firstTokens   = "vllm:time_to_first_token_seconds"
+	tokenGaps     = "vllm:inter_token_latency_seconds"
+	promptLengths = "vllm:request_prompt_tokens"
+	queueTimes    = "vllm:request_queue_time_seconds"
+	steps         = "vllm:iteration_tokens_total_count"
+	tokensOut     = "vllm:generation_tokens_total"
+	evictions     = "vllm:num_preemptions_total"
+	lookups       = "vllm:prefix_cache_queries_total"
+	hits          = "vllm:prefix_cache_hits_total"
+	completions   = "vllm:request_success_total"
+	running       = "vllm:num_requests_running"
+	waiting       = "vllm:num_requests_waiting"
+	kvUsage       = "vllm:kv_cache_usage_perc"
+	answers       = "http_requests_total"
+	openFiles     = "process_open_fds"
+)
+
+// generating are the HTTP handlers that take work to the engine, and "none", under
+// which requests that were refused early are counted.
+const generating = "/v1/.*|/pooling|/generate.*|none"
+
+var (
+	historyHistograms = []string{firstTokens, tokenGaps, promptLengths}
+	historyCounters   = []string{queueTimes + "_sum", queueTimes + "_count", firstTokens + "_sum", tokenGaps + "_sum", steps, tokensOut, evictions, lookups, hits, completions}
+	historyGauges     = []string{running, waiting, kvUsage, openFiles}
+)
+
+// A history is what one target's scrapes held, oldest first.
+type history struct {
+	at []time.Time // of every scrape, failed ones included
+	ok []bool      // the scrape brought a page
+	// columns are counters as they were exposed, and gauges; NaN where a page had
+	// none. Keys are canonical names, with the bound behind a bar for buckets and the
+	// class of the status for HTTP answers.
+	columns map[string][]float64
+	bounds  map[string][]float64 // of each histogram, ascending
+
+	// interval is the usual time between two scrapes, zero where there are not two.
+	interval time.Duration
+}
+
+// How many scrapes are read one by one, by the number of targets, and how far back
+// and how finely the rest of the past is.
+const (
+	finePoints   = 60
+	fewestPoints = 20
+	pointBudget  = 3000 // of all targets
+	coarsePoints = 30
+	fewestFine   = 5 * time.Minute
+)
+
+// histories reads the scrapes of every target up to the given time: the last ones
+// one by one, and those before them at a coarser pace.
+func histories(ctx context.Context, q metrics.Querier, r *Request, past Range) ([]*history, error) {
+	out := make([]*history, len(r.Targets))
+	for i := range out {
+		out[i] = &history{columns: map[string][]float64{}, bounds: map[string][]float64{}}
+	}
+	points := max(fewestPoints, min(finePoints, pointBudget/max(1, len(r.Targets))))
+	fine := min(max(time.Duration(points)*r.Interval, fewestFine), past.Length())
+	gs := groups(r, nil)
+	eg, ctx := errgroup.WithContext(ctx)
+	eg.SetLimit(concurrency)
+	got := make([]struct{ pages, series model.Matrix }, len(gs))
+	for i, g := range gs {
+		if g.lead.IsGPU() {
+			continue
+		}
+		ask := func(store *model.Matrix, names []string, more ...*labels.Matcher) {
+			eg.Go(func() (err error) {
+				*store, err = q.Samples(ctx, selector(names, slices.Concat(g.matchers, more)), past.To, fine+time.Millisecond)
+				if err != nil {
+					err = fmt.Errorf("read the last scrapes: %w", err)
+				}
+				return err
+			})
+		}
+		metric := g.lead.Dialect.Metric
+		ask(&got[i].pages, []string{"up", metric(running), metric(waiting)})
+		names := []string{answers, openFiles}
+		for _, n := range slices.Concat(historyCounters, historyGauges) {
+			names = append(names, metric(n))
+		}
+		for _, n := range historyHistograms {
+			names = append(names, metric(n+"_bucket"))
+		}
+		slices.Sort(names)
+		ask(&got[i].series, slices.Compact(names))
+	}
+	if err := eg.Wait(); err != nil {
+		return nil, err
+	}
+	for i, g := range gs {
+		if g.lead.IsGPU() {
+			continue
+		}
+		g.read(r, out, got[i].pages, got[i].series)
+	}
+	return out, nil
+}
+
+// selector writes a selector of several names.
+func selector(names []string, matchers []*labels.Matcher) string {
+	texts := []string{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, strings.Join(names, "|")).String()}
+	for _, m := range matchers {
+		texts = append(texts, m.String())
+	}
+	return "{" + strings.Join(texts, ",") + "}"
+}
+
+// read fills the histories of the group's members.
+func (g *group) read(r *Request, out []*history, pages, series model.Matrix) {
+	metric := g.lead.Dialect.Metric
+	owners := g.owners(r)
+	for _, s := range pages {
+		for _, i := range owners(s.Metric) {
+			for _, p := range s.Values {
+				out[i].at = append(out[i].at, p.Timestamp.Time())
+			}
+		}
+	}
+	index := make([]map[model.Time]int, len(out))
+	for _, i := range g.members {
+		h := out[i]
+		slices.SortFunc(h.at, time.Time.Compare)
+		h.at = slices.CompactFunc(h.at, time.Time.Equal)
+		h.ok = make([]bool, len(h.at))
+		index[i] = make(map[model.Time]int, len(h.at))
+		for k, at := range h.at {
+			index[i][model.TimeFromUnixNano(at.UnixNano())] = k
+		}
+		h.interval = usualGap(h.at)
+	}
+	canonical := map[string]string{}
+	for _, n := range slices.Concat(historyCounters, historyGauges) {
+		canonical[metric(n)] = n
+	}
+	for _, n := range historyHistograms {
+		canonical[metric(n+"_bucket")] = n
+	}
+	canonical[answers] = answers
+	add := func(s *model.SampleStream) {
+		name := canonical[string(s.Metric[model.MetricNameLabel])]
+		key, bound := name, math.NaN()
+		switch {
+		case name == "":
+			return
+		case name == answers:
+			if key = httpClass(s.Metric); key == "" {
+				return
+			}
+		case s.Metric[model.BucketLabel] != "":
+			le, ok := parseBound(string(s.Metric[model.BucketLabel]))
+			if !ok {
+				return
+			}
+			bound = le
+			key += "|" + strconv.FormatFloat(le, 'g', -1, 64)
+		}
+		for _, i := range owners(s.Metric) {
+			h := out[i]
+			c := h.columns[key]
+			if c == nil {
+				c = make([]float64, len(h.at))
+				for k := range c {
+					c[k] = math.NaN()
+				}
+				h.columns[key] = c
+				if !math.IsNaN(bound) {
+					h.bounds[name] = append(h.bounds[name], bound)
+				}
+			}
+			for _, p := range s.Values {
+				k, ok := index[i][p.Timestamp]
+				v := float64(p.Value)
+				if !ok || math.IsNaN(v) || math.IsInf(v, 0) {
+					continue
+				}
+				if math.IsNaN(c[k]) {
+					c[k] = 0
+				}
+				c[k] += v
+			}
+		}
+	}
+	for _, s := range series {
+		add(s)
+	}
+	for _, i := range g.members {
+		h := out[i]
+		for _, b := range h.bounds {
+			sort.Float64s(b)
+		}
+		for k := range h.ok {
+			c := h.columns[running]
+			h.ok[k] = len(c) > k && !math.IsNaN(c[k])
+		}
+	}
+}
+
+// httpClass is the key of an answer to a request that generates: its class.
+func httpClass(m model.Metric) string {
+	h := string(m["handler"])
+	if h != "none" && !strings.HasPrefix(h, "/v1/") && h != "/pooling" && !strings.HasPrefix(h, "/generate") || h == "/v1/models" {
+		return ""
+	}
+	status := string(m["status"])
+	if status == "" {
+		return ""
+	}
+	return answers + "|" + status[:1]
+}
+
+// owners returns the function that finds the members which labels belong to.
+func (g *group) owners(r *Request) func(model.Metric) []int {
+	byInstance := map[string][]int{}
+	for _, i := range g.members {
+		byInstance[labelKey(r.Targets[i].Labels, r.Instance)] = append(byInstance[labelKey(r.Targets[i].Labels, r.Instance)], i)
+	}
+	var scratch []int
+	return func(m model.Metric) []int {
+		l := make(map[string]string, len(r.Instance))
+		for _, n := range r.Instance {
+			l[n] = string(m[model.LabelName(n)])
+		}
+		members := byInstance[labelKey(l, r.Instance)]
+		if m["model_name"] == "" {
+			return members
+		}
+		scratch = scratch[:0]
+		for _, i := range members {
+			if t := &r.Targets[i]; sameMetric(m, t.Labels, t.Dialect.Identity) && sameMetric(m, t.Labels, r.Model) {
+				scratch = append(scratch, i)
+			}
+		}
+		return scratch
+	}
+}
+
+func labelKey(l map[string]string, names []string) string {
+	var b strings.Builder
+	for _, n := range names {
+		b.WriteString(l[n])
+		b.WriteByte(0xff)
+	}
+	return b.String()
+}
+
+// usualGap returns the median time between two scrapes.
+func usualGap(at []time.Time) time.Duration {
+	var gaps []time.Duration
+	for i := 1; i < len(at); i++ {
+		gaps = append(gaps, at[i].Sub(at[i-1]))
+	}
+	if len(gaps) == 0 {
+		return 0
+	}
+	slices.Sort(gaps)
+	return gaps[len(gaps)/2]
+}
+
+// An interval is what lies between two pages of a history.
+type interval struct{ from, to int } // indices into at
+
+// lives divides a history into runs of intervals without a restart or an outage in
+// between: what lies across one says nothing of either side.
+func (h *history) lives() [][]interval {
+	var out [][]interval
+	var life []interval
+	last, failed := -1, 0
+	end := func() {
+		if len(life) > 0 {
+			out = append(out, life)
+		}
+		life = nil
+	}
+	for k := range h.at {
+		if !h.ok[k] {
+			failed++
+			continue
+		}
+		if last >= 0 {
+			if failed > 1 || h.reset(last, k) {
+				end()
+			} else {
+				life = append(life, interval{last, k})
+			}
+		}
+		last, failed = k, 0
+	}
+	end()
+	return out
+}
+
+// reset reports whether counters began again between two pages.
+func (h *history) reset(a, b int) bool {
+	for _, n := range []string{tokensOut, firstTokens + "|+Inf", steps} {
+		if c := h.columns[n]; c != nil && c[b] < c[a] {
+			return true
+		}
+	}
+	return false
+}
+
+// rise returns the increase of a counter over an interval; a counter that was not
+// there before began at zero.
+func (h *history) rise(key string, iv interval) float64 {
+	c := h.columns[key]
+	if c == nil || math.IsNaN(c[iv.to]) {
+		return 0
+	}
+	before := c[iv.from]
+	if math.IsNaN(before) {
+		before = 0
+	}
+	return max(0, c[iv.to]-before)
+}
+
+// look returns a gauge at a page, NaN where it was not there.
+func (h *history) look(key string, k int) float64 {
+	if c := h.columns[key]; c != nil {
+		return c[k]
+	}
+	return math.NaN()
+}
+
+// cells returns what fell into each bucket of a histogram over an interval, times a factor.
+func (h *history) cells(family string, iv interval, factor float64) []float64 {
+	bounds := h.bounds[family]
+	out := make([]float64, len(bounds))
+	below := 0.0
+	for i, b := range bounds {
+		n := h.rise(family+"|"+strconv.FormatFloat(b, 'g', -1, 64), iv)
+		out[i] = max(0, n-below) * factor
+		below = max(below, n)
+	}
+	return out
+}
+
+// count returns how many observations a histogram took over an interval.
+func (h *history) count(family string, iv interval) float64 { return h.rise(family+"|+Inf", iv) }
+
+// Dispersions of counts, at the least: requests come in bursts and are alike within
+// one, prompts share their clients, and the tokens of a step are one observation.
+const (
+	burstiness    = 3
+	alike         = 2
+	stepsAlike    = 20 // steps that count as one observation of the time that a step takes
+	queueWanders  = 0.35
+	requestsTwice = 2 // observations of the stream that one request is worth
+)
+
+// observed turns a run of intervals into what changes are looked for in.
+func (h *history) observed(ivs []interval) *changepoint.Series {
+	s := &changepoint.Series{}
+	n := len(ivs)
+	sig := func(name string, kind changepoint.Kind, dispersion float64, values func(iv interval) []float64) {
+		out := changepoint.Signal{Name: name, Kind: kind, Dispersion: dispersion, Values: make([][]float64, n)}
+		for i, iv := range ivs {
+			out.Values[i] = values(iv)
+		}
+		s.Signals = append(s.Signals, out)
+	}
+	for _, iv := range ivs {
+		s.Seconds = append(s.Seconds, h.at[iv.to].Sub(h.at[iv.from]).Seconds())
+	}
+	sig("first tokens", changepoint.Rate, burstiness, func(iv interval) []float64 { return []float64{h.count(firstTokens, iv)} })
+	sig("preemptions", changepoint.Rate, burstiness, func(iv interval) []float64 { return []float64{h.rise(evictions, iv)} })
+	sig("TTFT", changepoint.Cells, alike, func(iv interval) []float64 { return h.cells(firstTokens, iv, 1) })
+	sig("prompt length", changepoint.Cells, alike, func(iv interval) []float64 { return h.cells(promptLengths, iv, 1) })
+	sig("ITL", changepoint.Cells, 1, func(iv interval) []float64 {
+		gaps := h.count(tokenGaps, iv)
+		if gaps <= 0 {
+			return nil
+		}
+		worth := gaps / stepsAlike
+		if st := h.rise(steps, iv); st > 0 {
+			worth = st / stepsAlike
+		}
+		requests := requestsTwice*h.count(firstTokens, iv) + max(0, zeroNaN(h.look(running, iv.to)))*h.at[iv.to].Sub(h.at[iv.from]).Seconds()/10
+		return h.cells(tokenGaps, iv, min(1, min(worth, requests)/gaps))
+	})
+	sig("prefix cache", changepoint.Cells, alike, func(iv interval) []float64 {
+		asked, found, n := h.rise(lookups, iv), h.rise(hits, iv), h.count(firstTokens, iv)
+		if asked <= 0 {
+			return nil
+		}
+		share := min(1, found/asked)
+		return []float64{share * n, (1 - share) * n}
+	})
+	sig("HTTP errors", changepoint.Cells, 1, func(iv interval) []float64 {
+		return []float64{h.rise(answers+"|2", iv), h.rise(answers+"|4", iv), h.rise(answers+"|5", iv)}
+	})
+	if h.columns[answers+"|2"] != nil {
+		sig("abandoned requests", changepoint.Cells, 1, func(iv interval) []float64 {
+			ok := h.rise(answers+"|2", iv)
+			left := min(ok, max(0, ok-h.rise(completions, iv)))
+			return []float64{left, ok - left}
+		})
+	}
+	for _, g := range []string{waiting, running} {
+		sig(g, changepoint.Level, queueWanders, func(iv interval) []float64 { return []float64{h.look(g, iv.to)} })
+	}
+	return s
+}
+
+func zeroNaN(v float64) float64 {
+	if math.IsNaN(v) {
+		return 0
+	}
+	return v
+}

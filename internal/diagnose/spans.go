@@ -1,0 +1,302 @@
+package diagnose
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/changepoint"
+)
+
+// A Span says which time of one target is judged, and against which.
+type Span struct {
+	Window, Baseline Range
+	Source           BaselineSource
+	// Onset is when what is going on began: after the last scrape at which it had
+	// surely not. Zero when nothing changed in the time at hand.
+	Onset time.Time
+	// Observed is when the observation of the target began.
+	Observed time.Time
+}
+
+// since returns when what is going on began; atLeast says that it was there when the
+// observation began, and nobody saw it begin.
+func (s *Span) since() (at time.Time, atLeast bool) {
+	if s.Onset.IsZero() {
+		return s.Observed, true
+	}
+	return s.Onset, false
+}
+
+// Lengths of windows and of the past.
+const (
+	usualWindow = time.Minute
+	// usualIntervals is how many intervals between scrapes make a window where a
+	// minute has fewer.
+	usualIntervals = 3
+	// thinWindow is how far a window is stretched, as long as nothing changed, until it
+	// holds enough requests.
+	thinWindow     = 5 * time.Minute
+	enoughRequests = 20
+	longestPast    = time.Hour
+	// minHistory is the shortest history that says what is normal.
+	minHistory = 9 * time.Second
+	// minLifetime is the shortest life whose sums say what is normal.
+	minLifetime = time.Minute
+)
+
+// edge makes a span of time include the scrape at its beginning, for ranges of
+// Prometheus 3 are open on the left.
+const edge = time.Millisecond
+
+// A segment is a run of intervals of one life in which nothing changed.
+type segment []interval
+
+// segments divides a history into segments.
+func (h *history) segments() []segment {
+	var out []segment
+	for _, life := range h.lives() {
+		from := 0
+		for _, c := range changepoint.Find(h.observed(life), changepoint.Usual) {
+			if c.Before > from {
+				out = append(out, life[from:c.Before])
+			}
+			from = c.After
+		}
+		out = append(out, life[from:])
+	}
+	return out
+}
+
+func (h *history) span(s segment) Range {
+	return Range{h.at[s[0].from].Add(-edge), h.at[s[len(s)-1].to]}
+}
+
+// choose sets the window and the baseline of one target. The window lies within the
+// time since the latest change, so that an incident is seen undiluted, and is as
+// short as its content allows. What is normal is the latest segment before it that
+// is not worse than one before that.
+func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) Span {
+	s := Span{Source: NoBaseline, Observed: past.From}
+	usual := max(usualWindow, usualIntervals*step+step/2)
+	if t.IsGPU() || t.Problem != "" {
+		s.Window = Range{o.At.Add(-min(usual, past.Length())), o.At}
+		if b := (Range{past.From, s.Window.From}); b.Length() >= minHistory {
+			s.Baseline, s.Source = b, History
+		}
+		o.override(&s, h)
+		return s
+	}
+	if len(h.at) > 0 {
+		s.Observed = h.at[0]
+	}
+	if len(h.at) > 0 && o.At.Sub(h.at[len(h.at)-1]) <= 5*step/2 {
+		s.Window.To = h.at[len(h.at)-1]
+	} else {
+		s.Window.To = o.At
+	}
+	segs := h.segments()
+	now := segment(nil)
+	if n := len(segs); n > 0 && h.answering() {
+		now, segs = segs[n-1], segs[:n-1]
+	}
+	s.Window.From = h.windowFrom(now, s.Window.To, usual)
+	normal := h.normal(segs)
+	if normal == nil && len(segs) == 0 {
+		// Nothing changed: what lies before the window is as good as the window.
+		for len(now) > 0 && h.at[now[len(now)-1].to].After(s.Window.From.Add(edge)) {
+			now = now[:len(now)-1]
+		}
+		normal = now
+	}
+	if len(segs) > 0 && normal != nil {
+		s.Onset = h.span(normal).To
+	}
+	if len(normal) > 0 && h.span(normal).Length() >= minHistory {
+		s.Baseline, s.Source = h.span(normal), History
+	}
+	o.override(&s, h)
+	return s
+}
+
+// override applies what the user asked for, and the lifetime where there is nothing
+// better.
+func (o *Options) override(s *Span, h *history) {
+	if o.Window > 0 {
+		s.Window.From = s.Window.To.Add(-o.Window)
+	}
+	switch {
+	case len(o.Settings.Baselines) > 0:
+		s.Baseline, s.Source = Range{}, File
+	case !o.Baseline.From.IsZero():
+		s.Baseline, s.Source = o.Baseline, History
+	case s.Source == NoBaseline && !o.Created.IsZero() && len(h.at) > 0 && h.at[0].Sub(o.Created) >= minLifetime:
+		s.Baseline, s.Source = Range{o.Created.Add(-time.Second), h.at[0]}, Lifetime
+	}
+}
+
+// answering reports whether the last scrapes brought pages: one that failed may be a
+// hiccup, two are not.
+func (h *history) answering() bool {
+	n := len(h.ok)
+	return n > 0 && (h.ok[n-1] || n > 1 && h.ok[n-2])
+}
+
+// windowFrom returns where a window begins that ends at the given time and lies in a
+// segment.
+func (h *history) windowFrom(now segment, to time.Time, usual time.Duration) time.Time {
+	if len(now) == 0 {
+		for k := len(h.ok) - 1; k >= 0; k-- {
+			if h.ok[k] {
+				return h.at[k].Add(-edge)
+			}
+		}
+		return to.Add(-usual)
+	}
+	from, requests := to, 0.0
+	for i := len(now) - 1; i >= 0; i-- {
+		if to.Sub(from) >= usual && requests >= enoughRequests || to.Sub(h.at[now[i].from]) > max(usual, thinWindow) {
+			break
+		}
+		from = h.at[now[i].from]
+		requests += h.count(firstTokens, now[i])
+	}
+	return from.Add(-edge)
+}
+
+// service is what users got in a segment, by what can be told from coarse counts.
+type service struct {
+	seconds, requests                     float64
+	ttft, gap, queue                      float64 // means in seconds; NaN where nothing was observed
+	evictions, errors, abandoned, waiting float64 // per request, share, share, mean
+	cached                                float64 // share of prompt tokens
+}
+
+func (h *history) service(s segment) service {
+	sum := func(key string) (n float64) {
+		for _, iv := range s {
+			n += h.rise(key, iv)
+		}
+		return n
+	}
+	v := service{requests: sum(firstTokens + "|+Inf")}
+	ok, bad := sum(answers+"|2"), sum(answers+"|4")+sum(answers+"|5")
+	v.ttft = sum(firstTokens+"_sum") / v.requests
+	v.gap = sum(tokenGaps+"_sum") / sum(tokenGaps+"|+Inf")
+	v.queue = sum(queueTimes+"_sum") / sum(queueTimes+"_count")
+	v.evictions = sum(evictions) / max(1, v.requests)
+	v.errors = bad / max(1, ok+bad)
+	v.abandoned = max(0, ok-sum(completions)) / max(1, ok)
+	v.cached = sum(hits) / sum(lookups)
+	looks := 0.0
+	for _, iv := range s {
+		v.seconds += h.at[iv.to].Sub(h.at[iv.from]).Seconds()
+		if w := h.look(waiting, iv.to); !math.IsNaN(w) {
+			v.waiting += w
+			looks++
+		}
+	}
+	v.waiting /= max(1, looks)
+	return v
+}
+
+// worse reports whether users were served clearly worse than in another segment.
+func (v service) worse(than service) bool {
+	return v.ttft > 2*than.ttft+0.05 || v.gap > 1.5*than.gap+0.002 || v.queue > 2*than.queue+0.5 ||
+		v.evictions > than.evictions+0.1 || v.errors > than.errors+0.05 || v.abandoned > than.abandoned+0.15 ||
+		v.waiting > 2*than.waiting+1 || v.cached < 0.6*than.cached-0.05
+}
+
+// sick reports whether a segment is bad by itself, whatever came before it.
+func (v service) sick() bool {
+	return v.evictions > 0.3 || v.queue > 2 || v.errors > 0.2 || v.waiting > 20
+}
+
+// few is how many requests are too few to say how users were served.
+const few = 5
+
+// normal returns the latest segment that is no worse than any before it, with those
+// before it that are like it; nil where there is none.
+func (h *history) normal(segs []segment) segment {
+	served := make([]service, len(segs))
+	for i, s := range segs {
+		served[i] = h.service(s)
+	}
+	telling := func(i int) bool { return served[i].requests >= few && served[i].seconds >= minHistory.Seconds() }
+	for i := len(segs) - 1; i >= 0; i-- {
+		if !telling(i) || served[i].sick() {
+			continue
+		}
+		worse := false
+		for e := range i {
+			worse = worse || telling(e) && served[i].worse(served[e])
+		}
+		if worse {
+			continue
+		}
+		out := slices.Clone(segs[i])
+		for e := i - 1; e >= 0 && !served[i].worse(served[e]) && !served[e].worse(served[i]); e-- {
+			out = append(slices.Clone(segs[e]), out...)
+		}
+		return out
+	}
+	return nil
+}
+
+// mostSpans is how many different spans are asked for: each is a set of queries.
+const mostSpans = 6
+
+// share gives targets of many the same spans where theirs differ by the phase of
+// their scrapes only.
+func share(spans []Span, at time.Time, step time.Duration) {
+	distinct := map[Range]bool{}
+	for _, s := range spans {
+		distinct[s.Window] = true
+	}
+	if len(distinct) <= mostSpans {
+		return
+	}
+	// Those in which nothing changed first: they are most.
+	merge := func(of []int) {
+		if len(of) < 2 {
+			return
+		}
+		first := spans[of[0]]
+		w, b := Range{first.Window.From, at}, first.Baseline
+		for _, i := range of {
+			if spans[i].Window.From.After(w.From) {
+				w.From = spans[i].Window.From
+			}
+			if spans[i].Baseline.To.Before(b.To) {
+				b.To = spans[i].Baseline.To
+			}
+			if spans[i].Baseline.From.Before(b.From) {
+				b.From = spans[i].Baseline.From
+			}
+		}
+		for _, i := range of {
+			spans[i].Window, spans[i].Baseline = w, b
+		}
+	}
+	bySource := map[BaselineSource][]int{}
+	var changed []int
+	for i, s := range spans {
+		if s.Onset.IsZero() {
+			bySource[s.Source] = append(bySource[s.Source], i)
+		} else {
+			changed = append(changed, i)
+		}
+	}
+	for _, of := range bySource {
+		merge(of)
+	}
+	slices.SortFunc(changed, func(a, b int) int { return spans[a].Window.From.Compare(spans[b].Window.From) })
+	for from := 0; from < len(changed); {
+		to := from
+		for to < len(changed) && spans[changed[to]].Window.From.Sub(spans[changed[from]].Window.From) <= step && spans[changed[to]].Source == spans[changed[from]].Source {
+			to++
+		}
+		merge(changed[from:to])
+		from = to
+	}
+}

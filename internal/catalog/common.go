@@ -47,8 +47,8 @@ var (
 	}
 	// SamePrefillWork is prefill that explains no slower stream.
 	SamePrefillWork = &Threshold{
-		Name: "same_prefill_work", Unit: indicator.Tokens, Default: None, Baseline: &Relative{Factor: 1.5},
-		Why: "prompts are computed in the same steps as the stream, so more prompt tokens per request alone make the stream uneven",
+		Name: "same_prefill_work", Unit: indicator.Tokens, Default: 1e6, Baseline: &Relative{Factor: 1.5},
+		Why: "prompts are computed in the same steps as the stream, so more prompt tokens per request alone make it slower; without a baseline nothing says that they grew",
 	}
 	// PrefillMost is a first token that is late because of its own prefill.
 	PrefillMost = &Threshold{
@@ -59,6 +59,11 @@ var (
 	QueueAlways = &Threshold{
 		Name: "queue_always", Unit: indicator.Requests, Default: 0.5,
 		Why: "at least one request waits 70 % of the time; short queues under bursts clear and stay below",
+	}
+	// EveryoneWaits is a first token that even the median request waits for.
+	EveryoneWaits = &Threshold{
+		Name: "everyone_waits", Unit: indicator.Seconds, Default: 1, Baseline: &Relative{Factor: 1.5, Offset: 0.75, Most: 2},
+		Why: "in a queue that never clears every request waits; half as long again as normal at the median and 750 ms more; two seconds whatever was normal",
 	}
 	// QueueTimeLong is a wait in the scheduler's queue that users feel.
 	QueueTimeLong = &Threshold{
@@ -77,20 +82,22 @@ var (
 	// PrefillLate holds while the first token is late because of its prefill.
 	PrefillLate = All(FirstTokenLate, Above(indicator.PrefillShare, PrefillMost))
 
-	// Queueing holds while work waits for the scheduler all the time.
-	Queueing = Above(indicator.WaitingFloor, QueueAlways)
+	// Queueing holds while work waits for the scheduler all the time. A gauge read every
+	// 15 s may meet every burst and none of the time between them; but where a queue
+	// never clears, every request waits, the median one too.
+	Queueing = All(Above(indicator.WaitingFloor, QueueAlways), Above(indicator.TTFTP50, EveryoneWaits))
 
 	// NotQueueing holds while queues, if any, clear.
-	NotQueueing = Below(indicator.WaitingFloor, QueueAlways)
+	NotQueueing = Any(Below(indicator.WaitingFloor, QueueAlways), Below(indicator.TTFTP50, EveryoneWaits))
 
 	// DecodeSlow holds while steps take longer than their batch explains: in
 	// the mean, and at the median or in the tail. A short stall moves the mean
 	// alone.
-	DecodeSlow = All(Above(indicator.ITLMean, DecodeSlower), Any(Above(indicator.ITLP50, DecodeSlower), DecodeUneven))
-
-	// DecodeUneven holds while the slow gaps of a stream are longer than batch and
-	// prompts explain.
-	DecodeUneven = All(Above(indicator.ITLP90, StreamUneven), Below(indicator.ComputedTokens, SamePrefillWork))
+	DecodeSlow = All(
+		Above(indicator.ITLMean, DecodeSlower),
+		Any(Above(indicator.ITLP50, DecodeSlower), Above(indicator.ITLP90, StreamUneven)),
+		Below(indicator.ComputedTokens, SamePrefillWork),
+	)
 
 	// DecodeFair holds while the median step takes no longer than its batch explains.
 	DecodeFair = Below(indicator.ITLP50, DecodeSlower)

@@ -73,7 +73,7 @@ type Limits struct {
 
 // Usual limits. The threshold was chosen on healthy recordings of real servers:
 // docs/adr/0010-observations.md.
-var Usual = Limits{Threshold: 12, MinBefore: 9, MinAfter: 9}
+var Usual = Limits{Threshold: 10, MinBefore: 9, MinAfter: 9}
 
 // straddle is what leaving out the interval that holds the change must gain.
 const straddle = 2

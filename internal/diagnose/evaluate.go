@@ -96,6 +96,14 @@ func judge(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settin
 			firing[o.pathology.ID] = o
 		}
 	}
+	// A doubtful cause is believed where one of its symptoms is beyond doubt.
+	for i := range j.outcomes {
+		o := &j.outcomes[i]
+		if o.status == Pending && slices.ContainsFunc(o.pathology.Inhibits, func(id string) bool { return firing[id] != nil }) {
+			o.status = Firing
+			firing[o.pathology.ID] = o
+		}
+	}
 	// In the catalogue's order, so that the furthest cause is named.
 	for i := range j.outcomes {
 		o := &j.outcomes[i]
@@ -135,9 +143,8 @@ func (o *outcome) judge(s *Snapshot, v view) {
 	if o.status != Firing {
 		return
 	}
-	if onset := v.span().Onset; !onset.IsZero() && s.At.Sub(onset) < o.pathology.Hold {
+	if t, _ := o.pathology.When.Eval(doubtful{v}); t != catalog.True {
 		o.status = Pending
-		return
 	}
 	held, known := 0, 0
 	for _, c := range o.pathology.Supports {

@@ -325,7 +325,9 @@ func tooFew(n, need float64) indicator.Value {
 func (p *planner) translate(s *indicator.Signal, expr string, own bool, span Range) (string, error) {
 	rw := p.g.rewriting(p.r, span.Length())
 	if s.Fleet {
-		rw.Matchers = p.r.Matchers // the others are what it is compared with
+		// The others are what it is compared with, and theirs is another phase of the
+		// scrape grid.
+		rw.Matchers, rw.Window = p.r.Matchers, rw.Window+p.r.Interval
 	}
 	if !own {
 		rw.Metric = p.g.lead.Dialect.Metric

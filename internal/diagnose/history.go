@@ -368,6 +368,7 @@ func (h *history) count(family string, iv interval) float64 { return h.rise(fami
 const (
 	burstiness    = 3
 	alike         = 2
+	lengthsAlike  = 1.5
 	stepsAlike    = 20 // steps that count as one observation of the time that a step takes
 	queueWanders  = 0.35
 	requestsTwice = 2 // observations of the stream that one request is worth
@@ -390,7 +391,7 @@ func (h *history) observed(ivs []interval) *changepoint.Series {
 	sig("first tokens", changepoint.Rate, burstiness, func(iv interval) []float64 { return []float64{h.count(firstTokens, iv)} })
 	sig("preemptions", changepoint.Rate, burstiness, func(iv interval) []float64 { return []float64{h.rise(evictions, iv)} })
 	sig("TTFT", changepoint.Cells, alike, func(iv interval) []float64 { return h.cells(firstTokens, iv, 1) })
-	sig("prompt length", changepoint.Cells, alike, func(iv interval) []float64 { return h.cells(promptLengths, iv, 1) })
+	sig("prompt length", changepoint.Cells, lengthsAlike, func(iv interval) []float64 { return h.cells(promptLengths, iv, 1) })
 	sig("ITL", changepoint.Cells, 1, func(iv interval) []float64 {
 		gaps := h.count(tokenGaps, iv)
 		if gaps <= 0 {

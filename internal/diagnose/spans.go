@@ -1,7 +1,9 @@
 package diagnose
 
 import (
+	"fmt"
 	"math"
+	"os"
 	"slices"
 	"time"
 
@@ -17,6 +19,8 @@ type Span struct {
 	Onset time.Time
 	// Observed is when the observation of the target began.
 	Observed time.Time
+
+	steady steadiness
 }
 
 // since returns when what is going on began; atLeast says that it was there when the
@@ -63,9 +67,33 @@ func (h *history) segments() []segment {
 			}
 			from = c.After
 		}
-		out = append(out, life[from:])
+		for _, s := range [][]interval{life[from : len(life)-h.quiet(life[from:])], life[len(life)-h.quiet(life[from:]):]} {
+			if len(s) > 0 {
+				out = append(out, s)
+			}
+		}
 	}
 	return out
+}
+
+// silence is how long nothing must have happened for what came before it to be over.
+const silence = 14 * time.Second
+
+// quiet returns how many intervals at the end of a segment were without any work,
+// 0 where they are too short to say.
+func (h *history) quiet(s segment) int {
+	n := 0
+	for n < len(s) {
+		iv := s[len(s)-1-n]
+		if h.rise(tokensOut, iv)+h.count(firstTokens, iv) > 0 || !(h.look(running, iv.to)+h.look(waiting, iv.to) == 0) {
+			break
+		}
+		n++
+	}
+	if n == 0 || h.span(s[len(s)-n:]).Length() < silence {
+		return 0
+	}
+	return n
 }
 
 func (h *history) span(s segment) Range {
@@ -96,12 +124,19 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 		s.Window.To = o.At
 	}
 	segs := h.segments()
+	if os.Getenv("SEGDEBUG") != "" { // DEBUG
+		for _, sg := range segs {
+			v := h.service(sg)
+			fmt.Printf("SEG %s %4.0f..%4.0f n=%.0f ttft=%.3f gap=%.4f q=%.3f ev=%.2f err=%.2f ab=%.2f wait=%.1f hit=%.2f\n", t.Name, h.at[sg[0].from].Sub(h.at[0]).Seconds(), h.at[sg[len(sg)-1].to].Sub(h.at[0]).Seconds(), v.requests, v.ttft, v.gap, v.queue, v.evictions, v.errors, v.abandoned, v.waiting, v.cached)
+		}
+	}
 	now := segment(nil)
 	if n := len(segs); n > 0 && h.answering() {
 		now, segs = segs[n-1], segs[:n-1]
 	}
+	normal, rest := h.normal(segs)
+	now = h.incident(normal, rest, now)
 	s.Window.From = h.windowFrom(now, s.Window.To, usual)
-	normal := h.normal(segs)
 	if normal == nil && len(segs) == 0 {
 		// Nothing changed: what lies before the window is as good as the window.
 		for len(now) > 0 && h.at[now[len(now)-1].to].After(s.Window.From.Add(edge)) {
@@ -115,6 +150,7 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 	if len(normal) > 0 && h.span(normal).Length() >= minHistory {
 		s.Baseline, s.Source = h.span(normal), History
 	}
+	s.steady = h.steadiness(normal, now)
 	o.override(&s, h)
 	return s
 }
@@ -155,7 +191,8 @@ func (h *history) windowFrom(now segment, to time.Time, usual time.Duration) tim
 	}
 	from, requests := to, 0.0
 	for i := len(now) - 1; i >= 0; i-- {
-		if to.Sub(from) >= usual && requests >= enoughRequests || to.Sub(h.at[now[i].from]) > max(usual, thinWindow) {
+		long := to.Sub(from) >= usual
+		if long && (requests >= enoughRequests || requests < few) || to.Sub(h.at[now[i].from]) > max(usual, thinWindow) {
 			break
 		}
 		from = h.at[now[i].from]
@@ -200,11 +237,15 @@ func (h *history) service(s segment) service {
 	return v
 }
 
-// worse reports whether users were served clearly worse than in another segment.
-func (v service) worse(than service) bool {
-	return v.ttft > 2*than.ttft+0.05 || v.gap > 1.5*than.gap+0.002 || v.queue > 2*than.queue+0.5 ||
-		v.evictions > than.evictions+0.1 || v.errors > than.errors+0.05 || v.abandoned > than.abandoned+0.15 ||
-		v.waiting > 2*than.waiting+1 || v.cached < 0.6*than.cached-0.05
+// By how much latencies differ that are clearly, and that are much, worse.
+const clearly, muchWorse = 1, 4
+
+// worse reports whether users were served worse than in another segment: twice as late
+// a first token, half as long again between tokens, and so on, or so much more.
+func (v service) worse(than service, by float64) bool {
+	return v.ttft > (1+by)*than.ttft+0.05 || v.gap > (1+by/2)*than.gap+0.002 || v.queue > (1+by)*than.queue+0.5*by ||
+		v.evictions > than.evictions+0.1*by || v.errors > than.errors+0.05*by || v.abandoned > than.abandoned+0.15*by ||
+		v.waiting > (1+by)*than.waiting+by || v.cached < (1-0.4*min(2, by))*than.cached-0.05
 }
 
 // sick reports whether a segment is bad by itself, whatever came before it.
@@ -216,8 +257,8 @@ func (v service) sick() bool {
 const few = 5
 
 // normal returns the latest segment that is no worse than any before it, with those
-// before it that are like it; nil where there is none.
-func (h *history) normal(segs []segment) segment {
+// before it that are like it, and the segments that came after; nil where there is none.
+func (h *history) normal(segs []segment) (normal segment, rest []segment) {
 	served := make([]service, len(segs))
 	for i, s := range segs {
 		served[i] = h.service(s)
@@ -229,18 +270,38 @@ func (h *history) normal(segs []segment) segment {
 		}
 		worse := false
 		for e := range i {
-			worse = worse || telling(e) && served[i].worse(served[e])
+			worse = worse || telling(e) && served[i].worse(served[e], clearly)
 		}
 		if worse {
 			continue
 		}
-		out := slices.Clone(segs[i])
-		for e := i - 1; e >= 0 && !served[i].worse(served[e]) && !served[e].worse(served[i]); e-- {
-			out = append(slices.Clone(segs[e]), out...)
+		out := segs[i]
+		for e := i - 1; e >= 0 && !served[i].worse(served[e], clearly) && !served[e].worse(served[i], clearly); e-- {
+			out = slices.Concat(segs[e], out)
 		}
-		return out
+		return out, segs[i+1:]
 	}
-	return nil
+	return nil, segs
+}
+
+// incident adds to a segment in which users are served worse than normal those before
+// it that belong to the same incident, however it went: they are worse than normal
+// too, and the last one is not much worse than they.
+func (h *history) incident(normal []interval, rest []segment, now segment) segment {
+	if len(normal) == 0 || len(now) == 0 {
+		return now
+	}
+	usual, last := h.service(normal), h.service(now)
+	if !last.worse(usual, clearly) {
+		return now
+	}
+	for i := len(rest) - 1; i >= 0; i-- {
+		if v := h.service(rest[i]); !v.worse(usual, clearly) || last.worse(v, muchWorse) {
+			break
+		}
+		now = slices.Concat(rest[i], now)
+	}
+	return now
 }
 
 // mostSpans is how many different spans are asked for: each is a set of queries.

@@ -130,6 +130,13 @@ func TestSparse(t *testing.T) {
 									if got := d.Verdict.ID; !quiet(got) && !slices.Contains(want, got) && got != diagnose.InsufficientData {
 										alarms[interval]++
 										log("ALARM %s %s+%d %s +%ds: %s: %s", interval, p.name, k, phase.Name, int(at.Sub(from).Seconds()), got, d.Verdict.Summary)
+										if os.Getenv("SPARSE_V") != "" {
+											for _, f := range d.Findings {
+												if f.Status == diagnose.Firing {
+													log("   %s %s %s", f.Pathology.ID, f.Status, explain(d, f))
+												}
+											}
+										}
 									}
 									mu.Unlock()
 								}

@@ -19,8 +19,12 @@ var (
 		Why: "the KV cache could hold half as many sequences again",
 	}
 	pinned = &catalog.Threshold{
-		Name: "batch_pinned", Unit: indicator.Ratio, Default: 0.85,
+		Name: "batch_pinned", Unit: indicator.Ratio, Default: 0.8,
 		Why: "the batch sits at the highest count seen while requests wait: a ceiling",
+	}
+	fewSeats = &catalog.Threshold{
+		Name: "few_seats", Unit: indicator.Requests, Default: 4.5,
+		Why: "a step of four sequences is bound by reading the weights on any machine, so more of them cost next to nothing; vLLM's own default is 128 and more",
 	}
 	stepStillCheap = &catalog.Threshold{
 		Name: "step_still_cheap", Unit: indicator.Seconds, Default: 0.05,
@@ -41,7 +45,7 @@ var Pathology = &catalog.Pathology{
 		catalog.Any(catalog.FirstTokenLate, catalog.Above(indicator.QueueTimeMean, catalog.QueueTimeLong)),
 		catalog.Above(indicator.RunningPinned, pinned),
 		catalog.Below(indicator.KVUsagePeak, kvRoom),
-		catalog.Below(indicator.ITLP50, stepStillCheap),
+		catalog.Any(catalog.Below(indicator.ITLP50, stepStillCheap), catalog.Below(indicator.RunningPeak, fewSeats)),
 	),
 	For:      2 * time.Minute,
 	Supports: []catalog.Cond{catalog.Above(indicator.WaitingGrowth, growing)},

@@ -53,7 +53,6 @@ var Pathology = &catalog.Pathology{
 			catalog.Below(indicator.GPUUtil, gpuIdle),
 		),
 	),
-	Hold:    30 * time.Second,
 	For:     15 * time.Minute,
 	Refine:  refine,
 	Runbook: runbook,

@@ -40,10 +40,9 @@ var Pathology = &catalog.Pathology{
 	Severity:          catalog.Page,
 	FollowsObjectives: true,
 	When: catalog.All(
-		catalog.Above(indicator.KVUsagePeak, kvFull),
 		catalog.Above(indicator.Preemptions, someEvictions),
 		catalog.Above(indicator.PreemptionsPerRequest, evictionShare),
-		catalog.Any(catalog.UserPain, catalog.Above(indicator.PreemptionsPerRequest, evictionHeavy)),
+		catalog.Any(catalog.All(catalog.Above(indicator.KVUsagePeak, kvFull), catalog.UserPain), catalog.Above(indicator.PreemptionsPerRequest, evictionHeavy)),
 	),
 	For: 2 * time.Minute,
 	Supports: []catalog.Cond{

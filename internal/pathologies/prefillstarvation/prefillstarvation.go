@@ -24,7 +24,7 @@ var (
 		Why: "prompts many times longer than the usual one: prompts of one kind spread over a factor of three to five",
 	}
 	unseenWait = &catalog.Threshold{
-		Name: "unseen_wait", Unit: indicator.Seconds, Default: 0.1, Baseline: &catalog.Relative{Factor: 2, Offset: 0.01},
+		Name: "unseen_wait", Unit: indicator.Seconds, Default: 0.1, Baseline: &catalog.Relative{Factor: 2, Offset: 0.05},
 		Why: "time before the first token that is neither queue nor prefill: somebody else's step; about 25 ms on a healthy server",
 	}
 	stalls = &catalog.Threshold{

@@ -33,12 +33,12 @@ var Pathology = &catalog.Pathology{
 		catalog.Any(
 			catalog.All(
 				catalog.Above(indicator.ITLMean, catalog.DecodeSlower),
-				catalog.Any(catalog.Above(indicator.ITLP50, medianSlower), catalog.DecodeUneven),
+				catalog.Any(catalog.Above(indicator.ITLP50, medianSlower), catalog.Above(indicator.ITLP90, catalog.StreamUneven)),
+				catalog.Below(indicator.ComputedTokens, catalog.SamePrefillWork),
 			),
 			catalog.Above(indicator.ITLP50, catalog.ITLObjective),
 		),
 	),
-	Hold:     20 * time.Second,
 	For:      5 * time.Minute,
 	Supports: []catalog.Cond{catalog.Above(indicator.ITLP95, catalog.ITLObjective), catalog.Above(indicator.E2EMean, catalog.E2EWorse)},
 	Inhibits: []string{"slow-prefill", "workload-shift", "client-cancellations"},

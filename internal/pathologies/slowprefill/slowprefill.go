@@ -31,7 +31,6 @@ var Pathology = &catalog.Pathology{
 		catalog.DecodeFair,
 		catalog.Above(indicator.PrefillTimePerToken, perToken),
 	),
-	Hold:     20 * time.Second,
 	For:      5 * time.Minute,
 	Inhibits: []string{"workload-shift"},
 	Refine:   refine,

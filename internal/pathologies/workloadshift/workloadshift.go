@@ -46,7 +46,6 @@ var Pathology = &catalog.Pathology{
 		catalog.DecodeFair,
 		catalog.Below(indicator.PrefillTimePerToken, sameCost),
 	),
-	Hold:    20 * time.Second,
 	For:     10 * time.Minute,
 	Refine:  refine,
 	Runbook: runbook,

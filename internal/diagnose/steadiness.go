@@ -18,6 +18,8 @@ type steadiness struct {
 	// lasting is an inter-token latency, in seconds, that the last moments of the
 	// window had at least; NaN where that cannot be told.
 	lasting float64
+	// single says that the window is but one moment.
+	single bool
 }
 
 const (
@@ -54,8 +56,11 @@ func (h *history) steadiness(normal, now segment) steadiness {
 		ttft:    max(deviation(ttftNormal, usualTTFTDeviation), 0.7*deviation(ttftNow, 0)),
 		lasting: math.NaN(),
 	}
-	if len(gapsNow) == 1 && len(normal) > 0 && h.span(now).Length() < hiccup {
-		s.lasting = 0 // it may be over
+	if len(gapsNow) == 1 && len(normal) > 0 {
+		s.single = true
+		if h.span(now).Length() < hiccup {
+			s.lasting = 0 // it may be over
+		}
 	}
 	for _, g := range gapsNow[max(0, len(gapsNow)-lastMoments):] {
 		if v := math.Exp(g) / lastingShare; !(v >= s.lasting) {
@@ -131,6 +136,9 @@ type doubtful struct{ view }
 // Factors by which the latency conditions of the catalogue allow a change anyway.
 const allowedGap, allowedTTFT, mostDoubt = 1.6, 2, 2.5
 
+// onlyOne is by how much more a single moment must differ to be believed.
+const onlyOne = 1.35
+
 // Now returns a signal's reading in the window, the lower one of the last moments'.
 func (d doubtful) Now(s *indicator.Signal) indicator.Value {
 	v := d.view.Now(s)
@@ -149,6 +157,9 @@ func (d doubtful) Normal(s *indicator.Signal) indicator.Value {
 	switch s {
 	case indicator.ITLMean, indicator.ITLP50, indicator.ITLP90, indicator.ITLP95:
 		raise(d.span().steady.gap, allowedGap)
+		if d.span().steady.single {
+			v.V *= onlyOne
+		}
 	case indicator.TTFTMean, indicator.TTFTP50, indicator.TTFTP95:
 		raise(d.span().steady.ttft, allowedTTFT)
 	}

@@ -140,6 +140,10 @@ type View interface {
 	Normal(*indicator.Signal) indicator.Value
 	// HasHistory reports whether the baseline is made of earlier samples.
 	HasHistory() bool
+	// MayHoldFault reports whether the baseline may hold the very fault that is looked
+	// for, as the sums of a short life do: it then makes thresholds stricter than their
+	// defaults, never laxer.
+	MayHoldFault() bool
 	// Limit returns a threshold that somebody set for this target: the user, an
 	// objective, or a measurement. The source says which.
 	Limit(*Threshold) (limit float64, source string, ok bool)

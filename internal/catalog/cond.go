@@ -200,7 +200,7 @@ func compare(c Cond, v View) Evidence {
 		Signal: c.Signal, Op: c.Op, Name: c.Threshold.Name, Why: c.Threshold.Why,
 		Value: v.Now(c.Signal), Baseline: v.Normal(c.Signal), Threshold: math.NaN(),
 	}
-	limit, source, ok := c.Threshold.Resolve(c.Signal, v)
+	limit, source, ok := c.Threshold.Resolve(c.Signal, c.Op, v)
 	if !ok {
 		if c.Threshold.Objective != "" && c.Threshold.Baseline == nil {
 			e.Holds = False // what nobody promised is not broken
@@ -219,12 +219,12 @@ func compare(c Cond, v View) Evidence {
 }
 
 // Resolve returns the number that the signal is compared with, and its source.
-func (t *Threshold) Resolve(s *indicator.Signal, v View) (limit float64, source string, ok bool) {
+func (t *Threshold) Resolve(s *indicator.Signal, op Op, v View) (limit float64, source string, ok bool) {
 	if limit, source, ok = v.Limit(t); ok {
 		return limit, source, true
 	}
 	if t.Baseline != nil {
-		if limit, ok = t.Baseline.limit(s, v); ok {
+		if limit, ok = t.Baseline.limit(s, v); ok && !(v.MayHoldFault() && t.laxer(limit, op)) {
 			return limit, "baseline", true
 		}
 	}
@@ -232,6 +232,11 @@ func (t *Threshold) Resolve(s *indicator.Signal, v View) (limit float64, source 
 		return t.Default, "default", true
 	}
 	return 0, "", false
+}
+
+// laxer reports whether a limit is easier to keep than the default.
+func (t *Threshold) laxer(limit float64, op Op) bool {
+	return op == GreaterThan && limit > t.Default || op == LessThan && limit < t.Default
 }
 
 func (r *Relative) limit(s *indicator.Signal, v View) (float64, bool) {

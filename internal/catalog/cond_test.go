@@ -25,7 +25,8 @@ func (r readings) Limit(t *Threshold) (float64, string, bool) {
 	return limit, r.source, ok
 }
 
-func (r readings) HasHistory() bool { return !r.lifetime }
+func (r readings) HasHistory() bool   { return !r.lifetime }
+func (r readings) MayHoldFault() bool { return false }
 
 func lookUp(m map[*indicator.Signal]float64, s *indicator.Signal) indicator.Value {
 	if v, ok := m[s]; ok {
@@ -143,7 +144,7 @@ func TestResolvePrecedence(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, source, ok := tt.t.Resolve(indicator.TTFTP95, tt.v)
+			got, source, ok := tt.t.Resolve(indicator.TTFTP95, GreaterThan, tt.v)
 			if got != tt.want || source != tt.source || ok != tt.ok {
 				t.Errorf("got %v, %q, %v; want %v, %q, %v", got, source, ok, tt.want, tt.source, tt.ok)
 			}
@@ -177,7 +178,7 @@ func TestRelativeAllowsForWhatTheSignalMayGrowWith(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, source, ok := th.Resolve(indicator.ITLP50, tt.v)
+			got, source, ok := th.Resolve(indicator.ITLP50, GreaterThan, tt.v)
 			if !ok || math.Abs(got-tt.want) > 1e-12 || source != tt.source {
 				t.Errorf("got %v, %q, %v; want %v, %q", got, source, ok, tt.want, tt.source)
 			}
@@ -188,7 +189,7 @@ func TestRelativeAllowsForWhatTheSignalMayGrowWith(t *testing.T) {
 func TestRelativeIsNeverBelowZero(t *testing.T) {
 	th := &Threshold{Default: 9, Baseline: &Relative{Factor: 0.5, Offset: -0.05}}
 	for normal, want := range map[float64]float64{0.9: 0.4, 0.04: 0, 0: 0} {
-		got, source, ok := th.Resolve(indicator.PrefixHitRatio, readings{normal: map[*indicator.Signal]float64{indicator.PrefixHitRatio: normal}})
+		got, source, ok := th.Resolve(indicator.PrefixHitRatio, GreaterThan, readings{normal: map[*indicator.Signal]float64{indicator.PrefixHitRatio: normal}})
 		if !ok || math.Abs(got-want) > 1e-12 || source != "baseline" {
 			t.Errorf("normally %v: got %v, %q, %v; want %v", normal, got, source, ok, want)
 		}
@@ -198,7 +199,7 @@ func TestRelativeIsNeverBelowZero(t *testing.T) {
 func TestRelativeIsNeverAboveMost(t *testing.T) {
 	th := &Threshold{Default: 9, Baseline: &Relative{Factor: 2, Offset: 0.05, Most: 0.3}}
 	for normal, want := range map[float64]float64{0: 0.05, 0.1: 0.25, 0.2: 0.3, 1: 0.3} {
-		got, source, ok := th.Resolve(indicator.ClientErrs, readings{normal: map[*indicator.Signal]float64{indicator.ClientErrs: normal}})
+		got, source, ok := th.Resolve(indicator.ClientErrs, GreaterThan, readings{normal: map[*indicator.Signal]float64{indicator.ClientErrs: normal}})
 		if !ok || math.Abs(got-want) > 1e-12 || source != "baseline" {
 			t.Errorf("normally %v: got %v, %q, %v; want %v", normal, got, source, ok, want)
 		}
@@ -208,11 +209,11 @@ func TestRelativeIsNeverAboveMost(t *testing.T) {
 func TestRelativeMayAskForHistory(t *testing.T) {
 	th := &Threshold{Default: 9, Baseline: &Relative{Factor: 2, History: true}}
 	v := readings{normal: map[*indicator.Signal]float64{indicator.TTFTP50: 1}}
-	if got, source, _ := th.Resolve(indicator.TTFTP50, v); got != 2 || source != "baseline" {
+	if got, source, _ := th.Resolve(indicator.TTFTP50, GreaterThan, v); got != 2 || source != "baseline" {
 		t.Errorf("with history: %v, %q", got, source)
 	}
 	v.lifetime = true
-	if got, source, _ := th.Resolve(indicator.TTFTP50, v); got != 9 || source != "default" {
+	if got, source, _ := th.Resolve(indicator.TTFTP50, GreaterThan, v); got != 9 || source != "default" {
 		t.Errorf("against a lifetime: %v, %q", got, source)
 	}
 }

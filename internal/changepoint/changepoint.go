@@ -207,11 +207,11 @@ func (f *prefix) measure(p *prepared, least float64) float64 {
 			}
 		}
 	}
-	if len(ratios) == 0 {
+	if len(ratios) < 2 { // the only one may hold the change
 		return least
 	}
 	slices.Sort(ratios)
-	median, m := ratios[len(ratios)/2], float64(len(ratios))
+	median, m := ratios[(len(ratios)-1)/2], float64(len(ratios))
 	return max(least, (weight*least+m*median)/(weight+m))
 }
 

@@ -216,22 +216,11 @@ func (f *auditFlags) surfaceOfPrometheus(ctx context.Context, stderr io.Writer) 
 // to tell, 0 otherwise: a server that was discovered a moment ago has few
 // samples, and is no slow one.
 func steadyInterval(ctx context.Context, q metrics.Querier, matchers []*labels.Matcher, at time.Time) (time.Duration, error) {
-	const minute, long = time.Minute, 10 * time.Minute
-	first, err := firstSample(ctx, q, matchers, at)
-	if err != nil || at.Sub(first) < 2*minute {
+	pace, err := diagnose.ReadPace(ctx, q, matchers, at)
+	if err != nil || pace.Scrapes < 4 || at.Sub(pace.First) < 2*time.Minute {
 		return 0, err
 	}
-	if at.Sub(first) > long+minute {
-		return scrapeInterval(ctx, q, matchers, at)
-	}
-	v, err := q.Query(ctx, fmt.Sprintf("max(count_over_time(%s[%s]))", within(matchers), model.Duration(minute)), at)
-	if err != nil {
-		return 0, fmt.Errorf("find the scrape interval: %w", err)
-	}
-	if len(v) == 0 || float64(v[0].Value) < 3 {
-		return 0, nil
-	}
-	return max(time.Duration(float64(minute)/float64(v[0].Value)).Round(time.Second), time.Second), nil
+	return pace.Interval, nil
 }
 
 func brief(err error) string {

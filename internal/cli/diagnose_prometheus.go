@@ -19,16 +19,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/api"
 )
 
-// How the past is looked for on a server.
-const (
-	// pulse selects a gauge that every inference server always shows, under all
-	// its names: few series, one for each scraped engine.
-	pulse = `{__name__=~"(ray_|kserve_)?vllm[:_]num_requests_running|sglang:num_running_reqs"}`
-
-	usualScrape = 15 * time.Second // where the interval cannot be seen
-	history     = time.Hour
-)
-
 // diagnosePrometheus judges what a Prometheus-compatible server holds.
 func diagnosePrometheus(ctx context.Context, stderr io.Writer, f *diagnoseFlags, o diagnose.Options) (d diagnose.Diagnosis, err error) {
 	if o.Matchers, err = parseMatches(f.match); err != nil {
@@ -38,12 +28,11 @@ func diagnosePrometheus(ctx context.Context, stderr io.Writer, f *diagnoseFlags,
 		return d, err
 	}
 	err = withPrometheus(stderr, f.prometheus, &f.http, func(q *tolerant) error {
-		if o.Interval, err = scrapeInterval(ctx, q, o.Matchers, o.At); err != nil {
+		pace, err := diagnose.ReadPace(ctx, q, o.Matchers, o.At)
+		if err != nil {
 			return err
 		}
-		if o.First, err = firstSample(ctx, q, o.Matchers, o.At); err != nil {
-			return err
-		}
+		o.Interval, o.First = pace.Interval, pace.First
 		if err := f.past(&o, span{last: o.At}); err != nil {
 			return err
 		}
@@ -83,46 +72,6 @@ func parseMatch(text string) ([]*labels.Matcher, error) {
 		}
 	}
 	return matchers, nil
-}
-
-// within adds matchers to the pulse.
-func within(matchers []*labels.Matcher) string {
-	s := strings.TrimSuffix(pulse, "}")
-	for _, m := range matchers {
-		s += "," + m.String()
-	}
-	return s + "}"
-}
-
-// scrapeInterval estimates the time between two samples. Of a series that was
-// there all the time their number tells it; of one that came or went meanwhile
-// the time between its first and its last. The shorter end is nearer the
-// truth, for a gap makes it longer.
-func scrapeInterval(ctx context.Context, q metrics.Querier, matchers []*labels.Matcher, at time.Time) (time.Duration, error) {
-	const expr = "quantile(0.1, (600 / (count_over_time(%[1]s[10m]) > 1) and %[1]s and %[1]s offset 10m)" +
-		" or (max_over_time(timestamp(%[1]s)[10m:5s]) - min_over_time(timestamp(%[1]s)[10m:5s])) / (count_over_time(%[1]s[10m]) - 1 > 0))"
-	v, err := q.Query(ctx, fmt.Sprintf(expr, within(matchers)), at)
-	if err != nil {
-		return 0, fmt.Errorf("find the scrape interval: %w", err)
-	}
-	if len(v) == 0 || !(float64(v[0].Value) > 0) {
-		return usualScrape, nil
-	}
-	interval := time.Duration(float64(v[0].Value) * float64(time.Second))
-	return max(interval.Round(time.Second), time.Second), nil
-}
-
-// firstSample returns since when the server holds samples, at most an hour.
-func firstSample(ctx context.Context, q metrics.Querier, matchers []*labels.Matcher, at time.Time) (time.Time, error) {
-	m, err := q.QueryRange(ctx, fmt.Sprintf("count(%s)", within(matchers)), metrics.Range{Start: at.Add(-history), End: at, Step: time.Minute})
-	if err != nil {
-		return time.Time{}, fmt.Errorf("find the first sample: %w", err)
-	}
-	first := at.Add(-history)
-	if len(m) > 0 && len(m[0].Values) > 0 {
-		first = m[0].Values[0].Timestamp.Time()
-	}
-	return first, nil
 }
 
 // tolerant takes partial answers for what they are worth and remembers what

@@ -133,30 +133,3 @@ func TestDiagnoseFromPrometheusRefusals(t *testing.T) {
 		})
 	}
 }
-
-func TestScrapeIntervalIsSeen(t *testing.T) {
-	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	start := time.Unix(1795236000, 0)
-	for i := range 60 {
-		page := fmt.Sprintf("# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{model_name=\"m\"} %d\n", i)
-		if _, err := store.Append(embedded.Target{Instance: "a"}, start.Add(time.Duration(i)*30*time.Second), []byte(page), "", 0); err != nil {
-			t.Fatal(err)
-		}
-	}
-	at := start.Add(59 * 30 * time.Second)
-	got, err := scrapeInterval(t.Context(), store, nil, at)
-	if err != nil || got != 30*time.Second {
-		t.Errorf("interval %s, %v; want 30s", got, err)
-	}
-	first, err := firstSample(t.Context(), store, nil, at)
-	if err != nil || first.Sub(start) > time.Minute || first.Before(start) {
-		t.Errorf("first sample %s, %v; want %s or a minute later", first, err, start)
-	}
-	if got, err := scrapeInterval(t.Context(), store, nil, start.Add(-time.Hour)); err != nil || got != usualScrape {
-		t.Errorf("interval of nothing %s, %v; want %s", got, err, usualScrape)
-	}
-}

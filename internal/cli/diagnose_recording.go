@@ -4,13 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
-	"github.com/sixty-dev/sixty/internal/metrics/recording"
 )
 
 // diagnoseRecording judges a recording at one of its moments.
@@ -45,24 +43,6 @@ func (f *diagnoseFlags) past(o *diagnose.Options, s span) error {
 		return fmt.Errorf("--baseline: it ends (%s) after --at (%s)", stamp(o.Baseline.To), stamp(o.At))
 	}
 	return nil
-}
-
-// spacing returns the median time between two scrapes of one target.
-func spacing(rec *recording.Recording) (time.Duration, error) {
-	last := map[string]time.Time{}
-	var gaps []time.Duration
-	err := rec.Scrapes(func(sc recording.Scrape) error {
-		if before, ok := last[sc.Target]; ok {
-			gaps = append(gaps, sc.At.Sub(before))
-		}
-		last[sc.Target] = sc.At
-		return nil
-	})
-	if err != nil || len(gaps) == 0 {
-		return time.Second, err
-	}
-	slices.Sort(gaps)
-	return gaps[len(gaps)/2].Round(100 * time.Millisecond), nil
 }
 
 // firstCreated returns when the oldest process of a store began to count, zero

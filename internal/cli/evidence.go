@@ -110,11 +110,11 @@ func (f *evidenceFlags) ask(ctx context.Context, stderr io.Writer, http *httpFla
 		return nil, err
 	}
 	err = withPrometheus(stderr, f.prometheus, http, func(q *tolerant) error {
-		interval, err := scrapeInterval(ctx, q, match, r.To)
+		pace, err := diagnose.ReadPace(ctx, q, match, r.To)
 		if err != nil {
 			return err
 		}
-		files, err = measureSpan(ctx, q, r, interval, match, fmt.Sprintf("the %s until %s of %s", model.Duration(r.Length()), stamp(r.To), redactURL(f.prometheus)))
+		files, err = measureSpan(ctx, q, r, pace.Interval, match, fmt.Sprintf("the %s until %s of %s", model.Duration(r.Length()), stamp(r.To), redactURL(f.prometheus)))
 		return err
 	})
 	return files, err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard/preview"
@@ -83,11 +84,11 @@ func (f *previewFlags) ofPrometheus(ctx context.Context, stderr io.Writer) (page
 	}
 	now := time.Now()
 	err = withPrometheus(stderr, f.prometheus, &f.http, func(q *tolerant) error {
-		interval, err := scrapeInterval(ctx, q, d.Matchers, now)
+		pace, err := diagnose.ReadPace(ctx, q, d.Matchers, now)
 		if err != nil {
 			return err
 		}
-		page, err = drawn(ctx, q, d, f.past, preview.Options{From: now.Add(-f.past), To: now, Interval: interval, Source: redactURL(f.prometheus)})
+		page, err = drawn(ctx, q, d, f.past, preview.Options{From: now.Add(-f.past), To: now, Interval: pace.Interval, Source: redactURL(f.prometheus)})
 		return err
 	})
 	return page, err

@@ -128,11 +128,11 @@ func (f *observedFlags) fromPrometheus(ctx context.Context, stderr io.Writer) (*
 	}
 	o := &observed{From: redactURL(f.prometheus)}
 	return o, withPrometheus(stderr, f.prometheus, &f.http, func(q *tolerant) error {
-		interval, err := scrapeInterval(ctx, q, matchers, at)
+		pace, err := diagnose.ReadPace(ctx, q, matchers, at)
 		if err != nil {
 			return err
 		}
-		return f.read(ctx, q, o, at.Add(-cmp.Or(f.window, defaultPast)), at, interval, matchers)
+		return f.read(ctx, q, o, at.Add(-cmp.Or(f.window, defaultPast)), at, pace.Interval, matchers)
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/metrics/api"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
@@ -34,9 +35,11 @@ func withRecording(ctx context.Context, stderr io.Writer, path string, fn func(*
 	notes(stderr, store.Warnings())
 	p := &played{Store: store}
 	p.first, p.last = rec.Times()
-	if p.interval, err = spacing(rec); err != nil {
+	pace, err := diagnose.ReadPace(ctx, store, nil, p.last)
+	if err != nil {
 		return err
 	}
+	p.interval = pace.Interval
 	return fn(p)
 }
 

@@ -40,7 +40,8 @@ type Diagnosis struct {
 	Workload Workload
 	Coverage []Gap
 	Targets  []Target
-	Window   Range
+	Spans    []Span // by target: which time was judged, and against which
+	Window   Range  // of the first target that the verdict speaks of
 	Baseline Range
 	Source   BaselineSource
 	Notes    []string // remarks on the diagnosis as a whole

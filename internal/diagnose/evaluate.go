@@ -24,7 +24,7 @@ type Settings struct {
 
 // Evaluate judges a snapshot.
 func Evaluate(s *Snapshot, pathologies []*catalog.Pathology, set Settings) Diagnosis {
-	d := Diagnosis{At: s.At, Targets: s.Targets}
+	d := Diagnosis{At: s.At, Targets: s.Targets, Spans: s.Spans}
 	var judged []judgement
 	for i := range s.Targets {
 		if s.Targets[i].Problem != "" {

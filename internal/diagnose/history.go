@@ -24,6 +24,7 @@ const (
 	firstTokens   = "vllm:time_to_first_token_seconds"
 	tokenGaps     = "vllm:inter_token_latency_seconds"
 	promptLengths = "vllm:request_prompt_tokens"
+	answerLengths = "vllm:request_generation_tokens"
 	queueTimes    = "vllm:request_queue_time_seconds"
 	steps         = "vllm:iteration_tokens_total_count"
 	tokensOut     = "vllm:generation_tokens_total"
@@ -43,7 +44,7 @@ const (
 const generating = "/v1/.*|/pooling|/generate.*|none"
 
 var (
-	historyHistograms = []string{firstTokens, tokenGaps, promptLengths}
+	historyHistograms = []string{firstTokens, tokenGaps, promptLengths, answerLengths}
 	historyCounters   = []string{queueTimes + "_sum", queueTimes + "_count", firstTokens + "_sum", tokenGaps + "_sum", steps, tokensOut, evictions, lookups, hits, completions}
 	historyGauges     = []string{running, waiting, kvUsage, openFiles}
 )
@@ -392,6 +393,7 @@ func (h *history) observed(ivs []interval) *changepoint.Series {
 	sig("preemptions", changepoint.Rate, burstiness, func(iv interval) []float64 { return []float64{h.rise(evictions, iv)} })
 	sig("TTFT", changepoint.Cells, alike, func(iv interval) []float64 { return h.cells(firstTokens, iv, 1) })
 	sig("prompt length", changepoint.Cells, lengthsAlike, func(iv interval) []float64 { return h.cells(promptLengths, iv, 1) })
+	sig("answer length", changepoint.Cells, lengthsAlike, func(iv interval) []float64 { return h.cells(answerLengths, iv, 1) })
 	sig("ITL", changepoint.Cells, 1, func(iv interval) []float64 {
 		gaps := h.count(tokenGaps, iv)
 		if gaps <= 0 {

@@ -76,8 +76,12 @@ func (h *history) segments() []segment {
 	return out
 }
 
-// silence is how long nothing must have happened for what came before it to be over.
-const silence = 14 * time.Second
+// silence is how long nothing must have happened for what came before it to be over;
+// less where so many requests should have come meanwhile that chance is no reason.
+const (
+	silence  = 14 * time.Second
+	expected = 5
+)
 
 // quiet returns how many intervals at the end of a segment were without any work,
 // 0 where they are too short to say.
@@ -90,10 +94,19 @@ func (h *history) quiet(s segment) int {
 		}
 		n++
 	}
-	if n == 0 || h.span(s[len(s)-n:]).Length() < silence {
+	if n == 0 {
 		return 0
 	}
-	return n
+	before, after := s[:len(s)-n], h.span(s[len(s)-n:]).Length()
+	if after >= silence {
+		return n
+	}
+	if len(before) > 0 && after >= minHistory {
+		if v := h.service(before); v.requests/v.seconds*after.Seconds() >= expected {
+			return n
+		}
+	}
+	return 0
 }
 
 func (h *history) span(s segment) Range {

@@ -1,6 +1,8 @@
 package diagnose
 
 import (
+	"time"
+
 	"github.com/sixty-dev/sixty/internal/baseline"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/indicator"
@@ -34,6 +36,24 @@ func (v view) HasHistory() bool {
 	source := v.span().Source
 	return source == History || source == File
 }
+
+// MayHoldFault reports whether the baseline is the life of the server and this life
+// may have been as bad all along.
+func (v view) MayHoldFault() bool {
+	span := v.span()
+	if span.Source != Lifetime {
+		return false
+	}
+	now, life := v.Now(indicator.FirstTokens), v.Normal(indicator.FirstTokens)
+	return span.Baseline.Length() < longLife || !now.OK || !life.OK || life.V < manyTimes*now.V
+}
+
+// A life is taken for normal if it is this long and served this many times what the
+// window did: a fault that began within the last minutes is a small part of it.
+const (
+	longLife  = time.Hour
+	manyTimes = 20
+)
 
 func (v view) Limit(t *catalog.Threshold) (limit float64, source string, ok bool) {
 	if limit, ok = v.settings.Set[t.Name]; ok {
@@ -92,7 +112,7 @@ func (v view) idle() bool {
 	if v.Now(indicator.Waiting).Or(0) > idleRunning {
 		return false
 	}
-	if v.Now(indicator.FirstTokenRate).V < idleRate && v.Now(indicator.Running).V < idleRunning {
+	if v.Now(indicator.FirstTokenRate).V < idleRate && v.Now(indicator.RunningP50).V < idleRunning {
 		return true
 	}
 	// A request or two in a short window are no traffic either, if there was

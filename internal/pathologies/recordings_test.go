@@ -16,7 +16,6 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
-	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
@@ -315,20 +314,24 @@ func TestConditionsAgreeWithPromQL(t *testing.T) {
 				if f.Status >= diagnose.Pending {
 					want = f.Targets
 				}
-				expr, err := f.Pathology.When.Compile(p.compilation(d))
-				if err != nil {
-					t.Fatalf("%s: %v", f.Pathology.ID, err)
-				}
-				if expr == "" {
-					expr = "vector(0) > 1"
-				}
-				v, err := p.store.Query(t.Context(), expr, d.At)
-				if err != nil {
-					t.Fatalf("%s: %v\n%s", f.Pathology.ID, err, expr)
-				}
 				got := []string{}
-				for _, s := range v {
-					got = append(got, string(s.Metric["instance"]))
+				for i := range d.Targets {
+					expr, err := f.Pathology.When.Compile(p.compilation(d, i))
+					if err != nil {
+						t.Fatalf("%s: %v", f.Pathology.ID, err)
+					}
+					if expr == "" {
+						continue
+					}
+					v, err := p.store.Query(t.Context(), expr, d.Spans[i].Window.To)
+					if err != nil {
+						t.Fatalf("%s: %v\n%s", f.Pathology.ID, err, expr)
+					}
+					for _, s := range v {
+						if string(s.Metric["instance"]) == d.Targets[i].Labels["instance"] {
+							got = append(got, d.Targets[i].Name)
+						}
+					}
 				}
 				slices.Sort(got)
 				got = slices.Compact(got)
@@ -336,7 +339,7 @@ func TestConditionsAgreeWithPromQL(t *testing.T) {
 				compared++
 				fired += len(want)
 				if !slices.Equal(got, want) {
-					t.Errorf("%s/%s: %s: PromQL fires on %v, the diagnosis on %v\n%s", p.name, phase.Name, f.Pathology.ID, got, want, expr)
+					t.Errorf("%s/%s: %s: PromQL fires on %v, the diagnosis on %v", p.name, phase.Name, f.Pathology.ID, got, want)
 				}
 			}
 		}
@@ -344,26 +347,24 @@ func TestConditionsAgreeWithPromQL(t *testing.T) {
 	t.Logf("%d conditions compared, %d of them fired", compared, fired)
 }
 
-// compilation asks the store for exactly the spans that a diagnosis looked at.
-func (p *played) compilation(d diagnose.Diagnosis) catalog.Compilation {
-	var dia dialect.Dialect
-	for _, target := range d.Targets {
-		if target.Problem == "" {
-			dia = target.Dialect
-		}
-	}
+// compilation asks the store for exactly the spans of one target that a diagnosis looked at.
+func (p *played) compilation(d diagnose.Diagnosis, target int) catalog.Compilation {
+	dia, span := d.Targets[target].Dialect, d.Spans[target]
 	past := min(d.At.Sub(p.first), time.Hour)
 	return catalog.Compilation{
-		Lifetime: d.Source == diagnose.Lifetime,
+		Lifetime: span.Source == diagnose.Lifetime,
 		Limit:    func(*catalog.Threshold) (float64, string, bool) { return 0, "", false },
 		Query: func(s *indicator.Signal, baseline bool) (string, error) {
 			const never = "(vector(0) > 1)"
-			if past < s.MinPast || baseline && d.Source == diagnose.NoBaseline {
+			if past < s.MinPast || baseline && span.Source == diagnose.NoBaseline {
 				return never, nil
 			}
-			rw := indicator.Rewriting{Window: d.Window.Length(), Short: 10 * time.Second, Past: max(past, 10*time.Second), Metric: dia.Metric}
+			rw := indicator.Rewriting{Window: span.Window.Length(), Short: 10*time.Second + time.Millisecond, Past: max(past, 10*time.Second), Metric: dia.Metric}
 			if baseline {
-				rw.Window, rw.Offset = d.Baseline.Length(), d.At.Sub(d.Baseline.To)
+				rw.Window, rw.Offset = span.Baseline.Length(), span.Window.To.Sub(span.Baseline.To)
+			}
+			if s.Fleet {
+				rw.Window += time.Second
 			}
 			tree, err := indicator.Rewrite(s.Guarded(), rw)
 			if err != nil {

@@ -29,6 +29,9 @@ func (v View) Normal(s *indicator.Signal) indicator.Value { return v.Past.value(
 // HasHistory implements catalog.View.
 func (v View) HasHistory() bool { return v.Past != nil }
 
+// MayHoldFault implements catalog.View.
+func (v View) MayHoldFault() bool { return false }
+
 // Limit implements catalog.View.
 func (v View) Limit(t *catalog.Threshold) (float64, string, bool) {
 	limit, ok := v.Limits[t.Name]

@@ -40,7 +40,7 @@ var Pathology = &catalog.Pathology{
 	Severity: catalog.Ticket,
 	When: catalog.All(
 		catalog.Above(indicator.CompletionRate, completing),
-		catalog.NotQueueing,
+		catalog.Below(indicator.WaitingFloor, catalog.QueueAlways), // what waits is held in memory
 		catalog.Any(
 			catalog.All(
 				catalog.Above(indicator.MemoryGrowth, leakRate),

@@ -1,0 +1,75 @@
+package diagnose
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/sixty-dev/sixty/internal/metrics"
+)
+
+// A Pace is how a store's servers were scraped.
+type Pace struct {
+	// First is the first sample at hand within the longest past.
+	First time.Time
+	// Interval is the usual time between two scrapes of one server, UnknownInterval where
+	// no server was scraped twice.
+	Interval time.Duration
+	// Scrapes is how many scrapes of one server tell it, at most.
+	Scrapes int
+}
+
+// UnknownInterval is taken where the interval cannot be seen: Prometheus scrapes that
+// often in most deployments.
+const UnknownInterval = 15 * time.Second
+
+// pulse matches the gauges that every inference server always shows, under all their
+// names: few series, one for each engine. What is known of a server that never
+// answered is in "up".
+const pulse = "(ray_|kserve_)?vllm[:_]num_requests_running|sglang:num_running_reqs"
+
+// paceSpan is how much of the past tells the interval; a lost scrape or two do not
+// move the median.
+const paceSpan = 15 * time.Minute
+
+// ReadPace asks how the servers that the matchers select were scraped before a time.
+// It is the one place where the scrape interval is estimated; windows, rules and hints
+// follow from it.
+func ReadPace(ctx context.Context, q metrics.Querier, matchers []*labels.Matcher, at time.Time) (Pace, error) {
+	p := Pace{Interval: UnknownInterval}
+	for _, names := range []string{pulse, "up"} {
+		m, err := q.Samples(ctx, selector([]string{names}, matchers), at, paceSpan)
+		if err != nil {
+			return p, fmt.Errorf("find the scrape interval: %w", err)
+		}
+		var gaps []time.Duration
+		for _, s := range m {
+			var times []time.Time
+			for _, v := range s.Values {
+				times = append(times, v.Timestamp.Time())
+			}
+			if gap := usualGap(times); gap > 0 {
+				gaps = append(gaps, gap)
+			}
+			p.Scrapes = max(p.Scrapes, len(times))
+		}
+		if len(gaps) > 0 {
+			slices.Sort(gaps)
+			// Of several jobs the one that scrapes most often, but for a stray one.
+			p.Interval = max(gaps[len(gaps)/10].Round(100*time.Millisecond), 100*time.Millisecond)
+			break
+		}
+	}
+	m, err := q.QueryRange(ctx, fmt.Sprintf("count(%s)", selector([]string{pulse}, matchers)), metrics.Range{Start: at.Add(-longestPast), End: at, Step: time.Minute})
+	if err != nil {
+		return p, fmt.Errorf("find the first sample: %w", err)
+	}
+	p.First = at.Add(-longestPast)
+	if len(m) > 0 && len(m[0].Values) > 0 {
+		p.First = m[0].Values[0].Timestamp.Time()
+	}
+	return p, nil
+}

@@ -161,9 +161,8 @@ func (o Compilation) comparison(c Cond) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if o.Lifetime && absolute != "" {
-		bound := map[Op]string{GreaterThan: "clamp_max", LessThan: "clamp_min"}[c.Op]
-		limit = fmt.Sprintf("%s(%s, %s)", bound, limit, number(c.Threshold.Default))
+	if o.Lifetime && absolute != "" && c.Op == GreaterThan {
+		limit = fmt.Sprintf("clamp_max(%s, %s)", limit, number(c.Threshold.Default))
 	}
 	if o.Record != nil {
 		limit = o.Record(c, limit)

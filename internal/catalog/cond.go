@@ -234,9 +234,9 @@ func (t *Threshold) Resolve(s *indicator.Signal, op Op, v View) (limit float64, 
 	return 0, "", false
 }
 
-// laxer reports whether a limit is easier to keep than the default.
+// laxer reports whether an upper limit is easier to keep than the default.
 func (t *Threshold) laxer(limit float64, op Op) bool {
-	return op == GreaterThan && limit > t.Default || op == LessThan && limit < t.Default
+	return op == GreaterThan && limit > t.Default
 }
 
 func (r *Relative) limit(s *indicator.Signal, v View) (float64, bool) {

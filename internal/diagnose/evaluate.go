@@ -387,6 +387,9 @@ func cannotTell(s *Snapshot, judged []judgement) string {
 		}
 	}
 	for _, j := range judged {
+		if j.view.span().Failing {
+			return fmt.Sprintf("Cannot tell: the last scrape of %s failed, and the one before it did not: look at its /health, or ask again after the next one", s.Targets[j.target].Name)
+		}
 		if v := j.view.Now(indicator.FirstTokenRate); v.Reason != "" {
 			return "Cannot tell: " + v.Reason
 		}

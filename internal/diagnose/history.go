@@ -85,7 +85,8 @@ func histories(ctx context.Context, q metrics.Querier, r *Request, past Range) (
 	gs := groups(r, nil)
 	eg, ctx := errgroup.WithContext(ctx)
 	eg.SetLimit(concurrency)
-	got := make([]struct{ pages, series model.Matrix }, len(gs))
+	older := metrics.Range{Start: past.From, End: past.To.Add(-fine), Step: max(r.Interval, (past.Length()-fine)/coarsePoints).Truncate(time.Millisecond)}
+	got := make([]struct{ pages, series, old model.Matrix }, len(gs))
 	for i, g := range gs {
 		if g.lead.IsGPU() {
 			continue
@@ -109,7 +110,18 @@ func histories(ctx context.Context, q metrics.Querier, r *Request, past Range) (
 			names = append(names, metric(n+"_bucket"))
 		}
 		slices.Sort(names)
-		ask(&got[i].series, slices.Compact(names))
+		names = slices.Compact(names)
+		ask(&got[i].series, names)
+		if past.Length() < fine+2*r.Interval {
+			continue
+		}
+		eg.Go(func() (err error) {
+			got[i].old, err = q.QueryRange(ctx, selector(names, g.matchers), older)
+			if err != nil {
+				err = fmt.Errorf("read the past: %w", err)
+			}
+			return err
+		})
 	}
 	if err := eg.Wait(); err != nil {
 		return nil, err
@@ -118,7 +130,13 @@ func histories(ctx context.Context, q metrics.Querier, r *Request, past Range) (
 		if g.lead.IsGPU() {
 			continue
 		}
-		g.read(r, out, got[i].pages, got[i].series)
+		for _, s := range got[i].old {
+			switch string(s.Metric[model.MetricNameLabel]) {
+			case g.lead.Dialect.Metric(running), g.lead.Dialect.Metric(waiting):
+				got[i].pages = append(got[i].pages, s)
+			}
+		}
+		g.read(r, out, got[i].pages, slices.Concat(got[i].series, got[i].old))
 	}
 	return out, nil
 }

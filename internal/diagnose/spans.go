@@ -1,9 +1,7 @@
 package diagnose
 
 import (
-	"fmt"
 	"math"
-	"os"
 	"slices"
 	"time"
 
@@ -19,6 +17,8 @@ type Span struct {
 	Onset time.Time
 	// Observed is when the observation of the target began.
 	Observed time.Time
+	// Failing says that the last scrape failed.
+	Failing bool
 
 	steady steadiness
 }
@@ -136,13 +136,8 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 	} else {
 		s.Window.To = o.At
 	}
+	s.Failing = len(h.ok) > 0 && !h.ok[len(h.ok)-1]
 	segs := h.segments()
-	if os.Getenv("SEGDEBUG") != "" { // DEBUG
-		for _, sg := range segs {
-			v := h.service(sg)
-			fmt.Printf("SEG %s %4.0f..%4.0f n=%.0f ttft=%.3f gap=%.4f q=%.3f ev=%.2f err=%.2f ab=%.2f wait=%.1f hit=%.2f\n", t.Name, h.at[sg[0].from].Sub(h.at[0]).Seconds(), h.at[sg[len(sg)-1].to].Sub(h.at[0]).Seconds(), v.requests, v.ttft, v.gap, v.queue, v.evictions, v.errors, v.abandoned, v.waiting, v.cached)
-		}
-	}
 	now := segment(nil)
 	if n := len(segs); n > 0 && h.answering() {
 		now, segs = segs[n-1], segs[:n-1]

@@ -105,7 +105,7 @@ const (
 // known reports whether enough is known to call the target healthy or idle:
 // what users got in the window, and what the server holds right now.
 func (v view) known() bool {
-	return v.Now(indicator.Running).OK && v.Now(indicator.InFlightFloor).OK && v.Now(indicator.FirstTokenRate).OK
+	return !v.span().Failing && v.Now(indicator.Running).OK && v.Now(indicator.InFlightFloor).OK && v.Now(indicator.FirstTokenRate).OK
 }
 
 func (v view) idle() bool {

@@ -44,8 +44,10 @@ type Request struct {
 // shortest returns the shortest time over which a rate can be told and a freeze is
 // no hiccup: ten seconds, or what lies between two scrapes.
 func (r *Request) shortest() time.Duration {
-	return max(10*time.Second, r.Interval+r.Interval/10) + edge
+	return shortest(r.Interval+r.Interval/10) + edge
 }
+
+func shortest(interval time.Duration) time.Duration { return max(10*time.Second, interval) }
 
 // concurrency bounds the queries that are under way at once: enough to hide a
 // remote server's latency, few enough not to be an incident of its own.

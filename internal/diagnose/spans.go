@@ -17,7 +17,8 @@ type Span struct {
 	Onset time.Time
 	// Observed is when the observation of the target began.
 	Observed time.Time
-	// Failing says that the last scrape failed.
+	// Failing says that the last scrape failed, and the last good one is too long ago to
+	// speak of now.
 	Failing bool
 
 	steady steadiness
@@ -136,7 +137,7 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 	} else {
 		s.Window.To = o.At
 	}
-	s.Failing = len(h.ok) > 0 && !h.ok[len(h.ok)-1]
+	s.Failing = h.failing() >= shortest(step)*9/10
 	segs := h.segments()
 	now := segment(nil)
 	if n := len(segs); n > 0 && h.answering() {
@@ -177,6 +178,17 @@ func (o *Options) override(s *Span, h *history) {
 	case s.Source == NoBaseline && !o.Created.IsZero() && len(h.at) > 0 && h.at[0].Sub(o.Created) >= minLifetime:
 		s.Baseline, s.Source = Range{o.Created.Add(-time.Second), h.at[0]}, Lifetime
 	}
+}
+
+// failing returns how long ago the last good scrape was when the last one failed.
+func (h *history) failing() time.Duration {
+	last := len(h.ok) - 1
+	for k := last; k >= 0; k-- {
+		if h.ok[k] {
+			return h.at[last].Sub(h.at[k])
+		}
+	}
+	return 0
 }
 
 // answering reports whether the last scrapes brought pages: one that failed may be a

@@ -24,7 +24,7 @@ func diagnoseRecording(ctx context.Context, stderr io.Writer, f *diagnoseFlags, 
 			return err
 		}
 		o.First, o.Created, o.Every = p.first, firstCreated(p.Store), true
-		d, err = diagnose.Run(ctx, p, o)
+		d, err = judge(ctx, p, o)
 		return err
 	})
 	return d, err
@@ -48,7 +48,7 @@ func (f *diagnoseFlags) past(o *diagnose.Options, s span) error {
 }
 
 // spacing returns the median time between two scrapes of one target.
-func spacing(rec *recording.Recording) (time.Duration, error) {
+func spacing(ctx context.Context, rec *recording.Recording) (time.Duration, error) {
 	last := map[string]time.Time{}
 	var gaps []time.Duration
 	err := rec.Scrapes(func(sc recording.Scrape) error {
@@ -56,7 +56,7 @@ func spacing(rec *recording.Recording) (time.Duration, error) {
 			gaps = append(gaps, sc.At.Sub(before))
 		}
 		last[sc.Target] = sc.At
-		return nil
+		return ctx.Err()
 	})
 	if err != nil || len(gaps) == 0 {
 		return time.Second, err

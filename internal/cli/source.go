@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -17,7 +18,7 @@ import (
 // withRecording opens a recording, loads it into a storage of its own, and
 // hands that to fn.
 func withRecording(ctx context.Context, stderr io.Writer, path string, fn func(*played) error) (err error) {
-	rec, err := recording.Open(path)
+	rec, err := recording.OpenContext(ctx, path)
 	if err != nil {
 		return err
 	}
@@ -34,7 +35,7 @@ func withRecording(ctx context.Context, stderr io.Writer, path string, fn func(*
 	notes(stderr, store.Warnings())
 	p := &played{Store: store}
 	p.first, p.last = rec.Times()
-	if p.interval, err = spacing(rec); err != nil {
+	if p.interval, err = spacing(ctx, rec); err != nil {
 		return err
 	}
 	return fn(p)
@@ -60,7 +61,7 @@ func withPrometheus(stderr io.Writer, url string, http *httpFlags, fn func(*tole
 	}
 	defer client.Close()
 	q := &tolerant{next: client, seen: map[string]bool{}}
-	defer func() { notes(stderr, q.partial) }()
+	defer func() { notes(stderr, slices.Concat(q.partial, client.Warnings())) }()
 	return fn(q)
 }
 

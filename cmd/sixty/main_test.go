@@ -16,8 +16,15 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		main()
+	}
 	testscript.Main(m, map[string]func(){"sixty": main})
 }
+
+// asCommand is the environment variable that makes the test binary the command
+// itself.
+const asCommand = "SIXTY_TEST_AS_COMMAND"
 
 // TestScripts drives the binary as a user does. A script finds the recordings
 // in $RECORDINGS and servers behind $VLLM; see serve.

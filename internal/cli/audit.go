@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -64,9 +62,7 @@ func newAuditCommand() *cobra.Command {
 		Long:    auditLong,
 		Example: auditExample,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-			defer stop()
-			return runAudit(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), args, f)
+			return runAudit(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args, f)
 		},
 	}
 	s := cmd.Flags()
@@ -150,7 +146,7 @@ func runAudit(ctx context.Context, stdout, stderr io.Writer, args []string, f *a
 	source, err := f.open(ctx, stderr, targets)
 	switch {
 	case ctx.Err() != nil:
-		return errors.New("interrupted")
+		return errInterrupted
 	case err != nil:
 		return err
 	}

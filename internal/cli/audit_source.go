@@ -40,7 +40,7 @@ type auditSource struct {
 func (f *auditFlags) open(ctx context.Context, stderr io.Writer, targets []string) (*auditSource, error) {
 	switch {
 	case f.recording != "":
-		s, err := surfaceOfRecording(f.recording)
+		s, err := surfaceOfRecording(ctx, f.recording)
 		return &auditSource{surface: s}, err
 	case f.prometheus != "":
 		return f.surfaceOfPrometheus(ctx, stderr)
@@ -134,8 +134,8 @@ func noEngines(s *audit.Surface) error {
 }
 
 // surfaceOfRecording reads the last page of each server.
-func surfaceOfRecording(path string) (s *audit.Surface, err error) {
-	rec, err := recording.Open(path)
+func surfaceOfRecording(ctx context.Context, path string) (s *audit.Surface, err error) {
+	rec, err := recording.OpenContext(ctx, path)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func surfaceOfRecording(path string) (s *audit.Surface, err error) {
 		if len(sc.Body) > 0 {
 			last[sc.Target] = bytes.Clone(sc.Body)
 		}
-		return nil
+		return ctx.Err()
 	}); err != nil {
 		return nil, err
 	}
@@ -179,7 +179,7 @@ func (f *auditFlags) surfaceOfPrometheus(ctx context.Context, stderr io.Writer) 
 	}
 	defer client.Close()
 	q := &tolerant{next: client, seen: map[string]bool{}}
-	defer func() { notes(stderr, q.partial) }()
+	defer func() { notes(stderr, slices.Concat(q.partial, client.Warnings())) }()
 
 	at, err := (span{last: time.Now()}).at(f.at)
 	if err != nil {

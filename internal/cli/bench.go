@@ -9,11 +9,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -364,11 +362,6 @@ func runBench(ctx context.Context, stdout, stderr io.Writer, url string, f *benc
 	if err := f.writable(); err != nil {
 		return err
 	}
-	// The first interrupt ends the test and reports what was done; a second one
-	// ends the process.
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop)
 	defer tuneRuntime()()
 	b, err := newBench(ctx, stdout, stderr, url, f)
 	if err != nil {

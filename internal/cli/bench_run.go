@@ -441,6 +441,7 @@ func (b *bench) run(ctx context.Context, p *plan, lost func(load.Progress) bool)
 	if err != nil {
 		return nil, nil, err
 	}
+	saving(ctx)
 	v := b.probed.Vocabulary
 	t := &b.probed.Target
 	res := load.Summarize(rec, load.Settings{Name: p.name, Load: p.shape, Workload: p.workload, Objective: b.objective, Warmup: b.warmup,
@@ -448,7 +449,9 @@ func (b *bench) run(ctx context.Context, p *plan, lost func(load.Progress) bool)
 	res.Notes = append(res.Notes, b.probed.Notes...)
 	if watch != nil {
 		// An interrupt ends the test, not what is said of it.
-		res.Server = watch.judge(context.WithoutCancel(ctx), res, b.objective)
+		last, done := lastWords(ctx)
+		res.Server = watch.judge(last, res, b.objective)
+		done()
 	}
 	return res, rec, nil
 }

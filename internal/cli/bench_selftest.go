@@ -9,10 +9,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,8 +33,7 @@ func newBenchSelfTest() *cobra.Command {
 reported minus what was true. With --cpu and --server-cpu each gets one processor.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-			defer stop()
+			ctx := cmd.Context()
 			if serve != "" {
 				var script loadtest.Script
 				if err := json.Unmarshal([]byte(serve), &script); err != nil {

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,12 +14,12 @@ import (
 	"github.com/sixty-dev/sixty/internal/hint"
 )
 
-// Exit codes of diagnose and audit; every other verb uses ExitOK and
-// ExitCannotCheck.
+// Exit codes, those of README.md.
 const (
-	ExitOK          = 0 // healthy, or done
-	ExitFound       = 1 // at least one finding at or above --fail-on
-	ExitCannotCheck = 2 // bad input, unreachable, no data
+	ExitOK          = 0   // healthy, or done
+	ExitFound       = 1   // at least one finding at or above --fail-on; not as good as was asked
+	ExitCannotCheck = 2   // bad input, unreachable, no data, too little time
+	ExitInterrupted = 130 // by ctrl-C or SIGTERM, whatever was said until then
 )
 
 // Ends of a command that did its work and has said so.
@@ -31,10 +32,24 @@ var (
 func Main(args []string) int {
 	root := newRoot(os.Stdout, os.Stderr)
 	root.SetArgs(args)
-	err := root.Execute()
+	ctx, in := withInterrupts(context.Background(), func() {
+		fmt.Fprintf(os.Stderr, "error: %v\n", errInterrupted)
+		os.Exit(ExitInterrupted)
+	})
+	err := root.ExecuteContext(ctx)
 	switch {
-	case err == nil:
+	case err == nil && (ctx.Err() == nil || in.usual.Load()):
 		return ExitOK
+	case ctx.Err() != nil:
+		switch {
+		case err == nil, errors.Is(err, errFound), errors.Is(err, errCannotTell):
+			// It has said what it could.
+		case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
+			fmt.Fprintf(os.Stderr, "error: %v\n", errInterrupted)
+		default:
+			fmt.Fprintf(os.Stderr, "error: %v: %v\n", errInterrupted, err)
+		}
+		return ExitInterrupted
 	case errors.Is(err, errFound):
 		return ExitFound
 	case errors.Is(err, errCannotTell):

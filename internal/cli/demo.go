@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -58,9 +56,7 @@ func newDemoCommand() *cobra.Command {
 		Example: demoExample,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-			defer stop()
-			return runDemo(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), f)
+			return runDemo(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), f)
 		},
 	}
 	s := cmd.Flags()
@@ -118,7 +114,7 @@ func runDemo(ctx context.Context, stdout, stderr io.Writer, f *demoFlags) error 
 		d.screen.title(fmt.Sprintf("%d of %d · %s", i+1, len(list), list[i].Title))
 		if err := d.play(ctx, list[i]); err != nil {
 			if ctx.Err() != nil {
-				return errors.New("interrupted")
+				return errInterrupted
 			}
 			return fmt.Errorf("scenario %s: %w", list[i].Name, err)
 		}

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,6 +28,7 @@ type diagnoseFlags struct {
 	at, baseline       string
 	window             time.Duration
 	interval, duration time.Duration
+	timeout            time.Duration
 
 	engineArgs, engineLog string
 
@@ -50,8 +49,10 @@ a recording that sixty record or a loop around curl made.
 Times (--at, --baseline FROM/TO) are RFC 3339, Unix seconds, +90s from a recording's
 beginning, or -30s from the end.
 
+Ctrl-C during a live run ends the scraping; what was seen until then is diagnosed.
+
 Exit codes: 0 nothing found, 1 found something of at least --fail-on, 2 could not
-tell (bad input, nobody answers, not enough data).`
+tell (bad input, nobody answers, not enough data or time), 130 interrupted.`
 
 const diagnoseExample = `  sixty diagnose http://localhost:8000
   sixty diagnose vllm-0:8000 vllm-1:8000 --use-case chat
@@ -69,9 +70,7 @@ func newDiagnoseCommand() *cobra.Command {
 		Long:    diagnoseLong,
 		Example: diagnoseExample,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-			defer stop()
-			return runDiagnose(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), args, f)
+			return runDiagnose(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args, f)
 		},
 	}
 	f.register(cmd)
@@ -83,6 +82,7 @@ const (
 	defaultDuration = 15 * time.Second // with the last queries, a verdict within 20 s
 	minInterval     = 100 * time.Millisecond
 	maxDuration     = time.Hour
+	defaultTimeout  = 30 * time.Second
 )
 
 func (f *diagnoseFlags) register(cmd *cobra.Command) {
@@ -95,6 +95,7 @@ func (f *diagnoseFlags) register(cmd *cobra.Command) {
 	s.StringVar(&f.baseline, "baseline", "", "what to call normal: a `duration` before the window, FROM/TO, or a file of sixty bench or sixty generate baseline (default: what came before the last change)")
 	s.DurationVar(&f.interval, "interval", time.Second, "with URLs: time between two scrapes")
 	s.DurationVar(&f.duration, "duration", defaultDuration, "with URLs: scrape for at most this long")
+	s.DurationVar(&f.timeout, "timeout", defaultTimeout, "end after this long, or with URLs this long after the scraping, with what is known by then")
 	s.BoolVar(&f.probe, "probe", false, "with URLs: send a few tiny requests and say what a client sees")
 	s.StringVar(&f.engineArgs, "engine-args", "", "the server's `arguments`, to compute fixes from")
 	s.StringVar(&f.engineLog, "engine-log", "", "`file` with the server's log: its settings and, without another source, its statistics")
@@ -121,6 +122,8 @@ func (f *diagnoseFlags) check(args []string) error {
 		return errors.New("--probe goes with a server's URL")
 	case len(f.match) > 0 && f.prometheus == "":
 		return errors.New("--match goes with --prometheus")
+	case f.timeout <= 0:
+		return fmt.Errorf("--timeout: %s is no time", f.timeout)
 	case f.window < 0:
 		return fmt.Errorf("--window: %s is negative", f.window)
 	case !slices.Contains([]string{"text", "json", "markdown"}, f.output):
@@ -170,6 +173,12 @@ func runDiagnose(ctx context.Context, stdout, stderr io.Writer, args []string, f
 	}
 	o.Annotate = known.annotate
 
+	limit := f.timeout
+	if len(args) > 0 {
+		limit += f.duration
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTooLate)
+	defer cancel()
 	var d diagnose.Diagnosis
 	switch {
 	case f.recording != "":
@@ -182,8 +191,8 @@ func runDiagnose(ctx context.Context, stdout, stderr io.Writer, args []string, f
 		d, err = diagnoseLive(ctx, stderr, args, f, o)
 	}
 	switch {
-	case ctx.Err() != nil:
-		return errors.New("interrupted")
+	case err != nil && errors.Is(context.Cause(ctx), errTooLate):
+		return hint.With(lateError(f.timeout, err), "allow more with --timeout 2m, or ask for less with --match or a shorter past")
 	case err != nil:
 		return err
 	}
@@ -191,6 +200,14 @@ func runDiagnose(ctx context.Context, stdout, stderr io.Writer, args []string, f
 		return err
 	}
 	return outcome(&d, failOn)
+}
+
+// lateError says that the time was over before anything could be said.
+func lateError(timeout time.Duration, err error) error {
+	if errors.Is(err, errTooLate) || errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w %s", errTooLate, timeout)
+	}
+	return fmt.Errorf("%w %s: %w", errTooLate, timeout, err)
 }
 
 // outcome turns a diagnosis into the exit code.

@@ -64,6 +64,7 @@ func diagnoseLive(ctx context.Context, stderr io.Writer, addresses []string, f *
 	defer cancel()
 	scrapes, stop := context.WithTimeout(ctx, f.duration)
 	defer stop()
+	began := time.Now()
 	var facts sync.WaitGroup
 	for i := range targets {
 		facts.Go(func() {
@@ -79,16 +80,29 @@ func diagnoseLive(ctx context.Context, stderr io.Writer, addresses []string, f *
 	stop()
 	watch.Wait()
 	facts.Wait()
-	if err := ctx.Err(); err != nil {
-		return d, err
+	seen := time.Since(began)
+	interrupted := ctx.Err() != nil
+	if interrupted {
+		if _, ever, _ := r.count(); ever == 0 {
+			return d, context.Cause(ctx)
+		}
+		o.Predict = nil
+		var done func()
+		ctx, done = lastWords(ctx)
+		defer done()
 	}
 	if err := r.unreachable(); err != nil {
 		return d, err
 	}
-	r.learnFailed(ctx)
+	if !interrupted {
+		r.learnFailed(ctx)
+	}
 	notes(stderr, store.Warnings())
 	if d, err = r.diagnose(ctx, o); err == nil {
 		r.tellDown(&d)
+	}
+	if err == nil && interrupted {
+		d.Notes = slices.Insert(d.Notes, 0, fmt.Sprintf("interrupted: this is what %.0f s of %s show", seen.Seconds(), f.duration))
 	}
 	return d, err
 }
@@ -118,7 +132,7 @@ func (r *liveRun) take(p live.Page) {
 	err, storeErr := p.Err, error(nil)
 	if err == nil {
 		_, err = r.store.Append(t, p.Body.At, p.Body.Raw, p.Body.ContentType, p.Body.Duration)
-		if err != nil && !errors.Is(err, scrape.ErrNotExposition) {
+		if err != nil && !embedded.IsPageFault(err) {
 			storeErr = err
 		}
 	} else {
@@ -237,7 +251,7 @@ func (r *liveRun) diagnose(ctx context.Context, o diagnose.Options) (diagnose.Di
 		return diagnose.Diagnosis{}, hint.With(errors.New("not one scrape ended in time"), "allow a longer --duration")
 	}
 	o.First, o.At, o.Created = first, last, firstCreated(r.store)
-	return diagnose.Run(ctx, r.store, o)
+	return judge(ctx, r.store, o)
 }
 
 // unreachable is the error of a run in which nobody ever answered with metrics.

@@ -103,16 +103,16 @@ func diagnoseLog(ctx context.Context, stderr io.Writer, f *diagnoseFlags, known 
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	for _, p := range pages {
+		if ctx.Err() != nil {
+			return d, context.Cause(ctx)
+		}
 		if _, err := store.Append(embedded.Target{Instance: filepath.Base(f.engineLog)}, p.At, p.Body, "", 0); err != nil {
 			return d, fmt.Errorf("--engine-log %s: %w", f.engineLog, err)
 		}
 	}
 	notes(stderr, []string{"a log has no latencies: give the server's URL, a recording or a Prometheus server for a sure verdict"})
-	if d, err = diagnose.Run(ctx, store, o); err == nil {
-		d.Verdict.Confidence = min(d.Verdict.Confidence, logConfidence)
-		for i := range d.Findings {
-			d.Findings[i].Confidence = min(d.Findings[i].Confidence, logConfidence)
-		}
+	if d, err = judge(ctx, store, o); err == nil {
+		limitConfidence(&d, logConfidence)
 	}
 	return d, err
 }

@@ -36,7 +36,7 @@ func diagnosePrometheus(ctx context.Context, stderr io.Writer, f *diagnoseFlags,
 		if err := f.past(&o, span{last: o.At}); err != nil {
 			return err
 		}
-		d, err = diagnose.Run(ctx, q, o)
+		d, err = judge(ctx, q, o)
 		return err
 	})
 	return d, err

@@ -22,7 +22,7 @@ func diagnoseRecording(ctx context.Context, stderr io.Writer, f *diagnoseFlags, 
 			return err
 		}
 		o.First, o.Created, o.Every = p.first, firstCreated(p.Store), true
-		d, err = diagnose.Run(ctx, p, o)
+		d, err = judge(ctx, p, o)
 		return err
 	})
 	return d, err

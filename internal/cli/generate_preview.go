@@ -129,7 +129,7 @@ Prometheus, and with the dashboards on it:
   prometheus --config.file=/dev/null --storage.tsdb.path=data/ --storage.tsdb.retention.time=100y`,
 		Example: `  sixty generate openmetrics incident.tar.zst -o incident.om`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return writeOpenMetrics(cmd.OutOrStdout(), args[0], job, out)
+			return writeOpenMetrics(cmd.Context(), cmd.OutOrStdout(), args[0], job, out)
 		},
 	}
 	cmd.Flags().StringVar(&job, "job", "vllm", "`value` of the label job")
@@ -139,19 +139,19 @@ Prometheus, and with the dashboards on it:
 
 // writeOpenMetrics writes whole files only: a recording can be larger than
 // memory, so it goes to a temporary name first.
-func writeOpenMetrics(stdout io.Writer, path, job, out string) (err error) {
-	rec, err := recording.Open(path)
+func writeOpenMetrics(ctx context.Context, stdout io.Writer, path, job, out string) (err error) {
+	rec, err := recording.OpenContext(ctx, path)
 	if err != nil {
 		return err
 	}
 	defer rec.Close()
 	if out == "" {
-		_, err := backfill.Recording(stdout, rec, job)
+		_, err := backfill.Recording(writerUntil{ctx, stdout}, rec, job)
 		return err
 	}
 	n := 0
 	if err := writeFile(out, func(w io.Writer) error {
-		n, err = backfill.Recording(w, rec, job)
+		n, err = backfill.Recording(writerUntil{ctx, w}, rec, job)
 		return err
 	}); err != nil {
 		return fmt.Errorf("--out: %w", err)

@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -45,9 +43,7 @@ func newRecordCommand() *cobra.Command {
 		Example: recordExample,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-			defer stop()
-			return runRecord(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), args, f)
+			return runRecord(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args, f)
 		},
 	}
 	s := cmd.Flags()
@@ -83,13 +79,15 @@ func runRecord(ctx context.Context, stdout, stderr io.Writer, addresses []string
 		return err
 	}
 
-	ctx, stop := context.WithTimeout(ctx, f.duration)
+	endsWhenInterrupted(ctx)
+	scrapes, stop := context.WithTimeout(ctx, f.duration)
 	defer stop()
 	r := &recorder{out: out, targets: targets, stop: stop, fails: make([]int, len(targets)), line: newProgress(stderr)}
 	var facts sync.WaitGroup
-	facts.Go(func() { r.meta(ctx, client) })
-	live.Run(ctx, client, targets, f.interval, r.take)
+	facts.Go(func() { r.meta(scrapes, client) })
+	live.Run(scrapes, client, targets, f.interval, r.take)
 	facts.Wait()
+	saving(ctx)
 	r.line.clear()
 	if err := errors.Join(r.err, out.Close()); err != nil {
 		return err

@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"runtime"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -109,9 +107,7 @@ func newSimulateCommand() *cobra.Command {
 			if err := f.serve.stray(cmd.Flags().Changed); err != nil {
 				return err
 			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-			defer stop()
-			return runSimulate(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), args, f, cmd.Flags().Changed)
+			return runSimulate(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args, f, cmd.Flags().Changed)
 		},
 	}
 	f.register(cmd)
@@ -337,6 +333,7 @@ func newSimulation(ctx context.Context, stderr io.Writer, urls []string, f *simu
 	if err := s.gather(); err != nil {
 		return nil, err
 	}
+	s.evidence.Check = ctx.Err
 	if s.calibration, err = whatif.Calibrate(s.evidence); err != nil {
 		return nil, err
 	}
@@ -361,7 +358,10 @@ func (s *simulation) run(ctx context.Context, axes []simreport.Axis) (*simreport
 	sets := combinations(axes)
 	points := make([]*point, len(sets))
 	for i, set := range sets {
-		p, err := s.point(set)
+		p, err := s.point(ctx, set)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		if err != nil {
 			if len(axes) == 0 {
 				return nil, err
@@ -421,8 +421,8 @@ func (s *simulation) predict(ctx context.Context, points []*point, runs []simrep
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			s.predictOne(p, &runs[i], len(points), sweep)
-			return nil
+			s.predictOne(ctx, p, &runs[i], len(points), sweep)
+			return ctx.Err()
 		})
 		line.show("simulating: %d of %d", i+1, len(points))
 	}
@@ -433,14 +433,14 @@ func (s *simulation) predict(ctx context.Context, points []*point, runs []simrep
 }
 
 // predictOne simulates one point. Its failure is an entry of the sweep's table.
-func (s *simulation) predictOne(p *point, run *simreport.Run, points int, sweep bool) {
+func (s *simulation) predictOne(ctx context.Context, p *point, run *simreport.Run, points int, sweep bool) {
 	var prediction *calibrate.Prediction
 	if p.err == nil {
 		last := p.requests[len(p.requests)-1].Arrival
 		if p.clients > 0 {
 			last = cmp.Or(p.until, simulatedDuration)
 		}
-		o := sim.Options{SampleEvery: max(last/samplesPerRun, time.Millisecond).Round(time.Millisecond), Clients: p.clients, Until: p.until}
+		o := sim.Options{SampleEvery: max(last/samplesPerRun, time.Millisecond).Round(time.Millisecond), Clients: p.clients, Until: p.until, Check: ctx.Err}
 		draws := s.f.samples
 		if draws < 0 {
 			draws = whatif.Draws(len(p.requests) * points)

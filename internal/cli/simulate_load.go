@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"math"
@@ -22,7 +23,7 @@ import (
 const simulatedDuration = 10 * time.Minute
 
 // point prepares one simulation: its configuration and its requests.
-func (s *simulation) point(set map[string]string) (*point, error) {
+func (s *simulation) point(ctx context.Context, set map[string]string) (*point, error) {
 	f, err := s.f.apply(set)
 	if err != nil {
 		return nil, err
@@ -47,7 +48,7 @@ func (s *simulation) point(set map[string]string) (*point, error) {
 	if err := p.deployment.Validate(); err != nil {
 		return nil, err
 	}
-	return p, s.draw(p, f)
+	return p, s.draw(ctx, p, f)
 }
 
 // spread decides how requests come to several replicas where nobody says: as the
@@ -80,7 +81,7 @@ func (s *simulation) release() string {
 }
 
 // draw makes a point's requests. Points that differ in the engine alone share them.
-func (s *simulation) draw(p *point, f *simulateFlags) error {
+func (s *simulation) draw(ctx context.Context, p *point, f *simulateFlags) error {
 	size := p.engine.Config.BlockSize
 	key := fmt.Sprintf("%+v %d", f.load, size)
 	var loop workload.Loop
@@ -99,11 +100,11 @@ func (s *simulation) draw(p *point, f *simulateFlags) error {
 		requests = known
 	} else {
 		if f.load.trace != "" {
-			requests, err = s.replay(&f.load, size)
+			requests, err = s.replay(ctx, &f.load, size)
 		} else if p.clients > 0 {
-			requests, err = s.looped(&f.load, loop, p.until, size)
+			requests, err = s.looped(ctx, &f.load, loop, p.until, size)
 		} else {
-			requests, err = s.made(&f.load, size)
+			requests, err = s.made(ctx, &f.load, size)
 		}
 		if err != nil {
 			return err
@@ -125,6 +126,16 @@ func (s *simulation) draw(p *point, f *simulateFlags) error {
 	return nil
 }
 
+// sourceUntil is a source that has no more when a context ends.
+type sourceUntil struct {
+	ctx context.Context
+	workload.Source
+}
+
+func (s sourceUntil) Next(to *workload.Session) bool {
+	return s.ctx.Err() == nil && s.Source.Next(to)
+}
+
 // readTrace reads --trace.
 func readTrace(path, format string) (*workload.Trace, error) {
 	file, err := os.Open(path)
@@ -143,7 +154,7 @@ func readTrace(path, format string) (*workload.Trace, error) {
 }
 
 // replay takes the requests of the trace.
-func (s *simulation) replay(l *simulateLoad, blockSize int) ([]sim.Request, error) {
+func (s *simulation) replay(ctx context.Context, l *simulateLoad, blockSize int) ([]sim.Request, error) {
 	t := s.trace
 	if l.traceFrom > 0 || l.traceFor > 0 {
 		if t = t.Cut(l.traceFrom, l.traceFor); len(t.Requests) == 0 {
@@ -154,7 +165,7 @@ func (s *simulation) replay(l *simulateLoad, blockSize int) ([]sim.Request, erro
 	if err != nil {
 		return nil, err
 	}
-	return whatif.Draw(source, nil, blockSize, l.requests, l.duration)
+	return whatif.Draw(sourceUntil{ctx, source}, nil, blockSize, l.requests, l.duration)
 }
 
 func (s *simulation) traceText(l *simulateLoad) string {
@@ -280,7 +291,7 @@ func (s *simulation) loop(l *simulateLoad) (loop workload.Loop, until time.Durat
 
 // looped draws requests for clients in a loop: more than they can send, for every
 // token takes a step.
-func (s *simulation) looped(l *simulateLoad, loop workload.Loop, until time.Duration, blockSize int) ([]sim.Request, error) {
+func (s *simulation) looped(ctx context.Context, l *simulateLoad, loop workload.Loop, until time.Duration, blockSize int) ([]sim.Request, error) {
 	spec, _, err := s.spec(l)
 	if err != nil {
 		return nil, err
@@ -303,7 +314,7 @@ func (s *simulation) looped(l *simulateLoad, loop workload.Loop, until time.Dura
 		one := max(spec.Output.Mean(), 1)*max(s.calibration.Fit.Low.Base/2, s.calibration.Fit.Cost.Base/10) + loop.Pause.Seconds()
 		n = int(min(float64(loop.Clients)*(until.Seconds()/max(one, 1e-6)+2), whatif.MaxRequests))
 	}
-	return whatif.DrawLoop(source, blockSize, n, loop.Clients, within, loop.Pause)
+	return whatif.DrawLoop(sourceUntil{ctx, source}, blockSize, n, loop.Clients, within, loop.Pause)
 }
 
 // loopText describes clients in a loop, as madeText does requests.
@@ -380,7 +391,7 @@ func regularity(cv float64) string {
 }
 
 // made draws made-up requests.
-func (s *simulation) made(l *simulateLoad, blockSize int) ([]sim.Request, error) {
+func (s *simulation) made(ctx context.Context, l *simulateLoad, blockSize int) ([]sim.Request, error) {
 	a, measured, err := s.arrivals(l)
 	if err != nil {
 		return nil, err
@@ -414,7 +425,7 @@ func (s *simulation) made(l *simulateLoad, blockSize int) ([]sim.Request, error)
 	if err != nil {
 		return nil, err
 	}
-	return whatif.Draw(source, pacer, blockSize, l.requests, until)
+	return whatif.Draw(sourceUntil{ctx, source}, pacer, blockSize, l.requests, until)
 }
 
 // fits refuses, or leaves out, requests that can never be served, and says so.

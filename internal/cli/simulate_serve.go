@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -79,15 +76,14 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	if len(ignored) > 0 {
 		notes(cmd.ErrOrStderr(), []string{"a make-believe server does not know " + strings.Join(ignored, ", ")})
 	}
-	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	endsWhenInterrupted(cmd.Context())
 	fl, err := fleet.Start(cfg)
 	if err != nil {
 		return err
 	}
 	describeFleet(cmd.OutOrStdout(), fl, cfg)
-	err = followPhases(ctx, cmd.OutOrStdout(), fl, cfg.Scenario)
-	return errors.Join(err, fl.Close(), fl.Err())
+	followPhases(cmd.Context(), cmd.OutOrStdout(), fl, cfg.Scenario)
+	return errors.Join(fl.Close(), fl.Err())
 }
 
 // config also returns the flags of the engine that change nothing.
@@ -157,16 +153,16 @@ func describeFleet(w io.Writer, fl *fleet.Fleet, cfg fleet.Config) {
 	fmt.Fprintln(w, "end it with ctrl-C")
 }
 
-// followPhases tells of each phase of the scenario as it begins.
-func followPhases(ctx context.Context, w io.Writer, fl *fleet.Fleet, sc fleet.Scenario) error {
+// followPhases tells of each phase of the scenario as it begins, until it is
+// interrupted.
+func followPhases(ctx context.Context, w io.Writer, fl *fleet.Fleet, sc fleet.Scenario) {
 	for i, p := range sc.Phases {
 		if err := fl.Wait(ctx, i); err != nil {
-			return nil // interrupted, which is how it ends
+			return
 		}
 		if p.Tell != "" {
 			fmt.Fprintf(w, "%s  %s: %s\n", time.Now().Format(time.TimeOnly), p.Name, p.Tell)
 		}
 	}
 	<-ctx.Done()
-	return nil
 }

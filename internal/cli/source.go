@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -18,7 +19,7 @@ import (
 // withRecording opens a recording, loads it into a storage of its own, and
 // hands that to fn.
 func withRecording(ctx context.Context, stderr io.Writer, path string, fn func(*played) error) (err error) {
-	rec, err := recording.Open(path)
+	rec, err := recording.OpenContext(ctx, path)
 	if err != nil {
 		return err
 	}
@@ -63,7 +64,7 @@ func withPrometheus(stderr io.Writer, url string, http *httpFlags, fn func(*tole
 	}
 	defer client.Close()
 	q := &tolerant{next: client, seen: map[string]bool{}}
-	defer func() { notes(stderr, q.partial) }()
+	defer func() { notes(stderr, slices.Concat(q.partial, client.Warnings())) }()
 	return fn(q)
 }
 

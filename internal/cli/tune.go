@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -75,9 +73,7 @@ func newTuneCommand() *cobra.Command {
 		Long:    tuneLong,
 		Example: tuneExample,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-			defer stop()
-			return runTune(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), append(args, f.urls...), f)
+			return runTune(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), append(args, f.urls...), f)
 		},
 	}
 	f.register(cmd)
@@ -192,7 +188,7 @@ func runTune(ctx context.Context, stdout, stderr io.Writer, urls []string, f *tu
 	if err != nil {
 		return err
 	}
-	answer, err := t.answer()
+	answer, err := t.answer(ctx)
 	if err != nil {
 		return err
 	}

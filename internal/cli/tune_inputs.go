@@ -206,7 +206,7 @@ func (t *tuning) observation() (tune.Observed, bool) {
 }
 
 // answer computes everything.
-func (t *tuning) answer() (*tunereport.Answer, error) {
+func (t *tuning) answer(ctx context.Context) (*tunereport.Answer, error) {
 	s, err := t.settings(t.known())
 	if err != nil {
 		return nil, err
@@ -230,7 +230,7 @@ func (t *tuning) answer() (*tunereport.Answer, error) {
 	}
 	a := tunereport.New(l, lengths(l, demand))
 	if wanted {
-		if a, err = t.search(l, observation, checked, demand); err != nil {
+		if a, err = t.search(ctx, l, observation, checked, demand); err != nil {
 			return nil, err
 		}
 	} else if l.Concurrency.Value < 1 {
@@ -244,8 +244,8 @@ func (t *tuning) answer() (*tunereport.Answer, error) {
 
 // search looks for a configuration; the answer's ledger is then that of the one
 // that was found.
-func (t *tuning) search(l *tune.Ledger, o tune.Observed, checked bool, d *tune.Demand) (*tunereport.Answer, error) {
-	plan, err := t.plan(l, o, checked, d)
+func (t *tuning) search(ctx context.Context, l *tune.Ledger, o tune.Observed, checked bool, d *tune.Demand) (*tunereport.Answer, error) {
+	plan, err := t.plan(ctx, l, o, checked, d)
 	if err != nil {
 		return nil, err
 	}
@@ -296,7 +296,7 @@ func lengths(l *tune.Ledger, d *tune.Demand) []int {
 
 // plan is the question to the search. What the user fixed stays; what servers
 // happen to have is free to move.
-func (t *tuning) plan(l *tune.Ledger, o tune.Observed, checked bool, d *tune.Demand) (*tune.Plan, error) {
+func (t *tuning) plan(ctx context.Context, l *tune.Ledger, o tune.Observed, checked bool, d *tune.Demand) (*tune.Plan, error) {
 	base, err := t.settings(t.fixed)
 	if err != nil {
 		return nil, err
@@ -313,7 +313,7 @@ func (t *tuning) plan(l *tune.Ledger, o tune.Observed, checked bool, d *tune.Dem
 	if base.Release == (tune.Release{}) {
 		base.Release = l.Settings.Release
 	}
-	p := &tune.Plan{Model: t.model, Base: base, Targets: t.targets, Demand: *d, MaxGPUs: t.f.maxGPUs}
+	p := &tune.Plan{Model: t.model, Base: base, Targets: t.targets, Demand: *d, MaxGPUs: t.f.maxGPUs, Check: ctx.Err}
 	if t.seen == nil {
 		return p, nil
 	}
@@ -321,12 +321,12 @@ func (t *tuning) plan(l *tune.Ledger, o tune.Observed, checked bool, d *tune.Dem
 	if checked && o.NumBlocks > 0 {
 		p.FixedKV = &o
 	}
-	p.Fit, err = t.calibrate(l, d)
+	p.Fit, err = t.calibrate(ctx, l, d)
 	return p, err
 }
 
 // calibrate fits step times to what the servers showed.
-func (t *tuning) calibrate(l *tune.Ledger, d *tune.Demand) (*whatif.Calibration, error) {
+func (t *tuning) calibrate(ctx context.Context, l *tune.Ledger, d *tune.Demand) (*whatif.Calibration, error) {
 	known := engine.Config{}
 	known.Merge(t.known())
 	known.Merge(l.EngineConfig("the ledger"))
@@ -338,7 +338,7 @@ func (t *tuning) calibrate(l *tune.Ledger, d *tune.Demand) (*whatif.Calibration,
 	if err != nil {
 		return nil, err
 	}
-	e := whatif.Evidence{Config: observedUnder.Config, ScrapesFrom: t.seen.From}
+	e := whatif.Evidence{Config: observedUnder.Config, ScrapesFrom: t.seen.From, Check: ctx.Err}
 	capacity := float64((e.Config.NumBlocks - 1) * e.Config.BlockSize)
 	for i := range t.seen.Engines {
 		e.Scrapes = append(e.Scrapes, t.seen.Engines[i].Scrapes(capacity)...)

@@ -14,6 +14,11 @@ import (
 	"github.com/prometheus/common/model"
 )
 
+// MaxMagnitude is the largest number that is taken for a measurement. No counter of
+// a server reaches a yotta of anything, and the twelfth power of one still fits into
+// a float64.
+const MaxMagnitude = 1e24
+
 // Range is a range of time evaluated every Step, both ends included.
 type Range struct {
 	Start, End time.Time

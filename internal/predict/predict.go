@@ -34,15 +34,20 @@ func Fill(ctx context.Context, q metrics.Querier, r diagnose.Request, s *diagnos
 	p, err := prepare(ctx, q, &r, s, f.Targets[0], fixes)
 	for _, fix := range fixes {
 		switch {
+		case ctx.Err() != nil:
+			fix.Predicted = &catalog.Prediction{Reason: errNoTime.Error()}
 		case err != nil:
 			fix.Predicted = &catalog.Prediction{Reason: err.Error()}
-		case ctx.Err() == nil:
+		default:
 			fix.Predicted = p.fix(fix)
 		}
 	}
 	// What would make it worse is not what to try first.
 	slices.SortStableFunc(f.Fixes, func(a, b catalog.Fix) int { return last(&a) - last(&b) })
 }
+
+// errNoTime is why a fix was not predicted when the context ended before.
+var errNoTime = errors.New("the time was over before it was simulated")
 
 // last is 1 for a fix that is predicted to make things worse.
 func last(f *catalog.Fix) int {

@@ -31,7 +31,8 @@ type predictor struct {
 	bounds      *bounds
 	measured    []indicator.Value
 	before      []catalog.Estimate
-	spent       int // simulated tokens
+	spent       int          // simulated tokens
+	check       func() error // whether there is time to go on
 }
 
 // reader reads one target.
@@ -67,7 +68,12 @@ func prepare(ctx context.Context, q metrics.Querier, r *diagnose.Request, s *dia
 	if err != nil {
 		return nil, err
 	}
-	p := &predictor{now: setup{known: engine.Config{}, replicas: 1}}
+	p := &predictor{now: setup{known: engine.Config{}, replicas: 1}, check: func() error {
+		if ctx.Err() != nil {
+			return errNoTime
+		}
+		return nil
+	}}
 	if p.traffic, err = trafficOf(fleet); err != nil {
 		return nil, err
 	}
@@ -193,7 +199,7 @@ func (p *predictor) try(fleet *observe.Fleet) (float64, error) {
 // counter of the server's; left out, its time would be taken for that of the other
 // work.
 func (p *predictor) calibrate(fleet *observe.Fleet, recomputed float64) error {
-	e := whatif.Evidence{Config: p.engine.Config, ScrapesFrom: fmt.Sprintf("the last %s", fleet.To.Sub(fleet.From).Round(time.Second))}
+	e := whatif.Evidence{Config: p.engine.Config, ScrapesFrom: fmt.Sprintf("the last %s", fleet.To.Sub(fleet.From).Round(time.Second)), Check: p.check}
 	capacity := float64((e.Config.NumBlocks - 1) * e.Config.BlockSize)
 	for i := range fleet.Engines {
 		one := observe.Engine{Intervals: slices.Clone(fleet.Engines[i].Intervals)}

@@ -88,6 +88,9 @@ func (p *predictor) simulate(s *scene) ([]*outcome, error) {
 	var outcomes []*outcome
 	tokens := 0
 	for i := range maxDraws {
+		if err := p.check(); err != nil {
+			return nil, err
+		}
 		if i >= minDraws && tokens > perScene {
 			break
 		}

@@ -177,6 +177,8 @@ func (r Request) validate() error {
 		return fmt.Errorf("an output of %d tokens is above its limit of %d", r.OutputTokens, r.MaxTokens)
 	case r.Arrival < 0 || r.CancelAfter < 0 || r.Pause < 0 || r.After < 0:
 		return errors.New("a negative time or number")
+	case max(r.Arrival, r.CancelAfter, r.Pause) > horizon:
+		return fmt.Errorf("a time of more than %v", horizon)
 	}
 	return nil
 }

@@ -84,11 +84,15 @@ func (c StepCost) Seconds(w Work) float64 {
 		c.PerToken*float64(w.Excess) + c.PerKV*float64(w.KVTokens) + c.PerPair*float64(w.Pairs)
 }
 
+// longestStep is more than any step takes, in seconds, and little enough for the
+// arithmetic of times.
+const longestStep = 1e6
+
 // step returns the duration of one step and completes its work.
 func (c StepCost) step(w *Work) time.Duration {
 	w.Steps = 1
 	w.Excess = max(0, w.Tokens-int64(c.Knee))
-	return time.Duration(math.Round(c.Seconds(*w) * 1e9))
+	return time.Duration(math.Round(min(c.Seconds(*w), longestStep) * 1e9))
 }
 
 // Validate reports constants that cannot be a cost, or that make a step free.

@@ -14,6 +14,10 @@ import (
 // forever is later than any event.
 const forever = time.Duration(math.MaxInt64)
 
+// horizon is the simulated time beyond which nobody is served: something in the
+// input is absurd. Sums of a few such times still fit into a Duration.
+const horizon = 50 * 365 * 24 * time.Hour
+
 // maxITL is the longest gap that the histogram of gaps resolves.
 const maxITL = time.Hour
 
@@ -30,9 +34,26 @@ type sampler struct {
 }
 
 func (s *sampler) until(e *Engine, now time.Duration) {
-	for ; s.next < now; s.next += s.every {
+	for ; s.next < min(now, horizon); s.next += s.every {
+		if len(s.samples) == maxSamples {
+			s.thin()
+		}
 		s.samples = append(s.samples, Sample{s.next, len(e.running), e.waiting.len(), e.usedBlocks()})
 	}
+}
+
+// maxSamples of one replica are kept; a run that goes on for longer has them at a
+// longer interval.
+const maxSamples = 1 << 16
+
+// thin drops every other sample. Those that are kept lie as if they had been taken
+// at twice the interval from the beginning.
+func (s *sampler) thin() {
+	for i := range maxSamples / 2 {
+		s.samples[i] = s.samples[2*i]
+	}
+	s.samples = s.samples[:maxSamples/2]
+	s.every *= 2
 }
 
 // A Replica is one engine of a deployment.
@@ -56,6 +77,9 @@ type Options struct {
 
 	// SampleEvery adds the state of every replica at that interval to the result.
 	SampleEvery time.Duration
+	// Check, which may be nil, is asked every so many steps whether to go on, as a
+	// context's Err: its error ends the simulation.
+	Check func() error
 	// StepByStep simulates every step on its own: the slow way that tests compare
 	// with.
 	StepByStep bool
@@ -88,6 +112,11 @@ func RunReplicas(replicas []Replica, router Router, requests []Request, o Option
 	if len(replicas) == 0 {
 		return nil, errors.New("simulate: no replica")
 	}
+	if o.Check != nil {
+		if err := o.Check(); err != nil {
+			return nil, err
+		}
+	}
 	if err := o.Frontend.Validate(); err != nil {
 		return nil, fmt.Errorf("simulate: %w", err)
 	}
@@ -108,7 +137,7 @@ func RunReplicas(replicas []Replica, router Router, requests []Request, o Option
 		if o.SampleEvery > 0 {
 			e.sampler = &sampler{every: o.SampleEvery}
 		}
-		s.drivers = append(s.drivers, &driver{engine: e, replica: i, stepByStep: o.StepByStep, results: res.Requests})
+		s.drivers = append(s.drivers, &driver{engine: e, replica: i, stepByStep: o.StepByStep, check: o.Check, results: res.Requests})
 	}
 	fed := o.Clients > 0
 	for i := range requests {
@@ -210,6 +239,8 @@ type driver struct {
 	engine     *Engine
 	replica    int
 	stepByStep bool
+	check      func() error // nil: nobody asks it to end
+	steps      int          // since the beginning, to ask check now and then
 	now        time.Duration
 	due        time.Duration
 	executing  bool // until due
@@ -254,11 +285,19 @@ func (d *driver) arrive(i int, r *Request, delay time.Duration) bool {
 	return false
 }
 
+// stepsPerCheck steps of the largest batches take some milliseconds.
+const stepsPerCheck = 256
+
 // advance runs the engine up to a time, at which something may arrive before
 // the next batch is formed, or, where it is watched, to the end of a request.
 func (d *driver) advance(until time.Duration) error {
 	idle := 0
 	for {
+		if d.steps++; d.check != nil && d.steps%stepsPerCheck == 0 {
+			if err := d.check(); err != nil {
+				return err
+			}
+		}
 		if d.executing {
 			if d.due > until {
 				return nil
@@ -274,12 +313,15 @@ func (d *driver) advance(until time.Duration) error {
 		if d.now >= until || len(d.ended) > 0 {
 			return nil
 		}
+		if d.now > horizon {
+			return fmt.Errorf("simulate: after %v of simulated time there are %d running and %d waiting", horizon, len(d.engine.running), d.engine.waiting.len())
+		}
 		d.cancel(d.now)
 		if !d.engine.HasWork() || len(d.ended) > 0 {
 			return nil
 		}
 		if !d.stepByStep {
-			limit := until
+			limit := min(until, horizon)
 			if len(d.cancels) > 0 {
 				limit = min(limit, d.cancels[0].at-1)
 			}

@@ -26,6 +26,9 @@ func (s *search) eval(k Knobs) *Point {
 	if p, ok := s.seen[k]; ok {
 		return p
 	}
+	if s.check() != nil {
+		return nil
+	}
 	p := s.point(k)
 	s.seen[k] = p
 	return p
@@ -181,7 +184,7 @@ func (s *search) simulate(p *Point, requests []sim.Request) bool {
 		return false
 	}
 	every := max(requests[len(requests)-1].Arrival/200, 10*time.Millisecond)
-	res, err := sim.Run(cfg, c.Fit.Cost, requests, sim.Options{SampleEvery: every})
+	res, err := sim.Run(cfg, c.Fit.Cost, requests, sim.Options{SampleEvery: every, Check: s.Check})
 	if err != nil {
 		s.note(err.Error())
 		return false
@@ -295,7 +298,7 @@ func (s *search) predict(p *Point) {
 	if err != nil {
 		return
 	}
-	pred, err := c.Predict(whatif.Deployment{Config: cfg, Replicas: 1}, requests, whatif.Draws(len(requests)), sim.Options{})
+	pred, err := c.Predict(whatif.Deployment{Config: cfg, Replicas: 1}, requests, whatif.Draws(len(requests)), sim.Options{Check: s.Check})
 	if err != nil {
 		s.note(err.Error())
 		return

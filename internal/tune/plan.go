@@ -49,6 +49,10 @@ type Plan struct {
 	Fit         *whatif.Calibration
 	FitSettings Settings
 
+	// Check, which may be nil, is asked now and then whether to go on, as a context's
+	// Err: its error ends the search.
+	Check func() error
+
 	FixedKV *Observed // blocks that the server really has, for FitSettings' shape
 }
 
@@ -176,6 +180,9 @@ func (p *Plan) Search() (*Result, error) {
 		return nil, err
 	}
 	start := s.coarse()
+	if err := s.check(); err != nil {
+		return nil, err
+	}
 	if start == nil {
 		return nil, hint.With(ErrNothingFits, "see the ledger (without targets): more GPUs for each replica (--max-gpus), smaller weights, or a shorter --max-model-len")
 	}
@@ -188,6 +195,9 @@ func (p *Plan) Search() (*Result, error) {
 	}
 	s.marginal(best)
 	s.predict(best)
+	if err := s.check(); err != nil {
+		return nil, err
+	}
 	s.res.Points = s.points()
 	s.res.Pareto = pareto(append([]*Point{best}, s.res.Points...)) // of equals, the one that is proposed
 	s.res.Evaluated = len(s.res.Points)
@@ -198,6 +208,15 @@ func (p *Plan) Search() (*Result, error) {
 	}
 	s.res.Usual = NewUsual(l.Settings.Memory.Value, weights, l.readPerToken(1), p.Demand.MeanPrompt+p.Demand.MeanOutput, p.Targets)
 	return &s.res, nil
+}
+
+// check asks whether to go on. Without leave no point is evaluated, so that every
+// part of the search soon comes to its end.
+func (s *search) check() error {
+	if s.Check == nil {
+		return nil
+	}
+	return s.Check()
 }
 
 // shapes lists the tensor parallelisms to try.

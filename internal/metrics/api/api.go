@@ -10,10 +10,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -62,6 +65,10 @@ type Client struct {
 	api      v1.API
 	timeout  time.Duration
 	matchers []*labels.Matcher
+
+	mu         sync.Mutex
+	impossible int    // values dropped that are no measurements
+	first      string // the expression of the first
 }
 
 var _ metrics.Querier = (*Client)(nil)
@@ -147,7 +154,7 @@ func (c *Client) Query(ctx context.Context, expr string, at time.Time) (model.Ve
 	}
 	switch v := v.(type) {
 	case model.Vector:
-		return v, partial
+		return slices.DeleteFunc(v, func(s *model.Sample) bool { return !c.measures(expr, s.Value) }), partial
 	case *model.Scalar:
 		return model.Vector{{Metric: model.Metric{}, Value: v.Value, Timestamp: v.Timestamp}}, partial
 	}
@@ -165,9 +172,17 @@ func (c *Client) QueryRange(ctx context.Context, expr string, r metrics.Range) (
 	if err != nil {
 		return nil, err
 	}
+	return c.matrix(expr, v, partial)
+}
+
+// matrix takes the values of an answer that can be one.
+func (c *Client) matrix(expr string, v model.Value, partial error) (model.Matrix, error) {
 	m, ok := v.(model.Matrix)
 	if !ok {
 		return nil, fmt.Errorf("query %q: the answer is a %s, not a matrix", expr, v.Type())
+	}
+	for _, s := range m {
+		s.Values = slices.DeleteFunc(s.Values, func(p model.SamplePair) bool { return !c.measures(expr, p.Value) })
 	}
 	return m, partial
 }
@@ -182,11 +197,31 @@ func (c *Client) Samples(ctx context.Context, selector string, at time.Time, spa
 	if err != nil {
 		return nil, err
 	}
-	m, ok := v.(model.Matrix)
-	if !ok {
-		return nil, fmt.Errorf("query %q: the answer is a %s, not a matrix", expr, v.Type())
+	return c.matrix(expr, v, partial)
+}
+
+// measures reports whether a value can be that of an answer, and counts those that
+// cannot. NaN says that there is none.
+func (c *Client) measures(expr string, v model.SampleValue) bool {
+	if !(math.Abs(float64(v)) > metrics.MaxMagnitude) {
+		return true
 	}
-	return m, partial
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.impossible++; c.first == "" {
+		c.first = expr
+	}
+	return false
+}
+
+// Warnings says what was dropped of the answers, one sentence each.
+func (c *Client) Warnings() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.impossible == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%d values dropped from the server's answers that are infinite or absurdly large, first of %s", c.impossible, c.first)}
 }
 
 // ask adds the matchers and the time limit, sends the query, and once more when

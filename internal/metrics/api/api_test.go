@@ -310,3 +310,14 @@ func ExamplePartialError() {
 	fmt.Println(&PartialError{Warnings: []string{"store eu-1 is not available"}})
 	// Output: the server's answer is partial: store eu-1 is not available
 }
+
+func TestInfiniteAnswersAreDroppedAndTold(t *testing.T) {
+	c := newClient(t, Config{URL: serve(t, answer(200, `{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"a":"b"},"values":[[1,"1"],[2,"+Inf"],[3,"1e300"],[4,"-Inf"],[5,"NaN"]]}]}}`))})
+	m, err := c.QueryRange(t.Context(), "up", metrics.Range{Start: time.Unix(1, 0), End: time.Unix(5, 0), Step: time.Second})
+	if err != nil || len(m) != 1 || len(m[0].Values) != 2 {
+		t.Errorf("%v, %v", m, err)
+	}
+	if got := strings.Join(c.Warnings(), ""); !strings.Contains(got, "3 values dropped") || !strings.Contains(got, "first of up") {
+		t.Errorf("warnings %q", got)
+	}
+}

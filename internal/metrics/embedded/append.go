@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,8 @@ import (
 	"github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/storage"
 
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
 )
 
@@ -25,6 +28,20 @@ const (
 	maxLabels     = 128
 	maxLabelBytes = 64 << 10 // names and values of one series together
 )
+
+// MaxPageSeries bounds the series of one page. Several models on several engines
+// with all of vLLM's histograms make five to ten thousand.
+const MaxPageSeries = 50_000
+
+// ErrTooManySeries is wrapped by the error for a page that has more than
+// MaxPageSeries.
+var ErrTooManySeries = errors.New("too many series")
+
+// IsPageFault reports whether an error of Append is the page's, which then counts
+// as a failed scrape, and not the storage's.
+func IsPageFault(err error) bool {
+	return errors.Is(err, scrape.ErrNotExposition) || errors.Is(err, ErrTooManySeries)
+}
 
 // Target identifies what was scraped: the labels of all its series.
 type Target struct {
@@ -77,6 +94,9 @@ type target struct {
 	created     int64 // see FirstCreated; 0 when unknown
 
 	late, invalid, refused, duplicates, partial int
+
+	impossible      int    // samples whose value is no measurement
+	firstImpossible string // the metric of the first
 }
 
 // ownNames are the series that a scrape itself makes; duration is the index of
@@ -92,6 +112,8 @@ type series struct {
 	use    use
 	scrape uint64 // last page that had it
 	value  float64
+
+	unmeasured bool // a page had it without a measurement
 }
 
 // use says what becomes of a series.
@@ -134,9 +156,12 @@ func (t *target) labels(exposed labels.Labels) labels.Labels {
 
 // Append takes a page of a target that was asked for at a time and took so long
 // to come; took is 0 when that is unknown, and then there is no
-// scrape_duration_seconds. Timestamps in the page are ignored. A page that cannot
-// be parsed is stored as a failed scrape and its error returned; a page that is
-// not newer than the target's last one is dropped without an error: see Warnings.
+// scrape_duration_seconds. Timestamps in the page are ignored. Values that are no
+// measurements are dropped: NaN, infinities, what is absurdly large, and what is
+// negative of a series that only grows. A page that cannot be parsed, or has more
+// series than MaxPageSeries, is stored as a failed scrape and its error returned, see
+// IsPageFault; a page that is not newer than the target's last one is dropped without
+// an error: see Warnings.
 func (s *Store) Append(target Target, at time.Time, body []byte, contentType string, took time.Duration) (scrape.Info, error) {
 	ms, err := unixMilli(at)
 	if err != nil {
@@ -214,7 +239,12 @@ func (t *target) begin(ms int64) bool {
 func (t *target) read(body []byte, contentType string) (scrape.Info, error) {
 	t.page = t.page[:0]
 	duplicates := 0
+	excess := map[string]int{} // series that are too many, by metric
 	info, err := scrape.ParseSeries(body, contentType, func(line *scrape.Sample) {
+		if len(t.page) >= MaxPageSeries {
+			excess[metricName(line.Series)]++
+			return
+		}
 		c, ok := t.cache[string(line.Series)]
 		if !ok {
 			c = t.add(line)
@@ -229,7 +259,40 @@ func (t *target) read(body []byte, contentType string) (scrape.Info, error) {
 	})
 	info.Duplicates = duplicates
 	t.duplicates += duplicates
+	if err == nil && len(excess) > 0 {
+		err = t.tooMany(excess)
+	}
 	return info, err
+}
+
+// metricName is the name at the beginning of a line.
+func metricName(line []byte) string {
+	name, _, _ := bytes.Cut(line, []byte("{"))
+	return string(bytes.TrimSpace(name))
+}
+
+// tooMany is the error for a page with too many series, and names the metric that
+// has the most of them. They are forgotten.
+func (t *target) tooMany(byMetric map[string]int) error {
+	n := len(t.page)
+	for _, more := range byMetric {
+		n += more
+	}
+	for _, c := range t.page {
+		if c.use != dropped {
+			byMetric[c.lset.Get(labels.MetricName)]++
+		}
+	}
+	worst := ""
+	for _, name := range slices.Sorted(maps.Keys(byMetric)) {
+		if byMetric[name] > byMetric[worst] {
+			worst = name
+		}
+	}
+	t.page = t.page[:0]
+	maps.DeleteFunc(t.cache, func(_ string, c *series) bool { return c.ref == 0 })
+	return hint.With(fmt.Errorf("%w: %d on one page, at most %d are read; %s alone has %d", ErrTooManySeries, n, MaxPageSeries, worst, byMetric[worst]),
+		"drop the label that has a value for each user or request, at the server or with metric_relabel_configs, or diagnose a Prometheus server with --match")
 }
 
 func (t *target) add(line *scrape.Sample) *series {
@@ -257,6 +320,7 @@ func valid(l labels.Labels) bool {
 // decide says of new series what becomes of them, now that the page's types
 // are known.
 func (t *target) decide(info scrape.Info) {
+	possible := t.page[:0]
 	for _, c := range t.page {
 		if c.use == fresh {
 			c.use = stored
@@ -264,7 +328,28 @@ func (t *target) decide(info scrape.Info) {
 				c.use = created
 			}
 		}
+		if c.use == dropped || t.measures(c, info) {
+			possible = append(possible, c)
+		} else {
+			c.scrape, c.unmeasured = 0, true // as if the page did not have it
+		}
 	}
+	t.page = possible
+}
+
+// measures reports whether a sample is a measurement, and counts those that are
+// not. The NaN of a summary's quantile is one: nothing was observed.
+func (t *target) measures(c *series, info scrape.Info) bool {
+	if math.Abs(c.value) <= metrics.MaxMagnitude && !(c.value < 0 && counts(c.lset, info)) {
+		return true
+	}
+	if math.IsNaN(c.value) && c.lset.Has(model.QuantileLabel) {
+		return true
+	}
+	if t.impossible++; t.firstImpossible == "" {
+		t.firstImpossible = c.lset.Get(labels.MetricName)
+	}
+	return false
 }
 
 // isCreation reports whether a metric is X_created of a counter, histogram or
@@ -295,6 +380,12 @@ func cumulative(l labels.Labels, info scrape.Info) bool {
 		return !l.Has(model.QuantileLabel)
 	}
 	return false
+}
+
+// counts reports whether a series is a number of events: what grows but for sums,
+// of which observations below zero take off.
+func counts(l labels.Labels, info scrape.Info) bool {
+	return cumulative(l, info) && !strings.HasSuffix(l.Get(labels.MetricName), "_sum")
 }
 
 // write appends the page.
@@ -425,6 +516,7 @@ func (t *target) warnings() []string {
 	add(t.partial, "%d pages were not clean; the lines that are samples were kept")
 	add(t.duplicates, "%d samples came twice in one page; the last was kept")
 	add(t.invalid, "%d series dropped whose labels are invalid or too large")
+	add(t.impossible, "%d values dropped that are no measurements (NaN, infinite, absurdly large, or a negative count), first of "+t.firstImpossible)
 	add(t.refused, "%d samples dropped that were older than their series")
 	return list
 }

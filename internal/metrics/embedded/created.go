@@ -60,7 +60,7 @@ func (t *target) zeros(info scrape.Info, ms int64) zeros {
 // at returns when the series was zero, for its first sample; ok is false where
 // that cannot be told.
 func (z *zeros) at(c *series) (ms int64, ok bool) {
-	if !(c.value >= 0) || !cumulative(c.lset, z.info) {
+	if !(c.value >= 0) || c.unmeasured || !cumulative(c.lset, z.info) {
 		return 0, false
 	}
 	if !z.first {

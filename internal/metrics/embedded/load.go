@@ -2,12 +2,10 @@ package embedded
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
-	"github.com/sixty-dev/sixty/internal/metrics/scrape"
 )
 
 // Load appends a recording. The function name says which labels a target of the
@@ -32,7 +30,7 @@ func (s *Store) Load(ctx context.Context, rec *recording.Recording, name func(ta
 			return s.AppendFailure(targets[sc.Target], sc.At)
 		}
 		_, err := s.Append(targets[sc.Target], sc.At, sc.Body, "", 0)
-		if errors.Is(err, scrape.ErrNotExposition) {
+		if IsPageFault(err) {
 			failed++
 			unread = err
 			return nil

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/common/model"
 	"go.uber.org/goleak"
 
+	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/metricstest"
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
@@ -198,7 +199,7 @@ func TestCountersBeginAtZeroWhenTheyWereCreated(t *testing.T) {
 			[]string{"# TYPE a_total counter\na_total 7\nprocess_start_time_seconds " + fmt.Sprintf("%f", unix(5)) + "\n"}, "a_total", []string{"7@0"},
 		},
 		"not at a time that is none": {
-			[]string{"# TYPE a_total counter\na_total 7\nprocess_start_time_seconds NaN\n"}, "a_total", []string{"7@0"},
+			[]string{"# TYPE a_total counter\na_total 7\nprocess_start_time_seconds -5\n"}, "a_total", []string{"7@0"},
 		},
 		"not before a negative sum": {
 			[]string{"# TYPE h histogram\nh_sum -7\n" + start}, "h_sum", []string{"-7@0"},
@@ -396,7 +397,7 @@ func TestChangingLabelsDoNotFillTheMemory(t *testing.T) {
 func TestQuery(t *testing.T) {
 	s := openStore(t, Config{})
 	for i := range 5 {
-		add(t, s, sec(float64(i)), fmt.Sprintf("a_b{x=\"1\"} %d\na_b{x=\"2\"} NaN\n", i))
+		add(t, s, sec(float64(i)), fmt.Sprintf("a_b{x=\"1\"} %d\na_b{x=\"2\"} 7\n", i))
 	}
 	ctx := t.Context()
 	v, err := s.Query(ctx, "1 + 1", sec(4))
@@ -512,4 +513,58 @@ func TestAppendsAndQueriesRunTogether(t *testing.T) {
 	wg.Wait()
 	wantAsk(t, s, sec(pages), "count(up == 1)", fmt.Sprintf("{} %d", targets))
 	wantAsk(t, s, sec(pages), "sum(vllm:prompt_tokens_total)", fmt.Sprintf("{} %d", targets*(pages-1)))
+}
+
+func TestValuesThatAreNoMeasurementsAreDroppedAndTold(t *testing.T) {
+	s := openStore(t, Config{})
+	const types = "# TYPE c_total counter\n# TYPE h histogram\n# TYPE q summary\n"
+	for i, v := range []string{"1", "NaN", "+Inf", "-Inf", "1e300", "6"} {
+		add(t, s, sec(float64(i)), types+"g "+v+"\nc_total "+v+"\nh_bucket{le=\"+Inf\"} 3\nh_sum -2\nq{quantile=\"0.5\"} NaN\n")
+	}
+	add(t, s, sec(6), types+"g -7\nc_total -7\nlate_total 5\n# TYPE late_total counter\n")
+	wantSamples(t, s, "g", "1@0", "6@5", "-7@6")
+	wantSamples(t, s, "c_total", "1@0", "6@5")
+	wantSamples(t, s, `h_bucket{le="+Inf"}`, "3@0", "3@1", "3@2", "3@3", "3@4", "3@5")
+	wantAsk(t, s, sec(2), "c_total") // stale, as if the page did not have it
+	if got, want := strings.Join(s.Warnings(), "\n"), "9 values dropped that are no measurements (NaN, infinite, absurdly large, or a negative count), first of g"; !strings.Contains(got, want) {
+		t.Errorf("warnings %q do not tell that %q", got, want)
+	}
+}
+
+// A counter whose first value was no measurement was there before, so that no
+// zero is known of it.
+func TestACounterThatBeginsWithNaNDoesNotJump(t *testing.T) {
+	s := openStore(t, Config{})
+	for i, v := range []string{"NaN", "1000", "1001"} {
+		add(t, s, sec(float64(i)), "# TYPE a gauge\na 1\n# TYPE c_total counter\nc_total "+v+"\n")
+	}
+	wantSamples(t, s, "c_total", "1000@1", "1001@2")
+}
+
+func TestAPageOfTooManySeriesIsRefused(t *testing.T) {
+	s := openStore(t, Config{})
+	add(t, s, sec(0), "# TYPE c_total counter\nc_total 1\n")
+	var page strings.Builder
+	page.WriteString("# TYPE c_total counter\nc_total 2\n")
+	for i := range MaxPageSeries {
+		fmt.Fprintf(&page, "vllm:by_user{user=\"%d\"} 1\n", i)
+	}
+	_, err := s.Append(vllm, sec(1), []byte(page.String()), "", 0)
+	if !IsPageFault(err) || !errors.Is(err, ErrTooManySeries) {
+		t.Fatalf("error %v", err)
+	}
+	for _, want := range []string{"50001 on one page", "at most 50000", "vllm:by_user alone has 50000"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("error %q does not name %q", err, want)
+		}
+	}
+	if !strings.Contains(hint.Of(err), "metric_relabel_configs") {
+		t.Errorf("hint %q", hint.Of(err))
+	}
+	add(t, s, sec(2), "# TYPE c_total counter\nc_total 3\n")
+	wantSamples(t, s, "up", "1@0", "0@1", "1@2")
+	wantSamples(t, s, "c_total", "1@0", "3@2")
+	if n := len(s.target(vllm).cache); n > 10 {
+		t.Errorf("%d lines are remembered", n)
+	}
 }

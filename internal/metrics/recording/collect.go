@@ -2,6 +2,7 @@ package recording
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"path"
 	"slices"
@@ -19,6 +20,7 @@ const maxName = 4096
 
 // collector gathers what the containers hold and checks it as it comes.
 type collector struct {
+	ctx  context.Context // until when
 	lim  limits
 	name string // the target of pages that lie in no directory
 
@@ -55,6 +57,9 @@ const (
 // classify checks a file's name and says what the file is: for a page, in which
 // directory and of what time.
 func (c *collector) classify(name string) (k kind, dir string, at int64, err error) {
+	if c.ctx.Err() != nil {
+		return other, "", 0, context.Cause(c.ctx)
+	}
 	c.entries++
 	if c.entries > c.lim.entries {
 		return other, "", 0, hint.With(fmt.Errorf("more than %d files", c.lim.entries), "split the recording, by target or by time")

@@ -12,6 +12,7 @@
 package recording
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -80,10 +81,17 @@ type location int64
 // Open opens a recording: a directory, an archive known by its first bytes, or a
 // single page. An archive is read whole, bounded by the limits above; what
 // exceeds 64 MiB waits in a temporary file until Close.
-func Open(path string) (*Recording, error) { return open(path, defaultLimits) }
+func Open(path string) (*Recording, error) {
+	return OpenContext(context.Background(), path)
+}
 
-func open(path string, lim limits) (*Recording, error) {
-	r, err := scan(path, lim)
+// OpenContext is Open until a context ends.
+func OpenContext(ctx context.Context, path string) (*Recording, error) {
+	return open(ctx, path, defaultLimits)
+}
+
+func open(ctx context.Context, path string, lim limits) (*Recording, error) {
+	r, err := scan(ctx, path, lim)
 	if err != nil {
 		return nil, fmt.Errorf("open recording %s: %w", path, err)
 	}
@@ -92,12 +100,12 @@ func open(path string, lim limits) (*Recording, error) {
 
 const wayOut = "name the files TARGET/UNIX_MILLISECONDS.prom, such as vllm-0/1795220770159.prom, each one answer of /metrics"
 
-func scan(path string, lim limits) (*Recording, error) {
+func scan(ctx context.Context, path string, lim limits) (*Recording, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, bare(err)
 	}
-	c := &collector{lim: lim, name: baseName(path)}
+	c := &collector{ctx: ctx, lim: lim, name: baseName(path)}
 	var st store
 	if info.IsDir() {
 		st, err = c.directory(path)

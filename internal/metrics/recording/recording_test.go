@@ -312,7 +312,7 @@ func TestLimits(t *testing.T) {
 			{limits{total: 15, entry: 4, entries: 3}, "a/1.prom is larger than 4 bytes"},
 			{limits{total: 15, entry: 5, entries: 2}, "more than 2 files"},
 		} {
-			r, err := open(path, tc.lim)
+			r, err := open(t.Context(), path, tc.lim)
 			if tc.err == "" && err != nil || tc.err != "" && (err == nil || !strings.Contains(err.Error(), tc.err) || hint.Of(err) == "") {
 				t.Errorf("%s, %+v: error %v with hint %q, want %q", name, tc.lim, err, hint.Of(err), tc.err)
 			}
@@ -326,7 +326,7 @@ func TestLimits(t *testing.T) {
 	for range 100 {
 		many = append(many, member{name: "a/", kind: tar.TypeDir})
 	}
-	if _, err := open(write(t, "x.tar", tarOf(t, many...)), limits{total: 10, entry: 5, entries: 2}); err == nil || !strings.Contains(err.Error(), "more than 10 bytes") {
+	if _, err := open(t.Context(), write(t, "x.tar", tarOf(t, many...)), limits{total: 10, entry: 5, entries: 2}); err == nil || !strings.Contains(err.Error(), "more than 10 bytes") {
 		t.Errorf("an archive of headers: %v", err)
 	}
 }
@@ -352,7 +352,7 @@ func TestManyBytesWaitOnDisk(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	path := write(t, "x.tar.zst", zst(t, tarOf(t, member{name: "a/1.prom", body: "11111"}, member{name: "a/2.prom", body: "22222"},
 		member{name: "a/3.prom", body: "33333"}, member{name: "a/4.prom", body: "4"}, member{name: "a/5.prom", body: "55555"})))
-	r, err := open(path, limits{total: 100, entry: 10, entries: 10, memory: 12})
+	r, err := open(t.Context(), path, limits{total: 100, entry: 10, entries: 10, memory: 12})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -404,7 +404,7 @@ func FuzzOpen(f *testing.F) {
 		if err := os.WriteFile(path, b, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		r, err := open(path, limits{total: 1 << 20, entry: 1 << 16, entries: 100})
+		r, err := open(t.Context(), path, limits{total: 1 << 20, entry: 1 << 16, entries: 100})
 		if err != nil {
 			return
 		}

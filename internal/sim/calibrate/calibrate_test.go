@@ -141,7 +141,7 @@ func TestACostFittedToRequestsPredictsAnotherLoad(t *testing.T) {
 	cfg := config(t)
 	for name, scheduled := range map[string]bool{"times of scheduling known": true, "only what clients see": false} {
 		t.Run(name, func(t *testing.T) {
-			f, err := calibrate.FromRequests(cfg, measure(t, cfg, workload(1, 6, 400), scheduled), nil)
+			f, err := calibrate.FromRequests(cfg, measure(t, cfg, workload(1, 6, 400), scheduled), nil, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -175,7 +175,7 @@ func TestACostFittedToScrapesPredictsTheSameServer(t *testing.T) {
 	}
 	prior := trueCost // as a data sheet would have it: of the right order
 	prior.Base, prior.PerKV, prior.PerToken = 15e-3, 70e-9, 80e-6
-	f, err := calibrate.FromScrapes(cfg, scrape(t, cfg, requests), &prior)
+	f, err := calibrate.FromScrapes(cfg, scrape(t, cfg, requests), &prior, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +254,7 @@ func scrape(t *testing.T, cfg sim.Config, requests []sim.Request) []calibrate.Sc
 
 func TestPredictionsSayWhereTheyCannotBeTrusted(t *testing.T) {
 	cfg := config(t)
-	f, err := calibrate.FromRequests(cfg, measure(t, cfg, workload(1, 4, 300), true), nil)
+	f, err := calibrate.FromRequests(cfg, measure(t, cfg, workload(1, 4, 300), true), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +288,7 @@ func TestPredictionsSayWhereTheyCannotBeTrusted(t *testing.T) {
 func TestNearSaturationThePredictionSaysSo(t *testing.T) {
 	cfg := config(t)
 	cfg.MaxNumSeqs = 16
-	f, err := calibrate.FromRequests(cfg, measure(t, cfg, workload(1, 4, 300), true), nil)
+	f, err := calibrate.FromRequests(cfg, measure(t, cfg, workload(1, 4, 300), true), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -306,8 +306,8 @@ func TestNearSaturationThePredictionSaysSo(t *testing.T) {
 
 func TestNothingToFitToIsAnErrorWithAWayOut(t *testing.T) {
 	cfg := config(t)
-	_, requests := calibrate.FromRequests(cfg, make([]calibrate.Measured, 50), nil)
-	_, scrapes := calibrate.FromScrapes(cfg, make([]calibrate.Scrape, 50), nil)
+	_, requests := calibrate.FromRequests(cfg, make([]calibrate.Measured, 50), nil, nil)
+	_, scrapes := calibrate.FromScrapes(cfg, make([]calibrate.Scrape, 50), nil, nil)
 	for name, err := range map[string]error{"no finished request": requests, "an idle server": scrapes} {
 		if err == nil || hint.Of(err) == "" {
 			t.Errorf("%s: error %v with hint %q, want both", name, err, hint.Of(err))

@@ -85,11 +85,11 @@ const (
 // robust non-negative least squares of the logarithmic errors: Huber's weights
 // (1964) keep stalls of the machine from deciding the result.
 func Solve(obs []Observation, knee int, prior *sim.StepCost) (*Fit, error) {
-	p, err := solve(obs, knee, prior)
+	p, err := solve(obs, knee, prior, nil)
 	if err != nil {
 		return nil, err
 	}
-	return p.fit(), nil
+	return p.fit(nil)
 }
 
 // seenSteps is how many steps an observation must have for its mean to say what
@@ -111,7 +111,7 @@ type point struct {
 	loss  float64 // mean of Huber's loss, to choose among knees
 }
 
-func solve(obs []Observation, knee int, prior *sim.StepCost) (*point, error) {
+func solve(obs []Observation, knee int, prior *sim.StepCost, check func() error) (*point, error) {
 	need := minObservations
 	if prior != nil {
 		need = minWithPrior
@@ -130,9 +130,9 @@ func solve(obs []Observation, knee int, prior *sim.StepCost) (*point, error) {
 			p.seen.include(o.Work)
 		}
 	}
-	var ok bool
-	if p.x, ok = robust(p.rows, p.prior); !ok {
-		return nil, ErrUndetermined
+	var err error
+	if p.x, err = robust(p.rows, p.prior, check); err != nil {
+		return nil, err
 	}
 	const limit = 0.1 // the same for every knee, so that losses compare
 	var sum, weights float64
@@ -151,11 +151,10 @@ func solve(obs []Observation, knee int, prior *sim.StepCost) (*point, error) {
 }
 
 // fit describes the solution's quality.
-func (p *point) fit() *Fit {
+func (p *point) fit(check func() error) (*Fit, error) {
 	f := &Fit{Cost: toCost(p.x, p.knee), Observations: len(p.rows), Seen: p.seen}
 	f.residuals(p.rows, p.x)
-	f.bootstrap(p)
-	return f
+	return f, f.bootstrap(p, check)
 }
 
 func (f *Fit) residuals(rows []row, x vector) {
@@ -169,7 +168,7 @@ func (f *Fit) residuals(rows []row, x vector) {
 }
 
 // bootstrap refits to samples of blocks of neighbouring observations.
-func (f *Fit) bootstrap(p *point) {
+func (f *Fit) bootstrap(p *point, check func() error) error {
 	rows := p.rows
 	rng := rand.New(rand.NewPCG(1, 2)) // the same input gives the same interval
 	size := (len(rows) + bootstrapBlocks - 1) / bootstrapBlocks
@@ -181,14 +180,18 @@ func (f *Fit) bootstrap(p *point) {
 			at := rng.IntN(len(rows) - size + 1)
 			sample = append(sample, rows[at:at+size]...)
 		}
-		if x, ok := robust(sample, p.prior); ok {
+		x, err := robust(sample, p.prior, check)
+		switch {
+		case err == nil:
 			draws = append(draws, x)
 			f.Draws = append(f.Draws, toCost(x, p.knee))
+		case !errors.Is(err, ErrUndetermined):
+			return err
 		}
 	}
 	if len(draws) == 0 {
 		f.Low, f.High = f.Cost, f.Cost
-		return
+		return nil
 	}
 	var low, high vector
 	column := make([]float64, len(draws))
@@ -201,6 +204,7 @@ func (f *Fit) bootstrap(p *point) {
 	}
 	f.Low, f.High = toCost(low, p.knee), toCost(high, p.knee)
 	f.setFrontend(p.x[perRequest], low[perRequest], high[perRequest])
+	return nil
 }
 
 // setFrontend takes an API server's time that is known well enough to be used: what a
@@ -260,13 +264,18 @@ func (r row) log(x vector) float64 { return math.Log(max(r.dot(x), 1e-3)) }
 
 // robust solves by iteratively reweighted non-negative least squares of the
 // logarithms of predicted over measured duration, so that twice and half are
-// errors of the same size. It reports false when the solution has no base cost,
-// without which no step cost is valid.
-func robust(rows, prior []row) (vector, bool) {
+// errors of the same size. The error is ErrUndetermined when the solution has no base
+// cost, without which no step cost is valid, or check's.
+func robust(rows, prior []row, check func() error) (vector, error) {
 	work := slices.Concat(rows, prior)
 	x := nonNegative(work)
 	logs := make([]float64, len(rows))
 	for range 30 {
+		if check != nil {
+			if err := check(); err != nil {
+				return x, err
+			}
+		}
 		for i, r := range rows {
 			logs[i] = r.log(x)
 		}
@@ -293,7 +302,10 @@ func robust(rows, prior []row) (vector, bool) {
 			break
 		}
 	}
-	return x, x[0] > 1e-9
+	if !(x[0] > 1e-9) {
+		return x, ErrUndetermined
+	}
+	return x, nil
 }
 
 func median(v []float64) float64 {

@@ -103,7 +103,7 @@ func TestTheFrontendIsFoundInMetrics(t *testing.T) {
 	requests := workload(1, 2, 600)
 	prior := trueCost
 	prior.Base, prior.PerKV, prior.PerToken = 15e-3, 70e-9, 80e-6
-	f, err := calibrate.FromScrapes(cfg, watch(t, cfg, requests), &prior)
+	f, err := calibrate.FromScrapes(cfg, watch(t, cfg, requests), &prior, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestTheFrontendIsFoundInRequests(t *testing.T) {
 	for i, r := range res.Requests {
 		ms[i] = calibrate.Measured{Request: requests[i], Scheduled: -1, FirstToken: r.FirstToken, LastToken: r.LastToken, Use: true}
 	}
-	f, err := calibrate.FromRequests(cfg, ms, nil)
+	f, err := calibrate.FromRequests(cfg, ms, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestTheFrontendIsFoundInRequests(t *testing.T) {
 	for i, r := range res.Requests {
 		ms[i].Scheduled = r.Scheduled
 	}
-	if f, err = calibrate.FromRequests(cfg, ms, nil); err != nil || f.Frontend.PerRequest != 0 {
+	if f, err = calibrate.FromRequests(cfg, ms, nil, nil); err != nil || f.Frontend.PerRequest != 0 {
 		t.Errorf("times of scheduling do not hold the API server's time: %v, %+v", err, f.Frontend)
 	}
 }

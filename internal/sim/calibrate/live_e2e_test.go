@@ -118,9 +118,9 @@ func predictLive(t *testing.T, run *liveRun) {
 		ttft += (m.FirstToken - m.Request.Arrival).Seconds() / float64(len(ms))
 		tokens += m.Request.OutputTokens
 	}
-	fit, err := calibrate.FromRequests(cfg, ms, nil)
+	fit, err := calibrate.FromRequests(cfg, ms, nil, nil)
 	if errors.Is(err, calibrate.ErrUndetermined) {
-		fit, err = calibrate.FromRequests(cfg, ms, &sim.StepCost{Base: tpot / 2, Knee: 256}) // as whatif.Calibrate does
+		fit, err = calibrate.FromRequests(cfg, ms, &sim.StepCost{Base: tpot / 2, Knee: 256}, nil) // as whatif.Calibrate does
 	}
 	if err != nil {
 		t.Logf("%s: no fit: %v", run.Name, err)

@@ -29,8 +29,9 @@ const rounds = 8
 // through is not in them, so the simulator supplies it: it simulates the load
 // with the constants known so far, the constants are fitted to the durations that
 // were measured and the work that was simulated, and so on. The configuration
-// must be that of the server.
-func FromRequests(cfg sim.Config, measured []Measured, prior *sim.StepCost) (*Fit, error) {
+// must be that of the server. Check, which may be nil, is asked now and then whether
+// to go on, as a context's Err: its error ends the fit.
+func FromRequests(cfg sim.Config, measured []Measured, prior *sim.StepCost, check func() error) (*Fit, error) {
 	requests := make([]sim.Request, len(measured))
 	used := 0
 	for i, m := range measured {
@@ -48,7 +49,7 @@ func FromRequests(cfg sim.Config, measured []Measured, prior *sim.StepCost) (*Fi
 	}
 	var best *point
 	for _, knee := range knees(cfg, prior) {
-		p, err := fixpoint(cfg, requests, measured, start, knee, prior)
+		p, err := fixpoint(cfg, requests, measured, start, knee, prior, check)
 		if errors.Is(err, ErrUndetermined) {
 			continue
 		}
@@ -62,7 +63,7 @@ func FromRequests(cfg sim.Config, measured []Measured, prior *sim.StepCost) (*Fi
 	if best == nil {
 		return nil, ErrUndetermined
 	}
-	return best.fit(), nil
+	return best.fit(check)
 }
 
 // knees are the candidates for the number of tokens below which a step is bound
@@ -94,15 +95,15 @@ func guess(measured []Measured) sim.StepCost {
 }
 
 // fixpoint alternates simulation and fit.
-func fixpoint(cfg sim.Config, requests []sim.Request, measured []Measured, start sim.StepCost, knee int, prior *sim.StepCost) (*point, error) {
+func fixpoint(cfg sim.Config, requests []sim.Request, measured []Measured, start sim.StepCost, knee int, prior *sim.StepCost, check func() error) (*point, error) {
 	cost, front := start, sim.Frontend{}
 	cost.Knee = knee
 	for round := 1; ; round++ {
-		res, err := sim.Run(cfg, cost, requests, sim.Options{Frontend: front})
+		res, err := sim.Run(cfg, cost, requests, sim.Options{Frontend: front, Check: check})
 		if err != nil {
 			return nil, fmt.Errorf("calibrate: %w", err)
 		}
-		p, err := solve(observations(measured, res, cost), knee, prior)
+		p, err := solve(observations(measured, res, cost), knee, prior, check)
 		if err != nil {
 			return nil, err
 		}

@@ -47,8 +47,9 @@ type Scrape struct {
 
 // FromScrapes fits to a live server's metrics or to a recording of them. It
 // knows means per interval only, not single steps: overhead of steps with
-// prefill and the knee come out rougher than from requests.
-func FromScrapes(cfg sim.Config, scrapes []Scrape, prior *sim.StepCost) (*Fit, error) {
+// prefill and the knee come out rougher than from requests. Check is that of
+// FromRequests.
+func FromScrapes(cfg sim.Config, scrapes []Scrape, prior *sim.StepCost, check func() error) (*Fit, error) {
 	var best *point
 	for _, knee := range knees(cfg, prior) {
 		var obs []Observation
@@ -58,7 +59,7 @@ func FromScrapes(cfg sim.Config, scrapes []Scrape, prior *sim.StepCost) (*Fit, e
 		if len(obs) == 0 {
 			return nil, hint.With(errors.New("calibrate: the server was idle in every interval"), "choose a time with load")
 		}
-		p, err := solve(obs, knee, prior)
+		p, err := solve(obs, knee, prior, check)
 		if errors.Is(err, ErrUndetermined) {
 			continue
 		}
@@ -72,7 +73,10 @@ func FromScrapes(cfg sim.Config, scrapes []Scrape, prior *sim.StepCost) (*Fit, e
 	if best == nil {
 		return nil, ErrUndetermined
 	}
-	f := best.fit()
+	f, err := best.fit(check)
+	if err != nil {
+		return nil, err
+	}
 	f.frontend(cfg, scrapes)
 	return f, nil
 }

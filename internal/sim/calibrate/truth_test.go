@@ -135,7 +135,7 @@ func fitRequests(t *testing.T, cfg sim.Config, ms []calibrate.Measured, prior *s
 	for i := range ms {
 		ms[i].Use = use(ms[i])
 	}
-	fit, err := calibrate.FromRequests(cfg, ms, prior)
+	fit, err := calibrate.FromRequests(cfg, ms, prior, nil)
 	if err != nil {
 		t.Logf("no fit: %v", err)
 		return nil
@@ -166,7 +166,7 @@ func fitScrapes(t *testing.T, cfg sim.Config, run string, until time.Duration, p
 			KVTokens: v[5] / 100 * float64((cfg.NumBlocks-1)*cfg.BlockSize),
 		})
 	}
-	fit, err := calibrate.FromScrapes(cfg, scrapes, prior)
+	fit, err := calibrate.FromScrapes(cfg, scrapes, prior, nil)
 	if err != nil {
 		t.Logf("no fit: %v", err)
 		return nil

@@ -38,6 +38,10 @@ type Evidence struct {
 	Model  *calibrate.Model
 	Device *calibrate.Hardware
 
+	// Check, which may be nil, is asked now and then whether to go on, as a context's
+	// Err: its error ends the calibration.
+	Check func() error
+
 	// What each part came from, for people: a file's name, a URL, "H100 SXM".
 	CostFrom, RequestsFrom, ScrapesFrom, HardwareFrom string
 }
@@ -103,13 +107,18 @@ func Calibrate(e Evidence) (*Calibration, error) {
 	}
 	if len(e.Requests) > 0 {
 		fit(Requests, e.RequestsFrom, typicalRequest(e.Requests), func(p *sim.StepCost) (*calibrate.Fit, error) {
-			return calibrate.FromRequests(e.Config, e.Requests, p)
+			return calibrate.FromRequests(e.Config, e.Requests, p, e.Check)
 		})
 	}
 	if len(e.Scrapes) > 0 && (c.Fit == nil || c.Fit.MedianError > poorFit) {
 		fit(Metrics, e.ScrapesFrom, typicalScrape(e.Scrapes), func(p *sim.StepCost) (*calibrate.Fit, error) {
-			return calibrate.FromScrapes(e.Config, e.Scrapes, p)
+			return calibrate.FromScrapes(e.Config, e.Scrapes, p, e.Check)
 		})
+	}
+	if e.Check != nil {
+		if err := e.Check(); err != nil { // and not that nothing could be fitted
+			return nil, err
+		}
 	}
 	if c.Fit == nil && prior != nil {
 		take(Hardware, e.HardwareFrom, calibrate.Estimate(*prior), nil)

@@ -1,0 +1,125 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/cli"
+)
+
+// ends is how long a command may go on after an interrupt: a second, and another
+// one for machines that are busy.
+const ends = 2 * time.Second
+
+// TestEveryVerbEndsWhenInterrupted starts every verb on a job that would go on
+// for long, and interrupts it.
+func TestEveryVerbEndsWhenInterrupted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
+	mute := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // or nobody notices that the client is gone
+		<-r.Context().Done()
+	}))
+	t.Cleanup(mute.Close)
+	recordings, err := filepath.Abs("../../testdata/recordings")
+	if err != nil {
+		t.Fatal(err)
+	}
+	live := httptest.NewServer(serve(map[string][][]byte{"thrashing-deep": load(t, filepath.Join(recordings, "thrashing-deep.tar.zst"))}))
+	t.Cleanup(live.Close)
+	dir := t.TempDir()
+	fifo := filepath.Join(dir, "fifo.tar") // opening it waits for ever, whatever the context says
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const step = "--step-cost base=1ms,per-seq=20us --engine-args --num-gpu-blocks-override=9999 "
+	thrashing := live.URL + "/thrashing-deep/metrics"
+	for _, tc := range []struct {
+		args  string
+		after time.Duration // 0: a second
+		code  int
+		says  string
+	}{
+		{"diagnose " + mute.URL, 0, cli.ExitInterrupted, "error: interrupted"},
+		{"diagnose " + thrashing, 5 * time.Second, cli.ExitInterrupted, "interrupted: this is what "},
+		{"diagnose " + thrashing + " -o json", 5 * time.Second, cli.ExitInterrupted, `"interrupted: this is what `},
+		{"diagnose --prometheus " + mute.URL, 0, cli.ExitInterrupted, "error: interrupted"},
+		{"diagnose --recording " + fifo, 0, cli.ExitInterrupted, "error: interrupted"},
+		{"record " + thrashing + " -o " + dir + "/a.tar.zst", 2 * time.Second, cli.ExitOK, "recorded "},
+		{"simulate --rate 300 --duration 1h " + step, 0, cli.ExitInterrupted, "error: interrupted"},
+		{"simulate --rate 300 --duration 1m --sweep seed=1:400:1 " + step, 0, cli.ExitInterrupted, "error: interrupted"},
+		{"simulate " + mute.URL, 0, cli.ExitInterrupted, "error: interrupted"},
+		{"simulate --serve 127.0.0.1:0 --gpu-exporter off", 0, cli.ExitOK, "end it with ctrl-C"},
+		{"tune --model-config ../../internal/modelconfig/testdata/gemma-2-9b.json --gpu H100 --use-case chat --rate 40 --prompt-tokens 900 --output-tokens 250 --requests 20000", 0, cli.ExitInterrupted, "error: interrupted"},
+		{"bench " + mute.URL + " --scenario low-load", 0, cli.ExitInterrupted, "error: interrupted"},
+		{"bench self-test --seconds 30", 2 * time.Second, cli.ExitInterrupted, ""},
+		{"audit " + mute.URL, 0, cli.ExitInterrupted, "error: interrupted"},
+		{"audit --prometheus " + mute.URL, 0, cli.ExitInterrupted, "error: interrupted"},
+		{"generate baseline --baseline 1h --prometheus " + mute.URL, 0, cli.ExitInterrupted, "error: interrupted"},
+		{"generate preview --prometheus " + mute.URL, 0, cli.ExitInterrupted, "error: interrupted"},
+		{"generate openmetrics " + fifo, 0, cli.ExitInterrupted, "error: interrupted"},
+		{"demo", 2 * time.Second, cli.ExitInterrupted, "error: interrupted"},
+		{"demo --fast --scenario all", 0, cli.ExitInterrupted, "error: interrupted"},
+	} {
+		t.Run(strings.ReplaceAll(tc.args, "/", " "), func(t *testing.T) {
+			t.Parallel()
+			if tc.after == 0 {
+				tc.after = time.Second
+			}
+			cmd, out := command(t, strings.Fields(tc.args)...)
+			time.Sleep(tc.after)
+			began := time.Now()
+			if err := cmd.Process.Signal(os.Interrupt); err != nil {
+				t.Fatalf("it ended before: %v\n%s", err, out)
+			}
+			code := wait(t, cmd)
+			if took := time.Since(began); took > ends {
+				t.Errorf("it went on for %s", took)
+			}
+			if code != tc.code || !strings.Contains(out.String(), tc.says) {
+				t.Errorf("exit code %d, want %d; it does not say %q:\n%s", code, tc.code, tc.says, out)
+			}
+		})
+	}
+}
+
+// command starts this test binary as the command.
+func command(t *testing.T, args ...string) (*exec.Cmd, *bytes.Buffer) {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	cmd := exec.Command(exe, args...)
+	cmd.Env = append(os.Environ(), asCommand+"=1")
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	return cmd, &out
+}
+
+// wait returns the exit code.
+func wait(t *testing.T, cmd *exec.Cmd) int {
+	t.Helper()
+	var exit *exec.ExitError
+	if err := cmd.Wait(); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode()
+}

@@ -1,0 +1,115 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/common/model"
+
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/metrics"
+)
+
+// errTooLate is the cause of a context that --timeout ended.
+var errTooLate = errors.New("not done within --timeout")
+
+// partialConfidence bounds what a diagnosis is worth that lacks answers.
+const partialConfidence = 0.5
+
+// judge makes a diagnosis of the answers that come before the context's
+// deadline. Where some do not, the rest is judged and said to be partial.
+func judge(ctx context.Context, q metrics.Querier, o diagnose.Options) (diagnose.Diagnosis, error) {
+	p := &inTime{next: q}
+	d, err := bounded(ctx, func() (diagnose.Diagnosis, error) { return diagnose.Run(ctx, p, o) })
+	if err != nil {
+		return d, err
+	}
+	switch n := p.unanswered.Load(); {
+	case n > 0:
+		d.Notes = slices.Insert(d.Notes, 0, fmt.Sprintf("partial: %d questions had no answer in time, and what rests on them is unknown", n))
+		limitConfidence(&d, partialConfidence)
+		if d.Status == diagnose.OK {
+			d.Status = diagnose.Unknown
+			d.Verdict = diagnose.Verdict{ID: diagnose.InsufficientData, Summary: "Cannot tell: the time was over before everything was looked at", Targets: d.Verdict.Targets}
+		}
+	case p.over(ctx) && o.Predict != nil:
+		d.Notes = slices.Insert(d.Notes, 0, "partial: the time was over before all fixes were simulated")
+	}
+	return d, nil
+}
+
+// overtime is how long a diagnosis may take to come to its end when its context
+// ended.
+const overtime = 2 * time.Second
+
+// bounded returns what run gives, or the context's error where run goes on when
+// its time is over. The process is then about to end, and run with it.
+func bounded(ctx context.Context, run func() (diagnose.Diagnosis, error)) (diagnose.Diagnosis, error) {
+	var d diagnose.Diagnosis
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		d, err = run()
+	}()
+	select {
+	case <-done:
+		return d, err
+	case <-ctx.Done():
+	}
+	select {
+	case <-done:
+		return d, err
+	case <-time.After(overtime):
+		return diagnose.Diagnosis{}, context.Cause(ctx)
+	}
+}
+
+// limitConfidence lowers what a diagnosis is worth.
+func limitConfidence(d *diagnose.Diagnosis, most float64) {
+	d.Verdict.Confidence = min(d.Verdict.Confidence, most)
+	for i := range d.Findings {
+		d.Findings[i].Confidence = min(d.Findings[i].Confidence, most)
+	}
+}
+
+// inTime gives no answer where the deadline comes first, instead of an error.
+type inTime struct {
+	next       metrics.Querier
+	unanswered atomic.Int64
+}
+
+func (*inTime) over(ctx context.Context) bool {
+	return errors.Is(ctx.Err(), context.DeadlineExceeded)
+}
+
+// late drops the error of a question that the deadline cut short.
+func (q *inTime) late(ctx context.Context, err error) error {
+	if err != nil && q.over(ctx) {
+		q.unanswered.Add(1)
+		return nil
+	}
+	return err
+}
+
+// Query implements metrics.Querier.
+func (q *inTime) Query(ctx context.Context, expr string, at time.Time) (model.Vector, error) {
+	v, err := q.next.Query(ctx, expr, at)
+	return v, q.late(ctx, err)
+}
+
+// Samples implements metrics.Querier.
+func (q *inTime) Samples(ctx context.Context, selector string, at time.Time, span time.Duration) (model.Matrix, error) {
+	m, err := q.next.Samples(ctx, selector, at, span)
+	return m, q.late(ctx, err)
+}
+
+// QueryRange implements metrics.Querier.
+func (q *inTime) QueryRange(ctx context.Context, expr string, r metrics.Range) (model.Matrix, error) {
+	m, err := q.next.QueryRange(ctx, expr, r)
+	return m, q.late(ctx, err)
+}

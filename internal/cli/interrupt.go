@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// errInterrupted is the cause of a context that ctrl-C or SIGTERM ended.
+var errInterrupted = errors.New("interrupted")
+
+// grace is how long after an interrupt a command may still say what it has and
+// remove its temporary files. Then the process ends whatever it does.
+const grace = 750 * time.Millisecond
+
+// interrupts ends commands on ctrl-C and SIGTERM: the first cancels the
+// command's context, and a second one, or the end of the grace, the process.
+type interrupts struct {
+	cancel context.CancelCauseFunc
+	exit   func() // ends the process
+
+	saving atomic.Bool // see saving
+	usual  atomic.Bool // see endsWhenInterrupted
+}
+
+type interruptsKey struct{}
+
+// withInterrupts returns a context that an interrupt cancels, for the life of
+// the process.
+func withInterrupts(parent context.Context, exit func()) (context.Context, *interrupts) {
+	in := &interrupts{exit: exit}
+	ctx, cancel := context.WithCancelCause(context.WithValue(parent, interruptsKey{}, in))
+	in.cancel = cancel
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go in.watch(signals)
+	return ctx, in
+}
+
+func (in *interrupts) watch(signals <-chan os.Signal) {
+	<-signals
+	in.cancel(errInterrupted)
+	select {
+	case <-signals:
+	case <-time.After(grace):
+		if in.saving.Load() {
+			<-signals
+		}
+	}
+	in.exit()
+}
+
+// endsWhenInterrupted says that an interrupt is the usual way to end what is done
+// now, and no reason for another exit code than 0.
+func endsWhenInterrupted(ctx context.Context) {
+	if in, ok := ctx.Value(interruptsKey{}).(*interrupts); ok {
+		in.usual.Store(true)
+	}
+}
+
+// saving says that what was measured is being written: it may outlast the grace,
+// for it cannot be had again. A second interrupt ends that too.
+func saving(ctx context.Context) {
+	if in, ok := ctx.Value(interruptsKey{}).(*interrupts); ok {
+		in.saving.Store(true)
+	}
+}
+
+// lastWords returns a context in which to judge what was measured until now:
+// ctx, or where that was interrupted, a part of the grace.
+func lastWords(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ctx.Err() == nil {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(context.WithoutCancel(ctx), grace*2/3)
+}
+
+// writerUntil writes until a context ends.
+type writerUntil struct {
+	ctx context.Context
+	w   io.Writer
+}
+
+func (w writerUntil) Write(p []byte) (int, error) {
+	if w.ctx.Err() != nil {
+		return 0, context.Cause(w.ctx)
+	}
+	return w.w.Write(p)
+}

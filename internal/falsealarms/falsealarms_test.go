@@ -1,0 +1,100 @@
+package falsealarms
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sixty-dev/sixty/internal/fleet"
+	"github.com/sixty-dev/sixty/internal/pathologies"
+)
+
+var (
+	weeks  = flag.Float64("weeks", 0, "play at least so many replica-weeks")
+	length = flag.Duration("length", week, "in plays of this length")
+	shape  = flag.String("shape", "", "of this traffic alone")
+	seed   = flag.Uint64("seed", 1, "of the first play")
+	alarmd = flag.String("alarms", "", "write recordings of false alarms to this directory")
+	most   = flag.Int("recordings", 5, "recordings of a pathology in one play, at most")
+)
+
+const week = 7 * 24 * time.Hour
+
+// plays lists what to play: all shapes in turn, each time with another seed.
+func plays(t *testing.T, weeks float64, length time.Duration) []Options {
+	var out []Options
+	for round := uint64(0); ; round++ {
+		before := len(out)
+		for _, s := range Shapes() {
+			if *shape != "" && s.Name != *shape {
+				continue
+			}
+			o := Options{
+				Shape: s, For: length, Seed: *seed + round, Noise: fleet.OrdinaryNoise, Scrapes: fleet.OrdinaryScrapes,
+				Pathologies: pathologies.All(), Dir: *alarmd, MaxRecordings: *most,
+			}
+			// Tuesdays and Thursdays at ten, and a hotfix in the night of a Wednesday.
+			for _, at := range []time.Duration{34 * time.Hour, 52*time.Hour + 40*time.Minute, 82 * time.Hour} {
+				if at < length-time.Hour {
+					o.Deployments = append(o.Deployments, at)
+				}
+			}
+			out = append(out, o)
+			weeks -= float64(s.Replicas) * float64(length) / float64(week)
+			if weeks <= 0 {
+				return out
+			}
+		}
+		if len(out) == before {
+			t.Fatalf("there is no traffic %q", *shape)
+		}
+	}
+}
+
+// playAll plays as many at once as there are processors.
+func playAll(t *testing.T, all []Options) []*Result {
+	t.Helper()
+	results := make([]*Result, len(all))
+	eg, ctx := errgroup.WithContext(t.Context())
+	eg.SetLimit(runtime.GOMAXPROCS(0))
+	for i, o := range all {
+		eg.Go(func() (err error) {
+			began := time.Now()
+			results[i], err = Play(ctx, o)
+			if err == nil {
+				t.Logf("%s %d: %s in %s", o.Shape.Name, o.Seed, o.For, time.Since(began).Round(time.Second))
+			}
+			return err
+		})
+	}
+	if err := eg.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	return results
+}
+
+// TestRate is the long form.
+func TestRate(t *testing.T) {
+	if *weeks == 0 {
+		t.Skip("takes minutes a replica-week: make false-alarms WEEKS=30")
+	}
+	if *alarmd != "" {
+		if err := os.MkdirAll(*alarmd, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	results := playAll(t, plays(t, *weeks, *length))
+	fmt.Print(Table(results))
+	for _, r := range results {
+		for _, e := range r.Episodes {
+			if e.False() {
+				fmt.Printf("%s\t%s\t%s\t%s\t%s\t%d evaluations, %d false\tserver started %s before\t%s\t%s\n", r.Shape, e.Target, e.Pathology, e.Severity, e.At.Format(time.RFC3339), e.Length, e.By[False], e.Before.Round(time.Second), e.Summary, e.Recording)
+			}
+		}
+	}
+}

@@ -17,11 +17,20 @@ import (
 var (
 	weeks  = flag.Float64("weeks", 0, "play at least so many replica-weeks")
 	length = flag.Duration("length", week, "in plays of this length")
+	from   = flag.Duration("from", 0, "from this time of a Monday on")
 	shape  = flag.String("shape", "", "of this traffic alone")
 	seed   = flag.Uint64("seed", 1, "of the first play")
 	alarmd = flag.String("alarms", "", "write recordings of false alarms to this directory")
 	most   = flag.Int("recordings", 5, "recordings of a pathology in one play, at most")
 )
+
+var monday = time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
+
+// deployments are at ten on a Monday and on a Thursday, and a hotfix in the night
+// of a Wednesday.
+func deployments() []time.Time {
+	return []time.Time{monday.Add(10 * time.Hour), monday.Add(52*time.Hour + 40*time.Minute), monday.Add(82 * time.Hour)}
+}
 
 const week = 7 * 24 * time.Hour
 
@@ -34,17 +43,10 @@ func plays(t *testing.T, weeks float64, length time.Duration) []Options {
 			if *shape != "" && s.Name != *shape {
 				continue
 			}
-			o := Options{
-				Shape: s, For: length, Seed: *seed + round, Noise: fleet.OrdinaryNoise, Scrapes: fleet.OrdinaryScrapes,
+			out = append(out, Options{
+				Shape: s, From: monday.Add(*from), For: length, Seed: *seed + round, Deployments: deployments(), Noise: fleet.OrdinaryNoise, Scrapes: fleet.OrdinaryScrapes,
 				Pathologies: pathologies.All(), Dir: *alarmd, MaxRecordings: *most,
-			}
-			// Tuesdays and Thursdays at ten, and a hotfix in the night of a Wednesday.
-			for _, at := range []time.Duration{34 * time.Hour, 52*time.Hour + 40*time.Minute, 82 * time.Hour} {
-				if at < length-time.Hour {
-					o.Deployments = append(o.Deployments, at)
-				}
-			}
-			out = append(out, o)
+			})
 			weeks -= float64(s.Replicas) * float64(length) / float64(week)
 			if weeks <= 0 {
 				return out

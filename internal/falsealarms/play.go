@@ -22,12 +22,15 @@ import (
 // Options says what to play.
 type Options struct {
 	Shape Shape
+	From  time.Time
 	For   time.Duration
 	Seed  uint64
-	// Deployments are rolling restarts of all replicas, at these times.
-	Deployments []time.Duration
+	// Deployments are when rolling restarts of all replicas begin.
+	Deployments []time.Time
 	Noise       fleet.Noise
 	Scrapes     fleet.Scrapes
+	// Every is the time between two diagnoses; 0 is the scrape interval.
+	Every time.Duration
 
 	Pathologies []*catalog.Pathology
 	// Dir gets a recording of each false alarm, at most MaxRecordings of a pathology;
@@ -35,9 +38,6 @@ type Options struct {
 	Dir           string
 	MaxRecordings int
 }
-
-// began is a Monday.
-var began = time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
 
 // A Result is what came of a play.
 type Result struct {
@@ -88,13 +88,18 @@ func Play(ctx context.Context, o Options) (*Result, error) {
 		return nil, err
 	}
 	p := fleet.Production{
-		Replicas: s.Replicas, Settings: s.Settings, For: o.For, Deployments: o.Deployments, Noise: o.Noise, Scrapes: o.Scrapes,
-		Traffic: fleet.Traffic{Arrivals: s.Arrivals(began, o.For, o.Seed), Spec: s.Spec, Bad: s.Bad},
+		Replicas: s.Replicas, Settings: s.Settings, For: o.For, Noise: o.Noise, Scrapes: o.Scrapes,
+		Traffic: fleet.Traffic{Arrivals: s.Arrivals(o.From, o.For, o.Seed), Spec: s.Spec, Bad: s.Bad},
+	}
+	for _, at := range o.Deployments {
+		if d := at.Sub(o.From); d >= 0 && d < o.For {
+			p.Deployments = append(p.Deployments, d)
+		}
 	}
 	for i := range s.Replicas { // a router never shares quite evenly
 		p.Shares = append(p.Shares, 1+0.1*float64(i)/float64(s.Replicas))
 	}
-	err := fleet.PlayProduction(ctx, p, fleet.DefaultRelease, o.Seed, began, fleet.Spectator{
+	err := fleet.PlayProduction(ctx, p, fleet.DefaultRelease, o.Seed, o.From, fleet.Spectator{
 		Page:   x.page,
 		Client: func(e fleet.Experience) { x.truths[e.Replica].hear(e) },
 		Stop:   func(i int, _ time.Duration) { x.truths[i].stop() },
@@ -165,7 +170,7 @@ func (x *play) add(p fleet.Page) error {
 
 // judge diagnoses at a moment and compares.
 func (x *play) judge(ctx context.Context, at time.Duration) error {
-	now := began.Add(at)
+	now := x.o.From.Add(at)
 	if x.opened.IsZero() {
 		x.opened = now
 	}
@@ -179,6 +184,11 @@ func (x *play) judge(ctx context.Context, at time.Duration) error {
 	}
 	for _, t := range x.truths {
 		t.look(at)
+	}
+	if x.o.Every > 0 && at%x.o.Every >= x.o.Scrapes.Interval {
+		return nil
+	}
+	for _, t := range x.truths {
 		if at-t.lastSick < afterSick {
 			x.result.Degraded++
 		}

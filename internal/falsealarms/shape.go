@@ -116,7 +116,7 @@ func Shapes() []Shape {
 			Bursts: 1, Surge: 2, Bad: 0.004, Limits: Limits{2 * time.Second, 100 * time.Millisecond},
 		},
 		{
-			Name: "azure-code", Replicas: 4,
+			Name: "azure-code", Replicas: 6,
 			Source:   "Azure LLM inference trace 2023, code: lengths by mean and coefficient of variation (2048 and 0.96, 28 and 2.1), gaps of CV 13 over all its servers, a rate that varies by 40 % over five minutes; the day is an estimate",
 			Settings: fleet.Settings{Cost: fast, NumBlocks: 12000, MaxNumBatchedTokens: 4096},
 			Spec: workload.Spec{
@@ -127,7 +127,7 @@ func Shapes() []Shape {
 			Bursts: 2, Surge: 2, Bad: 0.003, Limits: Limits{3 * time.Second, 200 * time.Millisecond},
 		},
 		{
-			Name: "mooncake", Replicas: 3,
+			Name: "mooncake", Replicas: 4,
 			Source:   "Mooncake's conversation trace (FAST '25), prompts cut at 30,000 tokens: lengths by mean and coefficient of variation (10117 and 0.91, 343 and 0.73), 37 % of prompt blocks seen before, a rate that wanders by 9 %; the day is an estimate",
 			Settings: fleet.Settings{Cost: fast, NumBlocks: 30000, MaxModelLen: 32768, MaxNumBatchedTokens: 8192},
 			Spec: workload.Spec{

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -291,7 +292,8 @@ func (x *play) report(d *diagnose.Diagnosis, k key, a alarm, at time.Duration) e
 		return nil
 	}
 	x.written[k.pathology]++
-	e.Recording = filepath.Join(x.o.Dir, fmt.Sprintf("%s-%s-%d-%s.tar.zst", k.pathology, x.o.Shape.Name, x.o.Seed, d.At.Format("0102T150405")))
+	e.Recording = filepath.Join(x.o.Dir, fmt.Sprintf("%s-%s-%d-%s-%s.tar.zst",
+		k.pathology, x.o.Shape.Name, x.o.Seed, d.At.Format("0102T150405"), strings.ReplaceAll(k.target, ":", "-")))
 	return x.write(e)
 }
 

@@ -80,6 +80,45 @@ func playAll(t *testing.T, all []Options) []*Result {
 	return results
 }
 
+// mostShort is how many false alarms the short form may have. The judgement is as
+// it is; this keeps it from getting worse unseen. The goal is none.
+const mostShort = 0
+
+// TestShort plays a morning with a deployment of each kind of traffic, with two
+// replicas that are diagnosed once a minute.
+func TestShort(t *testing.T) {
+	var all []Options
+	for _, s := range Shapes() {
+		s.Replicas = 2
+		all = append(all, Options{
+			Shape: s, From: monday.Add(9 * time.Hour), For: 2 * time.Hour, Every: time.Minute, Seed: 1, Deployments: deployments(),
+			Noise: fleet.OrdinaryNoise, Scrapes: fleet.OrdinaryScrapes, Pathologies: pathologies.All(),
+		})
+	}
+	results := playAll(t, all)
+	t.Log("\n" + Table(results))
+	alarms, served, told := 0, 0, 0
+	for _, r := range results {
+		served += r.Requests - r.Bad
+		for _, e := range r.Episodes {
+			told += e.By[Restart]
+			if e.False() && e.Alarm() {
+				alarms++
+				t.Logf("%s: %s on %s at %s: %s", r.Shape, e.Pathology, e.Target, e.At.Format(time.RFC3339), e.Summary)
+			}
+		}
+		if r.Bad > r.Requests/50 {
+			t.Errorf("%s: %d of %d requests were badly served: that is no healthy traffic", r.Shape, r.Bad, r.Requests)
+		}
+	}
+	if told == 0 || served == 0 {
+		t.Errorf("%d requests, and %d evaluations told of the deployment: nothing was judged", served, told)
+	}
+	if alarms > mostShort {
+		t.Errorf("%d false alarms, want at most %d", alarms, mostShort)
+	}
+}
+
 // TestRate is the long form.
 func TestRate(t *testing.T) {
 	if *weeks == 0 {

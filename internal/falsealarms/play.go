@@ -48,12 +48,15 @@ type Result struct {
 
 	Runs      int // diagnoses, of all replicas together
 	Unsure    int // of which could not tell
-	Degraded  int // evaluations of a replica at which its clients had been badly served
-	Idle      int // runs whose verdict was idle
-	Requests  int // outcomes that clients saw: first tokens and answers
-	Bad       int // of which late or slow
-	Episodes  []*Episode
+	Idle      int // of which called all idle
 	Evaluated int // replicas × Runs
+
+	Moments  int // replicas × scrape intervals
+	Degraded int // of which clients had been badly served within the last minutes
+	Requests int // outcomes that clients saw: first tokens and answers
+	Bad      int // of which late or slow
+
+	Episodes []*Episode
 }
 
 // An Episode is a pathology that was reported on one target by one evaluation
@@ -185,14 +188,13 @@ func (x *play) judge(ctx context.Context, at time.Duration) error {
 	}
 	for _, t := range x.truths {
 		t.look(at)
-	}
-	if x.o.Every > 0 && at%x.o.Every >= x.o.Scrapes.Interval {
-		return nil
-	}
-	for _, t := range x.truths {
+		x.result.Moments++
 		if at-t.lastSick < afterSick {
 			x.result.Degraded++
 		}
+	}
+	if x.o.Every > 0 && at%x.o.Every >= x.o.Scrapes.Interval {
+		return nil
 	}
 	d, err := x.diagnose(ctx, x.store, now)
 	if err != nil {

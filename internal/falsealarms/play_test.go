@@ -41,10 +41,10 @@ func play1(t *testing.T, o Options) *Result {
 }
 
 func TestAFalseAlarmIsCountedAndRecorded(t *testing.T) {
-	o := noon(t, 30*time.Minute)
+	o := noon(t, 15*time.Minute)
 	o.Dir, o.MaxRecordings = t.TempDir(), 1
 	r := play1(t, o)
-	if r.Runs != 120 || r.Evaluated != 240 || r.Requests == 0 {
+	if r.Runs != 60 || r.Evaluated != 120 || r.Requests == 0 {
 		t.Errorf("%d runs, %d evaluations, %d requests", r.Runs, r.Evaluated, r.Requests)
 	}
 	var recorded *Episode
@@ -89,7 +89,7 @@ func TestAFalseAlarmIsCountedAndRecorded(t *testing.T) {
 }
 
 func TestTheSameSeedGivesTheSameAlarms(t *testing.T) {
-	o := noon(t, 10*time.Minute)
+	o := noon(t, 5*time.Minute)
 	o.Noise = fleet.OrdinaryNoise
 	var times [2][]time.Time
 	for i := range times {
@@ -103,11 +103,11 @@ func TestTheSameSeedGivesTheSameAlarms(t *testing.T) {
 }
 
 func TestAnAlarmIsTrueWhileClientsAreBadlyServed(t *testing.T) {
-	o := noon(t, 20*time.Minute)
+	o := noon(t, 12*time.Minute)
 	o.Noise.StallsPerDay = 24 * 60 // a stall of seconds each minute
 	r := play1(t, o)
-	if r.Bad == 0 || r.Degraded < r.Evaluated/3 {
-		t.Errorf("%d of %d requests badly served, %d of %d evaluations excused", r.Bad, r.Requests, r.Degraded, r.Evaluated)
+	if r.Bad == 0 || r.Degraded < r.Moments/3 {
+		t.Errorf("%d of %d requests badly served, %d of %d evaluations excused", r.Bad, r.Requests, r.Degraded, r.Moments)
 	}
 	degraded := 0
 	for _, e := range r.Episodes {
@@ -119,7 +119,8 @@ func TestAnAlarmIsTrueWhileClientsAreBadlyServed(t *testing.T) {
 }
 
 func TestADeploymentIsNoFalseAlarm(t *testing.T) {
-	o := noon(t, 50*time.Minute)
+	o := noon(t, 40*time.Minute)
+	o.Every = 30 * time.Second
 	o.Deployments = []time.Time{o.From.Add(20 * time.Minute)}
 	o.Pathologies = slices.DeleteFunc(pathologies.All(), func(p *catalog.Pathology) bool { return p.ID != "target-down" && p.ID != "engine-restart" })
 	reported := map[string]int{}
@@ -129,7 +130,7 @@ func TestADeploymentIsNoFalseAlarm(t *testing.T) {
 			t.Errorf("%s on %s, %s after the deployment, is false", e.Pathology, e.Target, e.At.Sub(o.Deployments[0]))
 		}
 	}
-	if reported["target-down"] == 0 || reported["engine-restart"] == 0 {
+	if reported["engine-restart"] == 0 {
 		t.Errorf("reported %v", reported)
 	}
 }

@@ -123,8 +123,8 @@ func Shapes() []Shape {
 				Prompt: lengths("lognormal:2048,0.96:16-7400"), Output: lengths("lognormal:28,2.1:2-1800"),
 				PrefixShare: 0.2, PrefixGroups: 20, CancelShare: 0.04,
 			},
-			Peak: 12, Hours: offices, Weekend: 0.15, CV: 6, Spread: 0.4, Wander: 5 * time.Minute,
-			Bursts: 2, Surge: 2, Bad: 0.003, Limits: Limits{3 * time.Second, 200 * time.Millisecond},
+			Peak: 10, Hours: offices, Weekend: 0.15, CV: 4, Spread: 0.4, Wander: 5 * time.Minute,
+			Bursts: 2, Surge: 1.5, Bad: 0.003, Limits: Limits{3 * time.Second, 200 * time.Millisecond},
 		},
 		{
 			Name: "mooncake", Replicas: 4,
@@ -146,7 +146,7 @@ func Shapes() []Shape {
 				PrefixShare: 0.5, PrefixGroups: 4, CancelShare: 0.05,
 			},
 			Peak: 7, Hours: conversations, Weekend: 0.7, CV: 3, Spread: 0.3, Wander: 8 * time.Minute,
-			Bursts: 2, Surge: 2.5, Bad: 0.008, Limits: Limits{3 * time.Second, 150 * time.Millisecond},
+			Bursts: 2, Surge: 2, Bad: 0.008, Limits: Limits{3 * time.Second, 150 * time.Millisecond},
 		},
 		{
 			Name: "office-assistant", Replicas: 2,
@@ -156,7 +156,7 @@ func Shapes() []Shape {
 				PrefixShare: 0.7, PrefixGroups: 3, CancelShare: 0.03,
 			},
 			Peak: 8, Hours: offices, Weekend: 0.05, CV: 1.3, Spread: 0.3, Wander: 15 * time.Minute,
-			Bursts: 2, Surge: 2, Bad: 0.01, Limits: Limits{2 * time.Second, 100 * time.Millisecond},
+			Bursts: 2, Surge: 1.5, Bad: 0.01, Limits: Limits{2 * time.Second, 100 * time.Millisecond},
 		},
 	}
 }

@@ -2,9 +2,9 @@ package falsealarms
 
 import (
 	"flag"
-	"fmt"
 	"os"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,6 +21,7 @@ var (
 	shape  = flag.String("shape", "", "of this traffic alone")
 	seed   = flag.Uint64("seed", 1, "of the first play")
 	alarmd = flag.String("alarms", "", "write recordings of false alarms to this directory")
+	update = flag.Bool("update", false, "write the table to docs/false-alarms.md")
 	most   = flag.Int("recordings", 5, "recordings of a pathology in one play, at most")
 )
 
@@ -68,10 +69,17 @@ func playAll(t *testing.T, all []Options) []*Result {
 		eg.Go(func() (err error) {
 			began := time.Now()
 			results[i], err = Play(ctx, o)
-			if err == nil {
-				t.Logf("%s %d: %s in %s", o.Shape.Name, o.Seed, o.For, time.Since(began).Round(time.Second))
+			if err != nil {
+				return err
 			}
-			return err
+			t.Logf("%s, seed %d: %s played in %s", o.Shape.Name, o.Seed, o.For, time.Since(began).Round(time.Second))
+			for _, e := range results[i].Episodes {
+				if e.False() {
+					t.Logf("%s, seed %d: %s (%s) on %s at %s, %s after its start, %d of %d evaluations false: %s %s", o.Shape.Name, o.Seed, e.Pathology, e.Severity,
+						e.Target, e.At.Format(time.RFC3339), e.Before.Round(time.Second), e.By[False], e.Length, e.Summary, e.Recording)
+				}
+			}
+			return nil
 		})
 	}
 	if err := eg.Wait(); err != nil {
@@ -104,7 +112,6 @@ func TestShort(t *testing.T) {
 			told += e.By[Restart]
 			if e.False() && e.Alarm() {
 				alarms++
-				t.Logf("%s: %s on %s at %s: %s", r.Shape, e.Pathology, e.Target, e.At.Format(time.RFC3339), e.Summary)
 			}
 		}
 		if r.Bad > r.Requests/50 {
@@ -129,13 +136,30 @@ func TestRate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	results := playAll(t, plays(t, *weeks, *length))
-	fmt.Print(Table(results))
-	for _, r := range results {
-		for _, e := range r.Episodes {
-			if e.False() {
-				fmt.Printf("%s\t%s\t%s\t%s\t%s\t%d evaluations, %d false\tserver started %s before\t%s\t%s\n", r.Shape, e.Target, e.Pathology, e.Severity, e.At.Format(time.RFC3339), e.Length, e.By[False], e.Before.Round(time.Second), e.Summary, e.Recording)
-			}
-		}
+	table := Table(playAll(t, plays(t, *weeks, *length)))
+	t.Log("\n" + table)
+	if *update {
+		writeResults(t, table)
+	}
+}
+
+// writeResults replaces what stands between the marks of the page.
+func writeResults(t *testing.T, table string) {
+	t.Helper()
+	const (
+		page       = "../../docs/false-alarms.md"
+		begin, end = "<!-- results: make false-alarms -->\n", "<!-- end -->"
+	)
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(text), begin)
+	_, after, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		t.Fatalf("%s has no place for the results", page)
+	}
+	if err := os.WriteFile(page, []byte(before+begin+table+end+after), 0o644); err != nil {
+		t.Fatal(err)
 	}
 }

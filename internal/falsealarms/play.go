@@ -248,6 +248,11 @@ func alarms(d *diagnose.Diagnosis) []alarm {
 	if !quiet && !slices.ContainsFunc(out, func(a alarm) bool { return a.id == v.ID }) {
 		out = append(out, alarm{v.ID, v.Summary, catalog.Ticket, v.Targets})
 	}
+	for i := range out {
+		if len(out[i].targets) == 0 {
+			out[i].targets = []string{"all"}
+		}
+	}
 	return out
 }
 
@@ -279,12 +284,7 @@ func (x *play) report(d *diagnose.Diagnosis, k key, a alarm, at time.Duration) e
 	}
 	e.Severity = max(e.Severity, a.severity)
 	e.Length++
-	class, before := False, time.Duration(0)
-	for i, t := range x.truths {
-		if fleet.ReplicaTarget(i) == k.target {
-			class, before = t.class(k.pathology, at), at-max(t.startedAt, 0)
-		}
-	}
+	class, before := x.class(k, at)
 	e.By[class]++
 	if class != False || e.By[False] > 1 {
 		return nil
@@ -297,6 +297,19 @@ func (x *play) report(d *diagnose.Diagnosis, k key, a alarm, at time.Duration) e
 	e.Recording = filepath.Join(x.o.Dir, fmt.Sprintf("%s-%s-%d-%s-%s.tar.zst",
 		k.pathology, x.o.Shape.Name, x.o.Seed, d.At.Format("0102T150405"), strings.ReplaceAll(k.target, ":", "-")))
 	return x.write(e)
+}
+
+// class says what an alarm is worth, and how long ago its server was started. What
+// is said of no replica, but of all of them or of the exporter, is excused by any.
+func (x *play) class(k key, at time.Duration) (class Class, before time.Duration) {
+	for i, t := range x.truths {
+		c := t.class(k.pathology, at)
+		if fleet.ReplicaTarget(i) == k.target {
+			return c, at - max(t.startedAt, 0)
+		}
+		class = max(class, c)
+	}
+	return class, 0
 }
 
 // write records what was at hand.

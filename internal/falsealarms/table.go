@@ -16,7 +16,7 @@ func (r *Result) weeksOf() float64 { return float64(r.Replicas) * r.Played.Hours
 func Table(results []*Result) string {
 	type row struct {
 		weeks                      float64
-		evaluations, unsure        int
+		evaluations, unsure, idle  int
 		moments, sick              int
 		runs, alarms, infos, known int
 		requests, bad              int
@@ -41,6 +41,7 @@ func Table(results []*Result) string {
 			x.moments += r.Moments
 			x.sick += r.Degraded
 			x.unsure += r.Unsure
+			x.idle += r.Idle
 			x.runs += r.Runs
 			x.requests += r.Requests
 			x.bad += r.Bad
@@ -73,14 +74,14 @@ func Table(results []*Result) string {
 		}
 	}
 	var b strings.Builder
-	b.WriteString("| traffic | replica-weeks | evaluations | requests badly served | time in which clients are, or were in the last 5 min, badly served | could not tell | false alarms (page, ticket) | a replica-week, 95 % | false notes (info) |\n|---|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("| traffic | replica-weeks | evaluations | requests badly served | time in which clients are, or were in the last 5 min, badly served | called idle | could not tell | false alarms (page, ticket) | a replica-week, 95 % | false notes (info) |\n|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, name := range append(names, "all") {
 		x := total
 		if name != "all" {
 			x = rows[name]
 		}
-		fmt.Fprintf(&b, "| %s | %.2f | %d | %.2f %% | %.2f %% | %.2f %% | %d | %s | %d |\n", name, x.weeks, x.evaluations,
-			percent(x.bad, x.requests), percent(x.sick, x.moments), percent(x.unsure, x.runs), x.alarms, rate(x.alarms, x.weeks), x.infos)
+		fmt.Fprintf(&b, "| %s | %.2f | %d | %.2f %% | %.2f %% | %.1f %% | %.2f %% | %d | %s | %d |\n", name, x.weeks, x.evaluations,
+			percent(x.bad, x.requests), percent(x.sick, x.moments), percent(x.idle, x.runs), percent(x.unsure, x.runs), x.alarms, rate(x.alarms, x.weeks), x.infos)
 	}
 	b.WriteString("\n| reported | severity | false episodes | evaluations | a replica-week, 95 % | episodes while clients were badly served | episodes after a restart |\n|---|---|---|---|---|---|---|\n")
 	order := slices.SortedFunc(maps.Keys(causes), func(a, c cause) int {

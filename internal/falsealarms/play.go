@@ -110,6 +110,7 @@ func Play(ctx context.Context, o Options) (*Result, error) {
 		Start:  func(i int, at time.Duration) { x.truths[i].start(at) },
 		Tick:   func(at time.Duration) error { return x.judge(ctx, at) },
 	})
+	err = errors.Join(err, x.record(o.From.Add(o.For)))
 	for _, t := range x.truths {
 		x.result.Requests += t.requests
 		x.result.Bad += t.bad
@@ -129,6 +130,7 @@ type play struct {
 	truths  []*truth
 	active  map[key]*Episode
 	written map[string]int // recordings by pathology
+	pending []*Episode     // whose recordings wait for what comes after them
 }
 
 // The store holds at least what a diagnosis looks at, and is renewed when it
@@ -136,6 +138,7 @@ type play struct {
 const (
 	keep  = 70 * time.Minute
 	renew = 4 * time.Hour
+	later = 2 * time.Minute // that a recording goes on after its alarm
 )
 
 func (x *play) open() error {
@@ -175,12 +178,15 @@ func (x *play) add(p fleet.Page) error {
 // judge diagnoses at a moment and compares.
 func (x *play) judge(ctx context.Context, at time.Duration) error {
 	now := x.o.From.Add(at)
+	if err := x.record(now.Add(-later)); err != nil {
+		return err
+	}
 	if x.opened.IsZero() {
 		x.opened = now
 	}
 	if now.Sub(x.opened) >= renew {
 		x.opened = now
-		old, _ := slices.BinarySearchFunc(x.pages, now.Add(-keep), func(p fleet.Page, t time.Time) int { return cmp.Compare(p.At.UnixNano(), t.UnixNano()) })
+		old, _ := slices.BinarySearchFunc(x.pages, now.Add(-keep-later), func(p fleet.Page, t time.Time) int { return cmp.Compare(p.At.UnixNano(), t.UnixNano()) })
 		x.pages = slices.Clone(x.pages[old:])
 		if err := x.open(); err != nil {
 			return err
@@ -296,7 +302,8 @@ func (x *play) report(d *diagnose.Diagnosis, k key, a alarm, at time.Duration) e
 	x.written[k.pathology]++
 	e.Recording = filepath.Join(x.o.Dir, fmt.Sprintf("%s-%s-%d-%s-%s.tar.zst",
 		k.pathology, x.o.Shape.Name, x.o.Seed, d.At.Format("0102T150405"), strings.ReplaceAll(k.target, ":", "-")))
-	return x.write(e)
+	x.pending = append(x.pending, e)
+	return nil
 }
 
 // class says what an alarm is worth, and how long ago its server was started. What
@@ -312,7 +319,19 @@ func (x *play) class(k key, at time.Duration) (class Class, before time.Duration
 	return class, 0
 }
 
-// write records what was at hand.
+// record writes the recordings of alarms that were some time ago.
+func (x *play) record(upTo time.Time) error {
+	for len(x.pending) > 0 && !x.pending[0].At.After(upTo) {
+		if err := x.write(x.pending[0]); err != nil {
+			return err
+		}
+		x.pending = x.pending[1:]
+	}
+	return nil
+}
+
+// write records what was at hand at an alarm, and what has come since. A page that
+// was under way then is left out: it was not known.
 func (x *play) write(e *Episode) error {
 	w, err := recording.Create(e.Recording)
 	if err != nil {
@@ -328,7 +347,8 @@ func (x *play) write(e *Episode) error {
 		err = w.SetMeta(meta)
 	}
 	for _, p := range x.pages {
-		if err == nil && p.At.After(e.At.Add(-keep)) {
+		underWay := !p.At.After(e.At) && p.At.Add(p.Took).After(e.At)
+		if err == nil && p.At.After(e.At.Add(-keep)) && !underWay {
 			err = w.Add(p.Target, p.At, p.Body)
 		}
 	}

@@ -78,7 +78,10 @@ func TestAFalseAlarmIsCountedAndRecorded(t *testing.T) {
 	if err := store.Load(t.Context(), rec, nil); err != nil {
 		t.Fatal(err)
 	}
-	first, _ := rec.Times()
+	first, last := rec.Times()
+	if last.Before(recorded.At.Add(later / 2)) {
+		t.Errorf("recorded to %s, the alarm was at %s", last, recorded.At)
+	}
 	d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: recorded.At, First: first, Interval: o.Scrapes.Interval, Every: true, Pathologies: o.Pathologies})
 	if err != nil {
 		t.Fatal(err)

@@ -80,10 +80,11 @@ func (e *Episode) False() bool { return e.By[False] > 0 }
 // Alarm reports whether it gets somebody to look.
 func (e *Episode) Alarm() bool { return e.Severity >= catalog.Ticket }
 
-// Play plays and judges.
+// Play plays and judges. With an error, such as that of ctx, comes the result of
+// what was played before it.
 func Play(ctx context.Context, o Options) (*Result, error) {
 	s := &o.Shape
-	x := &play{o: o, result: &Result{Shape: s.Name, Replicas: s.Replicas, Played: o.For}, active: map[key]*Episode{}, written: map[string]int{}}
+	x := &play{o: o, result: &Result{Shape: s.Name, Replicas: s.Replicas}, active: map[key]*Episode{}, written: map[string]int{}}
 	defer x.close()
 	for range s.Replicas {
 		x.truths = append(x.truths, newTruth(s.Limits))
@@ -192,6 +193,7 @@ func (x *play) judge(ctx context.Context, at time.Duration) error {
 			return err
 		}
 	}
+	x.result.Played = at
 	for _, t := range x.truths {
 		t.look(at)
 		x.result.Moments++

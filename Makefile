@@ -5,12 +5,14 @@ FUZZTIME ?= 20s
 BENCH    ?= .
 COUNT    ?= 1
 SCENARIO ?= thrashing-deep
+WEEKS    ?= 30
+ALARMS   ?=
 
 GOLANGCI_LINT = $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 INCIDENT      = testdata/incident.tar.zst
 
 .DEFAULT_GOAL := help
-.PHONY: help all build run run-recording test race fmt lint bench fuzz e2e-vllm record-incident
+.PHONY: help all build run run-recording test race fmt lint bench fuzz false-alarms e2e-vllm record-incident
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +62,9 @@ fuzz: ## Fuzz every target for FUZZTIME
 		echo "$$dir $$target"; \
 		$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "./$$dir" </dev/null || exit 1; \
 	done
+
+false-alarms: ## Count false alarms in WEEKS replica-weeks of healthy traffic, into docs/false-alarms.md (ALARMS=directory for recordings)
+	GOGC=400 $(GO) test ./internal/falsealarms -run '^TestRate$$' -v -timeout 0 -weeks $(WEEKS) -update $(if $(ALARMS),-alarms $(abspath $(ALARMS)))
 
 e2e-vllm: build ## Diagnose real vLLM servers while they are sick (needs SIXTY_VLLM)
 	@test -n "$$SIXTY_VLLM" || { echo "set SIXTY_VLLM to a directory with a virtual environment in venv/ and a model in model/"; exit 1; }

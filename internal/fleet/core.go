@@ -25,6 +25,7 @@ type core struct {
 	phaseEnd time.Duration
 	traffic  *traffic
 	wall     func(time.Duration) time.Time
+	watch    func(Experience) // hears what virtual clients see; nil: nobody
 }
 
 // newCore returns a fleet at the beginning of its scenario's first phase.

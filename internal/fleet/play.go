@@ -10,7 +10,8 @@ import (
 type Page struct {
 	Target string
 	At     time.Time
-	Body   []byte // nil: nobody answered
+	Body   []byte        // nil: nobody answered
+	Took   time.Duration // 0: unknown
 }
 
 // ExporterTarget is the target of the GPU exporter's pages.
@@ -64,9 +65,9 @@ func (c *core) scrape(at time.Duration, fn func(Page) error) error {
 		if err != nil {
 			body = nil
 		}
-		if err := fn(Page{ReplicaTarget(i), c.wall(at), body}); err != nil {
+		if err := fn(Page{Target: ReplicaTarget(i), At: c.wall(at), Body: body}); err != nil {
 			return err
 		}
 	}
-	return fn(Page{ExporterTarget, c.wall(at), gpuPage(c.replicas, at)})
+	return fn(Page{Target: ExporterTarget, At: c.wall(at), Body: gpuPage(c.replicas, at)})
 }

@@ -63,8 +63,9 @@ const (
 // between two steps. That division is what makes a hang silent, gauges freeze
 // and long steps block arrivals that no queue shows.
 type replica struct {
-	cfg  Server
-	wall func(time.Duration) time.Time
+	cfg    Server
+	number int // from 0
+	wall   func(time.Duration) time.Time
 
 	up, hung bool
 	engine   *sim.Engine
@@ -98,7 +99,7 @@ type throughput struct {
 }
 
 func newReplica(cfg Server, number int, wall func(time.Duration) time.Time) (*replica, error) {
-	r := &replica{cfg: cfg, wall: wall, gpu: newGPU(number)}
+	r := &replica{cfg: cfg, number: number, wall: wall, gpu: newGPU(number)}
 	return r, r.start(0)
 }
 

@@ -11,9 +11,10 @@ import (
 // Traffic is what virtual clients inside the process ask of the fleet. They
 // pass the same API server as requests over HTTP do.
 type Traffic struct {
-	Rate    float64 // requests a second, Poisson
-	Clients int     // clients that ask again as soon as they are answered, beside Rate
-	Spec    workload.Spec
+	Rate     float64           // requests a second, Poisson
+	Arrivals workload.Arrivals // requests from the beginning of the phase on, beside Rate
+	Clients  int               // clients that ask again as soon as they are answered, beside both
+	Spec     workload.Spec
 	// Patience is how long a client waits for its first token; 0 is for ever.
 	Patience time.Duration
 	// Bad is the share of requests that are refused: an unknown model, a limit that
@@ -34,7 +35,7 @@ type traffic struct {
 
 func startTraffic(c *core, t Traffic, seed uint64) (*traffic, error) {
 	x := &traffic{core: c, t: t, rng: rand.New(rand.NewPCG(seed, 2))}
-	if t.Rate == 0 && t.Clients == 0 {
+	if t.Rate == 0 && t.Clients == 0 && len(t.Arrivals.Profile) == 0 {
 		return x, nil
 	}
 	var err error
@@ -43,6 +44,13 @@ func startTraffic(c *core, t Traffic, seed uint64) (*traffic, error) {
 	}
 	if t.Rate > 0 {
 		x.arrive(c.now)
+	}
+	if len(t.Arrivals.Profile) > 0 {
+		pacer, err := t.Arrivals.Pacer(seed)
+		if err != nil {
+			return nil, fmt.Errorf("traffic: %w", err)
+		}
+		x.keep(pacer, c.now)
 	}
 	for range t.Clients { // not all in one step
 		c.at(c.now+time.Duration(x.rng.Float64()*float64(2*time.Second)), func(at time.Duration) { x.ask(at, true) })
@@ -61,6 +69,21 @@ func (x *traffic) arrive(now time.Duration) {
 	})
 }
 
+// keep schedules the next arrival of a pacer that began at a time, and so all
+// of them.
+func (x *traffic) keep(pacer workload.Pacer, began time.Duration) {
+	due, ok := pacer.Next()
+	if !ok {
+		return
+	}
+	x.core.at(began+due, func(at time.Duration) {
+		if !x.stopped {
+			x.ask(at, false)
+			x.keep(pacer, began)
+		}
+	})
+}
+
 // ask sends one request.
 func (x *traffic) ask(at time.Duration, again bool) {
 	if x.stopped {
@@ -69,7 +92,7 @@ func (x *traffic) ask(at time.Duration, again bool) {
 	x.source.Next(&x.session)
 	turn := &x.session.Turns[0]
 	r := x.core.pick(x.rng)
-	v := &visitor{traffic: x, again: again, leaveAfter: turn.CancelAfter}
+	v := &visitor{traffic: x, again: again, leaveAfter: turn.CancelAfter, asked: at}
 	if r == nil || !r.up {
 		v.again = false
 		if again { // try later
@@ -96,10 +119,12 @@ func (x *traffic) ask(at time.Duration, again bool) {
 		v.next(at + time.Second)
 		return
 	}
+	v.tell(c, Asked, at)
 	if p := x.t.Patience; p > 0 {
 		x.core.at(at+p, func(at time.Duration) {
 			if c.tokens == 0 && c.stage != over {
 				r.abort(c, at)
+				v.tell(c, Left, at)
 				v.next(at)
 			}
 		})
@@ -118,19 +143,35 @@ type visitor struct {
 	traffic    *traffic
 	again      bool
 	leaveAfter int // tokens; 0 stays
+	asked      time.Duration
 }
 
 func (v *visitor) token(c *call, at time.Duration, done bool) {
+	if c.tokens == 1 {
+		v.tell(c, FirstToken, at)
+	}
 	switch {
 	case done:
+		v.tell(c, Answered, at)
 		v.next(at)
 	case v.leaveAfter > 0 && c.tokens >= v.leaveAfter:
 		c.replica.abort(c, at)
+		v.tell(c, Left, at)
 		v.next(at)
 	}
 }
 
-func (v *visitor) broken(_ *call, at time.Duration) { v.next(at + time.Second) }
+func (v *visitor) broken(c *call, at time.Duration) {
+	v.tell(c, Broken, at)
+	v.next(at + time.Second)
+}
+
+// tell reports what a client saw to whoever watches.
+func (v *visitor) tell(c *call, what Sight, at time.Duration) {
+	if watch := v.traffic.core.watch; watch != nil {
+		watch(Experience{Replica: c.replica.number, What: what, Asked: v.asked, First: c.first, At: at, Tokens: c.tokens})
+	}
+}
 
 // next asks again, a moment later, so that a caller inside a step never
 // changes that step.

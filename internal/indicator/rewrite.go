@@ -3,6 +3,7 @@ package indicator
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -127,9 +128,28 @@ func (r Rewriting) labels(names []string) []string {
 	return out
 }
 
+// ofSignals is the metrics of the expression of every signal, which each
+// diagnosis asks for.
+var ofSignals = sync.OnceValue(func() map[string][]string {
+	all := map[string][]string{}
+	for _, s := range All() {
+		if names, err := selected(s.PromQL()); err == nil {
+			all[s.PromQL()] = names
+		}
+	}
+	return all
+})
+
 // Metrics returns the canonical names of the metrics that an expression
 // selects, sorted.
 func Metrics(expr string) ([]string, error) {
+	if names, ok := ofSignals()[expr]; ok {
+		return slices.Clone(names), nil
+	}
+	return selected(expr)
+}
+
+func selected(expr string) ([]string, error) {
 	tree, err := Parse(expr)
 	if err != nil {
 		return nil, fmt.Errorf("parse %q: %w", expr, err)

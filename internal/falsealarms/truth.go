@@ -1,0 +1,132 @@
+package falsealarms
+
+import (
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/fleet"
+)
+
+// What makes a server sick for its clients, and for how long an alarm about it
+// is not false. The judgement looks back too, and a page that is taken back
+// within minutes of the recovery is one that was right.
+const (
+	over      = time.Minute // requests of this time are counted
+	badShare  = 0.05        // more of them than this must be badly served,
+	badAtAll  = 3           // and at least so many
+	afterSick = 5 * time.Minute
+	afterStop = 10 * time.Minute // from the restart of a server on, for what a restart explains
+)
+
+// truth is what the clients of one replica got.
+type truth struct {
+	limits  Limits
+	waiting map[time.Duration]bool // requests without a first token, by when they were asked
+	first   ages                   // first tokens
+	whole   ages                   // answers
+
+	sick      bool
+	lastSick  time.Duration
+	restarts  int
+	stopped   bool
+	startedAt time.Duration
+
+	requests, bad int
+}
+
+// ages are outcomes of the last minute.
+type ages []age
+
+type age struct {
+	at  time.Duration
+	bad bool
+}
+
+func newTruth(l Limits) *truth {
+	return &truth{limits: l, waiting: map[time.Duration]bool{}, lastSick: -1 << 62, startedAt: -1 << 62}
+}
+
+// hear takes what a client saw.
+func (t *truth) hear(e fleet.Experience) {
+	note := func(a *ages, bad bool) {
+		*a = append(*a, age{e.At, bad})
+		t.requests++
+		if bad {
+			t.bad++
+		}
+	}
+	if e.What == fleet.Asked {
+		t.waiting[e.Asked] = true
+		return
+	}
+	late := e.At-e.Asked > t.limits.TTFT
+	delete(t.waiting, e.Asked)
+	switch e.What {
+	case fleet.FirstToken:
+		note(&t.first, late)
+	case fleet.Left:
+		if e.Tokens == 0 && late {
+			note(&t.first, true)
+		}
+	case fleet.Broken:
+		note(&t.whole, true)
+	case fleet.Answered:
+		note(&t.whole, e.Tokens > 1 && (e.At-e.First)/time.Duration(e.Tokens-1) > t.limits.TPOT)
+	}
+}
+
+// look decides what holds at a moment, which must not be before the last one.
+func (t *truth) look(at time.Duration) {
+	n, bad := t.first.count(at)
+	for asked := range t.waiting {
+		if at-asked > t.limits.TTFT {
+			n++
+			bad++
+		}
+	}
+	answers, slow := t.whole.count(at)
+	t.sick = many(bad, n) || many(slow, answers)
+	if t.sick {
+		t.lastSick = at
+	}
+}
+
+func many(bad, n int) bool { return bad >= badAtAll && float64(bad) > badShare*float64(n) }
+
+// count forgets what is old.
+func (a *ages) count(at time.Duration) (n, bad int) {
+	old := 0
+	for old < len(*a) && (*a)[old].at <= at-over {
+		old++
+	}
+	*a = append((*a)[:0], (*a)[old:]...)
+	for _, x := range *a {
+		if x.bad {
+			bad++
+		}
+	}
+	return len(*a), bad
+}
+
+func (t *truth) stop() { t.stopped = true; t.restarts++ }
+
+func (t *truth) start(at time.Duration) { t.stopped, t.startedAt = false, at }
+
+// A Class says what an alarm is worth.
+type Class uint8
+
+const (
+	False    Class = iota // clients were well served
+	Degraded              // clients were badly served in the last minutes
+	Restart               // it tells of a restart, and there was one
+)
+
+// class says what it means that a pathology is reported at a moment.
+func (t *truth) class(id string, at time.Duration) Class {
+	switch {
+	case (id == "target-down" || id == "engine-restart") && (t.stopped || at-t.startedAt < afterStop):
+		return Restart
+	case at-t.lastSick < afterSick:
+		return Degraded
+	}
+	return False
+}

@@ -25,13 +25,14 @@ import (
 type predictor struct {
 	traffic     *traffic
 	now         setup
-	version     string // the server's
 	engine      *whatif.Engine
 	calibration *whatif.Calibration
 	bounds      *bounds
 	measured    []indicator.Value
 	before      []catalog.Estimate
-	spent       int // simulated tokens
+	unchanged   []*outcome // of the time to come, where nothing is done
+	lostSharing bool       // the prefix cache finds less than it did, and not because of evictions
+	spent       int        // simulated tokens
 }
 
 // reader reads one target.
@@ -61,7 +62,7 @@ func prepare(ctx context.Context, q metrics.Querier, r *diagnose.Request, s *dia
 		rd.target.Matchers = append(rd.target.Matchers, labels.MustNewMatcher(labels.MatchEqual, label, value))
 	}
 	if n := int(s.Window.Length() / max(r.Interval, 1)); n < minScrapes {
-		return nil, fmt.Errorf("%d scrapes in the window are too few to measure the traffic: %d or more", n, minScrapes)
+		return nil, tooSoon{fmt.Errorf("%d scrapes in the window are too few to measure the traffic: %d or more", n, minScrapes), time.Duration(minScrapes-n) * r.Interval}
 	}
 	fleet, err := rd.read(ctx, s.Window.From)
 	if err != nil {
@@ -77,6 +78,8 @@ func prepare(ctx context.Context, q metrics.Querier, r *diagnose.Request, s *dia
 	if err := p.configure(t, fleet, fixes); err != nil {
 		return nil, err
 	}
+	hits, usual := s.Now(i, indicator.PrefixHitRatio), s.Normal(i, indicator.PrefixHitRatio)
+	p.lostSharing = hits.OK && usual.OK && usual.V > hits.V+0.05 && s.Now(i, indicator.Preemptions).Or(0) == 0
 	for _, q := range quantities {
 		p.measured = append(p.measured, s.Now(i, q.signal))
 	}
@@ -90,7 +93,6 @@ func (r *reader) read(ctx context.Context, from time.Time) (*observe.Fleet, erro
 // configure gathers the present settings: those that are known, those that the
 // window shows, and those that a fix starts from.
 func (p *predictor) configure(t *diagnose.Target, fleet *observe.Fleet, fixes []*catalog.Fix) error {
-	p.version = t.Version
 	p.now.known.Merge(t.Config)
 	for _, e := range fleet.Engines {
 		p.now.known.Merge(e.Config)
@@ -172,7 +174,7 @@ func (p *predictor) try(fleet *observe.Fleet) (float64, error) {
 		if err != nil {
 			return math.Inf(1), err
 		}
-		if outcomes, err = p.simulate(now); err != nil {
+		if outcomes, err = p.simulate(now, perScene); err != nil {
 			return math.Inf(1), err
 		}
 		all := pooled(outcomes)

@@ -113,7 +113,7 @@ func lowerBudget(p *catalog.Pass, blocking []string) {
 		p.Fix(f)
 	}
 	usual, ok := p.Measured(indicator.PromptTokensP50)
-	if _, set := p.Setting("long-prefill-token-threshold"); set || !ok {
+	if _, set := p.Setting(engine.LongPrefillThreshold); set || !ok {
 		return
 	}
 	threshold := math.Max(leastChunk, math.Ceil(4*usual/256)*256)

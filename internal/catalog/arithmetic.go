@@ -317,10 +317,12 @@ func (p *Pass) StepAt(n, from float64) (itl float64, line string, ok bool) {
 }
 
 // GrowCache proposes the settings that make the KV cache of one server larger. Where
-// an override keeps it small, the other ways to more memory do nothing.
+// an override keeps it small, that comes first, and a larger share of the GPU's memory
+// would do nothing.
 func (p *Pass) GrowCache(verify string, arithmetic ...string) {
 	setting := func(flag string) string { return p.Config[flag].Value }
-	if o, fixed := p.Setting(engine.NumBlocksOverride); fixed {
+	o, fixed := p.Setting(engine.NumBlocksOverride)
+	if fixed {
 		p.Fix(Fix{
 			Summary:    "Remove --num-gpu-blocks-override: the cache is smaller than memory allows only because it says so",
 			Changes:    []Change{{Flag: "--num-gpu-blocks-override", From: o.Flag()}},
@@ -328,9 +330,13 @@ func (p *Pass) GrowCache(verify string, arithmetic ...string) {
 			Tradeoff:   "none, unless the override left memory for another process",
 			Verify:     verify,
 		})
-	} else if _, bytes := p.Setting(engine.KVCacheMemoryBytes); bytes {
+	}
+	p.eightBits(verify)
+	switch u, known := p.Setting(engine.GPUMemoryUtilization); {
+	case fixed:
+	case setting(engine.KVCacheMemoryBytes) != "":
 		p.Reason("--kv-cache-memory-bytes %s sets the size of the cache: raise it if the GPU has memory to spare.", setting(engine.KVCacheMemoryBytes))
-	} else if u, ok := p.Setting(engine.GPUMemoryUtilization); ok && u.V < 0.95 {
+	case known && u.V < 0.95:
 		to := math.Min(0.95, u.V+0.03)
 		p.Fix(Fix{
 			Summary:    fmt.Sprintf("Raise --gpu-memory-utilization from %v to %.2f", u.V, to),
@@ -341,7 +347,11 @@ func (p *Pass) GrowCache(verify string, arithmetic ...string) {
 			Risk:       true,
 		})
 	}
-	dtype := setting(engine.KVCacheDtype)
+}
+
+// eightBits proposes a cache of half as many bits.
+func (p *Pass) eightBits(verify string) {
+	dtype := p.Config[engine.KVCacheDtype].Value
 	if strings.HasPrefix(dtype, "fp8") || strings.Contains(dtype, "fp4") || dtype == "int8" {
 		return
 	}

@@ -71,10 +71,24 @@ func (f *Fix) Args() string {
 	return args(f.Changes, func(c *Change) string { return c.To })
 }
 
-// Replaced is what the arguments take the place of, as far as it is known: what is to
-// be left out.
+// Replaced is what the arguments take the place of, as far as it is known.
 func (f *Fix) Replaced() string {
-	return args(f.Changes, func(c *Change) string { return c.From })
+	return args(f.Changes, func(c *Change) string {
+		if c.To == "" {
+			return ""
+		}
+		return c.From
+	})
+}
+
+// LeftOut is what is to be taken off the command line.
+func (f *Fix) LeftOut() string {
+	return args(f.Changes, func(c *Change) string {
+		if c.To != "" {
+			return ""
+		}
+		return c.From
+	})
 }
 
 func args(changes []Change, value func(*Change) string) string {

@@ -39,18 +39,18 @@ func TestRank(t *testing.T) {
 
 func TestArgs(t *testing.T) {
 	for _, tt := range []struct {
-		changes        []Change
-		args, replaced string
+		changes                 []Change
+		args, replaced, leftOut string
 	}{
-		{[]Change{{"--max-num-seqs", "16", "9"}}, "--max-num-seqs 9", "--max-num-seqs 16"},
-		{[]Change{{"--enable-chunked-prefill", "false", "true"}, {"--max-num-batched-tokens", "", "2048"}}, "--enable-chunked-prefill --max-num-batched-tokens 2048", "--no-enable-chunked-prefill"},
-		{[]Change{{"--enable-prefix-caching", "true", "false"}}, "--no-enable-prefix-caching", "--enable-prefix-caching"},
-		{[]Change{{"--num-gpu-blocks-override", "160", ""}}, "", "--num-gpu-blocks-override 160"},
-		{nil, "", ""},
+		{[]Change{{"--max-num-seqs", "16", "9"}}, "--max-num-seqs 9", "--max-num-seqs 16", ""},
+		{[]Change{{"--enable-chunked-prefill", "false", "true"}, {"--max-num-batched-tokens", "", "2048"}}, "--enable-chunked-prefill --max-num-batched-tokens 2048", "--no-enable-chunked-prefill", ""},
+		{[]Change{{"--enable-prefix-caching", "true", "false"}}, "--no-enable-prefix-caching", "--enable-prefix-caching", ""},
+		{[]Change{{"--num-gpu-blocks-override", "160", ""}}, "", "", "--num-gpu-blocks-override 160"},
+		{nil, "", "", ""},
 	} {
 		f := Fix{Changes: tt.changes}
-		if f.Args() != tt.args || f.Replaced() != tt.replaced {
-			t.Errorf("%v: %q in place of %q, want %q in place of %q", tt.changes, f.Args(), f.Replaced(), tt.args, tt.replaced)
+		if f.Args() != tt.args || f.Replaced() != tt.replaced || f.LeftOut() != tt.leftOut {
+			t.Errorf("%v: %q in place of %q, without %q; want %q, %q, %q", tt.changes, f.Args(), f.Replaced(), f.LeftOut(), tt.args, tt.replaced, tt.leftOut)
 		}
 	}
 }

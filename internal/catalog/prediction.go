@@ -18,11 +18,10 @@ type Prediction struct {
 	Needs time.Duration
 
 	// Benefit is how many times better off users are than if nothing were done, as
-	// they feel it: the geometric mean of how many times earlier the first token
-	// comes, how many times sooner the answer is complete (both means, a tenth of a
-	// second added to each, which nobody notices), and how many times as many tokens
-	// come in a second; no factor counts for more than eight times. What is refused
-	// counts as not answered.
+	// they feel it: the geometric mean of how many times earlier the first token comes
+	// (mean and P95, half each), how many times sooner the answer is complete (mean),
+	// and how many times as many tokens come in a second. A tenth of a second is added
+	// to each time, for nobody notices it, and what is refused counts as not answered.
 	Benefit Estimate
 
 	Effects []Effect

@@ -10,7 +10,7 @@ import (
 // What users feel, as catalog.Prediction tells it.
 const (
 	unfelt  = 0.1 // seconds
-	mostFor = 8.0 // times better, of one quantity
+	mostFor = 1e3 // times better, of one quantity
 )
 
 // benefit compares what was simulated with and without a change, draw by draw: both
@@ -31,7 +31,7 @@ func benefit(without, with []*outcome, enginesWithout, enginesWith float64) cata
 
 func timesBetter(a, b *outcome, enginesA, enginesB float64) float64 {
 	factors := []float64{
-		sooner(a.ttft, b.ttft), sooner(a.e2e, b.e2e),
+		math.Sqrt(sooner(a.ttft, b.ttft, (*histogram).mean) * sooner(a.ttft, b.ttft, p95)), sooner(a.e2e, b.e2e, (*histogram).mean),
 		ratio(b.tokens*enginesB*a.seconds, a.tokens*enginesA*b.seconds),
 	}
 	log := 0.0
@@ -43,7 +43,7 @@ func timesBetter(a, b *outcome, enginesA, enginesB float64) float64 {
 
 // sooner is how many times sooner something comes, to somebody who does not notice a
 // tenth of a second. What never comes is as late as can be.
-func sooner(a, b *histogram) float64 {
+func sooner(a, b *histogram, of func(*histogram) float64) float64 {
 	switch {
 	case a.n == 0 && b.n == 0:
 		return 1
@@ -52,8 +52,10 @@ func sooner(a, b *histogram) float64 {
 	case b.n == 0:
 		return 1 / mostFor
 	}
-	return ratio(a.mean()+unfelt, b.mean()+unfelt)
+	return ratio(of(a)+unfelt, of(b)+unfelt)
 }
+
+func p95(h *histogram) float64 { return h.quantile(0.95) }
 
 func served(o *outcome) float64 {
 	if o.came == 0 {

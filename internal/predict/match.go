@@ -28,19 +28,19 @@ type quantity struct {
 // docs/predictions.md: means are exact on both sides, percentiles are read from
 // buckets twice as wide as the ones before, and the chance of a short window moves counts by their square root.
 var quantities = []quantity{
-	{indicator.TTFTMean, func(o *outcome, _, _ float64) float64 { return o.ttft.mean() }, 0.3, 0.05, 1.5},
-	{indicator.TTFTP50, func(o *outcome, _, _ float64) float64 { return o.ttft.quantile(0.5) }, 0, 0, 1.5},
+	{indicator.TTFTMean, func(o *outcome, _, _ float64) float64 { return o.ttft.mean() }, 0.3, 0.05, 2},
+	{indicator.TTFTP50, func(o *outcome, _, _ float64) float64 { return o.ttft.quantile(0.5) }, 0, 0, 2},
 	{indicator.TTFTP95, func(o *outcome, _, _ float64) float64 { return o.ttft.quantile(0.95) }, 1, 0.1, 2},
-	{indicator.ITLMean, func(o *outcome, _, _ float64) float64 { return o.itl.mean() }, 0.2, 0.001, 1.2},
-	{indicator.ITLP50, func(o *outcome, _, _ float64) float64 { return o.itl.quantile(0.5) }, 0, 0, 1.25},
-	{indicator.ITLP95, func(o *outcome, _, _ float64) float64 { return o.itl.quantile(0.95) }, 0, 0, 1.5},
-	{indicator.E2EMean, func(o *outcome, _, _ float64) float64 { return o.e2e.mean() }, 0.3, 0.1, 1.25},
-	{indicator.E2EP50, func(o *outcome, _, _ float64) float64 { return o.e2e.quantile(0.5) }, 0, 0, 1.25},
+	{indicator.ITLMean, func(o *outcome, _, _ float64) float64 { return o.itl.mean() }, 0.2, 0.001, 1.3},
+	{indicator.ITLP50, func(o *outcome, _, _ float64) float64 { return o.itl.quantile(0.5) }, 0, 0, 1.3},
+	{indicator.ITLP95, func(o *outcome, _, _ float64) float64 { return o.itl.quantile(0.95) }, 0, 0, 1.4},
+	{indicator.E2EMean, func(o *outcome, _, _ float64) float64 { return o.e2e.mean() }, 0.3, 0.1, 1.35},
+	{indicator.E2EP50, func(o *outcome, _, _ float64) float64 { return o.e2e.quantile(0.5) }, 0, 0, 1.35},
 	{indicator.E2EP95, func(o *outcome, _, _ float64) float64 { return o.e2e.quantile(0.95) }, 0, 0, 1.5},
-	{indicator.GenerationTokenRate, func(o *outcome, engines, _ float64) float64 { return o.tokens / o.seconds * engines }, 0.15, 0, 1.2},
+	{indicator.GenerationTokenRate, func(o *outcome, engines, _ float64) float64 { return o.tokens / o.seconds * engines }, 0.15, 0, 1.25},
 	{indicator.Preemptions, func(o *outcome, engines, window float64) float64 { return o.preemptions / o.seconds * window * engines }, 0.4, 5, 1.5},
-	{indicator.Running, func(o *outcome, engines, _ float64) float64 { return o.running / o.seconds * engines }, 0.25, 1, 1.25},
-	{indicator.Waiting, func(o *outcome, engines, _ float64) float64 { return o.waiting / o.seconds * engines }, 0.35, 2, 1.5},
+	{indicator.Running, func(o *outcome, engines, _ float64) float64 { return o.running / o.seconds * engines }, 0.25, 1, 1.6},
+	{indicator.Waiting, func(o *outcome, engines, _ float64) float64 { return o.waiting / o.seconds * engines }, 0.35, 2, 1.6},
 }
 
 // estimates makes one estimate of each quantity of several outcomes of the same

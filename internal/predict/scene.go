@@ -50,6 +50,13 @@ func (p *predictor) scene(s setup, cfg sim.Config, after bool) *scene {
 	return sc
 }
 
+// age lets those in flight at the beginning have waited for a share of the time that
+// they would have in a queue that stands.
+func (s *scene) age(waiting, running float64) {
+	s.waited = time.Duration(waiting * float64(s.waited))
+	s.first = time.Duration(running * float64(s.first))
+}
+
 // whole makes whole clients of an engine's share: between the simulations it is
 // now one less, now one more, so that their mean is the share.
 func (s *scene) whole(i int) {

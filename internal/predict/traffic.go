@@ -124,7 +124,7 @@ func known(v float64) float64 {
 // their number.
 const (
 	steady     = 0.3 // of that
-	turnover   = 1.0 // times the requests in flight that came meanwhile
+	turnover   = 0.5 // times the requests in flight that came meanwhile
 	minSamples = 8
 )
 

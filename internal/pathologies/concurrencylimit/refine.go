@@ -62,8 +62,6 @@ func raise(p *catalog.Pass, now catalog.Quantity) {
 		})
 		return
 	}
-	search := &catalog.Search{Flag: "--max-num-seqs", Least: int(now.V) + 1, Most: int(want)}
-	tradeoff := "each token takes longer in a larger batch, and more KV cache is in use"
 	if far := farthest * now.V; want > far && least < want {
 		want = max(far, least)
 		lines = append(lines, fmt.Sprintf("what comes fits into %s, and more than %s times the present limit was never measured: %s as a first step", catalog.Whole(least), catalog.Digits(farthest), catalog.Whole(want)))
@@ -74,9 +72,9 @@ func raise(p *catalog.Pass, now catalog.Quantity) {
 	p.Fix(catalog.Fix{
 		Summary:    fmt.Sprintf("Raise --max-num-seqs from %s to %s", now.Flag(), catalog.Whole(want)),
 		Changes:    []catalog.Change{{Flag: "--max-num-seqs", From: now.Flag(), To: catalog.Whole(want)}},
-		Search:     search,
+		Search:     &catalog.Search{Flag: "--max-num-seqs", Least: int(now.V) + 1, Most: int(want)},
 		Arithmetic: lines,
-		Tradeoff:   tradeoff,
+		Tradeoff:   "each token takes longer in a larger batch, and more KV cache is in use",
 		Verify:     verify,
 	})
 }

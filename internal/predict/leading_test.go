@@ -272,3 +272,32 @@ func TestFewEndedRequestsAreEnough(t *testing.T) {
 		}
 	}
 }
+
+// Why prompts are not found in the cache, told by what is left of the hits: text of its
+// own in front of each prompt leaves none, and sixty prefixes in too small a cache some.
+func TestWhyPrefixesAreNotFound(t *testing.T) {
+	for _, tt := range []struct {
+		groups      int // 0: every prompt begins with something of its own
+		why, remedy string
+	}{
+		{0, "begin with something of their own", "Put what all requests share first"},
+		{60, "cannot be told", "Keep the KV cache in 8 bits"},
+	} {
+		sc, err := fleet.FindScenario("prefix-cache-misses")
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := &sc.Phases[1].Traffic.Spec
+		if spec.PrefixGroups = tt.groups; tt.groups == 0 {
+			spec.PrefixShare = 0
+		}
+		d := fleetDiagnosis(t, sc, fleet.DefaultRelease, 0, "")
+		if d.Verdict.ID != "prefix-cache-misses" {
+			t.Fatalf("%d prefixes: verdict %s", tt.groups, d.Verdict.ID)
+		}
+		f := &d.Findings[0]
+		if !slices.ContainsFunc(f.Reasons, func(r string) bool { return strings.Contains(r, tt.why) }) || !strings.HasPrefix(f.Fixes[0].Summary, tt.remedy) {
+			t.Errorf("%d prefixes: first %q for %q", tt.groups, f.Fixes[0].Summary, f.Reasons)
+		}
+	}
+}

@@ -98,7 +98,7 @@ func longerRest(p *catalog.Pass) (string, bool) {
 	was, ok2 := p.Usual(indicator.PromptTokens)
 	hits, ok3 := p.Measured(indicator.PrefixHitRatio)
 	usual, ok4 := p.Usual(indicator.PrefixHitRatio)
-	if !ok1 || !ok2 || !ok3 || !ok4 || prompt < 1.2*was || hits*prompt < sameHits*usual*was {
+	if !ok1 || !ok2 || !ok3 || !ok4 || hits <= none || prompt < 1.2*was || hits*prompt < sameHits*usual*was {
 		return "", false
 	}
 	p.Fix(catalog.Fix{
@@ -119,8 +119,8 @@ const sameHits = 0.8
 // overwritten, a prefix is found with probability 1 − exp(−N/G) (Che, Tung and Wang,
 // IEEE Journal on Selected Areas in Communications 20(7), 2002).
 const (
-	none    = 0.01 // a hit ratio that nothing common explains better
-	manyful = 5.0  // so many times as many prefixes do not come overnight
+	none    = 0.01 // no hits, but for those by chance
+	farMore = 5.0  // so many times as many prefixes do not come at once
 )
 
 // prefixes returns how many prefixes at most gave the usual hit ratio, and how many it
@@ -159,7 +159,7 @@ func lasts(p *catalog.Pass, of func(*indicator.Signal) indicator.Value) (request
 func otherBeginnings(p *catalog.Pass) (string, bool) {
 	hits := p.Now(indicator.PrefixHitRatio)
 	before, after, lines, ok := prefixes(p)
-	if !ok || !hits.OK || hits.V > none || after < manyful*max(before, 1) {
+	if !ok || !hits.OK || hits.V > none || after < farMore*max(before, 1) {
 		return "", false
 	}
 	shareFirst(p, lines)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
 // What users feel, as catalog.Prediction tells it.
@@ -39,6 +40,19 @@ func timesBetter(a, b *outcome, enginesA, enginesB float64) float64 {
 		log += math.Log(f) / float64(len(factors))
 	}
 	return math.Exp(log) * ratio(served(b), served(a))
+}
+
+// unsure widens a benefit by what simulations miss of the future: by as much as its
+// three parts are off, which are taken to be so independently of each other.
+func unsure(b catalog.Estimate) catalog.Estimate {
+	squares := 0.0
+	for _, s := range []*indicator.Signal{indicator.TTFTMean, indicator.E2EMean, indicator.GenerationTokenRate} {
+		part := math.Log(quantities[index(s)].off) / 3
+		squares += part * part
+	}
+	off := math.Exp(math.Sqrt(squares))
+	b.Low, b.High = b.Low/off, b.High*off
+	return b
 }
 
 // sooner is how many times sooner something comes, to somebody who does not notice a

@@ -118,7 +118,7 @@ func (p *predictor) fix(f *catalog.Fix) *catalog.Prediction {
 		after.caveats = append(after.caveats, fmt.Sprintf("so good only if the memory holds about %d blocks of %d tokens, where it is %d now: the log says at start how many it holds", blocks, size, p.engine.Config.NumBlocks))
 	}
 	out := &catalog.Prediction{
-		Benefit: benefit(unchanged, outcomes, ranks, engines),
+		Benefit: unsure(benefit(unchanged, outcomes, ranks, engines)),
 		Basis:   p.basis(), Caveats: append(after.caveats, p.caveats(all, came, then)...),
 	}
 	still := widened(estimates(unchanged, ranks, window))

@@ -33,12 +33,6 @@ var flags = map[string]string{
 	MaxQueuedTokens:      "0.29",
 }
 
-// Known reports whether the table has a flag, without dashes.
-func Known(flag string) bool {
-	_, ok := flags[flag]
-	return ok
-}
-
 // Since returns the first release that has a flag, "" where all have.
 func Since(flag string) string { return flags[flag] }
 

@@ -3,6 +3,7 @@ package catalog
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -158,15 +159,52 @@ func (p *Pass) MaxNumSeqs() (Quantity, bool) {
 
 // SequenceTokens returns the mean length of a finished request in tokens: what
 // it holds in the KV cache when it ends.
-func (p *Pass) SequenceTokens() (tokens float64, lines []string, ok bool) {
+func (p *Pass) SequenceTokens() (tokens float64, line string, ok bool) {
 	prompt, ok1 := p.Measured(indicator.PromptTokens)
 	output, ok2 := p.Measured(indicator.OutputTokens)
 	if !ok1 || !ok2 {
-		return 0, nil, false
+		return 0, "", false
 	}
-	tokens = prompt + output
-	return tokens, []string{fmt.Sprintf("tokens per request = %s prompt (%s) + %s output (%s) = %s",
-		Digits(prompt), indicator.PromptTokens.Name, Digits(output), indicator.OutputTokens.Name, Digits(tokens))}, true
+	return prompt + output, fmt.Sprintf("tokens per request = %s prompt (%s) + %s output (%s) = %s",
+		Digits(prompt), indicator.PromptTokens.Name, Digits(output), indicator.OutputTokens.Name, Digits(prompt+output)), true
+}
+
+// HeldTokens returns what a running request holds in the KV cache on average over
+// time. While an answer of O tokens is made, step by step, its request holds the
+// prompt P and on average half of the answer, for a time in proportion to O. The mean
+// over time weighs requests by how long they are there (H = λG: Brumelle, Journal of
+// Applied Probability 8, 1971; the inspection paradox: Cox, Renewal Theory, 1962), so
+// it is P + E[O²] / 2E[O] = P + E[O]/2 × (1 + cv²). Prefill is taken to be short, and
+// lengths of prompts and answers not to depend on each other.
+func (p *Pass) HeldTokens() (tokens float64, line string, ok bool) {
+	prompt, ok1 := p.Measured(indicator.PromptTokens)
+	output, ok2 := p.Measured(indicator.OutputTokens)
+	if !ok1 || !ok2 {
+		return 0, "", false
+	}
+	square, text := 0.0, ""
+	if tail, ok := p.Measured(indicator.OutputTokensP95); ok {
+		square = squaredVariation(tail / output)
+		text = fmt.Sprintf(" × (1 + %s for their spread, %s %s)", Digits(square), indicator.OutputTokensP95.Name, Digits(tail))
+	}
+	tokens = prompt + output/2*(1+square)
+	return tokens, fmt.Sprintf("a running request holds %s prompt (%s) + half of %s output (%s)%s = %s tokens on average",
+		Digits(prompt), indicator.PromptTokens.Name, Digits(output), indicator.OutputTokens.Name, text, Digits(tokens)), true
+}
+
+// squaredVariation returns the squared coefficient of variation of a lognormal
+// distribution whose P95 is so many times its mean: with σ of its logarithm,
+// ln(P95 / mean) = 1.645 σ − σ²/2, of which the smaller root is taken.
+func squaredVariation(tail float64) float64 {
+	const z, mostSigma = 1.645, 1.0
+	if !(tail > 1) {
+		return 0
+	}
+	sigma := mostSigma
+	if root := z*z - 2*math.Log(tail); root > 0 {
+		sigma = min(z-math.Sqrt(root), mostSigma)
+	}
+	return math.Expm1(sigma * sigma)
 }
 
 // A KVCapacity is the KV cache of one engine.
@@ -204,26 +242,24 @@ func (p *Pass) KV() (KVCapacity, bool) {
 	return KVCapacity{}, false
 }
 
-// SafeSeqs returns how many requests of the measured length one engine's KV
-// cache holds within KVHeadroom: from the size of the cache or, where that is
-// unknown, from how full the running requests make it. It is at least 1.
+// SafeSeqs returns how many requests of the measured lengths one engine's KV
+// cache holds within KVHeadroom at what they hold on average: from the size of the
+// cache or, where that is unknown, from how full the running requests make it. It is
+// at least 1.
 func (p *Pass) SafeSeqs() (n float64, lines []string, ok bool) {
 	kv, ok1 := p.KV()
-	length, lines, ok2 := p.SequenceTokens()
+	held, line, ok2 := p.HeldTokens()
 	if !ok1 || !ok2 {
 		return p.heldSeqs()
 	}
-	lines = append(lines, kv.Line)
-	if kv.Blocks == 0 {
-		n = max(1, math.Floor(kv.Tokens*KVHeadroom/length))
-		return n, append(lines, fmt.Sprintf("safe max_num_seqs = floor(%s × %v / %s) = %s", Whole(kv.Tokens), KVHeadroom, Digits(length), Whole(n))), true
-	}
-	perSeq := math.Ceil(length / kv.BlockSize)
-	n = max(1, math.Floor(kv.Blocks*KVHeadroom/perSeq))
-	return n, append(lines,
-		fmt.Sprintf("blocks per request = ceil(%s / %s) = %s", Digits(length), Whole(kv.BlockSize), Whole(perSeq)),
-		fmt.Sprintf("safe max_num_seqs = floor(%s × %v / %s) = %s", Whole(kv.Blocks), KVHeadroom, Whole(perSeq), Whole(n))), true
+	n = max(1, math.Floor(kv.Tokens*KVHeadroom/kv.rounded(held)))
+	return n, []string{line, kv.Line,
+		fmt.Sprintf("max_num_seqs that the cache holds = floor(%s × %v / %s) = %s", Whole(kv.Tokens), KVHeadroom, Digits(kv.rounded(held)), Whole(n))}, true
 }
+
+// rounded is what tokens of one request take of the cache: the last block is half
+// full on average.
+func (c KVCapacity) rounded(tokens float64) float64 { return tokens + c.BlockSize/2 }
 
 // heldSeqs sizes the batch by what the running requests occupy now.
 func (p *Pass) heldSeqs() (n float64, lines []string, ok bool) {
@@ -236,7 +272,7 @@ func (p *Pass) heldSeqs() (n float64, lines []string, ok bool) {
 	n = max(1, math.Floor(running*KVHeadroom/usage))
 	return n, []string{
 		fmt.Sprintf("%s running requests (%s) fill %s of the KV cache (%s)", Digits(running), indicator.Running.Name, indicator.FormatNumber(usage, indicator.Ratio), indicator.KVUsage.Name),
-		fmt.Sprintf("safe max_num_seqs = floor(%s × %v / %s) = %s", Digits(running), KVHeadroom, Digits(usage), Whole(n)),
+		fmt.Sprintf("max_num_seqs that the cache holds = floor(%s × %v / %s) = %s", Digits(running), KVHeadroom, Digits(usage), Whole(n)),
 	}, true
 }
 
@@ -278,4 +314,53 @@ func (p *Pass) StepAt(n, from float64) (itl float64, line string, ok bool) {
 	itl = now * math.Pow(n/from, k)
 	return itl, fmt.Sprintf("expected ITL P50 = %s (%s) × (%s / %s)^%s = %s; the exponent is %s",
 		indicator.FormatNumber(now, indicator.Seconds), indicator.ITLP50.Name, Whole(n), Digits(from), Digits(k), indicator.FormatNumber(itl, indicator.Seconds), source), true
+}
+
+// GrowCache proposes the settings that make the KV cache of one server larger. Where
+// an override keeps it small, that comes first, and a larger share of the GPU's memory
+// would do nothing.
+func (p *Pass) GrowCache(verify string, arithmetic ...string) {
+	setting := func(flag string) string { return p.Config[flag].Value }
+	o, fixed := p.Setting(engine.NumBlocksOverride)
+	if fixed {
+		p.Fix(Fix{
+			Summary:    "Remove --num-gpu-blocks-override: the cache is smaller than memory allows only because it says so",
+			Changes:    []Change{{Flag: "--num-gpu-blocks-override", From: o.Flag()}},
+			Arithmetic: arithmetic,
+			Tradeoff:   "none, unless the override left memory for another process",
+			Verify:     verify,
+		})
+	}
+	p.eightBits(verify)
+	switch u, known := p.Setting(engine.GPUMemoryUtilization); {
+	case fixed:
+	case setting(engine.KVCacheMemoryBytes) != "":
+		p.Reason("--kv-cache-memory-bytes %s sets the size of the cache: raise it if the GPU has memory to spare.", setting(engine.KVCacheMemoryBytes))
+	case known && u.V < 0.95:
+		to := math.Min(0.95, u.V+0.03)
+		p.Fix(Fix{
+			Summary:    fmt.Sprintf("Raise --gpu-memory-utilization from %v to %.2f", u.V, to),
+			Changes:    []Change{{Flag: "--gpu-memory-utilization", From: strconv.FormatFloat(u.V, 'g', -1, 64), To: strconv.FormatFloat(to, 'f', 2, 64)}},
+			Arithmetic: append(slices.Clone(arithmetic), fmt.Sprintf("all of the added %s of GPU memory goes to the KV cache; the start-up log says how many tokens that is", indicator.FormatNumber(to-u.V, indicator.Ratio))),
+			Tradeoff:   "less headroom for CUDA graphs, communication buffers and allocation peaks: test start-up and peak load first",
+			Verify:     verify,
+			Risk:       true,
+		})
+	}
+}
+
+// eightBits proposes a cache of half as many bits.
+func (p *Pass) eightBits(verify string) {
+	dtype := p.Config[engine.KVCacheDtype].Value
+	if strings.HasPrefix(dtype, "fp8") || strings.Contains(dtype, "fp4") || dtype == "int8" {
+		return
+	}
+	p.Fix(Fix{
+		Summary:    "Keep the KV cache in 8 bits: --kv-cache-dtype fp8, about twice the tokens",
+		Changes:    []Change{{Flag: "--kv-cache-dtype", From: dtype, To: "fp8"}},
+		Arithmetic: []string{"1 byte instead of 2 for each element: the same memory holds twice the tokens of a 16-bit cache"},
+		Tradeoff:   "check the answers' quality and that the GPU's attention kernels support it",
+		Verify:     verify,
+		Risk:       true,
+	})
 }

@@ -86,28 +86,6 @@ type Pathology struct {
 	Runbook string
 }
 
-// A Fix is one remedy.
-type Fix struct {
-	Summary    string   // a verb phrase: "Lower --max-num-seqs from 256 to 41"
-	Changes    []Change // flags to change; empty when the remedy is not a flag
-	Arithmetic []string // how the number was computed, line by line, with sources
-	Tradeoff   string   // what it costs
-	Verify     string   // the signal that shows that it worked
-
-	// Replicas is how many servers to run for each one of now; 0 leaves it at that.
-	Replicas int
-	// Predicted is what a simulation says of it; nil where it was not asked, or has
-	// nothing to do with scheduling.
-	Predicted *Prediction
-}
-
-// A Change is a flag of the server from its present to its proposed value.
-type Change struct {
-	Flag string // "--max-num-seqs"
-	From string // "" when the present value is not known
-	To   string
-}
-
 // A Pass hands a pathology that fires on one target the readings and the
 // configuration, and takes what Refine makes of them.
 type Pass struct {

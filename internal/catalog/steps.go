@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
@@ -56,7 +57,7 @@ func (p *Pass) SlowStepFixes() {
 	if cpu, ok := p.Measured(indicator.FrontendCPU); ok && cpu > 0.9 {
 		p.Fix(Fix{
 			Summary:    "Relieve the API server: --api-server-count 2 or more, and CPU cores of their own",
-			Changes:    []Change{{Flag: "--api-server-count", From: p.Config["api-server-count"].Value, To: "2"}},
+			Changes:    []Change{{Flag: "--api-server-count", From: p.Config[engine.APIServerCount].Value, To: "2"}},
 			Arithmetic: []string{fmt.Sprintf("the API server uses %s of a core (%s), and Python runs on one", indicator.FormatNumber(cpu, indicator.Ratio), indicator.FrontendCPU.Name)},
 			Tradeoff:   "with several API servers vLLM exports no process_* and _created series",
 			Verify:     "frontend_cpu falls below 70 %; " + verify,

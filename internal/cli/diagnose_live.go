@@ -97,14 +97,40 @@ func diagnoseLive(ctx context.Context, stderr io.Writer, addresses []string, f *
 	if !interrupted {
 		r.learnFailed(ctx)
 	}
+	d, err = r.diagnose(ctx, o)
+	if more := needs(&d); err == nil && more > 0 && !interrupted {
+		// A verdict is there; a prediction of its fixes needs to see more.
+		fmt.Fprintf(stderr, "scraping for %s more, to predict what the fixes would do\n", more)
+		longer, stop := context.WithTimeout(ctx, more)
+		live.Run(longer, client, targets, f.interval, r.take)
+		stop()
+		if err := ctx.Err(); err != nil {
+			return d, err
+		}
+		d, err = r.diagnose(ctx, o)
+	}
 	notes(stderr, store.Warnings())
-	if d, err = r.diagnose(ctx, o); err == nil {
+	if err == nil {
 		r.tellDown(&d)
 	}
 	if err == nil && interrupted {
 		d.Notes = slices.Insert(d.Notes, 0, fmt.Sprintf("interrupted: this is what %.0f s of %s show", seen.Seconds(), f.duration))
 	}
 	return d, err
+}
+
+// needs is for how much longer a run must go on for the fixes of its verdict to be
+// predicted, 0 where they are or never will be.
+func needs(d *diagnose.Diagnosis) time.Duration {
+	most := time.Duration(0)
+	if d.Status == diagnose.Firing && len(d.Findings) > 0 {
+		for i := range d.Findings[0].Fixes {
+			if p := d.Findings[0].Fixes[i].Predicted; p != nil {
+				most = max(most, p.Needs)
+			}
+		}
+	}
+	return most
 }
 
 // liveRun is a live run as it goes on.

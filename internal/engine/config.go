@@ -26,8 +26,15 @@ const (
 	NumBlocks            = "num-gpu-blocks"       // KV blocks of one engine
 	KVTokens             = "kv-cache-size-tokens" // KV capacity in tokens (0.24 and later)
 
-	NumBlocksOverride  = "num-gpu-blocks-override"
-	KVCacheMemoryBytes = "kv-cache-memory-bytes"
+	NumBlocksOverride    = "num-gpu-blocks-override"
+	KVCacheMemoryBytes   = "kv-cache-memory-bytes"
+	KVCacheMetrics       = "kv-cache-metrics"
+	LongPrefillThreshold = "long-prefill-token-threshold"
+	APIServerCount       = "api-server-count"
+	EnforceEager         = "enforce-eager"
+	Watermark            = "watermark"
+	MaxQueuedRequests    = "max-num-queued-reqs"
+	MaxQueuedTokens      = "max-num-queued-tokens"
 )
 
 // A Setting is the value of a flag and where it was learnt.

@@ -76,9 +76,9 @@ func TestEveryScenarioIsDiagnosedAsWhatItIs(t *testing.T) {
 	}
 }
 
-// The fixes that a diagnosis proposes can be tried: with as few seats as it says
-// nobody is thrown out of the cache.
-func TestTheProposedLimitEndsThePreemptions(t *testing.T) {
+// Fixes can be tried: with as few seats as the cache holds at full length nobody is
+// thrown out of it.
+func TestFewSeatsEndThePreemptions(t *testing.T) {
 	for _, tt := range []struct {
 		args string
 		none bool

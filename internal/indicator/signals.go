@@ -170,6 +170,11 @@ var (
 		Doc:  "Share of prompt tokens found in the prefix cache. Low is normal for prompts that share nothing; a fall is news.",
 		Hint: "prefix caching must be on (--enable-prefix-caching, the default of the V1 engine) and requests must be looked up",
 	}
+	PrefixResets = &Signal{
+		Name: "prefix_cache_resets", Title: "Resets of the prefix cache", Unit: Count, Scope: Instance, Optional: true,
+		Expr: `sum by (instance) (increase(http_requests_total{handler="/reset_prefix_cache",status=~"2.*"}[5m]))`,
+		Doc:  "How often somebody emptied the prefix cache through the HTTP endpoint, which exists with VLLM_SERVER_DEV_MODE=1 only. Resets from inside the process are counted nowhere.",
+	}
 )
 
 // HTTP boundary and process. These families have no model_name label.
@@ -328,7 +333,7 @@ func All() []*Signal {
 		FirstTokenRate, FirstTokens, CompletionRate, PromptTokenRate, GenerationTokenRate, StepRate, DecodeBatch, StepTokens,
 		PromptTokens, ComputedTokens, PromptTokensP50, PromptTokensP99, PromptTail, OutputTokens, OutputTokensP95, MaxTokens, PrefillTimePerToken,
 		Running, RunningP50, RunningPeak, RunningPinned, Waiting, WaitingFloor, WaitingGrowth, Deferred, InFlightFloor, EngineProgress, StuckEngines,
-		KVUsage, KVUsagePeak, PreemptionRate, Preemptions, PreemptionsPerRequest, PrefixQueryRate, PrefixHitRatio,
+		KVUsage, KVUsagePeak, PreemptionRate, Preemptions, PreemptionsPerRequest, PrefixQueryRate, PrefixHitRatio, PrefixResets,
 		HTTPRate, ServerErrs, ClientErrs, ServerErrCount, ClientErrCount, Abandoned, AbandonedShare, AdmissionRejections, EngineErrors,
 		Up, ScrapeDuration, Uptime, ServingAge, StartedWhileWatched, SeenDown, Restarts, ResidentMemory, MemoryGrowth, MemoryRise, MemoryHighWater, OpenFDs, FDGrowth, HTTPRateNow, FrontendCPU, ContainerMemory, ContainerMemoryGrowth, ContainerMemoryRise, ContainerMemoryHighWater,
 		Replicas, ArrivalShare, LoadShare, EngineSpread,

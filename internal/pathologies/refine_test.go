@@ -2,9 +2,11 @@ package pathologies_test
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/sixty-dev/sixty/internal/catalog/catalogtest"
+	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
@@ -53,6 +55,9 @@ func TestRefineSurvivesAnyReading(t *testing.T) {
 						for _, c := range f.Changes {
 							if c.From == c.To {
 								t.Errorf("%s with %q: %s changes nothing: %q", p.ID, a, c.Flag, c.To)
+							}
+							if !engine.Takes("99.0", strings.TrimPrefix(c.Flag, "--")) {
+								t.Errorf("%s with %q: no table says which releases have %s", p.ID, a, c.Flag)
 							}
 						}
 					}

@@ -1,10 +1,10 @@
 package predict
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,28 +13,17 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// scheduling are the flags whose change a simulation of the scheduler can judge,
-// with the release from which they exist.
-var scheduling = map[string]string{
-	engine.MaxNumSeqs:              "",
-	engine.MaxNumBatchedTokens:     "",
-	engine.ChunkedPrefill:          "",
-	engine.PrefixCaching:           "",
-	engine.NumBlocksOverride:       "",
-	engine.BlockSize:               "",
-	engine.KVCacheDtype:            "",
-	engine.GPUMemoryUtilization:    "",
-	"long-prefill-token-threshold": "",
-	"watermark":                    "0.24",
-	"max-num-queued-reqs":          "0.29",
-	"max-num-queued-tokens":        "0.29",
+// scheduling are the flags whose change a simulation of the scheduler can judge.
+var scheduling = []string{
+	engine.MaxNumSeqs, engine.MaxNumBatchedTokens, engine.ChunkedPrefill, engine.PrefixCaching, engine.NumBlocksOverride, engine.BlockSize,
+	engine.KVCacheDtype, engine.GPUMemoryUtilization, engine.LongPrefillThreshold, engine.Watermark, engine.MaxQueuedRequests, engine.MaxQueuedTokens,
 }
 
 // relevant reports whether a fix changes what the scheduler does, and nothing that
 // a simulation of it does not know.
 func relevant(f *catalog.Fix) bool {
 	for _, c := range f.Changes {
-		if _, ok := scheduling[strings.TrimPrefix(c.Flag, "--")]; !ok {
+		if !slices.Contains(scheduling, strings.TrimPrefix(c.Flag, "--")) {
 			return false
 		}
 	}
@@ -46,17 +35,16 @@ type setup struct {
 	known    engine.Config
 	replicas int
 	caveats  []string
+	resized  bool // the cache has another size
+	atBest   bool // the cache has as many blocks as are of use, which nobody knows to be there
 }
 
 // changed returns the settings after a fix. The error says why the outcome cannot
 // be simulated.
-func changed(now setup, cfg sim.Config, version string, f *catalog.Fix) (setup, error) {
+func changed(now setup, cfg sim.Config, f *catalog.Fix) (setup, error) {
 	after := setup{known: maps.Clone(now.known), replicas: max(f.Replicas, 1)}
 	for _, c := range f.Changes {
 		flag := strings.TrimPrefix(c.Flag, "--")
-		if since := scheduling[flag]; since != "" && older(version, since) {
-			return after, fmt.Errorf("%s exists from %s on, and this server is %s", c.Flag, since, cmp.Or(version, "of an unknown version"))
-		}
 		var err error
 		switch flag {
 		case engine.GPUMemoryUtilization:
@@ -67,7 +55,9 @@ func changed(now setup, cfg sim.Config, version string, f *catalog.Fix) (setup, 
 			err = after.resize(cfg, c.To)
 		case engine.NumBlocksOverride:
 			if c.To == "" {
-				err = fmt.Errorf("how large the KV cache is without %s is not in the metrics", c.Flag)
+				after.setBlocks(min(plenty*(cfg.NumBlocks-1)+1, maxBlocks))
+				after.atBest = true
+				continue
 			}
 		case engine.PrefixCaching:
 			if !cfg.PrefixCaching {
@@ -81,6 +71,10 @@ func changed(now setup, cfg sim.Config, version string, f *catalog.Fix) (setup, 
 	}
 	return after, nil
 }
+
+// plenty is how many times the present number of blocks is taken for as many as are of
+// use.
+const plenty = 16
 
 // halveKV doubles the blocks, for a cache of half as many bits.
 func (s *setup) halveKV(cfg sim.Config, dtype string) error {
@@ -103,22 +97,9 @@ func (s *setup) resize(cfg sim.Config, size string) error {
 }
 
 func (s *setup) setBlocks(n int) {
+	s.resized = true
 	delete(s.known, engine.NumBlocksOverride)
 	s.known[engine.NumBlocks] = engine.Setting{Value: strconv.Itoa(n), Source: "the fix"}
 }
 
 var releaseNumber = regexp.MustCompile(`(\d+)\.(\d+)(\.\d+)?`)
-
-// older reports whether a version, of which the first number counts, may be older
-// than a release.
-func older(release, than string) bool {
-	minor := func(s string) int {
-		if m := releaseNumber.FindStringSubmatch(s); m != nil {
-			major, _ := strconv.Atoi(m[1])
-			n, _ := strconv.Atoi(m[2])
-			return 1000*major + n
-		}
-		return 0
-	}
-	return minor(release) < minor(than)
-}

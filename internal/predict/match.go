@@ -3,6 +3,7 @@ package predict
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/indicator"
@@ -17,25 +18,29 @@ type quantity struct {
 	// share of the smaller of both, so that half and double are equally far, or by so
 	// much in its unit, whichever is more. Relative 0 is not compared.
 	relative, absolute float64
+
+	// off is how far what was simulated of the future may be from what comes, as a
+	// factor: that of docs/predictions.md.
+	off float64
 }
 
 // quantities are in the order in which they are told. The tolerances are those of
 // docs/predictions.md: means are exact on both sides, percentiles are read from
 // buckets twice as wide as the ones before, and the chance of a short window moves counts by their square root.
 var quantities = []quantity{
-	{indicator.TTFTMean, func(o *outcome, _, _ float64) float64 { return o.ttft.mean() }, 0.3, 0.05},
-	{indicator.TTFTP50, func(o *outcome, _, _ float64) float64 { return o.ttft.quantile(0.5) }, 0, 0},
-	{indicator.TTFTP95, func(o *outcome, _, _ float64) float64 { return o.ttft.quantile(0.95) }, 1, 0.1},
-	{indicator.ITLMean, func(o *outcome, _, _ float64) float64 { return o.itl.mean() }, 0.2, 0.001},
-	{indicator.ITLP50, func(o *outcome, _, _ float64) float64 { return o.itl.quantile(0.5) }, 0, 0},
-	{indicator.ITLP95, func(o *outcome, _, _ float64) float64 { return o.itl.quantile(0.95) }, 0, 0},
-	{indicator.E2EMean, func(o *outcome, _, _ float64) float64 { return o.e2e.mean() }, 0.3, 0.1},
-	{indicator.E2EP50, func(o *outcome, _, _ float64) float64 { return o.e2e.quantile(0.5) }, 0, 0},
-	{indicator.E2EP95, func(o *outcome, _, _ float64) float64 { return o.e2e.quantile(0.95) }, 0, 0},
-	{indicator.GenerationTokenRate, func(o *outcome, engines, _ float64) float64 { return o.tokens / o.seconds * engines }, 0.15, 0},
-	{indicator.Preemptions, func(o *outcome, engines, window float64) float64 { return o.preemptions / o.seconds * window * engines }, 0.4, 5},
-	{indicator.Running, func(o *outcome, engines, _ float64) float64 { return o.running / o.seconds * engines }, 0.25, 1},
-	{indicator.Waiting, func(o *outcome, engines, _ float64) float64 { return o.waiting / o.seconds * engines }, 0.35, 2},
+	{indicator.TTFTMean, func(o *outcome, _, _ float64) float64 { return o.ttft.mean() }, 0.3, 0.05, 2},
+	{indicator.TTFTP50, func(o *outcome, _, _ float64) float64 { return o.ttft.quantile(0.5) }, 0, 0, 2},
+	{indicator.TTFTP95, func(o *outcome, _, _ float64) float64 { return o.ttft.quantile(0.95) }, 1, 0.1, 2},
+	{indicator.ITLMean, func(o *outcome, _, _ float64) float64 { return o.itl.mean() }, 0.2, 0.001, 1.3},
+	{indicator.ITLP50, func(o *outcome, _, _ float64) float64 { return o.itl.quantile(0.5) }, 0, 0, 1.3},
+	{indicator.ITLP95, func(o *outcome, _, _ float64) float64 { return o.itl.quantile(0.95) }, 0, 0, 1.4},
+	{indicator.E2EMean, func(o *outcome, _, _ float64) float64 { return o.e2e.mean() }, 0.3, 0.1, 1.35},
+	{indicator.E2EP50, func(o *outcome, _, _ float64) float64 { return o.e2e.quantile(0.5) }, 0, 0, 1.35},
+	{indicator.E2EP95, func(o *outcome, _, _ float64) float64 { return o.e2e.quantile(0.95) }, 0, 0, 1.5},
+	{indicator.GenerationTokenRate, func(o *outcome, engines, _ float64) float64 { return o.tokens / o.seconds * engines }, 0.15, 0, 1.25},
+	{indicator.Preemptions, func(o *outcome, engines, window float64) float64 { return o.preemptions / o.seconds * window * engines }, 0.4, 5, 1.5},
+	{indicator.Running, func(o *outcome, engines, _ float64) float64 { return o.running / o.seconds * engines }, 0.25, 1, 1.6},
+	{indicator.Waiting, func(o *outcome, engines, _ float64) float64 { return o.waiting / o.seconds * engines }, 0.35, 2, 1.6},
 }
 
 // estimates makes one estimate of each quantity of several outcomes of the same
@@ -51,6 +56,16 @@ func estimates(outcomes []*outcome, engines, window float64) []catalog.Estimate 
 			e.Low, e.High = min(e.Low, one), max(e.High, one)
 		}
 		out[i] = e
+	}
+	return out
+}
+
+// widened returns estimates with what simulations miss of the future.
+func widened(es []catalog.Estimate) []catalog.Estimate {
+	out := slices.Clone(es)
+	for i := range out {
+		out[i].Low /= quantities[i].off
+		out[i].High *= quantities[i].off
 	}
 	return out
 }
@@ -73,7 +88,9 @@ func pooled(outcomes []*outcome) *outcome {
 		all.late += o.late
 		all.ended = append(all.ended, o.ended...)
 		all.truncated = all.truncated || o.truncated
-		all.refused = all.refused || o.refused
+		all.came += o.came
+		all.refused += o.refused
+		all.peak = max(all.peak, o.peak)
 	}
 	return all
 }

@@ -15,9 +15,17 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// Fill predicts the effect of the leading finding's fixes. It is a diagnose.Options'
-// Predict: it fails by saying so in the fixes.
+// Fill leaves out the fixes that the servers are too old for, predicts the effect of
+// the leading finding's, sizes those that may be sized, and puts them in the order in
+// which to try them. It is a diagnose.Options' Predict: it fails by saying so in the
+// fixes.
 func Fill(ctx context.Context, q metrics.Querier, r diagnose.Request, s *diagnose.Snapshot, d *diagnose.Diagnosis) {
+	for i := range d.Findings {
+		if f := &d.Findings[i]; f.Status == diagnose.Firing && len(f.Targets) > 0 {
+			fixes, later := catalog.ForVersion(f.Fixes, version(s, f.Targets[0]))
+			f.Fixes, f.Reasons = fixes, slices.Concat(f.Reasons, later)
+		}
+	}
 	if d.Status != diagnose.Firing || len(d.Findings) == 0 || len(d.Findings[0].Targets) == 0 {
 		return
 	}
@@ -28,68 +36,113 @@ func Fill(ctx context.Context, q metrics.Querier, r diagnose.Request, s *diagnos
 			fixes = append(fixes, &f.Fixes[i])
 		}
 	}
-	if len(fixes) == 0 {
-		return
-	}
-	p, err := prepare(ctx, q, &r, s, f.Targets[0], fixes)
-	for _, fix := range fixes {
-		switch {
-		case ctx.Err() != nil:
-			fix.Predicted = &catalog.Prediction{Reason: errNoTime.Error()}
-		case err != nil:
-			fix.Predicted = &catalog.Prediction{Reason: err.Error()}
-		default:
-			fix.Predicted = p.fix(fix)
+	if len(fixes) > 0 {
+		p, err := prepare(ctx, q, &r, s, f.Targets[0], fixes)
+		for _, fix := range fixes {
+			switch {
+			case ctx.Err() != nil:
+				fix.Predicted = none(errNoTime)
+			case err != nil:
+				fix.Predicted = none(err)
+			default:
+				p.size(fix)
+				fix.Predicted = p.fix(fix)
+			}
 		}
 	}
-	// What would make it worse is not what to try first.
-	slices.SortStableFunc(f.Fixes, func(a, b catalog.Fix) int { return last(&a) - last(&b) })
+	catalog.Rank(f.Fixes)
 }
 
 // errNoTime is why a fix was not predicted when the context ended before.
 var errNoTime = errors.New("the time was over before it was simulated")
 
-// last is 1 for a fix that is predicted to make things worse.
-func last(f *catalog.Fix) int {
-	if f.Predicted != nil && worse(f.Predicted) {
-		return 1
+func version(s *diagnose.Snapshot, target string) string {
+	if i := slices.IndexFunc(s.Targets, func(t diagnose.Target) bool { return t.Name == target }); i >= 0 {
+		return s.Targets[i].Version
 	}
-	return 0
+	return ""
+}
+
+// none is no prediction, and why.
+func none(err error) *catalog.Prediction {
+	var soon tooSoon
+	errors.As(err, &soon)
+	return &catalog.Prediction{Reason: err.Error(), Needs: soon.needs}
+}
+
+// outcomes simulates the time after a change.
+func (p *predictor) outcomes(after setup, most int) (outcomes []*outcome, sc *scene, err error) {
+	e, err := config(p.engine.Release, after.known)
+	if err != nil {
+		return nil, nil, err
+	}
+	sc = p.scene(after, e.Config, true)
+	outcomes, err = p.simulate(sc, most)
+	return outcomes, sc, err
+}
+
+// nothing simulates the same time with nothing changed, once.
+func (p *predictor) nothing() ([]*outcome, error) {
+	if p.unchanged == nil {
+		var err error
+		if p.unchanged, _, err = p.outcomes(p.now, perScene); err != nil {
+			return nil, err
+		}
+	}
+	return p.unchanged, nil
 }
 
 // fix predicts what one fix does.
 func (p *predictor) fix(f *catalog.Fix) *catalog.Prediction {
-	none := func(err error) *catalog.Prediction { return &catalog.Prediction{Reason: err.Error()} }
 	if p.spent > budget {
 		return none(errors.New("the traffic is much to simulate, and the other fixes took the time; sixty simulate has more"))
 	}
-	after, err := changed(p.now, p.engine.Config, p.version, f)
+	after, err := p.changed(f)
 	if err != nil {
 		return none(err)
 	}
-	e, err := config(p.engine.Release, after.known)
+	unchanged, err := p.nothing()
 	if err != nil {
 		return none(err)
 	}
-	sc := p.scene(after, e.Config, true)
-	outcomes, err := p.simulate(sc)
+	outcomes, sc, err := p.outcomes(after, perScene)
 	if err != nil {
 		return none(err)
 	}
-	engines := float64(p.traffic.ranks * after.replicas)
-	then := estimates(outcomes, engines, p.traffic.length.Seconds())
+	ranks, engines := float64(p.traffic.ranks), float64(p.traffic.ranks*after.replicas)
+	window := p.traffic.length.Seconds()
+	then := estimates(outcomes, engines, window)
 	if err := p.undetermined(outcomes, then); err != nil {
 		return none(err)
 	}
 	came := p.traffic.rate() / engines * sc.length.Seconds()
-	out := &catalog.Prediction{Basis: p.basis(), Caveats: append(after.caveats, p.caveats(pooled(outcomes), came, then)...)}
-	for i, q := range quantities {
-		out.Effects = append(out.Effects, catalog.Effect{Signal: q.signal, Measured: p.measured[i], Before: p.before[i], After: then[i]})
+	all := pooled(outcomes)
+	if after.atBest {
+		size := p.engine.Config.BlockSize
+		blocks := all.peak/int64(size) + int64(p.engine.Config.MaxNumSeqs/2) + 1
+		after.caveats = append(after.caveats, fmt.Sprintf("so good only if the memory holds about %d blocks of %d tokens, where it is %d now: the log says at start how many it holds", blocks, size, p.engine.Config.NumBlocks))
 	}
-	if worse(out) {
-		out.Caveats = append(out.Caveats, "answers would take longer than now, and there would be no more of them: look for another fix first")
+	out := &catalog.Prediction{
+		Benefit: unsure(benefit(unchanged, outcomes, ranks, engines)),
+		Basis:   p.basis(), Caveats: append(after.caveats, p.caveats(all, came, then)...),
+	}
+	still := widened(estimates(unchanged, ranks, window))
+	for i, w := range widened(then) {
+		out.Effects = append(out.Effects, catalog.Effect{Signal: quantities[i].signal, Measured: p.measured[i], Before: p.before[i], Unchanged: still[i], After: w})
+	}
+	if out.Worse() {
+		out.Caveats = append(out.Caveats, "users would be worse off than if nothing were done: look for another fix first")
 	}
 	return out
+}
+
+// changed returns the settings after a fix.
+func (p *predictor) changed(f *catalog.Fix) (setup, error) {
+	after, err := changed(p.now, p.engine.Config, f)
+	if err == nil && p.lostSharing && after.resized {
+		err = errors.New("what a larger cache would find again is in no metric: how many prefixes there are")
+	}
+	return after, err
 }
 
 // apart is how many times as many tokens one sample of the calibration may give as
@@ -108,14 +161,6 @@ func (p *predictor) undetermined(outcomes []*outcome, then []catalog.Estimate) e
 		text += "; " + far[0]
 	}
 	return errors.New(text)
-}
-
-// worse reports whether users of a closed or open loop would be worse off for
-// certain: answers take longer, and there are no more of them.
-func worse(p *catalog.Prediction) bool {
-	wait, ok1 := p.Effect(indicator.E2EMean)
-	rate, ok2 := p.Effect(indicator.GenerationTokenRate)
-	return ok1 && ok2 && wait.After.Low > wait.Before.High && rate.After.Low < rate.Before.High
 }
 
 // index finds a quantity.
@@ -144,8 +189,8 @@ const endless = 0.05
 // caveats are reasons to trust a prediction less.
 func (p *predictor) caveats(o *outcome, came float64, then []catalog.Estimate) []string {
 	out := append(slices.Clone(p.calibration.Notes), p.calibration.Fit.Extrapolation(&sim.Result{Requests: o.ended})...)
-	if o.refused {
-		out = append(out, "some requests are refused: HTTP 503, or too large")
+	if o.refused > 0 {
+		out = append(out, fmt.Sprintf("%.0f %% of the requests are refused: HTTP 503, or too large", 100*o.refused/max(o.came, 1)))
 	}
 	if growth := 4 * (o.late - o.early) / o.seconds; p.traffic.clients == 0 && growth > max(endless*came, 2) {
 		out = append(out, "more arrives than it serves, so the queue grows and no latency is steady: these are the first minutes")

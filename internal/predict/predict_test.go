@@ -38,7 +38,7 @@ func testScene(t testing.TB) *scene {
 	}
 	cfg.MaxModelLen, cfg.NumBlocks, cfg.BlockSize, cfg.MaxNumSeqs = 1024, 200, 16, 8
 	tr := &traffic{spec: workload.Spec{Prompt: workload.Fixed(100), Output: workload.Fixed(50)}}
-	pool, err := tr.pool(cfg, 1)
+	pool, err := tr.pool(cfg, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,23 +190,21 @@ func TestChanged(t *testing.T) {
 	}
 	cfg.NumBlocks, cfg.BlockSize, cfg.MaxModelLen = 161, 32, 1024
 	for _, tt := range []struct {
-		name    string
-		change  catalog.Change
-		release string
-		want    map[string]string // settings afterwards
-		why     string            // there are none
+		name   string
+		change catalog.Change
+		want   map[string]string // settings afterwards
+		why    string            // there are none
 	}{
-		{"a limit is set", catalog.Change{Flag: "--max-num-seqs", To: "4"}, "0.23.0", map[string]string{engine.MaxNumSeqs: "4"}, ""},
-		{"half the bits are twice the blocks", catalog.Change{Flag: "--kv-cache-dtype", To: "fp8"}, "0.23.0", map[string]string{engine.NumBlocks: "321"}, ""},
-		{"blocks of half the size are twice as many", catalog.Change{Flag: "--block-size", To: "16"}, "0.23.0", map[string]string{engine.NumBlocks: "321", engine.BlockSize: "16"}, ""},
-		{"a size that is none", catalog.Change{Flag: "--block-size", To: "big"}, "0.23.0", nil, "block size"},
-		{"memory has no blocks", catalog.Change{Flag: "--gpu-memory-utilization", From: "0.9", To: "0.93"}, "0.23.0", nil, "not in the metrics"},
-		{"an override that is removed", catalog.Change{Flag: "--num-gpu-blocks-override", From: "160"}, "0.23.0", nil, "not in the metrics"},
-		{"a flag that the server does not have yet", catalog.Change{Flag: "--watermark", To: "0.05"}, "0.23.0", nil, "0.24"},
-		{"a flag that it has", catalog.Change{Flag: "--watermark", To: "0.05"}, "0.32.0", map[string]string{"watermark": "0.05"}, ""},
+		{"a limit is set", catalog.Change{Flag: "--max-num-seqs", To: "4"}, map[string]string{engine.MaxNumSeqs: "4"}, ""},
+		{"half the bits are twice the blocks", catalog.Change{Flag: "--kv-cache-dtype", To: "fp8"}, map[string]string{engine.NumBlocks: "321"}, ""},
+		{"blocks of half the size are twice as many", catalog.Change{Flag: "--block-size", To: "16"}, map[string]string{engine.NumBlocks: "321", engine.BlockSize: "16"}, ""},
+		{"a size that is none", catalog.Change{Flag: "--block-size", To: "big"}, nil, "block size"},
+		{"memory has no blocks", catalog.Change{Flag: "--gpu-memory-utilization", From: "0.9", To: "0.93"}, nil, "not in the metrics"},
+		{"without an override there are plenty", catalog.Change{Flag: "--num-gpu-blocks-override", From: "160"}, map[string]string{engine.NumBlocks: "2561"}, ""},
+		{"the watermark", catalog.Change{Flag: "--watermark", To: "0.05"}, map[string]string{engine.Watermark: "0.05"}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s, err := changed(setup{known: engine.Config{}}, cfg, tt.release, &catalog.Fix{Changes: []catalog.Change{tt.change}})
+			s, err := changed(setup{known: engine.Config{}}, cfg, &catalog.Fix{Changes: []catalog.Change{tt.change}})
 			if tt.why != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.why) {
 					t.Fatalf("error %v, want one with %q", err, tt.why)
@@ -266,35 +264,9 @@ func TestAPresentThatIsNotMetGivesNoPrediction(t *testing.T) {
 	}
 }
 
-func TestAFixThatMakesItWorseComesLast(t *testing.T) {
-	effect := func(e2e, rate float64) *catalog.Prediction {
-		at := func(v float64) catalog.Estimate { return catalog.Estimate{Value: v, Low: 0.95 * v, High: 1.05 * v} }
-		return &catalog.Prediction{Effects: []catalog.Effect{
-			{Signal: indicator.E2EMean, Before: at(4), After: at(e2e)},
-			{Signal: indicator.GenerationTokenRate, Before: at(1000), After: at(rate)},
-		}}
-	}
-	for _, tt := range []struct {
-		name string
-		p    *catalog.Prediction
-		want int
-	}{
-		{"longer answers, and fewer", effect(6, 800), 1},
-		{"longer answers, but many more", effect(6, 2000), 0},
-		{"shorter answers", effect(2, 1000), 0},
-		{"a difference within the intervals", effect(4.2, 980), 0},
-		{"nothing predicted", nil, 0},
-		{"no prediction", &catalog.Prediction{Reason: "too few scrapes"}, 0},
-	} {
-		if got := last(&catalog.Fix{Predicted: tt.p}); got != tt.want {
-			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
-		}
-	}
-}
-
 // FuzzChanged feeds what a server may say of its settings.
 func FuzzChanged(f *testing.F) {
-	for flag := range scheduling {
+	for _, flag := range scheduling {
 		f.Add("--"+flag, "160", "16", "2k", "0.23.0")
 	}
 	f.Add("--block-size", "999999999999", "-1", "1e300", "9.99")
@@ -306,7 +278,7 @@ func FuzzChanged(f *testing.F) {
 		if err != nil {
 			return
 		}
-		s, err := changed(setup{known: known}, e.Config, e.Release, &catalog.Fix{Changes: []catalog.Change{{Flag: flag, To: to}}})
+		s, err := changed(setup{known: known}, e.Config, &catalog.Fix{Changes: []catalog.Change{{Flag: flag, To: to}}})
 		if err != nil {
 			return
 		}

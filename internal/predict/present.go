@@ -1,6 +1,7 @@
 package predict
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/observe"
+	"github.com/sixty-dev/sixty/internal/sim"
+	"github.com/sixty-dev/sixty/internal/sim/calibrate"
 	"github.com/sixty-dev/sixty/internal/sim/whatif"
 )
 
@@ -25,12 +28,13 @@ import (
 type predictor struct {
 	traffic     *traffic
 	now         setup
-	version     string // the server's
 	engine      *whatif.Engine
 	calibration *whatif.Calibration
 	bounds      *bounds
 	measured    []indicator.Value
 	before      []catalog.Estimate
+	unchanged   []*outcome   // of the time to come, where nothing is done
+	lostSharing bool         // the prefix cache finds less than it did, and not because of evictions
 	spent       int          // simulated tokens
 	check       func() error // whether there is time to go on
 }
@@ -62,7 +66,7 @@ func prepare(ctx context.Context, q metrics.Querier, r *diagnose.Request, s *dia
 		rd.target.Matchers = append(rd.target.Matchers, labels.MustNewMatcher(labels.MatchEqual, label, value))
 	}
 	if n := int(s.Spans[i].Window.Length() / max(r.Interval, 1)); n < minScrapes {
-		return nil, fmt.Errorf("%d scrapes in the window are too few to measure the traffic: %d or more", n, minScrapes)
+		return nil, tooSoon{fmt.Errorf("%d scrapes in the window are too few to measure the traffic: %d or more", n, minScrapes), time.Duration(minScrapes-n) * r.Interval}
 	}
 	fleet, err := rd.read(ctx, s.Spans[i].Window.From)
 	if err != nil {
@@ -83,6 +87,8 @@ func prepare(ctx context.Context, q metrics.Querier, r *diagnose.Request, s *dia
 	if err := p.configure(t, fleet, fixes); err != nil {
 		return nil, err
 	}
+	hits, usual := s.Now(i, indicator.PrefixHitRatio), s.Normal(i, indicator.PrefixHitRatio)
+	p.lostSharing = hits.OK && usual.OK && usual.V > hits.V+0.05 && s.Now(i, indicator.Preemptions).Or(0) == 0
 	for _, q := range quantities {
 		p.measured = append(p.measured, s.Now(i, q.signal))
 	}
@@ -96,7 +102,6 @@ func (r *reader) read(ctx context.Context, from time.Time) (*observe.Fleet, erro
 // configure gathers the present settings: those that are known, those that the
 // window shows, and those that a fix starts from.
 func (p *predictor) configure(t *diagnose.Target, fleet *observe.Fleet, fixes []*catalog.Fix) error {
-	p.version = t.Version
 	p.now.known.Merge(t.Config)
 	for _, e := range fleet.Engines {
 		p.now.known.Merge(e.Config)
@@ -167,32 +172,87 @@ func (p *predictor) fit(ctx context.Context, r *reader, window *observe.Fleet, p
 	return reason
 }
 
+// How long those had waited that were in flight when the window began, as shares of
+// what a queue that stands makes them wait: less where it had just begun, and those in
+// the queue less than those that run where many of them had only been preempted.
+var ages = []struct{ waiting, running float64 }{{1, 1}, {0.3, 1}, {0.3, 0.3}, {0, 0}}
+
+// maxPasses bounds how often the fit is made again with what preemptions cost.
+const maxPasses = 4
+
 // try calibrates on what was read of some time and simulates the present. It
-// returns how far off it is, in tolerances.
+// returns how far off it is, in tolerances. What the server computes again after a
+// preemption is in none of its counters: a simulation says how much it is, and the fit
+// is made again with that, until the simulation gives what was measured.
 func (p *predictor) try(fleet *observe.Fleet) (float64, error) {
-	now := p.scene(p.now, p.engine.Config, false)
-	recomputed := 0.0 // tokens per preemption
-	var outcomes []*outcome
-	for pass := range 2 {
-		err := p.calibrate(fleet, recomputed)
-		if err != nil {
-			return math.Inf(1), err
+	closest, reason := math.Inf(1), error(nil)
+	recomputed, slower := 0.0, 1.0 // tokens per preemption; a step's time over the fit's
+	var kept struct {
+		calibration *whatif.Calibration
+		before      []catalog.Estimate
+	}
+	for range maxPasses {
+		if err := p.calibrate(fleet, recomputed); err != nil {
+			return closest, cmp.Or(reason, err)
 		}
-		if outcomes, err = p.simulate(now); err != nil {
-			return math.Inf(1), err
+		scale(p.calibration.Fit, slower)
+		var all *outcome
+		for _, age := range ages {
+			now := p.scene(p.now, p.engine.Config, false)
+			now.age(age.waiting, age.running)
+			outcomes, err := p.simulate(now, perScene)
+			if err != nil {
+				return closest, cmp.Or(reason, err)
+			}
+			before := estimates(outcomes, float64(p.traffic.ranks), p.traffic.length.Seconds())
+			if all == nil {
+				all = pooled(outcomes)
+			}
+			off, text := compare(p.measured, before)
+			if off < closest {
+				closest, reason = off, errors.New(text)
+				kept.calibration, kept.before = p.calibration, before
+			}
+			if off <= 1 {
+				break
+			}
 		}
-		all := pooled(outcomes)
-		if pass > 0 || all.preemptions == 0 {
+		if closest <= 1 || all.preemptions == 0 || p.spent > budget/3 {
 			break
 		}
 		recomputed = all.recomputed / all.preemptions
+		i := index(indicator.GenerationTokenRate)
+		if rate := all.tokens / all.seconds * float64(p.traffic.ranks); p.measured[i].OK && rate > 0 {
+			slower = min(max(slower*rate/p.measured[i].V, 1/mostSlower), mostSlower)
+		}
 	}
-	p.before = estimates(outcomes, float64(p.traffic.ranks), p.traffic.length.Seconds())
-	off, text := compare(p.measured, p.before)
-	if off > 1 {
-		return off, errors.New(text)
+	p.calibration, p.before = kept.calibration, kept.before
+	if closest > 1 {
+		return closest, reason
 	}
-	return off, nil
+	return closest, nil
+}
+
+// mostSlower bounds how much shorter or longer than fitted steps are taken to be, for
+// the simulation to give as many tokens as were measured: what is computed again goes
+// into the fit by its mean alone.
+const mostSlower = 1.25
+
+// scale makes all steps so many times as long.
+func scale(f *calibrate.Fit, times float64) {
+	longer := func(c sim.StepCost) sim.StepCost {
+		c.Base *= times
+		c.Mixed *= times
+		c.PerSeq *= times
+		c.PerToken *= times
+		c.PerKV *= times
+		c.PerPair *= times
+		return c
+	}
+	f.Cost = longer(f.Cost)
+	for i := range f.Draws {
+		f.Draws[i] = longer(f.Draws[i])
+	}
 }
 
 // calibrate fits step times. What is computed again after a preemption is in no

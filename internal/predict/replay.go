@@ -21,6 +21,7 @@ type scene struct {
 	running, waiting int           // in flight at the beginning
 	waited           time.Duration // by the first of those that wait
 	frontend         sim.Frontend  // before the engine sees a request
+	held             float64       // share of the KV cache that those hold that run, 0: not known
 	gap, first       time.Duration // a usual gap between tokens and wait for the first, to age those that run
 
 	warm, length time.Duration // what is measured begins after warm
@@ -35,16 +36,18 @@ type bounds struct{ ttft, itl, e2e []float64 }
 // An outcome is what the engine's metrics would have shown in the time that was
 // measured.
 type outcome struct {
-	seconds            float64
-	simulated          int // tokens in all
-	ttft, itl, e2e     *histogram
-	tokens             float64
-	preemptions        float64
-	recomputed         float64 // tokens, after preemptions
-	running, waiting   float64 // sums over time
-	early, late        float64 // the same of waiting, in the first and the last quarter
-	ended              []sim.RequestResult
-	truncated, refused bool
+	seconds          float64
+	simulated        int // tokens in all
+	ttft, itl, e2e   *histogram
+	tokens           float64
+	preemptions      float64
+	recomputed       float64 // tokens, after preemptions
+	running, waiting float64 // sums over time
+	early, late      float64 // the same of waiting, in the first and the last quarter
+	ended            []sim.RequestResult
+	came, refused    float64 // requests, and those of them that were turned away
+	peak             int64   // tokens in the KV cache in the fullest step
+	truncated        bool
 }
 
 // instant is a step's cost while a scene is set: what is in flight at the
@@ -79,6 +82,7 @@ type player struct {
 
 	now    time.Duration
 	came   int             // arrivals so far
+	back   []time.Duration // when clients come again that were turned away, in order
 	began  []time.Duration // when each request came, by number; before 0 for those in flight at the beginning
 	last   []time.Duration // its last token, or -1
 	tokens int
@@ -97,8 +101,17 @@ func (p *player) draw() sim.Request {
 // add hands a request that came at a time to the engine.
 func (p *player) add(r sim.Request, at time.Duration) {
 	r.Arrival = max(at, 0)
+	counts := at >= p.warm
+	if counts {
+		p.out.came++
+	}
 	if _, err := p.engine.Add(r); err != nil {
-		p.out.refused = true
+		if counts {
+			p.out.refused++
+		}
+		if p.clients > 0 {
+			p.back = append(p.back, at+retryAfter)
+		}
 		return
 	}
 	p.began, p.last = append(p.began, at), append(p.last, -1)
@@ -115,6 +128,11 @@ func (p *player) begin() {
 	for range p.running {
 		r := p.longer()
 		flight = append(flight, inFlight{r, p.rng.IntN(r.OutputTokens)})
+	}
+	for i, done := range p.progress(len(flight), func(i int) (prompt, done, output int) {
+		return flight[i].r.PromptTokens, flight[i].done, flight[i].r.OutputTokens
+	}) {
+		flight[i].done = done
 	}
 	slices.SortStableFunc(flight, func(a, b inFlight) int { return b.done - a.done })
 	for _, f := range flight {
@@ -140,6 +158,32 @@ func (p *player) begin() {
 	}
 }
 
+// progress says how much of their answers those have that run: as much as the KV cache
+// held, if that is known, shared out as chance has it.
+func (p *player) progress(n int, of func(int) (prompt, done, output int)) []int {
+	out, prompts, all, most := make([]int, n), 0.0, 0.0, 0.0
+	for i := range out {
+		prompt, done, output := of(i)
+		out[i] = done
+		prompts, all, most = prompts+float64(prompt), all+float64(done), most+float64(output)
+	}
+	want := p.held*float64((p.cfg.NumBlocks-1)*p.cfg.BlockSize) - prompts - float64(n*p.cfg.BlockSize)/2
+	if !(p.held > 0) || !(all > 0) || n == 0 {
+		return out
+	}
+	want = min(max(want, 0), most)
+	for i := range out {
+		_, done, output := of(i)
+		// Towards nothing where less is held, towards the end where more is.
+		if want <= all {
+			out[i] = int(float64(done) * want / all)
+		} else {
+			out[i] = done + int(float64(output-1-done)*(want-all)/max(most-all, 1))
+		}
+	}
+	return out
+}
+
 // maxSetting bounds the steps in which a scene is set.
 const maxSetting = 2000
 
@@ -157,9 +201,15 @@ func (p *player) longer() sim.Request {
 	return a
 }
 
-// due returns when the next request comes that depends on nothing.
+// retryAfter is when a client that was turned away asks again.
+const retryAfter = time.Second
+
+// due returns when the next request comes that depends on no answer.
 func (p *player) due() (time.Duration, bool) {
 	n := len(p.arrivals)
+	if len(p.back) > 0 {
+		return p.back[0], true
+	}
 	if p.clients > 0 || n == 0 || p.came >= n && p.period == 0 {
 		return 0, false
 	}
@@ -173,7 +223,11 @@ func (p *player) arrive(until time.Duration) {
 		if !ok || at > until {
 			return
 		}
-		p.came++
+		if len(p.back) > 0 {
+			p.back = p.back[1:]
+		} else {
+			p.came++
+		}
 		p.add(p.draw(), at)
 	}
 }
@@ -206,6 +260,7 @@ func (p *player) play() {
 	p.out.simulated = p.tokens
 	end := p.engine.Stats()
 	p.out.preemptions = float64(end.Preemptions - p.before.Preemptions)
+	p.out.peak = end.Peak.KVTokens
 	p.out.recomputed = max(0, computed(end)-computed(p.before))
 }
 

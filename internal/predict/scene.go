@@ -18,7 +18,8 @@ const (
 	perPresent = 400_000    // of one simulation of the present
 	perAfter   = 1_600_000  // of one of the time after a change
 	perScene   = 1_500_000  // of all of one scene, but for the least number of draws
-	budget     = 16_000_000 // of all, beyond which no further fix is begun
+	perTrial   = 300_000    // of all of one value that is tried
+	budget     = 24_000_000 // of all, beyond which no further fix is begun
 )
 
 // scene sets the present, or the time after a change: when what it began with has
@@ -30,7 +31,7 @@ func (p *predictor) scene(s setup, cfg sim.Config, after bool) *scene {
 		cfg: cfg, bounds: p.bounds, arrivals: t.share(t.ranks * s.replicas), clients: t.clients / n,
 		running: int(math.Round(t.running / n)), waiting: int(math.Round(t.waiting / n)),
 		gap: p.seconds(indicator.ITLMean), first: p.seconds(indicator.TTFTMean),
-		length: p.horizon(perPresent), maxTokens: 2 * perPresent,
+		length: p.horizon(perPresent), maxTokens: 2 * perPresent, held: t.held,
 	}
 	if rate := t.rate(); rate > 0 {
 		sc.waited = time.Duration(t.waiting / rate * float64(time.Second))
@@ -47,6 +48,13 @@ func (p *predictor) scene(s setup, cfg sim.Config, after bool) *scene {
 		sc.running, sc.waiting = 0, 0 // a restart begins with nothing
 	}
 	return sc
+}
+
+// age lets those in flight at the beginning have waited for a share of the time that
+// they would have in a queue that stands.
+func (s *scene) age(waiting, running float64) {
+	s.waited = time.Duration(waiting * float64(s.waited))
+	s.first = time.Duration(running * float64(s.first))
 }
 
 // whole makes whole clients of an engine's share: between the simulations it is
@@ -82,8 +90,9 @@ func (p *predictor) seconds(s *indicator.Signal) time.Duration {
 }
 
 // simulate plays a scene several times, each with other lengths and, after the
-// first, with other samples of the calibration.
-func (p *predictor) simulate(s *scene) ([]*outcome, error) {
+// first, with other samples of the calibration. Draws of a number are alike in every
+// scene, so that differences between scenes are not chance.
+func (p *predictor) simulate(s *scene, most int) ([]*outcome, error) {
 	fit := p.calibration.Fit
 	var outcomes []*outcome
 	tokens := 0
@@ -91,7 +100,7 @@ func (p *predictor) simulate(s *scene) ([]*outcome, error) {
 		if err := p.check(); err != nil {
 			return nil, err
 		}
-		if i >= minDraws && tokens > perScene {
+		if i >= minDraws && tokens > most {
 			break
 		}
 		one := *s
@@ -101,7 +110,7 @@ func (p *predictor) simulate(s *scene) ([]*outcome, error) {
 			one.cost = fit.Draws[(i-1)*len(fit.Draws)/maxDraws]
 		}
 		var err error
-		if one.pool, err = p.traffic.pool(s.cfg, one.seed); err != nil {
+		if one.pool, err = p.traffic.pool(s.cfg, i); err != nil {
 			return nil, err
 		}
 		o, err := replay(&one)

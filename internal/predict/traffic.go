@@ -26,17 +26,41 @@ type traffic struct {
 	ranks            int
 	running, waiting float64 // of all ranks, at the beginning
 	clients          float64 // in flight all the time, each waiting for its answer; 0: an open loop
+	held             float64 // share of the KV cache at the beginning
+	ended            float64 // requests that the lengths of answers rest on
 }
 
 // minArrivals is how many requests a window must have for its traffic to be
 // repeated.
 const minArrivals = 10
 
+// minEnded is how many requests must have ended for lengths to be drawn: what few of
+// them leave open, the intervals span.
+const minEnded = 5
+
+// tooSoon is that something has been watched for too short a time.
+type tooSoon struct {
+	error
+	needs time.Duration // for how much longer it has to be
+}
+
+// more estimates how long it takes until so many have come where so many came.
+func more(came float64, want int, in time.Duration, err error) error {
+	missing := float64(want) - came
+	return tooSoon{err, time.Duration(math.Ceil(min(missing*in.Seconds()/max(came, 1), longestWait.Seconds()))) * time.Second}
+}
+
+// longestWait bounds how much longer anybody is asked to wait.
+const longestWait = time.Minute
+
 // trafficOf reads the traffic of a fleet of one target.
 func trafficOf(f *observe.Fleet) (*traffic, error) {
-	t := &traffic{length: f.To.Sub(f.From), ranks: max(len(f.Engines), 1)}
+	t := &traffic{length: f.To.Sub(f.From), ranks: max(len(f.Engines), 1), ended: f.Workload.Requests()}
 	var err error
-	if t.spec, err = f.Workload.Spec(); err != nil {
+	if t.spec, err = f.Workload.SpecOf(minEnded); err != nil {
+		if t.ended < minEnded {
+			err = more(t.ended, minEnded, t.length, err)
+		}
 		return nil, err
 	}
 	for i := range f.Engines {
@@ -47,7 +71,7 @@ func trafficOf(f *observe.Fleet) (*traffic, error) {
 		return nil, fmt.Errorf("measured workload: %.0f requests in flight and %d arrivals are more than is simulated here", t.running+t.waiting, len(t.arrivals))
 	}
 	if len(t.arrivals) < minArrivals {
-		return nil, fmt.Errorf("measured workload: %d requests arrived in that time, want %d or more", len(t.arrivals), minArrivals)
+		return nil, more(float64(len(t.arrivals)), minArrivals, t.length, fmt.Errorf("measured workload: %d requests arrived in that time, want %d or more", len(t.arrivals), minArrivals))
 	}
 	t.clients = closedLoop(f.Engines, float64(len(t.arrivals)))
 	return t, nil
@@ -70,6 +94,7 @@ func (t *traffic) take(from time.Time, intervals []observe.Interval, seed uint64
 	if len(intervals) > 0 {
 		t.running += known(intervals[0].Running)
 		t.waiting += known(intervals[0].Waiting)
+		t.held += known(intervals[0].KVUsage) / float64(t.ranks)
 	}
 	if !(total > 0) || !(shape > 0) {
 		return
@@ -99,7 +124,7 @@ func known(v float64) float64 {
 // their number.
 const (
 	steady     = 0.3 // of that
-	turnover   = 1.0 // times the requests in flight that came meanwhile
+	turnover   = 0.5 // times the requests in flight that came meanwhile
 	minSamples = 8
 )
 
@@ -141,18 +166,28 @@ func meanAndSpread(values []float64) (mean, spread float64) {
 // turn.
 const poolSize = 2000
 
-// pool draws requests that an engine can serve.
-func (t *traffic) pool(cfg sim.Config, seed uint64) ([]sim.Request, error) {
+// pool draws requests that an engine can serve. What is not known of the lengths of
+// answers, for few of them ended, makes those of one draw longer, of another shorter.
+func (t *traffic) pool(cfg sim.Config, draw int) ([]sim.Request, error) {
 	if t.spec.Prompt.Mean() > maxModelLen {
 		return nil, fmt.Errorf("measured prompts of %.0f tokens are more than is simulated here", t.spec.Prompt.Mean())
 	}
-	source, err := workload.NewGenerator(t.spec, seed)
+	source, err := workload.NewGenerator(t.spec, uint64(draw))
 	if err != nil {
 		return nil, err
 	}
 	drawn, err := whatif.Draw(source, nil, cfg.BlockSize, poolSize, 0)
 	if err != nil {
 		return nil, err
+	}
+	if longer := math.Exp(normal(draw) * relativeError(drawn, t.ended)); longer != 1 {
+		for i := range drawn {
+			r := &drawn[i]
+			r.OutputTokens = max(int(math.Round(float64(r.OutputTokens)*longer)), 1)
+			if r.MaxTokens > 0 {
+				r.OutputTokens = min(r.OutputTokens, r.MaxTokens)
+			}
+		}
 	}
 	// Requests that ended did fit; only what was made up of them may not.
 	fits := slices.DeleteFunc(drawn, func(r sim.Request) bool {
@@ -162,6 +197,30 @@ func (t *traffic) pool(cfg sim.Config, seed uint64) ([]sim.Request, error) {
 		return nil, fmt.Errorf("most requests of the measured lengths do not fit into %d tokens or %d blocks", cfg.MaxModelLen, cfg.NumBlocks)
 	}
 	return fits, nil
+}
+
+// relativeError is the standard error of the mean length of n answers, as a share of
+// it.
+func relativeError(rs []sim.Request, n float64) float64 {
+	var sum, squares float64
+	for _, r := range rs {
+		v := float64(r.OutputTokens)
+		sum += v
+		squares += v * v
+	}
+	mean := sum / float64(len(rs))
+	if !(mean > 0) || !(n > 0) {
+		return 0
+	}
+	return math.Sqrt(max(squares/float64(len(rs))/(mean*mean)-1, 0) / n)
+}
+
+// normal returns 0 for the first draw, and for the others values that spread as those
+// of a standard normal distribution do.
+func normal(draw int) float64 {
+	const golden = 0.6180339887498949 // spreads any number of them evenly
+	_, part := math.Modf(0.5 + float64(draw)*golden)
+	return math.Sqrt2 * math.Erfinv(2*part-1)
 }
 
 // share returns the arrivals of one of n engines that get them in turn.

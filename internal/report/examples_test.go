@@ -114,10 +114,11 @@ func predicted() *catalog.Prediction {
 	effect := func(s *indicator.Signal, measured, before, after, low, high float64) catalog.Effect {
 		return catalog.Effect{
 			Signal: s, Measured: indicator.Known(measured),
-			Before: catalog.Estimate{Value: before, Low: 0.9 * before, High: 1.1 * before}, After: catalog.Estimate{Value: after, Low: low, High: high},
+			Before: catalog.Estimate{Value: before, Low: 0.9 * before, High: 1.1 * before}, Unchanged: catalog.Estimate{Value: 1.2 * before, Low: before, High: 1.5 * before}, After: catalog.Estimate{Value: after, Low: low, High: high},
 		}
 	}
 	return &catalog.Prediction{
+		Benefit: catalog.Estimate{Value: 2.8, Low: 2.1, High: 3.4},
 		Effects: []catalog.Effect{
 			effect(indicator.TTFTP95, 9.8, 9.4, 1.2, 0.9, 1.6), effect(indicator.ITLP50, 0.021, 0.02, 0.018, 0.017, 0.019),
 			effect(indicator.GenerationTokenRate, 2010, 2050, 2900, 2750, 3010), effect(indicator.Preemptions, 61, 66, 0, 0, 0),

@@ -96,6 +96,7 @@ type (
 	fixJSON struct {
 		Summary    string         `json:"summary"`
 		Changes    []changeJSON   `json:"changes"`
+		Args       string         `json:"args"`
 		Arithmetic []string       `json:"arithmetic"`
 		Tradeoff   string         `json:"tradeoff"`
 		Predicted  *predictedJSON `json:"predicted"`
@@ -103,18 +104,21 @@ type (
 	}
 
 	predictedJSON struct {
-		Reason  *string      `json:"reason"`
-		Effects []effectJSON `json:"effects"`
-		Basis   []string     `json:"basis"`
-		Caveats []string     `json:"caveats"`
+		Reason  *string       `json:"reason"`
+		Needs   number        `json:"needs_seconds"`
+		Benefit *estimateJSON `json:"benefit"`
+		Effects []effectJSON  `json:"effects"`
+		Basis   []string      `json:"basis"`
+		Caveats []string      `json:"caveats"`
 	}
 
 	effectJSON struct {
-		Signal   string       `json:"signal"`
-		Unit     string       `json:"unit"`
-		Measured number       `json:"measured"`
-		Before   estimateJSON `json:"before"`
-		After    estimateJSON `json:"after"`
+		Signal    string       `json:"signal"`
+		Unit      string       `json:"unit"`
+		Measured  number       `json:"measured"`
+		Before    estimateJSON `json:"before"`
+		Unchanged estimateJSON `json:"unchanged"`
+		After     estimateJSON `json:"after"`
 	}
 
 	estimateJSON struct {
@@ -255,7 +259,7 @@ func newEvidenceJSON(e *catalog.Evidence) evidenceJSON {
 
 func newFixJSON(f *catalog.Fix) fixJSON {
 	return fixJSON{
-		Summary: f.Summary, Arithmetic: list(f.Arithmetic), Tradeoff: f.Tradeoff, Verify: f.Verify, Predicted: newPredictedJSON(f.Predicted),
+		Summary: f.Summary, Args: f.Args(), Arithmetic: list(f.Arithmetic), Tradeoff: f.Tradeoff, Verify: f.Verify, Predicted: newPredictedJSON(f.Predicted),
 		Changes: each(f.Changes, func(c *catalog.Change) changeJSON {
 			return changeJSON{Flag: c.Flag, From: optional(c.From), To: c.To}
 		}),
@@ -269,10 +273,15 @@ func newPredictedJSON(p *catalog.Prediction) *predictedJSON {
 	estimate := func(e catalog.Estimate) estimateJSON {
 		return estimateJSON{Value: number(e.Value), Low: number(e.Low), High: number(e.High)}
 	}
+	var benefit *estimateJSON
+	if p.Reason == "" {
+		e := estimate(p.Benefit)
+		benefit = &e
+	}
 	return &predictedJSON{
-		Reason: optional(p.Reason), Basis: list(p.Basis), Caveats: list(p.Caveats),
+		Reason: optional(p.Reason), Needs: number(p.Needs.Seconds()), Benefit: benefit, Basis: list(p.Basis), Caveats: list(p.Caveats),
 		Effects: each(p.Effects, func(e *catalog.Effect) effectJSON {
-			return effectJSON{Signal: e.Signal.Name, Unit: string(e.Signal.Unit), Measured: known(e.Measured), Before: estimate(e.Before), After: estimate(e.After)}
+			return effectJSON{Signal: e.Signal.Name, Unit: string(e.Signal.Unit), Measured: known(e.Measured), Before: estimate(e.Before), Unchanged: estimate(e.Unchanged), After: estimate(e.After)}
 		}),
 	}
 }

@@ -76,8 +76,8 @@ func (m *markdown) fix(n int, f *catalog.Fix) {
 	m.printf("%d. %s\n", n, escape(clean(sentence(f.Summary))))
 	if len(f.Changes)+len(f.Arithmetic) > 0 {
 		m.printf("\n   ```text\n")
-		for _, c := range f.Changes {
-			m.printf("   %s\n", fenced(changeLine(c)))
+		for _, line := range commandLines(f) {
+			m.printf("   %s\n", fenced(line))
 		}
 		for _, a := range f.Arithmetic {
 			m.printf("     %s\n", fenced(clean(a)))

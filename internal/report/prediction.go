@@ -18,6 +18,8 @@ func predictionLines(p *catalog.Prediction, verbose bool) []string {
 	switch {
 	case p == nil:
 		return nil
+	case p.Reason != "" && p.Needs > 0:
+		return []string{"No prediction yet: " + sentence(p.Reason) + fmt.Sprintf(" Watch it for %s more", p.Needs)}
 	case p.Reason != "":
 		return []string{"No prediction: " + sentence(p.Reason)}
 	}
@@ -27,7 +29,7 @@ func predictionLines(p *catalog.Prediction, verbose bool) []string {
 			parts = append(parts, effectText(e))
 		}
 	}
-	lines := []string{"Predicted: " + strings.Join(parts, ", ")}
+	lines := []string{"Predicted: " + strings.Join(parts, ", "), benefitText(p)}
 	var now []string
 	for _, e := range p.Effects {
 		if e.Measured.OK && (verbose || e.Signal == indicator.TTFTP95 || e.Signal == indicator.Preemptions) {
@@ -46,6 +48,19 @@ func predictionLines(p *catalog.Prediction, verbose bool) []string {
 		}
 	}
 	return lines
+}
+
+// benefitText compares with what comes if nothing is done, which may be worse than now.
+func benefitText(p *catalog.Prediction) string {
+	value, low, high := estimate3(p.Benefit, indicator.Times)
+	text := fmt.Sprintf("Users are %s as well off as if nothing were done", value)
+	if low != high {
+		text += fmt.Sprintf(" (%s to %s)", low, high)
+	}
+	if e, ok := p.Effect(indicator.TTFTP95); ok {
+		text += fmt.Sprintf(", with %s %s then", e.Signal.Title, indicator.FormatNumber(e.Unchanged.Value, e.Signal.Unit))
+	}
+	return text
 }
 
 // effectText is one quantity's change.

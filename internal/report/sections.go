@@ -391,15 +391,21 @@ func (g *gapGroup) line(brief, verbose bool) string {
 	return clean(sentence(line))
 }
 
-// changeLine writes a change of a flag.
-func changeLine(c catalog.Change) string {
-	switch {
-	case c.To == "":
-		return clean("remove " + c.Flag + " " + c.From)
-	case c.From == "":
-		return clean(c.Flag + " → " + c.To)
+// commandLines say what to write on the command line of vllm serve: arguments that
+// can be copied, alone in the first line, then what they take the place of and what is
+// left out.
+func commandLines(f *catalog.Fix) []string {
+	var lines []string
+	if args := f.Args(); args != "" {
+		lines = append(lines, clean(args))
 	}
-	return clean(fmt.Sprintf("%s %s → %s", c.Flag, c.From, c.To))
+	if was := f.Replaced(); was != "" {
+		lines = append(lines, clean("in place of "+was))
+	}
+	if gone := f.LeftOut(); gone != "" {
+		lines = append(lines, clean("leave out "+gone))
+	}
+	return lines
 }
 
 // tally counts the outcomes, for the reports that do not list them.

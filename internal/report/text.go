@@ -105,8 +105,8 @@ func (t *text) fix(f *catalog.Fix) {
 		}
 		t.line(line)
 	}
-	for _, c := range f.Changes {
-		t.paragraph("    ", "      ", changeLine(c))
+	for _, line := range commandLines(f) {
+		t.line("    " + line) // not wrapped: to be copied
 	}
 	for _, a := range f.Arithmetic {
 		t.paragraph("      ", "        ", clean(a))
@@ -125,8 +125,8 @@ func (t *text) fix(f *catalog.Fix) {
 // alternative is a remedy in one line.
 func alternative(f *catalog.Fix) string {
 	s := clean(strings.TrimSuffix(f.Summary, "."))
-	if len(f.Changes) > 0 {
-		s += " (" + strings.Join(each(f.Changes, func(c *catalog.Change) string { return changeLine(*c) }), ", ") + ")"
+	if args := f.Args(); args != "" {
+		s += " (" + clean(args) + ")"
 	}
 	if brief := predictionBrief(f.Predicted); brief != "" {
 		s += "; " + clean(brief)

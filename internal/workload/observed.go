@@ -66,8 +66,8 @@ func (h Histogram) Lengths() (Lengths, error) {
 	return l, nil
 }
 
-// minObserved is how many finished requests make a distribution.
-const minObserved = 20
+// Enough is how many finished requests make a distribution.
+const Enough = 20
 
 // Requests is the number of finished requests that the lengths rest on.
 func (o *Observed) Requests() float64 { return o.Output.Count }
@@ -84,10 +84,13 @@ func (o *Observed) PrefixShare() (float64, bool) {
 // Spec is the workload as distributions to draw from: the measured lengths, and
 // one common prefix of so large a share of each prompt as the prefix cache found.
 // Sharing that the cache was too small for is not seen.
-func (o *Observed) Spec() (Spec, error) {
+func (o *Observed) Spec() (Spec, error) { return o.SpecOf(Enough) }
+
+// SpecOf is Spec with another least number of finished requests than Enough.
+func (o *Observed) SpecOf(least int) (Spec, error) {
 	var s Spec
-	if !(o.Requests() >= minObserved) {
-		return s, hint.With(fmt.Errorf("measured workload: %.0f requests ended in that time, want %d or more", o.Requests(), minObserved),
+	if !(o.Requests() >= float64(least)) {
+		return s, hint.With(fmt.Errorf("measured workload: %.0f requests ended in that time, want %d or more", o.Requests(), least),
 			"take a longer time, or give --rate, --prompt-tokens and --output-tokens")
 	}
 	var err error

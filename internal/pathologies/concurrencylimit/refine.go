@@ -31,16 +31,15 @@ func refine(p *catalog.Pass) {
 	raise(p, now)
 }
 
-// raise sizes the batch by Little's law, within the KV cache and the promised
-// inter-token latency.
+// raise sizes the batch by the room in the KV cache and the promised inter-token
+// latency. Demand says how much of that is needed at least; a queue whose clients
+// wait for each other hides the rest of it, so that a simulation chooses in between.
 func raise(p *catalog.Pass, now catalog.Quantity) {
-	want, lines := demand(p, now.V)
-	if safe, more, ok := p.SafeSeqs(); ok {
+	least, lines := demand(p, now.V)
+	want := max(least, now.V+1)
+	if room, more, ok := p.SafeSeqs(); ok {
+		want = room
 		lines = append(lines, more...)
-		if safe < want {
-			want = safe
-			lines = append(lines, fmt.Sprintf("the KV cache bounds it: %s", catalog.Whole(want)))
-		}
 	}
 	if limit, text, ok := p.Objective(catalog.ITLObjective); ok {
 		if most, line, ok := batchWithin(p, limit, text, now.V); ok && most < want {
@@ -63,52 +62,63 @@ func raise(p *catalog.Pass, now catalog.Quantity) {
 		})
 		return
 	}
+	if far := farthest * now.V; want > far && least < want {
+		want = max(far, least)
+		lines = append(lines, fmt.Sprintf("what comes fits into %s, and more than %s times the present limit was never measured: %s as a first step", catalog.Whole(least), catalog.Digits(farthest), catalog.Whole(want)))
+	}
 	if _, line, ok := p.StepAt(want, now.V); ok {
 		lines = append(lines, line)
-	}
-	tradeoff := "each token takes longer in a larger batch, and more KV cache is in use"
-	if want > 4*now.V {
-		tradeoff += "; the estimate reaches far beyond what was measured, so double the limit step by step"
 	}
 	p.Fix(catalog.Fix{
 		Summary:    fmt.Sprintf("Raise --max-num-seqs from %s to %s", now.Flag(), catalog.Whole(want)),
 		Changes:    []catalog.Change{{Flag: "--max-num-seqs", From: now.Flag(), To: catalog.Whole(want)}},
+		Search:     &catalog.Search{Flag: "--max-num-seqs", Least: int(now.V) + 1, Most: int(want)},
 		Arithmetic: lines,
-		Tradeoff:   tradeoff,
+		Tradeoff:   "each token takes longer in a larger batch, and more KV cache is in use",
 		Verify:     verify,
 	})
 }
 
-// demand returns the batch that serves what arrives: arrivals × time in the
-// batch, with the decode time stretched as the batch grows.
+// farthest is how many times the present limit is proposed beyond what demand asks
+// for: further, nothing that was measured says how long a step takes.
+const farthest = 4
+
+// demand returns the least batch that serves what arrives: arrivals × time in the
+// batch, with the decode time stretched as the batch grows, and no less than what is
+// in flight.
 func demand(p *catalog.Pass, now float64) (float64, []string) {
-	arrivals, _, lines, ok1 := p.Demand()
+	n, lines := now+1, []string(nil)
+	arrivals, _, more, ok1 := p.Demand()
 	decode, ok2 := p.Measured(indicator.DecodeTimeMean)
 	prefill, ok3 := p.Measured(indicator.PrefillTimeMean)
-	if !ok1 || !ok2 || !ok3 {
-		return 2 * now, []string{"arrivals or service times are not known yet: twice the present limit, as a first step"}
+	if ok1 && ok2 && ok3 {
+		arrivals /= p.Engines()
+		k, _ := p.StepExponent()
+		stretched := decode * math.Pow(math.Max(1, arrivals*(prefill+decode)/now), k)
+		n = math.Ceil(arrivals * (prefill + stretched) / catalog.PlannedLoad)
+		lines = append(more,
+			fmt.Sprintf("time in the batch = %s prefill (%s) + %s decode (%s, stretched for the larger batch) = %s",
+				seconds(prefill), indicator.PrefillTimeMean.Name, seconds(stretched), indicator.DecodeTimeMean.Name, seconds(prefill+stretched)),
+			fmt.Sprintf("batch needed (Little's law) = ceil(%s/s × %s / %v) = %s", catalog.Digits(arrivals), seconds(prefill+stretched), catalog.PlannedLoad, catalog.Whole(n)))
 	}
-	arrivals /= p.Engines()
-	k, _ := p.StepExponent()
-	n := arrivals * (prefill + decode)
-	stretched := decode * math.Pow(math.Max(1, n/now), k)
-	n = math.Ceil(arrivals * (prefill + stretched) / catalog.PlannedLoad)
-	lines = append(lines,
-		fmt.Sprintf("time in the batch = %s prefill (%s) + %s decode (%s, stretched for the larger batch) = %s",
-			seconds(prefill), indicator.PrefillTimeMean.Name, seconds(stretched), indicator.DecodeTimeMean.Name, seconds(prefill+stretched)),
-		fmt.Sprintf("batch needed (Little's law) = ceil(%s/s × %s / %v) = %s", catalog.Digits(arrivals), seconds(prefill+stretched), catalog.PlannedLoad, catalog.Whole(n)))
-	if n > now {
+	if n > now && queueGrows(p) {
 		return n, lines
 	}
-	// A queue that stands at a steady rate: its clients wait for each other, so
-	// arrivals say nothing of what they would send.
+	// A queue that stands: its clients wait for each other, so arrivals say nothing of
+	// what they would send.
 	running, ok1 := p.Measured(indicator.Running)
 	waiting, ok2 := p.Measured(indicator.Waiting)
 	if !ok1 || !ok2 {
-		return 2 * now, append(lines, "arrivals keep pace with service, yet requests wait: twice the present limit, as a first step")
+		return max(n, 2*now), append(lines, "arrivals are not known yet: twice the present limit, as a first step")
 	}
-	n = max(now+1, math.Ceil((running+waiting)/p.Engines()))
-	return n, append(lines, fmt.Sprintf("arrivals keep pace with service, yet requests wait: the batch that takes them all = %s running + %s waiting = %s", catalog.Digits(running), catalog.Digits(waiting), catalog.Whole(n)))
+	all := math.Ceil((running + waiting) / p.Engines())
+	return max(n, all, now+1), append(lines, fmt.Sprintf("arrivals keep pace with service, yet requests wait: the batch that takes them all = %s running + %s waiting = %s", catalog.Digits(running), catalog.Digits(waiting), catalog.Whole(all)))
+}
+
+// queueGrows reports whether more arrives than is served.
+func queueGrows(p *catalog.Pass) bool {
+	arrivals, served, _, ok := p.Demand()
+	return ok && arrivals > 1.02*served
 }
 
 // batchWithin returns the largest batch whose step keeps the objective.

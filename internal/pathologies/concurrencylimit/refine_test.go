@@ -28,14 +28,24 @@ func TestRefine(t *testing.T) {
 		args string
 		want []string
 	}{
-		"the limit is inferred and demand sizes the batch": {
-			// 3/s × 4 s = 12; decode stretched by (12/8)^0.65 to 3.9 s; 3 × 4.9 / 0.8 = 19.
+		"the limit is inferred and the cache sizes the batch": {
+			// 3/s × 4 s = 12; decode stretched by (12/8)^0.65 to 3.9 s; 3 × 4.9 / 0.8 = 19;
+			// the cache holds floor(8 × 0.85 / 0.2) = 34, and 32 are four times eight.
 			view: catalogtest.View{Present: held},
-			want: []string{"running never exceeded 8 while requests waited", "change: --max-num-seqs 8→19"},
+			want: []string{"running never exceeded 8 while requests waited", "= 19", "(8 × 0.85 / 0.20) = 34", "change: --max-num-seqs 8→32"},
 		},
 		"the limit is configured": {
 			view: catalogtest.View{Present: held}, args: "--max-num-seqs 10",
-			want: []string{"change: --max-num-seqs 10→17", "(--engine-args)"},
+			want: []string{"change: --max-num-seqs 10→34", "(--engine-args)"},
+		},
+		"sixteen seats fill a third of the cache, and forty clients wait by design": {
+			// What is in flight hardly changes: 12 arrive and 12 are served.
+			view: catalogtest.View{Present: with(catalogtest.Readings{
+				indicator.RunningPeak: 16, indicator.Running: 16, indicator.Waiting: 24, indicator.WaitingGrowth: 0, indicator.KVUsage: 0.35, indicator.KVUsagePeak: 0.37,
+				indicator.FirstTokenRate: 12, indicator.PrefillTimeMean: 0.01, indicator.DecodeTimeMean: 1.2,
+			})},
+			args: "--max-num-seqs 16",
+			want: []string{"change: --max-num-seqs 16→38"},
 		},
 		"the KV cache bounds the batch": {
 			view: catalogtest.View{Present: with(catalogtest.Readings{indicator.KVUsage: 0.5})},
@@ -50,8 +60,8 @@ func TestRefine(t *testing.T) {
 			view: catalogtest.View{Present: held, Limits: map[string]float64{"itl_objective": 0.01}},
 			want: []string{"fix: Add a replica"},
 		},
-		"a queue that stands is taken in whole": {
-			view: catalogtest.View{Present: with(catalogtest.Readings{indicator.WaitingGrowth: 0, indicator.PrefillTimeMean: 0.1, indicator.DecodeTimeMean: 2})},
+		"a queue that stands is taken in whole where the cache's room is not known": {
+			view: catalogtest.View{Present: with(catalogtest.Readings{indicator.WaitingGrowth: 0, indicator.PrefillTimeMean: 0.1, indicator.DecodeTimeMean: 2, indicator.KVUsage: 0})},
 			want: []string{"change: --max-num-seqs 8→20"},
 		},
 		"the limit cannot be known": {

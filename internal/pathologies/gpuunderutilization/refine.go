@@ -50,7 +50,7 @@ func refine(p *catalog.Pass) {
 
 // hostBound adds what makes the GPU wait for the host.
 func hostBound(p *catalog.Pass) {
-	if on, known := p.Config.Bool("enforce-eager"); known && on {
+	if on, known := p.Config.Bool(engine.EnforceEager); known && on {
 		p.Fix(catalog.Fix{
 			Summary:  "Remove --enforce-eager: without CUDA graphs the GPU waits for the host to launch each kernel",
 			Changes:  []catalog.Change{{Flag: "--enforce-eager", From: "true"}},
@@ -61,7 +61,7 @@ func hostBound(p *catalog.Pass) {
 	if cpu, ok := p.Measured(indicator.FrontendCPU); ok && cpu > 0.9 {
 		p.Fix(catalog.Fix{
 			Summary:    "Relieve the API server: --api-server-count 2 or more",
-			Changes:    []catalog.Change{{Flag: "--api-server-count", From: p.Config["api-server-count"].Value, To: "2"}},
+			Changes:    []catalog.Change{{Flag: "--api-server-count", From: p.Config[engine.APIServerCount].Value, To: "2"}},
 			Arithmetic: []string{"the API server uses " + indicator.FormatNumber(cpu, indicator.Ratio) + " of a core (" + indicator.FrontendCPU.Name + "), and Python runs on one"},
 			Tradeoff:   "with several API servers vLLM exports no process_* and _created series",
 			Verify:     "frontend_cpu falls below 70 %; " + verify,

@@ -3,7 +3,6 @@ package kvcachethrashing
 import (
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -24,23 +23,26 @@ func refine(p *catalog.Pass) {
 	p.Reason("Mean lengths are those of finished requests; the ones that are evicted are longer than that, and prompts that share a prefix hold less, so watch after each change rather than trust the last digit.")
 	p.Reason("Recomputed tokens are in no token counter, the preemption counter lags by two to six seconds, and before 0.27 the prefix-cache hit ratio reads low while this goes on.")
 
-	lowerConcurrency(p)
+	// Without a prediction more memory comes first: it cannot hurt, as fewer seats do
+	// where their number is not what is wrong.
+	p.GrowCache(verify)
 	addCapacity(p)
-	growCache(p)
 	reserve(p)
+	lowerConcurrency(p)
 	capOutput(p)
 }
 
 // reserve proposes the watermark, which keeps blocks free for those that run.
 func reserve(p *catalog.Pass) {
-	if w, ok := p.Setting("watermark"); ok && w.V >= 0.05 {
+	if w, ok := p.Setting(engine.Watermark); ok && w.V >= 0.05 {
 		return
 	}
 	p.Fix(catalog.Fix{
-		Summary:  "Keep 5 % of the blocks free at admission: --watermark 0.05 (0.24 and later)",
-		Changes:  []catalog.Change{{Flag: "--watermark", From: setting(p, "watermark"), To: "0.05"}},
+		Summary:  "Keep 5 % of the blocks free at admission: --watermark 0.05",
+		Changes:  []catalog.Change{{Flag: "--watermark", From: p.Config[engine.Watermark].Value, To: "0.05"}},
 		Tradeoff: "new requests wait longer for their first token",
 		Verify:   verify,
+		MayHurt:  true,
 	})
 }
 
@@ -77,15 +79,16 @@ func mostGrown(p *catalog.Pass) (float64, *indicator.Signal) {
 	return best, most
 }
 
-func setting(p *catalog.Pass, flag string) string { return p.Config[flag].Value }
-
+// lowerConcurrency bounds the batch. What running requests hold on average is the
+// least limit of any use; where that is best is for a simulation to say, for seats
+// that stay empty cost throughput, and evictions cost work.
 func lowerConcurrency(p *catalog.Pass) {
 	const flag = "--max-num-seqs"
-	safe, lines, ok := p.SafeSeqs()
+	to, lines, ok := p.SafeSeqs()
 	peak, seen := p.Measured(indicator.RunningPeak)
 	peak /= p.Engines()
 	if !ok {
-		p.Reason("The safe max_num_seqs needs the size of the cache and the lengths of requests, which are not known here: %s.", catalog.GiveConfig)
+		p.Reason("How many requests the cache holds needs its size and the lengths of requests, which are not known here: %s.", catalog.GiveConfig)
 		return
 	}
 	now, known := p.Setting(engine.MaxNumSeqs)
@@ -96,26 +99,31 @@ func lowerConcurrency(p *catalog.Pass) {
 			ceiling = now.V
 		}
 	}
-	if held, _ := p.Measured(indicator.Running); ceiling > 0 && safe >= ceiling && held > 0 {
-		// The mean length promises room that the evictions disprove.
-		lines = append(lines, fmt.Sprintf("but with %s running (%s) requests were evicted: their lengths differ too much for the mean to tell", catalog.Digits(held/p.Engines()), indicator.Running.Name))
-		safe = max(1, math.Floor(held/p.Engines()*catalog.KVHeadroom))
-		lines = append(lines, fmt.Sprintf("max_num_seqs = floor(%s × %v) = %s", catalog.Digits(held/p.Engines()), catalog.KVHeadroom, catalog.Whole(safe)))
+	if held, _ := p.Measured(indicator.Running); ceiling > 0 && to >= ceiling && held > 0 {
+		// The mean promises room that the evictions disprove.
+		held /= p.Engines()
+		to = max(1, math.Floor(held*catalog.KVHeadroom))
+		lines = append(lines, fmt.Sprintf("but with %s running (%s) requests were evicted: their lengths differ too much for the mean to tell", catalog.Digits(held), indicator.Running.Name),
+			fmt.Sprintf("max_num_seqs = floor(%s × %v) = %s", catalog.Digits(held), catalog.KVHeadroom, catalog.Whole(to)))
 	}
-	if known && safe >= now.V {
+	if known && to >= now.V {
 		p.Reason("--max-num-seqs is %s already (%s): lowering it further would not help.", now.Flag(), now.Source)
 		return
 	}
 	f := catalog.Fix{
-		Summary:    fmt.Sprintf("Lower --max-num-seqs to %s", catalog.Whole(safe)),
-		Changes:    []catalog.Change{{Flag: flag, To: catalog.Whole(safe)}},
+		Summary:    fmt.Sprintf("Lower --max-num-seqs to %s", catalog.Whole(to)),
+		Changes:    []catalog.Change{{Flag: flag, To: catalog.Whole(to)}},
 		Arithmetic: lines,
 		Tradeoff:   "more requests wait before they start; those that run are no longer computed twice",
 		Verify:     verify,
+		MayHurt:    true,
+	}
+	if most := math.Ceil(ceiling) - 1; most > 1 {
+		f.Search = &catalog.Search{Flag: flag, Least: int(fullLength(p, to)), Most: int(max(most, to))}
 	}
 	switch {
 	case known:
-		f.Summary = fmt.Sprintf("Lower --max-num-seqs from %s to %s", now.Flag(), catalog.Whole(safe))
+		f.Summary = fmt.Sprintf("Lower --max-num-seqs from %s to %s", now.Flag(), catalog.Whole(to))
 		f.Changes[0].From = now.Flag()
 		f.Arithmetic = append(f.Arithmetic, fmt.Sprintf("present max_num_seqs = %s (%s)", now.Flag(), now.Source))
 	case seen:
@@ -124,9 +132,20 @@ func lowerConcurrency(p *catalog.Pass) {
 	p.Fix(f)
 }
 
+// fullLength is how many requests the cache holds at their full length: with fewer
+// seats it stays empty.
+func fullLength(p *catalog.Pass, most float64) float64 {
+	kv, ok1 := p.KV()
+	length, _, ok2 := p.SequenceTokens()
+	if !ok1 || !ok2 {
+		return 1
+	}
+	return min(most, max(1, math.Floor(kv.Tokens*catalog.KVHeadroom/length)))
+}
+
 // addCapacity sizes the cache for everything that is in flight.
 func addCapacity(p *catalog.Pass) {
-	length, lines, ok1 := p.SequenceTokens()
+	held, line, ok1 := p.HeldTokens()
 	kv, ok2 := p.KV()
 	running, ok3 := p.Measured(indicator.Running)
 	if !ok1 || !ok2 || !ok3 {
@@ -134,15 +153,15 @@ func addCapacity(p *catalog.Pass) {
 	}
 	waiting, _ := p.Measured(indicator.Waiting)
 	inFlight := running + waiting
-	need := inFlight * length / catalog.KVHeadroom
+	need := inFlight * held / catalog.KVHeadroom
 	have := kv.Tokens * p.Engines()
 	replicas := math.Ceil(need / have)
 	if replicas < 2 {
 		return
 	}
-	lines = append(lines, kv.Line,
+	lines := []string{line, kv.Line,
 		fmt.Sprintf("in flight = %s running + %s waiting = %s", catalog.Digits(running), catalog.Digits(waiting), catalog.Digits(inFlight)),
-		fmt.Sprintf("needed = %s × %s / %v = %s tokens", catalog.Digits(inFlight), catalog.Digits(length), catalog.KVHeadroom, catalog.Whole(need)))
+		fmt.Sprintf("needed = %s × %s / %v = %s tokens", catalog.Digits(inFlight), catalog.Digits(held), catalog.KVHeadroom, catalog.Whole(need))}
 	if kv.Blocks > 0 {
 		lines = append(lines, fmt.Sprintf("that is %s blocks of %s tokens", catalog.Whole(math.Ceil(need/kv.BlockSize)), catalog.Whole(kv.BlockSize)))
 	}
@@ -151,40 +170,6 @@ func addCapacity(p *catalog.Pass) {
 		Replicas:   int(replicas),
 		Arithmetic: append(lines, fmt.Sprintf("replicas = ceil(%s / %s) = %s", catalog.Whole(need), catalog.Whole(have), catalog.Whole(replicas))),
 		Tradeoff:   "more GPUs; new replicas start with a cold prefix cache",
-		Verify:     verify,
-	})
-}
-
-// growCache proposes the settings that make the cache of one server larger.
-func growCache(p *catalog.Pass) {
-	if o, fixed := p.Setting("num-gpu-blocks-override"); fixed {
-		p.Fix(catalog.Fix{
-			Summary:  "Remove --num-gpu-blocks-override: the cache is smaller than memory allows only because it says so",
-			Changes:  []catalog.Change{{Flag: "--num-gpu-blocks-override", From: o.Flag()}},
-			Tradeoff: "none, unless the override left memory for another process",
-			Verify:   verify,
-		})
-	} else if _, bytes := p.Setting("kv-cache-memory-bytes"); bytes {
-		p.Reason("--kv-cache-memory-bytes %s sets the size of the cache: raise it if the GPU has memory to spare.", setting(p, "kv-cache-memory-bytes"))
-	} else if u, ok := p.Setting(engine.GPUMemoryUtilization); ok && u.V < 0.95 {
-		to := math.Min(0.95, u.V+0.03)
-		p.Fix(catalog.Fix{
-			Summary:    fmt.Sprintf("Raise --gpu-memory-utilization from %v to %.2f", u.V, to),
-			Changes:    []catalog.Change{{Flag: "--gpu-memory-utilization", From: strconv.FormatFloat(u.V, 'g', -1, 64), To: strconv.FormatFloat(to, 'f', 2, 64)}},
-			Arithmetic: []string{fmt.Sprintf("all of the added %s of GPU memory goes to the KV cache; the start-up log says how many tokens that is", indicator.FormatNumber(to-u.V, indicator.Ratio))},
-			Tradeoff:   "less headroom for CUDA graphs, communication buffers and allocation peaks: test start-up and peak load first",
-			Verify:     verify,
-		})
-	}
-	dtype := setting(p, engine.KVCacheDtype)
-	if strings.HasPrefix(dtype, "fp8") || strings.Contains(dtype, "fp4") || dtype == "int8" {
-		return
-	}
-	p.Fix(catalog.Fix{
-		Summary:    "Keep the KV cache in 8 bits: --kv-cache-dtype fp8, about twice the tokens",
-		Changes:    []catalog.Change{{Flag: "--kv-cache-dtype", From: dtype, To: "fp8"}},
-		Arithmetic: []string{"1 byte instead of 2 for each element: the same memory holds twice the tokens of a 16-bit cache"},
-		Tradeoff:   "check the answers' quality and that the GPU's attention kernels support it",
 		Verify:     verify,
 	})
 }
@@ -209,5 +194,6 @@ func capOutput(p *catalog.Pass) {
 		},
 		Tradeoff: "one answer in twenty is cut",
 		Verify:   verify,
+		MayHurt:  true,
 	})
 }

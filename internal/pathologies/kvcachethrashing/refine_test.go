@@ -1,6 +1,7 @@
 package kvcachethrashing
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -14,6 +15,34 @@ var thrashing = catalogtest.Readings{
 	indicator.KVUsage: 0.93, indicator.KVUsagePeak: 1, indicator.WaitingFloor: 4,
 }
 
+func with(change catalogtest.Readings) catalogtest.Readings {
+	r := maps.Clone(thrashing)
+	maps.Copy(r, change)
+	return r
+}
+
+// Without a prediction what cannot hurt comes first: more memory before fewer seats for
+// clients that queue already, and an override before everything.
+func TestWhatCannotHurtComesFirst(t *testing.T) {
+	for args, first := range map[string]string{
+		"--num-gpu-blocks 200 --block-size 16 --max-num-seqs 64 --gpu-memory-utilization 0.9":                               "Keep the KV cache in 8 bits",
+		"--num-gpu-blocks 200 --block-size 16 --max-num-seqs 64 --kv-cache-dtype fp8 --gpu-memory-utilization 0.9":          "Raise --gpu-memory-utilization",
+		"--num-gpu-blocks 200 --num-gpu-blocks-override 200 --block-size 16 --max-num-seqs 64 --gpu-memory-utilization 0.9": "Remove --num-gpu-blocks-override",
+	} {
+		p := catalogtest.Refine(t, Pathology, catalogtest.View{Present: thrashing}, args)
+		if !strings.HasPrefix(p.Fixes[0].Summary, first) {
+			t.Errorf("%s: first %q, want %q", args, p.Fixes[0].Summary, first)
+		}
+		hurts := false
+		for _, f := range p.Fixes {
+			if hurts && !f.MayHurt {
+				t.Errorf("%s: %q comes after one that may hurt", args, f.Summary)
+			}
+			hurts = hurts || f.MayHurt
+		}
+	}
+}
+
 func TestRefine(t *testing.T) {
 	cases := map[string]struct {
 		readings catalogtest.Readings
@@ -24,19 +53,19 @@ func TestRefine(t *testing.T) {
 		"blocks and limit are known": {
 			readings: thrashing,
 			args:     "--num-gpu-blocks 200 --block-size 16 --max-num-seqs 64 --gpu-memory-utilization 0.9 --kv-cache-dtype auto",
-			// ceil(500/16) = 32 blocks; floor(200 × 0.85 / 32) = 5.
-			// needed = 16 × 500 / 0.85 = 9412 tokens; 3200 at hand.
-			want: []string{"change: --max-num-seqs 64→5", "needed = 16 × 500 / 0.85 = 9412 tokens", "ceil(9412 / 3200) = 3", "--gpu-memory-utilization 0.9→0.93", "--kv-cache-dtype auto→fp8"},
+			// 300 + 200/2 = 400 are held on average, with half a block 408;
+			// floor(3200 × 0.85 / 408) = 6; needed = 16 × 400 / 0.85 = 7529 tokens.
+			want: []string{"change: --max-num-seqs 64→6", "needed = 16 × 400 / 0.85 = 7529 tokens", "ceil(7529 / 3200) = 3", "--gpu-memory-utilization 0.9→0.93", "--kv-cache-dtype auto→fp8"},
 		},
 		"the limit is not known, only that 16 ran": {
 			readings: thrashing,
 			args:     "--num-gpu-blocks 200 --block-size 16",
-			want:     []string{"change: --max-num-seqs →5", "at least 16 (inferred"},
+			want:     []string{"change: --max-num-seqs →6", "at least 16 (inferred"},
 		},
 		"a hybrid model's capacity is not its blocks": {
 			readings: thrashing,
 			args:     "--num-gpu-blocks 200 --block-size 16 --kv-cache-size-tokens 6000",
-			want:     []string{"floor(6000 × 0.85 / 500) = 10", "not 200 blocks × 16 tokens"},
+			want:     []string{"floor(6000 × 0.85 / 400) = 12", "not 200 blocks × 16 tokens"},
 		},
 		"one sequence is longer than the cache": {
 			readings: thrashing,
@@ -63,6 +92,12 @@ func TestRefine(t *testing.T) {
 			args:     "--num-gpu-blocks 200 --num-gpu-blocks-override 200 --gpu-memory-utilization 0.9",
 			want:     []string{"change: --num-gpu-blocks-override 200→"},
 			not:      []string{"change: --gpu-memory-utilization"},
+		},
+		"answers that differ are held for longer": {
+			// ln(2) = 1.645 σ − σ²/2: σ = 0.50, cv² = 0.28; 300 + 100 × 1.28 = 428.
+			readings: with(catalogtest.Readings{indicator.OutputTokensP95: 400}),
+			args:     "--num-gpu-blocks 200 --block-size 16",
+			want:     []string{"1 + 0.28 for their spread", "= 428 tokens on average", "floor(3200 × 0.85 / 436) = 6"},
 		},
 		"nothing is known": {
 			want: []string{"--engine-log"},

@@ -33,8 +33,8 @@ func refine(p *catalog.Pass) {
 			Verify:     verify,
 		})
 	case !known:
-		p.Reason("Chunked prefill is taken to be on, as it is by default where the model supports it; with --no-enable-chunked-prefill on the command line, remove that first.")
-		fallthrough
+		p.Reason("Whether chunked prefill is on is not known; it is by default where the model supports it. Without it vLLM refuses a budget below the longest prompt, so that both are set.")
+		lowerBudget(p, blocking, catalog.Change{Flag: "--enable-chunked-prefill", To: "true"})
 	default:
 		lowerBudget(p, blocking)
 	}
@@ -87,7 +87,7 @@ func budgetChange(p *catalog.Pass, to float64) catalog.Change {
 }
 
 // lowerBudget shortens the steps of a server that chunks already.
-func lowerBudget(p *catalog.Pass, blocking []string) {
+func lowerBudget(p *catalog.Pass, blocking []string, with ...catalog.Change) {
 	now, known := p.Setting(engine.MaxNumBatchedTokens)
 	to := float64(chunk)
 	if known {
@@ -100,7 +100,7 @@ func lowerBudget(p *catalog.Pass, blocking []string) {
 	if !known || to < now.V {
 		f := catalog.Fix{
 			Summary:    fmt.Sprintf("Shorten the steps: --max-num-batched-tokens %s", catalog.Whole(to)),
-			Changes:    []catalog.Change{budgetChange(p, to)},
+			Changes:    append(with, budgetChange(p, to)),
 			Arithmetic: append(blocking, piece(p, to)...),
 			Tradeoff:   "prompts take more steps, so their own first token comes later and total throughput falls somewhat",
 			Verify:     verify,
@@ -113,7 +113,7 @@ func lowerBudget(p *catalog.Pass, blocking []string) {
 		p.Fix(f)
 	}
 	usual, ok := p.Measured(indicator.PromptTokensP50)
-	if _, set := p.Setting("long-prefill-token-threshold"); set || !ok {
+	if _, set := p.Setting(engine.LongPrefillThreshold); set || !ok {
 		return
 	}
 	threshold := math.Max(leastChunk, math.Ceil(4*usual/256)*256)

@@ -21,16 +21,16 @@ func TestRefine(t *testing.T) {
 		"chunked prefill is off": {
 			readings: starved, args: "--no-enable-chunked-prefill --max-num-batched-tokens 8192",
 			want: []string{"change: --enable-chunked-prefill false→true", "change: --max-num-batched-tokens 8192→2048", "6000 tokens (prompt_tokens_p99) × 500 µs/token (prefill_time_per_token) = 3 s"},
-			not:  []string{"long-prefill-token-threshold", "is taken to be on"},
+			not:  []string{"long-prefill-token-threshold", "Whether chunked prefill is on"},
 		},
 		"chunked prefill is on: halve the budget": {
 			readings: starved, args: "--enable-chunked-prefill --max-num-batched-tokens 4096",
 			want: []string{"change: --max-num-batched-tokens 4096→2048", "change: --long-prefill-token-threshold →512"},
-			not:  []string{"change: --enable-chunked-prefill", "is taken to be on"},
+			not:  []string{"change: --enable-chunked-prefill", "Whether chunked prefill is on"},
 		},
 		"the budget stays above the number of sequences": {
 			readings: starved, args: "--max-num-batched-tokens 1024 --max-num-seqs 700",
-			want: []string{"change: --max-num-batched-tokens 1024→700", "is taken to be on"},
+			want: []string{"change: --max-num-batched-tokens 1024→700", "change: --enable-chunked-prefill →true", "Whether chunked prefill is on"},
 		},
 		"the smallest budget is not lowered": {
 			readings: starved, args: "--enable-chunked-prefill --max-num-batched-tokens 512 --long-prefill-token-threshold 256",

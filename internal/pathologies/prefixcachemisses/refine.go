@@ -49,7 +49,8 @@ func cost(p *catalog.Pass) {
 	p.Reason("%s.", text)
 }
 
-// reason finds the likeliest cause, from the surest to what remains, and adds its fix.
+// reason finds why prompts are not found in the cache, from what decides by itself to
+// what only makes it likely, says which evidence decides, and adds the fixes.
 func reason(p *catalog.Pass) string {
 	if on, known := p.Config.Bool(engine.PrefixCaching); known && !on {
 		p.Fix(catalog.Fix{
@@ -68,23 +69,178 @@ func reason(p *catalog.Pass) string {
 		})
 		return fmt.Sprintf("the server started %s ago, with an empty cache", indicator.FormatNumber(age, indicator.Seconds))
 	}
-	if text, ok := shortPrefix(p); ok {
-		return text
+	for _, cause := range []func(*catalog.Pass) (string, bool){wasReset, shortPrefix, longerRest, otherBeginnings, crowdedOut} {
+		if text, ok := cause(p); ok {
+			return text
+		}
 	}
-	if text, ok := churn(p); ok {
-		return text
+	return cannotTell(p)
+}
+
+// wasReset finds a cache that somebody empties.
+func wasReset(p *catalog.Pass) (string, bool) {
+	n, ok := p.Measured(indicator.PrefixResets)
+	if !ok || n < 0.5 {
+		return "", false
 	}
 	p.Fix(catalog.Fix{
-		Summary:  "Put what all requests share first and byte for byte the same: system prompt, tools, examples; then what changes (time, user, request id)",
-		Tradeoff: "a change of the clients' prompt templates",
+		Summary:  "Stop the calls of /reset_prefix_cache, or make them only where weights change",
+		Tradeoff: "none, unless the weights change under the cache",
+		Verify:   "prefix_cache_resets is 0 and " + verify,
+	})
+	return fmt.Sprintf("the cache was emptied %s times in the window (%s): its own counter decides it", catalog.Whole(n), indicator.PrefixResets.Name), true
+}
+
+// longerRest finds prompts that share as many tokens as ever, behind which more
+// follows: the cache does what it did.
+func longerRest(p *catalog.Pass) (string, bool) {
+	prompt, ok1 := p.Measured(indicator.PromptTokens)
+	was, ok2 := p.Usual(indicator.PromptTokens)
+	hits, ok3 := p.Measured(indicator.PrefixHitRatio)
+	usual, ok4 := p.Usual(indicator.PrefixHitRatio)
+	if !ok1 || !ok2 || !ok3 || !ok4 || hits <= none || prompt < 1.2*was || hits*prompt < sameHits*usual*was {
+		return "", false
+	}
+	p.Fix(catalog.Fix{
+		Summary:  "Ask the clients what they added to their prompts: the cache works as before",
+		Tradeoff: "none",
+		Verify:   "prompt_tokens returns to normal",
+	})
+	return fmt.Sprintf("the traffic changed, not the cache: each prompt still finds %s tokens there (normally %s), and %s tokens come behind them (normally %s)",
+		catalog.Whole(hits*prompt), catalog.Whole(usual*was), catalog.Whole((1-hits)*prompt), catalog.Whole((1-usual)*was)), true
+}
+
+// sameHits is how much of the usual number of tokens a prompt must find for the shared
+// part to be served as ever.
+const sameHits = 0.8
+
+// What an eviction leaves behind. Where prompts begin with one of G prefixes, each as
+// likely as any other, and the cache lasts for N requests before it has been
+// overwritten, a prefix is found with probability 1 − exp(−N/G) (Che, Tung and Wang,
+// IEEE Journal on Selected Areas in Communications 20(7), 2002).
+const (
+	none    = 0.01 // no hits, but for those by chance
+	farMore = 5.0  // so many times as many prefixes do not come at once
+)
+
+// prefixes returns how many prefixes at most gave the usual hit ratio, and how many it
+// would take to bring it down to now's by eviction alone.
+func prefixes(p *catalog.Pass) (before, after float64, lines []string, ok bool) {
+	hits, usual := p.Now(indicator.PrefixHitRatio), p.Normal(indicator.PrefixHitRatio)
+	now, ok1 := lasts(p, p.Now)
+	then, ok2 := lasts(p, p.Normal)
+	if !hits.OK || !usual.OK || usual.V <= hits.V || !(usual.V > 0) || usual.V >= 1 || !ok1 || !ok2 {
+		return 0, 0, nil, false
+	}
+	left := max(hits.V, none/2) / usual.V
+	before, after = then/-math.Log1p(-usual.V), now/-math.Log1p(-left)
+	return before, after, []string{
+		fmt.Sprintf("the cache lasts for %s requests before it is overwritten by what is computed (normally %s)", catalog.Digits(now), catalog.Digits(then)),
+		fmt.Sprintf("prefixes that gave the usual hit ratio ≤ %s / −ln(1 − %s) = %s", catalog.Digits(then), catalog.Digits(usual.V), catalog.Digits(before)),
+		fmt.Sprintf("prefixes that would bring it down to this by eviction = %s / −ln(1 − %s / %s) = %s", catalog.Digits(now), catalog.Digits(max(hits.V, none/2)), catalog.Digits(usual.V), catalog.Digits(after)),
+	}, true
+}
+
+// lasts returns for how many requests the cache lasts before it has been overwritten:
+// by what is computed, for what is found is not written again.
+func lasts(p *catalog.Pass, of func(*indicator.Signal) indicator.Value) (requests float64, ok bool) {
+	kv, ok := p.KV()
+	prompt, output, hits := of(indicator.PromptTokens), of(indicator.OutputTokens), of(indicator.PrefixHitRatio)
+	written := prompt.V*(1-hits.V) + output.V
+	if !ok || !prompt.OK || !output.OK || !hits.OK || !(written > 0) || math.IsInf(written, 0) {
+		return 0, false
+	}
+	return kv.Tokens * p.Engines() / written, true
+}
+
+// otherBeginnings finds prompts that have nothing in common at their beginning any
+// more. Evictions leave some hits: what was asked for many times while the cache was
+// written once is still found.
+func otherBeginnings(p *catalog.Pass) (string, bool) {
+	hits := p.Now(indicator.PrefixHitRatio)
+	before, after, lines, ok := prefixes(p)
+	if !ok || !hits.OK || hits.V > none || after < farMore*max(before, 1) {
+		return "", false
+	}
+	shareFirst(p, lines)
+	return fmt.Sprintf("prompts begin with something of their own, a time or a number of the request, so that nothing behind it is found: hits fell to nothing at once. Evictions are ruled out: they leave hits behind, unless there are %s different prefixes where there were at most %s", catalog.Digits(after), catalog.Digits(max(before, 1))), true
+}
+
+// crowdedOut finds running requests that leave no room for what is cached.
+func crowdedOut(p *catalog.Pass) (string, bool) {
+	peak, ok := p.Measured(indicator.KVUsagePeak)
+	if !ok || peak <= catalog.KVHeadroom {
+		return "", false
+	}
+	room(p, fmt.Sprintf("running requests hold up to %s (%s); cached prefixes live in the rest", indicator.FormatNumber(peak, indicator.Ratio), indicator.KVUsagePeak.Name))
+	return fmt.Sprintf("running requests fill up to %s of the KV cache and push shared prefixes out", indicator.FormatNumber(peak, indicator.Ratio)), true
+}
+
+// cannotTell offers what is left: the metrics do not say which prompts miss. A cache
+// that is overwritten slowly rules evictions out.
+func cannotTell(p *catalog.Pass) string {
+	const ways = "a template that begins with something unique, another mix of clients, a cache salt, or a router that spreads sessions over replicas"
+	life, lines, ok := blockLife(p)
+	if !ok || life >= longLife {
+		shareFirst(p, lines)
+		route(p)
+		return "the cache has room, so prompts share less than they did: " + ways
+	}
+	if _, after, more, ok := prefixes(p); ok {
+		lines = append(more, lines...)
+		p.Reason("More different prefixes than the cache holds, about %s of them, would explain the ratio; so would prompts of which a part begins with something of its own.", catalog.Digits(after))
+	}
+	room(p, lines...)
+	shareFirst(p, nil)
+	hint := ""
+	if p.Config[engine.KVCacheMetrics].Value == "" {
+		hint = fmt.Sprintf("; a server started with --%s (%s and later) shows how long blocks lie idle before they are evicted, which decides", engine.KVCacheMetrics, engine.Since(engine.KVCacheMetrics))
+	}
+	return fmt.Sprintf("it cannot be told from these metrics: what is computed overwrites the KV cache every %s, so that prefixes which come more rarely are lost, and %s would look the same%s",
+		indicator.FormatNumber(life, indicator.Seconds), ways, hint)
+}
+
+// longLife is how long a block must live for evictions not to matter.
+const longLife = 30.0
+
+// blockLife returns how long the content of a block lasts.
+func blockLife(p *catalog.Pass) (seconds float64, lines []string, ok bool) {
+	kv, _ := p.KV()
+	requests, ok1 := lasts(p, p.Now)
+	rate, ok2 := p.Measured(indicator.FirstTokenRate)
+	if !ok1 || !ok2 {
+		return 0, nil, false
+	}
+	return requests / rate, []string{kv.Line, fmt.Sprintf("a block lives for about %s requests of what is computed for them / %s req/s (%s) = %s",
+		catalog.Digits(requests), catalog.Digits(rate), indicator.FirstTokenRate.Name, indicator.FormatNumber(requests/rate, indicator.Seconds))}, true
+}
+
+// room proposes more of it for cached prefixes.
+func room(p *catalog.Pass, lines ...string) {
+	p.GrowCache(verify, lines...)
+	route(p)
+	p.Fix(catalog.Fix{
+		Summary:  "Keep prefixes that fall out of GPU memory in host memory (KV offloading)",
+		Tradeoff: "host memory and PCIe bandwidth",
 		Verify:   verify,
 	})
+}
+
+func shareFirst(p *catalog.Pass, lines []string) {
+	p.Fix(catalog.Fix{
+		Summary:    "Put what all requests share first and byte for byte the same: system prompt, tools, examples; then what changes (time, user, request id)",
+		Arithmetic: lines,
+		Tradeoff:   "a change of the clients' prompt templates",
+		Verify:     verify,
+	})
+}
+
+func route(p *catalog.Pass) {
 	p.Fix(catalog.Fix{
 		Summary:  "Route requests that share a prefix to the same replica (prefix-aware or session-affine routing)",
 		Tradeoff: "load may spread less evenly",
 		Verify:   verify,
 	})
-	return "the cache has room, so prompts share less than they did: a template that begins with something unique, another mix of clients, a cache salt, or a router that spreads sessions over replicas"
 }
 
 // startedCold returns the age of a server whose cache has never been warm. One
@@ -129,48 +285,4 @@ func shortPrefix(p *catalog.Pass) (string, bool) {
 	}
 	p.Fix(f)
 	return fmt.Sprintf("what prompts share (at most %s tokens) is shorter than a block of %s", catalog.Whole(shared), block.Flag()), true
-}
-
-// churn finds a cache in which prefixes are overwritten before they are asked
-// for again: it is full of running requests, or new prompts fill it within
-// half a minute.
-func churn(p *catalog.Pass) (string, bool) {
-	var lines []string
-	text := ""
-	if peak, ok := p.Measured(indicator.KVUsagePeak); ok && peak > catalog.KVHeadroom {
-		text = fmt.Sprintf("running requests fill up to %s of the KV cache and push shared prefixes out", indicator.FormatNumber(peak, indicator.Ratio))
-		lines = append(lines, fmt.Sprintf("running requests hold up to %s (%s); cached prefixes live in the rest", indicator.FormatNumber(peak, indicator.Ratio), indicator.KVUsagePeak.Name))
-	}
-	kv, ok1 := p.KV()
-	length, more, ok2 := p.SequenceTokens()
-	rate, ok3 := p.Measured(indicator.FirstTokenRate)
-	if ok1 && ok2 && ok3 {
-		life := kv.Tokens * p.Engines() / (rate * length)
-		if life < 30 && text == "" {
-			text = fmt.Sprintf("the KV cache is overwritten every %s, sooner than prefixes come again", indicator.FormatNumber(life, indicator.Seconds))
-		}
-		lines = append(lines, more...)
-		lines = append(lines, kv.Line, fmt.Sprintf("a block lives for about %s tokens / (%s req/s × %s tokens) = %s", catalog.Whole(kv.Tokens*p.Engines()), catalog.Digits(rate), catalog.Digits(length), indicator.FormatNumber(life, indicator.Seconds)))
-	}
-	if text == "" {
-		return "", false
-	}
-	if u, ok := p.Setting(engine.GPUMemoryUtilization); ok && u.V < 0.95 {
-		to := catalog.Digits(math.Min(0.95, u.V+0.03))
-		p.Fix(catalog.Fix{
-			Summary:    "Enlarge the KV cache: --gpu-memory-utilization " + to,
-			Changes:    []catalog.Change{{Flag: "--gpu-memory-utilization", From: p.Config[engine.GPUMemoryUtilization].Value, To: to}},
-			Arithmetic: lines,
-			Tradeoff:   "less headroom for CUDA graphs and allocation peaks: test start-up and peak load first",
-			Verify:     verify,
-		})
-		lines = nil
-	}
-	p.Fix(catalog.Fix{
-		Summary:    "Keep prefixes that fall out of GPU memory in host memory (KV offloading), or route each prefix to one replica",
-		Arithmetic: lines,
-		Tradeoff:   "host memory and PCIe bandwidth, or less even load",
-		Verify:     verify,
-	})
-	return text, true
 }

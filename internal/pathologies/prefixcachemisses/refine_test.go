@@ -14,7 +14,7 @@ func TestRefineFindsTheReason(t *testing.T) {
 		indicator.PrefixHitRatio: 0.05, indicator.PromptTokens: 400, indicator.OutputTokens: 100,
 		indicator.PrefillTimePerToken: 0.001, indicator.FirstTokenRate: 2, indicator.KVUsagePeak: 0.3,
 	}
-	usual := catalogtest.Readings{indicator.PrefixHitRatio: 0.65, indicator.PromptTokens: 400}
+	usual := catalogtest.Readings{indicator.PrefixHitRatio: 0.65, indicator.PromptTokens: 400, indicator.OutputTokens: 100}
 	with := func(change catalogtest.Readings) catalogtest.Readings {
 		r := maps.Clone(misses)
 		maps.Copy(r, change)
@@ -45,14 +45,34 @@ func TestRefineFindsTheReason(t *testing.T) {
 			view: catalogtest.View{Present: with(catalogtest.Readings{indicator.PromptTokens: 100}), Past: usual}, args: "--block-size 128",
 			want: []string{"at most 100 tokens) is shorter than a block of 128", "change: --block-size 128→16"},
 		},
+		"somebody empties the cache": {
+			view: catalogtest.View{Present: with(catalogtest.Readings{indicator.PrefixResets: 45, indicator.PrefixHitRatio: 0.3}), Past: usual},
+			want: []string{"emptied 45 times", "fix: Stop the calls of /reset_prefix_cache"}, not: []string{"cannot be told", "fix: Put"},
+		},
+		"prompts are longer behind what they share": {
+			// 0.26 × 1000 = 260 tokens are found, as 0.65 × 400 were.
+			view: catalogtest.View{Present: with(catalogtest.Readings{indicator.PromptTokens: 1000, indicator.PrefixHitRatio: 0.26}), Past: usual}, args: "--num-gpu-blocks 1000 --block-size 16",
+			want: []string{"the traffic changed, not the cache", "still finds 260 tokens there (normally 260)"}, not: []string{"change:", "fix: Put"},
+		},
+		"random text stands in front of the shared part": {
+			// Nothing is found at once, in a cache that is overwritten in seconds: for
+			// that by eviction, 32 / −ln(1 − 0.005/0.65) = 4144 prefixes would have to
+			// come where 66.7 / −ln(0.35) = 64 did at most.
+			view: catalogtest.View{Present: with(catalogtest.Readings{indicator.PrefixHitRatio: 0}), Past: usual}, args: "--num-gpu-blocks 1000 --block-size 16",
+			want: []string{"begin with something of their own", "Evictions are ruled out", "fix: Put what all requests share first"}, not: []string{"change:", "overwritten every", "cannot be told"},
+		},
+		"nothing is found, and the cache would have lost it all the same": {
+			view: catalogtest.View{Present: with(catalogtest.Readings{indicator.PrefixHitRatio: 0.005, indicator.PromptTokens: 60000}), Past: usual}, args: "--num-gpu-blocks 1000 --block-size 16",
+			want: []string{"cannot be told", "--kv-cache-metrics"},
+		},
 		"running requests push prefixes out": {
 			view: catalogtest.View{Present: with(catalogtest.Readings{indicator.KVUsagePeak: 0.97}), Past: usual}, args: "--gpu-memory-utilization 0.9",
 			want: []string{"fill up to 97", "change: --gpu-memory-utilization 0.9→0.93"},
 		},
 		"prompts overwrite the cache in seconds": {
-			// 16000 tokens / (2/s × 500) = 16 s.
+			// 16000 tokens / (400 × 0.95 + 100) / 2/s = 16.7 s.
 			view: catalogtest.View{Present: misses, Past: usual}, args: "--num-gpu-blocks 1000 --block-size 16",
-			want: []string{"overwritten every 16 s"},
+			want: []string{"cannot be told", "overwrites the KV cache every 16.7 s", "--kv-cache-metrics (0.12 and later)", "change: --kv-cache-dtype →fp8", "fix: Put what all requests share first"},
 		},
 		"nothing is shared any more": {
 			// 400 × (0.65 − 0.05) = 240 tokens, at 1 ms each.

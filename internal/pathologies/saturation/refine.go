@@ -68,20 +68,20 @@ func admit(p *catalog.Pass, served float64) {
 		objective, text = catalog.TTFTObjective.Default, seconds(catalog.TTFTObjective.Default)+" (no objective is set: the default)"
 	}
 	limit := math.Max(1, math.Floor(served*objective))
-	from := p.Config["max-num-queued-reqs"].Value
-	if now, ok := p.Setting("max-num-queued-reqs"); ok && now.V <= limit {
+	if now, ok := p.Setting(engine.MaxQueuedRequests); ok && now.V <= limit {
 		p.Reason("--max-num-queued-reqs %s bounds the queue already.", now.Flag())
 		return
 	}
 	p.Fix(catalog.Fix{
 		Summary: fmt.Sprintf("Now: refuse what cannot be served in time, at most %s requests in the queue", catalog.Whole(limit)),
-		Changes: []catalog.Change{{Flag: "--max-num-queued-reqs", From: from, To: catalog.Whole(limit)}},
+		Changes: []catalog.Change{{Flag: "--max-num-queued-reqs", From: p.Config[engine.MaxQueuedRequests].Value, To: catalog.Whole(limit)}},
+		Instead: fmt.Sprintf("Now: refuse at the gateway what cannot be served in time, more than %s requests in the queue", catalog.Whole(limit)),
 		Arithmetic: []string{
 			fmt.Sprintf("a queue of n takes n / %s served/s (%s)", catalog.Digits(served), indicator.FirstTokenRate.Name),
 			fmt.Sprintf("the first token is due within %s: n = floor(%s × %s) = %s", text, catalog.Digits(served), seconds(objective), catalog.Whole(limit)),
 		},
-		Tradeoff: "the rest get HTTP 503 and must retry later; before 0.29 the flag does not exist, so limit concurrency at the gateway",
-		Verify:   "ttft_p95 falls to the objective; admission_rejection_rate says how many were refused",
+		Tradeoff: "the rest get HTTP 503 and must retry later",
+		Verify:   "ttft_p95 falls to the objective; admission_rejection_rate (0.32 and later) or the gateway says how many were refused",
 	})
 }
 

@@ -22,7 +22,7 @@ func refine(p *catalog.Pass) {
 	if cpu, ok := p.Measured(indicator.FrontendCPU); ok && cpu > 0.9 {
 		p.Fix(catalog.Fix{
 			Summary:    "Relieve the API server, which tokenises: --api-server-count 2 or more",
-			Changes:    []catalog.Change{{Flag: "--api-server-count", From: p.Config["api-server-count"].Value, To: "2"}},
+			Changes:    []catalog.Change{{Flag: "--api-server-count", From: p.Config[engine.APIServerCount].Value, To: "2"}},
 			Arithmetic: []string{"the API server uses " + indicator.FormatNumber(cpu, indicator.Ratio) + " of a core (" + indicator.FrontendCPU.Name + "), and Python runs on one"},
 			Tradeoff:   "with several API servers vLLM exports no process_* and _created series",
 			Verify:     "frontend_cpu falls below 70 %; " + verify,

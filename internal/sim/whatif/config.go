@@ -19,12 +19,8 @@ const DefaultRelease = "0.23.0"
 
 // flags of vllm serve that only the simulation reads.
 const (
-	longPrefill       = "long-prefill-token-threshold"
-	schedulingPolicy  = "scheduling-policy"
-	asyncScheduling   = "async-scheduling"
-	watermark         = "watermark"
-	maxQueuedRequests = "max-num-queued-reqs"
-	maxQueuedTokens   = "max-num-queued-tokens"
+	schedulingPolicy = "scheduling-policy"
+	asyncScheduling  = "async-scheduling"
 )
 
 // An Engine is a configuration to simulate, with what was taken for granted.
@@ -66,11 +62,11 @@ func Config(release string, known engine.Config, device *gpu.Spec) (*Engine, err
 	s.boolean(engine.ChunkedPrefill, &c.ChunkedPrefill)
 	s.boolean(engine.PrefixCaching, &c.PrefixCaching)
 	e.limits(&s, device)
-	s.number(longPrefill, &c.LongPrefillTokenThreshold)
-	s.number(maxQueuedRequests, &c.MaxQueuedRequests)
-	s.number(maxQueuedTokens, &c.MaxQueuedTokens)
+	s.number(engine.LongPrefillThreshold, &c.LongPrefillTokenThreshold)
+	s.number(engine.MaxQueuedRequests, &c.MaxQueuedRequests)
+	s.number(engine.MaxQueuedTokens, &c.MaxQueuedTokens)
 	s.boolean(asyncScheduling, &c.AsyncScheduling)
-	s.ratio(watermark, &c.Watermark)
+	s.ratio(engine.Watermark, &c.Watermark)
 	switch p := s.text(schedulingPolicy); p {
 	case "", sim.FCFS.String():
 	case sim.Priority.String():

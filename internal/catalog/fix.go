@@ -1,0 +1,186 @@
+package catalog
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/engine"
+)
+
+// A Fix is one remedy.
+type Fix struct {
+	Summary    string   // a verb phrase: "Lower --max-num-seqs from 256 to 41"
+	Changes    []Change // flags to change; empty when the remedy is not a flag
+	Arithmetic []string // how the number was computed, line by line, with sources
+	Tradeoff   string   // what it costs
+	Verify     string   // the signal that shows that it worked
+
+	// Replicas is how many servers to run for each one of now; 0 leaves it at that.
+	Replicas int
+	// Search, which may be nil, lets a simulation choose the value of a change.
+	Search *Search
+	// Instead is what to do on a server that does not have the flags yet; "" is
+	// nothing.
+	Instead string
+	// Risk says that it must be tried out first: answers, memory or kernels may
+	// suffer.
+	Risk bool
+	// MayHurt says that it may leave users worse off, so that without a prediction
+	// it does not come before what cannot.
+	MayHurt bool
+
+	// Predicted is what a simulation says of it; nil where it was not asked, or has
+	// nothing to do with scheduling.
+	Predicted *Prediction
+}
+
+// A Change is a flag of the server from its present to its proposed value.
+type Change struct {
+	Flag string // "--max-num-seqs"
+	From string // "" when the present value is not known
+	To   string // "" when the flag is to be left out
+}
+
+// A Search is the range in which the best value of a flag lies, both ends included.
+type Search struct {
+	Flag        string
+	Least, Most int
+}
+
+// Set gives a flag another value than the one that was computed, in the changes and
+// in the summary.
+func (f *Fix) Set(flag, to string) {
+	f.Changes = slices.Clone(f.Changes)
+	for i := range f.Changes {
+		c := &f.Changes[i]
+		if c.Flag != flag || c.To == to {
+			continue
+		}
+		if at := strings.LastIndex(f.Summary, " "+c.To); at >= 0 {
+			f.Summary = f.Summary[:at+1] + to + f.Summary[at+1+len(c.To):]
+		}
+		c.To = to
+	}
+}
+
+// Args is the fix as arguments of vllm serve, to be copied; "" where nothing is to be
+// added to the command line.
+func (f *Fix) Args() string {
+	return args(f.Changes, func(c *Change) string { return c.To })
+}
+
+// Replaced is what the arguments take the place of, as far as it is known.
+func (f *Fix) Replaced() string {
+	return args(f.Changes, func(c *Change) string {
+		if c.To == "" {
+			return ""
+		}
+		return c.From
+	})
+}
+
+// LeftOut is what is to be taken off the command line.
+func (f *Fix) LeftOut() string {
+	return args(f.Changes, func(c *Change) string {
+		if c.To != "" {
+			return ""
+		}
+		return c.From
+	})
+}
+
+func args(changes []Change, value func(*Change) string) string {
+	var words []string
+	for i := range changes {
+		switch v := value(&changes[i]); v {
+		case "":
+		case "true":
+			words = append(words, changes[i].Flag)
+		case "false":
+			words = append(words, "--no-"+strings.TrimPrefix(changes[i].Flag, "--"))
+		default:
+			words = append(words, changes[i].Flag+" "+v)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// ForVersion returns the fixes that a server of a version can take, and sentences on
+// those that it has to be upgraded for. A fix without its flags is what to do Instead.
+func ForVersion(fixes []Fix, version string) (fit []Fix, later []string) {
+	for _, f := range fixes {
+		i := slices.IndexFunc(f.Changes, func(c Change) bool {
+			return !engine.Takes(version, strings.TrimPrefix(c.Flag, "--"))
+		})
+		if i < 0 {
+			fit = append(fit, f)
+			continue
+		}
+		flag := f.Changes[i].Flag
+		since := engine.Since(strings.TrimPrefix(flag, "--"))
+		later = append(later, fmt.Sprintf("With vLLM %s or later %s would be a remedy too; this server is %s", since, f.Args(), cmp.Or(version, "of an unknown version")))
+		if f.Instead != "" {
+			f.Summary, f.Changes, f.Search = f.Instead, nil, nil
+			fit = append(fit, f)
+		}
+	}
+	return fit, later
+}
+
+// How much better or worse something must get to be noticed, and what a risk is worth,
+// as factors.
+const (
+	noticeable = 1.05
+	riskPrice  = 1.1
+)
+
+// Rank puts the fixes in the order in which to try them. First what is predicted to
+// make users better off, by how many times better it makes them for its price: so
+// many times the hardware must make things so many times better. Then what has no
+// prediction and cannot hurt, what would change nothing, what has no prediction and
+// may hurt, and at last what is predicted to leave users worse off. Among equals the
+// order stays.
+func Rank(fixes []Fix) {
+	slices.SortStableFunc(fixes, func(a, b Fix) int {
+		ga, gb := a.group(), b.group()
+		if ga != gb || ga != better {
+			return ga - gb
+		}
+		return cmp.Compare(b.worth(), a.worth())
+	})
+}
+
+// Groups of fixes, in the order in which to try them.
+const (
+	better = iota
+	harmless
+	useless
+	doubtful
+	worse
+)
+
+func (f *Fix) group() int {
+	switch p := f.Predicted; {
+	case p == nil || p.Reason != "":
+		if f.MayHurt {
+			return doubtful
+		}
+		return harmless
+	case p.Worse():
+		return worse
+	case p.Benefit.Value >= noticeable:
+		return better
+	}
+	return useless
+}
+
+// worth is how many times better off users are, for the price.
+func (f *Fix) worth() float64 {
+	price := float64(max(f.Replicas, 1))
+	if f.Risk {
+		price *= riskPrice
+	}
+	return f.Predicted.Benefit.Value / price
+}

@@ -1,0 +1,105 @@
+package catalog
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestRank(t *testing.T) {
+	predicted := func(name string, times float64, f Fix) Fix {
+		f.Summary = name
+		f.Predicted = &Prediction{Benefit: Estimate{Value: times, Low: times, High: times}}
+		return f
+	}
+	fixes := []Fix{
+		predicted("worse", 0.6, Fix{}),
+		{Summary: "may hurt", MayHurt: true},
+		predicted("four servers for three times", 3, Fix{Replicas: 4}),
+		predicted("nothing", 1, Fix{}),
+		{Summary: "not simulated"},
+		{Summary: "no prediction", Predicted: &Prediction{Reason: "too few scrapes"}},
+		predicted("a risk for twice", 2, Fix{Risk: true}),
+		predicted("a flag for nearly twice", 1.9, Fix{}),
+		{Summary: "may hurt, no prediction", MayHurt: true, Predicted: &Prediction{Reason: "too few scrapes"}},
+	}
+	Rank(fixes)
+	var got []string
+	for _, f := range fixes {
+		got = append(got, f.Summary)
+	}
+	want := []string{
+		"a flag for nearly twice", "a risk for twice", "four servers for three times",
+		"not simulated", "no prediction", "nothing", "may hurt", "may hurt, no prediction", "worse",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestArgs(t *testing.T) {
+	for _, tt := range []struct {
+		changes                 []Change
+		args, replaced, leftOut string
+	}{
+		{[]Change{{"--max-num-seqs", "16", "9"}}, "--max-num-seqs 9", "--max-num-seqs 16", ""},
+		{[]Change{{"--enable-chunked-prefill", "false", "true"}, {"--max-num-batched-tokens", "", "2048"}}, "--enable-chunked-prefill --max-num-batched-tokens 2048", "--no-enable-chunked-prefill", ""},
+		{[]Change{{"--enable-prefix-caching", "true", "false"}}, "--no-enable-prefix-caching", "--enable-prefix-caching", ""},
+		{[]Change{{"--num-gpu-blocks-override", "160", ""}}, "", "", "--num-gpu-blocks-override 160"},
+		{nil, "", "", ""},
+	} {
+		f := Fix{Changes: tt.changes}
+		if f.Args() != tt.args || f.Replaced() != tt.replaced || f.LeftOut() != tt.leftOut {
+			t.Errorf("%v: %q in place of %q, without %q; want %q, %q, %q", tt.changes, f.Args(), f.Replaced(), f.LeftOut(), tt.args, tt.replaced, tt.leftOut)
+		}
+	}
+}
+
+func TestSet(t *testing.T) {
+	f := Fix{Summary: "Lower --max-num-seqs from 16 to 6", Changes: []Change{{"--max-num-seqs", "16", "6"}}}
+	was := f
+	f.Set("--max-num-seqs", "12")
+	if f.Summary != "Lower --max-num-seqs from 16 to 12" || f.Args() != "--max-num-seqs 12" {
+		t.Errorf("%q, %q", f.Summary, f.Args())
+	}
+	if was.Args() != "--max-num-seqs 6" {
+		t.Errorf("a copy changed to %q", was.Args())
+	}
+}
+
+func TestForVersion(t *testing.T) {
+	fixes := []Fix{
+		{Summary: "seats", Changes: []Change{{"--max-num-seqs", "16", "9"}}},
+		{Summary: "watermark", Changes: []Change{{"--watermark", "", "0.05"}}},
+		{Summary: "refuse", Changes: []Change{{"--max-num-queued-reqs", "", "30"}}, Instead: "refuse at the gateway"},
+		{Summary: "ask"},
+	}
+	for _, tt := range []struct {
+		version string
+		want    []string
+		later   int
+	}{
+		{"0.23.0", []string{"seats", "refuse at the gateway", "ask"}, 2},
+		{"0.20 or later, before 0.30", []string{"seats", "refuse at the gateway", "ask"}, 2},
+		{"0.24.0", []string{"seats", "watermark", "refuse at the gateway", "ask"}, 1},
+		{"0.33.0", []string{"seats", "watermark", "refuse", "ask"}, 0},
+		{"", []string{"seats", "refuse at the gateway", "ask"}, 2},
+	} {
+		fit, later := ForVersion(fixes, tt.version)
+		var got []string
+		for _, f := range fit {
+			got = append(got, f.Summary)
+			if f.Summary == "refuse at the gateway" && len(f.Changes) > 0 {
+				t.Errorf("%s: the gateway has flags of the server: %v", tt.version, f.Changes)
+			}
+		}
+		if !slices.Equal(got, tt.want) || len(later) != tt.later {
+			t.Errorf("%q: %q and %q, want %q", tt.version, got, later, tt.want)
+		}
+		for _, l := range later {
+			if !strings.Contains(l, " or later --") {
+				t.Errorf("%q does not tell since when", l)
+			}
+		}
+	}
+}

@@ -19,15 +19,16 @@ type scene struct {
 	// before and after are how long it serves, and how long ago that ended.
 	before, after time.Duration
 	// lines are of a case file; {n} is the number of scrapes before the event, {m}
-	// that of those from it on, and {rest} that of all after the first.
+	// that of those from it on, {rest} that of all after the first, {last} the last
+	// one, {k} how many there are in a minute, and {s} the seconds between two.
 	lines string
 	want  []string
 	never []string
 }
 
 func (sc *scene) text(every time.Duration) string {
-	n, m := int(sc.before/every), int(sc.after/every)
-	r := strings.NewReplacer("{n}", fmt.Sprint(n), "{m}", fmt.Sprint(m), "{n-1}", fmt.Sprint(n-1), "{m-1}", fmt.Sprint(m-1), "{rest}", fmt.Sprint(n+m-1), "{rest-1}", fmt.Sprint(n+m-2), "{m-3}", fmt.Sprint(m-3),
+	n, m, k := int(sc.before/every), int(sc.after/every), int(time.Minute/every)
+	r := strings.NewReplacer("{n}", fmt.Sprint(n), "{m}", fmt.Sprint(m), "{n-1}", fmt.Sprint(n-1), "{m-1}", fmt.Sprint(m-1), "{rest}", fmt.Sprint(n+m-1), "{rest-1}", fmt.Sprint(n+m-2), "{m-3}", fmt.Sprint(m-3), "{k}", fmt.Sprint(k), "{m-k-1}", fmt.Sprint(m-k-1),
 		"{last}", fmt.Sprint(n+m-1), "{last-1}", fmt.Sprint(n+m-2), "{s}", fmt.Sprintf("%g", every.Seconds()))
 	return sums(r.Replace(fmt.Sprintf("every %s for %s\nlike healthy\n%s", every, time.Duration(n+m)*every, sc.lines)))
 }
@@ -84,6 +85,20 @@ hist vllm:iteration_tokens_total{model_name="m",engine="1"} mean=24 rate=50x{n},
 `
 )
 
+// thrashing follows the event.
+const thrashing = `
+vllm:num_requests_running{model_name="m",engine="0"} 4x{n-1} 24x{m-1}
+vllm:num_requests_waiting{model_name="m",engine="0"} 0x{n-1} 6x{m-1}
+vllm:kv_cache_usage_perc{model_name="m",engine="0"} 0.2x{n-1} 0.97x{m-1}
+rate vllm:num_preemptions_total{model_name="m",engine="0"} 0x{n},1
+rate vllm:generation_tokens_total{model_name="m",engine="0"} 200x{n},600
+hist vllm:inter_token_latency_seconds{model_name="m",engine="0"} mean=0.02x{n},0.035 rate=198x{n},590
+hist vllm:inter_token_latency_seconds{model_name="m",engine="0"} mean=3 rate=0x{n},1
+hist vllm:time_to_first_token_seconds{model_name="m",engine="0"} mean=0.06x{n},5 rate=2
+hist vllm:request_queue_time_seconds{model_name="m",engine="0"} mean=0.001x{n},4.5 rate=2
+hist vllm:e2e_request_latency_seconds{model_name="m",engine="0"} mean=2.1x{n},20 rate=2
+`
+
 var (
 	coarse = []time.Duration{time.Second, 15 * time.Second, 30 * time.Second}
 	hung   = []string{"engine-hung"}
@@ -132,6 +147,23 @@ process_open_fds 37x{rest}`,
 	{
 		name: "clients hang up at once, and nobody comes", every: coarse, before: 4 * time.Minute, after: 60 * time.Second, never: hung,
 		lines: stops + emptied + "process_open_fds 41x{n-1} 37x{m-1}\n" + `rate http_requests_total{handler="/v1/chat/completions",method="POST",status="2xx"} 2x{n},4x1,0`,
+	},
+	{
+		name: "thrashing after a restart a minute ago", every: coarse, before: 4 * time.Minute, after: 100 * time.Second, want: []string{"kv-cache-thrashing"},
+		lines: "restart {n} {k}\nprocess_start_time_seconds 1794989900x{n-1} _x{k} 1795000280x{m-k-1}\n" +
+			"vllm:generation_tokens_created{model_name=\"m\",engine=\"0\"} 1794990000x{n-1} _x{k} 1795000285x{m-k-1}\n" + thrashing,
+	},
+	{
+		name: "slow first tokens after a restart a minute ago", every: coarse, before: 4 * time.Minute, after: 100 * time.Second, want: []string{"engine-restart"},
+		lines: "restart {n} {k}\nprocess_start_time_seconds 1794989900x{n-1} _x{k} 1795000280x{m-k-1}\n" +
+			"vllm:generation_tokens_created{model_name=\"m\",engine=\"0\"} 1794990000x{n-1} _x{k} 1795000285x{m-k-1}\n" +
+			`hist vllm:time_to_first_token_seconds{model_name="m",engine="0"} mean=0.06x{n},0.6 rate=2`,
+	},
+	{
+		name: "slow first tokens long after a restart", every: coarse, before: 4 * time.Minute, after: 4 * time.Minute, never: []string{"engine-restart"},
+		lines: "restart {n} {k}\nprocess_start_time_seconds 1794989900x{n-1} _x{k} 1795000280x{m-k-1}\n" +
+			"vllm:generation_tokens_created{model_name=\"m\",engine=\"0\"} 1794990000x{n-1} _x{k} 1795000285x{m-k-1}\n" +
+			`hist vllm:time_to_first_token_seconds{model_name="m",engine="0"} mean=0.06x{n},0.6 rate=2`,
 	},
 	{
 		name: "one scrape is lost", every: coarse, before: 4 * time.Minute, after: 60 * time.Second, never: []string{"target-down"},

@@ -200,7 +200,7 @@ func play(t *testing.T, groups []rulefmt.RuleGroup, p *catalog.Pathology, name s
 	if err != nil {
 		t.Fatal(err)
 	}
-	const scrape, evaluation = 15 * time.Second, 2 * time.Minute
+	const scrape, evaluation = 15 * time.Second, 90 * time.Second // a restart is told for two minutes
 	c = c.Stretch(scrape, min(12, 960/c.Scrapes))
 	store, err := embedded.Open(embedded.Config{})
 	if err != nil {

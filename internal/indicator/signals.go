@@ -231,10 +231,9 @@ var (
 	ScrapeDuration = &Signal{Name: "scrape_duration", Title: "Scrape duration", Unit: Seconds, Scope: Instance, Expr: "max by (instance) (avg_over_time(scrape_duration_seconds[5m]))", Doc: "How long /metrics took to answer: 10 to 40 ms normally, seconds when the API server starves."}
 	Uptime         = &Signal{Name: "uptime", Title: "Time since the process started", Unit: Seconds, Scope: Instance, Expr: "time() - max by (instance) (process_start_time_seconds)", Doc: "Age of the API server process. Absent with several API servers.", Hint: hintProcess}
 	Restarts       = &Signal{
-		Name: "restarts", Title: "Restarts after which it is still cold", Unit: Count, Scope: Instance,
-		Expr: "max by (instance) (resets(vllm:generation_tokens_total[3m])) * (max by (instance) (changes(vllm:generation_tokens_created[3m])) > bool 0) * (max by (instance) (resets(vllm:generation_tokens_created[3m])) == bool 0)" +
-			" * (time() - max by (instance) (vllm:generation_tokens_created) < bool 120)",
-		Doc: "Counter resets of the generated tokens within three minutes, if the counter was created anew less than two minutes ago and its creation time never goes back: that would be a load balancer that answers for several servers in turn. Without creation times every reset counts.",
+		Name: "restarts", Title: "Restarts in two minutes", Unit: Count, Scope: Instance,
+		Expr: "max by (instance) (resets(vllm:generation_tokens_total[2m])) * (max by (instance) (changes(vllm:generation_tokens_created[2m])) > bool 0) * (max by (instance) (resets(vllm:generation_tokens_created[2m])) == bool 0)",
+		Doc:  "Counter resets of the generated tokens within two minutes, if the counter was created anew and its creation time never goes back: that would be a load balancer that answers for several servers in turn. Without creation times every reset within three minutes counts, for then no age of the engine says that it started.",
 	}
 	ServingAge = &Signal{
 		Name: "serving_age", Title: "Time since the engine began to serve", Unit: Seconds, Scope: Instance,

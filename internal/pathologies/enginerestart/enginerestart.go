@@ -15,7 +15,7 @@ var runbook string
 var (
 	once = &catalog.Threshold{
 		Name: "restarted", Unit: indicator.Count, Default: 0.5,
-		Why: "its counters began again, and it has served for less than two minutes since",
+		Why: "its counters began again a moment ago",
 	}
 	justStarted = &catalog.Threshold{
 		Name: "just_started", Unit: indicator.Seconds, Default: 120,

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -70,10 +71,12 @@ const sickSince = 75 // seconds
 // serve is some inference servers, by the first part of the path:
 // thrashing-deep and full-but-quiet replay a recording a page a second;
 // silent shows no engine metrics (--disable-log-stats); secret is
-// full-but-quiet behind a bearer token; garbage, html, broken and endless
-// answer what no server should; all of them have a healthy /health.
+// full-but-quiet behind a bearer token; recovering is full-but-quiet too, after
+// its first three pages failed; garbage, html and broken answer what no server
+// should; all of them have a healthy /health, but frozen answers nothing at all.
 func serve(pages map[string][][]byte) http.Handler {
 	began := time.Now()
+	var recovering atomic.Int32
 	replay := func(w http.ResponseWriter, name string) {
 		p := pages[name]
 		_, _ = w.Write(p[min(sickSince+int(time.Since(began)/time.Second), len(p)-1)])
@@ -81,6 +84,8 @@ func serve(pages map[string][][]byte) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		server, path, _ := strings.Cut(strings.Trim(r.URL.Path, "/"), "/")
 		switch {
+		case server == "frozen":
+			<-r.Context().Done()
 		case path == "health":
 		case path == "version":
 			fmt.Fprint(w, `{"version":"0.23.0"}`)
@@ -97,6 +102,10 @@ func serve(pages map[string][][]byte) http.Handler {
 		case server == "secret" && r.Header.Get("Authorization") != "Bearer open-sesame":
 			http.Error(w, "who are you?", http.StatusUnauthorized)
 		case server == "secret":
+			replay(w, "full-but-quiet")
+		case server == "recovering" && recovering.Add(1) <= 3:
+			http.Error(w, "", http.StatusServiceUnavailable)
+		case server == "recovering":
 			replay(w, "full-but-quiet")
 		case pages[server] != nil:
 			replay(w, server)

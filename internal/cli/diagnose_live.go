@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/live"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
@@ -26,9 +28,13 @@ const (
 	agreeing      = 3
 	sure          = 0.9
 	evaluateEvery = time.Second
-	// hopeless is how many scrapes of every target must fail before a run is given
-	// up because nobody ever answered.
+	// hopeless is how many scrapes of every target must fail before a run ends
+	// because nobody ever answered; of slow failures, as many as fit into soonest but
+	// at least two.
 	hopeless = 3
+	// remembered is for how long a fault that was seen outlasts moments in which it
+	// is not.
+	remembered = 10 * time.Second
 )
 
 // diagnoseLive scrapes the servers for some seconds and judges what it saw.
@@ -52,7 +58,11 @@ func diagnoseLive(ctx context.Context, stderr io.Writer, addresses []string, f *
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 
-	r := &liveRun{client: client, store: store, states: make([]liveState, len(targets)), targets: targets}
+	usual, err := dialect.Named("vllm-v1")
+	if err != nil {
+		return d, err
+	}
+	r := &liveRun{usual: usual, client: client, store: store, states: make([]liveState, len(targets)), targets: targets, interval: f.interval}
 	annotate := o.Annotate
 	o.Annotate = func(ts []diagnose.Target) {
 		r.annotate(ts)
@@ -83,7 +93,7 @@ func diagnoseLive(ctx context.Context, stderr io.Writer, addresses []string, f *
 	seen := time.Since(began)
 	interrupted := ctx.Err() != nil
 	if interrupted {
-		if _, ever, _ := r.count(); ever == 0 {
+		if _, ever, _ := r.count(0); ever == 0 {
 			return d, context.Cause(ctx)
 		}
 		o.Predict = nil
@@ -111,6 +121,7 @@ func diagnoseLive(ctx context.Context, stderr io.Writer, addresses []string, f *
 	}
 	notes(stderr, store.Warnings())
 	if err == nil {
+		r.recall(&d)
 		r.tellDown(&d)
 	}
 	if err == nil && interrupted {
@@ -135,21 +146,41 @@ func needs(d *diagnose.Diagnosis) time.Duration {
 
 // liveRun is a live run as it goes on.
 type liveRun struct {
-	client  *scrape.Client
-	store   *embedded.Store
-	targets []live.Target
+	client   *scrape.Client
+	store    *embedded.Store
+	targets  []live.Target
+	interval time.Duration
+	usual    dialect.Dialect // what a server is taken for that never answered
+	fault    sighting        // the latest; of watch, until it ended
 
 	mu     sync.Mutex
 	states []liveState // by target
 	err    error       // of the store
 }
 
+// sighting is a fault that interim diagnoses agreed upon.
+type sighting struct {
+	first diagnose.Diagnosis // the first that named it
+	last  diagnose.Diagnosis
+	times int // that it was named
+}
+
 // liveState is what is known of one target.
 type liveState struct {
 	good, failed int
-	last         error // of the last scrape, nil when it was good
+	last         error  // of the last scrape, nil when it was good
+	outage       string // in what way it is away, by the last scrape; "" where that does not say so
+	away         gap    // the scrapes that fail now
+	gaps         []gap  // those that ended
 	facts        scrape.Facts
 	probed       string // what a client saw, "" when none was sent
+}
+
+// gap is a time without a page.
+type gap struct {
+	from, to time.Time // to is that of the next page
+	failed   int       // scrapes
+	why      string
 }
 
 // take stores a page.
@@ -162,7 +193,10 @@ func (r *liveRun) take(p live.Page) {
 			storeErr = err
 		}
 	} else {
-		storeErr = r.store.AppendFailure(t, p.Body.At)
+		// A scrape that failed late has failed at every time that it kept from being asked.
+		for late := time.Duration(0); late <= p.Body.Duration; late += r.interval {
+			storeErr = errors.Join(storeErr, r.store.AppendFailure(t, p.Body.At.Add(late)))
+		}
 	}
 	if errors.Is(err, scrape.ErrNotExposition) {
 		err = hint.With(fmt.Errorf("scrape %s: %w", r.targets[p.Target].Name(), scrape.ErrNotExposition), "check that the address is a server's metrics page")
@@ -171,11 +205,21 @@ func (r *liveRun) take(p live.Page) {
 	defer r.mu.Unlock()
 	r.err = errors.Join(r.err, storeErr)
 	st := &r.states[p.Target]
-	if st.last = err; err == nil {
+	st.last, st.outage = err, scrape.Outage(p.Body, err)
+	if err == nil {
 		st.good++
-	} else {
-		st.failed++
+		if st.away.failed > 0 {
+			st.away.to = p.Body.At
+			st.gaps = append(st.gaps, st.away)
+			st.away = gap{}
+		}
+		return
 	}
+	st.failed++
+	if st.away.failed++; st.away.failed == 1 {
+		st.away.from = p.Body.At
+	}
+	st.away.why = err.Error()
 }
 
 // learn asks a server for what it says beside its metrics.
@@ -192,13 +236,14 @@ func (r *liveRun) learn(ctx context.Context, i int) {
 	r.states[i].facts = facts
 }
 
-// learnFailed asks again those whose last scrape failed: whether they are down,
-// or only their metrics, is not what it was at the start.
+// learnFailed asks again those whose last scrape failed, and those that did not answer
+// at the start and do now: whether they are down, or only their metrics, is not what
+// it was at the start.
 func (r *liveRun) learnFailed(ctx context.Context) {
 	var wg sync.WaitGroup
 	r.mu.Lock()
 	for i := range r.states {
-		if r.states[i].last != nil && r.states[i].good > 0 {
+		if st := &r.states[i]; st.good > 0 && (st.last != nil || st.facts.HealthErr != nil) {
 			wg.Go(func() { r.learn(ctx, i) })
 		}
 	}
@@ -207,8 +252,8 @@ func (r *liveRun) learnFailed(ctx context.Context) {
 }
 
 // count returns how many targets answered lately, how many ever, and whether
-// there is no hope that any will.
-func (r *liveRun) count() (answering, ever int, lost bool) {
+// there is no hope that any will in a run that has gone on for so long.
+func (r *liveRun) count(ran time.Duration) (answering, ever int, lost bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	lost = true
@@ -219,24 +264,24 @@ func (r *liveRun) count() (answering, ever int, lost bool) {
 				answering++
 			}
 		}
-		lost = lost && st.good == 0 && st.failed >= hopeless
+		lost = lost && st.good == 0 && (st.failed >= hopeless || st.failed > 1 && ran >= soonest)
 	}
 	return answering, ever, lost
 }
 
-// watch shows the progress, and ends the scraping as soon as the verdict is
-// certain or nobody answers.
+// watch shows the progress and what is found so far, and ends the scraping as soon
+// as the verdict is certain or nobody answers.
 func (r *liveRun) watch(ctx context.Context, stop func(), stderr io.Writer, f *diagnoseFlags, o diagnose.Options) {
 	began := time.Now()
 	line := newProgress(stderr)
 	defer line.clear()
 	tick := time.NewTicker(evaluateEvery)
 	defer tick.Stop()
-	before, same := "", 0
+	before, same, found := "", 0, ""
 	o.Predict = nil // only once, for the final verdict
 	for {
-		answering, _, lost := r.count()
-		line.show("scraping: %.0f s of %.0f s, answering: %d of %d", time.Since(began).Seconds(), f.duration.Seconds(), answering, len(r.targets))
+		answering, _, lost := r.count(time.Since(began))
+		line.show("scraping: %.0f s of %.0f s, answering: %d of %d%s", time.Since(began).Seconds(), f.duration.Seconds(), answering, len(r.targets), found)
 		if lost {
 			stop()
 			return
@@ -246,11 +291,18 @@ func (r *liveRun) watch(ctx context.Context, stop func(), stderr io.Writer, f *d
 			return
 		case <-tick.C:
 		}
-		if time.Since(began) < soonest-evaluateEvery/2 {
+		early := time.Since(began) < soonest-evaluateEvery/2
+		if early && !line.on {
 			continue
 		}
 		d, err := r.diagnose(ctx, o)
-		if err != nil || d.Verdict.Confidence < sure {
+		if err != nil {
+			before, same = "", 0
+			continue
+		}
+		found = ", so far: " + d.Verdict.ID
+		r.fault.see(&d)
+		if early || d.Verdict.Confidence < sure || d.Status != diagnose.Firing && r.fault.times > 0 {
 			before, same = "", 0
 			continue
 		}
@@ -262,6 +314,37 @@ func (r *liveRun) watch(ctx context.Context, stop func(), stderr io.Writer, f *d
 			return
 		}
 	}
+}
+
+// see takes note of an interim diagnosis. A quiet one leaves what was seen before:
+// under a fault that goes on some moments look healthy.
+func (s *sighting) see(d *diagnose.Diagnosis) {
+	switch {
+	case d.Status != diagnose.Firing:
+	case s.times > 0 && s.last.Verdict.ID == d.Verdict.ID:
+		s.last = *d
+		s.times++
+	case s.times < agreeing || d.Verdict.Confidence >= s.last.Verdict.Confidence:
+		*s = sighting{first: *d, last: *d, times: 1}
+	}
+}
+
+// recall puts the fault that interim diagnoses agreed upon in the place of a quiet
+// last one, if that is a moment ago, and mentions it otherwise. What fires at the end
+// leads in any case.
+func (r *liveRun) recall(d *diagnose.Diagnosis) {
+	s := &r.fault
+	if d.Status == diagnose.Firing || s.times < agreeing {
+		return
+	}
+	clock := func(d *diagnose.Diagnosis) string { return d.At.UTC().Format("15:04:05Z") }
+	if ago := d.At.Sub(s.last.At); ago < remembered {
+		now := d.Verdict.ID
+		*d = s.last
+		d.Notes = append(slices.Clip(d.Notes), fmt.Sprintf("found from %s to %s; in the last %.0f s the verdict was %s, which is too short to call it over", clock(&s.first), clock(&s.last), ago.Seconds(), now))
+		return
+	}
+	d.Notes = append(d.Notes, fmt.Sprintf("%s was found from %s to %s, and not any more: %s", s.last.Verdict.ID, clock(&s.first), clock(&s.last), s.last.Verdict.Summary))
 }
 
 // diagnose judges what was scraped so far.
@@ -280,12 +363,13 @@ func (r *liveRun) diagnose(ctx context.Context, o diagnose.Options) (diagnose.Di
 	return judge(ctx, r.store, o)
 }
 
-// unreachable is the error of a run in which nobody ever answered with metrics.
+// unreachable is the error of a run in which nobody ever answered with metrics, and
+// nobody who is away: that is a verdict.
 func (r *liveRun) unreachable() error {
-	_, ever, _ := r.count()
+	_, ever, _ := r.count(0)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if ever > 0 || r.err != nil {
+	if ever > 0 || r.err != nil || slices.ContainsFunc(r.states, func(st liveState) bool { return st.isAway() }) {
 		return r.err
 	}
 	for _, st := range r.states {
@@ -304,30 +388,61 @@ func (r *liveRun) unreachable() error {
 	return hint.With(errors.New("not one scrape ended in time"), "allow a longer --duration")
 }
 
-// tellDown corrects the words of a target-down finding where the servers
-// answer, and only their metrics pages fail.
+// isAway reports whether a server does not answer, rather than only its metrics
+// page, or a question that is wrong.
+func (st *liveState) isAway() bool { return st.outage != "" && st.facts.Health != 200 }
+
+// tellDown says of a target-down finding what was tried, and whether only the metrics
+// pages fail.
 func (r *liveRun) tellDown(d *diagnose.Diagnosis) {
 	if d.Verdict.ID != targetdown.Pathology.ID || len(d.Findings) == 0 {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	var tried, why []string
+	alive := true
 	for i := range r.targets {
-		if slices.Contains(d.Verdict.Targets, r.targets[i].Instance) && r.states[i].facts.Health != 200 {
-			return
+		st := &r.states[i]
+		if !slices.Contains(d.Verdict.Targets, r.targets[i].Instance) || st.last == nil {
+			continue
+		}
+		alive = alive && st.facts.Health == 200
+		health := fmt.Sprintf("/health answers %d", st.facts.Health)
+		if st.facts.Health == 0 {
+			health = "/health does not answer either"
+		}
+		tried = append(tried, fmt.Sprintf("%s: the last %d of %d scrapes failed (%v); %s.", r.targets[i].Name(), st.away.failed, st.good+st.failed, st.last, health))
+		if st.outage != "" && !slices.Contains(why, st.outage) {
+			why = append(why, st.outage)
 		}
 	}
-	d.Verdict.Summary = "The metrics page fails while /health answers 200: the server is up, and cannot be judged"
-	d.Findings[0].Summary = d.Verdict.Summary
+	if len(tried) == 0 {
+		return
+	}
+	f := &d.Findings[0]
+	switch {
+	case alive:
+		f.Summary = "The metrics page fails while /health answers 200: the server is up, and cannot be judged"
+	case len(tried) == 1 && len(why) == 1:
+		f.Summary = "The server does not answer: " + why[0]
+	case len(tried) > 1 && len(why) == 1:
+		f.Summary = fmt.Sprintf("%d servers do not answer: %s", len(tried), why[0])
+	}
+	d.Verdict.Summary = f.Summary
+	f.Reasons = append(tried, f.Reasons...)
 }
 
 // annotate adds what the servers say beside their metrics. A server that never
-// answered anything is taken for one of the kind that its neighbours are: the
-// user named it, and so it is a target that is down.
+// answered anything is taken for one of the kind that its neighbours are, or for the
+// usual one: the user named it, and so it is a target that is down.
 func (r *liveRun) annotate(ts []diagnose.Target) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	neighbour := slices.IndexFunc(ts, func(t diagnose.Target) bool { return t.Problem == "" && !t.IsGPU() })
+	kind := diagnose.Target{Dialect: r.usual}
+	if k := slices.IndexFunc(ts, func(t diagnose.Target) bool { return t.Problem == "" && !t.IsGPU() }); k >= 0 {
+		kind = ts[k]
+	}
 	for i := range ts {
 		t := &ts[i]
 		k := r.index(t.Labels["instance"])
@@ -339,8 +454,10 @@ func (r *liveRun) annotate(ts []diagnose.Target) {
 		case st.good > 0 || t.Problem == "":
 		case st.facts.Health == 200 && st.last != nil:
 			t.Problem = "its metrics page fails while /health answers 200: " + st.last.Error()
-		case neighbour >= 0:
-			t.Problem, t.Dialect, t.Config = "", ts[neighbour].Dialect, engine.Config{}
+		case st.isAway():
+			t.Problem, t.Dialect, t.Config = "", kind.Dialect, engine.Config{}
+		case st.last != nil:
+			t.Problem = "it cannot be asked: " + st.last.Error()
 		}
 		st.tell(t)
 	}
@@ -366,6 +483,12 @@ func (st *liveState) tell(t *diagnose.Target) {
 	}
 	if st.probed != "" {
 		t.Notes = append(t.Notes, st.probed)
+	}
+	for _, g := range st.gaps {
+		if g.failed > 1 || g.to.Sub(g.from) > time.Second {
+			t.Notes = append(t.Notes, fmt.Sprintf("its scrapes failed for %s, until %s (%s); it answers again",
+				indicator.FormatNumber(g.to.Sub(g.from).Seconds(), indicator.Seconds), g.to.UTC().Format("15:04:05Z"), g.why))
+		}
 	}
 	if st.last != nil && t.Problem == "" {
 		t.Notes = append(t.Notes, "the last scrape failed: "+st.last.Error())

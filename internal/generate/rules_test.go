@@ -200,7 +200,7 @@ func play(t *testing.T, groups []rulefmt.RuleGroup, p *catalog.Pathology, name s
 	if err != nil {
 		t.Fatal(err)
 	}
-	const scrape, evaluation = 15 * time.Second, 2 * time.Minute
+	const scrape, evaluation = 15 * time.Second, 90 * time.Second // a restart is told for two minutes
 	c = c.Stretch(scrape, min(12, 960/c.Scrapes))
 	store, err := embedded.Open(embedded.Config{})
 	if err != nil {
@@ -235,6 +235,57 @@ func play(t *testing.T, groups []rulefmt.RuleGroup, p *catalog.Pathology, name s
 		ever = ever || last
 	}
 	return ever, last
+}
+
+// TestAShortOutageIsSeen plays an outage of 61 s, and single lost scrapes, at every phase
+// of the rules' evaluation.
+func TestAShortOutageIsSeen(t *testing.T) {
+	const alert = "VLLMTargetDown"
+	groups := behind(rulesOf(t, usual(t)).Groups, alert)
+	healthy, err := casefile.Parse(os.DirFS("."), "every 15s for 180s\nlike healthy\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	series := healthy.Series()[casefile.UsualInstance]
+	for _, scrape := range []time.Duration{15 * time.Second, 30 * time.Second} {
+		for phase := time.Duration(0); phase < generate.UsualInterval; phase += 15 * time.Second {
+			for _, down := range []time.Duration{scrape, 61 * time.Second} {
+				store, err := embedded.Open(embedded.Config{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				rules, err := store.Rules(groups)
+				if err != nil {
+					t.Fatal(err)
+				}
+				fired, begin := false, 3*time.Minute+phase/2
+				target := embedded.Target{Instance: "a:8000", Job: "vllm"}
+				for second := time.Duration(0); second < 6*time.Minute; second += time.Second {
+					at := casefile.Start.Add(second)
+					if second%scrape == 0 {
+						if second >= begin && second < begin+down {
+							err = store.AppendFailure(target, at)
+						} else {
+							_, err = store.Append(target, at, casefile.Page(series, min(int(second/(30*time.Second)), 11)), "", 10*time.Millisecond)
+						}
+						if err != nil {
+							t.Fatal(err)
+						}
+					}
+					if (second+phase)%generate.UsualInterval == 0 {
+						if err := rules.Eval(t.Context(), at); err != nil {
+							t.Fatal(err)
+						}
+						fired = fired || slices.ContainsFunc(rules.Alerts(), func(a embedded.Alert) bool { return a.Name == alert && a.Firing })
+					}
+				}
+				if want := down > scrape; fired != want {
+					t.Errorf("scraped every %s, down for %s, evaluated %s later: fired is %v", scrape, down, phase, fired)
+				}
+				store.Close()
+			}
+		}
+	}
 }
 
 func TestThresholdsSayWhereTheyComeFrom(t *testing.T) {

@@ -146,10 +146,20 @@ var (
 	// progress hides a rank that hangs.
 	StuckEngines = &Signal{
 		Name: "stuck_engines", Title: "Engines that hold work and do nothing", Unit: Count,
-		Expr: "count by (instance, model_name) ((sum by (instance, model_name, engine) (min_over_time(vllm:num_requests_running[1m])) + sum by (instance, model_name, engine) (min_over_time(vllm:num_requests_waiting[1m])) > 0.5)" +
-			" and on (instance, model_name, engine) (sum by (instance, model_name, engine) (rate(vllm:generation_tokens_total[1m])) + sum by (instance, model_name, engine) (rate(vllm:time_to_first_token_seconds_count[1m])) == 0))" +
+		Expr: "count by (instance, model_name) (((sum by (instance, model_name, engine) (min_over_time(vllm:num_requests_running[1m])) + sum by (instance, model_name, engine) (min_over_time(vllm:num_requests_waiting[1m])) > 0.5)" +
+			" and on (instance, model_name, engine) " + silent("1m") + ")" +
+			" unless on (instance, model_name, engine) (sum by (instance, model_name, engine) (changes(vllm:kv_cache_usage_perc[1m])) > 0))" +
 			" or 0 * sum by (instance, model_name) (rate(vllm:generation_tokens_total[1m]))",
-		Doc: "Engine cores, counted by data-parallel rank, that had requests in flight all the time in the last moments and produced not one token.",
+		Doc: "Engine cores, counted by data-parallel rank, that had requests in flight all the time in the last moments, produced not one token and took or gave back no block of the KV cache: a long prompt that is read in chunks takes blocks all along.",
+	}
+
+	// OwedFirstTokens finds a rank that is silent with its gauges at zero, as one
+	// that stopped while it had nothing to do.
+	OwedFirstTokens = &Signal{
+		Name: "owed_first_tokens", Title: "First tokens that a silent rank owes", Unit: Requests,
+		Expr: "max by (instance, model_name) (" + owed("5m") + " or " + owed("1m") + ") or 0 * sum by (instance, model_name) (rate(vllm:generation_tokens_total[1m]))",
+		Doc: "For a data-parallel rank without one token in the window or in the last moments: how many first tokens it would have given meanwhile, if its share against the other ranks were what it was over their lives. Without a fault it is Poisson distributed about this number, so that 8 without one have a chance of 1 in 3000;" +
+			" but a router that prefers the first idle rank leaves the others without work when traffic is thin, so it proves nothing alone. Zero with one rank, and while every rank gives tokens.",
 	}
 
 	KVUsage     = &Signal{Name: "kv_cache_usage", Title: "KV cache usage", Unit: Ratio, Expr: "max by (instance, model_name) (avg_over_time(vllm:kv_cache_usage_perc[5m]))", Doc: "Share of KV blocks held by running requests, the fullest engine's. Free cached blocks do not count, so a warm prefix cache reads 0; full and quiet is no fault."}
@@ -221,12 +231,14 @@ var (
 	}
 
 	Up             = &Signal{Name: "up", Title: "Scrapes that succeeded", Unit: Ratio, Scope: Instance, Expr: "min by (instance) (avg_over_time(up[1m]))", Doc: "Share of the last scrapes that succeeded. A failed scrape is not a dead server: compare /health (vllm-project/vllm#49983)."}
+	UpNow          = &Signal{Name: "up_now", Title: "The last scrape succeeded", Unit: Count, Scope: Instance, Expr: "min by (instance) (last_over_time(up[1m]))", Doc: "1 when the last scrape succeeded, 0 when it failed."}
+	FailedScrapes  = &Signal{Name: "failed_scrapes", Title: "Scrapes that failed lately", Unit: Count, Scope: Instance, Expr: "max by (instance) (count_over_time(up[1m]) - sum_over_time(up[1m]))", Doc: "How many of the last scrapes failed."}
 	ScrapeDuration = &Signal{Name: "scrape_duration", Title: "Scrape duration", Unit: Seconds, Scope: Instance, Expr: "max by (instance) (avg_over_time(scrape_duration_seconds[5m]))", Doc: "How long /metrics took to answer: 10 to 40 ms normally, seconds when the API server starves."}
-	Uptime         = &Signal{Name: "uptime", Title: "Time since the process started", Unit: Seconds, Scope: Instance, Expr: "time() - max by (instance) (process_start_time_seconds)", Doc: "Age of the API server process. Absent with several API servers.", Hint: "several API servers export no process_* series"}
+	Uptime         = &Signal{Name: "uptime", Title: "Time since the process started", Unit: Seconds, Scope: Instance, Expr: "time() - max by (instance) (process_start_time_seconds)", Doc: "Age of the API server process. Absent with several API servers.", Hint: hintProcess}
 	Restarts       = &Signal{
-		Name: "restarts", Title: "Restarts in three minutes", Unit: Count, Scope: Instance,
-		Expr: "max by (instance) (resets(vllm:generation_tokens_total[3m])) * (max by (instance) (changes(vllm:generation_tokens_created[3m])) > bool 0) * (max by (instance) (resets(vllm:generation_tokens_created[3m])) == bool 0)",
-		Doc:  "Counter resets of the generated tokens within three minutes, if the counter was created anew and its creation time never goes back: that would be a load balancer that answers for several servers in turn. Without creation times every reset counts.",
+		Name: "restarts", Title: "Restarts in two minutes", Unit: Count, Scope: Instance,
+		Expr: "max by (instance) (resets(vllm:generation_tokens_total[2m])) * (max by (instance) (changes(vllm:generation_tokens_created[2m])) > bool 0) * (max by (instance) (resets(vllm:generation_tokens_created[2m])) == bool 0)",
+		Doc:  "Counter resets of the generated tokens within two minutes, if the counter was created anew and its creation time never goes back: that would be a load balancer that answers for several servers in turn. Without creation times every reset within three minutes counts, for then no age of the engine says that it started.",
 	}
 	ServingAge = &Signal{
 		Name: "serving_age", Title: "Time since the engine began to serve", Unit: Seconds, Scope: Instance,
@@ -249,9 +261,28 @@ var (
 	// that comes and goes.
 	MemoryHighWater = &Signal{Name: "memory_high_water", Title: "API server memory over its highest", Unit: Ratio, Scope: Instance, MinPast: MinTrend, Expr: "max by (instance) (avg_over_time(process_resident_memory_bytes[1m])) / max by (instance) (max_over_time(process_resident_memory_bytes[1h]))", Doc: "Resident memory now over its highest in the past at hand."}
 	OpenFDs         = &Signal{Name: "open_fds", Title: "Open files of the API server", Unit: Count, Scope: Instance, Expr: "max by (instance) (avg_over_time(process_open_fds[1m]))", Doc: "Open file descriptors of the API server: connections that clients hold open, also when the engine is silent."}
-	FDGrowth        = &Signal{Name: "open_fds_growth", Title: "Growth of open files", Unit: PerSecond, Scope: Instance, Expr: "max by (instance) (deriv(process_open_fds[1m]))", Doc: "Slope of the API server's open file descriptors in the last moments: clients that connect and get no answer. Absent with several API servers.", Hint: "several API servers export no process_* series"}
-	HTTPRateNow     = &Signal{Name: "http_request_rate_now", Title: "HTTP requests answered lately", Unit: RequestsPerSecond, Scope: Instance, Expr: `sum by (instance) (rate(http_requests_total[1m]))`, Doc: "HTTP requests that ended, per second, in the last moments.", Hint: HTTPRate.Hint}
-	FrontendCPU     = &Signal{Name: "frontend_cpu", Title: "API server processor use", Unit: Ratio, Scope: Instance, Expr: "max by (instance) (rate(process_cpu_seconds_total[5m]))", Doc: "Processor seconds per second of the API server process: near 1 it is the bottleneck, for Python runs on one core."}
+	FDGrowth        = &Signal{Name: "open_fds_growth", Title: "Growth of open files", Unit: PerSecond, Scope: Instance, Expr: "max by (instance) (deriv(process_open_fds[1m]))", Doc: "Slope of the API server's open file descriptors in the last moments: clients that connect and get no answer. Absent with several API servers.", Hint: hintProcess}
+	FDTrend         = &Signal{Name: "open_fds_trend", Title: "Growth of open files over the window", Unit: PerSecond, Scope: Instance, Expr: "max by (instance) (deriv(process_open_fds[5m]))", Doc: "Slope of the API server's open file descriptors over the window. A pool of connections that are kept open does not grow.", Hint: hintProcess}
+	// UnseenClients is the only trace of requests that an engine never took:
+	// the gauges are written by the process that hangs.
+	UnseenClients = &Signal{
+		Name: "unseen_clients", Title: "Connections beyond those of the engine's requests", Unit: Count, Scope: Instance,
+		Expr: "max by (instance) (min_over_time(process_open_fds[1m])) - max by (instance) (min_over_time(process_open_fds[1h]))" +
+			" - sum by (instance) (max_over_time(vllm:num_requests_running[1m]) + max_over_time(vllm:num_requests_waiting[1m]))" +
+			" + sum by (instance) (min_over_time(vllm:num_requests_running[1h]) + min_over_time(vllm:num_requests_waiting[1h]))",
+		Doc:  "Open file descriptors of the API server that were there all through the last moments, less those of the requests that the engine knows of, and less as much at the lowest in the past at hand: clients that wait in front of the engine. vLLM closes an idle connection after 5 s (VLLM_HTTP_TIMEOUT_KEEP_ALIVE); with a longer time this holds idle ones too.",
+		Hint: hintProcess,
+	}
+	// LeftUnserved counts at the door what no engine counted.
+	LeftUnserved = &Signal{
+		Name: "left_unserved", Title: "Requests that ended without a first token", Unit: Requests, Scope: Instance, Optional: true,
+		Expr: `(sum by (instance) (increase(http_requests_total{method="POST",status=~"2.*",handler=~"` + Generating + `"}[1m])) or 0 * sum by (instance) (rate(vllm:generation_tokens_total[1m])))` +
+			" - sum by (instance) (increase(vllm:time_to_first_token_seconds_count[1m]))" +
+			" - sum by (instance) (max_over_time(vllm:num_requests_running[1m]) + max_over_time(vllm:num_requests_waiting[1m]))",
+		Doc:  "HTTP requests for an answer of the engine that ended in the last moments, less the first tokens of that time and less the requests that the engine held: clients that gave up on an engine which never saw them. vLLM counts a request that its client abandons as 2xx.",
+		Hint: HTTPRate.Hint,
+	}
+	FrontendCPU = &Signal{Name: "frontend_cpu", Title: "API server processor use", Unit: Ratio, Scope: Instance, Expr: "max by (instance) (rate(process_cpu_seconds_total[5m]))", Doc: "Processor seconds per second of the API server process: near 1 it is the bottleneck, for Python runs on one core."}
 
 	ContainerMemory          = &Signal{Name: "container_memory", Title: "Container memory", Unit: Bytes, Scope: Instance, Expr: `sum by (instance) (avg_over_time(container_memory_working_set_bytes{container!="",container!="POD"}[1m]))`, Doc: "Working set of the pod's containers (cAdvisor): EngineCore and workers included.", Hint: "scrape the kubelet's cAdvisor endpoint"}
 	ContainerMemoryRise      = &Signal{Name: "container_memory_rise", Title: "Container memory over its lowest", Unit: Times, Scope: Instance, MinPast: MinTrend, Expr: `sum by (instance) (avg_over_time(container_memory_working_set_bytes{container!="",container!="POD"}[1m])) / sum by (instance) (min_over_time(container_memory_working_set_bytes{container!="",container!="POD"}[1h]))`, Doc: "Working set now over its lowest in the past at hand.", Hint: ContainerMemory.Hint}
@@ -281,6 +312,30 @@ var (
 		Doc: "Requests held by the busiest data-parallel rank over the mean of the ranks.",
 	}
 )
+
+// Generating matches the HTTP handlers whose requests an engine serves: not those
+// that the API server answers by itself, such as /health, /version, /v1/models,
+// /metrics, /ping and /tokenize, which move while the engine stands still.
+const Generating = "/v1/(chat/)?completions(/batch)?|/v1/(responses|messages|embeddings|score|rerank|audio/.+)|/(v2/)?rerank|/score|/pooling|/classify|/(inference/v1/)?generate.*"
+
+// hintProcess is the hint of what is told of the API server's process.
+const hintProcess = "several API servers export no process_* series"
+
+// silent has a sample for every rank that produced neither a token nor a first
+// token in a span.
+func silent(span string) string {
+	return "(sum by (instance, model_name, engine) (rate(vllm:generation_tokens_total[" + span + "])) + sum by (instance, model_name, engine) (rate(vllm:time_to_first_token_seconds_count[" + span + "])) == 0)"
+}
+
+// owed is, for every silent rank, the first tokens of the other ranks in a span
+// times its share against theirs over their lives.
+func owed(span string) string {
+	const count = "last_over_time(vllm:time_to_first_token_seconds_count[1m])"
+	own := "sum by (instance, model_name, engine) (" + count + ")"
+	return "(" + own + " * on (instance, model_name) group_left () sum by (instance, model_name) (increase(vllm:time_to_first_token_seconds_count[" + span + "]))" +
+		" / (-1 * (" + own + " - on (instance, model_name) group_left () sum by (instance, model_name) (" + count + ")) > 0)" +
+		" and on (instance, model_name, engine) " + silent(span) + ")"
+}
 
 const (
 	hintDCGM = "run NVIDIA's dcgm-exporter beside the server and give its URL too, or scrape it with the same Prometheus"
@@ -332,10 +387,10 @@ func All() []*Signal {
 		QueueTimeP95, QueueTimeMean, PrefillTimeMean, DecodeTimeMean, UnseenWait, PrefillShare, StallsPerRequest,
 		FirstTokenRate, FirstTokens, CompletionRate, PromptTokenRate, GenerationTokenRate, StepRate, DecodeBatch, StepTokens,
 		PromptTokens, ComputedTokens, PromptTokensP50, PromptTokensP99, PromptTail, OutputTokens, OutputTokensP95, MaxTokens, PrefillTimePerToken,
-		Running, RunningP50, RunningPeak, RunningPinned, Waiting, WaitingFloor, WaitingGrowth, Deferred, InFlightFloor, EngineProgress, StuckEngines,
+		Running, RunningP50, RunningPeak, RunningPinned, Waiting, WaitingFloor, WaitingGrowth, Deferred, InFlightFloor, EngineProgress, StuckEngines, OwedFirstTokens,
 		KVUsage, KVUsagePeak, PreemptionRate, Preemptions, PreemptionsPerRequest, PrefixQueryRate, PrefixHitRatio, PrefixResets,
 		HTTPRate, ServerErrs, ClientErrs, ServerErrCount, ClientErrCount, Abandoned, AbandonedShare, AdmissionRejections, EngineErrors,
-		Up, ScrapeDuration, Uptime, ServingAge, StartedWhileWatched, SeenDown, Restarts, ResidentMemory, MemoryGrowth, MemoryRise, MemoryHighWater, OpenFDs, FDGrowth, HTTPRateNow, FrontendCPU, ContainerMemory, ContainerMemoryGrowth, ContainerMemoryRise, ContainerMemoryHighWater,
+		Up, UpNow, FailedScrapes, ScrapeDuration, Uptime, ServingAge, StartedWhileWatched, SeenDown, Restarts, ResidentMemory, MemoryGrowth, MemoryRise, MemoryHighWater, OpenFDs, FDGrowth, FDTrend, UnseenClients, LeftUnserved, FrontendCPU, ContainerMemory, ContainerMemoryGrowth, ContainerMemoryRise, ContainerMemoryHighWater,
 		Replicas, ArrivalShare, LoadShare, EngineSpread,
 		GPUUtil, SMActive, EngineActive, GPUMemoryUsed, GPUMemGrowth, GPUPower, GPUTemp, SMClock, SMClockRatio, ThermalReason, PowerReason, PowerCapReason,
 		XID, XIDChanges, ECCErrors, RemapFailures, NVLinkErrors, PCIeReplays,

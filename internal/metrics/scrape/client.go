@@ -250,6 +250,28 @@ func unreachable(u *url.URL, timeout time.Duration, err error) error {
 	return hint.With(wrapped, "check that the server runs and can be reached from here")
 }
 
+// Outage says in what way a server is away, by the outcome of a fetch: "" where there
+// is a page, or where the failure speaks of something else, such as an address that
+// cannot be right, a missing password or a page that holds no metrics.
+func Outage(b Body, err error) string {
+	var dns *net.DNSError
+	switch {
+	case err == nil || errors.As(err, &dns):
+		return ""
+	case isTimeout(err):
+		return "no answer in time: it is frozen, too busy, or behind a network that drops packets"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "connection refused: nothing listens there, the process is gone or still loads its model"
+	case errors.Is(err, syscall.ECONNRESET):
+		return "connection reset: the process ended, or something between refuses"
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		return "no route: the machine is off, or the network is away"
+	case b.Status >= 500:
+		return fmt.Sprintf("HTTP status %d: the server fails, or a proxy before it finds none", b.Status)
+	}
+	return ""
+}
+
 func isTimeout(err error) bool {
 	var t interface{ Timeout() bool }
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &t) && t.Timeout()

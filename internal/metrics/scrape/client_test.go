@@ -225,6 +225,42 @@ func TestFetchExplainsAConnectionThatCannotBeMade(t *testing.T) {
 	}
 }
 
+// What says that a server is away, and what says that the question is wrong.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/frozen":
+			<-release
+		case "/failing":
+			http.Error(w, "", http.StatusBadGateway)
+		case "/closed":
+			http.Error(w, "", http.StatusForbidden)
+		}
+	}))
+	defer server.Close()
+	defer close(release)
+	client, err := New(Config{Timeout: 200 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for target, want := range map[string]string{
+		server.URL + "/frozen":     "no answer in time",
+		server.URL + "/failing":    "HTTP status 502",
+		server.URL + "/closed":     "",
+		server.URL + "/page":       "",
+		"http://127.0.0.1:1":       "connection refused",
+		"http://no-such.invalid:1": "",
+	} {
+		b, err := client.Fetch(t.Context(), target)
+		if got := Outage(b, err); !strings.HasPrefix(got, want) || want == "" && got != "" {
+			t.Errorf("%s: %q, want %q (%v)", target, got, want, err)
+		}
+	}
+}
+
 func TestFetchEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	url := serve(t, func(_ http.ResponseWriter, r *http.Request) {

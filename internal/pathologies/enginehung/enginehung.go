@@ -1,10 +1,11 @@
-// Package enginehung detects an engine that holds work and makes no progress, while
-// /health answers.
+// Package enginehung detects an engine, or one rank of it, that owes answers and makes
+// no progress, while /health answers. Three things are owed: tokens of the requests
+// that the engine holds, first tokens of those that clients wait for in front of it,
+// and a silent rank's share of what the other ranks give.
 package enginehung
 
 import (
 	_ "embed"
-	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/indicator"
@@ -18,17 +19,29 @@ var (
 		Name: "engines_stuck", Unit: indicator.Count, Default: 0.5,
 		Why: "one engine that held requests for ten seconds and gave not one token; a long prompt without chunking stops a small engine for two to four",
 	}
-	clientsPile = &catalog.Threshold{
-		Name: "clients_pile_up", Unit: indicator.PerSecond, Default: 0.25,
-		Why: "connections come and none goes: an engine that hung while it was idle shows in no gauge of its own",
-	}
-	nothingAnswered = &catalog.Threshold{
-		Name: "nothing_answered", Unit: indicator.RequestsPerSecond, Default: 1e-9,
-		Why: "not one HTTP request ended meanwhile",
-	}
 	noProgress = &catalog.Threshold{
 		Name: "no_progress", Unit: indicator.TokensPerSecond, Default: 1e-9,
 		Why: "not one token in ten seconds",
+	}
+	clientsCome = &catalog.Threshold{
+		Name: "clients_come", Unit: indicator.PerSecond, Default: 0.1,
+		Why: "connections come and none goes: an engine that hung while it was idle shows in no gauge of its own",
+	}
+	clientsWait = &catalog.Threshold{
+		Name: "clients_wait", Unit: indicator.Count, Default: 4.5,
+		Why: "five connections for ten seconds in front of an engine that does nothing: health checks and scrapes hold one or two, and an idle one is closed after five seconds",
+	}
+	leftUnserved = &catalog.Threshold{
+		Name: "clients_left_unserved", Unit: indicator.Requests, Default: 3,
+		Why: "more requests ended than the engine held or answered: their clients gave up on an engine that never took them",
+	}
+	owes = &catalog.Threshold{
+		Name: "rank_owes", Unit: indicator.Requests, Default: 8,
+		Why: "by chance a rank that should have given eight first tokens gives none once in 3000 times",
+	}
+	clientsMore = &catalog.Threshold{
+		Name: "clients_more", Unit: indicator.PerSecond, Default: 0.05,
+		Why: "three clients more in a minute than were answered; a pool of connections that are kept open does not grow",
 	}
 )
 
@@ -40,13 +53,15 @@ var Pathology = &catalog.Pathology{
 	Severity: catalog.Page,
 	When: catalog.Any(
 		catalog.Above(indicator.StuckEngines, stuck),
-		catalog.All(
-			catalog.Below(indicator.EngineProgress, noProgress),
-			catalog.Above(indicator.FDGrowth, clientsPile),
-			catalog.Below(indicator.HTTPRateNow, nothingAnswered),
-		),
+		catalog.All(catalog.Below(indicator.EngineProgress, noProgress), catalog.Any(
+			catalog.All(catalog.Above(indicator.UnseenClients, clientsWait), catalog.Above(indicator.FDGrowth, clientsCome)),
+			catalog.Above(indicator.LeftUnserved, leftUnserved),
+		)),
+		catalog.All(catalog.Above(indicator.OwedFirstTokens, owes), catalog.Any(
+			catalog.All(catalog.Above(indicator.UnseenClients, clientsWait), catalog.Above(indicator.FDTrend, clientsMore)),
+			catalog.Above(indicator.LeftUnserved, leftUnserved),
+		)),
 	),
-	For:      time.Minute,
 	Inhibits: []string{"kv-cache-thrashing", "prefill-starvation", "prefix-cache-misses", "severe-degradation", "saturation", "concurrency-limit", "slow-decode", "slow-prefill", "client-cancellations", "http-errors", "replica-imbalance", "gpu-underutilization", "memory-leak", "workload-shift"},
 	Refine:   refine,
 	Runbook:  runbook,

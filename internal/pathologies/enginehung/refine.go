@@ -10,9 +10,28 @@ import (
 const verify = "engine_progress is above 0 and in_flight_floor falls"
 
 func refine(p *catalog.Pass) {
-	p.Summary = "The engine hangs: not one token for at least ten seconds"
-	if n, ok := p.Measured(indicator.InFlightFloor); ok {
-		p.Summary = fmt.Sprintf("The engine hangs: it holds %s requests and has made not one token for at least ten seconds", catalog.Digits(n))
+	stuck, _ := p.Measured(indicator.StuckEngines)
+	held, _ := p.Measured(indicator.InFlightFloor)
+	progress, moves := p.Measured(indicator.EngineProgress)
+	owed, silentRank := p.Measured(indicator.OwedFirstTokens)
+	switch {
+	case stuck > 0 && moves && progress > 0:
+		p.Summary = "One engine rank hangs: it holds requests and has made not one token for at least ten seconds, while another goes on"
+	case stuck > 0:
+		p.Summary = fmt.Sprintf("The engine hangs: it holds %s requests and has made not one token for at least ten seconds", catalog.Digits(held))
+	case moves && progress > 0 && silentRank:
+		p.Summary = fmt.Sprintf("One engine rank hangs: by its share it owes %s first tokens and gave none, while the others go on and clients wait", catalog.Whole(owed))
+	default:
+		p.Summary = "The engine hangs: clients wait in front of it, and it has made not one token for at least ten seconds; its gauges say idle, for it stopped before it took their requests"
+	}
+	if unseen, ok := p.Measured(indicator.UnseenClients); ok && unseen >= 1 {
+		p.Reason("About %s clients hold a connection without being among the engine's requests.", catalog.Whole(unseen))
+	}
+	if left, ok := p.Measured(indicator.LeftUnserved); ok && left >= 1 {
+		p.Reason("About %s requests ended in the last moments without a first token and without ever having been in the engine: their clients gave up.", catalog.Whole(left))
+	}
+	if silentRank && stuck == 0 {
+		p.Reason("A router may leave a rank without work when traffic is thin; that connections pile up, or requests end without a first token, is what tells it from that.")
 	}
 	p.Reason("/health and /metrics are answered by the API server, which is alive: they say 200 all the while. Gauges keep their last value and histograms are written only by requests that get on, so no latency looks bad.")
 	if now, ok := p.Measured(indicator.OpenFDs); ok {

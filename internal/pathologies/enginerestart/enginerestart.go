@@ -15,11 +15,11 @@ var runbook string
 var (
 	once = &catalog.Threshold{
 		Name: "restarted", Unit: indicator.Count, Default: 0.5,
-		Why: "its counters began again within three minutes",
+		Why: "its counters began again a moment ago",
 	}
 	justStarted = &catalog.Threshold{
-		Name: "just_started", Unit: indicator.Seconds, Default: 180,
-		Why: "the engine has served for less than three minutes",
+		Name: "just_started", Unit: indicator.Seconds, Default: 120,
+		Why: "the engine has served for less than two minutes: what is wrong after that has another cause",
 	}
 	seenDown = &catalog.Threshold{
 		Name: "seen_down", Unit: indicator.Ratio, Default: 0,
@@ -45,7 +45,10 @@ var Pathology = &catalog.Pathology{
 			catalog.Above(indicator.SeenDown, seenDown),
 		),
 	),
-	Inhibits: []string{"prefill-starvation", "prefix-cache-misses", "severe-degradation", "slow-prefill", "slow-decode", "client-cancellations", "http-errors", "workload-shift", "memory-leak", "saturation", "concurrency-limit"},
+	// What a cold start explains: first steps that compile, an empty prefix cache, the
+	// clients of the outage who come back all at once or have given up. Not evictions,
+	// errors or a hang: the server counts from zero, so they are of now.
+	Inhibits: []string{"prefill-starvation", "prefix-cache-misses", "severe-degradation", "slow-prefill", "slow-decode", "client-cancellations", "workload-shift", "memory-leak", "saturation", "concurrency-limit"},
 	For:      0 * time.Second,
 	Refine:   refine,
 	Runbook:  runbook,

@@ -15,11 +15,11 @@ func refine(p *catalog.Pass) {
 	if n, ok := p.Measured(indicator.Restarts); ok {
 		switch {
 		case n >= 1.5:
-			p.Summary = fmt.Sprintf("The server restarted %s times within three minutes", catalog.Whole(n))
+			p.Summary = fmt.Sprintf("The server restarted %s times within minutes", catalog.Whole(n))
 		case known:
 			p.Summary = fmt.Sprintf("The server restarted: it has served again for %s", indicator.FormatNumber(age, indicator.Seconds))
 		default:
-			p.Summary = "The server restarted within the last three minutes"
+			p.Summary = "The server restarted a moment ago"
 		}
 	} else if wait, ok := p.Measured(indicator.StartedWhileWatched); ok {
 		p.Reason("It was watched for %s before it began to serve; whether it had served before that cannot be told.", indicator.FormatNumber(wait, indicator.Seconds))
@@ -28,7 +28,7 @@ func refine(p *catalog.Pass) {
 		p.Reason("From the start of the process to the first request it took %s (loading, compilation, CUDA graphs): %s − %s.",
 			indicator.FormatNumber(up-age, indicator.Seconds), indicator.FormatNumber(up, indicator.Seconds), indicator.FormatNumber(age, indicator.Seconds))
 	}
-	p.Reason("Requests in flight were lost, and the prefix cache is empty: first tokens come late for some minutes, and that is no fault of its own. Percentiles and totals begin again, so nothing else is judged yet.")
+	p.Reason("Requests in flight were lost, and the prefix cache is empty: first tokens come late for some minutes, and that is no fault of its own. What is still so two minutes after the start has another cause, and is then named.")
 	p.Observe("Since then", indicator.TTFTMean, indicator.PrefixHitRatio)
 	p.Fix(catalog.Fix{
 		Summary:  "Find out why it ended: exit code and last log lines of the previous container (kubectl logs --previous), OOMKilled, XID errors in dmesg, a rollout, a liveness probe that gave up",

@@ -8,7 +8,10 @@ import (
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
-const verify = "gpu_sm_clock_ratio is above 95 % under load, and no throttle reason is set"
+// lowered is a clock that is lower than it was seen to be, beyond its jitter.
+const lowered = 0.97
+
+const verify = "gpu_sm_clock under load is at the GPU's rated clock, and no throttle reason is set"
 
 func refine(p *catalog.Pass) {
 	var why []string
@@ -24,16 +27,24 @@ func refine(p *catalog.Pass) {
 	if capped && len(why) == 0 {
 		why = append(why, "the software power cap")
 	}
-	p.Summary = "The GPU lowers its clocks"
+	because := ""
 	if len(why) > 0 {
-		p.Summary += " because of " + strings.Join(why, " and ")
+		because = " because of " + strings.Join(why, " and ")
 	}
+	p.Summary = "The GPU lowers its clocks" + because
 	ratio, known := p.Measured(indicator.SMClockRatio)
-	if known {
-		p.Summary += ": the SM clock is at " + indicator.FormatNumber(ratio, indicator.Ratio) + " of its highest"
-		if ratio < 1 {
-			p.Reason("Prefill, which is bound by computation, then takes about %s as long (1 / %s); decode, bound by memory bandwidth, somewhat less.", indicator.FormatNumber(1/ratio, indicator.Times), catalog.Digits(ratio))
+	switch {
+	case !known:
+	case ratio < lowered:
+		p.Summary += ": the SM clock is at " + indicator.FormatNumber(ratio, indicator.Ratio) + " of the highest that was seen"
+		p.Reason("Prefill, which is bound by computation, then takes about %s as long (1 / %s); decode, bound by memory bandwidth, somewhat less.", indicator.FormatNumber(1/ratio, indicator.Times), catalog.Digits(ratio))
+	default:
+		p.Summary = "The driver says that the GPU lowers its clocks" + because
+		clock := "the SM clock"
+		if mhz, ok := p.Measured(indicator.SMClock); ok {
+			clock = "the SM clock, " + indicator.FormatNumber(mhz, indicator.Megahertz) + ","
 		}
+		p.Reason("By how much cannot be told: %s did not change while it was watched, so the throttling began before. Compare with the GPU's rated clock (nvidia-smi --query-gpu=clocks.sm,clocks.max.sm --format=csv).", clock)
 	}
 	p.Observe("The GPU", indicator.GPUTemp, indicator.GPUPower, indicator.SMClock)
 	p.Observe("What users feel of it", indicator.ITLP50, indicator.TTFTP50)

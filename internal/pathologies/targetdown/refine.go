@@ -8,7 +8,10 @@ import (
 )
 
 func refine(p *catalog.Pass) {
-	p.Summary = "Not one scrape of /metrics succeeded lately: the server is down, or unreachable from here"
+	p.Summary = "The last scrapes of /metrics failed: the server is down, or unreachable from here"
+	if n, ok := p.Measured(indicator.FailedScrapes); ok {
+		p.Summary = fmt.Sprintf("The last scrapes of /metrics failed, %s of them lately: the server is down, or unreachable from here", catalog.Whole(n))
+	}
 	p.Reason("A failed scrape is not yet a dead server: with several API servers /metrics may answer 500 while inference is fine (a shared metrics directory on network storage), and a starved API server may answer after the scrape timed out.")
 	if d, ok := p.Measured(indicator.ScrapeDuration); ok && d > 1 {
 		p.Reason("Scrapes took %s, where 10 to 40 ms are normal: try a longer timeout.", indicator.FormatNumber(d, indicator.Seconds))

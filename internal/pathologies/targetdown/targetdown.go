@@ -3,7 +3,6 @@ package targetdown
 
 import (
 	_ "embed"
-	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/indicator"
@@ -12,10 +11,20 @@ import (
 //go:embed runbook.md
 var runbook string
 
-var down = &catalog.Threshold{
-	Name: "scrapes_succeed", Unit: indicator.Ratio, Default: 0.01,
-	Why: "not one scrape succeeded lately; a single failure is a hiccup",
-}
+var (
+	mostly = &catalog.Threshold{
+		Name: "scrapes_succeed", Unit: indicator.Ratio, Default: 0.51,
+		Why: "at least half of the last scrapes failed, both of the last two where there are no more: one among many is a hiccup",
+	}
+	failsNow = &catalog.Threshold{
+		Name: "last_scrape", Unit: indicator.Count, Default: 0.5,
+		Why: "the last scrape failed too: it is not over",
+	}
+	twice = &catalog.Threshold{
+		Name: "scrapes_failed", Unit: indicator.Count, Default: 1.5,
+		Why: "two scrapes failed: of a healthy server one in a thousand is lost, and then the next one succeeds",
+	}
+)
 
 // Pathology is a target that is down.
 var Pathology = &catalog.Pathology{
@@ -23,8 +32,11 @@ var Pathology = &catalog.Pathology{
 	Alert:    "VLLMTargetDown",
 	Title:    "The server does not answer",
 	Severity: catalog.Page,
-	When:     catalog.Below(indicator.Up, down),
-	For:      time.Minute,
+	When: catalog.All(
+		catalog.Below(indicator.Up, mostly),
+		catalog.Below(indicator.UpNow, failsNow),
+		catalog.Above(indicator.FailedScrapes, twice),
+	),
 	Inhibits: []string{"engine-hung", "engine-restart", "kv-cache-thrashing", "prefill-starvation", "prefix-cache-misses", "severe-degradation", "saturation", "concurrency-limit", "slow-decode", "slow-prefill", "client-cancellations", "http-errors", "replica-imbalance", "gpu-underutilization", "memory-leak", "workload-shift"},
 	Refine:   refine,
 	Runbook:  runbook,

@@ -278,7 +278,7 @@ func (r *liveRun) tellDown(d *diagnose.Diagnosis) {
 		}
 	}
 	d.Verdict.Summary = "The metrics page fails while /health answers 200: the server is up, and cannot be judged"
-	d.Findings[0].Summary = d.Verdict.Summary
+	d.Findings[0].Summary, d.Verdicts[0].Summary = d.Verdict.Summary, d.Verdict.Summary
 }
 
 // annotate adds what the servers say beside their metrics. A server that never

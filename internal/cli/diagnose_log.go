@@ -110,6 +110,9 @@ func diagnoseLog(ctx context.Context, stderr io.Writer, f *diagnoseFlags, known 
 	notes(stderr, []string{"a log has no latencies: give the server's URL, a recording or a Prometheus server for a sure verdict"})
 	if d, err = diagnose.Run(ctx, store, o); err == nil {
 		d.Verdict.Confidence = min(d.Verdict.Confidence, logConfidence)
+		for i := range d.Verdicts {
+			d.Verdicts[i].Confidence = min(d.Verdicts[i].Confidence, logConfidence)
+		}
 		for i := range d.Findings {
 			d.Findings[i].Confidence = min(d.Findings[i].Confidence, logConfidence)
 		}

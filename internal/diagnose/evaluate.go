@@ -1,11 +1,11 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/sixty-dev/sixty/internal/baseline"
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -27,21 +27,33 @@ func Evaluate(s *Snapshot, pathologies []*catalog.Pathology, set Settings) Diagn
 	d := Diagnosis{At: s.At, Targets: s.Targets}
 	var judged []judgement
 	for i := range s.Targets {
-		if s.Targets[i].Problem != "" {
-			continue
+		if s.Targets[i].Problem == "" {
+			judged = append(judged, judge(s, i, pathologies, set))
 		}
-		judged = append(judged, judge(s, i, pathologies, set))
 	}
-	for _, p := range pathologies {
-		if len(set.Only) == 0 || slices.Contains(set.Only, p.ID) {
-			d.Findings = append(d.Findings, merge(p, s, judged))
-		}
+	looked := slices.Clone(pathologies)
+	if len(set.Only) > 0 {
+		looked = slices.DeleteFunc(looked, func(p *catalog.Pathology) bool { return !slices.Contains(set.Only, p.ID) })
+	}
+	pools := poolsOf(s, judged)
+	for i := range pools {
+		pools[i].find(looked)
+	}
+	slices.SortStableFunc(pools, comparePools)
+	for i := range pools {
+		d.Verdicts = append(d.Verdicts, pools[i].verdict)
+		d.Findings = append(d.Findings, pools[i].findings...)
 	}
 	rank(d.Findings)
-	d.Workload = compareWorkload(s, judged)
+	all := pool{snapshot: s, judged: judged, unjudged: unjudged(s, judged), findings: d.Findings}
+	d.Unjudged = all.unjudged
+	d.Verdict = all.quiet()
+	if len(pools) == 1 || len(pools) > 1 && d.Verdicts[0].Status == Firing {
+		d.Verdict = d.Verdicts[0]
+	}
+	d.Status, d.Workload = d.Verdict.Status, d.Verdict.Workload
 	d.Coverage = coverage(d.Findings)
 	d.Notes = notes(s, judged)
-	d.Verdict, d.Status = verdict(s, &d, judged)
 	d.Window, d.Baseline, d.Source = shown(s, &d)
 	return d
 }
@@ -112,6 +124,9 @@ func judge(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settin
 		if o := &j.outcomes[i]; o.status == Firing {
 			o.refine(s, j.view, target)
 		}
+	}
+	if !gpu {
+		j.outcomes = append(j.outcomes, j.breach())
 	}
 	return j
 }
@@ -193,45 +208,50 @@ func (o *outcome) refine(s *Snapshot, v view, target int) {
 	}
 }
 
-// merge makes one finding of a pathology's outcomes on all targets.
-func merge(p *catalog.Pathology, s *Snapshot, judged []judgement) Finding {
-	f := Finding{Pathology: p, Severity: p.Severity, Status: NotApplicable}
-	if len(judged) == 0 {
+// merge makes one finding of a pathology's outcomes on all targets of a pool.
+func (p *pool) merge(of *catalog.Pathology) Finding {
+	f := Finding{Pathology: of, Model: p.model, Severity: of.Severity, Status: NotApplicable}
+	if len(p.judged) == 0 {
 		f.Status = Unknown
+		for _, u := range p.unjudged {
+			f.Targets = append(f.Targets, u.Target)
+		}
 	}
-	var worst *outcome
-	var span Span // of the worst
-	inhibited := true
-	for i := range judged {
-		for k := range judged[i].outcomes {
-			o := &judged[i].outcomes[k]
-			if o.pathology != p || o.status == NotApplicable {
-				continue
-			}
-			switch {
-			case worst == nil || o.status == Unknown && worst.status == OK || rankOf(o.status) > rankOf(worst.status):
-				worst, span, f.Targets, inhibited = o, *judged[i].view.span(), nil, true
-			case o.status == Firing && worst.status == Firing && worst.inhibitedBy != "" && o.inhibitedBy == "":
-				worst, span = o, *judged[i].view.span()
-			}
-			if o.status == worst.status {
-				f.Targets = append(f.Targets, s.Targets[judged[i].target].Name)
-				inhibited = inhibited && o.inhibitedBy != ""
+	type on struct {
+		*outcome
+		*judgement
+	}
+	var all []on
+	for i := range p.judged {
+		for k := range p.judged[i].outcomes {
+			if o := &p.judged[i].outcomes[k]; o.pathology == of && o.status != NotApplicable {
+				all = append(all, on{o, &p.judged[i]})
 			}
 		}
 	}
-	if worst == nil {
+	if len(all) == 0 {
 		return f
+	}
+	// The same whatever the order of the targets.
+	slices.SortFunc(all, func(a, b on) int {
+		explained := func(o on) int { return min(1, len(o.inhibitedBy)) }
+		return cmp.Or(
+			cmp.Compare(rankOf(b.status), rankOf(a.status)), explained(a)-explained(b), cmp.Compare(b.severity, a.severity),
+			cmp.Compare(b.confidence, a.confidence), cmp.Compare(b.traffic(), a.traffic()), cmp.Compare(a.name(), b.name()),
+		)
+	})
+	worst := all[0]
+	for _, o := range all {
+		if o.status == worst.status {
+			f.Targets = append(f.Targets, o.name())
+		}
 	}
 	f.Status, f.Severity, f.Evidence, f.Confidence = worst.status, worst.severity, worst.evidence, worst.confidence
 	if f.Status >= Pending {
-		f.Since, f.SinceAtLeast = span.since()
+		f.Since, f.SinceAtLeast = worst.view.span().since()
 	}
 	if f.Status == Firing {
-		f.Summary, f.Reasons, f.Fixes = worst.pass.Summary, worst.pass.Reasons, worst.pass.Fixes
-		if inhibited {
-			f.InhibitedBy = worst.inhibitedBy
-		}
+		f.Summary, f.Reasons, f.Fixes, f.InhibitedBy = worst.pass.Summary, worst.pass.Reasons, worst.pass.Fixes, worst.inhibitedBy
 	}
 	if f.Status == OK {
 		f.RuledOutBy = ruledOut(f.Evidence)
@@ -279,80 +299,6 @@ func rank(fs []Finding) {
 	slices.SortStableFunc(fs, func(a, b Finding) int { return key(&a) - key(&b) })
 }
 
-// verdict gives the one answer.
-func verdict(s *Snapshot, d *Diagnosis, judged []judgement) (Verdict, Status) {
-	if len(d.Findings) > 0 && d.Findings[0].Status == Firing {
-		f := &d.Findings[0]
-		return Verdict{ID: f.Pathology.ID, Summary: f.Summary, Targets: f.Targets, Since: f.Since, SinceAtLeast: f.SinceAtLeast, Confidence: f.Confidence}, Firing
-	}
-	names := make([]string, 0, len(judged))
-	idle, known := true, 0
-	for _, j := range judged {
-		if s.Targets[j.target].IsGPU() {
-			continue
-		}
-		names = append(names, s.Targets[j.target].Name)
-		if !j.view.known() {
-			continue
-		}
-		known++
-		idle = idle && j.view.idle()
-	}
-	switch {
-	case known == 0:
-		return Verdict{ID: InsufficientData, Summary: cannotTell(s, judged), Targets: names}, Unknown
-	case idle:
-		return Verdict{ID: Idle, Summary: "No traffic to speak of: nothing to judge, and nothing wrong", Targets: names, Confidence: 0.9}, OK
-	}
-	if pending := pendingSummary(s, d.Findings); pending != "" {
-		return Verdict{ID: Healthy, Summary: pending, Targets: names, Confidence: 0.5}, OK
-	}
-	v := Verdict{ID: Healthy, Summary: healthySummary(s, judged), Targets: names, Confidence: 0.9}
-	for _, j := range judged {
-		span := j.view.span()
-		if s.Targets[j.target].IsGPU() || span.Source != NoBaseline {
-			continue
-		}
-		v.Confidence = min(v.Confidence, 0.7) // worse than itself could not be looked for
-		if v.Confidence > 0.5 && (!span.Onset.IsZero() || span.Window.Length() < longEnough) {
-			v.Confidence = 0.5
-			v.Summary += "; but there is hardly any past to compare with"
-		}
-	}
-	return v, OK
-}
-
-// longEnough is a window in which a server that nothing is known of before, and
-// in which nothing changed, shows what it is like.
-const longEnough = 30 * time.Second
-
-// pendingSummary says what holds but has not lasted long enough to be believed,
-// less what another one of it explains; "" when nothing does.
-func pendingSummary(s *Snapshot, fs []Finding) string {
-	var pending []*Finding
-	for i := range fs {
-		if fs[i].Status == Pending {
-			pending = append(pending, &fs[i])
-		}
-	}
-	var parts []string
-	for _, f := range pending {
-		explains := func(by *Finding) bool { return slices.Contains(by.Pathology.Inhibits, f.Pathology.ID) }
-		if slices.ContainsFunc(pending, explains) {
-			continue
-		}
-		on := strings.Join(f.Targets, ", ")
-		if len(f.Targets) > 3 {
-			on = fmt.Sprintf("%d targets", len(f.Targets))
-		}
-		parts = append(parts, fmt.Sprintf("%s on %s for %s", f.Pathology.ID, on, indicator.FormatNumber(s.At.Sub(f.Since).Seconds(), indicator.Seconds)))
-	}
-	if len(parts) == 0 {
-		return ""
-	}
-	return "Nothing is believed wrong yet: " + strings.Join(parts, "; ")
-}
-
 // coldFor is how long after its start a server's numbers are taken with salt:
 // graphs, caches and pools warm up with the first requests.
 const coldFor = 300
@@ -373,71 +319,43 @@ func notes(s *Snapshot, judged []judgement) []string {
 	return out
 }
 
-func cannotTell(s *Snapshot, judged []judgement) string {
-	for i := range s.Targets {
-		if p := s.Targets[i].Problem; p != "" {
-			return fmt.Sprintf("Cannot tell: %s: %s", s.Targets[i].Name, p)
-		}
-	}
-	for _, j := range judged {
-		if v := j.view.Now(indicator.FirstTokenRate); v.Reason != "" {
-			return "Cannot tell: " + v.Reason
-		}
-		if j.view.Now(indicator.FirstTokenRate).OK && !j.view.Now(indicator.InFlightFloor).OK {
-			return fmt.Sprintf("Cannot tell: %s has no samples from the last moments", s.Targets[j.target].Name)
-		}
-	}
-	return "Cannot tell: a rate needs at least two scrapes, a verdict ten seconds of them"
-}
-
-func healthySummary(s *Snapshot, judged []judgement) string {
-	var parts []string
-	for _, j := range judged {
-		if s.Targets[j.target].IsGPU() {
-			continue
-		}
-		for _, sig := range []*indicator.Signal{indicator.TTFTP95, indicator.ITLP95} {
-			if v := j.view.Now(sig); v.OK {
-				parts = append(parts, fmt.Sprintf("%s %s", sig.Title, indicator.Format(v, sig.Unit)))
-			}
-		}
-		break
-	}
-	if len(judged) > 1 || len(parts) == 0 {
-		return "Nothing is wrong"
-	}
-	return "Nothing is wrong: " + strings.Join(parts, ", ")
-}
-
-// coverage lists what could not be checked.
+// coverage lists what could not be checked, each pathology once.
 func coverage(fs []Finding) []Gap {
 	var gaps []Gap
 	for _, f := range fs {
 		if f.Status != Unknown {
 			continue
 		}
-		g := Gap{ID: f.Pathology.ID}
-		for _, e := range f.Evidence {
-			if e.Holds != catalog.Unknown {
-				continue
-			}
-			why := e.Value.Reason
-			switch {
-			case e.Value.OK && math.IsNaN(e.Threshold):
-				why = e.Signal.Title + ": no baseline to compare with"
-			case why == "":
-				why = e.Signal.Title + ": no samples"
-			case !strings.HasPrefix(why, "not exposed"):
-				why = e.Signal.Title + ": " + why
-			}
-			if !slices.Contains(g.Missing, why) {
-				g.Missing = append(g.Missing, why)
-			}
-			if g.Hint == "" {
-				g.Hint = e.Signal.Hint
-			}
+		i := slices.IndexFunc(gaps, func(g Gap) bool { return g.ID == f.Pathology.ID })
+		if i < 0 {
+			i = len(gaps)
+			gaps = append(gaps, Gap{ID: f.Pathology.ID})
 		}
-		gaps = append(gaps, g)
+		gaps[i].add(f.Evidence)
 	}
 	return gaps
+}
+
+// add notes what the evidence of a finding lacks.
+func (g *Gap) add(evidence []catalog.Evidence) {
+	for _, e := range evidence {
+		if e.Holds != catalog.Unknown {
+			continue
+		}
+		why := e.Value.Reason
+		switch {
+		case e.Value.OK && math.IsNaN(e.Threshold):
+			why = e.Signal.Title + ": no baseline to compare with"
+		case why == "":
+			why = e.Signal.Title + ": no samples"
+		case !strings.HasPrefix(why, "not exposed"):
+			why = e.Signal.Title + ": " + why
+		}
+		if !slices.Contains(g.Missing, why) {
+			g.Missing = append(g.Missing, why)
+		}
+		if g.Hint == "" {
+			g.Hint = e.Signal.Hint
+		}
+	}
 }

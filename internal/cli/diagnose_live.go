@@ -281,13 +281,10 @@ func (r *liveRun) tellDown(d *diagnose.Diagnosis) {
 	d.Findings[0].Summary, d.Verdicts[0].Summary = d.Verdict.Summary, d.Verdict.Summary
 }
 
-// annotate adds what the servers say beside their metrics. A server that never
-// answered anything is taken for one of the kind that its neighbours are: the
-// user named it, and so it is a target that is down.
+// annotate adds what the servers say beside their metrics.
 func (r *liveRun) annotate(ts []diagnose.Target) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	neighbour := slices.IndexFunc(ts, func(t diagnose.Target) bool { return t.Problem == "" && !t.IsGPU() })
 	for i := range ts {
 		t := &ts[i]
 		k := r.index(t.Labels["instance"])
@@ -295,12 +292,8 @@ func (r *liveRun) annotate(ts []diagnose.Target) {
 			continue
 		}
 		st := &r.states[k]
-		switch {
-		case st.good > 0 || t.Problem == "":
-		case st.facts.Health == 200 && st.last != nil:
+		if st.good == 0 && st.facts.Health == 200 && st.last != nil {
 			t.Problem = "its metrics page fails while /health answers 200: " + st.last.Error()
-		case neighbour >= 0:
-			t.Problem, t.Dialect, t.Config = "", ts[neighbour].Dialect, engine.Config{}
 		}
 		st.tell(t)
 	}

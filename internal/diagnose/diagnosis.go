@@ -85,6 +85,10 @@ type Finding struct {
 	Fixes        []catalog.Fix
 	Confidence   float64
 
+	// impact is how many requests a second pass the targets, or are held by them for
+	// ten seconds: 0 where nobody is served there.
+	impact float64
+
 	// InhibitedBy is the pathology that explains this one, or "".
 	InhibitedBy string
 	// RuledOutBy is the comparison that shows that it is not there.

@@ -244,6 +244,7 @@ func (p *pool) merge(of *catalog.Pathology) Finding {
 	for _, o := range all {
 		if o.status == worst.status {
 			f.Targets = append(f.Targets, o.name())
+			f.impact += o.traffic()
 		}
 	}
 	f.Status, f.Severity, f.Evidence, f.Confidence = worst.status, worst.severity, worst.evidence, worst.confidence
@@ -286,17 +287,36 @@ func ruledOut(evidence []catalog.Evidence) *catalog.Evidence {
 }
 
 // rank puts findings in the order in which they should be read: what fires and
-// is not explained by another, the most severe first, then the rest. The
-// catalogue's order, causes before symptoms, decides between equals.
+// is not explained by another, the worst first, then the rest. The catalogue's
+// order, causes before symptoms, decides between equals.
 func rank(fs []Finding) {
-	key := func(f *Finding) int {
-		k := rankOf(f.Status) * 100
-		if f.Status == Firing && f.InhibitedBy == "" {
-			k += 50 + int(f.Severity)
+	slices.SortStableFunc(fs, func(a, b Finding) int {
+		leads := func(f *Finding) bool { return f.Status == Firing && f.InhibitedBy == "" }
+		switch {
+		case rankOf(a.Status) != rankOf(b.Status):
+			return rankOf(b.Status) - rankOf(a.Status)
+		case leads(&a) != leads(&b):
+			return boolToInt(leads(&b)) - boolToInt(leads(&a))
+		case leads(&a):
+			return a.compare(&b)
 		}
-		return -k
+		return 0
+	})
+}
+
+// compare puts first what hurts somebody: a server that never served anybody is dead,
+// but a slow one beside it has users. Then the severity decides.
+func (f *Finding) compare(other *Finding) int {
+	hurts := func(f *Finding) int { return boolToInt(f.impact > 0 && f.Severity > catalog.Info) }
+	info := func(f *Finding) int { return boolToInt(f.Severity > catalog.Info) }
+	return cmp.Or(info(other)-info(f), hurts(other)-hurts(f), cmp.Compare(other.Severity, f.Severity))
+}
+
+func boolToInt(b bool) int {
+	if b {
+		return 1
 	}
-	slices.SortStableFunc(fs, func(a, b Finding) int { return key(&a) - key(&b) })
+	return 0
 }
 
 // coldFor is how long after its start a server's numbers are taken with salt:

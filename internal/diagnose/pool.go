@@ -139,9 +139,12 @@ func unjudged(s *Snapshot, judged []judgement) []Unjudged {
 
 func (j *judgement) name() string { return j.view.snapshot.Targets[j.target].Name }
 
-// traffic is how many requests a second the target serves, or served before.
+// traffic is how many requests a second the target serves, or served before, or has
+// held for ten seconds.
 func (j *judgement) traffic() float64 {
-	return max(j.view.Now(indicator.FirstTokenRate).Or(0), j.view.Normal(indicator.FirstTokenRate).Or(0))
+	v := j.view
+	held := v.Now(indicator.Running).Or(0) + v.Now(indicator.Waiting).Or(0)
+	return max(v.Now(indicator.FirstTokenRate).Or(0), v.Normal(indicator.FirstTokenRate).Or(0), held/10)
 }
 
 func (j *judgement) sick() bool {
@@ -189,28 +192,20 @@ func (p *pool) workload(name string) Workload {
 	return Workload{}
 }
 
-// comparePools puts the worst first: what fires by its severity and by how many
-// requests it reaches, what cannot be told, then the rest.
+// comparePools puts the worst first: what fires, as its findings compare and by how
+// many requests it reaches, what cannot be told, then the rest.
 func comparePools(a, b pool) int {
 	order := map[Status]int{Firing: 0, Unknown: 1, OK: 2}
-	return cmp.Or(
-		order[a.verdict.Status]-order[b.verdict.Status],
-		cmp.Compare(b.verdict.Severity, a.verdict.Severity),
-		cmp.Compare(b.impact(), a.impact()),
-		cmp.Compare(len(b.verdict.Targets), len(a.verdict.Targets)),
-		cmp.Compare(a.model, b.model),
-	)
-}
-
-// impact is how many requests a second the verdict's targets serve.
-func (p *pool) impact() float64 {
-	sum := 0.0
-	for i := range p.judged {
-		if slices.Contains(p.verdict.Targets, p.judged[i].name()) {
-			sum += p.judged[i].traffic()
+	if by := order[a.verdict.Status] - order[b.verdict.Status]; by != 0 {
+		return by
+	}
+	if a.verdict.Status == Firing {
+		x, y := &a.findings[0], &b.findings[0]
+		if by := cmp.Or(x.compare(y), cmp.Compare(y.impact, x.impact), len(y.Targets)-len(x.Targets)); by != 0 {
+			return by
 		}
 	}
-	return sum
+	return cmp.Compare(a.model, b.model)
 }
 
 // Confidence in a verdict that nothing is wrong.

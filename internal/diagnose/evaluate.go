@@ -92,7 +92,6 @@ type outcome struct {
 func judge(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settings) judgement {
 	j := judgement{target: target, view: newView(s, target, set)}
 	gpu := s.Targets[target].IsGPU()
-	firing := map[string]*outcome{}
 	for _, p := range pathologies {
 		o := outcome{pathology: p, severity: p.Severity}
 		if gpu && !onlyGPU(p) {
@@ -103,20 +102,20 @@ func judge(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settin
 		o.judge(s, j.view)
 		j.outcomes = append(j.outcomes, o)
 	}
-	for i := range j.outcomes {
-		if o := &j.outcomes[i]; o.status == Firing {
-			firing[o.pathology.ID] = o
-		}
-	}
 	// In the catalogue's order, so that the furthest cause is named.
 	for i := range j.outcomes {
 		o := &j.outcomes[i]
 		if o.status != Firing {
 			continue
 		}
-		for _, id := range o.pathology.Inhibits {
-			if explained := firing[id]; explained != nil && explained.inhibitedBy == "" {
+		for k := range j.outcomes {
+			explained := &j.outcomes[k]
+			switch {
+			case !slices.Contains(o.pathology.Inhibits, explained.pathology.ID):
+			case explained.status == Firing && explained.inhibitedBy == "":
 				explained.inhibitedBy = o.pathology.ID
+			case explained.status == Unknown:
+				explained.status = NotApplicable // what is down has no queue to be asked for
 			}
 		}
 	}

@@ -13,10 +13,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
+	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/report"
+	"github.com/sixty-dev/sixty/internal/slo"
 )
 
 // A page is one scrape of a recording, which tests change before it is played.
@@ -275,6 +278,8 @@ func modelled(t *testing.T, name, model, prefix string, phase int, end time.Time
 
 var modelName = regexp.MustCompile(`model_name="[^"]*"`)
 
+var births = regexp.MustCompile(`(?m)^(\S+_created(?:\{[^}]*\})?|process_start_time_seconds) \S+$`)
+
 // TestSeveralModels looks at five models at once: two sick for different reasons, one
 // well, one dead, and one that nothing can be said of.
 func TestSeveralModels(t *testing.T) {
@@ -348,8 +353,11 @@ func TestHealthyNeedsMostTargets(t *testing.T) {
 	} {
 		var all []page
 		for i := range tt.well {
-			pages, _ := modelled(t, "higher-rate", "qwen", fmt.Sprint("w", i, "-"), 0, end.Add(time.Duration(-i)*time.Second), step)
-			all = append(all, pages...)
+			pages, _ := modelled(t, "higher-rate", "qwen", fmt.Sprint("w", i, "-"), 0, end, step)
+			for _, pg := range pages { // another process, which began at another time
+				pg.body = births.ReplaceAll(pg.body, fmt.Appendf(nil, "${1} %d.5", 1_750_000_000+i))
+				all = append(all, pg)
+			}
 		}
 		for i := range tt.mute {
 			all = beside(all, fmt.Sprint("mute-", i), func(int) []byte { return []byte(processOnly) })
@@ -360,6 +368,53 @@ func TestHealthyNeedsMostTargets(t *testing.T) {
 		}
 		if len(d.Unjudged) != tt.mute || tt.mute > 0 && !strings.Contains(d.Verdict.Summary, "only process metrics") {
 			t.Errorf("%d of %d: not judged %v: %s", tt.well, tt.well+tt.mute, d.Unjudged, d.Verdict.Summary)
+		}
+		if os.Getenv("SHOW") != "" {
+			report.Text(os.Stdout, d, report.Options{Width: 80})
+		}
+	}
+}
+
+// TestBrokenObjective promises less than was served while nothing is found wrong: the
+// broken promise is the verdict.
+func TestBrokenObjective(t *testing.T) {
+	const step = 5 * time.Second
+	end := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	pages, _ := modelled(t, "higher-rate", "qwen", "", -1, end, step)
+	p := playPages(t, "objective", pages, step)
+	for _, tt := range []struct {
+		name string
+		set  diagnose.Settings
+		want string
+	}{
+		{"no promise", diagnose.Settings{}, diagnose.Healthy},
+		{"kept", diagnose.Settings{Set: map[string]float64{"ttft_objective": 5}}, diagnose.Healthy},
+		{"broken, set by hand", diagnose.Settings{Set: map[string]float64{"ttft_objective": 0.005}}, "objective-breached"},
+		{"broken, from a file", diagnose.Settings{Objectives: &slo.File{Objectives: []slo.Objective{{TTFTP95: 5 * time.Millisecond}}}}, "objective-breached"},
+		{"of another model", diagnose.Settings{Objectives: &slo.File{Objectives: []slo.Objective{{Model: "llama", TTFTP95: 5 * time.Millisecond}}}}, diagnose.Healthy},
+	} {
+		// Only what is no cause of latency: with such a promise others would find one.
+		tt.set.Only = []string{"http-errors", "memory-leak", "target-down"}
+		var few []*catalog.Pathology
+		for _, p := range pathologies.All() {
+			if slices.Contains(tt.set.Only, p.ID) {
+				few = append(few, p)
+			}
+		}
+		d, err := diagnose.Run(t.Context(), p.store, diagnose.Options{At: end, First: p.first, Interval: step, Every: true, Pathologies: few, Settings: tt.set})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Verdict.ID != tt.want {
+			t.Errorf("%s: %s (%.2f), want %s: %s", tt.name, d.Verdict.ID, d.Verdict.Confidence, tt.want, d.Verdict.Summary)
+		}
+		if tt.want != "objective-breached" {
+			continue
+		}
+		f := d.Findings[0]
+		if d.Status != diagnose.Firing || d.Verdict.Severity != catalog.Ticket || f.Pathology.ID != tt.want || len(f.Evidence) == 0 || len(f.Reasons) == 0 ||
+			d.Verdict.Since.IsZero() || !strings.Contains(d.Verdict.Summary, "5 ms was promised") || strings.Contains(d.Verdict.Summary, "Nothing is wrong") {
+			t.Errorf("%s: %+v", tt.name, d.Verdict)
 		}
 		if os.Getenv("SHOW") != "" {
 			report.Text(os.Stdout, d, report.Options{Width: 80})

@@ -18,10 +18,11 @@ type markdown struct {
 
 func (m *markdown) diagnosis(d *diagnose.Diagnosis) {
 	for i, v := range told(d) {
-		m.verdict(d, v)
-		if more := alsoSick(d); i == 0 && more != "" {
-			m.printf("\n%s\n", escape(more))
+		more := ""
+		if i == 0 {
+			more = alsoSick(d)
 		}
+		m.verdict(d, v, more)
 	}
 	for i, v := range others(d) {
 		if i == 0 {
@@ -45,7 +46,7 @@ func (m *markdown) diagnosis(d *diagnose.Diagnosis) {
 	}
 }
 
-func (m *markdown) verdict(d *diagnose.Diagnosis, v *diagnose.Verdict) {
+func (m *markdown) verdict(d *diagnose.Diagnosis, v *diagnose.Verdict, more string) {
 	if m.b.Len() > 0 {
 		m.printf("\n")
 	}
@@ -54,6 +55,9 @@ func (m *markdown) verdict(d *diagnose.Diagnosis, v *diagnose.Verdict) {
 		head += " (" + q + ")"
 	}
 	m.printf("%s%s: %s\n", head, escape(ofModel(v)), escape(strings.TrimSpace(clean(sentence(v.Summary))+" "+whereSince(d, v, m.options.Verbose))))
+	if more != "" {
+		m.printf("\n%s\n", escape(more))
+	}
 	if f := lead(d, v); f != nil {
 		if s := objectivesLine(f); s != "" {
 			m.printf("\n%s\n", s)

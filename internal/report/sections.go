@@ -121,7 +121,11 @@ func head(d *diagnose.Diagnosis, v *diagnose.Verdict) string {
 func alsoSick(d *diagnose.Diagnosis) string {
 	var parts []string
 	for _, v := range told(d)[1:] {
-		parts = append(parts, fmt.Sprintf("%s (%s)%s", v.ID, v.Severity, ofModel(v)))
+		where := ofModel(v)
+		if where == "" {
+			where = " on " + names(v.Targets, false)
+		}
+		parts = append(parts, fmt.Sprintf("%s (%s)%s", v.ID, v.Severity, where))
 	}
 	if len(parts) == 0 {
 		return ""
@@ -247,7 +251,11 @@ func summaryOf(d *diagnose.Diagnosis, f *diagnose.Finding) string {
 
 // otherLine is one line on a model of which there is little to tell.
 func otherLine(d *diagnose.Diagnosis, v *diagnose.Verdict, verbose bool) string {
-	return clean(sentence(head(d, v)+": "+strings.TrimSuffix(v.Summary, "."))) + " " + whereSince(d, v, verbose)
+	line := clean(sentence(head(d, v) + ": " + v.Summary))
+	if slices.ContainsFunc(v.Targets, func(t string) bool { return strings.Contains(v.Summary, t) }) {
+		return line
+	}
+	return strings.TrimSpace(line + " " + whereSince(d, v, verbose))
 }
 
 // noticeable is the relative difference from which a factor is shown, and the

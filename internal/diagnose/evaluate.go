@@ -58,10 +58,15 @@ func Evaluate(s *Snapshot, pathologies []*catalog.Pathology, set Settings) Diagn
 	return d
 }
 
-// shown returns the span of the first target that the verdict speaks of.
+// shown returns the span of the target that is compared with its past or, where none
+// is, of the first one that the verdict speaks of.
 func shown(s *Snapshot, d *Diagnosis) (window, base Range, source BaselineSource) {
+	name := d.Workload.Target
+	if name == "" && len(d.Verdict.Targets) > 0 {
+		name = d.Verdict.Targets[0]
+	}
 	for i := range s.Targets {
-		if len(d.Verdict.Targets) > 0 && s.Targets[i].Name == d.Verdict.Targets[0] {
+		if s.Targets[i].Name == name {
 			return s.Spans[i].Window, s.Spans[i].Baseline, s.Spans[i].Source
 		}
 	}

@@ -259,8 +259,8 @@ func otherLine(d *diagnose.Diagnosis, v *diagnose.Verdict, verbose bool) string 
 }
 
 // noticeable is the relative difference from which a factor is shown, and the
-// absolute one for ratios.
-const noticeable, noticeableRatio = 0.2, 0.05
+// absolute one for ratios and, in seconds, for times.
+const noticeable, noticeableRatio, noticeableTime = 0.2, 0.05, 0.001
 
 // changes describes what differs from the baseline: a sentence and a table.
 // The sentence is empty when there is nothing to tell.
@@ -365,8 +365,11 @@ func ofModel(v *diagnose.Verdict) string {
 }
 
 func differs(f *diagnose.Factor) bool {
-	if ratio(f) {
+	switch {
+	case ratio(f):
 		return math.Abs(f.Value-f.Baseline) >= noticeableRatio
+	case f.Signal != nil && f.Signal.Unit == indicator.Seconds && math.Abs(f.Value-f.Baseline) < noticeableTime:
+		return false
 	}
 	return math.Abs(f.Value-f.Baseline) >= noticeable*math.Abs(f.Baseline) && f.Value != f.Baseline
 }

@@ -56,7 +56,7 @@ func Discover(ctx context.Context, q metrics.Querier, at time.Time, lookback tim
 	if err != nil {
 		return nil, Layout{}, fmt.Errorf("find targets: %w", err)
 	}
-	d := discovery{layout: layoutOf(v, twice.more), servers: map[string]*server{}}
+	d := discovery{layout: layoutOf(v, twice.more), servers: map[string]*server{}, dialects: map[string]detected{}}
 	d.layout.Without = twice.without
 	for _, sample := range v {
 		d.add(sample.Metric)
@@ -228,8 +228,26 @@ func layoutOf(v model.Vector, more []string) Layout {
 
 // discovery gathers metric names by scraped target.
 type discovery struct {
-	layout  Layout
-	servers map[string]*server
+	layout   Layout
+	servers  map[string]*server
+	dialects map[string]detected // by the names that a server exposes
+}
+
+type detected struct {
+	dialect.Dialect
+	ok bool
+}
+
+// detect finds a server's dialect; most servers expose the same names.
+func (d *discovery) detect(srv *server) (dialect.Dialect, bool) {
+	names := slices.Sorted(maps.Keys(srv.names))
+	key := strings.Join(names, " ")
+	found, seen := d.dialects[key]
+	if !seen {
+		found.Dialect, found.ok = dialect.Detect(names)
+		d.dialects[key] = found
+	}
+	return found.Dialect, found.ok
 }
 
 type server struct {
@@ -273,7 +291,7 @@ func (d *discovery) targets(every bool) []Target {
 	var out []Target
 	for _, k := range slices.Sorted(maps.Keys(d.servers)) {
 		srv := d.servers[k]
-		dia, ok := dialect.Detect(slices.Sorted(maps.Keys(srv.names)))
+		dia, ok := d.detect(srv)
 		name := serverName(srv.labels)
 		switch {
 		case !ok && srv.down:
@@ -293,7 +311,7 @@ func (d *discovery) targets(every bool) []Target {
 // neighbour is the dialect of a server beside one that never answered.
 func (d *discovery) neighbour() dialect.Dialect {
 	for _, k := range slices.Sorted(maps.Keys(d.servers)) {
-		if dia, ok := dialect.Detect(slices.Sorted(maps.Keys(d.servers[k].names))); ok && dia.Engine != dialect.DCGM {
+		if dia, ok := d.detect(d.servers[k]); ok && dia.Engine != dialect.DCGM {
 			return dia
 		}
 	}
@@ -310,7 +328,7 @@ func (d *discovery) askIdentity(ctx context.Context, q metrics.Querier, at time.
 	silent := func(srv *server) bool { return len(srv.names) == 1 && srv.names["up"] }
 	found, strange, mute := false, false, false
 	for _, srv := range d.servers {
-		_, ok := dialect.Detect(slices.Collect(maps.Keys(srv.names)))
+		_, ok := d.detect(srv)
 		switch {
 		case ok:
 			found = true

@@ -53,6 +53,7 @@ func poolsOf(s *Snapshot, judged []judgement) []pool {
 			}
 		}
 	}
+	lent := s.lent()
 	belongs := func(i int) []*pool {
 		switch {
 		case keys[i] != "":
@@ -61,9 +62,9 @@ func poolsOf(s *Snapshot, judged []judgement) []pool {
 			return slices.Collect(maps.Values(byKey))
 		}
 		var of []*pool
-		for k := range s.Targets {
-			if s.Targets[i].IsGPU() && keys[k] != "" && s.lends(i, k) && !slices.Contains(of, byKey[keys[k]]) {
-				of = append(of, byKey[keys[k]])
+		for _, k := range lent[i] {
+			if p := byKey[keys[k]]; p != nil && !slices.Contains(of, p) {
+				of = append(of, p)
 			}
 		}
 		if len(of) == 0 {
@@ -73,6 +74,10 @@ func poolsOf(s *Snapshot, judged []judgement) []pool {
 			of = append(of, byKey[""])
 		}
 		return of
+	}
+	byTarget := map[int]judgement{}
+	for _, j := range judged {
+		byTarget[j.target] = j
 	}
 	reasons := map[string]string{}
 	for _, u := range unjudged(s, judged) {
@@ -85,10 +90,8 @@ func poolsOf(s *Snapshot, judged []judgement) []pool {
 				continue
 			}
 			for _, p := range belongs(i) {
-				for _, j := range judged {
-					if j.target == i {
-						p.judged = append(p.judged, j)
-					}
+				if j, ok := byTarget[i]; ok {
+					p.judged = append(p.judged, j)
 				}
 				if why, ok := reasons[s.Targets[i].Name]; ok {
 					p.unjudged = append(p.unjudged, Unjudged{s.Targets[i].Name, why})
@@ -107,16 +110,24 @@ func poolsOf(s *Snapshot, judged []judgement) []pool {
 	return out
 }
 
-// lends reports whether a GPU exporter's readings are those of a server.
-func (s *Snapshot) lends(exporter, server int) bool {
+// lent lists, by GPU exporter, the servers whose readings it gives.
+func (s *Snapshot) lent() map[int][]int {
 	var gpus []int
 	for i := range s.Targets {
 		if s.Targets[i].IsGPU() {
 			gpus = append(gpus, i)
 		}
 	}
-	g, ok := companion(s, server, gpus)
-	return ok && g == exporter
+	out := map[int][]int{}
+	for i := range s.Targets {
+		if len(gpus) == 0 || s.Targets[i].IsGPU() {
+			continue
+		}
+		if g, ok := companion(s, i, gpus); ok {
+			out[g] = append(out[g], i)
+		}
+	}
+	return out
 }
 
 // unjudged lists the targets of which nothing can be said: those with a problem,

@@ -204,7 +204,7 @@ func mutations() []mutation {
 // beside a sick server, and however it is scraped, its verdict stays.
 func TestCompany(t *testing.T) {
 	const step = 5 * time.Second
-	for _, name := range []string{"thrashing-deep", "replica-imbalance", "http-errors-5xx", "engine-hung", "saturation-long-prompts"} {
+	for _, name := range []string{"thrashing-deep", "replica-imbalance", "http-errors-5xx", "engine-hung", "saturation-long-prompts", "slow-decode-throttled", "straggler", "one-replica-down"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			file := filepath.Join(recordings, name+".tar.zst")
@@ -217,13 +217,18 @@ func TestCompany(t *testing.T) {
 			if !slices.Contains(want, before.Verdict.ID) {
 				t.Fatalf("unchanged: %s, want %v", before.Verdict.ID, want)
 			}
-			for _, m := range mutations() {
+			well, _ := modelled(t, "higher-rate", "another", "aa-", 0, end, step)
+			healthy := mutation{name: "a healthy neighbour of another model", change: func(p []page, _ time.Duration) []page { return append(p, well...) }}
+			for _, m := range append(mutations(), healthy) {
 				d := playPages(t, name, m.change(slices.Clone(pages), step), step).diagnose(t, end.Add(m.shift))
 				if !slices.Contains(want, d.Verdict.ID) {
 					t.Errorf("%s: %s (%.2f), want %v: %s", m.name, d.Verdict.ID, d.Verdict.Confidence, want, d.Verdict.Summary)
 				}
-				if got, want := len(d.Verdict.Targets), len(before.Verdict.Targets); got != want && d.Verdict.ID == before.Verdict.ID {
+				if got, want := len(d.Verdict.Targets), len(before.Verdict.Targets); m.named == "" && got != want && d.Verdict.ID == before.Verdict.ID {
 					t.Errorf("%s: the verdict is about %v, want as many as %v", m.name, d.Verdict.Targets, before.Verdict.Targets)
+				}
+				if was, is := requests(before), requests(d); before.Verdict.ID == d.Verdict.ID && (is > 1.3*was || was > 1.3*is) {
+					t.Errorf("%s: %.2f requests a second, and %.2f unchanged: %v", m.name, is, was, d.Verdict.Targets)
 				}
 				if m.named != "" && !namesDeadOrUnjudged(d, m.named) {
 					t.Errorf("%s: %s is not named as such", m.name, m.named)
@@ -234,6 +239,16 @@ func TestCompany(t *testing.T) {
 			}
 		})
 	}
+}
+
+// requests is the rate of requests that the verdict's target serves.
+func requests(d diagnose.Diagnosis) float64 {
+	for _, f := range d.Verdict.Workload.Factors {
+		if f.Name == "request_rate" {
+			return f.Value
+		}
+	}
+	return 0
 }
 
 func servers(d diagnose.Diagnosis) (n int) {
@@ -288,6 +303,7 @@ func TestSeveralModels(t *testing.T) {
 	thrash, wantA := modelled(t, "thrashing-deep", "llama", "a-", -1, end, step)
 	errors, wantB := modelled(t, "http-errors-5xx", "mistral", "b-", -1, end, step)
 	well, _ := modelled(t, "http-errors-5xx", "qwen", "c-", 0, end, step)
+	var order []string
 	for _, swap := range []bool{false, true} {
 		all := slices.Concat(slices.Clone(thrash), errors, well)
 		all = beside(all, "zz-dead:1", func(int) []byte { return nil })
@@ -299,8 +315,15 @@ func TestSeveralModels(t *testing.T) {
 		}
 		d := playPages(t, "models", all, step).diagnose(t, end)
 		of := map[string]diagnose.Verdict{}
+		var models []string
 		for _, v := range d.Verdicts {
 			of[v.Model] = v
+			models = append(models, v.Model)
+		}
+		if order == nil {
+			order = models
+		} else if !slices.Equal(models, order) {
+			t.Errorf("the order of the models is %q, and %q with other names of the targets", models, order)
 		}
 		if got := of["llama"].ID; !slices.Contains(wantA, got) {
 			t.Errorf("llama: %s, want %v", got, wantA)

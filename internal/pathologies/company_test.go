@@ -29,8 +29,9 @@ type page struct {
 	body   []byte
 }
 
-// pagesOf reads a recording, one page of every step.
-func pagesOf(t *testing.T, file string, step time.Duration) []page {
+// pagesOf reads a recording, one page of every step; the phase says where the grid
+// begins.
+func pagesOf(t *testing.T, file string, step, phase time.Duration) []page {
 	t.Helper()
 	rec, err := recording.Open(file)
 	if err != nil {
@@ -40,7 +41,7 @@ func pagesOf(t *testing.T, file string, step time.Duration) []page {
 	var out []page
 	slots := map[string]int64{}
 	err = rec.Scrapes(func(sc recording.Scrape) error {
-		slot := sc.At.UnixMilli() / step.Milliseconds()
+		slot := (sc.At.UnixMilli() - phase.Milliseconds()) / step.Milliseconds()
 		if last, seen := slots[sc.Target]; !seen || slot != last {
 			slots[sc.Target] = slot
 			out = append(out, page{embedded.Target{Instance: sc.Target}, sc.At, bytes.Clone(sc.Body)})
@@ -212,14 +213,15 @@ func TestCompany(t *testing.T) {
 			truth.readTruth(t, strings.TrimSuffix(file, ".tar.zst")+".json")
 			last := len(truth.truth.Phases) - 1
 			end, want := time.UnixMilli(truth.truth.Phases[last].ToMS), truth.truth.accepted(last)
-			pages := pagesOf(t, file, step)
+			pages := pagesOf(t, file, step, 0)
 			before := playPages(t, name, slices.Clone(pages), step).diagnose(t, end)
 			if !slices.Contains(want, before.Verdict.ID) {
 				t.Fatalf("unchanged: %s, want %v", before.Verdict.ID, want)
 			}
 			well, _ := modelled(t, "higher-rate", "another", "aa-", 0, end, step)
 			healthy := mutation{name: "a healthy neighbour of another model", change: func(p []page, _ time.Duration) []page { return append(p, well...) }}
-			for _, m := range append(mutations(), healthy) {
+			phase := mutation{name: "another phase of the grid", change: func([]page, time.Duration) []page { return pagesOf(t, file, step, step/2) }}
+			for _, m := range append(mutations(), healthy, phase) {
 				d := playPages(t, name, m.change(slices.Clone(pages), step), step).diagnose(t, end.Add(m.shift))
 				if !slices.Contains(want, d.Verdict.ID) {
 					t.Errorf("%s: %s (%.2f), want %v: %s", m.name, d.Verdict.ID, d.Verdict.Confidence, want, d.Verdict.Summary)
@@ -280,7 +282,7 @@ func modelled(t *testing.T, name, model, prefix string, phase int, end time.Time
 		phase = len(truth.truth.Phases) - 1
 	}
 	last := time.UnixMilli(truth.truth.Phases[phase].ToMS)
-	for _, pg := range pagesOf(t, file, step) {
+	for _, pg := range pagesOf(t, file, step, 0) {
 		if pg.at.After(last) {
 			continue
 		}

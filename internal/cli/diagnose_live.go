@@ -429,7 +429,7 @@ func (r *liveRun) tellDown(d *diagnose.Diagnosis) {
 	case len(tried) > 1 && len(why) == 1:
 		f.Summary = fmt.Sprintf("%d servers do not answer: %s", len(tried), why[0])
 	}
-	d.Verdict.Summary = f.Summary
+	d.Verdict.Summary, d.Verdicts[0].Summary = f.Summary, f.Summary
 	f.Reasons = append(tried, f.Reasons...)
 }
 

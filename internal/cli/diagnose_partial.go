@@ -72,6 +72,9 @@ func bounded(ctx context.Context, run func() (diagnose.Diagnosis, error)) (diagn
 // limitConfidence lowers what a diagnosis is worth.
 func limitConfidence(d *diagnose.Diagnosis, most float64) {
 	d.Verdict.Confidence = min(d.Verdict.Confidence, most)
+	for i := range d.Verdicts {
+		d.Verdicts[i].Confidence = min(d.Verdicts[i].Confidence, most)
+	}
 	for i := range d.Findings {
 		d.Findings[i].Confidence = min(d.Findings[i].Confidence, most)
 	}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
@@ -19,7 +21,7 @@ func newExplainCommand() *cobra.Command {
 		Args: cobra.MaximumNArgs(1),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			var ids []string
-			for _, p := range pathologies.All() {
+			for _, p := range explained() {
 				ids = append(ids, p.ID+"\t"+p.Title)
 			}
 			return ids, cobra.ShellCompDirectiveNoFileComp
@@ -28,7 +30,7 @@ func newExplainCommand() *cobra.Command {
 			if len(args) == 0 {
 				return listPathologies(cmd.OutOrStdout())
 			}
-			p := findPathology(pathologies.All(), args[0])
+			p := findPathology(explained(), args[0])
 			if p == nil {
 				return unknownPathology("explain", args[0])
 			}
@@ -38,10 +40,16 @@ func newExplainCommand() *cobra.Command {
 	}
 }
 
+// explained lists what a verdict may be: the catalogue, and a broken objective of
+// which no pathology is the cause.
+func explained() []*catalog.Pathology {
+	return append(pathologies.All(), diagnose.ObjectiveBreached)
+}
+
 func listPathologies(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "ID\tSEVERITY\tTITLE")
-	for _, p := range pathologies.All() {
+	for _, p := range explained() {
 		fmt.Fprintf(t, "%s\t%s\t%s\n", p.ID, p.Severity, p.Title)
 	}
 	return t.Flush()

@@ -3,6 +3,7 @@ package diagnose
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -58,7 +59,7 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 	}
 	r := Request{
 		Targets: targets, At: o.At, Interval: o.Interval, Past: past.Length(),
-		Instance: layout.Instance, Model: layout.Model, Matchers: o.Matchers,
+		Instance: layout.Instance, Model: layout.Model, Matchers: slices.Concat(o.Matchers, layout.Without),
 	}
 	hs, err := histories(ctx, q, &r, past)
 	if err != nil {

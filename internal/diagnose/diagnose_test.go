@@ -63,7 +63,7 @@ func TestHealthySaysWhatIsPending(t *testing.T) {
 		},
 	}
 	for name, tt := range tests {
-		if got := pendingSummary(s, tt.findings); got != tt.want {
+		if got := (&pool{snapshot: s, findings: tt.findings}).pending(); got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
 	}

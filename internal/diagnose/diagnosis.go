@@ -24,7 +24,7 @@ func (s Status) String() string {
 	return [...]string{"unknown", "not_applicable", "ok", "pending", "firing"}[s]
 }
 
-// Verdicts beside the pathologies' ids.
+// Verdicts beside the pathologies' ids and ObjectiveBreached's.
 const (
 	Healthy          = "healthy"
 	Idle             = "idle"
@@ -33,13 +33,17 @@ const (
 
 // A Diagnosis is what sixty has to say about a set of targets at one moment.
 type Diagnosis struct {
-	At       time.Time
-	Status   Status // Firing, OK or Unknown
+	At     time.Time
+	Status Status // Firing, OK or Unknown
+	// Verdict is the worst of Verdicts or, where nothing fires, what holds for all
+	// targets together.
 	Verdict  Verdict
-	Findings []Finding // every pathology once, the worst first
-	Workload Workload
+	Verdicts []Verdict // one for each model, the worst first
+	Findings []Finding // every pathology once for each model, the worst first
+	Workload Workload  // of the verdict
 	Coverage []Gap
 	Targets  []Target
+	Unjudged []Unjudged
 	Spans    []Span // by target: which time was judged, and against which
 	Window   Range  // of the first target that the verdict speaks of
 	Baseline Range
@@ -47,25 +51,32 @@ type Diagnosis struct {
 	Notes    []string // remarks on the diagnosis as a whole
 }
 
-// A Verdict is the one answer.
+// A Verdict is the answer for one model, or for all of them.
 type Verdict struct {
-	ID      string
-	Summary string // one sentence
+	ID       string
+	Status   Status           // Firing, OK or Unknown
+	Severity catalog.Severity // of what fires
+	Summary  string           // one sentence
+	// Model names the model whose verdict it is: "" where there is only one, or
+	// where the targets do not say which they serve.
+	Model   string
 	Targets []string
 	// Since is when it began, zero when nothing did. SinceAtLeast says that it was
 	// there when the observation began, at that time: it is older.
 	Since        time.Time
 	SinceAtLeast bool
 	Confidence   float64 // 0 to 1
+	Workload     Workload
 }
 
-// A Finding is the outcome of one pathology, over the targets that share its
-// worst status.
+// A Finding is the outcome of one pathology on one model, over the targets that
+// share its worst status.
 type Finding struct {
 	Pathology *catalog.Pathology
+	Model     string // as in Verdict
 	Status    Status
 	Severity  catalog.Severity // lower than the pathology's while the objectives hold
-	Targets   []string
+	Targets   []string         // the worst first
 	// Since and SinceAtLeast are as in Verdict.
 	Since        time.Time
 	SinceAtLeast bool
@@ -75,14 +86,23 @@ type Finding struct {
 	Fixes        []catalog.Fix
 	Confidence   float64
 
+	// impact is how many requests a second pass the targets, or are held by them for
+	// ten seconds: 0 where nobody is served there.
+	impact float64
+
 	// InhibitedBy is the pathology that explains this one, or "".
 	InhibitedBy string
 	// RuledOutBy is the comparison that shows that it is not there.
 	RuledOutBy *catalog.Evidence
 }
 
-// Workload compares the traffic and the cost of serving it with the baseline.
+// Unjudged is a target of which nothing can be said, and why.
+type Unjudged struct{ Target, Reason string }
+
+// Workload compares the traffic of one target, and the cost of serving it, with
+// the baseline.
 type Workload struct {
+	Target  string
 	Known   bool // there is a baseline to compare with
 	Changed bool // the traffic changed
 	Factors []Factor
@@ -100,7 +120,8 @@ type Factor struct {
 	ShareOfOutputChange float64
 }
 
-// A Gap is something that could not be checked, and what to switch on.
+// A Gap is something that could not be checked on some target, and what to switch
+// on.
 type Gap struct {
 	ID      string // the pathology
 	Missing []string

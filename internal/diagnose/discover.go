@@ -1,9 +1,11 @@
 package diagnose
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -22,6 +24,8 @@ import (
 type Layout struct {
 	Instance []string // labels that identify a scraped target
 	Model    []string // labels that identify the replicas of one model
+	// Without are matchers that leave out what shows a server for a second time.
+	Without []*labels.Matcher
 }
 
 // Labels that may identify a target or a fleet, where they occur.
@@ -31,38 +35,179 @@ var (
 	identityLabels = []string{"ReplicaId", "WorkerId"}
 )
 
+// most bounds how many targets are looked at together.
+const mostTargets = 2000
+
 // Discover finds the targets whose engine metrics a Querier holds, and how
 // they are labelled. With every, targets that expose no engine metrics but
 // were scraped are returned too, with their Problem: the user named them.
 func Discover(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration, matchers []*labels.Matcher, every bool) ([]Target, Layout, error) {
-	selector := append([]*labels.Matcher{
-		labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, dialect.Selector+"|up|http_requests_total|process_.+|python_info|container_memory_working_set_bytes"),
-		labels.MustNewMatcher(labels.MatchNotRegexp, labels.MetricName, ".+_bucket"),
-	}, matchers...)
-	by := slices.Concat([]string{labels.MetricName}, instanceLabels, modelLabels, identityLabels)
-	slices.Sort(by)
-	var texts []string
-	for _, m := range selector {
-		texts = append(texts, m.String())
+	twice, err := lookTwice(ctx, q, at, lookback, matchers)
+	if err != nil {
+		return nil, Layout{}, err
 	}
-	expr := fmt.Sprintf("group by (%s) (last_over_time({%s}[%s]))", strings.Join(slices.Compact(by), ", "), strings.Join(texts, ","), model.Duration(lookback))
+	all := slices.Concat(matchers, twice.without)
+	by := slices.Concat([]string{labels.MetricName}, instanceLabels, twice.more, modelLabels, identityLabels)
+	slices.Sort(by)
+	names := dialect.Selector + "|up|http_requests_total|process_.+|python_info|container_memory_working_set_bytes"
+	selector := selectorOf(names, append([]*labels.Matcher{labels.MustNewMatcher(labels.MatchNotRegexp, labels.MetricName, ".+_bucket")}, all...))
+	expr := fmt.Sprintf("group by (%s) (last_over_time(%s[%s]))", strings.Join(slices.Compact(by), ", "), selector, model.Duration(lookback))
 	v, err := q.Query(ctx, expr, at)
 	if err != nil {
 		return nil, Layout{}, fmt.Errorf("find targets: %w", err)
 	}
-	d := discovery{layout: layoutOf(v), servers: map[string]*server{}}
+	d := discovery{layout: layoutOf(v, twice.more), servers: map[string]*server{}, dialects: map[string]detected{}}
+	d.layout.Without = twice.without
 	for _, sample := range v {
 		d.add(sample.Metric)
 	}
-	targets := d.targets(every)
-	if len(targets) == 0 {
-		return nil, d.layout, hint.With(fmt.Errorf("no inference server's metrics found at %s or in the %s before", at.UTC().Format(time.RFC3339), lookback),
-			"check --match and --at; the server must scrape vLLM's /metrics")
+	if err := d.askIdentity(ctx, q, at, lookback, all, every); err != nil {
+		return nil, d.layout, err
 	}
-	return targets, d.layout, configure(ctx, q, at, lookback, matchers, targets, d.layout)
+	targets := twice.drop(d.targets(every), d.layout)
+	switch {
+	case len(targets) == 0:
+		return nil, d.layout, d.nothing(at, lookback)
+	case len(targets) > mostTargets:
+		return nil, d.layout, hint.With(fmt.Errorf("%d targets are more than the %d that are judged together", len(targets), mostTargets),
+			"choose some with --match, such as --match namespace=prod; a target is one model on one server")
+	}
+	rename(targets)
+	return targets, d.layout, configure(ctx, q, at, lookback, all, targets, d.layout)
 }
 
-func layoutOf(v model.Vector) Layout {
+// nothing is the error where no target was found.
+func (d *discovery) nothing(at time.Time, lookback time.Duration) error {
+	var recorded []string
+	for _, srv := range d.servers {
+		for n := range srv.names {
+			if engineName.MatchString(n) && !slices.Contains(recorded, n) {
+				recorded = append(recorded, n)
+			}
+		}
+	}
+	if len(recorded) == 0 {
+		return hint.With(fmt.Errorf("no inference server's metrics found at %s or in the %s before", at.UTC().Format(time.RFC3339), lookback),
+			"check --match and --at; the server must scrape vLLM's /metrics")
+	}
+	slices.Sort(recorded)
+	return hint.With(fmt.Errorf("none of the %d metrics found is a server's own: %s; they look like the results of recording rules", len(recorded), on(recorded)),
+		"ask the Prometheus server that scrapes the servers, or let this one have vllm:num_requests_running and what goes with it, buckets included (match[] of a federation, write_relabel_configs of remote write)")
+}
+
+var engineName = regexp.MustCompile("^(?:" + dialect.Selector + ")$")
+
+// rename makes the names of targets distinct.
+func rename(targets []Target) {
+	for _, label := range []string{"job", "namespace", "cluster"} {
+		n := map[string]int{}
+		for i := range targets {
+			n[targets[i].Name]++
+		}
+		for i := range targets {
+			if t := &targets[i]; n[t.Name] > 1 && t.Labels[label] != "" {
+				t.Name = t.Labels[label] + "/" + t.Name
+			}
+		}
+	}
+}
+
+// A second is what is known of servers that are seen more than once.
+type second struct {
+	more    []string // labels that tell servers apart beside the usual ones
+	without []*labels.Matcher
+	of      map[string]origin // by origin: the one that shows the same server
+	origins map[string]origin
+}
+
+// lookTwice looks at the moment of the diagnosis and at one before it: who left
+// meanwhile is in the past that is compared with.
+func lookTwice(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration, matchers []*labels.Matcher) (*second, error) {
+	s := &second{of: map[string]origin{}, origins: map[string]origin{}}
+	var moments [][]origin
+	for _, t := range []time.Time{at, at.Add(-lookback / 2)} {
+		os, err := origins(ctx, q, t, matchers)
+		if err != nil {
+			return nil, err
+		}
+		of, err := duplicates(ctx, q, t, matchers, os)
+		if err != nil {
+			return nil, err
+		}
+		for k, o := range of {
+			_, now := s.origins[k]
+			_, too := s.origins[o.key]
+			_, dropped := s.of[o.key]
+			if !dropped && !(now && too) { // those that are there now were compared now
+				s.of[k] = o
+			}
+		}
+		for _, o := range os {
+			s.origins[o.key] = o
+		}
+		moments = append(moments, os)
+	}
+	for _, os := range moments {
+		s.more = append(s.more, tellingApart(s.kept(os), slices.Concat(instanceLabels, s.more))...)
+	}
+	var all, dropped []origin
+	for _, k := range slices.Sorted(maps.Keys(s.origins)) {
+		all = append(all, s.origins[k])
+		if _, ok := s.of[k]; ok {
+			dropped = append(dropped, s.origins[k])
+		}
+	}
+	usual := slices.Concat(instanceLabels, s.more)
+	if m := without(dropped, s.kept(all), func(n string) int { return min(1, slices.Index(usual, n)+1) }); m != nil {
+		s.without = append(s.without, m)
+	} else if len(dropped) > 0 {
+		s.more = append(s.more, tellingApart(all, usual)...)
+	}
+	return s, nil
+}
+
+func (s *second) kept(os []origin) []origin {
+	return slices.DeleteFunc(slices.Clone(os), func(o origin) bool { _, ok := s.of[o.key]; return ok })
+}
+
+// drop leaves out the targets that show a server for a second time, and notes it on
+// those that show it first.
+func (s *second) drop(targets []Target, l Layout) []Target {
+	doubles := map[string][]string{} // of the first, by its labels: where else it is seen
+	gone := map[string]bool{}
+	for _, k := range slices.Sorted(maps.Keys(s.of)) {
+		first, other := labelKey(s.of[k].labels, l.Instance), s.origins[k]
+		doubles[first] = append(doubles[first], differing(other, s.of[k]))
+		if key := labelKey(other.labels, l.Instance); key != first {
+			gone[key] = true
+		}
+	}
+	var out []Target
+	for _, t := range targets {
+		key := labelKey(t.Labels, l.Instance)
+		if gone[key] {
+			continue
+		}
+		if also := doubles[key]; len(also) > 0 {
+			t.Notes = append(t.Notes, "also seen as "+on(also))
+		}
+		out = append(out, t)
+	}
+	return out
+}
+
+// differing writes the labels by which a view of a server differs from another one.
+func differing(o, from origin) string {
+	var parts []string
+	for _, n := range slices.Sorted(maps.Keys(o.labels)) {
+		if v := o.labels[n]; v != from.labels[n] {
+			parts = append(parts, n+"="+v)
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+func layoutOf(v model.Vector, more []string) Layout {
 	occurs := func(name string) bool {
 		return slices.ContainsFunc(v, func(s *model.Sample) bool { return s.Metric[model.LabelName(name)] != "" })
 	}
@@ -72,6 +217,7 @@ func layoutOf(v model.Vector) Layout {
 			l.Instance = append(l.Instance, n)
 		}
 	}
+	l.Instance = append(l.Instance, more...)
 	for _, n := range modelLabels {
 		if n == "model_name" || occurs(n) {
 			l.Model = append(l.Model, n)
@@ -82,14 +228,35 @@ func layoutOf(v model.Vector) Layout {
 
 // discovery gathers metric names by scraped target.
 type discovery struct {
-	layout  Layout
-	servers map[string]*server
+	layout   Layout
+	servers  map[string]*server
+	dialects map[string]detected // by the names that a server exposes
+}
+
+type detected struct {
+	dialect.Dialect
+	ok bool
+}
+
+// detect finds a server's dialect; most servers expose the same names.
+func (d *discovery) detect(srv *server) (dialect.Dialect, bool) {
+	names := slices.Sorted(maps.Keys(srv.names))
+	key := strings.Join(names, " ")
+	found, seen := d.dialects[key]
+	if !seen {
+		found.Dialect, found.ok = dialect.Detect(names)
+		d.dialects[key] = found
+	}
+	return found.Dialect, found.ok
 }
 
 type server struct {
 	labels map[string]string
 	names  map[string]bool
 	models map[string]map[string]string // by model_name and identity: the labels
+
+	serves bool // it answers requests that generate
+	down   bool // it never answered a scrape
 }
 
 func (d *discovery) add(m model.Metric) {
@@ -124,13 +291,16 @@ func (d *discovery) targets(every bool) []Target {
 	var out []Target
 	for _, k := range slices.Sorted(maps.Keys(d.servers)) {
 		srv := d.servers[k]
-		dia, ok := dialect.Detect(slices.Sorted(maps.Keys(srv.names)))
+		dia, ok := d.detect(srv)
+		name := serverName(srv.labels)
 		switch {
-		case !ok && every:
-			out = append(out, Target{Name: srv.labels["instance"], Labels: srv.labels, Problem: unknownEngine(srv.names)})
+		case !ok && srv.down:
+			out = append(out, Target{Name: name, Labels: srv.labels, Dialect: d.neighbour()})
+		case !ok && (every || srv.serves):
+			out = append(out, Target{Name: name, Labels: srv.labels, Problem: unknownEngine(srv.names)})
 		case !ok:
 		case len(srv.models) == 0:
-			out = append(out, Target{Name: srv.labels["instance"], Labels: srv.labels, Dialect: dia, Version: dia.Version})
+			out = append(out, Target{Name: name, Labels: srv.labels, Dialect: dia, Version: dia.Version})
 		default:
 			out = append(out, modelTargets(srv, dia)...)
 		}
@@ -138,11 +308,79 @@ func (d *discovery) targets(every bool) []Target {
 	return out
 }
 
+// neighbour is the dialect of a server beside one that never answered.
+func (d *discovery) neighbour() dialect.Dialect {
+	for _, k := range slices.Sorted(maps.Keys(d.servers)) {
+		if dia, ok := d.detect(d.servers[k]); ok && dia.Engine != dialect.DCGM {
+			return dia
+		}
+	}
+	return dialect.Dialect{}
+}
+
+// askIdentity finds out of servers that show no engine whether they are inference
+// servers all the same: one that answers generating requests without showing its
+// engine's numbers, and one that never answered, of those that the user named or
+// that a job of nothing but inference servers has.
+func (d *discovery) askIdentity(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration, matchers []*labels.Matcher, every bool) error {
+	engines, others := map[string]int{}, map[string]int{}
+	job := func(srv *server) string { return labelKey(srv.labels, []string{"cluster", "namespace", "job"}) }
+	silent := func(srv *server) bool { return len(srv.names) == 1 && srv.names["up"] }
+	found, strange, mute := false, false, false
+	for _, srv := range d.servers {
+		_, ok := d.detect(srv)
+		switch {
+		case ok:
+			found = true
+			engines[job(srv)]++
+		case silent(srv):
+			mute = true
+		default:
+			strange = strange || srv.names["http_requests_total"]
+			others[job(srv)]++
+		}
+	}
+	if !found {
+		return nil
+	}
+	mark := func(names, form string, more []*labels.Matcher, set func(*server)) error {
+		expr := fmt.Sprintf(form, strings.Join(d.layout.Instance, ", "), selectorOf(names, slices.Concat(more, matchers)), model.Duration(lookback))
+		v, err := q.Query(ctx, expr, at)
+		if err != nil {
+			return fmt.Errorf("find servers beside those with metrics: %w", err)
+		}
+		for _, sample := range v {
+			key, _ := pick(sample.Metric, d.layout.Instance)
+			if srv := d.servers[key]; srv != nil {
+				set(srv)
+			}
+		}
+		return nil
+	}
+	if strange {
+		handlers := labels.MustNewMatcher(labels.MatchRegexp, "handler", "/v1/(chat/)?completions|/v1/responses|/v1/embeddings|/pooling|/generate")
+		if err := mark("http_requests_total", "group by (%s) (last_over_time(%s[%s]))", []*labels.Matcher{handlers}, func(srv *server) { srv.serves = true }); err != nil {
+			return err
+		}
+	}
+	if !mute {
+		return nil
+	}
+	return mark("up", "max by (%s) (max_over_time(%s[%s])) == 0", nil, func(srv *server) {
+		srv.down = silent(srv) && (every || srv.labels["job"] != "" && engines[job(srv)] > 0 && others[job(srv)] == 0)
+	})
+}
+
+// serverName is what people call a server.
+func serverName(l map[string]string) string {
+	return cmp.Or(l["exported_instance"], l["instance"], l["pod"], l["exported_pod"], l["job"], l["model_name"])
+}
+
 func modelTargets(srv *server, dia dialect.Dialect) []Target {
 	var out []Target
 	for _, k := range slices.Sorted(maps.Keys(srv.models)) {
 		l := srv.models[k]
-		name := l["instance"]
+		name := serverName(l)
 		if len(srv.models) > 1 {
 			name += "/" + l["model_name"]
 			for _, id := range dia.Identity {

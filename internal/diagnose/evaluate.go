@@ -1,11 +1,11 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/sixty-dev/sixty/internal/baseline"
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -27,29 +27,46 @@ func Evaluate(s *Snapshot, pathologies []*catalog.Pathology, set Settings) Diagn
 	d := Diagnosis{At: s.At, Targets: s.Targets, Spans: s.Spans}
 	var judged []judgement
 	for i := range s.Targets {
-		if s.Targets[i].Problem != "" {
-			continue
+		if s.Targets[i].Problem == "" {
+			judged = append(judged, judge(s, i, pathologies, set))
 		}
-		judged = append(judged, judge(s, i, pathologies, set))
 	}
-	for _, p := range pathologies {
-		if len(set.Only) == 0 || slices.Contains(set.Only, p.ID) {
-			d.Findings = append(d.Findings, merge(p, s, judged))
-		}
+	looked := slices.Clone(pathologies)
+	if len(set.Only) > 0 {
+		looked = slices.DeleteFunc(looked, func(p *catalog.Pathology) bool { return !slices.Contains(set.Only, p.ID) })
+	}
+	pools := poolsOf(s, judged)
+	for i := range pools {
+		pools[i].find(looked)
+	}
+	slices.SortStableFunc(pools, comparePools)
+	for i := range pools {
+		d.Verdicts = append(d.Verdicts, pools[i].verdict)
+		d.Findings = append(d.Findings, pools[i].findings...)
 	}
 	rank(d.Findings)
-	d.Workload = compareWorkload(s, judged)
+	all := pool{snapshot: s, judged: judged, unjudged: unjudged(s, judged), findings: d.Findings}
+	d.Unjudged = all.unjudged
+	d.Verdict = all.quiet()
+	if len(pools) == 1 || len(pools) > 1 && d.Verdicts[0].Status == Firing {
+		d.Verdict = d.Verdicts[0]
+	}
+	d.Status, d.Workload = d.Verdict.Status, d.Verdict.Workload
 	d.Coverage = coverage(d.Findings)
 	d.Notes = notes(s, judged)
-	d.Verdict, d.Status = verdict(s, &d, judged)
 	d.Window, d.Baseline, d.Source = shown(s, &d)
 	return d
 }
 
-// shown returns the span of the first target that the verdict speaks of.
+// shown returns the span of the target that is compared with its past or, where none
+// is, of the first one that the verdict speaks of.
 func shown(s *Snapshot, d *Diagnosis) (window, base Range, source BaselineSource) {
+	name := d.Workload.Target
+	if name == "" && len(d.Verdict.Targets) > 0 {
+		name = d.Verdict.Targets[0]
+	}
 	for i := range s.Targets {
-		if len(d.Verdict.Targets) > 0 && s.Targets[i].Name == d.Verdict.Targets[0] {
+		if s.Targets[i].Name == name {
 			return s.Spans[i].Window, s.Spans[i].Baseline, s.Spans[i].Source
 		}
 	}
@@ -80,7 +97,6 @@ type outcome struct {
 func judge(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settings) judgement {
 	j := judgement{target: target, view: newView(s, target, set)}
 	gpu := s.Targets[target].IsGPU()
-	firing := map[string]*outcome{}
 	for _, p := range pathologies {
 		o := outcome{pathology: p, severity: p.Severity}
 		if gpu && !onlyGPU(p) {
@@ -91,17 +107,13 @@ func judge(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settin
 		o.judge(s, j.view)
 		j.outcomes = append(j.outcomes, o)
 	}
-	for i := range j.outcomes {
-		if o := &j.outcomes[i]; o.status == Firing {
-			firing[o.pathology.ID] = o
-		}
-	}
 	// A doubtful cause is believed where one of its symptoms is beyond doubt.
 	for i := range j.outcomes {
 		o := &j.outcomes[i]
-		if o.status == Pending && slices.ContainsFunc(o.pathology.Inhibits, func(id string) bool { return firing[id] != nil }) {
+		if o.status == Pending && slices.ContainsFunc(j.outcomes, func(s outcome) bool {
+			return s.status == Firing && slices.Contains(o.pathology.Inhibits, s.pathology.ID)
+		}) {
 			o.status = Firing
-			firing[o.pathology.ID] = o
 		}
 	}
 	// In the catalogue's order, so that the furthest cause is named.
@@ -110,9 +122,14 @@ func judge(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settin
 		if o.status != Firing {
 			continue
 		}
-		for _, id := range o.pathology.Inhibits {
-			if explained := firing[id]; explained != nil && explained.inhibitedBy == "" {
+		for k := range j.outcomes {
+			explained := &j.outcomes[k]
+			switch {
+			case !slices.Contains(o.pathology.Inhibits, explained.pathology.ID):
+			case explained.status == Firing && explained.inhibitedBy == "":
 				explained.inhibitedBy = o.pathology.ID
+			case explained.status == Unknown:
+				explained.status = NotApplicable // what is down has no queue to be asked for
 			}
 		}
 	}
@@ -120,6 +137,9 @@ func judge(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settin
 		if o := &j.outcomes[i]; o.status == Firing {
 			o.refine(s, j.view, target)
 		}
+	}
+	if !gpu {
+		j.outcomes = append(j.outcomes, j.breach())
 	}
 	return j
 }
@@ -143,7 +163,7 @@ func (o *outcome) judge(s *Snapshot, v view) {
 	if o.status != Firing {
 		return
 	}
-	if t, _ := o.pathology.When.Eval(doubtful{v}); t != catalog.True {
+	if t, _ := o.pathology.When.Eval(cautious{v}); t != catalog.True {
 		o.status = Pending
 	}
 	held, known := 0, 0
@@ -200,45 +220,51 @@ func (o *outcome) refine(s *Snapshot, v view, target int) {
 	}
 }
 
-// merge makes one finding of a pathology's outcomes on all targets.
-func merge(p *catalog.Pathology, s *Snapshot, judged []judgement) Finding {
-	f := Finding{Pathology: p, Severity: p.Severity, Status: NotApplicable}
-	if len(judged) == 0 {
+// merge makes one finding of a pathology's outcomes on all targets of a pool.
+func (p *pool) merge(of *catalog.Pathology) Finding {
+	f := Finding{Pathology: of, Model: p.model, Severity: of.Severity, Status: NotApplicable}
+	if len(p.judged) == 0 {
 		f.Status = Unknown
+		for _, u := range p.unjudged {
+			f.Targets = append(f.Targets, u.Target)
+		}
 	}
-	var worst *outcome
-	var span Span // of the worst
-	inhibited := true
-	for i := range judged {
-		for k := range judged[i].outcomes {
-			o := &judged[i].outcomes[k]
-			if o.pathology != p || o.status == NotApplicable {
-				continue
-			}
-			switch {
-			case worst == nil || o.status == Unknown && worst.status == OK || rankOf(o.status) > rankOf(worst.status):
-				worst, span, f.Targets, inhibited = o, *judged[i].view.span(), nil, true
-			case o.status == Firing && worst.status == Firing && worst.inhibitedBy != "" && o.inhibitedBy == "":
-				worst, span = o, *judged[i].view.span()
-			}
-			if o.status == worst.status {
-				f.Targets = append(f.Targets, s.Targets[judged[i].target].Name)
-				inhibited = inhibited && o.inhibitedBy != ""
+	type on struct {
+		*outcome
+		*judgement
+	}
+	var all []on
+	for i := range p.judged {
+		for k := range p.judged[i].outcomes {
+			if o := &p.judged[i].outcomes[k]; o.pathology == of && o.status != NotApplicable {
+				all = append(all, on{o, &p.judged[i]})
 			}
 		}
 	}
-	if worst == nil {
+	if len(all) == 0 {
 		return f
+	}
+	// The same whatever the order of the targets.
+	slices.SortFunc(all, func(a, b on) int {
+		explained := func(o on) int { return min(1, len(o.inhibitedBy)) }
+		return cmp.Or(
+			cmp.Compare(rankOf(b.status), rankOf(a.status)), explained(a)-explained(b), cmp.Compare(b.severity, a.severity),
+			cmp.Compare(b.confidence, a.confidence), cmp.Compare(b.traffic(), a.traffic()), cmp.Compare(a.name(), b.name()),
+		)
+	})
+	worst := all[0]
+	for _, o := range all {
+		if o.status == worst.status {
+			f.Targets = append(f.Targets, o.name())
+			f.impact += o.traffic()
+		}
 	}
 	f.Status, f.Severity, f.Evidence, f.Confidence = worst.status, worst.severity, worst.evidence, worst.confidence
 	if f.Status >= Pending {
-		f.Since, f.SinceAtLeast = span.since()
+		f.Since, f.SinceAtLeast = worst.view.span().since()
 	}
 	if f.Status == Firing {
-		f.Summary, f.Reasons, f.Fixes = worst.pass.Summary, worst.pass.Reasons, worst.pass.Fixes
-		if inhibited {
-			f.InhibitedBy = worst.inhibitedBy
-		}
+		f.Summary, f.Reasons, f.Fixes, f.InhibitedBy = worst.pass.Summary, worst.pass.Reasons, worst.pass.Fixes, worst.inhibitedBy
 	}
 	if f.Status == OK {
 		f.RuledOutBy = ruledOut(f.Evidence)
@@ -273,91 +299,36 @@ func ruledOut(evidence []catalog.Evidence) *catalog.Evidence {
 }
 
 // rank puts findings in the order in which they should be read: what fires and
-// is not explained by another, the most severe first, then the rest. The
-// catalogue's order, causes before symptoms, decides between equals.
+// is not explained by another, the worst first, then the rest. The catalogue's
+// order, causes before symptoms, decides between equals.
 func rank(fs []Finding) {
-	key := func(f *Finding) int {
-		k := rankOf(f.Status) * 100
-		if f.Status == Firing && f.InhibitedBy == "" {
-			k += 50 + int(f.Severity)
+	slices.SortStableFunc(fs, func(a, b Finding) int {
+		leads := func(f *Finding) bool { return f.Status == Firing && f.InhibitedBy == "" }
+		switch {
+		case rankOf(a.Status) != rankOf(b.Status):
+			return rankOf(b.Status) - rankOf(a.Status)
+		case leads(&a) != leads(&b):
+			return boolToInt(leads(&b)) - boolToInt(leads(&a))
+		case leads(&a):
+			return a.compare(&b)
 		}
-		return -k
-	}
-	slices.SortStableFunc(fs, func(a, b Finding) int { return key(&a) - key(&b) })
+		return 0
+	})
 }
 
-// verdict gives the one answer.
-func verdict(s *Snapshot, d *Diagnosis, judged []judgement) (Verdict, Status) {
-	if len(d.Findings) > 0 && d.Findings[0].Status == Firing {
-		f := &d.Findings[0]
-		return Verdict{ID: f.Pathology.ID, Summary: f.Summary, Targets: f.Targets, Since: f.Since, SinceAtLeast: f.SinceAtLeast, Confidence: f.Confidence}, Firing
-	}
-	names := make([]string, 0, len(judged))
-	idle, known := true, 0
-	for _, j := range judged {
-		if s.Targets[j.target].IsGPU() {
-			continue
-		}
-		names = append(names, s.Targets[j.target].Name)
-		if !j.view.known() {
-			continue
-		}
-		known++
-		idle = idle && j.view.idle()
-	}
-	switch {
-	case known == 0:
-		return Verdict{ID: InsufficientData, Summary: cannotTell(s, judged), Targets: names}, Unknown
-	case idle:
-		return Verdict{ID: Idle, Summary: "No traffic to speak of: nothing to judge, and nothing wrong", Targets: names, Confidence: 0.9}, OK
-	}
-	if pending := pendingSummary(s, d.Findings); pending != "" {
-		return Verdict{ID: Healthy, Summary: pending, Targets: names, Confidence: 0.5}, OK
-	}
-	v := Verdict{ID: Healthy, Summary: healthySummary(s, judged), Targets: names, Confidence: 0.9}
-	for _, j := range judged {
-		span := j.view.span()
-		if s.Targets[j.target].IsGPU() || span.Source != NoBaseline {
-			continue
-		}
-		v.Confidence = min(v.Confidence, 0.7) // worse than itself could not be looked for
-		if v.Confidence > 0.5 && (!span.Onset.IsZero() || span.Window.Length() < longEnough) {
-			v.Confidence = 0.5
-			v.Summary += "; but there is hardly any past to compare with"
-		}
-	}
-	return v, OK
+// compare puts first what hurts somebody: a server that never served anybody is dead,
+// but a slow one beside it has users. Then the severity decides.
+func (f *Finding) compare(other *Finding) int {
+	hurts := func(f *Finding) int { return boolToInt(f.impact > 0 && f.Severity > catalog.Info) }
+	info := func(f *Finding) int { return boolToInt(f.Severity > catalog.Info) }
+	return cmp.Or(info(other)-info(f), hurts(other)-hurts(f), cmp.Compare(other.Severity, f.Severity))
 }
 
-// longEnough is a window in which a server that nothing is known of before, and
-// in which nothing changed, shows what it is like.
-const longEnough = 30 * time.Second
-
-// pendingSummary says what holds but has not lasted long enough to be believed,
-// less what another one of it explains; "" when nothing does.
-func pendingSummary(s *Snapshot, fs []Finding) string {
-	var pending []*Finding
-	for i := range fs {
-		if fs[i].Status == Pending {
-			pending = append(pending, &fs[i])
-		}
+func boolToInt(b bool) int {
+	if b {
+		return 1
 	}
-	var parts []string
-	for _, f := range pending {
-		explains := func(by *Finding) bool { return slices.Contains(by.Pathology.Inhibits, f.Pathology.ID) }
-		if slices.ContainsFunc(pending, explains) {
-			continue
-		}
-		on := strings.Join(f.Targets, ", ")
-		if len(f.Targets) > 3 {
-			on = fmt.Sprintf("%d targets", len(f.Targets))
-		}
-		parts = append(parts, fmt.Sprintf("%s on %s for %s", f.Pathology.ID, on, indicator.FormatNumber(s.At.Sub(f.Since).Seconds(), indicator.Seconds)))
-	}
-	if len(parts) == 0 {
-		return ""
-	}
-	return "Nothing is believed wrong yet: " + strings.Join(parts, "; ")
+	return 0
 }
 
 // coldFor is how long after its start a server's numbers are taken with salt:
@@ -380,74 +351,43 @@ func notes(s *Snapshot, judged []judgement) []string {
 	return out
 }
 
-func cannotTell(s *Snapshot, judged []judgement) string {
-	for i := range s.Targets {
-		if p := s.Targets[i].Problem; p != "" {
-			return fmt.Sprintf("Cannot tell: %s: %s", s.Targets[i].Name, p)
-		}
-	}
-	for _, j := range judged {
-		if j.view.span().Failing {
-			return fmt.Sprintf("Cannot tell: the last scrape of %s failed, and the one before it did not: look at its /health, or ask again after the next one", s.Targets[j.target].Name)
-		}
-		if v := j.view.Now(indicator.FirstTokenRate); v.Reason != "" {
-			return "Cannot tell: " + v.Reason
-		}
-		if j.view.Now(indicator.FirstTokenRate).OK && !j.view.Now(indicator.InFlightFloor).OK {
-			return fmt.Sprintf("Cannot tell: %s has no samples from the last moments", s.Targets[j.target].Name)
-		}
-	}
-	return "Cannot tell: a rate needs at least two scrapes, a verdict ten seconds of them"
-}
-
-func healthySummary(s *Snapshot, judged []judgement) string {
-	var parts []string
-	for _, j := range judged {
-		if s.Targets[j.target].IsGPU() {
-			continue
-		}
-		for _, sig := range []*indicator.Signal{indicator.TTFTP95, indicator.ITLP95} {
-			if v := j.view.Now(sig); v.OK {
-				parts = append(parts, fmt.Sprintf("%s %s", sig.Title, indicator.Format(v, sig.Unit)))
-			}
-		}
-		break
-	}
-	if len(judged) > 1 || len(parts) == 0 {
-		return "Nothing is wrong"
-	}
-	return "Nothing is wrong: " + strings.Join(parts, ", ")
-}
-
-// coverage lists what could not be checked.
+// coverage lists what could not be checked, each pathology once.
 func coverage(fs []Finding) []Gap {
 	var gaps []Gap
 	for _, f := range fs {
 		if f.Status != Unknown {
 			continue
 		}
-		g := Gap{ID: f.Pathology.ID}
-		for _, e := range f.Evidence {
-			if e.Holds != catalog.Unknown {
-				continue
-			}
-			why := e.Value.Reason
-			switch {
-			case e.Value.OK && math.IsNaN(e.Threshold):
-				why = e.Signal.Title + ": no baseline to compare with"
-			case why == "":
-				why = e.Signal.Title + ": no samples"
-			case !strings.HasPrefix(why, "not exposed"):
-				why = e.Signal.Title + ": " + why
-			}
-			if !slices.Contains(g.Missing, why) {
-				g.Missing = append(g.Missing, why)
-			}
-			if g.Hint == "" {
-				g.Hint = e.Signal.Hint
-			}
+		i := slices.IndexFunc(gaps, func(g Gap) bool { return g.ID == f.Pathology.ID })
+		if i < 0 {
+			i = len(gaps)
+			gaps = append(gaps, Gap{ID: f.Pathology.ID})
 		}
-		gaps = append(gaps, g)
+		gaps[i].add(f.Evidence)
 	}
 	return gaps
+}
+
+// add notes what the evidence of a finding lacks.
+func (g *Gap) add(evidence []catalog.Evidence) {
+	for _, e := range evidence {
+		if e.Holds != catalog.Unknown {
+			continue
+		}
+		why := e.Value.Reason
+		switch {
+		case e.Value.OK && math.IsNaN(e.Threshold):
+			why = e.Signal.Title + ": no baseline to compare with"
+		case why == "":
+			why = e.Signal.Title + ": no samples"
+		case !strings.HasPrefix(why, "not exposed"):
+			why = e.Signal.Title + ": " + why
+		}
+		if !slices.Contains(g.Missing, why) {
+			g.Missing = append(g.Missing, why)
+		}
+		if g.Hint == "" {
+			g.Hint = e.Signal.Hint
+		}
+	}
 }

@@ -93,7 +93,7 @@ func histories(ctx context.Context, q metrics.Querier, r *Request, past Range) (
 		}
 		ask := func(store *model.Matrix, names []string, more ...*labels.Matcher) {
 			eg.Go(func() (err error) {
-				*store, err = q.Samples(ctx, selector(names, slices.Concat(g.matchers, more)), past.To, fine+time.Millisecond)
+				*store, err = q.Samples(ctx, selectorOf(strings.Join(names, "|"), slices.Concat(g.matchers, more)), past.To, fine+time.Millisecond)
 				if err != nil {
 					err = fmt.Errorf("read the last scrapes: %w", err)
 				}
@@ -116,7 +116,7 @@ func histories(ctx context.Context, q metrics.Querier, r *Request, past Range) (
 			continue
 		}
 		eg.Go(func() (err error) {
-			got[i].old, err = q.QueryRange(ctx, selector(names, g.matchers), older)
+			got[i].old, err = q.QueryRange(ctx, selectorOf(strings.Join(names, "|"), g.matchers), older)
 			if err != nil {
 				err = fmt.Errorf("read the past: %w", err)
 			}
@@ -139,15 +139,6 @@ func histories(ctx context.Context, q metrics.Querier, r *Request, past Range) (
 		g.read(r, out, got[i].pages, slices.Concat(got[i].series, got[i].old))
 	}
 	return out, nil
-}
-
-// selector writes a selector of several names.
-func selector(names []string, matchers []*labels.Matcher) string {
-	texts := []string{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, strings.Join(names, "|")).String()}
-	for _, m := range matchers {
-		texts = append(texts, m.String())
-	}
-	return "{" + strings.Join(texts, ",") + "}"
 }
 
 // read fills the histories of the group's members.

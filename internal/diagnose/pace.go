@@ -41,7 +41,7 @@ const paceSpan = 15 * time.Minute
 func ReadPace(ctx context.Context, q metrics.Querier, matchers []*labels.Matcher, at time.Time) (Pace, error) {
 	p := Pace{Interval: UnknownInterval}
 	for _, names := range []string{pulse, "up"} {
-		m, err := q.Samples(ctx, selector([]string{names}, matchers), at, paceSpan)
+		m, err := q.Samples(ctx, selectorOf(names, matchers), at, paceSpan)
 		if err != nil {
 			return p, fmt.Errorf("find the scrape interval: %w", err)
 		}
@@ -63,7 +63,7 @@ func ReadPace(ctx context.Context, q metrics.Querier, matchers []*labels.Matcher
 			break
 		}
 	}
-	m, err := q.QueryRange(ctx, fmt.Sprintf("count(%s)", selector([]string{pulse}, matchers)), metrics.Range{Start: at.Add(-longestPast), End: at, Step: time.Minute})
+	m, err := q.QueryRange(ctx, fmt.Sprintf("count(%s)", selectorOf(pulse, matchers)), metrics.Range{Start: at.Add(-longestPast), End: at, Step: time.Minute})
 	if err != nil {
 		return p, fmt.Errorf("find the first sample: %w", err)
 	}

@@ -129,9 +129,9 @@ func deviation(values []float64, otherwise float64) float64 {
 	return max(leastDeviation, math.Sqrt(sum/float64(len(values)-1)))
 }
 
-// doubtful is a view that believes a change only as far as it exceeds what the server
+// cautious is a view that believes a change only as far as it exceeds what the server
 // does by itself, and only if it lasts.
-type doubtful struct{ view }
+type cautious struct{ view }
 
 // Factors by which the latency conditions of the catalogue allow a change anyway.
 const allowedGap, allowedTTFT, mostDoubt = 1.6, 2, 2.5
@@ -140,7 +140,7 @@ const allowedGap, allowedTTFT, mostDoubt = 1.6, 2, 2.5
 const onlyOne = 1.35
 
 // Now returns a signal's reading in the window, the lower one of the last moments'.
-func (d doubtful) Now(s *indicator.Signal) indicator.Value {
+func (d cautious) Now(s *indicator.Signal) indicator.Value {
 	v := d.view.Now(s)
 	if lasting := d.span().steady.lasting; s == indicator.ITLMean && v.V > lasting {
 		v.V = lasting
@@ -149,7 +149,7 @@ func (d doubtful) Now(s *indicator.Signal) indicator.Value {
 }
 
 // Normal returns its reading in the baseline, as high as chance may have made it.
-func (d doubtful) Normal(s *indicator.Signal) indicator.Value {
+func (d cautious) Normal(s *indicator.Signal) indicator.Value {
 	v := d.view.Normal(s)
 	raise := func(deviation, allowed float64) {
 		v.V *= min(mostDoubt, max(1, math.Exp(beyondChance*deviation)/allowed))

@@ -17,7 +17,7 @@ var workloadFactors = []struct {
 	{"prompt_tokens", indicator.PromptTokens, true},
 	{"output_tokens", indicator.OutputTokens, true},
 	{"max_tokens", indicator.MaxTokens, true},
-	{"prefix_cache_hit_ratio", indicator.PrefixHitRatio, true},
+	{"prefix_cache_hit_ratio", indicator.PrefixHitRatio, false}, // a cache that was reset is no other traffic
 	{"computed_prompt_tokens", indicator.ComputedTokens, false},
 	{"queue_time", indicator.QueueTimeMean, false},
 	{"prefill_time_per_token", indicator.PrefillTimePerToken, false},
@@ -26,29 +26,27 @@ var workloadFactors = []struct {
 }
 
 // changedBy is the factor by which a quantity of the traffic must differ from
-// the baseline to be called changed; hit ratios are compared by difference.
+// the baseline to be called changed.
+const changedBy = 1.5
+
+// A rise of the mean TTFT that is worth an explanation.
 const (
-	changedBy      = 1.5
-	changedByRatio = 0.2
+	laterBy      = 0.05 // seconds
+	laterByShare = 0.2
 )
 
-// compareWorkload compares the busiest target with its own baseline and says
-// which factors explain a later first token and a lower output rate.
-func compareWorkload(s *Snapshot, judged []judgement) Workload {
-	var w Workload
-	busiest := -1
-	for i, j := range judged {
-		if s.Targets[j.target].IsGPU() || !j.view.Now(indicator.FirstTokenRate).OK {
-			continue
-		}
-		if busiest < 0 || j.view.Now(indicator.FirstTokenRate).V > judged[busiest].view.Now(indicator.FirstTokenRate).V {
-			busiest = i
-		}
-	}
-	if busiest < 0 || judged[busiest].view.span().Source == NoBaseline {
+// queueGrew is how many more requests must wait than usual for late first tokens
+// that no finished request explains yet to be put down to the queue.
+const queueGrew = 1
+
+// compareWorkload compares a target with its own baseline and says which factors
+// explain a later first token and another output rate.
+func compareWorkload(j *judgement) Workload {
+	v := j.view
+	w := Workload{Target: j.name()}
+	if v.span().Source == NoBaseline {
 		return w
 	}
-	v := judged[busiest].view
 	for _, f := range workloadFactors {
 		now, normal := v.Now(f.signal), v.Normal(f.signal)
 		if !now.OK || !normal.OK {
@@ -56,27 +54,28 @@ func compareWorkload(s *Snapshot, judged []judgement) Workload {
 		}
 		w.Known = true
 		w.Factors = append(w.Factors, Factor{Signal: f.signal, Name: f.name, Value: now.V, Baseline: normal.V, ShareOfTTFTChange: -1, ShareOfOutputChange: -1})
-		w.Changed = w.Changed || f.traffic && changed(f.signal, now.V, normal.V)
+		w.Changed = w.Changed || f.traffic && changed(now.V, normal.V)
 	}
 	w.attributeTTFT(v)
 	w.attributeOutput(v)
 	return w
 }
 
-func changed(s *indicator.Signal, now, normal float64) bool {
-	if s.Unit == indicator.Ratio {
-		return math.Abs(now-normal) > changedByRatio
-	}
+func changed(now, normal float64) bool {
 	return normal > 0 && (now > changedBy*normal || now*changedBy < normal)
 }
 
-// attributeTTFT divides the rise of the mean TTFT among its causes. TTFT is
+// attributeTTFT divides a rise of the mean TTFT among its causes. TTFT is
 // queue + prefill + the rest, and prefill is prompt length × share not cached ×
 // cost of a token, so the rise of prefill is divided in proportion to the
 // logarithms of the three quotients. What pulls the other way gets no share.
+//
+// Queue and prefill are known of requests that ended, the first token of those that
+// began: what the former do not explain yet is the queue, where it grew.
 func (w *Workload) attributeTTFT(v view) {
 	rise := func(s *indicator.Signal) float64 { return v.Now(s).Or(math.NaN()) - v.Normal(s).Or(math.NaN()) }
-	if total := rise(indicator.TTFTMean); !(total > 0) {
+	total := rise(indicator.TTFTMean)
+	if !(total > laterBy && total > laterByShare*v.Normal(indicator.TTFTMean).V) {
 		return
 	}
 	parts := map[string]float64{"queue_time": rise(indicator.QueueTimeMean)}
@@ -87,12 +86,17 @@ func (w *Workload) attributeTTFT(v view) {
 		reuse = quotient(1-now.V, 1-normal.V)
 	}
 	cost := quotient(v.Now(indicator.PrefillTimePerToken).Or(math.NaN()), v.Normal(indicator.PrefillTimePerToken).Or(math.NaN()))
-	if prefill, sum := rise(indicator.PrefillTimeMean), max(0, tokens)+max(0, reuse)+max(0, cost); prefill > 0 && sum > 0 {
+	prefill := rise(indicator.PrefillTimeMean)
+	if sum := max(0, tokens) + max(0, reuse) + max(0, cost); prefill > 0 && sum > 0 {
 		parts["prompt_tokens"] = prefill * max(0, tokens) / sum
 		parts["prefix_cache_hit_ratio"] = prefill * max(0, reuse) / sum
 		parts["prefill_time_per_token"] = prefill * max(0, cost) / sum
 	}
-	w.share(parts, func(f *Factor) *float64 { return &f.ShareOfTTFTChange })
+	rest := total - positive(parts["queue_time"]) - positive(prefill)
+	if rest > 0 && rise(indicator.Waiting) > queueGrew {
+		parts["queue_time"] = positive(parts["queue_time"]) + rest
+	}
+	w.share(parts, total, func(f *Factor) *float64 { return &f.ShareOfTTFTChange })
 }
 
 // attributeOutput divides a change of the output rate between fewer or more
@@ -114,26 +118,30 @@ func (w *Workload) attributeOutput(v view) {
 			parts[name] = math.Log(a.V/b.V) / direction
 		}
 	}
-	w.share(parts, func(f *Factor) *float64 { return &f.ShareOfOutputChange })
+	w.share(parts, 0, func(f *Factor) *float64 { return &f.ShareOfOutputChange })
 }
 
-// share writes each part over the sum of the positive parts.
-func (w *Workload) share(parts map[string]float64, slot func(*Factor) *float64) {
+// share writes each part over the sum of the positive parts or, where that is more,
+// over the whole that they are parts of.
+func (w *Workload) share(parts map[string]float64, whole float64, slot func(*Factor) *float64) {
 	sum := 0.0
 	for _, p := range parts {
-		if p > 0 {
-			sum += p
-		}
+		sum += positive(p)
 	}
-	if sum == 0 {
+	if sum = max(sum, whole); sum == 0 {
 		return
 	}
 	for i := range w.Factors {
-		if p, ok := parts[w.Factors[i].Name]; ok {
+		if p, ok := parts[w.Factors[i].Name]; ok && !math.IsNaN(p) {
 			*slot(&w.Factors[i]) = max(0, p) / sum
-			if math.IsNaN(p) {
-				*slot(&w.Factors[i]) = -1
-			}
 		}
 	}
+}
+
+// positive is v, or 0 where v is none or pulls the other way.
+func positive(v float64) float64 {
+	if v > 0 {
+		return v
+	}
+	return 0
 }

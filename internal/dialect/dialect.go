@@ -44,6 +44,7 @@ type Dialect struct {
 	renamed map[string]string // canonical name without prefix → name without prefix
 	exprs   map[string]string // signal name → PromQL, canonical labels, names already of this dialect
 	has     map[string]bool   // names exposed
+	key     string            // see Key
 }
 
 // canonical is the prefix of vLLM's metrics in package indicator.
@@ -79,6 +80,14 @@ var histogramSuffixes = []string{"_bucket", "_sum", "_count"}
 // Detect finds the dialect of an endpoint from the names that it exposes. The
 // second result is false when the names are of no engine that sixty knows.
 func Detect(names []string) (Dialect, bool) {
+	d, ok := detect(names)
+	if ok {
+		d.key = d.tell()
+	}
+	return d, ok
+}
+
+func detect(names []string) (Dialect, bool) {
 	has := make(map[string]bool, len(names))
 	for _, n := range names {
 		has[n] = true
@@ -349,7 +358,9 @@ func (d Dialect) Exposes(name string) bool {
 }
 
 // Key tells apart dialects that need different queries.
-func (d Dialect) Key() string {
+func (d Dialect) Key() string { return d.key }
+
+func (d Dialect) tell() string {
 	var b strings.Builder
 	b.WriteString(d.prefix)
 	for _, m := range []map[string]string{d.renamed, d.exprs} {

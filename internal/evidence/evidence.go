@@ -59,7 +59,7 @@ func Measure(ctx context.Context, q metrics.Querier, cfg Config) ([]*baseline.Fi
 		return nil, err
 	}
 	d := generate.Deployment{
-		Instance: layout.Instance, Model: layout.Model, Matchers: cfg.Matchers,
+		Instance: layout.Instance, Model: layout.Model, Matchers: slices.Concat(cfg.Matchers, layout.Without),
 		Window: cfg.Window, Short: cfg.Short, Past: min(span, time.Hour),
 	}
 	seen := map[string]bool{}

@@ -88,9 +88,9 @@ func firing() diagnose.Diagnosis {
 	}
 	queue := diagnose.Finding{Pathology: saturation, Status: diagnose.Firing, Severity: catalog.Page, Targets: []string{"vllm-0:8000"}, Summary: saturation.Title, InhibitedBy: "kv-cache-thrashing", Confidence: 0.8}
 	memory := diagnose.Finding{Pathology: leak, Status: diagnose.Firing, Severity: catalog.Ticket, Targets: []string{"vllm-0:8000"}, Summary: "The API server's memory grows by 4.1 MiB/s", Confidence: 0.7}
-	return diagnose.Diagnosis{
+	return single(diagnose.Diagnosis{
 		At: at, Status: diagnose.Firing,
-		Verdict: diagnose.Verdict{ID: "kv-cache-thrashing", Summary: f.Summary, Targets: f.Targets, Since: f.Since, Confidence: f.Confidence},
+		Verdict: diagnose.Verdict{ID: "kv-cache-thrashing", Severity: catalog.Page, Summary: f.Summary, Targets: f.Targets, Since: f.Since, Confidence: f.Confidence},
 		Findings: []diagnose.Finding{
 			f, memory, queue, unchecked(throttling), unchecked(hardware),
 			notThere(slowDecode, evidence(indicator.ITLP50, catalog.GreaterThan, 0.031, 0.029, 0.0435, "baseline", "decode_slower", catalog.False)),
@@ -106,7 +106,14 @@ func firing() diagnose.Diagnosis {
 		Targets:  []diagnose.Target{server("vllm-0:8000")},
 		Window:   diagnose.Range{From: at.Add(-time.Minute), To: at},
 		Baseline: diagnose.Range{From: at.Add(-time.Hour), To: at.Add(-90 * time.Second)}, Source: diagnose.History,
-	}
+	})
+}
+
+// single completes the diagnosis of targets that serve one model.
+func single(d diagnose.Diagnosis) diagnose.Diagnosis {
+	d.Verdict.Status, d.Verdict.Workload = d.Status, d.Workload
+	d.Verdicts = []diagnose.Verdict{d.Verdict}
+	return d
 }
 
 // predicted is what a simulation might say of the first fix.
@@ -135,21 +142,21 @@ func healthy() diagnose.Diagnosis {
 	d.Findings = append(d.Findings[3:], notThere(saturation, evidence(indicator.WaitingFloor, catalog.GreaterThan, 0, 0, 0.5, "default", "queue_always", catalog.False)))
 	d.Workload.Factors = d.Workload.Factors[1:2]
 	d.Workload.Factors[0].ShareOfTTFTChange = -1
-	return d
+	return single(d)
 }
 
 func idle() diagnose.Diagnosis {
-	return diagnose.Diagnosis{
+	return single(diagnose.Diagnosis{
 		At: at, Status: diagnose.OK,
 		Verdict:  diagnose.Verdict{ID: diagnose.Idle, Summary: "No traffic to speak of: nothing to judge, and nothing wrong", Targets: []string{"vllm-0:8000"}, Confidence: 0.9},
 		Findings: []diagnose.Finding{notThere(saturation, evidence(indicator.WaitingFloor, catalog.GreaterThan, 0, 0, 0.5, "default", "queue_always", catalog.False))},
 		Targets:  []diagnose.Target{server("vllm-0:8000")},
 		Window:   diagnose.Range{From: at.Add(-15 * time.Second), To: at},
-	}
+	})
 }
 
 func unknown() diagnose.Diagnosis {
-	return diagnose.Diagnosis{
+	return single(diagnose.Diagnosis{
 		At:       at,
 		Verdict:  diagnose.Verdict{ID: diagnose.InsufficientData, Summary: "Cannot tell: shop:9000: exposes 212 metrics, none of an inference server", Targets: []string{}, Confidence: math.NaN()},
 		Findings: []diagnose.Finding{unchecked(saturation), unchecked(slowDecode)},
@@ -157,10 +164,11 @@ func unknown() diagnose.Diagnosis {
 			{ID: "saturation", Missing: []string{"Requests waiting 70 % of the time: no samples"}},
 			{ID: "slow-decode", Missing: []string{"ITL P50: no samples", "ITL mean: no samples", "TTFT P95: no samples"}},
 		},
-		Targets: []diagnose.Target{{Name: "shop:9000", Problem: "exposes 212 metrics, none of an inference server"}},
-		Window:  diagnose.Range{From: at.Add(-15 * time.Second), To: at},
-		Notes:   []string{"Is that the address of the model server, and not of its gateway?"},
-	}
+		Targets:  []diagnose.Target{{Name: "shop:9000", Problem: "exposes 212 metrics, none of an inference server"}},
+		Unjudged: []diagnose.Unjudged{{Target: "shop:9000", Reason: "exposes 212 metrics, none of an inference server"}},
+		Window:   diagnose.Range{From: at.Add(-15 * time.Second), To: at},
+		Notes:    []string{"Is that the address of the model server, and not of its gateway?"},
+	})
 }
 
 // fleet is a slower decode on five replicas whose objectives hold, one of
@@ -180,7 +188,7 @@ func fleet() diagnose.Diagnosis {
 	gone := diagnose.Finding{Pathology: targetDown, Status: diagnose.Firing, Severity: catalog.Page, Targets: []string{"vllm-5:8000"}, Summary: targetDown.Title}
 	d := diagnose.Diagnosis{
 		At: at, Status: diagnose.Firing,
-		Verdict:  diagnose.Verdict{ID: "slow-decode", Summary: f.Summary, Targets: slow, Since: f.Since, Confidence: f.Confidence},
+		Verdict:  diagnose.Verdict{ID: "slow-decode", Severity: catalog.Ticket, SinceAtLeast: true, Summary: f.Summary, Targets: slow, Since: f.Since, Confidence: f.Confidence},
 		Findings: []diagnose.Finding{f, down, gone, wait},
 		Window:   diagnose.Range{From: at.Add(-5 * time.Minute), To: at},
 		Source:   diagnose.File,
@@ -193,5 +201,40 @@ func fleet() diagnose.Diagnosis {
 		d.Targets = append(d.Targets, server(name))
 	}
 	d.Targets[1].Version = "0.24\x1b[2J.0<b>|`"
+	return single(d)
+}
+
+// company is a Prometheus that holds several models: two are sick for different
+// reasons, one is well but for a target that cannot be judged, and of one nothing is
+// known.
+func company() diagnose.Diagnosis {
+	d := firing()
+	page := d.Verdict
+	page.Model = "llama-70b"
+	for i := range d.Findings {
+		d.Findings[i].Model = page.Model
+	}
+	slow := diagnose.Finding{
+		Pathology: slowDecode, Model: "mistral-7b", Status: diagnose.Firing, Severity: catalog.Ticket, Targets: []string{"vllm-2:8000", "vllm-1:8000"},
+		Since: at.Add(-14 * time.Second), SinceAtLeast: true, Confidence: 0.7, Summary: slowDecode.Title,
+		Evidence: []catalog.Evidence{evidence(indicator.ITLP50, catalog.GreaterThan, 0.041, 0.019, 0.0285, "baseline", "decode_slower", catalog.True)},
+		Fixes:    []catalog.Fix{{Summary: "Look at the GPUs' clocks", Verify: "ITL P50 returns to 19 ms"}, {Summary: "Restart the server"}},
+	}
+	hangUp := &catalog.Pathology{ID: "client-cancellations", Title: "Clients hang up before they are answered", Severity: catalog.Ticket}
+	d.Findings = append(d.Findings, slow, diagnose.Finding{Pathology: hangUp, Model: "mistral-7b", Status: diagnose.Firing, Severity: catalog.Ticket, Targets: []string{"vllm-1:8000"}, Summary: hangUp.Title})
+	ticket := diagnose.Verdict{
+		ID: "slow-decode", Status: diagnose.Firing, Severity: catalog.Ticket, Model: "mistral-7b", Summary: slow.Summary, Targets: slow.Targets, Since: slow.Since, SinceAtLeast: true, Confidence: slow.Confidence,
+		Workload: diagnose.Workload{Target: "vllm-2:8000", Known: true, Factors: []diagnose.Factor{
+			{Signal: indicator.ITLMean, Name: "decode_step_time", Value: 0.042, Baseline: 0.02, ShareOfTTFTChange: -1, ShareOfOutputChange: -1},
+		}},
+	}
+	page.Workload.Target = "vllm-0:8000"
+	well := diagnose.Verdict{ID: diagnose.Healthy, Status: diagnose.OK, Model: "qwen-3", Targets: []string{"vllm-3:8000", "vllm-4:8000"}, Confidence: 0.38, Summary: "Nothing is wrong; 1 of 2 targets could not be judged: vllm-4:8000: it exposes only process metrics"}
+	dark := diagnose.Verdict{ID: diagnose.InsufficientData, Model: "phi-4", Targets: []string{"vllm-5:8000"}, Summary: "Cannot tell: vllm-5:8000: no samples from the last moments"}
+	for _, name := range []string{"vllm-1:8000", "vllm-2:8000", "vllm-3:8000", "vllm-4:8000", "vllm-5:8000"} {
+		d.Targets = append(d.Targets, server(name))
+	}
+	d.Unjudged = []diagnose.Unjudged{{Target: "vllm-4:8000", Reason: "it exposes only process metrics"}, {Target: "vllm-5:8000", Reason: "no samples from the last moments"}}
+	d.Verdict, d.Verdicts, d.Workload = page, []diagnose.Verdict{page, ticket, dark, well}, page.Workload
 	return d
 }

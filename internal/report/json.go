@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -45,6 +46,7 @@ type (
 		At       timestamp     `json:"at"`
 		Status   string        `json:"status"`
 		Verdict  verdictJSON   `json:"verdict"`
+		Verdicts []verdictJSON `json:"verdicts"`
 		Findings []findingJSON `json:"findings"`
 		Workload workloadJSON  `json:"workload"`
 		Coverage []gapJSON     `json:"coverage"`
@@ -55,20 +57,28 @@ type (
 	}
 
 	verdictJSON struct {
-		ID         string    `json:"id"`
-		Summary    string    `json:"summary"`
-		Targets    []string  `json:"targets"`
-		Since      timestamp `json:"since"`
-		Confidence number    `json:"confidence"`
+		ID         string       `json:"id"`
+		Status     string       `json:"status"`
+		Severity   *string      `json:"severity"`
+		Model      string       `json:"model"`
+		Summary    string       `json:"summary"`
+		Targets    []string     `json:"targets"`
+		Since      timestamp    `json:"since"`
+		AtLeast    bool         `json:"at_least"`
+		Confidence number       `json:"confidence"`
+		Findings   []string     `json:"findings"`
+		Workload   workloadJSON `json:"workload"`
 	}
 
 	findingJSON struct {
 		ID          string         `json:"id"`
+		Model       string         `json:"model"`
 		Title       string         `json:"title"`
 		Status      string         `json:"status"`
 		Severity    string         `json:"severity"`
 		Targets     []string       `json:"targets"`
 		Since       timestamp      `json:"since"`
+		AtLeast     bool           `json:"at_least"`
 		Summary     string         `json:"summary"`
 		Reasons     []string       `json:"reasons"`
 		Confidence  number         `json:"confidence"`
@@ -134,6 +144,7 @@ type (
 	}
 
 	workloadJSON struct {
+		Target  string       `json:"target"`
 		Known   bool         `json:"known"`
 		Changed bool         `json:"changed"`
 		Factors []factorJSON `json:"factors"`
@@ -158,7 +169,9 @@ type (
 		Name    string                 `json:"name"`
 		Dialect string                 `json:"dialect"`
 		Version string                 `json:"version"`
+		Model   string                 `json:"model"`
 		Up      bool                   `json:"up"`
+		Judged  bool                   `json:"judged"`
 		Problem string                 `json:"problem"`
 		Notes   []string               `json:"notes"`
 		Config  map[string]settingJSON `json:"config"`
@@ -203,15 +216,13 @@ func (t timestamp) MarshalJSON() ([]byte, error) {
 
 func newDiagnosisJSON(d *diagnose.Diagnosis) diagnosisJSON {
 	return diagnosisJSON{
-		Schema: Schema,
-		At:     timestamp(d.At),
-		Status: d.Status.String(),
-		Verdict: verdictJSON{
-			ID: d.Verdict.ID, Summary: d.Verdict.Summary, Targets: list(d.Verdict.Targets),
-			Since: timestamp(d.Verdict.Since), Confidence: number(d.Verdict.Confidence),
-		},
+		Schema:   Schema,
+		At:       timestamp(d.At),
+		Status:   d.Status.String(),
+		Verdict:  newVerdictJSON(d, &d.Verdict),
+		Verdicts: each(d.Verdicts, func(v *diagnose.Verdict) verdictJSON { return newVerdictJSON(d, v) }),
 		Findings: each(d.Findings, newFindingJSON),
-		Workload: workloadJSON{Known: d.Workload.Known, Changed: d.Workload.Changed, Factors: each(d.Workload.Factors, newFactorJSON)},
+		Workload: newWorkloadJSON(&d.Workload),
 		Coverage: each(d.Coverage, func(g *diagnose.Gap) gapJSON {
 			return gapJSON{ID: g.ID, Missing: list(g.Missing), Hint: g.Hint}
 		}),
@@ -224,10 +235,30 @@ func newDiagnosisJSON(d *diagnose.Diagnosis) diagnosisJSON {
 	}
 }
 
+func newVerdictJSON(d *diagnose.Diagnosis, v *diagnose.Verdict) verdictJSON {
+	out := verdictJSON{
+		ID: v.ID, Status: v.Status.String(), Model: v.Model, Summary: v.Summary, Targets: list(v.Targets),
+		Since: timestamp(v.Since), AtLeast: v.SinceAtLeast, Confidence: number(v.Confidence), Findings: []string{}, Workload: newWorkloadJSON(&v.Workload),
+	}
+	if v.Status == diagnose.Firing {
+		out.Severity = optional(v.Severity.String())
+		for i := range d.Findings {
+			if f := &d.Findings[i]; f.Status == diagnose.Firing && f.Model == v.Model {
+				out.Findings = append(out.Findings, f.Pathology.ID)
+			}
+		}
+	}
+	return out
+}
+
+func newWorkloadJSON(w *diagnose.Workload) workloadJSON {
+	return workloadJSON{Target: w.Target, Known: w.Known, Changed: w.Changed, Factors: each(w.Factors, newFactorJSON)}
+}
+
 func newFindingJSON(f *diagnose.Finding) findingJSON {
 	out := findingJSON{
-		ID: f.Pathology.ID, Title: f.Pathology.Title, Status: f.Status.String(), Severity: f.Severity.String(),
-		Targets: list(f.Targets), Since: timestamp(f.Since), Summary: f.Summary, Reasons: list(f.Reasons),
+		ID: f.Pathology.ID, Model: f.Model, Title: f.Pathology.Title, Status: f.Status.String(), Severity: f.Severity.String(),
+		Targets: list(f.Targets), Since: timestamp(f.Since), AtLeast: f.SinceAtLeast, Summary: f.Summary, Reasons: list(f.Reasons),
 		Confidence: number(f.Confidence), Evidence: each(f.Evidence, newEvidenceJSON),
 		InhibitedBy: optional(f.InhibitedBy), Runbook: runbook(f.Pathology), Fixes: each(f.Fixes, newFixJSON),
 	}
@@ -289,7 +320,7 @@ func newPredictedJSON(p *catalog.Prediction) *predictedJSON {
 func newFactorJSON(f *diagnose.Factor) factorJSON {
 	out := factorJSON{
 		Name: f.Name, Baseline: number(f.Baseline), Value: number(f.Value),
-		ShareOfTTFTChange: share(f.ShareOfTTFTChange), ShareOfOutputChange: share(f.ShareOfOutputChange),
+		ShareOfTTFTChange: part(f.ShareOfTTFTChange), ShareOfOutputChange: part(f.ShareOfOutputChange),
 	}
 	if f.Signal != nil {
 		out.Unit = string(f.Signal.Unit)
@@ -299,8 +330,9 @@ func newFactorJSON(f *diagnose.Factor) factorJSON {
 
 func newTargetJSON(d *diagnose.Diagnosis, t *diagnose.Target) targetJSON {
 	out := targetJSON{
-		Name: t.Name, Dialect: t.Dialect.ID, Version: t.Version, Up: up(d, t), Problem: t.Problem,
-		Notes: list(t.Notes), Config: map[string]settingJSON{},
+		Name: t.Name, Dialect: t.Dialect.ID, Version: t.Version, Up: up(d, t), Problem: t.Problem, Model: t.Labels["model_name"],
+		Judged: !slices.ContainsFunc(d.Unjudged, func(u diagnose.Unjudged) bool { return u.Target == t.Name }),
+		Notes:  list(t.Notes), Config: map[string]settingJSON{},
 	}
 	for flag, s := range t.Config {
 		out.Config[flag] = settingJSON{Value: s.Value, Source: s.Source}
@@ -328,8 +360,8 @@ func optional(s string) *string {
 
 func known(v indicator.Value) number { return number(v.Or(math.NaN())) }
 
-// share is null where it was not computed.
-func share(v float64) number {
+// part is null where it was not computed.
+func part(v float64) number {
 	if v < 0 {
 		return number(math.NaN())
 	}

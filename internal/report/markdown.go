@@ -17,21 +17,19 @@ type markdown struct {
 }
 
 func (m *markdown) diagnosis(d *diagnose.Diagnosis) {
-	head := "**" + d.Verdict.ID + "**"
-	if q := qualifier(d); q != "" {
-		head += " (" + q + ")"
-	}
-	m.printf("%s: %s\n", head, escape(strings.TrimSpace(clean(sentence(d.Verdict.Summary))+" "+whereSince(d, m.options.Verbose))))
-	if f := lead(d); f != nil {
-		if s := objectivesLine(f); s != "" {
-			m.printf("\n%s\n", s)
+	for i, v := range told(d) {
+		more := ""
+		if i == 0 {
+			more = alsoSick(d)
 		}
-		m.finding(f)
+		m.verdict(d, v, more)
 	}
-	m.others(d, "Also firing", alsoFiring)
-	m.others(d, "Explained by "+d.Verdict.ID, explained)
-	m.others(d, "Not yet long enough", pending)
-	m.changes(d)
+	for i, v := range others(d) {
+		if i == 0 {
+			m.printf("\n### %s\n\n", othersHead(d))
+		}
+		m.printf("- %s\n", escape(otherLine(d, v, m.options.Verbose)))
+	}
 	m.ruledOut(d)
 	if groups := gaps(d.Coverage); len(groups) > 0 {
 		m.printf("\n### Not checked\n\n")
@@ -48,9 +46,37 @@ func (m *markdown) diagnosis(d *diagnose.Diagnosis) {
 	}
 }
 
-func (m *markdown) finding(f *diagnose.Finding) {
+func (m *markdown) verdict(d *diagnose.Diagnosis, v *diagnose.Verdict, more string) {
+	if m.b.Len() > 0 {
+		m.printf("\n")
+	}
+	head := "**" + v.ID + "**"
+	if q := qualifier(d, v); q != "" {
+		head += " (" + q + ")"
+	}
+	m.printf("%s%s: %s\n", head, escape(ofModel(v)), escape(strings.TrimSpace(clean(sentence(v.Summary))+" "+whereSince(d, v, m.options.Verbose))))
+	if more != "" {
+		m.printf("\n%s\n", escape(more))
+	}
+	if f := lead(d, v); f != nil {
+		if s := objectivesLine(f); s != "" {
+			m.printf("\n%s\n", s)
+		}
+		m.finding(d, f)
+	}
+	m.others(d, v, "Also firing", alsoFiring)
+	m.others(d, v, "Explained by "+v.ID, explained)
+	m.others(d, v, "Not yet long enough", pending)
+	m.changes(d, v)
+}
+
+func (m *markdown) finding(d *diagnose.Diagnosis, f *diagnose.Finding) {
 	if rows := evidenceRows(f.Evidence, m.options.Verbose); len(rows) > 0 {
-		m.printf("\n### Evidence\n\n")
+		from := ""
+		if len(d.Targets) > 1 {
+			from = " from " + escape(clean(f.Targets[0]))
+		}
+		m.printf("\n### Evidence%s\n\n", from)
 		m.table(evidenceHead, rows)
 	}
 	if len(f.Reasons) > 0 {
@@ -95,25 +121,25 @@ func (m *markdown) fix(n int, f *catalog.Fix) {
 	}
 }
 
-func (m *markdown) others(d *diagnose.Diagnosis, head string, keep func(*diagnose.Finding) bool) {
-	for i, f := range selected(d, keep) {
+func (m *markdown) others(d *diagnose.Diagnosis, v *diagnose.Verdict, head string, keep func(*diagnose.Finding) bool) {
+	for i, f := range selected(d, v, keep) {
 		if i == 0 {
 			m.printf("\n### %s\n\n", head)
 		}
 		by := ""
-		if f.InhibitedBy != "" && f.InhibitedBy != d.Verdict.ID {
+		if f.InhibitedBy != "" && f.InhibitedBy != v.ID {
 			by = " (explained by " + f.InhibitedBy + ")"
 		}
-		m.printf("- **%s**%s: %s\n", f.Pathology.ID, by, escape(summaryOf(f, d)))
+		m.printf("- **%s**%s: %s\n", f.Pathology.ID, by, escape(summaryOf(d, f)))
 	}
 }
 
-func (m *markdown) changes(d *diagnose.Diagnosis) {
-	intro, rows := changes(d, m.options.Verbose)
-	if intro == "" || quiet(d) && !d.Workload.Changed && !m.options.Verbose {
+func (m *markdown) changes(d *diagnose.Diagnosis, v *diagnose.Verdict) {
+	intro, rows := changes(d, &v.Workload, m.options.Verbose)
+	if intro == "" || quiet(d) && !v.Workload.Changed && !m.options.Verbose {
 		return
 	}
-	m.printf("\n### What changed\n\n%s\n\n", escape(intro))
+	m.printf("\n### What changed%s\n\n%s\n\n", escape(whose(d, &v.Workload)), escape(intro))
 	m.table([]string{"quantity", "normal → now", "change"}, rows)
 }
 
@@ -124,9 +150,9 @@ func (m *markdown) ruledOut(d *diagnose.Diagnosis) {
 		}
 		return
 	}
-	for i, f := range selected(d, ruledOut) {
+	for i, f := range selected(d, &d.Verdict, ruledOut) {
 		if i == 0 {
-			m.printf("\n### Ruled out\n\n")
+			m.printf("\n### Ruled out%s\n\n", escape(ofModel(&d.Verdict)))
 		}
 		m.printf("- %s: %s\n", f.Pathology.ID, escape(clean(cmp.Or(ruledOutLine(f), "its conditions do not hold"))))
 	}

@@ -19,7 +19,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the golden files")
 
 var examples = map[string]func() diagnose.Diagnosis{
-	"firing": firing, "healthy": healthy, "idle": idle, "unknown": unknown, "fleet": fleet,
+	"firing": firing, "healthy": healthy, "idle": idle, "unknown": unknown, "fleet": fleet, "company": company,
 }
 
 func render(t *testing.T, format func(*bytes.Buffer) error) string {
@@ -119,7 +119,7 @@ func TestForeignTextCannotControlTheTerminalOrTheMarkup(t *testing.T) {
 var mayBeNull = map[string]bool{
 	"benefit": true,
 	"since":   true, "from": true, "to": true, "value": true, "value_bound": true, "baseline": true, "threshold": true, "holds": true,
-	"ruled_out_by": true, "inhibited_by": true, "predicted": true, "reason": true, "measured": true, "share_of_ttft_change": true, "share_of_output_change": true, "confidence": true,
+	"ruled_out_by": true, "inhibited_by": true, "predicted": true, "reason": true, "measured": true, "share_of_ttft_change": true, "share_of_output_change": true, "confidence": true, "severity": true,
 }
 
 func TestJSONHoldsNullOnlyWhereDocumented(t *testing.T) {

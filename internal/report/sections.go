@@ -16,22 +16,58 @@ import (
 // This file says what is shown and in which words; text.go and markdown.go say
 // how it is laid out.
 
-// lead returns the finding behind the verdict, nil when nothing fires.
-func lead(d *diagnose.Diagnosis) *diagnose.Finding {
+// told lists the verdicts that are told in full, the leading one first: those of
+// models on which something fires or, where nothing does, the one for all.
+func told(d *diagnose.Diagnosis) []*diagnose.Verdict {
+	out := []*diagnose.Verdict{&d.Verdict}
+	for i := range d.Verdicts {
+		if v := &d.Verdicts[i]; i > 0 && v.Status == diagnose.Firing {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// others lists the verdicts that a line each is enough for.
+func others(d *diagnose.Diagnosis) []*diagnose.Verdict {
+	var out []*diagnose.Verdict
+	for i := range d.Verdicts {
+		if v := &d.Verdicts[i]; len(d.Verdicts) > 1 && v.Status != diagnose.Firing {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+func othersHead(d *diagnose.Diagnosis) string {
+	if quiet(d) {
+		return "Models"
+	}
+	return "Other models"
+}
+
+// about reports whether a finding is of a verdict's model.
+func about(d *diagnose.Diagnosis, v *diagnose.Verdict, f *diagnose.Finding) bool {
+	return d.Status != diagnose.Firing || f.Model == v.Model
+}
+
+// lead returns the finding behind a verdict, nil when nothing fires.
+func lead(d *diagnose.Diagnosis, v *diagnose.Verdict) *diagnose.Finding {
 	for i := range d.Findings {
-		if f := &d.Findings[i]; f.Status == diagnose.Firing && f.Pathology.ID == d.Verdict.ID {
+		if f := &d.Findings[i]; f.Status == diagnose.Firing && f.Pathology.ID == v.ID && about(d, v, f) {
 			return f
 		}
 	}
 	return nil
 }
 
-// selected returns the findings that keep says yes to, the lead left out.
-func selected(d *diagnose.Diagnosis, keep func(*diagnose.Finding) bool) []*diagnose.Finding {
+// selected returns the findings of a verdict's model that keep says yes to, the lead
+// left out.
+func selected(d *diagnose.Diagnosis, v *diagnose.Verdict, keep func(*diagnose.Finding) bool) []*diagnose.Finding {
 	var out []*diagnose.Finding
-	first := lead(d)
+	first := lead(d, v)
 	for i := range d.Findings {
-		if f := &d.Findings[i]; f != first && keep(f) {
+		if f := &d.Findings[i]; f != first && about(d, v, f) && keep(f) {
 			out = append(out, f)
 		}
 	}
@@ -61,30 +97,59 @@ func confidence(c float64) string {
 }
 
 // qualifier is what stands behind the verdict's id: how bad and how sure.
-func qualifier(d *diagnose.Diagnosis) string {
+func qualifier(d *diagnose.Diagnosis, v *diagnose.Verdict) string {
 	var parts []string
-	if f := lead(d); f != nil {
+	if f := lead(d, v); f != nil {
 		parts = append(parts, f.Severity.String())
 	}
-	if d.Status != diagnose.Unknown && d.Verdict.Confidence > 0 {
-		parts = append(parts, confidence(d.Verdict.Confidence))
+	if v.Confidence > 0 && v.ID != diagnose.InsufficientData {
+		parts = append(parts, confidence(v.Confidence))
 	}
 	return strings.Join(parts, ", ")
 }
 
-// whereSince says on which targets, and since when.
-func whereSince(d *diagnose.Diagnosis, verbose bool) string {
+// head names a verdict, and its model where there are several.
+func head(d *diagnose.Diagnosis, v *diagnose.Verdict) string {
+	out := v.ID
+	if q := qualifier(d, v); q != "" {
+		out += " (" + q + ")"
+	}
+	return out + ofModel(v)
+}
+
+// alsoSick names the models beside the leading one on which something fires.
+func alsoSick(d *diagnose.Diagnosis) string {
 	var parts []string
-	if on := names(d.Verdict.Targets, verbose); on != "" {
+	for _, v := range told(d)[1:] {
+		where := ofModel(v)
+		if where == "" {
+			where = " on " + names(v.Targets, false)
+		}
+		parts = append(parts, fmt.Sprintf("%s (%s)%s", v.ID, v.Severity, where))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "Sick too, below: " + strings.Join(parts, ", ") + "."
+}
+
+// whereSince says on which targets, and since when.
+func whereSince(d *diagnose.Diagnosis, v *diagnose.Verdict, verbose bool) string {
+	var parts []string
+	if on := names(v.Targets, verbose); on != "" {
 		parts = append(parts, "On "+on)
 	}
-	if t := d.Verdict.Since; !t.IsZero() {
-		since := "since " + clock(t, d.At)
-		if ago := d.At.Sub(t); ago > 0 {
-			since += ", " + length(ago) + " ago"
+	if t := v.Since; !t.IsZero() {
+		ago := length(d.At.Sub(t))
+		since := "since " + clock(t, d.At) + ", " + ago + " ago"
+		switch {
+		case v.SinceAtLeast:
+			since = "for at least " + ago + ": observation began then"
+		case !t.Before(d.At):
+			since = "since " + clock(t, d.At)
 		}
 		if len(parts) == 0 {
-			since = "S" + since[1:]
+			since = strings.ToUpper(since[:1]) + since[1:]
 		}
 		parts = append(parts, since)
 	}
@@ -174,23 +239,32 @@ func ruledOutLine(f *diagnose.Finding) string {
 	return line
 }
 
-// summaryOf is one line on a finding that does not lead.
-func summaryOf(f *diagnose.Finding, verdict *diagnose.Diagnosis) string {
+// summaryOf is one line on a finding that does not lead, with its targets where
+// there are several to choose from.
+func summaryOf(d *diagnose.Diagnosis, f *diagnose.Finding) string {
 	s := cmp.Or(f.Summary, f.Pathology.Title)
-	if !slices.Equal(f.Targets, verdict.Verdict.Targets) && len(f.Targets) > 0 {
+	if len(d.Targets) > 1 && len(f.Targets) > 0 {
 		s = strings.TrimSuffix(s, ".") + " (on " + names(f.Targets, false) + ")"
 	}
 	return clean(s)
 }
 
+// otherLine is one line on a model of which there is little to tell.
+func otherLine(d *diagnose.Diagnosis, v *diagnose.Verdict, verbose bool) string {
+	line := clean(sentence(head(d, v) + ": " + v.Summary))
+	if slices.ContainsFunc(v.Targets, func(t string) bool { return strings.Contains(v.Summary, t) }) {
+		return line
+	}
+	return strings.TrimSpace(line + " " + whereSince(d, v, verbose))
+}
+
 // noticeable is the relative difference from which a factor is shown, and the
-// absolute one for ratios.
-const noticeable, noticeableRatio = 0.2, 0.05
+// absolute one for ratios and, in seconds, for times.
+const noticeable, noticeableRatio, noticeableTime = 0.2, 0.05, 0.001
 
 // changes describes what differs from the baseline: a sentence and a table.
 // The sentence is empty when there is nothing to tell.
-func changes(d *diagnose.Diagnosis, verbose bool) (intro string, rows [][]string) {
-	w := &d.Workload
+func changes(d *diagnose.Diagnosis, w *diagnose.Workload, verbose bool) (intro string, rows [][]string) {
 	if !w.Known {
 		return "", nil
 	}
@@ -218,19 +292,19 @@ func changes(d *diagnose.Diagnosis, verbose bool) (intro string, rows [][]string
 		intro = "The traffic is as usual; the server works differently."
 	}
 	if ttft {
-		intro += " " + shares(w.Factors, "The mean TTFT rose: ", func(f *diagnose.Factor) float64 { return f.ShareOfTTFTChange })
+		intro += " " + shares(w.Factors, "Of the rise of the mean TTFT", func(f *diagnose.Factor) float64 { return f.ShareOfTTFTChange })
 	}
 	if output {
-		intro += " " + shares(w.Factors, "The output rate changed: ", func(f *diagnose.Factor) float64 { return f.ShareOfOutputChange })
+		intro += " " + shares(w.Factors, "Of the change of the output rate", func(f *diagnose.Factor) float64 { return f.ShareOfOutputChange })
 	}
 	return strings.TrimSpace(intro), rows
 }
 
-// shares lists the factors of a change, the largest first.
+// shares says how much of a change each factor explains, the largest first.
 func shares(factors []diagnose.Factor, intro string, of func(*diagnose.Factor) float64) string {
 	var parts []*diagnose.Factor
 	for i := range factors {
-		if of(&factors[i]) >= 0.005 {
+		if of(&factors[i]) >= tellingShare {
 			parts = append(parts, &factors[i])
 		}
 	}
@@ -238,8 +312,21 @@ func shares(factors []diagnose.Factor, intro string, of func(*diagnose.Factor) f
 	if len(parts) == 0 {
 		return ""
 	}
-	said := each(parts, func(f **diagnose.Factor) string { return percent(of(*f)) + " " + cause(*f) })
-	return intro + strings.Join(said, ", ") + "."
+	said := each(parts, func(f **diagnose.Factor) string { return share(of(*f)) + " comes from " + cause(*f) })
+	return intro + ", " + strings.Join(said, ", ") + "."
+}
+
+// tellingShare is the least part of a change that is told.
+const tellingShare = 0.05
+
+func share(of float64) string {
+	switch {
+	case of > 1-tellingShare:
+		return "nearly all"
+	case of < 0.1:
+		return "a little"
+	}
+	return percent(of)
 }
 
 // cause puts a factor and its direction in words.
@@ -250,7 +337,7 @@ func cause(f *diagnose.Factor) string {
 		"output_tokens":          {"shorter answers", "longer answers"},
 		"prefix_cache_hit_ratio": {"less reuse of the prefix cache", "more reuse of the prefix cache"},
 		"prefill_time_per_token": {"faster prefill per token", "slower prefill per token"},
-		"queue_time":             {"less waiting in the queue", "waiting in the queue"},
+		"queue_time":             {"waiting in the queue", "waiting in the queue"},
 	}[f.Name]
 	switch {
 	case words[0] == "":
@@ -261,9 +348,28 @@ func cause(f *diagnose.Factor) string {
 	return words[1]
 }
 
+// whose names the target of a comparison, where there are several.
+func whose(d *diagnose.Diagnosis, w *diagnose.Workload) string {
+	if len(d.Targets) < 2 || w.Target == "" {
+		return ""
+	}
+	return " on " + clean(w.Target)
+}
+
+// ofModel names the model of a verdict, where there are several.
+func ofModel(v *diagnose.Verdict) string {
+	if v.Model == "" {
+		return ""
+	}
+	return " on " + clean(v.Model)
+}
+
 func differs(f *diagnose.Factor) bool {
-	if ratio(f) {
+	switch {
+	case ratio(f):
 		return math.Abs(f.Value-f.Baseline) >= noticeableRatio
+	case f.Signal != nil && f.Signal.Unit == indicator.Seconds && math.Abs(f.Value-f.Baseline) < noticeableTime:
+		return false
 	}
 	return math.Abs(f.Value-f.Baseline) >= noticeable*math.Abs(f.Baseline) && f.Value != f.Baseline
 }
@@ -434,12 +540,12 @@ func tally(d *diagnose.Diagnosis) string {
 // footer says what the answer rests on, as pairs of a name and a text.
 func footer(d *diagnose.Diagnosis, verbose bool) [][2]string {
 	out := [][2]string{}
-	for i := range d.Targets {
-		if !verbose && len(d.Targets) > manyNames+1 && i == manyNames {
+	for n, t := range notable(d) {
+		if !verbose && len(d.Targets) > manyNames+1 && n == manyNames {
 			out = append(out, [2]string{"", fmt.Sprintf("and %d more targets", len(d.Targets)-manyNames)})
 			break
 		}
-		out = append(out, [2]string{"", targetLine(d, &d.Targets[i])})
+		out = append(out, [2]string{"", targetLine(d, t)})
 	}
 	if len(out) > 0 {
 		out[0][0] = "target"
@@ -472,9 +578,25 @@ func footer(d *diagnose.Diagnosis, verbose bool) [][2]string {
 		}
 	}
 	out = append(out, [2]string{"baseline", baseline})
-	if s := thresholdSources(lead(d)); s != "" {
+	if s := thresholdSources(lead(d, &d.Verdict)); s != "" {
 		out = append(out, [2]string{"thresholds", s})
 	}
+	return out
+}
+
+// notable lists the targets: those that are down or could not be judged first.
+func notable(d *diagnose.Diagnosis) []*diagnose.Target {
+	out := make([]*diagnose.Target, 0, len(d.Targets))
+	for i := range d.Targets {
+		out = append(out, &d.Targets[i])
+	}
+	well := func(t *diagnose.Target) int {
+		if !up(d, t) || slices.ContainsFunc(d.Unjudged, func(u diagnose.Unjudged) bool { return u.Target == t.Name }) {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(out, func(a, b *diagnose.Target) int { return well(a) - well(b) })
 	return out
 }
 
@@ -486,7 +608,9 @@ func targetLine(d *diagnose.Diagnosis, t *diagnose.Target) string {
 	if t.Version != "" {
 		parts = append(parts, "version "+t.Version)
 	}
-	switch {
+	switch i := slices.IndexFunc(d.Unjudged, func(u diagnose.Unjudged) bool { return u.Target == t.Name }); {
+	case i >= 0:
+		parts = append(parts, "not judged: "+d.Unjudged[i].Reason)
 	case t.Problem != "":
 		parts = append(parts, t.Problem)
 	case !up(d, t):
@@ -542,7 +666,12 @@ func baselineSource(d *diagnose.Diagnosis) diagnose.BaselineSource {
 }
 
 // runbook is the page on a pathology, relative to the repository's root.
-func runbook(p *catalog.Pathology) string { return "docs/pathologies/" + p.ID + ".md" }
+func runbook(p *catalog.Pathology) string {
+	if p == diagnose.ObjectiveBreached {
+		return "docs/slo.md"
+	}
+	return "docs/pathologies/" + p.ID + ".md"
+}
 
 func span(r diagnose.Range, at time.Time) string {
 	return fmt.Sprintf("%s to %s (%s)", clock(r.From, at), clock(r.To, at), length(r.Length()))

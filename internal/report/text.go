@@ -28,32 +28,43 @@ type text struct {
 }
 
 func (t *text) diagnosis(d *diagnose.Diagnosis) {
-	t.verdict(d)
-	if f := lead(d); f != nil {
-		t.finding(d, f)
+	for i, v := range told(d) {
+		if i > 0 {
+			t.line("")
+		}
+		t.verdict(d, v)
+		if more := alsoSick(d); i == 0 && more != "" {
+			t.paragraph("  ", "  ", more)
+		}
+		if f := lead(d, v); f != nil {
+			t.finding(d, f)
+		}
+		t.others(d, v, "ALSO FIRING", alsoFiring)
+		t.others(d, v, "EXPLAINED BY "+v.ID, explained)
+		t.others(d, v, "NOT YET LONG ENOUGH", pending)
+		t.changes(d, v)
 	}
-	t.others(d, "ALSO FIRING", alsoFiring)
-	t.others(d, "EXPLAINED BY "+d.Verdict.ID, explained)
-	t.others(d, "NOT YET LONG ENOUGH", pending)
-	t.changes(d)
+	for i, v := range others(d) {
+		if i == 0 {
+			t.heading(strings.ToUpper(othersHead(d)))
+		}
+		t.paragraph("  ", "    ", otherLine(d, v, t.options.Verbose))
+	}
 	t.ruledOut(d)
 	t.coverage(d)
 	t.footer(d)
 }
 
-func (t *text) verdict(d *diagnose.Diagnosis) {
+func (t *text) verdict(d *diagnose.Diagnosis, v *diagnose.Verdict) {
 	style := yellow
-	switch f := lead(d); {
-	case d.Status == diagnose.OK:
+	switch f := lead(d, v); {
+	case v.Status == diagnose.OK:
 		style = green
 	case f != nil && f.Severity == catalog.Page:
 		style = red
 	}
-	head := d.Verdict.ID
-	if q := qualifier(d); q != "" {
-		head += " (" + q + ")"
-	}
-	body := strings.TrimSpace(clean(sentence(d.Verdict.Summary)) + " " + whereSince(d, t.options.Verbose))
+	head := head(d, v)
+	body := strings.TrimSpace(clean(sentence(v.Summary)) + " " + whereSince(d, v, t.options.Verbose))
 	lines := wrap(head+": "+body, t.width, "  ")
 	for i, line := range lines {
 		if i == 0 && strings.HasPrefix(line, head) {
@@ -61,7 +72,7 @@ func (t *text) verdict(d *diagnose.Diagnosis) {
 		}
 		t.line(line)
 	}
-	if s := objectivesLine(lead(d)); s != "" {
+	if s := objectivesLine(lead(d, v)); s != "" {
 		t.paragraph("  ", "  ", s)
 	}
 }
@@ -69,7 +80,7 @@ func (t *text) verdict(d *diagnose.Diagnosis) {
 func (t *text) finding(d *diagnose.Diagnosis, f *diagnose.Finding) {
 	if rows := evidenceRows(f.Evidence, t.options.Verbose); len(rows) > 0 {
 		head := "EVIDENCE"
-		if len(f.Targets) > 1 {
+		if len(d.Targets) > 1 {
 			head += " from " + clean(f.Targets[0])
 		}
 		t.heading(head)
@@ -134,29 +145,29 @@ func alternative(f *catalog.Fix) string {
 	return sentence(s)
 }
 
-func (t *text) others(d *diagnose.Diagnosis, head string, keep func(*diagnose.Finding) bool) {
-	for i, f := range selected(d, keep) {
+func (t *text) others(d *diagnose.Diagnosis, v *diagnose.Verdict, head string, keep func(*diagnose.Finding) bool) {
+	for i, f := range selected(d, v, keep) {
 		if i == 0 {
 			t.heading(head)
 		}
 		by := ""
-		if f.InhibitedBy != "" && f.InhibitedBy != d.Verdict.ID {
+		if f.InhibitedBy != "" && f.InhibitedBy != v.ID {
 			by = " (explained by " + f.InhibitedBy + ")"
 		}
-		t.paragraph("  "+f.Pathology.ID+by+": ", "    ", summaryOf(f, d))
+		t.paragraph("  "+f.Pathology.ID+by+": ", "    ", summaryOf(d, f))
 	}
 }
 
-func (t *text) changes(d *diagnose.Diagnosis) {
-	intro, rows := changes(d, t.options.Verbose)
-	if intro == "" || quiet(d) && !d.Workload.Changed && !t.options.Verbose {
+func (t *text) changes(d *diagnose.Diagnosis, v *diagnose.Verdict) {
+	intro, rows := changes(d, &v.Workload, t.options.Verbose)
+	if intro == "" || quiet(d) && !v.Workload.Changed && !t.options.Verbose {
 		return
 	}
 	if quiet(d) && !t.options.Verbose {
-		t.paragraph("  ", "  ", intro+" "+inline(rows))
+		t.paragraph("  ", "  ", strings.TrimSuffix(intro, ".")+whose(d, &v.Workload)+": "+inline(rows))
 		return
 	}
-	t.heading("WHAT CHANGED")
+	t.heading("WHAT CHANGED" + whose(d, &v.Workload))
 	t.paragraph("  ", "  ", intro)
 	t.table(nil, rows)
 }
@@ -180,11 +191,11 @@ func (t *text) ruledOut(d *diagnose.Diagnosis) {
 		return
 	}
 	var rows [][]string
-	for _, f := range selected(d, ruledOut) {
+	for _, f := range selected(d, &d.Verdict, ruledOut) {
 		rows = append(rows, []string{f.Pathology.ID, ruledOutLine(f)})
 	}
 	if len(rows) > 0 {
-		t.heading("RULED OUT")
+		t.heading("RULED OUT" + ofModel(&d.Verdict))
 		t.pairs(rows)
 	}
 }

@@ -30,6 +30,7 @@ const (
 var pure = []string{
 	"internal/audit",
 	"internal/baseline",
+	"internal/changepoint",
 	"internal/casefile",
 	"internal/catalog",
 	"internal/diagnose",

@@ -48,7 +48,7 @@ func (r Readings) value(s *indicator.Signal) indicator.Value {
 // Refine runs the pathology's Refine on the view, with the server's arguments
 // as on its command line. Cache facts that are no flags are written the same
 // way: "--num-gpu-blocks 100".
-func Refine(t *testing.T, p *catalog.Pathology, v View, args string) *catalog.Pass {
+func Refine(t *testing.T, p *catalog.Pathology, v catalog.View, args string) *catalog.Pass {
 	t.Helper()
 	pass := &catalog.Pass{View: v, Config: engine.ParseArgs(args, "--engine-args"), Summary: p.Title}
 	p.Refine(pass)

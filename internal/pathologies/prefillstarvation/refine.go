@@ -46,9 +46,13 @@ func summary(p *catalog.Pass) string {
 	if !ok {
 		return "Long prefills hold the engine while other requests wait for their first token"
 	}
-	s := fmt.Sprintf("Prompts of up to %s tokens", catalog.Whole(long))
+	bound, least := "up to", ""
+	if p.Now(indicator.PromptTokensP99).AtLeast { // beyond the histogram's last bound
+		bound, least = "over", "over "
+	}
+	s := fmt.Sprintf("Prompts of %s %s tokens", bound, catalog.Whole(long))
 	if tail, ok := p.Measured(indicator.PromptTail); ok {
-		s += fmt.Sprintf(", %s the usual length,", indicator.FormatNumber(tail, indicator.Times))
+		s += fmt.Sprintf(", %s%s the usual length,", least, indicator.FormatNumber(tail, indicator.Times))
 	}
 	s += " hold the engine while others wait"
 	if p.Known(indicator.TTFTP95) {
@@ -64,9 +68,13 @@ func blockingTime(p *catalog.Pass) []string {
 	if !ok1 || !ok2 {
 		return nil
 	}
-	return []string{fmt.Sprintf("longest prompt × prefill time = %s tokens (%s) × %s (%s) = %s at most; the cost per token contains waiting for others",
-		catalog.Whole(long), indicator.PromptTokensP99.Name, indicator.FormatNumber(cost, indicator.SecondsPerToken), indicator.PrefillTimePerToken.Name,
-		indicator.FormatNumber(long*cost, indicator.Seconds))}
+	bound, least := "at most", ""
+	if p.Now(indicator.PromptTokensP99).AtLeast {
+		bound, least = "or more", "over "
+	}
+	return []string{fmt.Sprintf("longest prompt × prefill time = %s%s tokens (%s) × %s (%s) = %s %s; the cost per token contains waiting for others",
+		least, catalog.Whole(long), indicator.PromptTokensP99.Name, indicator.FormatNumber(cost, indicator.SecondsPerToken), indicator.PrefillTimePerToken.Name,
+		indicator.FormatNumber(long*cost, indicator.Seconds), bound)}
 }
 
 func piece(p *catalog.Pass, tokens float64) []string {

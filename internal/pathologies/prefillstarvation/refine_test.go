@@ -57,3 +57,22 @@ func TestRefine(t *testing.T) {
 		})
 	}
 }
+
+// beyond is a view on prompts that are longer than the histogram can tell.
+type beyond struct{ catalogtest.View }
+
+func (v beyond) Now(s *indicator.Signal) indicator.Value {
+	out := v.View.Now(s)
+	out.AtLeast = s == indicator.PromptTokensP99
+	return out
+}
+
+func TestPromptsBeyondTheLastBucketAreLongerThanItsBound(t *testing.T) {
+	v := beyond{catalogtest.View{Present: catalogtest.Readings{
+		indicator.PromptTokensP99: 2000, indicator.PromptTail: 20, indicator.PrefillTimePerToken: 0.0005, indicator.TTFTP95: 3,
+	}}}
+	got := catalogtest.Text(catalogtest.Refine(t, Pathology, v, ""))
+	if strings.Contains(got, "up to 2000") || !strings.Contains(got, "Prompts of over 2000 tokens, over 20× the usual length") || !strings.Contains(got, "= 1 s or more") {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,198 @@
+package diagnose_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+)
+
+var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+// engine is the page of a server that has made some tokens since it was born.
+func engine(born float64, tokens int) string {
+	return fmt.Sprintf(`vllm:num_requests_running{model_name="m",engine="0"} 1
+vllm:num_requests_waiting{model_name="m",engine="0"} 0
+vllm:generation_tokens_total{model_name="m",engine="0"} %d
+vllm:generation_tokens_created{model_name="m",engine="0"} %f
+vllm:prompt_tokens_total{model_name="m",engine="0"} %d
+vllm:time_to_first_token_seconds_sum{model_name="m",engine="0"} %f
+vllm:time_to_first_token_seconds_count{model_name="m",engine="0"} %d
+`, tokens, born, 3*tokens, 0.013*float64(tokens), tokens/10)
+}
+
+type scraped struct {
+	target embedded.Target
+	page   func(second int) string // "": the scrape failed
+	phase  time.Duration
+}
+
+// discover scrapes for a minute, every five seconds, and looks for targets.
+func discover(t *testing.T, every bool, all ...scraped) ([]diagnose.Target, diagnose.Layout, error) {
+	t.Helper()
+	store, err := embedded.Open(embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	for second := 0; second <= 60; second += 5 {
+		for _, s := range all {
+			at := noon.Add(time.Duration(second-60)*time.Second - time.Second + s.phase)
+			if page := s.page(second); page == "" {
+				err = store.AppendFailure(s.target, at)
+			} else {
+				_, err = store.Append(s.target, at, []byte(page), "", 0)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return diagnose.Discover(t.Context(), store, noon, time.Minute, nil, every)
+}
+
+func TestServersSeenTwiceAreOne(t *testing.T) {
+	at := func(instance, job string, more ...string) embedded.Target {
+		l := map[string]string{}
+		for i := 0; i+1 < len(more); i += 2 {
+			l[more[i]] = more[i+1]
+		}
+		return embedded.Target{Instance: instance, Job: job, Labels: l}
+	}
+	grows := func(born float64, from, by int) func(int) string {
+		return func(second int) string { return engine(born, from+by*second) }
+	}
+	const born, later = 1777636000.123456, 1777636003.654321
+	late := 2 * time.Second
+	lagging := func(second int) string { return engine(born, 1000+70*(second+2)) } // two seconds on
+	tests := map[string]struct {
+		scraped []scraped
+		want    []string
+	}{
+		"two replicas": {[]scraped{{at("a", "vllm"), grows(born, 1000, 70), 0}, {at("b", "vllm"), grows(later, 900, 66), 0}}, []string{"a", "b"}},
+		"two jobs":     {[]scraped{{at("a", "pods"), grows(born, 1000, 70), 0}, {at("a", "services"), lagging, late}}, []string{"a"}},
+		"a pod and behind its service": {
+			[]scraped{{at("10.0.0.1:8000", "pods"), grows(born, 1000, 70), 0}, {at("vllm.svc:8000", "services"), lagging, late}}, []string{"10.0.0.1:8000"},
+		},
+		"a pair of Prometheus servers": {
+			[]scraped{{at("a", "vllm", "prometheus_replica", "0"), grows(born, 1000, 70), 0}, {at("a", "vllm", "prometheus_replica", "1"), lagging, late}}, []string{"a"},
+		},
+		"a pair that shows two replicas": {
+			[]scraped{
+				{at("a", "vllm", "__replica__", "0"), grows(born, 1000, 70), 0}, {at("a", "vllm", "__replica__", "1"), lagging, late},
+				{at("b", "vllm", "__replica__", "0"), grows(later, 500, 20), 0}, {at("b", "vllm", "__replica__", "1"), grows(later, 520, 20), time.Second},
+			}, []string{"a", "b"},
+		},
+		"replicas behind one address": {
+			[]scraped{{at("vllm.svc", "vllm", "pod", "x"), grows(born, 1000, 70), 0}, {at("vllm.svc", "vllm", "pod", "y"), grows(later, 900, 66), 0}}, []string{"vllm.svc", "vllm.svc"},
+		},
+		"replicas that began at the same moment": {[]scraped{{at("a", "vllm"), grows(born, 1000, 70), 0}, {at("b", "vllm"), grows(born, 400, 70), 0}}, []string{"a", "b"}},
+		"replicas that never worked":             {[]scraped{{at("a", "vllm"), grows(born, 0, 0), 0}, {at("b", "vllm"), grows(born, 0, 0), 0}}, []string{"a", "b"}},
+		"replicas whose birth is rounded":        {[]scraped{{at("a", "vllm"), grows(1777636000, 1000, 70), 0}, {at("b", "vllm"), grows(1777636000, 1000, 70), 0}}, []string{"a", "b"}},
+	}
+	for name, tt := range tests {
+		targets, layout, err := discover(t, false, tt.scraped...)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		var got []string
+		for _, target := range targets {
+			got = append(got, target.Labels["instance"])
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %v, want %v (by %v, without %v)", name, got, tt.want, layout.Instance, layout.Without)
+		}
+		for i, target := range targets {
+			if one := len(tt.scraped) > len(tt.want); one && (len(target.Notes) == 0 || !strings.Contains(target.Notes[0], "also seen as ")) {
+				t.Errorf("%s: %s does not say where else it is seen: %q", name, target.Name, target.Notes)
+			}
+			for _, other := range targets[:i] {
+				if other.Name == target.Name && tt.want[0] != "vllm.svc" {
+					t.Errorf("%s: two targets are called %s", name, target.Name)
+				}
+			}
+		}
+		// What is seen for the second time is left out of the sums over a fleet, too.
+		if len(tt.scraped) > len(tt.want) && len(layout.Without) == 0 {
+			t.Errorf("%s: nothing keeps the second view out of the queries", name)
+		}
+	}
+}
+
+func TestServersWithoutEngineMetricsAreNotPassedOver(t *testing.T) {
+	vllm := func(born float64) func(int) string {
+		return func(int) string { return engine(born, 900) }
+	}
+	mute := func(int) string {
+		return "python_info 1\nhttp_requests_total{handler=\"/v1/chat/completions\",status=\"2xx\"} 5\n"
+	}
+	shop := func(int) string { return "python_info 1\nhttp_requests_total{handler=\"/cart\",status=\"2xx\"} 5\n" }
+	dead := func(int) string { return "" }
+	in := func(instance, job string) embedded.Target { return embedded.Target{Instance: instance, Job: job} }
+	targets, _, err := discover(t, false,
+		scraped{in("a", "vllm"), vllm(1777636000.5), 0}, scraped{in("b", "vllm"), dead, 0},
+		scraped{in("c", "pods"), vllm(1777636001.5), 0}, scraped{in("d", "pods"), mute, 0}, scraped{in("e", "pods"), shop, 0}, scraped{in("f", "pods"), dead, 0},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, target := range targets {
+		got = append(got, target.Name+map[bool]string{true: " cannot be judged", false: ""}[target.Problem != ""])
+	}
+	// The cart is another program, and a dead one in a job of many kinds may be one.
+	if want := []string{"c", "d cannot be judged", "a", "b"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestRecordedSeriesAreNotEnough(t *testing.T) {
+	recorded := func(int) string {
+		return "vllm:time_to_first_token_seconds:p95_5m 0.2\nvllm:requests:rate5m 3\n"
+	}
+	_, _, err := discover(t, false, scraped{embedded.Target{Instance: "rules"}, recorded, 0})
+	if err == nil || !strings.Contains(err.Error(), "recording rules") || !strings.Contains(err.Error(), "vllm:requests:rate5m") {
+		t.Errorf("error %v, want one that names the recorded series", err)
+	}
+}
+
+// TestManyLabelSets looks for targets where a page has tens of thousands of label
+// sets, and where there are more targets than can be judged together.
+func TestManyLabelSets(t *testing.T) {
+	var handlers, models strings.Builder
+	handlers.WriteString(engine(1777636000.5, 900))
+	for i := range 20_000 {
+		fmt.Fprintf(&handlers, "http_requests_total{handler=\"/x/%d\",status=\"2xx\"} 1\n", i)
+		fmt.Fprintf(&models, "vllm:num_requests_running{model_name=\"m%d\",engine=\"0\"} 0\n", i)
+	}
+	look := func(page string) ([]diagnose.Target, time.Duration, error) {
+		store, err := embedded.Open(embedded.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		for _, at := range []time.Time{noon.Add(-5 * time.Second), noon} {
+			if _, err := store.Append(embedded.Target{Instance: "a"}, at, []byte(page), "", 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		began := time.Now()
+		targets, _, err := diagnose.Discover(t.Context(), store, noon, time.Minute, nil, true)
+		return targets, time.Since(began), err
+	}
+	targets, took, err := look(handlers.String())
+	if err != nil || len(targets) != 1 || took > 5*time.Second {
+		t.Errorf("20,000 handlers: %d targets in %s: %v", len(targets), took, err)
+	}
+	t.Logf("20,000 handlers: %s", took)
+	targets, took, err = look(models.String())
+	if err == nil || !strings.Contains(err.Error(), "20000 targets are more than") || took > 5*time.Second {
+		t.Errorf("20,000 models: %d targets in %s: %v", len(targets), took, err)
+	}
+	t.Logf("20,000 models: %s", took)
+}

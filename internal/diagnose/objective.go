@@ -1,0 +1,142 @@
+package diagnose
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+// ObjectiveBreached is the verdict where users get less than they were promised and
+// no pathology says why. It is not in the catalogue: it names no cause, and its
+// alerts are the burn rates of the objectives.
+var ObjectiveBreached = &catalog.Pathology{
+	ID:       "objective-breached",
+	Title:    "An objective is not kept, and no cause can be named",
+	Severity: catalog.Ticket,
+	Runbook: `# An objective is not kept, and no cause can be named
+
+What users get is worse than what was promised, by --slo, --use-case or --set, and no
+pathology that sixty knows fits.
+
+1. The report says where the time goes. Time in the queue asks for capacity, time in
+   prefill for shorter prompts, a smaller model or a faster GPU; what is in neither is
+   spent in the API server or on the way.
+2. Was it ever better? Without a past nothing can be called worse than usual. Give
+   --baseline, or ask a Prometheus server that has seen better days.
+3. Look at what could not be checked: the report names what to switch on.
+4. Was too much promised? sixty bench --search finds what this server can keep.
+`,
+}
+
+// promises are the quantities that may be promised and the thresholds that follow
+// the promise.
+var promises = []struct {
+	signal    *indicator.Signal
+	threshold *catalog.Threshold
+}{
+	{indicator.TTFTP95, catalog.TTFTObjective}, {indicator.ITLP95, catalog.ITLObjective}, {indicator.E2EP95, catalog.E2EObjective},
+}
+
+// A P95 of few requests lies above its limit by chance, but not far.
+const (
+	surelyBeyond   = 1.5 // times the limit
+	surelyRequests = 60
+)
+
+// A breach is a promise that is not kept.
+type breach struct {
+	catalog.Evidence
+	certain bool // and not what chance makes of few requests
+}
+
+// breaches lists the promises that are not kept, the worst first.
+func (v view) breaches() []breach {
+	var out []breach
+	for _, p := range promises {
+		if _, source, ok := v.Limit(p.threshold); !ok || source == "measured" {
+			continue
+		}
+		if truth, evidence := catalog.Above(p.signal, p.threshold).Eval(v); truth == catalog.True {
+			e := evidence[0]
+			certain := e.Value.V > surelyBeyond*e.Threshold || v.Now(indicator.FirstTokens).Or(0) >= surelyRequests
+			out = append(out, breach{e, certain})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b breach) int {
+		switch by := b.Value.V/b.Threshold - a.Value.V/a.Threshold; {
+		case by > 0:
+			return 1
+		case by < 0:
+			return -1
+		}
+		return 0
+	})
+	return out
+}
+
+func (b breach) text() string {
+	return fmt.Sprintf("%s is %s, and %s was promised (%s)", b.Signal.Title, indicator.Format(b.Value, b.Signal.Unit), indicator.FormatNumber(b.Threshold, b.Signal.Unit), b.Source)
+}
+
+// breach is the outcome of ObjectiveBreached; a pathology that makes answers late
+// explains it.
+func (j *judgement) breach() outcome {
+	o := outcome{pathology: ObjectiveBreached, severity: ObjectiveBreached.Severity, status: NotApplicable}
+	broken := j.view.breaches()
+	if len(broken) == 0 || !broken[0].certain || slices.ContainsFunc(j.outcomes, explainsLateness) {
+		return o
+	}
+	o.status = Firing
+	for _, b := range broken {
+		o.evidence = append(o.evidence, b.Evidence)
+	}
+	o.confidence = confidence(o.evidence, 0, 0, j.view.span().Source)
+	o.pass = &catalog.Pass{View: j.view, Summary: broken[0].text() + "; no cause can be named"}
+	o.pass.Reasons = j.whatWouldTell()
+	return o
+}
+
+// explainsLateness reports whether a pathology fires that is about latency or
+// causes others: late answers need no further name then.
+func explainsLateness(o outcome) bool {
+	return o.status == Firing && (o.pathology.FollowsObjectives || len(o.pathology.Inhibits) > 0)
+}
+
+// whatWouldTell says where the time goes, what is suspected, and what is missing
+// for more.
+func (j *judgement) whatWouldTell() []string {
+	var out []string
+	v := j.view
+	total, queue, prefill := v.Now(indicator.TTFTMean), v.Now(indicator.QueueTimeMean), v.Now(indicator.PrefillTimeMean)
+	if total.OK && queue.OK && prefill.OK {
+		out = append(out, fmt.Sprintf("A first token takes %s on average; requests that ended spent %s in the queue and %s in prefill",
+			indicator.Format(total, indicator.Seconds), indicator.Format(queue, indicator.Seconds), indicator.Format(prefill, indicator.Seconds)))
+	}
+	for _, o := range j.outcomes {
+		if o.status == Pending {
+			out = append(out, fmt.Sprintf("%s is suspected, but has not lasted long enough to be believed", o.pathology.ID))
+		}
+	}
+	if v.span().Source == NoBaseline {
+		out = append(out, "There is no past to compare with: --baseline or --prometheus would tell whether it was ever better")
+	}
+	return out
+}
+
+// doubt says what speaks against "nothing is wrong" although nothing fires; "" where
+// nothing does.
+func (j *judgement) doubt() string {
+	for _, b := range j.view.breaches() {
+		return fmt.Sprintf("%s on %s: %.0f requests are too few to be sure", b.text(), j.name(), j.view.Now(indicator.FirstTokens).Or(0))
+	}
+	late, usual := j.view.Now(indicator.TTFTP95), j.view.Normal(indicator.TTFTP95)
+	if _, _, promised := j.view.Limit(catalog.TTFTObjective); promised || j.view.HasHistory() && usual.OK && late.V <= surelyBeyond*usual.V {
+		return ""
+	}
+	if late.OK && late.V > catalog.TTFTObjective.Default {
+		return fmt.Sprintf("%s is %s on %s: --slo or --use-case says whether that is too long", indicator.TTFTP95.Title, indicator.Format(late, indicator.Seconds), j.name())
+	}
+	return ""
+}

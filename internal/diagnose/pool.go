@@ -1,0 +1,387 @@
+package diagnose
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+// A pool is the targets that serve one model.
+type pool struct {
+	snapshot *Snapshot
+	model    string // "" where there is only one, or where nothing tells
+	judged   []judgement
+	unjudged []Unjudged
+	findings []Finding
+	verdict  Verdict
+}
+
+// fleetLabels name a model where several deployments serve one of the same name.
+var fleetLabels = []string{"cluster", "namespace"}
+
+// poolsOf divides the targets by the model that they serve. A target that does not
+// say which belongs to the only model, where there is only one. A GPU exporter
+// belongs to every model that it lends its readings to.
+func poolsOf(s *Snapshot, judged []judgement) []pool {
+	byKey := map[string]*pool{}
+	names := map[string]int{}
+	keys := make([]string, len(s.Targets))
+	for i := range s.Targets {
+		l := s.Targets[i].Labels
+		if l["model_name"] == "" {
+			continue
+		}
+		keys[i] = labelKey(l, modelLabels)
+		if byKey[keys[i]] == nil {
+			byKey[keys[i]] = &pool{snapshot: s, model: l["model_name"]}
+			names[l["model_name"]]++
+		}
+	}
+	for i := range s.Targets {
+		l := s.Targets[i].Labels
+		if p := byKey[keys[i]]; p != nil && p.model == l["model_name"] && names[p.model] > 1 {
+			for _, n := range slices.Backward(fleetLabels) {
+				if l[n] != "" {
+					p.model = l[n] + "/" + p.model
+				}
+			}
+		}
+	}
+	lent := s.lent()
+	belongs := func(i int) []*pool {
+		switch {
+		case keys[i] != "":
+			return []*pool{byKey[keys[i]]}
+		case len(byKey) == 1:
+			return slices.Collect(maps.Values(byKey))
+		}
+		var of []*pool
+		for _, k := range lent[i] {
+			if p := byKey[keys[k]]; p != nil && !slices.Contains(of, p) {
+				of = append(of, p)
+			}
+		}
+		if len(of) == 0 {
+			if byKey[""] == nil {
+				byKey[""] = &pool{snapshot: s}
+			}
+			of = append(of, byKey[""])
+		}
+		return of
+	}
+	byTarget := map[int]judgement{}
+	for _, j := range judged {
+		byTarget[j.target] = j
+	}
+	reasons := map[string]string{}
+	for _, u := range unjudged(s, judged) {
+		reasons[u.Target] = u.Reason
+	}
+	// The models first: what has none may make a pool of its own.
+	for _, named := range []bool{true, false} {
+		for i := range s.Targets {
+			if (keys[i] != "") != named {
+				continue
+			}
+			for _, p := range belongs(i) {
+				if j, ok := byTarget[i]; ok {
+					p.judged = append(p.judged, j)
+				}
+				if why, ok := reasons[s.Targets[i].Name]; ok {
+					p.unjudged = append(p.unjudged, Unjudged{s.Targets[i].Name, why})
+				}
+			}
+		}
+	}
+	var out []pool
+	for _, k := range slices.Sorted(maps.Keys(byKey)) {
+		p := byKey[k]
+		if len(byKey) == 1 {
+			p.model = ""
+		}
+		out = append(out, *p)
+	}
+	return out
+}
+
+// lent lists, by GPU exporter, the servers whose readings it gives.
+func (s *Snapshot) lent() map[int][]int {
+	var gpus []int
+	for i := range s.Targets {
+		if s.Targets[i].IsGPU() {
+			gpus = append(gpus, i)
+		}
+	}
+	out := map[int][]int{}
+	for i := range s.Targets {
+		if len(gpus) == 0 || s.Targets[i].IsGPU() {
+			continue
+		}
+		if g, ok := companion(s, i, gpus); ok {
+			out[g] = append(out[g], i)
+		}
+	}
+	return out
+}
+
+// unjudged lists the targets of which nothing can be said: those with a problem,
+// and those that neither show anything wrong nor enough to call them healthy.
+func unjudged(s *Snapshot, judged []judgement) []Unjudged {
+	var out []Unjudged
+	for i := range s.Targets {
+		if p := s.Targets[i].Problem; p != "" {
+			out = append(out, Unjudged{s.Targets[i].Name, p})
+		}
+	}
+	for i := range judged {
+		if j := &judged[i]; !s.Targets[j.target].IsGPU() && !j.view.known() && !j.sick() {
+			out = append(out, Unjudged{j.name(), j.cannotTell()})
+		}
+	}
+	slices.SortFunc(out, func(a, b Unjudged) int { return cmp.Compare(a.Target, b.Target) })
+	return out
+}
+
+func (j *judgement) name() string { return j.view.snapshot.Targets[j.target].Name }
+
+// traffic is how many requests a second the target serves, or served before, or has
+// held for ten seconds.
+func (j *judgement) traffic() float64 {
+	v := j.view
+	held := v.Now(indicator.Running).Or(0) + v.Now(indicator.Waiting).Or(0)
+	return max(v.Now(indicator.FirstTokenRate).Or(0), v.Normal(indicator.FirstTokenRate).Or(0), held/10)
+}
+
+func (j *judgement) sick() bool {
+	return slices.ContainsFunc(j.outcomes, func(o outcome) bool { return o.status == Firing })
+}
+
+func (j *judgement) cannotTell() string {
+	v := j.view.Now(indicator.FirstTokenRate)
+	switch {
+	case j.view.span().Failing:
+		return "its last scrape failed: look at its /health, or ask again after the next scrape"
+	case v.Reason != "":
+		return v.Reason
+	case v.OK && !j.view.Now(indicator.InFlightFloor).OK:
+		return "no samples from the last moments"
+	}
+	return "a rate needs at least two scrapes, a verdict ten seconds of them"
+}
+
+// find judges the pool.
+func (p *pool) find(pathologies []*catalog.Pathology) {
+	for _, of := range pathologies {
+		p.findings = append(p.findings, p.merge(of))
+	}
+	if f := p.merge(ObjectiveBreached); f.Status == Firing {
+		p.findings = append(p.findings, f)
+	}
+	rank(p.findings)
+	p.verdict = p.quiet()
+	if len(p.findings) > 0 && p.findings[0].Status == Firing {
+		f := &p.findings[0]
+		p.verdict = Verdict{
+			ID: f.Pathology.ID, Status: Firing, Severity: f.Severity, Summary: f.Summary, Targets: f.Targets,
+			Since: f.Since, SinceAtLeast: f.SinceAtLeast, Confidence: f.Confidence, Workload: p.workload(f.Targets[0]),
+		}
+	}
+	p.verdict.Model = p.model
+}
+
+// workload compares the named target with its own past.
+func (p *pool) workload(name string) Workload {
+	for i := range p.judged {
+		if p.judged[i].name() == name {
+			return compareWorkload(&p.judged[i])
+		}
+	}
+	return Workload{}
+}
+
+// comparePools puts the worst first: what fires, as its findings compare and by how
+// many requests it reaches, what cannot be told, then the rest.
+func comparePools(a, b pool) int {
+	order := map[Status]int{Firing: 0, Unknown: 1, OK: 2}
+	if by := order[a.verdict.Status] - order[b.verdict.Status]; by != 0 {
+		return by
+	}
+	if a.verdict.Status == Firing {
+		x, y := &a.findings[0], &b.findings[0]
+		if by := cmp.Or(x.compare(y), cmp.Compare(y.impact, x.impact), len(y.Targets)-len(x.Targets)); by != 0 {
+			return by
+		}
+	}
+	return cmp.Compare(a.model, b.model)
+}
+
+// Confidence in a verdict that nothing is wrong.
+const (
+	calm         = 0.9
+	notCompared  = 0.7  // there is no past to compare with
+	partlyJudged = 0.75 // times the share of the targets that could be judged
+	doubtful     = 0.5
+)
+
+// quiet gives the verdict where nothing fires.
+func (p *pool) quiet() Verdict {
+	s := p.snapshot
+	var names []string
+	var known []*judgement
+	idle := true
+	for i := range p.judged {
+		j := &p.judged[i]
+		if s.Targets[j.target].IsGPU() {
+			continue
+		}
+		names = append(names, j.name())
+		if j.view.known() {
+			known = append(known, j)
+			idle = idle && j.view.idle()
+		}
+	}
+	for _, u := range p.unjudged {
+		if !slices.Contains(names, u.Target) {
+			names = append(names, u.Target)
+		}
+	}
+	slices.Sort(names)
+	total := len(known) + len(p.unjudged)
+	if 2*len(known) < total || len(known) == 0 {
+		return Verdict{ID: InsufficientData, Status: Unknown, Summary: p.cannotTell(len(known), total), Targets: names}
+	}
+	v := Verdict{ID: Healthy, Status: OK, Targets: names, Confidence: calm}
+	slices.SortFunc(known, func(a, b *judgement) int {
+		return cmp.Or(cmp.Compare(b.traffic(), a.traffic()), cmp.Compare(a.name(), b.name()))
+	})
+	v.Workload = compareWorkload(known[0])
+	pending := p.pending()
+	switch {
+	case pending != "":
+		v.Summary, v.Confidence = pending, doubtful
+	case idle:
+		v.ID, v.Summary = Idle, "No traffic to speak of: nothing to judge, and nothing wrong"
+	default:
+		v.Summary, v.Confidence = healthySummary(known)
+		for _, j := range known {
+			span := j.view.span()
+			if j.view.MayHoldFault() {
+				v.Confidence = min(v.Confidence, notCompared)
+				if !strings.Contains(v.Summary, lifeOnly) {
+					v.Summary += lifeOnly
+				}
+			}
+			if span.Source != NoBaseline {
+				continue
+			}
+			v.Confidence = min(v.Confidence, notCompared) // worse than itself could not be looked for
+			if v.Confidence > doubtful && (!span.Onset.IsZero() || span.Window.Length() < longEnough) {
+				v.Confidence = doubtful
+				v.Summary += "; but there is hardly any past to compare with"
+			}
+		}
+	}
+	if len(known) < total {
+		v.Confidence = min(v.Confidence, partlyJudged*float64(len(known))/float64(total))
+		v.Summary += fmt.Sprintf("; %d of %d targets could not be judged: %s", total-len(known), total, p.reasons())
+	}
+	return v
+}
+
+// lifeOnly is what is open where a server is compared with its own life alone.
+const lifeOnly = "; compared with its lifetime average alone, which may include a fault: give --baseline, --prometheus or --slo to be sure"
+
+// cannotTell says why there is no verdict.
+func (p *pool) cannotTell(known, total int) string {
+	switch {
+	case total == 0:
+		return "Cannot tell: no target is an inference server"
+	case known > 0:
+		return fmt.Sprintf("Cannot tell: only %d of %d targets could be judged, and nothing is wrong there: %s", known, total, p.reasons())
+	}
+	return "Cannot tell: " + p.reasons()
+}
+
+// reasons says of the targets that could not be judged why.
+func (p *pool) reasons() string {
+	var order []string
+	of := map[string][]string{}
+	for _, u := range p.unjudged {
+		if of[u.Reason] == nil {
+			order = append(order, u.Reason)
+		}
+		of[u.Reason] = append(of[u.Reason], u.Target)
+	}
+	var parts []string
+	for _, why := range order {
+		parts = append(parts, on(of[why])+": "+why)
+	}
+	if more := len(parts) - manyReasons; more > 0 {
+		parts = append(parts[:manyReasons], fmt.Sprintf("and %d more reasons", more))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// How many reasons, and how many targets of each, a sentence bears.
+const manyReasons, manyTargets = 3, 3
+
+func on(targets []string) string {
+	if len(targets) > manyTargets {
+		return fmt.Sprintf("%d targets", len(targets))
+	}
+	return strings.Join(targets, ", ")
+}
+
+// longEnough is a window in which a server that nothing is known of before, and
+// in which nothing changed, shows what it is like.
+const longEnough = 30 * time.Second
+
+// pending says what holds but has not lasted long enough to be believed, less
+// what another one of it explains; "" when nothing does.
+func (p *pool) pending() string {
+	var pending []*Finding
+	for i := range p.findings {
+		if p.findings[i].Status == Pending {
+			pending = append(pending, &p.findings[i])
+		}
+	}
+	var parts []string
+	for _, f := range pending {
+		explains := func(by *Finding) bool {
+			return by.Model == f.Model && slices.Contains(by.Pathology.Inhibits, f.Pathology.ID)
+		}
+		if slices.ContainsFunc(pending, explains) {
+			continue
+		}
+		parts = append(parts, fmt.Sprintf("%s on %s for %s", f.Pathology.ID, on(f.Targets), indicator.FormatNumber(p.snapshot.At.Sub(f.Since).Seconds(), indicator.Seconds)))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "Nothing is believed wrong yet: " + strings.Join(parts, "; ")
+}
+
+// healthySummary says that nothing is wrong, with what speaks against it.
+func healthySummary(known []*judgement) (summary string, confidence float64) {
+	for _, j := range known {
+		if doubt := j.doubt(); doubt != "" {
+			return "Nothing is found wrong, but " + doubt, doubtful
+		}
+	}
+	var parts []string
+	for _, sig := range []*indicator.Signal{indicator.TTFTP95, indicator.ITLP95} {
+		if v := known[0].view.Now(sig); v.OK {
+			parts = append(parts, fmt.Sprintf("%s %s", sig.Title, indicator.Format(v, sig.Unit)))
+		}
+	}
+	if len(known) > 1 || len(parts) == 0 {
+		return "Nothing is wrong", calm
+	}
+	return "Nothing is wrong: " + strings.Join(parts, ", "), calm
+}

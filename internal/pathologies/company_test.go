@@ -1,0 +1,448 @@
+package pathologies_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/recording"
+	"github.com/sixty-dev/sixty/internal/pathologies"
+	"github.com/sixty-dev/sixty/internal/report"
+	"github.com/sixty-dev/sixty/internal/slo"
+)
+
+// A page is one scrape of a recording, which tests change before it is played.
+type page struct {
+	target embedded.Target
+	at     time.Time
+	body   []byte
+}
+
+// pagesOf reads a recording, one page of every step; the phase says where the grid
+// begins.
+func pagesOf(t *testing.T, file string, step, phase time.Duration) []page {
+	t.Helper()
+	rec, err := recording.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rec.Close()
+	var out []page
+	slots := map[string]int64{}
+	err = rec.Scrapes(func(sc recording.Scrape) error {
+		slot := (sc.At.UnixMilli() - phase.Milliseconds()) / step.Milliseconds()
+		if last, seen := slots[sc.Target]; !seen || slot != last {
+			slots[sc.Target] = slot
+			out = append(out, page{embedded.Target{Instance: sc.Target}, sc.At, bytes.Clone(sc.Body)})
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// playPages plays pages of any kind.
+func playPages(t *testing.T, name string, pages []page, step time.Duration) *played {
+	t.Helper()
+	p := &played{name: name, interval: step}
+	var err error
+	if p.store, err = embedded.Open(embedded.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.store.Close() })
+	slices.SortStableFunc(pages, func(a, b page) int { return a.at.Compare(b.at) })
+	p.first = pages[0].at
+	for _, pg := range pages {
+		if len(pg.body) == 0 {
+			err = p.store.AppendFailure(pg.target, pg.at)
+		} else {
+			_, err = p.store.Append(pg.target, pg.at, pg.body, "", 0)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, target := range p.store.Targets() {
+		if at, ok := p.store.FirstCreated(target); ok && (p.created.IsZero() || at.Before(p.created)) {
+			p.created = at
+		}
+	}
+	return p
+}
+
+// beside adds a target that is scraped whenever the first one is.
+func beside(pages []page, instance string, body func(i int) []byte) []page {
+	out := slices.Clone(pages)
+	i := 0
+	for _, pg := range pages {
+		if pg.target.Instance == pages[0].target.Instance {
+			out = append(out, page{embedded.Target{Instance: instance}, pg.at.Add(50 * time.Millisecond), body(i)})
+			i++
+		}
+	}
+	return out
+}
+
+const processOnly = "python_info{implementation=\"CPython\"} 1\nprocess_start_time_seconds 1.75e9\nprocess_resident_memory_bytes 1e9\n"
+
+// idleServer is a server of another model that has nothing to do.
+const idleServer = `vllm:num_requests_running{model_name="another",engine="0"} 0
+vllm:num_requests_waiting{model_name="another",engine="0"} 0
+vllm:kv_cache_usage_perc{model_name="another",engine="0"} 0
+vllm:generation_tokens_total{model_name="another",engine="0"} 5200
+vllm:prompt_tokens_total{model_name="another",engine="0"} 9100
+vllm:request_success_total{model_name="another",engine="0",finished_reason="stop"} 70
+vllm:time_to_first_token_seconds_bucket{model_name="another",engine="0",le="1"} 70
+vllm:time_to_first_token_seconds_bucket{model_name="another",engine="0",le="+Inf"} 70
+vllm:time_to_first_token_seconds_sum{model_name="another",engine="0"} 7.5
+vllm:time_to_first_token_seconds_count{model_name="another",engine="0"} 70
+`
+
+// A mutation is a change that leaves the fault what it is.
+type mutation struct {
+	name   string
+	change func(pages []page, step time.Duration) []page
+	shift  time.Duration // of all times
+	named  string        // a target that must be named as one that is down or not judged
+}
+
+func each(change func(i int, pg *page)) func([]page, time.Duration) []page {
+	return func(pages []page, _ time.Duration) []page {
+		out := slices.Clone(pages)
+		for i := range out {
+			change(i, &out[i])
+		}
+		return out
+	}
+}
+
+func mutations() []mutation {
+	rename := func(to func(string) string) func([]page, time.Duration) []page {
+		return each(func(_ int, pg *page) { pg.target.Instance = to(pg.target.Instance) })
+	}
+	moved := func(by time.Duration) func([]page, time.Duration) []page {
+		return each(func(_ int, pg *page) { pg.at = pg.at.Add(by) })
+	}
+	again := func(change func(*page)) func([]page, time.Duration) []page {
+		return func(pages []page, _ time.Duration) []page {
+			out := slices.Clone(pages)
+			for _, pg := range pages {
+				change(&pg)
+				out = append(out, pg)
+			}
+			return out
+		}
+	}
+	return []mutation{
+		{name: "another order of the targets", change: rename(func(s string) string {
+			b := []byte(s)
+			for i := range b {
+				if b[i] >= '0' && b[i] <= '9' {
+					b[i] = '0' + '9' - b[i]
+				}
+			}
+			return string(b)
+		})},
+		{name: "renamed instances", change: rename(func(s string) string { return "vllm." + strings.ReplaceAll(s, ":", ".") + ".svc.cluster.local:8000" })},
+		{name: "a dead neighbour", named: "zz:1", change: func(p []page, _ time.Duration) []page { return beside(p, "zz:1", func(int) []byte { return nil }) }},
+		{name: "an unjudgeable neighbour", named: "aa:1", change: func(p []page, _ time.Duration) []page {
+			return beside(p, "aa:1", func(int) []byte { return []byte(processOnly) })
+		}},
+		{name: "an idle neighbour of another model", change: func(p []page, _ time.Duration) []page {
+			return beside(p, "aa:2", func(int) []byte { return []byte(idleServer) })
+		}},
+		{name: "doubled scrapes", change: again(func(pg *page) { pg.at = pg.at.Add(30 * time.Millisecond) })},
+		{name: "lost scrapes", change: func(p []page, _ time.Duration) []page {
+			var out []page
+			for i, pg := range p {
+				if i%7 != 3 {
+					out = append(out, pg)
+				}
+			}
+			return out
+		}},
+		{name: "jittered times", change: func(p []page, step time.Duration) []page {
+			random := rand.New(rand.NewPCG(1, 2))
+			return each(func(_ int, pg *page) {
+				pg.at = pg.at.Add(time.Duration((random.Float64() - 0.5) * 0.2 * float64(step)))
+			})(p, step)
+		}},
+		{name: "a clock that is seven hours late", change: moved(-7 * time.Hour), shift: -7 * time.Hour},
+		{name: "a clock that is seven hours early", change: moved(7 * time.Hour), shift: 7 * time.Hour},
+		{name: "the same target twice, by another name", change: again(func(pg *page) { pg.target.Instance = "again-" + pg.target.Instance })},
+		{name: "the same target twice, in two jobs", change: again(func(pg *page) { pg.target.Job = "service"; pg.at = pg.at.Add(700 * time.Millisecond) })},
+		{name: "a pair of Prometheus servers", change: func(p []page, step time.Duration) []page {
+			out := each(func(_ int, pg *page) { pg.target.Labels = map[string]string{"prometheus_replica": "a"} })(p, step)
+			for _, pg := range p {
+				pg.target.Labels, pg.at = map[string]string{"prometheus_replica": "b"}, pg.at.Add(step/2)
+				out = append(out, pg)
+			}
+			return out
+		}},
+		{name: "pods without an instance", change: each(func(_ int, pg *page) {
+			pg.target = embedded.Target{Labels: map[string]string{"pod": "vllm-" + pg.target.Instance}}
+		})},
+		{name: "federated", change: each(func(_ int, pg *page) {
+			pg.target = embedded.Target{Instance: "prometheus:9090", Job: "federate", Labels: map[string]string{"exported_instance": pg.target.Instance, "exported_job": "vllm"}}
+		})},
+	}
+}
+
+// TestCompany changes recordings in ways that leave the fault what it is: whatever is
+// beside a sick server, and however it is scraped, its verdict stays.
+func TestCompany(t *testing.T) {
+	const step = 5 * time.Second
+	for _, name := range []string{"thrashing-deep", "replica-imbalance", "http-errors-5xx", "engine-hung", "saturation-long-prompts", "slow-decode-throttled", "straggler", "one-replica-down"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(recordings, name+".tar.zst")
+			var truth played
+			truth.readTruth(t, strings.TrimSuffix(file, ".tar.zst")+".json")
+			last := len(truth.truth.Phases) - 1
+			end, want := time.UnixMilli(truth.truth.Phases[last].ToMS), truth.truth.accepted(last)
+			pages := pagesOf(t, file, step, 0)
+			before := playPages(t, name, slices.Clone(pages), step).diagnose(t, end)
+			if !slices.Contains(want, before.Verdict.ID) {
+				t.Fatalf("unchanged: %s, want %v", before.Verdict.ID, want)
+			}
+			well, _ := modelled(t, "higher-rate", "another", "aa-", 0, end, step)
+			healthy := mutation{name: "a healthy neighbour of another model", change: func(p []page, _ time.Duration) []page { return append(p, well...) }}
+			phase := mutation{name: "another phase of the grid", change: func([]page, time.Duration) []page { return pagesOf(t, file, step, step/2) }}
+			for _, m := range append(mutations(), healthy, phase) {
+				d := playPages(t, name, m.change(slices.Clone(pages), step), step).diagnose(t, end.Add(m.shift))
+				if !slices.Contains(want, d.Verdict.ID) {
+					t.Errorf("%s: %s (%.2f), want %v: %s", m.name, d.Verdict.ID, d.Verdict.Confidence, want, d.Verdict.Summary)
+				}
+				if got, want := len(d.Verdict.Targets), len(before.Verdict.Targets); m.named == "" && got != want && d.Verdict.ID == before.Verdict.ID {
+					t.Errorf("%s: the verdict is about %v, want as many as %v", m.name, d.Verdict.Targets, before.Verdict.Targets)
+				}
+				if was, is := requests(before), requests(d); before.Verdict.ID == d.Verdict.ID && (is > 1.3*was || was > 1.3*is) {
+					t.Errorf("%s: %.2f requests a second, and %.2f unchanged: %v", m.name, is, was, d.Verdict.Targets)
+				}
+				if m.named != "" && !namesDeadOrUnjudged(d, m.named) {
+					t.Errorf("%s: %s is not named as such", m.name, m.named)
+				}
+				if n := servers(d) - servers(before); m.named == "" && n != 0 && !strings.Contains(m.name, "neighbour") {
+					t.Errorf("%s: %d more servers than there are", m.name, n)
+				}
+			}
+		})
+	}
+}
+
+// requests is the rate of requests that the verdict's target serves.
+func requests(d diagnose.Diagnosis) float64 {
+	for _, f := range d.Verdict.Workload.Factors {
+		if f.Name == "request_rate" {
+			return f.Value
+		}
+	}
+	return 0
+}
+
+func servers(d diagnose.Diagnosis) (n int) {
+	for i := range d.Targets {
+		if d.Targets[i].Problem == "" {
+			n++
+		}
+	}
+	return n
+}
+
+func namesDeadOrUnjudged(d diagnose.Diagnosis, target string) bool {
+	if slices.ContainsFunc(d.Unjudged, func(u diagnose.Unjudged) bool { return u.Target == target && u.Reason != "" }) {
+		return true
+	}
+	return slices.ContainsFunc(d.Findings, func(f diagnose.Finding) bool {
+		return f.Pathology.ID == "target-down" && f.Status == diagnose.Firing && slices.Contains(f.Targets, target)
+	})
+}
+
+// modelled reads a recording as that of another model, ending with the given phase at
+// the given time, its targets behind a prefix.
+func modelled(t *testing.T, name, model, prefix string, phase int, end time.Time, step time.Duration) (pages []page, want []string) {
+	t.Helper()
+	file := filepath.Join(recordings, name+".tar.zst")
+	var truth played
+	truth.readTruth(t, strings.TrimSuffix(file, ".tar.zst")+".json")
+	if phase < 0 {
+		phase = len(truth.truth.Phases) - 1
+	}
+	last := time.UnixMilli(truth.truth.Phases[phase].ToMS)
+	for _, pg := range pagesOf(t, file, step, 0) {
+		if pg.at.After(last) {
+			continue
+		}
+		pg.at, pg.target.Instance = pg.at.Add(end.Sub(last)), prefix+pg.target.Instance
+		pg.body = modelName.ReplaceAll(pg.body, []byte(`model_name="`+model+`"`))
+		pages = append(pages, pg)
+	}
+	return pages, truth.truth.accepted(phase)
+}
+
+var modelName = regexp.MustCompile(`model_name="[^"]*"`)
+
+var births = regexp.MustCompile(`(?m)^(\S+_created(?:\{[^}]*\})?|process_start_time_seconds) \S+$`)
+
+// TestSeveralModels looks at five models at once: two sick for different reasons, one
+// well, one dead, and one that nothing can be said of.
+func TestSeveralModels(t *testing.T) {
+	const step = 5 * time.Second
+	end := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	thrash, wantA := modelled(t, "thrashing-deep", "llama", "a-", -1, end, step)
+	errors, wantB := modelled(t, "http-errors-5xx", "mistral", "b-", -1, end, step)
+	well, _ := modelled(t, "http-errors-5xx", "qwen", "c-", 0, end, step)
+	var order []string
+	for _, swap := range []bool{false, true} {
+		all := slices.Concat(slices.Clone(thrash), errors, well)
+		all = beside(all, "zz-dead:1", func(int) []byte { return nil })
+		all = beside(all, "zz-mute:1", func(int) []byte { return []byte(processOnly) })
+		if swap {
+			for i := range all {
+				all[i].target.Instance = strings.NewReplacer("a-", "y-", "b-", "x-", "c-", "0-").Replace(all[i].target.Instance)
+			}
+		}
+		d := playPages(t, "models", all, step).diagnose(t, end)
+		of := map[string]diagnose.Verdict{}
+		var models []string
+		for _, v := range d.Verdicts {
+			of[v.Model] = v
+			models = append(models, v.Model)
+		}
+		if order == nil {
+			order = models
+		} else if !slices.Equal(models, order) {
+			t.Errorf("the order of the models is %q, and %q with other names of the targets", models, order)
+		}
+		if got := of["llama"].ID; !slices.Contains(wantA, got) {
+			t.Errorf("llama: %s, want %v", got, wantA)
+		}
+		if got := of["mistral"].ID; !slices.Contains(wantB, got) {
+			t.Errorf("mistral: %s, want %v", got, wantB)
+		}
+		if got := of["qwen"]; got.Status != diagnose.OK {
+			t.Errorf("qwen: %s: %s", got.ID, got.Summary)
+		}
+		if got := of[""]; got.ID != "target-down" || len(got.Targets) != 1 || !strings.Contains(got.Targets[0], "dead") {
+			t.Errorf("what has no model: %s on %v: %s", got.ID, got.Targets, got.Summary)
+		}
+		if !namesDeadOrUnjudged(d, "zz-mute:1") {
+			t.Errorf("the mute target is not named: %v", d.Unjudged)
+		}
+		if !reflect.DeepEqual(d.Verdict, d.Verdicts[0]) || d.Verdict.Model == "" {
+			t.Errorf("the verdict is %s on %q, and the worst %s on %q", d.Verdict.ID, d.Verdict.Model, d.Verdicts[0].ID, d.Verdicts[0].Model)
+		}
+		for _, v := range d.Verdicts {
+			if v.Status == diagnose.Firing && v.Model != "" && v.Workload.Target != v.Targets[0] {
+				t.Errorf("%s: the workload is that of %q, the verdict is about %v", v.Model, v.Workload.Target, v.Targets)
+			}
+		}
+		once := map[string]bool{}
+		for _, f := range d.Findings {
+			if k := f.Model + "/" + f.Pathology.ID; once[k] {
+				t.Errorf("%s is there twice", k)
+			} else {
+				once[k] = true
+			}
+		}
+		if os.Getenv("SHOW") != "" {
+			report.Text(os.Stdout, d, report.Options{Width: 80})
+		}
+	}
+}
+
+// TestHealthyNeedsMostTargets judges a healthy server beside others of which nothing
+// can be said.
+func TestHealthyNeedsMostTargets(t *testing.T) {
+	const step = 5 * time.Second
+	end := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	for _, tt := range []struct {
+		well, mute int
+		want       string
+		atMost     float64
+	}{
+		{1, 0, diagnose.Healthy, 1}, {3, 1, diagnose.Healthy, 0.79}, {1, 1, diagnose.Healthy, 0.59}, {1, 9, diagnose.InsufficientData, 0},
+	} {
+		var all []page
+		for i := range tt.well {
+			pages, _ := modelled(t, "higher-rate", "qwen", fmt.Sprint("w", i, "-"), 0, end, step)
+			for _, pg := range pages { // another process, which began at another time
+				pg.body = births.ReplaceAll(pg.body, fmt.Appendf(nil, "${1} %d.5", 1_750_000_000+i))
+				all = append(all, pg)
+			}
+		}
+		for i := range tt.mute {
+			all = beside(all, fmt.Sprint("mute-", i), func(int) []byte { return []byte(processOnly) })
+		}
+		d := playPages(t, "mute", all, step).diagnose(t, end)
+		if d.Verdict.ID != tt.want || d.Verdict.Confidence > tt.atMost {
+			t.Errorf("%d of %d: %s (%.2f), want %s (%.2f at most): %s", tt.well, tt.well+tt.mute, d.Verdict.ID, d.Verdict.Confidence, tt.want, tt.atMost, d.Verdict.Summary)
+		}
+		if len(d.Unjudged) != tt.mute || tt.mute > 0 && !strings.Contains(d.Verdict.Summary, "only process metrics") {
+			t.Errorf("%d of %d: not judged %v: %s", tt.well, tt.well+tt.mute, d.Unjudged, d.Verdict.Summary)
+		}
+		if os.Getenv("SHOW") != "" {
+			report.Text(os.Stdout, d, report.Options{Width: 80})
+		}
+	}
+}
+
+// TestBrokenObjective promises less than was served while nothing is found wrong: the
+// broken promise is the verdict.
+func TestBrokenObjective(t *testing.T) {
+	const step = 5 * time.Second
+	end := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	pages, _ := modelled(t, "higher-rate", "qwen", "", -1, end, step)
+	p := playPages(t, "objective", pages, step)
+	for _, tt := range []struct {
+		name string
+		set  diagnose.Settings
+		want string
+	}{
+		{"no promise", diagnose.Settings{}, diagnose.Healthy},
+		{"kept", diagnose.Settings{Set: map[string]float64{"ttft_objective": 5}}, diagnose.Healthy},
+		{"broken, set by hand", diagnose.Settings{Set: map[string]float64{"ttft_objective": 0.005}}, "objective-breached"},
+		{"broken, from a file", diagnose.Settings{Objectives: &slo.File{Objectives: []slo.Objective{{TTFTP95: 5 * time.Millisecond}}}}, "objective-breached"},
+		{"of another model", diagnose.Settings{Objectives: &slo.File{Objectives: []slo.Objective{{Model: "llama", TTFTP95: 5 * time.Millisecond}}}}, diagnose.Healthy},
+	} {
+		// Only what is no cause of latency: with such a promise others would find one.
+		tt.set.Only = []string{"http-errors", "memory-leak", "target-down"}
+		var few []*catalog.Pathology
+		for _, p := range pathologies.All() {
+			if slices.Contains(tt.set.Only, p.ID) {
+				few = append(few, p)
+			}
+		}
+		d, err := diagnose.Run(t.Context(), p.store, diagnose.Options{At: end, First: p.first, Interval: step, Every: true, Pathologies: few, Settings: tt.set})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Verdict.ID != tt.want {
+			t.Errorf("%s: %s (%.2f), want %s: %s", tt.name, d.Verdict.ID, d.Verdict.Confidence, tt.want, d.Verdict.Summary)
+		}
+		if tt.want != "objective-breached" {
+			continue
+		}
+		f := d.Findings[0]
+		if d.Status != diagnose.Firing || d.Verdict.Severity != catalog.Ticket || f.Pathology.ID != tt.want || len(f.Evidence) == 0 || len(f.Reasons) == 0 ||
+			d.Verdict.Since.IsZero() || !strings.Contains(d.Verdict.Summary, "5 ms was promised") || strings.Contains(d.Verdict.Summary, "Nothing is wrong") {
+			t.Errorf("%s: %+v", tt.name, d.Verdict)
+		}
+		if os.Getenv("SHOW") != "" {
+			report.Text(os.Stdout, d, report.Options{Width: 80})
+		}
+	}
+}

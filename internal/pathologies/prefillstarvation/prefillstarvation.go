@@ -39,10 +39,6 @@ var (
 		Name: "starved_queue", Unit: indicator.Requests, Default: 20,
 		Why: "a long queue in front of a batch that has room",
 	}
-	seats = &catalog.Threshold{
-		Name: "starved_seats", Unit: indicator.Requests, Default: 4.5,
-		Why: "of a batch of four one seat is free whenever a request ends, and that is no room",
-	}
 	notPinned = &catalog.Threshold{
 		Name: "batch_has_room", Unit: indicator.Ratio, Default: 0.8,
 		Why: "the batch is well below the highest seen, so seats are not what requests wait for",
@@ -63,14 +59,13 @@ var Pathology = &catalog.Pathology{
 	When: catalog.All(
 		catalog.Above(indicator.TTFTP95, ttftTail),
 		catalog.DecodeFair,
+		catalog.Above(indicator.PromptTail, promptTail),
 		catalog.Any(
-			catalog.All(
-				catalog.Above(indicator.PromptTail, promptTail),
-				catalog.Any(catalog.Above(indicator.UnseenWait, unseenWait), catalog.Above(indicator.StallsPerRequest, stalls), catalog.Above(indicator.ITLP99, longGaps)),
-			),
+			catalog.Above(indicator.UnseenWait, unseenWait),
+			catalog.Above(indicator.StallsPerRequest, stalls),
+			catalog.Above(indicator.ITLP99, longGaps),
 			catalog.All(
 				catalog.Above(indicator.WaitingFloor, longQueue),
-				catalog.Above(indicator.RunningPeak, seats),
 				catalog.Below(indicator.RunningPinned, notPinned),
 				catalog.Below(indicator.KVUsagePeak, kvRoom),
 			),

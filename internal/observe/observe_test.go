@@ -255,3 +255,16 @@ func TestNothingToRead(t *testing.T) {
 		}
 	}
 }
+
+// TestATimeThatBeginsJustBeforeAScrapeLosesNone: windows begin a millisecond before
+// their first scrape and end at their last one.
+func TestATimeThatBeginsJustBeforeAScrapeLosesNone(t *testing.T) {
+	from, to := readTruth(t, "thrashing-deep").phase(t, "sick")
+	all := read(t, "thrashing-deep", from, to).Engines[0].Intervals
+	const begin, n = 10, 8
+	first, last := all[begin].End, all[begin+n].End
+	got := read(t, "thrashing-deep", first.Add(-time.Millisecond), last).Engines[0].Intervals
+	if len(got) != n || !got[n-1].End.Equal(last) {
+		t.Errorf("%d intervals between %d scrapes: %+v", len(got), n+1, got)
+	}
+}

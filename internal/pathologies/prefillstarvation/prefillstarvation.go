@@ -39,6 +39,10 @@ var (
 		Name: "starved_queue", Unit: indicator.Requests, Default: 20,
 		Why: "a long queue in front of a batch that has room",
 	}
+	seats = &catalog.Threshold{
+		Name: "starved_seats", Unit: indicator.Requests, Default: 4.5,
+		Why: "of a batch of four one seat is free whenever a request ends, and that is no room",
+	}
 	notPinned = &catalog.Threshold{
 		Name: "batch_has_room", Unit: indicator.Ratio, Default: 0.8,
 		Why: "the batch is well below the highest seen, so seats are not what requests wait for",
@@ -66,6 +70,7 @@ var Pathology = &catalog.Pathology{
 			),
 			catalog.All(
 				catalog.Above(indicator.WaitingFloor, longQueue),
+				catalog.Above(indicator.RunningPeak, seats),
 				catalog.Below(indicator.RunningPinned, notPinned),
 				catalog.Below(indicator.KVUsagePeak, kvRoom),
 			),

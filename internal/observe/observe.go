@@ -88,11 +88,12 @@ type Interval struct {
 	promptTokens, prefixHits float64
 }
 
-// moments are those that are asked about. The last is the end of the time, which
-// often is a scrape; the beginning is often just before one, and shows nothing yet.
+// moments are those that are asked about. They lie midway between scrapes where the
+// time ends at one, as it mostly does: there none comes so early or late that it is
+// missed. Each shows the scrape before it.
 func (o *Options) moments() metrics.Range {
-	step := o.step()
-	return metrics.Range{Start: o.To.Add(-o.To.Sub(o.From).Truncate(step)), End: o.To, Step: step}
+	step, end := o.step(), o.To.Add(o.Interval/2)
+	return metrics.Range{Start: end.Add(-end.Sub(o.From).Truncate(step)), End: end, Step: step}
 }
 
 // Read asks for everything.
@@ -348,7 +349,7 @@ func (r *reader) intervals(rank string, answers []model.Matrix) []Interval {
 	times := at[scraped]
 	for last, i := 0, 1; i <= n; i++ {
 		switch {
-		case math.IsNaN(times[i]):
+		case math.IsNaN(times[i]), int64(math.Round(times[i]*1e3)) > r.o.To.UnixMilli():
 			continue
 		case math.IsNaN(times[last]):
 			last = i

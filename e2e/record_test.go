@@ -27,6 +27,8 @@ var (
 	portFlag    = flag.Int("port", 8100, "first port of the servers")
 	suffixFlag  = flag.String("suffix", "", "appended to the recordings' names, such as \"-v0.32\" for another vLLM")
 	appendFlag  = flag.String("append", "", "server arguments put after every scenario's, such as \"--block-size 32\" for another vLLM")
+	notesFlag   = flag.String("notes", "", "written into the truth, such as what else the machine did")
+	seedFlag    = flag.Uint64("seed", 0, "added to every scenario's seed, for the same again with other traffic")
 	prefixFlag  = flag.String("prefix", "", "command before the server's, such as \"nice -n -5 taskset -c 1\"")
 )
 
@@ -43,8 +45,11 @@ func TestRecord(t *testing.T) {
 	for i := range scenarios {
 		sc := &scenarios[i]
 		t.Run(sc.Name, func(t *testing.T) {
+			again := *sc
+			again.Seed = *seedFlag
+			sc := &again
 			servers := fl.serve(t, sc)
-			if err := record(fl.ctx, sc, sc.Name+*suffixFlag, servers, fl.scratch, *outFlag); err != nil {
+			if err := record(fl.ctx, sc, sc.Name+*suffixFlag, *notesFlag, servers, fl.scratch, *outFlag); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -165,7 +170,12 @@ func TestScenarios(t *testing.T) {
 				t.Errorf("%s: %q is accepted and forbidden", sc.Name, wrong)
 			}
 		}
+		phases := map[string]bool{}
 		for _, ph := range sc.Phases {
+			if phases[ph.Name] {
+				t.Errorf("%s: two phases are called %s", sc.Name, ph.Name)
+			}
+			phases[ph.Name] = true
 			if ph.Verdict == "" || (ph.Seconds == 0 && len(ph.Faults) == 0) {
 				t.Errorf("%s: phase %s has no verdict or no end", sc.Name, ph.Name)
 			}
@@ -179,12 +189,16 @@ func TestScenarios(t *testing.T) {
 
 // TestTruths checks that the committed truths say what the table says.
 func TestTruths(t *testing.T) {
-	const dir = "../testdata/recordings"
-	names, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	const most = 600_000 // bytes of an archive
+	names, err := filepath.Glob("../testdata/recordings/*.json")
 	if err != nil || len(names) == 0 {
-		t.Fatalf("no recordings in %s: %v", dir, err)
+		t.Fatalf("no recordings: %v", err)
 	}
-	for _, name := range names {
+	long, err := filepath.Glob("../testdata/recordings/long/*.json")
+	if err != nil || len(long) == 0 {
+		t.Fatalf("no long recordings: %v", err)
+	}
+	for _, name := range slices.Concat(names, long) {
 		base := strings.TrimSuffix(filepath.Base(name), ".json")
 		scenario, _, _ := strings.Cut(base, "-v0.")
 		i := slices.IndexFunc(scenarios, func(sc Scenario) bool { return sc.Name == scenario })
@@ -202,7 +216,7 @@ func TestTruths(t *testing.T) {
 		}
 		want := newTruth(&scenarios[i])
 		for _, ph := range scenarios[i].Phases {
-			want.Phases = append(want.Phases, TruthPhase{Name: ph.Name, Verdict: ph.Verdict, Accept: ph.Accept})
+			want.Phases = append(want.Phases, newTruthPhase(ph))
 			want.Load.Phases[ph.Name] = ph.Traffic
 		}
 		for j := range got.Phases {
@@ -210,13 +224,13 @@ func TestTruths(t *testing.T) {
 			if ph.To <= ph.From {
 				t.Errorf("%s: phase %s ends before it begins", base, ph.Name)
 			}
-			ph.From, ph.To, ph.Faults = 0, 0, nil
+			ph.From, ph.To = 0, 0
 		}
-		got.VLLM, got.ServerArgs, got.Observed, want.Observed = "", nil, nil, nil
-		if diff := cmp.Diff(*want, got, cmpopts.EquateEmpty()); diff != "" {
+		got.VLLM, got.Model, got.Notes, got.ServerArgs, got.Observed, want.Observed = "", "", "", nil, nil, nil
+		if diff := cmp.Diff(*want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(Fault{})); diff != "" {
 			t.Errorf("%s differs from its scenario (-table +truth):\n%s", base, diff)
 		}
-		if info, err := os.Stat(filepath.Join(dir, base+".tar.zst")); err != nil || info.Size() > 200_000 {
+		if info, err := os.Stat(strings.TrimSuffix(name, ".json") + ".tar.zst"); err != nil || info.Size() > most {
 			t.Errorf("%s: no archive, or a large one: %v", base, err)
 		}
 	}

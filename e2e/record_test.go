@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"os"
 	"os/signal"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -104,12 +106,18 @@ func (fl *fleet) serve(t *testing.T, sc *Scenario) []*Server {
 	t.Helper()
 	if !fl.fits(fl.ctx, sc) {
 		fl.stop(t)
+		fl.servers = make([]*Server, len(sc.Servers))
+		errs := make([]error, len(sc.Servers))
+		var starting sync.WaitGroup
 		for i, args := range sc.Servers {
-			s, err := fl.launcher.Start(fl.ctx, "r"+strconv.Itoa(i), *portFlag+i, arguments(args))
-			if err != nil {
-				t.Fatal(err)
-			}
-			fl.servers = append(fl.servers, s)
+			starting.Go(func() {
+				fl.servers[i], errs[i] = fl.launcher.Start(fl.ctx, "r"+strconv.Itoa(i), *portFlag+i, arguments(args))
+			})
+		}
+		starting.Wait()
+		fl.servers = slices.DeleteFunc(fl.servers, func(s *Server) bool { return s == nil })
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
 		}
 		if !sc.Fresh {
 			warmUp(fl.ctx, fl.servers)

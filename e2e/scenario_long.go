@@ -93,21 +93,21 @@ var longScenarios = []Scenario{
 		Name: "saturation-long", Servers: []string{longSaturated},
 		Induced: "24 seats; more requests than the engine can serve: the queue grows all along",
 		Accept:  []string{"saturation", "concurrency-limit"}, MustNotBe: []string{"healthy", "kv-cache-thrashing", "engine-hung"},
-		Phases: []Phase{healthy(240, chat(3)), sick("saturation", 240, nil, with(chat(26), func(t *Traffic) { t.Prompt = lognormal(300, 0.4, 60, 900) }))},
+		Phases: []Phase{healthy(210, chat(3)), sick("saturation", 220, nil, with(chat(26), func(t *Traffic) { t.Prompt = lognormal(300, 0.4, 60, 900) }))},
 	},
 	{
 		Name: "slow-decode-neighbour-long", Servers: []string{seats14},
 		Induced: "noisy neighbour: 6 busy loops on the server's two cores; same traffic",
 		Accept:  []string{"slow-decode", "severe-degradation"}, MustNotBe: []string{"healthy", "workload-shift", "saturation"},
-		Phases: []Phase{healthy(240, chat(1.2)), sick("slow-decode", 240, []Fault{Neighbours("r0", 6)}, chat(1.2))},
+		Phases: []Phase{healthy(210, chat(1.2)), sick("slow-decode", 220, []Fault{Neighbours("r0", 6)}, chat(1.2))},
 	},
 	{
 		Name: "company-bursty-and-cancellations-long", Servers: []string{roomy, seats20},
 		Induced: "two servers with different traffic: r0 takes bursts of 22 every 15 s all along, well; of r1's clients 40 % hang up after a second",
 		Accept:  []string{"client-cancellations"}, MustNotBe: []string{"healthy", "replica-imbalance", "saturation"},
 		Phases: []Phase{
-			healthy(300, append(only(0, bursty()...), only(1, story(1))...)...),
-			apart(sick("client-cancellations", 300, nil, append(only(0, bursty()...), only(1, leaving(story(1), 0.48))...)...), "healthy", "client-cancellations"),
+			healthy(270, append(only(0, bursty()...), only(1, story(1))...)...),
+			apart(sick("client-cancellations", 270, nil, append(only(0, bursty()...), only(1, leaving(story(1), 0.48))...)...), "healthy", "client-cancellations"),
 		},
 	},
 	{
@@ -115,8 +115,8 @@ var longScenarios = []Scenario{
 		Induced: "two servers with different traffic: r0 has mixed load all along; of r1's requests a third is refused (400 or 404)",
 		Accept:  []string{"http-errors"}, MustNotBe: []string{"healthy", "replica-imbalance"},
 		Phases: []Phase{
-			healthy(300, append(only(0, mixed(0.9)...), only(1, light(1.5))...)...),
-			apart(sick("http-errors", 300, nil, append(only(0, mixed(0.9)...), only(1, refused(light(2), 0.33, BadMaxTokens, BadModel))...)...), "healthy", "http-errors"),
+			healthy(270, append(only(0, mixed(0.9)...), only(1, light(1.5))...)...),
+			apart(sick("http-errors", 270, nil, append(only(0, mixed(0.9)...), only(1, refused(light(2), 0.33, BadMaxTokens, BadModel))...)...), "healthy", "http-errors"),
 		},
 	},
 	{
@@ -124,7 +124,7 @@ var longScenarios = []Scenario{
 		Induced: "two servers with different traffic: r0's engine core stopped under traffic for three minutes; r1's prompts become six times longer, which it carries",
 		Accept:  []string{"engine-hung"}, MustNotBe: []string{"healthy", "idle", "replica-imbalance", "saturation"},
 		Phases: []Phase{
-			healthy(240, append(only(0, chat(1.5)), only(1, light(1.5))...)...),
+			healthy(210, append(only(0, chat(1.5)), only(1, light(1.5))...)...),
 			apart(sick("engine-hung", 180, []Fault{Hang("r0", 0)}, append(only(0, chat(1.5)), only(1, with(light(1.5), func(t *Traffic) { t.Prompt = lognormal(650, 0.4, 250, 1500) }))...)...), "engine-hung", "workload-shift"),
 		},
 	},
@@ -133,8 +133,8 @@ var longScenarios = []Scenario{
 		Induced: "two servers with prompts that share a prefix: on r0 one of 512 tokens becomes 24 that push each other out; on r1 96 random tokens come in front of it",
 		Accept:  []string{"prefix-cache-misses"}, MustNotBe: []string{"healthy", "kv-cache-thrashing", "replica-imbalance"},
 		Phases: []Phase{
-			healthy(240, append(only(0, rag(1.5, "long-churn", 1, 512, 0.95)), only(1, rag(1.5, "long-front", 1, 448, 0.95))...)...),
-			apart(sick("prefix-cache-misses", 240, nil, append(only(0, rag(1.5, "long-churn", 24, 512, 0.95)), only(1, with(rag(1.5, "long-front", 1, 448, 0.95), func(t *Traffic) {
+			healthy(200, append(only(0, rag(1.5, "long-churn", 1, 512, 0.95)), only(1, rag(1.5, "long-front", 1, 448, 0.95))...)...),
+			apart(sick("prefix-cache-misses", 210, nil, append(only(0, rag(1.5, "long-churn", 24, 512, 0.95)), only(1, with(rag(1.5, "long-front", 1, 448, 0.95), func(t *Traffic) {
 				t.Shared.Front, t.Prompt = 96, uniform(120, 144)
 			}))...)...), "prefix-cache-misses", "prefix-cache-misses"),
 		},
@@ -144,40 +144,41 @@ var longScenarios = []Scenario{
 		Induced: "two servers with different traffic: r0's API server stopped for 60 s and continued; r1 has --max-num-seqs 3 and more requests than that serves",
 		Accept:  []string{"concurrency-limit"}, MustNotBe: []string{"healthy", "replica-imbalance"},
 		Phases: []Phase{
-			healthy(210, append(only(0, chat(1.2)), only(1, light(1.5))...)...),
+			healthy(180, append(only(0, chat(1.2)), only(1, light(1.5))...)...),
 			apart(Phase{Name: "frozen", Seconds: 60, Faults: []Fault{Freeze("r0", 0)}, Traffic: append(only(0, chat(1.2)), only(1, chat(9))...), Verdict: "target-down", Accept: []string{"concurrency-limit"}}, "target-down", "concurrency-limit"),
-			apart(Phase{Name: "resumed", Seconds: 180, Traffic: append(only(0, chat(1.2)), only(1, chat(9))...), Verdict: "concurrency-limit"}, "healthy", "concurrency-limit"),
+			apart(Phase{Name: "resumed", Seconds: 150, Traffic: append(only(0, chat(1.2)), only(1, chat(9))...), Verdict: "concurrency-limit"}, "healthy", "concurrency-limit"),
 		},
 	},
 	{
 		Name: "prefill-starvation-long", Servers: []string{longNoChunks},
 		Induced: "no chunked prefill; prompts of 5000 to 7000 tokens at 0.4/s beside small traffic; seats stay free",
 		Accept:  []string{"prefill-starvation"}, MustNotBe: []string{"healthy", "slow-decode", "engine-hung", "saturation"},
-		Phases: []Phase{healthy(240, chat(1.8)), sick("prefill-starvation", 240, nil, chat(1.8), Traffic{Rate: 0.4, Prompt: uniform(5000, 7000), Output: constant(8)})},
+		Phases: []Phase{healthy(210, chat(1.8)), sick("prefill-starvation", 220, nil, chat(1.8), Traffic{Rate: 0.4, Prompt: uniform(5000, 7000), Output: constant(8)})},
 	},
 	{
 		Name: "creeping-load-long", Servers: []string{longCreeping},
-		Induced: "20 seats; the requests a second creep up over nine minutes, past what the server can carry",
+		Induced: "20 seats; the requests a second creep up over eight minutes, past what the server can carry",
 		Accept:  []string{"saturation", "concurrency-limit"}, MustNotBe: []string{"healthy", "engine-hung", "kv-cache-thrashing"},
-		Phases: []Phase{healthy(120, chat(1.5)), {Name: "creeping", Seconds: 540, Traffic: []Traffic{with(chat(1.5), func(t *Traffic) { t.RateTo = 28 })}, Verdict: "saturation"}},
+		Phases: []Phase{healthy(60, chat(1.5)), {Name: "creeping", Seconds: 500, Traffic: []Traffic{with(chat(1.5), func(t *Traffic) { t.RateTo = 28 })}, Verdict: "saturation"}},
 	},
 	{
-		Name: "idle-hang-polled", Servers: []string{seats24},
-		Induced: "engine core stopped while nothing runs; then requests arrive and none is answered; /v1/models is asked every 3 s all along",
-		Accept:  []string{"engine-hung"}, MustNotBe: []string{"healthy", "idle"},
+		Name: "company-idle-hang-polled-and-resets", Servers: []string{seats24, resettable},
+		Induced: "two servers with different traffic: r0's engine core stopped while nothing runs, then requests arrive and none is answered, and /v1/models is asked every 3 s all along; on r1 POST /reset_prefix_cache three times a second, the traffic the same",
+		Accept:  []string{"engine-hung"}, MustNotBe: []string{"healthy", "idle", "workload-shift", "replica-imbalance"},
 		Phases: []Phase{
-			polled(healthy(120, light(1.2)), models("r0")...),
-			polled(Phase{Name: "quiet", Seconds: 20, Verdict: "idle", Accept: []string{"healthy"}}, models("r0")...),
-			polled(sick("engine-hung", 180, []Fault{Hang("r0", 0)}, light(1.2)), models("r0")...),
+			polled(healthy(120, append(only(0, light(1.2)), only(1, rag(2, "resets", 1, 512, 0.95))...)...), models("r0")...),
+			polled(apart(Phase{Name: "quiet", Seconds: 20, Traffic: only(1, rag(2, "resets", 1, 512, 0.95)), Verdict: "healthy", Accept: []string{"idle"}}, "idle", "healthy"), models("r0")...),
+			polled(apart(sick("engine-hung", 190, []Fault{Hang("r0", 0)}, append(only(0, light(1.2)), only(1, rag(2, "resets", 1, 512, 0.95))...)...), "engine-hung", "prefix-cache-misses"),
+				append(models("r0"), Calls{"POST", "/reset_prefix_cache", 0.33, "r1"})...),
 		},
 	},
 	{
-		Name: "hang-polled", Servers: []string{seats20},
-		Induced: "engine core stopped under traffic; /v1/models is asked every 3 s all along",
-		Accept:  []string{"engine-hung"}, MustNotBe: []string{"healthy", "idle", "saturation"},
+		Name: "company-hang-polled-and-cancellations-all-along", Servers: []string{seats20, seats12},
+		Induced: "two servers with different traffic: r0's engine core stopped under traffic, and /v1/models asked every 3 s all along; on r1 40 % of the clients hang up after a second, from the first request on",
+		Accept:  []string{"engine-hung"}, MustNotBe: []string{"healthy", "idle", "slow-decode", "replica-imbalance"},
 		Phases: []Phase{
-			polled(healthy(120, chat(1.8)), models("r0")...),
-			polled(sick("engine-hung", 180, []Fault{Hang("r0", 0)}, chat(1.8)), models("r0")...),
+			polled(apart(sick("client-cancellations", 120, nil, append(only(0, chat(1.5)), only(1, leaving(story(1), 0.48))...)...), "healthy", "client-cancellations"), models("r0")...),
+			polled(apart(Phase{Name: "hung", Seconds: 190, Verdict: "engine-hung", Faults: []Fault{Hang("r0", 0)}, Traffic: append(only(0, chat(1.5)), only(1, leaving(story(1), 0.48))...)}, "engine-hung", "client-cancellations"), models("r0")...),
 		},
 	},
 	{
@@ -185,53 +186,38 @@ var longScenarios = []Scenario{
 		Induced: "--data-parallel-size 2; the first rank's engine core stopped while nothing runs; then requests arrive and the second rank answers its share",
 		Accept:  []string{"engine-hung"}, MustNotBe: []string{"healthy", "idle"},
 		Phases: []Phase{
-			healthy(120, light(1.2)),
+			healthy(100, light(1.2)),
 			{Name: "quiet", Seconds: 20, Verdict: "idle", Accept: []string{"healthy"}},
 			sick("engine-hung", 150, []Fault{HangRank("r0", 0)}, light(1.2)),
-		},
-	},
-	{
-		Name: "cancellations-all-along", Servers: []string{seats12},
-		Induced: "39 % of the clients hang up after a second, from the first request on",
-		Accept:  []string{"client-cancellations"}, MustNotBe: []string{"healthy", "idle", "slow-decode"},
-		Phases: []Phase{sick("client-cancellations", 200, nil, leaving(story(1.3), 0.48))},
-	},
-	{
-		Name: "prefix-cache-resets", Servers: []string{resettable},
-		Induced: "POST /reset_prefix_cache three times a second; the traffic does not change",
-		Accept:  []string{"prefix-cache-misses"}, MustNotBe: []string{"healthy", "workload-shift", "kv-cache-thrashing"},
-		Phases: []Phase{
-			healthy(180, rag(2, "resets", 1, 512, 0.95)),
-			polled(sick("prefix-cache-misses", 180, nil, rag(2, "resets", 1, 512, 0.95)), Calls{"POST", "/reset_prefix_cache", 0.33, "r0"}),
 		},
 	},
 	{
 		Name: "slow-decode-all-along", Servers: []string{seats18},
 		Induced: "noisy neighbour from the first request on: 7 busy loops on the server's two cores",
 		Accept:  []string{"slow-decode", "severe-degradation", "insufficient-data"}, MustNotBe: []string{"workload-shift", "engine-hung"},
-		Phases: []Phase{sick("slow-decode", 180, []Fault{Neighbours("r0", 7)}, chat(1))},
+		Phases: []Phase{sick("slow-decode", 160, []Fault{Neighbours("r0", 7)}, chat(1))},
 	},
 	{
 		Name: "thrashing-and-http-errors-long", Servers: []string{longThrash},
 		Induced: "two faults: 14 clients thrash in 150 blocks, and as many requests again are refused with 400",
 		Accept:  []string{"kv-cache-thrashing", "http-errors"}, MustNotBe: []string{"healthy", "saturation"},
-		Phases: []Phase{healthy(180, light(1.2)), sick("kv-cache-thrashing", 210, nil,
+		Phases: []Phase{healthy(130, light(1.2)), sick("kv-cache-thrashing", 180, nil,
 			clients(14, uniform(90, 130), uniform(330, 430)), refused(light(1.5), 1, BadMaxTokens))},
 	},
 	{
 		Name: "slow-decode-and-cancellations-long", Servers: []string{seats24},
 		Induced: "two faults: model stopped 36 ms of every 50 ms, and 45 % of the clients hang up after a second",
 		Accept:  []string{"slow-decode", "client-cancellations"}, MustNotBe: []string{"healthy", "workload-shift"},
-		Phases: []Phase{healthy(180, story(0.8)), sick("slow-decode", 210, []Fault{Throttle("r0", 36*time.Millisecond, 14*time.Millisecond)}, leaving(story(0.8), 0.45))},
+		Phases: []Phase{healthy(130, story(0.8)), sick("slow-decode", 180, []Fault{Throttle("r0", 36*time.Millisecond, 14*time.Millisecond)}, leaving(story(0.8), 0.45))},
 	},
 	{
 		Name: "engine-restart-long", Servers: []string{roomy},
-		Induced: "server killed and started again under traffic; four minutes of the same traffic afterwards",
+		Induced: "server killed and started again under traffic; three minutes of the same traffic afterwards",
 		Accept:  []string{"healthy", "engine-restart"}, MustNotBe: []string{"engine-hung", "slow-prefill", "severe-degradation", "target-down"},
 		Phases: []Phase{
-			healthy(180, light(1.8)),
+			healthy(130, light(1.8)),
 			{Name: "restarting", Traffic: []Traffic{light(1.8)}, Faults: []Fault{Restart("r0", 2)}, Verdict: "target-down"},
-			{Name: "back", Seconds: 240, Traffic: []Traffic{light(1.8)}, Verdict: "healthy"},
+			{Name: "back", Seconds: 190, Traffic: []Traffic{light(1.8)}, Verdict: "healthy"},
 		},
 	},
 }

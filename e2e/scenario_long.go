@@ -99,7 +99,7 @@ var longScenarios = []Scenario{
 		Name: "slow-decode-neighbour-long", Servers: []string{seats14},
 		Induced: "noisy neighbour: 6 busy loops on the server's two cores; same traffic",
 		Accept:  []string{"slow-decode", "severe-degradation"}, MustNotBe: []string{"healthy", "workload-shift", "saturation"},
-		Phases: []Phase{healthy(210, chat(1.2)), sick("slow-decode", 220, []Fault{Neighbours("r0", 6)}, chat(1.2))},
+		Phases: []Phase{healthy(210, chat(3)), sick("slow-decode", 220, []Fault{Neighbours("r0", 6)}, chat(3))},
 	},
 	{
 		Name: "company-bursty-and-cancellations-long", Servers: []string{roomy, seats20},
@@ -124,8 +124,8 @@ var longScenarios = []Scenario{
 		Induced: "two servers with different traffic: r0's engine core stopped under traffic for three minutes; r1's prompts become six times longer, which it carries",
 		Accept:  []string{"engine-hung"}, MustNotBe: []string{"healthy", "idle", "replica-imbalance", "saturation"},
 		Phases: []Phase{
-			healthy(210, append(only(0, chat(1.5)), only(1, light(1.5))...)...),
-			apart(sick("engine-hung", 180, []Fault{Hang("r0", 0)}, append(only(0, chat(1.5)), only(1, with(light(1.5), func(t *Traffic) { t.Prompt = lognormal(650, 0.4, 250, 1500) }))...)...), "engine-hung", "workload-shift"),
+			healthy(210, append(only(0, story(1.5)), only(1, light(3))...)...),
+			apart(sick("engine-hung", 180, []Fault{Hang("r0", 0)}, append(only(0, story(1.5)), only(1, with(light(3), func(t *Traffic) { t.Prompt = lognormal(650, 0.4, 250, 1500) }))...)...), "engine-hung", "workload-shift"),
 		},
 	},
 	{
@@ -144,16 +144,16 @@ var longScenarios = []Scenario{
 		Induced: "two servers with different traffic: r0's API server stopped for 60 s and continued; r1 has --max-num-seqs 3 and more requests than that serves",
 		Accept:  []string{"concurrency-limit"}, MustNotBe: []string{"healthy", "replica-imbalance"},
 		Phases: []Phase{
-			healthy(180, append(only(0, chat(1.2)), only(1, light(1.5))...)...),
-			apart(Phase{Name: "frozen", Seconds: 60, Faults: []Fault{Freeze("r0", 0)}, Traffic: append(only(0, chat(1.2)), only(1, chat(9))...), Verdict: "target-down", Accept: []string{"concurrency-limit"}}, "target-down", "concurrency-limit"),
-			apart(Phase{Name: "resumed", Seconds: 150, Traffic: append(only(0, chat(1.2)), only(1, chat(9))...), Verdict: "concurrency-limit"}, "healthy", "concurrency-limit"),
+			healthy(180, append(only(0, chat(2.5)), only(1, light(1.5))...)...),
+			apart(Phase{Name: "frozen", Seconds: 60, Faults: []Fault{Freeze("r0", 0)}, Traffic: append(only(0, chat(2.5)), only(1, chat(9))...), Verdict: "target-down", Accept: []string{"concurrency-limit"}}, "target-down", "concurrency-limit"),
+			apart(Phase{Name: "resumed", Seconds: 150, Traffic: append(only(0, chat(2.5)), only(1, chat(9))...), Verdict: "concurrency-limit"}, "healthy", "concurrency-limit"),
 		},
 	},
 	{
 		Name: "prefill-starvation-long", Servers: []string{longNoChunks},
 		Induced: "no chunked prefill; prompts of 5000 to 7000 tokens at 0.4/s beside small traffic; seats stay free",
 		Accept:  []string{"prefill-starvation"}, MustNotBe: []string{"healthy", "slow-decode", "engine-hung", "saturation"},
-		Phases: []Phase{healthy(210, chat(1.8)), sick("prefill-starvation", 220, nil, chat(1.8), Traffic{Rate: 0.4, Prompt: uniform(5000, 7000), Output: constant(8)})},
+		Phases: []Phase{healthy(210, chat(3)), sick("prefill-starvation", 220, nil, chat(3), Traffic{Rate: 0.4, Prompt: uniform(5000, 7000), Output: constant(8)})},
 	},
 	{
 		Name: "creeping-load-long", Servers: []string{longCreeping},
@@ -177,8 +177,8 @@ var longScenarios = []Scenario{
 		Induced: "two servers with different traffic: r0's engine core stopped under traffic, and /v1/models asked every 3 s all along; on r1 40 % of the clients hang up after a second, from the first request on",
 		Accept:  []string{"engine-hung"}, MustNotBe: []string{"healthy", "idle", "slow-decode", "replica-imbalance"},
 		Phases: []Phase{
-			polled(apart(sick("client-cancellations", 120, nil, append(only(0, chat(1.5)), only(1, leaving(story(1), 0.48))...)...), "healthy", "client-cancellations"), models("r0")...),
-			polled(apart(Phase{Name: "hung", Seconds: 190, Verdict: "engine-hung", Faults: []Fault{Hang("r0", 0)}, Traffic: append(only(0, chat(1.5)), only(1, leaving(story(1), 0.48))...)}, "engine-hung", "client-cancellations"), models("r0")...),
+			polled(apart(sick("client-cancellations", 120, nil, append(only(0, story(1.5)), only(1, leaving(story(1), 0.48))...)...), "healthy", "client-cancellations"), models("r0")...),
+			polled(apart(Phase{Name: "hung", Seconds: 190, Verdict: "engine-hung", Faults: []Fault{Hang("r0", 0)}, Traffic: append(only(0, story(1.5)), only(1, leaving(story(1), 0.48))...)}, "engine-hung", "client-cancellations"), models("r0")...),
 		},
 	},
 	{
@@ -195,7 +195,7 @@ var longScenarios = []Scenario{
 		Name: "slow-decode-all-along", Servers: []string{seats18},
 		Induced: "noisy neighbour from the first request on: 7 busy loops on the server's two cores",
 		Accept:  []string{"slow-decode", "severe-degradation", "insufficient-data"}, MustNotBe: []string{"workload-shift", "engine-hung"},
-		Phases: []Phase{sick("slow-decode", 160, []Fault{Neighbours("r0", 7)}, chat(1))},
+		Phases: []Phase{sick("slow-decode", 160, []Fault{Neighbours("r0", 7)}, chat(2.5))},
 	},
 	{
 		Name: "thrashing-and-http-errors-long", Servers: []string{longThrash},

@@ -278,7 +278,8 @@ type request struct {
 }
 
 func (d *driver) draw(r *rand.Rand, t Traffic) request {
-	q := request{server: d.pick(r, t.Weights), model: servedModel, maxTokens: t.Output.draw(r), patience: seconds(t.Patience)}
+	server := d.pick(r, t.Weights)
+	q := request{server: server, model: server.model(), maxTokens: t.Output.draw(r), patience: seconds(t.Patience)}
 	n := t.Prompt.draw(r)
 	var ids []int
 	if s := t.Shared; s != nil && r.Float64() < s.Fraction {

@@ -186,6 +186,17 @@ func TestCallsGoToTheirTargetUntilThePhaseEnds(t *testing.T) {
 	}
 }
 
+func TestAServerIsAskedForItsOwnModel(t *testing.T) {
+	servers := []*Server{{Name: "r0"}, {Name: "r1", Args: []string{"--served-model-name", "another"}}}
+	d := newDriver(servers, 1)
+	for i, want := range []string{servedModel, "another"} {
+		q := d.draw(rand.New(rand.NewPCG(1, 2)), only(i, Traffic{Prompt: constant(3), Output: constant(3)})[0])
+		if q.server != servers[i] || q.model != want {
+			t.Errorf("server %s is asked for %q, want %q", q.server.Name, q.model, want)
+		}
+	}
+}
+
 func TestEnvironmentComesBeforeTheArguments(t *testing.T) {
 	vars, args := environment([]string{"A=1", "B=x", "--flag", "C=not one"})
 	if !slices.Equal(vars, []string{"A=1", "B=x"}) || !slices.Equal(args, []string{"--flag", "C=not one"}) {

@@ -19,6 +19,7 @@ const (
 	seats24       = "--max-model-len 4096 --block-size 16 --max-num-seqs 24 --num-gpu-blocks-override 900"
 	longNoChunks  = "--max-model-len 8192 --block-size 16 --max-num-seqs 20 --max-num-batched-tokens 8192 --no-enable-chunked-prefill"
 	fewKV240      = "--max-model-len 2048 --block-size 16 --max-num-seqs 8 --num-gpu-blocks-override 240"
+	another       = " --served-model-name another"
 	resettable    = "VLLM_SERVER_DEV_MODE=1 --max-model-len 2048 --block-size 16 --max-num-seqs 12 --num-gpu-blocks-override 600"
 )
 
@@ -102,7 +103,7 @@ var longScenarios = []Scenario{
 		Phases: []Phase{healthy(210, chat(3)), sick("slow-decode", 220, []Fault{Neighbours("r0", 6)}, chat(3))},
 	},
 	{
-		Name: "company-bursty-and-cancellations-long", Servers: []string{roomy, seats20},
+		Name: "company-bursty-and-cancellations-long", Servers: []string{roomy, seats20 + another},
 		Induced: "two servers with different traffic: r0 takes bursts of 22 every 15 s all along, well; of r1's clients 40 % hang up after a second",
 		Accept:  []string{"client-cancellations"}, MustNotBe: []string{"healthy", "replica-imbalance", "saturation"},
 		Phases: []Phase{
@@ -111,7 +112,7 @@ var longScenarios = []Scenario{
 		},
 	},
 	{
-		Name: "company-mixed-and-http-errors-long", Servers: []string{seats12, seats18},
+		Name: "company-mixed-and-http-errors-long", Servers: []string{seats12, seats18 + another},
 		Induced: "two servers with different traffic: r0 has mixed load all along; of r1's requests a third is refused (400 or 404)",
 		Accept:  []string{"http-errors"}, MustNotBe: []string{"healthy", "replica-imbalance"},
 		Phases: []Phase{
@@ -120,7 +121,7 @@ var longScenarios = []Scenario{
 		},
 	},
 	{
-		Name: "company-hung-and-longer-prompts-long", Servers: []string{seats14, roomy},
+		Name: "company-hung-and-longer-prompts-long", Servers: []string{seats14, roomy + another},
 		Induced: "two servers with different traffic: r0's engine core stopped under traffic for three minutes; r1's prompts become six times longer, which it carries",
 		Accept:  []string{"engine-hung"}, MustNotBe: []string{"healthy", "idle", "replica-imbalance", "saturation"},
 		Phases: []Phase{
@@ -129,7 +130,7 @@ var longScenarios = []Scenario{
 		},
 	},
 	{
-		Name: "company-prefix-misses-long", Servers: []string{fewKV, fewKV240},
+		Name: "company-prefix-misses-long", Servers: []string{fewKV, fewKV240 + another},
 		Induced: "two servers with prompts that share a prefix: on r0 one of 512 tokens becomes 24 that push each other out; on r1 96 random tokens come in front of it",
 		Accept:  []string{"prefix-cache-misses"}, MustNotBe: []string{"healthy", "kv-cache-thrashing", "replica-imbalance"},
 		Phases: []Phase{
@@ -140,7 +141,7 @@ var longScenarios = []Scenario{
 		},
 	},
 	{
-		Name: "company-frozen-and-three-seats-long", Servers: []string{seats18, seats3},
+		Name: "company-frozen-and-three-seats-long", Servers: []string{seats18, seats3 + another},
 		Induced: "two servers with different traffic: r0's API server stopped for 60 s and continued; r1 has --max-num-seqs 3 and more requests than that serves",
 		Accept:  []string{"concurrency-limit"}, MustNotBe: []string{"healthy", "replica-imbalance"},
 		Phases: []Phase{
@@ -162,7 +163,7 @@ var longScenarios = []Scenario{
 		Phases: []Phase{healthy(60, chat(1.5)), {Name: "creeping", Seconds: 500, Traffic: []Traffic{with(chat(1.5), func(t *Traffic) { t.RateTo = 28 })}, Verdict: "saturation"}},
 	},
 	{
-		Name: "company-idle-hang-polled-and-resets", Servers: []string{seats24, resettable},
+		Name: "company-idle-hang-polled-and-resets", Servers: []string{seats24, resettable + another},
 		Induced: "two servers with different traffic: r0's engine core stopped while nothing runs, then requests arrive and none is answered, and /v1/models is asked every 3 s all along; on r1 POST /reset_prefix_cache three times a second, the traffic the same",
 		Accept:  []string{"engine-hung"}, MustNotBe: []string{"healthy", "idle", "workload-shift", "replica-imbalance"},
 		Phases: []Phase{
@@ -173,7 +174,7 @@ var longScenarios = []Scenario{
 		},
 	},
 	{
-		Name: "company-hang-polled-and-cancellations-all-along", Servers: []string{seats20, seats12},
+		Name: "company-hang-polled-and-cancellations-all-along", Servers: []string{seats20, seats12 + another},
 		Induced: "two servers with different traffic: r0's engine core stopped under traffic, and /v1/models asked every 3 s all along; on r1 40 % of the clients hang up after a second, from the first request on",
 		Accept:  []string{"engine-hung"}, MustNotBe: []string{"healthy", "idle", "slow-decode", "replica-imbalance"},
 		Phases: []Phase{

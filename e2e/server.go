@@ -172,6 +172,14 @@ func (s *Server) waitReady(ctx context.Context) error {
 // URL returns the server's root.
 func (s *Server) URL() string { return "http://127.0.0.1:" + strconv.Itoa(s.Port) }
 
+// model returns the name under which the server serves its model.
+func (s *Server) model() string {
+	if i := slices.Index(s.Args, "--served-model-name"); i >= 0 && i+1 < len(s.Args) {
+		return s.Args[i+1]
+	}
+	return servedModel
+}
+
 // Healthy reports whether /health answers 200 within two seconds.
 func (s *Server) Healthy(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)

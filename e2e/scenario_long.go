@@ -98,7 +98,7 @@ var longScenarios = []Scenario{
 	},
 	{
 		Name: "slow-decode-neighbour-long", Servers: []string{seats14},
-		Induced: "noisy neighbour: 6 busy loops on the server's two cores; same traffic",
+		Induced: "noisy neighbour: 6 busy loops on the server's two cores; same traffic, which then is more than the server can carry",
 		Accept:  []string{"slow-decode", "severe-degradation"}, MustNotBe: []string{"healthy", "workload-shift", "saturation"},
 		Phases: []Phase{healthy(210, chat(3)), sick("slow-decode", 220, []Fault{Neighbours("r0", 6)}, chat(3))},
 	},
@@ -194,9 +194,9 @@ var longScenarios = []Scenario{
 	},
 	{
 		Name: "slow-decode-all-along", Servers: []string{seats18},
-		Induced: "noisy neighbour from the first request on: 7 busy loops on the server's two cores",
+		Induced: "noisy neighbour from the first request on: 2 busy loops on the server's two cores",
 		Accept:  []string{"slow-decode", "severe-degradation", "insufficient-data"}, MustNotBe: []string{"workload-shift", "engine-hung"},
-		Phases: []Phase{sick("slow-decode", 160, []Fault{Neighbours("r0", 7)}, chat(2.5))},
+		Phases: []Phase{sick("slow-decode", 160, []Fault{Neighbours("r0", 2)}, chat(1.5))},
 	},
 	{
 		Name: "thrashing-and-http-errors-long", Servers: []string{longThrash},

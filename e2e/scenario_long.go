@@ -116,8 +116,8 @@ var longScenarios = []Scenario{
 		Induced: "two servers with different traffic: r0 has mixed load all along; of r1's requests a third is refused (400 or 404)",
 		Accept:  []string{"http-errors"}, MustNotBe: []string{"healthy", "replica-imbalance"},
 		Phases: []Phase{
-			healthy(270, append(only(0, mixed(0.9)...), only(1, light(1.5))...)...),
-			apart(sick("http-errors", 270, nil, append(only(0, mixed(0.9)...), only(1, refused(light(2), 0.33, BadMaxTokens, BadModel))...)...), "healthy", "http-errors"),
+			healthy(230, append(only(0, mixed(0.9)...), only(1, light(1.5))...)...),
+			apart(sick("http-errors", 210, nil, append(only(0, mixed(0.9)...), only(1, refused(light(2), 0.33, BadMaxTokens, BadModel))...)...), "healthy", "http-errors"),
 		},
 	},
 	{
@@ -134,8 +134,8 @@ var longScenarios = []Scenario{
 		Induced: "two servers with prompts that share a prefix: on r0 one of 512 tokens becomes 24 that push each other out; on r1 96 random tokens come in front of it",
 		Accept:  []string{"prefix-cache-misses"}, MustNotBe: []string{"healthy", "kv-cache-thrashing", "replica-imbalance"},
 		Phases: []Phase{
-			healthy(200, append(only(0, rag(1.5, "long-churn", 1, 512, 0.95)), only(1, rag(1.5, "long-front", 1, 448, 0.95))...)...),
-			apart(sick("prefix-cache-misses", 210, nil, append(only(0, rag(1.5, "long-churn", 24, 512, 0.95)), only(1, with(rag(1.5, "long-front", 1, 448, 0.95), func(t *Traffic) {
+			healthy(170, append(only(0, rag(1.5, "long-churn", 1, 512, 0.95)), only(1, rag(1.5, "long-front", 1, 448, 0.95))...)...),
+			apart(sick("prefix-cache-misses", 200, nil, append(only(0, rag(1.5, "long-churn", 24, 512, 0.95)), only(1, with(rag(1.5, "long-front", 1, 448, 0.95), func(t *Traffic) {
 				t.Shared.Front, t.Prompt = 96, uniform(120, 144)
 			}))...)...), "prefix-cache-misses", "prefix-cache-misses"),
 		},
@@ -145,22 +145,22 @@ var longScenarios = []Scenario{
 		Induced: "two servers with different traffic: r0's API server stopped for 60 s and continued; r1 has --max-num-seqs 3 and more requests than that serves",
 		Accept:  []string{"concurrency-limit"}, MustNotBe: []string{"healthy", "replica-imbalance"},
 		Phases: []Phase{
-			healthy(180, append(only(0, chat(2.5)), only(1, light(1.5))...)...),
+			healthy(150, append(only(0, chat(2.5)), only(1, light(1.5))...)...),
 			apart(Phase{Name: "frozen", Seconds: 60, Faults: []Fault{Freeze("r0", 0)}, Traffic: append(only(0, chat(2.5)), only(1, chat(9))...), Verdict: "target-down", Accept: []string{"concurrency-limit"}}, "target-down", "concurrency-limit"),
-			apart(Phase{Name: "resumed", Seconds: 150, Traffic: append(only(0, chat(2.5)), only(1, chat(9))...), Verdict: "concurrency-limit"}, "healthy", "concurrency-limit"),
+			apart(Phase{Name: "resumed", Seconds: 130, Traffic: append(only(0, chat(2.5)), only(1, chat(9))...), Verdict: "concurrency-limit"}, "healthy", "concurrency-limit"),
 		},
 	},
 	{
 		Name: "prefill-starvation-long", Servers: []string{longNoChunks},
 		Induced: "no chunked prefill; prompts of 5000 to 7000 tokens at 0.4/s beside small traffic; seats stay free",
 		Accept:  []string{"prefill-starvation"}, MustNotBe: []string{"healthy", "slow-decode", "engine-hung", "saturation"},
-		Phases: []Phase{healthy(210, chat(3)), sick("prefill-starvation", 220, nil, chat(3), Traffic{Rate: 0.4, Prompt: uniform(5000, 7000), Output: constant(8)})},
+		Phases: []Phase{healthy(170, chat(3)), sick("prefill-starvation", 200, nil, chat(3), Traffic{Rate: 0.4, Prompt: uniform(5000, 7000), Output: constant(8)})},
 	},
 	{
 		Name: "creeping-load-long", Servers: []string{longCreeping},
-		Induced: "20 seats; the requests a second creep up over eight minutes, past what the server can carry",
+		Induced: "20 seats; the requests a second creep up over seven and a half minutes, past what the server can carry",
 		Accept:  []string{"saturation", "concurrency-limit"}, MustNotBe: []string{"healthy", "engine-hung", "kv-cache-thrashing"},
-		Phases: []Phase{healthy(60, chat(1.5)), {Name: "creeping", Seconds: 500, Traffic: []Traffic{with(chat(1.5), func(t *Traffic) { t.RateTo = 28 })}, Verdict: "saturation"}},
+		Phases: []Phase{healthy(45, chat(1.5)), {Name: "creeping", Seconds: 450, Traffic: []Traffic{with(chat(1.5), func(t *Traffic) { t.RateTo = 28 })}, Verdict: "saturation"}},
 	},
 	{
 		Name: "company-idle-hang-polled-and-resets", Servers: []string{seats24, resettable + another},

@@ -146,21 +146,21 @@ var longScenarios = []Scenario{
 		Accept:  []string{"concurrency-limit"}, MustNotBe: []string{"healthy", "replica-imbalance"},
 		Phases: []Phase{
 			healthy(150, append(only(0, chat(2.5)), only(1, light(1.5))...)...),
-			apart(Phase{Name: "frozen", Seconds: 60, Faults: []Fault{Freeze("r0", 0)}, Traffic: append(only(0, chat(2.5)), only(1, chat(9))...), Verdict: "target-down", Accept: []string{"concurrency-limit"}}, "target-down", "concurrency-limit"),
-			apart(Phase{Name: "resumed", Seconds: 130, Traffic: append(only(0, chat(2.5)), only(1, chat(9))...), Verdict: "concurrency-limit"}, "healthy", "concurrency-limit"),
+			apart(Phase{Name: "frozen", Seconds: 60, Faults: []Fault{Freeze("r0", 0)}, Traffic: append(only(0, chat(2.5)), only(1, chat(12))...), Verdict: "target-down", Accept: []string{"concurrency-limit"}}, "target-down", "concurrency-limit"),
+			apart(Phase{Name: "resumed", Seconds: 130, Traffic: append(only(0, chat(2.5)), only(1, chat(12))...), Verdict: "concurrency-limit"}, "healthy", "concurrency-limit"),
 		},
 	},
 	{
 		Name: "prefill-starvation-long", Servers: []string{longNoChunks},
-		Induced: "no chunked prefill; prompts of 5000 to 7000 tokens at 0.4/s beside small traffic; seats stay free",
+		Induced: "no chunked prefill; prompts of 5000 to 7000 tokens at 0.5/s beside small traffic; seats stay free",
 		Accept:  []string{"prefill-starvation"}, MustNotBe: []string{"healthy", "slow-decode", "engine-hung", "saturation"},
-		Phases: []Phase{healthy(170, chat(3)), sick("prefill-starvation", 200, nil, chat(3), Traffic{Rate: 0.4, Prompt: uniform(5000, 7000), Output: constant(8)})},
+		Phases: []Phase{healthy(170, chat(3)), sick("prefill-starvation", 200, nil, chat(3), Traffic{Rate: 0.5, Prompt: uniform(5000, 7000), Output: constant(8)})},
 	},
 	{
 		Name: "creeping-load-long", Servers: []string{longCreeping},
 		Induced: "20 seats; the requests a second creep up over seven and a half minutes, past what the server can carry",
 		Accept:  []string{"saturation", "concurrency-limit"}, MustNotBe: []string{"healthy", "engine-hung", "kv-cache-thrashing"},
-		Phases: []Phase{healthy(45, chat(1.5)), {Name: "creeping", Seconds: 450, Traffic: []Traffic{with(chat(1.5), func(t *Traffic) { t.RateTo = 28 })}, Verdict: "saturation"}},
+		Phases: []Phase{healthy(45, chat(1.5)), {Name: "creeping", Seconds: 450, Traffic: []Traffic{with(chat(1.5), func(t *Traffic) { t.RateTo = 36 })}, Verdict: "saturation"}},
 	},
 	{
 		Name: "company-idle-hang-polled-and-resets", Servers: []string{seats24, resettable + another},

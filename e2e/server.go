@@ -128,7 +128,7 @@ func (s *Server) spawn() error {
 	cmd.Env = append(os.Environ(), "HF_HUB_OFFLINE=1", "TRANSFORMERS_OFFLINE=1", "VLLM_NO_USAGE_STATS=1", "DO_NOT_TRACK=1",
 		"VLLM_CPU_KVCACHE_SPACE=1", "VLLM_CPU_OMP_THREADS_BIND=nobind", "OMP_NUM_THREADS=1")
 	cmd.Env = append(cmd.Env, vars...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a process group to signal; and Linux shares the cores among sessions
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start server %s: %w", s.Name, err)
 	}

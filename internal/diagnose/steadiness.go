@@ -133,23 +133,6 @@ func deviation(values []float64, otherwise float64) float64 {
 // does by itself, and only if it lasts.
 type cautious struct{ view }
 
-// heavierSteps is by how much longer steps may take because they compute more tokens
-// than usual, prompts included, beyond what the larger batch explains already.
-func (d cautious) heavierSteps() float64 {
-	grown := func(s *indicator.Signal) float64 {
-		now, normal := d.view.Now(s), d.view.Normal(s)
-		if !now.OK || !normal.OK || !(normal.V > 0) {
-			return 1
-		}
-		return max(1, now.V/normal.V)
-	}
-	return max(1, math.Pow(grown(indicator.StepTokens), withTokens)/math.Pow(grown(indicator.DecodeBatch), withBatch))
-}
-
-// Exponents with which a step may grow with its tokens, and with which conditions let
-// it grow with its batch.
-const withTokens, withBatch = 0.6, 0.4
-
 // Factors by which the latency conditions of the catalogue allow a change anyway.
 const allowedGap, allowedTTFT, mostDoubt = 1.6, 2, 2.5
 
@@ -178,7 +161,6 @@ func (d cautious) Normal(s *indicator.Signal) indicator.Value {
 	switch s {
 	case indicator.ITLMean, indicator.ITLP50, indicator.ITLP90, indicator.ITLP95:
 		raise(d.span().steady.gap, allowedGap)
-		v.V *= d.heavierSteps()
 		if d.span().steady.single {
 			v.V *= onlyOne
 		}

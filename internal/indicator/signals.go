@@ -142,7 +142,7 @@ var (
 	InFlightFloor = &Signal{Name: "in_flight_floor", Title: "In flight all the time", Unit: Requests, Expr: "sum by (instance, model_name) (min_over_time(vllm:num_requests_running[1m])) + sum by (instance, model_name) (min_over_time(vllm:num_requests_waiting[1m]))", Doc: "Running and waiting requests at their lowest in the last moments: work that the engine holds."}
 	// BusyFloor is InFlightFloor over the longest past: a few looks that all meet a
 	// request say little of the time between them.
-	BusyFloor      = &Signal{Name: "busy_floor", Title: "Running nine tenths of the time", Unit: Requests, Expr: "sum by (instance, model_name) (quantile_over_time(0.1, vllm:num_requests_running[1h]))", MinPast: MinTrend, Doc: "The number of running requests that was exceeded nine times of ten in the past at hand."}
+	BusyFloor      = &Signal{Name: "busy_floor", Title: "Running nine tenths of the time", Unit: Requests, Expr: "sum by (instance, model_name) (quantile_over_time(0.1, vllm:num_requests_running[1h]))", Doc: "The number of running requests that was exceeded nine times of ten in the past at hand."}
 	EngineProgress = &Signal{Name: "engine_progress", Title: "Engine progress", Unit: TokensPerSecond, Expr: "sum by (instance, model_name) (rate(vllm:generation_tokens_total[1m])) + sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_count[1m]))", Doc: "Output tokens and first tokens per second in the last moments. Zero while work is in flight is a hang: histograms stay silent then, and /health answers (vllm-project/vllm#36451)."}
 
 	// StuckEngines looks at every data-parallel rank by itself: the others'

@@ -169,6 +169,13 @@ func TestSparse(t *testing.T) {
 		intervals, phases = []time.Duration{time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute}, 4
 	}
 	list := files(t)
+	if accuracyIsFull() { // minutes of each phase: what a minute's interval needs
+		long, err := filepath.Glob(recordings + "/long/*.tar.zst")
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, long...)
+	}
 	for _, pattern := range strings.Fields(os.Getenv("SIXTY_RECORDINGS")) {
 		more, err := filepath.Glob(pattern)
 		if err != nil {

@@ -21,9 +21,10 @@ import (
 const (
 	prometheusInterval = 15 * time.Second
 	rightWithin        = 60 * time.Second
-	// activeWithin is how long after its onset a fault is an active alert: a rate that is
-	// wholly after the onset needs two scrapes, and the rules are evaluated after them.
-	activeWithin = 60 * time.Second
+	// activeWithin is how long after its onset a fault is an active alert: the slowest
+	// condition is of a queue that was there for 70 % of a minute, and a scrape and an
+	// evaluation come on top.
+	activeWithin = 75 * time.Second
 )
 
 // A prometheusCase is a fault that is watched through a Prometheus server.
@@ -58,7 +59,7 @@ var prometheusCases = []prometheusCase{
 // generated scrape configuration and rules. In the healthy part neither
 // sixty diagnose --prometheus, asked every 15 s, nor an alert finds anything;
 // after the fault, asked every 5 s, the verdict is right within a minute, and
-// the alert is active within a minute and fires when its "for" has passed. It
+// the alert is active soon and fires when its "for" has passed. It
 // wants SIXTY_VLLM and SIXTY_BIN and takes 25 minutes.
 func TestPrometheus(t *testing.T) {
 	bin := os.Getenv("SIXTY_BIN")

@@ -70,9 +70,9 @@ fuzz: ## Fuzz every target for FUZZTIME
 false-alarms: ## Count false alarms in WEEKS replica-weeks of healthy traffic, into docs/false-alarms.md (ALARMS=directory for recordings)
 	GOGC=400 $(GO) test ./internal/falsealarms -run '^TestRate$$' -v -timeout 0 -weeks $(WEEKS) -update $(if $(ALARMS),-alarms $(abspath $(ALARMS)))
 
-e2e-vllm: build ## Diagnose real vLLM servers while they are sick (needs SIXTY_VLLM)
+e2e-vllm: build ## Diagnose real vLLM servers while they are sick, live and through a Prometheus (needs SIXTY_VLLM)
 	@test -n "$$SIXTY_VLLM" || { echo "set SIXTY_VLLM to a directory with a virtual environment in venv/ and a model in model/"; exit 1; }
-	SIXTY_BIN=$(abspath bin/sixty) $(GO) test -tags e2e -run '^TestLive$$' -timeout 60m -v ./e2e
+	SIXTY_BIN=$(abspath bin/sixty) $(GO) test -tags e2e -run '^Test(Live|Prometheus)$$' -timeout 90m -v ./e2e
 
 record-incident: ## Record the incident of `make run-recording` again (needs SIXTY_VLLM; SCENARIO=name)
 	@test -n "$$SIXTY_VLLM" || { echo "set SIXTY_VLLM to a directory with a virtual environment in venv/ and a model in model/"; exit 1; }

@@ -50,7 +50,7 @@ func TestAlertReachesAlertmanager(t *testing.T) {
 	fl := newFleet(t)
 	servers := fl.serve(t, &alertScenario)
 	dir := t.TempDir()
-	shell(t, bin, "generate", "rules", "--detect", servers[0].URL(), "--use-case", "chat", "--window", "1m", "--interval", "15s", "-o", dir)
+	shell(t, bin, "generate", "rules", "--detect", servers[0].URL(), "--use-case", "chat", "--interval", "15s", "-o", dir)
 	shell(t, bin, "generate", "scrape", "--target", strings.TrimPrefix(servers[0].URL(), "http://"), "--interval", "2s", "--cluster", "test", "-o", dir)
 	am := alertmanager(t, dir)
 	prom := prometheus(t, dir, strings.TrimPrefix(am, "http://"))
@@ -157,7 +157,7 @@ func alertmanager(t *testing.T, dir string) string {
 }
 
 // prometheus adds to the generated scrape configuration what a server of its
-// own has: where rules and Alertmanager are.
+// own has: where rules and, if there is one, Alertmanager are.
 func prometheus(t *testing.T, dir, am string) string {
 	t.Helper()
 	config := map[string]any{}
@@ -169,7 +169,9 @@ func prometheus(t *testing.T, dir, am string) string {
 		t.Fatal(err)
 	}
 	config["rule_files"] = []string{filepath.Join(dir, "rules.yaml")}
-	config["alerting"] = map[string]any{"alertmanagers": []map[string]any{{"static_configs": []map[string]any{{"targets": []string{am}}}}}}
+	if am != "" {
+		config["alerting"] = map[string]any{"alertmanagers": []map[string]any{{"static_configs": []map[string]any{{"targets": []string{am}}}}}}
+	}
 	file := writeYAML(t, filepath.Join(dir, "prometheus-with-rules.yml"), config)
 	shell(t, "promtool", "check", "config", file)
 	return metricstest.Daemon(t, "prometheus", "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "tsdb"), "--log.level=warn")

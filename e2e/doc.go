@@ -4,7 +4,8 @@
 // them, hurts them, and scrapes them once a second meanwhile. TestRecord turns
 // scenarios of the tables in scenario.go and scenario_long.go into the recordings under
 // testdata/recordings, each with the truth about what was done; TestLive runs
-// a command against a server while it is sick and checks its verdict.
+// a command against a server while it is sick and checks its verdict, and
+// TestPrometheus asks a Prometheus server that scrapes it.
 //
 // It measures no performance and judges nothing by itself: the verdicts in the
 // table are written by hand. It is built with -tags e2e only, needs Linux

@@ -71,10 +71,11 @@ type described struct {
 	models []string             // that they serve
 }
 
-// deployment resolves the flags. Windows are those of alert rules.
+// deployment resolves the flags. Dashboards have Grafana's windows, and the rules
+// their own.
 func (f *deploymentFlags) deployment(ctx context.Context, stderr io.Writer) (described, error) {
 	d := described{Deployment: generate.Deployment{
-		Instance: f.instanceLabels, Model: f.modelLabels, GPU: f.gpuLabels, Window: 5 * time.Minute, Short: time.Minute, Past: time.Hour,
+		Instance: f.instanceLabels, Model: f.modelLabels, GPU: f.gpuLabels, Past: time.Hour,
 	}}
 	var err error
 	if d.Matchers, err = parseMatches(f.match); err != nil {

@@ -79,8 +79,8 @@ func (f *rulesFlags) register(s *pflag.FlagSet) {
 	s.StringSliceVar(&f.evidence.from, "from", nil, "measure thresholds: `files` of sixty bench (--json, --baseline), or recordings of a healthy time")
 	s.StringVar(&f.evidence.prometheus, "prometheus", "", "measure thresholds on this Prometheus-compatible server, over --baseline")
 	s.StringVar(&f.evidence.span, "baseline", "", "the healthy time: a `duration` such as 7d, or FROM/TO")
-	s.DurationVar(&f.window, "window", 5*time.Minute, "the time that conditions look at: at least four scrapes")
-	s.DurationVar(&f.interval, "interval", generate.UsualInterval, "how often rules are evaluated")
+	s.DurationVar(&f.interval, "interval", generate.UsualInterval, "time between two scrapes; rules are evaluated as often")
+	s.DurationVar(&f.window, "window", 0, "the time that conditions look at (default: four scrapes, and a minute at least)")
 	s.StringVar(&f.past, "past", "1d", "without a measurement: normal is the median over this `duration` …")
 	s.StringVar(&f.ago, "ago", "1h", "… which ended so long ago")
 	s.StringVar(&f.period, "slo-period", "", "how long an error budget lasts (default: as the file of --slo says, or 30d)")
@@ -165,10 +165,11 @@ func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg generate
 		return cfg, err
 	}
 	cfg.Deployment, f.edges = d.Deployment, d.edges
-	cfg.Deployment.Window = f.window
-	if cfg.Deployment.Short = min(time.Minute, f.window); cfg.Deployment.Past < f.window {
-		cfg.Deployment.Past = f.window
+	window, short := generate.Windows(f.interval)
+	if f.window > 0 {
+		window, short = f.window, min(short, f.window)
 	}
+	cfg.Deployment.Window, cfg.Deployment.Short, cfg.Deployment.Past = window, short, max(cfg.Deployment.Past, window)
 	for flag, d := range map[string]struct {
 		text string
 		to   *time.Duration

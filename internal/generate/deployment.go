@@ -47,6 +47,21 @@ type Deployment struct {
 	Window, Short, Past time.Duration
 }
 
+// MinWindow returns the shortest window over which a rate can be trusted at a
+// scrape interval: four of them, so that two samples remain when one scrape
+// fails and the window's ends fall badly.
+func MinWindow(interval time.Duration) time.Duration { return 4 * interval }
+
+// Windows returns the Window and the Short of alerts on servers that are scraped
+// every interval. Both are as short as their content allows, because a fault
+// counts once it fills them and goes on counting until it has left them. The
+// window has a minute's requests for percentiles. Short holds two scrapes wherever
+// its ends fall, with a little for scrapes that are late, so that an engine that
+// stops shows at the second page; ten seconds without progress are no hiccup.
+func Windows(interval time.Duration) (window, short time.Duration) {
+	return max(time.Minute, MinWindow(interval)), max(10*time.Second, (2*interval + interval/10).Round(time.Second))
+}
+
 // Usual values of a Deployment.
 var (
 	UsualInstance = []string{"cluster", "namespace", "job", "instance"}

@@ -27,7 +27,8 @@ type RulesConfig struct {
 	Objectives *slo.File
 	Measured   []*baseline.File
 
-	// Interval is how often the rules are evaluated.
+	// Interval is the time between two scrapes, and between two evaluations of the
+	// rules.
 	Interval time.Duration
 	// Past and Ago say what is normal where nothing was measured: the median of
 	// this much time, which ended so long ago.
@@ -120,8 +121,8 @@ func (cfg *RulesConfig) validate() error {
 		return fmt.Errorf("rules: need labels of a target and, with model_name, of a fleet")
 	case cfg.Interval <= 0 || cfg.Past <= 0 || cfg.Ago < 0:
 		return fmt.Errorf("rules: interval %s, past %s and ago %s must be positive", cfg.Interval, cfg.Past, cfg.Ago)
-	case d.Window < 2*cfg.Interval:
-		return hint.With(fmt.Errorf("rules: a window of %s holds fewer than two evaluations of %s", d.Window, cfg.Interval), "raise --window or lower --interval")
+	case min(d.Window, d.Short) < 2*cfg.Interval:
+		return hint.With(fmt.Errorf("rules: rates over %s need two scrapes, and these are %s apart", min(d.Window, d.Short), cfg.Interval), "raise --window, or lower --interval if the servers are scraped more often")
 	}
 	return nil
 }

@@ -400,3 +400,48 @@ func FuzzObjectives(f *testing.F) {
 		}
 	})
 }
+
+// TestWindowsFollowTheInterval evaluates the shortest rate at every phase of the
+// scrapes: two of them are in it.
+func TestWindowsFollowTheInterval(t *testing.T) {
+	for _, interval := range []time.Duration{time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute} {
+		window, short := generate.Windows(interval)
+		cfg := usual(t)
+		cfg.Interval, cfg.Deployment.Window, cfg.Deployment.Short = interval, window, short
+		cfg.Deployment.Past = max(cfg.Deployment.Past, window)
+		groups := rulesOf(t, cfg).Groups
+		store, err := embedded.Open(embedded.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		c, err := casefile.Parse(os.DirFS("."), "every 15s for 180s\nlike healthy\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		series := c.Series()[casefile.UsualInstance]
+		for k := range 12 {
+			if _, err := store.Append(embedded.Target{Instance: "a:8000", Job: "vllm"}, casefile.Start.Add(time.Duration(k)*interval), casefile.Page(series, k), "", time.Millisecond); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rules, err := store.Rules(groups)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for phase := range 10 {
+			at := casefile.Start.Add(10*interval + time.Duration(phase)*interval/10)
+			if err := rules.Eval(t.Context(), at); err != nil {
+				t.Fatal(err)
+			}
+			name := "instance_model:vllm_engine_progress:" + model.Duration(window).String()
+			got, err := store.Query(t.Context(), name, at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(got) != 1 {
+				t.Errorf("every %s, evaluated %d/10 of it after a scrape: %s is %v", interval, phase, name, got)
+			}
+		}
+	}
+}

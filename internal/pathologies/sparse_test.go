@@ -158,6 +158,20 @@ func (c *sparse) judge(t *testing.T, p *played) {
 // several phases of the scrape grid; SIXTY_RECORDINGS names further recordings.
 func accuracyIsFull() bool { return os.Getenv("SIXTY_ACCURACY") == "full" }
 
+// moreFiles lists the recordings of the repository, those beside it, and the further ones.
+func moreFiles(t *testing.T) []string {
+	t.Helper()
+	list := files(t)
+	for _, pattern := range strings.Fields(os.Getenv("SIXTY_RECORDINGS")) {
+		more, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, more...)
+	}
+	return list
+}
+
 // mostAlarms is the share of healthy moments at which a verdict may be wrong.
 const mostAlarms = 0.005
 
@@ -168,20 +182,13 @@ func TestSparse(t *testing.T) {
 	if accuracyIsFull() {
 		intervals, phases = []time.Duration{time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute}, 4
 	}
-	list := files(t)
+	list := moreFiles(t)
 	if accuracyIsFull() { // minutes of each phase: what a minute's interval needs
 		long, err := filepath.Glob(recordings + "/long/*.tar.zst")
 		if err != nil {
 			t.Fatal(err)
 		}
 		list = append(list, long...)
-	}
-	for _, pattern := range strings.Fields(os.Getenv("SIXTY_RECORDINGS")) {
-		more, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		list = append(list, more...)
 	}
 	var mu sync.Mutex
 	tallies := map[bool]map[time.Duration]*sparse{true: {}, false: {}}

@@ -84,19 +84,13 @@ func ParseServer(name string) (Server, error) {
 	return "", hint.With(fmt.Errorf("unknown server %q", name), "one of vllm, ray, kserve, sglang")
 }
 
-// The bounds and the default of the interval. At more than a minute the
-// shortest rates have no two samples; in less than a second a busy server
-// cannot answer.
+// The bounds and the default of the interval. At more than a minute a fault is an
+// alert minutes late; in less than a second a busy server cannot answer.
 const (
 	DefaultInterval = 5 * time.Second
 	minInterval     = time.Second
 	maxInterval     = time.Minute
 )
-
-// MinWindow returns the shortest window over which a rate can be trusted at a
-// scrape interval: four of them, so that two samples remain when one scrape
-// fails and the window's ends fall badly.
-func MinWindow(interval time.Duration) time.Duration { return 4 * interval }
 
 // Config says what to scrape, and for whom. The zero value of every field but
 // Format has a meaning.
@@ -364,7 +358,7 @@ func (c Config) header() string {
 		"Scrapes LLM inference servers. Written by `sixty generate scrape`; docs/scrape.md explains it at length.",
 		"",
 		fmt.Sprintf("Every %s: %s", model.Duration(c.Interval), reason(c.Interval)),
-		fmt.Sprintf("Rates need windows of at least %s, four intervals; set the same interval in Grafana's data source.", model.Duration(MinWindow(c.Interval))),
+		fmt.Sprintf("Rates need windows of at least %s, four intervals: set the same interval in Grafana's data source and in sixty generate rules --interval.", model.Duration(generate.MinWindow(c.Interval))),
 		fmt.Sprintf("Cost: a vLLM 0.23 server with one engine exposes %d series, so %.0f samples a second, %.1f million a day, about %.0f MB a day on disk.", seriesPerServer, perSecond, perDay/1e6, math.Ceil(perDay*bytesPerSample/1e6)),
 	}
 	return strings.Join(lines, "\n")

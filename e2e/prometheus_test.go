@@ -1,0 +1,230 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What is promised of a Prometheus that scrapes and evaluates every
+// prometheusInterval.
+const (
+	prometheusInterval = 15 * time.Second
+	rightWithin        = 60 * time.Second
+	// activeWithin is how long after its onset a fault is an active alert: the slowest
+	// condition is of a queue that was there for 70 % of a minute, and a scrape and an
+	// evaluation come on top.
+	activeWithin = 75 * time.Second
+)
+
+// A prometheusCase is a fault that is watched through a Prometheus server.
+type prometheusCase struct {
+	Scenario
+	pathology string
+	waits     time.Duration // the alert's "for"
+}
+
+// healthyTime is how long all is well before a fault.
+const healthyTime = 180
+
+var prometheusCases = []prometheusCase{
+	{
+		Scenario{Name: "engine-hung", Servers: []string{roomy}, Accept: []string{"engine-hung"}, Phases: []Phase{
+			healthy(healthyTime, chat(3)), sick("engine-hung", 100, []Fault{Hang("r0", 0)}, chat(3)),
+		}}, "engine-hung", 0,
+	},
+	{
+		Scenario{Name: "kv-cache-thrashing", Servers: []string{smallKV}, Accept: []string{"kv-cache-thrashing"}, Phases: []Phase{
+			healthy(healthyTime, light(1.2)), sick("kv-cache-thrashing", 210, nil, clients(14, uniform(100, 140), uniform(350, 450))),
+		}}, "kv-cache-thrashing", 2 * time.Minute,
+	},
+	{
+		Scenario{Name: "saturation", Servers: []string{roomy}, Accept: []string{"saturation", "concurrency-limit"}, Phases: []Phase{
+			healthy(healthyTime, chat(3)), sick("saturation", 210, nil, with(chat(26), func(t *Traffic) { t.Prompt = lognormal(300, 0.4, 60, 900) })),
+		}}, "saturation", 2 * time.Minute,
+	},
+}
+
+// TestPrometheus lets a real Prometheus scrape a real vLLM every 15 s with the
+// generated scrape configuration and rules. In the healthy part neither
+// sixty diagnose --prometheus, asked every 15 s, nor an alert finds anything;
+// after the fault, asked every 5 s, the verdict is right within a minute, and
+// the alert is active soon and fires when its "for" has passed. It
+// wants SIXTY_VLLM and SIXTY_BIN and takes 25 minutes.
+func TestPrometheus(t *testing.T) {
+	bin := os.Getenv("SIXTY_BIN")
+	if os.Getenv("SIXTY_VLLM") == "" || bin == "" {
+		t.Skip("SIXTY_VLLM and SIXTY_BIN are not both set: nothing to run")
+	}
+	if _, err := exec.LookPath("prometheus"); err != nil {
+		t.Skip("prometheus is not on PATH (Debian: apt-get install prometheus)")
+	}
+	bin, err := filepath.Abs(bin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fl := newFleet(t)
+	for i := range prometheusCases {
+		c := &prometheusCases[i]
+		t.Run(c.Name, func(t *testing.T) { c.run(t, fl, bin) })
+	}
+}
+
+func (c *prometheusCase) run(t *testing.T, fl *fleet, bin string) {
+	servers := fl.serve(t, &c.Scenario)
+	dir := t.TempDir()
+	shell(t, bin, "generate", "rules", "--detect", servers[0].URL(), "--use-case", "chat", "--interval", prometheusInterval.String(), "-o", dir)
+	shell(t, bin, "generate", "scrape", "--target", strings.TrimPrefix(servers[0].URL(), "http://"), "--interval", prometheusInterval.String(), "--cluster", "test", "-o", dir)
+	w := &watch{t: t, bin: bin, prom: prometheus(t, dir, "")}
+
+	ctx, cancel := context.WithCancel(fl.ctx)
+	defer cancel()
+	d := newDriver(servers, c.seed())
+	err := play(ctx, &c.Scenario, d, filepath.Join(fl.scratch, "prometheus", c.Name), newTruth(&c.Scenario), func(ctx context.Context, phase int) {
+		if phase == 0 {
+			w.healthy(ctx)
+			return
+		}
+		w.sick(ctx, c)
+		cancel() // whatever is left of the phase shows nothing more
+	})
+	if err != nil && ctx.Err() == nil {
+		t.Fatal(err)
+	}
+}
+
+// A watch asks one Prometheus server what is wrong.
+type watch struct {
+	t         *testing.T
+	bin, prom string
+}
+
+// healthy asks every scrape interval, once there are two scrapes.
+func (w *watch) healthy(ctx context.Context) {
+	moments, begin := 0, time.Now()
+	for sleep(ctx, prometheusInterval) {
+		if moments++; moments < 3 {
+			continue // there are not two scrapes yet
+		}
+		id, summary := w.verdict(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		w.t.Logf("healthy + %3.0f s: %s (%s)", time.Since(begin).Seconds(), id, summary)
+		if id != "healthy" && id != "idle" {
+			w.t.Errorf("a false verdict after %.0f s of healthy load: %s: %s", time.Since(begin).Seconds(), id, summary)
+		}
+		for _, a := range w.alerts() {
+			if severity := a.Labels["severity"]; a.State == "firing" && severity != "info" {
+				w.t.Errorf("a false %s after %.0f s of healthy load: %s", severity, time.Since(begin).Seconds(), a.Labels["alertname"])
+			}
+		}
+	}
+}
+
+// sick asks every five seconds until verdict and alert have come, or their time
+// is over.
+func (w *watch) sick(ctx context.Context, c *prometheusCase) {
+	begin := time.Now()
+	since := func(at time.Time) float64 { return at.Sub(begin).Seconds() }
+	var right, pending, firing time.Time
+	deadline := c.waits + activeWithin + 2*prometheusInterval
+	flaps := 0
+	for next := begin; time.Since(begin) < deadline && (firing.IsZero() || right.IsZero()); {
+		next = next.Add(5 * time.Second)
+		if !sleep(ctx, time.Until(next)) {
+			break
+		}
+		asked := time.Now()
+		id, summary := w.verdict(ctx)
+		w.t.Logf("sick + %3.0f s: %s (%s)", since(asked), id, summary)
+		switch ok := slices.Contains(c.Accept, id); {
+		case ok && right.IsZero():
+			right = asked
+		case !ok && !right.IsZero():
+			flaps++
+		}
+		for _, a := range w.alerts() {
+			if a.Labels["pathology"] == "" {
+				continue
+			}
+			w.t.Logf("sick + %3.0f s: %s %s since sick + %.0f s", since(time.Now()), a.Labels["alertname"], a.State, since(a.ActiveAt))
+			if !slices.Contains(c.Accept, a.Labels["pathology"]) {
+				continue
+			}
+			if pending.IsZero() {
+				pending = a.ActiveAt
+			}
+			if a.State == "firing" && firing.IsZero() {
+				firing = time.Now()
+			}
+		}
+	}
+	if right.IsZero() || right.Sub(begin) > rightWithin {
+		w.t.Errorf("%s: right %v after the onset, want within %v", c.Name, sinceOr(right, begin), rightWithin)
+	}
+	if flaps > 0 {
+		w.t.Errorf("%s: another verdict %d times after the right one", c.Name, flaps)
+	}
+	if pending.IsZero() || pending.Sub(begin) > activeWithin {
+		w.t.Errorf("%s: the alert is active %v after the onset, want within %v", c.Name, sinceOr(pending, begin), activeWithin)
+	}
+	if most := c.waits + activeWithin + prometheusInterval; firing.IsZero() || firing.Sub(begin) > most {
+		w.t.Errorf("%s: the alert fires %v after the onset, want within %v", c.Name, sinceOr(firing, begin), most)
+	}
+	w.t.Logf("RESULT %s: right after %v, alert active after %v, firing after %v (its for is %v)", c.Name, sinceOr(right, begin), sinceOr(pending, begin), sinceOr(firing, begin), c.waits)
+}
+
+func sinceOr(at, begin time.Time) string {
+	if at.IsZero() {
+		return "never"
+	}
+	return at.Sub(begin).Round(time.Second).String()
+}
+
+// verdict runs the command as a user would.
+func (w *watch) verdict(ctx context.Context) (id, summary string) {
+	cmd := exec.CommandContext(ctx, w.bin, "diagnose", "--prometheus", w.prom, "--output", "json")
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run() // exit code 1 says that something was found
+	if ctx.Err() != nil {
+		return "", ""
+	}
+	var d struct{ Verdict struct{ ID, Summary string } }
+	if jsonErr := json.Unmarshal(out.Bytes(), &d); jsonErr != nil {
+		w.t.Errorf("diagnose: %v, %v: %s", err, jsonErr, errs.Bytes())
+	}
+	return d.Verdict.ID, d.Verdict.Summary
+}
+
+type promAlert struct {
+	Labels   map[string]string
+	State    string
+	ActiveAt time.Time
+}
+
+// alerts returns the alerts that are pending or fire.
+func (w *watch) alerts() []promAlert {
+	res, err := http.Get(w.prom + "/api/v1/alerts")
+	if err != nil {
+		w.t.Error(err)
+		return nil
+	}
+	defer res.Body.Close()
+	var answer struct{ Data struct{ Alerts []promAlert } }
+	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
+		w.t.Error(err)
+	}
+	return answer.Data.Alerts
+}

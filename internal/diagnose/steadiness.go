@@ -134,7 +134,14 @@ func deviation(values []float64, otherwise float64) float64 {
 type cautious struct{ view }
 
 // Factors by which the latency conditions of the catalogue allow a change anyway.
-const allowedGap, allowedTTFT, mostDoubt = 1.6, 2, 2.5
+const allowedGap, allowedTTFT, allowedPrefill, mostDoubt = 1.6, 2, 1.7, 2.5
+
+// Sessions and bursts go to one replica for a while: over less than balances its share
+// counts by shortShare.
+const (
+	balances   = 2 * time.Minute
+	shortShare = 0.85
+)
 
 // onlyOne is by how much more a single moment must differ to be believed.
 const onlyOne = 1.35
@@ -142,9 +149,22 @@ const onlyOne = 1.35
 // Now returns a signal's reading in the window, the lower one of the last moments'.
 func (d cautious) Now(s *indicator.Signal) indicator.Value {
 	v := d.view.Now(s)
+	few := func(count *indicator.Signal) float64 { // as few as chance may have made more of
+		return max(0, 1-1/math.Sqrt(max(1, d.view.Now(count).V)))
+	}
 	switch s {
 	case indicator.ServerErrCount, indicator.ClientErrCount, indicator.Abandoned:
-		v.V = max(0, v.V-math.Sqrt(v.V)) // as few as chance may have made more of
+		v.V *= few(s)
+	case indicator.ServerErrs:
+		v.V *= few(indicator.ServerErrCount)
+	case indicator.ClientErrs:
+		v.V *= few(indicator.ClientErrCount)
+	case indicator.AbandonedShare:
+		v.V *= few(indicator.Abandoned)
+	case indicator.ArrivalShare:
+		if d.span().Window.Length() < balances {
+			v.V *= shortShare
+		}
 	}
 	if lasting := d.span().steady.lasting; s == indicator.ITLMean && v.V > lasting {
 		v.V = lasting
@@ -166,6 +186,8 @@ func (d cautious) Normal(s *indicator.Signal) indicator.Value {
 		}
 	case indicator.TTFTMean, indicator.TTFTP50, indicator.TTFTP95:
 		raise(d.span().steady.ttft, allowedTTFT)
+	case indicator.PrefillTimePerToken:
+		raise(d.span().steady.ttft, allowedPrefill)
 	}
 	return v
 }

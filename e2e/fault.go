@@ -6,6 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
+	"runtime"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -42,6 +45,48 @@ func hang(what, target string, after float64, process string) Fault {
 		}
 		<-ctx.Done()
 		return nil
+	}}
+}
+
+// Freeze stops the API server with SIGSTOP: connections are taken and nothing
+// is answered, /metrics neither. The engine goes on with what it has.
+func Freeze(target string, after float64) Fault {
+	return Fault{"API server stopped with SIGSTOP", target, after, func(ctx context.Context, s *Server) error {
+		pids := []int{s.cmd.Process.Pid}
+		defer kill(pids, syscall.SIGCONT)
+		if err := kill(pids, syscall.SIGSTOP); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return nil
+	}}
+}
+
+// Neighbours puts n busy loops beside the server, on the cores and with the
+// priority that it has.
+func Neighbours(target string, n int) Fault {
+	return Fault{fmt.Sprintf("%d busy loops on the same cores", n), target, 0, func(ctx context.Context, s *Server) error {
+		argv := append(slices.Clone(s.launcher.Prefix), "sh", "-c", "while :; do :; done")
+		runtime.LockOSThread() // Pdeathsig means the thread that starts the loops
+		defer runtime.UnlockOSThread()
+		var loops []*exec.Cmd
+		var err error
+		for range n {
+			loop := exec.Command(argv[0], argv[1:]...)
+			loop.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+			if err = loop.Start(); err != nil {
+				break
+			}
+			loops = append(loops, loop)
+		}
+		if err == nil {
+			<-ctx.Done()
+		}
+		for _, loop := range loops {
+			_ = loop.Process.Kill()
+			_ = loop.Wait()
+		}
+		return err
 	}}
 }
 

@@ -13,6 +13,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -23,7 +24,9 @@ import (
 const (
 	firstToken = 3
 	lastToken  = 4000
-	maxOpen    = 400 // requests in flight per traffic, so that a hang stays bounded
+	maxOpen    = 2000 // requests in flight per traffic, so that a hang stays bounded
+
+	callTimeout = 10 * time.Second
 )
 
 // Lengths is a distribution of lengths in tokens; exactly one field is set.
@@ -58,6 +61,7 @@ type Shared struct {
 	Fraction float64 `json:"fraction"`
 	Prefixes int     `json:"prefixes"`
 	Key      string  `json:"key"`
+	Front    int     `json:"front,omitempty"` // random tokens put in front of the prefix, which then is found by none
 }
 
 // Bursts adds Size requests at once, every Every seconds.
@@ -83,6 +87,7 @@ const (
 // with Clients, or both, and Bursts on top. Times are in seconds.
 type Traffic struct {
 	Rate    float64 `json:"rate,omitempty"`    // requests a second, Poisson
+	RateTo  float64 `json:"rate_to,omitempty"` // Rate becomes this, linearly, by the end of the phase
 	Clients int     `json:"clients,omitempty"` // each sends its next request when the last one ended
 	Bursts  *Bursts `json:"bursts,omitempty"`
 
@@ -92,11 +97,21 @@ type Traffic struct {
 
 	CancelFraction float64   `json:"cancel_fraction,omitempty"` // clients that disconnect …
 	CancelAfter    *[2]int   `json:"cancel_after,omitempty"`    // … after so many streamed chunks
+	CancelSeconds  float64   `json:"cancel_seconds,omitempty"`  // … or so long after they asked
 	Patience       float64   `json:"patience,omitempty"`        // disconnect when no first token came in this time
 	BadFraction    float64   `json:"bad_fraction,omitempty"`
 	Bad            []Badness `json:"bad,omitempty"`
 	HangUp         bool      `json:"hang_up,omitempty"` // all clients disconnect when the phase ends
 	Weights        []float64 `json:"weights,omitempty"` // shares of the servers; equal when empty
+}
+
+// Calls are requests that generate nothing, one every Every seconds: what a
+// gateway or an operator's script asks of a server.
+type Calls struct {
+	Method string  `json:"method"`
+	Path   string  `json:"path"`
+	Every  float64 `json:"every"`
+	Target string  `json:"target"`
 }
 
 // An outcome is what one client saw.
@@ -157,11 +172,13 @@ func (d *driver) start(run, phase context.Context, number, index int, t Traffic)
 		})
 	}
 	if t.Rate > 0 {
+		begin := time.Now()
 		d.wg.Go(func() {
 			for sleep(phase, func() time.Duration {
+				rate := t.rate(begin, phase)
 				mu.Lock()
 				defer mu.Unlock()
-				return time.Duration(r.ExpFloat64() / t.Rate * float64(time.Second))
+				return time.Duration(r.ExpFloat64() / rate * float64(time.Second))
 			}()) {
 				send()
 			}
@@ -191,6 +208,43 @@ func (d *driver) start(run, phase context.Context, number, index int, t Traffic)
 	}
 }
 
+// call repeats c until phase ends. Nobody waits for an answer for longer than
+// callTimeout.
+func (d *driver) call(phase context.Context, c Calls) {
+	for _, s := range d.servers {
+		if s.Name != c.Target {
+			continue
+		}
+		d.wg.Go(func() {
+			for sleep(phase, seconds(c.Every)) {
+				d.wg.Go(func() {
+					ctx, cancel := context.WithTimeout(phase, callTimeout)
+					defer cancel()
+					req, err := http.NewRequestWithContext(ctx, c.Method, s.URL()+c.Path, nil)
+					if err != nil {
+						return
+					}
+					resp, err := d.client.Do(req)
+					if err != nil {
+						return // a sick server need not answer
+					}
+					_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10))
+					resp.Body.Close()
+				})
+			}
+		})
+	}
+}
+
+// rate returns the requests a second now, of a phase that began at begin.
+func (t *Traffic) rate(begin time.Time, phase context.Context) float64 {
+	end, ok := phase.Deadline()
+	if t.RateTo == 0 || !ok {
+		return t.Rate
+	}
+	return t.Rate + (t.RateTo-t.Rate)*min(time.Since(begin).Seconds()/end.Sub(begin).Seconds(), 1)
+}
+
 // sleep waits and reports whether ctx is still alive afterwards.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
@@ -218,22 +272,28 @@ type request struct {
 	prompt      []byte // a JSON value
 	model       string
 	maxTokens   int
-	cancelAfter int           // 0: never
+	cancelAfter int           // chunks; 0: never
+	leaveAfter  time.Duration // 0: never
 	patience    time.Duration // 0: for ever
 }
 
 func (d *driver) draw(r *rand.Rand, t Traffic) request {
-	q := request{server: d.pick(r, t.Weights), model: servedModel, maxTokens: t.Output.draw(r), patience: seconds(t.Patience)}
+	server := d.pick(r, t.Weights)
+	q := request{server: server, model: server.model(), maxTokens: t.Output.draw(r), patience: seconds(t.Patience)}
 	n := t.Prompt.draw(r)
 	var ids []int
 	if s := t.Shared; s != nil && r.Float64() < s.Fraction {
-		ids = prefix(s.Key, r.IntN(max(s.Prefixes, 1)), s.Tokens)
+		ids = slices.Concat(random(r, s.Front), prefix(s.Key, r.IntN(max(s.Prefixes, 1)), s.Tokens))
+		n = max(n-s.Front, 1)
 	} else if s != nil {
 		n += s.Tokens // the same length without the reuse
 	}
 	q.prompt = tokens(r, ids, n)
 	if r.Float64() < t.CancelFraction {
-		q.cancelAfter = t.CancelAfter[0] + r.IntN(t.CancelAfter[1]-t.CancelAfter[0]+1)
+		q.leaveAfter = seconds(t.CancelSeconds)
+		if t.CancelAfter != nil {
+			q.cancelAfter = t.CancelAfter[0] + r.IntN(t.CancelAfter[1]-t.CancelAfter[0]+1)
+		}
 	}
 	if len(t.Bad) > 0 && r.Float64() < t.BadFraction {
 		switch t.Bad[r.IntN(len(t.Bad))] {
@@ -272,7 +332,11 @@ func (d *driver) pick(r *rand.Rand, weights []float64) *Server {
 func prefix(key string, number, n int) []int {
 	h := fnv.New64a()
 	_, _ = io.WriteString(h, key)
-	r := rand.New(rand.NewPCG(h.Sum64(), uint64(number)))
+	return random(rand.New(rand.NewPCG(h.Sum64(), uint64(number))), n)
+}
+
+// random returns n token ids.
+func random(r *rand.Rand, n int) []int {
 	ids := make([]int, n)
 	for i := range ids {
 		ids[i] = firstToken + r.IntN(lastToken-firstToken)
@@ -283,11 +347,8 @@ func prefix(key string, number, n int) []int {
 // tokens returns a JSON list of the prefix and n random token ids.
 func tokens(r *rand.Rand, prefix []int, n int) []byte {
 	b := []byte{'['}
-	for _, id := range prefix {
+	for _, id := range slices.Concat(prefix, random(r, n)) {
 		b = append(strconv.AppendInt(b, int64(id), 10), ',')
-	}
-	for range n {
-		b = append(strconv.AppendInt(b, int64(firstToken+r.IntN(lastToken-firstToken)), 10), ',')
 	}
 	b[len(b)-1] = ']'
 	return b
@@ -305,6 +366,10 @@ func (d *driver) do(life, run context.Context, q request) (o outcome) {
 		t := time.AfterFunc(q.patience, func() { cancel(errGaveUp) })
 		defer t.Stop()
 		first = func() { t.Stop() }
+	}
+	if q.leaveAfter > 0 {
+		t := time.AfterFunc(q.leaveAfter, func() { cancel(errLeft) })
+		defer t.Stop()
 	}
 	o = d.stream(ctx, q, begin, first, func() { cancel(errLeft) })
 	switch {

@@ -13,7 +13,9 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,6 +61,9 @@ func TestOutcomeSaysHowARequestEnded(t *testing.T) {
 		},
 		"a client that leaves after two chunks cancels": {
 			streaming(9, ""), request{cancelAfter: 2}, 0, outcome{Status: 200, End: "cancelled"}, 1,
+		},
+		"a client that has had enough leaves in mid-stream": {
+			streaming(3, ""), request{leaveAfter: 300 * time.Millisecond}, 0, outcome{Status: 200, End: "cancelled"}, 2,
 		},
 		"a client without a first token gives up": {
 			streaming(0, ""), request{patience: 400 * time.Millisecond}, 0, outcome{Status: 200, End: "gave up"}, 0,
@@ -118,6 +123,13 @@ func TestPromptsHaveTheAskedLengthsAndShareTheirPrefixes(t *testing.T) {
 	if len(heads) != 1 {
 		t.Errorf("%d different prefixes, want 1", len(heads))
 	}
+	behind := strings.Split(strings.Trim(string(d.draw(r, tr).prompt), "[]"), ",")[:20]
+	tr.Shared.Front = 4
+	ids := strings.Split(strings.Trim(string(d.draw(r, tr).prompt), "[]"), ",")
+	if len(ids) != 30 || !slices.Equal(ids[4:24], behind) || slices.Equal(ids[:4], behind[:4]) {
+		t.Errorf("with 4 tokens in front of the prefix the prompt is %q", ids)
+	}
+	tr.Shared.Front = 0
 	tr.Shared.Fraction = 0
 	if ids := strings.Split(string(d.draw(r, tr).prompt), ","); len(ids) != 30 {
 		t.Errorf("a prompt that shares nothing has %d tokens, want the same 30", len(ids))
@@ -136,6 +148,59 @@ func TestPickFollowsTheWeights(t *testing.T) {
 	}
 	if first < 1740 || first > 1860 {
 		t.Errorf("%d of 2000 requests went to the server with weight 0.9", first)
+	}
+}
+
+func TestRateGrowsToTheEndOfThePhase(t *testing.T) {
+	begin := time.Now().Add(-30 * time.Second)
+	phase, end := context.WithDeadline(t.Context(), begin.Add(60*time.Second))
+	defer end()
+	steady, growing := Traffic{Rate: 2}, Traffic{Rate: 2, RateTo: 12}
+	if got := steady.rate(begin, phase); got != 2 {
+		t.Errorf("a steady rate of 2 is %g in the middle", got)
+	}
+	if got := growing.rate(begin, phase); got < 7 || got > 7.5 {
+		t.Errorf("a rate that grows from 2 to 12 is %g in the middle, want 7", got)
+	}
+	if got := growing.rate(begin.Add(-time.Minute), phase); got < 7 || got > 12 {
+		t.Errorf("a rate that grows from 2 to 12 is %g late", got)
+	}
+}
+
+func TestCallsGoToTheirTargetUntilThePhaseEnds(t *testing.T) {
+	var asked atomic.Int64
+	s := stand(t, func(_ http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost && r.URL.Path == "/reset" {
+			asked.Add(1)
+		}
+	})
+	d := newDriver([]*Server{s}, 1)
+	defer d.client.CloseIdleConnections()
+	phase, end := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer end()
+	d.call(phase, Calls{http.MethodPost, "/reset", 0.05, "r0"})
+	d.call(phase, Calls{http.MethodPost, "/reset", 0.05, "another"})
+	d.wg.Wait()
+	if n := asked.Load(); n < 3 || n > 10 {
+		t.Errorf("%d calls in half a second, want about 9", n)
+	}
+}
+
+func TestAServerIsAskedForItsOwnModel(t *testing.T) {
+	servers := []*Server{{Name: "r0"}, {Name: "r1", Args: []string{"--served-model-name", "another"}}}
+	d := newDriver(servers, 1)
+	for i, want := range []string{servedModel, "another"} {
+		q := d.draw(rand.New(rand.NewPCG(1, 2)), only(i, Traffic{Prompt: constant(3), Output: constant(3)})[0])
+		if q.server != servers[i] || q.model != want {
+			t.Errorf("server %s is asked for %q, want %q", q.server.Name, q.model, want)
+		}
+	}
+}
+
+func TestEnvironmentComesBeforeTheArguments(t *testing.T) {
+	vars, args := environment([]string{"A=1", "B=x", "--flag", "C=not one"})
+	if !slices.Equal(vars, []string{"A=1", "B=x"}) || !slices.Equal(args, []string{"--flag", "C=not one"}) {
+		t.Errorf("variables %q, arguments %q", vars, args)
 	}
 }
 

@@ -29,7 +29,9 @@ type Truth struct {
 	MustNotBe  []string     `json:"must_not_be"` // verdicts that are wrong there
 	Induced    string       `json:"induced"`
 	VLLM       string       `json:"vllm"`
-	ServerArgs []string     `json:"server_args"` // one per target, in the order r0, r1, …
+	Model      string       `json:"model,omitempty"`
+	Notes      string       `json:"notes,omitempty"` // such as what else the machine did
+	ServerArgs []string     `json:"server_args"`     // one per target, in the order r0, r1, …
 	Phases     []TruthPhase `json:"phases"`
 	Load       TruthLoad    `json:"load"`
 	// Observed holds, by phase, what clients saw and what the servers exposed.
@@ -43,7 +45,15 @@ type TruthPhase struct {
 	To      int64    `json:"to_unix_ms"`
 	Verdict string   `json:"verdict"`
 	Accept  []string `json:"accept,omitempty"`
-	Faults  []Fault  `json:"faults,omitempty"`
+	// Targets are the verdicts of the targets by themselves, where they differ.
+	Targets map[string]string `json:"targets,omitempty"`
+	Faults  []Fault           `json:"faults,omitempty"`
+	Calls   []Calls           `json:"calls,omitempty"`
+}
+
+// newTruthPhase returns what is known of a phase before it is played.
+func newTruthPhase(ph Phase) TruthPhase {
+	return TruthPhase{Name: ph.Name, Verdict: ph.Verdict, Accept: ph.Accept, Targets: ph.Targets, Faults: ph.Faults, Calls: ph.Calls}
 }
 
 // TruthLoad is the traffic of every phase.
@@ -100,11 +110,14 @@ func newTruth(sc *Scenario) *Truth {
 
 // record plays a scenario against servers and writes NAME.tar.zst and NAME.json
 // into out. scratch takes the single scrapes.
-func record(ctx context.Context, sc *Scenario, name string, servers []*Server, scratch, out string) (err error) {
+func record(ctx context.Context, sc *Scenario, name, notes string, servers []*Server, scratch, out string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Minute)
 	defer cancel()
 	truth := newTruth(sc)
-	truth.VLLM = servers[0].Version(ctx) + " (CPU build)"
+	truth.VLLM, truth.Notes = servers[0].Version(ctx)+" (CPU build)", notes
+	if truth.Model, err = servers[0].launcher.model(); err != nil {
+		return fmt.Errorf("record %s: %w", name, err)
+	}
 	for _, s := range servers {
 		truth.ServerArgs = append(truth.ServerArgs, strings.Join(s.Args, " "))
 	}
@@ -145,9 +158,9 @@ func play(ctx context.Context, sc *Scenario, d *driver, dir string, truth *Truth
 		if err = playPhase(run, d, i, ph, during); err != nil {
 			break
 		}
-		truth.Phases = append(truth.Phases, TruthPhase{
-			Name: ph.Name, From: from.UnixMilli(), To: time.Now().UnixMilli(), Verdict: ph.Verdict, Accept: ph.Accept, Faults: ph.Faults,
-		})
+		done := newTruthPhase(ph)
+		done.From, done.To = from.UnixMilli(), time.Now().UnixMilli()
+		truth.Phases = append(truth.Phases, done)
 		truth.Load.Phases[ph.Name] = ph.Traffic
 	}
 	stop()
@@ -168,6 +181,9 @@ func playPhase(run context.Context, d *driver, number int, ph Phase, during func
 	}
 	for i, t := range ph.Traffic {
 		d.start(run, phase, number, i, t)
+	}
+	for _, c := range ph.Calls {
+		d.call(phase, c)
 	}
 	var faults sync.WaitGroup
 	errs := make([]error, len(ph.Faults))

@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"os"
 	"os/signal"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -27,6 +29,8 @@ var (
 	portFlag    = flag.Int("port", 8100, "first port of the servers")
 	suffixFlag  = flag.String("suffix", "", "appended to the recordings' names, such as \"-v0.32\" for another vLLM")
 	appendFlag  = flag.String("append", "", "server arguments put after every scenario's, such as \"--block-size 32\" for another vLLM")
+	notesFlag   = flag.String("notes", "", "written into the truth, such as what else the machine did")
+	seedFlag    = flag.Uint64("seed", 0, "added to every scenario's seed, for the same again with other traffic")
 	prefixFlag  = flag.String("prefix", "", "command before the server's, such as \"nice -n -5 taskset -c 1\"")
 )
 
@@ -43,8 +47,11 @@ func TestRecord(t *testing.T) {
 	for i := range scenarios {
 		sc := &scenarios[i]
 		t.Run(sc.Name, func(t *testing.T) {
+			again := *sc
+			again.Seed = *seedFlag
+			sc := &again
 			servers := fl.serve(t, sc)
-			if err := record(fl.ctx, sc, sc.Name+*suffixFlag, servers, fl.scratch, *outFlag); err != nil {
+			if err := record(fl.ctx, sc, sc.Name+*suffixFlag, *notesFlag, servers, fl.scratch, *outFlag); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -99,12 +106,18 @@ func (fl *fleet) serve(t *testing.T, sc *Scenario) []*Server {
 	t.Helper()
 	if !fl.fits(fl.ctx, sc) {
 		fl.stop(t)
+		fl.servers = make([]*Server, len(sc.Servers))
+		errs := make([]error, len(sc.Servers))
+		var starting sync.WaitGroup
 		for i, args := range sc.Servers {
-			s, err := fl.launcher.Start(fl.ctx, "r"+strconv.Itoa(i), *portFlag+i, arguments(args))
-			if err != nil {
-				t.Fatal(err)
-			}
-			fl.servers = append(fl.servers, s)
+			starting.Go(func() {
+				fl.servers[i], errs[i] = fl.launcher.Start(fl.ctx, "r"+strconv.Itoa(i), *portFlag+i, arguments(args))
+			})
+		}
+		starting.Wait()
+		fl.servers = slices.DeleteFunc(fl.servers, func(s *Server) bool { return s == nil })
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
 		}
 		if !sc.Fresh {
 			warmUp(fl.ctx, fl.servers)
@@ -165,7 +178,12 @@ func TestScenarios(t *testing.T) {
 				t.Errorf("%s: %q is accepted and forbidden", sc.Name, wrong)
 			}
 		}
+		phases := map[string]bool{}
 		for _, ph := range sc.Phases {
+			if phases[ph.Name] {
+				t.Errorf("%s: two phases are called %s", sc.Name, ph.Name)
+			}
+			phases[ph.Name] = true
 			if ph.Verdict == "" || (ph.Seconds == 0 && len(ph.Faults) == 0) {
 				t.Errorf("%s: phase %s has no verdict or no end", sc.Name, ph.Name)
 			}
@@ -179,12 +197,16 @@ func TestScenarios(t *testing.T) {
 
 // TestTruths checks that the committed truths say what the table says.
 func TestTruths(t *testing.T) {
-	const dir = "../testdata/recordings"
-	names, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	const most = 600_000 // bytes of an archive
+	names, err := filepath.Glob("../testdata/recordings/*.json")
 	if err != nil || len(names) == 0 {
-		t.Fatalf("no recordings in %s: %v", dir, err)
+		t.Fatalf("no recordings: %v", err)
 	}
-	for _, name := range names {
+	long, err := filepath.Glob("../testdata/recordings/long/*.json")
+	if err != nil || len(long) == 0 {
+		t.Fatalf("no long recordings: %v", err)
+	}
+	for _, name := range slices.Concat(names, long) {
 		base := strings.TrimSuffix(filepath.Base(name), ".json")
 		scenario, _, _ := strings.Cut(base, "-v0.")
 		i := slices.IndexFunc(scenarios, func(sc Scenario) bool { return sc.Name == scenario })
@@ -202,7 +224,7 @@ func TestTruths(t *testing.T) {
 		}
 		want := newTruth(&scenarios[i])
 		for _, ph := range scenarios[i].Phases {
-			want.Phases = append(want.Phases, TruthPhase{Name: ph.Name, Verdict: ph.Verdict, Accept: ph.Accept})
+			want.Phases = append(want.Phases, newTruthPhase(ph))
 			want.Load.Phases[ph.Name] = ph.Traffic
 		}
 		for j := range got.Phases {
@@ -210,13 +232,13 @@ func TestTruths(t *testing.T) {
 			if ph.To <= ph.From {
 				t.Errorf("%s: phase %s ends before it begins", base, ph.Name)
 			}
-			ph.From, ph.To, ph.Faults = 0, 0, nil
+			ph.From, ph.To = 0, 0
 		}
-		got.VLLM, got.ServerArgs, got.Observed, want.Observed = "", nil, nil, nil
-		if diff := cmp.Diff(*want, got, cmpopts.EquateEmpty()); diff != "" {
+		got.VLLM, got.Model, got.Notes, got.ServerArgs, got.Observed, want.Observed = "", "", "", nil, nil, nil
+		if diff := cmp.Diff(*want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(Fault{})); diff != "" {
 			t.Errorf("%s differs from its scenario (-table +truth):\n%s", base, diff)
 		}
-		if info, err := os.Stat(filepath.Join(dir, base+".tar.zst")); err != nil || info.Size() > 200_000 {
+		if info, err := os.Stat(strings.TrimSuffix(name, ".json") + ".tar.zst"); err != nil || info.Size() > most {
 			t.Errorf("%s: no archive, or a large one: %v", base, err)
 		}
 	}

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"hash/fnv"
+	"slices"
 	"time"
 )
 
@@ -11,6 +12,7 @@ import (
 type Scenario struct {
 	Name    string
 	Servers []string // arguments of each server; neighbours in the table with equal ones share them
+	Seed    uint64   // added to the one that the name gives
 	Fresh   bool     // starts its own servers and does not warm them up
 	Induced string   // what is done, for the truth
 	// Accept are the verdicts that are defensible at the end, the verdict of
@@ -26,8 +28,10 @@ type Phase struct {
 	Seconds float64 // 0: until the faults have run their course
 	Traffic []Traffic
 	Faults  []Fault
-	Verdict string   // what an honest diagnosis says at its end
-	Accept  []string // other defensible verdicts at its end; of the last phase, Scenario.Accept
+	Verdict string            // what an honest diagnosis says at its end
+	Accept  []string          // other defensible verdicts at its end; of the last phase, Scenario.Accept
+	Targets map[string]string // verdicts of the targets by themselves, where they differ
+	Calls   []Calls
 }
 
 // Verdict returns the verdict at the end of the last phase.
@@ -38,7 +42,7 @@ func (sc *Scenario) Verdict() string { return sc.Phases[len(sc.Phases)-1].Verdic
 func (sc *Scenario) seed() uint64 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(sc.Name))
-	return uint64(h.Sum32())
+	return uint64(h.Sum32()) + sc.Seed
 }
 
 func healthy(seconds float64, ts ...Traffic) Phase {
@@ -90,7 +94,9 @@ func clients(n int, prompt, output Lengths) Traffic {
 	return Traffic{Clients: n, Prompt: prompt, Output: output}
 }
 
-var scenarios = []Scenario{
+var scenarios = slices.Concat(shortScenarios, longScenarios)
+
+var shortScenarios = []Scenario{
 	{
 		Name: "engine-hung", Servers: []string{roomy},
 		Induced: "engine core stopped for 45 s under traffic; clients pile up",

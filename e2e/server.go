@@ -59,12 +59,29 @@ func NewLauncher(dir string, prefix []string, logs string) (*Launcher, error) {
 	return &Launcher{Dir: dir, Prefix: prefix, Logs: logs}, nil
 }
 
+// model says how large the model is.
+func (l *Launcher) model() (string, error) {
+	body, err := os.ReadFile(filepath.Join(l.Dir, "model/config.json"))
+	if err != nil {
+		return "", fmt.Errorf("model: %w", err)
+	}
+	var c struct {
+		Type   string `json:"model_type"`
+		Hidden int    `json:"hidden_size"`
+		Layers int    `json:"num_hidden_layers"`
+	}
+	if err := json.Unmarshal(body, &c); err != nil {
+		return "", fmt.Errorf("model/config.json: %w", err)
+	}
+	return fmt.Sprintf("%s with random weights, hidden size %d, %d layers", c.Type, c.Hidden, c.Layers), nil
+}
+
 // A Server is one vLLM API server with its engine processes, in a process
 // group of its own.
 type Server struct {
 	Name string // target name in a recording: r0, r1, …
 	Port int
-	Args []string
+	Args []string // of vllm serve, after variables of its environment as NAME=value
 
 	launcher *Launcher
 	cmd      *exec.Cmd
@@ -86,9 +103,10 @@ func (l *Launcher) Start(ctx context.Context, name string, port int, args []stri
 // spawn starts the processes; it does not wait until they serve.
 func (s *Server) spawn() error {
 	l := s.launcher
+	vars, args := environment(s.Args)
 	argv := append([]string{}, l.Prefix...)
 	argv = append(argv, filepath.Join(l.Dir, "venv/bin/python"))
-	if slices.Contains(s.Args, "--api-server-count") {
+	if slices.Contains(args, "--api-server-count") {
 		argv = append(argv, "-c", severalAPIServers)
 	} else {
 		argv = append(argv, "-m", "vllm.entrypoints.openai.api_server")
@@ -96,10 +114,10 @@ func (s *Server) spawn() error {
 	argv = append(argv, "--model", filepath.Join(l.Dir, "model"))
 	argv = append(argv, "--served-model-name", servedModel,
 		"--host", "127.0.0.1", "--port", strconv.Itoa(s.Port), "--dtype", "bfloat16", "--enforce-eager")
-	if !strings.Contains(strings.Join(s.Args, " "), "--max-model-len") {
+	if !strings.Contains(strings.Join(args, " "), "--max-model-len") {
 		argv = append(argv, "--max-model-len", "8192")
 	}
-	argv = append(argv, s.Args...)
+	argv = append(argv, args...)
 	log, err := os.OpenFile(filepath.Join(l.Logs, fmt.Sprintf("%s-%d.log", s.Name, s.Port)), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return fmt.Errorf("server log: %w", err)
@@ -109,7 +127,8 @@ func (s *Server) spawn() error {
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(os.Environ(), "HF_HUB_OFFLINE=1", "TRANSFORMERS_OFFLINE=1", "VLLM_NO_USAGE_STATS=1", "DO_NOT_TRACK=1",
 		"VLLM_CPU_KVCACHE_SPACE=1", "VLLM_CPU_OMP_THREADS_BIND=nobind", "OMP_NUM_THREADS=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Env = append(cmd.Env, vars...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a process group to signal; and Linux shares the cores among sessions
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start server %s: %w", s.Name, err)
 	}
@@ -120,6 +139,16 @@ func (s *Server) spawn() error {
 		close(exited)
 	}()
 	return nil
+}
+
+// environment splits leading words NAME=value from a server's arguments.
+func environment(words []string) (vars, args []string) {
+	for i, w := range words {
+		if strings.HasPrefix(w, "-") || !strings.Contains(w, "=") {
+			return words[:i], words[i:]
+		}
+	}
+	return words, nil
 }
 
 func (s *Server) waitReady(ctx context.Context) error {
@@ -142,6 +171,14 @@ func (s *Server) waitReady(ctx context.Context) error {
 
 // URL returns the server's root.
 func (s *Server) URL() string { return "http://127.0.0.1:" + strconv.Itoa(s.Port) }
+
+// model returns the name under which the server serves its model.
+func (s *Server) model() string {
+	if i := slices.Index(s.Args, "--served-model-name"); i >= 0 && i+1 < len(s.Args) {
+		return s.Args[i+1]
+	}
+	return servedModel
+}
 
 // Healthy reports whether /health answers 200 within two seconds.
 func (s *Server) Healthy(ctx context.Context) bool {

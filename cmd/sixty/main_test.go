@@ -35,7 +35,7 @@ func TestScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	pages := map[string][][]byte{}
-	for _, name := range []string{"thrashing-deep", "full-but-quiet"} {
+	for _, name := range []string{"thrashing-deep", "full-but-quiet", "higher-rate"} {
 		pages[name] = load(t, filepath.Join(recordings, name+".tar.zst"))
 	}
 	testscript.Run(t, testscript.Params{
@@ -69,7 +69,8 @@ func load(t *testing.T, path string) [][]byte {
 const sickSince = 75 // seconds
 
 // serve is some inference servers, by the first part of the path:
-// thrashing-deep and full-but-quiet replay a recording a page a second;
+// thrashing-deep, full-but-quiet and higher-rate, which is another process than the
+// other two, replay a recording a page a second;
 // silent shows no engine metrics (--disable-log-stats); secret is
 // full-but-quiet behind a bearer token; recovering is full-but-quiet too, after
 // its first three pages failed; garbage, html and broken answer what no server

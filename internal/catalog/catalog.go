@@ -60,11 +60,6 @@ type Pathology struct {
 	// When holds while the pathology is there.
 	When Cond
 
-	// Hold is how long something must have lasted, where its onset was seen,
-	// before it is believed: a machine that stalls for some seconds slows
-	// everything down and recovers.
-	Hold time.Duration
-
 	// For is how long an alert waits before it fires.
 	For time.Duration
 

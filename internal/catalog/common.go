@@ -50,6 +50,11 @@ var (
 		Name: "same_prefill_work", Unit: indicator.Tokens, Default: 1e6, Baseline: &Relative{Factor: 1.5},
 		Why: "prompts are computed in the same steps as the stream, so more prompt tokens per request alone make it slower; without a baseline nothing says that they grew",
 	}
+	// SamePrefillRate is prefill that comes no more often.
+	SamePrefillRate = &Threshold{
+		Name: "same_prefill_rate", Unit: indicator.TokensPerSecond, Default: 1e9, Baseline: &Relative{Factor: 1.5, Offset: 100},
+		Why: "streams wait for every prefill beside them, so half as many prompt tokens a second again alone make one gap in ten longer; without a baseline nothing says that they came more often",
+	}
 	// PrefillMost is a first token that is late because of its own prefill.
 	PrefillMost = &Threshold{
 		Name: "prefill_most", Unit: indicator.Ratio, Default: 0.5,
@@ -96,8 +101,11 @@ var (
 	DecodeSlow = All(
 		Above(indicator.ITLMean, DecodeSlower),
 		Any(Above(indicator.ITLP50, DecodeSlower), Above(indicator.ITLP90, StreamUneven)),
-		Below(indicator.ComputedTokens, SamePrefillWork),
+		SamePrefill,
 	)
+
+	// SamePrefill holds while prefill explains no slower stream.
+	SamePrefill = All(Below(indicator.ComputedTokens, SamePrefillWork), Below(indicator.PromptTokenRate, SamePrefillRate))
 
 	// DecodeFair holds while the median step takes no longer than its batch explains.
 	DecodeFair = Below(indicator.ITLP50, DecodeSlower)

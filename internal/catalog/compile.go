@@ -28,6 +28,8 @@ type Compilation struct {
 	// Lifetime says that the baseline is the sum of a server's life: thresholds
 	// that ask for a history resolve to their defaults.
 	Lifetime bool
+	// Capped says that the baseline may hold the very fault (View.MayHoldFault).
+	Capped bool
 
 	// Limit is View.Limit: thresholds known when the rule is written.
 	Limit func(*Threshold) (limit float64, source string, ok bool)
@@ -161,7 +163,7 @@ func (o Compilation) comparison(c Cond) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if o.Lifetime && absolute != "" && c.Op == GreaterThan {
+	if o.Capped && absolute != "" && c.Op == GreaterThan {
 		limit = fmt.Sprintf("clamp_max(%s, %s)", limit, number(c.Threshold.Default))
 	}
 	if o.Record != nil {

@@ -28,6 +28,7 @@ type diagnoseFlags struct {
 	at, baseline       string
 	window             time.Duration
 	interval, duration time.Duration
+	longer             bool // than duration, where a prediction needs it: nobody gave one
 	timeout            time.Duration
 
 	engineArgs, engineLog string
@@ -70,6 +71,7 @@ func newDiagnoseCommand() *cobra.Command {
 		Long:    diagnoseLong,
 		Example: diagnoseExample,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			f.longer = !cmd.Flags().Changed("duration")
 			return runDiagnose(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args, f)
 		},
 	}
@@ -94,7 +96,7 @@ func (f *diagnoseFlags) register(cmd *cobra.Command) {
 	s.DurationVar(&f.window, "window", 0, "judge this much time before --at (default: since the last change, at most a minute or 20 scrapes)")
 	s.StringVar(&f.baseline, "baseline", "", "what to call normal: a `duration` before the window, FROM/TO, or a file of sixty bench or sixty generate baseline (default: what came before the last change)")
 	s.DurationVar(&f.interval, "interval", time.Second, "with URLs: time between two scrapes")
-	s.DurationVar(&f.duration, "duration", defaultDuration, "with URLs: scrape for at most this long")
+	s.DurationVar(&f.duration, "duration", defaultDuration, "with URLs: scrape for at most this long (if not given, longer where a prediction needs it)")
 	s.DurationVar(&f.timeout, "timeout", defaultTimeout, "end after this long, or with URLs this long after the scraping, with what is known by then")
 	s.BoolVar(&f.probe, "probe", false, "with URLs: send a few tiny requests and say what a client sees")
 	s.StringVar(&f.engineArgs, "engine-args", "", "the server's `arguments`, to compute fixes from")

@@ -108,7 +108,7 @@ func diagnoseLive(ctx context.Context, stderr io.Writer, addresses []string, f *
 		r.learnFailed(ctx)
 	}
 	d, err = r.diagnose(ctx, o)
-	if more := needs(&d); err == nil && more > 0 && !interrupted {
+	if more := needs(&d); err == nil && more > 0 && f.longer && !interrupted {
 		// A verdict is there; a prediction of its fixes needs to see more.
 		fmt.Fprintf(stderr, "scraping for %s more, to predict what the fixes would do\n", more)
 		longer, stop := context.WithTimeout(ctx, more)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/metrics"
@@ -52,6 +53,10 @@ func prometheus(t *testing.T, path string, warnings ...string) *httptest.Server 
 			kind = "matrix"
 			step, _ := strconv.ParseFloat(r.FormValue("step"), 64)
 			result, err = store.QueryRange(r.Context(), r.FormValue("query"), metrics.Range{Start: at("start"), End: at("end"), Step: time.Duration(step * float64(time.Second))})
+		} else if e, _ := parser.NewParser(parser.Options{}).ParseExpr(r.FormValue("query")); e != nil && e.Type() == parser.ValueTypeMatrix {
+			kind = "matrix"
+			samples := e.(*parser.MatrixSelector)
+			result, err = store.Samples(r.Context(), samples.VectorSelector.String(), at("time"), samples.Range)
 		} else {
 			var v model.Vector
 			if v, err = store.Query(r.Context(), r.FormValue("query"), at("time")); v == nil {

@@ -17,6 +17,9 @@ type Span struct {
 	Onset time.Time
 	// Observed is when the observation of the target began.
 	Observed time.Time
+	// Unchanged says that the baseline is but the earlier part of what the window shows:
+	// nothing changed meanwhile, and a fault that was there all along is in both.
+	Unchanged bool
 	// Failing says that the last scrape failed, and the last good one is too long ago to
 	// speak of now.
 	Failing bool
@@ -152,6 +155,7 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 			now = now[:len(now)-1]
 		}
 		normal = now
+		s.Unchanged = true
 	}
 	if len(segs) > 0 && normal != nil {
 		s.Onset = h.span(normal).To
@@ -174,7 +178,7 @@ func (o *Options) override(s *Span, h *history) {
 	case len(o.Settings.Baselines) > 0:
 		s.Baseline, s.Source = Range{}, File
 	case !o.Baseline.From.IsZero():
-		s.Baseline, s.Source = o.Baseline, History
+		s.Baseline, s.Source, s.Unchanged = o.Baseline, History, false
 	case s.Source == NoBaseline && !o.Created.IsZero() && len(h.at) > 0 && h.at[0].Sub(o.Created) >= minLifetime:
 		s.Baseline, s.Source = Range{o.Created.Add(-time.Second), h.at[0]}, Lifetime
 	}

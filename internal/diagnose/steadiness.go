@@ -142,6 +142,10 @@ const onlyOne = 1.35
 // Now returns a signal's reading in the window, the lower one of the last moments'.
 func (d cautious) Now(s *indicator.Signal) indicator.Value {
 	v := d.view.Now(s)
+	switch s {
+	case indicator.ServerErrCount, indicator.ClientErrCount, indicator.Abandoned:
+		v.V = max(0, v.V-math.Sqrt(v.V)) // as few as chance may have made more of
+	}
 	if lasting := d.span().steady.lasting; s == indicator.ITLMean && v.V > lasting {
 		v.V = lasting
 	}

@@ -37,15 +37,19 @@ func (v view) HasHistory() bool {
 	return source == History || source == File
 }
 
-// MayHoldFault reports whether the baseline is the life of the server and this life
-// may have been as bad all along.
+// MayHoldFault reports whether the baseline is the life of the server, or the time
+// before a window in which nothing changed, and too short to rule out that it was as
+// bad all along.
 func (v view) MayHoldFault() bool {
 	span := v.span()
-	if span.Source != Lifetime {
-		return false
+	switch {
+	case span.Source == Lifetime:
+		now, life := v.Now(indicator.FirstTokens), v.Normal(indicator.FirstTokens)
+		return span.Baseline.Length() < longLife || !now.OK || !life.OK || life.V < manyTimes*now.V
+	case span.Source == History && span.Unchanged:
+		return span.Baseline.Length() < longHistory
 	}
-	now, life := v.Now(indicator.FirstTokens), v.Normal(indicator.FirstTokens)
-	return span.Baseline.Length() < longLife || !now.OK || !life.OK || life.V < manyTimes*now.V
+	return false
 }
 
 // A life is taken for normal if it is this long and served this many times what the
@@ -53,6 +57,8 @@ func (v view) MayHoldFault() bool {
 const (
 	longLife  = time.Hour
 	manyTimes = 20
+	// longHistory is a past of which the incident is a part.
+	longHistory = 30 * time.Minute
 )
 
 func (v view) Limit(t *catalog.Threshold) (limit float64, source string, ok bool) {

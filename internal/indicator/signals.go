@@ -136,10 +136,13 @@ var (
 	Waiting = &Signal{Name: "waiting", Title: "Waiting requests", Unit: Requests, Expr: "sum by (instance, model_name) (avg_over_time(vllm:num_requests_waiting[5m]))", Doc: "Mean number of requests waiting for the scheduler. Short queues are normal under bursts."}
 	// WaitingFloor is the queue that is always there: a burst that clears
 	// leaves it at zero.
-	WaitingFloor   = &Signal{Name: "waiting_floor", Title: "Requests waiting 70 % of the time", Unit: Requests, Expr: "sum by (instance, model_name) (quantile_over_time(0.3, vllm:num_requests_waiting[5m]))", Doc: "The number of waiting requests that was exceeded during 70 % of the window. Zero when queues form and clear."}
-	WaitingGrowth  = &Signal{Name: "waiting_growth", Title: "Growth of the queue", Unit: RequestsPerSecond, Expr: "sum by (instance, model_name) (deriv(vllm:num_requests_waiting[5m]))", Doc: "Slope of the number of waiting requests: arrivals less service. Positive for long means that demand exceeds capacity."}
-	Deferred       = &Signal{Name: "waiting_deferred", Title: "Deferred requests", Unit: Requests, Expr: `sum by (instance, model_name) (avg_over_time(vllm:num_requests_waiting_by_reason{reason="deferred"}[5m]))`, Doc: "Waiting requests held back by a LoRA budget, a KV transfer or a grammar, not by capacity (0.20 and later)."}
-	InFlightFloor  = &Signal{Name: "in_flight_floor", Title: "In flight all the time", Unit: Requests, Expr: "sum by (instance, model_name) (min_over_time(vllm:num_requests_running[1m])) + sum by (instance, model_name) (min_over_time(vllm:num_requests_waiting[1m]))", Doc: "Running and waiting requests at their lowest in the last moments: work that the engine holds."}
+	WaitingFloor  = &Signal{Name: "waiting_floor", Title: "Requests waiting 70 % of the time", Unit: Requests, Expr: "sum by (instance, model_name) (quantile_over_time(0.3, vllm:num_requests_waiting[5m]))", Doc: "The number of waiting requests that was exceeded during 70 % of the window. Zero when queues form and clear."}
+	WaitingGrowth = &Signal{Name: "waiting_growth", Title: "Growth of the queue", Unit: RequestsPerSecond, Expr: "sum by (instance, model_name) (deriv(vllm:num_requests_waiting[5m]))", Doc: "Slope of the number of waiting requests: arrivals less service. Positive for long means that demand exceeds capacity."}
+	Deferred      = &Signal{Name: "waiting_deferred", Title: "Deferred requests", Unit: Requests, Expr: `sum by (instance, model_name) (avg_over_time(vllm:num_requests_waiting_by_reason{reason="deferred"}[5m]))`, Doc: "Waiting requests held back by a LoRA budget, a KV transfer or a grammar, not by capacity (0.20 and later)."}
+	InFlightFloor = &Signal{Name: "in_flight_floor", Title: "In flight all the time", Unit: Requests, Expr: "sum by (instance, model_name) (min_over_time(vllm:num_requests_running[1m])) + sum by (instance, model_name) (min_over_time(vllm:num_requests_waiting[1m]))", Doc: "Running and waiting requests at their lowest in the last moments: work that the engine holds."}
+	// BusyFloor is InFlightFloor over the longest past: a few looks that all meet a
+	// request say little of the time between them.
+	BusyFloor      = &Signal{Name: "busy_floor", Title: "Running nine tenths of the time", Unit: Requests, Expr: "sum by (instance, model_name) (quantile_over_time(0.1, vllm:num_requests_running[1h]))", Doc: "The number of running requests that was exceeded nine times of ten in the past at hand."}
 	EngineProgress = &Signal{Name: "engine_progress", Title: "Engine progress", Unit: TokensPerSecond, Expr: "sum by (instance, model_name) (rate(vllm:generation_tokens_total[1m])) + sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_count[1m]))", Doc: "Output tokens and first tokens per second in the last moments. Zero while work is in flight is a hang: histograms stay silent then, and /health answers (vllm-project/vllm#36451)."}
 
 	// StuckEngines looks at every data-parallel rank by itself: the others'
@@ -305,6 +308,11 @@ var (
 			" / on (model_name) group_left () (avg by (model_name) (sum by (instance, model_name) (avg_over_time(vllm:num_requests_running[5m])) + sum by (instance, model_name) (avg_over_time(vllm:num_requests_waiting[5m]))) > 0)",
 		Doc: "Running and waiting requests of this replica over the mean of all replicas of the model.",
 	}
+	FleetPresence = &Signal{
+		Name: "fleet_presence", Title: "Replicas seen all the time", Unit: Ratio, Fleet: true,
+		Expr: "0 * sum by (instance, model_name) (vllm:num_requests_running) + on (model_name) group_left () ((1 + min by (model_name) (count_over_time(vllm:num_requests_running[5m]))) / max by (model_name) (count_over_time(vllm:num_requests_running[5m])))",
+		Doc:  "Scrapes that brought a page, of the replica that was seen least, and one more for the phase of the scrapes, over those of the one that was seen most. While a replica is away or comes back the others get more than their share, and that is no fault of the balance.",
+	}
 	EngineSpread = &Signal{
 		Name: "engine_spread", Title: "Busiest engine rank against the mean", Unit: Times,
 		Expr: "max by (instance, model_name) (sum by (instance, model_name, engine) (avg_over_time(vllm:num_requests_running[5m]) + avg_over_time(vllm:num_requests_waiting[5m])))" +
@@ -387,11 +395,11 @@ func All() []*Signal {
 		QueueTimeP95, QueueTimeMean, PrefillTimeMean, DecodeTimeMean, UnseenWait, PrefillShare, StallsPerRequest,
 		FirstTokenRate, FirstTokens, CompletionRate, PromptTokenRate, GenerationTokenRate, StepRate, DecodeBatch, StepTokens,
 		PromptTokens, ComputedTokens, PromptTokensP50, PromptTokensP99, PromptTail, OutputTokens, OutputTokensP95, MaxTokens, PrefillTimePerToken,
-		Running, RunningP50, RunningPeak, RunningPinned, Waiting, WaitingFloor, WaitingGrowth, Deferred, InFlightFloor, EngineProgress, StuckEngines, OwedFirstTokens,
+		Running, RunningP50, RunningPeak, RunningPinned, Waiting, WaitingFloor, WaitingGrowth, Deferred, InFlightFloor, BusyFloor, EngineProgress, StuckEngines, OwedFirstTokens,
 		KVUsage, KVUsagePeak, PreemptionRate, Preemptions, PreemptionsPerRequest, PrefixQueryRate, PrefixHitRatio, PrefixResets,
 		HTTPRate, ServerErrs, ClientErrs, ServerErrCount, ClientErrCount, Abandoned, AbandonedShare, AdmissionRejections, EngineErrors,
 		Up, UpNow, FailedScrapes, ScrapeDuration, Uptime, ServingAge, StartedWhileWatched, SeenDown, Restarts, ResidentMemory, MemoryGrowth, MemoryRise, MemoryHighWater, OpenFDs, FDGrowth, FDTrend, UnseenClients, LeftUnserved, FrontendCPU, ContainerMemory, ContainerMemoryGrowth, ContainerMemoryRise, ContainerMemoryHighWater,
-		Replicas, ArrivalShare, LoadShare, EngineSpread,
+		Replicas, ArrivalShare, LoadShare, FleetPresence, EngineSpread,
 		GPUUtil, SMActive, EngineActive, GPUMemoryUsed, GPUMemGrowth, GPUPower, GPUTemp, SMClock, SMClockRatio, ThermalReason, PowerReason, PowerCapReason,
 		XID, XIDChanges, ECCErrors, RemapFailures, NVLinkErrors, PCIeReplays,
 	}

@@ -88,6 +88,14 @@ type Interval struct {
 	promptTokens, prefixHits float64
 }
 
+// moments are those that are asked about. They lie midway between scrapes where the
+// time ends at one, as it mostly does: there none comes so early or late that it is
+// missed. Each shows the scrape before it.
+func (o *Options) moments() metrics.Range {
+	step, end := o.step(), o.To.Add(o.Interval/2)
+	return metrics.Range{Start: end.Add(-end.Sub(o.From).Truncate(step)), End: end, Step: step}
+}
+
 // Read asks for everything.
 func Read(ctx context.Context, q metrics.Querier, o Options) (*Fleet, error) {
 	if len(o.Targets) == 0 || o.Interval <= 0 || !o.To.After(o.From.Add(o.Interval)) {
@@ -284,7 +292,7 @@ func (r *reader) engines(ctx context.Context) ([]Engine, error) {
 			if err != nil {
 				return err
 			}
-			answers[i], err = r.q.QueryRange(ctx, expr, metrics.Range{Start: r.o.From, End: r.o.To, Step: r.o.step()})
+			answers[i], err = r.q.QueryRange(ctx, expr, r.o.moments())
 			return err
 		})
 	}
@@ -317,8 +325,9 @@ func (r *reader) rewrite(expr string, window time.Duration) (string, error) {
 // moments that are asked for: an interval goes from one scrape to a later one, and
 // has the length that their times say.
 func (r *reader) intervals(rank string, answers []model.Matrix) []Interval {
-	step := r.o.step()
-	n := int(r.o.To.Sub(r.o.From) / step)
+	moments := r.o.moments()
+	step := moments.Step
+	n := int(moments.End.Sub(moments.Start) / step)
 	at := make([][]float64, len(fields)) // the values at each moment, by field
 	for k := range fields {
 		at[k] = make([]float64, n+1)
@@ -330,7 +339,7 @@ func (r *reader) intervals(rank string, answers []model.Matrix) []Interval {
 				continue
 			}
 			for _, p := range series.Values {
-				if i := int(math.Round(p.Timestamp.Time().Sub(r.o.From).Seconds() / step.Seconds())); i >= 0 && i <= n {
+				if i := int(math.Round(p.Timestamp.Time().Sub(moments.Start).Seconds() / step.Seconds())); i >= 0 && i <= n {
 					at[k][i] = float64(p.Value)
 				}
 			}
@@ -340,7 +349,7 @@ func (r *reader) intervals(rank string, answers []model.Matrix) []Interval {
 	times := at[scraped]
 	for last, i := 0, 1; i <= n; i++ {
 		switch {
-		case math.IsNaN(times[i]):
+		case math.IsNaN(times[i]), int64(math.Round(times[i]*1e3)) > r.o.To.UnixMilli():
 			continue
 		case math.IsNaN(times[last]):
 			last = i

@@ -225,6 +225,11 @@ func TestCompany(t *testing.T) {
 				d := playPages(t, name, m.change(slices.Clone(pages), step), step).diagnose(t, end.Add(m.shift))
 				if !slices.Contains(want, d.Verdict.ID) {
 					t.Errorf("%s: %s (%.2f), want %v: %s", m.name, d.Verdict.ID, d.Verdict.Confidence, want, d.Verdict.Summary)
+					for _, f := range d.Findings {
+						if f.Status >= diagnose.Pending {
+							t.Logf("%s %s on %v: %s", f.Pathology.ID, f.Status, f.Targets, explain(d, f))
+						}
+					}
 				}
 				if got, want := len(d.Verdict.Targets), len(before.Verdict.Targets); m.named == "" && got != want && d.Verdict.ID == before.Verdict.ID {
 					t.Errorf("%s: the verdict is about %v, want as many as %v", m.name, d.Verdict.Targets, before.Verdict.Targets)

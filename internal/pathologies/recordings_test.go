@@ -349,6 +349,7 @@ func (p *played) compilation(d diagnose.Diagnosis, target int) catalog.Compilati
 	past := min(d.At.Sub(p.first), time.Hour)
 	return catalog.Compilation{
 		Lifetime: span.Source == diagnose.Lifetime,
+		Capped:   span.Source == diagnose.Lifetime || span.Unchanged,
 		Limit:    func(*catalog.Threshold) (float64, string, bool) { return 0, "", false },
 		Query: func(s *indicator.Signal, baseline bool) (string, error) {
 			const never = "(vector(0) > 1)"

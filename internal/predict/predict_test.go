@@ -2,6 +2,7 @@ package predict
 
 import (
 	"context"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -331,6 +332,15 @@ func TestAShortWindowSpansWhatItDoesNotTell(t *testing.T) {
 	}
 	if _, err := brief(whatif.Evidence{Config: cfg, Scrapes: scrapes[:3]}); err == nil {
 		t.Error("three scrapes are taken for enough")
+	}
+	var soon tooSoon
+	few := &observe.Fleet{From: time.Unix(0, 0), To: time.Unix(7, 0), Engines: []observe.Engine{{}}}
+	for _, s := range scrapes[:7] {
+		few.Engines[0].Intervals = append(few.Engines[0].Intervals, observe.Interval{Seconds: 1, Running: s.Running, KVUsage: 0.1, Generated: s.GenerationTokens, Steps: s.Steps})
+	}
+	p := &predictor{engine: &whatif.Engine{Config: cfg}}
+	if err := p.calibrate(few, 0); !errors.As(err, &soon) || soon.needs < time.Second {
+		t.Errorf("seven scrapes: %v, which needs %s", err, soon.needs)
 	}
 }
 

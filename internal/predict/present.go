@@ -277,10 +277,13 @@ func (p *predictor) calibrate(fleet *observe.Fleet, recomputed float64) error {
 	}
 	var err error
 	if p.calibration, err = whatif.Calibrate(e); err != nil {
-		var few error
-		if p.calibration, few = brief(e); few != nil {
-			return err
+		var briefly error
+		if p.calibration, briefly = brief(e); briefly == nil {
+			return nil
+		}
+		if few := new(calibrate.TooFewError); errors.As(briefly, &few) {
+			return more(float64(few.Have), few.Want, fleet.To.Sub(fleet.From), briefly)
 		}
 	}
-	return nil
+	return err
 }

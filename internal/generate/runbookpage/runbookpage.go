@@ -122,9 +122,6 @@ func (c Config) facts(p *catalog.Pathology) []fact {
 		{"Severity", severity},
 		{"Diagnose", code("sixty diagnose http://HOST:8000")},
 	}
-	if p.Hold > 0 {
-		out[0].value += "; the diagnosis believes it when it has lasted " + span(p.Hold)
-	}
 	if c.Dashboard != nil {
 		if url := c.Dashboard(p); url != "" {
 			out = append(out, fact{"Dashboard", "[open the panel](<" + strings.NewReplacer("<", "%3C", ">", "%3E", "\n", "").Replace(url) + ">)"})

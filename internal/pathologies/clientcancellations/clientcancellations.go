@@ -15,8 +15,8 @@ var runbook string
 
 var (
 	share = &catalog.Threshold{
-		Name: "abandoned_share", Unit: indicator.Ratio, Default: 0.15, Baseline: &catalog.Relative{Factor: 2, Offset: 0.1, Most: 0.5},
-		Why: "twice the usual share and ten points more; some users always stop an answer; half of all answers are too many whatever was usual; without a baseline 15 %",
+		Name: "abandoned_share", Unit: indicator.Ratio, Default: 0.15, Baseline: &catalog.Relative{Factor: 2, Offset: 0.1, Most: 0.25},
+		Why: "twice the usual share and ten points more; some users always stop an answer; a quarter of all answers is too many whatever was usual; without a baseline 15 %",
 	}
 	some = &catalog.Threshold{
 		Name: "abandoned_some", Unit: indicator.Requests, Default: 4.5,

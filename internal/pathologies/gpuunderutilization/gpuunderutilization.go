@@ -44,6 +44,7 @@ var Pathology = &catalog.Pathology{
 	Severity: catalog.Info,
 	When: catalog.All(
 		catalog.Above(indicator.InFlightFloor, busy),
+		catalog.Above(indicator.BusyFloor, busy),
 		catalog.Above(indicator.EngineProgress, working),
 		catalog.Below(indicator.RunningP50, smallBatch),
 		catalog.Below(indicator.Waiting, shortQueue),

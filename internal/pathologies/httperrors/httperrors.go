@@ -14,8 +14,8 @@ var runbook string
 
 var (
 	serverErrors = &catalog.Threshold{
-		Name: "http_5xx_share", Unit: indicator.Ratio, Objective: "availability", BurnRate: 14.4, Default: 0.01,
-		Why: "14.4 times the error budget's rate, which spends a month's budget in two days (Google SRE workbook, chapter 5); without an objective one request in a hundred",
+		Name: "http_5xx_share", Unit: indicator.Ratio, Objective: "availability", BurnRate: 14.4, Default: 0.04,
+		Why: "14.4 times the error budget's rate, which spends a month's budget in two days (Google SRE workbook, chapter 5); without an objective one request in twenty-five, for a server that fails one in a hundred is worth a look at its budget, not a call at night",
 	}
 	someServer = &catalog.Threshold{
 		Name: "http_5xx_some", Unit: indicator.Requests, Default: 2.5,

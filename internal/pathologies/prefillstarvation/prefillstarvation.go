@@ -59,11 +59,11 @@ var Pathology = &catalog.Pathology{
 	When: catalog.All(
 		catalog.Above(indicator.TTFTP95, ttftTail),
 		catalog.DecodeFair,
+		catalog.Above(indicator.PromptTail, promptTail),
 		catalog.Any(
-			catalog.All(
-				catalog.Above(indicator.PromptTail, promptTail),
-				catalog.Any(catalog.Above(indicator.UnseenWait, unseenWait), catalog.Above(indicator.StallsPerRequest, stalls), catalog.Above(indicator.ITLP99, longGaps)),
-			),
+			catalog.Above(indicator.UnseenWait, unseenWait),
+			catalog.Above(indicator.StallsPerRequest, stalls),
+			catalog.Above(indicator.ITLP99, longGaps),
 			catalog.All(
 				catalog.Above(indicator.WaitingFloor, longQueue),
 				catalog.Below(indicator.RunningPinned, notPinned),

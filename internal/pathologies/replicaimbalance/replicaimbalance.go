@@ -30,6 +30,10 @@ var (
 		Name: "imbalance_requests", Unit: indicator.Requests, Default: 15,
 		Why: "with fewer requests chance alone distributes them unevenly",
 	}
+	allThere = &catalog.Threshold{
+		Name: "replicas_present", Unit: indicator.Ratio, Default: 0.85,
+		Why: "while a replica is away, or was a moment ago, the others carry its share",
+	}
 	rankSpread = &catalog.Threshold{
 		Name: "engine_spread", Unit: indicator.Times, Default: 1.5,
 		Why: "the busiest rank holds half as many requests again as the mean",
@@ -53,6 +57,7 @@ var Pathology = &catalog.Pathology{
 			catalog.Above(indicator.ArrivalShare, arrivals),
 			catalog.Above(indicator.LoadShare, held),
 			catalog.Above(indicator.FirstTokens, enough),
+			catalog.Above(indicator.FleetPresence, allThere),
 		),
 		catalog.All(
 			catalog.Above(indicator.EngineSpread, rankSpread),

@@ -34,7 +34,7 @@ var Pathology = &catalog.Pathology{
 			catalog.All(
 				catalog.Above(indicator.ITLMean, catalog.DecodeSlower),
 				catalog.Any(catalog.Above(indicator.ITLP50, medianSlower), catalog.Above(indicator.ITLP90, catalog.StreamUneven)),
-				catalog.Below(indicator.ComputedTokens, catalog.SamePrefillWork),
+				catalog.SamePrefill,
 			),
 			catalog.Above(indicator.ITLP50, catalog.ITLObjective),
 		),

@@ -96,6 +96,13 @@ func Solve(obs []Observation, knee int, prior *sim.StepCost) (*Fit, error) {
 // the server was seen to do for a while.
 const seenSteps = 10
 
+// TooFewError says that there are too few observations for a fit.
+type TooFewError struct{ Have, Want int }
+
+func (e *TooFewError) Error() string {
+	return fmt.Sprintf("calibrate: %d observations, want %d or more", e.Have, e.Want)
+}
+
 // ErrUndetermined says that the load varied too little to tell the constants apart.
 var ErrUndetermined = hint.With(
 	errors.New("calibrate: the observations do not determine the cost of a step without load"),
@@ -117,7 +124,7 @@ func solve(obs []Observation, knee int, prior *sim.StepCost, check func() error)
 		need = minWithPrior
 	}
 	if len(obs) < need {
-		return nil, hint.With(fmt.Errorf("calibrate: %d observations, want %d or more", len(obs), need),
+		return nil, hint.With(&TooFewError{Have: len(obs), Want: need},
 			"observe the server for longer, or under more load")
 	}
 	p := &point{rows: make([]row, len(obs)), prior: priorRows(prior), knee: knee}

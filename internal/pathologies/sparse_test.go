@@ -158,10 +158,18 @@ func (c *sparse) judge(t *testing.T, p *played) {
 // several phases of the scrape grid; SIXTY_RECORDINGS names further recordings.
 func accuracyIsFull() bool { return os.Getenv("SIXTY_ACCURACY") == "full" }
 
-// moreFiles lists the recordings of the repository, those beside it, and the further ones.
+// moreFiles lists the recordings of the repository, those beside it, in a full
+// measurement the long ones, and the further ones.
 func moreFiles(t *testing.T) []string {
 	t.Helper()
 	list := files(t)
+	if accuracyIsFull() { // minutes of each phase: what a minute's interval needs
+		long, err := filepath.Glob(recordings + "/long/*.tar.zst")
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, long...)
+	}
 	for _, pattern := range strings.Fields(os.Getenv("SIXTY_RECORDINGS")) {
 		more, err := filepath.Glob(pattern)
 		if err != nil {
@@ -187,6 +195,7 @@ func TestSparse(t *testing.T) {
 		intervals, phases = []time.Duration{time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute}, 4
 	}
 	list := moreFiles(t)
+<<<<<<< HEAD
 	if accuracyIsFull() { // minutes of each phase: what a minute's interval needs
 		long, err := filepath.Glob(recordings + "/long/*.tar.zst")
 		if err != nil {
@@ -194,6 +203,8 @@ func TestSparse(t *testing.T) {
 		}
 		list = append(list, long...)
 	}
+=======
+>>>>>>> w/prom
 	var mu sync.Mutex
 	tallies := map[bool]map[time.Duration]*sparse{true: {}, false: {}}
 	t.Run("recordings", func(t *testing.T) {

@@ -195,16 +195,6 @@ func TestSparse(t *testing.T) {
 		intervals, phases = []time.Duration{time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute}, 4
 	}
 	list := moreFiles(t)
-<<<<<<< HEAD
-	if accuracyIsFull() { // minutes of each phase: what a minute's interval needs
-		long, err := filepath.Glob(recordings + "/long/*.tar.zst")
-		if err != nil {
-			t.Fatal(err)
-		}
-		list = append(list, long...)
-	}
-=======
->>>>>>> w/prom
 	var mu sync.Mutex
 	tallies := map[bool]map[time.Duration]*sparse{true: {}, false: {}}
 	t.Run("recordings", func(t *testing.T) {

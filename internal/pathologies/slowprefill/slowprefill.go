@@ -29,6 +29,7 @@ var Pathology = &catalog.Pathology{
 		catalog.PrefillLate,
 		catalog.NotQueueing,
 		catalog.DecodeFair,
+		catalog.SamePrefill, // prompts that come more often share their steps
 		catalog.Above(indicator.PrefillTimePerToken, perToken),
 	),
 	For:      5 * time.Minute,

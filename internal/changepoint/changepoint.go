@@ -286,10 +286,24 @@ func (p *prepared) score(a, b, c, d int) float64 {
 	return total
 }
 
+// mostSplits is how many moments of a long span are looked at before those around the
+// best of them are.
+const mostSplits = 100
+
 // strongest returns the strongest change between two intervals.
 func (p *prepared) strongest(lo, hi int, lim Limits) (Change, bool) {
+	stride := max(1, (hi-lo)/mostSplits)
+	best, ok := p.among(lo, hi, lo+1, hi, stride, lim)
+	if stride > 1 && ok {
+		best, ok = p.among(lo, hi, max(lo+1, best.After-stride), min(hi, best.After+stride+1), 1, lim)
+	}
+	return best, ok
+}
+
+// among looks at every stride-th moment from one interval on to another.
+func (p *prepared) among(lo, hi, from, to, stride int, lim Limits) (Change, bool) {
 	best, ok := Change{Score: lim.Threshold}, false
-	for after := lo + 1; after < hi; after++ {
+	for after := from; after < to; after += stride {
 		if p.seconds[hi]-p.seconds[after] < lim.MinAfter {
 			break
 		}

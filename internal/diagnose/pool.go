@@ -273,8 +273,8 @@ func (p *pool) quiet() Verdict {
 			span := j.view.span()
 			if j.view.MayHoldFault() {
 				v.Confidence = min(v.Confidence, notCompared)
-				if !strings.Contains(v.Summary, lifeOnly) {
-					v.Summary += lifeOnly
+				if !strings.Contains(v.Summary, pastOnly) {
+					v.Summary += pastOnly
 				}
 			}
 			if span.Source != NoBaseline {
@@ -294,8 +294,8 @@ func (p *pool) quiet() Verdict {
 	return v
 }
 
-// lifeOnly is what is open where a server is compared with its own life alone.
-const lifeOnly = "; compared with its lifetime average alone, which may include a fault: give --baseline, --prometheus or --slo to be sure"
+// pastOnly is what is open where a server is compared with its own past alone.
+const pastOnly = "; no worse than its own past, which may hold the same fault: --baseline or --slo makes sure"
 
 // cannotTell says why there is no verdict.
 func (p *pool) cannotTell(known, total int) string {

@@ -18,7 +18,7 @@ type steadiness struct {
 	// lasting is an inter-token latency, in seconds, that the last moments of the
 	// window had at least; NaN where that cannot be told.
 	lasting float64
-	// single says that the window is but one moment.
+	// single says that the window is but one moment, or shorter than a hiccup.
 	single bool
 }
 
@@ -56,9 +56,10 @@ func (h *history) steadiness(normal, now segment) steadiness {
 		ttft:    max(deviation(ttftNormal, usualTTFTDeviation), 0.7*deviation(ttftNow, 0)),
 		lasting: math.NaN(),
 	}
-	if len(gapsNow) == 1 && len(normal) > 0 {
-		s.single = true
-		if h.span(now).Length() < hiccup {
+	if len(normal) > 0 && len(gapsNow) > 0 {
+		short := h.span(now).Length() < hiccup
+		s.single = short || len(gapsNow) == 1
+		if short && len(gapsNow) == 1 {
 			s.lasting = 0 // it may be over
 		}
 	}

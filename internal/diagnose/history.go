@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/prometheus/common/model"
-	"github.com/prometheus/prometheus/model/labels"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sixty-dev/sixty/internal/changepoint"
@@ -34,19 +33,13 @@ const (
 	completions   = "vllm:request_success_total"
 	running       = "vllm:num_requests_running"
 	waiting       = "vllm:num_requests_waiting"
-	kvUsage       = "vllm:kv_cache_usage_perc"
 	answers       = "http_requests_total"
-	openFiles     = "process_open_fds"
 )
-
-// generating are the HTTP handlers that take work to the engine, and "none", under
-// which requests that were refused early are counted.
-const generating = "/v1/.*|/pooling|/generate.*|none"
 
 var (
 	historyHistograms = []string{firstTokens, tokenGaps, promptLengths, answerLengths}
 	historyCounters   = []string{queueTimes + "_sum", queueTimes + "_count", firstTokens + "_sum", tokenGaps + "_sum", steps, tokensOut, evictions, lookups, hits, completions}
-	historyGauges     = []string{running, waiting, kvUsage, openFiles}
+	historyGauges     = []string{running, waiting}
 )
 
 // A history is what one target's scrapes held, oldest first.
@@ -58,9 +51,6 @@ type history struct {
 	// class of the status for HTTP answers.
 	columns map[string][]float64
 	bounds  map[string][]float64 // of each histogram, ascending
-
-	// interval is the usual time between two scrapes, zero where there are not two.
-	interval time.Duration
 }
 
 // How many scrapes are read one by one, by the number of targets, and how far back
@@ -91,9 +81,9 @@ func histories(ctx context.Context, q metrics.Querier, r *Request, past Range) (
 		if g.lead.IsGPU() {
 			continue
 		}
-		ask := func(store *model.Matrix, names []string, more ...*labels.Matcher) {
+		ask := func(store *model.Matrix, names []string) {
 			eg.Go(func() (err error) {
-				*store, err = q.Samples(ctx, selectorOf(strings.Join(names, "|"), slices.Concat(g.matchers, more)), past.To, fine+time.Millisecond)
+				*store, err = q.Samples(ctx, selectorOf(strings.Join(names, "|"), g.matchers), past.To, fine+time.Millisecond)
 				if err != nil {
 					err = fmt.Errorf("read the last scrapes: %w", err)
 				}
@@ -102,7 +92,7 @@ func histories(ctx context.Context, q metrics.Querier, r *Request, past Range) (
 		}
 		metric := g.lead.Dialect.Metric
 		ask(&got[i].pages, []string{"up", metric(running), metric(waiting)})
-		names := []string{answers, openFiles}
+		names := []string{answers}
 		for _, n := range slices.Concat(historyCounters, historyGauges) {
 			names = append(names, metric(n))
 		}
@@ -162,7 +152,6 @@ func (g *group) read(r *Request, out []*history, pages, series model.Matrix) {
 		for k, at := range h.at {
 			index[i][model.TimeFromUnixNano(at.UnixNano())] = k
 		}
-		h.interval = usualGap(h.at)
 	}
 	canonical := map[string]string{}
 	for _, n := range slices.Concat(historyCounters, historyGauges) {

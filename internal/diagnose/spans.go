@@ -71,7 +71,8 @@ func (h *history) segments() []segment {
 			}
 			from = c.After
 		}
-		for _, s := range [][]interval{life[from : len(life)-h.quiet(life[from:])], life[len(life)-h.quiet(life[from:]):]} {
+		quiet := len(life) - h.quiet(life[from:])
+		for _, s := range [][]interval{life[from:quiet], life[quiet:]} {
 			if len(s) > 0 {
 				out = append(out, s)
 			}

@@ -251,19 +251,7 @@ func (s *Store) Warnings() []string {
 // Query implements metrics.Querier.
 func (s *Store) Query(ctx context.Context, expr string, at time.Time) (model.Vector, error) {
 	q, err := s.engine.NewInstantQuery(ctx, s.db, nil, expr, at)
-	if err != nil {
-		return nil, fmt.Errorf("query %q: %w", expr, err)
-	}
-	defer q.Close()
-	res := q.Exec(ctx)
-	if res.Err != nil {
-		return nil, explain(ctx, expr, res.Err)
-	}
-	v, err := vector(res.Value)
-	if err != nil {
-		return nil, fmt.Errorf("query %q: %w", expr, err)
-	}
-	return v, nil
+	return answer(ctx, expr, q, err, vector)
 }
 
 // QueryRange implements metrics.Querier.
@@ -272,38 +260,32 @@ func (s *Store) QueryRange(ctx context.Context, expr string, r metrics.Range) (m
 		return nil, fmt.Errorf("query %q: step %s is below a millisecond", expr, r.Step)
 	}
 	q, err := s.engine.NewRangeQuery(ctx, s.db, nil, expr, r.Start, r.End, r.Step)
-	if err != nil {
-		return nil, fmt.Errorf("query %q: %w", expr, err)
-	}
-	defer q.Close()
-	res := q.Exec(ctx)
-	if res.Err != nil {
-		return nil, explain(ctx, expr, res.Err)
-	}
-	m, err := matrix(res.Value)
-	if err != nil {
-		return nil, fmt.Errorf("query %q: %w", expr, err)
-	}
-	return m, nil
+	return answer(ctx, expr, q, err, matrix)
 }
 
 // Samples implements metrics.Querier.
 func (s *Store) Samples(ctx context.Context, selector string, at time.Time, span time.Duration) (model.Matrix, error) {
 	expr := metrics.RangeSelector(selector, span)
 	q, err := s.engine.NewInstantQuery(ctx, s.db, nil, expr, at)
+	return answer(ctx, expr, q, err, matrix)
+}
+
+// answer executes a query, unless it could not be made, and copies its result.
+func answer[T any](ctx context.Context, expr string, q promql.Query, err error, read func(parser.Value) (T, error)) (T, error) {
+	var none T
 	if err != nil {
-		return nil, fmt.Errorf("query %q: %w", expr, err)
+		return none, fmt.Errorf("query %q: %w", expr, err)
 	}
 	defer q.Close()
 	res := q.Exec(ctx)
 	if res.Err != nil {
-		return nil, explain(ctx, expr, res.Err)
+		return none, explain(ctx, expr, res.Err)
 	}
-	m, err := matrix(res.Value)
+	v, err := read(res.Value)
 	if err != nil {
-		return nil, fmt.Errorf("query %q: %w", expr, err)
+		return none, fmt.Errorf("query %q: %w", expr, err)
 	}
-	return m, nil
+	return v, nil
 }
 
 // explain wraps the error of a query that was understood but not answered.

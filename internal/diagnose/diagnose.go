@@ -38,6 +38,9 @@ type Options struct {
 	// its finding will do.
 	Predict func(context.Context, metrics.Querier, Request, *Snapshot, *Diagnosis)
 
+	// Memory, which may be nil, is that of the diagnoses of the same Querier before.
+	Memory *Memory
+
 	Pathologies []*catalog.Pathology
 	Settings    Settings
 }
@@ -50,7 +53,7 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 		past.From = o.At.Add(-longestPast)
 	}
 	lookback := max(past.Length(), o.Window, usualWindow) + time.Second
-	targets, layout, err := Discover(ctx, q, o.At, lookback, o.Matchers, o.Every)
+	targets, layout, err := discover(ctx, q, o.Memory, o.At, lookback, o.Matchers, o.Every)
 	if err != nil {
 		return Diagnosis{}, err
 	}
@@ -59,7 +62,7 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 	}
 	r := Request{
 		Targets: targets, At: o.At, Interval: o.Interval, Past: past.Length(),
-		Instance: layout.Instance, Model: layout.Model, Matchers: slices.Concat(o.Matchers, layout.Without),
+		Instance: layout.Instance, Model: layout.Model, Matchers: slices.Concat(o.Matchers, layout.Without), Memory: o.Memory,
 	}
 	hs, err := histories(ctx, q, &r, past)
 	if err != nil {
@@ -68,7 +71,7 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 	for i, h := range hs {
 		r.Spans = append(r.Spans, o.choose(&targets[i], h, past, r.Interval))
 	}
-	share(r.Spans, r.At, r.Interval)
+	share(r.Spans, r.Interval)
 	if len(o.Settings.Baselines) > 0 {
 		r.Baselines = o.Settings.Baselines
 	}

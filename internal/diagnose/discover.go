@@ -42,6 +42,10 @@ const mostTargets = 2000
 // they are labelled. With every, targets that expose no engine metrics but
 // were scraped are returned too, with their Problem: the user named them.
 func Discover(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration, matchers []*labels.Matcher, every bool) ([]Target, Layout, error) {
+	return discover(ctx, q, nil, at, lookback, matchers, every)
+}
+
+func discover(ctx context.Context, q metrics.Querier, m *Memory, at time.Time, lookback time.Duration, matchers []*labels.Matcher, every bool) ([]Target, Layout, error) {
 	twice, err := lookTwice(ctx, q, at, lookback, matchers)
 	if err != nil {
 		return nil, Layout{}, err
@@ -51,8 +55,7 @@ func Discover(ctx context.Context, q metrics.Querier, at time.Time, lookback tim
 	slices.Sort(by)
 	names := dialect.Selector + "|up|http_requests_total|process_.+|python_info|container_memory_working_set_bytes"
 	selector := selectorOf(names, append([]*labels.Matcher{labels.MustNewMatcher(labels.MatchNotRegexp, labels.MetricName, ".+_bucket")}, all...))
-	expr := fmt.Sprintf("group by (%s) (last_over_time(%s[%s]))", strings.Join(slices.Compact(by), ", "), selector, model.Duration(lookback))
-	v, err := q.Query(ctx, expr, at)
+	v, err := m.series(ctx, q, selector, strings.Join(slices.Compact(by), ", "), at, lookback)
 	if err != nil {
 		return nil, Layout{}, fmt.Errorf("find targets: %w", err)
 	}
@@ -407,7 +410,7 @@ func unknownEngine(names map[string]bool) string {
 
 // configure reads what the servers tell of their configuration.
 func configure(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration, matchers []*labels.Matcher, targets []Target, l Layout) error {
-	asked := map[string]model.Vector{}
+	asked := map[string]map[string]model.Vector{} // by name, by instance
 	for i := range targets {
 		t := &targets[i]
 		t.Config = engine.Config{}
@@ -424,26 +427,20 @@ func configure(ctx context.Context, q metrics.Querier, at time.Time, lookback ti
 			if err != nil {
 				return fmt.Errorf("read %s: %w", name, err)
 			}
-			asked[name] = v
-		}
-		for _, sample := range asked[name] {
-			if _, mine := pick(sample.Metric, l.Instance); sameLabels(mine, t.Labels, l.Instance) {
-				info := map[string]string{}
-				for k, v := range sample.Metric {
-					info[string(k)] = string(v)
-				}
-				t.Config.Merge(engine.FromCacheConfigInfo(info))
+			asked[name] = map[string]model.Vector{}
+			for _, sample := range v {
+				_, mine := pick(sample.Metric, l.Instance)
+				key := labelKey(mine, l.Instance)
+				asked[name][key] = append(asked[name][key], sample)
 			}
+		}
+		for _, sample := range asked[name][labelKey(t.Labels, l.Instance)] {
+			info := map[string]string{}
+			for k, v := range sample.Metric {
+				info[string(k)] = string(v)
+			}
+			t.Config.Merge(engine.FromCacheConfigInfo(info))
 		}
 	}
 	return nil
-}
-
-func sameLabels(a, b map[string]string, names []string) bool {
-	for _, n := range names {
-		if a[n] != b[n] {
-			return false
-		}
-	}
-	return true
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/common/model"
@@ -39,6 +40,9 @@ type Request struct {
 	Instance, Model []string
 	// Matchers restrict every selector to what the user asked for.
 	Matchers []*labels.Matcher
+
+	// Memory, which may be nil, is what the diagnosis before asked and was told.
+	Memory *Memory
 }
 
 // shortest returns the shortest time over which a rate can be told and a freeze is
@@ -58,12 +62,13 @@ func Fetch(ctx context.Context, q metrics.Querier, r Request) (*Snapshot, error)
 	s := newSnapshot(r.Targets)
 	s.At, s.Spans = r.At, r.Spans
 	queries, settled := plan(&r)
-	answers, err := ask(ctx, q, queries)
-	if err != nil {
+	answers := r.Memory.recall(queries)
+	if err := ask(ctx, q, queries, answers); err != nil {
 		return nil, err
 	}
+	r.Memory.keep(answers, r.At)
 	for _, query := range queries {
-		query.store(s, &r, answers[query.question])
+		query.store(s, answers[query.question])
 	}
 	for _, store := range settled {
 		store(s)
@@ -118,30 +123,41 @@ func (s *Snapshot) dropThinBaselines() {
 	}
 }
 
-// ask puts every distinct question once.
-func ask(ctx context.Context, q metrics.Querier, queries []query) (map[question]model.Vector, error) {
-	answers := map[question]model.Vector{}
+// ask puts every question that has no answer yet, once.
+func ask(ctx context.Context, q metrics.Querier, queries []query, answers map[question]model.Vector) error {
 	asked := map[question]bool{}
-	var mu sync.Mutex
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(concurrency)
+	for k := range answers {
+		asked[k] = true
+	}
+	var todo []query
 	for _, query := range queries {
-		if asked[query.question] {
-			continue
+		if !asked[query.question] {
+			asked[query.question] = true
+			todo = append(todo, query)
 		}
-		asked[query.question] = true
+	}
+	var mu sync.Mutex
+	var next atomic.Int64
+	g, ctx := errgroup.WithContext(ctx)
+	for range min(concurrency, len(todo)) {
 		g.Go(func() error {
-			v, err := q.Query(ctx, query.expr, query.at)
-			if err != nil {
-				return fmt.Errorf("query %s: %w", query.signal, err)
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(todo) {
+					return nil
+				}
+				query := todo[i]
+				v, err := q.Query(ctx, query.expr, query.at)
+				if err != nil {
+					return fmt.Errorf("query %s: %w", query.signal, err)
+				}
+				mu.Lock()
+				answers[query.question] = v
+				mu.Unlock()
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			answers[query.question] = v
-			return nil
 		})
 	}
-	return answers, g.Wait()
+	return g.Wait()
 }
 
 // A question is one instant query; several signals may need its answer.
@@ -154,59 +170,98 @@ type question struct {
 type query struct {
 	question
 	signal string
-	store  func(*Snapshot, *Request, model.Vector)
+	store  func(*Snapshot, model.Vector)
 }
 
 // group is a set of targets that are asked in the same words.
 type group struct {
 	lead     *Target // whose dialect it is
-	span     Span
+	span     Range
 	matchers []*labels.Matcher
 	members  []int
+	by       map[string][]int // members by the labels of their instance
 }
 
-// groups gathers the targets that are asked in the same words: of one dialect and,
-// where spans are given, of the same time.
-func groups(r *Request, spans []Span) []group {
-	var gs []group
+// groups gathers the targets that are asked in the same words: of one dialect and of
+// the same time. Those of which nothing can be asked, or of whom nothing is to be asked,
+// are in none.
+func groups(r *Request, span func(target int) Range, ask func(target int) bool) []*group {
 	type key struct {
-		dialect          string
-		window, baseline Range
+		dialect string
+		span    Range
 	}
-	keys := map[key]int{}
+	var gs []*group
+	keys := map[key]*group{}
 	for i := range r.Targets {
 		t := &r.Targets[i]
-		if t.Problem != "" {
+		if t.Problem != "" || !ask(i) {
 			continue
 		}
-		k, span := key{dialect: t.Dialect.Key()}, Span{}
-		if spans != nil {
-			span = spans[i]
-			k.window, k.baseline = span.Window, span.Baseline
-		}
-		g, ok := keys[k]
-		if !ok {
-			g = len(gs)
+		k := key{t.Dialect.Key(), span(i)}
+		g := keys[k]
+		if g == nil {
+			g = &group{lead: t, span: k.span, matchers: r.Matchers, by: map[string][]int{}}
 			keys[k] = g
-			gs = append(gs, group{lead: t, span: span, matchers: r.Matchers})
+			gs = append(gs, g)
 		}
-		gs[g].members = append(gs[g].members, i)
+		g.members = append(g.members, i)
+		instance := labelKey(t.Labels, r.Instance)
+		g.by[instance] = append(g.by[instance], i)
 	}
 	if len(gs) < 2 {
 		return gs
 	}
-	for i := range gs {
+	for _, g := range gs {
 		var instances []string
-		for _, m := range gs[i].members {
+		for _, m := range g.members {
 			instances = append(instances, regexp.QuoteMeta(r.Targets[m].Labels["instance"]))
 		}
 		slices.Sort(instances)
 		m, err := labels.NewMatcher(labels.MatchRegexp, "instance", strings.Join(slices.Compact(instances), "|"))
 		if err == nil {
-			gs[i].matchers = append(slices.Clone(r.Matchers), m)
+			g.matchers = append(slices.Clone(r.Matchers), m)
 		}
 	}
 	return gs
+}
+
+// owners returns the members that the labels of a series belong to: those of its
+// instance and, where it is a model's, of its model.
+func (g *group) owners(r *Request, m model.Metric, models bool) []int {
+	l := make(map[string]string, len(r.Instance))
+	for _, n := range r.Instance {
+		l[n] = string(m[model.LabelName(n)])
+	}
+	members := g.by[labelKey(l, r.Instance)]
+	if !models || len(members) == 0 {
+		return members
+	}
+	var out []int
+	for _, i := range members {
+		if t := &r.Targets[i]; sameMetric(m, t.Labels, t.Dialect.Identity) && sameMetric(m, t.Labels, r.Model) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// sameMetric reports whether a series and a target have the same values of labels.
+func sameMetric(m model.Metric, l map[string]string, names []string) bool {
+	for _, n := range names {
+		if string(m[model.LabelName(n)]) != l[n] {
+			return false
+		}
+	}
+	return true
+}
+
+func labelKey(l map[string]string, names []string) string {
+	var b strings.Builder
+	for _, n := range names {
+		b.WriteString(l[n])
+		b.WriteByte(0xff)
+	}
+	return b.String()
 }
 
 // rewriting returns how the group's targets are asked for a span of time.
@@ -221,24 +276,31 @@ func (g *group) rewriting(r *Request, span time.Duration) indicator.Rewriting {
 // plan lists the queries of all signals and, for signals that need none, what
 // is known of them without asking.
 func plan(r *Request) (out []query, settled []func(*Snapshot)) {
-	for _, g := range groups(r, r.Spans) {
-		p := planner{r: r, g: g}
+	now := planner{r: r, slot: func(rd *reading) *indicator.Value { return &rd.now }}
+	now.signals(groups(r, func(i int) Range { return r.Spans[i].Window }, func(int) bool { return true }))
+	normal := planner{r: r, slot: func(rd *reading) *indicator.Value { return &rd.normal }}
+	normal.signals(groups(r, func(i int) Range { return r.Spans[i].Baseline }, func(i int) bool { return !r.Spans[i].Baseline.From.IsZero() }))
+	return slices.Concat(now.queries, normal.queries), slices.Concat(now.settled, normal.settled)
+}
+
+// planner lists the queries of one part of the readings.
+type planner struct {
+	r       *Request
+	slot    func(*reading) *indicator.Value
+	g       *group
+	queries []query
+	settled []func(*Snapshot)
+}
+
+// signals plans the queries of all signals.
+func (p *planner) signals(gs []*group) {
+	for _, p.g = range gs {
 		for _, s := range indicator.All() {
-			if (s.Scope == indicator.GPU) == g.lead.IsGPU() {
+			if (s.Scope == indicator.GPU) == p.g.lead.IsGPU() {
 				p.signal(s)
 			}
 		}
-		out = append(out, p.queries...)
-		settled = append(settled, p.settled...)
 	}
-	return out, settled
-}
-
-type planner struct {
-	r       *Request
-	g       group
-	queries []query
-	settled []func(*Snapshot)
 }
 
 // signal plans the queries of one signal, or notes why it cannot be had.
@@ -246,17 +308,12 @@ func (p *planner) signal(s *indicator.Signal) {
 	switch missing := p.g.lead.Dialect.Missing(s); {
 	case len(missing) > 0 && s.Optional:
 		p.settle(s, indicator.Known(0))
-		return
 	case len(missing) > 0:
 		p.settle(s, indicator.Unknown("not exposed: "+strings.Join(missing, ", ")))
-		return
 	case p.r.Past < s.MinPast:
 		p.settle(s, indicator.Unknown(fmt.Sprintf("needs %s of history", s.MinPast)))
-		return
-	}
-	p.ask(s, p.g.span.Window, func(rd *reading) *indicator.Value { return &rd.now })
-	if !p.g.span.Baseline.From.IsZero() {
-		p.ask(s, p.g.span.Baseline, func(rd *reading) *indicator.Value { return &rd.normal })
+	default:
+		p.ask(s)
 	}
 }
 
@@ -265,56 +322,62 @@ func (p *planner) settle(s *indicator.Signal, v indicator.Value) {
 	members := p.g.members
 	p.settled = append(p.settled, func(snap *Snapshot) {
 		for _, i := range members {
-			snap.readings[i][s.Name] = reading{now: v, normal: v}
+			p.set(snap, i, s, v)
 		}
 	})
 }
 
-func (p *planner) ask(s *indicator.Signal, span Range, slot func(*reading) *indicator.Value) {
+// set takes a value into the snapshot.
+func (p *planner) set(snap *Snapshot, target int, s *indicator.Signal, v indicator.Value) {
+	rd := snap.readings[target][s.Name]
+	*p.slot(&rd) = v
+	snap.readings[target][s.Name] = rd
+}
+
+func (p *planner) ask(s *indicator.Signal) {
 	expr, own := p.g.lead.Dialect.Expr(s)
 	if s.Histogram != "" {
 		expr = s.Buckets()
 	}
-	q, err := p.translate(s, expr, own, span)
+	q, err := p.translate(s, expr, own)
 	if err != nil {
 		p.settle(s, indicator.Unknown(err.Error()))
 		return
 	}
-	members := p.g.members
-	p.queries = append(p.queries, query{question{q, span.To}, s.Name, func(snap *Snapshot, r *Request, v model.Vector) {
+	g := p.g
+	p.queries = append(p.queries, query{question{q, g.span.To}, s.Name, func(snap *Snapshot, v model.Vector) {
 		if s.Histogram != "" {
-			snap.storeQuantile(r, members, s, v, slot)
+			p.storeQuantile(snap, g, s, v)
 			return
 		}
 		for _, sample := range v {
-			snap.each(r, members, s.Scope, sample.Metric, func(rd map[string]reading) {
-				cur := rd[s.Name]
-				*slot(&cur) = indicator.Known(float64(sample.Value))
-				rd[s.Name] = cur
-			})
+			p.store(snap, g, s, sample.Metric, indicator.Known(float64(sample.Value)))
 		}
 	}})
 	if s.Histogram == "" && s.MinCount > 0 {
-		p.askCount(s, span, slot)
+		p.askCount(s)
+	}
+}
+
+// store takes a value into the readings of those that the labels belong to.
+func (p *planner) store(snap *Snapshot, g *group, s *indicator.Signal, m model.Metric, v indicator.Value) {
+	for _, i := range g.owners(p.r, m, s.Scope == indicator.Model) {
+		p.set(snap, i, s, v)
 	}
 }
 
 // askCount plans the query that says whether a mean rests on enough
 // observations; it runs after the mean's own.
-func (p *planner) askCount(s *indicator.Signal, span Range, slot func(*reading) *indicator.Value) {
-	q, err := p.translate(s, s.Observations(), false, span)
+func (p *planner) askCount(s *indicator.Signal) {
+	q, err := p.translate(s, s.Observations(), false)
 	if err != nil {
 		return
 	}
-	members := p.g.members
-	p.queries = append(p.queries, query{question{q, span.To}, s.Name, func(snap *Snapshot, r *Request, v model.Vector) {
+	g := p.g
+	p.queries = append(p.queries, query{question{q, g.span.To}, s.Name, func(snap *Snapshot, v model.Vector) {
 		for _, sample := range v {
 			if n := float64(sample.Value); n < s.MinCount {
-				snap.each(r, members, s.Scope, sample.Metric, func(rd map[string]reading) {
-					cur := rd[s.Name]
-					*slot(&cur) = tooFew(n, s.MinCount)
-					rd[s.Name] = cur
-				})
+				p.store(snap, g, s, sample.Metric, tooFew(n, s.MinCount))
 			}
 		}
 	}})
@@ -324,8 +387,8 @@ func tooFew(n, need float64) indicator.Value {
 	return indicator.Unknown(fmt.Sprintf("too few observations: %.0f, want %.0f", math.Floor(n), need))
 }
 
-func (p *planner) translate(s *indicator.Signal, expr string, own bool, span Range) (string, error) {
-	rw := p.g.rewriting(p.r, span.Length())
+func (p *planner) translate(s *indicator.Signal, expr string, own bool) (string, error) {
+	rw := p.g.rewriting(p.r, p.g.span.Length())
 	if s.Fleet {
 		// The others are what it is compared with, and theirs is another phase of the
 		// scrape grid.
@@ -334,14 +397,16 @@ func (p *planner) translate(s *indicator.Signal, expr string, own bool, span Ran
 	if !own {
 		rw.Metric = p.g.lead.Dialect.Metric
 	}
-	tree, err := indicator.Rewrite(expr, rw)
-	if err != nil {
-		return "", err
-	}
-	return tree.String(), nil
+	return p.r.Memory.words(wording{expr, p.g.lead.Dialect.Key(), own, rw.Window, rw.Short, rw.Past, fmt.Sprint(rw.Matchers)}, func() (string, error) {
+		tree, err := indicator.Rewrite(expr, rw)
+		if err != nil {
+			return "", err
+		}
+		return tree.String(), nil
+	})
 }
 
-func (s *Snapshot) storeQuantile(r *Request, members []int, sig *indicator.Signal, v model.Vector, slot func(*reading) *indicator.Value) {
+func (p *planner) storeQuantile(snap *Snapshot, g *group, s *indicator.Signal, v model.Vector) {
 	type series struct {
 		metric  model.Metric
 		buckets []bucket
@@ -361,95 +426,61 @@ func (s *Snapshot) storeQuantile(r *Request, members []int, sig *indicator.Signa
 		byTarget[fp].buckets = append(byTarget[fp].buckets, bucket{bound, float64(sample.Value)})
 	}
 	for _, h := range byTarget {
-		value := quantile(sig.Quantile, h.buckets)
-		if n := h.buckets[len(h.buckets)-1].count; value.OK && n < sig.MinCount {
-			value = tooFew(n, sig.MinCount)
+		value := quantile(s.Quantile, h.buckets)
+		if n := h.buckets[len(h.buckets)-1].count; value.OK && n < s.MinCount {
+			value = tooFew(n, s.MinCount)
 		}
-		s.each(r, members, sig.Scope, h.metric, func(rd map[string]reading) {
-			cur := rd[sig.Name]
-			*slot(&cur) = value
-			rd[sig.Name] = cur
-		})
+		p.store(snap, g, s, h.metric, value)
 	}
 }
 
-// each calls fn with the readings of every member that the labels belong to.
-func (s *Snapshot) each(r *Request, members []int, scope indicator.Scope, m model.Metric, fn func(map[string]reading)) {
-	for _, i := range members {
-		if r.owns(i, scope, m) {
-			fn(s.readings[i])
-		}
-	}
-}
-
-// owns reports whether a result with these labels belongs to the target.
-func (r *Request) owns(target int, scope indicator.Scope, m model.Metric) bool {
-	t := &r.Targets[target]
-	if !sameMetric(m, t.Labels, r.Instance) {
-		return false
-	}
-	return scope != indicator.Model || sameMetric(m, t.Labels, t.Dialect.Identity) && sameMetric(m, t.Labels, r.Model)
-}
-
-// sameMetric reports whether a series and a target have the same values of labels.
-func sameMetric(m model.Metric, l map[string]string, names []string) bool {
-	for _, n := range names {
-		if string(m[model.LabelName(n)]) != l[n] {
-			return false
-		}
-	}
-	return true
-}
-
-// lendGPUs gives the model servers the readings of the GPU exporter beside
-// them.
+// lendGPUs gives the model servers the readings of the GPU exporter beside them.
 func lendGPUs(s *Snapshot) {
-	var gpus []int
-	for i := range s.Targets {
-		if s.Targets[i].IsGPU() {
-			gpus = append(gpus, i)
-		}
-	}
+	beside := s.companions()
 	for i := range s.Targets {
 		if s.Targets[i].IsGPU() {
 			continue
 		}
+		g, ok := beside[i]
 		for _, sig := range indicator.All() {
 			switch {
 			case sig.Scope != indicator.GPU:
+			case ok:
+				s.readings[i][sig.Name] = s.readings[g][sig.Name]
 			default:
 				s.readings[i][sig.Name] = reading{now: indicator.Unknown("no GPU exporter"), normal: indicator.Unknown("no GPU exporter")}
-				if g, ok := companion(s, i, gpus); ok {
-					s.readings[i][sig.Name] = s.readings[g][sig.Name]
-				}
 			}
 		}
 	}
 }
 
-// companion returns the GPU exporter that belongs to a model server: the one
-// on the same host, or the only one where there is only one host to serve on.
-func companion(s *Snapshot, server int, gpus []int) (int, bool) {
-	hosts := map[string]bool{}
-	for i := range s.Targets {
-		if !s.Targets[i].IsGPU() {
-			hosts[host(s.Targets[i].Labels["instance"])] = true
-		}
-	}
-	for _, g := range gpus {
-		if host(s.Targets[g].Labels["instance"]) == host(s.Targets[server].Labels["instance"]) {
-			return g, true
-		}
-	}
-	if len(gpus) == 1 && len(hosts) == 1 {
-		return gpus[0], true
-	}
-	return 0, false
-}
-
-func host(instance string) string {
-	if h, _, ok := strings.Cut(instance, ":"); ok {
+// companions returns, by model server, the GPU exporter that belongs to it: the first
+// one on the same host, or the only one where there is only one host to serve on.
+func (s *Snapshot) companions() map[int]int {
+	host := func(i int) string {
+		h, _, _ := strings.Cut(s.Targets[i].Labels["instance"], ":")
 		return h
 	}
-	return instance
+	exporters, byHost, hosts := []int{}, map[string]int{}, map[string]bool{}
+	for i := range s.Targets {
+		if !s.Targets[i].IsGPU() {
+			hosts[host(i)] = true
+			continue
+		}
+		exporters = append(exporters, i)
+		if _, ok := byHost[host(i)]; !ok {
+			byHost[host(i)] = i
+		}
+	}
+	out := map[int]int{}
+	for i := range s.Targets {
+		g, ok := byHost[host(i)]
+		if !ok && len(exporters) == 1 && len(hosts) == 1 {
+			g, ok = exporters[0], true
+		}
+		if ok && !s.Targets[i].IsGPU() {
+			out[i] = g
+		}
+	}
+	return out
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -50,7 +49,8 @@ type history struct {
 	// none. Keys are canonical names, with the bound behind a bar for buckets and the
 	// class of the status for HTTP answers.
 	columns map[string][]float64
-	bounds  map[string][]float64 // of each histogram, ascending
+	bounds  map[string][]float64   // of each histogram, ascending
+	buckets map[string][][]float64 // their columns
 }
 
 // How many scrapes are read one by one, by the number of targets, and how far back
@@ -68,19 +68,19 @@ const (
 func histories(ctx context.Context, q metrics.Querier, r *Request, past Range) ([]*history, error) {
 	out := make([]*history, len(r.Targets))
 	for i := range out {
-		out[i] = &history{columns: map[string][]float64{}, bounds: map[string][]float64{}}
+		out[i] = &history{columns: map[string][]float64{}, bounds: map[string][]float64{}, buckets: map[string][][]float64{}}
 	}
 	points := max(fewestPoints, min(finePoints, pointBudget/max(1, len(r.Targets))))
 	fine := min(max(time.Duration(points)*r.Interval, fewestFine), past.Length())
-	gs := groups(r, nil)
+	gs := groups(r, func(int) Range { return past }, func(i int) bool { return !r.Targets[i].IsGPU() })
 	eg, ctx := errgroup.WithContext(ctx)
 	eg.SetLimit(concurrency)
-	older := metrics.Range{Start: past.From, End: past.To.Add(-fine), Step: max(r.Interval, (past.Length()-fine)/coarsePoints).Truncate(time.Millisecond)}
+	older := metrics.Range{End: past.To.Add(-fine), Step: max(r.Interval, (past.Length()-fine)/coarsePoints).Truncate(time.Second)}
+	older.Step = max(older.Step, r.Interval)
+	// On the same grid each time, so that what changed then stays where it was.
+	older.Start = past.From.Add(older.Step - 1).Truncate(older.Step)
 	got := make([]struct{ pages, series, old model.Matrix }, len(gs))
 	for i, g := range gs {
-		if g.lead.IsGPU() {
-			continue
-		}
 		ask := func(store *model.Matrix, names []string) {
 			eg.Go(func() (err error) {
 				*store, err = q.Samples(ctx, selectorOf(strings.Join(names, "|"), g.matchers), past.To, fine+time.Millisecond)
@@ -117,9 +117,6 @@ func histories(ctx context.Context, q metrics.Querier, r *Request, past Range) (
 		return nil, err
 	}
 	for i, g := range gs {
-		if g.lead.IsGPU() {
-			continue
-		}
 		for _, s := range got[i].old {
 			switch string(s.Metric[model.MetricNameLabel]) {
 			case g.lead.Dialect.Metric(running), g.lead.Dialect.Metric(waiting):
@@ -134,7 +131,7 @@ func histories(ctx context.Context, q metrics.Querier, r *Request, past Range) (
 // read fills the histories of the group's members.
 func (g *group) read(r *Request, out []*history, pages, series model.Matrix) {
 	metric := g.lead.Dialect.Metric
-	owners := g.owners(r)
+	owners := func(m model.Metric) []int { return g.owners(r, m, m["model_name"] != "") }
 	for _, s := range pages {
 		for _, i := range owners(s.Metric) {
 			for _, p := range s.Values {
@@ -177,7 +174,7 @@ func (g *group) read(r *Request, out []*history, pages, series model.Matrix) {
 				return
 			}
 			bound = le
-			key += "|" + strconv.FormatFloat(le, 'g', -1, 64)
+			key = bucketKey(name, le)
 		}
 		for _, i := range owners(s.Metric) {
 			h := out[i]
@@ -210,14 +207,21 @@ func (g *group) read(r *Request, out []*history, pages, series model.Matrix) {
 	}
 	for _, i := range g.members {
 		h := out[i]
-		for _, b := range h.bounds {
-			sort.Float64s(b)
+		for family, bounds := range h.bounds {
+			slices.Sort(bounds)
+			for _, b := range bounds {
+				h.buckets[family] = append(h.buckets[family], h.columns[bucketKey(family, b)])
+			}
 		}
 		for k := range h.ok {
 			c := h.columns[running]
 			h.ok[k] = len(c) > k && !math.IsNaN(c[k])
 		}
 	}
+}
+
+func bucketKey(family string, le float64) string {
+	return family + "|" + strconv.FormatFloat(le, 'g', -1, 64)
 }
 
 // httpClass is the key of an answer to a request that generates: its class.
@@ -231,41 +235,6 @@ func httpClass(m model.Metric) string {
 		return ""
 	}
 	return answers + "|" + status[:1]
-}
-
-// owners returns the function that finds the members which labels belong to.
-func (g *group) owners(r *Request) func(model.Metric) []int {
-	byInstance := map[string][]int{}
-	for _, i := range g.members {
-		byInstance[labelKey(r.Targets[i].Labels, r.Instance)] = append(byInstance[labelKey(r.Targets[i].Labels, r.Instance)], i)
-	}
-	var scratch []int
-	return func(m model.Metric) []int {
-		l := make(map[string]string, len(r.Instance))
-		for _, n := range r.Instance {
-			l[n] = string(m[model.LabelName(n)])
-		}
-		members := byInstance[labelKey(l, r.Instance)]
-		if m["model_name"] == "" {
-			return members
-		}
-		scratch = scratch[:0]
-		for _, i := range members {
-			if t := &r.Targets[i]; sameMetric(m, t.Labels, t.Dialect.Identity) && sameMetric(m, t.Labels, r.Model) {
-				scratch = append(scratch, i)
-			}
-		}
-		return scratch
-	}
-}
-
-func labelKey(l map[string]string, names []string) string {
-	var b strings.Builder
-	for _, n := range names {
-		b.WriteString(l[n])
-		b.WriteByte(0xff)
-	}
-	return b.String()
 }
 
 // usualGap returns the median time between two scrapes.
@@ -326,8 +295,9 @@ func (h *history) reset(a, b int) bool {
 
 // rise returns the increase of a counter over an interval; a counter that was not
 // there before began at zero.
-func (h *history) rise(key string, iv interval) float64 {
-	c := h.columns[key]
+func (h *history) rise(key string, iv interval) float64 { return rise(h.columns[key], iv) }
+
+func rise(c []float64, iv interval) float64 {
 	if c == nil || math.IsNaN(c[iv.to]) {
 		return 0
 	}
@@ -348,11 +318,11 @@ func (h *history) look(key string, k int) float64 {
 
 // cells returns what fell into each bucket of a histogram over an interval, times a factor.
 func (h *history) cells(family string, iv interval, factor float64) []float64 {
-	bounds := h.bounds[family]
-	out := make([]float64, len(bounds))
+	buckets := h.buckets[family]
+	out := make([]float64, len(buckets))
 	below := 0.0
-	for i, b := range bounds {
-		n := h.rise(family+"|"+strconv.FormatFloat(b, 'g', -1, 64), iv)
+	for i, c := range buckets {
+		n := rise(c, iv)
 		out[i] = max(0, n-below) * factor
 		below = max(below, n)
 	}

@@ -112,18 +112,10 @@ func poolsOf(s *Snapshot, judged []judgement) []pool {
 
 // lent lists, by GPU exporter, the servers whose readings it gives.
 func (s *Snapshot) lent() map[int][]int {
-	var gpus []int
-	for i := range s.Targets {
-		if s.Targets[i].IsGPU() {
-			gpus = append(gpus, i)
-		}
-	}
 	out := map[int][]int{}
+	beside := s.companions()
 	for i := range s.Targets {
-		if len(gpus) == 0 || s.Targets[i].IsGPU() {
-			continue
-		}
-		if g, ok := companion(s, i, gpus); ok {
+		if g, ok := beside[i]; ok {
 			out[g] = append(out[g], i)
 		}
 	}

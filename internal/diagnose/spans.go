@@ -25,6 +25,7 @@ type Span struct {
 	Failing bool
 
 	steady steadiness
+	before time.Time // the last scrape before the window, zero where it was not seen
 }
 
 // since returns when what is going on began; atLeast says that it was there when the
@@ -42,11 +43,16 @@ const (
 	// usualIntervals is how many intervals between scrapes make a window where a
 	// minute has fewer.
 	usualIntervals = 3
-	// thinWindow is how far a window is stretched, as long as nothing changed, until it
+	// thinWindow is how far a window is doubled, as long as nothing changed, until it
 	// holds enough requests.
 	thinWindow     = 5 * time.Minute
 	enoughRequests = 20
-	longestPast    = time.Hour
+	// A baseline of settledBaseline and more begins and ends at multiples of settleStep:
+	// it says the same, of all targets over the same time, and its answers hold for as
+	// long.
+	settledBaseline = longHistory + 2*settleStep
+	settleStep      = 5 * time.Minute
+	longestPast     = time.Hour
 	// minHistory is the shortest history that says what is normal.
 	minHistory = 9 * time.Second
 	// minLifetime is the shortest life whose sums say what is normal.
@@ -128,7 +134,7 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 	if t.IsGPU() || t.Problem != "" {
 		s.Window = Range{o.At.Add(-min(usual, past.Length())), o.At}
 		if b := (Range{past.From, s.Window.From}); b.Length() >= minHistory {
-			s.Baseline, s.Source = b, History
+			s.Baseline, s.Source = b.settled(), History
 		}
 		o.override(&s, h)
 		return s
@@ -149,7 +155,7 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 	}
 	normal, rest := h.normal(segs)
 	now = h.incident(normal, rest, now)
-	s.Window.From = h.windowFrom(now, s.Window.To, usual)
+	s.Window.From = h.windowFrom(now, s.Window.To, usual, step/10)
 	if normal == nil && len(segs) == 0 {
 		// Nothing changed: what lies before the window is as good as the window.
 		for len(now) > 0 && h.at[now[len(now)-1].to].After(s.Window.From.Add(edge)) {
@@ -162,11 +168,24 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 		s.Onset = h.span(normal).To
 	}
 	if len(normal) > 0 && h.span(normal).Length() >= minHistory {
-		s.Baseline, s.Source = h.span(normal), History
+		s.Baseline, s.Source = h.span(normal).settled(), History
 	}
 	s.steady = h.steadiness(normal, now)
 	o.override(&s, h)
+	for _, at := range h.at {
+		if at.Before(s.Window.From) {
+			s.before = at
+		}
+	}
 	return s
+}
+
+// settled returns the part of a long baseline between multiples of settleStep.
+func (r Range) settled() Range {
+	if r.Length() < settledBaseline {
+		return r
+	}
+	return Range{r.From.Add(settleStep - 1).Truncate(settleStep), r.To.Truncate(settleStep)}
 }
 
 // override applies what the user asked for, and the lifetime where there is nothing
@@ -204,8 +223,8 @@ func (h *history) answering() bool {
 }
 
 // windowFrom returns where a window begins that ends at the given time and lies in a
-// segment.
-func (h *history) windowFrom(now segment, to time.Time, usual time.Duration) time.Time {
+// segment. Scrapes may be late, or early, by so much.
+func (h *history) windowFrom(now segment, to time.Time, usual, jitter time.Duration) time.Time {
 	if len(now) == 0 {
 		for k := len(h.ok) - 1; k >= 0; k-- {
 			if h.ok[k] {
@@ -214,11 +233,13 @@ func (h *history) windowFrom(now segment, to time.Time, usual time.Duration) tim
 		}
 		return to.Add(-usual)
 	}
-	from, requests := to, 0.0
-	for i := len(now) - 1; i >= 0; i-- {
-		long := to.Sub(from) >= usual
-		if long && (requests >= enoughRequests || requests < few) || to.Sub(h.at[now[i].from]) > max(usual, thinWindow) {
-			break
+	from, requests, length := to, 0.0, usual
+	for i := len(now) - 1; i >= 0 && to.Sub(h.at[now[i].from]) <= max(usual, thinWindow)+jitter; i-- {
+		if to.Sub(from) >= length-jitter {
+			if requests >= enoughRequests || requests < few {
+				break
+			}
+			length = min(2*length, thinWindow)
 		}
 		from = h.at[now[i].from]
 		requests += h.count(firstTokens, now[i])
@@ -329,60 +350,39 @@ func (h *history) incident(normal []interval, rest []segment, now segment) segme
 	return now
 }
 
-// mostSpans is how many different spans are asked for: each is a set of queries.
-const mostSpans = 6
+// shareable is how many intervals between scrapes a window that is shared holds: rate()
+// and increase() reach up to an interval beyond what was scraped, and little of a long
+// window.
+const shareable = 3
 
-// share gives targets of many the same spans where theirs differ by the phase of
-// their scrapes only.
-func share(spans []Span, at time.Time, step time.Duration) {
-	distinct := map[Range]bool{}
-	for _, s := range spans {
-		distinct[s.Window] = true
-	}
-	if len(distinct) <= mostSpans {
-		return
-	}
-	// Those in which nothing changed first: they are most.
-	merge := func(of []int) {
-		if len(of) < 2 {
-			return
+// share gives targets windows in common where that changes none of the scrapes that
+// each window holds, for each window is a set of queries. Targets of one pace differ by
+// the phase of their scrapes only.
+func share(spans []Span, step time.Duration) {
+	var ss []*Span
+	for i := range spans {
+		if s := &spans[i]; !s.before.IsZero() && s.Window.Length() >= shareable*step {
+			ss = append(ss, s)
 		}
-		first := spans[of[0]]
-		w, b := Range{first.Window.From, at}, first.Baseline
-		for _, i := range of {
-			if spans[i].Window.From.After(w.From) {
-				w.From = spans[i].Window.From
+	}
+	slices.SortFunc(ss, func(a, b *Span) int { return a.Window.From.Compare(b.Window.From) })
+	for from := 0; from < len(ss); {
+		common, to := ss[from].Window, from
+		for to < len(ss) && (to == from || ss[to].before.Before(common.From)) {
+			if ss[to].Window.To.After(common.To) {
+				common.To = ss[to].Window.To
 			}
-			if spans[i].Baseline.To.Before(b.To) {
-				b.To = spans[i].Baseline.To
-			}
-			if spans[i].Baseline.From.Before(b.From) {
-				b.From = spans[i].Baseline.From
-			}
-		}
-		for _, i := range of {
-			spans[i].Window, spans[i].Baseline = w, b
-		}
-	}
-	bySource := map[BaselineSource][]int{}
-	var changed []int
-	for i, s := range spans {
-		if s.Onset.IsZero() {
-			bySource[s.Source] = append(bySource[s.Source], i)
-		} else {
-			changed = append(changed, i)
-		}
-	}
-	for _, of := range bySource {
-		merge(of)
-	}
-	slices.SortFunc(changed, func(a, b int) int { return spans[a].Window.From.Compare(spans[b].Window.From) })
-	for from := 0; from < len(changed); {
-		to := from
-		for to < len(changed) && spans[changed[to]].Window.From.Sub(spans[changed[from]].Window.From) <= step && spans[changed[to]].Source == spans[changed[from]].Source {
 			to++
 		}
-		merge(changed[from:to])
+		if to > from+1 {
+			// The same length each time, so that it is asked in the same words.
+			if earlier := common.To.Add(-common.Length().Truncate(time.Second) - time.Second); ss[to-1].before.Before(earlier) {
+				common.From = earlier
+			}
+		}
+		for _, s := range ss[from:to] {
+			s.Window = common
+		}
 		from = to
 	}
 }

@@ -126,6 +126,7 @@ type play struct {
 	o       Options
 	result  *Result
 	store   *embedded.Store
+	memory  diagnose.Memory
 	opened  time.Time    // the time of the last page when the store was opened
 	pages   []fleet.Page // of the time that is kept, in the order of their arrival
 	truths  []*truth
@@ -231,7 +232,7 @@ func (x *play) diagnose(ctx context.Context, q metrics.Querier, at time.Time) (d
 		}
 	}
 	return diagnose.Run(ctx, q, diagnose.Options{
-		At: at, First: first, Created: created, Interval: x.o.Scrapes.Interval, Every: true, Pathologies: x.o.Pathologies,
+		At: at, First: first, Created: created, Interval: x.o.Scrapes.Interval, Every: true, Pathologies: x.o.Pathologies, Memory: &x.memory,
 	})
 }
 

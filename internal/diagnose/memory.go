@@ -1,0 +1,127 @@
+package diagnose
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/common/model"
+
+	"github.com/sixty-dev/sixty/internal/metrics"
+)
+
+// A Memory carries over from one diagnosis to the next one of the same servers what
+// stays as it is: the answers about the past, which are half of all, the series that
+// were seen, and the words of the questions. It holds what the last diagnosis used. It
+// is not safe for concurrent use. The zero value is empty.
+type Memory struct {
+	answers map[question]model.Vector
+
+	selector string // of the series that were seen
+	seen     map[model.Fingerprint]sighting
+	seenAt   time.Time
+
+	worded, wording map[wording]string // by the diagnosis before, and by this one
+}
+
+type sighting struct {
+	metric model.Metric
+	at     time.Time
+}
+
+// A wording is what the words of a question depend on.
+type wording struct {
+	expr, dialect       string
+	own                 bool
+	window, short, past time.Duration
+	matchers            string
+}
+
+// settledFor is how long after a moment its samples are there: scrapes take seconds, and
+// remote writes are late.
+const settledFor = time.Minute
+
+// recall returns the answers that were given before.
+func (m *Memory) recall(queries []query) map[question]model.Vector {
+	answers := map[question]model.Vector{}
+	if m == nil {
+		return answers
+	}
+	for _, q := range queries {
+		if v, ok := m.answers[q.question]; ok {
+			answers[q.question] = v
+		}
+	}
+	return answers
+}
+
+// keep replaces what is remembered by those of the answers that will stay as they are.
+func (m *Memory) keep(answers map[question]model.Vector, now time.Time) {
+	if m == nil {
+		return
+	}
+	m.answers = map[question]model.Vector{}
+	for q, v := range answers {
+		if !q.at.After(now.Add(-settledFor)) {
+			m.answers[q] = v
+		}
+	}
+	m.worded, m.wording = m.wording, nil
+}
+
+// words returns the words of a question, which say makes.
+func (m *Memory) words(w wording, say func() (string, error)) (string, error) {
+	if m == nil {
+		return say()
+	}
+	text, ok := m.worded[w]
+	if !ok {
+		text, ok = m.wording[w]
+	}
+	if !ok {
+		var err error
+		if text, err = say(); err != nil {
+			return "", err
+		}
+	}
+	if m.wording == nil {
+		m.wording = map[wording]string{}
+	}
+	m.wording[w] = text
+	return text, nil
+}
+
+// series asks for the labels by which series of a selector differed in the time before a
+// moment. Of what was seen before only what has come since is asked.
+func (m *Memory) series(ctx context.Context, q metrics.Querier, selector, by string, at time.Time, lookback time.Duration) (model.Vector, error) {
+	ask := func(span time.Duration) (model.Vector, error) {
+		return q.Query(ctx, fmt.Sprintf("group by (%s) (last_over_time(%s[%s]))", by, selector, model.Duration(span)), at)
+	}
+	if m == nil {
+		return ask(lookback)
+	}
+	if m.selector != selector+by || at.Before(m.seenAt) {
+		m.selector, m.seen, m.seenAt = selector+by, map[model.Fingerprint]sighting{}, time.Time{}
+	}
+	span := lookback
+	if !m.seenAt.IsZero() {
+		span = min(span, at.Sub(m.seenAt)+settledFor)
+	}
+	found, err := ask(span)
+	if err != nil {
+		return nil, err
+	}
+	m.seenAt = at
+	for _, s := range found {
+		m.seen[s.Metric.Fingerprint()] = sighting{s.Metric, at}
+	}
+	var out model.Vector
+	for k, s := range m.seen {
+		if s.at.Before(at.Add(-lookback)) {
+			delete(m.seen, k)
+			continue
+		}
+		out = append(out, &model.Sample{Metric: s.metric, Value: 1})
+	}
+	return out, nil
+}

@@ -93,7 +93,7 @@ func (f *diagnoseFlags) register(cmd *cobra.Command) {
 	s.StringVar(&f.prometheus, "prometheus", "", "ask a Prometheus-compatible server at this `URL`")
 	s.StringArrayVar(&f.match, "match", nil, "with --prometheus: `selector` such as '{namespace=\"prod\"}' or namespace=prod; may be repeated, all must match")
 	s.StringVar(&f.at, "at", "", "the `time` to diagnose (default: the end of the recording, or now)")
-	s.DurationVar(&f.window, "window", 0, "judge this much time before --at (default: since the last change, at most a minute or 20 scrapes)")
+	s.DurationVar(&f.window, "window", 0, "judge this much time before --at (default: since the last change, a minute or 3 scrape intervals, at most 5 minutes)")
 	s.StringVar(&f.baseline, "baseline", "", "what to call normal: a `duration` before the window, FROM/TO, or a file of sixty bench or sixty generate baseline (default: what came before the last change)")
 	s.DurationVar(&f.interval, "interval", time.Second, "with URLs: time between two scrapes")
 	s.DurationVar(&f.duration, "duration", defaultDuration, "with URLs: scrape for at most this long (if not given, longer where a prediction needs it)")

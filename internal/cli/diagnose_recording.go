@@ -33,7 +33,7 @@ func (f *diagnoseFlags) past(o *diagnose.Options, s span) error {
 	o.Window = f.window
 	length := o.Window
 	if length == 0 {
-		length = max(time.Minute, 20*o.Interval) // where the window begins at the earliest
+		length = diagnose.UsualWindow(o.Interval)
 	}
 	var err error
 	if o.Baseline, err = s.baseline(f.baseline, o.At.Add(-length)); err != nil {

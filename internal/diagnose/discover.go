@@ -361,7 +361,7 @@ func (d *discovery) askIdentity(ctx context.Context, q metrics.Querier, at time.
 		return nil
 	}
 	if strange {
-		handlers := labels.MustNewMatcher(labels.MatchRegexp, "handler", "/v1/(chat/)?completions|/v1/responses|/v1/embeddings|/pooling|/generate")
+		handlers := labels.MustNewMatcher(labels.MatchRegexp, "handler", indicator.Generating)
 		if err := mark("http_requests_total", "group by (%s) (last_over_time(%s[%s]))", []*labels.Matcher{handlers}, func(srv *server) { srv.serves = true }); err != nil {
 			return err
 		}

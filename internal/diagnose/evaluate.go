@@ -107,11 +107,12 @@ func judge(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settin
 		o.judge(s, j.view)
 		j.outcomes = append(j.outcomes, o)
 	}
-	// A doubtful cause is believed where one of its symptoms is beyond doubt.
+	// A doubtful cause is believed where one of its symptoms, and more than a note, is
+	// beyond doubt.
 	for i := range j.outcomes {
 		o := &j.outcomes[i]
 		if o.status == Pending && slices.ContainsFunc(j.outcomes, func(s outcome) bool {
-			return s.status == Firing && slices.Contains(o.pathology.Inhibits, s.pathology.ID)
+			return s.status == Firing && s.severity >= catalog.Ticket && slices.Contains(o.pathology.Inhibits, s.pathology.ID)
 		}) {
 			o.status = Firing
 		}
@@ -218,6 +219,8 @@ func (o *outcome) refine(s *Snapshot, v view, target int) {
 	if o.pathology.Refine != nil {
 		o.pathology.Refine(o.pass)
 	}
+	fixes, later := catalog.ForVersion(o.pass.Fixes, s.Targets[target].Version)
+	o.pass.Fixes, o.pass.Reasons = fixes, append(o.pass.Reasons, later...)
 }
 
 // merge makes one finding of a pathology's outcomes on all targets of a pool.

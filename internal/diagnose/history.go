@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sixty-dev/sixty/internal/changepoint"
+	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
 
@@ -224,10 +226,11 @@ func bucketKey(family string, le float64) string {
 	return family + "|" + strconv.FormatFloat(le, 'g', -1, 64)
 }
 
-// httpClass is the key of an answer to a request that generates: its class.
+var asked = regexp.MustCompile("^(?:" + indicator.Asked + ")$")
+
+// httpClass is the key of an answer to a request for the engine: its class.
 func httpClass(m model.Metric) string {
-	h := string(m["handler"])
-	if h != "none" && !strings.HasPrefix(h, "/v1/") && h != "/pooling" && !strings.HasPrefix(h, "/generate") || h == "/v1/models" {
+	if !asked.MatchString(string(m["handler"])) {
 		return ""
 	}
 	status := string(m["status"])

@@ -59,6 +59,12 @@ const (
 	minLifetime = time.Minute
 )
 
+// UsualWindow is the length of a window that holds enough requests, with scrapes so far
+// apart.
+func UsualWindow(interval time.Duration) time.Duration {
+	return max(usualWindow, usualIntervals*interval+interval/2)
+}
+
 // edge makes a span of time include the scrape at its beginning, for ranges of
 // Prometheus 3 are open on the left.
 const edge = time.Millisecond
@@ -130,7 +136,7 @@ func (h *history) span(s segment) Range {
 // is not worse than one before that.
 func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) Span {
 	s := Span{Source: NoBaseline, Observed: past.From}
-	usual := max(usualWindow, usualIntervals*step+step/2)
+	usual := UsualWindow(step)
 	if t.IsGPU() || t.Problem != "" {
 		s.Window = Range{o.At.Add(-min(usual, past.Length())), o.At}
 		if b := (Range{past.From, s.Window.From}); b.Length() >= minHistory {

@@ -18,8 +18,9 @@ type steadiness struct {
 	// lasting is an inter-token latency, in seconds, that the last moments of the
 	// window had at least; NaN where that cannot be told.
 	lasting float64
-	// single says that the window is but one moment, or shorter than a hiccup.
-	single bool
+	// short says that the window is shorter than a hiccup; single that it is, or is but
+	// one moment.
+	short, single bool
 }
 
 const (
@@ -57,9 +58,9 @@ func (h *history) steadiness(normal, now segment) steadiness {
 		lasting: math.NaN(),
 	}
 	if len(normal) > 0 && len(gapsNow) > 0 {
-		short := h.span(now).Length() < hiccup
-		s.single = short || len(gapsNow) == 1
-		if short && len(gapsNow) == 1 {
+		s.short = h.span(now).Length() < hiccup
+		s.single = s.short || len(gapsNow) == 1
+		if s.short && len(gapsNow) == 1 {
 			s.lasting = 0 // it may be over
 		}
 	}
@@ -144,6 +145,15 @@ const (
 	shortShare = 0.85
 )
 
+// A burst of requests fills the cache, evicts some, lets others queue, and passes. Since
+// less than burst, evictions count by burstShare, and a queue that is served within
+// burstDrain seconds is none.
+const (
+	burst      = 45 * time.Second
+	burstShare = 1. / 3
+	burstDrain = 2
+)
+
 // onlyOne is by how much more a single moment must differ to be believed.
 const onlyOne = 1.35
 
@@ -153,6 +163,7 @@ func (d cautious) Now(s *indicator.Signal) indicator.Value {
 	few := func(count *indicator.Signal) float64 { // as few as chance may have made more of
 		return max(0, 1-1/math.Sqrt(max(1, d.view.Now(count).V)))
 	}
+	young := d.span().Window.Length() < burst
 	switch s {
 	case indicator.ServerErrCount, indicator.ClientErrCount, indicator.Abandoned:
 		v.V *= few(s)
@@ -162,6 +173,18 @@ func (d cautious) Now(s *indicator.Signal) indicator.Value {
 		v.V *= few(indicator.ClientErrCount)
 	case indicator.AbandonedShare:
 		v.V *= few(indicator.Abandoned)
+	case indicator.PreemptionsPerRequest:
+		if young {
+			v.V *= burstShare
+		}
+	case indicator.WaitingFloor:
+		if young {
+			v.V = max(0, v.V-burstDrain*d.view.Now(indicator.FirstTokenRate).Or(0))
+		}
+	case indicator.PrefillTimePerToken:
+		if d.span().steady.short {
+			v.V = 0 // a single stall makes a mean: it may be over
+		}
 	case indicator.ArrivalShare:
 		if d.span().Window.Length() < balances {
 			v.V *= shortShare

@@ -192,33 +192,33 @@ var (
 
 // HTTP boundary and process. These families have no model_name label.
 var (
-	HTTPRate   = &Signal{Name: "http_request_rate", Title: "HTTP requests answered", Unit: RequestsPerSecond, Scope: Instance, Expr: `sum by (instance) (rate(http_requests_total{handler=~"/v1/.*|/pooling|/generate.*|none"}[5m]))`, Doc: "HTTP requests that ended, per second, whatever their status.", Hint: "http_requests_total appears with the first finished request of vLLM 0.8.3 and later; measure at a gateway otherwise"}
+	HTTPRate   = &Signal{Name: "http_request_rate", Title: "HTTP requests answered", Unit: RequestsPerSecond, Scope: Instance, Expr: `sum by (instance) (rate(http_requests_total{handler=~"` + Asked + `"}[5m]))`, Doc: "HTTP requests for the engine that ended, per second, whatever their status.", Hint: "http_requests_total appears with the first finished request of vLLM 0.8.3 and later; measure at a gateway otherwise"}
 	ServerErrs = &Signal{
 		Name: "http_5xx_share", Title: "HTTP 5xx share", Unit: Ratio, Scope: Instance,
-		Expr: `(sum by (instance) (rate(http_requests_total{status=~"5.*"}[5m])) or 0 * sum by (instance) (rate(http_requests_total[5m]))) / sum by (instance) (rate(http_requests_total[5m]))`,
-		Doc:  "Share of HTTP requests answered with a server error. Errors after streaming began stay 2xx (vllm-project/vllm#57519).",
+		Expr: `(sum by (instance) (rate(http_requests_total{status=~"5.*",handler=~"` + Asked + `"}[5m])) or 0 * sum by (instance) (rate(http_requests_total{handler=~"` + Asked + `"}[5m]))) / sum by (instance) (rate(http_requests_total{handler=~"` + Asked + `"}[5m]))`,
+		Doc:  "Share of requests for the engine answered with a server error; what a health check or a gateway asks is none. Errors after streaming began stay 2xx (vllm-project/vllm#57519).",
 		Hint: HTTPRate.Hint,
 	}
 	ClientErrs = &Signal{
 		Name: "http_4xx_share", Title: "HTTP 4xx share", Unit: Ratio, Scope: Instance,
-		Expr: `(sum by (instance) (rate(http_requests_total{status=~"4.*"}[5m])) or 0 * sum by (instance) (rate(http_requests_total[5m]))) / sum by (instance) (rate(http_requests_total[5m]))`,
-		Doc:  "Share of HTTP requests refused as wrong: authentication, malformed input, unknown model, context too long, quota.",
+		Expr: `(sum by (instance) (rate(http_requests_total{status=~"4.*",handler=~"` + Asked + `"}[5m])) or 0 * sum by (instance) (rate(http_requests_total{handler=~"` + Asked + `"}[5m]))) / sum by (instance) (rate(http_requests_total{handler=~"` + Asked + `"}[5m]))`,
+		Doc:  "Share of requests for the engine refused as wrong: authentication, malformed input, unknown model, context too long, quota.",
 		Hint: HTTPRate.Hint,
 	}
-	ServerErrCount = &Signal{Name: "http_5xx", Title: "HTTP 5xx in the window", Unit: Requests, Scope: Instance, Expr: `sum by (instance) (increase(http_requests_total{status=~"5.*"}[5m])) or 0 * sum by (instance) (increase(http_requests_total[5m]))`, Doc: "How many requests ended in a server error.", Hint: HTTPRate.Hint}
-	ClientErrCount = &Signal{Name: "http_4xx", Title: "HTTP 4xx in the window", Unit: Requests, Scope: Instance, Expr: `sum by (instance) (increase(http_requests_total{status=~"4.*"}[5m])) or 0 * sum by (instance) (increase(http_requests_total[5m]))`, Doc: "How many requests were refused as wrong.", Hint: HTTPRate.Hint}
+	ServerErrCount = &Signal{Name: "http_5xx", Title: "HTTP 5xx in the window", Unit: Requests, Scope: Instance, Expr: `sum by (instance) (increase(http_requests_total{status=~"5.*",handler=~"` + Asked + `"}[5m])) or 0 * sum by (instance) (increase(http_requests_total{handler=~"` + Asked + `"}[5m]))`, Doc: "How many requests ended in a server error.", Hint: HTTPRate.Hint}
+	ClientErrCount = &Signal{Name: "http_4xx", Title: "HTTP 4xx in the window", Unit: Requests, Scope: Instance, Expr: `sum by (instance) (increase(http_requests_total{status=~"4.*",handler=~"` + Asked + `"}[5m])) or 0 * sum by (instance) (increase(http_requests_total{handler=~"` + Asked + `"}[5m]))`, Doc: "How many requests were refused as wrong.", Hint: HTTPRate.Hint}
 
 	// Abandoned is the only trace that a client who hangs up leaves: the HTTP
 	// request ends, but the engine never counts a completion for it.
 	Abandoned = &Signal{
 		Name: "abandoned", Title: "Requests abandoned by clients", Unit: Requests, Scope: Instance,
-		Expr: `sum by (instance) (increase(http_requests_total{method="POST",status=~"2.*",handler=~"/v1/.*"}[5m])) - sum by (instance) (increase(vllm:request_success_total[5m]))`,
+		Expr: `sum by (instance) (increase(http_requests_total{method="POST",status=~"2.*",handler=~"` + Generating + `"}[5m])) - sum by (instance) (increase(vllm:request_success_total[5m]))`,
 		Doc:  "HTTP requests that ended with status 2xx less completed engine requests: streams that the client closed. finished_reason=\"abort\" never counts them (vllm-project/vllm#31503).",
 		Hint: HTTPRate.Hint,
 	}
 	AbandonedShare = &Signal{
 		Name: "abandoned_share", Title: "Share of requests abandoned", Unit: Ratio, Scope: Instance,
-		Expr: `1 - sum by (instance) (increase(vllm:request_success_total[5m])) / (sum by (instance) (increase(http_requests_total{method="POST",status=~"2.*",handler=~"/v1/.*"}[5m])) > 0)`,
+		Expr: `1 - sum by (instance) (increase(vllm:request_success_total[5m])) / (sum by (instance) (increase(http_requests_total{method="POST",status=~"2.*",handler=~"` + Generating + `"}[5m])) > 0)`,
 		Doc:  "Share of accepted HTTP requests for which the engine never counted a completion: clients that hung up or timed out.",
 		Hint: HTTPRate.Hint,
 	}
@@ -325,6 +325,10 @@ var (
 // that the API server answers by itself, such as /health, /version, /v1/models,
 // /metrics, /ping and /tokenize, which move while the engine stands still.
 const Generating = "/v1/(chat/)?completions(/batch)?|/v1/(responses|messages|embeddings|score|rerank|audio/.+)|/(v2/)?rerank|/score|/pooling|/classify|/(inference/v1/)?generate.*"
+
+// Asked matches the handlers of what clients ask of a server: those whose requests an
+// engine serves, and "none", where the path is no route at all.
+const Asked = Generating + "|none"
 
 // hintProcess is the hint of what is told of the API server's process.
 const hintProcess = "several API servers export no process_* series"

@@ -15,17 +15,10 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// Fill leaves out the fixes that the servers are too old for, predicts the effect of
-// the leading finding's, sizes those that may be sized, and puts them in the order in
-// which to try them. It is a diagnose.Options' Predict: it fails by saying so in the
+// Fill predicts the effect of the leading finding's fixes, sizes those that may be
+// sized, and puts them in the order in which to try them. It is a diagnose.Options' Predict: it fails by saying so in the
 // fixes.
 func Fill(ctx context.Context, q metrics.Querier, r diagnose.Request, s *diagnose.Snapshot, d *diagnose.Diagnosis) {
-	for i := range d.Findings {
-		if f := &d.Findings[i]; f.Status == diagnose.Firing && len(f.Targets) > 0 {
-			fixes, later := catalog.ForVersion(f.Fixes, version(s, f.Targets[0]))
-			f.Fixes, f.Reasons = fixes, slices.Concat(f.Reasons, later)
-		}
-	}
 	if d.Status != diagnose.Firing || len(d.Findings) == 0 || len(d.Findings[0].Targets) == 0 {
 		return
 	}
@@ -55,13 +48,6 @@ func Fill(ctx context.Context, q metrics.Querier, r diagnose.Request, s *diagnos
 
 // errNoTime is why a fix was not predicted when the context ended before.
 var errNoTime = errors.New("the time was over before it was simulated")
-
-func version(s *diagnose.Snapshot, target string) string {
-	if i := slices.IndexFunc(s.Targets, func(t diagnose.Target) bool { return t.Name == target }); i >= 0 {
-		return s.Targets[i].Version
-	}
-	return ""
-}
 
 // none is no prediction, and why.
 func none(err error) *catalog.Prediction {

@@ -275,6 +275,7 @@ type simulation struct {
 	stderr    io.Writer
 	seen      *observed // nil without servers
 	args      engine.Config
+	release   engine.Release // whose rules are simulated
 	objective *slo.Objective
 	evidence  whatif.Evidence
 
@@ -320,7 +321,10 @@ func newSimulation(ctx context.Context, stderr io.Writer, urls []string, f *simu
 	}
 	model := f.source.model
 	if s.seen != nil {
-		model = s.seen.Model
+		model, s.release = s.seen.Model, s.seen.Release
+	}
+	if s.release, err = namedRelease(f.version, s.release); err != nil {
+		return nil, err
 	}
 	if s.objective, err = f.objective(model); err != nil {
 		return nil, err

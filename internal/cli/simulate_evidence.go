@@ -34,7 +34,7 @@ func (s *simulation) gather() error {
 	}
 	// The configuration under which it was observed is that of the servers, not one
 	// of the sweep's.
-	observed, err := whatif.Config(s.release(), s.known(nil), s.device)
+	observed, err := whatif.Config(s.release, s.known(nil), s.device)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ const usualTokens = 1000
 // dataSheets reads the model and the GPU, where both are given: what a step would
 // cost, and how large the KV cache would be where nothing else tells.
 func (s *simulation) dataSheets() error {
-	t := &tuning{f: &tuneFlags{gpu: s.f.gpu, modelConfig: s.f.modelConfig}, fixed: s.args, seen: s.seen}
+	t := &tuning{f: &tuneFlags{gpu: s.f.gpu, modelConfig: s.f.modelConfig}, fixed: s.args, seen: s.seen, release: s.release}
 	if err := t.accelerator(); err != nil {
 		return err
 	}
@@ -83,11 +83,6 @@ func (s *simulation) dataSheets() error {
 	var err error
 	if t.model, err = t.f.model(); err != nil {
 		return err
-	}
-	if version := s.release(); version != "" {
-		if t.release, err = tune.ParseRelease(version); err != nil {
-			return fmt.Errorf("--vllm-version: %w", err)
-		}
 	}
 	settings, err := t.settings(t.known())
 	if err != nil {

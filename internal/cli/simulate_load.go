@@ -29,7 +29,7 @@ func (s *simulation) point(ctx context.Context, set map[string]string) (*point, 
 		return nil, err
 	}
 	p := &point{set: set, known: s.known(set)}
-	if p.engine, err = whatif.Config(s.release(), p.known, s.device); err != nil {
+	if p.engine, err = whatif.Config(s.release, p.known, s.device); err != nil {
 		return nil, err
 	}
 	if p.known[engine.NumBlocks].Source == s.ledger[engine.NumBlocks].Source && s.ledger != nil && p.known[engine.NumBlocksOverride].Value == "" {
@@ -70,14 +70,6 @@ func (s *simulation) spread(p *point) {
 		}
 	}
 	p.engine.Assumed = append(p.engine.Assumed, "requests spread over the replicas "+string(d.Route)+": no metric tells")
-}
-
-// release is the vLLM release whose rules are simulated.
-func (s *simulation) release() string {
-	if s.f.version == "" && s.seen != nil {
-		return release.FindString(s.seen.Release)
-	}
-	return s.f.version
 }
 
 // draw makes a point's requests. Points that differ in the engine alone share them.

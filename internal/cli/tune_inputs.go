@@ -32,7 +32,7 @@ type tuning struct {
 	log     *engine.Log // nil without --engine-log
 	loaded  float64     // bytes that loading took, by the log
 	fixed   engine.Config
-	release tune.Release
+	release engine.Release
 	device  gpu.Spec
 	memory  tune.Estimate
 	targets tune.Targets
@@ -58,17 +58,14 @@ func newTuning(ctx context.Context, stderr io.Writer, urls []string, f *tuneFlag
 			return nil, err
 		}
 	}
-	version := f.version
-	if version == "" && t.log != nil {
-		version = release.FindString(t.log.Version)
+	if t.log != nil {
+		t.release = engine.FindRelease(t.log.Version)
 	}
-	if version == "" && t.seen != nil {
-		version = release.FindString(t.seen.Release)
+	if t.seen != nil {
+		t.release = cmp.Or(t.release, t.seen.Release)
 	}
-	if version != "" {
-		if t.release, err = tune.ParseRelease(version); err != nil {
-			return nil, fmt.Errorf("--vllm-version: %w", err)
-		}
+	if t.release, err = namedRelease(f.version, t.release); err != nil {
+		return nil, err
 	}
 	served := t.model.Architecture
 	if t.seen != nil {
@@ -76,6 +73,19 @@ func newTuning(ctx context.Context, stderr io.Writer, urls []string, f *tuneFlag
 	}
 	t.targets, err = f.targets(served)
 	return t, err
+}
+
+// namedRelease is the release that --vllm-version names, or another where it names
+// none.
+func namedRelease(flag string, otherwise engine.Release) (engine.Release, error) {
+	if flag == "" {
+		return otherwise, nil
+	}
+	r, err := engine.ParseRelease(flag)
+	if err != nil {
+		return "", fmt.Errorf("--vllm-version: %w", err)
+	}
+	return r, nil
 }
 
 // accelerator reads --gpu, a name or a size.
@@ -310,7 +320,7 @@ func (t *tuning) plan(ctx context.Context, l *tune.Ledger, o tune.Observed, chec
 		base.KVType, base.KVBytes, base.BlockSize = l.Settings.KVType, l.Settings.KVBytes, l.Settings.BlockSize
 		base.NumBlocksOverride, base.Utilization = l.Settings.NumBlocksOverride, l.Settings.Utilization
 	}
-	if base.Release == (tune.Release{}) {
+	if base.Release == "" {
 		base.Release = l.Settings.Release
 	}
 	p := &tune.Plan{Model: t.model, Base: base, Targets: t.targets, Demand: *d, MaxGPUs: t.f.maxGPUs, Check: ctx.Err}
@@ -334,7 +344,7 @@ func (t *tuning) calibrate(ctx context.Context, l *tune.Ledger, d *tune.Demand) 
 	if t.device.Name != "" {
 		device = &t.device
 	}
-	observedUnder, err := whatif.Config(fmt.Sprintf("%s.0", l.Settings.Release), known, device)
+	observedUnder, err := whatif.Config(l.Settings.Release, known, device)
 	if err != nil {
 		return nil, err
 	}

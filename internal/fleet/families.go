@@ -1,6 +1,10 @@
 package fleet
 
-import "time"
+import (
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/engine"
+)
 
 // engineMetrics is what one engine process has counted: the values behind the
 // vllm: families. Gauges, and the counters that travel with them, are those of
@@ -70,9 +74,9 @@ func lengthBounds(longest int) []float64 {
 	}
 }
 
-func newEngineMetrics(r Release, maxModelLen int) *engineMetrics {
+func newEngineMetrics(r engine.Release, maxModelLen int) *engineMetrics {
 	ttft, itl, latency := ttftBounds, itlBounds, latencyBounds
-	if r.v0() {
+	if v0(r) {
 		ttft, itl, latency = upTo(ttft, 10), upTo(itl, 2.5), upTo(latency, 60)
 	}
 	lengths := lengthBounds(maxModelLen)
@@ -98,8 +102,8 @@ const (
 type family struct {
 	name  string // without _total
 	kind  kind
-	since Release
-	until Release // inclusive; 0: still there
+	since engine.Release
+	until engine.Release // inclusive; "": still there
 	help  string
 	label string   // a label beside model_name and engine
 	of    []string // its values
@@ -181,8 +185,8 @@ var families = []family{
 	{name: "vllm:request_decode_time_seconds", kind: hist, since: r0_6_4, help: "Time from the first to the last token.", hist: func(m *engineMetrics) *histogram { return m.decode }},
 	{name: "vllm:request_num_preemptions", kind: hist, since: r0_30_0, help: "Preemptions of a request.", hist: func(m *engineMetrics) *histogram { return m.preempted }},
 	{name: "vllm:request_prefill_kv_computed_tokens", kind: hist, since: r0_13_0, help: "Prompt tokens of a request that were computed.", hist: func(m *engineMetrics) *histogram { return m.computed }},
-	{name: "vllm:avg_prompt_throughput_toks_per_s", kind: gauge, until: 6_06, help: "Prompt tokens a second.", value: one(func(m *engineMetrics) float64 { return m.promptRate })},
-	{name: "vllm:avg_generation_throughput_toks_per_s", kind: gauge, until: 6_06, help: "Generated tokens a second.", value: one(func(m *engineMetrics) float64 { return m.outputRate })},
+	{name: "vllm:avg_prompt_throughput_toks_per_s", kind: gauge, until: "0.6.6", help: "Prompt tokens a second.", value: one(func(m *engineMetrics) float64 { return m.promptRate })},
+	{name: "vllm:avg_generation_throughput_toks_per_s", kind: gauge, until: "0.6.6", help: "Generated tokens a second.", value: one(func(m *engineMetrics) float64 { return m.outputRate })},
 }
 
 func (m *engineMetrics) hitRate() float64 {
@@ -203,16 +207,16 @@ func (m *engineMetrics) bySource(i int) float64 {
 }
 
 // write writes the families that a release has.
-func (m *engineMetrics) write(p *page, r Release, model string, created time.Time) {
+func (m *engineMetrics) write(p *page, r engine.Release, model string, created time.Time) {
 	name := pair{"model_name", model}
 	labels := []pair{{"engine", "0"}, name}
-	if r.v0() {
+	if v0(r) {
 		labels = []pair{name}
 	}
 	born := seconds(created)
 	for i := range families {
 		f := &families[i]
-		if !r.has(f.since, f.until) {
+		if !has(r, f.since, f.until) {
 			continue
 		}
 		own := labels
@@ -240,7 +244,7 @@ func (m *engineMetrics) write(p *page, r Release, model string, created time.Tim
 			continue
 		}
 		for k, v := range values {
-			if x := f.value(m, k); x != 0 || !r.v0() {
+			if x := f.value(m, k); x != 0 || !v0(r) {
 				p.sample(full, with(own, pair{f.label, v}), x)
 			}
 		}
@@ -254,12 +258,12 @@ func (m *engineMetrics) write(p *page, r Release, model string, created time.Tim
 }
 
 // shown is the values of the family's label that a release knows.
-func (f *family) shown(r Release) []string {
+func (f *family) shown(r engine.Release) []string {
 	if f.label == "finished_reason" {
 		switch {
-		case r < r0_14_0:
+		case !r.AtLeast(r0_14_0):
 			return f.of[:3]
-		case r < r0_17_0:
+		case !r.AtLeast(r0_17_0):
 			return f.of[:4]
 		}
 	}

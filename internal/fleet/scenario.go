@@ -120,10 +120,10 @@ func (f *Faults) slow(c sim.StepCost) sim.StepCost {
 var DefaultCost = sim.StepCost{Base: 10e-3, Mixed: 1e-3, PerSeq: 20e-6, PerToken: 60e-6, PerKV: 80e-9, PerPair: 1e-9, Knee: 256}
 
 // Server returns a server with the settings, of a release.
-func (s Settings) Server(r Release, model string) (Server, error) {
-	rules := r.String()
-	if r.v0() {
-		rules = "0.8.0" // the V0 scheduler is not modelled; the nearest is
+func (s Settings) Server(r engine.Release, model string) (Server, error) {
+	rules := r
+	if v0(r) {
+		rules = engine.V1ByDefault // the V0 scheduler is not modelled; the nearest is
 	}
 	cfg, err := sim.Defaults(rules)
 	if err != nil {

@@ -3,7 +3,6 @@ package predict
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -101,5 +100,3 @@ func (s *setup) setBlocks(n int) {
 	delete(s.known, engine.NumBlocksOverride)
 	s.known[engine.NumBlocks] = engine.Setting{Value: strconv.Itoa(n), Source: "the fix"}
 }
-
-var releaseNumber = regexp.MustCompile(`(\d+)\.(\d+)(\.\d+)?`)

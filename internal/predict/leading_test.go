@@ -23,7 +23,7 @@ var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // fleetDiagnosis plays a scenario and judges it at its end. Scrapes from before
 // from are not taken, as if nobody had watched yet.
-func fleetDiagnosis(t testing.TB, sc fleet.Scenario, release fleet.Release, from time.Duration, args string) diagnose.Diagnosis {
+func fleetDiagnosis(t testing.TB, sc fleet.Scenario, release engine.Release, from time.Duration, args string) diagnose.Diagnosis {
 	t.Helper()
 	store, err := embedded.Open(embedded.Config{})
 	if err != nil {

@@ -275,7 +275,7 @@ func FuzzChanged(f *testing.F) {
 		known := engine.Config{}
 		known.Set(engine.NumBlocks, blocks, "x")
 		known.Set(engine.BlockSize, size, "x")
-		e, err := config(release, known)
+		e, err := config(engine.Release(release), known)
 		if err != nil {
 			return
 		}

@@ -114,7 +114,7 @@ func (p *predictor) configure(t *diagnose.Target, fleet *observe.Fleet, fixes []
 		}
 	}
 	var err error
-	if p.engine, err = config(releaseNumber.FindString(t.Version), p.now.known); err != nil {
+	if p.engine, err = config(engine.FindRelease(t.Version), p.now.known); err != nil {
 		return err
 	}
 	if len(p.engine.NotModelled) > 0 {
@@ -136,7 +136,7 @@ const (
 )
 
 // config is a configuration small enough to be simulated in a moment.
-func config(release string, known engine.Config) (*whatif.Engine, error) {
+func config(release engine.Release, known engine.Config) (*whatif.Engine, error) {
 	e, err := whatif.Config(release, known, nil)
 	if err != nil {
 		return nil, err

@@ -86,7 +86,7 @@ type Setting struct {
 func DeploymentOf(e *whatif.Engine, d whatif.Deployment, known engine.Config) Deployment {
 	c := d.Config
 	out := Deployment{
-		VLLM: e.Release, Replicas: max(d.Replicas, 1), Assumed: e.Assumed, NotModelled: e.NotModelled,
+		VLLM: string(e.Release), Replicas: max(d.Replicas, 1), Assumed: e.Assumed, NotModelled: e.NotModelled,
 		KVTokens: (c.NumBlocks - 1) * c.BlockSize, Settings: map[string]Setting{},
 	}
 	if out.Replicas > 1 {
@@ -99,7 +99,7 @@ func DeploymentOf(e *whatif.Engine, d whatif.Deployment, known engine.Config) De
 		"scheduling-policy": c.Policy.String(), "async-scheduling": c.AsyncScheduling, "long-prefill-token-threshold": c.LongPrefillTokenThreshold,
 		"watermark": c.Watermark, "max-num-queued-reqs": c.MaxQueuedRequests, "max-num-queued-tokens": c.MaxQueuedTokens,
 	} {
-		source := "default of vLLM " + e.Release
+		source := "default of vLLM " + string(e.Release)
 		if slices.ContainsFunc(e.Assumed, func(a string) bool { return strings.Contains(a, flag) }) {
 			source = "assumed"
 		}

@@ -128,7 +128,7 @@ const simBlock = 16
 func (s *search) config(p *Point) (sim.Config, error) {
 	l := p.Ledger
 	x := &l.Settings
-	c, err := sim.Defaults(fmt.Sprintf("%s.0", x.Release))
+	c, err := sim.Defaults(x.Release)
 	if err != nil {
 		return c, err
 	}

@@ -50,7 +50,7 @@ const (
 // Settings are those of vllm serve that decide about memory, and a few facts
 // about its machine. A zero value takes vLLM's default, which the ledger tells.
 type Settings struct {
-	Release Release
+	Release engine.Release
 	Device  gpu.Spec
 	Memory  Estimate // of one device, in bytes; the zero value is what the device's kind has
 	CPU     bool     // the KV cache is in the host's memory, of KVBytes
@@ -381,7 +381,7 @@ func (l *Ledger) graphs() {
 	switch {
 	case s.EnforceEager || s.CPU:
 		return
-	case !s.Release.Since(21):
+	case !s.Release.AtLeast(engine.CUDAGraphsInBudget):
 		l.add("cuda_graphs_outside", "CUDA graphs, outside the budget", v, fmt.Sprintf("%.0f graphs × %s + %s", n, GiB(graphEach), GiB(graphBase)),
 			"before 0.21 they come out of the memory that was not asked for")
 	default:

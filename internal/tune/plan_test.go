@@ -52,7 +52,7 @@ func find(t testing.TB, p Plan) *Result {
 
 func TestSearchFindsAConfigurationThatMeetsItsTargets(t *testing.T) {
 	p := Plan{
-		Model: model(t, "llama-3.1-8b"), Base: Settings{Release: Release{0, 23}, Device: device(t, "H100"), MaxModelLen: 8192},
+		Model: model(t, "llama-3.1-8b"), Base: Settings{Release: "0.23", Device: device(t, "H100"), MaxModelLen: 8192},
 		Targets: Targets{TTFTP95: 500 * time.Millisecond, ITLP95: 50 * time.Millisecond},
 		Demand:  demand(t, 10, "lognormal:1000,0.7:50-6000", "lognormal:250,0.6:10-2000"),
 	}
@@ -89,7 +89,7 @@ func TestMoreLoadNeverNeedsFewerGPUs(t *testing.T) {
 	last := 0
 	for _, rate := range []float64{5, 40, 150} {
 		r := find(t, Plan{
-			Model: model(t, "llama-3.1-8b"), Base: Settings{Release: Release{0, 23}, Device: device(t, "H100"), MaxModelLen: 8192, TP: 1},
+			Model: model(t, "llama-3.1-8b"), Base: Settings{Release: "0.23", Device: device(t, "H100"), MaxModelLen: 8192, TP: 1},
 			Targets: Targets{TTFTP95: time.Second, ITLP95: 40 * time.Millisecond}, MaxGPUs: 32,
 			Demand: demand(t, rate, "800", "200"),
 		})
@@ -107,7 +107,7 @@ func TestMoreLoadNeverNeedsFewerGPUs(t *testing.T) {
 }
 
 func TestTargetsOutOfReachAreExplained(t *testing.T) {
-	base := Settings{Release: Release{0, 23}, Device: device(t, "H100"), MaxModelLen: 8192}
+	base := Settings{Release: "0.23", Device: device(t, "H100"), MaxModelLen: 8192}
 	for _, tc := range []struct {
 		name    string
 		targets Targets
@@ -165,7 +165,7 @@ func TestPrefixCachingIsSwitchedOnWhereItPays(t *testing.T) {
 			return whatif.Draw(g, pacer, block, 300, 0)
 		}
 		r := find(t, Plan{
-			Model: model(t, "nemotron-h-8b"), Base: Settings{Release: Release{0, 23}, Device: device(t, "H100"), MaxModelLen: 8192, TP: 1},
+			Model: model(t, "nemotron-h-8b"), Base: Settings{Release: "0.23", Device: device(t, "H100"), MaxModelLen: 8192, TP: 1},
 			Targets: Targets{TTFTP95: time.Second}, Demand: d,
 		})
 		if r.Best == nil || r.Best.Knobs.PrefixCaching != want {
@@ -177,7 +177,7 @@ func TestPrefixCachingIsSwitchedOnWhereItPays(t *testing.T) {
 // A server was measured on one GPU: its step times and its blocks count, and
 // another tensor parallelism follows from the data sheets.
 func TestAMeasuredServerIsBelieved(t *testing.T) {
-	base := Settings{Release: Release{0, 23}, Device: device(t, "H100"), MaxModelLen: 8192}
+	base := Settings{Release: "0.23", Device: device(t, "H100"), MaxModelLen: 8192}
 	measured := base
 	measured.TP, measured.KVType, measured.Utilization = 1, "auto", 0.92
 	slow := sim.StepCost{Base: 0.04, PerSeq: 1e-4, PerToken: 1e-5, PerKV: 1e-8, Knee: 256}
@@ -225,7 +225,7 @@ func TestTheUsualArithmetic(t *testing.T) {
 
 func BenchmarkSearch(b *testing.B) {
 	p := Plan{
-		Model: model(b, "llama-3.1-8b"), Base: Settings{Release: Release{0, 23}, Device: device(b, "H100"), MaxModelLen: 8192},
+		Model: model(b, "llama-3.1-8b"), Base: Settings{Release: "0.23", Device: device(b, "H100"), MaxModelLen: 8192},
 		Targets: Targets{TTFTP95: 500 * time.Millisecond, ITLP95: 50 * time.Millisecond},
 		Demand:  demand(b, 20, "lognormal:1000,0.7:50-6000", "lognormal:250,0.6:10-2000"),
 	}

@@ -6,37 +6,11 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/gpu"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/modelconfig"
 )
-
-// A Release is a release of vLLM, such as 0.23.0.
-type Release struct{ Major, Minor int }
-
-// ParseRelease reads "0.23.0", "v0.23" or "0.23".
-func ParseRelease(s string) (Release, error) {
-	parts := strings.Split(strings.TrimPrefix(strings.TrimSpace(s), "v"), ".")
-	bad := hint.With(fmt.Errorf("vLLM release %q", s), "write it as 0.23 or 0.23.0")
-	if len(parts) < 2 {
-		return Release{}, bad
-	}
-	major, err1 := strconv.Atoi(parts[0])
-	minor, err2 := strconv.Atoi(parts[1])
-	if err1 != nil || err2 != nil || major < 0 || minor < 0 {
-		return Release{}, bad
-	}
-	if major == 0 && minor < 8 {
-		return Release{}, hint.With(fmt.Errorf("vLLM release %q: its V0 engine is not modelled", s), "the ledger knows 0.8 and later")
-	}
-	return Release{major, minor}, nil
-}
-
-// Since reports whether the release is 0.minor or later.
-func (r Release) Since(minor int) bool { return r.Major > 0 || r.Minor >= minor }
-
-// String returns the release as people write it.
-func (r Release) String() string { return fmt.Sprintf("%d.%d", r.Major, r.Minor) }
 
 // visible is the memory that PyTorch sees on an accelerator, in GiB, as vLLM's
 // logs print it ("total_gpu_memory", "Free memory on device (x/y GiB)").
@@ -74,9 +48,12 @@ func (s *Settings) assume(format string, args ...any) {
 func (s *Settings) resolve(m *modelconfig.Model) error {
 	s.assumed, s.capturedGraphs = nil, 0
 	s.TP, s.PP, s.DP = max(s.TP, 1), max(s.PP, 1), max(s.DP, 1)
-	if s.Release == (Release{}) {
-		s.Release = Release{0, 23}
-		s.assume("the rules of vLLM 0.23")
+	if s.Release == "" {
+		s.Release = engine.DefaultRelease
+		s.assume("the rules of vLLM %s", s.Release.Minor())
+	}
+	if !s.Release.AtLeast(engine.V1ByDefault) {
+		return hint.With(fmt.Errorf("vLLM release %q: its V0 engine is not modelled", s.Release), "the ledger knows 0.8 and later")
 	}
 	if m.Heads > 0 && m.Heads%s.TP != 0 {
 		return hint.With(fmt.Errorf("tensor parallelism %d does not divide the model's %d attention heads", s.TP, m.Heads),
@@ -93,10 +70,8 @@ func (s *Settings) resolve(m *modelconfig.Model) error {
 		return hint.With(fmt.Errorf("the GPU's memory is not known"), "pass --gpu with a name such as H100, or with a size such as 80GiB")
 	}
 	if s.Utilization == 0 {
-		if s.Utilization = 0.90; s.Release.Since(20) {
-			s.Utilization = 0.92
-		}
-		s.assume("gpu-memory-utilization %g, vLLM %s's default", s.Utilization, s.Release)
+		s.Utilization = s.Release.Utilization()
+		s.assume("gpu-memory-utilization %g, vLLM %s's default", s.Utilization, s.Release.Minor())
 	}
 	if !(s.Utilization > 0 && s.Utilization <= 1) {
 		return fmt.Errorf("gpu-memory-utilization %g: want more than 0 and at most 1", s.Utilization)
@@ -162,7 +137,7 @@ func (s *Settings) limits() {
 	switch {
 	case s.CPU:
 		tokens, seqs = 2048*s.TP*s.PP, 128*s.TP*s.PP
-	case s.Memory.Value >= 160*gib && s.Release.Since(28):
+	case s.Memory.Value >= 160*gib && s.Release.AtLeast(engine.LargerBatchesFrom160GiB):
 		tokens, seqs = 16384, 1024
 	case s.Memory.Value >= 70*gib && !strings.HasPrefix(name, "a100"):
 		tokens, seqs = 8192, 1024

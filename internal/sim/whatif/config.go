@@ -13,10 +13,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// DefaultRelease is the vLLM release whose rules are simulated where none was
-// named.
-const DefaultRelease = "0.23.0"
-
 // flags of vllm serve that only the simulation reads.
 const (
 	schedulingPolicy = "scheduling-policy"
@@ -26,24 +22,24 @@ const (
 // An Engine is a configuration to simulate, with what was taken for granted.
 type Engine struct {
 	Config  sim.Config
-	Release string
+	Release engine.Release
 
 	// Assumed are settings that nothing told, as sentences; NotModelled are those
 	// that were told and that the simulation leaves out.
 	Assumed, NotModelled []string
 }
 
-// Config makes an engine's configuration of its release ("" is DefaultRelease)
+// Config makes an engine's configuration of its release ("" is engine.DefaultRelease)
 // and of what is known of its settings: arguments, labels of
 // vllm:cache_config_info, a start-up log. What is not known are vllm serve's
 // defaults, which depend on the accelerator; nil is an unknown one.
 //
 // The size of the KV cache has no default: without it there is an error.
-func Config(release string, known engine.Config, device *gpu.Spec) (*Engine, error) {
+func Config(release engine.Release, known engine.Config, device *gpu.Spec) (*Engine, error) {
 	e := &Engine{Release: release}
 	if release == "" {
-		e.Release = DefaultRelease
-		e.assume("the rules of vLLM %s", DefaultRelease)
+		e.Release = engine.DefaultRelease
+		e.assume("the rules of vLLM %s", e.Release)
 	}
 	var err error
 	if e.Config, err = sim.Defaults(e.Release); err != nil {

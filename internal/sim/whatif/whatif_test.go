@@ -51,7 +51,7 @@ func TestConfig(t *testing.T) {
 		{"an unknown policy", "0.23.0", "--scheduling-policy lifo --num-gpu-blocks-override 100", nil, want{}, "lifo"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			e, err := whatif.Config(tt.release, engine.ParseArgs(tt.args, "--engine-args"), tt.gpu)
+			e, err := whatif.Config(engine.Release(tt.release), engine.ParseArgs(tt.args, "--engine-args"), tt.gpu)
 			if tt.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.err) || hint.Of(err) == "" {
 					t.Fatalf("error %v (try: %s), want one with %q and a way out", err, hint.Of(err), tt.err)

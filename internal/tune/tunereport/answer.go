@@ -370,7 +370,7 @@ func formula(m *modelconfig.Model, p modelconfig.Part) string {
 func deploymentOf(l *tune.Ledger) Deployment {
 	s := &l.Settings
 	return Deployment{
-		Release: s.Release.String(), GPU: s.Device.Name, TensorParallel: s.TP, PipelineParallel: s.PP, DataParallel: s.DP,
+		Release: string(s.Release.Minor()), GPU: s.Device.Name, TensorParallel: s.TP, PipelineParallel: s.PP, DataParallel: s.DP,
 		GPUMemoryUtilization: s.Utilization, MaxModelLen: s.MaxModelLen, MaxNumSeqs: s.MaxNumSeqs, MaxNumBatchedTokens: s.MaxNumBatchedTokens,
 		KVCacheDtype: s.KVType, Assumed: l.Assumed,
 	}

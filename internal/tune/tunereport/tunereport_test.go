@@ -30,7 +30,7 @@ func answer(t *testing.T, itl time.Duration) *Answer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	base := tune.Settings{Release: tune.Release{Major: 0, Minor: 23}, Device: d, MaxModelLen: 8192}
+	base := tune.Settings{Release: "0.23", Device: d, MaxModelLen: 8192}
 	p := &tune.Plan{Model: m, Base: base, MaxGPUs: 8, Targets: tune.Targets{ITLP95: itl, TTFTP95: time.Second}, Demand: tune.Demand{
 		Rate: 4, MeanPrompt: 800, MeanOutput: 100, Text: "4 requests/s",
 		Draw: func(rate float64, replicas, _ int) ([]sim.Request, error) {

@@ -40,7 +40,7 @@ func (s *simulation) gather() error {
 	}
 	e.Config = observed.Config
 	if s.seen != nil {
-		capacity := float64((e.Config.NumBlocks - 1) * e.Config.BlockSize)
+		capacity := float64(e.Config.Tokens())
 		for i := range s.seen.Engines {
 			e.Scrapes = append(e.Scrapes, s.seen.Engines[i].Scrapes(capacity)...)
 		}
@@ -63,9 +63,6 @@ func (s *simulation) gather() error {
 	}
 	return nil
 }
-
-// usualTokens is how long a request is on average where nothing tells.
-const usualTokens = 1000
 
 // dataSheets reads the model and the GPU, where both are given: what a step would
 // cost, and how large the KV cache would be where nothing else tells.
@@ -103,24 +100,26 @@ func (s *simulation) dataSheets() error {
 	if s.device == nil {
 		return nil // a size of memory has no speed
 	}
-	mean := float64(usualTokens)
-	if s.seen != nil && s.seen.Workload.Requests() > 0 {
-		mean = s.seen.Workload.Prompt.Mean() + s.seen.Workload.Output.Mean()/2
+	mean, err := s.meanTokens()
+	if err != nil {
+		return err
 	}
-	bits := 16
-	if b := t.model.Quant.Bits; b > 0 {
-		bits = int(b)
-	}
-	model, hardware := l.StepModel(mean), whatif.Devices(t.device, l.Settings.TP, bits)
-	e := &s.evidence
-	e.Model, e.Device, e.HardwareFrom = &model, &hardware, t.device.Name
-	if l.Settings.TP > 1 {
-		e.HardwareFrom = fmt.Sprintf("%d × %s", l.Settings.TP, t.device.Name)
-	}
-	if name := t.model.Architecture; name != "" {
-		e.HardwareFrom += " and the configuration of a " + name
-	}
+	prior := l.StepCost(mean)
+	s.evidence.Prior, s.evidence.HardwareFrom = &prior, l.StepTimesFrom()
 	return nil
+}
+
+// meanTokens is what a request holds on average, in the middle of its answer.
+func (s *simulation) meanTokens() (float64, error) {
+	if s.trace == nil {
+		spec, _, err := s.spec(&s.f.load)
+		return spec.Prompt.Mean() + spec.Output.Mean()/2, err
+	}
+	var sum float64
+	for _, r := range s.trace.Requests {
+		sum += float64(r.PromptTokens) + float64(r.OutputTokens)/2
+	}
+	return sum / float64(max(len(s.trace.Requests), 1)), nil
 }
 
 // parseStepCost reads constants such as base=8ms,per-token=50us,knee=256.

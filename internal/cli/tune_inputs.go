@@ -349,17 +349,13 @@ func (t *tuning) calibrate(ctx context.Context, l *tune.Ledger, d *tune.Demand) 
 		return nil, err
 	}
 	e := whatif.Evidence{Config: observedUnder.Config, ScrapesFrom: t.seen.From, Check: ctx.Err}
-	capacity := float64((e.Config.NumBlocks - 1) * e.Config.BlockSize)
+	capacity := float64(e.Config.Tokens())
 	for i := range t.seen.Engines {
 		e.Scrapes = append(e.Scrapes, t.seen.Engines[i].Scrapes(capacity)...)
 	}
 	if device != nil {
-		bits := 16
-		if b := t.model.Quant.Bits; b > 0 {
-			bits = int(b)
-		}
-		m, h := l.StepModel(d.MeanPrompt+d.MeanOutput/2), whatif.Devices(*device, l.Settings.TP, bits)
-		e.Model, e.Device, e.HardwareFrom = &m, &h, device.Name
+		prior := l.StepCost(d.MeanTokens())
+		e.Prior, e.HardwareFrom = &prior, l.StepTimesFrom()
 	}
 	return whatif.Calibrate(e)
 }

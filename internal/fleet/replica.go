@@ -415,8 +415,8 @@ func (r *replica) cacheConfig() []pair {
 		"block_size": strconv.Itoa(cfg.BlockSize), "num_gpu_blocks": strconv.Itoa(cfg.NumBlocks),
 		"effective_attention_block_size": strconv.Itoa(cfg.BlockSize),
 		"enable_prefix_caching":          python(cfg.PrefixCaching), "gpu_memory_utilization": strconv.FormatFloat(rel.Utilization(), 'g', -1, 64),
-		"kv_cache_size_tokens":     strconv.Itoa(cfg.NumBlocks * cfg.BlockSize),
-		"kv_cache_max_concurrency": strconv.FormatFloat(float64(cfg.NumBlocks*cfg.BlockSize)/float64(cfg.MaxModelLen), 'g', -1, 64),
+		"kv_cache_size_tokens":     strconv.Itoa(cfg.CacheSize()),
+		"kv_cache_max_concurrency": strconv.FormatFloat(float64(cfg.CacheSize())/float64(cfg.MaxModelLen), 'g', -1, 64),
 		"engine":                   "0",
 	}
 	fields := cacheFields23

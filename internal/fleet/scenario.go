@@ -106,13 +106,9 @@ func (f *Faults) slow(c sim.StepCost) sim.StepCost {
 	if f.SlowPrefill > 0 {
 		prefill = f.SlowPrefill
 	}
-	c.Base *= all
-	c.Mixed *= all * prefill
-	c.PerSeq *= all
-	c.PerToken *= all * prefill
-	c.PerKV *= all
-	c.PerPair *= all * prefill
-	return c
+	by := sim.Uniform(all)
+	by.Mixed, by.PerToken, by.PerPair = all*prefill, all*prefill, all*prefill
+	return c.Scale(by)
 }
 
 // DefaultCost is of the order of an 8B model on an A100: 10 ms for a decode step,

@@ -31,7 +31,8 @@ func brief(e whatif.Evidence) (*whatif.Calibration, error) {
 	for _, share := range fixedShares {
 		var best *calibrate.Fit
 		for _, knee := range priorKnees {
-			fit, err := calibrate.FromScrapes(e.Config, e.Scrapes, &sim.StepCost{Base: share * typical, Knee: knee}, e.Check)
+			prior := calibrate.Rough(sim.StepCost{Base: share * typical, Knee: knee})
+			fit, err := calibrate.FromScrapes(e.Config, e.Scrapes, &prior, e.Check)
 			if err != nil {
 				return nil, err
 			}

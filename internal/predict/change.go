@@ -91,7 +91,7 @@ func (s *setup) resize(cfg sim.Config, size string) error {
 	if err != nil || n < 1 {
 		return fmt.Errorf("a block size of %q", size)
 	}
-	s.setBlocks((cfg.NumBlocks-1)*cfg.BlockSize/n + 1)
+	s.setBlocks(cfg.Tokens()/n + 1)
 	return nil
 }
 

@@ -121,7 +121,7 @@ func (p *predictor) configure(t *diagnose.Target, fleet *observe.Fleet, fixes []
 		return fmt.Errorf("the simulation has no %s", strings.Join(p.engine.NotModelled, ", "))
 	}
 	cfg := &p.engine.Config
-	if tokens, _, ok := p.now.known.Number(engine.KVTokens); ok && math.Abs(float64(cfg.NumBlocks*cfg.BlockSize)/tokens-1) > 0.05 {
+	if tokens, _, ok := p.now.known.Number(engine.KVTokens); ok && math.Abs(float64(cfg.CacheSize())/tokens-1) > 0.05 {
 		return errors.New("the simulation has one group of KV blocks, and this model's layers keep several")
 	}
 	return nil
@@ -240,18 +240,10 @@ const mostSlower = 1.25
 
 // scale makes all steps so many times as long.
 func scale(f *calibrate.Fit, times float64) {
-	longer := func(c sim.StepCost) sim.StepCost {
-		c.Base *= times
-		c.Mixed *= times
-		c.PerSeq *= times
-		c.PerToken *= times
-		c.PerKV *= times
-		c.PerPair *= times
-		return c
-	}
-	f.Cost = longer(f.Cost)
+	by := sim.Uniform(times)
+	f.Cost = f.Cost.Scale(by)
 	for i := range f.Draws {
-		f.Draws[i] = longer(f.Draws[i])
+		f.Draws[i] = f.Draws[i].Scale(by)
 	}
 }
 
@@ -260,7 +252,7 @@ func scale(f *calibrate.Fit, times float64) {
 // work.
 func (p *predictor) calibrate(fleet *observe.Fleet, recomputed float64) error {
 	e := whatif.Evidence{Config: p.engine.Config, ScrapesFrom: fmt.Sprintf("the last %s", fleet.To.Sub(fleet.From).Round(time.Second)), Check: p.check}
-	capacity := float64((e.Config.NumBlocks - 1) * e.Config.BlockSize)
+	capacity := float64(e.Config.Tokens())
 	for i := range fleet.Engines {
 		one := observe.Engine{Intervals: slices.Clone(fleet.Engines[i].Intervals)}
 		for k := range one.Intervals {

@@ -167,7 +167,7 @@ func (p *player) progress(n int, of func(int) (prompt, done, output int)) []int 
 		out[i] = done
 		prompts, all, most = prompts+float64(prompt), all+float64(done), most+float64(output)
 	}
-	want := p.held*float64((p.cfg.NumBlocks-1)*p.cfg.BlockSize) - prompts - float64(n*p.cfg.BlockSize)/2
+	want := p.held*float64(p.cfg.Tokens()) - prompts - float64(n*p.cfg.BlockSize)/2
 	if !(p.held > 0) || !(all > 0) || n == 0 {
 		return out
 	}

@@ -114,6 +114,14 @@ func (c Config) Validate() error {
 	return nil
 }
 
+// Tokens is how many tokens requests can hold: the capacity of which KV cache usage
+// is a share, and that everything computes with.
+func (c Config) Tokens() int { return c.usableBlocks() * c.BlockSize }
+
+// CacheSize is the KV cache in tokens as a server logs it and reports it in
+// kv_cache_size_tokens, with the placeholder: the number to show to people.
+func (c Config) CacheSize() int { return c.NumBlocks * c.BlockSize }
+
 // usableBlocks is the blocks that requests can hold.
 func (c Config) usableBlocks() int { return c.NumBlocks - 1 }
 

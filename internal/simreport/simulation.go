@@ -87,7 +87,7 @@ func DeploymentOf(e *whatif.Engine, d whatif.Deployment, known engine.Config) De
 	c := d.Config
 	out := Deployment{
 		VLLM: string(e.Release), Replicas: max(d.Replicas, 1), Assumed: e.Assumed, NotModelled: e.NotModelled,
-		KVTokens: (c.NumBlocks - 1) * c.BlockSize, Settings: map[string]Setting{},
+		KVTokens: c.CacheSize(), Settings: map[string]Setting{},
 	}
 	if out.Replicas > 1 {
 		out.Route = string(cmp.Or(d.Route, whatif.RoundRobin))

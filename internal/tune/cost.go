@@ -1,23 +1,23 @@
 package tune
 
 import (
+	"fmt"
 	"math"
 	"strings"
 
 	"github.com/sixty-dev/sixty/internal/modelconfig"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/sim/calibrate"
-	"github.com/sixty-dev/sixty/internal/sim/whatif"
 )
 
 // usualBatch is the batch for which the share of experts that a step reads is
 // worked out: a step's constants do not depend on its batch.
 const usualBatch = 32
 
-// StepModel is what a step of the model costs on one tensor-parallel group, for
+// stepModel is what a step of the model costs on one tensor-parallel group, for
 // calibrate.FromHardware. KV bytes are those of all its GPUs together, as the
 // bandwidth is.
-func (l *Ledger) StepModel(meanTokens float64) calibrate.Model {
+func (l *Ledger) stepModel(meanTokens float64) calibrate.Model {
 	m, s := l.Model, &l.Settings
 	tp := float64(s.TP)
 	var weights float64
@@ -91,26 +91,37 @@ func interconnect(device string) (bandwidth, latency float64) {
 	return 25e9, 30e-6
 }
 
-// dataSheet is the step cost by the roofline model, with the two all-reduces that
-// each layer needs under tensor parallelism, and the states that recurrent layers
-// read and write.
-func dataSheet(l *Ledger, meanTokens float64) sim.StepCost {
+// StepCost is what a step costs on one tensor-parallel group by the data sheets, for
+// requests that hold so many tokens on average: the roofline model, with the two
+// all-reduces that each layer needs under tensor parallelism, and the states that
+// recurrent layers read and write. The device's data sheet must be known.
+func (l *Ledger) StepCost(meanTokens float64) calibrate.Prior {
 	m, s := l.Model, &l.Settings
-	bits := 16
-	if b := m.Quant.Bits; b > 0 && b <= 8 {
-		bits = int(b)
-	}
-	c := calibrate.FromHardware(l.StepModel(meanTokens), whatif.Devices(s.Device, s.TP, bits))
+	tp := float64(s.TP)
+	c := calibrate.FromHardware(l.stepModel(meanTokens),
+		calibrate.Hardware{MemoryBandwidth: s.Device.Bandwidth * tp, FLOPS: s.Device.FLOPS(int(m.Quant.Bits)) * tp})
 	if s.TP > 1 {
 		bandwidth, latency := interconnect(s.Device.Name)
 		layers := float64(len(m.Layers))
 		c.Base += 2 * layers * latency
-		c.PerToken += 2 * layers * float64(m.Hidden) * m.DType.Bytes() * 2 * float64(s.TP-1) / float64(s.TP) / bandwidth
+		c.PerToken += 2 * layers * float64(m.Hidden) * m.DType.Bytes() * 2 * (tp - 1) / tp / bandwidth
 	}
 	if l.KV.StateBytes > 0 && s.Device.Bandwidth > 0 {
 		c.PerSeq += 2 * l.KV.StateBytes / s.Device.Bandwidth
 	}
 	return c
+}
+
+// StepTimesFrom says what StepCost rests on, for people.
+func (l *Ledger) StepTimesFrom() string {
+	text := l.Settings.Device.Name
+	if l.Settings.TP > 1 {
+		text = fmt.Sprintf("%d × %s", l.Settings.TP, text)
+	}
+	if name := l.Model.Architecture; name != "" {
+		text += " and the configuration of a " + name
+	}
+	return text
 }
 
 // transfer scales a fit that was made on one deployment to another by what the
@@ -122,20 +133,15 @@ func transfer(f *calibrate.Fit, from, to sim.StepCost) *calibrate.Fit {
 		}
 		return 1
 	}
-	scale := func(c sim.StepCost) sim.StepCost {
-		c.Base *= ratio(from.Base, to.Base)
-		c.Mixed *= ratio(from.Mixed, to.Mixed)
-		c.PerSeq *= ratio(from.PerSeq, to.PerSeq)
-		c.PerToken *= ratio(from.PerToken, to.PerToken)
-		c.PerKV *= ratio(from.PerKV, to.PerKV)
-		c.PerPair *= ratio(from.PerPair, to.PerPair)
-		return c
+	by := sim.StepCost{
+		Base: ratio(from.Base, to.Base), Mixed: ratio(from.Mixed, to.Mixed), PerSeq: ratio(from.PerSeq, to.PerSeq),
+		PerToken: ratio(from.PerToken, to.PerToken), PerKV: ratio(from.PerKV, to.PerKV), PerPair: ratio(from.PerPair, to.PerPair),
 	}
 	out := *f
-	out.Cost, out.Low, out.High = scale(f.Cost), scale(f.Low), scale(f.High)
+	out.Cost, out.Low, out.High = f.Cost.Scale(by), f.Low.Scale(by), f.High.Scale(by)
 	out.Draws = make([]sim.StepCost, len(f.Draws))
 	for i, d := range f.Draws {
-		out.Draws[i] = scale(d)
+		out.Draws[i] = d.Scale(by)
 	}
 	return &out
 }

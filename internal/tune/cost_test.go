@@ -10,7 +10,7 @@ import (
 
 func TestAStepReadsTheWeightsAndTheCache(t *testing.T) {
 	l := ledger(t, model(t, "llama-3.1-8b"), Settings{Device: device(t, "H100"), TP: 2})
-	m := l.StepModel(1000)
+	m := l.stepModel(1000)
 	// All weights but the embedding, of which a token reads a row; norms on both GPUs.
 	if want := 2 * (8030261248.0 - 128256*4096 + 65*4096); math.Abs(m.WeightBytes/want-1) > 1e-6 {
 		t.Errorf("%v bytes of weights, want %v", m.WeightBytes, want)
@@ -28,14 +28,14 @@ func TestAStepReadsTheWeightsAndTheCache(t *testing.T) {
 	share := 1 - math.Pow(1-8.0/128, 32)
 	experts := 48.0 * 128 * 3 * 2048 * 768 * 2
 	dense := 2*(30532122624.0-151936*2048) - experts
-	if got := q.StepModel(1000).WeightBytes; math.Abs(got/(dense+experts*share)-1) > 1e-6 {
+	if got := q.stepModel(1000).WeightBytes; math.Abs(got/(dense+experts*share)-1) > 1e-6 {
 		t.Errorf("Qwen3 30B reads %v bytes, want %v", got, dense+experts*share)
 	}
 }
 
 func TestMoreGPUsAreFasterAndCostAllReduces(t *testing.T) {
 	cost := func(tp int, gpu string) sim.StepCost {
-		return dataSheet(ledger(t, model(t, "llama-3.1-8b"), Settings{Device: device(t, gpu), TP: tp}), 1000)
+		return ledger(t, model(t, "llama-3.1-8b"), Settings{Device: device(t, gpu), TP: tp}).StepCost(1000).StepCost
 	}
 	one, four := cost(1, "H100"), cost(4, "H100")
 	if !(four.Base < one.Base && four.PerToken < one.PerToken && four.PerKV < one.PerKV) {

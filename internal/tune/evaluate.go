@@ -151,13 +151,9 @@ func (s *search) config(p *Point) (sim.Config, error) {
 // fit is the calibration for a point: the measured one, carried over by the data
 // sheets where the point differs from what was measured.
 func (s *search) fit(p *Point) (*whatif.Calibration, error) {
-	mean := s.Demand.MeanPrompt + s.Demand.MeanOutput/2
-	sheet := dataSheet(p.Ledger, mean)
 	if s.Fit == nil {
-		if err := sheet.Validate(); err != nil {
-			return nil, err
-		}
-		return &whatif.Calibration{Fit: calibrate.Estimate(sheet), Basis: whatif.Hardware, Source: p.Ledger.Settings.Device.Name}, nil
+		sheet := p.Ledger.StepCost(s.Demand.MeanTokens())
+		return whatif.Calibrate(whatif.Evidence{Prior: &sheet, HardwareFrom: p.Ledger.StepTimesFrom()})
 	}
 	if p.Knobs.TP == max(s.FitSettings.TP, 1) && p.Knobs.KVType == orAuto(s.FitSettings.KVType) || p.Ledger.Settings.Device.Bandwidth == 0 {
 		return s.Fit, nil
@@ -166,8 +162,9 @@ func (s *search) fit(p *Point) (*whatif.Calibration, error) {
 	if err != nil {
 		return s.Fit, nil
 	}
+	mean := s.Demand.MeanTokens()
 	c := *s.Fit
-	c.Fit = transfer(s.Fit.Fit, dataSheet(base, mean), sheet)
+	c.Fit = transfer(s.Fit.Fit, base.StepCost(mean).StepCost, p.Ledger.StepCost(mean).StepCost)
 	return &c, nil
 }
 
@@ -184,12 +181,12 @@ func (s *search) simulate(p *Point, requests []sim.Request) bool {
 		return false
 	}
 	every := max(requests[len(requests)-1].Arrival/200, 10*time.Millisecond)
-	res, err := sim.Run(cfg, c.Fit.Cost, requests, sim.Options{SampleEvery: every, Check: s.Check})
+	pred, err := c.Predict(whatif.Deployment{Config: cfg}, requests, 0, sim.Options{SampleEvery: every, Check: s.Check})
 	if err != nil {
 		s.note(err.Error())
 		return false
 	}
-	sum := res.Summary()
+	res, sum := pred.Result, pred.Summary
 	finished := sum.Outcomes[sim.Finished]
 	p.Failed = len(requests) - finished - sum.Outcomes[sim.Cancelled]
 	if finished == 0 {

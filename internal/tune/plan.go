@@ -36,6 +36,9 @@ type Demand struct {
 	Text string // for people
 }
 
+// MeanTokens is what a request holds on average, in the middle of its answer.
+func (d *Demand) MeanTokens() float64 { return d.MeanPrompt + d.MeanOutput/2 }
+
 // Plan is a question to Search.
 type Plan struct {
 	Model   *modelconfig.Model

@@ -10,6 +10,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/gpu"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/modelconfig"
+	"github.com/sixty-dev/sixty/internal/sim/whatif"
 )
 
 // visible is the memory that PyTorch sees on an accelerator, in GiB, as vLLM's
@@ -130,29 +131,17 @@ func (s *Settings) caching(m *modelconfig.Model) {
 	}
 }
 
-// limits resolves the batch limits (engine/arg_utils.py, get_batch_defaults).
+// limits resolves the batch limits.
 func (s *Settings) limits() {
-	tokens, seqs := 2048, 256
-	name := strings.ToLower(s.Device.Name)
-	switch {
-	case s.CPU:
-		tokens, seqs = 2048*s.TP*s.PP, 128*s.TP*s.PP
-	case s.Memory.Value >= 160*gib && s.Release.AtLeast(engine.LargerBatchesFrom160GiB):
-		tokens, seqs = 16384, 1024
-	case s.Memory.Value >= 70*gib && !strings.HasPrefix(name, "a100"):
-		tokens, seqs = 8192, 1024
-	}
+	machine := whatif.Machine{Release: s.Release, Device: s.Device.Name, Memory: s.Memory.Value, CPU: s.CPU, Ranks: s.TP * s.PP}
+	seqs, tokens := machine.Limits(s.MaxNumSeqs, s.MaxNumBatchedTokens, s.MaxModelLen, true)
 	if s.MaxNumSeqs == 0 {
-		s.MaxNumSeqs = seqs
-		if s.MaxNumBatchedTokens > 0 {
-			s.MaxNumSeqs = min(seqs, s.MaxNumBatchedTokens)
-		}
-		s.assume("max-num-seqs %d, vLLM's default on %s", s.MaxNumSeqs, s.deviceName())
+		s.assume("max-num-seqs %d, vLLM's default on %s", seqs, s.deviceName())
 	}
 	if s.MaxNumBatchedTokens == 0 {
-		s.MaxNumBatchedTokens = int(min(float64(max(tokens, s.MaxNumSeqs)), float64(s.MaxNumSeqs)*float64(s.MaxModelLen)))
-		s.assume("max-num-batched-tokens %d, vLLM's default on %s", s.MaxNumBatchedTokens, s.deviceName())
+		s.assume("max-num-batched-tokens %d, vLLM's default on %s", tokens, s.deviceName())
 	}
+	s.MaxNumSeqs, s.MaxNumBatchedTokens = seqs, tokens
 }
 
 // countGraphs counts the CUDA graphs of the default mode, FULL_AND_PIECEWISE:

@@ -41,9 +41,10 @@ func TestAbsurdObservationsEnd(t *testing.T) {
 				}
 			}
 		}
-		var prior *sim.StepCost
+		var prior *calibrate.Prior
 		if rapid.Bool().Draw(t, "prior") {
-			prior = &sim.StepCost{Base: 5e-3, Knee: 256}
+			rough := calibrate.Rough(sim.StepCost{Base: 5e-3, Knee: 256})
+			prior = &rough
 		}
 		began, late := time.Now(), errors.New("it goes on")
 		f, err := calibrate.FromScrapes(cfg, scrapes, prior, func() error {

@@ -173,7 +173,7 @@ func TestACostFittedToScrapesPredictsTheSameServer(t *testing.T) {
 	for _, r := range requests {
 		total += float64(r.PromptTokens)
 	}
-	prior := trueCost // as a data sheet would have it: of the right order
+	prior := calibrate.Rough(trueCost) // as a data sheet would have it: of the right order
 	prior.Base, prior.PerKV, prior.PerToken = 15e-3, 70e-9, 80e-6
 	f, err := calibrate.FromScrapes(cfg, scrape(t, cfg, requests), &prior, nil)
 	if err != nil {
@@ -266,7 +266,7 @@ func TestPredictionsSayWhereTheyCannotBeTrusted(t *testing.T) {
 		"a load like the calibration's":       {f, 4, ""},
 		"a load far beyond the calibration's": {f, 40, "extrapolated: batches of up to"},
 		"a load far below the calibration's":  {f, 0.05, "extrapolated: batches of down to"},
-		"no calibration":                      {calibrate.Estimate(trueCost), 4, "not calibrated"},
+		"no calibration":                      {calibrate.Estimate(calibrate.Rough(trueCost)), 4, "not calibrated"},
 		"constants that were given":           {calibrate.Exactly(trueCost), 40, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -84,7 +84,7 @@ const (
 // Solve fits the constants of a step cost with a given knee to observations, by
 // robust non-negative least squares of the logarithmic errors: Huber's weights
 // (1964) keep stalls of the machine from deciding the result.
-func Solve(obs []Observation, knee int, prior *sim.StepCost) (*Fit, error) {
+func Solve(obs []Observation, knee int, prior *Prior) (*Fit, error) {
 	p, err := solve(obs, knee, prior, nil)
 	if err != nil {
 		return nil, err
@@ -118,7 +118,7 @@ type point struct {
 	loss  float64 // mean of Huber's loss, to choose among knees
 }
 
-func solve(obs []Observation, knee int, prior *sim.StepCost, check func() error) (*point, error) {
+func solve(obs []Observation, knee int, prior *Prior, check func() error) (*point, error) {
 	need := minObservations
 	if prior != nil {
 		need = minWithPrior
@@ -234,6 +234,10 @@ type vector [constants]float64
 
 func toCost(x vector, knee int) sim.StepCost {
 	return sim.StepCost{Base: x[0], Mixed: x[1], PerSeq: x[2], PerToken: x[3], PerKV: x[4], PerPair: x[5], Knee: knee}
+}
+
+func fromCost(c sim.StepCost) vector {
+	return vector{c.Base, c.Mixed, c.PerSeq, c.PerToken, c.PerKV, c.PerPair}
 }
 
 func frontend(x vector) sim.Frontend { return sim.Frontend{PerRequest: min(x[perRequest], 3600)} }

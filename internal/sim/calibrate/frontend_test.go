@@ -101,7 +101,7 @@ func TestTheFrontendIsFoundInMetrics(t *testing.T) {
 	cfg := config(t)
 	cfg.AsyncScheduling = false
 	requests := workload(1, 2, 600)
-	prior := trueCost
+	prior := calibrate.Rough(trueCost)
 	prior.Base, prior.PerKV, prior.PerToken = 15e-3, 70e-9, 80e-6
 	f, err := calibrate.FromScrapes(cfg, watch(t, cfg, requests), &prior, nil)
 	if err != nil {

@@ -24,7 +24,7 @@ type Model struct {
 
 // Shares of the data sheet's numbers that real kernels reach, and the parts of a
 // step that no data sheet has. They are round numbers of the right order; a
-// measurement moves them (see priorSpread).
+// measurement moves them (see dataSheetSpread).
 const (
 	bandwidthShare = 0.9
 	flopsShare     = 0.8
@@ -33,13 +33,29 @@ const (
 	perSeqSeconds  = 20e-6
 )
 
+// A Prior is what is known of a step's cost before anything was measured, and how
+// well.
+type Prior struct {
+	sim.StepCost
+	// Spread is the relative standard deviation of each constant; that of the knee is
+	// not used.
+	Spread sim.StepCost
+}
+
+// dataSheetSpread: data sheets tell bandwidth and arithmetic well, and overheads
+// hardly.
+var dataSheetSpread = sim.StepCost{Base: 0.3, Mixed: 2, PerSeq: 2, PerToken: 0.3, PerKV: 0.3, PerPair: 1}
+
+// Rough is a prior of constants that are known as well as from a data sheet.
+func Rough(c sim.StepCost) Prior { return Prior{c, dataSheetSpread} }
+
 // FromHardware estimates a step's cost when nothing was measured, by the
 // roofline model. It is right to a factor, not to a percentage: use it to start
 // from, and as the prior of a fit.
-func FromHardware(m Model, h Hardware) sim.StepCost {
+func FromHardware(m Model, h Hardware) Prior {
 	weights := m.WeightBytes / (h.MemoryBandwidth * bandwidthShare)
 	perToken := 2 * m.Parameters / (h.FLOPS * flopsShare)
-	return sim.StepCost{
+	return Rough(sim.StepCost{
 		Base:     launchSeconds + weights,
 		Mixed:    mixedSeconds,
 		PerSeq:   perSeqSeconds,
@@ -47,23 +63,19 @@ func FromHardware(m Model, h Hardware) sim.StepCost {
 		PerKV:    m.KVBytesPerToken / (h.MemoryBandwidth * bandwidthShare),
 		PerPair:  4 * m.AttentionWidth / (h.FLOPS * flopsShare),
 		Knee:     int(weights / perToken),
-	}
+	})
 }
 
-// priorSpread is the relative standard deviation of a prior's constants: data
-// sheets tell bandwidth and arithmetic well, and overheads hardly.
-var priorSpread = [...]float64{0.3, 2, 2, 0.3, 0.3, 1}
-
-// Estimate is a fit that rests on data sheets alone: no observations, and samples
-// of the constants as wide as priorSpread, so that predictions show how little is
-// known.
-func Estimate(prior sim.StepCost) *Fit {
-	f := &Fit{Cost: prior, Low: prior, High: prior}
+// Estimate is a fit that rests on a prior alone: no observations, and samples of the
+// constants as wide as its spread, so that predictions show how little is known.
+func Estimate(prior Prior) *Fit {
+	f := &Fit{Cost: prior.StepCost, Low: prior.StepCost, High: prior.StepCost}
 	rng := rand.New(rand.NewPCG(1, 2)) // the same input gives the same interval
+	spread := fromCost(prior.Spread)
 	for range bootstrapDraws {
-		x := vector{prior.Base, prior.Mixed, prior.PerSeq, prior.PerToken, prior.PerKV, prior.PerPair}
-		for j, spread := range priorSpread {
-			x[j] *= math.Exp(rng.NormFloat64() * math.Log1p(spread))
+		x := fromCost(prior.StepCost)
+		for j := range perRequest {
+			x[j] *= math.Exp(rng.NormFloat64() * math.Log1p(spread[j]))
 		}
 		f.Draws = append(f.Draws, toCost(x, prior.Knee))
 	}
@@ -80,16 +92,17 @@ func Exactly(cost sim.StepCost) *Fit { return &Fit{Cost: cost, Low: cost, High: 
 const priorStrength = 0.03 * 0.03 * 10
 
 // priorRows pull each constant towards the prior's.
-func priorRows(prior *sim.StepCost) []row {
+func priorRows(prior *Prior) []row {
 	if prior == nil {
 		return nil
 	}
 	var rows []row
-	for j, v := range [...]float64{prior.Base, prior.Mixed, prior.PerSeq, prior.PerToken, prior.PerKV, prior.PerPair} {
+	spread := fromCost(prior.Spread)
+	for j, v := range fromCost(prior.StepCost) {
 		if v <= 0 {
 			continue
 		}
-		r := row{target: 1, weight: priorStrength / (priorSpread[j] * priorSpread[j])}
+		r := row{target: 1, weight: priorStrength / (spread[j] * spread[j])}
 		r.a[j] = 1 / v
 		rows = append(rows, r)
 	}

@@ -120,7 +120,8 @@ func predictLive(t *testing.T, run *liveRun) {
 	}
 	fit, err := calibrate.FromRequests(cfg, ms, nil, nil)
 	if errors.Is(err, calibrate.ErrUndetermined) {
-		fit, err = calibrate.FromRequests(cfg, ms, &sim.StepCost{Base: tpot / 2, Knee: 256}, nil) // as whatif.Calibrate does
+		prior := calibrate.Rough(sim.StepCost{Base: tpot / 2, Knee: 256})
+		fit, err = calibrate.FromRequests(cfg, ms, &prior, nil) // as whatif.Calibrate does
 	}
 	if err != nil {
 		t.Logf("%s: no fit: %v", run.Name, err)

@@ -31,7 +31,7 @@ const rounds = 8
 // were measured and the work that was simulated, and so on. The configuration
 // must be that of the server. Check, which may be nil, is asked now and then whether
 // to go on, as a context's Err: its error ends the fit.
-func FromRequests(cfg sim.Config, measured []Measured, prior *sim.StepCost, check func() error) (*Fit, error) {
+func FromRequests(cfg sim.Config, measured []Measured, prior *Prior, check func() error) (*Fit, error) {
 	requests := make([]sim.Request, len(measured))
 	used := 0
 	for i, m := range measured {
@@ -45,7 +45,7 @@ func FromRequests(cfg sim.Config, measured []Measured, prior *sim.StepCost, chec
 	}
 	start := guess(measured)
 	if prior != nil {
-		start = *prior
+		start = prior.StepCost
 	}
 	var best *point
 	for _, knee := range knees(cfg, prior) {
@@ -69,7 +69,7 @@ func FromRequests(cfg sim.Config, measured []Measured, prior *sim.StepCost, chec
 // knees are the candidates for the number of tokens below which a step is bound
 // by memory: around that of the prior, or over what hardware has (its arithmetic
 // per byte of memory traffic, 100 to 600 operations) and beyond.
-func knees(cfg sim.Config, prior *sim.StepCost) []int {
+func knees(cfg sim.Config, prior *Prior) []int {
 	if prior != nil {
 		return []int{prior.Knee / 2, prior.Knee * 3 / 4, prior.Knee, prior.Knee * 3 / 2, prior.Knee * 2}
 	}
@@ -95,7 +95,7 @@ func guess(measured []Measured) sim.StepCost {
 }
 
 // fixpoint alternates simulation and fit.
-func fixpoint(cfg sim.Config, requests []sim.Request, measured []Measured, start sim.StepCost, knee int, prior *sim.StepCost, check func() error) (*point, error) {
+func fixpoint(cfg sim.Config, requests []sim.Request, measured []Measured, start sim.StepCost, knee int, prior *Prior, check func() error) (*point, error) {
 	cost, front := start, sim.Frontend{}
 	cost.Knee = knee
 	for round := 1; ; round++ {

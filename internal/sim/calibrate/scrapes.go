@@ -49,7 +49,7 @@ type Scrape struct {
 // knows means per interval only, not single steps: overhead of steps with
 // prefill and the knee come out rougher than from requests. Check is that of
 // FromRequests.
-func FromScrapes(cfg sim.Config, scrapes []Scrape, prior *sim.StepCost, check func() error) (*Fit, error) {
+func FromScrapes(cfg sim.Config, scrapes []Scrape, prior *Prior, check func() error) (*Fit, error) {
 	var best *point
 	for _, knee := range knees(cfg, prior) {
 		var obs []Observation

@@ -130,7 +130,7 @@ func TestGroundTruth(t *testing.T) {
 	}
 }
 
-func fitRequests(t *testing.T, cfg sim.Config, ms []calibrate.Measured, prior *sim.StepCost, use func(calibrate.Measured) bool) *calibrate.Fit {
+func fitRequests(t *testing.T, cfg sim.Config, ms []calibrate.Measured, prior *calibrate.Prior, use func(calibrate.Measured) bool) *calibrate.Fit {
 	t.Helper()
 	for i := range ms {
 		ms[i].Use = use(ms[i])
@@ -144,7 +144,7 @@ func fitRequests(t *testing.T, cfg sim.Config, ms []calibrate.Measured, prior *s
 }
 
 // fitScrapes fits to the run's per-second series, up to a time.
-func fitScrapes(t *testing.T, cfg sim.Config, run string, until time.Duration, prior *sim.StepCost) *calibrate.Fit {
+func fitScrapes(t *testing.T, cfg sim.Config, run string, until time.Duration, prior *calibrate.Prior) *calibrate.Fit {
 	t.Helper()
 	rows, err := csv.NewReader(truthFile(t, run, "timeseries.csv")).ReadAll()
 	if err != nil {

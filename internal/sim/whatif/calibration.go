@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sixty-dev/sixty/internal/gpu"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/sim/calibrate"
@@ -33,10 +32,9 @@ type Evidence struct {
 	Requests []calibrate.Measured
 	Scrapes  []calibrate.Scrape
 
-	// Model and Device are the data sheets: the prior of a fit, and the basis
-	// where nothing was measured. Both or none.
-	Model  *calibrate.Model
-	Device *calibrate.Hardware
+	// Prior is what data sheets tell: the prior of a fit, and the basis where nothing
+	// was measured. Ledger.StepCost of package tune works it out.
+	Prior *calibrate.Prior
 
 	// Check, which may be nil, is asked now and then whether to go on, as a context's
 	// Err: its error ends the calibration.
@@ -73,13 +71,10 @@ func Calibrate(e Evidence) (*Calibration, error) {
 		}
 		return &Calibration{Fit: calibrate.Exactly(*e.Cost), Basis: Given, Source: e.CostFrom}, nil
 	}
-	var prior *sim.StepCost
-	if e.Model != nil && e.Device != nil {
-		cost := calibrate.FromHardware(*e.Model, *e.Device)
-		if err := cost.Validate(); err != nil {
+	if e.Prior != nil {
+		if err := e.Prior.Validate(); err != nil {
 			return nil, hint.With(fmt.Errorf("data sheet: %w", err), "check the model's size and the GPU's numbers")
 		}
-		prior = &cost
 	}
 	c := &Calibration{}
 	var last error
@@ -95,23 +90,24 @@ func Calibrate(e Evidence) (*Calibration, error) {
 			c.Fit, c.Basis, c.Source = fit, b, source
 		}
 	}
-	fit := func(b Basis, source string, typical float64, fit func(prior *sim.StepCost) (*calibrate.Fit, error)) {
-		f, err := fit(prior)
-		if errors.Is(err, calibrate.ErrUndetermined) && prior == nil && typical > 0 {
+	fit := func(b Basis, source string, typical float64, fit func(prior *calibrate.Prior) (*calibrate.Fit, error)) {
+		f, err := fit(e.Prior)
+		if errors.Is(err, calibrate.ErrUndetermined) && e.Prior == nil && typical > 0 {
 			// A weak opinion that the observations outweigh where they have one.
-			if f, err = fit(&sim.StepCost{Base: typical / 2, Knee: generalKnee}); err == nil {
+			weak := calibrate.Rough(sim.StepCost{Base: typical / 2, Knee: generalKnee})
+			if f, err = fit(&weak); err == nil {
 				c.Notes = append(c.Notes, source+": the load hardly varied, so that half of a step was taken to be independent of it; name the model and the GPU to do better")
 			}
 		}
 		take(b, source, f, err)
 	}
 	if len(e.Requests) > 0 {
-		fit(Requests, e.RequestsFrom, typicalRequest(e.Requests), func(p *sim.StepCost) (*calibrate.Fit, error) {
+		fit(Requests, e.RequestsFrom, typicalRequest(e.Requests), func(p *calibrate.Prior) (*calibrate.Fit, error) {
 			return calibrate.FromRequests(e.Config, e.Requests, p, e.Check)
 		})
 	}
 	if len(e.Scrapes) > 0 && (c.Fit == nil || c.Fit.MedianError > poorFit) {
-		fit(Metrics, e.ScrapesFrom, typicalScrape(e.Scrapes), func(p *sim.StepCost) (*calibrate.Fit, error) {
+		fit(Metrics, e.ScrapesFrom, typicalScrape(e.Scrapes), func(p *calibrate.Prior) (*calibrate.Fit, error) {
 			return calibrate.FromScrapes(e.Config, e.Scrapes, p, e.Check)
 		})
 	}
@@ -120,8 +116,8 @@ func Calibrate(e Evidence) (*Calibration, error) {
 			return nil, err
 		}
 	}
-	if c.Fit == nil && prior != nil {
-		take(Hardware, e.HardwareFrom, calibrate.Estimate(*prior), nil)
+	if c.Fit == nil && e.Prior != nil {
+		take(Hardware, e.HardwareFrom, calibrate.Estimate(*e.Prior), nil)
 	}
 	if c.Fit == nil {
 		if last != nil {
@@ -203,10 +199,4 @@ func whole(v float64) string {
 		return fmt.Sprintf("%.2g", v)
 	}
 	return fmt.Sprintf("%.0f", v)
-}
-
-// Devices returns the data sheet of n accelerators under tensor parallelism, for
-// weights of so many bits.
-func Devices(s gpu.Spec, n, bits int) calibrate.Hardware {
-	return calibrate.Hardware{MemoryBandwidth: s.Bandwidth * float64(n), FLOPS: s.FLOPS(bits) * float64(n)}
 }

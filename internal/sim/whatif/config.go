@@ -52,7 +52,7 @@ func Config(release engine.Release, known engine.Config, device *gpu.Spec) (*Eng
 		return nil, err
 	}
 	if !s.number(engine.MaxModelLen, &c.MaxModelLen) {
-		c.MaxModelLen = max((c.NumBlocks-1)*c.BlockSize, 2)
+		c.MaxModelLen = max(c.Tokens(), 2)
 		e.assume("a max-model-len that the whole KV cache holds (%d tokens)", c.MaxModelLen)
 	}
 	s.boolean(engine.ChunkedPrefill, &c.ChunkedPrefill)
@@ -92,7 +92,7 @@ func (e *Engine) cache(s *settings) error {
 	case s.number(engine.NumBlocksOverride, &c.NumBlocks):
 	case s.number(engine.NumBlocks, &c.NumBlocks):
 	case s.number(engine.KVTokens, &tokens):
-		c.NumBlocks = tokens/max(c.BlockSize, 1) + 1 // one is the placeholder
+		c.NumBlocks = tokens / max(c.BlockSize, 1) // which the server counts with the placeholder
 	case len(s.errs) == 0:
 		return hint.With(errors.New("the size of the KV cache is not known"),
 			"give --engine-args '--num-gpu-blocks-override N' with the num_gpu_blocks of vllm:cache_config_info, or of the server's log: its KV cache size in tokens over the block size")
@@ -100,35 +100,60 @@ func (e *Engine) cache(s *settings) error {
 	return nil
 }
 
-// limits sets the step's token budget and the batch limit as
-// engine/arg_utils.py@v0.23.0 does (get_batch_defaults, and the adjustments
-// after it).
+// limits sets the batch limit and the step's token budget.
 func (e *Engine) limits(s *settings, device *gpu.Spec) {
 	c := &e.Config
-	if device != nil && device.Memory >= 70<<30 && !strings.HasPrefix(device.Name, "A100") {
-		c.MaxNumBatchedTokens, c.MaxNumSeqs = 8192, 1024
-	}
-	tokens := s.number(engine.MaxNumBatchedTokens, &c.MaxNumBatchedTokens)
-	if !tokens && !c.ChunkedPrefill {
-		c.MaxNumBatchedTokens = max(c.MaxNumBatchedTokens, c.MaxModelLen)
-	}
-	seqs := s.number(engine.MaxNumSeqs, &c.MaxNumSeqs)
-	if !seqs {
-		c.MaxNumSeqs = min(c.MaxNumSeqs, max(c.MaxNumBatchedTokens, 1))
-	}
-	if !tokens {
-		c.MaxNumBatchedTokens = max(c.MaxNumBatchedTokens, c.MaxNumSeqs)
-	}
-	what := "a GPU of less than 70 GiB"
+	var seqs, tokens int
+	s.number(engine.MaxNumSeqs, &seqs)
+	s.number(engine.MaxNumBatchedTokens, &tokens)
+	what, machine := "a GPU of less than 70 GiB", Machine{Release: e.Release, Ranks: 1}
 	if device != nil {
-		what = "the " + device.Name
+		what, machine.Memory, machine.Device = "the "+device.Name, device.Memory, device.Name
 	}
-	if !seqs {
+	c.MaxNumSeqs, c.MaxNumBatchedTokens = machine.Limits(seqs, tokens, c.MaxModelLen, c.ChunkedPrefill)
+	if seqs == 0 {
 		e.assume("max-num-seqs %d, vLLM's default on %s", c.MaxNumSeqs, what)
 	}
-	if !tokens {
+	if tokens == 0 {
 		e.assume("max-num-batched-tokens %d, vLLM's default on %s", c.MaxNumBatchedTokens, what)
 	}
+}
+
+// A Machine is what vLLM's default limits depend on.
+type Machine struct {
+	Release engine.Release
+	Device  string  // "" is an unknown one
+	Memory  float64 // of one device, in bytes
+	CPU     bool
+	Ranks   int // of tensor and pipeline parallelism, which count on a CPU
+}
+
+// Limits returns max-num-seqs and max-num-batched-tokens, with vLLM's defaults for
+// those that are 0 (engine/arg_utils.py@v0.23.0, get_batch_defaults and the
+// adjustments after it).
+func (m Machine) Limits(seqs, tokens, maxModelLen int, chunked bool) (maxNumSeqs, maxNumBatchedTokens int) {
+	const gib = 1 << 30
+	defaultSeqs, defaultTokens := 256, 2048
+	switch {
+	case m.CPU:
+		defaultSeqs, defaultTokens = 128*m.Ranks, 2048*m.Ranks
+	case m.Memory >= 160*gib && m.Release.AtLeast(engine.LargerBatchesFrom160GiB):
+		defaultSeqs, defaultTokens = 1024, 16384
+	case m.Memory >= 70*gib && !strings.HasPrefix(m.Device, "A100"):
+		defaultSeqs, defaultTokens = 1024, 8192
+	}
+	if seqs == 0 {
+		if seqs = defaultSeqs; tokens > 0 {
+			seqs = min(seqs, tokens)
+		}
+	}
+	if tokens == 0 {
+		tokens = int(min(float64(max(defaultTokens, seqs)), float64(seqs)*float64(maxModelLen)))
+		if !chunked {
+			tokens = max(tokens, maxModelLen)
+		}
+	}
+	return seqs, tokens
 }
 
 // leaveOut tells of settings that change what a server does and not what is

@@ -193,7 +193,7 @@ type TooLarge struct {
 // max-model-len are refused.
 func Fit(cfg sim.Config, requests []sim.Request) []TooLarge {
 	long := TooLarge{Refused: true, Why: fmt.Sprintf("prompts leave no room for an output below max-model-len %d", cfg.MaxModelLen)}
-	never := TooLarge{Why: fmt.Sprintf("need more than the %d tokens of the KV cache", (cfg.NumBlocks-1)*cfg.BlockSize)}
+	never := TooLarge{Why: fmt.Sprintf("need more than the %d tokens of the KV cache", cfg.Tokens())}
 	for i := range requests {
 		r := &requests[i]
 		t := &never

@@ -43,7 +43,7 @@ func TestConfig(t *testing.T) {
 		{"an A100 has those of a small one", "0.23.0", "--max-model-len 32k --num-gpu-blocks-override 30000", spec(t, "A100"), want{256, 2048, 30000, 32000, true, 2}, ""},
 		{"without chunked prefill a step takes a whole prompt", "0.23.0", "--no-enable-chunked-prefill --max-model-len 16384 --num-gpu-blocks-override 3000", nil, want{256, 16384, 3000, 16384, false, 2}, ""},
 		{"a small budget bounds the batch", "0.23.0", "--max-num-batched-tokens 128 --max-model-len 4096 --num-gpu-blocks-override 3000", nil, want{128, 128, 3000, 4096, true, 1}, ""},
-		{"capacity in tokens", "", "--kv-cache-size-tokens 16000 --max-num-seqs 8 --max-num-batched-tokens 2048", nil, want{8, 2048, 1001, 16000, true, 2}, ""},
+		{"capacity in tokens", "", "--kv-cache-size-tokens 16000 --max-num-seqs 8 --max-num-batched-tokens 2048", nil, want{8, 2048, 1000, 15984, true, 2}, ""},
 		{"no capacity", "0.23.0", "--max-num-seqs 8", nil, want{}, "size of the KV cache is not known"},
 		{"a word for a number", "0.23.0", "--max-num-seqs many --num-gpu-blocks-override 100", nil, want{}, "--max-num-seqs many"},
 		{"a batch that its budget cannot hold", "0.23.0", "--max-num-seqs 512 --max-num-batched-tokens 256 --num-gpu-blocks-override 100", nil, want{}, "below max-num-seqs"},
@@ -116,15 +116,15 @@ func measure(t *testing.T, requests []sim.Request) []calibrate.Measured {
 	return ms
 }
 
-// sheets are those of an 8B model on an H100.
-func sheets(t *testing.T) (*calibrate.Model, *calibrate.Hardware) {
-	device := whatif.Devices(*spec(t, "H100"), 1, 16)
-	return &calibrate.Model{WeightBytes: 16e9, Parameters: 7.5e9, KVBytesPerToken: 131072, AttentionWidth: 131072}, &device
+// sheet is that of an 8B model on an H100.
+func sheet() *calibrate.Prior {
+	p := calibrate.FromHardware(calibrate.Model{WeightBytes: 16e9, Parameters: 7.5e9, KVBytesPerToken: 131072, AttentionWidth: 131072},
+		calibrate.Hardware{MemoryBandwidth: 3.35e12, FLOPS: 989e12})
+	return &p
 }
 
 func TestCalibrateTakesTheBestEvidence(t *testing.T) {
 	ms := measure(t, load(4, 300))
-	model, device := sheets(t)
 	idle := []calibrate.Scrape{{Seconds: 1}}
 	for _, tt := range []struct {
 		name  string
@@ -133,10 +133,10 @@ func TestCalibrateTakesTheBestEvidence(t *testing.T) {
 		note  string // that must be among the notes
 		err   string
 	}{
-		{"requests before all else", whatif.Evidence{Requests: ms, Scrapes: idle, Model: model, Device: device}, whatif.Requests, "", ""},
-		{"data sheets when nothing was measured", whatif.Evidence{Model: model, Device: device}, whatif.Hardware, "", ""},
-		{"an idle server's metrics are passed over", whatif.Evidence{Scrapes: idle, ScrapesFrom: "web-1", Model: model, Device: device}, whatif.Hardware, "web-1", ""},
-		{"too few requests are passed over", whatif.Evidence{Requests: ms[:3], RequestsFrom: "run.csv", Model: model, Device: device}, whatif.Hardware, "run.csv", ""},
+		{"requests before all else", whatif.Evidence{Requests: ms, Scrapes: idle, Prior: sheet()}, whatif.Requests, "", ""},
+		{"data sheets when nothing was measured", whatif.Evidence{Prior: sheet()}, whatif.Hardware, "", ""},
+		{"an idle server's metrics are passed over", whatif.Evidence{Scrapes: idle, ScrapesFrom: "web-1", Prior: sheet()}, whatif.Hardware, "web-1", ""},
+		{"too few requests are passed over", whatif.Evidence{Requests: ms[:3], RequestsFrom: "run.csv", Prior: sheet()}, whatif.Hardware, "run.csv", ""},
 		{"constants that were given", whatif.Evidence{Cost: &truth, Requests: ms}, whatif.Given, "", ""},
 		{"nothing at all", whatif.Evidence{}, "", "", "how long a step takes"},
 		{"an idle server and nothing else", whatif.Evidence{Scrapes: idle, ScrapesFrom: "web-1"}, "", "", "idle"},
@@ -189,8 +189,7 @@ func TestAPredictionHoldsTheTruth(t *testing.T) {
 }
 
 func TestDataSheetsAreShownToBeRough(t *testing.T) {
-	model, device := sheets(t)
-	c, err := whatif.Calibrate(whatif.Evidence{Model: model, Device: device, HardwareFrom: "H100 SXM"})
+	c, err := whatif.Calibrate(whatif.Evidence{Prior: sheet(), HardwareFrom: "H100 SXM"})
 	if err != nil {
 		t.Fatal(err)
 	}

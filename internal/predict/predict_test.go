@@ -136,35 +136,6 @@ func TestQuantilesAreThoseOfPromQL(t *testing.T) {
 	}
 }
 
-func intervals(inFlight ...float64) []observe.Engine {
-	var is []observe.Interval
-	for _, v := range inFlight {
-		is = append(is, observe.Interval{Running: v - 1, Waiting: 1})
-	}
-	return []observe.Engine{{Intervals: is}}
-}
-
-func TestClosedLoop(t *testing.T) {
-	for _, tt := range []struct {
-		name    string
-		engines []observe.Engine
-		arrived float64
-		want    float64
-	}{
-		{"a number that does not move, with many coming and going", intervals(14, 14, 13, 14, 14, 14, 13, 14, 14, 14), 60, 14},
-		{"a queue that grows", intervals(14, 16, 18, 20, 22, 24, 26, 28, 30, 32), 60, 0},
-		{"a number that wanders as independent arrivals let it", intervals(14, 18, 12, 9, 16, 20, 13, 11, 15, 17), 60, 0},
-		{"nobody came or went", intervals(14, 14, 14, 14, 14, 14, 14, 14, 14, 14), 3, 0},
-		{"too few moments", intervals(14, 14, 14), 60, 0},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := closedLoop(tt.engines, tt.arrived); got != tt.want {
-				t.Errorf("%v clients, want %v", got, tt.want)
-			}
-		})
-	}
-}
-
 func TestArrivalsAreThoseThatWereCounted(t *testing.T) {
 	from := time.Unix(1000, 0)
 	var is []observe.Interval

@@ -17,6 +17,7 @@ type scene struct {
 	arrivals []time.Duration
 	period   time.Duration // after which the arrivals begin again; 0: they do not
 	clients  float64       // that each send a request when they have their answer; 0: arrivals come whatever happens
+	pause    time.Duration // of a client, from an answer until the next request is in the engine
 
 	running, waiting int           // in flight at the beginning
 	waited           time.Duration // by the first of those that wait
@@ -82,7 +83,7 @@ type player struct {
 
 	now    time.Duration
 	came   int             // arrivals so far
-	back   []time.Duration // when clients come again that were turned away, in order
+	back   []time.Duration // when clients come again, in order
 	began  []time.Duration // when each request came, by number; before 0 for those in flight at the beginning
 	last   []time.Duration // its last token, or -1
 	tokens int
@@ -110,7 +111,7 @@ func (p *player) add(r sim.Request, at time.Duration) {
 			p.out.refused++
 		}
 		if p.clients > 0 {
-			p.back = append(p.back, at+retryAfter)
+			p.again(at + retryAfter)
 		}
 		return
 	}
@@ -204,6 +205,12 @@ func (p *player) longer() sim.Request {
 // retryAfter is when a client that was turned away asks again.
 const retryAfter = time.Second
 
+// again lets a client come again.
+func (p *player) again(at time.Duration) {
+	i, _ := slices.BinarySearch(p.back, at+1) // behind those of the same time
+	p.back = slices.Insert(p.back, i, at)
+}
+
 // due returns when the next request comes that depends on no answer.
 func (p *player) due() (time.Duration, bool) {
 	n := len(p.arrivals)
@@ -234,8 +241,9 @@ func (p *player) arrive(until time.Duration) {
 
 func (p *player) play() {
 	held := p.engine.Stats()
-	for range int(p.clients) - held.Running - held.Waiting {
-		p.add(p.draw(), 0)
+	missing := int(p.clients) - held.Running - held.Waiting
+	for i := range missing {
+		p.again(p.pause * time.Duration(i) / time.Duration(missing))
 	}
 	measuring := false
 	for p.now < p.warm+p.length {
@@ -335,6 +343,6 @@ func (p *player) token(out sim.Output, count bool) {
 	}
 	p.last[id] = now
 	if out.Result != nil && count && p.clients > 0 {
-		p.add(p.draw(), now)
+		p.again(now + max(p.pause, p.frontend.Delay(0)))
 	}
 }

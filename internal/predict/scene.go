@@ -28,7 +28,7 @@ func (p *predictor) scene(s setup, cfg sim.Config, after bool) *scene {
 	t := p.traffic
 	n := float64(t.ranks * s.replicas)
 	sc := &scene{
-		cfg: cfg, bounds: p.bounds, arrivals: t.share(t.ranks * s.replicas), clients: t.clients / n,
+		cfg: cfg, bounds: p.bounds, arrivals: t.share(t.ranks * s.replicas), clients: t.clients / n, pause: t.pause,
 		running: int(math.Round(t.running / n)), waiting: int(math.Round(t.waiting / n)),
 		gap: p.seconds(indicator.ITLMean), first: p.seconds(indicator.TTFTMean),
 		length: p.horizon(perPresent), maxTokens: 2 * perPresent, held: t.held,
@@ -67,7 +67,7 @@ func (s *scene) whole(i int) {
 	_, part := math.Modf(0.5 + float64(i)*golden)
 	s.clients = max(math.Floor(s.clients+part), 1)
 	s.running = min(s.running, int(s.clients))
-	s.waiting = int(s.clients) - s.running
+	s.waiting = min(s.waiting, int(s.clients)-s.running)
 }
 
 // horizon is the window, or its beginning where that makes so many tokens already.

@@ -24,10 +24,11 @@ type traffic struct {
 	arrivals         []time.Duration // since the window's beginning
 	length           time.Duration
 	ranks            int
-	running, waiting float64 // of all ranks, at the beginning
-	clients          float64 // in flight all the time, each waiting for its answer; 0: an open loop
-	held             float64 // share of the KV cache at the beginning
-	ended            float64 // requests that the lengths of answers rest on
+	running, waiting float64       // of all ranks, at the beginning
+	clients          float64       // that each wait for their answer; 0: an open loop
+	pause            time.Duration // from an answer until the next request is in the engine
+	held             float64       // share of the KV cache at the beginning
+	ended            float64       // requests that the lengths of answers rest on
 }
 
 // minArrivals is how many requests a window must have for its traffic to be
@@ -73,7 +74,7 @@ func trafficOf(f *observe.Fleet) (*traffic, error) {
 	if len(t.arrivals) < minArrivals {
 		return nil, more(float64(len(t.arrivals)), minArrivals, t.length, fmt.Errorf("measured workload: %d requests arrived in that time, want %d or more", len(t.arrivals), minArrivals))
 	}
-	t.clients = closedLoop(f.Engines, float64(len(t.arrivals)))
+	t.clients, t.pause = float64(f.Workload.Loop.Clients), f.Workload.Loop.Pause
 	return t, nil
 }
 
@@ -117,49 +118,6 @@ func known(v float64) float64 {
 		return 0
 	}
 	return v
-}
-
-// A closed loop shows by a number of requests in flight that hardly moves while
-// many come and go: independent arrivals would let it wander by the square root of
-// their number.
-const (
-	steady     = 0.3 // of that
-	turnover   = 0.5 // times the requests in flight that came meanwhile
-	minSamples = 8
-)
-
-// closedLoop returns how many clients wait for their answers before they go on, 0
-// where arrivals do not depend on answers.
-func closedLoop(engines []observe.Engine, arrived float64) float64 {
-	var held []float64
-	for i := range engines {
-		for k, v := range engines[i].Intervals {
-			if k == len(held) {
-				held = append(held, 0)
-			}
-			held[k] += v.Running + v.Waiting
-		}
-	}
-	mean, spread := meanAndSpread(held)
-	if len(held) < minSamples || math.IsNaN(mean) || mean < 2 || arrived < turnover*mean || spread > steady*math.Sqrt(min(mean, arrived)) {
-		return 0
-	}
-	return math.Round(mean)
-}
-
-// meanAndSpread returns half the distance between the 16th and the 84th percentile as
-// the spread, that of a normal distribution: a scrape that saw a client between two
-// requests does not count.
-func meanAndSpread(values []float64) (mean, spread float64) {
-	n := len(values)
-	if n == 0 {
-		return 0, 0
-	}
-	for _, v := range values {
-		mean += v / float64(n)
-	}
-	sorted := slices.Sorted(slices.Values(values))
-	return mean, (sorted[min(n*84/100, n-1)] - sorted[n*16/100]) / 2
 }
 
 // poolSize is how many lengths are drawn for a simulation, which takes them in

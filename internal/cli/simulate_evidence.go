@@ -10,9 +10,8 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/sim"
-	"github.com/sixty-dev/sixty/internal/sim/whatif"
-	"github.com/sixty-dev/sixty/internal/tune"
 )
 
 // gather collects what says how long steps take.
@@ -34,7 +33,7 @@ func (s *simulation) gather() error {
 	}
 	// The configuration under which it was observed is that of the servers, not one
 	// of the sweep's.
-	observed, err := whatif.Config(s.release, s.known(nil), s.device)
+	observed, err := perfmodel.Config(s.release, s.known(nil), s.device)
 	if err != nil {
 		return err
 	}
@@ -52,7 +51,7 @@ func (s *simulation) gather() error {
 			return fmt.Errorf("open --load-test: %w", err)
 		}
 		defer file.Close()
-		test, err := whatif.ReadLoadTest(file, e.Config.BlockSize)
+		test, err := perfmodel.ReadLoadTest(file, e.Config.BlockSize)
 		if err != nil {
 			return fmt.Errorf("%s: %w", f.loadTest, err)
 		}
@@ -85,7 +84,7 @@ func (s *simulation) dataSheets() error {
 	if err != nil {
 		return err
 	}
-	l, err := tune.NewLedger(t.model, settings)
+	l, err := perfmodel.NewLedger(t.model, settings)
 	if err != nil {
 		return err
 	}

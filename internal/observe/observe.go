@@ -24,7 +24,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
-	"github.com/sixty-dev/sixty/internal/sim/calibrate"
+	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
 
@@ -156,10 +156,10 @@ func (f *Fleet) arrivals(step time.Duration) {
 	}
 }
 
-// Scrapes returns an engine's intervals as calibrate.FromScrapes takes them.
+// Scrapes returns an engine's intervals as perfmodel.FromScrapes takes them.
 // Capacity is the KV cache's, in tokens.
-func (e *Engine) Scrapes(capacity float64) []calibrate.Scrape {
-	var out []calibrate.Scrape
+func (e *Engine) Scrapes(capacity float64) []perfmodel.Scrape {
+	var out []perfmodel.Scrape
 	known := func(v float64) float64 {
 		if math.IsNaN(v) {
 			return 0
@@ -170,7 +170,7 @@ func (e *Engine) Scrapes(capacity float64) []calibrate.Scrape {
 		if math.IsNaN(i.Generated) || math.IsNaN(i.Running) || math.IsNaN(i.KVUsage) {
 			continue
 		}
-		out = append(out, calibrate.Scrape{
+		out = append(out, perfmodel.Scrape{
 			Seconds: i.Seconds, Running: i.Running, KVTokens: i.KVUsage * capacity, GenerationTokens: i.Generated, Steps: known(i.Steps),
 			PrefillTokens: known(i.Computed), Prefills: known(i.FirstTokens),
 			ITLSeconds: known(i.ITLSum), ITLCount: known(i.ITLCount),

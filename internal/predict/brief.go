@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/sim"
-	"github.com/sixty-dev/sixty/internal/sim/calibrate"
-	"github.com/sixty-dev/sixty/internal/sim/whatif"
 )
 
 // A short window has one load, more or less, which tells how long a step takes now
@@ -22,17 +21,17 @@ var priorKnees = []int{256, 64}
 
 // brief calibrates on few scrapes of a steady load. Its samples are those of all
 // fits, so that the intervals of a prediction show what is not known.
-func brief(e whatif.Evidence) (*whatif.Calibration, error) {
+func brief(e perfmodel.Evidence) (*perfmodel.Calibration, error) {
 	typical := usualStep(e.Scrapes)
 	if !(typical > 0) {
 		return nil, errors.New("no step was measured")
 	}
-	var merged *calibrate.Fit
+	var merged *perfmodel.Fit
 	for _, share := range fixedShares {
-		var best *calibrate.Fit
+		var best *perfmodel.Fit
 		for _, knee := range priorKnees {
-			prior := calibrate.Rough(sim.StepCost{Base: share * typical, Knee: knee})
-			fit, err := calibrate.FromScrapes(e.Config, e.Scrapes, &prior, e.Check)
+			prior := perfmodel.Rough(sim.StepCost{Base: share * typical, Knee: knee})
+			fit, err := perfmodel.FromScrapes(e.Config, e.Scrapes, &prior, e.Check)
 			if err != nil {
 				return nil, err
 			}
@@ -49,7 +48,7 @@ func brief(e whatif.Evidence) (*whatif.Calibration, error) {
 			merged.Draws = append(merged.Draws, best.Draws[i*len(best.Draws)/perShare])
 		}
 	}
-	return &whatif.Calibration{Fit: merged, Basis: whatif.Metrics, Source: e.ScrapesFrom, Notes: []string{
+	return &perfmodel.Calibration{Fit: merged, Basis: perfmodel.Metrics, Source: e.ScrapesFrom, Notes: []string{
 		fmt.Sprintf("%s are too short to tell how a step grows with its batch; the intervals span a share of %.0f to %.0f %% that does not", e.ScrapesFrom, 100*slices.Min(fixedShares), 100*slices.Max(fixedShares)),
 	}}, nil
 }
@@ -58,7 +57,7 @@ func brief(e whatif.Evidence) (*whatif.Calibration, error) {
 const perShare = 2
 
 // usualStep is the median time of a step while the server was busy.
-func usualStep(scrapes []calibrate.Scrape) float64 {
+func usualStep(scrapes []perfmodel.Scrape) float64 {
 	var v []float64
 	for _, s := range scrapes {
 		if s.Steps > 0 && s.Running >= 1 {

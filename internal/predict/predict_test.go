@@ -18,9 +18,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/observe"
+	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/sim"
-	"github.com/sixty-dev/sixty/internal/sim/calibrate"
-	"github.com/sixty-dev/sixty/internal/sim/whatif"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
 
@@ -282,12 +281,12 @@ func TestAShortWindowSpansWhatItDoesNotTell(t *testing.T) {
 		return c.Seconds(sim.Work{Steps: 1, Seqs: batch, Tokens: batch, KVTokens: batch * 200})
 	}
 	rng := rand.New(rand.NewPCG(1, 1))
-	var scrapes []calibrate.Scrape
+	var scrapes []perfmodel.Scrape
 	for range 15 {
 		steps := math.Round((0.97 + 0.06*rng.Float64()) / step(truth, 8))
-		scrapes = append(scrapes, calibrate.Scrape{Seconds: 1, Running: 8, KVTokens: 1600, GenerationTokens: 8 * steps, Steps: steps})
+		scrapes = append(scrapes, perfmodel.Scrape{Seconds: 1, Running: 8, KVTokens: 1600, GenerationTokens: 8 * steps, Steps: steps})
 	}
-	c, err := brief(whatif.Evidence{Config: cfg, Scrapes: scrapes, ScrapesFrom: "the last 15s"})
+	c, err := brief(perfmodel.Evidence{Config: cfg, Scrapes: scrapes, ScrapesFrom: "the last 15s"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,7 +300,7 @@ func TestAShortWindowSpansWhatItDoesNotTell(t *testing.T) {
 	if want := step(truth, 4); low > want || high < want || len(c.Notes) == 0 {
 		t.Errorf("a step of 4 takes %v to %v, want %v between them, and a note: %q", low, high, want, c.Notes)
 	}
-	if _, err := brief(whatif.Evidence{Config: cfg, Scrapes: scrapes[:3]}); err == nil {
+	if _, err := brief(perfmodel.Evidence{Config: cfg, Scrapes: scrapes[:3]}); err == nil {
 		t.Error("three scrapes are taken for enough")
 	}
 	var soon tooSoon
@@ -309,7 +308,7 @@ func TestAShortWindowSpansWhatItDoesNotTell(t *testing.T) {
 	for _, s := range scrapes[:7] {
 		few.Engines[0].Intervals = append(few.Engines[0].Intervals, observe.Interval{Seconds: 1, Running: s.Running, KVUsage: 0.1, Generated: s.GenerationTokens, Steps: s.Steps})
 	}
-	p := &predictor{engine: &whatif.Engine{Config: cfg}}
+	p := &predictor{engine: &perfmodel.Engine{Config: cfg}}
 	if err := p.calibrate(few, 0); !errors.As(err, &soon) || soon.needs < time.Second {
 		t.Errorf("seven scrapes: %v, which needs %s", err, soon.needs)
 	}

@@ -19,17 +19,16 @@ import (
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/observe"
+	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/sim"
-	"github.com/sixty-dev/sixty/internal/sim/calibrate"
-	"github.com/sixty-dev/sixty/internal/sim/whatif"
 )
 
 // A predictor has simulated the present and been right.
 type predictor struct {
 	traffic     *traffic
 	now         setup
-	engine      *whatif.Engine
-	calibration *whatif.Calibration
+	engine      *perfmodel.Engine
+	calibration *perfmodel.Calibration
 	bounds      *bounds
 	measured    []indicator.Value
 	before      []catalog.Estimate
@@ -136,8 +135,8 @@ const (
 )
 
 // config is a configuration small enough to be simulated in a moment.
-func config(release engine.Release, known engine.Config) (*whatif.Engine, error) {
-	e, err := whatif.Config(release, known, nil)
+func config(release engine.Release, known engine.Config) (*perfmodel.Engine, error) {
+	e, err := perfmodel.Config(release, known, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +187,7 @@ func (p *predictor) try(fleet *observe.Fleet) (float64, error) {
 	closest, reason := math.Inf(1), error(nil)
 	recomputed, slower := 0.0, 1.0 // tokens per preemption; a step's time over the fit's
 	var kept struct {
-		calibration *whatif.Calibration
+		calibration *perfmodel.Calibration
 		before      []catalog.Estimate
 	}
 	for range maxPasses {
@@ -239,7 +238,7 @@ func (p *predictor) try(fleet *observe.Fleet) (float64, error) {
 const mostSlower = 1.25
 
 // scale makes all steps so many times as long.
-func scale(f *calibrate.Fit, times float64) {
+func scale(f *perfmodel.Fit, times float64) {
 	by := sim.Uniform(times)
 	f.Cost = f.Cost.Scale(by)
 	for i := range f.Draws {
@@ -251,7 +250,7 @@ func scale(f *calibrate.Fit, times float64) {
 // counter of the server's; left out, its time would be taken for that of the other
 // work.
 func (p *predictor) calibrate(fleet *observe.Fleet, recomputed float64) error {
-	e := whatif.Evidence{Config: p.engine.Config, ScrapesFrom: fmt.Sprintf("the last %s", fleet.To.Sub(fleet.From).Round(time.Second)), Check: p.check}
+	e := perfmodel.Evidence{Config: p.engine.Config, ScrapesFrom: fmt.Sprintf("the last %s", fleet.To.Sub(fleet.From).Round(time.Second)), Check: p.check}
 	capacity := float64(e.Config.Tokens())
 	for i := range fleet.Engines {
 		one := observe.Engine{Intervals: slices.Clone(fleet.Engines[i].Intervals)}
@@ -268,12 +267,12 @@ func (p *predictor) calibrate(fleet *observe.Fleet, recomputed float64) error {
 		e.Scrapes = append(e.Scrapes, one.Scrapes(capacity)...)
 	}
 	var err error
-	if p.calibration, err = whatif.Calibrate(e); err != nil {
+	if p.calibration, err = perfmodel.Calibrate(e); err != nil {
 		var briefly error
 		if p.calibration, briefly = brief(e); briefly == nil {
 			return nil
 		}
-		if few := new(calibrate.TooFewError); errors.As(briefly, &few) {
+		if few := new(perfmodel.TooFewError); errors.As(briefly, &few) {
 			return more(float64(few.Have), few.Want, fleet.To.Sub(fleet.From), briefly)
 		}
 	}

@@ -49,7 +49,7 @@ func run(t *testing.T, rs []sim.Request, blocks int, o *slo.Objective) (simrepor
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := c.Predict(perfmodel.Deployment{Config: e.Config}, rs, 0, sim.Options{SampleEvery: 100 * time.Millisecond})
+	p, err := c.Fit.Predict(perfmodel.Deployment{Config: e.Config}, rs, 0, sim.Options{SampleEvery: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

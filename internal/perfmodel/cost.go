@@ -136,11 +136,5 @@ func (f *Fit) Transfer(from, to sim.StepCost) *Fit {
 		Base: ratio(from.Base, to.Base), Mixed: ratio(from.Mixed, to.Mixed), PerSeq: ratio(from.PerSeq, to.PerSeq),
 		PerToken: ratio(from.PerToken, to.PerToken), PerKV: ratio(from.PerKV, to.PerKV), PerPair: ratio(from.PerPair, to.PerPair),
 	}
-	out := *f
-	out.Cost, out.Low, out.High = f.Cost.Scale(by), f.Low.Scale(by), f.High.Scale(by)
-	out.Draws = make([]sim.StepCost, len(f.Draws))
-	for i, d := range f.Draws {
-		out.Draws[i] = d.Scale(by)
-	}
-	return &out
+	return f.Scale(by)
 }

@@ -43,6 +43,18 @@ type Fit struct {
 	Seen Range
 }
 
+// Scale returns the fit with every constant multiplied by that of a cost, its intervals
+// and samples too.
+func (f *Fit) Scale(by sim.StepCost) *Fit {
+	out := *f
+	out.Cost, out.Low, out.High = f.Cost.Scale(by), f.Low.Scale(by), f.High.Scale(by)
+	out.Draws = slices.Clone(f.Draws)
+	for i := range out.Draws {
+		out.Draws[i] = out.Draws[i].Scale(by)
+	}
+	return &out
+}
+
 // Range is what steps had on average, in the least and in the most loaded
 // observation.
 type Range struct {

@@ -12,7 +12,7 @@ import (
 
 const gib = 1 << 30
 
-func model(t testing.TB, name string) *modelconfig.Model {
+func architecture(t testing.TB, name string) *modelconfig.Model {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join("..", "modelconfig", "testdata", name+".json"))
 	if err != nil {

@@ -47,7 +47,6 @@ var pure = []string{
 	"internal/perfmodel",
 	"internal/planning",
 	"internal/plot",
-	"internal/predict",
 	"internal/report",
 	"internal/sim/...",
 	"internal/simreport",

@@ -1,4 +1,4 @@
-package predict
+package planning
 
 import (
 	"cmp"
@@ -194,7 +194,7 @@ func (p *predictor) try(fleet *observe.Fleet) (float64, error) {
 		if err := p.calibrate(fleet, recomputed); err != nil {
 			return closest, cmp.Or(reason, err)
 		}
-		scale(p.calibration.Fit, slower)
+		p.calibration.Fit = p.calibration.Fit.Scale(sim.Uniform(slower))
 		var all *outcome
 		for _, age := range ages {
 			now := p.scene(p.now, p.engine.Config, false)
@@ -237,15 +237,6 @@ func (p *predictor) try(fleet *observe.Fleet) (float64, error) {
 // into the fit by its mean alone.
 const mostSlower = 1.25
 
-// scale makes all steps so many times as long.
-func scale(f *perfmodel.Fit, times float64) {
-	by := sim.Uniform(times)
-	f.Cost = f.Cost.Scale(by)
-	for i := range f.Draws {
-		f.Draws[i] = f.Draws[i].Scale(by)
-	}
-}
-
 // calibrate fits step times. What is computed again after a preemption is in no
 // counter of the server's; left out, its time would be taken for that of the other
 // work.
@@ -268,12 +259,12 @@ func (p *predictor) calibrate(fleet *observe.Fleet, recomputed float64) error {
 	}
 	var err error
 	if p.calibration, err = perfmodel.Calibrate(e); err != nil {
-		var briefly error
-		if p.calibration, briefly = brief(e); briefly == nil {
+		var short error
+		if p.calibration, short = shortWindow(e); short == nil {
 			return nil
 		}
-		if few := new(perfmodel.TooFewError); errors.As(briefly, &few) {
-			return more(float64(few.Have), few.Want, fleet.To.Sub(fleet.From), briefly)
+		if few := new(perfmodel.TooFewError); errors.As(short, &few) {
+			return more(float64(few.Have), few.Want, fleet.To.Sub(fleet.From), short)
 		}
 	}
 	return err

@@ -1,4 +1,4 @@
-package predict
+package planning
 
 import (
 	"errors"
@@ -19,9 +19,9 @@ var fixedShares = []float64{0.5, 0.3, 0.7}
 // processors tens.
 var priorKnees = []int{256, 64}
 
-// brief calibrates on few scrapes of a steady load. Its samples are those of all
+// shortWindow calibrates on few scrapes of a steady load. Its samples are those of all
 // fits, so that the intervals of a prediction show what is not known.
-func brief(e perfmodel.Evidence) (*perfmodel.Calibration, error) {
+func shortWindow(e perfmodel.Evidence) (*perfmodel.Calibration, error) {
 	typical := usualStep(e.Scrapes)
 	if !(typical > 0) {
 		return nil, errors.New("no step was measured")

@@ -1,4 +1,4 @@
-package predict
+package planning
 
 import (
 	"encoding/json"
@@ -61,7 +61,7 @@ func diagnosed(t *testing.T, file string) diagnose.Diagnosis {
 		last = time.UnixMilli(truth.Phases[n-1].ToMS)
 	}
 	d, err := diagnose.Run(t.Context(), store, diagnose.Options{
-		At: last, First: first, Interval: time.Second, Every: true, Pathologies: pathologies.All(), Predict: Fill,
+		At: last, First: first, Interval: time.Second, Every: true, Pathologies: pathologies.All(), Predict: PredictFixes,
 		Annotate: func(ts []diagnose.Target) {
 			for i := range ts {
 				if i < len(truth.ServerArgs) && ts[i].Config != nil {
@@ -173,7 +173,7 @@ func row(name string, f *catalog.Fix) string {
 // writeTable replaces the table between its marks.
 func writeTable(t *testing.T, table string) {
 	t.Helper()
-	const page, begin, end = "../../docs/predictions.md", "<!-- recordings: go test ./internal/predict -run TestRecordings -update -->\n", "<!-- end of recordings -->\n"
+	const page, begin, end = "../../docs/predictions.md", "<!-- recordings: go test ./internal/planning -run TestRecordings -update -->\n", "<!-- end of recordings -->\n"
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)

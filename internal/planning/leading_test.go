@@ -1,4 +1,4 @@
-package predict
+package planning
 
 import (
 	"errors"
@@ -55,7 +55,7 @@ func fleetDiagnosis(t testing.TB, sc fleet.Scenario, release engine.Release, fro
 		}
 	}
 	d, err := diagnose.Run(t.Context(), store, diagnose.Options{
-		At: last, First: first, Created: created, Interval: interval, Every: true, Pathologies: pathologies.All(), Predict: Fill,
+		At: last, First: first, Created: created, Interval: interval, Every: true, Pathologies: pathologies.All(), Predict: PredictFixes,
 		Annotate: func(ts []diagnose.Target) {
 			for i := range ts {
 				c := engine.ParseArgs(args, "--engine-args")

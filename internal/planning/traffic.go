@@ -1,4 +1,4 @@
-package predict
+package planning
 
 import (
 	"cmp"
@@ -12,7 +12,6 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/observe"
-	"github.com/sixty-dev/sixty/internal/planning"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
@@ -134,7 +133,7 @@ func (t *traffic) pool(cfg sim.Config, draw int) ([]sim.Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	drawn, err := planning.Draw(source, nil, cfg.BlockSize, poolSize, 0)
+	drawn, err := Draw(source, nil, cfg.BlockSize, poolSize, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package predict
+package planning
 
 import (
 	"context"
@@ -286,7 +286,7 @@ func TestAShortWindowSpansWhatItDoesNotTell(t *testing.T) {
 		steps := math.Round((0.97 + 0.06*rng.Float64()) / step(truth, 8))
 		scrapes = append(scrapes, perfmodel.Scrape{Seconds: 1, Running: 8, KVTokens: 1600, GenerationTokens: 8 * steps, Steps: steps})
 	}
-	c, err := brief(perfmodel.Evidence{Config: cfg, Scrapes: scrapes, ScrapesFrom: "the last 15s"})
+	c, err := shortWindow(perfmodel.Evidence{Config: cfg, Scrapes: scrapes, ScrapesFrom: "the last 15s"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,7 +300,7 @@ func TestAShortWindowSpansWhatItDoesNotTell(t *testing.T) {
 	if want := step(truth, 4); low > want || high < want || len(c.Notes) == 0 {
 		t.Errorf("a step of 4 takes %v to %v, want %v between them, and a note: %q", low, high, want, c.Notes)
 	}
-	if _, err := brief(perfmodel.Evidence{Config: cfg, Scrapes: scrapes[:3]}); err == nil {
+	if _, err := shortWindow(perfmodel.Evidence{Config: cfg, Scrapes: scrapes[:3]}); err == nil {
 		t.Error("three scrapes are taken for enough")
 	}
 	var soon tooSoon
@@ -344,7 +344,7 @@ func TestFillSaysWhyThereIsNoPrediction(t *testing.T) {
 			d := &diagnose.Diagnosis{Status: tt.status, Findings: []diagnose.Finding{{Targets: []string{"web"}, Fixes: []catalog.Fix{
 				{Summary: "Look"}, {Changes: []catalog.Change{{Flag: "--max-num-seqs", To: "4"}}},
 			}}}}
-			Fill(t.Context(), nothing{}, diagnose.Request{At: at, Interval: time.Second, Past: time.Minute}, s, d)
+			PredictFixes(t.Context(), nothing{}, diagnose.Request{At: at, Interval: time.Second, Past: time.Minute}, s, d)
 			if p := d.Findings[0].Fixes[0].Predicted; p != nil {
 				t.Errorf("a look is predicted: %+v", p)
 			}

@@ -1,4 +1,4 @@
-package predict
+package planning
 
 import (
 	"cmp"
@@ -15,10 +15,10 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// Fill predicts the effect of the leading finding's fixes, sizes those that may be
+// PredictFixes predicts the effect of the leading finding's fixes, sizes those that may be
 // sized, and puts them in the order in which to try them. It is a diagnose.Options' Predict: it fails by saying so in the
 // fixes.
-func Fill(ctx context.Context, q metrics.Querier, r diagnose.Request, s *diagnose.Snapshot, d *diagnose.Diagnosis) {
+func PredictFixes(ctx context.Context, q metrics.Querier, r diagnose.Request, s *diagnose.Snapshot, d *diagnose.Diagnosis) {
 	if d.Status != diagnose.Firing || len(d.Findings) == 0 || len(d.Findings[0].Targets) == 0 {
 		return
 	}

@@ -39,11 +39,7 @@ func (s *simulation) gather() error {
 	}
 	e.Config = observed.Config
 	if s.seen != nil {
-		capacity := float64(e.Config.Tokens())
-		for i := range s.seen.Engines {
-			e.Scrapes = append(e.Scrapes, s.seen.Engines[i].Scrapes(capacity)...)
-		}
-		e.ScrapesFrom = s.seen.From
+		e.Scrapes, e.ScrapesFrom = s.seen.Scrapes(e.Config), s.seen.From
 	}
 	if f.loadTest != "" {
 		file, err := os.Open(f.loadTest)

@@ -347,11 +347,7 @@ func (t *tuning) calibrate(ctx context.Context, l *perfmodel.Ledger, d *planning
 	if err != nil {
 		return nil, err
 	}
-	e := perfmodel.Evidence{Config: observedUnder.Config, ScrapesFrom: t.seen.From, Check: ctx.Err}
-	capacity := float64(e.Config.Tokens())
-	for i := range t.seen.Engines {
-		e.Scrapes = append(e.Scrapes, t.seen.Engines[i].Scrapes(capacity)...)
-	}
+	e := perfmodel.Evidence{Config: observedUnder.Config, Scrapes: t.seen.Scrapes(observedUnder.Config), ScrapesFrom: t.seen.From, Check: ctx.Err}
 	if device != nil {
 		prior := l.StepCost(d.MeanTokens())
 		e.Prior, e.HardwareFrom = &prior, l.StepTimesFrom()

@@ -3,6 +3,7 @@ package fleet
 import (
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/engine"
 )
 
@@ -41,25 +42,12 @@ const (
 	byRequests       = 0
 )
 
-// Upper bounds of the buckets (vllm/v1/metrics/loggers.py, v0.23.0).
+// Upper bounds of the buckets that package dialect has not (vllm/v1/metrics/loggers.py,
+// v0.23.0).
 var (
-	ttftBounds    = []float64{0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560}
-	itlBounds     = []float64{0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80}
-	latencyBounds = []float64{0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680}
-	stepBounds    = []float64{1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384}
 	nBounds       = []float64{1, 2, 5, 10, 20}
 	preemptBounds = []float64{1, 2, 3, 4, 5, 10, 20}
 )
-
-// upTo cuts bounds: before 0.8.4 the buckets of latencies ended early.
-func upTo(bounds []float64, most float64) []float64 {
-	for i, b := range bounds {
-		if b > most {
-			return bounds[:i]
-		}
-	}
-	return bounds
-}
 
 // lengthBounds are 1, 2, 5, 10, … up to the longest sequence (build_1_2_5_buckets).
 func lengthBounds(longest int) []float64 {
@@ -75,16 +63,13 @@ func lengthBounds(longest int) []float64 {
 }
 
 func newEngineMetrics(r engine.Release, maxModelLen int) *engineMetrics {
-	ttft, itl, latency := ttftBounds, itlBounds, latencyBounds
-	if v0(r) {
-		ttft, itl, latency = upTo(ttft, 10), upTo(itl, 2.5), upTo(latency, 60)
-	}
+	of := func(family string) *histogram { return newHistogram(dialect.Bounds("vllm:"+family, string(r))) }
 	lengths := lengthBounds(maxModelLen)
 	return &engineMetrics{
-		ttft: newHistogram(ttft), itl: newHistogram(itl), tpot: newHistogram(itl),
-		e2e: newHistogram(latency), queue: newHistogram(latency), inference: newHistogram(latency),
-		prefill: newHistogram(latency), decode: newHistogram(latency),
-		iteration: newHistogram(stepBounds), promptLen: newHistogram(lengths), outputLen: newHistogram(lengths),
+		ttft: of("time_to_first_token_seconds"), itl: of("time_per_output_token_seconds"), tpot: of("request_time_per_output_token_seconds"),
+		e2e: of("e2e_request_latency_seconds"), queue: of("request_queue_time_seconds"), inference: of("request_inference_time_seconds"),
+		prefill: of("request_prefill_time_seconds"), decode: of("request_decode_time_seconds"),
+		iteration: of("iteration_tokens_total"), promptLen: newHistogram(lengths), outputLen: newHistogram(lengths),
 		maxOutput: newHistogram(lengths), computed: newHistogram(lengths), limit: newHistogram(lengths),
 		n: newHistogram(nBounds), preempted: newHistogram(preemptBounds),
 	}

@@ -47,9 +47,21 @@ func FromRequests(cfg sim.Config, measured []Measured, prior *Prior, check func(
 	if prior != nil {
 		start = prior.StepCost
 	}
+	best, err := overKnees(cfg, prior, func(knee int) (*point, error) {
+		return fixpoint(cfg, requests, measured, start, knee, prior, check)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return best.fit(check)
+}
+
+// overKnees returns the best solution over the candidates for the knee, or
+// ErrUndetermined where none has one.
+func overKnees(cfg sim.Config, prior *Prior, solve func(knee int) (*point, error)) (*point, error) {
 	var best *point
 	for _, knee := range knees(cfg, prior) {
-		p, err := fixpoint(cfg, requests, measured, start, knee, prior, check)
+		p, err := solve(knee)
 		if errors.Is(err, ErrUndetermined) {
 			continue
 		}
@@ -63,7 +75,7 @@ func FromRequests(cfg sim.Config, measured []Measured, prior *Prior, check func(
 	if best == nil {
 		return nil, ErrUndetermined
 	}
-	return best.fit(check)
+	return best, nil
 }
 
 // knees are the candidates for the number of tokens below which a step is bound

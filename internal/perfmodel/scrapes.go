@@ -50,8 +50,7 @@ type Scrape struct {
 // prefill and the knee come out rougher than from requests. Check is that of
 // FromRequests.
 func FromScrapes(cfg sim.Config, scrapes []Scrape, prior *Prior, check func() error) (*Fit, error) {
-	var best *point
-	for _, knee := range knees(cfg, prior) {
+	best, err := overKnees(cfg, prior, func(knee int) (*point, error) {
 		var obs []Observation
 		for _, s := range scrapes {
 			obs = append(obs, s.observations(cfg, knee)...)
@@ -59,19 +58,10 @@ func FromScrapes(cfg sim.Config, scrapes []Scrape, prior *Prior, check func() er
 		if len(obs) == 0 {
 			return nil, hint.With(errors.New("calibrate: the server was idle in every interval"), "choose a time with load")
 		}
-		p, err := solve(obs, knee, prior, check)
-		if errors.Is(err, ErrUndetermined) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		if best == nil || p.loss < best.loss {
-			best = p
-		}
-	}
-	if best == nil {
-		return nil, ErrUndetermined
+		return solve(obs, knee, prior, check)
+	})
+	if err != nil {
+		return nil, err
 	}
 	f, err := best.fit(check)
 	if err != nil {

@@ -241,21 +241,25 @@ const mostSlower = 1.25
 // counter of the server's; left out, its time would be taken for that of the other
 // work.
 func (p *predictor) calibrate(fleet *observe.Fleet, recomputed float64) error {
-	e := perfmodel.Evidence{Config: p.engine.Config, ScrapesFrom: fmt.Sprintf("the last %s", fleet.To.Sub(fleet.From).Round(time.Second)), Check: p.check}
-	capacity := float64(e.Config.Tokens())
-	for i := range fleet.Engines {
-		one := observe.Engine{Intervals: slices.Clone(fleet.Engines[i].Intervals)}
+	doing := observe.Fleet{Engines: slices.Clone(fleet.Engines)}
+	for i := range doing.Engines {
+		one := &doing.Engines[i]
+		one.Intervals = slices.Clone(one.Intervals)
 		for k := range one.Intervals {
-			if v := &one.Intervals[k]; v.Preempted > 0 {
+			v := &one.Intervals[k]
+			if v.Preempted > 0 {
 				v.Computed += v.Preempted * recomputed
 				v.FirstTokens += v.Preempted
 				v.PrefillSum, v.PrefillCount = 0, 0 // preempted prefills among them
 			}
-			if v := &one.Intervals[k]; v.Preempted > 0 || v.Waiting >= 1 {
+			if v.Preempted > 0 || v.Waiting >= 1 {
 				v.ITLSum, v.ITLCount = 0, 0 // it was busy all the time, and gaps hold preemptions
 			}
 		}
-		e.Scrapes = append(e.Scrapes, one.Scrapes(capacity)...)
+	}
+	e := perfmodel.Evidence{
+		Config: p.engine.Config, Scrapes: doing.Scrapes(p.engine.Config),
+		ScrapesFrom: fmt.Sprintf("the last %s", fleet.To.Sub(fleet.From).Round(time.Second)), Check: p.check,
 	}
 	var err error
 	if p.calibration, err = perfmodel.Calibrate(e); err != nil {

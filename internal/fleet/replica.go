@@ -68,6 +68,10 @@ type replica struct {
 	number int // from 0
 	wall   func(time.Duration) time.Time
 
+	// How the release counts, which is asked at every step.
+	uncached bool // a step's tokens without those from the cache
+	admitted bool // lookups in the prefix cache of requests that were admitted only
+
 	up, hung bool
 	engine   *sim.Engine
 	metrics  *engineMetrics
@@ -100,7 +104,10 @@ type throughput struct {
 }
 
 func newReplica(cfg Server, number int, wall func(time.Duration) time.Time) (*replica, error) {
-	r := &replica{cfg: cfg, number: number, wall: wall, gpu: newGPU(number)}
+	r := &replica{
+		cfg: cfg, number: number, wall: wall, gpu: newGPU(number),
+		uncached: cfg.Release.AtLeast("0.23"), admitted: cfg.Release.AtLeast("0.27"),
+	}
 	return r, r.start(0)
 }
 
@@ -308,7 +315,7 @@ func (r *replica) report(outputs []sim.Output) {
 			m.prompt += int64(c.prompt)
 			m.cached += int64(c.cached)
 			step += c.prompt
-			if r.cfg.Release.AtLeast(r0_23_0) {
+			if r.uncached {
 				step -= c.cached
 			}
 			if c.stage != over {
@@ -348,7 +355,7 @@ func (r *replica) publish() {
 	m.preemptions = s.Preemptions
 	m.admittedHits = s.PrefixAdmittedHit
 	m.queries, m.hits = s.PrefixLookedUp, s.PrefixHit
-	if r.cfg.Release.AtLeast(r0_27_0) {
+	if r.admitted {
 		m.queries, m.hits = s.PrefixAdmittedLookedUp, s.PrefixAdmittedHit
 	}
 	if d := r.now - r.rate.at; d >= 5*time.Second {
@@ -421,9 +428,9 @@ func (r *replica) cacheConfig() []pair {
 	}
 	fields := cacheFields23
 	switch {
-	case !rel.AtLeast(r0_12_0):
+	case !rel.AtLeast("0.12.0"):
 		fields = cacheFields10
-	case rel.AtLeast(r0_24_0):
+	case rel.AtLeast("0.24.0"):
 		fields = cacheFields32
 	}
 	var labels []pair

@@ -138,20 +138,13 @@ type cautious struct{ view }
 // Factors by which the latency conditions of the catalogue allow a change anyway.
 const allowedGap, allowedTTFT, allowedPrefill, mostDoubt = 1.6, 2, 1.7, 2.5
 
-// Sessions and bursts go to one replica for a while: over less than balances its share
-// counts by shortShare.
-const (
-	balances   = 2 * time.Minute
-	shortShare = 0.85
-)
-
 // A burst of requests fills the cache, evicts some, lets others queue, and passes. Since
 // less than burst, evictions count by burstShare, and a queue that is served within
 // burstDrain seconds is none.
 const (
-	burst      = 45 * time.Second
-	burstShare = 1. / 3
-	burstDrain = 2
+	burst      = 40 * time.Second
+	burstShare = 0.4
+	burstDrain = 1
 )
 
 // onlyOne is by how much more a single moment must differ to be believed.
@@ -181,14 +174,17 @@ func (d cautious) Now(s *indicator.Signal) indicator.Value {
 		if young {
 			v.V = max(0, v.V-burstDrain*d.view.Now(indicator.FirstTokenRate).Or(0))
 		}
+	case indicator.StallsPerRequest:
+		// One stall stops every stream at once.
+		if n := d.view.Now(indicator.FirstTokens).Or(0); n > 0 {
+			v.V = max(0, v.V-d.view.Now(indicator.Running).Or(0)/n)
+		}
 	case indicator.PrefillTimePerToken:
 		if d.span().steady.short {
 			v.V = 0 // a single stall makes a mean: it may be over
 		}
 	case indicator.ArrivalShare:
-		if d.span().Window.Length() < balances {
-			v.V *= shortShare
-		}
+		v.V *= max(0, 1-beyondChance*math.Sqrt(burstiness/max(1, d.view.Now(indicator.FirstTokens).Or(0))))
 	}
 	if lasting := d.span().steady.lasting; s == indicator.ITLMean && v.V > lasting {
 		v.V = lasting

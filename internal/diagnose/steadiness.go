@@ -18,8 +18,8 @@ type steadiness struct {
 	// lasting is an inter-token latency, in seconds, that the last moments of the
 	// window had at least; NaN where that cannot be told.
 	lasting float64
-	// short says that the window is shorter than a hiccup; single that it is, or is but
-	// one moment.
+	// short says that the window is shorter than a hiccup; single that it is shorter than a
+	// burst, or one moment.
 	short, single bool
 }
 
@@ -59,7 +59,7 @@ func (h *history) steadiness(normal, now segment) steadiness {
 	}
 	if len(normal) > 0 && len(gapsNow) > 0 {
 		s.short = h.span(now).Length() < hiccup
-		s.single = s.short || len(gapsNow) == 1
+		s.single = len(gapsNow) == 1 || h.span(now).Length() < burst
 		if s.short && len(gapsNow) == 1 {
 			s.lasting = 0 // it may be over
 		}
@@ -136,7 +136,7 @@ func deviation(values []float64, otherwise float64) float64 {
 type cautious struct{ view }
 
 // Factors by which the latency conditions of the catalogue allow a change anyway.
-const allowedGap, allowedTTFT, allowedPrefill, mostDoubt = 1.6, 2, 1.7, 2.5
+const allowedGap, allowedTTFT, allowedPrefill, leastDoubt, mostDoubt = 1.6, 2, 1.7, 1.05, 2.5
 
 // A burst of requests fills the cache, evicts some, lets others queue, and passes. Since
 // less than burst, evictions count by burstShare, and a queue that is served within
@@ -196,7 +196,7 @@ func (d cautious) Now(s *indicator.Signal) indicator.Value {
 func (d cautious) Normal(s *indicator.Signal) indicator.Value {
 	v := d.view.Normal(s)
 	raise := func(deviation, allowed float64) {
-		v.V *= min(mostDoubt, max(1, math.Exp(beyondChance*deviation)/allowed))
+		v.V *= min(mostDoubt, max(leastDoubt, math.Exp(beyondChance*deviation)/allowed))
 	}
 	switch s {
 	case indicator.ITLMean, indicator.ITLP50, indicator.ITLP90, indicator.ITLP95:

@@ -139,12 +139,13 @@ type cautious struct{ view }
 const allowedGap, allowedTTFT, allowedPrefill, leastDoubt, mostDoubt = 1.6, 2, 1.7, 1.05, 2.5
 
 // A burst of requests fills the cache, evicts some, lets others queue, and passes. Since
-// less than burst, evictions count by burstShare, and a queue that is served within
-// burstDrain seconds is none.
+// less than burst, evictions count by burstShare, a replica's share of the traffic by
+// burstSkew, and a queue that is served within burstDrain seconds is none.
 const (
 	burst      = 40 * time.Second
 	burstShare = 0.4
 	burstDrain = 1
+	burstSkew  = 0.85
 )
 
 // onlyOne is by how much more a single moment must differ to be believed.
@@ -184,7 +185,10 @@ func (d cautious) Now(s *indicator.Signal) indicator.Value {
 			v.V = 0 // a single stall makes a mean: it may be over
 		}
 	case indicator.ArrivalShare:
-		v.V *= max(0, 1-beyondChance*math.Sqrt(burstiness/max(1, d.view.Now(indicator.FirstTokens).Or(0))))
+		v.V *= max(0, 1-beyondChance/math.Sqrt(max(1, d.view.Now(indicator.FirstTokens).Or(0))))
+		if young {
+			v.V *= burstSkew
+		}
 	}
 	if lasting := d.span().steady.lasting; s == indicator.ITLMean && v.V > lasting {
 		v.V = lasting

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/audit"
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/source"
 )
 
 // maxAuditFiles bounds what a directory may hold.
@@ -22,7 +23,7 @@ const maxAuditFiles = 2000
 // files that a shell made of --rules *.yaml.
 func sortArguments(args []string) (targets, files []string) {
 	for _, a := range args {
-		if ext := strings.ToLower(filepath.Ext(a)); onDisk(a) && slices.Contains(auditExtensions, ext) {
+		if ext := strings.ToLower(filepath.Ext(a)); source.OnDisk(a) && slices.Contains(auditExtensions, ext) {
 			files = append(files, a)
 			continue
 		}
@@ -31,22 +32,7 @@ func sortArguments(args []string) (targets, files []string) {
 	return targets, files
 }
 
-// noSuchFile is the error for a target that is the name of a file which is not
-// there, nil for others.
-func noSuchFile(target string) error {
-	ext := strings.ToLower(filepath.Ext(target))
-	if strings.Contains(target, "://") || onDisk(target) || !slices.Contains(append([]string{".tar", ".gz", ".zst", ".prom"}, auditExtensions...), ext) {
-		return nil
-	}
-	return hint.With(fmt.Errorf("%s: no such file", target), "check the path; a server is written HOST:PORT or http://HOST:PORT")
-}
-
 var auditExtensions = []string{".yaml", ".yml", ".json", ".rules"}
-
-func onDisk(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}
 
 // files reads what --rules, --dashboards and the arguments name. What stands in
 // a directory or among the arguments is taken for what it is.

@@ -117,7 +117,7 @@ func (f *benchFlags) register(cmd *cobra.Command) {
 	s.Float64Var(&f.speed, "speed", 1, "speed of a replay")
 	s.DurationVar(&f.traceFrom, "trace-from", 0, "begin the replay at this time of the trace")
 	s.DurationVar(&f.traceLength, "trace-length", 0, "replay this much of the trace")
-	s.StringVar(&f.workloadFrom, "workload-from", "", "take lengths, prefix sharing and arrivals from a live server's `URL` or a recording")
+	s.StringVar(&f.workloadFrom, "workload-from", "", "take lengths, prefix sharing and arrivals from a live server's `URL`, a recording, or prometheus=URL")
 	s.DurationVar(&f.watch, "watch", time.Minute, "with --workload-from URL: measure for this long")
 	s.IntVar(&f.requests, "requests", 0, "end after so many requests")
 	s.DurationVar(&f.duration, "duration", 0, "begin no request after this time")

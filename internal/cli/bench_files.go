@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"path/filepath"
 
@@ -13,16 +12,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/load/loadreport"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
-
-// redactURL hides a password in a URL.
-func redactURL(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return ""
-	}
-	u.RawQuery = ""
-	return u.Redacted()
-}
 
 // writeFile writes a file whole or not at all.
 func writeFile(path string, write func(io.Writer) error) (err error) {

@@ -11,15 +11,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/prometheus/model/labels"
 	"golang.org/x/term"
 
 	"github.com/sixty-dev/sixty/internal/hint"
-	"github.com/sixty-dev/sixty/internal/live"
 	"github.com/sixty-dev/sixty/internal/load"
 	"github.com/sixty-dev/sixty/internal/load/loadreport"
-	"github.com/sixty-dev/sixty/internal/metrics/scrape"
+	"github.com/sixty-dev/sixty/internal/load/serverside"
+	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/slo"
+	"github.com/sixty-dev/sixty/internal/source"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
 
@@ -33,8 +33,7 @@ type bench struct {
 	asserts   []load.Assertion
 	objective *slo.Objective
 	warmup    time.Duration
-	scraper   *scrape.Client
-	servers   []live.Target // metrics pages that are scraped during the tests
+	servers   []string // metrics pages that are scraped during the tests
 }
 
 // plan is one test to run.
@@ -87,36 +86,8 @@ func newBench(ctx context.Context, stdout, stderr io.Writer, url string, f *benc
 	if b.objective, err = f.objectiveFor(b.probed.Target.Model); err != nil {
 		return nil, err
 	}
-	if b.scraper, err = scrape.New(scrape.Config{}); err != nil {
-		return nil, err
-	}
-	return b, b.findMetrics(ctx, url)
-}
-
-// findMetrics decides which metrics pages are scraped. One that the user named
-// must answer.
-func (b *bench) findMetrics(ctx context.Context, target string) error {
-	var addresses []string
-	for _, m := range b.f.metrics {
-		switch m {
-		case "none":
-		case "auto":
-			base, _, _ := strings.Cut(strings.TrimRight(target, "/"), "/v1")
-			if body, err := b.scraper.Fetch(ctx, base+"/metrics"); err == nil {
-				if _, err := scrape.Parse(body.Raw, body.ContentType, func(labels.Labels, int64, float64) {}); err == nil {
-					addresses = append(addresses, base+"/metrics")
-				}
-			}
-		default:
-			if _, err := b.scraper.Fetch(ctx, m); err != nil {
-				return hint.With(fmt.Errorf("--metrics: %w", err), firstHint(err, "check the address, or leave the server's metrics out with --metrics none"))
-			}
-			addresses = append(addresses, m)
-		}
-	}
-	var err error
-	b.servers, err = live.Targets(addresses)
-	return err
+	b.servers, err = serverside.Find(ctx, url, f.metrics)
+	return b, err
 }
 
 // plans makes the tests that the flags ask for.
@@ -157,18 +128,13 @@ func (b *bench) plans(ctx context.Context) ([]plan, error) {
 
 // seen measures the workload of --workload-from, as sixty simulate does, and puts
 // its lengths and shared prefixes into spec.
-func (b *bench) seen(ctx context.Context, spec *workload.Spec) (*observed, error) {
-	from := observedFlags{model: b.f.model, watch: b.f.watch, interval: scrapeEvery}
-	var urls []string
-	if _, err := os.Stat(b.f.workloadFrom); err == nil {
-		from.recording = b.f.workloadFrom
-	} else {
-		urls = []string{b.f.workloadFrom}
-	}
-	if err := from.check(urls); err != nil {
+func (b *bench) seen(ctx context.Context, spec *workload.Spec) (*source.Observed, error) {
+	from := observedFlags{model: b.f.model, sourceFlags: sourceFlags{duration: b.f.watch, interval: serverside.Every}}
+	err := from.check([]string{b.f.workloadFrom})
+	if err != nil {
 		return nil, err
 	}
-	o, err := from.observe(ctx, b.stderr, urls)
+	o, err := from.observe(ctx, b.stderr)
 	if err != nil {
 		return nil, fmt.Errorf("--workload-from: %w", err)
 	}
@@ -184,7 +150,7 @@ func (b *bench) seen(ctx context.Context, spec *workload.Spec) (*observed, error
 
 // arrivalsOf are the measured arrivals, repeated for as long as the test lasts. A
 // test without a length lasts as long as what was measured.
-func (b *bench) arrivalsOf(o *observed) (*workload.Arrivals, error) {
+func (b *bench) arrivalsOf(o *source.Observed) (*workload.Arrivals, error) {
 	a, err := o.Workload.Arrivals()
 	if err != nil {
 		return nil, fmt.Errorf("--workload-from: %w", err)
@@ -417,12 +383,12 @@ func (b *bench) run(ctx context.Context, p *plan, lost func(load.Progress) bool)
 	}
 	runCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var watch *serverWatch
+	var watch *serverside.Watch
 	if len(b.servers) > 0 {
-		if watch, err = watchServers(ctx, b.scraper, b.servers); err != nil {
+		if watch, err = serverside.Begin(ctx, b.servers, pathologies.All()); err != nil {
 			return nil, nil, err
 		}
-		defer watch.end()
+		defer watch.Close()
 	}
 	var tokens int64
 	rec, err := r.Run(runCtx, time.Second, func(x load.Progress) {
@@ -445,12 +411,12 @@ func (b *bench) run(ctx context.Context, p *plan, lost func(load.Progress) bool)
 	v := b.probed.Vocabulary
 	t := &b.probed.Target
 	res := load.Summarize(rec, load.Settings{Name: p.name, Load: p.shape, Workload: p.workload, Objective: b.objective, Warmup: b.warmup,
-		Target: load.Asked{URL: redactURL(t.URL), API: t.API, Model: t.Model, Stream: t.Stream, Version: b.probed.Version, Prompts: v.Source}})
+		Target: load.Asked{URL: source.Redacted(t.URL), API: t.API, Model: t.Model, Stream: t.Stream, Version: b.probed.Version, Prompts: v.Source}})
 	res.Notes = append(res.Notes, b.probed.Notes...)
 	if watch != nil {
 		// An interrupt ends the test, not what is said of it.
 		last, done := lastWords(ctx)
-		res.Server = watch.judge(last, res, b.objective)
+		res.Server = watch.Judge(last, res, b.objective)
 		done()
 	}
 	return res, rec, nil

@@ -21,6 +21,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/slo"
+	"github.com/sixty-dev/sixty/internal/source"
 )
 
 // rulesFlags are the flags of generate rules as they were given.
@@ -174,7 +175,7 @@ func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg generate
 		text string
 		to   *time.Duration
 	}{"--past": {f.past, &cfg.Past}, "--ago": {f.ago, &cfg.Ago}} {
-		if *d.to, err = parseDuration(d.text); err != nil {
+		if *d.to, err = source.ParseDuration(d.text); err != nil {
 			return cfg, fmt.Errorf("%s: %q is not a duration such as 1d", flag, d.text)
 		}
 	}
@@ -216,7 +217,7 @@ func (f *rulesFlags) kept(past time.Duration) error {
 	if f.retention == "" {
 		return nil
 	}
-	kept, err := parseDuration(f.retention)
+	kept, err := source.ParseDuration(f.retention)
 	switch {
 	case err != nil:
 		return fmt.Errorf("--retention: %q is not a duration such as 15d", f.retention)
@@ -241,7 +242,7 @@ func (f *rulesFlags) burnRates(cfg *generate.RulesConfig) (burnrate.Rules, error
 		Labels: cfg.Labels, Edges: f.edges, Runbook: sloRunbook,
 	}
 	if f.retention != "" {
-		if c.Retention, err = parseDuration(f.retention); err != nil {
+		if c.Retention, err = source.ParseDuration(f.retention); err != nil {
 			return burnrate.Rules{}, fmt.Errorf("--retention: %w", err)
 		}
 	}
@@ -349,7 +350,7 @@ thresholds for the latencies.`,
 			case f.prometheus != "" && f.span == "":
 				return errors.New("--prometheus needs --baseline: which time was healthy?")
 			}
-			matchers, err := parseMatches(match)
+			matchers, err := source.ParseMatchers(match)
 			if err != nil {
 				return err
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/sim/whatif"
 	"github.com/sixty-dev/sixty/internal/simreport"
+	"github.com/sixty-dev/sixty/internal/source"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
 
@@ -75,7 +76,7 @@ func (s *simulation) spread(p *point) {
 // release is the vLLM release whose rules are simulated.
 func (s *simulation) release() string {
 	if s.f.version == "" && s.seen != nil {
-		return release.FindString(s.seen.Release)
+		return source.Release(s.seen.Release)
 	}
 	return s.f.version
 }

@@ -62,13 +62,13 @@ Exit codes: 0 a configuration was found (or, without targets, the model fits),
 const tuneExample = `  sixty tune --model-config config.json --gpu H100
   sixty tune --model-config Llama-3.1-8B/ --gpu L40S --use-case chat --rate 5 --prompt-tokens 900 --output-tokens 250
   sixty tune --model-config config.json --gpu H200 --tp 8 --engine-log vllm.log
-  sixty tune --model-config config.json --gpu A100 --ttft-p95 1s --itl-p95 60ms --recording monday.tar.zst
+  sixty tune --model-config config.json --gpu A100 --ttft-p95 1s --itl-p95 60ms monday.tar.zst
   sixty tune http://vllm-0:8000 --model-config config.json --gpu H100 --use-case rag --output html > tune.html`
 
 func newTuneCommand() *cobra.Command {
 	f := &tuneFlags{}
 	cmd := &cobra.Command{
-		Use:     "tune --model-config FILE --gpu NAME [URL…]",
+		Use:     "tune --model-config FILE --gpu NAME [URL… | RECORDING]",
 		Short:   "The memory a model needs, and the configuration that meets your targets",
 		Long:    tuneLong,
 		Example: tuneExample,
@@ -184,7 +184,7 @@ func runTune(ctx context.Context, stdout, stderr io.Writer, urls []string, f *tu
 	if err := f.check(urls); err != nil {
 		return err
 	}
-	t, err := newTuning(ctx, stderr, urls, f)
+	t, err := newTuning(ctx, stderr, f)
 	if err != nil {
 		return err
 	}

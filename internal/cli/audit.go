@@ -15,6 +15,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/audit"
 	"github.com/sixty-dev/sixty/internal/audit/surface"
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
 )
 
@@ -177,7 +178,7 @@ func (f *auditFlags) audit(d *surface.Deployment, files []audit.File) (*audit.Re
 	if f.fix {
 		for i, fixed := range audit.Fix(files, d.Surface, f.ignore...) {
 			if len(fixed.Repaired) > 0 {
-				if err := replaceFile(files[i].Name, fixed.Data); err != nil {
+				if err := fileio.Replace(files[i].Name, fixed.Data); err != nil {
 					return nil, err
 				}
 			}

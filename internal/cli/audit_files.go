@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/sixty-dev/sixty/internal/audit"
+	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/source"
 )
@@ -80,7 +80,7 @@ func (f *auditFlags) files(stderr io.Writer) ([]audit.File, error) {
 func expand(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, hint.With(bareError(err), "check the path")
+		return nil, hint.With(fileio.Bare(err), "check the path")
 	}
 	if !info.IsDir() {
 		return []string{path}, nil
@@ -89,7 +89,7 @@ func expand(path string) ([]string, error) {
 	err = filepath.WalkDir(path, func(name string, e fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
-			return bareError(err)
+			return fileio.Bare(err)
 		case e.IsDir() && name != path && strings.HasPrefix(e.Name(), "."):
 			return fs.SkipDir
 		case e.Type().IsRegular() && slices.Contains(auditExtensions, strings.ToLower(filepath.Ext(name))):
@@ -105,19 +105,11 @@ func expand(path string) ([]string, error) {
 	return out, err
 }
 
-func bareError(err error) error {
-	var p *os.PathError
-	if errors.As(err, &p) {
-		return fmt.Errorf("%s: %w", p.Path, p.Err)
-	}
-	return err
-}
-
 func readBounded(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return nil, bareError(err)
+		return nil, fileio.Bare(err)
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%s: not a regular file", path)
 	case info.Size() > audit.MaxFile:
@@ -125,43 +117,7 @@ func readBounded(path string) ([]byte, error) {
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, bareError(err)
+		return nil, fileio.Bare(err)
 	}
 	return data, nil
-}
-
-// replaceFile puts new contents in the place of a file, whole or not at all:
-// the file keeps its permissions, and a link its target.
-func replaceFile(path string, data []byte) (err error) {
-	target, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return fmt.Errorf("repair %s: %w", path, bareError(err))
-	}
-	info, err := os.Stat(target)
-	if err != nil {
-		return fmt.Errorf("repair %s: %w", path, bareError(err))
-	}
-	if old, err := os.ReadFile(target); err == nil && bytes.Equal(old, data) {
-		return nil
-	}
-	temp, err := os.CreateTemp(filepath.Dir(target), "."+filepath.Base(target)+".*")
-	if err != nil {
-		return hint.With(fmt.Errorf("repair %s: %w", path, bareError(err)), "make its directory writable")
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("repair %s: %w", path, bareError(err)), os.Remove(temp.Name()))
-		}
-	}()
-	_, err = temp.Write(data)
-	if err == nil {
-		err = temp.Chmod(info.Mode().Perm())
-	}
-	if err == nil {
-		err = temp.Sync()
-	}
-	if err = errors.Join(err, temp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(temp.Name(), target)
 }

@@ -11,14 +11,19 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/load"
+	"github.com/sixty-dev/sixty/internal/load/campaign"
+	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/slo"
+	"github.com/sixty-dev/sixty/internal/source"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
 
@@ -205,7 +210,7 @@ func (f *benchFlags) objectiveFor(model string) (*slo.Objective, error) {
 	if o, err := slo.ForUseCase(f.objective); err == nil {
 		return &o, nil
 	}
-	b, err := readFile(f.objective, 1<<20)
+	b, err := fileio.Read(f.objective, 1<<20)
 	if err != nil {
 		return nil, hint.With(err, "--slo takes "+strings.Join(slo.UseCases(), ", ")+", or a file")
 	}
@@ -218,23 +223,6 @@ func (f *benchFlags) objectiveFor(model string) (*slo.Objective, error) {
 		return nil, hint.With(fmt.Errorf("%s has no objective for model %q", f.objective, model), `add one with model: "*"`)
 	}
 	return &o, nil
-}
-
-// readFile reads a whole file of at most limit bytes.
-func readFile(path string, limit int64) ([]byte, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, errors.Unwrap(err))
-	}
-	defer file.Close()
-	b, err := io.ReadAll(io.LimitReader(file, limit+1))
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
-	if int64(len(b)) > limit {
-		return nil, fmt.Errorf("read %s: over %d bytes", path, limit)
-	}
-	return b, nil
 }
 
 // spec makes the made-up workload of the flags.
@@ -355,6 +343,65 @@ func tuneRuntime() (restore func()) {
 	return func() { debug.SetGCPercent(old) }
 }
 
+// config makes the campaign that the flags ask for.
+func (f *benchFlags) config(url string, stdout, stderr io.Writer) (c campaign.Config, err error) {
+	c = campaign.Config{
+		Metrics: f.metrics, Scenario: f.scenario, Trace: f.trace, TraceFormat: f.traceFormat, TraceFrom: f.traceFrom, TraceLength: f.traceLength,
+		Speed: f.speed, Scale: f.scale, Rate: f.rate, CV: f.cv, Concurrency: f.concurrency, MaxConcurrency: f.maxConcurrency,
+		Requests: f.requests, Duration: f.duration, Timeout: f.timeout, Drain: f.drain, Seed: f.seed,
+		ObjectiveFor: f.objectiveFor, Pathologies: pathologies.All(),
+		Repeat: f.repeat, Until: f.until, Budget: f.budget, Search: f.search,
+		SearchFrom: f.searchFrom, SearchTo: f.searchTo, SearchPrecision: f.searchPrecision, Resume: f.resume,
+		JSON: f.format == "json", JSONFile: f.jsonFile, HTMLFile: f.htmlFile, CSVFile: f.csvFile, VLLMFile: f.vllmFile, BaselineFile: f.baselineFile,
+		Stdout: stdout, Stderr: stderr, Live: newProgress(stderr).on, Saving: saving, LastWords: lastWords,
+	}
+	for _, a := range f.asserts {
+		x, err := load.ParseAssertion(a)
+		if err != nil {
+			return c, err
+		}
+		c.Assertions = append(c.Assertions, x)
+	}
+	if c.Warmup, err = f.warmupTime(); err != nil {
+		return c, err
+	}
+	if c.Workload, err = f.spec(); err != nil {
+		return c, err
+	}
+	if c.Target, err = f.target(url); err != nil {
+		return c, err
+	}
+	if f.tokenizer != "" {
+		file, err := os.Open(f.tokenizer)
+		if err != nil {
+			return c, fmt.Errorf("open --tokenizer: %w", err)
+		}
+		defer file.Close()
+		if c.Vocabulary, err = load.ReadTokenizer(file); err != nil {
+			return c, err
+		}
+	}
+	if f.searchSweep != "" {
+		for s := range strings.SplitSeq(f.searchSweep, ",") {
+			v, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
+			if err != nil || !(v > 0) {
+				return c, hint.With(fmt.Errorf("--sweep: %q is no level", s), "write it as 1,2,4,8")
+			}
+			c.Sweep = append(c.Sweep, v)
+		}
+	}
+	if f.workloadFrom != "" {
+		c.Observe = func(ctx context.Context, model string) (*source.Observed, error) {
+			from := observedFlags{model: model, sourceFlags: sourceFlags{duration: f.watch, interval: source.DefaultInterval}}
+			if err := from.check([]string{f.workloadFrom}); err != nil {
+				return nil, err
+			}
+			return from.observe(ctx, stderr)
+		}
+	}
+	return c, nil
+}
+
 func runBench(ctx context.Context, stdout, stderr io.Writer, url string, f *benchFlags) error {
 	if err := f.check(); err != nil {
 		return err
@@ -363,12 +410,12 @@ func runBench(ctx context.Context, stdout, stderr io.Writer, url string, f *benc
 		return err
 	}
 	defer tuneRuntime()()
-	b, err := newBench(ctx, stdout, stderr, url, f)
+	c, err := f.config(url, stdout, stderr)
 	if err != nil {
 		return err
 	}
-	if f.search != "" {
-		return b.search(ctx)
+	if err := campaign.Run(ctx, c); !errors.Is(err, campaign.ErrMissed) {
+		return err
 	}
-	return b.tests(ctx)
+	return errFound
 }

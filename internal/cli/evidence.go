@@ -14,6 +14,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/baseline"
 	"github.com/sixty-dev/sixty/internal/baseline/measure"
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/load"
 	"github.com/sixty-dev/sixty/internal/slo"
@@ -71,7 +72,7 @@ func (f *evidenceFlags) read(ctx context.Context, stderr io.Writer, path string,
 		}
 		return f.normal(ctx, stderr, spec)
 	}
-	content, err := readFile(path, maxEvidenceFile)
+	content, err := fileio.Read(path, maxEvidenceFile)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +128,7 @@ func baselineFile(text string) (*baseline.File, bool, error) {
 	if text == "" || err != nil || info.IsDir() {
 		return nil, false, nil
 	}
-	content, err := readFile(text, maxEvidenceFile)
+	content, err := fileio.Read(text, maxEvidenceFile)
 	if err != nil {
 		return nil, true, err
 	}

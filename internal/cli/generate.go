@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"time"
@@ -15,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/burnrate"
 	"github.com/sixty-dev/sixty/internal/generate/detect"
@@ -153,10 +152,10 @@ func (f *outFlag) register(s *pflag.FlagSet) {
 }
 
 // write writes all files, or none: each to a temporary name first.
-func (f *outFlag) write(stdout io.Writer, files []generate.File) error {
+func (f *outFlag) write(stdout io.Writer, list []generate.File) error {
 	if f.dir == "" {
-		for i, file := range files {
-			if len(files) > 1 {
+		for i, file := range list {
+			if len(list) > 1 {
 				if i > 0 {
 					fmt.Fprintln(stdout)
 				}
@@ -168,28 +167,16 @@ func (f *outFlag) write(stdout io.Writer, files []generate.File) error {
 		}
 		return nil
 	}
-	var done []string // temporary names
-	defer func() {
-		for _, t := range done {
-			os.Remove(t)
-		}
-	}()
-	for _, file := range files {
-		name := filepath.Join(f.dir, filepath.FromSlash(file.Path))
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			return fmt.Errorf("--out: %w", err)
-		}
-		tmp := filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+".new")
-		done = append(done, tmp)
-		if err := os.WriteFile(tmp, file.Content, 0o644); err != nil {
-			return fmt.Errorf("--out: %w", err)
-		}
+	var all []fileio.File
+	for _, file := range list {
+		all = append(all, fileio.File(file))
 	}
-	for i, file := range files {
-		if err := os.Rename(done[i], filepath.Join(f.dir, filepath.FromSlash(file.Path))); err != nil {
-			return fmt.Errorf("--out: %w", err)
-		}
-		fmt.Fprintln(stdout, path.Join(filepath.ToSlash(f.dir), file.Path))
+	names, err := fileio.WriteAll(f.dir, all)
+	if err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	for _, name := range names {
+		fmt.Fprintln(stdout, filepath.ToSlash(name))
 	}
 	return nil
 }

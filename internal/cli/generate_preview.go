@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard/preview"
@@ -132,7 +133,7 @@ func writeOpenMetrics(ctx context.Context, stdout io.Writer, path, job, out stri
 		return err
 	}
 	n := 0
-	if err := writeFile(out, func(w io.Writer) error {
+	if err := fileio.Write(out, func(w io.Writer) error {
 		n, err = backfill.Recording(writerUntil{ctx, w}, rec, job)
 		return err
 	}); err != nil {

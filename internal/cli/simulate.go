@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/gpu"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/sim"
@@ -202,7 +203,7 @@ func (f *simulateFlags) objective(model string) (*slo.Objective, error) {
 		return nil, nil
 	}
 	if f.slo != "" {
-		content, err := readFile(f.slo, 1<<20)
+		content, err := fileio.Read(f.slo, 1<<20)
 		if err != nil {
 			return nil, fmt.Errorf("--slo: %w", err)
 		}
@@ -243,12 +244,12 @@ func runSimulate(ctx context.Context, stdout, stderr io.Writer, args []string, f
 		return err
 	}
 	if f.jsonFile != "" {
-		if err := writeFile(f.jsonFile, func(w io.Writer) error { return simreport.JSON(w, result) }); err != nil {
+		if err := fileio.Write(f.jsonFile, func(w io.Writer) error { return simreport.JSON(w, result) }); err != nil {
 			return err
 		}
 	}
 	if f.htmlFile != "" {
-		if err := writeFile(f.htmlFile, func(w io.Writer) error { return simreport.HTML(w, result) }); err != nil {
+		if err := fileio.Write(f.htmlFile, func(w io.Writer) error { return simreport.HTML(w, result) }); err != nil {
 			return err
 		}
 	}

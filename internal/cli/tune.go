@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/modelconfig"
 	"github.com/sixty-dev/sixty/internal/slo"
@@ -147,7 +148,7 @@ func (f *tuneFlags) model() (*modelconfig.Model, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, "config.json")
 	}
-	content, err := readFile(path, modelconfig.MaxBytes)
+	content, err := fileio.Read(path, modelconfig.MaxBytes)
 	if err != nil {
 		return nil, hint.With(fmt.Errorf("--model-config: %w", err), "give the config.json that lies beside the model's weights, or their directory")
 	}

@@ -20,7 +20,7 @@ func (s *Spec) Add(args ...string) error {
 		switch {
 		case isPrometheus:
 			if s.Prometheus != "" {
-				return errTwo
+				return hint.With(errors.New("two Prometheus servers"), "give one at a time")
 			}
 			s.Prometheus = prometheus
 		case OnDisk(a):

@@ -62,7 +62,14 @@ func runRecord(ctx context.Context, stdout, stderr io.Writer, addresses []string
 	if err != nil {
 		return err
 	}
-	scraper, err := source.NewScraper(source.Spec{URLs: addresses, HTTP: http, Interval: f.interval})
+	spec := source.Spec{HTTP: http, Interval: f.interval}
+	if err := spec.Add(addresses...); err != nil {
+		return err
+	}
+	if spec.Recording != "" || spec.Prometheus != "" {
+		return hint.With(errors.New("only servers can be recorded"), "give their URLs, such as http://localhost:8000")
+	}
+	scraper, err := source.NewScraper(spec)
 	if err != nil {
 		return err
 	}

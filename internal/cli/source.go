@@ -30,7 +30,8 @@ type sourceFlags struct {
 func (f *sourceFlags) register(s *pflag.FlagSet) {
 	s.StringVar(&f.recording, "recording", "", "a recording; an argument does the same")
 	s.StringVar(&f.prometheus, "prometheus", "", "ask a Prometheus-compatible server at this `URL`")
-	s.StringArrayVar(&f.match, "match", nil, "with --prometheus: `selector` such as '{namespace=\"prod\"}' or namespace=prod; may be repeated, all must match")
+	s.StringArrayVar(&f.match, "match", nil,
+		"with --prometheus: `selector` such as '{namespace=\"prod\"}' or namespace=prod; may be repeated, all must match")
 	f.http.register(s)
 	if err := s.MarkHidden("recording"); err != nil {
 		panic(err) // it was registered above
@@ -71,7 +72,8 @@ func (f *sourceFlags) resolve(args []string) (err error) {
 func (f *sourceFlags) checkTimes() error {
 	switch live := len(f.spec.URLs) > 0; {
 	case live && (f.at != "" || f.window != 0):
-		return hint.With(errors.New("--at and --window need a past, and a live run has none"), "name a recording or a --prometheus server, or leave them out")
+		return hint.With(errors.New("--at and --window need a past, and a live run has none"),
+			"name a recording or a --prometheus server, or leave them out")
 	case f.window < 0:
 		return fmt.Errorf("--window: %s is negative", f.window)
 	case live && f.interval < minInterval:
@@ -121,7 +123,8 @@ type observedFlags struct {
 
 func (f *observedFlags) register(s *pflag.FlagSet) {
 	f.sourceFlags.register(s)
-	f.registerPast(s, "measure up to this `time`", "measure this much time before --at (default: a whole recording; 15m of a Prometheus server)")
+	f.registerPast(s, "measure up to this `time`",
+		"measure this much time before --at (default: a whole recording; 15m of a Prometheus server)")
 	f.registerPace(s, "watch", time.Minute, "with URLs: scrape for this long")
 	s.StringVar(&f.model, "model", "", "with servers of several models: measure those of this `name`")
 }
@@ -142,7 +145,9 @@ func (f *observedFlags) observe(ctx context.Context, stderr io.Writer) (o *sourc
 		if s.Live != nil {
 			line := newProgress(stderr)
 			s.Live.Learn(ctx)
-			s.Live.RunFor(ctx, f.duration, func(ran time.Duration) { line.show("watching: %.0f s of %.0f s", ran.Seconds(), f.duration.Seconds()) })
+			s.Live.RunFor(ctx, f.duration, func(ran time.Duration) {
+				line.show("watching: %.0f s of %.0f s", ran.Seconds(), f.duration.Seconds())
+			})
 			line.clear()
 			if ctx.Err() != nil {
 				return ctx.Err()

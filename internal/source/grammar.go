@@ -29,7 +29,8 @@ func (s *Spec) Add(args ...string) error {
 			}
 			s.Recording = a
 		case !strings.Contains(a, "://") && slices.Contains(endings, strings.ToLower(filepath.Ext(a))):
-			return hint.With(fmt.Errorf("%s: no such file", a), "check the path; a server is written HOST:PORT or http://HOST:PORT")
+			return hint.With(fmt.Errorf("%s: no such file", a),
+				"check the path; a server is written HOST:PORT or http://HOST:PORT")
 		default:
 			s.URLs = append(s.URLs, a)
 		}

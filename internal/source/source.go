@@ -42,6 +42,7 @@ type Spec struct {
 	Matchers []*labels.Matcher       // which series of a Prometheus server
 	HTTP     config.HTTPClientConfig // how to authenticate and encrypt; zero is the default
 	Interval time.Duration           // between two scrapes of URLs, DefaultInterval when 0
+	Storage  embedded.Config         // of what is scraped; zero is a temporary one that forgets nothing
 }
 
 // A Source answers PromQL about the servers that it was opened for. It is safe for
@@ -84,8 +85,8 @@ func Open(ctx context.Context, spec Spec) (*Source, error) {
 }
 
 // openStore opens a storage of its own for what is loaded or scraped.
-func (s *Source) openStore() error {
-	store, err := embedded.Open(embedded.Config{})
+func (s *Source) openStore(cfg embedded.Config) error {
+	store, err := embedded.Open(cfg)
 	if err != nil {
 		return err
 	}
@@ -102,7 +103,7 @@ func (s *Source) openRecording(ctx context.Context, path string) (err error) {
 	}
 	defer func() { err = errors.Join(err, rec.Close()) }()
 	s.warnings = append(s.warnings, rec.Warnings)
-	if err := s.openStore(); err != nil {
+	if err := s.openStore(embedded.Config{}); err != nil {
 		return err
 	}
 	if err := s.store.Load(ctx, rec, nil); err != nil {
@@ -136,7 +137,7 @@ func (s *Source) openServers(spec Spec) error {
 	if n := len(scraper.Targets); n > 1 {
 		s.Name += fmt.Sprintf(" and %d more", n-1)
 	}
-	if err := s.openStore(); err != nil {
+	if err := s.openStore(spec.Storage); err != nil {
 		return err
 	}
 	s.Live, err = newLive(scraper, s.store)
@@ -146,7 +147,7 @@ func (s *Source) openServers(spec Spec) error {
 // OpenPages opens an empty source for pages that the caller brings, one every interval.
 func OpenPages(interval time.Duration) (*Source, error) {
 	s := &Source{interval: interval}
-	return s, s.openStore()
+	return s, s.openStore(embedded.Config{})
 }
 
 // AddPage stores a page of a target, or that there was none: its body is nil then. Pages
@@ -252,7 +253,10 @@ func (s *Source) Pace(ctx context.Context, at time.Time) (diagnose.Pace, error) 
 // to the caller.
 func (s *Source) Options(ctx context.Context, at time.Time) (diagnose.Options, error) {
 	pace, err := s.Pace(ctx, at)
-	o := diagnose.Options{At: at, First: pace.First, Interval: pace.Interval, Matchers: s.matchers, Created: s.Created(), Every: s.store != nil}
+	o := diagnose.Options{
+		At: at, First: pace.First, Created: s.Created(), Interval: pace.Interval,
+		Matchers: s.matchers, Every: s.store != nil,
+	}
 	if s.Live != nil {
 		o.Annotate = s.Live.Annotate
 	}

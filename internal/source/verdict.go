@@ -212,7 +212,8 @@ func (l *Look) watch(r *Live) Watch {
 	}
 	return Watch{Show: func(ran time.Duration, verdict string) {
 		answering, _, _ := r.count(ran)
-		line := fmt.Sprintf("scraping: %.0f s of %.0f s, answering: %d of %d", ran.Seconds(), l.For.Seconds(), answering, len(r.Targets))
+		line := fmt.Sprintf("scraping: %.0f s of %.0f s, answering: %d of %d",
+			ran.Seconds(), l.For.Seconds(), answering, len(r.Targets))
 		if verdict != "" {
 			line += ", so far: " + verdict
 		}

@@ -50,7 +50,8 @@ func Of(ctx context.Context, spec source.Spec, at string) (d *Deployment, err er
 		err = d.ofServers(ctx, spec)
 	}
 	if err == nil && len(d.Surface.Dialects) == 0 {
-		err = hint.With(errors.New("no metric of an inference server found"), "check the address and --match; with --disable-log-stats vLLM shows none")
+		err = hint.With(errors.New("no metric of an inference server found"),
+			"check the address and --match; with --disable-log-stats vLLM shows none")
 	}
 	return d, err
 }
@@ -111,7 +112,8 @@ func (d *Deployment) ofPages(from string, pages []page) error {
 			d.note(err.Error())
 			failed = append(failed, err)
 		case !engine:
-			d.note(p.name + " exposes no metric of an inference server or a GPU exporter: with --disable-log-stats vLLM shows none")
+			d.note(p.name + " exposes no metric of an inference server or a GPU exporter: " +
+				"with --disable-log-stats vLLM shows none")
 		}
 	}
 	if len(failed) == len(pages) && len(pages) > 0 {

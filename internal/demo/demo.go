@@ -17,6 +17,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/fleet"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
 	"github.com/sixty-dev/sixty/internal/report"
 	"github.com/sixty-dev/sixty/internal/source"
@@ -121,13 +122,13 @@ func (d *demo) play(ctx context.Context, sc fleet.Scenario) error {
 // simulated plays a scenario in simulated time.
 func (d *demo) simulated(ctx context.Context, sc fleet.Scenario) (err error) {
 	began := time.Now().Truncate(time.Second)
-	s, err := source.OpenPages(max(sc.Interval, source.DefaultInterval))
+	s, err := source.OpenPages(max(sc.Interval, source.DefaultInterval), embedded.Config{})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	take := func(p fleet.Page) error {
-		return s.AddPage(p.Target, source.Page{Body: scrape.Body{Raw: p.Body, ContentType: fleet.ContentType, At: p.At, Duration: 5 * time.Millisecond}})
+		return s.AddPage(p.Target, scrape.Body{Raw: p.Body, ContentType: fleet.ContentType, At: p.At, Duration: 5 * time.Millisecond})
 	}
 	n := 0
 	phase := func(p fleet.Phase, at time.Time) error {

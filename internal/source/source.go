@@ -145,19 +145,19 @@ func (s *Source) openServers(spec Spec) error {
 }
 
 // OpenPages opens an empty source for pages that the caller brings, one every interval.
-func OpenPages(interval time.Duration) (*Source, error) {
+func OpenPages(interval time.Duration, storage embedded.Config) (*Source, error) {
 	s := &Source{interval: interval}
-	return s, s.openStore(embedded.Config{})
+	return s, s.openStore(storage)
 }
 
 // AddPage stores a page of a target, or that there was none: its body is nil then. Pages
 // of one target come in the order of time.
-func (s *Source) AddPage(instance string, p Page) error {
+func (s *Source) AddPage(instance string, page scrape.Body) error {
 	t := embedded.Target{Instance: instance}
-	if p.Body.Raw == nil {
-		return s.store.AppendFailure(t, p.Body.At)
+	if page.Raw == nil {
+		return s.store.AppendFailure(t, page.At)
 	}
-	_, err := s.store.Append(t, p.Body.At, p.Body.Raw, p.Body.ContentType, p.Body.Duration)
+	_, err := s.store.Append(t, page.At, page.Raw, page.ContentType, page.Duration)
 	return err
 }
 
@@ -168,7 +168,7 @@ func OpenLog(ctx context.Context, name string, log *engine.Log) (*Source, error)
 	if len(pages) == 0 {
 		return nil, errors.New("no line of statistics in it")
 	}
-	s, err := OpenPages(10 * time.Second)
+	s, err := OpenPages(10*time.Second, embedded.Config{})
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +176,7 @@ func OpenLog(ctx context.Context, name string, log *engine.Log) (*Source, error)
 	for _, p := range pages {
 		err := context.Cause(ctx)
 		if err == nil {
-			err = s.AddPage(name, Page{Body: scrape.Body{Raw: p.Body, At: p.At}})
+			err = s.AddPage(name, scrape.Body{Raw: p.Body, At: p.At})
 		}
 		if err != nil {
 			return nil, errors.Join(err, s.Close())

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,9 +22,9 @@ import (
 // Observed is what was seen of running servers of one model.
 type Observed struct {
 	*observe.Fleet
-	From    string        // the source, for people
-	Release string        // of vLLM, "" when not known
-	Config  engine.Config // of the first server, with what was inferred
+	From    string         // the source, for people
+	Release engine.Release // of vLLM, "" when not known
+	Config  engine.Config  // of the first server, with what was inferred
 	Model   string
 }
 
@@ -43,7 +42,7 @@ func (s *Source) Observe(ctx context.Context, model string, at time.Time, window
 		if err := s.Live.Answered(); err != nil {
 			return nil, fmt.Errorf("no server answered: %w", err)
 		}
-		o.Release, at = s.Live.FactsOf(0).Version, span.Last
+		o.Release, at = engine.FindRelease(s.Live.FactsOf(0).Version), span.Last
 	}
 	from := span.First
 	if from.IsZero() {
@@ -89,7 +88,7 @@ func (s *Source) read(ctx context.Context, o *Observed, model string, from, to t
 		}
 		options.Targets = append(options.Targets, target)
 		o.Model = name
-		o.Release = cmp.Or(o.Release, Release(t.Version))
+		o.Release = cmp.Or(o.Release, engine.FindRelease(t.Version))
 	}
 	switch {
 	case len(models) > 1:
@@ -113,8 +112,3 @@ func (s *Source) read(ctx context.Context, o *Observed, model string, from, to t
 	}
 	return nil
 }
-
-var release = regexp.MustCompile(`\d+\.\d+(\.\d+)?`)
-
-// Release finds the first release in a text such as a dialect's "0.20 to 0.22".
-func Release(text string) string { return release.FindString(text) }

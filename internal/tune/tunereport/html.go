@@ -6,8 +6,9 @@ import (
 	"html/template"
 	"io"
 
+	"github.com/sixty-dev/sixty/internal/perfmodel"
+	"github.com/sixty-dev/sixty/internal/planning"
 	"github.com/sixty-dev/sixty/internal/plot"
-	"github.com/sixty-dev/sixty/internal/tune"
 )
 
 //go:embed page.html
@@ -16,8 +17,8 @@ var page string
 // HTML writes the answer as a page that needs nothing beside it.
 func HTML(w io.Writer, a *Answer) error {
 	t, err := template.New("tune").Funcs(template.FuncMap{
-		"style": plot.Style, "gib": tune.GiB, "count": tune.Count, "grouped": grouped, "seconds": seconds, "sec": tune.Seconds,
-		"doubt":   func(r Range) string { return doubt(r, tune.GiB) },
+		"style": plot.Style, "gib": perfmodel.GiB, "count": perfmodel.Count, "grouped": grouped, "seconds": seconds, "sec": planning.Seconds,
+		"doubt":   func(r Range) string { return doubt(r, perfmodel.GiB) },
 		"numbers": func(r Range) string { return doubt(r, grouped) },
 		"percent": func(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) },
 		"off":     off,
@@ -71,7 +72,7 @@ func plots(a *Answer) []figure {
 			return l
 		}
 		p := plot.Plot{
-			Title: x.name + " against throughput per GPU", XName: "output tokens/s per GPU", YName: x.name, LogY: true, Format: tune.Seconds,
+			Title: x.name + " against throughput per GPU", XName: "output tokens/s per GPU", YName: x.name, LogY: true, Format: planning.Seconds,
 			Lines: []plot.Line{gather("simulated", a.Result.Points), gather("not beaten", a.Result.Pareto)},
 		}
 		if c := chosen(a); c != nil {

@@ -8,7 +8,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/sixty-dev/sixty/internal/tune"
+	"github.com/sixty-dev/sixty/internal/perfmodel"
+	"github.com/sixty-dev/sixty/internal/planning"
 )
 
 // JSON writes the answer, indented.
@@ -96,11 +97,11 @@ func (t *text) model(m *Model) {
 	t.wrap("  ", "  ", fmt.Sprintf("%s: %s; %s", name, m.Kind, m.DType+quantized(m)))
 	active := ""
 	if m.ActiveParameters < m.Parameters*0.999 {
-		active = fmt.Sprintf(", of which a token uses %s", tune.Count(m.ActiveParameters))
+		active = fmt.Sprintf(", of which a token uses %s", perfmodel.Count(m.ActiveParameters))
 	}
-	t.wrap("  ", "  ", fmt.Sprintf("%s parameters%s", tune.Count(m.Parameters), active))
+	t.wrap("  ", "  ", fmt.Sprintf("%s parameters%s", perfmodel.Count(m.Parameters), active))
 	for _, p := range m.Parts {
-		t.wrap(fmt.Sprintf("  %s %s  ", pad(p.Name, 20), left(tune.Count(p.Parameters), 14)), strings.Repeat(" ", 39), "= "+p.Formula)
+		t.wrap(fmt.Sprintf("  %s %s  ", pad(p.Name, 20), left(perfmodel.Count(p.Parameters), 14)), strings.Repeat(" ", 39), "= "+p.Formula)
 	}
 	for _, a := range m.Assumed {
 		t.wrap("  missing: ", "    ", fmt.Sprintf("%s, taken as %s (%s)", a.Field, a.Value, a.Source))
@@ -135,7 +136,7 @@ func (t *text) memory(a *Answer) {
 		t.wrap("  taken: ", "    ", s)
 	}
 	for _, l := range a.Ledger.Lines {
-		t.line("  %s %s  %s", pad(l.Name, 34), left(tune.GiB(l.Bytes.Value), 10), doubt(l.Bytes, tune.GiB))
+		t.line("  %s %s  %s", pad(l.Name, 34), left(perfmodel.GiB(l.Bytes.Value), 10), doubt(l.Bytes, perfmodel.GiB))
 		t.wrap("      = ", "        ", l.Formula)
 		t.wrap("      source: ", "        ", l.Source)
 	}
@@ -143,7 +144,7 @@ func (t *text) memory(a *Answer) {
 	if len(a.Remedies) > 0 {
 		t.head("What would fit")
 		for _, r := range a.Remedies {
-			t.wrap("  * ", "    ", fmt.Sprintf("%s: leaves %s for the KV cache (%s)", r.Change, tune.GiB(r.Left.Value), doubt(r.Left, tune.GiB)))
+			t.wrap("  * ", "    ", fmt.Sprintf("%s: leaves %s for the KV cache (%s)", r.Change, perfmodel.GiB(r.Left.Value), doubt(r.Left, perfmodel.GiB)))
 		}
 	} else if a.Ledger.MaxConcurrency.Value < 1 {
 		t.line("")
@@ -181,7 +182,7 @@ func (t *text) ledger(l *Ledger, maxLen int) {
 		t.wrap("  ", "    ", fmt.Sprintf("one more token of context: %s bytes on each GPU", grouped(l.BytesPerToken)))
 	}
 	if l.StateBytes > 0 {
-		t.wrap("  ", "    ", fmt.Sprintf("state of one request, whatever its length: %s on each GPU", tune.GiB(l.StateBytes)))
+		t.wrap("  ", "    ", fmt.Sprintf("state of one request, whatever its length: %s on each GPU", perfmodel.GiB(l.StateBytes)))
 	}
 	row := func(name string, r Range, f func(float64) string) {
 		t.line("  %s %s  %s", pad(name, 34), left(f(r.Value), 10), doubt(r, f))
@@ -207,7 +208,7 @@ func (t *text) check(c *Check) {
 	for _, x := range c.Comparisons {
 		f := grouped
 		if x.Unit == "bytes" {
-			f = tune.GiB
+			f = perfmodel.GiB
 		}
 		verdict := "agrees"
 		if !x.Within {
@@ -274,7 +275,7 @@ func targets(t *Targets) string {
 	var parts []string
 	add := func(name string, v float64) {
 		if v > 0 {
-			parts = append(parts, fmt.Sprintf("%s P95 ≤ %s", name, tune.Seconds(v)))
+			parts = append(parts, fmt.Sprintf("%s P95 ≤ %s", name, planning.Seconds(v)))
 		}
 	}
 	add("TTFT", t.TTFTP95)
@@ -289,7 +290,7 @@ func targets(t *Targets) string {
 func (t *text) predicted(r *Result, p *Point) {
 	t.line("  %s %s  %s %s", pad("predicted", 18), left("value", 9), pad("interval", 22), "target")
 	for _, m := range r.Predicted {
-		f := tune.Seconds
+		f := planning.Seconds
 		if m.Unit != "s" {
 			f = grouped
 		}
@@ -311,7 +312,7 @@ func seconds(v *float64) string {
 	if v == nil {
 		return "never"
 	}
-	return tune.Seconds(*v)
+	return planning.Seconds(*v)
 }
 
 // knobWidth is that of the longest knob with its value.
@@ -407,7 +408,7 @@ func (t *text) front(r *Result, best *Point) {
 		t.line("  %s │%s", left(label, 9), string(row))
 	}
 	t.line("  %s └%s", "tok/s/GPU", strings.Repeat("─", columns))
-	t.line("  %s  %s", pad("", 9), pad(tune.Seconds(xlo), columns-20)+left("ITL P95 "+tune.Seconds(xhi), 20))
+	t.line("  %s  %s", pad("", 9), pad(planning.Seconds(xlo), columns-20)+left("ITL P95 "+planning.Seconds(xhi), 20))
 	t.wrap("  ", "  ", "# the configuration above, o not beaten by any other in throughput per GPU, ITL and TTFT, · the others")
 	t.line("")
 	t.line("  %s %s %s %s %s %s", left("GPUs", 4), pad("arrangement", 36), left("tok/s/GPU", 9), left("TTFT P95", 8), left("ITL P95", 8), "")
@@ -435,11 +436,11 @@ func (t *text) usual(a *Answer, p *Point) {
 	}
 	t.head("The usual arithmetic, as a first approximation")
 	if u.MaxNumSeqs == 0 {
-		t.wrap("  ", "    ", fmt.Sprintf("memory × 0.9 − weights = %s: nothing fits", tune.GiB(u.KVBytes)))
+		t.wrap("  ", "    ", fmt.Sprintf("memory × 0.9 − weights = %s: nothing fits", perfmodel.GiB(u.KVBytes)))
 		return
 	}
 	t.wrap("  ", "    ", fmt.Sprintf("memory × 0.9 − weights = %s for %s tokens; over the mean length of a request, max-num-seqs %d (here %d), with the cache of the ledger %s tokens",
-		tune.GiB(u.KVBytes), grouped(u.Tokens), u.MaxNumSeqs, p.MaxNumSeqs, grouped(a.Ledger.Tokens.Value)))
+		perfmodel.GiB(u.KVBytes), grouped(u.Tokens), u.MaxNumSeqs, p.MaxNumSeqs, grouped(a.Ledger.Tokens.Value)))
 }
 
 // many writes a number with its noun.

@@ -26,7 +26,7 @@ run: build ## Watch make-believe servers fall ill and be diagnosed: a minute, no
 	@bin/sixty demo
 
 run-recording: build ## Diagnose the recorded incident of a real vLLM server
-	@bin/sixty diagnose --recording $(INCIDENT) || test $$? -eq 1 # 1 says that something was found
+	@bin/sixty diagnose $(INCIDENT) || test $$? -eq 1 # 1 says that something was found
 
 test: schemas ## Check the format, vet, and run all tests
 	@unformatted=$$(gofmt -l cmd e2e internal); test -z "$$unformatted" || { echo "gofmt -w $$unformatted"; exit 1; }

@@ -13,22 +13,22 @@ import (
 	"golang.org/x/term"
 
 	"github.com/sixty-dev/sixty/internal/audit"
+	"github.com/sixty-dev/sixty/internal/audit/surface"
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
 )
 
 // auditFlags are the flags of audit as they were given.
 type auditFlags struct {
-	recording, prometheus, dialect, at string
-	match                              []string
-	rules, dashboards, ignore          []string
-	more                               []string // files among the arguments
-	fix                                bool
+	source                    sourceFlags
+	dialect                   string
+	rules, dashboards, ignore []string
+	more                      []string // files among the arguments
+	fix                       bool
 
 	output, failOn, color string
 	verbose               bool
-
-	http httpFlags
 }
 
 const auditLong = `Says what a deployment's monitoring lacks, and which of your rules and dashboards are
@@ -66,10 +66,8 @@ func newAuditCommand() *cobra.Command {
 		},
 	}
 	s := cmd.Flags()
-	s.StringVar(&f.recording, "recording", "", "audit the servers of a recording")
-	s.StringVar(&f.prometheus, "prometheus", "", "ask a Prometheus-compatible server at this `URL`, for its rules too")
-	s.StringArrayVar(&f.match, "match", nil, "with --prometheus: `selector` such as '{namespace=\"prod\"}'; may be repeated, all must match")
-	s.StringVar(&f.at, "at", "", "with --prometheus: the `time` to look at (default: now)")
+	f.source.register(s)
+	s.StringVar(&f.source.at, "at", "", "with --prometheus: the `time` to look at (default: now)")
 	s.StringVar(&f.dialect, "dialect", "", "without servers: `name` of a dialect, such as vllm-0.10, vllm-v1-ray or sglang (default: the newest vLLM)")
 	s.StringArrayVar(&f.rules, "rules", nil, "`file` or directory of alerting and recording rules; may be repeated")
 	s.StringArrayVar(&f.dashboards, "dashboards", nil, "`file` or directory of dashboards; may be repeated")
@@ -79,20 +77,19 @@ func newAuditCommand() *cobra.Command {
 	s.StringVar(&f.failOn, "fail-on", "info", "least severity of a finding that exits with 1: page, ticket or info")
 	s.StringVar(&f.color, "color", "auto", "auto, always or never")
 	s.BoolVarP(&f.verbose, "verbose", "v", false, "show every item and every place")
-	f.http.register(s)
-	cmd.MarkFlagsMutuallyExclusive("recording", "prometheus", "dialect")
 	return cmd
 }
 
 func (f *auditFlags) anyFile() bool { return len(f.rules)+len(f.dashboards)+len(f.more) > 0 }
 
 // check refuses flags that contradict each other.
-func (f *auditFlags) check(targets []string) error {
-	sources := 0
-	for _, given := range []bool{len(targets) > 0, f.recording != "", f.prometheus != "", f.dialect != ""} {
-		if given {
-			sources++
-		}
+func (f *auditFlags) check(args []string) error {
+	if err := f.source.resolve(args); err != nil {
+		return err
+	}
+	sources := f.source.spec.Given()
+	if f.dialect != "" {
+		sources++
 	}
 	known := audit.Checks()
 	for _, id := range f.ignore {
@@ -109,9 +106,7 @@ func (f *auditFlags) check(targets []string) error {
 		return hint.With(errors.New("--dialect stands for servers that are not at hand, and there is no file to hold against it"), "give --rules FILE or --dashboards FILE")
 	case f.fix && !f.anyFile():
 		return hint.With(errors.New("--fix without files"), "name what to repair with --rules or --dashboards")
-	case len(f.match) > 0 && f.prometheus == "":
-		return errors.New("--match goes with --prometheus")
-	case f.at != "" && f.prometheus == "":
+	case f.source.at != "" && f.source.spec.Prometheus == "":
 		return errors.New("--at goes with --prometheus")
 	case f.output != "text" && f.output != "json":
 		return fmt.Errorf("--output: unknown format %q: want text or json", f.output)
@@ -123,15 +118,7 @@ func (f *auditFlags) check(targets []string) error {
 
 func runAudit(ctx context.Context, stdout, stderr io.Writer, args []string, f *auditFlags) error {
 	targets, more := sortArguments(args)
-	if len(targets) == 1 && f.recording == "" && onDisk(targets[0]) {
-		f.recording, targets = targets[0], nil
-	}
 	f.more = more
-	for _, t := range targets {
-		if err := noSuchFile(t); err != nil {
-			return err
-		}
-	}
 	if err := f.check(targets); err != nil {
 		return err
 	}
@@ -143,14 +130,14 @@ func runAudit(ctx context.Context, stdout, stderr io.Writer, args []string, f *a
 	if err != nil {
 		return err
 	}
-	source, err := f.open(ctx, stderr, targets)
+	deployment, err := f.open(ctx, stderr)
 	switch {
 	case ctx.Err() != nil:
 		return errInterrupted
 	case err != nil:
 		return err
 	}
-	report, err := f.audit(source, files)
+	report, err := f.audit(deployment, files)
 	if err != nil {
 		return err
 	}
@@ -160,20 +147,38 @@ func runAudit(ctx context.Context, stdout, stderr io.Writer, args []string, f *a
 	return f.outcome(stderr, report, failOn)
 }
 
+// open looks at the servers that the user named, or stands in for them.
+func (f *auditFlags) open(ctx context.Context, stderr io.Writer) (*surface.Deployment, error) {
+	if f.source.spec.Given() > 0 {
+		d, err := surface.Of(ctx, f.source.spec, f.source.at)
+		notes(stderr, d.Notes)
+		return d, err
+	}
+	if f.dialect == "" {
+		s, err := audit.AnySurface()
+		return &surface.Deployment{Surface: s}, err
+	}
+	s, err := audit.SurfaceOf(f.dialect)
+	if err != nil {
+		return nil, fmt.Errorf("--dialect: %w", err)
+	}
+	return &surface.Deployment{Surface: s}, nil
+}
+
 // audit judges, and repairs where it was asked to.
-func (f *auditFlags) audit(source *auditSource, files []audit.File) (*audit.Report, error) {
-	r := &audit.Report{Surface: source.surface, Fixed: map[string]audit.Fixed{}}
+func (f *auditFlags) audit(d *surface.Deployment, files []audit.File) (*audit.Report, error) {
+	r := &audit.Report{Surface: d.Surface, Fixed: map[string]audit.Fixed{}}
 	for _, file := range files {
 		r.Files = append(r.Files, file.Name)
 	}
-	everything := append(slices.Clone(files), source.rules...)
-	for _, file := range source.rules {
+	everything := append(slices.Clone(files), d.Rules...)
+	for _, file := range d.Rules {
 		r.Files = append(r.Files, file.Name)
 	}
 	if f.fix {
-		for i, fixed := range audit.Fix(files, source.surface, f.ignore...) {
+		for i, fixed := range audit.Fix(files, d.Surface, f.ignore...) {
 			if len(fixed.Repaired) > 0 {
-				if err := replaceFile(files[i].Name, fixed.Data); err != nil {
+				if err := fileio.Replace(files[i].Name, fixed.Data); err != nil {
 					return nil, err
 				}
 			}
@@ -181,19 +186,19 @@ func (f *auditFlags) audit(source *auditSource, files []audit.File) (*audit.Repo
 			r.Fixed[files[i].Name] = fixed
 		}
 	}
-	r.Findings, r.Errors = audit.Lint(everything, source.surface, f.ignore...)
+	r.Findings, r.Errors = audit.Lint(everything, d.Surface, f.ignore...)
 	r.Expressions = audit.Expressions(everything)
 	r.Files = slices.DeleteFunc(r.Files, func(name string) bool { // unread
 		return slices.ContainsFunc(r.Errors, func(err error) bool { return strings.HasPrefix(err.Error(), name+":") })
 	})
-	if source.surface.Live {
+	if d.Surface.Live {
 		var rules []audit.File
 		for _, file := range everything {
 			if file.Kind == audit.Rules {
 				rules = append(rules, file)
 			}
 		}
-		r.Areas = audit.Checklist(source.surface, rules, source.allRules)
+		r.Areas = audit.Checklist(d.Surface, rules, d.AllRules)
 	}
 	return r, nil
 }

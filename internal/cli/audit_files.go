@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +11,9 @@ import (
 	"strings"
 
 	"github.com/sixty-dev/sixty/internal/audit"
+	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/source"
 )
 
 // maxAuditFiles bounds what a directory may hold.
@@ -22,7 +23,7 @@ const maxAuditFiles = 2000
 // files that a shell made of --rules *.yaml.
 func sortArguments(args []string) (targets, files []string) {
 	for _, a := range args {
-		if ext := strings.ToLower(filepath.Ext(a)); onDisk(a) && slices.Contains(auditExtensions, ext) {
+		if ext := strings.ToLower(filepath.Ext(a)); source.OnDisk(a) && slices.Contains(auditExtensions, ext) {
 			files = append(files, a)
 			continue
 		}
@@ -31,22 +32,7 @@ func sortArguments(args []string) (targets, files []string) {
 	return targets, files
 }
 
-// noSuchFile is the error for a target that is the name of a file which is not
-// there, nil for others.
-func noSuchFile(target string) error {
-	ext := strings.ToLower(filepath.Ext(target))
-	if strings.Contains(target, "://") || onDisk(target) || !slices.Contains(append([]string{".tar", ".gz", ".zst", ".prom"}, auditExtensions...), ext) {
-		return nil
-	}
-	return hint.With(fmt.Errorf("%s: no such file", target), "check the path; a server is written HOST:PORT or http://HOST:PORT")
-}
-
 var auditExtensions = []string{".yaml", ".yml", ".json", ".rules"}
-
-func onDisk(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}
 
 // files reads what --rules, --dashboards and the arguments name. What stands in
 // a directory or among the arguments is taken for what it is.
@@ -94,7 +80,7 @@ func (f *auditFlags) files(stderr io.Writer) ([]audit.File, error) {
 func expand(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, hint.With(bareError(err), "check the path")
+		return nil, hint.With(fileio.Bare(err), "check the path")
 	}
 	if !info.IsDir() {
 		return []string{path}, nil
@@ -103,7 +89,7 @@ func expand(path string) ([]string, error) {
 	err = filepath.WalkDir(path, func(name string, e fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
-			return bareError(err)
+			return fileio.Bare(err)
 		case e.IsDir() && name != path && strings.HasPrefix(e.Name(), "."):
 			return fs.SkipDir
 		case e.Type().IsRegular() && slices.Contains(auditExtensions, strings.ToLower(filepath.Ext(name))):
@@ -119,19 +105,11 @@ func expand(path string) ([]string, error) {
 	return out, err
 }
 
-func bareError(err error) error {
-	var p *os.PathError
-	if errors.As(err, &p) {
-		return fmt.Errorf("%s: %w", p.Path, p.Err)
-	}
-	return err
-}
-
 func readBounded(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return nil, bareError(err)
+		return nil, fileio.Bare(err)
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%s: not a regular file", path)
 	case info.Size() > audit.MaxFile:
@@ -139,43 +117,7 @@ func readBounded(path string) ([]byte, error) {
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, bareError(err)
+		return nil, fileio.Bare(err)
 	}
 	return data, nil
-}
-
-// replaceFile puts new contents in the place of a file, whole or not at all:
-// the file keeps its permissions, and a link its target.
-func replaceFile(path string, data []byte) (err error) {
-	target, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return fmt.Errorf("repair %s: %w", path, bareError(err))
-	}
-	info, err := os.Stat(target)
-	if err != nil {
-		return fmt.Errorf("repair %s: %w", path, bareError(err))
-	}
-	if old, err := os.ReadFile(target); err == nil && bytes.Equal(old, data) {
-		return nil
-	}
-	temp, err := os.CreateTemp(filepath.Dir(target), "."+filepath.Base(target)+".*")
-	if err != nil {
-		return hint.With(fmt.Errorf("repair %s: %w", path, bareError(err)), "make its directory writable")
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("repair %s: %w", path, bareError(err)), os.Remove(temp.Name()))
-		}
-	}()
-	_, err = temp.Write(data)
-	if err == nil {
-		err = temp.Chmod(info.Mode().Perm())
-	}
-	if err == nil {
-		err = temp.Sync()
-	}
-	if err = errors.Join(err, temp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(temp.Name(), target)
 }

@@ -11,49 +11,40 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/load"
+	"github.com/sixty-dev/sixty/internal/load/campaign"
+	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/slo"
+	"github.com/sixty-dev/sixty/internal/source"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
 
 // benchFlags are the flags of bench as they were given.
 type benchFlags struct {
+	campaign.Config // what needs no reading; config adds the rest
+
 	given func(flag string) bool // on the command line
 
 	api, model, keyEnv, caFile, extraBody, counting, maxTokensField, tokenizer string
 	headers                                                                    []string
 	insecure, noStream, noIgnoreEOS                                            bool
 
-	scenario, rate, trace, traceFormat, workloadFrom string
-	scale, cv, speed                                 float64
-	concurrency, requests, maxConcurrency            int
-	duration, timeout, drain, watch                  time.Duration
-	warmup                                           string
-	seed                                             uint64
+	workloadFrom, warmup, sweep, format, objective string
+	watch                                          time.Duration
+	asserts                                        []string
 
 	prompt, output, turns      string
 	systemTokens, prefixGroups int
 	prefixShare, cancelShare   float64
 	thinkTime                  time.Duration
-	traceFrom, traceLength     time.Duration
-
-	objective                             string
-	asserts                               []string
-	repeat                                int
-	until                                 float64
-	metrics                               []string
-	format                                string
-	jsonFile, htmlFile, csvFile, vllmFile string
-	baselineFile                          string
-	search, searchSweep, resume           string
-	searchFrom, searchTo, searchPrecision float64
-	budget                                time.Duration
 }
 
 const benchLong = `Sends a workload to an OpenAI-compatible server and measures what its users would see.
@@ -107,25 +98,25 @@ func (f *benchFlags) register(cmd *cobra.Command) {
 	s.StringVar(&f.maxTokensField, "max-tokens-field", "max_tokens", "body field for the number of tokens")
 	s.StringVar(&f.tokenizer, "tokenizer", "", "tokenizer.json of the model (default: the server's /tokenize)")
 
-	s.StringVar(&f.scenario, "scenario", "", "low-load, saturation, long-prompts, long-outputs, burst, all, or a YAML file")
-	s.Float64Var(&f.scale, "scale", 1, "multiply a scenario's concurrency, requests and lengths")
-	s.IntVar(&f.concurrency, "concurrency", 0, "closed loop: streams that send the next request when one ended")
-	s.StringVar(&f.rate, "rate", "", "open loop: requests per second, ramp:1-50:2m or steps:5,10,20:30s")
-	s.Float64Var(&f.cv, "cv", 1, "variation of the times between arrivals: 0 even, 1 Poisson, above 1 bursty")
-	s.StringVar(&f.trace, "trace", "", "replay a trace file")
-	s.StringVar(&f.traceFormat, "trace-format", "", "azure, burstgpt, mooncake, bailian, timed-trace, sharegpt or csv (default: found out)")
-	s.Float64Var(&f.speed, "speed", 1, "speed of a replay")
-	s.DurationVar(&f.traceFrom, "trace-from", 0, "begin the replay at this time of the trace")
-	s.DurationVar(&f.traceLength, "trace-length", 0, "replay this much of the trace")
-	s.StringVar(&f.workloadFrom, "workload-from", "", "take lengths, prefix sharing and arrivals from a live server's `URL` or a recording")
+	s.StringVar(&f.Scenario, "scenario", "", "low-load, saturation, long-prompts, long-outputs, burst, all, or a YAML file")
+	s.Float64Var(&f.Scale, "scale", 1, "multiply a scenario's concurrency, requests and lengths")
+	s.IntVar(&f.Concurrency, "concurrency", 0, "closed loop: streams that send the next request when one ended")
+	s.StringVar(&f.Rate, "rate", "", "open loop: requests per second, ramp:1-50:2m or steps:5,10,20:30s")
+	s.Float64Var(&f.CV, "cv", 1, "variation of the times between arrivals: 0 even, 1 Poisson, above 1 bursty")
+	s.StringVar(&f.Trace, "trace", "", "replay a trace file")
+	s.StringVar(&f.TraceFormat, "trace-format", "", "azure, burstgpt, mooncake, bailian, timed-trace, sharegpt or csv (default: found out)")
+	s.Float64Var(&f.Speed, "speed", 1, "speed of a replay")
+	s.DurationVar(&f.TraceFrom, "trace-from", 0, "begin the replay at this time of the trace")
+	s.DurationVar(&f.TraceLength, "trace-length", 0, "replay this much of the trace")
+	s.StringVar(&f.workloadFrom, "workload-from", "", "take lengths, prefix sharing and arrivals from a live server's `URL`, a recording, or prometheus=URL")
 	s.DurationVar(&f.watch, "watch", time.Minute, "with --workload-from URL: measure for this long")
-	s.IntVar(&f.requests, "requests", 0, "end after so many requests")
-	s.DurationVar(&f.duration, "duration", 0, "begin no request after this time")
-	s.IntVar(&f.maxConcurrency, "max-concurrency", 0, "streams of an open loop; more requests wait (default 10000)")
-	s.DurationVar(&f.timeout, "timeout", 0, "of one request (default 10m)")
-	s.DurationVar(&f.drain, "drain", 0, "wait this long at the end for what is in flight (default: --timeout)")
+	s.IntVar(&f.Requests, "requests", 0, "end after so many requests")
+	s.DurationVar(&f.Duration, "duration", 0, "begin no request after this time")
+	s.IntVar(&f.MaxConcurrency, "max-concurrency", 0, "streams of an open loop; more requests wait (default 10000)")
+	s.DurationVar(&f.Timeout, "timeout", 0, "of one request (default 10m)")
+	s.DurationVar(&f.Drain, "drain", 0, "wait this long at the end for what is in flight (default: --timeout)")
 	s.StringVar(&f.warmup, "warmup", "auto", "time to leave out at the beginning, or auto")
-	s.Uint64Var(&f.seed, "seed", 1, "of everything random; the same seed sends the same requests")
+	s.Uint64Var(&f.Seed, "seed", 1, "of everything random; the same seed sends the same requests")
 
 	s.StringVar(&f.prompt, "prompt-tokens", "512", "prompt length: 512, uniform:100-900, normal:512,128 or lognormal:800,1.2")
 	s.StringVar(&f.output, "output-tokens", "128", "answer length, written like --prompt-tokens")
@@ -138,23 +129,23 @@ func (f *benchFlags) register(cmd *cobra.Command) {
 
 	s.StringVar(&f.objective, "slo", "", "objective for goodput and search: "+strings.Join(slo.UseCases(), ", ")+", or a slo.yaml")
 	s.StringArrayVar(&f.asserts, "assert", nil, "condition such as 'ttft_p95<500ms'; exit 1 when it does not hold")
-	s.IntVar(&f.repeat, "repeat", 1, "run the test so often and merge the results")
-	s.Float64Var(&f.until, "until", 0, "with --repeat: stop when the P95s' intervals are within this share of their value")
-	s.StringSliceVar(&f.metrics, "metrics", []string{"auto"}, "`URLs` of metrics to scrape during the test: the servers', GPU exporters'; auto is the target's own, or none")
+	s.IntVar(&f.Repeat, "repeat", 1, "run the test so often and merge the results")
+	s.Float64Var(&f.Until, "until", 0, "with --repeat: stop when the P95s' intervals are within this share of their value")
+	s.StringSliceVar(&f.Metrics, "metrics", []string{"auto"}, "`URLs` of metrics to scrape during the test: the servers', GPU exporters'; auto is the target's own, or none")
 	s.StringVar(&f.format, "output", "text", "text or json, on standard output")
-	s.StringVar(&f.jsonFile, "json", "", "write the result as JSON to a file")
-	s.StringVar(&f.htmlFile, "html", "", "write a report to a file")
-	s.StringVar(&f.csvFile, "csv", "", "write a line per request to a file")
-	s.StringVar(&f.vllmFile, "vllm-json", "", "write the result as vllm bench serve does to a file")
-	s.StringVar(&f.baselineFile, "baseline", "", "write thresholds for rules and diagnose to a file")
+	s.StringVar(&f.JSONFile, "json", "", "write the result as JSON to a file")
+	s.StringVar(&f.HTMLFile, "html", "", "write a report to a file")
+	s.StringVar(&f.CSVFile, "csv", "", "write a line per request to a file")
+	s.StringVar(&f.VLLMFile, "vllm-json", "", "write the result as vllm bench serve does to a file")
+	s.StringVar(&f.BaselineFile, "baseline", "", "write thresholds for rules and diagnose to a file")
 
-	s.StringVar(&f.search, "search", "", "find the highest rate, or concurrency, that meets --slo")
-	s.StringVar(&f.searchSweep, "sweep", "", "run the test at these levels of --search, such as 1,2,4,8")
-	s.Float64Var(&f.searchFrom, "search-from", 1, "lowest level of a search")
-	s.Float64Var(&f.searchTo, "search-to", 0, "highest level of a search (default: found by doubling)")
-	s.Float64Var(&f.searchPrecision, "search-precision", 0.05, "relative precision of a search")
-	s.DurationVar(&f.budget, "budget", 0, "begin no further trial of a search or repetition after this time")
-	s.StringVar(&f.resume, "resume", "", "file that keeps a search's trials, to go on after an interruption")
+	s.StringVar(&f.Search, "search", "", "find the highest rate, or concurrency, that meets --slo")
+	s.StringVar(&f.sweep, "sweep", "", "run the test at these levels of --search, such as 1,2,4,8")
+	s.Float64Var(&f.SearchFrom, "search-from", 1, "lowest level of a search")
+	s.Float64Var(&f.SearchTo, "search-to", 0, "highest level of a search (default: found by doubling)")
+	s.Float64Var(&f.SearchPrecision, "search-precision", 0.05, "relative precision of a search")
+	s.DurationVar(&f.Budget, "budget", 0, "begin no further trial of a search or repetition after this time")
+	s.StringVar(&f.Resume, "resume", "", "file that keeps a search's trials, to go on after an interruption")
 }
 
 // target makes a load.Target of the flags.
@@ -205,7 +196,7 @@ func (f *benchFlags) objectiveFor(model string) (*slo.Objective, error) {
 	if o, err := slo.ForUseCase(f.objective); err == nil {
 		return &o, nil
 	}
-	b, err := readFile(f.objective, 1<<20)
+	b, err := fileio.Read(f.objective, 1<<20)
 	if err != nil {
 		return nil, hint.With(err, "--slo takes "+strings.Join(slo.UseCases(), ", ")+", or a file")
 	}
@@ -218,23 +209,6 @@ func (f *benchFlags) objectiveFor(model string) (*slo.Objective, error) {
 		return nil, hint.With(fmt.Errorf("%s has no objective for model %q", f.objective, model), `add one with model: "*"`)
 	}
 	return &o, nil
-}
-
-// readFile reads a whole file of at most limit bytes.
-func readFile(path string, limit int64) ([]byte, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, errors.Unwrap(err))
-	}
-	defer file.Close()
-	b, err := io.ReadAll(io.LimitReader(file, limit+1))
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
-	if int64(len(b)) > limit {
-		return nil, fmt.Errorf("read %s: over %d bytes", path, limit)
-	}
-	return b, nil
 }
 
 // spec makes the made-up workload of the flags.
@@ -270,7 +244,7 @@ func (f *benchFlags) warmupTime() (time.Duration, error) {
 // check refuses flags that contradict each other.
 func (f *benchFlags) check() error {
 	ways := 0
-	for _, set := range []bool{f.scenario != "", f.concurrency != 0, f.rate != "", f.trace != "", f.search != ""} {
+	for _, set := range []bool{f.Scenario != "", f.Concurrency != 0, f.Rate != "", f.Trace != "", f.Search != ""} {
 		if set {
 			ways++
 		}
@@ -280,17 +254,17 @@ func (f *benchFlags) check() error {
 		return hint.With(errors.New("no load was asked for"), "pass --scenario, --concurrency, --rate, --trace, --workload-from or --search")
 	case ways > 1:
 		return hint.With(errors.New("--scenario, --concurrency, --rate, --trace and --search exclude each other"), "pass one of them")
-	case f.search != "" && f.search != "rate" && f.search != "concurrency":
-		return fmt.Errorf("--search %q: want rate or concurrency", f.search)
-	case f.search != "" && f.objective == "" && f.searchSweep == "":
+	case f.Search != "" && f.Search != "rate" && f.Search != "concurrency":
+		return fmt.Errorf("--search %q: want rate or concurrency", f.Search)
+	case f.Search != "" && f.objective == "" && f.sweep == "":
 		return hint.With(errors.New("a search needs an objective"), "pass --slo chat, or a slo.yaml")
-	case f.searchSweep != "" && f.search == "":
+	case f.sweep != "" && f.Search == "":
 		return hint.With(errors.New("--sweep needs to know of what"), "pass --search rate or --search concurrency")
 	case f.format != "text" && f.format != "json":
 		return fmt.Errorf("--output %q: want text or json", f.format)
-	case f.repeat < 1 || f.repeat > 1000:
-		return fmt.Errorf("--repeat %d: want 1 to 1000", f.repeat)
-	case (f.csvFile != "" || f.vllmFile != "") && (f.scenario == "all" || f.search != "" || f.repeat > 1):
+	case f.Repeat < 1 || f.Repeat > 1000:
+		return fmt.Errorf("--repeat %d: want 1 to 1000", f.Repeat)
+	case (f.CSVFile != "" || f.VLLMFile != "") && (f.Scenario == "all" || f.Search != "" || f.Repeat > 1):
 		return hint.With(errors.New("--csv and --vllm-json work for a single test only"), "leave --repeat, --search and --scenario all out, or write the results with --json")
 	}
 	return f.useless()
@@ -298,7 +272,7 @@ func (f *benchFlags) check() error {
 
 // writable makes sure, before any load is sent, that the results can be written.
 func (f *benchFlags) writable() error {
-	for _, x := range []struct{ flag, path string }{{"json", f.jsonFile}, {"html", f.htmlFile}, {"csv", f.csvFile}, {"vllm-json", f.vllmFile}, {"baseline", f.baselineFile}, {"resume", f.resume}} {
+	for _, x := range []struct{ flag, path string }{{"json", f.JSONFile}, {"html", f.HTMLFile}, {"csv", f.CSVFile}, {"vllm-json", f.VLLMFile}, {"baseline", f.BaselineFile}, {"resume", f.Resume}} {
 		if x.path == "" {
 			continue
 		}
@@ -316,7 +290,7 @@ func (f *benchFlags) writable() error {
 // not do what was asked is worse than none.
 func (f *benchFlags) useless() error {
 	measured := f.workloadFrom != ""
-	made := f.scenario == "" && f.trace == ""
+	made := f.Scenario == "" && f.Trace == ""
 	for _, x := range []struct {
 		flags  string
 		useful bool
@@ -325,16 +299,16 @@ func (f *benchFlags) useless() error {
 		{"prompt-tokens output-tokens prefix-share", made && !measured, "a made-up workload; scenarios, traces and --workload-from have their own"},
 		{"turns think-time system-tokens prefix-groups cancel-share", made, "a made-up workload; scenarios and traces have their own"},
 		{"think-time", f.turns != "", "--turns"},
-		{"scale", f.scenario != "", "--scenario"},
-		{"cv", f.rate != "" || f.search == "rate", "--rate or --search rate"},
-		{"speed trace-format trace-from trace-length", f.trace != "", "--trace"},
+		{"scale", f.Scenario != "", "--scenario"},
+		{"cv", f.Rate != "" || f.Search == "rate", "--rate or --search rate"},
+		{"speed trace-format trace-from trace-length", f.Trace != "", "--trace"},
 		{"workload-from", made, "--rate, --concurrency or --search; scenarios and traces have a workload"},
 		{"watch", measured, "--workload-from URL"},
-		{"max-concurrency", f.scenario == "" && f.concurrency == 0 && f.search != "concurrency", "an open loop: --rate, --trace or --search rate"},
-		{"until", f.repeat > 1, "--repeat"},
-		{"budget", f.repeat > 1 || f.search != "", "--repeat or --search"},
-		{"search-from search-to search-precision resume", f.search != "" && f.searchSweep == "", "--search, without --sweep"},
-		{"repeat", f.search == "", "a single level; a search makes each trial once"},
+		{"max-concurrency", f.Scenario == "" && f.Concurrency == 0 && f.Search != "concurrency", "an open loop: --rate, --trace or --search rate"},
+		{"until", f.Repeat > 1, "--repeat"},
+		{"budget", f.Repeat > 1 || f.Search != "", "--repeat or --search"},
+		{"search-from search-to search-precision resume", f.Search != "" && f.sweep == "", "--search, without --sweep"},
+		{"repeat", f.Search == "", "a single level; a search makes each trial once"},
 	} {
 		if x.useful {
 			continue
@@ -355,6 +329,58 @@ func tuneRuntime() (restore func()) {
 	return func() { debug.SetGCPercent(old) }
 }
 
+// config makes the campaign that the flags ask for.
+func (f *benchFlags) config(url string, stdout, stderr io.Writer) (c campaign.Config, err error) {
+	c = f.Config
+	c.ObjectiveFor, c.Pathologies, c.JSON = f.objectiveFor, pathologies.All(), f.format == "json"
+	c.Stdout, c.Stderr, c.Live, c.Saving, c.LastWords = stdout, stderr, newProgress(stderr).on, saving, lastWords
+	for _, a := range f.asserts {
+		x, err := load.ParseAssertion(a)
+		if err != nil {
+			return c, err
+		}
+		c.Assertions = append(c.Assertions, x)
+	}
+	if c.Warmup, err = f.warmupTime(); err != nil {
+		return c, err
+	}
+	if c.Workload, err = f.spec(); err != nil {
+		return c, err
+	}
+	if c.Target, err = f.target(url); err != nil {
+		return c, err
+	}
+	if f.tokenizer != "" {
+		file, err := os.Open(f.tokenizer)
+		if err != nil {
+			return c, fmt.Errorf("open --tokenizer: %w", err)
+		}
+		defer file.Close()
+		if c.Vocabulary, err = load.ReadTokenizer(file); err != nil {
+			return c, err
+		}
+	}
+	if f.sweep != "" {
+		for s := range strings.SplitSeq(f.sweep, ",") {
+			v, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
+			if err != nil || !(v > 0) {
+				return c, hint.With(fmt.Errorf("--sweep: %q is no level", s), "write it as 1,2,4,8")
+			}
+			c.Sweep = append(c.Sweep, v)
+		}
+	}
+	if f.workloadFrom != "" {
+		c.Observe = func(ctx context.Context, model string) (*source.Observed, error) {
+			from := observedFlags{model: model, sourceFlags: sourceFlags{duration: f.watch, interval: source.DefaultInterval}}
+			if err := from.check([]string{f.workloadFrom}); err != nil {
+				return nil, err
+			}
+			return from.observe(ctx, stderr)
+		}
+	}
+	return c, nil
+}
+
 func runBench(ctx context.Context, stdout, stderr io.Writer, url string, f *benchFlags) error {
 	if err := f.check(); err != nil {
 		return err
@@ -363,12 +389,12 @@ func runBench(ctx context.Context, stdout, stderr io.Writer, url string, f *benc
 		return err
 	}
 	defer tuneRuntime()()
-	b, err := newBench(ctx, stdout, stderr, url, f)
+	c, err := f.config(url, stdout, stderr)
 	if err != nil {
 		return err
 	}
-	if f.search != "" {
-		return b.search(ctx)
+	if err := campaign.Run(ctx, c); !errors.Is(err, campaign.ErrMissed) {
+		return err
 	}
-	return b.tests(ctx)
+	return errFound
 }

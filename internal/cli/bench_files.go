@@ -3,54 +3,15 @@ package cli
 import (
 	"fmt"
 	"io"
-	"net/url"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/load"
 	"github.com/sixty-dev/sixty/internal/load/loadreport"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
-
-// redactURL hides a password in a URL.
-func redactURL(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return ""
-	}
-	u.RawQuery = ""
-	return u.Redacted()
-}
-
-// writeFile writes a file whole or not at all.
-func writeFile(path string, write func(io.Writer) error) (err error) {
-	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return fmt.Errorf("create %s: %w", path, err)
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(tmp.Name())
-		}
-	}()
-	if err := write(tmp); err != nil {
-		tmp.Close()
-		return err
-	}
-	if err := tmp.Chmod(0o644); err != nil {
-		tmp.Close()
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	if err := tmp.Close(); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	if err := os.Rename(tmp.Name(), path); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
-}
 
 func readResults(paths []string) ([]*load.Result, error) {
 	var list []*load.Result
@@ -152,7 +113,7 @@ func newBenchReport() *cobra.Command {
 				return err
 			}
 			if html != "" {
-				return writeFile(html, func(w io.Writer) error {
+				return fileio.Write(html, func(w io.Writer) error {
 					return loadreport.HTML(w, loadreport.Report{Title: "Load test of " + list[0].Target.Model, Results: list})
 				})
 			}

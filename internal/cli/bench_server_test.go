@@ -15,6 +15,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/baseline"
 	"github.com/sixty-dev/sixty/internal/load"
+	"github.com/sixty-dev/sixty/internal/load/campaign"
 )
 
 // makeBelieve serves a simulated vLLM with a GPU exporter until the test ends, and
@@ -48,7 +49,7 @@ func benchResult(t *testing.T, args ...string) *load.Result {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "result.json")
 	out, errs, err := runCLI(t, append([]string{"bench"}, append(args, "--json", file)...)...)
-	if err != nil && !errors.Is(err, errSpoiled) && !errors.Is(err, errFound) {
+	if err != nil && !errors.Is(err, campaign.ErrSpoiled) && !errors.Is(err, errFound) {
 		t.Fatalf("bench: %v\n%s\n%s", err, out, errs)
 	}
 	raw, err := os.ReadFile(file)
@@ -103,7 +104,7 @@ func TestBenchBaselineHoldsTheServersOwnSignals(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "baseline.json")
 	args := []string{"bench", url, "--rate", "8", "--duration", "25s", "--prompt-tokens", "200", "--output-tokens", "40", "--baseline", file, "--json", filepath.Join(dir, "r.json")}
-	if _, errs, err := runCLI(t, args...); errors.Is(err, errSpoiled) || err != nil && strings.Contains(err.Error(), "spoiled") {
+	if _, errs, err := runCLI(t, args...); errors.Is(err, campaign.ErrSpoiled) || err != nil && strings.Contains(err.Error(), "spoiled") {
 		t.Skip("this machine is too busy to measure")
 	} else if err != nil {
 		t.Fatalf("%v\n%s", err, errs)

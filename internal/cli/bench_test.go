@@ -12,6 +12,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/load"
+	"github.com/sixty-dev/sixty/internal/load/campaign"
 	"github.com/sixty-dev/sixty/internal/load/loadtest"
 )
 
@@ -42,7 +43,7 @@ func TestBenchWritesEveryKindOfResult(t *testing.T) {
 	// The generator may be spoiled on a busy machine: that is its own test.
 	out, _, err := runCLI(t, "bench", url, "--scenario", "saturation", "--scale", "0.05", "--slo", "chat", "--assert", "error_rate<=0",
 		"--json", file("a.json"), "--html", file("a.html"), "--csv", file("a.csv"), "--vllm-json", file("v.json"))
-	if err != nil && !errors.Is(err, errSpoiled) {
+	if err != nil && !errors.Is(err, campaign.ErrSpoiled) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(out, "closed loop of 3 streams, 25 requests") || !strings.Contains(out, "prompt 26 (asked 26), output 13 (asked 13)") {
@@ -74,7 +75,7 @@ func TestBenchWritesEveryKindOfResult(t *testing.T) {
 
 func TestBenchExitCodes(t *testing.T) {
 	url := scripted(t, loadtest.Script{TTFT: 5 * time.Millisecond, Tokens: 2})
-	if _, errs, err := runCLI(t, "bench", url, "--concurrency", "1", "--requests", "5", "--assert", "ttft_p50<1ms"); !errors.Is(err, errFound) && !errors.Is(err, errSpoiled) || !strings.Contains(errs, "ttft_p50<1ms does not hold") {
+	if _, errs, err := runCLI(t, "bench", url, "--concurrency", "1", "--requests", "5", "--assert", "ttft_p50<1ms"); !errors.Is(err, errFound) && !errors.Is(err, campaign.ErrSpoiled) || !strings.Contains(errs, "ttft_p50<1ms does not hold") {
 		t.Errorf("an assertion that does not hold: %v\n%s", err, errs)
 	}
 	broken := scripted(t, loadtest.Script{Status: 500})
@@ -88,7 +89,7 @@ func TestBenchSearchAndResume(t *testing.T) {
 	trials := filepath.Join(t.TempDir(), "trials.json")
 	args := []string{"bench", url, "--search", "concurrency", "--slo", "code-completion", "--duration", "300ms", "--search-to", "4", "--resume", trials, "--prompt-tokens", "8"}
 	out, _, err := runCLI(t, args...)
-	if errors.Is(err, errSpoiled) {
+	if errors.Is(err, campaign.ErrSpoiled) {
 		t.Skip("this machine is too busy to measure")
 	}
 	if err != nil || !strings.Contains(out, "highest streams within the objective: 4") {

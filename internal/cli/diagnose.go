@@ -18,18 +18,15 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/planning"
 	"github.com/sixty-dev/sixty/internal/report"
+	"github.com/sixty-dev/sixty/internal/source"
 )
 
 // diagnoseFlags are the flags of diagnose as they were given.
 type diagnoseFlags struct {
-	recording, prometheus string
-	match                 []string
-
-	at, baseline       string
-	window             time.Duration
-	interval, duration time.Duration
-	longer             bool // than duration, where a prediction needs it: nobody gave one
-	timeout            time.Duration
+	source   sourceFlags
+	baseline string
+	longer   bool // than --duration, where a prediction needs it: nobody gave one
+	timeout  time.Duration
 
 	engineArgs, engineLog string
 
@@ -37,7 +34,6 @@ type diagnoseFlags struct {
 	verbose, probe        bool
 
 	settings settingsFlags
-	http     httpFlags
 }
 
 const diagnoseLong = `Names what is wrong with an LLM inference server, shows the evidence, and computes
@@ -58,15 +54,15 @@ tell (bad input, nobody answers, not enough data or time), 130 interrupted.`
 const diagnoseExample = `  sixty diagnose http://localhost:8000
   sixty diagnose vllm-0:8000 vllm-1:8000 --use-case chat
   sixty diagnose localhost:8000 --engine-args "--max-num-seqs 256 --max-model-len 8192"
-  sixty diagnose --recording incident.tar.zst --at -30s
-  sixty diagnose --recording incident.tar.zst --at +120s --baseline +0s/+60s --output markdown
+  sixty diagnose incident.tar.zst --at -30s
+  sixty diagnose incident.tar.zst --at +120s --baseline +0s/+60s --output markdown
   sixty diagnose --prometheus http://prometheus:9090 --match '{namespace="prod"}' --at 2026-11-21T10:00:00Z
   sixty diagnose https://vllm.example.com --bearer-token-file token --tls-ca ca.pem --output json`
 
 func newDiagnoseCommand() *cobra.Command {
 	f := &diagnoseFlags{}
 	cmd := &cobra.Command{
-		Use:     "diagnose [URL…] [--recording FILE | --prometheus URL | --engine-log FILE]",
+		Use:     "diagnose [URL… | RECORDING | --prometheus URL | --engine-log FILE]",
 		Short:   "Name the cause, show the evidence, compute the fix",
 		Long:    diagnoseLong,
 		Example: diagnoseExample,
@@ -79,24 +75,17 @@ func newDiagnoseCommand() *cobra.Command {
 	return cmd
 }
 
-// Bounds of --interval and --duration.
 const (
 	defaultDuration = 15 * time.Second // with the last queries, a verdict within 20 s
-	minInterval     = 100 * time.Millisecond
-	maxDuration     = time.Hour
 	defaultTimeout  = 30 * time.Second
 )
 
 func (f *diagnoseFlags) register(cmd *cobra.Command) {
 	s := cmd.Flags()
-	s.StringVar(&f.recording, "recording", "", "diagnose a recording: an archive, a directory, or one page")
-	s.StringVar(&f.prometheus, "prometheus", "", "ask a Prometheus-compatible server at this `URL`")
-	s.StringArrayVar(&f.match, "match", nil, "with --prometheus: `selector` such as '{namespace=\"prod\"}' or namespace=prod; may be repeated, all must match")
-	s.StringVar(&f.at, "at", "", "the `time` to diagnose (default: the end of the recording, or now)")
-	s.DurationVar(&f.window, "window", 0, "judge this much time before --at (default: since the last change, a minute or 3 scrape intervals, at most 5 minutes)")
+	f.source.register(s)
+	f.source.registerPast(s, "the `time` to diagnose", "judge this much time before --at (default: since the last change, a minute or 3 scrape intervals, at most 5 minutes)")
+	f.source.registerPace(s, "duration", defaultDuration, "with URLs: scrape for at most this long (if not given, longer where a prediction needs it)")
 	s.StringVar(&f.baseline, "baseline", "", "what to call normal: a `duration` before the window, FROM/TO, or a file of sixty bench or sixty generate baseline (default: what came before the last change)")
-	s.DurationVar(&f.interval, "interval", time.Second, "with URLs: time between two scrapes")
-	s.DurationVar(&f.duration, "duration", defaultDuration, "with URLs: scrape for at most this long (if not given, longer where a prediction needs it)")
 	s.DurationVar(&f.timeout, "timeout", defaultTimeout, "end after this long, or with URLs this long after the scraping, with what is known by then")
 	s.BoolVar(&f.probe, "probe", false, "with URLs: send a few tiny requests and say what a client sees")
 	s.StringVar(&f.engineArgs, "engine-args", "", "the server's `arguments`, to compute fixes from")
@@ -106,44 +95,29 @@ func (f *diagnoseFlags) register(cmd *cobra.Command) {
 	s.StringVar(&f.color, "color", "auto", "auto, always or never")
 	s.BoolVarP(&f.verbose, "verbose", "v", false, "show every comparison, every check and the configuration")
 	f.settings.register(s)
-	f.http.register(s)
-	cmd.MarkFlagsMutuallyExclusive("recording", "prometheus")
 }
 
 // check refuses flags that contradict each other or the source.
 func (f *diagnoseFlags) check(args []string) error {
-	live := f.recording == "" && f.prometheus == ""
+	if err := f.source.resolve(args); err != nil {
+		return err
+	}
+	live := len(f.source.spec.URLs) > 0
 	switch {
-	case live && len(args) == 0 && f.engineLog == "":
-		return hint.With(errors.New("nothing to diagnose"), "give a server's URL, --recording FILE or --prometheus URL, such as: sixty diagnose http://localhost:8000")
-	case !live && len(args) > 0:
-		return fmt.Errorf("give URLs, --recording or --prometheus, not two of them (unexpected %q)", args[0])
-	case live && len(args) > 0 && (f.at != "" || f.window != 0 || f.baseline != ""):
-		return hint.With(errors.New("--at, --window and --baseline need a past, and a live run has none"), "name a --recording or a --prometheus server, or leave them out")
-	case f.probe && len(args) == 0:
+	case f.source.spec.Given() == 0 && f.engineLog == "":
+		return hint.With(errors.New("nothing to diagnose"), "give a server's URL, a recording or --prometheus URL, such as: sixty diagnose http://localhost:8000")
+	case live && f.baseline != "":
+		return hint.With(errors.New("--baseline needs a past, and a live run has none"), "name a recording or a --prometheus server, or leave it out")
+	case f.probe && !live:
 		return errors.New("--probe goes with a server's URL")
-	case len(f.match) > 0 && f.prometheus == "":
-		return errors.New("--match goes with --prometheus")
 	case f.timeout <= 0:
 		return fmt.Errorf("--timeout: %s is no time", f.timeout)
-	case f.window < 0:
-		return fmt.Errorf("--window: %s is negative", f.window)
 	case !slices.Contains([]string{"text", "json", "markdown"}, f.output):
 		return fmt.Errorf("--output: unknown format %q: want text, json or markdown", f.output)
 	case !slices.Contains([]string{"auto", "always", "never"}, f.color):
 		return fmt.Errorf("--color: %q is none of auto, always and never", f.color)
 	}
-	return checkPace(f.interval, f.duration)
-}
-
-func checkPace(interval, duration time.Duration) error {
-	switch {
-	case interval < minInterval:
-		return fmt.Errorf("--interval: %s is less than %s", interval, minInterval)
-	case duration < interval || duration > maxDuration:
-		return fmt.Errorf("--duration: %s is not between --interval (%s) and %s", duration, interval, maxDuration)
-	}
-	return nil
+	return f.source.checkTimes()
 }
 
 func runDiagnose(ctx context.Context, stdout, stderr io.Writer, args []string, f *diagnoseFlags) error {
@@ -169,28 +143,26 @@ func runDiagnose(ctx context.Context, stdout, stderr io.Writer, args []string, f
 	if isFile {
 		o.Settings.Baselines = append(o.Settings.Baselines, measured)
 	}
-	known, err := f.engine()
+	known, log, err := f.engine()
 	if err != nil {
 		return err
 	}
-	o.Annotate = known.annotate
-
 	limit := f.timeout
-	if len(args) > 0 {
-		limit += f.duration
+	if len(f.source.spec.URLs) > 0 {
+		limit += f.source.duration
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTooLate)
 	defer cancel()
 	var d diagnose.Diagnosis
-	switch {
-	case f.recording != "":
-		d, err = diagnoseRecording(ctx, stderr, f, o)
-	case f.prometheus != "":
-		d, err = diagnosePrometheus(ctx, stderr, f, o)
-	case len(args) == 0:
-		d, err = diagnoseLog(ctx, stderr, f, known, o)
-	default:
-		d, err = diagnoseLive(ctx, stderr, args, f, o)
+	judge := func(s *source.Source) (err error) {
+		d, err = f.judge(ctx, stderr, s, o, known)
+		return err
+	}
+	if f.source.spec.Given() > 0 {
+		err = withSource(ctx, stderr, f.source.spec, judge)
+	} else {
+		err = f.judgeLog(ctx, stderr, log, judge)
+		d.LimitConfidence(logConfidence)
 	}
 	switch {
 	case err != nil && errors.Is(context.Cause(ctx), errTooLate):
@@ -202,6 +174,52 @@ func runDiagnose(ctx context.Context, stdout, stderr io.Writer, args []string, f
 		return err
 	}
 	return outcome(&d, failOn)
+}
+
+// errTooLate is the cause of a context that --timeout ended.
+var errTooLate = errors.New("not done within --timeout")
+
+// judge makes the diagnosis of a source.
+func (f *diagnoseFlags) judge(ctx context.Context, stderr io.Writer, s *source.Source, asked diagnose.Options, known *diagnose.Known) (d diagnose.Diagnosis, err error) {
+	span := s.Span()
+	at, err := span.At(f.source.at)
+	if err != nil {
+		return d, err
+	}
+	o, err := s.Options(ctx, at)
+	if err != nil {
+		return d, err
+	}
+	o.Pathologies, o.Predict, o.Settings, o.Window = asked.Pathologies, asked.Predict, asked.Settings, f.source.window
+	facts := o.Annotate
+	o.Annotate = func(ts []diagnose.Target) {
+		if facts != nil {
+			facts(ts)
+		}
+		known.Annotate(ts)
+	}
+	if s.Live != nil {
+		look := source.Look{For: f.source.duration, Longer: f.longer, Probe: f.probe, LastWords: lastWords}
+		look.Note = func(text string) { fmt.Fprintln(stderr, text) }
+		if line := newProgress(stderr); line.on {
+			look.Show = line.text
+		}
+		return s.Look(ctx, o, look)
+	}
+	if span.First.IsZero() {
+		span.Last = at
+	}
+	length := o.Window
+	if length == 0 {
+		length = diagnose.UsualWindow(o.Interval)
+	}
+	if o.Baseline, err = span.Baseline(f.baseline, at.Add(-length)); err != nil {
+		return d, err
+	}
+	if o.Baseline.To.After(at) {
+		return d, fmt.Errorf("--baseline: it ends (%s) after --at (%s)", source.Stamp(o.Baseline.To), source.Stamp(at))
+	}
+	return s.Diagnose(ctx, o)
 }
 
 // lateError says that the time was over before anything could be said.

@@ -12,107 +12,47 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/hint"
-	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/source"
 )
 
-// engineFacts is what is known of the servers' configuration beside what they
-// tell themselves.
-type engineFacts struct {
-	config  engine.Config
-	version string
-	notes   []string
-	log     *engine.Log // nil without --engine-log
-}
-
-// engine reads --engine-args and --engine-log, the former going first.
-func (f *diagnoseFlags) engine() (*engineFacts, error) {
-	known := &engineFacts{config: engine.Config{}}
+// engine reads --engine-args and --engine-log, the former going first. The log is nil
+// where none was given.
+func (f *diagnoseFlags) engine() (*diagnose.Known, *engine.Log, error) {
+	known := &diagnose.Known{Config: engine.Config{}}
 	if f.engineArgs != "" {
-		known.config.Merge(engine.ParseArgs(f.engineArgs, "--engine-args"))
-		if len(known.config) == 0 {
-			return nil, hint.With(fmt.Errorf("--engine-args: no flag in %q", f.engineArgs), `copy the server's command line, such as "--max-num-seqs 256"`)
+		known.Config.Merge(engine.ParseArgs(f.engineArgs, "--engine-args"))
+		if len(known.Config) == 0 {
+			return nil, nil, hint.With(fmt.Errorf("--engine-args: no flag in %q", f.engineArgs), `copy the server's command line, such as "--max-num-seqs 256"`)
 		}
 	}
 	if f.engineLog == "" {
-		return known, nil
+		return known, nil, nil
 	}
 	file, err := os.Open(f.engineLog)
 	if err != nil {
-		return nil, fmt.Errorf("--engine-log: %w", err)
+		return nil, nil, fmt.Errorf("--engine-log: %w", err)
 	}
 	defer file.Close()
 	log, err := engine.ParseLog(file, time.Now())
 	if err != nil {
-		return nil, fmt.Errorf("--engine-log %s: %w", f.engineLog, err)
+		return nil, nil, fmt.Errorf("--engine-log %s: %w", f.engineLog, err)
 	}
-	known.log, known.version = &log, log.Version
-	known.config.Merge(log.Config)
-	for _, e := range log.Errors {
-		when := ""
-		if !e.Last.IsZero() {
-			when = ", last at " + stamp(e.Last)
-		}
-		known.notes = append(known.notes, fmt.Sprintf("the engine log tells of: %s (%d lines%s)", e.Kind, e.Count, when))
-	}
-	if log.Starts > 0 {
-		known.notes = append(known.notes, fmt.Sprintf("the engine log tells of %d restarts", log.Starts))
-	}
-	return known, nil
-}
-
-// annotate puts it before what the metrics say.
-func (k *engineFacts) annotate(targets []diagnose.Target) {
-	for i := range targets {
-		t := &targets[i]
-		if t.IsGPU() {
-			continue
-		}
-		c := engine.Config{}
-		c.Merge(k.config)
-		c.Merge(t.Config)
-		t.Config = c
-		if k.version != "" {
-			t.Version = k.version
-		}
-		t.Notes = append(t.Notes, k.notes...)
-	}
+	known.AddLog(&log)
+	return known, &log, nil
 }
 
 // logConfidence bounds what a log alone is worth: means of ten seconds, and
 // neither latencies nor, since V1, preemptions.
 const logConfidence = 0.5
 
-// diagnoseLog judges what the log's lines of statistics tell.
-func diagnoseLog(ctx context.Context, stderr io.Writer, f *diagnoseFlags, known *engineFacts, o diagnose.Options) (d diagnose.Diagnosis, err error) {
-	pages := known.log.Pages()
-	if len(pages) == 0 {
-		return d, hint.With(fmt.Errorf("--engine-log %s: no line of statistics in it", f.engineLog),
-			"give a source of numbers too: the server's URL, --recording or --prometheus; or a log of a server without --disable-log-stats")
-	}
-	s := span{first: pages[0].At, last: pages[len(pages)-1].At}
-	if o.At, err = s.at(f.at); err != nil {
-		return d, err
-	}
-	o.Interval, o.First, o.Every = 10*time.Second, s.first, true
-	if err := f.past(&o, s); err != nil {
-		return d, err
-	}
-	store, err := embedded.Open(embedded.Config{})
+// judgeLog judges what the log's lines of statistics tell.
+func (f *diagnoseFlags) judgeLog(ctx context.Context, stderr io.Writer, log *engine.Log, judge func(*source.Source) error) (err error) {
+	s, err := source.OpenLog(ctx, filepath.Base(f.engineLog), log)
 	if err != nil {
-		return d, err
+		return hint.With(fmt.Errorf("--engine-log %s: %w", f.engineLog, err),
+			"give a source of numbers too: the server's URL, a recording or --prometheus; or a log of a server without --disable-log-stats")
 	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	for _, p := range pages {
-		if ctx.Err() != nil {
-			return d, context.Cause(ctx)
-		}
-		if _, err := store.Append(embedded.Target{Instance: filepath.Base(f.engineLog)}, p.At, p.Body, "", 0); err != nil {
-			return d, fmt.Errorf("--engine-log %s: %w", f.engineLog, err)
-		}
-	}
+	defer func() { err = errors.Join(err, s.Close()) }()
 	notes(stderr, []string{"a log has no latencies: give the server's URL, a recording or a Prometheus server for a sure verdict"})
-	if d, err = judge(ctx, store, o); err == nil {
-		limitConfidence(&d, logConfidence)
-	}
-	return d, err
+	return judge(s)
 }

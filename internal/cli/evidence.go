@@ -12,12 +12,13 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/sixty-dev/sixty/internal/baseline"
+	"github.com/sixty-dev/sixty/internal/baseline/measure"
 	"github.com/sixty-dev/sixty/internal/diagnose"
-	"github.com/sixty-dev/sixty/internal/evidence"
+	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/load"
-	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/slo"
+	"github.com/sixty-dev/sixty/internal/source"
 )
 
 // maxEvidenceFile bounds a file of results: a load test with its series.
@@ -34,14 +35,18 @@ type evidenceFlags struct {
 func (f *evidenceFlags) measured(ctx context.Context, stderr io.Writer, http *httpFlags, match []*labels.Matcher, objectives *slo.File) ([]*baseline.File, error) {
 	var out []*baseline.File
 	for _, path := range f.from {
-		files, err := f.read(ctx, stderr, path, objectives)
+		files, err := f.read(ctx, stderr, path, http, match, objectives)
 		if err != nil {
 			return nil, fmt.Errorf("--from: %w", err)
 		}
 		out = append(out, files...)
 	}
 	if f.prometheus != "" {
-		files, err := f.ask(ctx, stderr, http, match)
+		spec, err := argument("prometheus="+f.prometheus, http, match)
+		if err != nil {
+			return nil, err
+		}
+		files, err := f.normal(ctx, stderr, spec)
 		if err != nil {
 			return nil, err
 		}
@@ -59,11 +64,15 @@ func (f *evidenceFlags) measured(ctx context.Context, stderr io.Writer, http *ht
 
 // read takes a baseline file, a result of sixty bench, or a recording of a
 // healthy time.
-func (f *evidenceFlags) read(ctx context.Context, stderr io.Writer, path string, objectives *slo.File) ([]*baseline.File, error) {
+func (f *evidenceFlags) read(ctx context.Context, stderr io.Writer, path string, http *httpFlags, match []*labels.Matcher, objectives *slo.File) ([]*baseline.File, error) {
 	if filepath.Ext(path) != ".json" {
-		return f.record(ctx, stderr, path)
+		spec, err := argument(path, http, match)
+		if err != nil {
+			return nil, err
+		}
+		return f.normal(ctx, stderr, spec)
 	}
-	content, err := readFile(path, maxEvidenceFile)
+	content, err := fileio.Read(path, maxEvidenceFile)
 	if err != nil {
 		return nil, err
 	}
@@ -87,46 +96,30 @@ func (f *evidenceFlags) read(ctx context.Context, stderr io.Writer, path string,
 	return []*baseline.File{b}, nil
 }
 
-// record measures a recording.
-func (f *evidenceFlags) record(ctx context.Context, stderr io.Writer, path string) (files []*baseline.File, err error) {
-	err = withRecording(ctx, stderr, path, func(p *played) error {
-		r := diagnose.Range{From: p.first, To: p.last}
+// normal measures a healthy time of a source.
+func (f *evidenceFlags) normal(ctx context.Context, stderr io.Writer, spec source.Spec) (files []*baseline.File, err error) {
+	err = withSource(ctx, stderr, spec, func(s *source.Source) error {
+		span := s.Span()
+		r := diagnose.Range{From: span.First, To: span.Last}
 		if f.span != "" {
-			if r, err = p.baseline(f.span, p.last); err != nil {
+			if r, err = span.Baseline(f.span, span.Last); err != nil {
 				return err
 			}
 		}
-		files, err = measureSpan(ctx, p, r, p.interval, nil, fmt.Sprintf("%s, %s", filepath.Base(path), r.Length().Round(time.Second)))
-		return err
-	})
-	return files, err
-}
-
-// ask measures what a Prometheus server holds.
-func (f *evidenceFlags) ask(ctx context.Context, stderr io.Writer, http *httpFlags, match []*labels.Matcher) (files []*baseline.File, err error) {
-	now := time.Now()
-	r, err := span{last: now}.baseline(f.span, now)
-	if err != nil {
-		return nil, err
-	}
-	err = withPrometheus(stderr, f.prometheus, http, func(q *tolerant) error {
-		pace, err := diagnose.ReadPace(ctx, q, match, r.To)
+		pace, err := s.Pace(ctx, r.To)
 		if err != nil {
 			return err
 		}
-		files, err = measureSpan(ctx, q, r, pace.Interval, match, fmt.Sprintf("the %s until %s of %s", model.Duration(r.Length()), stamp(r.To), redactURL(f.prometheus)))
+		name := fmt.Sprintf("%s, %s", filepath.Base(s.Name), r.Length().Round(time.Second))
+		if spec.Prometheus != "" {
+			name = fmt.Sprintf("the %s until %s of %s", model.Duration(r.Length()), source.Stamp(r.To), s.Name)
+		}
+		files, err = measure.Measure(ctx, s, measure.Config{
+			From: r.From, To: r.To, Interval: pace.Interval, Matchers: s.Matchers(), Source: name, Created: time.Now(),
+		})
 		return err
 	})
 	return files, err
-}
-
-// measureSpan chooses the windows: five minutes, or a quarter of what there is.
-func measureSpan(ctx context.Context, q metrics.Querier, r diagnose.Range, interval time.Duration, match []*labels.Matcher, source string) ([]*baseline.File, error) {
-	short := max(10*time.Second, 4*interval)
-	window := max(short, min(5*time.Minute, r.Length()/4))
-	return evidence.Measure(ctx, q, evidence.Config{
-		From: r.From, To: r.To, Window: window.Round(time.Second), Short: short, Matchers: match, Source: source, Created: time.Now(),
-	})
 }
 
 // baselineFile reads --baseline of diagnose where it names a file.
@@ -135,7 +128,7 @@ func baselineFile(text string) (*baseline.File, bool, error) {
 	if text == "" || err != nil || info.IsDir() {
 		return nil, false, nil
 	}
-	content, err := readFile(text, maxEvidenceFile)
+	content, err := fileio.Read(text, maxEvidenceFile)
 	if err != nil {
 		return nil, true, err
 	}

@@ -2,28 +2,22 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/burnrate"
-	"github.com/sixty-dev/sixty/internal/metrics"
-	"github.com/sixty-dev/sixty/internal/metrics/embedded"
-	"github.com/sixty-dev/sixty/internal/metrics/scrape"
+	"github.com/sixty-dev/sixty/internal/generate/detect"
+	"github.com/sixty-dev/sixty/internal/source"
 )
 
 // runbookPages is where the runbooks can be read.
@@ -78,7 +72,7 @@ func (f *deploymentFlags) deployment(ctx context.Context, stderr io.Writer) (des
 		Instance: f.instanceLabels, Model: f.modelLabels, GPU: f.gpuLabels, Past: time.Hour,
 	}}
 	var err error
-	if d.Matchers, err = parseMatches(f.match); err != nil {
+	if d.Matchers, err = source.ParseMatchers(f.match); err != nil {
 		return d, err
 	}
 	ids := f.dialects
@@ -93,13 +87,13 @@ func (f *deploymentFlags) deployment(ctx context.Context, stderr io.Writer) (des
 		d.Dialects = append(d.Dialects, dia)
 	}
 	edges := map[string][][]float64{}
-	for _, source := range f.detect {
-		found, err := f.detected(ctx, stderr, source, d.Matchers)
+	for _, from := range f.detect {
+		found, err := f.detected(ctx, stderr, from, d.Matchers)
 		if err != nil {
-			return d, fmt.Errorf("--detect %s: %w", redactURL(source), err)
+			return d, fmt.Errorf("--detect %s: %w", source.Redacted(from), err)
 		}
-		d.Dialects, d.models = append(d.Dialects, found.dialects...), append(d.models, found.models...)
-		for family, list := range found.edges {
+		d.Dialects, d.models = append(d.Dialects, found.Dialects...), append(d.models, found.Models...)
+		for family, list := range found.Edges {
 			edges[family] = append(edges[family], list)
 		}
 	}
@@ -127,101 +121,27 @@ func distinct(ds []dialect.Dialect) []dialect.Dialect {
 	})
 }
 
-// exposed is what servers expose.
-type exposed struct {
-	dialects []dialect.Dialect
-	models   []string
-	edges    map[string][]float64
-}
-
-// detected looks at what servers expose: those of a Prometheus, of a recording,
-// or one page.
-func (f *deploymentFlags) detected(ctx context.Context, stderr io.Writer, source string, match []*labels.Matcher) (out exposed, err error) {
-	if url, ok := strings.CutPrefix(source, "prometheus="); ok {
-		err = withPrometheus(stderr, url, &f.http, func(q *tolerant) error {
-			out, err = discovered(ctx, q, time.Now(), lookback, match)
-			return err
-		})
-		return out, err
-	}
-	if _, err := os.Stat(source); err == nil {
-		err = withRecording(ctx, stderr, source, func(p *played) error {
-			out, err = discovered(ctx, p, p.last, p.last.Sub(p.first)+time.Second, nil)
-			return err
-		})
-		return out, err
-	}
-	c, err := f.http.config()
+// detected looks at what the servers of a source expose.
+func (f *deploymentFlags) detected(ctx context.Context, stderr io.Writer, from string, match []*labels.Matcher) (out detect.Exposed, err error) {
+	spec, err := argument(from, &f.http, match)
 	if err != nil {
 		return out, err
 	}
-	client, err := scrape.New(scrape.Config{HTTP: c})
-	if err != nil {
-		return out, err
-	}
-	defer client.Close()
-	page, err := client.Fetch(ctx, source)
-	if err != nil {
-		return out, err
-	}
-	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		return out, err
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	if _, err := store.Append(embedded.Target{Instance: scrape.Instance(source)}, page.At, page.Raw, page.ContentType, page.Duration); err != nil {
-		return out, err
-	}
-	return discovered(ctx, store, page.At, time.Minute, nil)
-}
-
-// discovered asks a Querier what the servers expose.
-func discovered(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration, match []*labels.Matcher) (exposed, error) {
-	out := exposed{edges: map[string][]float64{}}
-	targets, _, err := diagnose.Discover(ctx, q, at, lookback, match, false)
-	if err != nil {
-		return out, err
-	}
-	lists := map[string][][]float64{}
-	seen := map[string]bool{}
-	for _, t := range targets {
-		out.dialects = append(out.dialects, t.Dialect)
-		if m := t.Labels["model_name"]; m != "" {
-			out.models = append(out.models, m)
-		}
-		for _, family := range burnrate.Families() {
-			name := t.Dialect.Metric(family + "_bucket")
-			if seen[name] {
-				continue
-			}
-			seen[name] = true
-			edges, err := bucketEdges(ctx, q, at, lookback, name, match)
-			if err != nil {
-				return out, err
-			}
-			if len(edges) > 0 {
-				lists[family] = append(lists[family], edges)
+	err = withSource(ctx, stderr, spec, func(s *source.Source) error {
+		if s.Live != nil {
+			s.Live.ScrapeOnce(ctx)
+			if err := s.Live.Answered(); err != nil {
+				return err
 			}
 		}
-	}
-	for family, l := range lists {
-		out.edges[family] = burnrate.CommonEdges(l...)
-	}
-	return out, nil
-}
-
-// bucketEdges returns the edges that all targets have of a histogram.
-func bucketEdges(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration, name string, match []*labels.Matcher) ([]float64, error) {
-	selector := []string{fmt.Sprintf("__name__=%q", name)}
-	for _, m := range match {
-		selector = append(selector, m.String())
-	}
-	by := strings.Join(append(slices.Clone(generate.UsualInstance), "le"), ", ")
-	v, err := q.Query(ctx, fmt.Sprintf("group by (%s) (last_over_time({%s}[%s]))", by, strings.Join(selector, ","), model.Duration(lookback)), at)
-	if err != nil {
-		return nil, fmt.Errorf("bucket edges of %s: %w", name, err)
-	}
-	return burnrate.EdgesOf(v), nil
+		span, past := s.Span(), lookback
+		if !span.First.IsZero() {
+			past = span.Last.Sub(span.First) + time.Second
+		}
+		out, err = detect.Read(ctx, s, span.Last, past, s.Matchers())
+		return err
+	})
+	return out, err
 }
 
 // outFlag says where generated files go.
@@ -232,10 +152,10 @@ func (f *outFlag) register(s *pflag.FlagSet) {
 }
 
 // write writes all files, or none: each to a temporary name first.
-func (f *outFlag) write(stdout io.Writer, files []generate.File) error {
+func (f *outFlag) write(stdout io.Writer, list []generate.File) error {
 	if f.dir == "" {
-		for i, file := range files {
-			if len(files) > 1 {
+		for i, file := range list {
+			if len(list) > 1 {
 				if i > 0 {
 					fmt.Fprintln(stdout)
 				}
@@ -247,28 +167,16 @@ func (f *outFlag) write(stdout io.Writer, files []generate.File) error {
 		}
 		return nil
 	}
-	var done []string // temporary names
-	defer func() {
-		for _, t := range done {
-			os.Remove(t)
-		}
-	}()
-	for _, file := range files {
-		name := filepath.Join(f.dir, filepath.FromSlash(file.Path))
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			return fmt.Errorf("--out: %w", err)
-		}
-		tmp := filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+".new")
-		done = append(done, tmp)
-		if err := os.WriteFile(tmp, file.Content, 0o644); err != nil {
-			return fmt.Errorf("--out: %w", err)
-		}
+	var all []fileio.File
+	for _, file := range list {
+		all = append(all, fileio.File(file))
 	}
-	for i, file := range files {
-		if err := os.Rename(done[i], filepath.Join(f.dir, filepath.FromSlash(file.Path))); err != nil {
-			return fmt.Errorf("--out: %w", err)
-		}
-		fmt.Fprintln(stdout, path.Join(filepath.ToSlash(f.dir), file.Path))
+	names, err := fileio.WriteAll(f.dir, all)
+	if err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	for _, name := range names {
+		fmt.Fprintln(stdout, filepath.ToSlash(name))
 	}
 	return nil
 }

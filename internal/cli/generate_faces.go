@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,8 +15,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard/grafana"
-	"github.com/sixty-dev/sixty/internal/generate/dashboard/perses"
-	"github.com/sixty-dev/sixty/internal/generate/runbookpage"
+	"github.com/sixty-dev/sixty/internal/generate/pack"
 	"github.com/sixty-dev/sixty/internal/generate/scrapeconfig"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/pathologies"
@@ -78,18 +76,14 @@ func (f *dashboardFlags) files(ctx context.Context, stderr io.Writer) ([]generat
 	cfg := dashboard.Config{Deployment: d.Deployment, Pathologies: all, RunbookURL: f.runbookURL, RunbookSuffix: f.runbookSuffix}
 	rules := generate.RulesConfig{Set: settings.Set, Objectives: settings.Objectives}
 	cfg.Limit = rules.Limit
+	period, err := budgetPeriod(f.period)
+	if err != nil {
+		return nil, err
+	}
 	if settings.Objectives != nil {
-		if cfg.Period, err = budgetPeriod(f.period, settings.Objectives); err != nil {
-			return nil, err
-		}
+		cfg.Period = pack.BudgetPeriod(period, settings.Objectives)
 	}
-	switch f.format {
-	case "grafana":
-		return grafana.Files(cfg)
-	case "perses":
-		return perses.Files(cfg)
-	}
-	return nil, fmt.Errorf("--format: unknown format %q: want grafana or perses", f.format)
+	return pack.Dashboards(cfg, f.format)
 }
 
 func newGenerateProvisioning() *cobra.Command {
@@ -208,11 +202,7 @@ and a map of what explains what. HTML pages need nothing but themselves.`,
 			if err != nil {
 				return err
 			}
-			rules, err := generate.NewRules(cfg)
-			if err != nil {
-				return err
-			}
-			files, err := runbooks(cfg, rules, format)
+			files, err := pack.Runbooks(cfg.RulesConfig, nil, format)
 			if err != nil {
 				return err
 			}
@@ -222,20 +212,6 @@ and a map of what explains what. HTML pages need nothing but themselves.`,
 	f.register(cmd.Flags())
 	cmd.Flags().StringVar(&format, "format", "markdown", "markdown or html")
 	return cmd
-}
-
-func runbooks(cfg generate.RulesConfig, rules *generate.Rules, format string) ([]generate.File, error) {
-	c := runbookpage.Config{Pathologies: cfg.Pathologies, Deployment: &cfg.Deployment, Dashboard: cfg.Dashboard, Limit: cfg.Limit}
-	for _, g := range rules.Groups {
-		c.Rules = append(c.Rules, g)
-	}
-	switch format {
-	case "markdown":
-		return runbookpage.Markdown(c)
-	case "html":
-		return runbookpage.HTML(c)
-	}
-	return nil, fmt.Errorf("--format: unknown format %q: want markdown or html", format)
 }
 
 func newGenerateAll() *cobra.Command {
@@ -248,7 +224,12 @@ func newGenerateAll() *cobra.Command {
 			if f.out.dir == "" {
 				return hint.With(errors.New("all is many files"), "name a directory with --out")
 			}
-			files, err := f.everything(cmd.Context(), cmd.ErrOrStderr())
+			cfg, err := f.config(cmd.Context(), cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			files, said, err := pack.Everything(cfg)
+			notes(cmd.ErrOrStderr(), said)
 			if err != nil {
 				return err
 			}
@@ -258,56 +239,6 @@ func newGenerateAll() *cobra.Command {
 	f.register(cmd.Flags())
 	f.registerRules(cmd.Flags())
 	return cmd
-}
-
-// everything renders all faces of one deployment.
-func (f *rulesFlags) everything(ctx context.Context, stderr io.Writer) ([]generate.File, error) {
-	cfg, err := f.config(ctx, stderr)
-	if err != nil {
-		return nil, err
-	}
-	out, rules, err := f.files(cfg, stderr)
-	if err != nil {
-		return nil, err
-	}
-	out = under("rules", out)
-	layout := dashboard.Config{Deployment: cfg.Deployment, Pathologies: cfg.Pathologies, RunbookURL: f.runbookURL, RunbookSuffix: f.runbookSuffix, Limit: cfg.Limit}
-	if cfg.Objectives != nil {
-		if layout.Period, err = budgetPeriod(f.period, cfg.Objectives); err != nil {
-			return nil, err
-		}
-	}
-	for _, face := range []struct {
-		dir    string
-		render func() ([]generate.File, error)
-	}{
-		{"dashboards/grafana", func() ([]generate.File, error) { return grafana.Files(layout) }},
-		{"dashboards/perses", func() ([]generate.File, error) { return perses.Files(layout) }},
-		{"grafana-provisioning", func() ([]generate.File, error) {
-			return grafana.Provisioning(grafana.Provision{ScrapeInterval: "5s"})
-		}},
-		{"scrape", func() ([]generate.File, error) {
-			return scrapeconfig.Generate(scrapeconfig.Config{Format: scrapeconfig.Prometheus, Targets: []string{"localhost:8000"}})
-		}},
-		{"runbooks/markdown", func() ([]generate.File, error) { return runbooks(cfg, rules, "markdown") }},
-		{"runbooks/html", func() ([]generate.File, error) { return runbooks(cfg, rules, "html") }},
-	} {
-		files, err := face.render()
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", face.dir, err)
-		}
-		out = append(out, under(face.dir, files)...)
-	}
-	return out, nil
-}
-
-// under puts files in a directory.
-func under(dir string, files []generate.File) []generate.File {
-	out := slices.Clone(files)
-	for i := range out {
-		out[i].Path = dir + "/" + out[i].Path
-	}
-	return out
 }
 
 // panelLink returns the address of a pathology's panel in a Grafana.

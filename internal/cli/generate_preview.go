@@ -11,24 +11,23 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard/preview"
+	"github.com/sixty-dev/sixty/internal/generate/detect"
 	"github.com/sixty-dev/sixty/internal/hint"
-	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/backfill"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 	"github.com/sixty-dev/sixty/internal/pathologies"
+	"github.com/sixty-dev/sixty/internal/source"
 )
 
 // previewFlags are the flags of generate preview as they were given.
 type previewFlags struct {
-	prometheus string
-	past       time.Duration
-	match      []string
-	out        string
-	http       httpFlags
+	source sourceFlags
+	past   time.Duration
+	out    string
 }
 
 func newGeneratePreview() *cobra.Command {
@@ -44,26 +43,24 @@ a recording, or to see before they are installed what the dashboards show of you
 		},
 	}
 	s := cmd.Flags()
-	s.StringVar(&f.prometheus, "prometheus", "", "ask a Prometheus-compatible server at this `URL`")
+	f.source.register(s)
 	s.DurationVar(&f.past, "past", time.Hour, "with --prometheus: how much of the past to show")
-	s.StringArrayVar(&f.match, "match", nil, "with --prometheus: `selector` such as '{namespace=\"prod\"}'; may be repeated, all must match")
 	s.StringVarP(&f.out, "out", "o", "", "write the page to this `file` (default: print it)")
-	f.http.register(s)
 	return cmd
 }
 
 func (f *previewFlags) run(ctx context.Context, stdout, stderr io.Writer, args []string) error {
-	var page *preview.Page
-	var err error
-	switch {
-	case len(args) == 1 && f.prometheus != "", len(args) == 0 && f.prometheus == "":
-		return hint.With(errors.New("a preview shows either a recording or what a Prometheus holds"), "name one; sixty record makes a recording of a server")
-	case f.prometheus != "":
-		page, err = f.ofPrometheus(ctx, stderr)
-	default:
-		page, err = previewRecording(ctx, stderr, args[0])
+	if err := f.source.resolve(args); err != nil {
+		return err
 	}
-	if err != nil {
+	if f.source.spec.Given() == 0 || len(f.source.spec.URLs) > 0 {
+		return hint.With(errors.New("a preview shows either a recording or what a Prometheus holds"), "name one; sixty record makes a recording of a server")
+	}
+	var page *preview.Page
+	if err := withSource(ctx, stderr, f.source.spec, func(s *source.Source) (err error) {
+		page, err = f.page(ctx, s)
+		return err
+	}); err != nil {
 		return err
 	}
 	var b bytes.Buffer
@@ -77,44 +74,30 @@ func (f *previewFlags) run(ctx context.Context, stdout, stderr io.Writer, args [
 	return (&outFlag{dir: filepath.Dir(f.out)}).write(stdout, []generate.File{{Path: filepath.Base(f.out), Content: b.Bytes()}})
 }
 
-func (f *previewFlags) ofPrometheus(ctx context.Context, stderr io.Writer) (page *preview.Page, err error) {
-	var d generate.Deployment
-	if d.Matchers, err = parseMatches(f.match); err != nil {
-		return nil, err
+// page asks for what the dashboards of the servers that are found show.
+func (f *previewFlags) page(ctx context.Context, s *source.Source) (*preview.Page, error) {
+	span := s.Span()
+	o := preview.Options{From: span.First, To: span.Last, Beginning: true, Source: filepath.Base(s.Name)}
+	past := span.Last.Sub(span.First) + time.Second
+	if span.First.IsZero() {
+		past = f.past
+		o.From, o.Beginning, o.Source = span.Last.Add(-past), false, s.Name
 	}
-	now := time.Now()
-	err = withPrometheus(stderr, f.prometheus, &f.http, func(q *tolerant) error {
-		pace, err := diagnose.ReadPace(ctx, q, d.Matchers, now)
-		if err != nil {
-			return err
-		}
-		page, err = drawn(ctx, q, d, f.past, preview.Options{From: now.Add(-f.past), To: now, Interval: pace.Interval, Source: redactURL(f.prometheus)})
-		return err
-	})
-	return page, err
-}
-
-func previewRecording(ctx context.Context, stderr io.Writer, path string) (page *preview.Page, err error) {
-	err = withRecording(ctx, stderr, path, func(p *played) error {
-		page, err = drawn(ctx, p, generate.Deployment{}, p.last.Sub(p.first)+time.Second,
-			preview.Options{From: p.first, To: p.last, Beginning: true, Interval: p.interval, Source: filepath.Base(path)})
-		return err
-	})
-	return page, err
-}
-
-// drawn asks for what the dashboards of the servers that are found show.
-func drawn(ctx context.Context, q metrics.Querier, d generate.Deployment, past time.Duration, o preview.Options) (*preview.Page, error) {
-	found, err := discovered(ctx, q, o.To, past, d.Matchers)
+	pace, err := s.Pace(ctx, span.Last)
 	if err != nil {
 		return nil, err
 	}
-	d.Dialects = distinct(found.dialects)
+	o.Interval = pace.Interval
+	found, err := detect.Read(ctx, s, span.Last, past, s.Matchers())
+	if err != nil {
+		return nil, err
+	}
+	d := generate.Deployment{Matchers: s.Matchers(), Dialects: distinct(found.Dialects)}
 	ds, err := dashboard.Build(dashboard.Config{Deployment: d, Pathologies: pathologies.All()})
 	if err != nil {
 		return nil, err
 	}
-	return preview.Fetch(ctx, q, ds, o)
+	return preview.Fetch(ctx, s, ds, o)
 }
 
 func newGenerateOpenMetrics() *cobra.Command {
@@ -150,7 +133,7 @@ func writeOpenMetrics(ctx context.Context, stdout io.Writer, path, job, out stri
 		return err
 	}
 	n := 0
-	if err := writeFile(out, func(w io.Writer) error {
+	if err := fileio.Write(out, func(w io.Writer) error {
 		n, err = backfill.Recording(writerUntil{ctx, w}, rec, job)
 		return err
 	}); err != nil {

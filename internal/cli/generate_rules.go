@@ -5,22 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/sixty-dev/sixty/internal/baseline"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/burnrate"
+	"github.com/sixty-dev/sixty/internal/generate/pack"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/pathologies"
-	"github.com/sixty-dev/sixty/internal/slo"
+	"github.com/sixty-dev/sixty/internal/source"
 )
 
 // rulesFlags are the flags of generate rules as they were given.
@@ -39,8 +37,6 @@ type rulesFlags struct {
 	dashboardURL              string
 	objectLabels              []string
 	tests                     bool
-
-	edges map[string][]float64 // of the servers that were looked at
 }
 
 const rulesLong = `Renders alert rules: recording rules for the signals, one alert for each pathology,
@@ -105,58 +101,21 @@ func (f *rulesFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	files, _, err := f.files(cfg, stderr)
+	files, _, said, err := pack.Rules(cfg)
+	notes(stderr, said)
 	if err != nil {
 		return err
 	}
 	return f.out.write(stdout, files)
 }
 
-// files renders the rules with what belongs to them.
-func (f *rulesFlags) files(cfg generate.RulesConfig, stderr io.Writer) ([]generate.File, *generate.Rules, error) {
-	rules, err := generate.NewRules(cfg)
-	if err != nil {
-		return nil, nil, err
-	}
-	objectLabels, err := pairs("--object-label", f.objectLabels)
-	if err != nil {
-		return nil, nil, err
-	}
-	budgets, err := f.burnRates(&cfg)
-	if err != nil {
-		return nil, nil, err
-	}
-	if cfg.Objectives != nil {
-		notes(stderr, cfg.Objectives.Notes)
-	}
-	notes(stderr, slices.Concat(rules.Warnings, budgets.Warnings))
-	content, err := generate.Encode(slices.Concat(rules.Groups, budgets.Groups), generate.Format(f.format), f.name, f.namespace, objectLabels)
-	if err != nil {
-		return nil, nil, fmt.Errorf("--format: %w", err)
-	}
-	files := []generate.File{{Path: "rules.yaml", Content: content}}
-	if f.out.dir != "" {
-		inhibitions, err := generate.Inhibitions(cfg)
-		if err != nil {
-			return nil, nil, err
-		}
-		files = append(files, generate.File{Path: "alertmanager-inhibit.yaml", Content: inhibitions})
-	}
-	if f.tests {
-		tests, err := f.unitTests(cfg, budgets)
-		if err != nil {
-			return nil, nil, err
-		}
-		files = append(files, tests...)
-	}
-	return files, rules, nil
-}
-
-func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg generate.RulesConfig, err error) {
+// config reads and measures everything that the rules depend on.
+func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg pack.Config, err error) {
 	if f.evidence.prometheus != "" && f.evidence.span == "" {
 		return cfg, hint.With(errors.New("--prometheus needs --baseline: which time was healthy?"), "such as --baseline 7d, or two RFC 3339 times: --baseline FROM/TO")
 	}
-	cfg = generate.RulesConfig{
+	cfg = pack.Config{Format: generate.Format(f.format), Name: f.name, Namespace: f.namespace, Inhibitions: f.out.dir != ""}
+	cfg.RulesConfig = generate.RulesConfig{
 		Pathologies: pathologies.All(), Interval: f.interval,
 		RunbookURL: f.runbookURL, RunbookSuffix: f.runbookSuffix, Dashboard: panelLink(f.dashboardURL),
 	}
@@ -164,21 +123,27 @@ func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg generate
 	if err != nil {
 		return cfg, err
 	}
-	cfg.Deployment, f.edges = d.Deployment, d.edges
+	cfg.Deployment, cfg.Edges = d.Deployment, d.edges
 	window, short := generate.Windows(f.interval)
 	if f.window > 0 {
 		window, short = f.window, min(short, f.window)
 	}
 	cfg.Deployment.Window, cfg.Deployment.Short, cfg.Deployment.Past = window, short, max(cfg.Deployment.Past, window)
-	for flag, d := range map[string]struct {
-		text string
-		to   *time.Duration
-	}{"--past": {f.past, &cfg.Past}, "--ago": {f.ago, &cfg.Ago}} {
-		if *d.to, err = parseDuration(d.text); err != nil {
-			return cfg, fmt.Errorf("%s: %q is not a duration such as 1d", flag, d.text)
+	for _, d := range []struct {
+		flag, text string
+		to         *time.Duration
+	}{{"--past", f.past, &cfg.Past}, {"--ago", f.ago, &cfg.Ago}, {"--retention", f.retention, &cfg.Retention}} {
+		if d.text == "" && d.flag == "--retention" {
+			continue
+		}
+		if *d.to, err = source.ParseDuration(d.text); err != nil {
+			return cfg, fmt.Errorf("%s: %q is not a duration such as 15d", d.flag, d.text)
 		}
 	}
-	if err := f.kept(cfg.Past + cfg.Ago); err != nil {
+	if past := cfg.Past + cfg.Ago; f.retention != "" && cfg.Retention < past {
+		return cfg, hint.With(fmt.Errorf("--past and --ago reach back %s, and samples are kept for %s", past, cfg.Retention), "shorten them, or measure what is normal with --from")
+	}
+	if cfg.Period, err = budgetPeriod(f.period); err != nil {
 		return cfg, err
 	}
 	settings, err := f.settings.settings(cfg.Pathologies)
@@ -186,135 +151,36 @@ func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg generate
 		return cfg, err
 	}
 	cfg.Set, cfg.Objectives = settings.Set, settings.Objectives
-	if err := served(cfg.Objectives, d.models); err != nil {
+	if err := pack.CheckModels(cfg.Objectives, d.models); err != nil {
 		return cfg, err
 	}
 	if cfg.Labels, err = pairs("--label", f.labels); err != nil {
 		return cfg, err
 	}
+	if cfg.ObjectLabels, err = pairs("--object-label", f.objectLabels); err != nil {
+		return cfg, err
+	}
 	cfg.Measured, err = f.evidence.measured(ctx, stderr, &f.deployment.http, cfg.Deployment.Matchers, cfg.Objectives)
+	if f.tests {
+		if f.out.dir == "" {
+			return cfg, errors.New("--tests goes with --out")
+		}
+		cfg.Cases = pathologies.Cases()
+		cfg.Usual = len(cfg.Measured) == 0 && cfg.Objectives == nil && len(cfg.Set) == 0 && len(f.deployment.dialects)+len(f.deployment.detect)+len(f.deployment.match) == 0
+	}
 	return cfg, err
 }
 
-// served refuses objectives for models that nobody serves, where it is known
-// what is served.
-func served(objectives *slo.File, models []string) error {
-	if objectives == nil || len(models) == 0 {
-		return nil
+// budgetPeriod reads --slo-period, 0 where it is not given.
+func budgetPeriod(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
 	}
-	for i, o := range objectives.Objectives {
-		if !slices.ContainsFunc(models, o.Serves) {
-			slices.Sort(models)
-			return hint.With(fmt.Errorf("objective %d: no server that was looked at serves model %q", i+1, o.Model), "they serve "+strings.Join(slices.Compact(models), ", ")+"; correct the name, or leave --detect out")
-		}
-	}
-	return nil
-}
-
-// kept refuses a past that is longer than samples are kept.
-func (f *rulesFlags) kept(past time.Duration) error {
-	if f.retention == "" {
-		return nil
-	}
-	kept, err := parseDuration(f.retention)
-	switch {
-	case err != nil:
-		return fmt.Errorf("--retention: %q is not a duration such as 15d", f.retention)
-	case kept < past:
-		return hint.With(fmt.Errorf("--past and --ago reach back %s, and samples are kept for %s", past, kept), "shorten them, or measure what is normal with --from")
-	}
-	return nil
-}
-
-// burnRates renders the objectives as burn-rate alerts.
-func (f *rulesFlags) burnRates(cfg *generate.RulesConfig) (burnrate.Rules, error) {
-	if cfg.Objectives == nil {
-		return burnrate.Rules{}, nil
-	}
-	period, err := budgetPeriod(f.period, cfg.Objectives)
+	d, err := burnrate.ParsePeriod(text)
 	if err != nil {
-		return burnrate.Rules{}, err
+		return 0, fmt.Errorf("--slo-period: %w", err)
 	}
-	c := burnrate.Config{
-		Objectives: cfg.Objectives.Objectives, Period: period,
-		By: cfg.Deployment.Model, Instance: cfg.Deployment.Instance, Matchers: cfg.Deployment.Matchers,
-		Labels: cfg.Labels, Edges: f.edges, Runbook: sloRunbook,
-	}
-	if f.retention != "" {
-		if c.Retention, err = parseDuration(f.retention); err != nil {
-			return burnrate.Rules{}, fmt.Errorf("--retention: %w", err)
-		}
-	}
-	for _, dia := range cfg.Deployment.Dialects {
-		if dia.Engine != "dcgm" {
-			c.Metrics = append(c.Metrics, dia.Metric)
-		}
-	}
-	return burnrate.Groups(c)
-}
-
-// sloRunbook is what to do when an error budget burns.
-const sloRunbook = "https://github.com/sixty-dev/sixty/blob/main/docs/slo.md#when-an-error-budget-burns"
-
-// budgetPeriod is how long an error budget lasts: as the flag says, the file,
-// or the usual one.
-func budgetPeriod(flag string, f *slo.File) (time.Duration, error) {
-	switch {
-	case flag != "":
-		d, err := burnrate.ParsePeriod(flag)
-		if err != nil {
-			return 0, fmt.Errorf("--slo-period: %w", err)
-		}
-		return d, nil
-	case f.Period > 0:
-		return f.Period, nil
-	}
-	return burnrate.DefaultPeriod, nil
-}
-
-// unitTests renders the case files as unit tests, which hold for the rules as
-// they are without measurements, and those of the burn-rate alerts.
-func (f *rulesFlags) unitTests(cfg generate.RulesConfig, budgets burnrate.Rules) ([]generate.File, error) {
-	switch {
-	case f.out.dir == "":
-		return nil, errors.New("--tests goes with --out")
-	case generate.Format(f.format) != generate.Plain:
-		return nil, errors.New("--tests goes with --format prometheus: promtool reads no other")
-	}
-	const rules = "../rules.yaml"
-	tests, err := burnRateTests(budgets, rules)
-	if err != nil {
-		return nil, err
-	}
-	usual := len(cfg.Measured) == 0 && cfg.Objectives == nil && len(cfg.Set) == 0 && len(f.deployment.dialects)+len(f.deployment.detect)+len(f.deployment.match) == 0
-	switch {
-	case usual:
-		more, err := generate.RuleTests(cfg, pathologies.Cases(), rules)
-		if err != nil {
-			return nil, err
-		}
-		tests = append(tests, more...)
-	case len(tests) == 0:
-		return nil, hint.With(errors.New("--tests are of the rules with their usual thresholds and names"), "leave --tests out, or the flags that change thresholds, names and matchers")
-	}
-	return under("tests", tests), nil
-}
-
-// burnRateTests writes the unit tests of each objective to a file.
-func burnRateTests(budgets burnrate.Rules, rules string) ([]generate.File, error) {
-	bySLO := map[string][]burnrate.Test{}
-	for _, t := range budgets.Tests {
-		bySLO[t.SLO] = append(bySLO[t.SLO], t)
-	}
-	var files []generate.File
-	for _, id := range slices.Sorted(maps.Keys(bySLO)) {
-		content, err := yaml.Marshal(burnrate.TestFile{RuleFiles: []string{rules}, EvaluationInterval: budgets.Interval, Tests: bySLO[id]})
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, generate.File{Path: "slo-" + id + ".yaml", Content: content})
-	}
-	return files, nil
+	return d, nil
 }
 
 // pairs reads name=value flags.
@@ -349,7 +215,7 @@ thresholds for the latencies.`,
 			case f.prometheus != "" && f.span == "":
 				return errors.New("--prometheus needs --baseline: which time was healthy?")
 			}
-			matchers, err := parseMatches(match)
+			matchers, err := source.ParseMatchers(match)
 			if err != nil {
 				return err
 			}

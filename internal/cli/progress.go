@@ -26,6 +26,15 @@ func (p *progress) show(format string, args ...any) {
 	}
 }
 
+// text shows a line as it is; none clears it.
+func (p *progress) text(line string) {
+	if line == "" {
+		p.clear()
+		return
+	}
+	p.show("%s", line)
+}
+
 func (p *progress) clear() {
 	if p.on {
 		fmt.Fprint(p.w, "\r\x1b[K")

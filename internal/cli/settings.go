@@ -11,6 +11,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/slo"
 )
@@ -33,7 +34,7 @@ func (f *settingsFlags) register(s *pflag.FlagSet) {
 func (f *settingsFlags) settings(all []*catalog.Pathology) (diagnose.Settings, error) {
 	var s diagnose.Settings
 	if f.slo != "" {
-		content, err := readFile(f.slo, 1<<20)
+		content, err := fileio.Read(f.slo, 1<<20)
 		if err != nil {
 			return s, fmt.Errorf("--slo: %w", err)
 		}

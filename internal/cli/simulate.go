@@ -16,11 +16,13 @@ import (
 	"golang.org/x/term"
 
 	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/simreport"
 	"github.com/sixty-dev/sixty/internal/slo"
+	"github.com/sixty-dev/sixty/internal/source"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
 
@@ -72,7 +74,7 @@ the queue and the KV cache would do, with another configuration, more replicas, 
 more load.
 
 How long a step takes is fitted to what servers were seen to do: their own metrics
-(a URL, --recording, --prometheus) or a load test's results (--load-test); without
+(a URL, a recording, --prometheus) or a load test's results (--load-test); without
 either it is estimated from data sheets (--gpu, --model-config). The output says
 which, how well it fits, and where the simulation goes beyond what was seen.
 
@@ -85,8 +87,8 @@ With --serve it serves make-believe vLLM servers instead: the OpenAI API and vLL
 metrics, from the same scheduler, and with --scenario a fault to find.`
 
 const simulateExample = `  sixty simulate http://localhost:8000 --engine-args "--max-num-seqs 256" --sweep max-num-seqs=32,64,128,256
-  sixty simulate --recording incident.tar.zst --engine-args "--max-num-seqs 16" --replicas 2
-  sixty simulate --recording incident.tar.zst --sweep rate-scale=0.5:3:0.25 --use-case chat --html report.html
+  sixty simulate incident.tar.zst --engine-args "--max-num-seqs 16" --replicas 2
+  sixty simulate incident.tar.zst --sweep rate-scale=0.5:3:0.25 --use-case chat --html report.html
   sixty simulate --load-test run.csv --engine-args "$ARGS" --trace azure.csv --sweep speed=1,2,4 --sweep replicas=1,2
   sixty simulate --gpu H100 --model-config config.json --rate 5 --sweep max-num-seqs=64,256,1024
   sixty simulate --serve :8000 --scenario kv-cache-thrashing`
@@ -94,7 +96,7 @@ const simulateExample = `  sixty simulate http://localhost:8000 --engine-args "-
 func newSimulateCommand() *cobra.Command {
 	f := &simulateFlags{}
 	cmd := &cobra.Command{
-		Use:     "simulate [URL…] [--recording FILE | --prometheus URL | --load-test FILE | --gpu NAME --model-config FILE]",
+		Use:     "simulate [URL… | RECORDING | --prometheus URL | --load-test FILE | --gpu NAME --model-config FILE]",
 		Short:   "Say what a change of configuration, replicas or load would do",
 		Long:    simulateLong,
 		Example: simulateExample,
@@ -165,7 +167,7 @@ func (f *simulateFlags) check(cmdArgs []string) error {
 	switch {
 	case f.stepCost != "" && f.loadTest != "":
 		return errors.New("--step-cost and --load-test both say how long steps take: give one")
-	case (f.gpu == "") != (f.modelConfig == "") && f.loadTest == "" && f.stepCost == "" && !f.source.given(cmdArgs):
+	case (f.gpu == "") != (f.modelConfig == "") && f.loadTest == "" && f.stepCost == "" && !f.source.given():
 		return hint.With(errors.New("an estimate of step times needs both --gpu and --model-config"), "give the GPU's name and the model's config.json")
 	case l.concurrency < 0 || l.think < 0 || l.concurrency == 0 && l.think > 0:
 		return hint.With(fmt.Errorf("--concurrency %d, --think %s: want a number of clients, and a pause with it", l.concurrency, l.think), "for example --concurrency 16 --think 2s")
@@ -199,7 +201,7 @@ func (f *simulateFlags) objective(model string) (*slo.Objective, error) {
 		return nil, nil
 	}
 	if f.slo != "" {
-		content, err := readFile(f.slo, 1<<20)
+		content, err := fileio.Read(f.slo, 1<<20)
 		if err != nil {
 			return nil, fmt.Errorf("--slo: %w", err)
 		}
@@ -231,7 +233,7 @@ func runSimulate(ctx context.Context, stdout, stderr io.Writer, args []string, f
 	if err != nil {
 		return err
 	}
-	s, err := newSimulation(ctx, stderr, args, f)
+	s, err := newSimulation(ctx, stderr, f)
 	if err != nil {
 		return err
 	}
@@ -240,12 +242,12 @@ func runSimulate(ctx context.Context, stdout, stderr io.Writer, args []string, f
 		return err
 	}
 	if f.jsonFile != "" {
-		if err := writeFile(f.jsonFile, func(w io.Writer) error { return simreport.JSON(w, result) }); err != nil {
+		if err := fileio.Write(f.jsonFile, func(w io.Writer) error { return simreport.JSON(w, result) }); err != nil {
 			return err
 		}
 	}
 	if f.htmlFile != "" {
-		if err := writeFile(f.htmlFile, func(w io.Writer) error { return simreport.HTML(w, result) }); err != nil {
+		if err := fileio.Write(f.htmlFile, func(w io.Writer) error { return simreport.HTML(w, result) }); err != nil {
 			return err
 		}
 	}
@@ -271,7 +273,7 @@ func columns(w io.Writer) int {
 type simulation struct {
 	f         *simulateFlags
 	stderr    io.Writer
-	seen      *observed // nil without servers
+	seen      *source.Observed // nil without servers
 	args      engine.Config
 	release   engine.Release // whose rules are simulated
 	objective *slo.Objective
@@ -309,11 +311,11 @@ func (s *simulation) known(set map[string]string) engine.Config {
 }
 
 // newSimulation reads everything and calibrates.
-func newSimulation(ctx context.Context, stderr io.Writer, urls []string, f *simulateFlags) (*simulation, error) {
+func newSimulation(ctx context.Context, stderr io.Writer, f *simulateFlags) (*simulation, error) {
 	s := &simulation{f: f, stderr: stderr, args: engine.ParseArgs(f.engineArgs, "--engine-args")}
 	var err error
-	if f.source.given(urls) {
-		if s.seen, err = f.source.observe(ctx, stderr, urls); err != nil {
+	if f.source.given() {
+		if s.seen, err = f.source.observe(ctx, stderr); err != nil {
 			return nil, err
 		}
 	}

@@ -154,7 +154,7 @@ func (s *simulation) replay(ctx context.Context, l *simulateLoad, blockSize int)
 			return nil, fmt.Errorf("no request of the trace lies in that part: it is %s long", s.trace.Duration().Round(time.Second))
 		}
 	}
-	source, err := workload.NewReplay(t, l.speed, defaultTraceOutput)
+	source, err := workload.NewReplay(t, l.speed, workload.UsualOutput)
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +197,7 @@ func (s *simulation) traceNotes() []string {
 		}
 	}
 	if untold > 0 {
-		out = append(out, fmt.Sprintf("%d requests of the trace tell no output length; they get %d tokens", untold, defaultTraceOutput))
+		out = append(out, fmt.Sprintf("%d requests of the trace tell no output length; they get %d tokens", untold, workload.UsualOutput))
 	}
 	if gaps > 0 {
 		out = append(out, fmt.Sprintf("gaps in the trace: %d without a request, the longest of %s; they are replayed as they are", gaps, longest.Round(time.Second)))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/simreport"
 )
@@ -97,7 +98,7 @@ func recordingEnd(t *testing.T, path string) string {
 			To float64 `json:"to_unix_ms"`
 		} `json:"phases"`
 	}
-	b, err := readFile(strings.TrimSuffix(path, ".tar.zst")+".json", 1<<20)
+	b, err := fileio.Read(strings.TrimSuffix(path, ".tar.zst")+".json", 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,80 +3,162 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/spf13/pflag"
 
-	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/hint"
-	"github.com/sixty-dev/sixty/internal/metrics/api"
-	"github.com/sixty-dev/sixty/internal/metrics/embedded"
-	"github.com/sixty-dev/sixty/internal/metrics/recording"
+	"github.com/sixty-dev/sixty/internal/source"
 )
 
-// withRecording opens a recording, loads it into a storage of its own, and
-// hands that to fn.
-func withRecording(ctx context.Context, stderr io.Writer, path string, fn func(*played) error) (err error) {
-	rec, err := recording.OpenContext(ctx, path)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, rec.Close()) }()
-	notes(stderr, rec.Warnings())
-	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	if err := store.Load(ctx, rec, nil); err != nil {
-		return hint.With(err, firstHint(err, "check that the files are answers of /metrics"))
-	}
-	notes(stderr, store.Warnings())
-	p := &played{Store: store}
-	p.first, p.last = rec.Times()
-	pace, err := diagnose.ReadPace(ctx, store, nil, p.last)
-	if err != nil {
-		return err
-	}
-	p.interval = pace.Interval
-	return fn(p)
+// sourceFlags say where samples come from, for every verb that reads any: together with
+// the arguments, each a server's URL, a recording, or prometheus=URL.
+type sourceFlags struct {
+	recording, prometheus string
+	match                 []string
+	at                    string
+	window                time.Duration
+	interval, duration    time.Duration // of scraping URLs
+	http                  httpFlags
+
+	spec source.Spec // what they say, once resolved
 }
 
-// played is a recording that has been loaded.
-type played struct {
-	*embedded.Store
-	span
-	interval time.Duration // between two scrapes
+func (f *sourceFlags) register(s *pflag.FlagSet) {
+	s.StringVar(&f.recording, "recording", "", "a recording; an argument does the same")
+	s.StringVar(&f.prometheus, "prometheus", "", "ask a Prometheus-compatible server at this `URL`")
+	s.StringArrayVar(&f.match, "match", nil,
+		"with --prometheus: `selector` such as '{namespace=\"prod\"}' or namespace=prod; may be repeated, all must match")
+	f.http.register(s)
+	if err := s.MarkHidden("recording"); err != nil {
+		panic(err) // it was registered above
+	}
 }
 
-// withPrometheus opens a Prometheus-compatible server and hands it to fn.
-// Partial answers are noted in the end.
-func withPrometheus(stderr io.Writer, url string, http *httpFlags, fn func(*tolerant) error) error {
-	c, err := http.config()
+// registerPast adds the flags that choose a part of what is at hand.
+func (f *sourceFlags) registerPast(s *pflag.FlagSet, at, window string) {
+	s.StringVar(&f.at, "at", "", at+" (default: the end of the recording, or now)")
+	s.DurationVar(&f.window, "window", 0, window)
+}
+
+// registerPace adds the flags that say how URLs are scraped; name is that of the time
+// they are scraped for.
+func (f *sourceFlags) registerPace(s *pflag.FlagSet, name string, usual time.Duration, help string) {
+	s.DurationVar(&f.interval, "interval", source.DefaultInterval, "with URLs: time between two scrapes")
+	s.DurationVar(&f.duration, name, usual, help)
+}
+
+// resolve takes the flags and the arguments for what they are, and refuses those that
+// contradict each other.
+func (f *sourceFlags) resolve(args []string) (err error) {
+	f.spec = source.Spec{Recording: f.recording, Prometheus: f.prometheus, Interval: f.interval}
+	if err := f.spec.Add(args...); err != nil {
+		return err
+	}
+	if len(f.match) > 0 && f.spec.Prometheus == "" {
+		return errors.New("--match goes with --prometheus")
+	}
+	if f.spec.Matchers, err = source.ParseMatchers(f.match); err != nil {
+		return err
+	}
+	f.spec.HTTP, err = f.http.config()
+	return err
+}
+
+// checkTimes refuses times that the source does not have.
+func (f *sourceFlags) checkTimes() error {
+	switch live := len(f.spec.URLs) > 0; {
+	case live && (f.at != "" || f.window != 0):
+		return hint.With(errors.New("--at and --window need a past, and a live run has none"),
+			"name a recording or a --prometheus server, or leave them out")
+	case f.window < 0:
+		return fmt.Errorf("--window: %s is negative", f.window)
+	case live && f.interval < minInterval:
+		return fmt.Errorf("--interval: %s is less than %s", f.interval, minInterval)
+	case live && (f.duration < f.interval || f.duration > maxDuration):
+		return fmt.Errorf("--duration: %s is not between --interval (%s) and %s", f.duration, f.interval, maxDuration)
+	}
+	return nil
+}
+
+// Bounds of --interval and --duration.
+const (
+	minInterval = 100 * time.Millisecond
+	maxDuration = time.Hour
+)
+
+// withSource opens a source for fn and notes in the end what was passed over.
+func withSource(ctx context.Context, stderr io.Writer, spec source.Spec, fn func(*source.Source) error) (err error) {
+	s, err := source.Open(ctx, spec)
 	if err != nil {
 		return err
 	}
-	client, err := api.New(api.Config{URL: url, HTTP: c})
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	q := &tolerant{next: client, seen: map[string]bool{}}
-	defer func() { notes(stderr, slices.Concat(q.partial, client.Warnings())) }()
-	return fn(q)
+	defer func() {
+		notes(stderr, s.Warnings())
+		err = errors.Join(err, s.Close())
+	}()
+	return fn(s)
 }
 
-// parseMatches reads the selectors of --match.
-func parseMatches(texts []string) ([]*labels.Matcher, error) {
-	var out []*labels.Matcher
-	for _, text := range texts {
-		m, err := parseMatch(text)
-		if err != nil {
-			return nil, err
+// argument is the source that one argument names.
+func argument(text string, http *httpFlags, match []*labels.Matcher) (spec source.Spec, err error) {
+	if err = spec.Add(text); err != nil {
+		return spec, err
+	}
+	if spec.Prometheus != "" {
+		spec.Matchers = match
+	}
+	spec.HTTP, err = http.config()
+	return spec, err
+}
+
+// observedFlags say which running servers are measured, and when.
+type observedFlags struct {
+	sourceFlags
+	model string
+}
+
+func (f *observedFlags) register(s *pflag.FlagSet) {
+	f.sourceFlags.register(s)
+	f.registerPast(s, "measure up to this `time`",
+		"measure this much time before --at (default: a whole recording; 15m of a Prometheus server)")
+	f.registerPace(s, "watch", time.Minute, "with URLs: scrape for this long")
+	s.StringVar(&f.model, "model", "", "with servers of several models: measure those of this `name`")
+}
+
+func (f *observedFlags) check(args []string) error {
+	if err := f.resolve(args); err != nil {
+		return err
+	}
+	return f.checkTimes()
+}
+
+// given reports whether any servers are to be measured.
+func (f *observedFlags) given() bool { return f.spec.Given() > 0 }
+
+// observe measures the servers.
+func (f *observedFlags) observe(ctx context.Context, stderr io.Writer) (o *source.Observed, err error) {
+	err = withSource(ctx, stderr, f.spec, func(s *source.Source) error {
+		if s.Live != nil {
+			line := newProgress(stderr)
+			s.Live.Learn(ctx)
+			s.Live.RunFor(ctx, f.duration, func(ran time.Duration) {
+				line.show("watching: %.0f s of %.0f s", ran.Seconds(), f.duration.Seconds())
+			})
+			line.clear()
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
 		}
-		out = append(out, m...)
-	}
-	return out, nil
+		at, err := s.Span().At(f.at)
+		if err != nil {
+			return err
+		}
+		o, err = s.Observe(ctx, f.model, at, f.window)
+		return err
+	})
+	return o, err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/modelconfig"
 	"github.com/sixty-dev/sixty/internal/planning"
@@ -62,13 +63,13 @@ Exit codes: 0 a configuration was found (or, without targets, the model fits),
 const tuneExample = `  sixty tune --model-config config.json --gpu H100
   sixty tune --model-config Llama-3.1-8B/ --gpu L40S --use-case chat --rate 5 --prompt-tokens 900 --output-tokens 250
   sixty tune --model-config config.json --gpu H200 --tp 8 --engine-log vllm.log
-  sixty tune --model-config config.json --gpu A100 --ttft-p95 1s --itl-p95 60ms --recording monday.tar.zst
+  sixty tune --model-config config.json --gpu A100 --ttft-p95 1s --itl-p95 60ms monday.tar.zst
   sixty tune http://vllm-0:8000 --model-config config.json --gpu H100 --use-case rag --output html > tune.html`
 
 func newTuneCommand() *cobra.Command {
 	f := &tuneFlags{}
 	cmd := &cobra.Command{
-		Use:     "tune --model-config FILE --gpu NAME [URL…]",
+		Use:     "tune --model-config FILE --gpu NAME [URL… | RECORDING]",
 		Short:   "The memory a model needs, and the configuration that meets your targets",
 		Long:    tuneLong,
 		Example: tuneExample,
@@ -147,7 +148,7 @@ func (f *tuneFlags) model() (*modelconfig.Model, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, "config.json")
 	}
-	content, err := readFile(path, modelconfig.MaxBytes)
+	content, err := fileio.Read(path, modelconfig.MaxBytes)
 	if err != nil {
 		return nil, hint.With(fmt.Errorf("--model-config: %w", err), "give the config.json that lies beside the model's weights, or their directory")
 	}
@@ -184,7 +185,7 @@ func runTune(ctx context.Context, stdout, stderr io.Writer, urls []string, f *tu
 	if err := f.check(urls); err != nil {
 		return err
 	}
-	t, err := newTuning(ctx, stderr, urls, f)
+	t, err := newTuning(ctx, stderr, f)
 	if err != nil {
 		return err
 	}

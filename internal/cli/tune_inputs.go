@@ -19,6 +19,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/planning"
 	"github.com/sixty-dev/sixty/internal/sim"
+	"github.com/sixty-dev/sixty/internal/source"
 	"github.com/sixty-dev/sixty/internal/tune/tunereport"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
@@ -27,9 +28,9 @@ import (
 type tuning struct {
 	f       *tuneFlags
 	model   *modelconfig.Model
-	seen    *observed   // nil without servers
-	log     *engine.Log // nil without --engine-log
-	loaded  float64     // bytes that loading took, by the log
+	seen    *source.Observed // nil without servers
+	log     *engine.Log      // nil without --engine-log
+	loaded  float64          // bytes that loading took, by the log
 	fixed   engine.Config
 	release engine.Release
 	device  perfmodel.GPU
@@ -38,7 +39,7 @@ type tuning struct {
 }
 
 // newTuning reads the inputs.
-func newTuning(ctx context.Context, stderr io.Writer, urls []string, f *tuneFlags) (*tuning, error) {
+func newTuning(ctx context.Context, stderr io.Writer, f *tuneFlags) (*tuning, error) {
 	t := &tuning{f: f, fixed: engine.ParseArgs(f.engineArgs, "--engine-args")}
 	var err error
 	if t.model, err = f.model(); err != nil {
@@ -52,8 +53,8 @@ func newTuning(ctx context.Context, stderr io.Writer, urls []string, f *tuneFlag
 			return nil, err
 		}
 	}
-	if f.source.given(urls) {
-		if t.seen, err = f.source.observe(ctx, stderr, urls); err != nil {
+	if f.source.given() {
+		if t.seen, err = f.source.observe(ctx, stderr); err != nil {
 			return nil, err
 		}
 	}

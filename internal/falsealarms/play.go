@@ -15,9 +15,10 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/fleet"
-	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
+	"github.com/sixty-dev/sixty/internal/metrics/scrape"
+	"github.com/sixty-dev/sixty/internal/source"
 )
 
 // Options says what to play.
@@ -125,7 +126,7 @@ type key struct{ target, pathology string }
 type play struct {
 	o       Options
 	result  *Result
-	store   *embedded.Store
+	store   *source.Source
 	memory  diagnose.Memory
 	opened  time.Time    // the time of the last page when the store was opened
 	pages   []fleet.Page // of the time that is kept, in the order of their arrival
@@ -146,7 +147,7 @@ const (
 func (x *play) open() error {
 	x.close()
 	var err error
-	if x.store, err = embedded.Open(embedded.Config{Timeout: time.Hour}); err != nil {
+	if x.store, err = source.OpenPages(x.o.Scrapes.Interval, embedded.Config{Timeout: time.Hour}); err != nil {
 		return err
 	}
 	for _, p := range x.pages {
@@ -169,12 +170,7 @@ func (x *play) page(p fleet.Page) error {
 }
 
 func (x *play) add(p fleet.Page) error {
-	target := embedded.Target{Instance: p.Target}
-	if p.Body == nil {
-		return x.store.AppendFailure(target, p.At)
-	}
-	_, err := x.store.Append(target, p.At, p.Body, fleet.ContentType, 0)
-	return err
+	return x.store.AddPage(p.Target, scrape.Body{Raw: p.Body, ContentType: fleet.ContentType, At: p.At})
 }
 
 // judge diagnoses at a moment and compares.
@@ -205,7 +201,7 @@ func (x *play) judge(ctx context.Context, at time.Duration) error {
 	if x.o.Every > 0 && at%x.o.Every >= x.o.Scrapes.Interval {
 		return nil
 	}
-	d, err := x.diagnose(ctx, x.store, now)
+	d, err := x.diagnose(ctx, now)
 	if err != nil {
 		return fmt.Errorf("%s at %s: %w", x.o.Shape.Name, now, err)
 	}
@@ -220,20 +216,13 @@ func (x *play) judge(ctx context.Context, at time.Duration) error {
 	return x.compare(&d, at)
 }
 
-func (x *play) diagnose(ctx context.Context, q metrics.Querier, at time.Time) (diagnose.Diagnosis, error) {
-	first, _, ok := x.store.Times()
-	if !ok {
-		return diagnose.Diagnosis{}, errors.New("no page has come")
+func (x *play) diagnose(ctx context.Context, at time.Time) (diagnose.Diagnosis, error) {
+	o, err := x.store.Options(ctx, at)
+	if err != nil {
+		return diagnose.Diagnosis{}, err
 	}
-	var created time.Time
-	for _, t := range x.store.Targets() {
-		if c, ok := x.store.FirstCreated(t); ok && (created.IsZero() || c.Before(created)) {
-			created = c
-		}
-	}
-	return diagnose.Run(ctx, q, diagnose.Options{
-		At: at, First: first, Created: created, Interval: x.o.Scrapes.Interval, Every: true, Pathologies: x.o.Pathologies, Memory: &x.memory,
-	})
+	o.Pathologies, o.Memory = x.o.Pathologies, &x.memory
+	return x.store.Diagnose(ctx, o)
 }
 
 // An alarm is something that a diagnosis reports.

@@ -22,9 +22,9 @@ import (
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
-// A File is one generated file.
+// A File is one generated file; its path is relative, with slashes.
 type File struct {
-	Path    string // relative, with slashes
+	Path    string
 	Content []byte
 }
 

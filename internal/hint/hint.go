@@ -28,3 +28,11 @@ func Of(err error) string {
 	}
 	return ""
 }
+
+// Or is With for an error that carries no way out yet; one that does keeps its own.
+func Or(err error, hint string) error {
+	if Of(err) != "" {
+		return err
+	}
+	return With(err, hint)
+}

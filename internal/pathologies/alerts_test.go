@@ -8,9 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sixty-dev/sixty/internal/baseline"
+	"github.com/sixty-dev/sixty/internal/baseline/measure"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/dialect"
-	"github.com/sixty-dev/sixty/internal/evidence"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
@@ -86,7 +86,7 @@ func TestAlertsAgreeWithDiagnosis(t *testing.T) {
 func (p *played) normal(t *testing.T) []*baseline.File {
 	t.Helper()
 	first := p.truth.Phases[0]
-	files, err := evidence.Measure(t.Context(), p.store, evidence.Config{
+	files, err := measure.Measure(t.Context(), p.store, measure.Config{
 		From: time.UnixMilli(first.FromMS), To: time.UnixMilli(first.ToMS), Window: alertShort, Short: alertShort, Source: p.name,
 	})
 	if err != nil {

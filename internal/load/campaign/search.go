@@ -1,4 +1,4 @@
-package cli
+package campaign
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/load"
 	"github.com/sixty-dev/sixty/internal/load/loadreport"
@@ -23,10 +24,9 @@ import (
 const trialDuration = time.Minute
 
 // search finds the highest level that meets the objective, or runs a sweep.
-func (b *bench) search(ctx context.Context) error {
-	f := b.f
+func (b *campaign) search(ctx context.Context) error {
 	unit := "requests/s"
-	if f.search == "concurrency" {
+	if b.Search == "concurrency" {
 		unit = "streams"
 	}
 	base, err := b.searchScenario(ctx)
@@ -35,7 +35,7 @@ func (b *bench) search(ctx context.Context) error {
 	}
 	try := func(ctx context.Context, level float64) (load.Trial, error) { return b.patient(ctx, *base, level) }
 	var found *load.Found
-	if f.searchSweep != "" {
+	if len(b.Sweep) > 0 {
 		found, err = b.sweep(ctx, try)
 	} else {
 		found, err = b.findHighest(ctx, try)
@@ -54,8 +54,8 @@ func (b *bench) search(ctx context.Context) error {
 			}
 		}
 	}
-	if f.format == "text" {
-		if err := loadreport.SearchText(b.stdout, found, unit); err != nil {
+	if !b.JSON {
+		if err := loadreport.SearchText(b.Stdout, found, unit); err != nil {
 			return err
 		}
 	}
@@ -65,8 +65,8 @@ func (b *bench) search(ctx context.Context) error {
 	switch {
 	case failure != nil:
 		return failure
-	case found.Best == nil && f.searchSweep == "":
-		return errFound
+	case found.Best == nil && len(b.Sweep) == 0:
+		return ErrMissed
 	}
 	return b.verdict(results)
 }
@@ -76,29 +76,25 @@ func (b *bench) search(ctx context.Context) error {
 const maxSpoiled = 3
 
 // patient makes a trial again when the generator spoiled it.
-func (b *bench) patient(ctx context.Context, s load.Scenario, level float64) (t load.Trial, err error) {
+func (b *campaign) patient(ctx context.Context, s load.Scenario, level float64) (t load.Trial, err error) {
 	for range maxSpoiled {
-		if t, err = b.trial(ctx, s, level); !errors.Is(err, errSpoiled) || ctx.Err() != nil {
+		if t, err = b.trial(ctx, s, level); !errors.Is(err, ErrSpoiled) || ctx.Err() != nil {
 			return t, err
 		}
-		fmt.Fprintf(b.stderr, "trial at %.4g again: %v\n", level, err)
+		fmt.Fprintf(b.Stderr, "trial at %.4g again: %v\n", level, err)
 	}
 	return t, err
 }
 
 // searchScenario is what all trials have in common.
-func (b *bench) searchScenario(ctx context.Context) (*load.Scenario, error) {
-	f := b.f
-	spec, err := f.spec()
-	if err != nil {
-		return nil, err
-	}
-	if f.workloadFrom != "" {
+func (b *campaign) searchScenario(ctx context.Context) (*load.Scenario, error) {
+	spec := b.Workload
+	if b.Observe != nil {
 		if _, err := b.seen(ctx, &spec); err != nil {
 			return nil, err
 		}
 	}
-	s := &load.Scenario{Name: "trial", Workload: spec, CV: &f.cv, Requests: f.requests, Duration: f.duration, MaxConcurrency: f.maxConcurrency}
+	s := &load.Scenario{Name: "trial", Workload: spec, CV: &b.CV, Requests: b.Requests, Duration: b.Duration, MaxConcurrency: b.MaxConcurrency}
 	if s.Requests == 0 && s.Duration == 0 {
 		s.Duration = trialDuration
 	}
@@ -106,8 +102,8 @@ func (b *bench) searchScenario(ctx context.Context) (*load.Scenario, error) {
 }
 
 // trial runs the scenario at one level.
-func (b *bench) trial(ctx context.Context, s load.Scenario, level float64) (load.Trial, error) {
-	if b.f.search == "rate" {
+func (b *campaign) trial(ctx context.Context, s load.Scenario, level float64) (load.Trial, error) {
+	if b.Search == "rate" {
 		s.Rate = strconv.FormatFloat(level, 'g', -1, 64)
 	} else {
 		s.Concurrency = int(level)
@@ -147,29 +143,28 @@ func (b *bench) trial(ctx context.Context, s load.Scenario, level float64) (load
 		return t, hint.With(fmt.Errorf("at %.4g the server went away after %.1f s", level, res.Gone), "look at its log; --resume FILE keeps the trials made until then")
 	}
 	if res.Generator.Spoiled {
-		return t, hint.With(fmt.Errorf("%w: %s", errSpoiled, strings.Join(res.Generator.Reasons, "; ")), "search with a generator that has more processors")
+		return t, hint.With(fmt.Errorf("%w: %s", ErrSpoiled, strings.Join(res.Generator.Reasons, "; ")), "search with a generator that has more processors")
 	}
-	if b.f.format == "text" {
+	if !b.JSON {
 		verdict := "met"
 		if !t.Met {
 			verdict = "missed: " + t.Why
 		}
-		fmt.Fprintf(b.stderr, "trial at %.4g: %s\n", level, verdict)
+		fmt.Fprintf(b.Stderr, "trial at %.4g: %s\n", level, verdict)
 	}
 	return t, nil
 }
 
-func (b *bench) findHighest(ctx context.Context, try func(context.Context, float64) (load.Trial, error)) (*load.Found, error) {
-	f := b.f
-	plan := load.SearchPlan{Low: f.searchFrom, High: f.searchTo, Precision: f.searchPrecision, Whole: f.search == "concurrency", Budget: f.budget}
+func (b *campaign) findHighest(ctx context.Context, try func(context.Context, float64) (load.Trial, error)) (*load.Found, error) {
+	plan := load.SearchPlan{Low: b.SearchFrom, High: b.SearchTo, Precision: b.SearchPrecision, Whole: b.Search == "concurrency", Budget: b.Budget}
 	var save func([]load.Trial) error
-	if f.resume != "" {
+	if b.Resume != "" {
 		var err error
-		if plan.Trials, err = readTrials(f.resume); err != nil {
+		if plan.Trials, err = readTrials(b.Resume); err != nil {
 			return nil, err
 		}
 		save = func(t []load.Trial) error {
-			return writeFile(f.resume, func(w io.Writer) error { return json.NewEncoder(w).Encode(t) })
+			return fileio.Write(b.Resume, func(w io.Writer) error { return json.NewEncoder(w).Encode(t) })
 		}
 	}
 	return load.Search(ctx, plan, try, save)
@@ -179,7 +174,7 @@ func (b *bench) findHighest(ctx context.Context, try func(context.Context, float
 const maxTrials = 256 << 20
 
 func readTrials(path string) ([]load.Trial, error) {
-	raw, err := readFile(path, maxTrials)
+	raw, err := fileio.Read(path, maxTrials)
 	if errors.Is(err, fs.ErrNotExist) || os.IsNotExist(err) {
 		return nil, nil
 	}
@@ -194,15 +189,8 @@ func readTrials(path string) ([]load.Trial, error) {
 }
 
 // sweep runs every level that was asked for.
-func (b *bench) sweep(ctx context.Context, try func(context.Context, float64) (load.Trial, error)) (*load.Found, error) {
-	var levels []float64
-	for s := range strings.SplitSeq(b.f.searchSweep, ",") {
-		v, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
-		if err != nil || !(v > 0) {
-			return nil, hint.With(fmt.Errorf("--sweep: %q is no level", s), "write it as 1,2,4,8")
-		}
-		levels = append(levels, v)
-	}
+func (b *campaign) sweep(ctx context.Context, try func(context.Context, float64) (load.Trial, error)) (*load.Found, error) {
+	levels := slices.Clone(b.Sweep)
 	slices.Sort(levels)
 	found := &load.Found{Done: true, Why: "sweep"}
 	var throughput []float64

@@ -1,4 +1,7 @@
-package cli
+// Package serverside scrapes the metrics of the servers under a load test, and says
+// afterwards what they showed: series to lay beside the client's, what is normal, and a
+// diagnosis of each step of the load. The command line hands the pathologies in.
+package serverside
 
 import (
 	"cmp"
@@ -13,67 +16,98 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/sixty-dev/sixty/internal/baseline/measure"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
-	"github.com/sixty-dev/sixty/internal/evidence"
+	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/indicator"
-	"github.com/sixty-dev/sixty/internal/live"
 	"github.com/sixty-dev/sixty/internal/load"
 	"github.com/sixty-dev/sixty/internal/metrics"
-	"github.com/sixty-dev/sixty/internal/metrics/embedded"
-	"github.com/sixty-dev/sixty/internal/metrics/scrape"
-	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/slo"
+	"github.com/sixty-dev/sixty/internal/source"
 )
 
-// scrapeEvery is how often the servers' metrics are read during a test: often
-// enough to tell a burst from a queue, and far below what would load them.
-const scrapeEvery = time.Second
+// Every is how often the servers' metrics are read during a test: often enough to tell a
+// burst from a queue, and far below what would load them.
+const Every = time.Second
 
 // maxServerPoints bounds the series of a result.
 const maxServerPoints = 600
 
-// serverWatch scrapes the servers' metrics during one test and judges them
-// afterwards. Each test has a storage of its own: what came before it, with another
-// load, is not normal for it.
-type serverWatch struct {
-	run  *liveRun
-	stop context.CancelFunc
-	done sync.WaitGroup
+// Find decides which metrics pages are scraped while a target is tested, by what the
+// user said: "auto" is the target's own page, if it has one, "none" is nothing, and
+// everything else an address, which must answer.
+func Find(ctx context.Context, target string, said []string) (urls []string, err error) {
+	for _, m := range said {
+		if m == "none" {
+			continue
+		}
+		if m == "auto" {
+			base, _, _ := strings.Cut(strings.TrimRight(target, "/"), "/v1")
+			m = base + "/metrics"
+			if page, err := fetch(ctx, m); err != nil || !page.Exposition() {
+				continue
+			}
+		} else if _, err := fetch(ctx, m); err != nil {
+			return nil, hint.Or(fmt.Errorf("--metrics: %w", err), "check the address, or leave the server's metrics out with --metrics none")
+		}
+		urls = append(urls, m)
+	}
+	return urls, nil
 }
 
-// watch begins to scrape. What is learned of the servers beside their metrics is
-// asked for at once, before they are busy.
-func watchServers(ctx context.Context, client *scrape.Client, targets []live.Target) (*serverWatch, error) {
-	store, err := embedded.Open(embedded.Config{})
+func fetch(ctx context.Context, url string) (source.Page, error) {
+	s, err := source.NewScraper(source.Spec{URLs: []string{url}})
+	if err != nil {
+		return source.Page{}, err
+	}
+	defer s.Close()
+	page := s.Once(ctx)[0]
+	return page, page.Err
+}
+
+// A Watch scrapes the servers' metrics during one test and judges them afterwards. Each
+// test has a storage of its own: what came before it, with another load, is not normal
+// for it.
+type Watch struct {
+	*source.Source
+	pathologies []*catalog.Pathology
+	stop        context.CancelFunc
+	done        sync.WaitGroup
+}
+
+// Begin begins to scrape. What is learned of the servers beside their metrics is asked
+// for at once, before they are busy. The caller closes it.
+func Begin(ctx context.Context, urls []string, pathologies []*catalog.Pathology) (*Watch, error) {
+	s, err := source.Open(ctx, source.Spec{URLs: urls, Interval: Every})
 	if err != nil {
 		return nil, err
 	}
-	w := &serverWatch{run: &liveRun{client: client, store: store, targets: targets, states: make([]liveState, len(targets))}}
+	w := &Watch{Source: s, pathologies: pathologies}
 	ctx, w.stop = context.WithCancel(ctx)
-	for i := range targets {
-		w.done.Go(func() { w.run.learn(ctx, i) })
-	}
-	w.done.Go(func() { live.Run(ctx, client, targets, scrapeEvery, w.run.take) })
+	w.done.Go(func() { s.Live.Learn(ctx) })
+	w.done.Go(func() { s.Live.Run(ctx) })
 	return w, nil
 }
 
 // end stops the scraping.
-func (w *serverWatch) end() {
+func (w *Watch) end() {
 	w.stop()
 	w.done.Wait()
 }
 
-// judge ends the scraping and says what the servers' own metrics showed. What
-// cannot be told is noted: it does not make the client's numbers wrong.
-func (w *serverWatch) judge(ctx context.Context, res *load.Result, objective *slo.Objective) *load.Server {
+// Close stops the scraping and drops what was scraped.
+func (w *Watch) Close() error {
 	w.end()
-	defer w.run.store.Close()
-	s := &load.Server{Series: []load.ServerPoint{}}
-	for _, st := range w.run.states {
-		s.Missed += st.failed
-	}
-	q := &serverQuestions{store: w.run.store, watch: w, began: res.Started}
+	return w.Source.Close()
+}
+
+// Judge ends the scraping and says what the servers' own metrics showed. What
+// cannot be told is noted: it does not make the client's numbers wrong.
+func (w *Watch) Judge(ctx context.Context, res *load.Result, objective *slo.Objective) *load.Server {
+	w.end()
+	s := &load.Server{Series: []load.ServerPoint{}, Missed: w.Live.Missed()}
+	q := &questions{Watch: w, began: res.Started}
 	if err := q.discover(ctx); err != nil {
 		s.Notes = append(s.Notes, "the server's metrics: "+err.Error())
 		return s
@@ -93,21 +127,20 @@ func (w *serverWatch) judge(ctx context.Context, res *load.Result, objective *sl
 	return s
 }
 
-// serverQuestions asks the storage of one test.
-type serverQuestions struct {
-	store       *embedded.Store
-	watch       *serverWatch
+// questions asks the storage of one test.
+type questions struct {
+	*Watch
 	began       time.Time // of the test
 	first, last time.Time // scrapes
 	targets     []diagnose.Target
 }
 
-func (q *serverQuestions) discover(ctx context.Context) (err error) {
-	var ok bool
-	if q.first, q.last, ok = q.store.Times(); !ok {
+func (q *questions) discover(ctx context.Context) (err error) {
+	span := q.Span()
+	if q.first, q.last = span.First, span.Last; q.last.IsZero() {
 		return errors.New("not one scrape ended during the test")
 	}
-	q.targets, _, err = diagnose.Discover(ctx, q.store, q.last, q.last.Sub(q.first)+scrapeEvery, nil, false)
+	q.targets, _, err = diagnose.Discover(ctx, q, q.last, q.last.Sub(q.first)+Every, nil, false)
 	return err
 }
 
@@ -130,8 +163,8 @@ var beside = []struct {
 }
 
 // series asks for the signals over the whole test.
-func (q *serverQuestions) series(ctx context.Context) ([]load.ServerPoint, error) {
-	step := max(scrapeEvery, (q.last.Sub(q.first) / maxServerPoints).Round(scrapeEvery))
+func (q *questions) series(ctx context.Context) ([]load.ServerPoint, error) {
+	step := max(Every, (q.last.Sub(q.first) / maxServerPoints).Round(Every))
 	points := map[int64]map[string]float64{}
 	for _, b := range beside {
 		for _, t := range q.targets {
@@ -140,7 +173,7 @@ func (q *serverQuestions) series(ctx context.Context) ([]load.ServerPoint, error
 			}
 			// A gauge's window is a little longer than a scrape, which is never quite
 			// on time.
-			window := b.scrapes*scrapeEvery + scrapeEvery/2
+			window := b.scrapes*Every + Every/2
 			r := indicator.Rewriting{Window: window, Short: window, Past: window, Metric: t.Dialect.Metric}
 			for name, value := range t.Labels {
 				r.Matchers = append(r.Matchers, labels.MustNewMatcher(labels.MatchEqual, name, value))
@@ -149,7 +182,7 @@ func (q *serverQuestions) series(ctx context.Context) ([]load.ServerPoint, error
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", b.signal.Name, err)
 			}
-			m, err := q.store.QueryRange(ctx, expr.String(), metrics.Range{Start: q.first, End: q.last, Step: step})
+			m, err := q.QueryRange(ctx, expr.String(), metrics.Range{Start: q.first, End: q.last, Step: step})
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", b.signal.Name, err)
 			}
@@ -184,12 +217,12 @@ func (q *serverQuestions) series(ctx context.Context) ([]load.ServerPoint, error
 }
 
 // at is the time of an offset into the test.
-func (q *serverQuestions) at(seconds float64) time.Time {
+func (q *questions) at(seconds float64) time.Time {
 	return q.began.Add(time.Duration(seconds * float64(time.Second)))
 }
 
-// span is a part of the test as far as it was scraped.
-func (q *serverQuestions) span(from, to float64) diagnose.Range {
+// part is a part of the test as far as it was scraped.
+func (q *questions) part(from, to float64) diagnose.Range {
 	r := diagnose.Range{From: q.at(from), To: q.at(to)}
 	if r.From.Before(q.first) {
 		r.From = q.first
@@ -208,16 +241,16 @@ const (
 )
 
 // normal is the median of every signal over the steady window.
-func (q *serverQuestions) normal(ctx context.Context, res *load.Result) (map[string]float64, error) {
-	r := q.span(res.Window.From, res.Window.To)
-	short := scrapesPerRate * scrapeEvery
+func (q *questions) normal(ctx context.Context, res *load.Result) (map[string]float64, error) {
+	r := q.part(res.Window.From, res.Window.To)
+	short := scrapesPerRate * Every
 	if !res.Window.Steady || res.Throughput.Requests <= 0 || r.Length() < 2*short {
 		return nil, nil // latencies that never settled, or too short a time, are no normal
 	}
 	enough := time.Duration(requestsASpan / res.Throughput.Requests * float64(time.Second))
 	window := min(max(short, enough, min(5*time.Minute, r.Length()/4)), r.Length()/2)
-	files, err := evidence.Measure(ctx, q.store, evidence.Config{
-		From: r.From, To: r.To, Window: window.Round(scrapeEvery), Short: min(short, r.Length()/8), Source: "load test", Created: r.To,
+	files, err := measure.Measure(ctx, q, measure.Config{
+		From: r.From, To: r.To, Window: window.Round(Every), Short: min(short, r.Length()/8), Source: "load test", Created: r.To,
 	})
 	if err != nil {
 		return nil, err
@@ -232,12 +265,12 @@ func (q *serverQuestions) normal(ctx context.Context, res *load.Result) (map[str
 
 // phases diagnoses the window, or each step of a load that has steps. The first
 // step, which has the first load, is what is normal for the later ones.
-func (q *serverQuestions) phases(ctx context.Context, res *load.Result, objective *slo.Objective) ([]load.Phase, error) {
+func (q *questions) phases(ctx context.Context, res *load.Result, objective *slo.Objective) ([]load.Phase, error) {
 	spans := []load.Phase{{Name: "the window", From: res.Window.From, To: res.Window.To}}
 	if steps := stepsOf(res); len(steps) > 1 {
 		spans = steps
 	}
-	o := diagnose.Options{Interval: scrapeEvery, Pathologies: pathologies.All(), Annotate: q.watch.run.annotate, First: q.first}
+	o := diagnose.Options{Interval: Every, Pathologies: q.pathologies, Annotate: q.Live.Annotate, First: q.first}
 	if objective != nil {
 		one := *objective
 		one.Model, one.Namespace, one.Cluster, one.Service = "", "", "", "" // it was chosen for this model already
@@ -246,14 +279,14 @@ func (q *serverQuestions) phases(ctx context.Context, res *load.Result, objectiv
 	var first diagnose.Range
 	for i := range spans {
 		p := &spans[i]
-		r := q.span(p.From, p.To)
-		if r.Length() < scrapesPerRate*scrapeEvery {
+		r := q.part(p.From, p.To)
+		if r.Length() < scrapesPerRate*Every {
 			p.Status, p.Verdict = diagnose.Unknown.String(), diagnose.InsufficientData
 			p.Summary = fmt.Sprintf("too short to be judged: %.1f s are fewer than %d scrapes", max(r.Length().Seconds(), 0), scrapesPerRate)
 			continue
 		}
 		o.At, o.Window, o.Baseline = r.To, r.Length(), first
-		d, err := diagnose.Run(ctx, q.store, o)
+		d, err := diagnose.Run(ctx, q, o)
 		if err != nil {
 			return nil, err
 		}

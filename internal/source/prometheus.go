@@ -1,10 +1,10 @@
-package cli
+package source
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -13,37 +13,25 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
-	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/api"
 )
 
-// diagnosePrometheus judges what a Prometheus-compatible server holds.
-func diagnosePrometheus(ctx context.Context, stderr io.Writer, f *diagnoseFlags, o diagnose.Options) (d diagnose.Diagnosis, err error) {
-	if o.Matchers, err = parseMatches(f.match); err != nil {
-		return d, err
-	}
-	if o.At, err = (span{last: time.Now()}).at(f.at); err != nil {
-		return d, err
-	}
-	err = withPrometheus(stderr, f.prometheus, &f.http, func(q *tolerant) error {
-		pace, err := diagnose.ReadPace(ctx, q, o.Matchers, o.At)
+// ParseMatchers reads selectors without a metric's name, in PromQL or as label=value,
+// as --match takes them.
+func ParseMatchers(texts []string) ([]*labels.Matcher, error) {
+	var out []*labels.Matcher
+	for _, text := range texts {
+		m, err := parseMatch(text)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		o.Interval, o.First = pace.Interval, pace.First
-		if err := f.past(&o, span{last: o.At}); err != nil {
-			return err
-		}
-		d, err = judge(ctx, q, o)
-		return err
-	})
-	return d, err
+		out = append(out, m...)
+	}
+	return out, nil
 }
 
-// parseMatch reads a selector without a metric's name, in PromQL or as
-// label=value.
 func parseMatch(text string) ([]*labels.Matcher, error) {
 	const way = `write it as '{namespace="prod",cluster=~"eu-.*"}' or namespace=prod`
 	selector := strings.TrimSpace(text)
@@ -97,6 +85,13 @@ func (q *tolerant) note(err error) error {
 		q.partial = append(q.partial, text)
 	}
 	return nil
+}
+
+// warnings are those of the partial answers.
+func (q *tolerant) warnings() []string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.Clone(q.partial)
 }
 
 // Query implements metrics.Querier.

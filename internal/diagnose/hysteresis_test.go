@@ -1,4 +1,4 @@
-package cli
+package diagnose_test
 
 import (
 	"strings"
@@ -9,7 +9,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 )
 
-func TestALiveRunGoesOnForWhatIsMissing(t *testing.T) {
+func TestNeedsIsTheLongestOfWhatIsMissing(t *testing.T) {
 	fixes := func(needs ...time.Duration) []diagnose.Finding {
 		f := []catalog.Fix{{Summary: "Look"}}
 		for _, n := range needs {
@@ -27,7 +27,7 @@ func TestALiveRunGoesOnForWhatIsMissing(t *testing.T) {
 		{"nothing fires", diagnose.Diagnosis{Status: diagnose.OK, Findings: fixes(3 * time.Second)}, 0},
 		{"no diagnosis", diagnose.Diagnosis{}, 0},
 	} {
-		if got := needs(&tt.d); got != tt.want {
+		if got := tt.d.Needs(); got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}
 	}
@@ -35,7 +35,7 @@ func TestALiveRunGoesOnForWhatIsMissing(t *testing.T) {
 
 // A fault that goes on is not forgotten for a moment that looks healthy, nor does it
 // hide a new one.
-func TestLiveVerdictHasHysteresis(t *testing.T) {
+func TestAVerdictHasHysteresis(t *testing.T) {
 	start := time.Unix(1_795_000_000, 0)
 	at := func(second int, id string) *diagnose.Diagnosis {
 		d := &diagnose.Diagnosis{At: start.Add(time.Duration(second) * time.Second), Verdict: diagnose.Verdict{ID: id, Confidence: 0.9}, Status: diagnose.OK}
@@ -57,13 +57,13 @@ func TestLiveVerdictHasHysteresis(t *testing.T) {
 		{"another fault", []string{"slow-decode", "slow-decode", "slow-decode"}, at(3, "engine-hung"), "engine-hung", ""},
 		{"one that comes and goes", []string{"slow-decode", "healthy", "slow-decode", "healthy", "slow-decode"}, at(5, "healthy"), "slow-decode", "too short"},
 	} {
-		var r liveRun
+		var h diagnose.Hysteresis
 		for second, id := range test.interim {
 			if id != "" {
-				r.fault.see(at(second, id))
+				h.See(at(second, id))
 			}
 		}
-		r.recall(test.final)
+		h.Recall(test.final)
 		if got := test.final.Verdict.ID; got != test.want {
 			t.Errorf("%s: %s, want %s", test.name, got, test.want)
 		}

@@ -1,4 +1,4 @@
-package evidence
+package measure
 
 import (
 	"math"
@@ -14,7 +14,7 @@ import (
 // store loads a recording of the repository.
 func store(t *testing.T, name string) (*embedded.Store, time.Time, time.Time) {
 	t.Helper()
-	rec, err := recording.Open("../../testdata/recordings/" + name + ".tar.zst")
+	rec, err := recording.Open("../../../testdata/recordings/" + name + ".tar.zst")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package cli
+package source
 
 import (
 	"context"
@@ -10,18 +10,18 @@ import (
 
 	"github.com/prometheus/common/config"
 
-	"github.com/sixty-dev/sixty/internal/probe"
+	"github.com/sixty-dev/sixty/internal/source/probe"
 )
 
 // probe sends a server a few tiny requests and notes what a client sees, to be
 // read beside what the engine says of itself. It ends with the scraping.
-func (r *liveRun) probe(ctx context.Context, i int, settings config.HTTPClientConfig) {
+func (r *Live) probe(ctx context.Context, i int) {
 	r.mu.Lock()
 	models := r.states[i].facts.Models
 	r.mu.Unlock()
 	told := "no probe was sent: /v1/models lists no model"
 	if len(models) > 0 {
-		told = probed(ctx, apiBase(r.targets[i].URL), models[0].ID, settings)
+		told = probed(ctx, apiBase(r.Targets[i].URL), models[0].ID, r.http)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,4 +1,4 @@
-package live
+package source
 
 import (
 	"context"
@@ -16,12 +16,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fetcher answers after the time that its map gives, or never.
-type fetcher map[string]time.Duration
+// timed answers after the time that its map gives, or never.
+type timed map[string]time.Duration
 
 const never = time.Hour
 
-func (f fetcher) Fetch(ctx context.Context, target string) (scrape.Body, error) {
+func (f timed) Fetch(ctx context.Context, target string) (scrape.Body, error) {
 	b := scrape.Body{At: time.Now()}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -35,14 +35,14 @@ func (f fetcher) Fetch(ctx context.Context, target string) (scrape.Body, error) 
 
 func TestASlowServerDelaysNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := fetcher{"fast": 10 * time.Millisecond, "slow": 2500 * time.Millisecond, "hanging": never}
+		f := timed{"fast": 10 * time.Millisecond, "slow": 2500 * time.Millisecond, "hanging": never}
 		targets := []Target{{URL: "fast"}, {URL: "slow"}, {URL: "hanging"}}
 		ctx, cancel := context.WithTimeout(t.Context(), 9500*time.Millisecond)
 		defer cancel()
 		var mu sync.Mutex
 		times, failures := make([][]time.Duration, 3), make([]int, 3)
 		began := time.Now()
-		Run(ctx, f, targets, time.Second, func(p Page) {
+		run(ctx, f, targets, time.Second, func(p Page) {
 			mu.Lock()
 			defer mu.Unlock()
 			times[p.Target] = append(times[p.Target], p.Body.At.Sub(began).Truncate(time.Second))

@@ -1,4 +1,4 @@
-package cli
+package source
 
 import (
 	"context"
@@ -14,6 +14,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
+
+var errLate = errors.New("too late")
 
 // sleepy answers while it is awake, and then only when the question's context ends.
 type sleepy struct {
@@ -50,14 +52,24 @@ func TestADiagnosisEndsAtItsDeadline(t *testing.T) {
 	const recording = "../../testdata/recordings/full-but-quiet.tar.zst"
 	for name, known := range map[string]bool{"nothing": false, "the targets": true} {
 		t.Run(name, func(t *testing.T) {
-			err := withRecording(t.Context(), t.Output(), recording, func(p *played) error {
-				ctx, cancel := context.WithTimeoutCause(t.Context(), 2*time.Second, errTooLate)
+			err := func() error {
+				p, err := Open(t.Context(), Spec{Recording: recording})
+				if err != nil {
+					return err
+				}
+				defer p.Close()
+				o, err := p.Options(t.Context(), p.Span().Last)
+				if err != nil {
+					return err
+				}
+				ctx, cancel := context.WithTimeoutCause(t.Context(), 2*time.Second, errLate)
 				defer cancel()
-				q := &sleepy{Querier: p.Store}
+				q := &sleepy{Querier: p.Querier}
 				q.asleep.Store(!known)
 				fallAsleep := func([]diagnose.Target) { q.asleep.Store(true) }
 				began := time.Now()
-				d, err := judge(ctx, q, diagnose.Options{Annotate: fallAsleep, At: p.last, First: p.first, Interval: p.interval, Every: true, Pathologies: pathologies.All()})
+				o.Annotate, o.Pathologies = fallAsleep, pathologies.All()
+				d, err := judge(ctx, q, o)
 				if took := time.Since(began); took > 10*time.Second {
 					t.Errorf("it took %s", took)
 				}
@@ -71,7 +83,7 @@ func TestADiagnosisEndsAtItsDeadline(t *testing.T) {
 					t.Errorf("notes %q", d.Notes)
 				}
 				return nil
-			})
+			}()
 			if known != (err == nil) {
 				t.Errorf("error %v", err)
 			}
@@ -82,7 +94,7 @@ func TestADiagnosisEndsAtItsDeadline(t *testing.T) {
 // TestAnInterruptIsNoDeadline: then an unanswered question is an error.
 func TestAnInterruptIsNoDeadline(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(errInterrupted)
+	cancel(errors.New("interrupted"))
 	asleep := &sleepy{}
 	asleep.asleep.Store(true)
 	q := &inTime{next: asleep}
@@ -92,7 +104,7 @@ func TestAnInterruptIsNoDeadline(t *testing.T) {
 }
 
 func TestADiagnosisThatIgnoresItsDeadlineEnds(t *testing.T) {
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Millisecond, errTooLate)
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Millisecond, errLate)
 	defer cancel()
 	release := make(chan struct{})
 	defer close(release)
@@ -101,7 +113,7 @@ func TestADiagnosisThatIgnoresItsDeadlineEnds(t *testing.T) {
 		<-release
 		return diagnose.Diagnosis{}, nil
 	})
-	if took := time.Since(began); !errors.Is(err, errTooLate) || took > 2*overtime {
+	if took := time.Since(began); !errors.Is(err, errLate) || took > 2*overtime {
 		t.Errorf("error %v after %s", err, took)
 	}
 }

@@ -1,4 +1,4 @@
-package cli
+package source
 
 import (
 	"strings"
@@ -8,13 +8,13 @@ import (
 
 func TestMoment(t *testing.T) {
 	first := time.Unix(1795236659, 0)
-	s := span{first: first, last: first.Add(2 * time.Minute)}
+	s := Span{First: first, Last: first.Add(2 * time.Minute)}
 	for _, tt := range []struct {
 		text string
 		want time.Time
 		err  string
 	}{
-		{"", s.last, ""},
+		{"", s.Last, ""},
 		{"+90s", first.Add(90 * time.Second), ""},
 		{"-30s", first.Add(90 * time.Second), ""},
 		{"1795236700", time.Unix(1795236700, 0), ""},
@@ -26,7 +26,7 @@ func TestMoment(t *testing.T) {
 		{"NaN", time.Time{}, "is not a time"},
 		{"1e300", time.Time{}, "is not a time"},
 	} {
-		got, err := s.moment(tt.text)
+		got, err := s.Moment(tt.text)
 		if tt.err != "" {
 			if err == nil || !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("%q: error %v, want %q", tt.text, err, tt.err)
@@ -41,8 +41,8 @@ func TestMoment(t *testing.T) {
 
 func TestBaseline(t *testing.T) {
 	first := time.Unix(1795236659, 0)
-	s := span{first: first, last: first.Add(2 * time.Minute)}
-	window := s.last.Add(-30 * time.Second)
+	s := Span{First: first, Last: first.Add(2 * time.Minute)}
+	window := s.Last.Add(-30 * time.Second)
 	for _, tt := range []struct {
 		text     string
 		from, to time.Duration // from the beginning
@@ -56,7 +56,7 @@ func TestBaseline(t *testing.T) {
 		{"-1s", 0, 0, "neither a duration"},
 		{"0/1000", 0, 0, "the recording has no scrape"},
 	} {
-		got, err := s.baseline(tt.text, window)
+		got, err := s.Baseline(tt.text, window)
 		if tt.err != "" {
 			if err == nil || !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("%q: error %v, want %q", tt.text, err, tt.err)

@@ -1,9 +1,9 @@
-// Package evidence measures what is normal for a deployment over a span in
+// Package measure measures what is normal for a deployment over a span in
 // which all was well, and turns it into baseline files: thresholds for alert
 // rules and for the diagnosis. Package load does the same from a load test.
 //
 // It asks a Querier and does no other I/O.
-package evidence
+package measure
 
 import (
 	"context"
@@ -29,8 +29,10 @@ import (
 type Config struct {
 	From, To time.Time
 	// Window is the time over which one value is taken; Short the shortest one
-	// over which a rate can be trusted.
+	// over which a rate can be trusted. Where they are 0 they follow from Interval,
+	// the time between two scrapes: five minutes, or a quarter of what there is.
 	Window, Short time.Duration
+	Interval      time.Duration
 	Matchers      []*labels.Matcher
 	Source        string // for people: "the 7d until 2026-11-21 from http://…"
 	Created       time.Time
@@ -51,6 +53,12 @@ const concurrency = 4
 // time with headroom.
 func Measure(ctx context.Context, q metrics.Querier, cfg Config) ([]*baseline.File, error) {
 	span := cfg.To.Sub(cfg.From)
+	if cfg.Short == 0 {
+		cfg.Short = max(10*time.Second, 4*cfg.Interval)
+	}
+	if cfg.Window == 0 {
+		cfg.Window = max(cfg.Short, min(5*time.Minute, span/4)).Round(time.Second)
+	}
 	if span < fewest*cfg.Short || cfg.Window > span {
 		return nil, fmt.Errorf("measure what is normal: %s is too short a time", span)
 	}

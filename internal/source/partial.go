@@ -1,4 +1,4 @@
-package cli
+package source
 
 import (
 	"context"
@@ -14,14 +14,11 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
 
-// errTooLate is the cause of a context that --timeout ended.
-var errTooLate = errors.New("not done within --timeout")
-
 // partialConfidence bounds what a diagnosis is worth that lacks answers.
 const partialConfidence = 0.5
 
-// judge makes a diagnosis of the answers that come before the context's
-// deadline. Where some do not, the rest is judged and said to be partial.
+// judge makes a diagnosis of the answers that come before the context's deadline.
+// Where some do not, the rest is judged and said to be partial.
 func judge(ctx context.Context, q metrics.Querier, o diagnose.Options) (diagnose.Diagnosis, error) {
 	p := &inTime{next: q}
 	d, err := bounded(ctx, func() (diagnose.Diagnosis, error) { return diagnose.Run(ctx, p, o) })
@@ -31,7 +28,7 @@ func judge(ctx context.Context, q metrics.Querier, o diagnose.Options) (diagnose
 	switch n := p.unanswered.Load(); {
 	case n > 0:
 		d.Notes = slices.Insert(d.Notes, 0, fmt.Sprintf("partial: %d questions had no answer in time, and what rests on them is unknown", n))
-		limitConfidence(&d, partialConfidence)
+		d.LimitConfidence(partialConfidence)
 		if d.Status == diagnose.OK {
 			d.Status = diagnose.Unknown
 			d.Verdict = diagnose.Verdict{ID: diagnose.InsufficientData, Summary: "Cannot tell: the time was over before everything was looked at", Targets: d.Verdict.Targets}
@@ -66,17 +63,6 @@ func bounded(ctx context.Context, run func() (diagnose.Diagnosis, error)) (diagn
 		return d, err
 	case <-time.After(overtime):
 		return diagnose.Diagnosis{}, context.Cause(ctx)
-	}
-}
-
-// limitConfidence lowers what a diagnosis is worth.
-func limitConfidence(d *diagnose.Diagnosis, most float64) {
-	d.Verdict.Confidence = min(d.Verdict.Confidence, most)
-	for i := range d.Verdicts {
-		d.Verdicts[i].Confidence = min(d.Verdicts[i].Confidence, most)
-	}
-	for i := range d.Findings {
-		d.Findings[i].Confidence = min(d.Findings[i].Confidence, most)
 	}
 }
 

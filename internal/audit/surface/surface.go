@@ -1,0 +1,279 @@
+// Package surface looks at what servers expose, for the audit: at their pages, at those of
+// a recording, or at what a Prometheus-compatible server holds of them, and at its rules.
+package surface
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/sixty-dev/sixty/internal/audit"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/metrics/api"
+	"github.com/sixty-dev/sixty/internal/metrics/recording"
+	"github.com/sixty-dev/sixty/internal/metrics/scrape"
+	"github.com/sixty-dev/sixty/internal/source"
+)
+
+// A Deployment is what the servers expose, the rules that a Prometheus server evaluates,
+// and what a user should know of how they were looked at.
+type Deployment struct {
+	Surface  *audit.Surface
+	Rules    []audit.File
+	AllRules bool // Rules are all that there are
+	Notes    []string
+}
+
+func (d *Deployment) note(text string) { d.Notes = append(d.Notes, text) }
+
+// Of looks at the servers of a Spec; at is the moment at which a Prometheus server is
+// asked, as source.Span reads it. The notes are there beside an error too.
+func Of(ctx context.Context, spec source.Spec, at string) (d *Deployment, err error) {
+	d = &Deployment{}
+	switch {
+	case spec.Prometheus != "":
+		err = d.ofPrometheus(ctx, spec, at)
+	case spec.Recording != "":
+		err = d.ofRecording(ctx, spec.Recording)
+	default:
+		err = d.ofServers(ctx, spec)
+	}
+	if err == nil && len(d.Surface.Dialects) == 0 {
+		err = hint.With(errors.New("no metric of an inference server found"),
+			"check the address and --match; with --disable-log-stats vLLM shows none")
+	}
+	return d, err
+}
+
+// A page is the last one of a server.
+type page struct {
+	name, instance string
+	source.Page
+}
+
+func (d *Deployment) ofServers(ctx context.Context, spec source.Spec) error {
+	scraper, err := source.NewScraper(spec)
+	if err != nil {
+		return err
+	}
+	defer scraper.Close()
+	var pages []page
+	for i, p := range scraper.Once(ctx) {
+		pages = append(pages, page{scraper.Targets[i].Name(), scraper.Targets[i].Instance, p})
+	}
+	return d.ofPages(servers(len(pages)), pages)
+}
+
+// ofRecording reads the last page of each server.
+func (d *Deployment) ofRecording(ctx context.Context, path string) (err error) {
+	rec, err := recording.OpenContext(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rec.Close()) }()
+	last := map[string]page{}
+	if err := rec.Scrapes(func(s recording.Scrape) error {
+		if len(s.Body) > 0 {
+			last[s.Target] = page{path + ": " + s.Target, s.Target, source.Page{Body: scrape.Body{Raw: s.Body}}}
+		}
+		return ctx.Err()
+	}); err != nil {
+		return err
+	}
+	var pages []page
+	for _, target := range slices.Sorted(maps.Keys(last)) {
+		pages = append(pages, last[target])
+	}
+	return d.ofPages(servers(len(pages))+" in "+path, pages)
+}
+
+// ofPages reads pages. Of several, one that cannot be read is noted.
+func (d *Deployment) ofPages(from string, pages []page) error {
+	d.Surface = audit.NewSurface(from)
+	d.Surface.Live = true
+	var failed []error
+	for _, p := range pages {
+		engine, err := d.add(p)
+		switch {
+		case err != nil && len(pages) == 1:
+			return err
+		case err != nil:
+			d.note(err.Error())
+			failed = append(failed, err)
+		case !engine:
+			d.note(p.name + " exposes no metric of an inference server or a GPU exporter: " +
+				"with --disable-log-stats vLLM shows none")
+		}
+	}
+	if len(failed) == len(pages) && len(pages) > 0 {
+		return hint.Or(fmt.Errorf("none of %d servers answers; the first: %w", len(pages), failed[0]), "check the addresses")
+	}
+	return nil
+}
+
+// add adds a server's page; false where it is no inference server's.
+func (d *Deployment) add(p page) (bool, error) {
+	if p.Err != nil {
+		return false, p.Err
+	}
+	names := map[string]bool{}
+	_, err := scrape.Parse(p.Body.Raw, p.Body.ContentType, func(l labels.Labels, _ int64, _ float64) {
+		names[l.Get(labels.MetricName)] = true
+		d.Surface.Add(l, p.instance)
+	})
+	switch {
+	case errors.Is(err, scrape.ErrNotExposition):
+		return false, hint.With(fmt.Errorf("scrape %s: %w", p.name, err), "check that the address is a server's metrics page")
+	case err != nil:
+		return false, fmt.Errorf("%s: %w", p.name, err)
+	}
+	return d.Surface.Detect(slices.Sorted(maps.Keys(names))), nil
+}
+
+func servers(n int) string {
+	if n == 1 {
+		return "1 server"
+	}
+	return fmt.Sprintf("%d servers", n)
+}
+
+// recently is how far back a Prometheus server is asked for names.
+const recently = 15 * time.Minute
+
+// ofPrometheus asks a server for the names, models and bucket edges that it holds, and
+// for its rules.
+func (d *Deployment) ofPrometheus(ctx context.Context, spec source.Spec, when string) (err error) {
+	q, err := source.Open(ctx, spec)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		d.Notes = append(d.Notes, q.Warnings()...)
+		err = errors.Join(err, q.Close())
+	}()
+	at, err := q.Span().At(when)
+	if err != nil {
+		return err
+	}
+	targets, _, err := diagnose.Discover(ctx, q, at, recently, spec.Matchers, false)
+	if err != nil {
+		return err
+	}
+	d.Surface = audit.NewSurface("Prometheus")
+	s := d.Surface
+	s.Live, s.Whole = true, true
+	for _, t := range targets {
+		s.AddTarget(t.Dialect, t.Labels["model_name"], t.Labels["instance"])
+	}
+	s.Source = fmt.Sprintf("%s in Prometheus", servers(len(s.Instances)))
+	if err := addNames(ctx, q, s, at, spec.Matchers); err != nil {
+		return err
+	}
+	if s.Interval, err = steadyInterval(ctx, q, at); err != nil {
+		return err
+	}
+	rules, err := q.Rules(ctx)
+	if err != nil {
+		d.note("the server's rules cannot be read (" + brief(err) + "): give them with --rules")
+		return nil
+	}
+	d.AllRules = true
+	d.Rules, err = ruleFiles(rules)
+	return err
+}
+
+// steadyInterval is the time between two scrapes where there is history enough
+// to tell, 0 otherwise: a server that was discovered a moment ago has few
+// samples, and is no slow one.
+func steadyInterval(ctx context.Context, q *source.Source, at time.Time) (time.Duration, error) {
+	pace, err := q.Pace(ctx, at)
+	if err != nil || pace.Scrapes < 4 || at.Sub(pace.First) < 2*time.Minute {
+		return 0, err
+	}
+	return pace.Interval, nil
+}
+
+func brief(err error) string {
+	lines := strings.Split(err.Error(), "\n")
+	return lines[len(lines)-1]
+}
+
+// addNames asks which names there are, of inference servers and of what the
+// checklist looks for, and for the edges of their buckets.
+func addNames(ctx context.Context, q *source.Source, s *audit.Surface, at time.Time, matchers []*labels.Matcher) error {
+	var beside []string
+	for _, name := range audit.Wanted() {
+		beside = append(beside, regexp.QuoteMeta(name))
+	}
+	of := func(pattern string, with []*labels.Matcher) string {
+		texts := []string{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, pattern).String()}
+		for _, m := range with {
+			texts = append(texts, m.String())
+		}
+		return fmt.Sprintf("last_over_time({%s}[%s])", strings.Join(texts, ","), model.Duration(recently))
+	}
+	for _, expr := range []string{
+		"group by (__name__) (" + of(dialect.Selector+"|http_requests_total|process_.+", matchers) + ")",
+		"group by (__name__) (" + of(strings.Join(beside, "|"), nil) + ")", // gateways and hosts have labels of their own
+		"group by (__name__, le) (" + of("((ray_|kserve_)?vllm[:_]|sglang:).+_bucket", matchers) + ")",
+	} {
+		v, err := q.Query(ctx, expr, at)
+		if err != nil {
+			return fmt.Errorf("find metric names: %w", err)
+		}
+		for _, sample := range v {
+			s.AddName(string(sample.Metric[model.MetricNameLabel]), string(sample.Metric[model.BucketLabel]))
+		}
+	}
+	return nil
+}
+
+// ruleFiles turns a server's rules into files that the linter reads, one for
+// each of the server's.
+func ruleFiles(rules []api.Rule) ([]audit.File, error) {
+	type rule struct {
+		Alert       string            `json:"alert,omitempty"`
+		Record      string            `json:"record,omitempty"`
+		Expr        string            `json:"expr"`
+		For         string            `json:"for,omitempty"`
+		Annotations map[string]string `json:"annotations,omitempty"`
+	}
+	type group struct {
+		Name  string `json:"name"`
+		Rules []rule `json:"rules"`
+	}
+	files := map[string][]group{}
+	for _, r := range rules {
+		gs := files[r.File]
+		if len(gs) == 0 || gs[len(gs)-1].Name != r.Group {
+			gs = append(gs, group{Name: r.Group})
+		}
+		g := &gs[len(gs)-1]
+		one := rule{Alert: r.Alert, Record: r.Record, Expr: r.Expr, Annotations: r.Annotations}
+		if r.For > 0 {
+			one.For = model.Duration(r.For).String()
+		}
+		g.Rules = append(g.Rules, one)
+		files[r.File] = gs
+	}
+	var out []audit.File
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		data, err := json.Marshal(map[string]any{"groups": files[name]})
+		if err != nil {
+			return nil, fmt.Errorf("read the server's rules: %w", err)
+		}
+		out = append(out, audit.File{Name: name + " (in Prometheus)", Data: data, Kind: audit.Rules, Remote: true})
+	}
+	return out, nil
+}

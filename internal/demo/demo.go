@@ -1,0 +1,373 @@
+// Package demo plays incidents on make-believe servers and lets sixty find out each time
+// what is wrong, from nothing but the servers' metrics. It prints the play as it goes on.
+// The command line hands the pathologies in.
+package demo
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/fleet"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/scrape"
+	"github.com/sixty-dev/sixty/internal/report"
+	"github.com/sixty-dev/sixty/internal/source"
+)
+
+// Config says what to play.
+type Config struct {
+	Scenarios     []fleet.Scenario
+	Healthy, Sick bool // which phases are diagnosed
+	Fast          bool // in simulated time, without servers and without waiting
+	Pathologies   []*catalog.Pathology
+
+	Out    io.Writer
+	Width  int // of a line, in characters
+	Color  bool
+	Status func(line string) // what to show while the audience waits; "" clears it
+}
+
+// How long the acts of a live demo last.
+const (
+	demoWarm    = 3 * time.Minute  // that the servers have served when the curtain rises
+	demoHealthy = 11 * time.Second // of health on stage
+	demoShort   = 3 * time.Second  // of health that nobody is shown
+	demoBetween = 14 * time.Second // of a phase between the first and the last
+	demoMost    = 45 * time.Second // of looking before nothing found counts as nothing there
+)
+
+// Run plays the scenarios and returns how many diagnoses were not what had been staged.
+func Run(ctx context.Context, c Config) (wrong int, err error) {
+	d := &demo{Config: c, screen: &screen{c.Out, c.Width, c.Color}}
+	list := c.Scenarios
+	d.screen.title("sixty demo")
+	d.screen.paragraph(d.introduction(len(list)))
+	for i := range list {
+		if i > 0 && !c.Fast && len(list[i].Phases) > 1 {
+			d.skipHealthy = true // once is enough
+		}
+		d.screen.title(fmt.Sprintf("%d of %d · %s", i+1, len(list), list[i].Title))
+		if err := d.play(ctx, list[i]); err != nil {
+			return d.wrong, fmt.Errorf("scenario %s: %w", list[i].Name, err)
+		}
+	}
+	d.screen.title("Result")
+	if d.wrong > 0 {
+		d.screen.paragraph(fmt.Sprintf("Wrong: %d of %d. The rest was what had been staged.", d.wrong, d.diagnoses))
+		return d.wrong, nil
+	}
+	d.screen.paragraph(fmt.Sprintf("Right: %d of %[1]d. Each diagnosis named what had been staged. To try your own server: sixty diagnose http://HOST:8000. "+
+		"To keep such servers running, for dashboards or tests: sixty simulate --serve :8000 --scenario %[2]s.", d.diagnoses, list[len(list)-1].Name))
+	return 0, nil
+}
+
+// demo is one performance.
+type demo struct {
+	Config
+	screen      *screen
+	skipHealthy bool
+
+	diagnoses, wrong int
+}
+
+func (d *demo) introduction(n int) string {
+	s := "vLLM is a program that serves large language models. Users send it prompts; it reads each prompt (prefill) and then writes the answer token by token (decode), " +
+		"for many users in one batch on one GPU. What it has read and written so far of every answer is kept in GPU memory, the KV cache. " +
+		"It shows some hundred metrics, and when something goes wrong it does not say what. sixty does. "
+	if d.Fast {
+		return s + "What follows happens in simulated time."
+	}
+	return s + fmt.Sprintf("Make-believe servers start on this machine now, get traffic, and are made sick %s; sixty sees nothing but their metrics pages, once a second.", times(n))
+}
+
+func times(n int) string {
+	switch n {
+	case 1:
+		return "once"
+	case 2:
+		return "twice"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+// shows reports whether a phase is diagnosed.
+func (d *demo) shows(phase int, sc *fleet.Scenario) bool {
+	if phase == 0 && len(sc.Phases) > 1 {
+		return d.Healthy && !d.skipHealthy
+	}
+	return d.Sick
+}
+
+// play stages a scenario.
+func (d *demo) play(ctx context.Context, sc fleet.Scenario) error {
+	slow := sc.Interval > time.Second // it takes too long to watch
+	if d.Fast || slow {
+		if slow && !d.Fast {
+			d.screen.paragraph("This takes minutes in reality, so it happens in simulated time.")
+		}
+		return d.simulated(ctx, sc)
+	}
+	return d.live(ctx, sc)
+}
+
+// simulated plays a scenario in simulated time.
+func (d *demo) simulated(ctx context.Context, sc fleet.Scenario) (err error) {
+	began := time.Now().Truncate(time.Second)
+	s, err := source.OpenPages(max(sc.Interval, source.DefaultInterval), embedded.Config{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	take := func(p fleet.Page) error {
+		return s.AddPage(p.Target, scrape.Body{Raw: p.Body, ContentType: fleet.ContentType, At: p.At, Duration: 5 * time.Millisecond})
+	}
+	n := 0
+	phase := func(p fleet.Phase, at time.Time) error {
+		i := n
+		n++
+		if !d.shows(i, &sc) {
+			return nil
+		}
+		d.announce(&p)
+		o, err := s.Options(ctx, at)
+		if err != nil {
+			return err
+		}
+		o.Pathologies = d.Pathologies
+		got, err := s.Diagnose(ctx, o)
+		if err != nil {
+			return err
+		}
+		return d.tell(&p, got, fmt.Sprintf("after %s", p.For))
+	}
+	return fleet.Play(ctx, sc, fleet.DefaultRelease, demoSeed, began, take, phase)
+}
+
+// demoSeed makes every performance the same, but for the time that passes.
+const demoSeed = 1
+
+// live plays a scenario on servers that listen, and scrapes them.
+func (d *demo) live(ctx context.Context, sc fleet.Scenario) (err error) {
+	sc.Phases = slices.Clone(sc.Phases)
+	for i := range sc.Phases {
+		sc.Phases[i].For = demoBetween
+	}
+	sc.Phases[0].For = demoWarm + demoShort
+	if d.shows(0, &sc) {
+		sc.Phases[0].For = demoWarm + demoHealthy
+	}
+	fl, err := fleet.Start(fleet.Config{Scenario: sc, Exporter: ":0", Seed: demoSeed, Warm: demoWarm})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, fl.Close(), fl.Err()) }()
+	s, err := source.Open(ctx, source.Spec{URLs: append(fl.URLs(), fl.ExporterURL())})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	ctx, stop := context.WithCancel(ctx)
+	var scraping sync.WaitGroup
+	defer scraping.Wait()
+	defer stop()
+	s.Live.Learn(ctx)
+	scraping.Go(func() { s.Live.Run(ctx) })
+	for i := range sc.Phases {
+		if err := fl.Wait(ctx, i); err != nil {
+			return err
+		}
+		if !d.shows(i, &sc) {
+			continue
+		}
+		p := &sc.Phases[i]
+		d.announce(p)
+		if i == 0 {
+			d.screen.labelled("Where", strings.Join(fl.URLs(), ", ")+": look at its /metrics while this goes on, if you like.")
+		}
+		most := p.For
+		switch {
+		case i+1 == len(sc.Phases):
+			most = demoMost
+		case i == 0:
+			most = demoHealthy
+		}
+		if err := d.watch(ctx, s, p, most); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// watch looks for up to most, and ends as sixty diagnose does, when three
+// verdicts in a row name the same trouble and are sure of themselves. That all
+// is well is believed only at the end.
+func (d *demo) watch(ctx context.Context, s *source.Source, p *fleet.Phase, most time.Duration) error {
+	began := time.Now()
+	o, err := s.Options(ctx, time.Time{})
+	if err != nil {
+		return err
+	}
+	o.Pathologies = d.Pathologies
+	watching, stop := context.WithTimeout(ctx, most-time.Second)
+	s.Watch(watching, o, source.Watch{Fault: true, Show: func(ran time.Duration, _ string) {
+		d.Status(cut(fmt.Sprintf("%3.0f s  %s", ran.Seconds(), gauges(ctx, s)), d.screen.width-1))
+	}})
+	stop()
+	d.Status("")
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	seen := gauges(ctx, s)
+	got, err := s.Diagnose(ctx, o)
+	if err != nil {
+		return err
+	}
+	return d.tell(p, got, fmt.Sprintf("after %.0f s (%s)", time.Since(began).Seconds(), seen))
+}
+
+// gauges is what a dashboard would show now.
+func gauges(ctx context.Context, s *source.Source) string {
+	at := s.Span().Last
+	if at.IsZero() {
+		return "no scrape yet"
+	}
+	var parts []string
+	for _, g := range []struct{ format, expr string }{
+		{"running %.0f", `sum(vllm:num_requests_running)`},
+		{"waiting %.0f", `sum(vllm:num_requests_waiting)`},
+		{"KV cache %.0f %%", `100 * max(vllm:kv_cache_usage_perc)`},
+		{"%.0f tokens/s", `sum(rate(vllm:generation_tokens_total[5s]))`},
+		{"evicted %.0f", `sum(increase(vllm:num_preemptions_total[10s])) > 0`},
+		{"GPU %.0f MHz", `min(DCGM_FI_DEV_SM_CLOCK) < 1400`},
+	} {
+		if v, err := s.Query(ctx, g.expr, at); err == nil && len(v) == 1 {
+			parts = append(parts, fmt.Sprintf(g.format, float64(v[0].Value)))
+		}
+	}
+	if len(parts) == 0 {
+		return "nobody answers"
+	}
+	return strings.Join(parts, " · ")
+}
+
+// cut shortens a line to a terminal's width, so that it can be written over.
+func cut(line string, width int) string {
+	if r := []rune(line); len(r) > width {
+		return string(r[:width])
+	}
+	return line
+}
+
+// announce says what is done.
+func (d *demo) announce(p *fleet.Phase) {
+	d.screen.line("")
+	d.screen.labelled("What happens", p.Tell)
+}
+
+// tell shows a diagnosis, and whether it is right.
+func (d *demo) tell(p *fleet.Phase, got diagnose.Diagnosis, when string) error {
+	d.diagnoses++
+	d.screen.labelled("sixty says", when+":")
+	d.screen.line("")
+	if err := d.screen.excerpt(got); err != nil {
+		return err
+	}
+	d.screen.line("")
+	right := got.Verdict.ID == p.Want || slices.Contains(p.Accept, got.Verdict.ID)
+	if !right {
+		d.wrong++
+		d.screen.labelled("Staged was", p.Want+", so this diagnosis is wrong.")
+		return nil
+	}
+	d.screen.labelled("Why", p.Why)
+	return nil
+}
+
+// screen writes paragraphs as wide as the terminal.
+type screen struct {
+	w     io.Writer
+	width int
+	color bool
+}
+
+func (s *screen) bold(text string) string {
+	if !s.color {
+		return text
+	}
+	return "\x1b[1m" + text + "\x1b[0m"
+}
+
+func (s *screen) line(text string) { fmt.Fprintln(s.w, text) }
+
+func (s *screen) title(text string) {
+	s.line("")
+	s.line(s.bold("── " + text + " " + strings.Repeat("─", max(s.width-len([]rune(text))-4, 3))))
+}
+
+func (s *screen) paragraph(text string) {
+	for _, l := range fill(text, s.width) {
+		s.line(l)
+	}
+}
+
+// labelled writes a paragraph behind a word.
+func (s *screen) labelled(label, text string) {
+	const indent = 14
+	for i, l := range fill(text, s.width-indent) {
+		head := strings.Repeat(" ", indent)
+		if i == 0 {
+			head = s.bold(label) + strings.Repeat(" ", indent-len(label))
+		}
+		s.line(head + l)
+	}
+}
+
+// excerpt shows the verdict, its evidence and the first remedy, as sixty
+// diagnose does, which shows more.
+func (s *screen) excerpt(d diagnose.Diagnosis) error {
+	d.Notes, d.Coverage, d.Workload = nil, nil, diagnose.Workload{}
+	if d.Status == diagnose.Firing && len(d.Findings) > 0 {
+		lead := d.Findings[0]
+		lead.Fixes = lead.Fixes[:min(len(lead.Fixes), 1)]
+		lead.Reasons = nil
+		d.Findings = []diagnose.Finding{lead}
+	}
+	var b bytes.Buffer
+	if err := report.Text(&b, d, report.Options{Color: s.color, Width: s.width - 2}); err != nil {
+		return err
+	}
+	text := strings.TrimRight(b.String(), "\n")
+	if i := strings.LastIndex(text, "\n\n"); i >= 0 {
+		text = text[:i] // the targets and the window
+	}
+	for l := range strings.Lines(text) {
+		s.line(strings.TrimRight("  "+l, " \n"))
+	}
+	return nil
+}
+
+// fill breaks a text into lines.
+func fill(text string, width int) []string {
+	var lines []string
+	line := ""
+	for _, w := range strings.Fields(text) {
+		if line != "" && len([]rune(line))+1+len([]rune(w)) > width {
+			lines = append(lines, line)
+			line = ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += w
+	}
+	return append(lines, line)
+}

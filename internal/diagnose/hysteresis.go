@@ -1,0 +1,101 @@
+package diagnose
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// When diagnoses that follow each other, a second apart, make a verdict certain, and for
+// how long a fault that was seen outlasts moments in which it is not.
+const (
+	agreeing   = 3
+	sure       = 0.9
+	remembered = 10 * time.Second
+)
+
+// A Hysteresis follows the diagnoses of servers that are watched, from one to the next:
+// it says when a verdict is certain, and keeps a fault that goes on from being
+// forgotten for a moment that looks healthy. The zero value has seen nothing.
+type Hysteresis struct {
+	first, last Diagnosis // the fault seen latest: the first that named it, and the last
+	times       int       // that it was named
+
+	verdict string // of the last diagnoses, where they are sure of it
+	same    int    // diagnoses in a row
+}
+
+// See takes note of a diagnosis and reports whether its verdict is certain: given three
+// times in a row, each time sure of itself, and without another fault seen before.
+func (h *Hysteresis) See(d *Diagnosis) (certain bool) {
+	h.remember(d)
+	if d.Verdict.Confidence < sure || d.Status != Firing && h.times > 0 {
+		h.Doubt()
+		return false
+	}
+	if d.Verdict.ID != h.verdict {
+		h.verdict, h.same = d.Verdict.ID, 0
+	}
+	h.same++
+	return h.same >= agreeing
+}
+
+// Doubt begins the row anew, as for a diagnosis that could not be made.
+func (h *Hysteresis) Doubt() { h.verdict, h.same = "", 0 }
+
+// remember keeps the latest fault. A quiet diagnosis leaves what was seen before: under a
+// fault that goes on some moments look healthy.
+func (h *Hysteresis) remember(d *Diagnosis) {
+	switch {
+	case d.Status != Firing:
+	case h.times > 0 && h.last.Verdict.ID == d.Verdict.ID:
+		h.last = *d
+		h.times++
+	case h.times < agreeing || d.Verdict.Confidence >= h.last.Verdict.Confidence:
+		h.first, h.last, h.times = *d, *d, 1
+	}
+}
+
+// Recall puts the fault that diagnoses agreed upon in the place of a quiet last one, if
+// that is a moment ago, and mentions it otherwise. What fires at the end leads in any
+// case.
+func (h *Hysteresis) Recall(d *Diagnosis) {
+	if d.Status == Firing || h.times < agreeing {
+		return
+	}
+	clock := func(d *Diagnosis) string { return d.At.UTC().Format("15:04:05Z") }
+	if ago := d.At.Sub(h.last.At); ago < remembered {
+		now := d.Verdict.ID
+		*d = h.last
+		d.Notes = append(slices.Clip(d.Notes), fmt.Sprintf("found from %s to %s; in the last %.0f s the verdict was %s, which is too short to call it over",
+			clock(&h.first), clock(&h.last), ago.Seconds(), now))
+		return
+	}
+	d.Notes = append(d.Notes, fmt.Sprintf("%s was found from %s to %s, and not any more: %s",
+		h.last.Verdict.ID, clock(&h.first), clock(&h.last), h.last.Verdict.Summary))
+}
+
+// LimitConfidence lowers what a diagnosis is worth to at most a bound.
+func (d *Diagnosis) LimitConfidence(most float64) {
+	d.Verdict.Confidence = min(d.Verdict.Confidence, most)
+	for i := range d.Verdicts {
+		d.Verdicts[i].Confidence = min(d.Verdicts[i].Confidence, most)
+	}
+	for i := range d.Findings {
+		d.Findings[i].Confidence = min(d.Findings[i].Confidence, most)
+	}
+}
+
+// Needs is for how much longer servers must be watched for the fixes of the verdict to
+// be predicted, 0 where they are or never will be.
+func (d *Diagnosis) Needs() time.Duration {
+	most := time.Duration(0)
+	if d.Status == Firing && len(d.Findings) > 0 {
+		for i := range d.Findings[0].Fixes {
+			if p := d.Findings[0].Fixes[i].Predicted; p != nil {
+				most = max(most, p.Needs)
+			}
+		}
+	}
+	return most
+}

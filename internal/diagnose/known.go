@@ -1,0 +1,53 @@
+package diagnose
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/engine"
+)
+
+// Known is what the user tells of the servers' configuration. It goes before what the
+// metrics say.
+type Known struct {
+	Config  engine.Config
+	Version string
+	Notes   []string
+}
+
+// AddLog adds what a server's log tells. What is known already goes first.
+func (k *Known) AddLog(log *engine.Log) {
+	if k.Config == nil {
+		k.Config = engine.Config{}
+	}
+	k.Config.Merge(log.Config)
+	k.Version = log.Version
+	for _, e := range log.Errors {
+		when := ""
+		if !e.Last.IsZero() {
+			when = ", last at " + e.Last.UTC().Format(time.RFC3339)
+		}
+		k.Notes = append(k.Notes, fmt.Sprintf("the engine log tells of: %s (%d lines%s)", e.Kind, e.Count, when))
+	}
+	if log.Starts > 0 {
+		k.Notes = append(k.Notes, fmt.Sprintf("the engine log tells of %d restarts", log.Starts))
+	}
+}
+
+// Annotate adds it to the targets.
+func (k *Known) Annotate(targets []Target) {
+	for i := range targets {
+		t := &targets[i]
+		if t.IsGPU() {
+			continue
+		}
+		c := engine.Config{}
+		c.Merge(k.Config)
+		c.Merge(t.Config)
+		t.Config = c
+		if k.Version != "" {
+			t.Version = k.Version
+		}
+		t.Notes = append(t.Notes, k.Notes...)
+	}
+}

@@ -1,0 +1,244 @@
+// Package pack puts together what is generated for one deployment: rule files with what
+// belongs to them, dashboards, runbooks, and all of them at once. The packages beside it
+// render each of them.
+package pack
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/generate"
+	"github.com/sixty-dev/sixty/internal/generate/burnrate"
+	"github.com/sixty-dev/sixty/internal/generate/dashboard"
+	"github.com/sixty-dev/sixty/internal/generate/dashboard/grafana"
+	"github.com/sixty-dev/sixty/internal/generate/dashboard/perses"
+	"github.com/sixty-dev/sixty/internal/generate/runbookpage"
+	"github.com/sixty-dev/sixty/internal/generate/scrapeconfig"
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/slo"
+)
+
+// Config says what the rules are, and in which form they are written.
+type Config struct {
+	generate.RulesConfig
+	Period    time.Duration        // of an error budget; 0: as Objectives say, or the usual one
+	Retention time.Duration        // for how long samples are kept, 0 where that is not known
+	Edges     map[string][]float64 // of buckets, by canonical family; of the servers that were looked at
+
+	Format          generate.Format
+	Name, Namespace string // of the object
+	ObjectLabels    map[string]string
+	Inhibitions     bool // beside the rules
+	// Cases, where not nil, are the histories that promtool unit tests are made of. They
+	// hold for rules with their usual thresholds and names, which Usual says.
+	Cases fs.FS
+	Usual bool
+}
+
+// CheckModels refuses objectives for models that nobody serves, where it is known what is
+// served.
+func CheckModels(objectives *slo.File, models []string) error {
+	if objectives == nil || len(models) == 0 {
+		return nil
+	}
+	for i, o := range objectives.Objectives {
+		if !slices.ContainsFunc(models, o.Serves) {
+			slices.Sort(models)
+			return hint.With(fmt.Errorf("objective %d: no server that was looked at serves model %q", i+1, o.Model),
+				"they serve "+strings.Join(slices.Compact(models), ", ")+"; correct the name, or leave --detect out")
+		}
+	}
+	return nil
+}
+
+// BudgetPeriod is how long an error budget lasts: as asked, as the file says, or the usual
+// time.
+func BudgetPeriod(asked time.Duration, f *slo.File) time.Duration {
+	switch {
+	case asked > 0:
+		return asked
+	case f.Period > 0:
+		return f.Period
+	}
+	return burnrate.DefaultPeriod
+}
+
+// Rules renders the rules with what belongs to them, and says what a user should know of
+// them.
+func Rules(c Config) (files []generate.File, rules *generate.Rules, notes []string, err error) {
+	if rules, err = generate.NewRules(c.RulesConfig); err != nil {
+		return nil, nil, nil, err
+	}
+	budgets, err := burnRates(&c)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if c.Objectives != nil {
+		notes = append(notes, c.Objectives.Notes...)
+	}
+	notes = append(append(notes, rules.Warnings...), budgets.Warnings...)
+	content, err := generate.Encode(slices.Concat(rules.Groups, budgets.Groups), c.Format, c.Name, c.Namespace, c.ObjectLabels)
+	if err != nil {
+		return nil, nil, notes, fmt.Errorf("--format: %w", err)
+	}
+	files = []generate.File{{Path: "rules.yaml", Content: content}}
+	if c.Inhibitions {
+		inhibitions, err := generate.Inhibitions(c.RulesConfig)
+		if err != nil {
+			return nil, nil, notes, err
+		}
+		files = append(files, generate.File{Path: "alertmanager-inhibit.yaml", Content: inhibitions})
+	}
+	if c.Cases != nil {
+		tests, err := unitTests(&c, budgets)
+		if err != nil {
+			return nil, nil, notes, err
+		}
+		files = append(files, tests...)
+	}
+	return files, rules, notes, nil
+}
+
+// sloRunbook is what to do when an error budget burns.
+const sloRunbook = "https://github.com/sixty-dev/sixty/blob/main/docs/slo.md#when-an-error-budget-burns"
+
+// burnRates renders the objectives as burn-rate alerts.
+func burnRates(c *Config) (burnrate.Rules, error) {
+	if c.Objectives == nil {
+		return burnrate.Rules{}, nil
+	}
+	b := burnrate.Config{
+		Objectives: c.Objectives.Objectives, Period: BudgetPeriod(c.Period, c.Objectives), Retention: c.Retention,
+		By: c.Deployment.Model, Instance: c.Deployment.Instance, Matchers: c.Deployment.Matchers,
+		Labels: c.Labels, Edges: c.Edges, Runbook: sloRunbook,
+	}
+	for _, d := range c.Deployment.Dialects {
+		if d.Engine != dialect.DCGM {
+			b.Metrics = append(b.Metrics, d.Metric)
+		}
+	}
+	return burnrate.Groups(b)
+}
+
+// unitTests renders the cases as unit tests, and those of the burn-rate alerts.
+func unitTests(c *Config, budgets burnrate.Rules) ([]generate.File, error) {
+	if c.Format != generate.Plain {
+		return nil, errors.New("--tests goes with --format prometheus: promtool reads no other")
+	}
+	const rules = "../rules.yaml"
+	tests, err := burnRateTests(budgets, rules)
+	switch {
+	case err != nil:
+		return nil, err
+	case c.Usual:
+		more, err := generate.RuleTests(c.RulesConfig, c.Cases, rules)
+		if err != nil {
+			return nil, err
+		}
+		tests = append(tests, more...)
+	case len(tests) == 0:
+		return nil, hint.With(errors.New("--tests are of the rules with their usual thresholds and names"),
+			"leave --tests out, or the flags that change thresholds, names and matchers")
+	}
+	return under("tests", tests), nil
+}
+
+// burnRateTests writes the unit tests of each objective to a file.
+func burnRateTests(budgets burnrate.Rules, rules string) ([]generate.File, error) {
+	bySLO := map[string][]burnrate.Test{}
+	for _, t := range budgets.Tests {
+		bySLO[t.SLO] = append(bySLO[t.SLO], t)
+	}
+	var files []generate.File
+	for _, id := range slices.Sorted(maps.Keys(bySLO)) {
+		content, err := yaml.Marshal(burnrate.TestFile{RuleFiles: []string{rules}, EvaluationInterval: budgets.Interval, Tests: bySLO[id]})
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, generate.File{Path: "slo-" + id + ".yaml", Content: content})
+	}
+	return files, nil
+}
+
+// Dashboards renders dashboards for grafana or perses.
+func Dashboards(c dashboard.Config, format string) ([]generate.File, error) {
+	switch format {
+	case "grafana":
+		return grafana.Files(c)
+	case "perses":
+		return perses.Files(c)
+	}
+	return nil, fmt.Errorf("--format: unknown format %q: want grafana or perses", format)
+}
+
+// Runbooks renders the runbooks as markdown or html. Rules may be nil: they are made then.
+func Runbooks(c generate.RulesConfig, rules *generate.Rules, format string) (files []generate.File, err error) {
+	if rules == nil {
+		if rules, err = generate.NewRules(c); err != nil {
+			return nil, err
+		}
+	}
+	page := runbookpage.Config{Pathologies: c.Pathologies, Deployment: &c.Deployment, Dashboard: c.Dashboard, Limit: c.Limit}
+	for _, g := range rules.Groups {
+		page.Rules = append(page.Rules, g)
+	}
+	switch format {
+	case "markdown":
+		return runbookpage.Markdown(page)
+	case "html":
+		return runbookpage.HTML(page)
+	}
+	return nil, fmt.Errorf("--format: unknown format %q: want markdown or html", format)
+}
+
+// Everything renders all that can be generated for one deployment.
+func Everything(c Config) (files []generate.File, notes []string, err error) {
+	ruleFiles, rules, notes, err := Rules(c)
+	if err != nil {
+		return nil, notes, err
+	}
+	files = under("rules", ruleFiles)
+	layout := dashboard.Config{Deployment: c.Deployment, Pathologies: c.Pathologies, RunbookURL: c.RunbookURL, RunbookSuffix: c.RunbookSuffix, Limit: c.Limit}
+	if c.Objectives != nil {
+		layout.Period = BudgetPeriod(c.Period, c.Objectives)
+	}
+	for _, part := range []struct {
+		dir    string
+		render func() ([]generate.File, error)
+	}{
+		{"dashboards/grafana", func() ([]generate.File, error) { return Dashboards(layout, "grafana") }},
+		{"dashboards/perses", func() ([]generate.File, error) { return Dashboards(layout, "perses") }},
+		{"grafana-provisioning", func() ([]generate.File, error) {
+			return grafana.Provisioning(grafana.Provision{ScrapeInterval: "5s"})
+		}},
+		{"scrape", func() ([]generate.File, error) {
+			return scrapeconfig.Generate(scrapeconfig.Config{Format: scrapeconfig.Prometheus, Targets: []string{"localhost:8000"}})
+		}},
+		{"runbooks/markdown", func() ([]generate.File, error) { return Runbooks(c.RulesConfig, rules, "markdown") }},
+		{"runbooks/html", func() ([]generate.File, error) { return Runbooks(c.RulesConfig, rules, "html") }},
+	} {
+		rendered, err := part.render()
+		if err != nil {
+			return nil, notes, fmt.Errorf("%s: %w", part.dir, err)
+		}
+		files = append(files, under(part.dir, rendered)...)
+	}
+	return files, notes, nil
+}
+
+// under puts files in a directory.
+func under(dir string, files []generate.File) []generate.File {
+	out := slices.Clone(files)
+	for i := range out {
+		out[i].Path = dir + "/" + out[i].Path
+	}
+	return out
+}

@@ -1,0 +1,512 @@
+// Package campaign makes the tests of one invocation of sixty bench: those of scenarios, a
+// trace or a workload that was measured, repetitions, sweeps, and the search for
+// capacity. It prints results as they come and writes them to files. Package load makes
+// a single test.
+package campaign
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/fileio"
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/load"
+	"github.com/sixty-dev/sixty/internal/load/loadreport"
+	"github.com/sixty-dev/sixty/internal/load/serverside"
+	"github.com/sixty-dev/sixty/internal/slo"
+	"github.com/sixty-dev/sixty/internal/source"
+	"github.com/sixty-dev/sixty/internal/workload"
+)
+
+// Config says what to test, and where the results go.
+type Config struct {
+	Target     load.Target
+	Vocabulary *load.Vocabulary // nil: as the server tells
+	Metrics    []string         // pages to scrape during the tests, as serverside.Find takes them
+
+	// What is sent: one of Scenario, Trace and the made-up Workload.
+	Scenario                         string // a name, "all", or a YAML file
+	Trace, TraceFormat               string
+	TraceFrom, TraceLength           time.Duration
+	Speed                            float64 // of a replay
+	Workload                         workload.Spec
+	Scale                            float64 // of a scenario's concurrency, requests and lengths
+	Rate                             string  // requests per second, or a profile of them
+	CV                               float64 // variation of the times between arrivals
+	Concurrency, MaxConcurrency      int
+	Requests                         int
+	Duration, Timeout, Drain, Warmup time.Duration
+	Seed                             uint64
+	// Observe, which may be nil, measures the workload of running servers of a model.
+	Observe func(ctx context.Context, model string) (*source.Observed, error)
+
+	// How it is judged.
+	ObjectiveFor func(model string) (*slo.Objective, error) // nil: no objective
+	Assertions   []load.Assertion
+	Pathologies  []*catalog.Pathology
+
+	// How often, and at which levels.
+	Repeat                                int
+	Until                                 float64
+	Budget                                time.Duration
+	Search                                string    // "rate" or "concurrency"
+	Sweep                                 []float64 // levels of Search, instead of the highest
+	SearchFrom, SearchTo, SearchPrecision float64
+	Resume                                string
+
+	JSON                                                bool // on Stdout, instead of text
+	JSONFile, HTMLFile, CSVFile, VLLMFile, BaselineFile string
+	Stdout, Stderr                                      io.Writer
+	Live                                                bool // Stderr is a terminal
+
+	Saving    func(context.Context)                                       // is told that what was measured is being written
+	LastWords func(context.Context) (context.Context, context.CancelFunc) // for what is said after an interrupt
+}
+
+// Ends of a campaign whose results are there.
+var (
+	// ErrSpoiled is wrapped where the generator spoiled a result.
+	ErrSpoiled = errors.New("the generator spoiled the result")
+	// ErrMissed says that an assertion does not hold, or that no level meets the objective.
+	ErrMissed = errors.New("not as good as was asked")
+)
+
+// campaign is one invocation.
+type campaign struct {
+	Config
+	probed    *load.Probed
+	objective *slo.Objective
+	servers   []string // metrics pages that are scraped during the tests
+}
+
+// plan is one test to run.
+type plan struct {
+	name     string
+	cfg      load.Config
+	shape    load.Shape
+	workload any
+	source   func() (workload.Source, error) // a fresh one for every run
+}
+
+// Run makes the tests, or the search, and reports them.
+func Run(ctx context.Context, c Config) error {
+	b := &campaign{Config: c}
+	var err error
+	if b.probed, err = load.Probe(ctx, c.Target, c.Vocabulary, c.Workload.Turns.Valid()); err != nil {
+		return err
+	}
+	if b.objective, err = c.ObjectiveFor(b.probed.Target.Model); err != nil {
+		return err
+	}
+	if b.servers, err = serverside.Find(ctx, c.Target.URL, c.Metrics); err != nil {
+		return err
+	}
+	if c.Search != "" {
+		return b.search(ctx)
+	}
+	return b.tests(ctx)
+}
+
+// plans makes the tests that the flags ask for.
+func (b *campaign) plans(ctx context.Context) ([]plan, error) {
+	switch {
+	case b.Scenario != "":
+		return b.scenarios()
+	case b.Trace != "":
+		p, err := b.replay()
+		return []plan{p}, err
+	default:
+		s := load.Scenario{Workload: b.Workload, Concurrency: b.Concurrency, Rate: b.Rate, CV: &b.CV, Requests: b.Requests, Duration: b.Duration, MaxConcurrency: b.MaxConcurrency}
+		var arrivals *workload.Arrivals
+		var err error
+		if b.Observe != nil {
+			seen, err := b.seen(ctx, &s.Workload)
+			if err != nil {
+				return nil, err
+			}
+			if b.Rate == "" && b.Concurrency == 0 {
+				if arrivals, err = b.arrivalsOf(seen); err != nil {
+					return nil, err
+				}
+			}
+		}
+		if arrivals == nil {
+			if arrivals, err = s.Arrivals(); err != nil {
+				return nil, err
+			}
+		}
+		p, err := b.plan(&s, arrivals)
+		return []plan{p}, err
+	}
+}
+
+// seen measures the workload of --workload-from, as sixty simulate does, and puts
+// its lengths and shared prefixes into spec.
+func (b *campaign) seen(ctx context.Context, spec *workload.Spec) (*source.Observed, error) {
+	o, err := b.Observe(ctx, b.Target.Model)
+	if err != nil {
+		return nil, fmt.Errorf("--workload-from: %w", err)
+	}
+	measured, err := o.Workload.Spec()
+	if err != nil {
+		return nil, fmt.Errorf("--workload-from: %w", err)
+	}
+	spec.Prompt, spec.Output, spec.PrefixShare = measured.Prompt, measured.Output, measured.PrefixShare
+	fmt.Fprintf(b.Stderr, "measured on %s: %.0f requests in %s; prompts %s, outputs %s, %.0f %% of the prompt shared\n", o.From, o.Workload.Requests(),
+		o.To.Sub(o.Fleet.From).Round(time.Second), measured.Prompt, measured.Output, 100*measured.PrefixShare)
+	return o, nil
+}
+
+// arrivalsOf are the measured arrivals, repeated for as long as the test lasts. A
+// test without a length lasts as long as what was measured.
+func (b *campaign) arrivalsOf(o *source.Observed) (*workload.Arrivals, error) {
+	a, err := o.Workload.Arrivals()
+	if err != nil {
+		return nil, fmt.Errorf("--workload-from: %w", err)
+	}
+	switch {
+	case b.Duration > 0:
+		a = a.Repeat(b.Duration)
+	case b.Requests > 0:
+		a = a.Repeat(time.Duration(float64(b.Requests)/max(a.Rate(0), 1e-3)*2e9) + time.Hour)
+	}
+	return &a, nil
+}
+
+func (b *campaign) scenarios() ([]plan, error) {
+	var list []load.Scenario
+	switch {
+	case b.Scenario == "all":
+		list = load.Scenarios()
+	case strings.HasSuffix(b.Scenario, ".yaml") || strings.HasSuffix(b.Scenario, ".yml"):
+		raw, err := os.Open(b.Scenario)
+		if err != nil {
+			return nil, fmt.Errorf("open --scenario: %w", err)
+		}
+		defer raw.Close()
+		if list, err = load.ReadScenarios(raw); err != nil {
+			return nil, err
+		}
+	default:
+		s, err := load.FindScenario(b.Scenario)
+		if err != nil {
+			return nil, err
+		}
+		list = []load.Scenario{s}
+	}
+	var plans []plan
+	for _, s := range list {
+		s, err := s.Scale(b.Scale)
+		if err != nil {
+			return nil, err
+		}
+		if b.Requests > 0 {
+			s.Requests = b.Requests
+		}
+		if b.Duration > 0 {
+			s.Duration = b.Duration
+		}
+		arrivals, err := s.Arrivals()
+		if err != nil {
+			return nil, err
+		}
+		p, err := b.plan(&s, arrivals)
+		if err != nil {
+			return nil, err
+		}
+		plans = append(plans, p)
+	}
+	return plans, nil
+}
+
+// base is the part of a test that does not depend on its load.
+func (b *campaign) base() load.Config {
+	return load.Config{Target: b.probed.Target, Vocabulary: b.probed.Vocabulary, Timeout: b.Timeout, Drain: b.Drain, Seed: b.Seed}
+}
+
+// plan makes a test of a scenario; arrivals are nil for a closed loop.
+func (b *campaign) plan(s *load.Scenario, arrivals *workload.Arrivals) (plan, error) {
+	cfg := b.base()
+	cfg.Concurrency, cfg.Arrivals, cfg.MaxConcurrency = s.Concurrency, arrivals, s.MaxConcurrency
+	cfg.MaxRequests, cfg.Duration = s.Requests, s.Duration
+	limit := s.MaxConcurrency
+	if limit == 0 && arrivals != nil {
+		limit = load.DefaultMaxConcurrency
+	}
+	spec := s.Workload
+	if err := b.fits(&spec); err != nil {
+		return plan{}, err
+	}
+	return plan{
+		name: s.Name, cfg: cfg, workload: spec,
+		shape:  load.Shape{Concurrency: s.Concurrency, Arrivals: arrivals, MaxConcurrency: limit, Asked: s.Requests, Seed: b.Seed},
+		source: func() (workload.Source, error) { return workload.NewGenerator(spec, b.Seed) },
+	}, nil
+}
+
+// fits warns of requests that the model's context cannot hold.
+func (b *campaign) fits(spec *workload.Spec) error {
+	limit := b.probed.MaxLength
+	g, err := workload.NewGenerator(*spec, b.Seed)
+	if err != nil || limit == 0 {
+		return err
+	}
+	over, n := 0, 1000
+	var s workload.Session
+	for range n {
+		g.Next(&s)
+		if s.Turns[0].PromptTokens()+s.Turns[0].OutputTokens > limit {
+			over++
+		}
+	}
+	if over == n {
+		return hint.With(fmt.Errorf("prompt and output together exceed the model's context of %d tokens", limit), "shorten them, or scale the scenario down with --scale")
+	}
+	if over > 0 {
+		fmt.Fprintf(b.Stderr, "warning: about %.1f %% of the requests exceed the model's context of %d tokens and will be refused\n", 100*float64(over)/float64(n), limit)
+	}
+	return nil
+}
+
+func (b *campaign) replay() (plan, error) {
+	file, err := os.Open(b.Trace)
+	if err != nil {
+		return plan{}, fmt.Errorf("open --trace: %w", err)
+	}
+	defer file.Close()
+	t, err := workload.Read(file, workload.Options{Format: workload.Format(b.TraceFormat)})
+	if err != nil {
+		return plan{}, err
+	}
+	if b.TraceFrom > 0 || b.TraceLength > 0 {
+		t = t.Cut(b.TraceFrom, b.TraceLength)
+		if len(t.Requests) == 0 {
+			return plan{}, errors.New("no request of the trace lies in that part")
+		}
+	}
+	for reason, n := range t.Skipped {
+		fmt.Fprintf(b.Stderr, "warning: %d lines of the trace were left out: %s\n", n, reason)
+	}
+	if t.Truncated {
+		fmt.Fprintf(b.Stderr, "warning: the trace is longer than %d requests; the rest is left out\n", len(t.Requests))
+	}
+	cfg := b.base()
+	cfg.Trace, cfg.MaxConcurrency, cfg.MaxRequests, cfg.Duration = true, b.MaxConcurrency, b.Requests, b.Duration
+	return plan{
+		name: "", cfg: cfg, workload: t.Stats(),
+		shape:  load.Shape{Trace: string(t.Format), Speed: b.Speed, MaxConcurrency: cmp.Or(b.MaxConcurrency, load.DefaultMaxConcurrency), Asked: len(t.Requests), Seed: b.Seed},
+		source: func() (workload.Source, error) { return workload.NewReplay(t, b.Speed, workload.UsualOutput) },
+	}, nil
+}
+
+// tests runs the plans one after another and reports them.
+func (b *campaign) tests(ctx context.Context) error {
+	plans, err := b.plans(ctx)
+	if err != nil {
+		return err
+	}
+	var results []*load.Result
+	var last *load.Recording
+	for i := range plans {
+		res, rec, err := b.repeat(ctx, &plans[i])
+		if err != nil {
+			return err
+		}
+		results, last = append(results, res), rec
+		if !b.JSON {
+			if err := loadreport.Text(b.Stdout, res); err != nil {
+				return err
+			}
+			if i+1 < len(plans) {
+				fmt.Fprintln(b.Stdout)
+			}
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	if err := b.write(results, last, nil, ""); err != nil {
+		return err
+	}
+	return b.verdict(results)
+}
+
+// repeat runs a test as often as asked, or until it is precise enough.
+func (b *campaign) repeat(ctx context.Context, p *plan) (*load.Result, *load.Recording, error) {
+	var results []*load.Result
+	var rec *load.Recording
+	begin := time.Now()
+	for i := range b.Repeat {
+		res, r, err := b.run(ctx, p, nil)
+		if err != nil {
+			return nil, nil, err
+		}
+		results, rec = append(results, res), r
+		if ctx.Err() != nil || b.Budget > 0 && time.Since(begin) > b.Budget {
+			break
+		}
+		if b.Until > 0 && i >= 2 {
+			m, err := load.Merge(results, load.Repeated)
+			if err != nil {
+				return nil, nil, err
+			}
+			if narrow(m, b.Until) {
+				break
+			}
+		}
+	}
+	if len(results) == 1 {
+		return results[0], rec, nil
+	}
+	m, err := load.Merge(results, load.Repeated)
+	return m, nil, err
+}
+
+// narrow reports whether the P95s' intervals are within share of their values.
+func narrow(r *load.Result, share float64) bool {
+	for _, m := range []load.Metric{load.TTFT, load.ITL, load.E2E} {
+		if q, ok := r.Latency[m].At(0.95); ok && (q.Few || math.Max(q.High-q.Value, q.Value-q.Low) > share*q.Value) {
+			return false
+		}
+	}
+	return true
+}
+
+// run runs one test. lost, if not nil, may end it early.
+func (b *campaign) run(ctx context.Context, p *plan, lost func(load.Progress) bool) (*load.Result, *load.Recording, error) {
+	cfg := p.cfg
+	var err error
+	if cfg.Source, err = p.source(); err != nil {
+		return nil, nil, err
+	}
+	r, err := load.New(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	runCtx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var watch *serverside.Watch
+	if len(b.servers) > 0 {
+		if watch, err = serverside.Begin(ctx, b.servers, b.Pathologies); err != nil {
+			return nil, nil, err
+		}
+		defer watch.Close()
+	}
+	var tokens int64
+	rec, err := r.Run(runCtx, time.Second, func(x load.Progress) {
+		if b.Live {
+			fmt.Fprintf(b.Stderr, "\r\x1b[K%s %s", p.name, loadreport.Progress(x, x.OutputTokens-tokens, time.Second))
+		}
+		tokens = x.OutputTokens
+		if lost != nil && lost(x) {
+			cancel()
+		}
+	})
+	if b.Live {
+		fmt.Fprint(b.Stderr, "\r\x1b[K")
+	}
+	cancel()
+	if err != nil {
+		return nil, nil, err
+	}
+	b.Saving(ctx)
+	v := b.probed.Vocabulary
+	t := &b.probed.Target
+	res := load.Summarize(rec, load.Settings{Name: p.name, Load: p.shape, Workload: p.workload, Objective: b.objective, Warmup: b.Warmup,
+		Target: load.Asked{URL: source.Redacted(t.URL), API: t.API, Model: t.Model, Stream: t.Stream, Version: b.probed.Version, Prompts: v.Source}})
+	res.Notes = append(res.Notes, b.probed.Notes...)
+	if watch != nil {
+		// An interrupt ends the test, not what is said of it.
+		last, done := b.LastWords(ctx)
+		res.Server = watch.Judge(last, res, b.objective)
+		done()
+	}
+	return res, rec, nil
+}
+
+// write writes the files that were asked for, and JSON to stdout.
+func (b *campaign) write(results []*load.Result, rec *load.Recording, found *load.Found, unit string) error {
+	var single any = results
+	if len(results) == 1 {
+		single = results[0]
+	}
+	if found != nil {
+		single = found
+	}
+	title := "Load test"
+	if len(results) > 0 {
+		title += " of " + results[0].Target.Model
+	}
+	outputs := []struct {
+		path  string
+		write func(io.Writer) error
+	}{
+		{b.JSONFile, func(w io.Writer) error { return loadreport.JSON(w, single) }},
+		{b.HTMLFile, func(w io.Writer) error {
+			return loadreport.HTML(w, loadreport.Report{Title: title, Results: results, Search: found, Unit: unit})
+		}},
+		{b.CSVFile, func(w io.Writer) error { return loadreport.CSV(w, rec) }},
+		{b.VLLMFile, func(w io.Writer) error { return loadreport.VLLM(w, results[len(results)-1], rec) }},
+		{b.BaselineFile, func(w io.Writer) error {
+			capacity := 0.0
+			if found != nil && found.Best != nil && b.Search == "rate" {
+				capacity = found.Best.Level
+			}
+			base, err := load.NewBaseline(results[len(results)-1], b.objective, capacity, time.Now())
+			if err != nil {
+				return err
+			}
+			return loadreport.JSON(w, base)
+		}},
+	}
+	for _, o := range outputs {
+		if o.path == "" || len(results) == 0 {
+			continue
+		}
+		if err := fileio.Write(o.path, o.write); err != nil {
+			return err
+		}
+	}
+	if b.JSON {
+		return loadreport.JSON(b.Stdout, single)
+	}
+	return nil
+}
+
+// verdict turns assertions and the generator's judgement into the exit code.
+func (b *campaign) verdict(results []*load.Result) error {
+	failed, spoiled, complete, gone := false, []string(nil), 0, 0.0
+	for _, r := range results {
+		gone = max(gone, r.Gone)
+		complete += r.Requests.Complete + r.Requests.Cancelled
+		if r.Generator.Spoiled {
+			spoiled = append(spoiled, r.Generator.Reasons...)
+		}
+		for _, a := range b.Assertions {
+			v, ok := a.Check(r)
+			if !ok {
+				failed = true
+				fmt.Fprintf(b.Stderr, "assertion %s does not hold: it is %.4g\n", a, v)
+			}
+		}
+	}
+	switch {
+	case complete == 0:
+		return hint.With(errors.New("no request was answered"), "see the failures above, and the server's log")
+	case gone > 0:
+		return hint.With(fmt.Errorf("the server went away after %.1f s", gone), "look at its log; what was measured until then is in the result")
+	case len(spoiled) > 0:
+		return hint.With(fmt.Errorf("%w: %s", ErrSpoiled, strings.Join(spoiled, "; ")), "give the generator more processors, or a machine of its own, or ask for less load")
+	case failed:
+		return ErrMissed
+	}
+	return nil
+}

@@ -1,0 +1,114 @@
+package source
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/observe"
+)
+
+// Observed is what was seen of running servers of one model.
+type Observed struct {
+	*observe.Fleet
+	From    string         // the source, for people
+	Release engine.Release // of vLLM, "" when not known
+	Config  engine.Config  // of the first server, with what was inferred
+	Model   string
+}
+
+// defaultPast is how much of a Prometheus server's past is read.
+const defaultPast = 15 * time.Minute
+
+// Observe reads the workload and the step times of the vLLM servers of one model, "" for
+// the only one, in the window that ends at a moment. A window of 0 is all that a source
+// holds, fifteen minutes of a Prometheus server. Live servers must have been scraped
+// before: they are read whole.
+func (s *Source) Observe(ctx context.Context, model string, at time.Time, window time.Duration) (*Observed, error) {
+	o := &Observed{From: s.Name}
+	span := s.Span()
+	if s.Live != nil {
+		if err := s.Live.Answered(); err != nil {
+			return nil, fmt.Errorf("no server answered: %w", err)
+		}
+		o.Release, at = engine.FindRelease(s.Live.FactsOf(0).Version), span.Last
+	}
+	from := span.First
+	if from.IsZero() {
+		window = cmp.Or(window, defaultPast)
+	}
+	if start := at.Add(-window); window > 0 && start.After(from) {
+		from = start
+	}
+	pace, err := s.Pace(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.read(ctx, o, model, from, at, pace.Interval); err != nil {
+		return nil, err
+	}
+	if s.Live != nil {
+		for _, m := range s.Live.FactsOf(0).Models {
+			if m.MaxModelLen > 0 && (o.Model == "" || m.ID == o.Model) {
+				o.Config.Set(engine.MaxModelLen, strconv.Itoa(m.MaxModelLen), "/v1/models")
+			}
+		}
+	}
+	return o, nil
+}
+
+// read discovers the servers and observes those of one model.
+func (s *Source) read(ctx context.Context, o *Observed, model string, from, to time.Time, interval time.Duration) error {
+	found, _, err := diagnose.Discover(ctx, s, to, max(to.Sub(from), 5*interval), s.matchers, false)
+	if err != nil {
+		return err
+	}
+	options := observe.Options{From: from, To: to, Interval: interval}
+	models := map[string]bool{}
+	for _, t := range found {
+		name := t.Labels["model_name"]
+		if t.Problem != "" || t.Dialect.Engine != dialect.VLLM || model != "" && name != model {
+			continue
+		}
+		models[name] = true
+		target := observe.Target{Name: t.Name, Metric: t.Dialect.Metric, Config: t.Config, Matchers: slices.Clone(s.matchers)}
+		for label, value := range t.Labels {
+			target.Matchers = append(target.Matchers, labels.MustNewMatcher(labels.MatchEqual, label, value))
+		}
+		options.Targets = append(options.Targets, target)
+		o.Model = name
+		o.Release = cmp.Or(o.Release, engine.FindRelease(t.Version))
+	}
+	switch {
+	case len(models) > 1:
+		var names []string
+		for m := range models {
+			names = append(names, m)
+		}
+		slices.Sort(names)
+		return hint.With(fmt.Errorf("there are servers of %d models", len(models)), "choose one with --model: "+strings.Join(names, ", "))
+	case len(options.Targets) == 0 && model != "":
+		return fmt.Errorf("no vLLM server of model %q found", model)
+	case len(options.Targets) == 0:
+		return hint.With(errors.New("no vLLM server found"), "the simulation is of vLLM's scheduler; check --match and --at")
+	}
+	if o.Fleet, err = observe.Read(ctx, s, options); err != nil {
+		return err
+	}
+	o.Config = engine.Config{}
+	for _, e := range o.Engines {
+		o.Config.Merge(e.Config)
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package source
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/metrics/recording"
+)
+
+// A Recorded is what a recording came to.
+type Recorded struct {
+	Pages, Empty int   // scrapes that gave a page, and those that failed
+	Full         bool  // it ended for its size
+	Last         error // the last failure, nil without one
+}
+
+// Record writes the pages of the servers to a recording until ctx is done, it is full, or
+// none of them ever answers. Show is called after each scrape, one call after another.
+// The caller closes the recording.
+func (s *Scraper) Record(ctx context.Context, out *recording.Writer, show func(Recorded)) (Recorded, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	r := &recorder{Scraper: s, out: out, stop: stop, show: show, fails: make([]int, len(s.Targets))}
+	var facts sync.WaitGroup
+	facts.Go(func() { r.meta(ctx) })
+	s.Run(ctx, r.take)
+	facts.Wait()
+	return r.Recorded, r.err
+}
+
+// recorder writes pages as they come.
+type recorder struct {
+	*Scraper
+	out  *recording.Writer
+	stop func()
+	show func(Recorded)
+
+	mu    sync.Mutex
+	fails []int // in a row, by target
+	bytes int64
+	err   error
+	Recorded
+}
+
+func (r *recorder) take(p Page) {
+	t := r.Targets[p.Target]
+	body := p.Body.Raw
+	if p.Err != nil {
+		body = nil
+	}
+	r.mu.Lock()
+	if r.Full = r.Full || r.bytes+int64(len(body)) > recording.MaxTotal; r.Full {
+		r.stop()
+		r.mu.Unlock()
+		return
+	}
+	r.bytes += int64(len(body))
+	r.mu.Unlock()
+
+	err := r.out.Add(t.Name(), p.Body.At, body)
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		r.err = err
+		r.stop()
+	}
+	if p.Err != nil {
+		r.Last = p.Err
+		r.Empty++
+		r.fails[p.Target]++
+	} else {
+		r.Pages++
+		r.fails[p.Target] = 0
+	}
+	if r.Pages == 0 && !slices.ContainsFunc(r.fails, func(n int) bool { return n < hopeless }) {
+		r.stop()
+	}
+	r.show(r.Recorded)
+}
+
+// meta writes what the servers say beside their metrics.
+func (r *recorder) meta(ctx context.Context) {
+	type servedModel struct {
+		ID          string `json:"id"`
+		MaxModelLen int    `json:"max_model_len,omitempty"`
+	}
+	type target struct {
+		URL       string        `json:"url"`
+		Health    int           `json:"health,omitempty"`
+		HealthErr string        `json:"health_error,omitempty"`
+		Version   string        `json:"version,omitempty"`
+		Models    []servedModel `json:"models,omitempty"`
+	}
+	facts := make([]target, len(r.Targets))
+	var wg sync.WaitGroup
+	for i, t := range r.Targets {
+		wg.Go(func() {
+			f := r.Facts(ctx, t.URL)
+			facts[i] = target{URL: t.Name(), Health: f.Health, Version: f.Version}
+			for _, m := range f.Models {
+				facts[i].Models = append(facts[i].Models, servedModel(m))
+			}
+			if f.HealthErr != nil {
+				facts[i].HealthErr = f.HealthErr.Error()
+			}
+		})
+	}
+	wg.Wait()
+	b, err := json.MarshalIndent(map[string]any{"recorded_by": "sixty record", "began": time.Now().UTC().Format(time.RFC3339), "targets": facts}, "", " ")
+	if err == nil {
+		err = r.out.SetMeta(b)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.err = errors.Join(r.err, err)
+}

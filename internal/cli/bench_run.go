@@ -17,8 +17,9 @@ import (
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/live"
 	"github.com/sixty-dev/sixty/internal/load"
-	"github.com/sixty-dev/sixty/internal/load/loadreport"
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
+	"github.com/sixty-dev/sixty/internal/render"
+	"github.com/sixty-dev/sixty/internal/report/loadreport"
 	"github.com/sixty-dev/sixty/internal/slo"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
@@ -346,7 +347,7 @@ func (b *bench) tests(ctx context.Context) error {
 		}
 		results, last = append(results, res), rec
 		if b.f.format == "text" {
-			if err := loadreport.Text(b.stdout, res); err != nil {
+			if err := loadreport.Text(b.stdout, res, terminal(b.stdout, "auto")); err != nil {
 				return err
 			}
 			if i+1 < len(plans) {
@@ -474,7 +475,7 @@ func (b *bench) write(results []*load.Result, rec *load.Recording, found *load.F
 		path  string
 		write func(io.Writer) error
 	}{
-		{f.jsonFile, func(w io.Writer) error { return loadreport.JSON(w, single) }},
+		{f.jsonFile, func(w io.Writer) error { return render.JSON(w, single) }},
 		{f.htmlFile, func(w io.Writer) error {
 			return loadreport.HTML(w, loadreport.Report{Title: title, Results: results, Search: found, Unit: unit})
 		}},
@@ -489,7 +490,7 @@ func (b *bench) write(results []*load.Result, rec *load.Recording, found *load.F
 			if err != nil {
 				return err
 			}
-			return loadreport.JSON(w, base)
+			return render.JSON(w, base)
 		}},
 	}
 	for _, o := range outputs {
@@ -501,7 +502,7 @@ func (b *bench) write(results []*load.Result, rec *load.Recording, found *load.F
 		}
 	}
 	if f.format == "json" {
-		return loadreport.JSON(b.stdout, single)
+		return render.JSON(b.stdout, single)
 	}
 	return nil
 }

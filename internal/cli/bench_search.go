@@ -15,7 +15,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/load"
-	"github.com/sixty-dev/sixty/internal/load/loadreport"
+	"github.com/sixty-dev/sixty/internal/report/loadreport"
 )
 
 // trialDuration is how long one trial lasts without --duration and --requests:
@@ -55,7 +55,7 @@ func (b *bench) search(ctx context.Context) error {
 		}
 	}
 	if f.format == "text" {
-		if err := loadreport.SearchText(b.stdout, found, unit); err != nil {
+		if err := loadreport.SearchText(b.stdout, found, unit, terminal(b.stdout, "auto")); err != nil {
 			return err
 		}
 	}

@@ -6,14 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/fleet"
@@ -21,6 +19,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
 	"github.com/sixty-dev/sixty/internal/pathologies"
+	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/report"
 )
 
@@ -312,7 +311,7 @@ func (d *demo) watch(ctx context.Context, r *liveRun, p *fleet.Phase, most time.
 			return ctx.Err()
 		case <-tick.C:
 		}
-		d.line.show("%s", cut(fmt.Sprintf("%3.0f s  %s", time.Since(began).Seconds(), r.gauges(ctx)), d.screen.width-1))
+		d.line.show("%3.0f s  %s", time.Since(began).Seconds(), r.gauges(ctx))
 		if time.Since(began) < soonest-evaluateEvery/2 {
 			continue
 		}
@@ -361,14 +360,6 @@ func (r *liveRun) gauges(ctx context.Context) string {
 	return strings.Join(parts, " · ")
 }
 
-// cut shortens a line to a terminal's width, so that it can be written over.
-func cut(line string, width int) string {
-	if r := []rune(line); len(r) > width {
-		return string(r[:width])
-	}
-	return line
-}
-
 // announce says what is done.
 func (d *demo) announce(p *fleet.Phase) {
 	d.screen.line("")
@@ -394,54 +385,39 @@ func (d *demo) tell(p *fleet.Phase, got diagnose.Diagnosis, when string) error {
 	return nil
 }
 
-// screen writes paragraphs as wide as the terminal.
+// screen writes paragraphs as wide as the terminal, each at once: the demo takes
+// its time.
 type screen struct {
-	w     io.Writer
-	width int
-	color bool
+	w io.Writer
+	o render.Options
 }
 
-func newScreen(w io.Writer, color string) *screen {
-	s := &screen{w: w, width: report.DefaultWidth, color: color == "always"}
-	if file, ok := w.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
-		s.color = s.color || color == "auto" && os.Getenv("NO_COLOR") == ""
-		if width, _, err := term.GetSize(int(file.Fd())); err == nil && width >= 40 {
-			s.width = min(width, 120)
-		}
-	}
-	return s
-}
+func newScreen(w io.Writer, color string) *screen { return &screen{w, terminal(w, color)} }
 
-func (s *screen) bold(text string) string {
-	if !s.color {
-		return text
-	}
-	return "\x1b[1m" + text + "\x1b[0m"
+// show writes what is laid out.
+func (s *screen) show(lay func(t *render.Text)) {
+	t := render.NewText(s.o)
+	lay(t)
+	_, _ = t.WriteTo(s.w) // as with all that is printed on the way
 }
 
 func (s *screen) line(text string) { fmt.Fprintln(s.w, text) }
 
 func (s *screen) title(text string) {
-	s.line("")
-	s.line(s.bold("── " + text + " " + strings.Repeat("─", max(s.width-len([]rune(text))-4, 3))))
+	s.show(func(t *render.Text) {
+		head := "── " + text + " "
+		t.Line("")
+		t.Line(t.Style(render.Bold, head+strings.Repeat("─", max(t.Width()-render.Cells(head), 3))))
+	})
 }
 
 func (s *screen) paragraph(text string) {
-	for _, l := range fill(text, s.width) {
-		s.line(l)
-	}
+	s.show(func(t *render.Text) { t.Paragraph("", "", text) })
 }
 
 // labelled writes a paragraph behind a word.
 func (s *screen) labelled(label, text string) {
-	const indent = 14
-	for i, l := range fill(text, s.width-indent) {
-		head := strings.Repeat(" ", indent)
-		if i == 0 {
-			head = s.bold(label) + strings.Repeat(" ", indent-len(label))
-		}
-		s.line(head + l)
-	}
+	s.show(func(t *render.Text) { t.Item(14, t.Style(render.Bold, label), text) })
 }
 
 // excerpt shows the verdict, its evidence and the first remedy, as sixty
@@ -455,7 +431,7 @@ func (s *screen) excerpt(d diagnose.Diagnosis) error {
 		d.Findings = []diagnose.Finding{lead}
 	}
 	var b bytes.Buffer
-	if err := report.Text(&b, d, report.Options{Color: s.color, Width: s.width - 2}); err != nil {
+	if err := report.Text(&b, d, report.Options{Options: render.Options{Color: s.o.Color, Width: render.NewText(s.o).Width() - 2}}); err != nil {
 		return err
 	}
 	text := strings.TrimRight(b.String(), "\n")
@@ -466,21 +442,4 @@ func (s *screen) excerpt(d diagnose.Diagnosis) error {
 		s.line(strings.TrimRight("  "+l, " \n"))
 	}
 	return nil
-}
-
-// fill breaks a text into lines.
-func fill(text string, width int) []string {
-	var lines []string
-	line := ""
-	for _, w := range strings.Fields(text) {
-		if line != "" && len([]rune(line))+1+len([]rune(w)) > width {
-			lines = append(lines, line)
-			line = ""
-		}
-		if line != "" {
-			line += " "
-		}
-		line += w
-	}
-	return append(lines, line)
 }

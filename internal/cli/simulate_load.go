@@ -13,9 +13,9 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/report/simreport"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/sim/whatif"
-	"github.com/sixty-dev/sixty/internal/simreport"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
 

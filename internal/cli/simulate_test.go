@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sixty-dev/sixty/internal/hint"
-	"github.com/sixty-dev/sixty/internal/simreport"
+	"github.com/sixty-dev/sixty/internal/report/simreport"
 )
 
 // simulated runs simulate and returns what it found.

@@ -17,10 +17,10 @@ import (
 	"github.com/sixty-dev/sixty/internal/gpu"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/modelconfig"
+	"github.com/sixty-dev/sixty/internal/report/tunereport"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/sim/whatif"
 	"github.com/sixty-dev/sixty/internal/tune"
-	"github.com/sixty-dev/sixty/internal/tune/tunereport"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
 

@@ -42,7 +42,7 @@ func layUsage(t *render.Text, cmd *cobra.Command) {
 	if cmd.HasExample() {
 		t.Heading("Examples:")
 		for line := range strings.Lines(cmd.Example) {
-			t.Line(strings.TrimRight(line, "\n"))
+			t.Command("  ", strings.TrimSpace(line))
 		}
 	}
 	if cmd.HasAvailableSubCommands() {

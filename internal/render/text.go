@@ -93,6 +93,48 @@ func (t *Text) Line(s string) {
 	t.b.WriteByte('\n')
 }
 
+// Command writes a shell command to copy, continued on the next line where it is too
+// long: before an option or another argument, outside quotes.
+func (t *Text) Command(indent, s string) {
+	line := indent
+	for i, arg := range arguments(s) {
+		switch {
+		case i == 0:
+		case Cells(line)+1+Cells(arg)+len(` \`) > t.width:
+			t.Line(line + ` \`)
+			line = indent + "    "
+		default:
+			line += " "
+		}
+		line += arg
+	}
+	t.Line(line)
+}
+
+// arguments splits a command at spaces outside quotes; an option's value stays with it.
+func arguments(s string) []string {
+	var out []string
+	arg, quote := "", rune(0)
+	for _, r := range s + " " {
+		switch {
+		case r == quote:
+			quote = 0
+		case quote == 0 && (r == '"' || r == '\''):
+			quote = r
+		case quote == 0 && r == ' ':
+			if n := len(out) - 1; n >= 0 && strings.HasPrefix(out[n], "-") && !strings.Contains(out[n], " ") && !strings.HasPrefix(arg, "-") {
+				out[n] += " " + arg
+			} else if arg != "" {
+				out = append(out, arg)
+			}
+			arg = ""
+			continue
+		}
+		arg += string(r)
+	}
+	return out
+}
+
 // Heading writes a title after an empty line.
 func (t *Text) Heading(s string) {
 	t.Line("")
@@ -160,7 +202,7 @@ func Words(columns []Column) []Column {
 }
 
 // leastWrapped is how wide a wrapped last column is at least.
-const leastWrapped = 20
+const leastWrapped = 16
 
 // Table writes rows in columns, behind an indent of two. Where the terminal is too
 // narrow the columns move together, those with a rank leave, the last one is

@@ -94,6 +94,14 @@ func TestTableFitsWhateverTheWidth(t *testing.T) {
 	}
 }
 
+func TestACommandIsContinuedBetweenArguments(t *testing.T) {
+	got := laid(Options{Width: 40}, func(t *Text) { t.Command("  ", `sixty audit --match '{namespace="prod", x="y"}' --at 10:00 --output json`) })
+	want := "  sixty audit \\\n      --match '{namespace=\"prod\", x=\"y\"}' \\\n      --at 10:00 --output json\n"
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 func TestMarkdownIsLaidOutForATerminal(t *testing.T) {
 	const source = "# Title\n\nA paragraph of words that goes\non over lines.\n\n- one item that is quite a bit longer than the others\n- two\n\n" +
 		"1. first\n\n   ```promql\n   sum by (instance, model_name) (rate(vllm:request_prompt_tokens_sum[5m]))\n   ```\n\n" +

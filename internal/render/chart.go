@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -161,8 +162,9 @@ func (s scale) ticks(n int) []float64 {
 		}
 	}
 	step *= unit
-	for i := math.Ceil(s.lo/step - 1e-9); i*step <= s.hi+step*1e-9; i++ {
-		t = append(t, i*step)
+	for i := int(math.Ceil(s.lo/step - 1e-9)); float64(i)*step <= s.hi+step*1e-9; i++ {
+		v, _ := strconv.ParseFloat(strconv.FormatFloat(float64(i)*step, 'g', 12, 64), 64) // 0.3, not 0.30000000000000004
+		t = append(t, v)
 	}
 	return t
 }

@@ -235,8 +235,12 @@ func (t *Text) Table(columns []Column, rows [][]string) {
 				first += strings.Repeat(" ", gap)
 			}
 			hang := Cells(first)
-			if t.width-hang < leastWrapped {
-				hang = t.width / 2
+			longest := leastWrapped
+			for _, w := range words(r[n]) {
+				longest = max(longest, Cells(w))
+			}
+			if t.width-hang < longest {
+				hang = min(hang, t.width/2)
 			}
 			t.Paragraph(first, strings.Repeat(" ", hang), r[n])
 			continue

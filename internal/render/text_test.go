@@ -95,7 +95,9 @@ func TestTableFitsWhateverTheWidth(t *testing.T) {
 }
 
 func TestACommandIsContinuedBetweenArguments(t *testing.T) {
-	got := laid(Options{Width: 40}, func(t *Text) { t.Command("  ", `sixty audit --match '{namespace="prod", x="y"}' --at 10:00 --output json`) })
+	got := laid(Options{Width: 40}, func(t *Text) {
+		t.Command("  ", `sixty audit --match '{namespace="prod", x="y"}' --at 10:00 --output json`)
+	})
 	want := "  sixty audit \\\n      --match '{namespace=\"prod\", x=\"y\"}' \\\n      --at 10:00 --output json\n"
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

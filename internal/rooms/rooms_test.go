@@ -52,6 +52,7 @@ var pure = []string{
 	"internal/report/tunereport",
 	"internal/sim/...",
 	"internal/slo",
+	"internal/stat",
 	"internal/tune/...",
 	"internal/workload",
 }

@@ -4,7 +4,6 @@
 package selftest
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -18,6 +17,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/load"
 	"github.com/sixty-dev/sixty/internal/load/loadtest"
 	"github.com/sixty-dev/sixty/internal/render"
+	"github.com/sixty-dev/sixty/internal/stat"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
 
@@ -172,7 +172,8 @@ func compare(c Case, rec *load.Recording, res *load.Result, truths []loadtest.Tr
 		}
 	}
 	if d := res.Latency[load.TTFT]; d != nil && len(first) > 0 {
-		o.TTFTP50, o.TTFTP99 = at(d, 0.5)-rank(first, 0.5), at(d, 0.99)-rank(first, 0.99)
+		slices.Sort(first)
+		o.TTFTP50, o.TTFTP99 = at(d, 0.5)-stat.Quantile(first, 0.5), at(d, 0.99)-stat.Quantile(first, 0.99)
 	}
 	if d := res.Latency[load.ITL]; d != nil && len(gaps) > 0 {
 		o.ITLMean = d.Mean - mean(gaps)
@@ -189,11 +190,6 @@ func compare(c Case, rec *load.Recording, res *load.Result, truths []loadtest.Tr
 func at(d *load.Distribution, q float64) float64 {
 	x, _ := d.At(q)
 	return x.Value
-}
-
-func rank(v []float64, q float64) float64 {
-	slices.SortFunc(v, cmp.Compare)
-	return v[min(max(int(math.Ceil(q*float64(len(v))))-1, 0), len(v)-1)]
 }
 
 func mean(v []float64) float64 {

@@ -12,6 +12,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/load"
 	"github.com/sixty-dev/sixty/internal/render"
+	"github.com/sixty-dev/sixty/internal/stat"
 )
 
 // text has the names of what it tells in a column of their own.
@@ -292,10 +293,9 @@ func generator(t *text, r *load.Result) {
 
 // Progress is the line that a running test shows.
 func Progress(p load.Progress, sinceTokens int64, interval time.Duration) string {
-	slices.Sort(p.TTFTs)
 	first := "–"
-	if n := len(p.TTFTs); n > 0 {
-		first = render.Seconds(p.TTFTs[n/2].Seconds())
+	if len(p.TTFTs) > 0 {
+		first = render.Seconds(stat.Median(p.TTFTs).Seconds())
 	}
 	s := fmt.Sprintf("%4.0fs  %d sent  %d in flight  %d done  %d failed  %s tokens/s  TTFT P50 %s", p.Elapsed.Seconds(), p.Sent, p.InFlight,
 		p.Complete+p.Cancelled, p.Failed, render.Number(float64(sinceTokens)/interval.Seconds()), first)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/sim"
+	"github.com/sixty-dev/sixty/internal/stat"
 )
 
 // Measured is one request of a load test. Times are on one clock.
@@ -91,7 +92,7 @@ func guess(measured []Measured) sim.StepCost {
 	if len(tpot) == 0 {
 		return sim.StepCost{Base: 20e-3}
 	}
-	return sim.StepCost{Base: median(tpot)}
+	return sim.StepCost{Base: stat.Median(tpot)}
 }
 
 // fixpoint alternates simulation and fit.

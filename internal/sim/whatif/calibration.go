@@ -3,13 +3,13 @@ package whatif
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/sixty-dev/sixty/internal/gpu"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/sim/calibrate"
+	"github.com/sixty-dev/sixty/internal/stat"
 )
 
 // Basis is the kind of evidence that step times rest on.
@@ -149,7 +149,7 @@ func typicalRequest(ms []calibrate.Measured) float64 {
 			v = append(v, (m.LastToken-m.FirstToken).Seconds()/float64(n-1))
 		}
 	}
-	return median(v)
+	return stat.Median(v)
 }
 
 func typicalScrape(scrapes []calibrate.Scrape) float64 {
@@ -159,15 +159,7 @@ func typicalScrape(scrapes []calibrate.Scrape) float64 {
 			v = append(v, s.ITLSeconds/s.ITLCount)
 		}
 	}
-	return median(v)
-}
-
-func median(v []float64) float64 {
-	if len(v) == 0 {
-		return 0
-	}
-	slices.Sort(v)
-	return v[len(v)/2]
+	return stat.Median(v)
 }
 
 // Statement says in one sentence what the step times rest on.

@@ -69,6 +69,9 @@ func (p *Page) chart(panel *dashboard.Panel) render.Chart {
 		Title: panel.Title, Width: float64(panel.Width) * columnWidth, Height: chartHeight, NoLegend: true,
 		Range: [2]float64{0, span.Seconds()}, Step: p.Step.Seconds(), Stack: panel.Stack, Max: panel.Max, Format: ticks(panel.Unit),
 		FormatX: func(v float64) string {
+			if v == 0 {
+				return "" // the Y axis has its own zero there
+			}
 			return p.Options.From.Add(time.Duration(v * float64(time.Second))).UTC().Format(layout)
 		},
 	}

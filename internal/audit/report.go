@@ -332,7 +332,7 @@ func (p *printer) group(all []Finding) {
 	for i, f := range all[:shown] {
 		place := f.Where
 		if f.Line > 0 {
-			place = fmt.Sprintf("%d:%d  %s", f.Line, f.Column, f.Where)
+			place = fmt.Sprintf("%d:%d %s", f.Line, f.Column, f.Where)
 		}
 		p.Paragraph("    ", "      ", render.Clean(place))
 		p.Line("      " + render.Clip(oneLine(f.Fragment), p.Width()-6))

@@ -12,8 +12,13 @@ import (
 // Numbers with a unit are written by indicator.FormatNumber everywhere; these are
 // the units that reports use most, and numbers without one.
 
-// Seconds writes a time.
-func Seconds(v float64) string { return indicator.FormatNumber(v, indicator.Seconds) }
+// Seconds writes a time; what takes for ever never comes.
+func Seconds(v float64) string {
+	if math.IsInf(v, 1) {
+		return "never"
+	}
+	return indicator.FormatNumber(v, indicator.Seconds)
+}
 
 // Percent writes a share.
 func Percent(v float64) string { return indicator.FormatNumber(v, indicator.Ratio) }

@@ -2,6 +2,7 @@ package render
 
 import (
 	"errors"
+	"math"
 	"strings"
 	"testing"
 
@@ -148,7 +149,7 @@ func TestNumbersForPeople(t *testing.T) {
 	for got, want := range map[string]string{
 		Number(0): "0", Number(1.234): "1.23", Number(123.4): "123", Number(9999): "9999", Number(12345): "12.3 k", Number(2.5e6): "2.50 M",
 		Grouped(-1234567): "-1,234,567", Grouped(-123): "-123", Grouped(999): "999", Large(8.03e9): "8.03 billion", GiB(79.25 * (1 << 30)): "79.25 GiB", GiB(5 << 20): "5 MiB",
-		Seconds(0.0123): "12.3 ms", Percent(0.973): "97.3 %", Plural(1, "GPU"): "1 GPU", Plural(3, "GPU"): "3 GPUs", And([]string{"a", "b", "c"}): "a, b and c",
+		Seconds(0.0123): "12.3 ms", Seconds(math.Inf(1)): "never", Percent(0.973): "97.3 %", Plural(1, "GPU"): "1 GPU", Plural(3, "GPU"): "3 GPUs", And([]string{"a", "b", "c"}): "a, b and c",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)

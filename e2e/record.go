@@ -40,9 +40,12 @@ type Truth struct {
 
 // TruthPhase is one phase with the verdict at its end.
 type TruthPhase struct {
-	Name    string   `json:"name"`
-	From    int64    `json:"from_unix_ms"`
-	To      int64    `json:"to_unix_ms"`
+	Name string `json:"name"`
+	From int64  `json:"from_unix_ms"`
+	To   int64  `json:"to_unix_ms"`
+	// Onset is when the fault was there, where that is later than the phase: added by hand
+	// from what the scrapes show.
+	Onset   int64    `json:"onset_unix_ms,omitempty"`
 	Verdict string   `json:"verdict"`
 	Accept  []string `json:"accept,omitempty"`
 	// Targets are the verdicts of the targets by themselves, where they differ.

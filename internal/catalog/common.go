@@ -52,8 +52,8 @@ var (
 	}
 	// SamePrefillRate is prefill that comes no more often.
 	SamePrefillRate = &Threshold{
-		Name: "same_prefill_rate", Unit: indicator.TokensPerSecond, Default: 1e9, Baseline: &Relative{Factor: 1.5, Offset: 100},
-		Why: "streams wait for every prefill beside them, so half as many prompt tokens a second again alone make one gap in ten longer; without a baseline nothing says that they came more often",
+		Name: "same_prefill_rate", Unit: indicator.TokensPerSecond, Default: 1e9, Baseline: &Relative{Factor: 1.25, Offset: 100},
+		Why: "streams wait for every prefill beside them, so a quarter more prompt tokens a second alone make one gap in ten longer; without a baseline nothing says that they came more often",
 	}
 	// PrefillMost is a first token that is late because of its own prefill.
 	PrefillMost = &Threshold{

@@ -14,7 +14,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/pathologies"
-	"github.com/sixty-dev/sixty/internal/predict"
+	"github.com/sixty-dev/sixty/internal/planning"
 	"github.com/sixty-dev/sixty/internal/report"
 )
 
@@ -160,7 +160,7 @@ func runDiagnose(ctx context.Context, stdout, stderr io.Writer, args []string, f
 		return fmt.Errorf("--fail-on: %w", err)
 	}
 	all := pathologies.All()
-	o := diagnose.Options{Pathologies: all, Predict: predict.Fill}
+	o := diagnose.Options{Pathologies: all, Predict: planning.PredictFixes}
 	if o.Settings, err = f.settings.settings(all); err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -81,9 +80,9 @@ func (f *observedFlags) check(urls []string) error {
 // observed is what was seen of running servers of one model.
 type observed struct {
 	*observe.Fleet
-	From    string        // the source, for people
-	Release string        // of vLLM, "" when not known
-	Config  engine.Config // of the first server, with what was inferred
+	From    string         // the source, for people
+	Release engine.Release // of vLLM, "" when not known
+	Config  engine.Config  // of the first server, with what was inferred
 	Model   string
 	Notes   []string
 }
@@ -189,7 +188,7 @@ func (f *observedFlags) fromServers(ctx context.Context, stderr io.Writer, urls 
 	if good == 0 {
 		return nil, hint.With(fmt.Errorf("no server answered: %w", failed), firstHint(failed, "check the address, and that the server is up"))
 	}
-	o = &observed{From: targets[0].Name(), Release: facts.Version}
+	o = &observed{From: targets[0].Name(), Release: engine.FindRelease(facts.Version)}
 	if len(targets) > 1 {
 		o.From += fmt.Sprintf(" and %d more", len(targets)-1)
 	}
@@ -225,7 +224,7 @@ func (f *observedFlags) read(ctx context.Context, q metrics.Querier, o *observed
 		}
 		options.Targets = append(options.Targets, target)
 		o.Model = name
-		o.Release = cmp.Or(o.Release, release.FindString(t.Version))
+		o.Release = cmp.Or(o.Release, engine.FindRelease(t.Version))
 	}
 	switch {
 	case len(models) > 1:
@@ -249,6 +248,3 @@ func (f *observedFlags) read(ctx context.Context, q metrics.Querier, o *observed
 	}
 	return nil
 }
-
-// release finds the first release in a dialect's range, such as "0.20 to 0.22".
-var release = regexp.MustCompile(`\d+\.\d+(\.\d+)?`)

@@ -14,13 +14,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sixty-dev/sixty/internal/engine"
-	"github.com/sixty-dev/sixty/internal/gpu"
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/report/simreport"
 	"github.com/sixty-dev/sixty/internal/sim"
-	"github.com/sixty-dev/sixty/internal/sim/calibrate"
-	"github.com/sixty-dev/sixty/internal/sim/whatif"
 	"github.com/sixty-dev/sixty/internal/slo"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
@@ -124,7 +122,7 @@ func (f *simulateFlags) register(cmd *cobra.Command) {
 	s.StringVar(&f.engineArgs, "engine-args", "", "the simulated server's `arguments`, as vllm serve takes them")
 	s.StringVar(&f.version, "vllm-version", "", "the vLLM `release` whose rules are simulated (default: that of the measured servers)")
 	s.IntVar(&f.replicas, "replicas", 0, "engines behind a router (default: as many as were measured)")
-	s.StringVar(&f.route, "route", string(whatif.RoundRobin), "between replicas: round-robin, least-loaded or prefix-affinity")
+	s.StringVar(&f.route, "route", string(perfmodel.RoundRobin), "between replicas: round-robin, least-loaded or prefix-affinity")
 
 	l := &f.load
 	s.StringVar(&l.rate, "rate", "", "requests per second: 10, ramp:1-50:2m or steps:5,10,20:30s (default: as measured)")
@@ -263,16 +261,17 @@ type simulation struct {
 	stderr    io.Writer
 	seen      *observed // nil without servers
 	args      engine.Config
+	release   engine.Release // whose rules are simulated
 	objective *slo.Objective
-	evidence  whatif.Evidence
+	evidence  perfmodel.Evidence
 
 	// Of --gpu and --model-config, nil without them.
-	device     *gpu.Spec
+	device     *perfmodel.GPU
 	ledger     engine.Config
 	ledgerSays string
 
 	// One calibration serves all points: it is of the configuration that was seen.
-	calibration *whatif.Calibration
+	calibration *perfmodel.Calibration
 	trace       *workload.Trace // as read, nil without --trace
 	drawn       map[string][]sim.Request
 }
@@ -308,7 +307,10 @@ func newSimulation(ctx context.Context, stderr io.Writer, urls []string, f *simu
 	}
 	model := f.source.model
 	if s.seen != nil {
-		model = s.seen.Model
+		model, s.release = s.seen.Model, s.seen.Release
+	}
+	if s.release, err = namedRelease(f.version, s.release); err != nil {
+		return nil, err
 	}
 	if s.objective, err = f.objective(model); err != nil {
 		return nil, err
@@ -322,7 +324,7 @@ func newSimulation(ctx context.Context, stderr io.Writer, urls []string, f *simu
 		return nil, err
 	}
 	s.evidence.Check = ctx.Err
-	if s.calibration, err = whatif.Calibrate(s.evidence); err != nil {
+	if s.calibration, err = perfmodel.Calibrate(s.evidence); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -331,8 +333,8 @@ func newSimulation(ctx context.Context, stderr io.Writer, urls []string, f *simu
 // point is one simulation to run.
 type point struct {
 	set        map[string]string
-	engine     *whatif.Engine
-	deployment whatif.Deployment
+	engine     *perfmodel.Engine
+	deployment perfmodel.Deployment
 	known      engine.Config
 	workload   simreport.Workload
 	requests   []sim.Request
@@ -422,7 +424,7 @@ func (s *simulation) predict(ctx context.Context, points []*point, runs []simrep
 
 // predictOne simulates one point. Its failure is an entry of the sweep's table.
 func (s *simulation) predictOne(ctx context.Context, p *point, run *simreport.Run, points int, sweep bool) {
-	var prediction *calibrate.Prediction
+	var prediction *perfmodel.Prediction
 	if p.err == nil {
 		last := p.requests[len(p.requests)-1].Arrival
 		if p.clients > 0 {
@@ -431,9 +433,9 @@ func (s *simulation) predictOne(ctx context.Context, p *point, run *simreport.Ru
 		o := sim.Options{SampleEvery: max(last/samplesPerRun, time.Millisecond).Round(time.Millisecond), Clients: p.clients, Until: p.until, Check: ctx.Err}
 		draws := s.f.samples
 		if draws < 0 {
-			draws = whatif.Draws(len(p.requests) * points)
+			draws = perfmodel.Draws(len(p.requests) * points)
 		}
-		prediction, p.err = s.calibration.Predict(p.deployment, p.requests, draws, o)
+		prediction, p.err = s.calibration.Fit.Predict(p.deployment, p.requests, draws, o)
 	}
 	if p.err != nil {
 		*run = simreport.Run{Error: p.err.Error()}

@@ -10,9 +10,8 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/sim"
-	"github.com/sixty-dev/sixty/internal/sim/whatif"
-	"github.com/sixty-dev/sixty/internal/tune"
 )
 
 // gather collects what says how long steps take.
@@ -34,17 +33,13 @@ func (s *simulation) gather() error {
 	}
 	// The configuration under which it was observed is that of the servers, not one
 	// of the sweep's.
-	observed, err := whatif.Config(s.release(), s.known(nil), s.device)
+	observed, err := perfmodel.Config(s.release, s.known(nil), s.device)
 	if err != nil {
 		return err
 	}
 	e.Config = observed.Config
 	if s.seen != nil {
-		capacity := float64((e.Config.NumBlocks - 1) * e.Config.BlockSize)
-		for i := range s.seen.Engines {
-			e.Scrapes = append(e.Scrapes, s.seen.Engines[i].Scrapes(capacity)...)
-		}
-		e.ScrapesFrom = s.seen.From
+		e.Scrapes, e.ScrapesFrom = s.seen.Scrapes(e.Config), s.seen.From
 	}
 	if f.loadTest != "" {
 		file, err := os.Open(f.loadTest)
@@ -52,7 +47,7 @@ func (s *simulation) gather() error {
 			return fmt.Errorf("open --load-test: %w", err)
 		}
 		defer file.Close()
-		test, err := whatif.ReadLoadTest(file, e.Config.BlockSize)
+		test, err := perfmodel.ReadLoadTest(file, e.Config.BlockSize)
 		if err != nil {
 			return fmt.Errorf("%s: %w", f.loadTest, err)
 		}
@@ -64,13 +59,10 @@ func (s *simulation) gather() error {
 	return nil
 }
 
-// usualTokens is how long a request is on average where nothing tells.
-const usualTokens = 1000
-
 // dataSheets reads the model and the GPU, where both are given: what a step would
 // cost, and how large the KV cache would be where nothing else tells.
 func (s *simulation) dataSheets() error {
-	t := &tuning{f: &tuneFlags{gpu: s.f.gpu, modelConfig: s.f.modelConfig}, fixed: s.args, seen: s.seen}
+	t := &tuning{f: &tuneFlags{gpu: s.f.gpu, modelConfig: s.f.modelConfig}, fixed: s.args, seen: s.seen, release: s.release}
 	if err := t.accelerator(); err != nil {
 		return err
 	}
@@ -84,16 +76,11 @@ func (s *simulation) dataSheets() error {
 	if t.model, err = t.f.model(); err != nil {
 		return err
 	}
-	if version := s.release(); version != "" {
-		if t.release, err = tune.ParseRelease(version); err != nil {
-			return fmt.Errorf("--vllm-version: %w", err)
-		}
-	}
 	settings, err := t.settings(t.known())
 	if err != nil {
 		return err
 	}
-	l, err := tune.NewLedger(t.model, settings)
+	l, err := perfmodel.NewLedger(t.model, settings)
 	if err != nil {
 		return err
 	}
@@ -108,24 +95,26 @@ func (s *simulation) dataSheets() error {
 	if s.device == nil {
 		return nil // a size of memory has no speed
 	}
-	mean := float64(usualTokens)
-	if s.seen != nil && s.seen.Workload.Requests() > 0 {
-		mean = s.seen.Workload.Prompt.Mean() + s.seen.Workload.Output.Mean()/2
+	mean, err := s.meanTokens()
+	if err != nil {
+		return err
 	}
-	bits := 16
-	if b := t.model.Quant.Bits; b > 0 {
-		bits = int(b)
-	}
-	model, hardware := l.StepModel(mean), whatif.Devices(t.device, l.Settings.TP, bits)
-	e := &s.evidence
-	e.Model, e.Device, e.HardwareFrom = &model, &hardware, t.device.Name
-	if l.Settings.TP > 1 {
-		e.HardwareFrom = fmt.Sprintf("%d × %s", l.Settings.TP, t.device.Name)
-	}
-	if name := t.model.Architecture; name != "" {
-		e.HardwareFrom += " and the configuration of a " + name
-	}
+	prior := l.StepCost(mean)
+	s.evidence.Prior, s.evidence.HardwareFrom = &prior, l.StepTimesFrom()
 	return nil
+}
+
+// meanTokens is what a request holds on average, in the middle of its answer.
+func (s *simulation) meanTokens() (float64, error) {
+	if s.trace == nil {
+		spec, _, err := s.spec(&s.f.load)
+		return spec.Prompt.Mean() + spec.Output.Mean()/2, err
+	}
+	var sum float64
+	for _, r := range s.trace.Requests {
+		sum += float64(r.PromptTokens) + float64(r.OutputTokens)/2
+	}
+	return sum / float64(max(len(s.trace.Requests), 1)), nil
 }
 
 // parseStepCost reads constants such as base=8ms,per-token=50us,knee=256.

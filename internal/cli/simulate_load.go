@@ -13,9 +13,10 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/perfmodel"
+	"github.com/sixty-dev/sixty/internal/planning"
 	"github.com/sixty-dev/sixty/internal/report/simreport"
 	"github.com/sixty-dev/sixty/internal/sim"
-	"github.com/sixty-dev/sixty/internal/sim/whatif"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
 
@@ -29,13 +30,13 @@ func (s *simulation) point(ctx context.Context, set map[string]string) (*point, 
 		return nil, err
 	}
 	p := &point{set: set, known: s.known(set)}
-	if p.engine, err = whatif.Config(s.release(), p.known, s.device); err != nil {
+	if p.engine, err = perfmodel.Config(s.release, p.known, s.device); err != nil {
 		return nil, err
 	}
 	if p.known[engine.NumBlocks].Source == s.ledger[engine.NumBlocks].Source && s.ledger != nil && p.known[engine.NumBlocksOverride].Value == "" {
 		p.engine.Assumed = append(p.engine.Assumed, s.ledgerSays)
 	}
-	p.deployment = whatif.Deployment{Config: p.engine.Config, Replicas: f.replicas, Route: whatif.Route(f.route)}
+	p.deployment = perfmodel.Deployment{Config: p.engine.Config, Replicas: f.replicas, Route: perfmodel.Route(f.route)}
 	if f.replicas == 0 && s.seen != nil {
 		p.deployment.Replicas = len(s.seen.Engines)
 	}
@@ -57,7 +58,7 @@ func (s *simulation) spread(p *point) {
 	d := &p.deployment
 	if s.seen != nil && len(s.seen.Engines) == d.Replicas {
 		if shares := s.seen.Shares(); shares != nil {
-			d.Route, d.Shares = whatif.Observed, shares
+			d.Route, d.Shares = perfmodel.AsObserved, shares
 			var parts []string
 			for _, share := range shares[:min(len(shares), 8)] {
 				parts = append(parts, fmt.Sprintf("%.0f %%", 100*share))
@@ -70,14 +71,6 @@ func (s *simulation) spread(p *point) {
 		}
 	}
 	p.engine.Assumed = append(p.engine.Assumed, "requests spread over the replicas "+string(d.Route)+": no metric tells")
-}
-
-// release is the vLLM release whose rules are simulated.
-func (s *simulation) release() string {
-	if s.f.version == "" && s.seen != nil {
-		return release.FindString(s.seen.Release)
-	}
-	return s.f.version
 }
 
 // draw makes a point's requests. Points that differ in the engine alone share them.
@@ -165,7 +158,7 @@ func (s *simulation) replay(ctx context.Context, l *simulateLoad, blockSize int)
 	if err != nil {
 		return nil, err
 	}
-	return whatif.Draw(sourceUntil{ctx, source}, nil, blockSize, l.requests, l.duration)
+	return planning.Draw(sourceUntil{ctx, source}, nil, blockSize, l.requests, l.duration)
 }
 
 func (s *simulation) traceText(l *simulateLoad) string {
@@ -312,9 +305,9 @@ func (s *simulation) looped(ctx context.Context, l *simulateLoad, loop workload.
 	}
 	if n == 0 {
 		one := max(spec.Output.Mean(), 1)*max(s.calibration.Fit.Low.Base/2, s.calibration.Fit.Cost.Base/10) + loop.Pause.Seconds()
-		n = int(min(float64(loop.Clients)*(until.Seconds()/max(one, 1e-6)+2), whatif.MaxRequests))
+		n = int(min(float64(loop.Clients)*(until.Seconds()/max(one, 1e-6)+2), planning.MaxRequests))
 	}
-	return whatif.DrawLoop(sourceUntil{ctx, source}, blockSize, n, loop.Clients, within, loop.Pause)
+	return planning.DrawLoop(sourceUntil{ctx, source}, blockSize, n, loop.Clients, within, loop.Pause)
 }
 
 // loopText describes clients in a loop, as madeText does requests.
@@ -425,13 +418,13 @@ func (s *simulation) made(ctx context.Context, l *simulateLoad, blockSize int) (
 	if err != nil {
 		return nil, err
 	}
-	return whatif.Draw(sourceUntil{ctx, source}, pacer, blockSize, l.requests, until)
+	return planning.Draw(sourceUntil{ctx, source}, pacer, blockSize, l.requests, until)
 }
 
 // fits refuses, or leaves out, requests that can never be served, and says so.
 func (s *simulation) fits(p *point) (notes []string, err error) {
 	cfg := p.deployment.Config
-	for _, t := range whatif.Fit(cfg, p.requests) {
+	for _, t := range planning.Fit(cfg, p.requests) {
 		what := fmt.Sprintf("%d of %d requests %s; the largest has %d prompt and %d output tokens", t.Count, len(p.requests), t.Why, t.Prompt, t.Output)
 		switch {
 		case t.Refused:

@@ -134,7 +134,7 @@ const exporterOffset = 1400
 // describeFleet says where what is.
 func describeFleet(w io.Writer, fl *fleet.Fleet, cfg fleet.Config) {
 	release := cfg.Release
-	if release == 0 {
+	if release == "" {
 		release = fleet.DefaultRelease
 	}
 	fmt.Fprintf(w, "make-believe vLLM %s, model %s, scenario %s: %s\n", release, cfg.Model, cfg.Scenario.Name, cfg.Scenario.Title)

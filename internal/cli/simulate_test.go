@@ -54,6 +54,42 @@ func TestSimulateFromPrometheusAgreesWithTheRecording(t *testing.T) {
 	}
 }
 
+// TestSimulateAndTuneAgree asks both verbs what one deployment would do, where each
+// token is all-reduced over PCIe and nothing was measured.
+func TestSimulateAndTuneAgree(t *testing.T) {
+	const limits = "--max-num-seqs 128 --max-num-batched-tokens 2048 --max-model-len 8192"
+	args := []string{"--model-config", "../modelconfig/testdata/llama-3.1-70b-w8a8.json", "--gpu", "A100 PCIe 80GB", "--rate", "3",
+		"--prompt-tokens", "1000", "--output-tokens", "200", "--requests", "300"}
+	simulated := simulated(t, append(args, "--engine-args", "--tensor-parallel-size 4 "+limits)...)
+	out, _, err := sixty(t, append([]string{"tune", "-o", "json", "--tp", "4", "--max-gpus", "4", "--itl-p95", "10s", "--engine-args", limits}, args...)...)
+	if err != nil {
+		t.Fatalf("%v (try: %s)", err, hint.Of(err))
+	}
+	var tuned struct {
+		Result struct {
+			Best struct {
+				TTFTP95 float64 `json:"ttft_p95"`
+				ITLP95  float64 `json:"itl_p95"`
+				E2EP95  float64 `json:"e2e_p95"`
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &tuned); err != nil {
+		t.Fatal(err)
+	}
+	latency, best := simulated.Runs[0].Latency, tuned.Result.Best
+	if latency[simreport.ITL].P95 < 0.1 {
+		t.Errorf("ITL P95 %v s: the all-reduces of a prefill are not in it", latency[simreport.ITL].P95)
+	}
+	for name, v := range map[string][2]float64{
+		"TTFT P95": {latency[simreport.TTFT].P95, best.TTFTP95}, "ITL P95": {latency[simreport.ITL].P95, best.ITLP95}, "E2E P95": {latency[simreport.E2E].P95, best.E2EP95},
+	} {
+		if !(math.Abs(v[0]-v[1]) < 1e-6) {
+			t.Errorf("%s: simulate says %v s, tune %v s", name, v[0], v[1])
+		}
+	}
+}
+
 func recordingEnd(t *testing.T, path string) string {
 	t.Helper()
 	var truth struct {

@@ -14,10 +14,10 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/modelconfig"
+	"github.com/sixty-dev/sixty/internal/planning"
 	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/report/tunereport"
 	"github.com/sixty-dev/sixty/internal/slo"
-	"github.com/sixty-dev/sixty/internal/tune"
 )
 
 // tuneFlags are the flags of tune as they were given.
@@ -159,8 +159,8 @@ func (f *tuneFlags) model() (*modelconfig.Model, error) {
 }
 
 // targets are those of the use case or the file, and over them one's own.
-func (f *tuneFlags) targets(model string) (tune.Targets, error) {
-	var t tune.Targets
+func (f *tuneFlags) targets(model string) (planning.Targets, error) {
+	var t planning.Targets
 	if f.slo != "" || f.useCase != "" {
 		g := simulateFlags{slo: f.slo, useCase: f.useCase}
 		o, err := g.objective(model)
@@ -176,8 +176,8 @@ func (f *tuneFlags) targets(model string) (tune.Targets, error) {
 	return t, nil
 }
 
-func ofObjective(o slo.Objective) tune.Targets {
-	return tune.Targets{TTFTP95: o.TTFTP95, ITLP95: o.ITLP95, E2EP95: o.E2EP95}
+func ofObjective(o slo.Objective) planning.Targets {
+	return planning.Targets{TTFTP95: o.TTFTP95, ITLP95: o.ITLP95, E2EP95: o.E2EP95}
 }
 
 func runTune(ctx context.Context, stdout, stderr io.Writer, urls []string, f *tuneFlags) error {

@@ -14,13 +14,12 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/engine"
-	"github.com/sixty-dev/sixty/internal/gpu"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/modelconfig"
+	"github.com/sixty-dev/sixty/internal/perfmodel"
+	"github.com/sixty-dev/sixty/internal/planning"
 	"github.com/sixty-dev/sixty/internal/report/tunereport"
 	"github.com/sixty-dev/sixty/internal/sim"
-	"github.com/sixty-dev/sixty/internal/sim/whatif"
-	"github.com/sixty-dev/sixty/internal/tune"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
 
@@ -32,10 +31,10 @@ type tuning struct {
 	log     *engine.Log // nil without --engine-log
 	loaded  float64     // bytes that loading took, by the log
 	fixed   engine.Config
-	release tune.Release
-	device  gpu.Spec
-	memory  tune.Estimate
-	targets tune.Targets
+	release engine.Release
+	device  perfmodel.GPU
+	memory  perfmodel.Estimate
+	targets planning.Targets
 }
 
 // newTuning reads the inputs.
@@ -58,17 +57,14 @@ func newTuning(ctx context.Context, stderr io.Writer, urls []string, f *tuneFlag
 			return nil, err
 		}
 	}
-	version := f.version
-	if version == "" && t.log != nil {
-		version = release.FindString(t.log.Version)
+	if t.log != nil {
+		t.release = engine.FindRelease(t.log.Version)
 	}
-	if version == "" && t.seen != nil {
-		version = release.FindString(t.seen.Release)
+	if t.seen != nil {
+		t.release = cmp.Or(t.release, t.seen.Release)
 	}
-	if version != "" {
-		if t.release, err = tune.ParseRelease(version); err != nil {
-			return nil, fmt.Errorf("--vllm-version: %w", err)
-		}
+	if t.release, err = namedRelease(f.version, t.release); err != nil {
+		return nil, err
 	}
 	served := t.model.Architecture
 	if t.seen != nil {
@@ -78,20 +74,33 @@ func newTuning(ctx context.Context, stderr io.Writer, urls []string, f *tuneFlag
 	return t, err
 }
 
+// namedRelease is the release that --vllm-version names, or another where it names
+// none.
+func namedRelease(flag string, otherwise engine.Release) (engine.Release, error) {
+	if flag == "" {
+		return otherwise, nil
+	}
+	r, err := engine.ParseRelease(flag)
+	if err != nil {
+		return "", fmt.Errorf("--vllm-version: %w", err)
+	}
+	return r, nil
+}
+
 // accelerator reads --gpu, a name or a size.
 func (t *tuning) accelerator() error {
 	if t.f.gpu == "" {
 		return nil
 	}
-	if bytes, ok := tune.ParseMemory(t.f.gpu); ok {
-		t.memory = tune.Exact(bytes)
+	if bytes, ok := perfmodel.ParseMemory(t.f.gpu); ok {
+		t.memory = perfmodel.Exact(bytes)
 		return nil
 	}
-	d, err := gpu.Find(t.f.gpu)
+	d, err := perfmodel.FindGPU(t.f.gpu)
 	if err != nil {
 		return fmt.Errorf("--gpu: %w", err)
 	}
-	t.device, t.memory = d, tune.MemoryOf(d)
+	t.device, t.memory = d, perfmodel.MemoryOf(d)
 	return nil
 }
 
@@ -109,7 +118,7 @@ func (t *tuning) readLog() error {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return nil //nolint:nilerr // a pipe: what loading took stays unknown
 	}
-	t.loaded, err = tune.LoadingTook(file)
+	t.loaded, err = perfmodel.LoadingTook(file)
 	return err
 }
 
@@ -127,16 +136,16 @@ func (t *tuning) known() engine.Config {
 }
 
 // settings makes the ledger's of a configuration.
-func (t *tuning) settings(c engine.Config) (tune.Settings, error) {
+func (t *tuning) settings(c engine.Config) (perfmodel.Settings, error) {
 	f := t.f
-	s := tune.Settings{Release: t.release, Device: t.device, Memory: t.memory, CPU: f.cpu, TP: f.tp, PP: f.pp, DP: f.dp, ExpertParallel: f.expertParallel}
+	s := perfmodel.Settings{Release: t.release, Device: t.device, Memory: t.memory, CPU: f.cpu, TP: f.tp, PP: f.pp, DP: f.dp, ExpertParallel: f.expertParallel}
 	var errs []error
 	count := func(flag string, to *int) {
 		text := c[flag].Value
 		if text == "" || *to != 0 {
 			return
 		}
-		v, err := whatif.Count(text)
+		v, err := perfmodel.ParseCount(text)
 		if err == nil && (v < 1 || v > 1<<31) {
 			err = errors.New("out of range")
 		}
@@ -157,7 +166,7 @@ func (t *tuning) settings(c engine.Config) (tune.Settings, error) {
 	number := func(flag string, to *float64) {
 		if text := c[flag].Value; text != "" {
 			v, err := strconv.ParseFloat(text, 64)
-			if bytes, ok := tune.ParseMemory(text); ok {
+			if bytes, ok := perfmodel.ParseMemory(text); ok {
 				v, err = bytes, nil
 			}
 			if err != nil || !(v > 0) || math.IsInf(v, 0) {
@@ -188,17 +197,17 @@ func (t *tuning) settings(c engine.Config) (tune.Settings, error) {
 }
 
 // observation is what the servers say of their memory.
-func (t *tuning) observation() (tune.Observed, bool) {
-	var o tune.Observed
+func (t *tuning) observation() (perfmodel.Observed, bool) {
+	var o perfmodel.Observed
 	switch {
 	case t.log != nil:
-		o = tune.FromConfig(t.log.Config, "the log "+filepath.Base(t.f.engineLog))
+		o = perfmodel.FromConfig(t.log.Config, "the log "+filepath.Base(t.f.engineLog))
 		o.KVBytes, o.WeightBytes, o.MaxConcurrency = t.log.KVBytes, t.loaded, t.log.MaxConcurrency
 		if t.log.KVTokens > 0 {
 			o.KVTokens = float64(t.log.KVTokens)
 		}
 	case t.seen != nil:
-		o = tune.FromConfig(t.seen.Config, "cache_config_info of "+t.seen.From)
+		o = perfmodel.FromConfig(t.seen.Config, "cache_config_info of "+t.seen.From)
 	default:
 		return o, false
 	}
@@ -215,12 +224,12 @@ func (t *tuning) answer(ctx context.Context) (*tunereport.Answer, error) {
 	if s.Memory.Value <= 0 && s.KVBytes <= 0 && s.NumBlocksOverride == 0 {
 		s.NumBlocksOverride = int(min(observation.NumBlocks, 1<<40))
 	}
-	l, err := tune.NewLedger(t.model, s)
+	l, err := perfmodel.NewLedger(t.model, s)
 	if err != nil {
 		return nil, err
 	}
 	wanted := !t.targets.Empty()
-	var demand *tune.Demand
+	var demand *planning.Demand
 	if wanted {
 		if demand, err = t.demand(); err != nil {
 			return nil, err
@@ -244,13 +253,13 @@ func (t *tuning) answer(ctx context.Context) (*tunereport.Answer, error) {
 
 // search looks for a configuration; the answer's ledger is then that of the one
 // that was found.
-func (t *tuning) search(ctx context.Context, l *tune.Ledger, o tune.Observed, checked bool, d *tune.Demand) (*tunereport.Answer, error) {
+func (t *tuning) search(ctx context.Context, l *perfmodel.Ledger, o perfmodel.Observed, checked bool, d *planning.Demand) (*tunereport.Answer, error) {
 	plan, err := t.plan(ctx, l, o, checked, d)
 	if err != nil {
 		return nil, err
 	}
 	result, err := plan.Search()
-	if errors.Is(err, tune.ErrNothingFits) {
+	if errors.Is(err, planning.ErrNothingFits) {
 		a := tunereport.New(l, lengths(l, d))
 		a.NothingFits(l.Remedies(), plan)
 		return a, nil
@@ -279,7 +288,7 @@ func (t *tuning) served() string {
 }
 
 // lengths are those of requests that the ledger is read for.
-func lengths(l *tune.Ledger, d *tune.Demand) []int {
+func lengths(l *perfmodel.Ledger, d *planning.Demand) []int {
 	var out []int
 	if d != nil {
 		out = append(out, int(math.Ceil(d.MeanPrompt+d.MeanOutput)))
@@ -296,7 +305,7 @@ func lengths(l *tune.Ledger, d *tune.Demand) []int {
 
 // plan is the question to the search. What the user fixed stays; what servers
 // happen to have is free to move.
-func (t *tuning) plan(ctx context.Context, l *tune.Ledger, o tune.Observed, checked bool, d *tune.Demand) (*tune.Plan, error) {
+func (t *tuning) plan(ctx context.Context, l *perfmodel.Ledger, o perfmodel.Observed, checked bool, d *planning.Demand) (*planning.Plan, error) {
 	base, err := t.settings(t.fixed)
 	if err != nil {
 		return nil, err
@@ -310,10 +319,10 @@ func (t *tuning) plan(ctx context.Context, l *tune.Ledger, o tune.Observed, chec
 		base.KVType, base.KVBytes, base.BlockSize = l.Settings.KVType, l.Settings.KVBytes, l.Settings.BlockSize
 		base.NumBlocksOverride, base.Utilization = l.Settings.NumBlocksOverride, l.Settings.Utilization
 	}
-	if base.Release == (tune.Release{}) {
+	if base.Release == "" {
 		base.Release = l.Settings.Release
 	}
-	p := &tune.Plan{Model: t.model, Base: base, Targets: t.targets, Demand: *d, MaxGPUs: t.f.maxGPUs, Check: ctx.Err}
+	p := &planning.Plan{Model: t.model, Base: base, Targets: t.targets, Demand: *d, MaxGPUs: t.f.maxGPUs, Check: ctx.Err}
 	if t.seen == nil {
 		return p, nil
 	}
@@ -326,36 +335,28 @@ func (t *tuning) plan(ctx context.Context, l *tune.Ledger, o tune.Observed, chec
 }
 
 // calibrate fits step times to what the servers showed.
-func (t *tuning) calibrate(ctx context.Context, l *tune.Ledger, d *tune.Demand) (*whatif.Calibration, error) {
+func (t *tuning) calibrate(ctx context.Context, l *perfmodel.Ledger, d *planning.Demand) (*perfmodel.Calibration, error) {
 	known := engine.Config{}
 	known.Merge(t.known())
 	known.Merge(l.EngineConfig("the ledger"))
-	var device *gpu.Spec
+	var device *perfmodel.GPU
 	if t.device.Name != "" {
 		device = &t.device
 	}
-	observedUnder, err := whatif.Config(fmt.Sprintf("%s.0", l.Settings.Release), known, device)
+	observedUnder, err := perfmodel.Config(l.Settings.Release, known, device)
 	if err != nil {
 		return nil, err
 	}
-	e := whatif.Evidence{Config: observedUnder.Config, ScrapesFrom: t.seen.From, Check: ctx.Err}
-	capacity := float64((e.Config.NumBlocks - 1) * e.Config.BlockSize)
-	for i := range t.seen.Engines {
-		e.Scrapes = append(e.Scrapes, t.seen.Engines[i].Scrapes(capacity)...)
-	}
+	e := perfmodel.Evidence{Config: observedUnder.Config, Scrapes: t.seen.Scrapes(observedUnder.Config), ScrapesFrom: t.seen.From, Check: ctx.Err}
 	if device != nil {
-		bits := 16
-		if b := t.model.Quant.Bits; b > 0 {
-			bits = int(b)
-		}
-		m, h := l.StepModel(d.MeanPrompt+d.MeanOutput/2), whatif.Devices(*device, l.Settings.TP, bits)
-		e.Model, e.Device, e.HardwareFrom = &m, &h, device.Name
+		prior := l.StepCost(d.MeanTokens())
+		e.Prior, e.HardwareFrom = &prior, l.StepTimesFrom()
 	}
-	return whatif.Calibrate(e)
+	return perfmodel.Calibrate(e)
 }
 
 // demand is the workload: what the flags say, else what was measured.
-func (t *tuning) demand() (*tune.Demand, error) {
+func (t *tuning) demand() (*planning.Demand, error) {
 	f := t.f
 	var spec workload.Spec
 	var err error
@@ -390,7 +391,7 @@ func (t *tuning) demand() (*tune.Demand, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &tune.Demand{Rate: rate, Text: fmt.Sprintf("%.4g requests/s%s%s", rate, from, text)}
+	d := &planning.Demand{Rate: rate, Text: fmt.Sprintf("%.4g requests/s%s%s", rate, from, text)}
 	d.Draw = func(wanted float64, replicas, blockSize int) ([]sim.Request, error) {
 		a := arrivals.Scale(wanted / rate / float64(replicas))
 		// A share of a bursty process, taken by chance, is less bursty: the variance
@@ -404,7 +405,7 @@ func (t *tuning) demand() (*tune.Demand, error) {
 		if err != nil {
 			return nil, err
 		}
-		return whatif.Draw(g, pacer, blockSize, f.requests, 0)
+		return planning.Draw(g, pacer, blockSize, f.requests, 0)
 	}
 	sample, err := d.Draw(rate, 1, 16)
 	if err != nil {

@@ -18,8 +18,8 @@ type steadiness struct {
 	// lasting is an inter-token latency, in seconds, that the last moments of the
 	// window had at least; NaN where that cannot be told.
 	lasting float64
-	// short says that the window is shorter than a hiccup; single that it is, or is but
-	// one moment.
+	// short says that the window is shorter than a hiccup; single that it is shorter than a
+	// burst, or one moment.
 	short, single bool
 }
 
@@ -59,7 +59,7 @@ func (h *history) steadiness(normal, now segment) steadiness {
 	}
 	if len(normal) > 0 && len(gapsNow) > 0 {
 		s.short = h.span(now).Length() < hiccup
-		s.single = s.short || len(gapsNow) == 1
+		s.single = len(gapsNow) == 1 || h.span(now).Length() < burst
 		if s.short && len(gapsNow) == 1 {
 			s.lasting = 0 // it may be over
 		}
@@ -136,22 +136,16 @@ func deviation(values []float64, otherwise float64) float64 {
 type cautious struct{ view }
 
 // Factors by which the latency conditions of the catalogue allow a change anyway.
-const allowedGap, allowedTTFT, allowedPrefill, mostDoubt = 1.6, 2, 1.7, 2.5
-
-// Sessions and bursts go to one replica for a while: over less than balances its share
-// counts by shortShare.
-const (
-	balances   = 2 * time.Minute
-	shortShare = 0.85
-)
+const allowedGap, allowedTTFT, allowedPrefill, leastDoubt, mostDoubt = 1.6, 2, 1.7, 1.05, 2.5
 
 // A burst of requests fills the cache, evicts some, lets others queue, and passes. Since
-// less than burst, evictions count by burstShare, and a queue that is served within
-// burstDrain seconds is none.
+// less than burst, evictions count by burstShare, a replica's share of the traffic by
+// burstSkew, and a queue that is served within burstDrain seconds is none.
 const (
-	burst      = 45 * time.Second
-	burstShare = 1. / 3
-	burstDrain = 2
+	burst      = 40 * time.Second
+	burstShare = 0.4
+	burstDrain = 1
+	burstSkew  = 0.85
 )
 
 // onlyOne is by how much more a single moment must differ to be believed.
@@ -181,13 +175,19 @@ func (d cautious) Now(s *indicator.Signal) indicator.Value {
 		if young {
 			v.V = max(0, v.V-burstDrain*d.view.Now(indicator.FirstTokenRate).Or(0))
 		}
+	case indicator.StallsPerRequest:
+		// One stall stops every stream at once.
+		if n := d.view.Now(indicator.FirstTokens).Or(0); n > 0 {
+			v.V = max(0, v.V-d.view.Now(indicator.Running).Or(0)/n)
+		}
 	case indicator.PrefillTimePerToken:
 		if d.span().steady.short {
 			v.V = 0 // a single stall makes a mean: it may be over
 		}
 	case indicator.ArrivalShare:
-		if d.span().Window.Length() < balances {
-			v.V *= shortShare
+		v.V *= max(0, 1-beyondChance/math.Sqrt(max(1, d.view.Now(indicator.FirstTokens).Or(0))))
+		if young {
+			v.V *= burstSkew
 		}
 	}
 	if lasting := d.span().steady.lasting; s == indicator.ITLMean && v.V > lasting {
@@ -200,7 +200,7 @@ func (d cautious) Now(s *indicator.Signal) indicator.Value {
 func (d cautious) Normal(s *indicator.Signal) indicator.Value {
 	v := d.view.Normal(s)
 	raise := func(deviation, allowed float64) {
-		v.V *= min(mostDoubt, max(1, math.Exp(beyondChance*deviation)/allowed))
+		v.V *= min(mostDoubt, max(leastDoubt, math.Exp(beyondChance*deviation)/allowed))
 	}
 	switch s {
 	case indicator.ITLMean, indicator.ITLP50, indicator.ITLP90, indicator.ITLP95:

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
@@ -324,26 +325,7 @@ func fingerprint(has map[string]bool, prefix string) string {
 
 // newer reports whether release a comes after release b; any release comes
 // after "".
-func newer(a, b string) bool {
-	return slices.Compare(numbers(a), numbers(b)) > 0
-}
-
-func numbers(v string) []int {
-	var out []int
-	for part := range strings.SplitSeq(v, ".") {
-		n := 0
-		for _, c := range part {
-			if c < '0' || c > '9' {
-				break
-			}
-			n = n*10 + int(c-'0')
-		}
-		if v != "" {
-			out = append(out, n)
-		}
-	}
-	return out
-}
+func newer(a, b string) bool { return engine.FindRelease(a).Compare(engine.FindRelease(b)) > 0 }
 
 // Names lists the names that the endpoint exposes, sorted.
 func (d Dialect) Names() []string { return slices.Sorted(maps.Keys(d.has)) }

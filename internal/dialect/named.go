@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
@@ -72,16 +73,8 @@ func detected(page []string) (Dialect, error) {
 // isRelease reports whether a text is one of vLLM's releases from the first one
 // with metrics, written 0.MINOR or 0.MINOR.PATCH.
 func isRelease(text string) bool {
-	parts := strings.Split(text, ".")
-	if len(parts) < 2 || len(parts) > 3 {
-		return false
-	}
-	for _, p := range parts {
-		if p == "" || len(p) > 3 || strings.Trim(p, "0123456789") != "" {
-			return false
-		}
-	}
-	return newer(text, "0.2.6")
+	r, err := engine.ParseRelease(text)
+	return err == nil && string(r) == text && newer(text, "0.2.6")
 }
 
 // prefixOf returns the prefix that a dialect's suffix stands for.

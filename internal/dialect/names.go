@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/sixty-dev/sixty/internal/engine"
 )
 
 // namesCSV is the table behind Known and Named; its head says where it was
@@ -146,10 +148,13 @@ func (n Name) In(release string) bool {
 }
 
 func (n Name) released(release string) bool {
-	r := numbers(release)
+	r := engine.Release(release)
 	compare := func(other string) int {
-		o := numbers(other)
-		return slices.Compare(o[:min(len(o), len(r))], r[:min(len(o), len(r))])
+		o := engine.Release(other)
+		if r.Minor() == r {
+			o = o.Minor()
+		}
+		return o.Compare(r)
 	}
 	return compare(n.Since) <= 0 && (n.Last == "" || compare(n.Last) >= 0) && (n.Hidden == "" || compare(n.Hidden) > 0)
 }

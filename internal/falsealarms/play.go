@@ -146,7 +146,7 @@ const (
 func (x *play) open() error {
 	x.close()
 	var err error
-	if x.store, err = embedded.Open(embedded.Config{}); err != nil {
+	if x.store, err = embedded.Open(embedded.Config{Timeout: time.Hour}); err != nil {
 		return err
 	}
 	for _, p := range x.pages {

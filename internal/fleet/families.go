@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/engine"
 )
 
 // engineMetrics is what one engine process has counted: the values behind the
@@ -41,22 +42,12 @@ const (
 	byRequests       = 0
 )
 
-// Upper bounds of buckets that package dialect has no use for
-// (vllm/v1/metrics/loggers.py, v0.23.0).
+// Upper bounds of the buckets that package dialect has not (vllm/v1/metrics/loggers.py,
+// v0.23.0).
 var (
 	nBounds       = []float64{1, 2, 5, 10, 20}
 	preemptBounds = []float64{1, 2, 3, 4, 5, 10, 20}
 )
-
-// upTo cuts bounds: before 0.8.4 the buckets of latencies ended early.
-func upTo(bounds []float64, most float64) []float64 {
-	for i, b := range bounds {
-		if b > most {
-			return bounds[:i]
-		}
-	}
-	return bounds
-}
 
 // lengthBounds are 1, 2, 5, 10, … up to the longest sequence (build_1_2_5_buckets).
 func lengthBounds(longest int) []float64 {
@@ -71,18 +62,14 @@ func lengthBounds(longest int) []float64 {
 	}
 }
 
-func newEngineMetrics(r Release, maxModelLen int) *engineMetrics {
-	ttft, itl := dialect.Bounds("vllm:time_to_first_token_seconds", ""), dialect.Bounds("vllm:inter_token_latency_seconds", "")
-	latency, steps := dialect.Bounds("vllm:e2e_request_latency_seconds", ""), dialect.Bounds("vllm:iteration_tokens_total", "")
-	if r.v0() {
-		ttft, itl, latency = upTo(ttft, 10), upTo(itl, 2.5), upTo(latency, 60)
-	}
+func newEngineMetrics(r engine.Release, maxModelLen int) *engineMetrics {
+	of := func(family string) *histogram { return newHistogram(dialect.Bounds("vllm:"+family, string(r))) }
 	lengths := lengthBounds(maxModelLen)
 	return &engineMetrics{
-		ttft: newHistogram(ttft), itl: newHistogram(itl), tpot: newHistogram(itl),
-		e2e: newHistogram(latency), queue: newHistogram(latency), inference: newHistogram(latency),
-		prefill: newHistogram(latency), decode: newHistogram(latency),
-		iteration: newHistogram(steps), promptLen: newHistogram(lengths), outputLen: newHistogram(lengths),
+		ttft: of("time_to_first_token_seconds"), itl: of("time_per_output_token_seconds"), tpot: of("request_time_per_output_token_seconds"),
+		e2e: of("e2e_request_latency_seconds"), queue: of("request_queue_time_seconds"), inference: of("request_inference_time_seconds"),
+		prefill: of("request_prefill_time_seconds"), decode: of("request_decode_time_seconds"),
+		iteration: of("iteration_tokens_total"), promptLen: newHistogram(lengths), outputLen: newHistogram(lengths),
 		maxOutput: newHistogram(lengths), computed: newHistogram(lengths), limit: newHistogram(lengths),
 		n: newHistogram(nBounds), preempted: newHistogram(preemptBounds),
 	}
@@ -100,8 +87,8 @@ const (
 type family struct {
 	name  string // without _total
 	kind  kind
-	since Release
-	until Release // inclusive; 0: still there
+	since engine.Release
+	until engine.Release // inclusive; "": still there
 	help  string
 	label string   // a label beside model_name and engine
 	of    []string // its values
@@ -134,57 +121,57 @@ func first(f func(*engineMetrics) float64) func(*engineMetrics, int) float64 {
 // them. Which release has which was read in 65 releases; the pages of 0.10.2,
 // 0.23.0 and 0.32.0 were compared with real servers'.
 var families = []family{
-	{name: "vllm:estimated_flops_per_gpu", kind: counter, since: r0_17_0, help: "Estimated floating point operations per GPU.", value: zero},
-	{name: "vllm:estimated_read_bytes_per_gpu", kind: counter, since: r0_17_0, help: "Estimated bytes read per GPU.", value: zero},
-	{name: "vllm:estimated_write_bytes_per_gpu", kind: counter, since: r0_17_0, help: "Estimated bytes written per GPU.", value: zero},
+	{name: "vllm:estimated_flops_per_gpu", kind: counter, since: "0.17.0", help: "Estimated floating point operations per GPU.", value: zero},
+	{name: "vllm:estimated_read_bytes_per_gpu", kind: counter, since: "0.17.0", help: "Estimated bytes read per GPU.", value: zero},
+	{name: "vllm:estimated_write_bytes_per_gpu", kind: counter, since: "0.17.0", help: "Estimated bytes written per GPU.", value: zero},
 	{name: "vllm:num_requests_running", kind: gauge, help: "Requests in the running batch.", value: one(func(m *engineMetrics) float64 { return float64(m.running) })},
-	{name: "vllm:num_requests_swapped", kind: gauge, until: r0_7_3, help: "Requests swapped to the CPU.", value: zero},
+	{name: "vllm:num_requests_swapped", kind: gauge, until: "0.7.3", help: "Requests swapped to the CPU.", value: zero},
 	{name: "vllm:num_requests_waiting", kind: gauge, help: "Requests that wait.", value: one(func(m *engineMetrics) float64 { return float64(m.waiting) })},
-	{name: "vllm:num_requests_waiting_by_reason", kind: gauge, since: r0_20_0, help: "Requests that wait, by reason.", label: "reason", of: waitingReasons, value: first(func(m *engineMetrics) float64 { return float64(m.waiting) })},
-	{name: "vllm:engine_sleep_state", kind: gauge, since: r0_11_1, help: "Whether the engine sleeps.", label: "sleep_state", of: sleepStates, value: first(func(*engineMetrics) float64 { return 1 })},
-	{name: "vllm:gpu_cache_usage_perc", kind: gauge, until: r0_10_2, help: "KV cache usage, 0 to 1.", value: one(func(m *engineMetrics) float64 { return m.usage })},
-	{name: "vllm:cpu_cache_usage_perc", kind: gauge, until: r0_7_3, help: "Usage of the swap space.", value: zero},
-	{name: "vllm:cpu_prefix_cache_hit_rate", kind: gauge, until: r0_7_3, help: "Hit rate of the prefix cache in the swap space.", value: one(func(*engineMetrics) float64 { return -1 })},
-	{name: "vllm:gpu_prefix_cache_hit_rate", kind: gauge, until: r0_7_3, help: "Hit rate of the prefix cache.", value: one((*engineMetrics).hitRate)},
-	{name: "vllm:gpu_prefix_cache_queries", kind: counter, since: r0_7_3, until: r0_10_2, help: "Tokens looked up in the prefix cache.", value: count(func(m *engineMetrics) int64 { return m.queries })},
-	{name: "vllm:gpu_prefix_cache_hits", kind: counter, since: r0_7_3, until: r0_10_2, help: "Tokens found in the prefix cache.", value: count(func(m *engineMetrics) int64 { return m.hits })},
-	{name: "vllm:kv_cache_usage_perc", kind: gauge, since: r0_9_2, help: "KV cache usage, 0 to 1.", value: one(func(m *engineMetrics) float64 { return m.usage })},
-	{name: "vllm:prefix_cache_queries", kind: counter, since: r0_9_2, help: "Tokens looked up in the prefix cache.", value: count(func(m *engineMetrics) int64 { return m.queries })},
-	{name: "vllm:prefix_cache_hits", kind: counter, since: r0_9_2, help: "Tokens found in the prefix cache.", value: count(func(m *engineMetrics) int64 { return m.hits })},
-	{name: "vllm:external_prefix_cache_queries", kind: counter, since: r0_11_1, help: "Tokens looked up through a KV connector.", value: zero},
-	{name: "vllm:external_prefix_cache_hits", kind: counter, since: r0_11_1, help: "Tokens found through a KV connector.", value: zero},
-	{name: "vllm:mm_cache_queries", kind: counter, since: r0_11_1, help: "Items looked up in the multimodal cache.", value: zero},
-	{name: "vllm:mm_cache_hits", kind: counter, since: r0_11_1, help: "Items found in the multimodal cache.", value: zero},
+	{name: "vllm:num_requests_waiting_by_reason", kind: gauge, since: "0.20.0", help: "Requests that wait, by reason.", label: "reason", of: waitingReasons, value: first(func(m *engineMetrics) float64 { return float64(m.waiting) })},
+	{name: "vllm:engine_sleep_state", kind: gauge, since: "0.11.1", help: "Whether the engine sleeps.", label: "sleep_state", of: sleepStates, value: first(func(*engineMetrics) float64 { return 1 })},
+	{name: "vllm:gpu_cache_usage_perc", kind: gauge, until: "0.10.2", help: "KV cache usage, 0 to 1.", value: one(func(m *engineMetrics) float64 { return m.usage })},
+	{name: "vllm:cpu_cache_usage_perc", kind: gauge, until: "0.7.3", help: "Usage of the swap space.", value: zero},
+	{name: "vllm:cpu_prefix_cache_hit_rate", kind: gauge, until: "0.7.3", help: "Hit rate of the prefix cache in the swap space.", value: one(func(*engineMetrics) float64 { return -1 })},
+	{name: "vllm:gpu_prefix_cache_hit_rate", kind: gauge, until: "0.7.3", help: "Hit rate of the prefix cache.", value: one((*engineMetrics).hitRate)},
+	{name: "vllm:gpu_prefix_cache_queries", kind: counter, since: "0.7.3", until: "0.10.2", help: "Tokens looked up in the prefix cache.", value: count(func(m *engineMetrics) int64 { return m.queries })},
+	{name: "vllm:gpu_prefix_cache_hits", kind: counter, since: "0.7.3", until: "0.10.2", help: "Tokens found in the prefix cache.", value: count(func(m *engineMetrics) int64 { return m.hits })},
+	{name: "vllm:kv_cache_usage_perc", kind: gauge, since: "0.9.2", help: "KV cache usage, 0 to 1.", value: one(func(m *engineMetrics) float64 { return m.usage })},
+	{name: "vllm:prefix_cache_queries", kind: counter, since: "0.9.2", help: "Tokens looked up in the prefix cache.", value: count(func(m *engineMetrics) int64 { return m.queries })},
+	{name: "vllm:prefix_cache_hits", kind: counter, since: "0.9.2", help: "Tokens found in the prefix cache.", value: count(func(m *engineMetrics) int64 { return m.hits })},
+	{name: "vllm:external_prefix_cache_queries", kind: counter, since: "0.11.1", help: "Tokens looked up through a KV connector.", value: zero},
+	{name: "vllm:external_prefix_cache_hits", kind: counter, since: "0.11.1", help: "Tokens found through a KV connector.", value: zero},
+	{name: "vllm:mm_cache_queries", kind: counter, since: "0.11.1", help: "Items looked up in the multimodal cache.", value: zero},
+	{name: "vllm:mm_cache_hits", kind: counter, since: "0.11.1", help: "Items found in the multimodal cache.", value: zero},
 	{name: "vllm:num_preemptions", kind: counter, help: "Preemptions.", value: count(func(m *engineMetrics) int64 { return m.preemptions })},
 	{name: "vllm:prompt_tokens", kind: counter, help: "Prompt tokens of requests that got their first token.", value: count(func(m *engineMetrics) int64 { return m.prompt })},
-	{name: "vllm:prompt_tokens_by_source", kind: counter, since: r0_16_0, help: "Prompt tokens by source.", label: "source", of: promptSources, value: (*engineMetrics).bySource},
-	{name: "vllm:prompt_tokens_cached", kind: counter, since: r0_16_0, help: "Prompt tokens found in a cache.", value: count(func(m *engineMetrics) int64 { return m.cached })},
-	{name: "vllm:prompt_tokens_cached_by_source", kind: counter, since: r0_32_0, help: "Prompt tokens found in a cache, by tier.", label: "source", of: cacheTiers, value: first(func(m *engineMetrics) float64 { return float64(m.admittedHits) })},
-	{name: "vllm:prompt_tokens_recomputed", kind: counter, since: r0_16_0, until: r0_19_1, help: "Cached prompt tokens computed again.", value: zero},
+	{name: "vllm:prompt_tokens_by_source", kind: counter, since: "0.16.0", help: "Prompt tokens by source.", label: "source", of: promptSources, value: (*engineMetrics).bySource},
+	{name: "vllm:prompt_tokens_cached", kind: counter, since: "0.16.0", help: "Prompt tokens found in a cache.", value: count(func(m *engineMetrics) int64 { return m.cached })},
+	{name: "vllm:prompt_tokens_cached_by_source", kind: counter, since: "0.32.0", help: "Prompt tokens found in a cache, by tier.", label: "source", of: cacheTiers, value: first(func(m *engineMetrics) float64 { return float64(m.admittedHits) })},
+	{name: "vllm:prompt_tokens_recomputed", kind: counter, since: "0.16.0", until: "0.19.1", help: "Cached prompt tokens computed again.", value: zero},
 	{name: "vllm:generation_tokens", kind: counter, help: "Tokens generated.", value: count(func(m *engineMetrics) int64 { return m.generation })},
-	{name: "vllm:tokens", kind: counter, since: r0_6_4, until: r0_7_3, help: "Prompt tokens and generated tokens.", value: count(func(m *engineMetrics) int64 { return m.prompt + m.generation })},
+	{name: "vllm:tokens", kind: counter, since: "0.6.4", until: "0.7.3", help: "Prompt tokens and generated tokens.", value: count(func(m *engineMetrics) int64 { return m.prompt + m.generation })},
 	{name: "vllm:request_success", kind: counter, help: "Requests that finished, by reason.", label: "finished_reason", of: finishReasons, value: func(m *engineMetrics, i int) float64 { return float64(m.success[i]) }},
-	{name: "vllm:admission_rejections", kind: counter, since: r0_32_0, help: "Requests refused by a limit on the queue.", label: "reason", of: rejectionReasons, bare: true, value: func(m *engineMetrics, i int) float64 { return float64(m.rejections[i]) }},
+	{name: "vllm:admission_rejections", kind: counter, since: "0.32.0", help: "Requests refused by a limit on the queue.", label: "reason", of: rejectionReasons, bare: true, value: func(m *engineMetrics, i int) float64 { return float64(m.rejections[i]) }},
 	{name: "vllm:request_prompt_tokens", kind: hist, help: "Prompt tokens of a request.", hist: func(m *engineMetrics) *histogram { return m.promptLen }},
 	{name: "vllm:request_generation_tokens", kind: hist, help: "Generated tokens of a request.", hist: func(m *engineMetrics) *histogram { return m.outputLen }},
-	{name: "vllm:iteration_tokens_total", kind: hist, since: r0_6_4, help: "Tokens of an engine step.", hist: func(m *engineMetrics) *histogram { return m.iteration }},
-	{name: "vllm:request_max_num_generation_tokens", kind: hist, since: r0_6_4, help: "Most tokens generated by one of a request's sequences.", hist: func(m *engineMetrics) *histogram { return m.maxOutput }},
+	{name: "vllm:iteration_tokens_total", kind: hist, since: "0.6.4", help: "Tokens of an engine step.", hist: func(m *engineMetrics) *histogram { return m.iteration }},
+	{name: "vllm:request_max_num_generation_tokens", kind: hist, since: "0.6.4", help: "Most tokens generated by one of a request's sequences.", hist: func(m *engineMetrics) *histogram { return m.maxOutput }},
 	{name: "vllm:request_params_n", kind: hist, help: "The parameter n.", hist: func(m *engineMetrics) *histogram { return m.n }},
-	{name: "vllm:request_params_max_tokens", kind: hist, since: r0_6_4, help: "The parameter max_tokens.", hist: func(m *engineMetrics) *histogram { return m.limit }},
+	{name: "vllm:request_params_max_tokens", kind: hist, since: "0.6.4", help: "The parameter max_tokens.", hist: func(m *engineMetrics) *histogram { return m.limit }},
 	{name: "vllm:time_to_first_token_seconds", kind: hist, help: "Time to first token.", hist: func(m *engineMetrics) *histogram { return m.ttft }},
-	{name: "vllm:time_per_output_token_seconds", kind: hist, until: r0_11_2, help: "Time between two tokens.", hist: func(m *engineMetrics) *histogram { return m.itl }},
-	{name: "vllm:inter_token_latency_seconds", kind: hist, since: r0_10_2, help: "Time between two tokens.", hist: func(m *engineMetrics) *histogram { return m.itl }},
-	{name: "vllm:request_time_per_output_token_seconds", kind: hist, since: r0_11_0, help: "Mean time per token of a request.", hist: func(m *engineMetrics) *histogram { return m.tpot }},
+	{name: "vllm:time_per_output_token_seconds", kind: hist, until: "0.11.2", help: "Time between two tokens.", hist: func(m *engineMetrics) *histogram { return m.itl }},
+	{name: "vllm:inter_token_latency_seconds", kind: hist, since: "0.10.2", help: "Time between two tokens.", hist: func(m *engineMetrics) *histogram { return m.itl }},
+	{name: "vllm:request_time_per_output_token_seconds", kind: hist, since: "0.11.0", help: "Mean time per token of a request.", hist: func(m *engineMetrics) *histogram { return m.tpot }},
 	{name: "vllm:e2e_request_latency_seconds", kind: hist, help: "Time from arrival to the last token.", hist: func(m *engineMetrics) *histogram { return m.e2e }},
-	{name: "vllm:request_queue_time_seconds", kind: hist, since: r0_6_4, help: "Time in the scheduler's queue.", hist: func(m *engineMetrics) *histogram { return m.queue }},
-	{name: "vllm:time_in_queue_requests", kind: hist, since: r0_6_4, until: r0_7_3, help: "Time in the scheduler's queue.", hist: func(m *engineMetrics) *histogram { return m.queue }},
-	{name: "vllm:request_inference_time_seconds", kind: hist, since: r0_6_4, help: "Time from first scheduling to the last token.", hist: func(m *engineMetrics) *histogram { return m.inference }},
-	{name: "vllm:request_prefill_time_seconds", kind: hist, since: r0_6_4, help: "Time from first scheduling to the first token.", hist: func(m *engineMetrics) *histogram { return m.prefill }},
-	{name: "vllm:request_decode_time_seconds", kind: hist, since: r0_6_4, help: "Time from the first to the last token.", hist: func(m *engineMetrics) *histogram { return m.decode }},
-	{name: "vllm:request_num_preemptions", kind: hist, since: r0_30_0, help: "Preemptions of a request.", hist: func(m *engineMetrics) *histogram { return m.preempted }},
-	{name: "vllm:request_prefill_kv_computed_tokens", kind: hist, since: r0_13_0, help: "Prompt tokens of a request that were computed.", hist: func(m *engineMetrics) *histogram { return m.computed }},
-	{name: "vllm:avg_prompt_throughput_toks_per_s", kind: gauge, until: 6_06, help: "Prompt tokens a second.", value: one(func(m *engineMetrics) float64 { return m.promptRate })},
-	{name: "vllm:avg_generation_throughput_toks_per_s", kind: gauge, until: 6_06, help: "Generated tokens a second.", value: one(func(m *engineMetrics) float64 { return m.outputRate })},
+	{name: "vllm:request_queue_time_seconds", kind: hist, since: "0.6.4", help: "Time in the scheduler's queue.", hist: func(m *engineMetrics) *histogram { return m.queue }},
+	{name: "vllm:time_in_queue_requests", kind: hist, since: "0.6.4", until: "0.7.3", help: "Time in the scheduler's queue.", hist: func(m *engineMetrics) *histogram { return m.queue }},
+	{name: "vllm:request_inference_time_seconds", kind: hist, since: "0.6.4", help: "Time from first scheduling to the last token.", hist: func(m *engineMetrics) *histogram { return m.inference }},
+	{name: "vllm:request_prefill_time_seconds", kind: hist, since: "0.6.4", help: "Time from first scheduling to the first token.", hist: func(m *engineMetrics) *histogram { return m.prefill }},
+	{name: "vllm:request_decode_time_seconds", kind: hist, since: "0.6.4", help: "Time from the first to the last token.", hist: func(m *engineMetrics) *histogram { return m.decode }},
+	{name: "vllm:request_num_preemptions", kind: hist, since: "0.30.0", help: "Preemptions of a request.", hist: func(m *engineMetrics) *histogram { return m.preempted }},
+	{name: "vllm:request_prefill_kv_computed_tokens", kind: hist, since: "0.13.0", help: "Prompt tokens of a request that were computed.", hist: func(m *engineMetrics) *histogram { return m.computed }},
+	{name: "vllm:avg_prompt_throughput_toks_per_s", kind: gauge, until: "0.6.6", help: "Prompt tokens a second.", value: one(func(m *engineMetrics) float64 { return m.promptRate })},
+	{name: "vllm:avg_generation_throughput_toks_per_s", kind: gauge, until: "0.6.6", help: "Generated tokens a second.", value: one(func(m *engineMetrics) float64 { return m.outputRate })},
 }
 
 func (m *engineMetrics) hitRate() float64 {
@@ -205,16 +192,16 @@ func (m *engineMetrics) bySource(i int) float64 {
 }
 
 // write writes the families that a release has.
-func (m *engineMetrics) write(p *page, r Release, model string, created time.Time) {
+func (m *engineMetrics) write(p *page, r engine.Release, model string, created time.Time) {
 	name := pair{"model_name", model}
 	labels := []pair{{"engine", "0"}, name}
-	if r.v0() {
+	if v0(r) {
 		labels = []pair{name}
 	}
 	born := seconds(created)
 	for i := range families {
 		f := &families[i]
-		if !r.has(f.since, f.until) {
+		if !has(r, f.since, f.until) {
 			continue
 		}
 		own := labels
@@ -242,7 +229,7 @@ func (m *engineMetrics) write(p *page, r Release, model string, created time.Tim
 			continue
 		}
 		for k, v := range values {
-			if x := f.value(m, k); x != 0 || !r.v0() {
+			if x := f.value(m, k); x != 0 || !v0(r) {
 				p.sample(full, with(own, pair{f.label, v}), x)
 			}
 		}
@@ -256,12 +243,12 @@ func (m *engineMetrics) write(p *page, r Release, model string, created time.Tim
 }
 
 // shown is the values of the family's label that a release knows.
-func (f *family) shown(r Release) []string {
+func (f *family) shown(r engine.Release) []string {
 	if f.label == "finished_reason" {
 		switch {
-		case r < r0_14_0:
+		case !r.AtLeast("0.14.0"):
 			return f.of[:3]
-		case r < r0_17_0:
+		case !r.AtLeast("0.17.0"):
 			return f.of[:4]
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/hint"
 )
 
@@ -23,10 +24,10 @@ type Config struct {
 	Exporter string // of the GPU exporter; "": none, ":0" a free port
 	Replicas int    // 0: what the scenario has
 
-	Scenario   Scenario // without phases: Quiet
-	Release    Release  // 0: DefaultRelease
-	Model      string   // "": llama-8b
-	Accelerate float64  // simulated seconds in a second; 0: 1
+	Scenario   Scenario       // without phases: Quiet
+	Release    engine.Release // "": DefaultRelease
+	Model      string         // "": llama-8b
+	Accelerate float64        // simulated seconds in a second; 0: 1
 	Seed       uint64
 
 	// Warm is how much of the first phase has passed when Start returns: a server
@@ -50,7 +51,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Replicas == 0 {
 		c.Replicas = max(c.Scenario.Replicas, 1)
 	}
-	if c.Release == 0 {
+	if c.Release == "" {
 		c.Release = DefaultRelease
 	}
 	if c.Model == "" {
@@ -70,7 +71,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("a warm-up of %v: want less than the first phase of %s, and at most %v", c.Warm, c.Scenario.Name, maxWarm)
 	case c.MaxQueuedRequests < 0:
 		return c, fmt.Errorf("a limit of %d queued requests", c.MaxQueuedRequests)
-	case c.MaxQueuedRequests > 0 && c.Release < r0_29_0:
+	case c.MaxQueuedRequests > 0 && !c.Release.AtLeast(engine.LimitsQueuedRequests):
 		return c, hint.With(fmt.Errorf("vLLM %s has no limit on queued requests", c.Release), "imitate 0.33")
 	}
 	return c, nil

@@ -62,7 +62,7 @@ func (f *Fleet) replicaHandler(i int) http.Handler {
 	mux.HandleFunc("/ping", empty)
 	mux.HandleFunc("GET /metrics", s.metrics)
 	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, statusOK, map[string]string{"version": f.cfg.Release.String()})
+		writeJSON(w, statusOK, map[string]string{"version": string(f.cfg.Release)})
 	})
 	mux.HandleFunc("GET /load", func(w http.ResponseWriter, _ *http.Request) {
 		open := 0

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"github.com/sixty-dev/sixty/internal/engine"
 	"strconv"
 	"time"
 )
@@ -23,7 +24,7 @@ func ReplicaTarget(i int) string { return "fleet:" + strconv.Itoa(8000+i) }
 // Play lets a scenario happen in simulated time, which takes milliseconds, and
 // hands over the pages that scrapes would have got. Nothing listens and no clock
 // is read. phase, which may be nil, is told when a phase has ended.
-func Play(ctx context.Context, sc Scenario, release Release, seed uint64, began time.Time, fn func(Page) error, phase func(Phase, time.Time) error) error {
+func Play(ctx context.Context, sc Scenario, release engine.Release, seed uint64, began time.Time, fn func(Page) error, phase func(Phase, time.Time) error) error {
 	server, err := sc.Settings.Server(release, "llama-8b")
 	if err != nil {
 		return err

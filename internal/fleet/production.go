@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/sixty-dev/sixty/internal/engine"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -93,7 +94,7 @@ type Spectator struct {
 
 // PlayProduction lets a production happen in simulated time and calls Tick after
 // each scrape interval.
-func PlayProduction(ctx context.Context, p Production, release Release, seed uint64, began time.Time, to Spectator) error {
+func PlayProduction(ctx context.Context, p Production, release engine.Release, seed uint64, began time.Time, to Spectator) error {
 	if p.Replicas < 1 || p.Replicas > MaxReplicas {
 		return fmt.Errorf("%d replicas: want 1 to %d", p.Replicas, MaxReplicas)
 	}

@@ -6,12 +6,13 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
 // A Server is the configuration of one replica.
 type Server struct {
-	Release Release
+	Release engine.Release
 	Model   string
 	Engine  sim.Config
 	Cost    sim.StepCost
@@ -67,6 +68,10 @@ type replica struct {
 	number int // from 0
 	wall   func(time.Duration) time.Time
 
+	// How the release counts, which is asked at every step.
+	uncached bool // a step's tokens without those from the cache
+	admitted bool // lookups in the prefix cache of requests that were admitted only
+
 	up, hung bool
 	engine   *sim.Engine
 	metrics  *engineMetrics
@@ -99,7 +104,10 @@ type throughput struct {
 }
 
 func newReplica(cfg Server, number int, wall func(time.Duration) time.Time) (*replica, error) {
-	r := &replica{cfg: cfg, number: number, wall: wall, gpu: newGPU(number)}
+	r := &replica{
+		cfg: cfg, number: number, wall: wall, gpu: newGPU(number),
+		uncached: cfg.Release.AtLeast("0.23"), admitted: cfg.Release.AtLeast("0.27"),
+	}
 	return r, r.start(0)
 }
 
@@ -307,7 +315,7 @@ func (r *replica) report(outputs []sim.Output) {
 			m.prompt += int64(c.prompt)
 			m.cached += int64(c.cached)
 			step += c.prompt
-			if r.cfg.Release >= r0_23_0 {
+			if r.uncached {
 				step -= c.cached
 			}
 			if c.stage != over {
@@ -347,7 +355,7 @@ func (r *replica) publish() {
 	m.preemptions = s.Preemptions
 	m.admittedHits = s.PrefixAdmittedHit
 	m.queries, m.hits = s.PrefixLookedUp, s.PrefixHit
-	if r.cfg.Release >= r0_27_0 {
+	if r.admitted {
 		m.queries, m.hits = s.PrefixAdmittedLookedUp, s.PrefixAdmittedHit
 	}
 	if d := r.now - r.rate.at; d >= 5*time.Second {
@@ -394,12 +402,12 @@ func (r *replica) page() ([]byte, error) {
 	if !r.up {
 		return nil, errDown
 	}
-	p := &page{created: !r.cfg.Release.v0()}
+	p := &page{created: !v0(r.cfg.Release)}
 	r.api.writeProcess(p)
 	r.metrics.write(p, r.cfg.Release, r.cfg.Model, r.wall(r.born))
 	p.head("vllm:cache_config_info", "Configuration of the KV cache.", "gauge")
 	p.sample("vllm:cache_config_info", r.cacheConfig(), 1)
-	if !r.cfg.Release.v0() {
+	if !v0(r.cfg.Release) {
 		r.api.writeHTTP(p)
 	}
 	return p.b, nil
@@ -410,28 +418,24 @@ func (r *replica) page() ([]byte, error) {
 // at 0.10.2, 0.23.0 and 0.32.0, as real servers showed them).
 func (r *replica) cacheConfig() []pair {
 	cfg, rel := r.cfg.Engine, r.cfg.Release
-	utilization := "0.9"
-	if rel >= r0_20_0 {
-		utilization = "0.92"
-	}
 	values := map[string]string{
 		"block_size": strconv.Itoa(cfg.BlockSize), "num_gpu_blocks": strconv.Itoa(cfg.NumBlocks),
 		"effective_attention_block_size": strconv.Itoa(cfg.BlockSize),
-		"enable_prefix_caching":          python(cfg.PrefixCaching), "gpu_memory_utilization": utilization,
-		"kv_cache_size_tokens":     strconv.Itoa(cfg.NumBlocks * cfg.BlockSize),
-		"kv_cache_max_concurrency": strconv.FormatFloat(float64(cfg.NumBlocks*cfg.BlockSize)/float64(cfg.MaxModelLen), 'g', -1, 64),
+		"enable_prefix_caching":          python(cfg.PrefixCaching), "gpu_memory_utilization": strconv.FormatFloat(rel.Utilization(), 'g', -1, 64),
+		"kv_cache_size_tokens":     strconv.Itoa(cfg.CacheSize()),
+		"kv_cache_max_concurrency": strconv.FormatFloat(float64(cfg.CacheSize())/float64(cfg.MaxModelLen), 'g', -1, 64),
 		"engine":                   "0",
 	}
 	fields := cacheFields23
 	switch {
-	case rel < r0_12_0:
+	case !rel.AtLeast("0.12.0"):
 		fields = cacheFields10
-	case rel >= r0_24_0:
+	case rel.AtLeast("0.24.0"):
 		fields = cacheFields32
 	}
 	var labels []pair
 	for _, f := range fields {
-		if f.name == "engine" && rel.v0() {
+		if f.name == "engine" && v0(rel) {
 			continue
 		}
 		if v, ok := values[f.name]; ok {

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"github.com/sixty-dev/sixty/internal/engine"
 	"testing"
 	"time"
 )
@@ -19,7 +20,7 @@ func (l *listener) token(_ *call, at time.Duration, done bool) {
 }
 func (l *listener) broken(*call, time.Duration) { l.dead = true }
 
-func testReplica(t *testing.T, release Release, s Settings) *replica {
+func testReplica(t *testing.T, release engine.Release, s Settings) *replica {
 	t.Helper()
 	server, err := s.Server(release, "m")
 	if err != nil {
@@ -84,7 +85,7 @@ func TestAbandonedRequestsLeaveNoTraceButTheirTokens(t *testing.T) {
 // Without asynchronous scheduling the last step that reports is one in which
 // everybody was still there; with it one more comes, as recordings of 0.23 show.
 func TestGaugesFreezeWhenEverybodyLeavesAtOnce(t *testing.T) {
-	for release, frozen := range map[Release]bool{r0_12_0: true, r0_23_0: false} {
+	for release, frozen := range map[engine.Release]bool{"0.12.0": true, "0.23.0": false} {
 		r := testReplica(t, release, Settings{})
 		var calls []*call
 		for range 10 {
@@ -164,7 +165,7 @@ func TestARestartForgetsEverything(t *testing.T) {
 }
 
 func TestTheQueueLimitRefuses(t *testing.T) {
-	r := testReplica(t, r0_32_0, Settings{})
+	r := testReplica(t, "0.32.0", Settings{})
 	r.cfg.Engine.MaxQueuedRequests = 2
 	for i := range 3 {
 		c := &call{prompt: 10, output: 5, limit: 5, caller: &listener{}}
@@ -179,9 +180,9 @@ func TestTheQueueLimitRefuses(t *testing.T) {
 
 func TestReleasesCountDifferently(t *testing.T) {
 	for _, tt := range []struct {
-		release Release
+		release engine.Release
 		step    float64 // tokens of the second request's first step, which finds 96 in the cache
-	}{{r0_20_0, 101}, {r0_23_0, 5}} {
+	}{{"0.20.0", 101}, {"0.23.0", 5}} {
 		r := testReplica(t, tt.release, Settings{})
 		blocks := []uint64{1, 2, 3, 4, 5, 6}
 		for i := range 2 {

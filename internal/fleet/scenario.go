@@ -106,13 +106,9 @@ func (f *Faults) slow(c sim.StepCost) sim.StepCost {
 	if f.SlowPrefill > 0 {
 		prefill = f.SlowPrefill
 	}
-	c.Base *= all
-	c.Mixed *= all * prefill
-	c.PerSeq *= all
-	c.PerToken *= all * prefill
-	c.PerKV *= all
-	c.PerPair *= all * prefill
-	return c
+	by := sim.Uniform(all)
+	by.Mixed, by.PerToken, by.PerPair = all*prefill, all*prefill, all*prefill
+	return c.Scale(by)
 }
 
 // DefaultCost is of the order of an 8B model on an A100: 10 ms for a decode step,
@@ -120,10 +116,10 @@ func (f *Faults) slow(c sim.StepCost) sim.StepCost {
 var DefaultCost = sim.StepCost{Base: 10e-3, Mixed: 1e-3, PerSeq: 20e-6, PerToken: 60e-6, PerKV: 80e-9, PerPair: 1e-9, Knee: 256}
 
 // Server returns a server with the settings, of a release.
-func (s Settings) Server(r Release, model string) (Server, error) {
-	rules := r.String()
-	if r.v0() {
-		rules = "0.8.0" // the V0 scheduler is not modelled; the nearest is
+func (s Settings) Server(r engine.Release, model string) (Server, error) {
+	rules := r
+	if v0(r) {
+		rules = engine.V1ByDefault // the V0 scheduler is not modelled; the nearest is
 	}
 	cfg, err := sim.Defaults(rules)
 	if err != nil {

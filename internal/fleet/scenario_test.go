@@ -18,7 +18,7 @@ var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // play puts a scenario's pages into a store and diagnoses it at the end of each
 // phase.
-func play(t *testing.T, sc fleet.Scenario, release fleet.Release, seed uint64, judge func(fleet.Phase, diagnose.Diagnosis)) {
+func play(t *testing.T, sc fleet.Scenario, release engine.Release, seed uint64, judge func(fleet.Phase, diagnose.Diagnosis)) {
 	t.Helper()
 	store, err := embedded.Open(embedded.Config{})
 	if err != nil {

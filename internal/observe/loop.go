@@ -13,8 +13,8 @@ import (
 // square root of its mean, as a Poisson number does (Palm's theorem for M/G/∞), or
 // drift where they are more than the server can do.
 const (
-	loopSpread   = 0.3 // most standard deviation in flight, times that of independent users
-	loopTurnover = 1.5 // least requests that came, times those in flight
+	loopSpread   = 0.3 // most spread in flight, times that of independent users
+	loopTurnover = 0.5 // least requests that came, times those in flight
 	loopSamples  = 8   // least intervals
 	loopClients  = 2   // fewer are not told from a trickle
 	loopTop      = 0.9 // the quantile of the number in flight that is the number of clients
@@ -28,27 +28,32 @@ func (f *Fleet) loop(step time.Duration) {
 	if len(held) < loopSamples {
 		return
 	}
-	mean, square, came, seconds := 0.0, 0.0, 0.0, 0.0
+	mean, came, seconds := 0.0, 0.0, 0.0
 	for _, n := range held {
 		mean += n / float64(len(held))
 	}
-	for _, n := range held {
-		square += (n - mean) * (n - mean) / float64(len(held))
-	}
+	slices.Sort(held)
 	for _, n := range f.Workload.Arrived {
 		if !math.IsNaN(n) {
 			came += n
 			seconds += f.Workload.Every.Seconds()
 		}
 	}
-	if mean < loopClients || came < loopTurnover*mean || math.Sqrt(square) > loopSpread*math.Sqrt(min(mean, came)) {
+	if mean < loopClients || came < loopTurnover*mean || spread(held) > loopSpread*math.Sqrt(min(mean, came)) {
 		return
 	}
-	slices.Sort(held)
 	clients := math.Round(held[int(loopTop*float64(len(held)-1))])
 	// Little's law: clients that are not in the engine are on their way.
 	pause := max(clients-mean, 0) * seconds / came
 	f.Workload.Loop = workload.Loop{Clients: int(clients), Pause: time.Duration(pause * float64(time.Second))}
+}
+
+// spread is half the distance between the 16th and the 84th percentile of sorted
+// values, the standard deviation of a normal distribution: a scrape that saw a client
+// between two requests does not count.
+func spread(sorted []float64) float64 {
+	n := len(sorted)
+	return (sorted[min(n*84/100, n-1)] - sorted[n*16/100]) / 2
 }
 
 // inFlight returns how many requests all engines together held, at moments of which

@@ -24,7 +24,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
-	"github.com/sixty-dev/sixty/internal/sim/calibrate"
+	"github.com/sixty-dev/sixty/internal/perfmodel"
+	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
 
@@ -156,28 +157,31 @@ func (f *Fleet) arrivals(step time.Duration) {
 	}
 }
 
-// Scrapes returns an engine's intervals as calibrate.FromScrapes takes them.
-// Capacity is the KV cache's, in tokens.
-func (e *Engine) Scrapes(capacity float64) []calibrate.Scrape {
-	var out []calibrate.Scrape
+// Scrapes returns the intervals of all engines as a calibration takes them. The
+// configuration is that of each engine.
+func (f *Fleet) Scrapes(cfg sim.Config) []perfmodel.Scrape {
+	var out []perfmodel.Scrape
+	capacity := float64(cfg.Tokens())
 	known := func(v float64) float64 {
 		if math.IsNaN(v) {
 			return 0
 		}
 		return v
 	}
-	for _, i := range e.Intervals {
-		if math.IsNaN(i.Generated) || math.IsNaN(i.Running) || math.IsNaN(i.KVUsage) {
-			continue
+	for _, e := range f.Engines {
+		for _, i := range e.Intervals {
+			if math.IsNaN(i.Generated) || math.IsNaN(i.Running) || math.IsNaN(i.KVUsage) {
+				continue
+			}
+			out = append(out, perfmodel.Scrape{
+				Seconds: i.Seconds, Running: i.Running, KVTokens: i.KVUsage * capacity, GenerationTokens: i.Generated, Steps: known(i.Steps),
+				PrefillTokens: known(i.Computed), Prefills: known(i.FirstTokens),
+				ITLSeconds: known(i.ITLSum), ITLCount: known(i.ITLCount),
+				PrefillSeconds: known(i.PrefillSum), PrefillCount: known(i.PrefillCount),
+				Waiting:      known(i.Waiting),
+				QueueSeconds: known(i.QueueSum), QueueCount: known(i.QueueCount), TTFTSeconds: known(i.TTFTSum),
+			})
 		}
-		out = append(out, calibrate.Scrape{
-			Seconds: i.Seconds, Running: i.Running, KVTokens: i.KVUsage * capacity, GenerationTokens: i.Generated, Steps: known(i.Steps),
-			PrefillTokens: known(i.Computed), Prefills: known(i.FirstTokens),
-			ITLSeconds: known(i.ITLSum), ITLCount: known(i.ITLCount),
-			PrefillSeconds: known(i.PrefillSum), PrefillCount: known(i.PrefillCount),
-			Waiting:      known(i.Waiting),
-			QueueSeconds: known(i.QueueSum), QueueCount: known(i.QueueCount), TTFTSeconds: known(i.TTFTSum),
-		})
 	}
 	return out
 }

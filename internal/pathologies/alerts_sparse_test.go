@@ -125,7 +125,7 @@ func (c *alertTally) judge(t *testing.T, p *played, rules alertRules) {
 	at := p.first
 	for i, phase := range p.truth.Phases {
 		want := p.truth.accepted(i)
-		from, to := time.UnixMilli(phase.FromMS), time.UnixMilli(phase.ToMS)
+		from, to := p.truth.onset(i), time.UnixMilli(phase.ToMS)
 		say := func(at time.Time, what string, alerts activeAlerts) {
 			c.wrong = append(c.wrong, fmt.Sprintf("every %s: %s, %s + %.0f s: %s: active are %v, want one of %v", p.interval, p.name, phase.Name, at.Sub(from).Seconds(), what, alerts, want))
 		}

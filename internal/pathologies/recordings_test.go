@@ -34,9 +34,16 @@ type truth struct {
 		Name    string
 		FromMS  int64 `json:"from_unix_ms"`
 		ToMS    int64 `json:"to_unix_ms"`
+		OnsetMS int64 `json:"onset_unix_ms"` // when the fault was there, where that is later
 		Verdict string
 		Accept  []string
 	}
+}
+
+// onset returns when the fault of a phase began to hurt.
+func (tr *truth) onset(phase int) time.Time {
+	p := tr.Phases[phase]
+	return time.UnixMilli(max(p.FromMS, p.OnsetMS))
 }
 
 // accepted returns the verdicts that are honest at the end of a phase.

@@ -135,7 +135,7 @@ func (c *sparse) judge(t *testing.T, p *played) {
 			continue
 		}
 		for _, g := range goals {
-			at := from.Add(g.after)
+			at := p.truth.onset(i).Add(g.after)
 			if g.after == 0 {
 				at = to
 			}
@@ -149,7 +149,7 @@ func (c *sparse) judge(t *testing.T, p *played) {
 				continue
 			}
 			c.wrong = append(c.wrong, fmt.Sprintf("every %s: %s, %s + %s: %s (%.2f), want %s: %s",
-				p.interval, p.name, phase.Name, at.Sub(from), d.Verdict.ID, d.Verdict.Confidence, strings.Join(want, " or "), d.Verdict.Summary))
+				p.interval, p.name, phase.Name, at.Sub(p.truth.onset(i)), d.Verdict.ID, d.Verdict.Confidence, strings.Join(want, " or "), d.Verdict.Summary))
 		}
 	}
 }

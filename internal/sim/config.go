@@ -3,10 +3,9 @@ package sim
 import (
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/hint"
 )
 
@@ -67,24 +66,13 @@ type Config struct {
 // sequences; engine/arg_utils.py, get_batch_defaults). The caller sets
 // MaxModelLen and NumBlocks, which depend on model and memory.
 //
-// Releases differ in asynchronous scheduling, which is the default from 0.14,
-// and in the reservation of the full prompt, which a resolved configuration of
-// 0.19.0 shows switched on.
-func Defaults(release string) (Config, error) {
-	parts := strings.Split(strings.TrimPrefix(release, "v"), ".")
-	if len(parts) < 2 {
+// Releases differ in asynchronous scheduling and in the reservation of the full
+// prompt.
+func Defaults(release engine.Release) (Config, error) {
+	if !release.Valid() {
 		return Config{}, fmt.Errorf("vLLM release %q: want a form like 0.23.0", release)
 	}
-	major, err := strconv.Atoi(parts[0])
-	if err != nil {
-		return Config{}, fmt.Errorf("vLLM release %q: %w", release, err)
-	}
-	minor, err := strconv.Atoi(parts[1])
-	if err != nil {
-		return Config{}, fmt.Errorf("vLLM release %q: %w", release, err)
-	}
-	since := func(m int) bool { return major > 0 || minor >= m }
-	if !since(8) {
+	if !release.AtLeast(engine.V1ByDefault) {
 		return Config{}, fmt.Errorf("vLLM release %q: the V0 scheduler is not modelled", release)
 	}
 	return Config{
@@ -93,8 +81,8 @@ func Defaults(release string) (Config, error) {
 		BlockSize:           16,
 		ChunkedPrefill:      true,
 		PrefixCaching:       true,
-		AsyncScheduling:     since(14),
-		ReserveFullPrompt:   since(19),
+		AsyncScheduling:     release.AtLeast(engine.AsyncSchedulingByDefault),
+		ReserveFullPrompt:   release.AtLeast(engine.FullPromptReserved),
 	}, nil
 }
 
@@ -125,6 +113,14 @@ func (c Config) Validate() error {
 	}
 	return nil
 }
+
+// Tokens is how many tokens requests can hold: the capacity of which KV cache usage
+// is a share, and that everything computes with.
+func (c Config) Tokens() int { return c.usableBlocks() * c.BlockSize }
+
+// CacheSize is the KV cache in tokens as a server logs it and reports it in
+// kv_cache_size_tokens, with the placeholder: the number to show to people.
+func (c Config) CacheSize() int { return c.NumBlocks * c.BlockSize }
 
 // usableBlocks is the blocks that requests can hold.
 func (c Config) usableBlocks() int { return c.NumBlocks - 1 }

@@ -84,6 +84,24 @@ func (c StepCost) Seconds(w Work) float64 {
 		c.PerToken*float64(w.Excess) + c.PerKV*float64(w.KVTokens) + c.PerPair*float64(w.Pairs)
 }
 
+// Scale returns the cost with every constant multiplied by that of another; the
+// knee stays where it is.
+func (c StepCost) Scale(by StepCost) StepCost {
+	c.Base *= by.Base
+	c.Mixed *= by.Mixed
+	c.PerSeq *= by.PerSeq
+	c.PerToken *= by.PerToken
+	c.PerKV *= by.PerKV
+	c.PerPair *= by.PerPair
+	return c
+}
+
+// Uniform returns the constants with which Scale makes every step so many times as
+// long.
+func Uniform(times float64) StepCost {
+	return StepCost{Base: times, Mixed: times, PerSeq: times, PerToken: times, PerKV: times, PerPair: times}
+}
+
 // longestStep is more than any step takes, in seconds, and little enough for the
 // arithmetic of times.
 const longestStep = 1e6

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/sim"
 )
@@ -261,7 +262,7 @@ func TestInvalidInputIsRefused(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	for _, release := range []string{"", "0", "0.x", "0.7.3"} {
+	for _, release := range []engine.Release{"", "0", "0.x", "0.7.3"} {
 		if _, err := sim.Defaults(release); err == nil {
 			t.Errorf("release %q: no error", release)
 		}
@@ -269,8 +270,8 @@ func TestInvalidInputIsRefused(t *testing.T) {
 }
 
 func TestRulesDependOnTheRelease(t *testing.T) {
-	for release, want := range map[string][2]bool{ // asynchronous, full prompt reserved
-		"0.10.2": {false, false}, "v0.14.0": {true, false}, "0.19.0": {true, true}, "0.33.0": {true, true}, "1.0.0": {true, true},
+	for release, want := range map[engine.Release][2]bool{ // asynchronous, full prompt reserved
+		"0.10.2": {false, false}, "0.14.0": {true, false}, "0.19.0": {true, true}, "0.33.0": {true, true}, "1.0.0": {true, true},
 	} {
 		cfg, err := sim.Defaults(release)
 		if err != nil {

@@ -1,7 +1,7 @@
 // Package sim models the scheduler of vLLM's V1 engine as a discrete-event
 // simulation: which requests each step computes, which wait, which are preempted,
 // and what the KV cache holds. How long a step takes is a small physical model,
-// StepCost, whose constants package calibrate fits to a server.
+// StepCost, whose constants package perfmodel fits to a server.
 //
 // The rules are those of vllm/v1/core/sched/scheduler.py, kv_cache_manager.py
 // and block_pool.py and of vllm/v1/engine/core.py at tag v0.23.0, read there and

@@ -23,6 +23,10 @@ var (
 		Name: "prompt_tail", Unit: indicator.Times, Default: 8,
 		Why: "prompts many times longer than the usual one: prompts of one kind spread over a factor of three to five",
 	}
+	tailGrew = &catalog.Threshold{
+		Name: "prompt_tail_grew", Unit: indicator.Times, Default: 8, Baseline: &catalog.Relative{Factor: 1.25},
+		Why: "prompts of all lengths were there before, and were served: a longer tail than usual is what changed",
+	}
 	unseenWait = &catalog.Threshold{
 		Name: "unseen_wait", Unit: indicator.Seconds, Default: 0.1, Baseline: &catalog.Relative{Factor: 2, Offset: 0.05},
 		Why: "time before the first token that is neither queue nor prefill: somebody else's step; about 25 ms on a healthy server",
@@ -49,6 +53,9 @@ var (
 	}
 )
 
+// longerPrompts holds where there are more or longer long prompts than usual.
+var longerPrompts = catalog.Any(catalog.Above(indicator.PromptTail, tailGrew), catalog.Above(indicator.ComputedTokens, catalog.SamePrefillWork))
+
 // Pathology is prefill starvation.
 var Pathology = &catalog.Pathology{
 	ID:                "prefill-starvation",
@@ -61,14 +68,16 @@ var Pathology = &catalog.Pathology{
 		catalog.DecodeFair,
 		catalog.Above(indicator.PromptTail, promptTail),
 		catalog.Any(
-			catalog.Above(indicator.UnseenWait, unseenWait),
 			catalog.Above(indicator.StallsPerRequest, stalls),
-			catalog.Above(indicator.ITLP99, longGaps),
-			catalog.All(
-				catalog.Above(indicator.WaitingFloor, longQueue),
-				catalog.Below(indicator.RunningPinned, notPinned),
-				catalog.Below(indicator.KVUsagePeak, kvRoom),
-			),
+			catalog.All(longerPrompts, catalog.Any(
+				catalog.Above(indicator.UnseenWait, unseenWait),
+				catalog.Above(indicator.ITLP99, longGaps),
+				catalog.All(
+					catalog.Above(indicator.WaitingFloor, longQueue),
+					catalog.Below(indicator.RunningPinned, notPinned),
+					catalog.Below(indicator.KVUsagePeak, kvRoom),
+				),
+			)),
 		),
 	),
 	For:      2 * time.Minute,

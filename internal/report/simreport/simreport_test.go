@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/report/simreport"
 	"github.com/sixty-dev/sixty/internal/sim"
-	"github.com/sixty-dev/sixty/internal/sim/whatif"
 	"github.com/sixty-dev/sixty/internal/slo"
 )
 
@@ -36,20 +36,20 @@ func requests(rate float64, n int) []sim.Request {
 }
 
 // run simulates requests on an engine with so many blocks.
-func run(t *testing.T, rs []sim.Request, blocks int, o *slo.Objective) (simreport.Run, *whatif.Engine, *whatif.Calibration) {
+func run(t *testing.T, rs []sim.Request, blocks int, o *slo.Objective) (simreport.Run, *perfmodel.Engine, *perfmodel.Calibration) {
 	t.Helper()
 	known := engine.ParseArgs("--max-num-seqs 64 --max-model-len 4096", "--engine-args")
 	known.Set(engine.NumBlocks, "2000", "cache_config_info")
-	e, err := whatif.Config("0.23.0", known, nil)
+	e, err := perfmodel.Config("0.23.0", known, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	e.Config.NumBlocks = blocks
-	c, err := whatif.Calibrate(whatif.Evidence{Cost: &cost, CostFrom: "a test"})
+	c, err := perfmodel.Calibrate(perfmodel.Evidence{Cost: &cost, CostFrom: "a test"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := c.Predict(whatif.Deployment{Config: e.Config}, rs, 0, sim.Options{SampleEvery: 100 * time.Millisecond})
+	p, err := c.Fit.Predict(perfmodel.Deployment{Config: e.Config}, rs, 0, sim.Options{SampleEvery: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func simulation(t *testing.T) *simreport.Simulation {
 	r, e, c := run(t, rs, 2000, chat(t))
 	return &simreport.Simulation{
 		Schema: simreport.Schema, Workload: simreport.WorkloadOf("poisson", "4 requests/s, Poisson", 1, rs, 16, []string{"a <b>note</b>"}),
-		Deployment:  simreport.DeploymentOf(e, whatif.Deployment{Config: e.Config}, engine.ParseArgs("--max-num-seqs 64", "--engine-args")),
+		Deployment:  simreport.DeploymentOf(e, perfmodel.Deployment{Config: e.Config}, engine.ParseArgs("--max-num-seqs 64", "--engine-args")),
 		Calibration: simreport.CalibrationOf(c), Objective: simreport.ObjectiveOf(chat(t)), Runs: []simreport.Run{r},
 	}
 }

@@ -8,9 +8,8 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/sim"
-	"github.com/sixty-dev/sixty/internal/sim/calibrate"
-	"github.com/sixty-dev/sixty/internal/sim/whatif"
 	"github.com/sixty-dev/sixty/internal/slo"
 )
 
@@ -83,14 +82,14 @@ type Setting struct {
 }
 
 // DeploymentOf describes a deployment, with the sources of what is known.
-func DeploymentOf(e *whatif.Engine, d whatif.Deployment, known engine.Config) Deployment {
+func DeploymentOf(e *perfmodel.Engine, d perfmodel.Deployment, known engine.Config) Deployment {
 	c := d.Config
 	out := Deployment{
-		VLLM: e.Release, Replicas: max(d.Replicas, 1), Assumed: e.Assumed, NotModelled: e.NotModelled,
-		KVTokens: (c.NumBlocks - 1) * c.BlockSize, Settings: map[string]Setting{},
+		VLLM: string(e.Release), Replicas: max(d.Replicas, 1), Assumed: e.Assumed, NotModelled: e.NotModelled,
+		KVTokens: c.CacheSize(), Settings: map[string]Setting{},
 	}
 	if out.Replicas > 1 {
-		out.Route = string(cmp.Or(d.Route, whatif.RoundRobin))
+		out.Route = string(cmp.Or(d.Route, perfmodel.RoundRobin))
 	}
 	for flag, v := range map[string]any{
 		engine.MaxNumSeqs: c.MaxNumSeqs, engine.MaxNumBatchedTokens: c.MaxNumBatchedTokens, engine.MaxModelLen: c.MaxModelLen,
@@ -99,7 +98,7 @@ func DeploymentOf(e *whatif.Engine, d whatif.Deployment, known engine.Config) De
 		"scheduling-policy": c.Policy.String(), "async-scheduling": c.AsyncScheduling, "long-prefill-token-threshold": c.LongPrefillTokenThreshold,
 		"watermark": c.Watermark, "max-num-queued-reqs": c.MaxQueuedRequests, "max-num-queued-tokens": c.MaxQueuedTokens,
 	} {
-		source := "default of vLLM " + e.Release
+		source := "default of vLLM " + string(e.Release)
 		if slices.ContainsFunc(e.Assumed, func(a string) bool { return strings.Contains(a, flag) }) {
 			source = "assumed"
 		}
@@ -116,17 +115,17 @@ func DeploymentOf(e *whatif.Engine, d whatif.Deployment, known engine.Config) De
 // Calibration is what the step times rest on. Costs are in seconds per unit of
 // work.
 type Calibration struct {
-	Basis        whatif.Basis `json:"basis"`
-	Source       string       `json:"source"`
-	Statement    string       `json:"statement"`
-	Observations int          `json:"observations"`
-	MedianError  float64      `json:"median_error"` // relative, of the durations fitted
-	P95Error     float64      `json:"p95_error"`
-	Cost         Cost         `json:"cost"`
-	Low          Cost         `json:"low"` // 95 % interval of each constant
-	High         Cost         `json:"high"`
-	Seen         *Seen        `json:"seen,omitempty"`
-	Notes        []string     `json:"notes,omitempty"`
+	Basis        perfmodel.Basis `json:"basis"`
+	Source       string          `json:"source"`
+	Statement    string          `json:"statement"`
+	Observations int             `json:"observations"`
+	MedianError  float64         `json:"median_error"` // relative, of the durations fitted
+	P95Error     float64         `json:"p95_error"`
+	Cost         Cost            `json:"cost"`
+	Low          Cost            `json:"low"` // 95 % interval of each constant
+	High         Cost            `json:"high"`
+	Seen         *Seen           `json:"seen,omitempty"`
+	Notes        []string        `json:"notes,omitempty"`
 }
 
 // Cost is sim.StepCost in JSON.
@@ -147,7 +146,7 @@ type Seen struct {
 }
 
 // CalibrationOf describes a calibration.
-func CalibrationOf(c *whatif.Calibration) Calibration {
+func CalibrationOf(c *perfmodel.Calibration) Calibration {
 	f := c.Fit
 	out := Calibration{
 		Basis: c.Basis, Source: c.Source, Statement: c.Statement(), Observations: f.Observations, MedianError: f.MedianError, P95Error: f.P95Error,
@@ -307,13 +306,13 @@ type Bar struct {
 }
 
 // RunOf describes a prediction. Detail adds series and histograms.
-func RunOf(p *calibrate.Prediction, cfg sim.Config, o *slo.Objective, detail bool) Run {
+func RunOf(p *perfmodel.Prediction, cfg sim.Config, o *slo.Objective, detail bool) Run {
 	s := &p.Summary
 	r := Run{Warnings: p.Warnings, Samples: p.Draws, Duration: s.Duration.Seconds()}
 	r.Latency = map[Metric]*Latency{}
 	for m, x := range map[Metric]struct {
 		q         sim.Quantiles
-		mean, p95 *calibrate.Interval
+		mean, p95 *perfmodel.Interval
 	}{TTFT: {s.TTFT, &p.TTFTMean, &p.TTFTP95}, Queue: {s.Queue, nil, &p.QueueP95}, ITL: {s.ITL, nil, &p.ITLP95}, TPOT: {s.TPOT, &p.TPOTMean, nil}, E2E: {s.E2E, nil, &p.E2EP95}} {
 		if x.q.Count > 0 {
 			r.Latency[m] = latency(x.q)
@@ -360,7 +359,7 @@ func latency(q sim.Quantiles) *Latency {
 	}
 }
 
-func bounds(i *calibrate.Interval) *[2]float64 {
+func bounds(i *perfmodel.Interval) *[2]float64 {
 	if i == nil {
 		return nil
 	}
@@ -423,7 +422,7 @@ func sampleAt(res *sim.Result, cfg sim.Config, i int) (at time.Duration, running
 
 // goodput counts as package load does: a request is good when its TTFT, its mean
 // time per token and its E2E are within what is promised at P95.
-func (r *Run) goodput(p *calibrate.Prediction, o *slo.Objective) {
+func (r *Run) goodput(p *perfmodel.Prediction, o *slo.Objective) {
 	if o == nil || r.Requests.Total == 0 {
 		return
 	}

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/sixty-dev/sixty/internal/modelconfig"
-	"github.com/sixty-dev/sixty/internal/sim/calibrate"
-	"github.com/sixty-dev/sixty/internal/tune"
+	"github.com/sixty-dev/sixty/internal/perfmodel"
+	"github.com/sixty-dev/sixty/internal/planning"
 )
 
 // Schema names the JSON document; changes to it only add.
@@ -40,7 +40,7 @@ type Range struct {
 	High  float64 `json:"high"`
 }
 
-func rangeOf(e tune.Estimate) Range { return Range{e.Value, e.Low, e.High} }
+func rangeOf(e perfmodel.Estimate) Range { return Range{e.Value, e.Low, e.High} }
 
 func (r Range) exact() bool { return r.Low == r.High }
 
@@ -226,19 +226,19 @@ type Usual struct {
 
 // New makes the answer of a ledger: of the settings that were given or, before
 // AddResult, of the configuration that was found.
-func New(l *tune.Ledger, lengths []int) *Answer {
+func New(l *perfmodel.Ledger, lengths []int) *Answer {
 	return &Answer{Schema: Schema, Status: "ledger", Model: modelOf(l.Model), Deployment: deploymentOf(l), Ledger: ledgerOf(l, lengths)}
 }
 
 // NothingFits says that no arrangement holds the model.
-func (a *Answer) NothingFits(list []tune.Remedy, p *tune.Plan) {
+func (a *Answer) NothingFits(list []perfmodel.Remedy, p *planning.Plan) {
 	a.Status = "not_met"
 	a.AddRemedies(list)
-	a.Notes = append(a.Notes, fmt.Sprintf("%v, with up to %d GPUs and requests of up to %d tokens", tune.ErrNothingFits, p.MaxGPUs, p.Demand.MaxTokens))
+	a.Notes = append(a.Notes, fmt.Sprintf("%v, with up to %d GPUs and requests of up to %d tokens", planning.ErrNothingFits, p.MaxGPUs, p.Demand.MaxTokens))
 }
 
 // AddCheck adds a comparison with a server.
-func (a *Answer) AddCheck(source string, list []tune.Comparison) {
+func (a *Answer) AddCheck(source string, list []perfmodel.Comparison) {
 	c := &Check{Source: source}
 	for _, x := range list {
 		c.Comparisons = append(c.Comparisons, Comparison{x.ID, x.Name, x.Unit, rangeOf(x.Ledger), x.Server, x.Off(), x.Within, x.Says})
@@ -247,14 +247,14 @@ func (a *Answer) AddCheck(source string, list []tune.Comparison) {
 }
 
 // AddRemedies adds what would fit.
-func (a *Answer) AddRemedies(list []tune.Remedy) {
+func (a *Answer) AddRemedies(list []perfmodel.Remedy) {
 	for _, r := range list {
 		a.Remedies = append(a.Remedies, Remedy{r.Change, rangeOf(r.Left)})
 	}
 }
 
 // AddResult adds what a search found. Serve is what follows "vllm serve".
-func (a *Answer) AddResult(p *tune.Plan, r *tune.Result, serve string) {
+func (a *Answer) AddResult(p *planning.Plan, r *planning.Result, serve string) {
 	a.Status = "found"
 	best := r.Best
 	if best == nil {
@@ -298,7 +298,7 @@ func finite(v float64) *float64 {
 	return &v
 }
 
-func pointOf(p *tune.Point) Point {
+func pointOf(p *planning.Point) Point {
 	k := p.Knobs
 	return Point{
 		GPUs: p.GPUs, Replicas: k.Replicas, TensorParallel: k.TP, MaxNumSeqs: k.MaxNumSeqs, MaxNumBatchedTokens: k.MaxNumBatchedTokens,
@@ -308,7 +308,7 @@ func pointOf(p *tune.Point) Point {
 	}
 }
 
-func predicted(p *calibrate.Prediction, t *Targets, best *tune.Point) []Metric {
+func predicted(p *perfmodel.Prediction, t *Targets, best *planning.Point) []Metric {
 	if p == nil {
 		return nil
 	}
@@ -317,7 +317,7 @@ func predicted(p *calibrate.Prediction, t *Targets, best *tune.Point) []Metric {
 		engines = best.TokensPerSecond / p.OutputPerSecond.Value
 	}
 	var out []Metric
-	add := func(name, unit string, i calibrate.Interval, factor, target float64) {
+	add := func(name, unit string, i perfmodel.Interval, factor, target float64) {
 		m := Metric{Name: name, Unit: unit, Value: i.Value * factor, Low: i.Low * factor, High: i.High * factor}
 		if target > 0 {
 			m.Target = &target
@@ -367,16 +367,16 @@ func formula(m *modelconfig.Model, p modelconfig.Part) string {
 	return strings.Join(terms, " + ")
 }
 
-func deploymentOf(l *tune.Ledger) Deployment {
+func deploymentOf(l *perfmodel.Ledger) Deployment {
 	s := &l.Settings
 	return Deployment{
-		Release: s.Release.String(), GPU: s.Device.Name, TensorParallel: s.TP, PipelineParallel: s.PP, DataParallel: s.DP,
+		Release: string(s.Release.Minor()), GPU: s.Device.Name, TensorParallel: s.TP, PipelineParallel: s.PP, DataParallel: s.DP,
 		GPUMemoryUtilization: s.Utilization, MaxModelLen: s.MaxModelLen, MaxNumSeqs: s.MaxNumSeqs, MaxNumBatchedTokens: s.MaxNumBatchedTokens,
 		KVCacheDtype: s.KVType, Assumed: l.Assumed,
 	}
 }
 
-func ledgerOf(l *tune.Ledger, lengths []int) Ledger {
+func ledgerOf(l *perfmodel.Ledger, lengths []int) Ledger {
 	out := Ledger{
 		BlockSize: l.KV.BlockTokens, BytesPerBlock: l.KV.BytesPerBlock, BlockFormula: l.KV.Formula, BytesPerToken: l.KV.BytesPerToken, StateBytes: l.KV.StateBytes,
 		Blocks: rangeOf(l.Blocks), Tokens: rangeOf(l.Tokens), MaxConcurrency: rangeOf(l.Concurrency), LongestRequest: rangeOf(l.MaxLen),
@@ -394,7 +394,7 @@ func ledgerOf(l *tune.Ledger, lengths []int) Ledger {
 }
 
 // Command is the command line of one replica.
-func Command(p *tune.Point, serve string) string {
+func Command(p *planning.Point, serve string) string {
 	s, k := &p.Ledger.Settings, p.Knobs
 	lines := []string{"vllm serve " + serve}
 	add := func(format string, args ...any) { lines = append(lines, "  "+fmt.Sprintf(format, args...)) }

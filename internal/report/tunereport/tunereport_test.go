@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/gpu"
 	"github.com/sixty-dev/sixty/internal/modelconfig"
+	"github.com/sixty-dev/sixty/internal/perfmodel"
+	"github.com/sixty-dev/sixty/internal/planning"
 	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/sim"
-	"github.com/sixty-dev/sixty/internal/tune"
 )
 
 // answer is that of a real search, short.
@@ -26,12 +26,12 @@ func answer(t *testing.T, itl time.Duration) *Answer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := gpu.Find("H100")
+	d, err := perfmodel.FindGPU("H100")
 	if err != nil {
 		t.Fatal(err)
 	}
-	base := tune.Settings{Release: tune.Release{Major: 0, Minor: 23}, Device: d, MaxModelLen: 8192}
-	p := &tune.Plan{Model: m, Base: base, MaxGPUs: 8, Targets: tune.Targets{ITLP95: itl, TTFTP95: time.Second}, Demand: tune.Demand{
+	base := perfmodel.Settings{Release: "0.23", Device: d, MaxModelLen: 8192}
+	p := &planning.Plan{Model: m, Base: base, MaxGPUs: 8, Targets: planning.Targets{ITLP95: itl, TTFTP95: time.Second}, Demand: planning.Demand{
 		Rate: 4, MeanPrompt: 800, MeanOutput: 100, Text: "4 requests/s",
 		Draw: func(rate float64, replicas, _ int) ([]sim.Request, error) {
 			var out []sim.Request
@@ -45,12 +45,12 @@ func answer(t *testing.T, itl time.Duration) *Answer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := tune.NewLedger(m, base)
+	l, err := perfmodel.NewLedger(m, base)
 	if err != nil {
 		t.Fatal(err)
 	}
 	a := New(l, []int{900, 8192})
-	a.AddCheck("a log", l.Check(tune.Observed{KVBytes: 5 << 30, NumBlocks: 4096, WeightBytes: 51 << 30}))
+	a.AddCheck("a log", l.Check(perfmodel.Observed{KVBytes: 5 << 30, NumBlocks: 4096, WeightBytes: 51 << 30}))
 	a.AddRemedies(l.Remedies())
 	a.AddResult(p, r, "google/gemma-3-27b-it")
 	return a

@@ -1,0 +1,121 @@
+package diagnose
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+// What a burst of requests or one stall does within a scrape or two is no fault yet; the
+// same for a minute is.
+func TestBurstsAndStallsAreDoubted(t *testing.T) {
+	tests := map[string]struct {
+		signal  *indicator.Signal
+		now     map[*indicator.Signal]float64
+		limit   float64
+		doubted bool // at 19 s
+	}{
+		"a burst evicts one request in seven": {
+			indicator.PreemptionsPerRequest, map[*indicator.Signal]float64{indicator.PreemptionsPerRequest: 0.15}, 0.1, true,
+		},
+		"every request is evicted twice": {
+			indicator.PreemptionsPerRequest, map[*indicator.Signal]float64{indicator.PreemptionsPerRequest: 2}, 0.1, false,
+		},
+		"a queue that is served within a second": {
+			indicator.WaitingFloor, map[*indicator.Signal]float64{indicator.WaitingFloor: 7, indicator.FirstTokenRate: 8.4}, 0.5, true,
+		},
+		"a queue that takes five seconds": {
+			indicator.WaitingFloor, map[*indicator.Signal]float64{indicator.WaitingFloor: 42, indicator.FirstTokenRate: 8.4}, 0.5, false,
+		},
+		"a stall in one mean of prefill": {
+			indicator.PrefillTimePerToken, map[*indicator.Signal]float64{indicator.PrefillTimePerToken: 3.4e-4}, 1.5e-4, true,
+		},
+		"twenty streams that stopped once": {
+			indicator.StallsPerRequest, map[*indicator.Signal]float64{indicator.StallsPerRequest: 0.5, indicator.FirstTokens: 40, indicator.Running: 20}, 0.05, true,
+		},
+		"streams that stop again and again": {
+			indicator.StallsPerRequest, map[*indicator.Signal]float64{indicator.StallsPerRequest: 1.5, indicator.FirstTokens: 40, indicator.Running: 20}, 0.05, false,
+		},
+		"a replica that gets more of two hundred requests": {
+			indicator.ArrivalShare, map[*indicator.Signal]float64{indicator.ArrivalShare: 1.9, indicator.FirstTokens: 200}, 1.5, true,
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			read := func(window time.Duration) float64 {
+				s := newSnapshot(make([]Target, 1))
+				end := time.Unix(1e9, 0)
+				s.Spans[0].Window = Range{end.Add(-window), end}
+				s.Spans[0].steady = steadiness{short: window < hiccup}
+				for sig, v := range tt.now {
+					s.readings[0][sig.Name] = reading{now: indicator.Known(v)}
+				}
+				return cautious{view{snapshot: s}}.Now(tt.signal).V
+			}
+			if got := read(19 * time.Second); (got <= tt.limit) != tt.doubted {
+				t.Errorf("after 19 s it counts as %.3g, limit %.3g; want it doubted: %v", got, tt.limit, tt.doubted)
+			}
+			if tt.signal == indicator.StallsPerRequest {
+				return // one stall is one, however long ago
+			}
+			if got := read(time.Minute); got <= tt.limit {
+				t.Errorf("after a minute it counts as %.3g, limit %.3g: want it believed", got, tt.limit)
+			}
+		})
+	}
+}
+
+// Windows of targets that are scraped at different moments are asked in one go where
+// that changes none of the scrapes that they hold.
+func TestWindowsInCommon(t *testing.T) {
+	const step = 15 * time.Second
+	noon := time.Unix(1_800_000_000, 0)
+	// A span of a target that is scraped at a phase of the grid, over so many intervals.
+	span := func(phase time.Duration, intervals int) Span {
+		last := noon.Add(-phase)
+		from := last.Add(-time.Duration(intervals) * step)
+		return Span{Window: Range{from.Add(-edge), last}, before: from.Add(-step)}
+	}
+	tests := map[string]struct {
+		spans    []Span
+		distinct int
+	}{
+		"four phases":                      {[]Span{span(0, 4), span(4*time.Second, 4), span(9*time.Second, 4), span(14*time.Second, 4)}, 1},
+		"another length":                   {[]Span{span(0, 4), span(4*time.Second, 4), span(9*time.Second, 8)}, 2},
+		"too short for what rate() adds":   {[]Span{span(0, 1), span(9*time.Second, 1)}, 2},
+		"no scrape was seen before either": {[]Span{{Window: Range{noon.Add(-time.Minute), noon}}, {Window: Range{noon.Add(-61 * time.Second), noon}}}, 2},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			spans := append([]Span(nil), tt.spans...)
+			share(spans, step)
+			distinct := map[Range]bool{}
+			for i, s := range spans {
+				distinct[s.Window] = true
+				was := tt.spans[i]
+				if s.Window.From.After(was.Window.From) || !was.before.IsZero() && !was.before.Before(s.Window.From) {
+					t.Errorf("target %d: from %s on, want it after the scrape at %s and not after %s", i, s.Window.From, was.before, was.Window.From)
+				}
+				if s.Window.To.Before(was.Window.To) || s.Window.To.After(noon) {
+					t.Errorf("target %d: up to %s, want %s or later", i, s.Window.To, was.Window.To)
+				}
+			}
+			if len(distinct) != tt.distinct {
+				t.Errorf("%d windows, want %d: %v", len(distinct), tt.distinct, distinct)
+			}
+		})
+	}
+}
+
+func TestLongBaselinesStayOnAGrid(t *testing.T) {
+	noon := time.Unix(1_800_000_000, 0).Truncate(time.Hour)
+	long := Range{noon.Add(-58 * time.Minute), noon.Add(-2 * time.Minute)}
+	want := Range{noon.Add(-55 * time.Minute), noon.Add(-5 * time.Minute)}
+	if got := long.settled(); got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if short := (Range{noon.Add(-30 * time.Minute), noon}); short.settled() != short {
+		t.Errorf("half an hour became %v", short.settled())
+	}
+}

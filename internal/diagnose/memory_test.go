@@ -1,0 +1,86 @@
+package diagnose_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/common/model"
+
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/metrics"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+)
+
+// counted counts questions.
+type counted struct {
+	metrics.Querier
+	asked int
+}
+
+func (c *counted) Query(ctx context.Context, expr string, at time.Time) (model.Vector, error) {
+	c.asked++
+	return c.Querier.Query(ctx, expr, at)
+}
+
+// With a memory fewer questions are asked, and the answers are the same.
+func TestMemory(t *testing.T) {
+	store, err := embedded.Open(embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	const interval = 15 * time.Second
+	began := time.Unix(1_800_000_000, 0).UTC()
+	at := began
+	tokens := 0
+	scrape := func() {
+		at = at.Add(interval)
+		tokens += 3000
+		for _, instance := range []string{"a:8000", "b:8000"} {
+			page := strings.NewReplacer("N", fmt.Sprint(tokens), "R", fmt.Sprint(tokens/100)).Replace(`
+vllm:num_requests_running{model_name="m",engine="0"} 4
+vllm:num_requests_waiting{model_name="m",engine="0"} 0
+vllm:generation_tokens_total{model_name="m",engine="0"} N
+vllm:time_to_first_token_seconds_bucket{model_name="m",engine="0",le="0.1"} R
+vllm:time_to_first_token_seconds_bucket{model_name="m",engine="0",le="+Inf"} R
+vllm:time_to_first_token_seconds_sum{model_name="m",engine="0"} R
+vllm:time_to_first_token_seconds_count{model_name="m",engine="0"} R
+`)
+			if _, err := store.Append(embedded.Target{Instance: instance}, at, []byte(page), "", 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for range 400 {
+		scrape()
+	}
+	var memory diagnose.Memory
+	q := &counted{Querier: store}
+	run := func(m *diagnose.Memory) (diagnose.Diagnosis, int) {
+		q.asked = 0
+		d, err := diagnose.Run(t.Context(), q, diagnose.Options{At: at, First: began, Interval: interval, Every: true, Memory: m})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d, q.asked
+	}
+	run(&memory)
+	all, fewer := 0, 0
+	for range 20 {
+		scrape()
+		without, n := run(nil)
+		all += n
+		with, n := run(&memory)
+		fewer += n
+		if diff := cmp.Diff(without.Verdict, with.Verdict, cmp.AllowUnexported(diagnose.Verdict{})); diff != "" {
+			t.Fatalf("at %s, with a memory (-without +with):\n%s", at, diff)
+		}
+	}
+	if fewer > all*3/4 {
+		t.Errorf("%d questions with a memory, %d without: want a quarter fewer", fewer, all)
+	}
+}

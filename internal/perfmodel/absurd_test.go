@@ -1,0 +1,74 @@
+package perfmodel_test
+
+import (
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/sixty-dev/sixty/internal/perfmodel"
+	"github.com/sixty-dev/sixty/internal/sim"
+)
+
+// TestAbsurdObservationsEnd fits to numbers that no server has: they are refused,
+// or the fit is a cost that can be.
+func TestAbsurdObservationsEnd(t *testing.T) {
+	cfg, err := sim.Defaults("0.23.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.NumBlocks, cfg.MaxModelLen = 1000, 4096
+	rapid.Check(t, func(t *rapid.T) {
+		odd := rapid.SampledFrom([]float64{0, 1, -1, 1e-300, 1e18, 1e300, math.NaN(), math.Inf(1), math.Inf(-1)})
+		constant := rapid.Bool().Draw(t, "constant")
+		n := rapid.SampledFrom([]int{0, 1, 8, 40}).Draw(t, "scrapes")
+		scrapes := make([]perfmodel.Scrape, n)
+		for i := range scrapes {
+			v := 1.0
+			if !constant {
+				v += float64(i % 7)
+			}
+			scrapes[i] = perfmodel.Scrape{
+				Seconds: 10, Running: v, KVTokens: 100 * v, GenerationTokens: 1000 * v, PrefillTokens: 300 * v, Prefills: v,
+				ITLSeconds: 10 * v, ITLCount: 990 * v, PrefillSeconds: 0.1 * v, PrefillCount: v, QueueCount: v, TTFTSeconds: 0.2 * v,
+			}
+			for _, f := range []*float64{&scrapes[i].Seconds, &scrapes[i].Running, &scrapes[i].KVTokens, &scrapes[i].GenerationTokens, &scrapes[i].PrefillTokens, &scrapes[i].Prefills,
+				&scrapes[i].ITLSeconds, &scrapes[i].ITLCount, &scrapes[i].PrefillSeconds, &scrapes[i].PrefillCount, &scrapes[i].QueueSeconds, &scrapes[i].TTFTSeconds} {
+				if rapid.IntRange(0, 60).Draw(t, "odd") == 0 {
+					*f = odd.Draw(t, "value")
+				}
+			}
+		}
+		var prior *perfmodel.Prior
+		if rapid.Bool().Draw(t, "prior") {
+			rough := perfmodel.Rough(sim.StepCost{Base: 5e-3, Knee: 256})
+			prior = &rough
+		}
+		began, late := time.Now(), errors.New("it goes on")
+		f, err := perfmodel.FromScrapes(cfg, scrapes, prior, func() error {
+			if time.Since(began) > 20*time.Second {
+				return late
+			}
+			return nil
+		})
+		if errors.Is(err, late) {
+			t.Fatal(err)
+		}
+		if err != nil {
+			return
+		}
+		if err := f.Cost.Validate(); err != nil {
+			t.Fatalf("from %+v: %v", scrapes, err)
+		}
+		if err := f.Frontend.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range f.Draws {
+			if err := d.Validate(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}

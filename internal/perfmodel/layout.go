@@ -1,0 +1,257 @@
+package perfmodel
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/modelconfig"
+)
+
+// A Group is layers that share a block table.
+type Group struct {
+	Kind        string // "attention", "MLA", "sliding window 4096", "state"
+	Layers      int    // on the GPU that is looked at
+	BlockTokens int    // tokens of a block; 0 for a state
+	window      int    // 0 for all tokens
+	state       bool
+	indexes     []int
+}
+
+// A Layout is how the layers of a model share the blocks of the KV cache, as
+// v1/core/kv_cache_utils.py@v0.23.0 lays them out: all blocks have one size, and a
+// block belongs to one group at a time.
+type Layout struct {
+	Groups        []Group
+	BlockTokens   int     // block_size as the server reports it
+	PageBytes     float64 // of one layer's part of a block
+	BytesPerBlock float64 // on one GPU
+	Formula       string  // of BytesPerBlock
+	BytesPerToken float64 // of a long context, on one GPU: what one more token adds
+	StateBytes    float64 // of one request, on one GPU, whatever its length
+
+	mamba   string // mamba_cache_mode: none, align, all
+	batched int
+}
+
+// spec is what one layer needs.
+type spec struct {
+	kind   string
+	window int
+	state  bool
+}
+
+func newLayout(m *modelconfig.Model, s *Settings) (Layout, error) {
+	l := Layout{BlockTokens: 16, mamba: "none", batched: s.MaxNumBatchedTokens}
+	if s.CPU {
+		l.BlockTokens = 128 // platforms/cpu.py
+	}
+	if s.BlockSize > 0 {
+		l.BlockTokens = s.BlockSize
+	}
+	perToken := tokenBytes(m, s)
+	stateBytes := stateBytes(m, s)
+	if m.HasRecurrent() {
+		if s.prefixCaching {
+			l.mamba = "align"
+			if m.State.ChunkTokens > 0 {
+				l.mamba = "all"
+			}
+		}
+		if perToken > 0 {
+			l.alignToState(m, perToken, stateBytes)
+		}
+	}
+	specs := map[spec][]int{}
+	var order []spec
+	for i, layer := range m.Layers {
+		var k spec
+		switch {
+		case layer.Mixer.Recurrent():
+			k = spec{kind: "state", state: true}
+		case layer.Mixer == modelconfig.Latent:
+			k = spec{kind: "MLA"}
+		case layer.Mixer == modelconfig.Attention && layer.Window > 0:
+			k = spec{kind: fmt.Sprintf("sliding window %d", layer.Window), window: layer.Window}
+		case layer.Mixer == modelconfig.Attention:
+			k = spec{kind: "attention"}
+		default:
+			continue
+		}
+		if specs[k] == nil {
+			order = append(order, k)
+		}
+		specs[k] = append(specs[k], i)
+	}
+	if len(order) == 0 {
+		return l, hint.With(fmt.Errorf("the model has no layer that keeps anything for a request"), "the ledger is for models that generate text")
+	}
+	l.PageBytes = perToken * float64(l.BlockTokens)
+	if perToken == 0 {
+		l.PageBytes = stateBytes
+	}
+	l.group(order, specs)
+	l.count(m, s, perToken, stateBytes)
+	return l, nil
+}
+
+// tokenBytes is what one attention layer keeps for a token on one GPU. MLA's
+// latent vector is not divided; heads of GQA are repeated where there are fewer
+// than GPUs (config/model.py, get_num_kv_heads).
+func tokenBytes(m *modelconfig.Model, s *Settings) float64 {
+	switch {
+	case m.LatentRank > 0 && s.KVType == "fp8_ds_mla":
+		return 656
+	case m.LatentRank > 0:
+		return float64(m.LatentRank+m.RopeDim) * s.kvBytesPerValue
+	case m.Heads > 0:
+		return float64(max(m.KVHeads/s.TP, 1)) * float64(m.HeadDim+m.ValueDim) * s.kvBytesPerValue
+	}
+	return 0
+}
+
+// stateBytes is what one recurrent layer keeps for a request on one GPU
+// (layers/mamba/mamba_utils.py).
+func stateBytes(m *modelconfig.Model, s *Settings) float64 {
+	st := m.State
+	if st.ConvWidth == 0 {
+		return 0
+	}
+	groups := st.Groups
+	if groups%s.TP != 0 {
+		groups = s.TP // repeated, one for each GPU
+	}
+	channels := float64(st.ConvChannels+groups*st.GroupChannels) / float64(s.TP)
+	return channels*float64(st.ConvWidth-1)*m.DType.Bytes() + st.Values/float64(s.TP)*st.DType.Bytes()
+}
+
+// alignToState raises the block until a page of attention holds a state
+// (platforms/interface.py, _align_hybrid_block_size).
+func (l *Layout) alignToState(m *modelconfig.Model, perToken, state float64) {
+	align := max(16, l.BlockTokens)
+	need := state / perToken
+	var block int
+	if l.mamba == "all" {
+		chunk := lcm(m.State.ChunkTokens, align)
+		block = chunk * int(math.Ceil(math.Ceil(need)/float64(chunk)))
+	} else {
+		block = align * int(math.Ceil(need/float64(align)))
+	}
+	l.BlockTokens = max(l.BlockTokens, block)
+}
+
+func lcm(a, b int) int {
+	x, y := a, b
+	for y > 0 {
+		x, y = y, x%y
+	}
+	return a / x * b
+}
+
+// group splits the layers of each kind into groups of one size
+// (_get_kv_cache_groups_uniform_page_size).
+func (l *Layout) group(order []spec, specs map[spec][]int) {
+	size := len(specs[order[0]])
+	if len(order) > 1 {
+		least, most := math.MaxInt, 0
+		for _, k := range order {
+			least, most = min(least, len(specs[k])), max(most, len(specs[k]))
+		}
+		if size = least; float64(most) < 1.5*float64(least) {
+			size = most
+		}
+	}
+	for _, k := range order {
+		layers := specs[k]
+		n := (len(layers) + size - 1) / size
+		for i := range n {
+			g := Group{Kind: k.kind, window: k.window, state: k.state, BlockTokens: l.BlockTokens}
+			for j := i; j < len(layers); j += n {
+				g.indexes = append(g.indexes, layers[j])
+			}
+			if k.state && l.mamba == "none" {
+				g.BlockTokens = 0
+			}
+			l.Groups = append(l.Groups, g)
+		}
+	}
+}
+
+// count works out the bytes on the GPU that has most layers of a group.
+func (l *Layout) count(m *modelconfig.Model, s *Settings, perToken, state float64) {
+	most := 0
+	for stage := range s.PP {
+		first, last := s.stage(len(m.Layers), stage)
+		held, largest := make([]int, len(l.Groups)), 0
+		for i, g := range l.Groups {
+			for _, x := range g.indexes {
+				if x >= first && x < last {
+					held[i]++
+				}
+			}
+			largest = max(largest, held[i])
+		}
+		if largest > most {
+			most = largest
+			for i := range l.Groups {
+				l.Groups[i].Layers = held[i]
+			}
+		}
+	}
+	l.BytesPerBlock = l.PageBytes * float64(most)
+	l.Formula = fmt.Sprintf("%d layers × %d tokens × %.6g bytes", most, l.BlockTokens, perToken)
+	if perToken == 0 {
+		l.Formula = fmt.Sprintf("%d layers × %.6g bytes of state", most, state)
+	}
+	for _, g := range l.Groups {
+		switch {
+		case g.state:
+			l.StateBytes += float64(g.Layers) * state
+		case g.window == 0:
+			l.BytesPerToken += float64(most) * perToken
+		}
+	}
+}
+
+// BlocksFor is how many blocks a request of so many tokens holds at most.
+func (l *Layout) BlocksFor(tokens int) int {
+	n := 0
+	for _, g := range l.Groups {
+		switch {
+		case g.state && l.mamba == "all", !g.state && g.window == 0:
+			n += (tokens + l.BlockTokens - 1) / l.BlockTokens
+		case g.state && l.mamba == "align":
+			n += 2
+		case g.state:
+			n++
+		default:
+			n += (min(g.window-1+l.batched, tokens)+l.BlockTokens-1)/l.BlockTokens + 1
+		}
+	}
+	return n
+}
+
+// tokens is the capacity as the log tells it: from 0.23, of requests of
+// max_model_len, before that by the blocks of one group.
+func (l *Layout) tokens(s *Settings, blocks float64) float64 {
+	if s.Release.AtLeast(engine.CapacityByRequests) {
+		return math.Floor(blocks / float64(max(l.BlocksFor(s.MaxModelLen), 1)) * float64(s.MaxModelLen))
+	}
+	return math.Floor(blocks/float64(len(l.Groups))) * float64(l.BlockTokens)
+}
+
+// longest is the longest request that fits into so many blocks.
+func (l *Layout) longest(positions, limit, blocks int) int {
+	most := max(positions, limit)
+	lo, hi := 0, most
+	for lo < hi {
+		mid := (lo + hi + 1) / 2
+		if l.BlocksFor(mid) <= blocks {
+			lo = mid
+		} else {
+			hi = mid - 1
+		}
+	}
+	return lo
+}

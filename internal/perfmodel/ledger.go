@@ -1,0 +1,459 @@
+package perfmodel
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/modelconfig"
+	"github.com/sixty-dev/sixty/internal/render"
+)
+
+// An Estimate is a value with its range. Low equals High where it is known.
+type Estimate struct{ Value, Low, High float64 }
+
+// Exact is an estimate without doubt.
+func Exact(v float64) Estimate { return Estimate{v, v, v} }
+
+// less subtracts an independent estimate: half-widths add as squares.
+func (e Estimate) less(o Estimate) Estimate {
+	v := e.Value - o.Value
+	return Estimate{v, v - math.Hypot(e.Value-e.Low, o.High-o.Value), v + math.Hypot(e.High-e.Value, o.Value-o.Low)}
+}
+
+func (e Estimate) plus(o Estimate) Estimate {
+	v := e.Value + o.Value
+	return Estimate{v, v - math.Hypot(e.Value-e.Low, o.Value-o.Low), v + math.Hypot(e.High-e.Value, o.High-o.Value)}
+}
+
+// A Line of the ledger is bytes on one GPU: of the one that has most of the model.
+type Line struct {
+	ID      string // "weights", "activations", …: stable
+	Name    string
+	Bytes   Estimate
+	Formula string // with numbers
+	Source  string // where the formula and its constants come from
+}
+
+// The lines' ids.
+const (
+	LineTotal       = "total"
+	LineRequested   = "requested"
+	LineWeights     = "weights"
+	LineTables      = "tables"
+	LineActivations = "activations"
+	LineGraphs      = "cuda_graphs"
+	LineOther       = "other"
+	LineKV          = "kv_cache"
+)
+
+// Settings are those of vllm serve that decide about memory, and a few facts
+// about its machine. A zero value takes vLLM's default, which the ledger tells.
+type Settings struct {
+	Release engine.Release
+	Device  GPU
+	Memory  Estimate // of one device, in bytes; the zero value is what the device's kind has
+	CPU     bool     // the KV cache is in the host's memory, of KVBytes
+
+	TP, PP, DP     int // tensor, pipeline, data parallelism; 0 is 1
+	ExpertParallel bool
+
+	Utilization         float64 // gpu_memory_utilization
+	MaxModelLen         int
+	MaxNumSeqs          int
+	MaxNumBatchedTokens int
+	BlockSize           int
+	KVType              string // kv_cache_dtype; "" is auto
+	PrefixCaching       *bool  // nil is the default
+	EnforceEager        bool
+	KVBytes             float64 // kv_cache_memory_bytes; 0 is what is left
+	NumBlocksOverride   int
+
+	// What resolve fills in.
+	assumed              []string
+	kvBytesPerValue      float64
+	prefixCaching        bool
+	capturedGraphs       int
+	dataParallelFlattens bool // experts are spread over TP × DP
+}
+
+// A Ledger says what a GPU's memory holds under some settings.
+type Ledger struct {
+	Model    *modelconfig.Model
+	Settings Settings // resolved: every default is filled in
+	Assumed  []string // defaults that were taken, as sentences
+	Lines    []Line
+	KV       Layout
+
+	Available Estimate // bytes for the KV cache on one GPU; negative where the model does not fit
+	Blocks    Estimate // num_gpu_blocks
+	Tokens    Estimate // capacity as the log line "GPU KV cache size" tells it, of one engine
+	// Concurrency is how many requests of max_model_len fit, as the log tells it.
+	Concurrency Estimate
+	// MaxLen is the longest request that fits alone.
+	MaxLen Estimate
+}
+
+const gib = 1 << 30
+
+// NewLedger computes the ledger. Errors carry a hint: an arrangement that vLLM
+// would refuse, or memory that is not known. A model that does not fit is no
+// error: Available is then negative, and Remedies says what would fit.
+func NewLedger(m *modelconfig.Model, s Settings) (*Ledger, error) {
+	if err := s.resolve(m); err != nil {
+		return nil, err
+	}
+	l := &Ledger{Model: m, Settings: s, Assumed: s.assumed}
+	var err error
+	if l.KV, err = newLayout(m, &l.Settings); err != nil {
+		return nil, err
+	}
+	switch {
+	case s.KVBytes > 0:
+		l.weightLines()
+		l.Available = Exact(s.KVBytes)
+		l.add(LineKV, "KV cache, as given", l.Available, "kv_cache_memory_bytes", "v1/worker/gpu_worker.py: the utilization is not looked at")
+	case s.Memory.Value <= 0:
+		l.weightLines()
+		l.Available = Exact(float64(s.NumBlocksOverride) * l.KV.BytesPerBlock)
+		l.add(LineKV, "KV cache, by its blocks", l.Available, fmt.Sprintf("%d × %.0f bytes", s.NumBlocksOverride, l.KV.BytesPerBlock), "num_gpu_blocks of the server; the GPU's memory is not known")
+	default:
+		l.budget()
+	}
+	l.capacity()
+	return l, nil
+}
+
+func (l *Ledger) add(id, name string, v Estimate, formula, source string) {
+	l.Lines = append(l.Lines, Line{ID: id, Name: name, Bytes: v, Formula: formula, Source: source})
+}
+
+// Line returns a line by its id.
+func (l *Ledger) Line(id string) (Line, bool) {
+	for _, x := range l.Lines {
+		if x.ID == id {
+			return x, true
+		}
+	}
+	return Line{}, false
+}
+
+// budget fills the lines from the device's memory down to what is left for KV.
+func (l *Ledger) budget() {
+	s := &l.Settings
+	l.add(LineTotal, "memory of "+s.deviceName(), s.Memory, "as the driver shows it", "logs of vLLM, see docs/tune.md; data sheet where there is none")
+	requested := Estimate{s.Memory.Value * s.Utilization, s.Memory.Low * s.Utilization, s.Memory.High * s.Utilization}
+	l.add(LineRequested, "asked for", requested, fmt.Sprintf("%.4g × %s", s.Utilization, render.GiB(s.Memory.Value)), "v1/worker/utils.py, request_memory")
+	l.weightLines()
+	l.activations()
+	l.graphs()
+	l.other()
+	l.Available = requested
+	for _, x := range l.Lines {
+		switch x.ID {
+		case LineWeights, LineTables, LineActivations, LineGraphs, LineOther:
+			l.Available = l.Available.less(x.Bytes)
+		}
+	}
+	l.add(LineKV, "left for the KV cache", l.Available, "asked for − the lines above", "v1/worker/gpu_worker.py, determine_available_memory")
+}
+
+// weightLines adds the weights and what is kept beside them.
+func (l *Ledger) weightLines() {
+	m, s := l.Model, &l.Settings
+	stage, bytes := heaviest(m, s)
+	formula := fmt.Sprintf("%s parameters, %s", render.Large(m.Total()), weightType(m))
+	if s.TP*s.PP*s.DP > 1 {
+		formula += fmt.Sprintf("; TP %d", s.TP)
+	}
+	if s.PP > 1 {
+		formula += fmt.Sprintf(", stage %d of %d", stage+1, s.PP)
+	}
+	if s.dataParallelFlattens {
+		formula += fmt.Sprintf(", experts over %d GPUs", s.TP*s.DP)
+	}
+	l.add(LineWeights, "weights", bytes, formula, "config.json; layouts of vllm/model_executor")
+	l.tables(stage)
+}
+
+// tables are constant tensors that are no parameters.
+func (l *Ledger) tables(stage int) {
+	m, s := l.Model, &l.Settings
+	var v float64
+	formula := ""
+	if m.RopeRows > 0 {
+		v = float64(m.RopeRows) * float64(m.RopeWidth) * m.DType.Bytes()
+		formula = fmt.Sprintf("rotary positions %d × %d × %g", m.RopeRows, m.RopeWidth, m.DType.Bytes())
+	}
+	if m.LatentRank > 0 && m.Quant.Method != "" {
+		first, last := s.stage(len(m.Layers), stage)
+		copied := float64(last-first) * float64(m.LatentRank) * float64(m.Heads/s.TP) * float64(m.HeadDim-m.RopeDim+m.ValueDim) * m.DType.Bytes()
+		v += copied
+		if formula != "" {
+			formula += "; "
+		}
+		formula += fmt.Sprintf("W_UK and W_UV unpacked for MLA: %d layers × %d × %d heads × %d × %g", last-first, m.LatentRank, m.Heads/s.TP, m.HeadDim-m.RopeDim+m.ValueDim, m.DType.Bytes())
+	}
+	if v > 0 {
+		l.add(LineTables, "tables beside the weights", Exact(v), formula, "layers/rotary_embedding, layers/attention/mla_attention.py; counted in “Model loading took”")
+	}
+}
+
+func weightType(m *modelconfig.Model) string {
+	if m.Quant.Method == "" {
+		return string(m.DType)
+	}
+	return m.Quant.String() + ", else " + string(m.DType)
+}
+
+// heaviest returns the pipeline stage with most weights, and their bytes on one
+// of its GPUs.
+func heaviest(m *modelconfig.Model, s *Settings) (int, Estimate) {
+	best, at := Estimate{Value: -1}, 0
+	for i := range s.PP {
+		first, last := s.stage(len(m.Layers), i)
+		var e Estimate
+		for k := range m.Weights {
+			w := &m.Weights[k]
+			n := 0.0
+			switch {
+			case w.Layers != nil:
+				for _, layer := range w.Layers {
+					if layer >= first && layer < last {
+						n++
+					}
+				}
+			case w.Part == modelconfig.Embedding:
+				if i == 0 || m.Tied && i == s.PP-1 {
+					n = 1
+				}
+			case w.Part == modelconfig.Encoder:
+				if i == 0 {
+					n = 1
+				}
+			default:
+				if i == s.PP-1 {
+					n = 1
+				}
+			}
+			share := n * w.Count * s.share(m, w)
+			e.Value += share * w.Bytes
+			e.Low += share * w.Low
+			e.High += share * w.High
+		}
+		if e.Value > best.Value {
+			best, at = e, i
+		}
+	}
+	return at, best
+}
+
+// share is the part of a weight that one GPU of its tensor-parallel group holds.
+func (s *Settings) share(m *modelconfig.Model, w *modelconfig.Weight) float64 {
+	tp := float64(s.TP)
+	switch w.Split {
+	case modelconfig.Divided:
+		return 1 / tp
+	case modelconfig.DividedHead:
+		return float64(max(m.KVHeads/s.TP, 1)) / float64(m.KVHeads)
+	case modelconfig.Vocabulary:
+		return padded(m.Vocab, 64*s.TP) / tp
+	case modelconfig.ExpertShare:
+		if s.dataParallelFlattens {
+			return 1 / (tp * float64(s.DP))
+		}
+		return 1 / tp
+	}
+	return 1
+}
+
+// padded is by which factor n grows when rounded up (layers/
+// vocab_parallel_embedding.py, pad_vocab_size: to 64, and divisible by TP).
+func padded(n, multiple int) float64 {
+	return float64((n+multiple-1)/multiple*multiple) / float64(n)
+}
+
+// stage returns the layers of a pipeline stage (distributed/utils.py,
+// get_pp_indices: what does not divide goes to the stages before the last).
+func (s *Settings) stage(layers, i int) (first, last int) {
+	per, rest := layers/s.PP, layers%s.PP
+	size := func(k int) int {
+		if fromEnd := s.PP - 1 - k; fromEnd >= 1 && fromEnd <= rest {
+			return per + 1
+		}
+		return per
+	}
+	for k := range i {
+		first += size(k)
+	}
+	return first, first + size(i)
+}
+
+// Shares of the peak of the profiling run. The forward pass holds the hidden
+// state, the residual and one layer's widest intermediate results in two bytes
+// each; three times the hidden size fits what vLLM logged for Llama 3.1 8B at
+// 20,000 and at 29,000 tokens to 1 % (vllm-project/vllm#10517). Sampling holds the
+// logits of max_num_seqs requests in 32 bits, sorted, with indexes and
+// probabilities: 29 to 37 bytes for each in the logs of docs/tune.md; kernels that
+// do not sort need fewer.
+const (
+	hiddenCopies    = 3
+	bytesPerLogit   = 32
+	leastPerLogit   = 16
+	mostPerLogit    = 40
+	forwardDoubt    = 0.4
+	latentWorkspace = 64 << 10 // tokens whose keys and values MLA's chunked prefill unpacks at once
+)
+
+// activations estimates the peak of vLLM's profiling run, which has
+// max_num_batched_tokens tokens and then max_num_seqs samples.
+func (l *Ledger) activations() {
+	m, s := l.Model, &l.Settings
+	tokens, seqs := float64(s.MaxNumBatchedTokens), float64(min(s.MaxNumSeqs, s.MaxNumBatchedTokens))
+	width, what := l.widest()
+	forward := tokens * width * m.DType.Bytes()
+	formula := fmt.Sprintf("forward: %.0f tokens × (%s) × %g", tokens, what, m.DType.Bytes())
+	if m.LatentRank > 0 {
+		rows := min(max(8*float64(s.MaxModelLen), 4*float64(s.MaxNumSeqs*l.KV.BlockTokens)), latentWorkspace)
+		forward += rows * float64(m.Heads/s.TP) * float64(m.HeadDim-m.RopeDim+m.ValueDim) * m.DType.Bytes()
+		formula += fmt.Sprintf(" + %.0f × %d heads × %d × %g of MLA", rows, m.Heads/s.TP, m.HeadDim-m.RopeDim+m.ValueDim, m.DType.Bytes())
+	}
+	f := Estimate{forward, forward * (1 - forwardDoubt), forward * (1 + forwardDoubt)}
+	if m.HasRecurrent() || !m.Known {
+		f.High = 2 * forward // scans keep states of every chunk
+	}
+	logits := seqs * float64(m.Vocab)
+	g := Estimate{logits * bytesPerLogit, logits * leastPerLogit, logits * mostPerLogit}
+	v := Estimate{max(f.Value, g.Value), max(f.Low, g.Low), max(f.High, g.High)}
+	formula += fmt.Sprintf("; sampling: %.0f × %d logits × %d; the larger", seqs, m.Vocab, bytesPerLogit)
+	l.add(LineActivations, "activations at their peak", v, formula, "estimated; vLLM measures it at start (v1/worker/gpu_model_runner.py, profile_run)")
+}
+
+// widest returns the values per token of the widest layer.
+func (l *Ledger) widest() (float64, string) {
+	m, s := l.Model, &l.Settings
+	tp := float64(s.TP)
+	width, what := 0.0, ""
+	try := func(v float64, format string, args ...any) {
+		if v > width {
+			width, what = v, fmt.Sprintf("%d × %d + %s", hiddenCopies, m.Hidden, fmt.Sprintf(format, args...))
+		}
+	}
+	base := float64(hiddenCopies * m.Hidden)
+	if m.FFNWidth > 0 {
+		try(base+3*float64(m.FFNWidth)/tp, "3 × %d / %d", m.FFNWidth, s.TP)
+	}
+	if m.Experts > 0 {
+		share := tp
+		if s.ExpertParallel {
+			share = 1
+		}
+		i := float64(m.ExpertWidth) / share
+		try(base+float64(m.ExpertsTaken)*(max(2*i, float64(m.Hidden))+i), "%d experts × (max(2 × %.0f, %d) + %.0f)", m.ExpertsTaken, i, m.Hidden, i)
+	}
+	if m.Heads > 0 {
+		q, kv := float64(m.Heads*m.HeadDim)/tp, float64(m.KVHeads*m.HeadDim)/tp
+		if m.LatentRank > 0 {
+			kv = q
+		}
+		try(base+2*q+2*kv, "2 × (%.0f + %.0f)", q, kv)
+	}
+	if m.State.ConvChannels > 0 {
+		c := float64(m.State.ConvChannels) / tp
+		try(base+4*c, "4 × %.0f", c)
+	}
+	return width, what
+}
+
+// Bytes of a captured CUDA graph: 9 to 23 MiB each in the logs of docs/tune.md.
+const (
+	graphBase  = 64 << 20
+	graphEach  = 10 << 20
+	graphLeast = 2 << 20
+	graphMost  = 30 << 20
+)
+
+// graphs estimates CUDA graph memory, which the budget holds from 0.21.
+func (l *Ledger) graphs() {
+	s := &l.Settings
+	n := float64(s.capturedGraphs)
+	v := Estimate{graphBase + n*graphEach, n * graphLeast, graphBase + n*graphMost}
+	switch {
+	case s.EnforceEager || s.CPU:
+		return
+	case !s.Release.AtLeast(engine.CUDAGraphsInBudget):
+		l.add("cuda_graphs_outside", "CUDA graphs, outside the budget", v, fmt.Sprintf("%.0f graphs × %s + %s", n, render.GiB(graphEach), render.GiB(graphBase)),
+			"before 0.21 they come out of the memory that was not asked for")
+	default:
+		l.add(LineGraphs, "CUDA graphs", v, fmt.Sprintf("%.0f graphs × %s + %s", n, render.GiB(graphEach), render.GiB(graphBase)),
+			"estimated; vLLM captures two of each kind and multiplies (profile_cudagraph_memory)")
+	}
+}
+
+// other is what PyTorch does not allocate: the CUDA context's growth, NCCL's and
+// the custom all-reduce's buffers, workspaces of kernels.
+func (l *Ledger) other() {
+	s := &l.Settings
+	v := Estimate{0.15 * gib, 0, 0.5 * gib}
+	formula := "one GPU: workspaces of kernels"
+	if s.TP*s.PP*s.DP > 1 {
+		v = Estimate{0.6 * gib, 0.1 * gib, 2.5 * gib}
+		formula = "several GPUs: NCCL, custom all-reduce, workspaces"
+	}
+	l.add(LineOther, "not PyTorch's", v, formula, "estimated from the logs of docs/tune.md")
+}
+
+// capacity turns bytes into blocks and tokens.
+func (l *Ledger) capacity() {
+	s := &l.Settings
+	per := l.KV.BytesPerBlock
+	blocks := func(v float64) float64 {
+		if s.NumBlocksOverride > 0 {
+			return float64(s.NumBlocksOverride)
+		}
+		if per == 0 {
+			return 1
+		}
+		return max(math.Floor(v/per), 0)
+	}
+	each := func(f func(float64) float64) Estimate {
+		return Estimate{f(l.Available.Value), f(l.Available.Low), f(l.Available.High)}
+	}
+	l.Blocks = each(blocks)
+	l.Concurrency = each(func(v float64) float64 { return blocks(v) / float64(max(l.KV.BlocksFor(s.MaxModelLen), 1)) })
+	l.Tokens = each(func(v float64) float64 { return l.KV.tokens(s, blocks(v)) })
+	l.MaxLen = each(func(v float64) float64 {
+		return float64(l.KV.longest(l.Model.MaxPositions, s.MaxModelLen, int(blocks(v))))
+	})
+}
+
+// Safe is how many requests of a length fit at once, in blocks that none of them
+// must give up: one of the pool's blocks is a placeholder.
+func (l *Ledger) Safe(tokens int) int {
+	return int(max(l.Blocks.Value-1, 0)) / max(l.KV.BlocksFor(tokens), 1)
+}
+
+// PlainBlocks is the pool as blocks of a size in one group, for a simulation that
+// knows no others: models with windows or states get as many blocks as hold as many
+// requests of a length.
+func (l *Ledger) PlainBlocks(length, size int) int {
+	g := l.KV.Groups
+	if len(g) == 1 && l.KV.BlockTokens == size && g[0].window == 0 && !g[0].state {
+		return int(min(l.Blocks.Value, 1<<30))
+	}
+	perRequest := (length + size - 1) / size
+	return int(min((l.Blocks.Value-1)/float64(l.KV.BlocksFor(length))*float64(perRequest), 1<<30)) + 1
+}
+
+// EngineConfig is what the ledger knows as settings with their source.
+func (l *Ledger) EngineConfig(source string) engine.Config {
+	s := &l.Settings
+	c := engine.Config{}
+	c.Set(engine.MaxModelLen, fmt.Sprint(s.MaxModelLen), source)
+	c.Set(engine.MaxNumSeqs, fmt.Sprint(s.MaxNumSeqs), source)
+	c.Set(engine.MaxNumBatchedTokens, fmt.Sprint(s.MaxNumBatchedTokens), source)
+	c.Set(engine.BlockSize, fmt.Sprint(l.KV.BlockTokens), source)
+	c.Set(engine.PrefixCaching, fmt.Sprint(s.prefixCaching), source)
+	c.Set(engine.NumBlocks, fmt.Sprintf("%.0f", l.Blocks.Value), source)
+	return c
+}

@@ -1,0 +1,192 @@
+package perfmodel
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/sixty-dev/sixty/internal/sim"
+)
+
+// An Interval is a predicted quantity with its 95 % interval over the fit's
+// bootstrap samples, empty where there are none. It has the uncertainty of the constants, not that of a
+// workload that differs from the one simulated.
+type Interval struct{ Value, Low, High float64 }
+
+// relative is the interval's width as a share of its value.
+func (i Interval) relative() float64 {
+	if i.Value == 0 {
+		return 0
+	}
+	return (i.High - i.Low) / i.Value
+}
+
+// Prediction is what a calibrated simulation says of a workload. Durations are
+// in seconds.
+type Prediction struct {
+	Result  *sim.Result // with the fitted constants
+	Summary sim.Summary // of Result
+	Draws   int         // samples of the constants that the intervals rest on
+
+	TTFTMean, TTFTP50, TTFTP95, TTFTP99 Interval
+	QueueP95                            Interval
+	TPOTMean, ITLP50, ITLP95, ITLP99    Interval
+	E2EP50, E2EP95, E2EP99              Interval
+	OutputPerSecond                     Interval
+	Preemptions                         Interval
+
+	// Warnings are reasons not to trust the numbers. A prediction with warnings
+	// must not be shown without them.
+	Warnings []string
+}
+
+// fields are in the order of quantities.
+func (p *Prediction) fields() []*Interval {
+	return []*Interval{
+		&p.TTFTMean, &p.TTFTP50, &p.TTFTP95, &p.TTFTP99, &p.QueueP95, &p.TPOTMean, &p.ITLP50, &p.ITLP95, &p.ITLP99,
+		&p.E2EP50, &p.E2EP95, &p.E2EP99, &p.OutputPerSecond, &p.Preemptions,
+	}
+}
+
+func quantities(s sim.Summary) []float64 {
+	return []float64{
+		s.TTFT.Mean.Seconds(), s.TTFT.P50.Seconds(), s.TTFT.P95.Seconds(), s.TTFT.P99.Seconds(), s.Queue.P95.Seconds(),
+		s.TPOT.Mean.Seconds(), s.ITL.P50.Seconds(), s.ITL.P95.Seconds(), s.ITL.P99.Seconds(),
+		s.E2E.P50.Seconds(), s.E2E.P95.Seconds(), s.E2E.P99.Seconds(), s.OutputPerSecond, float64(s.Preemptions),
+	}
+}
+
+// PredictionDraws is the number of bootstrap samples that make the best interval.
+const PredictionDraws = 20
+
+// Limits of trust. Beyond a range seen by a quarter, the constants extrapolate;
+// an interval wider than half its value says that a small error of the constants
+// decides about a queue, which is what nearness to saturation means.
+const (
+	extrapolation  = 1.25
+	extrapolated   = 0.05 // share of requests
+	saturatedWidth = 0.5
+)
+
+// Predict simulates a workload on a deployment, first with the fitted constants, then
+// with so many of the bootstrap's samples of them for the intervals; 0 draws give none.
+// None of those that are at hand are random: ordered by how long the simulated work
+// takes, they are spread from the 2.5th to the 97.5th percentile, so that two give the
+// extremes.
+//
+// The API server's time is the fit's, unless the options say otherwise. The
+// prediction's warnings say where it goes beyond what the fit has seen.
+func (f *Fit) Predict(d Deployment, requests []sim.Request, draws int, o sim.Options) (*Prediction, error) {
+	if err := d.Validate(); err != nil {
+		return nil, err
+	}
+	if len(requests) == 0 {
+		return nil, fmt.Errorf("simulate: the workload has no requests")
+	}
+	if o.Frontend == (sim.Frontend{}) {
+		o.Frontend = f.Frontend
+	}
+	res, err := d.run(f.Cost, requests, o)
+	if err != nil {
+		return nil, fmt.Errorf("predict: %w", err)
+	}
+	o.SampleEvery = 0
+	p := &Prediction{Result: res, Summary: res.Summary()}
+	fields := p.fields()
+	for i, v := range quantities(p.Summary) {
+		*fields[i] = Interval{v, v, v}
+	}
+	for _, cost := range f.spread(res, draws) {
+		r, err := d.run(cost, requests, o)
+		if err != nil {
+			return nil, fmt.Errorf("predict: %w", err)
+		}
+		p.Draws++
+		for i, v := range quantities(r.Summary()) {
+			fields[i].Low, fields[i].High = min(fields[i].Low, v), max(fields[i].High, v)
+		}
+	}
+	p.Warnings = f.Extrapolation(res)
+	if w := p.TTFTP95.relative(); w > saturatedWidth && f.Observations > 0 {
+		what := "uncertain"
+		if p.QueueP95.High > p.TTFTP95.High/2 {
+			what = "near saturation" // it is the queue that is uncertain
+		}
+		p.Warnings = append(p.Warnings, fmt.Sprintf(
+			"%s: within the uncertainty of the calibration P95 TTFT is anything from %.3g s to %.3g s", what, p.TTFTP95.Low, p.TTFTP95.High))
+	}
+	return p, nil
+}
+
+// spread chooses n of the bootstrap's samples.
+func (f *Fit) spread(res *sim.Result, n int) []sim.StepCost {
+	if n = min(n, len(f.Draws)); n < 1 {
+		return nil
+	}
+	var work sim.Work
+	for _, r := range res.Replicas {
+		work.Add(r.Stats.Work)
+	}
+	seconds := func(c sim.StepCost) float64 {
+		s := c.Seconds(work)
+		if c.Knee != f.Cost.Knee { // the excess was counted with the fit's
+			s -= c.PerToken * float64(work.Excess)
+		}
+		return s
+	}
+	draws := slices.Clone(f.Draws)
+	slices.SortStableFunc(draws, func(a, b sim.StepCost) int { return cmp.Compare(seconds(a), seconds(b)) })
+	if n == 1 {
+		return draws[len(draws)/2 : len(draws)/2+1]
+	}
+	var out []sim.StepCost
+	last := float64(len(draws) - 1)
+	for i := range n {
+		q := 0.025 + 0.95*float64(i)/float64(n-1)
+		out = append(out, draws[int(math.Round(q*last))])
+	}
+	return out
+}
+
+// Extrapolation says, in sentences, where a simulation goes beyond what the fit
+// has seen. Empty means nowhere.
+func (f *Fit) Extrapolation(res *sim.Result) []string {
+	if f.Observations == 0 {
+		if len(f.Draws) == 0 {
+			return nil // constants that were given
+		}
+		return []string{"not calibrated: the constants are estimates from data sheets"}
+	}
+	var used Range
+	var total, small, large, long int
+	for i := range res.Requests {
+		r := &res.Requests[i]
+		w := r.WorkAtLast.Sub(r.WorkAtFirst)
+		if w.Steps < 1 {
+			continue
+		}
+		used.include(w)
+		total++
+		one := rangeOf(w)
+		if one.MaxSeqs > f.Seen.MaxSeqs*extrapolation {
+			large++
+		}
+		if one.MinSeqs < f.Seen.MinSeqs/extrapolation {
+			small++
+		}
+		if one.MaxKV > f.Seen.MaxKV*extrapolation {
+			long++
+		}
+	}
+	var out []string
+	say := func(n int, format string, args ...any) {
+		if float64(n) > extrapolated*float64(total) {
+			out = append(out, fmt.Sprintf(format, args...)+fmt.Sprintf(", for %d of %d requests", n, total))
+		}
+	}
+	say(large, "extrapolated: batches of up to %.0f requests, calibrated up to %.0f", used.MaxSeqs, f.Seen.MaxSeqs)
+	say(small, "extrapolated: batches of down to %.0f requests, calibrated down to %.0f", used.MinSeqs, f.Seen.MinSeqs)
+	say(long, "extrapolated: up to %.0f context tokens in a step, calibrated up to %.0f", used.MaxKV, f.Seen.MaxKV)
+	return out
+}

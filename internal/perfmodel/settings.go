@@ -1,0 +1,184 @@
+package perfmodel
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/modelconfig"
+)
+
+// visible is the memory that PyTorch sees on an accelerator, in GiB, as vLLM's
+// logs print it ("total_gpu_memory", "Free memory on device (x/y GiB)").
+var visible = map[string]float64{
+	"H100 SXM": 79.19, "H100 PCIe": 79.11, "H100 NVL": 93.02, "H200 SXM": 139.8, "H200 NVL": 139.8, "H20": 95.1,
+	"A100 SXM 80GB": 79.15, "A100 PCIe 80GB": 79.15, "A100 40GB": 39.39,
+	"RTX 3090": 23.58, "RTX 4090": 23.52, "RTX 5090": 31.36, "RTX PRO 6000": 94.97, "RTX PRO 6000 Server": 94.97,
+	"A10": 22.06, "A10G": 22.06, "L4": 22.03, "L40S": 44.4, "RTX A6000": 47.4, "RTX 6000 Ada": 47.4,
+	"T4": 14.57, "V100 32GB": 31.74, "V100 16GB": 15.77, "B200": 178.4, "MI300X": 191.98,
+}
+
+// MemoryOf is what a driver shows of an accelerator's memory.
+func MemoryOf(s GPU) Estimate {
+	if v, ok := visible[s.Name]; ok {
+		return Estimate{v * gib, v * 0.995 * gib, v * 1.006 * gib} // drivers and ECC differ
+	}
+	return Estimate{s.Memory * 0.985, s.Memory * 0.96, s.Memory}
+}
+
+func (s *Settings) deviceName() string {
+	if s.CPU {
+		return "a CPU"
+	}
+	if s.Device.Name == "" {
+		return "the GPU"
+	}
+	return s.Device.Name
+}
+
+func (s *Settings) assume(format string, args ...any) {
+	s.assumed = append(s.assumed, fmt.Sprintf(format, args...))
+}
+
+// resolve fills in vLLM's defaults and refuses what vLLM would.
+func (s *Settings) resolve(m *modelconfig.Model) error {
+	s.assumed, s.capturedGraphs = nil, 0
+	s.TP, s.PP, s.DP = max(s.TP, 1), max(s.PP, 1), max(s.DP, 1)
+	if s.Release == "" {
+		s.Release = engine.DefaultRelease
+		s.assume("the rules of vLLM %s", s.Release.Minor())
+	}
+	if !s.Release.AtLeast(engine.V1ByDefault) {
+		return hint.With(fmt.Errorf("vLLM release %q: its V0 engine is not modelled", s.Release), "the ledger knows 0.8 and later")
+	}
+	if m.Heads > 0 && m.Heads%s.TP != 0 {
+		return hint.With(fmt.Errorf("tensor parallelism %d does not divide the model's %d attention heads", s.TP, m.Heads),
+			"take a divisor of "+strconv.Itoa(m.Heads)+", or --pp for the rest")
+	}
+	if s.PP > len(m.Layers) {
+		return fmt.Errorf("pipeline parallelism %d is more than the model's %d layers", s.PP, len(m.Layers))
+	}
+	s.dataParallelFlattens = m.Experts > 0 && s.DP > 1
+	if s.Memory == (Estimate{}) && s.Device.Name != "" {
+		s.Memory = MemoryOf(s.Device)
+	}
+	if s.Memory.Value <= 0 && s.KVBytes <= 0 && s.NumBlocksOverride <= 0 {
+		return hint.With(fmt.Errorf("the GPU's memory is not known"), "pass --gpu with a name such as H100, or with a size such as 80GiB")
+	}
+	if s.Utilization == 0 {
+		s.Utilization = s.Release.Utilization()
+		s.assume("gpu-memory-utilization %g, vLLM %s's default", s.Utilization, s.Release.Minor())
+	}
+	if !(s.Utilization > 0 && s.Utilization <= 1) {
+		return fmt.Errorf("gpu-memory-utilization %g: want more than 0 and at most 1", s.Utilization)
+	}
+	if s.MaxModelLen == 0 {
+		s.MaxModelLen = m.MaxPositions
+		s.assume("max-model-len %d, the model's", s.MaxModelLen)
+	}
+	if s.MaxModelLen > max(m.MaxPositions, m.RopeRows) {
+		s.assume("that VLLM_ALLOW_LONG_MAX_MODEL_LEN is set: max-model-len %d is more than the model's %d positions", s.MaxModelLen, m.MaxPositions)
+	}
+	if err := s.kvType(m); err != nil {
+		return err
+	}
+	s.caching(m)
+	s.limits()
+	s.countGraphs()
+	return nil
+}
+
+func (s *Settings) kvType(m *modelconfig.Model) error {
+	if s.KVType == "" {
+		s.KVType = "auto"
+	}
+	t := modelconfig.DType(s.KVType)
+	if s.KVType == "auto" {
+		t = m.DType
+		if m.KVType != "" {
+			t = m.KVType
+			s.assume("kv-cache-dtype %s, which the checkpoint asks for", t)
+		}
+	}
+	switch {
+	case strings.HasPrefix(string(t), "fp8"):
+		s.kvBytesPerValue = 1
+	case t == "nvfp4":
+		s.kvBytesPerValue = 0.5 + 1.0/16
+	default:
+		if s.kvBytesPerValue = t.Bytes(); s.kvBytesPerValue == 0 {
+			return hint.With(fmt.Errorf("kv-cache-dtype %q is not known", s.KVType), "one of auto, bfloat16, float16, fp8, fp8_e4m3, fp8_e5m2, fp8_ds_mla, nvfp4")
+		}
+	}
+	return nil
+}
+
+// caching resolves prefix caching, which is off by default where a model has
+// layers with a state (config/model.py, is_prefix_caching_supported).
+func (s *Settings) caching(m *modelconfig.Model) {
+	if s.PrefixCaching != nil {
+		s.prefixCaching = *s.PrefixCaching
+		return
+	}
+	s.prefixCaching = !m.HasRecurrent()
+	if !s.prefixCaching {
+		s.assume("prefix caching off, vLLM's default for models with recurrent layers")
+	}
+}
+
+// limits resolves the batch limits.
+func (s *Settings) limits() {
+	machine := Machine{Release: s.Release, Device: s.Device.Name, Memory: s.Memory.Value, CPU: s.CPU, Ranks: s.TP * s.PP}
+	seqs, tokens := machine.Limits(s.MaxNumSeqs, s.MaxNumBatchedTokens, s.MaxModelLen, true)
+	if s.MaxNumSeqs == 0 {
+		s.assume("max-num-seqs %d, vLLM's default on %s", seqs, s.deviceName())
+	}
+	if s.MaxNumBatchedTokens == 0 {
+		s.assume("max-num-batched-tokens %d, vLLM's default on %s", tokens, s.deviceName())
+	}
+	s.MaxNumSeqs, s.MaxNumBatchedTokens = seqs, tokens
+}
+
+// countGraphs counts the CUDA graphs of the default mode, FULL_AND_PIECEWISE:
+// sizes 1, 2, 4, every 8 to 256, every 16 to the largest, which is twice
+// max_num_seqs and at most 512 (config/vllm.py, _set_cudagraph_sizes).
+func (s *Settings) countGraphs() {
+	largest := min(2*s.MaxNumSeqs, 512)
+	for n := 1; n <= largest; {
+		s.capturedGraphs++
+		if n <= s.MaxNumSeqs {
+			s.capturedGraphs++ // a full one for decoding
+		}
+		switch {
+		case n < 4:
+			n *= 2
+		case n < 8:
+			n = 8
+		case n < 256:
+			n += 8
+		default:
+			n += 16
+		}
+	}
+}
+
+// ParseMemory reads "80GiB", "80GB" or "81559MiB".
+func ParseMemory(s string) (float64, bool) {
+	text := strings.ToUpper(strings.ReplaceAll(strings.TrimSpace(s), " ", ""))
+	for _, u := range []struct {
+		suffix string
+		factor float64
+	}{{"GIB", gib}, {"MIB", 1 << 20}, {"GB", 1e9}, {"MB", 1e6}} {
+		if n, ok := strings.CutSuffix(text, u.suffix); ok {
+			v, err := strconv.ParseFloat(n, 64)
+			if err != nil || !(v > 0) || math.IsInf(v*u.factor, 0) || v*u.factor > 1<<50 {
+				return 0, false
+			}
+			return v * u.factor, true
+		}
+	}
+	return 0, false
+}

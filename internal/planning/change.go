@@ -1,0 +1,102 @@
+package planning
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/sim"
+)
+
+// scheduling are the flags whose change a simulation of the scheduler can judge.
+var scheduling = []string{
+	engine.MaxNumSeqs, engine.MaxNumBatchedTokens, engine.ChunkedPrefill, engine.PrefixCaching, engine.NumBlocksOverride, engine.BlockSize,
+	engine.KVCacheDtype, engine.GPUMemoryUtilization, engine.LongPrefillThreshold, engine.Watermark, engine.MaxQueuedRequests, engine.MaxQueuedTokens,
+}
+
+// relevant reports whether a fix changes what the scheduler does, and nothing that
+// a simulation of it does not know.
+func relevant(f *catalog.Fix) bool {
+	for _, c := range f.Changes {
+		if !slices.Contains(scheduling, strings.TrimPrefix(c.Flag, "--")) {
+			return false
+		}
+	}
+	return len(f.Changes) > 0 || f.Replicas > 1
+}
+
+// A setup is an engine's settings and how many of it share the traffic.
+type setup struct {
+	known    engine.Config
+	replicas int
+	caveats  []string
+	resized  bool // the cache has another size
+	atBest   bool // the cache has as many blocks as are of use, which nobody knows to be there
+}
+
+// changed returns the settings after a fix. The error says why the outcome cannot
+// be simulated.
+func changed(now setup, cfg sim.Config, f *catalog.Fix) (setup, error) {
+	after := setup{known: maps.Clone(now.known), replicas: max(f.Replicas, 1)}
+	for _, c := range f.Changes {
+		flag := strings.TrimPrefix(c.Flag, "--")
+		var err error
+		switch flag {
+		case engine.GPUMemoryUtilization:
+			err = fmt.Errorf("how many KV blocks %s of GPU memory more would be is not in the metrics: restart with it, and the log says", c.Flag)
+		case engine.KVCacheDtype:
+			err = after.halveKV(cfg, now.known[flag].Value)
+		case engine.BlockSize:
+			err = after.resize(cfg, c.To)
+		case engine.NumBlocksOverride:
+			if c.To == "" {
+				after.setBlocks(min(plenty*(cfg.NumBlocks-1)+1, maxBlocks))
+				after.atBest = true
+				continue
+			}
+		case engine.PrefixCaching:
+			if !cfg.PrefixCaching {
+				err = fmt.Errorf("how much of the prompts is alike does not show while prefix caching is off")
+			}
+		}
+		if err != nil {
+			return after, err
+		}
+		after.known[flag] = engine.Setting{Value: c.To, Source: "the fix"}
+	}
+	return after, nil
+}
+
+// plenty is how many times the present number of blocks is taken for as many as are of
+// use.
+const plenty = 16
+
+// halveKV doubles the blocks, for a cache of half as many bits.
+func (s *setup) halveKV(cfg sim.Config, dtype string) error {
+	if strings.Contains(dtype, "32") {
+		return fmt.Errorf("a KV cache of %s is not known to halve", dtype)
+	}
+	s.setBlocks(2*(cfg.NumBlocks-1) + 1)
+	s.caveats = append(s.caveats, "steps are taken to be as long as now, which the attention kernels for that data type must show")
+	return nil
+}
+
+// resize keeps the tokens of the cache with blocks of another size.
+func (s *setup) resize(cfg sim.Config, size string) error {
+	n, err := strconv.Atoi(size)
+	if err != nil || n < 1 {
+		return fmt.Errorf("a block size of %q", size)
+	}
+	s.setBlocks(cfg.Tokens()/n + 1)
+	return nil
+}
+
+func (s *setup) setBlocks(n int) {
+	s.resized = true
+	delete(s.known, engine.NumBlocksOverride)
+	s.known[engine.NumBlocks] = engine.Setting{Value: strconv.Itoa(n), Source: "the fix"}
+}

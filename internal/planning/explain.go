@@ -1,0 +1,195 @@
+package planning
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/render"
+)
+
+// explain says which targets cannot be met, and what could be.
+func (s *search) explain(p *Point) {
+	t := s.Targets
+	offered := s.Demand.Rate * s.Demand.MeanOutput
+	if t.TokensPerSecond > offered*1.001 {
+		s.say("the workload offers %.0f output tokens/s (%.4g requests/s × %.0f tokens): a throughput of %.0f contradicts it. With that workload, at most %.0f can be asked for",
+			offered, s.Demand.Rate, s.Demand.MeanOutput, t.TokensPerSecond, offered)
+	}
+	alone := s.alone()
+	for _, x := range []struct {
+		name string
+		want time.Duration
+		of   func(*Point) float64
+	}{
+		{"TTFT", t.TTFTP95, func(p *Point) float64 { return p.TTFT }},
+		{"ITL", t.ITLP95, func(p *Point) float64 { return p.ITL }},
+		{"E2E", t.E2EP95, func(p *Point) float64 { return p.E2E }},
+	} {
+		if x.want <= 0 || len(alone) == 0 {
+			continue
+		}
+		fastest := slices.MinFunc(alone, func(a, b *Point) int { return int(math.Copysign(1, x.of(a)-x.of(b))) })
+		if v := x.of(fastest); v > x.want.Seconds() {
+			s.say("%s P95 ≤ %s is out of reach: a request alone on TP %d has %s. Attainable with this model and GPU: %s or more, or shorter requests, or a faster GPU",
+				x.name, x.want, fastest.Knobs.TP, render.Seconds(v), render.Seconds(v))
+		}
+	}
+	if t.ITLP95 > 0 && t.E2EP95 > 0 && s.Demand.MeanOutput > 1 {
+		if least := t.E2EP95.Seconds() / s.Demand.MeanOutput; least < t.ITLP95.Seconds()/4 {
+			s.say("E2E P95 ≤ %s for %.0f tokens on average leaves %s for each: the ITL target of %s is not the one that binds",
+				t.E2EP95, s.Demand.MeanOutput, render.Seconds(least), t.ITLP95)
+		}
+	}
+	s.contradiction()
+	if len(s.res.Explain) == 0 {
+		s.capacity(p)
+	}
+}
+
+func (s *search) say(format string, args ...any) {
+	s.res.Explain = append(s.res.Explain, fmt.Sprintf(format, args...))
+}
+
+// alone is a request by itself on every shape.
+func (s *search) alone() []*Point {
+	var out []*Point
+	for _, tp := range s.tps {
+		if p := s.eval(s.knobs(tp, 1)); p != nil {
+			if f := s.floor(p); f != nil {
+				out = append(out, f)
+			}
+		}
+	}
+	return out
+}
+
+// contradiction finds two targets that are met apart and not together.
+func (s *search) contradiction() {
+	t := s.Targets
+	if t.TTFTP95 <= 0 || t.ITLP95 <= 0 || len(s.res.Explain) > 0 {
+		return
+	}
+	var first, gaps *Point
+	for _, p := range s.points() {
+		if p.TTFT <= t.TTFTP95.Seconds() && (first == nil || p.ITL < first.ITL) {
+			first = p
+		}
+		if p.ITL <= t.ITLP95.Seconds() && (gaps == nil || p.TTFT < gaps.TTFT) {
+			gaps = p
+		}
+	}
+	if first != nil && gaps != nil && first != gaps {
+		s.say("TTFT P95 ≤ %s and ITL P95 ≤ %s are each met, but not together on %d GPUs: with %s the ITL is %s; with %s the TTFT is %s",
+			t.TTFTP95, t.ITLP95, s.maxGPUs, short(first), render.Seconds(first.ITL), short(gaps), render.Seconds(gaps.TTFT))
+	}
+}
+
+func short(p *Point) string {
+	return fmt.Sprintf("%d × TP %d, max-num-seqs %d, max-num-batched-tokens %d", p.Knobs.Replicas, p.Knobs.TP, p.Knobs.MaxNumSeqs, p.Knobs.MaxNumBatchedTokens)
+}
+
+// capacity says what load the GPUs carry within the targets, over arrangements
+// of all of them.
+func (s *search) capacity(p *Point) {
+	best, at := 0.0, (*Point)(nil)
+	try := func(q *Point) {
+		if q == nil || q.GPUs > s.maxGPUs {
+			return
+		}
+		if rate := s.carries(q, best); rate > best {
+			best, at = rate, q
+		}
+	}
+	try(p)
+	for _, tp := range s.tps {
+		if n := s.maxGPUs / (tp * max(s.Base.PP, 1) * max(s.Base.DP, 1)); n > 0 {
+			k := s.knobs(tp, n)
+			try(s.eval(k))
+			if s.Base.MaxNumBatchedTokens == 0 {
+				k.MaxNumBatchedTokens = 512
+				try(s.eval(k))
+			}
+		}
+	}
+	if at == nil {
+		s.say("no load was found that %d GPUs carry within the targets", s.maxGPUs)
+		return
+	}
+	s.say("%d GPUs are too few for %.4g requests/s within the targets: attainable are %.3g requests/s with %s", s.maxGPUs, s.Demand.Rate, best, short(at))
+}
+
+// carries bisects the highest rate with which a point meets the targets, 0 where
+// it is not above least.
+func (s *search) carries(p *Point, least float64) float64 {
+	meets := func(rate float64) bool {
+		requests, err := s.Demand.Draw(rate, p.Knobs.Replicas*max(s.Base.DP, 1), simBlock)
+		if err != nil {
+			return false
+		}
+		q := &Point{Knobs: p.Knobs, GPUs: p.GPUs, Ledger: p.Ledger}
+		if !s.simulate(q, requests) {
+			return false
+		}
+		s.judge(q)
+		return q.Met
+	}
+	if least > 0 && !meets(least*1.05) {
+		return 0
+	}
+	lo, hi := least, s.Demand.Rate
+	for range 7 {
+		if mid := (lo + hi) / 2; meets(mid) {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	return lo
+}
+
+// marginal evaluates one step of every knob from the result.
+func (s *search) marginal(p *Point) {
+	k := p.Knobs
+	step := func(name, from, to string, alter func(*Knobs)) {
+		x := k
+		alter(&x)
+		if x == k {
+			return
+		}
+		m := Marginal{Knob: name, From: from, To: to, Point: s.eval(x)}
+		if m.Point == nil {
+			m.Impossible = "does not fit"
+		}
+		s.res.Marginal = append(s.res.Marginal, m)
+	}
+	number := func(name string, at int, lower, upper int, set func(*Knobs, int)) {
+		for _, v := range []int{lower, upper} {
+			if v > 0 && v != at {
+				step(name, fmt.Sprint(at), fmt.Sprint(v), func(k *Knobs) { set(k, v) })
+			}
+		}
+	}
+	number("--max-num-seqs", k.MaxNumSeqs, round8(float64(k.MaxNumSeqs)/2), min(2*k.MaxNumSeqs, k.MaxNumBatchedTokens), func(k *Knobs, v int) { k.MaxNumSeqs = v })
+	number("--max-num-batched-tokens", k.MaxNumBatchedTokens, max(k.MaxNumBatchedTokens/2, k.MaxNumSeqs), 2*k.MaxNumBatchedTokens, func(k *Knobs, v int) { k.MaxNumBatchedTokens = v })
+	if s.Base.KVBytes == 0 && s.Base.NumBlocksOverride == 0 && p.Ledger.Settings.Memory.Value > 0 {
+		for _, u := range []float64{k.Utilization - 0.05, min(k.Utilization+0.03, 0.97)} {
+			u = math.Round(u*100) / 100
+			step("--gpu-memory-utilization", fmt.Sprint(k.Utilization), fmt.Sprint(u), func(k *Knobs) { k.Utilization = u })
+		}
+	}
+	other := "fp8"
+	if k.KVType != "auto" {
+		other = "auto"
+	}
+	step("--kv-cache-dtype", k.KVType, other, func(k *Knobs) { k.KVType = other })
+	step("--enable-prefix-caching", fmt.Sprint(k.PrefixCaching), fmt.Sprint(!k.PrefixCaching), func(k *Knobs) { k.PrefixCaching = !k.PrefixCaching })
+	step("--enable-chunked-prefill", fmt.Sprint(k.ChunkedPrefill), fmt.Sprint(!k.ChunkedPrefill), func(k *Knobs) { k.ChunkedPrefill = !k.ChunkedPrefill })
+	number("replicas", k.Replicas, k.Replicas-1, k.Replicas+1, func(k *Knobs, v int) { k.Replicas = v })
+	for _, tp := range []int{k.TP / 2, 2 * k.TP} {
+		if s.Base.Device.Bandwidth > 0 && tp >= 1 && tp <= 16 && s.Model.Heads%tp == 0 {
+			step("--tensor-parallel-size", fmt.Sprint(k.TP), fmt.Sprint(tp), func(k *Knobs) { k.TP = tp })
+		}
+	}
+}

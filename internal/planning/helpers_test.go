@@ -1,0 +1,49 @@
+package planning
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/sixty-dev/sixty/internal/modelconfig"
+	"github.com/sixty-dev/sixty/internal/perfmodel"
+	"github.com/sixty-dev/sixty/internal/sim"
+)
+
+const gib = 1 << 30
+
+func architecture(t testing.TB, name string) *modelconfig.Model {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join("..", "modelconfig", "testdata", name+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := modelconfig.Parse(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func device(t testing.TB, name string) perfmodel.GPU {
+	t.Helper()
+	d, err := perfmodel.FindGPU(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// truth is a server whose constants are known.
+var truth = sim.StepCost{Base: 10e-3, Mixed: 1e-3, PerSeq: 20e-6, PerToken: 60e-6, PerKV: 80e-9, PerPair: 1e-9, Knee: 256}
+
+// roomy is an engine with room for many requests.
+func roomy(t testing.TB) sim.Config {
+	t.Helper()
+	cfg, err := sim.Defaults("0.23.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.MaxModelLen, cfg.NumBlocks = 8192, 20000
+	return cfg
+}

@@ -1,0 +1,169 @@
+package planning
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/metrics"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/recording"
+	"github.com/sixty-dev/sixty/internal/pathologies"
+)
+
+// held is how long what is predicted is measured, and what it is predicted from.
+const held = 20 * time.Second
+
+// foretold is a quantity that was predicted from one part of a recording, where nobody
+// changed anything, and measured in the next.
+type foretold struct {
+	recording              string
+	quantity               int
+	low, value, high, came float64
+}
+
+// foretell predicts the last seconds of a recording from those before.
+func foretell(t *testing.T, file string, every time.Duration) []foretold {
+	t.Helper()
+	text, err := os.ReadFile(strings.TrimSuffix(file, ".tar.zst") + ".json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var truth struct {
+		ServerArgs []string `json:"server_args"`
+		Phases     []struct {
+			FromMS int64 `json:"from_unix_ms"`
+			ToMS   int64 `json:"to_unix_ms"`
+		}
+	}
+	if err := json.Unmarshal(text, &truth); err != nil {
+		t.Fatal(err)
+	}
+	rec, err := recording.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rec.Close()
+	store, err := embedded.Open(embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if err := store.Load(t.Context(), rec, nil); err != nil {
+		t.Fatal(err)
+	}
+	first, _ := rec.Times()
+	var out []foretold
+	for _, phase := range truth.Phases {
+		from, end := time.UnixMilli(phase.FromMS), time.UnixMilli(phase.ToMS)
+		// The phase's beginning is no steady load.
+		for at := from.Add(10 * time.Second).Add(held); !at.Add(held).After(end); at = at.Add(every) {
+			var p *predictor
+			var values []indicator.Value
+			run := func(at time.Time, then func(context.Context, metrics.Querier, diagnose.Request, *diagnose.Snapshot)) {
+				_, err := diagnose.Run(t.Context(), store, diagnose.Options{
+					At: at, First: first, Interval: time.Second, Window: held, Every: true, Pathologies: pathologies.All(),
+					Annotate: func(ts []diagnose.Target) {
+						for i := range ts {
+							if i < len(truth.ServerArgs) && ts[i].Config != nil {
+								c := engine.ParseArgs(truth.ServerArgs[i], "--engine-args")
+								c.Merge(ts[i].Config)
+								ts[i].Config = c
+							}
+						}
+					},
+					Predict: func(ctx context.Context, q metrics.Querier, r diagnose.Request, s *diagnose.Snapshot, _ *diagnose.Diagnosis) {
+						then(ctx, q, r, s)
+					},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			run(at, func(ctx context.Context, q metrics.Querier, r diagnose.Request, s *diagnose.Snapshot) {
+				if len(s.Targets) == 1 {
+					p, err = prepare(ctx, q, &r, s, s.Targets[0].Name, nil)
+				}
+			})
+			if p == nil || err != nil || p.traffic.clients == 0 && p.measured[index(indicator.Waiting)].V > 2 {
+				continue // nothing is predicted, or a queue grows
+			}
+			run(at.Add(held), func(_ context.Context, _ metrics.Querier, _ diagnose.Request, s *diagnose.Snapshot) {
+				for _, q := range quantities {
+					values = append(values, s.Now(0, q.signal))
+				}
+			})
+			outcomes, err := p.nothing()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, e := range widened(estimates(outcomes, float64(p.traffic.ranks), p.traffic.length.Seconds())) {
+				if values[i].OK && values[i].V > 0 && e.Value > 0 {
+					out = append(out, foretold{filepath.Base(file), i, e.Low, e.Value, e.High, values[i].V})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// TestIntervalsHoldWhatComes compares what is predicted where nothing changes with what
+// came, on recordings of real servers. SIXTY_RECORDINGS names a directory with more of
+// them; the table in docs/predictions.md is its output.
+func TestIntervalsHoldWhatComes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it simulates every recording")
+	}
+	files, err := filepath.Glob("../../testdata/recordings/*.tar.zst")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no recordings: %v", err)
+	}
+	every := time.Hour // once in a phase
+	if dir := os.Getenv("SIXTY_RECORDINGS"); dir != "" {
+		more, err := filepath.Glob(dir + "/*.tar.zst")
+		if err != nil || len(more) == 0 {
+			t.Fatalf("no recordings in %s: %v", dir, err)
+		}
+		files, every = append(files, more...), held
+	}
+	var all []foretold
+	for _, file := range files {
+		all = append(all, foretell(t, file, every)...)
+	}
+	within := 0
+	for i, q := range quantities {
+		var off []float64
+		hits := 0
+		for _, f := range all {
+			if f.quantity != i {
+				continue
+			}
+			off = append(off, math.Exp(math.Abs(math.Log(f.came/f.value))))
+			if f.low <= f.came && f.came <= f.high {
+				hits++
+			}
+		}
+		if len(off) == 0 {
+			continue
+		}
+		within += hits
+		slices.Sort(off)
+		share := float64(hits) / float64(len(off))
+		t.Logf("| %s | %d | %.0f %% | %.2f | %.2f | %.2f |", q.signal.Title, len(off), 100*share, off[len(off)/2], off[len(off)*9/10], q.off)
+		if len(off) >= 10 && share < 0.75 {
+			t.Errorf("%s: %.0f %% of what came lies within the intervals, want most", q.signal.Name, 100*share)
+		}
+	}
+	if share := float64(within) / float64(max(len(all), 1)); len(all) < 100 || share < 0.85 {
+		t.Errorf("%.0f %% of %d quantities lie within their intervals, want 85 %%", 100*share, len(all))
+	}
+}

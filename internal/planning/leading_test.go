@@ -1,0 +1,303 @@
+package planning
+
+import (
+	"errors"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/fleet"
+	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/pathologies"
+	"github.com/sixty-dev/sixty/internal/workload"
+)
+
+var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// fleetDiagnosis plays a scenario and judges it at its end. Scrapes from before
+// from are not taken, as if nobody had watched yet.
+func fleetDiagnosis(t testing.TB, sc fleet.Scenario, release engine.Release, from time.Duration, args string) diagnose.Diagnosis {
+	t.Helper()
+	store, err := embedded.Open(embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	interval := max(sc.Interval, time.Second)
+	var last time.Time
+	first := began.Add(from)
+	take := func(p fleet.Page) error {
+		if p.At.Before(first) {
+			return nil
+		}
+		last = p.At
+		target := embedded.Target{Instance: p.Target}
+		if p.Body == nil {
+			return store.AppendFailure(target, p.At)
+		}
+		_, err := store.Append(target, p.At, p.Body, "text/plain; version=0.0.4", 5*time.Millisecond)
+		return err
+	}
+	if err := fleet.Play(t.Context(), sc, release, 1, began, take, nil); err != nil {
+		t.Fatal(err)
+	}
+	created := time.Time{}
+	for _, target := range store.Targets() {
+		if c, ok := store.FirstCreated(target); ok && (created.IsZero() || c.Before(created)) {
+			created = c
+		}
+	}
+	d, err := diagnose.Run(t.Context(), store, diagnose.Options{
+		At: last, First: first, Created: created, Interval: interval, Every: true, Pathologies: pathologies.All(), Predict: PredictFixes,
+		Annotate: func(ts []diagnose.Target) {
+			for i := range ts {
+				c := engine.ParseArgs(args, "--engine-args")
+				c.Merge(ts[i].Config)
+				ts[i].Config = c
+			}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// sickOnly is a scenario whose fault has lasted for some time when the first scrape
+// comes.
+func sickOnly(t testing.TB, name string) (sc fleet.Scenario, from time.Duration) {
+	t.Helper()
+	sc, err := fleet.FindScenario(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	from = 20 * time.Second
+	for _, p := range sc.Phases[:len(sc.Phases)-1] {
+		from += p.For
+	}
+	sc.Phases[len(sc.Phases)-1].For = 80 * time.Second
+	return sc, from
+}
+
+// leads checks that the first fix is one that may lead: predicted to make users better
+// off, or without a prediction and none that may hurt.
+func leads(t *testing.T, d diagnose.Diagnosis) {
+	t.Helper()
+	if d.Status != diagnose.Firing || len(d.Findings[0].Fixes) == 0 {
+		return
+	}
+	f := &d.Findings[0].Fixes[0]
+	switch p := f.Predicted; {
+	case p == nil || p.Reason != "":
+		if f.MayHurt && len(d.Findings[0].Fixes) > 1 {
+			t.Errorf("%s: first %q, which may hurt and has no prediction", d.Verdict.ID, f.Summary)
+		}
+	case p.Benefit.Value < 1:
+		t.Errorf("%s: first %q, with which users are %.2f times as well off as without", d.Verdict.ID, f.Summary, p.Benefit.Value)
+	}
+	for i := range d.Findings[0].Fixes {
+		for _, c := range d.Findings[0].Fixes[i].Changes {
+			if !engine.Takes(d.Targets[0].Version, strings.TrimPrefix(c.Flag, "--")) {
+				t.Errorf("%s: %q needs a flag that %s may not have", d.Verdict.ID, d.Findings[0].Fixes[i].Summary, d.Targets[0].Version)
+			}
+		}
+	}
+}
+
+// TestNoFirstFixMakesItWorse asks every scenario of the fleet, watched from its healthy
+// time on and from within its fault, and every recording.
+func TestNoFirstFixMakesItWorse(t *testing.T) {
+	for _, sc := range fleet.Scenarios() {
+		t.Run(sc.Name, func(t *testing.T) {
+			leads(t, fleetDiagnosis(t, sc, fleet.DefaultRelease, 0, ""))
+			sick, from := sickOnly(t, sc.Name)
+			leads(t, fleetDiagnosis(t, sick, fleet.DefaultRelease, from, ""))
+		})
+	}
+	files, err := filepath.Glob("../../testdata/recordings/*.tar.zst")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no recordings: %v", err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) { leads(t, diagnosed(t, file)) })
+	}
+}
+
+// A server that has thrashed for a while, seen for a minute: what was first is half of
+// the throughput and twice the wait when it is done.
+func TestThrashingIsNotCuredByEmptySeats(t *testing.T) {
+	for _, later := range []time.Duration{0, 10 * time.Second, 20 * time.Second} {
+		sc, from := sickOnly(t, "kv-cache-thrashing")
+		sc.Phases[1].For += later
+		notByEmptySeats(t, fleetDiagnosis(t, sc, fleet.DefaultRelease, from+later, ""))
+	}
+}
+
+func notByEmptySeats(t *testing.T, d diagnose.Diagnosis) {
+	t.Helper()
+	if d.Verdict.ID != "kv-cache-thrashing" {
+		t.Fatalf("verdict %s", d.Verdict.ID)
+	}
+	fixes := d.Findings[0].Fixes
+	if p := fixes[0].Predicted; p == nil || p.Reason != "" || p.Benefit.Value < 1.5 {
+		t.Errorf("first %q: %+v, want one that is predicted to help", fixes[0].Summary, p)
+	}
+	for i, f := range fixes {
+		if strings.HasPrefix(f.Summary, "Lower --max-num-seqs") && i < len(fixes)-1 {
+			t.Errorf("%q is number %d of %d", f.Summary, i+1, len(fixes))
+		}
+		if strings.Contains(f.Summary, "--watermark") {
+			t.Errorf("%q is offered to %s", f.Summary, d.Targets[0].Version)
+		}
+	}
+	if !slices.ContainsFunc(d.Findings[0].Reasons, func(r string) bool { return strings.Contains(r, "0.24 or later --watermark 0.05") }) {
+		t.Errorf("nothing says what an upgrade would bring: %q", d.Findings[0].Reasons)
+	}
+}
+
+// What the simulation says of the seats is what the server does with them: the fleet
+// serves the same load with the proposed value, and with none.
+func TestTheProposedSeatsServeBetter(t *testing.T) {
+	sc, err := fleet.FindScenario("concurrency-limit")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := fleetDiagnosis(t, sc, fleet.DefaultRelease, 0, "--max-num-seqs 4")
+	f := &d.Findings[0].Fixes[0]
+	p := f.Predicted
+	if p == nil || p.Reason != "" || f.Args() == "" {
+		t.Fatalf("first %q: %+v", f.Summary, p)
+	}
+	want, _ := p.Effect(indicator.TTFTMean)
+	if sc.Settings, _, err = sc.Settings.With(engine.ParseArgs(f.Args(), "test")); err != nil {
+		t.Fatal(err)
+	}
+	var sums, counts []float64
+	if err := fleet.Play(t.Context(), sc, fleet.DefaultRelease, 1, began, func(page fleet.Page) error {
+		if page.Target == fleet.ReplicaTarget(0) {
+			sums = append(sums, sample(t, page.Body, "vllm:time_to_first_token_seconds_sum"))
+			counts = append(counts, sample(t, page.Body, "vllm:time_to_first_token_seconds_count"))
+		}
+		return nil
+	}, nil); err != nil {
+		t.Fatal(err)
+	}
+	n := len(sums) - 1
+	from := n - 40
+	if got := (sums[n] - sums[from]) / (counts[n] - counts[from]); got < want.After.Low || got > want.After.High {
+		t.Errorf("with %s the first token takes %v s, predicted %+v", f.Args(), got, want.After)
+	}
+}
+
+// sample reads a number of a page.
+func sample(t testing.TB, page []byte, name string) float64 {
+	t.Helper()
+	for line := range strings.Lines(string(page)) {
+		if strings.HasPrefix(line, name+"{") {
+			v, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndex(line, " "):]), 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v
+		}
+	}
+	t.Fatalf("no %s", name)
+	return 0
+}
+
+// Forty clients on sixteen seats, by design, with room for more in the cache: the seats
+// follow the room and what more of them bring, not how many wait.
+func TestSeatsFollowTheRoom(t *testing.T) {
+	batch := fleet.Traffic{Clients: 40, Spec: lengths(t, "lognormal:400,0.3:100-1200", "lognormal:200,0.3:50-500")}
+	sc := fleet.Scenario{Name: "batch", Settings: fleet.Settings{MaxNumSeqs: 16, NumBlocks: 1500}, Phases: []fleet.Phase{{Name: "batch", For: 90 * time.Second, Traffic: batch}}}
+	d := fleetDiagnosis(t, sc, fleet.DefaultRelease, 20*time.Second, "--max-num-seqs 16")
+	if d.Verdict.ID != "concurrency-limit" {
+		t.Fatalf("verdict %s", d.Verdict.ID)
+	}
+	f := &d.Findings[0].Fixes[0]
+	p := f.Predicted
+	if len(f.Changes) != 1 || p == nil || p.Reason != "" {
+		t.Fatalf("first %q: %+v", f.Summary, p)
+	}
+	seats, err := strconv.Atoi(f.Changes[0].To)
+	if err != nil || seats < 30 || p.Benefit.Value < 1.2 {
+		t.Errorf("%q, with which users are %.2f times as well off: want most of the 40 seated", f.Summary, p.Benefit.Value)
+	}
+}
+
+func lengths(t testing.TB, prompt, output string) workload.Spec {
+	t.Helper()
+	var s workload.Spec
+	if err := errors.Join(s.Prompt.UnmarshalText([]byte(prompt)), s.Output.UnmarshalText([]byte(output))); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Answers that take longer than the window: what few of them ended leave open, the
+// intervals span, and where even they are missing the prediction says for how long to
+// go on.
+func TestFewEndedRequestsAreEnough(t *testing.T) {
+	sc, err := fleet.FindScenario("kv-cache-thrashing")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sick := sc.Phases[1]
+	for _, tt := range []struct {
+		seconds   time.Duration
+		predicted bool
+	}{{30, true}, {12, false}} {
+		sick.For = (40 + tt.seconds) * time.Second
+		sc.Phases = []fleet.Phase{sick}
+		d := fleetDiagnosis(t, sc, fleet.DefaultRelease, 40*time.Second, "")
+		if d.Verdict.ID != "kv-cache-thrashing" {
+			t.Fatalf("%d s: verdict %s", tt.seconds, d.Verdict.ID)
+		}
+		i := slices.IndexFunc(d.Findings[0].Fixes, func(f catalog.Fix) bool { return f.Replicas > 1 })
+		if i < 0 {
+			t.Fatalf("%d s: no replicas among %+v", tt.seconds, d.Findings[0].Fixes)
+		}
+		switch p := d.Findings[0].Fixes[i].Predicted; {
+		case tt.predicted && p.Reason != "":
+			t.Errorf("%d s: no prediction: %s", tt.seconds, p.Reason)
+		case !tt.predicted && (p.Needs < time.Second || p.Needs > longestWait):
+			t.Errorf("%d s: %q needs %s", tt.seconds, p.Reason, p.Needs)
+		}
+	}
+}
+
+// Why prompts are not found in the cache, told by what is left of the hits: text of its
+// own in front of each prompt leaves none, and sixty prefixes in too small a cache some.
+func TestWhyPrefixesAreNotFound(t *testing.T) {
+	for _, tt := range []struct {
+		groups      int // 0: every prompt begins with something of its own
+		why, remedy string
+	}{
+		{0, "begin with something of their own", "Put what all requests share first"},
+		{60, "cannot be told", "Keep the KV cache in 8 bits"},
+	} {
+		sc, err := fleet.FindScenario("prefix-cache-misses")
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := &sc.Phases[1].Traffic.Spec
+		if spec.PrefixGroups = tt.groups; tt.groups == 0 {
+			spec.PrefixShare = 0
+		}
+		d := fleetDiagnosis(t, sc, fleet.DefaultRelease, 0, "")
+		if d.Verdict.ID != "prefix-cache-misses" {
+			t.Fatalf("%d prefixes: verdict %s", tt.groups, d.Verdict.ID)
+		}
+		f := &d.Findings[0]
+		if !slices.ContainsFunc(f.Reasons, func(r string) bool { return strings.Contains(r, tt.why) }) || !strings.HasPrefix(f.Fixes[0].Summary, tt.remedy) {
+			t.Errorf("%d prefixes: first %q for %q", tt.groups, f.Fixes[0].Summary, f.Reasons)
+		}
+	}
+}

@@ -1,0 +1,562 @@
+package planning
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/modelconfig"
+	"github.com/sixty-dev/sixty/internal/perfmodel"
+	"github.com/sixty-dev/sixty/internal/sim"
+)
+
+// Targets are what the deployment must reach. A zero value is no target.
+type Targets struct {
+	TTFTP95, ITLP95, E2EP95 time.Duration
+	TokensPerSecond         float64 // output tokens, of the whole deployment
+}
+
+// Empty reports whether nothing is asked for.
+func (t Targets) Empty() bool { return t == Targets{} }
+
+// Demand is the workload of the whole deployment.
+type Demand struct {
+	Rate                   float64 // requests per second
+	MeanPrompt, MeanOutput float64 // tokens
+	MaxTokens              int     // of the longest request, prompt and output; 0 is unknown
+
+	// Draw returns the requests that one of some replicas gets when so many a second
+	// come to all of them, for blocks of a size. It is called for many rates.
+	Draw func(rate float64, replicas, blockSize int) ([]sim.Request, error)
+	Text string // for people
+}
+
+// MeanTokens is what a request holds on average, in the middle of its answer.
+func (d *Demand) MeanTokens() float64 { return d.MeanPrompt + d.MeanOutput/2 }
+
+// Plan is a question to Search.
+type Plan struct {
+	Model   *modelconfig.Model
+	Base    perfmodel.Settings // what is given; what may be searched is zero
+	Targets Targets
+	Demand  Demand
+	MaxGPUs int // of the whole deployment; 0 is 64
+
+	// Fit is the calibration of a server that runs FitSettings, nil where nothing
+	// was measured: data sheets then give the step times.
+	Fit         *perfmodel.Calibration
+	FitSettings perfmodel.Settings
+
+	// Check, which may be nil, is asked now and then whether to go on, as a context's
+	// Err: its error ends the search.
+	Check func() error
+
+	FixedKV *perfmodel.Observed // blocks that the server really has, for FitSettings' shape
+}
+
+// Knobs are the settings that a search moves.
+type Knobs struct {
+	TP, Replicas                    int
+	MaxNumSeqs, MaxNumBatchedTokens int
+	Utilization                     float64
+	KVType                          string
+	PrefixCaching, ChunkedPrefill   bool
+}
+
+// GPUs is the size of the deployment.
+func (k Knobs) GPUs(pp int) int { return k.TP * max(pp, 1) * k.Replicas }
+
+// A Point is one configuration with what the simulation says of it.
+type Point struct {
+	Knobs  Knobs
+	GPUs   int
+	Ledger *perfmodel.Ledger
+
+	// 95th percentiles in seconds; +Inf where requests would wait for ever.
+	TTFT, ITL, E2E    float64
+	TPOT              float64 // mean
+	TokensPerSecond   float64 // output, of the whole deployment
+	PerGPU            float64
+	RequestsPerSecond float64
+	Preemptions       int     // for each 1000 requests
+	KVPeak            float64 // share of the blocks in use at the peak
+	Running           float64 // mean batch of a replica
+	Failed            int     // requests of the sample that could never run
+	Met               bool
+	Misses            []string // targets that are not met, in words
+	score             float64
+}
+
+// A Marginal is what one step of one knob changes.
+type Marginal struct {
+	Knob, From, To string
+	Point          *Point
+	Impossible     string // why there is no point
+}
+
+// Result is the answer.
+type Result struct {
+	Best     *Point // nil when no configuration meets the targets
+	Nearest  *Point // then: the one that comes closest
+	Points   []*Point
+	Pareto   []*Point // throughput per GPU against ITL and TTFT
+	Marginal []Marginal
+
+	Prediction *perfmodel.Prediction // of Best, or Nearest, with intervals
+	Basis      string                // what the step times rest on
+	Notes      []string
+	Explain    []string // why targets cannot be met, and what could be
+	Evaluated  int
+	Usual      Usual
+}
+
+// Usual is the usual arithmetic, which knows neither activations nor the
+// scheduler: memory × 0.9 − weights, over the KV bytes of a token, over an average
+// length. It is shown beside the result as the first approximation.
+type Usual struct {
+	KVBytes, Tokens     float64
+	MaxNumSeqs          int
+	MaxNumBatchedTokens int // 0: left alone
+}
+
+// NewUsual computes it for one GPU of a ledger's tensor-parallel group, in the
+// decimal units and with the thresholds that it is usually written with: sequences
+// are capped at 512, at 64 when less than 50 ms between tokens are asked for, and
+// chunks are of 2048 tokens when less than a second to the first is.
+func NewUsual(memory, weights, kvPerToken, averageTokens float64, t Targets) Usual {
+	u := Usual{KVBytes: memory*0.90 - weights}
+	if u.KVBytes <= 0 || kvPerToken <= 0 || averageTokens <= 0 {
+		return u
+	}
+	u.Tokens = math.Floor(u.KVBytes / kvPerToken)
+	u.MaxNumSeqs = int(min(math.Floor(u.Tokens/averageTokens), 512))
+	if t.TTFTP95 > 0 && t.TTFTP95 < time.Second {
+		u.MaxNumBatchedTokens = 2048
+	}
+	if t.ITLP95 > 0 && t.ITLP95 < 50*time.Millisecond {
+		u.MaxNumSeqs = min(u.MaxNumSeqs, 64)
+	}
+	return u
+}
+
+// ErrNothingFits is the end of a search in which no arrangement of the GPUs has
+// room for the model and its longest request.
+var ErrNothingFits = errors.New("no arrangement of the GPUs holds the model and one request")
+
+// MaxPoints bounds a search.
+const MaxPoints = 120
+
+// search holds what Search works out on its way.
+type search struct {
+	*Plan
+	res      Result
+	seen     map[Knobs]*Point
+	requests map[[2]float64][]sim.Request
+	maxGPUs  int
+	tps      []int
+}
+
+// Search looks for the smallest deployment that meets the targets, and among
+// those of its size for the settings that keep the largest distance from them.
+//
+// It goes from coarse to fine: for each tensor parallelism that fits, the least
+// number of replicas with vLLM's defaults; for the best of them, each knob in
+// turn, by factors of two and then of √2; then one step of every knob from the
+// result, which is its marginal price.
+func (p *Plan) Search() (*Result, error) {
+	if p.Targets.Empty() {
+		return nil, hint.With(errors.New("no target is given"), "pass --use-case chat, or --ttft-p95, --itl-p95, --e2e-p95, --throughput")
+	}
+	if !(p.Demand.Rate > 0) || p.Demand.Draw == nil {
+		return nil, hint.With(errors.New("no workload is given"), "pass --rate with --prompt-tokens and --output-tokens, or --url or --recording of a server under load")
+	}
+	if p.Fit == nil && p.Base.Device.Bandwidth == 0 {
+		return nil, hint.With(errors.New("nothing says how long a step takes"), "name the GPU (--gpu H100), or give a server under load with --url or --recording")
+	}
+	s := &search{Plan: p, seen: map[Knobs]*Point{}, requests: map[[2]float64][]sim.Request{}, maxGPUs: cmp.Or(p.MaxGPUs, 64)}
+	if err := s.shapes(); err != nil {
+		return nil, err
+	}
+	start := s.coarse()
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	if start == nil {
+		return nil, hint.With(ErrNothingFits, "see the ledger (without targets): more GPUs for each replica (--max-gpus), smaller weights, or a shorter --max-model-len")
+	}
+	best := s.refine(start)
+	if best.Met {
+		s.res.Best = best
+	} else {
+		s.res.Nearest = best
+		s.explain(best)
+	}
+	s.marginal(best)
+	s.predict(best)
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	s.res.Points = s.points()
+	s.res.Pareto = pareto(append([]*Point{best}, s.res.Points...)) // of equals, the one that is proposed
+	s.res.Evaluated = len(s.res.Points)
+	l := best.Ledger
+	weights := 0.0
+	if x, ok := l.Line(perfmodel.LineWeights); ok {
+		weights = x.Bytes.Value
+	}
+	s.res.Usual = NewUsual(l.Settings.Memory.Value, weights, l.ReadPerToken(1), p.Demand.MeanPrompt+p.Demand.MeanOutput, p.Targets)
+	return &s.res, nil
+}
+
+// check asks whether to go on. Without leave no point is evaluated, so that every
+// part of the search soon comes to its end.
+func (s *search) check() error {
+	if s.Check == nil {
+		return nil
+	}
+	return s.Check()
+}
+
+// shapes lists the tensor parallelisms to try.
+func (s *search) shapes() error {
+	if s.Base.TP > 0 {
+		s.tps = []int{s.Base.TP}
+		if n := s.Base.TP * max(s.Base.PP, 1) * max(s.Base.DP, 1); n > s.maxGPUs {
+			return hint.With(fmt.Errorf("one replica takes %d GPUs, and there are %d", n, s.maxGPUs), "raise --max-gpus or lower --tp")
+		}
+		return nil
+	}
+	for tp := 1; tp <= min(8, s.maxGPUs); tp *= 2 {
+		if s.Model.Heads%tp == 0 {
+			s.tps = append(s.tps, tp)
+		}
+	}
+	return nil
+}
+
+// knobs are the defaults for a shape.
+func (s *search) knobs(tp, replicas int) Knobs {
+	b := &s.Base
+	return Knobs{
+		TP: tp, Replicas: replicas, MaxNumSeqs: b.MaxNumSeqs, MaxNumBatchedTokens: b.MaxNumBatchedTokens,
+		Utilization: b.Utilization, KVType: cmp.Or(b.KVType, "auto"),
+		PrefixCaching: b.PrefixCaching == nil && !s.Model.HasRecurrent() || b.PrefixCaching != nil && *b.PrefixCaching, ChunkedPrefill: true,
+	}
+}
+
+// coarse finds, for each shape, the least replicas that meet the targets, and
+// returns the best point.
+func (s *search) coarse() *Point {
+	var best *Point
+	for _, tp := range s.tps {
+		limit := s.maxGPUs / (tp * max(s.Base.PP, 1) * max(s.Base.DP, 1))
+		if limit < 1 {
+			continue
+		}
+		var first *Point
+		lo, hi := 1, 0
+		for n := 1; n <= limit; n = min(2*n, limit) {
+			p := s.eval(s.knobs(tp, n))
+			if p == nil {
+				break
+			}
+			first = better(first, p)
+			if p.Met {
+				hi = n
+				break
+			}
+			lo = n + 1
+			if n == limit || s.hopeless(p) {
+				break
+			}
+		}
+		for hi > 0 && lo < hi && len(s.seen) < MaxPoints/2 {
+			mid := (lo + hi) / 2
+			p := s.eval(s.knobs(tp, mid))
+			if p == nil {
+				break
+			}
+			first = better(first, p)
+			if p.Met {
+				hi = mid
+			} else {
+				lo = mid + 1
+			}
+		}
+		best = better(best, first)
+	}
+	return best
+}
+
+// hopeless reports whether more replicas cannot help: a request alone misses.
+func (s *search) hopeless(p *Point) bool {
+	floor := s.floor(p)
+	return floor != nil && !floor.Met
+}
+
+// floor is the same configuration for a trickle of requests, each alone.
+func (s *search) floor(p *Point) *Point {
+	l := p.Ledger
+	requests, err := s.draw(p.Knobs.Replicas, l)
+	if err != nil {
+		return nil
+	}
+	alone := slices.Clone(requests[:min(len(requests), 200)])
+	for i := range alone {
+		alone[i].Arrival = time.Duration(i) * 10 * time.Minute
+		alone[i].CancelAfter = 0
+	}
+	q := &Point{Knobs: p.Knobs, GPUs: p.GPUs, Ledger: l}
+	if !s.simulate(q, alone) {
+		return nil
+	}
+	q.TokensPerSecond = math.Inf(1) // not what is asked of one request
+	s.judge(q)
+	return q
+}
+
+// better chooses between two points: one that meets the targets, then the smaller
+// deployment, then the larger distance from the targets; where none meets them,
+// the one that comes closest.
+func better(a, b *Point) *Point {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	case a.Met != b.Met:
+		if a.Met {
+			return a
+		}
+		return b
+	case a.Met && a.GPUs != b.GPUs:
+		if a.GPUs < b.GPUs {
+			return a
+		}
+		return b
+	}
+	if b.score < a.score*0.98 { // a simulation's last percent is noise
+		return b
+	}
+	return a
+}
+
+// refine moves one knob at a time from a start.
+func (s *search) refine(p *Point) *Point {
+	best := p
+	for _, factor := range []float64{2, math.Sqrt2} {
+		for range 3 {
+			before := best
+			for _, next := range []func(Knobs, float64) []Knobs{s.moreSeqs, s.moreTokens} {
+				for _, k := range next(best.Knobs, factor) {
+					if len(s.seen) < MaxPoints*2/3 {
+						best = better(best, s.eval(k))
+					}
+				}
+			}
+			if best == before {
+				break
+			}
+		}
+	}
+	if s.Base.KVType == "" && !best.Met && s.Base.Device.FP8 > 0 {
+		k := best.Knobs
+		k.KVType = "fp8"
+		best = better(best, s.eval(k))
+	}
+	best = s.switches(best)
+	for best.Met {
+		smaller := s.shrink(best)
+		if smaller == nil {
+			break
+		}
+		best = smaller
+	}
+	return s.guard(best)
+}
+
+// switches tries what is on or off: more of the memory where the cache is full,
+// and prefix caching where vLLM leaves it off.
+func (s *search) switches(best *Point) *Point {
+	if s.Base.Utilization == 0 && best.KVPeak > fullCache && best.Ledger.Settings.Memory.Value > 0 {
+		k := best.Knobs
+		k.Utilization = 0.95
+		best = better(best, s.eval(k))
+	}
+	if s.Base.PrefixCaching == nil && !best.Knobs.PrefixCaching {
+		k := best.Knobs
+		k.PrefixCaching = true
+		best = better(best, s.eval(k))
+	}
+	return best
+}
+
+// fullCache is the share of the blocks above which more of them may help.
+const fullCache = 0.9
+
+// shrink looks for a smaller deployment that meets the targets too, with steps of
+// other sizes: of the deployments that vLLM's defaults are too slow for.
+func (s *search) shrink(best *Point) *Point {
+	if s.Base.MaxNumBatchedTokens > 0 {
+		return nil
+	}
+	var found *Point
+	for _, tp := range s.tps {
+		per := tp * max(s.Base.PP, 1) * max(s.Base.DP, 1)
+		n := (best.GPUs - 1) / per
+		if n < 1 {
+			continue
+		}
+		try := func(tokens int) *Point {
+			k := s.knobs(tp, n)
+			k.MaxNumBatchedTokens = tokens
+			if len(s.seen) >= MaxPoints*2/3 {
+				return nil
+			}
+			p := s.eval(k)
+			if p != nil && p.Met {
+				found = better(found, p)
+			}
+			return p
+		}
+		var last, near *Point
+		for _, tokens := range []int{4096, 2048, 1024, 512} {
+			p := try(tokens)
+			if p == nil {
+				break
+			}
+			// Long steps miss the gaps between tokens, short ones the first token: where
+			// both come near, what lies between may meet both.
+			if last != nil && !last.Met && !p.Met && min(last.score, p.score) < between {
+				try(round64(float64(tokens) * math.Sqrt2))
+			}
+			last, near = p, better(near, p)
+		}
+		if near != nil && !near.Met && near.score < between && s.Base.KVType == "" && s.Base.Device.FP8 > 0 {
+			k := near.Knobs
+			k.KVType = "fp8"
+			for _, tokens := range []int{k.MaxNumBatchedTokens, round64(float64(k.MaxNumBatchedTokens) * math.Sqrt2)} {
+				k.MaxNumBatchedTokens = tokens
+				if p := s.eval(k); p != nil && p.Met {
+					found = better(found, p)
+				}
+			}
+		}
+	}
+	return found
+}
+
+// between is the distance from the targets within which a step size between two
+// that miss them is tried.
+const between = 1.6
+
+// guard lowers max_num_seqs to what the cache holds of requests of the mean
+// length, where that costs nothing: a burst then waits instead of thrashing.
+func (s *search) guard(best *Point) *Point {
+	safe := best.Ledger.Safe(int(s.Demand.MeanPrompt+s.Demand.MeanOutput)) / 8 * 8
+	if s.Base.MaxNumSeqs > 0 || safe < 8 || safe >= best.Knobs.MaxNumSeqs || float64(safe) < 2*best.Running {
+		return best
+	}
+	k := best.Knobs
+	k.MaxNumSeqs = safe
+	if p := s.eval(k); p != nil && p.Met == best.Met && p.score <= best.score*1.02 {
+		return p
+	}
+	return best
+}
+
+// resolvedLimits are the limits that a point has where the knobs leave them open.
+func (s *search) resolvedLimits(k Knobs) (seqs, tokens int) {
+	if p := s.eval(k); p != nil {
+		return p.Ledger.Settings.MaxNumSeqs, p.Ledger.Settings.MaxNumBatchedTokens
+	}
+	return k.MaxNumSeqs, k.MaxNumBatchedTokens
+}
+
+func (s *search) moreSeqs(k Knobs, factor float64) []Knobs {
+	if s.Base.MaxNumSeqs > 0 {
+		return nil
+	}
+	seqs, tokens := s.resolvedLimits(k)
+	var out []Knobs
+	for _, n := range []int{round8(float64(seqs) / factor), round8(float64(seqs) * factor)} {
+		if n >= 1 && n <= 2048 && n <= tokens && n != seqs {
+			x := k
+			x.MaxNumSeqs, x.MaxNumBatchedTokens = n, tokens
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+func (s *search) moreTokens(k Knobs, factor float64) []Knobs {
+	if s.Base.MaxNumBatchedTokens > 0 {
+		return nil
+	}
+	seqs, tokens := s.resolvedLimits(k)
+	var out []Knobs
+	for _, n := range []int{round64(float64(tokens) / factor), round64(float64(tokens) * factor)} {
+		if n >= max(seqs, 128) && n <= 32768 && n != tokens {
+			x := k
+			x.MaxNumSeqs, x.MaxNumBatchedTokens = seqs, n
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// Limits are round numbers: of 8 above 16, and of 64 tokens.
+func round8(v float64) int {
+	if v < 16 {
+		return int(math.Round(v))
+	}
+	return int(math.Round(v/8)) * 8
+}
+
+func round64(v float64) int { return int(math.Round(v/64)) * 64 }
+
+// points are all that were evaluated, in a stable order.
+func (s *search) points() []*Point {
+	var out []*Point
+	for _, p := range s.seen {
+		if p != nil && !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, func(a, b *Point) int {
+		return cmp.Or(cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.score, b.score), cmp.Compare(a.Knobs.TP, b.Knobs.TP),
+			cmp.Compare(a.Knobs.MaxNumSeqs, b.Knobs.MaxNumSeqs), cmp.Compare(a.Knobs.MaxNumBatchedTokens, b.Knobs.MaxNumBatchedTokens),
+			cmp.Compare(a.Knobs.KVType, b.Knobs.KVType), cmp.Compare(a.Knobs.Utilization, b.Knobs.Utilization))
+	})
+	return out
+}
+
+// alike reports whether two numbers are within 1 %.
+func alike(a, b float64) bool { return math.Abs(a-b) <= 0.01*max(a, b) }
+
+// pareto keeps the points that no other beats in throughput per GPU, ITL and TTFT.
+func pareto(points []*Point) []*Point {
+	var out []*Point
+	for _, p := range points {
+		if math.IsInf(p.TTFT, 1) || slices.Contains(out, p) {
+			continue
+		}
+		dominated := slices.ContainsFunc(points, func(q *Point) bool {
+			return q != p && q.PerGPU >= p.PerGPU*1.001 && q.ITL <= p.ITL && q.TTFT <= p.TTFT ||
+				q != p && q.PerGPU >= p.PerGPU && q.ITL <= p.ITL*0.99 && q.TTFT <= p.TTFT ||
+				q != p && q.PerGPU >= p.PerGPU && q.ITL <= p.ITL && q.TTFT <= p.TTFT*0.99
+		})
+		same := slices.ContainsFunc(out, func(q *Point) bool {
+			return q.GPUs == p.GPUs && alike(q.PerGPU, p.PerGPU) && alike(q.ITL, p.ITL) && alike(q.TTFT, p.TTFT)
+		})
+		if !dominated && !same {
+			out = append(out, p)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b *Point) int { return cmp.Compare(b.PerGPU, a.PerGPU) })
+	return out
+}

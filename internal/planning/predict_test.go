@@ -1,0 +1,384 @@
+package planning
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/model"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/metrics"
+	"github.com/sixty-dev/sixty/internal/observe"
+	"github.com/sixty-dev/sixty/internal/perfmodel"
+	"github.com/sixty-dev/sixty/internal/sim"
+	"github.com/sixty-dev/sixty/internal/workload"
+)
+
+var testBounds = &bounds{
+	ttft: []float64{0.01, 0.1, 1, 10},
+	itl:  []float64{0.005, 0.01, 0.1, 1},
+	e2e:  []float64{0.1, 1, 10, 100},
+}
+
+// testScene is a small server whose step takes 10 ms, asked for 100 and 50 tokens.
+func testScene(t testing.TB) *scene {
+	t.Helper()
+	cfg, err := sim.Defaults("0.23.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.MaxModelLen, cfg.NumBlocks, cfg.BlockSize, cfg.MaxNumSeqs = 1024, 200, 16, 8
+	tr := &traffic{spec: workload.Spec{Prompt: workload.Fixed(100), Output: workload.Fixed(50)}}
+	pool, err := tr.pool(cfg, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &scene{cfg: cfg, cost: sim.StepCost{Base: 0.01}, pool: pool, length: 20 * time.Second, maxTokens: 1e6, bounds: testBounds}
+}
+
+func played(t testing.TB, s *scene) *outcome {
+	t.Helper()
+	o, err := replay(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func TestAClosedLoopKeepsItsClientsInFlight(t *testing.T) {
+	s := testScene(t)
+	s.clients, s.running, s.waiting, s.warm = 12, 8, 4, 5*time.Second
+	o := played(t, s)
+	if held := (o.running + o.waiting) / o.seconds; math.Abs(held-12) > 0.2 {
+		t.Errorf("%v requests in flight, want 12", held)
+	}
+	// Eight at once, 50 tokens each in steps of 10 ms: 800 tokens a second.
+	if rate := o.tokens / o.seconds; rate < 720 || rate > 800 {
+		t.Errorf("%v tokens a second, want nearly 800", rate)
+	}
+	// By Little's law an answer takes 12 requests ÷ 16 a second.
+	if e2e := o.e2e.mean(); e2e < 0.7 || e2e > 0.9 {
+		t.Errorf("an answer takes %v s, want about 0.77", e2e)
+	}
+}
+
+func TestAnOpenLoopServesWhatComes(t *testing.T) {
+	s := testScene(t)
+	for i := range 40 {
+		s.arrivals = append(s.arrivals, time.Duration(i)*250*time.Millisecond)
+	}
+	s.period, s.warm = 10*time.Second, 10*time.Second
+	o := played(t, s)
+	if rate := o.tokens / o.seconds; math.Abs(rate-200) > 10 {
+		t.Errorf("%v tokens a second, want 4 requests × 50", rate)
+	}
+	if o.ttft.n < 78 || o.ttft.n > 82 || o.waiting/o.seconds > 0.5 {
+		t.Errorf("%v first tokens in 20 s and %v waiting, want 80 and next to none", o.ttft.n, o.waiting/o.seconds)
+	}
+}
+
+func TestWhatWaitedBeforeCountsItsWait(t *testing.T) {
+	s := testScene(t)
+	s.running, s.waiting, s.waited, s.length = 8, 8, 4*time.Second, 2*time.Second
+	s.gap, s.first = 10*time.Millisecond, time.Second
+	o := played(t, s)
+	if o.ttft.n != 8 {
+		t.Fatalf("%v first tokens, want those of the 8 that waited", o.ttft.n)
+	}
+	if mean := o.ttft.mean(); mean < 2.2 || mean > 4.5 {
+		t.Errorf("mean wait %v s, want more than the 2.25 s that they had waited on average", mean)
+	}
+}
+
+func TestAThrashingSceneRecomputes(t *testing.T) {
+	s := testScene(t)
+	s.cfg.NumBlocks, s.clients, s.length = 40, 12, time.Minute // ten blocks each, eight at once
+	o := played(t, s)
+	if o.preemptions < 10 || o.recomputed < o.preemptions {
+		t.Errorf("%v preemptions, %v tokens computed again", o.preemptions, o.recomputed)
+	}
+}
+
+func TestASceneIsBounded(t *testing.T) {
+	s := testScene(t)
+	s.clients, s.length, s.maxTokens = 8, time.Hour, 1000
+	if o := played(t, s); !o.truncated || o.simulated > 1100 || o.seconds > 10 {
+		t.Errorf("truncated %v after %d tokens and %v s", o.truncated, o.simulated, o.seconds)
+	}
+}
+
+func TestQuantilesAreThoseOfPromQL(t *testing.T) {
+	h := newHistogram([]float64{1, 2, 4})
+	for _, v := range []float64{0.5, 1.5, 1.6, 3} {
+		h.add(v)
+	}
+	for q, want := range map[float64]float64{0.25: 1, 0.5: 1.5, 0.75: 2, 0.95: 3.6} {
+		if got := h.quantile(q); math.Abs(got-want) > 1e-9 {
+			t.Errorf("quantile %v = %v, want %v", q, got, want)
+		}
+	}
+	h.add(100)
+	if got := h.quantile(0.99); got != 4 {
+		t.Errorf("beyond the last bound: %v, want 4", got)
+	}
+	if got := newHistogram(nil).quantile(0.5); got != 0 {
+		t.Errorf("without buckets: %v", got)
+	}
+}
+
+func TestArrivalsAreThoseThatWereCounted(t *testing.T) {
+	from := time.Unix(1000, 0)
+	var is []observe.Interval
+	for i := range 20 {
+		joined := float64(1 - 2*(i%2)) // a preempted request waits, and runs again
+		is = append(is, observe.Interval{End: from.Add(time.Duration(i+1) * time.Second), Seconds: 1, FirstTokens: 2, Joined: joined, Arrived: max(2+joined, 0), Running: 4})
+	}
+	tr := &traffic{length: 20 * time.Second}
+	tr.take(from, is, 1)
+	if n := len(tr.arrivals); n != 40 {
+		t.Errorf("%d arrivals, want 40", n)
+	}
+	for _, at := range tr.arrivals {
+		if at < 0 || at > 20*time.Second {
+			t.Errorf("an arrival at %v of 20 s", at)
+		}
+	}
+}
+
+func TestChanged(t *testing.T) {
+	cfg, err := sim.Defaults("0.23.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.NumBlocks, cfg.BlockSize, cfg.MaxModelLen = 161, 32, 1024
+	for _, tt := range []struct {
+		name   string
+		change catalog.Change
+		want   map[string]string // settings afterwards
+		why    string            // there are none
+	}{
+		{"a limit is set", catalog.Change{Flag: "--max-num-seqs", To: "4"}, map[string]string{engine.MaxNumSeqs: "4"}, ""},
+		{"half the bits are twice the blocks", catalog.Change{Flag: "--kv-cache-dtype", To: "fp8"}, map[string]string{engine.NumBlocks: "321"}, ""},
+		{"blocks of half the size are twice as many", catalog.Change{Flag: "--block-size", To: "16"}, map[string]string{engine.NumBlocks: "321", engine.BlockSize: "16"}, ""},
+		{"a size that is none", catalog.Change{Flag: "--block-size", To: "big"}, nil, "block size"},
+		{"memory has no blocks", catalog.Change{Flag: "--gpu-memory-utilization", From: "0.9", To: "0.93"}, nil, "not in the metrics"},
+		{"without an override there are plenty", catalog.Change{Flag: "--num-gpu-blocks-override", From: "160"}, map[string]string{engine.NumBlocks: "2561"}, ""},
+		{"the watermark", catalog.Change{Flag: "--watermark", To: "0.05"}, map[string]string{engine.Watermark: "0.05"}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s, err := changed(setup{known: engine.Config{}}, cfg, &catalog.Fix{Changes: []catalog.Change{tt.change}})
+			if tt.why != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.why) {
+					t.Fatalf("error %v, want one with %q", err, tt.why)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for flag, want := range tt.want {
+				if got := s.known[flag].Value; got != want {
+					t.Errorf("%s is %q, want %q", flag, got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestRelevant(t *testing.T) {
+	for _, tt := range []struct {
+		fix  catalog.Fix
+		want bool
+	}{
+		{catalog.Fix{Changes: []catalog.Change{{Flag: "--max-num-seqs", To: "4"}}}, true},
+		{catalog.Fix{Changes: []catalog.Change{{Flag: "--max-num-seqs", To: "4"}, {Flag: "--enforce-eager"}}}, false},
+		{catalog.Fix{Changes: []catalog.Change{{Flag: "--tensor-parallel-size", To: "2"}}}, false},
+		{catalog.Fix{Replicas: 2}, true},
+		{catalog.Fix{Summary: "Ask the clients"}, false},
+	} {
+		if got := relevant(&tt.fix); got != tt.want {
+			t.Errorf("%+v: %v, want %v", tt.fix, got, tt.want)
+		}
+	}
+}
+
+func TestAPresentThatIsNotMetGivesNoPrediction(t *testing.T) {
+	s := testScene(t)
+	s.clients, s.running = 8, 8
+	before := estimates([]*outcome{played(t, s)}, 1, s.length.Seconds())
+	measured := make([]indicator.Value, len(quantities))
+	for i := range quantities {
+		measured[i] = indicator.Known(before[i].Value)
+	}
+	if off, text := compare(measured, before); off > 1 {
+		t.Errorf("the simulation does not match itself: %s", text)
+	}
+	measured[index(indicator.GenerationTokenRate)] = indicator.Known(2 * before[index(indicator.GenerationTokenRate)].Value)
+	off, text := compare(measured, before)
+	if off <= 1 || !strings.Contains(text, indicator.GenerationTokenRate.Title) {
+		t.Errorf("off by %v tolerances: %q, want the generated tokens named", off, text)
+	}
+	for i := range measured {
+		measured[i] = indicator.Unknown("no samples")
+	}
+	if off, text := compare(measured, before); off <= 1 || text == "" {
+		t.Errorf("nothing was measured, and yet it matches: %v %q", off, text)
+	}
+}
+
+// FuzzChanged feeds what a server may say of its settings.
+func FuzzChanged(f *testing.F) {
+	for _, flag := range scheduling {
+		f.Add("--"+flag, "160", "16", "2k", "0.23.0")
+	}
+	f.Add("--block-size", "999999999999", "-1", "1e300", "9.99")
+	f.Fuzz(func(t *testing.T, flag, blocks, size, to, release string) {
+		known := engine.Config{}
+		known.Set(engine.NumBlocks, blocks, "x")
+		known.Set(engine.BlockSize, size, "x")
+		e, err := config(engine.Release(release), known)
+		if err != nil {
+			return
+		}
+		s, err := changed(setup{known: known}, e.Config, &catalog.Fix{Changes: []catalog.Change{{Flag: flag, To: to}}})
+		if err != nil {
+			return
+		}
+		after, err := config(e.Release, s.known)
+		if err == nil && (after.Config.NumBlocks > maxBlocks || after.Config.MaxModelLen > maxModelLen) {
+			t.Fatalf("%+v would be simulated", after.Config)
+		}
+	})
+}
+
+// BenchmarkReplay is one simulation of a minute of a thrashing server.
+func BenchmarkReplay(b *testing.B) {
+	s := testScene(b)
+	s.cfg.NumBlocks, s.clients, s.length = 40, 12, time.Minute
+	tokens := 0
+	for b.Loop() {
+		tokens += played(b, s).simulated
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(tokens), "ns/token")
+}
+
+// TestAShortWindowSpansWhatItDoesNotTell calibrates on fifteen seconds of one load:
+// the fit gives that load's step, and its samples hold the step of half the batch
+// between them.
+func TestAShortWindowSpansWhatItDoesNotTell(t *testing.T) {
+	cfg := testScene(t).cfg
+	truth := sim.StepCost{Base: 0.006, PerSeq: 0.0005, Knee: 256}
+	step := func(c sim.StepCost, batch int64) float64 {
+		return c.Seconds(sim.Work{Steps: 1, Seqs: batch, Tokens: batch, KVTokens: batch * 200})
+	}
+	rng := rand.New(rand.NewPCG(1, 1))
+	var scrapes []perfmodel.Scrape
+	for range 15 {
+		steps := math.Round((0.97 + 0.06*rng.Float64()) / step(truth, 8))
+		scrapes = append(scrapes, perfmodel.Scrape{Seconds: 1, Running: 8, KVTokens: 1600, GenerationTokens: 8 * steps, Steps: steps})
+	}
+	c, err := shortWindow(perfmodel.Evidence{Config: cfg, Scrapes: scrapes, ScrapesFrom: "the last 15s"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := step(c.Fit.Cost, 8), step(truth, 8); math.Abs(got/want-1) > 0.05 {
+		t.Errorf("a step of 8 takes %v, want %v", got, want)
+	}
+	low, high := math.Inf(1), 0.0
+	for _, d := range c.Fit.Draws {
+		low, high = min(low, step(d, 4)), max(high, step(d, 4))
+	}
+	if want := step(truth, 4); low > want || high < want || len(c.Notes) == 0 {
+		t.Errorf("a step of 4 takes %v to %v, want %v between them, and a note: %q", low, high, want, c.Notes)
+	}
+	if _, err := shortWindow(perfmodel.Evidence{Config: cfg, Scrapes: scrapes[:3]}); err == nil {
+		t.Error("three scrapes are taken for enough")
+	}
+	var soon tooSoon
+	few := &observe.Fleet{From: time.Unix(0, 0), To: time.Unix(7, 0), Engines: []observe.Engine{{}}}
+	for _, s := range scrapes[:7] {
+		few.Engines[0].Intervals = append(few.Engines[0].Intervals, observe.Interval{Seconds: 1, Running: s.Running, KVUsage: 0.1, Generated: s.GenerationTokens, Steps: s.Steps})
+	}
+	p := &predictor{engine: &perfmodel.Engine{Config: cfg}}
+	if err := p.calibrate(few, 0); !errors.As(err, &soon) || soon.needs < time.Second {
+		t.Errorf("seven scrapes: %v, which needs %s", err, soon.needs)
+	}
+}
+
+// nothing answers every question with nothing.
+type nothing struct{}
+
+func (nothing) Query(context.Context, string, time.Time) (model.Vector, error) { return nil, nil }
+func (nothing) Samples(context.Context, string, time.Time, time.Duration) (model.Matrix, error) {
+	return nil, nil
+}
+func (nothing) QueryRange(context.Context, string, metrics.Range) (model.Matrix, error) {
+	return nil, nil
+}
+
+func TestFillSaysWhyThereIsNoPrediction(t *testing.T) {
+	at := time.Unix(1e9, 0)
+	for _, tt := range []struct {
+		name   string
+		engine dialect.Engine
+		window time.Duration
+		status diagnose.Status
+		want   string // in the reason; "" is no word at all
+	}{
+		{"too few scrapes", dialect.VLLM, 3 * time.Second, diagnose.Firing, "3 scrapes"},
+		{"no samples", dialect.VLLM, time.Minute, diagnose.Firing, "no metrics"},
+		{"another engine", dialect.SGLang, time.Minute, diagnose.Firing, "only vLLM"},
+		{"nothing fires", dialect.VLLM, time.Minute, diagnose.OK, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := &diagnose.Snapshot{At: at, Spans: []diagnose.Span{{Window: diagnose.Range{From: at.Add(-tt.window), To: at}}}, Targets: []diagnose.Target{{Name: "web", Dialect: dialect.Dialect{Engine: tt.engine}}}}
+			d := &diagnose.Diagnosis{Status: tt.status, Findings: []diagnose.Finding{{Targets: []string{"web"}, Fixes: []catalog.Fix{
+				{Summary: "Look"}, {Changes: []catalog.Change{{Flag: "--max-num-seqs", To: "4"}}},
+			}}}}
+			PredictFixes(t.Context(), nothing{}, diagnose.Request{At: at, Interval: time.Second, Past: time.Minute}, s, d)
+			if p := d.Findings[0].Fixes[0].Predicted; p != nil {
+				t.Errorf("a look is predicted: %+v", p)
+			}
+			p := d.Findings[0].Fixes[1].Predicted
+			if tt.want == "" {
+				if p != nil {
+					t.Errorf("predicted %+v", p)
+				}
+				return
+			}
+			if p == nil || !strings.Contains(p.Reason, tt.want) || len(p.Effects) > 0 {
+				t.Errorf("prediction %+v, want the reason %q", p, tt.want)
+			}
+		})
+	}
+}
+
+func TestHalfAndDoubleAreEquallyFar(t *testing.T) {
+	i := index(indicator.TTFTP95)
+	far := func(measured, simulated float64) bool {
+		values, before := make([]indicator.Value, len(quantities)), make([]catalog.Estimate, len(quantities))
+		for k := range quantities {
+			values[k], before[k] = indicator.Known(1), catalog.Estimate{Value: 1}
+		}
+		values[i], before[i] = indicator.Known(measured), catalog.Estimate{Value: simulated}
+		off, _ := compare(values, before)
+		return off > 1
+	}
+	for _, tt := range []struct {
+		measured, simulated float64
+		far                 bool
+	}{{4, 2.1, false}, {2.1, 4, false}, {4, 1.9, true}, {1.9, 4, true}, {4, 0, true}, {0, 0, false}, {0.05, 0.14, false}} {
+		if got := far(tt.measured, tt.simulated); got != tt.far {
+			t.Errorf("measured %v, simulated %v: too far is %v, want %v", tt.measured, tt.simulated, got, tt.far)
+		}
+	}
+}

@@ -1,0 +1,275 @@
+package planning
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/metrics"
+	"github.com/sixty-dev/sixty/internal/observe"
+	"github.com/sixty-dev/sixty/internal/perfmodel"
+	"github.com/sixty-dev/sixty/internal/sim"
+)
+
+// A predictor has simulated the present and been right.
+type predictor struct {
+	traffic     *traffic
+	now         setup
+	engine      *perfmodel.Engine
+	calibration *perfmodel.Calibration
+	bounds      *bounds
+	measured    []indicator.Value
+	before      []catalog.Estimate
+	unchanged   []*outcome   // of the time to come, where nothing is done
+	lostSharing bool         // the prefix cache finds less than it did, and not because of evictions
+	spent       int          // simulated tokens
+	check       func() error // whether there is time to go on
+}
+
+// reader reads one target.
+type reader struct {
+	q        metrics.Querier
+	target   observe.Target
+	window   diagnose.Range
+	interval time.Duration
+}
+
+// minScrapes is how many scrapes a window needs: fewer, and neither the load nor
+// the steps can be told.
+const minScrapes = 8
+
+// longestCalibration is how much of the past tells how long steps take: longer ago,
+// it may have been another server.
+const longestCalibration = 10 * time.Minute
+
+func prepare(ctx context.Context, q metrics.Querier, r *diagnose.Request, s *diagnose.Snapshot, name string, fixes []*catalog.Fix) (*predictor, error) {
+	i := slices.IndexFunc(s.Targets, func(t diagnose.Target) bool { return t.Name == name })
+	if i < 0 || s.Targets[i].Dialect.Engine != dialect.VLLM {
+		return nil, errors.New("only vLLM's scheduler is simulated")
+	}
+	t := &s.Targets[i]
+	rd := &reader{q: q, window: s.Spans[i].Window, interval: r.Interval, target: observe.Target{Name: t.Name, Metric: t.Dialect.Metric, Config: t.Config, Matchers: slices.Clone(r.Matchers)}}
+	for label, value := range t.Labels {
+		rd.target.Matchers = append(rd.target.Matchers, labels.MustNewMatcher(labels.MatchEqual, label, value))
+	}
+	if n := int(s.Spans[i].Window.Length() / max(r.Interval, 1)); n < minScrapes {
+		return nil, tooSoon{fmt.Errorf("%d scrapes in the window are too few to measure the traffic: %d or more", n, minScrapes), time.Duration(minScrapes-n) * r.Interval}
+	}
+	fleet, err := rd.read(ctx, s.Spans[i].Window.From)
+	if err != nil {
+		return nil, err
+	}
+	p := &predictor{now: setup{known: engine.Config{}, replicas: 1}, check: func() error {
+		if ctx.Err() != nil {
+			return errNoTime
+		}
+		return nil
+	}}
+	if p.traffic, err = trafficOf(fleet); err != nil {
+		return nil, err
+	}
+	if p.bounds, err = rd.readBounds(ctx); err != nil {
+		return nil, err
+	}
+	if err := p.configure(t, fleet, fixes); err != nil {
+		return nil, err
+	}
+	hits, usual := s.Now(i, indicator.PrefixHitRatio), s.Normal(i, indicator.PrefixHitRatio)
+	p.lostSharing = hits.OK && usual.OK && usual.V > hits.V+0.05 && s.Now(i, indicator.Preemptions).Or(0) == 0
+	for _, q := range quantities {
+		p.measured = append(p.measured, s.Now(i, q.signal))
+	}
+	return p, p.fit(ctx, rd, fleet, r.At.Add(-min(r.Past, longestCalibration)))
+}
+
+func (r *reader) read(ctx context.Context, from time.Time) (*observe.Fleet, error) {
+	return observe.Read(ctx, r.q, observe.Options{Targets: []observe.Target{r.target}, From: from, To: r.window.To, Interval: r.interval})
+}
+
+// configure gathers the present settings: those that are known, those that the
+// window shows, and those that a fix starts from.
+func (p *predictor) configure(t *diagnose.Target, fleet *observe.Fleet, fixes []*catalog.Fix) error {
+	p.now.known.Merge(t.Config)
+	for _, e := range fleet.Engines {
+		p.now.known.Merge(e.Config)
+	}
+	for _, f := range fixes {
+		for _, c := range f.Changes {
+			if flag := strings.TrimPrefix(c.Flag, "--"); c.From != "" {
+				p.now.known.Set(flag, c.From, "the diagnosis")
+			}
+		}
+	}
+	var err error
+	if p.engine, err = config(engine.FindRelease(t.Version), p.now.known); err != nil {
+		return err
+	}
+	if len(p.engine.NotModelled) > 0 {
+		return fmt.Errorf("the simulation has no %s", strings.Join(p.engine.NotModelled, ", "))
+	}
+	cfg := &p.engine.Config
+	if tokens, _, ok := p.now.known.Number(engine.KVTokens); ok && math.Abs(float64(cfg.CacheSize())/tokens-1) > 0.05 {
+		return errors.New("the simulation has one group of KV blocks, and this model's layers keep several")
+	}
+	return nil
+}
+
+// What a server may say of itself before it is taken for an error: nothing is
+// allocated by its word alone.
+const (
+	maxBlocks   = 1 << 22
+	maxModelLen = 1 << 22
+	maxInFlight = 20_000
+)
+
+// config is a configuration small enough to be simulated in a moment.
+func config(release engine.Release, known engine.Config) (*perfmodel.Engine, error) {
+	e, err := perfmodel.Config(release, known, nil)
+	if err != nil {
+		return nil, err
+	}
+	if c := &e.Config; c.NumBlocks > maxBlocks || c.MaxModelLen > maxModelLen {
+		return nil, fmt.Errorf("%d KV blocks and a max-model-len of %d are more than is simulated here", c.NumBlocks, c.MaxModelLen)
+	}
+	return e, nil
+}
+
+// fit calibrates and simulates the present, on all of the past at hand, which has
+// seen more loads, or on the window alone, where the server was another before. The
+// first that gives what was measured is taken.
+func (p *predictor) fit(ctx context.Context, r *reader, window *observe.Fleet, past time.Time) error {
+	fleets := []*observe.Fleet{window}
+	if past.Before(r.window.From.Add(-r.interval)) {
+		all, err := r.read(ctx, past)
+		if err != nil {
+			return err
+		}
+		fleets = []*observe.Fleet{all, window}
+	}
+	closest, reason := math.Inf(1), error(nil)
+	for _, fleet := range fleets {
+		off, err := p.try(fleet)
+		if err == nil {
+			return nil
+		}
+		if reason == nil || off < closest {
+			closest, reason = off, err
+		}
+	}
+	return reason
+}
+
+// How long those had waited that were in flight when the window began, as shares of
+// what a queue that stands makes them wait: less where it had just begun, and those in
+// the queue less than those that run where many of them had only been preempted.
+var ages = []struct{ waiting, running float64 }{{1, 1}, {0.3, 1}, {0.3, 0.3}, {0, 0}}
+
+// maxPasses bounds how often the fit is made again with what preemptions cost.
+const maxPasses = 4
+
+// try calibrates on what was read of some time and simulates the present. It
+// returns how far off it is, in tolerances. What the server computes again after a
+// preemption is in none of its counters: a simulation says how much it is, and the fit
+// is made again with that, until the simulation gives what was measured.
+func (p *predictor) try(fleet *observe.Fleet) (float64, error) {
+	closest, reason := math.Inf(1), error(nil)
+	recomputed, slower := 0.0, 1.0 // tokens per preemption; a step's time over the fit's
+	var kept struct {
+		calibration *perfmodel.Calibration
+		before      []catalog.Estimate
+	}
+	for range maxPasses {
+		if err := p.calibrate(fleet, recomputed); err != nil {
+			return closest, cmp.Or(reason, err)
+		}
+		p.calibration.Fit = p.calibration.Fit.Scale(sim.Uniform(slower))
+		var all *outcome
+		for _, age := range ages {
+			now := p.scene(p.now, p.engine.Config, false)
+			now.age(age.waiting, age.running)
+			outcomes, err := p.simulate(now, perScene)
+			if err != nil {
+				return closest, cmp.Or(reason, err)
+			}
+			before := estimates(outcomes, float64(p.traffic.ranks), p.traffic.length.Seconds())
+			if all == nil {
+				all = pooled(outcomes)
+			}
+			off, text := compare(p.measured, before)
+			if off < closest {
+				closest, reason = off, errors.New(text)
+				kept.calibration, kept.before = p.calibration, before
+			}
+			if off <= 1 {
+				break
+			}
+		}
+		if closest <= 1 || all.preemptions == 0 || p.spent > budget/3 {
+			break
+		}
+		recomputed = all.recomputed / all.preemptions
+		i := index(indicator.GenerationTokenRate)
+		if rate := all.tokens / all.seconds * float64(p.traffic.ranks); p.measured[i].OK && rate > 0 {
+			slower = min(max(slower*rate/p.measured[i].V, 1/mostSlower), mostSlower)
+		}
+	}
+	p.calibration, p.before = kept.calibration, kept.before
+	if closest > 1 {
+		return closest, reason
+	}
+	return closest, nil
+}
+
+// mostSlower bounds how much shorter or longer than fitted steps are taken to be, for
+// the simulation to give as many tokens as were measured: what is computed again goes
+// into the fit by its mean alone.
+const mostSlower = 1.25
+
+// calibrate fits step times. What is computed again after a preemption is in no
+// counter of the server's; left out, its time would be taken for that of the other
+// work.
+func (p *predictor) calibrate(fleet *observe.Fleet, recomputed float64) error {
+	doing := observe.Fleet{Engines: slices.Clone(fleet.Engines)}
+	for i := range doing.Engines {
+		one := &doing.Engines[i]
+		one.Intervals = slices.Clone(one.Intervals)
+		for k := range one.Intervals {
+			v := &one.Intervals[k]
+			if v.Preempted > 0 {
+				v.Computed += v.Preempted * recomputed
+				v.FirstTokens += v.Preempted
+				v.PrefillSum, v.PrefillCount = 0, 0 // preempted prefills among them
+			}
+			if v.Preempted > 0 || v.Waiting >= 1 {
+				v.ITLSum, v.ITLCount = 0, 0 // it was busy all the time, and gaps hold preemptions
+			}
+		}
+	}
+	e := perfmodel.Evidence{
+		Config: p.engine.Config, Scrapes: doing.Scrapes(p.engine.Config),
+		ScrapesFrom: fmt.Sprintf("the last %s", fleet.To.Sub(fleet.From).Round(time.Second)), Check: p.check,
+	}
+	var err error
+	if p.calibration, err = perfmodel.Calibrate(e); err != nil {
+		var short error
+		if p.calibration, short = shortWindow(e); short == nil {
+			return nil
+		}
+		if few := new(perfmodel.TooFewError); errors.As(short, &few) {
+			return more(float64(few.Have), few.Want, fleet.To.Sub(fleet.From), short)
+		}
+	}
+	return err
+}

@@ -1,0 +1,190 @@
+package planning
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/recording"
+	"github.com/sixty-dev/sixty/internal/pathologies"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden file and the table in docs/predictions.md")
+
+// diagnosed judges a recording at the end of its last phase, with the servers'
+// arguments known.
+func diagnosed(t *testing.T, file string) diagnose.Diagnosis {
+	t.Helper()
+	text, err := os.ReadFile(strings.TrimSuffix(file, ".tar.zst") + ".json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var truth struct {
+		ServerArgs []string `json:"server_args"`
+		Phases     []struct {
+			ToMS int64 `json:"to_unix_ms"`
+		}
+	}
+	if err := json.Unmarshal(text, &truth); err != nil {
+		t.Fatal(err)
+	}
+	rec, err := recording.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rec.Close()
+	store, err := embedded.Open(embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if err := store.Load(t.Context(), rec, nil); err != nil {
+		t.Fatal(err)
+	}
+	first, last := rec.Times()
+	if n := len(truth.Phases); n > 0 {
+		last = time.UnixMilli(truth.Phases[n-1].ToMS)
+	}
+	d, err := diagnose.Run(t.Context(), store, diagnose.Options{
+		At: last, First: first, Interval: time.Second, Every: true, Pathologies: pathologies.All(), Predict: PredictFixes,
+		Annotate: func(ts []diagnose.Target) {
+			for i := range ts {
+				if i < len(truth.ServerArgs) && ts[i].Config != nil {
+					c := engine.ParseArgs(truth.ServerArgs[i], "--engine-args")
+					c.Merge(ts[i].Config)
+					ts[i].Config = c
+				}
+			}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+var numbers = regexp.MustCompile(`\d[\d.,]*`)
+
+// TestRecordings pins which recordings' fixes get a prediction, and why the others
+// do not, and that what was simulated of the present is near what was measured
+// wherever there is one.
+func TestRecordings(t *testing.T) {
+	files, err := filepath.Glob("../../testdata/recordings/*.tar.zst")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no recordings: %v", err)
+	}
+	var table strings.Builder
+	var outcomes []string
+	same := "" // the last line, to tell a reason once
+	for _, file := range files {
+		d := diagnosed(t, file)
+		if d.Status != diagnose.Firing {
+			continue
+		}
+		name := strings.TrimSuffix(filepath.Base(file), ".tar.zst")
+		for _, f := range d.Findings[0].Fixes {
+			if f.Predicted == nil {
+				continue
+			}
+			outcome := "predicted"
+			if f.Predicted.Reason != "" {
+				outcome = numbers.ReplaceAllString(f.Predicted.Reason, "N")
+				outcome, _, _ = strings.Cut(outcome, " measured: ") // which quantity is the furthest off may change
+			} else {
+				near(t, name, f.Predicted)
+			}
+			outcomes = append(outcomes, fmt.Sprintf("%s: %s: %s\n", name, numbers.ReplaceAllString(f.Summary, "N"), outcome))
+			if line := row(name, &f); line != same {
+				table.WriteString(line)
+				same = line
+			}
+		}
+	}
+	slices.Sort(outcomes) // which fix is surely worse, and so the last, may change
+	got := strings.Join(outcomes, "")
+	const golden = "testdata/recordings.golden"
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		writeTable(t, table.String())
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("other recordings get a prediction; if that is wanted, run with -update (-want +got):\n%s", diff)
+	}
+}
+
+// near checks the tolerances that docs/predictions.md gives.
+func near(t *testing.T, name string, p *catalog.Prediction) {
+	t.Helper()
+	for _, tol := range []struct {
+		signal             *indicator.Signal
+		relative, absolute float64
+	}{
+		{indicator.TTFTMean, 0.3, 0.05}, {indicator.TTFTP95, 1, 0.1}, {indicator.ITLMean, 0.2, 0.001}, {indicator.E2EMean, 0.3, 0.1},
+		{indicator.GenerationTokenRate, 0.15, 0}, {indicator.Preemptions, 0.4, 5}, {indicator.Running, 0.25, 1}, {indicator.Waiting, 0.35, 2},
+	} {
+		e, ok := p.Effect(tol.signal)
+		if !ok || !e.Measured.OK {
+			continue
+		}
+		if off := math.Abs(e.Before.Value - e.Measured.V); off > max(tol.relative*min(e.Measured.V, e.Before.Value), tol.absolute) {
+			t.Errorf("%s: %s: simulated %v, measured %v: a prediction rests on it", name, tol.signal.Name, e.Before.Value, e.Measured.V)
+		}
+	}
+}
+
+// row is a fix's line of the table in docs/predictions.md.
+func row(name string, f *catalog.Fix) string {
+	if f.Predicted.Reason != "" {
+		summary := f.Summary
+		if strings.Contains(f.Predicted.Reason, "simulation of now") {
+			summary = "any"
+		}
+		return fmt.Sprintf("| %s | %s | none: %s | | | |\n", name, summary, f.Predicted.Reason)
+	}
+	s := fmt.Sprintf("| %s | %s |", name, f.Summary)
+	for _, sig := range []*indicator.Signal{indicator.TTFTP95, indicator.E2EMean, indicator.GenerationTokenRate, indicator.Preemptions} {
+		e, _ := f.Predicted.Effect(sig)
+		s += fmt.Sprintf(" %s / %s → %s |", indicator.Format(e.Measured, sig.Unit), indicator.FormatNumber(e.Before.Value, sig.Unit), indicator.FormatNumber(e.After.Value, sig.Unit))
+	}
+	return s + "\n"
+}
+
+// writeTable replaces the table between its marks.
+func writeTable(t *testing.T, table string) {
+	t.Helper()
+	const page, begin, end = "../../docs/predictions.md", "<!-- recordings: go test ./internal/planning -run TestRecordings -update -->\n", "<!-- end of recordings -->\n"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok1 := strings.Cut(string(text), begin)
+	_, after, ok2 := strings.Cut(rest, end)
+	if !ok1 || !ok2 {
+		t.Fatalf("%s has no place for the table", page)
+	}
+	table = "\n| recording | fix | TTFT P95 | E2E mean | tok/s | preemptions |\n|---|---|---|---|---|---|\n" + table + "\n"
+	if err := os.WriteFile(page, []byte(before+begin+table+end+after), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

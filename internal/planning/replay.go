@@ -1,0 +1,348 @@
+package planning
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/sim"
+)
+
+// A scene is what one engine is put through.
+type scene struct {
+	cfg  sim.Config
+	cost sim.StepCost
+
+	pool     []sim.Request // lengths, taken in turn; none is too large for cfg
+	arrivals []time.Duration
+	period   time.Duration // after which the arrivals begin again; 0: they do not
+	clients  float64       // that each send a request when they have their answer; 0: arrivals come whatever happens
+	pause    time.Duration // of a client, from an answer until the next request is in the engine
+
+	running, waiting int           // in flight at the beginning
+	waited           time.Duration // by the first of those that wait
+	frontend         sim.Frontend  // before the engine sees a request
+	held             float64       // share of the KV cache that those hold that run, 0: not known
+	gap, first       time.Duration // a usual gap between tokens and wait for the first, to age those that run
+
+	warm, length time.Duration // what is measured begins after warm
+	maxTokens    int           // bounds the cost of the simulation
+	seed         uint64
+	bounds       *bounds
+}
+
+// bounds are the buckets of the server's histograms.
+type bounds struct{ ttft, itl, e2e []float64 }
+
+// An outcome is what the engine's metrics would have shown in the time that was
+// measured.
+type outcome struct {
+	seconds          float64
+	simulated        int // tokens in all
+	ttft, itl, e2e   *histogram
+	tokens           float64
+	preemptions      float64
+	recomputed       float64 // tokens, after preemptions
+	running, waiting float64 // sums over time
+	early, late      float64 // the same of waiting, in the first and the last quarter
+	ended            []sim.RequestResult
+	came, refused    float64 // requests, and those of them that were turned away
+	peak             int64   // tokens in the KV cache in the fullest step
+	truncated        bool
+}
+
+// instant is a step's cost while a scene is set: what is in flight at the
+// beginning has had its prefill.
+var instant = sim.StepCost{Base: 1e-9}
+
+// replay simulates a scene.
+func replay(s *scene) (*outcome, error) {
+	e, err := sim.New(s.cfg, instant)
+	if err != nil {
+		return nil, err
+	}
+	p := &player{
+		scene: s, engine: e, rng: rand.New(rand.NewPCG(s.seed, 0x5eed)),
+		out: outcome{seconds: s.length.Seconds(), ttft: newHistogram(s.bounds.ttft), itl: newHistogram(s.bounds.itl), e2e: newHistogram(s.bounds.e2e)},
+	}
+	p.next = p.rng.IntN(len(s.pool))
+	p.begin()
+	if err := e.SetCost(s.cost); err != nil {
+		return nil, err
+	}
+	p.play()
+	return &p.out, nil
+}
+
+// player runs one scene.
+type player struct {
+	*scene
+	engine *sim.Engine
+	rng    *rand.Rand
+	next   int // of the pool
+
+	now    time.Duration
+	came   int             // arrivals so far
+	back   []time.Duration // when clients come again, in order
+	began  []time.Duration // when each request came, by number; before 0 for those in flight at the beginning
+	last   []time.Duration // its last token, or -1
+	tokens int
+	idle   int
+	before sim.Stats // when the measured time began
+	out    outcome
+}
+
+// draw takes a request from the pool.
+func (p *player) draw() sim.Request {
+	r := p.pool[p.next]
+	p.next = (p.next + 1) % len(p.pool)
+	return r
+}
+
+// add hands a request that came at a time to the engine.
+func (p *player) add(r sim.Request, at time.Duration) {
+	r.Arrival = max(at, 0)
+	counts := at >= p.warm
+	if counts {
+		p.out.came++
+	}
+	if _, err := p.engine.Add(r); err != nil {
+		if counts {
+			p.out.refused++
+		}
+		if p.clients > 0 {
+			p.again(at + retryAfter)
+		}
+		return
+	}
+	p.began, p.last = append(p.began, at), append(p.last, -1)
+}
+
+// begin sets the scene: requests that run have had their prefill and a part of
+// their answer, the oldest first; those that wait came one after the other.
+func (p *player) begin() {
+	type inFlight struct {
+		r    sim.Request
+		done int
+	}
+	var flight []inFlight
+	for range p.running {
+		r := p.longer()
+		flight = append(flight, inFlight{r, p.rng.IntN(r.OutputTokens)})
+	}
+	for i, done := range p.progress(len(flight), func(i int) (prompt, done, output int) {
+		return flight[i].r.PromptTokens, flight[i].done, flight[i].r.OutputTokens
+	}) {
+		flight[i].done = done
+	}
+	slices.SortStableFunc(flight, func(a, b inFlight) int { return b.done - a.done })
+	for _, f := range flight {
+		f.r.PromptTokens += f.done
+		f.r.OutputTokens -= f.done
+		if f.r.PromptTokens >= p.cfg.MaxModelLen {
+			continue
+		}
+		p.add(f.r, -p.first-time.Duration(f.done)*p.gap)
+	}
+	for steps := 0; steps < maxSetting && p.engine.Stats().Waiting > 0; steps++ {
+		before := p.engine.Stats()
+		p.step(false)
+		if after := p.engine.Stats(); after.Waiting >= before.Waiting && after.PromptTokens == before.PromptTokens && steps > len(flight)+8 {
+			break // the rest does not fit
+		}
+	}
+	for i := range p.last {
+		p.last[i] = 0 // they had tokens, here or before
+	}
+	for i := range p.waiting {
+		p.add(p.draw(), -p.waited*time.Duration(p.waiting-i)/time.Duration(p.waiting))
+	}
+}
+
+// progress says how much of their answers those have that run: as much as the KV cache
+// held, if that is known, shared out as chance has it.
+func (p *player) progress(n int, of func(int) (prompt, done, output int)) []int {
+	out, prompts, all, most := make([]int, n), 0.0, 0.0, 0.0
+	for i := range out {
+		prompt, done, output := of(i)
+		out[i] = done
+		prompts, all, most = prompts+float64(prompt), all+float64(done), most+float64(output)
+	}
+	want := p.held*float64(p.cfg.Tokens()) - prompts - float64(n*p.cfg.BlockSize)/2
+	if !(p.held > 0) || !(all > 0) || n == 0 {
+		return out
+	}
+	want = min(max(want, 0), most)
+	for i := range out {
+		_, done, output := of(i)
+		// Towards nothing where less is held, towards the end where more is.
+		if want <= all {
+			out[i] = int(float64(done) * want / all)
+		} else {
+			out[i] = done + int(float64(output-1-done)*(want-all)/max(most-all, 1))
+		}
+	}
+	return out
+}
+
+// maxSetting bounds the steps in which a scene is set.
+const maxSetting = 2000
+
+// longer draws a request as those in flight are: the longer an answer, the more
+// likely it is under way.
+func (p *player) longer() sim.Request {
+	a := p.draw()
+	for range 8 {
+		b := p.pool[p.rng.IntN(len(p.pool))]
+		// Metropolis: the chain's distribution has weights in proportion to length.
+		if p.rng.Float64()*float64(a.OutputTokens) < float64(b.OutputTokens) {
+			a = b
+		}
+	}
+	return a
+}
+
+// retryAfter is when a client that was turned away asks again.
+const retryAfter = time.Second
+
+// again lets a client come again.
+func (p *player) again(at time.Duration) {
+	i, _ := slices.BinarySearch(p.back, at+1) // behind those of the same time
+	p.back = slices.Insert(p.back, i, at)
+}
+
+// due returns when the next request comes that depends on no answer.
+func (p *player) due() (time.Duration, bool) {
+	n := len(p.arrivals)
+	if len(p.back) > 0 {
+		return p.back[0], true
+	}
+	if p.clients > 0 || n == 0 || p.came >= n && p.period == 0 {
+		return 0, false
+	}
+	return p.arrivals[p.came%n] + time.Duration(p.came/n)*p.period, true
+}
+
+// arrive adds what comes until a time.
+func (p *player) arrive(until time.Duration) {
+	for {
+		at, ok := p.due()
+		if !ok || at > until {
+			return
+		}
+		if len(p.back) > 0 {
+			p.back = p.back[1:]
+		} else {
+			p.came++
+		}
+		p.add(p.draw(), at)
+	}
+}
+
+func (p *player) play() {
+	held := p.engine.Stats()
+	missing := int(p.clients) - held.Running - held.Waiting
+	for i := range missing {
+		p.again(p.pause * time.Duration(i) / time.Duration(missing))
+	}
+	measuring := false
+	for p.now < p.warm+p.length {
+		if !measuring && p.now >= p.warm {
+			measuring, p.before = true, p.engine.Stats()
+		}
+		if p.tokens > p.maxTokens {
+			p.out.truncated = true
+			p.out.seconds = max(p.now-p.warm, 0).Seconds()
+			break
+		}
+		p.arrive(p.now)
+		if p.engine.HasWork() && p.step(true) {
+			continue
+		}
+		at, ok := p.due()
+		if !ok || at >= p.warm+p.length {
+			break
+		}
+		p.now = max(p.now, at)
+	}
+	p.out.simulated = p.tokens
+	end := p.engine.Stats()
+	p.out.preemptions = float64(end.Preemptions - p.before.Preemptions)
+	p.out.peak = end.Peak.KVTokens
+	p.out.recomputed = max(0, computed(end)-computed(p.before))
+}
+
+// computed is what was computed beyond answers and what prompts need once.
+func computed(s sim.Stats) float64 {
+	return float64(s.Work.Tokens - s.GenerationTokens - s.PromptTokens + s.PrefixAdmittedHit)
+}
+
+// step forms batches until one ends. It reports false where the engine does
+// nothing, for what it holds can never be served.
+func (p *player) step(count bool) bool {
+	for range 8 {
+		due, wait := p.engine.Schedule(p.now)
+		if !wait {
+			continue
+		}
+		if count {
+			p.dwell(due)
+			p.arrive(due)
+		}
+		outputs := p.engine.Complete(due)
+		if p.idle++; len(outputs) > 0 || due > p.now {
+			p.idle = 0
+		}
+		p.now = max(p.now, due)
+		for _, out := range outputs {
+			p.token(out, count)
+		}
+		return p.idle < maxIdle
+	}
+	return false
+}
+
+// maxIdle is how many steps in a row may take no time and give nothing: the engine
+// forms a few empty ones where it schedules ahead, and many where it is stuck.
+const maxIdle = 64
+
+// dwell adds up the gauges until a time.
+func (p *player) dwell(until time.Duration) {
+	from, to := max(p.now, p.warm), min(until, p.warm+p.length)
+	seconds := (to - from).Seconds()
+	if seconds <= 0 {
+		return
+	}
+	s := p.engine.Stats()
+	p.out.running += float64(s.Running) * seconds
+	p.out.waiting += float64(s.Waiting) * seconds
+	switch quarter := p.length / 4; {
+	case from < p.warm+quarter:
+		p.out.early += float64(s.Waiting) * seconds
+	case from >= p.warm+p.length-quarter:
+		p.out.late += float64(s.Waiting) * seconds
+	}
+}
+
+// token counts a token, and sends a client's next request after its last.
+func (p *player) token(out sim.Output, count bool) {
+	id, now := out.ID, p.now
+	p.tokens++
+	waited := now - p.began[id] + p.frontend.Delay(0)
+	if count && now >= p.warm && now < p.warm+p.length {
+		p.out.tokens++
+		if p.last[id] < 0 {
+			p.out.ttft.add(waited.Seconds())
+		} else {
+			p.out.itl.add((now - p.last[id]).Seconds())
+		}
+		if out.Result != nil {
+			p.out.e2e.add(waited.Seconds())
+			p.out.ended = append(p.out.ended, *out.Result)
+		}
+	}
+	p.last[id] = now
+	if out.Result != nil && count && p.clients > 0 {
+		p.again(now + max(p.pause, p.frontend.Delay(0)))
+	}
+}

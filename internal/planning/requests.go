@@ -1,0 +1,219 @@
+package planning
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/sim"
+	"github.com/sixty-dev/sixty/internal/workload"
+)
+
+// MaxRequests bounds a simulated workload: a day at a hundred requests a second
+// would not fit in memory.
+const MaxRequests = 2_000_000
+
+// Draw takes a workload's sessions as requests for engines with a block size,
+// until they end, limit requests are drawn, or one would arrive at or after a
+// time (0 is none). Sessions arrive when the pacer says or, without one, when
+// they themselves say.
+//
+// Turns of a conversation come when their trace says, but none before the answer to
+// the one before it.
+func Draw(source workload.Source, pacer workload.Pacer, blockSize, limit int, until time.Duration) ([]sim.Request, error) {
+	if limit <= 0 || limit > MaxRequests {
+		limit = MaxRequests + 1
+	}
+	d := drawing{blockSize: blockSize, uses: map[uint64]int32{}}
+	var s workload.Session
+	for len(d.requests) < limit {
+		if pacer != nil {
+			at, ok := pacer.Next()
+			if !ok || until > 0 && at >= until {
+				break
+			}
+			if !source.Next(&s) {
+				break
+			}
+			s.Arrival = at
+		} else if !source.Next(&s) || until > 0 && s.Arrival >= until {
+			break
+		}
+		for i := range s.Turns {
+			d.add(s.Arrival+s.Turns[i].At, &s.Turns[i], len(s.Turns) > 1)
+			if i > 0 {
+				d.requests[len(d.requests)-1].After = len(d.requests) - 1
+			}
+		}
+		if len(d.requests) > MaxRequests {
+			return nil, hint.With(fmt.Errorf("the workload has more than %d requests", MaxRequests), "give --requests or --duration")
+		}
+	}
+	if len(d.requests) > limit {
+		d.requests = d.requests[:limit]
+	}
+	d.content()
+	return inOrder(d.requests), nil
+}
+
+// inOrder sorts requests by arrival. A turn, which is not before the turn that it
+// comes after, stays behind it.
+func inOrder(requests []sim.Request) []sim.Request {
+	order, place := make([]int, len(requests)), make([]int, len(requests))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(requests[a].Arrival, requests[b].Arrival) })
+	out := make([]sim.Request, len(requests))
+	for at, i := range order {
+		place[i] = at
+		out[at] = requests[i]
+		if r := &out[at]; r.After > 0 {
+			r.After = place[r.After-1] + 1
+		}
+	}
+	return out
+}
+
+// DrawLoop takes n requests for clients in a closed loop (sim.Options.Clients), from
+// sessions whose turns follow each other as requests of their own. The clients begin
+// one after the other within a time, and make a pause after every answer.
+func DrawLoop(source workload.Source, blockSize, n, clients int, within, pause time.Duration) ([]sim.Request, error) {
+	if clients < 1 || n < 1 || n > MaxRequests || within < 0 || pause < 0 {
+		return nil, fmt.Errorf("a closed loop of %d clients that send %d requests, at most %d, with pauses of %v", clients, n, MaxRequests, pause)
+	}
+	d := drawing{blockSize: blockSize, uses: map[uint64]int32{}}
+	var s workload.Session
+	for len(d.requests) < n && source.Next(&s) {
+		for i := range s.Turns {
+			d.add(0, &s.Turns[i], len(s.Turns) > 1)
+		}
+	}
+	d.requests = d.requests[:min(len(d.requests), n)]
+	d.content()
+	for i := range d.requests {
+		d.requests[i].Pause = pause
+		if i < clients {
+			d.requests[i].Arrival = within * time.Duration(i) / time.Duration(clients)
+		}
+	}
+	return d.requests, nil
+}
+
+// drawing gathers requests and the parts of their prompts.
+type drawing struct {
+	blockSize int
+	requests  []sim.Request
+	parts     [][]workload.Part
+	goesOn    []bool           // a turn of a conversation
+	uses      map[uint64]int32 // of a part's text, by the requests that begin with it
+}
+
+func (d *drawing) add(at time.Duration, t *workload.Turn, goesOn bool) {
+	d.requests = append(d.requests, sim.Request{Arrival: at, PromptTokens: max(t.PromptTokens(), 1), OutputTokens: max(t.OutputTokens, 1)})
+	d.parts, d.goesOn = append(d.parts, slices.Clone(t.Parts)), append(d.goesOn, goesOn)
+	for _, p := range t.Parts {
+		d.uses[p.Seed]++
+	}
+}
+
+// content gives the requests the identity of their leading blocks, as far as
+// another request has the same text.
+func (d *drawing) content() {
+	for i, parts := range d.parts[:len(d.requests)] {
+		shared := 0
+		for _, p := range parts {
+			if d.uses[p.Seed] < 2 {
+				break
+			}
+			shared++
+		}
+		if shared == 0 {
+			continue
+		}
+		r := &d.requests[i]
+		r.Blocks = blocks(parts[:shared], d.blockSize)
+		if last := parts[shared-1]; d.goesOn[i] && len(parts) == 1 {
+			// Its prompts go on from each other: what is generated is part of the next.
+			r.Blocks = blocks([]workload.Part{{Seed: last.Seed, Tokens: r.PromptTokens + r.OutputTokens}}, d.blockSize)
+		}
+	}
+	d.parts, d.goesOn, d.uses = nil, nil, nil
+}
+
+// blocks returns one hash of the whole prefix for every full block of the text that
+// the parts make: equal texts have equal hashes.
+func blocks(parts []workload.Part, size int) []uint64 {
+	total := 0
+	for _, p := range parts {
+		total += p.Tokens
+	}
+	out := make([]uint64, 0, total/size)
+	var prefix uint64
+	part, at := 0, 0 // the place in the text
+	for range total / size {
+		for need := size; need > 0; {
+			for at == parts[part].Tokens {
+				part, at = part+1, 0
+			}
+			n := min(need, parts[part].Tokens-at)
+			prefix = mix(prefix, parts[part].Seed, uint64(at)<<32|uint64(n))
+			at, need = at+n, need-n
+		}
+		out = append(out, prefix)
+	}
+	return out
+}
+
+// mix is the finaliser of SplitMix64 (Steele, Lea and Flood, 2014) over three words.
+func mix(a, b, c uint64) uint64 {
+	z := a*0x9e3779b97f4a7c15 + b
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z += c * 0xd6e8feb86659fd93
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// TooLarge are the requests of a workload that no engine of a configuration could
+// ever serve.
+type TooLarge struct {
+	Count  int
+	Prompt int // of the largest
+	Output int
+	Blocks int // that the largest needs, the placeholder included
+	Why    string
+
+	Refused bool // at once; the others would wait for ever
+}
+
+// Fit looks for requests that a configuration cannot serve: those that are larger
+// than the KV cache wait for ever, and those whose prompt leaves no room below
+// max-model-len are refused.
+func Fit(cfg sim.Config, requests []sim.Request) []TooLarge {
+	long := TooLarge{Refused: true, Why: fmt.Sprintf("prompts leave no room for an output below max-model-len %d", cfg.MaxModelLen)}
+	never := TooLarge{Why: fmt.Sprintf("need more than the %d tokens of the KV cache", cfg.Tokens())}
+	for i := range requests {
+		r := &requests[i]
+		t := &never
+		switch {
+		case r.PromptTokens >= cfg.MaxModelLen:
+			t = &long
+		case cfg.Fits(r.PromptTokens, r.OutputTokens):
+			continue
+		}
+		t.Count++
+		if r.PromptTokens+r.OutputTokens > t.Prompt+t.Output {
+			t.Prompt, t.Output = r.PromptTokens, r.OutputTokens
+		}
+	}
+	var out []TooLarge
+	for _, t := range []TooLarge{long, never} {
+		if t.Count > 0 {
+			t.Blocks = (min(t.Prompt+t.Output, max(cfg.MaxModelLen, t.Prompt+1))+cfg.BlockSize-1)/cfg.BlockSize + 1
+			out = append(out, t)
+		}
+	}
+	return out
+}

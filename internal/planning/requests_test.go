@@ -1,0 +1,136 @@
+package planning
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sixty-dev/sixty/internal/sim"
+	"github.com/sixty-dev/sixty/internal/workload"
+)
+
+func generator(t *testing.T, s workload.Spec) workload.Source {
+	t.Helper()
+	g, err := workload.NewGenerator(s, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func TestDrawKeepsRateLengthsAndEnd(t *testing.T) {
+	a := workload.Poisson(10)
+	pacer, err := a.Pacer(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	requests, err := Draw(generator(t, workload.Spec{Prompt: workload.Fixed(100), Output: workload.Fixed(7)}), pacer, 16, 0, 100*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(requests); n < 900 || n > 1100 {
+		t.Errorf("%d requests in 100 s at 10 a second", n)
+	}
+	for i, r := range requests {
+		if r.PromptTokens != 100 || r.OutputTokens != 7 || r.Arrival >= 100*time.Second || i > 0 && r.Arrival < requests[i-1].Arrival || r.Blocks != nil {
+			t.Fatalf("request %d: %+v", i, r)
+		}
+	}
+}
+
+// TestSharedPrefixesReachTheCache draws prompts that have two thirds in common.
+func TestSharedPrefixesReachTheCache(t *testing.T) {
+	lengths, err := workload.ParseLengths("uniform:300-900")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, share := range []float64{0, 0.3, 0.66} {
+		a := workload.Poisson(2)
+		pacer, _ := a.Pacer(1)
+		requests, err := Draw(generator(t, workload.Spec{Prompt: lengths, Output: workload.Fixed(20), PrefixShare: share}), pacer, 16, 500, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := sim.Run(roomy(t), truth, requests, sim.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := res.Replicas[0].Stats
+		if hit := float64(s.PrefixAdmittedHit) / float64(s.PrefixAdmittedLookedUp); hit < share-0.04 || hit > share+0.01 {
+			t.Errorf("hit ratio %.3f of prompts that share %.2f", hit, share)
+		}
+	}
+}
+
+func TestATracesBlocksAndSessionsAreShared(t *testing.T) {
+	trace := `{"timestamp": 0, "input_length": 1100, "output_length": 20, "hash_ids": [1, 2, 3]}
+{"timestamp": 5000, "input_length": 1500, "output_length": 20, "hash_ids": [1, 2, 9]}
+{"timestamp": 9000, "input_length": 1500, "output_length": 20, "hash_ids": [7, 2, 9]}
+`
+	tr, err := workload.Read(strings.NewReader(trace), workload.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	replay, err := workload.NewReplay(tr, 1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	requests, err := Draw(replay, nil, 16, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := sim.Run(roomy(t), truth, requests, sim.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cached []int
+	for _, r := range res.Requests {
+		cached = append(cached, r.CachedTokens)
+	}
+	if diff := cmp.Diff([]int{0, 1024, 0}, cached); diff != "" {
+		t.Errorf("tokens from the cache (-want +got):\n%s", diff)
+	}
+
+	csv := "arrival,prompt_tokens,output_tokens,session\n0,160,16,a\n5,320,16,a\n9,320,16,b\n"
+	if tr, err = workload.Read(strings.NewReader(csv), workload.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if replay, err = workload.NewReplay(tr, 1, 1); err != nil {
+		t.Fatal(err)
+	}
+	if requests, err = Draw(replay, nil, 16, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	if res, err = sim.Run(roomy(t), truth, requests, sim.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := res.Requests[1].CachedTokens; got < 160 {
+		t.Errorf("a second turn found %d tokens, the first had 160 and an answer", got)
+	}
+	if got := res.Requests[2].CachedTokens; got != 0 {
+		t.Errorf("another conversation found %d tokens", got)
+	}
+}
+
+func TestFit(t *testing.T) {
+	cfg := roomy(t)
+	cfg.NumBlocks, cfg.MaxModelLen = 101, 4096 // 1600 tokens
+	got := Fit(cfg, []sim.Request{
+		{PromptTokens: 100, OutputTokens: 100},
+		{PromptTokens: 1500, OutputTokens: 200},
+		{PromptTokens: 2000, OutputTokens: 300},
+		{PromptTokens: 5000, OutputTokens: 1},
+	})
+	if len(got) != 2 || got[0].Count != 1 || got[1].Count != 2 || got[1].Prompt != 2000 {
+		t.Fatalf("%+v", got)
+	}
+	cfg.NumBlocks = got[1].Blocks
+	if !cfg.Fits(2000, 300) {
+		t.Errorf("%d blocks are said to be enough, and are not", got[1].Blocks)
+	}
+	if got := Fit(cfg, []sim.Request{{PromptTokens: 2000, OutputTokens: 300}}); len(got) != 0 {
+		t.Errorf("%+v", got)
+	}
+}

@@ -1,0 +1,69 @@
+package planning
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/sixty-dev/sixty/internal/perfmodel"
+	"github.com/sixty-dev/sixty/internal/sim"
+	"github.com/sixty-dev/sixty/internal/stat"
+)
+
+// A short window has one load, more or less, which tells how long a step takes now
+// and not how that changes with the batch. What it leaves open is spanned: fits
+// that take so large a share of a step for the weights' reading and the launch,
+// which no batch makes shorter.
+var fixedShares = []float64{0.5, 0.3, 0.7}
+
+// knees are tokens that a step takes for nothing: accelerators have hundreds,
+// processors tens.
+var priorKnees = []int{256, 64}
+
+// shortWindow calibrates on few scrapes of a steady load. Its samples are those of all
+// fits, so that the intervals of a prediction show what is not known.
+func shortWindow(e perfmodel.Evidence) (*perfmodel.Calibration, error) {
+	typical := usualStep(e.Scrapes)
+	if !(typical > 0) {
+		return nil, errors.New("no step was measured")
+	}
+	var merged *perfmodel.Fit
+	for _, share := range fixedShares {
+		var best *perfmodel.Fit
+		for _, knee := range priorKnees {
+			prior := perfmodel.Rough(sim.StepCost{Base: share * typical, Knee: knee})
+			fit, err := perfmodel.FromScrapes(e.Config, e.Scrapes, &prior, e.Check)
+			if err != nil {
+				return nil, err
+			}
+			if best == nil || fit.MedianError < best.MedianError {
+				best = fit
+			}
+		}
+		if merged == nil {
+			merged = best
+			merged.Draws = nil
+		}
+		merged.Draws = append(merged.Draws, best.Cost)
+		for i := range perShare {
+			merged.Draws = append(merged.Draws, best.Draws[i*len(best.Draws)/perShare])
+		}
+	}
+	return &perfmodel.Calibration{Fit: merged, Basis: perfmodel.Metrics, Source: e.ScrapesFrom, Notes: []string{
+		fmt.Sprintf("%s are too short to tell how a step grows with its batch; the intervals span a share of %.0f to %.0f %% that does not", e.ScrapesFrom, 100*slices.Min(fixedShares), 100*slices.Max(fixedShares)),
+	}}, nil
+}
+
+// perShare is how many samples each fit contributes beside itself.
+const perShare = 2
+
+// usualStep is the median time of a step while the server was busy.
+func usualStep(scrapes []perfmodel.Scrape) float64 {
+	var v []float64
+	for _, s := range scrapes {
+		if s.Steps > 0 && s.Running >= 1 {
+			v = append(v, s.Seconds/s.Steps)
+		}
+	}
+	return stat.Median(v)
+}

@@ -1,0 +1,105 @@
+package planning
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+)
+
+// How the value of a fix is searched: first so many values over its range, then so
+// often two between the best and its neighbours.
+const (
+	firstValues = 6
+	rounds      = 2
+)
+
+// asGood is how much of the best value's benefit another must have to be preferred
+// because it is nearer to the present.
+const asGood = 0.98
+
+// size gives a fix the value of which the simulation says that it makes users better
+// off than any other of those that were tried. Without one that does, and without
+// simulations, the value stays the one that was computed.
+func (p *predictor) size(f *catalog.Fix) {
+	s := f.Search
+	if s == nil || s.Most < s.Least || p.spent > budget/2 {
+		return
+	}
+	unchanged, err := p.nothing()
+	if err != nil {
+		return
+	}
+	tried := map[int]float64{}
+	try := func(v int) {
+		if _, done := tried[v]; done || v < s.Least || v > s.Most {
+			return
+		}
+		one := *f
+		one.Set(s.Flag, strconv.Itoa(v))
+		after, err := p.changed(&one)
+		if err != nil {
+			return
+		}
+		outcomes, _, err := p.outcomes(after, perTrial)
+		if err != nil {
+			return
+		}
+		ranks := float64(p.traffic.ranks)
+		tried[v] = benefit(unchanged, outcomes, ranks, ranks*float64(after.replicas)).Value
+	}
+	for i := range firstValues {
+		share := float64(i) / (firstValues - 1)
+		try(int(math.Round(float64(s.Least) * math.Pow(float64(s.Most)/float64(s.Least), share))))
+	}
+	for range rounds {
+		values := sorted(tried)
+		i := slices.Index(values, best(tried))
+		if i > 0 {
+			try((values[i-1] + values[i]) / 2)
+		}
+		if i >= 0 && i < len(values)-1 {
+			try((values[i] + values[i+1] + 1) / 2)
+		}
+	}
+	v := best(tried)
+	if !(tried[v] > 1) {
+		return
+	}
+	present := float64(p.engine.Config.MaxNumSeqs)
+	for _, other := range sorted(tried) {
+		if tried[other] >= asGood*tried[best(tried)] && math.Abs(float64(other)-present) < math.Abs(float64(v)-present) {
+			v = other
+		}
+	}
+	f.Set(s.Flag, strconv.Itoa(v))
+	var told []string
+	for _, n := range sorted(tried) {
+		told = append(told, fmt.Sprintf("%d (%.2g×)", n, tried[n]))
+	}
+	f.Arithmetic = append(slices.Clone(f.Arithmetic), fmt.Sprintf("simulated, with how many times better off users are: %s; chosen: %d", strings.Join(told, ", "), v))
+}
+
+// best is the value with the largest benefit, the least of them where several have it;
+// 0 where none was tried.
+func best(tried map[int]float64) int {
+	at := 0
+	for _, v := range sorted(tried) {
+		if at == 0 || tried[v] > tried[at] {
+			at = v
+		}
+	}
+	return at
+}
+
+func sorted(tried map[int]float64) []int {
+	values := make([]int, 0, len(tried))
+	for v := range tried {
+		values = append(values, v)
+	}
+	slices.Sort(values)
+	return values
+}

@@ -1,0 +1,216 @@
+package planning
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/observe"
+	"github.com/sixty-dev/sixty/internal/sim"
+	"github.com/sixty-dev/sixty/internal/workload"
+)
+
+// traffic is what one target was asked for in the window, and what it held when
+// the window began. Its ranks are taken to share it evenly.
+type traffic struct {
+	spec             workload.Spec
+	arrivals         []time.Duration // since the window's beginning
+	length           time.Duration
+	ranks            int
+	running, waiting float64       // of all ranks, at the beginning
+	clients          float64       // that each wait for their answer; 0: an open loop
+	pause            time.Duration // from an answer until the next request is in the engine
+	held             float64       // share of the KV cache at the beginning
+	ended            float64       // requests that the lengths of answers rest on
+}
+
+// minArrivals is how many requests a window must have for its traffic to be
+// repeated.
+const minArrivals = 10
+
+// minEnded is how many requests must have ended for lengths to be drawn: what few of
+// them leave open, the intervals span.
+const minEnded = 5
+
+// tooSoon is that something has been watched for too short a time.
+type tooSoon struct {
+	error
+	needs time.Duration // for how much longer it has to be
+}
+
+// more estimates how long it takes until so many have come where so many came.
+func more(came float64, want int, in time.Duration, err error) error {
+	missing := float64(want) - came
+	return tooSoon{err, time.Duration(math.Ceil(min(missing*in.Seconds()/max(came, 1), longestWait.Seconds()))) * time.Second}
+}
+
+// longestWait bounds how much longer anybody is asked to wait.
+const longestWait = time.Minute
+
+// trafficOf reads the traffic of a fleet of one target.
+func trafficOf(f *observe.Fleet) (*traffic, error) {
+	t := &traffic{length: f.To.Sub(f.From), ranks: max(len(f.Engines), 1), ended: f.Workload.Requests()}
+	var err error
+	if t.spec, err = f.Workload.SpecOf(minEnded); err != nil {
+		if t.ended < minEnded {
+			err = more(t.ended, minEnded, t.length, err)
+		}
+		return nil, err
+	}
+	for i := range f.Engines {
+		t.take(f.From, f.Engines[i].Intervals, uint64(i))
+	}
+	slices.Sort(t.arrivals)
+	if t.running+t.waiting > maxInFlight || len(t.arrivals) > maxArrivals {
+		return nil, fmt.Errorf("measured workload: %.0f requests in flight and %d arrivals are more than is simulated here", t.running+t.waiting, len(t.arrivals))
+	}
+	if len(t.arrivals) < minArrivals {
+		return nil, more(float64(len(t.arrivals)), minArrivals, t.length, fmt.Errorf("measured workload: %d requests arrived in that time, want %d or more", len(t.arrivals), minArrivals))
+	}
+	t.clients, t.pause = float64(f.Workload.Loop.Clients), f.Workload.Loop.Pause
+	return t, nil
+}
+
+// maxArrivals bounds the requests of a window.
+const maxArrivals = 200_000
+
+// take adds the arrivals of a rank. That a request was preempted looks like an
+// arrival in one interval and is taken back in another, so it is their sum that
+// counts; the intervals only say when.
+func (t *traffic) take(from time.Time, intervals []observe.Interval, seed uint64) {
+	var total, shape float64
+	for _, v := range intervals {
+		if !math.IsNaN(v.Arrived) && !math.IsNaN(v.Joined) && !math.IsNaN(v.FirstTokens) {
+			total += v.FirstTokens + v.Joined
+			shape += v.Arrived
+		}
+	}
+	if len(intervals) > 0 {
+		t.running += known(intervals[0].Running)
+		t.waiting += known(intervals[0].Waiting)
+		t.held += known(intervals[0].KVUsage) / float64(t.ranks)
+	}
+	if !(total > 0) || !(shape > 0) {
+		return
+	}
+	rng := rand.New(rand.NewPCG(seed, 0xa771))
+	came, placed := 0.0, 0
+	for _, v := range intervals {
+		came = min(came+known(v.Arrived)*total/shape, maxArrivals+1)
+		for ; placed < int(math.Round(came)); placed++ {
+			// Within an interval at random, as independent users come.
+			end := v.End.Sub(from).Seconds()
+			at := end - v.Seconds*rng.Float64()
+			t.arrivals = append(t.arrivals, time.Duration(max(at, 0)*float64(time.Second)))
+		}
+	}
+}
+
+func known(v float64) float64 {
+	if math.IsNaN(v) {
+		return 0
+	}
+	return v
+}
+
+// poolSize is how many lengths are drawn for a simulation, which takes them in
+// turn.
+const poolSize = 2000
+
+// pool draws requests that an engine can serve. What is not known of the lengths of
+// answers, for few of them ended, makes those of one draw longer, of another shorter.
+func (t *traffic) pool(cfg sim.Config, draw int) ([]sim.Request, error) {
+	if t.spec.Prompt.Mean() > maxModelLen {
+		return nil, fmt.Errorf("measured prompts of %.0f tokens are more than is simulated here", t.spec.Prompt.Mean())
+	}
+	source, err := workload.NewGenerator(t.spec, uint64(draw))
+	if err != nil {
+		return nil, err
+	}
+	drawn, err := Draw(source, nil, cfg.BlockSize, poolSize, 0)
+	if err != nil {
+		return nil, err
+	}
+	if longer := math.Exp(normal(draw) * relativeError(drawn, t.ended)); longer != 1 {
+		for i := range drawn {
+			r := &drawn[i]
+			r.OutputTokens = max(int(math.Round(float64(r.OutputTokens)*longer)), 1)
+			if r.MaxTokens > 0 {
+				r.OutputTokens = min(r.OutputTokens, r.MaxTokens)
+			}
+		}
+	}
+	// Requests that ended did fit; only what was made up of them may not.
+	fits := slices.DeleteFunc(drawn, func(r sim.Request) bool {
+		return r.PromptTokens >= cfg.MaxModelLen || !cfg.Fits(r.PromptTokens, r.OutputTokens)
+	})
+	if len(fits) < poolSize/2 {
+		return nil, fmt.Errorf("most requests of the measured lengths do not fit into %d tokens or %d blocks", cfg.MaxModelLen, cfg.NumBlocks)
+	}
+	return fits, nil
+}
+
+// relativeError is the standard error of the mean length of n answers, as a share of
+// it.
+func relativeError(rs []sim.Request, n float64) float64 {
+	var sum, squares float64
+	for _, r := range rs {
+		v := float64(r.OutputTokens)
+		sum += v
+		squares += v * v
+	}
+	mean := sum / float64(len(rs))
+	if !(mean > 0) || !(n > 0) {
+		return 0
+	}
+	return math.Sqrt(max(squares/float64(len(rs))/(mean*mean)-1, 0) / n)
+}
+
+// normal returns 0 for the first draw, and for the others values that spread as those
+// of a standard normal distribution do.
+func normal(draw int) float64 {
+	const golden = 0.6180339887498949 // spreads any number of them evenly
+	_, part := math.Modf(0.5 + float64(draw)*golden)
+	return math.Sqrt2 * math.Erfinv(2*part-1)
+}
+
+// share returns the arrivals of one of n engines that get them in turn.
+func (t *traffic) share(n int) []time.Duration {
+	var out []time.Duration
+	for i := 0; i < len(t.arrivals); i += n {
+		out = append(out, t.arrivals[i])
+	}
+	return out
+}
+
+// rate is the arrivals per second.
+func (t *traffic) rate() float64 { return float64(len(t.arrivals)) / t.length.Seconds() }
+
+// readBounds asks for the buckets of the target's latency histograms.
+func (r *reader) readBounds(ctx context.Context) (*bounds, error) {
+	b := &bounds{}
+	for s, to := range map[*indicator.Signal]*[]float64{indicator.TTFTP95: &b.ttft, indicator.ITLP95: &b.itl, indicator.E2EP95: &b.e2e} {
+		tree, err := indicator.Rewrite(s.Buckets(), indicator.Rewriting{Window: r.window.Length(), Matchers: r.target.Matchers, Metric: r.target.Metric})
+		if err != nil {
+			return nil, err
+		}
+		v, err := r.q.Query(ctx, tree.String(), r.window.To)
+		if err != nil {
+			return nil, err
+		}
+		for _, sample := range v {
+			if le, err := strconv.ParseFloat(string(sample.Metric["le"]), 64); err == nil && !math.IsInf(le, 0) && !math.IsNaN(le) {
+				*to = append(*to, le)
+			}
+		}
+		slices.SortFunc(*to, cmp.Compare)
+		*to = slices.Compact(*to)
+	}
+	return b, nil
+}

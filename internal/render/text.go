@@ -202,7 +202,7 @@ func Words(columns []Column) []Column {
 }
 
 // leastWrapped is how wide a wrapped last column is at least.
-const leastWrapped = 16
+const leastWrapped = 14
 
 // Table writes rows in columns, behind an indent of two. Where the terminal is too
 // narrow the columns move together, those with a rank leave, the last one is

@@ -7,12 +7,12 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // seen returns the surface of a dialect as if servers of it had been looked at.
@@ -168,11 +168,11 @@ func TestReportFitsTheTerminalAndKeepsItsSchema(t *testing.T) {
 	r := &Report{Surface: s, Areas: Checklist(s, []File{file}, false), Files: []string{file.Name}, Findings: findings, Errors: errs}
 	for _, width := range []int{60, 80, 120} {
 		var out bytes.Buffer
-		if err := r.Text(&out, TextOptions{Width: width}); err != nil {
+		if err := r.Text(&out, TextOptions{Options: render.Options{Width: width}}); err != nil {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(out.String()) {
-			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > width && !strings.Contains(line, "http") && strings.Count(strings.TrimSpace(line), " ") > 2 {
+			if n := render.Cells(strings.TrimRight(line, "\n")); n > width && !strings.Contains(line, "http") && strings.Count(strings.TrimSpace(line), " ") > 2 {
 				t.Errorf("%d columns in %d: %s", n, width, line)
 			}
 		}

@@ -1,13 +1,12 @@
 package audit
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // Schema is the JSON output's version; changes to it only add.
@@ -132,46 +131,27 @@ func (r *Report) JSON(w io.Writer) error {
 			out.Fixed = append(out.Fixed, jsonFixed{name, len(f.Repaired), len(f.Left)})
 		}
 	}
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(out); err != nil {
-		return fmt.Errorf("write JSON: %w", err)
-	}
-	return nil
+	return render.JSON(w, out)
 }
 
 // TextOptions say how Text looks.
 type TextOptions struct {
-	Width   int // columns to wrap to, 100 when 0
-	Color   bool
+	render.Options
 	Verbose bool // every item of the checklist, and every place of a fault
 }
 
-// ANSI styles (ECMA-48, Select Graphic Rendition).
-const (
-	bold   = "1"
-	red    = "1;31"
-	green  = "32"
-	yellow = "33"
-)
-
 type printer struct {
-	b strings.Builder
-	o TextOptions
+	*render.Text
+	verbose bool
 }
 
 // Text writes the report for a terminal: the checklist, then the faults, the
 // worst first within each file.
 func (r *Report) Text(w io.Writer, o TextOptions) error {
-	if o.Width <= 0 {
-		o.Width = 100
-	}
-	o.Width = max(o.Width, 50)
-	p := &printer{o: o}
 	if len(r.Files)+len(r.Areas) == 0 {
 		return nil // no file could be read
 	}
+	p := &printer{render.NewText(o.Options), o.Verbose}
 	p.head(r)
 	if len(r.Areas) > 0 {
 		p.areas(r.Areas)
@@ -180,17 +160,8 @@ func (r *Report) Text(w io.Writer, o TextOptions) error {
 		p.file(r, name)
 	}
 	p.end(r)
-	if _, err := io.WriteString(w, p.b.String()); err != nil {
-		return fmt.Errorf("write text: %w", err)
-	}
-	return nil
-}
-
-func (p *printer) style(style, text string) string {
-	if !p.o.Color {
-		return text
-	}
-	return "\x1b[" + style + "m" + text + "\x1b[0m"
+	_, err := p.WriteTo(w)
+	return err
 }
 
 func (p *printer) head(r *Report) {
@@ -211,25 +182,18 @@ func (p *printer) head(r *Report) {
 		text += ": " + strings.Join(dialects, "; ")
 	}
 	if n := len(s.Models); n > 0 {
-		text += fmt.Sprintf("; %s", plural(n, "model"))
+		text += fmt.Sprintf("; %s", render.Plural(n, "model"))
 	}
-	p.wrap("", "  ", printable(text)+".")
+	p.Paragraph("", "  ", render.Clean(text)+".")
 }
 
-func plural(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
-	}
-	return fmt.Sprintf("%d %ss", n, word)
-}
-
-var areaStyles = map[Status]string{Present: green, Partial: yellow, Missing: red}
+var areaStyles = map[Status]render.Style{Present: render.Good, Partial: render.Warning, Missing: render.Bad}
 
 func (p *printer) areas(areas []Area) {
-	p.b.WriteString("\n" + p.style(bold, "CHECKLIST") + "\n")
+	p.Heading("CHECKLIST")
 	for _, a := range areas {
 		status := a.Status()
-		line := fmt.Sprintf("  %-20s %s", a.Title, p.style(areaStyles[status], fmt.Sprintf("%-8s", status)))
+		line := fmt.Sprintf("  %-20s %s", a.Title, p.Style(areaStyles[status], fmt.Sprintf("%-8s", status)))
 		var has, lacking, unseen []string
 		for _, it := range a.Items {
 			switch it.Status {
@@ -251,20 +215,20 @@ func (p *printer) areas(areas []Area) {
 		if len(unseen) > 0 {
 			rest = append(rest, "not seen: "+strings.Join(unseen, ", "))
 		}
-		p.wrapped(line+"  ", 33, strings.Repeat(" ", 33), printable(strings.Join(rest, "; ")))
+		p.Paragraph(line+"  ", strings.Repeat(" ", 33), render.Clean(strings.Join(rest, "; ")))
 	}
 	first := true
 	for _, a := range areas {
 		for _, it := range a.Items {
-			if it.Status == Present && !p.o.Verbose || it.Status == Unknown && !p.o.Verbose {
+			if it.Status == Present && !p.verbose || it.Status == Unknown && !p.verbose {
 				continue
 			}
 			if first {
 				title := "TO SWITCH ON"
-				if p.o.Verbose {
+				if p.verbose {
 					title = "ITEMS"
 				}
-				p.b.WriteString("\n" + p.style(bold, title) + "\n")
+				p.Heading(title)
 				first = false
 			}
 			p.item(it)
@@ -277,9 +241,9 @@ func (p *printer) item(it Item) {
 	if it.Status == Present || it.Status == Unknown {
 		state = it.Status.String()
 	}
-	p.wrap(fmt.Sprintf("  %-7s ", state), strings.Repeat(" ", 10), printable(it.Name+": "+it.Detail))
+	p.Paragraph(fmt.Sprintf("  %-7s ", state), strings.Repeat(" ", 10), render.Clean(it.Name+": "+it.Detail))
 	if it.Hint != "" {
-		p.wrap("          try: ", strings.Repeat(" ", 15), printable(it.Hint))
+		p.Paragraph("          try: ", strings.Repeat(" ", 15), render.Clean(it.Hint))
 	}
 }
 
@@ -293,16 +257,16 @@ func (p *printer) file(r *Report, name string) {
 			mine = append(mine, f)
 		}
 	}
-	p.b.WriteString("\n" + p.style(bold, printable(name)) + "\n")
+	p.Heading(render.Clean(name))
 	if fixed, ok := r.Fixed[name]; ok {
-		p.wrap("  ", "  ", fixed.Summary()+".")
+		p.Paragraph("  ", "  ", fixed.Summary()+".")
 		for _, line := range counted(fixed.Repaired) {
-			p.wrap("    ", "      ", line)
+			p.Paragraph("    ", "      ", line)
 		}
 	}
 	if len(mine) == 0 {
 		if _, ok := r.Fixed[name]; !ok {
-			p.b.WriteString("  " + p.style(green, "nothing found") + "\n")
+			p.Line("  " + p.Style(render.Good, "nothing found"))
 		}
 		return
 	}
@@ -355,35 +319,32 @@ func grouped(all []Finding) [][]Finding {
 }
 
 func (p *printer) group(all []Finding) {
-	style := map[catalog.Severity]string{catalog.Page: red, catalog.Ticket: yellow}[all[0].Severity]
-	if style == "" {
-		style = bold
-	}
+	style := map[catalog.Severity]render.Style{catalog.Page: render.Bad, catalog.Ticket: render.Warning}[all[0].Severity] // Bold for the others
 	head := fmt.Sprintf("  %-6s %s", all[0].Severity, all[0].Check)
 	if len(all) > 1 {
 		head += fmt.Sprintf(" (%d places)", len(all))
 	}
-	p.b.WriteString(p.style(style, head) + "\n")
+	p.Line(p.Style(style, head))
 	shown := len(all)
-	if !p.o.Verbose && shown > shownPlaces+1 {
+	if !p.verbose && shown > shownPlaces+1 {
 		shown = shownPlaces
 	}
 	for i, f := range all[:shown] {
 		place := f.Where
 		if f.Line > 0 {
-			place = fmt.Sprintf("%d:%d  %s", f.Line, f.Column, f.Where)
+			place = fmt.Sprintf("%d:%d %s", f.Line, f.Column, f.Where)
 		}
-		p.wrap("    ", "      ", printable(place))
-		p.b.WriteString("      " + clip(oneLine(f.Fragment), p.o.Width-6) + "\n")
+		p.Paragraph("    ", "      ", render.Clean(place))
+		p.Line("      " + render.Clip(oneLine(f.Fragment), p.Width()-6))
 		if i == 0 || f.Why != all[i-1].Why {
-			p.wrap("      ", "      ", printable(sentence(f.Why)))
+			p.Paragraph("      ", "      ", render.Clean(sentence(f.Why)))
 		}
 		if i == 0 || f.Fix != all[i-1].Fix {
 			label := "      Fix: "
 			if f.Fixable {
 				label = "      Fix (--fix does it): "
 			}
-			p.wrap(label, "        ", printable(sentence(f.Fix)))
+			p.Paragraph(label, "        ", render.Clean(sentence(f.Fix)))
 		}
 	}
 	if shown < len(all) {
@@ -391,7 +352,7 @@ func (p *printer) group(all []Finding) {
 		for _, f := range all[shown:] {
 			lines = append(lines, fmt.Sprint(f.Line))
 		}
-		p.wrap("    ", "      ", fmt.Sprintf("and in %d more, on lines %s", len(all)-shown, strings.Join(lines, ", ")))
+		p.Paragraph("    ", "      ", fmt.Sprintf("and in %d more, on lines %s", len(all)-shown, strings.Join(lines, ", ")))
 	}
 }
 
@@ -407,12 +368,12 @@ func (p *printer) end(r *Report) {
 	if len(r.Files) == 0 {
 		return
 	}
-	text := fmt.Sprintf("%s, %s: %d page, %d ticket, %d info", plural(len(r.Files), "file"), plural(r.Expressions, "expression"), counts[catalog.Page], counts[catalog.Ticket], counts[catalog.Info])
+	text := fmt.Sprintf("%s, %s: %d page, %d ticket, %d info", render.Plural(len(r.Files), "file"), render.Plural(r.Expressions, "expression"), counts[catalog.Page], counts[catalog.Ticket], counts[catalog.Info])
 	if fixable > 0 {
 		text += fmt.Sprintf("; --fix repairs %d", fixable)
 	}
-	p.b.WriteString("\n")
-	p.wrap("", "  ", text+".")
+	p.Line("")
+	p.Paragraph("", "  ", text+".")
 }
 
 func sentence(s string) string {
@@ -425,50 +386,4 @@ func sentence(s string) string {
 	return s + "."
 }
 
-// printable drops control characters, which a file could smuggle into a
-// terminal.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
-			return ' '
-		}
-		return r
-	}, s)
-}
-
-func oneLine(s string) string { return strings.Join(strings.Fields(printable(s)), " ") }
-
-// clip shortens a text in its middle.
-func clip(s string, width int) string {
-	if utf8.RuneCountInString(s) <= width {
-		return s
-	}
-	r := []rune(s)
-	head := width * 2 / 3
-	return string(r[:head]) + "…" + string(r[len(r)-(width-head-1):])
-}
-
-func (p *printer) wrap(first, rest, text string) {
-	p.wrapped(first, utf8.RuneCountInString(first), rest, text)
-}
-
-// wrapped writes a text after a first prefix that is so many columns wide.
-func (p *printer) wrapped(first string, columns int, rest, text string) {
-	line := first
-	empty := true
-	for _, word := range strings.Fields(text) {
-		width := utf8.RuneCountInString(word)
-		if !empty && columns+1+width > p.o.Width {
-			p.b.WriteString(strings.TrimRight(line, " ") + "\n")
-			line, columns, empty = rest, utf8.RuneCountInString(rest), true
-		}
-		if !empty {
-			line += " "
-			columns++
-		}
-		line += word
-		columns += width
-		empty = false
-	}
-	p.b.WriteString(strings.TrimRight(line, " ") + "\n")
-}
+func oneLine(s string) string { return strings.Join(strings.Fields(render.Clean(s)), " ") }

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/sixty-dev/sixty/internal/audit"
 	"github.com/sixty-dev/sixty/internal/audit/surface"
@@ -207,14 +205,7 @@ func (f *auditFlags) write(w io.Writer, r *audit.Report) error {
 	if f.output == "json" {
 		return r.JSON(w)
 	}
-	o := audit.TextOptions{Color: f.color == "always", Verbose: f.verbose}
-	if file, ok := w.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
-		o.Color = o.Color || f.color == "auto" && os.Getenv("NO_COLOR") == ""
-		if width, _, err := term.GetSize(int(file.Fd())); err == nil {
-			o.Width = width
-		}
-	}
-	return r.Text(w, o)
+	return r.Text(w, audit.TextOptions{Options: terminal(w, f.color), Verbose: f.verbose})
 }
 
 // outcome turns a report into the exit code, and says which files were not

@@ -333,6 +333,7 @@ func tuneRuntime() (restore func()) {
 func (f *benchFlags) config(url string, stdout, stderr io.Writer) (c campaign.Config, err error) {
 	c = f.Config
 	c.ObjectiveFor, c.Pathologies, c.JSON = f.objectiveFor, pathologies.All(), f.format == "json"
+	c.Terminal = terminal(stdout, "auto")
 	c.Stdout, c.Stderr, c.Live, c.Saving, c.LastWords = stdout, stderr, newProgress(stderr).on, saving, lastWords
 	for _, a := range f.asserts {
 		x, err := load.ParseAssertion(a)

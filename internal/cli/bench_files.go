@@ -9,7 +9,8 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/load"
-	"github.com/sixty-dev/sixty/internal/load/loadreport"
+	"github.com/sixty-dev/sixty/internal/render"
+	"github.com/sixty-dev/sixty/internal/report/loadreport"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
 
@@ -55,9 +56,9 @@ the differences between the runs do. Exits with 1 when anything became worse.`,
 				return err
 			}
 			if format == "json" {
-				err = loadreport.JSON(cmd.OutOrStdout(), c)
+				err = render.JSON(cmd.OutOrStdout(), c)
 			} else {
-				err = loadreport.CompareText(cmd.OutOrStdout(), c)
+				err = loadreport.CompareText(cmd.OutOrStdout(), c, terminal(cmd.OutOrStdout(), "auto"))
 			}
 			if err == nil && c.Worse() {
 				err = errFound
@@ -94,7 +95,7 @@ together. Results of generators that ran at the same time add up their rates;
 			if err != nil {
 				return err
 			}
-			return loadreport.JSON(cmd.OutOrStdout(), m)
+			return render.JSON(cmd.OutOrStdout(), m)
 		},
 	}
 	cmd.Flags().BoolVar(&repeated, "repeated", false, "the results are repetitions of one test")
@@ -121,7 +122,7 @@ func newBenchReport() *cobra.Command {
 				if i > 0 {
 					fmt.Fprintln(cmd.OutOrStdout())
 				}
-				if err := loadreport.Text(cmd.OutOrStdout(), r); err != nil {
+				if err := loadreport.Text(cmd.OutOrStdout(), r, terminal(cmd.OutOrStdout(), "auto")); err != nil {
 					return err
 				}
 			}

@@ -15,9 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sixty-dev/sixty/internal/load/loadreport"
 	"github.com/sixty-dev/sixty/internal/load/loadtest"
 	"github.com/sixty-dev/sixty/internal/load/selftest"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // newBenchSelfTest proves the generator's error on the machine at hand.
@@ -60,9 +60,9 @@ reported minus what was true. With --cpu and --server-cpu each gets one processo
 				outcomes = append(outcomes, o)
 			}
 			if format == "json" {
-				return loadreport.JSON(cmd.OutOrStdout(), outcomes)
+				return render.JSON(cmd.OutOrStdout(), outcomes)
 			}
-			return selftest.Write(cmd.OutOrStdout(), outcomes)
+			return selftest.Write(cmd.OutOrStdout(), outcomes, terminal(cmd.OutOrStdout(), "auto"))
 		},
 	}
 	cmd.Flags().Float64Var(&seconds, "seconds", 3, "length of each test")

@@ -72,5 +72,6 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.AddCommand(newDiagnoseCommand(), newRecordCommand(), newExplainCommand(), newBenchCommand(), newDemoCommand(), newSimulateCommand(), newTuneCommand(), newGenerateCommand(), newAuditCommand())
+	layHelp(root)
 	return root
 }

@@ -4,16 +4,13 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/sixty-dev/sixty/internal/demo"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/pathologies"
-	"github.com/sixty-dev/sixty/internal/report"
 )
 
 // demoFlags are the flags of demo as they were given.
@@ -90,13 +87,7 @@ func runDemo(ctx context.Context, stdout, stderr io.Writer, f *demoFlags) error 
 	line := newProgress(stderr)
 	c := demo.Config{
 		Scenarios: list, Healthy: slices.Contains(f.phases, "healthy"), Sick: slices.Contains(f.phases, "sick"), Fast: f.fast,
-		Pathologies: pathologies.All(), Out: stdout, Width: report.DefaultWidth, Color: f.color == "always", Status: line.text,
-	}
-	if file, ok := stdout.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
-		c.Color = c.Color || f.color == "auto" && os.Getenv("NO_COLOR") == ""
-		if width, _, err := term.GetSize(int(file.Fd())); err == nil && width >= 40 {
-			c.Width = min(width, 120)
-		}
+		Pathologies: pathologies.All(), Out: stdout, Terminal: terminal(stdout, f.color), Status: line.text,
 	}
 	wrong, err := demo.Run(ctx, c)
 	switch {

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
@@ -250,14 +248,7 @@ func (f *diagnoseFlags) write(w io.Writer, d *diagnose.Diagnosis) error {
 	case "markdown":
 		return report.Markdown(w, *d, report.Options{Verbose: f.verbose})
 	}
-	o := report.Options{Color: f.color == "always", Verbose: f.verbose}
-	if file, ok := w.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
-		o.Color = o.Color || f.color == "auto" && os.Getenv("NO_COLOR") == ""
-		if width, _, err := term.GetSize(int(file.Fd())); err == nil {
-			o.Width = width
-		}
-	}
-	return report.Text(w, *d, o)
+	return report.Text(w, *d, report.Options{Options: terminal(w, f.color), Verbose: f.verbose})
 }
 
 // notes prints remarks that do not stop a diagnosis.

@@ -1,15 +1,14 @@
 package cli
 
 import (
-	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/pathologies"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 func newExplainCommand() *cobra.Command {
@@ -34,7 +33,9 @@ func newExplainCommand() *cobra.Command {
 			if p == nil {
 				return unknownPathology("explain", args[0])
 			}
-			_, err := io.WriteString(cmd.OutOrStdout(), p.Runbook)
+			t := render.NewText(terminal(cmd.OutOrStdout(), "auto"))
+			t.Markdown(p.Runbook)
+			_, err := t.WriteTo(cmd.OutOrStdout())
 			return err
 		},
 	}
@@ -47,10 +48,12 @@ func explained() []*catalog.Pathology {
 }
 
 func listPathologies(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "ID\tSEVERITY\tTITLE")
+	t := render.NewText(terminal(w, "auto"))
+	var rows [][]string
 	for _, p := range explained() {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", p.ID, p.Severity, p.Title)
+		rows = append(rows, []string{p.ID, p.Severity.String(), p.Title})
 	}
-	return t.Flush()
+	t.Table([]render.Column{{Title: "ID", Left: true}, {Title: "SEVERITY", Left: true}, {Title: "TITLE", Left: true}}, rows)
+	_, err := t.WriteTo(w)
+	return err
 }

@@ -3,26 +3,27 @@ package cli
 import (
 	"fmt"
 	"io"
-	"os"
 
-	"golang.org/x/term"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // progress is one line on a terminal that is written over; elsewhere it is
 // nothing.
 type progress struct {
-	w  io.Writer
-	on bool
+	w     io.Writer
+	on    bool
+	width int
 }
 
 func newProgress(w io.Writer) *progress {
-	file, ok := w.(*os.File)
-	return &progress{w, ok && term.IsTerminal(int(file.Fd()))}
+	return &progress{w, isTerminal(w), render.NewText(terminal(w, "never")).Width()}
 }
 
+// show writes the line, cut off where the terminal ends: what spills over cannot be
+// written over.
 func (p *progress) show(format string, args ...any) {
 	if p.on {
-		fmt.Fprintf(p.w, "\r\x1b[K"+format, args...)
+		fmt.Fprint(p.w, "\r\x1b[K"+render.Cut(fmt.Sprintf(format, args...), p.width-1))
 	}
 }
 

@@ -6,21 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"runtime"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/term"
 
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/perfmodel"
+	"github.com/sixty-dev/sixty/internal/render"
+	"github.com/sixty-dev/sixty/internal/report/simreport"
 	"github.com/sixty-dev/sixty/internal/sim"
-	"github.com/sixty-dev/sixty/internal/simreport"
 	"github.com/sixty-dev/sixty/internal/slo"
 	"github.com/sixty-dev/sixty/internal/source"
 	"github.com/sixty-dev/sixty/internal/workload"
@@ -242,7 +241,7 @@ func runSimulate(ctx context.Context, stdout, stderr io.Writer, args []string, f
 		return err
 	}
 	if f.jsonFile != "" {
-		if err := fileio.Write(f.jsonFile, func(w io.Writer) error { return simreport.JSON(w, result) }); err != nil {
+		if err := fileio.Write(f.jsonFile, func(w io.Writer) error { return render.JSON(w, result) }); err != nil {
 			return err
 		}
 	}
@@ -252,20 +251,9 @@ func runSimulate(ctx context.Context, stdout, stderr io.Writer, args []string, f
 		}
 	}
 	if f.output == "json" {
-		return simreport.JSON(stdout, result)
+		return render.JSON(stdout, result)
 	}
-	return simreport.Text(stdout, result, columns(stdout))
-}
-
-// columns is the width of a terminal, and that of a page elsewhere.
-func columns(w io.Writer) int {
-	const page = 100
-	if file, ok := w.(*os.File); ok {
-		if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 0 {
-			return min(width, 140)
-		}
-	}
-	return page
+	return simreport.Text(stdout, result, terminal(stdout, "auto"))
 }
 
 // simulation is one invocation: what was read, and what does not change from one

@@ -15,8 +15,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/planning"
+	"github.com/sixty-dev/sixty/internal/report/simreport"
 	"github.com/sixty-dev/sixty/internal/sim"
-	"github.com/sixty-dev/sixty/internal/simreport"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
 

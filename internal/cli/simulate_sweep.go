@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/sixty-dev/sixty/internal/hint"
-	"github.com/sixty-dev/sixty/internal/simreport"
+	"github.com/sixty-dev/sixty/internal/report/simreport"
 )
 
 // loadParameters are what a sweep can vary beside the engine's settings.

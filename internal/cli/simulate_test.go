@@ -10,7 +10,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
-	"github.com/sixty-dev/sixty/internal/simreport"
+	"github.com/sixty-dev/sixty/internal/report/simreport"
 )
 
 // simulated runs simulate and returns what it found.

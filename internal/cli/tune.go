@@ -11,14 +11,14 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/modelconfig"
 	"github.com/sixty-dev/sixty/internal/planning"
+	"github.com/sixty-dev/sixty/internal/render"
+	"github.com/sixty-dev/sixty/internal/report/tunereport"
 	"github.com/sixty-dev/sixty/internal/slo"
-	"github.com/sixty-dev/sixty/internal/tune/tunereport"
 )
 
 // tuneFlags are the flags of tune as they were given.
@@ -195,11 +195,13 @@ func runTune(ctx context.Context, stdout, stderr io.Writer, urls []string, f *tu
 	}
 	switch f.output {
 	case "json":
-		err = tunereport.JSON(stdout, answer)
+		err = render.JSON(stdout, answer)
 	case "html":
 		err = tunereport.HTML(stdout, answer)
 	default:
-		err = tunereport.Text(stdout, answer, f.columns(stdout))
+		o := terminal(stdout, "auto")
+		o.Width = cmp.Or(f.width, o.Width)
+		err = tunereport.Text(stdout, answer, o)
 	}
 	if err != nil {
 		return err
@@ -208,17 +210,4 @@ func runTune(ctx context.Context, stdout, stderr io.Writer, urls []string, f *tu
 		return errFound
 	}
 	return nil
-}
-
-// columns is the width of the text.
-func (f *tuneFlags) columns(out io.Writer) int {
-	if f.width > 0 {
-		return f.width
-	}
-	if file, ok := out.(*os.File); ok {
-		if n, _, err := term.GetSize(int(file.Fd())); err == nil && n > 0 {
-			return min(n, 140)
-		}
-	}
-	return 80
 }

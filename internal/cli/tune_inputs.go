@@ -18,9 +18,9 @@ import (
 	"github.com/sixty-dev/sixty/internal/modelconfig"
 	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/planning"
+	"github.com/sixty-dev/sixty/internal/report/tunereport"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/source"
-	"github.com/sixty-dev/sixty/internal/tune/tunereport"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
 

@@ -19,6 +19,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
+	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/report"
 	"github.com/sixty-dev/sixty/internal/source"
 )
@@ -30,10 +31,9 @@ type Config struct {
 	Fast          bool // in simulated time, without servers and without waiting
 	Pathologies   []*catalog.Pathology
 
-	Out    io.Writer
-	Width  int // of a line, in characters
-	Color  bool
-	Status func(line string) // what to show while the audience waits; "" clears it
+	Out      io.Writer
+	Terminal render.Options
+	Status   func(line string) // what to show while the audience waits; "" clears it
 }
 
 // How long the acts of a live demo last.
@@ -47,7 +47,7 @@ const (
 
 // Run plays the scenarios and returns how many diagnoses were not what had been staged.
 func Run(ctx context.Context, c Config) (wrong int, err error) {
-	d := &demo{Config: c, screen: &screen{c.Out, c.Width, c.Color}}
+	d := &demo{Config: c, screen: &screen{c.Out, c.Terminal}}
 	list := c.Scenarios
 	d.screen.title("sixty demo")
 	d.screen.paragraph(d.introduction(len(list)))
@@ -219,7 +219,7 @@ func (d *demo) watch(ctx context.Context, s *source.Source, p *fleet.Phase, most
 	o.Pathologies = d.Pathologies
 	watching, stop := context.WithTimeout(ctx, most-time.Second)
 	s.Watch(watching, o, source.Watch{Fault: true, Show: func(ran time.Duration, _ string) {
-		d.Status(cut(fmt.Sprintf("%3.0f s  %s", ran.Seconds(), gauges(ctx, s)), d.screen.width-1))
+		d.Status(fmt.Sprintf("%3.0f s  %s", ran.Seconds(), gauges(ctx, s)))
 	}})
 	stop()
 	d.Status("")
@@ -259,14 +259,6 @@ func gauges(ctx context.Context, s *source.Source) string {
 	return strings.Join(parts, " · ")
 }
 
-// cut shortens a line to a terminal's width, so that it can be written over.
-func cut(line string, width int) string {
-	if r := []rune(line); len(r) > width {
-		return string(r[:width])
-	}
-	return line
-}
-
 // announce says what is done.
 func (d *demo) announce(p *fleet.Phase) {
 	d.screen.line("")
@@ -292,43 +284,37 @@ func (d *demo) tell(p *fleet.Phase, got diagnose.Diagnosis, when string) error {
 	return nil
 }
 
-// screen writes paragraphs as wide as the terminal.
+// screen writes paragraphs as wide as the terminal, each at once: the demo takes
+// its time.
 type screen struct {
-	w     io.Writer
-	width int
-	color bool
+	w io.Writer
+	o render.Options
 }
 
-func (s *screen) bold(text string) string {
-	if !s.color {
-		return text
-	}
-	return "\x1b[1m" + text + "\x1b[0m"
+// show writes what is laid out.
+func (s *screen) show(lay func(t *render.Text)) {
+	t := render.NewText(s.o)
+	lay(t)
+	_, _ = t.WriteTo(s.w) // as with all that is printed on the way
 }
 
 func (s *screen) line(text string) { fmt.Fprintln(s.w, text) }
 
 func (s *screen) title(text string) {
-	s.line("")
-	s.line(s.bold("── " + text + " " + strings.Repeat("─", max(s.width-len([]rune(text))-4, 3))))
+	s.show(func(t *render.Text) {
+		head := "── " + text + " "
+		t.Line("")
+		t.Line(t.Style(render.Bold, head+strings.Repeat("─", max(t.Width()-render.Cells(head), 3))))
+	})
 }
 
 func (s *screen) paragraph(text string) {
-	for _, l := range fill(text, s.width) {
-		s.line(l)
-	}
+	s.show(func(t *render.Text) { t.Paragraph("", "", text) })
 }
 
 // labelled writes a paragraph behind a word.
 func (s *screen) labelled(label, text string) {
-	const indent = 14
-	for i, l := range fill(text, s.width-indent) {
-		head := strings.Repeat(" ", indent)
-		if i == 0 {
-			head = s.bold(label) + strings.Repeat(" ", indent-len(label))
-		}
-		s.line(head + l)
-	}
+	s.show(func(t *render.Text) { t.Item(14, t.Style(render.Bold, label), text) })
 }
 
 // excerpt shows the verdict, its evidence and the first remedy, as sixty
@@ -342,7 +328,7 @@ func (s *screen) excerpt(d diagnose.Diagnosis) error {
 		d.Findings = []diagnose.Finding{lead}
 	}
 	var b bytes.Buffer
-	if err := report.Text(&b, d, report.Options{Color: s.color, Width: s.width - 2}); err != nil {
+	if err := report.Text(&b, d, report.Options{Options: render.Options{Color: s.o.Color, Width: render.NewText(s.o).Width() - 2}}); err != nil {
 		return err
 	}
 	text := strings.TrimRight(b.String(), "\n")
@@ -353,21 +339,4 @@ func (s *screen) excerpt(d diagnose.Diagnosis) error {
 		s.line(strings.TrimRight("  "+l, " \n"))
 	}
 	return nil
-}
-
-// fill breaks a text into lines.
-func fill(text string, width int) []string {
-	var lines []string
-	line := ""
-	for _, w := range strings.Fields(text) {
-		if line != "" && len([]rune(line))+1+len([]rune(w)) > width {
-			lines = append(lines, line)
-			line = ""
-		}
-		if line != "" {
-			line += " "
-		}
-		line += w
-	}
-	return append(lines, line)
 }

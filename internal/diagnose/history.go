@@ -16,6 +16,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/changepoint"
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
+	"github.com/sixty-dev/sixty/internal/stat"
 )
 
 // Canonical names of what a history is made of: what users feel, the traffic, the
@@ -246,11 +247,7 @@ func usualGap(at []time.Time) time.Duration {
 	for i := 1; i < len(at); i++ {
 		gaps = append(gaps, at[i].Sub(at[i-1]))
 	}
-	if len(gaps) == 0 {
-		return 0
-	}
-	slices.Sort(gaps)
-	return gaps[len(gaps)/2]
+	return stat.Median(gaps)
 }
 
 // An interval is what lies between two pages of a history.

@@ -18,6 +18,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/stat"
 )
 
 // A Target is one model on one scraped server, or one GPU exporter.
@@ -109,30 +110,15 @@ func quantile(q float64, buckets []bucket) indicator.Value {
 	for i := 1; i < n; i++ {
 		buckets[i].count = max(buckets[i].count, buckets[i-1].count)
 	}
-	total := buckets[n-1].count
-	if !(total > 0) {
+	bounds, upTo := make([]float64, n-1), make([]float64, n-1)
+	for i, b := range buckets[:n-1] {
+		bounds[i], upTo[i] = b.bound, b.count
+	}
+	v, edge := stat.BucketQuantile(q, bounds, upTo, buckets[n-1].count)
+	if math.IsNaN(v) {
 		return indicator.Unknown("no observations")
 	}
-	rank := q * total
-	i, _ := slices.BinarySearchFunc(buckets[:n-1], rank, func(b bucket, rank float64) int {
-		if b.count < rank {
-			return -1
-		}
-		return 1
-	})
-	if i == n-1 {
-		return indicator.Value{V: buckets[n-2].bound, OK: true, AtLeast: true}
-	}
-	lower, below := 0.0, 0.0
-	if i > 0 {
-		lower, below = buckets[i-1].bound, buckets[i-1].count
-	}
-	upper := buckets[i].bound
-	if i == 0 && upper <= 0 {
-		return indicator.Value{V: upper, OK: true, AtMost: true}
-	}
-	v := lower + (upper-lower)*(rank-below)/(buckets[i].count-below)
-	return indicator.Value{V: v, OK: true, AtMost: i == 0}
+	return indicator.Value{V: v, OK: true, AtMost: edge == stat.FirstBound, AtLeast: edge == stat.LastBound}
 }
 
 // parseBound reads a bucket's le label.

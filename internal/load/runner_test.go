@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sixty-dev/sixty/internal/load/loadtest"
+	"github.com/sixty-dev/sixty/internal/stat"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
 
@@ -126,7 +127,7 @@ func mean(v []float64) float64 {
 
 func median(v []float64) float64 {
 	slices.Sort(v)
-	return quantileOf(v, 0.5)
+	return stat.Quantile(v, 0.5)
 }
 
 func TestExchangeCountsEveryKindOfFailure(t *testing.T) {

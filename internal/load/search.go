@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/sixty-dev/sixty/internal/stat"
 )
 
 // A Trial is one test of a search at one level of load.
@@ -204,9 +206,8 @@ const (
 
 // Lost takes the next progress and reports whether the test is lost.
 func (o *Overload) Lost(p Progress) bool {
-	if n := len(p.TTFTs); n > 0 && o.Promised > 0 {
-		sorted := slices.Sorted(slices.Values(p.TTFTs))
-		if sorted[n/2] > overloadFactor*o.Promised {
+	if len(p.TTFTs) > 0 && o.Promised > 0 {
+		if stat.Median(p.TTFTs) > overloadFactor*o.Promised {
 			o.slow++
 		} else {
 			o.slow = 0

@@ -93,15 +93,6 @@ func quantileRanks(q, effective float64) (low, high float64, few bool) {
 	return low, high, few
 }
 
-// quantileOf is the value at share q of sorted values, by the nearest rank.
-func quantileOf(sorted []float64, q float64) float64 {
-	if len(sorted) == 0 {
-		return 0
-	}
-	i := int(math.Ceil(q*float64(len(sorted)))) - 1
-	return sorted[min(max(i, 0), len(sorted)-1)]
-}
-
 // mser finds how many of the first values to drop so that the rest is most
 // certain (White's marginal standard error rule over batches of five; Hoad et
 // al., J. Oper. Res. Soc. 61, 2010). settled is false when it would drop more

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/slo"
+	"github.com/sixty-dev/sixty/internal/stat"
 )
 
 // Settings say how a Recording is summarized.
@@ -238,7 +239,7 @@ func distribution(v []float64, withSketch bool) *Distribution {
 	d.Min, d.Max = sorted[0], sorted[len(sorted)-1]
 	for _, q := range quantiles() {
 		lo, hi, few := quantileRanks(q, d.Effective)
-		d.Quantiles = append(d.Quantiles, Quantile{q, quantileOf(sorted, q), quantileOf(sorted, lo), quantileOf(sorted, hi), few})
+		d.Quantiles = append(d.Quantiles, Quantile{q, stat.Quantile(sorted, q), stat.Quantile(sorted, lo), stat.Quantile(sorted, hi), few})
 	}
 	if withSketch {
 		d.Sketch = newSketch()
@@ -601,7 +602,7 @@ func (s *summary) series() {
 		p := &points[i]
 		p.At, p.Width = float64(i)*sec, sec
 		slices.Sort(first[i])
-		p.TTFTP50, p.TTFTP95 = quantileOf(first[i], 0.5), quantileOf(first[i], 0.95)
+		p.TTFTP50, p.TTFTP95 = stat.Quantile(first[i], 0.5), stat.Quantile(first[i], 0.95)
 		gaps := map[uint32]int64{}
 		for _, sl := range s.rec.Slices[min(i*each, len(s.rec.Slices)):min((i+1)*each, len(s.rec.Slices))] {
 			p.Tokens += float64(sl.Tokens) / sec

@@ -364,7 +364,7 @@ func TestSeveralModels(t *testing.T) {
 			}
 		}
 		if os.Getenv("SHOW") != "" {
-			report.Text(os.Stdout, d, report.Options{Width: 80})
+			report.Text(os.Stdout, d, report.Options{})
 		}
 	}
 }
@@ -400,7 +400,7 @@ func TestHealthyNeedsMostTargets(t *testing.T) {
 			t.Errorf("%d of %d: not judged %v: %s", tt.well, tt.well+tt.mute, d.Unjudged, d.Verdict.Summary)
 		}
 		if os.Getenv("SHOW") != "" {
-			report.Text(os.Stdout, d, report.Options{Width: 80})
+			report.Text(os.Stdout, d, report.Options{})
 		}
 	}
 }
@@ -447,7 +447,7 @@ func TestBrokenObjective(t *testing.T) {
 			t.Errorf("%s: %+v", tt.name, d.Verdict)
 		}
 		if os.Getenv("SHOW") != "" {
-			report.Text(os.Stdout, d, report.Options{Width: 80})
+			report.Text(os.Stdout, d, report.Options{})
 		}
 	}
 }

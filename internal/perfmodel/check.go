@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // Observed is what a server says of its memory: by its log, or by the labels of
@@ -105,7 +106,7 @@ func (l *Ledger) blame(server float64, o Observed) string {
 	more := l.Available.Value - server
 	if o.WeightBytes > 0 {
 		return fmt.Sprintf("the server has %s %s: with its weights known, the activations, CUDA graphs and what is not PyTorch's must be so much %s than estimated, or the GPU's memory or utilization is another",
-			GiB(math.Abs(more)), lessMore(more > 0), largerSmaller(more > 0))
+			render.GiB(math.Abs(more)), lessMore(more > 0), largerSmaller(more > 0))
 	}
 	name, widest := "", 0.0
 	for _, x := range l.Lines {
@@ -117,9 +118,9 @@ func (l *Ledger) blame(server float64, o Observed) string {
 		}
 	}
 	if name == "" {
-		return fmt.Sprintf("the server has %s %s: the GPU's memory, the utilization or the model is another than was given", GiB(math.Abs(more)), lessMore(more > 0))
+		return fmt.Sprintf("the server has %s %s: the GPU's memory, the utilization or the model is another than was given", render.GiB(math.Abs(more)), lessMore(more > 0))
 	}
-	return fmt.Sprintf("the server has %s %s; the line known worst is “%s”", GiB(math.Abs(more)), lessMore(more > 0), name)
+	return fmt.Sprintf("the server has %s %s; the line known worst is “%s”", render.GiB(math.Abs(more)), lessMore(more > 0), name)
 }
 
 func lessMore(less bool) string {

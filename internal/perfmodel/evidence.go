@@ -7,6 +7,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/sim"
+	"github.com/sixty-dev/sixty/internal/stat"
 )
 
 // Basis is the kind of evidence that step times rest on.
@@ -143,7 +144,7 @@ func typicalRequest(ms []Measured) float64 {
 			v = append(v, (m.LastToken-m.FirstToken).Seconds()/float64(n-1))
 		}
 	}
-	return median(v)
+	return stat.Median(v)
 }
 
 func typicalScrape(scrapes []Scrape) float64 {
@@ -153,7 +154,7 @@ func typicalScrape(scrapes []Scrape) float64 {
 			v = append(v, s.ITLSeconds/s.ITLCount)
 		}
 	}
-	return median(v)
+	return stat.Median(v)
 }
 
 // Statement says in one sentence what the step times rest on.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/sim"
+	"github.com/sixty-dev/sixty/internal/stat"
 )
 
 // An Observation is how long some known work took. The order of observations is
@@ -302,7 +303,7 @@ func robust(rows, prior []row, check func() error) (vector, error) {
 		for i, r := range rows {
 			logs[i] = r.log(x)
 		}
-		limit := 1.345 * 1.4826 * medianAbs(logs) // Huber's tuning constant, normal consistency of the MAD
+		limit := 1.345 * 1.4826 * stat.Median(absolute(logs)) // Huber's tuning constant, normal consistency of the MAD
 		for i, r := range rows {
 			// (a·x − 1)/√p is symmetric in log p near the last solution, and its target
 			// stays positive where the logarithm's own linearisation would not.
@@ -331,22 +332,12 @@ func robust(rows, prior []row, check func() error) (vector, error) {
 	return x, nil
 }
 
-// median is the upper one of two, 0 of none.
-func median(v []float64) float64 {
-	if len(v) == 0 {
-		return 0
+func absolute(v []float64) []float64 {
+	out := make([]float64, len(v))
+	for i, x := range v {
+		out[i] = math.Abs(x)
 	}
-	s := slices.Clone(v)
-	slices.Sort(s)
-	return s[len(s)/2]
-}
-
-func medianAbs(v []float64) float64 {
-	s := slices.Clone(v)
-	for i := range s {
-		s[i] = math.Abs(s[i])
-	}
-	return median(s)
+	return out
 }
 
 // nonNegative minimises the weighted squared error over x ≥ 0. The optimum is

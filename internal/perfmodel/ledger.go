@@ -6,6 +6,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/modelconfig"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // An Estimate is a value with its range. Low equals High where it is known.
@@ -142,7 +143,7 @@ func (l *Ledger) budget() {
 	s := &l.Settings
 	l.add(LineTotal, "memory of "+s.deviceName(), s.Memory, "as the driver shows it", "logs of vLLM, see docs/tune.md; data sheet where there is none")
 	requested := Estimate{s.Memory.Value * s.Utilization, s.Memory.Low * s.Utilization, s.Memory.High * s.Utilization}
-	l.add(LineRequested, "asked for", requested, fmt.Sprintf("%.4g × %s", s.Utilization, GiB(s.Memory.Value)), "v1/worker/utils.py, request_memory")
+	l.add(LineRequested, "asked for", requested, fmt.Sprintf("%.4g × %s", s.Utilization, render.GiB(s.Memory.Value)), "v1/worker/utils.py, request_memory")
 	l.weightLines()
 	l.activations()
 	l.graphs()
@@ -161,7 +162,7 @@ func (l *Ledger) budget() {
 func (l *Ledger) weightLines() {
 	m, s := l.Model, &l.Settings
 	stage, bytes := heaviest(m, s)
-	formula := fmt.Sprintf("%s parameters, %s", Count(m.Total()), weightType(m))
+	formula := fmt.Sprintf("%s parameters, %s", render.Large(m.Total()), weightType(m))
 	if s.TP*s.PP*s.DP > 1 {
 		formula += fmt.Sprintf("; TP %d", s.TP)
 	}
@@ -381,10 +382,10 @@ func (l *Ledger) graphs() {
 	case s.EnforceEager || s.CPU:
 		return
 	case !s.Release.AtLeast(engine.CUDAGraphsInBudget):
-		l.add("cuda_graphs_outside", "CUDA graphs, outside the budget", v, fmt.Sprintf("%.0f graphs × %s + %s", n, GiB(graphEach), GiB(graphBase)),
+		l.add("cuda_graphs_outside", "CUDA graphs, outside the budget", v, fmt.Sprintf("%.0f graphs × %s + %s", n, render.GiB(graphEach), render.GiB(graphBase)),
 			"before 0.21 they come out of the memory that was not asked for")
 	default:
-		l.add(LineGraphs, "CUDA graphs", v, fmt.Sprintf("%.0f graphs × %s + %s", n, GiB(graphEach), GiB(graphBase)),
+		l.add(LineGraphs, "CUDA graphs", v, fmt.Sprintf("%.0f graphs × %s + %s", n, render.GiB(graphEach), render.GiB(graphBase)),
 			"estimated; vLLM captures two of each kind and multiplies (profile_cudagraph_memory)")
 	}
 }
@@ -455,26 +456,4 @@ func (l *Ledger) EngineConfig(source string) engine.Config {
 	c.Set(engine.PrefixCaching, fmt.Sprint(s.prefixCaching), source)
 	c.Set(engine.NumBlocks, fmt.Sprintf("%.0f", l.Blocks.Value), source)
 	return c
-}
-
-// GiB writes bytes for people.
-func GiB(v float64) string {
-	switch a := math.Abs(v); {
-	case a < 1<<20:
-		return fmt.Sprintf("%.4g KiB", v/1024)
-	case a < 0.1*gib:
-		return fmt.Sprintf("%.3g MiB", v/(1<<20))
-	}
-	return fmt.Sprintf("%.2f GiB", v/gib)
-}
-
-// Count writes a large number for people.
-func Count(v float64) string {
-	switch {
-	case v >= 1e9:
-		return fmt.Sprintf("%.4g billion", v/1e9)
-	case v >= 1e6:
-		return fmt.Sprintf("%.4g million", v/1e6)
-	}
-	return fmt.Sprintf("%.0f", v)
 }

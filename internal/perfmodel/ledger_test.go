@@ -9,6 +9,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/modelconfig"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 func model(t testing.TB, name string) *modelconfig.Model {
@@ -88,7 +89,7 @@ func TestLedgerAgainstLogs(t *testing.T) {
 		l := ledger(t, model(t, tc.name), tc.settings)
 		c := l.Check(Observed{WeightBytes: tc.weights * gib})
 		if len(c) != 1 || math.Abs(c[0].Off()) > tc.within {
-			t.Errorf("%s: %s in the ledger, %.4f GiB in the log (%+.2f %%)", tc.name, GiB(c[0].Ledger.Value), tc.weights, 100*c[0].Off())
+			t.Errorf("%s: %s in the ledger, %.4f GiB in the log (%+.2f %%)", tc.name, render.GiB(c[0].Ledger.Value), tc.weights, 100*c[0].Off())
 		}
 	}
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/perfmodel"
+	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
@@ -238,7 +239,7 @@ func (s *search) judge(p *Point) {
 		ratio := got / want.Seconds()
 		p.score = max(p.score, ratio)
 		if ratio > 1 {
-			p.Misses = append(p.Misses, fmt.Sprintf("%s P95 %s > %s", name, Seconds(got), want))
+			p.Misses = append(p.Misses, fmt.Sprintf("%s P95 %s > %s", name, render.Seconds(got), want))
 		}
 	}
 	check("TTFT", p.TTFT, t.TTFTP95)
@@ -256,19 +257,6 @@ func (s *search) judge(p *Point) {
 		p.Misses = append(p.Misses, fmt.Sprintf("%d requests of the sample never fit", p.Failed))
 	}
 	p.Met = len(p.Misses) == 0
-}
-
-// Seconds writes a time for people.
-func Seconds(v float64) string {
-	switch {
-	case math.IsInf(v, 1):
-		return "never"
-	case v < 0.1:
-		return fmt.Sprintf("%.3g ms", v*1e3)
-	case v < 1:
-		return fmt.Sprintf("%.0f ms", v*1e3)
-	}
-	return fmt.Sprintf("%.3g s", v)
 }
 
 // late reports whether the slow end of an interval misses a target.

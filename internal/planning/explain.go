@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // explain says which targets cannot be met, and what could be.
@@ -31,13 +33,13 @@ func (s *search) explain(p *Point) {
 		fastest := slices.MinFunc(alone, func(a, b *Point) int { return int(math.Copysign(1, x.of(a)-x.of(b))) })
 		if v := x.of(fastest); v > x.want.Seconds() {
 			s.say("%s P95 ≤ %s is out of reach: a request alone on TP %d has %s. Attainable with this model and GPU: %s or more, or shorter requests, or a faster GPU",
-				x.name, x.want, fastest.Knobs.TP, Seconds(v), Seconds(v))
+				x.name, x.want, fastest.Knobs.TP, render.Seconds(v), render.Seconds(v))
 		}
 	}
 	if t.ITLP95 > 0 && t.E2EP95 > 0 && s.Demand.MeanOutput > 1 {
 		if least := t.E2EP95.Seconds() / s.Demand.MeanOutput; least < t.ITLP95.Seconds()/4 {
 			s.say("E2E P95 ≤ %s for %.0f tokens on average leaves %s for each: the ITL target of %s is not the one that binds",
-				t.E2EP95, s.Demand.MeanOutput, Seconds(least), t.ITLP95)
+				t.E2EP95, s.Demand.MeanOutput, render.Seconds(least), t.ITLP95)
 		}
 	}
 	s.contradiction()
@@ -80,7 +82,7 @@ func (s *search) contradiction() {
 	}
 	if first != nil && gaps != nil && first != gaps {
 		s.say("TTFT P95 ≤ %s and ITL P95 ≤ %s are each met, but not together on %d GPUs: with %s the ITL is %s; with %s the TTFT is %s",
-			t.TTFTP95, t.ITLP95, s.maxGPUs, short(first), Seconds(first.ITL), short(gaps), Seconds(gaps.TTFT))
+			t.TTFTP95, t.ITLP95, s.maxGPUs, short(first), render.Seconds(first.ITL), short(gaps), render.Seconds(gaps.TTFT))
 	}
 }
 

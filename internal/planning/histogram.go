@@ -1,6 +1,10 @@
 package planning
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/sixty-dev/sixty/internal/stat"
+)
 
 // A histogram counts simulated durations in the buckets of a server's own, so that
 // both tell percentiles alike.
@@ -42,16 +46,11 @@ func (h *histogram) quantile(q float64) float64 {
 	if h.n == 0 || len(h.bounds) == 0 {
 		return 0
 	}
-	rank, below := q*h.n, 0.0
-	for i, bound := range h.bounds {
-		if c := h.counts[i]; c > 0 && below+c >= rank {
-			lower := 0.0
-			if i > 0 {
-				lower = h.bounds[i-1]
-			}
-			return lower + (bound-lower)*(rank-below)/c
-		}
-		below += h.counts[i]
+	upTo, n := make([]float64, len(h.bounds)), 0.0
+	for i := range upTo {
+		n += h.counts[i]
+		upTo[i] = n
 	}
-	return h.bounds[len(h.bounds)-1]
+	v, _ := stat.BucketQuantile(q, h.bounds, upTo, h.n)
+	return v
 }

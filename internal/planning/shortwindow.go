@@ -7,6 +7,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/sim"
+	"github.com/sixty-dev/sixty/internal/stat"
 )
 
 // A short window has one load, more or less, which tells how long a step takes now
@@ -64,9 +65,5 @@ func usualStep(scrapes []perfmodel.Scrape) float64 {
 			v = append(v, s.Seconds/s.Steps)
 		}
 	}
-	if len(v) == 0 {
-		return 0
-	}
-	slices.Sort(v)
-	return v[len(v)/2]
+	return stat.Median(v)
 }

@@ -1,9 +1,7 @@
 package report
 
 import (
-	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
 	"math"
 	"slices"
@@ -12,6 +10,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // Schema names the version of the JSON. Fields are added under the same name;
@@ -21,21 +20,7 @@ const Schema = "sixty.diagnosis/v1"
 // JSON writes a diagnosis as one indented JSON object, documented field by
 // field in docs/json.md.
 func JSON(w io.Writer, d diagnose.Diagnosis) error {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // "op": ">" should stay readable
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(newDiagnosisJSON(&d)); err != nil {
-		return fmt.Errorf("encode diagnosis: %w", err)
-	}
-	return write(w, "JSON", b.Bytes())
-}
-
-func write(w io.Writer, format string, b []byte) error {
-	if _, err := w.Write(b); err != nil {
-		return fmt.Errorf("write diagnosis as %s: %w", format, err)
-	}
-	return nil
+	return render.JSON(w, newDiagnosisJSON(&d))
 }
 
 // The types below are the contract. They repeat the fields of package diagnose

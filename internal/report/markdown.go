@@ -8,6 +8,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // markdown lays a diagnosis out for a ticket or a chat.
@@ -28,21 +29,21 @@ func (m *markdown) diagnosis(d *diagnose.Diagnosis) {
 		if i == 0 {
 			m.printf("\n### %s\n\n", othersHead(d))
 		}
-		m.printf("- %s\n", escape(otherLine(d, v, m.options.Verbose)))
+		m.printf("- %s\n", render.Escape(otherLine(d, v, m.options.Verbose)))
 	}
 	m.ruledOut(d)
 	if groups := gaps(d.Coverage); len(groups) > 0 {
 		m.printf("\n### Not checked\n\n")
 		for i := range groups {
-			m.printf("- %s\n", escape(groups[i].line(quiet(d), m.options.Verbose)))
+			m.printf("- %s\n", render.Escape(groups[i].line(quiet(d), m.options.Verbose)))
 		}
 	}
 	m.printf("\n### Basis\n\n")
 	for _, n := range d.Notes {
-		m.printf("- note: %s\n", escape(clean(sentence(n))))
+		m.printf("- note: %s\n", render.Escape(render.Clean(render.Sentence(n))))
 	}
 	for _, row := range footer(d, m.options.Verbose) {
-		m.printf("- %s: %s\n", cmp.Or(row[0], "target"), escape(row[1]))
+		m.printf("- %s: %s\n", cmp.Or(row[0], "target"), render.Escape(row[1]))
 	}
 }
 
@@ -54,9 +55,9 @@ func (m *markdown) verdict(d *diagnose.Diagnosis, v *diagnose.Verdict, more stri
 	if q := qualifier(d, v); q != "" {
 		head += " (" + q + ")"
 	}
-	m.printf("%s%s: %s\n", head, escape(ofModel(v)), escape(strings.TrimSpace(clean(sentence(v.Summary))+" "+whereSince(d, v, m.options.Verbose))))
+	m.printf("%s%s: %s\n", head, render.Escape(ofModel(v)), render.Escape(strings.TrimSpace(render.Clean(render.Sentence(v.Summary))+" "+whereSince(d, v, m.options.Verbose))))
 	if more != "" {
-		m.printf("\n%s\n", escape(more))
+		m.printf("\n%s\n", render.Escape(more))
 	}
 	if f := lead(d, v); f != nil {
 		if s := objectivesLine(f); s != "" {
@@ -74,7 +75,7 @@ func (m *markdown) finding(d *diagnose.Diagnosis, f *diagnose.Finding) {
 	if rows := evidenceRows(f.Evidence, m.options.Verbose); len(rows) > 0 {
 		from := ""
 		if len(d.Targets) > 1 {
-			from = " from " + escape(clean(f.Targets[0]))
+			from = " from " + render.Escape(render.Clean(f.Targets[0]))
 		}
 		m.printf("\n### Evidence%s\n\n", from)
 		m.table(evidenceHead, rows)
@@ -82,7 +83,7 @@ func (m *markdown) finding(d *diagnose.Diagnosis, f *diagnose.Finding) {
 	if len(f.Reasons) > 0 {
 		m.printf("\n### Why\n\n")
 		for _, r := range f.Reasons {
-			m.printf("- %s\n", escape(clean(sentence(r))))
+			m.printf("- %s\n", render.Escape(render.Clean(render.Sentence(r))))
 		}
 	}
 	if len(f.Fixes) > 0 {
@@ -96,28 +97,26 @@ func (m *markdown) finding(d *diagnose.Diagnosis, f *diagnose.Finding) {
 
 func (m *markdown) fix(n int, f *catalog.Fix) {
 	if n > 1 && !m.options.Verbose {
-		m.printf("%d. %s\n", n, escape(alternative(f)))
+		m.printf("%d. %s\n", n, render.Escape(alternative(f)))
 		return
 	}
-	m.printf("%d. %s\n", n, escape(clean(sentence(f.Summary))))
+	m.printf("%d. %s\n", n, render.Escape(render.Clean(render.Sentence(f.Summary))))
 	if len(f.Changes)+len(f.Arithmetic) > 0 {
-		m.printf("\n   ```text\n")
-		for _, line := range commandLines(f) {
-			m.printf("   %s\n", fenced(line))
-		}
+		lines := commandLines(f)
 		for _, a := range f.Arithmetic {
-			m.printf("     %s\n", fenced(clean(a)))
+			lines = append(lines, "  "+render.Clean(a))
 		}
-		m.printf("   ```\n\n")
+		code := strings.Join(lines, "\n   ")
+		m.printf("\n   %[1]stext\n   %[2]s\n   %[1]s\n\n", render.Fence(code), code)
 	}
 	if f.Tradeoff != "" {
-		m.printf("   Cost: %s  \n", escape(clean(sentence(f.Tradeoff))))
+		m.printf("   Cost: %s  \n", render.Escape(render.Clean(render.Sentence(f.Tradeoff))))
 	}
 	for _, line := range predictionLines(f.Predicted, m.options.Verbose) {
-		m.printf("   %s  \n", escape(clean(sentence(line))))
+		m.printf("   %s  \n", render.Escape(render.Clean(render.Sentence(line))))
 	}
 	if f.Verify != "" {
-		m.printf("   Verify: %s\n", escape(clean(sentence(f.Verify))))
+		m.printf("   Verify: %s\n", render.Escape(render.Clean(render.Sentence(f.Verify))))
 	}
 }
 
@@ -130,7 +129,7 @@ func (m *markdown) others(d *diagnose.Diagnosis, v *diagnose.Verdict, head strin
 		if f.InhibitedBy != "" && f.InhibitedBy != v.ID {
 			by = " (explained by " + f.InhibitedBy + ")"
 		}
-		m.printf("- **%s**%s: %s\n", f.Pathology.ID, by, escape(summaryOf(d, f)))
+		m.printf("- **%s**%s: %s\n", f.Pathology.ID, by, render.Escape(summaryOf(d, f)))
 	}
 }
 
@@ -139,7 +138,7 @@ func (m *markdown) changes(d *diagnose.Diagnosis, v *diagnose.Verdict) {
 	if intro == "" || quiet(d) && !v.Workload.Changed && !m.options.Verbose {
 		return
 	}
-	m.printf("\n### What changed%s\n\n%s\n\n", escape(whose(d, &v.Workload)), escape(intro))
+	m.printf("\n### What changed%s\n\n%s\n\n", render.Escape(whose(d, &v.Workload)), render.Escape(intro))
 	m.table([]string{"quantity", "normal → now", "change"}, rows)
 }
 
@@ -152,9 +151,9 @@ func (m *markdown) ruledOut(d *diagnose.Diagnosis) {
 	}
 	for i, f := range selected(d, &d.Verdict, ruledOut) {
 		if i == 0 {
-			m.printf("\n### Ruled out%s\n\n", escape(ofModel(&d.Verdict)))
+			m.printf("\n### Ruled out%s\n\n", render.Escape(ofModel(&d.Verdict)))
 		}
-		m.printf("- %s: %s\n", f.Pathology.ID, escape(clean(cmp.Or(ruledOutLine(f), "its conditions do not hold"))))
+		m.printf("- %s: %s\n", f.Pathology.ID, render.Escape(ruledOutLine(f)))
 	}
 }
 
@@ -169,20 +168,9 @@ func (m *markdown) table(head []string, rows [][]string) {
 func (m *markdown) row(cells []string) {
 	m.printf("|")
 	for _, c := range cells {
-		m.printf(" %s |", escape(clean(c)))
+		m.printf(" %s |", render.Escape(render.Clean(c)))
 	}
 	m.printf("\n")
 }
 
 func (m *markdown) printf(format string, args ...any) { fmt.Fprintf(&m.b, format, args...) }
-
-// escape takes the meaning from the characters that Markdown and HTML give
-// one: names and labels come from foreign servers.
-func escape(s string) string {
-	return strings.NewReplacer(
-		`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "|", `\|`, "[", `\[`, "]", `\]`, "<", "&lt;", ">", "&gt;", "&", "&amp;",
-	).Replace(s)
-}
-
-// fenced keeps a line from closing the code block around it.
-func fenced(s string) string { return strings.ReplaceAll(s, "```", "'''") }

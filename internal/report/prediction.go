@@ -7,6 +7,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // headline are the quantities that a prediction is told by; JSON has all.
@@ -19,9 +20,9 @@ func predictionLines(p *catalog.Prediction, verbose bool) []string {
 	case p == nil:
 		return nil
 	case p.Reason != "" && p.Needs > 0:
-		return []string{"No prediction yet: " + sentence(p.Reason) + fmt.Sprintf(" Watch it for %s more", p.Needs)}
+		return []string{"No prediction yet: " + render.Sentence(p.Reason) + fmt.Sprintf(" Watch it for %s more", p.Needs)}
 	case p.Reason != "":
-		return []string{"No prediction: " + sentence(p.Reason)}
+		return []string{"No prediction: " + render.Sentence(p.Reason)}
 	}
 	var parts []string
 	for _, e := range p.Effects {

@@ -10,41 +10,33 @@
 package report
 
 import (
+	"fmt"
 	"io"
 
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // Options says how to render for people.
 type Options struct {
-	Color   bool // ANSI colours, in Text only
-	Width   int  // columns to wrap Text to; 0 means DefaultWidth
-	Verbose bool // every comparison, every check and the configuration
-}
-
-// DefaultWidth is how wide Text is where the width of the terminal is unknown.
-const DefaultWidth = 100
-
-// minWidth keeps tables and hanging indents readable in tiny terminals.
-const minWidth = 40
-
-func (o Options) width() int {
-	if o.Width <= 0 {
-		return DefaultWidth
-	}
-	return max(o.Width, minWidth)
+	render.Options      // of Text only
+	Verbose        bool // every comparison, every check and the configuration
 }
 
 // Text writes a diagnosis for a terminal. The first line is the answer.
 func Text(w io.Writer, d diagnose.Diagnosis, o Options) error {
-	t := text{options: o, width: o.width()}
+	t := text{render.NewText(o.Options), o}
 	t.diagnosis(&d)
-	return write(w, "text", t.b.Bytes())
+	_, err := t.WriteTo(w)
+	return err
 }
 
 // Markdown writes a diagnosis as GitHub-flavoured Markdown.
 func Markdown(w io.Writer, d diagnose.Diagnosis, o Options) error {
 	m := markdown{options: o}
 	m.diagnosis(&d)
-	return write(w, "Markdown", m.b.Bytes())
+	if _, err := w.Write(m.b.Bytes()); err != nil {
+		return fmt.Errorf("write Markdown: %w", err)
+	}
+	return nil
 }

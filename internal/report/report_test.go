@@ -11,9 +11,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -22,7 +24,7 @@ var examples = map[string]func() diagnose.Diagnosis{
 	"firing": firing, "healthy": healthy, "idle": idle, "unknown": unknown, "fleet": fleet, "company": company,
 }
 
-func render(t *testing.T, format func(*bytes.Buffer) error) string {
+func rendered(t *testing.T, format func(*bytes.Buffer) error) string {
 	t.Helper()
 	var b bytes.Buffer
 	if err := format(&b); err != nil {
@@ -40,7 +42,7 @@ func TestGolden(t *testing.T) {
 			name + ".json":        func(b *bytes.Buffer) error { return JSON(b, example()) },
 		} {
 			t.Run(file, func(t *testing.T) {
-				got := render(t, format)
+				got := rendered(t, format)
 				path := filepath.Join("testdata", file)
 				if *update {
 					if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
@@ -61,10 +63,10 @@ func TestGolden(t *testing.T) {
 
 func TestTextFitsTheTerminal(t *testing.T) {
 	for name, example := range examples {
-		for _, width := range []int{60, 100, 160} {
-			got := render(t, func(b *bytes.Buffer) error { return Text(b, example(), Options{Width: width}) })
+		for _, width := range []int{60, 80, 100, 160} {
+			got := rendered(t, func(b *bytes.Buffer) error { return Text(b, example(), Options{Options: render.Options{Width: width}}) })
 			for line := range strings.Lines(got) {
-				if n := cells(strings.TrimSuffix(line, "\n")); n > width {
+				if n := render.Cells(strings.TrimSuffix(line, "\n")); n > width {
 					t.Errorf("%s at width %d has a line of %d: %s", name, width, n, line)
 				}
 			}
@@ -78,8 +80,8 @@ func TestHealthyAndIdleAreShort(t *testing.T) {
 		gappy.Coverage = append(gappy.Coverage, diagnose.Gap{ID: "memory-leak", Missing: []string{"API server memory: no samples"}, Hint: hint})
 	}
 	for name, d := range map[string]diagnose.Diagnosis{"healthy": healthy(), "idle": idle(), "healthy with gaps": gappy} {
-		got := render(t, func(b *bytes.Buffer) error { return Text(b, d, Options{}) })
-		if n := strings.Count(got, "\n"); n > 12 {
+		got := rendered(t, func(b *bytes.Buffer) error { return Text(b, d, Options{}) })
+		if n := strings.Count(got, "\n"); n > 14 {
 			t.Errorf("%s takes %d lines:\n%s", name, n, got)
 		}
 	}
@@ -87,29 +89,26 @@ func TestHealthyAndIdleAreShort(t *testing.T) {
 
 func TestColorChangesNothingButColor(t *testing.T) {
 	for name, example := range examples {
-		plain := render(t, func(b *bytes.Buffer) error { return Text(b, example(), Options{}) })
-		colored := render(t, func(b *bytes.Buffer) error { return Text(b, example(), Options{Color: true}) })
+		plain := rendered(t, func(b *bytes.Buffer) error { return Text(b, example(), Options{}) })
+		colored := rendered(t, func(b *bytes.Buffer) error { return Text(b, example(), Options{Options: render.Options{Color: true}}) })
 		if strings.Contains(plain, "\x1b") {
 			t.Errorf("%s without colour holds an escape sequence", name)
 		}
 		if !strings.Contains(colored, "\x1b[") {
 			t.Errorf("%s with colour holds none", name)
 		}
-		for _, code := range []string{bold, dim, red, green, yellow, "0"} {
-			colored = strings.ReplaceAll(colored, "\x1b["+code+"m", "")
-		}
-		if diff := cmp.Diff(plain, colored); diff != "" {
+		if diff := cmp.Diff(plain, ansi.Strip(colored)); diff != "" {
 			t.Errorf("%s: -plain +coloured:\n%s", name, diff)
 		}
 	}
 }
 
 func TestForeignTextCannotControlTheTerminalOrTheMarkup(t *testing.T) {
-	text := render(t, func(b *bytes.Buffer) error { return Text(b, fleet(), Options{Verbose: true}) })
+	text := rendered(t, func(b *bytes.Buffer) error { return Text(b, fleet(), Options{Verbose: true}) })
 	if strings.ContainsRune(text, '\x1b') {
 		t.Error("an escape sequence of a label reached the terminal")
 	}
-	md := render(t, func(b *bytes.Buffer) error { return Markdown(b, fleet(), Options{}) })
+	md := rendered(t, func(b *bytes.Buffer) error { return Markdown(b, fleet(), Options{}) })
 	if strings.Contains(md, "<b>") || strings.ContainsRune(md, '\x1b') {
 		t.Error("markup of a label reached the Markdown")
 	}
@@ -124,7 +123,7 @@ var mayBeNull = map[string]bool{
 
 func TestJSONHoldsNullOnlyWhereDocumented(t *testing.T) {
 	for name, example := range examples {
-		got := render(t, func(b *bytes.Buffer) error { return JSON(b, example()) })
+		got := rendered(t, func(b *bytes.Buffer) error { return JSON(b, example()) })
 		var v any
 		if err := json.Unmarshal([]byte(got), &v); err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -135,7 +134,7 @@ func TestJSONHoldsNullOnlyWhereDocumented(t *testing.T) {
 			}
 		})
 	}
-	got := render(t, func(b *bytes.Buffer) error { return JSON(b, diagnose.Diagnosis{}) })
+	got := rendered(t, func(b *bytes.Buffer) error { return JSON(b, diagnose.Diagnosis{}) })
 	for _, field := range []string{"findings", "coverage", "targets", "notes", "factors"} {
 		if !strings.Contains(got, `"`+field+`": []`) {
 			t.Errorf("%q of an empty diagnosis is no empty list:\n%s", field, got)
@@ -149,7 +148,7 @@ func TestEveryFieldOfTheJSONIsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	var v any
-	if err := json.Unmarshal([]byte(render(t, func(b *bytes.Buffer) error { return JSON(b, firing()) })), &v); err != nil {
+	if err := json.Unmarshal([]byte(rendered(t, func(b *bytes.Buffer) error { return JSON(b, firing()) })), &v); err != nil {
 		t.Fatal(err)
 	}
 	walk(v, "", func(field string, _ any) {
@@ -179,23 +178,6 @@ func TestNumbersThatJSONLacksAreNull(t *testing.T) {
 	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
 		if b, err := json.Marshal(number(v)); err != nil || string(b) != "null" {
 			t.Errorf("%v is written as %s, %v", v, b, err)
-		}
-	}
-}
-
-func TestWrap(t *testing.T) {
-	for _, c := range []struct {
-		name, in, indent string
-		want             []string
-	}{
-		{"a short text is one line", "  a b", "  ", []string{"  a b"}},
-		{"words move to the next line", "aaa bbb ccc ddd", "  ", []string{"aaa bbb", "  ccc ddd"}},
-		{"a word longer than a line gets its own", "aa bbbbbbbbbbbbbbbb cc", " ", []string{"aa", " bbbbbbbbbbbbbbbb", " cc"}},
-		{"runes count, not bytes", "µµµµ ×××××", "", []string{"µµµµ ×××××"}},
-		{"spaces that align columns stay", "a   b c d e f g", "    ", []string{"a   b c d", "    e f g"}},
-	} {
-		if diff := cmp.Diff(c.want, wrap(c.in, 10, c.indent)); diff != "" {
-			t.Errorf("%s: -want +got:\n%s", c.name, diff)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // This file says what is shown and in which words; text.go and markdown.go say
@@ -153,7 +154,7 @@ func whereSince(d *diagnose.Diagnosis, v *diagnose.Verdict, verbose bool) string
 		}
 		parts = append(parts, since)
 	}
-	return sentence(strings.Join(parts, ", "))
+	return render.Sentence(strings.Join(parts, ", "))
 }
 
 // objectivesLine explains a severity below the pathology's own.
@@ -168,18 +169,21 @@ func objectivesLine(f *diagnose.Finding) string {
 const manyNames = 3
 
 func names(all []string, verbose bool) string {
-	all = each(all, func(s *string) string { return clean(*s) })
+	all = each(all, func(s *string) string { return render.Clean(*s) })
 	if !verbose && len(all) > manyNames+1 {
 		all = append(all[:manyNames:manyNames], fmt.Sprintf("%d more", len(all)-manyNames))
 	}
-	if len(all) < 2 {
-		return strings.Join(all, "")
-	}
-	return strings.Join(all[:len(all)-1], ", ") + " and " + all[len(all)-1]
+	return render.And(all)
 }
 
 // evidenceHead names the columns of evidenceRows.
 var evidenceHead = []string{"signal", "now", "normal", "threshold"}
+
+// evidenceColumns are those of the table in a terminal; where there is little room
+// the thresholds are wrapped.
+func evidenceColumns() []render.Column {
+	return render.Words(render.Columns(evidenceHead[0], evidenceHead[1:]...))
+}
 
 // evidenceRows lists what speaks for a finding, one row a signal; verbose,
 // every comparison that was made.
@@ -188,7 +192,7 @@ func evidenceRows(evidence []catalog.Evidence, verbose bool) [][]string {
 	for _, e := range farthest(evidence, verbose) {
 		threshold := "none"
 		if !math.IsNaN(e.Threshold) {
-			threshold = fmt.Sprintf("%s (%s)", e.Op.Text(e.Threshold, e.Signal.Unit), clean(e.Source))
+			threshold = fmt.Sprintf("%s (%s)", e.Op.Text(e.Threshold, e.Signal.Unit), render.Clean(e.Source))
 		}
 		if verbose && e.Name != "" {
 			threshold += ", " + e.Name + map[catalog.Truth]string{catalog.True: ", holds", catalog.False: ", does not hold"}[e.Holds]
@@ -230,13 +234,13 @@ func farthest(evidence []catalog.Evidence, all bool) []catalog.Evidence {
 func ruledOutLine(f *diagnose.Finding) string {
 	e := f.RuledOutBy
 	if e == nil {
-		return ""
+		return "its conditions do not hold"
 	}
 	line := fmt.Sprintf("%s %s, not %s", e.Signal.Title, indicator.Format(e.Value, e.Signal.Unit), e.Op.Text(e.Threshold, e.Signal.Unit))
 	if e.Source == "baseline" && e.Baseline.OK {
 		line += fmt.Sprintf(" (normal %s)", indicator.Format(e.Baseline, e.Signal.Unit))
 	}
-	return line
+	return render.Clean(line)
 }
 
 // summaryOf is one line on a finding that does not lead, with its targets where
@@ -246,12 +250,12 @@ func summaryOf(d *diagnose.Diagnosis, f *diagnose.Finding) string {
 	if len(d.Targets) > 1 && len(f.Targets) > 0 {
 		s = strings.TrimSuffix(s, ".") + " (on " + names(f.Targets, false) + ")"
 	}
-	return clean(s)
+	return render.Clean(s)
 }
 
 // otherLine is one line on a model of which there is little to tell.
 func otherLine(d *diagnose.Diagnosis, v *diagnose.Verdict, verbose bool) string {
-	line := clean(sentence(head(d, v) + ": " + v.Summary))
+	line := render.Clean(render.Sentence(head(d, v) + ": " + v.Summary))
 	if slices.ContainsFunc(v.Targets, func(t string) bool { return strings.Contains(v.Summary, t) }) {
 		return line
 	}
@@ -353,7 +357,7 @@ func whose(d *diagnose.Diagnosis, w *diagnose.Workload) string {
 	if len(d.Targets) < 2 || w.Target == "" {
 		return ""
 	}
-	return " on " + clean(w.Target)
+	return " on " + render.Clean(w.Target)
 }
 
 // ofModel names the model of a verdict, where there are several.
@@ -361,7 +365,7 @@ func ofModel(v *diagnose.Verdict) string {
 	if v.Model == "" {
 		return ""
 	}
-	return " on " + clean(v.Model)
+	return " on " + render.Clean(v.Model)
 }
 
 func differs(f *diagnose.Factor) bool {
@@ -492,9 +496,9 @@ func (g *gapGroup) line(brief, verbose bool) string {
 		line += ": " + strings.Join(parts, "; ")
 	}
 	if g.hint != "" {
-		line = sentence(line) + " To enable: " + g.hint
+		line = render.Sentence(line) + " To enable: " + g.hint
 	}
-	return clean(sentence(line))
+	return render.Clean(render.Sentence(line))
 }
 
 // commandLines say what to write on the command line of vllm serve: arguments that
@@ -503,13 +507,13 @@ func (g *gapGroup) line(brief, verbose bool) string {
 func commandLines(f *catalog.Fix) []string {
 	var lines []string
 	if args := f.Args(); args != "" {
-		lines = append(lines, clean(args))
+		lines = append(lines, render.Clean(args))
 	}
 	if was := f.Replaced(); was != "" {
-		lines = append(lines, clean("in place of "+was))
+		lines = append(lines, render.Clean("in place of "+was))
 	}
 	if gone := f.LeftOut(); gone != "" {
-		lines = append(lines, clean("leave out "+gone))
+		lines = append(lines, render.Clean("leave out "+gone))
 	}
 	return lines
 }
@@ -616,13 +620,13 @@ func targetLine(d *diagnose.Diagnosis, t *diagnose.Target) string {
 	case !up(d, t):
 		parts = append(parts, "down")
 	}
-	return clean(strings.Join(append(parts, t.Notes...), ", "))
+	return render.Clean(strings.Join(append(parts, t.Notes...), ", "))
 }
 
 func configRows(t *diagnose.Target) [][2]string {
 	var out [][2]string
 	for flag, s := range t.Config {
-		out = append(out, [2]string{"", clean(fmt.Sprintf("%s: %s = %s (%s)", t.Name, flag, s.Value, s.Source))})
+		out = append(out, [2]string{"", render.Clean(fmt.Sprintf("%s: %s = %s (%s)", t.Name, flag, s.Value, s.Source))})
 	}
 	slices.SortFunc(out, func(a, b [2]string) int { return cmp.Compare(a[1], b[1]) })
 	return out
@@ -647,7 +651,7 @@ func thresholdSources(f *diagnose.Finding) string {
 			sources = append(sources, word)
 		}
 	}
-	return clean(strings.Join(sources, "; "))
+	return render.Clean(strings.Join(sources, "; "))
 }
 
 // up reports whether a target answers with an engine's metrics.
@@ -687,22 +691,3 @@ func clock(t, at time.Time) string {
 }
 
 func length(d time.Duration) string { return indicator.FormatNumber(d.Seconds(), indicator.Seconds) }
-
-// sentence ends a text with a period.
-func sentence(s string) string {
-	if s == "" || strings.ContainsRune(".?!…", []rune(s)[len([]rune(s))-1]) {
-		return s
-	}
-	return s + "."
-}
-
-// clean makes foreign text safe for a terminal: control characters, with which
-// a label could move the cursor or change colours, become spaces.
-func clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {
-			return ' '
-		}
-		return r
-	}, s)
-}

@@ -1,40 +1,28 @@
 package report
 
 import (
-	"bytes"
-	"cmp"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
-)
-
-// ANSI styles (ECMA-48, Select Graphic Rendition).
-const (
-	bold   = "1"
-	dim    = "2"
-	red    = "1;31"
-	green  = "1;32"
-	yellow = "1;33"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // text lays a diagnosis out for a terminal.
 type text struct {
-	b       bytes.Buffer
+	*render.Text
 	options Options
-	width   int
 }
 
 func (t *text) diagnosis(d *diagnose.Diagnosis) {
 	for i, v := range told(d) {
 		if i > 0 {
-			t.line("")
+			t.Line("")
 		}
 		t.verdict(d, v)
 		if more := alsoSick(d); i == 0 && more != "" {
-			t.paragraph("  ", "  ", more)
+			t.Paragraph("  ", "  ", more)
 		}
 		if f := lead(d, v); f != nil {
 			t.finding(d, f)
@@ -46,9 +34,9 @@ func (t *text) diagnosis(d *diagnose.Diagnosis) {
 	}
 	for i, v := range others(d) {
 		if i == 0 {
-			t.heading(strings.ToUpper(othersHead(d)))
+			t.Heading(strings.ToUpper(othersHead(d)))
 		}
-		t.paragraph("  ", "    ", otherLine(d, v, t.options.Verbose))
+		t.Paragraph("  ", "    ", otherLine(d, v, t.options.Verbose))
 	}
 	t.ruledOut(d)
 	t.coverage(d)
@@ -56,24 +44,24 @@ func (t *text) diagnosis(d *diagnose.Diagnosis) {
 }
 
 func (t *text) verdict(d *diagnose.Diagnosis, v *diagnose.Verdict) {
-	style := yellow
+	style := render.Warning
 	switch f := lead(d, v); {
 	case v.Status == diagnose.OK:
-		style = green
+		style = render.Good
 	case f != nil && f.Severity == catalog.Page:
-		style = red
+		style = render.Bad
 	}
 	head := head(d, v)
-	body := strings.TrimSpace(clean(sentence(v.Summary)) + " " + whereSince(d, v, t.options.Verbose))
-	lines := wrap(head+": "+body, t.width, "  ")
+	body := strings.TrimSpace(render.Clean(render.Sentence(v.Summary)) + " " + whereSince(d, v, t.options.Verbose))
+	lines := render.Wrap(head+": "+body, t.Width(), "  ")
 	for i, line := range lines {
 		if i == 0 && strings.HasPrefix(line, head) {
-			line = t.style(style, head) + line[len(head):]
+			line = t.Style(style, head) + line[len(head):]
 		}
-		t.line(line)
+		t.Line(line)
 	}
 	if s := objectivesLine(lead(d, v)); s != "" {
-		t.paragraph("  ", "  ", s)
+		t.Paragraph("  ", "  ", s)
 	}
 }
 
@@ -81,80 +69,75 @@ func (t *text) finding(d *diagnose.Diagnosis, f *diagnose.Finding) {
 	if rows := evidenceRows(f.Evidence, t.options.Verbose); len(rows) > 0 {
 		head := "EVIDENCE"
 		if len(d.Targets) > 1 {
-			head += " from " + clean(f.Targets[0])
+			head += " from " + render.Clean(f.Targets[0])
 		}
-		t.heading(head)
-		t.table(evidenceHead, rows)
+		t.Heading(head)
+		t.Table(evidenceColumns(), rows)
 	}
 	if len(f.Reasons) > 0 {
-		t.heading("WHY")
+		t.Heading("WHY")
 		for _, r := range f.Reasons {
-			t.paragraph("  ", "  ", clean(sentence(r)))
+			t.Paragraph("  ", "  ", render.Clean(render.Sentence(r)))
 		}
 	}
 	for i := range f.Fixes {
 		fix := &f.Fixes[i]
 		switch {
 		case i == 0:
-			t.heading("FIX")
+			t.Heading("FIX")
 			t.fix(fix)
 		case t.options.Verbose:
-			t.heading("OR")
+			t.Heading("OR")
 			t.fix(fix)
 		default:
-			t.paragraph("  or: ", "      ", alternative(fix))
+			t.Paragraph("  or: ", "      ", alternative(fix))
 		}
 	}
-	t.paragraph("  Runbook: ", "    ", "sixty explain "+f.Pathology.ID)
+	t.Paragraph("  Runbook: ", "    ", "sixty explain "+f.Pathology.ID)
 }
 
 // fix shows a remedy in full.
 func (t *text) fix(f *catalog.Fix) {
-	for i, line := range wrap("  "+clean(sentence(f.Summary)), t.width, "  ") {
-		if i == 0 {
-			line = "  " + t.style(bold, strings.TrimPrefix(line, "  "))
-		}
-		t.line(line)
-	}
+	t.Styled(render.Bold, "  ", "  ", render.Clean(render.Sentence(f.Summary)))
 	for _, line := range commandLines(f) {
-		t.line("    " + line) // not wrapped: to be copied
+		t.Line("    " + line) // not wrapped: to be copied
 	}
 	for _, a := range f.Arithmetic {
-		t.paragraph("      ", "        ", clean(a))
+		t.Paragraph("      ", "        ", render.Clean(a))
 	}
 	if f.Tradeoff != "" {
-		t.paragraph("    Cost: ", "      ", clean(sentence(f.Tradeoff)))
+		t.Paragraph("    Cost: ", "      ", render.Clean(render.Sentence(f.Tradeoff)))
 	}
 	for _, line := range predictionLines(f.Predicted, t.options.Verbose) {
-		t.paragraph("    ", "      ", clean(sentence(line)))
+		t.Paragraph("    ", "      ", render.Clean(render.Sentence(line)))
 	}
 	if f.Verify != "" {
-		t.paragraph("    Verify: ", "      ", clean(sentence(f.Verify)))
+		t.Paragraph("    Verify: ", "      ", render.Clean(render.Sentence(f.Verify)))
 	}
 }
 
 // alternative is a remedy in one line.
 func alternative(f *catalog.Fix) string {
-	s := clean(strings.TrimSuffix(f.Summary, "."))
+	s := render.Clean(strings.TrimSuffix(f.Summary, "."))
 	if args := f.Args(); args != "" {
-		s += " (" + clean(args) + ")"
+		s += " (" + render.Clean(args) + ")"
 	}
 	if brief := predictionBrief(f.Predicted); brief != "" {
-		s += "; " + clean(brief)
+		s += "; " + render.Clean(brief)
 	}
-	return sentence(s)
+	return render.Sentence(s)
 }
 
 func (t *text) others(d *diagnose.Diagnosis, v *diagnose.Verdict, head string, keep func(*diagnose.Finding) bool) {
 	for i, f := range selected(d, v, keep) {
 		if i == 0 {
-			t.heading(head)
+			t.Heading(head)
 		}
 		by := ""
 		if f.InhibitedBy != "" && f.InhibitedBy != v.ID {
 			by = " (explained by " + f.InhibitedBy + ")"
 		}
-		t.paragraph("  "+f.Pathology.ID+by+": ", "    ", summaryOf(d, f))
+		t.Paragraph("  "+f.Pathology.ID+by+": ", "    ", summaryOf(d, f))
 	}
 }
 
@@ -164,17 +147,17 @@ func (t *text) changes(d *diagnose.Diagnosis, v *diagnose.Verdict) {
 		return
 	}
 	if quiet(d) && !t.options.Verbose {
-		t.paragraph("  ", "  ", strings.TrimSuffix(intro, ".")+whose(d, &v.Workload)+": "+inline(rows))
+		t.Paragraph("  ", "  ", strings.TrimSuffix(intro, ".")+whose(d, &v.Workload)+": "+inline(rows))
 		return
 	}
-	t.heading("WHAT CHANGED" + whose(d, &v.Workload))
-	t.paragraph("  ", "  ", intro)
-	t.table(nil, rows)
+	t.Heading("WHAT CHANGED" + whose(d, &v.Workload))
+	t.Paragraph("  ", "  ", intro)
+	t.Table(render.Columns("", "", ""), rows)
 }
 
 // inline writes the rows of changes as one sentence.
 func inline(rows [][]string) string {
-	return sentence(strings.Join(each(rows, func(r *[]string) string {
+	return render.Sentence(strings.Join(each(rows, func(r *[]string) string {
 		s := (*r)[0] + " " + (*r)[1]
 		if (*r)[2] != "" {
 			s += " (" + (*r)[2] + ")"
@@ -186,7 +169,7 @@ func inline(rows [][]string) string {
 func (t *text) ruledOut(d *diagnose.Diagnosis) {
 	if quiet(d) && !t.options.Verbose {
 		if len(d.Findings) > 0 {
-			t.paragraph("  ", "  ", tally(d))
+			t.Paragraph("  ", "  ", tally(d))
 		}
 		return
 	}
@@ -195,8 +178,8 @@ func (t *text) ruledOut(d *diagnose.Diagnosis) {
 		rows = append(rows, []string{f.Pathology.ID, ruledOutLine(f)})
 	}
 	if len(rows) > 0 {
-		t.heading("RULED OUT" + ofModel(&d.Verdict))
-		t.pairs(rows)
+		t.Heading("RULED OUT" + ofModel(&d.Verdict))
+		t.Pairs(rows)
 	}
 }
 
@@ -213,7 +196,7 @@ func (t *text) coverage(d *diagnose.Diagnosis) {
 	if brief {
 		most, prefix = manyQuietGaps, "  Not checked: "
 	} else {
-		t.heading("NOT CHECKED")
+		t.Heading("NOT CHECKED")
 	}
 	for i := range groups {
 		if i == most && !t.options.Verbose {
@@ -221,144 +204,19 @@ func (t *text) coverage(d *diagnose.Diagnosis) {
 			for _, g := range groups[i:] {
 				n += len(g.ids)
 			}
-			t.paragraph(prefix, "    ", fmt.Sprintf("%d more (--verbose lists them).", n))
+			t.Paragraph(prefix, "    ", fmt.Sprintf("%d more (--verbose lists them).", n))
 			break
 		}
-		t.paragraph(prefix, "    ", groups[i].line(brief, t.options.Verbose))
+		t.Paragraph(prefix, "    ", groups[i].line(brief, t.options.Verbose))
 	}
 }
 
 func (t *text) footer(d *diagnose.Diagnosis) {
 	for _, n := range d.Notes {
-		t.paragraph("  Note: ", "    ", clean(sentence(n)))
+		t.Paragraph("  Note: ", "    ", render.Clean(render.Sentence(n)))
 	}
-	t.line("")
+	t.Line("")
 	for _, row := range footer(d, t.options.Verbose) {
-		for _, line := range wrap(fmt.Sprintf("%-11s%s", row[0], row[1]), t.width, strings.Repeat(" ", 11)) {
-			t.line(t.style(dim, line))
-		}
+		t.Styled(render.Dim, render.Pad(row[0], 11), strings.Repeat(" ", 11), row[1])
 	}
-}
-
-func (t *text) heading(s string) {
-	t.line("")
-	t.line(t.style(bold, s))
-}
-
-func (t *text) line(s string) {
-	t.b.WriteString(strings.TrimRight(s, " "))
-	t.b.WriteByte('\n')
-}
-
-// paragraph writes wrapped text behind a prefix, with a hanging indent.
-func (t *text) paragraph(prefix, indent, s string) {
-	for _, line := range wrap(prefix+s, t.width, indent) {
-		t.line(line)
-	}
-}
-
-// pairs writes names and texts in two columns, the second one wrapped.
-func (t *text) pairs(rows [][]string) {
-	w := 0
-	for _, r := range rows {
-		w = max(w, cells(r[0]))
-	}
-	for _, r := range rows {
-		t.paragraph("  "+pad(r[0], w)+"  ", strings.Repeat(" ", min(w+4, t.width/2)), clean(cmp.Or(r[1], "its conditions do not hold")))
-	}
-}
-
-// table writes columns aligned, numbers to the right; the head may be nil. In a
-// terminal too narrow for it, each row becomes a paragraph.
-func (t *text) table(head []string, rows [][]string) {
-	all := rows
-	if head != nil {
-		all = append([][]string{head}, rows...)
-	}
-	widths := make([]int, len(rows[0]))
-	total := -1
-	for i := range widths {
-		for _, r := range all {
-			widths[i] = max(widths[i], cells(r[i]))
-		}
-		total += widths[i] + 3
-	}
-	if total > t.width {
-		t.narrowTable(head, rows)
-		return
-	}
-	last := len(widths) - 1
-	for n, r := range all {
-		line := "  " + pad(r[0], widths[0])
-		for i, c := range r[1:] {
-			if i+1 < last || head == nil { // thresholds line up by their operator, on the left
-				c = strings.Repeat(" ", widths[i+1]-cells(c)) + c
-			}
-			line += "   " + c
-		}
-		if head != nil && n == 0 {
-			line = t.style(dim, strings.TrimRight(line, " "))
-		}
-		t.line(line)
-	}
-}
-
-func (t *text) narrowTable(head []string, rows [][]string) {
-	for _, r := range rows {
-		var parts []string
-		for i, c := range r[1:] {
-			if head != nil {
-				c = head[i+1] + " " + c
-			}
-			if c != "" {
-				parts = append(parts, c)
-			}
-		}
-		t.paragraph("  "+r[0]+": ", "    ", strings.Join(parts, ", "))
-	}
-}
-
-func (t *text) style(code, s string) string {
-	if !t.options.Color || s == "" {
-		return s
-	}
-	return "\x1b[" + code + "m" + s + "\x1b[0m"
-}
-
-// cells is the width of a text; nothing here is wider than one cell a rune.
-func cells(s string) int { return utf8.RuneCountInString(s) }
-
-func pad(s string, w int) string { return s + strings.Repeat(" ", max(0, w-cells(s))) }
-
-// beforeUnit reports whether the space at i stands between a number and a short
-// word, most likely its unit.
-func beforeUnit(r []rune, i int) bool {
-	word := strings.TrimRight(strings.SplitN(string(r[i+1:min(len(r), i+8)]), " ", 2)[0], ".,;:)")
-	return r[i-1] >= '0' && r[i-1] <= '9' && word != "" && cells(word) <= 3
-}
-
-// wrap breaks a text at spaces; lines but the first begin with the indent. The
-// leading spaces of the text and runs of spaces within its first line are kept,
-// for they align columns. A word longer than a line gets one of its own.
-func wrap(s string, width int, indent string) []string {
-	var lines []string
-	for cells(s) > width {
-		r := []rune(s)
-		start := len(r) - len([]rune(strings.TrimLeft(s, " ")))
-		cut := -1
-		for i := start + 1; i < len(r) && (i <= width || cut < 0); i++ {
-			if r[i] == ' ' && !beforeUnit(r, i) {
-				cut = i
-			}
-		}
-		if cut < 0 {
-			break
-		}
-		lines = append(lines, strings.TrimRight(string(r[:cut]), " "))
-		s = indent + strings.TrimLeft(string(r[cut:]), " ")
-		if strings.TrimSpace(s) == "" {
-			return lines
-		}
-	}
-	return append(lines, s)
 }

@@ -45,12 +45,13 @@ var pure = []string{
 	"internal/pathologies/...",
 	"internal/perfmodel",
 	"internal/planning",
-	"internal/plot",
+	"internal/render",
 	"internal/report",
+	"internal/report/simreport",
+	"internal/report/tunereport",
 	"internal/sim/...",
-	"internal/simreport",
 	"internal/slo",
-	"internal/tune/...",
+	"internal/stat",
 	"internal/workload",
 }
 
@@ -108,7 +109,7 @@ var rules = []rule{
 	},
 	{
 		name:  "what renders fetches nothing",
-		who:   []string{"internal/report", "internal/load/loadreport", "internal/simreport"},
+		who:   []string{"internal/render", "internal/report/..."},
 		never: []string{"net/...", module + "internal/metrics/..."},
 		but:   []string{"net/url"},
 	},

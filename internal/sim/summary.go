@@ -3,6 +3,8 @@ package sim
 import (
 	"slices"
 	"time"
+
+	"github.com/sixty-dev/sixty/internal/stat"
 )
 
 // Quantiles describe a set of durations. Percentiles are the nearest rank above.
@@ -21,10 +23,7 @@ func QuantilesOf(ds []time.Duration) Quantiles {
 	for _, d := range ds {
 		sum += float64(d)
 	}
-	at := func(q float64) time.Duration {
-		rank := int(q*float64(len(ds))+0.999999) - 1
-		return ds[min(max(rank, 0), len(ds)-1)]
-	}
+	at := func(q float64) time.Duration { return stat.Quantile(ds, q) }
 	return Quantiles{
 		Count: len(ds),
 		Mean:  time.Duration(sum / float64(len(ds))),

@@ -11,6 +11,7 @@ import (
 	"github.com/yuin/goldmark/extension"
 
 	"github.com/sixty-dev/sixty/internal/generate"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 var (
@@ -27,10 +28,6 @@ func HTML(c Config) ([]generate.File, error) {
 	pages, err := c.book(func(id string) string { return id + ".html" })
 	if err != nil {
 		return nil, err
-	}
-	t, err := template.New("page").Parse(pageHTML)
-	if err != nil {
-		return nil, fmt.Errorf("parse page.html: %w", err)
 	}
 	md := goldmark.New(goldmark.WithExtensions(extension.Table)) // raw HTML stays out by default
 	var out []generate.File
@@ -50,7 +47,7 @@ func HTML(c Config) ([]generate.File, error) {
 			data.After = &neighbour{pages[i+1].id + ".html", pages[i+1].title}
 		}
 		var b bytes.Buffer
-		if err := t.Execute(&b, data); err != nil {
+		if err := render.HTML(&b, pageHTML, template.FuncMap{"runbook": func() template.CSS { return template.CSS(styleCSS) }}, data); err != nil {
 			return nil, fmt.Errorf("render %s: %w", name, err)
 		}
 		out = append(out, generate.File{Path: name, Content: b.Bytes()})
@@ -63,7 +60,6 @@ type (
 	htmlPage struct {
 		Index         bool
 		Title, Lead   string
-		Style         template.CSS
 		Facts         []htmlFact
 		Sections      []htmlSection
 		Before, After *neighbour
@@ -85,7 +81,7 @@ type (
 )
 
 func (p page) asHTML(md goldmark.Markdown) (*htmlPage, error) {
-	out := &htmlPage{Index: p.id == "", Title: p.title, Lead: p.lead, Style: template.CSS(styleCSS)}
+	out := &htmlPage{Index: p.id == "", Title: p.title, Lead: p.lead}
 	for _, f := range p.facts {
 		value, err := convert(md, f.value)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/generate"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // Markdown returns the pages as README.md and ID.md, for a repository or a
@@ -33,7 +34,7 @@ func Markdown(c Config) ([]generate.File, error) {
 
 func (p page) asMarkdown(notice string) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "<!-- %s -->\n\n# %s\n\n%s\n", notice, p.title, plain(p.lead))
+	fmt.Fprintf(&b, "<!-- %s -->\n\n# %s\n\n%s\n", notice, p.title, render.Escape(p.lead))
 	if len(p.facts) > 0 {
 		b.WriteString("\n")
 	}
@@ -50,10 +51,7 @@ func (p page) asMarkdown(notice string) []byte {
 			if e.text != "" {
 				fmt.Fprintf(&b, "\n%s\n", e.text)
 			}
-			fence := "```"
-			for strings.Contains(e.code, fence) {
-				fence += "`"
-			}
+			fence := render.Fence(e.code)
 			fmt.Fprintf(&b, "\n%spromql\n%s\n%s\n\n</details>\n", fence, e.code, fence)
 		}
 	}
@@ -116,20 +114,10 @@ func linked(markdown, self string, titles map[string]string, link linker) string
 // reference links a pathology's page by its title.
 func reference(id string, titles map[string]string, link linker) string {
 	if titles[id] == "" {
-		return code(id)
+		return render.Code(id)
 	}
-	return "[" + plain(titles[id]) + "](" + link(id) + ")"
+	return "[" + render.Escape(titles[id]) + "](" + link(id) + ")"
 }
-
-// plain escapes what Markdown would read as more than text, in tables too.
-func plain(s string) string {
-	return strings.NewReplacer(
-		`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "<", "&lt;", ">", "&gt;", "[", `\[`, "]", `\]`, "|", `\|`, "\n", " ",
-	).Replace(s)
-}
-
-// code writes a code span, without what would end it.
-func code(s string) string { return "`" + strings.ReplaceAll(s, "`", "'") + "`" }
 
 // anchor returns a heading's anchor as GitHub makes it.
 func anchor(heading string) string {

@@ -21,6 +21,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // Config says what the pages are about.
@@ -93,7 +94,7 @@ func (c Config) book(link linker) ([]page, error) {
 	out := []page{c.index(titles, link)}
 	for i, p := range c.Pathologies {
 		pg := split[i]
-		pg.lead = sentence(p.Title)
+		pg.lead = render.Sentence(p.Title)
 		pg.facts = c.facts(p)
 		for j := range pg.sections {
 			pg.sections[j].markdown = linked(pg.sections[j].markdown, p.ID, titles, link)
@@ -118,9 +119,9 @@ func (c Config) facts(p *catalog.Pathology) []fact {
 		after = "after " + span(p.For)
 	}
 	out := []fact{
-		{"Alert", code(p.Alert) + " fires " + after},
+		{"Alert", render.Code(p.Alert) + " fires " + after},
 		{"Severity", severity},
-		{"Diagnose", code("sixty diagnose http://HOST:8000")},
+		{"Diagnose", render.Code("sixty diagnose http://HOST:8000")},
 	}
 	if c.Dashboard != nil {
 		if url := c.Dashboard(p); url != "" {
@@ -155,14 +156,14 @@ func (c Config) condition(p *catalog.Pathology) section {
 		cond.Leaves(func(leaf catalog.Cond) {
 			if t := leaf.Threshold; !slices.Contains(seen, t) {
 				seen = append(seen, t)
-				fmt.Fprintf(&b, "| %s | %s | %s |\n", code(t.Name), plain(c.value(t)), plain(t.Why))
+				fmt.Fprintf(&b, "| %s | %s | %s |\n", render.Code(t.Name), render.Escape(c.value(t)), render.Escape(t.Why))
 			}
 		})
 	}
 	if slices.ContainsFunc(seen, func(t *catalog.Threshold) bool { return t.Baseline != nil }) {
 		b.WriteString("\nNormal is what the same signal was in this deployment's own past: the baseline.\n")
 	}
-	b.WriteString("\nSet a threshold with " + code("sixty diagnose --set NAME=VALUE") + ". A reading or a threshold that is missing makes a comparison unknown, which is not healthy.\n")
+	b.WriteString("\nSet a threshold with " + render.Code("sixty diagnose --set NAME=VALUE") + ". A reading or a threshold that is missing makes a comparison unknown, which is not healthy.\n")
 	return section{heading: "Condition", markdown: b.String()}
 }
 
@@ -200,7 +201,7 @@ func (c Config) words(b *strings.Builder, conds []catalog.Cond, depth int) {
 			if cond.Op == catalog.LessThan {
 				than = "is below"
 			}
-			fmt.Fprintf(b, "%s**%s** %s %s (%s)\n", indent, plain(cond.Signal.Title), than, plain(c.value(cond.Threshold)), code(cond.Threshold.Name))
+			fmt.Fprintf(b, "%s**%s** %s %s (%s)\n", indent, render.Escape(cond.Signal.Title), than, render.Escape(c.value(cond.Threshold)), render.Code(cond.Threshold.Name))
 		case cond.Any != nil:
 			b.WriteString(indent + "At least one of these holds:\n")
 			c.words(b, cond.Any, depth+1)
@@ -311,9 +312,9 @@ func (c Config) readings(p *catalog.Pathology) section {
 }
 
 func doc(s *indicator.Signal) string {
-	text := plain(s.Doc)
+	text := render.Escape(s.Doc)
 	if s.Hint != "" {
-		text += " Where it is missing: " + plain(s.Hint) + "."
+		text += " Where it is missing: " + render.Escape(s.Hint) + "."
 	}
 	return text
 }
@@ -346,7 +347,7 @@ func (c Config) alert(p *catalog.Pathology) (section, bool) {
 			if severity := r.Labels["severity"]; severity != "" {
 				title += ", severity " + severity
 			}
-			entries = append(entries, entry{title: title, text: plain(r.Annotations["thresholds"]), code: r.Expr})
+			entries = append(entries, entry{title: title, text: render.Escape(r.Annotations["thresholds"]), code: r.Expr})
 		}
 	}
 	return section{heading: "Alert rule", markdown: "It reads what the recording rules of the same pack record.\n", entries: entries}, len(entries) > 0
@@ -357,13 +358,13 @@ func (c Config) index(titles map[string]string, link linker) page {
 	var b strings.Builder
 	b.WriteString("| Pathology | Severity | Alert | For | In a sentence |\n|---|---|---|---|---|\n")
 	for _, p := range c.Pathologies {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", reference(p.ID, titles, link), p.Severity, code(p.Alert), span(p.For), plain(p.Title))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", reference(p.ID, titles, link), p.Severity, render.Code(p.Alert), span(p.For), render.Escape(p.Title))
 	}
 	return page{
 		title: "Runbooks",
 		lead:  "What can go wrong with an LLM inference server: how it shows, what to do, and how to tell that it worked.",
 		sections: []section{
-			{heading: "In an incident", markdown: "1. Let the numbers speak: " + code("sixty diagnose http://HOST:8000") + " names the cause and links its page.\n" +
+			{heading: "In an incident", markdown: "1. Let the numbers speak: " + render.Code("sixty diagnose http://HOST:8000") + " names the cause and links its page.\n" +
 				"2. With an alert in hand, open the page of its name in the table below.\n" +
 				"3. With neither, begin with the three latencies: the table in " + reference("saturation", titles, link) + " tells from TTFT, queue time and ITL where to look.\n"},
 			{heading: "All pathologies", markdown: "Root causes come before symptoms; of two that are found, the earlier and more severe leads the verdict.\n\n" + b.String()},
@@ -402,12 +403,4 @@ func span(d time.Duration) string {
 		return fmt.Sprintf("%d\u00a0s", d/time.Second)
 	}
 	return model.Duration(d).String()
-}
-
-// sentence ends a title with a period.
-func sentence(s string) string {
-	if strings.HasSuffix(s, ".") {
-		return s
-	}
-	return s + "."
 }

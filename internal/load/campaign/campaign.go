@@ -19,8 +19,9 @@ import (
 	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/load"
-	"github.com/sixty-dev/sixty/internal/load/loadreport"
 	"github.com/sixty-dev/sixty/internal/load/serverside"
+	"github.com/sixty-dev/sixty/internal/render"
+	"github.com/sixty-dev/sixty/internal/report/loadreport"
 	"github.com/sixty-dev/sixty/internal/slo"
 	"github.com/sixty-dev/sixty/internal/source"
 	"github.com/sixty-dev/sixty/internal/workload"
@@ -65,7 +66,8 @@ type Config struct {
 	JSON                                                bool // on Stdout, instead of text
 	JSONFile, HTMLFile, CSVFile, VLLMFile, BaselineFile string
 	Stdout, Stderr                                      io.Writer
-	Live                                                bool // Stderr is a terminal
+	Terminal                                            render.Options // how wide and coloured text on Stdout is
+	Live                                                bool           // Stderr is a terminal
 
 	Saving    func(context.Context)                                       // is told that what was measured is being written
 	LastWords func(context.Context) (context.Context, context.CancelFunc) // for what is said after an interrupt
@@ -322,7 +324,7 @@ func (b *campaign) tests(ctx context.Context) error {
 		}
 		results, last = append(results, res), rec
 		if !b.JSON {
-			if err := loadreport.Text(b.Stdout, res); err != nil {
+			if err := loadreport.Text(b.Stdout, res, b.Terminal); err != nil {
 				return err
 			}
 			if i+1 < len(plans) {
@@ -449,7 +451,7 @@ func (b *campaign) write(results []*load.Result, rec *load.Recording, found *loa
 		path  string
 		write func(io.Writer) error
 	}{
-		{b.JSONFile, func(w io.Writer) error { return loadreport.JSON(w, single) }},
+		{b.JSONFile, func(w io.Writer) error { return render.JSON(w, single) }},
 		{b.HTMLFile, func(w io.Writer) error {
 			return loadreport.HTML(w, loadreport.Report{Title: title, Results: results, Search: found, Unit: unit})
 		}},
@@ -464,7 +466,7 @@ func (b *campaign) write(results []*load.Result, rec *load.Recording, found *loa
 			if err != nil {
 				return err
 			}
-			return loadreport.JSON(w, base)
+			return render.JSON(w, base)
 		}},
 	}
 	for _, o := range outputs {
@@ -476,7 +478,7 @@ func (b *campaign) write(results []*load.Result, rec *load.Recording, found *loa
 		}
 	}
 	if b.JSON {
-		return loadreport.JSON(b.Stdout, single)
+		return render.JSON(b.Stdout, single)
 	}
 	return nil
 }

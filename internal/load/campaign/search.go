@@ -16,7 +16,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/load"
-	"github.com/sixty-dev/sixty/internal/load/loadreport"
+	"github.com/sixty-dev/sixty/internal/report/loadreport"
 )
 
 // trialDuration is how long one trial lasts without --duration and --requests:
@@ -55,7 +55,7 @@ func (b *campaign) search(ctx context.Context) error {
 		}
 	}
 	if !b.JSON {
-		if err := loadreport.SearchText(b.Stdout, found, unit); err != nil {
+		if err := loadreport.SearchText(b.Stdout, found, unit, b.Terminal); err != nil {
 			return err
 		}
 	}

@@ -4,7 +4,6 @@
 package selftest
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,10 +11,13 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/load"
 	"github.com/sixty-dev/sixty/internal/load/loadtest"
+	"github.com/sixty-dev/sixty/internal/render"
+	"github.com/sixty-dev/sixty/internal/stat"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
 
@@ -170,7 +172,8 @@ func compare(c Case, rec *load.Recording, res *load.Result, truths []loadtest.Tr
 		}
 	}
 	if d := res.Latency[load.TTFT]; d != nil && len(first) > 0 {
-		o.TTFTP50, o.TTFTP99 = at(d, 0.5)-rank(first, 0.5), at(d, 0.99)-rank(first, 0.99)
+		slices.Sort(first)
+		o.TTFTP50, o.TTFTP99 = at(d, 0.5)-stat.Quantile(first, 0.5), at(d, 0.99)-stat.Quantile(first, 0.99)
 	}
 	if d := res.Latency[load.ITL]; d != nil && len(gaps) > 0 {
 		o.ITLMean = d.Mean - mean(gaps)
@@ -189,11 +192,6 @@ func at(d *load.Distribution, q float64) float64 {
 	return x.Value
 }
 
-func rank(v []float64, q float64) float64 {
-	slices.SortFunc(v, cmp.Compare)
-	return v[min(max(int(math.Ceil(q*float64(len(v))))-1, 0), len(v)-1)]
-}
-
 func mean(v []float64) float64 {
 	sum := 0.0
 	for _, x := range v {
@@ -203,35 +201,30 @@ func mean(v []float64) float64 {
 }
 
 // Write prints outcomes as a table.
-func Write(w io.Writer, outcomes []*Outcome) error {
-	if _, err := fmt.Fprintf(w, "%-36s %8s %8s %8s %9s %9s %9s %8s %8s %9s %9s %7s %6s %7s\n", "", "requests", "TTFT err", "TTFT err", "ITL err",
-		"req/s", "events/s", "of ideal", "µs/event", "send lag", "recv lag", "arrival", "cores", "RSS"); err != nil {
-		return fmt.Errorf("write table: %w", err)
-	}
-	if _, err := fmt.Fprintf(w, "%-36s %8s %8s %8s %9s %9s %9s %8s %8s %9s %9s %7s %6s %7s\n", "", "", "P50 ms", "P99 ms", "mean ms", "", "", "", "", "P50/99 ms", "P50/99 ms", "CV", "used", "MB"); err != nil {
-		return fmt.Errorf("write table: %w", err)
-	}
-	for _, o := range outcomes {
-		ideal := "–"
-		if o.OfIdeal > 0 {
-			ideal = fmt.Sprintf("%.1f %%", 100*o.OfIdeal)
+func Write(w io.Writer, outcomes []*Outcome, o render.Options) error {
+	t := render.NewText(o)
+	var rows [][]string
+	for _, x := range outcomes {
+		ideal, cv := "–", "–"
+		if x.OfIdeal > 0 {
+			ideal = render.Percent(x.OfIdeal)
 		}
-		cv := "–"
-		if o.ArrivalCV > 0 {
-			cv = fmt.Sprintf("%.2f", o.ArrivalCV)
+		if x.ArrivalCV > 0 {
+			cv = fmt.Sprintf("%.2f", x.ArrivalCV)
 		}
 		mark := ""
-		if o.Failed > 0 {
-			mark += fmt.Sprintf("  %d FAILED", o.Failed)
+		if x.Failed > 0 {
+			mark = fmt.Sprintf("%d FAILED", x.Failed)
 		}
-		if o.Spoiled {
-			mark += "  spoiled by the generator"
+		if x.Spoiled {
+			mark = strings.TrimSpace(mark + " spoiled by the generator")
 		}
-		if _, err := fmt.Fprintf(w, "%-36s %8d %+8.2f %+8.2f %+9.3f %9.0f %9.0f %8s %8.2f %9s %9s %7s %6.2f %7.1f%s\n", o.Name, o.Requests, 1e3*o.TTFTP50, 1e3*o.TTFTP99, 1e3*o.ITLMean,
-			o.RequestsPS, o.EventsPS, ideal, 1e6*o.PerEvent, fmt.Sprintf("%.2f/%.2f", 1e3*o.LagP50, 1e3*o.LagP99),
-			fmt.Sprintf("%.2f/%.2f", 1e3*o.ReceiveP50, 1e3*o.ReceiveP99), cv, o.Cores, o.ResidentMB, mark); err != nil {
-			return fmt.Errorf("write table: %w", err)
-		}
+		rows = append(rows, []string{x.Name, fmt.Sprint(x.Requests), fmt.Sprintf("%+.2f", 1e3*x.TTFTP50), fmt.Sprintf("%+.2f", 1e3*x.TTFTP99), fmt.Sprintf("%+.3f", 1e3*x.ITLMean),
+			fmt.Sprintf("%.0f", x.RequestsPS), fmt.Sprintf("%.0f", x.EventsPS), ideal, fmt.Sprintf("%.2f", 1e6*x.PerEvent), fmt.Sprintf("%.2f/%.2f", 1e3*x.LagP50, 1e3*x.LagP99),
+			fmt.Sprintf("%.2f/%.2f", 1e3*x.ReceiveP50, 1e3*x.ReceiveP99), cv, fmt.Sprintf("%.2f", x.Cores), fmt.Sprintf("%.1f", x.ResidentMB), mark})
 	}
-	return nil
+	t.Table(render.Words(render.Columns("", "requests", "TTFT P50 off ms", "P99 off ms", "ITL off ms", "req/s", "events/s", "of ideal", "µs/event",
+		"send lag P50/99 ms", "receive lag P50/99 ms", "arrival CV", "cores", "MB", "")), rows)
+	_, err := t.WriteTo(w)
+	return err
 }

@@ -25,6 +25,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/load/wire"
+	"github.com/sixty-dev/sixty/internal/stat"
 )
 
 const (
@@ -80,7 +81,7 @@ func (r Result) TTFT() (median time.Duration, ok bool) {
 			all = append(all, q.TTFT)
 		}
 	}
-	return medianOf(all)
+	return stat.Median(all), len(all) > 0
 }
 
 // ITL is the median of the gaps of all requests.
@@ -89,16 +90,7 @@ func (r Result) ITL() (median time.Duration, ok bool) {
 	for _, q := range r.Requests {
 		all = append(all, q.Gaps...)
 	}
-	return medianOf(all)
-}
-
-// medianOf sorts all. Of an even number it takes the upper middle one.
-func medianOf(all []time.Duration) (time.Duration, bool) {
-	if len(all) == 0 {
-		return 0, false
-	}
-	slices.Sort(all)
-	return all[len(all)/2], true
+	return stat.Median(all), len(all) > 0
 }
 
 // Kind is what went wrong with a request.

@@ -10,12 +10,11 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
 	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 //go:embed page.html
 var pageHTML string
-
-var page = template.Must(template.New("preview").Parse(pageHTML))
 
 // What the template is given.
 type (
@@ -36,7 +35,7 @@ type (
 	panelView struct {
 		ID, Width  int
 		Title, Doc string
-		Chart      template.HTML // drawn here, its texts escaped
+		Chart      template.HTML
 		Legend     []legendView
 		Stats      []statView
 		NoData     string
@@ -71,10 +70,7 @@ func (p *Page) Write(w io.Writer) error {
 		}
 		v.Boards = append(v.Boards, bv)
 	}
-	if err := page.Execute(w, v); err != nil {
-		return fmt.Errorf("write preview: %w", err)
-	}
-	return nil
+	return render.HTML(w, pageHTML, nil, v)
 }
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
@@ -82,11 +78,11 @@ func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC"
 func (p *Page) panel(b *Board, panel *dashboard.Panel) panelView {
 	v := panelView{ID: panel.ID, Width: panel.Width, Title: panel.Title, Doc: plain(panel.Doc)}
 	if panel.Kind == dashboard.Heatmap {
-		drawn, ok := p.heatmap(b, panel)
-		if !ok {
+		if c, ok := p.heatmap(b, panel); ok {
+			v.Chart = c.SVG()
+		} else {
 			v.NoData = panel.NoData
 		}
-		v.Chart = template.HTML(drawn) //nolint:gosec // its texts are escaped where they are written
 		return v
 	}
 	curves := b.curves(panel)
@@ -101,11 +97,13 @@ func (p *Page) panel(b *Board, panel *dashboard.Panel) panelView {
 		}
 		return v
 	}
-	for _, c := range curves {
+	chart := p.lines(b, panel, curves)
+	colours := chart.Colours()
+	for i, c := range curves {
 		last, _ := c.last()
-		v.Legend = append(v.Legend, legendView{Colour: c.colour, Name: c.name, Last: indicator.FormatNumber(last, c.unit)})
+		v.Legend = append(v.Legend, legendView{Colour: colours[i], Name: c.name, Last: indicator.FormatNumber(last, c.unit)})
 	}
-	v.Chart = template.HTML(p.lines(b, panel, curves)) //nolint:gosec // its texts are escaped where they are written
+	v.Chart = chart.SVG()
 	return v
 }
 

@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/sixty-dev/sixty/internal/modelconfig"
 	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/planning"
+	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
@@ -61,11 +61,11 @@ func TestTextKeepsToItsColumns(t *testing.T) {
 		a := answer(t, itl)
 		for _, width := range []int{80, 120} {
 			var b bytes.Buffer
-			if err := Text(&b, a, width); err != nil {
+			if err := Text(&b, a, render.Options{Width: width}); err != nil {
 				t.Fatal(err)
 			}
 			for line := range strings.SplitSeq(b.String(), "\n") {
-				if n := utf8.RuneCountInString(line); n > width {
+				if n := render.Cells(line); n > width {
 					t.Errorf("%d columns: %d in %q", width, n, line)
 				}
 				if strings.Contains(line, "%!") {
@@ -87,7 +87,7 @@ func TestTextKeepsToItsColumns(t *testing.T) {
 func TestJSONIsWhatTheDocumentSays(t *testing.T) {
 	a := answer(t, 100*time.Millisecond)
 	var b bytes.Buffer
-	if err := JSON(&b, a); err != nil {
+	if err := render.JSON(&b, a); err != nil {
 		t.Fatal(err)
 	}
 	var back map[string]any

@@ -15,17 +15,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/load"
 )
 
-// JSON writes a result in its own schema.
-func JSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(v); err != nil {
-		return fmt.Errorf("write JSON: %w", err)
-	}
-	return nil
-}
-
 // CSV writes a line for every request, in the order they were sent. Times are
 // seconds since the test's start; a time that did not come is empty.
 func CSV(w io.Writer, rec *load.Recording) error {

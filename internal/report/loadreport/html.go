@@ -9,7 +9,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/load"
-	"github.com/sixty-dev/sixty/internal/plot"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 //go:embed page.html
@@ -26,36 +26,19 @@ type Report struct {
 
 // HTML writes a page that needs nothing but itself.
 func HTML(w io.Writer, rep Report) error {
-	t, err := template.New("page").Funcs(template.FuncMap{
-		"duration": plot.Duration, "number": plot.Number, "title": Title, "shape": Shape,
-		"percent":    func(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) },
-		"percentile": func(q float64) float64 { return math.Round(1e4*q) / 100 },
-		"style":      plot.Style, "plots": plots, "latencies": latencies, "objective": objective,
-		"limit": limit, "verdict": verdict, "trialLatencies": trialLatencies,
-	}).Parse(page)
-	if err != nil {
-		return fmt.Errorf("parse page: %w", err)
-	}
 	data := struct {
 		Report
-		Curves []figure
+		Curves []render.Figure
 	}{rep, nil}
 	if rep.Search != nil {
 		data.Curves = searchPlots(rep.Search, rep.Unit)
 	}
-	if err := t.Execute(w, data); err != nil {
-		return fmt.Errorf("write report: %w", err)
-	}
-	return nil
+	return render.HTML(w, page, template.FuncMap{
+		"title": Title, "shape": Shape, "percentile": func(q float64) float64 { return math.Round(1e4*q) / 100 },
+		"plots": plots, "latencies": latencies, "objective": objective,
+		"limit": limit, "verdict": verdict, "trialLatencies": trialLatencies,
+	}, data)
 }
-
-// figure is a plot and what it says.
-type figure struct {
-	Title, Caption string
-	SVG            template.HTML
-}
-
-func draw(caption string, p plot.Plot) figure { return figure{p.Title, caption, p.SVG()} }
 
 // row is a line of the table of latencies.
 type row struct {
@@ -76,8 +59,8 @@ func latencies(r *load.Result) []row {
 
 // column takes one field of the series. A latency of zero is one that nothing was
 // measured of: the curve goes on from its neighbours.
-func column(r *load.Result, f func(*load.Point) float64, zeroes bool) plot.Line {
-	var l plot.Line
+func column(r *load.Result, f func(*load.Point) float64, zeroes bool) render.Series {
+	var l render.Series
 	for i := range r.Series {
 		v := f(&r.Series[i])
 		if v == 0 && !zeroes {
@@ -88,25 +71,25 @@ func column(r *load.Result, f func(*load.Point) float64, zeroes bool) plot.Line 
 	return l
 }
 
-func named(name string, l plot.Line) plot.Line { l.Name = name; return l }
+func named(name string, l render.Series) render.Series { l.Name = name; return l }
 
 // plots are the figures of one result.
-func plots(r *load.Result) []figure {
+func plots(r *load.Result) []render.Figure {
 	window := [2]float64{r.Window.From, r.Window.To}
-	over := func(title, caption string, format func(float64) string, lines ...plot.Line) figure {
-		return draw(caption, plot.Plot{Title: title, XName: "seconds", Lines: lines, Shade: window, Format: format})
+	over := func(title, caption string, format func(float64) string, lines ...render.Series) render.Figure {
+		return render.Draw(caption, render.Chart{Title: title, XName: "seconds", Series: lines, Shade: window, Format: format})
 	}
-	var f []figure
+	var f []render.Figure
 	if len(r.Series) > 0 {
 		if r.Target.Stream {
-			f = append(f, over("Time to first token over time", "shaded: the window that percentiles are taken from", plot.Duration,
+			f = append(f, over("Time to first token over time", "shaded: the window that percentiles are taken from", render.Seconds,
 				named("P50", column(r, func(p *load.Point) float64 { return p.TTFTP50 }, false)), named("P95", column(r, func(p *load.Point) float64 { return p.TTFTP95 }, false))),
-				over("Inter-token latency over time", "weighted by tokens", plot.Duration,
+				over("Inter-token latency over time", "weighted by tokens", render.Seconds,
 					named("P50", column(r, func(p *load.Point) float64 { return p.ITLP50 }, false)), named("P95", column(r, func(p *load.Point) float64 { return p.ITLP95 }, false))))
 		}
-		f = append(f, over("Output tokens per second", "", plot.Number, column(r, func(p *load.Point) float64 { return p.Tokens }, true)),
-			over("Requests in flight", "", plot.Number, column(r, func(p *load.Point) float64 { return p.InFlight }, true)),
-			over("Requests per second", "", plot.Number, named("sent", column(r, func(p *load.Point) float64 { return p.Sent }, true)),
+		f = append(f, over("Output tokens per second", "", render.Number, column(r, func(p *load.Point) float64 { return p.Tokens }, true)),
+			over("Requests in flight", "", render.Number, column(r, func(p *load.Point) float64 { return p.InFlight }, true)),
+			over("Requests per second", "", render.Number, named("sent", column(r, func(p *load.Point) float64 { return p.Sent }, true)),
 				named("complete", column(r, func(p *load.Point) float64 { return p.Complete }, true)), named("failed", column(r, func(p *load.Point) float64 { return p.Failed }, true))))
 	}
 	for _, m := range []load.Metric{load.TTFT, load.ITL, load.E2E} {
@@ -120,8 +103,8 @@ func plots(r *load.Result) []figure {
 const bars = 60
 
 // distributionPlot draws how many requests (or tokens) took how long.
-func distributionPlot(m load.Metric, d *load.Distribution) figure {
-	var l plot.Line
+func distributionPlot(m load.Metric, d *load.Distribution) render.Figure {
+	var l render.Series
 	unit, factor := "ms", 1e3
 	if d.Max > 10 {
 		unit, factor = "s", 1
@@ -132,35 +115,35 @@ func distributionPlot(m load.Metric, d *load.Distribution) figure {
 	}
 	p95, _ := d.At(0.95)
 	p99, _ := d.At(0.99)
-	return draw(fmt.Sprintf("P95 %s, P99 %s, longest %s", plot.Duration(p95.Value), plot.Duration(p99.Value), plot.Duration(d.Max)),
-		plot.Plot{Title: "Distribution of " + Title(m), XName: unit, Lines: []plot.Line{l}, Bars: true, LogX: true})
+	return render.Draw(fmt.Sprintf("P95 %s, P99 %s, longest %s", render.Seconds(p95.Value), render.Seconds(p99.Value), render.Seconds(d.Max)),
+		render.Chart{Title: "Distribution of " + Title(m), XName: unit, Series: []render.Series{l}, Histogram: true, LogX: true})
 }
 
-func serverPlots(r *load.Result, window [2]float64) []figure {
+func serverPlots(r *load.Result, window [2]float64) []render.Figure {
 	if r.Server == nil {
 		return nil
 	}
-	lines := map[string]*plot.Line{}
+	lines := map[string]*render.Series{}
 	for _, p := range r.Server.Series {
 		for k, v := range p.Values {
 			if lines[k] == nil {
-				lines[k] = &plot.Line{}
+				lines[k] = &render.Series{}
 			}
 			lines[k].X, lines[k].Y = append(lines[k].X, p.At), append(lines[k].Y, v)
 		}
 	}
-	var f []figure
+	var f []render.Figure
 	for _, k := range signals(lines) {
 		s := signal(k)
 		format := func(v float64) string { return indicator.FormatNumber(v, s.Unit) }
-		f = append(f, draw("from the server's own metrics", plot.Plot{Title: "Server: " + s.Title, XName: "seconds", Lines: []plot.Line{*lines[k]}, Shade: window, Format: format}))
+		f = append(f, render.Draw("from the server's own metrics", render.Chart{Title: "Server: " + s.Title, XName: "seconds", Series: []render.Series{*lines[k]}, Shade: window, Format: format}))
 	}
 	return f
 }
 
 // searchPlots are throughput against latency over the trials of a search.
-func searchPlots(found *load.Found, unit string) []figure {
-	var met, missed, tokens plot.Line
+func searchPlots(found *load.Found, unit string) []render.Figure {
+	var met, missed, tokens render.Series
 	met.Name, missed.Name = "objective met", "missed"
 	met.Dots, missed.Dots, tokens.Dots = true, true, true
 	for _, t := range found.Trials {
@@ -182,8 +165,8 @@ func searchPlots(found *load.Found, unit string) []figure {
 	met.Sort()
 	missed.Sort()
 	tokens.Sort()
-	return []figure{
-		draw("each point is a trial; to the right and below is better", plot.Plot{Title: "Throughput against time to first token (P95)", XName: "output tokens per second", Lines: []plot.Line{met, missed}, LogY: true, Format: plot.Duration}),
-		draw("", plot.Plot{Title: "Output tokens per second against the load", XName: unit, Lines: []plot.Line{tokens}}),
+	return []render.Figure{
+		render.Draw("each point is a trial; to the right and below is better", render.Chart{Title: "Throughput against time to first token (P95)", XName: "output tokens per second", Series: []render.Series{met, missed}, LogY: true, Format: render.Seconds}),
+		render.Draw("", render.Chart{Title: "Output tokens per second against the load", XName: unit, Series: []render.Series{tokens}}),
 	}
 }

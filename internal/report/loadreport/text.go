@@ -3,6 +3,7 @@ package loadreport
 import (
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -10,19 +11,15 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/load"
-	"github.com/sixty-dev/sixty/internal/plot"
+	"github.com/sixty-dev/sixty/internal/render"
+	"github.com/sixty-dev/sixty/internal/stat"
 )
 
-// printer remembers the first error of a sequence of writes.
-type printer struct {
-	w   io.Writer
-	err error
-}
+// text has the names of what it tells in a column of their own.
+type text struct{ *render.Text }
 
-func (p *printer) f(format string, args ...any) {
-	if p.err == nil {
-		_, p.err = fmt.Fprintf(p.w, format, args...)
-	}
+func (t *text) item(name, format string, args ...any) {
+	t.Item(13, name, fmt.Sprintf(format, args...))
 }
 
 var metricTitles = map[load.Metric]string{
@@ -39,60 +36,65 @@ func Title(m load.Metric) string {
 }
 
 // Text writes a summary for a terminal.
-func Text(w io.Writer, r *load.Result) error {
-	p := &printer{w: w}
+func Text(w io.Writer, r *load.Result, o render.Options) error {
+	t := &text{render.NewText(o)}
 	name := r.Name
 	if name != "" {
 		name += ": "
 	}
-	p.f("%s%s at %s (%s%s)\n", name, r.Target.Model, r.Target.URL, r.Target.API, streaming(r.Target.Stream))
-	p.f("%s\n", Shape(r))
+	t.Paragraph("", "  ", fmt.Sprintf("%s%s at %s (%s%s)", name, r.Target.Model, r.Target.URL, r.Target.API, streaming(r.Target.Stream)))
+	t.Paragraph("", "  ", Shape(r))
 	if r.Gone > 0 {
-		p.f("THE SERVER WENT AWAY after %s: the numbers are of the time until then\n", plot.Duration(r.Gone))
+		t.Paragraph("", "  ", fmt.Sprintf("THE SERVER WENT AWAY after %s: the numbers are of the time until then", render.Seconds(r.Gone)))
 	}
-	p.f("\n")
-	requests(p, r)
-	p.f("%-20s %9s %9s %9s %9s %9s %9s  %s\n", "", "mean", "P50", "P90", "P95", "P99", "max", "95 % interval of P95")
+	t.Line("")
+	requests(t, r)
+	columns := append(render.Columns("", "mean", "P50", "P90", "P95", "P99", "max"), render.Column{Title: "95 % interval of P95", Left: true, Rank: 1})
+	columns[3].Rank = 2
+	var rows [][]string
 	for _, m := range load.Metrics() {
 		d := r.Latency[m]
 		if d == nil || d.Count == 0 || m == load.TTFTScheduled && same(r, load.TTFT, m) || m == load.E2EScheduled && same(r, load.E2E, m) {
 			continue
 		}
-		p.f("%-20s %9s", Title(m), plot.Duration(d.Mean))
+		row := []string{Title(m), render.Seconds(d.Mean)}
 		for _, q := range []float64{0.5, 0.9, 0.95, 0.99} {
 			x, _ := d.At(q)
 			mark := ""
 			if x.Few {
 				mark = "*"
 			}
-			p.f(" %9s", plot.Duration(x.Value)+mark)
+			row = append(row, render.Seconds(x.Value)+mark)
 		}
 		x, _ := d.At(0.95)
-		p.f(" %9s  %s – %s\n", plot.Duration(d.Max), plot.Duration(x.Low), plot.Duration(x.High))
+		rows = append(rows, append(row, render.Seconds(d.Max), fmt.Sprintf("%s – %s", render.Seconds(x.Low), render.Seconds(x.High))))
 	}
-	t := &r.Throughput
-	p.f("\n%-20s %s requests/s (%s – %s), %s output tokens/s (%s – %s), %s input tokens/s\n", "throughput", plot.Number(t.Requests), plot.Number(t.RequestsLow), plot.Number(t.RequestsHigh),
-		plot.Number(t.OutputTokens), plot.Number(t.OutputLow), plot.Number(t.OutputHigh), plot.Number(t.InputTokens))
+	t.Table(columns, rows)
+	x := &r.Throughput
+	t.Line("")
+	t.item("throughput", "%s requests/s (%s – %s), %s output tokens/s (%s – %s), %s input tokens/s", render.Number(x.Requests), render.Number(x.RequestsLow), render.Number(x.RequestsHigh),
+		render.Number(x.OutputTokens), render.Number(x.OutputLow), render.Number(x.OutputHigh), render.Number(x.InputTokens))
 	if g := r.Goodput; g != nil {
 		met := "missed"
 		if g.Met {
 			met = "met"
 		}
-		p.f("%-20s %.1f %% of the requests, %s requests/s, within %s; objective %s\n", "goodput", 100*g.Share, plot.Number(g.Requests), objective(g), met)
+		t.item("goodput", "%s of the requests, %s requests/s, within %s; objective %s", render.Percent(g.Share), render.Number(g.Requests), objective(g), met)
 	}
-	p.f("%-20s %.1f on average, %d at most\n", "in flight", r.Streams.Mean, r.Streams.Max)
-	p.f("%-20s prompt %.0f (asked %.0f), output %.0f (asked %.0f)%s\n", "tokens", r.Tokens.Prompt, r.Tokens.PromptAsked, r.Tokens.Output, r.Tokens.OutputAsked, cached(r))
-	tenants(p, r)
-	server(p, r)
-	generator(p, r)
-	p.f("%-20s %s\n", "steady state", r.Window.Why)
+	t.item("in flight", "%.1f on average, %d at most", r.Streams.Mean, r.Streams.Max)
+	t.item("tokens", "prompt %.0f (asked %.0f), output %.0f (asked %.0f)%s", r.Tokens.Prompt, r.Tokens.PromptAsked, r.Tokens.Output, r.Tokens.OutputAsked, cached(r))
+	tenants(t, r)
+	server(t, r)
+	generator(t, r)
+	t.item("steady state", "%s", r.Window.Why)
 	if few(r) {
-		p.f("%-20s too few requests to bound that percentile from above\n", "*")
+		t.item("*", "too few requests to bound that percentile from above")
 	}
 	for _, n := range r.Notes {
-		p.f("%-20s %s\n", "note", n)
+		t.item("note", "%s", n)
 	}
-	return p.err
+	_, err := t.WriteTo(w)
+	return err
 }
 
 func streaming(s bool) string {
@@ -130,7 +132,7 @@ func Shape(r *load.Result) string {
 	case l.Arrivals != nil:
 		how = fmt.Sprintf("open loop of %d rate segments, %s", len(l.Arrivals.Profile), spacing(l.Arrivals.CV))
 	}
-	return fmt.Sprintf("%s, %d requests in %s", how, r.Requests.Sent, plot.Duration(r.Duration))
+	return fmt.Sprintf("%s, %d requests in %s", how, r.Requests.Sent, render.Seconds(r.Duration))
 }
 
 func spacing(cv float64) string {
@@ -143,26 +145,17 @@ func spacing(cv float64) string {
 	return fmt.Sprintf("gamma with a variation of %g", cv)
 }
 
-func requests(p *printer, r *load.Result) {
+func requests(t *text, r *load.Result) {
 	q := &r.Requests
-	p.f("%-20s %d complete, %d failed, %d left by their client, %d unfinished\n", "requests", q.Complete, q.Failed, q.Cancelled, q.Unfinished)
-	for _, kind := range sortedKeys(q.Errors) {
-		p.f("%-20s %d × %s", "", q.Errors[kind], kind)
+	t.item("requests", "%d complete, %d failed, %d left by their client, %d unfinished", q.Complete, q.Failed, q.Cancelled, q.Unfinished)
+	for _, kind := range slices.Sorted(maps.Keys(q.Errors)) {
+		line := fmt.Sprintf("%d × %s", q.Errors[kind], kind)
 		if m := q.Messages[kind]; len(m) > 0 {
-			p.f(": %s", strings.Join(m, "; "))
+			line += ": " + strings.Join(m, "; ")
 		}
-		p.f("\n")
+		t.item("", "%s", render.Clean(line))
 	}
-	p.f("\n")
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
+	t.Line("")
 }
 
 func objective(g *load.Goodput) string {
@@ -172,7 +165,7 @@ func objective(g *load.Goodput) string {
 		v    float64
 	}{{"TTFT", g.TTFT}, {"ITL", g.ITL}, {"E2E", g.E2E}} {
 		if x.v > 0 {
-			parts = append(parts, x.name+" ≤ "+plot.Duration(x.v))
+			parts = append(parts, x.name+" ≤ "+render.Seconds(x.v))
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -182,19 +175,19 @@ func cached(r *load.Result) string {
 	if r.Tokens.CachedShare == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", %.0f %% of the prompt from the prefix cache", 100*r.Tokens.CachedShare)
+	return ", " + render.Percent(r.Tokens.CachedShare) + " of the prompt from the prefix cache"
 }
 
-func tenants(p *printer, r *load.Result) {
-	for _, name := range sortedKeys(r.Tenants) {
-		t := r.Tenants[name]
-		first, _ := t.Latency[load.TTFT].At(0.95)
-		whole, _ := t.Latency[load.E2E].At(0.95)
-		p.f("%-20s %d requests, %d failed, TTFT P95 %s, E2E P95 %s, %s output tokens/s\n", "tenant "+name, t.Requests, t.Failed, plot.Duration(first.Value), plot.Duration(whole.Value), plot.Number(t.Output))
+func tenants(t *text, r *load.Result) {
+	for _, name := range slices.Sorted(maps.Keys(r.Tenants)) {
+		x := r.Tenants[name]
+		first, _ := x.Latency[load.TTFT].At(0.95)
+		whole, _ := x.Latency[load.E2E].At(0.95)
+		t.item("tenant "+name, "%d requests, %d failed, TTFT P95 %s, E2E P95 %s, %s output tokens/s", x.Requests, x.Failed, render.Seconds(first.Value), render.Seconds(whole.Value), render.Number(x.Output))
 	}
 }
 
-func server(p *printer, r *load.Result) {
+func server(t *text, r *load.Result) {
 	if r.Server == nil {
 		return
 	}
@@ -210,10 +203,10 @@ func server(p *printer, r *load.Result) {
 		parts = append(parts, s.Title+" "+indicator.FormatNumber(highest[k], s.Unit))
 	}
 	if r.Server.Missed > 0 {
-		p.f("%-20s %d scrapes of its metrics failed\n", "server", r.Server.Missed)
+		t.item("server", "%d scrapes of its metrics failed", r.Server.Missed)
 	}
 	if len(parts) > 0 {
-		p.f("%-20s at most: %s\n", "server", strings.Join(parts, ", "))
+		t.item("server", "at most: %s", strings.Join(parts, ", "))
 	}
 	for i := range r.Server.Phases {
 		x := &r.Server.Phases[i]
@@ -225,32 +218,33 @@ func server(p *printer, r *load.Result) {
 		if len(r.Server.Phases) > 1 {
 			where = x.Name + ": "
 		}
-		p.f("%-20s %s%s: %s\n", name, where, x.Verdict, x.Summary)
+		t.item(name, "%s%s: %s", where, x.Verdict, x.Summary)
 		for j := range x.Findings {
-			finding(p, &x.Findings[j], x.Verdict)
+			finding(t, &x.Findings[j], x.Verdict)
 		}
 	}
 	for _, n := range r.Server.Notes {
-		p.f("%-20s %s\n", "note", n)
+		t.item("note", "%s", n)
 	}
 }
 
 // finding prints the verdict's evidence and first remedy, and the names of what
 // else is there.
-func finding(p *printer, f *load.Finding, verdict string) {
+func finding(t *text, f *load.Finding, verdict string) {
+	more := func(s string) { t.Paragraph(strings.Repeat(" ", 15), strings.Repeat(" ", 17), s) }
 	switch {
 	case f.ExplainBy != "":
-		p.f("%-20s   follows from it: %s\n", "", f.Title)
+		more("follows from it: " + f.Title)
 		return
 	case f.ID != verdict:
-		p.f("%-20s   also %s: %s\n", "", f.ID, f.Summary)
+		more("also " + f.ID + ": " + f.Summary)
 		return
 	}
 	for _, e := range f.Evidence {
-		p.f("%-20s   %s\n", "", e)
+		more(e)
 	}
 	if len(f.Fixes) > 0 {
-		p.f("%-20s   try: %s\n", "", f.Fixes[0])
+		more("try: " + f.Fixes[0])
 	}
 }
 
@@ -263,7 +257,7 @@ func signals[V any](m map[string]V) []string {
 		}
 		return len(first)
 	}
-	keys := sortedKeys(m)
+	keys := slices.Sorted(maps.Keys(m))
 	slices.SortStableFunc(keys, func(a, b string) int { return rank(a) - rank(b) })
 	return keys
 }
@@ -278,34 +272,33 @@ func signal(name string) *indicator.Signal {
 	return &indicator.Signal{Name: name, Title: name}
 }
 
-func generator(p *printer, r *load.Result) {
+func generator(t *text, r *load.Result) {
 	g := &r.Generator
 	verdict := "fit to measure"
 	if g.Spoiled {
 		verdict = "SPOILED THE RESULT: " + strings.Join(g.Reasons, "; ")
 	}
-	p.f("%-20s %s\n", "generator", verdict)
-	p.f("%-20s send lag %s / %s (P50 / P99)", "", plot.Duration(g.SendLag.P50), plot.Duration(g.SendLag.P99))
+	t.item("generator", "%s", verdict)
+	line := fmt.Sprintf("send lag %s / %s (P50 / P99)", render.Seconds(g.SendLag.P50), render.Seconds(g.SendLag.P99))
 	if g.ReceiveLag.Count > 0 {
-		p.f(", receive lag %s / %s, corrected by the kernel's times", plot.Duration(g.ReceiveLag.P50), plot.Duration(g.ReceiveLag.P99))
+		line += fmt.Sprintf(", receive lag %s / %s, corrected by the kernel's times", render.Seconds(g.ReceiveLag.P50), render.Seconds(g.ReceiveLag.P99))
 	} else {
-		p.f(", wake-up lag %s / %s", plot.Duration(g.WakeLag.P50), plot.Duration(g.WakeLag.P99))
+		line += fmt.Sprintf(", wake-up lag %s / %s", render.Seconds(g.WakeLag.P50), render.Seconds(g.WakeLag.P99))
 	}
-	p.f(", %.0f %% of %d processors, %s each event\n", 100*g.Utilisation, g.Cores, plot.Duration(g.PerEvent))
+	t.item("", "%s, %s of %d processors, %s each event", line, render.Percent(g.Utilisation), g.Cores, render.Seconds(g.PerEvent))
 	if g.ArrivalCV > 0 {
-		p.f("%-20s variation of the times between sends %.2f, %.1f %% of the asked rate sent\n", "", g.ArrivalCV, 100*g.Achieved)
+		t.item("", "variation of the times between sends %.2f, %s of the asked rate sent", g.ArrivalCV, render.Percent(g.Achieved))
 	}
 }
 
 // Progress is the line that a running test shows.
 func Progress(p load.Progress, sinceTokens int64, interval time.Duration) string {
-	slices.Sort(p.TTFTs)
 	first := "–"
-	if n := len(p.TTFTs); n > 0 {
-		first = plot.Duration(p.TTFTs[n/2].Seconds())
+	if len(p.TTFTs) > 0 {
+		first = render.Seconds(stat.Median(p.TTFTs).Seconds())
 	}
 	s := fmt.Sprintf("%4.0fs  %d sent  %d in flight  %d done  %d failed  %s tokens/s  TTFT P50 %s", p.Elapsed.Seconds(), p.Sent, p.InFlight,
-		p.Complete+p.Cancelled, p.Failed, plot.Number(float64(sinceTokens)/interval.Seconds()), first)
+		p.Complete+p.Cancelled, p.Failed, render.Number(float64(sinceTokens)/interval.Seconds()), first)
 	if p.Waiting > 0 {
 		s += fmt.Sprintf("  %d waiting for a stream", p.Waiting)
 	}
@@ -313,13 +306,13 @@ func Progress(p load.Progress, sinceTokens int64, interval time.Duration) string
 }
 
 // CompareText writes a comparison for a terminal.
-func CompareText(w io.Writer, c *load.Comparison) error {
-	p := &printer{w: w}
-	p.f("%-22s %12s %12s %9s %9s  %s\n", "", "A", "B", "change", "p", "verdict")
+func CompareText(w io.Writer, c *load.Comparison, o render.Options) error {
+	t := render.NewText(o)
+	var rows [][]string
 	for _, x := range c.Changes {
-		show := plot.Duration
+		show := render.Seconds
 		if x.Unit != "s" {
-			show = func(v float64) string { return plot.Number(v) + "/s" }
+			show = func(v float64) string { return render.Number(v) + "/s" }
 		}
 		pv := "–"
 		if x.P != nil {
@@ -328,45 +321,49 @@ func CompareText(w io.Writer, c *load.Comparison) error {
 				pv = "<0.001"
 			}
 		}
-		p.f("%-22s %12s %12s %+8.1f%% %9s  %s\n", x.Quantity, show(x.A), show(x.B), 100*x.Relative, pv, x.Verdict)
+		rows = append(rows, []string{x.Quantity, show(x.A), show(x.B), fmt.Sprintf("%+.1f %%", 100*x.Relative), pv, x.Verdict})
 	}
+	t.Table(render.Words(render.Columns("", "A", "B", "change", "p", "verdict")), rows)
 	for _, n := range c.Notes {
-		p.f("note: %s\n", n)
+		t.Paragraph("note: ", "  ", n)
 	}
-	return p.err
+	_, err := t.WriteTo(w)
+	return err
 }
 
 // SearchText writes a search's trials and its answer for a terminal.
-func SearchText(w io.Writer, f *load.Found, unit string) error {
-	p := &printer{w: w}
-	p.f("%12s  %-7s %12s %12s %12s %14s\n", unit, "", "TTFT P95", "ITL P95", "E2E P95", "tokens/s")
-	for _, t := range f.Trials {
-		met := "missed"
-		if t.Met {
-			met = "met"
+func SearchText(w io.Writer, f *load.Found, unit string, o render.Options) error {
+	t := render.NewText(o)
+	columns := []render.Column{{Title: unit}, {Left: true}, {Title: "TTFT P95"}, {Title: "ITL P95"}, {Title: "E2E P95"}, {Title: "tokens/s"}, {Left: true}}
+	var rows [][]string
+	for _, x := range f.Trials {
+		row := []string{fmt.Sprintf("%.4g", x.Level), "missed"}
+		if x.Met {
+			row[1] = "met"
 		}
-		p.f("%12.4g  %-7s", t.Level, met)
-		if r := t.Result; r != nil {
+		if r := x.Result; r != nil {
 			for _, v := range trialLatencies(r) {
-				p.f(" %12s", plot.Duration(v))
+				row = append(row, render.Seconds(v))
 			}
-			p.f(" %14s", plot.Number(r.Throughput.OutputTokens))
+			row = append(row, render.Number(r.Throughput.OutputTokens))
 		}
-		p.f("  %s\n", t.Why)
+		rows = append(rows, append(row, x.Why))
 	}
+	t.Table(columns, rows)
 	if x := limit(f); x != nil {
-		p.f("what limits the server beyond it: %s: %s\n", x.Verdict, x.Summary)
+		t.Paragraph("", "  ", fmt.Sprintf("what limits the server beyond it: %s: %s", x.Verdict, x.Summary))
 	}
 	if f.Best == nil {
-		p.f("no level met the objective: %s\n", f.Why)
-		return p.err
+		t.Paragraph("", "  ", "no level met the objective: "+f.Why)
+	} else {
+		missed := ""
+		if f.Above > 0 {
+			missed = fmt.Sprintf(" (missed at %.4g)", f.Above)
+		}
+		t.Paragraph("", "  ", fmt.Sprintf("highest %s within the objective: %.4g%s; %s", unit, f.Best.Level, missed, f.Why))
 	}
-	p.f("highest %s within the objective: %.4g", unit, f.Best.Level)
-	if f.Above > 0 {
-		p.f(" (missed at %.4g)", f.Above)
-	}
-	p.f("; %s\n", f.Why)
-	return p.err
+	_, err := t.WriteTo(w)
+	return err
 }
 
 // trialLatencies are the P95s that a search shows of a trial.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/load"
 	"github.com/sixty-dev/sixty/internal/load/loadtest"
+	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/slo"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
@@ -53,11 +54,11 @@ func measure(t *testing.T) (*load.Result, *load.Recording) {
 func TestTextShowsWhatMatters(t *testing.T) {
 	res, _ := measure(t)
 	var b bytes.Buffer
-	if err := Text(&b, res); err != nil {
+	if err := Text(&b, res, render.Options{Width: 120}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"try: <m> at http", "54 complete, 6 failed", "6 × http_503: scripted", "TTFT ", "ITL (per token)", "goodput", "tenant paid", "at most: Waiting requests 5", "generator",
-		"diagnosis            kv-cache-thrashing: Requests push", "Preemptions 2/s > 0.1/s", "try: Lower the batch (--max-num-seqs 8)", "follows from it: First tokens are late", "what is normal could not be told", "steady state"} {
+		"diagnosis    kv-cache-thrashing: Requests push", "Preemptions 2/s > 0.1/s", "try: Lower the batch (--max-num-seqs 8)", "follows from it: First tokens are late", "what is normal could not be told", "steady state"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, b.String())
 		}

@@ -12,12 +12,12 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/perfmodel"
+	"github.com/sixty-dev/sixty/internal/render"
+	"github.com/sixty-dev/sixty/internal/report/simreport"
 	"github.com/sixty-dev/sixty/internal/sim"
-	"github.com/sixty-dev/sixty/internal/simreport"
 	"github.com/sixty-dev/sixty/internal/slo"
 )
 
@@ -128,11 +128,11 @@ func TestTextKeepsToItsWidth(t *testing.T) {
 	for _, one := range []*simreport.Simulation{s, &swept} {
 		for _, width := range []int{80, 100, 120} {
 			var b bytes.Buffer
-			if err := simreport.Text(&b, one, width); err != nil {
+			if err := simreport.Text(&b, one, render.Options{Width: width}); err != nil {
 				t.Fatal(err)
 			}
 			for line := range strings.Lines(b.String()) {
-				if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > width {
+				if n := render.Cells(strings.TrimRight(line, "\n")); n > width {
 					t.Errorf("%d columns, want %d: %s", n, width, line)
 				}
 			}
@@ -147,7 +147,7 @@ func TestTextKeepsToItsWidth(t *testing.T) {
 
 func TestJSONNamesTheBasis(t *testing.T) {
 	var b bytes.Buffer
-	if err := simreport.JSON(&b, simulation(t)); err != nil {
+	if err := render.JSON(&b, simulation(t)); err != nil {
 		t.Fatal(err)
 	}
 	var back struct {

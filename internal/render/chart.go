@@ -1,0 +1,470 @@
+package render
+
+import (
+	"cmp"
+	"fmt"
+	"html"
+	"html/template"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Series is one curve of a Chart.
+type Series struct {
+	Name  string
+	X, Y  []float64 // a NaN in Y breaks the curve
+	Dots  bool      // points on the curve
+	Loose bool      // no curve between the points
+	Label []string  // of the dots, may be nil
+	Right bool      // on the right axis, dashed
+	Bars  bool      // a bar at each point, in grey
+}
+
+// Sort orders the points by X.
+func (s *Series) Sort() {
+	order := make([]int, len(s.X))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(s.X[a], s.X[b]) })
+	from := *s
+	s.X, s.Y, s.Label = nil, nil, nil
+	for _, i := range order {
+		s.X, s.Y = append(s.X, from.X[i]), append(s.Y, from.Y[i])
+		if i < len(from.Label) {
+			s.Label = append(s.Label, from.Label[i])
+		}
+	}
+}
+
+// Chart is a line chart, a scatter plot, a histogram, stacked areas or a heat map.
+// Its colours of lines and grid are those of Style.
+type Chart struct {
+	Title, XName  string
+	Width, Height float64 // in pixels at its natural size, 720 × 240 when 0
+	Series        []Series
+	LogX, LogY    bool
+	Histogram     bool                 // filled steps from zero
+	Stack         bool                 // filled areas on top of each other
+	Shade         [2]float64           // a range of X to set off, both 0 for none
+	Range         [2]float64           // the ends of the X axis, both 0 for those of the data
+	Max           float64              // the end of the Y axis, 0 for that of the data
+	Step          float64              // between two points as a rule: after a gap a curve begins anew; 0 where there is no rule
+	Base          float64              // of the numbers on the Y axis: 1024 for bytes, else 10
+	Format        func(float64) string // of Y values, Number when nil
+	FormatRight   func(float64) string
+	FormatX       func(float64) string
+	Levels        []Level // horizontal lines
+	Marks         []Mark  // vertical lines
+	Heat          []Heat  // from below; the Y axis then counts them
+	NoLegend      bool    // the page has one
+}
+
+// A Level is a value to see others against, such as a threshold. Its class is one
+// of Style's: good, warning or critical.
+type Level struct {
+	Value      float64
+	Class, Why string
+}
+
+// A Mark is a moment at which something happened.
+type Mark struct {
+	At   float64
+	Name string
+}
+
+// Heat is a row of a heat map: its cells reach from each X back by a Step.
+type Heat struct {
+	Name string
+	X, Y []float64
+}
+
+const (
+	chartWidth, chartHeight = 720.0, 240.0
+	marginLeft, marginRight = 64.0, 12.0
+	marginTop, marginBottom = 10.0, 20.0
+	nameRow, legendRow      = 14.0, 18.0
+	ticksY                  = 5
+	tickWidth               = 85.0 // of one on the X axis
+	maxPoints               = 2000 // of a curve: more are not seen
+)
+
+// colours are those of Okabe and Ito and two more, told apart by people with any
+// colour vision; grey is kept for volumes.
+var colours = [...]string{"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8c6d31", "#7b4173"}
+
+const grey = "#9aa3ad"
+
+// Colours are those of the chart's series.
+func (c *Chart) Colours() []string {
+	var out []string
+	n := 0
+	for _, s := range c.Series {
+		if s.Bars {
+			out = append(out, grey)
+			continue
+		}
+		out = append(out, colours[n%len(colours)])
+		n++
+	}
+	return out
+}
+
+// scale maps a range of values to a range of pixels.
+type scale struct {
+	lo, hi, from, to float64
+	log              bool
+	base             float64
+}
+
+func (s *scale) hold(v float64) { s.lo, s.hi = min(s.lo, v), max(s.hi, v) }
+
+func (s scale) at(v float64) float64 {
+	lo, hi := s.lo, s.hi
+	v = min(max(v, lo), hi)
+	if s.log {
+		v, lo, hi = math.Log(v), math.Log(lo), math.Log(hi)
+	}
+	return s.from + (v-lo)/(hi-lo)*(s.to-s.from)
+}
+
+// ticks are round values that cover the scale.
+func (s scale) ticks(n int) []float64 {
+	var t []float64
+	if s.log {
+		for e := math.Floor(math.Log10(s.lo)); e <= math.Ceil(math.Log10(s.hi)); e++ {
+			for _, m := range []float64{1, 2, 5} {
+				if v := m * math.Pow(10, e); v >= s.lo*0.999 && v <= s.hi*1.001 {
+					t = append(t, v)
+				}
+			}
+		}
+		if len(t) > 2*n {
+			return slices.DeleteFunc(t, func(v float64) bool {
+				l := math.Log10(v)
+				return math.Abs(l-math.Round(l)) >= 1e-9
+			})
+		}
+		return t
+	}
+	unit := 1.0
+	if s.base > 0 {
+		unit = math.Pow(s.base, math.Floor(math.Log(max(s.hi, 1))/math.Log(s.base)))
+	}
+	raw := (s.hi - s.lo) / unit / float64(n)
+	step := math.Pow(10, math.Floor(math.Log10(raw)))
+	for _, m := range []float64{1, 2, 5, 10} {
+		if step*m >= raw*(1-1e-9) {
+			step *= m
+			break
+		}
+	}
+	step *= unit
+	for i := int(math.Ceil(s.lo/step - 1e-9)); float64(i)*step <= s.hi+step*1e-9; i++ {
+		v, _ := strconv.ParseFloat(strconv.FormatFloat(float64(i)*step, 'g', 12, 64), 64) // 0.3, not 0.30000000000000004
+		t = append(t, v)
+	}
+	return t
+}
+
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+
+// drawn reports whether a point has a place on the chart.
+func (c *Chart) drawn(x, y float64) bool {
+	return finite(y) && (!c.LogY || y > 0) && (!c.LogX || x > 0)
+}
+
+// extent is the range of the chart's finite values.
+func (c *Chart) extent() (x, y, right scale, ok bool) {
+	none := scale{lo: math.Inf(1), hi: math.Inf(-1)}
+	x, y, right = none, none, none
+	x.log, y.log, y.base = c.LogX, c.LogY, c.Base
+	sums := map[float64]float64{}
+	for _, s := range c.Series {
+		axis := &y
+		if s.Right {
+			axis = &right
+		}
+		for i := range s.X {
+			v := s.Y[i]
+			if !c.drawn(s.X[i], v) {
+				continue
+			}
+			x.hold(s.X[i])
+			if c.Stack && !s.Right {
+				sums[s.X[i]] += v
+				v = sums[s.X[i]]
+			}
+			axis.hold(v)
+		}
+	}
+	for _, h := range c.Heat {
+		for _, v := range h.X {
+			x.hold(v)
+		}
+	}
+	if x.lo > x.hi {
+		return x, y, right, false
+	}
+	for _, l := range c.Levels {
+		if l.Value <= y.hi*1.6 {
+			y.hi = max(y.hi, l.Value)
+		}
+	}
+	switch {
+	case c.Range[1] > c.Range[0]:
+		x.lo, x.hi = c.Range[0], c.Range[1]
+	case x.hi == x.lo && c.LogX:
+		x.lo, x.hi = x.lo/2, 2*x.hi
+	case x.hi == x.lo:
+		x.lo, x.hi = min(x.lo*0.5, x.lo-1), max(x.hi*1.5, x.hi+1)
+	}
+	y.room(c.Max)
+	right.room(0)
+	return x, y, right, true
+}
+
+// room makes an axis begin at zero, unless it is logarithmic, and end a little
+// beyond the highest value or where it is told to.
+func (s *scale) room(end float64) {
+	if s.lo > s.hi {
+		s.lo, s.hi = 0, 1
+	}
+	if !s.log {
+		s.lo = min(s.lo, 0)
+		s.hi += 0.05 * (s.hi - s.lo)
+	}
+	if end > 0 {
+		s.hi = end
+	}
+	if s.hi <= s.lo {
+		s.hi = s.lo + math.Abs(s.lo)
+		if s.lo == 0 {
+			s.hi = 1
+		}
+	}
+}
+
+// canvas is a chart while it is drawn.
+type canvas struct {
+	*Chart
+	strings.Builder
+	x, y, right scale
+}
+
+func (c *canvas) printf(format string, args ...any) { fmt.Fprintf(c, format, args...) }
+
+// SVG draws the chart, or says that there is nothing to draw.
+func (c *Chart) SVG() template.HTML {
+	x, y, right, ok := c.extent()
+	if !ok {
+		return template.HTML(`<p class="none">nothing was measured</p>`) //nolint:gosec // constant
+	}
+	width, height := cmp.Or(c.Width, chartWidth), cmp.Or(c.Height, chartHeight)
+	top, foot := marginTop, marginBottom
+	legend := len(c.Series) > 1 && !c.NoLegend
+	if legend {
+		top += legendRow
+	}
+	if c.XName != "" {
+		foot += nameRow
+	}
+	x.from, x.to = marginLeft, width-marginRight
+	if slices.ContainsFunc(c.Series, func(s Series) bool { return s.Right }) {
+		x.to = width - marginLeft
+	}
+	y.from, y.to = height-foot, top
+	right.from, right.to = y.from, y.to
+	d := &canvas{Chart: c, x: x, y: y, right: right}
+	d.printf(`<svg viewBox="0 0 %g %g" role="img" aria-label="%s">`, width, height, html.EscapeString(c.Title))
+	if s := c.Shade; s[1] > s[0] {
+		from, to := x.at(s[0]), x.at(s[1])
+		d.printf(`<rect class="window" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, from, y.to, max(to-from, 0), y.from-y.to)
+	}
+	d.axes(height)
+	for _, m := range c.Marks {
+		at := x.at(m.At)
+		d.printf(`<line class="event" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"><title>%s</title></line>`, at, at, y.to, y.from, html.EscapeString(m.Name))
+	}
+	for _, l := range c.Levels {
+		if at := y.at(l.Value); l.Value <= y.hi {
+			d.printf(`<line class="%s" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"><title>%s</title></line>`, l.Class, x.from, x.to, at, at, html.EscapeString(l.Why))
+		}
+	}
+	d.heat()
+	palette := c.Colours()
+	if legend {
+		for i, s := range c.Series {
+			at := marginLeft + float64(i)*150
+			d.printf(`<rect x="%.1f" y="6" width="10" height="10" fill="%s"/><text x="%.1f" y="15">%s</text>`, at, palette[i], at+14, html.EscapeString(s.Name))
+		}
+	}
+	below := map[float64]float64{}
+	for _, bars := range []bool{true, false} { // volumes lie behind
+		for i, s := range c.Series {
+			switch {
+			case s.Bars != bars:
+			case bars:
+				d.bars(s)
+			case c.Stack:
+				d.area(s, palette[i], below)
+			default:
+				d.curve(s, palette[i])
+			}
+		}
+	}
+	d.WriteString("</svg>")
+	return template.HTML(d.String()) //nolint:gosec // built from numbers and escaped names
+}
+
+func (c *canvas) text(class string, x, y float64, s string) {
+	c.printf(`<text class="%s" x="%.1f" y="%.1f">%s</text>`, class, x, y, html.EscapeString(s))
+}
+
+func (c *canvas) axes(height float64) {
+	format := func(f func(float64) string, v float64) string {
+		if f == nil {
+			return Number(v)
+		}
+		return f(v)
+	}
+	if len(c.Heat) == 0 {
+		for _, v := range c.y.ticks(ticksY) {
+			at := c.y.at(v)
+			c.printf(`<line class="grid" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>`, c.x.from, c.x.to, at, at)
+			c.text("y", c.x.from-6, at+4, format(c.Format, v))
+		}
+	}
+	if c.FormatRight != nil {
+		for _, v := range c.right.ticks(ticksY) {
+			c.text("right", c.x.to+6, c.right.at(v)+4, c.FormatRight(v))
+		}
+	}
+	for _, v := range c.x.ticks(max(int((c.x.to-c.x.from)/tickWidth), 1)) {
+		c.text("x", c.x.at(v), c.y.from+14, format(c.FormatX, v))
+	}
+	c.printf(`<line class="axis" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>`, c.x.from, c.x.to, c.y.from, c.y.from)
+	if c.XName != "" {
+		c.text("x", (c.x.from+c.x.to)/2, height-4, c.XName)
+	}
+}
+
+func (c *canvas) curve(s Series, colour string) {
+	axis, dash := c.y, ""
+	if s.Right {
+		axis, dash = c.right, ` stroke-dasharray="5 3"`
+	}
+	if s.Dots {
+		for i := range s.X {
+			label := ""
+			if i < len(s.Label) {
+				label = s.Label[i]
+			}
+			if c.drawn(s.X[i], s.Y[i]) {
+				c.printf(`<circle cx="%.1f" cy="%.1f" r="4" fill="%s"><title>%s</title></circle>`, c.x.at(s.X[i]), axis.at(s.Y[i]), colour, html.EscapeString(label))
+			}
+		}
+	}
+	if s.Loose {
+		return
+	}
+	var path strings.Builder
+	stride := max(len(s.X)/maxPoints, 1)
+	pen, started, last := "M", 0.0, 0.0
+	for i := 0; i < len(s.X); i += stride {
+		if !c.drawn(s.X[i], s.Y[i]) {
+			pen = "M"
+			continue
+		}
+		if c.Step > 0 && s.X[i]-last > 1.5*c.Step*float64(stride) {
+			pen = "M"
+		}
+		last = s.X[i]
+		if path.Len() == 0 {
+			started = c.x.at(s.X[i])
+		}
+		fmt.Fprintf(&path, "%s%.1f %.1f", pen, c.x.at(s.X[i]), axis.at(s.Y[i]))
+		pen = "L"
+	}
+	switch {
+	case path.Len() == 0:
+	case c.Histogram:
+		c.printf(`<path class="area" d="%sL%.1f %.1fL%.1f %.1fZ" fill="%s" stroke="%s"/>`, path.String(), c.x.at(s.X[len(s.X)-1]), c.y.from, started, c.y.from, colour, colour)
+	default:
+		c.printf(`<path class="curve" stroke="%s"%s d="%s"><title>%s</title></path>`, colour, dash, path.String(), html.EscapeString(s.Name))
+	}
+}
+
+// back is how far a bar reaches to the left of its point.
+func (c *canvas) back(x, width float64) (from, to float64) {
+	to = c.x.at(x)
+	return max(c.x.from, to-width), to
+}
+
+// bars draws a volume.
+func (c *canvas) bars(s Series) {
+	axis := c.y
+	if s.Right {
+		axis = c.right
+	}
+	width := max(1, (c.x.to-c.x.from)*c.Step/(c.x.hi-c.x.lo)-0.5)
+	for i := range s.X {
+		if v := s.Y[i]; finite(v) && v > 0 {
+			from, to := c.back(s.X[i], width)
+			c.printf(`<rect class="bar" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, from, axis.at(v), max(0, to-from), axis.from-axis.at(v))
+		}
+	}
+}
+
+// area draws a curve on top of those below it.
+func (c *canvas) area(s Series, colour string, below map[float64]float64) {
+	var up, down []string
+	for i, x := range s.X {
+		v := s.Y[i]
+		if !finite(v) {
+			v = 0
+		}
+		up = append(up, fmt.Sprintf("%.1f %.1f", c.x.at(x), c.y.at(below[x]+v)))
+		down = append(down, fmt.Sprintf("%.1f %.1f", c.x.at(x), c.y.at(below[x])))
+		below[x] += v
+	}
+	slices.Reverse(down)
+	if len(up) > 0 {
+		c.printf(`<path class="area" stroke="%s" fill="%s" d="M%sZ"><title>%s</title></path>`, colour, colour, strings.Join(append(up, down...), "L"), html.EscapeString(s.Name))
+	}
+}
+
+// heat draws the rows of a heat map, some of them with their names.
+func (c *canvas) heat() {
+	most := 0.0
+	for _, h := range c.Heat {
+		for _, v := range h.Y {
+			most = max(most, v)
+		}
+	}
+	height := (c.y.from - c.y.to) / float64(max(len(c.Heat), 1))
+	width := (c.x.to-c.x.from)*c.Step/(c.x.hi-c.x.lo) + 0.3
+	for i, h := range c.Heat {
+		y := c.y.from - float64(i+1)*height
+		if i%(len(c.Heat)/6+1) == 0 {
+			c.text("y", c.x.from-6, y+3.5, h.Name)
+		}
+		for k, v := range h.Y {
+			if v > 0 {
+				from, to := c.back(h.X[k], width)
+				c.printf(`<rect class="cell" fill-opacity="%.2f" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, 0.12+0.88*math.Sqrt(v/most), from, y+0.5, max(0, to-from), height-1)
+			}
+		}
+	}
+}
+
+// A Figure is a chart and what it says.
+type Figure struct {
+	Title, Caption string
+	SVG            template.HTML
+}
+
+// Draw makes a figure of a chart.
+func Draw(caption string, c Chart) Figure { return Figure{c.Title, caption, c.SVG()} }

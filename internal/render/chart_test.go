@@ -1,0 +1,100 @@
+package render
+
+import (
+	"encoding/xml"
+	"errors"
+	"html/template"
+	"io"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestTicksAreRound(t *testing.T) {
+	tests := map[string]struct {
+		s    scale
+		want []float64
+	}{
+		"tens":        {scale{lo: 0, hi: 47}, []float64{0, 10, 20, 30, 40}},
+		"tenths":      {scale{lo: 0, hi: 0.34}, []float64{0, 0.1, 0.2, 0.3}},
+		"fractions":   {scale{lo: 0, hi: 0.0023}, []float64{0, 0.0005, 0.001, 0.0015, 0.002}},
+		"logarithmic": {scale{lo: 0.04, hi: 0.4, log: true}, []float64{0.05, 0.1, 0.2}},
+		"bytes":       {scale{lo: 0, hi: 90 << 30, base: 1024}, []float64{0, 20 << 30, 40 << 30, 60 << 30, 80 << 30}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := tt.s.ticks(ticksY)
+			if diff := cmp.Diff(tt.want, got); diff != "" || math.Signbit(got[0]) {
+				t.Errorf("ticks (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func wellFormed(t *testing.T, svg template.HTML) {
+	t.Helper()
+	for d := xml.NewDecoder(strings.NewReader(string(svg))); ; {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			t.Fatalf("not well-formed: %v\n%s", err, svg)
+		}
+	}
+}
+
+func TestChartsAreDrawnAsAsked(t *testing.T) {
+	nan := math.NaN()
+	up := Series{Name: "<up>", X: []float64{0, 1, 2, 5}, Y: []float64{1, nan, 3, 4}}
+	for name, tc := range map[string]struct {
+		chart Chart
+		want  []string
+		moves int // how often the pen is set down
+	}{
+		"a gap in the values and one in time":  {Chart{Series: []Series{up}, Step: 1}, []string{`class="curve"`, "&lt;up&gt;"}, 3},
+		"levels and marks":                     {Chart{Series: []Series{up}, Levels: []Level{{5, "critical", "too <much>"}, {500, "warning", "far away"}}, Marks: []Mark{{1, "restart"}}}, []string{`class="critical"`, "too &lt;much&gt;", `class="event"`}, 2},
+		"volumes stand on the right axis":      {Chart{Series: []Series{up, {Name: "n", X: up.X, Y: []float64{1, 2, 3, 4}, Right: true, Bars: true}}, Step: 1, FormatRight: func(float64) string { return "R" }}, []string{`class="bar"`, `class="right"`, ">R<"}, 3},
+		"areas on top of each other":           {Chart{Stack: true, Series: []Series{up, up}}, []string{`class="area"`}, 2},
+		"a histogram on a logarithmic axis":    {Chart{Histogram: true, LogX: true, Series: []Series{{X: []float64{0, 1, 10}, Y: []float64{9, 2, 3}}}}, []string{`class="area"`}, 1},
+		"dots that the axes have no place for": {Chart{LogY: true, Series: []Series{{Dots: true, Loose: true, X: []float64{1, 2}, Y: []float64{0, 3}, Label: []string{"no", "yes"}}}}, []string{"yes</title>"}, 0},
+		"heat":                                 {Chart{Step: 1, Heat: []Heat{{"≤ 1", []float64{1, 2}, []float64{0, 4}}, {"≤ 2", []float64{1, 2}, []float64{1, 0}}}}, []string{`class="cell"`, "≤ 1", `fill-opacity="1.00"`}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := tc.chart.SVG()
+			wellFormed(t, got)
+			for _, want := range tc.want {
+				if !strings.Contains(string(got), want) {
+					t.Errorf("no %q in\n%s", want, got)
+				}
+			}
+			for _, never := range []string{"NaN", "Inf", "far away", "no</title>"} {
+				if strings.Contains(string(got), never) {
+					t.Errorf("%q in\n%s", never, got)
+				}
+			}
+			if n := strings.Count(string(got), "M"); n != tc.moves {
+				t.Errorf("the pen is set down %d times, want %d:\n%s", n, tc.moves, got)
+			}
+		})
+	}
+	if got := (&Chart{}).SVG(); !strings.Contains(string(got), "nothing was measured") {
+		t.Errorf("%s", got)
+	}
+}
+
+func TestThePageIsWhole(t *testing.T) {
+	var b strings.Builder
+	page := `{{define "title"}}{{.}}{{end}}{{define "style"}}h1 { color: red; }{{end}}{{define "body"}}<h1>{{.}}</h1>{{percent 0.5}}{{end}}`
+	if err := HTML(&b, page, nil, "<x>"); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"<title>&lt;x&gt;</title>", "<h1>&lt;x&gt;</h1>50 %", "h1 { color: red; }", "Content-Security-Policy", ":root {", "</html>"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in the page", want)
+		}
+	}
+	if strings.Contains(b.String(), "ZgotmplZ") {
+		t.Error("the template refused a value")
+	}
+}

@@ -1,0 +1,85 @@
+package render
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+// Numbers with a unit are written by indicator.FormatNumber everywhere; these are
+// the units that reports use most, and numbers without one.
+
+// Seconds writes a time; what takes for ever never comes.
+func Seconds(v float64) string {
+	if math.IsInf(v, 1) {
+		return "never"
+	}
+	return indicator.FormatNumber(v, indicator.Seconds)
+}
+
+// Percent writes a share.
+func Percent(v float64) string { return indicator.FormatNumber(v, indicator.Ratio) }
+
+// Number writes a number where there is little room: to three digits, from ten
+// thousand on in thousands or millions.
+func Number(v float64) string {
+	switch a := math.Abs(v); {
+	case a >= 1e6:
+		return fmt.Sprintf("%.2f M", v/1e6)
+	case a >= 1e4:
+		return fmt.Sprintf("%.1f k", v/1e3)
+	case a >= 100:
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.3g", v)
+}
+
+// Grouped writes a whole number in full, its thousands apart.
+func Grouped(v float64) string {
+	s := fmt.Sprintf("%.0f", v)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// Large writes a large number in prose.
+func Large(v float64) string {
+	switch {
+	case v >= 1e9:
+		return fmt.Sprintf("%.4g billion", v/1e9)
+	case v >= 1e6:
+		return fmt.Sprintf("%.4g million", v/1e6)
+	}
+	return fmt.Sprintf("%.0f", v)
+}
+
+// GiB writes bytes to a hundredth of a GiB, for the lines of a sum must add up.
+func GiB(v float64) string {
+	switch a := math.Abs(v); {
+	case a < 1<<20:
+		return fmt.Sprintf("%.4g KiB", v/(1<<10))
+	case a < 0.1*(1<<30):
+		return fmt.Sprintf("%.3g MiB", v/(1<<20))
+	}
+	return fmt.Sprintf("%.2f GiB", v/(1<<30))
+}
+
+// Plural writes a number with its noun.
+func Plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}
+
+// And lists words in a sentence.
+func And(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:len(words)-1], ", ") + " and " + words[len(words)-1]
+}

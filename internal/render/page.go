@@ -1,0 +1,39 @@
+package render
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"maps"
+)
+
+var (
+	//go:embed frame.html
+	frame string
+	//go:embed style.css
+	style string
+)
+
+// HTML writes a page that needs nothing but itself: no scripts, no outside
+// resources, readable in the dark and on paper. The page's template defines
+// "title" and "body" and may define "style", which follows the style that all pages
+// have; "figures" is there for a list of Figure.
+func HTML(w io.Writer, page string, funcs template.FuncMap, data any) error {
+	all := template.FuncMap{
+		"style":   func() template.CSS { return template.CSS(style) }, //nolint:gosec // constant
+		"seconds": Seconds, "number": Number, "percent": Percent, "grouped": Grouped,
+	}
+	maps.Copy(all, funcs)
+	t, err := template.New("page").Funcs(all).Parse(frame)
+	if err != nil {
+		return fmt.Errorf("parse the frame of pages: %w", err)
+	}
+	if t, err = t.Parse(page); err != nil {
+		return fmt.Errorf("parse page: %w", err)
+	}
+	if err := t.ExecuteTemplate(w, "frame", data); err != nil {
+		return fmt.Errorf("write page: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,348 @@
+package tunereport
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/render"
+)
+
+// Text writes the answer for a terminal.
+func Text(w io.Writer, a *Answer, o render.Options) error {
+	t := &text{render.NewText(o)}
+	t.model(&a.Model)
+	t.memory(a)
+	t.check(a.Check)
+	if a.Result != nil {
+		t.result(a)
+	}
+	t.list("Notes", a.Notes)
+	_, err := t.WriteTo(w)
+	return err
+}
+
+type text struct{ *render.Text }
+
+func (t *text) list(name string, items []string) {
+	if len(items) > 0 {
+		t.Heading(name)
+		t.List(items)
+	}
+}
+
+func (t *text) model(m *Model) {
+	t.Line("Model")
+	name := m.Architecture
+	if name == "" {
+		name = m.Type
+	}
+	t.Paragraph("  ", "  ", fmt.Sprintf("%s: %s; %s", name, m.Kind, m.DType+quantized(m)))
+	active := ""
+	if m.ActiveParameters < m.Parameters*0.999 {
+		active = fmt.Sprintf(", of which a token uses %s", render.Large(m.ActiveParameters))
+	}
+	t.Paragraph("  ", "  ", fmt.Sprintf("%s parameters%s", render.Large(m.Parameters), active))
+	var parts [][]string
+	for _, p := range m.Parts {
+		parts = append(parts, []string{p.Name, render.Large(p.Parameters), "= " + p.Formula})
+	}
+	if len(parts) > 0 {
+		t.Table(render.Words(render.Columns("", "", "")), parts)
+	}
+	for _, a := range m.Assumed {
+		t.Paragraph("  missing: ", "    ", fmt.Sprintf("%s, taken as %s (%s)", a.Field, a.Value, a.Source))
+	}
+	for _, u := range m.Unknown {
+		t.Paragraph("  not understood: ", "    ", u)
+	}
+}
+
+func quantized(m *Model) string {
+	if m.Quantization == "none" {
+		return ""
+	}
+	return ", linear layers " + m.Quantization
+}
+
+func (t *text) memory(a *Answer) {
+	d := &a.Deployment
+	where := d.GPU
+	if where == "" {
+		where = "no data sheet"
+	}
+	parallel := fmt.Sprintf("TP %d", d.TensorParallel)
+	if d.PipelineParallel > 1 {
+		parallel += fmt.Sprintf(", PP %d", d.PipelineParallel)
+	}
+	if d.DataParallel > 1 {
+		parallel += fmt.Sprintf(", DP %d", d.DataParallel)
+	}
+	t.Heading(fmt.Sprintf("Memory of each GPU: %s, %s, vLLM %s", where, parallel, d.Release))
+	for _, s := range d.Assumed {
+		t.Paragraph("  taken: ", "    ", s)
+	}
+	for _, l := range a.Ledger.Lines {
+		t.amount(l.Name, l.Bytes, render.GiB)
+		t.Paragraph("      = ", "        ", l.Formula)
+		t.Paragraph("      source: ", "        ", l.Source)
+	}
+	t.ledger(&a.Ledger, d.MaxModelLen)
+	if len(a.Remedies) > 0 {
+		t.Heading("What would fit")
+		var remedies []string
+		for _, r := range a.Remedies {
+			remedies = append(remedies, fmt.Sprintf("%s: leaves %s for the KV cache (%s)", r.Change, render.GiB(r.Left.Value), doubt(r.Left, render.GiB)))
+		}
+		t.List(remedies)
+	} else if a.Ledger.MaxConcurrency.Value < 1 {
+		t.Line("")
+		t.Paragraph("  ", "  ", "No single change was found with which it fits.")
+	}
+}
+
+// amount writes a line of a sum with its range.
+func (t *text) amount(name string, r Range, f func(float64) string) {
+	t.Paragraph("  "+render.Pad(name, 34)+" "+render.Right(f(r.Value), 10)+"  ", "    ", doubt(r, f))
+}
+
+// doubt shows a range, or that there is none.
+func doubt(r Range, f func(float64) string) string {
+	if r.exact() {
+		return "exact"
+	}
+	return f(r.Low) + " to " + f(r.High)
+}
+
+func (t *text) ledger(l *Ledger, maxLen int) {
+	t.Heading("KV cache of one engine")
+	t.Paragraph("  ", "    ", fmt.Sprintf("a block: %s bytes = %s", render.Grouped(l.BytesPerBlock), l.BlockFormula))
+	kinds := map[string]int{}
+	var order []string
+	for _, g := range l.Groups {
+		if kinds[g.Kind] == 0 {
+			order = append(order, g.Kind)
+		}
+		kinds[g.Kind]++
+	}
+	if len(l.Groups) > 1 {
+		var parts []string
+		for _, k := range order {
+			parts = append(parts, fmt.Sprintf("%d of %s", kinds[k], k))
+		}
+		t.Paragraph("  ", "    ", fmt.Sprintf("%d groups of layers share the blocks: %s", len(l.Groups), strings.Join(parts, ", ")))
+	}
+	if l.BytesPerToken > 0 {
+		t.Paragraph("  ", "    ", fmt.Sprintf("one more token of context: %s bytes on each GPU", render.Grouped(l.BytesPerToken)))
+	}
+	if l.StateBytes > 0 {
+		t.Paragraph("  ", "    ", fmt.Sprintf("state of one request, whatever its length: %s on each GPU", render.GiB(l.StateBytes)))
+	}
+	t.amount("blocks (num_gpu_blocks)", l.Blocks, render.Grouped)
+	t.amount("capacity in tokens", l.Tokens, render.Grouped)
+	t.amount(fmt.Sprintf("requests of %s tokens", render.Grouped(float64(maxLen))), l.MaxConcurrency, func(v float64) string { return fmt.Sprintf("%.2f", v) })
+	t.amount("longest request that fits", l.LongestRequest, render.Grouped)
+	if len(l.SafeConcurrency) > 0 {
+		var parts []string
+		for _, s := range l.SafeConcurrency {
+			parts = append(parts, fmt.Sprintf("%s of %s", render.Grouped(float64(s.Requests)), render.Grouped(float64(s.Tokens))))
+		}
+		t.Paragraph("  ", "    ", "without preemption, requests of so many tokens: "+strings.Join(parts, ", "))
+	}
+}
+
+func (t *text) check(c *Check) {
+	if c == nil {
+		return
+	}
+	t.Heading("The ledger of the server's settings beside " + c.Source)
+	for _, x := range c.Comparisons {
+		f := render.Grouped
+		if x.Unit == "bytes" {
+			f = render.GiB
+		}
+		verdict := "agrees"
+		if !x.Within {
+			verdict = "OFF"
+		}
+		t.Paragraph("  ", "    ", fmt.Sprintf("%s: %s here (%s), %s there: %s, %s", x.Name, f(x.Ledger.Value), doubt(x.Ledger, f), f(x.Server), off(x.Off), verdict))
+		if !x.Within && x.Says != "" {
+			t.Paragraph("    look at: ", "      ", x.Says)
+		}
+	}
+}
+
+// off writes a relative error.
+func off(v float64) string {
+	if math.Abs(v) < 0.0005 {
+		return "no difference"
+	}
+	return fmt.Sprintf("%+.1f %%", 100*v)
+}
+
+func (t *text) result(a *Answer) {
+	r := a.Result
+	p := r.Best
+	t.Heading("Workload and targets")
+	t.Paragraph("  ", "    ", a.Workload)
+	t.Paragraph("  ", "    ", targets(a.Targets))
+	if p != nil {
+		t.Heading("Configuration")
+	} else {
+		p = r.Nearest
+		t.Heading("The targets cannot be met")
+		t.List(r.Explain)
+		t.Heading("What comes closest")
+	}
+	t.Paragraph("  ", "    ", fmt.Sprintf("%s: %s of %d each", render.Plural(p.GPUs, "GPU"), render.Plural(p.Replicas, "replica"), p.GPUs/max(p.Replicas, 1)))
+	t.Line("")
+	for line := range strings.SplitSeq(r.Command, "\n") {
+		t.Line("  " + line)
+	}
+	t.Line("")
+	t.predicted(r, p)
+	t.marginal(r, p)
+	t.front(r, p)
+	t.usual(a, p)
+}
+
+func targets(t *Targets) string {
+	var parts []string
+	add := func(name string, v float64) {
+		if v > 0 {
+			parts = append(parts, fmt.Sprintf("%s P95 ≤ %s", name, render.Seconds(v)))
+		}
+	}
+	add("TTFT", t.TTFTP95)
+	add("ITL", t.ITLP95)
+	add("E2E", t.E2EP95)
+	if t.TokensPerSecond > 0 {
+		parts = append(parts, fmt.Sprintf("%s output tokens/s", render.Grouped(t.TokensPerSecond)))
+	}
+	return "targets: " + strings.Join(parts, ", ")
+}
+
+func (t *text) predicted(r *Result, p *Point) {
+	var rows [][]string
+	for _, m := range r.Predicted {
+		f := render.Seconds
+		if m.Unit != "s" {
+			f = render.Grouped
+		}
+		goal := ""
+		if m.Target != nil {
+			goal = f(*m.Target)
+			if m.Unit == "s" && m.Value > *m.Target || m.Unit != "s" && m.Value < *m.Target*0.95 {
+				goal += "  MISSED"
+			}
+		}
+		rows = append(rows, []string{m.Name, f(m.Value), f(m.Low) + " to " + f(m.High), goal})
+	}
+	t.Table(render.Words(render.Columns("predicted", "value", "interval", "target")), rows)
+	t.Paragraph("  ", "    ", fmt.Sprintf("per GPU %s output tokens/s; %.3g requests in a batch on average; KV cache at most %.0f %% full; %d preemptions in 1000 requests",
+		render.Grouped(p.PerGPU), p.Running, 100*p.KVPeak, p.Preemptions))
+	t.Paragraph("  basis: ", "    ", r.Basis)
+}
+
+func seconds(v *float64) string {
+	if v == nil {
+		return "never"
+	}
+	return render.Seconds(*v)
+}
+
+func (t *text) marginal(r *Result, p *Point) {
+	t.Heading("What one step of each knob costs")
+	rows := [][]string{{"as above", seconds(p.TTFTP95), seconds(p.ITLP95), seconds(p.E2EP95), render.Grouped(p.PerGPU), ""}}
+	for _, m := range r.Marginal {
+		name := fmt.Sprintf("%s %s", strings.TrimPrefix(m.Knob, "--"), m.To)
+		if m.Point == nil {
+			rows = append(rows, []string{name, m.Impossible})
+			continue
+		}
+		verdict := ""
+		if !m.Point.Met {
+			verdict = "misses"
+		}
+		rows = append(rows, []string{name, change(m.Point.TTFTP95, p.TTFTP95), change(m.Point.ITLP95, p.ITLP95), change(m.Point.E2EP95, p.E2EP95), change(&m.Point.PerGPU, &p.PerGPU), verdict})
+	}
+	t.Table(render.Words(render.Columns("95th percentiles", "TTFT", "ITL", "E2E", "tok/s/GPU", "")), rows)
+	t.Paragraph("  ", "  ", "= is less than half a percent")
+}
+
+// change writes a relative difference.
+func change(to, from *float64) string {
+	switch {
+	case to == nil:
+		return "never"
+	case from == nil || *from == 0:
+		return "?"
+	}
+	d := *to / *from - 1
+	switch {
+	case math.Abs(d) < 0.005:
+		return "="
+	case d > 9.99:
+		return fmt.Sprintf("×%.0f", 1+d)
+	}
+	return fmt.Sprintf("%+.0f %%", 100*d)
+}
+
+// front draws throughput per GPU against ITL.
+func (t *text) front(r *Result, best *Point) {
+	if len(r.Pareto) < 2 {
+		return
+	}
+	var dots []render.Dot
+	put := func(p *Point, mark rune) {
+		if p.ITLP95 != nil && *p.ITLP95 > 0 && p.PerGPU > 0 {
+			dots = append(dots, render.Dot{X: *p.ITLP95, Y: p.PerGPU, Mark: mark})
+		}
+	}
+	for i := range r.Points {
+		put(&r.Points[i], '·')
+	}
+	for i := range r.Pareto {
+		put(&r.Pareto[i], 'o')
+	}
+	put(best, '#')
+	t.Heading("Throughput per GPU against latency")
+	if !t.Scatter(dots, "ITL P95", "tok/s/GPU", render.Seconds, render.Grouped) {
+		return
+	}
+	t.Paragraph("  ", "  ", "# the configuration above, o not beaten by any other in throughput per GPU, ITL and TTFT, · the others")
+	t.Line("")
+	var rows [][]string
+	for i := range r.Pareto {
+		p := &r.Pareto[i]
+		met := ""
+		if !p.Met {
+			met = "misses"
+		}
+		rows = append(rows, []string{arrangement(p), fmt.Sprint(p.GPUs), render.Grouped(p.PerGPU), seconds(p.TTFTP95), seconds(p.ITLP95), met})
+	}
+	t.Table(render.Words(render.Columns("arrangement", "GPUs", "tok/s/GPU", "TTFT P95", "ITL P95", "")), rows)
+}
+
+func arrangement(p *Point) string {
+	s := fmt.Sprintf("%d × TP %d, %d seqs, %d tok", p.Replicas, p.TensorParallel, p.MaxNumSeqs, p.MaxNumBatchedTokens)
+	if p.KVCacheDtype != "auto" {
+		s += ", " + p.KVCacheDtype
+	}
+	return s
+}
+
+func (t *text) usual(a *Answer, p *Point) {
+	u := a.Result.Usual
+	if u.KVBytes <= 0 && a.Ledger.Blocks.Value > 0 {
+		return // the memory is not known, or it is not one GPU's
+	}
+	t.Heading("The usual arithmetic, as a first approximation")
+	if u.MaxNumSeqs == 0 {
+		t.Paragraph("  ", "    ", fmt.Sprintf("memory × 0.9 − weights = %s: nothing fits", render.GiB(u.KVBytes)))
+		return
+	}
+	t.Paragraph("  ", "    ", fmt.Sprintf("memory × 0.9 − weights = %s for %s tokens; over the mean length of a request, max-num-seqs %d (here %d), with the cache of the ledger %s tokens",
+		render.GiB(u.KVBytes), render.Grouped(u.Tokens), u.MaxNumSeqs, p.MaxNumSeqs, render.Grouped(a.Ledger.Tokens.Value)))
+}

@@ -1,0 +1,67 @@
+// Package stat computes the order statistics that the tree needs, each in one
+// way: medians, quantiles of values, and quantiles of a histogram's buckets. It is
+// pure. Package gonum's stat has no median, and quantiles of float64 alone; for
+// distributions it is used directly.
+package stat
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// Median returns the middle one of values in any order, of an even number the upper
+// of the two in the middle, and the zero value of none. The values keep their order.
+func Median[T cmp.Ordered](values []T) T {
+	var none T
+	if len(values) == 0 {
+		return none
+	}
+	sorted := slices.Clone(values)
+	slices.Sort(sorted)
+	return sorted[len(sorted)/2]
+}
+
+// Quantile returns a quantile of values in ascending order by the nearest rank: the
+// least value that at least the share q of them does not exceed. Of no values it is
+// the zero value.
+func Quantile[T cmp.Ordered](sorted []T, q float64) T {
+	var none T
+	if len(sorted) == 0 {
+		return none
+	}
+	// A millionth of a rank forgives q×n its rounding.
+	rank := int(math.Ceil(q*float64(len(sorted)) - 1e-6))
+	return sorted[min(max(rank, 1), len(sorted))-1]
+}
+
+// Edge says of which side a value is bounded.
+type Edge int
+
+// The edges.
+const (
+	Inside     Edge = iota
+	FirstBound      // in the first bucket: the value is at most so much
+	LastBound       // beyond the last bound: the value is at least that
+)
+
+// BucketQuantile estimates a quantile as PromQL's histogram_quantile does, from the
+// finite upper bounds of a histogram's buckets, ascending, the observations up to
+// each, and the total: linear within a bucket, the last bound for what lies beyond
+// it. Without bounds or observations it is NaN.
+func BucketQuantile(q float64, bounds, upTo []float64, total float64) (float64, Edge) {
+	if len(bounds) == 0 || !(total > 0) {
+		return math.NaN(), Inside
+	}
+	rank := q * total
+	i := slices.IndexFunc(upTo, func(n float64) bool { return n >= rank })
+	switch {
+	case i < 0:
+		return bounds[len(bounds)-1], LastBound
+	case i == 0 && bounds[0] <= 0:
+		return bounds[0], FirstBound
+	case i == 0:
+		return bounds[0] * rank / upTo[0], FirstBound
+	}
+	return bounds[i-1] + (bounds[i]-bounds[i-1])*(rank-upTo[i-1])/(upTo[i]-upTo[i-1]), Inside
+}

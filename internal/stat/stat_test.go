@@ -1,0 +1,74 @@
+package stat
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestMedianAndQuantile(t *testing.T) {
+	values := []float64{4, 1, 3, 2}
+	if got := Median(values); got != 3 || values[0] != 4 {
+		t.Errorf("the median of 4, 1, 3, 2 is %v, and the values are now %v", got, values)
+	}
+	if Median([]time.Duration(nil)) != 0 || Quantile([]float64(nil), 0.5) != 0 {
+		t.Error("no values have a median")
+	}
+	hundred := make([]int, 100)
+	for i := range hundred {
+		hundred[i] = i + 1
+	}
+	for q, want := range map[float64]int{0: 1, 0.005: 1, 0.5: 50, 0.95: 95, 0.99: 99, 0.991: 100, 1: 100} {
+		if got := Quantile(hundred, q); got != want {
+			t.Errorf("the %v quantile of 1 to 100 is %d, want %d", q, got, want)
+		}
+	}
+}
+
+// TestQuantileIsTheLeastThatEnoughDoNotExceed holds the definition against any values.
+func TestQuantileIsTheLeastThatEnoughDoNotExceed(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		v := rapid.SliceOfN(rapid.IntRange(0, 20), 1, 60).Draw(t, "values")
+		percent := rapid.IntRange(1, 100).Draw(t, "percent")
+		slices.Sort(v)
+		got := Quantile(v, float64(percent)/100)
+		below, upTo := 0, 0
+		for _, x := range v {
+			if x < got {
+				below++
+			}
+			if x <= got {
+				upTo++
+			}
+		}
+		if 100*upTo < percent*len(v) || 100*below >= percent*len(v) {
+			t.Fatalf("%d %% of %v: %d", percent, v, got)
+		}
+	})
+}
+
+func TestBucketQuantile(t *testing.T) {
+	for name, tc := range map[string]struct {
+		q            float64
+		bounds, upTo []float64
+		total        float64
+		want         float64
+		edge         Edge
+	}{
+		"linear within a bucket":    {0.5, []float64{1, 2, 4}, []float64{0, 5, 20}, 20, 2 + 2*5.0/15, Inside},
+		"in the first bucket":       {0.5, []float64{0.3}, []float64{10}, 10, 0.15, FirstBound},
+		"below zero":                {0.5, []float64{-1, 2}, []float64{8, 10}, 10, -1, FirstBound},
+		"beyond the last bound":     {0.95, []float64{1, 60}, []float64{5, 6}, 100, 60, LastBound},
+		"an empty bucket is passed": {0.5, []float64{1, 2, 3}, []float64{5, 5, 10}, 10, 1, FirstBound},
+	} {
+		if got, edge := BucketQuantile(tc.q, tc.bounds, tc.upTo, tc.total); math.Abs(got-tc.want) > 1e-9 || edge != tc.edge {
+			t.Errorf("%s: %v, %v; want %v, %v", name, got, edge, tc.want, tc.edge)
+		}
+	}
+	if got, _ := BucketQuantile(0.5, []float64{1}, []float64{0}, 0); !math.IsNaN(got) {
+		t.Errorf("no observations give %v", got)
+	}
+}

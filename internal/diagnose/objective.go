@@ -85,7 +85,7 @@ func (b breach) text() string {
 func (j *judgement) breach() outcome {
 	o := outcome{pathology: ObjectiveBreached, severity: ObjectiveBreached.Severity, status: NotApplicable}
 	broken := j.view.breaches()
-	if len(broken) == 0 || !broken[0].certain || slices.ContainsFunc(j.outcomes, explainsLateness) {
+	if len(broken) == 0 || !broken[0].certain || slices.ContainsFunc(j.outcomes, j.explainsLateness) {
 		return o
 	}
 	o.status = Firing
@@ -100,8 +100,9 @@ func (j *judgement) breach() outcome {
 
 // explainsLateness reports whether a pathology fires that is about latency or
 // causes others: late answers need no further name then.
-func explainsLateness(o outcome) bool {
-	return o.status == Firing && (o.pathology.FollowsObjectives || len(o.pathology.Inhibits) > 0)
+func (j *judgement) explainsLateness(o outcome) bool {
+	causes := func(other outcome) bool { return o.pathology.Inhibits(other.pathology) }
+	return o.status == Firing && (o.pathology.FollowsObjectives || slices.ContainsFunc(j.outcomes, causes))
 }
 
 // whatWouldTell says where the time goes, what is suspected, and what is missing

@@ -49,9 +49,12 @@ var Pathology = &catalog.Pathology{
 	),
 	For:      2 * time.Minute,
 	Supports: []catalog.Cond{catalog.Above(indicator.WaitingGrowth, growing)},
-	Inhibits: []string{"saturation", "slow-prefill", "workload-shift", "client-cancellations"},
-	Refine:   refine,
-	Runbook:  runbook,
+	ExplainedBy: []string{
+		"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart", "replica-imbalance", "gpu-throttling",
+		"prefix-cache-misses", "severe-degradation",
+	},
+	Refine:  refine,
+	Runbook: runbook,
 }
 
 var growing = &catalog.Threshold{

@@ -62,7 +62,7 @@ var Pathology = &catalog.Pathology{
 			catalog.Above(indicator.LeftUnserved, leftUnserved),
 		)),
 	),
-	Inhibits: []string{"kv-cache-thrashing", "prefill-starvation", "prefix-cache-misses", "severe-degradation", "saturation", "concurrency-limit", "slow-decode", "slow-prefill", "client-cancellations", "http-errors", "replica-imbalance", "gpu-underutilization", "memory-leak", "workload-shift"},
-	Refine:   refine,
-	Runbook:  runbook,
+	ExplainedBy: []string{"target-down", "gpu-hardware-errors"},
+	Refine:      refine,
+	Runbook:     runbook,
 }

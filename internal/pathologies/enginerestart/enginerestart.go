@@ -48,8 +48,8 @@ var Pathology = &catalog.Pathology{
 	// What a cold start explains: first steps that compile, an empty prefix cache, the
 	// clients of the outage who come back all at once or have given up. Not evictions,
 	// errors or a hang: the server counts from zero, so they are of now.
-	Inhibits: []string{"prefill-starvation", "prefix-cache-misses", "severe-degradation", "slow-prefill", "slow-decode", "client-cancellations", "workload-shift", "memory-leak", "saturation", "concurrency-limit"},
-	For:      0 * time.Second,
-	Refine:   refine,
-	Runbook:  runbook,
+	For:         0 * time.Second,
+	ExplainedBy: []string{"target-down"},
+	Refine:      refine,
+	Runbook:     runbook,
 }

@@ -36,8 +36,7 @@ var Pathology = &catalog.Pathology{
 		catalog.Above(indicator.NVLinkErrors, linkErrors),
 		catalog.Above(indicator.PCIeReplays, linkErrors),
 	),
-	For:      0 * time.Second,
-	Inhibits: []string{"gpu-throttling", "engine-hung", "severe-degradation", "slow-decode", "slow-prefill", "client-cancellations", "gpu-underutilization"},
-	Refine:   refine,
-	Runbook:  runbook,
+	For:     0 * time.Second,
+	Refine:  refine,
+	Runbook: runbook,
 }

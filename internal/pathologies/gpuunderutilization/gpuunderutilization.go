@@ -54,7 +54,8 @@ var Pathology = &catalog.Pathology{
 			catalog.Below(indicator.GPUUtil, gpuIdle),
 		),
 	),
-	For:     15 * time.Minute,
-	Refine:  refine,
-	Runbook: runbook,
+	For:         15 * time.Minute,
+	ExplainedBy: []string{"target-down", "gpu-hardware-errors", "engine-hung", "gpu-throttling"},
+	Refine:      refine,
+	Runbook:     runbook,
 }

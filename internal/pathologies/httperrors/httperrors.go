@@ -51,7 +51,8 @@ var Pathology = &catalog.Pathology{
 		catalog.Above(indicator.EngineErrors, engineErrors),
 		catalog.Above(indicator.AdmissionRejections, rejections),
 	),
-	For:     2 * time.Minute,
-	Refine:  refine,
-	Runbook: runbook,
+	For:         2 * time.Minute,
+	ExplainedBy: []string{"target-down", "engine-hung"},
+	Refine:      refine,
+	Runbook:     runbook,
 }

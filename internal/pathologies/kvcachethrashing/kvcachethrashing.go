@@ -50,9 +50,9 @@ var Pathology = &catalog.Pathology{
 		catalog.FirstTokenLate,
 		catalog.Above(indicator.StallsPerRequest, stalls),
 	},
-	Inhibits: []string{"prefill-starvation", "prefix-cache-misses", "severe-degradation", "saturation", "concurrency-limit", "slow-decode", "slow-prefill", "client-cancellations", "workload-shift"},
-	Refine:   refine,
-	Runbook:  runbook,
+	ExplainedBy: []string{"target-down", "engine-hung", "replica-imbalance"},
+	Refine:      refine,
+	Runbook:     runbook,
 }
 
 var stalls = &catalog.Threshold{

@@ -54,7 +54,8 @@ var Pathology = &catalog.Pathology{
 			),
 		),
 	),
-	For:     30 * time.Minute,
-	Refine:  refine,
-	Runbook: runbook,
+	For:         30 * time.Minute,
+	ExplainedBy: []string{"target-down", "engine-hung", "engine-restart"},
+	Refine:      refine,
+	Runbook:     runbook,
 }

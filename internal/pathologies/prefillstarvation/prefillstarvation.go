@@ -73,7 +73,9 @@ var Pathology = &catalog.Pathology{
 	),
 	For:      2 * time.Minute,
 	Supports: []catalog.Cond{catalog.Above(indicator.UnseenWait, unseenWait), catalog.Above(indicator.StallsPerRequest, stalls)},
-	Inhibits: []string{"severe-degradation", "saturation", "slow-decode", "slow-prefill", "workload-shift", "client-cancellations"},
-	Refine:   refine,
-	Runbook:  runbook,
+	ExplainedBy: []string{
+		"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart", "replica-imbalance", "gpu-throttling",
+	},
+	Refine:  refine,
+	Runbook: runbook,
 }

@@ -30,7 +30,10 @@ var Pathology = &catalog.Pathology{
 	),
 	For:      2 * time.Minute,
 	Supports: []catalog.Cond{catalog.Above(indicator.WaitingGrowth, growing), catalog.Above(indicator.QueueTimeMean, catalog.QueueTimeLong)},
-	Inhibits: []string{"slow-prefill", "workload-shift", "client-cancellations"},
-	Refine:   refine,
-	Runbook:  runbook,
+	ExplainedBy: []string{
+		"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart", "replica-imbalance", "gpu-throttling",
+		"prefill-starvation", "prefix-cache-misses", "severe-degradation", "concurrency-limit",
+	},
+	Refine:  refine,
+	Runbook: runbook,
 }

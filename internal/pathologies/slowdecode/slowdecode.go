@@ -41,7 +41,10 @@ var Pathology = &catalog.Pathology{
 	),
 	For:      5 * time.Minute,
 	Supports: []catalog.Cond{catalog.Above(indicator.ITLP95, catalog.ITLObjective), catalog.Above(indicator.E2EMean, catalog.E2EWorse)},
-	Inhibits: []string{"slow-prefill", "workload-shift", "client-cancellations"},
-	Refine:   refine,
-	Runbook:  runbook,
+	ExplainedBy: []string{
+		"target-down", "gpu-hardware-errors", "engine-hung", "kv-cache-thrashing", "engine-restart",
+		"replica-imbalance", "gpu-throttling", "prefill-starvation", "severe-degradation",
+	},
+	Refine:  refine,
+	Runbook: runbook,
 }

@@ -37,7 +37,6 @@ var Pathology = &catalog.Pathology{
 		catalog.Below(indicator.UpNow, failsNow),
 		catalog.Above(indicator.FailedScrapes, twice),
 	),
-	Inhibits: []string{"engine-hung", "engine-restart", "kv-cache-thrashing", "prefill-starvation", "prefix-cache-misses", "severe-degradation", "saturation", "concurrency-limit", "slow-decode", "slow-prefill", "client-cancellations", "http-errors", "replica-imbalance", "gpu-underutilization", "memory-leak", "workload-shift"},
-	Refine:   refine,
-	Runbook:  runbook,
+	Refine:  refine,
+	Runbook: runbook,
 }

@@ -46,7 +46,12 @@ var Pathology = &catalog.Pathology{
 		catalog.DecodeFair,
 		catalog.Below(indicator.PrefillTimePerToken, sameCost),
 	),
-	For:     10 * time.Minute,
+	For: 10 * time.Minute,
+	ExplainedBy: []string{
+		"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart", "replica-imbalance", "gpu-throttling",
+		"prefill-starvation", "prefix-cache-misses", "severe-degradation", "concurrency-limit", "saturation",
+		"slow-decode", "slow-prefill",
+	},
 	Refine:  refine,
 	Runbook: runbook,
 }

@@ -83,6 +83,10 @@ type Pathology struct {
 
 	// Runbook is a Markdown page with the sections that Validate asks for.
 	Runbook string
+
+	// Scenario lets the make-believe fleet bring the pathology about: YAML, which
+	// fleet.ReadScenario reads.
+	Scenario string
 }
 
 // Inhibits reports whether p, found on a target, explains symptom there.

@@ -13,6 +13,9 @@ import (
 //go:embed runbook.md
 var runbook string
 
+//go:embed scenario.yaml
+var scenario string
+
 var (
 	share = &catalog.Threshold{
 		Name: "abandoned_share", Unit: indicator.Ratio, Default: 0.15, Baseline: &catalog.Relative{Factor: 2, Offset: 0.1, Most: 0.25},
@@ -40,6 +43,7 @@ var Pathology = &catalog.Pathology{
 		"replica-imbalance", "gpu-throttling", "prefill-starvation", "severe-degradation", "concurrency-limit",
 		"saturation", "slow-decode",
 	},
-	Refine:  refine,
-	Runbook: runbook,
+	Refine:   refine,
+	Runbook:  runbook,
+	Scenario: scenario,
 }

@@ -13,6 +13,9 @@ import (
 //go:embed runbook.md
 var runbook string
 
+//go:embed scenario.yaml
+var scenario string
+
 var (
 	kvRoom = &catalog.Threshold{
 		Name: "limit_kv_room", Unit: indicator.Ratio, Default: 0.6,
@@ -53,8 +56,9 @@ var Pathology = &catalog.Pathology{
 		"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart", "replica-imbalance", "gpu-throttling",
 		"prefix-cache-misses", "severe-degradation",
 	},
-	Refine:  refine,
-	Runbook: runbook,
+	Refine:   refine,
+	Runbook:  runbook,
+	Scenario: scenario,
 }
 
 var growing = &catalog.Threshold{

@@ -14,6 +14,9 @@ import (
 //go:embed runbook.md
 var runbook string
 
+//go:embed scenario.yaml
+var scenario string
+
 var (
 	stuck = &catalog.Threshold{
 		Name: "engines_stuck", Unit: indicator.Count, Default: 0.5,
@@ -65,4 +68,5 @@ var Pathology = &catalog.Pathology{
 	ExplainedBy: []string{"target-down", "gpu-hardware-errors"},
 	Refine:      refine,
 	Runbook:     runbook,
+	Scenario:    scenario,
 }

@@ -12,6 +12,9 @@ import (
 //go:embed runbook.md
 var runbook string
 
+//go:embed scenario.yaml
+var scenario string
+
 var (
 	once = &catalog.Threshold{
 		Name: "restarted", Unit: indicator.Count, Default: 0.5,
@@ -52,4 +55,5 @@ var Pathology = &catalog.Pathology{
 	ExplainedBy: []string{"target-down"},
 	Refine:      refine,
 	Runbook:     runbook,
+	Scenario:    scenario,
 }

@@ -12,6 +12,9 @@ import (
 //go:embed runbook.md
 var runbook string
 
+//go:embed scenario.yaml
+var scenario string
+
 var (
 	anyError = &catalog.Threshold{
 		Name: "gpu_error", Unit: indicator.Count, Default: 0.5,
@@ -36,7 +39,8 @@ var Pathology = &catalog.Pathology{
 		catalog.Above(indicator.NVLinkErrors, linkErrors),
 		catalog.Above(indicator.PCIeReplays, linkErrors),
 	),
-	For:     0 * time.Second,
-	Refine:  refine,
-	Runbook: runbook,
+	For:      0 * time.Second,
+	Refine:   refine,
+	Runbook:  runbook,
+	Scenario: scenario,
 }

@@ -12,6 +12,9 @@ import (
 //go:embed runbook.md
 var runbook string
 
+//go:embed scenario.yaml
+var scenario string
+
 var (
 	set = &catalog.Threshold{
 		Name: "throttle_reason", Unit: indicator.Count, Default: 0.5,
@@ -44,4 +47,5 @@ var Pathology = &catalog.Pathology{
 	ExplainedBy: []string{"gpu-hardware-errors"},
 	Refine:      refine,
 	Runbook:     runbook,
+	Scenario:    scenario,
 }

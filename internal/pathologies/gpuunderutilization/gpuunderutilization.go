@@ -13,6 +13,9 @@ import (
 //go:embed runbook.md
 var runbook string
 
+//go:embed scenario.yaml
+var scenario string
+
 var (
 	gpuIdle = &catalog.Threshold{
 		Name: "gpu_low", Unit: indicator.Ratio, Default: 0.5,
@@ -58,4 +61,5 @@ var Pathology = &catalog.Pathology{
 	ExplainedBy: []string{"target-down", "gpu-hardware-errors", "engine-hung", "gpu-throttling"},
 	Refine:      refine,
 	Runbook:     runbook,
+	Scenario:    scenario,
 }

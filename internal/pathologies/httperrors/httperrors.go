@@ -12,6 +12,9 @@ import (
 //go:embed runbook.md
 var runbook string
 
+//go:embed scenario.yaml
+var scenario string
+
 var (
 	serverErrors = &catalog.Threshold{
 		Name: "http_5xx_share", Unit: indicator.Ratio, Objective: "availability", BurnRate: 14.4, Default: 0.04,
@@ -55,4 +58,5 @@ var Pathology = &catalog.Pathology{
 	ExplainedBy: []string{"target-down", "engine-hung"},
 	Refine:      refine,
 	Runbook:     runbook,
+	Scenario:    scenario,
 }

@@ -13,6 +13,9 @@ import (
 //go:embed runbook.md
 var runbook string
 
+//go:embed scenario.yaml
+var scenario string
+
 var (
 	kvFull = &catalog.Threshold{
 		Name: "kv_cache_full", Unit: indicator.Ratio, Default: 0.9,
@@ -53,6 +56,7 @@ var Pathology = &catalog.Pathology{
 	ExplainedBy: []string{"target-down", "engine-hung", "replica-imbalance"},
 	Refine:      refine,
 	Runbook:     runbook,
+	Scenario:    scenario,
 }
 
 var stalls = &catalog.Threshold{

@@ -13,6 +13,9 @@ import (
 //go:embed runbook.md
 var runbook string
 
+//go:embed scenario.yaml
+var scenario string
+
 var (
 	leakRate = &catalog.Threshold{
 		Name: "memory_growth", Unit: indicator.BytesPerSecond, Default: 5000,
@@ -58,4 +61,5 @@ var Pathology = &catalog.Pathology{
 	ExplainedBy: []string{"target-down", "engine-hung", "engine-restart"},
 	Refine:      refine,
 	Runbook:     runbook,
+	Scenario:    scenario,
 }

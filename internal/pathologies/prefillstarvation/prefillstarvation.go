@@ -13,6 +13,9 @@ import (
 //go:embed runbook.md
 var runbook string
 
+//go:embed scenario.yaml
+var scenario string
+
 var (
 	ttftTail = &catalog.Threshold{
 		Name: "starved_ttft", Unit: indicator.Seconds, Objective: "ttft_p95", Default: 3,
@@ -76,6 +79,7 @@ var Pathology = &catalog.Pathology{
 	ExplainedBy: []string{
 		"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart", "replica-imbalance", "gpu-throttling",
 	},
-	Refine:  refine,
-	Runbook: runbook,
+	Refine:   refine,
+	Runbook:  runbook,
+	Scenario: scenario,
 }

@@ -12,6 +12,9 @@ import (
 //go:embed runbook.md
 var runbook string
 
+//go:embed scenario.yaml
+var scenario string
+
 var (
 	hitsLow = &catalog.Threshold{
 		Name: "prefix_hits_low", Unit: indicator.Ratio, Default: 0.1, Baseline: &catalog.Relative{Factor: 0.6, Offset: -0.05},
@@ -44,4 +47,5 @@ var Pathology = &catalog.Pathology{
 	ExplainedBy: []string{"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart"},
 	Refine:      refine,
 	Runbook:     runbook,
+	Scenario:    scenario,
 }

@@ -13,6 +13,9 @@ import (
 //go:embed runbook.md
 var runbook string
 
+//go:embed scenario.yaml
+var scenario string
+
 var (
 	several = &catalog.Threshold{
 		Name: "replicas", Unit: indicator.Count, Default: 1.5,
@@ -69,4 +72,5 @@ var Pathology = &catalog.Pathology{
 	ExplainedBy: []string{"target-down", "engine-hung"},
 	Refine:      refine,
 	Runbook:     runbook,
+	Scenario:    scenario,
 }

@@ -12,6 +12,9 @@ import (
 //go:embed runbook.md
 var runbook string
 
+//go:embed scenario.yaml
+var scenario string
+
 var growing = &catalog.Threshold{
 	Name: "queue_growing", Unit: indicator.RequestsPerSecond, Default: 0.1,
 	Why: "the queue grows: more arrives than is served",
@@ -34,6 +37,7 @@ var Pathology = &catalog.Pathology{
 		"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart", "replica-imbalance", "gpu-throttling",
 		"prefill-starvation", "prefix-cache-misses", "severe-degradation", "concurrency-limit",
 	},
-	Refine:  refine,
-	Runbook: runbook,
+	Refine:   refine,
+	Runbook:  runbook,
+	Scenario: scenario,
 }

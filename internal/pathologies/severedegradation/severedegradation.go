@@ -13,6 +13,9 @@ import (
 //go:embed runbook.md
 var runbook string
 
+//go:embed scenario.yaml
+var scenario string
+
 // Pathology is severe degradation.
 var Pathology = &catalog.Pathology{
 	ID:                "severe-degradation",
@@ -27,6 +30,7 @@ var Pathology = &catalog.Pathology{
 		"target-down", "gpu-hardware-errors", "engine-hung", "kv-cache-thrashing", "engine-restart",
 		"replica-imbalance", "gpu-throttling", "prefill-starvation", "prefix-cache-misses",
 	},
-	Refine:  refine,
-	Runbook: runbook,
+	Refine:   refine,
+	Runbook:  runbook,
+	Scenario: scenario,
 }

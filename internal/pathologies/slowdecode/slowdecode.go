@@ -13,6 +13,9 @@ import (
 //go:embed runbook.md
 var runbook string
 
+//go:embed scenario.yaml
+var scenario string
+
 // medianSlower bears witness that the mean, which alone is exact, tells of no
 // short stall. Where buckets are as wide as 25 to 50 ms a median cannot say by how
 // much it rose.
@@ -45,6 +48,7 @@ var Pathology = &catalog.Pathology{
 		"target-down", "gpu-hardware-errors", "engine-hung", "kv-cache-thrashing", "engine-restart",
 		"replica-imbalance", "gpu-throttling", "prefill-starvation", "severe-degradation",
 	},
-	Refine:  refine,
-	Runbook: runbook,
+	Refine:   refine,
+	Runbook:  runbook,
+	Scenario: scenario,
 }

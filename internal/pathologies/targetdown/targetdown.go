@@ -11,6 +11,9 @@ import (
 //go:embed runbook.md
 var runbook string
 
+//go:embed scenario.yaml
+var scenario string
+
 var (
 	mostly = &catalog.Threshold{
 		Name: "scrapes_succeed", Unit: indicator.Ratio, Default: 0.51,
@@ -37,6 +40,7 @@ var Pathology = &catalog.Pathology{
 		catalog.Below(indicator.UpNow, failsNow),
 		catalog.Above(indicator.FailedScrapes, twice),
 	),
-	Refine:  refine,
-	Runbook: runbook,
+	Refine:   refine,
+	Runbook:  runbook,
+	Scenario: scenario,
 }

@@ -13,6 +13,9 @@ import (
 //go:embed runbook.md
 var runbook string
 
+//go:embed scenario.yaml
+var scenario string
+
 var (
 	longer = &catalog.Threshold{
 		Name: "shift_tokens", Unit: indicator.Tokens, Default: catalog.None, Baseline: &catalog.Relative{Factor: 1.5, History: true},
@@ -52,6 +55,7 @@ var Pathology = &catalog.Pathology{
 		"prefill-starvation", "prefix-cache-misses", "severe-degradation", "concurrency-limit", "saturation",
 		"slow-decode", "slow-prefill",
 	},
-	Refine:  refine,
-	Runbook: runbook,
+	Refine:   refine,
+	Runbook:  runbook,
+	Scenario: scenario,
 }

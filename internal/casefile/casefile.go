@@ -40,6 +40,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
+	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/slo"
 )
 
@@ -80,28 +81,16 @@ hist vllm:request_prefill_kv_computed_tokens{model_name="m",engine="0"} mean=500
 hist vllm:iteration_tokens_total{model_name="m",engine="0"} mean=24 rate=50
 `
 
-// Upper bounds of vLLM's buckets (vllm/v1/metrics/loggers.py, v0.23.0).
-var (
-	latencyBounds = []float64{0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680}
-	ttftBounds    = []float64{0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560}
-	itlBounds     = []float64{0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80}
-	stepBounds    = []float64{1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384}
-	sizeBounds    = []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000} // max_model_len 32768
-)
-
+// boundsOf returns the upper bounds of a family's buckets, of a server with
+// max_model_len 32768.
 func boundsOf(family string) []float64 {
-	switch family {
-	case "vllm:time_to_first_token_seconds":
-		return ttftBounds
-	case "vllm:inter_token_latency_seconds", "vllm:request_time_per_output_token_seconds":
-		return itlBounds
-	case "vllm:iteration_tokens_total":
-		return stepBounds
-	}
 	if strings.HasSuffix(family, "_tokens") {
-		return sizeBounds
+		return dialect.LengthBounds(32768)
 	}
-	return latencyBounds
+	if b := dialect.Bounds(family, ""); b != nil {
+		return b
+	}
+	return dialect.Bounds("vllm:e2e_request_latency_seconds", "")
 }
 
 // Start is the time of the first scrape.

@@ -81,6 +81,10 @@ type Pathology struct {
 	// numbers and sizes the fixes. It cannot change the status.
 	Refine func(*Pass)
 
+	// Panel is the number of the dashboard panel to look at first; 0 is that of the
+	// first signal of When.
+	Panel int
+
 	// Runbook is a Markdown page with the sections that Validate asks for.
 	Runbook string
 

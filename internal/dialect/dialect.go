@@ -60,21 +60,6 @@ var prefixes = []struct{ prefix, suffix string }{
 	{"vllm_", "-normalized"}, // stores and pipelines that forbid colons
 }
 
-// olderNames lists, for a canonical name, the names that came before it. A
-// server that exposes both during a deprecation is asked under the new one
-// only: they carry the same values (vLLM 0.9.2 to 0.11).
-var olderNames = map[string][]string{
-	"kv_cache_usage_perc":        {"gpu_cache_usage_perc"},
-	"prefix_cache_queries_total": {"gpu_prefix_cache_queries_total"},
-	"prefix_cache_hits_total":    {"gpu_prefix_cache_hits_total"},
-}
-
-// olderHistograms is olderNames for families with _bucket, _sum and _count.
-var olderHistograms = map[string][]string{
-	"inter_token_latency_seconds": {"time_per_output_token_seconds"},
-	"request_queue_time_seconds":  {"time_in_queue_requests"},
-}
-
 var histogramSuffixes = []string{"_bucket", "_sum", "_count"}
 
 // Detect finds the dialect of an endpoint from the names that it exposes. The
@@ -124,12 +109,17 @@ func vllm(prefix, suffix string, has map[string]bool) Dialect {
 	if isV0(has, prefix) {
 		d.ID = "vllm-v0" + suffix
 	}
-	for now, old := range olderNames {
-		d.rename(now, old, "")
-	}
-	for now, old := range olderHistograms {
-		for _, s := range histogramSuffixes {
-			d.rename(now, old, s)
+	for _, n := range table() {
+		if n.Replacement == "" {
+			continue
+		}
+		now, old := strings.TrimPrefix(n.Replacement, canonical), strings.TrimPrefix(n.Name, canonical)
+		suffixes := []string{""}
+		if n.Type == Histogram {
+			suffixes = histogramSuffixes
+		}
+		for _, s := range suffixes {
+			d.rename(now+s, old+s)
 		}
 	}
 	if strings.HasPrefix(prefix, "ray_") {
@@ -153,15 +143,12 @@ func isV0(has map[string]bool, prefix string) bool {
 		!strings.HasPrefix(prefix, "ray_") // where counters of zero are absent
 }
 
-func (d *Dialect) rename(now string, old []string, suffix string) {
-	if d.has[d.prefix+now+suffix] {
-		return
-	}
-	for _, o := range old {
-		if d.has[d.prefix+o+suffix] {
-			d.renamed[now+suffix] = o + suffix
-			return
-		}
+// rename asks for a name under the one that came before it, where the endpoint exposes
+// that alone. A server that exposes both during a deprecation is asked under the new
+// one: they carry the same values (vLLM 0.9.2 to 0.11).
+func (d *Dialect) rename(now, old string) {
+	if !d.has[d.prefix+now] && d.has[d.prefix+old] {
+		d.renamed[now] = old
 	}
 }
 

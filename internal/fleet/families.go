@@ -1,6 +1,10 @@
 package fleet
 
-import "time"
+import (
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/dialect"
+)
 
 // engineMetrics is what one engine process has counted: the values behind the
 // vllm: families. Gauges, and the counters that travel with them, are those of
@@ -37,50 +41,22 @@ const (
 	byRequests       = 0
 )
 
-// Upper bounds of the buckets (vllm/v1/metrics/loggers.py, v0.23.0).
+// Upper bounds of buckets of which package dialect does not know (vllm/v1/metrics/loggers.py, v0.23.0).
 var (
-	ttftBounds    = []float64{0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560}
-	itlBounds     = []float64{0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80}
-	latencyBounds = []float64{0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680}
-	stepBounds    = []float64{1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384}
 	nBounds       = []float64{1, 2, 5, 10, 20}
 	preemptBounds = []float64{1, 2, 3, 4, 5, 10, 20}
 )
 
-// upTo cuts bounds: before 0.8.4 the buckets of latencies ended early.
-func upTo(bounds []float64, most float64) []float64 {
-	for i, b := range bounds {
-		if b > most {
-			return bounds[:i]
-		}
-	}
-	return bounds
-}
-
-// lengthBounds are 1, 2, 5, 10, … up to the longest sequence (build_1_2_5_buckets).
-func lengthBounds(longest int) []float64 {
-	var bounds []float64
-	for scale := 1.0; ; scale *= 10 {
-		for _, m := range []float64{1, 2, 5} {
-			if m*scale > float64(longest) {
-				return bounds
-			}
-			bounds = append(bounds, m*scale)
-		}
-	}
-}
-
 func newEngineMetrics(r Release, maxModelLen int) *engineMetrics {
-	ttft, itl, latency := ttftBounds, itlBounds, latencyBounds
-	if r.v0() {
-		ttft, itl, latency = upTo(ttft, 10), upTo(itl, 2.5), upTo(latency, 60)
-	}
-	lengths := lengthBounds(maxModelLen)
+	bounds := func(family string) []float64 { return dialect.Bounds("vllm:"+family, r.String()) }
+	ttft, latency := bounds("time_to_first_token_seconds"), bounds("e2e_request_latency_seconds")
+	itl := bounds("time_per_output_token_seconds") // the older name of inter_token_latency_seconds
+	lengths := dialect.LengthBounds(maxModelLen)
 	return &engineMetrics{
 		ttft: newHistogram(ttft), itl: newHistogram(itl), tpot: newHistogram(itl),
 		e2e: newHistogram(latency), queue: newHistogram(latency), inference: newHistogram(latency),
 		prefill: newHistogram(latency), decode: newHistogram(latency),
-		iteration: newHistogram(stepBounds), promptLen: newHistogram(lengths), outputLen: newHistogram(lengths),
+		iteration: newHistogram(bounds("iteration_tokens_total")), promptLen: newHistogram(lengths), outputLen: newHistogram(lengths),
 		maxOutput: newHistogram(lengths), computed: newHistogram(lengths), limit: newHistogram(lengths),
 		n: newHistogram(nBounds), preempted: newHistogram(preemptBounds),
 	}

@@ -70,6 +70,7 @@ var (
 	// ITL percentiles hide a pause of seconds among thousands of good gaps.
 	StallsPerRequest = &Signal{
 		Name: "itl_stalls_per_request", Title: "Gaps over 1 s per request", Unit: PerRequest, Count: ttftFamily, MinCount: minForMedian,
+		Panel: &Panel{ID: 306, Row: 300, Width: 8, Title: "Gaps over a second per request"},
 		Expr: `(sum by (instance, model_name) (rate(vllm:inter_token_latency_seconds_count[5m])) - sum by (instance, model_name) (rate(vllm:inter_token_latency_seconds_bucket{le=~"1|1.0"}[5m])))` +
 			" / sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_count[5m]))",
 		Doc: "Inter-token gaps above one second for each first token: pauses that users see in mid-stream (preemption, a neighbour's long prefill, a stalled machine).",
@@ -118,8 +119,9 @@ var (
 
 	PrefillTimePerToken = &Signal{
 		Name: "prefill_time_per_token", Title: "Prefill time per computed token", Unit: SecondsPerToken, Count: prefillFamily, MinCount: minForMedian,
-		Expr: "sum by (instance, model_name) (rate(vllm:request_prefill_time_seconds_sum[5m])) / sum by (instance, model_name) (rate(vllm:request_prefill_kv_computed_tokens_sum[5m])) >= 0",
-		Doc:  "Prefill time over computed prompt tokens: what a token of prefill costs. Short prompts are dominated by the step's own overhead, so it falls as prompts grow.",
+		Panel: &Panel{ID: 236, Row: 230, Width: 8},
+		Expr:  "sum by (instance, model_name) (rate(vllm:request_prefill_time_seconds_sum[5m])) / sum by (instance, model_name) (rate(vllm:request_prefill_kv_computed_tokens_sum[5m])) >= 0",
+		Doc:   "Prefill time over computed prompt tokens: what a token of prefill costs. Short prompts are dominated by the step's own overhead, so it falls as prompts grow.",
 	}
 )
 
@@ -263,7 +265,7 @@ var (
 	// MemoryHighWater tells a leak, which is always at its highest, from memory
 	// that comes and goes.
 	MemoryHighWater = &Signal{Name: "memory_high_water", Title: "API server memory over its highest", Unit: Ratio, Scope: Instance, MinPast: MinTrend, Expr: "max by (instance) (avg_over_time(process_resident_memory_bytes[1m])) / max by (instance) (max_over_time(process_resident_memory_bytes[1h]))", Doc: "Resident memory now over its highest in the past at hand."}
-	OpenFDs         = &Signal{Name: "open_fds", Title: "Open files of the API server", Unit: Count, Scope: Instance, Expr: "max by (instance) (avg_over_time(process_open_fds[1m]))", Doc: "Open file descriptors of the API server: connections that clients hold open, also when the engine is silent."}
+	OpenFDs         = &Signal{Name: "open_fds", Panel: &Panel{ID: 433, Row: 430, Width: 8}, Title: "Open files of the API server", Unit: Count, Scope: Instance, Expr: "max by (instance) (avg_over_time(process_open_fds[1m]))", Doc: "Open file descriptors of the API server: connections that clients hold open, also when the engine is silent."}
 	FDGrowth        = &Signal{Name: "open_fds_growth", Title: "Growth of open files", Unit: PerSecond, Scope: Instance, Expr: "max by (instance) (deriv(process_open_fds[1m]))", Doc: "Slope of the API server's open file descriptors in the last moments: clients that connect and get no answer. Absent with several API servers.", Hint: hintProcess}
 	FDTrend         = &Signal{Name: "open_fds_trend", Title: "Growth of open files over the window", Unit: PerSecond, Scope: Instance, Expr: "max by (instance) (deriv(process_open_fds[5m]))", Doc: "Slope of the API server's open file descriptors over the window. A pool of connections that are kept open does not grow.", Hint: hintProcess}
 	// UnseenClients is the only trace of requests that an engine never took:
@@ -361,7 +363,7 @@ var (
 	SMActive       = &Signal{Name: "gpu_sm_active", Title: "SM activity", Unit: Ratio, Scope: GPU, Expr: "avg by (instance) (avg_over_time(DCGM_FI_PROF_SM_ACTIVE[5m]))", Doc: "Share of cycles in which an SM had a warp resident, mean over SMs: how much of the GPU worked.", Hint: dcgmProf}
 	EngineActive   = &Signal{Name: "gpu_engine_active", Title: "Graphics engine activity", Unit: Ratio, Scope: GPU, Expr: "avg by (instance) (avg_over_time(DCGM_FI_PROF_GR_ENGINE_ACTIVE[5m]))", Doc: "Share of time in which the compute engine was active: finer than GPU utilization, coarser than SM activity; on by default in dcgm-exporter.", Hint: hintDCGM}
 	GPUMemoryUsed  = &Signal{Name: "gpu_memory_used", Title: "GPU memory used", Unit: Ratio, Scope: GPU, Expr: "max by (instance) (avg_over_time(DCGM_FI_DEV_FB_USED[5m]) / (avg_over_time(DCGM_FI_DEV_FB_USED[5m]) + avg_over_time(DCGM_FI_DEV_FB_FREE[5m])))", Doc: "Share of the fullest GPU's memory in use: near gpu_memory_utilization from the start, and steady.", Hint: hintDCGM}
-	GPUMemGrowth   = &Signal{Name: "gpu_memory_growth", Title: "Growth of GPU memory", Unit: BytesPerSecond, Scope: GPU, MinPast: MinTrend, Expr: "max by (instance) (deriv(DCGM_FI_DEV_FB_USED[1h])) * 1048576", Doc: "Slope of the GPU's used memory over the longest past at hand (DCGM counts MiB).", Hint: hintDCGM}
+	GPUMemGrowth   = &Signal{Name: "gpu_memory_growth", Panel: &Panel{ID: 512, Row: 510, Width: 12, Title: "Growth of memory"}, Title: "Growth of GPU memory", Unit: BytesPerSecond, Scope: GPU, MinPast: MinTrend, Expr: "max by (instance) (deriv(DCGM_FI_DEV_FB_USED[1h])) * 1048576", Doc: "Slope of the GPU's used memory over the longest past at hand (DCGM counts MiB).", Hint: hintDCGM}
 	GPUPower       = &Signal{Name: "gpu_power", Title: "GPU power", Unit: Watts, Scope: GPU, Expr: "max by (instance) (avg_over_time(DCGM_FI_DEV_POWER_USAGE[5m]))", Doc: "Power draw of the hottest GPU.", Hint: hintDCGM}
 	GPUTemp        = &Signal{Name: "gpu_temperature", Title: "GPU temperature", Unit: Celsius, Scope: GPU, Expr: "max by (instance) (max_over_time(DCGM_FI_DEV_GPU_TEMP[5m]))", Doc: "Temperature of the hottest GPU.", Hint: hintDCGM}
 	SMClock        = &Signal{Name: "gpu_sm_clock", Title: "SM clock", Unit: Megahertz, Scope: GPU, Expr: "min by (instance) (avg_over_time(DCGM_FI_DEV_SM_CLOCK[5m]))", Doc: "SM clock of the slowest GPU.", Hint: hintDCGM}

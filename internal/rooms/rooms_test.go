@@ -51,6 +51,7 @@ var pure = []string{
 	"internal/sim/...",
 	"internal/simreport",
 	"internal/slo",
+	"internal/threshold",
 	"internal/tune/...",
 	"internal/workload",
 }

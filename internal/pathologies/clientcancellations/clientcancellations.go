@@ -44,6 +44,7 @@ var Pathology = &catalog.Pathology{
 		"saturation", "slow-decode",
 	},
 	Refine:   refine,
+	Panel:    604,
 	Runbook:  runbook,
 	Scenario: scenario,
 }

@@ -57,6 +57,7 @@ var Pathology = &catalog.Pathology{
 		"prefix-cache-misses", "severe-degradation",
 	},
 	Refine:   refine,
+	Panel:    222,
 	Runbook:  runbook,
 	Scenario: scenario,
 }

@@ -67,6 +67,7 @@ var Pathology = &catalog.Pathology{
 	),
 	ExplainedBy: []string{"target-down", "gpu-hardware-errors"},
 	Refine:      refine,
+	Panel:       425,
 	Runbook:     runbook,
 	Scenario:    scenario,
 }

@@ -54,6 +54,7 @@ var Pathology = &catalog.Pathology{
 	For:         0 * time.Second,
 	ExplainedBy: []string{"target-down"},
 	Refine:      refine,
+	Panel:       432,
 	Runbook:     runbook,
 	Scenario:    scenario,
 }

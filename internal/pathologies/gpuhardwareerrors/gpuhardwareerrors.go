@@ -41,6 +41,7 @@ var Pathology = &catalog.Pathology{
 	),
 	For:      0 * time.Second,
 	Refine:   refine,
+	Panel:    344,
 	Runbook:  runbook,
 	Scenario: scenario,
 }

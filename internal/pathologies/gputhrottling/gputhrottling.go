@@ -46,6 +46,7 @@ var Pathology = &catalog.Pathology{
 	Supports:    []catalog.Cond{catalog.Below(indicator.SMClockRatio, clockLow)},
 	ExplainedBy: []string{"gpu-hardware-errors"},
 	Refine:      refine,
+	Panel:       525,
 	Runbook:     runbook,
 	Scenario:    scenario,
 }

@@ -60,6 +60,7 @@ var Pathology = &catalog.Pathology{
 	For:         15 * time.Minute,
 	ExplainedBy: []string{"target-down", "gpu-hardware-errors", "engine-hung", "gpu-throttling"},
 	Refine:      refine,
+	Panel:       212,
 	Runbook:     runbook,
 	Scenario:    scenario,
 }

@@ -57,6 +57,7 @@ var Pathology = &catalog.Pathology{
 	For:         2 * time.Minute,
 	ExplainedBy: []string{"target-down", "engine-hung"},
 	Refine:      refine,
+	Panel:       603,
 	Runbook:     runbook,
 	Scenario:    scenario,
 }

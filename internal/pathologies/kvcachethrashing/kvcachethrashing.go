@@ -55,6 +55,7 @@ var Pathology = &catalog.Pathology{
 	},
 	ExplainedBy: []string{"target-down", "engine-hung", "replica-imbalance"},
 	Refine:      refine,
+	Panel:       331,
 	Runbook:     runbook,
 	Scenario:    scenario,
 }

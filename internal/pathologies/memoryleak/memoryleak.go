@@ -60,6 +60,7 @@ var Pathology = &catalog.Pathology{
 	For:         30 * time.Minute,
 	ExplainedBy: []string{"target-down", "engine-hung", "engine-restart"},
 	Refine:      refine,
+	Panel:       214,
 	Runbook:     runbook,
 	Scenario:    scenario,
 }

@@ -80,6 +80,7 @@ var Pathology = &catalog.Pathology{
 		"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart", "replica-imbalance", "gpu-throttling",
 	},
 	Refine:   refine,
+	Panel:    302,
 	Runbook:  runbook,
 	Scenario: scenario,
 }

@@ -46,6 +46,7 @@ var Pathology = &catalog.Pathology{
 	Supports:    []catalog.Cond{catalog.Above(indicator.ComputedTokens, moreWork), catalog.FirstTokenLate},
 	ExplainedBy: []string{"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart"},
 	Refine:      refine,
+	Panel:       332,
 	Runbook:     runbook,
 	Scenario:    scenario,
 }

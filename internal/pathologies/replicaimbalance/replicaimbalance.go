@@ -71,6 +71,7 @@ var Pathology = &catalog.Pathology{
 	Supports:    []catalog.Cond{catalog.Queueing, catalog.FirstTokenLate},
 	ExplainedBy: []string{"target-down", "engine-hung"},
 	Refine:      refine,
+	Panel:       402,
 	Runbook:     runbook,
 	Scenario:    scenario,
 }

@@ -38,6 +38,7 @@ var Pathology = &catalog.Pathology{
 		"prefill-starvation", "prefix-cache-misses", "severe-degradation", "concurrency-limit",
 	},
 	Refine:   refine,
+	Panel:    321,
 	Runbook:  runbook,
 	Scenario: scenario,
 }

@@ -31,6 +31,7 @@ var Pathology = &catalog.Pathology{
 		"replica-imbalance", "gpu-throttling", "prefill-starvation", "prefix-cache-misses",
 	},
 	Refine:   refine,
+	Panel:    321,
 	Runbook:  runbook,
 	Scenario: scenario,
 }

@@ -49,6 +49,7 @@ var Pathology = &catalog.Pathology{
 		"replica-imbalance", "gpu-throttling", "prefill-starvation", "severe-degradation",
 	},
 	Refine:   refine,
+	Panel:    303,
 	Runbook:  runbook,
 	Scenario: scenario,
 }

@@ -42,6 +42,7 @@ var Pathology = &catalog.Pathology{
 		"concurrency-limit", "saturation", "slow-decode",
 	},
 	Refine:   refine,
+	Panel:    302,
 	Runbook:  runbook,
 	Scenario: scenario,
 }

@@ -41,6 +41,7 @@ var Pathology = &catalog.Pathology{
 		catalog.Above(indicator.FailedScrapes, twice),
 	),
 	Refine:   refine,
+	Panel:    431,
 	Runbook:  runbook,
 	Scenario: scenario,
 }

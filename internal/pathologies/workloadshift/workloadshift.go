@@ -56,6 +56,7 @@ var Pathology = &catalog.Pathology{
 		"slow-decode", "slow-prefill",
 	},
 	Refine:   refine,
+	Panel:    313,
 	Runbook:  runbook,
 	Scenario: scenario,
 }

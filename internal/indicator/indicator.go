@@ -88,11 +88,22 @@ type Signal struct {
 	// MinPast is how much past a trend needs before it is believed.
 	MinPast time.Duration
 
+	// Otherwise holds expressions for servers that do not expose what Expr reads; the
+	// first that fits counts.
+	Otherwise []Alternative
+
 	// Panel, which may be nil, shows the signal alone on a dashboard.
 	Panel *Panel
 
 	Doc  string // what it means, its source, its traps
 	Hint string // how to get it where it is missing
+}
+
+// An Alternative is another expression of a signal, in canonical names.
+type Alternative struct {
+	Without string // the metric that a server lacks
+	With    string // one that it must have; "" asks for none
+	Expr    string
 }
 
 // A Panel is a signal's own panel: a line for each model, server or GPU.
@@ -204,4 +215,10 @@ func rate(name, title string, unit Unit, counter, doc string) *Signal {
 		Name: name, Title: title, Unit: unit, Doc: doc,
 		Expr: fmt.Sprintf("sum by (instance, model_name) (rate(%s[5m]))", counter),
 	}
+}
+
+// otherwise adds an expression for servers that lack what the signal reads.
+func (s *Signal) otherwise(a Alternative) *Signal {
+	s.Otherwise = append(s.Otherwise, a)
+	return s
 }

@@ -38,10 +38,13 @@ var (
 	ITLMean = mean("itl_mean", "ITL mean", Seconds, itlFamily, docITL)
 
 	TPOTP95  = quantile("tpot_p95", "TPOT P95", SecondsPerToken, 0.95, tpotFamily, docTPOT)
-	TPOTMean = mean("tpot_mean", "TPOT mean", SecondsPerToken, tpotFamily, docTPOT)
-	E2EP50   = quantile("e2e_p50", "E2E P50", Seconds, 0.50, e2eFamily, docE2E)
-	E2EP95   = quantile("e2e_p95", "E2E P95", Seconds, 0.95, e2eFamily, docE2E)
-	E2EMean  = mean("e2e_mean", "E2E mean", Seconds, e2eFamily, docE2E)
+	TPOTMean = mean("tpot_mean", "TPOT mean", SecondsPerToken, tpotFamily, docTPOT).otherwise(Alternative{
+		Without: "vllm:request_time_per_output_token_seconds_count",
+		Expr:    "sum by (instance, model_name) (rate(vllm:request_decode_time_seconds_sum[5m])) / (sum by (instance, model_name) (rate(vllm:request_generation_tokens_sum[5m])) - sum by (instance, model_name) (rate(vllm:request_generation_tokens_count[5m])) > 0)",
+	})
+	E2EP50  = quantile("e2e_p50", "E2E P50", Seconds, 0.50, e2eFamily, docE2E)
+	E2EP95  = quantile("e2e_p95", "E2E P95", Seconds, 0.95, e2eFamily, docE2E)
+	E2EMean = mean("e2e_mean", "E2E mean", Seconds, e2eFamily, docE2E)
 
 	QueueTimeP95    = quantile("queue_time_p95", "Queue time P95", Seconds, 0.95, queueFamily, docQueue)
 	QueueTimeMean   = mean("queue_time_mean", "Queue time mean", Seconds, queueFamily, docQueue)
@@ -103,6 +106,11 @@ var (
 	}
 	ComputedTokens = &Signal{
 		Name: "computed_prompt_tokens", Title: "Computed prompt tokens per request", Unit: Tokens, Count: ttftFamily, MinCount: minForMedian,
+		Otherwise: []Alternative{
+			{Without: "vllm:prompt_tokens_by_source_total", With: "vllm:request_prefill_kv_computed_tokens_sum", Expr: "sum by (instance, model_name) (rate(vllm:request_prefill_kv_computed_tokens_sum[5m])) / sum by (instance, model_name) (rate(vllm:request_prefill_kv_computed_tokens_count[5m]))"},
+			{Without: "vllm:prompt_tokens_by_source_total", With: "vllm:prefix_cache_hits_total", Expr: "(sum by (instance, model_name) (rate(vllm:prompt_tokens_total[5m])) - sum by (instance, model_name) (rate(vllm:prefix_cache_hits_total[5m]))) / sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_count[5m]))"},
+			{Without: "vllm:prompt_tokens_by_source_total", Expr: "sum by (instance, model_name) (rate(vllm:prompt_tokens_total[5m])) / sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_count[5m]))"},
+		},
 		Expr: `sum by (instance, model_name) (rate(vllm:prompt_tokens_by_source_total{source="local_compute"}[5m])) / sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_count[5m]))`,
 		Doc:  "Mean number of prompt tokens that had to be computed: the real prefill work, prefix-cache hits taken off. Recomputation after preemption is in no token counter.",
 	}
@@ -119,6 +127,9 @@ var (
 
 	PrefillTimePerToken = &Signal{
 		Name: "prefill_time_per_token", Title: "Prefill time per computed token", Unit: SecondsPerToken, Count: prefillFamily, MinCount: minForMedian,
+		Otherwise: []Alternative{
+			{Without: "vllm:request_prefill_kv_computed_tokens_sum", Expr: "sum by (instance, model_name) (rate(vllm:request_prefill_time_seconds_sum[5m])) / sum by (instance, model_name) (rate(vllm:request_prompt_tokens_sum[5m])) >= 0"},
+		},
 		Panel: &Panel{ID: 236, Row: 230, Width: 8},
 		Expr:  "sum by (instance, model_name) (rate(vllm:request_prefill_time_seconds_sum[5m])) / sum by (instance, model_name) (rate(vllm:request_prefill_kv_computed_tokens_sum[5m])) >= 0",
 		Doc:   "Prefill time over computed prompt tokens: what a token of prefill costs. Short prompts are dominated by the step's own overhead, so it falls as prompts grow.",
@@ -181,6 +192,10 @@ var (
 	PrefixQueryRate = rate("prefix_query_rate", "Prefix cache look-ups", TokensPerSecond, "vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache. Before 0.27 every failed admission counted again, so it runs ahead under pressure (vllm-project/vllm#43736); blocks, not tokens, before 0.9.0.")
 	PrefixHitRatio  = &Signal{
 		Name: "prefix_cache_hit_ratio", Title: "Prefix cache hit ratio", Unit: Ratio,
+		Otherwise: []Alternative{
+			// −1 says that there was no look-up
+			{Without: "vllm:prefix_cache_queries_total", With: "vllm:gpu_prefix_cache_hit_rate", Expr: "max by (instance, model_name) (vllm:gpu_prefix_cache_hit_rate >= 0)"},
+		},
 		Expr: "sum by (instance, model_name) (rate(vllm:prefix_cache_hits_total[5m])) / (sum by (instance, model_name) (rate(vllm:prefix_cache_queries_total[5m])) > 0)",
 		Doc:  "Share of prompt tokens found in the prefix cache. Low is normal for prompts that share nothing; a fall is news.",
 		Hint: "prefix caching must be on (--enable-prefix-caching, the default of the V1 engine) and requests must be looked up",
@@ -242,6 +257,9 @@ var (
 	Uptime         = &Signal{Name: "uptime", Title: "Time since the process started", Unit: Seconds, Scope: Instance, Expr: "time() - max by (instance) (process_start_time_seconds)", Doc: "Age of the API server process. Absent with several API servers.", Hint: hintProcess}
 	Restarts       = &Signal{
 		Name: "restarts", Title: "Restarts in two minutes", Unit: Count, Scope: Instance,
+		Otherwise: []Alternative{
+			{Without: "vllm:generation_tokens_created", Expr: "max by (instance) (resets(vllm:generation_tokens_total[3m]))"},
+		},
 		Expr: "max by (instance) (resets(vllm:generation_tokens_total[2m])) * (max by (instance) (changes(vllm:generation_tokens_created[2m])) > bool 0) * (max by (instance) (resets(vllm:generation_tokens_created[2m])) == bool 0)",
 		Doc:  "Counter resets of the generated tokens within two minutes, if the counter was created anew and its creation time never goes back: that would be a load balancer that answers for several servers in turn. Without creation times every reset within three minutes counts, for then no age of the engine says that it started.",
 	}

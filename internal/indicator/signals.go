@@ -82,9 +82,17 @@ var (
 
 // Traffic and throughput.
 var (
-	FirstTokenRate      = rate("first_token_rate", "First tokens", RequestsPerSecond, "vllm:time_to_first_token_seconds_count", "Requests that reached their first token, per second: admitted demand, abandoned requests included.")
-	FirstTokens         = &Signal{Name: "first_tokens", Title: "Requests that got a first token", Unit: Requests, Expr: "sum by (instance, model_name) (increase(vllm:time_to_first_token_seconds_count[5m]))", Doc: "How many requests the statements about first tokens rest on."}
-	CompletionRate      = rate("completion_rate", "Completed requests", RequestsPerSecond, "vllm:request_success_total", "Finished engine requests per second. Completions, not demand: it flattens in overload while arrivals go on.")
+	FirstTokenRate = rate("first_token_rate", "First tokens", RequestsPerSecond, "vllm:time_to_first_token_seconds_count", "Requests that reached their first token, per second: admitted demand, abandoned requests included.")
+	FirstTokens    = &Signal{Name: "first_tokens", Title: "Requests that got a first token", Unit: Requests, Expr: "sum by (instance, model_name) (increase(vllm:time_to_first_token_seconds_count[5m]))", Doc: "How many requests the statements about first tokens rest on."}
+	CompletionRate = rate("completion_rate", "Completed requests", RequestsPerSecond, "vllm:request_success_total", "Finished engine requests per second. Completions, not demand: it flattens in overload while arrivals go on.")
+	// CutAnswers are those that a user sees end in the middle of a sentence.
+	CutAnswers = &Signal{
+		Name: "cut_answers", Title: "Answers that ended at their limit", Unit: Ratio,
+		Panel: &Panel{ID: 607, Row: 600, Width: 24, Max: 1, Doc: "A rise without longer prompts or smaller limits is a model that does not stop."},
+		Expr: `sum by (instance, model_name) (rate(vllm:request_success_total{finished_reason="length"}[5m]))` +
+			" / (sum by (instance, model_name) (rate(vllm:request_success_total[5m])) > 0)",
+		Doc: "Share of finished requests that stopped at max_tokens or at the model's length, not because the answer was complete.",
+	}
 	PromptTokenRate     = rate("prompt_token_rate", "Prompt tokens", TokensPerSecond, "vllm:prompt_tokens_total", "Prompt tokens per second, cached ones included, counted whole at the first token: long prompts come in lumps (vllm-project/vllm#51261).")
 	GenerationTokenRate = rate("generation_token_rate", "Generated tokens", TokensPerSecond, "vllm:generation_tokens_total", "Output tokens per second, those of requests abandoned later included.")
 	StepRate            = rate("step_rate", "Engine steps", PerSecond, "vllm:iteration_tokens_total_count", "Engine steps that produced output, per second.")
@@ -417,7 +425,7 @@ func All() []*Signal {
 	return []*Signal{
 		TTFTP50, TTFTP95, TTFTP99, TTFTMean, ITLP50, ITLP90, ITLP95, ITLP99, ITLMean, TPOTP95, TPOTMean, E2EP50, E2EP95, E2EMean,
 		QueueTimeP95, QueueTimeMean, PrefillTimeMean, DecodeTimeMean, UnseenWait, PrefillShare, StallsPerRequest,
-		FirstTokenRate, FirstTokens, CompletionRate, PromptTokenRate, GenerationTokenRate, StepRate, DecodeBatch, StepTokens,
+		FirstTokenRate, FirstTokens, CompletionRate, CutAnswers, PromptTokenRate, GenerationTokenRate, StepRate, DecodeBatch, StepTokens,
 		PromptTokens, ComputedTokens, PromptTokensP50, PromptTokensP99, PromptTail, OutputTokens, OutputTokensP95, MaxTokens, PrefillTimePerToken,
 		Running, RunningP50, RunningPeak, RunningPinned, Waiting, WaitingFloor, WaitingGrowth, Deferred, InFlightFloor, BusyFloor, EngineProgress, StuckEngines, OwedFirstTokens,
 		KVUsage, KVUsagePeak, PreemptionRate, Preemptions, PreemptionsPerRequest, PrefixQueryRate, PrefixHitRatio, PrefixResets,

@@ -179,7 +179,10 @@ func (s *Surface) measure(m measured) Item {
 
 // derived reports whether every engine computes a signal from something else.
 func (s *Surface) derived(sig *indicator.Signal) bool {
-	return !slices.ContainsFunc(s.engines(), func(d dialect.Dialect) bool { _, own := d.Expr(sig); return !own })
+	return !slices.ContainsFunc(s.engines(), func(d dialect.Dialect) bool {
+		expr, _ := d.Expr(sig)
+		return expr == sig.PromQL()
+	})
 }
 
 func distinct(names []string) []string { return slices.Compact(slices.Sorted(slices.Values(names))) }

@@ -81,15 +81,14 @@ hist vllm:request_prefill_kv_computed_tokens{model_name="m",engine="0"} mean=500
 hist vllm:iteration_tokens_total{model_name="m",engine="0"} mean=24 rate=50
 `
 
-// sizeBounds are the upper bounds of lengths, of a max_model_len of 32768.
-var sizeBounds = []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000}
-
+// boundsOf returns the upper bounds of a family's buckets, of a server with
+// max_model_len 32768.
 func boundsOf(family string) []float64 {
+	if strings.HasSuffix(family, "_tokens") {
+		return dialect.LengthBounds(32768)
+	}
 	if b := dialect.Bounds(family, ""); b != nil {
 		return b
-	}
-	if strings.HasSuffix(family, "_tokens") {
-		return sizeBounds
 	}
 	return dialect.Bounds("vllm:e2e_request_latency_seconds", "")
 }

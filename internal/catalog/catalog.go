@@ -9,6 +9,7 @@ package catalog
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/engine"
@@ -67,8 +68,11 @@ type Pathology struct {
 	// status.
 	Supports []Cond
 
-	// Inhibits lists the pathologies that this one explains on the same target.
-	Inhibits []string
+	// ExplainedBy lists the pathologies whose symptom this one is: while one of them is
+	// found on the same target, it explains this one and inhibits its alert. Explains
+	// lists symptoms of this one that were in the catalogue before it, so that a cause
+	// that is added touches no other pathology. A pair is told on one side only.
+	ExplainedBy, Explains []string
 
 	// Fixes are alternatives, the best first.
 	Fixes []Fix
@@ -77,8 +81,32 @@ type Pathology struct {
 	// numbers and sizes the fixes. It cannot change the status.
 	Refine func(*Pass)
 
+	// Panel is the number of the dashboard panel to look at first; 0 is that of the
+	// first signal of When.
+	Panel int
+
 	// Runbook is a Markdown page with the sections that Validate asks for.
 	Runbook string
+
+	// Scenario lets the make-believe fleet bring the pathology about: YAML, which
+	// fleet.ReadScenario reads.
+	Scenario string
+}
+
+// Inhibits reports whether p, found on a target, explains symptom there.
+func (p *Pathology) Inhibits(symptom *Pathology) bool {
+	return slices.Contains(symptom.ExplainedBy, p.ID) || slices.Contains(p.Explains, symptom.ID)
+}
+
+// Symptoms returns the pathologies of a catalogue that p inhibits, in its order.
+func (p *Pathology) Symptoms(all []*Pathology) []*Pathology {
+	var out []*Pathology
+	for _, q := range all {
+		if p.Inhibits(q) {
+			out = append(out, q)
+		}
+	}
+	return out
 }
 
 // A Pass hands a pathology that fires on one target the readings and the

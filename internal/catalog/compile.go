@@ -146,14 +146,15 @@ func (o Compilation) comparison(c Cond) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if limit, _, ok := o.Limit(c.Threshold); ok {
-		return fmt.Sprintf("(%s) %s %s", now, c.Op, number(limit)), nil
+	way := c.Threshold.Ways(o.Limit, !o.Lifetime)
+	if way.Set {
+		return fmt.Sprintf("(%s) %s %s", now, c.Op, number(way.Limit)), nil
 	}
 	absolute := ""
 	if !math.IsNaN(c.Threshold.Default) {
 		absolute = fmt.Sprintf("(%s) %s %s", now, c.Op, number(c.Threshold.Default))
 	}
-	if c.Threshold.Baseline == nil || c.Threshold.Baseline.History && o.Lifetime {
+	if way.Relative == nil {
 		return absolute, nil
 	}
 	if o.Normal != nil {

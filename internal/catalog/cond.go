@@ -220,11 +220,12 @@ func compare(c Cond, v View) Evidence {
 
 // Resolve returns the number that the signal is compared with, and its source.
 func (t *Threshold) Resolve(s *indicator.Signal, op Op, v View) (limit float64, source string, ok bool) {
-	if limit, source, ok = v.Limit(t); ok {
-		return limit, source, true
+	way := t.Ways(v.Limit, v.HasHistory())
+	if way.Set {
+		return way.Limit, way.Source, true
 	}
-	if t.Baseline != nil {
-		if limit, ok = t.Baseline.limit(s, v); ok && !(v.MayHoldFault() && t.laxer(limit, op)) {
+	if way.Relative != nil {
+		if limit, ok = way.Relative.limit(s, v); ok && !(v.MayHoldFault() && t.laxer(limit, op)) {
 			return limit, "baseline", true
 		}
 	}
@@ -234,6 +235,28 @@ func (t *Threshold) Resolve(s *indicator.Signal, op Op, v View) (limit float64, 
 	return 0, "", false
 }
 
+// Ways says how a threshold is resolved: by the number that was set for it or else
+// relative to the baseline, where there is one of the kind that it needs, or else by
+// its default.
+type Ways struct {
+	Set      bool
+	Limit    float64 // where it was set
+	Source   string
+	Relative *Relative // nil where it does not follow the baseline
+}
+
+// Ways resolves a threshold as far as that is possible without readings. The limits
+// are View.Limit's; history says whether the baseline is made of earlier samples.
+func (t *Threshold) Ways(limit func(*Threshold) (float64, string, bool), history bool) Ways {
+	if v, source, ok := limit(t); ok {
+		return Ways{Set: true, Limit: v, Source: source}
+	}
+	if t.Baseline == nil || t.Baseline.History && !history {
+		return Ways{}
+	}
+	return Ways{Relative: t.Baseline}
+}
+
 // laxer reports whether an upper limit is easier to keep than the default.
 func (t *Threshold) laxer(limit float64, op Op) bool {
 	return op == GreaterThan && limit > t.Default
@@ -241,7 +264,7 @@ func (t *Threshold) laxer(limit float64, op Op) bool {
 
 func (r *Relative) limit(s *indicator.Signal, v View) (float64, bool) {
 	base := v.Normal(s)
-	if !base.OK || r.History && !v.HasHistory() {
+	if !base.OK {
 		return 0, false
 	}
 	scale := 1.0

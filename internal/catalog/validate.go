@@ -42,9 +42,17 @@ func Validate(ps []*Pathology) error {
 			v.cond(p.ID, fmt.Sprintf("Supports[%d]", i), c)
 		}
 		v.runbook(p)
-		for _, id := range p.Inhibits {
+		for _, id := range p.ExplainedBy {
 			if v.ids[id] == nil {
-				v.problem(p.ID, "inhibits %q, which is not in the catalogue", id)
+				v.problem(p.ID, "is explained by %q, which is not in the catalogue", id)
+			}
+		}
+		for _, id := range p.Explains {
+			switch symptom := v.ids[id]; {
+			case symptom == nil:
+				v.problem(p.ID, "explains %q, which is not in the catalogue", id)
+			case slices.Contains(symptom.ExplainedBy, p.ID):
+				v.problem(p.ID, "explains %q, which says so already: tell a pair on one side", id)
 			}
 		}
 	}
@@ -237,8 +245,8 @@ func (v *validation) cycles(ps []*Pathology) {
 		}
 		state[id] = onPath
 		path = append(path, id)
-		for _, next := range v.ids[id].Inhibits {
-			visit(next)
+		for _, next := range v.ids[id].Symptoms(ps) {
+			visit(next.ID)
 		}
 		path = path[:len(path)-1]
 		state[id] = done

@@ -17,9 +17,9 @@ func page(change ...string) string {
 }
 
 // sound is a pathology without fault.
-func sound(id string, inhibits ...string) *Pathology {
+func sound(id string, explainedBy ...string) *Pathology {
 	return &Pathology{
-		ID: id, Alert: "VLLM" + strings.ReplaceAll(id, "-", ""), Title: "Something is wrong", Inhibits: inhibits, Runbook: page(),
+		ID: id, Alert: "VLLM" + strings.ReplaceAll(id, "-", ""), Title: "Something is wrong", ExplainedBy: explainedBy, Runbook: page(),
 		When: All(Above(indicator.Waiting, &Threshold{Name: "some_" + id, Unit: indicator.Requests, Default: 1, Why: "because"})),
 	}
 }
@@ -69,9 +69,12 @@ func TestValidateRefuses(t *testing.T) {
 		"a threshold without a unit":    {with(func(p *Pathology) { p.When.All[0].Threshold.Unit = "" }), `threshold "some_a" has no Unit`},
 		"one name for two numbers":      {with(func(p *Pathology) { p.When = All(leaf("x", 1), leaf("x", 2)) }), `threshold "x" is declared elsewhere with another value`},
 		"one name, absolute and not":    {with(func(p *Pathology) { p.When = All(leaf("x", 1), leaf("x", None)) }), `threshold "x" is declared elsewhere`},
-		"an inhibition of nothing":      {with(func(p *Pathology) { p.Inhibits = []string{"c"} }), `inhibits "c", which is not in the catalogue`},
-		"an inhibition of itself":       {with(func(p *Pathology) { p.Inhibits = []string{"a"} }), "circle: a → a"},
-		"a circle of inhibitions":       {[]*Pathology{sound("d", "a"), sound("a", "b"), sound("b", "c"), sound("c", "a")}, "circle: a → b → c → a"},
+		"a cause that is not there":     {with(func(p *Pathology) { p.ExplainedBy = []string{"c"} }), `is explained by "c", which is not in the catalogue`},
+		"a symptom that is not there":   {with(func(p *Pathology) { p.Explains = []string{"c"} }), `explains "c", which is not in the catalogue`},
+		"a pair told on both sides":     {[]*Pathology{sound("a", "b"), {ID: "b", Explains: []string{"a"}}}, `explains "a", which says so already`},
+		"an inhibition of itself":       {with(func(p *Pathology) { p.ExplainedBy = []string{"a"} }), "circle: a → a"},
+		"a circle of inhibitions":       {[]*Pathology{sound("d"), sound("a", "c", "d"), sound("b", "a"), sound("c", "b")}, "circle: a → b → c → a"},
+		"a circle through later causes": {with(func(p *Pathology) { p.ExplainedBy, p.Explains = []string{"b"}, []string{"b"} }), "circle: a → b → a"},
 		"no runbook":                    {with(func(p *Pathology) { p.Runbook = "TODO" }), `the runbook has no section "Traps"`},
 		"a runbook without a title":     {with(func(p *Pathology) { p.Runbook = "\n" + page() }), "first line is not a title"},
 		"a section too many":            {with(func(p *Pathology) { p.Runbook = page() + "\n## History\n\nText.\n" }), `a section "History" that runbooks do not have`},
@@ -93,7 +96,7 @@ func TestValidateRefuses(t *testing.T) {
 }
 
 func TestValidateReportsEverythingAtOnce(t *testing.T) {
-	p := &Pathology{ID: "No", Inhibits: []string{"nobody"}}
+	p := &Pathology{ID: "No", ExplainedBy: []string{"nobody"}}
 	err := Validate([]*Pathology{p})
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {

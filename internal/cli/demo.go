@@ -66,11 +66,11 @@ func (f *demoFlags) stages() ([]fleet.Scenario, error) {
 		}
 	}
 	if slices.Equal(f.scenarios, []string{"all"}) {
-		return fleet.Scenarios(), nil
+		return fleet.Scenarios(pathologies.All())
 	}
 	var list []fleet.Scenario
 	for _, name := range f.scenarios {
-		sc, err := fleet.FindScenario(name)
+		sc, err := fleet.FindScenario(pathologies.All(), name)
 		if err != nil {
 			return nil, fmt.Errorf("--scenario: %w", err)
 		}

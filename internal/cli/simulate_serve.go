@@ -14,6 +14,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
 // serveFlags are the flags with which simulate serves a make-believe fleet
@@ -106,7 +107,7 @@ func (f *serveFlags) config(fs *pflag.FlagSet) (cfg fleet.Config, ignored []stri
 	}
 	cfg.Scenario = fleet.Quiet()
 	if f.scenario != "" {
-		if cfg.Scenario, err = fleet.FindScenario(f.scenario); err != nil {
+		if cfg.Scenario, err = fleet.FindScenario(pathologies.All(), f.scenario); err != nil {
 			return cfg, nil, fmt.Errorf("--scenario: %w", err)
 		}
 	}

@@ -43,7 +43,7 @@ func TestQuantile(t *testing.T) {
 func TestHealthySaysWhatIsPending(t *testing.T) {
 	at := time.Unix(10000, 0)
 	s := &Snapshot{At: at}
-	slow := &catalog.Pathology{ID: "slow-decode", Inhibits: []string{"slow-prefill"}}
+	slow := &catalog.Pathology{ID: "slow-decode"}
 	finding := func(p *catalog.Pathology, status Status, targets ...string) Finding {
 		return Finding{Pathology: p, Status: status, Targets: targets, Since: at.Add(-8 * time.Second)}
 	}
@@ -54,7 +54,7 @@ func TestHealthySaysWhatIsPending(t *testing.T) {
 		"nothing": {[]Finding{finding(slow, OK, "r0")}, ""},
 		"one":     {[]Finding{finding(slow, Pending, "r0")}, "Nothing is believed wrong yet: slow-decode on r0 for 8 s"},
 		"one that explains another": {
-			[]Finding{finding(&catalog.Pathology{ID: "slow-prefill"}, Pending, "r0"), finding(slow, Pending, "r0", "r1")},
+			[]Finding{finding(&catalog.Pathology{ID: "slow-prefill", ExplainedBy: []string{"slow-decode"}}, Pending, "r0"), finding(slow, Pending, "r0", "r1")},
 			"Nothing is believed wrong yet: slow-decode on r0, r1 for 8 s",
 		},
 		"two on many": {

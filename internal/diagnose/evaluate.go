@@ -112,7 +112,7 @@ func judge(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settin
 	for i := range j.outcomes {
 		o := &j.outcomes[i]
 		if o.status == Pending && slices.ContainsFunc(j.outcomes, func(s outcome) bool {
-			return s.status == Firing && s.severity >= catalog.Ticket && slices.Contains(o.pathology.Inhibits, s.pathology.ID)
+			return s.status == Firing && s.severity >= catalog.Ticket && o.pathology.Inhibits(s.pathology)
 		}) {
 			o.status = Firing
 		}
@@ -126,7 +126,7 @@ func judge(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settin
 		for k := range j.outcomes {
 			explained := &j.outcomes[k]
 			switch {
-			case !slices.Contains(o.pathology.Inhibits, explained.pathology.ID):
+			case !o.pathology.Inhibits(explained.pathology):
 			case explained.status == Firing && explained.inhibitedBy == "":
 				explained.inhibitedBy = o.pathology.ID
 			case explained.status == Unknown:

@@ -3,7 +3,6 @@ package diagnose
 import (
 	"context"
 	"fmt"
-	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -305,13 +304,14 @@ func (p *planner) signals(gs []*group) {
 
 // signal plans the queries of one signal, or notes why it cannot be had.
 func (p *planner) signal(s *indicator.Signal) {
+	short, tooShort := s.TooShort(p.r.Past)
 	switch missing := p.g.lead.Dialect.Missing(s); {
 	case len(missing) > 0 && s.Optional:
 		p.settle(s, indicator.Known(0))
 	case len(missing) > 0:
 		p.settle(s, indicator.Unknown("not exposed: "+strings.Join(missing, ", ")))
-	case p.r.Past < s.MinPast:
-		p.settle(s, indicator.Unknown(fmt.Sprintf("needs %s of history", s.MinPast)))
+	case tooShort:
+		p.settle(s, short)
 	default:
 		p.ask(s)
 	}
@@ -354,7 +354,7 @@ func (p *planner) ask(s *indicator.Signal) {
 			p.store(snap, g, s, sample.Metric, indicator.Known(float64(sample.Value)))
 		}
 	}})
-	if s.Histogram == "" && s.MinCount > 0 {
+	if s.Histogram == "" && s.Counted() {
 		p.askCount(s)
 	}
 }
@@ -376,15 +376,11 @@ func (p *planner) askCount(s *indicator.Signal) {
 	g := p.g
 	p.queries = append(p.queries, query{question{q, g.span.To}, s.Name, func(snap *Snapshot, v model.Vector) {
 		for _, sample := range v {
-			if n := float64(sample.Value); n < s.MinCount {
-				p.store(snap, g, s, sample.Metric, tooFew(n, s.MinCount))
+			if few, ok := s.TooFew(float64(sample.Value)); ok {
+				p.store(snap, g, s, sample.Metric, few)
 			}
 		}
 	}})
-}
-
-func tooFew(n, need float64) indicator.Value {
-	return indicator.Unknown(fmt.Sprintf("too few observations: %.0f, want %.0f", math.Floor(n), need))
 }
 
 func (p *planner) translate(s *indicator.Signal, expr string, own bool) (string, error) {
@@ -427,8 +423,8 @@ func (p *planner) storeQuantile(snap *Snapshot, g *group, s *indicator.Signal, v
 	}
 	for _, h := range byTarget {
 		value := quantile(s.Quantile, h.buckets)
-		if n := h.buckets[len(h.buckets)-1].count; value.OK && n < s.MinCount {
-			value = tooFew(n, s.MinCount)
+		if few, ok := s.TooFew(h.buckets[len(h.buckets)-1].count); ok && value.OK {
+			value = few
 		}
 		p.store(snap, g, s, h.metric, value)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/threshold"
 )
 
 // ObjectiveBreached is the verdict where users get less than they were promised and
@@ -30,15 +31,6 @@ pathology that sixty knows fits.
 `,
 }
 
-// promises are the quantities that may be promised and the thresholds that follow
-// the promise.
-var promises = []struct {
-	signal    *indicator.Signal
-	threshold *catalog.Threshold
-}{
-	{indicator.TTFTP95, catalog.TTFTObjective}, {indicator.ITLP95, catalog.ITLObjective}, {indicator.E2EP95, catalog.E2EObjective},
-}
-
 // A P95 of few requests lies above its limit by chance, but not far.
 const (
 	surelyBeyond   = 1.5 // times the limit
@@ -54,11 +46,11 @@ type breach struct {
 // breaches lists the promises that are not kept, the worst first.
 func (v view) breaches() []breach {
 	var out []breach
-	for _, p := range promises {
-		if _, source, ok := v.Limit(p.threshold); !ok || source == "measured" {
+	for _, p := range threshold.Promises() {
+		if _, source, ok := v.Limit(p.Threshold); !ok || source == "measured" {
 			continue
 		}
-		if truth, evidence := catalog.Above(p.signal, p.threshold).Eval(v); truth == catalog.True {
+		if truth, evidence := catalog.Above(p.Signal, p.Threshold).Eval(v); truth == catalog.True {
 			e := evidence[0]
 			certain := e.Value.V > surelyBeyond*e.Threshold || v.Now(indicator.FirstTokens).Or(0) >= surelyRequests
 			out = append(out, breach{e, certain})
@@ -85,7 +77,7 @@ func (b breach) text() string {
 func (j *judgement) breach() outcome {
 	o := outcome{pathology: ObjectiveBreached, severity: ObjectiveBreached.Severity, status: NotApplicable}
 	broken := j.view.breaches()
-	if len(broken) == 0 || !broken[0].certain || slices.ContainsFunc(j.outcomes, explainsLateness) {
+	if len(broken) == 0 || !broken[0].certain || slices.ContainsFunc(j.outcomes, j.explainsLateness) {
 		return o
 	}
 	o.status = Firing
@@ -100,8 +92,9 @@ func (j *judgement) breach() outcome {
 
 // explainsLateness reports whether a pathology fires that is about latency or
 // causes others: late answers need no further name then.
-func explainsLateness(o outcome) bool {
-	return o.status == Firing && (o.pathology.FollowsObjectives || len(o.pathology.Inhibits) > 0)
+func (j *judgement) explainsLateness(o outcome) bool {
+	causes := func(other outcome) bool { return o.pathology.Inhibits(other.pathology) }
+	return o.status == Firing && (o.pathology.FollowsObjectives || slices.ContainsFunc(j.outcomes, causes))
 }
 
 // whatWouldTell says where the time goes, what is suspected, and what is missing

@@ -346,7 +346,7 @@ func (p *pool) pending() string {
 	var parts []string
 	for _, f := range pending {
 		explains := func(by *Finding) bool {
-			return by.Model == f.Model && slices.Contains(by.Pathology.Inhibits, f.Pathology.ID)
+			return by.Model == f.Model && by.Pathology.Inhibits(f.Pathology)
 		}
 		if slices.ContainsFunc(pending, explains) {
 			continue

@@ -6,23 +6,23 @@ import (
 	"github.com/sixty-dev/sixty/internal/baseline"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/indicator"
-	"github.com/sixty-dev/sixty/internal/slo"
+	"github.com/sixty-dev/sixty/internal/threshold"
 )
 
 // view is one target's readings and the limits that apply to it.
 type view struct {
-	snapshot  *Snapshot
-	target    int
-	settings  Settings
-	objective slo.Objective
-	promised  bool
-	measured  *baseline.File // nil: nothing was
+	snapshot *Snapshot
+	target   int
+	sources  threshold.Sources
 }
 
 func newView(s *Snapshot, target int, set Settings) view {
-	v := view{snapshot: s, target: target, settings: set}
-	v.objective, v.promised = set.Objectives.For(s.Targets[target].Labels)
-	v.measured = baseline.For(set.Baselines, s.Targets[target].Labels["model_name"])
+	labels := s.Targets[target].Labels
+	v := view{snapshot: s, target: target}
+	v.sources = threshold.Sources{Set: set.Set, Measured: baseline.For(set.Baselines, labels["model_name"])}
+	if o, promised := set.Objectives.For(labels); promised {
+		v.sources.Objective = &o
+	}
 	return v
 }
 
@@ -62,35 +62,23 @@ const (
 )
 
 func (v view) Limit(t *catalog.Threshold) (limit float64, source string, ok bool) {
-	if limit, ok = v.settings.Set[t.Name]; ok {
-		return limit, "--set", true
-	}
-	if t.Objective != "" && v.promised {
-		if limit, ok = v.objective.Value(t.Objective); ok {
-			if t.Objective == slo.Availability {
-				limit = t.BurnRate * (1 - limit)
-			}
-			return limit, v.objective.Source(), true
-		}
-	}
-	if t.Objective != "" {
-		if m, ok := v.measured.Threshold(string(t.Objective), string(catalog.GreaterThan)); ok {
-			return m.Value, "measured", true
-		}
-	}
-	return 0, "", false
+	l, ok := v.sources.Limit(t)
+	return l.Value, l.Source, ok
 }
 
 // objectivesHold reports whether objectives were set and every one of them is
 // known to hold.
 func (v view) objectivesHold() bool {
 	held := 0
-	for key, s := range map[slo.Key]*indicator.Signal{slo.TTFTP95: indicator.TTFTP95, slo.ITLP95: indicator.ITLP95, slo.E2EP95: indicator.E2EP95} {
-		limit, set := v.objective.Value(key)
-		if !v.promised || !set {
+	for _, p := range threshold.Promises() {
+		if v.sources.Objective == nil {
+			return false
+		}
+		limit, set := v.sources.Objective.Value(p.Threshold.Objective)
+		if !set {
 			continue
 		}
-		value := v.Now(s)
+		value := v.Now(p.Signal)
 		if !value.OK || value.V > limit {
 			return false
 		}

@@ -34,7 +34,7 @@ var bounds = map[string]struct {
 
 // Bounds returns the finite upper bounds of a histogram's buckets in a release
 // of vLLM, "" for the newest; nil where they are not known, such as those of
-// lengths, which end at the model's.
+// lengths, which end at the model's (LengthBounds).
 func Bounds(family, release string) []float64 {
 	name, prefix := Canonical(family)
 	b, ok := bounds[strings.TrimPrefix(name, canonical)]
@@ -46,4 +46,18 @@ func Bounds(family, release string) []float64 {
 		out = slices.DeleteFunc(out, func(v float64) bool { return v > b.before })
 	}
 	return out
+}
+
+// LengthBounds returns the finite upper bounds of histograms of a request's tokens, of
+// a server whose longest sequence has so many: 1, 2, 5, 10, … (build_1_2_5_buckets).
+func LengthBounds(longest int) []float64 {
+	var out []float64
+	for scale := 1.0; ; scale *= 10 {
+		for _, m := range []float64{1, 2, 5} {
+			if m*scale > float64(longest) {
+				return out
+			}
+			out = append(out, m*scale)
+		}
+	}
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/hint"
-	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
 // The releases that dialects without one stand for, and those at which pages
@@ -27,11 +26,10 @@ const namedHint = "name one of vllm-v1, vllm-v0, vllm-v1-ray, vllm-v0-ray, vllm-
 // vllm-v1 means the newest release known, or a release of vLLM ("vllm-0.10",
 // "vllm-0.10.2"); both may end in -ray, -kserve or -normalized.
 func Named(id string) (Dialect, error) {
-	switch id {
-	case string(SGLang):
-		return detected(sglangPage())
-	case string(DCGM):
-		return detected(dcgmPage())
+	for _, e := range engines {
+		if id == string(e.engine) && e.page != nil {
+			return detected(e.page())
+		}
 	}
 	rest, ok := strings.CutPrefix(id, "vllm-")
 	release, suffix, _ := strings.Cut(rest, "-")
@@ -124,31 +122,6 @@ func vllmPage(prefix, release string, v0 bool) []string {
 				name = prefix + rest
 			}
 			page = append(page, name)
-		}
-	}
-	return page
-}
-
-func sglangPage() []string {
-	var page []string
-	for _, n := range table() {
-		if n.Engine == SGLang {
-			page = append(page, n.samples(false)...)
-		}
-	}
-	return page
-}
-
-// dcgmPage returns what the signals of package indicator ask of an exporter:
-// which fields one really exports depends on its counters file.
-func dcgmPage() []string {
-	var page []string
-	for _, s := range indicator.All() {
-		if s.Scope != indicator.GPU {
-			continue
-		}
-		if names, err := indicator.Metrics(s.PromQL()); err == nil {
-			page = append(page, names...)
 		}
 	}
 	return page

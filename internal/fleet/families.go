@@ -49,22 +49,9 @@ var (
 	preemptBounds = []float64{1, 2, 3, 4, 5, 10, 20}
 )
 
-// lengthBounds are 1, 2, 5, 10, … up to the longest sequence (build_1_2_5_buckets).
-func lengthBounds(longest int) []float64 {
-	var bounds []float64
-	for scale := 1.0; ; scale *= 10 {
-		for _, m := range []float64{1, 2, 5} {
-			if m*scale > float64(longest) {
-				return bounds
-			}
-			bounds = append(bounds, m*scale)
-		}
-	}
-}
-
 func newEngineMetrics(r engine.Release, maxModelLen int) *engineMetrics {
 	of := func(family string) *histogram { return newHistogram(dialect.Bounds("vllm:"+family, string(r))) }
-	lengths := lengthBounds(maxModelLen)
+	lengths := dialect.LengthBounds(maxModelLen)
 	return &engineMetrics{
 		ttft: of("time_to_first_token_seconds"), itl: of("time_per_output_token_seconds"), tpot: of("request_time_per_output_token_seconds"),
 		e2e: of("e2e_request_latency_seconds"), queue: of("request_queue_time_seconds"), inference: of("request_inference_time_seconds"),

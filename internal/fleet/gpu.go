@@ -33,11 +33,11 @@ type gpuSample struct {
 
 // A GPUFault is what a GPU reports of itself.
 type GPUFault struct {
-	ClockMHz    float64 // the SM clock under load; 0 is the highest
+	ClockMHz    float64 `yaml:"clock_mhz"` // the SM clock under load; 0 is the highest
 	Reasons     int     // bits of DCGM_FI_DEV_CLOCKS_EVENT_REASONS
 	Temperature float64 // °C that cooling no longer keeps it from; 0 is healthy
 	XID         int     // code of the last error
-	DoubleBit   int     // uncorrectable memory errors
+	DoubleBit   int     `yaml:"double_bit"` // uncorrectable memory errors
 	Replays     float64 // PCIe retransmissions a second
 }
 

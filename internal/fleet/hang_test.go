@@ -6,12 +6,13 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/fleet"
+	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
 // An engine that stops while nobody asks anything shows in no gauge: the requests
 // that come then wait in front of it.
 func TestAHangThatBeganWhileIdleIsFound(t *testing.T) {
-	sc, err := fleet.FindScenario("engine-hung")
+	sc, err := fleet.FindScenario(pathologies.All(), "engine-hung")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/fleet"
+	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
 // started is a fleet a hundred times as fast as time, and a client that keeps
@@ -304,7 +305,7 @@ func TestAFullQueueGives503(t *testing.T) {
 }
 
 func TestAServerGoesDownAndComesBackWhereItWas(t *testing.T) {
-	sc, err := fleet.FindScenario("engine-restart")
+	sc, err := fleet.FindScenario(pathologies.All(), "engine-restart")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -343,7 +344,7 @@ func TestAServerGoesDownAndComesBackWhereItWas(t *testing.T) {
 }
 
 func TestConfigurationsThatCannotBeServed(t *testing.T) {
-	imbalance, err := fleet.FindScenario("replica-imbalance")
+	imbalance, err := fleet.FindScenario(pathologies.All(), "replica-imbalance")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
+	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
 // shape is what a page looks like whatever its numbers: by family its type, the
@@ -97,7 +98,7 @@ func ownPage(t *testing.T, release string, maxModelLen int) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sc, err := fleet.FindScenario("healthy")
+	sc, err := fleet.FindScenario(pathologies.All(), "healthy")
 	if err != nil {
 		t.Fatal(err)
 	}

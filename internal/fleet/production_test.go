@@ -64,7 +64,7 @@ func produce(t *testing.T, p Production, seed uint64) *produced {
 func ordinary() Production {
 	return Production{
 		Replicas: 2, For: 30 * time.Minute, Shares: []float64{1, 3}, Noise: OrdinaryNoise, Scrapes: OrdinaryScrapes,
-		Traffic: Traffic{Rate: 4, Spec: usual.Spec},
+		Traffic: Traffic{Rate: 4, Spec: usual().Spec},
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/engine"
 	"testing"
 	"time"
+
+	"github.com/sixty-dev/sixty/internal/sim"
 )
 
 // listener is a client that notes what it hears.
@@ -134,7 +136,7 @@ func TestAHangIsSilent(t *testing.T) {
 }
 
 func TestALongStepBlocksArrivalsThatNoQueueShows(t *testing.T) {
-	s := Settings{NoChunkedPrefill: true, MaxNumBatchedTokens: 16384, MaxModelLen: 16384, Cost: slowPrompts}
+	s := Settings{NoChunkedPrefill: true, MaxNumBatchedTokens: 16384, MaxModelLen: 16384, Cost: sim.StepCost{Base: 10e-3, Mixed: 1e-3, PerSeq: 20e-6, PerToken: 150e-6, PerKV: 80e-9, PerPair: 3e-9, Knee: 256}}
 	r := testReplica(t, DefaultRelease, s)
 	ask(r, 0, 12000, 5)
 	ask(r, 10*time.Millisecond, 50, 5)

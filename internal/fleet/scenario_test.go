@@ -1,7 +1,6 @@
 package fleet_test
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -58,8 +57,17 @@ func play(t *testing.T, sc fleet.Scenario, release engine.Release, seed uint64, 
 	}
 }
 
+func scenarios(t *testing.T) []fleet.Scenario {
+	t.Helper()
+	all, err := fleet.Scenarios(pathologies.All())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
 func TestEveryScenarioIsDiagnosedAsWhatItIs(t *testing.T) {
-	for _, sc := range fleet.Scenarios() {
+	for _, sc := range scenarios(t) {
 		t.Run(sc.Name, func(t *testing.T) {
 			t.Parallel()
 			play(t, sc, fleet.DefaultRelease, 1, func(p fleet.Phase, d diagnose.Diagnosis) {
@@ -83,7 +91,7 @@ func TestFewSeatsEndThePreemptions(t *testing.T) {
 		args string
 		none bool
 	}{{"", false}, {"--max-num-seqs 7", true}} {
-		sc, err := fleet.FindScenario("kv-cache-thrashing")
+		sc, err := fleet.FindScenario(pathologies.All(), "kv-cache-thrashing")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,12 +115,8 @@ func TestFewSeatsEndThePreemptions(t *testing.T) {
 }
 
 func TestEveryPathologyHasItsScenario(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/fleet.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, p := range pathologies.All() {
-		sc, err := fleet.FindScenario(p.ID)
+		sc, err := fleet.FindScenario(pathologies.All(), p.ID)
 		if err != nil {
 			t.Error(err)
 			continue
@@ -120,16 +124,37 @@ func TestEveryPathologyHasItsScenario(t *testing.T) {
 		if last := sc.Phases[len(sc.Phases)-1]; last.Want != p.ID {
 			t.Errorf("%s leads to %s", p.ID, last.Want)
 		}
-		if !strings.Contains(string(doc), "| `"+p.ID+"` |") {
-			t.Errorf("docs/fleet.md does not tell of %s", p.ID)
-		}
 	}
-	for _, sc := range fleet.Scenarios() {
+	for _, sc := range scenarios(t) {
+		if sc.Title == "" || sc.Fault == "" {
+			t.Errorf("%s has no title, or does not tell its fault", sc.Name)
+		}
 		for _, p := range sc.Phases {
 			if p.Tell == "" || p.Why == "" || p.Want == "" || p.For < 20*time.Second {
 				t.Errorf("%s: phase %q lacks something", sc.Name, p.Name)
 			}
 		}
+	}
+}
+
+func TestScenariosThatAreRefused(t *testing.T) {
+	const phase = "\nphases: [{name: fault, faults: {slow: 2}}]"
+	for text, want := range map[string]string{
+		"":                                       "EOF",
+		"title: x":                               "no phase has a fault",
+		"titel: x" + phase:                       "titel",
+		"args: --max-num-seqs 0" + phase:         "not a number of at least 1",
+		"args: --tensor-parallel-size 2" + phase: "--tensor-parallel-size: changes nothing",
+		"phases: [{name: fault, faults: {slwo: 2}}]":       "phase 2: yaml",
+		"phases: [{name: fault, traffic: {prompt: long}}]": "phase 2",
+	} {
+		if _, err := fleet.ReadScenario("slow", text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+	s, err := fleet.ReadScenario("slow", "healthy: {traffic: {rate: 3}}"+phase)
+	if err != nil || len(s.Phases) != 2 || s.Phases[1].Traffic.Rate != 3 || s.Phases[1].Faults.Slow != 2 || s.Phases[1].Want != "slow" {
+		t.Errorf("%+v, %v", s, err)
 	}
 }
 

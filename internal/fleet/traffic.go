@@ -12,9 +12,9 @@ import (
 // pass the same API server as requests over HTTP do.
 type Traffic struct {
 	Rate     float64           // requests a second, Poisson
-	Arrivals workload.Arrivals // requests from the beginning of the phase on, beside Rate
+	Arrivals workload.Arrivals `yaml:"-"` // requests from the beginning of the phase on, beside Rate
 	Clients  int               // clients that ask again as soon as they are answered, beside both
-	Spec     workload.Spec
+	Spec     workload.Spec     `yaml:",inline"`
 	// Patience is how long a client waits for its first token; 0 is for ever.
 	Patience time.Duration
 	// Bad is the share of requests that are refused: an unknown model, a limit that

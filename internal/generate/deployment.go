@@ -136,12 +136,12 @@ func (d *Deployment) guarded(s *indicator.Signal, dia dialect.Dialect) (string, 
 	if err != nil {
 		return "", err
 	}
-	if s.Count != "" && s.MinCount > 0 {
+	if s.Counted() {
 		n, err := d.rewrite(s.Observations(), false, dia)
 		if err != nil {
 			return "", err
 		}
-		out = fmt.Sprintf("(%s) and (%s >= %s)", out, n, number(s.MinCount))
+		out = s.Guard(out, n)
 	}
 	if s.MinPast > 0 {
 		there, err := d.exposed(s, dia, expr, own)

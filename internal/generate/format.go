@@ -8,8 +8,6 @@ import (
 
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"go.yaml.in/yaml/v3"
-
-	"github.com/sixty-dev/sixty/internal/catalog"
 )
 
 // Format is a form in which rules are stored.
@@ -93,20 +91,14 @@ type inhibitRule struct {
 // Inhibitions renders what explains what as Alertmanager's inhibit_rules: a
 // part of its configuration file, for alertmanager.yml to hold.
 func Inhibitions(cfg RulesConfig) ([]byte, error) {
-	byID := map[string]*catalog.Pathology{}
-	for _, p := range cfg.Pathologies {
-		byID[p.ID] = p
-	}
 	var doc struct {
 		Rules []inhibitRule `yaml:"inhibit_rules"`
 	}
 	d := &cfg.Deployment
 	for _, p := range cfg.Pathologies {
 		var targets []string
-		for _, id := range p.Inhibits {
-			if t := byID[id]; t != nil {
-				targets = append(targets, t.Alert)
-			}
+		for _, symptom := range p.Symptoms(cfg.Pathologies) {
+			targets = append(targets, symptom.Alert)
 		}
 		if len(targets) == 0 {
 			continue

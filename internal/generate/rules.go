@@ -14,6 +14,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/slo"
+	"github.com/sixty-dev/sixty/internal/threshold"
 )
 
 // RulesConfig says what the rules are for.
@@ -289,7 +290,7 @@ func (b *ruleBuilder) condition(p *catalog.Pathology, seg *segment) (string, []r
 	var used []resolved
 	o := catalog.Compilation{
 		Instance: b.cfg.Deployment.Instance, Model: b.cfg.Deployment.Model, GPU: b.cfg.Deployment.GPU,
-		Limit: func(t *catalog.Threshold) (float64, string, bool) { return b.cfg.limit(seg, t) },
+		Limit: b.cfg.limit(seg),
 		Query: func(s *indicator.Signal, past bool) (string, error) {
 			b.recorded[s.Name] = true
 			if past {
@@ -336,13 +337,10 @@ func (b *ruleBuilder) objectivesHold(seg *segment) string {
 		return ""
 	}
 	var parts []string
-	for _, promised := range []struct {
-		key slo.Key
-		s   *indicator.Signal
-	}{{slo.TTFTP95, indicator.TTFTP95}, {slo.ITLP95, indicator.ITLP95}, {slo.E2EP95, indicator.E2EP95}} {
-		if limit, ok := seg.objective.Value(promised.key); ok {
-			b.recorded[promised.s.Name] = true
-			parts = append(parts, fmt.Sprintf("(%s <= %s)", b.cfg.of(b.cfg.Series(promised.s)), number(limit)))
+	for _, p := range threshold.Promises() {
+		if limit, ok := seg.objective.Value(p.Threshold.Objective); ok {
+			b.recorded[p.Signal.Name] = true
+			parts = append(parts, fmt.Sprintf("(%s <= %s)", b.cfg.of(b.cfg.Series(p.Signal)), number(limit)))
 		}
 	}
 	return strings.Join(parts, " and ")

@@ -13,6 +13,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/slo"
+	"github.com/sixty-dev/sixty/internal/threshold"
 )
 
 // A segment is a part of the fleet for which the same thresholds hold.
@@ -151,29 +152,17 @@ func (cfg *RulesConfig) Limit(t *catalog.Threshold) (limit float64, source strin
 	if cfg.Objectives != nil && len(cfg.Objectives.Objectives) == 1 {
 		seg.objective = &cfg.Objectives.Objectives[0]
 	}
-	return cfg.limit(&seg, t)
+	return cfg.limit(&seg)(t)
 }
 
-// limit returns a threshold that is known when the rule is written.
-func (cfg *RulesConfig) limit(seg *segment, t *catalog.Threshold) (float64, string, bool) {
-	if v, ok := cfg.Set[t.Name]; ok {
-		return v, "set by hand", true
+// limit returns what finds the thresholds that are known when a segment's rules are
+// written.
+func (cfg *RulesConfig) limit(seg *segment) func(*catalog.Threshold) (float64, string, bool) {
+	sources := threshold.Sources{Set: cfg.Set, Objective: seg.objective, Measured: seg.measured}
+	return func(t *catalog.Threshold) (float64, string, bool) {
+		l, ok := sources.Limit(t)
+		return l.Value, l.Detail, ok
 	}
-	if t.Objective == "" {
-		return 0, "", false
-	}
-	if seg.objective != nil {
-		if v, ok := seg.objective.Value(t.Objective); ok {
-			if t.Objective == slo.Availability {
-				v = t.BurnRate * (1 - v)
-			}
-			return v, "the objective (" + seg.objective.Source() + ")", true
-		}
-	}
-	if m, ok := seg.measured.Threshold(string(t.Objective), string(catalog.GreaterThan)); ok {
-		return m.Value, m.Why + ", " + seg.measured.Source, true
-	}
-	return 0, "", false
 }
 
 // resolved is a comparison and where its threshold comes from.
@@ -187,11 +176,12 @@ type resolved struct {
 func (cfg *RulesConfig) resolve(seg *segment, c catalog.Cond) resolved {
 	t := c.Threshold
 	r := resolved{cond: c}
-	if v, source, ok := cfg.limit(seg, t); ok {
-		r.text, r.source = c.Op.Text(v, t.Unit), source
+	way := t.Ways(cfg.limit(seg), true)
+	if way.Set {
+		r.text, r.source = c.Op.Text(way.Limit, t.Unit), way.Source
 		return r
 	}
-	if t.Baseline != nil {
+	if way.Relative != nil {
 		if seg.measured == nil || len(seg.measured.Normal) == 0 {
 			r.text, r.source = string(c.Op)+" "+relativeText(t, "its median over "+duration(cfg.Past)+", "+duration(cfg.Ago)+" ago"), "the past"
 			if !isNone(t.Default) {

@@ -14,6 +14,7 @@ package indicator
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 )
@@ -87,8 +88,32 @@ type Signal struct {
 	// MinPast is how much past a trend needs before it is believed.
 	MinPast time.Duration
 
+	// Otherwise holds expressions for servers that do not expose what Expr reads; the
+	// first that fits counts.
+	Otherwise []Alternative
+
+	// Panel, which may be nil, shows the signal alone on a dashboard.
+	Panel *Panel
+
 	Doc  string // what it means, its source, its traps
 	Hint string // how to get it where it is missing
+}
+
+// An Alternative is another expression of a signal, in canonical names.
+type Alternative struct {
+	Without string // the metric that a server lacks
+	With    string // one that it must have; "" asks for none
+	Expr    string
+}
+
+// A Panel is a signal's own panel: a line for each model, server or GPU.
+type Panel struct {
+	ID    int     // its number, unique and never used for anything else again
+	Row   int     // the number of the row that it ends (package generate/dashboard)
+	Width int     // of 24
+	Title string  // "" is the signal's
+	Max   float64 // of the axis; 0 follows the data
+	Doc   string  // what to read from it, beside the signal's Doc
 }
 
 // PromQL returns the signal's expression, without the guard on MinCount.
@@ -119,10 +144,35 @@ func (s *Signal) Observations() string {
 
 // Guarded returns PromQL without the values that rest on too few observations.
 func (s *Signal) Guarded() string {
-	if s.Count == "" || s.MinCount == 0 {
-		return s.PromQL()
+	return s.Guard(s.PromQL(), s.Observations())
+}
+
+// Guard restricts PromQL of the signal to values that rest on enough observations,
+// which the second expression counts.
+func (s *Signal) Guard(expr, observations string) string {
+	if !s.Counted() {
+		return expr
 	}
-	return fmt.Sprintf("(%s) and (%s >= %s)", s.PromQL(), s.Observations(), strconv.FormatFloat(s.MinCount, 'g', -1, 64))
+	return fmt.Sprintf("(%s) and (%s >= %s)", expr, observations, strconv.FormatFloat(s.MinCount, 'g', -1, 64))
+}
+
+// Counted reports whether the signal's values need a number of observations.
+func (s *Signal) Counted() bool { return s.Count != "" && s.MinCount > 0 }
+
+// TooFew returns the reading that rests on n observations, where those are too few.
+func (s *Signal) TooFew(n float64) (Value, bool) {
+	if !s.Counted() || n >= s.MinCount {
+		return Value{}, false
+	}
+	return Unknown(fmt.Sprintf("too few observations: %.0f, want %.0f", math.Floor(n), s.MinCount)), true
+}
+
+// TooShort returns the reading of a trend over a past that is too short for it.
+func (s *Signal) TooShort(past time.Duration) (Value, bool) {
+	if past >= s.MinPast {
+		return Value{}, false
+	}
+	return Unknown(fmt.Sprintf("needs %s of history", s.MinPast)), true
 }
 
 // How many observations a statistic needs. A P95 of ten values is their
@@ -165,4 +215,10 @@ func rate(name, title string, unit Unit, counter, doc string) *Signal {
 		Name: name, Title: title, Unit: unit, Doc: doc,
 		Expr: fmt.Sprintf("sum by (instance, model_name) (rate(%s[5m]))", counter),
 	}
+}
+
+// otherwise adds an expression for servers that lack what the signal reads.
+func (s *Signal) otherwise(a Alternative) *Signal {
+	s.Otherwise = append(s.Otherwise, a)
+	return s
 }

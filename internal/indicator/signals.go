@@ -38,10 +38,13 @@ var (
 	ITLMean = mean("itl_mean", "ITL mean", Seconds, itlFamily, docITL)
 
 	TPOTP95  = quantile("tpot_p95", "TPOT P95", SecondsPerToken, 0.95, tpotFamily, docTPOT)
-	TPOTMean = mean("tpot_mean", "TPOT mean", SecondsPerToken, tpotFamily, docTPOT)
-	E2EP50   = quantile("e2e_p50", "E2E P50", Seconds, 0.50, e2eFamily, docE2E)
-	E2EP95   = quantile("e2e_p95", "E2E P95", Seconds, 0.95, e2eFamily, docE2E)
-	E2EMean  = mean("e2e_mean", "E2E mean", Seconds, e2eFamily, docE2E)
+	TPOTMean = mean("tpot_mean", "TPOT mean", SecondsPerToken, tpotFamily, docTPOT).otherwise(Alternative{
+		Without: "vllm:request_time_per_output_token_seconds_count",
+		Expr:    "sum by (instance, model_name) (rate(vllm:request_decode_time_seconds_sum[5m])) / (sum by (instance, model_name) (rate(vllm:request_generation_tokens_sum[5m])) - sum by (instance, model_name) (rate(vllm:request_generation_tokens_count[5m])) > 0)",
+	})
+	E2EP50  = quantile("e2e_p50", "E2E P50", Seconds, 0.50, e2eFamily, docE2E)
+	E2EP95  = quantile("e2e_p95", "E2E P95", Seconds, 0.95, e2eFamily, docE2E)
+	E2EMean = mean("e2e_mean", "E2E mean", Seconds, e2eFamily, docE2E)
 
 	QueueTimeP95    = quantile("queue_time_p95", "Queue time P95", Seconds, 0.95, queueFamily, docQueue)
 	QueueTimeMean   = mean("queue_time_mean", "Queue time mean", Seconds, queueFamily, docQueue)
@@ -70,6 +73,7 @@ var (
 	// ITL percentiles hide a pause of seconds among thousands of good gaps.
 	StallsPerRequest = &Signal{
 		Name: "itl_stalls_per_request", Title: "Gaps over 1 s per request", Unit: PerRequest, Count: ttftFamily, MinCount: minForMedian,
+		Panel: &Panel{ID: 306, Row: 300, Width: 8, Title: "Gaps over a second per request"},
 		Expr: `(sum by (instance, model_name) (rate(vllm:inter_token_latency_seconds_count[5m])) - sum by (instance, model_name) (rate(vllm:inter_token_latency_seconds_bucket{le=~"1|1.0"}[5m])))` +
 			" / sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_count[5m]))",
 		Doc: "Inter-token gaps above one second for each first token: pauses that users see in mid-stream (preemption, a neighbour's long prefill, a stalled machine).",
@@ -78,9 +82,17 @@ var (
 
 // Traffic and throughput.
 var (
-	FirstTokenRate      = rate("first_token_rate", "First tokens", RequestsPerSecond, "vllm:time_to_first_token_seconds_count", "Requests that reached their first token, per second: admitted demand, abandoned requests included.")
-	FirstTokens         = &Signal{Name: "first_tokens", Title: "Requests that got a first token", Unit: Requests, Expr: "sum by (instance, model_name) (increase(vllm:time_to_first_token_seconds_count[5m]))", Doc: "How many requests the statements about first tokens rest on."}
-	CompletionRate      = rate("completion_rate", "Completed requests", RequestsPerSecond, "vllm:request_success_total", "Finished engine requests per second. Completions, not demand: it flattens in overload while arrivals go on.")
+	FirstTokenRate = rate("first_token_rate", "First tokens", RequestsPerSecond, "vllm:time_to_first_token_seconds_count", "Requests that reached their first token, per second: admitted demand, abandoned requests included.")
+	FirstTokens    = &Signal{Name: "first_tokens", Title: "Requests that got a first token", Unit: Requests, Expr: "sum by (instance, model_name) (increase(vllm:time_to_first_token_seconds_count[5m]))", Doc: "How many requests the statements about first tokens rest on."}
+	CompletionRate = rate("completion_rate", "Completed requests", RequestsPerSecond, "vllm:request_success_total", "Finished engine requests per second. Completions, not demand: it flattens in overload while arrivals go on.")
+	// CutAnswers are those that a user sees end in the middle of a sentence.
+	CutAnswers = &Signal{
+		Name: "cut_answers", Title: "Answers that ended at their limit", Unit: Ratio,
+		Panel: &Panel{ID: 607, Row: 600, Width: 24, Max: 1, Doc: "A rise without longer prompts or smaller limits is a model that does not stop."},
+		Expr: `sum by (instance, model_name) (rate(vllm:request_success_total{finished_reason="length"}[5m]))` +
+			" / (sum by (instance, model_name) (rate(vllm:request_success_total[5m])) > 0)",
+		Doc: "Share of finished requests that stopped at max_tokens or at the model's length, not because the answer was complete.",
+	}
 	PromptTokenRate     = rate("prompt_token_rate", "Prompt tokens", TokensPerSecond, "vllm:prompt_tokens_total", "Prompt tokens per second, cached ones included, counted whole at the first token: long prompts come in lumps (vllm-project/vllm#51261).")
 	GenerationTokenRate = rate("generation_token_rate", "Generated tokens", TokensPerSecond, "vllm:generation_tokens_total", "Output tokens per second, those of requests abandoned later included.")
 	StepRate            = rate("step_rate", "Engine steps", PerSecond, "vllm:iteration_tokens_total_count", "Engine steps that produced output, per second.")
@@ -102,6 +114,11 @@ var (
 	}
 	ComputedTokens = &Signal{
 		Name: "computed_prompt_tokens", Title: "Computed prompt tokens per request", Unit: Tokens, Count: ttftFamily, MinCount: minForMedian,
+		Otherwise: []Alternative{
+			{Without: "vllm:prompt_tokens_by_source_total", With: "vllm:request_prefill_kv_computed_tokens_sum", Expr: "sum by (instance, model_name) (rate(vllm:request_prefill_kv_computed_tokens_sum[5m])) / sum by (instance, model_name) (rate(vllm:request_prefill_kv_computed_tokens_count[5m]))"},
+			{Without: "vllm:prompt_tokens_by_source_total", With: "vllm:prefix_cache_hits_total", Expr: "(sum by (instance, model_name) (rate(vllm:prompt_tokens_total[5m])) - sum by (instance, model_name) (rate(vllm:prefix_cache_hits_total[5m]))) / sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_count[5m]))"},
+			{Without: "vllm:prompt_tokens_by_source_total", Expr: "sum by (instance, model_name) (rate(vllm:prompt_tokens_total[5m])) / sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_count[5m]))"},
+		},
 		Expr: `sum by (instance, model_name) (rate(vllm:prompt_tokens_by_source_total{source="local_compute"}[5m])) / sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_count[5m]))`,
 		Doc:  "Mean number of prompt tokens that had to be computed: the real prefill work, prefix-cache hits taken off. Recomputation after preemption is in no token counter.",
 	}
@@ -118,8 +135,12 @@ var (
 
 	PrefillTimePerToken = &Signal{
 		Name: "prefill_time_per_token", Title: "Prefill time per computed token", Unit: SecondsPerToken, Count: prefillFamily, MinCount: minForMedian,
-		Expr: "sum by (instance, model_name) (rate(vllm:request_prefill_time_seconds_sum[5m])) / sum by (instance, model_name) (rate(vllm:request_prefill_kv_computed_tokens_sum[5m])) >= 0",
-		Doc:  "Prefill time over computed prompt tokens: what a token of prefill costs. Short prompts are dominated by the step's own overhead, so it falls as prompts grow.",
+		Otherwise: []Alternative{
+			{Without: "vllm:request_prefill_kv_computed_tokens_sum", Expr: "sum by (instance, model_name) (rate(vllm:request_prefill_time_seconds_sum[5m])) / sum by (instance, model_name) (rate(vllm:request_prompt_tokens_sum[5m])) >= 0"},
+		},
+		Panel: &Panel{ID: 236, Row: 230, Width: 8},
+		Expr:  "sum by (instance, model_name) (rate(vllm:request_prefill_time_seconds_sum[5m])) / sum by (instance, model_name) (rate(vllm:request_prefill_kv_computed_tokens_sum[5m])) >= 0",
+		Doc:   "Prefill time over computed prompt tokens: what a token of prefill costs. Short prompts are dominated by the step's own overhead, so it falls as prompts grow.",
 	}
 )
 
@@ -179,6 +200,10 @@ var (
 	PrefixQueryRate = rate("prefix_query_rate", "Prefix cache look-ups", TokensPerSecond, "vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache. Before 0.27 every failed admission counted again, so it runs ahead under pressure (vllm-project/vllm#43736); blocks, not tokens, before 0.9.0.")
 	PrefixHitRatio  = &Signal{
 		Name: "prefix_cache_hit_ratio", Title: "Prefix cache hit ratio", Unit: Ratio,
+		Otherwise: []Alternative{
+			// −1 says that there was no look-up
+			{Without: "vllm:prefix_cache_queries_total", With: "vllm:gpu_prefix_cache_hit_rate", Expr: "max by (instance, model_name) (vllm:gpu_prefix_cache_hit_rate >= 0)"},
+		},
 		Expr: "sum by (instance, model_name) (rate(vllm:prefix_cache_hits_total[5m])) / (sum by (instance, model_name) (rate(vllm:prefix_cache_queries_total[5m])) > 0)",
 		Doc:  "Share of prompt tokens found in the prefix cache. Low is normal for prompts that share nothing; a fall is news.",
 		Hint: "prefix caching must be on (--enable-prefix-caching, the default of the V1 engine) and requests must be looked up",
@@ -240,6 +265,9 @@ var (
 	Uptime         = &Signal{Name: "uptime", Title: "Time since the process started", Unit: Seconds, Scope: Instance, Expr: "time() - max by (instance) (process_start_time_seconds)", Doc: "Age of the API server process. Absent with several API servers.", Hint: hintProcess}
 	Restarts       = &Signal{
 		Name: "restarts", Title: "Restarts in two minutes", Unit: Count, Scope: Instance,
+		Otherwise: []Alternative{
+			{Without: "vllm:generation_tokens_created", Expr: "max by (instance) (resets(vllm:generation_tokens_total[3m]))"},
+		},
 		Expr: "max by (instance) (resets(vllm:generation_tokens_total[2m])) * (max by (instance) (changes(vllm:generation_tokens_created[2m])) > bool 0) * (max by (instance) (resets(vllm:generation_tokens_created[2m])) == bool 0)",
 		Doc:  "Counter resets of the generated tokens within two minutes, if the counter was created anew and its creation time never goes back: that would be a load balancer that answers for several servers in turn. Without creation times every reset within three minutes counts, for then no age of the engine says that it started.",
 	}
@@ -263,7 +291,7 @@ var (
 	// MemoryHighWater tells a leak, which is always at its highest, from memory
 	// that comes and goes.
 	MemoryHighWater = &Signal{Name: "memory_high_water", Title: "API server memory over its highest", Unit: Ratio, Scope: Instance, MinPast: MinTrend, Expr: "max by (instance) (avg_over_time(process_resident_memory_bytes[1m])) / max by (instance) (max_over_time(process_resident_memory_bytes[1h]))", Doc: "Resident memory now over its highest in the past at hand."}
-	OpenFDs         = &Signal{Name: "open_fds", Title: "Open files of the API server", Unit: Count, Scope: Instance, Expr: "max by (instance) (avg_over_time(process_open_fds[1m]))", Doc: "Open file descriptors of the API server: connections that clients hold open, also when the engine is silent."}
+	OpenFDs         = &Signal{Name: "open_fds", Panel: &Panel{ID: 433, Row: 430, Width: 8}, Title: "Open files of the API server", Unit: Count, Scope: Instance, Expr: "max by (instance) (avg_over_time(process_open_fds[1m]))", Doc: "Open file descriptors of the API server: connections that clients hold open, also when the engine is silent."}
 	FDGrowth        = &Signal{Name: "open_fds_growth", Title: "Growth of open files", Unit: PerSecond, Scope: Instance, Expr: "max by (instance) (deriv(process_open_fds[1m]))", Doc: "Slope of the API server's open file descriptors in the last moments: clients that connect and get no answer. Absent with several API servers.", Hint: hintProcess}
 	FDTrend         = &Signal{Name: "open_fds_trend", Title: "Growth of open files over the window", Unit: PerSecond, Scope: Instance, Expr: "max by (instance) (deriv(process_open_fds[5m]))", Doc: "Slope of the API server's open file descriptors over the window. A pool of connections that are kept open does not grow.", Hint: hintProcess}
 	// UnseenClients is the only trace of requests that an engine never took:
@@ -361,7 +389,7 @@ var (
 	SMActive       = &Signal{Name: "gpu_sm_active", Title: "SM activity", Unit: Ratio, Scope: GPU, Expr: "avg by (instance) (avg_over_time(DCGM_FI_PROF_SM_ACTIVE[5m]))", Doc: "Share of cycles in which an SM had a warp resident, mean over SMs: how much of the GPU worked.", Hint: dcgmProf}
 	EngineActive   = &Signal{Name: "gpu_engine_active", Title: "Graphics engine activity", Unit: Ratio, Scope: GPU, Expr: "avg by (instance) (avg_over_time(DCGM_FI_PROF_GR_ENGINE_ACTIVE[5m]))", Doc: "Share of time in which the compute engine was active: finer than GPU utilization, coarser than SM activity; on by default in dcgm-exporter.", Hint: hintDCGM}
 	GPUMemoryUsed  = &Signal{Name: "gpu_memory_used", Title: "GPU memory used", Unit: Ratio, Scope: GPU, Expr: "max by (instance) (avg_over_time(DCGM_FI_DEV_FB_USED[5m]) / (avg_over_time(DCGM_FI_DEV_FB_USED[5m]) + avg_over_time(DCGM_FI_DEV_FB_FREE[5m])))", Doc: "Share of the fullest GPU's memory in use: near gpu_memory_utilization from the start, and steady.", Hint: hintDCGM}
-	GPUMemGrowth   = &Signal{Name: "gpu_memory_growth", Title: "Growth of GPU memory", Unit: BytesPerSecond, Scope: GPU, MinPast: MinTrend, Expr: "max by (instance) (deriv(DCGM_FI_DEV_FB_USED[1h])) * 1048576", Doc: "Slope of the GPU's used memory over the longest past at hand (DCGM counts MiB).", Hint: hintDCGM}
+	GPUMemGrowth   = &Signal{Name: "gpu_memory_growth", Panel: &Panel{ID: 512, Row: 510, Width: 12, Title: "Growth of memory"}, Title: "Growth of GPU memory", Unit: BytesPerSecond, Scope: GPU, MinPast: MinTrend, Expr: "max by (instance) (deriv(DCGM_FI_DEV_FB_USED[1h])) * 1048576", Doc: "Slope of the GPU's used memory over the longest past at hand (DCGM counts MiB).", Hint: hintDCGM}
 	GPUPower       = &Signal{Name: "gpu_power", Title: "GPU power", Unit: Watts, Scope: GPU, Expr: "max by (instance) (avg_over_time(DCGM_FI_DEV_POWER_USAGE[5m]))", Doc: "Power draw of the hottest GPU.", Hint: hintDCGM}
 	GPUTemp        = &Signal{Name: "gpu_temperature", Title: "GPU temperature", Unit: Celsius, Scope: GPU, Expr: "max by (instance) (max_over_time(DCGM_FI_DEV_GPU_TEMP[5m]))", Doc: "Temperature of the hottest GPU.", Hint: hintDCGM}
 	SMClock        = &Signal{Name: "gpu_sm_clock", Title: "SM clock", Unit: Megahertz, Scope: GPU, Expr: "min by (instance) (avg_over_time(DCGM_FI_DEV_SM_CLOCK[5m]))", Doc: "SM clock of the slowest GPU.", Hint: hintDCGM}
@@ -397,7 +425,7 @@ func All() []*Signal {
 	return []*Signal{
 		TTFTP50, TTFTP95, TTFTP99, TTFTMean, ITLP50, ITLP90, ITLP95, ITLP99, ITLMean, TPOTP95, TPOTMean, E2EP50, E2EP95, E2EMean,
 		QueueTimeP95, QueueTimeMean, PrefillTimeMean, DecodeTimeMean, UnseenWait, PrefillShare, StallsPerRequest,
-		FirstTokenRate, FirstTokens, CompletionRate, PromptTokenRate, GenerationTokenRate, StepRate, DecodeBatch, StepTokens,
+		FirstTokenRate, FirstTokens, CompletionRate, CutAnswers, PromptTokenRate, GenerationTokenRate, StepRate, DecodeBatch, StepTokens,
 		PromptTokens, ComputedTokens, PromptTokensP50, PromptTokensP99, PromptTail, OutputTokens, OutputTokensP95, MaxTokens, PrefillTimePerToken,
 		Running, RunningP50, RunningPeak, RunningPinned, Waiting, WaitingFloor, WaitingGrowth, Deferred, InFlightFloor, BusyFloor, EngineProgress, StuckEngines, OwedFirstTokens,
 		KVUsage, KVUsagePeak, PreemptionRate, Preemptions, PreemptionsPerRequest, PrefixQueryRate, PrefixHitRatio, PrefixResets,

@@ -9,6 +9,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
 // A faint is a fault of package fleet that is weaker than its scenario's, or
@@ -46,7 +47,7 @@ func TestFaintFaults(t *testing.T) {
 		t.Run(f.scenario+", "+f.variant, func(t *testing.T) {
 			t.Parallel()
 			for seed := uint64(1); seed <= 2; seed++ {
-				sc, err := fleet.FindScenario(f.scenario)
+				sc, err := fleet.FindScenario(pathologies.All(), f.scenario)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -75,7 +76,7 @@ func TestFaintFaults(t *testing.T) {
 // A hang is first seen as a GPU that idles, and a dead server as one too.
 func TestNoIdleGPUBeforeTheRealFault(t *testing.T) {
 	for _, name := range []string{"engine-hung", "target-down"} {
-		sc, err := fleet.FindScenario(name)
+		sc, err := fleet.FindScenario(pathologies.All(), name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +91,7 @@ func TestNoIdleGPUBeforeTheRealFault(t *testing.T) {
 }
 
 func TestHealthyIsSaidWithItsDoubts(t *testing.T) {
-	sc, err := fleet.FindScenario("slow-decode")
+	sc, err := fleet.FindScenario(pathologies.All(), "slow-decode")
 	if err != nil {
 		t.Fatal(err)
 	}

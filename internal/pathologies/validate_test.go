@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/generate/runbookpage"
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/pathologies"
@@ -144,5 +145,37 @@ func TestRunbookPages(t *testing.T) {
 		if !slices.Contains(names, e.Name()) {
 			t.Errorf("%s is no page of the catalogue", e.Name())
 		}
+	}
+}
+
+// TestFleetTable keeps the table of scenarios in docs/fleet.md the same as what the
+// catalogue says.
+func TestFleetTable(t *testing.T) {
+	const file, begin, end = "../../docs/fleet.md", "-update. -->\n\n", "\n<!-- End of the table. -->"
+	doc, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, ok1 := strings.Cut(string(doc), begin)
+	table, tail, ok2 := strings.Cut(rest, end)
+	if !ok1 || !ok2 {
+		t.Fatalf("%s has no table between %q and %q", file, begin, end)
+	}
+	scenarios, err := fleet.Scenarios(pathologies.All())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "| scenario | fault |\n|---|---|\n"
+	for _, s := range scenarios {
+		want += "| `" + s.Name + "` | " + s.Fault + " |\n"
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(head+begin+want+end+tail), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		table = want
+	}
+	if diff := cmp.Diff(want, table); diff != "" {
+		t.Errorf("%s differs from the catalogue: run with -update\n%s", file, diff)
 	}
 }

@@ -74,7 +74,7 @@ func fleetDiagnosis(t testing.TB, sc fleet.Scenario, release engine.Release, fro
 // comes.
 func sickOnly(t testing.TB, name string) (sc fleet.Scenario, from time.Duration) {
 	t.Helper()
-	sc, err := fleet.FindScenario(name)
+	sc, err := fleet.FindScenario(pathologies.All(), name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,11 @@ func leads(t *testing.T, d diagnose.Diagnosis) {
 // TestNoFirstFixMakesItWorse asks every scenario of the fleet, watched from its healthy
 // time on and from within its fault, and every recording.
 func TestNoFirstFixMakesItWorse(t *testing.T) {
-	for _, sc := range fleet.Scenarios() {
+	scenarios, err := fleet.Scenarios(pathologies.All())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sc := range scenarios {
 		t.Run(sc.Name, func(t *testing.T) {
 			leads(t, fleetDiagnosis(t, sc, fleet.DefaultRelease, 0, ""))
 			sick, from := sickOnly(t, sc.Name)
@@ -165,7 +169,7 @@ func notByEmptySeats(t *testing.T, d diagnose.Diagnosis) {
 // What the simulation says of the seats is what the server does with them: the fleet
 // serves the same load with the proposed value, and with none.
 func TestTheProposedSeatsServeBetter(t *testing.T) {
-	sc, err := fleet.FindScenario("concurrency-limit")
+	sc, err := fleet.FindScenario(pathologies.All(), "concurrency-limit")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +249,7 @@ func lengths(t testing.TB, prompt, output string) workload.Spec {
 // intervals span, and where even they are missing the prediction says for how long to
 // go on.
 func TestFewEndedRequestsAreEnough(t *testing.T) {
-	sc, err := fleet.FindScenario("kv-cache-thrashing")
+	sc, err := fleet.FindScenario(pathologies.All(), "kv-cache-thrashing")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +287,7 @@ func TestWhyPrefixesAreNotFound(t *testing.T) {
 		{0, "begin with something of their own", "Put what all requests share first"},
 		{60, "cannot be told", "Keep the KV cache in 8 bits"},
 	} {
-		sc, err := fleet.FindScenario("prefix-cache-misses")
+		sc, err := fleet.FindScenario(pathologies.All(), "prefix-cache-misses")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -52,6 +52,7 @@ var pure = []string{
 	"internal/sim/...",
 	"internal/slo",
 	"internal/stat",
+	"internal/threshold",
 	"internal/workload",
 }
 

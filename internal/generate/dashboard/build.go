@@ -57,7 +57,6 @@ type (
 		queries []query
 		unit    indicator.Unit // where no signal says it
 		noData  string         // where no signal says it
-		home    []string       // the pathologies that are looked at here first
 	}
 	query struct {
 		signal *indicator.Signal

@@ -222,7 +222,7 @@ func PanelFor(s *indicator.Signal) (uid string, panelID int, ok bool) {
 // PanelForPathology returns the panel on which a pathology is to be looked at:
 // its own or, where it has none, that of the first signal of its condition.
 func PanelForPathology(c *catalog.Pathology) (uid string, panelID int, ok bool) {
-	uid, panelID, ok = find(func(p panel) bool { return slices.Contains(p.home, c.ID) })
+	uid, panelID, ok = find(func(p panel) bool { return p.id == c.Panel })
 	c.When.Signals(func(s *indicator.Signal) {
 		if !ok {
 			uid, panelID, ok = PanelFor(s)

@@ -216,6 +216,30 @@ func TestEveryAlertHasAPanelThatShowsIt(t *testing.T) {
 	}
 }
 
+func TestEveryPanelOfASignalIsThere(t *testing.T) {
+	shown := map[int]string{}
+	panels(build(t, config(t, "vllm-v1")), func(_ dashboard.Dashboard, p dashboard.Panel) {
+		for _, s := range p.Series {
+			if s.Signal != nil {
+				shown[p.ID] += s.Signal.Name
+			}
+		}
+	})
+	declared := 0
+	for _, s := range indicator.All() {
+		if s.Panel == nil {
+			continue
+		}
+		declared++
+		if shown[s.Panel.ID] != s.Name || s.Panel.ID/100 != s.Panel.Row/100 {
+			t.Errorf("%s: panel %d at the end of row %d shows %q", s.Name, s.Panel.ID, s.Panel.Row, shown[s.Panel.ID])
+		}
+	}
+	if declared == 0 {
+		t.Error("no signal has a panel of its own")
+	}
+}
+
 func TestLimitsMoveTheLines(t *testing.T) {
 	cfg := config(t, "vllm-v1")
 	cfg.Limit = func(th *catalog.Threshold) (float64, string, bool) { return 0.5, "chat", th == catalog.TTFTObjective }

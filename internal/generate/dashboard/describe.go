@@ -25,7 +25,7 @@ func (b *builder) readers(p panel) (alerts, evidence []*catalog.Pathology) {
 	}
 	for _, c := range b.cfg.Pathologies {
 		switch {
-		case reads(c.When) || slices.Contains(p.home, c.ID):
+		case reads(c.When) || c.Panel == p.id:
 			alerts = append(alerts, c)
 		case slices.ContainsFunc(c.Supports, reads):
 			evidence = append(evidence, c)

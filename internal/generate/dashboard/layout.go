@@ -1,6 +1,8 @@
 package dashboard
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -9,7 +11,8 @@ import (
 
 // Identifiers of panels are written down and never used for anything else
 // again: alerts and bookmarks lead to them. The first digit of three is the
-// dashboard's, and rows have round numbers.
+// dashboard's, and rows have round numbers. Panels of several signals stand here;
+// one that shows a single signal may be declared with the signal (indicator.Panel).
 
 // layouts returns the dashboards in the order in which somebody on call opens
 // them. A period adds the panels of its error budgets.
@@ -22,13 +25,35 @@ func layouts(period time.Duration) ([]layout, error) {
 		}
 		gateway.rows = append([]row{budget}, gateway.rows...)
 	}
-	return []layout{startLayout, servingLayout, incidentLayout, fleetLayout, gpuLayout, gateway}, nil
+	return completed(startLayout, servingLayout, incidentLayout, fleetLayout, gpuLayout, gateway), nil
 }
 
 // byDetail returns the dashboards in the order in which a link to a signal
 // prefers them.
 func byDetail() []layout {
-	return []layout{incidentLayout, servingLayout, fleetLayout, gpuLayout, gatewayLayout, startLayout}
+	return completed(incidentLayout, servingLayout, fleetLayout, gpuLayout, gatewayLayout, startLayout)
+}
+
+// completed adds the panels that signals declare for themselves to the ends of rows.
+func completed(ls ...layout) []layout {
+	for i := range ls {
+		ls[i].rows = slices.Clone(ls[i].rows)
+		for k := range ls[i].rows {
+			r := &ls[i].rows[k]
+			r.panels = slices.Clone(r.panels)
+			for _, s := range indicator.All() {
+				if p := s.Panel; p != nil && p.Row == r.id {
+					r.panels = append(r.panels, panel{id: p.ID, title: cmp.Or(p.Title, s.Title), width: p.Width, max: p.Max, doc: p.Doc, queries: lines(levelOf(s), "", s)})
+				}
+			}
+		}
+	}
+	return ls
+}
+
+// levelOf is the level at which a signal has its own panel.
+func levelOf(s *indicator.Signal) level {
+	return map[indicator.Scope]level{indicator.Model: perModel, indicator.Instance: perServer, indicator.GPU: perGPU}[s.Scope]
 }
 
 // of returns queries of signals at one level.
@@ -110,10 +135,10 @@ var servingLayout = layout{
 		}},
 		{id: 210, title: "System health", panels: []panel{
 			{id: 211, title: "KV cache utilization", width: 8, max: 1, steps: kvSteps, queries: lines(perModel, "", indicator.KVUsage)},
-			{id: 212, home: []string{"gpu-underutilization"}, title: "GPU activity", width: 8, max: 1, queries: lines(perGPU, "SM active", indicator.SMActive, "utilization", indicator.GPUUtil),
+			{id: 212, title: "GPU activity", width: 8, max: 1, queries: lines(perGPU, "SM active", indicator.SMActive, "utilization", indicator.GPUUtil),
 				doc: "All devices of the cluster: an exporter does not know which model runs on them."},
 			{id: 213, title: "GPU memory used", width: 8, max: 1, queries: lines(perGPU, "", indicator.GPUMemoryUsed)},
-			{id: 214, home: []string{"memory-leak"}, title: "Host memory", width: 8, queries: lines(perServer, "API server", indicator.ResidentMemory, "container", indicator.ContainerMemory)},
+			{id: 214, title: "Host memory", width: 8, queries: lines(perServer, "API server", indicator.ResidentMemory, "container", indicator.ContainerMemory)},
 			{id: 215, title: "API server processor use", width: 8, queries: lines(perServer, "", indicator.FrontendCPU)},
 			{id: 216, title: "Scrape duration", width: 8, queries: lines(perServer, "", indicator.ScrapeDuration),
 				doc:    "A slow metrics page is a symptom by itself: the API server's event loop is busy.",
@@ -122,7 +147,7 @@ var servingLayout = layout{
 		{id: 220, title: "Queue and scheduling", panels: []panel{
 			{id: 221, title: "Queue depth", width: 8, steps: queueSteps, queries: lines(perModel, "waiting", indicator.Waiting, "always waiting", indicator.WaitingFloor),
 				doc: "Short queues are normal under bursts; one that never clears is not."},
-			{id: 222, home: []string{"concurrency-limit"}, title: "Running requests", width: 8, queries: lines(perModel, "running", indicator.Running, "highest in an hour", indicator.RunningPeak)},
+			{id: 222, title: "Running requests", width: 8, queries: lines(perModel, "running", indicator.Running, "highest in an hour", indicator.RunningPeak)},
 			{id: 223, title: "Decode batch size", width: 8, queries: lines(perModel, "decoded per step", indicator.DecodeBatch, "running P50", indicator.RunningP50),
 				doc: "vLLM has no histogram of its batch: the mean is exact, from tokens over steps."},
 			{id: 224, title: "Queue time", width: 8, steps: queueTimeSteps,
@@ -137,7 +162,6 @@ var servingLayout = layout{
 				doc: "The distance between the two lines is what the prefix cache saves."},
 			{id: 234, title: "KV cache usage, highest", width: 8, max: 1, steps: kvSteps, queries: lines(perModel, "", indicator.KVUsagePeak)},
 			{id: 235, title: "Preemptions per request", width: 8, queries: lines(perModel, "", indicator.PreemptionsPerRequest)},
-			{id: 236, title: "Prefill time per computed token", width: 8, queries: lines(perModel, "", indicator.PrefillTimePerToken)},
 		}},
 	},
 }
@@ -153,22 +177,21 @@ var incidentLayout = layout{
 					{level: perJob, legend: "all", signal: indicator.HTTPRate},
 					{level: perJob, legend: "", shows: []string{"status"}, expr: `sum by (instance, status) (rate(http_requests_total{status=~"[45].*"}[5m]))`},
 				}},
-			{id: 302, home: []string{"prefill-starvation", "slow-prefill"}, title: "2. Time to first token", width: 8, steps: ttftSteps, queries: beside(indicator.FirstTokenRate, lines(perModel, "P95", indicator.TTFTP95, "P99", indicator.TTFTP99))},
-			{id: 303, home: []string{"slow-decode"}, title: "3. Inter-token latency", width: 8, steps: itlSteps, queries: beside(indicator.FirstTokenRate, lines(perModel, "mean", indicator.ITLMean, "P95", indicator.ITLP95, "P99", indicator.ITLP99))},
+			{id: 302, title: "2. Time to first token", width: 8, steps: ttftSteps, queries: beside(indicator.FirstTokenRate, lines(perModel, "P95", indicator.TTFTP95, "P99", indicator.TTFTP99))},
+			{id: 303, title: "3. Inter-token latency", width: 8, steps: itlSteps, queries: beside(indicator.FirstTokenRate, lines(perModel, "mean", indicator.ITLMean, "P95", indicator.ITLP95, "P99", indicator.ITLP99))},
 			{id: 304, title: "4. Time per output token of a request", width: 8, queries: beside(indicator.CompletionRate, lines(perModel, "P95", indicator.TPOTP95)),
 				doc: "The mean over one answer. It hides single stalls, which the inter-token latency shows."},
 			{id: 305, title: "5. End-to-end latency", width: 8, steps: e2eSteps, queries: beside(indicator.CompletionRate, lines(perModel, "P95", indicator.E2EP95))},
-			{id: 306, title: "Gaps over a second per request", width: 8, queries: lines(perModel, "", indicator.StallsPerRequest)},
 		}},
 		{id: 310, title: "Workload shape: did the traffic change?", repeat: "model", panels: []panel{
 			{id: 311, title: "9. Prompt length", kind: Heatmap, width: 8, unit: indicator.Tokens, queries: heat(indicator.PromptTokensP50)},
 			{id: 312, title: "9. Output length", kind: Heatmap, width: 8, unit: indicator.Tokens, queries: heat(indicator.OutputTokensP95)},
-			{id: 313, home: []string{"workload-shift"}, title: "9. Lengths", width: 8, unit: indicator.Tokens, queries: beside(indicator.CompletionRate, lines(perModel,
+			{id: 313, title: "9. Lengths", width: 8, unit: indicator.Tokens, queries: beside(indicator.CompletionRate, lines(perModel,
 				"prompt P50", indicator.PromptTokensP50, "prompt P99", indicator.PromptTokensP99, "output mean", indicator.OutputTokens, "output P95", indicator.OutputTokensP95)),
 				doc: "Longer prompts make first tokens later, longer outputs keep batch and cache full for longer; neither is a fault of the server."},
 		}},
 		{id: 320, title: "6, 8: does work queue, and how much gets done?", panels: []panel{
-			{id: 321, home: []string{"saturation", "severe-degradation"}, title: "6. Queue time and waiting requests", width: 8, steps: queueTimeSteps,
+			{id: 321, title: "6. Queue time and waiting requests", width: 8, steps: queueTimeSteps,
 				queries: append(lines(perModel, "P95", indicator.QueueTimeP95, "mean", indicator.QueueTimeMean), lines(perModel, "waiting", indicator.Waiting)...)},
 			{id: 322, title: "8. Token throughput", width: 8, queries: lines(perModel, "prompt", indicator.PromptTokenRate, "generated", indicator.GenerationTokenRate)},
 			{id: 323, title: "Where first tokens wait", width: 8, queries: beside(indicator.FirstTokenRate, lines(perModel,
@@ -176,17 +199,17 @@ var incidentLayout = layout{
 				doc: "A queue: load or cache. Prefill: prompts, reuse or a slow GPU. Neither: a long step that blocks the engine, such as somebody else's prefill without chunks."},
 		}},
 		{id: 330, title: "7, 10: is the engine short of memory?", panels: []panel{
-			{id: 331, home: []string{"kv-cache-thrashing"}, title: "7. KV cache usage and preemptions", width: 8, steps: kvSteps,
+			{id: 331, title: "7. KV cache usage and preemptions", width: 8, steps: kvSteps,
 				queries: append(lines(perModel, "usage", indicator.KVUsage, "highest", indicator.KVUsagePeak), lines(perModel, "preemptions", indicator.PreemptionRate)...),
 				doc:     "Full and quiet is no fault. Full with preemptions that do not stop is: the same work is done again and again."},
-			{id: 332, home: []string{"prefix-cache-misses"}, title: "10. Prefix cache hit ratio", width: 8, max: 1, queries: lines(perModel, "", indicator.PrefixHitRatio)},
+			{id: 332, title: "10. Prefix cache hit ratio", width: 8, max: 1, queries: lines(perModel, "", indicator.PrefixHitRatio)},
 			{id: 333, title: "Running and decoded", width: 8, queries: lines(perModel, "running", indicator.Running, "decoded per step", indicator.DecodeBatch)},
 		}},
 		{id: 340, title: "11: GPU", panels: []panel{
 			{id: 341, title: "11. GPU activity and memory", width: 8, max: 1, queries: lines(perGPU, "SM active", indicator.SMActive, "utilization", indicator.GPUUtil, "memory", indicator.GPUMemoryUsed)},
 			{id: 342, title: "11. Power", width: 4, queries: lines(perGPU, "", indicator.GPUPower)},
 			{id: 343, title: "11. SM clock", width: 4, queries: lines(perGPU, "", indicator.SMClock)},
-			{id: 344, home: []string{"gpu-hardware-errors"}, title: "11. Throttling and hardware errors", width: 8, unit: indicator.Count,
+			{id: 344, title: "11. Throttling and hardware errors", width: 8, unit: indicator.Count,
 				queries: lines(perGPU, "thermal", indicator.ThermalReason, "hardware or brake", indicator.PowerReason, "power cap", indicator.PowerCapReason, "XID", indicator.XIDChanges, "ECC", indicator.ECCErrors)},
 		}},
 	},
@@ -204,7 +227,7 @@ var fleetLayout = layout{
 		{id: 400, title: "Imbalance", panels: []panel{
 			{id: 401, title: "Replicas of the model", kind: Stat, width: 6, queries: []query{{level: perFleet, signal: indicator.Replicas,
 				expr: "count by (model_name) (sum by (instance, model_name) (vllm:num_requests_running))"}}, unit: indicator.Count},
-			{id: 402, home: []string{"replica-imbalance"}, title: "Arrivals against the fleet's mean", width: 9, queries: lines(perReplica, "", indicator.ArrivalShare),
+			{id: 402, title: "Arrivals against the fleet's mean", width: 9, queries: lines(perReplica, "", indicator.ArrivalShare),
 				doc: "1 is a fair share. One line above and others below: routing. All at 1 with unequal latency: a slow replica."},
 			{id: 403, title: "Requests held against the fleet's mean", width: 9, queries: lines(perReplica, "", indicator.LoadShare)},
 		}},
@@ -229,12 +252,11 @@ var fleetLayout = layout{
 				expr: "max by (engine, instance, model_name) (avg_over_time(vllm:kv_cache_usage_perc[5m]))"}},
 				doc: "Averages over ranks hide one that is full."},
 			{id: 424, title: "Busiest rank against the mean", width: 8, queries: lines(perReplica, "", indicator.EngineSpread)},
-			{id: 425, home: []string{"engine-hung"}, title: "Stuck engines", width: 8, queries: lines(perReplica, "", indicator.StuckEngines)},
+			{id: 425, title: "Stuck engines", width: 8, queries: lines(perReplica, "", indicator.StuckEngines)},
 		}},
 		{id: 430, title: "Lives", panels: []panel{
-			{id: 431, home: []string{"target-down"}, title: "Scrapes that succeeded", width: 8, max: 1, queries: lines(perServer, "", indicator.Up)},
-			{id: 432, home: []string{"engine-restart"}, title: "Time since the engine began to serve", width: 8, queries: lines(perServer, "", indicator.ServingAge)},
-			{id: 433, title: "Open files of the API server", width: 8, queries: lines(perServer, "", indicator.OpenFDs)},
+			{id: 431, title: "Scrapes that succeeded", width: 8, max: 1, queries: lines(perServer, "", indicator.Up)},
+			{id: 432, title: "Time since the engine began to serve", width: 8, queries: lines(perServer, "", indicator.ServingAge)},
 		}},
 	},
 }
@@ -250,14 +272,13 @@ var gpuLayout = layout{
 		}},
 		{id: 510, title: "Memory", panels: []panel{
 			{id: 511, title: "Memory used", width: 12, max: 1, queries: lines(perGPU, "", indicator.GPUMemoryUsed)},
-			{id: 512, title: "Growth of memory", width: 12, queries: lines(perGPU, "", indicator.GPUMemGrowth)},
 		}},
 		{id: 520, title: "Clocks, power, heat", panels: []panel{
 			{id: 521, title: "SM clock", width: 6, queries: lines(perGPU, "", indicator.SMClock)},
 			{id: 522, title: "SM clock against its highest", width: 6, max: 1, queries: lines(perGPU, "", indicator.SMClockRatio)},
 			{id: 523, title: "Power", width: 6, queries: lines(perGPU, "", indicator.GPUPower)},
 			{id: 524, title: "Temperature", width: 6, queries: lines(perGPU, "", indicator.GPUTemp)},
-			{id: 525, home: []string{"gpu-throttling"}, title: "Reasons for lower clocks", width: 24, max: 2, queries: lines(perGPU, "thermal", indicator.ThermalReason, "hardware or brake", indicator.PowerReason, "power cap", indicator.PowerCapReason)},
+			{id: 525, title: "Reasons for lower clocks", width: 24, max: 2, queries: lines(perGPU, "thermal", indicator.ThermalReason, "hardware or brake", indicator.PowerReason, "power cap", indicator.PowerCapReason)},
 		}},
 		{id: 530, title: "Errors", panels: []panel{
 			{id: 531, title: "XID errors", width: 8, queries: lines(perGPU, "last code", indicator.XID, "new in an hour", indicator.XIDChanges)},
@@ -276,8 +297,8 @@ var gatewayLayout = layout{
 				expr: `sum by (status, instance) (rate(http_requests_total{handler=~"/v1/.*|/pooling|/generate.*|none"}[5m]))`}}},
 			{id: 602, title: "Requests by endpoint", width: 8, stack: true, unit: indicator.RequestsPerSecond, queries: []query{{level: perJob, shows: []string{"handler"}, signal: indicator.HTTPRate,
 				expr: `sum by (handler, instance) (rate(http_requests_total[5m]))`}}},
-			{id: 603, home: []string{"http-errors"}, title: "Share of errors", width: 8, queries: lines(perJob, "5xx", indicator.ServerErrs, "4xx", indicator.ClientErrs)},
-			{id: 604, home: []string{"client-cancellations"}, title: "Requests that clients gave up", width: 8, queries: lines(perJob, "", indicator.AbandonedShare)},
+			{id: 603, title: "Share of errors", width: 8, queries: lines(perJob, "5xx", indicator.ServerErrs, "4xx", indicator.ClientErrs)},
+			{id: 604, title: "Requests that clients gave up", width: 8, queries: lines(perJob, "", indicator.AbandonedShare)},
 			{id: 605, title: "How requests finished", width: 8, stack: true, unit: indicator.RequestsPerSecond, queries: []query{{level: perModel, shows: []string{"finished_reason"}, signal: indicator.CompletionRate,
 				expr: `sum by (finished_reason, instance, model_name) (rate(vllm:request_success_total[5m]))`}},
 				doc: "Engine completions, not the service's success rate: what fails before the engine is not here, and clients that hang up are in no reason."},

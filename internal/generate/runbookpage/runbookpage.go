@@ -272,14 +272,14 @@ func (c Config) related(p *catalog.Pathology, titles map[string]string, link lin
 	self := g.add(titles[p.ID], "", 1)
 	var causes, symptoms []string
 	for _, q := range c.Pathologies {
-		if slices.Contains(q.Inhibits, p.ID) {
+		if q.Inhibits(p) {
 			causes = append(causes, reference(q.ID, titles, link))
 			g.connect(g.add(titles[q.ID], link(q.ID), 0), self)
 		}
 	}
-	for _, id := range p.Inhibits {
-		symptoms = append(symptoms, reference(id, titles, link))
-		g.connect(self, g.add(titles[id], link(id), 2))
+	for _, q := range p.Symptoms(c.Pathologies) {
+		symptoms = append(symptoms, reference(q.ID, titles, link))
+		g.connect(self, g.add(titles[q.ID], link(q.ID), 2))
 	}
 	text := "Nothing in the catalogue explains it."
 	if len(causes) > 0 {
@@ -381,8 +381,8 @@ func (c Config) overview(titles map[string]string, link linker) *graph {
 		number[p.ID] = g.add(titles[p.ID], link(p.ID), 0)
 	}
 	for _, p := range c.Pathologies {
-		for _, id := range p.Inhibits {
-			g.connect(number[p.ID], number[id])
+		for _, q := range p.Symptoms(c.Pathologies) {
+			g.connect(number[p.ID], number[q.ID])
 		}
 	}
 	g.reduce()

@@ -13,6 +13,9 @@ import (
 //go:embed runbook.md
 var runbook string
 
+//go:embed scenario.yaml
+var scenario string
+
 var (
 	share = &catalog.Threshold{
 		Name: "abandoned_share", Unit: indicator.Ratio, Default: 0.15, Baseline: &catalog.Relative{Factor: 2, Offset: 0.1, Most: 0.25},
@@ -34,7 +37,14 @@ var Pathology = &catalog.Pathology{
 		catalog.Above(indicator.AbandonedShare, share),
 		catalog.Above(indicator.Abandoned, some),
 	),
-	For:     5 * time.Minute,
-	Refine:  refine,
-	Runbook: runbook,
+	For: 5 * time.Minute,
+	ExplainedBy: []string{
+		"target-down", "gpu-hardware-errors", "engine-hung", "kv-cache-thrashing", "engine-restart",
+		"replica-imbalance", "gpu-throttling", "prefill-starvation", "severe-degradation", "concurrency-limit",
+		"saturation", "slow-decode",
+	},
+	Refine:   refine,
+	Panel:    604,
+	Runbook:  runbook,
+	Scenario: scenario,
 }

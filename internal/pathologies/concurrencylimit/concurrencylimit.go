@@ -13,6 +13,9 @@ import (
 //go:embed runbook.md
 var runbook string
 
+//go:embed scenario.yaml
+var scenario string
+
 var (
 	kvRoom = &catalog.Threshold{
 		Name: "limit_kv_room", Unit: indicator.Ratio, Default: 0.6,
@@ -49,9 +52,14 @@ var Pathology = &catalog.Pathology{
 	),
 	For:      2 * time.Minute,
 	Supports: []catalog.Cond{catalog.Above(indicator.WaitingGrowth, growing)},
-	Inhibits: []string{"saturation", "slow-prefill", "workload-shift", "client-cancellations"},
+	ExplainedBy: []string{
+		"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart", "replica-imbalance", "gpu-throttling",
+		"prefix-cache-misses", "severe-degradation",
+	},
 	Refine:   refine,
+	Panel:    222,
 	Runbook:  runbook,
+	Scenario: scenario,
 }
 
 var growing = &catalog.Threshold{

@@ -14,6 +14,9 @@ import (
 //go:embed runbook.md
 var runbook string
 
+//go:embed scenario.yaml
+var scenario string
+
 var (
 	stuck = &catalog.Threshold{
 		Name: "engines_stuck", Unit: indicator.Count, Default: 0.5,
@@ -62,7 +65,9 @@ var Pathology = &catalog.Pathology{
 			catalog.Above(indicator.LeftUnserved, leftUnserved),
 		)),
 	),
-	Inhibits: []string{"kv-cache-thrashing", "prefill-starvation", "prefix-cache-misses", "severe-degradation", "saturation", "concurrency-limit", "slow-decode", "slow-prefill", "client-cancellations", "http-errors", "replica-imbalance", "gpu-underutilization", "memory-leak", "workload-shift"},
-	Refine:   refine,
-	Runbook:  runbook,
+	ExplainedBy: []string{"target-down", "gpu-hardware-errors"},
+	Refine:      refine,
+	Panel:       425,
+	Runbook:     runbook,
+	Scenario:    scenario,
 }

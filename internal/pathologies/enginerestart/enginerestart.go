@@ -12,6 +12,9 @@ import (
 //go:embed runbook.md
 var runbook string
 
+//go:embed scenario.yaml
+var scenario string
+
 var (
 	once = &catalog.Threshold{
 		Name: "restarted", Unit: indicator.Count, Default: 0.5,
@@ -48,8 +51,10 @@ var Pathology = &catalog.Pathology{
 	// What a cold start explains: first steps that compile, an empty prefix cache, the
 	// clients of the outage who come back all at once or have given up. Not evictions,
 	// errors or a hang: the server counts from zero, so they are of now.
-	Inhibits: []string{"prefill-starvation", "prefix-cache-misses", "severe-degradation", "slow-prefill", "slow-decode", "client-cancellations", "workload-shift", "memory-leak", "saturation", "concurrency-limit"},
-	For:      0 * time.Second,
-	Refine:   refine,
-	Runbook:  runbook,
+	For:         0 * time.Second,
+	ExplainedBy: []string{"target-down"},
+	Refine:      refine,
+	Panel:       432,
+	Runbook:     runbook,
+	Scenario:    scenario,
 }

@@ -12,6 +12,9 @@ import (
 //go:embed runbook.md
 var runbook string
 
+//go:embed scenario.yaml
+var scenario string
+
 var (
 	anyError = &catalog.Threshold{
 		Name: "gpu_error", Unit: indicator.Count, Default: 0.5,
@@ -37,7 +40,8 @@ var Pathology = &catalog.Pathology{
 		catalog.Above(indicator.PCIeReplays, linkErrors),
 	),
 	For:      0 * time.Second,
-	Inhibits: []string{"gpu-throttling", "engine-hung", "severe-degradation", "slow-decode", "slow-prefill", "client-cancellations", "gpu-underutilization"},
 	Refine:   refine,
+	Panel:    344,
 	Runbook:  runbook,
+	Scenario: scenario,
 }

@@ -12,6 +12,9 @@ import (
 //go:embed runbook.md
 var runbook string
 
+//go:embed scenario.yaml
+var scenario string
+
 var (
 	set = &catalog.Threshold{
 		Name: "throttle_reason", Unit: indicator.Count, Default: 0.5,
@@ -39,9 +42,11 @@ var Pathology = &catalog.Pathology{
 		catalog.Above(indicator.PowerReason, set),
 		catalog.All(catalog.Below(indicator.SMClockRatio, clockLow), catalog.Above(indicator.GPUUtil, gpuBusy)),
 	),
-	For:      5 * time.Minute,
-	Supports: []catalog.Cond{catalog.Below(indicator.SMClockRatio, clockLow)},
-	Inhibits: []string{"prefill-starvation", "severe-degradation", "saturation", "concurrency-limit", "slow-decode", "slow-prefill", "gpu-underutilization", "client-cancellations", "workload-shift"},
-	Refine:   refine,
-	Runbook:  runbook,
+	For:         5 * time.Minute,
+	Supports:    []catalog.Cond{catalog.Below(indicator.SMClockRatio, clockLow)},
+	ExplainedBy: []string{"gpu-hardware-errors"},
+	Refine:      refine,
+	Panel:       525,
+	Runbook:     runbook,
+	Scenario:    scenario,
 }

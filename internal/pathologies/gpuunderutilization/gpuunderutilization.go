@@ -13,6 +13,9 @@ import (
 //go:embed runbook.md
 var runbook string
 
+//go:embed scenario.yaml
+var scenario string
+
 var (
 	gpuIdle = &catalog.Threshold{
 		Name: "gpu_low", Unit: indicator.Ratio, Default: 0.5,
@@ -54,7 +57,10 @@ var Pathology = &catalog.Pathology{
 			catalog.Below(indicator.GPUUtil, gpuIdle),
 		),
 	),
-	For:     15 * time.Minute,
-	Refine:  refine,
-	Runbook: runbook,
+	For:         15 * time.Minute,
+	ExplainedBy: []string{"target-down", "gpu-hardware-errors", "engine-hung", "gpu-throttling"},
+	Refine:      refine,
+	Panel:       212,
+	Runbook:     runbook,
+	Scenario:    scenario,
 }

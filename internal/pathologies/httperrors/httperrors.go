@@ -12,6 +12,9 @@ import (
 //go:embed runbook.md
 var runbook string
 
+//go:embed scenario.yaml
+var scenario string
+
 var (
 	serverErrors = &catalog.Threshold{
 		Name: "http_5xx_share", Unit: indicator.Ratio, Objective: "availability", BurnRate: 14.4, Default: 0.04,
@@ -51,7 +54,10 @@ var Pathology = &catalog.Pathology{
 		catalog.Above(indicator.EngineErrors, engineErrors),
 		catalog.Above(indicator.AdmissionRejections, rejections),
 	),
-	For:     2 * time.Minute,
-	Refine:  refine,
-	Runbook: runbook,
+	For:         2 * time.Minute,
+	ExplainedBy: []string{"target-down", "engine-hung"},
+	Refine:      refine,
+	Panel:       603,
+	Runbook:     runbook,
+	Scenario:    scenario,
 }

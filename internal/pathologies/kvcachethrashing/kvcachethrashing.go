@@ -13,6 +13,9 @@ import (
 //go:embed runbook.md
 var runbook string
 
+//go:embed scenario.yaml
+var scenario string
+
 var (
 	kvFull = &catalog.Threshold{
 		Name: "kv_cache_full", Unit: indicator.Ratio, Default: 0.9,
@@ -50,9 +53,11 @@ var Pathology = &catalog.Pathology{
 		catalog.FirstTokenLate,
 		catalog.Above(indicator.StallsPerRequest, stalls),
 	},
-	Inhibits: []string{"prefill-starvation", "prefix-cache-misses", "severe-degradation", "saturation", "concurrency-limit", "slow-decode", "slow-prefill", "client-cancellations", "workload-shift"},
-	Refine:   refine,
-	Runbook:  runbook,
+	ExplainedBy: []string{"target-down", "engine-hung", "replica-imbalance"},
+	Refine:      refine,
+	Panel:       331,
+	Runbook:     runbook,
+	Scenario:    scenario,
 }
 
 var stalls = &catalog.Threshold{

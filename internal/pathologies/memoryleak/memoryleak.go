@@ -13,6 +13,9 @@ import (
 //go:embed runbook.md
 var runbook string
 
+//go:embed scenario.yaml
+var scenario string
+
 var (
 	leakRate = &catalog.Threshold{
 		Name: "memory_growth", Unit: indicator.BytesPerSecond, Default: 5000,
@@ -54,7 +57,10 @@ var Pathology = &catalog.Pathology{
 			),
 		),
 	),
-	For:     30 * time.Minute,
-	Refine:  refine,
-	Runbook: runbook,
+	For:         30 * time.Minute,
+	ExplainedBy: []string{"target-down", "engine-hung", "engine-restart"},
+	Refine:      refine,
+	Panel:       214,
+	Runbook:     runbook,
+	Scenario:    scenario,
 }

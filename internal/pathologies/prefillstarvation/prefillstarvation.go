@@ -13,6 +13,9 @@ import (
 //go:embed runbook.md
 var runbook string
 
+//go:embed scenario.yaml
+var scenario string
+
 var (
 	ttftTail = &catalog.Threshold{
 		Name: "starved_ttft", Unit: indicator.Seconds, Objective: "ttft_p95", Default: 3,
@@ -82,7 +85,11 @@ var Pathology = &catalog.Pathology{
 	),
 	For:      2 * time.Minute,
 	Supports: []catalog.Cond{catalog.Above(indicator.UnseenWait, unseenWait), catalog.Above(indicator.StallsPerRequest, stalls)},
-	Inhibits: []string{"severe-degradation", "saturation", "slow-decode", "slow-prefill", "workload-shift", "client-cancellations"},
+	ExplainedBy: []string{
+		"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart", "replica-imbalance", "gpu-throttling",
+	},
 	Refine:   refine,
+	Panel:    302,
 	Runbook:  runbook,
+	Scenario: scenario,
 }

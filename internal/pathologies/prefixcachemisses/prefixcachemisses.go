@@ -12,6 +12,9 @@ import (
 //go:embed runbook.md
 var runbook string
 
+//go:embed scenario.yaml
+var scenario string
+
 var (
 	hitsLow = &catalog.Threshold{
 		Name: "prefix_hits_low", Unit: indicator.Ratio, Default: 0.1, Baseline: &catalog.Relative{Factor: 0.6, Offset: -0.05},
@@ -39,9 +42,11 @@ var Pathology = &catalog.Pathology{
 		catalog.Above(indicator.PrefixQueryRate, lookups),
 		catalog.Any(catalog.PrefillLate, catalog.Above(indicator.ComputedTokens, moreWork)),
 	),
-	For:      5 * time.Minute,
-	Supports: []catalog.Cond{catalog.Above(indicator.ComputedTokens, moreWork), catalog.FirstTokenLate},
-	Inhibits: []string{"severe-degradation", "saturation", "concurrency-limit", "slow-prefill", "workload-shift"},
-	Refine:   refine,
-	Runbook:  runbook,
+	For:         5 * time.Minute,
+	Supports:    []catalog.Cond{catalog.Above(indicator.ComputedTokens, moreWork), catalog.FirstTokenLate},
+	ExplainedBy: []string{"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart"},
+	Refine:      refine,
+	Panel:       332,
+	Runbook:     runbook,
+	Scenario:    scenario,
 }

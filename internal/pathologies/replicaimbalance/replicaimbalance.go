@@ -13,6 +13,9 @@ import (
 //go:embed runbook.md
 var runbook string
 
+//go:embed scenario.yaml
+var scenario string
+
 var (
 	several = &catalog.Threshold{
 		Name: "replicas", Unit: indicator.Count, Default: 1.5,
@@ -64,9 +67,11 @@ var Pathology = &catalog.Pathology{
 			catalog.Above(indicator.Running, rankLoad),
 		),
 	),
-	For:      10 * time.Minute,
-	Supports: []catalog.Cond{catalog.Queueing, catalog.FirstTokenLate},
-	Inhibits: []string{"kv-cache-thrashing", "prefill-starvation", "severe-degradation", "saturation", "concurrency-limit", "slow-decode", "slow-prefill", "client-cancellations", "workload-shift"},
-	Refine:   refine,
-	Runbook:  runbook,
+	For:         10 * time.Minute,
+	Supports:    []catalog.Cond{catalog.Queueing, catalog.FirstTokenLate},
+	ExplainedBy: []string{"target-down", "engine-hung"},
+	Refine:      refine,
+	Panel:       402,
+	Runbook:     runbook,
+	Scenario:    scenario,
 }

@@ -12,6 +12,9 @@ import (
 //go:embed runbook.md
 var runbook string
 
+//go:embed scenario.yaml
+var scenario string
+
 var growing = &catalog.Threshold{
 	Name: "queue_growing", Unit: indicator.RequestsPerSecond, Default: 0.1,
 	Why: "the queue grows: more arrives than is served",
@@ -30,7 +33,12 @@ var Pathology = &catalog.Pathology{
 	),
 	For:      2 * time.Minute,
 	Supports: []catalog.Cond{catalog.Above(indicator.WaitingGrowth, growing), catalog.Above(indicator.QueueTimeMean, catalog.QueueTimeLong)},
-	Inhibits: []string{"slow-prefill", "workload-shift", "client-cancellations"},
+	ExplainedBy: []string{
+		"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart", "replica-imbalance", "gpu-throttling",
+		"prefill-starvation", "prefix-cache-misses", "severe-degradation", "concurrency-limit",
+	},
 	Refine:   refine,
+	Panel:    321,
 	Runbook:  runbook,
+	Scenario: scenario,
 }

@@ -13,6 +13,9 @@ import (
 //go:embed runbook.md
 var runbook string
 
+//go:embed scenario.yaml
+var scenario string
+
 // Pathology is severe degradation.
 var Pathology = &catalog.Pathology{
 	ID:                "severe-degradation",
@@ -23,7 +26,12 @@ var Pathology = &catalog.Pathology{
 	When:              catalog.All(catalog.Queueing, catalog.FirstTokenLate, catalog.DecodeSlow),
 	For:               2 * time.Minute,
 	Supports:          []catalog.Cond{catalog.Above(indicator.QueueTimeMean, catalog.QueueTimeLong)},
-	Inhibits:          []string{"saturation", "concurrency-limit", "slow-decode", "slow-prefill", "workload-shift", "client-cancellations"},
-	Refine:            refine,
-	Runbook:           runbook,
+	ExplainedBy: []string{
+		"target-down", "gpu-hardware-errors", "engine-hung", "kv-cache-thrashing", "engine-restart",
+		"replica-imbalance", "gpu-throttling", "prefill-starvation", "prefix-cache-misses",
+	},
+	Refine:   refine,
+	Panel:    321,
+	Runbook:  runbook,
+	Scenario: scenario,
 }

@@ -13,6 +13,9 @@ import (
 //go:embed runbook.md
 var runbook string
 
+//go:embed scenario.yaml
+var scenario string
+
 // medianSlower bears witness that the mean, which alone is exact, tells of no
 // short stall. Where buckets are as wide as 25 to 50 ms a median cannot say by how
 // much it rose.
@@ -41,7 +44,12 @@ var Pathology = &catalog.Pathology{
 	),
 	For:      5 * time.Minute,
 	Supports: []catalog.Cond{catalog.Above(indicator.ITLP95, catalog.ITLObjective), catalog.Above(indicator.E2EMean, catalog.E2EWorse)},
-	Inhibits: []string{"slow-prefill", "workload-shift", "client-cancellations"},
+	ExplainedBy: []string{
+		"target-down", "gpu-hardware-errors", "engine-hung", "kv-cache-thrashing", "engine-restart",
+		"replica-imbalance", "gpu-throttling", "prefill-starvation", "severe-degradation",
+	},
 	Refine:   refine,
+	Panel:    303,
 	Runbook:  runbook,
+	Scenario: scenario,
 }

@@ -13,6 +13,9 @@ import (
 //go:embed runbook.md
 var runbook string
 
+//go:embed scenario.yaml
+var scenario string
+
 var perToken = &catalog.Threshold{
 	Name: "prefill_per_token", Unit: indicator.SecondsPerToken, Default: 0.005, Baseline: &catalog.Relative{Factor: 1.7, Per: indicator.DecodeBatch, Exponent: 0.4},
 	Why: "each computed prompt token costs 70 % more than normal, after allowing the steps that it shares to grow with the 0.4th power of the requests decoded in them; without a baseline 5 ms, two hundred prompt tokens a second, slower than any GPU that serves",
@@ -32,8 +35,14 @@ var Pathology = &catalog.Pathology{
 		catalog.SamePrefill, // prompts that come more often share their steps
 		catalog.Above(indicator.PrefillTimePerToken, perToken),
 	),
-	For:      5 * time.Minute,
-	Inhibits: []string{"workload-shift"},
+	For: 5 * time.Minute,
+	ExplainedBy: []string{
+		"target-down", "gpu-hardware-errors", "engine-hung", "kv-cache-thrashing", "engine-restart",
+		"replica-imbalance", "gpu-throttling", "prefill-starvation", "prefix-cache-misses", "severe-degradation",
+		"concurrency-limit", "saturation", "slow-decode",
+	},
 	Refine:   refine,
+	Panel:    302,
 	Runbook:  runbook,
+	Scenario: scenario,
 }

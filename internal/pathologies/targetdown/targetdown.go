@@ -11,6 +11,9 @@ import (
 //go:embed runbook.md
 var runbook string
 
+//go:embed scenario.yaml
+var scenario string
+
 var (
 	mostly = &catalog.Threshold{
 		Name: "scrapes_succeed", Unit: indicator.Ratio, Default: 0.51,
@@ -37,7 +40,8 @@ var Pathology = &catalog.Pathology{
 		catalog.Below(indicator.UpNow, failsNow),
 		catalog.Above(indicator.FailedScrapes, twice),
 	),
-	Inhibits: []string{"engine-hung", "engine-restart", "kv-cache-thrashing", "prefill-starvation", "prefix-cache-misses", "severe-degradation", "saturation", "concurrency-limit", "slow-decode", "slow-prefill", "client-cancellations", "http-errors", "replica-imbalance", "gpu-underutilization", "memory-leak", "workload-shift"},
 	Refine:   refine,
+	Panel:    431,
 	Runbook:  runbook,
+	Scenario: scenario,
 }

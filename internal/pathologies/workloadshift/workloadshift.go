@@ -13,6 +13,9 @@ import (
 //go:embed runbook.md
 var runbook string
 
+//go:embed scenario.yaml
+var scenario string
+
 var (
 	longer = &catalog.Threshold{
 		Name: "shift_tokens", Unit: indicator.Tokens, Default: catalog.None, Baseline: &catalog.Relative{Factor: 1.5, History: true},
@@ -46,7 +49,14 @@ var Pathology = &catalog.Pathology{
 		catalog.DecodeFair,
 		catalog.Below(indicator.PrefillTimePerToken, sameCost),
 	),
-	For:     10 * time.Minute,
-	Refine:  refine,
-	Runbook: runbook,
+	For: 10 * time.Minute,
+	ExplainedBy: []string{
+		"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart", "replica-imbalance", "gpu-throttling",
+		"prefill-starvation", "prefix-cache-misses", "severe-degradation", "concurrency-limit", "saturation",
+		"slow-decode", "slow-prefill",
+	},
+	Refine:   refine,
+	Panel:    313,
+	Runbook:  runbook,
+	Scenario: scenario,
 }

@@ -1,0 +1,108 @@
+package fleet
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/sim"
+)
+
+// sick is how long most faults are played.
+const sick = 70 * time.Second
+
+// Scenarios returns every scenario: that of each pathology of a catalogue, between
+// those of a server that nothing is wrong with and of one that nobody asks.
+func Scenarios(catalogue []*catalog.Pathology) ([]Scenario, error) {
+	out := []Scenario{healthy()}
+	for _, p := range catalogue {
+		s, err := ReadScenario(p.ID, p.Scenario)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, s)
+	}
+	return append(out, idle()), nil
+}
+
+// FindScenario returns a scenario by its name.
+func FindScenario(catalogue []*catalog.Pathology, name string) (Scenario, error) {
+	all, err := Scenarios(catalogue)
+	if err != nil {
+		return Scenario{}, err
+	}
+	var names []string
+	for _, s := range all {
+		if s.Name == name {
+			return s, nil
+		}
+		names = append(names, s.Name)
+	}
+	return Scenario{}, hint.With(fmt.Errorf("there is no scenario %q", name), "one of "+strings.Join(names, ", "))
+}
+
+// ReadScenario reads a scenario from YAML, as docs/fleet.md describes it. It begins
+// with a healthy phase of the usual traffic, of which the key healthy replaces parts.
+// Each further phase has the traffic of the one before it but for what it replaces,
+// lasts 70 s and leads to the verdict of the scenario's name, unless it says otherwise.
+// Unknown keys are errors.
+func ReadScenario(name, text string) (Scenario, error) {
+	s, err := readScenario(name, text)
+	if err != nil {
+		return s, fmt.Errorf("scenario %s: %w", name, err)
+	}
+	return s, nil
+}
+
+func readScenario(name, text string) (Scenario, error) {
+	file := struct {
+		Title    string
+		Fault    string
+		Replicas int
+		Interval time.Duration
+		Args     string        // of vllm serve
+		HostTime time.Duration `yaml:"host_time"`
+		Cost     sim.StepCost  // seconds
+		Healthy  Phase
+		Phases   []yaml.Node
+	}{Cost: DefaultCost, Healthy: healthyPhase()}
+	if err := decode([]byte(text), &file); err != nil {
+		return Scenario{}, err
+	}
+	s := Scenario{Name: name, Title: file.Title, Fault: file.Fault, Replicas: file.Replicas, Interval: file.Interval}
+	settings, ignored, err := Settings{HostTime: file.HostTime, Cost: file.Cost}.With(engine.ParseArgs(file.Args, "scenario"))
+	switch {
+	case err != nil:
+		return s, err
+	case len(ignored) > 0:
+		return s, fmt.Errorf("%s: changes nothing in the simulation", strings.Join(ignored, ", "))
+	case len(file.Phases) == 0:
+		return s, fmt.Errorf("no phase has a fault")
+	}
+	s.Settings, s.Phases = settings, []Phase{file.Healthy}
+	for i := range file.Phases {
+		p := Phase{For: sick, Traffic: s.Phases[i].Traffic, Want: name}
+		b, err := yaml.Marshal(&file.Phases[i])
+		if err != nil {
+			return s, err
+		}
+		if err := decode(b, &p); err != nil {
+			return s, fmt.Errorf("phase %d: %w", i+2, err)
+		}
+		s.Phases = append(s.Phases, p)
+	}
+	return s, nil
+}
+
+// decode reads YAML over what is there already.
+func decode(text []byte, to any) error {
+	dec := yaml.NewDecoder(bytes.NewReader(text))
+	dec.KnownFields(true)
+	return dec.Decode(to)
+}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/sixty-dev/sixty/internal/plot"
+	"github.com/sixty-dev/sixty/internal/version"
 )
 
 //go:embed page.html
@@ -18,7 +19,7 @@ var page string
 // HTML writes a page that needs nothing but itself.
 func HTML(w io.Writer, s *Simulation) error {
 	t, err := template.New("page").Funcs(template.FuncMap{
-		"duration": plot.Duration, "number": plot.Number, "percent": percent, "style": plot.Style,
+		"duration": plot.Duration, "number": plot.Number, "percent": percent, "style": plot.Style, "tool": version.This,
 		"count":   func(n int) string { return plot.Number(float64(n)) },
 		"latency": func(r *Run, m Metric) *Latency { return r.Latency[m] },
 	}).Parse(page)

@@ -10,6 +10,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/load"
 	"github.com/sixty-dev/sixty/internal/plot"
+	"github.com/sixty-dev/sixty/internal/version"
 )
 
 //go:embed page.html
@@ -30,7 +31,7 @@ func HTML(w io.Writer, rep Report) error {
 		"duration": plot.Duration, "number": plot.Number, "title": Title, "shape": Shape,
 		"percent":    func(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) },
 		"percentile": func(q float64) float64 { return math.Round(1e4*q) / 100 },
-		"style":      plot.Style, "plots": plots, "latencies": latencies, "objective": objective,
+		"tool":       version.This, "style": plot.Style, "plots": plots, "latencies": latencies, "objective": objective,
 		"limit": limit, "verdict": verdict, "trialLatencies": trialLatencies,
 	}).Parse(page)
 	if err != nil {

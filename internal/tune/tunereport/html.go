@@ -8,6 +8,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/plot"
 	"github.com/sixty-dev/sixty/internal/tune"
+	"github.com/sixty-dev/sixty/internal/version"
 )
 
 //go:embed page.html
@@ -16,7 +17,7 @@ var page string
 // HTML writes the answer as a page that needs nothing beside it.
 func HTML(w io.Writer, a *Answer) error {
 	t, err := template.New("tune").Funcs(template.FuncMap{
-		"style": plot.Style, "gib": tune.GiB, "count": tune.Count, "grouped": grouped, "seconds": seconds, "sec": tune.Seconds,
+		"style": plot.Style, "tool": version.This, "gib": tune.GiB, "count": tune.Count, "grouped": grouped, "seconds": seconds, "sec": tune.Seconds,
 		"doubt":   func(r Range) string { return doubt(r, tune.GiB) },
 		"numbers": func(r Range) string { return doubt(r, grouped) },
 		"percent": func(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) },

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
 	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/version"
 )
 
 //go:embed page.html
@@ -21,6 +22,7 @@ var page = template.Must(template.New("preview").Parse(pageHTML))
 type (
 	pageView struct {
 		Source, From, To, Rate string
+		Tool                   version.Tool
 		Boards                 []boardView
 		Panels, Filled         int
 	}
@@ -48,6 +50,7 @@ type (
 // Write writes the page.
 func (p *Page) Write(w io.Writer) error {
 	v := pageView{
+		Tool:   version.This(),
 		Source: p.Options.Source, From: stamp(p.Options.From), To: stamp(p.Options.To),
 		Rate: p.Rate.String(),
 	}

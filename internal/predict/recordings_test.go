@@ -57,10 +57,16 @@ func (r *recorded) annotate(ts []diagnose.Target) {
 	}
 }
 
-// diagnosed judges a recording at the end of its last phase, with the servers'
-// arguments known.
+// judged holds what diagnosed returned, by file.
+var judged = map[string]diagnose.Diagnosis{}
+
+// diagnosed judges a recording at the end of its last phase, with the servers' arguments
+// known, once for all tests that ask.
 func diagnosed(t *testing.T, file string) diagnose.Diagnosis {
 	t.Helper()
+	if d, ok := judged[file]; ok {
+		return d
+	}
 	r := opened(t, file)
 	at := r.last
 	if n := len(r.truth.Phases); n > 0 {
@@ -72,6 +78,7 @@ func diagnosed(t *testing.T, file string) diagnose.Diagnosis {
 	if err != nil {
 		t.Fatal(err)
 	}
+	judged[file] = d
 	return d
 }
 

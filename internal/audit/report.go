@@ -7,6 +7,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/render"
+	"github.com/sixty-dev/sixty/internal/version"
 )
 
 // Schema is the JSON output's version; changes to it only add.
@@ -45,6 +46,7 @@ func (r *Report) Worst() (worst catalog.Severity, ok bool) {
 
 type jsonReport struct {
 	Schema      string        `json:"schema"`
+	Tool        version.Tool  `json:"tool"`
 	Status      string        `json:"status"` // ok, found, unknown
 	Source      jsonSource    `json:"source"`
 	Areas       []jsonArea    `json:"areas"`
@@ -101,7 +103,7 @@ type jsonFixed struct {
 
 // JSON writes the report as sixty.audit/v1.
 func (r *Report) JSON(w io.Writer) error {
-	out := jsonReport{Schema: Schema, Status: "ok", Areas: []jsonArea{}, Findings: []jsonFinding{}, Files: append([]string{}, r.Files...), Expressions: r.Expressions}
+	out := jsonReport{Schema: Schema, Tool: version.This(), Status: "ok", Areas: []jsonArea{}, Findings: []jsonFinding{}, Files: append([]string{}, r.Files...), Expressions: r.Expressions}
 	out.Source = jsonSource{
 		Description: r.Surface.Source, Live: r.Surface.Live, Dialects: []string{}, Models: append([]string{}, r.Surface.Models...),
 		Instances: len(r.Surface.Instances), IntervalSeconds: r.Surface.Interval.Seconds(),

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/version"
 )
 
 // Schema names the version of the JSON.
@@ -20,10 +21,11 @@ const Schema = "sixty.baseline/v1"
 // A File is what was measured of one model. Quantities are the signals of
 // package indicator; times are in seconds.
 type File struct {
-	Schema  string    `json:"schema"`
-	Created time.Time `json:"created"`
-	Model   string    `json:"model"`  // model_name; "" fits every model
-	Source  string    `json:"source"` // what it was derived from, for people
+	Schema  string       `json:"schema"`
+	Tool    version.Tool `json:"tool"`
+	Created time.Time    `json:"created"`
+	Model   string       `json:"model"`  // model_name; "" fits every model
+	Source  string       `json:"source"` // what it was derived from, for people
 
 	// Normal is what signals were while all was well.
 	Normal map[string]float64 `json:"normal,omitempty"`

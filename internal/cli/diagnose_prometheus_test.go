@@ -18,29 +18,16 @@ import (
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
-	"github.com/sixty-dev/sixty/internal/metrics/recording"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 )
 
 // prometheus serves a recording with Prometheus' HTTP API, as if it had been
 // scraped; every answer carries the warnings.
 func prometheus(t *testing.T, path string, warnings ...string) *httptest.Server {
 	t.Helper()
-	rec, err := recording.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rec.Close()
-	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
-	err = store.Load(t.Context(), rec, func(name string) embedded.Target {
+	store, _, _ := embeddedtest.Open(t, path, func(name string) embedded.Target {
 		return embedded.Target{Instance: name + ":8000", Job: "vllm", Labels: map[string]string{"namespace": "prod"}}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		at := func(name string) time.Time {
 			s, _ := strconv.ParseFloat(r.FormValue(name), 64)

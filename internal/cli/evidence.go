@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/prometheus/common/model"
@@ -122,10 +123,12 @@ func (f *evidenceFlags) normal(ctx context.Context, stderr io.Writer, spec sourc
 	return files, err
 }
 
-// baselineFile reads --baseline of diagnose where it names a file.
+// baselineFile reads --baseline of diagnose where it names a file, and else says that it
+// does not: it is a span of time then.
 func baselineFile(text string) (*baseline.File, bool, error) {
 	info, err := os.Stat(text)
-	if text == "" || err != nil || info.IsDir() {
+	named := strings.HasSuffix(text, ".json") // of a file that is not there, too
+	if !named && (text == "" || err != nil || info.IsDir()) {
 		return nil, false, nil
 	}
 	content, err := fileio.Read(text, maxEvidenceFile)

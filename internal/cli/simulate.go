@@ -22,6 +22,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/slo"
 	"github.com/sixty-dev/sixty/internal/source"
+	"github.com/sixty-dev/sixty/internal/version"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
 
@@ -368,7 +369,7 @@ func (s *simulation) run(ctx context.Context, axes []simreport.Axis) (*simreport
 	}
 	p := points[first]
 	out := &simreport.Simulation{
-		Schema: simreport.Schema, Workload: p.workload, Deployment: simreport.DeploymentOf(p.engine, p.deployment, p.known),
+		Schema: simreport.Schema, Tool: version.This(), Workload: p.workload, Deployment: simreport.DeploymentOf(p.engine, p.deployment, p.known),
 		Calibration: simreport.CalibrationOf(s.calibration), Objective: simreport.ObjectiveOf(s.objective), Sweep: axes,
 		Runs: make([]simreport.Run, len(points)),
 	}

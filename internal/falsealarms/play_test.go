@@ -10,8 +10,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/indicator"
-	"github.com/sixty-dev/sixty/internal/metrics/embedded"
-	"github.com/sixty-dev/sixty/internal/metrics/recording"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
@@ -65,20 +64,7 @@ func TestAFalseAlarmIsCountedAndRecorded(t *testing.T) {
 	if recorded == nil {
 		t.Fatal("nothing was recorded")
 	}
-	rec, err := recording.Open(recorded.Recording)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rec.Close()
-	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	if err := store.Load(t.Context(), rec, nil); err != nil {
-		t.Fatal(err)
-	}
-	first, last := rec.Times()
+	store, first, last := embeddedtest.Open(t, recorded.Recording, nil)
 	if last.Before(recorded.At.Add(later / 2)) {
 		t.Errorf("recorded to %s, the alarm was at %s", last, recorded.At)
 	}

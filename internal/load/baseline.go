@@ -8,6 +8,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/baseline"
 	"github.com/sixty-dev/sixty/internal/slo"
+	"github.com/sixty-dev/sixty/internal/version"
 )
 
 // minHealthy is the share of the objective below which the objective, and not
@@ -31,7 +32,7 @@ func NewBaseline(r *Result, o *slo.Objective, capacity float64, now time.Time) (
 	case len(r.Latency) == 0:
 		return nil, errors.New("baseline: the result holds no latencies")
 	}
-	b := &baseline.File{Schema: baseline.Schema, Created: now.UTC().Truncate(time.Second), Model: r.Target.Model, Capacity: capacity,
+	b := &baseline.File{Schema: baseline.Schema, Tool: version.This(), Created: now.UTC().Truncate(time.Second), Model: r.Target.Model, Capacity: capacity,
 		Source:       fmt.Sprintf("load test of %s, %d requests, %.3g per second", r.Started.UTC().Format(time.RFC3339), r.Requests.Complete, r.Throughput.Requests),
 		PromptTokens: r.Tokens.Prompt, OutputTokens: r.Tokens.Output, Concurrency: r.Streams.Mean, Normal: map[string]float64{}}
 	if r.Server != nil {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"github.com/sixty-dev/sixty/internal/version"
 )
 
 // A Change is how one quantity differs between two sides.
@@ -23,8 +25,9 @@ type Change struct {
 
 // Comparison is the difference between two sides of one or more results each.
 type Comparison struct {
-	Changes []Change `json:"changes"`
-	Notes   []string `json:"notes,omitempty"`
+	Tool    version.Tool `json:"tool"`
+	Changes []Change     `json:"changes"`
+	Notes   []string     `json:"notes,omitempty"`
 }
 
 // Worse reports whether anything became significantly worse.
@@ -57,7 +60,7 @@ func Compare(a, b []*Result, tolerance float64) (*Comparison, error) {
 	if !(tolerance >= 0 && tolerance < 10) {
 		return nil, fmt.Errorf("tolerance %v: want 0 to 10", tolerance)
 	}
-	c := &Comparison{}
+	c := &Comparison{Tool: version.This()}
 	var p []float64
 	for _, q := range compared() {
 		ea, eb := pool(a, q), pool(b, q)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"github.com/sixty-dev/sixty/internal/version"
 )
 
 // How says how the results that are merged belong together.
@@ -26,7 +28,7 @@ func Merge(results []*Result, how How) (*Result, error) {
 		return nil, errors.New("merge needs results")
 	}
 	first := results[0]
-	m := &Result{Schema: Schema, Name: first.Name, Started: first.Started, Target: first.Target, Load: first.Load,
+	m := &Result{Schema: Schema, Tool: version.This(), Name: first.Name, Started: first.Started, Target: first.Target, Load: first.Load,
 		Workload: first.Workload, Window: first.Window, Latency: map[Metric]*Distribution{}, Series: first.Series, Server: first.Server}
 	m.Requests.Errors, m.Requests.Messages = map[string]int{}, map[string][]string{}
 	for i, r := range results {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/version"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
 
@@ -17,12 +18,13 @@ const Schema = "sixty.bench/v1"
 // Result is what a test found. In JSON all times are seconds and all rates are
 // per second; docs/bench.md documents every field.
 type Result struct {
-	Schema   string    `json:"schema"`
-	Name     string    `json:"name,omitempty"` // of the scenario
-	Started  time.Time `json:"started"`
-	Target   Asked     `json:"target"`
-	Load     Shape     `json:"load"`
-	Workload any       `json:"workload,omitempty"` // workload.Spec or workload.Stats
+	Schema   string       `json:"schema"`
+	Tool     version.Tool `json:"tool"`
+	Name     string       `json:"name,omitempty"` // of the scenario
+	Started  time.Time    `json:"started"`
+	Target   Asked        `json:"target"`
+	Load     Shape        `json:"load"`
+	Workload any          `json:"workload,omitempty"` // workload.Spec or workload.Stats
 
 	Duration    float64 `json:"duration"`
 	Window      Window  `json:"window"`

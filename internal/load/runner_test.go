@@ -190,13 +190,14 @@ func TestOpenLoopCountsTheTimeInLine(t *testing.T) {
 		Config{Target: Target{API: Completions, Stream: true}, Arrivals: &a, MaxConcurrency: 1, MaxRequests: 40})
 	res := Summarize(rec, Settings{Target: Asked{Stream: true}, Warmup: 0})
 	sent, scheduled := res.Latency[TTFT], res.Latency[TTFTScheduled]
-	if sent.Max > 0.150 {
-		t.Errorf("from sending, the slowest took %.0f ms, want about 50", 1e3*sent.Max)
+	// A machine that is busy makes all of it slower, so that each is held to the others.
+	if sent.Max > scheduled.Max/2 {
+		t.Errorf("from sending, the slowest took %.0f ms, want about 50; from the schedule %.0f", 1e3*sent.Max, 1e3*scheduled.Max)
 	}
 	if scheduled.Max < 1.3 {
 		t.Errorf("from the schedule, the slowest took %.2f s, want 1.6", scheduled.Max)
 	}
-	if res.Generator.SendLag.P50 > 0.010 {
+	if res.Generator.SendLag.P50 > scheduled.Max/8 {
 		t.Errorf("waiting for a stream was taken for the generator's own lag: %+v", res.Generator.SendLag)
 	}
 	if q := res.Latency[QueueWait]; q == nil || q.Count < 30 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/slo"
 	"github.com/sixty-dev/sixty/internal/stat"
+	"github.com/sixty-dev/sixty/internal/version"
 )
 
 // Settings say how a Recording is summarized.
@@ -28,7 +29,7 @@ const AutoWarmup = time.Duration(-1)
 // Summarize makes a Result of a Recording. It is pure.
 func Summarize(rec *Recording, set Settings) *Result {
 	s := &summary{rec: rec, set: set, res: &Result{
-		Schema: Schema, Name: set.Name, Started: rec.Start, Target: set.Target, Load: set.Load, Workload: set.Workload,
+		Schema: Schema, Tool: version.This(), Name: set.Name, Started: rec.Start, Target: set.Target, Load: set.Load, Workload: set.Workload,
 		Duration: rec.Duration.Seconds(), Interrupted: rec.Interrupted, Latency: map[Metric]*Distribution{}, Runs: 1,
 	}}
 	s.order()

@@ -15,7 +15,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
-	"github.com/sixty-dev/sixty/internal/metrics/recording"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 	"github.com/sixty-dev/sixty/internal/observe"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
@@ -74,19 +74,7 @@ func (tr *truth) phase(t *testing.T, name string) (from, to time.Time) {
 // read observes the servers of a recording.
 func read(t *testing.T, name string, from, to time.Time) *observe.Fleet {
 	t.Helper()
-	rec, err := recording.Open(filepath.Join("..", "..", "testdata", "recordings", name+".tar.zst"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rec.Close()
-	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	if err := store.Load(t.Context(), rec, nil); err != nil {
-		t.Fatal(err)
-	}
+	store, _, _ := embeddedtest.Open(t, filepath.Join("..", "..", "testdata", "recordings", name+".tar.zst"), nil)
 	o := observe.Options{From: from, To: to, Interval: time.Second}
 	for _, target := range store.Targets() {
 		o.Targets = append(o.Targets, observe.Target{

@@ -210,7 +210,7 @@ func TestCompany(t *testing.T) {
 			t.Parallel()
 			file := filepath.Join(recordings, name+".tar.zst")
 			var truth played
-			truth.readTruth(t, strings.TrimSuffix(file, ".tar.zst")+".json")
+			truth.readTruth(t, file)
 			last := len(truth.truth.Phases) - 1
 			end, want := time.UnixMilli(truth.truth.Phases[last].ToMS), truth.truth.accepted(last)
 			pages := pagesOf(t, file, step, 0)
@@ -282,7 +282,7 @@ func modelled(t *testing.T, name, model, prefix string, phase int, end time.Time
 	t.Helper()
 	file := filepath.Join(recordings, name+".tar.zst")
 	var truth played
-	truth.readTruth(t, strings.TrimSuffix(file, ".tar.zst")+".json")
+	truth.readTruth(t, file)
 	if phase < 0 {
 		phase = len(truth.truth.Phases) - 1
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -77,21 +78,60 @@ type played struct {
 	created time.Time
 	// interval is the time between two scrapes; zero is a second.
 	interval time.Duration
+	// memory holds the diagnoses of a recording that tests share, and nil else.
+	memory map[time.Time]diagnose.Diagnosis
+	mu     sync.Mutex
 }
 
-// play loads a recording and its truth.
+// shared are the recordings that were loaded with all their scrapes, and full what was said
+// of them: several tests read the same.
+var shared struct {
+	sync.Mutex
+	full map[string]*played
+}
+
+// play loads a recording and its truth, once for all tests, which add nothing to its store.
 func play(t *testing.T, file string) *played {
 	t.Helper()
-	return load(t, file, func(recording.Scrape) bool { return true })
+	shared.Lock()
+	defer shared.Unlock()
+	p := shared.full[file]
+	if p == nil {
+		p = load(t, file, func(recording.Scrape) bool { return true })
+		p.memory = map[time.Time]diagnose.Diagnosis{}
+		shared.full[file] = p
+	}
+	return p
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	shared.full = map[string]*played{}
+	code := m.Run()
+	for _, p := range shared.full {
+		p.store.Close()
+	}
+	os.Exit(code)
 }
 
 func (p *played) diagnose(t *testing.T, at time.Time) diagnose.Diagnosis {
 	t.Helper()
+	p.mu.Lock()
+	d, ok := p.memory[at]
+	p.mu.Unlock()
+	if ok {
+		return d
+	}
 	d, err := diagnose.Run(context.Background(), p.store, diagnose.Options{
 		At: at, First: p.first, Created: p.created, Interval: max(p.interval, time.Second), Every: true, Pathologies: pathologies.All(),
 	})
 	if err != nil {
 		t.Fatalf("%s at %s: %v", p.name, at, err)
+	}
+	if p.memory != nil {
+		p.mu.Lock()
+		p.memory[at] = d
+		p.mu.Unlock()
 	}
 	return d
 }
@@ -137,6 +177,7 @@ func (c tally) String() string {
 // looks for the moment at which a fault is first named, and for false alarms
 // all through the healthy phases. The page in docs has the repository's own.
 func TestVerdicts(t *testing.T) {
+	t.Parallel()
 	var table bytes.Buffer
 	var own, others tally
 	for _, file := range files(t) {
@@ -266,6 +307,7 @@ phases. A minute needs longer faults than most of these recordings hold.
 // TestMatrix holds all pathologies × all recordings of the repository: a check
 // that begins to fire on an old recording shows in the diff.
 func TestMatrix(t *testing.T) {
+	t.Parallel()
 	var got bytes.Buffer
 	own, _ := filepath.Glob(recordings + "/*.tar.zst")
 	for _, file := range own {
@@ -307,6 +349,7 @@ func TestMatrix(t *testing.T) {
 // what that returns with what the evaluation of the snapshot said, on every
 // recording: an alert and a diagnosis never disagree.
 func TestConditionsAgreeWithPromQL(t *testing.T) {
+	t.Parallel()
 	compared, fired := 0, 0
 	for _, file := range files(t) {
 		p := play(t, file)

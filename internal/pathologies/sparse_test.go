@@ -2,7 +2,6 @@ package pathologies_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 )
 
@@ -29,16 +29,17 @@ func thin(t *testing.T, file string, step, offset time.Duration) *played {
 		slots[sc.Target] = slot
 		return !seen || slot != last
 	})
+	t.Cleanup(func() { p.store.Close() })
 	p.interval = step
 	return p
 }
 
-// load plays those scrapes of a recording that are kept.
+// load plays those scrapes of a recording that are kept. The caller closes the store.
 func load(t *testing.T, file string, keep func(recording.Scrape) bool) *played {
 	t.Helper()
 	name := strings.TrimSuffix(file, ".tar.zst")
 	p := &played{name: filepath.Base(name)}
-	p.readTruth(t, name+".json")
+	p.readTruth(t, file)
 	rec, err := recording.Open(file)
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +48,6 @@ func load(t *testing.T, file string, keep func(recording.Scrape) bool) *played {
 	if p.store, err = embedded.Open(embedded.Config{}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { p.store.Close() })
 	err = rec.Scrapes(func(sc recording.Scrape) error {
 		if !keep(sc) {
 			return nil
@@ -75,13 +75,7 @@ func load(t *testing.T, file string, keep func(recording.Scrape) bool) *played {
 
 func (p *played) readTruth(t *testing.T, file string) {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(text, &p.truth); err != nil {
-		t.Fatalf("%s: %v", file, err)
-	}
+	embeddedtest.ReadTruth(t, file, &p.truth)
 	if p.name == "saturation" && len(p.truth.Accept) == 0 {
 		// A batch pinned at eight seats over an empty cache is both, and the
 		// recording's notes say so.

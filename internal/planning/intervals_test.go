@@ -2,21 +2,16 @@ package planning
 
 import (
 	"context"
-	"encoding/json"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/diagnose"
-	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
-	"github.com/sixty-dev/sixty/internal/metrics/embedded"
-	"github.com/sixty-dev/sixty/internal/metrics/recording"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
@@ -34,53 +29,18 @@ type foretold struct {
 // foretell predicts the last seconds of a recording from those before.
 func foretell(t *testing.T, file string, every time.Duration) []foretold {
 	t.Helper()
-	text, err := os.ReadFile(strings.TrimSuffix(file, ".tar.zst") + ".json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var truth struct {
-		ServerArgs []string `json:"server_args"`
-		Phases     []struct {
-			FromMS int64 `json:"from_unix_ms"`
-			ToMS   int64 `json:"to_unix_ms"`
-		}
-	}
-	if err := json.Unmarshal(text, &truth); err != nil {
-		t.Fatal(err)
-	}
-	rec, err := recording.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rec.Close()
-	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	if err := store.Load(t.Context(), rec, nil); err != nil {
-		t.Fatal(err)
-	}
-	first, _ := rec.Times()
+	r := opened(t, file)
 	var out []foretold
-	for _, phase := range truth.Phases {
+	for _, phase := range r.truth.Phases {
 		from, end := time.UnixMilli(phase.FromMS), time.UnixMilli(phase.ToMS)
 		// The phase's beginning is no steady load.
 		for at := from.Add(10 * time.Second).Add(held); !at.Add(held).After(end); at = at.Add(every) {
 			var p *predictor
 			var values []indicator.Value
 			run := func(at time.Time, then func(context.Context, metrics.Querier, diagnose.Request, *diagnose.Snapshot)) {
-				_, err := diagnose.Run(t.Context(), store, diagnose.Options{
-					At: at, First: first, Interval: time.Second, Window: held, Every: true, Pathologies: pathologies.All(),
-					Annotate: func(ts []diagnose.Target) {
-						for i := range ts {
-							if i < len(truth.ServerArgs) && ts[i].Config != nil {
-								c := engine.ParseArgs(truth.ServerArgs[i], "--engine-args")
-								c.Merge(ts[i].Config)
-								ts[i].Config = c
-							}
-						}
-					},
+				_, err := diagnose.Run(t.Context(), r.store, diagnose.Options{
+					At: at, First: r.first, Interval: time.Second, Window: held, Every: true, Pathologies: pathologies.All(),
+					Annotate: r.annotate,
 					Predict: func(ctx context.Context, q metrics.Querier, r diagnose.Request, s *diagnose.Snapshot, _ *diagnose.Diagnosis) {
 						then(ctx, q, r, s)
 					},
@@ -89,6 +49,7 @@ func foretell(t *testing.T, file string, every time.Duration) []foretold {
 					t.Fatal(err)
 				}
 			}
+			var err error
 			run(at, func(ctx context.Context, q metrics.Querier, r diagnose.Request, s *diagnose.Snapshot) {
 				if len(s.Targets) == 1 {
 					p, err = prepare(ctx, q, &r, s, s.Targets[0].Name, nil)

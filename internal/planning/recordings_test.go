@@ -1,7 +1,6 @@
 package planning
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
 	"math"
@@ -20,61 +19,66 @@ import (
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
-	"github.com/sixty-dev/sixty/internal/metrics/recording"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden file and the table in docs/predictions.md")
 
-// diagnosed judges a recording at the end of its last phase, with the servers'
-// arguments known.
-func diagnosed(t *testing.T, file string) diagnose.Diagnosis {
-	t.Helper()
-	text, err := os.ReadFile(strings.TrimSuffix(file, ".tar.zst") + ".json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var truth struct {
+// A recorded is a recording in a store, with the truth beside it.
+type recorded struct {
+	store       *embedded.Store
+	first, last time.Time
+	truth       struct {
 		ServerArgs []string `json:"server_args"`
 		Phases     []struct {
-			ToMS int64 `json:"to_unix_ms"`
+			FromMS int64 `json:"from_unix_ms"`
+			ToMS   int64 `json:"to_unix_ms"`
 		}
 	}
-	if err := json.Unmarshal(text, &truth); err != nil {
-		t.Fatal(err)
+}
+
+func opened(t *testing.T, file string) *recorded {
+	t.Helper()
+	r := &recorded{}
+	embeddedtest.ReadTruth(t, file, &r.truth)
+	r.store, r.first, r.last = embeddedtest.Open(t, file, nil)
+	return r
+}
+
+// annotate adds the servers' arguments to what is known of them.
+func (r *recorded) annotate(ts []diagnose.Target) {
+	for i := range ts {
+		if i < len(r.truth.ServerArgs) && ts[i].Config != nil {
+			c := engine.ParseArgs(r.truth.ServerArgs[i], "--engine-args")
+			c.Merge(ts[i].Config)
+			ts[i].Config = c
+		}
 	}
-	rec, err := recording.Open(file)
-	if err != nil {
-		t.Fatal(err)
+}
+
+// judged holds what diagnosed returned, by file.
+var judged = map[string]diagnose.Diagnosis{}
+
+// diagnosed judges a recording at the end of its last phase, with the servers' arguments
+// known, once for all tests that ask.
+func diagnosed(t *testing.T, file string) diagnose.Diagnosis {
+	t.Helper()
+	if d, ok := judged[file]; ok {
+		return d
 	}
-	defer rec.Close()
-	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
+	r := opened(t, file)
+	at := r.last
+	if n := len(r.truth.Phases); n > 0 {
+		at = time.UnixMilli(r.truth.Phases[n-1].ToMS)
 	}
-	defer store.Close()
-	if err := store.Load(t.Context(), rec, nil); err != nil {
-		t.Fatal(err)
-	}
-	first, last := rec.Times()
-	if n := len(truth.Phases); n > 0 {
-		last = time.UnixMilli(truth.Phases[n-1].ToMS)
-	}
-	d, err := diagnose.Run(t.Context(), store, diagnose.Options{
-		At: last, First: first, Interval: time.Second, Every: true, Pathologies: pathologies.All(), Predict: PredictFixes,
-		Annotate: func(ts []diagnose.Target) {
-			for i := range ts {
-				if i < len(truth.ServerArgs) && ts[i].Config != nil {
-					c := engine.ParseArgs(truth.ServerArgs[i], "--engine-args")
-					c.Merge(ts[i].Config)
-					ts[i].Config = c
-				}
-			}
-		},
+	d, err := diagnose.Run(t.Context(), r.store, diagnose.Options{
+		At: at, First: r.first, Interval: time.Second, Every: true, Pathologies: pathologies.All(), Predict: PredictFixes, Annotate: r.annotate,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	judged[file] = d
 	return d
 }
 

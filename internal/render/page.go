@@ -6,6 +6,8 @@ import (
 	"html/template"
 	"io"
 	"maps"
+
+	"github.com/sixty-dev/sixty/internal/version"
 )
 
 var (
@@ -22,6 +24,7 @@ var (
 func HTML(w io.Writer, page string, funcs template.FuncMap, data any) error {
 	all := template.FuncMap{
 		"style":   func() template.CSS { return template.CSS(style) }, //nolint:gosec // constant
+		"tool":    version.This,
 		"seconds": Seconds, "number": Number, "percent": Percent, "grouped": Grouped,
 	}
 	maps.Copy(all, funcs)

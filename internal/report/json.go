@@ -11,6 +11,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/render"
+	"github.com/sixty-dev/sixty/internal/version"
 )
 
 // Schema names the version of the JSON. Fields are added under the same name;
@@ -28,6 +29,7 @@ func JSON(w io.Writer, d diagnose.Diagnosis) error {
 type (
 	diagnosisJSON struct {
 		Schema   string        `json:"schema"`
+		Tool     version.Tool  `json:"tool"`
 		At       timestamp     `json:"at"`
 		Status   string        `json:"status"`
 		Verdict  verdictJSON   `json:"verdict"`
@@ -202,6 +204,7 @@ func (t timestamp) MarshalJSON() ([]byte, error) {
 func newDiagnosisJSON(d *diagnose.Diagnosis) diagnosisJSON {
 	return diagnosisJSON{
 		Schema:   Schema,
+		Tool:     version.This(),
 		At:       timestamp(d.At),
 		Status:   d.Status.String(),
 		Verdict:  newVerdictJSON(d, &d.Verdict),

@@ -23,6 +23,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
+	"github.com/sixty-dev/sixty/internal/version"
 )
 
 // Config says what to measure.
@@ -155,7 +156,7 @@ func files(cfg Config, values map[*indicator.Signal]samples) ([]*baseline.File, 
 	}
 	var out []*baseline.File
 	for _, name := range models {
-		f := &baseline.File{Schema: baseline.Schema, Created: cfg.Created.UTC().Truncate(time.Second), Model: name, Source: cfg.Source, Normal: map[string]float64{}, Thresholds: []baseline.Threshold{}}
+		f := &baseline.File{Schema: baseline.Schema, Tool: version.This(), Created: cfg.Created.UTC().Truncate(time.Second), Model: name, Source: cfg.Source, Normal: map[string]float64{}, Thresholds: []baseline.Threshold{}}
 		for s, byModel := range values {
 			if vs := byModel[name]; len(vs) >= fewest {
 				f.Normal[s.Name] = quantile(vs, 0.5)

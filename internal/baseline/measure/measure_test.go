@@ -8,27 +8,13 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
-	"github.com/sixty-dev/sixty/internal/metrics/recording"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 )
 
 // store loads a recording of the repository.
 func store(t *testing.T, name string) (*embedded.Store, time.Time, time.Time) {
 	t.Helper()
-	rec, err := recording.Open("../../../testdata/recordings/" + name + ".tar.zst")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rec.Close()
-	s, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	if err := s.Load(t.Context(), rec, nil); err != nil {
-		t.Fatal(err)
-	}
-	first, last := rec.Times()
-	return s, first, last
+	return embeddedtest.Open(t, "../../../testdata/recordings/"+name+".tar.zst", nil)
 }
 
 // The truth beside the recording says: usage steady near 0.8 with steady

@@ -8,8 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sixty-dev/sixty/internal/dialect"
-	"github.com/sixty-dev/sixty/internal/metrics/embedded"
-	"github.com/sixty-dev/sixty/internal/metrics/recording"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 	"github.com/sixty-dev/sixty/internal/slo"
 )
 
@@ -50,19 +49,7 @@ func TestRealServersHaveWhatIsCounted(t *testing.T) {
 		"two-api-servers-thrashing": {slo.TTFT: {most, 1}, slo.Succeeded: good},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rec, err := recording.Open(filepath.Join("..", "..", "..", "testdata", "recordings", name+".tar.zst"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			store, err := embedded.Open(embedded.Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer store.Close()
-			if err := store.Load(t.Context(), rec, nil); err != nil {
-				t.Fatal(err)
-			}
-			_, last, _ := store.Times()
+			store, _, last := embeddedtest.Open(t, filepath.Join("..", "..", "..", "testdata", "recordings", name+".tar.zst"), nil)
 			r, err := Groups(Config{Objectives: []slo.Objective{chat(t)}})
 			if err != nil {
 				t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/slo"
+	"github.com/sixty-dev/sixty/internal/version"
 )
 
 // Schema names the version of a Simulation's JSON; changes only add to it.
@@ -19,14 +20,15 @@ const Schema = "sixty.simulation/v1"
 // Simulation is one workload on one deployment, or the points of a sweep. In JSON
 // all times are seconds and all rates are per second.
 type Simulation struct {
-	Schema      string      `json:"schema"`
-	Workload    Workload    `json:"workload"`
-	Deployment  Deployment  `json:"deployment"`
-	Calibration Calibration `json:"calibration"`
-	Objective   *Objective  `json:"objective,omitempty"`
-	Measured    *Measured   `json:"measured,omitempty"`
-	Sweep       []Axis      `json:"sweep,omitempty"`
-	Runs        []Run       `json:"runs"`
+	Schema      string       `json:"schema"`
+	Tool        version.Tool `json:"tool"`
+	Workload    Workload     `json:"workload"`
+	Deployment  Deployment   `json:"deployment"`
+	Calibration Calibration  `json:"calibration"`
+	Objective   *Objective   `json:"objective,omitempty"`
+	Measured    *Measured    `json:"measured,omitempty"`
+	Sweep       []Axis       `json:"sweep,omitempty"`
+	Runs        []Run        `json:"runs"`
 }
 
 // Workload is what was asked of the deployment; in a sweep over it, that of the

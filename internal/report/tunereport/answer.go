@@ -9,6 +9,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/modelconfig"
 	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/planning"
+	"github.com/sixty-dev/sixty/internal/version"
 )
 
 // Schema names the JSON document; changes to it only add.
@@ -16,7 +17,8 @@ const Schema = "sixty.tune/v1"
 
 // An Answer is what sixty tune says. Bytes, tokens and seconds are plain numbers.
 type Answer struct {
-	Schema string `json:"schema"`
+	Schema string       `json:"schema"`
+	Tool   version.Tool `json:"tool"`
 	// Status is "found", "not_met" (targets cannot be met, or nothing fits), or
 	// "ledger" (nothing was asked for beyond the memory).
 	Status string `json:"status"`
@@ -227,7 +229,7 @@ type Usual struct {
 // New makes the answer of a ledger: of the settings that were given or, before
 // AddResult, of the configuration that was found.
 func New(l *perfmodel.Ledger, lengths []int) *Answer {
-	return &Answer{Schema: Schema, Status: "ledger", Model: modelOf(l.Model), Deployment: deploymentOf(l), Ledger: ledgerOf(l, lengths)}
+	return &Answer{Schema: Schema, Tool: version.This(), Status: "ledger", Model: modelOf(l.Model), Deployment: deploymentOf(l), Ledger: ledgerOf(l, lengths)}
 }
 
 // NothingFits says that no arrangement holds the model.

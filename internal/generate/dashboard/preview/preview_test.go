@@ -21,7 +21,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/generate/dashboard/preview"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
-	"github.com/sixty-dev/sixty/internal/metrics/recording"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
@@ -42,20 +42,7 @@ func boards(t testing.TB) []dashboard.Dashboard {
 
 func loaded(t testing.TB, name string) (*embedded.Store, preview.Options) {
 	t.Helper()
-	rec, err := recording.Open("../../../../testdata/recordings/" + name + ".tar.zst")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rec.Close()
-	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
-	if err := store.Load(t.Context(), rec, nil); err != nil {
-		t.Fatal(err)
-	}
-	first, last := rec.Times()
+	store, first, last := embeddedtest.Open(t, "../../../../testdata/recordings/"+name+".tar.zst", nil)
 	return store, preview.Options{From: first, To: last, Beginning: true, Interval: time.Second, Source: "the recording " + name}
 }
 

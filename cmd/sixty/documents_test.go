@@ -1,0 +1,257 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sixty-dev/sixty/internal/cli"
+)
+
+// A documented command is a line of a document that a reader would type.
+type documented struct {
+	page string
+	line int
+	text string
+}
+
+// said is the server that the documents ask; a recording is served in its place.
+const said = "http://localhost:8000"
+
+// notRun are the documented commands that this test does not run, each with the reason. Of
+// these the flags are checked.
+var notRun = []struct {
+	what *regexp.Regexp
+	why  string
+}{
+	{regexp.MustCompile(`--serve\b`), "goes on until it is interrupted: TestEveryVerbEndsWhenInterrupted"},
+	{regexp.MustCompile(`/(etc|var)/`), "writes where Grafana reads"},
+	{regexp.MustCompile(`\b(vllm-\d|prometheus|prod|gpu-host):\d|\bURL\b`), "needs servers of those names"},
+	{regexp.MustCompile(`^sixty (bench|diagnose|record|audit|simulate|tune) (http://)?localhost:`), "needs a server that computes, and a machine that is not busy"},
+	{regexp.MustCompile(`run\.csv|azure\.csv`), "needs a trace of one's own"},
+}
+
+// asked are the commands that are run against a server that replays a recording, with flags
+// that make them short.
+var asked = map[string]string{
+	"sixty diagnose " + said + " --baseline ":  " --duration 2s",
+	"sixty audit " + said + " --rules alerts.": "",
+}
+
+// TestDocumentedCommands runs every command in the documents that needs no more than the
+// files beside it, in the order in which they are written, in one directory for each page.
+func TestDocumentedCommands(t *testing.T) {
+	commands := documentedCommands(t)
+	if len(commands) < 40 {
+		t.Fatalf("the documents hold %d commands: were they found?", len(commands))
+	}
+	used := make([]bool, len(notRun))
+	pages := slices.CompactFunc(slices.Clone(commands), func(a, b documented) bool { return a.page == b.page })
+	const replayed = "full-but-quiet"
+	served := serve(map[string][][]byte{
+		replayed: load(t, filepath.Join("..", "..", "testdata", "recordings", replayed+".tar.zst")),
+	})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.URL.Path = "/" + replayed + r.URL.Path
+		served.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	for _, p := range pages {
+		var here []documented
+		for _, c := range commands {
+			if c.page == p.page {
+				here = append(here, c)
+			}
+			for i, n := range notRun {
+				used[i] = used[i] || n.what.MatchString(c.text)
+			}
+		}
+		t.Run(filepath.Base(p.page), func(t *testing.T) {
+			t.Parallel()
+			sh := documentShell(t)
+			for _, c := range here {
+				sh.run(t, c, server.URL)
+			}
+		})
+	}
+	for i, u := range used {
+		if !u {
+			t.Errorf("no document has a command like %s any more", notRun[i].what)
+		}
+	}
+}
+
+// run runs a command, or says why it does not and checks its flags.
+func (sh *shell) run(t *testing.T, c documented, server string) {
+	t.Helper()
+	text, whole := c.text, false
+	for begins, more := range asked {
+		if strings.HasPrefix(text, begins) {
+			text, whole = strings.ReplaceAll(text, said, server)+more, true
+		}
+	}
+	if !whole {
+		for _, n := range notRun {
+			if n.what.MatchString(text) {
+				t.Logf("%s:%d: flags only: %s: %s", c.page, c.line, n.why, c.text)
+				text += " --help"
+				break
+			}
+		}
+	}
+	code, out := sh.do(t, text)
+	found := code == cli.ExitFound && regexp.MustCompile(`^sixty (diagnose|audit) `).MatchString(text)
+	if code != cli.ExitOK && !found {
+		t.Errorf("%s:%d: exit code %d of: %s\n%s", c.page, c.line, code, text, out)
+	}
+}
+
+// shell runs command lines in a directory.
+type shell struct {
+	dir string
+	env []string
+}
+
+// documentShell makes the files that the documents speak of.
+func documentShell(t *testing.T) *shell {
+	t.Helper()
+	sh := &shell{dir: t.TempDir()}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	if err := os.Symlink(exe, filepath.Join(bin, "sixty")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(root, "testdata"), filepath.Join(sh.dir, "testdata")); err != nil {
+		t.Fatal(err)
+	}
+	for to, from := range map[string]string{ // copies: commands write into them
+		"incident.tar.zst": "testdata/incident.tar.zst",
+		"config.json":      "internal/modelconfig/testdata/llama-3.1-8b.json",
+		"before.json":      "cmd/sixty/testdata/bench.json",
+		"after.json":       "cmd/sixty/testdata/bench.json",
+		"carried.json":     "cmd/sixty/testdata/carried.json",
+		"alerts.yaml":      "mixin/rules/rules.yaml",
+		"vllm.json":        "mixin/dashboards/grafana/sixty-incident.json",
+		"rules":            "mixin/rules",
+		"dashboards":       "mixin/dashboards/grafana",
+	} {
+		copied(t, filepath.Join(sh.dir, to), filepath.Join(root, filepath.FromSlash(from)))
+	}
+	sh.env = append(os.Environ(), asCommand+"=1", "PATH="+bin+":"+os.Getenv("PATH"), "TMPDIR="+t.TempDir(), "HOME="+t.TempDir(),
+		"ARGS=--max-num-seqs 64")
+	return sh
+}
+
+// copied copies a file or a directory.
+func copied(t *testing.T, to, from string) {
+	t.Helper()
+	info, err := os.Stat(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.IsDir() {
+		err = os.CopyFS(to, os.DirFS(from))
+	} else {
+		var b []byte
+		if b, err = os.ReadFile(from); err == nil {
+			err = os.WriteFile(to, b, 0o600)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (sh *shell) do(t *testing.T, line string) (code int, out string) {
+	t.Helper()
+	cmd := exec.Command("sh", "-c", line)
+	cmd.Dir, cmd.Env = sh.dir, sh.env
+	var b bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &b, &b
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return wait(t, cmd), b.String()
+}
+
+var (
+	typed   = regexp.MustCompile(`^(?:\$ )?(?:\./bin/)?(sixty .*)$`)
+	comment = regexp.MustCompile(`\s+#\s.*$`)
+)
+
+// documentedCommands finds the commands in the fenced and the indented blocks of the
+// documents. What follows "&&" is another program's.
+func documentedCommands(t *testing.T) []documented {
+	t.Helper()
+	var out []documented
+	for _, pattern := range []string{"../../*.md", "../../docs/*.md"} {
+		pages, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, page := range pages {
+			text, err := os.ReadFile(page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, commandsOf(page, string(text))...)
+		}
+	}
+	return out
+}
+
+func commandsOf(page, text string) []documented {
+	var out []documented
+	fenced := false
+	lines := strings.Split(text, "\n")
+	for i := 0; i < len(lines); i++ {
+		l, at := lines[i], i+1
+		if strings.HasPrefix(strings.TrimSpace(l), "```") {
+			fenced = !fenced
+			continue
+		}
+		code, indented := strings.CutPrefix(l, "    ")
+		m := typed.FindStringSubmatch(strings.TrimSpace(code))
+		if !fenced && !indented || m == nil {
+			continue
+		}
+		command := m[1]
+		for strings.HasSuffix(command, `\`) && i+1 < len(lines) {
+			i++
+			command = strings.TrimSuffix(command, `\`) + strings.TrimSpace(lines[i])
+		}
+		command, _, _ = strings.Cut(comment.ReplaceAllString(command, ""), " && ")
+		out = append(out, documented{page, at, command})
+	}
+	return out
+}
+
+func TestCommandsOf(t *testing.T) {
+	text := "sixty in prose\n\n    sixty a --b 'c d'   # why\n    sixty e \\\n      --f && other\n    another program\n" +
+		"```\n$ sixty g\nsixty said this? No.\n```\n    ./bin/sixty h\n"
+	want := []string{"3 sixty a --b 'c d'", "4 sixty e --f", "8 sixty g", "9 sixty said this? No.", "11 sixty h"}
+	var got []string
+	for _, c := range commandsOf("page", text) {
+		got = append(got, fmt.Sprintf("%d %s", c.line, c.text))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

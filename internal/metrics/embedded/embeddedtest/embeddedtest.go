@@ -1,0 +1,47 @@
+// Package embeddedtest opens recordings for tests.
+package embeddedtest
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/recording"
+)
+
+// Open loads a recording into a store, which is closed with the test, and returns the times
+// of its first and its last scrape. The function name is that of [embedded.Store.Load].
+func Open(tb testing.TB, path string, name func(target string) embedded.Target) (store *embedded.Store, first, last time.Time) {
+	tb.Helper()
+	rec, err := recording.Open(path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer rec.Close()
+	store, err = embedded.Open(embedded.Config{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { store.Close() })
+	if err := store.Load(tb.Context(), rec, name); err != nil {
+		tb.Fatal(err)
+	}
+	first, last = rec.Times()
+	return store, first, last
+}
+
+// ReadTruth reads into v what was done to the recorded servers: the JSON beside a recording,
+// which testdata/recordings/README.md describes.
+func ReadTruth(tb testing.TB, path string, v any) {
+	tb.Helper()
+	text, err := os.ReadFile(strings.TrimSuffix(path, ".tar.zst") + ".json")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := json.Unmarshal(text, v); err != nil {
+		tb.Fatalf("the truth of %s: %v", path, err)
+	}
+}

@@ -1,0 +1,43 @@
+package version
+
+import (
+	"runtime"
+	"runtime/debug"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestOf(t *testing.T) {
+	const revision, date = "4f4e1d6c0ffee", "2026-11-21T03:12:00Z"
+	stamped := []debug.BuildSetting{{Key: "vcs", Value: "git"}, {Key: "vcs.revision", Value: revision},
+		{Key: "vcs.time", Value: date}, {Key: "vcs.modified", Value: "true"}}
+	for name, tc := range map[string]struct {
+		build   debug.BuildInfo
+		release string
+		want    Info
+	}{
+		"a release": {debug.BuildInfo{Main: debug.Module{Version: "(devel)"}, Settings: stamped[:3]}, "v1.2.3",
+			Info{Version: "v1.2.3", Revision: revision, Date: date}},
+		"go install of a release": {debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}}, "", Info{Version: "v1.2.3"}},
+		"of a changed checkout": {debug.BuildInfo{Main: debug.Module{Version: "v0.0.0-2026+dirty"}, Settings: stamped}, "",
+			Info{Version: "v0.0.0-2026+dirty", Revision: revision, Date: date, Modified: true}},
+		"of a test":    {debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}, "", Info{Version: "devel"}},
+		"of who knows": {debug.BuildInfo{}, "", Info{Version: "devel"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.want.Go, tc.want.Platform = runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH
+			if diff := cmp.Diff(tc.want, of(&tc.build, tc.release)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestThis: golden files hold the version of a test's build, so it must not change
+// from commit to commit.
+func TestThis(t *testing.T) {
+	if got := This().String(); got != "sixty devel" {
+		t.Errorf("a test's build says %q of itself", got)
+	}
+}

@@ -24,6 +24,10 @@ var (
 		Name: "prefill_work_more", Unit: indicator.Tokens, Default: catalog.None, Baseline: &catalog.Relative{Factor: 1.5},
 		Why: "half as many prompt tokens again have to be computed for each request",
 	}
+	samePrompts = &catalog.Threshold{
+		Name: "same_prompts", Unit: indicator.Tokens, Default: 0, Baseline: &catalog.Relative{Factor: 0.6},
+		Why: "prompts that are much shorter than usual are other prompts, and what they share says nothing of those before",
+	}
 	lookups = &catalog.Threshold{
 		Name: "prefix_lookups", Unit: indicator.TokensPerSecond, Default: 1,
 		Why: "the cache is asked at all",
@@ -40,6 +44,7 @@ var Pathology = &catalog.Pathology{
 	When: catalog.All(
 		catalog.Below(indicator.PrefixHitRatio, hitsLow),
 		catalog.Above(indicator.PrefixQueryRate, lookups),
+		catalog.Above(indicator.PromptTokens, samePrompts),
 		catalog.Any(catalog.PrefillLate, catalog.Above(indicator.ComputedTokens, moreWork)),
 	),
 	For:         5 * time.Minute,

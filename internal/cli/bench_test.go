@@ -84,21 +84,36 @@ func TestBenchExitCodes(t *testing.T) {
 	}
 }
 
+// The objective is beyond what a busy machine breaks: the search is what is tested, and
+// that what it found is not measured again.
 func TestBenchSearchAndResume(t *testing.T) {
 	url := scripted(t, loadtest.Script{TTFT: 20 * time.Millisecond, ITL: 2 * time.Millisecond, Tokens: 4, Slots: 2})
-	trials := filepath.Join(t.TempDir(), "trials.json")
-	args := []string{"bench", url, "--search", "concurrency", "--slo", "code-completion", "--duration", "300ms", "--search-to", "4", "--resume", trials, "--prompt-tokens", "8"}
+	dir := t.TempDir()
+	trials, objective := filepath.Join(dir, "trials.json"), filepath.Join(dir, "slo.yaml")
+	if err := os.WriteFile(objective, []byte("objectives: [{ttft_p95: 30s}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"bench", url, "--search", "concurrency", "--slo", objective, "--duration", "300ms", "--search-to", "4", "--resume", trials, "--prompt-tokens", "8"}
 	out, _, err := runCLI(t, args...)
-	if errors.Is(err, campaign.ErrSpoiled) {
-		t.Skip("this machine is too busy to measure")
+	for range 20 { // what the generator spoiled is tried again; what it did not is kept
+		if !errors.Is(err, campaign.ErrSpoiled) {
+			break
+		}
+		out, _, err = runCLI(t, args...)
 	}
 	if err != nil || !strings.Contains(out, "highest streams within the objective: 4") {
 		t.Fatalf("search: %v\n%s", err, out)
 	}
-	begin := time.Now()
+	before, err := os.ReadFile(trials)
+	if err != nil {
+		t.Fatal(err)
+	}
 	again, _, err := runCLI(t, args...)
-	if err != nil || !strings.Contains(again, "highest streams within the objective: 4") || time.Since(begin) > 250*time.Millisecond {
-		t.Errorf("resumed after %s: %v\n%s", time.Since(begin), err, again)
+	if err != nil || !strings.Contains(again, "highest streams within the objective: 4") {
+		t.Errorf("resumed: %v\n%s", err, again)
+	}
+	if after, err := os.ReadFile(trials); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("resumed: the trials changed from %s to %s: %v", before, after, err)
 	}
 }
 

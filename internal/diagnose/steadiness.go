@@ -176,9 +176,9 @@ func (d cautious) Now(s *indicator.Signal) indicator.Value {
 			v.V = max(0, v.V-burstDrain*d.view.Now(indicator.FirstTokenRate).Or(0))
 		}
 	case indicator.StallsPerRequest:
-		// One stall stops every stream at once.
+		// One stall stops every stream at once, and more run at that moment than on average.
 		if n := d.view.Now(indicator.FirstTokens).Or(0); n > 0 {
-			v.V = max(0, v.V-d.view.Now(indicator.Running).Or(0)/n)
+			v.V = max(0, v.V-2*d.view.Now(indicator.Running).Or(0)/n)
 		}
 	case indicator.PrefillTimePerToken:
 		if d.span().steady.short {

@@ -68,7 +68,7 @@ type Episode struct {
 	Severity  catalog.Severity
 	From      time.Time
 	Length    int           // evaluations
-	By        [3]int        // evaluations by Class
+	By        [4]int        // evaluations by Class
 	Summary   string        // of its first false evaluation
 	At        time.Time     // of that evaluation
 	Recording string        // of that moment, "" without one
@@ -110,6 +110,7 @@ func Play(ctx context.Context, o Options) (*Result, error) {
 		Client: func(e fleet.Experience) { x.truths[e.Replica].hear(e) },
 		Stop:   func(i int, _ time.Duration) { x.truths[i].stop() },
 		Start:  func(i int, at time.Duration) { x.truths[i].start(at) },
+		Slow:   func(i int, at time.Duration, factor float64) { x.truths[i].slow(at, factor) },
 		Tick:   func(at time.Duration) error { return x.judge(ctx, at) },
 	})
 	err = errors.Join(err, x.record(o.From.Add(o.For)))

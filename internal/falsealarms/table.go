@@ -27,7 +27,7 @@ func Table(results []*Result) string {
 		pathology string
 		severity  catalog.Severity
 	}
-	type count struct{ episodes, evaluations, degraded, restart int }
+	type count struct{ episodes, evaluations, degraded, restart, slowed int }
 	causes := map[cause]*count{}
 	total := &row{}
 	for _, r := range results {
@@ -68,6 +68,8 @@ func Table(results []*Result) string {
 				c.evaluations += e.By[False]
 			case e.By[Restart] > 0:
 				c.restart++
+			case e.By[Slowed] > 0:
+				c.slowed++
 			default:
 				c.degraded++
 			}
@@ -83,7 +85,7 @@ func Table(results []*Result) string {
 		fmt.Fprintf(&b, "| %s | %.2f | %d | %.2f %% | %.2f %% | %.1f %% | %.2f %% | %d | %s | %d |\n", name, x.weeks, x.evaluations,
 			percent(x.bad, x.requests), percent(x.sick, x.moments), percent(x.idle, x.runs), percent(x.unsure, x.runs), x.alarms, rate(x.alarms, x.weeks), x.infos)
 	}
-	b.WriteString("\n| reported | severity | false episodes | evaluations | a replica-week, 95 % | episodes while clients were badly served | episodes after a restart |\n|---|---|---|---|---|---|---|\n")
+	b.WriteString("\n| reported | severity | false episodes | evaluations | a replica-week, 95 % | episodes while clients were badly served | episodes after a restart | episodes on a slow machine |\n|---|---|---|---|---|---|---|---|\n")
 	order := slices.SortedFunc(maps.Keys(causes), func(a, c cause) int {
 		if d := causes[c].episodes - causes[a].episodes; d != 0 {
 			return d
@@ -92,7 +94,7 @@ func Table(results []*Result) string {
 	})
 	for _, k := range order {
 		c := causes[k]
-		fmt.Fprintf(&b, "| %s | %s | %d | %d | %s | %d | %d |\n", k.pathology, k.severity, c.episodes, c.evaluations, rate(c.episodes, total.weeks), c.degraded, c.restart)
+		fmt.Fprintf(&b, "| %s | %s | %d | %d | %s | %d | %d | %d |\n", k.pathology, k.severity, c.episodes, c.evaluations, rate(c.episodes, total.weeks), c.degraded, c.restart, c.slowed)
 	}
 	return b.String()
 }

@@ -15,6 +15,10 @@ const (
 	badAtAll  = 3           // and at least so many
 	afterSick = 5 * time.Minute
 	afterStop = 10 * time.Minute // from the restart of a server on, for what a restart explains
+	// A machine that is slower by so much is a slow machine, whether its clients mind or
+	// not, and what was measured meanwhile is in the window for afterSlow.
+	slower    = 1.3
+	afterSlow = 2 * time.Minute
 )
 
 // truth is what the clients of one replica got.
@@ -29,6 +33,8 @@ type truth struct {
 	restarts  int
 	stopped   bool
 	startedAt time.Duration
+	slowed    bool          // the machine is slower by slower or more
+	slowAt    time.Duration // since then, or until then
 
 	requests, bad int
 }
@@ -42,7 +48,7 @@ type age struct {
 }
 
 func newTruth(l Limits) *truth {
-	return &truth{limits: l, waiting: map[time.Duration]bool{}, lastSick: -1 << 62, startedAt: -1 << 62}
+	return &truth{limits: l, waiting: map[time.Duration]bool{}, lastSick: -1 << 62, startedAt: -1 << 62, slowAt: -1 << 62}
 }
 
 // hear takes what a client saw.
@@ -111,6 +117,12 @@ func (t *truth) stop() { t.stopped = true; t.restarts++ }
 
 func (t *truth) start(at time.Duration) { t.stopped, t.startedAt = false, at }
 
+func (t *truth) slow(at time.Duration, factor float64) {
+	if now := factor >= slower; now != t.slowed {
+		t.slowed, t.slowAt = now, at
+	}
+}
+
 // A Class says what an alarm is worth.
 type Class uint8
 
@@ -118,6 +130,7 @@ const (
 	False    Class = iota // clients were well served
 	Degraded              // clients were badly served in the last minutes
 	Restart               // it tells of a restart, and there was one
+	Slowed                // it tells of a slow machine, and that it was
 )
 
 // class says what it means that a pathology is reported at a moment.
@@ -127,6 +140,8 @@ func (t *truth) class(id string, at time.Duration) Class {
 		return Restart
 	case at-t.lastSick < afterSick:
 		return Degraded
+	case (id == "slow-decode" || id == "slow-prefill" || id == "severe-degradation") && (t.slowed || at-t.slowAt < afterSlow):
+		return Slowed
 	}
 	return False
 }

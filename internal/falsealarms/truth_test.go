@@ -101,3 +101,28 @@ func TestARestartExcusesWhatTellsOfIt(t *testing.T) {
 		t.Error("a restart is news for ten minutes")
 	}
 }
+
+func TestASlowMachineIsSlow(t *testing.T) {
+	truth := newTruth(Limits{TTFT: time.Second, TPOT: 100 * time.Millisecond})
+	truth.slow(time.Minute, 1.4)
+	truth.slow(3*time.Minute, 1)
+	for _, tt := range []struct {
+		id   string
+		at   time.Duration
+		want Class
+	}{
+		{"slow-decode", 2 * time.Minute, Slowed},
+		{"slow-decode", 4 * time.Minute, Slowed},
+		{"slow-decode", 6 * time.Minute, False},
+		{"saturation", 2 * time.Minute, False},
+	} {
+		if got := truth.class(tt.id, tt.at); got != tt.want {
+			t.Errorf("%s after %s: class %d, want %d", tt.id, tt.at, got, tt.want)
+		}
+	}
+	fresh := newTruth(Limits{})
+	fresh.slow(time.Minute, 1.2)
+	if got := fresh.class("slow-decode", 2*time.Minute); got != False {
+		t.Errorf("a machine that is a fifth slower excuses an alarm: class %d", got)
+	}
+}

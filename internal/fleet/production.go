@@ -89,7 +89,9 @@ type Spectator struct {
 	Client func(Experience)         // a client has seen something
 	Stop   func(int, time.Duration) // a replica was stopped for a deployment
 	Start  func(int, time.Duration) // and serves again
-	Tick   func(time.Duration) error
+	// Slow tells by how much a replica's machine is slower from now on; 1 is not at all.
+	Slow func(replica int, at time.Duration, factor float64)
+	Tick func(time.Duration) error
 }
 
 // PlayProduction lets a production happen in simulated time and calls Tick after
@@ -197,8 +199,14 @@ func (x *production) unsteady(i int) {
 	}
 	drift(0)
 	x.often(n.SpellsPerDay, 24*time.Hour, func(at time.Duration) {
-		spell = 1.1 + 0.4*x.rng.Float64()
-		x.at(at+x.between(time.Minute, 3*time.Minute), func(time.Duration) { spell = 1 })
+		set := func(at time.Duration, factor float64) {
+			spell = factor
+			if x.to.Slow != nil {
+				x.to.Slow(i, at, factor)
+			}
+		}
+		set(at, 1.1+0.4*x.rng.Float64())
+		x.at(at+x.between(time.Minute, 3*time.Minute), func(at time.Duration) { set(at, 1) })
 	})
 	x.often(n.StallsPerDay, 24*time.Hour, func(at time.Duration) { x.freeze(i, at, x.between(time.Second, 4*time.Second)) })
 	x.often(n.PausesPerHour, time.Hour, func(at time.Duration) {

@@ -185,6 +185,10 @@ func evidenceColumns() []render.Column {
 	return render.Words(render.Columns(evidenceHead[0], evidenceHead[1:]...))
 }
 
+// catalogSource is the source of a threshold that nobody set and nothing measured; it
+// goes without saying.
+const catalogSource = "default"
+
 // evidenceRows lists what speaks for a finding, one row a signal; verbose,
 // every comparison that was made.
 func evidenceRows(evidence []catalog.Evidence, verbose bool) [][]string {
@@ -192,7 +196,10 @@ func evidenceRows(evidence []catalog.Evidence, verbose bool) [][]string {
 	for _, e := range farthest(evidence, verbose) {
 		threshold := "none"
 		if !math.IsNaN(e.Threshold) {
-			threshold = fmt.Sprintf("%s (%s)", e.Op.Text(e.Threshold, e.Signal.Unit), render.Clean(e.Source))
+			threshold = e.Op.Text(e.Threshold, e.Signal.Unit)
+			if e.Source != catalogSource {
+				threshold += " (" + render.Clean(e.Source) + ")"
+			}
 		}
 		if verbose && e.Name != "" {
 			threshold += ", " + e.Name + map[catalog.Truth]string{catalog.True: ", holds", catalog.False: ", does not hold"}[e.Holds]
@@ -638,20 +645,26 @@ func thresholdSources(f *diagnose.Finding) string {
 		return ""
 	}
 	var sources []string
+	usual := false
 	for _, e := range farthest(f.Evidence, false) {
+		if usual = usual || e.Source == catalogSource; e.Source == catalogSource {
+			continue
+		}
 		word := map[string]string{
 			"--set":    "--set: set by hand",
 			"slo":      "slo: the objectives",
 			"measured": "measured: a load test or a healthy period",
 			"baseline": "baseline: relative to this server's own normal",
-			"default":  "default: the catalogue's (change one with --set)",
 		}[e.Source]
 		word = cmp.Or(word, e.Source+": the objectives of the use case")
 		if !slices.Contains(sources, word) {
 			sources = append(sources, word)
 		}
 	}
-	return render.Clean(strings.Join(sources, "; "))
+	if usual {
+		sources = append(sources, "the catalogue's (change one with --set)")
+	}
+	return render.Clean(strings.Join(sources, "; else "))
 }
 
 // up reports whether a target answers with an engine's metrics.

@@ -26,7 +26,7 @@ var (
 	}
 	samePrompts = &catalog.Threshold{
 		Name: "same_prompts", Unit: indicator.Tokens, Default: 0, Baseline: &catalog.Relative{Factor: 0.6},
-		Why: "prompts that are much shorter than usual are other prompts, and what they share says nothing of those before",
+		Why: "prompts that are much shorter than usual, in the mean or at the median, are other prompts, and what they share says nothing of those before",
 	}
 	lookups = &catalog.Threshold{
 		Name: "prefix_lookups", Unit: indicator.TokensPerSecond, Default: 1,
@@ -45,6 +45,7 @@ var Pathology = &catalog.Pathology{
 		catalog.Below(indicator.PrefixHitRatio, hitsLow),
 		catalog.Above(indicator.PrefixQueryRate, lookups),
 		catalog.Above(indicator.PromptTokens, samePrompts),
+		catalog.Above(indicator.PromptTokensP50, samePrompts),
 		catalog.Any(catalog.PrefillLate, catalog.Above(indicator.ComputedTokens, moreWork)),
 	),
 	For:         5 * time.Minute,

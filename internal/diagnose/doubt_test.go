@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -103,6 +104,42 @@ func TestWindowsInCommon(t *testing.T) {
 			}
 			if len(distinct) != tt.distinct {
 				t.Errorf("%d windows, want %d: %v", len(distinct), tt.distinct, distinct)
+			}
+		})
+	}
+}
+
+// However many targets there are, what is asked is bounded by the time that it lies in:
+// a thousand that fall ill at once are one incident, and not a thousand sets of queries.
+func TestSpansOfManyTargetsAreBounded(t *testing.T) {
+	const step, many = 15 * time.Second, 1000
+	noon := time.Unix(1_800_000_000, 0)
+	for name, intervals := range map[string]int{"just ill": 1, "for a while": 4} {
+		t.Run(name, func(t *testing.T) {
+			var spans []Span
+			for i := range many {
+				last := noon.Add(-step * time.Duration(i) / many)
+				from := last.Add(-time.Duration(intervals) * step)
+				spans = append(spans, Span{
+					Window: Range{from.Add(-edge), last}, before: from.Add(-step),
+					Baseline: Range{last.Add(-20 * time.Minute), from}, Source: History,
+				})
+			}
+			was := slices.Clone(spans)
+			share(spans, step)
+			windows, baselines := map[Range]bool{}, map[Range]bool{}
+			for i, s := range spans {
+				windows[s.Window] = true
+				baselines[s.Baseline] = true
+				if !s.before.Before(s.Window.From) || s.Window.From.After(was[i].Window.From) {
+					t.Fatalf("target %d: its window begins at %s, want it after %s and not after %s", i, s.Window.From, s.before, was[i].Window.From)
+				}
+				if s.Baseline.From.Before(was[i].Baseline.From) || s.Baseline.To.After(was[i].Baseline.To) {
+					t.Fatalf("target %d: the baseline %v is not within its own %v", i, s.Baseline, was[i].Baseline)
+				}
+			}
+			if len(windows) > mostSpans || len(baselines) > mostSpans {
+				t.Errorf("%d windows and %d baselines of %d targets, want %d at most", len(windows), len(baselines), many, mostSpans)
 			}
 		})
 	}

@@ -78,8 +78,7 @@ func histories(ctx context.Context, q metrics.Querier, r *Request, past Range) (
 	gs := groups(r, func(int) Range { return past }, func(i int) bool { return !r.Targets[i].IsGPU() })
 	eg, ctx := errgroup.WithContext(ctx)
 	eg.SetLimit(concurrency)
-	older := metrics.Range{End: past.To.Add(-fine), Step: max(r.Interval, (past.Length()-fine)/coarsePoints).Truncate(time.Second)}
-	older.Step = max(older.Step, r.Interval)
+	older := metrics.Range{End: past.To.Add(-fine), Step: max(r.Interval, ((past.Length() - fine) / coarsePoints).Truncate(time.Second))}
 	// On the same grid each time, so that what changed then stays where it was.
 	older.Start = past.From.Add(older.Step - 1).Truncate(older.Step)
 	got := make([]struct{ pages, series, old model.Matrix }, len(gs))

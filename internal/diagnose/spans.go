@@ -361,28 +361,49 @@ func (h *history) incident(normal []interval, rest []segment, now segment) segme
 // window.
 const shareable = 3
 
+// mostSpans is how many different windows, and how many different baselines, are asked
+// for to be exact: each is a set of queries. Where there are more, they are bounded by
+// the time that they lie in, and not by the number of targets.
+const mostSpans = 6
+
 // share gives targets windows in common where that changes none of the scrapes that
-// each window holds, for each window is a set of queries. Targets of one pace differ by
-// the phase of their scrapes only.
+// each window holds. Targets of one pace differ by the phase of their scrapes only. Of
+// many targets, baselines that differ by a scrape are shared too.
 func share(spans []Span, step time.Duration) {
+	windows, baselines := map[Range]bool{}, map[Range]bool{}
+	for i := range spans {
+		windows[spans[i].Window] = true
+		baselines[spans[i].Baseline] = true
+	}
 	var ss []*Span
 	for i := range spans {
-		if s := &spans[i]; !s.before.IsZero() && s.Window.Length() >= shareable*step {
+		s := &spans[i]
+		if !s.before.IsZero() && (len(windows) > mostSpans || s.Window.Length() >= shareable*step) {
 			ss = append(ss, s)
 		}
 	}
+	shareWindows(ss)
+	if len(baselines) > mostSpans {
+		shareBaselines(spans, step)
+	}
+}
+
+func shareWindows(ss []*Span) {
 	slices.SortFunc(ss, func(a, b *Span) int { return a.Window.From.Compare(b.Window.From) })
 	for from := 0; from < len(ss); {
-		common, to := ss[from].Window, from
+		common, before, to := ss[from].Window, ss[from].before, from
 		for to < len(ss) && (to == from || ss[to].before.Before(common.From)) {
 			if ss[to].Window.To.After(common.To) {
 				common.To = ss[to].Window.To
+			}
+			if ss[to].before.After(before) {
+				before = ss[to].before
 			}
 			to++
 		}
 		if to > from+1 {
 			// The same length each time, so that it is asked in the same words.
-			if earlier := common.To.Add(-common.Length().Truncate(time.Second) - time.Second); ss[to-1].before.Before(earlier) {
+			if earlier := common.To.Add(-common.Length().Truncate(time.Second) - time.Second); before.Before(earlier) {
 				common.From = earlier
 			}
 		}
@@ -390,5 +411,34 @@ func share(spans []Span, step time.Duration) {
 			s.Window = common
 		}
 		from = to
+	}
+}
+
+// shareBaselines gives baselines that begin and end in the same interval of the scrape
+// grid what they have in common: each loses a scrape at either end, at most.
+func shareBaselines(spans []Span, step time.Duration) {
+	type cell struct {
+		from, to time.Time
+		source   BaselineSource
+	}
+	common := map[cell]Range{}
+	of := func(s *Span) cell {
+		return cell{s.Baseline.From.Truncate(step), s.Baseline.To.Truncate(step), s.Source}
+	}
+	for i := range spans {
+		b := spans[i].Baseline
+		c, ok := common[of(&spans[i])]
+		if ok && c.From.After(b.From) {
+			b.From = c.From
+		}
+		if ok && c.To.Before(b.To) {
+			b.To = c.To
+		}
+		common[of(&spans[i])] = b
+	}
+	for i := range spans {
+		if s := &spans[i]; s.Source == History && s.Baseline.Length() > shareable*step {
+			s.Baseline = common[of(s)]
+		}
 	}
 }

@@ -98,7 +98,6 @@ func playAll(t *testing.T, all []Options) []*Result {
 }
 
 // mostShort is how many false alarms the short form may have.
-// it is; this keeps it from getting worse unseen. The goal is none.
 const mostShort = 0
 
 // TestShort plays a morning with a deployment of each kind of traffic, with two

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -497,22 +498,13 @@ func merge(buckets []workload.Bucket, cumulative map[float64]float64) []workload
 		counts[b.UpperBound] = b.Count
 	}
 	below := 0.0
-	for _, le := range sortedKeys(cumulative) {
+	for _, le := range slices.Sorted(maps.Keys(cumulative)) {
 		counts[le] += max(cumulative[le]-below, 0)
 		below = max(below, cumulative[le])
 	}
 	out := buckets[:0]
-	for _, le := range sortedKeys(counts) {
+	for _, le := range slices.Sorted(maps.Keys(counts)) {
 		out = append(out, workload.Bucket{UpperBound: le, Count: counts[le]})
 	}
 	return out
-}
-
-func sortedKeys(m map[float64]float64) []float64 {
-	keys := make([]float64, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

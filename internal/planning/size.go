@@ -2,6 +2,7 @@ package planning
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -56,7 +57,7 @@ func (p *predictor) size(f *catalog.Fix) {
 		try(int(math.Round(float64(s.Least) * math.Pow(float64(s.Most)/float64(s.Least), share))))
 	}
 	for range rounds {
-		values := sorted(tried)
+		values := slices.Sorted(maps.Keys(tried))
 		i := slices.Index(values, best(tried))
 		if i > 0 {
 			try((values[i-1] + values[i]) / 2)
@@ -70,14 +71,14 @@ func (p *predictor) size(f *catalog.Fix) {
 		return
 	}
 	present := float64(p.engine.Config.MaxNumSeqs)
-	for _, other := range sorted(tried) {
+	for _, other := range slices.Sorted(maps.Keys(tried)) {
 		if tried[other] >= asGood*tried[best(tried)] && math.Abs(float64(other)-present) < math.Abs(float64(v)-present) {
 			v = other
 		}
 	}
 	f.Set(s.Flag, strconv.Itoa(v))
 	var told []string
-	for _, n := range sorted(tried) {
+	for _, n := range slices.Sorted(maps.Keys(tried)) {
 		told = append(told, fmt.Sprintf("%d (%.2g×)", n, tried[n]))
 	}
 	f.Arithmetic = append(slices.Clone(f.Arithmetic), fmt.Sprintf("simulated, with how many times better off users are: %s; chosen: %d", strings.Join(told, ", "), v))
@@ -87,19 +88,10 @@ func (p *predictor) size(f *catalog.Fix) {
 // 0 where none was tried.
 func best(tried map[int]float64) int {
 	at := 0
-	for _, v := range sorted(tried) {
+	for _, v := range slices.Sorted(maps.Keys(tried)) {
 		if at == 0 || tried[v] > tried[at] {
 			at = v
 		}
 	}
 	return at
-}
-
-func sorted(tried map[int]float64) []int {
-	values := make([]int, 0, len(tried))
-	for v := range tried {
-		values = append(values, v)
-	}
-	slices.Sort(values)
-	return values
 }

@@ -83,3 +83,17 @@ func And(words []string) string {
 	}
 	return strings.Join(words[:len(words)-1], ", ") + " and " + words[len(words)-1]
 }
+
+// Objective writes latency limits in seconds; one that is 0 was not promised.
+func Objective(ttft, itl, e2e float64) string {
+	var parts []string
+	for _, x := range []struct {
+		name  string
+		limit float64
+	}{{"TTFT", ttft}, {"ITL", itl}, {"E2E", e2e}} {
+		if x.limit > 0 {
+			parts = append(parts, x.name+" ≤ "+Seconds(x.limit))
+		}
+	}
+	return strings.Join(parts, ", ")
+}

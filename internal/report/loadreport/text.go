@@ -158,18 +158,7 @@ func requests(t *text, r *load.Result) {
 	t.Line("")
 }
 
-func objective(g *load.Goodput) string {
-	var parts []string
-	for _, x := range []struct {
-		name string
-		v    float64
-	}{{"TTFT", g.TTFT}, {"ITL", g.ITL}, {"E2E", g.E2E}} {
-		if x.v > 0 {
-			parts = append(parts, x.name+" ≤ "+render.Seconds(x.v))
-		}
-	}
-	return strings.Join(parts, ", ")
-}
+func objective(g *load.Goodput) string { return render.Objective(g.TTFT, g.ITL, g.E2E) }
 
 func cached(r *load.Result) string {
 	if r.Tokens.CachedShare == 0 {

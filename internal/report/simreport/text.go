@@ -131,16 +131,7 @@ func (t *text) objective(s *Simulation, r *Run) {
 }
 
 func (o *Objective) text() string {
-	var parts []string
-	for _, x := range []struct {
-		name  string
-		value float64
-	}{{"TTFT", o.TTFT}, {"ITL", o.ITL}, {"E2E", o.E2E}} {
-		if x.value > 0 {
-			parts = append(parts, x.name+" ≤ "+render.Seconds(x.value))
-		}
-	}
-	return strings.Join(parts, ", ") + " (" + o.Name + ")"
+	return render.Objective(o.TTFT, o.ITL, o.E2E) + " (" + o.Name + ")"
 }
 
 // measured lays what the servers had beside the simulation of it.

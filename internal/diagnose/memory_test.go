@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,11 +19,11 @@ import (
 // counted counts questions.
 type counted struct {
 	metrics.Querier
-	asked int
+	asked atomic.Int64
 }
 
 func (c *counted) Query(ctx context.Context, expr string, at time.Time) (model.Vector, error) {
-	c.asked++
+	c.asked.Add(1)
 	return c.Querier.Query(ctx, expr, at)
 }
 
@@ -61,12 +62,12 @@ vllm:time_to_first_token_seconds_count{model_name="m",engine="0"} R
 	var memory diagnose.Memory
 	q := &counted{Querier: store}
 	run := func(m *diagnose.Memory) (diagnose.Diagnosis, int) {
-		q.asked = 0
+		q.asked.Store(0)
 		d, err := diagnose.Run(t.Context(), q, diagnose.Options{At: at, First: began, Interval: interval, Every: true, Memory: m})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return d, q.asked
+		return d, int(q.asked.Load())
 	}
 	run(&memory)
 	all, fewer := 0, 0

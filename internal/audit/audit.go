@@ -64,6 +64,7 @@ type pass struct {
 	*query
 	surface *Surface
 	records map[string]*query // recording rules of all files, by name
+	router  bool              // some file reads what only a router exposes
 	starts  []int
 	check   *Check
 	out     *[]Finding
@@ -98,6 +99,15 @@ func (p *pass) reportUnit(why string, fix suggestion) {
 		n = p.node
 	}
 	p.add(Finding{Severity: p.check.Severity, Fragment: n.value, Why: why, Fix: fix.words, edits: fix.edits}, n, 0)
+}
+
+// reportText adds a finding about a range of a text of the rule, such as an annotation.
+func (p *pass) reportText(n *node, start, end int, why, fix string) {
+	fragment := n.value[start:end]
+	if p.node.offset < 0 { // the rule stands in a string of another file
+		n, start = p.node, 0
+	}
+	p.add(Finding{Severity: p.check.Severity, Fragment: fragment, Why: why, Fix: fix}, n, start)
 }
 
 func (p *pass) add(f Finding, n *node, start int) {
@@ -137,17 +147,21 @@ func Lint(files []File, s *Surface, ignore ...string) ([]Finding, []error) {
 		}
 		docs = append(docs, d)
 	}
-	records := map[string]*query{}
+	all := pass{surface: s, records: map[string]*query{}}
 	for _, d := range docs {
 		for _, q := range d.queries {
 			if q.role == recordRole {
-				records[q.name] = q
+				all.records[q.name] = q
 			}
+			all.router = all.router || q.tree != nil && slices.ContainsFunc(selectors(q.tree), func(v *parser.VectorSelector) bool {
+				_, f := classOf(nameOf(v))
+				return isRouters(f) && !taken(f)
+			})
 		}
 	}
 	var out []Finding
 	for _, d := range docs {
-		out = append(out, d.lint(s, records, ignore)...)
+		out = append(out, d.lint(all, ignore)...)
 	}
 	return out, errs
 }
@@ -163,7 +177,7 @@ func Expressions(files []File) int {
 	return n
 }
 
-func (d *document) lint(s *Surface, records map[string]*query, ignore []string) []Finding {
+func (d *document) lint(all pass, ignore []string) []Finding {
 	var out []Finding
 	for _, q := range d.queries {
 		for i := range checks {
@@ -171,7 +185,9 @@ func (d *document) lint(s *Surface, records map[string]*query, ignore []string) 
 			if (q.err != nil) != (c.ID == syntaxID) || slices.Contains(ignore, c.ID) {
 				continue
 			}
-			c.run(&pass{query: q, surface: s, records: records, starts: d.starts, check: c, out: &out})
+			p := all
+			p.query, p.starts, p.check, p.out = q, d.starts, c, &out
+			c.run(&p)
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Finding) int {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
@@ -70,6 +71,10 @@ type measured struct {
 	signal   *indicator.Signal
 	severity catalog.Severity
 	hint     string // where nothing better is known
+
+	// before is the metric, as a server exposes it, that releases without the
+	// signal's own have for it.
+	before string
 }
 
 // dropped is the hint for what every server has whose other metrics are seen.
@@ -81,34 +86,34 @@ var measuredAreas = []struct {
 	items     []measured
 }{
 	{"user-experience", "User experience", []measured{
-		{"time to first token", indicator.TTFTP95, catalog.Page, dropped},
-		{"inter-token latency", indicator.ITLP95, catalog.Page, dropped},
-		{"request-level time per output token", indicator.TPOTP95, catalog.Info, dropped},
-		{"end-to-end latency", indicator.E2EP95, catalog.Ticket, dropped},
+		{name: "time to first token", signal: indicator.TTFTP95, severity: catalog.Page, hint: dropped},
+		{name: "inter-token latency", signal: indicator.ITLP95, severity: catalog.Page, hint: dropped},
+		{name: "request-level time per output token", signal: indicator.TPOTP95, severity: catalog.Info, hint: dropped, before: "vllm:time_per_output_token_seconds"},
+		{name: "end-to-end latency", signal: indicator.E2EP95, severity: catalog.Ticket, hint: dropped},
 	}},
 	{"offered-load", "Offered load", []measured{
-		{"HTTP requests by status", indicator.HTTPRate, catalog.Ticket, "it appears with the first request; where it does not, scrape the API server itself (vLLM 0.8.3 and later)"},
+		{name: "HTTP requests by status", signal: indicator.HTTPRate, severity: catalog.Ticket, hint: "it appears with the first request; where it does not, scrape the API server itself (vLLM 0.8.3 and later)"},
 	}},
 	{"scheduler-pressure", "Scheduler pressure", []measured{
-		{"queue time", indicator.QueueTimeMean, catalog.Ticket, dropped},
-		{"waiting requests", indicator.Waiting, catalog.Ticket, dropped},
-		{"running requests", indicator.Running, catalog.Ticket, dropped},
-		{"waiting requests by reason", indicator.Deferred, catalog.Info, dropped},
+		{name: "queue time", signal: indicator.QueueTimeMean, severity: catalog.Ticket, hint: dropped},
+		{name: "waiting requests", signal: indicator.Waiting, severity: catalog.Ticket, hint: dropped},
+		{name: "running requests", signal: indicator.Running, severity: catalog.Ticket, hint: dropped},
+		{name: "waiting requests by reason", signal: indicator.Deferred, severity: catalog.Info, hint: dropped},
 	}},
 	{"memory-pressure", "Memory pressure", []measured{
-		{"KV-cache usage", indicator.KVUsage, catalog.Ticket, dropped},
-		{"preemptions", indicator.PreemptionRate, catalog.Ticket, dropped},
-		{"prefix-cache hits", indicator.PrefixHitRatio, catalog.Info, "start the server with --enable-prefix-caching, where it is not the default"},
+		{name: "KV-cache usage", signal: indicator.KVUsage, severity: catalog.Ticket, hint: dropped},
+		{name: "preemptions", signal: indicator.PreemptionRate, severity: catalog.Ticket, hint: dropped},
+		{name: "prefix-cache hits", signal: indicator.PrefixHitRatio, severity: catalog.Info, hint: "start the server with --enable-prefix-caching, where it is not the default"},
 	}},
 	{"useful-work", "Useful work", []measured{
-		{"prompt tokens per second", indicator.PromptTokenRate, catalog.Ticket, dropped},
-		{"generated tokens per second", indicator.GenerationTokenRate, catalog.Ticket, dropped},
+		{name: "prompt tokens per second", signal: indicator.PromptTokenRate, severity: catalog.Ticket, hint: dropped},
+		{name: "generated tokens per second", signal: indicator.GenerationTokenRate, severity: catalog.Ticket, hint: dropped},
 	}},
 	{"workload-shape", "Workload shape", []measured{
-		{"prompt lengths", indicator.PromptTokensP99, catalog.Ticket, dropped},
-		{"output lengths", indicator.OutputTokens, catalog.Ticket, dropped},
-		{"requested limits", indicator.MaxTokens, catalog.Info, dropped},
-		{"computed prompt tokens", indicator.PrefillTimePerToken, catalog.Info, dropped},
+		{name: "prompt lengths", signal: indicator.PromptTokensP99, severity: catalog.Ticket, hint: dropped},
+		{name: "output lengths", signal: indicator.OutputTokens, severity: catalog.Ticket, hint: dropped},
+		{name: "requested limits", signal: indicator.MaxTokens, severity: catalog.Info, hint: dropped},
+		{name: "computed prompt tokens", signal: indicator.PrefillTimePerToken, severity: catalog.Info, hint: dropped},
 	}},
 }
 
@@ -148,6 +153,12 @@ func (s *Surface) measure(m measured) Item {
 		expr, own := d.Expr(m.signal)
 		names, _ := indicator.Metrics(expr)
 		missing := d.Missing(m.signal)
+		if m.before != "" && len(missing) > 0 && d.Exposes(d.Prefix+strings.TrimPrefix(m.before, engine.Canonical)+"_count") {
+			names, missing, own = []string{m.before + " (token by token: this release has no other)"}, nil, true
+		}
+		for i, n := range missing {
+			missing[i] = s.calledThen(n, d)
+		}
 		if len(missing) == 0 {
 			for i, n := range names {
 				if !own {
@@ -176,6 +187,23 @@ func (s *Surface) measure(m measured) Item {
 		it.Status, it.Detail = Missing, "not exposed: "+strings.Join(distinct(without), ", ")
 	}
 	return it
+}
+
+// calledThen returns what a metric was called in the release of a server, where that
+// did not have it yet.
+func (s *Surface) calledThen(name string, d dialect.Dialect) string {
+	release, _, _ := strings.Cut(d.Version, " ")
+	f, ok := dialect.Known(name)
+	if !ok || d.Engine != vllm.ID || release == "" || f.Released(release) {
+		return name
+	}
+	canonical, prefix := vllm.Canonical(name)
+	for _, old := range dialect.Families() {
+		if old.Replacement == f.Name && old.Released(release) {
+			return prefix + strings.TrimPrefix(strings.Replace(canonical, f.Name, old.Name, 1), engine.Canonical)
+		}
+	}
+	return name
 }
 
 // derived reports whether every engine computes a signal from something else.
@@ -307,11 +335,11 @@ func (s *Surface) infrastructure() Area {
 		a.Items = append(a.Items, it)
 	}
 	for _, m := range []measured{
-		{"GPU utilization", indicator.GPUUtil, catalog.Ticket, exporter},
-		{"GPU temperature and power", indicator.GPUTemp, catalog.Info, exporter},
-		{"GPU clocks and throttling", indicator.ThermalReason, catalog.Ticket, "add DCGM_FI_DEV_CLOCKS_EVENT_REASONS to the exporter's counters file"},
-		{"SM activity", indicator.SMActive, catalog.Info, "add DCGM_FI_PROF_SM_ACTIVE to the exporter's counters file: utilization says only that something ran"},
-		{"GPU errors (XID)", indicator.XID, catalog.Ticket, "add DCGM_FI_DEV_XID_ERRORS to the exporter's counters file"},
+		{name: "GPU utilization", signal: indicator.GPUUtil, severity: catalog.Ticket, hint: exporter},
+		{name: "GPU temperature and power", signal: indicator.GPUTemp, severity: catalog.Info, hint: exporter},
+		{name: "GPU clocks and throttling", signal: indicator.ThermalReason, severity: catalog.Ticket, hint: "add DCGM_FI_DEV_CLOCKS_EVENT_REASONS to the exporter's counters file"},
+		{name: "SM activity", signal: indicator.SMActive, severity: catalog.Info, hint: "add DCGM_FI_PROF_SM_ACTIVE to the exporter's counters file: utilization says only that something ran"},
+		{name: "GPU errors (XID)", signal: indicator.XID, severity: catalog.Ticket, hint: "add DCGM_FI_DEV_XID_ERRORS to the exporter's counters file"},
 	} {
 		if gpu == nil {
 			break

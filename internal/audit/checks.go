@@ -22,18 +22,24 @@ var checks = []Check{
 	{"raw-buckets", catalog.Ticket, "histogram_quantile over buckets since the server's start", checkRawBuckets},
 	{"quantile-range", catalog.Page, "a quantile that is not between 0 and 1", checkQuantileRange},
 	{"average-of-percentiles", catalog.Ticket, "percentiles averaged or added up", checkAverageOfPercentiles},
+	{"average-of-means", catalog.Ticket, "an average over replicas of means or shares", checkAverageOfMeans},
+	{"average-of-parts", catalog.Ticket, "an average over the parts of a count, such as finished_reason", checkAverageOfParts},
 	{"mixed-models", catalog.Ticket, "one percentile or mean over several models", checkMixedModels},
 	{"ratio-summed", catalog.Ticket, "a gauge between 0 and 1 added up over replicas", checkRatioSummed},
 	{"engine-label", catalog.Ticket, "data-parallel ranks of different servers thrown together, or only one rank looked at", checkEngineLabel},
 	{"rate-on-gauge", catalog.Ticket, "rate or increase of a gauge", checkRateOnGauge},
+	{"delta-on-counter", catalog.Ticket, "delta or deriv of a counter", checkDeltaOnCounter},
 	{"raw-counter", catalog.Ticket, "a counter compared or shown as it is since the server's start", checkRawCounter},
 	{"rate-of-sum", catalog.Page, "a rate over counters that were added up before", checkRateAfterSum},
 	{"sum-without-count", catalog.Ticket, "the rate of a histogram's _sum shown as if it were a mean", checkSumWithoutCount},
 	{"label-mismatch", catalog.Page, "two sides of an operator whose labels differ: nothing matches", checkLabelMismatch},
 	{"ratio-of-itself", catalog.Page, "a quotient without aggregation that divides a series by itself", checkRatioOfItself},
 
+	{"comparison-as-share", catalog.Ticket, "a comparison without bool averaged as if it gave 0 and 1", checkComparisonAsShare},
+
 	{"tokens-per-completion", catalog.Ticket, "tokens of all requests divided by completed ones", checkTokensPerCompletion},
 	{"steps-as-tokens", catalog.Ticket, "engine steps labelled as tokens", checkStepsAsTokens},
+	{"other-quantity", catalog.Ticket, "a legend that names another quantity than the query's", checkOtherQuantity},
 	{"success-as-availability", catalog.Ticket, "request_success_total taken for availability or errors", checkAvailability},
 
 	{"wrong-unit", catalog.Ticket, "seconds labelled milliseconds, a ratio labelled percent, and the like", checkUnit},
@@ -43,5 +49,8 @@ var checks = []Check{
 	{"rate-interval", catalog.Info, "a rate over a range that may hold fewer than two scrapes", checkRateInterval},
 
 	{"no-comparison", catalog.Page, "an alert that fires as long as the series exists", checkNoComparison},
+	{"count-is-zero", catalog.Page, "a count of series compared with 0, which it never is", checkCountIsZero},
+	{"fires-when-idle", catalog.Ticket, "an alert on low throughput that fires where nobody asks", checkFiresWhenIdle},
+	{"lost-label", catalog.Ticket, "an annotation or a legend that names a label which was aggregated away", checkLostLabel},
 	{"no-for", catalog.Info, "an alert that fires on a single evaluation", checkNoFor},
 }

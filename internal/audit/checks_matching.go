@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
+	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
 )
 
@@ -199,27 +200,83 @@ func checkStepsAsTokens(p *pass) {
 	})
 }
 
+// finishedCounts are the histograms that are observed once for every finished request:
+// their _count and request_success_total count the same (vllm/v1/metrics/loggers.py).
+var finishedCounts = []string{
+	"vllm:e2e_request_latency_seconds_count", "vllm:request_queue_time_seconds_count", "vllm:request_inference_time_seconds_count",
+	"vllm:request_prefill_time_seconds_count", "vllm:request_decode_time_seconds_count", "vllm:request_prompt_tokens_count",
+	"vllm:request_generation_tokens_count", "vllm:request_params_n_count", "vllm:request_params_max_tokens_count",
+	"vllm:request_max_num_generation_tokens_count",
+}
+
 func checkAvailability(p *pass) {
-	const fix = `take HTTP statuses, of the gateway or of http_requests_total: sum(rate(http_requests_total{status!="5xx"}[5m])) / sum(rate(http_requests_total[5m]))`
-	p.walk(func(n parser.Node, path []parser.Node) {
+	fix := advice(`take HTTP statuses, of the gateway or of http_requests_total: sum(rate(http_requests_total{status!="5xx"}[5m])) / sum(rate(http_requests_total[5m]))`)
+	const finished = "vllm:request_success_total"
+	p.walk(func(n parser.Node, _ []parser.Node) {
 		b, ok := n.(*parser.BinaryExpr)
-		if !ok || b.Op != parser.DIV {
+		if !ok || b.Op != parser.DIV && b.Op != parser.SUB {
 			return
 		}
 		l, lv := canonicalOf(b.LHS)
-		r, _ := canonicalOf(b.RHS)
-		if l != "vllm:request_success_total" {
+		r, rv := canonicalOf(b.RHS)
+		if l == finished && wholly(lv) && slices.Contains(finishedCounts, r) || r == finished && wholly(rv) && slices.Contains(finishedCounts, l) {
+			constant := "the quotient is always 1"
+			if b.Op == parser.SUB {
+				constant = "the difference is always 0"
+			}
+			p.reportAs(catalog.Page, b.PositionRange(), "both sides count the finished requests, failed ones among them: "+constant+", whatever fails (vllm-project/vllm#9346)", fix)
 			return
 		}
-		reasons := slices.ContainsFunc(lv.LabelMatchers, func(m *labels.Matcher) bool {
-			return m.Name == "finished_reason" && (m.Matches("error") || m.Matches("abort")) != (m.Matches("stop") && m.Matches("length"))
-		})
-		if !reasons && !p.says("availab", "error", "success rate", "slo") {
+		if b.Op != parser.DIV || l != finished || r != l && r != "http_requests_total" && !slices.Contains(finishedCounts, r) && r != "vllm:time_to_first_token_seconds_count" {
 			return
 		}
-		if r != l && r != "http_requests_total" && !strings.HasSuffix(r, "time_to_first_token_seconds_count") {
+		switch reasons := reasonsOf(lv); {
+		case slices.Equal(reasons, []string{"abort"}): // a share of aborts, which is another fault
+			return
+		case len(reasons) > 0 && slices.Contains(reasons, "error") != (slices.Contains(reasons, "stop") && slices.Contains(reasons, "length")):
+		case !p.says("availab", "error", "success rate", "slo"):
 			return
 		}
-		p.report(b.PositionRange(), "request_success_total counts finished requests, failed ones among them, and misses those that were refused, that failed before the engine or that clients left (vllm-project/vllm#9346, #31503)", advice(fix))
+		p.report(b.PositionRange(), "request_success_total counts finished requests, failed ones among them, and misses those that were refused, that failed before the engine or that clients left (vllm-project/vllm#9346, #31503)", fix)
 	})
+}
+
+// wholly reports whether a selector is of all reasons for which requests finish.
+func wholly(v *parser.VectorSelector) bool { return reasonsOf(v) == nil }
+
+// reasonsOf returns the reasons that a selector is limited to, nil where it is to none.
+func reasonsOf(v *parser.VectorSelector) []string {
+	for _, m := range v.LabelMatchers {
+		if m.Name == "finished_reason" {
+			return slices.DeleteFunc([]string{"stop", "length", "abort", "error", "repetition"}, func(r string) bool { return !m.Matches(r) })
+		}
+	}
+	return nil
+}
+
+// otherWords are words of a legend that name another quantity than the metric's.
+var otherWords = []struct {
+	metric     string
+	own, other []string
+}{
+	{"vllm:prompt_tokens_total", []string{"prompt", "input", "prefill", "total", "all"}, []string{"generat", "output", "completion", "decode"}},
+	{"vllm:generation_tokens_total", []string{"generat", "output", "completion", "decode", "total", "all"}, []string{"prompt", "input", "prefill"}},
+}
+
+// checkOtherQuantity finds legends that name generated tokens where the query counts
+// those of prompts, and the reverse.
+func checkOtherQuantity(p *pass) {
+	if p.role != panelRole {
+		return
+	}
+	name, v := canonicalOf(p.tree)
+	legend := strings.ToLower(p.panel.legend)
+	has := func(words []string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(legend, w) })
+	}
+	for _, o := range otherWords {
+		if name == o.metric && has(o.other) && !has(o.own) {
+			p.report(v.PositionRange(), fmt.Sprintf("the legend says %q, and the query counts something else: %s", p.panel.legend, nameOf(v)), advice("correct the one or the other"))
+		}
+	}
 }

@@ -15,18 +15,11 @@ import (
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
 )
 
-// aggregation returns the aggregation that makes the vector of a
-// histogram_quantile, seen through what keeps labels; nil where there is none.
+// aggregation returns the aggregation that makes a vector's values, seen through what
+// keeps them; nil where there is none.
 func aggregation(e parser.Expr) *parser.AggregateExpr {
-	switch n := unparen(e).(type) {
-	case *parser.AggregateExpr:
-		return n
-	case *parser.BinaryExpr:
-		if n.Op.IsSetOperator() || n.Op.IsComparisonOperator() {
-			return aggregation(n.LHS)
-		}
-	}
-	return nil
+	a, _ := value(e).(*parser.AggregateExpr)
+	return a
 }
 
 // percentiles calls fn with every histogram_quantile.
@@ -65,8 +58,7 @@ func onlyBuckets(n parser.Node) bool {
 func checkRawBuckets(p *pass) {
 	p.percentiles(func(c *parser.Call, path []parser.Node) {
 		for _, v := range selectors(c.Args[1]) {
-			class, _ := classOf(nameOf(v))
-			if class == bucket && !p.rated(c.Args[1], v) {
+			if p.isBuckets(nameOf(v)) && !p.rated(c.Args[1], v) {
 				p.report(v.PositionRange(), "the buckets count since the server's start: the percentile is over its whole life and hardly moves", p.wrapRate(v, path))
 				return
 			}
@@ -74,12 +66,26 @@ func checkRawBuckets(p *pass) {
 	})
 }
 
+// isBuckets reports whether a name is that of a histogram's buckets, an engine's or
+// another program's, and not of a recording rule.
+func (p *pass) isBuckets(name string) bool {
+	if class, _ := classOf(name); class != unknownClass {
+		return class == bucket
+	}
+	return strings.HasSuffix(name, "_bucket") && p.records[name] == nil && (!strings.Contains(name, ":") || ours(name))
+}
+
 // rated reports whether a selector stands under rate, increase or the like.
 func (p *pass) rated(within parser.Node, v *parser.VectorSelector) bool {
+	return p.ratedBy(within, v, append([]string{"delta", "idelta", "deriv", "resets", "changes"}, rates...)...)
+}
+
+// ratedBy reports whether a selector stands under one of some functions.
+func (p *pass) ratedBy(within parser.Node, v *parser.VectorSelector, names ...string) bool {
 	found := false
 	parser.Inspect(within, func(n parser.Node, path []parser.Node) error {
 		if n == v {
-			found = under(path, append([]string{"delta", "idelta", "deriv", "resets", "changes"}, rates...)...)
+			found = under(path, names...)
 		}
 		return nil
 	})
@@ -122,7 +128,7 @@ func checkQuantileRange(p *pass) {
 // isPercentile reports whether an expression is a percentile, also one that a
 // recording rule made.
 func (p *pass) isPercentile(e parser.Expr) bool {
-	switch n := unparen(e).(type) {
+	switch n := unscaled(e).(type) {
 	case *parser.Call:
 		if n.Func.Name == "histogram_quantile" {
 			return true
@@ -160,7 +166,11 @@ func checkAverageOfPercentiles(p *pass) {
 }
 
 // serverLabels tell one server, and so mostly one model, from another.
-var serverLabels = []string{"model_name", "instance", "pod", "job", "service", "server", "deployment", "app", "release", "ReplicaId", "model"}
+var serverLabels = []string{
+	"model_name", "instance", "pod", "job", "service", "server", "deployment", "app", "release", "ReplicaId", "model",
+	"host", "hostname", "node", "target", "container", "exported_instance", "exported_pod", "exported_job", "exported_service",
+	"llm_isvc_name", "isvc_name", "inferenceservice", "inference_service", "serving_kserve_io_inferenceservice", "app_kubernetes_io_name",
+}
 
 // pinned reports whether a selector is of one model or one server.
 func (p *pass) pinned(v *parser.VectorSelector) bool {
@@ -214,9 +224,8 @@ func (p *pass) mixedModels(severity catalog.Severity, but string) {
 		if !ok || b.Op != parser.DIV || unitOfQuotient(b) != seconds && unitOfQuotient(b) != milliseconds {
 			return
 		}
-		l, okl := unparen(b.LHS).(*parser.AggregateExpr)
-		r, okr := unparen(b.RHS).(*parser.AggregateExpr)
-		if !okl || !okr || !p.mixes(l) || !p.mixes(r) || hasModelMatcher(l) {
+		l, r := aggregation(unscaled(b.LHS)), aggregation(unscaled(b.RHS))
+		if l == nil || r == nil || !p.mixes(l) || !p.mixes(r) || hasModelMatcher(l) {
 			return
 		}
 		el, ok1 := p.groupBy(l, "model_name")
@@ -344,6 +353,28 @@ func checkRateOnGauge(p *pass) {
 	})
 }
 
+func checkDeltaOnCounter(p *pass) {
+	instead := map[string]string{"delta": "increase", "deriv": "rate"}
+	p.walk(func(n parser.Node, _ []parser.Node) {
+		c, ok := n.(*parser.Call)
+		if !ok || !slices.Contains([]string{"delta", "idelta", "deriv", "predict_linear"}, c.Func.Name) {
+			return
+		}
+		for _, v := range selectors(c.Args[0]) {
+			class, _ := classOf(nameOf(v))
+			if !class.cumulative() || p.ratedBy(c.Args[0], v, rates...) {
+				continue
+			}
+			at, fix := c.PositionRange(), advice("take increase over the range")
+			if to := instead[c.Func.Name]; to != "" {
+				fix = suggestion{"write " + to, []edit{{p.node, int(at.Start), int(at.Start) + len(c.Func.Name), to}}}
+			}
+			p.report(at, fmt.Sprintf("%s is a counter: %s takes a restart for a fall as deep as all that was counted", nameOf(v), c.Func.Name), fix)
+			return
+		}
+	})
+}
+
 // harmless are the functions in which a counter's absolute value does not
 // matter.
 var harmless = append([]string{
@@ -361,7 +392,7 @@ func checkRawCounter(p *pass) {
 		}
 		name := nameOf(v)
 		class, family := classOf(name)
-		if !class.cumulative() || under(path, harmless...) || isCount(path) || inSubtraction(path) || presence(path, v) || under(path, "histogram_quantile") || family.Engine == "" && class != counter {
+		if !class.cumulative() || under(path, harmless...) || isCount(path) || ownPast(path, v) || presence(path, v) || under(path, "histogram_quantile") || family.Engine == "" && class != counter {
 			return
 		}
 		switch {
@@ -379,11 +410,21 @@ func checkRawCounter(p *pass) {
 	})
 }
 
-// inSubtraction reports whether a value is compared with its own past by hand.
-func inSubtraction(path []parser.Node) bool {
+// ownPast reports whether a value is compared with its own past by hand: subtracted
+// from, or taken from, the same series of another time.
+func ownPast(path []parser.Node, v *parser.VectorSelector) bool {
 	return slices.ContainsFunc(path, func(n parser.Node) bool {
 		b, ok := n.(*parser.BinaryExpr)
-		return ok && b.Op == parser.SUB && b.VectorMatching != nil
+		if !ok || b.Op != parser.SUB || b.VectorMatching == nil {
+			return false
+		}
+		other := b.LHS
+		if contains(b.LHS, v) {
+			other = b.RHS
+		}
+		return slices.ContainsFunc(selectors(other), func(o *parser.VectorSelector) bool {
+			return nameOf(o) == nameOf(v) && (o.OriginalOffset != v.OriginalOffset || o.Timestamp != v.Timestamp)
+		})
 	})
 }
 

@@ -89,55 +89,42 @@ func checkUnknownMetric(p *pass) {
 			}
 			return
 		}
+		better, certain, words := p.meant(name)
+		if better != "" {
+			words = "perhaps " + better + " is meant"
+		}
 		if strings.HasPrefix(name, "vllm_") {
-			p.reportAs(catalog.Info, v.PositionRange(), "no release of vLLM has "+name+"; its own names begin with vllm:", advice("check that another program exposes it"))
+			p.reportAs(catalog.Info, v.PositionRange(), "no release of vLLM has "+name+"; its own names begin with vllm:", advice(joined(words, "check that another program exposes it")))
 			return
 		}
-		if rest, _ := vllm.Canonical(name); strings.Count(rest, ":") > 1 {
+		if rest, _ := vllm.Canonical(name); looksRecorded(rest) {
 			p.reportAs(catalog.Info, v.PositionRange(), name+" looks like a recording rule's, and none of the rules at hand makes it", advice("give the file with its recording rule too"))
 			return
 		}
 		why := fmt.Sprintf("no release of vLLM (0.2.7 to %s) has %s", vllm.Newest, name)
-		if better, certain := nearest(name, p.surface); better != "" {
-			fix := advice("perhaps " + better + " is meant")
-			if certain {
-				fix = suggestion{"write " + better, p.rename(v, better)}
-			}
-			p.report(v.PositionRange(), why, fix)
+		if certain {
+			p.report(v.PositionRange(), why, suggestion{"write " + better, p.rename(v, better)})
 			return
 		}
-		p.report(v.PositionRange(), why, advice("look at the server's /metrics for the name that it has"))
+		p.report(v.PositionRange(), why, advice(otherwise(words, "look at the server's /metrics for the name that it has")))
 	})
 }
 
-// nearest returns the name that may have been meant. It is certain where only
-// the counter's suffix is missing or too much.
-func nearest(name string, s *Surface) (better string, certain bool) {
-	canonical, prefix := vllm.Canonical(name)
-	under := func(n string) string {
-		if prefix == "" {
-			return n
-		}
-		return prefix + strings.TrimPrefix(n, "vllm:")
+func joined(a, b string) string {
+	if a == "" {
+		return b
 	}
-	for _, candidate := range []string{canonical + "_total", strings.TrimSuffix(canonical, "_total"), canonical + "_seconds", strings.TrimSuffix(canonical, "_bucket") + "_seconds_bucket"} {
-		class, n := classOf(candidate)
-		if class != unknownClass && class != bareHistogram && n.Replacement == "" && n.Instead == "" {
-			return under(candidate), s.Exposes(under(candidate)) || !s.Live
-		}
-	}
-	best, least := "", len(canonical)/4+1
-	for _, n := range dialect.Families() {
-		for _, suffix := range []string{"", "_bucket", "_sum", "_count"} {
-			if (n.Type == engine.Histogram) != (suffix != "") || n.Gone() {
-				continue
-			}
-			if d := distance(canonical, n.Name+suffix, least); d < least {
-				best, least = under(n.Name+suffix), d
-			}
-		}
-	}
-	return best, false
+	return a + "; " + b
+}
+
+// looksRecorded reports whether a name is one that people give to recording rules: a
+// colon more than an engine's have, or a duration or a percentile at its end.
+func looksRecorded(canonical string) bool {
+	last := canonical[strings.LastIndexByte(canonical, '_')+1:]
+	last = strings.TrimPrefix(last, "rate")
+	duration := len(last) > 1 && strings.ContainsAny(last[len(last)-1:], "smhd") && strings.Trim(last[:len(last)-1], "0123456789") == ""
+	quantile := len(last) > 2 && last[0] == 'p' && strings.Trim(last[1:], "0123456789") == ""
+	return strings.Count(canonical, ":") > 1 || duration || quantile
 }
 
 // distance is the edit distance of two names, at most limit.
@@ -197,7 +184,7 @@ func checkRemovedMetric(p *pass) {
 	p.missing(func(v *parser.VectorSelector, name string) {
 		n, ok := dialect.Known(name)
 		class, _ := classOf(name)
-		if !ok || !n.Gone() || class == bareHistogram || class == created {
+		if !ok || !p.surface.gone(n) || class == bareHistogram || class == created {
 			return
 		}
 		why := name + " ended with vLLM " + n.Last
@@ -255,14 +242,18 @@ func checkNotExposed(p *pass) {
 	p.missing(func(v *parser.VectorSelector, name string) {
 		n, ok := dialect.Known(name)
 		class, _ := classOf(name)
-		if !ok || n.Gone() || class == bareHistogram || class == created {
+		at := v.PositionRange()
+		if ok && isRouters(n) {
+			p.routers(v, name, n)
+			return
+		}
+		if !ok || p.surface.gone(n) || class == bareHistogram || class == created {
 			return
 		}
 		engines := p.surface.engines()
-		if len(engines) == 0 || n.Engine == "" && n.Needs != "" { // the router's names are another program's
+		if len(engines) == 0 {
 			return
 		}
-		at := v.PositionRange()
 		if to := p.renamed(name); to != "" {
 			p.reportAs(catalog.Page, at, "the servers at hand ("+p.surface.Source+") expose it as "+to, suggestion{"write " + to, p.rename(v, to)})
 			return
@@ -274,11 +265,33 @@ func checkNotExposed(p *pass) {
 		case n.Needs != "" && !p.surface.Live: // nobody knows what is switched on
 		case n.Needs != "":
 			p.reportAs(catalog.Info, at, "it is there only with "+n.Needs, advice("switch it on, or take the query out"))
-		case !vllm.InV1(&n, p.surface.release()):
+		case p.surface.generation() == "V0" && vllm.OnlyV1(&n) || p.surface.generation() == "V1" && vllm.OnlyV0(&n):
+			p.report(at, fmt.Sprintf("the %s engine, which is served (%s), does not have it: only %s does", p.surface.generation(), p.surface.Source, map[string]string{"V0": "V1", "V1": "V0"}[p.surface.generation()]), advice(otherwise(n.Instead, "take the query out")))
+		case !n.Released(p.surface.release()):
 			p.report(at, fmt.Sprintf("it came with vLLM %s; the servers at hand (%s) are %s", n.Since, p.surface.Source, otherwise(engines[0].Version, "older")), advice("upgrade, or take the query out"))
 		default:
 			p.reportAs(catalog.Info, at, "the servers at hand ("+p.surface.Source+") do not expose it", advice("take the query out, or find out what switched it off"))
 		}
+	})
+}
+
+// routers reports a name of the production-stack's router where nothing speaks of one:
+// the engine has another name for the same.
+func (p *pass) routers(v *parser.VectorSelector, name string, f engine.Family) {
+	if p.router || !taken(f) || selectsRouter(v) {
+		return
+	}
+	better, _, words := p.meant(name)
+	if better != "" {
+		words = "the engine's own is " + better
+	}
+	p.report(v.PositionRange(), "no engine exposes "+name+": the router of vLLM's production-stack has it, and nothing here speaks of a router", advice(otherwise(words, "take the query out")))
+}
+
+// selectsRouter reports whether a selector names a router, as {job="vllm-router"} does.
+func selectsRouter(v *parser.VectorSelector) bool {
+	return slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool {
+		return m.Name != labels.MetricName && strings.Contains(strings.ToLower(m.Value), "router")
 	})
 }
 
@@ -290,11 +303,11 @@ func checkHistogramName(p *pass) {
 		}
 		name := nameOf(v)
 		class, family := classOf(name)
-		if class != bareHistogram || p.records[name] != nil || p.surface.Exposes(name) {
+		if class != bareHistogram || p.records[name] != nil || p.surface.Exposes(name) || isRouters(family) && !p.router {
 			return
 		}
-		if under(path, "histogram_quantile", "histogram_avg", "histogram_count", "histogram_sum", "histogram_fraction") && p.surface.Live {
-			return // a native histogram, where a store makes them
+		if under(path, "histogram_avg", "histogram_count", "histogram_sum", "histogram_fraction") && p.surface.Live && !p.surface.Whole {
+			return // of native histograms, where a store makes them
 		}
 		why := name + " is a histogram: only " + name + "_bucket, _sum and _count exist"
 		switch {

@@ -2,6 +2,8 @@ package audit
 
 import (
 	"fmt"
+	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,7 +31,7 @@ var mirrored = map[parser.ItemType]parser.ItemType{
 }
 
 func (p *pass) comparisons(fn func(c comparison)) {
-	p.walk(func(n parser.Node, _ []parser.Node) {
+	p.walk(func(n parser.Node, path []parser.Node) {
 		b, ok := n.(*parser.BinaryExpr)
 		if !ok || !b.Op.IsComparisonOperator() {
 			return
@@ -41,10 +43,17 @@ func (p *pass) comparisons(fn func(c comparison)) {
 				return
 			}
 		}
-		if at := c.lit.PosRange; !p.opaque(at.Start, at.End) {
+		if at := c.lit.PosRange; !p.opaque(at.Start, at.End) && !p.isGuard(c, path) {
 			fn(c)
 		}
 	})
+}
+
+// isGuard reports whether a comparison only takes out NaN, or what is idle, as
+// (… > -Inf) or vector(0) does: it decides nothing by itself.
+func (p *pass) isGuard(c comparison, path []parser.Node) bool {
+	decides := p.role == alertRole && !slices.ContainsFunc(path, func(n parser.Node) bool { _, parens := n.(*parser.ParenExpr); return !parens })
+	return math.IsInf(c.limit, -1) || !decides && c.limit == 0 && (c.op == parser.GTE || c.op == parser.GTR)
 }
 
 func short(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
@@ -193,10 +202,14 @@ var unitNames = map[unit][2]string{
 }
 
 func checkUnit(p *pass) {
+	is := unitOf(p.tree)
+	if p.role == alertRole {
+		p.unitOfText(is)
+		return
+	}
 	if p.panel == nil || p.role != panelRole {
 		return
 	}
-	is := unitOf(p.tree)
 	shown, ok := panelUnits[p.panel.unit]
 	kind := func(u unit) bool { return u == seconds || u == milliseconds }
 	switch {
@@ -206,14 +219,46 @@ func checkUnit(p *pass) {
 		if p.panel.perses {
 			to = unitNames[is][1]
 		}
-		p.reportUnit(fmt.Sprintf("the values are %s and the panel's unit is %s: off by a factor of %s", described(is), described(shown), factor(is)),
+		p.reportUnit(fmt.Sprintf("the values are %s and the panel's unit is %s: off by a factor of %s", described(is), described(shown), times(is)),
 			suggestion{"write " + to, []edit{{p.panel.unitNode, 0, len(p.panel.unitNode.value), to}}})
 	case !ok && is == seconds && p.mentionsMilliseconds():
 		p.reportUnit("the panel says milliseconds and the values are seconds", advice("set the unit to s, or multiply by 1000"))
+	case !ok && p.panel.unit == "" && is == ratio && strings.ContainsAny(p.panel.title+p.panel.legend, "%"):
+		p.reportUnit("the panel says percent and the values are ratios from 0 to 1", advice("set the unit to percentunit, or multiply by 100"))
 	}
 }
 
-func factor(u unit) string {
+// Ways in which an annotation writes a value in a unit.
+var (
+	asPercent      = regexp.MustCompile(`\{\{-?\s*\$value[^}]*\}\}\s*%`)
+	asPercentage   = regexp.MustCompile(`\$value\s*\|\s*humanizePercentage`)
+	asMilliseconds = regexp.MustCompile(`\{\{-?\s*\$value[^}]*\}\}\s*ms\b`)
+	asDuration     = regexp.MustCompile(`\$value\s*\|\s*humanizeDuration`)
+)
+
+// unitOfText judges the unit that an alert's annotations give its value.
+func (p *pass) unitOfText(is unit) {
+	for _, f := range p.rule.get("annotations").all() {
+		text := f.value.str()
+		wrong := func(as *regexp.Regexp, why, fix string) {
+			if at := as.FindStringIndex(text); at != nil {
+				p.reportText(f.value, at[0], at[1], why, fix)
+			}
+		}
+		switch is {
+		case ratio:
+			wrong(asPercent, "the value is a ratio from 0 to 1: 90 % is written as 0.9%", "write {{ $value | humanizePercentage }}")
+		case percent:
+			wrong(asPercentage, "the value is percent from 0 to 100, and humanizePercentage multiplies by 100", "write {{ $value | humanize }}%")
+		case seconds:
+			wrong(asMilliseconds, "the value is seconds", "write {{ $value | humanizeDuration }}")
+		case milliseconds:
+			wrong(asDuration, "the value is milliseconds, and humanizeDuration takes seconds", "write {{ $value | humanize }}ms")
+		}
+	}
+}
+
+func times(u unit) string {
 	if u == ratio || u == percent {
 		return "100"
 	}
@@ -278,49 +323,4 @@ func span(d time.Duration) string {
 		text = strings.TrimSuffix(text, "0m")
 	}
 	return text
-}
-
-func checkNoComparison(p *pass) {
-	if p.role != alertRole {
-		return
-	}
-	decides := false
-	for _, v := range selectors(p.tree) {
-		if r := p.records[nameOf(v)]; r != nil || !ours(nameOf(v)) {
-			decides = true // it may hold the comparison
-		}
-	}
-	p.walk(func(n parser.Node, _ []parser.Node) {
-		switch n := n.(type) {
-		case *parser.BinaryExpr:
-			decides = decides || n.Op.IsComparisonOperator() && !n.ReturnBool || n.Op == parser.LUNLESS
-		case *parser.Call:
-			decides = decides || n.Func.Name == "absent" || n.Func.Name == "absent_over_time"
-		}
-	})
-	if !decides {
-		p.report(p.tree.PositionRange(), "an alert fires for every series that its expression returns, also for one of value 0: this one always does", advice("compare it with a threshold, such as > 10"))
-	}
-}
-
-func checkNoFor(p *pass) {
-	if p.role != alertRole || p.hold != "" && p.hold != "0" && p.hold != "0s" && p.hold != "0m" || p.rule.get("data") != nil {
-		return
-	}
-	longest := time.Duration(0)
-	windows := 0
-	relevant := false
-	p.walk(func(n parser.Node, _ []parser.Node) {
-		switch n := n.(type) {
-		case *parser.MatrixSelector:
-			longest = max(longest, n.Range)
-			windows++
-		case *parser.VectorSelector:
-			relevant = relevant || ours(nameOf(n)) || known(nameOf(n))
-		}
-	})
-	if !relevant || longest >= 10*time.Minute || windows >= 4 { // long windows hold by themselves, as burn rates do
-		return
-	}
-	p.report(p.tree.PositionRange(), "without for, one evaluation is enough: a burst or a single slow scrape pages somebody", advice("add for: 5m, or what you can wait"))
 }

@@ -67,6 +67,7 @@ type query struct {
 type panelContext struct {
 	title, kind, unit string
 	unitNode          *node
+	datasource        *node
 	legend            string
 	perses            bool
 }
@@ -129,7 +130,7 @@ func KindOf(data []byte) FileKind {
 	}
 	for _, kind := range []FileKind{Rules, Dashboards} {
 		for _, root := range roots {
-			d := &document{file: &File{Data: data, Kind: kind}}
+			d := &document{file: &File{Data: data, Kind: kind}, starts: lineStarts(data)}
 			if kind == Rules {
 				err = d.rules(root, "")
 			} else {
@@ -203,8 +204,7 @@ func (d *document) rules(n *node, path string) error {
 	return nil
 }
 
-// configMap reads the files inside a ConfigMap. They are strings in a string:
-// their findings point at the whole text.
+// configMap reads the files inside a ConfigMap.
 func (d *document) configMap(n *node, path string) error {
 	data := n.get("data")
 	if data == nil || data.kind != object {
@@ -214,23 +214,36 @@ func (d *document) configMap(n *node, path string) error {
 		if f.value.kind != text {
 			continue
 		}
-		inner := &File{Name: f.key, Data: []byte(f.value.value), Kind: d.file.Kind}
-		sub, err := read(inner)
-		if err != nil {
-			var at *syntaxError
-			if errors.As(err, &at) {
-				return &syntaxError{f.value.line, f.value.column, fmt.Sprintf("data %s: %s", f.key, at.Error())}
-			}
-			continue // another of the map's files
+		if err := d.embedded(f, path+"/data"); err != nil {
+			return err
 		}
-		for _, q := range sub.queries {
-			q.path = path + "/data/" + escape(f.key) + "#" + q.path
-			q.node = &node{kind: text, value: q.node.value, offset: -1, line: f.value.line, column: f.value.column}
-			if q.panel != nil {
-				q.panel.unitNode = nil
-			}
-			d.queries = append(d.queries, q)
+	}
+	return nil
+}
+
+// embedded reads the file inside a string. Its findings name the line where their
+// expression stands, and nothing in it is repaired.
+func (d *document) embedded(f field, path string) error {
+	inner := &File{Name: f.key, Data: []byte(f.value.value), Kind: d.file.Kind}
+	sub, err := read(inner)
+	if err != nil {
+		var at *syntaxError
+		if errors.As(err, &at) {
+			return &syntaxError{f.value.line, f.value.column, fmt.Sprintf("data %s: %s", f.key, at.Error())}
 		}
+		return nil // of another kind
+	}
+	at, placed := f.value.source(d.file.Data)
+	for _, q := range sub.queries {
+		outer := &node{kind: text, value: q.node.value, offset: -1, line: f.value.line, column: f.value.column}
+		if placed && q.node.offset >= 0 && q.node.offset < len(at) {
+			outer.line, outer.column = position(d.file.Data, d.starts, at[q.node.offset])
+		}
+		q.path, q.node = path+"/"+escape(f.key)+"#"+q.path, outer
+		if q.panel != nil {
+			q.panel.unitNode = nil
+		}
+		d.queries = append(d.queries, q)
 	}
 	return nil
 }
@@ -302,13 +315,14 @@ func (d *document) dashboard(n *node, path string) error {
 	if n.get("kind").str() == "ConfigMap" {
 		return d.configMap(n, path)
 	}
-	d.variables(n, path)
-	return d.dashboardNode(n, path, nil, variablesOf(n))
+	vars := variablesOf(n)
+	d.variables(n, path, vars)
+	return d.dashboardNode(n, path, nil, vars)
 }
 
 // variables adds what a dashboard's variables ask for: where that is gone, the
 // whole dashboard stays empty.
-func (d *document) variables(n *node, path string) {
+func (d *document) variables(n *node, path string, vars map[string]variable) {
 	for _, under := range []string{"", "dashboard", "spec"} {
 		root, base := n, path
 		if under != "" {
@@ -316,7 +330,7 @@ func (d *document) variables(n *node, path string) {
 		}
 		if list := root.at("templating", "list"); list != nil {
 			for i, v := range list.items {
-				if slices.Contains(otherLanguages, v.at("datasource", "type").str()) {
+				if isOther(v.get("datasource"), vars) {
 					continue
 				}
 				text, at := v.get("query"), fmt.Sprintf("%s/templating/list/%d/query", base, i)
@@ -370,10 +384,17 @@ func (d *document) variable(name string, text *node, path string) {
 func variablesOf(n *node) map[string]variable {
 	out := map[string]variable{}
 	for _, root := range []*node{n, n.get("dashboard"), n.get("spec")} {
+		for _, in := range root.get("__inputs").elements() {
+			name := in.get("name").str()
+			out[name] = variable{name: name, plugin: in.get("pluginId").str()}
+		}
 		if list := root.at("templating", "list"); list != nil {
 			for _, v := range list.items {
 				name := v.get("name").str()
-				out[name] = variable{name, v.get("multi").scalar() == "true" || v.get("includeAll").scalar() == "true"}
+				out[name] = variable{name: name, multi: v.get("multi").scalar() == "true" || v.get("includeAll").scalar() == "true"}
+				if v.get("type").str() == "datasource" {
+					out[name] = variable{name: name, plugin: v.get("query").str()}
+				}
 			}
 		}
 		if vars := root.get("variables"); vars != nil {
@@ -384,7 +405,7 @@ func variablesOf(n *node) map[string]variable {
 				for _, key := range []string{"allowMultiple", "allowAllValue", "multi", "includeAll"} {
 					multi = multi || spec.get(key).scalar() == "true"
 				}
-				out[name] = variable{name, multi}
+				out[name] = variable{name: name, multi: multi}
 			}
 		}
 	}
@@ -402,13 +423,25 @@ func (d *document) dashboardNode(n *node, path string, panel *panelContext, vars
 			}
 		}
 	case object:
+		if n.get("kind").str() == "ConfigMap" {
+			return d.configMap(n, path)
+		}
 		if p := panelOf(n); p != nil {
 			panel = p
+		}
+		if isOtherQuery(n) {
+			return nil
 		}
 		if err := d.target(n, path, panel, vars); err != nil {
 			return err
 		}
 		for _, f := range n.fields {
+			if holdsBoard(f) {
+				if err := d.embedded(f, path); err != nil {
+					return err
+				}
+				continue
+			}
 			if err := d.dashboardNode(f.value, path+"/"+escape(f.key), panel, vars); err != nil {
 				return err
 			}
@@ -436,7 +469,7 @@ func panelOf(n *node) *panelContext {
 	if n.get("targets") == nil || n.get("targets").kind != list {
 		return nil
 	}
-	p := &panelContext{title: n.get("title").str(), kind: n.get("type").str(), unitNode: n.at("fieldConfig", "defaults", "unit")}
+	p := &panelContext{title: n.get("title").str(), kind: n.get("type").str(), unitNode: n.at("fieldConfig", "defaults", "unit"), datasource: n.get("datasource")}
 	if p.unitNode == nil { // the graph panel of old
 		if axes := n.get("yaxes"); axes != nil && len(axes.items) > 0 {
 			p.unitNode = axes.items[0].get("format")
@@ -449,12 +482,57 @@ func panelOf(n *node) *panelContext {
 	return p
 }
 
-// otherLanguages are the datasources whose expr is no PromQL.
-var otherLanguages = []string{"loki", "tempo", "elasticsearch", "influxdb", "cloudwatch", "graphite", "__expr__"}
+// isOther reports whether a datasource speaks another language than PromQL, by its
+// plugin: its own, that of the variable or input that it names, or else by its name.
+// What is not known is taken for Prometheus'.
+func isOther(source *node, vars map[string]variable) bool {
+	plugin := source.get("type").str()
+	name := source.str()
+	if source != nil && source.kind == object {
+		name = source.get("uid").str()
+	}
+	if v := strings.Trim(name, "${}[]"); v != name && vars[v].plugin != "" {
+		plugin = vars[v].plugin
+	}
+	if plugin == "" {
+		plugin = strings.ToLower(name)
+		return slices.ContainsFunc(otherLanguages, func(l string) bool { return strings.Contains(plugin, l) })
+	}
+	return isOtherPlugin(plugin)
+}
+
+// otherLanguages are the datasources that are told by name alone.
+var otherLanguages = []string{"loki", "tempo", "elasticsearch", "opensearch", "influxdb", "cloudwatch", "graphite", "clickhouse", "__expr__"}
+
+// isOtherPlugin reports whether a plugin's queries are no PromQL. "datasource" stands
+// for mixed ones, whose queries name their own.
+func isOtherPlugin(plugin string) bool {
+	return !strings.Contains(plugin, "prometheus") && plugin != "victoriametrics-metrics-datasource" && plugin != "datasource" && !strings.HasPrefix(plugin, "$")
+}
+
+// isOtherQuery reports whether a node is a query of Grafana's schema v2 in another
+// language: {"kind": "loki"}, and later {"kind": "DataQuery", "group": "loki"}.
+func isOtherQuery(n *node) bool {
+	kind := n.get("kind").str()
+	return slices.Contains(otherLanguages, kind) || kind == "DataQuery" && n.get("group").str() != "" && isOtherPlugin(n.get("group").str())
+}
+
+// holdsBoard reports whether a field is a dashboard written into a string, as in the
+// objects of Grafana's operator and in the values of charts.
+func holdsBoard(f field) bool {
+	if f.value.kind != text || f.key != "json" && !strings.HasSuffix(f.key, ".json") || !strings.HasPrefix(strings.TrimSpace(f.value.value), "{") {
+		return false
+	}
+	return slices.ContainsFunc([]string{`"panels"`, `"rows"`, `"elements"`}, func(key string) bool { return strings.Contains(f.value.value, key) })
+}
 
 // target adds the query that a node holds, if it holds one.
 func (d *document) target(n *node, path string, panel *panelContext, vars map[string]variable) error {
-	if slices.Contains(otherLanguages, n.at("datasource", "type").str()) || slices.Contains(otherLanguages, n.get("datasourceUid").str()) {
+	source := n.get("datasource")
+	if source == nil && panel != nil {
+		source = panel.datasource
+	}
+	if isOther(source, vars) || isOther(n.get("datasourceUid"), vars) {
 		return nil
 	}
 	expr, key := n.get("expr"), "expr"

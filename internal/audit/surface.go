@@ -211,6 +211,35 @@ func (s *Surface) release() string {
 	return ""
 }
 
+// gone reports whether a family has ended, or is hidden, in the release that is served.
+func (s *Surface) gone(f engine.Family) bool {
+	r := s.release()
+	if r == "" || !f.Gone() {
+		return f.Gone()
+	}
+	began := engine.Family{Since: f.Since}.Released(r)
+	return began && !f.Released(r)
+}
+
+// generation returns the engine that is served, "V0" or "V1", "" where both or neither are.
+func (s *Surface) generation() string {
+	out := ""
+	for _, d := range s.Dialects {
+		if d.Engine != vllm.ID {
+			continue
+		}
+		g := "V1"
+		if strings.HasPrefix(d.ID, "vllm-v0") {
+			g = "V0"
+		}
+		if out != "" && out != g {
+			return ""
+		}
+		out = g
+	}
+	return out
+}
+
 // engines returns the dialects that are of inference servers.
 func (s *Surface) engines() []dialect.Dialect {
 	var out []dialect.Dialect

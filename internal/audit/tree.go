@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"math"
 	"regexp/syntax"
 	"slices"
 	"strings"
@@ -22,6 +23,77 @@ func unparen(e parser.Expr) parser.Expr {
 			return e
 		}
 		e = p.Expr
+	}
+}
+
+// keepers are functions that hand their first argument's values on, perhaps bounded.
+var keepers = []string{"clamp_min", "clamp_max", "clamp", "sort", "sort_desc", "sort_by_label", "sort_by_label_desc", "label_replace", "label_join"}
+
+// value sees through what filters, bounds or relabels a vector and keeps its values:
+// parentheses, comparisons, the left side of set operators, clamp_min and the like.
+func value(e parser.Expr) parser.Expr {
+	for {
+		switch n := e.(type) {
+		case *parser.ParenExpr:
+			e = n.Expr
+		case *parser.BinaryExpr:
+			if !isFilter(n) && !n.Op.IsSetOperator() || n.LHS.Type() != parser.ValueTypeVector {
+				return e
+			}
+			e = n.LHS
+		case *parser.Call:
+			if !slices.Contains(keepers, n.Func.Name) || len(n.Args) == 0 {
+				return e
+			}
+			e = n.Args[0]
+		default:
+			return e
+		}
+	}
+}
+
+// isFilter reports whether an operator drops the values for which it does not hold.
+func isFilter(b *parser.BinaryExpr) bool { return b.Op.IsComparisonOperator() && !b.ReturnBool }
+
+// factor is the number that a vector's values are multiplied with, NaN where they are
+// part of another calculation.
+func factor(e parser.Expr) float64 {
+	switch n := value(e).(type) {
+	case *parser.AggregateExpr:
+		return factor(n.Expr)
+	case *parser.BinaryExpr:
+		l, _, onLeft := number(n.LHS)
+		r, _, onRight := number(n.RHS)
+		switch {
+		case onRight && n.Op == parser.MUL:
+			return factor(n.LHS) * r
+		case onRight && n.Op == parser.DIV:
+			return factor(n.LHS) / r
+		case onLeft && n.Op == parser.MUL:
+			return l * factor(n.RHS)
+		}
+		return math.NaN()
+	}
+	return 1
+}
+
+// unscaled strips the numbers that a vector is multiplied with or divided by.
+func unscaled(e parser.Expr) parser.Expr {
+	for {
+		b, ok := value(e).(*parser.BinaryExpr)
+		if !ok || b.Op != parser.MUL && b.Op != parser.DIV {
+			return value(e)
+		}
+		_, _, onLeft := number(b.LHS)
+		_, _, onRight := number(b.RHS)
+		switch {
+		case onRight:
+			e = b.LHS
+		case onLeft && b.Op == parser.MUL:
+			e = b.RHS
+		default:
+			return b
+		}
 	}
 }
 
@@ -203,6 +275,7 @@ var wholes = map[string]string{
 	"vllm:external_prefix_cache_hits_total":      "vllm:external_prefix_cache_queries_total",
 	"vllm:spec_decode_num_accepted_tokens_total": "vllm:spec_decode_num_draft_tokens_total",
 	"vllm:prompt_tokens_cached_total":            "vllm:prompt_tokens_total",
+	"vllm:mm_cache_hits_total":                   "vllm:mm_cache_queries_total",
 }
 
 func durationUnit(family string) unit {
@@ -271,16 +344,19 @@ func unitOfQuotient(n *parser.BinaryExpr) unit {
 	if len(l) != 1 || len(r) != 1 {
 		return noUnit
 	}
+	unit, by := noUnit, factor(n.LHS)/factor(n.RHS)
 	ln, rn := nameOf(l[0]), nameOf(r[0])
-	if family, ok := strings.CutSuffix(ln, "_sum"); ok && rn == family+"_count" {
-		return durationUnit(family)
-	}
 	lc, _ := vllm.Canonical(ln)
 	rc, _ := vllm.Canonical(rn)
-	if wholes[lc] != "" && wholes[lc] == rc {
-		return ratio
+	if family, ok := strings.CutSuffix(ln, "_sum"); ok && rn == family+"_count" {
+		unit = durationUnit(family)
+	} else if wholes[lc] != "" && wholes[lc] == rc {
+		unit = ratio
 	}
-	return noUnit
+	if by == 1 {
+		return unit
+	}
+	return scaled(unit, parser.MUL, by)
 }
 
 func scaled(u unit, op parser.ItemType, by float64) unit {

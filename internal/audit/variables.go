@@ -15,8 +15,9 @@ const maxExpression = 32 << 10
 
 // A variable is a dashboard's variable.
 type variable struct {
-	name  string
-	multi bool // may stand for several values at once
+	name   string
+	multi  bool   // may stand for several values at once
+	plugin string // of the datasources that it stands for
 }
 
 // A mention is where an expression names a variable outside of a string.

@@ -1,0 +1,142 @@
+package audit
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+)
+
+// averages calls fn with every average over series, and not over time.
+func (p *pass) averages(fn func(a *parser.AggregateExpr, path []parser.Node)) {
+	p.walk(func(n parser.Node, path []parser.Node) {
+		if a, ok := n.(*parser.AggregateExpr); ok && a.Op == parser.AVG && !p.opaque(a.PosRange.Start, a.Expr.PositionRange().Start) {
+			fn(a, path)
+		}
+	})
+}
+
+// checkAverageOfMeans finds averages over quotients of counters: a replica that answers
+// one request then weighs as much as one that answers a thousand.
+func checkAverageOfMeans(p *pass) {
+	p.averages(func(a *parser.AggregateExpr, path []parser.Node) {
+		b := p.meanIn(a.Expr)
+		if b == nil || !a.Without && slices.ContainsFunc(a.Grouping, isTargetLabel) || slices.ContainsFunc(selectors(b), pinnedTarget) {
+			return
+		}
+		p.report(a.PositionRange(), "the mean of the replicas' means: one that serves a request an hour weighs as much as one that serves ten a second", p.sumOverSum(a, b, path))
+	})
+}
+
+// meanIn returns the quotient of counters' rates that makes a vector's values, also one
+// that a recording rule made; nil where there is none.
+func (p *pass) meanIn(e parser.Expr) *parser.BinaryExpr {
+	switch n := unscaled(e).(type) {
+	case *parser.BinaryExpr:
+		if n.Op != parser.DIV || n.VectorMatching == nil {
+			return nil
+		}
+		l, r := selectors(n.LHS), selectors(n.RHS)
+		if len(l) != 1 || len(r) != 1 || !p.ratedBy(n, l[0], rates...) || !p.ratedBy(n, r[0], rates...) || !counts(nameOf(l[0])) || !counts(nameOf(r[0])) {
+			return nil
+		}
+		return n
+	case *parser.VectorSelector:
+		if r := p.records[nameOf(n)]; r != nil && r != p.query && r.tree != nil && p.labelsOf(r.tree).perTarget() {
+			return p.meanIn(r.tree)
+		}
+	}
+	return nil
+}
+
+// perTarget reports whether there is a series for every target, as far as is known.
+func (l labelSet) perTarget() bool {
+	return !l.exact || slices.ContainsFunc(l.names, isTargetLabel)
+}
+
+// counts reports whether a series only grows, by what is known of it or else by its name.
+func counts(name string) bool {
+	if class, _ := classOf(name); class != unknownClass {
+		return class.cumulative()
+	}
+	return slices.ContainsFunc([]string{"_total", "_sum", "_count"}, func(s string) bool { return strings.HasSuffix(name, s) })
+}
+
+// sumOverSum is the repair of an average over rate(x) / rate(y): the sums are divided.
+func (p *pass) sumOverSum(a *parser.AggregateExpr, b *parser.BinaryExpr, path []parser.Node) suggestion {
+	const words = "divide the sums: sum(rate(…)) / sum(rate(…))"
+	if a.Without || unparen(a.Expr) != parser.Expr(b) || plainSelector(b.LHS) == nil || plainSelector(b.RHS) == nil || len(b.VectorMatching.MatchingLabels) > 0 {
+		return advice(words)
+	}
+	by := "sum("
+	if len(a.Grouping) > 0 {
+		by = "sum by (" + strings.Join(a.Grouping, ", ") + ") ("
+	}
+	text := by + p.text(unparen(b.LHS)) + ") / " + by + p.text(unparen(b.RHS)) + ")"
+	if len(path) > 0 {
+		text = "(" + text + ")"
+	}
+	return suggestion{words, []edit{p.replace(a.PositionRange(), text)}}
+}
+
+// partLabels divide what one server counts into parts.
+var partLabels = []string{"finished_reason", "source", "reason", "position", "transfer_type", "status", "handler", "method", "stage", "outcome"}
+
+// checkAverageOfParts finds averages over the parts of a count: by finished_reason or by
+// status, the average has no meaning.
+func checkAverageOfParts(p *pass) {
+	p.averages(func(a *parser.AggregateExpr, _ []parser.Node) {
+		v := plainSelector(value(a.Expr))
+		if v == nil || a.Without {
+			return
+		}
+		class, family := classOf(nameOf(v))
+		if class != counter || family.Engine == "" {
+			return
+		}
+		for _, part := range family.Labels {
+			if !slices.Contains(partLabels, part) || slices.Contains(a.Grouping, part) || slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool {
+				return m.Name == part && m.Type == labels.MatchEqual
+			}) {
+				continue
+			}
+			at := a.PositionRange()
+			p.report(at, fmt.Sprintf("%s is counted by %s: the average over its parts is a fraction of what a server does", nameOf(v), part),
+				suggestion{"write sum, or keep " + part, []edit{{p.node, int(at.Start), int(at.Start) + len("avg"), "sum"}}})
+			return
+		}
+	})
+}
+
+// checkComparisonAsShare finds comparisons whose values are taken for 0 and 1: without
+// bool they keep what was compared.
+func checkComparisonAsShare(p *pass) {
+	p.walk(func(n parser.Node, _ []parser.Node) {
+		b, ok := n.(*parser.BinaryExpr)
+		if !ok || b.Op != parser.SUB {
+			return
+		}
+		if one, _, ok := number(b.LHS); !ok || one != 1 && one != 100 {
+			return
+		}
+		a, ok := unparen(b.RHS).(*parser.AggregateExpr)
+		if !ok || a.Op != parser.AVG {
+			return
+		}
+		c, ok := unparen(a.Expr).(*parser.BinaryExpr)
+		if !ok || !isFilter(c) || unitOf(c.LHS) == ratio || unitOf(c.LHS) == percent {
+			return
+		}
+		if _, _, ok := number(c.RHS); !ok {
+			return
+		}
+		fix := advice("write bool behind the comparison")
+		if op := p.tokens(c.LHS.PositionRange().End, c.RHS.PositionRange().Start); len(op) > 0 {
+			end := int(op[0].Pos) + len(op[0].Val)
+			fix = suggestion{"write " + op[0].Val + " bool", []edit{{p.node, end, end, " bool"}}}
+		}
+		p.report(c.PositionRange(), "a comparison keeps the values for which it holds and drops the others: the average is no share of time or of servers", fix)
+	})
+}

@@ -140,3 +140,25 @@ func checkComparisonAsShare(p *pass) {
 		p.report(c.PositionRange(), "a comparison keeps the values for which it holds and drops the others: the average is no share of time or of servers", fix)
 	})
 }
+
+// checkSumOverTime finds samples added up over time: the result is as many times too
+// large as the range holds scrapes.
+func checkSumOverTime(p *pass) {
+	p.walk(func(n parser.Node, _ []parser.Node) {
+		c, ok := n.(*parser.Call)
+		if !ok || c.Func.Name != "sum_over_time" || len(c.Args) != 1 {
+			return
+		}
+		v := plainSelector(c.Args[0])
+		if v == nil {
+			return
+		}
+		at := c.PositionRange()
+		switch class, family := classOf(nameOf(v)); {
+		case class == gauge && family.Engine != "":
+			p.report(at, "samples are added up: scraped twice as often, the number is twice as large", suggestion{"write avg_over_time", []edit{{p.node, int(at.Start), int(at.Start) + len(c.Func.Name), "avg_over_time"}}})
+		case class.cumulative() && family.Engine != "":
+			p.report(at, nameOf(v)+" is a counter, and each of its samples holds all before it: added up they mean nothing", suggestion{"write increase", []edit{{p.node, int(at.Start), int(at.Start) + len(c.Func.Name), "increase"}}})
+		}
+	})
+}

@@ -378,7 +378,7 @@ func checkDeltaOnCounter(p *pass) {
 // harmless are the functions in which a counter's absolute value does not
 // matter.
 var harmless = append([]string{
-	"absent", "absent_over_time", "present_over_time", "count_over_time", "resets", "changes", "timestamp", "delta", "idelta", "deriv", "last_over_time", "first_over_time", "info",
+	"absent", "absent_over_time", "present_over_time", "count_over_time", "sum_over_time", "resets", "changes", "timestamp", "delta", "idelta", "deriv", "last_over_time", "first_over_time", "info",
 }, rates...)
 
 func checkRawCounter(p *pass) {

@@ -219,8 +219,11 @@ func checkUnit(p *pass) {
 		if p.panel.perses {
 			to = unitNames[is][1]
 		}
-		p.reportUnit(fmt.Sprintf("the values are %s and the panel's unit is %s: off by a factor of %s", described(is), described(shown), times(is)),
-			suggestion{"write " + to, []edit{{p.panel.unitNode, 0, len(p.panel.unitNode.value), to}}})
+		fix := advice("write " + to)
+		if n := p.panel.unitNode; n != nil {
+			fix.edits = []edit{{n, 0, len(n.value), to}}
+		}
+		p.reportUnit(fmt.Sprintf("the values are %s and the panel's unit is %s: off by a factor of %s", described(is), described(shown), times(is)), fix)
 	case !ok && is == seconds && p.mentionsMilliseconds():
 		p.reportUnit("the panel says milliseconds and the values are seconds", advice("set the unit to s, or multiply by 1000"))
 	case !ok && p.panel.unit == "" && is == ratio && strings.ContainsAny(p.panel.title+p.panel.legend, "%"):

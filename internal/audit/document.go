@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -142,6 +143,13 @@ func KindOf(data []byte) FileKind {
 		}
 	}
 	return ""
+}
+
+// IsTemplate reports whether a file has to be rendered before it can be read, as those
+// of a chart have.
+func IsTemplate(data []byte) bool {
+	_, err := parse(data)
+	return err != nil && bytes.Contains(data, []byte("{{"))
 }
 
 // inFile puts the file's name before an error, and keeps its hint.

@@ -31,15 +31,22 @@ type Report struct {
 // Worst returns the highest severity of what was found; ok is false where
 // nothing was.
 func (r *Report) Worst() (worst catalog.Severity, ok bool) {
-	for _, f := range r.Findings {
-		worst, ok = max(worst, f.Severity), true
-	}
+	worst, ok = r.Linted()
 	for _, a := range r.Areas {
 		for _, it := range a.Items {
 			if it.Status == Missing || it.Status == Partial {
 				worst, ok = max(worst, it.Severity), true
 			}
 		}
+	}
+	return worst, ok
+}
+
+// Linted returns the highest severity of what the linter found in rules and dashboards;
+// ok is false where it found nothing.
+func (r *Report) Linted() (worst catalog.Severity, ok bool) {
+	for _, f := range r.Findings {
+		worst, ok = max(worst, f.Severity), true
 	}
 	return worst, ok
 }

@@ -129,6 +129,9 @@ func TestShapesOfPanels(t *testing.T) {
 		{"by KServe's inference services", "histogram_quantile(0.95, sum by (le, llm_isvc_name) (rate(vllm:e2e_request_latency_seconds_bucket[5m])))", "P95", "s", "", nil},
 		{"a comparison taken for a share", "1 - avg by (pod) (rate(vllm:iteration_tokens_total_count[5m]) > 0)", "Idle", "percentunit", "{{pod}}", []string{"ticket comparison-as-share"}},
 		{"a comparison that is a share", "1 - avg by (pod) (rate(vllm:iteration_tokens_total_count[5m]) > bool 0)", "Idle", "percentunit", "{{pod}}", nil},
+		{"a gauge added up over a day", "sum_over_time(vllm:kv_cache_usage_perc[24h])", "KV cache, 24 h", "percent", "", []string{"ticket sum-over-time"}},
+		{"a counter added up over an hour", "sum_over_time(vllm:request_success_total[1h])", "Requests", "short", "", []string{"ticket sum-over-time"}},
+		{"an average over a day", "avg_over_time(vllm:kv_cache_usage_perc[24h])", "KV cache, 24 h", "percentunit", "", nil},
 		{"an average over parts", "avg(rate(vllm:request_success_total[5m]))", "Requests", "reqps", "", []string{"ticket average-of-parts"}},
 		{"an average of each part", "avg by (finished_reason) (rate(vllm:request_success_total[5m]))", "Requests", "reqps", "", nil},
 		{"a legend of what was summed away", "sum by (model_name) (rate(vllm:generation_tokens_total[5m]))", "Tokens", "short", "{{pod}} {{model_name}}", []string{"info lost-label"}},
@@ -269,6 +272,17 @@ func TestDashboardsInsideOtherFilesAreRead(t *testing.T) {
 				t.Errorf("%v %v, want line %d", places(all), errs, line)
 			}
 		})
+	}
+}
+
+func TestAWrongUnitInsideAConfigMapIsReported(t *testing.T) {
+	f := File{Name: "d.yaml", Kind: Dashboards, Data: []byte(`kind: ConfigMap
+data:
+  vllm.json: |
+    {"panels": [{"title": "KV", "fieldConfig": {"defaults": {"unit": "percent"}}, "targets": [{"expr": "vllm:kv_cache_usage_perc"}]}]}
+`)}
+	if got := found(t, newest(t), f); !slices.Equal(got, []string{"ticket wrong-unit"}) {
+		t.Errorf("got %q", got)
 	}
 }
 

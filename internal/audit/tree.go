@@ -312,7 +312,7 @@ func unitOf(e parser.Expr) unit {
 			return durationUnit(q.family)
 		}
 		switch {
-		case strings.HasSuffix(n.Func.Name, "_over_time") && n.Func.Name != "count_over_time":
+		case strings.HasSuffix(n.Func.Name, "_over_time") && n.Func.Name != "count_over_time" && n.Func.Name != "sum_over_time":
 			return unitOf(n.Args[len(n.Args)-1])
 		case slices.Contains([]string{"sort", "sort_desc", "clamp_min", "clamp_max", "clamp", "round", "abs", "ceil", "floor"}, n.Func.Name):
 			return unitOf(n.Args[0])

@@ -20,10 +20,11 @@ import (
 // auditFlags are the flags of audit as they were given.
 type auditFlags struct {
 	source                    sourceFlags
-	dialect                   string
+	dialect, version          string
 	rules, dashboards, ignore []string
 	more                      []string // files among the arguments
-	fix                       bool
+	fix, skipUnrelated        bool
+	least                     catalog.Severity // that exits with 1
 
 	output, failOn, color string
 	verbose               bool
@@ -39,23 +40,28 @@ Perses) against the names, labels and bucket edges that the servers really expos
 --fix repairs what can be repaired mechanically: it changes the expressions
 concerned, and nothing else of a file.
 
-Without servers, rules and dashboards are held against a dialect: --dialect vllm-0.10
-or vllm-v1-ray, and the newest vLLM where none is named.
+Without servers, rules and dashboards are held against a release of vLLM, --version 0.23,
+or a dialect, --dialect vllm-v1-ray, and the newest vLLM where none is named.
 
 Exit codes: 0 nothing found, 1 found something of at least --fail-on, 2 could not
-check (bad input, nobody answers).`
+check (bad input, nobody answers). Where files are given, what the linter finds in them
+decides alone; the checklist decides where none are.`
 
 const auditExample = `  sixty audit http://localhost:8000
   sixty audit vllm-0:8000 vllm-1:8000 gpu-host:9400 --rules alerts.yaml
   sixty audit --prometheus http://prometheus:9090 --match '{namespace="prod"}'
   sixty audit incident.tar.zst --dashboards vllm.json
-  sixty audit --dialect vllm-0.10 --rules rules/ --dashboards dashboards/
-  sixty audit --rules alerts.yaml --fix`
+  sixty audit alerts.yaml --version 0.23
+  sixty audit --version 0.10 --rules rules/ --dashboards dashboards/ --output sarif
+  sixty audit alerts.yaml --fix`
+
+// auditFormats are the forms of the answer; the last three tell of the linter alone.
+var auditFormats = []string{"text", "json", "sarif", "junit", "github"}
 
 func newAuditCommand() *cobra.Command {
 	f := &auditFlags{}
 	cmd := &cobra.Command{
-		Use:     "audit [URL… | RECORDING | --prometheus URL] [--rules FILE…] [--dashboards FILE…]",
+		Use:     "audit [URL… | RECORDING | --prometheus URL] [FILE…] [--rules FILE…] [--dashboards FILE…]",
 		Short:   "What is not measured, and which rules and dashboards are broken",
 		Long:    auditLong,
 		Example: auditExample,
@@ -67,12 +73,14 @@ func newAuditCommand() *cobra.Command {
 	f.source.register(s)
 	s.StringVar(&f.source.at, "at", "", "with --prometheus: the `time` to look at (default: now)")
 	s.StringVar(&f.dialect, "dialect", "", "without servers: `name` of a dialect, such as vllm-0.10, vllm-v1-ray or sglang (default: the newest vLLM)")
+	s.StringVar(&f.version, "version", "", "without servers: `release` of vLLM, such as 0.23 (default: the newest known)")
 	s.StringArrayVar(&f.rules, "rules", nil, "`file` or directory of alerting and recording rules; may be repeated")
 	s.StringArrayVar(&f.dashboards, "dashboards", nil, "`file` or directory of dashboards; may be repeated")
 	s.StringSliceVar(&f.ignore, "ignore", nil, "checks not to report, such as no-for,bucket-edge")
 	s.BoolVar(&f.fix, "fix", false, "repair the files in place")
-	s.StringVarP(&f.output, "output", "o", "text", "text or json")
-	s.StringVar(&f.failOn, "fail-on", "info", "least severity of a finding that exits with 1: page, ticket or info")
+	s.BoolVar(&f.skipUnrelated, "skip-unrelated", false, "files that hold neither rules nor a dashboard are no error, also where no other is left: for hooks that name every file")
+	s.StringVarP(&f.output, "output", "o", "text", strings.Join(auditFormats[:4], ", ")+" or "+auditFormats[4])
+	s.StringVar(&f.failOn, "fail-on", "ticket", "least severity of a finding that exits with 1: page, ticket or info")
 	s.StringVar(&f.color, "color", "auto", "auto, always or never")
 	s.BoolVarP(&f.verbose, "verbose", "v", false, "show every item and every place")
 	return cmd
@@ -86,8 +94,10 @@ func (f *auditFlags) check(args []string) error {
 		return err
 	}
 	sources := f.source.spec.Given()
-	if f.dialect != "" {
-		sources++
+	for _, given := range []string{f.dialect, f.version} {
+		if given != "" {
+			sources++
+		}
 	}
 	known := audit.Checks()
 	for _, id := range f.ignore {
@@ -97,17 +107,19 @@ func (f *auditFlags) check(args []string) error {
 	}
 	switch {
 	case sources > 1:
-		return errors.New("give URLs, a recording, --prometheus or --dialect, not two of them")
+		return errors.New("give URLs, a recording, --prometheus, --version or --dialect, not two of them")
 	case sources == 0 && !f.anyFile():
 		return hint.With(errors.New("nothing to audit"), "give a server's URL, --prometheus URL, --rules FILE or --dashboards FILE, such as: sixty audit http://localhost:8000")
-	case f.dialect != "" && !f.anyFile():
-		return hint.With(errors.New("--dialect stands for servers that are not at hand, and there is no file to hold against it"), "give --rules FILE or --dashboards FILE")
+	case f.dialect+f.version != "" && !f.anyFile():
+		return hint.With(errors.New("--dialect and --version stand for servers that are not at hand, and there is no file to hold against them"), "give --rules FILE or --dashboards FILE")
+	case slices.Contains(auditFormats[2:], f.output) && !f.anyFile() && f.source.spec.Prometheus == "":
+		return hint.With(fmt.Errorf("--output %s tells of rules and dashboards, and there are none", f.output), "give --rules FILE or --dashboards FILE")
 	case f.fix && !f.anyFile():
 		return hint.With(errors.New("--fix without files"), "name what to repair with --rules or --dashboards")
 	case f.source.at != "" && f.source.spec.Prometheus == "":
 		return errors.New("--at goes with --prometheus")
-	case f.output != "text" && f.output != "json":
-		return fmt.Errorf("--output: unknown format %q: want text or json", f.output)
+	case !slices.Contains(auditFormats, f.output):
+		return fmt.Errorf("--output: unknown format %q: want one of %s", f.output, strings.Join(auditFormats, ", "))
 	case !slices.Contains([]string{"auto", "always", "never"}, f.color):
 		return fmt.Errorf("--color: %q is none of auto, always and never", f.color)
 	}
@@ -120,8 +132,8 @@ func runAudit(ctx context.Context, stdout, stderr io.Writer, args []string, f *a
 	if err := f.check(targets); err != nil {
 		return err
 	}
-	failOn, err := catalog.ParseSeverity(f.failOn)
-	if err != nil {
+	var err error
+	if f.least, err = catalog.ParseSeverity(f.failOn); err != nil {
 		return fmt.Errorf("--fail-on: %w", err)
 	}
 	files, err := f.files(stderr)
@@ -142,7 +154,7 @@ func runAudit(ctx context.Context, stdout, stderr io.Writer, args []string, f *a
 	if err := f.write(stdout, report); err != nil {
 		return err
 	}
-	return f.outcome(stderr, report, failOn)
+	return f.outcome(stderr, report)
 }
 
 // open looks at the servers that the user named, or stands in for them.
@@ -152,13 +164,17 @@ func (f *auditFlags) open(ctx context.Context, stderr io.Writer) (*surface.Deplo
 		notes(stderr, d.Notes)
 		return d, err
 	}
-	if f.dialect == "" {
+	id, named := f.dialect, "--dialect"
+	if f.version != "" {
+		id, named = "vllm-"+strings.TrimPrefix(f.version, "v"), "--version"
+	}
+	if id == "" {
 		s, err := audit.AnySurface()
 		return &surface.Deployment{Surface: s}, err
 	}
-	s, err := audit.SurfaceOf(f.dialect)
+	s, err := audit.SurfaceOf(id)
 	if err != nil {
-		return nil, fmt.Errorf("--dialect: %w", err)
+		return nil, fmt.Errorf("%s: %w", named, err)
 	}
 	return &surface.Deployment{Surface: s}, nil
 }
@@ -202,15 +218,23 @@ func (f *auditFlags) audit(d *surface.Deployment, files []audit.File) (*audit.Re
 }
 
 func (f *auditFlags) write(w io.Writer, r *audit.Report) error {
-	if f.output == "json" {
+	switch f.output {
+	case "json":
 		return r.JSON(w)
+	case "sarif":
+		return r.SARIF(w)
+	case "junit":
+		return r.JUnit(w, f.least)
+	case "github":
+		return r.GitHub(w)
 	}
 	return r.Text(w, audit.TextOptions{Options: terminal(w, f.color), Verbose: f.verbose})
 }
 
 // outcome turns a report into the exit code, and says which files were not
-// read.
-func (f *auditFlags) outcome(stderr io.Writer, r *audit.Report, failOn catalog.Severity) error {
+// read. Where files were given, what the linter found in them, and in the rules of
+// a Prometheus server, decides; the checklist does where none were.
+func (f *auditFlags) outcome(stderr io.Writer, r *audit.Report) error {
 	for _, err := range r.Errors {
 		fmt.Fprintf(stderr, "error: %v\n", err)
 		if h := hint.Of(err); h != "" {
@@ -220,7 +244,11 @@ func (f *auditFlags) outcome(stderr io.Writer, r *audit.Report, failOn catalog.S
 	if len(r.Errors) > 0 {
 		return errCannotTell
 	}
-	if worst, found := r.Worst(); found && worst >= failOn {
+	worst, found := r.Worst()
+	if f.anyFile() {
+		worst, found = r.Linted()
+	}
+	if found && worst >= f.least {
 		return errFound
 	}
 	return nil

@@ -60,7 +60,11 @@ func (f *auditFlags) files(stderr io.Writer) ([]audit.File, error) {
 				}
 				file := audit.File{Name: name, Data: data, Kind: given.kind}
 				if given.kind == "" || name != path {
-					if file.Kind = audit.KindOf(data); file.Kind == "" {
+					file.Kind = audit.KindOf(data)
+					if f.skipUnrelated && audit.IsTemplate(data) {
+						file.Kind = ""
+					}
+					if file.Kind == "" {
 						notes(stderr, []string{name + " is skipped: it holds neither rules nor a dashboard"})
 						continue
 					}
@@ -69,7 +73,7 @@ func (f *auditFlags) files(stderr io.Writer) ([]audit.File, error) {
 			}
 		}
 	}
-	if len(out) == 0 && f.anyFile() {
+	if len(out) == 0 && f.anyFile() && !f.skipUnrelated {
 		return nil, hint.With(errors.New("no rules and no dashboards in the files"), "check the paths")
 	}
 	return out, nil

@@ -6,9 +6,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	yaml "go.yaml.in/yaml/v3"
 
 	"github.com/sixty-dev/sixty/internal/hint"
 )
@@ -115,8 +119,10 @@ func TestAuditExitCodes(t *testing.T) {
 	}{
 		{"a fault", []string{rule}, errFound},
 		{"no fault", []string{good}, nil},
-		{"a fault below --fail-on", []string{oneShot, "--fail-on", "ticket"}, nil},
-		{"a fault that is ignored", []string{oneShot, "--ignore", "no-for"}, nil},
+		{"a fault below --fail-on", []string{oneShot}, nil},
+		{"a fault that was asked for", []string{oneShot, "--fail-on", "info"}, errFound},
+		{"a fault that is ignored", []string{oneShot, "--fail-on", "info", "--ignore", "no-for"}, nil},
+		{"a release that has the name", []string{write(t, "old.yaml", strings.NewReplacer("sum", "max", "> 90", "> 0.9").Replace(brokenRule)), "--version", "0.9.1"}, nil},
 		{"a file that cannot be read beside a fault", []string{rule, bad}, errCannotTell},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -135,21 +141,125 @@ func TestAuditRefusals(t *testing.T) {
 	}{
 		{nil, "nothing to audit"},
 		{[]string{"--fix", "localhost:8000"}, "--fix without files"},
-		{[]string{"--dialect", "vllm-v1"}, "--dialect stands for servers that are not at hand, and there is no file to hold against it"},
+		{[]string{"--dialect", "vllm-v1"}, "--dialect and --version stand for servers that are not at hand, and there is no file to hold against them"},
 		{[]string{"--dialect", "vllm-v7", "--rules", rule}, `--dialect: unknown dialect "vllm-v7"`},
 		{[]string{"--rules", rule, "--ignore", "nothing"}, `--ignore: no check is called "nothing"`},
 		{[]string{"--rules", "nowhere.yaml"}, "--rules: nowhere.yaml: no such file or directory"},
 		{[]string{"incident.tar.zst"}, "incident.tar.zst: no such file"},
 		{[]string{"--rules", rule, "--match", "a=b"}, "--match goes with --prometheus"},
 		{[]string{"--rules", rule, "--at", "-5m"}, "--at goes with --prometheus"},
-		{[]string{"--rules", rule, "--output", "xml"}, `--output: unknown format "xml": want text or json`},
+		{[]string{"--rules", rule, "--output", "xml"}, `--output: unknown format "xml": want one of text, json, sarif, junit, github`},
 		{[]string{"--rules", rule, "--fail-on", "never"}, `--fail-on: unknown severity "never": want page, ticket or info`},
-		{[]string{"--rules", rule, "--dialect", "vllm-v1", "localhost:8000"}, "give URLs, a recording, --prometheus or --dialect, not two of them"},
+		{[]string{"--rules", rule, "--dialect", "vllm-v1", "localhost:8000"}, "give URLs, a recording, --prometheus, --version or --dialect, not two of them"},
+		{[]string{"--rules", rule, "--dialect", "vllm-v1", "--version", "0.23"}, "give URLs, a recording, --prometheus, --version or --dialect, not two of them"},
+		{[]string{"--rules", rule, "--version", "newest"}, `--version: unknown dialect "vllm-newest"`},
+		{[]string{"localhost:8000", "--output", "sarif"}, "--output sarif tells of rules and dashboards, and there are none"},
 	} {
 		_, _, err := sixty(t, append([]string{"audit"}, tc.args...)...)
 		if err == nil || err.Error() != tc.want {
 			t.Errorf("%v: got %v, want %s", tc.args, err, tc.want)
 		}
+	}
+}
+
+// TestTheChecklistDoesNotChangeTheLintersCode audits a server that lacks nearly everything.
+func TestTheChecklistDoesNotChangeTheLintersCode(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("vllm:num_requests_running{engine=\"0\",model_name=\"m\"} 1\nvllm:num_requests_waiting{engine=\"0\",model_name=\"m\"} 1\n"))
+	}))
+	defer server.Close()
+	good := write(t, "good.yaml", "groups:\n- name: g\n  rules:\n  - alert: A\n    expr: vllm:num_requests_waiting > 5\n    for: 5m\n")
+	bad := write(t, "bad.yaml", strings.ReplaceAll(brokenRule, "vllm:gpu_cache_usage_perc", "vllm:num_requests_wating"))
+	for _, tc := range []struct {
+		args []string
+		want error
+	}{
+		{[]string{server.URL}, errFound},
+		{[]string{server.URL, "--rules", good}, nil},
+		{[]string{server.URL, good}, nil},
+		{[]string{server.URL, "--rules", bad}, errFound},
+	} {
+		if out, _, err := sixty(t, append([]string{"audit"}, tc.args...)...); !errors.Is(err, tc.want) || !strings.Contains(out, "lacks") {
+			t.Errorf("%v: %v\n%s", tc.args, err, out)
+		}
+	}
+}
+
+// TestTheHookOfPreCommit runs .pre-commit-hooks.yaml as pre-commit does: with the names
+// of the files that change.
+func TestTheHookOfPreCommit(t *testing.T) {
+	data, err := os.ReadFile("../../.pre-commit-hooks.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var hooks []struct{ Entry string }
+	if err := yaml.Unmarshal(data, &hooks); err != nil || len(hooks) != 1 {
+		t.Fatal(err, hooks)
+	}
+	entry := strings.Fields(hooks[0].Entry)[1:]
+	compose := write(t, "compose.yaml", "services: {a: {image: b}}\n")
+	chart := write(t, "values.yaml", "{{- if .Values.x }}\na: b\n{{- end }}\n")
+	for _, tc := range []struct {
+		files []string
+		want  error
+	}{
+		{[]string{compose, chart}, nil},
+		{[]string{compose, write(t, "alerts.yaml", brokenRule)}, errFound},
+		{[]string{compose, write(t, "typo.yaml", "groups: 5\n")}, errCannotTell},
+	} {
+		if out, _, err := sixty(t, append(append(slices.Clone(entry), "--version", "0.23"), tc.files...)...); !errors.Is(err, tc.want) {
+			t.Errorf("%v: %v\n%s", tc.files, err, out)
+		}
+	}
+}
+
+// TestTheActionOfGitHub runs the last step of action.yml with a program that tells how it
+// was called.
+func TestTheActionOfGitHub(t *testing.T) {
+	shell, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("no bash")
+	}
+	data, err := os.ReadFile("../../action.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var action struct {
+		Inputs map[string]struct{ Default string }
+		Runs   struct {
+			Steps []struct {
+				Run string
+				Env map[string]string
+			}
+		}
+	}
+	if err := yaml.Unmarshal(data, &action); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "sixty"), []byte("#!/bin/sh\nfor a; do echo \"$a\"; done\nexit 1\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	step := action.Runs.Steps[len(action.Runs.Steps)-1]
+	for name, from := range step.Env {
+		input := strings.TrimSuffix(strings.TrimPrefix(from, "${{ inputs."), " }}")
+		if _, ok := action.Inputs[input]; !ok {
+			t.Errorf("%s is of no input: %s", name, from)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), shell, "-e", "-o", "pipefail", "-c", step.Run)
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "RUNNER_TEMP=" + dir, "FILES=a b.yaml\nc/\n", "DASHBOARDS=d.json", "VLLM=0.23",
+		"FAIL_ON=" + action.Inputs["fail-on"].Default, "IGNORE=", "SARIF=" + filepath.Join(dir, "out.sarif"),
+	}
+	out, err := cmd.Output()
+	want := "audit\n--fail-on\nticket\n--rules\na b.yaml\n--rules\nc/\n--dashboards\nd.json\n--version\n0.23\n--output\ngithub\n"
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || string(out) != want {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if sarif, err := os.ReadFile(filepath.Join(dir, "out.sarif")); err != nil || string(sarif) != strings.Replace(want, "github", "sarif", 1) {
+		t.Errorf("%v\n%s", err, sarif)
 	}
 }
 

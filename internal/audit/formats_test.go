@@ -1,0 +1,184 @@
+package audit
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+)
+
+// reported is a report on two files, one of them with every severity, and a file that
+// could not be read.
+func reported(t *testing.T) *Report {
+	t.Helper()
+	bad := File{Name: "a dir/alerts, new.yaml", Kind: Rules, Data: []byte(`groups:
+- name: g
+  rules:
+  - alert: Full
+    expr: vllm:gpu_cache_usage_perc > 0.9
+    for: 5m
+  - alert: Low
+    expr: rate(vllm:generation_tokens_total[5m]) < 10
+    for: 5m
+  - alert: "100 %\nof it: <now>"
+    expr: vllm:num_requests_waiting > 10
+`)}
+	good := File{Name: "good.yaml", Kind: Rules, Data: []byte("groups:\n- name: g\n  rules:\n  - record: x\n    expr: up\n")}
+	r := &Report{Surface: newest(t), Files: []string{bad.Name, good.Name}, Errors: []error{errors.New("c.yaml:1:2: not YAML")}}
+	r.Findings, _ = Lint([]File{bad, good}, newest(t))
+	if got := places(r.Findings); !slices.Equal(got, []string{"5:11 removed-metric", "8:11 fires-when-idle", "11:11 no-for"}) {
+		t.Fatal(got)
+	}
+	return r
+}
+
+// TestSARIFKeepsItsSchema holds the document against what the schema of SARIF 2.1.0 and
+// GitHub's code scanning demand of what is written.
+func TestSARIFKeepsItsSchema(t *testing.T) {
+	var out bytes.Buffer
+	if err := reported(t).SARIF(&out); err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		Version string
+		Schema  string `json:"$schema"`
+		Runs    []struct {
+			Tool struct {
+				Driver struct {
+					Name, InformationURI string
+					Rules                []struct {
+						ID                   string
+						ShortDescription     struct{ Text string }
+						DefaultConfiguration struct{ Level string }
+					}
+				}
+			}
+			Invocations []struct {
+				ExecutionSuccessful        *bool
+				ToolExecutionNotifications []struct{ Message struct{ Text string } }
+			}
+			ColumnKind string
+			Results    []struct {
+				RuleID              string
+				RuleIndex           int
+				Level               string
+				Message             struct{ Text string }
+				PartialFingerprints map[string]string
+				Locations           []struct {
+					PhysicalLocation struct {
+						ArtifactLocation struct{ URI string }
+						Region           struct{ StartLine, StartColumn int }
+					}
+				}
+			}
+		}
+	}
+	d := json.NewDecoder(&out)
+	if err := d.Decode(&doc); err != nil || doc.Version != "2.1.0" || doc.Schema == "" || len(doc.Runs) != 1 {
+		t.Fatalf("%v %+v", err, doc)
+	}
+	run := doc.Runs[0]
+	levels := []string{"error", "warning", "note"} // none is the fourth
+	for _, rule := range run.Tool.Driver.Rules {
+		if rule.ID == "" || rule.ShortDescription.Text == "" || !slices.Contains(levels, rule.DefaultConfiguration.Level) {
+			t.Errorf("%+v", rule)
+		}
+	}
+	if len(run.Results) != 3 || run.Tool.Driver.Name == "" || !strings.HasPrefix(run.Tool.Driver.InformationURI, "https://") || run.ColumnKind != "unicodeCodePoints" {
+		t.Errorf("%+v", run)
+	}
+	seen := map[string]bool{}
+	for i, r := range run.Results {
+		place := r.Locations[0].PhysicalLocation
+		if run.Tool.Driver.Rules[r.RuleIndex].ID != r.RuleID || r.Level != levels[i] || r.Message.Text == "" || seen[r.PartialFingerprints["sixty/v1"]] ||
+			place.ArtifactLocation.URI != "a%20dir/alerts,%20new.yaml" || place.Region.StartLine < 1 || place.Region.StartColumn < 1 {
+			t.Errorf("%+v", r)
+		}
+		seen[r.PartialFingerprints["sixty/v1"]] = true
+	}
+	if v := run.Invocations[0]; v.ExecutionSuccessful == nil || *v.ExecutionSuccessful || len(v.ToolExecutionNotifications) != 1 {
+		t.Errorf("%+v", v)
+	}
+
+	// A server's own rules have no lines, and nothing to report is an empty list.
+	remote := &Report{Surface: newest(t), Findings: []Finding{{Check: "no-for", File: "http://p:9090", Fragment: "x"}}}
+	out.Reset()
+	if err := remote.SARIF(&out); err != nil || strings.Contains(out.String(), "startLine") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	out.Reset()
+	if err := (&Report{Surface: newest(t)}).SARIF(&out); err != nil || !strings.Contains(out.String(), `"results": []`) {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+}
+
+func TestJUnitFailsWhatTheExitCodeFails(t *testing.T) {
+	for least, failures := range map[catalog.Severity]int{catalog.Page: 1, catalog.Ticket: 2, catalog.Info: 3} {
+		var out bytes.Buffer
+		if err := reported(t).JUnit(&out, least); err != nil {
+			t.Fatal(err)
+		}
+		var doc struct {
+			XMLName  xml.Name `xml:"testsuites"`
+			Tests    int      `xml:"tests,attr"`
+			Failures int      `xml:"failures,attr"`
+			Errors   int      `xml:"errors,attr"`
+			Suites   []struct {
+				Name     string `xml:"name,attr"`
+				Tests    int    `xml:"tests,attr"`
+				Failures int    `xml:"failures,attr"`
+				Cases    []struct {
+					Name    string `xml:"name,attr"`
+					Failure *struct {
+						Type string `xml:"type,attr"`
+					} `xml:"failure"`
+				} `xml:"testcase"`
+			} `xml:"testsuite"`
+		}
+		if err := xml.Unmarshal(out.Bytes(), &doc); err != nil {
+			t.Fatal(err)
+		}
+		n, failed := 0, 0
+		for _, s := range doc.Suites {
+			if s.Tests != len(s.Cases) {
+				t.Errorf("%+v", s)
+			}
+			n += s.Tests
+			for _, c := range s.Cases {
+				if c.Failure != nil {
+					failed++
+				}
+			}
+		}
+		if doc.Tests != 5 || n != 5 || doc.Errors != 1 || doc.Failures != failures || failed != failures {
+			t.Errorf("%s: %+v", least, doc)
+		}
+	}
+}
+
+func TestGitHubsAnnotationsAreOneLineEach(t *testing.T) {
+	var out bytes.Buffer
+	if err := reported(t).GitHub(&out); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+	want := []string{
+		"::error file=a dir/alerts%2C new.yaml,line=5,col=11,title=sixty audit%3A removed-metric::alert Full: ",
+		"::warning file=a dir/alerts%2C new.yaml,line=8,col=11,title=sixty audit%3A fires-when-idle::alert Low: ",
+		"::notice file=a dir/alerts%2C new.yaml,line=11,col=11,title=sixty audit%3A no-for::alert 100 %25%0Aof it: <now>: ",
+		"::error title=sixty audit::c.yaml:1:2: not YAML",
+	}
+	if len(lines) != len(want) {
+		t.Fatalf("%q", lines)
+	}
+	for i := range want {
+		if !strings.HasPrefix(lines[i], want[i]) {
+			t.Errorf("got  %s\nwant %s", lines[i], want[i])
+		}
+	}
+}

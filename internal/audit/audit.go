@@ -64,6 +64,7 @@ type pass struct {
 	*query
 	surface *Surface
 	records map[string]*query // recording rules of all files, by name
+	beside  []*query          // all of the file
 	router  bool              // some file reads what only a router exposes
 	starts  []int
 	check   *Check
@@ -186,7 +187,7 @@ func (d *document) lint(all pass, ignore []string) []Finding {
 				continue
 			}
 			p := all
-			p.query, p.starts, p.check, p.out = q, d.starts, c, &out
+			p.query, p.beside, p.starts, p.check, p.out = q, d.queries, d.starts, c, &out
 			c.run(&p)
 		}
 	}

@@ -42,6 +42,8 @@ var checks = []Check{
 	{"steps-as-tokens", catalog.Ticket, "engine steps labelled as tokens", checkStepsAsTokens},
 	{"other-quantity", catalog.Ticket, "a legend that names another quantity than the query's", checkOtherQuantity},
 	{"success-as-availability", catalog.Ticket, "request_success_total taken for availability or errors", checkAvailability},
+	{"total-and-success", catalog.Ticket, "a panel that shows finished requests as all and as successful ones", checkTotalAndSuccess},
+	{"part-over-part", catalog.Page, "what is used divided by what is free, taken for a share", checkPartOverPart},
 
 	{"wrong-unit", catalog.Ticket, "seconds labelled milliseconds, a ratio labelled percent, and the like", checkUnit},
 	{"impossible-threshold", catalog.Page, "a comparison that can never hold, or always does", checkImpossible},

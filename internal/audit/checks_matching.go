@@ -2,6 +2,7 @@ package audit
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -25,6 +26,7 @@ func (p *pass) oneToOne(fn func(b *parser.BinaryExpr)) {
 }
 
 func checkLabelMismatch(p *pass) {
+	p.disjoint()
 	p.oneToOne(func(b *parser.BinaryExpr) {
 		ignored := b.VectorMatching.MatchingLabels
 		l, r := p.labelsOf(b.LHS).without(ignored...), p.labelsOf(b.RHS).without(ignored...)
@@ -37,6 +39,84 @@ func checkLabelMismatch(p *pass) {
 		why := fmt.Sprintf("the left side has the labels %s, the right side %s: no pair matches, and the result is always empty", l, r)
 		p.report(b.PositionRange(), why, p.align(b, l, r))
 	})
+}
+
+// disjoint reports operators between two vectors whose selectors fix one label to
+// two values: no pair of their series can match.
+func (p *pass) disjoint() {
+	p.walk(func(n parser.Node, _ []parser.Node) {
+		b, ok := n.(*parser.BinaryExpr)
+		if !ok || b.VectorMatching == nil || b.Op == parser.LOR {
+			return
+		}
+		l, r := fixed(b.LHS), fixed(b.RHS)
+		for _, label := range slices.Sorted(maps.Keys(l)) {
+			other, both := r[label]
+			if !both || l[label] == other || slices.Contains(b.VectorMatching.MatchingLabels, label) != b.VectorMatching.On {
+				continue
+			}
+			p.report(b.PositionRange(), fmt.Sprintf("the left side has %s=%q, the right side %q: no pair matches, and the result is always empty", label, l[label], other),
+				advice(fmt.Sprintf("match with ignoring (%s), or aggregate both sides without it", label)))
+			return
+		}
+	})
+}
+
+// fixed returns the labels of a vector that its selectors set to one value, variables
+// aside.
+func fixed(e parser.Expr) map[string]string {
+	switch n := unparen(e).(type) {
+	case *parser.VectorSelector:
+		out := map[string]string{}
+		for _, m := range n.LabelMatchers {
+			if m.Type == labels.MatchEqual && m.Name != labels.MetricName && m.Value != "" && !strings.ContainsAny(m.Value, "$[") {
+				out[m.Name] = m.Value
+			}
+		}
+		return out
+	case *parser.MatrixSelector:
+		return fixed(n.VectorSelector)
+	case *parser.SubqueryExpr:
+		return fixed(n.Expr)
+	case *parser.AggregateExpr:
+		out := fixed(n.Expr)
+		maps.DeleteFunc(out, func(l, _ string) bool { return slices.Contains(n.Grouping, l) == n.Without })
+		return out
+	case *parser.Call:
+		if n.Func.Name == "label_replace" || n.Func.Name == "label_join" || strings.HasPrefix(n.Func.Name, "absent") {
+			return nil
+		}
+		for _, a := range n.Args {
+			if t := a.Type(); t == parser.ValueTypeVector || t == parser.ValueTypeMatrix {
+				out := fixed(a)
+				if n.Func.Name == "histogram_quantile" {
+					delete(out, labels.BucketLabel)
+				}
+				return out
+			}
+		}
+	case *parser.BinaryExpr:
+		return fixedIn(n)
+	}
+	return nil
+}
+
+func fixedIn(n *parser.BinaryExpr) map[string]string {
+	switch {
+	case n.VectorMatching == nil && n.LHS.Type() == parser.ValueTypeVector:
+		return fixed(n.LHS)
+	case n.VectorMatching == nil:
+		return fixed(n.RHS)
+	case n.Op == parser.LOR || n.VectorMatching.Card != parser.CardOneToOne && !n.Op.IsSetOperator():
+		return nil
+	}
+	out := fixed(n.LHS)
+	if !n.Op.IsSetOperator() {
+		maps.DeleteFunc(out, func(l, _ string) bool {
+			return slices.Contains(n.VectorMatching.MatchingLabels, l) != n.VectorMatching.On
+		})
+	}
+	return out
 }
 
 func sorted(names []string) []string { return slices.Sorted(slices.Values(names)) }
@@ -252,6 +332,53 @@ func reasonsOf(v *parser.VectorSelector) []string {
 		}
 	}
 	return nil
+}
+
+// checkTotalAndSuccess finds panels that show the finished requests twice, once as all of
+// them and once as those that succeeded: the two lines lie on each other.
+func checkTotalAndSuccess(p *pass) {
+	if p.role != panelRole {
+		return
+	}
+	name, v := canonicalOf(p.tree)
+	if !slices.Contains(finishedCounts, name) || !legendSays(p.query, "total", "all", "incoming", "received") {
+		return
+	}
+	for _, q := range p.beside {
+		if q.role != panelRole || q.tree == nil || panelPath(q.path) != panelPath(p.path) {
+			continue
+		}
+		if other, ov := canonicalOf(q.tree); other == "vllm:request_success_total" && wholly(ov) && legendSays(q, "success", "succe", "complet") {
+			p.report(v.PositionRange(), nameOf(v)+" counts the finished requests, as "+nameOf(ov)+" beside it does: failed ones are in both, refused ones in neither (vllm-project/vllm#9346)",
+				advice("count what comes in at the gateway, or with http_requests_total"))
+			return
+		}
+	}
+}
+
+func legendSays(q *query, words ...string) bool {
+	legend := strings.ToLower(q.panel.legend)
+	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(legend, w) })
+}
+
+// panelPath is where a query's panel stands.
+func panelPath(path string) string {
+	at := max(strings.LastIndex(path, "/targets/"), strings.LastIndex(path, "/queries/"), 0)
+	return path[:at]
+}
+
+// checkPartOverPart finds what is used divided by what is free, taken for a share.
+func checkPartOverPart(p *pass) {
+	p.walk(func(n parser.Node, _ []parser.Node) {
+		b, ok := n.(*parser.BinaryExpr)
+		if !ok || b.Op != parser.DIV {
+			return
+		}
+		l, _ := canonicalOf(b.LHS)
+		if r, _ := canonicalOf(b.RHS); l == "DCGM_FI_DEV_FB_USED" && r == "DCGM_FI_DEV_FB_FREE" {
+			p.report(b.PositionRange(), "used divided by free is no share of the whole: 0.9 is 47 % full, and it has no upper bound", advice("divide by their sum: DCGM_FI_DEV_FB_USED / (DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE)"))
+		}
+	})
 }
 
 // otherWords are words of a legend that name another quantity than the metric's.

@@ -165,18 +165,44 @@ func checkAverageOfPercentiles(p *pass) {
 	})
 }
 
-// serverLabels tell one server, and so mostly one model, from another.
-var serverLabels = []string{
-	"model_name", "instance", "pod", "job", "service", "server", "deployment", "app", "release", "ReplicaId", "model",
-	"host", "hostname", "node", "target", "container", "exported_instance", "exported_pod", "exported_job", "exported_service",
-	"llm_isvc_name", "isvc_name", "inferenceservice", "inference_service", "serving_kserve_io_inferenceservice", "app_kubernetes_io_name",
+// identifying are words of labels that tell one server, and so mostly one model, from
+// another; ofMany are those of labels that tell apart groups of servers.
+var (
+	identifying = []string{"instance", "pod", "host", "hostname", "node", "server", "replica", "worker", "target", "container", "job", "service", "deployment", "app", "release", "isvc", "inferenceservice"}
+	ofMany      = []string{"version", "type", "group", "pool", "tier", "class", "namespace"}
+)
+
+// isServerLabel reports whether a label tells servers or models apart, by its words:
+// pod, k8s_pod_name, exported_instance, WorkerId, llm_isvc_name.
+func isServerLabel(l string) bool {
+	return l == "model_name" || l == "model" || labelSays(l, identifying)
+}
+
+func labelSays(l string, words []string) bool {
+	all := labelWords(l)
+	has := func(words []string) bool {
+		return slices.ContainsFunc(all, func(w string) bool { return slices.Contains(words, w) })
+	}
+	return has(words) && !has(ofMany)
+}
+
+// labelWords returns the words of a label, in lower case: of worker_id as of WorkerId.
+func labelWords(l string) []string {
+	var b strings.Builder
+	for i, r := range l {
+		if r >= 'A' && r <= 'Z' && i > 0 {
+			b.WriteByte('_')
+		}
+		b.WriteRune(r)
+	}
+	return strings.FieldsFunc(strings.ToLower(b.String()), func(r rune) bool { return r == '_' })
 }
 
 // pinned reports whether a selector is of one model or one server.
 func (p *pass) pinned(v *parser.VectorSelector) bool {
 	return slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool {
 		switch {
-		case !slices.Contains(serverLabels, m.Name):
+		case !isServerLabel(m.Name):
 			return false
 		case m.Type == labels.MatchEqual:
 			return m.Value != ""
@@ -250,7 +276,7 @@ func (p *pass) mixes(a *parser.AggregateExpr) bool {
 		if !slices.Contains(a.Grouping, "model_name") {
 			return false
 		}
-	} else if slices.ContainsFunc(a.Grouping, func(l string) bool { return slices.Contains(serverLabels, l) }) {
+	} else if slices.ContainsFunc(a.Grouping, isServerLabel) {
 		return false
 	}
 	if p.opaque(a.PosRange.Start, a.Expr.PositionRange().Start) || p.opaque(a.Expr.PositionRange().End, a.PosRange.End) {
@@ -271,10 +297,19 @@ func checkRatioSummed(p *pass) {
 		if _, quotient := unparen(a.Expr).(*parser.BinaryExpr); quotient && averaged(path, a) || averaged(path, a) {
 			return
 		}
+		if slices.ContainsFunc(a.Grouping, isEngineLabel) && !a.Without {
+			return // one engine in each: nothing is added up
+		}
 		at := a.PositionRange()
 		edits := []edit{{p.node, int(at.Start), int(at.Start) + len("sum"), "max"}}
 		p.report(at, "a share of capacity cannot be added up: 40 % on each of two replicas becomes 80 %", suggestion{"write max for the fullest replica, or avg for the fleet", edits})
 	})
+}
+
+// isEngineLabel reports whether a label tells one engine from another: the data-parallel
+// ranks of one server, or Ray's workers, which hold one each.
+func isEngineLabel(l string) bool {
+	return l == "engine" || labelSays(l, []string{"worker", "replica"})
 }
 
 // averaged reports whether a sum is the numerator of a hand-made mean:
@@ -319,8 +354,9 @@ func checkEngineLabel(p *pass) {
 	})
 }
 
+// isTargetLabel reports whether a label tells one scraped target from another.
 func isTargetLabel(l string) bool {
-	return l == "instance" || l == "pod" || l == "server" || l == "ReplicaId"
+	return labelSays(l, []string{"instance", "pod", "server", "replica", "worker", "target", "container"})
 }
 
 func pinnedTarget(v *parser.VectorSelector) bool {
@@ -575,6 +611,6 @@ func what(n engine.Family) string {
 func arithmetic(path []parser.Node) bool {
 	return slices.ContainsFunc(path, func(n parser.Node) bool {
 		b, ok := n.(*parser.BinaryExpr)
-		return ok && b.VectorMatching != nil && !b.Op.IsSetOperator() && !b.Op.IsComparisonOperator()
+		return ok && b.VectorMatching != nil && !b.Op.IsSetOperator() && !b.Op.IsComparisonOperator() && !isJoin(b)
 	})
 }

@@ -64,6 +64,10 @@ func checkImpossible(p *pass) {
 			return
 		}
 		top := 1.0
+		if v, ok := value(c.expr).(*parser.VectorSelector); ok && (nameOf(v) == "ALERTS" || nameOf(v) == "up") && (c.op == parser.GTR && c.limit >= 1 || c.op == parser.GTE && c.limit > 1) {
+			p.report(c.at, nameOf(v)+" is never above 1: it says whether, not how many", advice("count the series: count("+p.text(v)+")"))
+			return
+		}
 		switch unitOf(c.expr) {
 		case ratio:
 		case percent:

@@ -32,6 +32,7 @@ type FileKind string
 const (
 	Rules      FileKind = "rules"
 	Dashboards FileKind = "dashboards"
+	Both       FileKind = "rules and dashboards" // in documents of their own
 )
 
 // role says what a query is for.
@@ -96,6 +97,11 @@ func read(f *File) (*document, error) {
 		switch f.Kind {
 		case Rules:
 			err = d.rules(root, path)
+		case Both:
+			before := len(d.queries)
+			if err = d.rules(root, path); err == nil && len(d.queries) == before && root.kind == object {
+				err = d.dashboard(root, path)
+			}
 		default:
 			err = d.dashboard(root, path)
 		}
@@ -119,7 +125,7 @@ func read(f *File) (*document, error) {
 // isWhat reports whether the queries are what the user takes the file for: a
 // file of rules has no panels.
 func (d *document) isWhat(kind FileKind) bool {
-	return slices.ContainsFunc(d.queries, func(q *query) bool { return kind == Rules || q.role == panelRole })
+	return slices.ContainsFunc(d.queries, func(q *query) bool { return kind != Dashboards || q.role == panelRole })
 }
 
 // KindOf tells rules from dashboards by what a file holds; "" means neither. A
@@ -129,8 +135,9 @@ func KindOf(data []byte) FileKind {
 	if err != nil {
 		return Rules
 	}
-	for _, kind := range []FileKind{Rules, Dashboards} {
-		for _, root := range roots {
+	found := map[FileKind]bool{}
+	for _, root := range roots {
+		for _, kind := range []FileKind{Rules, Dashboards} {
 			d := &document{file: &File{Data: data, Kind: kind}, starts: lineStarts(data)}
 			if kind == Rules {
 				err = d.rules(root, "")
@@ -138,9 +145,18 @@ func KindOf(data []byte) FileKind {
 				err = d.dashboard(root, "")
 			}
 			if d.isWhat(kind) || err != nil && kind == Rules {
-				return kind
+				found[kind] = true
+				break
 			}
 		}
+	}
+	switch {
+	case found[Rules] && found[Dashboards]:
+		return Both
+	case found[Rules]:
+		return Rules
+	case found[Dashboards]:
+		return Dashboards
 	}
 	return ""
 }
@@ -233,6 +249,11 @@ func (d *document) configMap(n *node, path string) error {
 // expression stands, and nothing in it is repaired.
 func (d *document) embedded(f field, path string) error {
 	inner := &File{Name: f.key, Data: []byte(f.value.value), Kind: d.file.Kind}
+	if inner.Kind == Both {
+		if inner.Kind = KindOf(inner.Data); inner.Kind == "" {
+			return nil
+		}
+	}
 	sub, err := read(inner)
 	if err != nil {
 		var at *syntaxError

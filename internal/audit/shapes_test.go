@@ -93,6 +93,17 @@ func TestShapesOfAlerts(t *testing.T) {
 		{"percent written as percent", "vllm:kv_cache_usage_perc * 100 > 90", "the cache is {{ $value }}% full", nil},
 		{"percent made a percentage again", "vllm:kv_cache_usage_perc * 100 > 90", "the cache is {{ $value | humanizePercentage }} full", []string{"ticket wrong-unit"}},
 		{"seconds written as milliseconds", "histogram_quantile(0.95, rate(vllm:time_to_first_token_seconds_bucket[5m])) > 2.5", "P95 is {{ $value }} ms", []string{"ticket wrong-unit"}},
+		{"two versions compared", `rate(vllm:request_success_total{version="new"}[5m]) < rate(vllm:request_success_total{version="old"}[5m]) * 0.9`, "", []string{"page label-mismatch"}},
+		{"two versions compared beside their label", `rate(vllm:request_success_total{version="new"}[5m]) < ignoring (version) rate(vllm:request_success_total{version="old"}[5m]) * 0.9`, "", nil},
+		{"two versions compared as a whole", `avg(vllm:num_requests_waiting{version="new"}) > avg(vllm:num_requests_waiting{version="old"}) * 2`, "", nil},
+		{"percentiles of two versions", `(histogram_quantile(0.95, rate(vllm:time_to_first_token_seconds_bucket{v="a"}[5m])) - histogram_quantile(0.95, rate(vllm:time_to_first_token_seconds_bucket{v="b"}[5m]))) > 1`, "", []string{"page label-mismatch"}},
+		{"two buckets subtracted", `increase(vllm:e2e_request_latency_seconds_bucket{le="+Inf"}[1h]) - increase(vllm:e2e_request_latency_seconds_bucket{le="30.0"}[1h]) > 5`, "", []string{"page label-mismatch"}},
+		{"two buckets of all servers subtracted", `sum(increase(vllm:e2e_request_latency_seconds_bucket{le="+Inf"}[1h])) - sum(increase(vllm:e2e_request_latency_seconds_bucket{le="30.0"}[1h])) > 5`, "", nil},
+		{"either of two", `vllm:num_requests_waiting{tier="a"} > 5 or vllm:num_requests_waiting{tier="b"} > 9`, "", nil},
+		{"alerts counted by their value", `ALERTS{alertname=~"VLLM.*", alertstate="firing"} >= 2`, "", []string{"page impossible-threshold"}},
+		{"alerts counted", `count(ALERTS{alertname=~"VLLM.*", alertstate="firing"}) >= 2`, "", nil},
+		{"used over free", "avg(DCGM_FI_DEV_FB_USED / DCGM_FI_DEV_FB_FREE) > 0.9", "", []string{"page part-over-part"}},
+		{"used over all", "DCGM_FI_DEV_FB_USED / (DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE) > 0.9", "", nil},
 		{"always true", "histogram_quantile(0.95, rate(vllm:time_to_first_token_seconds_bucket[5m])) > 0", "", []string{"page bucket-edge"}},
 		{"percentiles of an exporter's own, of a life", "histogram_quantile(0.95, gateway_request_seconds_bucket) > 5", "", []string{"ticket raw-buckets"}},
 		{"a name that a recording rule would have", "vllm:request_latency_p95_5m > 5", "", []string{"info unknown-metric"}},
@@ -129,6 +140,14 @@ func TestShapesOfPanels(t *testing.T) {
 		{"by KServe's inference services", "histogram_quantile(0.95, sum by (le, llm_isvc_name) (rate(vllm:e2e_request_latency_seconds_bucket[5m])))", "P95", "s", "", nil},
 		{"a comparison taken for a share", "1 - avg by (pod) (rate(vllm:iteration_tokens_total_count[5m]) > 0)", "Idle", "percentunit", "{{pod}}", []string{"ticket comparison-as-share"}},
 		{"a comparison that is a share", "1 - avg by (pod) (rate(vllm:iteration_tokens_total_count[5m]) > bool 0)", "Idle", "percentunit", "{{pod}}", nil},
+		{"by Ray's workers", "histogram_quantile(0.9, sum by (le, WorkerId) (rate(ray_vllm_time_to_first_token_seconds_bucket[5m])))", "P90", "s", "", []string{"page not-exposed"}},
+		{"by a pod's label of OpenTelemetry", "histogram_quantile(0.9, sum by (le, k8s_pod_name) (rate(vllm:time_to_first_token_seconds_bucket[5m])))", "P90", "s", "", nil},
+		{"by versions", "histogram_quantile(0.9, sum by (le, deployment_version) (rate(vllm:time_to_first_token_seconds_bucket[5m])))", "P90", "s", "", []string{"ticket mixed-models"}},
+		{"shares of Ray's workers", "sum by (WorkerId) (vllm:kv_cache_usage_perc)", "KV", "percentunit", "", nil},
+		{"shares of a server's engines", "sum by (instance) (vllm:kv_cache_usage_perc)", "KV", "percentunit", "", []string{"ticket ratio-summed"}},
+		{"a sum's rate behind a join", "sum by (pod) (rate(vllm:request_queue_time_seconds_sum[5m])) * on (pod) group_left (node) max by (pod, node) (kube_pod_info * 0 + 1)", "Queue time", "s", "", []string{"ticket sum-without-count"}},
+		{"a sum's rate behind an info metric", "rate(vllm:request_queue_time_seconds_sum[5m]) * on (pod) group_left (node) kube_pod_info", "Queue time", "s", "", []string{"ticket sum-without-count"}},
+		{"a share behind a join", "vllm:kv_cache_usage_perc * on (pod) group_left (node) kube_pod_info", "KV", "percent", "", []string{"ticket wrong-unit"}},
 		{"a gauge added up over a day", "sum_over_time(vllm:kv_cache_usage_perc[24h])", "KV cache, 24 h", "percent", "", []string{"ticket sum-over-time"}},
 		{"a counter added up over an hour", "sum_over_time(vllm:request_success_total[1h])", "Requests", "short", "", []string{"ticket sum-over-time"}},
 		{"an average over a day", "avg_over_time(vllm:kv_cache_usage_perc[24h])", "KV cache, 24 h", "percentunit", "", nil},
@@ -143,6 +162,21 @@ func TestShapesOfPanels(t *testing.T) {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestTheSameRequestsAreNotAllAndTheSuccessfulOnes(t *testing.T) {
+	panel := func(total string) File {
+		return File{Name: "d", Kind: Dashboards, Data: []byte(`{"panels":[{"title":"Requests","targets":[
+			{"refId":"A","expr":"sum(rate(vllm:e2e_request_latency_seconds_count[5m]))","legendFormat":"` + total + `"},
+			{"refId":"B","expr":"sum(rate(vllm:request_success_total[5m]))","legendFormat":"Success"}]},
+			{"title":"Elsewhere","targets":[{"expr":"sum(rate(vllm:e2e_request_latency_seconds_count[5m]))","legendFormat":"Total"}]}]}`)}
+	}
+	if got := found(t, newest(t), panel("Total")); !slices.Equal(got, []string{"ticket total-and-success"}) {
+		t.Errorf("%q", got)
+	}
+	if got := found(t, newest(t), panel("Finished")); got != nil {
+		t.Errorf("%q", got)
 	}
 }
 
@@ -272,6 +306,23 @@ func TestDashboardsInsideOtherFilesAreRead(t *testing.T) {
 				t.Errorf("%v %v, want line %d", places(all), errs, line)
 			}
 		})
+	}
+}
+
+func TestAFileOfRulesAndDashboardsIsReadWhole(t *testing.T) {
+	data := []byte(`kind: PrometheusRule
+spec:
+  groups:
+  - name: g
+    rules:
+    - {alert: A, for: 5m, expr: "vllm:gpu_cache_usage_perc > 0.9"}
+---
+kind: ConfigMap
+data:
+  vllm.json: '{"panels": [{"title": "KV", "targets": [{"expr": "sum(vllm:kv_cache_usage_perc)"}]}]}'
+`)
+	if got := found(t, newest(t), File{Name: "f", Kind: KindOf(data), Data: data}); !slices.Equal(got, []string{"page removed-metric", "ticket ratio-summed"}) {
+		t.Errorf("%q", got)
 	}
 }
 

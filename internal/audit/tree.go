@@ -37,10 +37,14 @@ func value(e parser.Expr) parser.Expr {
 		case *parser.ParenExpr:
 			e = n.Expr
 		case *parser.BinaryExpr:
-			if !isFilter(n) && !n.Op.IsSetOperator() || n.LHS.Type() != parser.ValueTypeVector {
+			switch {
+			case isJoin(n) && ones(n.LHS):
+				e = n.RHS
+			case (isFilter(n) || n.Op.IsSetOperator() || isJoin(n)) && n.LHS.Type() == parser.ValueTypeVector:
+				e = n.LHS
+			default:
 				return e
 			}
-			e = n.LHS
 		case *parser.Call:
 			if !slices.Contains(keepers, n.Func.Name) || len(n.Args) == 0 {
 				return e
@@ -50,6 +54,44 @@ func value(e parser.Expr) parser.Expr {
 			return e
 		}
 	}
+}
+
+// isJoin reports whether an operator only adds labels: a multiplication with a vector
+// of ones, as * on (pod) group_left (node) kube_pod_info is.
+func isJoin(b *parser.BinaryExpr) bool {
+	return b.Op == parser.MUL && b.VectorMatching != nil && (ones(b.RHS) || ones(b.LHS))
+}
+
+// ones reports whether all values of a vector are 1, by the way it is written:
+// x * 0 + 1, group(x), or the name of an _info metric.
+func ones(e parser.Expr) bool {
+	switch n := unparen(e).(type) {
+	case *parser.VectorSelector:
+		return strings.HasSuffix(nameOf(n), "_info")
+	case *parser.AggregateExpr:
+		return n.Op == parser.GROUP || n.Op != parser.SUM && n.Op != parser.COUNT && ones(n.Expr)
+	case *parser.Call:
+		return slices.Contains(keepers, n.Func.Name) && len(n.Args) > 0 && ones(n.Args[0])
+	case *parser.BinaryExpr:
+		one, _, added := number(n.RHS)
+		zeros, ok := unparen(n.LHS).(*parser.BinaryExpr)
+		if n.Op != parser.ADD {
+			return isFilter(n) && ones(n.LHS)
+		}
+		if !added {
+			one, _, added = number(n.LHS)
+			zeros, ok = unparen(n.RHS).(*parser.BinaryExpr)
+		}
+		return added && one == 1 && ok && isZeros(zeros)
+	}
+	return false
+}
+
+// isZeros reports whether a vector is multiplied with 0.
+func isZeros(b *parser.BinaryExpr) bool {
+	l, _, onLeft := number(b.LHS)
+	r, _, onRight := number(b.RHS)
+	return b.Op == parser.MUL && (onLeft && l == 0 || onRight && r == 0)
 }
 
 // isFilter reports whether an operator drops the values for which it does not hold.
@@ -329,6 +371,9 @@ func unitOfBinary(n *parser.BinaryExpr) unit {
 	}
 	if v, _, ok := number(n.LHS); ok && n.Op == parser.MUL {
 		return scaled(unitOf(n.RHS), n.Op, v)
+	}
+	if isJoin(n) {
+		return unitOf(value(n))
 	}
 	switch n.Op {
 	case parser.DIV:

@@ -208,7 +208,7 @@ func (f *auditFlags) audit(d *surface.Deployment, files []audit.File) (*audit.Re
 	if d.Surface.Live {
 		var rules []audit.File
 		for _, file := range everything {
-			if file.Kind == audit.Rules {
+			if file.Kind != audit.Dashboards {
 				rules = append(rules, file)
 			}
 		}

@@ -169,7 +169,7 @@ func checkAverageOfPercentiles(p *pass) {
 // another; ofMany are those of labels that tell apart groups of servers.
 var (
 	identifying = []string{"instance", "pod", "host", "hostname", "node", "server", "replica", "worker", "target", "container", "job", "service", "deployment", "app", "release", "isvc", "inferenceservice"}
-	ofMany      = []string{"version", "type", "group", "pool", "tier", "class", "namespace"}
+	ofMany      = []string{"version", "type", "group", "pool", "tier", "class", "namespace", "role", "component", "phase", "stage", "kind", "zone", "region"}
 )
 
 // isServerLabel reports whether a label tells servers or models apart, by its words:
@@ -568,7 +568,7 @@ func checkSumWithoutCount(p *pass) {
 	}
 	p.walk(func(n parser.Node, path []parser.Node) {
 		c, ok := n.(*parser.Call)
-		if !ok || !slices.Contains(rates, c.Func.Name) || len(c.Args) != 1 || arithmetic(path) {
+		if !ok || !slices.Contains(rates, c.Func.Name) || len(c.Args) != 1 || arithmetic(path) || filters(path, c) {
 			return
 		}
 		m, ok := unparen(c.Args[0]).(*parser.MatrixSelector)
@@ -597,6 +597,24 @@ func checkSumWithoutCount(p *pass) {
 		text := p.text(whole)
 		edits := []edit{p.replace(whole.PositionRange(), text+" / "+strings.Replace(text, name, base+"_count", 1))}
 		p.report(c.PositionRange(), "the sum's rate is "+what(family)+" of all requests together per second: it grows with the traffic and is nobody's latency", suggestion{"divide by the rate of " + base + "_count for the mean", edits})
+	})
+}
+
+// filters reports whether a value only says whether there is any: it stands on the right
+// of "and" or "unless", alone or compared with 0.
+func filters(path []parser.Node, within parser.Node) bool {
+	inner := selectors(within)
+	at := slices.IndexFunc(path, func(n parser.Node) bool {
+		b, ok := n.(*parser.BinaryExpr)
+		return ok && (b.Op == parser.LAND || b.Op == parser.LUNLESS) && len(inner) > 0 && contains(b.RHS, inner[0])
+	})
+	return at >= 0 && !slices.ContainsFunc(path[at+1:], func(n parser.Node) bool {
+		b, ok := n.(*parser.BinaryExpr)
+		if !ok {
+			return false
+		}
+		limit, _, _ := number(b.RHS)
+		return b.Op.IsComparisonOperator() && limit != 0
 	})
 }
 

@@ -142,6 +142,8 @@ func TestShapesOfPanels(t *testing.T) {
 		{"a comparison that is a share", "1 - avg by (pod) (rate(vllm:iteration_tokens_total_count[5m]) > bool 0)", "Idle", "percentunit", "{{pod}}", nil},
 		{"by Ray's workers", "histogram_quantile(0.9, sum by (le, WorkerId) (rate(ray_vllm_time_to_first_token_seconds_bucket[5m])))", "P90", "s", "", []string{"page not-exposed"}},
 		{"by a pod's label of OpenTelemetry", "histogram_quantile(0.9, sum by (le, k8s_pod_name) (rate(vllm:time_to_first_token_seconds_bucket[5m])))", "P90", "s", "", nil},
+		{"by roles of inference services", "histogram_quantile(0.9, sum by (le, llm_isvc_role) (rate(vllm:time_to_first_token_seconds_bucket[5m])))", "P90", "s", "", []string{"ticket mixed-models"}},
+		{"a sum's rate as a filter", "sum by (pod) (rate(vllm:generation_tokens_total[5m])) and on (pod) sum by (pod) (rate(vllm:request_decode_time_seconds_sum[5m])) > 0", "Tokens", "short", "", nil},
 		{"by versions", "histogram_quantile(0.9, sum by (le, deployment_version) (rate(vllm:time_to_first_token_seconds_bucket[5m])))", "P90", "s", "", []string{"ticket mixed-models"}},
 		{"shares of Ray's workers", "sum by (WorkerId) (vllm:kv_cache_usage_perc)", "KV", "percentunit", "", nil},
 		{"shares of a server's engines", "sum by (instance) (vllm:kv_cache_usage_perc)", "KV", "percentunit", "", []string{"ticket ratio-summed"}},

@@ -53,6 +53,7 @@ var checks = []Check{
 
 	{"no-comparison", catalog.Page, "an alert that fires as long as the series exists", checkNoComparison},
 	{"count-is-zero", catalog.Page, "a count of series compared with 0, which it never is", checkCountIsZero},
+	{"count-of-states", catalog.Ticket, "series counted where those are meant that say 1", checkCountOfStates},
 	{"fires-when-idle", catalog.Ticket, "an alert on low throughput that fires where nobody asks", checkFiresWhenIdle},
 	{"lost-label", catalog.Ticket, "an annotation or a legend that names a label which was aggregated away", checkLostLabel},
 	{"no-for", catalog.Info, "an alert that fires on a single evaluation", checkNoFor},

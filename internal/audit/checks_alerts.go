@@ -18,7 +18,7 @@ func checkNoComparison(p *pass) {
 	if p.role != alertRole {
 		return
 	}
-	decides := false
+	decides := len(selectors(p.tree)) == 0 // vector(1) is to fire always: a dead man's switch
 	for _, v := range selectors(p.tree) {
 		if r := p.records[nameOf(v)]; r != nil || !ours(nameOf(v)) {
 			decides = true // it may hold the comparison
@@ -131,6 +131,32 @@ func checkCountIsZero(p *pass) {
 		}
 		p.report(c.at, "where there is nothing to count there is no result, not 0: this never holds", advice("write absent(…), or (… or vector(0)) before the comparison"))
 	})
+}
+
+// states are gauges of 0 and 1 for which people count series.
+var states = []string{"up", "vllm:healthy_pods_total", "vllm:engine_sleep_state"}
+
+// checkCountOfStates finds series counted, whatever they say, where those are meant that
+// say 1: a target that is down has a series too.
+func checkCountOfStates(p *pass) {
+	p.walk(func(n parser.Node, _ []parser.Node) {
+		a, ok := n.(*parser.AggregateExpr)
+		if !ok || a.Op != parser.COUNT || !p.says("healthy", "available", "alive", "running", "ready", " up", "active") {
+			return
+		}
+		v, ok := unparen(a.Expr).(*parser.VectorSelector)
+		if name, _ := vllm.Canonical(nameOfOrNone(v)); ok && slices.Contains(states, name) {
+			at := a.PositionRange()
+			p.report(at, "count counts the series of those that are down too", suggestion{"write sum", []edit{{p.node, int(at.Start), int(at.Start) + len("count"), "sum"}}})
+		}
+	})
+}
+
+func nameOfOrNone(v *parser.VectorSelector) string {
+	if v == nil {
+		return ""
+	}
+	return nameOf(v)
 }
 
 // alternatives returns the "or" operators under a node.

@@ -251,7 +251,7 @@ func (p *pass) mixedModels(severity catalog.Severity, but string) {
 			return
 		}
 		l, r := aggregation(unscaled(b.LHS)), aggregation(unscaled(b.RHS))
-		if l == nil || r == nil || !p.mixes(l) || !p.mixes(r) || hasModelMatcher(l) {
+		if l == nil || r == nil || !p.mixes(l) || !p.mixes(r) {
 			return
 		}
 		el, ok1 := p.groupBy(l, "model_name")
@@ -261,12 +261,6 @@ func (p *pass) mixedModels(severity catalog.Severity, but string) {
 			fix = suggestion{"add by (model_name) on both sides", append(el, er...)}
 		}
 		p.reportAs(severity, b.PositionRange(), "one mean over all models: a fast one hides a slow one"+but, fix)
-	})
-}
-
-func hasModelMatcher(n parser.Node) bool {
-	return slices.ContainsFunc(selectors(n), func(v *parser.VectorSelector) bool {
-		return slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool { return m.Name == "model_name" })
 	})
 }
 

@@ -93,6 +93,9 @@ func checkUnknownMetric(p *pass) {
 		if better != "" {
 			words = "perhaps " + better + " is meant"
 		}
+		if strings.HasPrefix(name, "vllm_router_") { // of vllm-project/router
+			return
+		}
 		if strings.HasPrefix(name, "vllm_") {
 			p.reportAs(catalog.Info, v.PositionRange(), "no release of vLLM has "+name+"; its own names begin with vllm:", advice(joined(words, "check that another program exposes it")))
 			return
@@ -381,6 +384,9 @@ var mistaken = map[string]string{
 	"finish_reason": "finished_reason", "code": "status", "status_code": "status", "path": "handler", "engine_id": "engine", "dp_rank": "engine",
 }
 
+// ownLabels are labels of some families that no target has: on others they select nothing.
+var ownLabels = []string{"finished_reason", "status", "handler", "sleep_state", "position", "transfer_type"}
+
 func checkUnknownLabel(p *pass) {
 	p.walk(func(n parser.Node, _ []parser.Node) {
 		switch n := n.(type) {
@@ -432,11 +438,12 @@ func (p *pass) mistakenFor(name, label string) (to string, wrong bool) {
 		return "", false
 	}
 	has, known := p.surface.hasLabel(name, label)
-	if _, n := classOf(name); !known || has || n.Engine == "" && !p.surface.Live {
+	_, n := classOf(name)
+	if !known || has || n.Engine == "" && !p.surface.Live {
 		return "", false // another program's http_requests_total, perhaps
 	}
-	if label == "model_name" {
-		return "", true // such as cache_config_info
+	if label == "model_name" || n.Engine == vllm.ID && slices.Contains(ownLabels, label) {
+		return "", true // such as model_name of cache_config_info
 	}
 	to, often := mistaken[label]
 	if better, _ := p.surface.hasLabel(name, to); !often || !better {

@@ -32,7 +32,7 @@ func (p *pass) meant(name string) (better string, certain bool, words string) {
 	if n, _ := likest(canonical); n != "" {
 		return under(n), false, ""
 	}
-	best, least := "", len(canonical)/4+1
+	best, least := "", min(len(canonical)/4, 4)+1
 	for _, c := range candidates() {
 		suffixes := []string{""}
 		if c.family.Type == engine.Histogram {
@@ -147,7 +147,8 @@ var meanings = map[string][]string{
 // wordsOf returns the words of a name, sorted, without what says nothing.
 func wordsOf(name string) []string {
 	var out []string
-	for w := range strings.SplitSeq(strings.TrimPrefix(name, engine.Canonical), "_") {
+	name = strings.Replace(strings.TrimPrefix(name, engine.Canonical), "gpu_cache", "kv_cache", 1) // as releases before 0.9.2 called it
+	for w := range strings.SplitSeq(name, "_") {
 		if m, ok := meanings[w]; ok {
 			out = append(out, m...)
 		} else if w != "" {

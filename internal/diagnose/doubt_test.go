@@ -78,9 +78,9 @@ func TestFewRequestsRaiseWhatIsNormal(t *testing.T) {
 		beyond   float64 // what is not
 	}{
 		"the P95 of a single moment: a prompt or two held the engine": {indicator.TTFTP95, 0.425, 70, true, 0.425 * 1.35, 0.425 * 3.6},
-		"the P95 of a minute":                                         {indicator.TTFTP95, 0.425, 70, false, 0.425 * 1.05, 0.425 * 2.6},
-		"the longest of 53 prompts is no P99":                         {indicator.PromptTail, 10.1, 53, false, 12.9, 40},
-		"the P99 of 10,000 prompts is known":                          {indicator.PromptTail, 10.1, 10_000, false, 10.2, 13},
+		"the P95 of a minute":                 {indicator.TTFTP95, 0.425, 70, false, 0.425 * 1.05, 0.425 * 2.6},
+		"the longest of 53 prompts is no P99": {indicator.PromptTail, 10.1, 53, false, 12.9, 40},
+		"the P99 of 10,000 prompts is known":  {indicator.PromptTail, 10.1, 10_000, false, 10.2, 13},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

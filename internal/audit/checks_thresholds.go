@@ -245,6 +245,9 @@ var (
 
 // unitOfText judges the unit that an alert's annotations give its value.
 func (p *pass) unitOfText(is unit) {
+	if is == noUnit {
+		is = p.unitOfQuotientCompared()
+	}
 	for _, f := range p.rule.get("annotations").all() {
 		text := f.value.str()
 		wrong := func(as *regexp.Regexp, why, fix string) {
@@ -263,6 +266,38 @@ func (p *pass) unitOfText(is unit) {
 			wrong(asDuration, "the value is milliseconds, and humanizeDuration takes seconds", "write {{ $value | humanize }}ms")
 		}
 	}
+}
+
+// unitOfQuotientCompared is the unit that a quotient of metrics that nobody knows
+// has by the number that it is compared with: a share by one below 1, and percent
+// by one above 1 where it is multiplied by 100.
+func (p *pass) unitOfQuotientCompared() unit {
+	decides := unparen(p.tree)
+	for b, ok := decides.(*parser.BinaryExpr); ok && b.Op.IsSetOperator(); b, ok = decides.(*parser.BinaryExpr) {
+		decides = unparen(b.LHS)
+	}
+	u := noUnit
+	p.comparisons(func(c comparison) {
+		quotient, hundred := false, false
+		parser.Inspect(value(c.expr), func(n parser.Node, _ []parser.Node) error {
+			switch n := n.(type) {
+			case *parser.NumberLiteral:
+				hundred = hundred || n.Val == 100
+			case *parser.BinaryExpr:
+				ofVectors := n.LHS.Type() == parser.ValueTypeVector && n.RHS.Type() == parser.ValueTypeVector
+				quotient = quotient || n.Op == parser.DIV && ofVectors
+			}
+			return nil
+		})
+		switch {
+		case !quotient || c.at != decides.PositionRange():
+		case !hundred && c.limit > 0 && c.limit < 1:
+			u = ratio
+		case hundred && c.limit > 1:
+			u = percent
+		}
+	})
+	return u
 }
 
 func times(u unit) string {

@@ -42,6 +42,7 @@ var pure = []string{
 	"internal/metrics", // the Querier interface alone
 	"internal/modelconfig",
 	"internal/observe",
+	"internal/openai",
 	"internal/pathologies/...",
 	"internal/perfmodel",
 	"internal/planning",

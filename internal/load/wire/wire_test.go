@@ -340,3 +340,40 @@ func TestLags(t *testing.T) {
 		t.Errorf("count %d, max %s", l.Count(), l.Max())
 	}
 }
+
+func TestALeanConnectionHoldsNoBufferAndSeesTheEnd(t *testing.T) {
+	for name, tt := range map[string]struct {
+		raw  string
+		want string
+		err  error
+	}{
+		"chunked":            {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n3\r\ndef\r\n0\r\n\r\n", "abcdef", nil},
+		"until close":        {"HTTP/1.1 200 OK\r\n\r\nabcdef", "abcdef", nil},
+		"cut off at the end": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nabcdef\r\n", "abcdef", ErrTruncated},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := dial(t, serve(t, tt.raw, len(tt.raw)))
+			c.Lean()
+			var names []string
+			c.Header = func(n, _ []byte) { names = append(names, string(n)) }
+			if err := c.Send([]byte("GET / HTTP/1.1\r\n\r\n")); err != nil {
+				t.Fatal(err)
+			}
+			var r Response
+			if err := c.ReadHead(&r); err != nil {
+				t.Fatal(err)
+			}
+			var g gather
+			began := time.Now()
+			if err := c.Stream(&g); !errors.Is(err, tt.err) || g.String() != tt.want {
+				t.Errorf("%q, %v", g.String(), err)
+			}
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("the end was seen after %s", took)
+			}
+			if c.release(); c.buf != nil {
+				t.Error("a buffer is held")
+			}
+		})
+	}
+}

@@ -552,3 +552,17 @@ func (s *scanner) failure(c *Chunk) bool {
 	}
 	return ok
 }
+
+// ScanTail reads the token account out of the end of an answer whose beginning
+// is not at hand, and reports whether one was found.
+func (c *Chunk) ScanTail(end []byte) bool {
+	*c = Chunk{}
+	key := []byte(`"usage"`)
+	i := bytes.LastIndex(end, key)
+	if i < 0 {
+		return false
+	}
+	s := scanner{b: end, i: i + len(key)}
+	s.space()
+	return s.take(':') && s.usage(c) && c.HasUsage
+}

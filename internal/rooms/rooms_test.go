@@ -36,6 +36,7 @@ var pure = []string{
 	"internal/diagnose",
 	"internal/dialect",
 	"internal/engine",
+	"internal/gateway/stream",
 	"internal/generate/...",
 	"internal/hint",
 	"internal/indicator",

@@ -245,7 +245,8 @@ func chaosClient(rng *rand.Rand, tr *http.Transport, host string) {
 	kind := rng.IntN(12)
 	switch kind {
 	case 0: // leaves soon
-		go func() { time.Sleep(time.Duration(rng.IntN(5)) * time.Millisecond); cancel() }()
+		stay := time.Duration(rng.IntN(5)) * time.Millisecond
+		go func() { time.Sleep(stay); cancel() }()
 	case 1: // too large
 		body = strings.Repeat("x", 2<<20)
 	case 2, 3, 4: // by hand: vanishes in the body, pipelines, smuggles

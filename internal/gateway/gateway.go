@@ -73,23 +73,21 @@ func (g *Gateway) Run(ctx context.Context) {
 			t := time.NewTicker(d)
 			defer t.Stop()
 			for {
+				fn()
 				select {
 				case <-ctx.Done():
 					return
 				case <-t.C:
-					fn()
 				}
 			}
 		})
 	}
 	for _, u := range g.upstreams {
-		look := func() {
+		every(g.cfg.HealthEvery, func() {
 			g.check(ctx, u)
 			g.readEngine(ctx, u)
 			u.closeIdle(g.clock.Now(), keepIdle)
-		}
-		wg.Go(look)
-		every(g.cfg.HealthEvery, look)
+		})
 	}
 	every(g.sweepEvery(), g.sweep)
 	g.log.run(ctx, &wg)
@@ -170,7 +168,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request) *exchange {
 	}
 	x.tenant = g.metrics.tenant(r.Header.Get(g.cfg.TenantHeader))
 	if n := g.open.add(x); g.cfg.MaxRequests > 0 && n > g.cfg.MaxRequests {
-		x.cause = errTooMany
+		x.cancel(errTooMany)
 	}
 	g.retries.earn()
 	return x
@@ -186,9 +184,9 @@ func newID() string {
 // well; where x.started is set, the client has a part of the answer.
 func (x *exchange) serve() error {
 	g := x.g
-	if x.cause != nil {
+	if err := x.because(nil); err != nil {
 		x.set = g.metrics.series(x)
-		return x.cause
+		return err
 	}
 	if x.method == http.MethodConnect || !token(x.method) {
 		x.set = g.metrics.series(x)

@@ -29,6 +29,7 @@ const (
 // "/..." covers what lies under it too.
 var pure = []string{
 	"internal/audit",
+	"internal/boundary",
 	"internal/baseline/...",
 	"internal/changepoint",
 	"internal/casefile",

@@ -281,7 +281,7 @@ func (v *View) Lines() []string {
 		out = append(out, line)
 	}
 	if len(v.Parts) > 0 {
-		line := "where the mean TTFT arises: "
+		line := "Where the mean TTFT arises: "
 		for i, p := range v.Parts {
 			if i > 0 {
 				line += ", "

@@ -2,12 +2,13 @@ package gateway
 
 import (
 	"context"
-	"crypto/rand"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 
+	"math/rand/v2"
 	"net/http"
 	"net/http/httputil"
 	"strconv"
@@ -176,7 +177,8 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request) *exchange {
 
 func newID() string {
 	var b [16]byte
-	_, _ = rand.Read(b[:])
+	binary.LittleEndian.PutUint64(b[:8], rand.Uint64())
+	binary.LittleEndian.PutUint64(b[8:], rand.Uint64())
 	return hex.EncodeToString(b[:])
 }
 

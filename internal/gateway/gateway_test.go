@@ -244,6 +244,22 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
+// entry is what tests read of a line of the access log.
+type entry struct {
+	ID      string  `json:"id"`
+	Tenant  string  `json:"tenant"`
+	Model   string  `json:"model"`
+	Status  string  `json:"status"`
+	Error   string  `json:"error"`
+	Code    int     `json:"code"`
+	Stream  bool    `json:"stream"`
+	TTFT    float64 `json:"ttft_seconds"`
+	Prompt  int     `json:"prompt_tokens"`
+	Output  int     `json:"output_tokens"`
+	Counted string  `json:"counted_by"`
+	Finish  string  `json:"finish_reason"`
+}
+
 // entries waits for n lines of the access log.
 func (r *running) entries(t testing.TB, n int) []entry {
 	t.Helper()

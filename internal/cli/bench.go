@@ -172,20 +172,30 @@ func (f *benchFlags) target(url string) (load.Target, error) {
 			return t, hint.With(fmt.Errorf("--extra-body: %w", err), `write it as '{"top_p": 0.9}'`)
 		}
 	}
-	if f.insecure || f.caFile != "" {
-		t.TLS = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: f.insecure} //nolint:gosec // on the user's word
-		if f.caFile != "" {
-			pem, err := os.ReadFile(f.caFile)
-			if err != nil {
-				return t, fmt.Errorf("read --ca-file: %w", err)
-			}
-			t.TLS.RootCAs = x509.NewCertPool()
-			if !t.TLS.RootCAs.AppendCertsFromPEM(pem) {
-				return t, fmt.Errorf("--ca-file %s holds no certificate", f.caFile)
-			}
-		}
+	var err error
+	t.TLS, err = tlsOf("--ca-file", f.caFile, f.insecure)
+	return t, err
+}
+
+// tlsOf says how a server's certificate is verified: by the authority in a file, or
+// not at all; nil for the usual way.
+func tlsOf(flag, file string, insecure bool) (*tls.Config, error) {
+	if file == "" && !insecure {
+		return nil, nil
 	}
-	return t, nil
+	c := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: insecure} //nolint:gosec // on the user's word
+	if file == "" {
+		return c, nil
+	}
+	pem, err := fileio.Read(file, 1<<20)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", flag, err)
+	}
+	c.RootCAs = x509.NewCertPool()
+	if !c.RootCAs.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s %s holds no certificate", flag, file)
+	}
+	return c, nil
 }
 
 // objectiveFor finds the objective for a model, nil without --slo.

@@ -28,6 +28,8 @@ type diagnoseFlags struct {
 
 	engineArgs, engineLog string
 
+	gateway string // admin address, or another gateway's metrics page
+
 	output, failOn, color string
 	verbose, probe        bool
 
@@ -86,6 +88,7 @@ func (f *diagnoseFlags) register(cmd *cobra.Command) {
 	s.StringVar(&f.baseline, "baseline", "", "what to call normal: a `duration` before the window, FROM/TO, or a file of sixty bench or sixty generate baseline (default: what came before the last change)")
 	s.DurationVar(&f.timeout, "timeout", defaultTimeout, "end after this long, or with URLs this long after the scraping, with what is known by then")
 	s.BoolVar(&f.probe, "probe", false, "with URLs: send a few tiny requests and say what a client sees")
+	s.StringVar(&f.gateway, "gateway", "", "with URLs: `URL` of the admin listener of sixty gateway, or of the metrics of Envoy, Istio, HAProxy or ingress-nginx: what clients saw")
 	s.StringVar(&f.engineArgs, "engine-args", "", "the server's `arguments`, to compute fixes from")
 	s.StringVar(&f.engineLog, "engine-log", "", "`file` with the server's log: its settings and, without another source, its statistics")
 	s.StringVarP(&f.output, "output", "o", "text", "text, json or markdown")
@@ -108,6 +111,8 @@ func (f *diagnoseFlags) check(args []string) error {
 		return hint.With(errors.New("--baseline needs a past, and a live run has none"), "name a recording or a --prometheus server, or leave it out")
 	case f.probe && !live:
 		return errors.New("--probe goes with a server's URL")
+	case f.gateway != "" && !live:
+		return errors.New("--gateway goes with servers' URLs, which are scraped at the same time")
 	case f.timeout <= 0:
 		return fmt.Errorf("--timeout: %s is no time", f.timeout)
 	case !slices.Contains([]string{"text", "json", "markdown"}, f.output):
@@ -152,6 +157,12 @@ func runDiagnose(ctx context.Context, stdout, stderr io.Writer, args []string, f
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTooLate)
 	defer cancel()
 	var d diagnose.Diagnosis
+	var watch *boundaryWatch
+	if f.gateway != "" {
+		if watch, err = watchBoundary(ctx, f.gateway, f.source.spec.URLs, f.source.spec.HTTP); err != nil {
+			return err
+		}
+	}
 	judge := func(s *source.Source) (err error) {
 		d, err = f.judge(ctx, stderr, s, o, known)
 		return err
@@ -167,6 +178,15 @@ func runDiagnose(ctx context.Context, stdout, stderr io.Writer, args []string, f
 		return hint.With(lateError(f.timeout, err), "allow more with --timeout 2m, or ask for less with --match or a shorter past")
 	case err != nil:
 		return err
+	}
+	if watch != nil {
+		last, done := lastWords(ctx)
+		defer done()
+		v, err := watch.end(last, boundaryLimits(&o.Settings))
+		if err != nil {
+			return err
+		}
+		d.Join(v)
 	}
 	if err := f.write(stdout, &d); err != nil {
 		return err
@@ -232,6 +252,9 @@ func lateError(timeout time.Duration, err error) error {
 func outcome(d *diagnose.Diagnosis, failOn catalog.Severity) error {
 	if d.Status == diagnose.Unknown {
 		return errCannotTell
+	}
+	if d.Status == diagnose.Firing && d.Verdict.Severity >= failOn {
+		return errFound // of the gateway, perhaps, which no finding of an engine is behind
 	}
 	for _, f := range d.Findings {
 		if f.Status == diagnose.Firing && f.Severity >= failOn {

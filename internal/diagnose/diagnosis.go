@@ -3,6 +3,7 @@ package diagnose
 import (
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/boundary"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
@@ -48,7 +49,8 @@ type Diagnosis struct {
 	Window   Range  // of the first target that the verdict speaks of
 	Baseline Range
 	Source   BaselineSource
-	Notes    []string // remarks on the diagnosis as a whole
+	Notes    []string       // remarks on the diagnosis as a whole
+	Boundary *boundary.View // what a gateway saw meanwhile; nil where none was watched
 }
 
 // A Verdict is the answer for one model, or for all of them.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/load/wire"
+	"github.com/sixty-dev/sixty/internal/openai"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
 
@@ -25,12 +26,11 @@ type stream struct {
 	keep     bool   // keep the answer
 	arrivals []arrival
 	events   int // that brought tokens
-	sse      wire.Events
-	chunk    wire.Chunk
-	counted  int // completion tokens that a usage told
-	usage    wire.Usage
+	sse      openai.Events
+	chunk    openai.Chunk
+	usage    openai.Usage
 	hasUsage bool
-	told     bool // usage came with the events, not only at the end
+	count    openai.Tokens
 	finished bool // a finish reason or [DONE] came
 	message  string
 	cancel   int // tokens after which to leave
@@ -50,8 +50,8 @@ const maxIdle = 4 * time.Second
 
 // begin resets the stream for a turn that was composed into s.body.
 func (s *stream) begin(t *workload.Turn, tenant uint16, scheduled, ready time.Duration) {
-	s.arrivals, s.events, s.counted = s.arrivals[:0], 0, 0
-	s.usage, s.hasUsage, s.told, s.finished = wire.Usage{}, false, false, false
+	s.arrivals, s.events, s.count = s.arrivals[:0], 0, openai.Tokens{}
+	s.usage, s.hasUsage, s.finished = openai.Usage{}, false, false
 	s.answer, s.message, s.cancel = s.answer[:0], "", t.CancelAfter
 	s.sse.Reset()
 	s.rec = Record{Scheduled: scheduled, Ready: ready, Tenant: tenant,
@@ -203,39 +203,22 @@ func (s *stream) event(data []byte) error {
 	if c.HasUsage {
 		s.usage, s.hasUsage = c.Usage, true
 	}
-	tokens := s.tokensOf(c)
+	tokens := s.count.Take(c)
 	if c.Finish != nil {
 		s.finished = true
 	}
 	if tokens > 0 {
 		s.tokens(tokens, c.Text)
-		if s.cancel > 0 && s.counted >= s.cancel {
+		if s.cancel > 0 && s.count.N >= s.cancel {
 			return errCancelled
 		}
 	}
 	return nil
 }
 
-// tokensOf is how many tokens an event brought.
-func (s *stream) tokensOf(c *wire.Chunk) int {
-	switch {
-	case c.Choices == 0:
-		return 0 // the final usage, or a keep-alive
-	case c.HasUsage && (s.told || s.counted == 0 && (c.Usage.CompletionTokens > 0 || c.Bearing == 0)):
-		// Usage with every event: the difference is what this one brought, even
-		// if its text is empty (half a character), and 0 if it is a role chunk.
-		s.told = true
-		return max(c.Usage.CompletionTokens-s.counted, 0)
-	case c.TokenIDs > 0:
-		return c.TokenIDs
-	}
-	return c.Bearing
-}
-
 // tokens notes that n tokens came with the current read.
 func (s *stream) tokens(n int, text []byte) {
 	at := time.Duration(s.conn.ReadAt())
-	s.counted += n
 	s.events++
 	r := &s.rec
 	us := uint32(min((at-r.Sent)/time.Microsecond, maxArrivalUS))
@@ -276,11 +259,11 @@ func (s *stream) readWhole() error {
 		return errInStream
 	}
 	s.usage, s.hasUsage = c.Usage, c.HasUsage
-	s.counted = c.Bearing
+	s.count.N = c.Bearing
 	if c.HasUsage {
-		s.counted = c.Usage.CompletionTokens
+		s.count.N = c.Usage.CompletionTokens
 	}
-	s.finished = s.counted > 0
+	s.finished = s.count.N > 0
 	if s.keep {
 		s.answer = append(s.answer, c.Text...)
 	}
@@ -337,7 +320,7 @@ func (s *stream) outcome(ctx context.Context, err error) Outcome {
 	var connect *connectError
 	switch {
 	case err == nil:
-		if s.counted == 0 {
+		if s.count.N == 0 {
 			s.message = "the answer holds no token"
 			return Empty
 		}
@@ -360,7 +343,7 @@ func (s *stream) outcome(ctx context.Context, err error) Outcome {
 		return Timeout
 	case errors.Is(err, errInStream):
 		return ServerError
-	case errors.Is(err, errEvent), errors.Is(err, wire.ErrEventTooLarge), errors.Is(err, wire.ErrMalformed):
+	case errors.Is(err, errEvent), errors.Is(err, openai.ErrEventTooLarge), errors.Is(err, wire.ErrMalformed):
 		s.message = err.Error()
 		return Malformed
 	default:
@@ -372,7 +355,7 @@ func (s *stream) outcome(ctx context.Context, err error) Outcome {
 // settle fixes the token counts once the answer is there.
 func (s *stream) settle() {
 	r := &s.rec
-	r.PromptTokens, r.OutputTokens = r.WantPrompt, int32(s.counted)
+	r.PromptTokens, r.OutputTokens = r.WantPrompt, int32(s.count.N)
 	if s.hasUsage {
 		r.PromptTokens, r.CachedTokens = int32(s.usage.PromptTokens), int32(s.usage.CachedTokens)
 	}
@@ -380,7 +363,7 @@ func (s *stream) settle() {
 		return
 	}
 	total := s.usage.CompletionTokens
-	if s.told && (total == s.counted || r.Outcome != Complete) {
+	if s.count.Told && (total == s.count.N || r.Outcome != Complete) {
 		return
 	}
 	// Events were counted as a token each. The final usage tells the truth:
@@ -390,7 +373,7 @@ func (s *stream) settle() {
 		return
 	}
 	r.OutputTokens = int32(total)
-	if total == s.counted {
+	if total == s.count.N {
 		r.Estimated = false
 		return
 	}
@@ -398,7 +381,7 @@ func (s *stream) settle() {
 	for i := range s.arrivals {
 		a := &s.arrivals[i]
 		seen += int(a.tokens)
-		upTo := int(int64(total) * int64(seen) / int64(s.counted))
+		upTo := int(int64(total) * int64(seen) / int64(s.count.N))
 		a.tokens = uint32(upTo - given)
 		given = upTo
 	}

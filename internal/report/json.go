@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/boundary"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/indicator"
@@ -41,6 +42,50 @@ type (
 		Window   rangeJSON     `json:"window"`
 		Baseline baselineJSON  `json:"baseline"`
 		Notes    []string      `json:"notes"`
+		Gateway  *boundaryJSON `json:"gateway,omitempty"`
+	}
+
+	// boundaryJSON is what a gateway saw; times are seconds.
+	boundaryJSON struct {
+		Kind        string             `json:"kind"`
+		Seconds     float64            `json:"seconds"`
+		Whole       bool               `json:"since_begin"`
+		Offered     float64            `json:"offered"`
+		Ended       map[string]float64 `json:"ended"`
+		Open        float64            `json:"open"`
+		ErrorShare  number             `json:"error_share"`
+		GaveUpShare number             `json:"gave_up_share"`
+		TTFT        *latencyJSON       `json:"ttft"`
+		E2E         *latencyJSON       `json:"e2e"`
+		Parts       []partJSON         `json:"ttft_parts"`
+		Findings    []boundaryFinding  `json:"findings"`
+	}
+
+	latencyJSON struct {
+		Count        float64 `json:"count"`
+		GivenUp      float64 `json:"given_up"`
+		Mean         number  `json:"mean"`
+		P50          number  `json:"p50"`
+		P95          number  `json:"p95"`
+		CorrectedP50 number  `json:"corrected_p50"`
+		AtLeast50    bool    `json:"corrected_p50_at_least"`
+		CorrectedP95 number  `json:"corrected_p95"`
+		AtLeast95    bool    `json:"corrected_p95_at_least"`
+		EngineCount  float64 `json:"engine_count"`
+		EngineMean   number  `json:"engine_mean"`
+		EngineP50    number  `json:"engine_p50"`
+		EngineP95    number  `json:"engine_p95"`
+	}
+
+	partJSON struct {
+		Name    string `json:"name"`
+		Seconds number `json:"seconds"`
+	}
+
+	boundaryFinding struct {
+		ID       string `json:"id"`
+		Severity string `json:"severity"`
+		Summary  string `json:"summary"`
 	}
 
 	verdictJSON struct {
@@ -219,7 +264,35 @@ func newDiagnosisJSON(d *diagnose.Diagnosis) diagnosisJSON {
 		Baseline: baselineJSON{
 			From: timestamp(d.Baseline.From), To: timestamp(d.Baseline.To), Source: string(baselineSource(d)),
 		},
-		Notes: list(d.Notes),
+		Notes:   list(d.Notes),
+		Gateway: newBoundaryJSON(d.Boundary),
+	}
+}
+
+func newBoundaryJSON(v *boundary.View) *boundaryJSON {
+	if v == nil {
+		return nil
+	}
+	latency := func(l *boundary.Latency) *latencyJSON {
+		if l == nil {
+			return nil
+		}
+		return &latencyJSON{
+			l.Count, l.GivenUp, number(l.Mean), number(l.P50), number(l.P95), number(l.CorrectedP50), l.AtLeast50, number(l.CorrectedP95), l.AtLeast95,
+			l.EngineCount, number(l.EngineMean), number(l.EngineP50), number(l.EngineP95),
+		}
+	}
+	return &boundaryJSON{
+		Kind: v.Gateway, Seconds: v.Span.Seconds(), Whole: v.Whole, Offered: v.Offered, Ended: v.Ended, Open: v.Open,
+		ErrorShare: number(v.ErrorShare), GaveUpShare: number(v.GaveUpShare), TTFT: latency(v.First), E2E: latency(v.Duration),
+		Parts: each(v.Parts, func(p *boundary.Part) partJSON { return partJSON{p.Name, number(p.Seconds)} }),
+		Findings: each(v.Findings, func(f *boundary.Finding) boundaryFinding {
+			severity := catalog.Ticket
+			if f.Page {
+				severity = catalog.Page
+			}
+			return boundaryFinding{f.ID, severity.String(), f.Summary}
+		}),
 	}
 }
 

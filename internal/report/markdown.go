@@ -31,6 +31,15 @@ func (m *markdown) diagnosis(d *diagnose.Diagnosis) {
 		}
 		m.printf("- %s\n", render.Escape(otherLine(d, v, m.options.Verbose)))
 	}
+	if b := d.Boundary; b != nil {
+		m.printf("\n### At the gateway\n\n")
+		for _, line := range b.Lines() {
+			m.printf("- %s\n", render.Escape(render.Clean(render.Sentence(line))))
+		}
+		for _, f := range b.Findings {
+			m.printf("- **%s**: %s\n", f.ID, render.Escape(render.Clean(render.Sentence(f.Summary))))
+		}
+	}
 	m.ruledOut(d)
 	if groups := gaps(d.Coverage); len(groups) > 0 {
 		m.printf("\n### Not checked\n\n")

@@ -38,9 +38,26 @@ func (t *text) diagnosis(d *diagnose.Diagnosis) {
 		}
 		t.Paragraph("  ", "    ", otherLine(d, v, t.options.Verbose))
 	}
+	t.boundary(d)
 	t.ruledOut(d)
 	t.coverage(d)
 	t.footer(d)
+}
+
+// boundary says what a gateway saw.
+func (t *text) boundary(d *diagnose.Diagnosis) {
+	if d.Boundary == nil {
+		return
+	}
+	t.Heading("AT THE GATEWAY")
+	for _, line := range d.Boundary.Lines() {
+		t.Paragraph("  ", "    ", render.Clean(render.Sentence(line)))
+	}
+	for _, f := range d.Boundary.Findings {
+		if f.ID != d.Verdict.ID {
+			t.Paragraph("  "+f.ID+": ", "    ", render.Clean(render.Sentence(f.Summary)))
+		}
+	}
 }
 
 func (t *text) verdict(d *diagnose.Diagnosis, v *diagnose.Verdict) {

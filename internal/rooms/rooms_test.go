@@ -29,6 +29,7 @@ const (
 // "/..." covers what lies under it too.
 var pure = []string{
 	"internal/audit",
+	"internal/boundary",
 	"internal/baseline/...",
 	"internal/changepoint",
 	"internal/casefile",
@@ -36,12 +37,14 @@ var pure = []string{
 	"internal/diagnose",
 	"internal/dialect",
 	"internal/engine/...",
+	"internal/gateway/stream",
 	"internal/generate/...",
 	"internal/hint",
 	"internal/indicator",
 	"internal/metrics", // the Querier interface alone
 	"internal/modelconfig",
 	"internal/observe",
+	"internal/openai",
 	"internal/pathologies/...",
 	"internal/perfmodel",
 	"internal/planning",

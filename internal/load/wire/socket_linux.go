@@ -117,6 +117,12 @@ func (s *Socket) pump(c *Conn, sink Sink) error {
 	if err := c.deliver(sink); err != errMore {
 		return err
 	}
+	if c.lean {
+		if err := s.raw.Read(s.step); err != nil {
+			return err
+		}
+		return s.err
+	}
 	for {
 		until := c.clock.Now() + int64(recheck)
 		last := c.deadline != 0 && c.deadline <= until
@@ -165,6 +171,7 @@ func (s *Socket) pumpOnce(fd uintptr) bool {
 		s.iov.Base = &space[0]
 		s.iov.SetLen(len(space))
 		if !s.receive(fd) {
+			c.release()
 			return false
 		}
 		switch {
@@ -180,7 +187,7 @@ func (s *Socket) pumpOnce(fd uintptr) bool {
 		if s.err = c.deliver(s.sink); s.err != errMore {
 			return true
 		}
-		if s.n < len(space) {
+		if s.n < len(space) && !c.lean {
 			return false
 		}
 	}
@@ -204,6 +211,18 @@ func (s *Socket) stamp() {
 		s.lag = lag
 		s.lags.add(lag)
 	}
+}
+
+// Open reports whether the other side has neither closed the connection nor sent
+// what nobody asked for: whether an idle connection may be used again.
+func (s *Socket) Open() bool {
+	open := false
+	err := s.raw.Control(func(fd uintptr) {
+		var b [1]byte
+		_, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		open = err == unix.EAGAIN
+	})
+	return err == nil && open
 }
 
 // Arrived returns when the last read's data arrived.

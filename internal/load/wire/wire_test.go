@@ -3,7 +3,6 @@ package wire
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,165 +16,10 @@ import (
 	"testing/iotest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// collect feeds a stream to e in pieces of size n.
-func collect(t testing.TB, stream string, n int) (events []string, err error) {
-	t.Helper()
-	var e Events
-	for p := []byte(stream); len(p) > 0; {
-		piece := bytes.Clone(p[:min(n, len(p))]) // what is not copied by Events must not survive
-		p = p[len(piece):]
-		for {
-			data, rest, ok, err := e.Next(piece)
-			if err != nil {
-				return events, err
-			}
-			if !ok {
-				break
-			}
-			events = append(events, string(data))
-			piece = rest
-		}
-	}
-	if data, ok := e.Flush(); ok {
-		events = append(events, string(data))
-	}
-	return events, nil
-}
-
-func TestEvents(t *testing.T) {
-	tests := map[string]struct {
-		stream string
-		want   []string
-	}{
-		"events end with an empty line":             {"data: a\n\ndata: b\n\n", []string{"a", "b"}},
-		"lines may end with CR LF":                  {"data: a\r\n\r\ndata: b\r\n\r\n", []string{"a", "b"}},
-		"the space after the colon is optional":     {"data:a\n\ndata:  b\n\n", []string{"a", " b"}},
-		"comments and other fields are skipped":     {": ping\nevent: x\nid: 1\ndata: a\nretry: 5\n\n: ping\n\n", []string{"a"}},
-		"several data lines are one event":          {"data: a\ndata: b\n\n", []string{"a\nb"}},
-		"an event may be empty":                     {"data:\n\ndata\n\n", []string{"", ""}},
-		"the end may cut the last empty line off":   {"data: a\n\ndata: b", []string{"a", "b"}},
-		"a field that only begins like data is not": {"database: a\n\n", nil},
-		"nothing": {"", nil},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			for n := 1; n <= len(tt.stream)+1; n++ {
-				got, err := collect(t, tt.stream, n)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if diff := cmp.Diff(tt.want, got); diff != "" {
-					t.Fatalf("in pieces of %d bytes (-want +got):\n%s", n, diff)
-				}
-			}
-		})
-	}
-}
-
-func TestEventsAreBounded(t *testing.T) {
-	for name, stream := range map[string]string{
-		"a line without an end":   "data: " + strings.Repeat("x", MaxEvent+1),
-		"an event without an end": strings.Repeat("data: "+strings.Repeat("x", 1000)+"\n", MaxEvent/1000+2),
-	} {
-		if _, err := collect(t, stream, 4096); !errors.Is(err, ErrEventTooLarge) {
-			t.Errorf("%s: error %v", name, err)
-		}
-	}
-}
-
-func FuzzEvents(f *testing.F) {
-	f.Add("data: a\r\n\r\n: c\ndata:b\ndata\n\n", 3)
-	f.Add("data", 1)
-	f.Fuzz(func(t *testing.T, stream string, n int) {
-		if n < 1 || len(stream) > 1<<16 {
-			return
-		}
-		whole, err1 := collect(t, stream, len(stream)+1)
-		parts, err2 := collect(t, stream, n)
-		if diff := cmp.Diff(whole, parts); diff != "" || (err1 == nil) != (err2 == nil) {
-			t.Fatalf("pieces of %d bytes change the events: %v %v\n%s", n, err1, err2, diff)
-		}
-	})
-}
-
-func TestChunkScan(t *testing.T) {
-	tests := map[string]struct {
-		json string
-		want Chunk
-	}{
-		"a role chunk bears nothing": {`{"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}`, Chunk{Choices: 1}},
-		"content bears":              {`{"choices":[{"delta":{"content":"he\"y"}}]}`, Chunk{Choices: 1, Bearing: 1, Text: []byte(`he\"y`)}},
-		"reasoning bears":            {`{"choices":[{"delta":{"content":null,"reasoning_content":"hm"}}]}`, Chunk{Choices: 1, Bearing: 1, Text: []byte("hm")}},
-		"a tool call bears":          {`{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"a\":["}}]}}]}`, Chunk{Choices: 1, Bearing: 1}},
-		"a completion's text": {`{"id":"cmpl","choices":[{"text":" x","logprobs":{"top":[{"a":-1.5e3}]},"finish_reason":"length","stop_reason":null}],"usage":null}`,
-			Chunk{Choices: 1, Bearing: 1, Text: []byte(" x"), Finish: []byte("length")}},
-		"token ids are counted": {`{"choices":[{"text":"","token_ids":[1,2,3]}]}`, Chunk{Choices: 1, TokenIDs: 3}},
-		"usage alone has no choices": {`{"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":7,"total_tokens":12,"prompt_tokens_details":{"cached_tokens":4}}}`,
-			Chunk{HasUsage: true, Usage: Usage{5, 7, 4}}},
-		"an error":             {`{"error":{"message":"no","type":"Internal","code":500}}`, Chunk{HasError: true, Error: []byte("no"), ErrorTyp: []byte("Internal")}},
-		"an error as a string": {`{"error":"no"}`, Chunk{HasError: true, Error: []byte("no")}},
-		"no error":             {`{"error":null}`, Chunk{}},
-		"white space":          {" { \"choices\" : [ { \"text\" : \"a\" } ,\n{ \"text\" : \"b\" } ] } \r\n", Chunk{Choices: 2, Bearing: 2, Text: []byte("a")}},
-		"a message":            {`{"choices":[{"message":{"role":"assistant","content":"a"},"finish_reason":"stop"}]}`, Chunk{Choices: 1, Bearing: 1, Text: []byte("a"), Finish: []byte("stop")}},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			var c Chunk
-			if err := c.Scan([]byte(tt.json)); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tt.want, c); diff != "" {
-				t.Errorf("chunk differs (-want +got):\n%s", diff)
-			}
-		})
-	}
-	for _, bad := range []string{"", "{", `{"choices":[{"te`, "[]", "null", `{"a":1}x`, `"x"`} {
-		if err := new(Chunk).Scan([]byte(bad)); err == nil {
-			t.Errorf("%q: no error", bad)
-		}
-	}
-}
-
-// FuzzChunkScan compares the scanner with encoding/json on what that accepts.
-func FuzzChunkScan(f *testing.F) {
-	f.Add([]byte(`{"choices":[{"index":0,"text":" \"a\\","finish_reason":"length"}],"usage":{"prompt_tokens":5,"completion_tokens":7}}`))
-	f.Add([]byte(`{"choices":[{"delta":{"content":"x"}}],"error":null,"x":[1,{"y":"]"}]}`))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		var c Chunk
-		err := c.Scan(data)
-		var want struct {
-			Choices []struct {
-				Text json.RawMessage `json:"text"`
-			} `json:"choices"`
-		}
-		if !json.Valid(data) || json.Unmarshal(data, &want) != nil || bytes.TrimSpace(data)[0] != '{' {
-			return // the scanner may be more tolerant, but must not panic
-		}
-		var keys map[string]json.RawMessage
-		if json.Unmarshal(data, &keys) != nil || hasDuplicates(data) {
-			return
-		}
-		if err != nil {
-			t.Fatalf("valid object refused: %v", err)
-		}
-		if _, exact := keys["choices"]; exact && c.Choices != len(want.Choices) {
-			t.Fatalf("%d choices, want %d", c.Choices, len(want.Choices))
-		}
-	})
-}
-
-// hasDuplicates reports whether a key may occur twice, or in another case or
-// spelling, where encoding/json and the scanner may choose differently.
-func hasDuplicates(data []byte) bool {
-	low := bytes.ToLower(data)
-	return bytes.Count(low, []byte("choices")) > 1 || bytes.Contains(data, []byte(`\`)) || !bytes.Equal(low, data)
-}
 
 // serve answers every connection with raw bytes, in pieces of n bytes, and then
 // closes it.
@@ -497,28 +341,39 @@ func TestLags(t *testing.T) {
 	}
 }
 
-const benchEvent = `{"id":"chatcmpl-0123456789abcdef","object":"chat.completion.chunk","created":1700000000,"model":"scripted","choices":[{"index":0,"delta":{"content":" word"},"logprobs":null,"finish_reason":null}],"usage":{"prompt_tokens":16,"completion_tokens":5,"total_tokens":21}}`
-
-func BenchmarkChunkScan(b *testing.B) {
-	data := []byte(benchEvent)
-	b.SetBytes(int64(len(data)))
-	b.ReportAllocs()
-	var c Chunk
-	for b.Loop() {
-		if err := c.Scan(data); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkEvents(b *testing.B) {
-	stream := []byte("data: " + benchEvent + "\n\n")
-	b.SetBytes(int64(len(stream)))
-	b.ReportAllocs()
-	var e Events
-	for b.Loop() {
-		if _, _, ok, err := e.Next(stream); !ok || err != nil {
-			b.Fatal("no event")
-		}
+func TestALeanConnectionHoldsNoBufferAndSeesTheEnd(t *testing.T) {
+	for name, tt := range map[string]struct {
+		raw  string
+		want string
+		err  error
+	}{
+		"chunked":            {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n3\r\ndef\r\n0\r\n\r\n", "abcdef", nil},
+		"until close":        {"HTTP/1.1 200 OK\r\n\r\nabcdef", "abcdef", nil},
+		"cut off at the end": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nabcdef\r\n", "abcdef", ErrTruncated},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := dial(t, serve(t, tt.raw, len(tt.raw)))
+			c.Lean()
+			var names []string
+			c.Header = func(n, _ []byte) { names = append(names, string(n)) }
+			if err := c.Send([]byte("GET / HTTP/1.1\r\n\r\n")); err != nil {
+				t.Fatal(err)
+			}
+			var r Response
+			if err := c.ReadHead(&r); err != nil {
+				t.Fatal(err)
+			}
+			var g gather
+			began := time.Now()
+			if err := c.Stream(&g); !errors.Is(err, tt.err) || g.String() != tt.want {
+				t.Errorf("%q, %v", g.String(), err)
+			}
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("the end was seen after %s", took)
+			}
+			if c.release(); c.buf != nil {
+				t.Error("a buffer is held")
+			}
+		})
 	}
 }

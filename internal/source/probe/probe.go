@@ -24,7 +24,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/hint"
-	"github.com/sixty-dev/sixty/internal/load/wire"
+	"github.com/sixty-dev/sixty/internal/openai"
 	"github.com/sixty-dev/sixty/internal/stat"
 )
 
@@ -366,7 +366,7 @@ type stream struct {
 	request  *Request
 	now      time.Duration // when the read returned, as Request.elapsed counts
 	last     time.Duration // when the last content came
-	events   wire.Events
+	events   openai.Events
 	chunks   int
 	finished bool // a finish_reason came
 }
@@ -392,7 +392,7 @@ func (s *stream) event(data []byte) (done bool, kind Kind) {
 	if string(bytes.TrimSpace(data)) == "[DONE]" {
 		return true, ""
 	}
-	var c wire.Chunk
+	var c openai.Chunk
 	if c.Scan(data) != nil {
 		return false, Malformed
 	}

@@ -1,4 +1,4 @@
-package wire
+package openai
 
 import (
 	"bytes"
@@ -7,9 +7,15 @@ import (
 )
 
 // Chunk is what a measurement needs of one event of a streamed completion, or
-// of a whole response that was not streamed. Its slices point into the scanned
-// bytes and are still JSON-escaped.
+// of a whole response that was not streamed: of OpenAI's completions, chat
+// completions, responses and embeddings, and of Anthropic's messages. Its
+// slices point into the scanned bytes and are still JSON-escaped.
 type Chunk struct {
+	ID    []byte // of the completion, as the engine's log names it
+	Model []byte
+	// Type is the type of an event of the APIs that have one
+	// ("response.output_text.delta", "content_block_delta").
+	Type []byte
 	// Text is the first non-empty text of a choice: delta.content, text,
 	// message.content, and failing these a reasoning text. It stays JSON-escaped.
 	Text    []byte
@@ -17,6 +23,7 @@ type Chunk struct {
 	// Bearing counts the choices that carry something generated: text, reasoning,
 	// a refusal or a tool call. A role chunk has none.
 	Bearing int
+	Ended   int // choices with a finish reason
 	// TokenIDs counts the ids in token_ids, which vLLM adds on request
 	// (return_token_ids, vllm/entrypoints/openai/protocol.py since 0.10.2).
 	TokenIDs int
@@ -45,17 +52,25 @@ var errJSON = errors.New("malformed JSON")
 func (c *Chunk) Scan(data []byte) error {
 	*c = Chunk{}
 	s := scanner{b: data}
-	if s.chunk(c) {
-		s.space()
-		if s.i == len(data) {
-			return nil
-		}
+	if s.chunk(c) && s.ended() {
+		return nil
 	}
+	return invalid(data)
+}
+
+// ended reports whether nothing but white space is left.
+func (s *scanner) ended() bool {
+	s.space()
+	return s.i == len(s.b)
+}
+
+// invalid is the error of what was not understood.
+func invalid(data []byte) error {
 	if !json.Valid(data) {
 		return errJSON
 	}
 	// Valid JSON that is not such an object: an array, a number.
-	return errors.New("JSON is not a completion object")
+	return errors.New("JSON is not the object that was expected")
 }
 
 // scanner walks JSON. Its methods return false on anything unexpected.
@@ -222,30 +237,128 @@ func (s *scanner) nextItem(first bool) (more, ok bool) {
 	return true, first || s.take(',')
 }
 
+// members calls member for every key of an object, which reads the value. A
+// value of another type is skipped.
+func (s *scanner) members(member func(key []byte) bool) (in, ok bool) {
+	in, ok = s.open('{')
+	for first := true; in && ok; first = false {
+		key, more, okay := s.nextKey(first)
+		if !okay || !more {
+			return in, okay
+		}
+		ok = member(key)
+	}
+	return in, ok
+}
+
 func (s *scanner) chunk(c *Chunk) bool {
 	s.space()
-	if !s.take('{') {
+	if s.peek() != '{' {
 		return false
 	}
-	for first := true; ; first = false {
-		key, more, ok := s.nextKey(first)
-		if !ok || !more {
-			return ok
-		}
+	_, ok := s.members(func(key []byte) bool { return s.field(c, key) })
+	if string(c.Type) == "error" {
+		c.HasError = true
+	}
+	return ok
+}
+
+// field reads the value of a key of the object, or of the one that an event of
+// the responses or messages API wraps.
+func (s *scanner) field(c *Chunk, key []byte) bool {
+	switch string(key) {
+	case "id":
+		return s.optional(&c.ID)
+	case "model":
+		return s.optional(&c.Model)
+	case "type":
+		return s.optional(&c.Type)
+	case "choices":
+		return s.choices(c)
+	case "usage":
+		return s.usage(c)
+	case "error":
+		return s.failure(c)
+	case "object":
+		return s.object(c)
+	case "status":
+		return s.status(c)
+	case "delta":
+		return s.topDelta(c)
+	case "response", "message":
+		return s.wrapped(c)
+	}
+	return s.skip()
+}
+
+// object notes the error object of vLLM before 0.10, which has its message at
+// the top.
+func (s *scanner) object(c *Chunk) bool {
+	var kind []byte
+	ok := s.optional(&kind)
+	c.HasError = c.HasError || string(kind) == "error"
+	return ok
+}
+
+// status reads the state of a response: how it ended, once it has.
+func (s *scanner) status(c *Chunk) bool {
+	var status []byte
+	ok := s.optional(&status)
+	switch string(status) {
+	case "completed", "incomplete", "failed", "cancelled":
+		c.Finish = status
+	}
+	return ok
+}
+
+// wrapped reads the object within an event of the responses API (response) or
+// the messages API (message), or the message of an error.
+func (s *scanner) wrapped(c *Chunk) bool {
+	s.space()
+	if s.peek() == '"' {
+		return s.optional(&c.Error)
+	}
+	kind := c.Type
+	_, ok := s.members(func(key []byte) bool {
 		switch string(key) {
-		case "choices":
-			ok = s.choices(c)
-		case "usage":
-			ok = s.usage(c)
-		case "error":
-			ok = s.failure(c)
+		case "id", "model", "usage", "error", "status":
+			return s.field(c, key)
+		}
+		return s.skip()
+	})
+	c.Type = kind
+	return ok
+}
+
+// topDelta reads the delta of an event of the responses API, a text, or of the
+// messages API, an object.
+func (s *scanner) topDelta(c *Chunk) bool {
+	s.space()
+	if s.peek() == '"' {
+		bears, ok := s.text(&c.Text)
+		if bears {
+			c.Bearing++
+		}
+		return ok
+	}
+	bears := false
+	_, ok := s.members(func(key []byte) (ok bool) {
+		b := false
+		switch string(key) {
+		case "text", "thinking", "partial_json":
+			b, ok = s.text(&c.Text)
+		case "stop_reason":
+			ok = s.optional(&c.Finish)
 		default:
 			ok = s.skip()
 		}
-		if !ok {
-			return false
-		}
+		bears = bears || b
+		return ok
+	})
+	if bears {
+		c.Bearing++
 	}
+	return ok
 }
 
 func (s *scanner) choices(c *Chunk) bool {
@@ -264,6 +377,7 @@ func (s *scanner) choices(c *Chunk) bool {
 func (s *scanner) choice(c *Chunk) bool {
 	in, ok := s.open('{')
 	bears := false
+	var finish []byte
 	for first := true; in && ok; first = false {
 		key, more, okay := s.nextKey(first)
 		if !okay {
@@ -282,7 +396,7 @@ func (s *scanner) choice(c *Chunk) bool {
 			b, ok = s.text(&c.Text)
 			bears = bears || b
 		case "finish_reason":
-			ok = s.optional(&c.Finish)
+			ok = s.optional(&finish)
 		case "token_ids":
 			ok = s.count(&c.TokenIDs)
 		default:
@@ -291,6 +405,10 @@ func (s *scanner) choice(c *Chunk) bool {
 	}
 	if bears {
 		c.Bearing++
+	}
+	if finish != nil {
+		c.Ended++
+		c.Finish = finish
 	}
 	return ok
 }
@@ -377,12 +495,14 @@ func (s *scanner) usage(c *Chunk) bool {
 			return okay
 		}
 		switch string(key) {
-		case "prompt_tokens":
+		case "prompt_tokens", "input_tokens":
 			c.Usage.PromptTokens, ok = s.number()
-		case "completion_tokens":
+		case "completion_tokens", "output_tokens":
 			c.Usage.CompletionTokens, ok = s.number()
-		case "prompt_tokens_details":
+		case "prompt_tokens_details", "input_tokens_details":
 			ok = s.details(c)
+		case "cache_read_input_tokens":
+			c.Usage.CachedTokens, ok = s.number()
 		default:
 			ok = s.skip()
 		}
@@ -431,4 +551,18 @@ func (s *scanner) failure(c *Chunk) bool {
 		}
 	}
 	return ok
+}
+
+// ScanTail reads the token account out of the end of an answer whose beginning
+// is not at hand, and reports whether one was found.
+func (c *Chunk) ScanTail(end []byte) bool {
+	*c = Chunk{}
+	key := []byte(`"usage"`)
+	i := bytes.LastIndex(end, key)
+	if i < 0 {
+		return false
+	}
+	s := scanner{b: end, i: i + len(key)}
+	s.space()
+	return s.take(':') && s.usage(c) && c.HasUsage
 }

@@ -1,0 +1,163 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// volatile is what differs between two answers to the same request.
+var volatile = regexp.MustCompile(`"(created|created_at)":\s*\d+|(chatcmpl|cmpl|chatcmpl-tool|call|resp|msg)[-_][0-9a-zA-Z-]+`)
+
+// TestGatewayIsInvisible asks a real vLLM server directly and through the gateway:
+// OpenAI's own libraries, and the bytes of the answers, must not tell them apart.
+// SIXTY_BIN names the binary. SIXTY_OPENAI_JS is a directory whose node_modules
+// hold OpenAI's JavaScript library; without it that part is left out.
+func TestGatewayIsInvisible(t *testing.T) {
+	dir, bin := os.Getenv("SIXTY_VLLM"), os.Getenv("SIXTY_BIN")
+	if dir == "" || bin == "" {
+		t.Skip("SIXTY_VLLM and SIXTY_BIN are not both set: nothing to run")
+	}
+	bin, err := filepath.Abs(bin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	launcher, err := NewLauncher(dir, nil, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
+	defer cancel()
+	s, err := launcher.Start(ctx, "r0", 18917, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Stop() }()
+	gateway := startGateway(t, bin, s.URL())
+	usage := startGateway(t, bin, s.URL(), "--ask-usage")
+
+	t.Run("bytes", func(t *testing.T) {
+		for name, req := range map[string]struct{ path, body string }{
+			"chat":       {"/v1/chat/completions", `{"model":"tiny","messages":[{"role":"user","content":"Hi"}],"max_tokens":10,"temperature":0}`},
+			"stream":     {"/v1/chat/completions", `{"model":"tiny","messages":[{"role":"user","content":"Hi"}],"max_tokens":10,"temperature":0,"stream":true}`},
+			"usage":      {"/v1/completions", `{"model":"tiny","prompt":"Hi","max_tokens":10,"temperature":0,"stream":true,"stream_options":{"include_usage":true}}`},
+			"continuous": {"/v1/completions", `{"model":"tiny","prompt":"Hi","max_tokens":10,"temperature":0,"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}}`},
+			"choices":    {"/v1/completions", `{"model":"tiny","prompt":"Hi","max_tokens":10,"temperature":0,"n":2}`},
+			"responses":  {"/v1/responses", `{"model":"tiny","input":"Hi","max_output_tokens":10,"temperature":0}`},
+			"garbage":    {"/v1/completions", `{"model":`},
+			"no model":   {"/v1/completions", `{"model":"none","prompt":"x"}`},
+			"tokenize":   {"/tokenize", `{"model":"tiny","prompt":"Hello"}`},
+			"unknown":    {"/v1/nothing", `{}`},
+		} {
+			want := fetch(t, s.URL()+req.path, req.body)
+			if diff := cmp.Diff(want, fetch(t, gateway+req.path, req.body)); diff != "" {
+				t.Errorf("%s (-direct +gateway):\n%s", name, diff)
+			}
+			if diff := cmp.Diff(want, fetch(t, usage+req.path, req.body)); diff != "" {
+				t.Errorf("%s, with --ask-usage (-direct +gateway):\n%s", name, diff)
+			}
+		}
+	})
+	t.Run("Python", func(t *testing.T) {
+		python := filepath.Join(dir, "venv/bin/python")
+		if exec.Command(python, "-c", "import openai").Run() != nil {
+			t.Skip("the installation has no openai package")
+		}
+		compareClients(t, ctx, s.URL(), gateway, nil, python, "clients/openai_client.py")
+	})
+	t.Run("JavaScript", func(t *testing.T) {
+		js := os.Getenv("SIXTY_OPENAI_JS")
+		if js == "" {
+			t.Skip("SIXTY_OPENAI_JS does not name a directory with node_modules/openai")
+		}
+		compareClients(t, ctx, s.URL(), gateway, []string{"NODE_PATH=" + filepath.Join(js, "node_modules")}, "node", "clients/openai_client.cjs")
+	})
+}
+
+// compareClients runs a client against both.
+func compareClients(t *testing.T, ctx context.Context, direct, gateway string, env []string, command ...string) {
+	run := func(base string) string {
+		cmd := exec.CommandContext(ctx, command[0], append(command[1:], base, servedModel)...)
+		cmd.Env = append(os.Environ(), env...)
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%v against %s: %v\n%s\n%s", command, base, err, out, stderr.String())
+		}
+		return volatile.ReplaceAllString(string(out), "…")
+	}
+	want := run(direct)
+	if strings.Count(want, "\n") < 7 {
+		t.Fatalf("the client did little:\n%s", want)
+	}
+	if diff := cmp.Diff(want, run(gateway)); diff != "" {
+		t.Errorf("(-direct +gateway):\n%s", diff)
+	}
+}
+
+// answered is what a client gets.
+type answered struct {
+	Status int
+	Type   string
+	Body   string
+}
+
+func fetch(t *testing.T, url, body string) answered {
+	t.Helper()
+	resp, err := http.Post(url, "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answered{resp.StatusCode, resp.Header.Get("Content-Type"), volatile.ReplaceAllString(string(b), "…")}
+}
+
+// startGateway runs the gateway until the test's end, and returns its address.
+func startGateway(t *testing.T, bin, upstream string, args ...string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	l.Close()
+	cmd := exec.Command(bin, append([]string{"gateway", "--upstream", upstream, "--listen", addr, "--admin", "off"}, args...)...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(os.Interrupt)
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("gateway: %v\n%s", err, out.String())
+		}
+	})
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if c, err := net.Dial("tcp", addr); err == nil {
+			c.Close()
+			return "http://" + addr
+		}
+	}
+	t.Fatal(fmt.Sprintf("the gateway does not listen: %s", out.String()))
+	return ""
+}

@@ -1,0 +1,232 @@
+package boundary
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// bounds are those of sixty gateway's durations.
+var bounds = []float64{.01, .02, .05, .1, .2, .3, .5, .75, 1, 1.5, 2, 3, 5, 7.5, 10, 15, 20, 30, 60}
+
+func histogram(values []float64) Histogram {
+	h := Histogram{Bounds: bounds, UpTo: make([]float64, len(bounds)), Count: float64(len(values))}
+	for _, v := range values {
+		h.Sum += v
+		for i, b := range bounds {
+			if v <= b {
+				h.UpTo[i]++
+			}
+		}
+	}
+	return h
+}
+
+// TestCorrectedFindsTheWaitThatNobodySaw has clients with a patience, so that long
+// waits are given up: what ended looks quick, and the corrected quantile finds the
+// distribution that the waits come from.
+func TestCorrectedFindsTheWaitThatNobodySaw(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	var ended, cut, truth []float64
+	for range 20000 {
+		wait, patience := rng.ExpFloat64()*2, rng.ExpFloat64()*3
+		truth = append(truth, wait)
+		if wait <= patience {
+			ended = append(ended, wait)
+		} else {
+			cut = append(cut, patience)
+		}
+	}
+	slices.Sort(truth)
+	for _, q := range []float64{0.5, 0.9, 0.95} {
+		want := truth[int(q*float64(len(truth)))]
+		got, known := Corrected(q, histogram(ended), histogram(cut))
+		if !known || math.Abs(got/want-1) > 0.08 {
+			t.Errorf("quantile %v: %.3f (known %t), the truth is %.3f", q, got, known, want)
+		}
+		if naive := histogram(ended).Quantile(q); naive > 0.8*want {
+			t.Errorf("quantile %v of what ended is %.3f: the case shows nothing", q, naive)
+		}
+	}
+}
+
+func TestCorrectedSaysWhereItDoesNotKnow(t *testing.T) {
+	got, known := Corrected(0.95, histogram([]float64{0.1, 0.1, 0.1}), histogram([]float64{5, 5, 5}))
+	if known || got < 3 {
+		t.Errorf("%v, %t", got, known)
+	}
+	if got, known := Corrected(0.5, histogram([]float64{0.15, 0.15, 0.15}), Histogram{}); !known || math.Abs(got-0.15) > 0.02 {
+		t.Errorf("%v, %t", got, known)
+	}
+	if got, known := Corrected(0.5, Histogram{}, histogram([]float64{1})); known || !math.IsNaN(got) {
+		t.Errorf("%v, %t", got, known)
+	}
+}
+
+const chat = "/v1/chat/completions"
+
+// page is a gateway's page.
+type page []Sample
+
+func (p *page) add(name string, v float64, labels ...string) {
+	s := Sample{Name: name, Value: v, Labels: map[string]string{}}
+	for i := 0; i < len(labels); i += 2 {
+		s.Labels[labels[i]] = labels[i+1]
+	}
+	*p = append(*p, s)
+}
+
+func (p *page) hist(name string, h Histogram) {
+	for i, b := range h.Bounds {
+		p.add(name+"_bucket", h.UpTo[i], "le", strconv.FormatFloat(b, 'g', -1, 64), "route", chat)
+	}
+	p.add(name+"_sum", h.Sum, "route", chat)
+	p.add(name+"_count", h.Count, "route", chat)
+}
+
+func gateway(ended map[string]float64, first, noFirst []float64, tokens, open, missing float64) page {
+	var p page
+	total := 0.0
+	for status, n := range ended {
+		p.add("sixty_gateway_requests_total", n, "status", status, "route", chat)
+		total += n
+	}
+	p.add("sixty_gateway_requests_total", 1000, "status", "success", "route", "/health")
+	p.add("sixty_gateway_requests_offered_total", total+open, "route", chat)
+	p.add("sixty_gateway_output_tokens_total", tokens, "route", chat)
+	p.add("sixty_gateway_requests_open", open, "state", "waiting")
+	p.add("sixty_gateway_upstream_up", 1, "upstream", "a:8000")
+	p.add("sixty_gateway_upstream_attempts_total", total, "upstream", "a:8000")
+	p.add("sixty_gateway_upstream_engine_requests", open-missing, "upstream", "a:8000")
+	p.add("sixty_gateway_upstream_engine_missing", missing, "upstream", "a:8000")
+	p.hist("sixty_gateway_time_to_first_token_seconds", histogram(first))
+	p.hist("sixty_gateway_no_first_token_seconds", histogram(noFirst))
+	p.hist("sixty_gateway_request_duration_seconds", histogram(first))
+	p.hist("sixty_gateway_cut_request_duration_seconds", histogram(noFirst))
+	p.hist("sixty_gateway_queue_seconds", histogram(times(len(first), .005)))
+	p.hist("sixty_gateway_connect_seconds", histogram(times(len(first), .01)))
+	return p
+}
+
+func times(n int, v float64) []float64 { return slices.Repeat([]float64{v}, n) }
+
+func look(t *testing.T, before, after page, engine *Engine) *View {
+	t.Helper()
+	at := time.Unix(1000, 0)
+	b, ok := Read(before, at)
+	if !ok {
+		t.Fatal("not a gateway's page")
+	}
+	a, _ := Read(after, at.Add(15*time.Second))
+	return Look(b, a, nil, engine, Limits{})
+}
+
+func ids(v *View) string {
+	var out []string
+	for _, f := range v.Findings {
+		out = append(out, f.ID)
+	}
+	return strings.Join(out, " ")
+}
+
+func TestLook(t *testing.T) {
+	none := gateway(map[string]float64{"success": 0}, nil, nil, 0, 0, 0)
+	for name, tt := range map[string]struct {
+		before, after page
+		want          string
+	}{
+		"all is well":              {none, gateway(map[string]float64{"success": 100}, times(100, .2), nil, 1000, 3, 0), ""},
+		"errors":                   {none, gateway(map[string]float64{"success": 90, "upstream_error": 6, "error_event": 4}, times(94, .2), nil, 1000, 0, 0), "http-errors"},
+		"too few errors":           {none, gateway(map[string]float64{"success": 10, "upstream_error": 2}, times(10, .2), nil, 100, 0, 0), ""},
+		"errors of the past":       {gateway(map[string]float64{"upstream_error": 50}, nil, nil, 0, 0, 0), gateway(map[string]float64{"success": 90, "upstream_error": 50}, times(90, .2), nil, 1000, 0, 0), ""},
+		"clients give up":          {none, gateway(map[string]float64{"success": 70, "client_disconnect": 30}, times(70, .2), times(30, 3), 1000, 0, 0), "client-cancellations"},
+		"limits":                   {none, gateway(map[string]float64{"success": 70, "timeout": 10}, times(70, .2), times(10, 60), 1000, 0, 0), "http-errors gateway-timeouts"},
+		"a hang before the engine": {none, gateway(map[string]float64{"success": 0}, nil, nil, 0, 7, 7), "hang-outside-engine"},
+		"a few are stuck":          {none, gateway(map[string]float64{"success": 50}, times(50, .2), nil, 900, 9, 2), "not-in-engine"},
+		"no token passes":          {none, gateway(map[string]float64{"success": 0}, nil, nil, 0, 7, 0), "no-token-passes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := ids(look(t, tt.before, tt.after, nil)); got != tt.want {
+				t.Errorf("found %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestWhereTheDifferenceArises(t *testing.T) {
+	engine := Engine{First: histogram(times(100, .12)), Duration: histogram(times(100, .12))}
+	v := look(t, gateway(nil, nil, nil, 0, 0, 0), gateway(map[string]float64{"success": 100, "client_disconnect": 20}, times(100, .2), times(20, 3), 1000, 0, 0), &engine)
+	total := 0.0
+	for _, p := range v.Parts {
+		total += p.Seconds
+	}
+	if math.Abs(total-.2) > 1e-9 {
+		t.Errorf("the parts %v add up to %v", v.Parts, total)
+	}
+}
+
+func TestOtherGateways(t *testing.T) {
+	for name, tt := range map[string]struct {
+		page page
+		kind string
+		want map[string]float64
+	}{
+		"Envoy": {func() (p page) {
+			p.add("envoy_cluster_upstream_rq_xx", 90, "envoy_response_code_class", "2")
+			p.add("envoy_cluster_upstream_rq_xx", 10, "envoy_response_code_class", "5")
+			p.add("envoy_cluster_upstream_rq_timeout", 4)
+			p.add("envoy_cluster_upstream_rq_retry", 3)
+			return p
+		}(), "Envoy", map[string]float64{"success": 90, "upstream_error": 6, "timeout": 4}},
+		"Istio": {func() (p page) {
+			p.add("istio_requests_total", 90, "response_code", "200", "response_flags", "-", "reporter", "destination")
+			p.add("istio_requests_total", 90, "response_code", "200", "response_flags", "-", "reporter", "source")
+			p.add("istio_requests_total", 5, "response_code", "0", "response_flags", "DC", "reporter", "destination")
+			p.add("istio_requests_total", 2, "response_code", "504", "response_flags", "UT", "reporter", "destination")
+			return p
+		}(), "Istio", map[string]float64{"success": 90, "client_disconnect": 5, "timeout": 2}},
+		"HAProxy": {func() (p page) {
+			p.add("haproxy_backend_http_responses_total", 90, "code", "2xx")
+			p.add("haproxy_backend_http_responses_total", 9, "code", "5xx")
+			p.add("haproxy_backend_client_aborts_total", 3)
+			return p
+		}(), "HAProxy", map[string]float64{"success": 90, "upstream_error": 9, "client_disconnect": 3}},
+		"ingress-nginx": {func() (p page) {
+			p.add("nginx_ingress_controller_requests", 90, "status", "200")
+			p.add("nginx_ingress_controller_requests", 7, "status", "499")
+			p.add("nginx_ingress_controller_requests", 2, "status", "504")
+			return p
+		}(), "ingress-nginx", map[string]float64{"success": 90, "client_disconnect": 7, "timeout": 2}},
+	} {
+		c, ok := Read(tt.page, time.Time{})
+		if !ok || c.Kind != tt.kind {
+			t.Errorf("%s is taken for %q", name, c.Kind)
+		}
+		for status, n := range tt.want {
+			if c.Ended[status] != n {
+				t.Errorf("%s: %s is %v, want %v", name, status, c.Ended[status], n)
+			}
+		}
+	}
+	if _, ok := Read(page{{Name: "vllm:num_requests_running"}}, time.Time{}); ok {
+		t.Error("a server's page is taken for a gateway's")
+	}
+}
+
+func TestLinesAreWords(t *testing.T) {
+	engine := Engine{First: histogram(times(70, .12)), Duration: histogram(times(70, .12))}
+	v := look(t, gateway(nil, nil, nil, 0, 0, 0), gateway(map[string]float64{"success": 70, "client_disconnect": 30}, times(70, .2), times(30, 3), 1000, 2, 0), &engine)
+	text := strings.Join(v.Lines(), "\n")
+	for _, want := range []string{"102 requests arrived in 15 s and 100 ended, 70 of them well", "given up by clients 30 %", "corrected for the 30 given up", "the engine says mean"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "NaN") {
+		t.Errorf("no number:\n%s", text)
+	}
+}

@@ -1,0 +1,9 @@
+// Package boundary reads what a gateway counted at the HTTP boundary, over a span
+// of time, and sets it beside what the engines behind it say: the first token as
+// clients see it, offered load, percentiles corrected for requests that were
+// given up, the true share of errors, and what goes wrong where no engine can see
+// it.
+//
+// It knows the pages of sixty gateway and, for what they count, of Envoy, Istio,
+// HAProxy and ingress-nginx. It performs no I/O: the command line hands pages in.
+package boundary

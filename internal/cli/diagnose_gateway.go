@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/prometheus/common/config"
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/sixty-dev/sixty/internal/boundary"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/metrics/scrape"
+)
+
+// boundaryWatch reads a gateway's page, and those of the engines behind it, at the
+// beginning and at the end of a live run.
+type boundaryWatch struct {
+	client  *scrape.Client
+	gateway string
+	engines []string
+
+	before       *boundary.Counts
+	engineBefore *boundary.Engine
+	begun        sync.WaitGroup
+	err          error
+}
+
+// watchBoundary begins to watch. Pages are read beside the run, which does not
+// wait for them.
+func watchBoundary(ctx context.Context, gateway string, engines []string, http config.HTTPClientConfig) (*boundaryWatch, error) {
+	client, err := scrape.New(scrape.Config{HTTP: http})
+	if err != nil {
+		return nil, err
+	}
+	w := &boundaryWatch{client: client, gateway: gateway, engines: engines}
+	w.begun.Go(func() { w.before, w.engineBefore, w.err = w.read(ctx) })
+	return w, nil
+}
+
+// end reads the pages again and returns what happened in between.
+func (w *boundaryWatch) end(ctx context.Context, l boundary.Limits) (*boundary.View, error) {
+	defer w.client.Close()
+	w.begun.Wait()
+	after, engineAfter, err := w.read(ctx)
+	if err = errors.Join(w.err, err); err != nil {
+		return nil, err
+	}
+	return boundary.Look(w.before, after, w.engineBefore, engineAfter, l), nil
+}
+
+// read reads all pages at once. An engine that does not answer is left out: that
+// it does not is the diagnosis' to say.
+func (w *boundaryWatch) read(ctx context.Context) (c *boundary.Counts, all *boundary.Engine, err error) {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, url := range w.engines {
+		wg.Go(func() {
+			page, _, err := w.page(ctx, url)
+			if err != nil {
+				return
+			}
+			e, ok := boundary.ReadEngine(page)
+			if !ok {
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if all == nil {
+				all = &boundary.Engine{}
+			}
+			all.Add(e)
+		})
+	}
+	page, at, err := w.page(ctx, w.gateway)
+	wg.Wait()
+	if err != nil {
+		return nil, nil, fmt.Errorf("--gateway: %w", err)
+	}
+	c, ok := boundary.Read(page, at)
+	if !ok {
+		return nil, nil, hint.With(errors.New("--gateway: that page is of no gateway that is known"),
+			"give the admin address of sixty gateway, or the metrics page of Envoy, Istio, HAProxy or ingress-nginx")
+	}
+	return c, all, nil
+}
+
+func (w *boundaryWatch) page(ctx context.Context, url string) (page []boundary.Sample, at time.Time, err error) {
+	body, err := w.client.Fetch(ctx, url)
+	if err != nil {
+		return nil, body.At, err
+	}
+	_, err = scrape.Parse(body.Raw, body.ContentType, func(l labels.Labels, _ int64, v float64) {
+		s := boundary.Sample{Name: l.Get(labels.MetricName), Labels: map[string]string{}, Value: v}
+		l.Range(func(x labels.Label) { s.Labels[x.Name] = x.Value })
+		page = append(page, s)
+	})
+	return page, body.At, err
+}
+
+// boundaryLimits are the shares from which on the gateway's counts are a finding:
+// those that the user set for the pathologies of the same names, an objective of
+// availability as they follow it, or their defaults.
+func boundaryLimits(s *diagnose.Settings) boundary.Limits {
+	l := boundary.Limits{ErrorShare: s.Set["http_5xx_share"], GaveUpShare: s.Set["abandoned_share"]}
+	if o, ok := s.Objectives.For(nil); ok && l.ErrorShare == 0 && o.Availability > 0 && o.Availability < 1 {
+		l.ErrorShare = 14.4 * (1 - o.Availability)
+	}
+	return l
+}

@@ -1,0 +1,162 @@
+package gateway
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/gateway/stream"
+)
+
+// accessLog writes a line for each request. A writer that is too slow loses
+// lines, and never delays a request.
+type accessLog struct {
+	w     io.Writer
+	lines chan *[]byte
+	lost  atomic.Int64
+}
+
+func newAccessLog(w io.Writer) *accessLog {
+	l := &accessLog{w: w}
+	if w != nil {
+		l.lines = make(chan *[]byte, 8192)
+	}
+	return l
+}
+
+// run writes until ctx ends, and what is there then.
+func (l *accessLog) run(ctx context.Context, wg *sync.WaitGroup) {
+	if l.w == nil {
+		return
+	}
+	wg.Go(func() {
+		out := bufio.NewWriterSize(l.w, 64<<10)
+		put := func(line *[]byte) {
+			if _, err := out.Write(*line); err != nil {
+				l.lost.Add(1)
+				out.Reset(l.w) // a full disk may have room again
+			}
+			lineBuffers.Put(line)
+		}
+		for {
+			select {
+			case line := <-l.lines:
+				put(line)
+			default:
+				if out.Buffered() > 0 && out.Flush() != nil {
+					out.Reset(l.w)
+				}
+				select {
+				case line := <-l.lines:
+					put(line)
+				case <-ctx.Done():
+					for len(l.lines) > 0 {
+						put(<-l.lines)
+					}
+					_ = out.Flush()
+					return
+				}
+			}
+		}
+	})
+}
+
+// lineBuffers hold lines on their way.
+var lineBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 1024); return &b }}
+
+// write composes the line of a request that has ended. It holds no header, no
+// query and no text but names; a field that says nothing is left out.
+func (l *accessLog) write(x *exchange, status Status, kind string, now int64) {
+	if l.w == nil {
+		return
+	}
+	buf := lineBuffers.Get().(*[]byte)
+	e := line{append((*buf)[:0], `{"time":"`...)}
+	e.b = x.wall(now).UTC().AppendFormat(e.b, time.RFC3339Nano)
+	e.b = append(e.b, '"')
+	m := &x.meter
+	e.text("id", clip(x.id))
+	e.text("engine_id", m.ID)
+	e.text("trace_id", x.traceID())
+	e.text("client", clientIP(x.r))
+	e.text("method", clip(x.method))
+	e.text("route", x.route)
+	e.text("model", x.model)
+	e.text("tenant", x.tenant)
+	if u := x.up.Load(); u != nil {
+		e.text("upstream", u.name)
+	}
+	e.text("status", status.String())
+	e.text("error", kind)
+	e.count("code", int64(x.code))
+	if m.Kind == stream.Events {
+		e.b = append(e.b, `,"stream":true`...)
+	}
+	e.count("retries", int64(x.retries))
+	e.span("queue_seconds", x.arrived, x.admitted)
+	e.span("upstream_head_seconds", x.sent, x.head)
+	e.span("ttft_seconds", x.arrived, m.First)
+	e.span("duration_seconds", x.arrived, now)
+	e.span("client_blocked_seconds", 1, 1+x.blocked)
+	e.count("prompt_tokens", int64(m.Usage.PromptTokens))
+	e.count("cached_tokens", int64(m.Usage.CachedTokens))
+	if n, how := m.Tokens(); n > 0 {
+		e.count("output_tokens", int64(n))
+		e.text("counted_by", how)
+	}
+	e.text("finish_reason", m.Finish)
+	e.count("received_bytes", x.received)
+	e.count("sent_bytes", x.answered)
+	*buf = append(e.b, "}\n"...)
+	select {
+	case l.lines <- buf:
+	default:
+		lineBuffers.Put(buf)
+		l.lost.Add(1)
+	}
+}
+
+// line is a JSON object that is being composed.
+type line struct{ b []byte }
+
+func (e *line) key(name string) {
+	e.b = append(append(append(e.b, `,"`...), name...), `":`...)
+}
+
+func (e *line) text(name, v string) {
+	if v == "" {
+		return
+	}
+	e.key(name)
+	for _, c := range []byte(v) {
+		if c < ' ' || c > '~' || c == '"' || c == '\\' {
+			quoted, _ := json.Marshal(v) // a string has no way to fail
+			e.b = append(e.b, quoted...)
+			return
+		}
+	}
+	e.b = append(append(append(e.b, '"'), v...), '"')
+}
+
+func (e *line) count(name string, v int64) {
+	if v != 0 {
+		e.key(name)
+		e.b = strconv.AppendInt(e.b, v, 10)
+	}
+}
+
+// span writes the seconds between two times, neither of which is 0, to the
+// microsecond.
+func (e *line) span(name string, from, to int64) {
+	if from != 0 && to != 0 && to != from {
+		e.key(name)
+		e.b = strconv.AppendFloat(e.b, float64((to-from)/1000)/1e6, 'f', -1, 64)
+	}
+}
+
+func clip(s string) string { return s[:min(len(s), maxLabel)] }

@@ -1,0 +1,231 @@
+package gateway
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Families of the engine under the extended vLLM names.
+var (
+	descQueueDepth = family("vllm_queue_depth", "Number of requests waiting in queue", "model", "upstream")
+	descKV         = family("vllm_kv_cache_utilization", "KV cache utilization (0-1)", "model", "upstream")
+	descEvictions  = family("vllm_kv_cache_evictions_total", "Total KV cache block evictions: the engine's preemptions, each of which gives a request's blocks up", "model", "upstream")
+	descBatch      = family("vllm_decode_batch_size", "Decode batch size per step: output tokens over steps between two readings of the engine's counters, once for each step", "model", "upstream")
+	descHitRate    = family("vllm_prefix_cache_hit_rate", "Prefix cache hit rate (0-1), between the last two readings that differ", "model", "upstream")
+)
+
+// collect puts what is known of upstreams and of open requests on a page.
+func (g *Gateway) collect(p page) {
+	now := g.clock.Now()
+	var states [len(stateNames)]int
+	leaks := 0
+	g.open.each(func(x *exchange) {
+		states[x.state.Load()]++
+		if now-x.arrived > int64(g.cfg.LeakAge) {
+			leaks++
+		}
+	})
+	for i, n := range states {
+		p.gauge(descOpen, float64(n), state(i).String())
+	}
+	p.gauge(descLeaks, float64(leaks))
+	p.gauge(descLimit, float64(g.admission.limit()))
+	for _, u := range g.upstreams {
+		up := 1.0
+		if u.down.Load() {
+			up = 0
+		}
+		p.gauge(descUp, up, u.name)
+		p.gauge(descInFlight, float64(u.inFlight.Load()), u.name)
+		p.counter(descAttempts, float64(u.requests.Load()), u.name)
+		p.counter(descFailures, float64(u.failures.Load()), u.name)
+		u.engine.collect(p, u.name)
+	}
+}
+
+func (e *engineState) collect(p page, name string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.at.IsZero() || time.Since(e.at) > staleEngine {
+		return
+	}
+	p.gauge(descHeld, float64(e.held), name)
+	p.gauge(descExcess, float64(e.excess), name)
+	p.gauge(descMissing, float64(e.missing), name)
+	for model, m := range e.models {
+		p.gauge(descQueueDepth, m.waiting, model, name)
+		if m.hasKV {
+			p.gauge(descKV, m.kv, model, name)
+		}
+		p.counter(descEvictions, m.preemptions, model, name)
+		p.histogram(descBatch, &m.batch, model, name)
+		if m.hasHits {
+			p.gauge(descHitRate, m.hitRate, model, name)
+		}
+	}
+}
+
+// staleEngine is the age from which on a reading says nothing of the present.
+const staleEngine = time.Minute
+
+var descMissing = family("sixty_gateway_upstream_engine_missing", "Generating requests that are open here for a while and that the engine neither runs nor has waiting.", "upstream")
+
+// Admin returns the handler of the admin listener: the metrics, the open
+// requests, and whether the gateway is alive and ready.
+func (g *Gateway) Admin() http.Handler {
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(g.metrics, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	mux.HandleFunc("GET /requests", g.serveRequests)
+	mux.HandleFunc("GET /health", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
+		if g.draining.Load() || !slices.ContainsFunc(g.upstreams, func(u *upstream) bool { return !u.down.Load() }) {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	return mux
+}
+
+// Requests is the answer of GET /requests.
+type Requests struct {
+	Schema    string          `json:"schema"` // "sixty.gateway.requests/v1"
+	Time      time.Time       `json:"time"`
+	Open      int             `json:"open"`
+	LeakAge   float64         `json:"leak_age_seconds"`
+	Leaks     int             `json:"suspected_leaks"`
+	Requests  []OpenRequest   `json:"requests"` // the oldest first
+	Omitted   int             `json:"omitted,omitempty"`
+	Upstreams []UpstreamState `json:"upstreams"`
+}
+
+// OpenRequest is one request that has not ended. Times are seconds.
+type OpenRequest struct {
+	ID       string  `json:"id"`
+	Age      float64 `json:"age_seconds"`
+	State    string  `json:"state"`
+	Idle     float64 `json:"idle_seconds"` // since something moved
+	Route    string  `json:"route"`
+	Model    string  `json:"model,omitempty"`
+	Tenant   string  `json:"tenant,omitempty"`
+	Upstream string  `json:"upstream,omitempty"`
+	Tokens   int64   `json:"output_tokens"`
+	Blocked  float64 `json:"client_blocked_seconds,omitempty"` // in the present write
+	Leak     bool    `json:"suspected_leak,omitempty"`
+}
+
+// UpstreamState is one upstream.
+type UpstreamState struct {
+	Name   string       `json:"upstream"`
+	Up     bool         `json:"up"`
+	Open   int64        `json:"open"`
+	Engine *EngineState `json:"engine,omitempty"` // nil where it does not say
+	// Left are requests whose client has gone, while the engine holds more
+	// requests than are open here: it may still work on these. The latest first.
+	Left []LeftRequest `json:"possibly_still_held,omitempty"`
+}
+
+// EngineState is what the engine says of its requests.
+type EngineState struct {
+	Age     float64 `json:"age_seconds"`
+	Running float64 `json:"running"`
+	Waiting float64 `json:"waiting"`
+	Excess  int     `json:"excess"`  // held there and not open here
+	Missing int     `json:"missing"` // open here for a while and not held there
+}
+
+// LeftRequest is a request whose client left.
+type LeftRequest struct {
+	ID       string  `json:"id"`
+	EngineID string  `json:"engine_id,omitempty"` // as the answer told it
+	Model    string  `json:"model,omitempty"`
+	Ago      float64 `json:"left_seconds_ago"`
+	Lasted   float64 `json:"lasted_seconds"`
+}
+
+const (
+	maxListed = 1000
+	maxLeft   = 20
+)
+
+// List returns the open requests that are at least so old, and the upstreams.
+func (g *Gateway) List(atLeast time.Duration) Requests {
+	now := g.clock.Now()
+	seconds := func(since int64) float64 { return time.Duration(now - since).Seconds() }
+	out := Requests{
+		Schema: "sixty.gateway.requests/v1", Time: time.Now(), LeakAge: g.cfg.LeakAge.Seconds(),
+		Requests: []OpenRequest{}, Upstreams: []UpstreamState{},
+	}
+	g.open.each(func(x *exchange) {
+		out.Open++
+		leak := g.cfg.LeakAge > 0 && now-x.arrived > int64(g.cfg.LeakAge)
+		if leak {
+			out.Leaks++
+		}
+		if now-x.arrived < int64(atLeast) {
+			return
+		}
+		if len(out.Requests) >= maxListed {
+			out.Omitted++
+			return
+		}
+		o := OpenRequest{
+			ID: x.id, Age: seconds(x.arrived), State: state(x.state.Load()).String(), Idle: max(seconds(x.last.Load()), 0),
+			Route: x.route, Tenant: x.tenant, Tokens: x.tokens.Load(), Leak: leak,
+		}
+		if m := x.shown.Load(); m != nil {
+			o.Model = *m
+		}
+		if u := x.up.Load(); u != nil {
+			o.Upstream = u.name
+		}
+		if since := x.writing.Load(); since > 0 {
+			o.Blocked = seconds(since)
+		}
+		out.Requests = append(out.Requests, o)
+	})
+	for _, u := range g.upstreams {
+		s := UpstreamState{Name: u.name, Up: !u.down.Load(), Open: u.inFlight.Load()}
+		e := &u.engine
+		e.mu.Lock()
+		if !e.at.IsZero() {
+			s.Engine = &EngineState{Age: time.Since(e.at).Seconds(), Excess: e.excess, Missing: e.missing}
+			for _, m := range e.models {
+				s.Engine.Running += m.running
+				s.Engine.Waiting += m.waiting
+			}
+		}
+		exceeded := e.exceeded
+		e.mu.Unlock()
+		if exceeded >= 2 {
+			for _, d := range g.departed.of(u, maxLeft) {
+				s.Left = append(s.Left, LeftRequest{d.id, d.engineID, d.model, seconds(d.at), d.lasted.Seconds()})
+			}
+		}
+		out.Upstreams = append(out.Upstreams, s)
+	}
+	return out
+}
+
+func (g *Gateway) serveRequests(w http.ResponseWriter, r *http.Request) {
+	var atLeast time.Duration
+	if v := r.URL.Query().Get("min_age"); v != "" {
+		d, err := time.ParseDuration(v)
+		if err != nil {
+			http.Error(w, "min_age: want a duration such as 30s, got "+strconv.Quote(v), http.StatusBadRequest)
+			return
+		}
+		atLeast = d
+	}
+	w.Header().Set("Content-Type", "application/json")
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	_ = e.Encode(g.List(atLeast))
+}

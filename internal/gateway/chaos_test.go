@@ -1,0 +1,301 @@
+package gateway
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// TestChaos sends requests that end in every way, to upstreams that fail in every
+// way, and then nothing may be left: each request has one status, and no
+// goroutine, socket or entry remains. SIXTY_CHAOS is how many requests; a million
+// take about ten minutes on an idle core.
+func TestChaos(t *testing.T) {
+	requests := 3000
+	if v := os.Getenv("SIXTY_CHAOS"); v != "" {
+		var err error
+		if requests, err = strconv.Atoi(v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if testing.Short() {
+		requests = 500
+	}
+	ups := []string{raw(t, chaosUpstream), raw(t, chaosUpstream), raw(t, chaosUpstream)}
+	counting := &countLines{}
+	g := start(t, Config{
+		AccessLog: counting, HealthEvery: 100 * time.Millisecond, HeaderTimeout: 400 * time.Millisecond, IdleTimeout: 400 * time.Millisecond,
+		ClientTimeout: 400 * time.Millisecond, MaxBody: 1 << 20, TenantHeader: "X-Tenant", AskUsage: true,
+		Admission: Admission{MaxConcurrent: 40, MaxQueued: 20, QueueTimeout: 200 * time.Millisecond},
+	}, ups...)
+	host := strings.TrimPrefix(g.url, "http://")
+	const clients = 96
+	before := 0
+	var wg sync.WaitGroup
+	var next atomic.Int64
+	began := time.Now()
+	for c := range clients {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(1, uint64(c)))
+			tr := &http.Transport{Protocols: new(http.Protocols), MaxIdleConnsPerHost: 4}
+			if c%3 == 0 {
+				tr.Protocols.SetUnencryptedHTTP2(true)
+			} else {
+				tr.Protocols.SetHTTP1(true)
+			}
+			defer tr.CloseIdleConnections()
+			for next.Add(1) <= int64(requests) {
+				chaosClient(rng, tr, host)
+			}
+		})
+	}
+	time.Sleep(50 * time.Millisecond)
+	before = runtime.NumGoroutine()
+	wg.Wait()
+	g.settle(t)
+	took := time.Since(began)
+
+	var offered, ended uint64
+	byStatus := map[string]uint64{}
+	g.metrics.mu.Lock()
+	for _, s := range g.metrics.sets {
+		offered += s.arrived
+		for status, n := range s.ends {
+			ended += n
+			if n > 0 {
+				byStatus[Status(status).String()] += n
+			}
+		}
+	}
+	g.metrics.mu.Unlock()
+	if offered != ended || ended < uint64(requests)/2 {
+		t.Errorf("%d requests arrived and %d ended, of %d that clients tried", offered, ended, requests)
+	}
+	if byStatus["open"] != 0 {
+		t.Errorf("%d requests ended in no status", byStatus["open"])
+	}
+	for _, want := range []Status{Success, ClientError, UpstreamError, ErrorEvent, Timeout, ClientDisconnect, Rejected} {
+		if byStatus[want.String()] == 0 {
+			t.Errorf("no request ended as %s: the chaos is too mild", want)
+		}
+	}
+	for _, u := range g.upstreams {
+		if n := u.inFlight.Load(); n != 0 {
+			t.Errorf("%d requests are open at %s", n, u.name)
+		}
+	}
+	g.admission.mu.Lock()
+	if g.admission.admitted != 0 || len(g.admission.queue) != 0 {
+		t.Errorf("%d admitted, %d queued", g.admission.admitted, len(g.admission.queue))
+	}
+	g.admission.mu.Unlock()
+	eventually(t, "lines of the access log are missing", func() bool { return counting.n.Load()+g.Gateway.log.lost.Load() == int64(ended) })
+	if err := g.metrics.valid(); err != nil {
+		t.Error(err)
+	}
+	if err := g.stop(); err != nil {
+		t.Error(err)
+	}
+	// What is left of goroutines and sockets TestMain's leak check sees.
+	t.Logf("%d requests in %s: %v; %d goroutines at work", ended, took.Round(time.Millisecond), byStatus, before)
+}
+
+// valid reports what Prometheus' own checks say of the page.
+func (m *measures) valid() error {
+	reg := prometheus.NewPedanticRegistry()
+	if err := reg.Register(m); err != nil {
+		return err
+	}
+	_, err := reg.Gather()
+	return err
+}
+
+type countLines struct{ n atomic.Int64 }
+
+func (c *countLines) Write(p []byte) (int, error) {
+	c.n.Add(int64(bytes.Count(p, []byte("\n"))))
+	return len(p), nil
+}
+
+// chaosUpstream answers requests on a connection, each in another way, until it
+// breaks it.
+func chaosUpstream(c net.Conn) {
+	rng := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 7))
+	br := bufio.NewReader(c)
+	for {
+		_ = c.SetDeadline(time.Now().Add(3 * time.Second))
+		r, err := http.ReadRequest(br)
+		if err != nil {
+			return
+		}
+		if r.Method != http.MethodPost {
+			io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+			continue
+		}
+		if rng.IntN(10) > 0 {
+			if _, err := io.Copy(io.Discard, r.Body); err != nil {
+				return
+			}
+		}
+		if !chaosAnswer(rng, c) {
+			return
+		}
+	}
+}
+
+const chaosHead = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+// chaosAnswer reports whether the connection may be used again.
+func chaosAnswer(rng *rand.Rand, c net.Conn) bool {
+	chunk := func(s string) string { return fmt.Sprintf("%x\r\n%s\r\n", len(s), s) }
+	event := func(i int) string {
+		return fmt.Sprintf(`data: {"id":"x","model":"m","choices":[{"delta":{"content":"%d"}}]}`+"\n\n", i)
+	}
+	tokens := func(n int) {
+		for i := range n {
+			s := chunk(event(i))
+			k := rng.IntN(len(s)) // a boundary anywhere
+			io.WriteString(c, s[:k])
+			if rng.IntN(4) == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			io.WriteString(c, s[k:])
+		}
+	}
+	switch rng.IntN(16) {
+	case 0: // dies at once
+		return false
+	case 1: // a reset
+		_ = c.(*net.TCPConn).SetLinger(0)
+		return false
+	case 2: // garbage
+		io.WriteString(c, "\x00\x01garbage\r\n\r\n")
+		return false
+	case 3: // never answers
+		_, _ = c.Read(make([]byte, 1))
+		return false
+	case 4: // dies in the stream
+		io.WriteString(c, chaosHead)
+		tokens(3)
+		return false
+	case 5: // an error in the stream
+		io.WriteString(c, chaosHead)
+		tokens(2)
+		io.WriteString(c, chunk(`data: {"error":{"message":"no","type":"E"}}`+"\n\n")+"0\r\n\r\n")
+		return true
+	case 6: // an endless line
+		io.WriteString(c, chaosHead)
+		for range 40 {
+			if _, err := io.WriteString(c, chunk(strings.Repeat("x", 64<<10))); err != nil {
+				return false
+			}
+		}
+		io.WriteString(c, "0\r\n\r\n")
+		return true
+	case 7: // silence in the stream
+		io.WriteString(c, chaosHead)
+		tokens(1)
+		_, _ = c.Read(make([]byte, 1))
+		return false
+	case 8: // a refusal
+		io.WriteString(c, "HTTP/1.1 400 Bad\r\nContent-Type: application/json\r\nContent-Length: 24\r\n\r\n"+`{"error":{"message":"x"}}`[:24])
+		return true
+	case 9: // a server's error
+		io.WriteString(c, "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n")
+		return true
+	case 10: // not streamed
+		body := `{"id":"x","choices":[{"text":"a","finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":1}}`
+		fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+		return true
+	case 11: // a trickle
+		for _, b := range []byte(chaosHead + chunk(event(1)) + chunk("data: [DONE]\n\n") + "0\r\n\r\n") {
+			if _, err := c.Write([]byte{b}); err != nil {
+				return false
+			}
+		}
+		return true
+	default:
+		io.WriteString(c, chaosHead)
+		tokens(1 + rng.IntN(20))
+		io.WriteString(c, chunk(`data: {"choices":[{"delta":{},"finish_reason":"stop"}]}`+"\n\ndata: [DONE]\n\n")+"0\r\n\r\n")
+		return true
+	}
+}
+
+// chaosClient sends one request in one of many ways.
+func chaosClient(rng *rand.Rand, tr *http.Transport, host string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	body := `{"model":"m","stream":true,"messages":[{"role":"user","content":"` + strings.Repeat("x", rng.IntN(2000)) + `"}]}`
+	kind := rng.IntN(12)
+	switch kind {
+	case 0: // leaves soon
+		stay := time.Duration(rng.IntN(5)) * time.Millisecond
+		go func() { time.Sleep(stay); cancel() }()
+	case 1: // too large
+		body = strings.Repeat("x", 2<<20)
+	case 2, 3, 4: // by hand: vanishes in the body, pipelines, smuggles
+		d := net.Dialer{Timeout: time.Second}
+		c, err := d.DialContext(ctx, "tcp", host)
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(300 * time.Millisecond))
+		one := fmt.Sprintf("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+		switch kind {
+		case 2:
+			io.WriteString(c, one[:rng.IntN(len(one))])
+		case 3:
+			io.WriteString(c, one+one)
+			_, _ = io.CopyN(io.Discard, c, int64(rng.IntN(2000)))
+		case 4:
+			io.WriteString(c, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"+one)
+			_, _ = io.CopyN(io.Discard, c, 100)
+		}
+		return
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+host+"/v1/chat/completions", strings.NewReader(body))
+	if err != nil {
+		return
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("X-Tenant", fmt.Sprint(rng.IntN(5)))
+	r.Header.Set("X-Priority", fmt.Sprint(rng.IntN(3)))
+	if kind == 5 {
+		r.Header.Set("Content-Encoding", "gzip")
+	}
+	resp, err := tr.RoundTrip(r)
+	if err != nil {
+		return
+	}
+	defer resp.Body.Close()
+	switch kind {
+	case 6: // reads a little and leaves
+		_, _ = io.CopyN(io.Discard, resp.Body, int64(rng.IntN(300)))
+	case 7: // reads slowly
+		for range 20 {
+			if _, err := io.CopyN(io.Discard, resp.Body, 50); err != nil {
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	default:
+		_, _ = io.Copy(io.Discard, resp.Body)
+	}
+}

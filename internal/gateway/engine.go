@@ -1,0 +1,233 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"math"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	promlabels "github.com/prometheus/prometheus/model/labels"
+
+	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/metrics/scrape"
+)
+
+// engineState is what an upstream's engine says of itself.
+type engineState struct {
+	mu     sync.Mutex
+	at     time.Time // of the last page; zero without one
+	models map[string]*engineModel
+
+	held     int // requests that it runs or has waiting
+	excess   int // of these, beyond those that were open here
+	missing  int // requests open here for longer than two readings that it does not hold
+	exceeded int // readings in a row with an excess
+}
+
+// engineModel is one model of an engine. Several ranks are put together.
+type engineModel struct {
+	running, waiting          float64
+	kv                        float64 // share in use, of the fullest rank
+	preemptions               float64
+	generated, steps          float64
+	hits, queries             float64
+	batch                     histogram
+	hitRate                   float64 // since the reading before
+	hasKV, hasPrefix, hasHits bool
+}
+
+// Metrics of the engine, in canonical names.
+const (
+	engineRunning     = "vllm:num_requests_running"
+	engineWaiting     = "vllm:num_requests_waiting"
+	engineKV          = "vllm:kv_cache_usage_perc"
+	enginePreemptions = "vllm:num_preemptions_total"
+	engineGenerated   = "vllm:generation_tokens_total"
+	engineSteps       = "vllm:iteration_tokens_total_count"
+	engineHits        = "vllm:prefix_cache_hits_total"
+	engineQueries     = "vllm:prefix_cache_queries_total"
+)
+
+// readEngine reads the upstream's metrics page and its list of models. One that
+// has neither is a router, or another server: nothing is known of it then.
+func (g *Gateway) readEngine(ctx context.Context, u *upstream) {
+	g.learnModels(ctx, u)
+	body, err := g.scraper.Fetch(ctx, u.url.JoinPath("/metrics").String())
+	if err != nil {
+		return
+	}
+	type sample struct {
+		name, model string
+		v           float64
+	}
+	var samples []sample
+	var names []string
+	_, err = scrape.Parse(body.Raw, body.ContentType, func(l promlabels.Labels, _ int64, v float64) {
+		name := l.Get(promlabels.MetricName)
+		names = append(names, name)
+		samples = append(samples, sample{name, l.Get("model_name"), v})
+	})
+	if err != nil {
+		return
+	}
+	d, ok := dialect.Detect(names)
+	if !ok {
+		return
+	}
+	now := map[string]*engineModel{}
+	read := map[string]func(*engineModel, float64){
+		engineRunning:     func(m *engineModel, v float64) { m.running += v },
+		engineWaiting:     func(m *engineModel, v float64) { m.waiting += v },
+		engineKV:          func(m *engineModel, v float64) { m.kv, m.hasKV = max(m.kv, v), true },
+		enginePreemptions: func(m *engineModel, v float64) { m.preemptions += v },
+		engineGenerated:   func(m *engineModel, v float64) { m.generated += v },
+		engineSteps:       func(m *engineModel, v float64) { m.steps += v },
+		engineHits:        func(m *engineModel, v float64) { m.hits += v },
+		engineQueries:     func(m *engineModel, v float64) { m.queries, m.hasPrefix = m.queries+v, true },
+	}
+	by := map[string]func(*engineModel, float64){}
+	for canonical, fn := range read {
+		by[d.Metric(canonical)] = fn
+	}
+	for _, s := range samples {
+		fn, ok := by[s.name]
+		if !ok || math.IsNaN(s.v) || math.IsInf(s.v, 0) {
+			continue
+		}
+		m := now[s.model]
+		if m == nil {
+			if len(now) >= maxModels {
+				continue
+			}
+			m = &engineModel{batch: newHistogram(extendedBatch)}
+			now[s.model] = m
+		}
+		fn(m, s.v)
+	}
+	u.engine.update(g, u, now, body.At)
+}
+
+// update takes a new reading in.
+func (e *engineState) update(g *Gateway, u *upstream, now map[string]*engineModel, at time.Time) {
+	open, settled := g.openAt(u, 2*g.cfg.HealthEvery)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	held := 0.0
+	for model, m := range now {
+		held += m.running + m.waiting
+		if before := e.models[model]; before != nil {
+			m.batch, m.hitRate, m.hasHits = before.batch, before.hitRate, before.hasHits
+			if steps := m.steps - before.steps; steps > 0 && m.generated >= before.generated {
+				m.batch.observe((m.generated-before.generated)/steps, uint64(steps))
+			}
+			if queries := m.queries - before.queries; queries > 0 && m.hits >= before.hits {
+				m.hitRate, m.hasHits = (m.hits-before.hits)/queries, true
+			}
+		} else if m.queries > 0 {
+			m.hitRate, m.hasHits = m.hits/m.queries, true
+		}
+	}
+	e.models, e.at, e.held = now, at, int(held)
+	e.excess, e.missing = max(e.held-open, 0), max(settled-e.held, 0)
+	if e.excess == 0 {
+		e.exceeded = 0
+		g.departed.settle(u, g.clock.Now())
+	} else {
+		e.exceeded++
+	}
+}
+
+// openAt counts the requests that are open at an upstream, and of these those
+// that generate and were sent longer than a time ago.
+func (g *Gateway) openAt(u *upstream, ago time.Duration) (open, settled int) {
+	now := g.clock.Now()
+	g.open.each(func(x *exchange) {
+		if x.up.Load() != u {
+			return
+		}
+		open++
+		if routes[x.route] != "" && state(x.state.Load()) >= waiting && now-x.arrived > int64(ago) {
+			settled++
+		}
+	})
+	return open, settled
+}
+
+// learnModels asks an upstream which models it has.
+func (g *Gateway) learnModels(ctx context.Context, u *upstream) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.url.JoinPath("/v1/models").String(), nil)
+	if err != nil {
+		return
+	}
+	resp, err := u.client.Do(req)
+	if err != nil {
+		return
+	}
+	defer resp.Body.Close()
+	var list struct {
+		Data []struct {
+			ID string `json:"id"`
+		} `json:"data"`
+	}
+	if resp.StatusCode != http.StatusOK || json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&list) != nil {
+		return
+	}
+	for _, m := range list.Data {
+		g.metrics.learn(m.ID)
+	}
+}
+
+// departures remembers requests whose client left, until the engine is seen not
+// to hold more requests than are open.
+type departures struct {
+	mu   sync.Mutex
+	list []departure // the oldest first
+}
+
+type departure struct {
+	up       *upstream
+	id       string
+	engineID string
+	model    string
+	at       int64
+	lasted   time.Duration
+}
+
+const maxDepartures = 256
+
+func (d *departures) note(x *exchange, now int64) {
+	u := x.up.Load()
+	if u == nil || routes[x.route] == "" {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.list) >= maxDepartures {
+		d.list = slices.Delete(d.list, 0, 1)
+	}
+	d.list = append(d.list, departure{u, x.id, x.meter.ID, x.model, now, time.Duration(now - x.arrived)})
+}
+
+func (d *departures) settle(u *upstream, _ int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.list = slices.DeleteFunc(d.list, func(x departure) bool { return x.up == u })
+}
+
+// of lists those of an upstream, the latest first.
+func (d *departures) of(u *upstream, most int) (out []departure) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, x := range slices.Backward(d.list) {
+		if x.up == u && len(out) < most {
+			out = append(out, x)
+		}
+	}
+	return out
+}

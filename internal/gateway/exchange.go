@@ -1,0 +1,211 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/sixty-dev/sixty/internal/gateway/stream"
+	"github.com/sixty-dev/sixty/internal/openai"
+)
+
+// state is what a request waits for.
+type state uint32
+
+const (
+	receiving  state = iota // its body
+	queued                  // to be admitted
+	connecting              // a connection to an upstream
+	waiting                 // the head of the answer
+	prefill                 // the first token of a stream
+	streaming               // the rest
+)
+
+var stateNames = [...]string{"receiving", "queued", "connecting", "waiting", "prefill", "streaming"}
+
+func (s state) String() string { return stateNames[s] }
+
+// exchange is one request and its answer. Its goroutine owns it; what others
+// read is atomic or guarded by mu.
+type exchange struct {
+	g       *Gateway
+	w       http.ResponseWriter
+	r       *http.Request
+	ctl     *http.ResponseController
+	id      string
+	ours    bool // the id was made here
+	method  string
+	route   string
+	tenant  string
+	set     *series // where it is counted; by model once that is known
+	meter   stream.Meter
+	hider   *stream.Hider
+	hides   bool
+	req     openai.Request
+	body    *body
+	asked   string // the model that the client named
+	model   string // the same, if a server has it; else ""
+	offered bool   // counted as arrived
+
+	// Nanoseconds of the gateway's clock; 0 for never.
+	arrived, admitted, sent, head int64
+	last                          atomic.Int64 // when something moved: a byte of the client or of the upstream
+	writing                       atomic.Int64 // since when a write to the client blocks
+	blocked                       int64        // how long writes did
+	state                         atomic.Uint32
+	tokens                        atomic.Int64
+	up                            atomic.Pointer[upstream]
+	shown                         atomic.Pointer[string] // the model, for others
+
+	received, answered int64 // bytes of the bodies
+	code               int   // answered
+	retries            int
+	started            bool // the head of the answer went out
+	whole              bool // and its last byte
+	span               trace.Span
+	spanCtx            context.Context
+
+	mu     sync.Mutex
+	cause  error  // why it was cancelled
+	halt   func() // interrupts what the goroutine waits for
+	closed bool
+
+	prev, next *exchange // in the gateway's list
+}
+
+// cancel ends the exchange from outside, for a reason; the first one stays.
+func (x *exchange) cancel(cause error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.closed || x.cause != nil {
+		return
+	}
+	x.cause = cause
+	if x.halt != nil {
+		x.halt()
+	}
+	// Whatever blocks on the client ends too. HTTP/2 streams and HTTP/1
+	// connections both know deadlines.
+	past := time.Unix(1, 0)
+	if s := state(x.state.Load()); s == receiving {
+		_ = x.ctl.SetReadDeadline(past)
+	} else if cause != error(errClientGone) && x.writing.Load() != 0 {
+		_ = x.ctl.SetWriteDeadline(past)
+	}
+}
+
+// whenHalted sets what cancel interrupts, or returns the cause where it has been
+// cancelled already.
+func (x *exchange) whenHalted(halt func()) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.halt = halt
+	return x.cause
+}
+
+// because prefers the reason for which the exchange was cancelled to the error
+// that came of it.
+func (x *exchange) because(err error) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.cause != nil {
+		return x.cause
+	}
+	return err
+}
+
+func (x *exchange) enter(s state) {
+	x.state.Store(uint32(s))
+	x.touch()
+}
+
+func (x *exchange) touch() { x.last.Store(x.g.clock.Now()) }
+
+// table lists the open exchanges.
+type table struct {
+	mu    sync.Mutex
+	first exchange // its next and prev are the ends of the list
+	n     int
+}
+
+func (t *table) init() { t.first.next, t.first.prev = &t.first, &t.first }
+
+// add returns how many are open with this one.
+func (t *table) add(x *exchange) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	x.prev, x.next = t.first.prev, &t.first
+	x.prev.next, t.first.prev = x, x
+	t.n++
+	return t.n
+}
+
+func (t *table) remove(x *exchange) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	x.prev.next, x.next.prev = x.next, x.prev
+	x.prev, x.next = nil, nil
+	t.n--
+}
+
+func (t *table) len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.n
+}
+
+// each calls fn for every open exchange, the oldest first. fn must be quick.
+func (t *table) each(fn func(*exchange)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for x := t.first.next; x != &t.first; x = x.next {
+		fn(x)
+	}
+}
+
+// sweep ends exchanges that are over a limit.
+func (g *Gateway) sweep() {
+	now := g.clock.Now()
+	over := func(since int64, limit time.Duration) bool { return limit > 0 && since > 0 && now-since > int64(limit) }
+	g.open.each(func(x *exchange) {
+		if over(x.arrived, g.cfg.RequestTimeout) {
+			x.cancel(errTooLong)
+			return
+		}
+		if over(x.writing.Load(), g.cfg.ClientTimeout) {
+			x.cancel(errClientStalls)
+			return
+		}
+		last := x.last.Load()
+		switch state(x.state.Load()) {
+		case receiving:
+			if over(last, g.cfg.ClientTimeout) {
+				x.cancel(errClientStalls)
+			}
+		case waiting:
+			if over(last, g.cfg.HeaderTimeout) {
+				x.cancel(errNoHead)
+			}
+		case prefill, streaming:
+			if x.writing.Load() == 0 && over(last, g.cfg.IdleTimeout) {
+				x.cancel(errSilence)
+			}
+		}
+	})
+}
+
+// sweepEvery is how often limits are looked at: an exchange is ended at most so
+// much later than its limit says.
+func (g *Gateway) sweepEvery() time.Duration {
+	every := time.Second
+	for _, d := range []time.Duration{g.cfg.HeaderTimeout, g.cfg.IdleTimeout, g.cfg.RequestTimeout, g.cfg.ClientTimeout} {
+		if d > 0 {
+			every = min(every, d/4)
+		}
+	}
+	return max(every, time.Millisecond)
+}

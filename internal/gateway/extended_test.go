@@ -1,0 +1,123 @@
+package gateway
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/load/loadtest"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+)
+
+// expressions returns the queries and alert expressions of the document that
+// defines the extended vLLM metrics.
+func expressions(t *testing.T) (out []string) {
+	t.Helper()
+	files, _ := filepath.Glob(filepath.Join("..", "..", "..", "shared", "seeds", "000_*.txt"))
+	if len(files) == 0 {
+		t.Skip("the document that defines the extended metrics is not at hand (../shared/seeds)")
+	}
+	f, err := os.Open(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	s := bufio.NewScanner(f)
+	s.Buffer(nil, 1<<20)
+	for s.Scan() {
+		if _, expr, ok := strings.Cut(s.Text(), "expr: "); ok && strings.Contains(expr, "vllm_") {
+			out = append(out, expr)
+		}
+	}
+	return out
+}
+
+// TestTheExtendedRulesRunUnchanged asks every query and alert of the document about
+// two pages of a gateway whose engine shows what only it knows.
+func TestTheExtendedRulesRunUnchanged(t *testing.T) {
+	exprs := expressions(t)
+	if len(exprs) < 15 {
+		t.Fatalf("%d expressions were found", len(exprs))
+	}
+	script := scripted(t, loadtest.Script{TTFT: 5 * time.Millisecond, ITL: time.Millisecond, Tokens: 10})
+	steps := 0
+	up := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/metrics":
+			steps += 10
+			fmt.Fprintf(w, `vllm:num_requests_running{model_name="scripted"} 3
+vllm:num_requests_waiting{model_name="scripted"} 60
+vllm:kv_cache_usage_perc{model_name="scripted"} 0.97
+vllm:num_preemptions_total{model_name="scripted"} 5
+vllm:generation_tokens_total{model_name="scripted"} %d
+vllm:iteration_tokens_total_count{model_name="scripted"} %d
+vllm:prefix_cache_hits_total{model_name="scripted"} %d
+vllm:prefix_cache_queries_total{model_name="scripted"} %d
+`, 30*steps, steps, 4*steps, 10*steps)
+		default:
+			to := request(r.Method, script.URL()+r.URL.Path, "")
+			to.Body, to.ContentLength = r.Body, r.ContentLength
+			resp, err := http.DefaultClient.Do(to)
+			if err != nil {
+				return
+			}
+			defer resp.Body.Close()
+			w.Header().Set("Content-Type", resp.Header.Get("Content-Type"))
+			io.Copy(flushing{w}, resp.Body)
+		}
+	})
+	g := start(t, Config{}, up)
+	eventually(t, "the model is not known", func() bool { return g.metrics.knows("scripted") })
+	store, err := embedded.Open(embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	at := time.Now().Add(-10 * time.Minute)
+	for i := range 5 {
+		post(t, g.url+"/v1/completions", chat)
+		g.settle(t)
+		time.Sleep(50 * time.Millisecond)
+		resp, err := http.Get(g.admin + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		page, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		at = at.Add(20 * time.Second)
+		if _, err := store.Append(embedded.Target{Instance: "gateway:8081"}, at, page, resp.Header.Get("Content-Type"), time.Millisecond); err != nil {
+			t.Fatalf("page %d: %v", i, err)
+		}
+	}
+	for _, expr := range exprs {
+		// An alert's comparison only filters: what it compares must be there.
+		bare := expr
+		for _, op := range []string{" > ", " < "} {
+			bare, _, _ = strings.Cut(bare, op)
+		}
+		v, err := store.Query(context.Background(), bare, at)
+		if err != nil || len(v) != 1 {
+			t.Errorf("%s: %v series, %v", bare, len(v), err)
+		}
+		if _, err := store.Query(context.Background(), expr, at); err != nil {
+			t.Errorf("%s: %v", expr, err)
+		}
+	}
+	for expr, want := range map[string]float64{
+		"vllm_queue_depth": 60, "vllm_kv_cache_utilization": 0.97, "vllm_prefix_cache_hit_rate": 0.4, "vllm_kv_cache_evictions_total": 5,
+		"histogram_quantile(0.5, vllm_decode_batch_size_bucket)": 24, // 30 a step, in the bucket from 16 to 32
+		`vllm_requests_completed_total{status="success"}`:        5,
+	} {
+		v, err := store.Query(context.Background(), expr, at)
+		if err != nil || len(v) != 1 || float64(v[0].Value) != want {
+			t.Errorf("%s is %v (%v), want %v", expr, v, err, want)
+		}
+	}
+}

@@ -1,0 +1,634 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/sixty-dev/sixty/internal/load/loadtest"
+)
+
+func TestARequestIsTriedElsewhereWhereThatIsSafe(t *testing.T) {
+	dead := listen(t)
+	dead.Close()
+	var asked atomic.Int64
+	half := raw(t, func(c net.Conn) { // takes the request, and dies
+		if strings.HasPrefix(readRequest(c), "POST") {
+			asked.Add(1)
+		}
+	})
+	ok := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		w.Write(b)
+	})
+	t.Run("no connection", func(t *testing.T) {
+		g := start(t, Config{HealthEvery: time.Hour}, "http://"+dead.Addr().String(), ok)
+		for range 20 {
+			if resp, body := post(t, g.url+"/v1/completions", chat); resp.StatusCode != 200 || body != chat {
+				t.Fatalf("%d %s", resp.StatusCode, body)
+			}
+		}
+		if ends := g.ends(t); ends["success"] != 20 || len(ends) != 1 {
+			t.Errorf("ends %v", ends)
+		}
+	})
+	t.Run("a request that was taken is not sent twice", func(t *testing.T) {
+		g := start(t, Config{HealthEvery: time.Hour}, half)
+		if resp, _ := post(t, g.url+"/v1/completions", chat); resp.StatusCode != 502 || asked.Load() != 1 {
+			t.Errorf("%d, asked %d times", resp.StatusCode, asked.Load())
+		}
+	})
+	t.Run("retries are bounded", func(t *testing.T) {
+		g := start(t, Config{HealthEvery: time.Hour}, "http://"+dead.Addr().String())
+		for range 100 {
+			if resp, _ := post(t, g.url+"/v1/completions", chat); resp.StatusCode != 502 {
+				t.Fatal(resp.StatusCode)
+			}
+		}
+		if n := sum(g.families(t)["sixty_gateway_retries_total"]); n > 10+100/5 {
+			t.Errorf("%v retries of 100 requests", n)
+		}
+	})
+}
+
+func TestTheLeastLoadedUpstreamIsChosen(t *testing.T) {
+	hold := make(chan bool)
+	var slow, quick atomic.Int64
+	a := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			slow.Add(1)
+			<-hold
+		}
+	})
+	b := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			quick.Add(1)
+		}
+	})
+	g := start(t, Config{}, a, b)
+	var wg sync.WaitGroup
+	for slow.Load() == 0 {
+		wg.Go(func() { post(t, g.url+"/v1/completions", chat) })
+		time.Sleep(20 * time.Millisecond)
+	}
+	for range 10 {
+		post(t, g.url+"/v1/completions", chat)
+	}
+	close(hold)
+	wg.Wait()
+	if slow.Load() != 1 || quick.Load() < 10 {
+		t.Errorf("the busy one got %d, the idle one %d", slow.Load(), quick.Load())
+	}
+}
+
+func TestPromptsOfOnePrefixStayTogether(t *testing.T) {
+	var mu sync.Mutex
+	got := map[string]map[string]bool{} // prompt → upstreams
+	var ups []string
+	for i := range 4 {
+		ups = append(ups, serve(t, func(_ http.ResponseWriter, r *http.Request) {
+			b, _ := io.ReadAll(r.Body)
+			mu.Lock()
+			defer mu.Unlock()
+			if r.Method != http.MethodPost {
+				return
+			}
+			if got[string(b)] == nil {
+				got[string(b)] = map[string]bool{}
+			}
+			got[string(b)][fmt.Sprint(i)] = true
+		}))
+	}
+	g := start(t, Config{Sticky: true}, ups...)
+	all := map[string]bool{}
+	for i := range 20 {
+		body := fmt.Sprintf(`{"model":"m","prompt":"system prompt number %d"}`, i)
+		for range 5 {
+			post(t, g.url+"/v1/completions", body)
+		}
+	}
+	for body, to := range got {
+		if len(to) != 1 {
+			t.Errorf("%s went to %d upstreams", body, len(to))
+		}
+		for u := range to {
+			all[u] = true
+		}
+	}
+	if len(all) < 2 {
+		t.Error("all prefixes went to one upstream")
+	}
+}
+
+func TestAnUpstreamThatIsIllIsLeftOut(t *testing.T) {
+	var ill atomic.Bool
+	var asked atomic.Int64
+	a := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/health" && ill.Load():
+			w.WriteHeader(503)
+		case r.Method == http.MethodPost:
+			asked.Add(1)
+		}
+	})
+	b := serve(t, func(http.ResponseWriter, *http.Request) {})
+	g := start(t, Config{}, a, b)
+	name := strings.TrimPrefix(a, "http://")
+	up := func() float64 { return sum(g.families(t)["sixty_gateway_upstream_up"], "upstream", name) }
+	ill.Store(true)
+	eventually(t, "the upstream is up", func() bool { return up() == 0 })
+	before := asked.Load()
+	for range 10 {
+		post(t, g.url+"/v1/completions", chat)
+	}
+	if asked.Load() != before {
+		t.Error("an ill upstream was asked")
+	}
+	ill.Store(false)
+	eventually(t, "the upstream is down", func() bool { return up() == 1 })
+}
+
+func TestDraining(t *testing.T) {
+	up := scripted(t, loadtest.Script{TTFT: 10 * time.Millisecond, ITL: 20 * time.Millisecond, Tokens: 20})
+	g := start(t, Config{}, up.URL())
+	var body string
+	done := make(chan bool)
+	go func() {
+		defer close(done)
+		_, body = post(t, g.url+"/v1/completions", chat)
+	}()
+	eventually(t, "no request is open", func() bool { return g.InFlight() == 1 })
+	if err := g.stop(); err != nil {
+		t.Error(err)
+	}
+	<-done
+	if !strings.Contains(body, "[DONE]") {
+		t.Errorf("an open request was cut off: %.200s", body)
+	}
+	if _, err := net.Dial("tcp", strings.TrimPrefix(g.url, "http://")); err == nil {
+		t.Error("new connections are still taken")
+	}
+}
+
+func TestDrainingEndsWhatTakesTooLong(t *testing.T) {
+	up := scripted(t, loadtest.Script{TTFT: 10 * time.Millisecond, ITL: 100 * time.Millisecond, Tokens: 1000})
+	g := start(t, Config{}, up.URL())
+	go func() {
+		resp, err := http.Post(g.url+"/v1/completions", "application/json", strings.NewReader(chat))
+		if err == nil {
+			io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+		}
+	}()
+	eventually(t, "no request is open", func() bool { return g.InFlight() == 1 })
+	if err := g.stop(); err == nil || !strings.Contains(err.Error(), "1 request was cut off") {
+		t.Errorf("error %v", err)
+	}
+	if e := g.entries(t, 1); e[0].Status != "timeout" || e[0].Error != "shutdown" {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestUsageIsAskedForAndHidden(t *testing.T) {
+	up := scripted(t, loadtest.Script{Tokens: 5})
+	plain := start(t, Config{}, up.URL())
+	asks := start(t, Config{AskUsage: true}, up.URL())
+	_, want := post(t, plain.url+"/v1/chat/completions", chat)
+	_, got := post(t, asks.url+"/v1/chat/completions", chat)
+	if got != want || !strings.Contains(got, "[DONE]") {
+		t.Errorf("the client got %q, want %q", got, want)
+	}
+	if e := asks.entries(t, 1)[0]; e.Counted != "usage" || e.Prompt == 0 || e.Output != 5 {
+		t.Errorf("%+v", e)
+	}
+	if e := plain.entries(t, 1)[0]; e.Counted != "chunks" || e.Prompt != 0 {
+		t.Errorf("%+v", e)
+	}
+	own := strings.Replace(chat, `"stream":true`, `"stream":true,"stream_options":{"include_usage":true}`, 1)
+	_, want = post(t, plain.url+"/v1/chat/completions", own)
+	if _, got = post(t, asks.url+"/v1/chat/completions", own); got != want || !strings.Contains(got, `"usage":{`) {
+		t.Errorf("a client that asked got %q", got)
+	}
+}
+
+func TestAdmission(t *testing.T) {
+	hold := make(chan bool)
+	var mu sync.Mutex
+	var order []string
+	up := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			mu.Lock()
+			order = append(order, r.Header.Get("X-Priority"))
+			mu.Unlock()
+			<-hold
+		}
+	})
+	g := start(t, Config{Admission: Admission{MaxConcurrent: 1, MaxQueued: 2, QueueTimeout: time.Minute}}, up)
+	type result struct {
+		priority string
+		code     int
+		after    string
+	}
+	results := make(chan result, 10)
+	send := func(priority string) {
+		go func() {
+			r := request("POST", g.url+"/v1/completions", chat)
+			r.Header.Set("X-Priority", priority)
+			resp, err := http.DefaultClient.Do(r)
+			if err != nil {
+				results <- result{priority, 0, err.Error()}
+				return
+			}
+			io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+			results <- result{priority, resp.StatusCode, resp.Header.Get("Retry-After")}
+		}()
+	}
+	queue := func(n int) func() bool {
+		return func() bool {
+			g.admission.mu.Lock()
+			defer g.admission.mu.Unlock()
+			return len(g.admission.queue) == n
+		}
+	}
+	send("0")
+	eventually(t, "the first is not through", func() bool { mu.Lock(); defer mu.Unlock(); return len(order) == 1 })
+	send("1")
+	eventually(t, "nobody waits", queue(1))
+	send("5")
+	eventually(t, "one waits", queue(2))
+	send("3") // sheds the one with 1
+	if r := <-results; r.priority != "1" || r.code != 429 || r.after == "" {
+		t.Errorf("%+v", r)
+	}
+	send("2") // less important than both who wait
+	if r := <-results; r.priority != "2" || r.code != 429 {
+		t.Errorf("%+v", r)
+	}
+	// What does not generate passes.
+	if resp, err := http.Get(g.url + "/health"); err != nil || resp.StatusCode != 200 {
+		t.Errorf("%v %v", resp, err)
+	} else {
+		resp.Body.Close()
+	}
+	close(hold)
+	for range 3 {
+		if r := <-results; r.code != 200 {
+			t.Errorf("%+v", r)
+		}
+	}
+	if fmt.Sprint(order) != "[0 5 3]" {
+		t.Errorf("admitted in the order %v", order)
+	}
+	ends := g.ends(t)
+	if ends["rejected"] != 2 || ends["success"] != 4 {
+		t.Errorf("ends %v", ends)
+	}
+}
+
+func TestTokenRate(t *testing.T) {
+	up := scripted(t, loadtest.Script{Tokens: 500})
+	g := start(t, Config{Admission: Admission{TokensPerSecond: 10}}, up.URL())
+	body := strings.Replace(chat, `"stream":true`, `"stream":false`, 1)
+	if resp, _ := post(t, g.url+"/v1/chat/completions", body); resp.StatusCode != 200 {
+		t.Fatal(resp.StatusCode)
+	}
+	g.settle(t)
+	resp, text := post(t, g.url+"/v1/chat/completions", body)
+	if resp.StatusCode != 429 || resp.Header.Get("Retry-After") == "" || !strings.Contains(text, `"type":"token_rate_limit"`) {
+		t.Errorf("%d %v %s", resp.StatusCode, resp.Header, text)
+	}
+}
+
+// engine is an upstream whose engine says that it holds so many requests.
+func engine(t *testing.T, held *atomic.Int64, answer http.HandlerFunc) string {
+	return serve(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/metrics":
+			fmt.Fprintf(w, "# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{model_name=\"m\",engine=\"0\"} %d\nvllm:num_requests_waiting{model_name=\"m\",engine=\"0\"} 0\nvllm:time_to_first_token_seconds_count{model_name=\"m\"} 1\n", held.Load())
+		case "/v1/models":
+			io.WriteString(w, `{"data":[{"id":"m"}]}`)
+		case "/v1/completions":
+			answer(w, r)
+		}
+	})
+}
+
+func (r *running) list(t *testing.T) Requests {
+	t.Helper()
+	resp, err := http.Get(r.admin + "/requests")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var out Requests
+	if err := json.NewDecoder(resp.Body).Decode(&out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestARequestThatTheEngineStillHoldsIsNamed has a client that leaves, and an
+// engine that goes on.
+func TestARequestThatTheEngineStillHoldsIsNamed(t *testing.T) {
+	var held atomic.Int64
+	up := engine(t, &held, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		io.WriteString(w, `data: {"id":"cmpl-77","model":"m","choices":[{"text":"a","finish_reason":null}]}`+"\n\n")
+		w.(http.Flusher).Flush()
+		held.Store(1)
+		<-r.Context().Done()
+	})
+	g := start(t, Config{LeakAge: 50 * time.Millisecond}, up)
+	eventually(t, "the model is not known", func() bool { return g.metrics.knows("m") })
+	ctx, leave := context.WithCancel(t.Context())
+	r := request("POST", g.url+"/v1/completions", `{"model":"m","prompt":"x","stream":true}`).WithContext(ctx)
+	r.Header.Set("X-Request-Id", "left")
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	eventually(t, "no leak is suspected", func() bool { return g.list(t).Leaks == 1 })
+	l := g.list(t)
+	if q := l.Requests[0]; q.ID != "left" || !q.Leak || q.Model != "m" || q.Tokens != 1 || q.State != "streaming" || q.Upstream == "" {
+		t.Errorf("%+v", q)
+	}
+	if l.Upstreams[0].Left != nil {
+		t.Errorf("%+v", l.Upstreams[0])
+	}
+	leave()
+	g.settle(t)
+	eventually(t, "the request that the engine holds is not named", func() bool { return len(g.list(t).Upstreams[0].Left) == 1 })
+	if q := g.list(t).Upstreams[0].Left[0]; q.ID != "left" || q.EngineID != "cmpl-77" || q.Model != "m" {
+		t.Errorf("%+v", q)
+	}
+	held.Store(0)
+	eventually(t, "the request is still named", func() bool { return len(g.list(t).Upstreams[0].Left) == 0 })
+}
+
+// TestARequestThatNoEngineTookIsCounted has an API server that takes requests and
+// an engine that knows of none.
+func TestARequestThatNoEngineTookIsCounted(t *testing.T) {
+	var held atomic.Int64
+	up := engine(t, &held, func(_ http.ResponseWriter, r *http.Request) { io.ReadAll(r.Body); <-r.Context().Done() })
+	g := start(t, Config{}, up)
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	go http.DefaultClient.Do(request("POST", g.url+"/v1/completions", `{"model":"m","prompt":"x"}`).WithContext(ctx))
+	eventually(t, "the request is not missed in the engine", func() bool {
+		return sum(g.families(t)["sixty_gateway_upstream_engine_missing"]) == 1
+	})
+	leave()
+	g.settle(t)
+}
+
+func TestSecretsAndTextsAreNeitherLoggedNorShown(t *testing.T) {
+	spans := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+	up := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer sk-secret" && r.Method == http.MethodPost {
+			t.Errorf("the upstream got %q", r.Header.Get("Authorization"))
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, `data: {"id":"x","choices":[{"text":"secret answer"}]}`+"\n\n"+`data: {"error":{"message":"secret prompt","type":"E"}}`+"\n\n")
+	})
+	g := start(t, Config{TenantHeader: "X-Key", HashTenants: true, Tracer: provider.Tracer("x")}, up)
+	r := request("POST", g.url+"/v1/completions?key=secret", `{"model":"m","stream":true,"prompt":"secret prompt"}`)
+	r.Header.Set("X-Key", "secret-tenant")
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	io.Copy(io.Discard, resp.Body)
+	resp.Body.Close()
+	g.entries(t, 1)
+	resp, err = http.Get(g.admin + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, _ := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	all := g.log.String() + string(page) + fmt.Sprintf("%+v", spans.GetSpans().Snapshots())
+	if i := strings.Index(all, "secret"); i >= 0 {
+		t.Errorf("a secret is shown: …%s…", all[max(0, i-100):i+50])
+	}
+}
+
+func TestTraces(t *testing.T) {
+	spans := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+	var passed atomic.Value
+	script := scripted(t, loadtest.Script{TTFT: 20 * time.Millisecond, ITL: 5 * time.Millisecond, Tokens: 5})
+	up := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			return
+		}
+		passed.Store(r.Header.Get("Traceparent"))
+		to := request(r.Method, script.URL()+r.URL.Path, "")
+		to.Body, to.ContentLength = r.Body, r.ContentLength
+		resp, err := http.DefaultClient.Do(to)
+		if err != nil {
+			return
+		}
+		defer resp.Body.Close()
+		w.Header().Set("Content-Type", resp.Header.Get("Content-Type"))
+		io.Copy(flushing{w}, resp.Body)
+	})
+	g := start(t, Config{Tracer: provider.Tracer("x"), HealthEvery: time.Hour}, up)
+	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	r := request("POST", g.url+"/v1/completions", chat)
+	r.Header.Set("Traceparent", parent)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	io.Copy(io.Discard, resp.Body)
+	resp.Body.Close()
+	g.settle(t)
+	eventually(t, "spans are missing", func() bool { return len(spans.GetSpans()) == 4 })
+	names := map[string]time.Duration{}
+	for _, s := range spans.GetSpans() {
+		names[s.Name] = s.EndTime.Sub(s.StartTime)
+		if s.SpanContext.TraceID().String() != "0af7651916cd43dd8448eb211c80319c" {
+			t.Errorf("span %s is of trace %s", s.Name, s.SpanContext.TraceID())
+		}
+		if s.Name == "POST /v1/completions" {
+			if got := passed.Load().(string); !strings.Contains(got, s.SpanContext.SpanID().String()) {
+				t.Errorf("the upstream got %s", got)
+			}
+			if set := attribute.NewSet(s.Attributes...); func() int64 { v, _ := set.Value("gen_ai.usage.output_tokens"); return v.AsInt64() }() != 5 {
+				t.Errorf("%v", s.Attributes)
+			}
+		}
+	}
+	if names["prefill"] < 20*time.Millisecond || names["queue"] <= 0 || names["decode"] <= 0 {
+		t.Errorf("spans %v", names)
+	}
+	// Without a tracer the context passes as it is.
+	plain := start(t, Config{HealthEvery: time.Hour}, up)
+	r = request("POST", plain.url+"/v1/completions", chat)
+	r.Header.Set("Traceparent", parent)
+	if resp, err = http.DefaultClient.Do(r); err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	plain.settle(t)
+	if passed.Load() != parent {
+		t.Errorf("the upstream got %v", passed.Load())
+	}
+}
+
+type flushing struct{ w http.ResponseWriter }
+
+func (f flushing) Write(p []byte) (int, error) {
+	n, err := f.w.Write(p)
+	f.w.(http.Flusher).Flush()
+	return n, err
+}
+
+// TestOnlyConfiguredUpstreamsAreAsked sends what an open proxy would fall for, and
+// what smuggles requests.
+func TestOnlyConfiguredUpstreamsAreAsked(t *testing.T) {
+	var elsewhere atomic.Int64
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
+	defer other.Close()
+	var paths sync.Map
+	up := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		paths.Store(r.Method+" "+r.URL.Path, true)
+		b, _ := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "%d", len(b))
+	})
+	g := start(t, Config{HealthEvery: time.Hour}, up)
+	host := strings.TrimPrefix(other.URL, "http://")
+	for name, tt := range map[string]struct {
+		raw  string
+		want string
+	}{
+		"absolute form":           {"GET http://" + host + "/x HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n", "HTTP/1.1 200"},
+		"connect":                 {"CONNECT " + host + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n", "HTTP/1.1 405"},
+		"conflicting lengths":     {"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\nabcde", "HTTP/1.1 400"},
+		"length and chunks":       {"POST /both HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 "},
+		"an unknown encoding":     {"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", "HTTP/1.1 501"},
+		"a space before a colon":  {"POST / HTTP/1.1\r\nHost: a\r\nContent-Length : 4\r\n\r\nabcd", "HTTP/1.1 400"},
+		"a header without a host": {"GET / HTTP/1.1\r\n\r\n", "HTTP/1.1 400"},
+		"a chunk that lies":       {"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab\r\n0\r\n\r\n", "HTTP/1.1 400"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := net.Dial("tcp", strings.TrimPrefix(g.url, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+			io.WriteString(c, tt.raw)
+			b := make([]byte, 4096)
+			n, _ := c.Read(b)
+			if got := string(b[:n]); !strings.HasPrefix(got, tt.want) {
+				t.Errorf("answer %.100q, want %s", got, tt.want)
+			}
+		})
+	}
+	if elsewhere.Load() != 0 {
+		t.Error("another host was asked")
+	}
+	if _, smuggled := paths.Load("GET /smuggled"); smuggled {
+		t.Error("a request was smuggled")
+	}
+	g.settle(t)
+}
+
+func TestASlowReaderHoldsLittleAndDelaysNobody(t *testing.T) {
+	piece := strings.Repeat("x", 1<<16)
+	var sent atomic.Int64
+	up := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			return
+		}
+		for range 4000 { // 250 MB
+			n, err := io.WriteString(w, piece)
+			sent.Add(int64(n))
+			if err != nil {
+				return
+			}
+		}
+	})
+	g := start(t, Config{ClientTimeout: 300 * time.Millisecond}, up)
+	resp, err := http.Post(g.url+"/big", "application/json", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp2, _ := http.Get(g.url + "/other"); resp2.StatusCode != 200 {
+		t.Error("another request failed")
+	} else {
+		resp2.Body.Close()
+	}
+	eventually(t, "the slow reader is not ended", func() bool { return g.InFlight() == 0 })
+	if n := sent.Load(); n > 64<<20 {
+		t.Errorf("%d bytes were taken from the upstream for a client that reads nothing", n)
+	}
+	if e := g.entries(t, 2); e[1].Status != "client_disconnect" || e[1].Error != "client_stalls" {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestTenantsAndModelsAreBounded(t *testing.T) {
+	up := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/completions" {
+			w.WriteHeader(404)
+		}
+	})
+	g := start(t, Config{TenantHeader: "X-Tenant", MaxTenants: 3}, up)
+	for i := range 20 {
+		r := request("POST", g.url+"/v1/completions", fmt.Sprintf(`{"model":"made-up-%d","prompt":"x"}`, i))
+		r.Header.Set("X-Tenant", fmt.Sprint("t", i))
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+	}
+	g.settle(t)
+	f := g.families(t)["sixty_gateway_requests_offered_total"]
+	if len(f.Metric) != 4 || sum(f) != 20 || sum(f, "model", "") != 20 || sum(f, "tenant", "other") != 17 {
+		t.Errorf("%v", f)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	for name, tt := range map[string]string{
+		"ftp://x":           "scheme",
+		"http://":           "names no host",
+		"http://u:p@x":      "user name",
+		"http://x?a=b":      "query",
+		"http://x http://x": "twice",
+		"":                  "no upstream",
+	} {
+		var cfg Config
+		for u := range strings.FieldsSeq(name) {
+			cfg.Upstreams = append(cfg.Upstreams, request("GET", "http://x", "").URL)
+			parsed, err := cfg.Upstreams[0].Parse(u)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg.Upstreams[len(cfg.Upstreams)-1] = parsed
+		}
+		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), tt) {
+			t.Errorf("%q: error %v, want %q", name, err, tt)
+		}
+	}
+}

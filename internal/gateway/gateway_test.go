@@ -1,0 +1,555 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"go.uber.org/goleak"
+
+	"github.com/sixty-dev/sixty/internal/load/loadtest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// lines is an access log that tests read.
+type lines struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// running is a gateway under test.
+type running struct {
+	*Gateway
+	url, admin string
+	log        *lines
+	stop       func() error
+}
+
+// start runs a gateway before upstreams. Its end is that of the test.
+func start(t testing.TB, cfg Config, upstreams ...string) *running {
+	t.Helper()
+	for _, u := range upstreams {
+		parsed, err := url.Parse(u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Upstreams = append(cfg.Upstreams, parsed)
+	}
+	r := &running{log: &lines{}}
+	if cfg.AccessLog == nil {
+		cfg.AccessLog = r.log
+	}
+	if cfg.HealthEvery == 0 {
+		cfg.HealthEvery = 20 * time.Millisecond
+	}
+	g, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, admin := listen(t), listen(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- g.Serve(ctx, Serving{Data: data, Admin: admin, DrainTimeout: 2 * time.Second}) }()
+	r.Gateway, r.url, r.admin = g, "http://"+data.Addr().String(), "http://"+admin.Addr().String()
+	r.stop = sync.OnceValue(func() error {
+		http.DefaultClient.CloseIdleConnections()
+		cancel()
+		return <-ended
+	})
+	t.Cleanup(func() { _ = r.stop() })
+	return r
+}
+
+func listen(t testing.TB) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// serve runs an upstream.
+func serve(t testing.TB, h http.HandlerFunc) string {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+func scripted(t testing.TB, s loadtest.Script) *loadtest.Server {
+	t.Helper()
+	srv, err := loadtest.Start(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = srv.Close() })
+	return srv
+}
+
+// raw runs an upstream that answers every connection with bytes.
+func raw(t testing.TB, answer func(net.Conn)) string {
+	t.Helper()
+	l := listen(t)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() {
+				defer c.Close()
+				answer(c)
+			})
+		}
+	})
+	t.Cleanup(func() { l.Close(); wg.Wait() })
+	return "http://" + l.Addr().String()
+}
+
+// readRequest reads the head and, by its length, the body of a request.
+func readRequest(c net.Conn) string {
+	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	var got []byte
+	buf := make([]byte, 4096)
+	for {
+		n, err := c.Read(buf)
+		got = append(got, buf[:n]...)
+		head, rest, ok := bytes.Cut(got, []byte("\r\n\r\n"))
+		if ok {
+			length := 0
+			for line := range strings.SplitSeq(string(head), "\r\n") {
+				if v, is := strings.CutPrefix(line, "Content-Length: "); is {
+					fmt.Sscan(v, &length)
+				}
+			}
+			if len(rest) >= length {
+				return string(got)
+			}
+		}
+		if err != nil {
+			return string(got)
+		}
+	}
+}
+
+const chat = `{"model":"scripted","stream":true,"max_tokens":8,"messages":[{"role":"user","content":"my secret prompt"}]}`
+
+func post(t testing.TB, to, body string) (*http.Response, string) {
+	t.Helper()
+	resp, err := http.Post(to, "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return resp, string(b) + "!" + err.Error()
+	}
+	return resp, string(b)
+}
+
+// families reads the metrics page.
+func (r *running) families(t testing.TB) map[string]*dto.MetricFamily {
+	t.Helper()
+	resp, err := http.Get(r.admin + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	p := expfmt.NewTextParser(model.UTF8Validation)
+	f, err := p.TextToMetricFamilies(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// sum adds up the series of a family whose labels match: name, value, name, value.
+func sum(f *dto.MetricFamily, match ...string) (total float64) {
+	if f == nil {
+		return 0
+	}
+series:
+	for _, m := range f.Metric {
+		for i := 0; i < len(match); i += 2 {
+			found := false
+			for _, l := range m.Label {
+				found = found || l.GetName() == match[i] && l.GetValue() == match[i+1]
+			}
+			if !found {
+				continue series
+			}
+		}
+		total += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+	}
+	return total
+}
+
+// ends returns how many requests ended in each status, once none is open.
+func (r *running) ends(t testing.TB) map[string]int {
+	t.Helper()
+	r.settle(t)
+	out := map[string]int{}
+	for _, m := range r.families(t)["sixty_gateway_requests_total"].GetMetric() {
+		for _, l := range m.Label {
+			if n := int(m.GetCounter().GetValue()); l.GetName() == "status" && n > 0 {
+				out[l.GetValue()] += n
+			}
+		}
+	}
+	return out
+}
+
+func (r *running) settle(t testing.TB) {
+	t.Helper()
+	eventually(t, "requests are open", func() bool { return r.InFlight() == 0 })
+}
+
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("still: %s", what)
+		}
+	}
+}
+
+// entry is what tests read of a line of the access log.
+type entry struct {
+	ID      string  `json:"id"`
+	Tenant  string  `json:"tenant"`
+	Model   string  `json:"model"`
+	Status  string  `json:"status"`
+	Error   string  `json:"error"`
+	Code    int     `json:"code"`
+	Stream  bool    `json:"stream"`
+	TTFT    float64 `json:"ttft_seconds"`
+	Prompt  int     `json:"prompt_tokens"`
+	Output  int     `json:"output_tokens"`
+	Counted string  `json:"counted_by"`
+	Finish  string  `json:"finish_reason"`
+}
+
+// entries waits for n lines of the access log.
+func (r *running) entries(t testing.TB, n int) []entry {
+	t.Helper()
+	eventually(t, "lines are missing in the access log", func() bool { return strings.Count(r.log.String(), "\n") >= n })
+	var out []entry
+	for line := range strings.Lines(r.log.String()) {
+		var e entry
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// TestNothingIsChanged compares what a client gets directly and through the
+// gateway, byte for byte, over both versions of HTTP.
+func TestNothingIsChanged(t *testing.T) {
+	big := strings.Repeat("0123456789abcdef", 1<<16)
+	up := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.Header().Set("X-Echo", r.Method+" "+r.URL.RequestURI()+" "+r.Header.Get("Authorization")+" "+r.Header.Get("Content-Type"))
+		w.Header()["Date"] = nil
+		switch r.URL.Path {
+		case "/empty":
+			w.WriteHeader(http.StatusNoContent)
+		case "/error":
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusTeapot)
+			io.WriteString(w, `{"error":{"message":"no"}}`)
+		case "/stream":
+			w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+			for i := range 20 {
+				fmt.Fprintf(w, "data: {\"i\":%d}\n\n", i)
+				if i%3 == 0 {
+					w.(http.Flusher).Flush()
+				}
+			}
+		case "/big":
+			io.WriteString(w, big)
+		case "/gzip":
+			w.Header().Set("Content-Encoding", "gzip")
+			w.Header().Set("Content-Type", "application/json")
+			w.Write([]byte{0x1f, 0x8b, 8, 0})
+		case "/cookies":
+			w.Header().Add("Set-Cookie", "a=1")
+			w.Header().Add("Set-Cookie", "b=2")
+		case "/redirect":
+			w.Header().Set("Location", "/else")
+			w.WriteHeader(http.StatusFound)
+		case "/untyped":
+			w.Header()["Content-Type"] = nil
+			io.WriteString(w, "<html>")
+		default:
+			w.Write(body)
+		}
+	})
+	g := start(t, Config{}, up)
+	type seen struct {
+		Status int
+		Header http.Header
+		Body   string
+	}
+	see := func(c *http.Client, base string, req func(string) *http.Request) seen {
+		resp, err := c.Do(req(base))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		b, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Header.Del("Content-Length") // HTTP/2 and net/http add and leave it out as they like
+		return seen{resp.StatusCode, resp.Header, string(b)}
+	}
+	no := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	one := &http.Client{Transport: &http.Transport{DisableCompression: true}, CheckRedirect: no}
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	two := &http.Client{Transport: &http.Transport{DisableCompression: true, Protocols: protocols}, CheckRedirect: no}
+	t.Cleanup(func() { one.CloseIdleConnections(); two.CloseIdleConnections() })
+	for name, req := range map[string]func(string) *http.Request{
+		"echo":     func(b string) *http.Request { return request("POST", b+"/v1/x?a=b%20c&d", "hello") },
+		"escapes":  func(b string) *http.Request { return request("GET", b+"/a%2Fb/%e4//c?x=%zz", "") },
+		"big body": func(b string) *http.Request { return request("POST", b+"/", big) },
+		"a body larger than is kept": func(b string) *http.Request {
+			return request("PUT", b+"/", strings.Repeat(big, 6))
+		},
+		"a body of unknown length": func(b string) *http.Request {
+			r := request("POST", b+"/", "")
+			r.Body, r.ContentLength = io.NopCloser(strings.NewReader(strings.Repeat(big, 6))), -1
+			return r
+		},
+		"empty": func(b string) *http.Request { return request("GET", b+"/empty", "") }, "error": func(b string) *http.Request { return request("POST", b+"/error", chat) },
+		"stream": func(b string) *http.Request { return request("POST", b+"/stream", chat) }, "big": func(b string) *http.Request { return request("GET", b+"/big", "") },
+		"gzip": func(b string) *http.Request { return request("GET", b+"/gzip", "") }, "cookies": func(b string) *http.Request { return request("GET", b+"/cookies", "") },
+		"redirect": func(b string) *http.Request { return request("GET", b+"/redirect", "") }, "untyped": func(b string) *http.Request { return request("GET", b+"/untyped", "") },
+		"head": func(b string) *http.Request { return request("HEAD", b+"/big", "") }, "delete": func(b string) *http.Request { return request("DELETE", b+"/x", "") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := see(one, up, req)
+			if diff := cmp.Diff(want, see(one, g.url, req)); diff != "" {
+				t.Errorf("over HTTP/1.1 (-direct +gateway):\n%.2000s", diff)
+			}
+			if diff := cmp.Diff(want, see(two, g.url, req)); diff != "" {
+				t.Errorf("over HTTP/2 (-direct +gateway):\n%.2000s", diff)
+			}
+		})
+	}
+}
+
+func request(method, to, body string) *http.Request {
+	r, err := http.NewRequest(method, to, strings.NewReader(body))
+	if err != nil {
+		panic(err)
+	}
+	r.Header.Set("Authorization", "Bearer sk-secret")
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	return r
+}
+
+func TestAStreamIsMeasured(t *testing.T) {
+	up := scripted(t, loadtest.Script{TTFT: 100 * time.Millisecond, ITL: 10 * time.Millisecond, Tokens: 12, RoleChunk: true})
+	g := start(t, Config{TenantHeader: "X-Tenant"}, up.URL())
+	r := request("POST", g.url+"/v1/chat/completions", chat)
+	r.Header.Set("X-Tenant", "acme")
+	r.Header.Set("X-Request-Id", "mine")
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	io.Copy(io.Discard, resp.Body)
+	resp.Body.Close()
+	e := g.entries(t, 1)[0]
+	truth := up.Truths()[0]
+	if truth.ID != "mine" || e.ID != "mine" {
+		t.Errorf("the request's id is %q here and %q upstream", e.ID, truth.ID)
+	}
+	if e.Status != "success" || e.Code != 200 || !e.Stream || e.Output != 12 || e.Model != "scripted" || e.Tenant != "acme" || e.Finish != "length" {
+		t.Errorf("%+v", e)
+	}
+	if off := e.TTFT - truth.First.Seconds(); off < 0 || off > 0.05 {
+		t.Errorf("TTFT %.6f s, the upstream's truth is %.6f s", e.TTFT, truth.First.Seconds())
+	}
+	f := g.families(t)
+	all := []string{"model", "scripted", "route", "/v1/chat/completions", "tenant", "acme"}
+	for name, want := range map[string]float64{
+		"sixty_gateway_requests_offered_total": 1, "sixty_gateway_output_tokens_total": 12,
+		"sixty_gateway_time_to_first_token_seconds": 1, "sixty_gateway_request_duration_seconds": 1,
+		"sixty_gateway_no_first_token_seconds": 0, "sixty_gateway_queue_seconds": 1,
+	} {
+		if got := sum(f[name], all...); got != want {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
+	// Tokens that came together with the first have no interval.
+	if n := sum(f["vllm_tbt_seconds"]); n > 11 || n != sum(f["sixty_gateway_inter_token_seconds"], all...) {
+		t.Errorf("%v intervals between 12 tokens", n)
+	}
+	for name, want := range map[string]float64{
+		"vllm_ttft_seconds": 1, "vllm_e2e_seconds": 1, "vllm_output_tokens_total": 12,
+		"gen_ai_server_time_to_first_token_seconds": 1, "gen_ai_server_request_duration_seconds": 1, "gen_ai_server_time_per_output_token_seconds": 1,
+	} {
+		if got := sum(f[name]); got != want {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
+}
+
+func TestEveryRequestEndsInOneStatus(t *testing.T) {
+	sse := "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+	chunk := func(s string) string { return fmt.Sprintf("%x\r\n%s\r\n", len(s), s) }
+	token := chunk(`data: {"choices":[{"delta":{"content":"a"}}]}` + "\n\n")
+	say := func(s string) func(net.Conn) {
+		return func(c net.Conn) {
+			if readRequest(c) != "" {
+				io.WriteString(c, s)
+			}
+		}
+	}
+	hold := func(s string) func(net.Conn) {
+		return func(c net.Conn) {
+			say(s)(c)
+			io.Copy(io.Discard, c) // until the other side closes
+		}
+	}
+	reset := func(s string) func(net.Conn) {
+		return func(c net.Conn) {
+			say(s)(c)
+			_ = c.(*net.TCPConn).SetLinger(0)
+		}
+	}
+	for name, tt := range map[string]struct {
+		up     func(net.Conn)
+		cfg    Config
+		want   string
+		code   int
+		broken bool // the client sees that the answer is not whole
+	}{
+		"success":                  {up: say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"), want: "success", code: 200},
+		"a refusal":                {up: say("HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno"), want: "client_error", code: 404},
+		"a server's error":         {up: say("HTTP/1.1 500 Oops\r\nContent-Length: 2\r\n\r\nno"), want: "upstream_error", code: 500},
+		"an error in the stream":   {up: say(sse + token + chunk("data: {\"error\":{\"type\":\"X\"}}\n\n") + chunk("data: [DONE]\n\n") + "0\r\n\r\n"), want: "error_event", code: 200},
+		"death in the stream":      {up: say(sse + token), want: "upstream_error", code: 200, broken: true},
+		"a reset in the stream":    {up: reset(sse + token), want: "upstream_error", code: 200, broken: true},
+		"an unfinished stream":     {up: say(sse + token + "0\r\n\r\n"), want: "upstream_error", code: 200},
+		"death before an answer":   {up: say(""), want: "upstream_error", code: 502},
+		"garbage":                  {up: say("SSH-2.0-OpenSSH\r\n"), want: "upstream_error", code: 502},
+		"a garbled chunk":          {up: say(sse + token + "zz\r\n"), want: "upstream_error", code: 200, broken: true},
+		"two lengths":              {up: say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok"), want: "upstream_error", code: 502},
+		"an endless header":        {up: say("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 1<<18)), want: "upstream_error", code: 502},
+		"a short body":             {up: say("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nok"), want: "upstream_error", code: 200, broken: true},
+		"no answer":                {up: hold(""), cfg: Config{HeaderTimeout: 50 * time.Millisecond}, want: "timeout", code: 504},
+		"silence in the stream":    {up: hold(sse + token), cfg: Config{IdleTimeout: 50 * time.Millisecond}, want: "timeout", code: 200, broken: true},
+		"the whole takes too long": {up: hold(sse + token), cfg: Config{RequestTimeout: 80 * time.Millisecond}, want: "timeout", code: 200, broken: true},
+		"a body that is too large": {up: say(""), cfg: Config{MaxBody: 10}, want: "rejected", code: 413},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tt.cfg.HealthEvery = time.Hour
+			up := raw(t, tt.up)
+			g := start(t, tt.cfg, up)
+			c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+			resp, err := c.Post(g.url+"/v1/chat/completions", "application/json", strings.NewReader(chat))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+			if resp.StatusCode != tt.code || (err != nil) != tt.broken {
+				t.Errorf("the client got %d, %v", resp.StatusCode, err)
+			}
+			if diff := cmp.Diff(map[string]int{tt.want: 1}, g.ends(t)); diff != "" {
+				t.Errorf("ends (-want +got):\n%s", diff)
+			}
+			if e := g.entries(t, 1); len(e) != 1 || e[0].Status != tt.want {
+				t.Errorf("%+v", e)
+			}
+		})
+	}
+}
+
+func TestAClientThatLeavesEndsItsRequestUpstream(t *testing.T) {
+	for name, answer := range map[string]string{
+		"before the answer": "",
+		"in the stream":     "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n:\r\n",
+	} {
+		for _, version := range []string{"HTTP/1.1", "HTTP/2"} {
+			t.Run(name+" over "+version, func(t *testing.T) {
+				asked, gone := make(chan bool, 1), make(chan bool, 1)
+				up := raw(t, func(c net.Conn) {
+					if !strings.HasPrefix(readRequest(c), "POST") {
+						return // of the health check
+					}
+					io.WriteString(c, answer)
+					asked <- true
+					_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+					_, err := c.Read(make([]byte, 1))
+					gone <- err == io.EOF || errors.Is(err, net.ErrClosed) || err != nil && !errors.Is(err, context.DeadlineExceeded)
+				})
+				g := start(t, Config{HealthEvery: time.Hour}, up)
+				tr := &http.Transport{}
+				if version == "HTTP/2" {
+					tr.Protocols = new(http.Protocols)
+					tr.Protocols.SetUnencryptedHTTP2(true)
+				}
+				defer tr.CloseIdleConnections()
+				ctx, cancel := context.WithCancel(t.Context())
+				r := request("POST", g.url+"/v1/chat/completions", chat).WithContext(ctx)
+				done := make(chan bool)
+				go func() {
+					defer close(done)
+					if resp, err := tr.RoundTrip(r); err == nil {
+						io.Copy(io.Discard, resp.Body)
+						resp.Body.Close()
+					}
+				}()
+				eventually(t, "the upstream was not asked", func() bool { return g.InFlight() == 1 && len(asked) > 0 })
+				time.Sleep(20 * time.Millisecond)
+				cancel()
+				<-done
+				if !<-gone {
+					t.Error("the upstream's connection was not closed")
+				}
+				if diff := cmp.Diff(map[string]int{"client_disconnect": 1}, g.ends(t)); diff != "" {
+					t.Errorf("ends (-want +got):\n%s", diff)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,528 @@
+package gateway
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestNumbers measures what the gateway costs, beside other proxies in the same
+// minutes. It needs the binary (SIXTY_NUMBERS=bin/sixty) and measures nginx and
+// haproxy where they are installed, and Caddy where CADDY names its binary. Times
+// of processors are those of the proxy's own process.
+func TestNumbers(t *testing.T) {
+	binary := os.Getenv("SIXTY_NUMBERS")
+	if binary == "" {
+		t.Skip("SIXTY_NUMBERS does not name a binary to measure")
+	}
+	number := func(name string, usual int) int {
+		if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
+			return n
+		}
+		return usual
+	}
+	streams, idle := number("SIXTY_STREAMS", 1000), number("SIXTY_IDLE", 2000)
+	rounds := number("SIXTY_ROUNDS", 3)
+	up := timed(t)
+	proxies := []*proxy{{name: "direct", addr: up}}
+	for _, p := range []*proxy{sixtyProxy(t, binary, up), nginxProxy(t, up), haproxyProxy(t, up), caddyProxy(t, up)} {
+		if p != nil {
+			proxies = append(proxies, p)
+		}
+	}
+	for round := range rounds {
+		for _, p := range proxies {
+			l := p.latency(t, streams, 4*time.Second)
+			t.Logf("round %d, %-8s %d streams: event P50 %s, P99 %s; %d events, %.1f µs of processor time each",
+				round, p.name, streams, l.p50, l.p99, l.events, l.cpu)
+		}
+		for _, p := range proxies {
+			events, wall, cpu := p.flood(t, 4, 40_000)
+			t.Logf("round %d, %-8s flood: %.0f events/s, %.0f events per second of processor time", round, p.name, float64(events)/wall, float64(events)/cpu)
+		}
+		for _, p := range proxies {
+			n, wall, cpu := p.whole(t, 16, 3*time.Second)
+			t.Logf("round %d, %-8s not streamed: %.0f requests/s, %.0f per second of processor time", round, p.name, float64(n)/wall, float64(n)/cpu)
+		}
+	}
+	for _, p := range proxies[1:] {
+		before := p.rss(t)
+		close := p.hold(t, idle)
+		after := p.rss(t)
+		t.Logf("%-8s %d idle streams: %d kB before, %d kB with them: %.1f kB each", p.name, idle, before, after, float64(after-before)/float64(idle))
+		close()
+	}
+}
+
+// TestTTFTIsTrue compares the TTFT that the gateway measures with the time at which
+// a scripted upstream wrote the first token, both on one clock.
+func TestTTFTIsTrue(t *testing.T) {
+	if os.Getenv("SIXTY_NUMBERS") == "" {
+		t.Skip("SIXTY_NUMBERS is not set: a busy machine says nothing")
+	}
+	up := timed(t)
+	g := start(t, Config{}, "http://"+up)
+	var off []float64
+	for i := range 300 {
+		c := dialStream(t, strings.TrimPrefix(g.url, "http://"), "/v1/completions?first=30ms&every=1ms&n=3")
+		began := c.began
+		first, _, err := c.next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for err == nil {
+			_, _, err = c.next()
+		}
+		c.Close()
+		e := g.entries(t, i+1)[i]
+		// The truth: from the client's write to the upstream's.
+		off = append(off, 1e6*(e.TTFT-time.Duration(first-began).Seconds()))
+	}
+	slices.Sort(off)
+	t.Logf("measured less true TTFT over %d requests: P5 %.0f µs, P50 %.0f µs, P95 %.0f µs, P99 %.0f µs",
+		len(off), off[len(off)/20], off[len(off)/2], off[len(off)*95/100], off[len(off)*99/100])
+}
+
+var epoch = time.Now()
+
+func nanos() int64 { return int64(time.Since(epoch)) }
+
+// timed is an upstream whose events hold the time at which they were written.
+// Queries say how it answers: first, every, n; flood; hold; else a whole answer.
+func timed(t *testing.T) string {
+	l := listen(t)
+	var wg sync.WaitGroup
+	t.Cleanup(func() { l.Close(); wg.Wait() })
+	wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() {
+				defer c.Close()
+				br := bufio.NewReader(c)
+				for {
+					r, err := http.ReadRequest(br)
+					if err != nil {
+						return
+					}
+					_, _ = io.Copy(io.Discard, r.Body)
+					if timedAnswer(c, r) != nil {
+						return
+					}
+				}
+			})
+		}
+	})
+	return l.Addr().String()
+}
+
+const wholeAnswer = `{"id":"cmpl-1","object":"text_completion","model":"m","choices":[{"index":0,"text":" word","finish_reason":"stop"}],"usage":{"prompt_tokens":5,"completion_tokens":1,"total_tokens":6}}`
+
+func event(out []byte) []byte {
+	body := fmt.Sprintf(`data: {"id":"chatcmpl-0123456789abcdef","t":"%016d","object":"chat.completion.chunk","created":1700000000,"model":"m","choices":[{"index":0,"delta":{"content":" word"},"logprobs":null,"finish_reason":null}]}`+"\n\n", nanos())
+	return fmt.Appendf(out, "%x\r\n%s\r\n", len(body), body)
+}
+
+func timedAnswer(c net.Conn, r *http.Request) error {
+	q := r.URL.Query()
+	n, _ := strconv.Atoi(q.Get("n"))
+	first, _ := time.ParseDuration(q.Get("first"))
+	every, _ := time.ParseDuration(q.Get("every"))
+	if n == 0 && q.Get("hold") == "" {
+		_, err := fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(wholeAnswer), wholeAnswer)
+		return err
+	}
+	out := []byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+	if q.Get("hold") != "" {
+		if _, err := c.Write(event(out)); err != nil {
+			return err
+		}
+		_, err := c.Read(make([]byte, 1)) // until the other side closes
+		return err
+	}
+	if _, err := c.Write(out); err != nil {
+		return err
+	}
+	if every == 0 { // as fast as it can, eight events a write
+		for range n / 8 {
+			out = out[:0]
+			for range 8 {
+				out = event(out)
+			}
+			if _, err := c.Write(out); err != nil {
+				return err
+			}
+		}
+	} else {
+		next := time.Now().Add(first)
+		for range n {
+			time.Sleep(time.Until(next))
+			if _, err := c.Write(event(out[:0])); err != nil {
+				return err
+			}
+			next = next.Add(every)
+		}
+	}
+	_, err := io.WriteString(c, "e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
+	return err
+}
+
+// stream is a client's stream of timed events.
+type timedStream struct {
+	net.Conn
+	br    *bufio.Reader
+	began int64
+}
+
+func dialStream(t testing.TB, addr, path string) *timedStream {
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := `{"model":"m","stream":true,"prompt":"x"}`
+	s := &timedStream{Conn: c, br: bufio.NewReaderSize(c, 2<<10), began: nanos()}
+	fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
+	return s
+}
+
+// next returns when the next event was written, and when it was read.
+func (s *timedStream) next() (written, read int64, err error) {
+	for {
+		line, err := s.br.ReadSlice('\n')
+		if err != nil && err != bufio.ErrBufferFull {
+			return 0, 0, err
+		}
+		if i := bytes.Index(line, []byte(`"t":"`)); i >= 0 {
+			written, err = strconv.ParseInt(strings.TrimLeft(string(line[i+5:i+21]), "0"), 10, 64)
+			return written, nanos(), err
+		}
+		if bytes.Contains(line, []byte("[DONE]")) || bytes.HasPrefix(line, []byte("0\r\n")) {
+			return 0, 0, io.EOF
+		}
+	}
+}
+
+// proxy is one that is measured.
+type proxy struct {
+	name, addr string
+	pids       []int
+}
+
+// cpu is the processor time of the proxy's processes until now, in seconds.
+func (p *proxy) cpu(t *testing.T) (total float64) {
+	for _, pid := range p.pids {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+		for _, f := range fields[11:13] {
+			ticks, _ := strconv.ParseFloat(f, 64)
+			total += ticks / 100
+		}
+	}
+	return total
+}
+
+// rss is the resident memory in kB.
+func (p *proxy) rss(t *testing.T) (total int) {
+	time.Sleep(time.Second)
+	for _, pid := range p.pids {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, after, _ := strings.Cut(string(b), "VmRSS:")
+		var kb int
+		fmt.Sscan(after, &kb)
+		total += kb
+	}
+	return total
+}
+
+type latencies struct {
+	p50, p99 time.Duration
+	events   int
+	cpu      float64 // µs for each event
+}
+
+// latency paces events through so many streams.
+func (p *proxy) latency(t *testing.T, streams int, length time.Duration) latencies {
+	const every = 500 * time.Millisecond
+	var mu sync.Mutex
+	var all []int64
+	var wg sync.WaitGroup
+	cpu := 0.0
+	for i := range streams {
+		time.Sleep(every / time.Duration(streams)) // spread over the interval
+		wg.Go(func() {
+			s := dialStream(t, p.addr, fmt.Sprintf("/v1/completions?first=600ms&every=%s&n=%d", every, length/every))
+			defer s.Close()
+			var own []int64
+			for {
+				written, read, err := s.next()
+				if err != nil {
+					break
+				}
+				own = append(own, read-written)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, own...)
+		})
+		if i == streams-1 {
+			cpu = p.cpu(t)
+		}
+	}
+	wg.Wait()
+	cpu = p.cpu(t) - cpu
+	slices.Sort(all)
+	if len(all) == 0 {
+		t.Fatalf("%s: no event came through", p.name)
+	}
+	return latencies{time.Duration(all[len(all)/2]), time.Duration(all[len(all)*99/100]), len(all), 1e6 * cpu / float64(len(all))}
+}
+
+// flood sends events as fast as they come.
+func (p *proxy) flood(t *testing.T, streams, n int) (events int, wall, cpu float64) {
+	began, before := time.Now(), p.cpu(t)
+	var count atomic.Int64
+	var wg sync.WaitGroup
+	for range streams {
+		wg.Go(func() {
+			s := dialStream(t, p.addr, fmt.Sprintf("/v1/completions?n=%d", n))
+			defer s.Close()
+			buf := make([]byte, 64<<10)
+			for {
+				k, err := s.br.Read(buf)
+				count.Add(int64(bytes.Count(buf[:k], []byte(`"t":"`))))
+				if err != nil || bytes.Contains(buf[:k], []byte("[DONE]")) {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return int(count.Load()), time.Since(began).Seconds(), p.cpu(t) - before
+}
+
+// whole asks for answers that are not streamed.
+func (p *proxy) whole(t *testing.T, clients int, length time.Duration) (n int, wall, cpu float64) {
+	began, before := time.Now(), p.cpu(t)
+	var count atomic.Int64
+	var wg sync.WaitGroup
+	for range clients {
+		wg.Go(func() {
+			c, err := net.Dial("tcp", p.addr)
+			if err != nil {
+				return
+			}
+			defer c.Close()
+			br := bufio.NewReader(c)
+			body := `{"model":"m","prompt":"x"}`
+			req := fmt.Appendf(nil, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+			for time.Since(began) < length {
+				if _, err := c.Write(req); err != nil {
+					return
+				}
+				resp, err := http.ReadResponse(br, nil)
+				if err != nil {
+					return
+				}
+				if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+					return
+				}
+				count.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	return int(count.Load()), time.Since(began).Seconds(), p.cpu(t) - before
+}
+
+// hold opens streams that have begun and say nothing more.
+func (p *proxy) hold(t *testing.T, n int) (end func()) {
+	var conns []net.Conn
+	for range n {
+		s := dialStream(t, p.addr, "/v1/completions?hold=1")
+		_ = s.SetDeadline(time.Now().Add(30 * time.Second))
+		if _, _, err := s.next(); err != nil {
+			t.Fatalf("%s: %v", p.name, err)
+		}
+		conns = append(conns, s.Conn)
+		s.br = nil
+	}
+	return func() {
+		for _, c := range conns {
+			c.Close()
+		}
+		time.Sleep(time.Second)
+	}
+}
+
+// spawn runs a proxy's process until the test's end, and waits for its port.
+func spawn(t *testing.T, name, addr string, args ...string) *proxy {
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 3 * time.Second
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cancel(); _ = cmd.Wait() })
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		c, err := net.Dial("tcp", addr)
+		if err == nil {
+			c.Close()
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s does not listen: %s", name, out.String())
+		}
+	}
+	p := &proxy{name: name, addr: addr, pids: []int{cmd.Process.Pid}}
+	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", cmd.Process.Pid))
+	for f := range strings.FieldsSeq(string(children)) {
+		pid, _ := strconv.Atoi(f)
+		p.pids = append(p.pids, pid)
+	}
+	return p
+}
+
+func freeAddr(t *testing.T) string {
+	l := listen(t)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func sixtyProxy(t *testing.T, binary, up string) *proxy {
+	addr := freeAddr(t)
+	return spawn(t, "sixty", addr, binary, "gateway", "--upstream", "http://"+up, "--listen", addr, "--admin", freeAddr(t), "--access-log", os.DevNull)
+}
+
+func configFile(t *testing.T, name, text string) string {
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// nginxProxy is configured as its documents say for streaming: HTTP/1.1 with kept
+// connections to the upstream, and no buffering.
+func nginxProxy(t *testing.T, up string) *proxy {
+	binary, err := exec.LookPath("nginx")
+	if err != nil {
+		return nil
+	}
+	addr, dir := freeAddr(t), t.TempDir()
+	conf := configFile(t, "nginx.conf", fmt.Sprintf(`
+daemon off; worker_processes 2; pid %[3]s/pid; error_log /dev/null; user root;
+events { worker_connections 19000; }
+http {
+  access_log /dev/null; client_body_temp_path %[3]s/a; proxy_temp_path %[3]s/b; fastcgi_temp_path %[3]s/c; uwsgi_temp_path %[3]s/d; scgi_temp_path %[3]s/e;
+  upstream u { server %[2]s; keepalive 256; }
+  server { listen %[1]s; keepalive_requests 1000000;
+    location / { proxy_pass http://u; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off; proxy_read_timeout 600s; } }
+}`, addr, up, dir))
+	return spawn(t, "nginx", addr, binary, "-c", conf)
+}
+
+func haproxyProxy(t *testing.T, up string) *proxy {
+	binary, err := exec.LookPath("haproxy")
+	if err != nil {
+		return nil
+	}
+	addr := freeAddr(t)
+	conf := configFile(t, "haproxy.cfg", fmt.Sprintf(`
+global
+  nbthread 2
+  maxconn 9500
+defaults
+  mode http
+  option http-no-delay
+  http-reuse safe
+  timeout connect 5s
+  timeout client 600s
+  timeout server 600s
+frontend f
+  bind %s
+  default_backend b
+backend b
+  server s %s
+`, addr, up))
+	return spawn(t, "haproxy", addr, binary, "-f", conf)
+}
+
+func caddyProxy(t *testing.T, up string) *proxy {
+	binary := os.Getenv("CADDY")
+	if binary == "" {
+		return nil
+	}
+	addr := freeAddr(t)
+	conf := configFile(t, "Caddyfile", fmt.Sprintf("{\n\tadmin off\n\tauto_https off\n}\nhttp://%s {\n\treverse_proxy %s {\n\t\tflush_interval -1\n\t}\n}\n", addr, up))
+	return spawn(t, "caddy", addr, binary, "run", "--config", conf, "--adapter", "caddyfile")
+}
+
+// BenchmarkWhole is a request that is not streamed, client and upstream included.
+func BenchmarkWhole(b *testing.B) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				buf := make([]byte, 64<<10)
+				for {
+					if _, err := c.Read(buf); err != nil {
+						return
+					}
+					fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(wholeAnswer), wholeAnswer)
+				}
+			}()
+		}
+	}()
+	g := start(b, Config{AccessLog: io.Discard}, "http://"+l.Addr().String())
+	c, err := net.Dial("tcp", strings.TrimPrefix(g.url, "http://"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	body := `{"model":"m","prompt":"x"}`
+	req := fmt.Appendf(nil, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	buf := make([]byte, 64<<10)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := c.Write(req); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := c.Read(buf); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

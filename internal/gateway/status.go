@@ -1,0 +1,73 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Status is how a request ended. Each has exactly one.
+type Status uint8
+
+const (
+	// Open is the zero value: the request has not ended.
+	Open Status = iota
+	// Success is a complete answer below 400.
+	Success
+	// ClientError is an answer of 4xx by the upstream.
+	ClientError
+	// UpstreamError is an answer of 5xx, or none: no connection, a broken one, an
+	// answer that breaks HTTP or ends before its end.
+	UpstreamError
+	// ErrorEvent is an error inside an answer of 200.
+	ErrorEvent
+	// Timeout is a limit of the gateway, on the upstream.
+	Timeout
+	// ClientDisconnect is a client that left, or that stopped reading or sending.
+	ClientDisconnect
+	// Rejected is a request that the gateway itself refused: admission control,
+	// its own limits, a body that is too large or malformed.
+	Rejected
+
+	statuses
+)
+
+var statusNames = [statuses]string{"open", "success", "client_error", "upstream_error", "error_event", "timeout", "client_disconnect", "rejected"}
+
+func (s Status) String() string { return statusNames[s] }
+
+// An end is why a request ended otherwise than well, as an error.
+type end struct {
+	status Status
+	code   int    // for the client, where nothing was answered yet
+	kind   string // in the error that the client gets, and in the log
+	err    error
+}
+
+func (e *end) Error() string {
+	if e.err == nil {
+		return e.kind
+	}
+	return fmt.Sprintf("%s: %v", e.kind, e.err)
+}
+
+func (e *end) Unwrap() error { return e.err }
+
+// Ends that need no further words.
+var (
+	errClientGone   = &end{status: ClientDisconnect, code: 499, kind: "client_gone"}
+	errClientStalls = &end{status: ClientDisconnect, code: 408, kind: "client_stalls"}
+	errNoHead       = &end{status: Timeout, code: 504, kind: "upstream_header_timeout"}
+	errSilence      = &end{status: Timeout, code: 504, kind: "upstream_idle_timeout"}
+	errTooLong      = &end{status: Timeout, code: 504, kind: "request_timeout"}
+	errDraining     = &end{status: Timeout, code: 503, kind: "shutdown"}
+	errTooMany      = &end{status: Rejected, code: 503, kind: "too_many_requests_open"}
+)
+
+// asEnd makes an end of any error: what is none is the upstream's.
+func asEnd(err error) *end {
+	var e *end
+	if errors.As(err, &e) {
+		return e
+	}
+	return &end{status: UpstreamError, code: 502, kind: "upstream_broken", err: err}
+}

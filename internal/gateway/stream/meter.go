@@ -1,0 +1,270 @@
+package stream
+
+import (
+	"bytes"
+
+	"github.com/sixty-dev/sixty/internal/openai"
+)
+
+// Kind says how an answer is to be read.
+type Kind uint8
+
+const (
+	Opaque Kind = iota // not to be read: a content that is not known, or an encoded one
+	Events             // server-sent events
+	Whole              // one JSON object
+)
+
+// How the tokens of an answer were counted.
+const (
+	ByUsage      = "usage"            // the final account, spread over what came before it
+	ByContinuous = "continuous_usage" // the account of every event
+	ByTokenIDs   = "token_ids"
+	ByChunks     = "chunks" // one for each choice of an event that bears something: a lower bound
+)
+
+const (
+	// maxWhole is how much of an answer that is not streamed is kept to be read.
+	// Of a longer one, such as many embeddings, the end is kept, where the token
+	// account is.
+	maxWhole = 256 << 10
+	tail     = 4 << 10
+
+	// maxName bounds what is kept of names that the upstream chooses.
+	maxName = 128
+)
+
+// A Meter measures one answer. Times are nanoseconds of any monotonic clock.
+type Meter struct {
+	// Interval, if set, is told of n tokens that came gap nanoseconds after the
+	// ones before: n intervals of gap/n each. Tokens that arrived at one moment
+	// are told of together. OnTokens, if set, is told of tokens as they come.
+	Interval func(gap int64, n int)
+	OnTokens func(n int)
+
+	Kind  Kind
+	First int64 // when the first token came; 0 without one
+	Last  int64 // when the last one came
+
+	Count    openai.Tokens
+	Usage    openai.Usage
+	HasUsage bool
+	Finish   string // the last finish reason
+	Model    string // as the answer names it
+	ID       string // of the completion, as the engine's log names it
+	Failed   bool   // an error came, in the stream or as the answer
+	Failure  string // its type
+	Bad      int    // events that were not understood
+	Choices  int    // of the request: how many must end; 0 is taken for 1
+	ended    int    // choices that have a finish reason
+	done     bool   // [DONE], or the last event of the other APIs
+	bearing  bool   // something came that looked like a completion
+
+	sse     openai.Events
+	whole   []byte
+	cut     bool // only the end of the answer is in whole
+	at      int64
+	pending int // tokens of the moment at that are not yet told of
+	before  int64
+}
+
+// Data takes a piece of the answer, which arrived at a time.
+func (m *Meter) Data(p []byte, at int64) {
+	switch m.Kind {
+	case Events:
+		m.events(p, at)
+	case Whole:
+		m.keep(p)
+	}
+}
+
+// End says that the answer has ended, completely or not.
+func (m *Meter) End(at int64) {
+	switch m.Kind {
+	case Events:
+		if data, ok := m.sse.Flush(); ok {
+			m.event(data, at)
+		}
+		m.tell()
+	case Whole:
+		m.readWhole(at)
+	}
+	m.sse, m.whole = openai.Events{}, nil
+}
+
+// Complete reports whether the answer came to the end that its protocol has. An
+// answer that is no completion has none, and is taken for complete.
+func (m *Meter) Complete() bool {
+	return m.Kind != Events || m.done || !m.bearing || m.ended >= max(m.Choices, 1)
+}
+
+// Tokens returns the number of output tokens, and how it is known.
+func (m *Meter) Tokens() (n int, how string) {
+	switch {
+	case m.Count.Told && m.Kind == Events:
+		return m.Count.N, ByContinuous
+	case m.HasUsage && m.Usage.CompletionTokens >= m.Count.N:
+		return m.Usage.CompletionTokens, ByUsage
+	case m.Count.IDs:
+		return m.Count.N, ByTokenIDs
+	}
+	return m.Count.N, ByChunks
+}
+
+func (m *Meter) events(p []byte, at int64) {
+	for {
+		data, rest, ok, err := m.sse.Next(p)
+		if err != nil {
+			// An endless line: what follows cannot be told apart any more.
+			m.Bad++
+			m.Kind, m.sse = Opaque, openai.Events{}
+			m.tell()
+			return
+		}
+		if !ok {
+			return
+		}
+		m.event(data, at)
+		p = rest
+	}
+}
+
+func (m *Meter) event(data []byte, at int64) {
+	if len(data) == 0 || data[0] != '{' {
+		switch {
+		case bytes.Equal(bytes.TrimSpace(data), []byte("[DONE]")):
+			m.done = true
+		case len(data) > 0:
+			m.Bad++
+		}
+		return
+	}
+	var c openai.Chunk
+	if c.Scan(data) != nil {
+		m.Bad++
+		return
+	}
+	m.note(&c)
+	switch string(c.Type) {
+	case "response.completed", "response.incomplete", "response.failed", "message_stop":
+		m.done = true
+	}
+	n := m.Count.Take(&c)
+	if n == 0 {
+		return
+	}
+	if m.OnTokens != nil {
+		m.OnTokens(n)
+	}
+	if m.First == 0 {
+		m.First, m.Last, m.at, m.before = at, at, at, at
+		return
+	}
+	if at > m.at {
+		m.tell()
+		m.before, m.at = m.Last, at
+	}
+	if m.at > m.First {
+		m.pending += n
+	}
+	m.Last = m.at
+}
+
+// tell tells of the tokens of the last moment.
+func (m *Meter) tell() {
+	if m.pending > 0 && m.Interval != nil {
+		m.Interval(m.at-m.before, m.pending)
+	}
+	m.pending = 0
+}
+
+// note keeps what an event or an answer says beside its tokens.
+func (m *Meter) note(c *openai.Chunk) {
+	if m.Model == "" && len(c.Model) > 0 {
+		m.Model = string(c.Model[:min(len(c.Model), maxName)])
+	}
+	if m.ID == "" && len(c.ID) > 0 {
+		m.ID = string(c.ID[:min(len(c.ID), maxName)])
+	}
+	m.bearing = m.bearing || c.Choices > 0 || c.Bearing > 0
+	m.ended += c.Ended
+	if len(c.Finish) > 0 {
+		m.Finish = reason(c.Finish)
+	}
+	if c.HasUsage {
+		// The events of a message tell the parts of its account one after another.
+		u := c.Usage
+		m.Usage.PromptTokens = max(m.Usage.PromptTokens, u.PromptTokens)
+		m.Usage.CompletionTokens = max(m.Usage.CompletionTokens, u.CompletionTokens)
+		m.Usage.CachedTokens = max(m.Usage.CachedTokens, u.CachedTokens)
+		m.HasUsage = true
+	}
+	if c.HasError {
+		m.Failed = true
+		kind := c.ErrorTyp
+		if kind == nil {
+			kind = c.Type
+		}
+		m.Failure = string(kind[:min(len(kind), maxName)])
+	}
+}
+
+// reasons are the finish reasons that are told apart: what else a server sends is
+// "other", so that it cannot fill a metrics page.
+var reasons = []string{
+	"stop", "length", "tool_calls", "function_call", "content_filter", "abort", "error", "repetition",
+	"completed", "incomplete", "failed", "cancelled", "end_turn", "max_tokens", "stop_sequence", "tool_use",
+}
+
+func reason(b []byte) string {
+	for _, r := range reasons {
+		if string(b) == r {
+			return r
+		}
+	}
+	return "other"
+}
+
+// keep collects an answer that is not streamed.
+func (m *Meter) keep(p []byte) {
+	switch {
+	case m.cut && len(p) >= tail:
+		m.whole = append(m.whole[:0], p[len(p)-tail:]...)
+		return
+	case !m.cut && len(m.whole)+len(p) > maxWhole:
+		m.cut = true
+		if len(p) >= tail {
+			m.whole = append([]byte(nil), p[len(p)-tail:]...)
+			return
+		}
+	}
+	m.whole = append(m.whole, p...)
+	if m.cut && len(m.whole) > 2*tail {
+		m.whole = append([]byte(nil), m.whole[len(m.whole)-tail:]...)
+	}
+}
+
+func (m *Meter) readWhole(at int64) {
+	var c openai.Chunk
+	if m.cut {
+		if !c.ScanTail(m.whole) {
+			return
+		}
+	} else if len(m.whole) == 0 || c.Scan(m.whole) != nil {
+		if len(m.whole) > 0 {
+			m.Bad++
+		}
+		return
+	}
+	m.note(&c)
+	m.Count.N = c.Bearing
+	if c.HasUsage {
+		m.Count.N = c.Usage.CompletionTokens
+	}
+	if m.Count.N > 0 && !m.Failed {
+		m.First, m.Last = at, at // all tokens came at once
+		if m.OnTokens != nil {
+			m.OnTokens(m.Count.N)
+		}
+	}
+}

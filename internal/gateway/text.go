@@ -1,0 +1,80 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"syscall"
+)
+
+// bytesReader reads the kept part of a body and then the rest.
+type bytesReader struct {
+	p    []byte
+	rest io.Reader
+	b    *body
+	used atomic.Bool
+}
+
+func (r *bytesReader) Read(p []byte) (int, error) {
+	r.used.Store(true)
+	if len(r.p) > 0 {
+		n := copy(p, r.p)
+		r.p = r.p[n:]
+		return n, nil
+	}
+	if r.rest == nil {
+		return 0, io.EOF
+	}
+	r.b.spent = true
+	return r.rest.Read(p)
+}
+
+// rootCause is the end of an error's chain in words that hold no URL.
+func rootCause(err error) string {
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err
+	}
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return errno.Error()
+	}
+	return err.Error()
+}
+
+func clientIP(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}
+
+func bytesText(n int64) string {
+	if n%(1<<20) == 0 {
+		return fmt.Sprintf("%d MiB", n>>20)
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
+
+// mediaType is the type of a Content-Type, without its parameters.
+func mediaType(v string) string {
+	v, _, _ = strings.Cut(v, ";")
+	return strings.ToLower(strings.TrimSpace(v))
+}
+
+// token reports whether a method is one by its letters (RFC 9110, section 5.6.2).
+func token(s string) bool {
+	return s != "" && strings.Trim(s, "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") == ""
+}
+
+// dialing reports whether an error came before a connection.
+func dialing(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}

@@ -1,7 +1,9 @@
 package generate
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +23,8 @@ import (
 type RulesConfig struct {
 	Deployment  Deployment
 	Pathologies []*catalog.Pathology
+	// Absences are the ids of the alerts on what is not there.
+	Absences []string
 
 	// Where thresholds come from, in this order: what the user set by name, the
 	// objectives, what was measured, the past, the catalogue's default.
@@ -41,6 +45,35 @@ type RulesConfig struct {
 	Dashboard func(*catalog.Pathology) string
 	// Labels are added to every alert.
 	Labels map[string]string
+	// Severities are the values of the label severity, where they are others than page,
+	// ticket and info. No two of them are the same.
+	Severities map[catalog.Severity]string
+	// KeepFiringFor is how long an alert goes on after its condition ended, 0 for not at
+	// all: one that comes and goes is one alert.
+	KeepFiringFor time.Duration
+}
+
+// SeverityName returns the value of the label severity.
+func (cfg *RulesConfig) SeverityName(s catalog.Severity) string {
+	return cmp.Or(cfg.Severities[s], s.String())
+}
+
+// severityNames lists the values of the label severity, each once.
+func (cfg *RulesConfig) severityNames() []string {
+	var names []string
+	for _, s := range []catalog.Severity{catalog.Page, catalog.Ticket, catalog.Info} {
+		names = append(names, cfg.SeverityName(s))
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// gpuLabels are those that a model server and its GPU exporter have in common.
+func (cfg *RulesConfig) gpuLabels() []string {
+	if len(cfg.Deployment.GPU) == 0 {
+		return []string{hostLabel}
+	}
+	return cfg.Deployment.GPU
 }
 
 // Usual durations of the rules.
@@ -72,9 +105,7 @@ func NewRules(cfg RulesConfig) (*Rules, error) {
 	}
 	cfg.Deployment.Instance = withMatched(cfg.Deployment.Instance, cfg.Deployment)
 	host := len(cfg.Deployment.GPU) == 0
-	if host {
-		cfg.Deployment.GPU = []string{hostLabel}
-	}
+	cfg.Deployment.GPU = cfg.gpuLabels()
 	segments, err := cfg.segments()
 	if err != nil {
 		return nil, err
@@ -88,6 +119,10 @@ func NewRules(cfg RulesConfig) (*Rules, error) {
 		}
 		alerts = append(alerts, rules...)
 	}
+	absences, err := b.absences()
+	if err != nil {
+		return nil, err
+	}
 	signals, err := b.recordings()
 	if err != nil {
 		return nil, err
@@ -98,13 +133,22 @@ func NewRules(cfg RulesConfig) (*Rules, error) {
 		b.out.Groups = append(b.out.Groups, rulefmt.RuleGroup{Name: "sixty-baseline", Interval: model.Duration(max(5*time.Minute, cfg.Interval)), Rules: normal})
 	}
 	b.out.Groups = append(b.out.Groups, rulefmt.RuleGroup{Name: "sixty-alerts", Interval: interval, Rules: slices.Concat(b.limits, alerts)})
+	if len(absences) > 0 {
+		b.out.Groups = append(b.out.Groups, rulefmt.RuleGroup{Name: "sixty-absences", Interval: interval, Rules: absences})
+	}
 	return b.out, nil
 }
 
 // withMatched adds to the labels of a target those by which the deployment is
-// selected, so that recorded series keep them.
+// selected, and those that it shares with its GPU exporter, so that recorded series
+// keep them.
 func withMatched(instance []string, d Deployment) []string {
 	out := slices.Clone(instance)
+	for _, l := range d.GPU {
+		if !slices.Contains(out, l) {
+			out = append(out, l)
+		}
+	}
 	for _, m := range d.Matchers {
 		if !slices.Contains(out, m.Name) && !slices.Contains(d.Model, m.Name) {
 			out = append(out, m.Name)
@@ -122,6 +166,8 @@ func (cfg *RulesConfig) validate() error {
 		return fmt.Errorf("rules: need labels of a target and, with model_name, of a fleet")
 	case cfg.Interval <= 0 || cfg.Past <= 0 || cfg.Ago < 0:
 		return fmt.Errorf("rules: interval %s, past %s and ago %s must be positive", cfg.Interval, cfg.Past, cfg.Ago)
+	case len(cfg.Severities) > 0 && len(cfg.severityNames()) < 3:
+		return hint.With(fmt.Errorf("rules: two severities have one name: %v", cfg.severityNames()), "name them apart: what is routed and inhibited by severity could not tell a ticket from a page")
 	case min(d.Window, d.Short) < 2*cfg.Interval:
 		return hint.With(fmt.Errorf("rules: rates over %s need two scrapes, and these are %s apart", min(d.Window, d.Short), cfg.Interval), "raise --window, or lower --interval if the servers are scraped more often")
 	}
@@ -245,6 +291,15 @@ func (b *ruleBuilder) target() []string {
 	return append(slices.Clone(b.cfg.Deployment.Instance), "model_name")
 }
 
+// recordedInstance lists the labels of a target in recorded series: an alert that lost
+// the host would be inhibited by no GPU's.
+func (b *ruleBuilder) recordedInstance() []string {
+	if b.host {
+		return append(slices.Clone(b.cfg.Deployment.Instance), hostLabel)
+	}
+	return b.cfg.Deployment.Instance
+}
+
 // alerts renders one pathology.
 func (b *ruleBuilder) alerts(p *catalog.Pathology, segments []segment) ([]rulefmt.Rule, error) {
 	if !readsModel(p) {
@@ -289,7 +344,7 @@ type variant struct {
 func (b *ruleBuilder) condition(p *catalog.Pathology, seg *segment) (string, []resolved, error) {
 	var used []resolved
 	o := catalog.Compilation{
-		Instance: b.cfg.Deployment.Instance, Model: b.cfg.Deployment.Model, GPU: b.cfg.Deployment.GPU,
+		Instance: b.recordedInstance(), Model: b.cfg.Deployment.Model, GPU: b.cfg.Deployment.GPU,
 		Limit: b.cfg.limit(seg),
 		Query: func(s *indicator.Signal, past bool) (string, error) {
 			b.recorded[s.Name] = true
@@ -346,10 +401,17 @@ func (b *ruleBuilder) objectivesHold(seg *segment) string {
 	return strings.Join(parts, " and ")
 }
 
+// labels are those of an alert of some severity.
+func (b *ruleBuilder) labels(s catalog.Severity) map[string]string {
+	out := map[string]string{"severity": b.cfg.SeverityName(s)}
+	maps.Copy(out, b.cfg.Labels)
+	return out
+}
+
 func (b *ruleBuilder) alert(p *catalog.Pathology, seg *segment, v variant, used []resolved) rulefmt.Rule {
 	r := rulefmt.Rule{
-		Alert: p.Alert, Expr: v.expr, For: model.Duration(p.For),
-		Labels: map[string]string{"severity": v.severity.String(), "pathology": p.ID},
+		Alert: p.Alert, Expr: v.expr, For: model.Duration(p.For), KeepFiringFor: model.Duration(b.cfg.KeepFiringFor),
+		Labels: b.labels(v.severity),
 		Annotations: map[string]string{
 			"summary":     summary(p),
 			"description": b.description(p, used),
@@ -357,11 +419,9 @@ func (b *ruleBuilder) alert(p *catalog.Pathology, seg *segment, v variant, used 
 			"thresholds":  thresholds(used),
 		},
 	}
+	r.Labels["pathology"] = p.ID
 	if seg.name != "" {
 		r.Labels["objective"] = seg.name
-	}
-	for k, val := range b.cfg.Labels {
-		r.Labels[k] = val
 	}
 	if b.cfg.Dashboard != nil {
 		if url := b.cfg.Dashboard(p); url != "" {

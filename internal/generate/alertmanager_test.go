@@ -362,7 +362,7 @@ restart 96 4
 		t.Fatal(err)
 	}
 	defer store.Close()
-	rules, err := store.Rules(rulesOf(t, cfg).Groups)
+	rules, err := store.Rules(rulesOf(t, cfg).Groups())
 	if err != nil {
 		t.Fatal(err)
 	}

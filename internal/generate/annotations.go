@@ -60,12 +60,12 @@ func (b *ruleBuilder) explained(p *catalog.Pathology) string {
 	}
 	var parts, values []string
 	if len(servers) > 0 {
-		parts = append(parts, fmt.Sprintf(`ALERTS{alertname=~"%s",%%s}`, strings.Join(servers, "|")))
+		parts = append(parts, fmt.Sprintf(`group by (alertname) (ALERTS{alertname=~"%s",%%s})`, strings.Join(servers, "|")))
 		values = append(values, "$of")
 	}
 	if len(gpus) > 0 {
 		host := b.cfg.gpuLabels()
-		parts = append(parts, fmt.Sprintf(`ALERTS{alertname=~"%s",%s}`, strings.Join(gpus, "|"), placeholders(host)))
+		parts = append(parts, fmt.Sprintf(`group by (alertname) (ALERTS{alertname=~"%s",%s})`, strings.Join(gpus, "|"), placeholders(host)))
 		values = append(values, arguments(host))
 	}
 	if len(parts) == 0 {
@@ -73,6 +73,18 @@ func (b *ruleBuilder) explained(p *catalog.Pathology) string {
 	}
 	return fmt.Sprintf("{{ with printf `%s` %s | query }}Explained by {{ range $i, $a := . }}{{ if $i }}, {{ end }}{{ $a | label `alertname` }}{{ end }}. {{ end }}",
 		strings.Join(parts, " or "), strings.Join(values, " "))
+}
+
+// AnyOf matches the alerts of pathologies by name.
+func AnyOf(all []*catalog.Pathology) string {
+	var names []string
+	for _, p := range all {
+		names = append(names, p.Alert)
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return `alertname=~"` + strings.Join(names, "|") + `"`
 }
 
 func placeholders(labels []string) string {

@@ -89,9 +89,12 @@ const minPastShare = 48
 
 // Rules are the generated rules, and what could not be generated.
 type Rules struct {
-	Groups   []rulefmt.RuleGroup
+	Parts    []Part
 	Warnings []string
 }
+
+// Groups returns the groups of all parts.
+func (r *Rules) Groups() []rulefmt.RuleGroup { return Groups(r.Parts) }
 
 // NewRules renders the catalogue as recording rules, one for each signal that a
 // condition reads, and alerts over them, one for each pathology, or several
@@ -111,13 +114,11 @@ func NewRules(cfg RulesConfig) (*Rules, error) {
 		return nil, err
 	}
 	b := &ruleBuilder{cfg: &cfg, host: host, recorded: map[string]bool{}, normal: map[string]bool{}, out: &Rules{}}
-	var alerts []rulefmt.Rule
+	alerts := map[string][]rulefmt.Rule{} // by segment
 	for _, p := range cfg.Pathologies {
-		rules, err := b.alerts(p, segments)
-		if err != nil {
+		if err := b.alerts(p, segments, alerts); err != nil {
 			return nil, fmt.Errorf("alert %s: %w", p.Alert, err)
 		}
-		alerts = append(alerts, rules...)
 	}
 	absences, err := b.absences()
 	if err != nil {
@@ -128,15 +129,28 @@ func NewRules(cfg RulesConfig) (*Rules, error) {
 		return nil, err
 	}
 	interval := model.Duration(cfg.Interval)
-	b.out.Groups = append(b.out.Groups, rulefmt.RuleGroup{Name: "sixty-signals", Interval: interval, Rules: signals})
-	if normal := b.baselines(); len(normal) > 0 {
-		b.out.Groups = append(b.out.Groups, rulefmt.RuleGroup{Name: "sixty-baseline", Interval: model.Duration(max(5*time.Minute, cfg.Interval)), Rules: normal})
+	b.group("signals", "sixty-signals", interval, signals)
+	b.group("signals", "sixty-baseline", model.Duration(max(5*time.Minute, cfg.Interval)), b.baselines())
+	b.group("alerts", "sixty-limits", interval, b.limits)
+	b.group("alerts", "sixty-alerts", interval, alerts[""])
+	for _, seg := range segments {
+		if seg.name != "" {
+			part := PartName("alerts", seg.name)
+			b.group(part, "sixty-"+part, interval, alerts[seg.name])
+		}
 	}
-	b.out.Groups = append(b.out.Groups, rulefmt.RuleGroup{Name: "sixty-alerts", Interval: interval, Rules: slices.Concat(b.limits, alerts)})
-	if len(absences) > 0 {
-		b.out.Groups = append(b.out.Groups, rulefmt.RuleGroup{Name: "sixty-absences", Interval: interval, Rules: absences})
-	}
+	b.group("alerts", "sixty-absences", interval, absences)
 	return b.out, nil
+}
+
+// group adds a group of rules to a part of the pack, where there are rules.
+func (b *ruleBuilder) group(part, name string, interval model.Duration, rules []rulefmt.Rule) {
+	for unique, n := name, 2; slices.ContainsFunc(b.out.Groups(), func(g rulefmt.RuleGroup) bool { return g.Name == name }); n++ {
+		name = fmt.Sprintf("%s-%d", unique, n)
+	}
+	if len(rules) > 0 {
+		b.out.Parts = AddTo(b.out.Parts, part, rulefmt.RuleGroup{Name: name, Interval: interval, Rules: rules})
+	}
 }
 
 // withMatched adds to the labels of a target those by which the deployment is
@@ -301,29 +315,28 @@ func (b *ruleBuilder) recordedInstance() []string {
 }
 
 // alerts renders one pathology.
-func (b *ruleBuilder) alerts(p *catalog.Pathology, segments []segment) ([]rulefmt.Rule, error) {
+func (b *ruleBuilder) alerts(p *catalog.Pathology, segments []segment, into map[string][]rulefmt.Rule) error {
 	if !readsModel(p) {
 		segments = []segment{{}} // a GPU belongs to no model
 	}
-	var rules []rulefmt.Rule
 	missing := 0
 	for _, seg := range segments {
 		expr, used, err := b.condition(p, &seg)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if expr == "" {
 			missing++
 			continue
 		}
 		for _, v := range b.severities(p, &seg, expr) {
-			rules = append(rules, b.alert(p, &seg, v, used))
+			into[seg.name] = append(into[seg.name], b.alert(p, &seg, v, used))
 		}
 	}
 	if missing == len(segments) {
 		b.out.Warnings = append(b.out.Warnings, fmt.Sprintf("no alert for %s: nothing says from which numbers on it is one", p.ID))
 	}
-	return rules, nil
+	return nil
 }
 
 // readsModel reports whether a condition reads anything but GPUs.

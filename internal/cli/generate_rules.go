@@ -19,6 +19,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/burnrate"
+	"github.com/sixty-dev/sixty/internal/generate/dashboard/grafana"
 	"github.com/sixty-dev/sixty/internal/generate/pack"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
@@ -94,7 +95,7 @@ func (f *rulesFlags) register(s *pflag.FlagSet) {
 	s.StringVar(&f.retention, "retention", "", "how long samples are kept: refuses windows that are longer")
 	s.StringVar(&f.runbookURL, "runbook-url", runbookPages, "address of the runbooks; the pathology's id follows")
 	s.StringVar(&f.runbookSuffix, "runbook-suffix", ".md", "what follows the id")
-	s.StringVar(&f.dashboardURL, "dashboard-url", "", "`address` of Grafana, for links to panels")
+	s.StringVar(&f.dashboardURL, "dashboard-url", "", "`address` of Grafana, for links to panels (default: their paths alone)")
 	s.StringSliceVar(&f.skip, "skip", nil, "leave these pathologies out, by `id`, and of the alerts on what is not there: "+strings.Join(generate.Absences(), ", "))
 	s.StringSliceVar(&f.severities, "severity", nil, "`level=value` of the label severity, such as page=critical,ticket=warning,info=none")
 	s.DurationVar(&f.keepFiring, "keep-firing-for", 2*time.Minute, "how long an alert goes on after its condition ended (Prometheus 2.42, vmalert 1.91); 0 for not at all")
@@ -177,7 +178,7 @@ func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg pack.Con
 	cfg = pack.Config{Format: generate.Format(f.format), Name: f.name, Namespace: f.namespace, MaxRules: f.maxRules, Beside: f.out.dir != ""}
 	cfg.RulesConfig = generate.RulesConfig{
 		Pathologies: pathologies.All(), Interval: f.interval,
-		KeepFiringFor: f.keepFiring, RunbookURL: f.runbookURL, RunbookSuffix: f.runbookSuffix, Dashboard: panelLink(f.dashboardURL),
+		KeepFiringFor: f.keepFiring, RunbookURL: f.runbookURL, RunbookSuffix: f.runbookSuffix, Panel: grafana.PanelPath, DashboardURL: f.dashboardURL,
 	}
 	d, err := f.deployment.deployment(ctx, stderr)
 	if err != nil {

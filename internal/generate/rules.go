@@ -41,8 +41,10 @@ type RulesConfig struct {
 
 	// RunbookURL is the address of the runbook pages; an id and Suffix follow.
 	RunbookURL, RunbookSuffix string
-	// Dashboard returns the address of the panel to look at; it may be nil.
-	Dashboard func(*catalog.Pathology) string
+	// Panel returns the path of the panel to look at, in the Grafana at DashboardURL; it
+	// may be nil. Without an address the paths alone are written.
+	Panel        func(*catalog.Pathology) string
+	DashboardURL string
 	// Labels are added to every alert.
 	Labels map[string]string
 	// Severities are the values of the label severity, where they are others than page,
@@ -51,6 +53,17 @@ type RulesConfig struct {
 	// KeepFiringFor is how long an alert goes on after its condition ended, 0 for not at
 	// all: one that comes and goes is one alert.
 	KeepFiringFor time.Duration
+}
+
+// PanelURL returns the address of a pathology's panel, "" where there is none.
+func (cfg *RulesConfig) PanelURL(p *catalog.Pathology) string {
+	if cfg.Panel == nil {
+		return ""
+	}
+	if path := cfg.Panel(p); path != "" {
+		return strings.TrimSuffix(cfg.DashboardURL, "/") + path
+	}
+	return ""
 }
 
 // SeverityName returns the value of the label severity.
@@ -436,10 +449,9 @@ func (b *ruleBuilder) alert(p *catalog.Pathology, seg *segment, v variant, used 
 	if seg.name != "" {
 		r.Labels["objective"] = seg.name
 	}
-	if b.cfg.Dashboard != nil {
-		if url := b.cfg.Dashboard(p); url != "" {
-			r.Annotations["dashboard_url"] = url
-		}
+	if url := b.cfg.PanelURL(p); url != "" {
+		server := b.cfg.Deployment.Instance[len(b.cfg.Deployment.Instance)-1]
+		r.Annotations["dashboard_url"] = url + "&var-" + server + "={{ $labels." + server + " | urlquery }}"
 	}
 	return r
 }

@@ -101,7 +101,7 @@ func configs(t *testing.T) map[string]generate.RulesConfig {
 			c.Deployment.Instance, c.Deployment.GPU = []string{"pod"}, []string{"node"}
 			c.Deployment.Matchers = []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, "env", "prod|live")}
 			c.Labels = map[string]string{"team": "ml"}
-			c.Dashboard = func(p *catalog.Pathology) string { return "https://grafana/d/" + p.ID }
+			c.DashboardURL, c.Panel = "https://grafana/", func(p *catalog.Pathology) string { return "/d/" + p.ID + "?viewPanel=1" }
 		}),
 	}
 }

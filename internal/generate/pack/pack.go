@@ -150,7 +150,8 @@ func burnRates(c *Config) (burnrate.Rules, error) {
 		By: c.Deployment.Model, Instance: c.Deployment.Instance, Matchers: c.Deployment.Matchers,
 		Labels: c.Labels, Edges: c.Edges, Runbook: sloRunbook,
 		Interval: min(time.Minute, max(c.Interval, 30*time.Second)), Fast: max(burnrate.DefaultFast, generate.MinWindow(c.Interval)),
-		Severities: c.Severities, KeepFiringFor: c.KeepFiringFor, Causes: generate.AnyOf(c.Pathologies),
+		Annotations: map[string]string{"dashboard_url": strings.TrimSuffix(c.DashboardURL, "/") + grafana.BudgetPath},
+		Severities:  c.Severities, KeepFiringFor: c.KeepFiringFor, Causes: generate.AnyOf(c.Pathologies),
 	}
 	for _, d := range c.Deployment.Dialects {
 		if d.Engine != dialect.DCGM {
@@ -219,7 +220,10 @@ func Runbooks(c generate.RulesConfig, rules *generate.Rules, format string) (fil
 			return nil, err
 		}
 	}
-	page := runbookpage.Config{Pathologies: c.Pathologies, Deployment: &c.Deployment, Dashboard: c.Dashboard, Limit: c.Limit}
+	page := runbookpage.Config{Pathologies: c.Pathologies, Deployment: &c.Deployment, Limit: c.Limit}
+	if c.DashboardURL != "" {
+		page.Dashboard = c.PanelURL
+	}
 	for _, g := range rules.Groups() {
 		page.Rules = append(page.Rules, g)
 	}

@@ -11,9 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/prometheus/model/rulefmt"
+
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/generate"
+	"github.com/sixty-dev/sixty/internal/generate/burnrate"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/pathologies"
+	"github.com/sixty-dev/sixty/internal/slo"
 )
 
 // detectionIntervals are the scrape intervals of the table of detection times.
@@ -21,12 +26,38 @@ var detectionIntervals = []time.Duration{15 * time.Second, 30 * time.Second}
 
 // A detection is one fault of one recording, seen by the rules of one interval.
 type detection struct {
-	fault   string
-	after   time.Duration // from its onset until its alert fires
-	fired   bool          // false: it never would
-	extras  []string      // other pages and tickets that nothing inhibits
-	where   string
-	targets int
+	fault  string
+	after  time.Duration // from its onset until its alert fires
+	fired  bool          // false: it never would
+	extras []string      // other pages and tickets that nothing inhibits
+	where  string
+	burnt  time.Duration // from the onset until a page says that an error budget burns, 0 for never
+}
+
+// promised are objectives that fit the recorded servers (testdata/recordings/README.md).
+var promised = slo.Objective{TTFTP95: time.Second, ITLP95: 150 * time.Millisecond, Availability: 0.999}
+
+// budgets loads the burn-rate rules of what was promised.
+func (p *played) budgets(t *testing.T) *embedded.Rules {
+	t.Helper()
+	burn, err := burnrate.Groups(burnrate.Config{
+		Objectives: []slo.Objective{promised}, By: []string{"model_name"}, Instance: []string{"instance"}, Interval: p.interval,
+		Fast: max(burnrate.DefaultFast, generate.MinWindow(p.interval)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var groups []rulefmt.RuleGroup
+	for _, g := range burn.Groups {
+		for _, page := range []string{"VLLMErrorBudgetBurnTTFTP95", "VLLMErrorBudgetBurnITLP95", "VLLMErrorBudgetBurnAvailability"} {
+			groups = append(groups, slices.DeleteFunc(generate.Behind([]rulefmt.RuleGroup{g}, page), func(g rulefmt.RuleGroup) bool { return len(g.Rules) == 0 })...)
+		}
+	}
+	rules, err := p.store.Rules(groups)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rules
 }
 
 // detections replays one recording and times the alert of every fault in it. Of a fault
@@ -35,6 +66,10 @@ type detection struct {
 func (p *played) detections(t *testing.T, full *played) (out []detection) {
 	t.Helper()
 	rules := p.alerts(t, full)
+	var budgets *embedded.Rules
+	if strings.HasSuffix(p.name, "-long") {
+		budgets = p.budgets(t)
+	}
 	at := p.first
 	for i, phase := range p.truth.Phases {
 		want := p.truth.accepted(i)
@@ -45,6 +80,15 @@ func (p *played) detections(t *testing.T, full *played) (out []detection) {
 		extras := map[string]bool{}
 		for ; !at.After(to); at = at.Add(p.interval) {
 			active = rules.at(t, at)
+			if budgets != nil {
+				if err := budgets.Eval(t.Context(), at); err != nil {
+					t.Error(err)
+				}
+				burns := slices.ContainsFunc(budgets.Alerts(), func(a embedded.Alert) bool { return a.Firing })
+				if burns && sick && d.burnt == 0 && at.After(from) {
+					d.burnt = at.Sub(from)
+				}
+			}
 			if !sick || at.Before(from) {
 				continue
 			}
@@ -168,6 +212,31 @@ func TestDetectionTimes(t *testing.T) {
 			}
 		}
 		fmt.Fprintf(&table, "| %s | %s | %d%s |\n", p.ID, p.For, len(recorded), cells)
+	}
+	fmt.Fprintf(&table, "\nAnd how long until a page says that an error budget burns (TTFT P95 1 s, ITL P95 150 ms, 99.9 %%), in the recordings with minutes of a fault:\n\n")
+	fmt.Fprintf(&table, "| recording | fault | every 15 s | every 30 s |\n|---|---|---|---|\n")
+	burnt := map[string]map[time.Duration]time.Duration{}
+	for interval, list := range byInterval {
+		for _, d := range list {
+			if d.burnt > 0 {
+				key := d.where[:strings.Index(d.where, "/")] + " | " + d.fault
+				if burnt[key] == nil {
+					burnt[key] = map[time.Duration]time.Duration{}
+				}
+				burnt[key][interval] = max(burnt[key][interval], d.burnt)
+			}
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(burnt)) {
+		fmt.Fprintf(&table, "| %s |", key)
+		for _, interval := range detectionIntervals {
+			cell := "–"
+			if after := burnt[key][interval]; after > 0 {
+				cell = fmt.Sprintf("%.0f s", after.Seconds())
+			}
+			fmt.Fprintf(&table, " %s |", cell)
+		}
+		table.WriteByte('\n')
 	}
 	t.Log("\n" + table.String())
 	if *update {

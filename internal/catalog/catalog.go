@@ -93,6 +93,19 @@ type Pathology struct {
 	Scenario string
 }
 
+// Severities lists what p's alerts can be, the worst first: two where objectives decide.
+func (p *Pathology) Severities() []Severity {
+	if p.FollowsObjectives && p.Severity > Info {
+		return []Severity{p.Severity, p.Severity - 1}
+	}
+	return []Severity{p.Severity}
+}
+
+// Causes returns the pathologies of a catalogue that inhibit p, in its order.
+func (p *Pathology) Causes(all []*Pathology) []*Pathology {
+	return slices.DeleteFunc(slices.Clone(all), func(q *Pathology) bool { return !q.Inhibits(p) })
+}
+
 // Inhibits reports whether p, found on a target, explains symptom there.
 func (p *Pathology) Inhibits(symptom *Pathology) bool {
 	return slices.Contains(symptom.ExplainedBy, p.ID) || slices.Contains(p.Explains, symptom.ID)
@@ -100,13 +113,7 @@ func (p *Pathology) Inhibits(symptom *Pathology) bool {
 
 // Symptoms returns the pathologies of a catalogue that p inhibits, in its order.
 func (p *Pathology) Symptoms(all []*Pathology) []*Pathology {
-	var out []*Pathology
-	for _, q := range all {
-		if p.Inhibits(q) {
-			out = append(out, q)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(all), func(q *Pathology) bool { return !p.Inhibits(q) })
 }
 
 // A Pass hands a pathology that fires on one target the readings and the

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard/grafana"
@@ -239,14 +238,6 @@ func newGenerateAll() *cobra.Command {
 	f.register(cmd.Flags())
 	f.registerRules(cmd.Flags())
 	return cmd
-}
-
-// panelLink returns the address of a pathology's panel in a Grafana.
-func panelLink(base string) func(*catalog.Pathology) string {
-	if base == "" {
-		return nil
-	}
-	return func(p *catalog.Pathology) string { return grafana.PanelURL(base, p) }
 }
 
 // lookback is how far a server is asked for what it exposes.

@@ -6,17 +6,23 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/sixty-dev/sixty/internal/baseline"
+	"github.com/sixty-dev/sixty/internal/casefile"
+	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/burnrate"
+	"github.com/sixty-dev/sixty/internal/generate/dashboard/grafana"
 	"github.com/sixty-dev/sixty/internal/generate/pack"
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/source"
 )
@@ -36,12 +42,16 @@ type rulesFlags struct {
 	runbookURL, runbookSuffix string
 	dashboardURL              string
 	objectLabels              []string
+	skip, severities          []string
+	keepFiring                time.Duration
+	maxRules                  int
 	tests                     bool
 }
 
 const rulesLong = `Renders alert rules: recording rules for the signals, one alert for each pathology,
-burn-rate alerts and error budgets for the objectives in --slo, and Alertmanager's
-inhibit rules.
+burn-rate alerts and error budgets for the objectives in --slo, alerts on servers that
+vanished, and Alertmanager's inhibit rules with an example of routes. --only and --skip
+choose among them.
 
 Thresholds come, in this order, from --set, from the objectives (--slo, --use-case),
 from measurements (--from, --prometheus with --baseline), from the past (the median of
@@ -52,7 +62,9 @@ const rulesExample = `  sixty generate rules -o rules/
   sixty generate rules --slo slo.yaml --from bench.json -o rules/
   sixty generate rules --from healthy.tar.zst --baseline +10s/+120s
   sixty generate rules --prometheus http://prometheus:9090 --baseline 7d --detect prometheus=http://prometheus:9090
-  sixty generate rules --dialect vllm-v1 --dialect vllm-0.9 --format prometheusrule --object-label release=prometheus | kubectl apply -f -`
+  sixty generate rules --dialect vllm-v1 --dialect vllm-0.9 --format prometheusrule --object-label release=prometheus -o rules/
+  kubectl apply --server-side -k rules/     # client-side apply keeps a copy of each object in an annotation
+  sixty generate rules --severity page=critical,ticket=warning --skip workload-shift,gpu-underutilization -o rules/`
 
 func newGenerateRules() *cobra.Command {
 	f := &rulesFlags{}
@@ -83,7 +95,10 @@ func (f *rulesFlags) register(s *pflag.FlagSet) {
 	s.StringVar(&f.retention, "retention", "", "how long samples are kept: refuses windows that are longer")
 	s.StringVar(&f.runbookURL, "runbook-url", runbookPages, "address of the runbooks; the pathology's id follows")
 	s.StringVar(&f.runbookSuffix, "runbook-suffix", ".md", "what follows the id")
-	s.StringVar(&f.dashboardURL, "dashboard-url", "", "`address` of Grafana, for links to panels")
+	s.StringVar(&f.dashboardURL, "dashboard-url", "", "`address` of Grafana, for links to panels (default: their paths alone)")
+	s.StringSliceVar(&f.skip, "skip", nil, "leave these pathologies out, by `id`, and of the alerts on what is not there: "+strings.Join(generate.Absences(), ", "))
+	s.StringSliceVar(&f.severities, "severity", nil, "`level=value` of the label severity, such as page=critical,ticket=warning,info=none")
+	s.DurationVar(&f.keepFiring, "keep-firing-for", 2*time.Minute, "how long an alert goes on after its condition ended (Prometheus 2.42, vmalert 1.91); 0 for not at all")
 	s.StringSliceVar(&f.labels, "label", nil, "`name=value` on every alert, such as team=ml")
 }
 
@@ -93,6 +108,7 @@ func (f *rulesFlags) registerRules(s *pflag.FlagSet) {
 	s.StringVar(&f.name, "name", "sixty", "name of the object or of the rule namespace")
 	s.StringVar(&f.namespace, "namespace", "", "namespace of the object")
 	s.StringSliceVar(&f.objectLabels, "object-label", nil, "`name=value` on the object, by which an operator selects it")
+	s.IntVar(&f.maxRules, "max-rules-per-group", generate.UsualMaxRules, "divide larger groups of rules; the usual limit of Mimir, 0 for none")
 	s.BoolVar(&f.tests, "tests", false, "with --out: promtool unit tests too")
 }
 
@@ -106,7 +122,52 @@ func (f *rulesFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if f.out.dir == "" && len(files) > 1 { // documents of one stream, for kubectl
+		var all []byte
+		for _, file := range files {
+			all = append(append(all, "---\n"...), file.Content...)
+		}
+		files = []generate.File{{Path: "rules.yaml", Content: all}}
+	}
 	return f.out.write(stdout, files)
+}
+
+// choose leaves what --only and --skip ask for. Objectives are chosen by --slo.
+func (f *rulesFlags) choose(cfg *pack.Config) error {
+	cfg.Absences = generate.Absences()
+	if len(f.settings.only) > 0 {
+		cfg.Absences = nil
+	}
+	for _, id := range f.skip {
+		if findPathology(cfg.Pathologies, id) == nil && !slices.Contains(generate.Absences(), id) {
+			return unknownPathology("--skip", id)
+		}
+	}
+	cfg.Absences = slices.DeleteFunc(cfg.Absences, func(id string) bool { return slices.Contains(f.skip, id) })
+	cfg.Pathologies = slices.DeleteFunc(slices.Clone(cfg.Pathologies), func(p *catalog.Pathology) bool {
+		return slices.Contains(f.skip, p.ID) || len(f.settings.only) > 0 && !slices.Contains(f.settings.only, p.ID)
+	})
+	if len(cfg.Pathologies)+len(cfg.Absences) == 0 && cfg.Objectives == nil {
+		return errors.New("--only and --skip leave nothing")
+	}
+	return nil
+}
+
+// named reads --severity.
+func (f *rulesFlags) named() (map[catalog.Severity]string, error) {
+	given, err := pairs("--severity", f.severities)
+	out := map[catalog.Severity]string{}
+	for level, value := range given {
+		s, err := catalog.ParseSeverity(level)
+		if err != nil {
+			return nil, fmt.Errorf("--severity: %w", err)
+		}
+		out[s] = value
+	}
+	if slices.ContainsFunc(f.labels, func(l string) bool { return strings.HasPrefix(l, "severity=") }) {
+		return nil, hint.With(errors.New("--label severity would make all alerts as severe"), "--severity page=critical,ticket=warning")
+	}
+	return out, err
 }
 
 // config reads and measures everything that the rules depend on.
@@ -114,10 +175,10 @@ func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg pack.Con
 	if f.evidence.prometheus != "" && f.evidence.span == "" {
 		return cfg, hint.With(errors.New("--prometheus needs --baseline: which time was healthy?"), "such as --baseline 7d, or two RFC 3339 times: --baseline FROM/TO")
 	}
-	cfg = pack.Config{Format: generate.Format(f.format), Name: f.name, Namespace: f.namespace, Inhibitions: f.out.dir != ""}
+	cfg = pack.Config{Format: generate.Format(f.format), Name: f.name, Namespace: f.namespace, MaxRules: f.maxRules, Beside: f.out.dir != ""}
 	cfg.RulesConfig = generate.RulesConfig{
 		Pathologies: pathologies.All(), Interval: f.interval,
-		RunbookURL: f.runbookURL, RunbookSuffix: f.runbookSuffix, Dashboard: panelLink(f.dashboardURL),
+		KeepFiringFor: f.keepFiring, RunbookURL: f.runbookURL, RunbookSuffix: f.runbookSuffix, Panel: grafana.PanelPath, DashboardURL: f.dashboardURL,
 	}
 	d, err := f.deployment.deployment(ctx, stderr)
 	if err != nil {
@@ -154,6 +215,12 @@ func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg pack.Con
 	if err := pack.CheckModels(cfg.Objectives, d.models); err != nil {
 		return cfg, err
 	}
+	if err := f.choose(&cfg); err != nil {
+		return cfg, err
+	}
+	if cfg.Severities, err = f.named(); err != nil {
+		return cfg, err
+	}
 	if cfg.Labels, err = pairs("--label", f.labels); err != nil {
 		return cfg, err
 	}
@@ -166,9 +233,49 @@ func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg pack.Con
 			return cfg, errors.New("--tests goes with --out")
 		}
 		cfg.Cases = pathologies.Cases()
-		cfg.Usual = len(cfg.Measured) == 0 && cfg.Objectives == nil && len(cfg.Set) == 0 && len(f.deployment.dialects)+len(f.deployment.detect)+len(f.deployment.match) == 0
+		cfg.Holds = func(groups []rulefmt.RuleGroup, t generate.Told) (bool, error) { return holds(ctx, groups, t) }
 	}
 	return cfg, err
+}
+
+// holds plays a case to rules, and says whether the alert does what the case says.
+func holds(ctx context.Context, groups []rulefmt.RuleGroup, t generate.Told) (bool, error) {
+	store, err := embedded.Open(embedded.Config{})
+	if err != nil {
+		return false, err
+	}
+	defer store.Close()
+	rules, err := store.Rules(groups)
+	if err != nil {
+		return false, err
+	}
+	ever, last := false, false
+	for i := range t.Case.Scrapes {
+		after := time.Duration(i) * t.Scrape
+		at := casefile.Start.Add(after)
+		for instance, series := range t.Series {
+			target := embedded.Target{Instance: instance, Job: t.Job(), Labels: t.Labels}
+			if t.Case.Down(instance, i) {
+				err = store.AppendFailure(target, at)
+			} else {
+				_, err = store.Append(target, at, casefile.Page(series, i), "", 10*time.Millisecond)
+			}
+			if err != nil {
+				return false, err
+			}
+		}
+		if after%t.Evaluation != 0 && i != t.Case.Scrapes-1 {
+			continue
+		}
+		if err := rules.Eval(ctx, at); err != nil {
+			return false, err
+		}
+		last = slices.ContainsFunc(rules.Alerts(), func(a embedded.Alert) bool { return a.Name == t.Alert && a.Firing })
+		if ever = ever || last; ever && t.Fires {
+			return true, nil
+		}
+	}
+	return !t.Fires && !last, nil
 }
 
 // budgetPeriod reads --slo-period, 0 where it is not given.

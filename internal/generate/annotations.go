@@ -18,31 +18,73 @@ func summary(p *catalog.Pathology) string {
 	return p.Title + " ({{ $labels.model_name }} on {{ $labels.instance }})"
 }
 
-// maxValues bounds the values in a description: it is read on a telephone.
-const maxValues = 6
+// maxValues bounds the values in a description, each of them a query: it is read on
+// a telephone.
+const maxValues = 3
 
-// description shows the present values of what the condition reads, and the
-// command that goes on from there.
+// description shows the present values of what the condition reads, what explains it at
+// that moment, and the command that goes on from there.
 func (b *ruleBuilder) description(p *catalog.Pathology, used []resolved) string {
 	var out strings.Builder
 	var seen []string
 	ids := b.cfg.Deployment.Instance
 	if readsModel(p) {
-		ids = slices.Concat(ids, []string{"model_name"})
+		ids = b.target()
 	}
+	fmt.Fprintf(&out, "{{ $of := printf `%s` %s }}", placeholders(ids), arguments(ids))
 	for _, r := range used {
 		s := r.cond.Signal
 		if len(seen) == maxValues || slices.Contains(seen, s.Name) || r.text == "" || readsModel(p) && s.Scope == indicator.GPU {
 			continue
 		}
 		seen = append(seen, s.Name)
-		fmt.Fprintf(&out, "{{ with printf `%s{%s}` %s | query }}%s {{ . | first | value%s }}. {{ end }}",
-			b.cfg.Series(s), placeholders(ids), arguments(ids), s.Title, humanize(s.Unit))
+		fmt.Fprintf(&out, "{{ with printf `%s{%%s}` $of | query }}%s {{ . | first | value%s }}. {{ end }}", b.cfg.Series(s), s.Title, humanize(s.Unit))
 	}
+	out.WriteString(b.explained(p))
 	if readsModel(p) {
 		out.WriteString("Computed fix: sixty diagnose {{ $labels.instance }}")
 	}
 	return strings.TrimSpace(out.String())
+}
+
+// explained names the causes that are active beside a symptom, pending ones too: a page
+// that no other page inhibits says what explains it. $of selects the server.
+func (b *ruleBuilder) explained(p *catalog.Pathology) string {
+	var servers, gpus []string
+	for _, cause := range p.Causes(b.cfg.Pathologies) {
+		if readsModel(cause) {
+			servers = append(servers, cause.Alert)
+		} else {
+			gpus = append(gpus, cause.Alert)
+		}
+	}
+	var parts, values []string
+	if len(servers) > 0 {
+		parts = append(parts, fmt.Sprintf(`group by (alertname) (ALERTS{alertname=~"%s",%%s})`, strings.Join(servers, "|")))
+		values = append(values, "$of")
+	}
+	if len(gpus) > 0 {
+		host := b.cfg.gpuLabels()
+		parts = append(parts, fmt.Sprintf(`group by (alertname) (ALERTS{alertname=~"%s",%s})`, strings.Join(gpus, "|"), placeholders(host)))
+		values = append(values, arguments(host))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("{{ with printf `%s` %s | query }}Explained by {{ range $i, $a := . }}{{ if $i }}, {{ end }}{{ $a | label `alertname` }}{{ end }}. {{ end }}",
+		strings.Join(parts, " or "), strings.Join(values, " "))
+}
+
+// AnyOf matches the alerts of pathologies by name.
+func AnyOf(all []*catalog.Pathology) string {
+	var names []string
+	for _, p := range all {
+		names = append(names, p.Alert)
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return `alertname=~"` + strings.Join(names, "|") + `"`
 }
 
 func placeholders(labels []string) string {

@@ -3,8 +3,6 @@ package generate
 import (
 	"bytes"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"go.yaml.in/yaml/v3"
@@ -80,49 +78,3 @@ func encodeYAML(doc any) ([]byte, error) {
 	}
 	return b.Bytes(), enc.Close()
 }
-
-// inhibitRule is one of Alertmanager's inhibit_rules.
-type inhibitRule struct {
-	SourceMatchers []string `yaml:"source_matchers,flow"`
-	TargetMatchers []string `yaml:"target_matchers,flow"`
-	Equal          []string `yaml:"equal,flow,omitempty"`
-}
-
-// Inhibitions renders what explains what as Alertmanager's inhibit_rules: a
-// part of its configuration file, for alertmanager.yml to hold.
-func Inhibitions(cfg RulesConfig) ([]byte, error) {
-	var doc struct {
-		Rules []inhibitRule `yaml:"inhibit_rules"`
-	}
-	d := &cfg.Deployment
-	for _, p := range cfg.Pathologies {
-		var targets []string
-		for _, symptom := range p.Symptoms(cfg.Pathologies) {
-			targets = append(targets, symptom.Alert)
-		}
-		if len(targets) == 0 {
-			continue
-		}
-		equal := slices.Clone(d.Instance)
-		if !readsModel(p) {
-			equal = d.GPU // the exporter is another target
-			if len(equal) == 0 {
-				equal = []string{hostLabel}
-			}
-		}
-		doc.Rules = append(doc.Rules, inhibitRule{
-			SourceMatchers: []string{"alertname=" + quote(p.Alert)},
-			TargetMatchers: []string{"alertname=~" + quote(strings.Join(targets, "|"))},
-			Equal:          equal,
-		})
-	}
-	// A budget that burns fast burns slowly, too.
-	doc.Rules = append(doc.Rules, inhibitRule{
-		SourceMatchers: []string{`alertname=~"VLLMErrorBudgetBurn.*"`, `severity="page"`},
-		TargetMatchers: []string{`alertname=~"VLLMErrorBudgetBurn.*"`, `severity="ticket"`},
-		Equal:          append([]string{"slo"}, d.Model...),
-	})
-	return encodeYAML(doc)
-}
-
-func quote(s string) string { return fmt.Sprintf("%q", s) }

@@ -1,7 +1,9 @@
 package generate
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +23,8 @@ import (
 type RulesConfig struct {
 	Deployment  Deployment
 	Pathologies []*catalog.Pathology
+	// Absences are the ids of the alerts on what is not there.
+	Absences []string
 
 	// Where thresholds come from, in this order: what the user set by name, the
 	// objectives, what was measured, the past, the catalogue's default.
@@ -37,10 +41,52 @@ type RulesConfig struct {
 
 	// RunbookURL is the address of the runbook pages; an id and Suffix follow.
 	RunbookURL, RunbookSuffix string
-	// Dashboard returns the address of the panel to look at; it may be nil.
-	Dashboard func(*catalog.Pathology) string
+	// Panel returns the path of the panel to look at, in the Grafana at DashboardURL; it
+	// may be nil. Without an address the paths alone are written.
+	Panel        func(*catalog.Pathology) string
+	DashboardURL string
 	// Labels are added to every alert.
 	Labels map[string]string
+	// Severities are the values of the label severity, where they are others than page,
+	// ticket and info. No two of them are the same.
+	Severities map[catalog.Severity]string
+	// KeepFiringFor is how long an alert goes on after its condition ended, 0 for not at
+	// all: one that comes and goes is one alert.
+	KeepFiringFor time.Duration
+}
+
+// PanelURL returns the address of a pathology's panel, "" where there is none.
+func (cfg *RulesConfig) PanelURL(p *catalog.Pathology) string {
+	if cfg.Panel == nil {
+		return ""
+	}
+	if path := cfg.Panel(p); path != "" {
+		return strings.TrimSuffix(cfg.DashboardURL, "/") + path
+	}
+	return ""
+}
+
+// SeverityName returns the value of the label severity.
+func (cfg *RulesConfig) SeverityName(s catalog.Severity) string {
+	return cmp.Or(cfg.Severities[s], s.String())
+}
+
+// severityNames lists the values of the label severity, each once.
+func (cfg *RulesConfig) severityNames() []string {
+	var names []string
+	for _, s := range []catalog.Severity{catalog.Page, catalog.Ticket, catalog.Info} {
+		names = append(names, cfg.SeverityName(s))
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// gpuLabels are those that a model server and its GPU exporter have in common.
+func (cfg *RulesConfig) gpuLabels() []string {
+	if len(cfg.Deployment.GPU) == 0 {
+		return []string{hostLabel}
+	}
+	return cfg.Deployment.GPU
 }
 
 // Usual durations of the rules.
@@ -56,9 +102,12 @@ const minPastShare = 48
 
 // Rules are the generated rules, and what could not be generated.
 type Rules struct {
-	Groups   []rulefmt.RuleGroup
+	Parts    []Part
 	Warnings []string
 }
+
+// Groups returns the groups of all parts.
+func (r *Rules) Groups() []rulefmt.RuleGroup { return Groups(r.Parts) }
 
 // NewRules renders the catalogue as recording rules, one for each signal that a
 // condition reads, and alerts over them, one for each pathology, or several
@@ -72,39 +121,61 @@ func NewRules(cfg RulesConfig) (*Rules, error) {
 	}
 	cfg.Deployment.Instance = withMatched(cfg.Deployment.Instance, cfg.Deployment)
 	host := len(cfg.Deployment.GPU) == 0
-	if host {
-		cfg.Deployment.GPU = []string{hostLabel}
-	}
+	cfg.Deployment.GPU = cfg.gpuLabels()
 	segments, err := cfg.segments()
 	if err != nil {
 		return nil, err
 	}
 	b := &ruleBuilder{cfg: &cfg, host: host, recorded: map[string]bool{}, normal: map[string]bool{}, out: &Rules{}}
-	var alerts []rulefmt.Rule
+	alerts := map[string][]rulefmt.Rule{} // by segment
 	for _, p := range cfg.Pathologies {
-		rules, err := b.alerts(p, segments)
-		if err != nil {
+		if err := b.alerts(p, segments, alerts); err != nil {
 			return nil, fmt.Errorf("alert %s: %w", p.Alert, err)
 		}
-		alerts = append(alerts, rules...)
+	}
+	absences, err := b.absences()
+	if err != nil {
+		return nil, err
 	}
 	signals, err := b.recordings()
 	if err != nil {
 		return nil, err
 	}
 	interval := model.Duration(cfg.Interval)
-	b.out.Groups = append(b.out.Groups, rulefmt.RuleGroup{Name: "sixty-signals", Interval: interval, Rules: signals})
-	if normal := b.baselines(); len(normal) > 0 {
-		b.out.Groups = append(b.out.Groups, rulefmt.RuleGroup{Name: "sixty-baseline", Interval: model.Duration(max(5*time.Minute, cfg.Interval)), Rules: normal})
+	b.group("signals", "sixty-signals", interval, signals)
+	b.group("signals", "sixty-baseline", model.Duration(max(5*time.Minute, cfg.Interval)), b.baselines())
+	b.group("alerts", "sixty-limits", interval, b.limits)
+	b.group("alerts", "sixty-alerts", interval, alerts[""])
+	for _, seg := range segments {
+		if seg.name != "" {
+			part := PartName("alerts", seg.name)
+			b.group(part, "sixty-"+part, interval, alerts[seg.name])
+		}
 	}
-	b.out.Groups = append(b.out.Groups, rulefmt.RuleGroup{Name: "sixty-alerts", Interval: interval, Rules: slices.Concat(b.limits, alerts)})
+	b.group("alerts", "sixty-absences", interval, absences)
 	return b.out, nil
 }
 
+// group adds a group of rules to a part of the pack, where there are rules.
+func (b *ruleBuilder) group(part, name string, interval model.Duration, rules []rulefmt.Rule) {
+	for unique, n := name, 2; slices.ContainsFunc(b.out.Groups(), func(g rulefmt.RuleGroup) bool { return g.Name == name }); n++ {
+		name = fmt.Sprintf("%s-%d", unique, n)
+	}
+	if len(rules) > 0 {
+		b.out.Parts = AddTo(b.out.Parts, part, rulefmt.RuleGroup{Name: name, Interval: interval, Rules: rules})
+	}
+}
+
 // withMatched adds to the labels of a target those by which the deployment is
-// selected, so that recorded series keep them.
+// selected, and those that it shares with its GPU exporter, so that recorded series
+// keep them.
 func withMatched(instance []string, d Deployment) []string {
 	out := slices.Clone(instance)
+	for _, l := range d.GPU {
+		if !slices.Contains(out, l) {
+			out = append(out, l)
+		}
+	}
 	for _, m := range d.Matchers {
 		if !slices.Contains(out, m.Name) && !slices.Contains(d.Model, m.Name) {
 			out = append(out, m.Name)
@@ -122,6 +193,8 @@ func (cfg *RulesConfig) validate() error {
 		return fmt.Errorf("rules: need labels of a target and, with model_name, of a fleet")
 	case cfg.Interval <= 0 || cfg.Past <= 0 || cfg.Ago < 0:
 		return fmt.Errorf("rules: interval %s, past %s and ago %s must be positive", cfg.Interval, cfg.Past, cfg.Ago)
+	case len(cfg.Severities) > 0 && len(cfg.severityNames()) < 3:
+		return hint.With(fmt.Errorf("rules: two severities have one name: %v", cfg.severityNames()), "name them apart: what is routed and inhibited by severity could not tell a ticket from a page")
 	case min(d.Window, d.Short) < 2*cfg.Interval:
 		return hint.With(fmt.Errorf("rules: rates over %s need two scrapes, and these are %s apart", min(d.Window, d.Short), cfg.Interval), "raise --window, or lower --interval if the servers are scraped more often")
 	}
@@ -245,30 +318,38 @@ func (b *ruleBuilder) target() []string {
 	return append(slices.Clone(b.cfg.Deployment.Instance), "model_name")
 }
 
+// recordedInstance lists the labels of a target in recorded series: an alert that lost
+// the host would be inhibited by no GPU's.
+func (b *ruleBuilder) recordedInstance() []string {
+	if b.host {
+		return append(slices.Clone(b.cfg.Deployment.Instance), hostLabel)
+	}
+	return b.cfg.Deployment.Instance
+}
+
 // alerts renders one pathology.
-func (b *ruleBuilder) alerts(p *catalog.Pathology, segments []segment) ([]rulefmt.Rule, error) {
+func (b *ruleBuilder) alerts(p *catalog.Pathology, segments []segment, into map[string][]rulefmt.Rule) error {
 	if !readsModel(p) {
 		segments = []segment{{}} // a GPU belongs to no model
 	}
-	var rules []rulefmt.Rule
 	missing := 0
 	for _, seg := range segments {
 		expr, used, err := b.condition(p, &seg)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if expr == "" {
 			missing++
 			continue
 		}
 		for _, v := range b.severities(p, &seg, expr) {
-			rules = append(rules, b.alert(p, &seg, v, used))
+			into[seg.name] = append(into[seg.name], b.alert(p, &seg, v, used))
 		}
 	}
 	if missing == len(segments) {
 		b.out.Warnings = append(b.out.Warnings, fmt.Sprintf("no alert for %s: nothing says from which numbers on it is one", p.ID))
 	}
-	return rules, nil
+	return nil
 }
 
 // readsModel reports whether a condition reads anything but GPUs.
@@ -289,7 +370,7 @@ type variant struct {
 func (b *ruleBuilder) condition(p *catalog.Pathology, seg *segment) (string, []resolved, error) {
 	var used []resolved
 	o := catalog.Compilation{
-		Instance: b.cfg.Deployment.Instance, Model: b.cfg.Deployment.Model, GPU: b.cfg.Deployment.GPU,
+		Instance: b.recordedInstance(), Model: b.cfg.Deployment.Model, GPU: b.cfg.Deployment.GPU,
 		Limit: b.cfg.limit(seg),
 		Query: func(s *indicator.Signal, past bool) (string, error) {
 			b.recorded[s.Name] = true
@@ -346,10 +427,17 @@ func (b *ruleBuilder) objectivesHold(seg *segment) string {
 	return strings.Join(parts, " and ")
 }
 
+// labels are those of an alert of some severity.
+func (b *ruleBuilder) labels(s catalog.Severity) map[string]string {
+	out := map[string]string{"severity": b.cfg.SeverityName(s)}
+	maps.Copy(out, b.cfg.Labels)
+	return out
+}
+
 func (b *ruleBuilder) alert(p *catalog.Pathology, seg *segment, v variant, used []resolved) rulefmt.Rule {
 	r := rulefmt.Rule{
-		Alert: p.Alert, Expr: v.expr, For: model.Duration(p.For),
-		Labels: map[string]string{"severity": v.severity.String(), "pathology": p.ID},
+		Alert: p.Alert, Expr: v.expr, For: model.Duration(p.For), KeepFiringFor: model.Duration(b.cfg.KeepFiringFor),
+		Labels: b.labels(v.severity),
 		Annotations: map[string]string{
 			"summary":     summary(p),
 			"description": b.description(p, used),
@@ -357,16 +445,13 @@ func (b *ruleBuilder) alert(p *catalog.Pathology, seg *segment, v variant, used 
 			"thresholds":  thresholds(used),
 		},
 	}
+	r.Labels["pathology"] = p.ID
 	if seg.name != "" {
 		r.Labels["objective"] = seg.name
 	}
-	for k, val := range b.cfg.Labels {
-		r.Labels[k] = val
-	}
-	if b.cfg.Dashboard != nil {
-		if url := b.cfg.Dashboard(p); url != "" {
-			r.Annotations["dashboard_url"] = url
-		}
+	if url := b.cfg.PanelURL(p); url != "" {
+		server := b.cfg.Deployment.Instance[len(b.cfg.Deployment.Instance)-1]
+		r.Annotations["dashboard_url"] = url + "&var-" + server + "={{ $labels." + server + " | urlquery }}"
 	}
 	return r
 }

@@ -101,7 +101,7 @@ func configs(t *testing.T) map[string]generate.RulesConfig {
 			c.Deployment.Instance, c.Deployment.GPU = []string{"pod"}, []string{"node"}
 			c.Deployment.Matchers = []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, "env", "prod|live")}
 			c.Labels = map[string]string{"team": "ml"}
-			c.Dashboard = func(p *catalog.Pathology) string { return "https://grafana/d/" + p.ID }
+			c.DashboardURL, c.Panel = "https://grafana/", func(p *catalog.Pathology) string { return "/d/" + p.ID + "?viewPanel=1" }
 		}),
 	}
 }
@@ -114,7 +114,7 @@ func TestRulesAreValid(t *testing.T) {
 	for name, cfg := range configs(t) {
 		t.Run(name, func(t *testing.T) {
 			r := rulesOf(t, cfg)
-			content, err := generate.Encode(r.Groups, generate.Plain, "sixty", "", nil)
+			content, err := generate.Encode(r.Groups(), generate.Plain, "sixty", "", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -122,7 +122,7 @@ func TestRulesAreValid(t *testing.T) {
 				t.Fatal(errs)
 			}
 			alerts := map[string]bool{}
-			for _, g := range r.Groups {
+			for _, g := range r.Groups() {
 				for _, rule := range g.Rules {
 					alerts[rule.Alert] = true
 					if rule.Alert != "" && (rule.Annotations["summary"] == "" || rule.Annotations["runbook_url"] == "" || rule.Annotations["thresholds"] == "") {
@@ -156,7 +156,7 @@ func TestEveryAlertFiresAndHoldsItsPeace(t *testing.T) {
 	for _, p := range pathologies.All() {
 		t.Run(p.ID, func(t *testing.T) {
 			t.Parallel()
-			groups := behind(r.Groups, p.Alert)
+			groups := generate.Behind(r.Groups(), p.Alert)
 			if ever, _ := play(t, groups, p, "fires"); !ever {
 				t.Error("the alert never fires on the sick server")
 			}
@@ -165,31 +165,6 @@ func TestEveryAlertFiresAndHoldsItsPeace(t *testing.T) {
 			}
 		})
 	}
-}
-
-// behind leaves of the groups an alert and what it reads.
-func behind(groups []rulefmt.RuleGroup, alert string) []rulefmt.RuleGroup {
-	want, texts := map[string]bool{}, []string{}
-	keep := func(r rulefmt.Rule) bool {
-		return r.Alert == alert || r.Record != "" && slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, r.Record) })
-	}
-	for grown := true; grown; {
-		grown = false
-		for _, g := range groups {
-			for _, r := range g.Rules {
-				if !want[r.Expr] && keep(r) {
-					want[r.Expr], grown = true, true
-					texts = append(texts, r.Expr)
-				}
-			}
-		}
-	}
-	var out []rulefmt.RuleGroup
-	for _, g := range groups {
-		g.Rules = slices.DeleteFunc(slices.Clone(g.Rules), func(r rulefmt.Rule) bool { return !want[r.Expr] })
-		out = append(out, g)
-	}
-	return out
 }
 
 // play reports whether a pathology's alert ever fires on a case, and whether
@@ -241,7 +216,7 @@ func play(t *testing.T, groups []rulefmt.RuleGroup, p *catalog.Pathology, name s
 // of the rules' evaluation.
 func TestAShortOutageIsSeen(t *testing.T) {
 	const alert = "VLLMTargetDown"
-	groups := behind(rulesOf(t, usual(t)).Groups, alert)
+	groups := generate.Behind(rulesOf(t, usual(t)).Groups(), alert)
 	healthy, err := casefile.Parse(os.DirFS("."), "every 15s for 180s\nlike healthy\n")
 	if err != nil {
 		t.Fatal(err)
@@ -290,7 +265,7 @@ func TestAShortOutageIsSeen(t *testing.T) {
 
 func TestThresholdsSayWhereTheyComeFrom(t *testing.T) {
 	find := func(r *generate.Rules, objective string) rulefmt.Rule {
-		for _, g := range r.Groups {
+		for _, g := range r.Groups() {
 			for _, rule := range g.Rules {
 				if rule.Alert == "VLLMKVCacheThrashing" && rule.Labels["objective"] == objective {
 					return rule
@@ -328,7 +303,7 @@ func TestThresholdsSayWhereTheyComeFrom(t *testing.T) {
 
 func TestObjectivesDecideTheSeverity(t *testing.T) {
 	got := map[string][]string{}
-	for _, g := range rulesOf(t, configs(t)["objectives"]).Groups {
+	for _, g := range rulesOf(t, configs(t)["objectives"]).Groups() {
 		for _, rule := range g.Rules {
 			if rule.Alert == "VLLMKVCacheThrashing" || rule.Alert == "VLLMEngineHung" {
 				got[rule.Alert] = append(got[rule.Alert], rule.Labels["objective"]+" "+rule.Labels["severity"])
@@ -391,7 +366,7 @@ func FuzzObjectives(f *testing.F) {
 		if err != nil {
 			return
 		}
-		content, err := generate.Encode(r.Groups, generate.Plain, "x", "", nil)
+		content, err := generate.Encode(r.Groups(), generate.Plain, "x", "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -409,7 +384,7 @@ func TestWindowsFollowTheInterval(t *testing.T) {
 		cfg := usual(t)
 		cfg.Interval, cfg.Deployment.Window, cfg.Deployment.Short = interval, window, short
 		cfg.Deployment.Past = max(cfg.Deployment.Past, window)
-		groups := rulesOf(t, cfg).Groups
+		groups := rulesOf(t, cfg).Groups()
 		store, err := embedded.Open(embedded.Config{})
 		if err != nil {
 			t.Fatal(err)

@@ -1,19 +1,24 @@
 package generate
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"math"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/sixty-dev/sixty/internal/casefile"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
@@ -57,50 +62,186 @@ const (
 	mostSlowed = 12
 )
 
+// A Told is a case as this deployment's servers would tell it, and whether it must raise
+// the pathology's alert.
+type Told struct {
+	Alert  string
+	Fires  bool // ever; else: not in the end
+	Case   *casefile.Case
+	Series map[string][]casefile.Series // by instance, in the deployment's names
+	Labels map[string]string            // of all targets, beside instance and job
+	// Scrape and Evaluation are the times between two of them.
+	Scrape, Evaluation time.Duration
+}
+
+// testJob is the label job of the servers in unit tests.
+const testJob = "vllm"
+
 // RuleTests makes promtool unit tests of the pathologies' case files: a server
 // on which the alert fires, and one that comes near and on which it does not.
-// Cases holds a directory for each pathology, its id without hyphens; ruleFile
-// is the rules' path as the tests see it. The cases are written in the newest
-// names and for the usual thresholds.
-func RuleTests(cfg RulesConfig, cases fs.FS, ruleFile string) ([]File, error) {
+// Cases holds a directory for each pathology, its id without hyphens; ruleFiles
+// are the rules' paths as the tests see them.
+//
+// The cases are written in vLLM's newest names and for the usual thresholds, and told in
+// the names and with the labels of the deployment. Where names or thresholds are others,
+// holds is asked whether an alert still does what its case says; a test that does not
+// hold is left out, with a note.
+func RuleTests(cfg RulesConfig, cases fs.FS, ruleFiles []string, holds func(Told) (bool, error)) (files []File, notes []string, err error) {
 	v1, err := dialect.Named("vllm-v1")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var files []File
-	for _, p := range cfg.Pathologies {
+	names, usual := v1, true
+	if !slices.ContainsFunc(cfg.Deployment.Dialects, func(d dialect.Dialect) bool { return d.Key() == v1.Key() }) {
+		usual = false
+		for _, d := range slices.Backward(cfg.Deployment.Dialects) {
+			if d.Engine != dialect.DCGM {
+				names = d
+			}
+		}
+	}
+	target, err := cfg.example()
+	if err != nil {
+		return nil, nil, err
+	}
+	usual = usual && len(cfg.Set)+len(cfg.Measured) == 0 && cfg.Objectives == nil
+	var left []string
+	all, err := toldOf(cfg.Pathologies, cases, names, target)
+	if err != nil {
+		return nil, nil, err
+	}
+	stands := make([]bool, len(all))
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i, t := range all {
+		group.Go(func() (err error) {
+			if stands[i] = usual; !usual {
+				stands[i], err = holds(t)
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, nil, err
+	}
+	for i, p := range cfg.Pathologies {
+		doc := unitTests{RuleFiles: ruleFiles, EvaluationInterval: duration(testEvaluation)}
+		for k, name := range toldCases {
+			t := all[len(toldCases)*i+k]
+			if !stands[len(toldCases)*i+k] {
+				left = append(left, p.ID+" "+name)
+				continue
+			}
+			doc.Tests = append(doc.Tests, t.unitTest(p.ID+" "+name, wanted(p, names)))
+		}
+		if len(doc.Tests) == 0 {
+			continue
+		}
+		content, err := encodeYAML(doc)
+		if err != nil {
+			return nil, nil, err
+		}
+		files = append(files, File{p.ID + ".yaml", content})
+	}
+	if len(left) > 0 {
+		notes = append(notes, "no unit tests of "+strings.Join(left, ", ")+": with these names and thresholds the servers of their cases lie on the other side")
+	}
+	return files, notes, nil
+}
+
+// toldCases are the cases that unit tests are made of: the alert fires in the first.
+var toldCases = []string{"fires", "nearmiss"}
+
+// toldOf translates the cases of pathologies, one after the other.
+func toldOf(all []*catalog.Pathology, cases fs.FS, names dialect.Dialect, target map[string]string) (out []Told, err error) {
+	for _, p := range all {
 		dir, err := fs.Sub(cases, strings.ReplaceAll(p.ID, "-", "")+"/testdata")
 		if err != nil {
 			return nil, err
 		}
-		doc := unitTests{RuleFiles: []string{ruleFile}, EvaluationInterval: duration(testEvaluation)}
-		for _, name := range []string{"fires", "nearmiss"} {
+		for k, name := range toldCases {
 			c, err := casefile.Open(dir, name)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", p.ID, err)
 			}
-			doc.Tests = append(doc.Tests, ruleTest(p, c, name, wanted(p, v1)))
+			t := told(p, c, names, target)
+			t.Fires = k == 0
+			out = append(out, t)
 		}
-		content, err := encodeYAML(doc)
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, File{p.ID + ".yaml", content})
 	}
-	return files, nil
+	return out, nil
+}
+
+// example returns the labels of a target that the rules are for: of the first objective
+// and the first measurement.
+func (cfg *RulesConfig) example() (map[string]string, error) {
+	target := map[string]string{"model_name": "m"}
+	if cfg.Objectives != nil {
+		for name, value := range cfg.Objectives.Objectives[0].Example() {
+			target[name] = value
+		}
+	}
+	if len(cfg.Measured) > 0 && cfg.Measured[0].Model != "" {
+		target["model_name"] = cfg.Measured[0].Model
+	}
+	for _, m := range cfg.Deployment.Matchers {
+		for _, candidate := range slices.Concat([]string{target[m.Name]}, m.SetMatches(), []string{m.Value, "a", "0"}) {
+			if m.Matches(candidate) && (candidate != "" || m.Matches(target[m.Name])) {
+				target[m.Name] = candidate
+				break
+			}
+		}
+		if !m.Matches(target[m.Name]) {
+			return nil, hint.With(fmt.Errorf("--tests: no example of a server that %s matches was found", m), "leave --tests out")
+		}
+	}
+	return target, nil
+}
+
+// told translates a case.
+func told(p *catalog.Pathology, c *casefile.Case, names dialect.Dialect, target map[string]string) Told {
+	times := min(mostSlowed, max(1, int(testLength/testScrape)/c.Scrapes))
+	c = c.Stretch(testScrape, times)
+	t := Told{Alert: p.Alert, Case: c, Series: map[string][]casefile.Series{}, Labels: map[string]string{}, Scrape: testScrape, Evaluation: testEvaluation}
+	for name, value := range target {
+		if name != "model_name" && name != "instance" && value != "" {
+			t.Labels[name] = value
+		}
+	}
+	for instance, list := range c.Series() {
+		for _, s := range list {
+			name := s.Labels.Get(labels.MetricName)
+			b := labels.NewBuilder(s.Labels).Set(labels.MetricName, names.Metric(name))
+			if strings.HasPrefix(name, "vllm:") && !names.Exposes(names.Metric(name)) {
+				continue
+			}
+			if s.Labels.Get("model_name") == "m" {
+				b.Set("model_name", target["model_name"])
+			}
+			s.Labels = b.Labels()
+			t.Series[instance] = append(t.Series[instance], s)
+		}
+	}
+	return t
 }
 
 // wanted returns the names of the metrics that a pathology's condition reads.
 func wanted(p *catalog.Pathology, dia dialect.Dialect) map[string]bool {
-	names := map[string]bool{"vllm:num_requests_running": true}
+	names := map[string]bool{dia.Metric("vllm:num_requests_running"): true}
 	p.When.Signals(func(s *indicator.Signal) {
-		expr, _ := dia.Expr(s)
-		for _, e := range []string{expr, s.Guarded()} {
-			list, err := indicator.Metrics(e)
+		expr, own := dia.Expr(s)
+		for _, e := range []struct {
+			text string
+			own  bool
+		}{{expr, own}, {s.Guarded(), false}} {
+			list, err := indicator.Metrics(e.text)
 			if err != nil {
 				continue // the catalogue's own tests parse every expression
 			}
 			for _, n := range list {
+				if !e.own {
+					n = dia.Metric(n)
+				}
 				names[n] = true
 			}
 		}
@@ -108,14 +249,14 @@ func wanted(p *catalog.Pathology, dia dialect.Dialect) map[string]bool {
 	return names
 }
 
-func ruleTest(p *catalog.Pathology, c *casefile.Case, name string, want map[string]bool) unitTest {
-	times := min(mostSlowed, max(1, int(testLength/testScrape)/c.Scrapes))
-	c = c.Stretch(testScrape, times)
-	t := unitTest{Name: p.ID + " " + name, Interval: duration(testScrape)}
-	for instance, series := range sorted(c.Series()) {
+// unitTest writes a case as promtool reads it: of the series that the alert reads.
+func (t *Told) unitTest(title string, want map[string]bool) unitTest {
+	c := t.Case
+	u := unitTest{Name: title, Interval: duration(t.Scrape)}
+	for instance, series := range sorted(t.Series) {
 		for _, s := range series {
 			if want[s.Labels.Get(labels.MetricName)] {
-				t.Input = append(t.Input, inputSeries{describe(s.Labels, instance), values(scraped(c, instance, sinceStart(s)))})
+				u.Input = append(u.Input, inputSeries{t.describe(s.Labels, instance), values(scraped(c, instance, sinceStart(s)))})
 			}
 		}
 		up, took := make([]float64, c.Scrapes), make([]float64, c.Scrapes)
@@ -130,24 +271,24 @@ func ruleTest(p *catalog.Pathology, c *casefile.Case, name string, want map[stri
 			values []float64
 		}{{"up", up}, {"scrape_duration_seconds", took}} {
 			if want[own.name] {
-				t.Input = append(t.Input, inputSeries{describe(labels.FromStrings(labels.MetricName, own.name), instance), values(own.values)})
+				u.Input = append(u.Input, inputSeries{t.describe(labels.FromStrings(labels.MetricName, own.name), instance), values(own.values)})
 			}
 		}
 	}
-	end := time.Duration(c.Scrapes-1) * testScrape
+	end := time.Duration(c.Scrapes-1) * t.Scrape
 	if c.At > 0 {
 		end = c.At
 	}
 	e := exprTest{EvalTime: duration(end.Truncate(time.Second)), Samples: []expSample{}}
-	firing := fmt.Sprintf("ALERTS{alertname=%q,alertstate=\"firing\"}", p.Alert)
-	if name == "fires" {
+	firing := fmt.Sprintf("ALERTS{alertname=%q,alertstate=\"firing\"}", t.Alert)
+	if t.Fires {
 		e.Expr = fmt.Sprintf("group by (alertname) (max_over_time(%s[%s]))", firing, duration(testLength))
-		e.Samples = []expSample{{fmt.Sprintf("{alertname=%q}", p.Alert), 1}}
+		e.Samples = []expSample{{fmt.Sprintf("{alertname=%q}", t.Alert), 1}}
 	} else {
 		e.Expr = fmt.Sprintf("group by (alertname) (%s)", firing)
 	}
-	t.Expect = []exprTest{e}
-	return t
+	u.Expect = []exprTest{e}
+	return u
 }
 
 // sorted yields a map's entries in the order of their keys.
@@ -167,9 +308,40 @@ func sorted(m map[string][]casefile.Series) func(func(string, []casefile.Series)
 }
 
 // describe writes a series as promtool reads it.
-func describe(l labels.Labels, instance string) string {
-	b := labels.NewBuilder(l).Set("instance", instance).Set("job", "vllm")
+func (t *Told) describe(l labels.Labels, instance string) string {
+	b := labels.NewBuilder(l).Set("instance", instance).Set("job", t.Job())
+	for name, value := range t.Labels {
+		b.Set(name, value)
+	}
 	return b.Labels().String()
+}
+
+// Job is the label job of the case's servers.
+func (t *Told) Job() string { return cmp.Or(t.Labels["job"], testJob) }
+
+// Behind leaves of the groups an alert and what it reads.
+func Behind(groups []rulefmt.RuleGroup, alert string) []rulefmt.RuleGroup {
+	want, texts := map[string]bool{}, []string{}
+	keep := func(r rulefmt.Rule) bool {
+		return r.Alert == alert || r.Record != "" && slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, r.Record) })
+	}
+	for grown := true; grown; {
+		grown = false
+		for _, g := range groups {
+			for _, r := range g.Rules {
+				if !want[r.Expr] && keep(r) {
+					want[r.Expr], grown = true, true
+					texts = append(texts, r.Expr)
+				}
+			}
+		}
+	}
+	var out []rulefmt.RuleGroup
+	for _, g := range groups {
+		g.Rules = slices.DeleteFunc(slices.Clone(g.Rules), func(r rulefmt.Rule) bool { return !want[r.Expr] })
+		out = append(out, g)
+	}
+	return out
 }
 
 // scraped leaves out the samples of scrapes that fail.

@@ -92,7 +92,7 @@ func (p *played) alerts(t *testing.T, full *played) alertRules {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules, err := p.store.Rules(generated.Groups)
+	rules, err := p.store.Rules(generated.Groups())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ func TestAlertsAgreeWithDiagnosis(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rules, err := p.store.Rules(generated.Groups)
+		rules, err := p.store.Rules(generated.Groups())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -137,12 +137,12 @@ func newReplay(t *testing.T, file, dir string) *replay {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range rules.Groups {
-		for k := range rules.Groups[i].Rules {
-			rules.Groups[i].Rules[k].For = 0 // recordings are shorter than an alert waits
+	for _, g := range rules.Groups() {
+		for k := range g.Rules {
+			g.Rules[k].For = 0 // recordings are shorter than an alert waits
 		}
 	}
-	if text, err = generate.Encode(rules.Groups, generate.Plain, "", "", nil); err != nil {
+	if text, err = generate.Encode(rules.Groups(), generate.Plain, "", "", nil); err != nil {
 		t.Fatal(err)
 	}
 	r.rules = filepath.Join(dir, r.name+"-rules.yaml")

@@ -113,3 +113,44 @@ func literal(c rune) string {
 	}
 	return string(c)
 }
+
+// Example returns labels of a target that the objective probably matches.
+func (o Objective) Example() map[string]string {
+	out := map[string]string{}
+	for _, g := range o.globs() {
+		out[g.label] = Sample(g.pattern, "a")
+	}
+	return out
+}
+
+// Sample returns a text that a pattern probably matches, with star in place of what may be
+// any text.
+func Sample(pattern, star string) string {
+	var b strings.Builder
+	runes := []rune(pattern)
+	for i := 0; i < len(runes); i++ {
+		switch c := runes[i]; c {
+		case '*':
+			b.WriteString(star)
+		case '?':
+			b.WriteByte('a')
+		case '[':
+			end := i + 1
+			for end < len(runes) && runes[end] != ']' {
+				end++
+			}
+			if i+1 < end {
+				b.WriteRune(runes[i+1])
+			}
+			i = end
+		case '\\':
+			if i+1 < len(runes) {
+				i++
+			}
+			b.WriteRune(runes[i])
+		default:
+			b.WriteRune(c)
+		}
+	}
+	return b.String()
+}

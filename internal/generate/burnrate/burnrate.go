@@ -24,6 +24,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/rulefmt"
 
+	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/slo"
 )
@@ -70,6 +71,18 @@ type Config struct {
 	// Interval is how often the rules are evaluated, one minute when 0.
 	Interval time.Duration
 
+	// Fast is the window of the fastest level, DefaultFast when 0: four scrapes at least.
+	Fast time.Duration
+
+	// Severities are the values of the label severity, where they are others than page and
+	// ticket. KeepFiringFor is how long an alert goes on after its condition ended.
+	Severities    map[catalog.Severity]string
+	KeepFiringFor time.Duration
+
+	// Causes selects the alerts that an alert on a budget names, as PromQL matchers; ""
+	// names none.
+	Causes string
+
 	// Runbook is the alerts' runbook_url; Labels and Annotations are added to
 	// every alert.
 	Runbook             string
@@ -81,6 +94,9 @@ type Rules struct {
 	// Groups holds two groups for each objective: the share of bad events with
 	// the alerts on it, and the error budget of the whole period.
 	Groups []rulefmt.RuleGroup
+	// Of names, for each group, the objective that it is of: "" for one that matches
+	// everything and has no name.
+	Of []string
 
 	// Tests holds the alerts' unit tests: firing, below the rate, over, too few
 	// events. They need an evaluation interval of Interval.
@@ -102,6 +118,7 @@ func Groups(cfg Config) (Rules, error) {
 	if err != nil {
 		return Rules{}, err
 	}
+	levels = append([]Level{Fast(cfg.Period, cfg.Fast)}, levels...)
 	out := Rules{Interval: model.Duration(cfg.Interval)}
 	ids := map[string]int{}
 	for i, o := range cfg.Objectives {
@@ -121,6 +138,7 @@ func Groups(cfg Config) (Rules, error) {
 				return Rules{}, fmt.Errorf("objective %d: %w", i+1, err)
 			}
 			out.Groups = append(out.Groups, g, s.budgetGroup())
+			out.Of = append(out.Of, subject(o), subject(o))
 			if err := s.tests(&out); err != nil {
 				return Rules{}, fmt.Errorf("objective %d: unit tests: %w", i+1, err)
 			}
@@ -164,6 +182,12 @@ func (c Config) checked() (Config, error) {
 	}
 	if c.Interval < time.Second || c.Interval > Base/2 {
 		return c, fmt.Errorf("an evaluation interval of %s: want from 1s to %s, half of the shortest window", span(c.Interval), span(Base/2))
+	}
+	if c.Fast == 0 {
+		c.Fast = DefaultFast
+	}
+	if c.Fast < 2*c.Interval || c.Fast > time.Hour/2 {
+		return c, fmt.Errorf("a window of %s for the fastest page: want from two evaluations, %s, to 30m", span(c.Fast), span(2*c.Interval))
 	}
 	if c.MinEvents < 0 || c.MinBad < 0 {
 		return c, errors.New("a negative number of events")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 )
@@ -22,12 +23,17 @@ func (c *Config) names(canonical string) []string {
 	return out
 }
 
-// over applies a range function to a metric in all dialects. Series that one
+// over applies a range function over Base to a metric in all dialects. Series that one
 // server exposes under several names, as during a deprecation, count once.
 func (c *Config) over(function, canonical string, ms ...*labels.Matcher) string {
+	return c.within(Base, function, canonical, ms...)
+}
+
+// within is over another window.
+func (c *Config) within(w time.Duration, function, canonical string, ms ...*labels.Matcher) string {
 	var parts []string
 	for _, name := range c.names(canonical) {
-		parts = append(parts, fmt.Sprintf("%s(%s[%s])", function, selector(name, slices.Concat(ms, c.Matchers)), span(Base)))
+		parts = append(parts, fmt.Sprintf("%s(%s[%s])", function, selector(name, slices.Concat(ms, c.Matchers)), span(w)))
 	}
 	return strings.Join(parts, " or ")
 }

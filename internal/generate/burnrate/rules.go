@@ -1,6 +1,7 @@
 package burnrate
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -51,6 +52,9 @@ func increase(of string, window time.Duration) string {
 	return strings.TrimSuffix(of, "rate5m") + "increase" + span(window)
 }
 
+// rate is the name of a rate over another window than Base.
+func rate(of string, window time.Duration) string { return strings.TrimSuffix(of, "5m") + span(window) }
+
 // budgetInterval is how often the sums over the whole period are evaluated:
 // seldom, for they read every recorded sample, but within Prometheus' look-back
 // of five minutes.
@@ -59,7 +63,7 @@ const budgetInterval = 150 * time.Second
 // group returns the rules of every window and the alerts on them.
 func (s *sli) group() (rulefmt.RuleGroup, error) {
 	g := rulefmt.RuleGroup{Name: "vllm-slo-" + s.id, Interval: model.Duration(s.cfg.Interval)}
-	base, err := s.base()
+	base, err := s.base(Base)
 	if err != nil {
 		return g, err
 	}
@@ -69,6 +73,12 @@ func (s *sli) group() (rulefmt.RuleGroup, error) {
 	long := map[time.Duration]bool{}
 	windows := map[time.Duration]bool{}
 	for _, l := range s.levels {
+		if l.Most > 0 {
+			if err := s.fast(&g, l.Long); err != nil {
+				return g, err
+			}
+			continue
+		}
 		long[l.Long], windows[l.Long], windows[l.Short] = true, true, true
 	}
 	for _, w := range slices.Sorted(maps.Keys(windows)) {
@@ -83,8 +93,8 @@ func (s *sli) group() (rulefmt.RuleGroup, error) {
 		}
 		s.record(&g, ErrorRatio(w), s.recorded(increase(BadEvents, w))+" / "+s.recorded(increase(Events, w)))
 	}
-	if len(s.levels) > 0 {
-		w := s.levels[0].Long
+	if len(long) > 0 {
+		w := slices.Min(slices.Collect(maps.Keys(long)))
 		s.record(&g, BurnRate(w), fmt.Sprintf("%s / %s", s.recorded(ErrorRatio(w)), number(s.budget)))
 	}
 	for _, severity := range []catalog.Severity{catalog.Page, catalog.Ticket} {
@@ -96,6 +106,24 @@ func (s *sli) group() (rulefmt.RuleGroup, error) {
 		g.Rules = append(g.Rules, s.unknown())
 	}
 	return g, nil
+}
+
+// fast records the rates and the share of bad events of the fastest level.
+func (s *sli) fast(g *rulefmt.RuleGroup, window time.Duration) error {
+	if window == Base {
+		return nil // recorded already
+	}
+	base, err := s.base(window)
+	if err != nil {
+		return err
+	}
+	for _, r := range base {
+		if r.name != ServedModel {
+			s.record(g, r.name, r.expr)
+		}
+	}
+	s.record(g, ErrorRatio(window), s.recorded(rate(BadEvents, window))+" / "+s.recorded(rate(Events, window)))
+	return nil
 }
 
 // ratio returns the share of bad events in a window. The shortest needs no sum:
@@ -149,7 +177,7 @@ func UnknownName(p slo.Promise) string { return "VLLMErrorBudgetUnknown" + kind(
 // alerts from flapping; this only spans a rule evaluated between two scrapes.
 func hold(severity catalog.Severity) time.Duration {
 	if severity == catalog.Page {
-		return 2 * time.Minute
+		return time.Minute
 	}
 	return 15 * time.Minute
 }
@@ -162,18 +190,29 @@ func (s *sli) alert(severity catalog.Severity, levels []Level) rulefmt.Rule {
 	var parts []string
 	for _, l := range levels {
 		threshold := number(l.Factor) + " * " + number(s.budget)
-		conditions := []string{
-			fmt.Sprintf("%s > %s", s.recorded(ErrorRatio(l.Long)), threshold),
-			fmt.Sprintf("%s > %s", s.recorded(ErrorRatio(l.Short)), threshold),
-			fmt.Sprintf("%s >= %s", s.recorded(increase(requests, l.Long)), number(s.cfg.MinEvents)),
-			fmt.Sprintf("%s >= %s", s.recorded(increase(BadEvents, l.Long)), number(s.cfg.MinBad)),
+		count := func(of string, least float64) string {
+			return fmt.Sprintf("%s >= %s", s.recorded(increase(of, l.Long)), number(least))
 		}
+		if l.Most > 0 {
+			threshold = number(l.Threshold(s.budget))
+			count = func(of string, least float64) string {
+				return fmt.Sprintf("%s * %s >= %s", s.recorded(rate(of, l.Long)), number(l.Long.Seconds()), number(least))
+			}
+		}
+		conditions := []string{fmt.Sprintf("%s > %s", s.recorded(ErrorRatio(l.Long)), threshold)}
+		if l.Short != l.Long {
+			conditions = append(conditions, fmt.Sprintf("%s > %s", s.recorded(ErrorRatio(l.Short)), threshold))
+		}
+		conditions = append(conditions, count(requests, s.cfg.MinEvents), count(BadEvents, s.cfg.MinBad))
 		parts = append(parts, "(\n  "+strings.Join(conditions, "\nand\n  ")+"\n)")
 	}
 	return rulefmt.Rule{
-		Alert:       AlertName(s.promise, severity),
-		Expr:        strings.Join(parts, "\nor\n"),
-		For:         model.Duration(hold(severity)),
+		Alert: AlertName(s.promise, severity),
+		Expr:  strings.Join(parts, "\nor\n"),
+		For:   model.Duration(hold(severity)),
+
+		KeepFiringFor: model.Duration(s.cfg.KeepFiringFor),
+
 		Labels:      s.labels(severity),
 		Annotations: s.annotations(levels),
 	}
@@ -184,7 +223,7 @@ func (s *sli) labels(severity catalog.Severity) map[string]string {
 	if out == nil {
 		out = map[string]string{}
 	}
-	out["severity"], out["slo"] = severity.String(), s.id
+	out["severity"], out["slo"] = cmp.Or(s.cfg.Severities[severity], severity.String()), s.id
 	return out
 }
 
@@ -226,17 +265,28 @@ var caveats = map[slo.Quantity]string{
 
 func (s *sli) annotations(levels []Level) map[string]string {
 	var rates []string
+	detected := s.cfg.Period
 	for _, l := range levels {
-		rates = append(rates, fmt.Sprintf("%s times over %s and %s (%s of the budget)", number(l.Factor), span(l.Long), span(l.Short), percent(rounded4(l.Spent))))
+		took, _ := l.Detects(s.budget, 1) // reachable, or it would not be here
+		took += hold(l.Severity)
+		if l.Most > 0 {
+			rates = append(rates, fmt.Sprintf("%s are bad in %s", percent(l.Threshold(s.budget)), span(l.Long)))
+			took += s.cfg.Interval
+		} else {
+			rates = append(rates, fmt.Sprintf("the budget burns %s times too fast in %s and %s", number(l.Factor), span(l.Long), span(l.Short)))
+			took += Base / 2
+		}
+		detected = min(detected, took.Round(time.Minute))
 	}
-	detected, _ := levels[0].Detects(s.budget, 1) // reachable, or it would not be here
-	detected = (detected + Base/2).Round(time.Minute)
 	out := map[string]string{
 		"summary": fmt.Sprintf("Error budget burns: {{ $value | humanizePercentage }} %s on %s, %s may", s.bad(), s.where(), percent(s.budget)),
-		"description": fmt.Sprintf("Promised: %s, over %s. Fires when the budget burns faster than %s, with at least %s requests and %s bad ones in the longer window. When everything fails it is reached after about %s.",
+		"description": fmt.Sprintf("Promised: %s, over %s. Fires when %s, with at least %s requests and %s bad ones. When everything is bad that takes about %s.",
 			s.title(), span(s.cfg.Period), strings.Join(rates, ", or "), number(s.cfg.MinEvents), number(s.cfg.MinBad), span(detected)),
 		"thresholds": fmt.Sprintf("%s (%s)", s.title(), s.thresholdSource()),
 		"caveat":     caveats[s.promise.Quantity],
+	}
+	if s.cfg.Causes != "" {
+		out["description"] += s.causes()
 	}
 	if s.moved != "" {
 		out["bucket_edge"] = upperFirst(s.moved) + "."
@@ -248,8 +298,17 @@ func (s *sli) annotations(levels []Level) map[string]string {
 	return out
 }
 
-// rounded4 keeps two digits of a percentage.
-func rounded4(v float64) float64 { return float64(int64(v*1e4+0.5)) / 1e4 }
+// causes names what fires or is about to on the servers whose budget burns: a burn is a
+// symptom.
+func (s *sli) causes() string {
+	var matchers, values []string
+	for _, l := range s.cfg.By {
+		matchers = append(matchers, l+"=%q")
+		values = append(values, `(or $labels.`+l+` "")`)
+	}
+	return fmt.Sprintf(" {{ with printf `group by (alertname) (ALERTS{%s,%s})` %s | query }}Beside it: {{ range $i, $a := . }}{{ if $i }}, {{ end }}{{ $a | label `alertname` }}{{ end }}.{{ end }}",
+		s.cfg.Causes, strings.Join(matchers, ","), strings.Join(values, " "))
+}
 
 // thresholdSource says where the target, and the edge at which it is counted,
 // come from.

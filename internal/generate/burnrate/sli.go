@@ -85,9 +85,15 @@ func (s *sli) reach(out *Rules) {
 			reachable = append(reachable, l)
 			continue
 		}
+		if l.Most > 0 {
+			continue // as was promised
+		}
 		out.warn("%s: no alert at %s times the budget of %s over %s: that would be more than all events", s.id, number(l.Factor), percent(s.budget), span(l.Long))
 	}
-	s.levels = reachable
+	// Fewer rules: what another level of the same alert tells before is not asked again.
+	s.levels = slices.DeleteFunc(reachable, func(l Level) bool {
+		return slices.ContainsFunc(reachable, func(o Level) bool { return o.covers(l, s.budget) && o.Severity == l.Severity })
+	})
 }
 
 // percentile writes the promise's share as "P95".
@@ -111,18 +117,21 @@ func kind(p slo.Promise) string {
 
 // identifier names an objective's promise: the value of the label slo.
 func identifier(o slo.Objective, p slo.Promise) string {
-	var parts []string
-	if o.Name != "" {
-		parts = []string{o.Name}
-	} else {
-		parts = []string{o.Model, o.Namespace, o.Cluster, o.Service}
-	}
+	parts := []string{subject(o)}
 	if p.Quantity == slo.Succeeded {
 		parts = append(parts, "availability")
 	} else {
 		parts = append(parts, string(p.Quantity), strings.ToLower(percentile(p.Share)))
 	}
 	return strings.Join(slices.DeleteFunc(each(parts, slug), func(s string) bool { return s == "" }), "-")
+}
+
+// subject names what an objective is of.
+func subject(o slo.Objective) string {
+	if o.Name != "" {
+		return o.Name
+	}
+	return strings.Join(slices.DeleteFunc([]string{o.Model, o.Namespace, o.Cluster, o.Service}, func(s string) bool { return s == "" }), " ")
 }
 
 func each(in []string, f func(string) string) []string {
@@ -141,52 +150,53 @@ func slug(s string) string {
 	return strings.Join(words, "-")
 }
 
-// base returns the rules that count events and bad events.
-func (s *sli) base() ([]counter, error) {
+// base returns the rules that count events and bad events per second, as rates over a
+// window.
+func (s *sli) base(w time.Duration) ([]counter, error) {
 	own, err := s.objective.Matchers()
 	if err != nil {
 		return nil, err
 	}
 	if s.promise.Quantity == slo.Succeeded {
-		return s.availability(own)
+		return s.availability(w, own)
 	}
-	return s.latency(own)
+	return s.latency(w, own)
 }
 
 // A counter is a recording rule that counts, before it has its label.
 type counter struct{ name, expr string }
 
 // latency counts by a histogram: all observations, and those beyond the edge.
-func (s *sli) latency(own []*labels.Matcher) ([]counter, error) {
-	family := families[s.promise.Quantity]
+func (s *sli) latency(w time.Duration, own []*labels.Matcher) ([]counter, error) {
+	family, events, bad := families[s.promise.Quantity], rate(Events, w), rate(BadEvents, w)
 	unless, err := s.unless(family + s.counted())
 	if err != nil {
 		return nil, err
 	}
 	var out []counter
 	if s.cfg.Native {
-		all := by("sum", s.cfg.By, s.cfg.over("rate", family, own...))
+		all := by("sum", s.cfg.By, s.cfg.within(w, "rate", family, own...))
 		late := fmt.Sprintf("(1 - histogram_fraction(0, %s, %s)) * (histogram_count(%s) > 0)", number(s.edge.Seconds()), all, all)
 		out = []counter{
-			{Events, fmt.Sprintf("histogram_count(%s)", all) + unless},
-			{BadEvents, fmt.Sprintf("clamp_min(%s, 0)%s or on (%s) 0 * %s", late, unless, list(s.cfg.By), s.recorded(Events))},
+			{events, fmt.Sprintf("histogram_count(%s)", all) + unless},
+			{bad, fmt.Sprintf("clamp_min(%s, 0)%s or on (%s) 0 * %s", late, unless, list(s.cfg.By), s.recorded(events))},
 		}
 	} else {
-		all := by("sum", s.cfg.By, s.cfg.over("rate", family+"_count", own...))
-		good := by("sum", s.cfg.By, s.cfg.over("rate", family+"_bucket", append(slices.Clone(own), le(s.edge.Seconds()))...))
+		all := by("sum", s.cfg.By, s.cfg.within(w, "rate", family+"_count", own...))
+		good := by("sum", s.cfg.By, s.cfg.within(w, "rate", family+"_bucket", append(slices.Clone(own), le(s.edge.Seconds()))...))
 		out = []counter{
-			{Events, all + unless},
-			{BadEvents, fmt.Sprintf("clamp_min(%s - on (%s) %s, 0)", s.recorded(Events), list(s.cfg.By), good)},
+			{events, all + unless},
+			{bad, fmt.Sprintf("clamp_min(%s - on (%s) %s, 0)", s.recorded(events), list(s.cfg.By), good)},
 		}
 	}
 	if s.promise.Quantity == slo.ITL {
 		requests := families[slo.TTFT] + s.counted()
-		count := s.cfg.over("rate", requests, own...)
+		count := s.cfg.within(w, "rate", requests, own...)
 		if s.cfg.Native {
 			count = "histogram_count(" + count + ")"
 		}
 		// The same exclusion: both families have the same labels.
-		out = append(out, counter{Requests, by("sum", s.cfg.By, count) + unless})
+		out = append(out, counter{rate(Requests, w), by("sum", s.cfg.By, count) + unless})
 	}
 	return out, nil
 }
@@ -223,12 +233,13 @@ func (s *sli) unless(canonical string) (string, error) {
 //
 // http_requests_total has no model_name: a target's requests are its model's.
 // Of a target that serves several models the engine's counters are taken.
-func (s *sli) availability(own []*labels.Matcher) ([]counter, error) {
+func (s *sli) availability(w time.Duration, own []*labels.Matcher) ([]counter, error) {
 	boundary := slices.DeleteFunc(slices.Clone(own), func(m *labels.Matcher) bool { return m.Name == modelName })
 	unless, err := s.unless(running)
 	if err != nil {
 		return nil, err
 	}
+	events, bad := rate(Events, w), rate(BadEvents, w)
 	target := union(s.cfg.Instance, without(s.cfg.By, modelName)...)
 	on := list(target)
 	full := append(slices.Clone(target), modelName)
@@ -239,20 +250,20 @@ func (s *sli) availability(own []*labels.Matcher) ([]counter, error) {
 	handler := labels.MustNewMatcher(labels.MatchRegexp, "handler", serving)
 	http := func(kind labels.MatchType, status string) string {
 		ms := append(slices.Clone(boundary), handler, labels.MustNewMatcher(kind, "status", status))
-		return fmt.Sprintf("%s * on (%s) group_left (%s) %s", by("sum", target, s.cfg.over("rate", httpRequests, ms...)), on, modelName, s.recorded(ServedModel))
+		return fmt.Sprintf("%s * on (%s) group_left (%s) %s", by("sum", target, s.cfg.within(w, "rate", httpRequests, ms...)), on, modelName, s.recorded(ServedModel))
 	}
 	failed := append(slices.Clone(own), labels.MustNewMatcher(labels.MatchEqual, "finished_reason", "error"))
-	rejections := s.cfg.over("rate", rejected, own...)
-	engine := by("sum", full, s.cfg.over("rate", finished, own...)+" or "+rejections)
-	engineBad := by("sum", full, s.cfg.over("rate", finished, failed...)+" or "+rejections)
+	rejections := s.cfg.within(w, "rate", rejected, own...)
+	engine := by("sum", full, s.cfg.within(w, "rate", finished, own...)+" or "+rejections)
+	engineBad := by("sum", full, s.cfg.within(w, "rate", finished, failed...)+" or "+rejections)
 	mark := func(expr, counter string) string {
 		return fmt.Sprintf("label_replace(%s, \"counter\", %q, \"\", \"\")", expr, counter)
 	}
 	return []counter{
 		{ServedModel, fmt.Sprintf("%s and on (%s) count by (%s) (%s) == 1", there(own), on, on, there(boundary))},
-		{Events, by("sum", s.cfg.By, fmt.Sprintf("(%s) or on (%s) %s", http(labels.MatchNotRegexp, "4.."), on, engine)) + unless},
-		{BadEvents, fmt.Sprintf("%s%s or on (%s) 0 * %s",
-			by("sum", s.cfg.By, by("max", full, mark(http(labels.MatchRegexp, "5.."), "http")+" or "+mark(engineBad, "engine"))), unless, list(s.cfg.By), s.recorded(Events))},
+		{events, by("sum", s.cfg.By, fmt.Sprintf("(%s) or on (%s) %s", http(labels.MatchNotRegexp, "4.."), on, engine)) + unless},
+		{bad, fmt.Sprintf("%s%s or on (%s) 0 * %s",
+			by("sum", s.cfg.By, by("max", full, mark(http(labels.MatchRegexp, "5.."), "http")+" or "+mark(engineBad, "engine"))), unless, list(s.cfg.By), s.recorded(events))},
 	}, nil
 }
 

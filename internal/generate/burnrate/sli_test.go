@@ -19,6 +19,65 @@ import (
 	"github.com/sixty-dev/sixty/internal/slo"
 )
 
+// TestMostRequestsLatePageWithinFiveMinutes plays an hour of health and then a burn, a
+// sample every 30 s: how soon the page and the ticket come.
+func TestMostRequestsLatePageWithinFiveMinutes(t *testing.T) {
+	never := time.Duration(-1)
+	for name, tt := range map[string]struct {
+		objective    slo.Objective
+		bad          int // of 30 in half a minute
+		page, ticket time.Duration
+	}{
+		"all late":                     {slo.Objective{TTFTP95: time.Second}, 30, 5 * time.Minute, time.Hour},
+		"two of three late":            {slo.Objective{TTFTP95: time.Second}, 20, 5 * time.Minute, time.Hour},
+		"most late, of gaps":           {slo.Objective{ITLP95: 100 * time.Millisecond}, 18, 5 * time.Minute, time.Hour},
+		"one in five late":             {slo.Objective{TTFTP95: time.Second}, 6, never, time.Hour},
+		"as many as promised":          {slo.Objective{TTFTP95: time.Second}, 1, never, never},
+		"a quarter fails":              {slo.Objective{Availability: 0.999}, 8, 5 * time.Minute, time.Hour},
+		"one in thirty fails":          {slo.Objective{Availability: 0.999}, 1, time.Hour, time.Hour},
+		"most late beyond the P99":     {slo.Objective{TTFT: slo.Percentile{Share: 0.99, Target: 2500 * time.Millisecond}}, 20, 5 * time.Minute, time.Hour},
+		"a fifth late beyond the P99":  {slo.Objective{TTFT: slo.Percentile{Share: 0.99, Target: 2500 * time.Millisecond}}, 6, time.Hour, time.Hour},
+		"all late, median promised":    {slo.Objective{TTFT: slo.Percentile{Share: 0.5, Target: time.Second}}, 30, never, 3 * time.Hour},
+		"a third late, median alright": {slo.Objective{TTFT: slo.Percentile{Share: 0.5, Target: time.Second}}, 10, never, never},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, err := Groups(Config{Objectives: []slo.Objective{tt.objective}, By: []string{modelName}, Interval: 30 * time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			promise := tt.objective.Promises()[0]
+			s := &sli{cfg: &Config{Metrics: []func(string) string{func(n string) string { return n }}}, promise: promise, edge: promise.Target}
+			const half, burn = 60, 200 * 2 // half minutes
+			load := "load 30s\n"
+			for _, series := range s.series(map[string]string{modelName: "m", "instance": "a", "job": "j"}, []phase{{minutes: 2 * half, events: 30, all: 30}, {minutes: burn, events: 30, bad: int64(tt.bad), all: 30}}) {
+				load += "  " + series.Series + " " + series.Values + "\n"
+			}
+			e := evaluation{engine: promqltest.NewTestEngine(t, false, 5*time.Minute, 1_000_000), storage: promqltest.LoadedStorage(t, load), since: map[string]time.Time{}}
+			first := map[string]time.Duration{}
+			begin := 2 * half * 30 * time.Second
+			for at := time.Duration(0); at <= begin+max(tt.page, tt.ticket, 70*time.Minute); at += 30 * time.Second {
+				for _, g := range r.Groups[:1] {
+					for _, rule := range g.Rules {
+						for _, f := range e.eval(t, rule, time.Unix(0, 0).Add(at)) {
+							if _, seen := first[f.Labels["severity"]]; !seen {
+								first[f.Labels["severity"]] = at - begin
+							}
+						}
+					}
+				}
+			}
+			for severity, within := range map[string]time.Duration{"page": tt.page, "ticket": tt.ticket} {
+				after, fired := first[severity]
+				t.Logf("%s after %s (%v)", severity, after, fired)
+				if fired != (within != never) || fired && (after > within || after < 0) {
+					t.Errorf("the %s comes after %s (%v), want within %s", severity, after, fired, within)
+				}
+			}
+		})
+	}
+}
+
 // recorded evaluates all rules over a load for so many minutes, and returns
 // what a query then gives, by series. Values are rounded to six digits.
 func recorded(t *testing.T, cfg Config, load string, minutes int, query string) map[string]float64 {
@@ -273,7 +332,7 @@ func TestWarnings(t *testing.T) {
 		"none":                    {Config{Objectives: []slo.Objective{chat(t)}, Edges: own}, nil},
 		"an edge that moved":      {Config{Objectives: ttft(800 * time.Millisecond), Edges: own}, []string{"ttft-p95: the target 800ms is no bucket edge of vllm:time_to_first_token_seconds (read from the server): counted at the bucket edge 750ms, 50ms stricter: what takes longer than that and no longer than 800ms counts as late though the promise is kept"}},
 		"edges that nobody read":  {Config{Objectives: ttft(time.Second)}, []string{"bucket edges of vllm:time_to_first_token_seconds: vLLM's defaults, not read from a server"}},
-		"a level out of reach":    {Config{Objectives: []slo.Objective{{TTFT: slo.Percentile{Share: .9, Target: time.Second}}}, Edges: own}, []string{"ttft-p90: no alert at 14.4 times the budget of 10 % over 1h: that would be more than all events"}},
+		"a level out of reach":    {Config{Objectives: []slo.Objective{{TTFT: slo.Percentile{Share: .6, Target: time.Second}}}, Edges: own}, []string{"ttft-p60: no alert at 14.4 times the budget of 40 % over 1h: that would be more than all events", "ttft-p60: no alert at 3 times the budget of 40 % over 1h: that would be more than all events", "ttft-p60: no alert at 6 times the budget of 40 % over 6h: that would be more than all events"}},
 		"an objective never used": {Config{Objectives: append(ttft(time.Second), slo.Objective{Model: "m", TTFTP95: 1}), Edges: own}, []string{"objective 2 is never used: objective 1 before it matches everything"}},
 	} {
 		t.Run(name, func(t *testing.T) {

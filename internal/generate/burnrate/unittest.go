@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/template"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -205,7 +206,7 @@ func (s *sli) firing(rule rulefmt.Rule, target map[string]string) (Firing, error
 }
 
 // expand expands an alert's text as Prometheus would where every event is bad,
-// or one comes per second: the value is 1 in either case.
+// or one comes per second: the value is 1 in either case. No query has an answer.
 func expand(text string, found map[string]string) (string, error) {
 	data := struct {
 		Labels, ExternalLabels map[string]string
@@ -213,7 +214,8 @@ func expand(text string, found map[string]string) (string, error) {
 		Value                  float64
 	}{found, nil, "", 1}
 	const variables = "{{$labels := .Labels}}{{$externalLabels := .ExternalLabels}}{{$externalURL := .ExternalURL}}{{$value := .Value}}"
-	return template.NewTemplateExpander(context.Background(), variables+text, "alert", data, 0, nil, nil, nil).Expand()
+	nothing := func(context.Context, string, time.Time) (promql.Vector, error) { return nil, nil }
+	return template.NewTemplateExpander(context.Background(), variables+text, "alert", data, 0, nothing, nil, nil).Expand()
 }
 
 // series returns what the promise counts under some traffic: of one target.
@@ -308,7 +310,7 @@ func (s *sli) example() (map[string]string, bool) {
 		}
 		for label, pattern := range map[string]string{modelName: s.objective.Model, "namespace": s.objective.Namespace, "cluster": s.objective.Cluster, "service": s.objective.Service} {
 			if pattern != "" {
-				target[label] = sampleOf(pattern, star)
+				target[label] = slo.Sample(pattern, star)
 			}
 		}
 		taken := slices.ContainsFunc(s.earlier, func(o slo.Objective) bool {
@@ -324,35 +326,4 @@ func (s *sli) example() (map[string]string, bool) {
 
 func all(ms []*labels.Matcher, target map[string]string) bool {
 	return !slices.ContainsFunc(ms, func(m *labels.Matcher) bool { return !m.Matches(target[m.Name]) })
-}
-
-// sampleOf returns a text that a pattern probably matches.
-func sampleOf(pattern, star string) string {
-	var b strings.Builder
-	runes := []rune(pattern)
-	for i := 0; i < len(runes); i++ {
-		switch c := runes[i]; c {
-		case '*':
-			b.WriteString(star)
-		case '?':
-			b.WriteByte('a')
-		case '[':
-			end := i + 1
-			for end < len(runes) && runes[end] != ']' {
-				end++
-			}
-			if i+1 < end {
-				b.WriteRune(runes[i+1])
-			}
-			i = end
-		case '\\':
-			if i+1 < len(runes) {
-				i++
-			}
-			b.WriteRune(runes[i])
-		default:
-			b.WriteRune(c)
-		}
-	}
-	return b.String()
 }

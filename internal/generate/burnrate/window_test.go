@@ -19,22 +19,22 @@ func TestLevels(t *testing.T) {
 	for period, want := range map[string][]Level{
 		// The Google SRE workbook's, chapter 5.
 		"30d": {
-			{page, 14.4, 0.02, time.Hour, 5 * time.Minute},
-			{page, 6, 0.05, 6 * time.Hour, 30 * time.Minute},
-			{ticket, 3, 0.1, day, 2 * time.Hour},
-			{ticket, 1, 0.1, 3 * day, 6 * time.Hour},
+			{page, 14.4, 0.02, time.Hour, 5 * time.Minute, 0},
+			{page, 6, 0.05, 6 * time.Hour, 30 * time.Minute, 0},
+			{ticket, 3, 3.0 / 720, time.Hour, 5 * time.Minute, 0},
+			{ticket, 1, 0.1, 3 * day, 6 * time.Hour, 0},
 		},
 		"28d": {
-			{page, 13.44, 0.02, time.Hour, 5 * time.Minute},
-			{page, 5.6, 0.05, 6 * time.Hour, 30 * time.Minute},
-			{ticket, 2.8, 0.1, day, 2 * time.Hour},
-			{ticket, 1, 3.0 / 28, 3 * day, 6 * time.Hour},
+			{page, 13.44, 0.02, time.Hour, 5 * time.Minute, 0},
+			{page, 5.6, 0.05, 6 * time.Hour, 30 * time.Minute, 0},
+			{ticket, 2.8, 3.0 / 720, time.Hour, 5 * time.Minute, 0},
+			{ticket, 1, 3.0 / 28, 3 * day, 6 * time.Hour, 0},
 		},
 		"7d": {
-			{page, 13.44, 0.02, 15 * time.Minute, 5 * time.Minute},
-			{page, 5.6, 0.05, 90 * time.Minute, 10 * time.Minute},
-			{ticket, 2.8, 0.1, 6 * time.Hour, 30 * time.Minute},
-			{ticket, 1, 18.0 / 168, 18 * time.Hour, 90 * time.Minute},
+			{page, 13.44, 0.02, 15 * time.Minute, 5 * time.Minute, 0},
+			{page, 5.6, 0.05, 90 * time.Minute, 10 * time.Minute, 0},
+			{ticket, 2.8, 3.0 / 720, 15 * time.Minute, 5 * time.Minute, 0},
+			{ticket, 1, 18.0 / 168, 18 * time.Hour, 90 * time.Minute, 0},
 		},
 	} {
 		t.Run(period, func(t *testing.T) {
@@ -68,10 +68,10 @@ func TestAlgebraOfBurnRates(t *testing.T) {
 			if l.Short < Base || l.Short >= l.Long || l.Long > period {
 				t.Errorf("%+v: windows out of order", l)
 			}
-			if spent := l.Factor * l.Long.Hours() / period.Hours(); math.Abs(spent-l.Spent) > 1e-9 || spent < 0.0199 || spent > 0.3 {
+			if spent := l.Factor * l.Long.Hours() / period.Hours(); math.Abs(spent-l.Spent) > 1e-9 || spent < 0.003 || spent > 0.3 {
 				t.Errorf("%+v spends %g", l, spent)
 			}
-			if i > 0 && (l.Factor >= levels[i-1].Factor || l.Long <= levels[i-1].Long || l.Severity > levels[i-1].Severity) {
+			if i > 0 && (l.Factor >= levels[i-1].Factor || l.Long <= levels[i-1].Long && l.Severity == levels[i-1].Severity || l.Severity > levels[i-1].Severity) {
 				t.Errorf("%+v is no slower than %+v", l, levels[i-1])
 			}
 			bad := rapid.Float64Range(0, 1).Draw(t, "bad")
@@ -93,6 +93,19 @@ func TestAlgebraOfBurnRates(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestFastPagesAskForMostEvents looks at the share of bad events that pages at once.
+func TestFastPagesAskForMostEvents(t *testing.T) {
+	fast := Fast(DefaultPeriod, DefaultFast)
+	for budget, want := range map[float64]float64{0.05: 0.5, 0.01: 0.5, 0.001: 0.108, 0.0001: 0.0108} {
+		if got := fast.Threshold(budget); math.Abs(got-want) > 1e-9 || !fast.Reachable(budget) {
+			t.Errorf("a budget of %g: pages at %g, want %g", budget, got, want)
+		}
+	}
+	if fast.Reachable(0.5) {
+		t.Error("half of the events are late as promised, and somebody is woken")
+	}
 }
 
 func TestPeriodsAreRefused(t *testing.T) {

@@ -29,6 +29,8 @@ const (
 	perJob                    // all selected servers of a job together: metrics without a model
 	perGPU                    // one device
 	perObjective              // one objective of a model: recorded series, which no dialect renames
+	perHost                   // one machine: node_exporter
+	perPod                    // one pod with a server: kube-state-metrics
 )
 
 // The layout, before expressions are made from it: constant tables in
@@ -37,6 +39,7 @@ type (
 	layout struct {
 		uid, title, doc string
 		gpuOnly         bool // no model servers' variables
+		hosts           bool // machines and pods, no model servers' variables
 		rows            []row
 	}
 	row struct {
@@ -83,6 +86,7 @@ type builder struct {
 	levels map[level]generate.Deployment
 	vars   []Variable // of model servers
 	gpu    []Variable // of GPU exporters
+	host   []Variable // of machines and pods
 }
 
 // Names of the variables, where they differ from their label.
@@ -99,7 +103,7 @@ func newBuilder(cfg Config) (*builder, error) {
 	if cfg.RunbookURL == "" {
 		cfg.RunbookURL, cfg.RunbookSuffix = DefaultRunbooks, defaultRunbookSuffix
 	}
-	d.Window, d.Short = rateMark, rateMark
+	d.Window, d.Short, d.Past = rateMark, rateMark, rangeMark
 	servers, exporters, err := kinds(d.Dialects)
 	if err != nil {
 		return nil, err
@@ -119,10 +123,17 @@ func newBuilder(cfg Config) (*builder, error) {
 	b.levels[perReplica] = b.restricted(servers, d.Instance, d.Model, b.vars)
 	b.levels[perFleet] = b.levels[perReplica]
 	b.levels[perEngine] = b.levels[perReplica]
-	b.levels[perServer] = b.restricted(servers, d.Instance, d.Model, withoutVariable(b.vars, "model"))
-	b.levels[perJob] = b.restricted(servers, group, d.Model, withoutVariable(b.vars, "model"))
+	b.levels[perServer] = b.restricted(servers, d.Instance, d.Model, withoutVariable(b.vars, "model_name"))
+	b.levels[perJob] = b.restricted(servers, group, d.Model, withoutVariable(b.vars, "model_name"))
 	recorded := []dialect.Dialect{servers[0]}
-	b.levels[perObjective] = b.restricted(recorded, d.Instance, d.Model, withoutVariable(b.vars, b.server()))
+	b.levels[perObjective] = b.restricted(recorded, d.Instance, d.Model, withoutVariable(b.vars, without(d.Instance, "", d.Model...)...))
+	b.levels[perHost] = b.restricted(recorded, []string{"cluster", "instance"}, d.Model, withoutVariable(b.host, "namespace"))
+	b.levels[perPod] = b.restricted(recorded, []string{"cluster", "instance"}, d.Model, withoutVariable(b.host, "job", "instance"))
+	for _, l := range []level{perHost, perPod} {
+		foreign := b.levels[l] // other exporters, which the deployment's matchers do not select
+		foreign.Matchers = foreign.Matchers[len(d.Matchers):]
+		b.levels[l] = foreign
+	}
 	b.levels[perGPU] = b.restricted(exporters, []string{"cluster", "instance", "Hostname", "gpu"}, d.Model, b.gpu)
 	return b, nil
 }
@@ -160,19 +171,24 @@ func (b *builder) variables(servers []dialect.Dialect) {
 			names = append(names, name)
 		}
 	}
-	b.vars = chain(slices.Concat(d.Model, []string{b.server()}), names, d.Matchers)
-	b.gpu = chain([]string{"cluster", "Hostname"}, []string{"DCGM_FI_DEV_GPU_TEMP"}, nil)
+	// From the place over the job and what else tells targets apart to the server.
+	group := without(d.Instance, b.server(), d.Model...)
+	b.vars = b.chain(slices.Concat(b.place(), group, []string{"model_name", b.server()}), names, d.Matchers)
+	b.gpu = b.chain([]string{"cluster", "Hostname"}, []string{"DCGM_FI_DEV_GPU_TEMP"}, nil)
+	b.host = b.chain([]string{"cluster", "job", "instance"}, []string{"node_uname_info"}, nil)
+	namespace := b.chain([]string{"cluster", "namespace"}, []string{"kube_pod_container_info"}, nil)[1]
+	b.host = slices.Insert(b.host, 1, namespace)
 }
 
 // chain makes variables, each restricted by those before it.
-func chain(labelNames, metrics []string, fixed []*labels.Matcher) []Variable {
+func (b *builder) chain(labelNames, metrics []string, fixed []*labels.Matcher) []Variable {
 	var matchers []string
 	for _, m := range fixed {
 		matchers = append(matchers, m.String())
 	}
 	var out []Variable
 	for _, l := range labelNames {
-		v := Variable{Name: l, Label: l, Selector: selector(metrics, matchers)}
+		v := Variable{Name: l, Label: l, Selector: selector(metrics, matchers), Always: !slices.Contains(b.place(), l) && l != "cluster"}
 		if n, ok := variableNames[l]; ok {
 			v.Name = n
 		}
@@ -225,7 +241,10 @@ func (b *builder) dashboard(l layout) (Dashboard, error) {
 		}
 		out.Rows = append(out.Rows, row)
 	}
-	if !l.gpuOnly {
+	switch {
+	case l.hosts:
+		out.Variables = slices.Clone(b.host)
+	case !l.gpuOnly:
 		out.Variables = slices.Clone(b.vars)
 	}
 	if usesGPU {
@@ -282,13 +301,13 @@ func (b *builder) series(p panel, q query) (Series, error) {
 	if err != nil {
 		return out, err
 	}
-	out.Expr = withRateInterval(expr)
+	out.Expr = withVariables(expr)
 	if p.kind == Heatmap {
 		byModel, err := b.expr(query{level: perModel, expr: q.signal.Buckets()})
 		if err != nil {
 			return out, err
 		}
-		out.ByModel = withRateInterval(byModel)
+		out.ByModel = withVariables(byModel)
 	}
 	if q.signal != nil && out.Unit == "" {
 		out.Unit = q.signal.Unit
@@ -330,6 +349,10 @@ func (b *builder) legend(p panel, q query) string {
 		names = slices.Concat(names, b.target(), reversed(b.place()))
 	case perJob:
 		names = append(names, reversed(d.Instance)...)
+	case perHost:
+		names = append(names, "instance")
+	case perPod:
+		names = append(names, "pod")
 	case perGPU:
 		parts = append(parts, "GPU")
 		names = append(names, "gpu", "Hostname")
@@ -380,6 +403,7 @@ func without(names []string, name string, others ...string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == name || slices.Contains(others, n) })
 }
 
-func withoutVariable(vars []Variable, name string) []Variable {
-	return slices.DeleteFunc(slices.Clone(vars), func(v Variable) bool { return v.Name == name })
+// withoutVariable leaves out the variables of some labels.
+func withoutVariable(vars []Variable, labels ...string) []Variable {
+	return slices.DeleteFunc(slices.Clone(vars), func(v Variable) bool { return slices.Contains(labels, v.Label) })
 }

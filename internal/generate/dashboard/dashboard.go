@@ -69,6 +69,10 @@ type Variable struct {
 	// Selector selects series that have the label, restricted by the variables
 	// before this one.
 	Selector string
+
+	// Always says that every series has the label, so that "all" need not match those
+	// without it.
+	Always bool
 }
 
 // A Row is a titled group of panels.
@@ -158,9 +162,15 @@ type Event struct {
 // that fits the resolution shown and the scrape interval.
 const RateInterval = "$__rate_interval"
 
-// rateMark stands for RateInterval while an expression is a syntax tree. No
-// expression of package indicator has this duration.
-const rateMark = 2*time.Hour + 16*time.Minute + 31*time.Second
+// Range is the time that is shown, in place of "the past at hand".
+const Range = "$__range"
+
+// rateMark and rangeMark stand for RateInterval and Range while an expression is a
+// syntax tree. No expression of package indicator has these durations.
+const (
+	rateMark  = 2*time.Hour + 16*time.Minute + 31*time.Second
+	rangeMark = 2*time.Hour + 16*time.Minute + 37*time.Second
+)
 
 // Tag is on all of sixty's dashboards.
 const Tag = "sixty"
@@ -186,9 +196,11 @@ func Build(cfg Config) ([]Dashboard, error) {
 	return out, nil
 }
 
-// withRateInterval writes the mark as the dashboards' variable.
-func withRateInterval(expr string) string {
-	return strings.ReplaceAll(expr, "["+promDuration(rateMark)+"]", "["+RateInterval+"]")
+// withVariables writes the marks as the dashboards' variables. What is counted over two
+// or three minutes, restarts, follows the resolution as rates do.
+func withVariables(expr string) string {
+	return strings.NewReplacer("["+promDuration(rateMark)+"]", "["+RateInterval+"]", "["+promDuration(rangeMark)+"]", "["+Range+"]",
+		"[2m]", "["+RateInterval+"]", "[3m]", "["+RateInterval+"]").Replace(expr)
 }
 
 // Files returns one file of JSON for each dashboard, named after its uid; render

@@ -97,7 +97,7 @@ var variable = regexp.MustCompile(`\$\{?(\w+)\}?`)
 func TestEveryVariableThatIsUsedIsThere(t *testing.T) {
 	for _, ids := range [][]string{{"vllm-v1"}, {"vllm-v1", "vllm-v0"}, {"sglang", "dcgm"}} {
 		for _, d := range build(t, config(t, ids...)) {
-			known := []string{"__rate_interval"}
+			known := []string{"__rate_interval", "__range"}
 			check := func(where, expr string) {
 				for _, m := range variable.FindAllStringSubmatch(expr, -1) {
 					if !slices.Contains(known, m[1]) {
@@ -124,7 +124,7 @@ func TestEveryVariableThatIsUsedIsThere(t *testing.T) {
 // substituted replaces the dashboards' variables as Grafana and Perses do where
 // nothing is chosen.
 func substituted(expr, rate string) string {
-	expr = strings.ReplaceAll(expr, dashboard.RateInterval, rate)
+	expr = strings.NewReplacer(dashboard.RateInterval, rate, dashboard.Range, "1h").Replace(expr)
 	return variable.ReplaceAllString(expr, ".*")
 }
 
@@ -269,7 +269,7 @@ func TestLabelsAreThoseOfTheDeployment(t *testing.T) {
 	}
 	panels(ds, func(d dashboard.Dashboard, p dashboard.Panel) {
 		for _, s := range p.Series {
-			if d.UID != "sixty-gpu" && (strings.Contains(s.Legend, "{{instance}}") || strings.Contains(s.Legend, "{{cluster}}")) {
+			if d.UID != "sixty-gpu" && d.UID != "sixty-host" && (strings.Contains(s.Legend, "{{instance}}") || strings.Contains(s.Legend, "{{cluster}}")) {
 				t.Errorf("%s, %s: legend %q", d.UID, p.Title, s.Legend)
 			}
 			if p.ID == 412 && (s.Legend != "{{pod}} {{model_name}} {{service}} {{namespace}}" || !strings.Contains(s.Expr, "sum by (le, namespace, pod, service, model_name)")) {

@@ -47,15 +47,24 @@ func loaded(t *testing.T, name string) (*embedded.Store, metrics.Range) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile("testdata/dcgm.prom")
-	if err != nil {
-		t.Fatal(err)
+	eu := map[string]string{"cluster": "eu"}
+	exporters := map[string]embedded.Target{
+		"dcgm": {Instance: "gpu-node-1:9400", Job: "dcgm", Labels: eu},
+		"node": {Instance: "gpu-node-1:9100", Job: "node-exporter", Labels: eu},
+		"kube": {Instance: "kube-state-metrics:8080", Job: "kube-state-metrics", Labels: eu},
 	}
-	dcgm := embedded.Target{Instance: "gpu-node-1:9400", Job: "dcgm", Labels: map[string]string{"cluster": "eu"}}
+	pages := map[string][]byte{}
+	for name := range exporters {
+		if pages[name], err = os.ReadFile("testdata/" + name + ".prom"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	rules := embedded.Target{Instance: "rules", Labels: map[string]string{"cluster": "eu", "namespace": "chat", "model_name": "tiny", "slo": "chat-ttft"}}
 	for at := first; !at.After(last); at = at.Add(5 * time.Second) {
-		if _, err := store.Append(dcgm, at, page, "", 0); err != nil {
-			t.Fatal(err)
+		for name, target := range exporters {
+			if _, err := store.Append(target, at, pages[name], "", 0); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if _, err := store.Append(rules, at, recorded(t), "", 0); err != nil {
 			t.Fatal(err)

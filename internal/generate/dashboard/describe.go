@@ -159,8 +159,11 @@ func (b *builder) missing(s *indicator.Signal) string {
 // events returns what the time axis shows: alerts that fire and, where there
 // are servers, restarts and changes of configuration and of the version.
 func (b *builder) events(l layout) []Event {
-	if l.gpuOnly {
+	switch {
+	case l.gpuOnly:
 		return b.firing(b.inPlace(b.gpu))
+	case l.hosts:
+		return b.firing(b.inPlace(b.host))
 	}
 	return slices.Concat(b.firing(b.inPlace(b.vars)), b.restarts(), b.changes())
 }
@@ -207,7 +210,7 @@ func (b *builder) restarts() []Event {
 		return nil
 	}
 	return []Event{{
-		Name: "Restarts", Expr: withRateInterval(expr) + " > 0",
+		Name: "Restarts", Expr: withVariables(expr) + " > 0",
 		Title: "Restart", Text: "{{" + b.server() + "}}", Tags: []string{b.server()}, Colour: "purple",
 	}}
 }

@@ -25,13 +25,13 @@ func layouts(period time.Duration) ([]layout, error) {
 		}
 		gateway.rows = append([]row{budget}, gateway.rows...)
 	}
-	return completed(startLayout, servingLayout, incidentLayout, fleetLayout, gpuLayout, gateway), nil
+	return completed(startLayout, servingLayout, incidentLayout, fleetLayout, gpuLayout, hostLayout, gateway), nil
 }
 
 // byDetail returns the dashboards in the order in which a link to a signal
 // prefers them.
 func byDetail() []layout {
-	return completed(incidentLayout, servingLayout, fleetLayout, gpuLayout, gatewayLayout, startLayout)
+	return completed(incidentLayout, servingLayout, fleetLayout, gpuLayout, hostLayout, gatewayLayout, startLayout)
 }
 
 // completed adds the panels that signals declare for themselves to the ends of rows.
@@ -147,7 +147,7 @@ var servingLayout = layout{
 		{id: 220, title: "Queue and scheduling", panels: []panel{
 			{id: 221, title: "Queue depth", width: 8, steps: queueSteps, queries: lines(perModel, "waiting", indicator.Waiting, "always waiting", indicator.WaitingFloor),
 				doc: "Short queues are normal under bursts; one that never clears is not."},
-			{id: 222, title: "Running requests", width: 8, queries: lines(perModel, "running", indicator.Running, "highest in an hour", indicator.RunningPeak)},
+			{id: 222, title: "Running requests", width: 8, queries: lines(perModel, "running", indicator.Running, "highest in the time shown", indicator.RunningPeak)},
 			{id: 223, title: "Decode batch size", width: 8, queries: lines(perModel, "decoded per step", indicator.DecodeBatch, "running P50", indicator.RunningP50),
 				doc: "vLLM has no histogram of its batch: the mean is exact, from tokens over steps."},
 			{id: 224, title: "Queue time", width: 8, steps: queueTimeSteps,
@@ -281,8 +281,8 @@ var gpuLayout = layout{
 			{id: 525, title: "Reasons for lower clocks", width: 24, max: 2, queries: lines(perGPU, "thermal", indicator.ThermalReason, "hardware or brake", indicator.PowerReason, "power cap", indicator.PowerCapReason)},
 		}},
 		{id: 530, title: "Errors", panels: []panel{
-			{id: 531, title: "XID errors", width: 8, queries: lines(perGPU, "last code", indicator.XID, "new in an hour", indicator.XIDChanges)},
-			{id: 532, title: "Memory errors", width: 8, queries: lines(perGPU, "uncorrectable, last hour", indicator.ECCErrors, "row remapping failed", indicator.RemapFailures)},
+			{id: 531, title: "XID errors", width: 8, queries: lines(perGPU, "last code", indicator.XID, "new in the time shown", indicator.XIDChanges)},
+			{id: 532, title: "Memory errors", width: 8, queries: lines(perGPU, "uncorrectable in the time shown", indicator.ECCErrors, "row remapping failed", indicator.RemapFailures)},
 			{id: 533, title: "Link errors", width: 8, queries: lines(perGPU, "NVLink CRC", indicator.NVLinkErrors, "PCIe replays", indicator.PCIeReplays)},
 		}},
 	},
@@ -303,6 +303,80 @@ var gatewayLayout = layout{
 				expr: `sum by (finished_reason, instance, model_name) (rate(vllm:request_success_total[5m]))`}},
 				doc: "Engine completions, not the service's success rate: what fails before the engine is not here, and clients that hang up are in no reason."},
 			{id: 606, title: "Refused or failed in the engine", width: 8, queries: lines(perModel, "refused at admission", indicator.AdmissionRejections, "engine error", indicator.EngineErrors)},
+		}},
+	},
+}
+
+// noHost and noPod are why the panels of machines and pods may be empty.
+const (
+	noHost = "no node_exporter is scraped, or none matches the variables"
+	noPod  = "no kube-state-metrics is scraped, or it knows of no pod with an image of vLLM or SGLang"
+)
+
+// servers selects the pods that serve models by their images, for kube-state-metrics
+// knows nothing of models.
+const servers = ` and on (cluster, namespace, pod) group by (cluster, namespace, pod) (kube_pod_container_info{image=~".*(vllm|sglang|llm-d|dynamo).*"})`
+
+// host is a panel of machines, pod one of pods.
+func host(id, width int, title string, unit indicator.Unit, doc string, named ...string) panel {
+	return exported(perHost, id, width, title, unit, doc, noHost, named)
+}
+
+func pod(id, width int, title string, unit indicator.Unit, doc string, named ...string) panel {
+	return exported(perPod, id, width, title, unit, doc, noPod, named)
+}
+
+// exported is a panel of other exporters' metrics: pairs of a legend and PromQL.
+func exported(l level, id, width int, title string, unit indicator.Unit, doc, noData string, named []string) panel {
+	p := panel{id: id, title: title, width: width, unit: unit, doc: doc, noData: noData}
+	for i := 0; i+1 < len(named); i += 2 {
+		p.queries = append(p.queries, query{level: l, legend: named[i], expr: named[i+1]})
+	}
+	return p
+}
+
+var hostLayout = layout{
+	uid: "sixty-host", title: "vLLM / Host and Kubernetes", hosts: true,
+	doc: "Is the machine under the servers short of anything, and what does Kubernetes say of their pods? From node_exporter and kube-state-metrics.",
+	rows: []row{
+		{id: 700, title: "Processor and memory", panels: []panel{
+			host(701, 8, "Processor use", indicator.Ratio, "The API server tokenises and streams on the processor: above 90 % first tokens wait for it, whatever the GPU does.",
+				"busy", `1 - avg by (instance) (rate(node_cpu_seconds_total{mode="idle"}[5m]))`,
+				"waiting for disks", `avg by (instance) (rate(node_cpu_seconds_total{mode="iowait"}[5m]))`),
+			host(702, 8, "Load per processor", indicator.Times, "Tasks that run or wait, for each processor: well above 1 the engine's own threads wait.",
+				"", `max by (instance) (node_load5) / count by (instance) (node_cpu_seconds_total{mode="idle"})`),
+			host(703, 8, "Memory in use", indicator.Ratio, "Without what the kernel would give back. Loading a model needs room for its weights; a machine that swaps serves nobody.",
+				"", `1 - max by (instance) (node_memory_MemAvailable_bytes) / max by (instance) (node_memory_MemTotal_bytes)`),
+		}},
+		{id: 710, title: "Network and disks", panels: []panel{
+			host(711, 8, "Network", indicator.BytesPerSecond, "Tensor parallelism over several machines, and KV caches that move between them, live on it.",
+				"in", `sum by (instance) (rate(node_network_receive_bytes_total{device!~"lo|veth.*|cali.*|cni.*|docker.*"}[5m]))`,
+				"out", `sum by (instance) (rate(node_network_transmit_bytes_total{device!~"lo|veth.*|cali.*|cni.*|docker.*"}[5m]))`),
+			host(712, 8, "Network drops and errors", indicator.PerSecond, "Packets lost at the interface.",
+				"drops", `sum by (instance) (rate(node_network_receive_drop_total[5m]) + rate(node_network_transmit_drop_total[5m]))`,
+				"errors", `sum by (instance) (rate(node_network_receive_errs_total[5m]) + rate(node_network_transmit_errs_total[5m]))`),
+			host(713, 8, "Disk busy", indicator.Ratio, "Share of time in which the busiest disk had work: models load as fast as it reads.",
+				"", `max by (instance) (rate(node_disk_io_time_seconds_total[5m]))`),
+			host(714, 8, "Disk throughput", indicator.BytesPerSecond, "",
+				"read", `sum by (instance) (rate(node_disk_read_bytes_total[5m]))`,
+				"written", `sum by (instance) (rate(node_disk_written_bytes_total[5m]))`),
+			host(715, 8, "File systems in use", indicator.Ratio, "The fullest one: weights, caches of compiled graphs and logs fill it, and a full one stops the next start.",
+				"", `1 - min by (instance) (node_filesystem_avail_bytes{fstype!~"tmpfs|overlay|squashfs"} / node_filesystem_size_bytes{fstype!~"tmpfs|overlay|squashfs"})`),
+		}},
+		{id: 720, title: "Pods", panels: []panel{
+			pod(721, 8, "Ready", indicator.Count, "1 while the pod is ready, and routed to.",
+				"", `max by (cluster, namespace, pod) (kube_pod_status_ready{condition="true"})`+servers),
+			pod(722, 8, "Container restarts", indicator.Count, "In the time shown. Restarts of the engine alone do not show here.",
+				"", `sum by (cluster, namespace, pod) (increase(kube_pod_container_status_restarts_total[1h]))`+servers),
+			pod(723, 8, "Why containers wait or ended", indicator.Count, "CrashLoopBackOff, ImagePullBackOff, OOMKilled and their like.",
+				"waits", `max by (cluster, namespace, pod, reason) (kube_pod_container_status_waiting_reason)`+servers,
+				"ended", `max by (cluster, namespace, pod, reason) (kube_pod_container_status_last_terminated_reason)`+servers),
+			pod(724, 8, "Pending", indicator.Count, "1 while no machine was found for the pod, or its images are fetched.",
+				"", `max by (cluster, namespace, pod) (kube_pod_status_phase{phase="Pending"})`+servers),
+			pod(725, 8, "GPUs asked for", indicator.Count, "",
+				"", `sum by (cluster, namespace, pod) (kube_pod_container_resource_requests{resource="nvidia_com_gpu"})`+servers),
+			pod(726, 8, "Memory limit", indicator.Bytes, "Beyond it the kernel ends the container: OOMKilled.",
+				"", `sum by (cluster, namespace, pod) (kube_pod_container_resource_limits{resource="memory"})`+servers),
 		}},
 	},
 }

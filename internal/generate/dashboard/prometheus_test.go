@@ -55,9 +55,11 @@ func backfilled(t *testing.T, name, path string) metrics.Range {
 		t.Fatal(err)
 	}
 	defer rec.Close()
-	page, err := os.ReadFile("testdata/dcgm.prom")
-	if err != nil {
-		t.Fatal(err)
+	pages := map[string][]byte{}
+	for _, name := range []string{"dcgm", "node", "kube"} {
+		if pages[name], err = os.ReadFile("testdata/" + name + ".prom"); err != nil {
+			t.Fatal(err)
+		}
 	}
 	out, err := os.Create(path)
 	if err != nil {
@@ -71,7 +73,9 @@ func backfilled(t *testing.T, name, path string) metrics.Range {
 			body   []byte
 		}{
 			{labels.FromStrings("instance", s.Target, "job", "vllm"), slices.Concat(s.Body, []byte("scrape_duration_seconds 0.015\n"))},
-			{labels.FromStrings("instance", "gpu-node-1:9400", "job", "dcgm"), page},
+			{labels.FromStrings("instance", "gpu-node-1:9400", "job", "dcgm"), pages["dcgm"]},
+			{labels.FromStrings("instance", "gpu-node-1:9100", "job", "node-exporter"), pages["node"]},
+			{labels.FromStrings("instance", "kube-state-metrics:8080", "job", "kube-state-metrics"), pages["kube"]},
 			{labels.FromStrings("slo", "chat-ttft", "model_name", "tiny"), recorded(t)},
 		} {
 			if err := w.Page(p.target, s.At, p.body); err != nil {

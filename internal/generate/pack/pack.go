@@ -4,7 +4,6 @@
 package pack
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -12,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/prometheus/model/rulefmt"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/sixty-dev/sixty/internal/dialect"
@@ -36,11 +36,12 @@ type Config struct {
 	Format          generate.Format
 	Name, Namespace string // of the object
 	ObjectLabels    map[string]string
-	Inhibitions     bool // beside the rules
-	// Cases, where not nil, are the histories that promtool unit tests are made of. They
-	// hold for rules with their usual thresholds and names, which Usual says.
+	MaxRules        int  // of a group, 0 for any number
+	Beside          bool // what belongs to the rules in other systems: Alertmanager, kubectl
+	// Cases, where not nil, are the histories that promtool unit tests are made of, and
+	// Holds says whether an alert of some rules does what a case says.
 	Cases fs.FS
-	Usual bool
+	Holds func([]rulefmt.RuleGroup, generate.Told) (bool, error)
 }
 
 // CheckModels refuses objectives for models that nobody serves, where it is known what is
@@ -85,26 +86,55 @@ func Rules(c Config) (files []generate.File, rules *generate.Rules, notes []stri
 		notes = append(notes, c.Objectives.Notes...)
 	}
 	notes = append(append(notes, rules.Warnings...), budgets.Warnings...)
-	content, err := generate.Encode(slices.Concat(rules.Groups, budgets.Groups), c.Format, c.Name, c.Namespace, c.ObjectLabels)
-	if err != nil {
+	parts := rules.Parts
+	for i, g := range budgets.Groups {
+		parts = generate.AddTo(parts, generate.PartName("slo", budgets.Of[i]), g)
+	}
+	parts = generate.Split(parts, c.MaxRules)
+	if n := len(generate.Groups(parts)); c.Format == generate.Mimir && n > generate.MaxGroups {
+		notes = append(notes, fmt.Sprintf("%d groups of rules: Mimir allows a tenant %d unless -ruler.max-rule-groups-per-tenant says otherwise", n, generate.MaxGroups))
+	}
+	if files, err = generate.Objects(parts, c.Format, c.Name, c.Namespace, c.ObjectLabels); err != nil {
 		return nil, nil, notes, fmt.Errorf("--format: %w", err)
 	}
-	files = []generate.File{{Path: "rules.yaml", Content: content}}
-	if c.Inhibitions {
-		inhibitions, err := generate.Inhibitions(c.RulesConfig)
+	if c.Beside {
+		more, err := beside(&c, files)
 		if err != nil {
 			return nil, nil, notes, err
 		}
-		files = append(files, generate.File{Path: "alertmanager-inhibit.yaml", Content: inhibitions})
+		files = append(files, more...)
 	}
 	if c.Cases != nil {
-		tests, err := unitTests(&c, budgets)
+		tests, said, err := unitTests(&c, rules, budgets)
 		if err != nil {
 			return nil, nil, notes, err
 		}
-		files = append(files, tests...)
+		files, notes = append(files, tests...), append(notes, said...)
 	}
 	return files, rules, notes, nil
+}
+
+// beside renders what belongs to rules in Alertmanager, and how kubectl finds the objects.
+func beside(c *Config, objects []generate.File) ([]generate.File, error) {
+	var files []generate.File
+	for name, render := range map[string]func(generate.RulesConfig) ([]byte, error){
+		"alertmanager-inhibit.yaml": generate.Inhibitions, "alertmanager-route.yaml": generate.Routing,
+	} {
+		content, err := render(c.RulesConfig)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, generate.File{Path: name, Content: content})
+	}
+	slices.SortFunc(files, func(a, b generate.File) int { return strings.Compare(a.Path, b.Path) })
+	if c.Format == generate.PrometheusRule || c.Format == generate.VMRule {
+		k, err := generate.Kustomization(objects)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, k)
+	}
+	return files, nil
 }
 
 // sloRunbook is what to do when an error budget burns.
@@ -119,6 +149,9 @@ func burnRates(c *Config) (burnrate.Rules, error) {
 		Objectives: c.Objectives.Objectives, Period: BudgetPeriod(c.Period, c.Objectives), Retention: c.Retention,
 		By: c.Deployment.Model, Instance: c.Deployment.Instance, Matchers: c.Deployment.Matchers,
 		Labels: c.Labels, Edges: c.Edges, Runbook: sloRunbook,
+		Interval: min(time.Minute, max(c.Interval, 30*time.Second)), Fast: max(burnrate.DefaultFast, generate.MinWindow(c.Interval)),
+		Annotations: map[string]string{"dashboard_url": strings.TrimSuffix(c.DashboardURL, "/") + grafana.BudgetPath},
+		Severities:  c.Severities, KeepFiringFor: c.KeepFiringFor, Causes: generate.AnyOf(c.Pathologies),
 	}
 	for _, d := range c.Deployment.Dialects {
 		if d.Engine != dialect.DCGM {
@@ -128,27 +161,28 @@ func burnRates(c *Config) (burnrate.Rules, error) {
 	return burnrate.Groups(b)
 }
 
-// unitTests renders the cases as unit tests, and those of the burn-rate alerts.
-func unitTests(c *Config, budgets burnrate.Rules) ([]generate.File, error) {
+// unitTests renders the cases as unit tests, and those of the burn-rate alerts. promtool
+// reads no objects: beside those the tests have a copy of the rules.
+func unitTests(c *Config, rules *generate.Rules, budgets burnrate.Rules) (files []generate.File, notes []string, err error) {
+	path := "../rules.yaml"
 	if c.Format != generate.Plain {
-		return nil, errors.New("--tests goes with --format prometheus: promtool reads no other")
-	}
-	const rules = "../rules.yaml"
-	tests, err := burnRateTests(budgets, rules)
-	switch {
-	case err != nil:
-		return nil, err
-	case c.Usual:
-		more, err := generate.RuleTests(c.RulesConfig, c.Cases, rules)
+		path = "rules.yaml"
+		content, err := generate.Encode(slices.Concat(rules.Groups(), budgets.Groups), generate.Plain, "", "", nil)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		tests = append(tests, more...)
-	case len(tests) == 0:
-		return nil, hint.With(errors.New("--tests are of the rules with their usual thresholds and names"),
-			"leave --tests out, or the flags that change thresholds, names and matchers")
+		files = append(files, generate.File{Path: path, Content: content})
 	}
-	return under("tests", tests), nil
+	tests, err := burnRateTests(budgets, path)
+	if err != nil {
+		return nil, nil, err
+	}
+	files = append(files, tests...)
+	groups := rules.Groups()
+	tests, notes, err = generate.RuleTests(c.RulesConfig, c.Cases, []string{path}, func(t generate.Told) (bool, error) {
+		return c.Holds(generate.Behind(groups, t.Alert), t)
+	})
+	return under("tests", append(files, tests...)), notes, err
 }
 
 // burnRateTests writes the unit tests of each objective to a file.
@@ -186,8 +220,11 @@ func Runbooks(c generate.RulesConfig, rules *generate.Rules, format string) (fil
 			return nil, err
 		}
 	}
-	page := runbookpage.Config{Pathologies: c.Pathologies, Deployment: &c.Deployment, Dashboard: c.Dashboard, Limit: c.Limit}
-	for _, g := range rules.Groups {
+	page := runbookpage.Config{Pathologies: c.Pathologies, Deployment: &c.Deployment, Limit: c.Limit}
+	if c.DashboardURL != "" {
+		page.Dashboard = c.PanelURL
+	}
+	for _, g := range rules.Groups() {
 		page.Rules = append(page.Rules, g)
 	}
 	switch format {

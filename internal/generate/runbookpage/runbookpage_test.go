@@ -266,7 +266,7 @@ func TestEveryPageShowsItsAlert(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := all()
-	c.Deployment, c.Rules = &d, rules.Groups
+	c.Deployment, c.Rules = &d, rules.Groups()
 	for name, page := range pages(t, runbookpage.Markdown, c) {
 		if name != "README.md" && !strings.Contains(page, "\n## Alert rule\n\n") {
 			t.Errorf("%s shows no rule", name)

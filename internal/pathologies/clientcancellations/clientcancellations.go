@@ -37,7 +37,7 @@ var Pathology = &catalog.Pathology{
 		catalog.Above(indicator.AbandonedShare, share),
 		catalog.Above(indicator.Abandoned, some),
 	),
-	For: 5 * time.Minute,
+	For: 2 * time.Minute,
 	ExplainedBy: []string{
 		"target-down", "gpu-hardware-errors", "engine-hung", "kv-cache-thrashing", "engine-restart",
 		"replica-imbalance", "gpu-throttling", "prefill-starvation", "severe-degradation", "concurrency-limit",

@@ -50,7 +50,7 @@ var Pathology = &catalog.Pathology{
 		catalog.Below(indicator.KVUsagePeak, kvRoom),
 		catalog.Any(catalog.Below(indicator.ITLP50, stepStillCheap), catalog.Below(indicator.RunningPeak, fewSeats)),
 	),
-	For:      2 * time.Minute,
+	For:      time.Minute,
 	Supports: []catalog.Cond{catalog.Above(indicator.WaitingGrowth, growing)},
 	ExplainedBy: []string{
 		"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart", "replica-imbalance", "gpu-throttling",

@@ -42,7 +42,7 @@ var Pathology = &catalog.Pathology{
 		catalog.Above(indicator.PowerReason, set),
 		catalog.All(catalog.Below(indicator.SMClockRatio, clockLow), catalog.Above(indicator.GPUUtil, gpuBusy)),
 	),
-	For:         5 * time.Minute,
+	For:         time.Minute,
 	Supports:    []catalog.Cond{catalog.Below(indicator.SMClockRatio, clockLow)},
 	ExplainedBy: []string{"gpu-hardware-errors"},
 	Refine:      refine,

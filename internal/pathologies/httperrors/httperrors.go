@@ -54,7 +54,7 @@ var Pathology = &catalog.Pathology{
 		catalog.Above(indicator.EngineErrors, engineErrors),
 		catalog.Above(indicator.AdmissionRejections, rejections),
 	),
-	For:         2 * time.Minute,
+	For:         time.Minute,
 	ExplainedBy: []string{"target-down", "engine-hung"},
 	Refine:      refine,
 	Panel:       603,

@@ -47,7 +47,7 @@ var Pathology = &catalog.Pathology{
 		catalog.Above(indicator.PreemptionsPerRequest, evictionShare),
 		catalog.Any(catalog.All(catalog.Above(indicator.KVUsagePeak, kvFull), catalog.UserPain), catalog.Above(indicator.PreemptionsPerRequest, evictionHeavy)),
 	),
-	For: 2 * time.Minute,
+	For: time.Minute,
 	Supports: []catalog.Cond{
 		catalog.Queueing,
 		catalog.FirstTokenLate,

@@ -83,7 +83,7 @@ var Pathology = &catalog.Pathology{
 			)),
 		),
 	),
-	For:      2 * time.Minute,
+	For:      time.Minute,
 	Supports: []catalog.Cond{catalog.Above(indicator.UnseenWait, unseenWait), catalog.Above(indicator.StallsPerRequest, stalls)},
 	ExplainedBy: []string{
 		"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart", "replica-imbalance", "gpu-throttling",

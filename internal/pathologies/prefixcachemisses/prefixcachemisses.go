@@ -48,7 +48,7 @@ var Pathology = &catalog.Pathology{
 		catalog.Above(indicator.PromptTokensP50, samePrompts),
 		catalog.Any(catalog.PrefillLate, catalog.Above(indicator.ComputedTokens, moreWork)),
 	),
-	For:         5 * time.Minute,
+	For:         time.Minute,
 	Supports:    []catalog.Cond{catalog.Above(indicator.ComputedTokens, moreWork), catalog.FirstTokenLate},
 	ExplainedBy: []string{"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart"},
 	Refine:      refine,

@@ -67,7 +67,7 @@ var Pathology = &catalog.Pathology{
 			catalog.Above(indicator.Running, rankLoad),
 		),
 	),
-	For:         10 * time.Minute,
+	For:         time.Minute,
 	Supports:    []catalog.Cond{catalog.Queueing, catalog.FirstTokenLate},
 	ExplainedBy: []string{"target-down", "engine-hung"},
 	Refine:      refine,

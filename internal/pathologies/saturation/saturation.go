@@ -31,7 +31,7 @@ var Pathology = &catalog.Pathology{
 		catalog.Queueing,
 		catalog.Any(catalog.FirstTokenLate, catalog.Above(indicator.QueueTimeMean, catalog.QueueTimeLong)),
 	),
-	For:      2 * time.Minute,
+	For:      time.Minute,
 	Supports: []catalog.Cond{catalog.Above(indicator.WaitingGrowth, growing), catalog.Above(indicator.QueueTimeMean, catalog.QueueTimeLong)},
 	ExplainedBy: []string{
 		"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart", "replica-imbalance", "gpu-throttling",

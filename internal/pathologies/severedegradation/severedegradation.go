@@ -24,7 +24,7 @@ var Pathology = &catalog.Pathology{
 	Severity:          catalog.Page,
 	FollowsObjectives: true,
 	When:              catalog.All(catalog.Queueing, catalog.FirstTokenLate, catalog.DecodeSlow),
-	For:               2 * time.Minute,
+	For:               time.Minute,
 	Supports:          []catalog.Cond{catalog.Above(indicator.QueueTimeMean, catalog.QueueTimeLong)},
 	ExplainedBy: []string{
 		"target-down", "gpu-hardware-errors", "engine-hung", "kv-cache-thrashing", "engine-restart",

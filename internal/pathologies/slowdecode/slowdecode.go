@@ -42,11 +42,11 @@ var Pathology = &catalog.Pathology{
 			catalog.Above(indicator.ITLP50, catalog.ITLObjective),
 		),
 	),
-	For:      5 * time.Minute,
+	For:      2 * time.Minute,
 	Supports: []catalog.Cond{catalog.Above(indicator.ITLP95, catalog.ITLObjective), catalog.Above(indicator.E2EMean, catalog.E2EWorse)},
 	ExplainedBy: []string{
 		"target-down", "gpu-hardware-errors", "engine-hung", "kv-cache-thrashing", "engine-restart",
-		"replica-imbalance", "gpu-throttling", "prefill-starvation", "severe-degradation",
+		"replica-imbalance", "gpu-throttling", "prefill-starvation", "prefix-cache-misses", "severe-degradation",
 	},
 	Refine:   refine,
 	Panel:    303,

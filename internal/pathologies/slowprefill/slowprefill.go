@@ -35,7 +35,7 @@ var Pathology = &catalog.Pathology{
 		catalog.SamePrefill, // prompts that come more often share their steps
 		catalog.Above(indicator.PrefillTimePerToken, perToken),
 	),
-	For: 5 * time.Minute,
+	For: 2 * time.Minute,
 	ExplainedBy: []string{
 		"target-down", "gpu-hardware-errors", "engine-hung", "kv-cache-thrashing", "engine-restart",
 		"replica-imbalance", "gpu-throttling", "prefill-starvation", "prefix-cache-misses", "severe-degradation",

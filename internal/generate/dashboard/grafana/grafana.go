@@ -34,15 +34,18 @@ func Files(cfg layout.Config) ([]generate.File, error) {
 	return layout.Files(cfg, func(d layout.Dashboard) any { return render(d) })
 }
 
-// PanelURL returns the address of the panel on which a pathology is to be
-// looked at, in the Grafana at base; "" where no panel shows it.
-func PanelURL(base string, p *catalog.Pathology) string {
+// PanelPath returns the path, in any Grafana, of the panel on which a pathology is to be
+// looked at; "" where no panel shows it.
+func PanelPath(p *catalog.Pathology) string {
 	uid, id, ok := layout.PanelForPathology(p)
 	if !ok {
 		return ""
 	}
-	return fmt.Sprintf("%s/d/%s?viewPanel=%d", strings.TrimSuffix(base, "/"), uid, id)
+	return fmt.Sprintf("/d/%s?viewPanel=%d", uid, id)
 }
+
+// BudgetPath is the path of the panel of the error budgets.
+const BudgetPath = "/d/sixty-gateway?viewPanel=613"
 
 func render(d layout.Dashboard) dashboard {
 	out := dashboard{
@@ -70,11 +73,15 @@ func render(d layout.Dashboard) dashboard {
 func variables(vs []layout.Variable) []variable {
 	out := []variable{{Type: "datasource", Name: "datasource", Label: "Data source", Query: "prometheus", Refresh: 1}}
 	for _, v := range vs {
+		all := ".*" // a label that some series lack matches them, too
+		if v.Always {
+			all = ".+"
+		}
 		query := fmt.Sprintf("label_values(%s, %s)", v.Selector, v.Label)
 		out = append(out, variable{
 			Type: "query", Name: v.Name, Label: v.Title, Datasource: &promDS,
 			Query: variableQuery{Kind: 1, Query: query, RefID: "PrometheusVariableQueryEditor-VariableQuery"}, Definition: query,
-			Current: &variableValue{Text: "All", Value: "$__all"}, IncludeAll: true, AllValue: ".*", Multi: true,
+			Current: &variableValue{Text: "All", Value: "$__all"}, IncludeAll: true, AllValue: all, Multi: true,
 			Refresh: 2, Sort: 1, // when the time range changes; alphabetical
 		})
 	}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,19 +37,86 @@ func files(t testing.TB, change func(*dashboard.Config)) []generate.File {
 	return out
 }
 
+var fixedRange = regexp.MustCompile(`\[\d+[smhd][^\]]*\]`)
+
+// TestAStrictLinterIsContent holds the dashboards to the rules of Grafana's
+// dashboard-linter: a variable for the data source, one for the job and one for the
+// instance, which every query of a server asks for, no range that does not follow the
+// resolution, and panels that say what they are.
+func TestAStrictLinterIsContent(t *testing.T) {
+	for uid, m := range models(t, files(t, nil)) {
+		if m.Editable {
+			t.Errorf("%s can be edited where it is provisioned", uid)
+		}
+		vars := map[string]bool{}
+		for _, v := range m.Templating.List {
+			vars[v.Name] = true
+			if v.Type == "datasource" {
+				if v.Name != "datasource" || v.Label != "Data source" {
+					t.Errorf("%s: data source %+v", uid, v)
+				}
+				continue
+			}
+			if v.Refresh != 2 || !v.Multi || !v.IncludeAll || v.Datasource.UID != "${datasource}" {
+				t.Errorf("%s: variable %+v", uid, v)
+			}
+			want := ".+"
+			if v.Name == "cluster" || v.Name == "namespace" {
+				want = ".*" // not every Prometheus sets them
+			}
+			if v.AllValue != want {
+				t.Errorf("%s: all of %s are %s, want %s", uid, v.Name, v.AllValue, want)
+			}
+		}
+		if uid != "sixty-gpu" && (!vars["job"] || !vars["instance"]) {
+			t.Errorf("%s has the variables %v, and no job or instance", uid, vars)
+		}
+		for _, a := range m.Annotations.List {
+			if fixedRange.MatchString(a.Expr) {
+				t.Errorf("%s, %s: a fixed range in %s", uid, a.Name, a.Expr)
+			}
+		}
+		for _, p := range m.Panels {
+			if p.Type == "row" {
+				continue
+			}
+			if p.Title == "" || p.Description == "" || p.Datasource.UID != "${datasource}" || len(p.Targets) == 0 || p.Type != "heatmap" && p.FieldConfig.Defaults.Unit == "" {
+				t.Errorf("%s, panel %d %q lacks something", uid, p.ID, p.Title)
+			}
+			for _, q := range p.Targets {
+				if fixedRange.MatchString(q.Expr) {
+					t.Errorf("%s, %s: a fixed range in %s", uid, p.Title, q.Expr)
+				}
+				other := strings.Contains(q.Expr, "DCGM_") || strings.Contains(q.Expr, "kube_") || strings.Contains(q.Expr, "slo:")
+				if !other && (!strings.Contains(q.Expr, `job=~"$job"`) || !strings.Contains(q.Expr, `instance=~"$instance"`)) {
+					t.Errorf("%s, %s: asks for any job or instance: %s", uid, p.Title, q.Expr)
+				}
+			}
+		}
+	}
+}
+
 // model is what the tests read of a dashboard.
 type model struct {
 	UID         string
+	Editable    bool
 	Panels      []panel
 	Annotations struct{ List []struct{ Name, Expr string } }
 	Templating  struct {
-		List []struct{ Name, AllValue string }
+		List []struct {
+			Type, Name, Label, AllValue string
+			Multi, IncludeAll           bool
+			Refresh                     int
+			Datasource                  struct{ UID string }
+		}
 	}
 }
 
 type panel struct {
 	ID          int
 	Type, Title string
+	Description string
+	Datasource  struct{ UID string }
 	Repeat      string
 	GridPos     struct{ X, Y, W, H int }
 	Targets     []struct{ RefID, Expr string }
@@ -174,10 +243,10 @@ func TestLinksLeadToTheRunbooksThatWereNamed(t *testing.T) {
 func TestAlertsLeadToAPanel(t *testing.T) {
 	ms := models(t, files(t, nil))
 	for _, p := range pathologies.All() {
-		url := grafana.PanelURL("https://grafana.example.com/", p)
+		url := grafana.PanelPath(p)
 		var uid string
 		var id int
-		if _, err := fmt.Sscanf(strings.ReplaceAll(strings.TrimPrefix(url, "https://grafana.example.com/d/"), "?viewPanel=", " "), "%s %d", &uid, &id); err != nil {
+		if _, err := fmt.Sscanf(strings.ReplaceAll(strings.TrimPrefix(url, "/d/"), "?viewPanel=", " "), "%s %d", &uid, &id); err != nil {
 			t.Fatalf("%s: %v", url, err)
 		}
 		found := false
@@ -188,6 +257,9 @@ func TestAlertsLeadToAPanel(t *testing.T) {
 			t.Errorf("%s: %s does not exist", p.ID, url)
 		}
 	}
+	if !slices.ContainsFunc(ms["sixty-gateway"].Panels, func(p panel) bool { return fmt.Sprintf("/d/sixty-gateway?viewPanel=%d", p.ID) == grafana.BudgetPath }) {
+		t.Errorf("%s does not exist", grafana.BudgetPath)
+	}
 }
 
 func TestEveryDashboardMarksFindingsRestartsAndChanges(t *testing.T) {
@@ -197,7 +269,7 @@ func TestEveryDashboardMarksFindingsRestartsAndChanges(t *testing.T) {
 			names = append(names, a.Name)
 		}
 		want := "Findings,Restarts,Configuration changes,Version changes"
-		if uid == "sixty-gpu" {
+		if uid == "sixty-gpu" || uid == "sixty-host" {
 			want = "Findings"
 		}
 		if got := strings.Join(names, ","); got != want {

@@ -82,7 +82,7 @@ func Fetch(ctx context.Context, q metrics.Querier, ds []dashboard.Dashboard, o O
 	}
 	r := metrics.Range{Start: o.From, End: o.To, Step: step}
 
-	f := fetcher{q: q, r: r, rate: model.Duration(p.Rate).String()}
+	f := fetcher{q: q, r: r, rate: model.Duration(p.Rate).String(), shown: model.Duration(o.To.Sub(o.From).Round(time.Second)).String()}
 	jobs := make(chan func(), workers)
 	var running sync.WaitGroup
 	for range workers {
@@ -120,6 +120,8 @@ type fetcher struct {
 	q    metrics.Querier
 	r    metrics.Range
 	rate string
+	// shown is the time that is shown.
+	shown string
 
 	mu  sync.Mutex
 	err error
@@ -132,7 +134,7 @@ func (f *fetcher) ask(ctx context.Context, expr string, keep func(model.Matrix))
 	if failed {
 		return
 	}
-	m, err := f.q.QueryRange(ctx, substitute(expr, f.rate), f.r)
+	m, err := f.q.QueryRange(ctx, substitute(expr, f.rate, f.shown), f.r)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err != nil {
@@ -147,8 +149,8 @@ func (f *fetcher) ask(ctx context.Context, expr string, keep func(model.Matrix))
 var variable = regexp.MustCompile(`\$\w+`)
 
 // substitute replaces the dashboards' variables: everything is chosen.
-func substitute(expr, rate string) string {
-	expr = strings.ReplaceAll(expr, dashboard.RateInterval, rate)
+func substitute(expr, rate, shown string) string {
+	expr = strings.NewReplacer(dashboard.RateInterval, rate, dashboard.Range, shown).Replace(expr)
 	return variable.ReplaceAllString(expr, ".*")
 }
 

@@ -1,0 +1,285 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+)
+
+// fourObjectives is what a team with four models promises.
+const fourObjectives = `objectives:
+- {model: "meta-llama/*", namespace: prod, use_case: chat, availability: 99.9%}
+- {model: "qwen/*", use_case: code-completion, availability: 99.5%}
+- {model: small, use_case: rag, availability: 99%}
+- {use_case: batch, availability: 99%}
+`
+
+// generated runs sixty generate rules and returns the directory with its files.
+func generated(t *testing.T, args ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := generateRules(t, append(args, "-o", dir)...); err != nil {
+		t.Fatalf("%v: %v (%s)", args, err, hint.Of(err))
+	}
+	return dir
+}
+
+func generateRules(t *testing.T, args ...string) error {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	root := newRoot(&stdout, &stderr)
+	root.SetArgs(append([]string{"generate", "rules"}, args...))
+	return root.Execute()
+}
+
+// ruleGroups reads the groups of a file of any format.
+func ruleGroups(t *testing.T, file string) []rulefmt.RuleGroup {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		Groups []rulefmt.RuleGroup
+		Spec   struct{ Groups []rulefmt.RuleGroup }
+	}
+	if err := yaml.Unmarshal(content, &doc); err != nil {
+		t.Fatal(err)
+	}
+	return append(doc.Groups, doc.Spec.Groups...)
+}
+
+// alertNames lists the alerts of a rule file, each once.
+func alertNames(t *testing.T, file string) (names []string) {
+	t.Helper()
+	for _, g := range ruleGroups(t, file) {
+		for _, r := range g.Rules {
+			if r.Alert != "" && !slices.Contains(names, r.Alert) {
+				names = append(names, r.Alert)
+			}
+		}
+	}
+	return names
+}
+
+func fourModels(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "slo.yaml")
+	if err := os.WriteFile(file, []byte(fourObjectives), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestOnlyAndSkipDoWhatTheySay(t *testing.T) {
+	rules := filepath.Join(generated(t, "--only", "kv-cache-thrashing,http-errors"), "rules.yaml")
+	if got := strings.Join(alertNames(t, rules), " "); got != "VLLMKVCacheThrashing VLLMHTTPErrors" {
+		t.Errorf("--only: %s", got)
+	}
+	all := alertNames(t, filepath.Join(generated(t), "rules.yaml"))
+	left := alertNames(t, filepath.Join(generated(t, "--skip", "workload-shift,watchdog"), "rules.yaml"))
+	for _, name := range all {
+		if want := name != "VLLMWorkloadShift" && name != "VLLMWatchdog"; slices.Contains(left, name) != want {
+			t.Errorf("--skip: %s is there: %v", name, !want)
+		}
+	}
+	for _, args := range [][]string{{"--only", "nonsense"}, {"--skip", "nonsense"}, {"--only", "saturation", "--skip", "saturation"}} {
+		if err := generateRules(t, args...); err == nil {
+			t.Errorf("%v: accepted", args)
+		}
+	}
+}
+
+func TestSeveritiesHaveTheNamesThatWereGiven(t *testing.T) {
+	dir := generated(t, "--severity", "page=critical,ticket=warning", "--use-case", "chat", "--keep-firing-for", "5m")
+	seen := map[string]int{}
+	for _, g := range ruleGroups(t, filepath.Join(dir, "rules.yaml")) {
+		for _, r := range g.Rules {
+			if r.Alert == "" {
+				continue
+			}
+			seen[r.Labels["severity"]]++
+			if r.KeepFiringFor.String() != "5m" && !strings.HasPrefix(r.Alert, "VLLMErrorBudgetUnknown") {
+				t.Errorf("%s goes on for %s", r.Alert, r.KeepFiringFor)
+			}
+		}
+	}
+	if len(seen) != 3 || seen["critical"] == 0 || seen["warning"] == 0 || seen["info"] == 0 {
+		t.Errorf("severities %v", seen)
+	}
+	for _, name := range []string{"alertmanager-inhibit.yaml", "alertmanager-route.yaml"} {
+		content, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := string(content); !strings.Contains(text, `severity="critical"`) || strings.Contains(text, `"page"`) || strings.Contains(text, `"ticket`) {
+			t.Errorf("%s has other severities:\n%s", name, text)
+		}
+	}
+	for _, args := range [][]string{{"--severity", "page=x,ticket=x"}, {"--severity", "pager=x"}, {"--label", "severity=critical"}} {
+		if err := generateRules(t, args...); err == nil {
+			t.Errorf("%v: accepted", args)
+		}
+	}
+}
+
+// Limits of those who take the rules: kubectl's annotation with the whole object, Mimir's
+// rules of a group and groups of a tenant.
+const (
+	annotationLimit = 262_144
+	mimirRules      = 20
+	mimirGroups     = 70
+)
+
+var objectName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)
+
+func TestObjectsFit(t *testing.T) {
+	for _, format := range []string{"prometheusrule", "vmrule"} {
+		dir := generated(t, "--slo", fourModels(t), "--format", format, "--namespace", "monitoring")
+		files, err := filepath.Glob(filepath.Join(dir, "rules-*.yaml"))
+		if err != nil || len(files) < 6 {
+			t.Fatalf("%s: %v, %v", format, files, err)
+		}
+		names := map[string]bool{}
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var object map[string]any
+			if err := yaml.Unmarshal(content, &object); err != nil {
+				t.Fatal(err)
+			}
+			text, err := json.Marshal(object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(text) >= annotationLimit {
+				t.Errorf("%s: %d bytes", file, len(text))
+			}
+			name, _ := object["metadata"].(map[string]any)["name"].(string)
+			if names[name] || !objectName.MatchString(name) {
+				t.Errorf("%s: the name %q", file, name)
+			}
+			names[name] = true
+		}
+		content, err := os.ReadFile(filepath.Join(dir, "kustomization.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var k struct{ Resources []string }
+		if err := yaml.Unmarshal(content, &k); err != nil {
+			t.Fatal(err)
+		}
+		if len(k.Resources) != len(files) {
+			t.Errorf("kustomization.yaml lists %v of %v", k.Resources, files)
+		}
+		if kubectl, err := exec.LookPath("kubectl"); err != nil {
+			t.Log("kubectl is not on PATH: its kustomize is left out")
+		} else if out, err := exec.Command(kubectl, "kustomize", dir).CombinedOutput(); err != nil {
+			t.Errorf("kubectl kustomize: %v: %.500s", err, out)
+		}
+	}
+	groups := ruleGroups(t, filepath.Join(generated(t, "--slo", fourModels(t), "--format", "mimir"), "rules.yaml"))
+	if len(groups) > mimirGroups {
+		t.Errorf("%d groups, and Mimir allows a tenant %d", len(groups), mimirGroups)
+	}
+	names := map[string]bool{}
+	for _, g := range groups {
+		if len(g.Rules) > mimirRules || names[g.Name] {
+			t.Errorf("group %s has %d rules, or is there twice", g.Name, len(g.Rules))
+		}
+		names[g.Name] = true
+	}
+	for _, g := range ruleGroups(t, filepath.Join(generated(t, "--max-rules-per-group", "7"), "rules.yaml")) {
+		if len(g.Rules) > 7 {
+			t.Errorf("group %s has %d rules", g.Name, len(g.Rules))
+		}
+	}
+}
+
+// TestADescriptionIsShort counts what is evaluated for each alert's text.
+func TestADescriptionIsShort(t *testing.T) {
+	for _, g := range ruleGroups(t, filepath.Join(generated(t, "--use-case", "chat"), "rules.yaml")) {
+		for _, r := range g.Rules {
+			if r.Alert == "" {
+				continue
+			}
+			if n := strings.Count(r.Annotations["description"], "| query"); n > 4 {
+				t.Errorf("%s asks %d queries for its text", r.Alert, n)
+			}
+			if r.Annotations["runbook_url"] == "" || r.Annotations["dashboard_url"] == "" && r.Labels["pathology"] != "" {
+				t.Errorf("%s leads nowhere: %v", r.Alert, r.Annotations)
+			}
+		}
+	}
+}
+
+// TestRulesPassPromtoolInEveryShape lets promtool check the rules, and run their tests, in
+// the shapes that flags give them.
+func TestRulesPassPromtoolInEveryShape(t *testing.T) {
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skip("promtool is not on PATH (Debian: apt-get install prometheus)")
+	}
+	const two = "http-errors,concurrency-limit"
+	one := filepath.Join(t.TempDir(), "one.yaml") // unit tests of a promise take promtool seconds
+	if err := os.WriteFile(one, []byte("objectives:\n- {model: \"meta-llama/*\", ttft_p95: 1s}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, args := range map[string][]string{
+		"matchers":                 {"--only", two, "--match", "namespace=prod", "--match", "job=~vllm-.+|ray"},
+		"a dialect":                {"--only", two, "--dialect", "vllm-v1-ray"},
+		"an old release":           {"--only", two, "--dialect", "vllm-v0"},
+		"several dialects":         {"--only", two, "--dialect", "vllm-v1,vllm-0.9,sglang"},
+		"objectives":               {"--only", two, "--slo", one},
+		"a threshold out of reach": {"--only", two, "--set", "http_5xx_share=0.99"},
+		"objects":                  {"--only", two, "--format", "prometheusrule"},
+		"other labels":             {"--only", two, "--instance-labels", "namespace,pod", "--gpu-labels", "node", "--label", "team=ml", "--severity", "page=critical,ticket=warning"},
+		"scraped every minute":     {"--only", two, "--interval", "1m", "--slo", one, "--slo-period", "7d"},
+		"what is not there":        {"--skip", two, "--max-rules-per-group", "0", "--keep-firing-for", "0s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			withTests := !slices.Contains(args, "--skip")
+			if withTests {
+				args = append(args, "--tests")
+			}
+			dir := generated(t, args...)
+			rules := filepath.Join(dir, "rules.yaml")
+			if slices.Contains(args, "prometheusrule") {
+				rules = filepath.Join(dir, "tests", "rules.yaml")
+			}
+			if out, err := exec.Command(promtool, "check", "rules", rules).CombinedOutput(); err != nil {
+				t.Fatalf("promtool check: %v\n%s", err, out)
+			}
+			if !withTests {
+				return
+			}
+			tests, err := filepath.Glob(filepath.Join(dir, "tests", "*.yaml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			tests = slices.DeleteFunc(tests, func(f string) bool { return filepath.Base(f) == "rules.yaml" })
+			if len(tests) == 0 {
+				t.Fatal("no tests")
+			}
+			cmd := exec.Command(promtool, append([]string{"test", "rules"}, tests...)...)
+			cmd.Dir = filepath.Join(dir, "tests")
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("promtool test: %v\n%.2000s", err, out)
+			}
+		})
+	}
+}

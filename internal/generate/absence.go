@@ -1,0 +1,114 @@
+package generate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/rulefmt"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+// What no condition over a server's metrics can tell: that there are none. These alerts
+// are no pathologies, and have ids beside theirs.
+const (
+	WatchdogAlert = "VLLMWatchdog"
+	absentAlert   = "VLLMServersAbsent"
+	missingAlert  = "VLLMReplicasMissing"
+)
+
+// Absences lists the ids of the alerts on what is not there.
+func Absences() []string { return []string{"servers-absent", "replicas-missing", "watchdog"} }
+
+const (
+	// remembered is for how long a server that was scraped is expected to be scraped.
+	remembered = time.Hour
+	// starting is how long a replica may take to load its model.
+	starting = 15 * time.Minute
+)
+
+// absences renders the alerts on servers that vanished, and the one that always fires.
+func (b *ruleBuilder) absences() ([]rulefmt.Rule, error) {
+	for _, id := range b.cfg.Absences {
+		if !slices.Contains(Absences(), id) {
+			return nil, fmt.Errorf("no alert %q on what is not there: there are %s", id, strings.Join(Absences(), ", "))
+		}
+	}
+	d := &b.cfg.Deployment
+	up := b.cfg.of(b.cfg.Series(indicator.Up))
+	past := fmt.Sprintf("last_over_time(%s[%s])", up, duration(remembered))
+	fleet := strings.Join(d.Model, ", ")
+	pods := []string{"namespace", "pod"}
+	if slices.Contains(d.Model, "cluster") {
+		pods = append([]string{"cluster"}, pods...)
+	}
+	pod := strings.Join(pods, ", ")
+	owner := strings.Join(append(slices.Clone(pods[:len(pods)-1]), "created_by_name"), ", ")
+	// Which replicas there should be: of the ReplicaSets and StatefulSets that had a server
+	// within the hour, as many as kube-state-metrics says that somebody asked for. An old
+	// ReplicaSet is asked for none.
+	owned := func(of string) (string, error) {
+		scraped, err := d.PromQL("group by (" + pod + ") (" + of + ")")
+		return fmt.Sprintf("count by (%s) (last_over_time(kube_pod_info[%s]) and on (%s) (%s))", owner, duration(remembered), pod, scraped), err
+	}
+	before, err := owned("last_over_time(vllm:num_requests_running[1h])")
+	if err != nil {
+		return nil, err
+	}
+	now, err := owned("vllm:num_requests_running")
+	if err != nil {
+		return nil, err
+	}
+	asked := func(metric, label string) string {
+		return fmt.Sprintf(`label_replace(%s, "created_by_name", "$1", %q, "(.+)")`, metric, label)
+	}
+	desired := fmt.Sprintf("max by (%s) (%s or %s)", owner, asked("kube_replicaset_spec_replicas", "replicaset"), asked("kube_statefulset_replicas", "statefulset"))
+	rules := []struct {
+		id       string
+		severity catalog.Severity
+		rule     rulefmt.Rule
+		text     map[string]string
+	}{
+		{"servers-absent", catalog.Page, rulefmt.Rule{
+			Alert: absentAlert, For: model.Duration(5 * time.Minute),
+			Expr: fmt.Sprintf("count by (%s) (%s) unless on (%s) group by (%s) (%s)", fleet, past, fleet, fleet, up),
+		}, map[string]string{
+			"summary":     "No server of {{ $labels.model_name }} is scraped any more; {{ $value }} were within the hour",
+			"description": "The servers vanished from Prometheus' discovery: they were deleted, no longer match its selectors, or Prometheus cannot find them. Of servers that are found and do not answer VLLMTargetDown tells.",
+		}},
+		{"replicas-missing", catalog.Ticket, rulefmt.Rule{
+			Alert: missingAlert, For: model.Duration(starting),
+			Expr: fmt.Sprintf("(%s) - on (%s) (%s or on (%s) 0 * (%s)) > 0 and on (%s) (%s)", desired, owner, now, owner, desired, owner, before),
+		}, map[string]string{
+			"summary":     "{{ $value }} replicas of {{ $labels.created_by_name }} are asked for and not scraped ({{ $labels.namespace }})",
+			"description": "kube-state-metrics says how many replicas the workload should have, and fewer expose metrics: pods that are pending, crash, still load their model after " + duration(starting) + ", or are not discovered. kubectl get pods -n {{ $labels.namespace }} tells which.",
+		}},
+		{"watchdog", catalog.Info, rulefmt.Rule{Alert: WatchdogAlert, Expr: "vector(1)"}, map[string]string{
+			"summary":     "The rules are evaluated, and Alertmanager hears of it",
+			"description": "Always fires. Let a service outside of this monitoring call when it no longer arrives.",
+		}},
+	}
+	var out []rulefmt.Rule
+	for _, r := range rules {
+		if !slices.Contains(b.cfg.Absences, r.id) {
+			continue
+		}
+		if r.id == "servers-absent" {
+			b.recorded[indicator.Up.Name] = true
+		}
+		r.rule.Expr = pretty(r.rule.Expr)
+		r.rule.KeepFiringFor = model.Duration(b.cfg.KeepFiringFor)
+		r.rule.Labels = b.labels(r.severity)
+		r.rule.Annotations = r.text
+		r.rule.Annotations["runbook_url"] = absenceRunbook
+		out = append(out, r.rule)
+	}
+	return out, nil
+}
+
+// absenceRunbook is what to do when servers are not there.
+const absenceRunbook = "https://github.com/sixty-dev/sixty/blob/main/docs/rules.md#when-servers-are-missing"

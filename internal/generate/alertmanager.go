@@ -1,0 +1,122 @@
+package generate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+)
+
+// inhibitRule is one of Alertmanager's inhibit_rules.
+type inhibitRule struct {
+	SourceMatchers []string `yaml:"source_matchers,flow"`
+	TargetMatchers []string `yaml:"target_matchers,flow"`
+	Equal          []string `yaml:"equal,flow,omitempty"`
+}
+
+// Inhibitions renders what explains what as Alertmanager's inhibit_rules: a
+// part of its configuration file, for alertmanager.yml to hold. An alert
+// inhibits only what is not more severe: a ticket never silences a page.
+func Inhibitions(cfg RulesConfig) ([]byte, error) {
+	var doc struct {
+		Rules []inhibitRule `yaml:"inhibit_rules"`
+	}
+	d := &cfg.Deployment
+	for _, p := range cfg.Pathologies {
+		equal, guard := slices.Clone(d.Instance), []string(nil)
+		if !readsModel(p) {
+			// The exporter is another target. Labels that neither has are equal, too:
+			// an alert without them would silence the whole fleet.
+			equal = cfg.gpuLabels()
+			for _, l := range equal {
+				guard = append(guard, l+`!=""`)
+			}
+		}
+		for _, severity := range p.Severities() {
+			var targets []string
+			above := false // some of them can be more severe
+			for _, symptom := range p.Symptoms(cfg.Pathologies) {
+				possible := symptom.Severities()
+				if possible[len(possible)-1] > severity {
+					continue
+				}
+				above = above || possible[0] > severity
+				targets = append(targets, symptom.Alert)
+			}
+			if len(targets) == 0 {
+				continue
+			}
+			r := inhibitRule{
+				SourceMatchers: append([]string{"alertname=" + quote(p.Alert)}, guard...),
+				TargetMatchers: []string{"alertname=~" + quote(strings.Join(targets, "|"))},
+				Equal:          equal,
+			}
+			if len(p.Severities()) > 1 {
+				r.SourceMatchers = append(r.SourceMatchers, "severity="+quote(cfg.SeverityName(severity)))
+			}
+			if above {
+				var names []string
+				for s := severity; ; s-- {
+					names = append(names, cfg.SeverityName(s))
+					if s == catalog.Info {
+						break
+					}
+				}
+				r.TargetMatchers = append(r.TargetMatchers, "severity=~"+quote(strings.Join(names, "|")))
+			}
+			doc.Rules = append(doc.Rules, r)
+		}
+	}
+	// A budget that burns fast burns slowly, too.
+	doc.Rules = append(doc.Rules, inhibitRule{
+		SourceMatchers: []string{`alertname=~"VLLMErrorBudgetBurn.*"`, "severity=" + quote(cfg.SeverityName(catalog.Page))},
+		TargetMatchers: []string{`alertname=~"VLLMErrorBudgetBurn.*"`, "severity=" + quote(cfg.SeverityName(catalog.Ticket))},
+		Equal:          append([]string{"slo"}, d.Model...),
+	})
+	return encodeYAML(doc)
+}
+
+func quote(s string) string { return fmt.Sprintf("%q", s) }
+
+// Routing renders an example of Alertmanager's route and receivers, a part of its
+// configuration file as Inhibitions is. Alerts of one model are one notification: what
+// users feel, the error budget that burns and the cause arrive together.
+func Routing(cfg RulesConfig) ([]byte, error) {
+	type route struct {
+		Matchers       []string `yaml:"matchers,flow,omitempty"`
+		Receiver       string   `yaml:"receiver"`
+		GroupBy        []string `yaml:"group_by,flow,omitempty"`
+		GroupWait      string   `yaml:"group_wait,omitempty"`
+		GroupInterval  string   `yaml:"group_interval,omitempty"`
+		RepeatInterval string   `yaml:"repeat_interval,omitempty"`
+		Routes         []route  `yaml:"routes,omitempty"`
+	}
+	type receiver struct {
+		Name string `yaml:"name"`
+	}
+	severity := func(s catalog.Severity) []string { return []string{"severity=" + quote(cfg.SeverityName(s))} }
+	content, err := encodeYAML(struct {
+		Route     route      `yaml:"route"`
+		Receivers []receiver `yaml:"receivers"`
+	}{
+		route{
+			Receiver: "reading", GroupBy: slices.Clone(cfg.Deployment.Model),
+			GroupWait: "30s", GroupInterval: "5m", RepeatInterval: "12h",
+			Routes: []route{
+				{Matchers: []string{"alertname=" + quote(WatchdogAlert)}, Receiver: "heartbeat", GroupBy: []string{"alertname"}, GroupWait: "0s", GroupInterval: "1m", RepeatInterval: "5m"},
+				{Matchers: severity(catalog.Page), Receiver: "pager", RepeatInterval: "4h"},
+				{Matchers: severity(catalog.Ticket), Receiver: "tickets", RepeatInterval: "1d"},
+			},
+		},
+		[]receiver{{"pager"}, {"tickets"}, {"reading"}, {"heartbeat"}},
+	})
+	return append(content, []byte(`# Give the receivers what they need, such as
+#   pager:     pagerduty_configs: [{routing_key_file: /etc/alertmanager/pagerduty}]
+#   tickets:   webhook_configs: [{url: https://tickets.example.com/alertmanager}]
+#   heartbeat: webhook_configs: [{url: https://heartbeat.example.com/ID, send_resolved: false}],
+#              a service that calls when nothing comes any more.
+# group_wait lets causes and symptoms arrive together, so that what a cause explains is
+# inhibited before anybody hears of it.
+`)...), err
+}

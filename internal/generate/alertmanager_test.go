@@ -1,0 +1,481 @@
+package generate_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/sixty-dev/sixty/internal/casefile"
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/generate"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/metricstest"
+	"github.com/sixty-dev/sixty/internal/pathologies"
+)
+
+// An inhibition is one of the rules that Inhibitions writes, read back.
+type inhibition struct {
+	source, target []*labels.Matcher
+	equal          []string
+}
+
+var oneMatcher = regexp.MustCompile(`^(\w+)(=~|!~|!=|=)"(.*)"$`)
+
+func readMatchers(t *testing.T, texts []string) (out []*labels.Matcher) {
+	t.Helper()
+	kinds := map[string]labels.MatchType{"=": labels.MatchEqual, "!=": labels.MatchNotEqual, "=~": labels.MatchRegexp, "!~": labels.MatchNotRegexp}
+	for _, text := range texts {
+		m := oneMatcher.FindStringSubmatch(text)
+		if m == nil {
+			t.Fatalf("%q is no matcher", text)
+		}
+		out = append(out, labels.MustNewMatcher(kinds[m[2]], m[1], m[3]))
+	}
+	return out
+}
+
+func readInhibitions(t *testing.T, cfg generate.RulesConfig) (out []inhibition) {
+	t.Helper()
+	content, err := generate.Inhibitions(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		Rules []struct {
+			Source []string `yaml:"source_matchers"`
+			Target []string `yaml:"target_matchers"`
+			Equal  []string `yaml:"equal"`
+		} `yaml:"inhibit_rules"`
+	}
+	if err := yaml.Unmarshal(content, &doc); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range doc.Rules {
+		out = append(out, inhibition{readMatchers(t, r.Source), readMatchers(t, r.Target), r.Equal})
+	}
+	return out
+}
+
+// inhibits is Alertmanager's rule: a source silences a target that has the same values of
+// the labels that must be equal, those that neither has among them.
+func (r *inhibition) inhibits(source, target map[string]string) bool {
+	holds := func(ms []*labels.Matcher, ls map[string]string) bool {
+		return !slices.ContainsFunc(ms, func(m *labels.Matcher) bool { return !m.Matches(ls[m.Name]) })
+	}
+	return holds(r.source, source) && holds(r.target, target) &&
+		!slices.ContainsFunc(r.equal, func(l string) bool { return source[l] != target[l] })
+}
+
+// A pair is two alerts of one server that fire at once.
+type pair struct {
+	source, target                 *catalog.Pathology
+	sourceSeverity, targetSeverity catalog.Severity
+}
+
+func (p *pair) String() string {
+	return fmt.Sprintf("%s as %s beside %s as %s", p.source.Alert, p.sourceSeverity, p.target.Alert, p.targetSeverity)
+}
+
+// explained is what must happen to the target.
+func (p *pair) explained() bool {
+	return p.source.Inhibits(p.target) && p.targetSeverity <= p.sourceSeverity
+}
+
+// pairs are all pairs of alerts, at all their severities.
+func pairs() (out []pair) {
+	for _, a := range pathologies.All() {
+		for _, b := range pathologies.All() {
+			if a == b {
+				continue
+			}
+			for _, sa := range a.Severities() {
+				for _, sb := range b.Severities() {
+					out = append(out, pair{a, b, sa, sb})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// labelled are an alert's labels, as Prometheus sends them, on a server of its own.
+func labelled(cfg *generate.RulesConfig, p *catalog.Pathology, s catalog.Severity, server string) map[string]string {
+	return map[string]string{
+		"alertname": p.Alert, "severity": cfg.SeverityName(s), "pathology": p.ID,
+		"namespace": "prod", "job": "vllm", "instance": server + ":8000", "host": server, "model_name": "m",
+	}
+}
+
+// TestATicketNeverSilencesAPage holds the written rules to what the catalogue explains.
+func TestATicketNeverSilencesAPage(t *testing.T) {
+	renamed := usual(t)
+	renamed.Severities = map[catalog.Severity]string{catalog.Page: "critical", catalog.Ticket: "warning"}
+	for name, cfg := range map[string]generate.RulesConfig{"usual names": usual(t), "renamed": renamed} {
+		t.Run(name, func(t *testing.T) {
+			rules := readInhibitions(t, cfg)
+			for _, p := range pairs() {
+				source, target := labelled(&cfg, p.source, p.sourceSeverity, "a"), labelled(&cfg, p.target, p.targetSeverity, "a")
+				got := slices.ContainsFunc(rules, func(r inhibition) bool { return r.inhibits(source, target) })
+				if got != p.explained() {
+					t.Errorf("%s: inhibited is %v", &p, got)
+				}
+				target = labelled(&cfg, p.target, p.targetSeverity, "b")
+				if slices.ContainsFunc(rules, func(r inhibition) bool { return r.inhibits(source, target) }) {
+					t.Errorf("%s on another server: inhibited", &p)
+				}
+				delete(source, "host")
+				delete(target, "host")
+				if slices.ContainsFunc(rules, func(r inhibition) bool { return r.inhibits(source, target) }) {
+					t.Errorf("%s on another server, without a label of the host: inhibited", &p)
+				}
+			}
+		})
+	}
+}
+
+// TestCausesDoNotComeLate compares how long alerts wait: a cause that inhibits its symptom
+// fires no later.
+func TestCausesDoNotComeLate(t *testing.T) {
+	for _, p := range pathologies.All() {
+		for _, symptom := range p.Symptoms(pathologies.All()) {
+			if p.For > symptom.For {
+				t.Errorf("%s waits %s, and %s, which it explains, %s", p.Alert, p.For, symptom.Alert, symptom.For)
+			}
+		}
+	}
+}
+
+func TestTwoSeveritiesCannotShareAName(t *testing.T) {
+	cfg := usual(t)
+	cfg.Severities = map[catalog.Severity]string{catalog.Page: "critical", catalog.Ticket: "critical"}
+	if _, err := generate.NewRules(cfg); err == nil || !strings.Contains(err.Error(), "critical") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// alertmanager is a real one with the generated inhibitions and routes. What it sends to
+// each receiver is kept.
+type alertmanager struct {
+	url  string
+	mu   sync.Mutex
+	sent map[string][]string // by receiver: the alerts of each notification
+}
+
+func startAlertmanager(t *testing.T, cfg generate.RulesConfig) *alertmanager {
+	t.Helper()
+	program := ""
+	for _, name := range []string{"alertmanager", "prometheus-alertmanager"} {
+		if path, err := exec.LookPath(name); err == nil {
+			program = path
+			break
+		}
+	}
+	if program == "" {
+		t.Skip("no alertmanager on PATH (Debian: apt-get install prometheus-alertmanager)")
+	}
+	am := &alertmanager{sent: map[string][]string{}}
+	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var note struct {
+			Receiver string
+			Alerts   []struct {
+				Status string
+				Labels map[string]string
+			}
+		}
+		if err := json.NewDecoder(r.Body).Decode(&note); err != nil {
+			t.Error(err)
+		}
+		var names []string
+		for _, a := range note.Alerts {
+			if a.Status == "firing" {
+				names = append(names, a.Labels["alertname"])
+			}
+		}
+		slices.Sort(names)
+		am.mu.Lock()
+		defer am.mu.Unlock()
+		am.sent[note.Receiver] = append(am.sent[note.Receiver], strings.Join(names, " "))
+	}))
+	t.Cleanup(hook.Close)
+	config := map[string]any{}
+	for _, render := range []func(generate.RulesConfig) ([]byte, error){generate.Inhibitions, generate.Routing} {
+		content, err := render(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := yaml.Unmarshal(bytes.ReplaceAll(content, []byte("group_wait: 30s"), []byte("group_wait: 2s")), &config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, r := range config["receivers"].([]any) {
+		r.(map[string]any)["webhook_configs"] = []map[string]any{{"url": hook.URL}}
+	}
+	content, err := yaml.Marshal(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "alertmanager.yml")
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if amtool, err := exec.LookPath("amtool"); err == nil {
+		if out, err := exec.Command(amtool, "check-config", file).CombinedOutput(); err != nil {
+			t.Fatalf("amtool: %v\n%s", err, out)
+		}
+	}
+	am.url = metricstest.Daemon(t, program, "--config.file="+file, "--storage.path="+dir, "--cluster.listen-address=")
+	return am
+}
+
+// post tells Alertmanager that some alerts fire, and that others are over.
+func (am *alertmanager) post(t *testing.T, firing, over []map[string]string) {
+	t.Helper()
+	type alert struct {
+		Labels   map[string]string `json:"labels"`
+		StartsAt time.Time         `json:"startsAt"`
+		EndsAt   time.Time         `json:"endsAt"`
+	}
+	var list []alert
+	now := time.Now()
+	for _, l := range firing {
+		list = append(list, alert{l, now, now.Add(time.Hour)})
+	}
+	for _, l := range over {
+		list = append(list, alert{l, now.Add(-time.Minute), now.Add(-time.Millisecond)})
+	}
+	body, err := json.Marshal(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.Post(am.url+"/api/v2/alerts", "application/json", bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(res.Body)
+		t.Fatalf("Alertmanager: %s: %s", res.Status, text)
+	}
+}
+
+// active returns the alerts that nothing inhibits, as instance, name and severity.
+func (am *alertmanager) active(t *testing.T) map[[3]string]bool {
+	t.Helper()
+	res, err := http.Get(am.url + "/api/v2/alerts?active=true&inhibited=false&silenced=false")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var alerts []struct{ Labels map[string]string }
+	if err := json.NewDecoder(res.Body).Decode(&alerts); err != nil {
+		t.Fatal(err)
+	}
+	out := map[[3]string]bool{}
+	for _, a := range alerts {
+		out[[3]string{a.Labels["instance"], a.Labels["alertname"], a.Labels["severity"]}] = true
+	}
+	return out
+}
+
+// TestAlertmanagerOnEveryPair lets a real Alertmanager decide on every pair of alerts.
+func TestAlertmanagerOnEveryPair(t *testing.T) {
+	cfg := usual(t)
+	am := startAlertmanager(t, cfg)
+	var firing []map[string]string
+	all := pairs()
+	for i, p := range all {
+		server := fmt.Sprintf("server-%d", i)
+		firing = append(firing, labelled(&cfg, p.source, p.sourceSeverity, server), labelled(&cfg, p.target, p.targetSeverity, server))
+	}
+	for part := range slices.Chunk(firing, 200) {
+		am.post(t, part, nil)
+	}
+	active, inhibited := am.active(t), 0
+	for i, p := range all {
+		server := fmt.Sprintf("server-%d:8000", i)
+		target := active[[3]string{server, p.target.Alert, p.targetSeverity.String()}]
+		if target == p.explained() {
+			t.Errorf("%s: active is %v", &p, target)
+		}
+		if !target {
+			inhibited++
+		}
+		back := pair{p.target, p.source, p.targetSeverity, p.sourceSeverity}
+		if source := active[[3]string{server, p.source.Alert, p.sourceSeverity.String()}]; source == back.explained() {
+			t.Errorf("%s: the first is active: %v", &p, source)
+		}
+	}
+	t.Logf("%d pairs, %d inhibited", len(all), inhibited)
+}
+
+// created are the lives of a server's counters that begin after some scrapes, one every
+// 15 s.
+func created(scrapes ...int) string {
+	line, last, begins := `vllm:generation_tokens_created{model_name="m",engine="0"}`, 0, casefile.Start.Add(-time.Hour)
+	for _, n := range append(scrapes, 120) {
+		line += fmt.Sprintf(" %dx%d", begins.Unix(), n-last-1)
+		last, begins = n, casefile.Start.Add(time.Duration(n)*15*time.Second-7*time.Second)
+	}
+	return line + "\n"
+}
+
+// TestAlertmanagerOnACrashLoop plays a server that serves for four minutes, with every
+// second request failing, and is away for one, again and again: whenever a page fires,
+// one reaches somebody.
+func TestAlertmanagerOnACrashLoop(t *testing.T) {
+	cfg := usual(t)
+	cfg.Interval = 15 * time.Second
+	cfg.Deployment.Window, cfg.Deployment.Short = generate.Windows(cfg.Interval)
+	am := startAlertmanager(t, cfg)
+	c, err := casefile.Parse(os.DirFS("."), `every 15s for 1800s
+like healthy
+rate http_requests_total{handler="/v1/chat/completions",method="POST",status="2xx"} 1
+rate http_requests_total{handler="/v1/chat/completions",method="POST",status="5xx"} 1
+restart 16 4
+restart 36 4
+restart 56 4
+restart 76 4
+restart 96 4
+`+created(20, 40, 60, 80, 100))
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := embedded.Open(embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	rules, err := store.Rules(rulesOf(t, cfg).Groups())
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := map[string]map[string]string{}
+	heard, fired := map[string]bool{}, map[string]bool{}
+	for i := range c.Scrapes {
+		at := casefile.Start.Add(time.Duration(i) * cfg.Interval)
+		target := embedded.Target{Instance: casefile.UsualInstance, Job: "vllm"}
+		if c.Down(casefile.UsualInstance, i) {
+			err = store.AppendFailure(target, at)
+		} else {
+			_, err = store.Append(target, at, casefile.Page(c.Series()[casefile.UsualInstance], i), "", time.Millisecond)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := rules.Eval(t.Context(), at); err != nil {
+			t.Fatal(err)
+		}
+		now := map[string]map[string]string{}
+		page := false
+		for _, a := range rules.Alerts() {
+			if a.Firing {
+				now[a.Name+a.Labels["severity"]] = a.Labels
+				fired[a.Name] = true
+				page = page || a.Labels["severity"] == catalog.Page.String()
+			}
+		}
+		var over []map[string]string
+		for key, l := range before {
+			if now[key] == nil {
+				over = append(over, l)
+			}
+		}
+		before = now
+		am.post(t, slices.Collect(maps.Values(now)), over)
+		active := am.active(t)
+		reaches := false
+		for a := range active {
+			if a[2] == catalog.Page.String() {
+				reaches = true
+				heard[a[1]] = true
+			}
+		}
+		if page && !reaches {
+			t.Errorf("%s: pages fire, and none reaches anybody: %v", at.Sub(casefile.Start), slices.Collect(maps.Keys(now)))
+		}
+	}
+	t.Logf("fired %v, heard %v", slices.Sorted(maps.Keys(fired)), slices.Sorted(maps.Keys(heard)))
+	for _, want := range []string{"VLLMTargetDown", "VLLMEngineRestart", "VLLMHTTPErrors"} {
+		if !fired[want] {
+			t.Errorf("%s never fires: the crash loop proves nothing", want)
+		}
+	}
+	for _, want := range []string{"VLLMTargetDown", "VLLMHTTPErrors"} {
+		if !heard[want] {
+			t.Errorf("nobody hears of %s", want)
+		}
+	}
+}
+
+// TestAlertmanagerOnFaultsTogether sends what fires in one fault, and in two at once.
+func TestAlertmanagerOnFaultsTogether(t *testing.T) {
+	cfg := usual(t)
+	all := map[string]*catalog.Pathology{}
+	for _, p := range pathologies.All() {
+		all[p.ID] = p
+	}
+	alert := func(id string, s catalog.Severity) map[string]string { return labelled(&cfg, all[id], s, "a") }
+	burn := func(s catalog.Severity) map[string]string {
+		return map[string]string{"alertname": "VLLMErrorBudgetBurnTTFTP95", "slo": "ttft-p95", "severity": s.String(), "namespace": "prod", "model_name": "m"}
+	}
+	for name, tt := range map[string]struct {
+		fires  []map[string]string
+		paged  string // the one notification
+		ticket string
+	}{
+		"a page with its symptoms and the budget": {
+			[]map[string]string{alert("kv-cache-thrashing", catalog.Page), alert("saturation", catalog.Page), alert("slow-decode", catalog.Ticket), burn(catalog.Page), burn(catalog.Ticket)},
+			"VLLMErrorBudgetBurnTTFTP95 VLLMKVCacheThrashing", "",
+		},
+		"a ticket explains a page": {
+			[]map[string]string{alert("prefix-cache-misses", catalog.Ticket), alert("saturation", catalog.Page), alert("slow-decode", catalog.Ticket)},
+			"VLLMSaturation", "VLLMPrefixCacheMisses",
+		},
+		"two faults": {
+			[]map[string]string{alert("kv-cache-thrashing", catalog.Page), alert("http-errors", catalog.Page), alert("saturation", catalog.Page)},
+			"VLLMHTTPErrors VLLMKVCacheThrashing", "",
+		},
+		"a restart and another fault": {
+			[]map[string]string{alert("engine-restart", catalog.Ticket), alert("http-errors", catalog.Page), alert("saturation", catalog.Page), alert("client-cancellations", catalog.Ticket)},
+			"VLLMHTTPErrors VLLMSaturation", "VLLMEngineRestart",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			am := startAlertmanager(t, cfg)
+			am.post(t, tt.fires, nil)
+			got := func(receiver string) string {
+				am.mu.Lock()
+				defer am.mu.Unlock()
+				return strings.Join(am.sent[receiver], "; ")
+			}
+			for range 100 { // until the notifications of both receivers had their time
+				if got("pager") != "" && (got("tickets") != "" || tt.ticket == "") {
+					break
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+			time.Sleep(500 * time.Millisecond)
+			if got("pager") != tt.paged || got("tickets") != tt.ticket {
+				t.Errorf("the pager got %q, want %q; tickets %q, want %q", got("pager"), tt.paged, got("tickets"), tt.ticket)
+			}
+		})
+	}
+}

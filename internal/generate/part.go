@@ -1,0 +1,136 @@
+package generate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/prometheus/model/rulefmt"
+)
+
+// Limits of those who take rules, as their sources and documents have them.
+const (
+	// UsualMaxRules is how many rules Mimir allows in a group unless told otherwise
+	// (-ruler.max-rules-per-rule-group); MaxGroups how many groups it allows a tenant
+	// (-ruler.max-rule-groups-per-tenant).
+	UsualMaxRules, MaxGroups = 20, 70
+
+	// maxObject keeps an object below the 262,144 bytes that kubectl apply has for the
+	// object's JSON in an annotation, and below the 512 KiB that the operators of
+	// Prometheus and VictoriaMetrics give a rule file in a ConfigMap. Escaped, the JSON is
+	// up to a tenth longer than the YAML.
+	maxObject = 220_000
+)
+
+// A Part is what belongs into one object: the signals, the alerts of one objective.
+type Part struct {
+	Name   string // in lower case, with hyphens
+	Groups []rulefmt.RuleGroup
+}
+
+// AddTo adds groups to the part of a name.
+func AddTo(parts []Part, name string, groups ...rulefmt.RuleGroup) []Part {
+	i := slices.IndexFunc(parts, func(p Part) bool { return p.Name == name })
+	if i < 0 {
+		i, parts = len(parts), append(parts, Part{Name: name})
+	}
+	parts[i].Groups = append(parts[i].Groups, groups...)
+	return parts
+}
+
+// Groups returns the groups of all parts.
+func Groups(parts []Part) (out []rulefmt.RuleGroup) {
+	for _, p := range parts {
+		out = append(out, p.Groups...)
+	}
+	return out
+}
+
+// Split divides groups that hold more than so many rules, 0 for any number, in order: rules
+// that read what earlier ones record then read what the group before recorded last.
+func Split(parts []Part, most int) []Part {
+	out := slices.Clone(parts)
+	for i := range out {
+		var groups []rulefmt.RuleGroup
+		for _, g := range out[i].Groups {
+			groups = append(groups, chunks(g, most)...)
+		}
+		out[i].Groups = groups
+	}
+	return out
+}
+
+// chunks divides a group into such of about the same size.
+func chunks(g rulefmt.RuleGroup, most int) []rulefmt.RuleGroup {
+	if most <= 0 || len(g.Rules) <= most {
+		return []rulefmt.RuleGroup{g}
+	}
+	n := (len(g.Rules) + most - 1) / most
+	var out []rulefmt.RuleGroup
+	for rules := range slices.Chunk(g.Rules, (len(g.Rules)+n-1)/n) {
+		part := g
+		part.Rules = rules
+		if len(out) > 0 {
+			part.Name = fmt.Sprintf("%s-%d", g.Name, len(out)+1)
+		}
+		out = append(out, part)
+	}
+	return out
+}
+
+// Objects writes parts as one file each, where the format is one of Kubernetes, several
+// where a part is too large for an object; in other formats as one file for all.
+func Objects(parts []Part, f Format, name, namespace string, labels map[string]string) ([]File, error) {
+	if f != PrometheusRule && f != VMRule {
+		content, err := Encode(Groups(parts), f, name, namespace, labels)
+		return []File{{"rules.yaml", content}}, err
+	}
+	var out []File
+	for _, p := range parts {
+		rest, n := p.Groups, 1
+		for len(rest) > 0 {
+			take := len(rest)
+			part := p.Name
+			if n > 1 {
+				part = fmt.Sprintf("%s-%d", p.Name, n)
+			}
+			var content []byte
+			for ; ; take-- {
+				var err error
+				if content, err = Encode(rest[:take], f, name+"-"+part, namespace, labels); err != nil {
+					return nil, err
+				}
+				if len(content) <= maxObject || take == 1 {
+					break
+				}
+			}
+			out = append(out, File{"rules-" + part + ".yaml", content})
+			rest, n = rest[take:], n+1
+		}
+	}
+	return out, nil
+}
+
+// Kustomization lists the objects for kubectl apply -k.
+func Kustomization(objects []File) (File, error) {
+	var doc struct {
+		APIVersion string   `yaml:"apiVersion"`
+		Kind       string   `yaml:"kind"`
+		Resources  []string `yaml:"resources"`
+	}
+	doc.APIVersion, doc.Kind = "kustomize.config.k8s.io/v1beta1", "Kustomization"
+	for _, f := range objects {
+		doc.Resources = append(doc.Resources, f.Path)
+	}
+	content, err := encodeYAML(doc)
+	return File{"kustomization.yaml", content}, err
+}
+
+// PartName is what a part of some kind is called: in lower-case letters, digits and
+// hyphens, as Kubernetes takes it for a name.
+func PartName(kind, of string) string {
+	words := strings.FieldsFunc(strings.ToLower(of), func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < '0' || c > '9')
+	})
+	return strings.Join(append([]string{kind}, words...), "-")
+}

@@ -296,6 +296,9 @@ func (c *Chart) SVG() template.HTML {
 	if legend {
 		top += legendRow
 	}
+	if slices.ContainsFunc(c.Marks, func(m Mark) bool { return m.Onset }) {
+		top += nameRow / 2
+	}
 	if c.XName != "" {
 		foot += nameRow
 	}
@@ -380,9 +383,9 @@ func (c *canvas) marks() {
 		switch {
 		case !m.Onset:
 		case at > (c.x.from+c.x.to)/2:
-			c.text("note end", at-4, c.y.to+9, m.Name)
+			c.text("note end", at, c.y.to-4, m.Name)
 		default:
-			c.text("note", at+4, c.y.to+9, m.Name)
+			c.text("note", at, c.y.to-4, m.Name)
 		}
 	}
 }

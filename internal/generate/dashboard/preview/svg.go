@@ -67,7 +67,7 @@ func (p *Page) chart(panel *dashboard.Panel) render.Chart {
 	}
 	c := render.Chart{
 		Title: panel.Title, Width: float64(panel.Width) * columnWidth, Height: chartHeight, NoLegend: true,
-		Range: [2]float64{0, span.Seconds()}, Step: p.Step.Seconds(), Stack: panel.Stack, Max: panel.Max, Format: ticks(panel.Unit),
+		Range: [2]float64{0, span.Seconds()}, Step: p.Step.Seconds(), Stack: panel.Stack, Max: panel.Max, Format: render.Tick(panel.Unit),
 		FormatX: func(v float64) string {
 			if v == 0 {
 				return "" // the Y axis has its own zero there
@@ -84,17 +84,6 @@ func (p *Page) chart(panel *dashboard.Panel) render.Chart {
 // since is a moment on the time axis.
 func (p *Page) since(t model.Time) float64 { return t.Time().Sub(p.Options.From).Seconds() }
 
-// ticks writes numbers at an axis, where there is little room.
-func ticks(u indicator.Unit) func(float64) string {
-	switch u {
-	case indicator.Tokens, indicator.PerRequest:
-		u = indicator.Count
-	case indicator.SecondsPerToken:
-		u = indicator.Seconds
-	}
-	return func(v float64) string { return indicator.FormatNumber(v, u) }
-}
-
 // lines draws a time series panel.
 func (p *Page) lines(b *Board, panel *dashboard.Panel, curves []curve) render.Chart {
 	c := p.chart(panel)
@@ -104,7 +93,7 @@ func (p *Page) lines(b *Board, panel *dashboard.Panel, curves []curve) render.Ch
 			s.X, s.Y = append(s.X, p.since(v.Timestamp)), append(s.Y, float64(v.Value))
 		}
 		if cv.right {
-			c.FormatRight = ticks(cv.unit)
+			c.FormatRight = render.Tick(cv.unit)
 		}
 		c.Series = append(c.Series, s)
 	}

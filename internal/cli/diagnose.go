@@ -255,9 +255,16 @@ func (f *diagnoseFlags) write(w io.Writer, d *diagnose.Diagnosis) error {
 	return report.Text(w, *d, report.Options{Options: terminal(w, f.color), Verbose: f.verbose})
 }
 
+// plotTime is how long plots may take after --timeout.
+const plotTime = 3 * time.Second
+
 // plot fetches what a page shows over time; without it the page is still worth having.
 func plot(ctx context.Context, stderr io.Writer, s *source.Source, d *diagnose.Diagnosis) {
+	late := errors.Is(context.Cause(ctx), errTooLate)
 	ctx, done := lastWords(ctx)
+	if late { // fixes were simulated until the end
+		ctx, done = context.WithTimeout(context.WithoutCancel(ctx), plotTime)
+	}
 	defer done()
 	if err := d.Plot(ctx, s); err != nil {
 		notes(stderr, []string{"the page has no plots: " + err.Error()})

@@ -173,7 +173,7 @@ func (s scale) step(n int) float64 {
 	unit := 1.0
 	switch {
 	case s.clock:
-		if i := slices.IndexFunc(clockSteps, func(v float64) bool { return (s.hi-s.lo)/v <= float64(n) }); i >= 0 {
+		if i := slices.IndexFunc(clockSteps, func(v float64) bool { return (s.hi-s.lo)/v <= float64(n)+0.5 }); i >= 0 {
 			return clockSteps[i]
 		}
 		unit = day

@@ -146,6 +146,15 @@ func class(d *diagnose.Diagnosis, v *diagnose.Verdict) string {
 	return "plain"
 }
 
+// Banners are the answers of the verdicts that are told in full, for the head of a page.
+func Banners(d *diagnose.Diagnosis) (verdicts []*diagnose.Verdict, banners []render.Banner) {
+	verdicts = told(d)
+	for _, v := range verdicts {
+		banners = append(banners, banner(d, v))
+	}
+	return verdicts, banners
+}
+
 // banner is the answer of a verdict at the head of a page.
 func banner(d *diagnose.Diagnosis, v *diagnose.Verdict) render.Banner {
 	b := render.Banner{Class: class(d, v), Head: head(d, v), Text: []string{render.Clean(render.Sentence(v.Summary))}}

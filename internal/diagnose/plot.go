@@ -149,7 +149,7 @@ func newPlotter(d *Diagnosis, v *Verdict) *plotter {
 		}
 	}
 	// A gap of a scrape's length is no gap, and a point between two scrapes is none.
-	step := max((r.At.Sub(from) / pointsEach).Truncate(time.Second), r.Interval, time.Second)
+	step := max((r.At.Sub(from)/pointsEach + time.Second - 1).Truncate(time.Second), r.Interval)
 	p.over = max(rateScrapes*r.Interval, step+r.Interval, min(sharp, r.At.Sub(from)/rateScrapes)).Truncate(time.Second)
 	if first := r.At.Add(-r.Past + p.over); from.Before(first) && first.Before(r.At) {
 		from = first // the first rate that is complete

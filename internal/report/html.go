@@ -288,7 +288,11 @@ func figures(d *diagnose.Diagnosis, v *diagnose.Verdict, f *diagnose.Finding) (f
 	if len(shown) > 1 {
 		over += " In colour: " + shown[0] + "; in grey: " + render.And(shown[1:]) + "."
 	}
-	return figs, over + " Shaded in green: the time that is called normal; in grey: the time that was judged."
+	over += " Shaded in grey: the time that was judged"
+	if v.Plots[0].Baseline.To.After(from) {
+		over += "; in green: the time that is called normal"
+	}
+	return figs, over + "."
 }
 
 func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }

@@ -118,8 +118,12 @@ func (p *Page) panel(b *Board, panel *dashboard.Panel) (v panelView, ok bool) {
 	curves := b.curves(panel)
 	if panel.Kind == dashboard.Stat {
 		for _, c := range curves {
-			last, _ := c.last()
-			v.Stats = append(v.Stats, statView{Name: c.name, Value: indicator.FormatNumber(last, c.unit), Class: p.class(panel.Steps, c, last)})
+			last, at := c.last()
+			stat := statView{Name: c.name, Value: indicator.FormatNumber(last, c.unit), Class: p.class(panel.Steps, c, last)}
+			if p.Options.To.Sub(at) > 2*p.Step {
+				stat = statView{Name: c.name + ", last " + stat.Value, Value: "–"} // it was, and is no more
+			}
+			v.Stats = append(v.Stats, stat)
 		}
 		return v, len(curves) > 0
 	}

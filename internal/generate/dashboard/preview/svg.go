@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/common/model"
@@ -32,14 +33,14 @@ type curve struct {
 	points []model.SamplePair
 }
 
-// last returns the curve's last number.
-func (c curve) last() (float64, bool) {
+// last returns the curve's last number and its time, zero where it has none.
+func (c curve) last() (float64, time.Time) {
 	for _, p := range slices.Backward(c.points) {
 		if v := float64(p.Value); !math.IsNaN(v) && !math.IsInf(v, 0) {
-			return v, true
+			return v, p.Timestamp.Time()
 		}
 	}
-	return 0, false
+	return 0, time.Time{}
 }
 
 // curves returns a panel's lines, in a stable order.
@@ -50,7 +51,7 @@ func (b *Board) curves(p *dashboard.Panel) []curve {
 		first := len(out)
 		for _, stream := range b.answers[s] {
 			c := curve{name: name(s.Legend, stream.Metric), model: string(stream.Metric["model_name"]), signal: s.Signal, unit: s.Unit, right: s.Right || s.Unit != p.Unit, bars: s.Right, points: stream.Values}
-			if _, ok := c.last(); ok {
+			if _, at := c.last(); !at.IsZero() {
 				out = append(out, c)
 			}
 		}
@@ -72,9 +73,16 @@ func (p *Page) chart(b *Board, panel *dashboard.Panel) render.Chart {
 	for _, m := range b.events {
 		c.Marks = append(c.Marks, render.Mark{At: seconds(m.at), Name: m.name})
 	}
+	events := len(c.Marks)
 	for _, v := range p.Options.Verdicts {
-		if at := seconds(v.Onset); at >= from && at <= to {
+		at := seconds(v.Onset)
+		i := slices.IndexFunc(c.Marks[events:], func(m render.Mark) bool { return math.Abs(m.At-at) <= 2*p.Step.Seconds() })
+		switch {
+		case at < from || at > to:
+		case i < 0:
 			c.Marks = append(c.Marks, render.Mark{At: at, Name: v.ID, Onset: true})
+		case !strings.Contains(c.Marks[events+i].Name, v.ID):
+			c.Marks[events+i].Name += ", " + v.ID // there is room for one name
 		}
 	}
 	return c

@@ -46,7 +46,7 @@ const (
 	plottedEvidence = 6
 	plotsEach       = 9
 	linesEach       = 4
-	pointsEach      = 120
+	pointsEach      = 160
 )
 
 // A plot shows at least soonPlotted, and the time since the onset as its last part of

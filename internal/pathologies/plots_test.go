@@ -49,7 +49,7 @@ func checkPlots(t *testing.T, name string, d *diagnose.Diagnosis, v *diagnose.Ve
 		}
 		for _, l := range p.Lines {
 			n := len(l.At)
-			if n > 122 || l.At[n-1].After(d.At) || l.At[0].Before(d.At.Add(-time.Hour-time.Second)) {
+			if n > 162 || l.At[n-1].After(d.At) || l.At[0].Before(d.At.Add(-time.Hour-time.Second)) {
 				t.Errorf("%s, %s: %d points from %s to %s", name, p.Signal.Name, n, l.At[0], l.At[n-1])
 			}
 			if first := l.At[0]; !v.SinceAtLeast && !v.Since.IsZero() && first.After(v.Since) && p.Signal == indicator.Running {

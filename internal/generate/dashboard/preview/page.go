@@ -137,10 +137,19 @@ func (p *Page) panel(b *Board, panel *dashboard.Panel) (v panelView, ok bool) {
 	return v, len(curves) > 0
 }
 
-// class is the colour of a number: that of the thresholds or, where it is worse, of the
-// verdict that rests on it. Below a threshold it is good only where the verdict says so
-// too.
+// class is the colour of a number that has thresholds: that of the one which it passed
+// or, where it is worse, of the verdict that rests on it. Below all of them it is good
+// only where the verdict says so too.
 func (p *Page) class(steps []dashboard.Step, c curve, last float64) string {
+	if len(steps) == 0 {
+		return ""
+	}
+	level := "good"
+	for _, s := range steps {
+		if last >= s.Value {
+			level = levelClass(s.Level)
+		}
+	}
 	class, well := "", false
 	for _, v := range p.Options.Verdicts {
 		if v.Model != "" && v.Model != c.model {
@@ -149,23 +158,14 @@ func (p *Page) class(steps []dashboard.Step, c curve, last float64) string {
 		well = v.Class == "good"
 		if c.signal != nil && slices.ContainsFunc(v.Bad, c.signal.Shares) {
 			class = v.Class
-			break
 		}
-	}
-	level := ""
-	for _, s := range steps {
-		if level == "" {
-			level = "good"
-		}
-		if last >= s.Value {
-			level = levelClass(s.Level)
-		}
+		break
 	}
 	if level == "good" && !well {
 		level = ""
 	}
 	worse := []string{"", "good", "warning", "critical"}
-	return worse[max(slices.Index(worse, class), slices.Index(worse, level))]
+	return worse[max(0, slices.Index(worse, class), slices.Index(worse, level))]
 }
 
 // plain drops Markdown's marks, for a tooltip.

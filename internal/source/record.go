@@ -77,7 +77,7 @@ func (r *recorder) take(p Page) {
 		r.Pages++
 		r.fails[p.Target] = 0
 	}
-	if r.Pages == 0 && !slices.ContainsFunc(r.fails, func(n int) bool { return n < hopeless }) {
+	if r.Pages == 0 && !slices.ContainsFunc(r.fails, func(n int) bool { return n < deadAfter }) {
 		r.stop()
 	}
 	r.show(r.Recorded)

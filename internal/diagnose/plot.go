@@ -158,17 +158,23 @@ func newPlotter(d *Diagnosis, v *Verdict) *plotter {
 	return p
 }
 
-// plotted chooses what is shown of a finding: its evidence and what is vital, less what
-// shows the same.
+// plotted chooses what is shown of a finding: its evidence, first what differs from
+// normal, and what is vital, less what shows the same.
 func plotted(f *Finding) []*indicator.Signal {
-	var out []*indicator.Signal
+	var out, usual []*indicator.Signal
 	if f != nil {
 		for _, e := range f.Evidence {
-			if e.Holds == catalog.True && !slices.Contains(out, e.Signal) && len(out) < plottedEvidence {
+			switch {
+			case e.Holds != catalog.True || slices.Contains(out, e.Signal) || slices.Contains(usual, e.Signal):
+			case e.Value.OK && e.Baseline.OK && math.Abs(e.Value.V-e.Baseline.V) <= asUsual*math.Abs(e.Baseline.V):
+				usual = append(usual, e.Signal)
+			default:
 				out = append(out, e.Signal)
 			}
 		}
 	}
+	out = append(out, usual...)
+	out = out[:min(len(out), plottedEvidence)]
 	evidence := slices.Clone(out)
 	for _, s := range vital {
 		if len(out) < plotsEach && !slices.ContainsFunc(evidence, s.Shares) {
@@ -177,6 +183,9 @@ func plotted(f *Finding) []*indicator.Signal {
 	}
 	return out
 }
+
+// asUsual is by how much evidence may differ from normal that only sets the scene.
+const asUsual = 0.2
 
 // choose takes the named targets and then others of the same model.
 func (p *plotter) choose(names []string) {

@@ -282,8 +282,8 @@ var (
 	}
 	StartedWhileWatched = &Signal{
 		Name: "started_while_watched", Title: "Watched before it began to serve", Unit: Seconds, Scope: Instance,
-		Expr: "max by (instance) (vllm:generation_tokens_created) - min by (instance) (min_over_time(timestamp(up)[1h:5s]))",
-		Doc:  "Time from the first scrape at hand, to five seconds, to the beginning of the engine's counters: positive when the target was watched while it did not serve.",
+		Expr: "clamp_min(max by (instance) (vllm:generation_tokens_created) - min by (instance) (min_over_time(timestamp(up)[1h:5s])), 0)",
+		Doc:  "Time from the first scrape at hand, to five seconds, to the beginning of the engine's counters: how long the target was watched while it did not serve, 0 where it served before.",
 		Hint: ServingAge.Hint,
 	}
 	SeenDown = &Signal{Name: "seen_down", Title: "Scrapes that failed, in the past at hand", Unit: Ratio, Scope: Instance, Expr: "1 - min by (instance) (avg_over_time(up[1h]))", Doc: "Share of the scrapes that failed in the past at hand."}

@@ -66,12 +66,9 @@ func checkPlots(t *testing.T, name string, d *diagnose.Diagnosis, v *diagnose.Ve
 	if f == nil {
 		return
 	}
-	for _, e := range f.Evidence {
-		if e.Holds == catalog.True {
-			if len(v.Plots) > 0 && v.Plots[0].Signal != e.Signal {
-				t.Errorf("%s: the first plot is of %s, the first evidence of %s", name, v.Plots[0].Signal.Name, e.Signal.Name)
-			}
-			return
-		}
+	if len(v.Plots) > 0 && !slices.ContainsFunc(f.Evidence, func(e catalog.Evidence) bool {
+		return e.Holds == catalog.True && e.Signal == v.Plots[0].Signal
+	}) {
+		t.Errorf("%s: the first plot, of %s, is no evidence", name, v.Plots[0].Signal.Name)
 	}
 }

@@ -91,7 +91,7 @@ func (f *diagnoseFlags) register(cmd *cobra.Command) {
 	s.StringVar(&f.gateway, "gateway", "", "with URLs: `URL` of the admin listener of sixty gateway, or of the metrics of Envoy, Istio, HAProxy or ingress-nginx: what clients saw")
 	s.StringVar(&f.engineArgs, "engine-args", "", "the server's `arguments`, to compute fixes from")
 	s.StringVar(&f.engineLog, "engine-log", "", "`file` with the server's log: its settings and, without another source, its statistics")
-	s.StringVarP(&f.output, "output", "o", "text", "text, json or markdown")
+	s.StringVarP(&f.output, "output", "o", "text", "text, json, markdown or html: a page to send")
 	s.StringVar(&f.failOn, "fail-on", "info", "least severity of a finding that exits with 1: page, ticket or info")
 	s.StringVar(&f.color, "color", "auto", "auto, always or never")
 	s.BoolVarP(&f.verbose, "verbose", "v", false, "show every comparison, every check and the configuration")
@@ -115,8 +115,8 @@ func (f *diagnoseFlags) check(args []string) error {
 		return errors.New("--gateway goes with servers' URLs, which are scraped at the same time")
 	case f.timeout <= 0:
 		return fmt.Errorf("--timeout: %s is no time", f.timeout)
-	case !slices.Contains([]string{"text", "json", "markdown"}, f.output):
-		return fmt.Errorf("--output: unknown format %q: want text, json or markdown", f.output)
+	case !slices.Contains([]string{"text", "json", "markdown", "html"}, f.output):
+		return fmt.Errorf("--output: unknown format %q: want text, json, markdown or html", f.output)
 	case !slices.Contains([]string{"auto", "always", "never"}, f.color):
 		return fmt.Errorf("--color: %q is none of auto, always and never", f.color)
 	}
@@ -164,7 +164,9 @@ func runDiagnose(ctx context.Context, stdout, stderr io.Writer, args []string, f
 		}
 	}
 	judge := func(s *source.Source) (err error) {
-		d, err = f.judge(ctx, stderr, s, o, known)
+		if d, err = f.judge(ctx, stderr, s, o, known); err == nil && f.output == "html" {
+			plot(ctx, stderr, s, &d)
+		}
 		return err
 	}
 	if f.source.spec.Given() > 0 {
@@ -268,10 +270,28 @@ func (f *diagnoseFlags) write(w io.Writer, d *diagnose.Diagnosis) error {
 	switch f.output {
 	case "json":
 		return report.JSON(w, *d)
+	case "html":
+		return report.HTML(w, *d, report.Options{Verbose: f.verbose})
 	case "markdown":
 		return report.Markdown(w, *d, report.Options{Verbose: f.verbose})
 	}
 	return report.Text(w, *d, report.Options{Options: terminal(w, f.color), Verbose: f.verbose})
+}
+
+// plotTime is how long plots may take after --timeout.
+const plotTime = 3 * time.Second
+
+// plot fetches what a page shows over time; without it the page is still worth having.
+func plot(ctx context.Context, stderr io.Writer, s *source.Source, d *diagnose.Diagnosis) {
+	late := errors.Is(context.Cause(ctx), errTooLate)
+	ctx, done := lastWords(ctx)
+	if late { // fixes were simulated until the end
+		ctx, done = context.WithTimeout(context.WithoutCancel(ctx), plotTime)
+	}
+	defer done()
+	if err := d.Plot(ctx, s); err != nil {
+		notes(stderr, []string{"the page has no plots: " + err.Error()})
+	}
 }
 
 // notes prints remarks that do not stop a diagnosis.

@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
@@ -20,14 +22,16 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/backfill"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 	"github.com/sixty-dev/sixty/internal/pathologies"
+	"github.com/sixty-dev/sixty/internal/report"
 	"github.com/sixty-dev/sixty/internal/source"
 )
 
 // previewFlags are the flags of generate preview as they were given.
 type previewFlags struct {
-	source sourceFlags
-	past   time.Duration
-	out    string
+	source   sourceFlags
+	settings settingsFlags
+	past     time.Duration
+	out      string
 }
 
 func newGeneratePreview() *cobra.Command {
@@ -35,15 +39,17 @@ func newGeneratePreview() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "preview RECORDING | --prometheus URL", Short: "The dashboards as one HTML page, with the data of a recording or a Prometheus", Args: cobra.MaximumNArgs(1),
 		Long: `Draws the dashboards with data, as one HTML page that needs nothing beside it: to look at
-a recording, or to see before they are installed what the dashboards show of your servers.`,
+a recording, or to see before they are installed what the dashboards show of your servers.
+At its head stands what sixty diagnose says of the end.`,
 		Example: `  sixty generate preview incident.tar.zst -o incident.html
-  sixty generate preview --prometheus http://prometheus:9090 --past 6h -o now.html`,
+  sixty generate preview --prometheus http://prometheus:9090 --past 6h --use-case chat -o now.html`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args)
 		},
 	}
 	s := cmd.Flags()
 	f.source.register(s)
+	f.settings.register(s)
 	s.DurationVar(&f.past, "past", time.Hour, "with --prometheus: how much of the past to show")
 	s.StringVarP(&f.out, "out", "o", "", "write the page to this `file` (default: print it)")
 	return cmd
@@ -58,7 +64,7 @@ func (f *previewFlags) run(ctx context.Context, stdout, stderr io.Writer, args [
 	}
 	var page *preview.Page
 	if err := withSource(ctx, stderr, f.source.spec, func(s *source.Source) (err error) {
-		page, err = f.page(ctx, s)
+		page, err = f.page(ctx, stderr, s)
 		return err
 	}); err != nil {
 		return err
@@ -75,7 +81,12 @@ func (f *previewFlags) run(ctx context.Context, stdout, stderr io.Writer, args [
 }
 
 // page asks for what the dashboards of the servers that are found show.
-func (f *previewFlags) page(ctx context.Context, s *source.Source) (*preview.Page, error) {
+func (f *previewFlags) page(ctx context.Context, stderr io.Writer, s *source.Source) (*preview.Page, error) {
+	all := pathologies.All()
+	settings, err := f.settings.settings(all)
+	if err != nil {
+		return nil, err
+	}
 	span := s.Span()
 	o := preview.Options{From: span.First, To: span.Last, Beginning: true, Source: filepath.Base(s.Name)}
 	past := span.Last.Sub(span.First) + time.Second
@@ -93,11 +104,48 @@ func (f *previewFlags) page(ctx context.Context, s *source.Source) (*preview.Pag
 		return nil, err
 	}
 	d := generate.Deployment{Matchers: s.Matchers(), Dialects: distinct(found.Dialects)}
-	ds, err := dashboard.Build(dashboard.Config{Deployment: d, Pathologies: pathologies.All()})
+	rules := generate.RulesConfig{Set: settings.Set, Objectives: settings.Objectives}
+	ds, err := dashboard.Build(dashboard.Config{Deployment: d, Pathologies: all, Limit: rules.Limit})
 	if err != nil {
 		return nil, err
 	}
+	if o.Verdicts, err = verdicts(ctx, s, span.Last, diagnose.Options{Pathologies: all, Settings: settings}); err != nil {
+		notes(stderr, []string{"the page has no verdict: " + err.Error()})
+	}
 	return preview.Fetch(ctx, s, ds, o)
+}
+
+// verdicts are those of a diagnosis at a moment.
+func verdicts(ctx context.Context, s *source.Source, at time.Time, asked diagnose.Options) ([]preview.Verdict, error) {
+	o, err := s.Options(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	o.Pathologies, o.Settings = asked.Pathologies, asked.Settings
+	d, err := s.Diagnose(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	var out []preview.Verdict
+	vs, banners := report.Banners(&d)
+	for i, v := range vs {
+		shown := preview.Verdict{Banner: banners[i], ID: v.ID, Model: v.Model}
+		if !v.SinceAtLeast {
+			shown.Onset = v.Since
+		}
+		for _, f := range d.Findings {
+			if f.Status != diagnose.Firing || f.Model != v.Model {
+				continue
+			}
+			for _, e := range f.Evidence {
+				if e.Holds == catalog.True {
+					shown.Bad = append(shown.Bad, e.Signal)
+				}
+			}
+		}
+		out = append(out, shown)
+	}
+	return out, nil
 }
 
 func newGenerateOpenMetrics() *cobra.Command {

@@ -80,6 +80,8 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 		return Diagnosis{}, err
 	}
 	d := Evaluate(s, o.Pathologies, o.Settings)
+	d.inquiry = &inquiry{request: r, snapshot: s, settings: o.Settings}
+	d.inquiry.request.Memory = nil
 	if o.Predict != nil {
 		o.Predict(ctx, q, r, s, &d)
 	}

@@ -51,6 +51,8 @@ type Diagnosis struct {
 	Source   BaselineSource
 	Notes    []string       // remarks on the diagnosis as a whole
 	Boundary *boundary.View // what a gateway saw meanwhile; nil where none was watched
+
+	inquiry *inquiry // nil where Evaluate was called alone
 }
 
 // A Verdict is the answer for one model, or for all of them.
@@ -69,6 +71,7 @@ type Verdict struct {
 	SinceAtLeast bool
 	Confidence   float64 // 0 to 1
 	Workload     Workload
+	Plots        []Plot // after Diagnosis.Plot
 }
 
 // A Finding is the outcome of one pathology on one model, over the targets that

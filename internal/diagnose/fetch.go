@@ -211,17 +211,22 @@ func groups(r *Request, span func(target int) Range, ask func(target int) bool) 
 		return gs
 	}
 	for _, g := range gs {
-		var instances []string
-		for _, m := range g.members {
-			instances = append(instances, regexp.QuoteMeta(r.Targets[m].Labels["instance"]))
-		}
-		slices.Sort(instances)
-		m, err := labels.NewMatcher(labels.MatchRegexp, "instance", strings.Join(slices.Compact(instances), "|"))
-		if err == nil {
-			g.matchers = append(slices.Clone(r.Matchers), m)
-		}
+		g.restrict(r)
 	}
 	return gs
+}
+
+// restrict asks for the group's own instances only.
+func (g *group) restrict(r *Request) {
+	var instances []string
+	for _, m := range g.members {
+		instances = append(instances, regexp.QuoteMeta(r.Targets[m].Labels["instance"]))
+	}
+	slices.Sort(instances)
+	m, err := labels.NewMatcher(labels.MatchRegexp, "instance", strings.Join(slices.Compact(instances), "|"))
+	if err == nil {
+		g.matchers = append(slices.Clone(r.Matchers), m)
+	}
 }
 
 // owners returns the members that the labels of a series belong to: those of its

@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -173,6 +174,37 @@ func (s *Signal) TooShort(past time.Duration) (Value, bool) {
 		return Value{}, false
 	}
 	return Unknown(fmt.Sprintf("needs %s of history", s.MinPast)), true
+}
+
+// Sums reports whether the value is a number of events in the window, which is the
+// larger the longer that is.
+func (s *Signal) Sums() bool {
+	return (s.Unit == Count || s.Unit == Requests) && strings.Contains(s.Expr, "increase(") && strings.Contains(s.Expr, "[5m]")
+}
+
+// Shares reports whether two signals read the same histogram or, alone, the same metric:
+// who saw one has seen what there is to see of the other.
+func (s *Signal) Shares(other *Signal) bool {
+	return s == other || s.source() != "" && s.source() == other.source()
+}
+
+// source is the one family of metrics that the signal reads, "" where there are several.
+func (s *Signal) source() string {
+	names, err := Metrics(s.PromQL())
+	if err != nil {
+		return ""
+	}
+	family := ""
+	for _, n := range names {
+		for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+			n = strings.TrimSuffix(n, suffix)
+		}
+		if family != "" && family != n {
+			return ""
+		}
+		family = n
+	}
+	return family
 }
 
 // How many observations a statistic needs. A P95 of ten values is their

@@ -51,14 +51,17 @@ var (
 	PrefillTimeMean = mean("prefill_time_mean", "Prefill time mean", Seconds, prefillFamily, docPrefill)
 	DecodeTimeMean  = mean("decode_time_mean", "Decode time mean", Seconds, decodeFamily, "First token to last token of a finished request.")
 
-	// UnseenWait is what neither the queue nor the prefill explains: the wait
-	// behind somebody else's step before the scheduler even sees the request.
+	// UnseenWait is the time of a request that lies in no stage of the engine: the wait
+	// behind somebody else's step before the scheduler even sees it. Both means are of
+	// the same requests, those that ended, so that their difference is a time; the mean
+	// TTFT is of others, those that began.
 	UnseenWait = &Signal{
-		Name: "unseen_wait_mean", Title: "TTFT outside queue and prefill", Unit: Seconds, Count: ttftFamily, MinCount: minForMedian,
-		Expr: "sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_sum[5m])) / sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_count[5m]))" +
-			" - sum by (instance, model_name) (rate(vllm:request_queue_time_seconds_sum[5m])) / sum by (instance, model_name) (rate(vllm:request_queue_time_seconds_count[5m]))" +
-			" - sum by (instance, model_name) (rate(vllm:request_prefill_time_seconds_sum[5m])) / sum by (instance, model_name) (rate(vllm:request_prefill_time_seconds_count[5m]))",
-		Doc: "Mean TTFT less mean queue time less mean prefill time. A long step that blocks the engine core shows here and in no queue. Supporting evidence only: an ordinary overload raises it too, and the three histograms are written at different moments.",
+		Name: "unseen_wait_mean", Title: "Wait outside queue and inference", Unit: Seconds, Count: e2eFamily, MinCount: minForMedian,
+		Expr: "(sum by (instance, model_name) (rate(vllm:e2e_request_latency_seconds_sum[5m]))" +
+			" - sum by (instance, model_name) (rate(vllm:request_queue_time_seconds_sum[5m]))" +
+			" - sum by (instance, model_name) (rate(vllm:request_inference_time_seconds_sum[5m])))" +
+			" / sum by (instance, model_name) (rate(vllm:e2e_request_latency_seconds_count[5m])) >= 0",
+		Doc: "Mean end-to-end latency less mean queue time less mean inference time, of the requests that ended. A long step that blocks the engine core shows here and in no queue. Supporting evidence only: an ordinary overload raises it too.",
 	}
 
 	// PrefillShare tells a late first token that is computed from one that waits.
@@ -279,8 +282,8 @@ var (
 	}
 	StartedWhileWatched = &Signal{
 		Name: "started_while_watched", Title: "Watched before it began to serve", Unit: Seconds, Scope: Instance,
-		Expr: "max by (instance) (vllm:generation_tokens_created) - min by (instance) (min_over_time(timestamp(up)[1h:5s]))",
-		Doc:  "Time from the first scrape at hand, to five seconds, to the beginning of the engine's counters: positive when the target was watched while it did not serve.",
+		Expr: "clamp_min(max by (instance) (vllm:generation_tokens_created) - min by (instance) (min_over_time(timestamp(up)[1h:5s])), 0)",
+		Doc:  "Time from the first scrape at hand, to five seconds, to the beginning of the engine's counters: how long the target was watched while it did not serve, 0 where it served before.",
 		Hint: ServingAge.Hint,
 	}
 	SeenDown = &Signal{Name: "seen_down", Title: "Scrapes that failed, in the past at hand", Unit: Ratio, Scope: Instance, Expr: "1 - min by (instance) (avg_over_time(up[1h]))", Doc: "Share of the scrapes that failed in the past at hand."}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Series is one curve of a Chart.
@@ -20,6 +21,7 @@ type Series struct {
 	Label []string  // of the dots, may be nil
 	Right bool      // on the right axis, dashed
 	Bars  bool      // a bar at each point, in grey
+	Faint bool      // thin and in grey, to compare with
 }
 
 // Sort orders the points by X.
@@ -48,7 +50,8 @@ type Chart struct {
 	LogX, LogY    bool
 	Histogram     bool                 // filled steps from zero
 	Stack         bool                 // filled areas on top of each other
-	Shade         [2]float64           // a range of X to set off, both 0 for none
+	Bands         []Band               // ranges of X that are set off
+	Clock         bool                 // X is Unix time in seconds, shown in UTC
 	Range         [2]float64           // the ends of the X axis, both 0 for those of the data
 	Max           float64              // the end of the Y axis, 0 for that of the data
 	Step          float64              // between two points as a rule: after a gap a curve begins anew; 0 where there is no rule
@@ -63,16 +66,24 @@ type Chart struct {
 }
 
 // A Level is a value to see others against, such as a threshold. Its class is one
-// of Style's: good, warning or critical.
+// of Style's: good, warning or critical. One with a label is always shown.
 type Level struct {
 	Value      float64
 	Class, Why string
+	Label      string // written on the line, of a good one at the left
 }
 
 // A Mark is a moment at which something happened.
 type Mark struct {
-	At   float64
-	Name string
+	At    float64
+	Name  string
+	Onset bool // of what the page is about: its name is written
+}
+
+// A Band is a range of X. Its class is one of Style's: window or normal.
+type Band struct {
+	From, To    float64
+	Class, Name string
 }
 
 // Heat is a row of a heat map: its cells reach from each X back by a Step.
@@ -102,7 +113,7 @@ func (c *Chart) Colours() []string {
 	var out []string
 	n := 0
 	for _, s := range c.Series {
-		if s.Bars {
+		if s.Bars || s.Faint {
 			out = append(out, grey)
 			continue
 		}
@@ -115,7 +126,7 @@ func (c *Chart) Colours() []string {
 // scale maps a range of values to a range of pixels.
 type scale struct {
 	lo, hi, from, to float64
-	log              bool
+	log, clock       bool
 	base             float64
 }
 
@@ -149,25 +160,40 @@ func (s scale) ticks(n int) []float64 {
 		}
 		return t
 	}
-	unit := 1.0
-	if s.base > 0 {
-		unit = math.Pow(s.base, math.Floor(math.Log(max(s.hi, 1))/math.Log(s.base)))
-	}
-	raw := (s.hi - s.lo) / unit / float64(n)
-	step := math.Pow(10, math.Floor(math.Log10(raw)))
-	for _, m := range []float64{1, 2, 5, 10} {
-		if step*m >= raw*(1-1e-9) {
-			step *= m
-			break
-		}
-	}
-	step *= unit
+	step := s.step(n)
 	for i := int(math.Ceil(s.lo/step - 1e-9)); float64(i)*step <= s.hi+step*1e-9; i++ {
 		v, _ := strconv.ParseFloat(strconv.FormatFloat(float64(i)*step, 'g', 12, 64), 64) // 0.3, not 0.30000000000000004
 		t = append(t, v)
 	}
 	return t
 }
+
+// step is a round distance between about n ticks.
+func (s scale) step(n int) float64 {
+	unit := 1.0
+	switch {
+	case s.clock:
+		if i := slices.IndexFunc(clockSteps, func(v float64) bool { return (s.hi-s.lo)/v <= float64(n)+0.5 }); i >= 0 {
+			return clockSteps[i]
+		}
+		unit = day
+	case s.base > 0:
+		unit = math.Pow(s.base, math.Floor(math.Log(max(s.hi, 1))/math.Log(s.base)))
+	}
+	raw := (s.hi - s.lo) / unit / float64(n)
+	step := math.Pow(10, math.Floor(math.Log10(raw)))
+	for _, m := range []float64{1, 2, 5, 10} {
+		if step*m >= raw*(1-1e-9) {
+			return step * m * unit
+		}
+	}
+	return step * unit
+}
+
+// clockSteps are round distances of time, in seconds.
+var clockSteps = []float64{1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, day}
+
+const day = 86400.0
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
@@ -180,7 +206,7 @@ func (c *Chart) drawn(x, y float64) bool {
 func (c *Chart) extent() (x, y, right scale, ok bool) {
 	none := scale{lo: math.Inf(1), hi: math.Inf(-1)}
 	x, y, right = none, none, none
-	x.log, y.log, y.base = c.LogX, c.LogY, c.Base
+	x.log, x.clock, y.log, y.base = c.LogX, c.Clock, c.LogY, c.Base
 	sums := map[float64]float64{}
 	for _, s := range c.Series {
 		axis := &y
@@ -209,13 +235,15 @@ func (c *Chart) extent() (x, y, right scale, ok bool) {
 		return x, y, right, false
 	}
 	for _, l := range c.Levels {
-		if l.Value <= y.hi*1.6 {
+		if l.Value <= y.hi*1.6 || l.Label != "" {
 			y.hi = max(y.hi, l.Value)
 		}
 	}
 	switch {
 	case c.Range[1] > c.Range[0]:
 		x.lo, x.hi = c.Range[0], c.Range[1]
+	case x.hi == x.lo && c.Clock:
+		x.lo, x.hi = x.lo-30, x.hi+30
 	case x.hi == x.lo && c.LogX:
 		x.lo, x.hi = x.lo/2, 2*x.hi
 	case x.hi == x.lo:
@@ -268,6 +296,9 @@ func (c *Chart) SVG() template.HTML {
 	if legend {
 		top += legendRow
 	}
+	if slices.ContainsFunc(c.Marks, func(m Mark) bool { return m.Onset }) {
+		top += nameRow / 2
+	}
 	if c.XName != "" {
 		foot += nameRow
 	}
@@ -279,20 +310,13 @@ func (c *Chart) SVG() template.HTML {
 	right.from, right.to = y.from, y.to
 	d := &canvas{Chart: c, x: x, y: y, right: right}
 	d.printf(`<svg viewBox="0 0 %g %g" role="img" aria-label="%s">`, width, height, html.EscapeString(c.Title))
-	if s := c.Shade; s[1] > s[0] {
-		from, to := x.at(s[0]), x.at(s[1])
-		d.printf(`<rect class="window" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, from, y.to, max(to-from, 0), y.from-y.to)
-	}
-	d.axes(height)
-	for _, m := range c.Marks {
-		at := x.at(m.At)
-		d.printf(`<line class="event" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"><title>%s</title></line>`, at, at, y.to, y.from, html.EscapeString(m.Name))
-	}
-	for _, l := range c.Levels {
-		if at := y.at(l.Value); l.Value <= y.hi {
-			d.printf(`<line class="%s" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"><title>%s</title></line>`, l.Class, x.from, x.to, at, at, html.EscapeString(l.Why))
+	for _, b := range c.Bands {
+		if from, to := x.at(b.From), x.at(b.To); to > from {
+			d.printf(`<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%.1f"><title>%s</title></rect>`, b.Class, from, y.to, to-from, y.from-y.to,
+				html.EscapeString(b.Name))
 		}
 	}
+	d.axes(height)
 	d.heat()
 	palette := c.Colours()
 	if legend {
@@ -315,12 +339,55 @@ func (c *Chart) SVG() template.HTML {
 			}
 		}
 	}
+	d.levels()
+	d.marks()
 	d.WriteString("</svg>")
 	return template.HTML(d.String()) //nolint:gosec // built from numbers and escaped names
 }
 
 func (c *canvas) text(class string, x, y float64, s string) {
 	c.printf(`<text class="%s" x="%.1f" y="%.1f">%s</text>`, class, x, y, html.EscapeString(s))
+}
+
+// levels lie on the curves, so that their names can be read.
+func (c *canvas) levels() {
+	for _, l := range c.Levels {
+		at := c.y.at(l.Value)
+		if l.Value > c.y.hi {
+			continue
+		}
+		c.printf(`<line class="%s" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"><title>%s</title></line>`, l.Class, c.x.from, c.x.to, at, at, html.EscapeString(l.Why))
+		if l.Label == "" {
+			continue
+		}
+		below := at - 4
+		if below < c.y.to+10 {
+			below = at + 12
+		}
+		if l.Class == "good" {
+			c.text("note", c.x.from+4, below, l.Label)
+		} else {
+			c.text("note end", c.x.to-4, below, l.Label)
+		}
+	}
+}
+
+// marks draws moments; the name of an onset stands where there is more room.
+func (c *canvas) marks() {
+	for _, m := range c.Marks {
+		class, at := "event", c.x.at(m.At)
+		if m.Onset {
+			class = "onset"
+		}
+		c.printf(`<line class="%s" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"><title>%s</title></line>`, class, at, at, c.y.to, c.y.from, html.EscapeString(m.Name))
+		switch {
+		case !m.Onset:
+		case at > (c.x.from+c.x.to)/2:
+			c.text("note end", at, c.y.to-4, m.Name)
+		default:
+			c.text("note", at, c.y.to-4, m.Name)
+		}
+	}
 }
 
 func (c *canvas) axes(height float64) {
@@ -342,8 +409,15 @@ func (c *canvas) axes(height float64) {
 			c.text("right", c.x.to+6, c.right.at(v)+4, c.FormatRight(v))
 		}
 	}
-	for _, v := range c.x.ticks(max(int((c.x.to-c.x.from)/tickWidth), 1)) {
-		c.text("x", c.x.at(v), c.y.from+14, format(c.FormatX, v))
+	few := max(int((c.x.to-c.x.from)/tickWidth), 1)
+	formatX := c.FormatX
+	if c.Clock {
+		formatX = clock(c.x.step(few))
+	}
+	for _, v := range c.x.ticks(few) {
+		if at := c.x.at(v); !c.Clock || at <= c.x.to-marginRight {
+			c.text("x", at, c.y.from+14, format(formatX, v))
+		}
 	}
 	c.printf(`<line class="axis" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>`, c.x.from, c.x.to, c.y.from, c.y.from)
 	if c.XName != "" {
@@ -351,10 +425,25 @@ func (c *canvas) axes(height float64) {
 	}
 }
 
+// clock writes a moment, no finer than the step between two.
+func clock(step float64) func(float64) string {
+	layout := time.TimeOnly
+	switch {
+	case step >= day:
+		layout = "Jan 2"
+	case step >= 60:
+		layout = "15:04"
+	}
+	return func(v float64) string { return time.UnixMilli(int64(v * 1000)).UTC().Format(layout) }
+}
+
 func (c *canvas) curve(s Series, colour string) {
-	axis, dash := c.y, ""
+	axis, class, dash := c.y, "curve", ""
 	if s.Right {
 		axis, dash = c.right, ` stroke-dasharray="5 3"`
+	}
+	if s.Faint {
+		class = "curve faint"
 	}
 	if s.Dots {
 		for i := range s.X {
@@ -393,7 +482,7 @@ func (c *canvas) curve(s Series, colour string) {
 	case c.Histogram:
 		c.printf(`<path class="area" d="%sL%.1f %.1fL%.1f %.1fZ" fill="%s" stroke="%s"/>`, path.String(), c.x.at(s.X[len(s.X)-1]), c.y.from, started, c.y.from, colour, colour)
 	default:
-		c.printf(`<path class="curve" stroke="%s"%s d="%s"><title>%s</title></path>`, colour, dash, path.String(), html.EscapeString(s.Name))
+		c.printf(`<path class="%s" stroke="%s"%s d="%s"><title>%s</title></path>`, class, colour, dash, path.String(), html.EscapeString(s.Name))
 	}
 }
 

@@ -21,6 +21,7 @@ func TestTicksAreRound(t *testing.T) {
 		"tenths":      {scale{lo: 0, hi: 0.34}, []float64{0, 0.1, 0.2, 0.3}},
 		"fractions":   {scale{lo: 0, hi: 0.0023}, []float64{0, 0.0005, 0.001, 0.0015, 0.002}},
 		"logarithmic": {scale{lo: 0.04, hi: 0.4, log: true}, []float64{0.05, 0.1, 0.2}},
+		"times":       {scale{lo: 1_700_000_007, hi: 1_700_000_130, clock: true}, []float64{1_700_000_010, 1_700_000_040, 1_700_000_070, 1_700_000_100, 1_700_000_130}},
 		"bytes":       {scale{lo: 0, hi: 90 << 30, base: 1024}, []float64{0, 20 << 30, 40 << 30, 60 << 30, 80 << 30}},
 	}
 	for name, tt := range tests {
@@ -53,7 +54,8 @@ func TestChartsAreDrawnAsAsked(t *testing.T) {
 		moves int // how often the pen is set down
 	}{
 		"a gap in the values and one in time":  {Chart{Series: []Series{up}, Step: 1}, []string{`class="curve"`, "&lt;up&gt;"}, 3},
-		"levels and marks":                     {Chart{Series: []Series{up}, Levels: []Level{{5, "critical", "too <much>"}, {500, "warning", "far away"}}, Marks: []Mark{{1, "restart"}}}, []string{`class="critical"`, "too &lt;much&gt;", `class="event"`}, 2},
+		"levels and marks":                     {Chart{Series: []Series{up}, Levels: []Level{{5, "critical", "too <much>", ""}, {500, "warning", "far away", ""}}, Marks: []Mark{{1, "restart", false}}}, []string{`class="critical"`, "too &lt;much&gt;", `class="event"`}, 2},
+		"what is labelled is shown":            {Chart{Series: []Series{up}, Clock: true, Levels: []Level{{500, "warning", "", "<500"}}, Marks: []Mark{{1, "<since>", true}}, Bands: []Band{{0, 1, "normal", "<n>"}}}, []string{">&lt;500<", ">&lt;since&gt;<", `class="onset"`, `class="normal"`, "&lt;n&gt;", ">00:00:02<"}, 2},
 		"volumes stand on the right axis":      {Chart{Series: []Series{up, {Name: "n", X: up.X, Y: []float64{1, 2, 3, 4}, Right: true, Bars: true}}, Step: 1, FormatRight: func(float64) string { return "R" }}, []string{`class="bar"`, `class="right"`, ">R<"}, 3},
 		"areas on top of each other":           {Chart{Stack: true, Series: []Series{up, up}}, []string{`class="area"`}, 2},
 		"a histogram on a logarithmic axis":    {Chart{Histogram: true, LogX: true, Series: []Series{{X: []float64{0, 1, 10}, Y: []float64{9, 2, 3}}}}, []string{`class="area"`}, 1},

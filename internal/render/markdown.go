@@ -1,8 +1,25 @@
 package render
 
 import (
+	"bytes"
+	"fmt"
+	"html/template"
 	"strings"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/extension"
 )
+
+// MarkdownHTML renders Markdown for a page. Whatever looks like HTML in it is left out.
+// Tables may be scrolled where they are too wide.
+func MarkdownHTML(text string) (template.HTML, error) {
+	var b bytes.Buffer
+	if err := goldmark.New(goldmark.WithExtensions(extension.Table)).Convert([]byte(text), &b); err != nil {
+		return "", fmt.Errorf("render Markdown: %w", err)
+	}
+	out := strings.ReplaceAll(b.String(), "<table>", `<div class="scroll" role="region" tabindex="0" aria-label="Table"><table>`)
+	return template.HTML(strings.ReplaceAll(out, "</table>", "</table></div>")), nil //nolint:gosec // raw HTML stays out by default
+}
 
 // Escape takes the meaning from the characters that Markdown and HTML give
 // one, in tables too: names and labels come from foreign servers.

@@ -20,6 +20,17 @@ func Seconds(v float64) string {
 	return indicator.FormatNumber(v, indicator.Seconds)
 }
 
+// Tick returns how numbers of a unit are written at an axis, where there is little room.
+func Tick(u indicator.Unit) func(float64) string {
+	switch u {
+	case indicator.Tokens, indicator.PerRequest:
+		u = indicator.Count
+	case indicator.SecondsPerToken:
+		u = indicator.Seconds
+	}
+	return func(v float64) string { return indicator.FormatNumber(v, u) }
+}
+
 // Percent writes a share.
 func Percent(v float64) string { return indicator.FormatNumber(v, indicator.Ratio) }
 

@@ -68,7 +68,7 @@ func (m *markdown) verdict(d *diagnose.Diagnosis, v *diagnose.Verdict, more stri
 	if more != "" {
 		m.printf("\n%s\n", render.Escape(more))
 	}
-	if f := lead(d, v); f != nil {
+	if f := d.Lead(v); f != nil {
 		if s := objectivesLine(f); s != "" {
 			m.printf("\n%s\n", s)
 		}

@@ -52,21 +52,11 @@ func about(d *diagnose.Diagnosis, v *diagnose.Verdict, f *diagnose.Finding) bool
 	return d.Status != diagnose.Firing || f.Model == v.Model
 }
 
-// lead returns the finding behind a verdict, nil when nothing fires.
-func lead(d *diagnose.Diagnosis, v *diagnose.Verdict) *diagnose.Finding {
-	for i := range d.Findings {
-		if f := &d.Findings[i]; f.Status == diagnose.Firing && f.Pathology.ID == v.ID && about(d, v, f) {
-			return f
-		}
-	}
-	return nil
-}
-
 // selected returns the findings of a verdict's model that keep says yes to, the lead
 // left out.
 func selected(d *diagnose.Diagnosis, v *diagnose.Verdict, keep func(*diagnose.Finding) bool) []*diagnose.Finding {
 	var out []*diagnose.Finding
-	first := lead(d, v)
+	first := d.Lead(v)
 	for i := range d.Findings {
 		if f := &d.Findings[i]; f != first && about(d, v, f) && keep(f) {
 			out = append(out, f)
@@ -100,7 +90,7 @@ func confidence(c float64) string {
 // qualifier is what stands behind the verdict's id: how bad and how sure.
 func qualifier(d *diagnose.Diagnosis, v *diagnose.Verdict) string {
 	var parts []string
-	if f := lead(d, v); f != nil {
+	if f := d.Lead(v); f != nil {
 		parts = append(parts, f.Severity.String())
 	}
 	if v.Confidence > 0 && v.ID != diagnose.InsufficientData {
@@ -589,7 +579,7 @@ func footer(d *diagnose.Diagnosis, verbose bool) [][2]string {
 		}
 	}
 	out = append(out, [2]string{"baseline", baseline})
-	if s := thresholdSources(lead(d, &d.Verdict)); s != "" {
+	if s := thresholdSources(d.Lead(&d.Verdict)); s != "" {
 		out = append(out, [2]string{"thresholds", s})
 	}
 	return out

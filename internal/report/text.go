@@ -24,7 +24,7 @@ func (t *text) diagnosis(d *diagnose.Diagnosis) {
 		if more := alsoSick(d); i == 0 && more != "" {
 			t.Paragraph("  ", "  ", more)
 		}
-		if f := lead(d, v); f != nil {
+		if f := d.Lead(v); f != nil {
 			t.finding(d, f)
 		}
 		t.others(d, v, "ALSO FIRING", alsoFiring)
@@ -62,7 +62,7 @@ func (t *text) boundary(d *diagnose.Diagnosis) {
 
 func (t *text) verdict(d *diagnose.Diagnosis, v *diagnose.Verdict) {
 	style := render.Warning
-	switch f := lead(d, v); {
+	switch f := d.Lead(v); {
 	case v.Status == diagnose.OK:
 		style = render.Good
 	case f != nil && f.Severity == catalog.Page:
@@ -77,7 +77,7 @@ func (t *text) verdict(d *diagnose.Diagnosis, v *diagnose.Verdict) {
 		}
 		t.Line(line)
 	}
-	if s := objectivesLine(lead(d, v)); s != "" {
+	if s := objectivesLine(d.Lead(v)); s != "" {
 		t.Paragraph("  ", "  ", s)
 	}
 }

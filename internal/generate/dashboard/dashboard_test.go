@@ -6,6 +6,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -337,4 +338,23 @@ func table(ds []dashboard.Dashboard) string {
 		}
 	}
 	return b.String() + "\n"
+}
+
+// Somebody who reads an incident from 1 to 11 finds them in this order.
+func TestTheIncidentsPanelsAreNumberedInOrder(t *testing.T) {
+	last := 0
+	panels(build(t, config(t, "vllm-v1")), func(d dashboard.Dashboard, p dashboard.Panel) {
+		number, _, ok := strings.Cut(p.Title, ". ")
+		if d.UID != "sixty-incident" || !ok {
+			return
+		}
+		n, err := strconv.Atoi(number)
+		if err != nil || n < last || n > last+1 {
+			t.Errorf("panel %q comes after number %d", p.Title, last)
+		}
+		last = n
+	})
+	if last != 11 {
+		t.Errorf("the last number is %d, want 11", last)
+	}
 }

@@ -183,26 +183,26 @@ var incidentLayout = layout{
 				doc: "The mean over one answer. It hides single stalls, which the inter-token latency shows."},
 			{id: 305, title: "5. End-to-end latency", width: 8, steps: e2eSteps, queries: beside(indicator.CompletionRate, lines(perModel, "P95", indicator.E2EP95))},
 		}},
-		{id: 310, title: "Workload shape: did the traffic change?", repeat: "model", panels: []panel{
+		{id: 320, title: "6 – 8: does work queue, is the engine short of memory, and how much gets done?", panels: []panel{
+			{id: 321, title: "6. Queue time and waiting requests", width: 8, steps: queueTimeSteps,
+				queries: append(lines(perModel, "P95", indicator.QueueTimeP95, "mean", indicator.QueueTimeMean), lines(perModel, "waiting", indicator.Waiting)...)},
+			{id: 331, title: "7. KV cache usage and preemptions", width: 8, steps: kvSteps,
+				queries: append(lines(perModel, "usage", indicator.KVUsage, "highest", indicator.KVUsagePeak), lines(perModel, "preemptions", indicator.PreemptionRate)...),
+				doc:     "Full and quiet is no fault. Full with preemptions that do not stop is: the same work is done again and again."},
+			{id: 322, title: "8. Token throughput", width: 8, queries: lines(perModel, "prompt", indicator.PromptTokenRate, "generated", indicator.GenerationTokenRate)},
+		}},
+		{id: 310, title: "9: did the traffic change?", repeat: "model", panels: []panel{
 			{id: 311, title: "9. Prompt length", kind: Heatmap, width: 8, unit: indicator.Tokens, queries: heat(indicator.PromptTokensP50)},
 			{id: 312, title: "9. Output length", kind: Heatmap, width: 8, unit: indicator.Tokens, queries: heat(indicator.OutputTokensP95)},
 			{id: 313, title: "9. Lengths", width: 8, unit: indicator.Tokens, queries: beside(indicator.CompletionRate, lines(perModel,
 				"prompt P50", indicator.PromptTokensP50, "prompt P99", indicator.PromptTokensP99, "output mean", indicator.OutputTokens, "output P95", indicator.OutputTokensP95)),
 				doc: "Longer prompts make first tokens later, longer outputs keep batch and cache full for longer; neither is a fault of the server."},
 		}},
-		{id: 320, title: "6, 8: does work queue, and how much gets done?", panels: []panel{
-			{id: 321, title: "6. Queue time and waiting requests", width: 8, steps: queueTimeSteps,
-				queries: append(lines(perModel, "P95", indicator.QueueTimeP95, "mean", indicator.QueueTimeMean), lines(perModel, "waiting", indicator.Waiting)...)},
-			{id: 322, title: "8. Token throughput", width: 8, queries: lines(perModel, "prompt", indicator.PromptTokenRate, "generated", indicator.GenerationTokenRate)},
+		{id: 330, title: "10: is work reused, and where does the time go?", panels: []panel{
+			{id: 332, title: "10. Prefix cache hit ratio", width: 8, max: 1, queries: lines(perModel, "", indicator.PrefixHitRatio)},
 			{id: 323, title: "Where first tokens wait", width: 8, queries: beside(indicator.FirstTokenRate, lines(perModel,
 				"TTFT, mean", indicator.TTFTMean, "queue", indicator.QueueTimeMean, "prefill", indicator.PrefillTimeMean, "neither", indicator.UnseenWait)),
-				doc: "A queue: load or cache. Prefill: prompts, reuse or a slow GPU. Neither: a long step that blocks the engine, such as somebody else's prefill without chunks."},
-		}},
-		{id: 330, title: "7, 10: is the engine short of memory?", panels: []panel{
-			{id: 331, title: "7. KV cache usage and preemptions", width: 8, steps: kvSteps,
-				queries: append(lines(perModel, "usage", indicator.KVUsage, "highest", indicator.KVUsagePeak), lines(perModel, "preemptions", indicator.PreemptionRate)...),
-				doc:     "Full and quiet is no fault. Full with preemptions that do not stop is: the same work is done again and again."},
-			{id: 332, title: "10. Prefix cache hit ratio", width: 8, max: 1, queries: lines(perModel, "", indicator.PrefixHitRatio)},
+				doc: "TTFT is of the requests that began to answer, the other lines of those that ended, so that they follow later. A queue: load or cache. Prefill: prompts, reuse or a slow GPU. Neither: a long step that blocks the engine, such as somebody else's prefill without chunks."},
 			{id: 333, title: "Running and decoded", width: 8, queries: lines(perModel, "running", indicator.Running, "decoded per step", indicator.DecodeBatch)},
 		}},
 		{id: 340, title: "11: GPU", panels: []panel{

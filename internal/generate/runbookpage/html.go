@@ -7,9 +7,6 @@ import (
 	"html/template"
 	"strings"
 
-	"github.com/yuin/goldmark"
-	"github.com/yuin/goldmark/extension"
-
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/render"
 )
@@ -29,14 +26,13 @@ func HTML(c Config) ([]generate.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	md := goldmark.New(goldmark.WithExtensions(extension.Table)) // raw HTML stays out by default
 	var out []generate.File
 	for i, p := range pages {
 		name := "index.html"
 		if p.id != "" {
 			name = p.id + ".html"
 		}
-		data, err := p.asHTML(md)
+		data, err := p.asHTML()
 		if err != nil {
 			return nil, fmt.Errorf("render %s: %w", name, err)
 		}
@@ -80,10 +76,10 @@ type (
 	neighbour struct{ Href, Title string }
 )
 
-func (p page) asHTML(md goldmark.Markdown) (*htmlPage, error) {
+func (p page) asHTML() (*htmlPage, error) {
 	out := &htmlPage{Index: p.id == "", Title: p.title, Lead: p.lead}
 	for _, f := range p.facts {
-		value, err := convert(md, f.value)
+		value, err := render.MarkdownHTML(f.value)
 		if err != nil {
 			return nil, err
 		}
@@ -91,7 +87,7 @@ func (p page) asHTML(md goldmark.Markdown) (*htmlPage, error) {
 		out.Facts = append(out.Facts, htmlFact{f.name, template.HTML(inline)})
 	}
 	for _, s := range p.sections {
-		body, err := convert(md, s.markdown)
+		body, err := render.MarkdownHTML(s.markdown)
 		if err != nil {
 			return nil, err
 		}
@@ -100,7 +96,7 @@ func (p page) asHTML(md goldmark.Markdown) (*htmlPage, error) {
 			h.Graph = template.HTML(s.graph.svg())
 		}
 		for _, e := range s.entries {
-			text, err := convert(md, e.text)
+			text, err := render.MarkdownHTML(e.text)
 			if err != nil {
 				return nil, err
 			}
@@ -109,14 +105,4 @@ func (p page) asHTML(md goldmark.Markdown) (*htmlPage, error) {
 		out.Sections = append(out.Sections, h)
 	}
 	return out, nil
-}
-
-// convert renders Markdown. Tables may be scrolled where they are too wide.
-func convert(md goldmark.Markdown, text string) (template.HTML, error) {
-	var b bytes.Buffer
-	if err := md.Convert([]byte(text), &b); err != nil {
-		return "", err
-	}
-	out := strings.ReplaceAll(b.String(), "<table>", `<div class="scroll" role="region" tabindex="0" aria-label="Table"><table>`)
-	return template.HTML(strings.ReplaceAll(out, "</table>", "</table></div>")), nil
 }

@@ -32,7 +32,7 @@ var (
 	}
 	unseenWait = &catalog.Threshold{
 		Name: "unseen_wait", Unit: indicator.Seconds, Default: 0.1, Baseline: &catalog.Relative{Factor: 2, Offset: 0.05},
-		Why: "time before the first token that is neither queue nor prefill: somebody else's step; about 25 ms on a healthy server",
+		Why: "time of a request that is neither queue nor inference: it waited behind somebody else's step; about 25 ms on a healthy server",
 	}
 	stalls = &catalog.Threshold{
 		Name: "stalls_starved", Unit: indicator.PerRequest, Default: 0.05, Baseline: &catalog.Relative{Factor: 3, Offset: 0.03},

@@ -75,9 +75,9 @@ func named(name string, l render.Series) render.Series { l.Name = name; return l
 
 // plots are the figures of one result.
 func plots(r *load.Result) []render.Figure {
-	window := [2]float64{r.Window.From, r.Window.To}
+	window := []render.Band{{From: r.Window.From, To: r.Window.To, Class: "window"}}
 	over := func(title, caption string, format func(float64) string, lines ...render.Series) render.Figure {
-		return render.Draw(caption, render.Chart{Title: title, XName: "seconds", Series: lines, Shade: window, Format: format})
+		return render.Draw(caption, render.Chart{Title: title, XName: "seconds", Series: lines, Bands: window, Format: format})
 	}
 	var f []render.Figure
 	if len(r.Series) > 0 {
@@ -119,7 +119,7 @@ func distributionPlot(m load.Metric, d *load.Distribution) render.Figure {
 		render.Chart{Title: "Distribution of " + Title(m), XName: unit, Series: []render.Series{l}, Histogram: true, LogX: true})
 }
 
-func serverPlots(r *load.Result, window [2]float64) []render.Figure {
+func serverPlots(r *load.Result, window []render.Band) []render.Figure {
 	if r.Server == nil {
 		return nil
 	}
@@ -136,7 +136,7 @@ func serverPlots(r *load.Result, window [2]float64) []render.Figure {
 	for _, k := range signals(lines) {
 		s := signal(k)
 		format := func(v float64) string { return indicator.FormatNumber(v, s.Unit) }
-		f = append(f, render.Draw("from the server's own metrics", render.Chart{Title: "Server: " + s.Title, XName: "seconds", Series: []render.Series{*lines[k]}, Shade: window, Format: format}))
+		f = append(f, render.Draw("from the server's own metrics", render.Chart{Title: "Server: " + s.Title, XName: "seconds", Series: []render.Series{*lines[k]}, Bands: window, Format: format}))
 	}
 	return f
 }

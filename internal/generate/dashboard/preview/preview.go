@@ -16,9 +16,12 @@ import (
 	"time"
 
 	"github.com/prometheus/common/model"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
+	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // Options say what is asked for.
@@ -36,6 +39,19 @@ type Options struct {
 
 	// Source is what the page says it shows: a recording's name, a server's URL.
 	Source string
+
+	// Verdicts are what a diagnosis of the end says, the worst first.
+	Verdicts []Verdict
+}
+
+// A Verdict is what a diagnosis says of a model.
+type Verdict struct {
+	render.Banner
+	ID, Model string    // the model is "" where there is only one
+	Onset     time.Time // zero where nothing is wrong, or nobody saw it begin
+
+	// Bad are the signals on which what fires rests.
+	Bad []*indicator.Signal
 }
 
 // points is how many points a line has at most.
@@ -83,15 +99,8 @@ func Fetch(ctx context.Context, q metrics.Querier, ds []dashboard.Dashboard, o O
 	r := metrics.Range{Start: o.From, End: o.To, Step: step}
 
 	f := fetcher{q: q, r: r, rate: model.Duration(p.Rate).String(), shown: model.Duration(o.To.Sub(o.From).Round(time.Second)).String()}
-	jobs := make(chan func(), workers)
-	var running sync.WaitGroup
-	for range workers {
-		running.Go(func() {
-			for job := range jobs {
-				job()
-			}
-		})
-	}
+	asked, ctx := errgroup.WithContext(ctx) // the first error ends the others
+	asked.SetLimit(workers)
 	for i, d := range ds {
 		b := &p.Dashboards[i]
 		*b = Board{Dashboard: d, answers: map[*dashboard.Series]model.Matrix{}}
@@ -99,23 +108,21 @@ func Fetch(ctx context.Context, q metrics.Querier, ds []dashboard.Dashboard, o O
 			for _, panel := range row.Panels {
 				for i := range panel.Series {
 					s := &panel.Series[i]
-					jobs <- func() { f.ask(ctx, s.Expr, func(m model.Matrix) { b.answers[s] = m }) }
+					asked.Go(func() error { return f.ask(ctx, s.Expr, func(m model.Matrix) { b.answers[s] = m }) })
 				}
 			}
 		}
 		for _, e := range d.Events {
-			jobs <- func() { f.ask(ctx, e.Expr, func(m model.Matrix) { b.mark(e, m, step) }) }
+			asked.Go(func() error { return f.ask(ctx, e.Expr, func(m model.Matrix) { b.mark(e, m, step) }) })
 		}
 	}
-	close(jobs)
-	running.Wait()
-	if f.err != nil {
-		return nil, fmt.Errorf("preview: %w", f.err)
+	if err := asked.Wait(); err != nil {
+		return nil, fmt.Errorf("preview: %w", err)
 	}
 	return p, nil
 }
 
-// A fetcher asks queries; it keeps the first error.
+// A fetcher asks queries.
 type fetcher struct {
 	q    metrics.Querier
 	r    metrics.Range
@@ -123,27 +130,18 @@ type fetcher struct {
 	// shown is the time that is shown.
 	shown string
 
-	mu  sync.Mutex
-	err error
+	mu sync.Mutex // of what is kept
 }
 
-func (f *fetcher) ask(ctx context.Context, expr string, keep func(model.Matrix)) {
-	f.mu.Lock()
-	failed := f.err != nil
-	f.mu.Unlock()
-	if failed {
-		return
-	}
+func (f *fetcher) ask(ctx context.Context, expr string, keep func(model.Matrix)) error {
 	m, err := f.q.QueryRange(ctx, substitute(expr, f.rate, f.shown), f.r)
+	if err != nil {
+		return err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err != nil {
-		if f.err == nil {
-			f.err = err
-		}
-		return
-	}
 	keep(m)
+	return nil
 }
 
 var variable = regexp.MustCompile(`\$\w+`)

@@ -13,16 +13,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/common/model"
 
 	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard/preview"
+	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 	"github.com/sixty-dev/sixty/internal/pathologies"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 var out = flag.String("out", "", "write the page of the test to this file")
@@ -101,6 +104,94 @@ func TestAPageOfARecordingIsWholeAndShowsItsNumbers(t *testing.T) {
 		t.Error("the template refused a value")
 	}
 }
+
+// Three numbers that are below their thresholds are no comfort in an incident.
+func TestAVerdictColoursTheTilesAndMarksItsOnset(t *testing.T) {
+	store, o := loaded(t, "thrashing-deep")
+	page := func(verdicts ...preview.Verdict) string {
+		o.Verdicts = verdicts
+		p, err := preview.Fetch(t.Context(), store, boards(t), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b strings.Builder
+		if err := p.Write(&b); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	tile := regexp.MustCompile(`(?s)id="panel-(101|102|103)".*?<b class="(\w*)">`)
+	classes := func(page string) (out []string) {
+		for _, m := range tile.FindAllStringSubmatch(page, -1) {
+			out = append(out, m[2])
+		}
+		return out
+	}
+	onset := o.To.Add(-time.Minute)
+	sick := preview.Verdict{
+		Banner: render.Banner{Class: "critical", Head: "<it> thrashes", Text: []string{"since then"}}, ID: "kv-cache-thrashing", Onset: onset,
+		Bad: []*indicator.Signal{indicator.TTFTP50, indicator.WaitingFloor},
+	}
+	other := sick
+	other.Model = "another"
+	for name, tt := range map[string]struct {
+		verdicts []preview.Verdict
+		want     []string
+	}{
+		"the verdict rests on two of them":        {[]preview.Verdict{sick}, []string{"critical", "warning", "critical"}},
+		"another model's verdict":                 {[]preview.Verdict{other}, []string{"", "warning", ""}},
+		"a healthy one":                           {[]preview.Verdict{{Banner: render.Banner{Class: "good", Head: "healthy"}}}, []string{"good", "warning", "good"}},
+		"none: a threshold alone is no all-clear": {nil, []string{"", "warning", ""}},
+	} {
+		if diff := cmp.Diff(tt.want, classes(page(tt.verdicts...))); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", name, diff)
+		}
+	}
+	got := page(sick)
+	if n, drawn := strings.Count(got, `class="onset"`), strings.Count(got, "<svg"); n != drawn {
+		t.Errorf("the onset is in %d of %d charts", n, drawn)
+	}
+	if !strings.Contains(got, `<header class="banner critical"><h1>&lt;it&gt; thrashes</h1>`) {
+		t.Error("no banner")
+	}
+	// What has no data takes a line, not a card.
+	if strings.Contains(got, `id="panel-501"`) || !strings.Contains(got, "<b>GPU activity and GPU memory used</b>") && !strings.Contains(got, "<b>GPU activity</b>") {
+		t.Error("panels without data are not collapsed")
+	}
+}
+
+// A time is never negative: what is subtracted is of the same requests.
+func TestNoTimeIsNegative(t *testing.T) {
+	for _, name := range []string{"thrashing-deep", "prefill-starvation-deep", "saturation-long-prompts", "mass-cancel", "queue-timeouts", "full-but-quiet", "engine-hung", "prefix-churn"} {
+		store, o := loaded(t, name)
+		ds := boards(t)
+		for i := range ds {
+			for _, r := range ds[i].Rows {
+				for _, p := range r.Panels {
+					for _, s := range p.Series {
+						if s.Unit != indicator.Seconds && s.Unit != indicator.SecondsPerToken {
+							continue
+						}
+						m, err := store.QueryRange(t.Context(), anyValue.ReplaceAllString(strings.ReplaceAll(s.Expr, dashboard.RateInterval, "15s"), ".*"),
+							metrics.Range{Start: o.From.Add(15 * time.Second), End: o.To, Step: time.Second})
+						if err != nil {
+							t.Fatal(err)
+						}
+						for _, stream := range m {
+							for _, v := range stream.Values {
+								if v.Value < 0 {
+									t.Fatalf("%s, %s, panel %q: %g s at %s", name, ds[i].UID, p.Title, v.Value, v.Timestamp.Time())
+								}
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+var anyValue = regexp.MustCompile(`\$\w+`)
 
 type failing struct{}
 

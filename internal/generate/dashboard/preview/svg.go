@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/common/model"
@@ -24,20 +25,22 @@ const (
 // A curve is one line of a chart.
 type curve struct {
 	name   string
+	model  string
+	signal *indicator.Signal
 	unit   indicator.Unit
 	right  bool // on the right axis
 	bars   bool
 	points []model.SamplePair
 }
 
-// last returns the curve's last number.
-func (c curve) last() (float64, bool) {
+// last returns the curve's last number and its time, zero where it has none.
+func (c curve) last() (float64, time.Time) {
 	for _, p := range slices.Backward(c.points) {
 		if v := float64(p.Value); !math.IsNaN(v) && !math.IsInf(v, 0) {
-			return v, true
+			return v, p.Timestamp.Time()
 		}
 	}
-	return 0, false
+	return 0, time.Time{}
 }
 
 // curves returns a panel's lines, in a stable order.
@@ -47,8 +50,8 @@ func (b *Board) curves(p *dashboard.Panel) []curve {
 		s := &p.Series[i]
 		first := len(out)
 		for _, stream := range b.answers[s] {
-			c := curve{name: name(s.Legend, stream.Metric), unit: s.Unit, right: s.Right || s.Unit != p.Unit, bars: s.Right, points: stream.Values}
-			if _, ok := c.last(); ok {
+			c := curve{name: name(s.Legend, stream.Metric), model: string(stream.Metric["model_name"]), signal: s.Signal, unit: s.Unit, right: s.Right || s.Unit != p.Unit, bars: s.Right, points: stream.Values}
+			if _, at := c.last(); !at.IsZero() {
 				out = append(out, c)
 			}
 		}
@@ -57,59 +60,48 @@ func (b *Board) curves(p *dashboard.Panel) []curve {
 	return out
 }
 
-// chart is what all charts of the page have in common: the time axis, in seconds
-// since the page's beginning.
-func (p *Page) chart(panel *dashboard.Panel) render.Chart {
-	span := p.Options.To.Sub(p.Options.From)
-	layout := "15:04:05"
-	if span > time.Hour {
-		layout = "15:04"
-	}
+// chart is what all charts of the page have in common.
+func (p *Page) chart(b *Board, panel *dashboard.Panel) render.Chart {
+	from, to := seconds(p.Options.From), seconds(p.Options.To)
 	c := render.Chart{
-		Title: panel.Title, Width: float64(panel.Width) * columnWidth, Height: chartHeight, NoLegend: true,
-		Range: [2]float64{0, span.Seconds()}, Step: p.Step.Seconds(), Stack: panel.Stack, Max: panel.Max, Format: ticks(panel.Unit),
-		FormatX: func(v float64) string {
-			if v == 0 {
-				return "" // the Y axis has its own zero there
-			}
-			return p.Options.From.Add(time.Duration(v * float64(time.Second))).UTC().Format(layout)
-		},
+		Title: panel.Title, Width: float64(panel.Width) * columnWidth, Height: chartHeight, NoLegend: true, Clock: true,
+		Range: [2]float64{from, to}, Step: p.Step.Seconds(), Stack: panel.Stack, Max: panel.Max, Format: render.Tick(panel.Unit),
 	}
 	if panel.Unit == indicator.Bytes || panel.Unit == indicator.BytesPerSecond {
 		c.Base = 1024
 	}
+	for _, m := range b.events {
+		c.Marks = append(c.Marks, render.Mark{At: seconds(m.at), Name: m.name})
+	}
+	events := len(c.Marks)
+	for _, v := range p.Options.Verdicts {
+		at := seconds(v.Onset)
+		i := slices.IndexFunc(c.Marks[events:], func(m render.Mark) bool { return math.Abs(m.At-at) <= 2*p.Step.Seconds() })
+		switch {
+		case at < from || at > to:
+		case i < 0:
+			c.Marks = append(c.Marks, render.Mark{At: at, Name: v.ID, Onset: true})
+		case !strings.Contains(c.Marks[events+i].Name, v.ID):
+			c.Marks[events+i].Name += ", " + v.ID // there is room for one name
+		}
+	}
 	return c
 }
 
-// since is a moment on the time axis.
-func (p *Page) since(t model.Time) float64 { return t.Time().Sub(p.Options.From).Seconds() }
-
-// ticks writes numbers at an axis, where there is little room.
-func ticks(u indicator.Unit) func(float64) string {
-	switch u {
-	case indicator.Tokens, indicator.PerRequest:
-		u = indicator.Count
-	case indicator.SecondsPerToken:
-		u = indicator.Seconds
-	}
-	return func(v float64) string { return indicator.FormatNumber(v, u) }
-}
+func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
 // lines draws a time series panel.
 func (p *Page) lines(b *Board, panel *dashboard.Panel, curves []curve) render.Chart {
-	c := p.chart(panel)
+	c := p.chart(b, panel)
 	for _, cv := range curves {
 		s := render.Series{Name: cv.name, Right: cv.right, Bars: cv.bars}
 		for _, v := range cv.points {
-			s.X, s.Y = append(s.X, p.since(v.Timestamp)), append(s.Y, float64(v.Value))
+			s.X, s.Y = append(s.X, seconds(v.Timestamp.Time())), append(s.Y, float64(v.Value))
 		}
 		if cv.right {
-			c.FormatRight = ticks(cv.unit)
+			c.FormatRight = render.Tick(cv.unit)
 		}
 		c.Series = append(c.Series, s)
-	}
-	for _, m := range b.events {
-		c.Marks = append(c.Marks, render.Mark{At: m.at.Sub(p.Options.From).Seconds(), Name: m.name})
 	}
 	for _, s := range panel.Steps {
 		if !s.Hidden {
@@ -121,11 +113,11 @@ func (p *Page) lines(b *Board, panel *dashboard.Panel, curves []curve) render.Ch
 
 // heatmap draws a histogram's buckets over time.
 func (p *Page) heatmap(b *Board, panel *dashboard.Panel) (c render.Chart, ok bool) {
-	c = p.chart(panel)
+	c = p.chart(b, panel)
 	for _, bk := range heat(b.answers[&panel.Series[0]]) {
 		h := render.Heat{Name: "≤ " + indicator.FormatNumber(bk.le, indicator.Count)}
 		for _, at := range slices.Sorted(maps.Keys(bk.counts)) {
-			h.X, h.Y = append(h.X, p.since(at)), append(h.Y, bk.counts[at])
+			h.X, h.Y = append(h.X, seconds(at.Time())), append(h.Y, bk.counts[at])
 		}
 		c.Heat = append(c.Heat, h)
 	}

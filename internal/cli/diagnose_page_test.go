@@ -1,0 +1,61 @@
+package cli
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The page of a recording and that of a Prometheus which scraped the same show plots.
+func TestThePageOfARecordingAndOfAPrometheus(t *testing.T) {
+	const down = "../../testdata/recordings/target-down.tar.zst"
+	server := prometheus(t, down)
+	for name, args := range map[string][]string{
+		"recording":  {down, "--at", "2026-11-21T05:07:46Z"},
+		"prometheus": {"--prometheus", server.URL, "--at", "2026-11-21T05:07:46Z"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			page, stderr, err := sixty(t, append([]string{"diagnose", "--output", "html"}, args...)...)
+			if !errors.Is(err, errFound) || strings.Contains(stderr, "no plots") {
+				t.Fatalf("error %v, %s", err, stderr)
+			}
+			plots, onsets := strings.Count(page, "<svg"), strings.Count(page, `class="onset"`)
+			if plots < 7 || onsets != plots {
+				t.Errorf("%d plots, %d with the onset", plots, onsets)
+			}
+			for _, want := range []string{"target-down (page", ">since 05:07:", ">threshold &lt; ", ">normal ", "Over time"} {
+				if !strings.Contains(page, want) {
+					t.Errorf("no %q in the page", want)
+				}
+			}
+			if len(page) > 200_000 || regexp.MustCompile(`<script|(?:src|href)="(?:http|//)`).MatchString(page) {
+				t.Errorf("the page has %d bytes, or asks for something from elsewhere", len(page))
+			}
+		})
+	}
+}
+
+func TestThePreviewTakesObjectivesAndBeginsWithTheVerdict(t *testing.T) {
+	const recording = "../../testdata/recordings/full-but-quiet.tar.zst"
+	tile := regexp.MustCompile(`(?s)id="panel-101".*?<b class="(\w*)">`)
+	for _, tt := range []struct {
+		args        []string
+		head, class string
+	}{
+		{nil, `<header class="banner good"><h1>healthy`, "good"},
+		{[]string{"--set", "ttft_objective=0.001"}, `<header class="banner`, "critical"},
+		{[]string{"--use-case", "chat"}, `<header class="banner good"><h1>healthy`, "good"},
+	} {
+		page, stderr, err := sixty(t, append([]string{"generate", "preview", recording}, tt.args...)...)
+		if err != nil || !strings.Contains(page, tt.head) {
+			t.Errorf("%v: error %v, %s; or the page does not begin with %s", tt.args, err, stderr, tt.head)
+		}
+		if m := tile.FindStringSubmatch(page); m == nil || m[1] != tt.class {
+			t.Errorf("%v: the class of the first tile is %q, want %q", tt.args, m, tt.class)
+		}
+	}
+	if _, _, err := sixty(t, "generate", "preview", recording, "--use-case", "chess"); err == nil || !strings.Contains(err.Error(), "--use-case") {
+		t.Errorf("an unknown use case: %v", err)
+	}
+}

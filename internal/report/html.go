@@ -1,0 +1,373 @@
+package report
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/render"
+)
+
+//go:embed page.html
+var pageHTML string
+
+// HTML writes a diagnosis as a page to send: it needs nothing but itself. It shows the
+// plots that diagnose.Diagnosis.Plot has fetched, or none.
+func HTML(w io.Writer, d diagnose.Diagnosis, o Options) error {
+	v, err := newPage(&d, o)
+	if err != nil {
+		return err
+	}
+	return render.HTML(w, pageHTML, nil, v)
+}
+
+// What page.html is given. Lists are bounded: a page of a large fleet is still one to
+// send.
+type (
+	htmlPage struct {
+		Title                 string
+		Verdicts              []htmlVerdict
+		OthersHead            string
+		Others                []string
+		RuledOutHead          string
+		RuledOut              [][]string
+		Tally                 string
+		Doubts, Basis, Config [][2]string
+	}
+	htmlVerdict struct {
+		render.Banner
+		ID            int
+		Links         []htmlLink
+		From          string // the target that evidence is from, where there are several
+		Evidence      [][]string
+		Comparisons   [][]string
+		Over          string // what the plots show
+		Figures       []render.Figure
+		Fixes         []htmlFix
+		Changes       htmlChanges
+		Reasons       []string
+		Findings      []htmlFindings
+		Runbook       template.HTML
+		RunbookTitle  string
+		RunbookSource string
+	}
+	htmlLink struct {
+		To   int
+		Text string
+	}
+	htmlFix struct {
+		Summary, Command, Cost, Verify string
+		Predicted                      string
+		Beside, Arithmetic, Basis      []string
+	}
+	htmlChanges struct {
+		Head, Intro string
+		Rows        [][]string
+	}
+	htmlFindings struct {
+		Head string
+		List [][2]string
+	}
+)
+
+// manyTold is how many verdicts a page tells in full, and how many lines its lists have.
+const manyTold, manyLines = 12, 60
+
+func newPage(d *diagnose.Diagnosis, o Options) (*htmlPage, error) {
+	out := &htmlPage{Title: head(d, &d.Verdict) + d.At.UTC().Format(" at 2006-01-02 15:04 UTC"), OthersHead: othersHead(d)}
+	all := told(d)
+	for i, v := range all {
+		if i == manyTold {
+			out.Others = append(out.Others, fmt.Sprintf("%d more models on which something fires: choose one with --match.", len(all)-i))
+			break
+		}
+		hv, err := newHTMLVerdict(d, v, o)
+		if err != nil {
+			return nil, err
+		}
+		hv.ID = i + 1
+		out.Verdicts = append(out.Verdicts, hv)
+	}
+	for i := range out.Verdicts[1:] {
+		out.Verdicts[0].Links = append(out.Verdicts[0].Links, htmlLink{i + 2, out.Verdicts[i+1].Head})
+	}
+	for _, v := range others(d) {
+		out.Others = append(out.Others, otherLine(d, v, o.Verbose))
+	}
+	out.Others = few(out.Others)
+	out.RuledOutHead = "Ruled out" + ofModel(&d.Verdict)
+	for _, f := range selected(d, &d.Verdict, ruledOut) {
+		out.RuledOut = append(out.RuledOut, []string{f.Pathology.ID, ruledOutLine(f)})
+	}
+	out.Tally = tally(d)
+	for _, n := range d.Notes {
+		out.Doubts = append(out.Doubts, [2]string{"Note", render.Clean(render.Sentence(n))})
+	}
+	for _, g := range gaps(d.Coverage) {
+		out.Doubts = append(out.Doubts, [2]string{"Not checked", g.line(false, o.Verbose)})
+	}
+	for _, row := range footer(d, false) {
+		out.Basis = append(out.Basis, [2]string{row[0], row[1]})
+	}
+	for i := range d.Targets {
+		if len(out.Config) < manyLines {
+			out.Config = append(out.Config, configRows(&d.Targets[i])...)
+		}
+	}
+	return out, nil
+}
+
+// few bounds a list.
+func few(list []string) []string {
+	if len(list) > manyLines {
+		list = append(list[:manyLines:manyLines], fmt.Sprintf("and %d more", len(list)-manyLines))
+	}
+	return list
+}
+
+// class is the colour of a verdict.
+func class(d *diagnose.Diagnosis, v *diagnose.Verdict) string {
+	switch f := d.Lead(v); {
+	case f != nil && f.Severity == catalog.Page:
+		return "critical"
+	case f != nil && f.Severity == catalog.Ticket:
+		return "warning"
+	case v.Status == diagnose.OK:
+		return "good"
+	}
+	return "plain"
+}
+
+// Banners are the answers of the verdicts that are told in full, for the head of a page.
+func Banners(d *diagnose.Diagnosis) (verdicts []*diagnose.Verdict, banners []render.Banner) {
+	verdicts = told(d)
+	for _, v := range verdicts {
+		banners = append(banners, banner(d, v))
+	}
+	return verdicts, banners
+}
+
+// banner is the answer of a verdict at the head of a page.
+func banner(d *diagnose.Diagnosis, v *diagnose.Verdict) render.Banner {
+	b := render.Banner{Class: class(d, v), Head: head(d, v), Text: []string{render.Clean(render.Sentence(v.Summary))}}
+	at := "Diagnosed at " + d.At.UTC().Format("2006-01-02 15:04:05 UTC") + "."
+	for _, s := range []string{strings.TrimSpace(whereSince(d, v, false) + " " + at), objectivesLine(d.Lead(v))} {
+		if s != "" {
+			b.Text = append(b.Text, s)
+		}
+	}
+	return b
+}
+
+func newHTMLVerdict(d *diagnose.Diagnosis, v *diagnose.Verdict, o Options) (htmlVerdict, error) {
+	out := htmlVerdict{Banner: banner(d, v)}
+	f := d.Lead(v)
+	out.Figures, out.Over = figures(d, v, f)
+	intro, rows := changes(d, &v.Workload, o.Verbose)
+	out.Changes = htmlChanges{Head: "What changed" + whose(d, &v.Workload), Intro: intro, Rows: rows}
+	for _, group := range []struct {
+		head string
+		keep func(*diagnose.Finding) bool
+	}{{"Also firing", alsoFiring}, {"Explained by " + v.ID, explained}, {"Not yet long enough to be believed", pending}} {
+		fs := htmlFindings{Head: group.head}
+		for _, f := range selected(d, v, group.keep) {
+			fs.List = append(fs.List, [2]string{f.Pathology.ID, summaryOf(d, f)})
+		}
+		if len(fs.List) > 0 {
+			out.Findings = append(out.Findings, fs)
+		}
+	}
+	if f == nil {
+		return out, nil
+	}
+	if len(d.Targets) > 1 {
+		out.From = render.Clean(f.Targets[0])
+	}
+	out.Evidence, out.Comparisons = evidenceRows(f.Evidence, false), evidenceRows(f.Evidence, true)
+	for _, r := range slices.Concat(out.Evidence, out.Comparisons) {
+		r[len(r)-1] = strings.Replace(r[len(r)-1], " ", "\u00a0", 1) // "> 2 s" stays in one line
+	}
+	for _, r := range f.Reasons {
+		out.Reasons = append(out.Reasons, render.Clean(render.Sentence(r)))
+	}
+	for i := range f.Fixes {
+		out.Fixes = append(out.Fixes, newHTMLFix(&f.Fixes[i], o.Verbose))
+	}
+	out.RunbookTitle, out.RunbookSource = render.Clean(f.Pathology.Title), runbook(f.Pathology)
+	var err error
+	out.Runbook, err = render.MarkdownHTML(withoutTitle(f.Pathology.Runbook))
+	return out, err
+}
+
+// withoutTitle leaves out the title of a runbook: the page has one.
+func withoutTitle(markdown string) string {
+	if _, rest, ok := strings.Cut(markdown, "\n"); ok && strings.HasPrefix(markdown, "# ") {
+		return rest
+	}
+	return markdown
+}
+
+func newHTMLFix(f *catalog.Fix, verbose bool) htmlFix {
+	sentence := func(s string) string { return render.Clean(render.Sentence(s)) }
+	out := htmlFix{Summary: sentence(f.Summary)}
+	lines := commandLines(f)
+	if f.Args() != "" {
+		out.Command, lines = lines[0], lines[1:]
+	}
+	out.Beside = lines
+	for _, a := range f.Arithmetic {
+		out.Arithmetic = append(out.Arithmetic, render.Clean(a))
+	}
+	if f.Tradeoff != "" {
+		out.Cost = sentence(f.Tradeoff)
+	}
+	if f.Verify != "" {
+		out.Verify = sentence(f.Verify)
+	}
+	for i, line := range predictionLines(f.Predicted, verbose) {
+		if i == 0 {
+			out.Predicted = sentence(line)
+		} else {
+			out.Basis = append(out.Basis, sentence(line))
+		}
+	}
+	return out
+}
+
+// Size of a figure in pixels: narrow, for a phone shows it at its natural size.
+const figureWidth, figureHeight = 420, 190
+
+// figures draws the plots of a verdict, and says what they show.
+func figures(d *diagnose.Diagnosis, v *diagnose.Verdict, f *diagnose.Finding) (figs []render.Figure, over string) {
+	if len(v.Plots) == 0 {
+		return nil, ""
+	}
+	var from, to time.Time
+	for _, p := range v.Plots {
+		for _, l := range p.Lines {
+			if first := l.At[0]; from.IsZero() || first.Before(from) {
+				from = first
+			}
+			if last := l.At[len(l.At)-1]; last.After(to) {
+				to = last
+			}
+		}
+	}
+	if d.At.After(to) {
+		to = d.At
+	}
+	var shown []string
+	for i := range v.Plots {
+		p := &v.Plots[i]
+		c := chart(v, p, f)
+		c.Range = [2]float64{seconds(from), seconds(to)}
+		figs = append(figs, render.Draw(caption(p, f), c))
+		for _, l := range p.Lines {
+			if name := render.Clean(l.Target); !slices.Contains(shown, name) {
+				shown = append(shown, name)
+			}
+		}
+	}
+	counted := ""
+	for _, p := range v.Plots {
+		if p.Signal.Sums() {
+			counted = " (of " + length(p.Over) + " where events are counted)"
+		} else {
+			over = length(p.Over)
+		}
+	}
+	over = "Each point is of the " + over + " before it" + counted + "."
+	if len(shown) > 1 {
+		over += " In colour: " + shown[0] + "; in grey: " + render.And(shown[1:]) + "."
+	}
+	over += " Shaded in grey: the time that was judged"
+	if v.Plots[0].Baseline.To.After(from) {
+		over += "; in green: the time that is called normal"
+	}
+	return figs, over + "."
+}
+
+func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
+
+// limit is what a plot's quantity was compared with: by the finding or else by what was
+// promised.
+func limit(p *diagnose.Plot, f *diagnose.Finding) (value float64, text string) {
+	if f != nil {
+		for _, e := range farthest(f.Evidence, false) {
+			if e.Signal == p.Signal && !math.IsNaN(e.Threshold) {
+				return e.Threshold, e.Op.Text(e.Threshold, e.Signal.Unit)
+			}
+		}
+	}
+	if !math.IsNaN(p.Promised) {
+		return p.Promised, catalog.GreaterThan.Text(p.Promised, p.Signal.Unit)
+	}
+	return math.NaN(), ""
+}
+
+func caption(p *diagnose.Plot, f *diagnose.Finding) string {
+	parts := []string{"no value now"}
+	if p.Now.OK {
+		parts[0] = "now " + indicator.Format(p.Now, p.Signal.Unit)
+	}
+	if p.Normal.OK {
+		parts = append(parts, "normal "+indicator.Format(p.Normal, p.Signal.Unit))
+	}
+	if _, text := limit(p, f); text != "" {
+		parts = append(parts, "threshold "+text)
+	}
+	return strings.Join(parts, " · ")
+}
+
+func chart(v *diagnose.Verdict, p *diagnose.Plot, f *diagnose.Finding) render.Chart {
+	unit := p.Signal.Unit
+	c := render.Chart{
+		Title: p.Signal.Title, Width: figureWidth, Height: figureHeight, NoLegend: true, Clock: true,
+		Format: render.Tick(unit),
+	}
+	if unit == indicator.Bytes || unit == indicator.BytesPerSecond {
+		c.Base = 1024
+	}
+	for _, l := range slices.Backward(p.Lines) { // the first one on top
+		s := render.Series{Name: render.Clean(l.Target), Y: l.Value, Faint: l.Target != p.Lines[0].Target}
+		for _, at := range l.At {
+			s.X = append(s.X, seconds(at))
+		}
+		for i := 1; i < len(s.X); i++ {
+			if gap := s.X[i] - s.X[i-1]; c.Step == 0 || gap < c.Step {
+				c.Step = gap
+			}
+		}
+		c.Series = append(c.Series, s)
+	}
+	for _, b := range []struct {
+		r           diagnose.Range
+		class, name string
+	}{{p.Baseline, "normal", "the time that is called normal"}, {p.Window, "window", "the time that was judged"}} {
+		if !b.r.From.IsZero() {
+			c.Bands = append(c.Bands, render.Band{From: seconds(b.r.From), To: seconds(b.r.To), Class: b.class, Name: b.name})
+		}
+	}
+	if p.Normal.OK {
+		c.Levels = append(c.Levels, render.Level{Value: p.Normal.V, Class: "good", Why: "what was normal", Label: "normal " + indicator.Format(p.Normal, unit)})
+	}
+	if value, text := limit(p, f); text != "" {
+		l := render.Level{Value: value, Class: "critical", Why: "threshold " + text}
+		if v.Status == diagnose.Firing {
+			l.Label = "threshold " + text
+		}
+		c.Levels = append(c.Levels, l)
+	}
+	if v.Status == diagnose.Firing && !v.Since.IsZero() && !v.SinceAtLeast {
+		c.Marks = []render.Mark{{At: seconds(v.Since), Name: "since " + v.Since.UTC().Format(time.TimeOnly), Onset: true}}
+	}
+	return c
+}

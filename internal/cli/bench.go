@@ -371,7 +371,7 @@ func (f *benchFlags) config(url string, stdout, stderr io.Writer) (c campaign.Co
 		}
 	}
 	if f.workloadFrom != "" {
-		c.Observe = func(ctx context.Context, model string) (*source.Observed, error) {
+		c.Observe = func(ctx context.Context, model string) (*workload.Measured, error) {
 			from := observedFlags{model: model, sourceFlags: sourceFlags{duration: f.watch, interval: source.DefaultInterval}}
 			if err := from.check([]string{f.workloadFrom}); err != nil {
 				return nil, err

@@ -41,7 +41,6 @@ var pure = []string{
 	"internal/indicator",
 	"internal/metrics", // the Querier interface alone
 	"internal/modelconfig",
-	"internal/observe",
 	"internal/pathologies/...",
 	"internal/perfmodel",
 	"internal/planning",

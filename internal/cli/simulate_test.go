@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/report/simreport"
@@ -110,52 +108,6 @@ func recordingEnd(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return string(out)
-}
-
-func TestParseSweeps(t *testing.T) {
-	for _, tt := range []struct {
-		text string
-		want []simreport.Axis
-		err  string
-	}{
-		{"max-num-seqs=16,32,64", []simreport.Axis{{Parameter: "max-num-seqs", Values: []string{"16", "32", "64"}}}, ""},
-		{"--max_num_seqs = 16", []simreport.Axis{{Parameter: "max-num-seqs", Values: []string{"16"}}}, ""},
-		{"rate=1:2:0.5", []simreport.Axis{{Parameter: "rate", Values: []string{"1", "1.5", "2"}}}, ""},
-		{"rate=ramp:1-5:2m;steps:1,2:30s", []simreport.Axis{{Parameter: "rate", Values: []string{"ramp:1-5:2m", "steps:1,2:30s"}}}, ""},
-		{"prompt-tokens=lognormal:800,1.2;512", []simreport.Axis{{Parameter: "prompt-tokens", Values: []string{"lognormal:800,1.2", "512"}}}, ""},
-		{"prompt-tokens=128,512", []simreport.Axis{{Parameter: "prompt-tokens", Values: []string{"128", "512"}}}, ""},
-		{"num-gpu-blocks-override=100,200", []simreport.Axis{{Parameter: "num-gpu-blocks", Values: []string{"100", "200"}}}, ""},
-		{"rate=2:1:1", nil, "leads nowhere"},
-		{"rate=1:2:0", nil, "leads nowhere"},
-		{"cv=1:x:1", nil, "not a number"},
-		{"rate=1,,2", nil, "empty or comes twice"},
-		{"rate=1,1", nil, "empty or comes twice"},
-		{"rate", nil, "no values"},
-		{"tensor-parallel-size=1,2", nil, "changes nothing"},
-	} {
-		got, err := parseSweeps([]string{tt.text})
-		if tt.err != "" {
-			if err == nil || !strings.Contains(err.Error(), tt.err) || hint.Of(err) == "" {
-				t.Errorf("%q: error %v, want one with %q and a way out", tt.text, err, tt.err)
-			}
-			continue
-		}
-		if diff := cmp.Diff(tt.want, got); err != nil || diff != "" {
-			t.Errorf("%q: %v\n%s", tt.text, err, diff)
-		}
-	}
-}
-
-func TestParseStepCost(t *testing.T) {
-	c, err := parseStepCost("base=8ms, per-token=50us,per-kv=70ns,per-pair=2e-10,knee=256")
-	if err != nil || c.Base != 8e-3 || c.PerToken != 50e-6 || c.PerPair != 2e-10 || c.Knee != 256 {
-		t.Errorf("%+v, %v", c, err)
-	}
-	for _, bad := range []string{"", "base", "base=fast", "base=0", "base=8ms,knee=x", "base=NaN", "tokens=1ms"} {
-		if _, err := parseStepCost(bad); err == nil || hint.Of(err) == "" {
-			t.Errorf("%q: %v", bad, err)
-		}
-	}
 }
 
 func TestASweepKeepsTheWorkloadOfItsPoints(t *testing.T) {

@@ -530,7 +530,8 @@ func (s *search) points() []*Point {
 	slices.SortFunc(out, func(a, b *Point) int {
 		return cmp.Or(cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.score, b.score), cmp.Compare(a.Knobs.TP, b.Knobs.TP),
 			cmp.Compare(a.Knobs.MaxNumSeqs, b.Knobs.MaxNumSeqs), cmp.Compare(a.Knobs.MaxNumBatchedTokens, b.Knobs.MaxNumBatchedTokens),
-			cmp.Compare(a.Knobs.KVType, b.Knobs.KVType), cmp.Compare(a.Knobs.Utilization, b.Knobs.Utilization))
+			cmp.Compare(a.Knobs.KVType, b.Knobs.KVType), cmp.Compare(a.Knobs.Utilization, b.Knobs.Utilization),
+			cmp.Compare(fmt.Sprint(a.Knobs.PrefixCaching, a.Knobs.ChunkedPrefill), fmt.Sprint(b.Knobs.PrefixCaching, b.Knobs.ChunkedPrefill)))
 	})
 	return out
 }

@@ -34,18 +34,12 @@ type Config struct {
 	Metrics    []string         // pages to scrape during the tests, as serverside.Find takes them
 
 	// What is sent: one of Scenario, Trace and the made-up Workload.
-	Scenario                         string // a name, "all", or a YAML file
-	Trace, TraceFormat               string
-	TraceFrom, TraceLength           time.Duration
-	Speed                            float64 // of a replay
-	Workload                         workload.Spec
-	Scale                            float64 // of a scenario's concurrency, requests and lengths
-	Rate                             string  // requests per second, or a profile of them
-	CV                               float64 // variation of the times between arrivals
-	Concurrency, MaxConcurrency      int
-	Requests                         int
-	Duration, Timeout, Drain, Warmup time.Duration
-	Seed                             uint64
+	workload.Asked                // its lengths and prefixes are Workload
+	Scenario               string // a name, "all", or a YAML file
+	Workload               workload.Spec
+	Scale                  float64 // of a scenario's concurrency, requests and lengths
+	MaxConcurrency         int
+	Timeout, Drain, Warmup time.Duration
 	// Observe, which may be nil, measures the workload of running servers of a model.
 	Observe func(ctx context.Context, model string) (*workload.Measured, error)
 
@@ -288,11 +282,8 @@ func (b *campaign) replay() (plan, error) {
 	if err != nil {
 		return plan{}, err
 	}
-	if b.TraceFrom > 0 || b.TraceLength > 0 {
-		t = t.Cut(b.TraceFrom, b.TraceLength)
-		if len(t.Requests) == 0 {
-			return plan{}, errors.New("no request of the trace lies in that part")
-		}
+	if t, err = b.Part(t); err != nil {
+		return plan{}, err
 	}
 	for reason, n := range t.Skipped {
 		fmt.Fprintf(b.Stderr, "warning: %d lines of the trace were left out: %s\n", n, reason)

@@ -2,6 +2,7 @@ package simreport
 
 import (
 	"cmp"
+	"context"
 	"math"
 	"slices"
 	"strings"
@@ -9,9 +10,11 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/perfmodel"
+	"github.com/sixty-dev/sixty/internal/planning"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/slo"
 	"github.com/sixty-dev/sixty/internal/version"
+	"github.com/sixty-dev/sixty/internal/workload"
 )
 
 // Schema names the version of a Simulation's JSON; changes only add to it.
@@ -20,15 +23,75 @@ const Schema = "sixty.simulation/v1"
 // Simulation is one workload on one deployment, or the points of a sweep. In JSON
 // all times are seconds and all rates are per second.
 type Simulation struct {
-	Schema      string       `json:"schema"`
-	Tool        version.Tool `json:"tool"`
-	Workload    Workload     `json:"workload"`
-	Deployment  Deployment   `json:"deployment"`
-	Calibration Calibration  `json:"calibration"`
-	Objective   *Objective   `json:"objective,omitempty"`
-	Measured    *Measured    `json:"measured,omitempty"`
-	Sweep       []Axis       `json:"sweep,omitempty"`
-	Runs        []Run        `json:"runs"`
+	Schema      string          `json:"schema"`
+	Tool        version.Tool    `json:"tool"`
+	Workload    Workload        `json:"workload"`
+	Deployment  Deployment      `json:"deployment"`
+	Calibration Calibration     `json:"calibration"`
+	Objective   *Objective      `json:"objective,omitempty"`
+	Measured    *Measured       `json:"measured,omitempty"`
+	Sweep       []planning.Axis `json:"sweep,omitempty"`
+	Runs        []Run           `json:"runs"`
+
+	objective *slo.Objective
+	first     int // of the runs, the one that Workload and Deployment describe
+}
+
+// Simulate runs a simulation and describes what came of it. The objective, which may be
+// nil, is what goodput is counted against.
+func Simulate(ctx context.Context, q *planning.Simulation, o *slo.Objective) (*Simulation, error) {
+	c, err := q.Calibrate(ctx)
+	if err != nil {
+		return nil, err
+	}
+	variants, err := q.Variants(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := describe(q, c, o, variants)
+	if err := q.Run(ctx, variants, s.add); err != nil {
+		return nil, err
+	}
+	if len(q.Sweep) == 0 {
+		return s, variants[0].Err
+	}
+	return s, nil
+}
+
+// describe describes a simulation before it has run: its runs are still empty.
+func describe(q *planning.Simulation, c *perfmodel.Calibration, o *slo.Objective, variants []*planning.Variant) *Simulation {
+	first := slices.IndexFunc(variants, func(v *planning.Variant) bool { return v.Err == nil })
+	v := variants[first]
+	s := &Simulation{
+		Schema: Schema, Tool: version.This(), Workload: WorkloadOf(v.Workload, q.Load.Seed, v.Requests, v.Deployment.Config.BlockSize),
+		Deployment: DeploymentOf(v.Engine, v.Deployment, v.Known), Calibration: CalibrationOf(c), Objective: ObjectiveOf(o), Sweep: q.Sweep,
+		Runs: make([]Run, len(variants)), objective: o, first: first,
+	}
+	if q.Seen != nil && s.Workload.Source == "measured" && len(q.Sweep) == 0 {
+		m := q.Seen.Summary()
+		s.Measured = &Measured{
+			TTFTMean: m.TTFTMean, ITLMean: m.ITLMean, OutputTokens: m.OutputPerSecond, Running: m.Running, Waiting: m.Waiting,
+			KVUsage: m.KVUsage, Preemptions: m.Preemptions,
+		}
+	}
+	return s
+}
+
+// add describes the run of the variant of a place. Those of several may be added at once.
+func (s *Simulation) add(i int, v *planning.Variant) {
+	r := &s.Runs[i]
+	if v.Err != nil {
+		*r = Run{Set: v.Set, Error: v.Err.Error()}
+		return
+	}
+	*r = RunOf(v.Prediction, v.Deployment.Config, s.objective, len(s.Sweep) == 0)
+	r.Set = v.Set
+	if i == s.first && v.Clients > 0 {
+		// How many they send is a result.
+		w := &s.Workload
+		w.Requests, w.Duration = r.Requests.Total, cmp.Or(v.Until.Seconds(), r.Duration)
+		w.Rate = float64(w.Requests) / w.Duration
+	}
 }
 
 // Workload is what was asked of the deployment; in a sweep over it, that of the
@@ -47,8 +110,8 @@ type Workload struct {
 }
 
 // WorkloadOf describes requests.
-func WorkloadOf(source, text string, seed uint64, requests []sim.Request, blockSize int, notes []string) Workload {
-	w := Workload{Source: source, Text: text, Requests: len(requests), Seed: seed, Notes: notes}
+func WorkloadOf(d workload.Description, seed uint64, requests []sim.Request, blockSize int) Workload {
+	w := Workload{Source: d.Source, Text: d.Text, Requests: len(requests), Seed: seed, Notes: d.Notes}
 	if len(requests) == 0 {
 		return w
 	}
@@ -186,12 +249,6 @@ type Measured struct {
 	Waiting      float64 `json:"waiting"`
 	KVUsage      float64 `json:"kv_cache_usage"`
 	Preemptions  float64 `json:"preemptions"`
-}
-
-// An Axis is a parameter that a sweep varies.
-type Axis struct {
-	Parameter string   `json:"parameter"`
-	Values    []string `json:"values"`
 }
 
 // Run is one simulation.

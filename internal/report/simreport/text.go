@@ -8,11 +8,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sixty-dev/sixty/internal/planning"
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // Text writes a simulation for a terminal.
-func Text(w io.Writer, s *Simulation, o render.Options) error {
+func Text(w io.Writer, s *Simulation, full bool, o render.Options) error {
 	t := &text{render.NewText(o)}
 	t.head(s)
 	if len(s.Sweep) > 0 {
@@ -261,7 +262,7 @@ func warnings(s *Simulation) []string {
 }
 
 // point names a run's place in the sweep.
-func (r *Run) point(axes []Axis) string {
+func (r *Run) point(axes []planning.Axis) string {
 	var parts []string
 	for _, a := range axes {
 		parts = append(parts, a.Parameter+" "+cmp.Or(r.Set[a.Parameter], "?"))

@@ -226,37 +226,58 @@ type Usual struct {
 	MaxNumBatchedTokens int     `json:"max_num_batched_tokens,omitempty"`
 }
 
-// New makes the answer of a ledger: of the settings that were given or, before
-// AddResult, of the configuration that was found.
-func New(l *perfmodel.Ledger, lengths []int) *Answer {
-	return &Answer{Schema: Schema, Tool: version.This(), Status: "ledger", Model: modelOf(l.Model), Deployment: deploymentOf(l), Ledger: ledgerOf(l, lengths)}
-}
-
-// NothingFits says that no arrangement holds the model.
-func (a *Answer) NothingFits(list []perfmodel.Remedy, p *planning.Plan) {
-	a.Status = "not_met"
-	a.AddRemedies(list)
-	a.Notes = append(a.Notes, fmt.Sprintf("%v, with up to %d GPUs and requests of up to %d tokens", planning.ErrNothingFits, p.MaxGPUs, p.Demand.MaxTokens))
-}
-
-// AddCheck adds a comparison with a server.
-func (a *Answer) AddCheck(source string, list []perfmodel.Comparison) {
-	c := &Check{Source: source}
-	for _, x := range list {
-		c.Comparisons = append(c.Comparisons, Comparison{x.ID, x.Name, x.Unit, rangeOf(x.Ledger), x.Server, x.Off(), x.Within, x.Says})
+// New makes the answer. Serve is what follows "vllm serve".
+func New(t *planning.Tuned, serve string) *Answer {
+	l := t.Ledger
+	a := &Answer{Schema: Schema, Tool: version.This(), Status: "ledger", Model: modelOf(l.Model), Deployment: deploymentOf(l), Ledger: ledgerOf(l, lengths(l, t.Plan))}
+	switch {
+	case t.Result != nil:
+		a.addResult(t.Plan, t.Result, serve)
+	case t.Plan != nil:
+		a.Status = "not_met"
+		a.addRemedies(l.Remedies())
+		a.Notes = append(a.Notes, fmt.Sprintf("%v, with up to %d GPUs and requests of up to %d tokens", planning.ErrNothingFits, t.Plan.MaxGPUs, t.Plan.Demand.MaxTokens))
+	case l.Concurrency.Value < 1:
+		a.addRemedies(l.Remedies())
 	}
-	a.Check = c
+	if t.ComparedWith != "" {
+		a.Check = &Check{Source: t.ComparedWith}
+		for _, x := range t.Compared {
+			a.Check.Comparisons = append(a.Check.Comparisons, Comparison{x.ID, x.Name, x.Unit, rangeOf(x.Ledger), x.Server, x.Off(), x.Within, x.Says})
+		}
+	}
+	return a
 }
 
-// AddRemedies adds what would fit.
-func (a *Answer) AddRemedies(list []perfmodel.Remedy) {
+// Met reports whether the targets are met or, without any, the model fits.
+func (a *Answer) Met() bool {
+	return a.Status == "found" || a.Status == "ledger" && a.Ledger.MaxConcurrency.Value >= 1
+}
+
+// lengths are those of requests that the ledger is read for.
+func lengths(l *perfmodel.Ledger, p *planning.Plan) []int {
+	out := []int{l.Settings.MaxModelLen}
+	if p != nil {
+		out = append(out, int(math.Ceil(p.Demand.MeanPrompt+p.Demand.MeanOutput)))
+	}
+	for _, n := range []int{1024, 4096, 16384, 65536, 131072} {
+		if n < l.Settings.MaxModelLen {
+			out = append(out, n)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// addRemedies adds what would fit.
+func (a *Answer) addRemedies(list []perfmodel.Remedy) {
 	for _, r := range list {
 		a.Remedies = append(a.Remedies, Remedy{r.Change, rangeOf(r.Left)})
 	}
 }
 
-// AddResult adds what a search found. Serve is what follows "vllm serve".
-func (a *Answer) AddResult(p *planning.Plan, r *planning.Result, serve string) {
+// addResult adds what a search found.
+func (a *Answer) addResult(p *planning.Plan, r *planning.Result, serve string) {
 	a.Status = "found"
 	best := r.Best
 	if best == nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // Text writes the answer for a terminal.
-func Text(w io.Writer, a *Answer, o render.Options) error {
+func Text(w io.Writer, a *Answer, full bool, o render.Options) error {
 	t := &text{render.NewText(o)}
 	t.model(&a.Model)
 	t.memory(a)

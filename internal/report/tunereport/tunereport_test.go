@@ -49,11 +49,9 @@ func answer(t *testing.T, itl time.Duration) *Answer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := New(l, []int{900, 8192})
-	a.AddCheck("a log", l.Check(perfmodel.Observed{KVBytes: 5 << 30, NumBlocks: 4096, WeightBytes: 51 << 30}))
-	a.AddRemedies(l.Remedies())
-	a.AddResult(p, r, "google/gemma-3-27b-it")
-	return a
+	return New(&planning.Tuned{
+		Ledger: l, Plan: p, Result: r, Compared: l.Check(perfmodel.Observed{KVBytes: 5 << 30, NumBlocks: 4096, WeightBytes: 51 << 30}), ComparedWith: "a log",
+	}, "google/gemma-3-27b-it")
 }
 
 func TestTextKeepsToItsColumns(t *testing.T) {
@@ -61,7 +59,7 @@ func TestTextKeepsToItsColumns(t *testing.T) {
 		a := answer(t, itl)
 		for _, width := range []int{80, 120} {
 			var b bytes.Buffer
-			if err := Text(&b, a, render.Options{Width: width}); err != nil {
+			if err := Text(&b, a, true, render.Options{Width: width}); err != nil {
 				t.Fatal(err)
 			}
 			for line := range strings.SplitSeq(b.String(), "\n") {

@@ -74,7 +74,7 @@ func newTuneCommand() *cobra.Command {
 	}
 	s := cmd.Flags()
 	f.planFlags.register(s)
-	registerWorkload(s, &f.Load, scaledRates)
+	registerWorkload(s, &f.Load, scaledRates|noUsualLengths)
 	f.Load.Requests = simulatedRequests
 	s.Lookup("requests").DefValue = strconv.Itoa(simulatedRequests)
 	s.IntVar(&f.tp, "tp", 0, "tensor parallelism (default: found)")

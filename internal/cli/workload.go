@@ -19,6 +19,7 @@ const (
 	traces
 	conversations // and clients that leave
 	scaledRates
+	noUsualLengths // where none are measured, they must be given
 )
 
 // registerWorkload adds the flags that describe a workload, with the same names and the same
@@ -43,8 +44,12 @@ func registerWorkload(s *pflag.FlagSet, a *workload.Asked, parts workloadParts) 
 		s.DurationVar(&a.TraceLength, "trace-length", 0, "replay this much of the trace")
 		s.Float64Var(&a.Speed, "speed", 1, "speed of a replay")
 	}
-	s.StringVar(&a.Prompt, "prompt-tokens", "", "prompt `length`: 512, uniform:100-900, normal:512,128 or lognormal:800,1.2 (default: as measured, else 512)")
-	s.StringVar(&a.Output, "output-tokens", "", "answer `length`, written like --prompt-tokens (default: as measured, else 128)")
+	prompt, output := fmt.Sprintf(", else %d", workload.UsualPrompt), fmt.Sprintf(", else %d", workload.UsualOutput)
+	if parts&noUsualLengths != 0 {
+		prompt, output = "", ""
+	}
+	s.StringVar(&a.Prompt, "prompt-tokens", "", "prompt `length`: 512, uniform:100-900, normal:512,128 or lognormal:800,1.2 (default: as measured"+prompt+")")
+	s.StringVar(&a.Output, "output-tokens", "", "answer `length`, written like --prompt-tokens (default: as measured"+output+")")
 	s.IntVar(&a.SystemTokens, "system-tokens", 0, "tokens of a system prompt that all prompts begin with")
 	s.Float64Var(&a.PrefixShare, "prefix-share", 0, "share of each prompt that its group has in common, 0 to 1 (default: as measured)")
 	s.IntVar(&a.PrefixGroups, "prefix-groups", 1, "number of such groups")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -67,6 +68,25 @@ func (s *Simulation) known() engine.Config {
 	c.Merge(s.Config())
 	c.Merge(s.ledger)
 	return c
+}
+
+// Present is the simulation of the servers as they are, under the workload that they had;
+// nil where none were seen. What they do not tell of their settings is as the user says,
+// for the present too. It is to be asked for after Calibrate.
+func (s *Simulation) Present() *Simulation {
+	if s.Seen == nil {
+		return nil
+	}
+	now := *s
+	now.Args = maps.Clone(s.Seen.Config)
+	for flag, v := range s.Args {
+		if _, told := now.Args[engine.NumBlocks]; flag != engine.NumBlocksOverride || !told {
+			now.Args.Set(flag, v.Value, v.Source)
+		}
+	}
+	now.Load = workload.Asked{RateScale: 1, Speed: 1, CV: 1, PrefixGroups: 1, Requests: s.Load.Requests, Duration: s.Load.Duration, Seed: s.Load.Seed}
+	now.Trace, now.Replicas, now.Route, now.Sweep = nil, 0, "", nil
+	return &now
 }
 
 // Calibrate fits the step times, for all points.

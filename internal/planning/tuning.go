@@ -3,6 +3,7 @@ package planning
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"math"
 	"time"
 
@@ -134,6 +135,9 @@ func demandOf(a *workload.Asked, m *workload.Measured) (*Demand, error) {
 		return nil, err
 	}
 	d := &Demand{Rate: rate, Text: text.Text}
+	if a.Rate == "" {
+		d.Text = fmt.Sprintf("%.4g requests/s, %s", rate, d.Text)
+	}
 	d.Draw = func(wanted float64, replicas, blockSize int) ([]sim.Request, error) {
 		share := arrivals.Scale(wanted / rate / float64(replicas))
 		// A share of a bursty process, taken by chance, is less bursty: the variance

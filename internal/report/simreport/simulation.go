@@ -3,6 +3,8 @@ package simreport
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -32,6 +34,7 @@ type Simulation struct {
 	Measured    *Measured       `json:"measured,omitempty"`
 	Sweep       []planning.Axis `json:"sweep,omitempty"`
 	Runs        []Run           `json:"runs"`
+	Present     *Present        `json:"present,omitempty"`
 
 	objective *slo.Objective
 	first     int // of the runs, the one that Workload and Deployment describe
@@ -52,10 +55,75 @@ func Simulate(ctx context.Context, q *planning.Simulation, o *slo.Objective) (*S
 	if err := q.Run(ctx, variants, s.add); err != nil {
 		return nil, err
 	}
+	if err := s.present(ctx, q); err != nil {
+		return nil, err
+	}
 	if len(q.Sweep) == 0 {
 		return s, variants[0].Err
 	}
 	return s, nil
+}
+
+// present simulates the servers as they are, where something of them is changed.
+func (s *Simulation) present(ctx context.Context, q *planning.Simulation) error {
+	now := q.Present()
+	if now == nil {
+		return nil
+	}
+	variants, err := now.Variants(ctx)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		s.Workload.Notes = append(s.Workload.Notes, "the servers as they are cannot be simulated: "+err.Error())
+		return nil
+	}
+	v := variants[0]
+	p := &Present{
+		Workload: WorkloadOf(v.Workload, now.Load.Seed, v.Requests, v.Deployment.Config.BlockSize), Deployment: DeploymentOf(v.Engine, v.Deployment, v.Known),
+	}
+	if p.Changes = changes(p, s, &q.Load); len(p.Changes) == 0 && len(s.Sweep) == 0 {
+		return nil
+	}
+	s.Present, s.Measured = p, measuredOf(q.Seen)
+	return now.Run(ctx, variants, func(_ int, v *planning.Variant) {
+		if v.Err != nil {
+			p.Run.Error = v.Err.Error()
+			return
+		}
+		p.Run = RunOf(v.Prediction, v.Deployment.Config, s.objective, false)
+	})
+}
+
+func measuredOf(seen *workload.Measured) *Measured {
+	m := seen.Summary()
+	return &Measured{
+		TTFTMean: m.TTFTMean, ITLMean: m.ITLMean, OutputTokens: m.OutputPerSecond, Running: m.Running, Waiting: m.Waiting,
+		KVUsage: m.KVUsage, Preemptions: m.Preemptions,
+	}
+}
+
+// changes are what differs between the present and the first run, in words.
+func changes(now *Present, s *Simulation, load *workload.Asked) []string {
+	var out []string
+	for _, flag := range slices.Sorted(maps.Keys(s.Deployment.Settings)) {
+		if a, b := now.Deployment.Settings[flag].Value, s.Deployment.Settings[flag].Value; a != b {
+			out = append(out, fmt.Sprintf("%s %v → %v", flag, a, b))
+		}
+	}
+	if a, b := now.Deployment.Replicas, s.Deployment.Replicas; a != b {
+		out = append(out, fmt.Sprintf("replicas %d → %d", a, b))
+	}
+	if a, b := now.Deployment.Route, s.Deployment.Route; a != b && a != "" && b != "" {
+		out = append(out, fmt.Sprintf("route %s → %s", a, b))
+	}
+	switch {
+	case load.RateScale != 1:
+		out = append(out, fmt.Sprintf("load × %g", load.RateScale))
+	case now.Workload.Text != s.Workload.Text:
+		out = append(out, "another workload")
+	}
+	return out
 }
 
 // describe describes a simulation before it has run: its runs are still empty.
@@ -68,11 +136,7 @@ func describe(q *planning.Simulation, c *perfmodel.Calibration, o *slo.Objective
 		Runs: make([]Run, len(variants)), objective: o, first: first,
 	}
 	if q.Seen != nil && s.Workload.Source == "measured" && len(q.Sweep) == 0 {
-		m := q.Seen.Summary()
-		s.Measured = &Measured{
-			TTFTMean: m.TTFTMean, ITLMean: m.ITLMean, OutputTokens: m.OutputPerSecond, Running: m.Running, Waiting: m.Waiting,
-			KVUsage: m.KVUsage, Preemptions: m.Preemptions,
-		}
+		s.Measured = measuredOf(q.Seen)
 	}
 	return s
 }
@@ -92,6 +156,15 @@ func (s *Simulation) add(i int, v *planning.Variant) {
 		w.Requests, w.Duration = r.Requests.Total, cmp.Or(v.Until.Seconds(), r.Duration)
 		w.Rate = float64(w.Requests) / w.Duration
 	}
+}
+
+// Present is the servers as they are, simulated under the workload that they had, where the
+// runs are of something else.
+type Present struct {
+	Changes    []string   `json:"changes,omitempty"` // from here to the first run
+	Workload   Workload   `json:"workload"`
+	Deployment Deployment `json:"deployment"`
+	Run        Run        `json:"run"`
 }
 
 // Workload is what was asked of the deployment; in a sweep over it, that of the

@@ -29,6 +29,10 @@ type Answer struct {
 	Check      *Check     `json:"check,omitempty"`
 	Remedies   []Remedy   `json:"remedies,omitempty"`
 
+	// Command starts a server, or one replica: of the configuration that was found or comes
+	// closest, of the settings given, or of the first remedy. "" where nothing fits.
+	Command string `json:"command,omitempty"`
+
 	Targets  *Targets `json:"targets,omitempty"`
 	Workload string   `json:"workload,omitempty"`
 	Result   *Result  `json:"result,omitempty"`
@@ -235,10 +239,12 @@ func New(t *planning.Tuned, serve string) *Answer {
 		a.addResult(t.Plan, t.Result, serve)
 	case t.Plan != nil:
 		a.Status = "not_met"
-		a.addRemedies(l.Remedies())
+		a.addRemedies(l.Remedies(), serve)
 		a.Notes = append(a.Notes, fmt.Sprintf("%v, with up to %d GPUs and requests of up to %d tokens", planning.ErrNothingFits, t.Plan.MaxGPUs, t.Plan.Demand.MaxTokens))
 	case l.Concurrency.Value < 1:
-		a.addRemedies(l.Remedies())
+		a.addRemedies(l.Remedies(), serve)
+	default:
+		a.Command = command(l, nil, serve)
 	}
 	if t.ComparedWith != "" {
 		a.Check = &Check{Source: t.ComparedWith}
@@ -270,9 +276,12 @@ func lengths(l *perfmodel.Ledger, p *planning.Plan) []int {
 }
 
 // addRemedies adds what would fit.
-func (a *Answer) addRemedies(list []perfmodel.Remedy) {
+func (a *Answer) addRemedies(list []perfmodel.Remedy, serve string) {
 	for _, r := range list {
 		a.Remedies = append(a.Remedies, Remedy{r.Change, rangeOf(r.Left)})
+		if a.Command == "" && r.Ledger != nil {
+			a.Command = command(r.Ledger, nil, serve)
+		}
 	}
 }
 
@@ -284,11 +293,12 @@ func (a *Answer) addResult(p *planning.Plan, r *planning.Result, serve string) {
 		a.Status, best = "not_met", r.Nearest
 	}
 	t := p.Targets
+	a.Command = command(best.Ledger, &best.Knobs, serve)
 	a.Targets = &Targets{t.TTFTP95.Seconds(), t.ITLP95.Seconds(), t.E2EP95.Seconds(), t.TokensPerSecond}
 	a.Workload = p.Demand.Text
 	out := &Result{
 		Basis: r.Basis, Evaluated: r.Evaluated, Explain: r.Explain, Usual: Usual(r.Usual),
-		Command: Command(best, serve), Predicted: predicted(r.Prediction, a.Targets, best),
+		Command: a.Command, Predicted: predicted(r.Prediction, a.Targets, best),
 	}
 	x := pointOf(best)
 	if r.Best != nil {
@@ -416,13 +426,17 @@ func ledgerOf(l *perfmodel.Ledger, lengths []int) Ledger {
 	return out
 }
 
-// Command is the command line of one replica.
-func Command(p *planning.Point, serve string) string {
-	s, k := &p.Ledger.Settings, p.Knobs
+// command is the command line of one replica: of knobs or, without, of a ledger's settings.
+func command(l *perfmodel.Ledger, k *planning.Knobs, serve string) string {
+	s := &l.Settings
+	tp, seqs, tokens, utilization, kv := s.TP, s.MaxNumSeqs, s.MaxNumBatchedTokens, s.Utilization, s.KVType
+	if k != nil {
+		tp, seqs, tokens, utilization, kv = k.TP, k.MaxNumSeqs, k.MaxNumBatchedTokens, k.Utilization, k.KVType
+	}
 	lines := []string{"vllm serve " + serve}
 	add := func(format string, args ...any) { lines = append(lines, "  "+fmt.Sprintf(format, args...)) }
-	if k.TP > 1 {
-		add("--tensor-parallel-size %d", k.TP)
+	if tp > 1 {
+		add("--tensor-parallel-size %d", tp)
 	}
 	if s.PP > 1 {
 		add("--pipeline-parallel-size %d", s.PP)
@@ -434,19 +448,21 @@ func Command(p *planning.Point, serve string) string {
 		add("--enable-expert-parallel")
 	}
 	add("--max-model-len %d", s.MaxModelLen)
-	add("--max-num-seqs %d", k.MaxNumSeqs)
-	add("--max-num-batched-tokens %d", k.MaxNumBatchedTokens)
+	add("--max-num-seqs %d", seqs)
+	add("--max-num-batched-tokens %d", tokens)
 	switch {
 	case s.KVBytes > 0:
 		add("--kv-cache-memory-bytes %.0f", s.KVBytes)
 	case !s.CPU:
-		add("--gpu-memory-utilization %g", k.Utilization)
+		add("--gpu-memory-utilization %g", utilization)
 	}
-	if k.KVType != "auto" {
-		add("--kv-cache-dtype %s", k.KVType)
+	if kv != "auto" {
+		add("--kv-cache-dtype %s", kv)
 	}
-	add("%s", flag("enable-prefix-caching", k.PrefixCaching))
-	add("%s", flag("enable-chunked-prefill", k.ChunkedPrefill))
+	if k != nil {
+		add("%s", flag("enable-prefix-caching", k.PrefixCaching))
+		add("%s", flag("enable-chunked-prefill", k.ChunkedPrefill))
+	}
 	return strings.Join(lines, " \\\n")
 }
 

@@ -150,7 +150,13 @@ func CheckArgs(line, source string) (Config, error) {
 		if slices.Contains(read, name) {
 			continue
 		}
-		if near := hint.Nearest(name, read); len(near) > 0 {
+		near := hint.Nearest(name, read)
+		for _, r := range read {
+			if more, ok := strings.CutPrefix(name, r); ok && len(r) > 8 && !strings.Contains(more, "-") {
+				near = []string{r} // max-model-length
+			}
+		}
+		if len(near) > 0 {
 			return c, hint.With(fmt.Errorf("%s: vllm serve has no --%s", source, name), "did you mean --"+strings.Join(near, ", or --")+"?")
 		}
 	}

@@ -31,7 +31,7 @@ func Text(w io.Writer, s *Simulation, full bool, o render.Options) error {
 		t.foot(s)
 	} else {
 		t.Line("")
-		t.Paragraph("", "", "--full shows the workload, the batch, the queue and what is assumed; --html FILE draws it.")
+		t.Paragraph("", "", "--full shows the batch, the queue and what is assumed; --html FILE draws it.")
 	}
 	_, err := t.WriteTo(w)
 	return err

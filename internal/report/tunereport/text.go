@@ -33,9 +33,7 @@ func (t *text) answer(a *Answer, full bool) {
 	t.Styled(render.Bold, "", "", a.verdict())
 	if a.Command != "" {
 		t.Line("")
-		for line := range strings.SplitSeq(a.Command, "\n") {
-			t.Line("  " + line)
-		}
+		t.Command("  ", strings.ReplaceAll(a.Command, " \\\n  ", " "))
 	}
 	t.Line("")
 	if a.Result != nil {

@@ -166,11 +166,11 @@ func TestTheAnswerComesFirst(t *testing.T) {
 		{"the servers as they are", "The servers as they are: TTFT P95 ", "\ncheck ", "\nqueue ", simulate},
 		{"a change", "With replicas 1 → 2: TTFT P95 12.8 s → ", "now      then", "\nassumed ", append(simulate, "--replicas", "2")},
 		{"a sweep", "4 of 6 points keep the objective", "                   now ", "near saturation: within the", append(simulate, "--sweep", "replicas=1,2", "--sweep", "rate-scale=0.5:1.5:0.5")},
-		{"what fits and meets targets", "It fits and meets the targets: LlamaForCausalLM", "\n  vllm serve meta/llama \\", "activations at their peak",
+		{"what fits and meets targets", "It fits and meets the targets: LlamaForCausalLM", "\n  vllm serve meta/llama --max-model-len 131072 ", "activations at their peak",
 			[]string{"tune", "--model-config", small, "--gpu", "H100", "--use-case", "chat", "--rate", "5", "--prompt-tokens", "900", "--output-tokens", "250", "--requests", "200",
 				"--max-gpus", "2", "--served-model", "meta/llama"}},
 		{"what fits", "It fits: LlamaForCausalLM", "\n  vllm serve ", "activations at their peak", []string{"tune", "--model-config", small, "--gpu", "H100"}},
-		{"what does not fit", "It does not fit: LlamaForCausalLM", "\n    --tensor-parallel-size 4 \\", "activations at their peak",
+		{"what does not fit", "It does not fit: LlamaForCausalLM", " --tensor-parallel-size 4 ", "activations at their peak",
 			[]string{"tune", "--model-config", large, "--gpu", "40GiB", "--tp", "1"}},
 		{"targets out of reach", "The targets cannot be met: ", "MISSED", "What one step of each knob costs",
 			[]string{"tune", "--model-config", small, "--gpu", "T4", "--itl-p95", "1ms", "--rate", "5", "--prompt-tokens", "900", "--output-tokens", "250", "--requests", "100", "--max-gpus", "2"}},
@@ -195,6 +195,7 @@ func TestBadInputIsNamed(t *testing.T) {
 		{"did you mean --max-num-seqs?", "simulate " + recording + " --engine-args=--max-num-seq=16"},
 		{"did you mean --gpu-memory-utilization?", "tune --model-config ../modelconfig/testdata/llama-3.1-8b.json --gpu H100 --engine-args=--gpu-memory-utilisation=0.8"},
 		{"did you mean --max-model-len?", "simulate --serve 127.0.0.1:0 --engine-args=--max-model-length=4096"},
+		{"did you mean --max-num-seqs?", "diagnose " + recording + " --engine-args=--max-num-seq=16"},
 		{"write it as ttft_objective=500ms", "diagnose " + recording + " --set ttft_objective=fast"},
 		{"did you mean ttft_objective?", "diagnose " + recording + " --set ttft_objektive=500ms"},
 		{"for example --concurrency 16", "simulate " + recording + " --think-time 2s"},
@@ -237,27 +238,6 @@ func TestOneVocabularyForWorkloads(t *testing.T) {
 		}
 		if n < 10 {
 			t.Errorf("%s has %d of the flags", verb, n)
-		}
-	}
-}
-
-// TestWhatTakesLongEndsWhenInterrupted cancels simulations that would go on for minutes.
-func TestWhatTakesLongEndsWhenInterrupted(t *testing.T) {
-	const server = "--step-cost base=10ms --engine-args=--num-gpu-blocks-override=20000"
-	for _, args := range []string{
-		"simulate " + server + " --rate 10 --requests 1500000 --duration 100h",
-		"simulate " + server + " --rate 10 --duration 10h --sweep rate=1:40:1",
-		"tune --model-config ../modelconfig/testdata/llama-3.1-8b.json --gpu T4 --use-case chat --rate 400 --prompt-tokens 900 --output-tokens 500 --requests 100000",
-	} {
-		root := newRoot(io.Discard, io.Discard)
-		root.SetArgs(strings.Fields(args))
-		ctx, stop := context.WithCancel(t.Context())
-		var stopped time.Time
-		time.AfterFunc(200*time.Millisecond, func() { stopped = time.Now(); stop() })
-		err := root.ExecuteContext(ctx)
-		// In the time of a loaded machine: the process itself ends after grace.
-		if took := time.Since(stopped); !errors.Is(err, context.Canceled) || took > 10*time.Second {
-			t.Errorf("%s: %v, %s after the interrupt", args, err, took)
 		}
 	}
 }

@@ -122,7 +122,7 @@ func (a *Asked) Arrivals(m *Measured) (out Arrivals, measured bool, err error) {
 			}
 		}
 	default:
-		err = hint.With(errors.New("there is no workload"), "give --rate with --prompt-tokens and --output-tokens, or a server or recording to measure it on")
+		err = hint.With(errors.New("there is no workload"), "give --rate, a --trace where there is the flag, or a server or recording to measure it on")
 	}
 	if err != nil {
 		return out, false, err

@@ -68,6 +68,9 @@ func (t *text) answer(a *Answer, full bool) {
 	if r := a.Result; r != nil && r.Best == nil {
 		explained = slices.Concat(r.Explain[min(1, len(r.Explain)):], a.Notes)
 	}
+	if u := a.Model.Unknown; len(u) > 0 {
+		explained = append([]string{"not understood of the model: " + strings.Join(u, "; ")}, explained...)
+	}
 	for i, n := range explained {
 		if i == fewNotes && !full {
 			item("", fmt.Sprintf("%d more", len(explained)-i))

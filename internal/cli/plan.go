@@ -48,14 +48,14 @@ func (f *planFlags) known(ctx context.Context, stderr io.Writer, before engine.C
 	k.Args = engine.Config{}
 	k.Args.Merge(before)
 	k.Args.Merge(args)
-	if f.modelConfig != "" {
-		if k.Model, err = readModel(f.modelConfig); err != nil {
-			return k, err
-		}
-	}
 	if f.gpu != "" {
 		if k.Device, k.Memory, err = perfmodel.ParseGPU(f.gpu); err != nil {
 			return k, fmt.Errorf("--gpu: %w", err)
+		}
+	}
+	if f.modelConfig != "" {
+		if k.Model, err = readModel(f.modelConfig); err != nil {
+			return k, err
 		}
 	}
 	if f.log != "" {

@@ -38,6 +38,7 @@ type Simulation struct {
 
 	objective *slo.Objective
 	first     int // of the runs, the one that Workload and Deployment describe
+	clients   int // of that, in a closed loop
 }
 
 // Simulate runs a simulation and describes what came of it. The objective, which may be
@@ -82,7 +83,7 @@ func (s *Simulation) present(ctx context.Context, q *planning.Simulation) error 
 	p := &Present{
 		Workload: WorkloadOf(v.Workload, now.Load.Seed, v.Requests, v.Deployment.Config.BlockSize), Deployment: DeploymentOf(v.Engine, v.Deployment, v.Known),
 	}
-	if p.Changes = changes(p, s, &q.Load); len(p.Changes) == 0 && len(s.Sweep) == 0 {
+	if p.Changes = changes(p, s, v.Clients, &q.Load); len(p.Changes) == 0 && len(s.Sweep) == 0 {
 		return nil
 	}
 	s.Present, s.Measured = p, measuredOf(q.Seen)
@@ -103,8 +104,9 @@ func measuredOf(seen *workload.Measured) *Measured {
 	}
 }
 
-// changes are what differs between the present and the first run, in words.
-func changes(now *Present, s *Simulation, load *workload.Asked) []string {
+// changes are what differs between the present, which may have clients in a loop, and the
+// first run, whose load was asked for, in words.
+func changes(now *Present, s *Simulation, clients int, load *workload.Asked) []string {
 	var out []string
 	for _, flag := range slices.Sorted(maps.Keys(s.Deployment.Settings)) {
 		if a, b := now.Deployment.Settings[flag].Value, s.Deployment.Settings[flag].Value; a != b {
@@ -117,10 +119,23 @@ func changes(now *Present, s *Simulation, load *workload.Asked) []string {
 	if a, b := now.Deployment.Route, s.Deployment.Route; a != b && a != "" && b != "" {
 		out = append(out, fmt.Sprintf("route %s → %s", a, b))
 	}
-	switch {
-	case load.RateScale != 1:
-		out = append(out, fmt.Sprintf("load × %g", load.RateScale))
-	case now.Workload.Text != s.Workload.Text:
+	if now.Workload.Text == s.Workload.Text {
+		return out
+	}
+	before := len(out)
+	differs := func(asked bool, name string, a, b float64, unit string) {
+		if asked && a > 0 && b > 0 && math.Abs(a/b-1) > 0.01 {
+			out = append(out, fmt.Sprintf("%s %.3g → %.3g%s", name, a, b, unit))
+		}
+	}
+	differs(true, "clients", float64(clients), float64(s.clients), "")
+	differs(clients == 0 && s.clients == 0, "rate", now.Workload.Rate, s.Workload.Rate, " requests/s")
+	differs(load.Prompt != "" || load.Trace != "", "prompts", now.Workload.PromptTokens, s.Workload.PromptTokens, " tokens")
+	differs(load.Output != "" || load.Trace != "", "outputs", now.Workload.OutputTokens, s.Workload.OutputTokens, " tokens")
+	if load.SetCV {
+		out = append(out, fmt.Sprintf("arrivals of variation %g", load.CV))
+	}
+	if len(out) == before {
 		out = append(out, "another workload")
 	}
 	return out
@@ -133,7 +148,7 @@ func describe(q *planning.Simulation, c *perfmodel.Calibration, o *slo.Objective
 	s := &Simulation{
 		Schema: Schema, Tool: version.This(), Workload: WorkloadOf(v.Workload, q.Load.Seed, v.Requests, v.Deployment.Config.BlockSize),
 		Deployment: DeploymentOf(v.Engine, v.Deployment, v.Known), Calibration: CalibrationOf(c), Objective: ObjectiveOf(o), Sweep: q.Sweep,
-		Runs: make([]Run, len(variants)), objective: o, first: first,
+		Runs: make([]Run, len(variants)), objective: o, first: first, clients: v.Clients,
 	}
 	if q.Seen != nil && s.Workload.Source == "measured" && len(q.Sweep) == 0 {
 		s.Measured = measuredOf(q.Seen)

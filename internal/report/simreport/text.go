@@ -64,6 +64,7 @@ func (t *text) head(s *Simulation) {
 		body = fmt.Sprintf("%d replicas, %s: each %s", d.Replicas, d.Route, body)
 	}
 	t.item("deployment", body)
+	t.Line("")
 }
 
 // answer says what users would see, beside what they see now where that is something else.
@@ -79,6 +80,9 @@ func (t *text) answer(s *Simulation, r *Run) {
 		for i := range rows {
 			rows[i] = slices.Delete(rows[i], 1, 2)
 		}
+	}
+	if r.Samples == 0 {
+		columns[len(columns)-1].Title = ""
 	}
 	t.Styled(render.Bold, "", "", head)
 	t.Line("")

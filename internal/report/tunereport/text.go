@@ -71,27 +71,35 @@ func (t *text) answer(a *Answer, full bool) {
 	if u := a.Model.Unknown; len(u) > 0 {
 		explained = append([]string{"not understood of the model: " + strings.Join(u, "; ")}, explained...)
 	}
+	more := 0
 	for i, n := range explained {
-		if i == fewNotes && !full {
-			item("", fmt.Sprintf("%d more", len(explained)-i))
-			break
+		if i >= fewNotes && !full {
+			more++
+			continue
 		}
 		item("note", n)
 	}
 	for i, r := range a.Remedies {
-		if i == fewNotes && !full {
+		if i >= fewRemedies && !full {
 			break
 		}
 		item("fits with", fmt.Sprintf("%s: leaves %s for the KV cache", r.Change, render.GiB(r.Left.Value)))
 	}
 	t.Line("")
 	if !full {
-		t.Paragraph("", "", "--full shows the memory line by line, and what else was tried.")
+		rest := ""
+		if more > 0 {
+			rest = render.Plural(more, "more note") + ", "
+		}
+		t.Paragraph("", "", "--full shows "+rest+"the memory line by line, and what else was tried.")
 	}
 }
 
-// fewNotes is how many notes are shown without --full.
-const fewNotes = 2
+// How many notes, and how many changes with which the model fits, are shown without --full.
+const (
+	fewNotes    = 1
+	fewRemedies = 3
+)
 
 // verdict says in a sentence whether it fits, and whether targets are met.
 func (a *Answer) verdict() string {

@@ -40,11 +40,6 @@ type benchFlags struct {
 	workloadFrom, warmup, sweep, format, objective string
 	watch                                          time.Duration
 	asserts                                        []string
-
-	prompt, output, turns      string
-	systemTokens, prefixGroups int
-	prefixShare, cancelShare   float64
-	thinkTime                  time.Duration
 }
 
 const benchLong = `Sends a workload to an OpenAI-compatible server and measures what its users would see.
@@ -75,6 +70,7 @@ func newBenchCommand() *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.given = cmd.Flags().Changed
+			givenWorkload(cmd.Flags(), &f.Asked)
 			return runBench(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], f)
 		},
 	}
@@ -100,33 +96,13 @@ func (f *benchFlags) register(cmd *cobra.Command) {
 
 	s.StringVar(&f.Scenario, "scenario", "", "low-load, saturation, long-prompts, long-outputs, burst, all, or a YAML file")
 	s.Float64Var(&f.Scale, "scale", 1, "multiply a scenario's concurrency, requests and lengths")
-	s.IntVar(&f.Concurrency, "concurrency", 0, "closed loop: streams that send the next request when one ended")
-	s.StringVar(&f.Rate, "rate", "", "open loop: requests per second, ramp:1-50:2m or steps:5,10,20:30s")
-	s.Float64Var(&f.CV, "cv", 1, "variation of the times between arrivals: 0 even, 1 Poisson, above 1 bursty")
-	s.StringVar(&f.Trace, "trace", "", "replay a trace file")
-	s.StringVar(&f.TraceFormat, "trace-format", "", "azure, burstgpt, mooncake, bailian, timed-trace, sharegpt or csv (default: found out)")
-	s.Float64Var(&f.Speed, "speed", 1, "speed of a replay")
-	s.DurationVar(&f.TraceFrom, "trace-from", 0, "begin the replay at this time of the trace")
-	s.DurationVar(&f.TraceLength, "trace-length", 0, "replay this much of the trace")
+	registerWorkload(s, &f.Asked, closedLoops|traces|conversations)
 	s.StringVar(&f.workloadFrom, "workload-from", "", "take lengths, prefix sharing and arrivals from a live server's `URL`, a recording, or prometheus=URL")
 	s.DurationVar(&f.watch, "watch", time.Minute, "with --workload-from URL: measure for this long")
-	s.IntVar(&f.Requests, "requests", 0, "end after so many requests")
-	s.DurationVar(&f.Duration, "duration", 0, "begin no request after this time")
 	s.IntVar(&f.MaxConcurrency, "max-concurrency", 0, "streams of an open loop; more requests wait (default 10000)")
 	s.DurationVar(&f.Timeout, "timeout", 0, "of one request (default 10m)")
 	s.DurationVar(&f.Drain, "drain", 0, "wait this long at the end for what is in flight (default: --timeout)")
 	s.StringVar(&f.warmup, "warmup", "auto", "time to leave out at the beginning, or auto")
-	s.Uint64Var(&f.Seed, "seed", 1, "of everything random; the same seed sends the same requests")
-
-	s.StringVar(&f.prompt, "prompt-tokens", "512", "prompt length: 512, uniform:100-900, normal:512,128 or lognormal:800,1.2")
-	s.StringVar(&f.output, "output-tokens", "128", "answer length, written like --prompt-tokens")
-	s.IntVar(&f.systemTokens, "system-tokens", 0, "tokens of a system prompt that all prompts begin with")
-	s.Float64Var(&f.prefixShare, "prefix-share", 0, "share of each prompt that its group has in common, 0 to 1")
-	s.IntVar(&f.prefixGroups, "prefix-groups", 1, "number of such groups")
-	s.StringVar(&f.turns, "turns", "", "turns of a conversation, written like --prompt-tokens")
-	s.DurationVar(&f.thinkTime, "think-time", 0, "mean pause between turns")
-	s.Float64Var(&f.cancelShare, "cancel-share", 0, "share of clients that leave before the end")
-
 	s.StringVar(&f.objective, "slo", "", "objective for goodput and search: "+strings.Join(slo.UseCases(), ", ")+", or a slo.yaml")
 	s.StringArrayVar(&f.asserts, "assert", nil, "condition such as 'ttft_p95<500ms'; exit 1 when it does not hold")
 	s.IntVar(&f.Repeat, "repeat", 1, "run the test so often and merge the results")
@@ -221,24 +197,6 @@ func (f *benchFlags) objectiveFor(model string) (*slo.Objective, error) {
 	return &o, nil
 }
 
-// spec makes the made-up workload of the flags.
-func (f *benchFlags) spec() (workload.Spec, error) {
-	s := workload.Spec{SystemTokens: f.systemTokens, PrefixShare: f.prefixShare, PrefixGroups: f.prefixGroups, ThinkTime: f.thinkTime, CancelShare: f.cancelShare}
-	var err error
-	if s.Prompt, err = workload.ParseLengths(f.prompt); err != nil {
-		return s, fmt.Errorf("--prompt-tokens: %w", err)
-	}
-	if s.Output, err = workload.ParseLengths(f.output); err != nil {
-		return s, fmt.Errorf("--output-tokens: %w", err)
-	}
-	if f.turns != "" {
-		if s.Turns, err = workload.ParseLengths(f.turns); err != nil {
-			return s, fmt.Errorf("--turns: %w", err)
-		}
-	}
-	return s, s.Validate()
-}
-
 // warmupTime parses --warmup.
 func (f *benchFlags) warmupTime() (time.Duration, error) {
 	if f.warmup == "auto" {
@@ -308,7 +266,7 @@ func (f *benchFlags) useless() error {
 	}{
 		{"prompt-tokens output-tokens prefix-share", made && !measured, "a made-up workload; scenarios, traces and --workload-from have their own"},
 		{"turns think-time system-tokens prefix-groups cancel-share", made, "a made-up workload; scenarios and traces have their own"},
-		{"think-time", f.turns != "", "--turns"},
+		{"think-time", f.Turns != "", "--turns"},
 		{"scale", f.Scenario != "", "--scenario"},
 		{"cv", f.Rate != "" || f.Search == "rate", "--rate or --search rate"},
 		{"speed trace-format trace-from trace-length", f.Trace != "", "--trace"},
@@ -355,7 +313,7 @@ func (f *benchFlags) config(url string, stdout, stderr io.Writer) (c campaign.Co
 	if c.Warmup, err = f.warmupTime(); err != nil {
 		return c, err
 	}
-	if c.Workload, err = f.spec(); err != nil {
+	if c.Workload, _, err = f.Spec(nil); err != nil {
 		return c, err
 	}
 	if c.Target, err = f.target(url); err != nil {
@@ -381,7 +339,7 @@ func (f *benchFlags) config(url string, stdout, stderr io.Writer) (c campaign.Co
 		}
 	}
 	if f.workloadFrom != "" {
-		c.Observe = func(ctx context.Context, model string) (*source.Observed, error) {
+		c.Observe = func(ctx context.Context, model string) (*workload.Measured, error) {
 			from := observedFlags{model: model, sourceFlags: sourceFlags{duration: f.watch, interval: source.DefaultInterval}}
 			if err := from.check([]string{f.workloadFrom}); err != nil {
 				return nil, err

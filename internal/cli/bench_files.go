@@ -11,7 +11,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/load"
 	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/report/loadreport"
-	"github.com/sixty-dev/sixty/internal/workload"
 )
 
 func readResults(paths []string) ([]*load.Result, error) {
@@ -140,12 +139,7 @@ func newBenchTrace() *cobra.Command {
 		Short: "Describe a trace: rate, lengths, burstiness, prefix sharing",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f, err := os.Open(args[0])
-			if err != nil {
-				return fmt.Errorf("open trace: %w", err)
-			}
-			defer f.Close()
-			t, err := workload.Read(f, workload.Options{Format: workload.Format(format)})
+			t, err := readTrace(args[0], format)
 			if err != nil {
 				return err
 			}

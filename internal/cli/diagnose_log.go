@@ -20,7 +20,10 @@ import (
 func (f *diagnoseFlags) engine() (*diagnose.Known, *engine.Log, error) {
 	known := &diagnose.Known{Config: engine.Config{}}
 	if f.engineArgs != "" {
-		known.Config.Merge(engine.ParseArgs(f.engineArgs, "--engine-args"))
+		var err error
+		if known.Config, err = engine.CheckArgs(f.engineArgs, "--"+flagArgs); err != nil {
+			return nil, nil, err
+		}
 		if len(known.Config) == 0 {
 			return nil, nil, hint.With(fmt.Errorf("--engine-args: no flag in %q", f.engineArgs), `copy the server's command line, such as "--max-num-seqs 256"`)
 		}

@@ -2,18 +2,16 @@ package cli
 
 import (
 	"fmt"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
-	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/slo"
+	"github.com/sixty-dev/sixty/internal/threshold"
 )
 
 // settingsFlags say what to judge, and by which numbers.
@@ -26,31 +24,14 @@ type settingsFlags struct {
 func (f *settingsFlags) register(s *pflag.FlagSet) {
 	s.StringVar(&f.useCase, "use-case", "", "objectives of a use case: "+strings.Join(slo.UseCases(), ", "))
 	s.StringVar(&f.slo, "slo", "", "`file` with objectives; --use-case then holds for what it does not match")
-	s.StringArrayVar(&f.set, "set", nil, "set a threshold, as `name=value` in its base unit (seconds, ratio); may be repeated")
+	s.StringArrayVar(&f.set, "set", nil, "set a threshold, as `name=value`: ttft_objective=500ms, kv_cache_full=95%; may be repeated")
 	s.StringSliceVar(&f.only, "only", nil, "look only for these pathologies, by `id`")
 }
 
 // settings checks the flags against the catalogue.
-func (f *settingsFlags) settings(all []*catalog.Pathology) (diagnose.Settings, error) {
-	var s diagnose.Settings
-	if f.slo != "" {
-		content, err := fileio.Read(f.slo, 1<<20)
-		if err != nil {
-			return s, fmt.Errorf("--slo: %w", err)
-		}
-		if s.Objectives, err = slo.Parse(f.slo, content); err != nil {
-			return s, err
-		}
-	}
-	if f.useCase != "" {
-		o, err := slo.ForUseCase(f.useCase)
-		if err != nil {
-			return s, fmt.Errorf("--use-case: %w", err)
-		}
-		if s.Objectives == nil {
-			s.Objectives = &slo.File{}
-		}
-		s.Objectives.Objectives = append(s.Objectives.Objectives, o)
+func (f *settingsFlags) settings(all []*catalog.Pathology) (s diagnose.Settings, err error) {
+	if s.Objectives, err = objectives(f.slo, f.useCase); err != nil {
+		return s, err
 	}
 	for _, id := range f.only {
 		if findPathology(all, id) == nil {
@@ -58,38 +39,10 @@ func (f *settingsFlags) settings(all []*catalog.Pathology) (diagnose.Settings, e
 		}
 	}
 	s.Only = f.only
-	var err error
-	s.Set, err = f.thresholds(all)
-	return s, err
-}
-
-func (f *settingsFlags) thresholds(all []*catalog.Pathology) (map[string]float64, error) {
-	var names []string
-	for _, p := range all {
-		note := func(c catalog.Cond) { names = append(names, c.Threshold.Name) }
-		p.When.Leaves(note)
-		for _, s := range p.Supports {
-			s.Leaves(note)
-		}
+	if s.Set, err = threshold.Parse(f.set, all); err != nil {
+		return s, fmt.Errorf("--set: %w", err)
 	}
-	slices.Sort(names)
-	names = slices.Compact(names)
-	set := map[string]float64{}
-	for _, text := range f.set {
-		name, value, ok := strings.Cut(text, "=")
-		if !ok {
-			return nil, hint.With(fmt.Errorf("--set: %q is not name=value", text), "write it as "+names[0]+"=1.5")
-		}
-		if !slices.Contains(names, name) {
-			return nil, hint.With(fmt.Errorf("--set: there is no threshold %q", name), "one of "+strings.Join(names, ", "))
-		}
-		v, err := strconv.ParseFloat(value, 64)
-		if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
-			return nil, hint.With(fmt.Errorf("--set: %s: %q is not a number", name, value), "give it in the threshold's base unit: 0.5 for half a second or 50 %")
-		}
-		set[name] = v
-	}
-	return set, nil
+	return s, nil
 }
 
 func findPathology(all []*catalog.Pathology, id string) *catalog.Pathology {

@@ -1,15 +1,18 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"math"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
+	"time"
 
 	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/report/simreport"
 )
 
@@ -112,52 +115,6 @@ func recordingEnd(t *testing.T, path string) string {
 	return string(out)
 }
 
-func TestParseSweeps(t *testing.T) {
-	for _, tt := range []struct {
-		text string
-		want []simreport.Axis
-		err  string
-	}{
-		{"max-num-seqs=16,32,64", []simreport.Axis{{Parameter: "max-num-seqs", Values: []string{"16", "32", "64"}}}, ""},
-		{"--max_num_seqs = 16", []simreport.Axis{{Parameter: "max-num-seqs", Values: []string{"16"}}}, ""},
-		{"rate=1:2:0.5", []simreport.Axis{{Parameter: "rate", Values: []string{"1", "1.5", "2"}}}, ""},
-		{"rate=ramp:1-5:2m;steps:1,2:30s", []simreport.Axis{{Parameter: "rate", Values: []string{"ramp:1-5:2m", "steps:1,2:30s"}}}, ""},
-		{"prompt-tokens=lognormal:800,1.2;512", []simreport.Axis{{Parameter: "prompt-tokens", Values: []string{"lognormal:800,1.2", "512"}}}, ""},
-		{"prompt-tokens=128,512", []simreport.Axis{{Parameter: "prompt-tokens", Values: []string{"128", "512"}}}, ""},
-		{"num-gpu-blocks-override=100,200", []simreport.Axis{{Parameter: "num-gpu-blocks", Values: []string{"100", "200"}}}, ""},
-		{"rate=2:1:1", nil, "leads nowhere"},
-		{"rate=1:2:0", nil, "leads nowhere"},
-		{"cv=1:x:1", nil, "not a number"},
-		{"rate=1,,2", nil, "empty or comes twice"},
-		{"rate=1,1", nil, "empty or comes twice"},
-		{"rate", nil, "no values"},
-		{"tensor-parallel-size=1,2", nil, "changes nothing"},
-	} {
-		got, err := parseSweeps([]string{tt.text})
-		if tt.err != "" {
-			if err == nil || !strings.Contains(err.Error(), tt.err) || hint.Of(err) == "" {
-				t.Errorf("%q: error %v, want one with %q and a way out", tt.text, err, tt.err)
-			}
-			continue
-		}
-		if diff := cmp.Diff(tt.want, got); err != nil || diff != "" {
-			t.Errorf("%q: %v\n%s", tt.text, err, diff)
-		}
-	}
-}
-
-func TestParseStepCost(t *testing.T) {
-	c, err := parseStepCost("base=8ms, per-token=50us,per-kv=70ns,per-pair=2e-10,knee=256")
-	if err != nil || c.Base != 8e-3 || c.PerToken != 50e-6 || c.PerPair != 2e-10 || c.Knee != 256 {
-		t.Errorf("%+v, %v", c, err)
-	}
-	for _, bad := range []string{"", "base", "base=fast", "base=0", "base=8ms,knee=x", "base=NaN", "tokens=1ms"} {
-		if _, err := parseStepCost(bad); err == nil || hint.Of(err) == "" {
-			t.Errorf("%q: %v", bad, err)
-		}
-	}
-}
-
 func TestASweepKeepsTheWorkloadOfItsPoints(t *testing.T) {
 	s := simulated(t, "--step-cost", "base=8ms", "--engine-args", "--num-gpu-blocks-override 2000 --max-model-len 4096", "--rate", "4", "--duration", "2m",
 		"--sweep", "seed=1,2", "--sweep", "max-num-seqs=4,64")
@@ -172,5 +129,115 @@ func TestASweepKeepsTheWorkloadOfItsPoints(t *testing.T) {
 	}
 	if s.Runs[0].Latency[simreport.TTFT].P95 <= s.Runs[1].Latency[simreport.TTFT].P95 {
 		t.Errorf("four seats are as good as 64: %+v", s.Runs[0].Latency[simreport.TTFT])
+	}
+}
+
+// screen is what a command says first, which has to fit a terminal of 80 columns and 24 lines.
+func screen(t *testing.T, args ...string) string {
+	t.Helper()
+	out, _, err := sixty(t, args...)
+	if err != nil && !errors.Is(err, errFound) {
+		t.Fatalf("%v (try: %s)", err, hint.Of(err))
+	}
+	lines := strings.Split(strings.TrimRight(out, "\n"), "\n")
+	if len(lines) > 24 {
+		t.Errorf("%d lines", len(lines))
+	}
+	for _, line := range lines {
+		if render.Cells(line) > 80 {
+			t.Errorf("%d columns: %s", render.Cells(line), line)
+		}
+	}
+	if t.Failed() {
+		t.Logf("%s", out)
+	}
+	return out
+}
+
+// TestTheAnswerComesFirst looks at the first line, and at what stands behind --full.
+func TestTheAnswerComesFirst(t *testing.T) {
+	const recording = "../../testdata/recordings/saturation-long-prompts.tar.zst"
+	const small, large = "../modelconfig/testdata/llama-3.1-8b.json", "../modelconfig/testdata/llama-3.1-70b-w8a8.json"
+	simulate := []string{"simulate", recording, "--window", "65s", "--engine-args", "--max-num-seqs 32 --max-model-len 4096", "--use-case", "rag"}
+	for _, tt := range []struct {
+		name, first, further, full string
+		args                       []string
+	}{
+		{"the servers as they are", "The servers as they are: TTFT P95 ", "\ncheck ", "\nqueue ", simulate},
+		{"a change", "With replicas 1 → 2: TTFT P95 12.8 s → ", "now      then", "\nassumed ", append(simulate, "--replicas", "2")},
+		{"a sweep", "4 of 6 points keep the objective", "                   now ", "near saturation: within the", append(simulate, "--sweep", "replicas=1,2", "--sweep", "rate-scale=0.5:1.5:0.5")},
+		{"what fits and meets targets", "It fits and meets the targets: LlamaForCausalLM", "\n  vllm serve meta/llama --max-model-len 131072 ", "activations at their peak",
+			[]string{"tune", "--model-config", small, "--gpu", "H100", "--use-case", "chat", "--rate", "5", "--prompt-tokens", "900", "--output-tokens", "250", "--requests", "200",
+				"--max-gpus", "2", "--served-model", "meta/llama"}},
+		{"what fits", "It fits: LlamaForCausalLM", "\n  vllm serve ", "activations at their peak", []string{"tune", "--model-config", small, "--gpu", "H100"}},
+		{"what does not fit", "It does not fit: LlamaForCausalLM", " --tensor-parallel-size 4 ", "activations at their peak",
+			[]string{"tune", "--model-config", large, "--gpu", "40GiB", "--tp", "1"}},
+		{"targets out of reach", "The targets cannot be met: ", "MISSED", "What one step of each knob costs",
+			[]string{"tune", "--model-config", small, "--gpu", "T4", "--itl-p95", "1ms", "--rate", "5", "--prompt-tokens", "900", "--output-tokens", "250", "--requests", "100", "--max-gpus", "2"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			out := screen(t, tt.args...)
+			if !strings.HasPrefix(out, tt.first) || !strings.Contains(out, tt.further) || strings.Contains(out, tt.full) {
+				t.Errorf("want %q first, %q, and not %q:\n%s", tt.first, tt.further, tt.full, out)
+			}
+			full, _, _ := sixty(t, append(tt.args, "-v")...)
+			if !strings.HasPrefix(full, tt.first) || !strings.Contains(full, tt.full) {
+				t.Errorf("--full: want %q first, and %q:\n%s", tt.first, tt.full, full)
+			}
+		})
+	}
+}
+
+// TestBadInputIsNamed asks with flags that are misspelt, in a wrong unit or contradictory.
+func TestBadInputIsNamed(t *testing.T) {
+	const recording = "../../testdata/recordings/higher-rate.tar.zst"
+	for _, tt := range []struct{ want, args string }{
+		{"did you mean --max-num-seqs?", "simulate " + recording + " --engine-args=--max-num-seq=16"},
+		{"did you mean --gpu-memory-utilization?", "tune --model-config ../modelconfig/testdata/llama-3.1-8b.json --gpu H100 --engine-args=--gpu-memory-utilisation=0.8"},
+		{"did you mean --max-model-len?", "simulate --serve 127.0.0.1:0 --engine-args=--max-model-length=4096"},
+		{"did you mean --max-num-seqs?", "diagnose " + recording + " --engine-args=--max-num-seq=16"},
+		{"write it as ttft_objective=500ms", "diagnose " + recording + " --set ttft_objective=fast"},
+		{"did you mean ttft_objective?", "diagnose " + recording + " --set ttft_objektive=500ms"},
+		{"for example --concurrency 16", "simulate " + recording + " --think-time 2s"},
+		{"give one of them", "simulate " + recording + " --concurrency 3 --rate 5"},
+		{"pass --prompt-tokens and --output-tokens", "tune --model-config ../modelconfig/testdata/llama-3.1-8b.json --gpu H100 --use-case chat --rate 5"},
+	} {
+		root := newRoot(io.Discard, io.Discard)
+		root.SetArgs(strings.Fields(tt.args))
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute) // of what would be served instead
+		err := root.ExecuteContext(ctx)
+		stop()
+		if err == nil || !strings.Contains(hint.Of(err), tt.want) {
+			t.Errorf("%s: %v (try: %s), want %q", tt.args, err, hint.Of(err), tt.want)
+		}
+	}
+}
+
+// TestOneVocabularyForWorkloads keeps the flags that describe a workload the same in every
+// verb that takes one: the same type and, but for what a verb has no use for, the same words.
+func TestOneVocabularyForWorkloads(t *testing.T) {
+	usage := map[string]string{}
+	for _, verb := range []string{"bench", "simulate", "tune"} {
+		cmd, _, err := newRoot(io.Discard, io.Discard).Find([]string{verb})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, name := range strings.Fields("rate cv prompt-tokens output-tokens system-tokens prefix-share prefix-groups requests duration seed concurrency think-time " +
+			"trace trace-format trace-from trace-length speed rate-scale") {
+			f := cmd.Flags().Lookup(name)
+			if f == nil {
+				continue
+			}
+			n++
+			words, _, _ := strings.Cut(f.Usage, " (default")
+			if words = f.Value.Type() + " " + words; usage[name] != "" && usage[name] != words {
+				t.Errorf("--%s of %s: %q, elsewhere %q", name, verb, words, usage[name])
+			}
+			usage[name] = words
+		}
+		if n < 10 {
+			t.Errorf("%s has %d of the flags", verb, n)
+		}
 	}
 }

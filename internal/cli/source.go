@@ -12,6 +12,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/source"
+	"github.com/sixty-dev/sixty/internal/workload"
 )
 
 // sourceFlags say where samples come from, for every verb that reads any: together with
@@ -140,7 +141,7 @@ func (f *observedFlags) check(args []string) error {
 func (f *observedFlags) given() bool { return f.spec.Given() > 0 }
 
 // observe measures the servers.
-func (f *observedFlags) observe(ctx context.Context, stderr io.Writer) (o *source.Observed, err error) {
+func (f *observedFlags) observe(ctx context.Context, stderr io.Writer) (o *workload.Measured, err error) {
 	err = withSource(ctx, stderr, f.spec, func(s *source.Source) error {
 		if s.Live != nil {
 			line := newProgress(stderr)

@@ -271,6 +271,11 @@ func TestFlagsOfEveryEngineAreVLLMs(t *testing.T) {
 			if _, known := vllm.Engine.Flags[flag]; !known && flag != engine.MaxModelLen && flag != engine.DataParallelSize {
 				t.Errorf("%s: --%s is no flag of vLLM that fixes propose", e.ID, flag)
 			}
+			if own.Name != "" {
+				if _, err := engine.CheckArgs("--"+own.Name+" 1", "--engine-args"); err != nil {
+					t.Errorf("%s: its own flag is taken for a misspelt one: %v", e.ID, err)
+				}
+			}
 			if own.Name == flag {
 				t.Errorf("%s: --%s is the name that it has anyway", e.ID, flag)
 			}

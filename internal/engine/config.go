@@ -5,10 +5,14 @@
 package engine
 
 import (
+	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/google/shlex"
+	"github.com/sixty-dev/sixty/internal/hint"
 )
 
 // Flags of vllm serve that sixty reads or proposes, without the dashes
@@ -24,7 +28,9 @@ const (
 	KVCacheDtype         = "kv-cache-dtype"
 	BlockSize            = "block-size"
 	TensorParallelSize   = "tensor-parallel-size"
+	PipelineParallelSize = "pipeline-parallel-size"
 	DataParallelSize     = "data-parallel-size"
+	ExpertParallel       = "enable-expert-parallel"
 	NumBlocks            = "num-gpu-blocks"       // KV blocks of one engine
 	KVTokens             = "kv-cache-size-tokens" // KV capacity in tokens (0.24 and later)
 
@@ -104,6 +110,9 @@ func FromCacheConfigInfo(labels map[string]string) Config {
 	return c
 }
 
+// short are the letters that vllm serve takes for flags.
+var short = map[string]string{"-tp": TensorParallelSize, "-pp": PipelineParallelSize, "-dp": DataParallelSize, "-ep": ExpertParallel}
+
 // ParseArgs reads the arguments of a vllm serve command line, as the user
 // typed or copied them, with a shell's quotes and continued lines: --flag value,
 // --flag=value, --flag and --no-flag. Words that are no flags are skipped.
@@ -115,13 +124,14 @@ func ParseArgs(line, source string) Config {
 		words = strings.Fields(line)
 	}
 	for i := 0; i < len(words); i++ {
-		name, ok := strings.CutPrefix(words[i], "--")
-		if !ok {
-			continue
+		name, value, hasValue := strings.Cut(words[i], "=")
+		long, ok := strings.CutPrefix(name, "--")
+		if name = strings.ReplaceAll(long, "_", "-"); !ok {
+			if name, ok = short[long]; !ok {
+				continue
+			}
 		}
-		name, value, hasValue := strings.Cut(name, "=")
-		name = strings.ReplaceAll(name, "_", "-")
-		if !hasValue && i+1 < len(words) && !strings.HasPrefix(words[i+1], "--") {
+		if !hasValue && i+1 < len(words) && !strings.HasPrefix(words[i+1], "--") && short[words[i+1]] == "" {
 			i++
 			value, hasValue = words[i], true
 		}
@@ -134,4 +144,37 @@ func ParseArgs(line, source string) Config {
 		c.Set(name, value, source)
 	}
 	return c
+}
+
+// CheckArgs reads arguments as ParseArgs does, and refuses a flag that is nearly one of
+// those that are read: a misspelt one would change nothing, and nobody would know. The
+// source is the name of sixty's flag that has them.
+func CheckArgs(line, source string) (Config, error) {
+	c := ParseArgs(line, source)
+	for _, name := range slices.Sorted(maps.Keys(c)) {
+		if slices.Contains(read, name) {
+			continue
+		}
+		near := hint.Nearest(name, read)
+		for _, r := range read {
+			if more, ok := strings.CutPrefix(name, r); ok && len(r) > 8 && !strings.Contains(more, "-") {
+				near = []string{r} // max-model-length
+			}
+		}
+		if len(near) > 0 {
+			return c, hint.With(fmt.Errorf("%s: vllm serve has no --%s", source, name), "did you mean --"+strings.Join(near, ", or --")+"?")
+		}
+	}
+	return c, nil
+}
+
+// read are the flags that change what sixty says, and others of vllm serve that look like
+// one of them.
+var read = []string{
+	MaxNumSeqs, MaxNumBatchedTokens, MaxModelLen, ChunkedPrefill, PrefixCaching, GPUMemoryUtilization, KVCacheDtype, BlockSize,
+	TensorParallelSize, PipelineParallelSize, DataParallelSize, ExpertParallel, NumBlocks, KVTokens, NumBlocksOverride, KVCacheMemoryBytes,
+	KVCacheMetrics, LongPrefillThreshold, APIServerCount, EnforceEager, Watermark, MaxQueuedRequests, MaxQueuedTokens,
+	"scheduling-policy", "async-scheduling", "speculative-config", "kv-transfer-config", "enable-lora", "kv-offloading-size", "dtype",
+	"max-num-partial-prefills", "max-long-partial-prefills", "quantization", "seed", "model", "port", "host", "api-key", "enable-eplb",
+	"data-parallel-rank", "data-parallel-size-local", "kv-cache-dtype-skip-layers", "max-logprobs", "max-loras", "max-lora-rank",
 }

@@ -34,6 +34,7 @@ type Log struct {
 	Model          string  // the name served, "" when not logged
 	KVTokens       int64   // KV capacity of one engine in tokens, 0 when not logged
 	KVBytes        float64 // memory for the KV cache of one worker, 0 when not logged
+	WeightBytes    float64 // that loading the model took on one GPU, 0 when not logged
 	MaxConcurrency float64 // requests of max-model-len that fit into the KV cache, 0 when not logged
 	Starts         int     // starts after the first one seen
 	Stats          []LogStat
@@ -98,7 +99,7 @@ var marks = [][]byte{
 	[]byte(" engine (v"), []byte("version "), []byte("Maximum concurrency"), []byte("GPU blocks: "),
 	[]byte("Chunked prefill is enabled"), []byte("Using max model len"), []byte("is preempted by"),
 	[]byte("CUDA out of memory"), []byte("OutOfMemoryError"), []byte("EngineDeadError"),
-	[]byte("EngineCore "), []byte("unexpectedly"), []byte("background task failed"), []byte("memory for the cache blocks"),
+	[]byte("EngineCore "), []byte("unexpectedly"), []byte(" took "), []byte("background task failed"), []byte("memory for the cache blocks"),
 }
 
 var (
@@ -116,7 +117,8 @@ var (
 	kvTokens    = regexp.MustCompile(`^GPU KV cache size: ([\d,]+) tokens`)
 	concurrency = regexp.MustCompile(`^(?:GPU KV cache size: [\d,]+ tokens, )?Maximum concurrency for ([\d,]+) tokens per request: ([\d.]+)x`)
 	kvMemory    = regexp.MustCompile(`^Available KV cache memory: (-?[\d.]+) GiB`)
-	gpuBlocks   = regexp.MustCompile(`^# (?:GPU|cuda) blocks: (\d+)`) // V0
+	weightsTook = regexp.MustCompile(`^(?:Model loading took|Loading model weights took) ([\d.]{1,20}) (?:GiB|GB)`) // GB means GiB
+	gpuBlocks   = regexp.MustCompile(`^# (?:GPU|cuda) blocks: (\d+)`)                                               // V0
 	chunked     = regexp.MustCompile(`^Chunked prefill is enabled with max_num_batched_tokens=(\d+)`)
 	maxModelLen = regexp.MustCompile(`^Using max model len (\d+)`)
 	preempted   = regexp.MustCompile(`^Sequence group \S+ is preempted by .* total_num_cumulative_preemption=(\d+)`)
@@ -230,7 +232,7 @@ func (p *logParser) started() {
 	p.ready, p.preemptions = false, 0
 	l := &p.log
 	l.Starts++
-	l.Config, l.Version, l.Model, l.KVTokens, l.KVBytes, l.MaxConcurrency = Config{}, "", "", 0, 0, 0
+	l.Config, l.Version, l.Model, l.KVTokens, l.KVBytes, l.WeightBytes, l.MaxConcurrency = Config{}, "", "", 0, 0, 0, 0
 }
 
 // settings reads the lines with arguments, version and resolved configuration.
@@ -270,9 +272,13 @@ func (p *logParser) settings(m string) bool {
 	return false
 }
 
-// capacity reads the lines on the KV cache.
+// capacity reads the lines on what memory holds.
 func (p *logParser) capacity(m string) bool {
 	l, found := &p.log, false
+	if s := weightsTook.FindStringSubmatch(m); s != nil {
+		l.WeightBytes = min(number(s[1]), 1<<20) * (1 << 30)
+		return true
+	}
 	if s := kvTokens.FindStringSubmatch(m); s != nil {
 		n := strings.ReplaceAll(s[1], ",", "")
 		l.KVTokens, _ = strconv.ParseInt(n, 10, 64) // out of range: the greatest

@@ -120,6 +120,14 @@ func TestLines(t *testing.T) {
 			"INFO 11-21 06:28:23 [gpu_worker.py:481] Available KV cache memory: 1.5 GiB",
 			func(l Log) bool { return l.KVBytes == 1.5*(1<<30) },
 		},
+		"the memory of the weights": {
+			"INFO 01-27 00:31:59 [gpu_model_runner.py:3905] Model loading took 64.38 GiB memory and 14.380607 seconds",
+			func(l Log) bool { return l.WeightBytes == 64.38*(1<<30) },
+		},
+		"the memory of the weights, V0, in GB that are GiB": {
+			"INFO 01-30 03:18:12 gpu_model_runner.py:848] Loading model weights took 67.7229 GB",
+			func(l Log) bool { return l.WeightBytes == 67.7229*(1<<30) },
+		},
 		"colours, a container's name and CR LF": {
 			"vllm-1  | \x1b[0;36m(EngineCore pid=1)\x1b[0;0m INFO 11-21 06:28:23 [x.py:1] GPU KV cache size: 16 tokens\r\n",
 			func(l Log) bool { return l.KVTokens == 16 },

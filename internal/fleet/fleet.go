@@ -1,12 +1,15 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -244,6 +247,25 @@ func (f *Fleet) RouterURL() string { return f.router.base() }
 
 // ExporterURL is the base URL of the GPU exporter, "" without one.
 func (f *Fleet) ExporterURL() string { return f.exporter.base() }
+
+// Describe says where what is, and what to try on it.
+func (f *Fleet) Describe(w io.Writer) {
+	fmt.Fprintf(w, "make-believe vLLM %s, model %s, scenario %s: %s\n", cmp.Or(f.cfg.Release, DefaultRelease), f.cfg.Model, f.cfg.Scenario.Name, f.cfg.Scenario.Title)
+	urls := f.URLs()
+	for i, u := range urls {
+		fmt.Fprintf(w, "  replica %d     %s\n", i, u)
+	}
+	if u := f.RouterURL(); u != "" {
+		fmt.Fprintf(w, "  router        %s\n", u)
+	}
+	if u := f.ExporterURL(); u != "" {
+		fmt.Fprintf(w, "  GPU exporter  %s/metrics\n", u)
+		urls = append(urls, u)
+	}
+	fmt.Fprintf(w, "try: sixty diagnose %s\n", strings.Join(urls, " "))
+	fmt.Fprintf(w, "     curl %s/v1/completions -H 'Content-Type: application/json' -d '{\"prompt\":\"Hello\",\"max_tokens\":20,\"stream\":true}'\n", f.URL(0))
+	fmt.Fprintln(w, "end it with ctrl-C")
+}
 
 func (s *site) base() string {
 	if s == nil {

@@ -73,7 +73,7 @@ type replica struct {
 	admitted bool // lookups in the prefix cache of requests that were admitted only
 
 	up, hung bool
-	engine   *sim.Engine
+	engine   sim.Driver
 	metrics  *engineMetrics
 	api      *apiMetrics
 	born     time.Duration // when it began to serve
@@ -83,8 +83,6 @@ type replica struct {
 	inbox     []*call
 	left      []*call // aborted, and the engine has not read it yet
 	calls     map[int]*call
-	now, due  time.Duration
-	executing bool
 	advancing bool // a caller that reacts to a token is inside
 
 	frontend time.Duration // when the API server has sent all that it has
@@ -119,10 +117,14 @@ func (r *replica) start(at time.Duration) error {
 	if err != nil {
 		return err
 	}
-	r.up, r.hung, r.executing, r.engine = true, false, false, e
+	r.up, r.hung = true, false
+	r.engine = sim.Driver{Engine: e, Now: at, Ended: r.report, Between: func() bool {
+		r.read()
+		return r.up
+	}}
 	r.metrics = newEngineMetrics(r.cfg.Release, r.cfg.Engine.MaxModelLen)
 	r.api = newAPIMetrics(r.wall(at))
-	r.born, r.now, r.rate = at, at, throughput{at: at}
+	r.born, r.rate = at, throughput{at: at}
 	r.calls = make(map[int]*call)
 	r.gpu.restart(at)
 	return nil
@@ -142,7 +144,7 @@ func (r *replica) stop(at time.Duration) {
 	for _, id := range ids {
 		broken = append(broken, r.calls[id])
 	}
-	r.up, r.executing, r.inbox, r.left, r.calls = false, false, nil, nil, nil
+	r.up, r.engine.Executing, r.inbox, r.left, r.calls = false, false, nil, nil, nil
 	for _, c := range broken {
 		if c.stage != over {
 			c.stage = over
@@ -158,8 +160,8 @@ func (r *replica) hang(hung bool, at time.Duration) {
 	}
 	r.hung = hung
 	if !hung {
-		r.now = max(r.now, at)
-		r.due = max(r.due, at)
+		r.engine.Now = max(r.engine.Now, at)
+		r.engine.Due = max(r.engine.Due, at)
 		r.advance(at)
 	}
 }
@@ -231,14 +233,16 @@ func (r *replica) abort(c *call, at time.Duration) {
 
 // wake lets an engine that waits read its inbox.
 func (r *replica) wake(at time.Duration) {
-	if !r.executing && !r.advancing {
-		r.now = max(r.now, at)
+	if !r.engine.Executing && !r.advancing {
+		r.engine.Now = max(r.engine.Now, at)
 		r.advance(at)
 	}
 }
 
 // next is when something happens in the engine.
-func (r *replica) next() (time.Duration, bool) { return r.due, r.executing && r.up && !r.hung }
+func (r *replica) next() (time.Duration, bool) {
+	return r.engine.Due, r.engine.Executing && r.up && !r.hung
+}
 
 // advance runs the engine's steps up to a time.
 func (r *replica) advance(until time.Duration) {
@@ -247,27 +251,13 @@ func (r *replica) advance(until time.Duration) {
 	}
 	r.advancing = true
 	defer func() { r.advancing = false }()
-	for idle := 0; idle < 8; idle++ {
-		if r.executing {
-			if r.due > until {
-				return
-			}
-			r.now, r.executing = r.due, false
-			r.report(r.engine.Complete(r.due))
-			idle = 0
-		}
-		r.read()
-		if !r.up || !r.engine.HasWork() {
-			return
-		}
-		r.due, r.executing = r.engine.Schedule(r.now)
-	}
+	r.engine.Advance(until)
 }
 
 // read hands the scheduler what the API server sent meanwhile.
 func (r *replica) read() {
 	for _, c := range r.left {
-		r.engine.Cancel(c.id, r.now)
+		r.engine.Cancel(c.id, r.engine.Now)
 		delete(r.calls, c.id)
 	}
 	for _, c := range r.inbox {
@@ -275,7 +265,7 @@ func (r *replica) read() {
 			continue
 		}
 		id, err := r.engine.Add(sim.Request{
-			Arrival: r.now, PromptTokens: c.prompt, OutputTokens: c.output, MaxTokens: c.limit, Priority: c.priority, Blocks: c.blocks,
+			Arrival: r.engine.Now, PromptTokens: c.prompt, OutputTokens: c.output, MaxTokens: c.limit, Priority: c.priority, Blocks: c.blocks,
 		})
 		if err != nil { // refuses has looked at all that Add refuses
 			continue
@@ -292,7 +282,7 @@ func (r *replica) read() {
 // another call.
 func (r *replica) report(outputs []sim.Output) {
 	r.publish()
-	m, at := r.metrics, r.now
+	m, at := r.metrics, r.engine.Now
 	step := 0
 	type event struct {
 		c    *call
@@ -358,17 +348,17 @@ func (r *replica) publish() {
 	if r.admitted {
 		m.queries, m.hits = s.PrefixAdmittedLookedUp, s.PrefixAdmittedHit
 	}
-	if d := r.now - r.rate.at; d >= 5*time.Second {
+	if d := r.engine.Now - r.rate.at; d >= 5*time.Second {
 		m.promptRate = float64(m.prompt-r.rate.prompt) / d.Seconds()
 		m.outputRate = float64(m.generation-r.rate.output) / d.Seconds()
-		r.rate = throughput{r.now, m.prompt, m.generation}
+		r.rate = throughput{r.engine.Now, m.prompt, m.generation}
 	}
 }
 
 // finish counts a request that got all its tokens. No other request reaches
 // these histograms, so that those that clients abandon are missing in them.
 func (r *replica) finish(c *call, res *sim.RequestResult) {
-	m, at := r.metrics, r.now
+	m, at := r.metrics, r.engine.Now
 	reason := byLength
 	if c.output < c.limit {
 		reason = byStop

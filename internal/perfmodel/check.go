@@ -159,6 +159,7 @@ func (l *Ledger) Adopt(o Observed) (Settings, bool) {
 type Remedy struct {
 	Change string
 	Left   Estimate // for the KV cache on one GPU, then
+	Ledger *Ledger  // then; nil where it takes another checkpoint
 }
 
 // Remedies are single changes, or more GPUs, with which the KV cache holds a request of
@@ -172,7 +173,7 @@ func (l *Ledger) Remedies() []Remedy {
 		if err != nil || other.Concurrency.Value < 1 {
 			return false
 		}
-		out = append(out, Remedy{change, other.Available})
+		out = append(out, Remedy{change, other.Available, other})
 		return true
 	}
 	for _, tp := range []int{2, 4, 8, 16} {
@@ -224,6 +225,6 @@ func (l *Ledger) quantizedFits(name string, bytes float64, out *[]Remedy) bool {
 	if err != nil || other.Concurrency.Value < 1 {
 		return false
 	}
-	*out = append(*out, Remedy{name, other.Available})
+	*out = append(*out, Remedy{Change: name, Left: other.Available})
 	return true
 }

@@ -69,8 +69,8 @@ func Config(release engine.Release, known engine.Config, device *GPU) (*Engine, 
 	default:
 		s.errs = append(s.errs, fmt.Errorf("--%s %s: want %s or %s", schedulingPolicy, p, sim.FCFS, sim.Priority))
 	}
-	if err := errors.Join(s.errs...); err != nil {
-		return nil, hint.With(fmt.Errorf("engine settings: %w", err), "write them as vllm serve takes them, such as --engine-args '--max-num-seqs 256 --max-model-len 8k'")
+	if err := s.err(); err != nil {
+		return nil, err
 	}
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -168,7 +168,7 @@ func (e *Engine) leaveOut(known engine.Config) {
 			e.NotModelled = append(e.NotModelled, x.what)
 		}
 	}
-	if n, _, ok := known.Number("pipeline-parallel-size"); ok && n > 1 {
+	if n, _, ok := known.Number(engine.PipelineParallelSize); ok && n > 1 {
 		e.NotModelled = append(e.NotModelled, "pipeline parallelism")
 	}
 }
@@ -177,6 +177,14 @@ func (e *Engine) leaveOut(known engine.Config) {
 type settings struct {
 	known engine.Config
 	errs  []error
+}
+
+// err is all that is wrong with them.
+func (s *settings) err() error {
+	if err := errors.Join(s.errs...); err != nil {
+		return hint.With(fmt.Errorf("engine settings: %w", err), "write them as vllm serve takes them, such as --engine-args '--max-num-seqs 256 --max-model-len 8k'")
+	}
+	return nil
 }
 
 func (s *settings) text(flag string) string { return s.known[flag].Value }
@@ -204,6 +212,23 @@ func (s *settings) ratio(flag string, to *float64) {
 		}
 		*to = v
 	}
+}
+
+// positive reads a number, or a size of memory.
+func (s *settings) positive(flag string, to *float64) {
+	text := s.text(flag)
+	if text == "" {
+		return
+	}
+	v, ok := ParseMemory(text)
+	if n, err := strconv.ParseFloat(text, 64); err == nil {
+		v, ok = n, n > 0 && !math.IsInf(n, 0)
+	}
+	if !ok {
+		s.errs = append(s.errs, fmt.Errorf("--%s %s: want a positive number", flag, text))
+		return
+	}
+	*to = v
 }
 
 func (s *settings) boolean(flag string, to *bool) {

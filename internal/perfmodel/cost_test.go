@@ -4,11 +4,12 @@ import (
 	"math"
 	"testing"
 
+	"github.com/sixty-dev/sixty/internal/modelconfig/modelconfigtest"
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
 func TestAStepReadsTheWeightsAndTheCache(t *testing.T) {
-	l := ledger(t, model(t, "llama-3.1-8b"), Settings{Device: device(t, "H100"), TP: 2})
+	l := ledger(t, modelconfigtest.Read(t, "llama-3.1-8b"), Settings{Device: device(t, "H100"), TP: 2})
 	m := l.stepModel(1000)
 	// All weights but the embedding, of which a token reads a row; norms on both GPUs.
 	if want := 2 * (8030261248.0 - 128256*4096 + 65*4096); math.Abs(m.WeightBytes/want-1) > 1e-6 {
@@ -18,12 +19,12 @@ func TestAStepReadsTheWeightsAndTheCache(t *testing.T) {
 		t.Errorf("%v bytes a token, width %v", m.KVBytesPerToken, m.AttentionWidth)
 	}
 	// A window of 4096 in half of the layers, at 16,384 tokens of context.
-	g := ledger(t, model(t, "gemma-2-9b"), Settings{Device: device(t, "H100")})
+	g := ledger(t, modelconfigtest.Read(t, "gemma-2-9b"), Settings{Device: device(t, "H100")})
 	if got, want := g.ReadPerToken(16384), 21*8192.0+21*8192*0.25; got != want {
 		t.Errorf("Gemma 2 reads %v bytes for a token, want %v", got, want)
 	}
 	// 8 of 128 experts each: a batch of 32 reads 1 − (1 − 8/128)³² of them.
-	q := ledger(t, model(t, "qwen3-30b-a3b"), Settings{Device: device(t, "H100")})
+	q := ledger(t, modelconfigtest.Read(t, "qwen3-30b-a3b"), Settings{Device: device(t, "H100")})
 	share := 1 - math.Pow(1-8.0/128, 32)
 	experts := 48.0 * 128 * 3 * 2048 * 768 * 2
 	dense := 2*(30532122624.0-151936*2048) - experts
@@ -34,7 +35,7 @@ func TestAStepReadsTheWeightsAndTheCache(t *testing.T) {
 
 func TestMoreGPUsAreFasterAndCostAllReduces(t *testing.T) {
 	cost := func(tp int, gpu string) sim.StepCost {
-		return ledger(t, model(t, "llama-3.1-8b"), Settings{Device: device(t, gpu), TP: tp}).StepCost(1000).StepCost
+		return ledger(t, modelconfigtest.Read(t, "llama-3.1-8b"), Settings{Device: device(t, gpu), TP: tp}).StepCost(1000).StepCost
 	}
 	one, four := cost(1, "H100"), cost(4, "H100")
 	if !(four.Base < one.Base && four.PerToken < one.PerToken && four.PerKV < one.PerKV) {

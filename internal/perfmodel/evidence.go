@@ -164,7 +164,7 @@ func (c *Calibration) Statement() string {
 	case Given:
 		return "step times as given: " + c.Source
 	case DataSheet:
-		return "not calibrated: step times estimated from the data sheet of " + c.Source + ", right to a factor"
+		return "not calibrated: step times estimated from the data sheet of " + c.Source + "; the interval shows how rough that is"
 	}
 	kind := "per-request results of "
 	if c.Basis == Metrics {

@@ -2,28 +2,14 @@ package perfmodel
 
 import (
 	"math"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/modelconfig"
+	"github.com/sixty-dev/sixty/internal/modelconfig/modelconfigtest"
 	"github.com/sixty-dev/sixty/internal/render"
 )
-
-func model(t testing.TB, name string) *modelconfig.Model {
-	t.Helper()
-	content, err := os.ReadFile(filepath.Join("..", "modelconfig", "testdata", name+".json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := modelconfig.Parse(content)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
 
 func device(t testing.TB, name string) GPU {
 	t.Helper()
@@ -64,7 +50,7 @@ func TestLayoutIsThatOfVLLM(t *testing.T) {
 		{"nemotron-h-8b", 1040, 7, 1260, 737280},
 		{"jamba-v0.1", 80, 8, 16384, 1307846},
 	} {
-		l := ledger(t, model(t, tc.name), Settings{Release: "0.23", KVBytes: 20 * gib, MaxNumBatchedTokens: 8192})
+		l := ledger(t, modelconfigtest.Read(t, tc.name), Settings{Release: "0.23", KVBytes: 20 * gib, MaxNumBatchedTokens: 8192})
 		if l.KV.BlockTokens != tc.block || len(l.KV.Groups) != tc.groups || l.Blocks.Value != tc.blocks || l.Tokens.Value != tc.tokens {
 			t.Errorf("%s: blocks of %d tokens, %d groups, %.0f blocks, %.0f tokens; vLLM has %d, %d, %.0f, %.0f",
 				tc.name, l.KV.BlockTokens, len(l.KV.Groups), l.Blocks.Value, l.Tokens.Value, tc.block, tc.groups, tc.blocks, tc.tokens)
@@ -86,7 +72,7 @@ func TestLedgerAgainstLogs(t *testing.T) {
 		{"deepseek-v2-lite", Settings{Device: device(t, "H100")}, 29.3010, 0.001},
 		{"gpt-oss-120b", Settings{Device: device(t, "H100")}, 64.38, 0.002},
 	} {
-		l := ledger(t, model(t, tc.name), tc.settings)
+		l := ledger(t, modelconfigtest.Read(t, tc.name), tc.settings)
 		c := l.Check(Observed{WeightBytes: tc.weights * gib})
 		if len(c) != 1 || math.Abs(c[0].Off()) > tc.within {
 			t.Errorf("%s: %s in the ledger, %.4f GiB in the log (%+.2f %%)", tc.name, render.GiB(c[0].Ledger.Value), tc.weights, 100*c[0].Off())
@@ -94,35 +80,35 @@ func TestLedgerAgainstLogs(t *testing.T) {
 	}
 
 	// A run of vLLM 0.19.0 on an RTX 4090: 2588 blocks.
-	l := ledger(t, model(t, "llama-3.1-8b"), Settings{Release: "0.19", Device: device(t, "RTX 4090"), Memory: Exact(25250627584),
+	l := ledger(t, modelconfigtest.Read(t, "llama-3.1-8b"), Settings{Release: "0.19", Device: device(t, "RTX 4090"), Memory: Exact(25250627584),
 		MaxNumSeqs: 256, MaxNumBatchedTokens: 2048, MaxModelLen: 32768, Utilization: 0.9})
 	if l.Blocks.Low > 2588 || l.Blocks.High < 2588 || math.Abs(l.Blocks.Value/2588-1) > 0.05 {
 		t.Errorf("Llama 3.1 8B on an RTX 4090: %+v blocks, the server had 2588", l.Blocks)
 	}
 
 	// "4.54 GiB KV cache is needed" for one request of 131,072 tokens.
-	l = ledger(t, model(t, "gpt-oss-120b"), Settings{Release: "0.11", Device: device(t, "H100"), Utilization: 0.95, MaxNumBatchedTokens: 1024})
+	l = ledger(t, modelconfigtest.Read(t, "gpt-oss-120b"), Settings{Release: "0.11", Device: device(t, "H100"), Utilization: 0.95, MaxNumBatchedTokens: 1024})
 	if need := float64(l.KV.BlocksFor(131072)) * l.KV.BytesPerBlock / gib; math.Abs(need-4.54) > 0.005 {
 		t.Errorf("gpt-oss-120b needs %.3f GiB for its longest request, the server said 4.54", need)
 	}
 	// "0.95 GiB" for one of 32,768.
-	l = ledger(t, model(t, "deepseek-v2-lite"), Settings{Device: device(t, "A10")})
+	l = ledger(t, modelconfigtest.Read(t, "deepseek-v2-lite"), Settings{Device: device(t, "A10")})
 	if need := float64(l.KV.BlocksFor(32768)) * l.KV.BytesPerBlock / gib; math.Abs(need-0.95) > 0.005 {
 		t.Errorf("DeepSeek-V2-Lite needs %.3f GiB for 32,768 tokens, the server said 0.95", need)
 	}
 	// TP 2, KV in FP8: 90,048 tokens, 1.66x for 215,040 tokens.
 	s := Settings{Release: "0.11", Device: device(t, "H100"), TP: 2, KVType: "fp8_e5m2", MaxModelLen: 215040, NumBlocksOverride: 338}
-	l = ledger(t, model(t, "qwen3-next-80b-a3b"), s)
+	l = ledger(t, modelconfigtest.Read(t, "qwen3-next-80b-a3b"), s)
 	if l.KV.BlockTokens != 1072 || l.Tokens.Value != 90048 || math.Abs(l.Concurrency.Value-1.66) > 0.005 {
 		t.Errorf("Qwen3-Next: blocks of %d, %.0f tokens, %.2fx", l.KV.BlockTokens, l.Tokens.Value, l.Concurrency.Value)
 	}
 	// 18.78 GiB hold 175,856 tokens.
-	l = ledger(t, model(t, "qwen3-1.7b"), Settings{Release: "0.14", KVBytes: 18.78 * gib, MaxModelLen: 1024})
+	l = ledger(t, modelconfigtest.Read(t, "qwen3-1.7b"), Settings{Release: "0.14", KVBytes: 18.78 * gib, MaxModelLen: 1024})
 	if math.Abs(l.Tokens.Value/175856-1) > 0.0005 {
 		t.Errorf("Qwen3-1.7B: %.0f tokens in 18.78 GiB, the server had 175,856", l.Tokens.Value)
 	}
 	// vLLM 0.23.0 on a CPU, with VLLM_CPU_KVCACHE_SPACE=1: 4096 blocks of 128.
-	l = ledger(t, model(t, "tiny-llama-cpu"), Settings{Release: "0.23", CPU: true, KVBytes: gib, MaxModelLen: 8192})
+	l = ledger(t, modelconfigtest.Read(t, "tiny-llama-cpu"), Settings{Release: "0.23", CPU: true, KVBytes: gib, MaxModelLen: 8192})
 	for _, c := range l.Check(FromConfig(engine.FromCacheConfigInfo(map[string]string{"block_size": "128", "num_gpu_blocks": "4096"}), "cache_config_info")) {
 		if c.Off() != 0 || !c.Within {
 			t.Errorf("CPU server: %+v", c)
@@ -167,18 +153,18 @@ func TestHybridCapacityIsThatOfLogs(t *testing.T) {
 
 func TestLedgerByHand(t *testing.T) {
 	// Llama 3.1 8B, TP 2: 32 layers × (4 heads × 256 values × 2 bytes) × 16 tokens.
-	l := ledger(t, model(t, "llama-3.1-8b"), Settings{Device: device(t, "H100"), TP: 2})
+	l := ledger(t, modelconfigtest.Read(t, "llama-3.1-8b"), Settings{Device: device(t, "H100"), TP: 2})
 	if l.KV.BytesPerBlock != 32*4*256*2*16 || l.KV.BytesPerToken != 65536 {
 		t.Errorf("TP 2: %v bytes a block, %v a token", l.KV.BytesPerBlock, l.KV.BytesPerToken)
 	}
 	// Eight KV heads on 16 GPUs are repeated: no less than one each.
-	l = ledger(t, model(t, "llama-3.1-8b"), Settings{Device: device(t, "H100"), TP: 16})
+	l = ledger(t, modelconfigtest.Read(t, "llama-3.1-8b"), Settings{Device: device(t, "H100"), TP: 16})
 	if l.KV.BytesPerToken != 32*256*2 {
 		t.Errorf("TP 16: %v bytes a token", l.KV.BytesPerToken)
 	}
 	// The latent vector is not divided: 61 layers × 576 × 2 at any TP.
 	for _, tp := range []int{1, 8, 16} {
-		if l = ledger(t, model(t, "deepseek-v3"), Settings{Device: device(t, "H200"), TP: tp}); l.KV.BytesPerToken != 70272 {
+		if l = ledger(t, modelconfigtest.Read(t, "deepseek-v3"), Settings{Device: device(t, "H200"), TP: tp}); l.KV.BytesPerToken != 70272 {
 			t.Errorf("MLA, TP %d: %v bytes a token", tp, l.KV.BytesPerToken)
 		}
 	}
@@ -197,7 +183,7 @@ func TestLedgerByHand(t *testing.T) {
 		t.Errorf("%d graphs, want 86", s.capturedGraphs)
 	}
 	// Sixteen requests of 2,000 tokens need 125 blocks each; one block is a placeholder.
-	l = ledger(t, model(t, "llama-3.1-8b"), Settings{Device: device(t, "H100"), NumBlocksOverride: 2001})
+	l = ledger(t, modelconfigtest.Read(t, "llama-3.1-8b"), Settings{Device: device(t, "H100"), NumBlocksOverride: 2001})
 	if n := l.Safe(2000); n != 16 {
 		t.Errorf("%d requests are safe, want 16", n)
 	}
@@ -217,7 +203,7 @@ func TestDefaultsFollowTheRelease(t *testing.T) {
 		{"0.23", "A100 SXM 80GB", 0.92, 256, true},
 		{"0.23", "L4", 0.92, 256, true},
 	} {
-		l := ledger(t, model(t, "llama-3.1-8b"), Settings{Release: tc.release, Device: device(t, tc.device)})
+		l := ledger(t, modelconfigtest.Read(t, "llama-3.1-8b"), Settings{Release: tc.release, Device: device(t, tc.device)})
 		_, counted := l.Line(LineGraphs)
 		if l.Settings.Utilization != tc.utilization || l.Settings.MaxNumSeqs != tc.seqs || counted != tc.graphs {
 			t.Errorf("%s on %s: utilization %v, %d sequences, graphs counted %v", tc.release, tc.device, l.Settings.Utilization, l.Settings.MaxNumSeqs, counted)
@@ -226,7 +212,7 @@ func TestDefaultsFollowTheRelease(t *testing.T) {
 			t.Errorf("assumed only %q", l.Assumed)
 		}
 	}
-	l := ledger(t, model(t, "llama-3.1-8b"), Settings{Device: device(t, "H100"), MaxNumSeqs: 8, MaxNumBatchedTokens: 512, MaxModelLen: 4096, Utilization: 0.9, Release: "0.23"})
+	l := ledger(t, modelconfigtest.Read(t, "llama-3.1-8b"), Settings{Device: device(t, "H100"), MaxNumSeqs: 8, MaxNumBatchedTokens: 512, MaxModelLen: 4096, Utilization: 0.9, Release: "0.23"})
 	if len(l.Assumed) != 0 {
 		t.Errorf("everything was given, and yet assumed: %q", l.Assumed)
 	}
@@ -234,7 +220,7 @@ func TestDefaultsFollowTheRelease(t *testing.T) {
 
 func TestMoreMemoryIsNeverFewerBlocks(t *testing.T) {
 	for _, name := range []string{"llama-3.1-8b", "gemma-3-27b", "qwen3-next-80b-a3b", "deepseek-v2-lite", "gpt-oss-20b", "nemotron-h-8b"} {
-		m := model(t, name)
+		m := modelconfigtest.Read(t, name)
 		last := Ledger{}
 		for g := 16.0; g < 400; g *= 1.13 {
 			l := ledger(t, m, Settings{Memory: Exact(g * gib), MaxNumSeqs: 64, MaxNumBatchedTokens: 2048})
@@ -257,7 +243,7 @@ func TestMoreMemoryIsNeverFewerBlocks(t *testing.T) {
 }
 
 func TestAModelThatDoesNotFitHasRemedies(t *testing.T) {
-	l := ledger(t, model(t, "llama-3.1-8b"), Settings{Device: device(t, "T4"), MaxModelLen: 8192})
+	l := ledger(t, modelconfigtest.Read(t, "llama-3.1-8b"), Settings{Device: device(t, "T4"), MaxModelLen: 8192})
 	if l.Available.Value >= 0 || l.Blocks.Value != 0 {
 		t.Fatalf("Llama 3.1 8B fits a T4: %+v", l.Available)
 	}
@@ -274,7 +260,7 @@ func TestAModelThatDoesNotFitHasRemedies(t *testing.T) {
 }
 
 func TestImpossibleSettingsAreRefused(t *testing.T) {
-	m := model(t, "llama-3.1-8b")
+	m := modelconfigtest.Read(t, "llama-3.1-8b")
 	h100 := device(t, "H100")
 	for name, s := range map[string]Settings{
 		"a TP that does not divide the heads": {Device: h100, TP: 3},
@@ -293,7 +279,7 @@ func TestImpossibleSettingsAreRefused(t *testing.T) {
 }
 
 func TestCheckNamesTheLineThatIsOff(t *testing.T) {
-	l := ledger(t, model(t, "llama-3.1-8b"), Settings{Release: "0.23", Device: device(t, "H100")})
+	l := ledger(t, modelconfigtest.Read(t, "llama-3.1-8b"), Settings{Release: "0.23", Device: device(t, "H100")})
 	c := l.Check(Observed{KVBytes: 20 * gib, WeightBytes: 14.99 * gib, KVTokens: 163840})
 	if len(c) != 3 || !c[0].Within || c[1].Within || !c[2].Within {
 		t.Fatalf("comparisons %+v", c)
@@ -305,7 +291,7 @@ func TestCheckNamesTheLineThatIsOff(t *testing.T) {
 	if !ok {
 		t.Fatal("blocks are not adopted")
 	}
-	if a := ledger(t, model(t, "llama-3.1-8b"), s); a.Blocks.Value != 1000 || a.KV.BlockTokens != 32 {
+	if a := ledger(t, modelconfigtest.Read(t, "llama-3.1-8b"), s); a.Blocks.Value != 1000 || a.KV.BlockTokens != 32 {
 		t.Errorf("adopted %v blocks of %d", a.Blocks.Value, a.KV.BlockTokens)
 	}
 }

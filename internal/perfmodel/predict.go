@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
@@ -114,7 +115,7 @@ func (f *Fit) Predict(d Deployment, requests []sim.Request, draws int, o sim.Opt
 			what = "near saturation" // it is the queue that is uncertain
 		}
 		p.Warnings = append(p.Warnings, fmt.Sprintf(
-			"%s: within the uncertainty of the calibration P95 TTFT is anything from %.3g s to %.3g s", what, p.TTFTP95.Low, p.TTFTP95.High))
+			"%s: within the uncertainty of the calibration TTFT P95 is anything from %s to %s", what, render.Seconds(p.TTFTP95.Low), render.Seconds(p.TTFTP95.High)))
 	}
 	return p, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/sim"
+	"github.com/sixty-dev/sixty/internal/workload"
 )
 
 // A Scrape is what a live server's metrics say of the time between two scrapes:
@@ -43,6 +44,35 @@ type Scrape struct {
 	// vllm:request_queue_time_seconds, TTFTSeconds is the sum of
 	// vllm:time_to_first_token_seconds over Prefills requests; 0 if unknown.
 	QueueSeconds, QueueCount, TTFTSeconds float64
+}
+
+// ScrapesOf returns what was measured of all engines, each with that configuration, as
+// a calibration takes it.
+func ScrapesOf(m *workload.Measured, cfg sim.Config) []Scrape {
+	var out []Scrape
+	capacity := float64(cfg.Tokens())
+	known := func(v float64) float64 {
+		if math.IsNaN(v) {
+			return 0
+		}
+		return v
+	}
+	for _, e := range m.Ranks {
+		for _, i := range e.Intervals {
+			if math.IsNaN(i.Generated) || math.IsNaN(i.Running) || math.IsNaN(i.KVUsage) {
+				continue
+			}
+			out = append(out, Scrape{
+				Seconds: i.Seconds, Running: i.Running, KVTokens: i.KVUsage * capacity, GenerationTokens: i.Generated, Steps: known(i.Steps),
+				PrefillTokens: known(i.Computed), Prefills: known(i.FirstTokens),
+				ITLSeconds: known(i.ITLSum), ITLCount: known(i.ITLCount),
+				PrefillSeconds: known(i.PrefillSum), PrefillCount: known(i.PrefillCount),
+				Waiting:      known(i.Waiting),
+				QueueSeconds: known(i.QueueSum), QueueCount: known(i.QueueCount), TTFTSeconds: known(i.TTFTSum),
+			})
+		}
+	}
+	return out
 }
 
 // FromScrapes fits to a live server's metrics or to a recording of them. It

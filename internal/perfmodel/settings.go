@@ -29,6 +29,48 @@ func MemoryOf(s GPU) Estimate {
 	return Estimate{s.Memory * 0.985, s.Memory * 0.96, s.Memory}
 }
 
+// ParseGPU reads the name of an accelerator, or the size of the memory of one that has no
+// data sheet: "H100", "80GiB".
+func ParseGPU(text string) (GPU, Estimate, error) {
+	if bytes, ok := ParseMemory(text); ok {
+		return GPU{}, Exact(bytes), nil
+	}
+	g, err := FindGPU(text)
+	return g, MemoryOf(g), err
+}
+
+// With returns the settings with those of a configuration that they leave open.
+func (s Settings) With(c engine.Config) (Settings, error) {
+	r := settings{known: c}
+	for _, x := range []struct {
+		flag string
+		to   *int
+	}{
+		{engine.TensorParallelSize, &s.TP}, {engine.PipelineParallelSize, &s.PP}, {engine.DataParallelSize, &s.DP}, {engine.MaxModelLen, &s.MaxModelLen},
+		{engine.MaxNumSeqs, &s.MaxNumSeqs}, {engine.MaxNumBatchedTokens, &s.MaxNumBatchedTokens}, {engine.BlockSize, &s.BlockSize},
+		{engine.NumBlocksOverride, &s.NumBlocksOverride},
+	} {
+		if *x.to == 0 && r.number(x.flag, x.to) && (*x.to < 1 || *x.to > 1<<31) {
+			r.errs = append(r.errs, fmt.Errorf("--%s %s: out of range", x.flag, r.text(x.flag)))
+		}
+	}
+	r.positive(engine.GPUMemoryUtilization, &s.Utilization)
+	r.positive(engine.KVCacheMemoryBytes, &s.KVBytes)
+	if v := r.text(engine.KVCacheDtype); v != "" {
+		s.KVType = v
+	}
+	if on, ok := c.Bool(engine.PrefixCaching); ok {
+		s.PrefixCaching = &on
+	}
+	if on, ok := c.Bool(engine.EnforceEager); ok {
+		s.EnforceEager = on
+	}
+	if on, ok := c.Bool(engine.ExpertParallel); ok {
+		s.ExpertParallel = s.ExpertParallel || on
+	}
+	return s, r.err()
+}
+
 func (s *Settings) deviceName() string {
 	if s.CPU {
 		return "a CPU"

@@ -1,29 +1,13 @@
 package planning
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
-	"github.com/sixty-dev/sixty/internal/modelconfig"
 	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
 const gib = 1 << 30
-
-func architecture(t testing.TB, name string) *modelconfig.Model {
-	t.Helper()
-	content, err := os.ReadFile(filepath.Join("..", "modelconfig", "testdata", name+".json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := modelconfig.Parse(content)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
 
 func device(t testing.TB, name string) perfmodel.GPU {
 	t.Helper()

@@ -258,8 +258,9 @@ func (s *search) coarse() *Point {
 			continue
 		}
 		var first *Point
-		lo, hi := 1, 0
-		for n := 1; n <= limit; n = min(2*n, limit) {
+		// Twice as many until one number meets them, then halfway between it and the
+		// largest that does not.
+		for n, lo, hi := 1, 1, 0; ; {
 			p := s.eval(s.knobs(tp, n))
 			if p == nil {
 				break
@@ -267,24 +268,14 @@ func (s *search) coarse() *Point {
 			first = better(first, p)
 			if p.Met {
 				hi = n
+			} else if lo = n + 1; hi == 0 && (n == limit || s.hopeless(p)) {
 				break
 			}
-			lo = n + 1
-			if n == limit || s.hopeless(p) {
-				break
-			}
-		}
-		for hi > 0 && lo < hi && len(s.seen) < MaxPoints/2 {
-			mid := (lo + hi) / 2
-			p := s.eval(s.knobs(tp, mid))
-			if p == nil {
-				break
-			}
-			first = better(first, p)
-			if p.Met {
-				hi = mid
-			} else {
-				lo = mid + 1
+			if n = min(2*n, limit); hi > 0 {
+				if lo >= hi || len(s.seen) >= MaxPoints/2 {
+					break
+				}
+				n = (lo + hi) / 2
 			}
 		}
 		best = better(best, first)
@@ -530,7 +521,8 @@ func (s *search) points() []*Point {
 	slices.SortFunc(out, func(a, b *Point) int {
 		return cmp.Or(cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.score, b.score), cmp.Compare(a.Knobs.TP, b.Knobs.TP),
 			cmp.Compare(a.Knobs.MaxNumSeqs, b.Knobs.MaxNumSeqs), cmp.Compare(a.Knobs.MaxNumBatchedTokens, b.Knobs.MaxNumBatchedTokens),
-			cmp.Compare(a.Knobs.KVType, b.Knobs.KVType), cmp.Compare(a.Knobs.Utilization, b.Knobs.Utilization))
+			cmp.Compare(a.Knobs.KVType, b.Knobs.KVType), cmp.Compare(a.Knobs.Utilization, b.Knobs.Utilization),
+			cmp.Compare(fmt.Sprint(a.Knobs.PrefixCaching, a.Knobs.ChunkedPrefill), fmt.Sprint(b.Knobs.PrefixCaching, b.Knobs.ChunkedPrefill)))
 	})
 	return out
 }

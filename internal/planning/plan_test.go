@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/modelconfig/modelconfigtest"
 	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/workload"
@@ -51,7 +52,7 @@ func find(t testing.TB, p Plan) *Result {
 
 func TestSearchFindsAConfigurationThatMeetsItsTargets(t *testing.T) {
 	p := Plan{
-		Model: architecture(t, "llama-3.1-8b"), Base: perfmodel.Settings{Release: "0.23", Device: device(t, "H100"), MaxModelLen: 8192},
+		Model: modelconfigtest.Read(t, "llama-3.1-8b"), Base: perfmodel.Settings{Release: "0.23", Device: device(t, "H100"), MaxModelLen: 8192},
 		Targets: Targets{TTFTP95: 500 * time.Millisecond, ITLP95: 50 * time.Millisecond},
 		Demand:  demand(t, 10, "lognormal:1000,0.7:50-6000", "lognormal:250,0.6:10-2000"),
 	}
@@ -88,7 +89,7 @@ func TestMoreLoadNeverNeedsFewerGPUs(t *testing.T) {
 	last := 0
 	for _, rate := range []float64{5, 40, 150} {
 		r := find(t, Plan{
-			Model: architecture(t, "llama-3.1-8b"), Base: perfmodel.Settings{Release: "0.23", Device: device(t, "H100"), MaxModelLen: 8192, TP: 1},
+			Model: modelconfigtest.Read(t, "llama-3.1-8b"), Base: perfmodel.Settings{Release: "0.23", Device: device(t, "H100"), MaxModelLen: 8192, TP: 1},
 			Targets: Targets{TTFTP95: time.Second, ITLP95: 40 * time.Millisecond}, MaxGPUs: 32,
 			Demand: demand(t, rate, "800", "200"),
 		})
@@ -119,7 +120,7 @@ func TestTargetsOutOfReachAreExplained(t *testing.T) {
 		{"too few GPUs", Targets{TTFTP95: 300 * time.Millisecond, ITLP95: 30 * time.Millisecond}, 500, 2, "2 GPUs are too few for 500 requests/s"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := find(t, Plan{Model: architecture(t, "llama-3.1-8b"), Base: base, Targets: tc.targets, MaxGPUs: tc.gpus, Demand: demand(t, tc.rate, "1000", "200")})
+			r := find(t, Plan{Model: modelconfigtest.Read(t, "llama-3.1-8b"), Base: base, Targets: tc.targets, MaxGPUs: tc.gpus, Demand: demand(t, tc.rate, "1000", "200")})
 			if r.Best != nil || r.Nearest == nil {
 				t.Fatalf("found %+v", r.Best)
 			}
@@ -131,14 +132,14 @@ func TestTargetsOutOfReachAreExplained(t *testing.T) {
 }
 
 func TestQuestionsThatCannotBeAnswered(t *testing.T) {
-	m := architecture(t, "llama-3.1-8b")
+	m := modelconfigtest.Read(t, "llama-3.1-8b")
 	base := perfmodel.Settings{Device: device(t, "H100")}
 	ok := demand(t, 1, "100", "10")
 	for name, p := range map[string]Plan{
 		"no target":             {Model: m, Base: base, Demand: ok},
 		"no workload":           {Model: m, Base: base, Targets: Targets{ITLP95: time.Second}},
 		"no idea of its speed":  {Model: m, Base: perfmodel.Settings{Memory: perfmodel.Exact(80 * gib)}, Targets: Targets{ITLP95: time.Second}, Demand: ok},
-		"a model too large":     {Model: architecture(t, "deepseek-v3"), Base: perfmodel.Settings{Device: device(t, "T4")}, Targets: Targets{ITLP95: time.Second}, Demand: ok},
+		"a model too large":     {Model: modelconfigtest.Read(t, "deepseek-v3"), Base: perfmodel.Settings{Device: device(t, "T4")}, Targets: Targets{ITLP95: time.Second}, Demand: ok},
 		"a replica of too many": {Model: m, Base: perfmodel.Settings{Device: device(t, "H100"), TP: 8}, MaxGPUs: 4, Targets: Targets{ITLP95: time.Second}, Demand: ok},
 	} {
 		if _, err := p.Search(); err == nil || hint.Of(err) == "" {
@@ -164,7 +165,7 @@ func TestPrefixCachingIsSwitchedOnWhereItPays(t *testing.T) {
 			return Draw(g, pacer, block, 300, 0)
 		}
 		r := find(t, Plan{
-			Model: architecture(t, "nemotron-h-8b"), Base: perfmodel.Settings{Release: "0.23", Device: device(t, "H100"), MaxModelLen: 8192, TP: 1},
+			Model: modelconfigtest.Read(t, "nemotron-h-8b"), Base: perfmodel.Settings{Release: "0.23", Device: device(t, "H100"), MaxModelLen: 8192, TP: 1},
 			Targets: Targets{TTFTP95: time.Second}, Demand: d,
 		})
 		if r.Best == nil || r.Best.Knobs.PrefixCaching != want {
@@ -181,7 +182,7 @@ func TestAMeasuredServerIsBelieved(t *testing.T) {
 	measured.TP, measured.KVType, measured.Utilization = 1, "auto", 0.92
 	slow := sim.StepCost{Base: 0.04, PerSeq: 1e-4, PerToken: 1e-5, PerKV: 1e-8, Knee: 256}
 	p := Plan{
-		Model: architecture(t, "llama-3.1-8b"), Base: base, Targets: Targets{ITLP95: 100 * time.Millisecond}, Demand: demand(t, 5, "500", "100"),
+		Model: modelconfigtest.Read(t, "llama-3.1-8b"), Base: base, Targets: Targets{ITLP95: 100 * time.Millisecond}, Demand: demand(t, 5, "500", "100"),
 		Fit: &perfmodel.Calibration{Fit: perfmodel.Exactly(slow), Basis: perfmodel.Given, Source: "a test"}, FitSettings: measured,
 		FixedKV: &perfmodel.Observed{NumBlocks: 5000, BlockSize: 16},
 	}
@@ -224,7 +225,7 @@ func TestTheUsualArithmetic(t *testing.T) {
 
 func BenchmarkSearch(b *testing.B) {
 	p := Plan{
-		Model: architecture(b, "llama-3.1-8b"), Base: perfmodel.Settings{Release: "0.23", Device: device(b, "H100"), MaxModelLen: 8192},
+		Model: modelconfigtest.Read(b, "llama-3.1-8b"), Base: perfmodel.Settings{Release: "0.23", Device: device(b, "H100"), MaxModelLen: 8192},
 		Targets: Targets{TTFTP95: 500 * time.Millisecond, ITLP95: 50 * time.Millisecond},
 		Demand:  demand(b, 20, "lognormal:1000,0.7:50-6000", "lognormal:250,0.6:10-2000"),
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
-	"github.com/sixty-dev/sixty/internal/observe"
 	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/workload"
@@ -137,10 +136,10 @@ func TestQuantilesAreThoseOfPromQL(t *testing.T) {
 
 func TestArrivalsAreThoseThatWereCounted(t *testing.T) {
 	from := time.Unix(1000, 0)
-	var is []observe.Interval
+	var is []workload.Interval
 	for i := range 20 {
 		joined := float64(1 - 2*(i%2)) // a preempted request waits, and runs again
-		is = append(is, observe.Interval{End: from.Add(time.Duration(i+1) * time.Second), Seconds: 1, FirstTokens: 2, Joined: joined, Arrived: max(2+joined, 0), Running: 4})
+		is = append(is, workload.Interval{End: from.Add(time.Duration(i+1) * time.Second), Seconds: 1, FirstTokens: 2, Joined: joined, Arrived: max(2+joined, 0), Running: 4})
 	}
 	tr := &traffic{length: 20 * time.Second}
 	tr.take(from, is, 1)
@@ -304,9 +303,9 @@ func TestAShortWindowSpansWhatItDoesNotTell(t *testing.T) {
 		t.Error("three scrapes are taken for enough")
 	}
 	var soon tooSoon
-	few := &observe.Fleet{From: time.Unix(0, 0), To: time.Unix(7, 0), Engines: []observe.Engine{{}}}
+	few := &workload.Measured{From: time.Unix(0, 0), To: time.Unix(7, 0), Ranks: []workload.Rank{{}}}
 	for _, s := range scrapes[:7] {
-		few.Engines[0].Intervals = append(few.Engines[0].Intervals, observe.Interval{Seconds: 1, Running: s.Running, KVUsage: 0.1, Generated: s.GenerationTokens, Steps: s.Steps})
+		few.Ranks[0].Intervals = append(few.Ranks[0].Intervals, workload.Interval{Seconds: 1, Running: s.Running, KVUsage: 0.1, Generated: s.GenerationTokens, Steps: s.Steps})
 	}
 	p := &predictor{engine: &perfmodel.Engine{Config: cfg}}
 	if err := p.calibrate(few, 0); !errors.As(err, &soon) || soon.needs < time.Second {

@@ -18,9 +18,9 @@ import (
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
-	"github.com/sixty-dev/sixty/internal/observe"
 	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/sim"
+	"github.com/sixty-dev/sixty/internal/workload"
 )
 
 // A predictor has simulated the present and been right.
@@ -41,7 +41,7 @@ type predictor struct {
 // reader reads one target.
 type reader struct {
 	q        metrics.Querier
-	target   observe.Target
+	target   workload.Server
 	window   diagnose.Range
 	interval time.Duration
 }
@@ -60,7 +60,7 @@ func prepare(ctx context.Context, q metrics.Querier, r *diagnose.Request, s *dia
 		return nil, errors.New("only vLLM's scheduler is simulated")
 	}
 	t := &s.Targets[i]
-	rd := &reader{q: q, window: s.Spans[i].Window, interval: r.Interval, target: observe.Target{Name: t.Name, Metric: t.Dialect.Metric, Config: t.Config, Matchers: slices.Clone(r.Matchers)}}
+	rd := &reader{q: q, window: s.Spans[i].Window, interval: r.Interval, target: workload.Server{Name: t.Name, Metric: t.Dialect.Metric, Config: t.Config, Matchers: slices.Clone(r.Matchers)}}
 	for label, value := range t.Labels {
 		rd.target.Matchers = append(rd.target.Matchers, labels.MustNewMatcher(labels.MatchEqual, label, value))
 	}
@@ -94,15 +94,15 @@ func prepare(ctx context.Context, q metrics.Querier, r *diagnose.Request, s *dia
 	return p, p.fit(ctx, rd, fleet, r.At.Add(-min(r.Past, longestCalibration)))
 }
 
-func (r *reader) read(ctx context.Context, from time.Time) (*observe.Fleet, error) {
-	return observe.Read(ctx, r.q, observe.Options{Targets: []observe.Target{r.target}, From: from, To: r.window.To, Interval: r.interval})
+func (r *reader) read(ctx context.Context, from time.Time) (*workload.Measured, error) {
+	return workload.Measure(ctx, r.q, workload.Measurement{Servers: []workload.Server{r.target}, From: from, To: r.window.To, Interval: r.interval})
 }
 
 // configure gathers the present settings: those that are known, those that the
 // window shows, and those that a fix starts from.
-func (p *predictor) configure(t *diagnose.Target, fleet *observe.Fleet, fixes []*catalog.Fix) error {
+func (p *predictor) configure(t *diagnose.Target, fleet *workload.Measured, fixes []*catalog.Fix) error {
 	p.now.known.Merge(t.Config)
-	for _, e := range fleet.Engines {
+	for _, e := range fleet.Ranks {
 		p.now.known.Merge(e.Config)
 	}
 	for _, f := range fixes {
@@ -149,14 +149,14 @@ func config(release engine.Release, known engine.Config) (*perfmodel.Engine, err
 // fit calibrates and simulates the present, on all of the past at hand, which has
 // seen more loads, or on the window alone, where the server was another before. The
 // first that gives what was measured is taken.
-func (p *predictor) fit(ctx context.Context, r *reader, window *observe.Fleet, past time.Time) error {
-	fleets := []*observe.Fleet{window}
+func (p *predictor) fit(ctx context.Context, r *reader, window *workload.Measured, past time.Time) error {
+	fleets := []*workload.Measured{window}
 	if past.Before(r.window.From.Add(-r.interval)) {
 		all, err := r.read(ctx, past)
 		if err != nil {
 			return err
 		}
-		fleets = []*observe.Fleet{all, window}
+		fleets = []*workload.Measured{all, window}
 	}
 	closest, reason := math.Inf(1), error(nil)
 	for _, fleet := range fleets {
@@ -183,7 +183,7 @@ const maxPasses = 4
 // returns how far off it is, in tolerances. What the server computes again after a
 // preemption is in none of its counters: a simulation says how much it is, and the fit
 // is made again with that, until the simulation gives what was measured.
-func (p *predictor) try(fleet *observe.Fleet) (float64, error) {
+func (p *predictor) try(fleet *workload.Measured) (float64, error) {
 	closest, reason := math.Inf(1), error(nil)
 	recomputed, slower := 0.0, 1.0 // tokens per preemption; a step's time over the fit's
 	var kept struct {
@@ -240,10 +240,10 @@ const mostSlower = 1.25
 // calibrate fits step times. What is computed again after a preemption is in no
 // counter of the server's; left out, its time would be taken for that of the other
 // work.
-func (p *predictor) calibrate(fleet *observe.Fleet, recomputed float64) error {
-	doing := observe.Fleet{Engines: slices.Clone(fleet.Engines)}
-	for i := range doing.Engines {
-		one := &doing.Engines[i]
+func (p *predictor) calibrate(fleet *workload.Measured, recomputed float64) error {
+	doing := workload.Measured{Ranks: slices.Clone(fleet.Ranks)}
+	for i := range doing.Ranks {
+		one := &doing.Ranks[i]
 		one.Intervals = slices.Clone(one.Intervals)
 		for k := range one.Intervals {
 			v := &one.Intervals[k]
@@ -258,7 +258,7 @@ func (p *predictor) calibrate(fleet *observe.Fleet, recomputed float64) error {
 		}
 	}
 	e := perfmodel.Evidence{
-		Config: p.engine.Config, Scrapes: doing.Scrapes(p.engine.Config),
+		Config: p.engine.Config, Scrapes: perfmodel.ScrapesOf(&doing, p.engine.Config),
 		ScrapesFrom: fmt.Sprintf("the last %s", fleet.To.Sub(fleet.From).Round(time.Second)), Check: p.check,
 	}
 	var err error

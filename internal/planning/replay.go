@@ -1,6 +1,7 @@
 package planning
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -62,9 +63,10 @@ func replay(s *scene) (*outcome, error) {
 		return nil, err
 	}
 	p := &player{
-		scene: s, engine: e, rng: rand.New(rand.NewPCG(s.seed, 0x5eed)),
+		scene: s, rng: rand.New(rand.NewPCG(s.seed, 0x5eed)),
 		out: outcome{seconds: s.length.Seconds(), ttft: newHistogram(s.bounds.ttft), itl: newHistogram(s.bounds.itl), e2e: newHistogram(s.bounds.e2e)},
 	}
+	p.engine = sim.Driver{Engine: e, Between: p.between, Ending: p.ending, Ended: p.tokensOf}
 	p.next = p.rng.IntN(len(s.pool))
 	p.begin()
 	if err := e.SetCost(s.cost); err != nil {
@@ -77,17 +79,19 @@ func replay(s *scene) (*outcome, error) {
 // player runs one scene.
 type player struct {
 	*scene
-	engine *sim.Engine
+	engine sim.Driver
 	rng    *rand.Rand
 	next   int // of the pool
 
-	now    time.Duration
+	setting   bool // the scene is being set, step by step
+	stepped   bool // a step ended since
+	measuring bool
+
 	came   int             // arrivals so far
 	back   []time.Duration // when clients come again, in order
 	began  []time.Duration // when each request came, by number; before 0 for those in flight at the beginning
 	last   []time.Duration // its last token, or -1
 	tokens int
-	idle   int
 	before sim.Stats // when the measured time began
 	out    outcome
 }
@@ -144,13 +148,16 @@ func (p *player) begin() {
 		}
 		p.add(f.r, -p.first-time.Duration(f.done)*p.gap)
 	}
+	p.setting = true
 	for steps := 0; steps < maxSetting && p.engine.Stats().Waiting > 0; steps++ {
 		before := p.engine.Stats()
-		p.step(false)
+		p.stepped = false
+		p.engine.Advance(forever)
 		if after := p.engine.Stats(); after.Waiting >= before.Waiting && after.PromptTokens == before.PromptTokens && steps > len(flight)+8 {
 			break // the rest does not fit
 		}
 	}
+	p.setting = false
 	for i := range p.last {
 		p.last[i] = 0 // they had tokens, here or before
 	}
@@ -245,25 +252,13 @@ func (p *player) play() {
 	for i := range missing {
 		p.again(p.pause * time.Duration(i) / time.Duration(missing))
 	}
-	measuring := false
-	for p.now < p.warm+p.length {
-		if !measuring && p.now >= p.warm {
-			measuring, p.before = true, p.engine.Stats()
-		}
-		if p.tokens > p.maxTokens {
-			p.out.truncated = true
-			p.out.seconds = max(p.now-p.warm, 0).Seconds()
-			break
-		}
-		p.arrive(p.now)
-		if p.engine.HasWork() && p.step(true) {
-			continue
-		}
+	for {
+		p.engine.Advance(forever)
 		at, ok := p.due()
-		if !ok || at >= p.warm+p.length {
+		if !ok || at >= p.end() || p.engine.Now >= p.end() || p.out.truncated {
 			break
 		}
-		p.now = max(p.now, at)
+		p.engine.Now = max(p.engine.Now, at)
 	}
 	p.out.simulated = p.tokens
 	end := p.engine.Stats()
@@ -277,38 +272,53 @@ func computed(s sim.Stats) float64 {
 	return float64(s.Work.Tokens - s.GenerationTokens - s.PromptTokens + s.PrefixAdmittedHit)
 }
 
-// step forms batches until one ends. It reports false where the engine does
-// nothing, for what it holds can never be served.
-func (p *player) step(count bool) bool {
-	for range 8 {
-		due, wait := p.engine.Schedule(p.now)
-		if !wait {
-			continue
-		}
-		if count {
-			p.dwell(due)
-			p.arrive(due)
-		}
-		outputs := p.engine.Complete(due)
-		if p.idle++; len(outputs) > 0 || due > p.now {
-			p.idle = 0
-		}
-		p.now = max(p.now, due)
-		for _, out := range outputs {
-			p.token(out, count)
-		}
-		return p.idle < maxIdle
+// forever is later than anything here.
+const forever = time.Duration(math.MaxInt64)
+
+// end is when the measured time ends.
+func (p *player) end() time.Duration { return p.warm + p.length }
+
+// between is called between two steps: it begins to measure where it is time for that,
+// and adds what has come. It reports whether to go on.
+func (p *player) between() bool {
+	now := p.engine.Now
+	switch {
+	case p.setting:
+		return !p.stepped
+	case now >= p.end():
+		return false
 	}
-	return false
+	if !p.measuring && now >= p.warm {
+		p.measuring, p.before = true, p.engine.Stats()
+	}
+	if p.tokens > p.maxTokens {
+		p.out.truncated = true
+		p.out.seconds = max(now-p.warm, 0).Seconds()
+		return false
+	}
+	p.arrive(now)
+	return true
 }
 
-// maxIdle is how many steps in a row may take no time and give nothing: the engine
-// forms a few empty ones where it schedules ahead, and many where it is stuck.
-const maxIdle = 64
+// ending is called before a step ends.
+func (p *player) ending() {
+	if !p.setting {
+		p.dwell(p.engine.Due)
+		p.arrive(p.engine.Due)
+	}
+}
+
+// tokensOf counts the tokens of a step.
+func (p *player) tokensOf(outputs []sim.Output) {
+	p.stepped = true
+	for _, out := range outputs {
+		p.token(out, !p.setting)
+	}
+}
 
 // dwell adds up the gauges until a time.
 func (p *player) dwell(until time.Duration) {
-	from, to := max(p.now, p.warm), min(until, p.warm+p.length)
+	from, to := max(p.engine.Now, p.warm), min(until, p.warm+p.length)
 	seconds := (to - from).Seconds()
 	if seconds <= 0 {
 		return
@@ -326,7 +336,7 @@ func (p *player) dwell(until time.Duration) {
 
 // token counts a token, and sends a client's next request after its last.
 func (p *player) token(out sim.Output, count bool) {
-	id, now := out.ID, p.now
+	id, now := out.ID, p.engine.Now
 	p.tokens++
 	waited := now - p.began[id] + p.frontend.Delay(0)
 	if count && now >= p.warm && now < p.warm+p.length {

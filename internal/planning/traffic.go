@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/indicator"
-	"github.com/sixty-dev/sixty/internal/observe"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
@@ -54,8 +53,8 @@ func more(came float64, want int, in time.Duration, err error) error {
 const longestWait = time.Minute
 
 // trafficOf reads the traffic of a fleet of one target.
-func trafficOf(f *observe.Fleet) (*traffic, error) {
-	t := &traffic{length: f.To.Sub(f.From), ranks: max(len(f.Engines), 1), ended: f.Workload.Requests()}
+func trafficOf(f *workload.Measured) (*traffic, error) {
+	t := &traffic{length: f.To.Sub(f.From), ranks: max(len(f.Ranks), 1), ended: f.Workload.Requests()}
 	var err error
 	if t.spec, err = f.Workload.SpecOf(minEnded); err != nil {
 		if t.ended < minEnded {
@@ -63,8 +62,8 @@ func trafficOf(f *observe.Fleet) (*traffic, error) {
 		}
 		return nil, err
 	}
-	for i := range f.Engines {
-		t.take(f.From, f.Engines[i].Intervals, uint64(i))
+	for i := range f.Ranks {
+		t.take(f.From, f.Ranks[i].Intervals, uint64(i))
 	}
 	slices.Sort(t.arrivals)
 	if t.running+t.waiting > maxInFlight || len(t.arrivals) > maxArrivals {
@@ -83,7 +82,7 @@ const maxArrivals = 200_000
 // take adds the arrivals of a rank. That a request was preempted looks like an
 // arrival in one interval and is taken back in another, so it is their sum that
 // counts; the intervals only say when.
-func (t *traffic) take(from time.Time, intervals []observe.Interval, seed uint64) {
+func (t *traffic) take(from time.Time, intervals []workload.Interval, seed uint64) {
 	var total, shape float64
 	for _, v := range intervals {
 		if !math.IsNaN(v.Arrived) && !math.IsNaN(v.Joined) && !math.IsNaN(v.FirstTokens) {

@@ -43,7 +43,6 @@ var pure = []string{
 	"internal/indicator",
 	"internal/metrics", // the Querier interface alone
 	"internal/modelconfig",
-	"internal/observe",
 	"internal/openai",
 	"internal/pathologies/...",
 	"internal/perfmodel",

@@ -179,21 +179,8 @@ type Output struct {
 	Result *RequestResult // of the request that this token ends, else nil
 }
 
-// Engine is the scheduler of one vLLM engine with its KV cache. Its user owns
-// the clock: Run for simulations, a server for real time. An Engine is not safe
-// for concurrent use.
-//
-// The loop of a server, which is that of EngineCore.run_busy_loop
-// (v1/engine/core.py@v0.23.0), is
-//
-//	for e.HasWork() {
-//		due, wait := e.Schedule(now)
-//		if wait {
-//			// sleep until due, Cancel what clients left meanwhile
-//			deliver(e.Complete(due))
-//		}
-//		// Add what arrived meanwhile
-//	}
+// Engine is the scheduler of one vLLM engine with its KV cache. A Driver runs it
+// through time. An Engine is not safe for concurrent use.
 type Engine struct {
 	cfg  Config
 	cost StepCost

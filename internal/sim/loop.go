@@ -57,7 +57,7 @@ func (s *simulation) fed() error {
 		}
 		d, until := s.behind(arrives)
 		switch at := d.next(); {
-		case at < arrives || d.executing && at == arrives && at < forever:
+		case at < arrives || d.Executing && at == arrives && at < forever:
 			if err := d.advance(until); err != nil {
 				return err
 			}
@@ -87,14 +87,14 @@ func (s *simulation) behind(arrives time.Duration) (*driver, time.Duration) {
 	first, until := s.drivers[0], arrives
 	for _, d := range s.drivers[1:] {
 		at, least := d.next(), first.next()
-		if at < least || at == least && d.executing && !first.executing {
+		if at < least || at == least && d.Executing && !first.Executing {
 			until = min(until, least)
 			first = d
 		} else {
 			until = min(until, at)
 		}
 	}
-	if !first.executing && until == first.now {
+	if !first.Executing && until == first.Now {
 		until++ // others form a batch at the same time
 	}
 	return first, until

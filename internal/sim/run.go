@@ -137,7 +137,7 @@ func RunReplicas(replicas []Replica, router Router, requests []Request, o Option
 		if o.SampleEvery > 0 {
 			e.sampler = &sampler{every: o.SampleEvery}
 		}
-		s.drivers = append(s.drivers, &driver{engine: e, replica: i, stepByStep: o.StepByStep, check: o.Check, results: res.Requests})
+		s.drivers = append(s.drivers, newDriver(e, i, &o, res.Requests))
 	}
 	fed := o.Clients > 0
 	for i := range requests {
@@ -161,12 +161,12 @@ func RunReplicas(replicas []Replica, router Router, requests []Request, o Option
 		res.Requests = res.Requests[:s.sent]
 	}
 	for _, d := range s.drivers {
-		rr := ReplicaResult{Stats: d.engine.Stats()}
-		if s := d.engine.sampler; s != nil {
+		rr := ReplicaResult{Stats: d.Engine.Stats()}
+		if s := d.Engine.sampler; s != nil {
 			rr.Samples = s.samples
 		}
 		res.Replicas = append(res.Replicas, rr)
-		res.End = max(res.End, d.now)
+		res.End = max(res.End, d.Now)
 	}
 	return res, nil
 }
@@ -219,7 +219,7 @@ func (s *simulation) open() error {
 // router picks. It reports whether the engine refused it.
 func (s *simulation) dispatch(i int, sent, delay time.Duration) (refused bool, err error) {
 	for k, d := range s.drivers {
-		s.loads[k] = Load{Waiting: d.engine.waiting.len(), Running: len(d.engine.running), UsedBlocks: d.engine.usedBlocks()}
+		s.loads[k] = Load{Waiting: d.Engine.waiting.len(), Running: len(d.Engine.running), UsedBlocks: d.Engine.usedBlocks()}
 	}
 	k := s.router.Pick(&s.requests[i], s.loads)
 	if k < 0 || k >= len(s.drivers) {
@@ -233,23 +233,43 @@ func (s *simulation) dispatch(i int, sent, delay time.Duration) (refused bool, e
 	return s.drivers[k].arrive(i, &r, delay), nil
 }
 
-// driver runs an engine through simulated time, as EngineCore's busy loop does
-// through real time.
+// driver runs an engine through simulated time.
 type driver struct {
-	engine     *Engine
-	replica    int
-	stepByStep bool
-	check      func() error // nil: nobody asks it to end
-	steps      int          // since the beginning, to ask check now and then
-	now        time.Duration
-	due        time.Duration
-	executing  bool // until due
-	cancels    cancelHeap
-	taken      []taken // by engine request number
-	results    []RequestResult
+	Driver
+	replica int
+	check   func() error // nil: nobody asks it to end
+	steps   int          // since the beginning, to ask check now and then
+	until   time.Duration
+	err     error
+	cancels cancelHeap
+	taken   []taken // by engine request number
+	results []RequestResult
 
 	watched bool  // advance returns when a request ends
 	ended   []int // requests, since the watcher looked
+}
+
+func newDriver(e *Engine, replica int, o *Options, results []RequestResult) *driver {
+	d := &driver{Driver: Driver{Engine: e}, replica: replica, check: o.Check, results: results}
+	d.Between = d.between
+	d.Ending = func() { d.cancel(d.Due) } // EngineCore._process_aborts_queue
+	d.Ended = func(outputs []Output) {
+		for _, out := range outputs {
+			if out.Result != nil {
+				d.finish(out.ID, out.Result)
+			}
+		}
+	}
+	if !o.StepByStep {
+		d.leap = func() time.Duration {
+			limit := min(d.until, horizon)
+			if len(d.cancels) > 0 {
+				limit = min(limit, d.cancels[0].at-1)
+			}
+			return e.fastForward(d.Now, limit)
+		}
+	}
+	return d
 }
 
 // taken is a request that an engine took.
@@ -261,10 +281,10 @@ type taken struct {
 // arrive gives a request, whose arrival is that at the engine, to it. It reports
 // whether the engine refused it.
 func (d *driver) arrive(i int, r *Request, delay time.Duration) bool {
-	if !d.executing {
-		d.now = max(d.now, r.Arrival)
+	if !d.Executing {
+		d.Now = max(d.Now, r.Arrival)
 	}
-	id, err := d.engine.Add(*r)
+	id, err := d.Engine.Add(*r)
 	if err != nil {
 		res := RequestResult{Arrival: r.Arrival - delay, Frontend: delay, Finish: r.Arrival, PromptTokens: r.PromptTokens, Replica: d.replica}
 		switch {
@@ -291,60 +311,38 @@ const stepsPerCheck = 256
 // advance runs the engine up to a time, at which something may arrive before
 // the next batch is formed, or, where it is watched, to the end of a request.
 func (d *driver) advance(until time.Duration) error {
-	idle := 0
-	for {
-		if d.steps++; d.check != nil && d.steps%stepsPerCheck == 0 {
-			if err := d.check(); err != nil {
-				return err
-			}
-		}
-		if d.executing {
-			if d.due > until {
-				return nil
-			}
-			d.cancel(d.due) // EngineCore._process_aborts_queue
-			d.now, d.executing = d.due, false
-			for _, out := range d.engine.Complete(d.due) {
-				if out.Result != nil {
-					d.finish(out.ID, out.Result)
-				}
-			}
-		}
-		if d.now >= until || len(d.ended) > 0 {
-			return nil
-		}
-		if d.now > horizon {
-			return fmt.Errorf("simulate: after %v of simulated time there are %d running and %d waiting", horizon, len(d.engine.running), d.engine.waiting.len())
-		}
-		d.cancel(d.now)
-		if !d.engine.HasWork() || len(d.ended) > 0 {
-			return nil
-		}
-		if !d.stepByStep {
-			limit := min(until, horizon)
-			if len(d.cancels) > 0 {
-				limit = min(limit, d.cancels[0].at-1)
-			}
-			if now := d.engine.fastForward(d.now, limit); now > d.now {
-				d.now, idle = now, 0
-				continue
-			}
-		}
-		before := d.engine.deviceEnd
-		d.due, d.executing = d.engine.Schedule(d.now)
-		if d.engine.deviceEnd > before {
-			idle = 0
-		} else if idle++; idle > 8 {
-			return fmt.Errorf("simulate: the scheduler is stuck at %v with %d running and %d waiting",
-				d.now, len(d.engine.running), d.engine.waiting.len())
-		}
+	d.until = until
+	if d.asked() && d.Advance(until) {
+		return fmt.Errorf("simulate: the scheduler is stuck at %v with %d running and %d waiting", d.Now, len(d.Engine.running), d.Engine.waiting.len())
 	}
+	return d.err
+}
+
+// asked asks now and then whether to go on.
+func (d *driver) asked() bool {
+	if d.steps++; d.check != nil && d.steps%stepsPerCheck == 0 {
+		d.err = d.check()
+	}
+	return d.err == nil
+}
+
+// between reports whether to form another batch.
+func (d *driver) between() bool {
+	if !d.asked() || d.Now >= d.until || len(d.ended) > 0 {
+		return false
+	}
+	if d.Now > horizon {
+		d.err = fmt.Errorf("simulate: after %v of simulated time there are %d running and %d waiting", horizon, len(d.Engine.running), d.Engine.waiting.len())
+		return false
+	}
+	d.cancel(d.Now)
+	return len(d.ended) == 0
 }
 
 func (d *driver) cancel(now time.Duration) {
 	for len(d.cancels) > 0 && d.cancels[0].at <= now {
 		c := d.cancels.pop()
-		if res := d.engine.Cancel(c.id, c.at); res != nil {
+		if res := d.Engine.Cancel(c.id, c.at); res != nil {
 			d.finish(c.id, res)
 		}
 	}
@@ -354,10 +352,10 @@ func (d *driver) cancel(now time.Duration) {
 // nothing will.
 func (d *driver) next() time.Duration {
 	switch {
-	case d.executing:
-		return d.due
-	case d.engine.HasWork():
-		return d.now
+	case d.Executing:
+		return d.Due
+	case d.Engine.HasWork():
+		return d.Now
 	}
 	return forever
 }

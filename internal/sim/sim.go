@@ -17,6 +17,6 @@
 // structured output, KV connectors, and pipeline parallelism.
 //
 // The package is pure: it performs no I/O and knows no clock and no randomness.
-// The same input gives the same result. Predictions are made with Run; a server
-// that imitates vLLM drives an Engine itself.
+// The same input gives the same result. Predictions are made with Run; who needs every
+// token, as a server that imitates vLLM does, runs an Engine with a Driver.
 package sim

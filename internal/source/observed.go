@@ -16,17 +16,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/hint"
-	"github.com/sixty-dev/sixty/internal/observe"
+	"github.com/sixty-dev/sixty/internal/workload"
 )
-
-// Observed is what was seen of running servers of one model.
-type Observed struct {
-	*observe.Fleet
-	From    string         // the source, for people
-	Release engine.Release // of vLLM, "" when not known
-	Config  engine.Config  // of the first server, with what was inferred
-	Model   string
-}
 
 // defaultPast is how much of a Prometheus server's past is read.
 const defaultPast = 15 * time.Minute
@@ -35,14 +26,13 @@ const defaultPast = 15 * time.Minute
 // the only one, in the window that ends at a moment. A window of 0 is all that a source
 // holds, fifteen minutes of a Prometheus server. Live servers must have been scraped
 // before: they are read whole.
-func (s *Source) Observe(ctx context.Context, model string, at time.Time, window time.Duration) (*Observed, error) {
-	o := &Observed{From: s.Name}
+func (s *Source) Observe(ctx context.Context, model string, at time.Time, window time.Duration) (*workload.Measured, error) {
 	span := s.Span()
 	if s.Live != nil {
 		if err := s.Live.Answered(); err != nil {
 			return nil, fmt.Errorf("no server answered: %w", err)
 		}
-		o.Release, at = engine.FindRelease(s.Live.FactsOf(0).Version), span.Last
+		at = span.Last
 	}
 	from := span.First
 	if from.IsZero() {
@@ -55,10 +45,12 @@ func (s *Source) Observe(ctx context.Context, model string, at time.Time, window
 	if err != nil {
 		return nil, err
 	}
-	if err := s.read(ctx, o, model, from, at, pace.Interval); err != nil {
+	o, err := s.measure(ctx, model, from, at, pace.Interval)
+	if err != nil {
 		return nil, err
 	}
 	if s.Live != nil {
+		o.Release = cmp.Or(engine.FindRelease(s.Live.FactsOf(0).Version), o.Release)
 		for _, m := range s.Live.FactsOf(0).Models {
 			if m.MaxModelLen > 0 && (o.Model == "" || m.ID == o.Model) {
 				o.Config.Set(engine.MaxModelLen, strconv.Itoa(m.MaxModelLen), "/v1/models")
@@ -68,13 +60,14 @@ func (s *Source) Observe(ctx context.Context, model string, at time.Time, window
 	return o, nil
 }
 
-// read discovers the servers and observes those of one model.
-func (s *Source) read(ctx context.Context, o *Observed, model string, from, to time.Time, interval time.Duration) error {
+// measure discovers the servers and measures those of one model.
+func (s *Source) measure(ctx context.Context, model string, from, to time.Time, interval time.Duration) (*workload.Measured, error) {
 	found, _, err := diagnose.Discover(ctx, s, to, max(to.Sub(from), 5*interval), s.matchers, false)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	options := observe.Options{From: from, To: to, Interval: interval}
+	what := workload.Measurement{From: from, To: to, Interval: interval}
+	var release engine.Release
 	models := map[string]bool{}
 	for _, t := range found {
 		name := t.Labels["model_name"]
@@ -82,13 +75,12 @@ func (s *Source) read(ctx context.Context, o *Observed, model string, from, to t
 			continue
 		}
 		models[name] = true
-		target := observe.Target{Name: t.Name, Metric: t.Dialect.Metric, Config: t.Config, Matchers: slices.Clone(s.matchers)}
+		target := workload.Server{Name: t.Name, Metric: t.Dialect.Metric, Config: t.Config, Matchers: slices.Clone(s.matchers)}
 		for label, value := range t.Labels {
 			target.Matchers = append(target.Matchers, labels.MustNewMatcher(labels.MatchEqual, label, value))
 		}
-		options.Targets = append(options.Targets, target)
-		o.Model = name
-		o.Release = cmp.Or(o.Release, engine.FindRelease(t.Version))
+		what.Servers = append(what.Servers, target)
+		release = cmp.Or(release, engine.FindRelease(t.Version))
 	}
 	switch {
 	case len(models) > 1:
@@ -97,18 +89,22 @@ func (s *Source) read(ctx context.Context, o *Observed, model string, from, to t
 			names = append(names, m)
 		}
 		slices.Sort(names)
-		return hint.With(fmt.Errorf("there are servers of %d models", len(models)), "choose one with --model: "+strings.Join(names, ", "))
-	case len(options.Targets) == 0 && model != "":
-		return fmt.Errorf("no vLLM server of model %q found", model)
-	case len(options.Targets) == 0:
-		return hint.With(errors.New("no vLLM server found"), "the simulation is of vLLM's scheduler; check --match and --at")
+		return nil, hint.With(fmt.Errorf("there are servers of %d models", len(models)), "choose one with --model: "+strings.Join(names, ", "))
+	case len(what.Servers) == 0 && model != "":
+		return nil, fmt.Errorf("no vLLM server of model %q found", model)
+	case len(what.Servers) == 0:
+		return nil, hint.With(errors.New("no vLLM server found"), "the simulation is of vLLM's scheduler; check --match and --at")
 	}
-	if o.Fleet, err = observe.Read(ctx, s, options); err != nil {
-		return err
+	m, err := workload.Measure(ctx, s, what)
+	if err != nil {
+		return nil, err
 	}
-	o.Config = engine.Config{}
-	for _, e := range o.Engines {
-		o.Config.Merge(e.Config)
+	m.Source, m.Release, m.Config = s.Name, release, engine.Config{}
+	for name := range models {
+		m.Model = name
 	}
-	return nil
+	for _, r := range m.Ranks {
+		m.Config.Merge(r.Config)
+	}
+	return m, nil
 }

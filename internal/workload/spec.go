@@ -261,9 +261,6 @@ type Replay struct {
 	salt   uint64
 }
 
-// UsualOutput is the output length, in tokens, to ask for where a trace tells none.
-const UsualOutput = 128
-
 // NewReplay replays a trace at a speed, 1 being its own, 2 twice as fast.
 // Requests whose output length the trace does not tell ask for output tokens.
 func NewReplay(t *Trace, speed float64, output int) (*Replay, error) {

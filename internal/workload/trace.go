@@ -5,9 +5,10 @@
 // A Trace comes from a file ([Read]: Azure, Mooncake, BurstGPT, Qwen-Bailian,
 // vLLM's timed_trace, ShareGPT-like JSON, CSV); a Spec describes made-up
 // requests by distributions, and a Generator draws them; Arrivals say when they
-// come; Observed is what servers' own metrics show of the workload they had. The
-// package sends nothing, holds no text of any prompt, and reads no clock. The
-// load test (package load) and the simulator read the same workloads.
+// come. Asked is a workload as flags describe it. Measure characterizes the workload of
+// running servers from their metrics, with what they did under it; Observed is what of
+// that can be drawn again. The package sends nothing, holds no text of any prompt, and
+// reads no clock. The load test (package load) and the simulator read the same workloads.
 package workload
 
 import (

@@ -34,20 +34,14 @@ type Config struct {
 	Metrics    []string         // pages to scrape during the tests, as serverside.Find takes them
 
 	// What is sent: one of Scenario, Trace and the made-up Workload.
-	Scenario                         string // a name, "all", or a YAML file
-	Trace, TraceFormat               string
-	TraceFrom, TraceLength           time.Duration
-	Speed                            float64 // of a replay
-	Workload                         workload.Spec
-	Scale                            float64 // of a scenario's concurrency, requests and lengths
-	Rate                             string  // requests per second, or a profile of them
-	CV                               float64 // variation of the times between arrivals
-	Concurrency, MaxConcurrency      int
-	Requests                         int
-	Duration, Timeout, Drain, Warmup time.Duration
-	Seed                             uint64
+	workload.Asked                // its lengths and prefixes are Workload
+	Scenario               string // a name, "all", or a YAML file
+	Workload               workload.Spec
+	Scale                  float64 // of a scenario's concurrency, requests and lengths
+	MaxConcurrency         int
+	Timeout, Drain, Warmup time.Duration
 	// Observe, which may be nil, measures the workload of running servers of a model.
-	Observe func(ctx context.Context, model string) (*source.Observed, error)
+	Observe func(ctx context.Context, model string) (*workload.Measured, error)
 
 	// How it is judged.
 	ObjectiveFor func(model string) (*slo.Objective, error) // nil: no objective
@@ -152,7 +146,7 @@ func (b *campaign) plans(ctx context.Context) ([]plan, error) {
 
 // seen measures the workload of --workload-from, as sixty simulate does, and puts
 // its lengths and shared prefixes into spec.
-func (b *campaign) seen(ctx context.Context, spec *workload.Spec) (*source.Observed, error) {
+func (b *campaign) seen(ctx context.Context, spec *workload.Spec) (*workload.Measured, error) {
 	o, err := b.Observe(ctx, b.Target.Model)
 	if err != nil {
 		return nil, fmt.Errorf("--workload-from: %w", err)
@@ -162,14 +156,14 @@ func (b *campaign) seen(ctx context.Context, spec *workload.Spec) (*source.Obser
 		return nil, fmt.Errorf("--workload-from: %w", err)
 	}
 	spec.Prompt, spec.Output, spec.PrefixShare = measured.Prompt, measured.Output, measured.PrefixShare
-	fmt.Fprintf(b.Stderr, "measured on %s: %.0f requests in %s; prompts %s, outputs %s, %.0f %% of the prompt shared\n", o.From, o.Workload.Requests(),
-		o.To.Sub(o.Fleet.From).Round(time.Second), measured.Prompt, measured.Output, 100*measured.PrefixShare)
+	fmt.Fprintf(b.Stderr, "measured on %s: %.0f requests in %s; prompts %s, outputs %s, %.0f %% of the prompt shared\n", o.Source, o.Workload.Requests(),
+		o.To.Sub(o.From).Round(time.Second), measured.Prompt, measured.Output, 100*measured.PrefixShare)
 	return o, nil
 }
 
 // arrivalsOf are the measured arrivals, repeated for as long as the test lasts. A
 // test without a length lasts as long as what was measured.
-func (b *campaign) arrivalsOf(o *source.Observed) (*workload.Arrivals, error) {
+func (b *campaign) arrivalsOf(o *workload.Measured) (*workload.Arrivals, error) {
 	a, err := o.Workload.Arrivals()
 	if err != nil {
 		return nil, fmt.Errorf("--workload-from: %w", err)
@@ -288,11 +282,8 @@ func (b *campaign) replay() (plan, error) {
 	if err != nil {
 		return plan{}, err
 	}
-	if b.TraceFrom > 0 || b.TraceLength > 0 {
-		t = t.Cut(b.TraceFrom, b.TraceLength)
-		if len(t.Requests) == 0 {
-			return plan{}, errors.New("no request of the trace lies in that part")
-		}
+	if t, err = b.Part(t); err != nil {
+		return plan{}, err
 	}
 	for reason, n := range t.Skipped {
 		fmt.Fprintf(b.Stderr, "warning: %d lines of the trace were left out: %s\n", n, reason)

@@ -25,11 +25,15 @@ func HTML(w io.Writer, s *Simulation) error {
 		Warnings []string
 		Rows     [][]cell
 		Columns  []string
-	}{Simulation: s, Metrics: Metrics(), Warnings: warnings(s)}
+		Answer   string
+		Against  [][]string
+	}{Simulation: s, Metrics: Metrics(), Warnings: warnings(s), Against: s.against()}
 	if len(s.Sweep) == 0 {
 		data.One = &s.Runs[0]
+		data.Answer, _, _ = s.outlook()
 		data.Figures = runFigures(data.One, s.Objective)
 	} else {
+		data.Answer = s.verdict(s.order())
 		data.Figures = sweepFigures(s)
 		data.Columns, data.Rows = table(s)
 	}

@@ -15,10 +15,12 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/perfmodel"
+	"github.com/sixty-dev/sixty/internal/planning"
 	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/report/simreport"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/slo"
+	"github.com/sixty-dev/sixty/internal/workload"
 )
 
 // cost is of the order of an 8B model on a large GPU.
@@ -70,7 +72,7 @@ func simulation(t *testing.T) *simreport.Simulation {
 	rs := requests(4, 400)
 	r, e, c := run(t, rs, 2000, chat(t))
 	return &simreport.Simulation{
-		Schema: simreport.Schema, Workload: simreport.WorkloadOf("poisson", "4 requests/s, Poisson", 1, rs, 16, []string{"a <b>note</b>"}),
+		Schema: simreport.Schema, Workload: simreport.WorkloadOf(workload.Description{Source: "poisson", Text: "4 requests/s, Poisson", Notes: []string{"a <b>note</b>"}}, 1, rs, 16),
 		Deployment:  simreport.DeploymentOf(e, perfmodel.Deployment{Config: e.Config}, engine.ParseArgs("--max-num-seqs 64", "--engine-args")),
 		Calibration: simreport.CalibrationOf(c), Objective: simreport.ObjectiveOf(chat(t)), Runs: []simreport.Run{r},
 	}
@@ -117,7 +119,7 @@ func TestAnOverloadedServerShows(t *testing.T) {
 func TestTextKeepsToItsWidth(t *testing.T) {
 	s := simulation(t)
 	swept := *s
-	swept.Sweep = []simreport.Axis{{Parameter: "rate", Values: []string{"4"}}, {Parameter: "enable-prefix-caching", Values: []string{"true", "false"}}}
+	swept.Sweep = []planning.Axis{{Parameter: "rate", Values: []string{"4"}}, {Parameter: "enable-prefix-caching", Values: []string{"true", "false"}}}
 	swept.Runs = nil
 	for _, v := range swept.Sweep[1].Values {
 		r := s.Runs[0]
@@ -128,7 +130,7 @@ func TestTextKeepsToItsWidth(t *testing.T) {
 	for _, one := range []*simreport.Simulation{s, &swept} {
 		for _, width := range []int{80, 100, 120} {
 			var b bytes.Buffer
-			if err := simreport.Text(&b, one, render.Options{Width: width}); err != nil {
+			if err := simreport.Text(&b, one, true, render.Options{Width: width}); err != nil {
 				t.Fatal(err)
 			}
 			for line := range strings.Lines(b.String()) {
@@ -171,7 +173,7 @@ func TestHTMLIsWholeAndSafe(t *testing.T) {
 	s.Measured = &simreport.Measured{TTFTMean: 0.1}
 	swept := *s
 	swept.Measured = nil
-	swept.Sweep = []simreport.Axis{{Parameter: "route", Values: []string{"round-robin", "<i>"}}}
+	swept.Sweep = []planning.Axis{{Parameter: "route", Values: []string{"round-robin", "<i>"}}}
 	a, b := s.Runs[0], simreport.Run{Set: map[string]string{"route": "<i>"}, Error: "no <such> route"}
 	a.Set = map[string]string{"route": "round-robin"}
 	swept.Runs = []simreport.Run{a, b}

@@ -2,6 +2,9 @@ package simreport
 
 import (
 	"cmp"
+	"context"
+	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -9,9 +12,11 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/perfmodel"
+	"github.com/sixty-dev/sixty/internal/planning"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/slo"
 	"github.com/sixty-dev/sixty/internal/version"
+	"github.com/sixty-dev/sixty/internal/workload"
 )
 
 // Schema names the version of a Simulation's JSON; changes only add to it.
@@ -20,15 +25,161 @@ const Schema = "sixty.simulation/v1"
 // Simulation is one workload on one deployment, or the points of a sweep. In JSON
 // all times are seconds and all rates are per second.
 type Simulation struct {
-	Schema      string       `json:"schema"`
-	Tool        version.Tool `json:"tool"`
-	Workload    Workload     `json:"workload"`
-	Deployment  Deployment   `json:"deployment"`
-	Calibration Calibration  `json:"calibration"`
-	Objective   *Objective   `json:"objective,omitempty"`
-	Measured    *Measured    `json:"measured,omitempty"`
-	Sweep       []Axis       `json:"sweep,omitempty"`
-	Runs        []Run        `json:"runs"`
+	Schema      string          `json:"schema"`
+	Tool        version.Tool    `json:"tool"`
+	Workload    Workload        `json:"workload"`
+	Deployment  Deployment      `json:"deployment"`
+	Calibration Calibration     `json:"calibration"`
+	Objective   *Objective      `json:"objective,omitempty"`
+	Measured    *Measured       `json:"measured,omitempty"`
+	Sweep       []planning.Axis `json:"sweep,omitempty"`
+	Runs        []Run           `json:"runs"`
+	Present     *Present        `json:"present,omitempty"`
+
+	objective *slo.Objective
+	first     int // of the runs, the one that Workload and Deployment describe
+	clients   int // of that, in a closed loop
+}
+
+// Simulate runs a simulation and describes what came of it. The objective, which may be
+// nil, is what goodput is counted against.
+func Simulate(ctx context.Context, q *planning.Simulation, o *slo.Objective) (*Simulation, error) {
+	c, err := q.Calibrate(ctx)
+	if err != nil {
+		return nil, err
+	}
+	variants, err := q.Variants(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := describe(q, c, o, variants)
+	if err := q.Run(ctx, variants, s.add); err != nil {
+		return nil, err
+	}
+	if err := s.present(ctx, q); err != nil {
+		return nil, err
+	}
+	if len(q.Sweep) == 0 {
+		return s, variants[0].Err
+	}
+	return s, nil
+}
+
+// present simulates the servers as they are, where something of them is changed.
+func (s *Simulation) present(ctx context.Context, q *planning.Simulation) error {
+	now := q.Present()
+	if now == nil {
+		return nil
+	}
+	variants, err := now.Variants(ctx)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		s.Workload.Notes = append(s.Workload.Notes, "the servers as they are cannot be simulated: "+err.Error())
+		return nil
+	}
+	v := variants[0]
+	p := &Present{
+		Workload: WorkloadOf(v.Workload, now.Load.Seed, v.Requests, v.Deployment.Config.BlockSize), Deployment: DeploymentOf(v.Engine, v.Deployment, v.Known),
+	}
+	if p.Changes = changes(p, s, v.Clients, &q.Load); len(p.Changes) == 0 && len(s.Sweep) == 0 {
+		return nil
+	}
+	s.Present, s.Measured = p, measuredOf(q.Seen)
+	return now.Run(ctx, variants, func(_ int, v *planning.Variant) {
+		if v.Err != nil {
+			p.Run.Error = v.Err.Error()
+			return
+		}
+		p.Run = RunOf(v.Prediction, v.Deployment.Config, s.objective, false)
+	})
+}
+
+func measuredOf(seen *workload.Measured) *Measured {
+	m := seen.Summary()
+	return &Measured{
+		TTFTMean: m.TTFTMean, ITLMean: m.ITLMean, OutputTokens: m.OutputPerSecond, Running: m.Running, Waiting: m.Waiting,
+		KVUsage: m.KVUsage, Preemptions: m.Preemptions,
+	}
+}
+
+// changes are what differs between the present, which may have clients in a loop, and the
+// first run, whose load was asked for, in words.
+func changes(now *Present, s *Simulation, clients int, load *workload.Asked) []string {
+	var out []string
+	for _, flag := range slices.Sorted(maps.Keys(s.Deployment.Settings)) {
+		if a, b := now.Deployment.Settings[flag].Value, s.Deployment.Settings[flag].Value; a != b {
+			out = append(out, fmt.Sprintf("%s %v → %v", flag, a, b))
+		}
+	}
+	if a, b := now.Deployment.Replicas, s.Deployment.Replicas; a != b {
+		out = append(out, fmt.Sprintf("replicas %d → %d", a, b))
+	}
+	if a, b := now.Deployment.Route, s.Deployment.Route; a != b && a != "" && b != "" {
+		out = append(out, fmt.Sprintf("route %s → %s", a, b))
+	}
+	if now.Workload.Text == s.Workload.Text {
+		return out
+	}
+	before := len(out)
+	differs := func(asked bool, name string, a, b float64, unit string) {
+		if asked && a > 0 && b > 0 && math.Abs(a/b-1) > 0.01 {
+			out = append(out, fmt.Sprintf("%s %.3g → %.3g%s", name, a, b, unit))
+		}
+	}
+	differs(true, "clients", float64(clients), float64(s.clients), "")
+	differs(clients == 0 && s.clients == 0, "rate", now.Workload.Rate, s.Workload.Rate, " requests/s")
+	differs(load.Prompt != "" || load.Trace != "", "prompts", now.Workload.PromptTokens, s.Workload.PromptTokens, " tokens")
+	differs(load.Output != "" || load.Trace != "", "outputs", now.Workload.OutputTokens, s.Workload.OutputTokens, " tokens")
+	if load.SetCV {
+		out = append(out, fmt.Sprintf("arrivals of variation %g", load.CV))
+	}
+	if len(out) == before {
+		out = append(out, "another workload")
+	}
+	return out
+}
+
+// describe describes a simulation before it has run: its runs are still empty.
+func describe(q *planning.Simulation, c *perfmodel.Calibration, o *slo.Objective, variants []*planning.Variant) *Simulation {
+	first := slices.IndexFunc(variants, func(v *planning.Variant) bool { return v.Err == nil })
+	v := variants[first]
+	s := &Simulation{
+		Schema: Schema, Tool: version.This(), Workload: WorkloadOf(v.Workload, q.Load.Seed, v.Requests, v.Deployment.Config.BlockSize),
+		Deployment: DeploymentOf(v.Engine, v.Deployment, v.Known), Calibration: CalibrationOf(c), Objective: ObjectiveOf(o), Sweep: q.Sweep,
+		Runs: make([]Run, len(variants)), objective: o, first: first, clients: v.Clients,
+	}
+	if q.Seen != nil && s.Workload.Source == "measured" && len(q.Sweep) == 0 {
+		s.Measured = measuredOf(q.Seen)
+	}
+	return s
+}
+
+// add describes the run of the variant of a place. Those of several may be added at once.
+func (s *Simulation) add(i int, v *planning.Variant) {
+	r := &s.Runs[i]
+	if v.Err != nil {
+		*r = Run{Set: v.Set, Error: v.Err.Error()}
+		return
+	}
+	*r = RunOf(v.Prediction, v.Deployment.Config, s.objective, len(s.Sweep) == 0)
+	r.Set = v.Set
+	if i == s.first && v.Clients > 0 {
+		// How many they send is a result.
+		w := &s.Workload
+		w.Requests, w.Duration = r.Requests.Total, cmp.Or(v.Until.Seconds(), r.Duration)
+		w.Rate = float64(w.Requests) / w.Duration
+	}
+}
+
+// Present is the servers as they are, simulated under the workload that they had, where the
+// runs are of something else.
+type Present struct {
+	Changes    []string   `json:"changes,omitempty"` // from here to the first run
+	Workload   Workload   `json:"workload"`
+	Deployment Deployment `json:"deployment"`
+	Run        Run        `json:"run"`
 }
 
 // Workload is what was asked of the deployment; in a sweep over it, that of the
@@ -47,8 +198,8 @@ type Workload struct {
 }
 
 // WorkloadOf describes requests.
-func WorkloadOf(source, text string, seed uint64, requests []sim.Request, blockSize int, notes []string) Workload {
-	w := Workload{Source: source, Text: text, Requests: len(requests), Seed: seed, Notes: notes}
+func WorkloadOf(d workload.Description, seed uint64, requests []sim.Request, blockSize int) Workload {
+	w := Workload{Source: d.Source, Text: d.Text, Requests: len(requests), Seed: seed, Notes: d.Notes}
 	if len(requests) == 0 {
 		return w
 	}
@@ -186,12 +337,6 @@ type Measured struct {
 	Waiting      float64 `json:"waiting"`
 	KVUsage      float64 `json:"kv_cache_usage"`
 	Preemptions  float64 `json:"preemptions"`
-}
-
-// An Axis is a parameter that a sweep varies.
-type Axis struct {
-	Parameter string   `json:"parameter"`
-	Values    []string `json:"values"`
 }
 
 // Run is one simulation.

@@ -8,24 +8,39 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sixty-dev/sixty/internal/planning"
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// Text writes a simulation for a terminal.
-func Text(w io.Writer, s *Simulation, o render.Options) error {
-	t := &text{render.NewText(o)}
-	t.head(s)
+// Text writes a simulation for a terminal: what users would see comes first, and without
+// full little more.
+func Text(w io.Writer, s *Simulation, full bool, o render.Options) error {
+	t := &text{render.NewText(o), full}
 	if len(s.Sweep) > 0 {
-		t.sweep(s)
+		t.sweepAnswer(s)
 	} else {
-		t.run(s, &s.Runs[0])
+		t.answer(s, &s.Runs[0])
 	}
-	t.foot(s)
+	t.believe(s)
+	if full {
+		t.Line("")
+		t.head(s)
+		if len(s.Sweep) == 0 {
+			t.run(s, &s.Runs[0])
+		}
+		t.foot(s)
+	} else {
+		t.Line("")
+		t.Paragraph("", "", "--full shows the batch, the queue and what is assumed; --html FILE draws it.")
+	}
 	_, err := t.WriteTo(w)
 	return err
 }
 
-type text struct{ *render.Text }
+type text struct {
+	*render.Text
+	full bool
+}
 
 // item writes a named paragraph.
 func (t *text) item(name, body string) { t.Item(12, name, body) }
@@ -49,15 +64,159 @@ func (t *text) head(s *Simulation) {
 		body = fmt.Sprintf("%d replicas, %s: each %s", d.Replicas, d.Route, body)
 	}
 	t.item("deployment", body)
-	t.item("basis", s.Calibration.Statement)
 	t.Line("")
 }
 
-func (t *text) run(s *Simulation, r *Run) {
+// answer says what users would see, beside what they see now where that is something else.
+func (t *text) answer(s *Simulation, r *Run) {
 	if r.Error != "" {
 		t.item("error", r.Error)
 		return
 	}
+	head, now, rows := s.outlook()
+	columns := render.Columns("", "now", "then", "95 % interval")
+	if now == nil {
+		columns = render.Columns("", "simulated", "95 % interval")
+		for i := range rows {
+			rows[i] = slices.Delete(rows[i], 1, 2)
+		}
+	}
+	if r.Samples == 0 {
+		columns[len(columns)-1].Title = ""
+	}
+	t.Styled(render.Bold, "", "", head)
+	t.Line("")
+	t.Table(columns, rows)
+	t.Line("")
+	t.objective(s, now, r)
+}
+
+// outlook is the answer of a simulation without a sweep: a sentence, the run of the present
+// where that is something else, and for each quantity its name, its value now and then, and
+// the interval of that.
+func (s *Simulation) outlook() (head string, now *Run, rows [][]string) {
+	head = "As it is simulated"
+	if p := s.Present; p != nil && p.Run.Error == "" {
+		now, head = &p.Run, "With "+render.And(p.Changes)
+	} else if s.Measured != nil {
+		head = "The servers as they are"
+	}
+	then := &s.Runs[0]
+	var said []string
+	add := func(name string, of func(r *Run) (value, interval string)) {
+		v, interval := of(then)
+		was := ""
+		if now != nil {
+			was, _ = of(now)
+		}
+		rows = append(rows, []string{name, was, v, interval})
+		if was != "" && was != v {
+			v = was + " → " + v
+		}
+		said = append(said, name+" "+v)
+	}
+	for _, m := range []Metric{TTFT, ITL, E2E} {
+		add(m.Title()+" P95", func(r *Run) (string, string) {
+			l := r.Latency[m]
+			if l == nil {
+				return "–", ""
+			}
+			return render.Seconds(l.P95), span(l.P95Within, render.Seconds)
+		})
+	}
+	add("output tokens/s", func(r *Run) (string, string) {
+		if r.Samples == 0 {
+			return render.Number(r.Throughput.OutputTokens), ""
+		}
+		return render.Number(r.Throughput.OutputTokens), span(&r.Throughput.Interval, render.Number)
+	})
+	head += ": " + strings.Join(said, ", ") + "."
+	for _, x := range []struct {
+		name string
+		of   func(*Run) float64
+	}{
+		{"waiting requests, mean", func(r *Run) float64 { return r.State.WaitingMean }},
+		{"preemptions", func(r *Run) float64 { return float64(r.Requests.Preemptions) }},
+		{"requests not served", func(r *Run) float64 { return float64(r.Requests.Total - r.Requests.Finished) }},
+	} {
+		if x.of(then) >= 0.5 || now != nil && x.of(now) >= 0.5 {
+			add(x.name, func(r *Run) (string, string) { return render.Number(x.of(r)), "" })
+		}
+	}
+	return head, now, rows
+}
+
+// against sets what was measured beside the simulation of the servers as they are: names,
+// measured and simulated values. There are none where either is missing.
+func (s *Simulation) against() [][]string {
+	r := &s.Runs[0]
+	if s.Present != nil {
+		r = &s.Present.Run
+	}
+	m := s.Measured
+	if m == nil || r.Latency[TTFT] == nil || r.Latency[ITL] == nil {
+		return nil
+	}
+	return [][]string{
+		{"TTFT mean", render.Seconds(m.TTFTMean), render.Seconds(r.State.TTFTMean)},
+		{"ITL mean", render.Seconds(m.ITLMean), render.Seconds(r.Latency[ITL].Mean)},
+		{"output tokens/s", render.Number(m.OutputTokens), render.Number(r.Throughput.OutputTokens)},
+		{"running, mean", render.Number(m.Running), render.Number(r.State.RunningMean)},
+		{"waiting, mean", render.Number(m.Waiting), render.Number(r.State.WaitingMean)},
+		{"KV cache, mean", render.Percent(m.KVUsage), render.Percent(r.State.KVMean)},
+		{"preemptions", render.Number(m.Preemptions), render.Number(float64(r.Requests.Preemptions))},
+	}
+}
+
+// astray reports whether the simulation of the servers as they are is far from what was
+// measured, so that nothing else that it says is worth much.
+func (s *Simulation) astray() bool {
+	far := func(a, b, factor float64) bool { return a > 0 && b > 0 && max(a/b, b/a) > factor }
+	r := &s.Runs[0]
+	if s.Present != nil {
+		r = &s.Present.Run
+	}
+	m := s.Measured
+	return m != nil && r.Latency[ITL] != nil && (far(m.TTFTMean, r.State.TTFTMean, 2) || far(m.ITLMean, r.Latency[ITL].Mean, 1.5))
+}
+
+// span writes an interval, "" where there is none.
+func span(v *[2]float64, format func(float64) string) string {
+	if v == nil {
+		return ""
+	}
+	return format(v[0]) + " – " + format(v[1])
+}
+
+// believe says how far the answer is to be believed.
+func (t *text) believe(s *Simulation) {
+	var means []string
+	for _, row := range s.against()[:min(3, len(s.against()))] {
+		means = append(means, row[0]+" "+row[1]+" | "+row[2])
+	}
+	if len(means) > 0 {
+		t.item("check", "now, measured | simulated: "+strings.Join(means, ", "))
+	}
+	if s.astray() {
+		t.item("warning", "the simulation is far from what was measured of the servers as they are: it lacks something that they do, or a setting that their metrics do not tell (--engine-args)")
+	}
+	basis := s.Calibration.Statement
+	if !t.full {
+		basis, _, _ = strings.Cut(basis, ";")
+	}
+	t.item("basis", basis)
+	if !t.full && len(s.Runs) > 1 {
+		if kinds := warningKinds(s); len(kinds) > 0 {
+			t.item("warning", strings.Join(kinds, "; "))
+		}
+		return
+	}
+	for _, w := range warnings(s) {
+		t.item("warning", w)
+	}
+}
+
+func (t *text) run(s *Simulation, r *Run) {
 	interval := "95 % interval"
 	if r.Samples < 10 {
 		interval = "interval (few samples)"
@@ -75,8 +234,10 @@ func (t *text) run(s *Simulation, r *Run) {
 	t.Table(columns, rows)
 	t.Line("")
 	t.state(r)
-	t.objective(s, r)
-	t.measured(s, r)
+	if rows := s.against(); rows != nil {
+		t.Line("")
+		t.Table(render.Columns("against the servers", "measured", "simulated"), rows)
+	}
 }
 
 // interval is that of the P95 or, where there is none, of the mean.
@@ -119,7 +280,8 @@ func (t *text) state(r *Run) {
 	}
 }
 
-func (t *text) objective(s *Simulation, r *Run) {
+// objective says how many requests keep what was promised, now and then.
+func (t *text) objective(s *Simulation, now, r *Run) {
 	if s.Objective == nil || r.Goodput == nil {
 		return
 	}
@@ -127,34 +289,71 @@ func (t *text) objective(s *Simulation, r *Run) {
 	if r.Goodput.Met {
 		met = "met"
 	}
-	t.item("goodput", fmt.Sprintf("%s of the requests, %s/s, within %s; objective %s", render.Percent(r.Goodput.Share), render.Number(r.Goodput.Requests), s.Objective.text(), met))
+	share := render.Percent(r.Goodput.Share)
+	if now != nil && now.Goodput != nil {
+		share = render.Percent(now.Goodput.Share) + " → " + share
+	}
+	t.item("goodput", fmt.Sprintf("%s of the requests, %s/s, within %s; objective %s", share, render.Number(r.Goodput.Requests), s.Objective.text(), met))
 }
 
 func (o *Objective) text() string {
 	return render.Objective(o.TTFT, o.ITL, o.E2E) + " (" + o.Name + ")"
 }
 
-// measured lays what the servers had beside the simulation of it.
-func (t *text) measured(s *Simulation, r *Run) {
-	m := s.Measured
-	if m == nil || r.Latency[TTFT] == nil || r.Latency[ITL] == nil {
-		return
+// fewRows is how many points of a sweep are shown without --full.
+const fewRows = 12
+
+// order is that of the points' worth: those that keep the objective by their throughput,
+// others by the share of requests within it, or without one by the time to the first token.
+func (s *Simulation) order() []int {
+	var out []int
+	for i := range s.Runs {
+		if r := &s.Runs[i]; r.Error == "" && r.Latency[TTFT] != nil {
+			out = append(out, i)
+		}
 	}
-	t.Line("")
-	t.Table(render.Columns("against the servers", "measured", "simulated"), [][]string{
-		{"TTFT mean", render.Seconds(m.TTFTMean), render.Seconds(r.State.TTFTMean)},
-		{"ITL mean", render.Seconds(m.ITLMean), render.Seconds(r.Latency[ITL].Mean)},
-		{"output tokens/s", render.Number(m.OutputTokens), render.Number(r.Throughput.OutputTokens)},
-		{"running, mean", render.Number(m.Running), render.Number(r.State.RunningMean)},
-		{"waiting, mean", render.Number(m.Waiting), render.Number(r.State.WaitingMean)},
-		{"KV cache, mean", render.Percent(m.KVUsage), render.Percent(r.State.KVMean)},
-		{"preemptions", render.Number(m.Preemptions), render.Number(float64(r.Requests.Preemptions))},
+	slices.SortStableFunc(out, func(a, b int) int {
+		x, y := &s.Runs[a], &s.Runs[b]
+		switch {
+		case x.Goodput == nil || y.Goodput == nil:
+			return cmp.Compare(x.Latency[TTFT].P95, y.Latency[TTFT].P95)
+		case x.Goodput.Met && y.Goodput.Met:
+			return cmp.Compare(y.Throughput.OutputTokens, x.Throughput.OutputTokens)
+		case x.Goodput.Met != y.Goodput.Met:
+			return map[bool]int{true: -1, false: 1}[x.Goodput.Met]
+		}
+		return cmp.Compare(y.Goodput.Share, x.Goodput.Share)
 	})
+	return out
 }
 
-// sweep writes a line for every point. In a narrow terminal the quantities that say
-// least of it are left out.
-func (t *text) sweep(s *Simulation) {
+// verdict says in a sentence what a sweep found.
+func (s *Simulation) verdict(order []int) string {
+	if len(order) == 0 {
+		return "No point of the sweep serves a request."
+	}
+	r, met := &s.Runs[order[0]], 0
+	for i := range s.Runs {
+		if g := s.Runs[i].Goodput; g != nil && g.Met {
+			met++
+		}
+	}
+	what := fmt.Sprintf("%s (%s output tokens/s, TTFT P95 %s)", r.point(s.Sweep), render.Number(r.Throughput.OutputTokens), render.Seconds(r.Latency[TTFT].P95))
+	switch {
+	case r.Goodput == nil:
+		return "The shortest TTFT P95 is at " + what + "."
+	case met == 0:
+		return fmt.Sprintf("None of %d points keeps the objective; the nearest is %s with %s of the requests.", len(s.Runs), what, render.Percent(r.Goodput.Share))
+	}
+	return fmt.Sprintf("%d of %d points keep the objective; the one with the most tokens/s is %s.", met, len(s.Runs), what)
+}
+
+// sweepAnswer names the best point and writes a line for every one, or for the best of
+// them. In a narrow terminal the quantities that say least are left out.
+func (t *text) sweepAnswer(s *Simulation) {
+	order := s.order()
+	t.Styled(render.Bold, "", "", s.verdict(order))
+	t.Line("")
 	var columns []render.Column
 	for _, a := range s.Sweep {
 		columns = append(columns, render.Column{Title: a.Parameter})
@@ -171,15 +370,10 @@ func (t *text) sweep(s *Simulation) {
 		return "–"
 	}
 	var rows [][]string
-	for i := range s.Runs {
-		r := &s.Runs[i]
-		var row []string
-		for _, a := range s.Sweep {
-			row = append(row, r.Set[a.Parameter])
-		}
+	line := func(r *Run, row []string) {
 		if r.Error != "" {
 			rows = append(rows, append(row, r.Error))
-			continue
+			return
 		}
 		row = append(row, p95(r, TTFT), p95(r, ITL), p95(r, E2E), render.Number(r.Throughput.OutputTokens), render.Number(float64(r.Requests.Preemptions)),
 			render.Percent(r.State.KVMax), render.Number(r.State.WaitingMax))
@@ -194,9 +388,28 @@ func (t *text) sweep(s *Simulation) {
 		}
 		rows = append(rows, row)
 	}
+	if p := s.Present; p != nil {
+		line(&p.Run, append(make([]string, len(s.Sweep)-1), "now"))
+	}
+	shown := 0
+	for i := range s.Runs {
+		r := &s.Runs[i]
+		if !t.full && len(s.Runs) > fewRows && !slices.Contains(order[:min(len(order), fewRows)], i) {
+			continue
+		}
+		var row []string
+		for _, a := range s.Sweep {
+			row = append(row, r.Set[a.Parameter])
+		}
+		line(r, row)
+		shown++
+	}
 	t.Table(columns, rows)
+	if left := len(s.Runs) - shown; left > 0 {
+		t.Paragraph("  ", "  ", fmt.Sprintf("the best %d of %d points; --full shows all", shown, len(s.Runs)))
+	}
+	t.Line("")
 	if s.Objective != nil {
-		t.Line("")
 		t.item("goodput", "share of the requests within "+s.Objective.text()+"; ✓ where every percentile keeps its objective")
 	}
 }
@@ -204,9 +417,6 @@ func (t *text) sweep(s *Simulation) {
 // foot writes what must be known to believe the numbers.
 func (t *text) foot(s *Simulation) {
 	t.Line("")
-	for _, w := range warnings(s) {
-		t.item("warning", w)
-	}
 	for _, n := range slices.Concat(s.Calibration.Notes, s.Workload.Notes) {
 		t.item("note", n)
 	}
@@ -218,17 +428,37 @@ func (t *text) foot(s *Simulation) {
 	}
 }
 
+// kind is what a warning says without its numbers, which differ from point to point.
+func kind(warning string) string {
+	if i := strings.IndexAny(warning, ":,"); i > 0 {
+		return warning[:i]
+	}
+	return warning
+}
+
+// warningKinds are the kinds of warning that the runs have, with the number of points.
+func warningKinds(s *Simulation) []string {
+	at := map[string]map[int]bool{}
+	for i := range s.Runs {
+		for _, w := range s.Runs[i].Warnings {
+			k := kind(w)
+			if at[k] == nil {
+				at[k] = map[int]bool{}
+			}
+			at[k][i] = true
+		}
+	}
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(at)) {
+		out = append(out, fmt.Sprintf("%s at %d of %d points", k, len(at[k]), len(s.Runs)))
+	}
+	return out
+}
+
 // warnings are those of all runs, each once with the points that it holds for.
 func warnings(s *Simulation) []string {
 	if len(s.Runs) == 1 {
 		return s.Runs[0].Warnings
-	}
-	// What differs from point to point are its numbers: the beginning says what it is.
-	kind := func(w string) string {
-		if i := strings.IndexAny(w, ":,"); i > 0 {
-			return w[:i]
-		}
-		return w
 	}
 	first, points := map[string]string{}, map[string][]string{}
 	var order []string
@@ -261,7 +491,7 @@ func warnings(s *Simulation) []string {
 }
 
 // point names a run's place in the sweep.
-func (r *Run) point(axes []Axis) string {
+func (r *Run) point(axes []planning.Axis) string {
 	var parts []string
 	for _, a := range axes {
 		parts = append(parts, a.Parameter+" "+cmp.Or(r.Set[a.Parameter], "?"))

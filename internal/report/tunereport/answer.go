@@ -29,6 +29,10 @@ type Answer struct {
 	Check      *Check     `json:"check,omitempty"`
 	Remedies   []Remedy   `json:"remedies,omitempty"`
 
+	// Command starts a server, or one replica: of the configuration that was found or comes
+	// closest, of the settings given, or of the first remedy. "" where nothing fits.
+	Command string `json:"command,omitempty"`
+
 	Targets  *Targets `json:"targets,omitempty"`
 	Workload string   `json:"workload,omitempty"`
 	Result   *Result  `json:"result,omitempty"`
@@ -226,48 +230,75 @@ type Usual struct {
 	MaxNumBatchedTokens int     `json:"max_num_batched_tokens,omitempty"`
 }
 
-// New makes the answer of a ledger: of the settings that were given or, before
-// AddResult, of the configuration that was found.
-func New(l *perfmodel.Ledger, lengths []int) *Answer {
-	return &Answer{Schema: Schema, Tool: version.This(), Status: "ledger", Model: modelOf(l.Model), Deployment: deploymentOf(l), Ledger: ledgerOf(l, lengths)}
-}
-
-// NothingFits says that no arrangement holds the model.
-func (a *Answer) NothingFits(list []perfmodel.Remedy, p *planning.Plan) {
-	a.Status = "not_met"
-	a.AddRemedies(list)
-	a.Notes = append(a.Notes, fmt.Sprintf("%v, with up to %d GPUs and requests of up to %d tokens", planning.ErrNothingFits, p.MaxGPUs, p.Demand.MaxTokens))
-}
-
-// AddCheck adds a comparison with a server.
-func (a *Answer) AddCheck(source string, list []perfmodel.Comparison) {
-	c := &Check{Source: source}
-	for _, x := range list {
-		c.Comparisons = append(c.Comparisons, Comparison{x.ID, x.Name, x.Unit, rangeOf(x.Ledger), x.Server, x.Off(), x.Within, x.Says})
+// New makes the answer. Serve is what follows "vllm serve".
+func New(t *planning.Tuned, serve string) *Answer {
+	l := t.Ledger
+	a := &Answer{Schema: Schema, Tool: version.This(), Status: "ledger", Model: modelOf(l.Model), Deployment: deploymentOf(l), Ledger: ledgerOf(l, lengths(l, t.Plan))}
+	switch {
+	case t.Result != nil:
+		a.addResult(t.Plan, t.Result, serve)
+	case t.Plan != nil:
+		a.Status = "not_met"
+		a.addRemedies(l.Remedies(), serve)
+		a.Notes = append(a.Notes, fmt.Sprintf("%v, with up to %d GPUs and requests of up to %d tokens", planning.ErrNothingFits, t.Plan.MaxGPUs, t.Plan.Demand.MaxTokens))
+	case l.Concurrency.Value < 1:
+		a.addRemedies(l.Remedies(), serve)
+	default:
+		a.Command = command(l, nil, serve)
 	}
-	a.Check = c
+	if t.ComparedWith != "" {
+		a.Check = &Check{Source: t.ComparedWith}
+		for _, x := range t.Compared {
+			a.Check.Comparisons = append(a.Check.Comparisons, Comparison{x.ID, x.Name, x.Unit, rangeOf(x.Ledger), x.Server, x.Off(), x.Within, x.Says})
+		}
+	}
+	return a
 }
 
-// AddRemedies adds what would fit.
-func (a *Answer) AddRemedies(list []perfmodel.Remedy) {
+// Met reports whether the targets are met or, without any, the model fits.
+func (a *Answer) Met() bool {
+	return a.Status == "found" || a.Status == "ledger" && a.Ledger.MaxConcurrency.Value >= 1
+}
+
+// lengths are those of requests that the ledger is read for.
+func lengths(l *perfmodel.Ledger, p *planning.Plan) []int {
+	out := []int{l.Settings.MaxModelLen}
+	if p != nil {
+		out = append(out, int(math.Ceil(p.Demand.MeanPrompt+p.Demand.MeanOutput)))
+	}
+	for _, n := range []int{1024, 4096, 16384, 65536, 131072} {
+		if n < l.Settings.MaxModelLen {
+			out = append(out, n)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// addRemedies adds what would fit.
+func (a *Answer) addRemedies(list []perfmodel.Remedy, serve string) {
 	for _, r := range list {
 		a.Remedies = append(a.Remedies, Remedy{r.Change, rangeOf(r.Left)})
+		if a.Command == "" && r.Ledger != nil {
+			a.Command = command(r.Ledger, nil, serve)
+		}
 	}
 }
 
-// AddResult adds what a search found. Serve is what follows "vllm serve".
-func (a *Answer) AddResult(p *planning.Plan, r *planning.Result, serve string) {
+// addResult adds what a search found.
+func (a *Answer) addResult(p *planning.Plan, r *planning.Result, serve string) {
 	a.Status = "found"
 	best := r.Best
 	if best == nil {
 		a.Status, best = "not_met", r.Nearest
 	}
 	t := p.Targets
+	a.Command = command(best.Ledger, &best.Knobs, serve)
 	a.Targets = &Targets{t.TTFTP95.Seconds(), t.ITLP95.Seconds(), t.E2EP95.Seconds(), t.TokensPerSecond}
 	a.Workload = p.Demand.Text
 	out := &Result{
 		Basis: r.Basis, Evaluated: r.Evaluated, Explain: r.Explain, Usual: Usual(r.Usual),
-		Command: Command(best, serve), Predicted: predicted(r.Prediction, a.Targets, best),
+		Command: a.Command, Predicted: predicted(r.Prediction, a.Targets, best),
 	}
 	x := pointOf(best)
 	if r.Best != nil {
@@ -395,13 +426,17 @@ func ledgerOf(l *perfmodel.Ledger, lengths []int) Ledger {
 	return out
 }
 
-// Command is the command line of one replica.
-func Command(p *planning.Point, serve string) string {
-	s, k := &p.Ledger.Settings, p.Knobs
+// command is the command line of one replica: of knobs or, without, of a ledger's settings.
+func command(l *perfmodel.Ledger, k *planning.Knobs, serve string) string {
+	s := &l.Settings
+	tp, seqs, tokens, utilization, kv := s.TP, s.MaxNumSeqs, s.MaxNumBatchedTokens, s.Utilization, s.KVType
+	if k != nil {
+		tp, seqs, tokens, utilization, kv = k.TP, k.MaxNumSeqs, k.MaxNumBatchedTokens, k.Utilization, k.KVType
+	}
 	lines := []string{"vllm serve " + serve}
 	add := func(format string, args ...any) { lines = append(lines, "  "+fmt.Sprintf(format, args...)) }
-	if k.TP > 1 {
-		add("--tensor-parallel-size %d", k.TP)
+	if tp > 1 {
+		add("--tensor-parallel-size %d", tp)
 	}
 	if s.PP > 1 {
 		add("--pipeline-parallel-size %d", s.PP)
@@ -413,19 +448,21 @@ func Command(p *planning.Point, serve string) string {
 		add("--enable-expert-parallel")
 	}
 	add("--max-model-len %d", s.MaxModelLen)
-	add("--max-num-seqs %d", k.MaxNumSeqs)
-	add("--max-num-batched-tokens %d", k.MaxNumBatchedTokens)
+	add("--max-num-seqs %d", seqs)
+	add("--max-num-batched-tokens %d", tokens)
 	switch {
 	case s.KVBytes > 0:
 		add("--kv-cache-memory-bytes %.0f", s.KVBytes)
 	case !s.CPU:
-		add("--gpu-memory-utilization %g", k.Utilization)
+		add("--gpu-memory-utilization %g", utilization)
 	}
-	if k.KVType != "auto" {
-		add("--kv-cache-dtype %s", k.KVType)
+	if kv != "auto" {
+		add("--kv-cache-dtype %s", kv)
 	}
-	add("%s", flag("enable-prefix-caching", k.PrefixCaching))
-	add("%s", flag("enable-chunked-prefill", k.ChunkedPrefill))
+	if k != nil {
+		add("%s", flag("enable-prefix-caching", k.PrefixCaching))
+		add("%s", flag("enable-chunked-prefill", k.ChunkedPrefill))
+	}
 	return strings.Join(lines, " \\\n")
 }
 

@@ -17,7 +17,7 @@ func HTML(w io.Writer, a *Answer) error {
 		"gib": render.GiB, "large": render.Large, "time": seconds,
 		"doubt":   func(r Range) string { return doubt(r, render.GiB) },
 		"numbers": func(r Range) string { return doubt(r, render.Grouped) },
-		"off":     off,
+		"off":     offBy,
 		"change":  change, "targets": targets, "arrangement": func(p Point) string { return arrangement(&p) },
 		"ref": func(v float64) *float64 { return &v },
 	}, struct {

@@ -4,36 +4,172 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 
+	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// Text writes the answer for a terminal.
-func Text(w io.Writer, a *Answer, o render.Options) error {
+// Text writes the answer for a terminal: whether it fits and the command come first, and
+// without full little more.
+func Text(w io.Writer, a *Answer, full bool, o render.Options) error {
 	t := &text{render.NewText(o)}
-	t.model(&a.Model)
-	t.memory(a)
-	t.check(a.Check)
-	if a.Result != nil {
-		t.result(a)
+	t.answer(a, full)
+	if full {
+		t.model(&a.Model)
+		t.memory(a)
+		t.check(a.Check)
+		if a.Result != nil {
+			t.result(a)
+		}
 	}
-	t.list("Notes", a.Notes)
 	_, err := t.WriteTo(w)
 	return err
 }
 
-type text struct{ *render.Text }
-
-func (t *text) list(name string, items []string) {
-	if len(items) > 0 {
-		t.Heading(name)
-		t.List(items)
+// answer is what most people want to know.
+func (t *text) answer(a *Answer, full bool) {
+	t.Styled(render.Bold, "", "", a.verdict())
+	if a.Command != "" {
+		t.Line("")
+		t.Command("  ", strings.ReplaceAll(a.Command, " \\\n  ", " "))
+	}
+	t.Line("")
+	if a.Result != nil {
+		t.predicted(a.Result)
+		t.Line("")
+	}
+	item := func(name, text string) { t.Item(10, name, text) }
+	if a.Workload != "" {
+		item("workload", a.Workload)
+	}
+	item("memory", a.memory())
+	if a.Result != nil {
+		basis := a.Result.Basis
+		if !full {
+			basis, _, _ = strings.Cut(basis, ";")
+		}
+		item("basis", basis)
+	}
+	if c := a.Check; c != nil && len(c.Comparisons) > 0 {
+		var off []string
+		for _, x := range c.Comparisons {
+			if !x.Within {
+				off = append(off, fmt.Sprintf("%s is off by %s", x.Name, offBy(x.Off)))
+			}
+		}
+		if len(off) == 0 {
+			off = []string{"the memory agrees with " + c.Source}
+		}
+		item("check", strings.Join(off, "; "))
+	}
+	explained := a.Notes
+	if r := a.Result; r != nil && r.Best == nil {
+		explained = slices.Concat(r.Explain[min(1, len(r.Explain)):], a.Notes)
+	}
+	if u := a.Model.Unknown; len(u) > 0 {
+		explained = append([]string{"not understood of the model: " + strings.Join(u, "; ")}, explained...)
+	}
+	more := 0
+	for i, n := range explained {
+		if i >= fewNotes && !full {
+			more++
+			continue
+		}
+		item("note", n)
+	}
+	for i, r := range a.Remedies {
+		if i >= fewRemedies && !full {
+			break
+		}
+		item("fits with", fmt.Sprintf("%s: leaves %s for the KV cache", r.Change, render.GiB(r.Left.Value)))
+	}
+	t.Line("")
+	if !full {
+		rest := ""
+		if more > 0 {
+			rest = render.Plural(more, "more note") + ", "
+		}
+		t.Paragraph("", "", "--full shows "+rest+"the memory line by line, and what else was tried.")
 	}
 }
 
+// How many notes, and how many changes with which the model fits, are shown without --full.
+const (
+	fewNotes    = 1
+	fewRemedies = 3
+)
+
+// verdict says in a sentence whether it fits, and whether targets are met.
+func (a *Answer) verdict() string {
+	d := &a.Deployment
+	gpu := d.GPU
+	if gpu == "" {
+		gpu = "GPU"
+	}
+	name := a.Model.Architecture
+	if name == "" {
+		name = a.Model.Type
+	}
+	name += " (" + render.Large(a.Model.Parameters) + " parameters)"
+	if p := chosen(a); p != nil {
+		with := fmt.Sprintf("%d × %s", p.GPUs, gpu)
+		if p.Replicas > 1 {
+			with += fmt.Sprintf(" in %d replicas, each started so", p.Replicas)
+		}
+		if a.Met() {
+			return "It fits and meets the targets: " + name + " on " + with + "."
+		}
+		text := "The targets cannot be met."
+		if len(a.Result.Explain) > 0 {
+			text = "The targets cannot be met: " + strings.TrimSuffix(a.Result.Explain[0], ".") + "."
+		}
+		return text + " What comes closest: " + with + "."
+	}
+	gpus := d.TensorParallel * d.PipelineParallel * d.DataParallel
+	l := &a.Ledger
+	if a.Met() {
+		return fmt.Sprintf("It fits: %s on %d × %s, with a KV cache for %.3g requests of %s tokens.", name, gpus, gpu, l.MaxConcurrency.Value, render.Grouped(float64(d.MaxModelLen)))
+	}
+	text := fmt.Sprintf("It does not fit: %s on %d × %s leaves no room for a request of %s tokens.", name, gpus, gpu, render.Grouped(float64(d.MaxModelLen)))
+	if len(a.Remedies) == 0 {
+		return text + " No single change was found with which it does."
+	}
+	if a.Command == "" {
+		return text
+	}
+	return text + " With " + a.Remedies[0].Change + " it does."
+}
+
+// memory says in a line what a GPU's memory holds.
+func (a *Answer) memory() string {
+	var weights, rest, kv float64
+	for _, l := range a.Ledger.Lines {
+		switch l.ID {
+		case perfmodel.LineWeights:
+			weights = l.Bytes.Value
+		case perfmodel.LineKV:
+			kv = l.Bytes.Value
+		case perfmodel.LineTotal, perfmodel.LineRequested:
+		default:
+			rest += l.Bytes.Value
+		}
+	}
+	text := "of each GPU: weights " + render.GiB(weights)
+	if rest > 0 {
+		text += ", activations, graphs and the like " + render.GiB(rest)
+	}
+	if kv <= 0 {
+		return text + ", which is " + render.GiB(-kv) + " more than there is"
+	}
+	return text + fmt.Sprintf(", left for the KV cache %s: %s tokens", render.GiB(kv), render.Grouped(a.Ledger.Tokens.Value))
+}
+
+type text struct{ *render.Text }
+
 func (t *text) model(m *Model) {
-	t.Line("Model")
+	t.Heading("Model")
 	name := m.Architecture
 	if name == "" {
 		name = m.Type
@@ -89,17 +225,6 @@ func (t *text) memory(a *Answer) {
 		t.Paragraph("      source: ", "        ", l.Source)
 	}
 	t.ledger(&a.Ledger, d.MaxModelLen)
-	if len(a.Remedies) > 0 {
-		t.Heading("What would fit")
-		var remedies []string
-		for _, r := range a.Remedies {
-			remedies = append(remedies, fmt.Sprintf("%s: leaves %s for the KV cache (%s)", r.Change, render.GiB(r.Left.Value), doubt(r.Left, render.GiB)))
-		}
-		t.List(remedies)
-	} else if a.Ledger.MaxConcurrency.Value < 1 {
-		t.Line("")
-		t.Paragraph("  ", "  ", "No single change was found with which it fits.")
-	}
 }
 
 // amount writes a line of a sum with its range.
@@ -166,15 +291,15 @@ func (t *text) check(c *Check) {
 		if !x.Within {
 			verdict = "OFF"
 		}
-		t.Paragraph("  ", "    ", fmt.Sprintf("%s: %s here (%s), %s there: %s, %s", x.Name, f(x.Ledger.Value), doubt(x.Ledger, f), f(x.Server), off(x.Off), verdict))
+		t.Paragraph("  ", "    ", fmt.Sprintf("%s: %s here (%s), %s there: %s, %s", x.Name, f(x.Ledger.Value), doubt(x.Ledger, f), f(x.Server), offBy(x.Off), verdict))
 		if !x.Within && x.Says != "" {
 			t.Paragraph("    look at: ", "      ", x.Says)
 		}
 	}
 }
 
-// off writes a relative error.
-func off(v float64) string {
+// offBy writes a relative error.
+func offBy(v float64) string {
 	if math.Abs(v) < 0.0005 {
 		return "no difference"
 	}
@@ -182,28 +307,9 @@ func off(v float64) string {
 }
 
 func (t *text) result(a *Answer) {
-	r := a.Result
-	p := r.Best
-	t.Heading("Workload and targets")
-	t.Paragraph("  ", "    ", a.Workload)
-	t.Paragraph("  ", "    ", targets(a.Targets))
-	if p != nil {
-		t.Heading("Configuration")
-	} else {
-		p = r.Nearest
-		t.Heading("The targets cannot be met")
-		t.List(r.Explain)
-		t.Heading("What comes closest")
-	}
-	t.Paragraph("  ", "    ", fmt.Sprintf("%s: %s of %d each", render.Plural(p.GPUs, "GPU"), render.Plural(p.Replicas, "replica"), p.GPUs/max(p.Replicas, 1)))
-	t.Line("")
-	for line := range strings.SplitSeq(r.Command, "\n") {
-		t.Line("  " + line)
-	}
-	t.Line("")
-	t.predicted(r, p)
-	t.marginal(r, p)
-	t.front(r, p)
+	p := chosen(a)
+	t.marginal(a.Result, p)
+	t.front(a.Result, p)
 	t.usual(a, p)
 }
 
@@ -223,7 +329,7 @@ func targets(t *Targets) string {
 	return "targets: " + strings.Join(parts, ", ")
 }
 
-func (t *text) predicted(r *Result, p *Point) {
+func (t *text) predicted(r *Result) {
 	var rows [][]string
 	for _, m := range r.Predicted {
 		f := render.Seconds
@@ -240,9 +346,6 @@ func (t *text) predicted(r *Result, p *Point) {
 		rows = append(rows, []string{m.Name, f(m.Value), f(m.Low) + " to " + f(m.High), goal})
 	}
 	t.Table(render.Words(render.Columns("predicted", "value", "interval", "target")), rows)
-	t.Paragraph("  ", "    ", fmt.Sprintf("per GPU %s output tokens/s; %.3g requests in a batch on average; KV cache at most %.0f %% full; %d preemptions in 1000 requests",
-		render.Grouped(p.PerGPU), p.Running, 100*p.KVPeak, p.Preemptions))
-	t.Paragraph("  basis: ", "    ", r.Basis)
 }
 
 func seconds(v *float64) string {
@@ -253,6 +356,9 @@ func seconds(v *float64) string {
 }
 
 func (t *text) marginal(r *Result, p *Point) {
+	t.Heading("How busy it is")
+	t.Paragraph("  ", "    ", fmt.Sprintf("per GPU %s output tokens/s; %.3g requests in a batch on average; KV cache at most %.0f %% full; %d preemptions in 1000 requests",
+		render.Grouped(p.PerGPU), p.Running, 100*p.KVPeak, p.Preemptions))
 	t.Heading("What one step of each knob costs")
 	rows := [][]string{{"as above", seconds(p.TTFTP95), seconds(p.ITLP95), seconds(p.E2EP95), render.Grouped(p.PerGPU), ""}}
 	for _, m := range r.Marginal {

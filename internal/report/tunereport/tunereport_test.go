@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/modelconfig"
+	"github.com/sixty-dev/sixty/internal/modelconfig/modelconfigtest"
 	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/planning"
 	"github.com/sixty-dev/sixty/internal/render"
@@ -18,14 +18,7 @@ import (
 // answer is that of a real search, short.
 func answer(t *testing.T, itl time.Duration) *Answer {
 	t.Helper()
-	content, err := os.ReadFile("../../modelconfig/testdata/gemma-3-27b.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := modelconfig.Parse(content)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := modelconfigtest.Read(t, "gemma-3-27b")
 	d, err := perfmodel.FindGPU("H100")
 	if err != nil {
 		t.Fatal(err)
@@ -49,11 +42,9 @@ func answer(t *testing.T, itl time.Duration) *Answer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := New(l, []int{900, 8192})
-	a.AddCheck("a log", l.Check(perfmodel.Observed{KVBytes: 5 << 30, NumBlocks: 4096, WeightBytes: 51 << 30}))
-	a.AddRemedies(l.Remedies())
-	a.AddResult(p, r, "google/gemma-3-27b-it")
-	return a
+	return New(&planning.Tuned{
+		Ledger: l, Plan: p, Result: r, Compared: l.Check(perfmodel.Observed{KVBytes: 5 << 30, NumBlocks: 4096, WeightBytes: 51 << 30}), ComparedWith: "a log",
+	}, "google/gemma-3-27b-it")
 }
 
 func TestTextKeepsToItsColumns(t *testing.T) {
@@ -61,7 +52,7 @@ func TestTextKeepsToItsColumns(t *testing.T) {
 		a := answer(t, itl)
 		for _, width := range []int{80, 120} {
 			var b bytes.Buffer
-			if err := Text(&b, a, render.Options{Width: width}); err != nil {
+			if err := Text(&b, a, true, render.Options{Width: width}); err != nil {
 				t.Fatal(err)
 			}
 			for line := range strings.SplitSeq(b.String(), "\n") {
@@ -72,7 +63,7 @@ func TestTextKeepsToItsColumns(t *testing.T) {
 					t.Errorf("a broken verb: %q", line)
 				}
 			}
-			for _, want := range []string{"vllm serve google/gemma-3-27b-it", "--max-num-batched-tokens", "left for the KV cache", "not understood", "OFF", "basis: not calibrated"} {
+			for _, want := range []string{"vllm serve google/gemma-3-27b-it", "--max-num-batched-tokens", "left for the KV cache", "not understood", "OFF", "basis     not calibrated"} {
 				if !strings.Contains(b.String(), want) {
 					t.Errorf("%d columns: no %q", width, want)
 				}

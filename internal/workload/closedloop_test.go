@@ -1,4 +1,4 @@
-package observe_test
+package workload_test
 
 import (
 	"math"
@@ -51,7 +51,7 @@ func TestSharesOfTheReplicasAreSeen(t *testing.T) {
 // A time before which another server was running is not one interval of this.
 func TestAGapIsNoInterval(t *testing.T) {
 	from, to := readTruth(t, "full-but-quiet").phase(t, "healthy")
-	for _, e := range read(t, "full-but-quiet", from, to).Engines {
+	for _, e := range read(t, "full-but-quiet", from, to).Ranks {
 		for _, i := range e.Intervals {
 			if i.Seconds > 5 {
 				t.Errorf("an interval of %.0f s", i.Seconds)

@@ -1,11 +1,9 @@
-package observe
+package workload
 
 import (
 	"math"
 	"slices"
 	"time"
-
-	"github.com/sixty-dev/sixty/internal/workload"
 )
 
 // A closed loop shows by a number of requests in flight that stays at its highest
@@ -23,7 +21,7 @@ const (
 // loop looks for clients that wait for an answer before they ask again. A pause of
 // more than a tenth of a request's time makes them look independent, and requests
 // that come evenly and take equally long look as if they waited for each other.
-func (f *Fleet) loop(step time.Duration) {
+func (f *Measured) loop(step time.Duration) {
 	held := f.inFlight(step)
 	if len(held) < loopSamples {
 		return
@@ -45,7 +43,7 @@ func (f *Fleet) loop(step time.Duration) {
 	clients := math.Round(held[int(loopTop*float64(len(held)-1))])
 	// Little's law: clients that are not in the engine are on their way.
 	pause := max(clients-mean, 0) * seconds / came
-	f.Workload.Loop = workload.Loop{Clients: int(clients), Pause: time.Duration(pause * float64(time.Second))}
+	f.Workload.Loop = Loop{Clients: int(clients), Pause: time.Duration(pause * float64(time.Second))}
 }
 
 // spread is half the distance between the 16th and the 84th percentile of sorted
@@ -58,10 +56,10 @@ func spread(sorted []float64) float64 {
 
 // inFlight returns how many requests all engines together held, at moments of which
 // all of them tell.
-func (f *Fleet) inFlight(step time.Duration) []float64 {
+func (f *Measured) inFlight(step time.Duration) []float64 {
 	held := make([]float64, int(f.To.Sub(f.From)/step)+1)
 	told := make([]int, len(held))
-	for _, e := range f.Engines {
+	for _, e := range f.Ranks {
 		for _, v := range e.Intervals {
 			k := int(v.End.Sub(f.From) / step)
 			if n := v.Running + v.Waiting; k >= 0 && k < len(held) && !math.IsNaN(n) {
@@ -72,7 +70,7 @@ func (f *Fleet) inFlight(step time.Duration) []float64 {
 	}
 	out := held[:0]
 	for k, n := range held {
-		if told[k] == len(f.Engines) {
+		if told[k] == len(f.Ranks) {
 			out = append(out, n)
 		}
 	}
@@ -80,10 +78,10 @@ func (f *Fleet) inFlight(step time.Duration) []float64 {
 }
 
 // Shares returns which part of the requests came to each engine, in the order of
-// Engines; nil where nothing came.
-func (f *Fleet) Shares() []float64 {
-	shares, total := make([]float64, len(f.Engines)), 0.0
-	for i, e := range f.Engines {
+// Ranks; nil where nothing came.
+func (f *Measured) Shares() []float64 {
+	shares, total := make([]float64, len(f.Ranks)), 0.0
+	for i, e := range f.Ranks {
 		for _, v := range e.Intervals {
 			if !math.IsNaN(v.Arrived) {
 				shares[i] += v.Arrived

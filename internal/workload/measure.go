@@ -1,11 +1,4 @@
-// Package observe reads from the metrics of running servers what a simulation of
-// them needs: the workload that they had, and how long their steps took under
-// which load. It asks one Querier, so that a live server, a recording and a
-// Prometheus server are read alike, and judges nothing.
-//
-// sixty simulate, sixty tune and sixty bench call it, and what predicts the effect
-// of a fix. The package is pure but for the Querier that it is handed.
-package observe
+package workload
 
 import (
 	"context"
@@ -25,22 +18,19 @@ import (
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
-	"github.com/sixty-dev/sixty/internal/perfmodel"
-	"github.com/sixty-dev/sixty/internal/sim"
-	"github.com/sixty-dev/sixty/internal/workload"
 )
 
-// A Target is one scraped server.
-type Target struct {
+// A Server is one that is scraped.
+type Server struct {
 	Name     string
 	Matchers []*labels.Matcher             // that select its series
 	Metric   func(canonical string) string // its names; nil is vLLM's own of today
 	Config   engine.Config                 // what is known of it
 }
 
-// Options say what to read.
-type Options struct {
-	Targets  []Target // replicas of one model
+// A Measurement says what to read.
+type Measurement struct {
+	Servers  []Server // replicas of one model
 	From, To time.Time
 	Interval time.Duration // between two scrapes
 }
@@ -49,23 +39,29 @@ type Options struct {
 const maxIntervals = 360
 
 // step is the length of an interval: that of a scrape or a multiple of it.
-func (o *Options) step() time.Duration {
+func (o *Measurement) step() time.Duration {
 	scrapes := max(int(math.Ceil(o.To.Sub(o.From).Seconds()/o.Interval.Seconds()/maxIntervals)), 1)
 	return time.Duration(scrapes) * o.Interval
 }
 
-// A Fleet is what was read of the servers of one model.
-type Fleet struct {
-	Workload workload.Observed
-	Engines  []Engine
+// Measured is what was read of the servers of one model.
+type Measured struct {
+	Workload Observed
+	Ranks    []Rank
 	From, To time.Time
+
+	// Of the servers; empty where whoever measures does not ask.
+	Source  string         // for people
+	Model   string         //
+	Release engine.Release // of vLLM
+	Config  engine.Config  // of all of them, with what was inferred
 }
 
-// An Engine is one data-parallel rank of a server.
-type Engine struct {
-	Target    string
-	Rank      string
-	Config    engine.Config // the target's, with what was inferred
+// A Rank is one data-parallel rank of a server, an engine of its own.
+type Rank struct {
+	Server    string
+	Number    string
+	Config    engine.Config // the server's, with what was inferred
 	Intervals []Interval
 }
 
@@ -93,27 +89,29 @@ type Interval struct {
 // moments are those that are asked about. They lie midway between scrapes where the
 // time ends at one, as it mostly does: there none comes so early or late that it is
 // missed. Each shows the scrape before it.
-func (o *Options) moments() metrics.Range {
+func (o *Measurement) moments() metrics.Range {
 	step, end := o.step(), o.To.Add(o.Interval/2)
 	return metrics.Range{Start: end.Add(-end.Sub(o.From).Truncate(step)), End: end, Step: step}
 }
 
-// Read asks for everything.
-func Read(ctx context.Context, q metrics.Querier, o Options) (*Fleet, error) {
-	if len(o.Targets) == 0 || o.Interval <= 0 || !o.To.After(o.From.Add(o.Interval)) {
-		return nil, hint.With(fmt.Errorf("observe %d servers from %s to %s: nothing can be read", len(o.Targets), o.From.Format(time.RFC3339), o.To.Format(time.RFC3339)),
+// Measure reads what a simulation of running servers needs from their metrics: the workload that they had,
+// and how long their steps took under which load. It asks one Querier, so that live servers, a recording and a
+// Prometheus server are read alike, and judges nothing.
+func Measure(ctx context.Context, q metrics.Querier, o Measurement) (*Measured, error) {
+	if len(o.Servers) == 0 || o.Interval <= 0 || !o.To.After(o.From.Add(o.Interval)) {
+		return nil, hint.With(fmt.Errorf("measure %d servers from %s to %s: nothing can be read", len(o.Servers), o.From.Format(time.RFC3339), o.To.Format(time.RFC3339)),
 			"take a longer time")
 	}
-	f := &Fleet{From: o.From, To: o.To}
-	for _, t := range o.Targets {
+	f := &Measured{From: o.From, To: o.To}
+	for _, t := range o.Servers {
 		r := reader{q: q, o: &o, t: &t}
 		engines, err := r.engines(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("observe %s: %w", t.Name, err)
+			return nil, fmt.Errorf("measure %s: %w", t.Name, err)
 		}
-		f.Engines = append(f.Engines, engines...)
+		f.Ranks = append(f.Ranks, engines...)
 		if err := r.shape(ctx, &f.Workload); err != nil {
-			return nil, fmt.Errorf("observe %s: %w", t.Name, err)
+			return nil, fmt.Errorf("measure %s: %w", t.Name, err)
 		}
 	}
 	f.arrivals(o.step())
@@ -128,12 +126,12 @@ const scrapesPerCount = 4
 // arrivals counts what came to all engines together, over times that are common to
 // all of them. Within an engine's interval requests are taken to come evenly. A
 // time of which one engine tells nothing is unknown.
-func (f *Fleet) arrivals(step time.Duration) {
+func (f *Measured) arrivals(step time.Duration) {
 	w := &f.Workload
 	w.Every = scrapesPerCount * step
 	n := int(f.To.Sub(f.From) / w.Every)
 	w.Arrived = make([]float64, n)
-	for _, e := range f.Engines {
+	for _, e := range f.Ranks {
 		came, covered := make([]float64, n), make([]float64, n) // requests, seconds
 		for _, v := range e.Intervals {
 			if math.IsNaN(v.Arrived) {
@@ -158,35 +156,6 @@ func (f *Fleet) arrivals(step time.Duration) {
 	}
 }
 
-// Scrapes returns the intervals of all engines as a calibration takes them. The
-// configuration is that of each engine.
-func (f *Fleet) Scrapes(cfg sim.Config) []perfmodel.Scrape {
-	var out []perfmodel.Scrape
-	capacity := float64(cfg.Tokens())
-	known := func(v float64) float64 {
-		if math.IsNaN(v) {
-			return 0
-		}
-		return v
-	}
-	for _, e := range f.Engines {
-		for _, i := range e.Intervals {
-			if math.IsNaN(i.Generated) || math.IsNaN(i.Running) || math.IsNaN(i.KVUsage) {
-				continue
-			}
-			out = append(out, perfmodel.Scrape{
-				Seconds: i.Seconds, Running: i.Running, KVTokens: i.KVUsage * capacity, GenerationTokens: i.Generated, Steps: known(i.Steps),
-				PrefillTokens: known(i.Computed), Prefills: known(i.FirstTokens),
-				ITLSeconds: known(i.ITLSum), ITLCount: known(i.ITLCount),
-				PrefillSeconds: known(i.PrefillSum), PrefillCount: known(i.PrefillCount),
-				Waiting:      known(i.Waiting),
-				QueueSeconds: known(i.QueueSum), QueueCount: known(i.QueueCount), TTFTSeconds: known(i.TTFTSum),
-			})
-		}
-	}
-	return out
-}
-
 // Summary is what the engines had over the whole time: means over time, of all
 // engines together but for KV usage, which is their mean. Quantities that no
 // interval tells are 0.
@@ -198,7 +167,7 @@ type Summary struct {
 }
 
 // Summary adds the intervals up.
-func (f *Fleet) Summary() Summary {
+func (f *Measured) Summary() Summary {
 	var s Summary
 	var ttft, itl, gaps float64
 	sum := func(to *float64, v float64) {
@@ -206,7 +175,7 @@ func (f *Fleet) Summary() Summary {
 			*to += v
 		}
 	}
-	for _, e := range f.Engines {
+	for _, e := range f.Ranks {
 		seconds, generated := 0.0, 0.0
 		var running, waiting, kv float64
 		for _, i := range e.Intervals {
@@ -224,7 +193,7 @@ func (f *Fleet) Summary() Summary {
 		if seconds > 0 {
 			s.Running += running / seconds
 			s.Waiting += waiting / seconds
-			s.KVUsage += kv / seconds / float64(len(f.Engines))
+			s.KVUsage += kv / seconds / float64(len(f.Ranks))
 			s.OutputPerSecond += generated / seconds
 		}
 	}
@@ -240,8 +209,8 @@ func (f *Fleet) Summary() Summary {
 // reader asks for one target.
 type reader struct {
 	q metrics.Querier
-	o *Options
-	t *Target
+	o *Measurement
+	t *Server
 }
 
 // kind is what an interval takes of a query's answers.
@@ -287,7 +256,7 @@ const scraped = 0
 const concurrency = 4
 
 // engines reads the intervals of the target's ranks.
-func (r *reader) engines(ctx context.Context) ([]Engine, error) {
+func (r *reader) engines(ctx context.Context) ([]Rank, error) {
 	answers := make([]model.Matrix, len(fields))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(concurrency)
@@ -307,10 +276,10 @@ func (r *reader) engines(ctx context.Context) ([]Engine, error) {
 	if len(answers[scraped]) == 0 || len(answers[scraped+1]) == 0 {
 		return nil, hint.With(errors.New("no metrics of running requests and generated tokens in that time"), "check that the server is vLLM and was scraped then")
 	}
-	var engines []Engine
+	var engines []Rank
 	for _, series := range answers[scraped] {
 		rank := string(series.Metric["engine"])
-		e := Engine{Target: r.t.Name, Rank: rank, Config: engine.Config{}, Intervals: r.intervals(rank, answers)}
+		e := Rank{Server: r.t.Name, Number: rank, Config: engine.Config{}, Intervals: r.intervals(rank, answers)}
 		e.Config.Merge(r.t.Config)
 		e.infer()
 		engines = append(engines, e)
@@ -407,7 +376,7 @@ const (
 )
 
 // infer adds the batch limit where a queue shows it: vLLM exports no metric of it.
-func (e *Engine) infer() {
+func (e *Rank) infer() {
 	var pinned []float64
 	for _, i := range e.Intervals {
 		if i.Waiting >= 1 && i.KVUsage < roomInCache {
@@ -424,12 +393,12 @@ func (e *Engine) infer() {
 	}
 }
 
-// shape adds the target's lengths and prefix reuse to a workload.
-func (r *reader) shape(ctx context.Context, w *workload.Observed) error {
+// shape adds the target's lengths and prefix reuse to a
+func (r *reader) shape(ctx context.Context, w *Observed) error {
 	span := r.o.To.Sub(r.o.From)
 	for _, h := range []struct {
 		family string
-		to     *workload.Histogram
+		to     *Histogram
 	}{
 		{"vllm:request_prompt_tokens", &w.Prompt},
 		{"vllm:request_generation_tokens", &w.Output},
@@ -463,7 +432,7 @@ func (r *reader) ask(ctx context.Context, expr string, span time.Duration) (mode
 }
 
 // histogram adds what a histogram gained.
-func (r *reader) histogram(ctx context.Context, family string, span time.Duration, to *workload.Histogram) error {
+func (r *reader) histogram(ctx context.Context, family string, span time.Duration, to *Histogram) error {
 	for _, part := range []struct {
 		suffix string
 		to     *float64
@@ -492,7 +461,7 @@ func (r *reader) histogram(ctx context.Context, family string, span time.Duratio
 
 // merge adds cumulative counts to buckets. Servers of one model have the same
 // bounds; where they differ, a count goes to the first bound that holds it.
-func merge(buckets []workload.Bucket, cumulative map[float64]float64) []workload.Bucket {
+func merge(buckets []Bucket, cumulative map[float64]float64) []Bucket {
 	counts := map[float64]float64{}
 	for _, b := range buckets {
 		counts[b.UpperBound] = b.Count
@@ -504,7 +473,7 @@ func merge(buckets []workload.Bucket, cumulative map[float64]float64) []workload
 	}
 	out := buckets[:0]
 	for _, le := range slices.Sorted(maps.Keys(counts)) {
-		out = append(out, workload.Bucket{UpperBound: le, Count: counts[le]})
+		out = append(out, Bucket{UpperBound: le, Count: counts[le]})
 	}
 	return out
 }

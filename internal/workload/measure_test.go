@@ -1,4 +1,4 @@
-package observe_test
+package workload_test
 
 import (
 	"encoding/json"
@@ -16,7 +16,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
-	"github.com/sixty-dev/sixty/internal/observe"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
 
@@ -72,18 +71,18 @@ func (tr *truth) phase(t *testing.T, name string) (from, to time.Time) {
 }
 
 // read observes the servers of a recording.
-func read(t *testing.T, name string, from, to time.Time) *observe.Fleet {
+func read(t *testing.T, name string, from, to time.Time) *workload.Measured {
 	t.Helper()
 	store, _, _ := embeddedtest.Open(t, filepath.Join("..", "..", "testdata", "recordings", name+".tar.zst"), nil)
-	o := observe.Options{From: from, To: to, Interval: time.Second}
+	o := workload.Measurement{From: from, To: to, Interval: time.Second}
 	for _, target := range store.Targets() {
-		o.Targets = append(o.Targets, observe.Target{
+		o.Servers = append(o.Servers, workload.Server{
 			Name:     target.Instance,
 			Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "instance", target.Instance)},
 			Config:   engine.Config{},
 		})
 	}
-	f, err := observe.Read(t.Context(), store, o)
+	f, err := workload.Measure(t.Context(), store, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +201,7 @@ func TestPrefixReuseAndTokensAreMeasured(t *testing.T) {
 		t.Errorf("prefix share %.3f, the server's hit ratio was %.3f", share, seen.HitRatio)
 	}
 	generated := 0.0
-	for _, i := range f.Engines[0].Intervals {
+	for _, i := range f.Ranks[0].Intervals {
 		if !math.IsNaN(i.Generated) {
 			generated += i.Generated
 		}
@@ -217,11 +216,11 @@ func TestTheBatchLimitShowsInAQueue(t *testing.T) {
 	tr := readTruth(t, name)
 	from, to := tr.phase(t, "sick")
 	f := read(t, name, from, to)
-	if n, source, ok := f.Engines[0].Config.Number(engine.MaxNumSeqs); !ok || n != 2 {
+	if n, source, ok := f.Ranks[0].Config.Number(engine.MaxNumSeqs); !ok || n != 2 {
 		t.Errorf("max-num-seqs %v (%s), the server had 2", n, source)
 	}
 	from, to = readTruth(t, "higher-rate").phase(t, "changed")
-	if s, ok := read(t, "higher-rate", from, to).Engines[0].Config[engine.MaxNumSeqs]; ok {
+	if s, ok := read(t, "higher-rate", from, to).Ranks[0].Config[engine.MaxNumSeqs]; ok {
 		t.Errorf("a server without a queue shows a limit of %s", s.Value)
 	}
 }
@@ -233,13 +232,13 @@ func TestNothingToRead(t *testing.T) {
 	}
 	defer store.Close()
 	now := time.Unix(1_700_000_000, 0)
-	for name, o := range map[string]observe.Options{
+	for name, o := range map[string]workload.Measurement{
 		"no targets":  {From: now, To: now.Add(time.Minute), Interval: time.Second},
-		"no time":     {From: now, To: now, Interval: time.Second, Targets: []observe.Target{{Name: "a"}}},
-		"no interval": {From: now, To: now.Add(time.Minute), Targets: []observe.Target{{Name: "a"}}},
-		"no metrics":  {From: now, To: now.Add(time.Minute), Interval: time.Second, Targets: []observe.Target{{Name: "a"}}},
+		"no time":     {From: now, To: now, Interval: time.Second, Servers: []workload.Server{{Name: "a"}}},
+		"no interval": {From: now, To: now.Add(time.Minute), Servers: []workload.Server{{Name: "a"}}},
+		"no metrics":  {From: now, To: now.Add(time.Minute), Interval: time.Second, Servers: []workload.Server{{Name: "a"}}},
 	} {
-		if f, err := observe.Read(t.Context(), store, o); err == nil {
+		if f, err := workload.Measure(t.Context(), store, o); err == nil {
 			t.Errorf("%s: %s", name, fmt.Sprint(f))
 		}
 	}
@@ -249,10 +248,10 @@ func TestNothingToRead(t *testing.T) {
 // their first scrape and end at their last one.
 func TestATimeThatBeginsJustBeforeAScrapeLosesNone(t *testing.T) {
 	from, to := readTruth(t, "thrashing-deep").phase(t, "sick")
-	all := read(t, "thrashing-deep", from, to).Engines[0].Intervals
+	all := read(t, "thrashing-deep", from, to).Ranks[0].Intervals
 	const begin, n = 10, 8
 	first, last := all[begin].End, all[begin+n].End
-	got := read(t, "thrashing-deep", first.Add(-time.Millisecond), last).Engines[0].Intervals
+	got := read(t, "thrashing-deep", first.Add(-time.Millisecond), last).Ranks[0].Intervals
 	if len(got) != n || !got[n-1].End.Equal(last) {
 		t.Errorf("%d intervals between %d scrapes: %+v", len(got), n+1, got)
 	}

@@ -1,10 +1,8 @@
-package observe
+package workload
 
 import (
 	"testing"
 	"time"
-
-	"github.com/sixty-dev/sixty/internal/workload"
 )
 
 func TestLoop(t *testing.T) {
@@ -22,12 +20,12 @@ func TestLoop(t *testing.T) {
 		{"too few moments", []float64{14, 14, 14}, 60, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f := Fleet{From: time.Unix(1000, 0), Engines: make([]Engine, 1)}
+			f := Measured{From: time.Unix(1000, 0), Ranks: make([]Rank, 1)}
 			for i, n := range tt.inFlight {
 				f.To = f.From.Add(time.Duration(i+1) * time.Second)
-				f.Engines[0].Intervals = append(f.Engines[0].Intervals, Interval{End: f.To, Running: n - 1, Waiting: 1})
+				f.Ranks[0].Intervals = append(f.Ranks[0].Intervals, Interval{End: f.To, Running: n - 1, Waiting: 1})
 			}
-			f.Workload = workload.Observed{Arrived: []float64{tt.arrived}, Every: f.To.Sub(f.From)}
+			f.Workload = Observed{Arrived: []float64{tt.arrived}, Every: f.To.Sub(f.From)}
 			f.loop(time.Second)
 			if got := f.Workload.Loop.Clients; got != tt.want {
 				t.Errorf("%d clients, want %d", got, tt.want)

@@ -1,0 +1,377 @@
+package planning
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/perfmodel"
+	"github.com/sixty-dev/sixty/internal/sim"
+	"github.com/sixty-dev/sixty/internal/workload"
+)
+
+// Simulation asks what users of a deployment would see under a workload, or at every
+// point of a sweep over both.
+type Simulation struct {
+	Known
+	Load     workload.Asked
+	Trace    *workload.Trace // that of Load.Trace
+	Replicas int             // 0: as many as were seen
+	Route    perfmodel.Route // "": as was seen, else in turn
+	Sweep    []Axis
+
+	// What says how long steps take beside what is known: constants, or a load test.
+	Cost                   *sim.StepCost
+	CostFrom, LoadTestFrom string // for people
+	LoadTest               io.Reader
+
+	Samples      int  // of the calibration that intervals rest on; negative: as many as take little time
+	DropTooLarge bool // leave out requests that no server of the configuration could serve
+
+	swept       engine.Config // the settings at a point of the sweep
+	ledger      engine.Config // what the memory ledger says, where there is one
+	ledgerSays  string
+	calibration *perfmodel.Calibration // of the configuration that was seen, for all points
+	drawn       map[string][]sim.Request
+}
+
+// A Variant is a simulation at one point: what is simulated and, once it was, what came
+// of it.
+type Variant struct {
+	Set        map[string]string // the point of the sweep
+	Known      engine.Config
+	Engine     *perfmodel.Engine
+	Deployment perfmodel.Deployment
+	Workload   workload.Description
+	Requests   []sim.Request
+	Clients    int           // that send them, in a closed loop
+	Until      time.Duration // they do
+
+	Prediction *perfmodel.Prediction
+	Err        error // why it cannot be simulated
+}
+
+// known is what is known of the engine's settings: those of the sweep come first.
+func (s *Simulation) known() engine.Config {
+	c := engine.Config{}
+	c.Merge(s.swept)
+	c.Merge(s.Config())
+	c.Merge(s.ledger)
+	return c
+}
+
+// Present is the simulation of the servers as they are, under the workload that they had;
+// nil where none were seen. What they do not tell of their settings is as the user says,
+// for the present too. It is to be asked for after Calibrate.
+func (s *Simulation) Present() *Simulation {
+	if s.Seen == nil {
+		return nil
+	}
+	now := *s
+	now.Args = maps.Clone(s.Seen.Config)
+	for flag, v := range s.Args {
+		if _, told := now.Args[engine.NumBlocks]; flag != engine.NumBlocksOverride || !told {
+			now.Args.Set(flag, v.Value, v.Source)
+		}
+	}
+	now.Load = workload.Asked{RateScale: 1, Speed: 1, CV: 1, PrefixGroups: 1, Requests: s.Load.Requests, Duration: s.Load.Duration, Seed: s.Load.Seed}
+	now.Trace, now.Replicas, now.Route, now.Sweep = nil, 0, "", nil
+	return &now
+}
+
+// Calibrate fits the step times, for all points.
+func (s *Simulation) Calibrate(ctx context.Context) (*perfmodel.Calibration, error) {
+	l, mean, err := s.dataSheets()
+	if err != nil {
+		return nil, err
+	}
+	var e perfmodel.Evidence
+	var notes []string
+	if s.Cost != nil {
+		e.Cost, e.CostFrom = s.Cost, s.CostFrom
+	} else {
+		// What was seen was seen of the servers as they are, not of a point of the sweep.
+		if e, err = s.evidence(s.known(), l, mean); err != nil {
+			return nil, err
+		}
+		if s.LoadTest != nil {
+			observed, err := perfmodel.Config(s.Release, s.known(), s.gpu())
+			if err != nil {
+				return nil, err
+			}
+			test, err := perfmodel.ReadLoadTest(s.LoadTest, observed.Config.BlockSize)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", s.LoadTestFrom, err)
+			}
+			e.Config, e.Requests, e.RequestsFrom = observed.Config, test.Requests, s.LoadTestFrom
+			if skips := test.Skips(); skips != "" {
+				notes = append(notes, "of the load test's requests were left out: "+skips)
+			}
+		}
+	}
+	e.Check = ctx.Err
+	if s.calibration, err = perfmodel.Calibrate(e); err != nil {
+		return nil, err
+	}
+	s.calibration.Notes = append(s.calibration.Notes, notes...)
+	return s.calibration, nil
+}
+
+// dataSheets reads the model and the GPU, where both are given: what a step would cost
+// for requests that hold so many tokens, and how large the KV cache would be where
+// nothing else tells.
+func (s *Simulation) dataSheets() (l *perfmodel.Ledger, meanTokens float64, err error) {
+	if s.Model == nil || s.Device.Name == "" && s.Memory.Value == 0 {
+		return nil, 0, nil
+	}
+	settings, err := s.settings(s.Config())
+	if err != nil {
+		return nil, 0, err
+	}
+	if l, err = perfmodel.NewLedger(s.Model, settings); err != nil {
+		return nil, 0, err
+	}
+	if l.Blocks.Value >= 2 {
+		all := l.EngineConfig("the memory ledger")
+		s.ledger = engine.Config{}
+		for _, flag := range []string{engine.NumBlocks, engine.MaxModelLen, engine.BlockSize} {
+			s.ledger[flag] = all[flag]
+		}
+		s.ledgerSays = fmt.Sprintf("num-gpu-blocks %.0f, from the memory ledger (%.0f to %.0f; sixty tune shows it)", l.Blocks.Value, l.Blocks.Low, l.Blocks.High)
+	}
+	if s.Trace == nil {
+		spec, _, err := s.Load.Spec(s.Seen)
+		return l, spec.Prompt.Mean() + spec.Output.Mean()/2, err
+	}
+	for _, r := range s.Trace.Requests {
+		meanTokens += (float64(r.PromptTokens) + float64(r.OutputTokens)/2) / float64(len(s.Trace.Requests))
+	}
+	return l, meanTokens, nil
+}
+
+// Variants prepares every point of the sweep; the one without a sweep. What fails is an
+// error of its point, unless it is the only one.
+func (s *Simulation) Variants(ctx context.Context) ([]*Variant, error) {
+	s.drawn = map[string][]sim.Request{}
+	var out []*Variant
+	var first error
+	for _, set := range combinations(s.Sweep) {
+		one, err := s.at(set)
+		v := &Variant{Set: set}
+		if err == nil {
+			err = one.prepare(ctx, v)
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		v.Err = err
+		if first == nil {
+			first = err
+		}
+		out = append(out, v)
+	}
+	switch {
+	case len(s.Sweep) == 0 && first != nil:
+		return nil, first
+	case !slices.ContainsFunc(out, func(v *Variant) bool { return v.Err == nil }):
+		return nil, fmt.Errorf("no point of the sweep can run: %w", first)
+	}
+	return out, nil
+}
+
+// prepare makes a variant of the simulation: its configuration and its requests.
+func (s *Simulation) prepare(ctx context.Context, v *Variant) (err error) {
+	v.Known = s.known()
+	if v.Engine, err = perfmodel.Config(s.Release, v.Known, s.gpu()); err != nil {
+		return err
+	}
+	if s.ledger != nil && v.Known[engine.NumBlocks].Source == s.ledger[engine.NumBlocks].Source && v.Known[engine.NumBlocksOverride].Value == "" {
+		v.Engine.Assumed = append(v.Engine.Assumed, s.ledgerSays)
+	}
+	if s.Replicas < 0 {
+		return fmt.Errorf("--replicas %d: want 1 or more", s.Replicas)
+	}
+	v.Deployment = perfmodel.Deployment{Config: v.Engine.Config, Replicas: s.Replicas, Route: cmp.Or(s.Route, perfmodel.RoundRobin)}
+	if s.Replicas == 0 && s.Seen != nil {
+		v.Deployment.Replicas = len(s.Seen.Ranks)
+	}
+	if v.Deployment.Replicas > 1 && s.Route == "" {
+		s.spread(v)
+	}
+	if err := v.Deployment.Validate(); err != nil {
+		return err
+	}
+	if v.Workload, err = s.Load.Describe(s.Seen, s.Trace); err != nil {
+		return err
+	}
+	key := fmt.Sprintf("%+v %d", s.Load, v.Deployment.Config.BlockSize) // points that differ in the engine alone share their requests
+	loop := s.Load.Loop(s.Seen)
+	if v.Clients = loop.Clients; v.Clients > 0 {
+		v.Until = s.Load.Until(s.Seen)
+	}
+	if v.Requests = s.drawn[key]; v.Requests == nil {
+		if v.Requests, err = s.draw(ctx, v, loop); err != nil {
+			return err
+		}
+		if len(v.Requests) == 0 {
+			return hint.With(fmt.Errorf("the workload has no requests"), "give a longer --duration, or a higher --rate")
+		}
+		s.drawn[key] = v.Requests
+	}
+	return s.fits(v)
+}
+
+// spread decides how requests come to several replicas where nobody says: as the
+// servers were seen to get them, which is known of no other number of them.
+func (s *Simulation) spread(v *Variant) {
+	d := &v.Deployment
+	if s.Seen != nil && len(s.Seen.Ranks) == d.Replicas {
+		if shares := s.Seen.Shares(); shares != nil {
+			d.Route, d.Shares = perfmodel.AsObserved, shares
+			var parts []string
+			for _, share := range shares[:min(len(shares), 8)] {
+				parts = append(parts, fmt.Sprintf("%.0f %%", 100*share))
+			}
+			if len(shares) > 8 {
+				parts = append(parts, "…")
+			}
+			v.Engine.Assumed = append(v.Engine.Assumed, "requests spread over the replicas as was observed: "+strings.Join(parts, ", "))
+			return
+		}
+	}
+	v.Engine.Assumed = append(v.Engine.Assumed, "requests spread over the replicas "+string(d.Route)+": no metric tells")
+}
+
+// sourceUntil is a source that has no more when a context ends.
+type sourceUntil struct {
+	ctx context.Context
+	workload.Source
+}
+
+func (s sourceUntil) Next(to *workload.Session) bool {
+	return s.ctx.Err() == nil && s.Source.Next(to)
+}
+
+// draw makes a variant's requests.
+func (s *Simulation) draw(ctx context.Context, v *Variant, loop workload.Loop) ([]sim.Request, error) {
+	a, blockSize := &s.Load, v.Deployment.Config.BlockSize
+	if a.Trace != "" {
+		part, err := a.Part(s.Trace)
+		if err != nil {
+			return nil, err
+		}
+		source, err := workload.NewReplay(part, a.Speed, workload.UsualOutput)
+		if err != nil {
+			return nil, err
+		}
+		return Draw(sourceUntil{ctx, source}, nil, blockSize, a.Requests, a.Duration)
+	}
+	spec, _, err := a.Spec(s.Seen)
+	if err != nil {
+		return nil, err
+	}
+	source, err := workload.NewGenerator(spec, a.Seed)
+	if err != nil {
+		return nil, err
+	}
+	if loop.Clients == 0 {
+		pacer, until, err := a.Pacer(s.Seen)
+		if err != nil {
+			return nil, err
+		}
+		return Draw(sourceUntil{ctx, source}, pacer, blockSize, a.Requests, until)
+	}
+	var within time.Duration
+	if a.Concurrency == 0 {
+		// They were seen in the midst of it: their requests are spread over the time
+		// that one takes. The API server's time is a part of the pause that was seen.
+		if came := s.Seen.Summary().FirstTokens; came > 0 {
+			within = time.Duration(float64(s.Seen.To.Sub(s.Seen.From)) * float64(s.Seen.Workload.Loop.Clients) / came)
+		}
+		loop.Pause = max(loop.Pause-s.calibration.Fit.Frontend.Delay(int(spec.Prompt.Mean())), 0)
+	}
+	n := a.Requests
+	if n == 0 { // more than they can send, for every token takes a step
+		fit := s.calibration.Fit
+		one := max(spec.Output.Mean(), 1)*max(fit.Low.Base/2, fit.Cost.Base/10) + loop.Pause.Seconds()
+		n = int(min(float64(loop.Clients)*(v.Until.Seconds()/max(one, 1e-6)+2), MaxRequests))
+	}
+	return DrawLoop(sourceUntil{ctx, source}, blockSize, n, loop.Clients, within, loop.Pause)
+}
+
+// fits refuses, or leaves out, requests that can never be served, and says so.
+func (s *Simulation) fits(v *Variant) error {
+	cfg := v.Deployment.Config
+	for _, t := range Fit(cfg, v.Requests) {
+		what := fmt.Sprintf("%d of %d requests %s; the largest has %d prompt and %d output tokens", t.Count, len(v.Requests), t.Why, t.Prompt, t.Output)
+		switch {
+		case t.Refused:
+			v.Workload.Notes = append(v.Workload.Notes, what+": the server refuses them")
+			continue
+		case !s.DropTooLarge:
+			return hint.With(fmt.Errorf("%s: it would need %d blocks of %d tokens, and there are %d", what, t.Blocks, cfg.BlockSize, cfg.NumBlocks),
+				"shorten them, give the cache more memory, or leave them out with --drop-too-large")
+		}
+		v.Workload.Notes = append(v.Workload.Notes, what+": left out")
+		v.Requests = slices.DeleteFunc(slices.Clone(v.Requests), func(r sim.Request) bool {
+			return r.PromptTokens < cfg.MaxModelLen && !cfg.Fits(r.PromptTokens, r.OutputTokens)
+		})
+		if len(v.Requests) == 0 {
+			return fmt.Errorf("no request fits into the KV cache")
+		}
+	}
+	return nil
+}
+
+// samplesPerRun is how many moments of a run are looked at: enough for a plot and
+// for the highest of a queue that comes and goes.
+const samplesPerRun = 2400
+
+// Run simulates variants on as many cores as there are, and hands each one over, by its
+// place in the list, once it has its prediction or error, which it then loses: the calls
+// may come at once and in any order.
+func (s *Simulation) Run(ctx context.Context, variants []*Variant, done func(i int, v *Variant)) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for i, v := range variants {
+		g.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if v.Err == nil {
+				s.predict(ctx, v, len(variants))
+			}
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			done(i, v)
+			v.Prediction, v.Requests = nil, nil
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// predict simulates one of so many variants.
+func (s *Simulation) predict(ctx context.Context, v *Variant, of int) {
+	last := v.Requests[len(v.Requests)-1].Arrival
+	if v.Clients > 0 {
+		last = cmp.Or(v.Until, 10*time.Minute)
+	}
+	o := sim.Options{SampleEvery: max(last/samplesPerRun, time.Millisecond).Round(time.Millisecond), Clients: v.Clients, Until: v.Until, Check: ctx.Err}
+	samples := s.Samples
+	if samples < 0 {
+		samples = perfmodel.Draws(len(v.Requests) * of)
+	}
+	v.Prediction, v.Err = s.calibration.Fit.Predict(v.Deployment, v.Requests, samples, o)
+}

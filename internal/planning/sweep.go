@@ -1,0 +1,181 @@
+package planning
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/perfmodel"
+)
+
+// An Axis is a parameter that a sweep varies.
+type Axis struct {
+	Parameter string   `json:"parameter"`
+	Values    []string `json:"values"`
+}
+
+const sweepHint = "write it as max-num-seqs=16,32,64, or as rate=1:20:1 (from, to, step)"
+
+// asked are the parameters of a sweep beside the engine's settings, each with what sets it.
+var asked = map[string]func(s *Simulation, value string) error{
+	"replicas": func(s *Simulation, v string) (err error) {
+		if s.Replicas, err = strconv.Atoi(v); err == nil && s.Replicas < 1 {
+			err = fmt.Errorf("%d replicas", s.Replicas)
+		}
+		return err
+	},
+	"route":         func(s *Simulation, v string) error { s.Route = perfmodel.Route(v); return nil },
+	"rate":          func(s *Simulation, v string) error { s.Load.Rate = v; return nil },
+	"rate-scale":    func(s *Simulation, v string) error { return positive(&s.Load.RateScale, v) },
+	"speed":         func(s *Simulation, v string) error { return positive(&s.Load.Speed, v) },
+	"prompt-tokens": func(s *Simulation, v string) error { s.Load.Prompt = v; return nil },
+	"output-tokens": func(s *Simulation, v string) error { s.Load.Output = v; return nil },
+	"cv": func(s *Simulation, v string) (err error) {
+		s.Load.SetCV = true
+		s.Load.CV, err = strconv.ParseFloat(v, 64)
+		return err
+	},
+	"prefix-share": func(s *Simulation, v string) (err error) {
+		s.Load.SetPrefixShare = true
+		s.Load.PrefixShare, err = strconv.ParseFloat(v, 64)
+		return err
+	},
+	"seed": func(s *Simulation, v string) (err error) {
+		s.Load.Seed, err = strconv.ParseUint(v, 10, 64)
+		return err
+	},
+}
+
+func positive(to *float64, text string) (err error) {
+	if *to, err = strconv.ParseFloat(text, 64); err == nil && !(*to > 0 && *to <= 1e6) {
+		err = fmt.Errorf("want a positive number")
+	}
+	return err
+}
+
+// settable are the engine's settings that change what is simulated.
+var settable = []string{
+	engine.MaxNumSeqs, engine.MaxNumBatchedTokens, engine.MaxModelLen, engine.BlockSize, engine.NumBlocks, engine.ChunkedPrefill, engine.PrefixCaching,
+	engine.LongPrefillThreshold, "scheduling-policy", "async-scheduling", engine.Watermark, engine.MaxQueuedRequests, engine.MaxQueuedTokens,
+}
+
+// Parameters lists what a sweep can vary.
+func Parameters() []string { return slices.Concat(settable, slices.Sorted(maps.Keys(asked))) }
+
+// maxPoints bounds a sweep: a table that nobody reads, and minutes of work.
+const maxPoints = 400
+
+// ParseSweeps reads what to vary: NAME=V1,V2,… or NAME=FROM:TO:STEP, each parameter once.
+func ParseSweeps(texts []string) ([]Axis, error) {
+	var axes []Axis
+	points := 1
+	for _, text := range texts {
+		name, list, ok := strings.Cut(text, "=")
+		name = strings.ReplaceAll(strings.TrimLeft(strings.TrimSpace(name), "-"), "_", "-")
+		if name == engine.NumBlocksOverride {
+			name = engine.NumBlocks
+		}
+		switch {
+		case !ok || list == "":
+			return nil, hint.With(fmt.Errorf("--sweep %q has no values", text), sweepHint)
+		case !slices.Contains(Parameters(), name):
+			return nil, hint.With(fmt.Errorf("--sweep: %q changes nothing that is simulated", name), "one of "+strings.Join(Parameters(), ", "))
+		case slices.ContainsFunc(axes, func(a Axis) bool { return a.Parameter == name }):
+			return nil, fmt.Errorf("--sweep: %s is varied twice", name)
+		}
+		values, err := sweepValues(name, list)
+		if err != nil {
+			return nil, hint.With(fmt.Errorf("--sweep %q: %w", text, err), sweepHint)
+		}
+		axes = append(axes, Axis{name, values})
+		if points *= len(values); points > maxPoints {
+			return nil, hint.With(fmt.Errorf("--sweep: %d points or more, at most %d", points, maxPoints), "take larger steps")
+		}
+	}
+	return axes, nil
+}
+
+// sweepValues reads a list, or from:to:step. Lengths hold colons and commas of
+// their own: "lognormal:800,1.2" is one value, and several are separated by
+// semicolons.
+func sweepValues(name, list string) ([]string, error) {
+	separator := ","
+	if name == "prompt-tokens" || name == "output-tokens" || name == "rate" {
+		if strings.Contains(list, ";") || strings.ContainsAny(list, "abcdefghijklmnopqrstuvwxyz") {
+			separator = ";"
+		}
+	}
+	if parts := strings.Split(list, ":"); separator == "," && len(parts) == 3 {
+		return sweepRange(parts)
+	}
+	var values []string
+	for v := range strings.SplitSeq(list, separator) {
+		if v = strings.TrimSpace(v); v == "" || slices.Contains(values, v) {
+			return nil, fmt.Errorf("the value %q is empty or comes twice", v)
+		}
+		values = append(values, v)
+	}
+	return values, nil
+}
+
+func sweepRange(parts []string) ([]string, error) {
+	var n [3]float64
+	for i, p := range parts {
+		v, err := strconv.ParseFloat(strings.TrimSpace(p), 64)
+		if err != nil || math.IsInf(v, 0) || math.IsNaN(v) {
+			return nil, fmt.Errorf("%q is not a number", p)
+		}
+		n[i] = v
+	}
+	from, to, step := n[0], n[1], n[2]
+	switch {
+	case !(step > 0) || to < from:
+		return nil, fmt.Errorf("from %g to %g by %g leads nowhere", from, to, step)
+	case (to-from)/step > maxPoints:
+		return nil, fmt.Errorf("more than %d values", maxPoints)
+	}
+	var values []string
+	for i := 0; from+float64(i)*step <= to+step*1e-9; i++ {
+		values = append(values, strconv.FormatFloat(from+float64(i)*step, 'g', 10, 64))
+	}
+	return values, nil
+}
+
+// combinations are the points of a sweep, the last axis the fastest.
+func combinations(axes []Axis) []map[string]string {
+	sets := []map[string]string{nil}
+	for _, a := range axes {
+		var next []map[string]string
+		for _, set := range sets {
+			for _, v := range a.Values {
+				one := map[string]string{a.Parameter: v}
+				maps.Copy(one, set)
+				next = append(next, one)
+			}
+		}
+		sets = next
+	}
+	return sets
+}
+
+// at is the simulation at a point of its sweep.
+func (s *Simulation) at(set map[string]string) (*Simulation, error) {
+	one := *s
+	one.swept = engine.Config{}
+	for name, v := range set {
+		if change, ok := asked[name]; !ok {
+			one.swept.Set(name, v, "--sweep")
+		} else if err := change(&one, v); err != nil {
+			return nil, hint.With(fmt.Errorf("--sweep: %s %q: %w", name, v, err), sweepHint)
+		}
+	}
+	if blocks, ok := one.swept[engine.NumBlocks]; ok {
+		one.swept[engine.NumBlocksOverride] = blocks
+	}
+	return &one, nil
+}

@@ -1,0 +1,190 @@
+package planning
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/perfmodel"
+	"github.com/sixty-dev/sixty/internal/sim"
+	"github.com/sixty-dev/sixty/internal/workload"
+)
+
+// Tuning asks what a model's memory holds and, where there are targets, which
+// configuration meets them under a workload.
+type Tuning struct {
+	Known
+	Load    workload.Asked
+	Targets Targets
+	MaxGPUs int          // of the whole deployment
+	Check   func() error // see Plan
+}
+
+// Tuned is the answer to a Tuning.
+type Tuned struct {
+	// Ledger is that of the configuration that was found or, without one, of the
+	// settings that were given.
+	Ledger *perfmodel.Ledger
+	// Plan and Result are those of the search; no Plan without targets, and no Result
+	// where nothing fits.
+	Plan   *Plan
+	Result *Result
+	// Compared sets the ledger of the servers' settings beside what they say.
+	Compared     []perfmodel.Comparison
+	ComparedWith string
+}
+
+// Answer computes everything.
+func (t *Tuning) Answer() (*Tuned, error) {
+	s, err := t.settings(t.Config())
+	if err != nil {
+		return nil, err
+	}
+	o, told := t.memory()
+	if s.Memory.Value <= 0 && s.KVBytes <= 0 && s.NumBlocksOverride == 0 {
+		s.NumBlocksOverride = int(min(o.NumBlocks, 1<<40))
+	}
+	out := &Tuned{}
+	if out.Ledger, err = perfmodel.NewLedger(t.Model, s); err != nil {
+		return nil, err
+	}
+	if told {
+		out.Compared, out.ComparedWith = out.Ledger.Check(o), o.Source
+	}
+	if t.Targets.Empty() {
+		if t.Load.Rate != "" {
+			return nil, hint.With(errors.New("a workload is given, and no target"), "pass --use-case chat, or --ttft-p95, --itl-p95, --e2e-p95, --throughput")
+		}
+		return out, nil
+	}
+	if out.Plan, err = t.plan(out.Ledger, o); err != nil {
+		return nil, err
+	}
+	out.Result, err = out.Plan.Search()
+	if err != nil && !errors.Is(err, ErrNothingFits) {
+		return nil, err
+	}
+	if err == nil {
+		out.Ledger = cmp.Or(out.Result.Best, out.Result.Nearest).Ledger
+	}
+	return out, nil
+}
+
+// plan is the question to the search. What the user fixed stays; what servers
+// happen to have is free to move.
+func (t *Tuning) plan(l *perfmodel.Ledger, o perfmodel.Observed) (*Plan, error) {
+	d, err := demandOf(&t.Load, t.Seen)
+	if err != nil {
+		return nil, err
+	}
+	base, err := t.settings(t.Args)
+	if err != nil {
+		return nil, err
+	}
+	if base.MaxModelLen == 0 {
+		base.MaxModelLen = l.Settings.MaxModelLen
+	}
+	if t.gpu() == nil {
+		// Without a data sheet nothing can be carried over to another shape.
+		base.TP, base.PP, base.DP = l.Settings.TP, l.Settings.PP, l.Settings.DP
+		base.KVType, base.KVBytes, base.BlockSize = l.Settings.KVType, l.Settings.KVBytes, l.Settings.BlockSize
+		base.NumBlocksOverride, base.Utilization = l.Settings.NumBlocksOverride, l.Settings.Utilization
+	}
+	if base.Release == "" {
+		base.Release = l.Settings.Release
+	}
+	p := &Plan{Model: t.Model, Base: base, Targets: t.Targets, Demand: *d, MaxGPUs: t.MaxGPUs, Check: t.Check}
+	if t.Seen == nil {
+		return p, nil
+	}
+	p.FitSettings = l.Settings
+	if o.NumBlocks > 0 {
+		p.FixedKV = &o
+	}
+	known := engine.Config{}
+	known.Merge(t.Config())
+	known.Merge(l.EngineConfig("the ledger"))
+	e, err := t.evidence(known, l, d.MeanTokens())
+	if err != nil {
+		return nil, err
+	}
+	e.Check = t.Check
+	p.Fit, err = perfmodel.Calibrate(e)
+	return p, err
+}
+
+// demandOf is the workload that was asked for, else what was measured.
+func demandOf(a *workload.Asked, m *workload.Measured) (*Demand, error) {
+	if m == nil && (a.Prompt == "" || a.Output == "") {
+		return nil, hint.With(errors.New("the workload has no lengths"), "pass --prompt-tokens and --output-tokens, or a server or recording to measure them on")
+	}
+	spec, _, err := a.Spec(m)
+	if err != nil {
+		return nil, err
+	}
+	arrivals, rate, err := steadyArrivals(a, m)
+	if err != nil {
+		return nil, err
+	}
+	text, err := a.Describe(m, nil)
+	if err != nil {
+		return nil, err
+	}
+	d := &Demand{Rate: rate, Text: text.Text}
+	if a.Rate == "" {
+		d.Text = fmt.Sprintf("%.4g requests/s, %s", rate, d.Text)
+	}
+	d.Draw = func(wanted float64, replicas, blockSize int) ([]sim.Request, error) {
+		share := arrivals.Scale(wanted / rate / float64(replicas))
+		// A share of a bursty process, taken by chance, is less bursty: the variance
+		// beyond that of Poisson is thinned too (Cox, Renewal Theory, 1962).
+		share.CV = math.Sqrt(max(1+(share.CV*share.CV-1)/float64(replicas), 0))
+		pacer, err := share.Pacer(a.Seed)
+		if err != nil {
+			return nil, err
+		}
+		g, err := workload.NewGenerator(spec, a.Seed)
+		if err != nil {
+			return nil, err
+		}
+		return Draw(g, pacer, blockSize, a.Requests, 0)
+	}
+	sample, err := d.Draw(rate, 1, 16)
+	if err != nil {
+		return nil, err
+	}
+	if len(sample) == 0 {
+		return nil, errors.New("the workload has no requests")
+	}
+	for _, r := range sample {
+		d.MeanPrompt += float64(r.PromptTokens) / float64(len(sample))
+		d.MeanOutput += float64(r.OutputTokens) / float64(len(sample))
+		d.MaxTokens = max(d.MaxTokens, r.PromptTokens+r.OutputTokens)
+	}
+	return d, nil
+}
+
+// steadyArrivals is when requests come to the whole deployment, for long enough, and how
+// many a second on average.
+func steadyArrivals(asked *workload.Asked, m *workload.Measured) (a workload.Arrivals, rate float64, err error) {
+	if a, _, err = asked.Arrivals(m); err != nil {
+		return a, 0, err
+	}
+	var whole time.Duration
+	for _, s := range a.Profile {
+		if s.Duration == 0 {
+			return a, (s.From + s.To) / 2, nil // for ever
+		}
+		whole += s.Duration
+	}
+	if rate = a.Expected(whole) / whole.Seconds(); !(rate > 0) {
+		return a, 0, hint.With(errors.New("no requests arrive"), "give a --rate of more than 0")
+	}
+	const replicas = 1024 // at most
+	a = a.Repeat(time.Duration(float64(asked.Requests)/rate*2e9*replicas) + time.Hour)
+	return a, rate, nil
+}

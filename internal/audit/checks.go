@@ -21,7 +21,7 @@ var checks = []Check{
 	{"missing-le", catalog.Page, "histogram_quantile without the le label to work on", checkMissingLe},
 	{"raw-buckets", catalog.Ticket, "histogram_quantile over buckets since the server's start", checkRawBuckets},
 	{"quantile-range", catalog.Page, "a quantile that is not between 0 and 1", checkQuantileRange},
-	{"average-of-percentiles", catalog.Ticket, "percentiles averaged or added up", checkAverageOfPercentiles},
+	{"average-of-percentiles", catalog.Ticket, "percentiles averaged, added up or subtracted", checkAverageOfPercentiles},
 	{"average-of-means", catalog.Ticket, "an average over replicas of means or shares", checkAverageOfMeans},
 	{"average-of-parts", catalog.Ticket, "an average over the parts of a count, such as finished_reason", checkAverageOfParts},
 	{"sum-over-time", catalog.Ticket, "a gauge's or a counter's samples added up over time", checkSumOverTime},
@@ -43,6 +43,7 @@ var checks = []Check{
 	{"other-quantity", catalog.Ticket, "a legend that names another quantity than the query's", checkOtherQuantity},
 	{"success-as-availability", catalog.Ticket, "request_success_total taken for availability or errors", checkAvailability},
 	{"total-and-success", catalog.Ticket, "a panel that shows finished requests as all and as successful ones", checkTotalAndSuccess},
+	{"share-floor", catalog.Ticket, "a share whose divisor is kept at a rate that quiet servers do not reach", checkFloor},
 	{"part-over-part", catalog.Page, "what is used divided by what is free, taken for a share", checkPartOverPart},
 
 	{"wrong-unit", catalog.Ticket, "seconds labelled milliseconds, a ratio labelled percent, and the like", checkUnit},

@@ -23,7 +23,7 @@ func (p *pass) averages(fn func(a *parser.AggregateExpr, path []parser.Node)) {
 func checkAverageOfMeans(p *pass) {
 	p.averages(func(a *parser.AggregateExpr, path []parser.Node) {
 		b := p.meanIn(a.Expr)
-		if b == nil || !a.Without && slices.ContainsFunc(a.Grouping, isTargetLabel) || slices.ContainsFunc(selectors(b), pinnedTarget) {
+		if b == nil || !a.Without && slices.ContainsFunc(a.Grouping, isTargetLabel) || slices.ContainsFunc(selectors(b), p.pinnedTarget) {
 			return
 		}
 		p.report(a.PositionRange(), "the mean of the replicas' means: one that serves a request an hour weighs as much as one that serves ten a second", p.sumOverSum(a, b, path))
@@ -161,4 +161,34 @@ func checkSumOverTime(p *pass) {
 			p.report(at, nameOf(v)+" is a counter, and each of its samples holds all before it: added up they mean nothing", suggestion{"write increase", []edit{{p.node, int(at.Start), int(at.Start) + len(c.Func.Name), "increase"}}})
 		}
 	})
+}
+
+// checkFloor finds shares whose divisor is a rate that is kept from falling below a
+// number which idle and slow servers do fall below: clamp_min(rate(x), 1) makes one
+// failure in 20 s, of one request in 20 s, a share of 5 %. A count of tokens is not
+// that small while anything is asked.
+func checkFloor(p *pass) {
+	p.walk(func(n parser.Node, _ []parser.Node) {
+		b, ok := n.(*parser.BinaryExpr)
+		if !ok || b.Op != parser.DIV {
+			return
+		}
+		c, ok := unparen(b.RHS).(*parser.Call)
+		if !ok || c.Func.Name != "clamp_min" || p.opaque(c.PosRange.Start, c.PosRange.End) {
+			return
+		}
+		floor, lit, ok := number(c.Args[1])
+		l, r := selectors(b.LHS), selectors(c.Args[0])
+		if !ok || floor < 0.1 || len(l) == 0 || len(r) == 0 || !p.ratedBy(b, l[0], "rate", "irate") ||
+			!p.ratedBy(b, r[0], "rate", "irate") || countsTokens(nameOf(r[0])) {
+			return
+		}
+		p.report(c.PosRange, fmt.Sprintf("below %s per second the divisor stays at %s, and the share is too small: "+
+			"at one request in 20 s, all of which fail, it is %.2g", short(floor), short(floor), 0.05/floor),
+			suggestion{"write 1e-9", []edit{p.replace(lit.PosRange, "1e-9")}})
+	})
+}
+
+func countsTokens(name string) bool {
+	return strings.Contains(name, "token") || strings.Contains(name, "prefix_cache")
 }

@@ -157,6 +157,14 @@ func checkAverageOfPercentiles(p *pass) {
 			if (n.Op == parser.AVG || n.Op == parser.SUM || n.Op == parser.QUANTILE) && p.isPercentile(n.Expr) {
 				p.report(n.PositionRange(), why, advice("aggregate the buckets inside histogram_quantile, sum by (le, model_name) (rate(…_bucket[5m])), or take max for the worst replica"))
 			}
+		case *parser.BinaryExpr:
+			l, ok1 := quantileIn(n.LHS)
+			r, ok2 := quantileIn(n.RHS)
+			if ok1 && ok2 && l.family != r.family && (n.Op == parser.ADD || n.Op == parser.SUB) {
+				p.report(n.PositionRange(), "percentiles of two times cannot be added or subtracted: "+
+					"the slowest requests of the one are not those of the other",
+					advice("take the percentile of the time itself, or add and subtract means"))
+			}
 		case *parser.Call:
 			if (n.Func.Name == "avg_over_time" || n.Func.Name == "sum_over_time" || n.Func.Name == "quantile_over_time") && p.isPercentile(n.Args[len(n.Args)-1]) {
 				p.report(n.PositionRange(), why, advice("widen the range of the rate inside histogram_quantile instead"))
@@ -168,7 +176,7 @@ func checkAverageOfPercentiles(p *pass) {
 // identifying are words of labels that tell one server, and so mostly one model, from
 // another; ofMany are those of labels that tell apart groups of servers.
 var (
-	identifying = []string{"instance", "pod", "host", "hostname", "node", "server", "replica", "worker", "target", "container", "job", "service", "deployment", "app", "release", "isvc", "inferenceservice"}
+	identifying = []string{"instance", "pod", "host", "hostname", "node", "server", "replica", "worker", "target", "container", "job", "service", "deployment", "app", "application", "release", "isvc", "inferenceservice"}
 	ofMany      = []string{"version", "type", "group", "pool", "tier", "class", "namespace", "role", "component", "phase", "stage", "kind", "zone", "region"}
 )
 
@@ -330,7 +338,7 @@ func checkEngineLabel(p *pass) {
 		switch n := n.(type) {
 		case *parser.AggregateExpr:
 			if n.Without || !slices.Contains(n.Grouping, "engine") || slices.ContainsFunc(n.Grouping, isTargetLabel) ||
-				!slices.ContainsFunc(selectors(n), func(v *parser.VectorSelector) bool { return hasEngine(v) && !pinnedTarget(v) }) {
+				!slices.ContainsFunc(selectors(n), func(v *parser.VectorSelector) bool { return hasEngine(v) && !p.pinnedTarget(v) }) {
 				return
 			}
 			fix := advice("group by instance too")
@@ -353,9 +361,12 @@ func isTargetLabel(l string) bool {
 	return labelSays(l, []string{"instance", "pod", "server", "replica", "worker", "target", "container"})
 }
 
-func pinnedTarget(v *parser.VectorSelector) bool {
+// pinnedTarget reports whether a selector takes one server, by a label or by a variable
+// that stands for one value.
+func (p *pass) pinnedTarget(v *parser.VectorSelector) bool {
 	return slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool {
-		return isTargetLabel(m.Name) && (m.Type == labels.MatchEqual || m.Type == labels.MatchRegexp && strings.Contains(m.Value, "$"))
+		chosen := m.Type == labels.MatchRegexp && strings.Contains(m.Value, "$") && !p.multi(m.Value)
+		return isTargetLabel(m.Name) && (m.Type == labels.MatchEqual || chosen)
 	})
 }
 

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -15,6 +16,14 @@ import (
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
 )
 
+// metricsQL are names of functions that MetricsQL adds to PromQL's
+// (https://docs.victoriametrics.com/victoriametrics/metricsql/).
+var metricsQL = regexp.MustCompile(`^(label_(set|del|keep|copy|move|map|value|match|mismatch|transform|graphite_group|uppercase|lowercase)|labels_equal|alias|` +
+	`(default_)?rollup\w*|aggr_over_time|(range|running|remove|smooth|ascent|descent|tmin|tmax|tfirst|tlast)_\w+|(top|bottom)k_\w+|` +
+	`\w+_(prometheus|pure)|(count|share|sum)_(eq|ne|gt|le)_over_time|(median|mode|distinct|first|last|range|integrate|zscore|geomean|histogram|quantiles|` +
+	`duration|increases|decreases|sum2|stale_samples)_over_time|keep_(last|next)_value|interpolate|prometheus_buckets|buckets_limit|histogram_share|` +
+	`any|median|distinct|limit_offset|lag|lifetime|scrape_interval|share|outliersk|sum2|union|ru|ttf|now|step|start|end)$`)
+
 func checkSyntax(p *pass) {
 	var at posrange.PositionRange
 	text := p.err.Error()
@@ -23,6 +32,11 @@ func checkSyntax(p *pass) {
 	}
 	if len(p.mentions) > 0 {
 		p.reportAs(catalog.Info, at, "not PromQL with the variables filled in: "+text, advice("check the query in the dashboard; this one was not judged"))
+		return
+	}
+	if name, ok := strings.CutPrefix(text, "unknown function with name "); ok && metricsQL.MatchString(strings.Trim(name, `"`)) {
+		p.reportAs(catalog.Info, at, "a function of VictoriaMetrics' MetricsQL, which Prometheus does not have",
+			advice("nothing, if VictoriaMetrics answers; this query was not judged"))
 		return
 	}
 	p.report(at, text, advice("correct the expression; extensions such as MetricsQL's cannot be judged here"))

@@ -99,6 +99,12 @@ func TestShapesOfAlerts(t *testing.T) {
 		{"a guard behind an unknown quotient", "gateway_percent > 50 and sum(gateway_errors) / sum(gateway_calls) > 0.5", "rate: {{ $value }}%", nil},
 		{"percent of unknown metrics made a percentage", "100 * sum(rate(gateway_errors[5m])) / sum(rate(gateway_calls[5m])) > 5", "rate: {{ $value | humanizePercentage }}", []string{"ticket wrong-unit"}},
 		{"a share of unknown metrics made a percentage", "sum(rate(gateway_errors[5m])) / sum(rate(gateway_calls[5m])) > 0.05", "rate: {{ $value | humanizePercentage }}", nil},
+		{"a rate that is kept above one", "sum(rate(gateway_errors_total[5m])) / clamp_min(sum(rate(gateway_calls_total[5m])), 1) > 0.05", "", []string{"ticket share-floor"}},
+		{"a rate that is kept above nothing", "sum(rate(gateway_errors_total[5m])) / clamp_min(sum(rate(gateway_calls_total[5m])), 1e-9) > 0.05", "", nil},
+		{"an increase that is kept above one", "sum(increase(gateway_errors_total[5m])) / clamp_min(sum(increase(gateway_calls_total[5m])), 1) > 0.05", "", nil},
+		{"tokens kept above one", "sum(rate(vllm:prefix_cache_hits_total[5m])) / clamp_min(sum(rate(vllm:prefix_cache_queries_total[5m])), 1) < 0.1", "", nil},
+		{"MetricsQL", `label_set(vllm:num_requests_running, "engine_kind", "vllm") > 5`, "", []string{"info syntax"}},
+		{"no function of anybody", `label_sett(vllm:num_requests_running, "engine_kind", "vllm") > 5`, "", []string{"page syntax"}},
 		{"seconds written as milliseconds", "histogram_quantile(0.95, rate(vllm:time_to_first_token_seconds_bucket[5m])) > 2.5", "P95 is {{ $value }} ms", []string{"ticket wrong-unit"}},
 		{"two versions compared", `rate(vllm:request_success_total{version="new"}[5m]) < rate(vllm:request_success_total{version="old"}[5m]) * 0.9`, "", []string{"page label-mismatch"}},
 		{"two versions compared beside their label", `rate(vllm:request_success_total{version="new"}[5m]) < ignoring (version) rate(vllm:request_success_total{version="old"}[5m]) * 0.9`, "", nil},
@@ -142,6 +148,9 @@ func TestShapesOfPanels(t *testing.T) {
 		{"another guard against NaN", "histogram_quantile(0.95, sum by (le, model_name) (rate(vllm:e2e_request_latency_seconds_bucket[5m]))) >= 0 or vector(0)", "E2E", "s", "", nil},
 		{"a guarded ratio", "(sum(rate(vllm:prefix_cache_hits_total[5m])) / sum(rate(vllm:prefix_cache_queries_total[5m]))) >= 0 or vector(0)", "Hits", "percentunit", "", nil},
 		{"percentiles averaged over time behind a guard", "avg_over_time((histogram_quantile(0.9, sum by (le, model_name) (rate(vllm:e2e_request_latency_seconds_bucket[5m]))) > -Inf)[1h:])", "P90", "s", "", []string{"ticket average-of-percentiles"}},
+		{"percentiles subtracted", "histogram_quantile(0.5, sum by (le, model_name) (rate(vllm:e2e_request_latency_seconds_bucket[5m]))) - histogram_quantile(0.5, sum by (le, model_name) (rate(vllm:time_to_first_token_seconds_bucket[5m])))", "Decode", "s", "", []string{"ticket average-of-percentiles"}},
+		{"a percentile against yesterday's", "histogram_quantile(0.5, sum by (le, model_name) (rate(vllm:time_to_first_token_seconds_bucket[5m]))) - histogram_quantile(0.5, sum by (le, model_name) (rate(vllm:time_to_first_token_seconds_bucket[5m] offset 1d)))", "Drift", "s", "", nil},
+		{"one application's percentile", `histogram_quantile(0.95, sum by (le) (rate(vllm:time_to_first_token_seconds_bucket{application="chat"}[5m])))`, "TTFT", "s", "", nil},
 		{"percentiles in milliseconds, averaged", "avg(1000 * histogram_quantile(0.9, sum by (le, pod) (rate(vllm:e2e_request_latency_seconds_bucket[5m]))))", "P90", "ms", "", []string{"ticket average-of-percentiles"}},
 		{"a mean over models behind a guard", "sum(rate(vllm:e2e_request_latency_seconds_sum[5m])) / (sum(rate(vllm:e2e_request_latency_seconds_count[5m])) > 0)", "Mean", "s", "", []string{"ticket mixed-models"}},
 		{"a mean over the models of a variable", "sum(rate(vllm:e2e_request_latency_seconds_sum{model_name=~\"$model\"}[5m])) / clamp_min(sum(rate(vllm:e2e_request_latency_seconds_count{model_name=~\"$model\"}[5m])), 0.001)", "Mean", "s", "", []string{"ticket mixed-models"}},
@@ -399,6 +408,25 @@ func TestRepairsOfShapes(t *testing.T) {
 		}
 		if unquoted := strings.ReplaceAll(string(quoted), `\u003e`, ">"); !strings.Contains(strings.ReplaceAll(got, `\u003e`, ">"), fmt.Sprintf(`"expr":%s`, unquoted)) {
 			t.Errorf("%s became %s", expr, got)
+		}
+	}
+}
+
+func TestAVariableIsOneServerWhereItStandsForOneValue(t *testing.T) {
+	for _, tc := range []struct {
+		variable string
+		want     []string
+	}{
+		{`{"name":"replica","query":"label_values(replica)","multi":true}`, []string{"ticket average-of-means"}},
+		{`{"name":"replica","query":"label_values(replica)","includeAll":true}`, []string{"ticket average-of-means"}},
+		{`{"name":"replica","query":"label_values(replica)"}`, nil},
+	} {
+		const mean = `avg(rate(vllm:e2e_request_latency_seconds_sum{replica=~\"$replica\"}[5m]) / ` +
+			`rate(vllm:e2e_request_latency_seconds_count{replica=~\"$replica\"}[5m]))`
+		f := File{Name: "d.json", Kind: Dashboards, Data: []byte(`{"templating":{"list":[` + tc.variable +
+			`]},"panels":[{"title":"Mean","targets":[{"expr":"` + mean + `"}]}]}`)}
+		if got := found(t, newest(t), f); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %v, want %v", tc.variable, got, tc.want)
 		}
 	}
 }

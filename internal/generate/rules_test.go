@@ -28,7 +28,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/slo"
 )
 
-func named(t *testing.T, ids ...string) []dialect.Dialect {
+func named(t testing.TB, ids ...string) []dialect.Dialect {
 	t.Helper()
 	var out []dialect.Dialect
 	for _, id := range append(ids, "dcgm") {
@@ -41,7 +41,7 @@ func named(t *testing.T, ids ...string) []dialect.Dialect {
 	return out
 }
 
-func usual(t *testing.T) generate.RulesConfig {
+func usual(t testing.TB) generate.RulesConfig {
 	return generate.RulesConfig{
 		Deployment: generate.Deployment{
 			Dialects: named(t, "vllm-v1"), Instance: generate.UsualInstance, Model: generate.UsualModel,
@@ -216,14 +216,17 @@ func play(t *testing.T, groups []rulefmt.RuleGroup, p *catalog.Pathology, name s
 // of the rules' evaluation.
 func TestAShortOutageIsSeen(t *testing.T) {
 	const alert = "VLLMTargetDown"
-	groups := generate.Behind(rulesOf(t, usual(t)).Groups(), alert)
 	healthy, err := casefile.Parse(os.DirFS("."), "every 15s for 180s\nlike healthy\n")
 	if err != nil {
 		t.Fatal(err)
 	}
 	series := healthy.Series()[casefile.UsualInstance]
-	for _, scrape := range []time.Duration{15 * time.Second, 30 * time.Second} {
-		for phase := time.Duration(0); phase < generate.UsualInterval; phase += 15 * time.Second {
+	for _, scrape := range []time.Duration{5 * time.Second, 15 * time.Second, 30 * time.Second} {
+		cfg := usual(t)
+		cfg.Interval = scrape
+		cfg.Deployment.Window, cfg.Deployment.Short = generate.Windows(scrape)
+		groups := generate.Behind(rulesOf(t, cfg).Groups(), alert)
+		for phase := time.Duration(0); phase < scrape; phase += max(scrape/3, 5*time.Second) {
 			for _, down := range []time.Duration{scrape, 61 * time.Second} {
 				store, err := embedded.Open(embedded.Config{})
 				if err != nil {
@@ -247,7 +250,7 @@ func TestAShortOutageIsSeen(t *testing.T) {
 							t.Fatal(err)
 						}
 					}
-					if (second+phase)%generate.UsualInterval == 0 {
+					if (second+phase)%scrape == 0 {
 						if err := rules.Eval(t.Context(), at); err != nil {
 							t.Fatal(err)
 						}

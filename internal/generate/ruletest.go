@@ -132,7 +132,11 @@ func RuleTests(cfg RulesConfig, cases fs.FS, ruleFiles []string, holds func(Told
 				left = append(left, p.ID+" "+name)
 				continue
 			}
-			doc.Tests = append(doc.Tests, t.unitTest(p.ID+" "+name, wanted(p, names)))
+			read := wanted(p, names)
+			if cfg.Objectives != nil || len(cfg.Measured) > 0 {
+				read["up"] = true // says whose objectives hold
+			}
+			doc.Tests = append(doc.Tests, t.unitTest(p.ID+" "+name, read))
 		}
 		if len(doc.Tests) == 0 {
 			continue

@@ -208,7 +208,7 @@ func TestDetectionTimes(t *testing.T) {
 				cells += fmt.Sprintf("%.0f s, %.0f s", times[len(times)/2].Seconds(), times[len(times)-1].Seconds())
 			}
 			if missed > 0 {
-				cells += fmt.Sprintf(" (%d of %d never)", missed, missed+len(times))
+				cells += fmt.Sprintf(" (%d of %d over before)", missed, missed+len(times))
 			}
 		}
 		fmt.Fprintf(&table, "| %s | %s | %d%s |\n", p.ID, p.For, len(recorded), cells)

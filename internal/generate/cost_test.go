@@ -1,0 +1,69 @@
+package generate_test
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/casefile"
+	"github.com/sixty-dev/sixty/internal/generate"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+)
+
+// BenchmarkRulesOf100Replicas evaluates the usual rules once over an hour of 100 servers
+// that are scraped every 30 s. The processor's time, not the clock's, is what it costs.
+func BenchmarkRulesOf100Replicas(b *testing.B) {
+	const replicas, interval = 100, 30 * time.Second
+	cfg := usual(b)
+	cfg.Interval, cfg.Absences = interval, generate.Absences()
+	cfg.Deployment.Window, cfg.Deployment.Short = generate.Windows(interval)
+	made, err := generate.NewRules(cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	c, err := casefile.Parse(os.DirFS("."), "every 30s for 3600s\nlike healthy\n")
+	if err != nil {
+		b.Fatal(err)
+	}
+	store, err := embedded.Open(embedded.Config{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer store.Close()
+	series := c.Series()[casefile.UsualInstance]
+	for i := range c.Scrapes {
+		page := casefile.Page(series, i)
+		for r := range replicas {
+			target := embedded.Target{Instance: fmt.Sprintf("vllm-%d:8000", r), Job: "vllm", Labels: map[string]string{"namespace": "prod"}}
+			if _, err := store.Append(target, casefile.Start.Add(time.Duration(i)*interval), page, "", time.Millisecond); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	rules, err := store.Rules(made.Groups())
+	if err != nil {
+		b.Fatal(err)
+	}
+	at := casefile.Start.Add(time.Duration(c.Scrapes-1) * interval)
+	begin := processor(b)
+	for b.Loop() {
+		at = at.Add(time.Millisecond)
+		if err := rules.Eval(b.Context(), at); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64((processor(b)-begin).Milliseconds())/float64(b.N), "cpu-ms/op")
+	b.ReportMetric(float64(len(series)), "series/replica")
+}
+
+// processor is the processor's time that this process took.
+func processor(b *testing.B) time.Duration {
+	b.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

@@ -61,7 +61,8 @@ const (
 
 // vital are the quantities that are worth a look whatever was found.
 var vital = []*indicator.Signal{
-	indicator.TTFTP95, indicator.ITLMean, indicator.E2EMean, indicator.FirstTokenRate, indicator.GenerationTokenRate, indicator.PromptTokens,
+	indicator.TTFTP95, indicator.ITLMean, indicator.E2EMean,
+	indicator.FirstTokenRate, indicator.GenerationTokenRate, indicator.PromptTokens,
 	indicator.Running, indicator.Waiting, indicator.KVUsage,
 }
 
@@ -219,8 +220,8 @@ func (p *plotter) plot(ctx context.Context, q metrics.Querier, s *indicator.Sign
 		out.Over = max(out.Window.Length(), p.over)
 	}
 	r, targets := &p.request, p.sources(s)
-	gs := groups(r, func(int) Range { return Range{r.At.Add(-out.Over), r.At} }, func(i int) bool { return slices.Contains(targets, i) })
-	for _, g := range gs {
+	span, shown := Range{r.At.Add(-out.Over), r.At}, func(i int) bool { return slices.Contains(targets, i) }
+	for _, g := range groups(r, func(int) Range { return span }, shown) {
 		if (s.Scope == indicator.GPU) != g.lead.IsGPU() || len(g.lead.Dialect.Missing(s)) > 0 {
 			continue
 		}
@@ -236,7 +237,7 @@ func (p *plotter) plot(ctx context.Context, q metrics.Querier, s *indicator.Sign
 		}
 		for _, stream := range m {
 			for _, i := range g.owners(r, stream.Metric, s.Scope == indicator.Model) {
-				if slices.Contains(targets, i) {
+				if shown(i) && len(stream.Values) > 0 {
 					out.Lines = append(out.Lines, p.line(i, stream.Values))
 				}
 			}

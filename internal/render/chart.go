@@ -349,6 +349,11 @@ func (c *canvas) text(class string, x, y float64, s string) {
 	c.printf(`<text class="%s" x="%.1f" y="%.1f">%s</text>`, class, x, y, html.EscapeString(s))
 }
 
+func (c *canvas) line(class string, x1, x2, y1, y2 float64, title string) {
+	c.printf(`<line class="%s" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"><title>%s</title></line>`,
+		class, x1, x2, y1, y2, html.EscapeString(title))
+}
+
 // levels lie on the curves, so that their names can be read.
 func (c *canvas) levels() {
 	for _, l := range c.Levels {
@@ -356,7 +361,7 @@ func (c *canvas) levels() {
 		if l.Value > c.y.hi {
 			continue
 		}
-		c.printf(`<line class="%s" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"><title>%s</title></line>`, l.Class, c.x.from, c.x.to, at, at, html.EscapeString(l.Why))
+		c.line(l.Class, c.x.from, c.x.to, at, at, l.Why)
 		if l.Label == "" {
 			continue
 		}
@@ -379,7 +384,7 @@ func (c *canvas) marks() {
 		if m.Onset {
 			class = "onset"
 		}
-		c.printf(`<line class="%s" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"><title>%s</title></line>`, class, at, at, c.y.to, c.y.from, html.EscapeString(m.Name))
+		c.line(class, at, at, c.y.to, c.y.from, m.Name)
 		switch {
 		case !m.Onset:
 		case at > (c.x.from+c.x.to)/2:

@@ -86,7 +86,8 @@ func newPage(d *diagnose.Diagnosis, o Options) (*htmlPage, error) {
 	all := told(d)
 	for i, v := range all {
 		if i == manyTold {
-			out.Others = append(out.Others, fmt.Sprintf("%d more models on which something fires: choose one with --match.", len(all)-i))
+			more := fmt.Sprintf("%d more models on which something fires: choose one with --match.", len(all)-i)
+			out.Others = append(out.Others, more)
 			break
 		}
 		hv, err := newHTMLVerdict(d, v, o)
@@ -357,7 +358,8 @@ func chart(v *diagnose.Verdict, p *diagnose.Plot, f *diagnose.Finding) render.Ch
 		}
 	}
 	if p.Normal.OK {
-		c.Levels = append(c.Levels, render.Level{Value: p.Normal.V, Class: "good", Why: "what was normal", Label: "normal " + indicator.Format(p.Normal, unit)})
+		label := "normal " + indicator.Format(p.Normal, unit)
+		c.Levels = append(c.Levels, render.Level{Value: p.Normal.V, Class: "good", Why: "what was normal", Label: label})
 	}
 	if value, text := limit(p, f); text != "" {
 		l := render.Level{Value: value, Class: "critical", Why: "threshold " + text}

@@ -50,7 +50,10 @@ func (b *Board) curves(p *dashboard.Panel) []curve {
 		s := &p.Series[i]
 		first := len(out)
 		for _, stream := range b.answers[s] {
-			c := curve{name: name(s.Legend, stream.Metric), model: string(stream.Metric["model_name"]), signal: s.Signal, unit: s.Unit, right: s.Right || s.Unit != p.Unit, bars: s.Right, points: stream.Values}
+			c := curve{
+				name: name(s.Legend, stream.Metric), model: string(stream.Metric["model_name"]), signal: s.Signal, unit: s.Unit,
+				right: s.Right || s.Unit != p.Unit, bars: s.Right, points: stream.Values,
+			}
 			if _, at := c.last(); !at.IsZero() {
 				out = append(out, c)
 			}
@@ -64,8 +67,9 @@ func (b *Board) curves(p *dashboard.Panel) []curve {
 func (p *Page) chart(b *Board, panel *dashboard.Panel) render.Chart {
 	from, to := seconds(p.Options.From), seconds(p.Options.To)
 	c := render.Chart{
-		Title: panel.Title, Width: float64(panel.Width) * columnWidth, Height: chartHeight, NoLegend: true, Clock: true,
-		Range: [2]float64{from, to}, Step: p.Step.Seconds(), Stack: panel.Stack, Max: panel.Max, Format: render.Tick(panel.Unit),
+		Title: panel.Title, Width: float64(panel.Width) * columnWidth, Height: chartHeight, NoLegend: true,
+		Range: [2]float64{from, to}, Clock: true, Step: p.Step.Seconds(),
+		Stack: panel.Stack, Max: panel.Max, Format: render.Tick(panel.Unit),
 	}
 	if panel.Unit == indicator.Bytes || panel.Unit == indicator.BytesPerSecond {
 		c.Base = 1024

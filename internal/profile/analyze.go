@@ -90,6 +90,7 @@ type Device struct {
 	Waits      []int64 // durations of communication kernels, in order: what ranks are compared by
 
 	processes []int64
+	longestAt int64 // when the longest gap begins
 }
 
 // IdleTime is how long the device did nothing.
@@ -141,6 +142,8 @@ type Analysis struct {
 	Memory      map[int][]MemoryPoint
 	GPUs        map[int]GPU
 	Stacks      *Stacks
+	VLLM        bool // its names are of vLLM
+	Quantised   bool // products' names say so
 	Partial     []string
 	Notes       []string
 }
@@ -165,6 +168,15 @@ func Analyze(t *Timeline) *Analysis {
 	}
 	z.finish()
 	return a
+}
+
+// Forget lets go of what is shown of one rank alone: the stacks, and the single steps'
+// groups. A thousand ranks are held at once.
+func (a *Analysis) Forget() {
+	a.Stacks = nil
+	for _, d := range a.Devices {
+		d.Bins = nil
+	}
 }
 
 // analyzer is one analysis under way.
@@ -202,8 +214,23 @@ func (z *analyzer) names() {
 		n.launch = n.graph || strings.Contains(text, "Launch") || strings.Contains(text, "Memcpy") || strings.Contains(text, "Memset")
 		n.sync = strings.Contains(text, "Synchronize")
 		n.waits = waits(text)
+		z.VLLM = z.VLLM || strings.Contains(text, "vllm") || strings.HasPrefix(text, "execute_context_")
+		if n.group == GEMM || n.group == MoE {
+			z.Quantised = z.Quantised || quantised(text)
+		}
 		n.samples = strings.Contains(text, "/sample/") || strings.Contains(text, "sampler.py") || strings.Contains(text, "model_runner: sample")
 	}
+}
+
+// quantised reports whether a product's name says that its weights have few bits.
+func quantised(name string) bool {
+	n := strings.ToLower(name)
+	for _, w := range []string{"fp8", "e4m3", "e5m2", "fp4", "int8", "int4", "s8_", "i8i8", "awq", "gptq", "marlin", "w8a8", "w4a16", "scaled_mm"} {
+		if strings.Contains(n, w) {
+			return true
+		}
+	}
+	return false
 }
 
 // waits reports whether a Python function waits for something to do.

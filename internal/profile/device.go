@@ -294,7 +294,9 @@ func (z *analyzer) tally(a *Activity, g Group, graph bool, l *launch) {
 func (s *sweep) gap(a *Activity, c *cursor, l *launch, step *Step) {
 	d := s.d
 	from, to := s.at, a.Start
-	d.LongestGap = max(d.LongestGap, to-from)
+	if to-from > d.LongestGap {
+		d.LongestGap, d.longestAt = to-from, from
+	}
 	if step != nil {
 		step.Idle += to - from
 	}
@@ -421,7 +423,7 @@ func (z *analyzer) finish() {
 		d.WholeGraph = whole
 	}
 	if z.Host.GraphLaunches > 0 && !z.Analysis.cpu() {
-		z.Analysis.Notes = append(z.Analysis.Notes, fmt.Sprintf("%d graph launches: kernels in graphs are counted by their names; which operator they belong to is not recorded", z.Host.GraphLaunches))
+		z.Analysis.Notes = append(z.Analysis.Notes, fmt.Sprintf("kernels in graphs (launched %d times) are counted by their names: which operator they belong to is not recorded", z.Host.GraphLaunches))
 	}
 }
 

@@ -30,6 +30,8 @@ type Profile struct {
 	}
 	WholeGraphs int
 	CPU         bool
+	VLLM        bool // of a server of vLLM
+	Quantised   bool // the products' weights have 8 bits or fewer
 	Steps       [Phases]StepTimes // by phase; all of them under Unknown
 	StepsBy     string
 	Tokens      int64
@@ -132,6 +134,8 @@ func (p *Profile) rank(a *Analysis, kernels map[string]*KernelStat, steps *[Phas
 		}
 		p.Tokens += int64(s.Tokens())
 	}
+	p.VLLM = p.VLLM || a.VLLM
+	p.Quantised = p.Quantised || a.Quantised
 	p.StepsBy = cmp.Or(p.StepsBy, a.StepsBy)
 	p.Host.Launches += a.Host.Launches
 	p.Host.GraphLaunches += a.Host.GraphLaunches

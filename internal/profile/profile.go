@@ -30,8 +30,8 @@ type Profile struct {
 	}
 	WholeGraphs int
 	CPU         bool
-	VLLM        bool // of a server of vLLM
-	Quantised   bool // the products' weights have 8 bits or fewer
+	VLLM        bool              // of a server of vLLM
+	Quantised   bool              // the products' weights have 8 bits or fewer
 	Steps       [Phases]StepTimes // by phase; all of them under Unknown
 	StepsBy     string
 	Tokens      int64

@@ -64,7 +64,7 @@ func shapeOf(name string, dims, types []byte) profile.Shape {
 	}
 	return profile.Shape{
 		Flops: 2 * batch * m * n * k, Bytes: batch * (m*k*size + k*n*sizeB + m*n*out),
-		Dims: fmt.Sprintf("%.0f×%.0f×%.0f", m, n, k),
+		Dims: fmt.Sprintf("%.0f×%.0f×%.0f", m, k, n),
 	}
 }
 

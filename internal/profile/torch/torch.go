@@ -291,7 +291,7 @@ func (p *parser) events() error {
 			if err := p.resync(); err != nil {
 				return err
 			}
-		case len(p.buf)-p.pos > maxEvent:
+		case len(p.buf)-p.pos >= maxEvent:
 			p.t.Dropped.Oversized++
 			if err := p.pass(); err != nil {
 				return err

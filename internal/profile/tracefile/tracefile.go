@@ -155,7 +155,7 @@ func (c *counter) Read(p []byte) (int, error) {
 
 // Bombs: traces are compressed to a tenth or a thirtieth; deflate's most is a thousandth.
 const (
-	bombSize  = 256 << 20
+	bombSize  = 64 << 20
 	bombRatio = 200
 )
 

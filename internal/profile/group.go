@@ -103,6 +103,9 @@ func purpose(operator string) (Group, bool) {
 // tidy shortens a kernel's name to what tells it apart: without its arguments, and
 // without the namespaces and templates that all of PyTorch's have.
 func tidy(name string) string {
+	if strings.Contains(name, ".py(") || strings.HasPrefix(name, "<") || strings.HasPrefix(name, "nn.Module") {
+		return name // a Python function
+	}
 	s := strings.TrimPrefix(name, "void ")
 	s = strings.NewReplacer("(anonymous namespace)::", "", "<unnamed>::", "", "at::native::", "", "c10::", "", "void ", "").Replace(s)
 	depth := 0

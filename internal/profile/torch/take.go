@@ -195,9 +195,8 @@ func (p *parser) call(c category, name []byte, start, dur int64) {
 		class = profile.Annotation
 	case python:
 		class = profile.Python
-		if !p.t.Stacks {
-			p.t.Stacks = true
-		}
+		p.t.Stacks = true
+		name = layerless(name)
 	case operator:
 		if e.args != nil && computes(name) {
 			if dims, types := inputs(e.args); dims != nil {
@@ -216,6 +215,19 @@ func (p *parser) call(c category, name []byte, start, dur int64) {
 // threadID tells the threads of all processes apart: the correlations of a trace's
 // devices do not say which process they are of, so it is read as one.
 func threadID(pid, tid int64) int64 { return pid<<32 ^ tid&math.MaxUint32 }
+
+// layerless takes the number off a module's name: "nn.Module: DecoderLayer_7" is one of many
+// that are alike.
+func layerless(name []byte) []byte {
+	if !bytes.HasPrefix(name, []byte("nn.Module: ")) {
+		return name
+	}
+	short := bytes.TrimRight(name, "0123456789")
+	if len(short) < len(name) && bytes.HasSuffix(short, []byte("_")) {
+		return short[:len(short)-1]
+	}
+	return name
+}
 
 // inputs returns the text of an operator's shapes and types.
 func inputs(args []byte) (dims, types []byte) {

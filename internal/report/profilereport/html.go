@@ -33,7 +33,7 @@ func HTML(w io.Writer, p *profile.Profile, v *finding.Verdict) error {
 		Where                 string
 	}{
 		P: p, ID: id, Severity: severity, Summary: summary, Steps: stepsLine(p), Findings: v.Findings, Bar: bar(p), Rows: rows(p),
-		Figures: figures(p), Kernels: p.Kernels[:min(len(p.Kernels), 40)], Where: whereHead(p),
+		Figures: figures(p), Kernels: p.Kernels[:min(len(p.Kernels), 40)], Where: strings.TrimPrefix(whereHead(p), whereTitle),
 	}
 	for i := range p.Kernels {
 		data.KernelSum += p.Kernels[i].Sum
@@ -46,6 +46,7 @@ func HTML(w io.Writer, p *profile.Profile, v *finding.Verdict) error {
 		"ratio":  func(a, b int64) string { return render.Percent(float64(a) / float64(max(b, 1))) },
 		"mean":   func(k profile.KernelStat) string { return seconds(k.Sum / int64(max(k.Count, 1))) },
 		"clean":  render.Clean,
+		"short":  func(s string) string { return render.Clip(render.Clean(s), 140) },
 		"count":  func(n int) string { return render.Grouped(float64(n)) },
 		"colour": func(name string) template.CSS { return template.CSS(partColour(name)) }, //nolint:gosec // constants
 	}, data)
@@ -116,6 +117,9 @@ func figures(p *profile.Profile) []render.Figure {
 	return out
 }
 
+// visible is the share of the time from which on a part of a chart can be seen.
+const visible = 0.003
+
 func utilisation(a *profile.Analysis, d *profile.Device) render.Figure {
 	width := float64(d.Wall) / float64(len(d.Bins))
 	var compute, comm, copies render.Series
@@ -132,10 +136,10 @@ func utilisation(a *profile.Analysis, d *profile.Device) render.Figure {
 		}
 	}
 	series := []render.Series{compute}
-	if d.Exposed > 0 {
+	if d.Share(d.Exposed) > visible {
 		series = append(series, comm)
 	}
-	if d.ExposedCopies > 0 {
+	if d.Share(d.ExposedCopies) > visible {
 		series = append(series, copies)
 	}
 	return render.Draw(fmt.Sprintf("busy %s of %s; longest gap %s", render.Percent(d.Share(d.Busy)), seconds(d.Wall), seconds(d.LongestGap)), render.Chart{

@@ -51,7 +51,7 @@ type text struct {
 	o Options
 }
 
-// Seconds writes nanoseconds.
+// seconds writes nanoseconds.
 func seconds(ns int64) string { return render.Seconds(float64(ns) / 1e9) }
 
 // headline is the answer in a sentence.
@@ -217,12 +217,14 @@ func (t *text) where() {
 	t.Table(render.Words(render.Columns("", "", "", "")), cells)
 }
 
+const whereTitle = "WHERE THE TIME GOES: "
+
 func whereHead(p *profile.Profile) string {
 	noun := "GPU"
 	if p.CPU {
 		noun = "thread"
 	}
-	s := fmt.Sprintf("WHERE THE TIME GOES: %s on %s", render.Seconds(p.Seconds()), render.Plural(p.Devices, noun))
+	s := whereTitle + fmt.Sprintf("%s on %s", render.Seconds(p.Seconds()), render.Plural(p.Devices, noun))
 	if len(p.Ranks) == 1 && len(p.Ranks[0].Devices) > 0 && p.Ranks[0].Devices[0].Name != "" {
 		s += " (" + render.Clean(p.Ranks[0].Devices[0].Name) + ")"
 	}

@@ -199,6 +199,7 @@ func (f *readFlags) profile(ctx context.Context, stderr io.Writer, args []string
 			failed = append(failed, err)
 			continue
 		}
+		t.Consume = !keep
 		a := profile.Analyze(t)
 		if len(ranks) > 0 {
 			a.Forget()

@@ -269,7 +269,7 @@ func (z *analyzer) span() {
 // host is what the threads of one process did.
 type host struct {
 	process  int64
-	launches []launch
+	launches Log[launch]
 	table    []int32 // by correlation, from base on; the number of the launch and one
 	base     uint32
 	sparse   map[uint32]int32
@@ -282,12 +282,12 @@ type span struct{ from, to int64 }
 
 // launch is a call that put work on a device.
 type launch struct {
-	start, end int64
-	corr       uint32
-	name, op   uint32
+	start      int64
+	began      int64 // when the operator whose work is known began
+	corr, op   uint32
 	step, node int32
 	gives      Group
-	began      int64 // when the operator whose work is known began
+	graph      bool
 }
 
 func (z *analyzer) host(process int64) *host {
@@ -302,23 +302,26 @@ func (z *analyzer) host(process int64) *host {
 
 // index makes launches be found by their correlation.
 func (h *host) index() {
-	if len(h.launches) == 0 {
+	if h.launches.n == 0 {
 		return
 	}
 	lo, hi := uint32(math.MaxUint32), uint32(0)
-	for i := range h.launches {
-		lo, hi = min(lo, h.launches[i].corr), max(hi, h.launches[i].corr)
+	for l := range h.launches.All {
+		lo, hi = min(lo, l.corr), max(hi, l.corr)
 	}
-	if n := uint64(hi-lo) + 1; n <= 16*uint64(len(h.launches))+1024 {
+	number := int32(0) // bounded by the events held
+	if n := uint64(hi-lo) + 1; n <= 16*uint64(h.launches.n)+1024 {
 		h.base, h.table = lo, make([]int32, n)
-		for i := range h.launches {
-			h.table[h.launches[i].corr-lo] = int32(i + 1) //nolint:gosec // bounded by the events held
+		for l := range h.launches.All {
+			number++
+			h.table[l.corr-lo] = number
 		}
 		return
 	}
-	h.sparse = make(map[uint32]int32, len(h.launches))
-	for i := range h.launches {
-		h.sparse[h.launches[i].corr] = int32(i + 1) //nolint:gosec // as above
+	h.sparse = make(map[uint32]int32, h.launches.n)
+	for l := range h.launches.All {
+		number++
+		h.sparse[l.corr] = number
 	}
 }
 
@@ -336,7 +339,7 @@ func (h *host) find(corr uint32) *launch {
 	if i == 0 {
 		return nil
 	}
-	return &h.launches[i-1]
+	return h.launches.at(int(i - 1))
 }
 
 // frame is a call on a thread's stack.
@@ -391,6 +394,9 @@ func (h *Thread) merged(yield func(Class, *Call)) {
 func (z *analyzer) threads() {
 	for _, h := range z.Timeline.Threads {
 		z.thread(h)
+		if z.Consume && len(z.Streams) > 0 {
+			h.Calls = [classes]Log[Call]{}
+		}
 	}
 	for _, p := range z.order {
 		p.busy, p.idle = union(p.busy), union(p.idle)
@@ -441,7 +447,7 @@ func (z *analyzer) thread(h *Thread) {
 			for step < len(p.steps) && z.Steps[p.steps[step]].Start <= c.Start {
 				step++
 			}
-			l := launch{start: c.Start, end: end, corr: c.Correlation, name: c.Name, op: f.op, step: -1, gives: f.gives, began: f.began}
+			l := launch{start: c.Start, corr: c.Correlation, op: f.op, step: -1, gives: f.gives, began: f.began, graph: info.graph}
 			if step > 0 {
 				l.step = p.steps[step-1]
 				z.Steps[l.step].Launches++
@@ -451,7 +457,7 @@ func (z *analyzer) thread(h *Thread) {
 				l.op = f.op
 			}
 			l.node = z.Analysis.Stacks.path(stack)
-			p.launches = append(p.launches, l)
+			p.launches.add(l, l.start)
 			return
 		case Op:
 			cover(&busy, c.Start, end)

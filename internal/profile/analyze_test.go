@@ -375,3 +375,16 @@ func TestNothing(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 }
+
+// TestLogAt finds every event again, in chunks of all sizes.
+func TestLogAt(t *testing.T) {
+	var l Log[int]
+	for i := range 3*chunk + 7 {
+		l.add(i, int64(i))
+	}
+	for i := range l.n {
+		if *l.at(i) != i {
+			t.Fatalf("%d: %d", i, *l.at(i))
+		}
+	}
+}

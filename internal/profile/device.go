@@ -250,7 +250,7 @@ func (s *sweep) classify(a *Activity, c *cursor, l *launch) Group {
 			}
 		}
 	}
-	graph := l != nil && s.info[l.name].graph
+	graph := l != nil && l.graph
 	if graph {
 		d.Graph++
 	}

@@ -81,6 +81,20 @@ func (l *Log[T]) add(e T, start int64) {
 	l.n++
 }
 
+// at returns the event with a number in the order in which they were added.
+func (l *Log[T]) at(i int) *T {
+	for size, c := firstChunk, 0; ; c++ {
+		if i < len(l.chunks[c]) || size == chunk {
+			if size == chunk { // all further ones are as long
+				return &l.chunks[c+i/chunk][i%chunk]
+			}
+			return &l.chunks[c][i]
+		}
+		i -= len(l.chunks[c])
+		size *= 2
+	}
+}
+
 // Len is how many events the log holds.
 func (l *Log[T]) Len() int { return l.n }
 
@@ -166,6 +180,9 @@ type Timeline struct {
 	Stacks bool   // Python functions were recorded
 	Shapes bool   // and the operators' shapes
 
+	// Consume lets Analyze let go of the calls that it has read.
+	Consume bool
+
 	Names   *Names
 	Streams []*Stream
 	Threads []*Thread
@@ -215,7 +232,7 @@ type streamKey struct {
 
 type threadKey struct{ process, id int64 }
 
-// DefaultLimit is how many events a timeline holds at most: about 1.3 GB.
+// DefaultLimit is how many events a timeline holds at most: about 1 GB.
 const DefaultLimit = 40_000_000
 
 // maxLanes is how many threads and streams are told apart.

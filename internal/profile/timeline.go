@@ -232,8 +232,8 @@ type streamKey struct {
 
 type threadKey struct{ process, id int64 }
 
-// DefaultLimit is how many events a timeline holds at most: about 1 GB.
-const DefaultLimit = 40_000_000
+// DefaultLimit is how many events a timeline holds at most: about 0.8 GB.
+const DefaultLimit = 32_000_000
 
 // maxLanes is how many threads and streams are told apart.
 const maxLanes = 1 << 14

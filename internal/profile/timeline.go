@@ -110,7 +110,7 @@ func (l *Log[T]) All(yield func(*T) bool) {
 }
 
 // sort orders the events; order is by start.
-func (l *Log[T]) sort(order func(a, b *T) int) {
+func (l *Log[T]) sort(order func(a, b T) int) {
 	if !l.unsorted {
 		return
 	}
@@ -119,8 +119,11 @@ func (l *Log[T]) sort(order func(a, b *T) int) {
 		all = append(all, c...)
 		l.chunks[i] = nil
 	}
-	slices.SortFunc(all, func(a, b T) int { return order(&a, &b) })
-	l.chunks, l.unsorted = [][]T{all}, false
+	slices.SortFunc(all, order)
+	l.chunks, l.unsorted = l.chunks[:0], false
+	for part := range slices.Chunk(all, chunk) {
+		l.chunks = append(l.chunks, part)
+	}
 }
 
 // keep drops the events that are not wanted.
@@ -403,12 +406,17 @@ func (m *MemoryLog) add(p MemoryPoint) {
 func (t *Timeline) Close() {
 	for _, s := range t.Streams {
 		for k := range s.Work {
-			s.Work[k].sort(func(a, b *Activity) int { return cmp.Compare(a.Start, b.Start) })
+			s.Work[k].sort(func(a, b Activity) int { return cmp.Compare(a.Start, b.Start) })
 		}
 	}
 	for _, h := range t.Threads {
 		for k := range h.Calls {
-			h.Calls[k].sort(func(a, b *Call) int { return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.Dur, a.Dur)) })
+			h.Calls[k].sort(func(a, b Call) int {
+				if a.Start != b.Start {
+					return cmp.Compare(a.Start, b.Start)
+				}
+				return cmp.Compare(b.Dur, a.Dur)
+			})
 		}
 	}
 	slices.SortFunc(t.Streams, func(a, b *Stream) int {

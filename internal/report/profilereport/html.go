@@ -118,7 +118,7 @@ func figures(p *profile.Profile) []render.Figure {
 }
 
 // visible is the share of the time from which on a part of a chart can be seen.
-const visible = 0.003
+const visible = 0.01
 
 func utilisation(a *profile.Analysis, d *profile.Device) render.Figure {
 	width := float64(d.Wall) / float64(len(d.Bins))

@@ -77,6 +77,8 @@ func TestEveryVerbEndsWhenInterrupted(t *testing.T) {
 		{"generate baseline --baseline 1h --prometheus " + mute.URL, 0, cli.ExitInterrupted, "error: interrupted"},
 		{"generate preview --prometheus " + mute.URL, 0, cli.ExitInterrupted, "error: interrupted"},
 		{"generate openmetrics " + fifo, 0, cli.ExitInterrupted, "error: interrupted"},
+		{"profile " + fifo, 0, cli.ExitInterrupted, "error: interrupted"},
+		{"profile capture " + mute.URL, 0, cli.ExitInterrupted, "error: interrupted"},
 		{"demo", 2 * time.Second, cli.ExitInterrupted, "error: interrupted"},
 		{"demo --fast --scenario all", 0, cli.ExitInterrupted, "error: interrupted"},
 	} {

@@ -72,7 +72,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	}
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.AddCommand(newDiagnoseCommand(), newRecordCommand(), newExplainCommand(), newBenchCommand(), newDemoCommand(), newSimulateCommand(), newTuneCommand(), newGenerateCommand(), newAuditCommand(), newGatewayCommand(), newVersionCommand())
+	root.AddCommand(newDiagnoseCommand(), newRecordCommand(), newExplainCommand(), newBenchCommand(), newDemoCommand(), newSimulateCommand(), newTuneCommand(), newGenerateCommand(), newAuditCommand(), newGatewayCommand(), newProfileCommand(), newVersionCommand())
 	root.Version = version.Get().Version // of --version
 	suggest(root)
 	layHelp(root)

@@ -97,8 +97,14 @@ func (t *text) finding(d *diagnose.Diagnosis, f *diagnose.Finding) {
 			t.Paragraph("  ", "  ", render.Clean(render.Sentence(r)))
 		}
 	}
-	for i := range f.Fixes {
-		fix := &f.Fixes[i]
+	t.fixes(f.Fixes)
+	t.Paragraph("  Runbook: ", "    ", "sixty explain "+f.Pathology.ID)
+}
+
+// fixes shows the first remedy in full.
+func (t *text) fixes(fixes []catalog.Fix) {
+	for i := range fixes {
+		fix := &fixes[i]
 		switch {
 		case i == 0:
 			t.Heading("FIX")
@@ -110,7 +116,6 @@ func (t *text) finding(d *diagnose.Diagnosis, f *diagnose.Finding) {
 			t.Paragraph("  or: ", "      ", alternative(fix))
 		}
 	}
-	t.Paragraph("  Runbook: ", "    ", "sixty explain "+f.Pathology.ID)
 }
 
 // fix shows a remedy in full.

@@ -1,0 +1,236 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/fileio"
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/profile"
+	"github.com/sixty-dev/sixty/internal/profile/finding"
+	"github.com/sixty-dev/sixty/internal/profile/tracefile"
+	"github.com/sixty-dev/sixty/internal/report/profilereport"
+)
+
+const profileLong = `Says where a GPU's time went: what dominates, why the GPU was idle, and what to change.
+
+It reads traces of torch.profiler (.json, .json.gz; NVIDIA, AMD or CPU) and exports of
+Nsight Systems (nsys export --type sqlite). Several files, or a directory, are the
+ranks of one job. sixty profile how says how to take a trace, sixty profile capture
+takes one of a running vLLM.
+
+Exit codes: 0 done, 1 a finding of at least --fail-on, 2 not a trace.`
+
+const profileExample = `  sixty profile trace.json.gz
+  sixty profile rank0.json.gz rank1.json.gz --html profile.html
+  sixty profile decode.sqlite --full
+  sixty profile diff before.json.gz after.json.gz --gate 3%
+  sixty profile capture http://localhost:8000 --dir traces --steps 20`
+
+type profileFlags struct {
+	read                      readFlags
+	output, failOn, color     string
+	full                      bool
+	html, folded, pprof, trim string
+}
+
+// readFlags say how traces are read and judged.
+type readFlags struct {
+	maxEvents int
+	set       []string
+}
+
+func (f *readFlags) register(s *pflag.FlagSet) {
+	s.IntVar(&f.maxEvents, "max-events", profile.DefaultLimit, "hold at most so many events of a trace, 24 to 32 bytes each: of a longer one the beginning")
+}
+
+func newProfileCommand() *cobra.Command {
+	f := &profileFlags{}
+	cmd := &cobra.Command{
+		Use:     "profile TRACE…",
+		Short:   "Where the GPU's time goes, from torch.profiler and Nsight Systems traces",
+		Long:    profileLong,
+		Example: profileExample,
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return hint.With(errors.New("no trace was given"), "sixty profile TRACE.json.gz; sixty profile how says how to take one")
+			}
+			return runProfile(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args, f)
+		},
+	}
+	s := cmd.Flags()
+	s.StringVarP(&f.output, "output", "o", "text", "text or json")
+	s.BoolVarP(&f.full, "full", "v", false, "show everything: evidence, steps, kernels, rates, devices")
+	s.BoolVar(&f.full, "verbose", false, "the same as --full")
+	_ = s.MarkHidden("verbose") // it was registered above
+	s.StringVar(&f.failOn, "fail-on", "never", "least severity of a finding that exits with 1: page, ticket, info or never")
+	s.StringVar(&f.html, "html", "", "write a page with charts and a flame graph to a `file`")
+	s.StringVar(&f.folded, "folded", "", "write stacks with their GPU time to a `file`, for flamegraph.pl and speedscope")
+	s.StringVar(&f.pprof, "pprof", "", "write stacks with their GPU time to a `file`, for go tool pprof")
+	s.StringVar(&f.trim, "trim", "", "write the worst steps as a small trace to a `file`, for ui.perfetto.dev")
+	s.StringArrayVar(&f.read.set, "set", nil, "set a threshold, as `name=value` in its base unit; may be repeated (--full names them)")
+	s.StringVar(&f.color, "color", "auto", "auto, always or never")
+	f.read.register(s)
+	cmd.AddCommand(newProfileDiffCommand(), newProfileHowCommand(), newProfileCaptureCommand())
+	return cmd
+}
+
+func runProfile(ctx context.Context, stdout, stderr io.Writer, args []string, f *profileFlags) error {
+	if f.output != "text" && f.output != "json" {
+		return fmt.Errorf("--output: %q is neither text nor json", f.output)
+	}
+	failOn := catalog.Severity(math.MaxUint8)
+	if f.failOn != "never" {
+		var err error
+		if failOn, err = catalog.ParseSeverity(f.failOn); err != nil {
+			return fmt.Errorf("--fail-on: %w, or never", err)
+		}
+	}
+	set, err := f.read.thresholds()
+	if err != nil {
+		return err
+	}
+	p, first, err := f.read.profile(ctx, stderr, args, f.trim != "")
+	if err != nil {
+		return err
+	}
+	v := finding.Judge(p, set)
+	if err := f.files(p, first, &v); err != nil {
+		return err
+	}
+	if f.output == "json" {
+		err = profilereport.JSON(stdout, p, &v)
+	} else {
+		err = profilereport.Text(stdout, p, &v, profilereport.Options{Options: terminal(stdout, f.color), Full: f.full})
+	}
+	if err != nil {
+		return err
+	}
+	for i := range v.Findings {
+		if v.Findings[i].Severity >= failOn {
+			return errFound
+		}
+	}
+	return nil
+}
+
+// files writes what else was asked for.
+func (f *profileFlags) files(p *profile.Profile, t *profile.Timeline, v *finding.Verdict) error {
+	for _, out := range []struct {
+		path  string
+		write func(io.Writer) error
+	}{
+		{f.html, func(w io.Writer) error { return profilereport.HTML(w, p, v) }},
+		{f.folded, func(w io.Writer) error { return p.Ranks[0].Stacks.Folded(w) }},
+		{f.pprof, func(w io.Writer) error { return p.Ranks[0].Stacks.Pprof(w) }},
+		{f.trim, func(w io.Writer) error { return t.Trim(w, p.Ranks[0]) }},
+	} {
+		if out.path == "" {
+			continue
+		}
+		if err := fileio.Write(out.path, out.write); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// thresholds reads --set.
+func (f *readFlags) thresholds() (map[string]float64, error) {
+	set := map[string]float64{}
+	var names []string
+	for _, t := range finding.Thresholds() {
+		names = append(names, t.Name)
+	}
+	for _, text := range f.set {
+		name, value, ok := strings.Cut(text, "=")
+		v, err := strconv.ParseFloat(value, 64)
+		switch {
+		case !ok, err != nil, math.IsNaN(v) || math.IsInf(v, 0):
+			return nil, hint.With(fmt.Errorf("--set: %q is not name=number", text), "write it as "+names[0]+"=0.5")
+		case !strings.Contains(" "+strings.Join(names, " ")+" ", " "+name+" "):
+			return nil, hint.With(fmt.Errorf("--set: there is no threshold %q", name), "one of "+strings.Join(names, ", "))
+		}
+		set[name] = v
+	}
+	return set, nil
+}
+
+// collectAfter is by how many percent the memory may grow between two collections.
+const collectAfter = 25
+
+// profile reads and analyses traces, one after the other: a job may have a thousand. The
+// first one's timeline is returned where it is wanted. A trace among several that cannot be
+// read makes the profile partial.
+func (f *readFlags) profile(ctx context.Context, stderr io.Writer, args []string, keep bool) (*profile.Profile, *profile.Timeline, error) {
+	var paths []string
+	for _, a := range args {
+		list, err := tracefile.List(a)
+		if err != nil {
+			return nil, nil, err
+		}
+		paths = append(paths, list...)
+	}
+	if f.maxEvents < 1000 {
+		return nil, nil, errors.New("--max-events: want at least 1000")
+	}
+	// A timeline has few pointers and grows little garbage: collecting often costs nothing,
+	// and rarely twice the memory.
+	defer debug.SetGCPercent(debug.SetGCPercent(collectAfter))
+	line := newProgress(stderr)
+	defer line.clear()
+	var ranks []*profile.Analysis
+	var first *profile.Timeline
+	var failed []error
+	for i, path := range paths {
+		if len(paths) > 1 {
+			line.show("reading %d of %d: %s", i+1, len(paths), path)
+		}
+		t, err := tracefile.Read(ctx, path, f.maxEvents)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil, nil, context.Cause(ctx)
+			}
+			failed = append(failed, err)
+			continue
+		}
+		t.Consume = !keep
+		a := profile.Analyze(t)
+		if len(ranks) > 0 {
+			a.Forget()
+		} else if keep {
+			first = t
+		}
+		ranks = append(ranks, a)
+	}
+	if len(ranks) == 0 {
+		return nil, nil, failed[0]
+	}
+	p := profile.Combine(ranks)
+	for i, err := range failed {
+		if i == 3 {
+			p.Partial = append(p.Partial, fmt.Sprintf("%d more traces could not be read", len(failed)-3))
+			break
+		}
+		p.Partial = append(p.Partial, err.Error())
+	}
+	return p, first, nil
+}
+
+// exists reports whether a path is there.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

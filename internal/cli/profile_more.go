@@ -1,0 +1,251 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/config"
+	"github.com/spf13/cobra"
+
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/profile"
+	"github.com/sixty-dev/sixty/internal/profile/capture"
+	"github.com/sixty-dev/sixty/internal/profile/tracefile"
+	"github.com/sixty-dev/sixty/internal/render"
+	"github.com/sixty-dev/sixty/internal/report/profilereport"
+)
+
+type profileDiffFlags struct {
+	read                readFlags
+	gate, output, color string
+	full                bool
+}
+
+func newProfileDiffCommand() *cobra.Command {
+	f := &profileDiffFlags{}
+	cmd := &cobra.Command{
+		Use:   "diff BEFORE AFTER",
+		Short: "What grew between two traces, for each step and token",
+		Long: `Compares two traces, or directories with the traces of all ranks: for each step of the
+phase that both have most of, and for each token where batches are annotated; without
+steps as a whole. Differences that chance explains are said to be (Welch's t-test over
+steps, p < 0.01).
+
+Exit codes: 0 done, or within --gate; 1 worse by more than --gate, and not by chance; 2
+not a trace.`,
+		Example: `  sixty profile diff before.json.gz after.json.gz
+  sixty profile diff main.sqlite branch.sqlite --gate 3%`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runProfileDiff(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args, f)
+		},
+	}
+	s := cmd.Flags()
+	s.StringVar(&f.gate, "gate", "", "exit with 1 if a step takes longer by more than this `share`: 3% or 0.03")
+	s.StringVarP(&f.output, "output", "o", "text", "text or json")
+	s.BoolVarP(&f.full, "full", "v", false, "show more kernels")
+	s.StringVar(&f.color, "color", "auto", "auto, always or never")
+	f.read.register(s)
+	return cmd
+}
+
+func runProfileDiff(ctx context.Context, stdout, stderr io.Writer, args []string, f *profileDiffFlags) error {
+	if f.output != "text" && f.output != "json" {
+		return fmt.Errorf("--output: %q is neither text nor json", f.output)
+	}
+	gate, err := parseGate(f.gate)
+	if err != nil {
+		return err
+	}
+	var both [2]*profile.Profile
+	for i, path := range args {
+		if both[i], _, err = f.read.profile(ctx, stderr, []string{path}, false); err != nil {
+			return err
+		}
+	}
+	d := profile.Compare(both[0], both[1])
+	if f.output == "json" {
+		err = profilereport.DiffJSON(stdout, d, gate)
+	} else {
+		err = profilereport.Diff(stdout, d, gate, profilereport.Options{Options: terminal(stdout, f.color), Full: f.full})
+	}
+	if err == nil && gate >= 0 && d.Worse(gate) {
+		return errFound
+	}
+	return err
+}
+
+// parseGate reads "3%" or "0.03"; -1 is none.
+func parseGate(text string) (float64, error) {
+	if text == "" {
+		return -1, nil
+	}
+	number, percent := strings.CutSuffix(strings.TrimSpace(text), "%")
+	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if percent {
+		v /= 100
+	}
+	if err != nil || math.IsNaN(v) || v < 0 || v > 100 {
+		return 0, hint.With(fmt.Errorf("--gate: %q is no share", text), "write it as 3% or 0.03")
+	}
+	return v, nil
+}
+
+func newProfileHowCommand() *cobra.Command {
+	var version, model, dir, tool string
+	var steps int
+	cmd := &cobra.Command{
+		Use:   "how",
+		Short: "How to take a trace, with the commands of your version",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			release := engine.DefaultRelease
+			if version != "" {
+				var err error
+				if release, err = engine.ParseRelease(version); err != nil {
+					return fmt.Errorf("--vllm-version: %w", err)
+				}
+			}
+			if tool != "" && tool != "torch" && tool != "nsys" {
+				return fmt.Errorf("--tool: %q is neither torch nor nsys", tool)
+			}
+			if err := checkSteps(steps); err != nil {
+				return err
+			}
+			t := render.NewText(terminal(cmd.OutOrStdout(), "auto"))
+			t.Paragraph("", "", fmt.Sprintf("With vLLM %s, %d steps:", release, steps))
+			for _, w := range capture.Ways(release, model, dir, steps) {
+				if tool != "" && w.Tool != tool {
+					continue
+				}
+				t.Heading(w.Title)
+				for _, c := range w.Commands {
+					t.Command("  ", c)
+				}
+				for _, n := range w.Notes {
+					t.Paragraph("  * ", "    ", n)
+				}
+			}
+			if tool != "nsys" {
+				t.Heading("A program of your own")
+				for line := range strings.Lines(capture.Schedule(dir, steps)) {
+					t.Line("  " + strings.TrimRight(line, "\n"))
+				}
+			}
+			_, err := t.WriteTo(cmd.OutOrStdout())
+			return err
+		},
+	}
+	s := cmd.Flags()
+	s.StringVar(&version, "vllm-version", "", "the vLLM `release` (default: "+string(engine.DefaultRelease)+")")
+	s.StringVar(&model, "model", "$MODEL", "the model's name")
+	s.StringVar(&dir, "dir", "/tmp/traces", "where traces go; an absolute path")
+	s.StringVar(&tool, "tool", "", "torch or nsys (default: both)")
+	s.IntVar(&steps, "steps", 20, "steps of the engine to record")
+	return cmd
+}
+
+const maxProfileSteps = 10_000
+
+func checkSteps(steps int) error {
+	if steps < 1 || steps > maxProfileSteps {
+		return hint.With(fmt.Errorf("--steps: want 1 to %d", maxProfileSteps), "twenty steps are enough for shares, two hundred for their spread")
+	}
+	return nil
+}
+
+type profileCaptureFlags struct {
+	steps, load   int
+	longest, wait time.Duration
+	dir           string
+	largest       int64
+	http          httpFlags
+	profile       profileFlags
+}
+
+func newProfileCaptureCommand() *cobra.Command {
+	f := &profileCaptureFlags{}
+	cmd := &cobra.Command{
+		Use:   "capture URL",
+		Short: "Take a trace of a running vLLM, and analyse it",
+		Long: `Starts and stops the profiler of a running vLLM, which must have been started with one
+(sixty profile how prints the command). It waits for --steps steps of the engine and
+no longer than --longest, stops the profiler also when it is interrupted, and makes
+requests where the server has none. With --dir, the directory of the server's
+torch_profiler_dir as it is seen from here, the traces are analysed at once.`,
+		Example: `  sixty profile capture http://localhost:8000 --dir /tmp/traces --steps 20`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runProfileCapture(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], f)
+		},
+	}
+	s := cmd.Flags()
+	s.IntVar(&f.steps, "steps", 20, "steps of the engine to record")
+	s.DurationVar(&f.longest, "longest", 30*time.Second, "stop after this long, however few steps there were")
+	s.DurationVar(&f.wait, "stop-wait", 10*time.Minute, "wait so long for the server to write its traces")
+	s.StringVar(&f.dir, "dir", "", "the server's torch_profiler_dir, as a `directory` here")
+	s.Int64Var(&f.largest, "largest", 4096, "stop when the new traces are larger than so many MiB together")
+	s.IntVar(&f.load, "load", 8, "requests at once to make where the server has none; 0 makes none")
+	f.http.register(s)
+	s.StringVarP(&f.profile.output, "output", "o", "text", "of the analysis: text or json")
+	s.BoolVarP(&f.profile.full, "full", "v", false, "show everything")
+	s.StringVar(&f.profile.html, "html", "", "write a page with charts to a `file`")
+	f.profile.failOn, f.profile.color = "never", "auto"
+	f.profile.read.register(s)
+	return cmd
+}
+
+func runProfileCapture(ctx context.Context, stdout, stderr io.Writer, address string, f *profileCaptureFlags) error {
+	if err := checkSteps(f.steps); err != nil {
+		return err
+	}
+	if f.longest < time.Second || f.wait < time.Second || f.load < 0 || f.load > 1024 || f.largest < 1 {
+		return errors.New("want --longest and --stop-wait of at least 1s, --load from 0 to 1024, --largest of at least 1")
+	}
+	if f.dir != "" && !exists(f.dir) {
+		return hint.With(fmt.Errorf("--dir: there is no directory %s here", f.dir), "where the server runs elsewhere leave --dir out, and copy the traces from there")
+	}
+	if !strings.Contains(address, "://") {
+		address = "http://" + address
+	}
+	settings, err := f.http.config()
+	if err != nil {
+		return err
+	}
+	client, err := config.NewClientFromConfig(settings, "sixty_profile", config.WithUserAgent("sixty"))
+	if err != nil {
+		return fmt.Errorf("HTTP settings: %w", err)
+	}
+	defer client.CloseIdleConnections()
+	line := newProgress(stderr)
+	r, err := capture.Run(ctx, capture.Config{
+		Base: address, Client: client, Steps: f.steps, Longest: f.longest, StopWait: f.wait, Dir: f.dir, Load: f.load, Largest: f.largest << 20, Progress: line.show,
+	})
+	line.clear()
+	if r != nil {
+		notes(stderr, r.Notes)
+	}
+	if err != nil {
+		return err
+	}
+	steps := "steps are not counted"
+	if r.Steps >= 0 {
+		steps = render.Plural(r.Steps, "step")
+	}
+	fmt.Fprintf(stderr, "profiled for %s: %s\n", r.Took.Round(time.Millisecond), steps)
+	if f.dir == "" {
+		fmt.Fprintf(stdout, "the traces are where the server writes them: its torch_profiler_dir, or nsys' -o\nanalyse them with: sixty profile DIRECTORY\n")
+		return nil
+	}
+	for _, file := range r.Files {
+		fmt.Fprintln(stderr, file)
+	}
+	return runProfile(ctx, stdout, stderr, tracefile.Workers(r.Files), &f.profile)
+}

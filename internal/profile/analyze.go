@@ -1,0 +1,521 @@
+package profile
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Cause is why a device did nothing.
+type Cause uint8
+
+// The causes.
+const (
+	HostLate    Cause = iota // the host had not launched the next kernel yet, and was at work
+	LaunchGap                // it was launched: what a launch takes, and what lies between two kernels
+	CommWait                 // it waited for communication
+	CopyWait                 // it waited for a copy
+	Dependency               // it was queued, and waited for another stream or an event
+	NothingToDo              // the host had nothing to launch
+	NotRecorded              // the launch is not in the trace
+	Causes                   // how many there are
+)
+
+var causeNames = [Causes]string{
+	"host late", "launch gaps", "waiting for communication", "waiting for copies", "waiting for another stream", "nothing to do", "launch not recorded",
+}
+
+func (c Cause) String() string { return causeNames[min(c, Causes-1)] }
+
+// Times that tell causes apart, in nanoseconds.
+const (
+	// shortGap is what lies between two kernels that are both queued: 1 to 3 µs on an
+	// NVIDIA GPU, up to 15 µs on AMD's, more between graphs.
+	shortGap = 20_000
+	// quiet is how long a host must do nothing that was recorded until it is believed
+	// to have nothing to do, rather than to compute in Python what no event shows.
+	quiet = 10_000_000
+	// small is the duration below which a kernel's launch, 2 to 5 µs on the host,
+	// begins to cost as much as the kernel.
+	small = 10_000
+	// breath is between two calls of a host that is at work.
+	breath = 1_000_000
+)
+
+// bins is into how many parts a device's time is divided for charts.
+const bins = 240
+
+// A Bin is a part of a device's time: nanoseconds of each sort.
+type Bin struct{ Compute, Communication, Copies int64 }
+
+// GroupTime is what a group of kernels took.
+type GroupTime struct {
+	Time  int64 // of the wall clock; what overlaps counts once
+	Sum   int64 // of all durations
+	Count int
+}
+
+// A Device is where one device's time went. All times are nanoseconds of the wall
+// clock: Compute + Exposed + ExposedCopies + the causes of idleness = Wall.
+type Device struct {
+	ID    int
+	Name  string
+	CPU   bool // a thread that computes; there is no GPU in the trace
+	From  int64
+	Wall  int64 // from the first activity to the last
+	Busy  int64
+	Idle  [Causes]int64
+	Group [Groups]GroupTime
+
+	Compute       int64 // at least one computing kernel ran
+	Communication int64 // at least one of communication ran
+	Hidden        int64 // of which behind computation
+	Exposed       int64 // and not
+	ExposedCopies int64 // copies and memsets while nothing else ran
+
+	Kernels    int
+	Small      int // kernels of less than 10 µs
+	SmallTime  int64
+	Graph      int   // kernels that a graph replayed
+	Blocks     int   // kernels whose grid is known
+	Narrow     int   // of which with fewer blocks than the GPU has multiprocessors
+	NarrowTime int64 // and what they took
+	WholeGraph int   // graphs recorded without their kernels
+	CopyBytes  uint64
+	CopyTime   int64
+	Streams    int
+	LongestGap int64
+	Bins       []Bin
+	Waits      []int64 // durations of communication kernels, in order: what ranks are compared by
+
+	processes []int64
+	longestAt int64 // when the longest gap begins
+}
+
+// IdleTime is how long the device did nothing.
+func (d *Device) IdleTime() int64 { return d.Wall - d.Busy }
+
+// Share is a part of the device's wall time.
+func (d *Device) Share(ns int64) float64 {
+	if d.Wall <= 0 {
+		return 0
+	}
+	return float64(ns) / float64(d.Wall)
+}
+
+// A KernelStat is what one kernel took, all its runs together.
+type KernelStat struct {
+	Name     string // in full
+	Short    string
+	Group    Group
+	Count    int
+	Sum, Max int64
+	Graph    int // runs that a graph replayed
+	Operator string
+}
+
+// Host is what the threads did that launch.
+type Host struct {
+	Launches, GraphLaunches int
+	LaunchTime              int64
+	Syncs                   int
+	SyncTime                int64
+	Stacks                  bool
+	Threads                 int
+}
+
+// An Analysis is what became of one timeline.
+type Analysis struct {
+	Source      string
+	Tool        string
+	Rank, World int
+	Base        int64
+	From, Span  int64 // of everything in the trace
+	Events      int64
+	Devices     []*Device
+	Steps       []Step
+	StepsBy     string // how steps were told apart; "" is not at all
+	Kernels     []KernelStat
+	Host        Host
+	Roofline    []Rate
+	Memory      map[int][]MemoryPoint
+	GPUs        map[int]GPU
+	Stacks      *Stacks
+	VLLM        bool // its names are of vLLM
+	Quantised   bool // products' names say so
+	Partial     []string
+	Notes       []string
+}
+
+// Analyze says where the time of a timeline went.
+func Analyze(t *Timeline) *Analysis {
+	a := &Analysis{
+		Source: t.Source, Tool: t.Tool, Rank: t.Rank, World: t.World, Base: t.Base, Events: t.Events, GPUs: t.GPUs,
+		Partial: t.Partial, Notes: t.Notes, Memory: map[int][]MemoryPoint{}, Stacks: newStacks(t.Names),
+	}
+	for id, m := range t.Memory {
+		a.Memory[id] = m.Points
+	}
+	z := &analyzer{Timeline: t, Analysis: a, hosts: map[int64]*host{}, kernels: map[uint64]*kernelSum{}}
+	z.names()
+	z.steps()
+	z.span()
+	z.threads()
+	z.devices()
+	if len(a.Devices) == 0 {
+		z.processors()
+	}
+	z.finish()
+	return a
+}
+
+// Forget lets go of what is shown of one rank alone: the stacks, and the single steps'
+// groups. A thousand ranks are held at once.
+func (a *Analysis) Forget() {
+	a.Stacks = nil
+	for _, d := range a.Devices {
+		d.Bins = nil
+	}
+}
+
+// analyzer is one analysis under way.
+type analyzer struct {
+	*Timeline
+	*Analysis
+	info    []nameInfo
+	hosts   map[int64]*host // by process
+	kernels map[uint64]*kernelSum
+	rates   map[uint32]*rate
+	order   []*host
+}
+
+// nameInfo is what follows from a name alone.
+type nameInfo struct {
+	group   Group
+	gives   Group // the group that it gives to vague kernels below it; Groups is none
+	step    *batch
+	launch  bool
+	graph   bool
+	sync    bool
+	waits   bool // a Python function that waits for work
+	samples bool
+}
+
+func (z *analyzer) names() {
+	z.info = make([]nameInfo, len(z.Timeline.Names.Text))
+	for i, text := range z.Timeline.Names.Text {
+		n := &z.info[i]
+		n.group, n.gives = GroupOf(text), Groups
+		if g, ok := purpose(text); ok {
+			n.gives = g
+		}
+		n.graph = strings.Contains(text, "GraphLaunch")
+		n.launch = n.graph || strings.Contains(text, "Launch") || strings.Contains(text, "Memcpy") || strings.Contains(text, "Memset")
+		n.sync = strings.Contains(text, "Synchronize")
+		n.waits = waits(text)
+		z.VLLM = z.VLLM || strings.Contains(text, "vllm") || strings.HasPrefix(text, "execute_context_")
+		if n.group == GEMM || n.group == MoE {
+			z.Quantised = z.Quantised || quantised(text)
+		}
+		n.samples = strings.Contains(text, "/sample/") || strings.Contains(text, "sampler.py") || strings.Contains(text, "model_runner: sample")
+	}
+}
+
+// quantised reports whether a product's name says that its weights have few bits.
+func quantised(name string) bool {
+	n := strings.ToLower(name)
+	for _, w := range []string{"fp8", "e4m3", "e5m2", "fp4", "int8", "int4", "s8_", "i8i8", "awq", "gptq", "marlin", "w8a8", "w4a16", "scaled_mm"} {
+		if strings.Contains(n, w) {
+			return true
+		}
+	}
+	return false
+}
+
+// waits reports whether a Python function waits for something to do.
+func waits(text string) bool {
+	for _, w := range []string{"poll", "select.", "selectors.py", "queue.py", "epoll", "recv", "acquire", "lock.wait", "time.sleep", "threading.py", "wait_for", "zmq"} {
+		if strings.Contains(text, w) {
+			return !strings.Contains(text, "_bootstrap") && !strings.Contains(text, ": run")
+		}
+	}
+	return false
+}
+
+// span finds when the trace begins and ends.
+func (z *analyzer) span() {
+	first, last := int64(math.MaxInt64), int64(math.MinInt64)
+	hold := func(start, dur int64) {
+		first, last = min(first, start), max(last, start+dur)
+	}
+	for _, s := range z.Streams {
+		for k := range s.Work {
+			s.Work[k].All(func(a *Activity) bool { hold(a.Start, a.Dur); return true })
+		}
+	}
+	for _, h := range z.Timeline.Threads {
+		for k := range h.Calls {
+			if Class(k) != Python { // frames that were open before the trace began
+				h.Calls[k].All(func(c *Call) bool { hold(c.Start, c.Dur); return true })
+			}
+		}
+	}
+	if first <= last {
+		z.From, z.Span = first, last-first
+	}
+}
+
+// host is what the threads of one process did.
+type host struct {
+	process  int64
+	launches Log[launch]
+	table    []int32 // by correlation, from base on; the number of the launch and one
+	base     uint32
+	sparse   map[uint32]int32
+	steps    []int32 // the numbers of its steps, in order of time
+	busy     []span  // while it was at work
+	idle     []span  // while it waited in Python
+}
+
+type span struct{ from, to int64 }
+
+// launch is a call that put work on a device.
+type launch struct {
+	start      int64
+	began      int64 // when the operator whose work is known began
+	corr, op   uint32
+	step, node int32
+	gives      Group
+	graph      bool
+}
+
+func (z *analyzer) host(process int64) *host {
+	h := z.hosts[process]
+	if h == nil {
+		h = &host{process: process}
+		z.hosts[process] = h
+		z.order = append(z.order, h)
+	}
+	return h
+}
+
+// index makes launches be found by their correlation.
+func (h *host) index() {
+	if h.launches.n == 0 {
+		return
+	}
+	lo, hi := uint32(math.MaxUint32), uint32(0)
+	for l := range h.launches.All {
+		lo, hi = min(lo, l.corr), max(hi, l.corr)
+	}
+	number := int32(0) // bounded by the events held
+	if n := uint64(hi-lo) + 1; n <= 16*uint64(h.launches.n)+1024 {
+		h.base, h.table = lo, make([]int32, n)
+		for l := range h.launches.All {
+			number++
+			h.table[l.corr-lo] = number
+		}
+		return
+	}
+	h.sparse = make(map[uint32]int32, h.launches.n)
+	for l := range h.launches.All {
+		number++
+		h.sparse[l.corr] = number
+	}
+}
+
+func (h *host) find(corr uint32) *launch {
+	if h == nil || corr == 0 {
+		return nil
+	}
+	i := int32(0)
+	switch {
+	case h.sparse != nil:
+		i = h.sparse[corr]
+	case corr >= h.base && uint64(corr-h.base) < uint64(len(h.table)):
+		i = h.table[corr-h.base]
+	}
+	if i == 0 {
+		return nil
+	}
+	return h.launches.at(int(i - 1))
+}
+
+// frame is a call on a thread's stack.
+type frame struct {
+	end   int64
+	name  uint32
+	class Class
+	node  int32
+	gives Group
+	op    uint32 // the outermost operator below the annotations
+	shape uint32 // the innermost operator whose work is known
+	began int64  // when that one began
+	step  bool   // of a step: stacks of all steps are told as one
+}
+
+const maxStack = 512
+
+// merged calls yield for the calls of a thread in order of their start.
+func (h *Thread) merged(yield func(Class, *Call)) {
+	type head struct {
+		c, i  int
+		class Class
+	}
+	var heads []head
+	for k := range h.Calls {
+		if h.Calls[k].n > 0 {
+			heads = append(heads, head{class: Class(k)})
+		}
+	}
+	at := func(x *head) *Call { return &h.Calls[x.class].chunks[x.c][x.i] }
+	for len(heads) > 0 {
+		best := 0
+		for i := 1; i < len(heads); i++ {
+			a, b := at(&heads[i]), at(&heads[best])
+			if a.Start < b.Start || a.Start == b.Start && a.Dur > b.Dur {
+				best = i
+			}
+		}
+		x := &heads[best]
+		yield(x.class, at(x))
+		if x.i++; x.i == len(h.Calls[x.class].chunks[x.c]) {
+			x.i, x.c = 0, x.c+1
+			if x.c == len(h.Calls[x.class].chunks) {
+				heads = slices.Delete(heads, best, best+1)
+			}
+		}
+	}
+}
+
+// threads goes through what the threads did: which launches there were, below what, and
+// when their process was at work.
+func (z *analyzer) threads() {
+	for _, h := range z.Timeline.Threads {
+		z.thread(h)
+		if z.Consume && len(z.Streams) > 0 {
+			h.Calls = [classes]Log[Call]{}
+		}
+	}
+	for _, p := range z.order {
+		p.busy, p.idle = union(p.busy), union(p.idle)
+		p.index()
+	}
+	z.Host.Stacks = z.Timeline.Stacks
+}
+
+func (z *analyzer) thread(h *Thread) {
+	p := z.host(h.Process)
+	var stack []frame
+	var busy, idle []span
+	launches, step := 0, 0
+	cover := func(list *[]span, from, to int64) {
+		if n := len(*list); n > 0 && from-(*list)[n-1].to <= breath && from >= (*list)[n-1].from {
+			(*list)[n-1].to = max((*list)[n-1].to, to)
+			return
+		}
+		*list = append(*list, span{from, to})
+	}
+	h.merged(func(class Class, c *Call) {
+		for len(stack) > 0 && stack[len(stack)-1].end <= c.Start {
+			stack = stack[:len(stack)-1]
+		}
+		info := &z.info[c.Name]
+		end := c.Start + c.Dur
+		f := frame{end: end, name: c.Name, class: class, gives: Groups, step: class == Annotation && info.step != nil}
+		if n := len(stack); n > 0 {
+			f.gives, f.op, f.shape, f.began = stack[n-1].gives, stack[n-1].op, stack[n-1].shape, stack[n-1].began
+		}
+		switch class {
+		case Runtime:
+			if info.sync {
+				z.Host.Syncs++
+				z.Host.SyncTime += c.Dur
+			} else {
+				cover(&busy, c.Start, end)
+			}
+			if !info.launch || c.Correlation == 0 {
+				break
+			}
+			launches++
+			z.Host.Launches++
+			z.Host.LaunchTime += c.Dur
+			if info.graph {
+				z.Host.GraphLaunches++
+			}
+			for step < len(p.steps) && z.Steps[p.steps[step]].Start <= c.Start {
+				step++
+			}
+			l := launch{start: c.Start, corr: c.Correlation, op: f.op, step: -1, gives: f.gives, began: f.began, graph: info.graph}
+			if step > 0 {
+				l.step = p.steps[step-1]
+				z.Steps[l.step].Launches++
+			}
+			l.op = f.shape
+			if l.op == 0 {
+				l.op = f.op
+			}
+			l.node = z.Analysis.Stacks.path(stack)
+			p.launches.add(l, l.start)
+			return
+		case Op:
+			cover(&busy, c.Start, end)
+			if f.gives == Groups {
+				f.gives = info.gives
+			}
+			if f.op == 0 {
+				f.op = c.Name
+			}
+			if z.Timeline.Names.Shape(c.Name).Flops > 0 {
+				f.shape, f.began = c.Name, c.Start
+			}
+		case Annotation:
+			if info.step != nil && z.StepsBy != stepsByProfiler {
+				cover(&busy, c.Start, end)
+			}
+			if info.samples && f.gives == Groups {
+				f.gives = Sampling
+			}
+		case Python:
+			if info.waits {
+				cover(&idle, c.Start, end)
+			}
+			if info.samples && f.gives == Groups {
+				f.gives = Sampling
+			}
+		}
+		if len(stack) < maxStack {
+			stack = append(stack, f)
+		}
+	})
+	if launches > 0 {
+		z.Host.Threads++
+		p.busy = append(p.busy, busy...)
+		p.idle = append(p.idle, idle...)
+	}
+}
+
+// union merges spans that touch.
+func union(list []span) []span {
+	slices.SortFunc(list, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	out := list[:0]
+	for _, s := range list {
+		if n := len(out); n > 0 && s.from <= out[n-1].to {
+			out[n-1].to = max(out[n-1].to, s.to)
+			continue
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// covered is how much of a time lies in one of the spans.
+func covered(list []span, from, to int64) int64 {
+	i, _ := slices.BinarySearchFunc(list, from, func(s span, at int64) int { return cmp.Compare(s.to, at) })
+	sum := int64(0)
+	for ; i < len(list) && list[i].from < to; i++ {
+		sum += max(0, min(to, list[i].to)-max(from, list[i].from))
+	}
+	return sum
+}

@@ -1,0 +1,390 @@
+package profile
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// made is a timeline while a test makes it; times are microseconds.
+type made struct {
+	*Timeline
+	corr uint32
+}
+
+func newMade() *made { return &made{Timeline: New("test", "test", 0)} }
+
+// on adds a kernel without its launch.
+func (m *made) on(device int, stream int64, kind Kind, name string, start, dur int64) {
+	m.AddActivity(0, device, stream, kind, Activity{Start: 1000 * start, Dur: 1000 * dur, Name: m.Names.ID([]byte(name)), Size: 1})
+}
+
+// launched adds a kernel and its launch of 5 µs.
+func (m *made) launched(name string, launch, start, dur int64) {
+	m.corr++
+	m.call(Runtime, "cudaLaunchKernel", launch, 5, m.corr)
+	m.AddActivity(0, 0, 7, Kernel, Activity{Start: 1000 * start, Dur: 1000 * dur, Name: m.Names.ID([]byte(name)), Size: 1, Correlation: m.corr})
+}
+
+func (m *made) call(class Class, name string, start, dur int64, corr uint32) {
+	m.AddCall(0, 1, class, Call{Start: 1000 * start, Dur: 1000 * dur, Name: m.Names.ID([]byte(name)), Correlation: corr})
+}
+
+func (m *made) device(t *testing.T) (*Analysis, *Device) {
+	t.Helper()
+	m.Close()
+	a := Analyze(m.Timeline)
+	if len(a.Devices) == 0 {
+		t.Fatal("no devices")
+	}
+	return a, a.Devices[0]
+}
+
+const us = 1000
+
+// TestOverlapCountsOnce: two streams compute at once, communication is hidden in part, a
+// copy behind a kernel costs nothing.
+func TestOverlapCountsOnce(t *testing.T) {
+	m := newMade()
+	m.on(0, 1, Kernel, "sgemm", 0, 100)
+	m.on(0, 2, Kernel, "flash_fwd_kernel", 50, 100) // 50 both, 50 alone
+	m.on(0, 3, Kernel, "ncclDevKernel_AllReduce_Sum", 120, 80)
+	m.on(0, 4, Copy, "Memcpy HtoD (Host -> Device)", 140, 80)
+	m.on(0, 4, Copy, "Memcpy HtoD (Host -> Device)", 300, 100)
+	_, d := m.device(t)
+	for name, x := range map[string][2]int64{
+		"wall": {d.Wall, 400}, "busy": {d.Busy, 320}, "compute": {d.Compute, 150}, "communication": {d.Communication, 80}, "hidden": {d.Hidden, 30}, "exposed": {d.Exposed, 50},
+		"copies": {d.ExposedCopies, 120}, "GEMM": {d.Group[GEMM].Time, 75}, "attention": {d.Group[Attention].Time, 75}, "sum of GEMM": {d.Group[GEMM].Sum, 100}, "idle": {d.IdleTime(), 80},
+	} {
+		if x[0] != x[1]*us {
+			t.Errorf("%s: %d ns, want %d µs", name, x[0], x[1])
+		}
+	}
+}
+
+// TestCausesOfIdleness makes each once.
+func TestCausesOfIdleness(t *testing.T) {
+	m := newMade()
+	m.launched("sgemm", 0, 10, 90)                           // until 100
+	m.launched("sgemm", 50, 102, 98)                         // 2 µs behind it: a launch gap
+	m.launched("sgemm", 260, 270, 30)                        // 60 µs late, and 10 to launch
+	m.launched("ncclDevKernel_AllReduce_Sum", 280, 300, 100) // no gap
+	m.launched("sgemm", 281, 500, 100)                       // queued, 100 µs behind communication
+	m.launched("sgemm", 282, 700, 100)                       // queued, 100 µs behind computation
+	m.launched("sgemm", 30_790, 30_800, 100)                 // 29,990 late with nothing on the host
+	m.on(0, 7, Kernel, "sgemm", 30_950, 50)                  // 50 µs, launch unknown
+	_, d := m.device(t)
+	for cause, want := range map[Cause]int64{
+		LaunchGap: 2 + 10 + 10, HostLate: 60, CommWait: 100, Dependency: 100, NothingToDo: 29_990, NotRecorded: 50, CopyWait: 0,
+	} {
+		if got := d.Idle[cause]; got != want*us {
+			t.Errorf("%s: %d ns, want %d µs", cause, got, want)
+		}
+	}
+}
+
+// TestWaitingInPythonIsNothingToDo also where it is short.
+func TestWaitingInPythonIsNothingToDo(t *testing.T) {
+	m := newMade()
+	m.Timeline.Stacks = true
+	m.launched("sgemm", 0, 10, 90)
+	m.call(Python, "queue.py(154): get", 110, 2000, 0)
+	m.call(Op, "aten::mm", 2150, 60, 0)
+	m.launched("sgemm", 2200, 2210, 90)
+	_, d := m.device(t)
+	if got := d.Idle[NothingToDo]; got != 2000*us {
+		t.Errorf("nothing to do %d", got)
+	}
+	if got := d.Idle[HostLate]; got != 100*us {
+		t.Errorf("host late %d", got)
+	}
+}
+
+// TestSteps reads vLLM's annotations, and gives kernels to the step that launched them,
+// also where the device is a step behind.
+func TestSteps(t *testing.T) {
+	m := newMade()
+	m.call(Annotation, "execute_context_1(512)_generation_0(0)", 0, 900, 0)
+	m.launched("sgemm", 100, 500, 1000)
+	m.call(Annotation, "execute_context_1(100)_generation_7(7)", 1000, 900, 0)
+	m.launched("sgemm", 1100, 1500, 400)
+	m.launched("flash_fwd_kernel", 1110, 1900, 100)
+	m.call(Annotation, "execute_8_context_0(sq0sk0sqsq0sqsk0)_generation_8(sq8sk900sqsq8sqsk900)", 2000, 500, 0)
+	m.launched("sgemm", 2600, 2700, 100) // of sampling, behind the annotation
+	a, _ := m.device(t)
+	if len(a.Steps) != 3 || a.StepsBy != stepsByVLLM || !a.VLLM {
+		t.Fatalf("%d steps by %q", len(a.Steps), a.StepsBy)
+	}
+	for i, want := range []Step{
+		{Phase: Prefill, PrefillRequests: 1, PrefillTokens: 512, GPUFrom: 500 * us, GPUTo: 1500 * us, Busy: 1000 * us, Kernels: 1, Period: 1000 * us},
+		{Phase: Mixed, PrefillRequests: 1, PrefillTokens: 100, DecodeRequests: 7, DecodeTokens: 7, GPUFrom: 1500 * us, GPUTo: 2000 * us, Busy: 500 * us, Kernels: 2, Period: 1000 * us},
+		{Phase: Decode, DecodeRequests: 8, DecodeTokens: 8, GPUFrom: 2700 * us, GPUTo: 2800 * us, Busy: 100 * us, Kernels: 1},
+	} {
+		s := a.Steps[i]
+		got := Step{Phase: s.Phase, PrefillRequests: s.PrefillRequests, PrefillTokens: s.PrefillTokens, DecodeRequests: s.DecodeRequests, DecodeTokens: s.DecodeTokens, GPUFrom: s.GPUFrom, GPUTo: s.GPUTo, Busy: s.Busy, Kernels: s.Kernels, Period: s.Period}
+		if got != want {
+			t.Errorf("step %d: %+v, want %+v", i, got, want)
+		}
+	}
+	if g := a.Steps[1].Group; g[GEMM] != 400*us || g[Attention] != 100*us {
+		t.Errorf("groups of the second step: %v", g)
+	}
+}
+
+// TestGraphs counts what a graph replayed.
+func TestGraphs(t *testing.T) {
+	m := newMade()
+	m.call(Runtime, "cudaGraphLaunch", 0, 5, 9)
+	for i := range int64(10) {
+		m.AddActivity(0, 0, 7, Kernel, Activity{Start: (10 + 5*i) * us, Dur: 4 * us, Name: m.Names.ID([]byte("sgemm")), Correlation: 9})
+	}
+	a, d := m.device(t)
+	if d.Graph != 10 || d.Small != 10 || a.Host.GraphLaunches != 1 || d.Idle[LaunchGap] != 9*us {
+		t.Errorf("%+v, %+v", d, a.Host)
+	}
+}
+
+// TestVagueKernelsAreWhatTheyAreLaunchedFor: a product below attention is attention.
+func TestVagueKernelsAreWhatTheyAreLaunchedFor(t *testing.T) {
+	m := newMade()
+	m.call(Op, "aten::scaled_dot_product_attention", 0, 100, 0)
+	m.call(Op, "aten::bmm", 10, 50, 0)
+	m.launched("sgemm", 20, 30, 50)
+	m.call(Python, "vllm/v1/sample/sampler.py(20): forward", 200, 100, 0)
+	m.launched("vectorized_elementwise_kernel<4, div>", 210, 220, 50)
+	m.launched("rms_norm_kernel", 400, 410, 50)
+	a, d := m.device(t)
+	if d.Group[Attention].Time != 50*us || d.Group[Sampling].Time != 50*us || d.Group[Norm].Time != 50*us || d.Group[GEMM].Time != 0 {
+		t.Errorf("%v", d.Group)
+	}
+	var b bytes.Buffer
+	if err := a.Stacks.Folded(&b); err != nil || !strings.Contains(b.String(), "aten::scaled_dot_product_attention;aten::bmm;sgemm 50\n") {
+		t.Errorf("%v\n%s", err, b.String())
+	}
+}
+
+// TestWithoutADevice takes operators for the work.
+func TestWithoutADevice(t *testing.T) {
+	m := newMade()
+	m.call(Annotation, "execute_context_0(0)_generation_8(8)", 0, 1000, 0)
+	m.call(Op, "aten::linear", 100, 400, 0)
+	m.call(Op, "aten::mm", 150, 300, 0)
+	m.call(Op, "vllm::unified_attention_with_output", 600, 200, 0)
+	m.call(Op, "aten::copy_", 650, 50, 0)
+	a, d := m.device(t)
+	if !d.CPU || d.Wall != 1000*us || d.Busy != 600*us {
+		t.Fatalf("%+v", d)
+	}
+	if d.Group[GEMM].Time != 400*us || d.Group[Attention].Time != 200*us || d.Idle[HostLate] != 400*us {
+		t.Errorf("%v, idle %v", d.Group, d.Idle)
+	}
+	if a.Steps[0].Group[GEMM] != 400*us {
+		t.Errorf("step %v", a.Steps[0].Group)
+	}
+}
+
+// TestStragglers finds the device that the others wait for without a common clock.
+func TestStragglers(t *testing.T) {
+	var ranks []*Analysis
+	for rank, waits := range [][]int64{{100, 100, 100}, {20, 20, 20}} {
+		m := newMade()
+		m.Rank = rank
+		for i, w := range waits {
+			m.on(0, 7, Kernel, "ncclDevKernel_AllReduce_Sum", int64(1000*rank+200*i), w)
+		}
+		m.Close()
+		ranks = append(ranks, Analyze(m.Timeline))
+	}
+	s := Combine(ranks).Straggle
+	if !s.Known || s.Collectives != 3 || s.Last != "rank 1, GPU 0" || s.LastShare != 1 || math.Abs(s.Share-240.0/(500+420)) > 1e-9 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestPartsAddUp holds for any activities: overlapping, of no length, out of order.
+func TestPartsAddUp(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := newMade()
+		type event struct{ from, to int64 }
+		var all []event
+		for range rapid.IntRange(1, 40).Draw(t, "n") {
+			start, dur := rapid.Int64Range(0, 500).Draw(t, "start"), rapid.Int64Range(0, 60).Draw(t, "dur")
+			kind := Kind(rapid.IntRange(0, 2).Draw(t, "kind"))
+			name := rapid.SampledFrom([]string{"sgemm", "flash_fwd", "nccl:x", "whatever"}).Draw(t, "name")
+			if rapid.Bool().Draw(t, "launched") && kind == Kernel {
+				m.launched(name, rapid.Int64Range(0, 500).Draw(t, "launch"), start, dur)
+			} else {
+				m.on(0, rapid.Int64Range(0, 3).Draw(t, "stream"), kind, name, start, dur)
+			}
+			all = append(all, event{start, start + dur})
+		}
+		m.Close()
+		d := Analyze(m.Timeline).Devices[0]
+		busy, first, last := int64(0), int64(math.MaxInt64), int64(0)
+		for _, e := range all {
+			first, last = min(first, e.from), max(last, e.to)
+		}
+		for at := first; at < last; at++ {
+			for _, e := range all {
+				if e.from <= at && at < e.to {
+					busy++
+					break
+				}
+			}
+		}
+		idle, groups := int64(0), int64(0)
+		for _, c := range d.Idle {
+			idle += c
+		}
+		for _, g := range d.Group {
+			groups += g.Time
+		}
+		bins := int64(0)
+		for _, b := range d.Bins {
+			bins += b.Compute + b.Communication + b.Copies
+		}
+		if d.Busy != busy*us || d.Wall != (last-first)*us || idle != d.Wall-d.Busy || groups != d.Busy || d.Compute+d.Exposed+d.ExposedCopies != d.Busy || bins != d.Busy || d.Hidden+d.Exposed != d.Communication {
+			t.Fatalf("busy %d of %d, want %d of %d; idle %d, groups %d, bins %d", d.Busy, d.Wall, busy*us, (last-first)*us, idle, groups, bins)
+		}
+	})
+}
+
+func TestGroupOf(t *testing.T) {
+	for name, want := range map[string]Group{
+		"void flash::flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits>": Attention, "kernel_unified_attention_3d": Attention, "fmhaSm100aKernel": Attention, "_fwd_kernel_mha": Attention,
+		"BatchDecodeWithPagedKVCacheKernel": Attention, "sm90_xmma_gemm_bf16bf16": GEMM, "nvjet_tst_192x208_64x4_1x1_h_bz_coopB_bias_TNT": GEMM,
+		"Cijk_Alik_Bljk_BBS_BH_Bias": GEMM, "void marlin::Marlin<int>": GEMM, "void gemvx::kernel": GEMM, "splitKreduce_kernel": GEMM,
+		"fused_moe_kernel": MoE, "_matmul_ogs_NNT_bf16xbf16xmxfp4": MoE, "void vllm::moe::topkGatingSoftmax": MoE, "moe_align_block_size_kernel": MoE,
+		"void vllm::rms_norm_kernel": Norm, "triton_red_fused_add_rms_norm": Norm, "vectorized_layer_norm_kernel": Norm, "void vllm::rotary_embedding_kernel": Rotary,
+		"void vllm::reshape_and_cache_flash_kernel": KVCache, "void vllm::act_and_mul_kernel<silu>": Activation, "void vllm::scaled_fp8_quant_kernel": Quantisation,
+		"ncclDevKernel_AllReduce_Sum_bf16_RING_LL": Communication, "void vllm::cross_device_reduce_1stage<bf16>": Communication, "void at::native::sbtopk::gatherTopK": Sampling,
+		"TopKTopPSamplingFromProbKernel": Sampling, "void at_cuda_detail::cub::DeviceRadixSortOnesweepKernel": Sampling, "void at::native::vectorized_elementwise_kernel<add>": Elementwise,
+		"triton_poi_fused_0": Elementwise, "void at::native::vectorized_gather_kernel": Embedding, "Memcpy DtoH (Device -> Pinned)": Copies, "something": Other, "": Other,
+		"cudnn_infer_volta_scudnn_128x64_relu_medium_nn_v1": Convolution, "void cudnn::bn_fw_tr_1C11_kernel_NCHW": Norm,
+		"_ZN7ck_tile6kentryILi1ENS_12Rmsnorm2dFwdINS_27Rmsnorm2dFwdPipelineOnePassINS_27": Norm,
+	} {
+		if got := GroupOf(name); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+}
+
+func TestTidy(t *testing.T) {
+	for name, want := range map[string]string{
+		"void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, at::detail::Array<char*, 3> >(int, float)": "vectorized_elementwise_kernel<CUDAFunctor_add>",
+		"void vllm::rms_norm_kernel<c10::BFloat16>(c10::BFloat16*, float)":                                                                "vllm::rms_norm_kernel<BFloat16>",
+		"Memcpy DtoD (Device -> Device)": "Memcpy DtoD (Device -> Device)", "plain": "plain", "": "",
+	} {
+		if got := tidy(name); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+}
+
+func TestStepOf(t *testing.T) {
+	for name, want := range map[string]*batch{
+		"execute_context_2(300)_generation_16(16)":                {prefillRequests: 2, prefillTokens: 300, decodeRequests: 16, decodeTokens: 16, phase: Mixed},
+		"execute_context_0(0)_generation_0(0)":                    {},
+		"execute_context_x(0)_generation_0(0)":                    nil,
+		"execute_context_1(5)_generation_":                        nil,
+		"execute_context_99999999999999999999(5)_generation_1(1)": nil,
+		"ProfilerStep#12":                                         {rank: 3},
+		"aten::mm":                                                nil,
+		"step[DECODE bs=8]":                                       {rank: 2, phase: Decode},
+		"vllm/v1/worker/gpu_worker.py(500): execute_model":        {rank: 1},
+	} {
+		got := stepOf(name)
+		if (got == nil) != (want == nil) || got != nil && *got != *want {
+			t.Errorf("%s: %+v, want %+v", name, got, want)
+		}
+	}
+}
+
+// TestTrim writes a trace that is one: JSON with the worst steps alone.
+func TestTrim(t *testing.T) {
+	m := newMade()
+	for i := range int64(10) {
+		m.call(Annotation, "execute_context_0(0)_generation_8(8)", 10_000*i, 500, 0)
+		m.launched("a \"kernel\"\x01", 10_000*i+10, 10_000*i+100, 100+i)
+	}
+	a, _ := m.device(t)
+	var b bytes.Buffer
+	if err := m.Trim(&b, a); err != nil {
+		t.Fatal(err)
+	}
+	var out struct{ TraceEvents []struct{ Cat string } }
+	if err := json.Unmarshal(b.Bytes(), &out); err != nil {
+		t.Fatalf("%v\n%s", err, b.String())
+	}
+	n := map[string]int{}
+	for _, e := range out.TraceEvents {
+		n[e.Cat]++
+	}
+	if n["kernel"] != worst || n["user_annotation"] != worst || n["cuda_runtime"] != worst {
+		t.Errorf("%v", n)
+	}
+}
+
+// TestCompare tells a change from chance.
+func TestCompare(t *testing.T) {
+	of := func(mean int64, noise func(i int64) int64) *Profile {
+		m := newMade()
+		for i := range int64(20) {
+			m.call(Annotation, "execute_context_0(0)_generation_8(8)", 10_000*i, 500, 0)
+			m.launched("sgemm", 10_000*i+10, 10_000*i+100, mean+noise(i))
+		}
+		m.Close()
+		return Combine([]*Analysis{Analyze(m.Timeline)})
+	}
+	little := func(i int64) int64 { return i % 3 }
+	much := func(i int64) int64 { return 400 * (i % 5) }
+	for name, tc := range map[string]struct {
+		before, after *Profile
+		worse         bool
+	}{
+		"a fifth slower":        {of(1000, little), of(1200, little), true},
+		"the same":              {of(1000, little), of(1000, little), false},
+		"faster":                {of(1200, little), of(1000, little), false},
+		"within the gate":       {of(1000, little), of(1020, little), false},
+		"noise hides the share": {of(1000, much), of(1080, much), false},
+	} {
+		d := Compare(tc.before, tc.after)
+		if d.Per != "decode step" || d.Before != 20 || !d.Tested || d.Worse(0.03) != tc.worse {
+			t.Errorf("%s: %+v: worse %v", name, d.Total, d.Worse(0.03))
+		}
+	}
+	bare := newMade()
+	bare.on(0, 1, Kernel, "sgemm", 0, 100)
+	bare.Close()
+	p := Combine([]*Analysis{Analyze(bare.Timeline)})
+	if d := Compare(p, of(1, little)); d.Per != "trace" || len(d.Caveats) == 0 {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestNothing(t *testing.T) {
+	m := newMade()
+	m.Close()
+	a := Analyze(m.Timeline)
+	p := Combine([]*Analysis{a})
+	if p.Devices != 0 || p.Share(5) != 0 || p.OfBusy(5) != 0 || a.Stacks.Tree(0.01).Time != 0 {
+		t.Errorf("%+v", p)
+	}
+}
+
+// TestLogAt finds every event again, in chunks of all sizes.
+func TestLogAt(t *testing.T) {
+	var l Log[int]
+	for i := range 3*chunk + 7 {
+		l.add(i, int64(i))
+	}
+	for i := range l.n {
+		if *l.at(i) != i {
+			t.Fatalf("%d: %d", i, *l.at(i))
+		}
+	}
+}

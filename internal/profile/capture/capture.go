@@ -1,0 +1,396 @@
+// Package capture takes a trace of a running vLLM: it checks that the server can be
+// profiled, sees to it that there is load, starts the profiler, waits for some steps,
+// stops it whatever happens, and finds the files.
+package capture
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/hint"
+)
+
+// Config says what to capture.
+type Config struct {
+	Base     string // of the server: "http://localhost:8000"
+	Client   *http.Client
+	Steps    int           // of the engine
+	Longest  time.Duration // until the profiler is stopped, however few steps there were
+	Dir      string        // where the server writes, if it can be seen from here; "" is unknown
+	Load     int           // requests at once that are made where the server has none; 0 makes none
+	Largest  int64         // bytes of new files in Dir beyond which the profiler is stopped
+	StopWait time.Duration // for the server to write its traces
+	Progress func(format string, args ...any)
+}
+
+// Result is what became of it.
+type Result struct {
+	Release engine.Release
+	Steps   int // counted by the server; -1 where it does not count
+	Took    time.Duration
+	Load    int      // requests at once that were made
+	Files   []string // traces that are new in Dir
+	Notes   []string
+}
+
+const (
+	pollEvery  = 100 * time.Millisecond
+	askTimeout = 10 * time.Second
+	maxBody    = 16 << 20
+	lastWords  = 600 * time.Millisecond // to stop the profiler after an interrupt
+)
+
+// Run captures a trace. The profiler is stopped also where the context ends.
+func Run(ctx context.Context, cfg Config) (*Result, error) {
+	if cfg.Progress == nil {
+		cfg.Progress = func(string, ...any) {}
+	}
+	c := &capture{Config: cfg, r: &Result{Steps: -1}}
+	if err := c.check(ctx); err != nil {
+		return nil, err
+	}
+	before := c.files()
+	loadCtx, stopLoad := context.WithCancel(ctx)
+	defer stopLoad()
+	if err := c.load(loadCtx); err != nil {
+		return nil, err
+	}
+	if err := c.profile(ctx); err != nil {
+		return nil, err
+	}
+	stopLoad()
+	c.clients.Wait()
+	if cfg.Dir != "" {
+		return c.r, c.collect(ctx, before)
+	}
+	return c.r, nil
+}
+
+type capture struct {
+	Config
+	r       *Result
+	model   string
+	clients sync.WaitGroup
+	failed  sync.Once
+}
+
+// ask makes a request and returns its answer, whatever its status.
+func (c *capture) ask(ctx context.Context, method, path string, body any) (int, []byte, error) {
+	var content io.Reader
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return 0, nil, fmt.Errorf("encode request: %w", err)
+		}
+		content = bytes.NewReader(b)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.Base, "/")+path, content)
+	if err != nil {
+		return 0, nil, fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := c.Client.Do(req)
+	if err != nil {
+		return 0, nil, fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
+	if err != nil {
+		return resp.StatusCode, b, fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	return resp.StatusCode, b, nil
+}
+
+// check asks which release runs, and whether it can be profiled.
+func (c *capture) check(ctx context.Context) error {
+	ctx, stop := context.WithTimeout(ctx, askTimeout)
+	defer stop()
+	status, body, err := c.ask(ctx, http.MethodGet, "/version", nil)
+	if err != nil {
+		return hint.With(err, "give the server's address, such as http://localhost:8000")
+	}
+	var v struct{ Version string }
+	if status == http.StatusOK && json.Unmarshal(body, &v) == nil {
+		c.r.Release = engine.FindRelease(v.Version)
+	}
+	status, body, err = c.ask(ctx, http.MethodGet, "/openapi.json", nil)
+	if err == nil && status == http.StatusOK && !bytes.Contains(body, []byte("/start_profile")) {
+		return c.notEnabled()
+	}
+	status, body, err = c.ask(ctx, http.MethodGet, "/v1/models", nil)
+	var models struct {
+		Data []struct{ ID string }
+	}
+	if err == nil && status == http.StatusOK && json.Unmarshal(body, &models) == nil && len(models.Data) > 0 {
+		c.model = models.Data[0].ID
+	}
+	return nil
+}
+
+func (c *capture) notEnabled() error {
+	release := c.r.Release
+	if release == "" {
+		release = engine.DefaultRelease
+	}
+	way := torchWay(release, "MODEL", "/tmp/traces", c.Steps)
+	return hint.With(fmt.Errorf("%s was not started with a profiler: it has no /start_profile", c.Base), "restart it as: "+way.Commands[0])
+}
+
+// counts are what the server's metrics say of its work.
+type counts struct {
+	running, waiting, steps float64
+	counted                 bool
+}
+
+func (c *capture) counts(ctx context.Context) (counts, error) {
+	ctx, stop := context.WithTimeout(ctx, askTimeout)
+	defer stop()
+	status, body, err := c.ask(ctx, http.MethodGet, "/metrics", nil)
+	if err != nil {
+		return counts{}, err
+	}
+	if status != http.StatusOK {
+		return counts{}, fmt.Errorf("GET /metrics: status %d", status)
+	}
+	var out counts
+	for s := bufio.NewScanner(bytes.NewReader(body)); s.Scan(); {
+		line := s.Text()
+		i := strings.LastIndexByte(line, ' ')
+		if i < 0 || !strings.HasPrefix(line, "vllm:") {
+			continue
+		}
+		v, err := strconv.ParseFloat(line[i+1:], 64)
+		if err != nil {
+			continue
+		}
+		name, _, _ := strings.Cut(line[:i], "{")
+		switch name {
+		case "vllm:num_requests_running":
+			out.running += v
+		case "vllm:num_requests_waiting":
+			out.waiting += v
+		case "vllm:iteration_tokens_total_count":
+			out.steps += v
+			out.counted = true
+		}
+	}
+	return out, nil
+}
+
+// load makes requests where the server has none, and waits until they run.
+func (c *capture) load(ctx context.Context) error {
+	now, err := c.counts(ctx)
+	if err != nil {
+		c.r.Notes = append(c.r.Notes, "the server's metrics cannot be read: steps are not counted ("+err.Error()+")")
+	}
+	if c.Load <= 0 || now.running+now.waiting > 0 {
+		return nil
+	}
+	if c.model == "" {
+		return hint.With(errors.New("the server has no requests, and /v1/models lists no model to ask"), "make load yourself, and add --load 0")
+	}
+	c.r.Load = c.Load
+	c.Progress("the server is idle: %d requests at once are made", c.Load)
+	for i := range c.Load {
+		c.clients.Go(func() { c.client(ctx, i) })
+	}
+	for deadline := time.After(2 * askTimeout); ; {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-deadline:
+			c.r.Notes = append(c.r.Notes, "the requests that were made did not begin to run within 20 s")
+			return nil
+		case <-time.After(pollEvery):
+		}
+		if now, err := c.counts(ctx); err != nil || now.running > 0 {
+			return nil //nolint:nilerr // without metrics nobody can wait for them
+		}
+	}
+}
+
+// client sends one request after the other.
+func (c *capture) client(ctx context.Context, number int) {
+	for turn := 0; ctx.Err() == nil; turn++ {
+		status, body, err := c.ask(ctx, http.MethodPost, "/v1/completions", map[string]any{
+			"model": c.model, "max_tokens": 128, "ignore_eos": true, "temperature": 0.7,
+			"prompt": fmt.Sprintf("%d.%d. %s", number, turn, strings.Repeat("Tell me where the time goes. ", 8+8*(number%8))),
+		})
+		if err != nil || status != http.StatusOK {
+			if ctx.Err() == nil {
+				c.failed.Do(func() {
+					c.r.Notes = append(c.r.Notes, fmt.Sprintf("a request that was made failed: status %d, %v %.120s", status, err, body))
+				})
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Second):
+			}
+		}
+	}
+}
+
+// profile runs the profiler for the steps.
+func (c *capture) profile(ctx context.Context) error {
+	start, err := c.counts(ctx)
+	counted := err == nil && start.counted
+	begin, stop := context.WithTimeout(ctx, c.StopWait)
+	defer stop()
+	status, body, err := c.ask(begin, http.MethodPost, "/start_profile", map[string]int{"max_iterations": c.Steps})
+	switch {
+	case err != nil:
+		c.halt(ctx)
+		return err
+	case status == http.StatusNotFound:
+		return c.notEnabled()
+	case status != http.StatusOK:
+		return fmt.Errorf("start the profiler: status %d: %.200s", status, body)
+	}
+	began := time.Now()
+	if counted { // from when it runs: starting takes a while
+		if now, err := c.counts(ctx); err == nil {
+			start = now
+		}
+	}
+	c.wait(ctx, began, start, counted)
+	c.r.Took = time.Since(began)
+	if ctx.Err() != nil {
+		c.halt(ctx)
+		return context.Cause(ctx)
+	}
+	c.Progress("stopping the profiler: the server writes its trace")
+	ended, stopWait := context.WithTimeout(ctx, c.StopWait)
+	defer stopWait()
+	status, body, err = c.ask(ended, http.MethodPost, "/stop_profile", nil)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, context.DeadlineExceeded):
+		c.r.Notes = append(c.r.Notes, fmt.Sprintf("the server did not end writing within %s: it goes on; take fewer steps", c.StopWait))
+		return nil
+	case err != nil:
+		return hint.With(err, "look at the server's log: writing a long trace takes minutes and much memory")
+	case status != http.StatusOK:
+		return fmt.Errorf("stop the profiler: status %d: %.200s", status, body)
+	}
+	return nil
+}
+
+// halt stops the profiler after an interrupt.
+func (c *capture) halt(ctx context.Context) {
+	last, stop := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+	defer stop()
+	_, _, _ = c.ask(last, http.MethodPost, "/stop_profile", nil) // there is nobody left to tell
+}
+
+// wait waits for the steps.
+func (c *capture) wait(ctx context.Context, began time.Time, start counts, counted bool) {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	size := c.size(c.files())
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if counted {
+			if now, err := c.counts(ctx); err == nil {
+				c.r.Steps = int(now.steps - start.steps)
+			}
+			c.Progress("profiling: %d of %d steps", max(c.r.Steps, 0), c.Steps)
+			if c.r.Steps >= c.Steps {
+				return
+			}
+		}
+		if time.Since(began) >= c.Longest {
+			if counted {
+				c.r.Notes = append(c.r.Notes, fmt.Sprintf("%d of %d steps in %s", max(c.r.Steps, 0), c.Steps, c.Longest))
+			}
+			return
+		}
+		if c.Dir != "" && c.Largest > 0 && c.size(c.files())-size > c.Largest {
+			c.r.Notes = append(c.r.Notes, fmt.Sprintf("stopped early: the traces grew beyond %d MiB", c.Largest>>20))
+			return
+		}
+	}
+}
+
+// files are what Dir holds, with sizes and times.
+func (c *capture) files() map[string]os.FileInfo {
+	found := map[string]os.FileInfo{}
+	if c.Dir == "" {
+		return found
+	}
+	entries, err := os.ReadDir(c.Dir)
+	if err != nil {
+		return found
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
+			found[e.Name()] = info
+		}
+	}
+	return found
+}
+
+func (c *capture) size(files map[string]os.FileInfo) int64 {
+	sum := int64(0)
+	for _, f := range files {
+		sum += f.Size()
+	}
+	return sum
+}
+
+// collect finds the new traces, once they grow no longer.
+func (c *capture) collect(ctx context.Context, before map[string]os.FileInfo) error {
+	last := int64(-1)
+	for range 600 {
+		now := c.files()
+		c.r.Files = nil
+		sum := int64(0)
+		for name, f := range now {
+			old := before[name]
+			if old != nil && old.Size() == f.Size() && old.ModTime().Equal(f.ModTime()) {
+				continue
+			}
+			sum += f.Size()
+			if strings.HasSuffix(name, ".json") || strings.HasSuffix(name, ".json.gz") {
+				c.r.Files = append(c.r.Files, filepath.Join(c.Dir, name))
+			}
+		}
+		slices.Sort(c.r.Files)
+		if len(c.r.Files) > 0 && sum == last {
+			return nil
+		}
+		if len(c.r.Files) == 0 && last == 0 {
+			break
+		}
+		last = sum
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(5 * pollEvery):
+		}
+	}
+	if len(c.r.Files) == 0 {
+		return hint.With(fmt.Errorf("the profiler was stopped, but %s holds no new trace", c.Dir), "give the directory of the server's torch_profiler_dir, as it is seen from here")
+	}
+	return nil
+}

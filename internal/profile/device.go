@@ -1,0 +1,434 @@
+package profile
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"strings"
+)
+
+// cursor is a place in one log of a device.
+type cursor struct {
+	log     *Log[Activity]
+	process *host
+	kind    Kind
+	c, i    int
+	now     *Activity
+}
+
+func (c *cursor) next() bool {
+	for c.c < len(c.log.chunks) {
+		if c.i < len(c.log.chunks[c.c]) {
+			c.now = &c.log.chunks[c.c][c.i]
+			c.i++
+			return true
+		}
+		c.c, c.i = c.c+1, 0
+	}
+	return false
+}
+
+// heap is a binary heap of what is before what.
+type heap[T any] struct {
+	v      []T
+	before func(a, b *T) bool
+}
+
+func (h *heap[T]) push(x T) {
+	h.v = append(h.v, x)
+	for i := len(h.v) - 1; i > 0; {
+		up := (i - 1) / 2
+		if !h.before(&h.v[i], &h.v[up]) {
+			break
+		}
+		h.v[i], h.v[up] = h.v[up], h.v[i]
+		i = up
+	}
+}
+
+// sink puts the first element where it belongs after it has changed.
+func (h *heap[T]) sink() {
+	for i := 0; ; {
+		least := i
+		for _, k := range [2]int{2*i + 1, 2*i + 2} {
+			if k < len(h.v) && h.before(&h.v[k], &h.v[least]) {
+				least = k
+			}
+		}
+		if least == i {
+			return
+		}
+		h.v[i], h.v[least] = h.v[least], h.v[i]
+		i = least
+	}
+}
+
+func (h *heap[T]) pop() T {
+	x := h.v[0]
+	n := len(h.v) - 1
+	h.v[0] = h.v[n]
+	h.v = h.v[:n]
+	h.sink()
+	return x
+}
+
+// running is an activity that has begun and not ended.
+type running struct {
+	end   int64
+	group Group
+}
+
+// sweep goes through one device's activities by time.
+type sweep struct {
+	*analyzer
+	d       *Device
+	sms     uint64
+	active  heap[running]
+	count   [Groups]int
+	mask    uint32 // of the groups that run
+	at      int64
+	step    *Step
+	last    Group // of the activity that began last
+	binSize int64
+}
+
+// computing are the groups but communication and copies.
+const computing = 1<<Communication - 1
+
+// pass gives the time until to, in which what runs does not change, to those whose it is.
+func (s *sweep) pass(to int64) {
+	t := to - s.at
+	if t <= 0 {
+		return
+	}
+	d := s.d
+	switch compute := s.mask & computing; {
+	case compute != 0:
+		d.Compute += t
+		n := int64(bits.OnesCount32(compute))
+		rest := t - t/n*n
+		for m := compute; m != 0; m &= m - 1 {
+			g := bits.TrailingZeros32(m)
+			part := t/n + rest
+			rest = 0
+			d.Group[g].Time += part
+			if s.step != nil {
+				s.step.Group[g] += part
+			}
+		}
+		if s.mask>>Communication&1 != 0 {
+			d.Hidden += t
+		}
+	case s.mask>>Communication&1 != 0:
+		d.Exposed += t
+		d.Group[Communication].Time += t
+		if s.step != nil {
+			s.step.Group[Communication] += t
+			s.step.Exposed += t
+		}
+	case s.mask != 0:
+		d.ExposedCopies += t
+		d.Group[Copies].Time += t
+		if s.step != nil {
+			s.step.Group[Copies] += t
+		}
+	default:
+		s.at = to
+		return
+	}
+	if s.mask>>Communication&1 != 0 {
+		d.Communication += t
+	}
+	d.Busy += t
+	if s.step != nil {
+		s.step.Busy += t
+	}
+	s.chart(to)
+	s.at = to
+}
+
+// chart adds the time until to to the bins.
+func (s *sweep) chart(to int64) {
+	for from := s.at; from < to; {
+		i := min(int((from-s.d.From)/s.binSize), bins-1)
+		end := to
+		if i < bins-1 {
+			end = min(to, s.d.From+int64(i+1)*s.binSize)
+		}
+		b := &s.d.Bins[i]
+		switch {
+		case s.mask&computing != 0:
+			b.Compute += end - from
+		case s.mask>>Communication&1 != 0:
+			b.Communication += end - from
+		default:
+			b.Copies += end - from
+		}
+		from = end
+	}
+}
+
+// advance ends what ends until a time.
+func (s *sweep) advance(to int64) {
+	for len(s.active.v) > 0 && s.active.v[0].end <= to {
+		r := s.active.pop()
+		s.pass(r.end)
+		if s.count[r.group]--; s.count[r.group] == 0 {
+			s.mask &^= 1 << r.group
+		}
+	}
+}
+
+// begin is an activity's beginning.
+func (s *sweep) begin(c *cursor) {
+	a := c.now
+	s.advance(a.Start)
+	l := c.process.find(a.Correlation)
+	step := s.step
+	if l != nil {
+		step = nil
+		if l.step >= 0 {
+			step = &s.Steps[l.step]
+		}
+	}
+	if s.mask == 0 && a.Start > s.at {
+		s.gap(a, c, l, step)
+	}
+	s.pass(a.Start)
+	s.at = max(s.at, a.Start)
+	s.step = step
+	g := s.classify(a, c, l)
+	s.last = g
+	end := a.Start + a.Dur
+	if step != nil {
+		if !step.begunOnDevice {
+			step.GPUFrom, step.begunOnDevice = a.Start, true
+		}
+		step.GPUFrom, step.GPUTo = min(step.GPUFrom, a.Start), max(step.GPUTo, end)
+		step.Kernels++
+	}
+	if a.Dur > 0 {
+		s.active.push(running{end, g})
+		s.count[g]++
+		s.mask |= 1 << g
+	}
+}
+
+// classify says what an activity is for, and counts it.
+func (s *sweep) classify(a *Activity, c *cursor, l *launch) Group {
+	d := s.d
+	g := Copies
+	if c.kind == Kernel {
+		if g = s.info[a.Name].group; l != nil && l.gives != Groups && vague(g) {
+			g = l.gives
+		}
+	}
+	t := &d.Group[g]
+	t.Sum += a.Dur
+	t.Count++
+	if l != nil {
+		s.Analysis.Stacks.add(l.node, a.Name, a.Dur)
+	} else {
+		s.Analysis.Stacks.add(0, a.Name, a.Dur)
+	}
+	if c.kind != Kernel {
+		d.CopyBytes += a.Size
+		d.CopyTime += a.Dur
+	} else {
+		d.Kernels++
+		if a.Dur < small {
+			d.Small++
+			d.SmallTime += a.Dur
+		}
+		if a.Size > 0 && s.sms > 0 {
+			d.Blocks++
+			if a.Size < s.sms {
+				d.Narrow++
+				d.NarrowTime += a.Dur
+			}
+		}
+	}
+	graph := l != nil && l.graph
+	if graph {
+		d.Graph++
+	}
+	if g == Communication && len(d.Waits) < maxWaits {
+		d.Waits = append(d.Waits, a.Dur)
+	}
+	s.tally(a, g, graph, l)
+	return g
+}
+
+// maxWaits is how many communication kernels of a device are compared between ranks.
+const maxWaits = 1 << 14
+
+// kernelSum is a KernelStat under way.
+type kernelSum struct {
+	count, graph int
+	sum, max     int64
+	op           uint32
+}
+
+func (z *analyzer) tally(a *Activity, g Group, graph bool, l *launch) {
+	key := uint64(a.Name)<<8 | uint64(g)
+	k := z.kernels[key]
+	if k == nil {
+		k = &kernelSum{}
+		z.kernels[key] = k
+	}
+	k.count++
+	k.sum += a.Dur
+	k.max = max(k.max, a.Dur)
+	if graph {
+		k.graph++
+	}
+	if l != nil {
+		k.op = l.op
+		z.work(a, g, l)
+	}
+}
+
+// gap judges a time in which the device did nothing, before an activity.
+func (s *sweep) gap(a *Activity, c *cursor, l *launch, step *Step) {
+	d := s.d
+	from, to := s.at, a.Start
+	if to-from > d.LongestGap {
+		d.LongestGap, d.longestAt = to-from, from
+	}
+	if step != nil {
+		step.Idle += to - from
+	}
+	switch {
+	case l == nil:
+		d.Idle[NotRecorded] += to - from
+	case l.start > from:
+		// The host had not launched it when the device became idle.
+		late := min(l.start, to)
+		nothing := s.nothing(c.process, from, late)
+		d.Idle[NothingToDo] += nothing
+		d.Idle[HostLate] += late - from - nothing
+		d.Idle[LaunchGap] += to - late
+		if step != nil {
+			step.HostLate += late - from - nothing
+		}
+	case to-from <= shortGap:
+		d.Idle[LaunchGap] += to - from
+	case s.last == Communication || c.kind == Kernel && s.info[a.Name].group == Communication:
+		d.Idle[CommWait] += to - from
+	case s.last == Copies || c.kind != Kernel:
+		d.Idle[CopyWait] += to - from
+	default:
+		d.Idle[Dependency] += to - from
+	}
+}
+
+// nothing is how much of a time the host had nothing to launch: it waited in Python, as
+// far as functions were recorded, or else nothing of it was recorded for a while.
+func (s *sweep) nothing(h *host, from, to int64) int64 {
+	free := to - from - covered(h.busy, from, to)
+	if free <= 0 {
+		return 0
+	}
+	waited := min(free, covered(h.idle, from, to))
+	if waited > 0 {
+		return waited
+	}
+	if free < quiet {
+		return 0
+	}
+	return free
+}
+
+// devices goes through what the devices did.
+func (z *analyzer) devices() {
+	byID := map[int][]*Stream{}
+	var ids []int
+	for _, st := range z.Streams {
+		if byID[st.Device] == nil {
+			ids = append(ids, st.Device)
+		}
+		byID[st.Device] = append(byID[st.Device], st)
+	}
+	slices.Sort(ids)
+	for _, id := range ids {
+		if d := z.device(id, byID[id]); d != nil {
+			z.Devices = append(z.Devices, d)
+		}
+	}
+}
+
+func (z *analyzer) device(id int, streams []*Stream) *Device {
+	d := &Device{ID: id, Name: z.Timeline.GPUs[id].Name, Bins: make([]Bin, bins), Streams: len(streams)}
+	s := &sweep{analyzer: z, d: d, sms: uint64(max(z.Timeline.GPUs[id].SMs, 0))}
+	s.active.before = func(a, b *running) bool { return a.end < b.end }
+	heads := heap[cursor]{before: func(a, b *cursor) bool { return a.now.Start < b.now.Start }}
+	first, last := int64(math.MaxInt64), int64(math.MinInt64)
+	for _, st := range streams {
+		if !slices.Contains(d.processes, st.Process) {
+			d.processes = append(d.processes, st.Process)
+		}
+		for k := range st.Work {
+			st.Work[k].All(func(a *Activity) bool {
+				first, last = min(first, a.Start), max(last, a.Start+a.Dur)
+				return true
+			})
+			c := cursor{log: &st.Work[k], process: z.hosts[st.Process], kind: Kind(k)}
+			if c.process == nil {
+				c.process = z.host(st.Process)
+			}
+			if c.next() {
+				heads.push(c)
+			}
+		}
+	}
+	if len(heads.v) == 0 {
+		return nil
+	}
+	d.From, d.Wall = first, last-first
+	s.at, s.binSize = first, max(1, d.Wall/bins)
+	for len(heads.v) > 0 {
+		c := &heads.v[0]
+		s.begin(c)
+		if c.next() {
+			heads.sink()
+		} else {
+			heads.pop()
+		}
+	}
+	s.advance(math.MaxInt64)
+	return d
+}
+
+// finish puts the results in order.
+func (z *analyzer) finish() {
+	for key, k := range z.kernels {
+		name := z.Timeline.Names.Text[key>>8]
+		z.Kernels = append(z.Kernels, KernelStat{
+			Name: name, Short: tidy(name), Group: Group(key & 0xff), Count: k.count, Sum: k.sum, Max: k.max, Graph: k.graph, Operator: z.Timeline.Names.Text[k.op],
+		})
+	}
+	slices.SortFunc(z.Kernels, func(a, b KernelStat) int {
+		return cmp.Or(cmp.Compare(b.Sum, a.Sum), cmp.Compare(a.Name, b.Name))
+	})
+	z.roofline()
+	for _, d := range z.Devices {
+		whole := 0
+		for i := range z.Kernels {
+			if strings.HasPrefix(z.Kernels[i].Name, wholeGraph) {
+				whole = z.Kernels[i].Count
+			}
+		}
+		d.WholeGraph = whole
+	}
+	if z.Host.GraphLaunches > 0 && !z.Analysis.cpu() {
+		z.Analysis.Notes = append(z.Analysis.Notes, fmt.Sprintf("kernels in graphs (launched %d times) are counted by their names: which operator they belong to is not recorded", z.Host.GraphLaunches))
+	}
+}
+
+// wholeGraph is the name that package nsys gives to graphs recorded without kernels.
+const wholeGraph = "CUDA graph, its kernels not recorded"
+
+// cpu reports whether the trace has no device.
+func (a *Analysis) cpu() bool { return len(a.Devices) > 0 && a.Devices[0].CPU }

@@ -1,0 +1,210 @@
+package finding
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/profile"
+)
+
+// A maker makes traces; times are microseconds.
+type maker struct {
+	*profile.Timeline
+	corr uint32
+	end  int64
+}
+
+func (m *maker) kernel(name string, launch, start, dur int64, graph bool) {
+	m.corr++
+	call := "cudaLaunchKernel"
+	if graph {
+		call = "cudaGraphLaunch"
+	}
+	m.call(profile.Runtime, call, launch, 5, m.corr)
+	kind := profile.Kernel
+	if strings.HasPrefix(name, "Memcpy") {
+		kind = profile.Copy
+	}
+	m.AddActivity(0, 0, 7, kind, profile.Activity{Start: 1000 * start, Dur: 1000 * dur, Name: m.Names.ID([]byte(name)), Correlation: m.corr})
+}
+
+func (m *maker) call(class profile.Class, name string, start, dur int64, corr uint32) {
+	m.AddCall(0, 1, class, profile.Call{Start: 1000 * start, Dur: 1000 * dur, Name: m.Names.ID([]byte(name)), Correlation: corr})
+}
+
+// step is one with kernels of so many µs one behind the other, each launched so long before
+// it runs; a negative lead makes the device wait.
+type kernel struct {
+	name string
+	dur  int64
+}
+
+func (m *maker) step(note string, n int, lead, gap int64, graph bool, kernels ...kernel) {
+	start := m.end + 10
+	if note != "" {
+		m.call(profile.Annotation, note, start, 50, 0)
+	}
+	at := start + 20
+	for i := range n {
+		k := kernels[i%len(kernels)]
+		at += gap
+		m.kernel(k.name, at-lead, at, k.dur, graph)
+		at += k.dur
+	}
+	m.end = at
+}
+
+const decode, mixed = "execute_context_0(0)_generation_8(8)", "execute_context_2(900)_generation_8(8)"
+
+func TestKinds(t *testing.T) {
+	for name, tc := range map[string]struct {
+		make func(m *maker)
+		lead string // "" is nothing that is worth a ticket
+		also []string
+	}{
+		"host-bound decode": {func(m *maker) {
+			for range 20 {
+				m.step(decode, 150, 4, 20, false, kernel{"sgemm", 12})
+			}
+		}, "host-bound", []string{"eager-mode"}},
+		"the same behind graphs": {func(m *maker) {
+			for range 20 {
+				m.step(decode, 150, 4, 20, true, kernel{"sgemm", 12})
+			}
+		}, "host-bound", nil},
+		"healthy": {func(m *maker) {
+			for range 20 {
+				m.step(decode, 50, 100, 1, true, kernel{"sgemm", 70}, kernel{"flash_fwd", 20}, kernel{"rms_norm", 15})
+			}
+		}, "", nil},
+		"communication": {func(m *maker) {
+			for range 20 {
+				m.step(decode, 50, 100, 1, true, kernel{"sgemm", 60}, kernel{"ncclDevKernel_AllReduce", 40})
+			}
+		}, "communication-bound", nil},
+		"attention": {func(m *maker) {
+			for range 20 {
+				m.step(decode, 50, 100, 1, true, kernel{"sgemm", 30}, kernel{"flash_fwd", 60})
+			}
+		}, "attention-bound", nil},
+		"sampling": {func(m *maker) {
+			for range 20 {
+				m.step(decode, 50, 100, 1, true, kernel{"sgemm", 80}, kernel{"DeviceRadixSort", 20})
+			}
+		}, "sampling-bound", nil},
+		"copies": {func(m *maker) {
+			for range 20 {
+				m.step(decode, 50, 100, 1, true, kernel{"sgemm", 60}, kernel{"Memcpy HtoD (Host -> Device)", 40})
+			}
+		}, "copies-bound", nil},
+		"unfused": {func(m *maker) {
+			for range 20 {
+				m.step(decode, 50, 100, 1, true, kernel{"sgemm", 50}, kernel{"vectorized_elementwise_kernel", 45})
+			}
+		}, "elementwise-bound", nil},
+		"prefill beside decode": {func(m *maker) {
+			for range 20 {
+				m.step(decode, 10, 100, 1, true, kernel{"sgemm", 60}, kernel{"rms_norm", 30})
+				m.step(mixed, 40, 100, 1, true, kernel{"sgemm", 60}, kernel{"rms_norm", 30})
+			}
+		}, "prefill-beside-decode", nil},
+		"idle": {func(m *maker) {
+			for range 5 {
+				m.step(decode, 10, 100, 1, true, kernel{"sgemm", 60})
+				m.end += 100_000
+			}
+		}, "nothing-queued", nil},
+		"on the CPU": {func(m *maker) {
+			m.call(profile.Op, "aten::mm", 0, 100, 0)
+		}, "", []string{"cpu-only"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := &maker{Timeline: profile.New(name, "test", 0)}
+			tc.make(m)
+			m.Close()
+			p := profile.Combine([]*profile.Analysis{profile.Analyze(m.Timeline)})
+			v := Judge(p, nil)
+			var ids []string
+			lead := ""
+			for _, f := range v.Findings {
+				ids = append(ids, f.Kind.ID)
+				if lead == "" && f.Severity >= catalog.Ticket {
+					lead = f.Kind.ID
+				}
+				if f.Summary == "" || len(f.Evidence) == 0 || f.Cost < 0 || f.Cost > 1 {
+					t.Errorf("%+v", f)
+				}
+			}
+			if lead != tc.lead {
+				t.Errorf("leads %q of %v, want %q", lead, ids, tc.lead)
+			}
+			for _, id := range tc.also {
+				if !slices.Contains(ids, id) {
+					t.Errorf("%s is not among %v", id, ids)
+				}
+			}
+		})
+	}
+}
+
+func TestKindsAreWellFormed(t *testing.T) {
+	seen := map[string]bool{}
+	for _, k := range Kinds() {
+		if seen[k.ID] || k.Title == "" || k.Cost == nil || len(k.Fixes) == 0 {
+			t.Errorf("%s: %+v", k.ID, k)
+		}
+		seen[k.ID] = true
+		for _, f := range k.Fixes {
+			if f.Summary == "" || f.Tradeoff == "" || f.Verify == "" {
+				t.Errorf("%s: the fix %q lacks its trade-off or how to verify it", k.ID, f.Summary)
+			}
+		}
+	}
+	names := map[string]bool{}
+	for _, l := range Thresholds() {
+		if names[l.Name] || l.Why == "" {
+			t.Errorf("threshold %s", l.Name)
+		}
+		names[l.Name] = true
+	}
+}
+
+// TestSet: a threshold that is set counts, and the evidence says so.
+func TestSet(t *testing.T) {
+	m := &maker{Timeline: profile.New("x", "test", 0)}
+	m.step(decode, 50, 100, 1, true, kernel{"sgemm", 70}, kernel{"flash_fwd", 20})
+	m.Close()
+	p := profile.Combine([]*profile.Analysis{profile.Analyze(m.Timeline)})
+	v := Judge(p, map[string]float64{"attention_bound": 0.1})
+	i := slices.IndexFunc(v.Findings, func(f Finding) bool { return f.Kind.ID == "attention-bound" })
+	if i < 0 || v.Findings[i].Evidence[0].Source != "--set" {
+		t.Errorf("%+v", v.Findings)
+	}
+}
+
+// TestFlagsAreForVLLM: another program is not told to change vLLM's flags.
+func TestFlagsAreForVLLM(t *testing.T) {
+	for _, vllm := range []bool{true, false} {
+		m := &maker{Timeline: profile.New("x", "test", 0)}
+		note := decode
+		if !vllm {
+			note = "ProfilerStep#1"
+		}
+		m.step(note, 300, 4, 20, false, kernel{"sgemm", 5}, kernel{"vectorized_elementwise_kernel", 5}, kernel{"flash_fwd", 9})
+		m.Close()
+		p := profile.Combine([]*profile.Analysis{profile.Analyze(m.Timeline)})
+		v := Judge(p, nil)
+		text := ""
+		for _, f := range v.Findings {
+			for _, x := range f.Fixes {
+				text += fmt.Sprintln(x.Summary, x.Args(), x.LeftOut())
+			}
+		}
+		if len(v.Findings) == 0 || strings.Contains(text, "--enforce-eager") != vllm {
+			t.Errorf("vLLM %v: %s", vllm, text)
+		}
+	}
+}

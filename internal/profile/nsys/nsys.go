@@ -1,0 +1,270 @@
+// Package nsys reads exports of Nsight Systems: the SQLite database that nsys export
+// writes, of any release that has CUPTI's activity tables. It looks a column up by its
+// name and does without those that are not there.
+//
+// It does no I/O but reading what it is handed.
+package nsys
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/profile"
+	"github.com/sixty-dev/sixty/internal/profile/nsys/sqlite"
+)
+
+// The tables.
+const (
+	kernels    = "CUPTI_ACTIVITY_KIND_KERNEL"
+	copies     = "CUPTI_ACTIVITY_KIND_MEMCPY"
+	sets       = "CUPTI_ACTIVITY_KIND_MEMSET"
+	graphs     = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
+	runtime    = "CUPTI_ACTIVITY_KIND_RUNTIME"
+	ranges     = "NVTX_EVENTS"
+	texts      = "StringIds"
+	gpus       = "TARGET_INFO_GPU"
+	devices    = "TARGET_INFO_CUDA_DEVICE"
+	started    = "TARGET_INFO_SESSION_START_TIME"
+	exported   = "META_DATA_EXPORT"
+	threads    = "ThreadNames"
+	maxTexts   = 1 << 20
+	maxText    = 4096
+	pidBits    = 24
+	threadMask = 1<<pidBits - 1
+)
+
+// Nsight's numbers of copies (ENUM_CUDA_MEMCPY_OPER).
+var copyNames = map[int64]string{
+	1: "Memcpy HtoD (Host -> Device)", 2: "Memcpy DtoH (Device -> Host)", 8: "Memcpy DtoD (Device -> Device)",
+	9: "Memcpy HtoH (Host -> Host)", 10: "Memcpy PtoP (Device -> Device)",
+}
+
+// WholeGraph is the name under which a CUDA graph stands whose kernels were not
+// recorded one by one.
+const WholeGraph = "CUDA graph, its kernels not recorded"
+
+// Read reads an export of size bytes.
+func Read(ctx context.Context, r io.ReaderAt, size int64, source string, limit int) (*profile.Timeline, error) {
+	db, err := sqlite.Open(r, size)
+	if err != nil {
+		return nil, hint.With(fmt.Errorf("read %s: %w", source, err), "export the report once more: nsys export --type sqlite --force-overwrite true REPORT.nsys-rep")
+	}
+	if db.Tables[texts] == nil || db.Tables[kernels] == nil && db.Tables[graphs] == nil && db.Tables[runtime] == nil && db.Tables[ranges] == nil {
+		what := "it is a database of something else"
+		if db.Tables[exported] != nil {
+			what = "the report holds no CUDA activity"
+		}
+		return nil, hint.With(fmt.Errorf("read %s: %s", source, what), "record with --trace cuda,nvtx (see sixty profile how), then nsys export --type sqlite")
+	}
+	e := &reader{
+		ctx: ctx, db: db, t: profile.New(source, "Nsight Systems", limit),
+		texts: map[int64]string{}, ids: map[int64]uint32{}, device: map[[2]int64]int64{},
+	}
+	var damaged error
+	for _, read := range []func() error{e.strings, e.about, e.gpus, e.kernels, e.graphs, e.copies, e.runtime, e.ranges, e.threads} {
+		err := read()
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		damaged = errors.Join(damaged, err)
+	}
+	if damaged != nil {
+		if e.t.Events == 0 {
+			return nil, hint.With(fmt.Errorf("read %s: %w", source, damaged), "export the report once more: nsys export --type sqlite --force-overwrite true REPORT.nsys-rep")
+		}
+		e.t.Partial = append(e.t.Partial, strings.ReplaceAll(damaged.Error(), "\n", "; "))
+	}
+	if e.t.Events == 0 {
+		return nil, hint.With(fmt.Errorf("read %s: the report holds no events", source), "record for longer, with --trace cuda,nvtx: see sixty profile how")
+	}
+	if db.WAL {
+		e.t.Notes = append(e.t.Notes, "the database was not closed: what lies in its -wal file is not read")
+	}
+	e.t.Close()
+	return e.t, nil
+}
+
+type reader struct {
+	ctx    context.Context //nolint:containedctx // of one call of Read
+	db     *sqlite.DB
+	t      *profile.Timeline
+	texts  map[int64]string
+	ids    map[int64]uint32
+	device map[[2]int64]int64 // of a process and its number there
+	clock  int64              // the session's clock at its start
+}
+
+// each reads a table's rows.
+func (e *reader) each(table string, columns []string, row func(v []sqlite.Value)) error {
+	return e.db.Scan(e.ctx, table, columns, func(v []sqlite.Value) bool {
+		row(v)
+		return true
+	})
+}
+
+func (e *reader) strings() error {
+	return e.db.Scan(e.ctx, texts, []string{"id", "value"}, func(v []sqlite.Value) bool {
+		if len(v[1].Bytes) <= maxText {
+			e.texts[v[0].Int] = v[1].Text()
+		} else {
+			e.texts[v[0].Int] = string(v[1].Bytes[:maxText])
+		}
+		return len(e.texts) < maxTexts
+	})
+}
+
+// name returns the number of the name behind one of StringIds.
+func (e *reader) name(id int64) uint32 {
+	if n, ok := e.ids[id]; ok {
+		return n
+	}
+	text, ok := e.texts[id]
+	if !ok {
+		text = "(unnamed)"
+	}
+	n := e.t.Names.ID([]byte(text))
+	e.ids[id] = n
+	return n
+}
+
+func (e *reader) about() error {
+	err := e.each(exported, []string{"name", "value"}, func(v []sqlite.Value) {
+		if v[0].Text() == "EXPORT_PRODUCT_VERSION" {
+			e.t.Tool = "Nsight Systems " + v[1].Text()
+		}
+	})
+	return errors.Join(err, e.each(started, []string{"utcEpochNs", "systemClockNs"}, func(v []sqlite.Value) {
+		e.clock = v[1].Int
+		if base := v[0].Int - e.clock; base > 0 {
+			e.t.Base = base
+		}
+	}))
+}
+
+func (e *reader) gpus() error {
+	err := e.each(gpus, []string{"id", "name", "smCount", "totalMemory", "memoryBandwidth", "computeMajor", "computeMinor"}, func(v []sqlite.Value) {
+		e.t.GPUs[int(v[0].Int)] = profile.GPU{
+			Name: v[1].Text(), SMs: int(v[2].Int), Memory: uint64(max(v[3].Int, 0)), Bandwidth: float64(v[4].Int),
+			ComputeMajor: int(v[5].Int), ComputeMinor: int(v[6].Int),
+		}
+	})
+	return errors.Join(err, e.each(devices, []string{"gpuId", "cudaId", "pid"}, func(v []sqlite.Value) {
+		e.device[[2]int64{v[2].Int, v[1].Int}] = v[0].Int
+	}))
+}
+
+// place is which device an activity ran on, and the process whose calls it follows.
+func (e *reader) place(pid, device int64) (int64, int) {
+	process := pid >> pidBits
+	if gpu, ok := e.device[[2]int64{process & threadMask, device}]; ok {
+		device = gpu
+	}
+	return process, int(device)
+}
+
+func (e *reader) add(v []sqlite.Value, kind profile.Kind, name uint32, size uint64) {
+	e.t.Events++
+	process, device := e.place(v[5].Int, v[2].Int)
+	e.t.AddActivity(process, device, v[3].Int, kind, profile.Activity{
+		Start: v[0].Int, Dur: v[1].Int - v[0].Int, Correlation: uint32(v[4].Int), Name: name, Size: size, //nolint:gosec // CUPTI's correlation ids have 32 bits
+	})
+}
+
+// columns that all activities have.
+func columns(more ...string) []string {
+	return append([]string{"start", "end", "deviceId", "streamId", "correlationId", "globalPid"}, more...)
+}
+
+func (e *reader) kernels() error {
+	named := "demangledName"
+	if t := e.db.Tables[kernels]; t != nil && t.Column(named) < 0 {
+		named = "shortName"
+	}
+	return e.each(kernels, columns(named, "gridX", "gridY", "gridZ"), func(v []sqlite.Value) {
+		grid := uint64(1)
+		for _, g := range v[7:] {
+			grid *= uint64(min(max(g.Int, 1), 1<<20))
+		}
+		e.add(v, profile.Kernel, e.name(v[6].Int), min(grid, 1<<40))
+	})
+}
+
+func (e *reader) graphs() error {
+	name, found := e.t.Names.ID([]byte(WholeGraph)), false
+	err := e.each(graphs, columns(), func(v []sqlite.Value) {
+		found = true
+		e.add(v, profile.Kernel, name, 0)
+	})
+	if found {
+		e.t.Notes = append(e.t.Notes, "CUDA graphs were recorded whole: what is in them is unknown. Record with --cuda-graph-trace=node to see their kernels")
+	}
+	return err
+}
+
+func (e *reader) copies() error {
+	names := map[int64]uint32{}
+	err := e.each(copies, columns("bytes", "copyKind"), func(v []sqlite.Value) {
+		id, ok := names[v[7].Int]
+		if !ok {
+			text := copyNames[v[7].Int]
+			if text == "" {
+				text = fmt.Sprintf("Memcpy (kind %d)", v[7].Int)
+			}
+			id = e.t.Names.ID([]byte(text))
+			names[v[7].Int] = id
+		}
+		e.add(v, profile.Copy, id, uint64(max(v[6].Int, 0)))
+	})
+	set := e.t.Names.ID([]byte("Memset (Device)"))
+	return errors.Join(err, e.each(sets, columns("bytes"), func(v []sqlite.Value) {
+		e.add(v, profile.Set, set, uint64(max(v[6].Int, 0)))
+	}))
+}
+
+func (e *reader) runtime() error {
+	return e.each(runtime, []string{"start", "end", "globalTid", "correlationId", "nameId"}, func(v []sqlite.Value) {
+		e.t.Events++
+		e.t.AddCall(v[2].Int>>pidBits, v[2].Int&threadMask, profile.Runtime, profile.Call{
+			Start: v[0].Int, Dur: v[1].Int - v[0].Int, Correlation: uint32(v[3].Int), Name: e.name(v[4].Int), //nolint:gosec // as above
+		})
+	})
+}
+
+// ranges reads NVTX ranges. Those that PyTorch makes of its operators carry a number
+// that is another one each time.
+func (e *reader) ranges() error {
+	return e.each(ranges, []string{"start", "end", "text", "textId", "globalTid"}, func(v []sqlite.Value) {
+		e.t.Events++
+		if v[1].Null || v[4].Null { // a mark, or a domain's or category's name
+			return
+		}
+		text := v[2].Bytes
+		if text == nil && !v[3].Null {
+			text = []byte(e.texts[v[3].Int])
+		}
+		if i := bytes.Index(text, []byte(", ")); i > 0 && (bytes.HasPrefix(text[i+2:], []byte("op_id = ")) || bytes.HasPrefix(text[i+2:], []byte("seq = "))) {
+			text = text[:i]
+		}
+		class := profile.Annotation
+		if bytes.HasPrefix(text, []byte("aten::")) || bytes.Contains(text, []byte("::")) {
+			class = profile.Op
+		}
+		e.t.AddCall(v[4].Int>>pidBits, v[4].Int&threadMask, class, profile.Call{Start: v[0].Int, Dur: v[1].Int - v[0].Int, Name: e.t.Names.ID(text)})
+	})
+}
+
+func (e *reader) threads() error {
+	return e.each(threads, []string{"nameId", "globalTid"}, func(v []sqlite.Value) {
+		process, id := v[1].Int>>pidBits, v[1].Int&threadMask
+		for _, h := range e.t.Threads {
+			if h.Process == process && h.ID == id {
+				h.Name = strings.ToValidUTF8(e.texts[v[0].Int], "�")
+			}
+		}
+	})
+}

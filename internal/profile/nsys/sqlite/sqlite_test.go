@@ -1,0 +1,144 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+)
+
+// testdata/types.sqlite was written by SQLite 3.40 with pages of 512 bytes: 200 rows of a
+// table with all types, four of them too long for a page, and an empty table.
+
+func fixture(t testing.TB) []byte {
+	t.Helper()
+	b, err := os.ReadFile("testdata/types.sqlite")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestScan(t *testing.T) {
+	b := fixture(t)
+	db, err := Open(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(db.Tables["t"].Columns, ","); got != "id,a,b,c,d" {
+		t.Fatalf("columns %s", got)
+	}
+	want := []int64{0, 1, -1, 127, -128, 99, -8000000, 1 << 40, -1 << 62, 0}
+	n := 0
+	err = db.Scan(t.Context(), "t", []string{"b", "id", "none", "a", "c", "d"}, func(v []Value) bool {
+		text := v[0].Text()
+		if i := strings.TrimRight(text, "x"); i != "row "+itoa(n) || n%50 == 0 && len(text) != len(i)+20*n {
+			t.Fatalf("row %d: text %q of %d", n, i, len(text))
+		}
+		if v[1].Int != int64(3*n+1) || !v[2].Null || v[3].Int != want[n%10] || v[3].Null != (n%10 == 9) {
+			t.Fatalf("row %d: %+v", n, v[1:4])
+		}
+		if real := v[4].Real + float64(v[4].Int)*b2f(v[4].Real == 0); real != float64(n)/4 {
+			t.Fatalf("row %d: real %v", n, v[4])
+		}
+		if len(v[5].Bytes) != 2*(n%5) {
+			t.Fatalf("row %d: blob %v", n, v[5].Bytes)
+		}
+		n++
+		return true
+	})
+	if err != nil || n != 200 {
+		t.Fatalf("%d rows, %v", n, err)
+	}
+	for _, table := range []string{"empty", "nowhere"} {
+		if err := db.Scan(t.Context(), table, []string{"x"}, func([]Value) bool { t.Error("a row of", table); return true }); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func b2f(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func itoa(n int) string {
+	if n < 10 {
+		return string(rune('0' + n))
+	}
+	return itoa(n/10) + itoa(n%10)
+}
+
+func TestAScanEnds(t *testing.T) {
+	b := fixture(t)
+	db, err := Open(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	if err := db.Scan(t.Context(), "t", nil, func([]Value) bool { n++; return n < 3 }); err != nil || n != 3 {
+		t.Errorf("%d rows, %v", n, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := db.Scan(ctx, "t", nil, func([]Value) bool { return true }); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+func TestDamage(t *testing.T) {
+	b := fixture(t)
+	for name, tc := range map[string]struct {
+		data []byte
+		want error
+	}{
+		"empty":             {nil, ErrCorrupt},
+		"text":              {[]byte(strings.Repeat("not a database ", 10)), ErrNoDatabase},
+		"a header alone":    {b[:100], ErrCorrupt},
+		"short":             {b[:10], ErrCorrupt},
+		"odd page size":     {patched(b, 16, 3, 1), ErrCorrupt},
+		"schema to nowhere": {patched(b, 100, 9), ErrCorrupt},
+	} {
+		if _, err := Open(bytes.NewReader(tc.data), int64(len(tc.data))); !errors.Is(err, tc.want) {
+			t.Errorf("%s: %v, want %v", name, err, tc.want)
+		}
+	}
+	half := b[:len(b)/2]
+	db, err := Open(bytes.NewReader(half), int64(len(half)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	if err := db.Scan(t.Context(), "t", []string{"id"}, func([]Value) bool { n++; return true }); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("half a file: %v", err)
+	}
+	if n == 0 || n >= 200 {
+		t.Errorf("half a file gave %d rows", n)
+	}
+}
+
+func patched(b []byte, at int, with ...byte) []byte {
+	out := bytes.Clone(b)
+	copy(out[at:], with)
+	return out
+}
+
+func FuzzScan(f *testing.F) {
+	b := fixture(f)
+	f.Add(b)
+	f.Add(b[:600])
+	f.Fuzz(func(t *testing.T, data []byte) {
+		db, err := Open(bytes.NewReader(data), int64(len(data)))
+		if err != nil {
+			return
+		}
+		for name, table := range db.Tables {
+			n := 0
+			_ = db.Scan(t.Context(), name, table.Columns, func([]Value) bool { n++; return n < 10_000 })
+		}
+	})
+}

@@ -1,0 +1,286 @@
+package profile
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/sixty-dev/sixty/internal/stat"
+)
+
+// A Profile is what the analyses of one or several ranks say together.
+type Profile struct {
+	Ranks    []*Analysis
+	Devices  int
+	Wall     int64 // of all devices, each counted
+	Busy     int64
+	Compute  int64
+	Comm     int64 // communication, hidden or not
+	Exposed  int64
+	Copies   int64 // exposed
+	Idle     [Causes]int64
+	Group    [Groups]GroupTime
+	Kernels  []KernelStat // the heaviest first
+	Launched struct {
+		Kernels, Small, Graph int
+		SmallTime             int64
+		Blocks, Narrow        int
+		NarrowTime            int64
+	}
+	WholeGraphs int
+	CPU         bool
+	VLLM        bool              // of a server of vLLM
+	Quantised   bool              // the products' weights have 8 bits or fewer
+	Steps       [Phases]StepTimes // by phase; all of them under Unknown
+	StepsBy     string
+	Tokens      int64
+	Straggle    Straggle
+	Host        Host
+	Roofline    []Rate
+	Partial     []string
+	Notes       []string
+}
+
+// StepTimes are what the steps of one phase took, in seconds.
+type StepTimes struct {
+	Count                  int
+	Mean, P50, P95, Max    float64
+	Deviation              float64 // the standard deviation over the mean
+	Busy, Idle, Late       float64 // mean of a step: its device's work, and what it waited for it
+	Exposed                float64
+	Kernels, Launches      float64
+	Period                 float64 // median time from step to step
+	PrefillTokens, Decodes float64 // mean of a step
+}
+
+// Straggle says how devices wait for each other in communication, by comparing how long
+// the same collective took on each: the last to arrive has the shortest.
+type Straggle struct {
+	Known       bool
+	Collectives int
+	Share       float64 // of the wall time of all devices that is spent waiting for another
+	Last        string  // the device that the others wait for most
+	LastShare   float64 // of collectives for which it came last
+}
+
+// Combine puts the analyses of ranks together.
+func Combine(ranks []*Analysis) *Profile {
+	p := &Profile{Ranks: ranks}
+	kernels := map[string]*KernelStat{}
+	var steps [Phases][]*Step
+	for _, a := range ranks {
+		p.rank(a, kernels, &steps)
+	}
+	for _, k := range kernels {
+		p.Kernels = append(p.Kernels, *k)
+	}
+	slices.SortFunc(p.Kernels, func(a, b KernelStat) int {
+		return cmp.Or(cmp.Compare(b.Sum, a.Sum), cmp.Compare(a.Name, b.Name))
+	})
+	for i, list := range steps {
+		p.Steps[i] = times(list)
+	}
+	p.straggle()
+	slices.SortStableFunc(p.Roofline, func(a, b Rate) int { return cmp.Compare(b.Time, a.Time) })
+	return p
+}
+
+func (p *Profile) rank(a *Analysis, kernels map[string]*KernelStat, steps *[Phases][]*Step) {
+	for _, d := range a.Devices {
+		p.Devices++
+		p.CPU = p.CPU || d.CPU
+		p.Wall += d.Wall
+		p.Busy += d.Busy
+		p.Compute += d.Compute
+		p.Comm += d.Communication
+		p.Exposed += d.Exposed
+		p.Copies += d.ExposedCopies
+		for c := range d.Idle {
+			p.Idle[c] += d.Idle[c]
+		}
+		for g := range d.Group {
+			p.Group[g].Time += d.Group[g].Time
+			p.Group[g].Sum += d.Group[g].Sum
+			p.Group[g].Count += d.Group[g].Count
+		}
+		l := &p.Launched
+		l.Kernels += d.Kernels
+		l.Small += d.Small
+		l.SmallTime += d.SmallTime
+		l.Graph += d.Graph
+		l.Blocks += d.Blocks
+		l.Narrow += d.Narrow
+		l.NarrowTime += d.NarrowTime
+		p.WholeGraphs += d.WholeGraph
+	}
+	for i := range a.Kernels {
+		k := a.Kernels[i]
+		key := string(rune(k.Group)) + k.Name
+		if o := kernels[key]; o != nil {
+			o.Count += k.Count
+			o.Sum += k.Sum
+			o.Max = max(o.Max, k.Max)
+			o.Graph += k.Graph
+		} else {
+			kernels[key] = &k
+		}
+	}
+	for i := range a.Steps {
+		s := &a.Steps[i]
+		steps[Unknown] = append(steps[Unknown], s)
+		if s.Phase != Unknown {
+			steps[s.Phase] = append(steps[s.Phase], s)
+		}
+		p.Tokens += int64(s.Tokens())
+	}
+	p.VLLM = p.VLLM || a.VLLM
+	p.Quantised = p.Quantised || a.Quantised
+	p.StepsBy = cmp.Or(p.StepsBy, a.StepsBy)
+	p.Host.Launches += a.Host.Launches
+	p.Host.GraphLaunches += a.Host.GraphLaunches
+	p.Host.LaunchTime += a.Host.LaunchTime
+	p.Host.Syncs += a.Host.Syncs
+	p.Host.SyncTime += a.Host.SyncTime
+	p.Host.Threads += a.Host.Threads
+	p.Host.Stacks = p.Host.Stacks || a.Host.Stacks
+	p.Roofline = append(p.Roofline, a.Roofline...)
+	of := ""
+	if len(p.Ranks) > 1 {
+		of = a.Name() + ": "
+	}
+	for _, s := range a.Partial {
+		p.Partial = append(p.Partial, of+s)
+	}
+	for _, s := range a.Notes {
+		if !slices.Contains(p.Notes, s) {
+			p.Notes = append(p.Notes, s)
+		}
+	}
+}
+
+// Name is what an analysis is told apart by.
+func (a *Analysis) Name() string {
+	if a.Rank >= 0 {
+		return fmt.Sprintf("rank %d", a.Rank)
+	}
+	return a.Source
+}
+
+// DeviceName names a device among all.
+func (a *Analysis) DeviceName(d *Device) string {
+	if d.CPU {
+		return d.Name
+	}
+	name := fmt.Sprintf("GPU %d", d.ID)
+	if a.Rank >= 0 {
+		name = a.Name() + ", " + name
+	}
+	return name
+}
+
+func times(list []*Step) StepTimes {
+	t := StepTimes{Count: len(list)}
+	if len(list) == 0 {
+		return t
+	}
+	var took, periods []float64
+	n := float64(len(list))
+	for _, s := range list {
+		v := float64(s.Time()) / 1e9
+		took = append(took, v)
+		t.Mean += v / n
+		t.Busy += float64(s.Busy) / 1e9 / n
+		t.Idle += float64(s.Idle) / 1e9 / n
+		t.Late += float64(s.HostLate) / 1e9 / n
+		t.Exposed += float64(s.Exposed) / 1e9 / n
+		t.Kernels += float64(s.Kernels) / n
+		t.Launches += float64(s.Launches) / n
+		t.PrefillTokens += float64(s.PrefillTokens) / n
+		t.Decodes += float64(s.DecodeRequests) / n
+		if s.Period > 0 {
+			periods = append(periods, float64(s.Period)/1e9)
+		}
+	}
+	slices.Sort(took)
+	t.P50, t.P95, t.Max = stat.Quantile(took, 0.5), stat.Quantile(took, 0.95), took[len(took)-1]
+	for _, v := range took {
+		t.Deviation += (v - t.Mean) * (v - t.Mean) / n
+	}
+	if t.Mean > 0 {
+		t.Deviation = math.Sqrt(t.Deviation) / t.Mean
+	}
+	t.Period = stat.Median(periods)
+	return t
+}
+
+// straggle compares the devices' communication kernels, the first with the first and so
+// on. Devices with other numbers of them take part in other collectives.
+func (p *Profile) straggle() {
+	type member struct {
+		name  string
+		waits []int64
+	}
+	groups := map[int][]member{}
+	for _, a := range p.Ranks {
+		for _, d := range a.Devices {
+			if len(d.Waits) > 0 {
+				groups[len(d.Waits)] = append(groups[len(d.Waits)], member{a.DeviceName(d), d.Waits})
+			}
+		}
+	}
+	last := map[string]int{}
+	waited := int64(0)
+	for n, members := range groups {
+		if len(members) < 2 {
+			continue
+		}
+		for i := range n {
+			shortest := 0
+			for k := range members {
+				if members[k].waits[i] < members[shortest].waits[i] {
+					shortest = k
+				}
+			}
+			least := members[shortest].waits[i]
+			longest := least
+			for k := range members {
+				waited += members[k].waits[i] - least
+				longest = max(longest, members[k].waits[i])
+			}
+			if longest > least+least/10 {
+				last[members[shortest].name]++
+			}
+			p.Straggle.Collectives++
+		}
+	}
+	if p.Straggle.Collectives == 0 || p.Wall == 0 {
+		return
+	}
+	s := &p.Straggle
+	s.Known, s.Share = true, float64(waited)/float64(p.Wall)
+	for name, n := range last {
+		if share := float64(n) / float64(s.Collectives); share > s.LastShare || share == s.LastShare && name < s.Last {
+			s.Last, s.LastShare = name, share
+		}
+	}
+}
+
+// Share is a part of all devices' wall time.
+func (p *Profile) Share(ns int64) float64 {
+	if p.Wall <= 0 {
+		return 0
+	}
+	return float64(ns) / float64(p.Wall)
+}
+
+// OfBusy is a part of the time in which devices worked.
+func (p *Profile) OfBusy(ns int64) float64 {
+	if p.Busy <= 0 {
+		return 0
+	}
+	return float64(ns) / float64(p.Busy)
+}
+
+// Seconds is the mean wall time of a device.
+func (p *Profile) Seconds() float64 { return float64(p.Wall) / 1e9 / float64(max(p.Devices, 1)) }

@@ -1,0 +1,205 @@
+package profile
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Phase is what a step does.
+type Phase uint8
+
+// The phases.
+const (
+	Unknown Phase = iota
+	Prefill
+	Decode
+	Mixed // prefill and decode in one batch
+	Phases
+)
+
+func (p Phase) String() string {
+	return [...]string{"steps", "prefill", "decode", "mixed"}[min(p, Mixed)]
+}
+
+// A Step is one iteration of the engine, or of whatever was profiled.
+type Step struct {
+	Start, Host int64 // on the host
+	Period      int64 // until the next step begins; of the last one 0
+	Phase       Phase
+
+	PrefillRequests, PrefillTokens int
+	DecodeRequests, DecodeTokens   int
+
+	Launches         int
+	Kernels          int
+	GPUFrom, GPUTo   int64 // of its activities, on all its devices; both 0 where there are none
+	Busy             int64 // of its devices, each counted
+	Idle             int64 // of them before its activities
+	HostLate         int64
+	Exposed          int64 // communication
+	Group            [Groups]int64
+	process          int64
+	first            bool
+	thread           int64
+	begunOnDevice    bool
+	lastActivityEnds int64
+}
+
+// Tokens is how many the step computed; 0 is unknown.
+func (s *Step) Tokens() int { return s.PrefillTokens + s.DecodeTokens }
+
+// Time is how long the step took: on the device from its first activity to its last,
+// where there are any, else on the host.
+func (s *Step) Time() int64 {
+	if s.GPUTo > s.GPUFrom {
+		return s.GPUTo - s.GPUFrom
+	}
+	return s.Host
+}
+
+// batch is what an annotation says of a step.
+type batch struct {
+	rank                                                         int
+	prefillRequests, prefillTokens, decodeRequests, decodeTokens int
+	phase                                                        Phase
+}
+
+// Ways to tell steps apart, the best first.
+const (
+	stepsByVLLM     = "vLLM's annotations"
+	stepsByProfiler = "ProfilerStep annotations"
+	stepsByModel    = "calls of execute_model"
+	stepsByRange    = "ranges named after steps"
+)
+
+var stepWays = []string{stepsByVLLM, stepsByModel, stepsByRange, stepsByProfiler}
+
+// stepOf reads what a name says of a step; nil where it is none of a step.
+//
+// vLLM's worker names its iterations "execute_context_1(512)_generation_8(8)":
+// requests and tokens of each phase (vllm/v1/worker/gpu_worker.py, annotate_profile);
+// in detail since 0.24 "execute_520_context_1(sq512sk512…)_generation_8(sq8sk900…)".
+func stepOf(name string) *batch {
+	if strings.HasPrefix(name, "execute_") && strings.Contains(name, "context_") && strings.Contains(name, "generation_") {
+		_, rest, _ := strings.Cut(name, "context_")
+		b := &batch{}
+		var ok1, ok2 bool
+		b.prefillRequests, b.prefillTokens, ok1 = countsOf(rest)
+		_, rest, _ = strings.Cut(rest, "generation_")
+		b.decodeRequests, b.decodeTokens, ok2 = countsOf(rest)
+		if !ok1 || !ok2 {
+			return nil
+		}
+		switch {
+		case b.prefillRequests > 0 && b.decodeRequests > 0:
+			b.phase = Mixed
+		case b.prefillRequests > 0:
+			b.phase = Prefill
+		case b.decodeRequests > 0:
+			b.phase = Decode
+		}
+		return b
+	}
+	switch {
+	case strings.HasPrefix(name, "ProfilerStep#"):
+		return &batch{rank: 3}
+	case strings.HasSuffix(name, ": execute_model") && (strings.Contains(name, "worker.py") || strings.Contains(name, "model_runner.py")), name == "execute_model":
+		return &batch{rank: 1}
+	case strings.HasPrefix(name, "step[") || strings.HasPrefix(name, "iteration ") || strings.HasPrefix(name, "iter_") || strings.HasPrefix(name, "Iteration ") ||
+		strings.HasPrefix(name, "step_") || strings.HasPrefix(name, "step "):
+		return &batch{rank: 2, phase: phaseIn(name)}
+	}
+	return nil
+}
+
+// phaseIn reads the phase that a name says.
+func phaseIn(name string) Phase {
+	switch n := strings.ToLower(name); {
+	case strings.Contains(n, "decode"):
+		return Decode
+	case strings.Contains(n, "prefill"), strings.Contains(n, "extend"):
+		return Prefill
+	}
+	return Unknown
+}
+
+// countsOf reads "9(sq8155sk8430…)" or "9(8155)": requests and tokens.
+func countsOf(s string) (requests, tokens int, ok bool) {
+	n, rest, found := strings.Cut(s, "(")
+	requests, err := strconv.Atoi(n)
+	if !found || err != nil || requests < 0 {
+		return 0, 0, false
+	}
+	rest = strings.TrimPrefix(rest, "sq")
+	end := strings.IndexFunc(rest, func(c rune) bool { return c < '0' || c > '9' })
+	if end > 0 {
+		tokens, err = strconv.Atoi(rest[:end])
+	}
+	return requests, tokens, end > 0 && err == nil && tokens >= 0
+}
+
+// maxSteps bounds what is kept of a trace of steps: an hour of 3 ms steps.
+const maxSteps = 1_200_000
+
+// steps finds the steps: of each process those of the one thread that has the most, told
+// apart in the best way that the trace has.
+func (z *analyzer) steps() {
+	best := len(stepWays)
+	for i, text := range z.Timeline.Names.Text {
+		if b := stepOf(text); b != nil {
+			z.info[i].step = b
+			best = min(best, b.rank)
+		}
+	}
+	if best == len(stepWays) {
+		return
+	}
+	z.StepsBy = stepWays[best]
+	found := map[int64][]Step{}
+	for _, h := range z.Timeline.Threads {
+		var steps []Step
+		for _, class := range []Class{Annotation, Python} {
+			if class == Python && best != 1 {
+				continue
+			}
+			end := int64(0)
+			h.Calls[class].All(func(c *Call) bool {
+				b := z.info[c.Name].step
+				if b == nil || b.rank != best || len(steps) > 0 && c.Start < end {
+					return true // of the same step, further in
+				}
+				end = c.Start + c.Dur
+				steps = append(steps, Step{
+					Start: c.Start, Host: c.Dur, Phase: b.phase, PrefillRequests: b.prefillRequests, PrefillTokens: b.prefillTokens,
+					DecodeRequests: b.decodeRequests, DecodeTokens: b.decodeTokens, process: h.Process, thread: h.ID,
+				})
+				return len(steps) < maxSteps
+			})
+			if len(steps) > 0 {
+				break
+			}
+		}
+		if len(steps) > len(found[h.Process]) {
+			found[h.Process] = steps
+		}
+	}
+	var processes []int64
+	for p := range found {
+		processes = append(processes, p)
+	}
+	slices.Sort(processes)
+	for _, p := range processes {
+		list := found[p]
+		slices.SortFunc(list, func(a, b Step) int { return cmp.Compare(a.Start, b.Start) })
+		h := z.host(p)
+		for i := range list {
+			if i+1 < len(list) {
+				list[i].Period = list[i+1].Start - list[i].Start
+			}
+			h.steps = append(h.steps, int32(len(z.Steps))) //nolint:gosec // at most maxSteps a process
+			z.Steps = append(z.Steps, list[i])
+		}
+	}
+}

@@ -1,0 +1,543 @@
+// Package profile says where a GPU's time went: it holds a trace as a Timeline,
+// whatever recorded it, and analyses it. Packages torch and nsys beneath it read
+// traces; the command line draws what Analyze returns.
+//
+// It performs no I/O and reads no clock: the same trace gives the same analysis.
+package profile
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Kind is what an Activity of a device is.
+type Kind uint8
+
+// The kinds of activities.
+const (
+	Kernel Kind = iota
+	Copy
+	Set
+	kinds
+)
+
+// An Activity is something that a device did. Times are nanoseconds since the
+// timeline's base.
+type Activity struct {
+	Start, Dur  int64
+	Size        uint64 // of a copy or a memset: bytes; of a kernel: thread blocks
+	Name        uint32 // in Timeline.Names
+	Correlation uint32 // of the call that launched it; 0 is unknown
+}
+
+// Class is what a Call is.
+type Class uint8
+
+// The classes of calls.
+const (
+	Annotation Class = iota // a range that the program named: user_annotation, NVTX
+	Python                  // a Python function
+	Op                      // an operator of PyTorch
+	Runtime                 // a call of the CUDA or HIP runtime or driver
+	classes
+)
+
+// A Call is something that a thread of the host did.
+type Call struct {
+	Start, Dur  int64
+	Name        uint32
+	Correlation uint32 // of a Runtime call
+}
+
+// A Log holds events of one sort in chunks, so that it never copies what it holds
+// while it grows. The zero value is empty.
+type Log[T any] struct {
+	chunks   [][]T
+	n        int
+	last     int64 // start of the last event
+	unsorted bool
+}
+
+const (
+	firstChunk = 64
+	chunk      = 1 << 14
+)
+
+func (l *Log[T]) add(e T, start int64) {
+	if len(l.chunks) == 0 || len(l.chunks[len(l.chunks)-1]) == cap(l.chunks[len(l.chunks)-1]) {
+		size := firstChunk
+		if len(l.chunks) > 0 {
+			size = min(2*cap(l.chunks[len(l.chunks)-1]), chunk)
+		}
+		l.chunks = append(l.chunks, make([]T, 0, size))
+	}
+	c := &l.chunks[len(l.chunks)-1]
+	*c = append(*c, e)
+	l.unsorted = l.unsorted || l.n > 0 && start < l.last
+	l.last = start
+	l.n++
+}
+
+// at returns the event with a number in the order in which they were added.
+func (l *Log[T]) at(i int) *T {
+	for size, c := firstChunk, 0; ; c++ {
+		if i < len(l.chunks[c]) || size == chunk {
+			if size == chunk { // all further ones are as long
+				return &l.chunks[c+i/chunk][i%chunk]
+			}
+			return &l.chunks[c][i]
+		}
+		i -= len(l.chunks[c])
+		size *= 2
+	}
+}
+
+// Len is how many events the log holds.
+func (l *Log[T]) Len() int { return l.n }
+
+// All calls yield for every event, in order once the timeline is sorted.
+func (l *Log[T]) All(yield func(*T) bool) {
+	for _, c := range l.chunks {
+		for i := range c {
+			if !yield(&c[i]) {
+				return
+			}
+		}
+	}
+}
+
+// sort orders the events; order is by start.
+func (l *Log[T]) sort(order func(a, b T) int) {
+	if !l.unsorted {
+		return
+	}
+	all := make([]T, 0, l.n)
+	for i, c := range l.chunks {
+		all = append(all, c...)
+		l.chunks[i] = nil
+	}
+	slices.SortFunc(all, order)
+	l.chunks, l.unsorted = l.chunks[:0], false
+	for part := range slices.Chunk(all, chunk) {
+		l.chunks = append(l.chunks, part)
+	}
+}
+
+// keep drops the events that are not wanted.
+func (l *Log[T]) keep(want func(*T) bool, start func(*T) int64) {
+	old := l.chunks
+	*l = Log[T]{}
+	for i, c := range old {
+		for k := range c {
+			if want(&c[k]) {
+				l.add(c[k], start(&c[k]))
+			}
+		}
+		old[i] = nil
+	}
+}
+
+// A Stream is a queue of a device.
+type Stream struct {
+	Process int64 // whose calls' correlations its activities carry; 0 where the trace does not say
+	Device  int   // as the trace numbers it
+	ID      int64
+	Work    [kinds]Log[Activity]
+}
+
+// A Thread is one of the host.
+type Thread struct {
+	Process, ID int64 // the low half of ID is the system's number of the thread
+	Name        string
+	Calls       [classes]Log[Call]
+}
+
+// A GPU is what the trace says of a device.
+type GPU struct {
+	Name            string
+	SMs             int
+	Memory          uint64 // bytes
+	Bandwidth       float64
+	ComputeMajor    int
+	ComputeMinor    int
+	Wavefront       int // threads of a warp: 64 on AMD's data-centre devices
+	MaxThreadsPerSM int
+}
+
+// MemoryPoint is how much memory a device's allocator held at a time.
+type MemoryPoint struct {
+	At                  int64
+	Allocated, Reserved uint64
+}
+
+// A Timeline is one trace: what the devices and the threads did, by time.
+type Timeline struct {
+	Source string // the file
+	Tool   string // what recorded it
+	Rank   int    // of the process in its job; -1 is unknown
+	World  int    // how many ranks the job had; 0 is unknown
+	Base   int64  // nanoseconds since 1970 of the time 0; 0 is unknown
+	Stacks bool   // Python functions were recorded
+	Shapes bool   // and the operators' shapes
+
+	// Consume lets Analyze let go of the calls that it has read.
+	Consume bool
+
+	Names   *Names
+	Streams []*Stream
+	Threads []*Thread
+	GPUs    map[int]GPU // by the number of the device
+	Memory  map[int]*MemoryLog
+
+	Events  int64    // read, those that were passed over included
+	Dropped Dropped  // what could not be used
+	Partial []string // why the timeline is not the whole trace
+	Notes   []string
+
+	streams map[streamKey]*Stream
+	threads map[threadKey]*Thread
+	limit   int   // events that are held at most
+	held    int   // events that are held
+	until   int64 // events that begin later are left out
+	first   int64
+	final   int64
+	began   bool
+
+	lastStream *Stream // the streams and threads of neighbouring events are mostly the same
+	lastThread *Thread
+	lastSKey   streamKey
+	lastTKey   threadKey
+}
+
+// Dropped counts events that could not be used.
+type Dropped struct {
+	Malformed int64 // not an event
+	Negative  int64 // durations below zero
+	Overflow  int64 // times beyond 64 bits of nanoseconds
+	Late      int64 // beyond the part of the trace that was kept
+	Lanes     int64 // of more threads and streams than are told apart
+	Oversized int64 // larger than any event is
+}
+
+// Sum is how many there are.
+func (d Dropped) Sum() int64 {
+	return d.Malformed + d.Negative + d.Overflow + d.Late + d.Lanes + d.Oversized
+}
+
+type streamKey struct {
+	process int64
+	device  int
+	id      int64
+}
+
+type threadKey struct{ process, id int64 }
+
+// DefaultLimit is how many events a timeline holds at most: about 0.8 GB.
+const DefaultLimit = 32_000_000
+
+// maxLanes is how many threads and streams are told apart.
+const maxLanes = 1 << 14
+
+// New returns an empty timeline that holds limit events at most, DefaultLimit when 0.
+// Beyond that it halves the time that it covers, as often as it must, and says so.
+func New(source, tool string, limit int) *Timeline {
+	return &Timeline{
+		Source: source, Tool: tool, Rank: -1, Names: newNames(), GPUs: map[int]GPU{}, Memory: map[int]*MemoryLog{},
+		streams: map[streamKey]*Stream{}, threads: map[threadKey]*Thread{}, limit: cmp.Or(limit, DefaultLimit), until: math.MaxInt64,
+	}
+}
+
+// room makes sure that an event may be held. It reports false for one to leave out.
+func (t *Timeline) room(start, dur int64) bool {
+	switch {
+	case dur < 0:
+		t.Dropped.Negative++
+		return false
+	case start > math.MaxInt64-dur || start < -(1<<62) || start > 1<<62:
+		t.Dropped.Overflow++
+		return false
+	case start > t.until:
+		t.Dropped.Late++
+		return false
+	}
+	if !t.began {
+		t.first, t.final, t.began = start, start, true
+	}
+	t.first, t.final = min(t.first, start), max(t.final, start)
+	if t.held >= t.limit {
+		t.halve()
+		if start > t.until {
+			t.Dropped.Late++
+			return false
+		}
+	}
+	t.held++
+	return true
+}
+
+// halve leaves out the later half of the time that is covered.
+func (t *Timeline) halve() {
+	t.until = t.first + (t.final-t.first)/2
+	t.final, t.held = t.until, 0
+	before := int64(0)
+	for _, s := range t.Streams {
+		for k := range s.Work {
+			l := &s.Work[k]
+			before += int64(l.n)
+			l.keep(func(a *Activity) bool { return a.Start <= t.until }, func(a *Activity) int64 { return a.Start })
+			t.held += l.n
+		}
+	}
+	for _, h := range t.Threads {
+		for k := range h.Calls {
+			l := &h.Calls[k]
+			before += int64(l.n)
+			l.keep(func(c *Call) bool { return c.Start <= t.until }, func(c *Call) int64 { return c.Start })
+			t.held += l.n
+		}
+	}
+	t.Dropped.Late += before - int64(t.held)
+	if t.held >= t.limit && t.until > t.first { // all of it at one time
+		t.halve()
+	}
+}
+
+// AddActivity adds what a device did.
+func (t *Timeline) AddActivity(process int64, device int, stream int64, kind Kind, a Activity) {
+	key := streamKey{process, device, stream}
+	s := t.lastStream
+	if s == nil || t.lastSKey != key {
+		if s = t.streams[key]; s == nil {
+			if len(t.streams)+len(t.threads) >= maxLanes {
+				t.Dropped.Lanes++
+				return
+			}
+			s = &Stream{Process: process, Device: device, ID: stream}
+			t.streams[key] = s
+			t.Streams = append(t.Streams, s)
+		}
+		t.lastStream, t.lastSKey = s, key
+	}
+	if t.room(a.Start, a.Dur) {
+		s.Work[kind].add(a, a.Start)
+	}
+}
+
+// AddCall adds what a thread did.
+func (t *Timeline) AddCall(process, thread int64, class Class, c Call) {
+	if h := t.Thread(process, thread); h != nil && t.room(c.Start, c.Dur) {
+		h.Calls[class].add(c, c.Start)
+	}
+}
+
+// Thread returns a thread, or nil where there are too many.
+func (t *Timeline) Thread(process, id int64) *Thread {
+	key := threadKey{process, id}
+	if t.lastThread != nil && t.lastTKey == key {
+		return t.lastThread
+	}
+	h := t.threads[key]
+	if h == nil {
+		if len(t.streams)+len(t.threads) >= maxLanes {
+			t.Dropped.Lanes++
+			return nil
+		}
+		h = &Thread{Process: process, ID: id}
+		t.threads[key] = h
+		t.Threads = append(t.Threads, h)
+	}
+	t.lastThread, t.lastTKey = h, key
+	return h
+}
+
+// AddMemory adds a reading of a device's allocator.
+func (t *Timeline) AddMemory(device int, p MemoryPoint) {
+	m := t.Memory[device]
+	if m == nil {
+		if len(t.Memory) >= maxLanes {
+			return
+		}
+		m = &MemoryLog{every: 1}
+		t.Memory[device] = m
+	}
+	m.add(p)
+}
+
+// MemoryLog is a device's memory over time, thinned where there is much: of the
+// points that one stands for it is the highest.
+type MemoryLog struct {
+	Points []MemoryPoint
+	every  int
+	seen   int
+}
+
+const memoryPoints = 4096
+
+func (m *MemoryLog) add(p MemoryPoint) {
+	if m.seen%m.every != 0 {
+		last := &m.Points[len(m.Points)-1]
+		if p.Allocated > last.Allocated {
+			last.Allocated = p.Allocated
+		}
+		last.Reserved = max(last.Reserved, p.Reserved)
+	} else {
+		m.Points = append(m.Points, p)
+	}
+	m.seen++
+	if len(m.Points) < memoryPoints {
+		return
+	}
+	for i := range memoryPoints / 2 {
+		a, b := m.Points[2*i], m.Points[2*i+1]
+		if b.Allocated > a.Allocated {
+			a.Allocated = b.Allocated
+		}
+		a.Reserved = max(a.Reserved, b.Reserved)
+		m.Points[i] = a
+	}
+	m.Points, m.seen = m.Points[:memoryPoints/2], 0
+	m.every *= 2
+}
+
+// Close ends the reading: it sorts what came out of order, and says what is missing.
+func (t *Timeline) Close() {
+	for _, s := range t.Streams {
+		for k := range s.Work {
+			s.Work[k].sort(func(a, b Activity) int { return cmp.Compare(a.Start, b.Start) })
+		}
+	}
+	for _, h := range t.Threads {
+		for k := range h.Calls {
+			h.Calls[k].sort(func(a, b Call) int {
+				if a.Start != b.Start {
+					return cmp.Compare(a.Start, b.Start)
+				}
+				return cmp.Compare(b.Dur, a.Dur)
+			})
+		}
+	}
+	slices.SortFunc(t.Streams, func(a, b *Stream) int {
+		return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Process, b.Process), cmp.Compare(a.ID, b.ID))
+	})
+	for _, m := range t.Memory {
+		slices.SortFunc(m.Points, func(a, b MemoryPoint) int { return cmp.Compare(a.At, b.At) })
+	}
+	if t.until < math.MaxInt64 {
+		t.Partial = append(t.Partial, fmt.Sprintf("only the first %s were kept, of more than %d events: raise --max-events for more", seconds(t.until-t.first), t.limit))
+	}
+	d := t.Dropped
+	for _, x := range []struct {
+		n   int64
+		say string
+	}{
+		{d.Malformed, "that are not events were passed over"},
+		{d.Oversized, "larger than any event is were passed over"},
+		{d.Negative, "events with negative durations were left out"},
+		{d.Overflow, "events with times beyond 64 bits were left out"},
+		{d.Lanes, fmt.Sprintf("events of more than %d threads and streams were left out", maxLanes)},
+	} {
+		if x.n > 0 {
+			t.Partial = append(t.Partial, fmt.Sprintf("%d %s", x.n, x.say))
+		}
+	}
+	if t.Names.full {
+		t.Notes = append(t.Notes, fmt.Sprintf("more than %d different names: the rest are told apart no longer", maxNames))
+	}
+	t.streams, t.threads, t.lastStream, t.lastThread = nil, nil, nil, nil
+	t.Names.close()
+}
+
+func seconds(ns int64) string {
+	switch s := float64(ns) / 1e9; {
+	case s < 1e-3:
+		return fmt.Sprintf("%.3g µs", s*1e6)
+	case s < 1:
+		return fmt.Sprintf("%.3g ms", s*1e3)
+	default:
+		return fmt.Sprintf("%.4g s", s)
+	}
+}
+
+// Names holds every name once.
+type Names struct {
+	Text  []string
+	work  []Shape // by name; nil where no name has one
+	ids   map[string]uint32
+	bytes int
+	full  bool
+}
+
+// A Shape is what an operator computes, where its inputs' shapes were recorded.
+type Shape struct {
+	Flops float64
+	Bytes float64 // that it reads and writes at least
+	Dims  string  // for people
+}
+
+const (
+	maxNames     = 1 << 19
+	maxNameBytes = 128 << 20
+	maxNameLen   = 4096
+)
+
+func newNames() *Names {
+	return &Names{Text: []string{""}, ids: map[string]uint32{"": 0}}
+}
+
+// ID returns the number of a name.
+func (n *Names) ID(name []byte) uint32 {
+	if id, ok := n.ids[string(name)]; ok {
+		return id
+	}
+	return n.add(string(name))
+}
+
+func (n *Names) add(key string) uint32 {
+	if len(n.Text) >= maxNames || n.bytes > maxNameBytes {
+		n.full = true
+		return 0
+	}
+	id := uint32(len(n.Text)) //nolint:gosec // at most maxNames
+	text := key
+	if i := strings.IndexByte(text, 0); i >= 0 {
+		text = text[:i]
+	}
+	if len(text) > maxNameLen {
+		text = text[:maxNameLen]
+	}
+	n.Text = append(n.Text, strings.ToValidUTF8(text, "�"))
+	n.ids[key] = id
+	n.bytes += 2 * len(key)
+	return id
+}
+
+// IDWith returns the number of an operator's name with a shape, which key tells apart
+// from its other shapes. make is asked for the shape once.
+func (n *Names) IDWith(name, key []byte, shape func() Shape) uint32 {
+	all := make([]byte, 0, 256)
+	all = append(append(append(all, name...), 0), key...)
+	if id, ok := n.ids[string(all)]; ok {
+		return id
+	}
+	id := n.add(string(all))
+	if id > 0 {
+		if grow := len(n.Text) - len(n.work); grow > 0 {
+			n.work = append(n.work, make([]Shape, grow)...)
+		}
+		n.work[id] = shape()
+	}
+	return id
+}
+
+// Shape returns what an operator computes; its zero value is unknown.
+func (n *Names) Shape(id uint32) Shape {
+	if int(id) < len(n.work) {
+		return n.work[id]
+	}
+	return Shape{}
+}
+
+func (n *Names) close() { n.ids = nil }

@@ -1,0 +1,350 @@
+package torch
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// state says how far reading came.
+type state uint8
+
+const (
+	whole  state = iota
+	cut          // the text ends before the value does
+	broken       // the text is no value
+)
+
+// event is one trace event as text, its fields slices of the buffer.
+type event struct {
+	ph           byte
+	cat, name    []byte // without quotes, escapes as they are
+	pid, tid     []byte // as written: numbers, or strings with quotes
+	ts, dur      []byte
+	args         []byte // the object's text
+	nameEscapes  bool
+	hasTS, hasPH bool
+}
+
+// ends and spaces of values.
+const (
+	plain byte = iota
+	quote
+	opening
+	closing
+	comma
+	space
+)
+
+// kindOf classifies the bytes that matter to where a value ends.
+var kindOf = func() (t [256]byte) {
+	t['"'] = quote
+	t['{'], t['['] = opening, opening
+	t['}'], t[']'] = closing, closing
+	t[','] = comma
+	t[' '], t['\n'], t['\t'], t['\r'] = space, space, space, space
+	return t
+}()
+
+// skipString returns the length of the string that b begins with, its quotes included.
+// Control characters in it are taken as they are.
+func skipString(b []byte) (n int, escapes bool, s state) {
+	for i := 1; ; {
+		k := bytes.IndexByte(b[i:], '"')
+		if k < 0 {
+			return 0, false, cut
+		}
+		end := i + k
+		if b[end-1] != '\\' {
+			return end + 1, escapes || k > 0 && bytes.IndexByte(b[i:end], '\\') >= 0, whole
+		}
+		slashes := 0
+		for end-1-slashes >= 1 && b[end-1-slashes] == '\\' {
+			slashes++
+		}
+		escapes = true
+		if slashes%2 == 0 {
+			return end + 1, true, whole
+		}
+		i = end + 1
+		if i >= len(b) {
+			return 0, false, cut
+		}
+	}
+}
+
+// skipShort is skipString for text that is mostly a few bytes long.
+func skipShort(b []byte) (n int, s state) {
+	for i := 1; i < len(b); i++ {
+		switch b[i] {
+		case '"':
+			return i + 1, whole
+		case '\\':
+			i++
+		}
+	}
+	return 0, cut
+}
+
+// skipValue returns the length of the value that b begins with. atEnd says that
+// nothing follows b.
+func skipValue(b []byte, atEnd bool) (int, state) {
+	if len(b) == 0 {
+		return 0, cut
+	}
+	switch b[0] {
+	case '"':
+		n, _, s := skipString(b)
+		return n, s
+	case '{', '[':
+		return skipNested(b)
+	}
+	for i, c := range b {
+		if k := kindOf[c]; k == comma || k == closing || k == space {
+			if i == 0 {
+				return 0, broken
+			}
+			return i, whole
+		}
+	}
+	if atEnd {
+		return len(b), whole
+	}
+	return 0, cut
+}
+
+// skipNested returns the length of the object or array that b begins with.
+func skipNested(b []byte) (int, state) {
+	depth := 0
+	for i := 0; i < len(b); i++ {
+		switch kindOf[b[i]] {
+		case quote:
+			n, s := skipShort(b[i:])
+			if s != whole {
+				return 0, cut
+			}
+			i += n - 1
+		case opening:
+			depth++
+			if depth > maxDepth {
+				return 0, broken
+			}
+		case closing:
+			depth--
+			if depth == 0 {
+				return i + 1, whole
+			}
+		}
+	}
+	return 0, cut
+}
+
+// fields calls yield with the name and the value of every field of the object that b
+// begins with, and returns the object's length.
+func fields(b []byte, yield func(key, value []byte)) (int, state) {
+	i := 1
+	for {
+		for i < len(b) && (kindOf[b[i]] == space || b[i] == ',') {
+			i++
+		}
+		if i >= len(b) {
+			return 0, cut
+		}
+		switch b[i] {
+		case '}':
+			return i + 1, whole
+		case '"':
+		default:
+			return 0, broken
+		}
+		n, s := skipShort(b[i:])
+		if s != whole {
+			return 0, s
+		}
+		key := b[i+1 : i+n-1]
+		i += n
+		for i < len(b) && kindOf[b[i]] == space {
+			i++
+		}
+		if i >= len(b) {
+			return 0, cut
+		}
+		if b[i] != ':' {
+			return 0, broken
+		}
+		i++
+		for i < len(b) && kindOf[b[i]] == space {
+			i++
+		}
+		n, s = skipValue(b[i:], false)
+		if s != whole {
+			return 0, s
+		}
+		yield(key, b[i:i+n])
+		i += n
+	}
+}
+
+// parse reads the event that b begins with.
+func (e *event) parse(b []byte) (int, state) {
+	*e = event{}
+	return fields(b, e.field)
+}
+
+func (e *event) field(key, v []byte) {
+	switch len(key) {
+	case 2:
+		switch {
+		case key[0] == 'p' && key[1] == 'h':
+			if len(v) == 3 && v[0] == '"' {
+				e.ph, e.hasPH = v[1], true
+			}
+		case key[0] == 't' && key[1] == 's':
+			e.ts, e.hasTS = v, true
+		}
+	case 3:
+		switch string(key) {
+		case "cat":
+			e.cat = bare(v)
+		case "pid":
+			e.pid = v
+		case "tid":
+			e.tid = v
+		case "dur":
+			e.dur = v
+		}
+	case 4:
+		switch string(key) {
+		case "name":
+			e.name = bare(v)
+			e.nameEscapes = bytes.IndexByte(v, '\\') >= 0
+		case "args":
+			if v[0] == '{' {
+				e.args = v
+			}
+		}
+	}
+}
+
+// bare is a string's text between its quotes, escapes as they are.
+func bare(v []byte) []byte {
+	if len(v) >= 2 && v[0] == '"' {
+		return v[1 : len(v)-1]
+	}
+	return v
+}
+
+// unquote is a string's text.
+func unquote(v []byte) string {
+	var s string
+	if json.Unmarshal(v, &s) == nil {
+		return s
+	}
+	return string(bare(v))
+}
+
+// unescape replaces the escapes of a name.
+func unescape(v []byte) []byte {
+	if s := ""; json.Unmarshal([]byte(`"`+string(v)+`"`), &s) == nil {
+		return []byte(s)
+	}
+	return v
+}
+
+// micros reads a time in microseconds, with any number of decimals, as nanoseconds.
+// It is exact where floating point is not: microseconds since 1970 with three decimals
+// have more digits than a float64.
+func micros(v []byte) (int64, bool) {
+	v = bare(v)
+	i, neg := 0, false
+	if len(v) > 0 && v[0] == '-' {
+		neg, i = true, 1
+	}
+	start := i
+	var n int64
+	for ; i < len(v) && v[i]-'0' <= 9; i++ {
+		if n > math.MaxInt64/10000 {
+			return overflow(v)
+		}
+		n = n*10 + int64(v[i]-'0')
+	}
+	if i == start {
+		return overflow(v)
+	}
+	if n > math.MaxInt64/1000-1 {
+		return 0, false
+	}
+	n *= 1000
+	if i < len(v) && v[i] == '.' {
+		i++
+		for unit := int64(100); i < len(v) && v[i]-'0' <= 9; i++ {
+			n += int64(v[i]-'0') * unit
+			unit /= 10
+		}
+	}
+	if i < len(v) {
+		return overflow(v)
+	}
+	if neg {
+		n = -n
+	}
+	return n, true
+}
+
+// overflow reads what is no plain decimal number: an exponent, or too many digits.
+func overflow(v []byte) (int64, bool) {
+	f, err := strconv.ParseFloat(string(v), 64)
+	if err != nil || math.Abs(f) > math.MaxInt64/1000-1 || math.IsNaN(f) {
+		return 0, false
+	}
+	return int64(f * 1000), true
+}
+
+// whole64 reads a whole number; a string's digits too, wherever they begin in it
+// ("stream 7").
+func whole64(v []byte) (int64, bool) {
+	if len(v) > 0 && v[0] == '"' {
+		v = bare(v)
+		if i := bytes.IndexAny(v, "0123456789"); i > 0 && v[i-1] != '-' {
+			v = v[i:]
+		}
+	}
+	var n int64
+	neg := false
+	if len(v) > 1 && v[0] == '-' {
+		neg, v = true, v[1:]
+	}
+	if len(v) == 0 || len(v) > 18 {
+		return longer(v, neg)
+	}
+	for _, c := range v {
+		if c-'0' > 9 {
+			return longer(v, neg)
+		}
+		n = n*10 + int64(c-'0')
+	}
+	if neg {
+		n = -n
+	}
+	return n, true
+}
+
+func longer(v []byte, neg bool) (int64, bool) {
+	if u, err := strconv.ParseUint(string(v), 10, 64); err == nil {
+		n := int64(u) //nolint:gosec // addresses and ids wrap
+		if neg {
+			n = -n
+		}
+		return n, true
+	}
+	f, err := strconv.ParseFloat(strings.TrimSpace(string(v)), 64)
+	if err != nil || math.IsNaN(f) || math.Abs(f) > math.MaxInt64/2 {
+		return 0, false
+	}
+	if neg {
+		f = -f
+	}
+	return int64(f), true
+}

@@ -1,0 +1,291 @@
+package torch
+
+import (
+	"bytes"
+	"math"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/profile"
+)
+
+// category is what kind of event a trace's category names. Kineto's names have
+// changed, and differ between vendors.
+type category uint8
+
+const (
+	ignored category = iota
+	kernel
+	memcpy
+	memset
+	runtime
+	operator
+	python
+	annotation
+	instant
+)
+
+var categories = map[string]category{
+	"kernel":              kernel,
+	"gpu_memcpy":          memcpy,
+	"memcpy":              memcpy,
+	"gpu_memset":          memset,
+	"memset":              memset,
+	"cuda_runtime":        runtime,
+	"cuda_driver":         runtime,
+	"hip_runtime":         runtime,
+	"hip_api":             runtime,
+	"xpu_runtime":         runtime,
+	"xpu_driver":          runtime,
+	"mtia_runtime":        runtime,
+	"privateuse1_runtime": runtime,
+	"privateuse1_driver":  runtime,
+	"runtime":             runtime,
+	"cpu_op":              operator,
+	"operator":            operator,
+	"python_function":     python,
+	"user_annotation":     annotation,
+	"cpu_instant_event":   instant,
+}
+
+func categoryOf(cat []byte) category { return categories[strings.ToLower(string(cat))] }
+
+// category looks a category up; the last few are remembered by their text.
+func (p *parser) category(cat []byte) category {
+	if len(cat) == 0 {
+		return ignored
+	}
+	slot := &p.cats[(int(cat[0])+len(cat))%len(p.cats)]
+	if string(cat) != slot.text {
+		slot.text, slot.cat = string(cat), categoryOf(cat)
+	}
+	return slot.cat
+}
+
+// take adds the event that was read to the timeline.
+func (p *parser) take() {
+	e := &p.ev
+	switch e.ph {
+	case 'X':
+	case 'i', 'I':
+		if p.category(e.cat) == instant && string(e.name) == "[memory]" {
+			p.memory()
+		}
+		return
+	case 'M':
+		p.metadata()
+		return
+	default:
+		return
+	}
+	c := p.category(e.cat)
+	if c == ignored {
+		return
+	}
+	start, ok := micros(e.ts)
+	if !ok {
+		p.t.Dropped.Overflow++
+		return
+	}
+	dur, ok := int64(0), true
+	if e.dur != nil {
+		dur, ok = micros(e.dur)
+	}
+	if !ok {
+		p.t.Dropped.Overflow++
+		return
+	}
+	name := e.name
+	if e.nameEscapes {
+		name = unescape(name)
+	}
+	switch c {
+	case kernel, memcpy, memset:
+		p.activity(c, name, start, dur)
+	default:
+		p.call(c, name, start, dur)
+	}
+}
+
+func (p *parser) activity(c category, name []byte, start, dur int64) {
+	e := &p.ev
+	a := profile.Activity{Start: start, Dur: dur, Name: p.t.Names.ID(name)}
+	device, stream := int64(-1), int64(-1)
+	found := uint8(0)
+	if e.args != nil {
+		fields(e.args, func(key, v []byte) {
+			switch string(key) {
+			case "device":
+				if n, ok := whole64(v); ok {
+					device = n
+					found |= 1
+				}
+			case "stream":
+				if n, ok := whole64(v); ok {
+					stream = n
+					found |= 2
+				}
+			case "correlation", "Correlation ID":
+				a.Correlation = correlation(v)
+			case "bytes", "Bytes":
+				if n, ok := whole64(v); ok && n > 0 && c != kernel {
+					a.Size = uint64(n)
+				}
+			case "grid":
+				if c == kernel {
+					a.Size = blocks(v)
+				}
+			}
+		})
+	}
+	if found&1 == 0 {
+		device, _ = whole64(e.pid)
+	}
+	if found&2 == 0 {
+		stream, _ = whole64(e.tid)
+	}
+	kind := profile.Kernel
+	switch {
+	case c == memset:
+		kind = profile.Set
+	case c == memcpy:
+		kind = profile.Copy
+	}
+	p.t.AddActivity(0, int(device), stream, kind, a)
+}
+
+func correlation(v []byte) uint32 {
+	n, _ := whole64(v)
+	return uint32(n) //nolint:gosec // CUPTI's correlation ids have 32 bits
+}
+
+// blocks is the product of a grid's sizes: "[512, 1, 1]".
+func blocks(v []byte) uint64 {
+	product, n, in := uint64(1), uint64(0), false
+	for _, c := range v {
+		switch {
+		case c-'0' <= 9 && n < 1<<32:
+			n, in = n*10+uint64(c-'0'), true
+		case in:
+			product, n, in = product*n, 0, false
+		}
+	}
+	return min(product, 1<<40)
+}
+
+func (p *parser) call(c category, name []byte, start, dur int64) {
+	e := &p.ev
+	pid, ok := whole64(e.pid)
+	tid, ok2 := whole64(e.tid)
+	if !ok || !ok2 {
+		return
+	}
+	call := profile.Call{Start: start, Dur: dur}
+	class := profile.Op
+	switch c {
+	case runtime:
+		class = profile.Runtime
+		if e.args != nil {
+			fields(e.args, func(key, v []byte) {
+				if string(key) == "correlation" {
+					call.Correlation = correlation(v)
+				}
+			})
+		}
+	case annotation:
+		class = profile.Annotation
+	case python:
+		class = profile.Python
+		p.t.Stacks = true
+		name = layerless(name)
+	case operator:
+		if e.args != nil && computes(name) {
+			if dims, types := inputs(e.args); dims != nil {
+				p.t.Shapes = true
+				key := append(append(make([]byte, 0, len(dims)+len(types)), dims...), types...)
+				call.Name = p.t.Names.IDWith(name, key, func() profile.Shape { return shapeOf(string(name), dims, types) })
+			}
+		}
+	}
+	if call.Name == 0 {
+		call.Name = p.t.Names.ID(name)
+	}
+	p.t.AddCall(0, threadID(pid, tid), class, call)
+}
+
+// threadID tells the threads of all processes apart: the correlations of a trace's
+// devices do not say which process they are of, so it is read as one.
+func threadID(pid, tid int64) int64 { return pid<<32 ^ tid&math.MaxUint32 }
+
+// layerless takes the number off a module's name: "nn.Module: DecoderLayer_7" is one of many
+// that are alike.
+func layerless(name []byte) []byte {
+	if !bytes.HasPrefix(name, []byte("nn.Module: ")) {
+		return name
+	}
+	short := bytes.TrimRight(name, "0123456789")
+	if len(short) < len(name) && bytes.HasSuffix(short, []byte("_")) {
+		return short[:len(short)-1]
+	}
+	return name
+}
+
+// inputs returns the text of an operator's shapes and types.
+func inputs(args []byte) (dims, types []byte) {
+	fields(args, func(key, v []byte) {
+		switch string(key) {
+		case "Input Dims", "Input dims":
+			dims = v
+		case "Input type":
+			types = v
+		}
+	})
+	return dims, types
+}
+
+// memory takes a reading of an allocator.
+func (p *parser) memory() {
+	at, ok := micros(p.ev.ts)
+	if !ok || p.ev.args == nil {
+		return
+	}
+	m := profile.MemoryPoint{At: at}
+	device, kind := int64(0), int64(-1)
+	fields(p.ev.args, func(key, v []byte) {
+		n, ok := whole64(v)
+		if !ok || n < 0 {
+			return
+		}
+		switch string(key) {
+		case "Total Allocated":
+			m.Allocated = uint64(n)
+		case "Total Reserved":
+			m.Reserved = uint64(n)
+		case "Device Id":
+			device = n
+		case "Device Type":
+			kind = n
+		}
+	})
+	if kind >= 1 && m.Reserved > 0 { // 0 is the host
+		p.t.AddMemory(int(device), m)
+	}
+}
+
+// metadata takes the names of threads.
+func (p *parser) metadata() {
+	if string(p.ev.name) != "thread_name" || p.ev.args == nil {
+		return
+	}
+	pid, ok := whole64(p.ev.pid)
+	tid, ok2 := whole64(p.ev.tid)
+	if !ok || !ok2 {
+		return
+	}
+	fields(p.ev.args, func(key, v []byte) {
+		if string(key) == "name" && len(v) < 200 && !bytes.HasPrefix(bare(v), []byte("stream ")) {
+			if h := p.t.Thread(0, threadID(pid, tid)); h != nil {
+				h.Name = strings.ToValidUTF8(unquote(v), "�")
+			}
+		}
+	})
+}

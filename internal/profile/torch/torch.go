@@ -1,0 +1,380 @@
+// Package torch reads traces of torch.profiler: Chrome's trace event format as
+// Kineto writes it, for CUDA, HIP and CPUs. It reads a stream once, event by event,
+// and passes over what it cannot read: traces hold control characters and bytes that
+// are no UTF-8, and end in the middle of an event where a process was killed or a
+// file system full.
+//
+// It does no I/O but reading what it is handed.
+package torch
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/profile"
+)
+
+// ErrNoTrace says that a file holds no trace.
+var ErrNoTrace = errors.New("not a trace of torch.profiler")
+
+const (
+	bufferSize = 1 << 20
+	maxEvent   = 16 << 20 // of one event's text
+	maxHeader  = 4 << 20  // of one value beside the events
+	maxDepth   = 512      // how deep values are looked into for an end
+)
+
+// Read reads a trace. What was read until an error is returned with it only where
+// the trace is partial, and says so; a stream without any event is an error.
+func Read(ctx context.Context, r io.Reader, source string, limit int) (*profile.Timeline, error) {
+	p := &parser{ctx: ctx, r: r, buf: make([]byte, 0, bufferSize), t: profile.New(source, "torch.profiler", limit)}
+	err := p.document()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	switch {
+	case p.t.Events == 0 && err == nil && p.sawEvents:
+		return nil, hint.With(fmt.Errorf("read %s: the trace holds no events", source),
+			"the profiler was stopped before it saw a step: let it run for some, see sixty profile how")
+	case p.t.Events == 0:
+		if err == nil || errors.Is(err, io.ErrUnexpectedEOF) {
+			err = ErrNoTrace
+			if p.offset+int64(p.pos) == 0 && len(p.buf) == 0 {
+				err = errors.New("the file is empty")
+			}
+		}
+		return nil, hint.Or(fmt.Errorf("read %s: %w", source, err), "give a .json or .json.gz that torch.profiler wrote, or an Nsight Systems report as .sqlite")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		p.t.Partial = append(p.t.Partial, fmt.Sprintf("the file ends in the middle, after %d events", p.t.Events))
+	case err != nil:
+		p.t.Partial = append(p.t.Partial, fmt.Sprintf("reading ended after %d events: %v", p.t.Events, err))
+	}
+	p.finish()
+	p.t.Close()
+	return p.t, nil
+}
+
+// A parser holds a window of the stream: buf[pos:] is what is to be read.
+type parser struct {
+	ctx    context.Context //nolint:containedctx // of one call of Read
+	r      io.Reader
+	buf    []byte
+	pos    int
+	offset int64 // of buf[0] in the stream
+	end    error // of the stream
+
+	t         *profile.Timeline
+	sawEvents bool
+	headers   map[string][]byte
+	cats      [8]struct {
+		text string
+		cat  category
+	}
+	ev event
+}
+
+// more reads on, so that at least one further byte follows buf. It keeps buf[pos:].
+func (p *parser) more() bool {
+	if p.end != nil {
+		return false
+	}
+	if p.ctx.Err() != nil {
+		p.end = p.ctx.Err()
+		return false
+	}
+	if p.pos > 0 {
+		n := copy(p.buf[:cap(p.buf)], p.buf[p.pos:])
+		p.offset += int64(p.pos)
+		p.buf, p.pos = p.buf[:n], 0
+	}
+	if len(p.buf) == cap(p.buf) {
+		bigger := make([]byte, len(p.buf), 2*cap(p.buf))
+		copy(bigger, p.buf)
+		p.buf = bigger
+	}
+	for range 100 {
+		n, err := p.r.Read(p.buf[len(p.buf):cap(p.buf)])
+		p.buf = p.buf[:len(p.buf)+n]
+		if err != nil {
+			p.end = err
+		}
+		if n > 0 {
+			return true
+		}
+		if err != nil {
+			return false
+		}
+	}
+	p.end = io.ErrNoProgress
+	return false
+}
+
+// fail is the error of a stream that ended where it must not.
+func (p *parser) fail() error {
+	if p.end == nil || errors.Is(p.end, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return p.end
+}
+
+// peek returns the next byte that is no space, or false at the end.
+func (p *parser) peek() (byte, bool) {
+	for {
+		for p.pos < len(p.buf) {
+			switch c := p.buf[p.pos]; c {
+			case ' ', '\n', '\r', '\t':
+				p.pos++
+			default:
+				return c, true
+			}
+		}
+		if !p.more() {
+			return 0, false
+		}
+	}
+}
+
+// document reads the whole: an array of events, or an object with them.
+func (p *parser) document() error {
+	c, ok := p.peek()
+	if ok && c == 0xEF { // a byte order mark
+		for len(p.buf)-p.pos < 3 && p.more() {
+		}
+		p.pos = min(p.pos+3, len(p.buf))
+		c, ok = p.peek()
+	}
+	switch {
+	case !ok:
+		return p.fail()
+	case c == '[':
+		p.pos++
+		return p.events()
+	case c != '{':
+		return ErrNoTrace
+	}
+	p.pos++
+	for {
+		switch c, ok := p.peek(); {
+		case !ok:
+			return p.fail()
+		case c == '}':
+			return nil
+		case c == ',':
+			p.pos++
+			continue
+		case c != '"':
+			return fmt.Errorf("at byte %d a name of a field should be: %w", p.offset+int64(p.pos), ErrNoTrace)
+		}
+		key, err := p.capture(maxHeader)
+		if err != nil {
+			return err
+		}
+		name := unquote(key)
+		if c, ok := p.peek(); !ok || c != ':' {
+			if !ok {
+				return p.fail()
+			}
+			return fmt.Errorf("at byte %d: %w", p.offset+int64(p.pos), ErrNoTrace)
+		}
+		p.pos++
+		c, ok := p.peek()
+		switch {
+		case !ok:
+			return p.fail()
+		case name == "traceEvents" && c == '[':
+			p.pos++
+			if err := p.events(); err != nil {
+				return err
+			}
+			continue
+		}
+		value, err := p.capture(maxHeader)
+		if err != nil {
+			return err
+		}
+		if value != nil && len(p.headers) < 1000 {
+			if p.headers == nil {
+				p.headers = map[string][]byte{}
+			}
+			p.headers[name] = bytes.Clone(value)
+		}
+	}
+}
+
+// capture passes over a value and returns its text, nil where it is longer than most.
+// The text is valid until the next read.
+func (p *parser) capture(most int) ([]byte, error) {
+	for {
+		n, state := skipValue(p.buf[p.pos:], p.end != nil)
+		if state == whole {
+			v := p.buf[p.pos : p.pos+n]
+			p.pos += n
+			return v, nil
+		}
+		if len(p.buf)-p.pos > most {
+			return nil, p.pass()
+		}
+		if !p.more() {
+			return nil, p.fail()
+		}
+	}
+}
+
+// pass passes over a value of any length, without holding it.
+func (p *parser) pass() error {
+	depth, inString, escaped := 0, false, false
+	for {
+		for p.pos < len(p.buf) {
+			c := p.buf[p.pos]
+			p.pos++
+			switch {
+			case escaped:
+				escaped = false
+			case inString && c == '\\':
+				escaped = true
+			case c == '"':
+				inString = !inString
+			case inString:
+			case c == '{' || c == '[':
+				depth++
+			case c == '}' || c == ']':
+				depth--
+			}
+			if depth <= 0 && !inString && (c == '"' || c == '}' || c == ']') {
+				return nil
+			}
+		}
+		if !p.more() {
+			return p.fail()
+		}
+	}
+}
+
+// events reads the elements of an array of events, its closing bracket included.
+func (p *parser) events() error {
+	p.sawEvents = true
+	for {
+		c, ok := p.peek()
+		switch {
+		case !ok:
+			return p.fail()
+		case c == ']':
+			p.pos++
+			return nil
+		case c == ',':
+			p.pos++
+			continue
+		case c != '{':
+			p.t.Dropped.Malformed++
+			if err := p.resync(); err != nil {
+				return err
+			}
+			continue
+		}
+		n, state := p.ev.parse(p.buf[p.pos:])
+		switch {
+		case state == whole:
+			p.pos += n
+			p.t.Events++
+			p.take()
+		case state == broken:
+			p.t.Dropped.Malformed++
+			p.pos++
+			if err := p.resync(); err != nil {
+				return err
+			}
+		case len(p.buf)-p.pos >= maxEvent:
+			p.t.Dropped.Oversized++
+			if err := p.pass(); err != nil {
+				return err
+			}
+		case !p.more():
+			return p.fail()
+		}
+	}
+}
+
+// resync goes to what looks like the next event: a brace before a quote, behind a
+// comma. Damage costs the events that it lies in and no more.
+func (p *parser) resync() error {
+	for {
+		i := bytes.IndexByte(p.buf[p.pos:], '{')
+		if i < 0 {
+			p.pos = len(p.buf)
+			if !p.more() {
+				return p.fail()
+			}
+			continue
+		}
+		p.pos += i
+		for len(p.buf)-p.pos < 64 && p.more() {
+		}
+		rest := bytes.TrimLeft(p.buf[p.pos+1:min(p.pos+64, len(p.buf))], " \t\r\n")
+		if starts(rest) {
+			return nil
+		}
+		p.pos++
+	}
+}
+
+// starts reports whether the fields of an event may begin so.
+func starts(b []byte) bool {
+	for _, s := range []string{`"ph"`, `"name"`, `"cat"`, `"pid"`, `"ts"`, `"args"`} {
+		if bytes.HasPrefix(b, []byte(s)) {
+			return true
+		}
+	}
+	return false
+}
+
+// finish reads what stands beside the events.
+func (p *parser) finish() {
+	t := p.t
+	number := func(name string) (int64, bool) {
+		v, err := strconv.ParseInt(strings.Trim(string(p.headers[name]), `" `), 10, 64)
+		return v, err == nil
+	}
+	if base, ok := number("baseTimeNanoseconds"); ok && base > 0 && base < math.MaxInt64/2 {
+		t.Base = base
+	}
+	if v, ok := number("with_stack"); ok {
+		t.Stacks = v != 0
+	}
+	if v, ok := number("record_shapes"); ok {
+		t.Shapes = v != 0
+	}
+	var devices []struct {
+		ID                      int    `json:"id"`
+		Name                    string `json:"name"`
+		TotalGlobalMem          uint64 `json:"totalGlobalMem"`
+		ComputeMajor            int    `json:"computeMajor"`
+		ComputeMinor            int    `json:"computeMinor"`
+		WarpSize                int    `json:"warpSize"`
+		NumSMs                  int    `json:"numSms"`
+		MaxThreadsPerMultiproc  int    `json:"maxThreadsPerMultiprocessor"`
+		MaxThreadsPerMultiproc2 int    `json:"maxThreadsPerMultiProcessor"`
+	}
+	if json.Unmarshal(p.headers["deviceProperties"], &devices) == nil {
+		for _, d := range devices {
+			t.GPUs[d.ID] = profile.GPU{
+				Name: d.Name, SMs: d.NumSMs, Memory: d.TotalGlobalMem, ComputeMajor: d.ComputeMajor, ComputeMinor: d.ComputeMinor,
+				Wavefront: d.WarpSize, MaxThreadsPerSM: max(d.MaxThreadsPerMultiproc, d.MaxThreadsPerMultiproc2),
+			}
+		}
+	}
+	var job struct {
+		Rank      *int `json:"rank"`
+		WorldSize int  `json:"world_size"`
+	}
+	if json.Unmarshal(p.headers["distributedInfo"], &job) == nil && job.Rank != nil && *job.Rank >= 0 {
+		t.Rank, t.World = *job.Rank, job.WorldSize
+	}
+}

@@ -1,0 +1,256 @@
+// Package tracefile opens traces on the disk, whatever their format, and says what a file
+// is that is none.
+package tracefile
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/profile"
+	"github.com/sixty-dev/sixty/internal/profile/nsys"
+	"github.com/sixty-dev/sixty/internal/profile/nsys/sqlite"
+	"github.com/sixty-dev/sixty/internal/profile/torch"
+)
+
+// Files is how many files of a directory are read at most: one for each rank.
+const Files = 4096
+
+const exportHint = "export it first: nsys export --type sqlite REPORT.nsys-rep"
+
+// List returns the traces behind a path: itself, or what a directory holds.
+func List(path string) ([]string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, errors.Unwrap(err))
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, errors.Unwrap(err))
+	}
+	var found []string
+	parquet := false
+	for _, e := range entries {
+		name := strings.ToLower(e.Name())
+		parquet = parquet || strings.HasSuffix(name, ".parquet")
+		for _, end := range []string{".json", ".json.gz", ".json.zst", ".sqlite"} {
+			if strings.HasSuffix(name, end) && !e.IsDir() {
+				found = append(found, filepath.Join(path, e.Name()))
+				break
+			}
+		}
+	}
+	slices.Sort(found)
+	found = Workers(found)
+	switch {
+	case len(found) == 0 && parquet:
+		return nil, hint.With(fmt.Errorf("%s: an export to Parquet, which is not read", path), "export the report to SQLite: nsys export --type sqlite REPORT.nsys-rep")
+	case len(found) == 0:
+		return nil, hint.With(fmt.Errorf("%s: no traces in this directory", path), "traces end in .json, .json.gz or .sqlite; sixty profile how says how to take one")
+	case len(found) > Files:
+		return nil, fmt.Errorf("%s: %d traces, at most %d are read together", path, len(found), Files)
+	}
+	return found, nil
+}
+
+// Workers leaves the trace of vLLM's front end out, where there are those of its workers: it
+// is no rank.
+func Workers(paths []string) []string {
+	workers := slices.DeleteFunc(slices.Clone(paths), func(p string) bool { return strings.Contains(filepath.Base(p), "async_llm") })
+	if len(workers) > 0 {
+		return workers
+	}
+	return paths
+}
+
+// Read reads one trace. limit is that of profile.New.
+func Read(ctx context.Context, path string, limit int) (*profile.Timeline, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, errors.Unwrap(err))
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, errors.Unwrap(err))
+	}
+	head := make([]byte, 512)
+	n, err := io.ReadFull(file, head)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	head = head[:n]
+	if bytes.HasPrefix(head, []byte(sqlite.Magic)) {
+		return nsys.Read(ctx, file, info.Size(), path, limit)
+	}
+	if err := foreign(path, head); err != nil {
+		return nil, err
+	}
+	whole := io.MultiReader(bytes.NewReader(head), file)
+	read := io.Reader(whole)
+	switch {
+	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
+		in := &counter{r: whole}
+		z, err := gzip.NewReader(in)
+		if err != nil {
+			return nil, hint.With(fmt.Errorf("read %s: %w", path, err), "the file is damaged: copy it again")
+		}
+		read = &guard{r: z, in: in}
+	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
+		in := &counter{r: whole}
+		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(128<<20))
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", path, err)
+		}
+		defer z.Close()
+		read = &guard{r: z, in: in}
+	}
+	ahead := newAhead(read)
+	defer ahead.stop()
+	return torch.Read(ctx, ahead, path, limit)
+}
+
+// foreign names what a file is that is no trace.
+func foreign(path string, head []byte) error {
+	name := strings.ToLower(path)
+	switch {
+	case len(head) == 0:
+		return hint.With(fmt.Errorf("read %s: the file is empty", path), "the profiler did not finish writing: wait for stop_profile to answer, and see that the disk is not full")
+	case strings.HasSuffix(name, ".nsys-rep"), strings.HasSuffix(name, ".qdrep"):
+		return hint.With(fmt.Errorf("read %s: a report of Nsight Systems, in its own format", path), exportHint)
+	case bytes.HasPrefix(head, []byte("PAR1")):
+		return hint.With(fmt.Errorf("read %s: a Parquet file, which is not read", path), exportHint)
+	case bytes.HasPrefix(head, []byte("PK\x03\x04")):
+		return hint.With(fmt.Errorf("read %s: a zip archive", path), "unpack it, and give the .json in it")
+	case len(head) > 262 && string(head[257:262]) == "ustar":
+		return hint.With(fmt.Errorf("read %s: a tar archive", path), "unpack it, and give the directory")
+	}
+	return nil
+}
+
+// counter counts what is read.
+type counter struct {
+	r io.Reader
+	n int64
+}
+
+func (c *counter) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	return n, err //nolint:wrapcheck // a reader's errors stay as they are
+}
+
+// Bombs: traces are compressed to a tenth or a thirtieth; deflate's most is a thousandth.
+const (
+	bombSize  = 64 << 20
+	bombRatio = 200
+)
+
+var errBomb = fmt.Errorf("it unpacks to more than %d times its size, as no trace does", bombRatio)
+
+// guard ends what unpacks to far more than any trace.
+type guard struct {
+	r  io.Reader
+	in *counter
+	n  int64
+}
+
+func (g *guard) Read(p []byte) (int, error) {
+	n, err := g.r.Read(p)
+	g.n += int64(n)
+	if g.n > bombSize && g.n/bombRatio > g.in.n {
+		return 0, errBomb
+	}
+	return n, err //nolint:wrapcheck // as above
+}
+
+// ahead reads in another goroutine, so that unpacking and parsing share two processors.
+type ahead struct {
+	full, free chan []byte
+	quit       chan struct{}
+	done       chan struct{}
+	now        []byte
+	whole      []byte
+	err        error
+}
+
+const (
+	aheadBuffers = 4
+	aheadSize    = 1 << 20
+)
+
+func newAhead(r io.Reader) *ahead {
+	a := &ahead{full: make(chan []byte, aheadBuffers), free: make(chan []byte, aheadBuffers), quit: make(chan struct{}), done: make(chan struct{})}
+	for range aheadBuffers {
+		a.free <- make([]byte, aheadSize)
+	}
+	go a.fill(r)
+	return a
+}
+
+func (a *ahead) fill(r io.Reader) {
+	defer close(a.done)
+	defer close(a.full)
+	for {
+		var b []byte
+		select {
+		case b = <-a.free:
+		case <-a.quit:
+			return
+		}
+		b = b[:cap(b)]
+		n, err := 0, error(nil)
+		for n < len(b) && err == nil {
+			var k int
+			k, err = r.Read(b[n:])
+			n += k
+		}
+		if n > 0 {
+			select {
+			case a.full <- b[:n]:
+			case <-a.quit:
+				return
+			}
+		}
+		if err != nil {
+			a.err = err
+			return
+		}
+	}
+}
+
+func (a *ahead) Read(p []byte) (int, error) {
+	for len(a.now) == 0 {
+		if a.whole != nil {
+			a.free <- a.whole
+			a.whole = nil
+		}
+		b, ok := <-a.full
+		if !ok {
+			return 0, a.err
+		}
+		a.now, a.whole = b, b
+	}
+	n := copy(p, a.now)
+	a.now = a.now[n:]
+	return n, nil
+}
+
+// stop ends the goroutine, and waits for it: what it reads is closed next.
+func (a *ahead) stop() {
+	close(a.quit)
+	<-a.done
+}

@@ -1,0 +1,183 @@
+package profilereport
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"github.com/sixty-dev/sixty/internal/profile"
+	"github.com/sixty-dev/sixty/internal/render"
+	"github.com/sixty-dev/sixty/internal/version"
+)
+
+// Diff writes what became of one profile in another. Gate is the share by which a unit of
+// work may take longer, below 0 none.
+func Diff(w io.Writer, d *profile.Diff, gate float64, o Options) error {
+	t := render.NewText(o.Options)
+	verdict, style := diffVerdict(d, gate)
+	lines := render.Wrap(verdict, t.Width(), "  ")
+	for i, l := range lines {
+		if i == 0 {
+			l = t.Style(style, l)
+		}
+		t.Line(l)
+	}
+	most := 5
+	if o.Full {
+		most = 25
+	}
+	t.Heading(fmt.Sprintf("PER %s: %d before, %d after", upper(d.Per), d.Before, d.After))
+	changes := []profile.Change{d.Total}
+	if d.Token != nil {
+		changes = append(changes, *d.Token)
+	}
+	parts := append(slices.Clone(d.Groups), d.Idle...)
+	slices.SortStableFunc(parts, func(a, b profile.Change) int {
+		return int(1e9 * (math.Abs(b.After-b.Before) - math.Abs(a.After-a.Before)))
+	})
+	changes = append(changes, parts[:min(len(parts), most+2)]...)
+	var rows [][]string
+	for _, c := range changes {
+		rows = append(rows, changeRow(c))
+	}
+	t.Table(render.Words(render.Columns("", "before", "after", "change", "")), rows)
+	t.Heading("KERNELS that changed most, per " + d.Per)
+	rows = nil
+	for i, c := range d.Kernels {
+		if i == most || c.Before == c.After {
+			break
+		}
+		r := changeRow(c)
+		rows = append(rows, []string{r[1], r[2], r[3], render.Clip(render.Clean(c.Name), max(t.Width()-40, 24))})
+	}
+	t.Table(render.Words(render.Columns("before", "after", "change", "")), rows)
+	for _, c := range d.Caveats {
+		t.Paragraph("  But: ", "    ", render.Sentence(c))
+	}
+	_, err := t.WriteTo(w)
+	return err
+}
+
+func upper(per string) string {
+	b := []byte(per)
+	for i, c := range b {
+		if c >= 'a' && c <= 'z' {
+			b[i] = c - 'a' + 'A'
+		}
+	}
+	return string(b)
+}
+
+func growth(c profile.Change) string {
+	g := c.Growth()
+	switch {
+	case math.IsInf(g, 1):
+		return "new"
+	case g == 0:
+		return "same"
+	case c.After == 0:
+		return "gone"
+	}
+	sign := "+"
+	if g < 0 {
+		sign = "−"
+	}
+	return sign + render.Percent(math.Abs(g))
+}
+
+func changeRow(c profile.Change) []string {
+	chance := ""
+	switch {
+	case math.IsNaN(c.P):
+	case c.P >= 0.01:
+		chance = "may be chance"
+	default:
+		chance = "p < 0.01"
+	}
+	return []string{c.Name, render.Seconds(c.Before), render.Seconds(c.After), growth(c), chance}
+}
+
+func diffVerdict(d *profile.Diff, gate float64) (string, render.Style) {
+	what := fmt.Sprintf("a %s takes %s, %s before (%s)", d.Per, render.Seconds(d.Total.After), render.Seconds(d.Total.Before), growth(d.Total))
+	worst := profile.Change{}
+	for _, c := range append(slices.Clone(d.Groups), d.Idle...) {
+		if math.Abs(c.After-c.Before) > math.Abs(worst.After-worst.Before) {
+			worst = c
+		}
+	}
+	if worst.Name != "" && d.Total.Before != d.Total.After {
+		what += fmt.Sprintf("; most of it %s (%s)", worst.Name, growth(worst))
+	}
+	if !d.Total.Significant() {
+		what += "; that may be chance"
+	}
+	switch {
+	case gate < 0:
+		return "compared: " + render.Sentence(what), render.Bold
+	case d.Worse(gate):
+		return fmt.Sprintf("worse by more than %s: ", render.Percent(gate)) + render.Sentence(what), render.Bad
+	}
+	return fmt.Sprintf("within %s: ", render.Percent(gate)) + render.Sentence(what), render.Good
+}
+
+// DiffSchema names the version of the JSON of a comparison.
+const DiffSchema = "sixty.profile.diff/v1"
+
+type changeJSON struct {
+	Name        string   `json:"name"`
+	Before      float64  `json:"before_seconds"`
+	After       float64  `json:"after_seconds"`
+	Growth      *float64 `json:"growth"`
+	P           *float64 `json:"p"`
+	Significant bool     `json:"significant"`
+}
+
+func newChange(c profile.Change) changeJSON {
+	out := changeJSON{Name: c.Name, Before: c.Before, After: c.After, Significant: c.Significant()}
+	if g := c.Growth(); !math.IsInf(g, 0) && !math.IsNaN(g) {
+		out.Growth = &g
+	}
+	if !math.IsNaN(c.P) {
+		out.P = &c.P
+	}
+	return out
+}
+
+// DiffJSON writes a comparison as one object.
+func DiffJSON(w io.Writer, d *profile.Diff, gate float64) error {
+	each := func(list []profile.Change) []changeJSON {
+		out := []changeJSON{}
+		for i := range min(len(list), maxKernels) {
+			out = append(out, newChange(list[i]))
+		}
+		return out
+	}
+	verdict := "compared"
+	switch {
+	case gate >= 0 && d.Worse(gate):
+		verdict = "worse"
+	case gate >= 0:
+		verdict = "within"
+	}
+	var token *changeJSON
+	if d.Token != nil {
+		c := newChange(*d.Token)
+		token = &c
+	}
+	return render.JSON(w, struct {
+		Schema  string       `json:"schema"`
+		Tool    version.Tool `json:"tool"`
+		Verdict string       `json:"verdict"`
+		Gate    float64      `json:"gate"`
+		Per     string       `json:"per"`
+		Before  int          `json:"units_before"`
+		After   int          `json:"units_after"`
+		Total   changeJSON   `json:"total"`
+		Token   *changeJSON  `json:"per_token"`
+		Groups  []changeJSON `json:"groups"`
+		Idle    []changeJSON `json:"idle"`
+		Kernels []changeJSON `json:"kernels"`
+		Caveats []string     `json:"caveats"`
+	}{DiffSchema, version.This(), verdict, gate, d.Per, d.Before, d.After, newChange(d.Total), token, each(d.Groups), each(d.Idle), each(d.Kernels), list(d.Caveats)})
+}

@@ -1,0 +1,282 @@
+package profilereport
+
+import (
+	_ "embed"
+	"fmt"
+	"html"
+	"html/template"
+	"io"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/profile"
+	"github.com/sixty-dev/sixty/internal/profile/finding"
+	"github.com/sixty-dev/sixty/internal/render"
+)
+
+//go:embed page.html
+var page string
+
+// HTML writes a page that needs nothing but itself.
+func HTML(w io.Writer, p *profile.Profile, v *finding.Verdict) error {
+	id, severity, summary := headline(p, v)
+	data := struct {
+		P                     *profile.Profile
+		ID, Severity, Summary string
+		Steps                 string
+		Findings              []finding.Finding
+		Bar                   template.HTML
+		Rows                  []row
+		Figures               []render.Figure
+		Flame                 template.HTML
+		Kernels               []profile.KernelStat
+		KernelSum             int64
+		Where                 string
+	}{
+		P: p, ID: id, Severity: severity, Summary: summary, Steps: stepsLine(p), Findings: v.Findings, Bar: bar(p), Rows: rows(p),
+		Figures: figures(p), Kernels: p.Kernels[:min(len(p.Kernels), 40)], Where: strings.TrimPrefix(whereHead(p), whereTitle),
+	}
+	for i := range p.Kernels {
+		data.KernelSum += p.Kernels[i].Sum
+	}
+	if len(p.Ranks) > 0 && p.Ranks[0].Stacks != nil {
+		data.Flame = flame(p.Ranks[0].Stacks.Tree(0.001))
+	}
+	return render.HTML(w, page, template.FuncMap{
+		"ns":     seconds,
+		"ratio":  func(a, b int64) string { return render.Percent(float64(a) / float64(max(b, 1))) },
+		"mean":   func(k profile.KernelStat) string { return seconds(k.Sum / int64(max(k.Count, 1))) },
+		"clean":  render.Clean,
+		"short":  func(s string) string { return render.Clip(render.Clean(s), 140) },
+		"count":  func(n int) string { return render.Grouped(float64(n)) },
+		"colour": func(name string) template.CSS { return template.CSS(partColour(name)) }, //nolint:gosec // constants
+	}, data)
+}
+
+// colours of the parts of the wall time, the groups' first; idle time is grey.
+var partColours = map[string]string{
+	"attention": "#0072B2", "GEMM": "#009E73", "MoE": "#56B4E9", "normalisation": "#8c6d31", "activation": "#7b4173", "rotary embedding": "#bcbd22", "KV cache": "#17becf",
+	"quantisation": "#e377c2", "sampling": "#CC79A7", "embedding": "#637939", "convolution": "#3182bd", "elementwise": "#E69F00", "other": "#b5b5b5",
+	"communication": "#D55E00", "copies": "#a05a2c",
+}
+
+func partColour(name string) string {
+	if c, ok := partColours[name]; ok {
+		return c
+	}
+	switch {
+	case strings.Contains(name, "host late"), strings.Contains(name, "outside"):
+		return "#d62728"
+	case strings.Contains(name, "launch gaps"):
+		return "#ff9896"
+	case strings.Contains(name, "nothing"):
+		return "#d9d9d9"
+	}
+	return "#9aa3ad"
+}
+
+// bar is all of the wall time in one bar.
+func bar(p *profile.Profile) template.HTML {
+	var b strings.Builder
+	b.WriteString(`<svg viewBox="0 0 1000 34" role="img" aria-label="where the time goes" preserveAspectRatio="none">`)
+	x := 0.0
+	for _, r := range rows(p) {
+		w := r.Share * 1000
+		fmt.Fprintf(&b, `<rect x="%.2f" y="0" width="%.2f" height="34" fill="%s"><title>%s %s</title></rect>`, x, w, partColour(r.Name), html.EscapeString(r.Name), render.Percent(r.Share))
+		x += w
+	}
+	b.WriteString("</svg>")
+	return template.HTML(b.String()) //nolint:gosec // built from numbers and escaped names
+}
+
+// figures are the charts.
+func figures(p *profile.Profile) []render.Figure {
+	var out []render.Figure
+	for _, a := range p.Ranks {
+		for _, d := range a.Devices {
+			if len(out) < 4 && d.Wall > 0 && len(d.Bins) > 0 {
+				out = append(out, utilisation(a, d))
+			}
+		}
+	}
+	if f, ok := stepFigure(p); ok {
+		out = append(out, f)
+	}
+	if f, ok := distribution(p); ok {
+		out = append(out, f)
+	}
+	for _, a := range p.Ranks[:min(len(p.Ranks), 1)] {
+		for id, points := range a.Memory {
+			if len(points) > 1 {
+				out = append(out, memory(id, points))
+			}
+		}
+	}
+	if f, ok := roof(p); ok {
+		out = append(out, f)
+	}
+	return out
+}
+
+// visible is the share of the time from which on a part of a chart can be seen.
+const visible = 0.01
+
+func utilisation(a *profile.Analysis, d *profile.Device) render.Figure {
+	width := float64(d.Wall) / float64(len(d.Bins))
+	var compute, comm, copies render.Series
+	compute.Name, comm.Name, copies.Name = "computation", "communication, exposed", "copies, exposed"
+	for i, b := range d.Bins {
+		for _, x := range []float64{float64(i) * width / 1e6, float64(i+1) * width / 1e6} {
+			x += float64(len(compute.X)) * 1e-12 // two points at an edge are two
+			for _, s := range []struct {
+				to *render.Series
+				v  int64
+			}{{&compute, b.Compute}, {&comm, b.Communication}, {&copies, b.Copies}} {
+				s.to.X, s.to.Y = append(s.to.X, x), append(s.to.Y, min(float64(s.v)/width, 1))
+			}
+		}
+	}
+	series := []render.Series{compute}
+	if d.Share(d.Exposed) > visible {
+		series = append(series, comm)
+	}
+	if d.Share(d.ExposedCopies) > visible {
+		series = append(series, copies)
+	}
+	return render.Draw(fmt.Sprintf("busy %s of %s; longest gap %s", render.Percent(d.Share(d.Busy)), seconds(d.Wall), seconds(d.LongestGap)), render.Chart{
+		Title: "Utilisation of " + a.DeviceName(d), XName: "milliseconds", Series: series, Stack: true, Max: 1.05, Format: render.Percent, Range: [2]float64{0, float64(d.Wall) / 1e6},
+	})
+}
+
+// stepFigure shows each step's time over the trace, by phase.
+func stepFigure(p *profile.Profile) (render.Figure, bool) {
+	byPhase := map[profile.Phase]*render.Series{}
+	n := 0
+	for _, a := range p.Ranks[:min(len(p.Ranks), 1)] {
+		stride := len(a.Steps)/1500 + 1
+		for i := 0; i < len(a.Steps); i += stride {
+			s := &a.Steps[i]
+			l := byPhase[s.Phase]
+			if l == nil {
+				l = &render.Series{Name: s.Phase.String(), Dots: true, Loose: true}
+				byPhase[s.Phase] = l
+			}
+			l.X, l.Y = append(l.X, float64(s.Start-a.From)/1e6), append(l.Y, float64(s.Time())/1e9)
+			l.Label = append(l.Label, fmt.Sprintf("%s, %d prefill tokens, %d decodes", seconds(s.Time()), s.PrefillTokens, s.DecodeRequests))
+			n++
+		}
+	}
+	var series []render.Series
+	for _, phase := range []profile.Phase{profile.Prefill, profile.Mixed, profile.Decode, profile.Unknown} {
+		if l := byPhase[phase]; l != nil {
+			series = append(series, *l)
+		}
+	}
+	if n < 3 {
+		return render.Figure{}, false
+	}
+	return render.Draw("each dot is a step; hover to see its batch", render.Chart{Title: "Steps over time", XName: "milliseconds", Series: series, Format: render.Seconds}), true
+}
+
+// distribution is a histogram of the steps' times.
+func distribution(p *profile.Profile) (render.Figure, bool) {
+	all := p.Steps[profile.Unknown]
+	if all.Count < 3 || all.Max <= 0 {
+		return render.Figure{}, false
+	}
+	const parts = 30
+	end := min(all.Max, 4*all.P95)
+	var counts [parts]float64
+	for _, a := range p.Ranks {
+		for i := range a.Steps {
+			counts[min(int(float64(a.Steps[i].Time())/1e9/end*parts), parts-1)]++
+		}
+	}
+	var s render.Series
+	for i, c := range counts {
+		from, to := float64(i)/parts*end*1e3, float64(i+1)/parts*end*1e3
+		s.X, s.Y = append(s.X, from, to), append(s.Y, c, c)
+	}
+	return render.Draw(fmt.Sprintf("steps; P50 %s, P95 %s, longest %s", render.Seconds(all.P50), render.Seconds(all.P95), render.Seconds(all.Max)),
+		render.Chart{Title: "Distribution of steps", XName: "milliseconds", Series: []render.Series{s}, Histogram: true}), true
+}
+
+func memory(id int, points []profile.MemoryPoint) render.Figure {
+	allocated, reserved := render.Series{Name: "allocated"}, render.Series{Name: "reserved"}
+	for _, m := range points {
+		x := float64(m.At-points[0].At) / 1e6
+		allocated.X, allocated.Y = append(allocated.X, x), append(allocated.Y, float64(m.Allocated))
+		reserved.X, reserved.Y = append(reserved.X, x), append(reserved.Y, float64(m.Reserved))
+	}
+	return render.Draw("of PyTorch's allocator", render.Chart{Title: fmt.Sprintf("Memory of GPU %d", id), XName: "milliseconds", Series: []render.Series{allocated, reserved}, Base: 1024, Format: render.GiB})
+}
+
+// roof is the roofline of the matrix products.
+func roof(p *profile.Profile) (render.Figure, bool) {
+	dots := render.Series{Name: "products", Dots: true, Loose: true}
+	for _, r := range p.Roofline {
+		if r.Bytes > 0 && r.Flops > 0 {
+			dots.X, dots.Y = append(dots.X, r.Flops/r.Bytes), append(dots.Y, r.Flops/1e12)
+			dots.Label = append(dots.Label, fmt.Sprintf("%s %s: %.3g TFLOP/s, %.3g TB/s", r.Operator, r.Dims, r.Flops/1e12, r.Bytes/1e12))
+		}
+	}
+	if len(dots.X) == 0 {
+		return render.Figure{}, false
+	}
+	series, caption := []render.Series{dots}, "operations per second against operations per byte; hover for the shapes"
+	a := p.Ranks[0]
+	if flops, bandwidth, ok := profile.Peaks(a.GPUs[a.Devices[0].ID]); ok && flops > 0 && bandwidth > 0 {
+		line := render.Series{Name: "data sheet"}
+		ridge := flops / bandwidth
+		for _, x := range []float64{min(dots.X[0], ridge) / 8, ridge, max(ridge*8, dots.X[0]*2)} {
+			line.X, line.Y = append(line.X, x), append(line.Y, min(x*bandwidth, flops)/1e12)
+		}
+		series = append(series, line)
+	} else {
+		caption += "; the GPU's name is not in the trace, so there is no roof"
+	}
+	return render.Draw(caption, render.Chart{Title: "Roofline of matrix products", XName: "operations per byte", Series: series, LogX: true, LogY: true, Format: func(v float64) string { return render.Number(v) + " TF" }}), true
+}
+
+const (
+	flameWidth, flameRow, flameDepth = 1200.0, 17.0, 48
+)
+
+// flame draws a flame graph, the root on top.
+func flame(root *profile.Flame) template.HTML {
+	if root.Time == 0 {
+		return ""
+	}
+	var b strings.Builder
+	deepest := 0
+	var draw func(f *profile.Flame, x, w float64, depth int)
+	draw = func(f *profile.Flame, x, w float64, depth int) {
+		if w < 0.6 || depth >= flameDepth {
+			return
+		}
+		deepest = max(deepest, depth)
+		name := html.EscapeString(render.Clean(f.Name))
+		share := render.Percent(float64(f.Time) / float64(root.Time))
+		fmt.Fprintf(&b, `<g><title>%s: %s, %s</title><rect x="%.1f" y="%.0f" width="%.1f" height="%.0f" fill="%s"/>`, name, seconds(f.Time), share, x, float64(depth)*flameRow, max(w-0.4, 0.3), flameRow-1, warm(f.Name))
+		if fits := int((w - 6) / 6.2); fits > 3 {
+			fmt.Fprintf(&b, `<text class="frame" x="%.1f" y="%.0f">%s</text>`, x+3, float64(depth)*flameRow+12, html.EscapeString(render.Cut(render.Clean(f.Name), fits)))
+		}
+		b.WriteString("</g>")
+		at := x
+		for _, c := range f.Children {
+			part := float64(c.Time) / float64(root.Time) * flameWidth
+			draw(c, at, part, depth+1)
+			at += part
+		}
+	}
+	draw(root, 0, flameWidth, 0)
+	return template.HTML(fmt.Sprintf(`<svg viewBox="0 0 %g %g" role="img" aria-label="flame graph">%s</svg>`, flameWidth, float64(deepest+1)*flameRow, b.String())) //nolint:gosec // built from numbers and escaped names
+}
+
+// warm is a colour between yellow and red that a name always has.
+func warm(name string) string {
+	h := uint32(2166136261)
+	for i := range len(name) {
+		h = (h ^ uint32(name[i])) * 16777619
+	}
+	return fmt.Sprintf("hsl(%d,%d%%,%d%%)", 12+h%40, 65+h>>8%25, 58+h>>16%14)
+}

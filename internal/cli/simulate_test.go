@@ -196,7 +196,7 @@ func TestBadInputIsNamed(t *testing.T) {
 		{"did you mean --gpu-memory-utilization?", "tune --model-config ../modelconfig/testdata/llama-3.1-8b.json --gpu H100 --engine-args=--gpu-memory-utilisation=0.8"},
 		{"did you mean --max-model-len?", "simulate --serve 127.0.0.1:0 --engine-args=--max-model-length=4096"},
 		{"did you mean --max-num-seqs?", "diagnose " + recording + " --engine-args=--max-num-seq=16"},
-		{"write it as ttft_objective=500ms", "diagnose " + recording + " --set ttft_objective=fast"},
+		{"write 500ms, or 0.5 in seconds", "diagnose " + recording + " --set ttft_objective=fast"},
 		{"did you mean ttft_objective?", "diagnose " + recording + " --set ttft_objektive=500ms"},
 		{"for example --concurrency 16", "simulate " + recording + " --think-time 2s"},
 		{"give one of them", "simulate " + recording + " --concurrency 3 --rate 5"},
@@ -207,7 +207,7 @@ func TestBadInputIsNamed(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), time.Minute) // of what would be served instead
 		err := root.ExecuteContext(ctx)
 		stop()
-		if err == nil || !strings.Contains(hint.Of(err), tt.want) {
+		if err == nil || !strings.Contains(err.Error()+" "+hint.Of(err), tt.want) {
 			t.Errorf("%s: %v (try: %s), want %q", tt.args, err, hint.Of(err), tt.want)
 		}
 	}
@@ -238,6 +238,9 @@ func TestOneVocabularyForWorkloads(t *testing.T) {
 		}
 		if n < 10 {
 			t.Errorf("%s has %d of the flags", verb, n)
+		}
+		if f := cmd.Flags().Lookup("burstiness"); f == nil || f.Name != "cv" {
+			t.Errorf("%s no longer takes --burstiness: %+v", verb, f)
 		}
 	}
 }

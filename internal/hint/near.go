@@ -15,7 +15,7 @@ func Nearest(word string, names []string) []string {
 	for i, n := range names {
 		n = strings.ToLower(n)
 		if distances[i] = Distance(word, n, least); len(word) > 1 && strings.HasPrefix(n, word) {
-			distances[i] = min(distances[i], 1)
+			distances[i] = 0
 		}
 	}
 	best := slices.Min(append(distances, least))

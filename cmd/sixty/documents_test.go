@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sixty-dev/sixty/internal/cli"
 )
@@ -34,7 +36,7 @@ var notRun = []struct {
 	what *regexp.Regexp
 	why  string
 }{
-	{regexp.MustCompile(`--serve\b`), "goes on until it is interrupted: TestEveryVerbEndsWhenInterrupted"},
+	{regexp.MustCompile(`--serve\b|^sixty gateway `), "goes on until it is interrupted: TestEveryVerbEndsWhenInterrupted"},
 	{regexp.MustCompile(`/(etc|var)/`), "writes where Grafana reads"},
 	{regexp.MustCompile(`\b(vllm-\d|prometheus|prod|gpu-host):\d|\bURL\b`), "needs servers of those names"},
 	{regexp.MustCompile(`^sixty (bench|diagnose|record|audit|simulate|tune) (http://)?localhost:`), "needs a server that computes, and a machine that is not busy"},
@@ -181,7 +183,9 @@ func copied(t *testing.T, to, from string) {
 
 func (sh *shell) do(t *testing.T, line string) (code int, out string) {
 	t.Helper()
-	cmd := exec.Command("sh", "-c", line)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // one that goes on belongs into notRun
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "-c", line)
 	cmd.Dir, cmd.Env = sh.dir, sh.env
 	var b bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &b, &b

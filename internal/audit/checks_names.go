@@ -11,6 +11,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/hint"
 )
 
 func checkSyntax(p *pass) {
@@ -130,35 +131,12 @@ func nearest(name string, s *Surface) (better string, certain bool) {
 			if (n.Type == dialect.Histogram) != (suffix != "") || n.Gone() {
 				continue
 			}
-			if d := distance(canonical, n.Name+suffix, least); d < least {
+			if d := hint.Distance(canonical, n.Name+suffix, least); d < least {
 				best, least = under(n.Name+suffix), d
 			}
 		}
 	}
 	return best, false
-}
-
-// distance is the edit distance of two names, at most limit.
-func distance(a, b string, limit int) int {
-	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
-		return limit
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost = min(diagonal, row[j], row[j+1]) + 1
-			}
-			diagonal, row[j+1] = row[j+1], cost
-		}
-	}
-	return min(row[len(b)], limit)
 }
 
 // renamed returns the name that carries the values now, on the servers at hand.

@@ -137,13 +137,13 @@ func TestAuditRefusals(t *testing.T) {
 		{[]string{"--fix", "localhost:8000"}, "--fix without files"},
 		{[]string{"--dialect", "vllm-v1"}, "--dialect stands for servers that are not at hand, and there is no file to hold against it"},
 		{[]string{"--dialect", "vllm-v7", "--rules", rule}, `--dialect: unknown dialect "vllm-v7"`},
-		{[]string{"--rules", rule, "--ignore", "nothing"}, `--ignore: no check is called "nothing"`},
+		{[]string{"--rules", rule, "--ignore", "nothing"}, `--ignore: there is no "nothing"`},
 		{[]string{"--rules", "nowhere.yaml"}, "--rules: nowhere.yaml: no such file or directory"},
 		{[]string{"incident.tar.zst"}, "incident.tar.zst: no such file"},
 		{[]string{"--rules", rule, "--match", "a=b"}, "--match goes with --prometheus"},
 		{[]string{"--rules", rule, "--at", "-5m"}, "--at goes with --prometheus"},
-		{[]string{"--rules", rule, "--output", "xml"}, `--output: unknown format "xml": want text or json`},
-		{[]string{"--rules", rule, "--fail-on", "never"}, `--fail-on: unknown severity "never": want page, ticket or info`},
+		{[]string{"--rules", rule, "--output", "xml"}, `--output: "xml" is not text or json`},
+		{[]string{"--rules", rule, "--fail-on", "never"}, `--fail-on: "never" is not page, ticket or info`},
 		{[]string{"--rules", rule, "--dialect", "vllm-v1", "localhost:8000"}, "give URLs, a recording, --prometheus or --dialect, not two of them"},
 	} {
 		_, _, err := sixty(t, append([]string{"audit"}, tc.args...)...)

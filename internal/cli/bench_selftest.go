@@ -24,7 +24,8 @@ import (
 func newBenchSelfTest() *cobra.Command {
 	var seconds float64
 	var streams []int
-	var only, serve, format string
+	var only, serve string
+	var f outputFlags
 	var serverCPU, cpu int
 	cmd := &cobra.Command{
 		Use:   "self-test",
@@ -59,18 +60,20 @@ reported minus what was true. With --cpu and --server-cpu each gets one processo
 				}
 				outcomes = append(outcomes, o)
 			}
-			if format == "json" {
-				return render.JSON(cmd.OutOrStdout(), outcomes)
-			}
-			return selftest.Write(cmd.OutOrStdout(), outcomes, terminal(cmd.OutOrStdout(), "auto"))
+			return f.write(cmd.OutOrStdout(), func(w io.Writer, o render.Options) error {
+				if f.form() == "json" {
+					return render.JSON(w, outcomes)
+				}
+				return selftest.Write(w, outcomes, o)
+			})
 		},
 	}
 	cmd.Flags().Float64Var(&seconds, "seconds", 3, "length of each test")
 	cmd.Flags().IntSliceVar(&streams, "streams", []int{64, 256, 1000}, "numbers of paced streams")
-	cmd.Flags().StringVar(&only, "only", "", "only tests whose name holds this")
+	cmd.Flags().StringVar(&only, "run", "", "only tests whose name holds this `text`")
 	cmd.Flags().IntVar(&cpu, "cpu", -1, "run the generator on this processor only")
 	cmd.Flags().IntVar(&serverCPU, "server-cpu", -1, "run the scripted server on this processor only")
-	cmd.Flags().StringVar(&format, "output", "text", "text or json")
+	f.register(cmd.Flags(), "text", "json")
 	cmd.Flags().StringVar(&serve, "serve", "", "be the scripted server, with this script")
 	_ = cmd.Flags().MarkHidden("serve") // the flag exists
 	return cmd

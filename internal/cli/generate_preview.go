@@ -27,7 +27,7 @@ import (
 type previewFlags struct {
 	source sourceFlags
 	past   time.Duration
-	out    string
+	out    outFlag
 }
 
 func newGeneratePreview() *cobra.Command {
@@ -45,7 +45,7 @@ a recording, or to see before they are installed what the dashboards show of you
 	s := cmd.Flags()
 	f.source.register(s)
 	s.DurationVar(&f.past, "past", time.Hour, "with --prometheus: how much of the past to show")
-	s.StringVarP(&f.out, "out", "o", "", "write the page to this `file` (default: print it)")
+	f.out.register(s, "write the page to this `file` (default: print it)")
 	return cmd
 }
 
@@ -67,11 +67,11 @@ func (f *previewFlags) run(ctx context.Context, stdout, stderr io.Writer, args [
 	if err := page.Write(&b); err != nil {
 		return err
 	}
-	if f.out == "" {
+	if f.out.path == "" {
 		_, err := stdout.Write(b.Bytes())
 		return err
 	}
-	return (&outFlag{dir: filepath.Dir(f.out)}).write(stdout, []generate.File{{Path: filepath.Base(f.out), Content: b.Bytes()}})
+	return (&outFlag{path: filepath.Dir(f.out.path)}).write(stdout, []generate.File{{Path: filepath.Base(f.out.path), Content: b.Bytes()}})
 }
 
 // page asks for what the dashboards of the servers that are found show.
@@ -101,7 +101,8 @@ func (f *previewFlags) page(ctx context.Context, s *source.Source) (*preview.Pag
 }
 
 func newGenerateOpenMetrics() *cobra.Command {
-	var job, out string
+	var job string
+	var out outFlag
 	cmd := &cobra.Command{
 		Use: "openmetrics RECORDING", Short: "A recording as OpenMetrics text, from which promtool makes blocks for a Prometheus", Args: cobra.ExactArgs(1),
 		Long: `Writes a recording as OpenMetrics text with timestamps, so that it can be looked at with a
@@ -112,11 +113,11 @@ Prometheus, and with the dashboards on it:
   prometheus --config.file=/dev/null --storage.tsdb.path=data/ --storage.tsdb.retention.time=100y`,
 		Example: `  sixty generate openmetrics incident.tar.zst -o incident.om`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return writeOpenMetrics(cmd.Context(), cmd.OutOrStdout(), args[0], job, out)
+			return writeOpenMetrics(cmd.Context(), cmd.OutOrStdout(), args[0], job, out.path)
 		},
 	}
 	cmd.Flags().StringVar(&job, "job", "vllm", "`value` of the label job")
-	cmd.Flags().StringVarP(&out, "out", "o", "", "write to this `file` (default: print)")
+	out.register(cmd.Flags(), "write to this `file` (default: print)")
 	return cmd
 }
 

@@ -28,15 +28,15 @@ type rulesFlags struct {
 	evidence   evidenceFlags
 	out        outFlag
 
-	format, name, namespace   string
-	labels                    []string
-	window, interval          time.Duration
-	past, ago                 string
-	period, retention         string
-	runbookURL, runbookSuffix string
-	dashboardURL              string
-	objectLabels              []string
-	tests                     bool
+	name, namespace   string
+	labels            []string
+	window, interval  time.Duration
+	past, ago         string
+	period, retention string
+	runbooks          runbookFlags
+	dashboardURL      string
+	objectLabels      []string
+	tests             bool
 }
 
 const rulesLong = `Renders alert rules: recording rules for the signals, one alert for each pathology,
@@ -71,7 +71,6 @@ func newGenerateRules() *cobra.Command {
 func (f *rulesFlags) register(s *pflag.FlagSet) {
 	f.deployment.register(s)
 	f.settings.register(s)
-	f.out.register(s)
 	s.StringSliceVar(&f.evidence.from, "from", nil, "measure thresholds: `files` of sixty bench (--json, --baseline), or recordings of a healthy time")
 	s.StringVar(&f.evidence.prometheus, "prometheus", "", "measure thresholds on this Prometheus-compatible server, over --baseline")
 	s.StringVar(&f.evidence.span, "baseline", "", "the healthy time: a `duration` such as 7d, or FROM/TO")
@@ -81,15 +80,14 @@ func (f *rulesFlags) register(s *pflag.FlagSet) {
 	s.StringVar(&f.ago, "ago", "1h", "… which ended so long ago")
 	s.StringVar(&f.period, "slo-period", "", "how long an error budget lasts (default: as the file of --slo says, or 30d)")
 	s.StringVar(&f.retention, "retention", "", "how long samples are kept: refuses windows that are longer")
-	s.StringVar(&f.runbookURL, "runbook-url", runbookPages, "address of the runbooks; the pathology's id follows")
-	s.StringVar(&f.runbookSuffix, "runbook-suffix", ".md", "what follows the id")
+	f.runbooks.register(s)
 	s.StringVar(&f.dashboardURL, "dashboard-url", "", "`address` of Grafana, for links to panels")
 	s.StringSliceVar(&f.labels, "label", nil, "`name=value` on every alert, such as team=ml")
 }
 
 // registerRules adds the flags that decide the form of the rule files.
 func (f *rulesFlags) registerRules(s *pflag.FlagSet) {
-	s.StringVar(&f.format, "format", string(generate.Plain), "prometheus (also Thanos and vmalert), prometheusrule, vmrule, or mimir (also Cortex)")
+	f.out.register(s, "write the files to this `directory` (default: print them)", names(generate.Formats())...)
 	s.StringVar(&f.name, "name", "sixty", "name of the object or of the rule namespace")
 	s.StringVar(&f.namespace, "namespace", "", "namespace of the object")
 	s.StringSliceVar(&f.objectLabels, "object-label", nil, "`name=value` on the object, by which an operator selects it")
@@ -114,10 +112,10 @@ func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg pack.Con
 	if f.evidence.prometheus != "" && f.evidence.span == "" {
 		return cfg, hint.With(errors.New("--prometheus needs --baseline: which time was healthy?"), "such as --baseline 7d, or two RFC 3339 times: --baseline FROM/TO")
 	}
-	cfg = pack.Config{Format: generate.Format(f.format), Name: f.name, Namespace: f.namespace, Inhibitions: f.out.dir != ""}
+	cfg = pack.Config{Format: generate.Format(f.out.format), Name: f.name, Namespace: f.namespace, Inhibitions: f.out.path != ""}
 	cfg.RulesConfig = generate.RulesConfig{
 		Pathologies: pathologies.All(), Interval: f.interval,
-		RunbookURL: f.runbookURL, RunbookSuffix: f.runbookSuffix, Dashboard: panelLink(f.dashboardURL),
+		Runbooks: f.runbooks.Runbooks, Dashboard: panelLink(f.dashboardURL),
 	}
 	d, err := f.deployment.deployment(ctx, stderr)
 	if err != nil {
@@ -162,7 +160,7 @@ func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg pack.Con
 	}
 	cfg.Measured, err = f.evidence.measured(ctx, stderr, &f.deployment.http, cfg.Deployment.Matchers, cfg.Objectives)
 	if f.tests {
-		if f.out.dir == "" {
+		if f.out.path == "" {
 			return cfg, errors.New("--tests goes with --out")
 		}
 		cfg.Cases = pathologies.Cases()
@@ -232,7 +230,7 @@ thresholds for the latencies.`,
 	s.StringVar(&f.span, "baseline", "", "the healthy time: a `duration` such as 7d, or FROM/TO")
 	s.StringArrayVar(&match, "match", nil, "with --prometheus: `selector` such as namespace=prod; may be repeated")
 	http.register(s)
-	out.register(s)
+	out.register(s, "write a file for each model to this `directory` (default: print them)")
 	return cmd
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sixty-dev/sixty/internal/command"
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
@@ -152,7 +153,8 @@ func (f *simulateFlags) register(cmd *cobra.Command) {
 	s.StringArrayVar(&f.sweeps, "sweep", nil, "vary a parameter: `max-num-seqs=16,32,64` or rate=1:20:1; may be given twice")
 	s.IntVar(&f.samples, "samples", -1, "samples of the calibration that intervals rest on (default: as many as take little time)")
 	s.BoolVar(&f.dropTooLarge, "drop-too-large", false, "leave out requests that no server of this configuration could ever serve")
-	s.StringVarP(&f.output, "output", "o", "text", "text or json")
+	s.StringVarP(&f.output, "output", "o", "text", "form of the answer")
+	command.SetValues(s, "output", "text", "json")
 	s.StringVar(&f.jsonFile, "json", "", "write the result as JSON to a `file`")
 	s.StringVar(&f.htmlFile, "html", "", "write a report with plots to a `file`")
 	f.serve.register(s)
@@ -185,8 +187,6 @@ func (f *simulateFlags) check(cmdArgs []string) error {
 		return fmt.Errorf("--rate-scale %v: want a positive number", l.rateScale)
 	case l.duration < 0 || l.requests < 0:
 		return errors.New("--duration and --requests cannot be negative")
-	case f.output != "text" && f.output != "json":
-		return fmt.Errorf("--output: unknown format %q: want text or json", f.output)
 	case f.samples < -1:
 		return fmt.Errorf("--samples %d is negative", f.samples)
 	case len(f.sweeps) > 2:

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sixty-dev/sixty/internal/command"
 	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/modelconfig"
@@ -55,10 +56,7 @@ against a start-up log (--engine-log) or against servers that are seen at their 
 or in a recording, and the line that is off is named. The configuration is found by
 simulating vLLM's scheduler under the workload: one that is described (--rate,
 --prompt-tokens, --output-tokens), or the one measured on those servers. Step times
-come from their metrics, or are estimated from the GPU's data sheet.
-
-Exit codes: 0 a configuration was found (or, without targets, the model fits),
-1 the targets cannot be met, 2 bad input.`
+come from their metrics, or are estimated from the GPU's data sheet.`
 
 const tuneExample = `  sixty tune --model-config config.json --gpu H100
   sixty tune --model-config Llama-3.1-8B/ --gpu L40S --use-case chat --rate 5 --prompt-tokens 900 --output-tokens 250
@@ -114,7 +112,8 @@ func (f *tuneFlags) register(cmd *cobra.Command) {
 	s.Float64Var(&f.prefixShare, "prefix-share", 0, "share of each prompt that all have in common, 0 to 1")
 	s.IntVar(&f.requests, "requests", simulatedRequests, "requests to simulate of each configuration")
 	s.Uint64Var(&f.seed, "seed", 1, "of everything random; the same seed gives the same answer")
-	s.StringVarP(&f.output, "output", "o", "text", "text, json or html")
+	s.StringVarP(&f.output, "output", "o", "text", "form of the answer")
+	command.SetValues(s, "output", "text", "json", "html")
 	s.StringVar(&f.served, "served-model", "", "`name` or path to put after vllm serve (default: that of --model-config)")
 	s.IntVar(&f.width, "width", 0, "columns of text (default: the terminal's, or 80)")
 }
@@ -126,8 +125,6 @@ func (f *tuneFlags) check(urls []string) error {
 	switch {
 	case f.modelConfig == "":
 		return hint.With(errors.New("no model is given"), "pass --model-config with the model's config.json or its directory")
-	case f.output != "text" && f.output != "json" && f.output != "html":
-		return fmt.Errorf("--output %q: want text, json or html", f.output)
 	case f.tp < 0 || f.pp < 0 || f.dp < 0 || f.tp > 1024 || f.pp > 1024 || f.dp > 1024:
 		return errors.New("--tp, --pp and --dp: want 1 to 1024")
 	case f.maxGPUs < 1 || f.maxGPUs > 1<<14:

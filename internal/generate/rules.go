@@ -35,8 +35,7 @@ type RulesConfig struct {
 	// this much time, which ended so long ago.
 	Past, Ago time.Duration
 
-	// RunbookURL is the address of the runbook pages; an id and Suffix follow.
-	RunbookURL, RunbookSuffix string
+	Runbooks catalog.Runbooks
 	// Dashboard returns the address of the panel to look at; it may be nil.
 	Dashboard func(*catalog.Pathology) string
 	// Labels are added to every alert.
@@ -353,7 +352,7 @@ func (b *ruleBuilder) alert(p *catalog.Pathology, seg *segment, v variant, used 
 		Annotations: map[string]string{
 			"summary":     summary(p),
 			"description": b.description(p, used),
-			"runbook_url": b.cfg.RunbookURL + p.ID + b.cfg.RunbookSuffix,
+			"runbook_url": b.cfg.Runbooks.Of(p.ID),
 			"thresholds":  thresholds(used),
 		},
 	}

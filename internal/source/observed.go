@@ -39,7 +39,10 @@ func (s *Source) Observe(ctx context.Context, model string, at time.Time, window
 	o := &Observed{From: s.Name}
 	span := s.Span()
 	if s.Live != nil {
-		if err := s.Live.Answered(); err != nil {
+		switch err := s.Live.Answered(); {
+		case settled(err):
+			return nil, err
+		case err != nil:
 			return nil, fmt.Errorf("no server answered: %w", err)
 		}
 		o.Release, at = engine.FindRelease(s.Live.FactsOf(0).Version), span.Last

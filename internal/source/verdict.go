@@ -17,10 +17,10 @@ import (
 const (
 	soonest       = 10 * time.Second
 	evaluateEvery = time.Second
-	// hopeless is how many scrapes of every target must fail before a look ends because
+	// hopelessAfter is how many scrapes of every target must fail before a look ends because
 	// nobody ever answered; of slow failures, as many as fit into soonest but at least
 	// two.
-	hopeless = 3
+	hopelessAfter = 3
 )
 
 // Diagnose judges this source at the moment that the options give, or live servers by
@@ -90,7 +90,7 @@ func (r *Live) attend(ctx context.Context, each func(ran time.Duration) bool) {
 	tick := time.NewTicker(evaluateEvery)
 	defer tick.Stop()
 	for ran := time.Duration(0); ; ran = time.Since(began) {
-		if _, _, lost := r.count(ran); lost || each(ran) {
+		if _, _, lost := r.count(ran); lost || r.hopeless() || each(ran) {
 			return
 		}
 		select {

@@ -1,0 +1,67 @@
+package hint
+
+import (
+	"slices"
+	"strings"
+)
+
+// Nearest returns the names that may have been meant by a word: those of the least
+// distance, where that is small beside the word's length, and those that it begins.
+// Case does not count.
+func Nearest(word string, names []string) []string {
+	word = strings.ToLower(word)
+	least := min(len(word)/3, 2) + 1
+	distances := make([]int, len(names))
+	for i, n := range names {
+		n = strings.ToLower(n)
+		if distances[i] = Distance(word, n, least); len(word) > 1 && strings.HasPrefix(n, word) {
+			distances[i] = 0
+		}
+	}
+	best := slices.Min(append(distances, least))
+	var out []string
+	for i, n := range names {
+		if distances[i] == best && best < least {
+			out = append(out, n)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// DidYouMean is the way out of an unknown word: the nearest names, "" where none is near.
+func DidYouMean(word string, names []string) string {
+	near := Nearest(word, names)
+	if len(near) == 0 {
+		return ""
+	}
+	return "did you mean " + strings.Join(near, ", or ") + "?"
+}
+
+// Distance is the edit distance of two names, at most limit: how many letters must be
+// changed, left out or put in, or neighbours exchanged, to make one of the other.
+func Distance(a, b string, limit int) int {
+	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
+		return limit
+	}
+	rows := [3][]int{make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)}
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := range len(a) {
+		before, above, row := rows[(i+2)%3], rows[i%3], rows[(i+1)%3]
+		row[0] = i + 1
+		for j := range len(b) {
+			row[j+1] = min(above[j+1], row[j]) + 1
+			if a[i] == b[j] {
+				row[j+1] = above[j]
+			} else {
+				row[j+1] = min(row[j+1], above[j]+1)
+			}
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
+		}
+	}
+	return min(rows[len(a)%3][len(b)], limit)
+}

@@ -1,10 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
-	"math"
+	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -13,6 +13,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/slo"
 )
 
@@ -26,7 +27,7 @@ type settingsFlags struct {
 func (f *settingsFlags) register(s *pflag.FlagSet) {
 	s.StringVar(&f.useCase, "use-case", "", "objectives of a use case: "+strings.Join(slo.UseCases(), ", "))
 	s.StringVar(&f.slo, "slo", "", "`file` with objectives; --use-case then holds for what it does not match")
-	s.StringArrayVar(&f.set, "set", nil, "set a threshold, as `name=value` in its base unit (seconds, ratio); may be repeated")
+	s.StringArrayVar(&f.set, "set", nil, "set a threshold, as `name=value`, such as ttft_objective=500ms or kv_cache_full=95%; may be repeated")
 	s.StringSliceVar(&f.only, "only", nil, "look only for these pathologies, by `id`")
 }
 
@@ -64,28 +65,29 @@ func (f *settingsFlags) settings(all []*catalog.Pathology) (diagnose.Settings, e
 }
 
 func (f *settingsFlags) thresholds(all []*catalog.Pathology) (map[string]float64, error) {
-	var names []string
+	units := map[string]indicator.Unit{}
 	for _, p := range all {
-		note := func(c catalog.Cond) { names = append(names, c.Threshold.Name) }
+		note := func(c catalog.Cond) { units[c.Threshold.Name] = c.Threshold.Unit }
 		p.When.Leaves(note)
 		for _, s := range p.Supports {
 			s.Leaves(note)
 		}
 	}
-	slices.Sort(names)
-	names = slices.Compact(names)
+	names := slices.Sorted(maps.Keys(units))
 	set := map[string]float64{}
 	for _, text := range f.set {
 		name, value, ok := strings.Cut(text, "=")
 		if !ok {
 			return nil, hint.With(fmt.Errorf("--set: %q is not name=value", text), "write it as "+names[0]+"=1.5")
 		}
-		if !slices.Contains(names, name) {
-			return nil, hint.With(fmt.Errorf("--set: there is no threshold %q", name), "one of "+strings.Join(names, ", "))
+		name = strings.ToLower(strings.ReplaceAll(name, "-", "_"))
+		unit, ok := units[name]
+		if !ok {
+			return nil, hint.With(fmt.Errorf("--set: there is no threshold %q", name), cmp.Or(hint.DidYouMean(name, names), "one of "+strings.Join(names, ", ")))
 		}
-		v, err := strconv.ParseFloat(value, 64)
-		if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
-			return nil, hint.With(fmt.Errorf("--set: %s: %q is not a number", name, value), "give it in the threshold's base unit: 0.5 for half a second or 50 %")
+		v, err := indicator.ParseNumber(value, unit)
+		if err != nil {
+			return nil, fmt.Errorf("--set: %s: %w", name, err)
 		}
 		set[name] = v
 	}

@@ -75,8 +75,8 @@ func codesOf(path string) [][2]string {
 	return rows
 }
 
-// exitTable is the table in Markdown.
-func exitTable() string {
+// ExitTable is the table in Markdown.
+func ExitTable() string {
 	var b strings.Builder
 	b.WriteString("| exit code | of | meaning |\n|---|---|---|\n")
 	for _, x := range exits {
@@ -87,4 +87,16 @@ func exitTable() string {
 		fmt.Fprintf(&b, "| %d | %s | %s |\n", x.code, of, x.meaning)
 	}
 	return b.String()
+}
+
+// ExitRows are the rows of the table by code and verb, for the test of what the commands
+// do; the verb is "" for all of them.
+func ExitRows() map[string]string {
+	out := map[string]string{}
+	for _, x := range exits {
+		for _, v := range append(slices.Clone(x.verbs), "")[:max(len(x.verbs), 1)] {
+			out[fmt.Sprintf("%d %s", x.code, v)] = x.meaning
+		}
+	}
+	return out
 }

@@ -36,8 +36,8 @@ func newGeneratePreview() *cobra.Command {
 		Use: "preview RECORDING | --prometheus URL", Short: "The dashboards as one HTML page, with the data of a recording or a Prometheus", Args: cobra.MaximumNArgs(1),
 		Long: `Draws the dashboards with data, as one HTML page that needs nothing beside it: to look at
 a recording, or to see before they are installed what the dashboards show of your servers.`,
-		Example: `  sixty generate preview incident.tar.zst -o incident.html
-  sixty generate preview --prometheus http://prometheus:9090 --past 6h -o now.html`,
+		Example: `  sixty generate preview incident.tar.zst --out incident.html
+  sixty generate preview --prometheus http://prometheus:9090 --past 6h --out now.html`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args)
 		},
@@ -108,10 +108,10 @@ func newGenerateOpenMetrics() *cobra.Command {
 		Long: `Writes a recording as OpenMetrics text with timestamps, so that it can be looked at with a
 Prometheus, and with the dashboards on it:
 
-  sixty generate openmetrics incident.tar.zst -o incident.om
+  sixty generate openmetrics incident.tar.zst --out incident.om
   promtool tsdb create-blocks-from openmetrics incident.om data/
   prometheus --config.file=/dev/null --storage.tsdb.path=data/ --storage.tsdb.retention.time=100y`,
-		Example: `  sixty generate openmetrics incident.tar.zst -o incident.om`,
+		Example: `  sixty generate openmetrics incident.tar.zst --out incident.om`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return writeOpenMetrics(cmd.Context(), cmd.OutOrStdout(), args[0], job, out.path)
 		},

@@ -48,11 +48,11 @@ from measurements (--from, --prometheus with --baseline), from the past (the med
 the day before, by a recording rule), and from the catalogue. The annotation
 "thresholds" of every alert says which.`
 
-const rulesExample = `  sixty generate rules -o rules/
-  sixty generate rules --slo slo.yaml --from bench.json -o rules/
+const rulesExample = `  sixty generate rules --out rules/
+  sixty generate rules --slo slo.yaml --from bench.json --out rules/
   sixty generate rules --from healthy.tar.zst --baseline +10s/+120s
   sixty generate rules --prometheus http://prometheus:9090 --baseline 7d --detect prometheus=http://prometheus:9090
-  sixty generate rules --dialect vllm-v1 --dialect vllm-0.9 --format prometheusrule --object-label release=prometheus | kubectl apply -f -`
+  sixty generate rules --dialect vllm-v1 --dialect vllm-0.9 -o prometheusrule --object-label release=prometheus | kubectl apply -f -`
 
 func newGenerateRules() *cobra.Command {
 	f := &rulesFlags{}
@@ -204,8 +204,8 @@ func newGenerateBaseline() *cobra.Command {
 		Long: `Measures what signals are while all is well, over a healthy span of a recording or of
 a Prometheus server, and writes a file for each model: the median of every signal, and
 thresholds for the latencies.`,
-		Example: `  sixty generate baseline --from healthy.tar.zst -o .
-  sixty generate baseline --prometheus http://prometheus:9090 --baseline 7d -o baselines/`,
+		Example: `  sixty generate baseline --from healthy.tar.zst --out .
+  sixty generate baseline --prometheus http://prometheus:9090 --baseline 7d --out baselines/`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case len(f.from) == 0 && f.prometheus == "":

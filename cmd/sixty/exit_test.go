@@ -56,7 +56,7 @@ func TestExitCodes(t *testing.T) {
 		"0 ":              "diagnose " + recordings + "full-but-quiet.tar.zst",
 		"1 diagnose":      "diagnose " + recordings + "thrashing-deep.tar.zst",
 		"1 audit":         "audit --rules testdata/removed.yaml",
-		"1 bench":         "bench " + loadServer(t) + " --concurrency 1 --requests 20 --assert ttft_p50>1h --metrics none",
+		"1 bench":         "bench " + loadServer(t) + " --concurrency 1 --requests 20 --assert ttft_p50>3600s --metrics none",
 		"1 bench compare": "bench compare testdata/bench.json " + worse,
 		"1 tune":          "tune " + model + "--gpu 2GiB",
 		"2 ":              "diagnose nowhere.tar.zst",

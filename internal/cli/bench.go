@@ -191,7 +191,7 @@ func (f *benchFlags) read(stdout, stderr io.Writer) (err error) {
 	if err := f.Check(); err != nil {
 		return err
 	}
-	if f.HTTP, err = f.http.config(); err != nil {
+	if f.HTTP, err = f.http.Config(); err != nil {
 		return err
 	}
 	if f.Workload, err = f.spec(); err != nil {

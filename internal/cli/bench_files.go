@@ -161,20 +161,7 @@ func newBenchTrace() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s := t.Stats()
-			w := cmd.OutOrStdout()
-			fmt.Fprintf(w, "%s: %d requests in %s, %.3g per second, variation of the times between them %.2f\n", t.Format, s.Requests, s.Duration.Round(1e6), s.Rate, s.ArrivalCV)
-			fmt.Fprintf(w, "prompt tokens %.0f on average, P95 %d; output tokens %.0f on average, P95 %d\n", s.PromptMean, s.PromptP95, s.OutputMean, s.OutputP95)
-			if t.BlockTokens > 0 {
-				fmt.Fprintf(w, "%.1f %% of the prompt tokens repeat the beginning of an earlier prompt\n", 100*s.ReusableShare)
-			}
-			if s.DistinctSessions > 0 {
-				fmt.Fprintf(w, "%d conversations\n", s.DistinctSessions)
-			}
-			for reason, n := range t.Skipped {
-				fmt.Fprintf(w, "%d lines left out: %s\n", n, reason)
-			}
-			return nil
+			return loadreport.TraceText(cmd.OutOrStdout(), t, terminal(cmd.OutOrStdout(), "auto"))
 		},
 	}
 	cmd.Flags().StringVar(&format, "trace-format", "", "the `format`, where it is not found out")

@@ -58,7 +58,7 @@ func runRecord(ctx context.Context, stdout, stderr io.Writer, addresses []string
 	if f.interval < minInterval || f.duration < f.interval || f.duration > 24*time.Hour {
 		return fmt.Errorf("want --interval of at least %s, and --duration from that to 24h", minInterval)
 	}
-	http, err := f.http.config()
+	http, err := f.http.Config()
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/load"
 	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/stat"
+	"github.com/sixty-dev/sixty/internal/workload"
 )
 
 // text has the names of what it tells in a column of their own.
@@ -429,6 +430,25 @@ func SearchText(w io.Writer, f *load.Found, unit string, o render.Options) error
 		rows = append(rows, append(row, x.Why))
 	}
 	t.Table(columns, rows)
+	_, err := t.WriteTo(w)
+	return err
+}
+
+// TraceText describes a trace for a terminal.
+func TraceText(w io.Writer, trace *workload.Trace, o render.Options) error {
+	t, s := render.NewText(o), trace.Stats()
+	say := func(format string, args ...any) { t.Paragraph("", "  ", fmt.Sprintf(format, args...)) }
+	say("%s: %d requests in %s, %.3g per second, variation of the times between them %.2f", trace.Format, s.Requests, s.Duration.Round(1e6), s.Rate, s.ArrivalCV)
+	say("prompt tokens %.0f on average, P95 %d; output tokens %.0f on average, P95 %d", s.PromptMean, s.PromptP95, s.OutputMean, s.OutputP95)
+	if trace.BlockTokens > 0 {
+		say("%.1f %% of the prompt tokens repeat the beginning of an earlier prompt", 100*s.ReusableShare)
+	}
+	if s.DistinctSessions > 0 {
+		say("%d conversations", s.DistinctSessions)
+	}
+	for _, reason := range slices.Sorted(maps.Keys(trace.Skipped)) {
+		say("%d lines left out: %s", trace.Skipped[reason], reason)
+	}
 	_, err := t.WriteTo(w)
 	return err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/planning"
@@ -140,6 +141,7 @@ func runDiagnose(ctx context.Context, stdout, stderr io.Writer, args []string, f
 	if err != nil {
 		return err
 	}
+	notes(stderr, engine.ParseArgs(f.engineArgs, "").Misspelt())
 	limit := f.timeout
 	if len(f.source.spec.URLs) > 0 {
 		limit += f.source.duration

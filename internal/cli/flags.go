@@ -108,7 +108,7 @@ func (f *formatOrPath) Set(text string) error {
 type runbookFlags struct{ catalog.Runbooks }
 
 func (f *runbookFlags) register(s *pflag.FlagSet) {
-	s.StringVar(&f.URL, "runbook-url", catalog.PublishedRunbooks.URL, "`address` of the runbooks; the pathology's id follows")
+	s.StringVar(&f.URL, "runbook-url", catalog.PublishedRunbooks.URL, "`address` of the runbooks, which the pathology's id follows (default: the published documentation)")
 	s.StringVar(&f.Suffix, "runbook-suffix", catalog.PublishedRunbooks.Suffix, "what follows the id")
 }
 

@@ -121,7 +121,7 @@ func (f *simulateFlags) register(cmd *cobra.Command) {
 	s.StringVar(&f.loadTest, "load-test", "", "fit step times to a load test's `file`: sixty bench --csv, or vllm bench serve --save-detailed")
 	s.StringVar(&f.gpu, "gpu", "", "the accelerator's `name`, such as H100 or 'RTX 4090'")
 	s.StringVar(&f.modelConfig, "model-config", "", "the model's config.json `file`")
-	s.StringVar(&f.stepCost, "step-cost", "", "step times that are known, such as `base=8ms,mixed=5ms,per-seq=20us,per-token=50us,per-kv=70ns,per-pair=1ns,knee=256`")
+	s.StringVar(&f.stepCost, "step-cost", "", "step times that are known, as `terms` such as base=8ms,mixed=5ms,per-seq=20us; also per-token, per-kv, per-pair and knee")
 
 	s.StringVar(&f.engineArgs, "engine-args", "", "the simulated server's `arguments`, as vllm serve takes them")
 	s.StringVar(&f.version, "vllm-version", "", "the vLLM `release` whose rules are simulated (default: that of the measured servers)")
@@ -302,6 +302,7 @@ func (s *simulation) known(set map[string]string) engine.Config {
 // newSimulation reads everything and calibrates.
 func newSimulation(ctx context.Context, stderr io.Writer, f *simulateFlags) (*simulation, error) {
 	s := &simulation{f: f, stderr: stderr, args: engine.ParseArgs(f.engineArgs, "--engine-args")}
+	notes(stderr, s.args.Misspelt())
 	var err error
 	if f.source.given() {
 		if s.seen, err = f.source.observe(ctx, stderr); err != nil {

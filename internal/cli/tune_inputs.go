@@ -41,6 +41,7 @@ type tuning struct {
 // newTuning reads the inputs.
 func newTuning(ctx context.Context, stderr io.Writer, f *tuneFlags) (*tuning, error) {
 	t := &tuning{f: f, fixed: engine.ParseArgs(f.engineArgs, "--engine-args")}
+	notes(stderr, t.fixed.Misspelt())
 	var err error
 	if t.model, err = f.model(); err != nil {
 		return nil, err

@@ -266,6 +266,24 @@ func (d *driver) add(phase int, o outcome) {
 	d.outcomes = append(d.outcomes, o)
 }
 
+// firstTokens returns after how long clients of a phase had their first token, at P95,
+// and how many had one so far.
+func (d *driver) firstTokens(phase int) (p95 time.Duration, n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var all []time.Duration
+	for i := range d.outcomes {
+		if o := &d.outcomes[i]; o.Phase == phase && o.TTFT > 0 {
+			all = append(all, o.TTFT)
+		}
+	}
+	if len(all) == 0 {
+		return 0, 0
+	}
+	slices.Sort(all)
+	return all[len(all)*95/100], len(all)
+}
+
 // A request is one call of /v1/completions and how its client behaves.
 type request struct {
 	server      *Server

@@ -50,7 +50,8 @@ var prometheusCases = []prometheusCase{
 	},
 	{
 		Scenario{Name: "saturation", Servers: []string{roomy}, Accept: []string{"saturation", "concurrency-limit"}, Phases: []Phase{
-			healthy(healthyTime, chat(3)), sick("saturation", 210, nil, with(chat(26), func(t *Traffic) { t.Prompt = lognormal(300, 0.4, 60, 900) })),
+			// Four clients for each seat: a queue whatever the machine's pace.
+			healthy(healthyTime, chat(3)), sick("saturation", 210, nil, clients(64, lognormal(300, 0.4, 60, 900), lognormal(160, 0.4, 24, 400))),
 		}}, "saturation", 2 * time.Minute,
 	},
 }
@@ -140,6 +141,8 @@ func (c *prometheusCase) run(t *testing.T, fl *fleet, bin string) {
 			return
 		}
 		w.sick(ctx, c)
+		ttft, n := d.firstTokens(phase)
+		t.Logf("%d clients of the phase had their first token, at P95 after %v", n, ttft)
 		cancel() // whatever is left of the phase shows nothing more
 	})
 	if err != nil && ctx.Err() == nil {

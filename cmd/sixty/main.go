@@ -5,6 +5,8 @@ package main
 import (
 	"os"
 
+	_ "golang.org/x/crypto/x509roots/fallback" // root certificates for where the system has none, as in a container from scratch
+
 	"github.com/sixty-dev/sixty/internal/cli"
 )
 

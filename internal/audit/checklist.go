@@ -10,6 +10,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
@@ -198,7 +199,7 @@ func hintFor(name string, d dialect.Dialect, otherwise string) string {
 		return "scrape Ray Serve's own ray_serve_num_http_requests beside the engine's metrics"
 	case ok && n.Needs != "":
 		return "start the server with " + n.Needs
-	case ok && release != "" && !n.In(release):
+	case ok && release != "" && !vllm.InV1(&n, release):
 		return fmt.Sprintf("upgrade: it came with vLLM %s, and this is %s", n.Since, d.Version)
 	}
 	return otherwise

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
-	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
 )
 
 // oneToOne calls fn with every operator between two vectors that match by all
@@ -130,7 +130,7 @@ func canonicalOf(e parser.Expr) (string, *parser.VectorSelector) {
 	if len(all) != 1 {
 		return "", nil
 	}
-	name, _ := dialect.Canonical(nameOf(all[0]))
+	name, _ := vllm.Canonical(nameOf(all[0]))
 	return name, all[0]
 }
 
@@ -192,7 +192,7 @@ func checkStepsAsTokens(p *pass) {
 		if !ok || arithmetic(path) {
 			return
 		}
-		if name, _ := dialect.Canonical(nameOf(v)); name == "vllm:iteration_tokens_total_count" && under(path, rates...) {
+		if name, _ := vllm.Canonical(nameOf(v)); name == "vllm:iteration_tokens_total_count" && under(path, rates...) {
 			to := strings.TrimSuffix(nameOf(v), "_count") + "_sum"
 			p.report(v.PositionRange(), "_count counts the engine's steps, not their tokens", suggestion{"write " + to, p.rename(v, to)})
 		}

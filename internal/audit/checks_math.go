@@ -11,6 +11,8 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
 )
 
 // aggregation returns the aggregation that makes the vector of a
@@ -475,7 +477,7 @@ func (p *pass) rateThenSum(c *parser.Call, a *parser.AggregateExpr, v *parser.Ve
 
 // additive are histograms whose sum per second is a quantity of its own.
 func additive(family string) bool {
-	canonical, _ := dialect.Canonical(family)
+	canonical, _ := vllm.Canonical(family)
 	switch canonical {
 	case "vllm:request_prompt_tokens", "vllm:request_generation_tokens", "vllm:iteration_tokens_total", "vllm:request_prefill_kv_computed_tokens", "vllm:request_num_preemptions":
 		return true
@@ -521,7 +523,7 @@ func checkSumWithoutCount(p *pass) {
 	})
 }
 
-func what(n dialect.Name) string {
+func what(n engine.Family) string {
 	if durationUnit(n.Name) != noUnit {
 		return "seconds"
 	}

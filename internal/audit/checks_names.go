@@ -11,6 +11,8 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/hint"
 )
 
@@ -29,7 +31,7 @@ func checkSyntax(p *pass) {
 
 // ours reports whether a name is in the name space of an inference server.
 func ours(name string) bool {
-	_, prefix := dialect.Canonical(name)
+	_, prefix := vllm.Canonical(name)
 	return prefix != "" || strings.HasPrefix(name, "sglang:")
 }
 
@@ -92,11 +94,11 @@ func checkUnknownMetric(p *pass) {
 			p.reportAs(catalog.Info, v.PositionRange(), "no release of vLLM has "+name+"; its own names begin with vllm:", advice("check that another program exposes it"))
 			return
 		}
-		if rest, _ := dialect.Canonical(name); strings.Count(rest, ":") > 1 {
+		if rest, _ := vllm.Canonical(name); strings.Count(rest, ":") > 1 {
 			p.reportAs(catalog.Info, v.PositionRange(), name+" looks like a recording rule's, and none of the rules at hand makes it", advice("give the file with its recording rule too"))
 			return
 		}
-		why := fmt.Sprintf("no release of vLLM (0.2.7 to %s) has %s", dialect.Newest, name)
+		why := fmt.Sprintf("no release of vLLM (0.2.7 to %s) has %s", vllm.Newest, name)
 		if better, certain := nearest(name, p.surface); better != "" {
 			fix := advice("perhaps " + better + " is meant")
 			if certain {
@@ -112,7 +114,7 @@ func checkUnknownMetric(p *pass) {
 // nearest returns the name that may have been meant. It is certain where only
 // the counter's suffix is missing or too much.
 func nearest(name string, s *Surface) (better string, certain bool) {
-	canonical, prefix := dialect.Canonical(name)
+	canonical, prefix := vllm.Canonical(name)
 	under := func(n string) string {
 		if prefix == "" {
 			return n
@@ -126,9 +128,9 @@ func nearest(name string, s *Surface) (better string, certain bool) {
 		}
 	}
 	best, least := "", len(canonical)/4+1
-	for _, n := range dialect.Names() {
+	for _, n := range dialect.Families() {
 		for _, suffix := range []string{"", "_bucket", "_sum", "_count"} {
-			if (n.Type == dialect.Histogram) != (suffix != "") || n.Gone() {
+			if (n.Type == engine.Histogram) != (suffix != "") || n.Gone() {
 				continue
 			}
 			if d := hint.Distance(canonical, n.Name+suffix, least); d < least {
@@ -142,7 +144,7 @@ func nearest(name string, s *Surface) (better string, certain bool) {
 // renamed returns the name that carries the values now, on the servers at hand.
 func (p *pass) renamed(name string) string {
 	n, _ := dialect.Known(name)
-	canonical, _ := dialect.Canonical(name)
+	canonical, _ := vllm.Canonical(name)
 	suffix := strings.TrimPrefix(canonical, n.Name)
 	now := n.Name
 	if n.Replacement != "" {
@@ -164,8 +166,8 @@ func (p *pass) renamed(name string) string {
 // akin reports whether two names have the same prefix, but for its last
 // character: Ray's changed from a colon to an underscore.
 func akin(a, b string) bool {
-	_, pa := dialect.Canonical(a)
-	_, pb := dialect.Canonical(b)
+	_, pa := vllm.Canonical(a)
+	_, pb := vllm.Canonical(b)
 	return strings.TrimRight(pa, ":_") == strings.TrimRight(pb, ":_") && pa != "" && (pa[0] != 'v' || pa == pb)
 }
 
@@ -215,7 +217,7 @@ func (p *pass) notEverywhere() {
 		if !ok || family.Engine == "" {
 			return
 		}
-		canonical, _ := dialect.Canonical(name)
+		canonical, _ := vllm.Canonical(name)
 		canonical = strings.Replace(canonical, family.Name, otherwise(family.Replacement, family.Name), 1)
 		for _, d := range engines {
 			if other := d.Metric(canonical); d.Engine == family.Engine && !d.Exposes(name) && d.Exposes(other) && other != name {
@@ -250,7 +252,7 @@ func checkNotExposed(p *pass) {
 		case n.Needs != "" && !p.surface.Live: // nobody knows what is switched on
 		case n.Needs != "":
 			p.reportAs(catalog.Info, at, "it is there only with "+n.Needs, advice("switch it on, or take the query out"))
-		case !n.In(p.surface.release()):
+		case !vllm.InV1(&n, p.surface.release()):
 			p.report(at, fmt.Sprintf("it came with vLLM %s; the servers at hand (%s) are %s", n.Since, p.surface.Source, otherwise(engines[0].Version, "older")), advice("upgrade, or take the query out"))
 		default:
 			p.reportAs(catalog.Info, at, "the servers at hand ("+p.surface.Source+") do not expose it", advice("take the query out, or find out what switched it off"))
@@ -297,7 +299,7 @@ func checkCreated(p *pass) {
 			}
 			base, _ := strings.CutSuffix(name, "_created")
 			to := base + "_total"
-			if family.Type != dialect.Counter {
+			if family.Type != engine.Counter {
 				to = base + "_count"
 			}
 			p.report(v.PositionRange(), name+" is the Unix time at which counting began (about 1.7e9), not a count", suggestion{"write " + to, p.rename(v, to)})

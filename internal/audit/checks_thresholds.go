@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser/posrange"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
-	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
 )
 
 // comparison is an expression against a number, the number on the right.
@@ -103,7 +103,7 @@ func checkBucketEdge(p *pass) {
 		limit := c.limit / q.factor
 		first, last := edges[0].value, edges[len(edges)-1].value
 		above := c.op == parser.GTR || c.op == parser.GTE
-		canonical, _ := dialect.Canonical(q.family)
+		canonical, _ := vllm.Canonical(q.family)
 		absurd := limit >= 100 && q.factor == 1 && slices.Contains(promptly, strings.TrimPrefix(canonical, "vllm:"))
 		switch {
 		case limit >= last && above, absurd:

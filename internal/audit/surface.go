@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
 )
 
 // A Surface is what the servers expose: the names, labels and bucket edges that
@@ -56,7 +58,7 @@ func SurfaceOf(id string) (*Surface, error) {
 // AnySurface returns what servers of the newest releases expose, behind any
 // prefix: for files of which nobody said what they are for.
 func AnySurface() (*Surface, error) {
-	s := NewSurface("vLLM " + dialect.Newest + ", and SGLang's names")
+	s := NewSurface("vLLM " + vllm.Newest + ", and SGLang's names")
 	for _, id := range []string{"vllm-v1", "vllm-v1-ray", "vllm-v1-kserve", "vllm-v1-normalized", "sglang"} {
 		if err := s.addNamed(id); err != nil {
 			return nil, err
@@ -167,7 +169,7 @@ func (s *Surface) hasLabel(name, label string) (has, known bool) {
 	if slices.Contains(n.Labels, "*") {
 		return label != "model_name", label == "model_name"
 	}
-	return slices.Contains(n.Labels, label) || label == "le" && n.Type == dialect.Histogram, true
+	return slices.Contains(n.Labels, label) || label == "le" && n.Type == engine.Histogram, true
 }
 
 // edgesOf returns the finite bucket edges of a histogram, ascending, and how
@@ -180,7 +182,7 @@ func (s *Surface) edgesOf(family string) []edge {
 		}
 	}
 	if len(out) == 0 {
-		for _, v := range dialect.Bounds(family, s.release()) {
+		for _, v := range vllm.Bounds(family, s.release()) {
 			text := strconv.FormatFloat(v, 'f', -1, 64)
 			if !strings.Contains(text, ".") {
 				text += ".0" // as Python's client writes it

@@ -10,6 +10,8 @@ import (
 	"github.com/prometheus/prometheus/promql/parser/posrange"
 
 	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
 )
 
 // unparen strips parentheses.
@@ -57,19 +59,19 @@ const (
 func (c class) cumulative() bool { return c == counter || c == bucket || c == sum || c == count }
 
 // classOf returns the class of a series by its name.
-func classOf(name string) (class, dialect.Name) {
+func classOf(name string) (class, engine.Family) {
 	n, ok := dialect.Known(name)
 	if !ok {
 		return unknownClass, n
 	}
-	canonical, _ := dialect.Canonical(name)
+	canonical, _ := vllm.Canonical(name)
 	rest := strings.TrimPrefix(canonical, n.Name)
 	switch {
-	case n.Type == dialect.Gauge:
+	case n.Type == engine.Gauge:
 		return gauge, n
 	case strings.HasSuffix(canonical, "_created"):
 		return created, n
-	case n.Type == dialect.Counter:
+	case n.Type == engine.Counter:
 		return counter, n
 	case rest == "_bucket":
 		return bucket, n
@@ -77,7 +79,7 @@ func classOf(name string) (class, dialect.Name) {
 		return sum, n
 	case rest == "_count":
 		return count, n
-	case n.Type == dialect.Histogram:
+	case n.Type == engine.Histogram:
 		return bareHistogram, n
 	}
 	return unknownClass, n
@@ -185,7 +187,7 @@ const (
 
 // ratios are the gauges between 0 and 1; the suffix _perc of others misleads.
 func isRatio(name string) bool {
-	canonical, _ := dialect.Canonical(name)
+	canonical, _ := vllm.Canonical(name)
 	switch canonical {
 	case "sglang:token_usage", "sglang:cache_hit_rate", "vllm:spec_decode_draft_acceptance_rate":
 		return true
@@ -273,8 +275,8 @@ func unitOfQuotient(n *parser.BinaryExpr) unit {
 	if family, ok := strings.CutSuffix(ln, "_sum"); ok && rn == family+"_count" {
 		return durationUnit(family)
 	}
-	lc, _ := dialect.Canonical(ln)
-	rc, _ := dialect.Canonical(rn)
+	lc, _ := vllm.Canonical(ln)
+	rc, _ := vllm.Canonical(rn)
 	if wholes[lc] != "" && wholes[lc] == rc {
 		return ratio
 	}

@@ -40,7 +40,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
-	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/slo"
 )
 
@@ -85,12 +85,12 @@ hist vllm:iteration_tokens_total{model_name="m",engine="0"} mean=24 rate=50
 // max_model_len 32768.
 func boundsOf(family string) []float64 {
 	if strings.HasSuffix(family, "_tokens") {
-		return dialect.LengthBounds(32768)
+		return vllm.LengthBounds(32768)
 	}
-	if b := dialect.Bounds(family, ""); b != nil {
+	if b := vllm.Bounds(family, ""); b != nil {
 		return b
 	}
-	return dialect.Bounds("vllm:e2e_request_latency_seconds", "")
+	return vllm.Bounds("vllm:e2e_request_latency_seconds", "")
 }
 
 // Start is the time of the first scrape.

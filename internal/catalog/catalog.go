@@ -114,6 +114,7 @@ func (p *Pathology) Symptoms(all []*Pathology) []*Pathology {
 type Pass struct {
 	View
 	Config engine.Config
+	Flags  engine.Flags // those that the server's engine takes
 
 	// Summary replaces the title in the verdict: one sentence with this
 	// server's numbers.

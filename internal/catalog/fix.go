@@ -107,26 +107,50 @@ func args(changes []Change, value func(*Change) string) string {
 	return strings.Join(words, " ")
 }
 
-// ForVersion returns the fixes that a server of a version can take, and sentences on
-// those that it has to be upgraded for. A fix without its flags is what to do Instead.
-func ForVersion(fixes []Fix, version string) (fit []Fix, later []string) {
+// For returns the fixes that a server of an engine's version can take, in the engine's
+// own words, and sentences on those that it has to be upgraded for. A fix without its
+// flags is what to do Instead.
+func For(flags engine.Flags, version string, fixes []Fix) (fit []Fix, later []string) {
 	for _, f := range fixes {
-		i := slices.IndexFunc(f.Changes, func(c Change) bool {
-			return !engine.Takes(version, strings.TrimPrefix(c.Flag, "--"))
-		})
+		i := slices.IndexFunc(f.Changes, func(c Change) bool { return !flags.Takes(version, c.name()) })
 		if i < 0 {
-			fit = append(fit, f)
+			fit = append(fit, f.in(flags))
 			continue
 		}
-		flag := f.Changes[i].Flag
-		since := engine.Since(strings.TrimPrefix(flag, "--"))
-		later = append(later, fmt.Sprintf("With vLLM %s or later %s would be a remedy too; this server is %s", since, f.Args(), cmp.Or(version, "of an unknown version")))
+		if flag, known := flags[f.Changes[i].name()]; known {
+			later = append(later, fmt.Sprintf("With release %s or later %s would be a remedy too; this server is %s",
+				flag.Since, f.Args(), cmp.Or(version, "of an unknown version")))
+		}
 		if f.Instead != "" {
 			f.Summary, f.Changes, f.Search = f.Instead, nil, nil
 			fit = append(fit, f)
 		}
 	}
 	return fit, later
+}
+
+// name is the flag without its dashes.
+func (c *Change) name() string { return strings.TrimPrefix(c.Flag, "--") }
+
+// in returns the fix with an engine's own flags, where it has its own.
+func (f Fix) in(flags engine.Flags) Fix {
+	for i, c := range f.Changes {
+		own, values := flags.Own(c.name(), c.From, c.To)
+		if own == c.name() && values[0] == c.From && values[1] == c.To {
+			continue
+		}
+		f.Changes, f.Arithmetic = slices.Clone(f.Changes), slices.Clone(f.Arithmetic)
+		f.Changes[i] = Change{Flag: "--" + own, From: values[0], To: values[1]}
+		say := func(text *string) { *text = strings.ReplaceAll(*text, c.Flag, "--"+own) }
+		for _, text := range []*string{&f.Summary, &f.Tradeoff, &f.Verify} {
+			say(text)
+		}
+		for k := range f.Arithmetic {
+			say(&f.Arithmetic[k])
+		}
+		f.Search = nil // a simulation knows vLLM's flags alone
+	}
+	return f
 }
 
 // How much better or worse something must get to be noticed, and what a risk is worth,

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/sixty-dev/sixty/internal/engine"
 )
 
 func TestRank(t *testing.T) {
@@ -67,13 +69,14 @@ func TestSet(t *testing.T) {
 	}
 }
 
-func TestForVersion(t *testing.T) {
+func TestFor(t *testing.T) {
 	fixes := []Fix{
 		{Summary: "seats", Changes: []Change{{"--max-num-seqs", "16", "9"}}},
 		{Summary: "watermark", Changes: []Change{{"--watermark", "", "0.05"}}},
 		{Summary: "refuse", Changes: []Change{{"--max-num-queued-reqs", "", "30"}}, Instead: "refuse at the gateway"},
 		{Summary: "ask"},
 	}
+	flags := engine.Flags{"max-num-seqs": {}, "watermark": {Since: "0.24"}, "max-num-queued-reqs": {Since: "0.29"}}
 	for _, tt := range []struct {
 		version string
 		want    []string
@@ -85,7 +88,7 @@ func TestForVersion(t *testing.T) {
 		{"0.33.0", []string{"seats", "watermark", "refuse", "ask"}, 0},
 		{"", []string{"seats", "refuse at the gateway", "ask"}, 2},
 	} {
-		fit, later := ForVersion(fixes, tt.version)
+		fit, later := For(flags, tt.version, fixes)
 		var got []string
 		for _, f := range fit {
 			got = append(got, f.Summary)
@@ -101,5 +104,39 @@ func TestForVersion(t *testing.T) {
 				t.Errorf("%q does not tell since when", l)
 			}
 		}
+	}
+}
+
+func TestForAnotherEngine(t *testing.T) {
+	flags := engine.Flags{
+		engine.MaxNumSeqs:    {Name: "max-running-requests"},
+		engine.PrefixCaching: {Name: "disable-radix-cache", Off: true},
+		engine.KVCacheDtype:  {Values: map[string]string{"fp8": "fp8_e4m3"}},
+	}
+	fixes := []Fix{
+		{
+			Summary: "Lower --max-num-seqs from 16 to 9", Arithmetic: []string{"--max-num-seqs 9 is …"}, Search: &Search{Flag: "--max-num-seqs"},
+			Changes: []Change{{"--max-num-seqs", "16", "9"}},
+		},
+		{Summary: "Cache prefixes", Changes: []Change{{"--enable-prefix-caching", "false", "true"}}},
+		{Summary: "An fp8 cache", Changes: []Change{{"--kv-cache-dtype", "", "fp8"}}},
+		{Summary: "What it does not have", Changes: []Change{{"--watermark", "", "0.05"}}},
+	}
+	was := fixes[0].Arithmetic[0]
+	fit, later := For(flags, "", fixes)
+	if len(fit) != 3 || len(later) != 0 {
+		t.Fatalf("%d fixes and %q", len(fit), later)
+	}
+	if got, want := fit[0].Summary+"|"+fit[0].Arithmetic[0]+"|"+fit[0].Args(), "Lower --max-running-requests from 16 to 9|--max-running-requests 9 is …|--max-running-requests 9"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if fit[0].Search != nil || fixes[0].Arithmetic[0] != was {
+		t.Error("a search in another engine's flag is left, or the caller's fix changed")
+	}
+	if got := fit[1].Changes[0]; got != (Change{"--disable-radix-cache", "true", ""}) {
+		t.Errorf("%+v", got)
+	}
+	if got := fit[2].Args(); got != "--kv-cache-dtype fp8_e4m3" {
+		t.Errorf("%q", got)
 	}
 }

@@ -226,7 +226,7 @@ func TestAuditSaysWhenAServerShowsNoRules(t *testing.T) {
 }
 
 func TestAuditOfSeveralServers(t *testing.T) {
-	page, err := os.ReadFile("../dialect/names.csv") // no exposition
+	page, err := os.ReadFile("../engine/vllm/families.csv") // no exposition
 	if err != nil {
 		t.Fatal(err)
 	}

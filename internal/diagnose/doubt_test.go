@@ -67,6 +67,34 @@ func TestBurstsAndStallsAreDoubted(t *testing.T) {
 	}
 }
 
+// What is normal is taken for worse where chance, or a single moment, would do.
+func TestFewRequestsRaiseWhatIsNormal(t *testing.T) {
+	tests := map[string]struct {
+		signal   *indicator.Signal
+		normal   float64
+		requests float64
+		single   bool
+		within   float64 // what may still be chance
+		beyond   float64 // what is not
+	}{
+		"the P95 of a single moment: a prompt or two held the engine": {indicator.TTFTP95, 0.425, 70, true, 0.425 * 1.35, 0.425 * 3.6},
+		"the P95 of a minute":                 {indicator.TTFTP95, 0.425, 70, false, 0.425 * 1.05, 0.425 * 2.6},
+		"the longest of 53 prompts is no P99": {indicator.PromptTail, 10.1, 53, false, 12.9, 40},
+		"the P99 of 10,000 prompts is known":  {indicator.PromptTail, 10.1, 10_000, false, 10.2, 13},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := newSnapshot(make([]Target, 1))
+			s.Spans[0].steady = steadiness{ttft: usualTTFTDeviation, single: tt.single}
+			s.readings[0][tt.signal.Name] = reading{normal: indicator.Known(tt.normal)}
+			s.readings[0][indicator.FirstTokens.Name] = reading{now: indicator.Known(tt.requests)}
+			if got := (cautious{view{snapshot: s}}).Normal(tt.signal).V; got < tt.within || got > tt.beyond {
+				t.Errorf("%g counts as %.3g, want from %.3g to %.3g", tt.normal, got, tt.within, tt.beyond)
+			}
+		})
+	}
+}
+
 // Windows of targets that are scraped at different moments are asked in one go where
 // that changes none of the scrapes that they hold.
 func TestWindowsInCommon(t *testing.T) {

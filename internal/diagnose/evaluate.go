@@ -212,14 +212,18 @@ func confidence(evidence []catalog.Evidence, held, known int, source BaselineSou
 }
 
 func (o *outcome) refine(s *Snapshot, v view, target int) {
-	o.pass = &catalog.Pass{View: v, Config: s.Targets[target].Config, Summary: o.pathology.Title, Fixes: slices.Clone(o.pathology.Fixes)}
+	server := s.Targets[target]
+	o.pass = &catalog.Pass{
+		View: v, Config: server.Config, Flags: server.Dialect.Flags,
+		Summary: o.pathology.Title, Fixes: slices.Clone(o.pathology.Fixes),
+	}
 	if o.pass.Config == nil {
 		o.pass.Config = engine.Config{}
 	}
 	if o.pathology.Refine != nil {
 		o.pathology.Refine(o.pass)
 	}
-	fixes, later := catalog.ForVersion(o.pass.Fixes, s.Targets[target].Version)
+	fixes, later := catalog.For(server.Dialect.Flags, server.Version, o.pass.Fixes)
 	o.pass.Fixes, o.pass.Reasons = fixes, append(o.pass.Reasons, later...)
 }
 

@@ -42,7 +42,7 @@ func (k *Known) Annotate(targets []Target) {
 			continue
 		}
 		c := engine.Config{}
-		c.Merge(k.Config)
+		c.Merge(t.Dialect.Flags.Canonical(k.Config))
 		c.Merge(t.Config)
 		t.Config = c
 		if k.Version != "" {

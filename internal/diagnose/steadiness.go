@@ -148,6 +148,10 @@ const (
 	burstSkew  = 0.85
 )
 
+// tailDeviation is the standard deviation of the logarithm of the 99th percentile of a
+// hundred lengths: simulated from lognormal ones with a sigma of 0.8 to 1.3, 0.3 to 0.5.
+const tailDeviation = 0.4
+
 // onlyOne is by how much more a single moment must differ to be believed.
 const onlyOne = 1.35
 
@@ -210,6 +214,12 @@ func (d cautious) Normal(s *indicator.Signal) indicator.Value {
 		}
 	case indicator.TTFTMean, indicator.TTFTP50, indicator.TTFTP95:
 		raise(d.span().steady.ttft, allowedTTFT)
+		if d.span().steady.single {
+			v.V *= onlyOne
+		}
+	case indicator.PromptTail:
+		// A percentile of so few requests is whatever the longest of them was.
+		v.V *= math.Exp(beyondChance * tailDeviation / math.Sqrt(max(1, d.view.Now(indicator.FirstTokens).Or(0)/100)))
 	case indicator.PrefillTimePerToken:
 		raise(d.span().steady.ttft, allowedPrefill)
 	}

@@ -10,77 +10,84 @@
 package dialect
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/engine/dcgm"
+	"github.com/sixty-dev/sixty/internal/engine/sglang"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
+	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
-// Engine is the kind of program behind an endpoint.
-type Engine string
+// The engines that are known, and the exporter of GPUs.
+const (
+	VLLM   = vllm.ID
+	SGLang = sglang.ID
+	DCGM   = dcgm.ID
+)
+
+// engines are tried in this order.
+var engines = []engine.Engine{vllm.Engine, sglang.Engine, dcgm.Engine}
 
 // A Dialect says how one endpoint names the canonical metrics.
 type Dialect struct {
-	ID     string // in JSON: "vllm-v1", "vllm-v0", "vllm-v1-ray", "sglang", "dcgm", …
-	Engine Engine
+	engine.Naming
 
-	// Version is the range of releases that the set of names fits, such as
-	// "0.20 to 0.22", or "" where nothing can be said.
-	Version string
+	Engine engine.ID
+	Flags  engine.Flags
 
-	// Identity lists labels beside "instance" that tell apart the servers
-	// behind one scraped endpoint, as Ray's replicas.
-	Identity []string
-
-	prefix  string            // replaces "vllm:"
-	renamed map[string]string // canonical name without prefix → name without prefix
-	exprs   map[string]string // signal name → PromQL, canonical labels, names already of this dialect
 	derived map[string]string // signal name → PromQL of indicator.Alternative, in canonical names
 	has     map[string]bool   // names exposed
 	key     string            // see Key
 }
 
-// canonical is the prefix of vLLM's metrics in package indicator.
-const canonical = "vllm:"
-
-var histogramSuffixes = []string{"_bucket", "_sum", "_count"}
-
 // Detect finds the dialect of an endpoint from the names that it exposes. The
 // second result is false when the names are of no engine that sixty knows.
 func Detect(names []string) (Dialect, bool) {
-	d, ok := detect(names)
-	if ok {
-		d.key = d.tell()
-	}
-	return d, ok
-}
-
-func detect(names []string) (Dialect, bool) {
 	has := make(map[string]bool, len(names))
 	for _, n := range names {
 		has[n] = true
 	}
 	for _, e := range engines {
-		if d, ok := e.detect(names, has); ok {
+		if n, ok := e.Detect(has); ok {
+			d := Dialect{Naming: n, Engine: e.ID, Flags: e.Flags, has: has}
+			d.derive()
+			d.key = d.describe()
 			return d, true
 		}
 	}
 	return Dialect{}, false
 }
 
-// A program is one kind of endpoint: how it is told by the names on its page, and which
-// those are where no page is at hand. Each stands in a file of its own.
-type program struct {
-	engine   Engine
-	selector string // regular expression of its metric names
-	detect   func(names []string, has map[string]bool) (Dialect, bool)
-	page     func() []string // names of the newest release, for Named; nil where releases are told apart
+// Named returns the dialect of servers that are not at hand: as Detect would find it
+// on the page of such a server with its features at their defaults. An id is that of
+// a Dialect, or names a release, as the engine has it.
+func Named(id string) (Dialect, error) {
+	var ids []string
+	for _, e := range engines {
+		names, release, err := e.Page(id)
+		if err != nil {
+			return Dialect{}, err
+		}
+		ids = append(ids, e.IDs...)
+		if names == nil {
+			continue
+		}
+		d, ok := Detect(names)
+		if !ok {
+			return d, fmt.Errorf("no dialect fits the %d names of %s", len(names), id)
+		}
+		if release != "" {
+			d.Version = release
+		}
+		return d, nil
+	}
+	return Dialect{}, hint.With(fmt.Errorf("unknown dialect %q", id), "name one of "+strings.Join(ids, ", "))
 }
-
-// engines are tried in this order.
-var engines = []program{vllmServer, sglangServer, dcgmExporter}
 
 // Selector is the regular expression of the metric names that any dialect
 // exposes: what to ask a Prometheus server for to find the targets.
@@ -89,28 +96,9 @@ var Selector = selector()
 func selector() string {
 	var out []string
 	for _, e := range engines {
-		out = append(out, e.selector)
+		out = append(out, e.Selector)
 	}
 	return strings.Join(out, "|")
-}
-
-// hasPrefix returns a detector of pages with a name that begins with a prefix.
-func hasPrefix(prefix string, of func(has map[string]bool) Dialect) func([]string, map[string]bool) (Dialect, bool) {
-	return func(names []string, has map[string]bool) (Dialect, bool) {
-		if !slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, prefix) }) {
-			return Dialect{}, false
-		}
-		return of(has), true
-	}
-}
-
-// rename asks for a name under the one that came before it, where the endpoint exposes
-// that alone. A server that exposes both during a deprecation is asked under the new
-// one: they carry the same values (vLLM 0.9.2 to 0.11).
-func (d *Dialect) rename(now, old string) {
-	if !d.has[d.prefix+now] && d.has[d.prefix+old] {
-		d.renamed[now] = old
-	}
 }
 
 // derive takes the expressions of signals for what the endpoint does not expose.
@@ -130,24 +118,24 @@ func (d *Dialect) derive() {
 // Metric returns the name under which the endpoint exposes a canonical metric,
 // whether or not it does expose it.
 func (d Dialect) Metric(name string) string {
-	rest, ok := strings.CutPrefix(name, canonical)
+	rest, ok := strings.CutPrefix(name, engine.Canonical)
 	if !ok {
-		if r, renamed := d.renamed[name]; renamed {
+		if r, renamed := d.Renamed[name]; renamed {
 			return r
 		}
 		return name
 	}
-	if r, renamed := d.renamed[rest]; renamed {
+	if r, renamed := d.Renamed[rest]; renamed {
 		rest = r
 	}
-	return d.prefix + rest
+	return d.Prefix + rest
 }
 
 // Expr returns the signal's expression for this dialect: the canonical one
 // (whose names Metric translates), or another one with names already of this
 // dialect where the metric does not exist; own says which.
 func (d Dialect) Expr(s *indicator.Signal) (expr string, own bool) {
-	if e, ok := d.exprs[s.Name]; ok {
+	if e, ok := d.Exprs[s.Name]; ok {
 		return e, true
 	}
 	if e, ok := d.derived[s.Name]; ok {
@@ -180,10 +168,6 @@ func (d Dialect) Missing(s *indicator.Signal) []string {
 	return missing
 }
 
-// newer reports whether release a comes after release b; any release comes
-// after "".
-func newer(a, b string) bool { return engine.FindRelease(a).Compare(engine.FindRelease(b)) > 0 }
-
 // Names lists the names that the endpoint exposes, sorted.
 func (d Dialect) Names() []string { return slices.Sorted(maps.Keys(d.has)) }
 
@@ -199,10 +183,10 @@ func (d Dialect) Exposes(name string) bool {
 // Key tells apart dialects that need different queries.
 func (d Dialect) Key() string { return d.key }
 
-func (d Dialect) tell() string {
+func (d Dialect) describe() string {
 	var b strings.Builder
-	b.WriteString(d.prefix)
-	for _, m := range []map[string]string{d.renamed, d.exprs, d.derived} {
+	b.WriteString(d.Prefix)
+	for _, m := range []map[string]string{d.Renamed, d.Exprs, d.derived} {
 		for _, k := range slices.Sorted(maps.Keys(m)) {
 			b.WriteString("|" + k + "=" + m[k])
 		}

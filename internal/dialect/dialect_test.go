@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
@@ -86,7 +88,7 @@ func TestDetect(t *testing.T) {
 		"a histogram's _created only":   {[]string{"vllm:generation_tokens_created"}, "", nil},
 		"a name that only contains one": {[]string{"my_vllm:num_requests_running"}, "", nil},
 	}
-	engines := map[string]Engine{"sglang": SGLang, "dcgm": DCGM}
+	engines := map[string]engine.ID{"sglang": SGLang, "dcgm": DCGM}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			d, ok := Detect(tt.names)
@@ -147,20 +149,6 @@ func TestVersionFingerprint(t *testing.T) {
 	}
 }
 
-func TestNewer(t *testing.T) {
-	for _, tt := range []struct {
-		a, b string
-		want bool
-	}{
-		{"0.10.2", "0.9.2", true}, {"0.9.2", "0.10.2", false}, {"0.11.1", "0.11", true}, {"0.11", "0.11.1", false},
-		{"0.11", "0.11", false}, {"0.3", "", true}, {"", "0.3", false}, {"0.12rc1", "0.11", true},
-	} {
-		if got := newer(tt.a, tt.b); got != tt.want {
-			t.Errorf("newer(%q, %q) = %v", tt.a, tt.b, got)
-		}
-	}
-}
-
 func TestMissing(t *testing.T) {
 	d, _ := Detect(prefixed("vllm:", v1...))
 	tests := map[string]struct {
@@ -206,12 +194,13 @@ func TestEveryExpressionOfEveryDialectParses(t *testing.T) {
 
 func TestSelectorFindsWhatDetectKnows(t *testing.T) {
 	re := regexp.MustCompile("^(?:" + Selector + ")$") // anchored, as Prometheus does
-	for _, p := range prefixes {
-		if name := p.prefix + markers[0]; !re.MatchString(name) {
-			t.Errorf("%s is not selected", name)
+	for _, name := range []string{
+		"ray_vllm:num_requests_running", "ray_vllm_num_requests_running", "kserve_vllm:num_requests_running", "kserve_vllm_num_requests_running",
+		"vllm:num_requests_running", "vllm_num_requests_running", "sglang:num_running_reqs", "DCGM_FI_DEV_GPU_UTIL",
+	} {
+		if _, ok := Detect([]string{name}); !ok {
+			t.Errorf("%s is not detected", name)
 		}
-	}
-	for _, name := range []string{"sglang:num_running_reqs", "DCGM_FI_DEV_GPU_UTIL"} {
 		if !re.MatchString(name) {
 			t.Errorf("%s is not selected", name)
 		}
@@ -273,4 +262,31 @@ func sampleNames(page string) []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// An engine's flags are translated from vLLM's, so that every one must be known there.
+func TestFlagsOfEveryEngineAreVLLMs(t *testing.T) {
+	for _, e := range engines {
+		for flag, own := range e.Flags {
+			if _, known := vllm.Engine.Flags[flag]; !known && flag != engine.MaxModelLen && flag != engine.DataParallelSize {
+				t.Errorf("%s: --%s is no flag of vLLM that fixes propose", e.ID, flag)
+			}
+			if own.Name == flag {
+				t.Errorf("%s: --%s is the name that it has anyway", e.ID, flag)
+			}
+		}
+	}
+	sglang, err := Named("sglang")
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := engine.ParseArgs("--max-running-requests 48 --disable-radix-cache --kv-cache-dtype fp8_e4m3 --log-level info", "--engine-args")
+	got := sglang.Flags.Canonical(args)
+	for flag, want := range map[string]string{
+		engine.MaxNumSeqs: "48", engine.PrefixCaching: "false", engine.KVCacheDtype: "fp8_e4m3", "log-level": "info", "max-running-requests": "",
+	} {
+		if got[flag].Value != want {
+			t.Errorf("%s: %q, want %q", flag, got[flag].Value, want)
+		}
+	}
 }

@@ -14,12 +14,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
 func TestTheTableIsWhole(t *testing.T) {
-	all := Names()
+	all := Families()
 	if len(all) < 150 {
 		t.Fatalf("%d families", len(all))
 	}
@@ -29,10 +30,10 @@ func TestTheTableIsWhole(t *testing.T) {
 			t.Errorf("%s: twice", n.Name)
 		}
 		seen[n.Name] = true
-		if !slices.Contains([]Type{Counter, Gauge, Histogram, Summary}, n.Type) {
+		if !slices.Contains([]engine.Type{engine.Counter, engine.Gauge, engine.Histogram, engine.Summary}, n.Type) {
 			t.Errorf("%s: type %q", n.Name, n.Type)
 		}
-		if n.Since == "" || n.Last != "" && newer(n.Since, n.Last) {
+		if n.Since == "" || n.Last != "" && !engine.Release(n.Last).AtLeast(engine.Release(n.Since)) {
 			t.Errorf("%s: from %q to %q", n.Name, n.Since, n.Last)
 		}
 		if n.Replacement != "" {
@@ -74,7 +75,7 @@ func TestKnown(t *testing.T) {
 func TestNamed(t *testing.T) {
 	for _, tc := range []struct {
 		id, dialect string
-		engine      Engine
+		engine      engine.ID
 		metric      map[string]string
 		missing     []*indicator.Signal // and, of those checked, no other
 	}{
@@ -172,27 +173,6 @@ func TestNamedAgreesWithRealPages(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestBounds(t *testing.T) {
-	for _, tc := range []struct {
-		family, release string
-		last            float64 // 0: not known
-	}{
-		{"vllm:time_to_first_token_seconds", "", 2560},
-		{"vllm:time_to_first_token_seconds", "0.8.3", 10},
-		{"ray_vllm_request_queue_time_seconds", "0.33.0", 7680},
-		{"vllm:request_prompt_tokens", "", 0},
-		{"time_to_first_token_seconds", "", 0},
-	} {
-		last := 0.0
-		if b := Bounds(tc.family, tc.release); len(b) > 0 {
-			last = b[len(b)-1]
-		}
-		if last != tc.last {
-			t.Errorf("%s of %q: ends at %v, want %v", tc.family, tc.release, last, tc.last)
-		}
 	}
 }
 

@@ -7,6 +7,8 @@ package engine
 import (
 	"strconv"
 	"strings"
+
+	"github.com/google/shlex"
 )
 
 // Flags of vllm serve that sixty reads or proposes, without the dashes
@@ -103,11 +105,15 @@ func FromCacheConfigInfo(labels map[string]string) Config {
 }
 
 // ParseArgs reads the arguments of a vllm serve command line, as the user
-// typed or copied them: --flag value, --flag=value, --flag and --no-flag.
-// Words that are no flags are skipped.
+// typed or copied them, with a shell's quotes and continued lines: --flag value,
+// --flag=value, --flag and --no-flag. Words that are no flags are skipped.
 func ParseArgs(line, source string) Config {
 	c := Config{}
-	words := strings.Fields(line)
+	line = strings.ReplaceAll(strings.ReplaceAll(line, "\\\r\n", " "), "\\\n", " ")
+	words, err := shlex.Split(line)
+	if err != nil { // a quote without its end
+		words = strings.Fields(line)
+	}
 	for i := 0; i < len(words); i++ {
 		name, ok := strings.CutPrefix(words[i], "--")
 		if !ok {
@@ -125,7 +131,7 @@ func ParseArgs(line, source string) Config {
 				name, value = off, "false"
 			}
 		}
-		c.Set(name, strings.Trim(value, `"'`), source)
+		c.Set(name, value, source)
 	}
 	return c
 }

@@ -1,42 +1,73 @@
 package engine
 
-// flags are those that fixes may propose, with the first release of vLLM that takes
-// them; "" is older than any server whose metrics can be read. None of them has been
-// taken away so far. The edges of --watermark, --max-num-queued-* and
-// --kv-cache-metrics were read in vLLM's own sources, of 65 releases up to 0.33.0;
-// those marked "unsure" are from memory of its release notes, and late rather than
-// early.
-var flags = map[string]Release{
-	MaxNumSeqs:           "",
-	MaxNumBatchedTokens:  "",
-	ChunkedPrefill:       "",
-	PrefixCaching:        "",
-	NumBlocksOverride:    "",
-	GPUMemoryUtilization: "",
-	KVCacheDtype:         "",
-	BlockSize:            "",
-	TensorParallelSize:   "",
-	EnforceEager:         "",
+import (
+	"cmp"
+	"maps"
+)
 
-	LongPrefillThreshold: "0.8",  // unsure
-	APIServerCount:       "0.9",  // unsure
-	KVCacheMemoryBytes:   "0.11", // unsure
-	KVCacheMetrics:       "0.12",
-	Watermark:            "0.24",
-	MaxQueuedRequests:    LimitsQueuedRequests,
-	MaxQueuedTokens:      LimitsQueuedRequests,
+// Flags are the arguments that an engine takes, by vLLM's names for them without
+// dashes. What is not in it, the engine does not have.
+type Flags map[string]Flag
+
+// A Flag is what an engine calls one of vLLM's flags.
+type Flag struct {
+	Name   string            // without dashes; "" is the same as vLLM's
+	Since  Release           // the first release that takes it; "" is older than any server whose metrics can be read
+	Off    bool              // an on-off flag that says the opposite: --disable-radix-cache
+	Values map[string]string // vLLM's words for values → its own
 }
 
-// Since returns the first release that has a flag, "" where all have.
-func Since(flag string) Release { return flags[flag] }
-
-// Takes reports whether a server of a version is sure to take a flag, without
-// dashes. The version is one that the server told, "0.23.0", or what its metrics
-// show, "0.20 or later, before 0.30", of which the oldest counts; "" is not known.
-func Takes(version, flag string) bool {
-	since, known := flags[flag]
-	if !known || since == "" {
+// Takes reports whether a server of a version is sure to take a flag. The version is
+// one that the server told, "0.23.0", or what its metrics show, "0.20 or later,
+// before 0.30", of which the oldest counts; "" is not known.
+func (f Flags) Takes(version, flag string) bool {
+	has, known := f[flag]
+	if !known || has.Since == "" {
 		return known
 	}
-	return FindRelease(version).AtLeast(since)
+	return FindRelease(version).AtLeast(has.Since)
+}
+
+// Own returns a flag and values of it in the engine's own words; "" is no value, or
+// a flag that is left out: --enable-prefix-caching true is to leave out
+// --disable-radix-cache.
+func (f Flags) Own(flag string, values ...string) (own string, ownValues []string) {
+	has := f[flag]
+	for _, v := range values {
+		if word, ok := has.Values[v]; ok {
+			v = word
+		}
+		switch {
+		case has.Off && v == "true":
+			v = ""
+		case has.Off && v == "false":
+			v = "true"
+		}
+		ownValues = append(ownValues, v)
+	}
+	return cmp.Or(has.Name, flag), ownValues
+}
+
+// Canonical returns settings under vLLM's names. What has none stays as it is.
+func (f Flags) Canonical(c Config) Config {
+	out := maps.Clone(c)
+	for flag, has := range f {
+		s, ok := c[has.Name]
+		if has.Name == "" || has.Name == flag || !ok {
+			continue
+		}
+		delete(out, has.Name)
+		for word, own := range has.Values {
+			if s.Value == own {
+				s.Value = word
+			}
+		}
+		if has.Off && s.Value == "true" {
+			s.Value = "false"
+		}
+		if _, known := out[flag]; !known {
+			out[flag] = s
+		}
+	}
+	return out
 }

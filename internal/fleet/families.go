@@ -3,8 +3,8 @@ package fleet
 import (
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
 )
 
 // engineMetrics is what one engine process has counted: the values behind the
@@ -50,8 +50,8 @@ var (
 )
 
 func newEngineMetrics(r engine.Release, maxModelLen int) *engineMetrics {
-	of := func(family string) *histogram { return newHistogram(dialect.Bounds("vllm:"+family, string(r))) }
-	lengths := dialect.LengthBounds(maxModelLen)
+	of := func(family string) *histogram { return newHistogram(vllm.Bounds("vllm:"+family, string(r))) }
+	lengths := vllm.LengthBounds(maxModelLen)
 	return &engineMetrics{
 		ttft: of("time_to_first_token_seconds"), itl: of("time_per_output_token_seconds"), tpot: of("request_time_per_output_token_seconds"),
 		e2e: of("e2e_request_latency_seconds"), queue: of("request_queue_time_seconds"), inference: of("request_inference_time_seconds"),

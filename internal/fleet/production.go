@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/sixty-dev/sixty/internal/engine"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/sixty-dev/sixty/internal/engine"
 )
 
 // Production is a deployment in ordinary operation: days of traffic on machines

@@ -3,8 +3,8 @@ package fleet
 import (
 	"fmt"
 
-	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/hint"
 )
 
@@ -26,7 +26,7 @@ func ParseRelease(s string) (engine.Release, error) {
 	if patched, ok := imitated[r]; ok {
 		r = patched
 	}
-	if r = r.Full(); has(r, "0.6.4", "0.6.99") || has(r, "0.9.2", "") && engine.Release(dialect.Newest).Minor().AtLeast(r.Minor()) {
+	if r = r.Full(); has(r, "0.6.4", "0.6.99") || has(r, "0.9.2", "") && engine.Release(vllm.Newest).Minor().AtLeast(r.Minor()) {
 		return r, nil
 	}
 	return "", hint.With(fmt.Errorf("the metrics of vLLM %s are not imitated", r), way)

@@ -119,12 +119,12 @@ func (x *traffic) ask(at time.Duration, again bool) {
 		v.next(at + time.Second)
 		return
 	}
-	v.tell(c, Asked, at)
+	v.report(c, Asked, at)
 	if p := x.t.Patience; p > 0 {
 		x.core.at(at+p, func(at time.Duration) {
 			if c.tokens == 0 && c.stage != over {
 				r.abort(c, at)
-				v.tell(c, Left, at)
+				v.report(c, Left, at)
 				v.next(at)
 			}
 		})
@@ -148,26 +148,26 @@ type visitor struct {
 
 func (v *visitor) token(c *call, at time.Duration, done bool) {
 	if c.tokens == 1 {
-		v.tell(c, FirstToken, at)
+		v.report(c, FirstToken, at)
 	}
 	switch {
 	case done:
-		v.tell(c, Answered, at)
+		v.report(c, Answered, at)
 		v.next(at)
 	case v.leaveAfter > 0 && c.tokens >= v.leaveAfter:
 		c.replica.abort(c, at)
-		v.tell(c, Left, at)
+		v.report(c, Left, at)
 		v.next(at)
 	}
 }
 
 func (v *visitor) broken(c *call, at time.Duration) {
-	v.tell(c, Broken, at)
+	v.report(c, Broken, at)
 	v.next(at + time.Second)
 }
 
-// tell reports what a client saw to whoever watches.
-func (v *visitor) tell(c *call, what Sight, at time.Duration) {
+// report reports what a client saw to whoever watches.
+func (v *visitor) report(c *call, what Sight, at time.Duration) {
 	if watch := v.traffic.core.watch; watch != nil {
 		watch(Experience{Replica: c.replica.number, What: what, Asked: v.asked, First: c.first, At: at, Tokens: c.tokens})
 	}

@@ -203,7 +203,7 @@ func (s *stream) event(data []byte) error {
 	if c.HasUsage {
 		s.usage, s.hasUsage = c.Usage, true
 	}
-	tokens := s.brought(c)
+	tokens := s.tokensOf(c)
 	if c.Finish != nil {
 		s.finished = true
 	}
@@ -216,8 +216,8 @@ func (s *stream) event(data []byte) error {
 	return nil
 }
 
-// brought is how many tokens an event brought.
-func (s *stream) brought(c *wire.Chunk) int {
+// tokensOf is how many tokens an event brought.
+func (s *stream) tokensOf(c *wire.Chunk) int {
 	switch {
 	case c.Choices == 0:
 		return 0 // the final usage, or a keep-alive

@@ -52,7 +52,7 @@ func (f *fields) number(name string, limit int) (int, bool) {
 	}
 	n, isNumber := v.(float64)
 	if !isNumber || n != math.Trunc(n) || n < 0 || n > float64(limit) {
-		f.fail("%s is %s: want a whole number from 0 to %d", name, brief(v), limit)
+		f.fail("%s is %s: want a whole number from 0 to %d", name, shortened(v), limit)
 		return 0, true
 	}
 	return int(n), true
@@ -136,8 +136,8 @@ func (f *fields) assume(field, value, source string) {
 	f.model.Assumed = append(f.model.Assumed, Assumption{field, value, source})
 }
 
-// brief shows a foreign value, shortened.
-func brief(v any) string {
+// shortened shows a foreign value, shortened.
+func shortened(v any) string {
 	s := strings.ToValidUTF8(fmt.Sprint(v), "?")
 	if r := []rune(s); len(r) > 40 {
 		s = string(r[:40]) + "…"

@@ -109,7 +109,7 @@ func (f *fields) readQuantization(o map[string]any) {
 	q.Bits = min(q.Bits, 32)
 	if q.unknown {
 		f.model.Unknown = append(f.model.Unknown,
-			fmt.Sprintf("the quantization method %s: between 0.5 and 2 bytes are taken for a weight of a linear layer", brief(q.Method)))
+			fmt.Sprintf("the quantization method %s: between 0.5 and 2 bytes are taken for a weight of a linear layer", shortened(q.Method)))
 	}
 	f.model.KVType = kvType(o)
 }

@@ -123,7 +123,7 @@ func (f *fields) dtype() {
 		m.DType = "bfloat16"
 		f.assume("torch_dtype", "bfloat16 for float32", "vLLM's dtype=auto halves float32 (config/model.py)")
 	case m.DType.Bytes() != 2:
-		f.fail("torch_dtype is %s: want bfloat16, float16 or float32", brief(name))
+		f.fail("torch_dtype is %s: want bfloat16, float16 or float32", shortened(name))
 	}
 }
 
@@ -148,7 +148,7 @@ func (f *fields) guess() family {
 		}
 	}
 	m.Unknown = append(m.Unknown, fmt.Sprintf(
-		"the model type %s: read by the common names of fields; biases and further norms are not counted, and the MLP may have two matrices instead of three", brief(m.Type)))
+		"the model type %s: read by the common names of fields; biases and further norms are not counted, and the MLP may have two matrices instead of three", shortened(m.Type)))
 	var signs []string
 	for name := range f.raw {
 		for _, p := range []string{"mamba", "ssm", "linear_", "rwkv", "conv", "recurrent", "lru", "indexer", "index_", "compress", "attention_chunk", "kv_shared"} {
@@ -162,7 +162,7 @@ func (f *fields) guess() family {
 		slices.Sort(signs)
 		shown := signs[:min(len(signs), 4)]
 		for i := range shown {
-			shown[i] = strings.Trim(brief(shown[i]), `"`)
+			shown[i] = strings.Trim(shortened(shown[i]), `"`)
 		}
 		m.Unknown = append(m.Unknown, fmt.Sprintf(
 			"what %s means: all layers are taken as attention over the whole context, which bounds the KV bytes of a token from above; states and further caches are not counted",
@@ -241,7 +241,7 @@ func (f *fields) layers(fam family) {
 
 // strange notes a kind of layer that is not known, once.
 func (f *fields) strange(kind string) {
-	text := fmt.Sprintf("layers of type %s: taken as attention over the whole context", brief(kind))
+	text := fmt.Sprintf("layers of type %s: taken as attention over the whole context", shortened(kind))
 	if !slices.Contains(f.model.Unknown, text) {
 		f.model.Unknown = append(f.model.Unknown, text)
 	}
@@ -274,7 +274,7 @@ func (f *fields) patternLayers(types []string) {
 		case "E", "moe":
 			m.Layers = append(m.Layers, Layer{FFN: MoE})
 		default:
-			f.fail("hybrid_override_pattern has %s: want M, *, - or E", brief(t))
+			f.fail("hybrid_override_pattern has %s: want M, *, - or E", shortened(t))
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/sixty-dev/sixty/internal/catalog/catalogtest"
-	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
@@ -56,7 +56,7 @@ func TestRefineSurvivesAnyReading(t *testing.T) {
 							if c.From == c.To {
 								t.Errorf("%s with %q: %s changes nothing: %q", p.ID, a, c.Flag, c.To)
 							}
-							if !engine.Takes("99.0", strings.TrimPrefix(c.Flag, "--")) {
+							if !vllm.Engine.Flags.Takes("99.0", strings.TrimPrefix(c.Flag, "--")) {
 								t.Errorf("%s with %q: no table says which releases have %s", p.ID, a, c.Flag)
 							}
 						}

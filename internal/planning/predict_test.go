@@ -329,7 +329,7 @@ func TestFillSaysWhyThereIsNoPrediction(t *testing.T) {
 	at := time.Unix(1e9, 0)
 	for _, tt := range []struct {
 		name   string
-		engine dialect.Engine
+		engine engine.ID
 		window time.Duration
 		status diagnose.Status
 		want   string // in the reason; "" is no word at all

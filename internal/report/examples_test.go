@@ -47,7 +47,7 @@ func unchecked(p *catalog.Pathology) diagnose.Finding {
 
 func server(name string) diagnose.Target {
 	return diagnose.Target{
-		Name: name, Dialect: dialect.Dialect{ID: "vllm-v1", Engine: dialect.VLLM}, Version: "0.23.0",
+		Name: name, Dialect: dialect.Dialect{Naming: engine.Naming{ID: "vllm-v1"}, Engine: dialect.VLLM}, Version: "0.23.0",
 		Config: engine.Config{engine.MaxNumSeqs: {Value: "256", Source: "--engine-args"}, engine.BlockSize: {Value: "16", Source: "cache_config_info"}},
 	}
 }

@@ -35,7 +35,7 @@ var pure = []string{
 	"internal/catalog",
 	"internal/diagnose",
 	"internal/dialect",
-	"internal/engine",
+	"internal/engine/...",
 	"internal/generate/...",
 	"internal/hint",
 	"internal/indicator",

@@ -159,7 +159,7 @@ type Request struct {
 	// and then output, one hash of the whole prefix per block: equal values in two
 	// requests mean that the prefix cache can serve one from the other. Blocks
 	// that it does not cover are unlike those of any other request. See
-	// SharedPrefix and SplitBlocks.
+	// SharedPrefix.
 	Blocks []uint64
 }
 

@@ -222,17 +222,6 @@ func TestSamplesAreTheStateAtTheirInstant(t *testing.T) {
 	}
 }
 
-func TestBlocksOfATraceAreSplit(t *testing.T) {
-	blocks := sim.SplitBlocks([]uint64{1, 2}, 8, 13, 4) // 13 tokens are three full blocks of four
-	if len(blocks) != 3 || blocks[0] == blocks[1] {
-		t.Fatalf("blocks %v", blocks)
-	}
-	other := sim.SplitBlocks([]uint64{1, 3}, 8, 16, 4)
-	if blocks[0] != other[0] || blocks[1] != other[1] || blocks[2] == other[2] {
-		t.Errorf("%v and %v share the first hash: want two equal blocks and a different third", blocks, other)
-	}
-}
-
 func TestInvalidInputIsRefused(t *testing.T) {
 	for name, change := range map[string]func(*sim.Config){
 		"no sequences":                          func(c *sim.Config) { c.MaxNumSeqs = 0 },

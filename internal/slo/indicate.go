@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
-	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
 )
 
 // indication is what a foreign file's queries measure.
@@ -198,7 +198,7 @@ func plain(e parser.Expr) (*parser.VectorSelector, error) {
 
 // canonicalName returns the name that a selector asks for.
 func canonicalName(v *parser.VectorSelector) string {
-	name, _ := dialect.Canonical(v.Name)
+	name, _ := vllm.Canonical(v.Name)
 	return name
 }
 

@@ -208,7 +208,7 @@ func (r *Live) count(ran time.Duration) (answering, ever int, lost bool) {
 				answering++
 			}
 		}
-		lost = lost && st.good == 0 && (st.failed >= hopelessAfter || st.failed > 1 && ran >= soonest)
+		lost = lost && st.good == 0 && (st.failed >= deadAfter || st.failed > 1 && ran >= soonest)
 	}
 	return answering, ever, lost
 }
@@ -352,7 +352,7 @@ func (r *Live) Annotate(ts []diagnose.Target) {
 		case st.last != nil:
 			t.Problem = "it cannot be asked: " + st.last.Error()
 		}
-		st.tell(t)
+		st.annotate(t)
 	}
 }
 
@@ -360,8 +360,8 @@ func (r *Live) index(instance string) int {
 	return slices.IndexFunc(r.Targets, func(t Target) bool { return t.Instance == instance })
 }
 
-// tell adds the facts to a target.
-func (st *liveState) tell(t *diagnose.Target) {
+// annotate adds the facts to a target.
+func (st *liveState) annotate(t *diagnose.Target) {
 	f := &st.facts
 	if f.Version != "" {
 		t.Version = f.Version

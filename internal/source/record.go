@@ -79,7 +79,7 @@ func (r *recorder) take(p Page) {
 		r.fails[p.Target] = 0
 	}
 	r.known(&p)
-	if r.Pages == 0 && !slices.ContainsFunc(r.fails, func(n int) bool { return n < hopelessAfter }) {
+	if r.Pages == 0 && !slices.ContainsFunc(r.fails, func(n int) bool { return n < deadAfter }) {
 		r.stop()
 	}
 	r.show(r.Recorded)

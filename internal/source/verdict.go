@@ -17,10 +17,10 @@ import (
 const (
 	soonest       = 10 * time.Second
 	evaluateEvery = time.Second
-	// hopelessAfter is how many scrapes of every target must fail before a look ends because
+	// deadAfter is how many scrapes of every target must fail before a look ends because
 	// nobody ever answered; of slow failures, as many as fit into soonest but at least
 	// two.
-	hopelessAfter = 3
+	deadAfter = 3
 )
 
 // Diagnose judges this source at the moment that the options give, or live servers by

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
@@ -50,7 +51,7 @@ func (r Readings) value(s *indicator.Signal) indicator.Value {
 // way: "--num-gpu-blocks 100".
 func Refine(t *testing.T, p *catalog.Pathology, v catalog.View, args string) *catalog.Pass {
 	t.Helper()
-	pass := &catalog.Pass{View: v, Config: engine.ParseArgs(args, "--engine-args"), Summary: p.Title}
+	pass := &catalog.Pass{View: v, Config: engine.ParseArgs(args, "--engine-args"), Flags: vllm.Engine.Flags, Summary: p.Title}
 	p.Refine(pass)
 	for _, bad := range []string{"NaN", "Inf", "unknown (", "%!"} {
 		if text := Text(pass); strings.Contains(text, bad) {

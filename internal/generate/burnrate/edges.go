@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 
-	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/hint"
 )
 
@@ -54,7 +54,7 @@ func EdgesOf(answer model.Vector) []float64 {
 func (c *Config) usualEdges(family string) ([]float64, bool) {
 	var all [][]float64
 	for _, name := range c.names(family) {
-		edges := dialect.Bounds(name, "")
+		edges := vllm.Bounds(name, "")
 		if edges == nil {
 			return nil, false
 		}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 	"github.com/sixty-dev/sixty/internal/slo"
 )
@@ -59,7 +59,7 @@ func TestRealServersHaveWhatIsCounted(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if diff := cmp.Diff(dialect.Bounds(family, ""), EdgesOf(answer)); diff != "" {
+				if diff := cmp.Diff(vllm.Bounds(family, ""), EdgesOf(answer)); diff != "" {
 					t.Errorf("edges of %s -usual +recorded:\n%s", family, diff)
 				}
 			}

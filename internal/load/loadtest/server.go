@@ -111,9 +111,6 @@ func (s *Server) Truths() []Truth {
 	return append([]Truth(nil), s.truths...)
 }
 
-// Requests returns how many completions were asked for.
-func (s *Server) Requests() int64 { return s.count.Load() }
-
 // Close ends all connections and waits for their goroutines.
 func (s *Server) Close() error {
 	err := s.ln.Close()

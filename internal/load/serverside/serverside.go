@@ -291,7 +291,7 @@ func (q *questions) phases(ctx context.Context, res *load.Result, objective *slo
 		if err != nil {
 			return nil, err
 		}
-		tell(p, &d)
+		addDiagnosis(p, &d)
 		if first.From.IsZero() {
 			first = r
 		}
@@ -326,8 +326,8 @@ func stepsOf(res *load.Result) []load.Phase {
 // maxSteps is how many steps are judged each by itself.
 const maxSteps = 50
 
-// tell puts a diagnosis into a phase.
-func tell(p *load.Phase, d *diagnose.Diagnosis) {
+// addDiagnosis puts a diagnosis into a phase.
+func addDiagnosis(p *load.Phase, d *diagnose.Diagnosis) {
 	p.Status, p.Verdict, p.Summary, p.Confidence = d.Status.String(), d.Verdict.ID, d.Verdict.Summary, math.Round(100*d.Verdict.Confidence)/100
 	for _, g := range d.Coverage {
 		p.Unchecked = append(p.Unchecked, g.ID)

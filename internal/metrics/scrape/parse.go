@@ -173,7 +173,7 @@ func (p *parsing) run(text []byte) error {
 		}
 		if err != nil {
 			p.end = endOf(s.Series, text)
-			return brief(err)
+			return shortened(err)
 		}
 		switch entry {
 		case textparse.EntrySeries:
@@ -216,9 +216,9 @@ func endOf(part, text []byte) int {
 	return len(text)
 }
 
-// brief shortens a parser's error, which quotes the page from the line that
+// shortened cuts a parser's error, which quotes the page from the line that
 // offended it on.
-func brief(err error) error {
+func shortened(err error) error {
 	const most = 200
 	msg := err.Error()
 	if len(msg) <= most {

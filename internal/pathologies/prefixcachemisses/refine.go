@@ -193,8 +193,9 @@ func cannotTell(p *catalog.Pass) string {
 	room(p, lines...)
 	shareFirst(p, nil)
 	hint := ""
-	if p.Config[engine.KVCacheMetrics].Value == "" {
-		hint = fmt.Sprintf("; a server started with --%s (%s and later) shows how long blocks lie idle before they are evicted, which decides", engine.KVCacheMetrics, engine.Since(engine.KVCacheMetrics))
+	if flag, known := p.Flags[engine.KVCacheMetrics]; known && p.Config[engine.KVCacheMetrics].Value == "" {
+		hint = fmt.Sprintf("; a server started with --%s (%s and later) shows how long blocks lie idle before they are evicted, which decides",
+			engine.KVCacheMetrics, flag.Since)
 	}
 	return fmt.Sprintf("it cannot be told from these metrics: what is computed overwrites the KV cache every %s, so that prefixes which come more rarely are lost, and %s would look the same%s",
 		indicator.FormatNumber(life, indicator.Seconds), ways, hint)

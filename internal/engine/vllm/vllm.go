@@ -1,23 +1,63 @@
-package dialect
+// Package vllm is what is known of vLLM's server, V1 and V0, and of Ray Serve and
+// KServe around it: names by what changed when, and flags by release.
+package vllm
 
 import (
-	"slices"
+	_ "embed"
 	"strings"
+	"sync"
+
+	"github.com/sixty-dev/sixty/internal/engine"
 )
 
-// VLLM is vLLM's server, and Ray Serve and KServe around it.
-const VLLM Engine = "vllm"
+// Engine is vLLM's server.
+var Engine = engine.Engine{
+	ID: ID, Selector: "(ray_|kserve_)?vllm[:_].+",
+	Detect:   detect,
+	Page:     page,
+	IDs:      []string{"vllm-v1", "vllm-v0", "vllm-v1-ray", "vllm-v0-ray", "vllm-v1-kserve", "vllm-v1-normalized", "a release such as vllm-0.10"},
+	Families: families,
+	Flags:    flags,
+}
 
-var vllmServer = program{
-	engine: VLLM, selector: "(ray_|kserve_)?vllm[:_].+",
-	detect: func(names []string, has map[string]bool) (Dialect, bool) {
-		for _, p := range prefixes {
-			if slices.ContainsFunc(names, func(n string) bool { return isVLLM(n, p.prefix) }) {
-				return vllm(p.prefix, p.suffix, has), true
+// ID names the engine.
+const ID engine.ID = "vllm"
+
+//go:embed families.csv
+var familiesCSV string
+
+// The kinds of families.
+const (
+	bothEngines = "vllm"
+	v0Engine    = "vllm-v0"
+	v1Engine    = "vllm-v1"
+	frontend    = "http"    // of the HTTP frontend, prometheus_fastapi_instrumentator
+	process     = "process" // of the frontend's process, Python's client
+)
+
+var families = sync.OnceValue(func() []engine.Family {
+	all := engine.ParseFamilies(familiesCSV)
+	for i := range all {
+		if k := all[i].Kind; k == bothEngines || k == v0Engine || k == v1Engine {
+			all[i].Engine = ID
+		}
+	}
+	return all
+})
+
+// InV1 reports whether a V1 engine of a release exposes a family; see
+// engine.Family.Released.
+func InV1(f *engine.Family, release string) bool { return f.Kind != v0Engine && f.Released(release) }
+
+func detect(names map[string]bool) (engine.Naming, bool) {
+	for _, p := range prefixes {
+		for _, m := range markers {
+			if names[p.prefix+m] {
+				return naming(p.prefix, p.suffix, names), true
 			}
 		}
-		return Dialect{}, false
-	},
+	}
+	return engine.Naming{}, false
 }
 
 // prefixes under which vLLM's metrics are met, the most specific first.
@@ -34,35 +74,44 @@ var prefixes = []struct{ prefix, suffix string }{
 // another exporter's vllm_something (or sixty's own) is not taken for a server.
 var markers = []string{"num_requests_running", "num_requests_waiting", "generation_tokens_total", "time_to_first_token_seconds_count"}
 
-func isVLLM(name, prefix string) bool {
-	rest, ok := strings.CutPrefix(name, prefix)
-	return ok && slices.Contains(markers, rest)
+// Canonical returns a name under the prefix "vllm:", and the prefix that it had; the
+// names of others come back as they are, with the prefix "".
+func Canonical(name string) (canonical, prefix string) {
+	for _, p := range prefixes {
+		if rest, ok := strings.CutPrefix(name, p.prefix); ok {
+			return engine.Canonical + rest, p.prefix
+		}
+	}
+	return name, ""
 }
 
-func vllm(prefix, suffix string, has map[string]bool) Dialect {
-	d := Dialect{ID: "vllm-v1" + suffix, Engine: VLLM, prefix: prefix, has: has, renamed: map[string]string{}}
+func naming(prefix, suffix string, has map[string]bool) engine.Naming {
+	n := engine.Naming{ID: "vllm-v1" + suffix, Prefix: prefix, Renamed: map[string]string{}, Version: fingerprint(has, prefix)}
 	if isV0(has, prefix) {
-		d.ID = "vllm-v0" + suffix
+		n.ID = "vllm-v0" + suffix
 	}
-	for _, n := range table() {
-		if n.Replacement == "" {
+	// A name is asked for under the one that came before it, where the endpoint exposes
+	// that alone. A server that exposes both during a deprecation is asked under the new
+	// one: they carry the same values (vLLM 0.9.2 to 0.11).
+	for _, f := range families() {
+		if f.Replacement == "" {
 			continue
 		}
-		now, old := strings.TrimPrefix(n.Replacement, canonical), strings.TrimPrefix(n.Name, canonical)
+		now, old := strings.TrimPrefix(f.Replacement, engine.Canonical), strings.TrimPrefix(f.Name, engine.Canonical)
 		suffixes := []string{""}
-		if n.Type == Histogram {
-			suffixes = histogramSuffixes
+		if f.Type == engine.Histogram {
+			suffixes = engine.HistogramSuffixes
 		}
 		for _, s := range suffixes {
-			d.rename(now+s, old+s)
+			if !has[prefix+now+s] && has[prefix+old+s] {
+				n.Renamed[now+s] = old + s
+			}
 		}
 	}
 	if strings.HasPrefix(prefix, "ray_") {
-		d.Identity = []string{"ReplicaId", "WorkerId"}
+		n.Identity = []string{"ReplicaId", "WorkerId"}
 	}
-	d.derive()
-	d.Version = fingerprint(has, prefix)
-	return d
+	return n
 }
 
 // isV0 reports whether the names are of the V0 engine: one of those that V1
@@ -125,3 +174,6 @@ func fingerprint(has map[string]bool, prefix string) string {
 	}
 	return since + " or later, before " + before
 }
+
+// newer reports whether release a comes after release b; any release comes after "".
+func newer(a, b string) bool { return engine.FindRelease(a).Compare(engine.FindRelease(b)) > 0 }

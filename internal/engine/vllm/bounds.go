@@ -1,8 +1,10 @@
-package dialect
+package vllm
 
 import (
 	"slices"
 	"strings"
+
+	"github.com/sixty-dev/sixty/internal/engine"
 )
 
 // Upper bounds of vLLM's histograms (vllm/v1/metrics/loggers.py, 0.33.0), and
@@ -37,7 +39,7 @@ var bounds = map[string]struct {
 // lengths, which end at the model's (LengthBounds).
 func Bounds(family, release string) []float64 {
 	name, prefix := Canonical(family)
-	b, ok := bounds[strings.TrimPrefix(name, canonical)]
+	b, ok := bounds[strings.TrimPrefix(name, engine.Canonical)]
 	if prefix == "" || !ok {
 		return nil
 	}

@@ -1,0 +1,33 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParseArgs(t *testing.T) {
+	for name, tt := range map[string]struct {
+		line string
+		want map[string]string
+	}{
+		"plain":             {"vllm serve m --max-num-seqs 16 --enforce-eager --no-enable-prefix-caching", map[string]string{"max-num-seqs": "16", "enforce-eager": "true", "enable-prefix-caching": "false"}},
+		"equals and quotes": {`--max-num-seqs="16" --dtype='bfloat16'`, map[string]string{"max-num-seqs": "16", "dtype": "bfloat16"}},
+		"JSON in quotes":    {`--speculative-config '{"method": "ngram", "num_speculative_tokens": 3}' --block-size 32`, map[string]string{"speculative-config": `{"method": "ngram", "num_speculative_tokens": 3}`, "block-size": "32"}},
+		"continued lines":   {"--max-num-seqs 16 \\\n  --block-size 32 \\\r\n --enforce-eager", map[string]string{"max-num-seqs": "16", "block-size": "32", "enforce-eager": "true"}},
+		"underscores":       {"--max_num_seqs 16", map[string]string{"max-num-seqs": "16"}},
+		"a quote too many":  {`--max-num-seqs 16 --served-model-name "m`, map[string]string{"max-num-seqs": "16", "served-model-name": `"m`}},
+		"the first counts":  {"--max-num-seqs 16 --max-num-seqs 8", map[string]string{"max-num-seqs": "16"}},
+		"nothing":           {"", map[string]string{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := map[string]string{}
+			for flag, s := range ParseArgs(tt.line, "--engine-args") {
+				got[flag] = s.Value
+			}
+			if d := cmp.Diff(tt.want, got); d != "" {
+				t.Errorf("(-want +got)\n%s", d)
+			}
+		})
+	}
+}

@@ -1,0 +1,101 @@
+package engine
+
+import (
+	"encoding/csv"
+	"strings"
+)
+
+// Type is the type of a metric family.
+type Type string
+
+// The types of families.
+const (
+	Counter   Type = "counter"
+	Gauge     Type = "gauge"
+	Histogram Type = "histogram" // classic: _bucket, _sum and _count
+	Summary   Type = "summary"   // without quantiles, as Python's client makes them: _sum and _count
+)
+
+// A Family is what is known of one metric family.
+type Family struct {
+	Name   string // as a server exposes it, without a histogram's suffix: "vllm:prompt_tokens_total"
+	Type   Type
+	Engine ID     // "" for families of a frontend's HTTP server or process, and of a router
+	Kind   string // which servers of the engine have it, in its own words
+
+	// Since and Last are the first and the last release that have it, by the
+	// releases that were read; Last is "" where the newest one has it. From
+	// Hidden on it is there only with --show-hidden-metrics-for-version.
+	Since, Last, Hidden string
+
+	Labels []string // beside those of the scraper; "*" stands for many
+	Needs  string   // the option or feature without which the family is not there
+
+	// Replacement is the family that carries the same values now, and Instead
+	// says what to ask where no family does; both are "" for names in use.
+	Replacement string
+	Instead     string
+}
+
+// ParseFamilies reads an engine's table. It is a file of the engine's own package,
+// which tests read whole, so that a row that does not parse is left out.
+func ParseFamilies(table string) []Family {
+	r := csv.NewReader(strings.NewReader(table))
+	r.Comment = '#'
+	rows, err := r.ReadAll()
+	if err != nil || len(rows) == 0 {
+		return nil
+	}
+	var out []Family
+	for _, f := range rows[1:] {
+		n := Family{
+			Name: f[0], Type: Type(f[1]), Kind: f[2], Since: f[3], Last: f[4], Hidden: f[5],
+			Needs: f[7], Replacement: f[8], Instead: f[9],
+		}
+		if f[6] != "" {
+			n.Labels = strings.Split(f[6], ";")
+		}
+		out = append(out, n)
+	}
+	return out
+}
+
+// Gone reports whether no server of the newest release exposes the family.
+func (f Family) Gone() bool { return f.Last != "" || f.Hidden != "" }
+
+// Released reports whether a release, such as "0.10" or "0.10.2", exposes the family
+// without being asked to; features that it Needs aside. A release without a patch
+// stands for all of its patches.
+func (f Family) Released(release string) bool {
+	r := Release(release)
+	compare := func(other string) int {
+		o := Release(other)
+		if r.Minor() == r {
+			o = o.Minor()
+		}
+		return o.Compare(r)
+	}
+	return compare(f.Since) <= 0 && (f.Last == "" || compare(f.Last) >= 0) && (f.Hidden == "" || compare(f.Hidden) > 0)
+}
+
+// Samples returns the names of the family's series on a page, those that tell when
+// they began (_created) included where created is set.
+func (f Family) Samples(created bool) []string {
+	var out []string
+	switch f.Type {
+	case Histogram:
+		out = []string{f.Name + "_bucket", f.Name + "_sum", f.Name + "_count"}
+	case Summary:
+		out = []string{f.Name + "_sum", f.Name + "_count"}
+	default:
+		out = []string{f.Name}
+	}
+	switch {
+	case !created:
+	case f.Type == Counter:
+		out = append(out, strings.TrimSuffix(f.Name, "_total")+"_created")
+	case f.Type != Gauge:
+		out = append(out, f.Name+"_created")
+	}
+	return out
+}

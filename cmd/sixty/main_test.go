@@ -73,7 +73,7 @@ const sickSince = 75 // seconds
 // other two, replay a recording a page a second;
 // silent shows no engine metrics (--disable-log-stats); secret is
 // full-but-quiet behind a bearer token; recovering is full-but-quiet too, after
-// its first three pages failed; garbage, html and broken answer what no server
+// its first three pages failed; node is another program; garbage, json, html and broken answer what no server
 // should; all of them have a healthy /health, but frozen answers nothing at all.
 func serve(pages map[string][][]byte) http.Handler {
 	began := time.Now()
@@ -112,6 +112,11 @@ func serve(pages map[string][][]byte) http.Handler {
 			replay(w, server)
 		case server == "silent":
 			fmt.Fprint(w, "python_info{version=\"3.12\"} 1\n")
+		case server == "node":
+			fmt.Fprint(w, "node_cpu_seconds_total{cpu=\"0\",mode=\"idle\"} 3\nnode_load1 2\n")
+		case server == "json":
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, `{"object":"list"}`)
 		case server == "garbage":
 			fmt.Fprint(w, "what are you looking for?\n")
 		case server == "html":

@@ -144,29 +144,6 @@ func looksRecorded(canonical string) bool {
 	return strings.Count(canonical, ":") > 1 || duration || quantile
 }
 
-// distance is the edit distance of two names, at most limit.
-func distance(a, b string, limit int) int {
-	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
-		return limit
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost = min(diagonal, row[j], row[j+1]) + 1
-			}
-			diagonal, row[j+1] = row[j+1], cost
-		}
-	}
-	return min(row[len(b)], limit)
-}
-
 // renamed returns the name that carries the values now, on the servers at hand.
 func (p *pass) renamed(name string) string {
 	n, _ := dialect.Known(name)

@@ -8,6 +8,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
+	"github.com/sixty-dev/sixty/internal/hint"
 )
 
 // meant says what a name that no release has may stand for: another name, which is
@@ -39,7 +40,7 @@ func (p *pass) meant(name string) (better string, certain bool, words string) {
 			suffixes = engine.HistogramSuffixes
 		}
 		for _, suffix := range suffixes {
-			if d := distance(canonical, c.family.Name+suffix, least); d < least {
+			if d := hint.Distance(canonical, c.family.Name+suffix, least); d < least {
 				best, least = under(c.family.Name+suffix), d
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // auditFlags are the flags of audit as they were given.
@@ -26,8 +27,8 @@ type auditFlags struct {
 	fix, skipUnrelated        bool
 	least                     catalog.Severity // that exits with 1
 
-	output, failOn, color string
-	verbose               bool
+	output outputFlags
+	failOn string
 }
 
 const auditLong = `Says what a deployment's monitoring lacks, and which of your rules and dashboards are
@@ -43,9 +44,8 @@ concerned, and nothing else of a file.
 Without servers, rules and dashboards are held against a release of vLLM, --version 0.23,
 or a dialect, --dialect vllm-v1-ray, and the newest vLLM where none is named.
 
-Exit codes: 0 nothing found, 1 found something of at least --fail-on, 2 could not
-check (bad input, nobody answers). Where files are given, what the linter finds in them
-decides alone; the checklist decides where none are.`
+Where files are given, what the linter finds in them decides the exit code alone; the
+checklist decides where none are.`
 
 const auditExample = `  sixty audit http://localhost:8000
   sixty audit vllm-0:8000 vllm-1:8000 gpu-host:9400 --rules alerts.yaml
@@ -79,10 +79,9 @@ func newAuditCommand() *cobra.Command {
 	s.StringSliceVar(&f.ignore, "ignore", nil, "checks not to report, such as no-for,bucket-edge")
 	s.BoolVar(&f.fix, "fix", false, "repair the files in place")
 	s.BoolVar(&f.skipUnrelated, "skip-unrelated", false, "files that hold neither rules nor a dashboard are no error, also where no other is left: for hooks that name every file")
-	s.StringVarP(&f.output, "output", "o", "text", strings.Join(auditFormats[:4], ", ")+" or "+auditFormats[4])
-	s.StringVar(&f.failOn, "fail-on", "ticket", "least severity of a finding that exits with 1: page, ticket or info")
-	s.StringVar(&f.color, "color", "auto", "auto, always or never")
-	s.BoolVarP(&f.verbose, "verbose", "v", false, "show every item and every place")
+	f.output.register(s, auditFormats...)
+	f.output.registerFull(s, "show every item and every place")
+	registerFailOn(s, &f.failOn)
 	return cmd
 }
 
@@ -99,12 +98,6 @@ func (f *auditFlags) check(args []string) error {
 			sources++
 		}
 	}
-	known := audit.Checks()
-	for _, id := range f.ignore {
-		if !slices.ContainsFunc(known, func(c audit.Check) bool { return c.ID == id }) {
-			return hint.With(fmt.Errorf("--ignore: no check is called %q", id), "the output names the checks, such as no-for")
-		}
-	}
 	switch {
 	case sources > 1:
 		return errors.New("give URLs, a recording, --prometheus, --version or --dialect, not two of them")
@@ -112,16 +105,12 @@ func (f *auditFlags) check(args []string) error {
 		return hint.With(errors.New("nothing to audit"), "give a server's URL, --prometheus URL, --rules FILE or --dashboards FILE, such as: sixty audit http://localhost:8000")
 	case f.dialect+f.version != "" && !f.anyFile():
 		return hint.With(errors.New("--dialect and --version stand for servers that are not at hand, and there is no file to hold against them"), "give --rules FILE or --dashboards FILE")
-	case slices.Contains(auditFormats[2:], f.output) && !f.anyFile() && f.source.spec.Prometheus == "":
-		return hint.With(fmt.Errorf("--output %s tells of rules and dashboards, and there are none", f.output), "give --rules FILE or --dashboards FILE")
+	case slices.Contains(auditFormats[2:], f.output.form()) && !f.anyFile() && f.source.spec.Prometheus == "":
+		return hint.With(fmt.Errorf("--output %s tells of rules and dashboards, and there are none", f.output.form()), "give --rules FILE or --dashboards FILE")
 	case f.fix && !f.anyFile():
 		return hint.With(errors.New("--fix without files"), "name what to repair with --rules or --dashboards")
 	case f.source.at != "" && f.source.spec.Prometheus == "":
 		return errors.New("--at goes with --prometheus")
-	case !slices.Contains(auditFormats, f.output):
-		return fmt.Errorf("--output: unknown format %q: want one of %s", f.output, strings.Join(auditFormats, ", "))
-	case !slices.Contains([]string{"auto", "always", "never"}, f.color):
-		return fmt.Errorf("--color: %q is none of auto, always and never", f.color)
 	}
 	return nil
 }
@@ -217,18 +206,20 @@ func (f *auditFlags) audit(d *surface.Deployment, files []audit.File) (*audit.Re
 	return r, nil
 }
 
-func (f *auditFlags) write(w io.Writer, r *audit.Report) error {
-	switch f.output {
-	case "json":
-		return r.JSON(w)
-	case "sarif":
-		return r.SARIF(w)
-	case "junit":
-		return r.JUnit(w, f.least)
-	case "github":
-		return r.GitHub(w)
-	}
-	return r.Text(w, audit.TextOptions{Options: terminal(w, f.color), Verbose: f.verbose})
+func (f *auditFlags) write(stdout io.Writer, r *audit.Report) error {
+	return f.output.write(stdout, func(w io.Writer, t render.Options) error {
+		switch f.output.form() {
+		case "json":
+			return r.JSON(w)
+		case "sarif":
+			return r.SARIF(w)
+		case "junit":
+			return r.JUnit(w, f.least)
+		case "github":
+			return r.GitHub(w)
+		}
+		return r.Text(w, audit.TextOptions{Options: t, Verbose: f.output.full})
+	})
 }
 
 // outcome turns a report into the exit code, and says which files were not

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/load"
 	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/report/loadreport"
@@ -33,13 +32,13 @@ func readResults(paths []string) ([]*load.Result, error) {
 func newBenchCompare() *cobra.Command {
 	var moreA, moreB []string
 	var tolerance float64
-	var format string
+	var f outputFlags
 	cmd := &cobra.Command{
 		Use:   "compare A.json B.json",
 		Short: "Say what changed from result A to result B, and whether it is chance",
 		Long: `Compares two results. With one file on each side, the intervals within each test
 tell what is chance; give several runs of each side with --more-a and --more-b, and
-the differences between the runs do. Exits with 1 when anything became worse.`,
+the differences between the runs do.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a, err := readResults(append(args[:1:1], moreA...))
@@ -54,11 +53,12 @@ the differences between the runs do. Exits with 1 when anything became worse.`,
 			if err != nil {
 				return err
 			}
-			if format == "json" {
-				err = render.JSON(cmd.OutOrStdout(), c)
-			} else {
-				err = loadreport.CompareText(cmd.OutOrStdout(), c, terminal(cmd.OutOrStdout(), "auto"))
-			}
+			err = f.write(cmd.OutOrStdout(), func(w io.Writer, o render.Options) error {
+				if f.form() == "json" {
+					return render.JSON(w, c)
+				}
+				return loadreport.CompareText(w, c, o)
+			})
 			if err == nil && c.Worse() {
 				err = errFound
 			}
@@ -68,12 +68,13 @@ the differences between the runs do. Exits with 1 when anything became worse.`,
 	cmd.Flags().StringArrayVar(&moreA, "more-a", nil, "further result of side A")
 	cmd.Flags().StringArrayVar(&moreB, "more-b", nil, "further result of side B")
 	cmd.Flags().Float64Var(&tolerance, "tolerance", 0.02, "relative change that does not matter")
-	cmd.Flags().StringVar(&format, "output", "text", "text or json")
+	f.register(cmd.Flags(), "text", "json")
 	return cmd
 }
 
 func newBenchMerge() *cobra.Command {
 	var repeated bool
+	var f outputFlags
 	cmd := &cobra.Command{
 		Use:   "merge RESULT.json...",
 		Short: "Make one result of several machines' results, or of repetitions",
@@ -94,15 +95,17 @@ together. Results of generators that ran at the same time add up their rates;
 			if err != nil {
 				return err
 			}
-			return render.JSON(cmd.OutOrStdout(), m)
+			return f.write(cmd.OutOrStdout(), func(w io.Writer, _ render.Options) error { return render.JSON(w, m) })
 		},
 	}
 	cmd.Flags().BoolVar(&repeated, "repeated", false, "the results are repetitions of one test")
+	f.register(cmd.Flags(), "json")
 	return cmd
 }
 
 func newBenchReport() *cobra.Command {
 	var html string
+	var f outputFlags
 	cmd := &cobra.Command{
 		Use:   "report RESULT.json...",
 		Short: "Show results again, as text or as an HTML page",
@@ -112,23 +115,32 @@ func newBenchReport() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if html != "" {
-				return fileio.Write(html, func(w io.Writer) error {
+			if html != "" { // its former name
+				f.file, f.format = html, "html"
+			}
+			return f.write(cmd.OutOrStdout(), func(w io.Writer, o render.Options) error {
+				switch f.form() {
+				case "html":
 					return loadreport.HTML(w, loadreport.Report{Title: "Load test of " + list[0].Target.Model, Results: list})
-				})
-			}
-			for i, r := range list {
-				if i > 0 {
-					fmt.Fprintln(cmd.OutOrStdout())
+				case "json":
+					return render.JSON(w, list)
 				}
-				if err := loadreport.Text(cmd.OutOrStdout(), r, terminal(cmd.OutOrStdout(), "auto")); err != nil {
-					return err
+				for i, r := range list {
+					if i > 0 {
+						fmt.Fprintln(w)
+					}
+					if err := loadreport.Text(w, r, loadreport.TextOptions{Options: o, Full: f.full}); err != nil {
+						return err
+					}
 				}
-			}
-			return nil
+				return nil
+			})
 		},
 	}
-	cmd.Flags().StringVar(&html, "html", "", "write a page to this file")
+	f.register(cmd.Flags(), "text", "html", "json")
+	f.registerFull(cmd.Flags(), "show every latency, the server's signals and the generator's judgement of itself")
+	cmd.Flags().StringVar(&html, "html", "", "write a page to this `file`")
+	_ = cmd.Flags().MarkHidden("html") // the flag exists
 	return cmd
 }
 
@@ -143,22 +155,9 @@ func newBenchTrace() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s := t.Stats()
-			w := cmd.OutOrStdout()
-			fmt.Fprintf(w, "%s: %d requests in %s, %.3g per second, variation of the times between them %.2f\n", t.Format, s.Requests, s.Duration.Round(1e6), s.Rate, s.ArrivalCV)
-			fmt.Fprintf(w, "prompt tokens %.0f on average, P95 %d; output tokens %.0f on average, P95 %d\n", s.PromptMean, s.PromptP95, s.OutputMean, s.OutputP95)
-			if t.BlockTokens > 0 {
-				fmt.Fprintf(w, "%.1f %% of the prompt tokens repeat the beginning of an earlier prompt\n", 100*s.ReusableShare)
-			}
-			if s.DistinctSessions > 0 {
-				fmt.Fprintf(w, "%d conversations\n", s.DistinctSessions)
-			}
-			for reason, n := range t.Skipped {
-				fmt.Fprintf(w, "%d lines left out: %s\n", n, reason)
-			}
-			return nil
+			return loadreport.TraceText(cmd.OutOrStdout(), t, terminal(cmd.OutOrStdout(), "auto"))
 		},
 	}
-	cmd.Flags().StringVar(&format, "trace-format", "", "the format, where it is not found out")
+	cmd.Flags().StringVar(&format, "trace-format", "", "the `format`, where it is not found out")
 	return cmd
 }

@@ -41,7 +41,7 @@ func TestBenchWritesEveryKindOfResult(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
 	// The generator may be spoiled on a busy machine: that is its own test.
-	out, _, err := runCLI(t, "bench", url, "--scenario", "saturation", "--scale", "0.05", "--slo", "chat", "--assert", "error_rate<=0",
+	out, _, err := runCLI(t, "bench", url, "--scenario", "saturation", "--scale", "0.05", "--slo", "chat", "--assert", "error_rate<=0", "-v",
 		"--json", file("a.json"), "--html", file("a.html"), "--csv", file("a.csv"), "--vllm-json", file("v.json"))
 	if err != nil && !errors.Is(err, campaign.ErrSpoiled) {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ func TestBenchSearchAndResume(t *testing.T) {
 		}
 		out, _, err = runCLI(t, args...)
 	}
-	if err != nil || !strings.Contains(out, "highest streams within the objective: 4") {
+	if err != nil || !strings.Contains(out, "Highest load within the objective: 4 streams") {
 		t.Fatalf("search: %v\n%s", err, out)
 	}
 	before, err := os.ReadFile(trials)
@@ -109,7 +109,7 @@ func TestBenchSearchAndResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	again, _, err := runCLI(t, args...)
-	if err != nil || !strings.Contains(again, "highest streams within the objective: 4") {
+	if err != nil || !strings.Contains(again, "Highest load within the objective: 4 streams") {
 		t.Errorf("resumed: %v\n%s", err, again)
 	}
 	if after, err := os.ReadFile(trials); err != nil || !bytes.Equal(before, after) {
@@ -129,13 +129,14 @@ func TestBenchRefuses(t *testing.T) {
 		"a bad assertion":       {[]string{"http://localhost:1", "--concurrency", "1", "--assert", "fast"}, "cannot be read", "ttft_p95<500ms"},
 		"a bad length":          {[]string{"http://localhost:1", "--concurrency", "1", "--prompt-tokens", "many"}, "--prompt-tokens", "512"},
 		"a missing key":         {[]string{"http://localhost:1", "--concurrency", "1", "--api-key-env", "NO_SUCH_KEY"}, "is empty", "export"},
-		"no URL":                {[]string{"localhost:8000", "--concurrency", "1"}, "not an http or https URL", "http://host:8000"},
+		"no URL":                {[]string{"ftp://localhost:8000", "--concurrency", "1"}, "not an http or https URL", "http://host:8000"},
 		"csv of many tests":     {[]string{"http://localhost:1", "--scenario", "all", "--csv", "x"}, "single test", ""},
 		"lengths of a scenario": {[]string{"http://localhost:1", "--scenario", "burst", "--prompt-tokens", "9"}, "--prompt-tokens would do nothing", "made-up workload"},
 		"scale of no scenario":  {[]string{"http://localhost:1", "--rate", "5", "--scale", "0.1"}, "--scale would do nothing", "--scenario"},
 		"a limit of a loop":     {[]string{"http://localhost:1", "--concurrency", "5", "--max-concurrency", "9"}, "--max-concurrency would do nothing", "open loop"},
 		"until without repeat":  {[]string{"http://localhost:1", "--rate", "5", "--until", "0.1"}, "--until would do nothing", "--repeat"},
 		"an unwritable file":    {[]string{"http://localhost:1", "--rate", "5", "--json", "/no/such/directory/x.json"}, "--json /no/such/directory/x.json: no such file", "directory that exists"},
+		"a recording":           {[]string{"../../testdata/incident.tar.zst", "--rate", "5"}, "is a file: a load test needs a server", "sixty simulate"},
 		"a repeated search":     {[]string{"http://localhost:1", "--search", "rate", "--slo", "chat", "--repeat", "3"}, "--repeat would do nothing", "single level"},
 	}
 	for name, tt := range tests {

@@ -15,20 +15,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/version"
 )
 
-// Exit codes, those of README.md.
-const (
-	ExitOK          = 0   // healthy, or done
-	ExitFound       = 1   // at least one finding at or above --fail-on; not as good as was asked
-	ExitCannotCheck = 2   // bad input, unreachable, no data, too little time
-	ExitInterrupted = 130 // by ctrl-C or SIGTERM, whatever was said until then
-)
-
-// Ends of a command that did its work and has said so.
-var (
-	errFound      = errors.New("found")       // something
-	errCannotTell = errors.New("cannot tell") // whether there is something
-)
-
 // Main runs the command line and returns the process's exit code.
 func Main(args []string) int {
 	root := newRoot(os.Stdout, os.Stderr)
@@ -65,16 +51,32 @@ func Main(args []string) int {
 
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
-		Use:           "sixty",
-		Short:         "What is wrong with an LLM inference server, and what to change, within sixty seconds",
+		Use:   "sixty",
+		Short: "What is wrong with an LLM inference server, and what to change, within sixty seconds",
+		Example: `  sixty demo                                    # no server at hand?
+  sixty diagnose http://localhost:8000
+  sixty record http://localhost:8000 --out incident.tar.zst`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.AddCommand(newDiagnoseCommand(), newRecordCommand(), newExplainCommand(), newBenchCommand(), newDemoCommand(), newSimulateCommand(), newTuneCommand(), newGenerateCommand(), newAuditCommand(), newGatewayCommand(), newProfileCommand(), newVersionCommand())
+	for _, g := range []struct {
+		title string
+		verbs []*cobra.Command
+	}{
+		{"When something is wrong:", []*cobra.Command{newDiagnoseCommand(), newRecordCommand(), newExplainCommand(), newProfileCommand()}},
+		{"Before something is wrong:", []*cobra.Command{newGenerateCommand(), newAuditCommand(), newGatewayCommand()}},
+		{"How much it carries, and what a change would do:", []*cobra.Command{newBenchCommand(), newSimulateCommand(), newTuneCommand()}},
+	} {
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
+		for _, v := range g.verbs {
+			v.GroupID = g.title
+			root.AddCommand(v)
+		}
+	}
+	root.AddCommand(newDemoCommand(), newVersionCommand(), newExitTopic())
 	root.Version = version.Get().Version // of --version
-	suggest(root)
-	layHelp(root)
+	vocabulary(stdout, stderr).Apply(root)
 	return root
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,6 +14,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/planning"
+	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/report"
 	"github.com/sixty-dev/sixty/internal/source"
 )
@@ -30,8 +30,10 @@ type diagnoseFlags struct {
 
 	gateway string // admin address, or another gateway's metrics page
 
-	output, failOn, color string
-	verbose, probe        bool
+	output   outputFlags
+	runbooks runbookFlags
+	failOn   string
+	probe    bool
 
 	settings settingsFlags
 }
@@ -46,18 +48,15 @@ a recording that sixty record or a loop around curl made.
 Times (--at, --baseline FROM/TO) are RFC 3339, Unix seconds, +90s from a recording's
 beginning, or -30s from the end.
 
-Ctrl-C during a live run ends the scraping; what was seen until then is diagnosed.
-
-Exit codes: 0 nothing found, 1 found something of at least --fail-on, 2 could not
-tell (bad input, nobody answers, not enough data or time), 130 interrupted.`
+Ctrl-C during a live run ends the scraping; what was seen until then is diagnosed.`
 
 const diagnoseExample = `  sixty diagnose http://localhost:8000
   sixty diagnose vllm-0:8000 vllm-1:8000 --use-case chat
   sixty diagnose localhost:8000 --engine-args "--max-num-seqs 256 --max-model-len 8192"
   sixty diagnose incident.tar.zst --at -30s
-  sixty diagnose incident.tar.zst --at +120s --baseline +0s/+60s --output markdown
+  sixty diagnose incident.tar.zst --at +120s --baseline +0s/+60s -o markdown
   sixty diagnose --prometheus http://prometheus:9090 --match '{namespace="prod"}' --at 2026-11-21T10:00:00Z
-  sixty diagnose https://vllm.example.com --bearer-token-file token --tls-ca ca.pem --output json`
+  sixty diagnose https://vllm.example.com --bearer-token-file token --tls-ca ca.pem -o json`
 
 func newDiagnoseCommand() *cobra.Command {
 	f := &diagnoseFlags{}
@@ -91,10 +90,10 @@ func (f *diagnoseFlags) register(cmd *cobra.Command) {
 	s.StringVar(&f.gateway, "gateway", "", "with URLs: `URL` of the admin listener of sixty gateway, or of the metrics of Envoy, Istio, HAProxy or ingress-nginx: what clients saw")
 	s.StringVar(&f.engineArgs, "engine-args", "", "the server's `arguments`, to compute fixes from")
 	s.StringVar(&f.engineLog, "engine-log", "", "`file` with the server's log: its settings and, without another source, its statistics")
-	s.StringVarP(&f.output, "output", "o", "text", "text, json, markdown or html: a page to send")
-	s.StringVar(&f.failOn, "fail-on", "info", "least severity of a finding that exits with 1: page, ticket or info")
-	s.StringVar(&f.color, "color", "auto", "auto, always or never")
-	s.BoolVarP(&f.verbose, "verbose", "v", false, "show every comparison, every check and the configuration")
+	f.output.register(s, "text", "json", "markdown", "html")
+	f.output.registerFull(s, "show every comparison, every check and the configuration")
+	f.runbooks.register(s)
+	registerFailOn(s, &f.failOn)
 	f.settings.register(s)
 }
 
@@ -115,10 +114,6 @@ func (f *diagnoseFlags) check(args []string) error {
 		return errors.New("--gateway goes with servers' URLs, which are scraped at the same time")
 	case f.timeout <= 0:
 		return fmt.Errorf("--timeout: %s is no time", f.timeout)
-	case !slices.Contains([]string{"text", "json", "markdown", "html"}, f.output):
-		return fmt.Errorf("--output: unknown format %q: want text, json, markdown or html", f.output)
-	case !slices.Contains([]string{"auto", "always", "never"}, f.color):
-		return fmt.Errorf("--color: %q is none of auto, always and never", f.color)
 	}
 	return f.source.checkTimes()
 }
@@ -164,7 +159,7 @@ func runDiagnose(ctx context.Context, stdout, stderr io.Writer, args []string, f
 		}
 	}
 	judge := func(s *source.Source) (err error) {
-		if d, err = f.judge(ctx, stderr, s, o, known); err == nil && f.output == "html" {
+		if d, err = f.judge(ctx, stderr, s, o, known); err == nil && f.output.form() == "html" {
 			plot(ctx, stderr, s, &d)
 		}
 		return err
@@ -266,16 +261,19 @@ func outcome(d *diagnose.Diagnosis, failOn catalog.Severity) error {
 	return nil
 }
 
-func (f *diagnoseFlags) write(w io.Writer, d *diagnose.Diagnosis) error {
-	switch f.output {
-	case "json":
-		return report.JSON(w, *d)
-	case "html":
-		return report.HTML(w, *d, report.Options{Verbose: f.verbose})
-	case "markdown":
-		return report.Markdown(w, *d, report.Options{Verbose: f.verbose})
-	}
-	return report.Text(w, *d, report.Options{Options: terminal(w, f.color), Verbose: f.verbose})
+func (f *diagnoseFlags) write(stdout io.Writer, d *diagnose.Diagnosis) error {
+	return f.output.write(stdout, func(w io.Writer, t render.Options) error {
+		o := report.Options{Options: t, Verbose: f.output.full, Runbooks: f.runbooks.Runbooks}
+		switch f.output.form() {
+		case "json":
+			return report.JSON(w, *d, o)
+		case "html":
+			return report.HTML(w, *d, o)
+		case "markdown":
+			return report.Markdown(w, *d, o)
+		}
+		return report.Text(w, *d, o)
+	})
 }
 
 // plotTime is how long plots may take after --timeout.

@@ -1,12 +1,16 @@
 package cli
 
 import (
+	"cmp"
+	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/command"
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/render"
 )
@@ -29,10 +33,15 @@ func newExplainCommand() *cobra.Command {
 			if len(args) == 0 {
 				return listPathologies(cmd.OutOrStdout())
 			}
-			p := findPathology(explained(), args[0])
-			if p == nil {
-				return unknownPathology("explain", args[0])
+			var ids []string
+			for _, p := range explained() {
+				ids = append(ids, p.ID)
 			}
+			id, ok := command.Same(args[0], ids)
+			if !ok {
+				return hint.With(fmt.Errorf("there is no pathology %q", args[0]), cmp.Or(hint.DidYouMean(id, ids), "sixty explain lists them"))
+			}
+			p := findPathology(explained(), id)
 			t := render.NewText(terminal(cmd.OutOrStdout(), "auto"))
 			t.Markdown(p.Runbook)
 			_, err := t.WriteTo(cmd.OutOrStdout())

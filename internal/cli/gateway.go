@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/common/config"
 	"github.com/spf13/cobra"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
@@ -165,8 +166,10 @@ func (f *gatewayFlags) configure() error {
 		f.cfg.Upstreams = append(f.cfg.Upstreams, u)
 	}
 	var err error
-	if f.cfg.TLS, err = tlsOf("--upstream-ca", f.upstreamCA, f.insecure); err != nil {
-		return err
+	if f.upstreamCA != "" || f.insecure {
+		if f.cfg.TLS, err = config.NewTLSConfig(&config.TLSConfig{CAFile: f.upstreamCA, InsecureSkipVerify: f.insecure}); err != nil {
+			return fmt.Errorf("--upstream-ca: %w", err)
+		}
 	}
 	if f.cfg.MaxBody = f.maxBody << 20; f.maxBody < 0 {
 		f.cfg.MaxBody = -1

@@ -20,9 +20,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/source"
 )
 
-// runbookPages is where the runbooks can be read.
-const runbookPages = "https://github.com/sixty-dev/sixty/blob/main/docs/pathologies/"
-
 func newGenerateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "generate",
@@ -144,16 +141,9 @@ func (f *deploymentFlags) detected(ctx context.Context, stderr io.Writer, from s
 	return out, err
 }
 
-// outFlag says where generated files go.
-type outFlag struct{ dir string }
-
-func (f *outFlag) register(s *pflag.FlagSet) {
-	s.StringVarP(&f.dir, "out", "o", "", "write the files to this `directory` (default: print them)")
-}
-
 // write writes all files, or none: each to a temporary name first.
 func (f *outFlag) write(stdout io.Writer, list []generate.File) error {
-	if f.dir == "" {
+	if f.path == "" {
 		for i, file := range list {
 			if len(list) > 1 {
 				if i > 0 {
@@ -171,7 +161,7 @@ func (f *outFlag) write(stdout io.Writer, list []generate.File) error {
 	for _, file := range list {
 		all = append(all, fileio.File(file))
 	}
-	names, err := fileio.WriteAll(f.dir, all)
+	names, err := fileio.WriteAll(f.path, all)
 	if err != nil {
 		return fmt.Errorf("--out: %w", err)
 	}

@@ -2,10 +2,8 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,18 +14,16 @@ import (
 	"github.com/sixty-dev/sixty/internal/generate/dashboard/grafana"
 	"github.com/sixty-dev/sixty/internal/generate/pack"
 	"github.com/sixty-dev/sixty/internal/generate/scrapeconfig"
-	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
 // dashboardFlags are the flags of generate dashboards as they were given.
 type dashboardFlags struct {
-	deployment                deploymentFlags
-	settings                  settingsFlags
-	out                       outFlag
-	format                    string
-	period                    string
-	runbookURL, runbookSuffix string
+	deployment deploymentFlags
+	settings   settingsFlags
+	out        outFlag
+	period     string
+	runbooks   runbookFlags
 }
 
 func newGenerateDashboards() *cobra.Command {
@@ -37,16 +33,16 @@ func newGenerateDashboards() *cobra.Command {
 		Long: `Renders dashboards: where to start, the four rows of a serving dashboard, an incident's
 eleven panels, the fleet, GPUs, and the HTTP boundary with the error budgets. Every
 panel says what it means, what its traps are, and which runbook to open.`,
-		Example: `  sixty generate dashboards -o dashboards/
-  sixty generate dashboards --format perses -o dashboards/
-  sixty generate dashboards --detect http://vllm-0:8000 --slo slo.yaml -o dashboards/`,
+		Example: `  sixty generate dashboards --out dashboards/
+  sixty generate dashboards -o perses --out dashboards/
+  sixty generate dashboards --detect http://vllm-0:8000 --slo slo.yaml --out dashboards/`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			files, err := f.files(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
-			if f.out.dir == "" {
-				return hint.With(errors.New("dashboards are several files"), "name a directory with --out")
+			if err := f.out.needed("dashboards"); err != nil {
+				return err
 			}
 			return f.out.write(cmd.OutOrStdout(), files)
 		},
@@ -54,11 +50,9 @@ panel says what it means, what its traps are, and which runbook to open.`,
 	s := cmd.Flags()
 	f.deployment.register(s)
 	f.settings.register(s)
-	f.out.register(s)
-	s.StringVar(&f.format, "format", "grafana", "grafana or perses")
+	f.out.register(s, "write the files to this `directory` (required)", "grafana", "perses")
+	f.runbooks.register(s)
 	s.StringVar(&f.period, "slo-period", "", "with --slo or --use-case: how long an error budget lasts (default: as the file says, or 30d)")
-	s.StringVar(&f.runbookURL, "runbook-url", runbookPages, "address of the runbooks; the pathology's id follows")
-	s.StringVar(&f.runbookSuffix, "runbook-suffix", ".md", "what follows the id")
 	return cmd
 }
 
@@ -72,7 +66,7 @@ func (f *dashboardFlags) files(ctx context.Context, stderr io.Writer) ([]generat
 	if err != nil {
 		return nil, err
 	}
-	cfg := dashboard.Config{Deployment: d.Deployment, Pathologies: all, RunbookURL: f.runbookURL, RunbookSuffix: f.runbookSuffix}
+	cfg := dashboard.Config{Deployment: d.Deployment, Pathologies: all, Runbooks: f.runbooks.Runbooks}
 	rules := generate.RulesConfig{Set: settings.Set, Objectives: settings.Objectives}
 	cfg.Limit = rules.Limit
 	period, err := budgetPeriod(f.period)
@@ -82,7 +76,7 @@ func (f *dashboardFlags) files(ctx context.Context, stderr io.Writer) ([]generat
 	if settings.Objectives != nil {
 		cfg.Period = pack.BudgetPeriod(period, settings.Objectives)
 	}
-	return pack.Dashboards(cfg, f.format)
+	return pack.Dashboards(cfg, f.out.format)
 }
 
 func newGenerateProvisioning() *cobra.Command {
@@ -92,8 +86,8 @@ func newGenerateProvisioning() *cobra.Command {
 		Use: "grafana-provisioning", Short: "Files with which a stock Grafana finds Prometheus and the dashboards", Args: cobra.NoArgs,
 		Long: `Renders the files that belong into Grafana's provisioning folder (/etc/grafana/provisioning):
 the data source and the provider of the dashboards that sixty generate dashboards writes.`,
-		Example: `  sixty generate grafana-provisioning --prometheus http://prometheus:9090 -o /etc/grafana/provisioning
-  sixty generate dashboards -o /var/lib/grafana/dashboards/sixty`,
+		Example: `  sixty generate grafana-provisioning --prometheus http://prometheus:9090 --out /etc/grafana/provisioning
+  sixty generate dashboards --out /var/lib/grafana/dashboards/sixty`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			files, err := grafana.Provisioning(p)
 			if err != nil {
@@ -106,32 +100,28 @@ the data source and the provider of the dashboards that sixty generate dashboard
 	s.StringVar(&p.Prometheus, "prometheus", "http://localhost:9090", "Prometheus' `address`, as Grafana reaches it")
 	s.StringVar(&p.ScrapeInterval, "scrape-interval", "5s", "that of the vLLM jobs: the shortest range of a rate follows")
 	s.StringVar(&p.Dashboards, "dashboards", "/var/lib/grafana/dashboards/sixty", "`folder` of the dashboards' files on Grafana's machine")
-	out.register(s)
+	out.register(s, "write the files to this `directory` (default: print them)")
 	return cmd
 }
 
 // scrapeFlags are the flags of generate scrape as they were given.
 type scrapeFlags struct {
 	cfg                            scrapeconfig.Config
-	format, server                 string
+	server                         string
 	labels, selector, objectLabels []string
 	out                            outFlag
 }
 
 func newGenerateScrape() *cobra.Command {
 	f := &scrapeFlags{}
-	formats := make([]string, 0, len(scrapeconfig.Formats()))
-	for _, x := range scrapeconfig.Formats() {
-		formats = append(formats, string(x))
-	}
 	cmd := &cobra.Command{
 		Use: "scrape", Short: "Scrape configuration for Prometheus, the operators and the OpenTelemetry collector",
 		Long: `Renders the configuration with which servers and their GPU exporters are scraped, with
 the labels by which the generated rules and dashboards group. Comments in the files say
 why each setting is what it is.`,
 		Example: `  sixty generate scrape --target vllm-0:8000,vllm-1:8000 --gpu-target gpu-0:9400
-  sixty generate scrape --format podmonitor --namespace serving --selector app=vllm | kubectl apply -f -
-  sixty generate scrape --format otel --target vllm-0:8000`,
+  sixty generate scrape -o podmonitor --namespace serving --selector app=vllm | kubectl apply -f -
+  sixty generate scrape -o otel --target vllm-0:8000`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			files, err := f.files()
@@ -141,13 +131,13 @@ why each setting is what it is.`,
 			return f.out.write(cmd.OutOrStdout(), files)
 		},
 	}
-	f.register(cmd.Flags(), formats)
+	f.register(cmd.Flags())
 	return cmd
 }
 
-func (f *scrapeFlags) register(s *pflag.FlagSet, formats []string) {
-	s.StringVar(&f.format, "format", string(scrapeconfig.Prometheus), strings.Join(formats, ", "))
-	s.StringVar(&f.server, "server", string(scrapeconfig.VLLM), "vllm, ray, kserve or sglang")
+func (f *scrapeFlags) register(s *pflag.FlagSet) {
+	f.out.register(s, "write the files to this `directory` (default: print them)", names(scrapeconfig.Formats())...)
+	s.StringVar(&f.server, "server", string(scrapeconfig.VLLM), "kind of the servers")
 	s.StringSliceVar(&f.cfg.Targets, "target", nil, "`addresses` of the servers; the operators' formats and Kubernetes discovery find them")
 	s.StringSliceVar(&f.cfg.GPUTargets, "gpu-target", nil, "`addresses` of dcgm-exporter")
 	s.BoolVar(&f.cfg.GPU, "gpu", false, "in Kubernetes: scrape dcgm-exporter too")
@@ -161,13 +151,12 @@ func (f *scrapeFlags) register(s *pflag.FlagSet, formats []string) {
 	s.DurationVar(&f.cfg.Interval, "interval", scrapeconfig.DefaultInterval, "time between two scrapes")
 	s.BoolVar(&f.cfg.Lean, "lean", false, "drop series that nothing reads")
 	s.BoolVar(&f.cfg.ShortInstance, "short-instance", false, "take the server's usual port off the label instance")
-	f.out.register(s)
 }
 
 func (f *scrapeFlags) files() ([]generate.File, error) {
 	var err error
-	if f.cfg.Format, err = scrapeconfig.ParseFormat(f.format); err != nil {
-		return nil, fmt.Errorf("--format: %w", err)
+	if f.cfg.Format, err = scrapeconfig.ParseFormat(f.out.format); err != nil {
+		return nil, fmt.Errorf("--output: %w", err)
 	}
 	if f.cfg.Server, err = scrapeconfig.ParseServer(f.server); err != nil {
 		return nil, fmt.Errorf("--server: %w", err)
@@ -186,22 +175,21 @@ func (f *scrapeFlags) files() ([]generate.File, error) {
 
 func newGenerateRunbooks() *cobra.Command {
 	f := &rulesFlags{}
-	var format string
 	cmd := &cobra.Command{
 		Use: "runbooks", Short: "A page for each pathology, in Markdown or HTML", Args: cobra.NoArgs,
 		Long: `Renders the runbooks with the conditions, thresholds and alert rules of this deployment,
 and a map of what explains what. HTML pages need nothing but themselves.`,
-		Example: `  sixty generate runbooks -o runbooks/
-  sixty generate runbooks --format html --slo slo.yaml -o public/`,
+		Example: `  sixty generate runbooks --out runbooks/
+  sixty generate runbooks -o html --slo slo.yaml --out public/`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.out.dir == "" {
-				return hint.With(errors.New("runbooks are several files"), "name a directory with --out")
+			if err := f.out.needed("runbooks"); err != nil {
+				return err
 			}
 			cfg, err := f.config(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
-			files, err := pack.Runbooks(cfg.RulesConfig, nil, format)
+			files, err := pack.Runbooks(cfg.RulesConfig, nil, f.out.format)
 			if err != nil {
 				return err
 			}
@@ -209,7 +197,7 @@ and a map of what explains what. HTML pages need nothing but themselves.`,
 		},
 	}
 	f.register(cmd.Flags())
-	cmd.Flags().StringVar(&format, "format", "markdown", "markdown or html")
+	f.out.register(cmd.Flags(), "write the pages to this `directory` (required)", "markdown", "html")
 	return cmd
 }
 
@@ -217,11 +205,11 @@ func newGenerateAll() *cobra.Command {
 	f := &rulesFlags{}
 	cmd := &cobra.Command{
 		Use: "all", Short: "Everything: rules, dashboards, provisioning, runbooks, an example of scraping", Args: cobra.NoArgs,
-		Example: `  sixty generate all -o mixin/
-  sixty generate all --detect http://vllm-0:8000 --slo slo.yaml --from bench.json -o mixin/`,
+		Example: `  sixty generate all --out mixin/
+  sixty generate all --detect http://vllm-0:8000 --slo slo.yaml --from bench.json --out mixin/`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.out.dir == "" {
-				return hint.With(errors.New("all is many files"), "name a directory with --out")
+			if err := f.out.needed("rules, dashboards and runbooks"); err != nil {
+				return err
 			}
 			cfg, err := f.config(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {

@@ -31,7 +31,7 @@ type previewFlags struct {
 	source   sourceFlags
 	settings settingsFlags
 	past     time.Duration
-	out      string
+	out      outFlag
 }
 
 func newGeneratePreview() *cobra.Command {
@@ -41,8 +41,8 @@ func newGeneratePreview() *cobra.Command {
 		Long: `Draws the dashboards with data, as one HTML page that needs nothing beside it: to look at
 a recording, or to see before they are installed what the dashboards show of your servers.
 At its head stands what sixty diagnose says of the end.`,
-		Example: `  sixty generate preview incident.tar.zst -o incident.html
-  sixty generate preview --prometheus http://prometheus:9090 --past 6h --use-case chat -o now.html`,
+		Example: `  sixty generate preview incident.tar.zst --out incident.html
+  sixty generate preview --prometheus http://prometheus:9090 --past 6h --use-case chat --out now.html`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args)
 		},
@@ -51,7 +51,7 @@ At its head stands what sixty diagnose says of the end.`,
 	f.source.register(s)
 	f.settings.register(s)
 	s.DurationVar(&f.past, "past", time.Hour, "with --prometheus: how much of the past to show")
-	s.StringVarP(&f.out, "out", "o", "", "write the page to this `file` (default: print it)")
+	f.out.register(s, "write the page to this `file` (default: print it)")
 	return cmd
 }
 
@@ -73,11 +73,11 @@ func (f *previewFlags) run(ctx context.Context, stdout, stderr io.Writer, args [
 	if err := page.Write(&b); err != nil {
 		return err
 	}
-	if f.out == "" {
+	if f.out.path == "" {
 		_, err := stdout.Write(b.Bytes())
 		return err
 	}
-	return (&outFlag{dir: filepath.Dir(f.out)}).write(stdout, []generate.File{{Path: filepath.Base(f.out), Content: b.Bytes()}})
+	return (&outFlag{path: filepath.Dir(f.out.path)}).write(stdout, []generate.File{{Path: filepath.Base(f.out.path), Content: b.Bytes()}})
 }
 
 // page asks for what the dashboards of the servers that are found show.
@@ -149,22 +149,23 @@ func verdicts(ctx context.Context, s *source.Source, at time.Time, asked diagnos
 }
 
 func newGenerateOpenMetrics() *cobra.Command {
-	var job, out string
+	var job string
+	var out outFlag
 	cmd := &cobra.Command{
 		Use: "openmetrics RECORDING", Short: "A recording as OpenMetrics text, from which promtool makes blocks for a Prometheus", Args: cobra.ExactArgs(1),
 		Long: `Writes a recording as OpenMetrics text with timestamps, so that it can be looked at with a
 Prometheus, and with the dashboards on it:
 
-  sixty generate openmetrics incident.tar.zst -o incident.om
+  sixty generate openmetrics incident.tar.zst --out incident.om
   promtool tsdb create-blocks-from openmetrics incident.om data/
   prometheus --config.file=/dev/null --storage.tsdb.path=data/ --storage.tsdb.retention.time=100y`,
-		Example: `  sixty generate openmetrics incident.tar.zst -o incident.om`,
+		Example: `  sixty generate openmetrics incident.tar.zst --out incident.om`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return writeOpenMetrics(cmd.Context(), cmd.OutOrStdout(), args[0], job, out)
+			return writeOpenMetrics(cmd.Context(), cmd.OutOrStdout(), args[0], job, out.path)
 		},
 	}
 	cmd.Flags().StringVar(&job, "job", "vllm", "`value` of the label job")
-	cmd.Flags().StringVarP(&out, "out", "o", "", "write to this `file` (default: print)")
+	out.register(cmd.Flags(), "write to this `file` (default: print)")
 	return cmd
 }
 

@@ -34,18 +34,18 @@ type rulesFlags struct {
 	evidence   evidenceFlags
 	out        outFlag
 
-	format, name, namespace   string
-	labels                    []string
-	window, interval          time.Duration
-	past, ago                 string
-	period, retention         string
-	runbookURL, runbookSuffix string
-	dashboardURL              string
-	objectLabels              []string
-	skip, severities          []string
-	keepFiring                time.Duration
-	maxRules                  int
-	tests                     bool
+	name, namespace   string
+	labels            []string
+	window, interval  time.Duration
+	past, ago         string
+	period, retention string
+	runbooks          runbookFlags
+	dashboardURL      string
+	objectLabels      []string
+	skip, severities  []string
+	keepFiring        time.Duration
+	maxRules          int
+	tests             bool
 }
 
 const rulesLong = `Renders alert rules: recording rules for the signals, one alert for each pathology,
@@ -58,13 +58,13 @@ from measurements (--from, --prometheus with --baseline), from the past (the med
 the day before, by a recording rule), and from the catalogue. The annotation
 "thresholds" of every alert says which.`
 
-const rulesExample = `  sixty generate rules -o rules/
-  sixty generate rules --slo slo.yaml --from bench.json -o rules/
+const rulesExample = `  sixty generate rules --out rules/
+  sixty generate rules --slo slo.yaml --from bench.json --out rules/
   sixty generate rules --from healthy.tar.zst --baseline +10s/+120s
   sixty generate rules --prometheus http://prometheus:9090 --baseline 7d --detect prometheus=http://prometheus:9090
-  sixty generate rules --dialect vllm-v1 --dialect vllm-0.9 --format prometheusrule --object-label release=prometheus -o rules/
+  sixty generate rules --dialect vllm-v1 --dialect vllm-0.9 -o prometheusrule --object-label release=prometheus --out rules/
   kubectl apply --server-side -k rules/     # client-side apply keeps a copy of each object in an annotation
-  sixty generate rules --severity page=critical,ticket=warning --skip workload-shift,gpu-underutilization -o rules/`
+  sixty generate rules --severity page=critical,ticket=warning --skip workload-shift,gpu-underutilization --out rules/`
 
 func newGenerateRules() *cobra.Command {
 	f := &rulesFlags{}
@@ -83,7 +83,6 @@ func newGenerateRules() *cobra.Command {
 func (f *rulesFlags) register(s *pflag.FlagSet) {
 	f.deployment.register(s)
 	f.settings.register(s)
-	f.out.register(s)
 	s.StringSliceVar(&f.evidence.from, "from", nil, "measure thresholds: `files` of sixty bench (--json, --baseline), or recordings of a healthy time")
 	s.StringVar(&f.evidence.prometheus, "prometheus", "", "measure thresholds on this Prometheus-compatible server, over --baseline")
 	s.StringVar(&f.evidence.span, "baseline", "", "the healthy time: a `duration` such as 7d, or FROM/TO")
@@ -93,8 +92,7 @@ func (f *rulesFlags) register(s *pflag.FlagSet) {
 	s.StringVar(&f.ago, "ago", "1h", "… which ended so long ago")
 	s.StringVar(&f.period, "slo-period", "", "how long an error budget lasts (default: as the file of --slo says, or 30d)")
 	s.StringVar(&f.retention, "retention", "", "how long samples are kept: refuses windows that are longer")
-	s.StringVar(&f.runbookURL, "runbook-url", runbookPages, "address of the runbooks; the pathology's id follows")
-	s.StringVar(&f.runbookSuffix, "runbook-suffix", ".md", "what follows the id")
+	f.runbooks.register(s)
 	s.StringVar(&f.dashboardURL, "dashboard-url", "", "`address` of Grafana, for links to panels (default: their paths alone)")
 	s.StringSliceVar(&f.skip, "skip", nil, "leave these pathologies out, by `id`, and of the alerts on what is not there: "+strings.Join(generate.Absences(), ", "))
 	s.StringSliceVar(&f.severities, "severity", nil, "`level=value` of the label severity, such as page=critical,ticket=warning,info=none")
@@ -104,7 +102,7 @@ func (f *rulesFlags) register(s *pflag.FlagSet) {
 
 // registerRules adds the flags that decide the form of the rule files.
 func (f *rulesFlags) registerRules(s *pflag.FlagSet) {
-	s.StringVar(&f.format, "format", string(generate.Plain), "prometheus (also Thanos and vmalert), prometheusrule, vmrule, or mimir (also Cortex)")
+	f.out.register(s, "write the files to this `directory` (default: print them)", names(generate.Formats())...)
 	s.StringVar(&f.name, "name", "sixty", "name of the object or of the rule namespace")
 	s.StringVar(&f.namespace, "namespace", "", "namespace of the object")
 	s.StringSliceVar(&f.objectLabels, "object-label", nil, "`name=value` on the object, by which an operator selects it")
@@ -122,7 +120,7 @@ func (f *rulesFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if f.out.dir == "" && len(files) > 1 { // documents of one stream, for kubectl
+	if f.out.path == "" && len(files) > 1 { // documents of one stream, for kubectl
 		var all []byte
 		for _, file := range files {
 			all = append(append(all, "---\n"...), file.Content...)
@@ -175,10 +173,10 @@ func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg pack.Con
 	if f.evidence.prometheus != "" && f.evidence.span == "" {
 		return cfg, hint.With(errors.New("--prometheus needs --baseline: which time was healthy?"), "such as --baseline 7d, or two RFC 3339 times: --baseline FROM/TO")
 	}
-	cfg = pack.Config{Format: generate.Format(f.format), Name: f.name, Namespace: f.namespace, MaxRules: f.maxRules, Beside: f.out.dir != ""}
+	cfg = pack.Config{Format: generate.Format(f.out.format), Name: f.name, Namespace: f.namespace, MaxRules: f.maxRules, Beside: f.out.path != ""}
 	cfg.RulesConfig = generate.RulesConfig{
 		Pathologies: pathologies.All(), Interval: f.interval,
-		KeepFiringFor: f.keepFiring, RunbookURL: f.runbookURL, RunbookSuffix: f.runbookSuffix, Panel: grafana.PanelPath, DashboardURL: f.dashboardURL,
+		KeepFiringFor: f.keepFiring, Runbooks: f.runbooks.Runbooks, Panel: grafana.PanelPath, DashboardURL: f.dashboardURL,
 	}
 	d, err := f.deployment.deployment(ctx, stderr)
 	if err != nil {
@@ -229,7 +227,7 @@ func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg pack.Con
 	}
 	cfg.Measured, err = f.evidence.measured(ctx, stderr, &f.deployment.http, cfg.Deployment.Matchers, cfg.Objectives)
 	if f.tests {
-		if f.out.dir == "" {
+		if f.out.path == "" {
 			return cfg, errors.New("--tests goes with --out")
 		}
 		cfg.Cases = pathologies.Cases()
@@ -313,8 +311,8 @@ func newGenerateBaseline() *cobra.Command {
 		Long: `Measures what signals are while all is well, over a healthy span of a recording or of
 a Prometheus server, and writes a file for each model: the median of every signal, and
 thresholds for the latencies.`,
-		Example: `  sixty generate baseline --from healthy.tar.zst -o .
-  sixty generate baseline --prometheus http://prometheus:9090 --baseline 7d -o baselines/`,
+		Example: `  sixty generate baseline --from healthy.tar.zst --out .
+  sixty generate baseline --prometheus http://prometheus:9090 --baseline 7d --out baselines/`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case len(f.from) == 0 && f.prometheus == "":
@@ -339,7 +337,7 @@ thresholds for the latencies.`,
 	s.StringVar(&f.span, "baseline", "", "the healthy time: a `duration` such as 7d, or FROM/TO")
 	s.StringArrayVar(&match, "match", nil, "with --prometheus: `selector` such as namespace=prod; may be repeated")
 	http.register(s)
-	out.register(s)
+	out.register(s, "write a file for each model to this `directory` (default: print them)")
 	return cmd
 }
 

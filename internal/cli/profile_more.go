@@ -215,7 +215,7 @@ func runProfileCapture(ctx context.Context, stdout, stderr io.Writer, address st
 	if !strings.Contains(address, "://") {
 		address = "http://" + address
 	}
-	settings, err := f.http.config()
+	settings, err := f.http.Config()
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 type recordFlags struct {
-	output             string
+	out                outFlag
 	interval, duration time.Duration
 	http               httpFlags
 }
@@ -27,14 +27,14 @@ over or ctrl-C. sixty diagnose reads it, here or at a colleague's.
 The file holds the pages as they came, and /health, /version and /v1/models. It holds
 no credentials and no prompts; it does hold the names of hosts and models.`
 
-const recordExample = `  sixty record http://localhost:8000 -o incident.tar.zst
-  sixty record vllm-0:8000 vllm-1:8000 -o incident.tar.zst --interval 5s --duration 30m
+const recordExample = `  sixty record http://localhost:8000 --out incident.tar.zst
+  sixty record vllm-0:8000 vllm-1:8000 --out incident.tar.zst --interval 5s --duration 30m
   sixty diagnose incident.tar.zst`
 
 func newRecordCommand() *cobra.Command {
 	f := &recordFlags{}
 	cmd := &cobra.Command{
-		Use:     "record URL… -o FILE",
+		Use:     "record URL… --out FILE",
 		Short:   "Capture an incident to a file that diagnose reads later",
 		Long:    recordLong,
 		Example: recordExample,
@@ -44,7 +44,7 @@ func newRecordCommand() *cobra.Command {
 		},
 	}
 	s := cmd.Flags()
-	s.StringVarP(&f.output, "output", "o", "", "`file` to write: .tar.zst, .tar.gz, .tar, or a directory (required)")
+	f.out.register(s, "`file` to write: .tar.zst, .tar.gz, .tar, or a directory (required)")
 	s.DurationVar(&f.interval, "interval", time.Second, "time between two scrapes")
 	s.DurationVar(&f.duration, "duration", 5*time.Minute, "record for this long")
 	f.http.register(s)
@@ -52,13 +52,13 @@ func newRecordCommand() *cobra.Command {
 }
 
 func runRecord(ctx context.Context, stdout, stderr io.Writer, addresses []string, f *recordFlags) (err error) {
-	if f.output == "" {
-		return hint.With(errors.New("--output names no file"), "add -o incident.tar.zst")
+	if f.out.path == "" {
+		return hint.With(errors.New("--out names no file"), "add --out incident.tar.zst")
 	}
 	if f.interval < minInterval || f.duration < f.interval || f.duration > 24*time.Hour {
 		return fmt.Errorf("want --interval of at least %s, and --duration from that to 24h", minInterval)
 	}
-	http, err := f.http.config()
+	http, err := f.http.Config()
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func runRecord(ctx context.Context, stdout, stderr io.Writer, addresses []string
 		return err
 	}
 	defer scraper.Close()
-	out, err := recording.Create(f.output)
+	out, err := recording.Create(f.out.path)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func runRecord(ctx context.Context, stdout, stderr io.Writer, addresses []string
 
 // report says what there is now, and what to do with it.
 func (f *recordFlags) report(stdout, stderr io.Writer, r source.Recorded) error {
-	path := f.output
+	path := f.out.path
 	if r.Pages == 0 {
 		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
 			os.Remove(path) // made by this run: an archive is never overwritten

@@ -65,7 +65,7 @@ func (f *sourceFlags) resolve(args []string) (err error) {
 	if f.spec.Matchers, err = source.ParseMatchers(f.match); err != nil {
 		return err
 	}
-	f.spec.HTTP, err = f.http.config()
+	f.spec.HTTP, err = f.http.Config()
 	return err
 }
 
@@ -112,7 +112,7 @@ func argument(text string, http *httpFlags, match []*labels.Matcher) (spec sourc
 	if spec.Prometheus != "" {
 		spec.Matchers = match
 	}
-	spec.HTTP, err = http.config()
+	spec.HTTP, err = http.Config()
 	return spec, err
 }
 

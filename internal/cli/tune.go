@@ -102,8 +102,6 @@ func (f *tuneFlags) check(urls []string) error {
 	switch {
 	case f.modelConfig == "":
 		return hint.With(errors.New("no model is given"), "pass --model-config with the model's config.json or its directory")
-	case f.output != "text" && f.output != "json" && f.output != "html":
-		return fmt.Errorf("--output %q: want text, json or html", f.output)
 	case f.tp < 0 || f.pp < 0 || f.dp < 0 || f.tp > 1024 || f.pp > 1024 || f.dp > 1024:
 		return errors.New("--tp, --pp and --dp: want 1 to 1024")
 	case f.MaxGPUs < 1 || f.MaxGPUs > 1<<14:

@@ -1,41 +1,37 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/version"
 )
 
 func newVersionCommand() *cobra.Command {
-	var output string
+	var f outputFlags
 	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version, and what it was built from",
 		Example: "  sixty version\n  sixty version -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return writeVersion(cmd.OutOrStdout(), version.Get(), output)
+			return f.write(cmd.OutOrStdout(), func(w io.Writer, _ render.Options) error {
+				if f.form() == "json" {
+					return render.JSON(w, version.Get())
+				}
+				return writeVersion(w, version.Get())
+			})
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	f.register(cmd.Flags(), "text", "json")
 	return cmd
 }
 
 // writeVersion writes one line for each thing that the build knows, the version first.
-func writeVersion(w io.Writer, v version.Info, format string) error {
-	switch format {
-	case "json":
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		return enc.Encode(v)
-	case "text":
-	default:
-		return fmt.Errorf("--output %q: want text or json", format)
-	}
+func writeVersion(w io.Writer, v version.Info) error {
 	fmt.Fprintf(w, "sixty %s\n", v.Version)
 	if v.Revision != "" {
 		modified := ""

@@ -39,8 +39,7 @@ type RulesConfig struct {
 	// this much time, which ended so long ago.
 	Past, Ago time.Duration
 
-	// RunbookURL is the address of the runbook pages; an id and Suffix follow.
-	RunbookURL, RunbookSuffix string
+	Runbooks catalog.Runbooks
 	// Panel returns the path of the panel to look at, in the Grafana at DashboardURL; it
 	// may be nil. Without an address the paths alone are written.
 	Panel        func(*catalog.Pathology) string
@@ -441,7 +440,7 @@ func (b *ruleBuilder) alert(p *catalog.Pathology, seg *segment, v variant, used 
 		Annotations: map[string]string{
 			"summary":     summary(p),
 			"description": b.description(p, used),
-			"runbook_url": b.cfg.RunbookURL + p.ID + b.cfg.RunbookSuffix,
+			"runbook_url": b.cfg.Runbooks.Of(p.ID),
 			"thresholds":  thresholds(used),
 		},
 	}

@@ -49,7 +49,7 @@ func usual(t testing.TB) generate.RulesConfig {
 		},
 		Pathologies: pathologies.All(),
 		Interval:    generate.UsualInterval, Past: generate.UsualPast, Ago: generate.UsualAgo,
-		RunbookURL: "https://example.com/", RunbookSuffix: ".md",
+		Runbooks: catalog.Runbooks{URL: "https://example.com/", Suffix: ".md"},
 	}
 }
 

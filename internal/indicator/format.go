@@ -89,6 +89,7 @@ func bytes(v float64) string {
 
 // digits writes a number with three significant digits and no exponent.
 func digits(v float64) string {
+	v += 0 // no negative zero
 	a := math.Abs(v)
 	switch {
 	case math.IsInf(v, 0) || math.IsNaN(v):

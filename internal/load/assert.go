@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/slo"
 )
 
@@ -95,6 +96,23 @@ func (a Assertion) Check(r *Result) (value float64, holds bool) {
 		return v, v > a.Limit
 	}
 	return v, v >= a.Limit
+}
+
+// Format writes a value of the assertion's quantity with its unit.
+func (a Assertion) Format(v float64) string {
+	unit := indicator.Seconds
+	switch a.Quantity {
+	case "error_rate", "goodput":
+		unit = indicator.Ratio
+	case "requests":
+		unit = indicator.RequestsPerSecond
+	case "input_tokens", "output_tokens":
+		unit = indicator.TokensPerSecond
+	}
+	if math.IsNaN(v) {
+		return "not measured"
+	}
+	return indicator.FormatNumber(v, unit)
 }
 
 // quantity finds how a result gives a named number. Latencies are named

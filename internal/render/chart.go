@@ -99,6 +99,7 @@ const (
 	nameRow, legendRow      = 14.0, 18.0
 	ticksY                  = 5
 	tickWidth               = 85.0 // of one on the X axis
+	fewestTicks             = 3    // of a logarithmic axis
 	maxPoints               = 2000 // of a curve: more are not seen
 )
 
@@ -152,13 +153,16 @@ func (s scale) ticks(n int) []float64 {
 				}
 			}
 		}
-		if len(t) > 2*n {
+		switch {
+		case len(t) > 2*n:
 			return slices.DeleteFunc(t, func(v float64) bool {
 				l := math.Log10(v)
 				return math.Abs(l-math.Round(l)) >= 1e-9
 			})
+		case len(t) >= fewestTicks:
+			return t
 		}
-		return t
+		t = nil // so short a stretch is as good as even
 	}
 	step := s.step(n)
 	for i := int(math.Ceil(s.lo/step - 1e-9)); float64(i)*step <= s.hi+step*1e-9; i++ {

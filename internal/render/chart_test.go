@@ -100,3 +100,21 @@ func TestThePageIsWhole(t *testing.T) {
 		t.Error("the template refused a value")
 	}
 }
+
+// A logarithmic axis over a short stretch has ticks too, and none says "-0".
+func TestTicksOfAShortLogarithmicAxis(t *testing.T) {
+	for _, s := range []scale{{lo: 4.1, hi: 4.4, log: true}, {lo: 422, hi: 432, log: true}, {lo: 0.9, hi: 2.1, log: true}} {
+		ticks := s.ticks(6)
+		if len(ticks) < fewestTicks {
+			t.Errorf("%v to %v: ticks %v", s.lo, s.hi, ticks)
+		}
+		for _, v := range ticks {
+			if v < s.lo*0.999 || v > s.hi*1.001 {
+				t.Errorf("%v to %v: tick %v lies outside", s.lo, s.hi, v)
+			}
+		}
+	}
+	if got := Number(math.Copysign(0, -1)); got != "0" {
+		t.Errorf("negative zero is written %q", got)
+	}
+}

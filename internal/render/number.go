@@ -37,6 +37,7 @@ func Percent(v float64) string { return indicator.FormatNumber(v, indicator.Rati
 // Number writes a number where there is little room: to three digits, from ten
 // thousand on in thousands or millions.
 func Number(v float64) string {
+	v += 0 // no negative zero
 	switch a := math.Abs(v); {
 	case a >= 1e6:
 		return fmt.Sprintf("%.2f M", v/1e6)

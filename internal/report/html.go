@@ -202,7 +202,7 @@ func newHTMLVerdict(d *diagnose.Diagnosis, v *diagnose.Verdict, o Options) (html
 	for i := range f.Fixes {
 		out.Fixes = append(out.Fixes, newHTMLFix(&f.Fixes[i], o.Verbose))
 	}
-	out.RunbookTitle, out.RunbookSource = render.Clean(f.Pathology.Title), runbook(f.Pathology)
+	out.RunbookTitle, out.RunbookSource = render.Clean(f.Pathology.Title), o.runbook(f.Pathology)
 	var err error
 	out.Runbook, err = render.MarkdownHTML(withoutTitle(f.Pathology.Runbook))
 	return out, err

@@ -21,8 +21,8 @@ const Schema = "sixty.diagnosis/v1"
 
 // JSON writes a diagnosis as one indented JSON object, documented field by
 // field in docs/json.md.
-func JSON(w io.Writer, d diagnose.Diagnosis) error {
-	return render.JSON(w, newDiagnosisJSON(&d))
+func JSON(w io.Writer, d diagnose.Diagnosis, o Options) error {
+	return render.JSON(w, newDiagnosisJSON(&d, &o))
 }
 
 // The types below are the contract. They repeat the fields of package diagnose
@@ -246,7 +246,7 @@ func (t timestamp) MarshalJSON() ([]byte, error) {
 	return json.Marshal(time.Time(t).UTC().Format("2006-01-02T15:04:05.000Z07:00"))
 }
 
-func newDiagnosisJSON(d *diagnose.Diagnosis) diagnosisJSON {
+func newDiagnosisJSON(d *diagnose.Diagnosis, o *Options) diagnosisJSON {
 	return diagnosisJSON{
 		Schema:   Schema,
 		Tool:     version.This(),
@@ -254,7 +254,7 @@ func newDiagnosisJSON(d *diagnose.Diagnosis) diagnosisJSON {
 		Status:   d.Status.String(),
 		Verdict:  newVerdictJSON(d, &d.Verdict),
 		Verdicts: each(d.Verdicts, func(v *diagnose.Verdict) verdictJSON { return newVerdictJSON(d, v) }),
-		Findings: each(d.Findings, newFindingJSON),
+		Findings: each(d.Findings, func(f *diagnose.Finding) findingJSON { return newFindingJSON(f, o) }),
 		Workload: newWorkloadJSON(&d.Workload),
 		Coverage: each(d.Coverage, func(g *diagnose.Gap) gapJSON {
 			return gapJSON{ID: g.ID, Missing: list(g.Missing), Hint: g.Hint}
@@ -316,12 +316,12 @@ func newWorkloadJSON(w *diagnose.Workload) workloadJSON {
 	return workloadJSON{Target: w.Target, Known: w.Known, Changed: w.Changed, Factors: each(w.Factors, newFactorJSON)}
 }
 
-func newFindingJSON(f *diagnose.Finding) findingJSON {
+func newFindingJSON(f *diagnose.Finding, o *Options) findingJSON {
 	out := findingJSON{
 		ID: f.Pathology.ID, Model: f.Model, Title: f.Pathology.Title, Status: f.Status.String(), Severity: f.Severity.String(),
 		Targets: list(f.Targets), Since: timestamp(f.Since), AtLeast: f.SinceAtLeast, Summary: f.Summary, Reasons: list(f.Reasons),
 		Confidence: number(f.Confidence), Evidence: each(f.Evidence, newEvidenceJSON),
-		InhibitedBy: optional(f.InhibitedBy), Runbook: runbook(f.Pathology), Fixes: each(f.Fixes, newFixJSON),
+		InhibitedBy: optional(f.InhibitedBy), Runbook: o.runbook(f.Pathology), Fixes: each(f.Fixes, newFixJSON),
 	}
 	if f.RuledOutBy != nil {
 		e := newEvidenceJSON(f.RuledOutBy)

@@ -101,7 +101,7 @@ func (m *markdown) finding(d *diagnose.Diagnosis, f *diagnose.Finding) {
 			m.fix(i+1, &f.Fixes[i])
 		}
 	}
-	m.printf("\nRunbook: [%s](%s)\n", f.Pathology.ID, runbook(f.Pathology))
+	m.printf("\nRunbook: [%s](%s)\n", f.Pathology.ID, m.options.runbook(f.Pathology))
 }
 
 func (m *markdown) fix(n int, f *catalog.Fix) {

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/render"
 )
@@ -21,6 +22,7 @@ import (
 type Options struct {
 	render.Options      // of Text only
 	Verbose        bool // every comparison, every check and the configuration
+	Runbooks       catalog.Runbooks
 }
 
 // Text writes a diagnosis for a terminal. The first line is the answer.

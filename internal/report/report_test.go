@@ -39,7 +39,7 @@ func TestGolden(t *testing.T) {
 			name + ".txt":         func(b *bytes.Buffer) error { return Text(b, example(), Options{}) },
 			name + ".verbose.txt": func(b *bytes.Buffer) error { return Text(b, example(), Options{Verbose: true}) },
 			name + ".md":          func(b *bytes.Buffer) error { return Markdown(b, example(), Options{}) },
-			name + ".json":        func(b *bytes.Buffer) error { return JSON(b, example()) },
+			name + ".json":        func(b *bytes.Buffer) error { return JSON(b, example(), Options{}) },
 		} {
 			t.Run(file, func(t *testing.T) {
 				got := rendered(t, format)
@@ -123,7 +123,7 @@ var mayBeNull = map[string]bool{
 
 func TestJSONHoldsNullOnlyWhereDocumented(t *testing.T) {
 	for name, example := range examples {
-		got := rendered(t, func(b *bytes.Buffer) error { return JSON(b, example()) })
+		got := rendered(t, func(b *bytes.Buffer) error { return JSON(b, example(), Options{}) })
 		var v any
 		if err := json.Unmarshal([]byte(got), &v); err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -134,7 +134,7 @@ func TestJSONHoldsNullOnlyWhereDocumented(t *testing.T) {
 			}
 		})
 	}
-	got := rendered(t, func(b *bytes.Buffer) error { return JSON(b, diagnose.Diagnosis{}) })
+	got := rendered(t, func(b *bytes.Buffer) error { return JSON(b, diagnose.Diagnosis{}, Options{}) })
 	for _, field := range []string{"findings", "coverage", "targets", "notes", "factors"} {
 		if !strings.Contains(got, `"`+field+`": []`) {
 			t.Errorf("%q of an empty diagnosis is no empty list:\n%s", field, got)
@@ -148,7 +148,7 @@ func TestEveryFieldOfTheJSONIsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	var v any
-	if err := json.Unmarshal([]byte(rendered(t, func(b *bytes.Buffer) error { return JSON(b, firing()) })), &v); err != nil {
+	if err := json.Unmarshal([]byte(rendered(t, func(b *bytes.Buffer) error { return JSON(b, firing(), Options{}) })), &v); err != nil {
 		t.Fatal(err)
 	}
 	walk(v, "", func(field string, _ any) {
@@ -190,7 +190,7 @@ var errClosed = errors.New("closed")
 
 func TestErrorsOfTheWriterAreReturned(t *testing.T) {
 	for name, err := range map[string]error{
-		"text": Text(brokenPipe{}, firing(), Options{}), "Markdown": Markdown(brokenPipe{}, firing(), Options{}), "JSON": JSON(brokenPipe{}, firing()),
+		"text": Text(brokenPipe{}, firing(), Options{}), "Markdown": Markdown(brokenPipe{}, firing(), Options{}), "JSON": JSON(brokenPipe{}, firing(), Options{}),
 	} {
 		if !errors.Is(err, errClosed) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)

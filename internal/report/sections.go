@@ -672,12 +672,12 @@ func baselineSource(d *diagnose.Diagnosis) diagnose.BaselineSource {
 	return cmp.Or(d.Source, diagnose.NoBaseline)
 }
 
-// runbook is the page on a pathology, relative to the repository's root.
-func runbook(p *catalog.Pathology) string {
+// runbook is the address of the page on a pathology.
+func (o *Options) runbook(p *catalog.Pathology) string {
 	if p == diagnose.ObjectiveBreached {
-		return "docs/slo.md"
+		return catalog.Documentation + "slo.md"
 	}
-	return "docs/pathologies/" + p.ID + ".md"
+	return o.Runbooks.Of(p.ID)
 }
 
 func span(r diagnose.Range, at time.Time) string {

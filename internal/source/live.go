@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -53,6 +54,8 @@ type liveState struct {
 	outage       string // in what way it is away, by the last scrape; "" where that does not say so
 	away         gap    // the scrapes that fail now
 	gaps         []gap  // those that ended
+	seen         bool   // its first page was looked at
+	gpu          bool   // it is a GPU exporter
 	facts        scrape.Facts
 	probed       string // what a client saw, "" when none was sent
 }
@@ -68,12 +71,16 @@ type gap struct {
 func (r *Live) take(p Page) {
 	t := embedded.Target{Instance: r.Targets[p.Target].Instance}
 	err, storeErr := p.Err, error(nil)
-	if err == nil {
+	gpu, seen := r.first(&p, &err)
+	switch {
+	case err == nil:
 		_, err = r.store.Append(t, p.Body.At, p.Body.Raw, p.Body.ContentType, p.Body.Duration)
 		if err != nil && !embedded.IsPageFault(err) {
 			storeErr = err
 		}
-	} else {
+	case errors.Is(err, errStranger):
+		storeErr = r.store.AppendFailure(t, p.Body.At)
+	default:
 		// A scrape that failed late has failed at every time that it kept from being asked.
 		for late := time.Duration(0); late <= p.Body.Duration; late += r.Interval {
 			storeErr = errors.Join(storeErr, r.store.AppendFailure(t, p.Body.At.Add(late)))
@@ -86,6 +93,7 @@ func (r *Live) take(p Page) {
 	defer r.mu.Unlock()
 	r.err = errors.Join(r.err, storeErr)
 	st := &r.states[p.Target]
+	st.seen, st.gpu = seen, gpu
 	st.last, st.outage = err, scrape.Outage(p.Body, err)
 	if err == nil {
 		st.good++
@@ -101,6 +109,28 @@ func (r *Live) take(p Page) {
 		st.away.from = p.Body.At
 	}
 	st.away.why = err.Error()
+}
+
+// first looks at a page until one was a server's: err becomes what is wrong with another
+// program's.
+func (r *Live) first(p *Page, err *error) (gpu, seen bool) {
+	r.mu.Lock()
+	st := &r.states[p.Target]
+	gpu, seen = st.gpu, st.seen
+	r.mu.Unlock()
+	if seen || *err != nil {
+		return gpu, seen
+	}
+	gpu, *err = p.Stranger(r.Targets[p.Target].Name())
+	return gpu, *err == nil
+}
+
+// hopeless reports whether asking again can make none of the targets one that can be
+// judged: each was asked, and is another program or a GPU exporter.
+func (r *Live) hopeless() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !slices.ContainsFunc(r.states, func(st liveState) bool { return !st.gpu && !settled(st.last) })
 }
 
 // Learn asks every server for what it says beside its metrics.
@@ -186,6 +216,9 @@ func (r *Live) count(ran time.Duration) (answering, ever int, lost bool) {
 // unreachable is the error of a look in which nobody ever answered with metrics, and
 // nobody who is away: that is a verdict.
 func (r *Live) unreachable() error {
+	if r.hopeless() {
+		return r.strangers()
+	}
 	r.mu.Lock()
 	away := slices.ContainsFunc(r.states, func(st liveState) bool { return st.isAway() })
 	r.mu.Unlock()
@@ -195,10 +228,33 @@ func (r *Live) unreachable() error {
 	return r.Answered()
 }
 
+// strangers is the error of a look at nothing but other programs.
+func (r *Live) strangers() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var failed []error
+	for _, st := range r.states {
+		if st.last != nil {
+			failed = append(failed, st.last)
+		}
+	}
+	switch {
+	case len(failed) == 0:
+		return hint.With(fmt.Errorf("%s exposes %w: it looks like dcgm-exporter", r.Targets[0].Name(), errStranger),
+			"give the address of the inference server on that machine beside it")
+	case len(r.states) > 1:
+		return fmt.Errorf("none of %d addresses is an inference server's; the first: %w", len(r.states), failed[0])
+	}
+	return failed[0]
+}
+
 // Answered is nil where a server ever answered with metrics, and otherwise the error
 // that says why none did.
 func (r *Live) Answered() error {
 	_, ever, _ := r.count(0)
+	if ever == 0 && r.hopeless() {
+		return r.strangers()
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if ever > 0 || r.err != nil {
@@ -285,6 +341,9 @@ func (r *Live) Annotate(ts []diagnose.Target) {
 		}
 		st := &r.states[k]
 		switch {
+		case st.good == 0 && settled(st.last): // not down: another program
+			t.Problem = strings.TrimPrefix(st.last.Error(), r.Targets[k].Name()+" ") + "; " + hint.Of(st.last)
+			continue
 		case st.good > 0 || t.Problem == "":
 		case st.facts.Health == 200 && st.last != nil:
 			t.Problem = "its metrics page fails while /health answers 200: " + st.last.Error()

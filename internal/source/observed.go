@@ -29,7 +29,10 @@ const defaultPast = 15 * time.Minute
 func (s *Source) Observe(ctx context.Context, model string, at time.Time, window time.Duration) (*workload.Measured, error) {
 	span := s.Span()
 	if s.Live != nil {
-		if err := s.Live.Answered(); err != nil {
+		switch err := s.Live.Answered(); {
+		case settled(err):
+			return nil, err
+		case err != nil:
 			return nil, fmt.Errorf("no server answered: %w", err)
 		}
 		at = span.Last

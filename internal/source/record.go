@@ -24,7 +24,7 @@ type Recorded struct {
 func (s *Scraper) Record(ctx context.Context, out *recording.Writer, show func(Recorded)) (Recorded, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	r := &recorder{Scraper: s, out: out, stop: stop, show: show, fails: make([]int, len(s.Targets))}
+	r := &recorder{Scraper: s, out: out, stop: stop, show: show, fails: make([]int, len(s.Targets)), other: map[int]error{}}
 	var facts sync.WaitGroup
 	facts.Go(func() { r.meta(ctx) })
 	s.Run(ctx, r.take)
@@ -40,7 +40,8 @@ type recorder struct {
 	show func(Recorded)
 
 	mu    sync.Mutex
-	fails []int // in a row, by target
+	fails []int         // in a row, by target
+	other map[int]error // targets that are other programs, while there is no server among them
 	bytes int64
 	err   error
 	Recorded
@@ -77,10 +78,27 @@ func (r *recorder) take(p Page) {
 		r.Pages++
 		r.fails[p.Target] = 0
 	}
+	r.known(&p)
 	if r.Pages == 0 && !slices.ContainsFunc(r.fails, func(n int) bool { return n < deadAfter }) {
 		r.stop()
 	}
 	r.show(r.Recorded)
+}
+
+// known ends a recording of nothing but other programs' pages.
+func (r *recorder) known(p *Page) {
+	if r.other == nil || p.Err != nil {
+		return
+	}
+	_, err := p.Stranger(r.Targets[p.Target].Name())
+	if err == nil {
+		r.other = nil
+		return
+	}
+	if r.other[p.Target] = err; len(r.other) == len(r.Targets) {
+		r.Pages, r.Last = 0, err
+		r.stop()
+	}
 }
 
 // meta writes what the servers say beside their metrics.

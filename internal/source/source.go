@@ -109,6 +109,9 @@ func (s *Source) openRecording(ctx context.Context, path string) (err error) {
 	if err := s.store.Load(ctx, rec, nil); err != nil {
 		return hint.Or(err, "check that the files are answers of /metrics")
 	}
+	if err := s.strangers(ctx); err != nil {
+		return err
+	}
 	pace, err := diagnose.ReadPace(ctx, s, nil, s.Span().Last)
 	s.interval = pace.Interval
 	return err

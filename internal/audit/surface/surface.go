@@ -112,8 +112,11 @@ func (d *Deployment) ofPages(from string, pages []page) error {
 			d.note(err.Error())
 			failed = append(failed, err)
 		case !engine:
-			d.note(p.name + " exposes no metric of an inference server or a GPU exporter: " +
-				"with --disable-log-stats vLLM shows none")
+			_, err := p.Stranger(p.name)
+			if len(pages) == 1 && err != nil {
+				return err
+			}
+			d.note(fmt.Sprintf("%v; %s", err, hint.Of(err)))
 		}
 	}
 	if len(failed) == len(pages) && len(pages) > 0 {

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -100,9 +101,7 @@ func newBuilder(cfg Config) (*builder, error) {
 	if len(d.Model) == 0 {
 		d.Model = generate.UsualModel
 	}
-	if cfg.RunbookURL == "" {
-		cfg.RunbookURL, cfg.RunbookSuffix = DefaultRunbooks, defaultRunbookSuffix
-	}
+	cfg.Runbooks = cmp.Or(cfg.Runbooks, catalog.PublishedRunbooks)
 	d.Window, d.Short, d.Past = rateMark, rateMark, rangeMark
 	servers, exporters, err := kinds(d.Dialects)
 	if err != nil {
@@ -227,7 +226,7 @@ func (b *builder) restricted(dialects []dialect.Dialect, instance, models []stri
 }
 
 func (b *builder) dashboard(l layout) (Dashboard, error) {
-	out := Dashboard{UID: l.uid, Title: l.title, Doc: l.doc, Events: b.events(l), Runbooks: b.cfg.RunbookURL}
+	out := Dashboard{UID: l.uid, Title: l.title, Doc: l.doc, Events: b.events(l), Runbooks: b.cfg.Runbooks.URL}
 	usesGPU := false
 	for _, r := range l.rows {
 		row := Row{ID: r.id, Title: r.title, Repeat: r.repeat}
@@ -290,7 +289,7 @@ func (b *builder) panel(p panel) (Panel, error) {
 		out.Links = append(out.Links, Link{Title: "Runbook: " + r.ID, URL: b.runbook(r)})
 	}
 	if len(out.Links) == 0 {
-		out.Links = []Link{{Title: "Runbooks", URL: b.cfg.RunbookURL}}
+		out.Links = []Link{{Title: "Runbooks", URL: b.cfg.Runbooks.URL}}
 	}
 	return out, nil
 }

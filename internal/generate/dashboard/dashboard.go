@@ -20,12 +20,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
-// Where the runbooks of the catalogue can be read.
-const (
-	DefaultRunbooks      = "https://github.com/sixty-dev/sixty/blob/main/docs/pathologies/"
-	defaultRunbookSuffix = ".md"
-)
-
 // A Config says what the dashboards are made for.
 type Config struct {
 	// Deployment says how metrics are asked for. Its Window and Short are not
@@ -36,9 +30,7 @@ type Config struct {
 	// Pathologies are those whose alerts the dashboards mark and link.
 	Pathologies []*catalog.Pathology
 
-	// RunbookURL is where the runbooks are; a pathology's is RunbookURL, its id
-	// and RunbookSuffix. Both empty mean DefaultRunbooks.
-	RunbookURL, RunbookSuffix string
+	Runbooks catalog.Runbooks
 
 	// Limit returns the thresholds that are known, objectives above all; it may
 	// be nil. Lines are drawn at them, or else at the catalogue's defaults.

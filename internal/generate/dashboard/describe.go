@@ -35,7 +35,7 @@ func (b *builder) readers(p panel) (alerts, evidence []*catalog.Pathology) {
 }
 
 func (b *builder) runbook(p *catalog.Pathology) string {
-	return b.cfg.RunbookURL + p.ID + b.cfg.RunbookSuffix
+	return b.cfg.Runbooks.Of(p.ID)
 }
 
 // describe writes a panel's description: what it is for, what each signal means
@@ -88,7 +88,7 @@ func (b *builder) describe(p panel, built Panel, alerts, evidence []*catalog.Pat
 		if slices.ContainsFunc(p.queries, func(q query) bool { return q.level == perObjective }) {
 			why = "The alerts on error budgets, VLLMErrorBudget…, read the same series"
 		}
-		paragraphs = append(paragraphs, fmt.Sprintf("%s ([runbooks](%s)).", why, b.cfg.RunbookURL))
+		paragraphs = append(paragraphs, fmt.Sprintf("%s ([runbooks](%s)).", why, b.cfg.Runbooks.URL))
 	}
 	return strings.Join(append(paragraphs, "Empty? "+built.NoData), "\n\n")
 }

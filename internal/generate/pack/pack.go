@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/burnrate"
@@ -95,7 +96,7 @@ func Rules(c Config) (files []generate.File, rules *generate.Rules, notes []stri
 		notes = append(notes, fmt.Sprintf("%d groups of rules: Mimir allows a tenant %d unless -ruler.max-rule-groups-per-tenant says otherwise", n, generate.MaxGroups))
 	}
 	if files, err = generate.Objects(parts, c.Format, c.Name, c.Namespace, c.ObjectLabels); err != nil {
-		return nil, nil, notes, fmt.Errorf("--format: %w", err)
+		return nil, nil, notes, fmt.Errorf("--output: %w", err)
 	}
 	if c.Beside {
 		more, err := beside(&c, files)
@@ -138,7 +139,7 @@ func beside(c *Config, objects []generate.File) ([]generate.File, error) {
 }
 
 // sloRunbook is what to do when an error budget burns.
-const sloRunbook = "https://github.com/sixty-dev/sixty/blob/main/docs/slo.md#when-an-error-budget-burns"
+const sloRunbook = catalog.Documentation + "slo.md#when-an-error-budget-burns"
 
 // burnRates renders the objectives as burn-rate alerts.
 func burnRates(c *Config) (burnrate.Rules, error) {
@@ -210,7 +211,7 @@ func Dashboards(c dashboard.Config, format string) ([]generate.File, error) {
 	case "perses":
 		return perses.Files(c)
 	}
-	return nil, fmt.Errorf("--format: unknown format %q: want grafana or perses", format)
+	return nil, fmt.Errorf("--output: unknown format %q: want grafana or perses", format)
 }
 
 // Runbooks renders the runbooks as markdown or html. Rules may be nil: they are made then.
@@ -233,7 +234,7 @@ func Runbooks(c generate.RulesConfig, rules *generate.Rules, format string) (fil
 	case "html":
 		return runbookpage.HTML(page)
 	}
-	return nil, fmt.Errorf("--format: unknown format %q: want markdown or html", format)
+	return nil, fmt.Errorf("--output: unknown format %q: want markdown or html", format)
 }
 
 // Everything renders all that can be generated for one deployment.
@@ -243,7 +244,7 @@ func Everything(c Config) (files []generate.File, notes []string, err error) {
 		return nil, notes, err
 	}
 	files = under("rules", ruleFiles)
-	layout := dashboard.Config{Deployment: c.Deployment, Pathologies: c.Pathologies, RunbookURL: c.RunbookURL, RunbookSuffix: c.RunbookSuffix, Limit: c.Limit}
+	layout := dashboard.Config{Deployment: c.Deployment, Pathologies: c.Pathologies, Runbooks: c.Runbooks, Limit: c.Limit}
 	if c.Objectives != nil {
 		layout.Period = BudgetPeriod(c.Period, c.Objectives)
 	}

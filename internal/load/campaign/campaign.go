@@ -15,6 +15,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/common/config"
+
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
@@ -30,8 +32,9 @@ import (
 // Config says what to test, and where the results go.
 type Config struct {
 	Target     load.Target
-	Vocabulary *load.Vocabulary // nil: as the server tells
-	Metrics    []string         // pages to scrape during the tests, as serverside.Find takes them
+	Vocabulary *load.Vocabulary        // nil: as the server tells
+	Metrics    []string                // pages to scrape during the tests, as serverside.Find takes them
+	HTTP       config.HTTPClientConfig // how those are asked
 
 	// What is sent: one of Scenario, Trace and the made-up Workload.
 	workload.Asked                // its lengths and prefixes are Workload
@@ -57,8 +60,10 @@ type Config struct {
 	SearchFrom, SearchTo, SearchPrecision float64
 	Resume                                string
 
-	JSON                                                bool // on Stdout, instead of text
+	Form                                                string // on Stdout: text, json or html
+	Full                                                bool   // text tells everything
 	JSONFile, HTMLFile, CSVFile, VLLMFile, BaselineFile string
+	OutFile                                             string // where Stdout leads, for what is said of it
 	Stdout, Stderr                                      io.Writer
 	Terminal                                            render.Options // how wide and coloured text on Stdout is
 	Live                                                bool           // Stderr is a terminal
@@ -74,6 +79,8 @@ var (
 	// ErrMissed says that an assertion does not hold, or that no level meets the objective.
 	ErrMissed = errors.New("not as good as was asked")
 )
+
+const text = "text" // a Form
 
 // campaign is one invocation.
 type campaign struct {
@@ -102,7 +109,7 @@ func Run(ctx context.Context, c Config) error {
 	if b.objective, err = c.ObjectiveFor(b.probed.Target.Model); err != nil {
 		return err
 	}
-	if b.servers, err = serverside.Find(ctx, c.Target.URL, c.Metrics); err != nil {
+	if b.servers, err = serverside.Find(ctx, c.Target.URL, c.Metrics, c.HTTP); err != nil {
 		return err
 	}
 	if c.Search != "" {
@@ -314,8 +321,8 @@ func (b *campaign) tests(ctx context.Context) error {
 			return err
 		}
 		results, last = append(results, res), rec
-		if !b.JSON {
-			if err := loadreport.Text(b.Stdout, res, b.Terminal); err != nil {
+		if b.Form == text {
+			if err := loadreport.Text(b.Stdout, res, loadreport.TextOptions{Options: b.Terminal, Full: b.Full}); err != nil {
 				return err
 			}
 			if i+1 < len(plans) {
@@ -388,7 +395,7 @@ func (b *campaign) run(ctx context.Context, p *plan, lost func(load.Progress) bo
 	defer cancel()
 	var watch *serverside.Watch
 	if len(b.servers) > 0 {
-		if watch, err = serverside.Begin(ctx, b.servers, b.Pathologies); err != nil {
+		if watch, err = serverside.Begin(ctx, b.servers, b.HTTP, b.Pathologies); err != nil {
 			return nil, nil, err
 		}
 		defer watch.Close()
@@ -438,14 +445,15 @@ func (b *campaign) write(results []*load.Result, rec *load.Recording, found *loa
 	if len(results) > 0 {
 		title += " of " + results[0].Target.Model
 	}
+	page := func(w io.Writer) error {
+		return loadreport.HTML(w, loadreport.Report{Title: title, Results: results, Search: found, Unit: unit})
+	}
 	outputs := []struct {
 		path  string
 		write func(io.Writer) error
 	}{
 		{b.JSONFile, func(w io.Writer) error { return render.JSON(w, single) }},
-		{b.HTMLFile, func(w io.Writer) error {
-			return loadreport.HTML(w, loadreport.Report{Title: title, Results: results, Search: found, Unit: unit})
-		}},
+		{b.HTMLFile, page},
 		{b.CSVFile, func(w io.Writer) error { return loadreport.CSV(w, rec) }},
 		{b.VLLMFile, func(w io.Writer) error { return loadreport.VLLM(w, results[len(results)-1], rec) }},
 		{b.BaselineFile, func(w io.Writer) error {
@@ -468,8 +476,11 @@ func (b *campaign) write(results []*load.Result, rec *load.Recording, found *loa
 			return err
 		}
 	}
-	if b.JSON {
+	switch b.Form {
+	case "json":
 		return render.JSON(b.Stdout, single)
+	case "html":
+		return page(b.Stdout)
 	}
 	return nil
 }
@@ -484,10 +495,9 @@ func (b *campaign) verdict(results []*load.Result) error {
 			spoiled = append(spoiled, r.Generator.Reasons...)
 		}
 		for _, a := range b.Assertions {
-			v, ok := a.Check(r)
-			if !ok {
+			if v, ok := a.Check(r); !ok {
 				failed = true
-				fmt.Fprintf(b.Stderr, "assertion %s does not hold: it is %.4g\n", a, v)
+				fmt.Fprintf(b.Stderr, "assertion %s does not hold: it is %s\n", a, a.Format(v))
 			}
 		}
 	}

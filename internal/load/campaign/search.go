@@ -54,7 +54,7 @@ func (b *campaign) search(ctx context.Context) error {
 			}
 		}
 	}
-	if !b.JSON {
+	if b.Form == text {
 		if err := loadreport.SearchText(b.Stdout, found, unit, b.Terminal); err != nil {
 			return err
 		}
@@ -145,7 +145,7 @@ func (b *campaign) trial(ctx context.Context, s load.Scenario, level float64) (l
 	if res.Generator.Spoiled {
 		return t, hint.With(fmt.Errorf("%w: %s", ErrSpoiled, strings.Join(res.Generator.Reasons, "; ")), "search with a generator that has more processors")
 	}
-	if !b.JSON {
+	if b.Form == text {
 		verdict := "met"
 		if !t.Met {
 			verdict = "missed: " + t.Why

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/common/config"
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/sixty-dev/sixty/internal/baseline/measure"
@@ -37,7 +38,7 @@ const maxServerPoints = 600
 // Find decides which metrics pages are scraped while a target is tested, by what the
 // user said: "auto" is the target's own page, if it has one, "none" is nothing, and
 // everything else an address, which must answer.
-func Find(ctx context.Context, target string, said []string) (urls []string, err error) {
+func Find(ctx context.Context, target string, said []string, http config.HTTPClientConfig) (urls []string, err error) {
 	for _, m := range said {
 		if m == "none" {
 			continue
@@ -45,10 +46,10 @@ func Find(ctx context.Context, target string, said []string) (urls []string, err
 		if m == "auto" {
 			base, _, _ := strings.Cut(strings.TrimRight(target, "/"), "/v1")
 			m = base + "/metrics"
-			if page, err := fetch(ctx, m); err != nil || !page.Exposition() {
+			if page, err := fetch(ctx, m, http); err != nil || !page.Exposition() {
 				continue
 			}
-		} else if _, err := fetch(ctx, m); err != nil {
+		} else if _, err := fetch(ctx, m, http); err != nil {
 			return nil, hint.Or(fmt.Errorf("--metrics: %w", err), "check the address, or leave the server's metrics out with --metrics none")
 		}
 		urls = append(urls, m)
@@ -56,8 +57,8 @@ func Find(ctx context.Context, target string, said []string) (urls []string, err
 	return urls, nil
 }
 
-func fetch(ctx context.Context, url string) (source.Page, error) {
-	s, err := source.NewScraper(source.Spec{URLs: []string{url}})
+func fetch(ctx context.Context, url string, http config.HTTPClientConfig) (source.Page, error) {
+	s, err := source.NewScraper(source.Spec{URLs: []string{url}, HTTP: http})
 	if err != nil {
 		return source.Page{}, err
 	}
@@ -78,8 +79,8 @@ type Watch struct {
 
 // Begin begins to scrape. What is learned of the servers beside their metrics is asked
 // for at once, before they are busy. The caller closes it.
-func Begin(ctx context.Context, urls []string, pathologies []*catalog.Pathology) (*Watch, error) {
-	s, err := source.Open(ctx, source.Spec{URLs: urls, Interval: Every})
+func Begin(ctx context.Context, urls []string, http config.HTTPClientConfig, pathologies []*catalog.Pathology) (*Watch, error) {
+	s, err := source.Open(ctx, source.Spec{URLs: urls, HTTP: http, Interval: Every})
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/load"
+
+	"github.com/prometheus/common/config"
 )
 
 // A server whose metrics page fails during the test is counted and noted, and the test ends.
@@ -16,7 +18,7 @@ func TestAWatchOfAServerThatFailsEnds(t *testing.T) {
 		http.Error(w, "no", http.StatusInternalServerError)
 	}))
 	defer server.Close()
-	w, err := Begin(t.Context(), []string{server.URL}, nil)
+	w, err := Begin(t.Context(), []string{server.URL}, config.DefaultHTTPClientConfig, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

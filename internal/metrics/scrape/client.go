@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -101,6 +102,7 @@ type Body struct {
 	At          time.Time     // when the page was asked for: the time of its samples
 	Duration    time.Duration // until its last byte
 	Status      int           // HTTP status, 0 without an answer
+	Server      string        // what it says that it is, "" where it does not
 }
 
 // Fetch asks for a target's page; target is anything that URL accepts. An
@@ -141,7 +143,7 @@ func (c *Client) get(ctx context.Context, u *url.URL, most bounds, b *Body) erro
 		return unreachable(u, most.timeout, err)
 	}
 	defer resp.Body.Close()
-	b.Status, b.ContentType = resp.StatusCode, resp.Header.Get("Content-Type")
+	b.Status, b.ContentType, b.Server = resp.StatusCode, resp.Header.Get("Content-Type"), resp.Header.Get("Server")
 	if b.Raw, err = readBody(resp, most.size); err != nil {
 		if errors.Is(err, errTooLarge) {
 			return hint.With(fmt.Errorf("scrape %s: page is larger than %d bytes", safe(u), most.size),
@@ -179,15 +181,26 @@ func readBody(resp *http.Response, limit int64) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
+// ErrNotMetrics is wrapped where the address is not that of a metrics page, or wants
+// credentials: asking again does not change that.
+var ErrNotMetrics = errors.New("not metrics")
+
 // refuse turns an answer that is no metrics page into an error.
 func refuse(u *url.URL, b *Body) error {
+	from := ""
+	if b.Server != "" {
+		from = " of " + b.Server
+	}
 	if b.Status == http.StatusOK {
-		if isHTML(b) {
-			return hint.With(fmt.Errorf("scrape %s: answered an HTML page, not metrics", safe(u)), elsewhere(u))
+		if what := form(b); what != "" {
+			return hint.With(fmt.Errorf("scrape %s: answered %s%s, %w", safe(u), what, from, ErrNotMetrics), elsewhere(u))
 		}
 		return nil
 	}
-	err := fmt.Errorf("scrape %s: HTTP status %d %s", safe(u), b.Status, http.StatusText(b.Status))
+	err := fmt.Errorf("scrape %s: HTTP status %d %s%s", safe(u), b.Status, http.StatusText(b.Status), from)
+	if b.Status < 500 && b.Status != http.StatusRequestTimeout && b.Status != http.StatusTooManyRequests {
+		err = fmt.Errorf("%w: %w", err, ErrNotMetrics)
+	}
 	switch {
 	case b.Status == http.StatusUnauthorized || b.Status == http.StatusForbidden:
 		return hint.With(err, "pass the bearer token or the user and password that the server wants")
@@ -215,10 +228,25 @@ func elsewhere(u *url.URL) string {
 	return safe(&v)
 }
 
-func isHTML(b *Body) bool {
-	start := bytes.TrimLeft(b.Raw[:min(len(b.Raw), 512)], " \t\r\n\ufeff")
-	return len(start) > 0 && start[0] == '<'
+// form says what an answer is that is no metrics page, "" where it may be one.
+func form(b *Body) string {
+	start := bytes.TrimLeft(b.Raw[:min(len(b.Raw), 4096)], " \t\r\n\ufeff")
+	switch {
+	case len(start) == 0:
+	case start[0] == '<':
+		if m := htmlTitle.FindSubmatch(start); m != nil {
+			return fmt.Sprintf("an HTML page (%q)", bytes.TrimSpace(m[1]))
+		}
+		return "an HTML page"
+	case start[0] == '[', start[0] == '{' && strings.Contains(b.ContentType, "json"):
+		return "JSON"
+	case bytes.HasPrefix(start, []byte("Active connections:")):
+		return "nginx's stub_status page"
+	}
+	return ""
 }
+
+var htmlTitle = regexp.MustCompile(`(?is)<title[^>]*>([^<]{1,80})</title>`)
 
 // unreachable wraps the error of a request that got no full answer.
 func unreachable(u *url.URL, timeout time.Duration, err error) error {

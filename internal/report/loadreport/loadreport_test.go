@@ -54,7 +54,7 @@ func measure(t *testing.T) (*load.Result, *load.Recording) {
 func TestTextShowsWhatMatters(t *testing.T) {
 	res, _ := measure(t)
 	var b bytes.Buffer
-	if err := Text(&b, res, render.Options{Width: 120}); err != nil {
+	if err := Text(&b, res, TextOptions{render.Options{Width: 120}, true}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"try: <m> at http", "54 complete, 6 failed", "6 × http_503: scripted", "TTFT ", "ITL (per token)", "goodput", "tenant paid", "at most: Waiting requests 5", "generator",

@@ -13,6 +13,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/load"
 	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/stat"
+	"github.com/sixty-dev/sixty/internal/workload"
 )
 
 // text has the names of what it tells in a column of their own.
@@ -35,30 +36,101 @@ func Title(m load.Metric) string {
 	return string(m)
 }
 
-// Text writes a summary for a terminal.
-func Text(w io.Writer, r *load.Result, o render.Options) error {
-	t := &text{render.NewText(o)}
+// TextOptions say how a result is told.
+type TextOptions struct {
+	render.Options
+	Full bool // every latency, the server's signals, the generator's judgement of itself
+}
+
+// Text writes a summary for a terminal, the answer first.
+func Text(w io.Writer, r *load.Result, o TextOptions) error {
+	t := &text{render.NewText(o.Options)}
+	style, answer := Answer(r)
+	t.Styled(style, "", "  ", answer)
 	name := r.Name
 	if name != "" {
 		name += ": "
 	}
 	t.Paragraph("", "  ", fmt.Sprintf("%s%s at %s (%s%s)", name, r.Target.Model, r.Target.URL, r.Target.API, streaming(r.Target.Stream)))
 	t.Paragraph("", "  ", Shape(r))
-	if r.Gone > 0 {
-		t.Paragraph("", "  ", fmt.Sprintf("THE SERVER WENT AWAY after %s: the numbers are of the time until then", render.Seconds(r.Gone)))
-	}
+	t.Line("")
+	table(t, r, o.Full)
 	t.Line("")
 	requests(t, r)
-	columns := append(render.Columns("", "mean", "P50", "P90", "P95", "P99", "max"), render.Column{Title: "95 % interval of P95", Left: true, Rank: 1})
-	columns[3].Rank = 2
+	x := &r.Throughput
+	t.item("throughput", "%s requests/s (%s – %s), %s output tokens/s (%s – %s)", render.Number(x.Requests), render.Number(x.RequestsLow), render.Number(x.RequestsHigh),
+		render.Number(x.OutputTokens), render.Number(x.OutputLow), render.Number(x.OutputHigh))
+	if g := r.Goodput; g != nil {
+		t.item("goodput", "%s of the requests, %s requests/s, within %s", render.Percent(g.Share), render.Number(g.Requests), objective(g))
+	}
+	if o.Full {
+		t.item("input", "%s input tokens/s", render.Number(x.InputTokens))
+		t.item("in flight", "%.1f on average, %d at most", r.Streams.Mean, r.Streams.Max)
+		t.item("tokens", "prompt %.0f (asked %.0f), output %.0f (asked %.0f)%s", r.Tokens.Prompt, r.Tokens.PromptAsked, r.Tokens.Output, r.Tokens.OutputAsked, cached(r))
+	}
+	tenants(t, r)
+	server(t, r, o.Full)
+	generator(t, r, o.Full)
+	if o.Full {
+		t.item("steady state", "%s", r.Window.Why)
+	}
+	if few(r) {
+		t.item("* and ?", "too few requests to bound that percentile from above")
+	}
+	for _, n := range r.Notes {
+		t.item("note", "%s", n)
+	}
+	if !o.Full {
+		t.item("more", "-v shows every latency and the generator's lag; --html FILE draws them")
+	}
+	_, err := t.WriteTo(w)
+	return err
+}
+
+// Answer is what a result says, in a sentence, and how it is to stand out.
+func Answer(r *load.Result) (render.Style, string) {
+	switch q := &r.Requests; {
+	case q.Complete+q.Cancelled == 0:
+		return render.Bad, "No request was answered."
+	case r.Gone > 0:
+		return render.Bad, fmt.Sprintf("The server went away after %s: the numbers are of the time until then.", render.Seconds(r.Gone))
+	case r.Generator.Spoiled:
+		return render.Bad, "Not to be trusted: the generator itself spoiled the result: " + strings.Join(r.Generator.Reasons, "; ") + "."
+	}
+	var p95 []string
+	for _, m := range []load.Metric{load.TTFT, load.ITL, load.E2E} {
+		if x, ok := r.Latency[m].At(0.95); ok {
+			p95 = append(p95, strings.ToUpper(string(m))+" "+render.Seconds(x.Value))
+		}
+	}
+	style, lead := render.Bold, ""
+	if g := r.Goodput; g != nil {
+		if style, lead = render.Bad, "Objective missed: "; g.Met {
+			style, lead = render.Good, "Objective met: "
+		}
+	}
+	failed := ""
+	if r.Requests.Failed > 0 {
+		failed = fmt.Sprintf(", %d failed", r.Requests.Failed)
+	}
+	return style, fmt.Sprintf("%s%s requests/s, %s output tokens/s%s; P95 of %s.", lead, render.Number(r.Throughput.Requests),
+		render.Number(r.Throughput.OutputTokens), failed, strings.Join(p95, ", "))
+}
+
+// table shows the latencies: those of users, or all of them.
+func table(t *text, r *load.Result, full bool) {
 	var rows [][]string
-	for _, m := range load.Metrics() {
+	names, quantiles, metrics := []string{"P50", "P95", "P99"}, []float64{0.5, 0.95, 0.99}, []load.Metric{load.TTFT, load.ITL, load.E2E}
+	if full {
+		names, quantiles, metrics = []string{"mean", "P50", "P90", "P95", "P99", "max"}, []float64{0.5, 0.9, 0.95, 0.99}, load.Metrics()
+	}
+	for _, m := range metrics {
 		d := r.Latency[m]
 		if d == nil || d.Count == 0 || m == load.TTFTScheduled && same(r, load.TTFT, m) || m == load.E2EScheduled && same(r, load.E2E, m) {
 			continue
 		}
-		row := []string{Title(m), render.Seconds(d.Mean)}
-		for _, q := range []float64{0.5, 0.9, 0.95, 0.99} {
+		var row []string
+		for _, q := range quantiles {
 			x, _ := d.At(q)
 			mark := ""
 			if x.Few {
@@ -66,35 +138,26 @@ func Text(w io.Writer, r *load.Result, o render.Options) error {
 			}
 			row = append(row, render.Seconds(x.Value)+mark)
 		}
-		x, _ := d.At(0.95)
-		rows = append(rows, append(row, render.Seconds(d.Max), fmt.Sprintf("%s – %s", render.Seconds(x.Low), render.Seconds(x.High))))
+		if full {
+			row = append(append([]string{render.Seconds(d.Mean)}, row...), render.Seconds(d.Max))
+		}
+		rows = append(rows, append(append([]string{Title(m)}, row...), interval(d)))
+	}
+	columns := append(render.Columns("", names...), render.Column{Title: "95 % interval of P95", Left: true, Rank: 2})
+	if full {
+		columns[3].Rank = 1
 	}
 	t.Table(columns, rows)
-	x := &r.Throughput
-	t.Line("")
-	t.item("throughput", "%s requests/s (%s – %s), %s output tokens/s (%s – %s), %s input tokens/s", render.Number(x.Requests), render.Number(x.RequestsLow), render.Number(x.RequestsHigh),
-		render.Number(x.OutputTokens), render.Number(x.OutputLow), render.Number(x.OutputHigh), render.Number(x.InputTokens))
-	if g := r.Goodput; g != nil {
-		met := "missed"
-		if g.Met {
-			met = "met"
-		}
-		t.item("goodput", "%s of the requests, %s requests/s, within %s; objective %s", render.Percent(g.Share), render.Number(g.Requests), objective(g), met)
+}
+
+// interval is that of a P95, open where too few requests bound it.
+func interval(d *load.Distribution) string {
+	x, _ := d.At(0.95)
+	high := render.Seconds(x.High)
+	if x.Few {
+		high = "?"
 	}
-	t.item("in flight", "%.1f on average, %d at most", r.Streams.Mean, r.Streams.Max)
-	t.item("tokens", "prompt %.0f (asked %.0f), output %.0f (asked %.0f)%s", r.Tokens.Prompt, r.Tokens.PromptAsked, r.Tokens.Output, r.Tokens.OutputAsked, cached(r))
-	tenants(t, r)
-	server(t, r)
-	generator(t, r)
-	t.item("steady state", "%s", r.Window.Why)
-	if few(r) {
-		t.item("*", "too few requests to bound that percentile from above")
-	}
-	for _, n := range r.Notes {
-		t.item("note", "%s", n)
-	}
-	_, err := t.WriteTo(w)
-	return err
+	return render.Seconds(x.Low) + " – " + high
 }
 
 func streaming(s bool) string {
@@ -147,7 +210,16 @@ func spacing(cv float64) string {
 
 func requests(t *text, r *load.Result) {
 	q := &r.Requests
-	t.item("requests", "%d complete, %d failed, %d left by their client, %d unfinished", q.Complete, q.Failed, q.Cancelled, q.Unfinished)
+	line := fmt.Sprintf("%d complete, %d failed", q.Complete, q.Failed)
+	for _, x := range []struct {
+		n    int
+		what string
+	}{{q.Cancelled, "left by their client"}, {q.Unfinished, "unfinished"}} {
+		if x.n > 0 {
+			line += fmt.Sprintf(", %d %s", x.n, x.what)
+		}
+	}
+	t.item("requests", "%s", line)
 	for _, kind := range slices.Sorted(maps.Keys(q.Errors)) {
 		line := fmt.Sprintf("%d × %s", q.Errors[kind], kind)
 		if m := q.Messages[kind]; len(m) > 0 {
@@ -155,7 +227,6 @@ func requests(t *text, r *load.Result) {
 		}
 		t.item("", "%s", render.Clean(line))
 	}
-	t.Line("")
 }
 
 func objective(g *load.Goodput) string { return render.Objective(g.TTFT, g.ITL, g.E2E) }
@@ -176,7 +247,7 @@ func tenants(t *text, r *load.Result) {
 	}
 }
 
-func server(t *text, r *load.Result) {
+func server(t *text, r *load.Result, full bool) {
 	if r.Server == nil {
 		return
 	}
@@ -194,7 +265,7 @@ func server(t *text, r *load.Result) {
 	if r.Server.Missed > 0 {
 		t.item("server", "%d scrapes of its metrics failed", r.Server.Missed)
 	}
-	if len(parts) > 0 {
+	if len(parts) > 0 && full {
 		t.item("server", "at most: %s", strings.Join(parts, ", "))
 	}
 	for i := range r.Server.Phases {
@@ -261,13 +332,17 @@ func signal(name string) *indicator.Signal {
 	return &indicator.Signal{Name: name, Title: name}
 }
 
-func generator(t *text, r *load.Result) {
+func generator(t *text, r *load.Result, full bool) {
 	g := &r.Generator
-	verdict := "fit to measure"
-	if g.Spoiled {
-		verdict = "SPOILED THE RESULT: " + strings.Join(g.Reasons, "; ")
+	switch {
+	case g.Spoiled:
+		t.item("generator", "spoiled the result")
+	default:
+		t.item("generator", "fit to measure")
 	}
-	t.item("generator", "%s", verdict)
+	if !full {
+		return
+	}
 	line := fmt.Sprintf("send lag %s / %s (P50 / P99)", render.Seconds(g.SendLag.P50), render.Seconds(g.SendLag.P99))
 	if g.ReceiveLag.Count > 0 {
 		line += fmt.Sprintf(", receive lag %s / %s, corrected by the kernel's times", render.Seconds(g.ReceiveLag.P50), render.Seconds(g.ReceiveLag.P99))
@@ -320,9 +395,25 @@ func CompareText(w io.Writer, c *load.Comparison, o render.Options) error {
 	return err
 }
 
-// SearchText writes a search's trials and its answer for a terminal.
+// SearchText writes a search's answer and its trials for a terminal.
 func SearchText(w io.Writer, f *load.Found, unit string, o render.Options) error {
 	t := render.NewText(o)
+	switch {
+	case f.Best == nil && f.Why == "sweep":
+		t.Styled(render.Bold, "", "  ", fmt.Sprintf("%d levels were tried.", len(f.Trials)))
+	case f.Best == nil:
+		t.Styled(render.Bad, "", "  ", "No level met the objective: "+f.Why+".")
+	default:
+		missed := ""
+		if f.Above > 0 {
+			missed = fmt.Sprintf(" (missed at %.4g)", f.Above)
+		}
+		t.Styled(render.Good, "", "  ", fmt.Sprintf("Highest load within the objective: %.4g %s%s; %s.", f.Best.Level, unit, missed, f.Why))
+	}
+	if x := limit(f); x != nil {
+		t.Paragraph("", "  ", fmt.Sprintf("What limits the server beyond it: %s: %s", x.Verdict, x.Summary))
+	}
+	t.Line("")
 	columns := []render.Column{{Title: unit}, {Left: true}, {Title: "TTFT P95"}, {Title: "ITL P95"}, {Title: "E2E P95"}, {Title: "tokens/s"}, {Left: true}}
 	var rows [][]string
 	for _, x := range f.Trials {
@@ -339,17 +430,24 @@ func SearchText(w io.Writer, f *load.Found, unit string, o render.Options) error
 		rows = append(rows, append(row, x.Why))
 	}
 	t.Table(columns, rows)
-	if x := limit(f); x != nil {
-		t.Paragraph("", "  ", fmt.Sprintf("what limits the server beyond it: %s: %s", x.Verdict, x.Summary))
+	_, err := t.WriteTo(w)
+	return err
+}
+
+// TraceText describes a trace for a terminal.
+func TraceText(w io.Writer, trace *workload.Trace, o render.Options) error {
+	t, s := render.NewText(o), trace.Stats()
+	say := func(format string, args ...any) { t.Paragraph("", "  ", fmt.Sprintf(format, args...)) }
+	say("%s: %d requests in %s, %.3g per second, variation of the times between them %.2f", trace.Format, s.Requests, s.Duration.Round(1e6), s.Rate, s.ArrivalCV)
+	say("prompt tokens %.0f on average, P95 %d; output tokens %.0f on average, P95 %d", s.PromptMean, s.PromptP95, s.OutputMean, s.OutputP95)
+	if trace.BlockTokens > 0 {
+		say("%.1f %% of the prompt tokens repeat the beginning of an earlier prompt", 100*s.ReusableShare)
 	}
-	if f.Best == nil {
-		t.Paragraph("", "  ", "no level met the objective: "+f.Why)
-	} else {
-		missed := ""
-		if f.Above > 0 {
-			missed = fmt.Sprintf(" (missed at %.4g)", f.Above)
-		}
-		t.Paragraph("", "  ", fmt.Sprintf("highest %s within the objective: %.4g%s; %s", unit, f.Best.Level, missed, f.Why))
+	if s.DistinctSessions > 0 {
+		say("%d conversations", s.DistinctSessions)
+	}
+	for _, reason := range slices.Sorted(maps.Keys(trace.Skipped)) {
+		say("%d lines left out: %s", trace.Skipped[reason], reason)
 	}
 	_, err := t.WriteTo(w)
 	return err

@@ -230,7 +230,7 @@ func TestThresholdsOfTheFirstPanels(t *testing.T) {
 }
 
 func TestLinksLeadToTheRunbooksThatWereNamed(t *testing.T) {
-	m := models(t, files(t, func(c *dashboard.Config) { c.RunbookURL = "https://wiki.example.com/vllm/" }))
+	m := models(t, files(t, func(c *dashboard.Config) { c.Runbooks.URL = "https://wiki.example.com/vllm/" }))
 	for _, p := range m["sixty-incident"].Panels {
 		for _, l := range p.Links {
 			if !strings.HasPrefix(l.URL, "https://wiki.example.com/vllm/") || strings.HasSuffix(l.URL, ".md") {

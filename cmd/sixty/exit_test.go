@@ -1,0 +1,135 @@
+//go:build unix
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/cli"
+	"github.com/sixty-dev/sixty/internal/load/loadtest"
+)
+
+// Rows of the table of exit codes that other tests hold against the commands.
+var exitsElsewhere = map[string]string{
+	"130 ":               "TestEveryVerbEndsWhenInterrupted",
+	"0 record":           "TestEveryVerbEndsWhenInterrupted",
+	"0 simulate --serve": "TestEveryVerbEndsWhenInterrupted",
+	"2 bench":            "needs a machine that is too slow: package load",
+	"1 demo":             "needs a diagnosis that is wrong: package demo",
+}
+
+// TestExitCodes holds the one table of exit codes against what the commands do, and
+// against README.md.
+func TestExitCodes(t *testing.T) {
+	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(readme), cli.ExitTable()) {
+		t.Errorf("README.md does not have the table of exit codes:\n%s", cli.ExitTable())
+	}
+	mute := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // or nobody notices that the client is gone
+		<-r.Context().Done()
+	}))
+	t.Cleanup(mute.Close)
+	worse := filepath.Join(t.TempDir(), "worse.json")
+	b, err := os.ReadFile("testdata/bench.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(worse, tenTimes(t, b), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const recordings = "../../testdata/recordings/"
+	const model = "--model-config ../../internal/modelconfig/testdata/llama-3.1-8b.json "
+	tried := map[string]string{ // by row
+		"0 ":              "diagnose " + recordings + "full-but-quiet.tar.zst",
+		"1 diagnose":      "diagnose " + recordings + "thrashing-deep.tar.zst",
+		"1 audit":         "audit --rules testdata/removed.yaml",
+		"1 bench":         "bench " + loadServer(t) + " --concurrency 1 --requests 20 --assert ttft_p50>3600s --metrics none",
+		"1 bench compare": "bench compare testdata/bench.json " + worse,
+		"1 tune":          "tune " + model + "--gpu 2GiB",
+		"2 ":              "diagnose nowhere.tar.zst",
+		"2 diagnose":      "diagnose --prometheus " + mute.URL + " --timeout 1s",
+	}
+	rows := cli.ExitRows()
+	for row := range tried {
+		if rows[row] == "" {
+			t.Errorf("the table has no row %q", row)
+		}
+	}
+	for row, meaning := range rows {
+		args, ok := tried[row]
+		if !ok {
+			if exitsElsewhere[row] == "" {
+				t.Errorf("no command shows row %q: %s", row, meaning)
+			}
+			continue
+		}
+		t.Run(row, func(t *testing.T) {
+			t.Parallel()
+			cmd, out := command(t, strings.Fields(args)...)
+			code := wait(t, cmd)
+			if row == "1 bench" && strings.Contains(out.String(), "spoiled") {
+				t.Skip("this machine is too busy for a load test")
+			}
+			if !strings.HasPrefix(row, fmt.Sprint(code)+" ") {
+				t.Errorf("exit code %d of: sixty %s\n%s", code, args, out)
+			}
+		})
+	}
+}
+
+// tenTimes is a result whose latencies are ten times another one's.
+func tenTimes(t *testing.T, result []byte) []byte {
+	t.Helper()
+	var r map[string]any
+	if err := json.Unmarshal(result, &r); err != nil {
+		t.Fatal(err)
+	}
+	var slower func(v any) any
+	slower = func(v any) any {
+		switch v := v.(type) {
+		case map[string]any:
+			for k, x := range v {
+				if k != "count" && k != "effective" && k != "q" {
+					v[k] = slower(x)
+				}
+			}
+		case []any:
+			for i, x := range v {
+				v[i] = slower(x)
+			}
+		case float64:
+			return 10 * v
+		}
+		return v
+	}
+	slower(r["latency"])
+	out, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// loadServer is a server for a load test.
+func loadServer(t *testing.T) string {
+	t.Helper()
+	s, err := loadtest.Start(loadtest.Script{TTFT: time.Millisecond, ITL: time.Millisecond, Tokens: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s.URL()
+}

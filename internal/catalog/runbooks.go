@@ -1,0 +1,19 @@
+package catalog
+
+import "cmp"
+
+// Documentation is where the documents of the project are published.
+const Documentation = "https://github.com/sixty-dev/sixty/blob/main/docs/"
+
+// Runbooks says where the runbooks can be read: a pathology's at URL, its id and Suffix.
+// The zero value is where they are published.
+type Runbooks struct{ URL, Suffix string }
+
+// PublishedRunbooks are those of the project's documentation.
+var PublishedRunbooks = Runbooks{Documentation + "pathologies/", ".md"}
+
+// Of is the address of a pathology's page.
+func (r Runbooks) Of(id string) string {
+	r = cmp.Or(r, PublishedRunbooks)
+	return r.URL + id + r.Suffix
+}

@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"io"
+	"slices"
+
+	"github.com/sixty-dev/sixty/internal/audit"
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/command"
+	"github.com/sixty-dev/sixty/internal/fleet"
+	"github.com/sixty-dev/sixty/internal/load"
+	"github.com/sixty-dev/sixty/internal/pathologies"
+	"github.com/sixty-dev/sixty/internal/perfmodel"
+	"github.com/sixty-dev/sixty/internal/slo"
+	"github.com/sixty-dev/sixty/internal/workload"
+)
+
+// vocabulary is that of all verbs: one name means one thing, and stands in one group.
+func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
+	return &command.Vocabulary{
+		Options: terminal(stdout, "auto"), Errors: terminal(stderr, "auto"), Codes: codesOf,
+		Groups: []command.Group{
+			{Title: "Servers", Flags: []string{"prometheus", "match", "model", "metrics", "url", "engine-args", "engine-log",
+				"probe",
+				"at", "window", "baseline", "past", "watch", "diagnose duration", "record duration", "interval", "timeout"}},
+			{Title: "Where to serve", Flags: []string{"serve", "simulate scenario", "router", "gpu-exporter", "served-model-name", "max-num-queued-reqs", "accelerate"}},
+			{Title: "Metrics as they are named", Flags: []string{"dialect", "detect", "instance-labels", "model-labels", "gpu-labels"}},
+			{Title: "What to scrape", Flags: []string{"server", "target", "gpu-target", "gpu", "cluster", "namespace", "selector", "port", "job",
+				"label", "monitor-label", "lean", "short-instance", "scrape-interval", "dashboards"}},
+			{Title: "What to look at", Flags: []string{"rules", "audit dashboards", "ignore", "only", "run", "phases", "fast", "fix"}},
+			{Title: "Model and hardware", Flags: []string{"model-config", "simulate gpu", "tune gpu", "tp", "pp", "dp", "enable-expert-parallel", "cpu", "server-cpu",
+				"max-gpus", "vllm-version", "load-test", "step-cost", "replicas", "route", "served-model"}},
+			{Title: "Objectives and thresholds", Flags: []string{"use-case", "slo", "slo-period", "ttft-p95", "itl-p95", "e2e-p95", "throughput",
+				"set", "from", "ago", "retention", "assert", "fail-on", "tolerance"}},
+			{Title: "Workload", Flags: []string{"scenario", "scale", "rate", "rate-scale", "concurrency", "max-concurrency", "cv", "burstiness", "requests", "duration",
+				"prompt-tokens", "output-tokens", "system-tokens", "prefix-share", "prefix-groups", "turns", "think-time", "think", "cancel-share",
+				"trace", "trace-format", "trace-from", "trace-length", "speed", "workload-from", "seconds", "streams", "seed"}},
+			{Title: "Search", Flags: []string{"search", "sweep", "search-from", "search-to", "search-precision", "budget", "resume", "repeat", "until",
+				"samples", "drop-too-large", "warmup", "drain", "repeated", "more-a", "more-b"}},
+			{Title: "Requests", Flags: []string{"bench model", "bench timeout", "api", "api-key-env", "extra-body", "no-stream", "no-ignore-eos", "max-tokens-field", "token-counting", "tokenizer"}},
+			{Title: "Links, labels and objects", Flags: []string{"runbook-url", "runbook-suffix", "dashboard-url", "generate rules label", "generate all label",
+				"generate runbooks label", "name", "generate rules namespace", "generate all namespace", "object-label", "tests"}},
+			{Title: "Output", Flags: []string{"output", "out", "full", "color", "width", "json", "html", "csv", "vllm-json", "save-baseline", "no-descriptions", "help", "version"}},
+			{Title: "Authentication and TLS", Flags: []string{"header", "bearer-token-file", "basic-auth", "http-config", "tls-ca", "tls-cert", "tls-key",
+				"insecure-skip-verify"}},
+		},
+		Former: map[string]string{
+			"verbose": "full", "format": "output", "think": "think-time", "burstiness": "cv",
+			"ca-file": "tls-ca", "insecure": "insecure-skip-verify", "cacert": "tls-ca", "cert": "tls-cert", "key": "tls-key",
+			"record output": "out", "bench baseline": "save-baseline", "bench self-test only": "run",
+		},
+		Values: map[string]command.Values{
+			"color":             command.Closed("auto", "always", "never"),
+			"fail-on":           command.Closed(catalog.Page.String(), catalog.Ticket.String(), catalog.Info.String()),
+			"use-case":          command.Closed(slo.UseCases()...),
+			"bench slo":         {Names: slo.UseCases, Open: true},
+			"only":              {Names: pathologyIDs},
+			"ignore":            {Names: checkIDs},
+			"dialect":           {Names: dialectIDs, Open: true},
+			"phases":            command.Closed("healthy", "sick"),
+			"demo scenario":     {Names: func() []string { return append([]string{"all"}, fleetScenarios()...) }},
+			"simulate scenario": {Names: fleetScenarios},
+			"bench scenario":    {Names: loadScenarios, Open: true},
+			"bench api":         command.Closed(string(load.Chat), string(load.Completions)),
+			"bench search":      command.Closed("rate", "concurrency"),
+			"token-counting":    command.Closed(string(load.CountAuto), string(load.CountUsage), string(load.CountFinal), string(load.CountEvents)),
+			"trace-format":      command.Closed(names(workload.Formats())...),
+			"simulate route":    command.Closed(string(perfmodel.RoundRobin), string(perfmodel.LeastLoaded), string(perfmodel.PrefixAffinity)),
+			"gpu":               {Names: gpus, Open: true},
+			"server":            command.Closed("vllm", "ray", "kserve", "sglang"),
+		},
+	}
+}
+
+func names[T ~string](list []T) []string {
+	var out []string
+	for _, x := range list {
+		out = append(out, string(x))
+	}
+	return out
+}
+
+func pathologyIDs() []string {
+	var ids []string
+	for _, p := range pathologies.All() {
+		ids = append(ids, p.ID+"\t"+p.Title)
+	}
+	return ids
+}
+
+func checkIDs() []string {
+	var ids []string
+	for _, c := range audit.Checks() {
+		ids = append(ids, c.ID)
+	}
+	return ids
+}
+
+func dialectIDs() []string {
+	return []string{"vllm-v1", "vllm-v0", "vllm-v1-ray", "vllm-v0-ray", "vllm-v1-kserve", "vllm-v1-normalized", "sglang", "dcgm"}
+}
+
+func fleetScenarios() []string {
+	all, err := fleet.Scenarios(pathologies.All())
+	if err != nil {
+		return nil // said when one is asked for
+	}
+	var out []string
+	for _, s := range all {
+		out = append(out, s.Name)
+	}
+	return out
+}
+
+func loadScenarios() []string {
+	out := []string{"all"}
+	for _, s := range load.Scenarios() {
+		out = append(out, s.Name+"\t"+s.Goal)
+	}
+	return slices.Clip(out)
+}
+
+func gpus() []string {
+	var out []string
+	for _, g := range perfmodel.GPUs() {
+		out = append(out, g.Name)
+	}
+	return out
+}

@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sixty-dev/sixty/internal/render"
+)
+
+// everyCommand calls fn for each command that help shows.
+func everyCommand(t *testing.T, fn func(path string)) {
+	t.Helper()
+	n := 0
+	var visit func(c *cobra.Command)
+	visit = func(c *cobra.Command) {
+		if c.Hidden {
+			return
+		}
+		n++
+		_, path, _ := strings.Cut(c.CommandPath(), " ")
+		fn(path)
+		for _, sub := range c.Commands() {
+			visit(sub)
+		}
+	}
+	visit(newRoot(io.Discard, io.Discard))
+	if n < 25 {
+		t.Fatalf("%d commands: were they found?", n)
+	}
+}
+
+// Every flag has a place in the vocabulary: a new one is put into one of its groups.
+func TestEveryFlagIsInTheVocabulary(t *testing.T) {
+	root := newRoot(io.Discard, io.Discard)
+	if strays := vocabulary(io.Discard, io.Discard).Strays(root); len(strays) > 0 {
+		t.Errorf("in no group of vocabulary.go: %s", strings.Join(strays, ", "))
+	}
+}
+
+// Help fits 80 columns, and shows examples before flags.
+func TestHelpFits(t *testing.T) {
+	everyCommand(t, func(path string) {
+		out, _, err := runCLI(t, append(strings.Fields(path), "--help")...)
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+			return
+		}
+		for line := range strings.Lines(out) {
+			line = strings.TrimRight(line, "\n")
+			if render.Cells(line) > 80 {
+				t.Errorf("%s: %d columns: %s", path, render.Cells(line), line)
+			}
+		}
+		examples, output := strings.Index(out, "Examples:"), strings.Index(out, "Output:")
+		if examples >= 0 && output >= 0 && examples > output {
+			t.Errorf("%s: flags come before examples", path)
+		}
+	})
+}
+
+// Names that flags had before work.
+func TestFormerNames(t *testing.T) {
+	for _, args := range [][]string{
+		{"diagnose", "http://127.0.0.1:1", "--verbose", "--timeout", "x"},
+		{"bench", "http://127.0.0.1:1", "--ca-file", "x", "--insecure", "--baseline", "x", "--timeout", "x"},
+		{"bench", "self-test", "--only", "x", "--seconds", "x"},
+		{"record", "http://127.0.0.1:1", "--output", "x", "-o", "x", "--duration", "x"},
+		{"generate", "rules", "--format", "vmrule", "-o", "x", "--interval", "x"},
+		{"generate", "preview", "-o", "x", "--past", "x"},
+	} {
+		_, _, err := runCLI(t, args...) // the last flag cannot be read: nothing runs
+		if err == nil || !strings.Contains(err.Error(), `invalid argument "x"`) {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+}
+
+// The values of flags are completed in shells.
+func TestValuesAreCompleted(t *testing.T) {
+	for args, want := range map[string]string{
+		"diagnose --output ": "markdown", "diagnose --fail-on ": "ticket", "diagnose --use-case ": "chat", "diagnose --only ": "saturation",
+		"diagnose --color ": "never", "audit --ignore ": "no-for", "generate rules --output ": "mimir", "generate scrape --output ": "podmonitor",
+		"generate rules --dialect ": "vllm-v0", "bench --scenario ": "burst", "bench --search ": "rate", "bench --api ": "chat", "bench --slo ": "rag",
+		"demo --scenario ": "memory-leak", "demo --phases ": "sick", "simulate --scenario ": "engine-hung", "simulate --route ": "least-loaded",
+		"tune --gpu ": "H20", "tune --output ": "html", "bench trace --trace-format ": "azure", "explain ": "kv-cache-thrashing", "help generate ": "rules",
+	} {
+		out, _, err := runCLI(t, append(append([]string{"__complete"}, strings.Fields(args)...), "")...)
+		var names []string
+		for line := range strings.Lines(out) {
+			name, _, _ := strings.Cut(strings.TrimSpace(line), "\t")
+			names = append(names, name)
+		}
+		if err != nil || !slices.Contains(names, want) {
+			t.Errorf("%s: %v, %q; want %q", args, err, names, want)
+		}
+	}
+}

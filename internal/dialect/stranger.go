@@ -1,0 +1,87 @@
+package dialect
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A stranger is a program whose page is met where an inference server's was asked for.
+type stranger struct {
+	names []string // one of which it has; one that ends in "_" or ":" is a beginning
+	what  string
+	try   string
+}
+
+// Ways out that several strangers have in common.
+const (
+	tryServer = "give the address of the inference server: vLLM shows /metrics on its API port, 8000 as a rule"
+	tryQuery  = "it scrapes servers and is none: ask it with --prometheus URL"
+	tryPort   = "check the port: vLLM shows /metrics on its API port, Ray Serve on its metrics export port"
+	tryEngine = "its metrics are none that sixty knows: it knows vLLM, also under Ray Serve and KServe, and SGLang"
+)
+
+// strangers are tried in this order: what is in front of others comes last, and what runs
+// in any program at the very end.
+var strangers = []stranger{
+	{[]string{"node_exporter_build_info", "node_cpu_seconds_total"}, "node_exporter", tryServer},
+	{[]string{"prometheus_build_info", "prometheus_tsdb_"}, "a Prometheus server", tryQuery},
+	{[]string{"vm_app_version", "vm_rows", "cortex_build_info", "thanos_build_info", "mimir_build_info"}, "a server of the Prometheus family", tryQuery},
+	{[]string{"alertmanager_build_info"}, "an Alertmanager", tryServer},
+	{[]string{"grafana_build_info"}, "a Grafana", tryServer},
+	{[]string{"pushgateway_build_info"}, "a Pushgateway", tryServer},
+	{[]string{"blackbox_exporter_build_info", "probe_success"}, "blackbox_exporter", tryServer},
+	{[]string{"kube_pod_info", "kube_state_metrics_"}, "kube-state-metrics", tryServer},
+	{[]string{"kubelet_", "container_cpu_usage_seconds_total", "cadvisor_version_info"}, "a kubelet or cAdvisor", tryServer},
+	{[]string{"nvidia_smi_", "nvidia_gpu_"}, "a GPU exporter other than dcgm-exporter", tryServer},
+	{[]string{"tgi_"}, "Text Generation Inference", tryEngine},
+	{[]string{"llamacpp:"}, "llama.cpp's server", tryEngine},
+	{[]string{"nv_inference_", "nv_trt_llm_", "trtllm_"}, "Triton or TensorRT-LLM", tryEngine},
+	{[]string{"lmdeploy:"}, "LMDeploy", tryEngine},
+	{[]string{"litellm_"}, "LiteLLM, a gateway", "give the address of an inference server behind it"},
+	{[]string{"vllm_router_", "vllm:router_", "router_queueing_delay_seconds"}, "a router before inference servers", "give the address of a server behind it"},
+	{[]string{"ray_"}, "a Ray node without vLLM's metrics", "start vLLM with its Ray metrics, and give the metrics export port of the node that it runs on"},
+	{[]string{"nginx_", "nginxexporter_build_info"}, "nginx", "give the address of the server behind it"},
+	{[]string{"envoy_"}, "Envoy", "give the address of the server behind it"},
+	{[]string{"haproxy_"}, "HAProxy", "give the address of the server behind it"},
+	{[]string{"traefik_"}, "Traefik", "give the address of the server behind it"},
+	{[]string{"istio_"}, "an Istio proxy", "give the address of the server behind it"},
+	{[]string{"python_info"}, "a Python program without an inference engine's metrics",
+		"check the port; a vLLM that was started with --disable-log-stats shows nothing else"},
+}
+
+// Stranger says what the names on a page look like that no dialect fits, and what to try.
+func Stranger(names []string) (what, try string) {
+	for _, s := range strangers {
+		if slices.ContainsFunc(names, func(n string) bool {
+			return slices.ContainsFunc(s.names, func(known string) bool {
+				return n == known || strings.ContainsAny(known[len(known)-1:], "_:") && strings.HasPrefix(n, known)
+			})
+		}) {
+			return "looks like " + s.what, s.try
+		}
+	}
+	if most := usual(names); most != "" {
+		return fmt.Sprintf("looks like another program, whose metrics begin with %q", most), tryPort
+	}
+	return "looks like another program, which counts only what any program does", tryPort
+}
+
+// usual is how most of the names begin, of what a program says of itself; "" where it
+// says nothing but what its language does.
+func usual(names []string) string {
+	n := map[string]int{}
+	for _, name := range names {
+		first, _, _ := strings.Cut(name, "_")
+		if !slices.Contains([]string{"go", "process", "promhttp", "http", "jvm", "scrape", "up"}, first) {
+			n[first+"_"]++
+		}
+	}
+	best := ""
+	for first, k := range n {
+		if k > n[best] || k == n[best] && first < best {
+			best = first
+		}
+	}
+	return best
+}

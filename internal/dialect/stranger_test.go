@@ -1,0 +1,37 @@
+package dialect
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestStranger(t *testing.T) {
+	for _, tc := range []struct{ names, what, try string }{
+		{"go_goroutines node_cpu_seconds_total node_load1", "looks like node_exporter", "API port"},
+		{"go_goroutines prometheus_build_info prometheus_tsdb_head_series", "looks like a Prometheus server", "--prometheus"},
+		{"nginx_up nginx_connections_active", "looks like nginx", "behind it"},
+		{"python_info process_start_time_seconds http_requests_total", "looks like a Python program", "--disable-log-stats"},
+		{"tgi_request_count tgi_queue_size", "looks like Text Generation Inference", "none that sixty knows"},
+		{"go_goroutines shop_orders_total shop_carts other_x", `metrics begin with "shop_"`, "check the port"},
+		{"go_goroutines process_cpu_seconds_total", "only what any program does", "check the port"},
+		{"", "only what any program does", "check the port"},
+	} {
+		what, try := Stranger(strings.Fields(tc.names))
+		if !strings.Contains(what, tc.what) || !strings.Contains(try, tc.try) {
+			t.Errorf("%s: %q, try %q", tc.names, what, try)
+		}
+	}
+}
+
+// No server that is known is taken for a stranger; a Python process is all that some show.
+func TestStrangersAreNoEngines(t *testing.T) {
+	for _, f := range Families() {
+		for _, s := range strangers {
+			for _, known := range s.names {
+				if known != "python_info" && f.Name == known || strings.ContainsAny(known[len(known)-1:], "_:") && strings.HasPrefix(f.Name, known) {
+					t.Errorf("%s is also %s's", f.Name, s.what)
+				}
+			}
+		}
+	}
+}

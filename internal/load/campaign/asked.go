@@ -1,0 +1,250 @@
+package campaign
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/config"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/load"
+	"github.com/sixty-dev/sixty/internal/source"
+)
+
+// Asked is a campaign as it was asked for: the Config, and what of it must be read first.
+type Asked struct {
+	Config
+	Given func(flag string) bool // on the command line
+
+	URL, Model, KeyEnv, ExtraBody, Tokenizer string
+	API, Counting, MaxTokensField            string
+	Whole, FreeEnd                           bool // answers in one piece; answers that the model ends
+	WorkloadFrom, WarmupTime, Levels         string
+	Asserts                                  []string
+}
+
+// Check refuses what contradicts itself, would do nothing or could not be written, before
+// any load is sent.
+func (a *Asked) Check() error {
+	ways := 0
+	for _, set := range []bool{a.Scenario != "", a.Concurrency != 0, a.Rate != "", a.Trace != "", a.Search != ""} {
+		if set {
+			ways++
+		}
+	}
+	switch {
+	case source.OnDisk(a.URL):
+		return hint.With(fmt.Errorf("%s is a file: a load test needs a server", a.URL), "sixty simulate "+a.URL+" says what its servers would do under another load")
+	case ways == 0 && a.WorkloadFrom == "":
+		return hint.With(errors.New("no load was asked for"), "pass --scenario, --concurrency, --rate, --trace, --workload-from or --search")
+	case ways > 1:
+		return hint.With(errors.New("--scenario, --concurrency, --rate, --trace and --search exclude each other"), "pass one of them")
+	case a.Search != "" && !a.Given("slo") && a.Levels == "":
+		return hint.With(errors.New("a search needs an objective"), "pass --slo chat, or a slo.yaml")
+	case a.Levels != "" && a.Search == "":
+		return hint.With(errors.New("--sweep needs to know of what"), "pass --search rate or --search concurrency")
+	case a.Repeat < 1 || a.Repeat > 1000:
+		return fmt.Errorf("--repeat %d: want 1 to 1000", a.Repeat)
+	case (a.CSVFile != "" || a.VLLMFile != "") && (a.Scenario == "all" || a.Search != "" || a.Repeat > 1):
+		return hint.With(errors.New("--csv and --vllm-json work for a single test only"), "leave --repeat, --search and --scenario all out, or write the results with --json")
+	}
+	if err := a.useless(); err != nil {
+		return err
+	}
+	return a.writable()
+}
+
+// writable makes sure that the results can be written.
+func (a *Asked) writable() error {
+	for _, x := range []struct{ flag, path string }{{"out", a.OutFile}, {"json", a.JSONFile}, {"html", a.HTMLFile}, {"csv", a.CSVFile},
+		{"vllm-json", a.VLLMFile}, {"save-baseline", a.BaselineFile}, {"resume", a.Resume}} {
+		if x.path == "" {
+			continue
+		}
+		tmp, err := os.CreateTemp(filepath.Dir(x.path), "."+filepath.Base(x.path)+".*")
+		if err != nil {
+			return hint.With(fmt.Errorf("--%s %s: %w", x.flag, x.path, errors.Unwrap(err)), "name a file in a directory that exists and may be written to")
+		}
+		tmp.Close()
+		os.Remove(tmp.Name())
+	}
+	return nil
+}
+
+// useless refuses flags that would do nothing beside the others: a test that does
+// not do what was asked is worse than none.
+func (a *Asked) useless() error {
+	measured := a.WorkloadFrom != ""
+	made := a.Scenario == "" && a.Trace == ""
+	for _, x := range []struct {
+		flags  string
+		useful bool
+		goesBy string
+	}{
+		{"prompt-tokens output-tokens prefix-share", made && !measured, "a made-up workload; scenarios, traces and --workload-from have their own"},
+		{"turns think-time system-tokens prefix-groups cancel-share", made, "a made-up workload; scenarios and traces have their own"},
+		{"think-time", a.Given("turns"), "--turns"},
+		{"scale", a.Scenario != "", "--scenario"},
+		{"cv", a.Rate != "" || a.Search == "rate", "--rate or --search rate"},
+		{"speed trace-format trace-from trace-length", a.Trace != "", "--trace"},
+		{"workload-from", made, "--rate, --concurrency or --search; scenarios and traces have a workload"},
+		{"watch", measured, "--workload-from URL"},
+		{"max-concurrency", a.Scenario == "" && a.Concurrency == 0 && a.Search != "concurrency", "an open loop: --rate, --trace or --search rate"},
+		{"until", a.Repeat > 1, "--repeat"},
+		{"budget", a.Repeat > 1 || a.Search != "", "--repeat or --search"},
+		{"search-from search-to search-precision resume", a.Search != "" && a.Levels == "", "--search, without --sweep"},
+		{"repeat", a.Search == "", "a single level; a search makes each trial once"},
+	} {
+		if x.useful {
+			continue
+		}
+		for flag := range strings.FieldsSeq(x.flags) {
+			if a.Given(flag) {
+				return hint.With(fmt.Errorf("--%s would do nothing here", flag), "it goes with "+x.goesBy)
+			}
+		}
+	}
+	return nil
+}
+
+// Read reads what was asked for into the Config.
+func (a *Asked) Read() (err error) {
+	for _, text := range a.Asserts {
+		x, err := load.ParseAssertion(text)
+		if err != nil {
+			return err
+		}
+		a.Assertions = append(a.Assertions, x)
+	}
+	a.Warmup = load.AutoWarmup
+	if a.WarmupTime != "auto" {
+		if a.Warmup, err = time.ParseDuration(a.WarmupTime); err != nil || a.Warmup < 0 {
+			return hint.With(fmt.Errorf("--warmup %q", a.WarmupTime), "write it as 30s, 0s or auto")
+		}
+	}
+	if err := a.target(); err != nil {
+		return err
+	}
+	if a.Tokenizer != "" {
+		file, err := os.Open(a.Tokenizer)
+		if err != nil {
+			return fmt.Errorf("open --tokenizer: %w", err)
+		}
+		defer file.Close()
+		if a.Vocabulary, err = load.ReadTokenizer(file); err != nil {
+			return err
+		}
+	}
+	for s := range strings.SplitSeq(a.Levels, ",") {
+		if a.Levels == "" {
+			break
+		}
+		v, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
+		if err != nil || !(v > 0) {
+			return hint.With(fmt.Errorf("--sweep: %q is no level", s), "write it as 1,2,4,8")
+		}
+		a.Sweep = append(a.Sweep, v)
+	}
+	return nil
+}
+
+// target makes the server under test, and how it is asked.
+func (a *Asked) target() error {
+	t := load.Target{URL: a.URL, API: load.API(a.API), Model: a.Model, Stream: !a.Whole, IgnoreEOS: !a.FreeEnd,
+		Counting: load.TokenCounting(a.Counting), MaxTokensField: a.MaxTokensField}
+	if !strings.Contains(t.URL, "://") {
+		t.URL = "http://" + t.URL
+	}
+	if a.ExtraBody != "" {
+		if err := json.Unmarshal([]byte(a.ExtraBody), &t.Extra); err != nil {
+			return hint.With(fmt.Errorf("--extra-body: %w", err), `write it as '{"top_p": 0.9}'`)
+		}
+	}
+	var err error
+	if t.Headers, err = headers(&a.HTTP); err != nil {
+		return err
+	}
+	if a.KeyEnv != "" {
+		if t.Key = os.Getenv(a.KeyEnv); t.Key == "" {
+			return hint.With(fmt.Errorf("environment variable %s is empty", a.KeyEnv), "export the API key in it")
+		}
+		delete(t.Headers, "Authorization")
+		if a.HTTP.Authorization == nil && a.HTTP.BasicAuth == nil { // for the metrics, which lie behind the same door
+			a.HTTP.Authorization = &config.Authorization{Type: "Bearer", Credentials: config.Secret(t.Key)}
+		}
+	}
+	if a.HTTP.TLSConfig != (config.TLSConfig{}) {
+		if t.TLS, err = config.NewTLSConfig(&a.HTTP.TLSConfig); err != nil {
+			return fmt.Errorf("TLS settings: %w", err)
+		}
+	}
+	a.Target = t
+	return nil
+}
+
+// headers are those of an HTTP configuration, credentials included. The generator has a
+// wire of its own, and refuses what that does not do.
+func headers(c *config.HTTPClientConfig) (map[string]string, error) {
+	if c.OAuth2 != nil || c.ProxyURL.URL != nil || c.ProxyFromEnvironment {
+		return nil, hint.With(errors.New("--http-config: bench knows neither oauth2 nor proxies"), "give it a token with --bearer-token-file, and the server's own address")
+	}
+	out := map[string]string{}
+	if c.HTTPHeaders != nil {
+		for name, h := range c.HTTPHeaders.Headers {
+			values := slices.Clone(h.Values)
+			for _, s := range h.Secrets {
+				values = append(values, string(s))
+			}
+			for _, f := range h.Files {
+				text, err := secretFile(f)
+				if err != nil {
+					return nil, err
+				}
+				values = append(values, text)
+			}
+			out[http.CanonicalHeaderKey(name)] = strings.Join(values, ", ")
+		}
+	}
+	secret := func(text config.Secret, file string) (string, error) {
+		if file != "" {
+			return secretFile(file)
+		}
+		return string(text), nil
+	}
+	switch {
+	case c.Authorization != nil:
+		token, err := secret(c.Authorization.Credentials, c.Authorization.CredentialsFile)
+		if err != nil {
+			return nil, err
+		}
+		out["Authorization"] = c.Authorization.Type + " " + token
+	case c.BasicAuth != nil:
+		password, err := secret(c.BasicAuth.Password, c.BasicAuth.PasswordFile)
+		if err != nil {
+			return nil, err
+		}
+		user, err := secret(config.Secret(c.BasicAuth.Username), c.BasicAuth.UsernameFile)
+		if err != nil {
+			return nil, err
+		}
+		out["Authorization"] = "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
+	}
+	return out, nil
+}
+
+func secretFile(path string) (string, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("credentials: %w", err)
+	}
+	return strings.TrimSpace(string(b)), nil
+}

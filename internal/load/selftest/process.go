@@ -1,0 +1,91 @@
+package selftest
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/load/loadtest"
+)
+
+// pinned marks a process that was started again on one processor.
+const pinned = "SIXTY_SELF_TEST_PINNED"
+
+// self is this program's command line on one processor, or on all with -1.
+func self(ctx context.Context, cpu int, args ...string) (*exec.Cmd, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
+	if cpu < 0 {
+		return exec.CommandContext(ctx, exe, args...), nil
+	}
+	taskset, err := exec.LookPath("taskset")
+	if err != nil {
+		return nil, errors.New("pinning to a processor needs taskset (util-linux)")
+	}
+	return exec.CommandContext(ctx, taskset, append([]string{"-c", strconv.Itoa(cpu), exe}, args...)...), nil
+}
+
+// Pinned reports whether this process was started again on one processor.
+func Pinned() bool { return os.Getenv(pinned) != "" }
+
+// Repin runs the same command on one processor.
+func Repin(ctx context.Context, cpu int, stdout, stderr io.Writer) error {
+	c, err := self(ctx, cpu, os.Args[1:]...)
+	if err != nil {
+		return err
+	}
+	c.Env = append(os.Environ(), pinned+"=1")
+	c.Stdout, c.Stderr = stdout, stderr
+	if err := c.Run(); err != nil {
+		return fmt.Errorf("run on processor %d: %w", cpu, err)
+	}
+	return nil
+}
+
+// Start starts the scripted server as a process of its own: this program with the
+// arguments that make it serve, and the script behind them.
+func Start(ctx context.Context, s loadtest.Script, cpu int, serve ...string) (url string, stop func(), err error) {
+	script, err := json.Marshal(s)
+	if err != nil {
+		return "", nil, fmt.Errorf("script: %w", err)
+	}
+	c, err := self(ctx, cpu, append(serve, string(script))...)
+	if err != nil {
+		return "", nil, err
+	}
+	c.Stderr = os.Stderr
+	out, err := c.StdoutPipe()
+	if err != nil {
+		return "", nil, fmt.Errorf("pipe: %w", err)
+	}
+	if err := c.Start(); err != nil {
+		return "", nil, fmt.Errorf("start: %w", err)
+	}
+	stop = func() {
+		_ = c.Process.Signal(os.Interrupt)
+		done := make(chan struct{})
+		go func() { _ = c.Wait(); close(done) }()
+		select {
+		case <-done:
+		case <-time.After(5 * time.Second):
+			_ = c.Process.Kill()
+			<-done
+		}
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		stop()
+		return "", nil, fmt.Errorf("wait for the scripted server: %w", err)
+	}
+	return strings.TrimSpace(line), stop, nil
+}

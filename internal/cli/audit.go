@@ -73,12 +73,14 @@ func newAuditCommand() *cobra.Command {
 	f.source.register(s)
 	s.StringVar(&f.source.at, "at", "", "with --prometheus: the `time` to look at (default: now)")
 	s.StringVar(&f.dialect, "dialect", "", "without servers: `name` of a dialect, such as vllm-0.10, vllm-v1-ray or sglang (default: the newest vLLM)")
-	s.StringVar(&f.version, "version", "", "without servers: `release` of vLLM, such as 0.23 (default: the newest known)")
+	s.StringVar(&f.version, "version", "",
+		"without servers: `release` of vLLM, such as 0.23 (default: the newest known)")
 	s.StringArrayVar(&f.rules, "rules", nil, "`file` or directory of alerting and recording rules; may be repeated")
 	s.StringArrayVar(&f.dashboards, "dashboards", nil, "`file` or directory of dashboards; may be repeated")
 	s.StringSliceVar(&f.ignore, "ignore", nil, "checks not to report, such as no-for,bucket-edge")
 	s.BoolVar(&f.fix, "fix", false, "repair the files in place")
-	s.BoolVar(&f.skipUnrelated, "skip-unrelated", false, "files that hold neither rules nor a dashboard are no error, also where no other is left: for hooks that name every file")
+	s.BoolVar(&f.skipUnrelated, "skip-unrelated", false,
+		"files that hold neither rules nor a dashboard are no error, also where no other is left: for hooks that name every file")
 	s.StringVarP(&f.output, "output", "o", "text", strings.Join(auditFormats[:4], ", ")+" or "+auditFormats[4])
 	s.StringVar(&f.failOn, "fail-on", "ticket", "least severity of a finding that exits with 1: page, ticket or info")
 	s.StringVar(&f.color, "color", "auto", "auto, always or never")
@@ -113,7 +115,8 @@ func (f *auditFlags) check(args []string) error {
 	case f.dialect+f.version != "" && !f.anyFile():
 		return hint.With(errors.New("--dialect and --version stand for servers that are not at hand, and there is no file to hold against them"), "give --rules FILE or --dashboards FILE")
 	case slices.Contains(auditFormats[2:], f.output) && !f.anyFile() && f.source.spec.Prometheus == "":
-		return hint.With(fmt.Errorf("--output %s tells of rules and dashboards, and there are none", f.output), "give --rules FILE or --dashboards FILE")
+		return hint.With(fmt.Errorf("--output %s tells of rules and dashboards, and there are none", f.output),
+			"give --rules FILE or --dashboards FILE")
 	case f.fix && !f.anyFile():
 		return hint.With(errors.New("--fix without files"), "name what to repair with --rules or --dashboards")
 	case f.source.at != "" && f.source.spec.Prometheus == "":

@@ -154,10 +154,11 @@ func Lint(files []File, s *Surface, ignore ...string) ([]Finding, []error) {
 			if q.role == recordRole {
 				all.records[q.name] = q
 			}
-			all.router = all.router || q.tree != nil && slices.ContainsFunc(selectors(q.tree), func(v *parser.VectorSelector) bool {
-				_, f := classOf(nameOf(v))
-				return isRouters(f) && !taken(f)
-			})
+			all.router = all.router || q.tree != nil && slices.ContainsFunc(selectors(q.tree),
+				func(v *parser.VectorSelector) bool {
+					_, f := classOf(nameOf(v))
+					return isRouters(f) && !taken(f)
+				})
 		}
 	}
 	var out []Finding

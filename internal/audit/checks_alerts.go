@@ -33,12 +33,14 @@ func checkNoComparison(p *pass) {
 		}
 	})
 	if !decides {
-		p.report(p.tree.PositionRange(), "an alert fires for every series that its expression returns, also for one of value 0: this one always does", advice("compare it with a threshold, such as > 10"))
+		p.report(p.tree.PositionRange(),
+			"an alert fires for every series that its expression returns, also for one of value 0: this one always does", advice("compare it with a threshold, such as > 10"))
 	}
 }
 
 func checkNoFor(p *pass) {
-	if p.role != alertRole || p.hold != "" && p.hold != "0" && p.hold != "0s" && p.hold != "0m" || p.rule.get("data") != nil {
+	if p.role != alertRole || p.hold != "" && p.hold != "0" && p.hold != "0s" && p.hold != "0m" ||
+		p.rule.get("data") != nil {
 		return
 	}
 	longest := time.Duration(0)
@@ -56,7 +58,9 @@ func checkNoFor(p *pass) {
 	if !relevant || longest >= 10*time.Minute || windows >= 4 { // long windows hold by themselves, as burn rates do
 		return
 	}
-	p.report(p.tree.PositionRange(), "without for, one evaluation is enough: a burst or a single slow scrape pages somebody", advice("add for: 5m, or what you can wait"))
+	p.report(p.tree.PositionRange(),
+		"without for, one evaluation is enough: a burst or a single slow scrape pages somebody",
+		advice("add for: 5m, or what you can wait"))
 }
 
 // labelsNamed are the labels that an annotation's template asks for, and those that a
@@ -79,7 +83,9 @@ func checkLostLabel(p *pass) {
 	}
 	if p.role == panelRole {
 		if lost := lostIn(p.panel.legend, labelsLegends, has); len(lost) > 0 {
-			p.reportAs(catalog.Info, p.tree.PositionRange(), fmt.Sprintf("the legend names %s, and the series have %s: it is empty there", strings.Join(lost, ", "), kept), advice("group by it too, or take it out of the legend"))
+			p.reportAs(catalog.Info, p.tree.PositionRange(),
+				fmt.Sprintf("the legend names %s, and the series have %s: it is empty there", strings.Join(lost, ", "),
+					kept), advice("group by it too, or take it out of the legend"))
 		}
 		return
 	}
@@ -90,7 +96,9 @@ func checkLostLabel(p *pass) {
 		for _, f := range p.rule.get(part).all() {
 			if lost := lostIn(f.value.str(), labelsNamed, has); len(lost) > 0 {
 				at := labelsNamed.FindStringIndex(f.value.str())
-				p.reportText(f.value, at[0], at[1], fmt.Sprintf("%s names %s, and the alert has %s: whoever is woken reads nothing there", f.key, strings.Join(lost, ", "), kept), "group the expression by it too, or take it out of the text")
+				p.reportText(f.value, at[0], at[1],
+					fmt.Sprintf("%s names %s, and the alert has %s: whoever is woken reads nothing there", f.key,
+						strings.Join(lost, ", "), kept), "group the expression by it too, or take it out of the text")
 				return
 			}
 		}
@@ -113,13 +121,15 @@ func lostIn(text string, named *regexp.Regexp, has labelSet) []string {
 // count, so that the comparison never holds.
 func checkCountIsZero(p *pass) {
 	p.comparisons(func(c comparison) {
-		never := c.limit == 0 && (c.op == parser.EQLC || c.op == parser.LTE) || c.limit > 0 && c.limit <= 1 && c.op == parser.LSS || c.limit > 0 && c.limit < 1 && c.op == parser.LTE
+		never := c.limit == 0 && (c.op == parser.EQLC || c.op == parser.LTE) || c.limit > 0 && c.limit <= 1 &&
+			c.op == parser.LSS || c.limit > 0 && c.limit < 1 && c.op == parser.LTE
 		if !never {
 			return
 		}
 		switch n := unparen(c.expr).(type) {
 		case *parser.AggregateExpr:
-			if n.Op != parser.COUNT || slices.ContainsFunc(alternatives(n.Expr), func(*parser.BinaryExpr) bool { return true }) {
+			if n.Op != parser.COUNT || slices.ContainsFunc(alternatives(n.Expr),
+				func(*parser.BinaryExpr) bool { return true }) {
 				return
 			}
 		case *parser.Call:
@@ -129,7 +139,8 @@ func checkCountIsZero(p *pass) {
 		default:
 			return
 		}
-		p.report(c.at, "where there is nothing to count there is no result, not 0: this never holds", advice("write absent(…), or (… or vector(0)) before the comparison"))
+		p.report(c.at, "where there is nothing to count there is no result, not 0: this never holds",
+			advice("write absent(…), or (… or vector(0)) before the comparison"))
 	})
 }
 
@@ -141,13 +152,15 @@ var states = []string{"up", "vllm:healthy_pods_total", "vllm:engine_sleep_state"
 func checkCountOfStates(p *pass) {
 	p.walk(func(n parser.Node, _ []parser.Node) {
 		a, ok := n.(*parser.AggregateExpr)
-		if !ok || a.Op != parser.COUNT || !p.says("healthy", "available", "alive", "running", "ready", " up", "active") {
+		if !ok || a.Op != parser.COUNT || !p.says("healthy", "available", "alive", "running", "ready", " up",
+			"active") {
 			return
 		}
 		v, ok := unparen(a.Expr).(*parser.VectorSelector)
 		if name, _ := vllm.Canonical(nameOfOrNone(v)); ok && slices.Contains(states, name) {
 			at := a.PositionRange()
-			p.report(at, "count counts the series of those that are down too", suggestion{"write sum", []edit{{p.node, int(at.Start), int(at.Start) + len("count"), "sum"}}})
+			p.report(at, "count counts the series of those that are down too",
+				suggestion{"write sum", []edit{{p.node, int(at.Start), int(at.Start) + len("count"), "sum"}}})
 		}
 	})
 }
@@ -172,7 +185,9 @@ func alternatives(n parser.Node) []*parser.BinaryExpr {
 }
 
 // work are counters of what is done, which stand still where nobody asks.
-var work = []string{"vllm:generation_tokens_total", "vllm:prompt_tokens_total", "vllm:request_success_total", "vllm:iteration_tokens_total_sum", "vllm:avg_generation_throughput_toks_per_s", "vllm:avg_prompt_throughput_toks_per_s"}
+var work = []string{"vllm:generation_tokens_total", "vllm:prompt_tokens_total", "vllm:request_success_total",
+	"vllm:iteration_tokens_total_sum", "vllm:avg_generation_throughput_toks_per_s",
+	"vllm:avg_prompt_throughput_toks_per_s"}
 
 // checkFiresWhenIdle finds alerts on low throughput that nothing limits to times with
 // requests.
@@ -194,7 +209,8 @@ func checkFiresWhenIdle(p *pass) {
 		}
 		name, _ := vllm.Canonical(nameOf(all[0]))
 		if slices.Contains(work, name) {
-			p.report(c.at, "nothing is done where nobody asks: this fires at night, and on every idle server", advice("add: and on (instance) vllm:num_requests_running > 0, grouped as the left side is"))
+			p.report(c.at, "nothing is done where nobody asks: this fires at night, and on every idle server",
+				advice("add: and on (instance) vllm:num_requests_running > 0, grouped as the left side is"))
 		}
 	})
 }

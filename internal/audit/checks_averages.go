@@ -12,7 +12,8 @@ import (
 // averages calls fn with every average over series, and not over time.
 func (p *pass) averages(fn func(a *parser.AggregateExpr, path []parser.Node)) {
 	p.walk(func(n parser.Node, path []parser.Node) {
-		if a, ok := n.(*parser.AggregateExpr); ok && a.Op == parser.AVG && !p.opaque(a.PosRange.Start, a.Expr.PositionRange().Start) {
+		if a, ok := n.(*parser.AggregateExpr); ok && a.Op == parser.AVG && !p.opaque(a.PosRange.Start,
+			a.Expr.PositionRange().Start) {
 			fn(a, path)
 		}
 	})
@@ -23,10 +24,12 @@ func (p *pass) averages(fn func(a *parser.AggregateExpr, path []parser.Node)) {
 func checkAverageOfMeans(p *pass) {
 	p.averages(func(a *parser.AggregateExpr, path []parser.Node) {
 		b := p.meanIn(a.Expr)
-		if b == nil || !a.Without && slices.ContainsFunc(a.Grouping, isTargetLabel) || slices.ContainsFunc(selectors(b), p.pinnedTarget) {
+		if b == nil || !a.Without && slices.ContainsFunc(a.Grouping, isTargetLabel) || slices.ContainsFunc(selectors(b),
+			p.pinnedTarget) {
 			return
 		}
-		p.report(a.PositionRange(), "the mean of the replicas' means: one that serves a request an hour weighs as much as one that serves ten a second", p.sumOverSum(a, b, path))
+		p.report(a.PositionRange(),
+			"the mean of the replicas' means: one that serves a request an hour weighs as much as one that serves ten a second", p.sumOverSum(a, b, path))
 	})
 }
 
@@ -39,7 +42,8 @@ func (p *pass) meanIn(e parser.Expr) *parser.BinaryExpr {
 			return nil
 		}
 		l, r := selectors(n.LHS), selectors(n.RHS)
-		if len(l) != 1 || len(r) != 1 || !p.ratedBy(n, l[0], rates...) || !p.ratedBy(n, r[0], rates...) || !counts(nameOf(l[0])) || !counts(nameOf(r[0])) {
+		if len(l) != 1 || len(r) != 1 || !p.ratedBy(n, l[0], rates...) || !p.ratedBy(n, r[0], rates...) ||
+			!counts(nameOf(l[0])) || !counts(nameOf(r[0])) {
 			return nil
 		}
 		return n
@@ -61,13 +65,15 @@ func counts(name string) bool {
 	if class, _ := classOf(name); class != unknownClass {
 		return class.cumulative()
 	}
-	return slices.ContainsFunc([]string{"_total", "_sum", "_count"}, func(s string) bool { return strings.HasSuffix(name, s) })
+	return slices.ContainsFunc([]string{"_total", "_sum", "_count"},
+		func(s string) bool { return strings.HasSuffix(name, s) })
 }
 
 // sumOverSum is the repair of an average over rate(x) / rate(y): the sums are divided.
 func (p *pass) sumOverSum(a *parser.AggregateExpr, b *parser.BinaryExpr, path []parser.Node) suggestion {
 	const words = "divide the sums: sum(rate(…)) / sum(rate(…))"
-	if a.Without || unparen(a.Expr) != parser.Expr(b) || plainSelector(b.LHS) == nil || plainSelector(b.RHS) == nil || len(b.VectorMatching.MatchingLabels) > 0 {
+	if a.Without || unparen(a.Expr) != parser.Expr(b) || plainSelector(b.LHS) == nil || plainSelector(b.RHS) == nil ||
+		len(b.VectorMatching.MatchingLabels) > 0 {
 		return advice(words)
 	}
 	by := "sum("
@@ -82,7 +88,8 @@ func (p *pass) sumOverSum(a *parser.AggregateExpr, b *parser.BinaryExpr, path []
 }
 
 // partLabels divide what one server counts into parts.
-var partLabels = []string{"finished_reason", "source", "reason", "position", "transfer_type", "status", "handler", "method", "stage", "outcome"}
+var partLabels = []string{"finished_reason", "source", "reason", "position", "transfer_type", "status", "handler",
+	"method", "stage", "outcome"}
 
 // checkAverageOfParts finds averages over the parts of a count: by finished_reason or by
 // status, the average has no meaning.
@@ -97,14 +104,16 @@ func checkAverageOfParts(p *pass) {
 			return
 		}
 		for _, part := range family.Labels {
-			if !slices.Contains(partLabels, part) || slices.Contains(a.Grouping, part) || slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool {
-				return m.Name == part && m.Type == labels.MatchEqual
-			}) {
+			if !slices.Contains(partLabels, part) || slices.Contains(a.Grouping, part) ||
+				slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool {
+					return m.Name == part && m.Type == labels.MatchEqual
+				}) {
 				continue
 			}
 			at := a.PositionRange()
 			p.report(at, fmt.Sprintf("%s is counted by %s: the average over its parts is a fraction of what a server does", nameOf(v), part),
-				suggestion{"write sum, or keep " + part, []edit{{p.node, int(at.Start), int(at.Start) + len("avg"), "sum"}}})
+				suggestion{"write sum, or keep " + part, []edit{{p.node, int(at.Start), int(at.Start) + len("avg"),
+					"sum"}}})
 			return
 		}
 	})
@@ -137,7 +146,8 @@ func checkComparisonAsShare(p *pass) {
 			end := int(op[0].Pos) + len(op[0].Val)
 			fix = suggestion{"write " + op[0].Val + " bool", []edit{{p.node, end, end, " bool"}}}
 		}
-		p.report(c.PositionRange(), "a comparison keeps the values for which it holds and drops the others: the average is no share of time or of servers", fix)
+		p.report(c.PositionRange(),
+			"a comparison keeps the values for which it holds and drops the others: the average is no share of time or of servers", fix)
 	})
 }
 
@@ -156,7 +166,9 @@ func checkSumOverTime(p *pass) {
 		at := c.PositionRange()
 		switch class, family := classOf(nameOf(v)); {
 		case class == gauge && family.Engine != "":
-			p.report(at, "samples are added up: scraped twice as often, the number is twice as large", suggestion{"write avg_over_time", []edit{{p.node, int(at.Start), int(at.Start) + len(c.Func.Name), "avg_over_time"}}})
+			p.report(at, "samples are added up: scraped twice as often, the number is twice as large",
+				suggestion{"write avg_over_time", []edit{{p.node, int(at.Start), int(at.Start) + len(c.Func.Name),
+					"avg_over_time"}}})
 		case class.cumulative() && family.Engine != "":
 			p.report(at, nameOf(v)+" is a counter, and each of its samples holds all before it: added up they mean nothing", suggestion{"write increase", []edit{{p.node, int(at.Start), int(at.Start) + len(c.Func.Name), "increase"}}})
 		}

@@ -52,10 +52,12 @@ func (p *pass) disjoint() {
 		l, r := fixed(b.LHS), fixed(b.RHS)
 		for _, label := range slices.Sorted(maps.Keys(l)) {
 			other, both := r[label]
-			if !both || l[label] == other || slices.Contains(b.VectorMatching.MatchingLabels, label) != b.VectorMatching.On {
+			if !both || l[label] == other || slices.Contains(b.VectorMatching.MatchingLabels,
+				label) != b.VectorMatching.On {
 				continue
 			}
-			p.report(b.PositionRange(), fmt.Sprintf("the left side has %s=%q, the right side %q: no pair matches, and the result is always empty", label, l[label], other),
+			p.report(b.PositionRange(),
+				fmt.Sprintf("the left side has %s=%q, the right side %q: no pair matches, and the result is always empty", label, l[label], other),
 				advice(fmt.Sprintf("match with ignoring (%s), or aggregate both sides without it", label)))
 			return
 		}
@@ -69,7 +71,8 @@ func fixed(e parser.Expr) map[string]string {
 	case *parser.VectorSelector:
 		out := map[string]string{}
 		for _, m := range n.LabelMatchers {
-			if m.Type == labels.MatchEqual && m.Name != labels.MetricName && m.Value != "" && !strings.ContainsAny(m.Value, "$[") {
+			if m.Type == labels.MatchEqual && m.Name != labels.MetricName && m.Value != "" &&
+				!strings.ContainsAny(m.Value, "$[") {
 				out[m.Name] = m.Value
 			}
 		}
@@ -283,8 +286,10 @@ func checkStepsAsTokens(p *pass) {
 // finishedCounts are the histograms that are observed once for every finished request:
 // their _count and request_success_total count the same (vllm/v1/metrics/loggers.py).
 var finishedCounts = []string{
-	"vllm:e2e_request_latency_seconds_count", "vllm:request_queue_time_seconds_count", "vllm:request_inference_time_seconds_count",
-	"vllm:request_prefill_time_seconds_count", "vllm:request_decode_time_seconds_count", "vllm:request_prompt_tokens_count",
+	"vllm:e2e_request_latency_seconds_count", "vllm:request_queue_time_seconds_count",
+	"vllm:request_inference_time_seconds_count",
+	"vllm:request_prefill_time_seconds_count", "vllm:request_decode_time_seconds_count",
+	"vllm:request_prompt_tokens_count",
 	"vllm:request_generation_tokens_count", "vllm:request_params_n_count", "vllm:request_params_max_tokens_count",
 	"vllm:request_max_num_generation_tokens_count",
 }
@@ -299,25 +304,30 @@ func checkAvailability(p *pass) {
 		}
 		l, lv := canonicalOf(b.LHS)
 		r, rv := canonicalOf(b.RHS)
-		if l == finished && wholly(lv) && slices.Contains(finishedCounts, r) || r == finished && wholly(rv) && slices.Contains(finishedCounts, l) {
+		if l == finished && wholly(lv) && slices.Contains(finishedCounts, r) || r == finished && wholly(rv) &&
+			slices.Contains(finishedCounts, l) {
 			constant := "the quotient is always 1"
 			if b.Op == parser.SUB {
 				constant = "the difference is always 0"
 			}
-			p.reportAs(catalog.Page, b.PositionRange(), "both sides count the finished requests, failed ones among them: "+constant+", whatever fails (vllm-project/vllm#9346)", fix)
+			p.reportAs(catalog.Page, b.PositionRange(),
+				"both sides count the finished requests, failed ones among them: "+constant+", whatever fails (vllm-project/vllm#9346)", fix)
 			return
 		}
-		if b.Op != parser.DIV || l != finished || r != l && r != "http_requests_total" && !slices.Contains(finishedCounts, r) && r != "vllm:time_to_first_token_seconds_count" {
+		if b.Op != parser.DIV || l != finished || r != l && r != "http_requests_total" &&
+			!slices.Contains(finishedCounts, r) && r != "vllm:time_to_first_token_seconds_count" {
 			return
 		}
 		switch reasons := reasonsOf(lv); {
 		case slices.Equal(reasons, []string{"abort"}): // a share of aborts, which is another fault
 			return
-		case len(reasons) > 0 && slices.Contains(reasons, "error") != (slices.Contains(reasons, "stop") && slices.Contains(reasons, "length")):
+		case len(reasons) > 0 && slices.Contains(reasons, "error") != (slices.Contains(reasons, "stop") &&
+			slices.Contains(reasons, "length")):
 		case !p.says("availab", "error", "success rate", "slo"):
 			return
 		}
-		p.report(b.PositionRange(), "request_success_total counts finished requests, failed ones among them, and misses those that were refused, that failed before the engine or that clients left (vllm-project/vllm#9346, #31503)", fix)
+		p.report(b.PositionRange(),
+			"request_success_total counts finished requests, failed ones among them, and misses those that were refused, that failed before the engine or that clients left (vllm-project/vllm#9346, #31503)", fix)
 	})
 }
 
@@ -328,7 +338,8 @@ func wholly(v *parser.VectorSelector) bool { return reasonsOf(v) == nil }
 func reasonsOf(v *parser.VectorSelector) []string {
 	for _, m := range v.LabelMatchers {
 		if m.Name == "finished_reason" {
-			return slices.DeleteFunc([]string{"stop", "length", "abort", "error", "repetition"}, func(r string) bool { return !m.Matches(r) })
+			return slices.DeleteFunc([]string{"stop", "length", "abort", "error", "repetition"},
+				func(r string) bool { return !m.Matches(r) })
 		}
 	}
 	return nil
@@ -348,8 +359,10 @@ func checkTotalAndSuccess(p *pass) {
 		if q.role != panelRole || q.tree == nil || panelPath(q.path) != panelPath(p.path) {
 			continue
 		}
-		if other, ov := canonicalOf(q.tree); other == "vllm:request_success_total" && wholly(ov) && legendSays(q, "success", "succe", "complet") {
-			p.report(v.PositionRange(), nameOf(v)+" counts the finished requests, as "+nameOf(ov)+" beside it does: failed ones are in both, refused ones in neither (vllm-project/vllm#9346)",
+		if other, ov := canonicalOf(q.tree); other == "vllm:request_success_total" && wholly(ov) && legendSays(q,
+			"success", "succe", "complet") {
+			p.report(v.PositionRange(),
+				nameOf(v)+" counts the finished requests, as "+nameOf(ov)+" beside it does: failed ones are in both, refused ones in neither (vllm-project/vllm#9346)",
 				advice("count what comes in at the gateway, or with http_requests_total"))
 			return
 		}
@@ -376,7 +389,9 @@ func checkPartOverPart(p *pass) {
 		}
 		l, _ := canonicalOf(b.LHS)
 		if r, _ := canonicalOf(b.RHS); l == "DCGM_FI_DEV_FB_USED" && r == "DCGM_FI_DEV_FB_FREE" {
-			p.report(b.PositionRange(), "used divided by free is no share of the whole: 0.9 is 47 % full, and it has no upper bound", advice("divide by their sum: DCGM_FI_DEV_FB_USED / (DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE)"))
+			p.report(b.PositionRange(),
+				"used divided by free is no share of the whole: 0.9 is 47 % full, and it has no upper bound",
+				advice("divide by their sum: DCGM_FI_DEV_FB_USED / (DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE)"))
 		}
 	})
 }
@@ -386,8 +401,10 @@ var otherWords = []struct {
 	metric     string
 	own, other []string
 }{
-	{"vllm:prompt_tokens_total", []string{"prompt", "input", "prefill", "total", "all"}, []string{"generat", "output", "completion", "decode"}},
-	{"vllm:generation_tokens_total", []string{"generat", "output", "completion", "decode", "total", "all"}, []string{"prompt", "input", "prefill"}},
+	{"vllm:prompt_tokens_total", []string{"prompt", "input", "prefill", "total", "all"},
+		[]string{"generat", "output", "completion", "decode"}},
+	{"vllm:generation_tokens_total", []string{"generat", "output", "completion", "decode", "total", "all"},
+		[]string{"prompt", "input", "prefill"}},
 }
 
 // checkOtherQuantity finds legends that name generated tokens where the query counts
@@ -403,7 +420,8 @@ func checkOtherQuantity(p *pass) {
 	}
 	for _, o := range otherWords {
 		if name == o.metric && has(o.other) && !has(o.own) {
-			p.report(v.PositionRange(), fmt.Sprintf("the legend says %q, and the query counts something else: %s", p.panel.legend, nameOf(v)), advice("correct the one or the other"))
+			p.report(v.PositionRange(), fmt.Sprintf("the legend says %q, and the query counts something else: %s",
+				p.panel.legend, nameOf(v)), advice("correct the one or the other"))
 		}
 	}
 }

@@ -176,8 +176,10 @@ func checkAverageOfPercentiles(p *pass) {
 // identifying are words of labels that tell one server, and so mostly one model, from
 // another; ofMany are those of labels that tell apart groups of servers.
 var (
-	identifying = []string{"instance", "pod", "host", "hostname", "node", "server", "replica", "worker", "target", "container", "job", "service", "deployment", "app", "application", "release", "isvc", "inferenceservice"}
-	ofMany      = []string{"version", "type", "group", "pool", "tier", "class", "namespace", "role", "component", "phase", "stage", "kind", "zone", "region"}
+	identifying = []string{"instance", "pod", "host", "hostname", "node", "server", "replica", "worker", "target",
+		"container", "job", "service", "deployment", "app", "application", "release", "isvc", "inferenceservice"}
+	ofMany = []string{"version", "type", "group", "pool", "tier", "class", "namespace", "role", "component",
+		"phase", "stage", "kind", "zone", "region"}
 )
 
 // isServerLabel reports whether a label tells servers or models apart, by its words:
@@ -338,7 +340,10 @@ func checkEngineLabel(p *pass) {
 		switch n := n.(type) {
 		case *parser.AggregateExpr:
 			if n.Without || !slices.Contains(n.Grouping, "engine") || slices.ContainsFunc(n.Grouping, isTargetLabel) ||
-				!slices.ContainsFunc(selectors(n), func(v *parser.VectorSelector) bool { return hasEngine(v) && !p.pinnedTarget(v) }) {
+				!slices.ContainsFunc(selectors(n), func(v *parser.VectorSelector) bool {
+					return hasEngine(v) &&
+						!p.pinnedTarget(v)
+				}) {
 				return
 			}
 			fix := advice("group by instance too")
@@ -410,7 +415,8 @@ func checkDeltaOnCounter(p *pass) {
 			if to := instead[c.Func.Name]; to != "" {
 				fix = suggestion{"write " + to, []edit{{p.node, int(at.Start), int(at.Start) + len(c.Func.Name), to}}}
 			}
-			p.report(at, fmt.Sprintf("%s is a counter: %s takes a restart for a fall as deep as all that was counted", nameOf(v), c.Func.Name), fix)
+			p.report(at, fmt.Sprintf("%s is a counter: %s takes a restart for a fall as deep as all that was counted",
+				nameOf(v), c.Func.Name), fix)
 			return
 		}
 	})
@@ -419,7 +425,8 @@ func checkDeltaOnCounter(p *pass) {
 // harmless are the functions in which a counter's absolute value does not
 // matter.
 var harmless = append([]string{
-	"absent", "absent_over_time", "present_over_time", "count_over_time", "sum_over_time", "resets", "changes", "timestamp", "delta", "idelta", "deriv", "last_over_time", "first_over_time", "info",
+	"absent", "absent_over_time", "present_over_time", "count_over_time", "sum_over_time", "resets", "changes",
+	"timestamp", "delta", "idelta", "deriv", "last_over_time", "first_over_time", "info",
 }, rates...)
 
 func checkRawCounter(p *pass) {
@@ -433,7 +440,8 @@ func checkRawCounter(p *pass) {
 		}
 		name := nameOf(v)
 		class, family := classOf(name)
-		if !class.cumulative() || under(path, harmless...) || isCount(path) || ownPast(path, v) || presence(path, v) || under(path, "histogram_quantile") || family.Engine == "" && class != counter {
+		if !class.cumulative() || under(path, harmless...) || isCount(path) || ownPast(path, v) || presence(path, v) ||
+			under(path, "histogram_quantile") || family.Engine == "" && class != counter {
 			return
 		}
 		switch {

@@ -34,7 +34,8 @@ func checkSyntax(p *pass) {
 		p.reportAs(catalog.Info, at, "not PromQL with the variables filled in: "+text, advice("check the query in the dashboard; this one was not judged"))
 		return
 	}
-	if name, ok := strings.CutPrefix(text, "unknown function with name "); ok && metricsQL.MatchString(strings.Trim(name, `"`)) {
+	if name, ok := strings.CutPrefix(text, "unknown function with name "); ok &&
+		metricsQL.MatchString(strings.Trim(name, `"`)) {
 		p.reportAs(catalog.Info, at, "a function of VictoriaMetrics' MetricsQL, which Prometheus does not have",
 			advice("nothing, if VictoriaMetrics answers; this query was not judged"))
 		return
@@ -111,7 +112,9 @@ func checkUnknownMetric(p *pass) {
 			return
 		}
 		if strings.HasPrefix(name, "vllm_") {
-			p.reportAs(catalog.Info, v.PositionRange(), "no release of vLLM has "+name+"; its own names begin with vllm:", advice(joined(words, "check that another program exposes it")))
+			p.reportAs(catalog.Info, v.PositionRange(),
+				"no release of vLLM has "+name+"; its own names begin with vllm:",
+				advice(joined(words, "check that another program exposes it")))
 			return
 		}
 		if rest, _ := vllm.Canonical(name); looksRecorded(rest) {
@@ -123,7 +126,8 @@ func checkUnknownMetric(p *pass) {
 			p.report(v.PositionRange(), why, suggestion{"write " + better, p.rename(v, better)})
 			return
 		}
-		p.report(v.PositionRange(), why, advice(otherwise(words, "look at the server's /metrics for the name that it has")))
+		p.report(v.PositionRange(), why, advice(otherwise(words,
+			"look at the server's /metrics for the name that it has")))
 	})
 }
 
@@ -139,7 +143,8 @@ func joined(a, b string) string {
 func looksRecorded(canonical string) bool {
 	last := canonical[strings.LastIndexByte(canonical, '_')+1:]
 	last = strings.TrimPrefix(last, "rate")
-	duration := len(last) > 1 && strings.ContainsAny(last[len(last)-1:], "smhd") && strings.Trim(last[:len(last)-1], "0123456789") == ""
+	duration := len(last) > 1 && strings.ContainsAny(last[len(last)-1:], "smhd") && strings.Trim(last[:len(last)-1],
+		"0123456789") == ""
 	quantile := len(last) > 2 && last[0] == 'p' && strings.Trim(last[1:], "0123456789") == ""
 	return strings.Count(canonical, ":") > 1 || duration || quantile
 }
@@ -260,7 +265,9 @@ func checkNotExposed(p *pass) {
 		case n.Needs != "":
 			p.reportAs(catalog.Info, at, "it is there only with "+n.Needs, advice("switch it on, or take the query out"))
 		case p.surface.generation() == "V0" && vllm.OnlyV1(&n) || p.surface.generation() == "V1" && vllm.OnlyV0(&n):
-			p.report(at, fmt.Sprintf("the %s engine, which is served (%s), does not have it: only %s does", p.surface.generation(), p.surface.Source, map[string]string{"V0": "V1", "V1": "V0"}[p.surface.generation()]), advice(otherwise(n.Instead, "take the query out")))
+			p.report(at, fmt.Sprintf("the %s engine, which is served (%s), does not have it: only %s does",
+				p.surface.generation(), p.surface.Source, map[string]string{"V0": "V1",
+					"V1": "V0"}[p.surface.generation()]), advice(otherwise(n.Instead, "take the query out")))
 		case !n.Released(p.surface.release()):
 			p.report(at, fmt.Sprintf("it came with vLLM %s; the servers at hand (%s) are %s", n.Since, p.surface.Source, otherwise(engines[0].Version, "older")), advice("upgrade, or take the query out"))
 		default:
@@ -279,7 +286,9 @@ func (p *pass) routers(v *parser.VectorSelector, name string, f engine.Family) {
 	if better != "" {
 		words = "the engine's own is " + better
 	}
-	p.report(v.PositionRange(), "no engine exposes "+name+": the router of vLLM's production-stack has it, and nothing here speaks of a router", advice(otherwise(words, "take the query out")))
+	p.report(v.PositionRange(),
+		"no engine exposes "+name+": the router of vLLM's production-stack has it, and nothing here speaks of a router",
+		advice(otherwise(words, "take the query out")))
 }
 
 // selectsRouter reports whether a selector names a router, as {job="vllm-router"} does.
@@ -297,10 +306,12 @@ func checkHistogramName(p *pass) {
 		}
 		name := nameOf(v)
 		class, family := classOf(name)
-		if class != bareHistogram || p.records[name] != nil || p.surface.Exposes(name) || isRouters(family) && !p.router {
+		if class != bareHistogram || p.records[name] != nil || p.surface.Exposes(name) || isRouters(family) &&
+			!p.router {
 			return
 		}
-		if under(path, "histogram_avg", "histogram_count", "histogram_sum", "histogram_fraction") && p.surface.Live && !p.surface.Whole {
+		if under(path, "histogram_avg", "histogram_count", "histogram_sum", "histogram_fraction") && p.surface.Live &&
+			!p.surface.Whole {
 			return // of native histograms, where a store makes them
 		}
 		why := name + " is a histogram: only " + name + "_bucket, _sum and _count exist"

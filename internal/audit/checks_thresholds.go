@@ -52,7 +52,8 @@ func (p *pass) comparisons(fn func(c comparison)) {
 // isGuard reports whether a comparison only takes out NaN, or what is idle, as
 // (… > -Inf) or vector(0) does: it decides nothing by itself.
 func (p *pass) isGuard(c comparison, path []parser.Node) bool {
-	decides := p.role == alertRole && !slices.ContainsFunc(path, func(n parser.Node) bool { _, parens := n.(*parser.ParenExpr); return !parens })
+	decides := p.role == alertRole && !slices.ContainsFunc(path,
+		func(n parser.Node) bool { _, parens := n.(*parser.ParenExpr); return !parens })
 	return math.IsInf(c.limit, -1) || !decides && c.limit == 0 && (c.op == parser.GTE || c.op == parser.GTR)
 }
 
@@ -64,8 +65,10 @@ func checkImpossible(p *pass) {
 			return
 		}
 		top := 1.0
-		if v, ok := value(c.expr).(*parser.VectorSelector); ok && (nameOf(v) == "ALERTS" || nameOf(v) == "up") && (c.op == parser.GTR && c.limit >= 1 || c.op == parser.GTE && c.limit > 1) {
-			p.report(c.at, nameOf(v)+" is never above 1: it says whether, not how many", advice("count the series: count("+p.text(v)+")"))
+		if v, ok := value(c.expr).(*parser.VectorSelector); ok && (nameOf(v) == "ALERTS" || nameOf(v) == "up") &&
+			(c.op == parser.GTR && c.limit >= 1 || c.op == parser.GTE && c.limit > 1) {
+			p.report(c.at, nameOf(v)+" is never above 1: it says whether, not how many",
+				advice("count the series: count("+p.text(v)+")"))
 			return
 		}
 		switch unitOf(c.expr) {
@@ -227,11 +230,13 @@ func checkUnit(p *pass) {
 		if n := p.panel.unitNode; n != nil {
 			fix.edits = []edit{{n, 0, len(n.value), to}}
 		}
-		p.reportUnit(fmt.Sprintf("the values are %s and the panel's unit is %s: off by a factor of %s", described(is), described(shown), times(is)), fix)
+		p.reportUnit(fmt.Sprintf("the values are %s and the panel's unit is %s: off by a factor of %s", described(is),
+			described(shown), times(is)), fix)
 	case !ok && is == seconds && p.mentionsMilliseconds():
 		p.reportUnit("the panel says milliseconds and the values are seconds", advice("set the unit to s, or multiply by 1000"))
 	case !ok && p.panel.unit == "" && is == ratio && strings.ContainsAny(p.panel.title+p.panel.legend, "%"):
-		p.reportUnit("the panel says percent and the values are ratios from 0 to 1", advice("set the unit to percentunit, or multiply by 100"))
+		p.reportUnit("the panel says percent and the values are ratios from 0 to 1",
+			advice("set the unit to percentunit, or multiply by 100"))
 	}
 }
 
@@ -257,13 +262,16 @@ func (p *pass) unitOfText(is unit) {
 		}
 		switch is {
 		case ratio:
-			wrong(asPercent, "the value is a ratio from 0 to 1: 90 % is written as 0.9%", "write {{ $value | humanizePercentage }}")
+			wrong(asPercent, "the value is a ratio from 0 to 1: 90 % is written as 0.9%",
+				"write {{ $value | humanizePercentage }}")
 		case percent:
-			wrong(asPercentage, "the value is percent from 0 to 100, and humanizePercentage multiplies by 100", "write {{ $value | humanize }}%")
+			wrong(asPercentage, "the value is percent from 0 to 100, and humanizePercentage multiplies by 100",
+				"write {{ $value | humanize }}%")
 		case seconds:
 			wrong(asMilliseconds, "the value is seconds", "write {{ $value | humanizeDuration }}")
 		case milliseconds:
-			wrong(asDuration, "the value is milliseconds, and humanizeDuration takes seconds", "write {{ $value | humanize }}ms")
+			wrong(asDuration, "the value is milliseconds, and humanizeDuration takes seconds",
+				"write {{ $value | humanize }}ms")
 		}
 	}
 }

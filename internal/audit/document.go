@@ -420,7 +420,8 @@ func variablesOf(n *node) map[string]variable {
 		if list := root.at("templating", "list"); list != nil {
 			for _, v := range list.items {
 				name := v.get("name").str()
-				out[name] = variable{name: name, multi: v.get("multi").scalar() == "true" || v.get("includeAll").scalar() == "true"}
+				out[name] = variable{name: name, multi: v.get("multi").scalar() == "true" ||
+					v.get("includeAll").scalar() == "true"}
 				if v.get("type").str() == "datasource" {
 					out[name] = variable{name: name, plugin: v.get("query").str()}
 				}
@@ -498,7 +499,8 @@ func panelOf(n *node) *panelContext {
 	if n.get("targets") == nil || n.get("targets").kind != list {
 		return nil
 	}
-	p := &panelContext{title: n.get("title").str(), kind: n.get("type").str(), unitNode: n.at("fieldConfig", "defaults", "unit"), datasource: n.get("datasource")}
+	p := &panelContext{title: n.get("title").str(), kind: n.get("type").str(),
+		unitNode: n.at("fieldConfig", "defaults", "unit"), datasource: n.get("datasource")}
 	if p.unitNode == nil { // the graph panel of old
 		if axes := n.get("yaxes"); axes != nil && len(axes.items) > 0 {
 			p.unitNode = axes.items[0].get("format")
@@ -531,28 +533,33 @@ func isOther(source *node, vars map[string]variable) bool {
 }
 
 // otherLanguages are the datasources that are told by name alone.
-var otherLanguages = []string{"loki", "tempo", "elasticsearch", "opensearch", "influxdb", "cloudwatch", "graphite", "clickhouse", "__expr__"}
+var otherLanguages = []string{"loki", "tempo", "elasticsearch", "opensearch", "influxdb", "cloudwatch", "graphite",
+	"clickhouse", "__expr__"}
 
 // isOtherPlugin reports whether a plugin's queries are no PromQL. "datasource" stands
 // for mixed ones, whose queries name their own.
 func isOtherPlugin(plugin string) bool {
-	return !strings.Contains(plugin, "prometheus") && plugin != "victoriametrics-metrics-datasource" && plugin != "datasource" && !strings.HasPrefix(plugin, "$")
+	return !strings.Contains(plugin, "prometheus") && plugin != "victoriametrics-metrics-datasource" &&
+		plugin != "datasource" && !strings.HasPrefix(plugin, "$")
 }
 
 // isOtherQuery reports whether a node is a query of Grafana's schema v2 in another
 // language: {"kind": "loki"}, and later {"kind": "DataQuery", "group": "loki"}.
 func isOtherQuery(n *node) bool {
 	kind := n.get("kind").str()
-	return slices.Contains(otherLanguages, kind) || kind == "DataQuery" && n.get("group").str() != "" && isOtherPlugin(n.get("group").str())
+	return slices.Contains(otherLanguages, kind) || kind == "DataQuery" && n.get("group").str() != "" &&
+		isOtherPlugin(n.get("group").str())
 }
 
 // holdsBoard reports whether a field is a dashboard written into a string, as in the
 // objects of Grafana's operator and in the values of charts.
 func holdsBoard(f field) bool {
-	if f.value.kind != text || f.key != "json" && !strings.HasSuffix(f.key, ".json") || !strings.HasPrefix(strings.TrimSpace(f.value.value), "{") {
+	if f.value.kind != text || f.key != "json" && !strings.HasSuffix(f.key, ".json") ||
+		!strings.HasPrefix(strings.TrimSpace(f.value.value), "{") {
 		return false
 	}
-	return slices.ContainsFunc([]string{`"panels"`, `"rows"`, `"elements"`}, func(key string) bool { return strings.Contains(f.value.value, key) })
+	return slices.ContainsFunc([]string{`"panels"`, `"rows"`, `"elements"`},
+		func(key string) bool { return strings.Contains(f.value.value, key) })
 }
 
 // target adds the query that a node holds, if it holds one.

@@ -61,15 +61,18 @@ func (r *Report) SARIF(w io.Writer) error {
 	}
 	rules, results := []rule{}, []result{}
 	for _, c := range checks {
-		rules = append(rules, rule{c.ID, message{c.Doc}, documentation + "#the-checks", map[string]string{"level": sarifLevels[c.Severity]}})
+		rules = append(rules, rule{c.ID, message{c.Doc}, documentation + "#the-checks",
+			map[string]string{"level": sarifLevels[c.Severity]}})
 	}
 	for _, f := range r.Findings {
-		place := physical{Artifact: map[string]string{"uri": (&url.URL{Path: strings.ReplaceAll(f.File, `\`, "/")}).String()}}
+		place := physical{Artifact: map[string]string{"uri": (&url.URL{Path: strings.ReplaceAll(f.File, `\`,
+			"/")}).String()}}
 		if f.Line > 0 {
 			place.Region = &region{f.Line, max(f.Column, 1), message{f.Fragment}}
 		}
 		results = append(results, result{
-			Rule: f.Check, Index: slices.IndexFunc(checks, func(c Check) bool { return c.ID == f.Check }), Level: sarifLevels[f.Severity],
+			Rule: f.Check, Index: slices.IndexFunc(checks, func(c Check) bool { return c.ID == f.Check }),
+			Level:        sarifLevels[f.Severity],
 			Message:      message{sentence(f.Why) + " " + sentence(f.Fix)},
 			Locations:    []location{{place, []map[string]string{{"fullyQualifiedName": f.Where}}}},
 			Fingerprints: map[string]string{"sixty/v1": f.fingerprint()},
@@ -82,7 +85,8 @@ func (r *Report) SARIF(w io.Writer) error {
 	return render.JSON(w, map[string]any{
 		"version": "2.1.0", "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
 		"runs": []any{map[string]any{
-			"tool":        map[string]any{"driver": map[string]any{"name": "sixty audit", "version": version.This().Version, "informationUri": documentation, "rules": rules}},
+			"tool": map[string]any{"driver": map[string]any{"name": "sixty audit",
+				"version": version.This().Version, "informationUri": documentation, "rules": rules}},
 			"invocations": []invocation{done}, "columnKind": "unicodeCodePoints", "results": results,
 		}},
 	})
@@ -140,7 +144,8 @@ func (r *Report) JUnit(w io.Writer, least catalog.Severity) error {
 				continue
 			}
 			c := junitCase{Name: render.Clean(f.Check + ": " + f.Where), Class: s.Name, File: s.Name, Line: f.Line}
-			text := render.Clean(fmt.Sprintf("%s:%d:%d: %s: %s %s Fix: %s", f.File, f.Line, f.Column, f.Severity, f.Fragment, sentence(f.Why), sentence(f.Fix)))
+			text := render.Clean(fmt.Sprintf("%s:%d:%d: %s: %s %s Fix: %s", f.File, f.Line, f.Column, f.Severity,
+				f.Fragment, sentence(f.Why), sentence(f.Fix)))
 			if f.Severity >= least {
 				c.Failure = &junitReason{f.Severity.String(), render.Clean(sentence(f.Why)), text}
 				s.Failures++
@@ -159,7 +164,8 @@ func (r *Report) JUnit(w io.Writer, least catalog.Severity) error {
 		s := junitSuite{Name: "files that cannot be read", Tests: len(r.Errors), Errors: len(r.Errors)}
 		for _, err := range r.Errors {
 			text := render.Clean(err.Error())
-			s.Cases = append(s.Cases, junitCase{Name: text, Class: s.Name, Error: &junitReason{"unreadable", text, text}})
+			s.Cases = append(s.Cases, junitCase{Name: text, Class: s.Name, Error: &junitReason{"unreadable", text,
+				text}})
 		}
 		out.Suites = append(out.Suites, s)
 	}

@@ -21,7 +21,8 @@ func (p *pass) meant(name string) (better string, certain bool, words string) {
 		}
 		return n
 	}
-	for _, candidate := range []string{canonical + "_total", strings.TrimSuffix(canonical, "_total"), canonical + "_seconds", strings.TrimSuffix(canonical, "_bucket") + "_seconds_bucket"} {
+	for _, candidate := range []string{canonical + "_total", strings.TrimSuffix(canonical, "_total"),
+		canonical + "_seconds", strings.TrimSuffix(canonical, "_bucket") + "_seconds_bucket"} {
 		class, f := classOf(candidate)
 		if class != unknownClass && class != bareHistogram && f.Engine != "" && f.Replacement == "" && f.Instead == "" {
 			return under(candidate), p.surface.Exposes(under(candidate)) || !p.surface.Live, ""
@@ -80,7 +81,8 @@ func measuredElsewhere(canonical string) string {
 		return "NVIDIA's dcgm-exporter measures GPUs: DCGM_FI_DEV_GPU_TEMP"
 	case has("gpu") && has("usage") && !has("cache", "kv"):
 		return "NVIDIA's dcgm-exporter measures GPUs: DCGM_FI_DEV_GPU_UTIL"
-	case has("hit") && has("cache") && (strings.HasSuffix(canonical, "rate") || strings.HasSuffix(canonical, "ratio") || strings.Contains(canonical, "rate_")):
+	case has("hit") && has("cache") && (strings.HasSuffix(canonical, "rate") || strings.HasSuffix(canonical, "ratio") ||
+		strings.Contains(canonical, "rate_")):
 		return "divide counters: rate(vllm:prefix_cache_hits_total[5m]) / rate(vllm:prefix_cache_queries_total[5m])"
 	case slices.Equal(words, []string{"request"}):
 		return "vllm:request_success_total counts the requests that finished, http_requests_total all of them by status"
@@ -134,15 +136,22 @@ func alike(a, b []string) float64 {
 var meanings = map[string][]string{
 	"ttft": {"first", "token", "latency"}, "itl": {"inter", "token", "latency"}, "tbt": {"inter", "token", "latency"},
 	"tpot": {"request", "token", "generation", "latency"}, "e2e": {"request", "latency"},
-	"time": {"latency"}, "duration": {"latency"}, "seconds": {"latency"}, "ms": {"latency"}, "milliseconds": {"latency"},
-	"queue": {"request", "waiting"}, "queued": {"request", "waiting"}, "pending": {"request", "waiting"}, "wait": {"waiting"},
+	"time": {"latency"}, "duration": {"latency"}, "seconds": {"latency"}, "ms": {"latency"},
+	"milliseconds": {"latency"},
+	"queue":        {"request", "waiting"}, "queued": {"request", "waiting"}, "pending": {"request", "waiting"},
+	"wait":   {"waiting"},
 	"active": {"running"}, "inflight": {"running"}, "processing": {"running"}, "requests": {"request"},
-	"generated": {"generation"}, "completion": {"generation"}, "output": {"generation"}, "decoded": {"generation"}, "input": {"prompt"}, "tokens": {"token"},
+	"generated": {"generation"}, "completion": {"generation"}, "output": {"generation"}, "decoded": {"generation"},
+	"input": {"prompt"}, "tokens": {"token"},
 	"completed": {"success"}, "succeeded": {"success"}, "finished": {"success"}, "successful": {"success"},
-	"hits": {"hit"}, "queries": {"query"}, "preemptions": {"preemption"}, "errors": {"error"}, "failures": {"failure"}, "timeouts": {"timeout"},
-	"perc": {"usage"}, "percent": {"usage"}, "percentage": {"usage"}, "utilization": {"usage"}, "util": {"usage"}, "temp": {"temperature"},
-	"num": nil, "number": nil, "total": nil, "current": nil, "avg": nil, "average": nil, "depth": nil, "length": nil, "size": nil, "count": nil,
-	"to": nil, "of": nil, "by": nil, "per": nil, "the": nil, "rate": nil, "ratio": nil, "bytes": nil, "bucket": nil, "sum": nil,
+	"hits": {"hit"}, "queries": {"query"}, "preemptions": {"preemption"}, "errors": {"error"}, "failures": {"failure"},
+	"timeouts": {"timeout"},
+	"perc":     {"usage"}, "percent": {"usage"}, "percentage": {"usage"}, "utilization": {"usage"}, "util": {"usage"},
+	"temp": {"temperature"},
+	"num":  nil, "number": nil, "total": nil, "current": nil, "avg": nil, "average": nil, "depth": nil, "length": nil,
+	"size": nil, "count": nil,
+	"to": nil, "of": nil, "by": nil, "per": nil, "the": nil, "rate": nil, "ratio": nil, "bytes": nil, "bucket": nil,
+	"sum": nil,
 }
 
 // wordsOf returns the words of a name, sorted, without what says nothing.

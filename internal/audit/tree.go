@@ -27,7 +27,8 @@ func unparen(e parser.Expr) parser.Expr {
 }
 
 // keepers are functions that hand their first argument's values on, perhaps bounded.
-var keepers = []string{"clamp_min", "clamp_max", "clamp", "sort", "sort_desc", "sort_by_label", "sort_by_label_desc", "label_replace", "label_join"}
+var keepers = []string{"clamp_min", "clamp_max", "clamp", "sort", "sort_desc", "sort_by_label", "sort_by_label_desc",
+	"label_replace", "label_join"}
 
 // value sees through what filters, bounds or relabels a vector and keeps its values:
 // parentheses, comparisons, the left side of set operators, clamp_min and the like.
@@ -354,7 +355,8 @@ func unitOf(e parser.Expr) unit {
 			return durationUnit(q.family)
 		}
 		switch {
-		case strings.HasSuffix(n.Func.Name, "_over_time") && n.Func.Name != "count_over_time" && n.Func.Name != "sum_over_time":
+		case strings.HasSuffix(n.Func.Name, "_over_time") && n.Func.Name != "count_over_time" &&
+			n.Func.Name != "sum_over_time":
 			return unitOf(n.Args[len(n.Args)-1])
 		case slices.Contains([]string{"sort", "sort_desc", "clamp_min", "clamp_max", "clamp", "round", "abs", "ceil", "floor"}, n.Func.Name):
 			return unitOf(n.Args[0])

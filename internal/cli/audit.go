@@ -73,7 +73,8 @@ func newAuditCommand() *cobra.Command {
 	f.source.register(s)
 	s.StringVar(&f.source.at, "at", "", "with --prometheus: the `time` to look at (default: now)")
 	s.StringVar(&f.dialect, "dialect", "", "without servers: `name` of a dialect, such as vllm-0.10, vllm-v1-ray or sglang (default: the newest vLLM)")
-	s.StringVar(&f.version, "version", "", "without servers: `release` of vLLM, such as 0.23 (default: the newest known)")
+	s.StringVar(&f.version, "version", "",
+		"without servers: `release` of vLLM, such as 0.23 (default: the newest known)")
 	s.StringArrayVar(&f.rules, "rules", nil, "`file` or directory of alerting and recording rules; may be repeated")
 	s.StringArrayVar(&f.dashboards, "dashboards", nil, "`file` or directory of dashboards; may be repeated")
 	s.StringSliceVar(&f.ignore, "ignore", nil, "checks not to report, such as no-for,bucket-edge")

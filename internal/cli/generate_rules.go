@@ -53,6 +53,9 @@ burn-rate alerts and error budgets for the objectives in --slo, alerts on server
 vanished, and Alertmanager's inhibit rules with an example of routes. --only and --skip
 choose among them.
 
+Rules for the operators of Kubernetes are several objects with a kustomization.yaml. Apply
+them server-side: client-side apply keeps a copy of each in an annotation, which holds 256 KiB.
+
 Thresholds come, in this order, from --set, from the objectives (--slo, --use-case),
 from measurements (--from, --prometheus with --baseline), from the past (the median of
 the day before, by a recording rule), and from the catalogue. The annotation
@@ -63,7 +66,7 @@ const rulesExample = `  sixty generate rules --out rules/
   sixty generate rules --from healthy.tar.zst --baseline +10s/+120s
   sixty generate rules --prometheus http://prometheus:9090 --baseline 7d --detect prometheus=http://prometheus:9090
   sixty generate rules --dialect vllm-v1 --dialect vllm-0.9 -o prometheusrule --object-label release=prometheus --out rules/
-  kubectl apply --server-side -k rules/     # client-side apply keeps a copy of each object in an annotation
+  kubectl apply --server-side -k rules/
   sixty generate rules --severity page=critical,ticket=warning --skip workload-shift,gpu-underutilization --out rules/`
 
 func newGenerateRules() *cobra.Command {
@@ -96,7 +99,7 @@ func (f *rulesFlags) register(s *pflag.FlagSet) {
 	s.StringVar(&f.dashboardURL, "dashboard-url", "", "`address` of Grafana, for links to panels (default: their paths alone)")
 	s.StringSliceVar(&f.skip, "skip", nil, "leave these pathologies out, by `id`, and of the alerts on what is not there: "+strings.Join(generate.Absences(), ", "))
 	s.StringSliceVar(&f.severities, "severity", nil, "`level=value` of the label severity, such as page=critical,ticket=warning,info=none")
-	s.DurationVar(&f.keepFiring, "keep-firing-for", 2*time.Minute, "how long an alert goes on after its condition ended (Prometheus 2.42, vmalert 1.91); 0 for not at all")
+	s.DurationVar(&f.keepFiring, "keep-firing-for", 2*time.Minute, "how long an alert goes on after its condition ended (Prometheus 2.42, vmalert 1.93); 0 for not at all")
 	s.StringSliceVar(&f.labels, "label", nil, "`name=value` on every alert, such as team=ml")
 }
 

@@ -367,6 +367,7 @@ restart 96 4
 		t.Fatal(err)
 	}
 	before := map[string]map[string]string{}
+	var texts []string
 	heard, fired := map[string]bool{}, map[string]bool{}
 	for i := range c.Scrapes {
 		at := casefile.Start.Add(time.Duration(i) * cfg.Interval)
@@ -384,6 +385,9 @@ restart 96 4
 		}
 		now := map[string]map[string]string{}
 		page := false
+		for _, a := range rules.Alerts() {
+			texts = append(texts, a.Name+": "+a.Annotations["description"])
+		}
 		for _, a := range rules.Alerts() {
 			if a.Firing {
 				now[a.Name+a.Labels["severity"]] = a.Labels
@@ -409,6 +413,11 @@ restart 96 4
 		}
 		if page && !reaches {
 			t.Errorf("%s: pages fire, and none reaches anybody: %v", at.Sub(casefile.Start), slices.Collect(maps.Keys(now)))
+		}
+	}
+	for _, want := range []string{"VLLMHTTPErrors: .*Explained by VLLMTargetDown", "VLLMHTTPErrors: HTTP 5xx share 50%. .*sixty diagnose a:8000$"} {
+		if !slices.ContainsFunc(texts, regexp.MustCompile(want).MatchString) {
+			t.Errorf("no text like %q, but %q", want, slices.Compact(slices.Sorted(slices.Values(texts))))
 		}
 	}
 	t.Logf("fired %v, heard %v", slices.Sorted(maps.Keys(fired)), slices.Sorted(maps.Keys(heard)))

@@ -285,9 +285,7 @@ func (s *sli) annotations(levels []Level) map[string]string {
 		"thresholds": fmt.Sprintf("%s (%s)", s.title(), s.thresholdSource()),
 		"caveat":     caveats[s.promise.Quantity],
 	}
-	if s.cfg.Causes != "" {
-		out["description"] += s.causes()
-	}
+	out["description"] += s.causes()
 	if s.moved != "" {
 		out["bucket_edge"] = upperFirst(s.moved) + "."
 	}
@@ -306,7 +304,10 @@ func (s *sli) causes() string {
 		matchers = append(matchers, l+"=%q")
 		values = append(values, `(or $labels.`+l+` "")`)
 	}
-	return fmt.Sprintf(" {{ with printf `group by (alertname) (ALERTS{%s,%s})` %s | query }}Beside it: {{ range $i, $a := . }}{{ if $i }}, {{ end }}{{ $a | label `alertname` }}{{ end }}.{{ end }}",
+	if s.cfg.Causes == "" {
+		return ""
+	}
+	return fmt.Sprintf("{{ with printf `group by (alertname) (ALERTS{%s,%s})` %s | query }} Beside it: {{ range $i, $a := . }}{{ if $i }}, {{ end }}{{ $a | label `alertname` }}{{ end }}.{{ end }}",
 		s.cfg.Causes, strings.Join(matchers, ","), strings.Join(values, " "))
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/rulefmt"
-	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/template"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -197,6 +196,7 @@ func (s *sli) firing(rule rulefmt.Rule, target map[string]string) (Firing, error
 	for _, texts := range []struct{ from, to map[string]string }{{rule.Labels, f.Labels}, {rule.Annotations, f.Annotations}} {
 		for name, text := range texts.from {
 			var err error
+			text = strings.ReplaceAll(text, s.causes(), "") // no other alert is active
 			if texts.to[name], err = expand(text, found); err != nil {
 				return f, fmt.Errorf("%s of %s: %w", name, rule.Alert, err)
 			}
@@ -206,7 +206,7 @@ func (s *sli) firing(rule rulefmt.Rule, target map[string]string) (Firing, error
 }
 
 // expand expands an alert's text as Prometheus would where every event is bad,
-// or one comes per second: the value is 1 in either case. No query has an answer.
+// or one comes per second: the value is 1 in either case.
 func expand(text string, found map[string]string) (string, error) {
 	data := struct {
 		Labels, ExternalLabels map[string]string
@@ -214,8 +214,7 @@ func expand(text string, found map[string]string) (string, error) {
 		Value                  float64
 	}{found, nil, "", 1}
 	const variables = "{{$labels := .Labels}}{{$externalLabels := .ExternalLabels}}{{$externalURL := .ExternalURL}}{{$value := .Value}}"
-	nothing := func(context.Context, string, time.Time) (promql.Vector, error) { return nil, nil }
-	return template.NewTemplateExpander(context.Background(), variables+text, "alert", data, 0, nothing, nil, nil).Expand()
+	return template.NewTemplateExpander(context.Background(), variables+text, "alert", data, 0, nil, nil, nil).Expand()
 }
 
 // series returns what the promise counts under some traffic: of one target.

@@ -199,7 +199,7 @@ func (t *text) where() {
 	t.Heading(whereHead(t.p))
 	list := rows(t.p)
 	if !t.o.Full {
-		list = shown(list, 6)
+		list = shown(list, 5)
 	}
 	var cells [][]string
 	longest := 0.0
@@ -241,9 +241,6 @@ func (t *text) also() {
 			line = fmt.Sprintf("%s (%s).", strings.TrimSuffix(fix.Summary, "."), args)
 		}
 		t.Paragraph("  ", "  ", render.Clean(line))
-		if fix.Verify != "" {
-			t.Paragraph("  Verify: ", "    ", render.Clean(render.Sentence(fix.Verify)))
-		}
 	}
 	var names []string
 	for i := range t.v.Findings {

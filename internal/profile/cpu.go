@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 )
 
 // leastThread is what share of the operators' time a thread must have to be shown.
@@ -34,7 +35,10 @@ func (z *analyzer) processors() {
 // processor goes through what one thread computed.
 func (z *analyzer) processor(number int, h *Thread) *Device {
 	d := &Device{ID: number, CPU: true, Name: fmt.Sprintf("thread %d", h.ID&math.MaxUint32), From: z.From, Wall: z.Span, Bins: make([]Bin, bins), processes: []int64{h.Process}}
-	if h.Name != "" {
+	switch {
+	case strings.HasPrefix(h.Name, d.Name): // Kineto's names begin so
+		d.Name = h.Name
+	case h.Name != "":
 		d.Name += " (" + h.Name + ")"
 	}
 	s := &sweep{analyzer: z, d: d, binSize: max(1, z.Span/bins), at: z.From}

@@ -64,7 +64,7 @@ func headline(p *profile.Profile, v *finding.Verdict) (id, severity, summary str
 		return "no-activity", "", "The trace holds nothing that a device or an operator did"
 	}
 	g, share := heaviest(p)
-	return "nothing-dominates", "", fmt.Sprintf("The GPU is busy %s of the time and nothing stands out; %s leads with %s", render.Percent(p.Share(p.Busy)), g, render.Percent(share))
+	return "nothing-dominates", "", fmt.Sprintf("The device is busy %s of the time and nothing stands out; %s leads with %s", render.Percent(p.Share(p.Busy)), g, render.Percent(share))
 }
 
 func heaviest(p *profile.Profile) (profile.Group, float64) {

@@ -187,6 +187,22 @@ func TestWithoutADevice(t *testing.T) {
 	}
 }
 
+// TestWithoutADeviceBetweenSteps: before a step that goes on with requests there was
+// something to do, before one of new requests alone there was not.
+func TestWithoutADeviceBetweenSteps(t *testing.T) {
+	for note, want := range map[string][2]int64{"execute_context_0(0)_generation_8(8)": {0, 50_000}, "execute_context_1(9)_generation_0(0)": {50_000, 0}} {
+		m := newMade()
+		m.call(Annotation, "execute_context_1(8)_generation_0(0)", 0, 100, 0)
+		m.call(Op, "aten::mm", 0, 100, 0)
+		m.call(Annotation, note, 50_100, 100, 0)
+		m.call(Op, "aten::mm", 50_100, 100, 0)
+		_, d := m.device(t)
+		if d.Idle[NothingToDo] != want[0]*us || d.Idle[HostLate] != want[1]*us {
+			t.Errorf("%s: nothing to do %d, host late %d", note, d.Idle[NothingToDo], d.Idle[HostLate])
+		}
+	}
+}
+
 // TestStragglers finds the device that the others wait for without a common clock.
 func TestStragglers(t *testing.T) {
 	var ranks []*Analysis

@@ -146,7 +146,7 @@ func (s *sweep) unused(p *host, to int64) {
 	switch {
 	case len(p.steps) > 0:
 		s.d.Idle[HostLate] += in
-		if t-in < quiet {
+		if t-in < quiet || s.goesOn(p, to) {
 			s.d.Idle[HostLate] += t - in
 		} else {
 			s.d.Idle[NothingToDo] += t - in
@@ -158,6 +158,12 @@ func (s *sweep) unused(p *host, to int64) {
 	}
 	s.d.LongestGap = max(s.d.LongestGap, t)
 	s.at = to
+}
+
+// goesOn reports whether the step at a time, or the next one, goes on with requests.
+func (s *sweep) goesOn(p *host, at int64) bool {
+	i, _ := slices.BinarySearchFunc(p.steps, at, func(i int32, at int64) int { return cmp.Compare(s.Steps[i].Start+s.Steps[i].Host, at) })
+	return i < len(p.steps) && s.Steps[p.steps[i]].DecodeRequests > 0
 }
 
 // inSteps is how much of a time lies in steps.

@@ -237,6 +237,9 @@ var onCPU = kind("cpu-only", "The model runs on the CPU", catalog.Info,
 	catalog.Above(OnCPU, none), func(p *profile.Profile) float64 { return p.Share(p.Busy) },
 	func(p *catalog.Pass) {
 		p.Summary = fmt.Sprintf("No GPU in the trace: operators run on the CPU %s of the time", text(p, GPUBusy))
+		if b := p.Now(GPUBusy); b.OK && b.V < hardly {
+			p.Reason("The rest is outside of operators: Python between them, or other processes that have the processor.")
+		}
 		p.Reason("If there should be one, the profiler recorded no device: activities without CUDA, or CUPTI taken by another tool.")
 	},
 	catalog.Fix{Summary: "Record the device: ProfilerActivity.CUDA among the activities, no other profiler attached, CAP_SYS_ADMIN or NVreg_RestrictProfilingToAdminUsers=0 where counters are read", Tradeoff: "none", Verify: "the trace has events of the category kernel"})

@@ -373,6 +373,13 @@ func TestCompare(t *testing.T) {
 			t.Errorf("%s: %+v: worse %v", name, d.Total, d.Worse(0.03))
 		}
 	}
+	slower := of(1200, little)
+	for i := range slower.Ranks[0].Steps { // with batches twice as large: cheaper for each token
+		slower.Ranks[0].Steps[i].DecodeTokens, slower.Ranks[0].Steps[i].DecodeRequests = 16, 16
+	}
+	if d := Compare(of(1000, little), slower); !d.OtherBatches || d.Worse(0.03) || d.Judged().Growth() > -0.3 {
+		t.Errorf("larger batches: %+v", d.Judged())
+	}
 	bare := newMade()
 	bare.on(0, 1, Kernel, "sgemm", 0, 100)
 	bare.Close()

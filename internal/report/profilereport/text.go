@@ -1,6 +1,7 @@
 package profilereport
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -127,9 +128,10 @@ type row struct {
 	Note  string
 }
 
-// rows are all parts of the wall time; they add up to it.
+// rows are all parts of a device's wall time; they add up to it.
 func rows(p *profile.Profile) []row {
 	var out []row
+	each := int64(max(p.Devices, 1))
 	for g := range profile.Groups {
 		if x := p.Group[g]; x.Time > 0 {
 			note := render.Plural(x.Count, "kernel")
@@ -141,10 +143,10 @@ func rows(p *profile.Profile) []row {
 			case p.CPU:
 				note = render.Plural(x.Count, "operator")
 			}
-			out = append(out, row{g.String(), x.Time, p.Share(x.Time), note})
+			out = append(out, row{g.String(), x.Time / each, p.Share(x.Time), note})
 		}
 	}
-	slices.SortStableFunc(out, func(a, b row) int { return int(b.Time/1000 - a.Time/1000) })
+	slices.SortStableFunc(out, func(a, b row) int { return cmp.Compare(b.Share, a.Share) })
 	var idle []row
 	for c := range profile.Causes {
 		if x := p.Idle[c]; x > 0 {
@@ -152,17 +154,17 @@ func rows(p *profile.Profile) []row {
 			if p.CPU && c == profile.HostLate {
 				name = "idle: outside operators"
 			}
-			idle = append(idle, row{name, x, p.Share(x), ""})
+			idle = append(idle, row{name, x / each, p.Share(x), ""})
 		}
 	}
-	slices.SortStableFunc(idle, func(a, b row) int { return int(b.Time/1000 - a.Time/1000) })
+	slices.SortStableFunc(idle, func(a, b row) int { return cmp.Compare(b.Share, a.Share) })
 	return append(out, idle...)
 }
 
 // shown keeps the rows that matter and adds the others up.
 func shown(all []row, most int) []row {
 	kept := slices.Clone(all)
-	slices.SortStableFunc(kept, func(a, b row) int { return int(b.Time/1000 - a.Time/1000) })
+	slices.SortStableFunc(kept, func(a, b row) int { return cmp.Compare(b.Share, a.Share) })
 	if len(kept) > most {
 		kept = kept[:most]
 	}

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/klauspost/compress/gzip"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -135,7 +136,7 @@ func (f *profileFlags) files(p *profile.Profile, t *profile.Timeline, v *finding
 		{f.html, func(w io.Writer) error { return profilereport.HTML(w, p, v) }},
 		{f.folded, func(w io.Writer) error { return p.Ranks[0].Stacks.Folded(w) }},
 		{f.pprof, func(w io.Writer) error { return p.Ranks[0].Stacks.Pprof(w) }},
-		{f.trim, func(w io.Writer) error { return t.Trim(w, p.Ranks[0]) }},
+		{f.trim, packed(f.trim, func(w io.Writer) error { return t.Trim(w, p.Ranks[0]) })},
 	} {
 		if out.path == "" {
 			continue
@@ -145,6 +146,17 @@ func (f *profileFlags) files(p *profile.Profile, t *profile.Timeline, v *finding
 		}
 	}
 	return nil
+}
+
+// packed compresses what is written to a file whose name says so.
+func packed(path string, write func(io.Writer) error) func(io.Writer) error {
+	if !strings.HasSuffix(path, ".gz") {
+		return write
+	}
+	return func(w io.Writer) error {
+		z := gzip.NewWriter(w)
+		return errors.Join(write(z), z.Close())
+	}
 }
 
 // thresholds reads --set.

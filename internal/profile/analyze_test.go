@@ -187,6 +187,22 @@ func TestWithoutADevice(t *testing.T) {
 	}
 }
 
+// TestWithoutADeviceBetweenSteps: before a step that goes on with requests there was
+// something to do, before one of new requests alone there was not.
+func TestWithoutADeviceBetweenSteps(t *testing.T) {
+	for note, want := range map[string][2]int64{"execute_context_0(0)_generation_8(8)": {0, 50_000}, "execute_context_1(9)_generation_0(0)": {50_000, 0}} {
+		m := newMade()
+		m.call(Annotation, "execute_context_1(8)_generation_0(0)", 0, 100, 0)
+		m.call(Op, "aten::mm", 0, 100, 0)
+		m.call(Annotation, note, 50_100, 100, 0)
+		m.call(Op, "aten::mm", 50_100, 100, 0)
+		_, d := m.device(t)
+		if d.Idle[NothingToDo] != want[0]*us || d.Idle[HostLate] != want[1]*us {
+			t.Errorf("%s: nothing to do %d, host late %d", note, d.Idle[NothingToDo], d.Idle[HostLate])
+		}
+	}
+}
+
 // TestStragglers finds the device that the others wait for without a common clock.
 func TestStragglers(t *testing.T) {
 	var ranks []*Analysis
@@ -356,6 +372,13 @@ func TestCompare(t *testing.T) {
 		if d.Per != "decode step" || d.Before != 20 || !d.Tested || d.Worse(0.03) != tc.worse {
 			t.Errorf("%s: %+v: worse %v", name, d.Total, d.Worse(0.03))
 		}
+	}
+	slower := of(1200, little)
+	for i := range slower.Ranks[0].Steps { // with batches twice as large: cheaper for each token
+		slower.Ranks[0].Steps[i].DecodeTokens, slower.Ranks[0].Steps[i].DecodeRequests = 16, 16
+	}
+	if d := Compare(of(1000, little), slower); !d.OtherBatches || d.Worse(0.03) || d.Judged().Growth() > -0.3 {
+		t.Errorf("larger batches: %+v", d.Judged())
 	}
 	bare := newMade()
 	bare.on(0, 1, Kernel, "sgemm", 0, 100)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 )
 
 // leastThread is what share of the operators' time a thread must have to be shown.
@@ -34,7 +35,10 @@ func (z *analyzer) processors() {
 // processor goes through what one thread computed.
 func (z *analyzer) processor(number int, h *Thread) *Device {
 	d := &Device{ID: number, CPU: true, Name: fmt.Sprintf("thread %d", h.ID&math.MaxUint32), From: z.From, Wall: z.Span, Bins: make([]Bin, bins), processes: []int64{h.Process}}
-	if h.Name != "" {
+	switch {
+	case strings.HasPrefix(h.Name, d.Name): // Kineto's names begin so
+		d.Name = h.Name
+	case h.Name != "":
 		d.Name += " (" + h.Name + ")"
 	}
 	s := &sweep{analyzer: z, d: d, binSize: max(1, z.Span/bins), at: z.From}
@@ -142,7 +146,7 @@ func (s *sweep) unused(p *host, to int64) {
 	switch {
 	case len(p.steps) > 0:
 		s.d.Idle[HostLate] += in
-		if t-in < quiet {
+		if t-in < quiet || s.goesOn(p, to) {
 			s.d.Idle[HostLate] += t - in
 		} else {
 			s.d.Idle[NothingToDo] += t - in
@@ -154,6 +158,12 @@ func (s *sweep) unused(p *host, to int64) {
 	}
 	s.d.LongestGap = max(s.d.LongestGap, t)
 	s.at = to
+}
+
+// goesOn reports whether the step at a time, or the next one, goes on with requests.
+func (s *sweep) goesOn(p *host, at int64) bool {
+	i, _ := slices.BinarySearchFunc(p.steps, at, func(i int32, at int64) int { return cmp.Compare(s.Steps[i].Start+s.Steps[i].Host, at) })
+	return i < len(p.steps) && s.Steps[p.steps[i]].DecodeRequests > 0
 }
 
 // inSteps is how much of a time lies in steps.

@@ -306,7 +306,10 @@ func (s *sweep) gap(a *Activity, c *cursor, l *launch, step *Step) {
 	case l.start > from:
 		// The host had not launched it when the device became idle.
 		late := min(l.start, to)
-		nothing := s.nothing(c.process, from, late)
+		nothing := int64(0)
+		if step == nil || step.DecodeRequests == 0 {
+			nothing = s.nothing(c.process, from, late)
+		}
 		d.Idle[NothingToDo] += nothing
 		d.Idle[HostLate] += late - from - nothing
 		d.Idle[LaunchGap] += to - late
@@ -324,7 +327,8 @@ func (s *sweep) gap(a *Activity, c *cursor, l *launch, step *Step) {
 	}
 }
 
-// nothing is how much of a time the host had nothing to launch: it waited in Python, as
+// nothing is how much of a time the host had nothing to launch. It is not asked before a
+// step that goes on with requests: those were there to be computed. The host waited in Python, as
 // far as functions were recorded, or else nothing of it was recorded for a while.
 func (s *sweep) nothing(h *host, from, to int64) int64 {
 	free := to - from - covered(h.busy, from, to)

@@ -49,6 +49,7 @@ type Diff struct {
 	Caveats      []string
 	BeforeTokens float64 // mean of a unit
 	AfterTokens  float64
+	OtherBatches bool // they differ: then the time for each token counts
 }
 
 // Compare says what grew from one profile to another, for each step of the phase that both
@@ -97,7 +98,8 @@ func Compare(before, after *Profile) *Diff {
 		d.BeforeTokens, d.AfterTokens = a/float64(len(x)), b/float64(len(y))
 		d.Token = &Change{"time per token", d.Total.Before * float64(len(x)) / a, d.Total.After * float64(len(y)) / b, d.Total.P}
 		if r := d.AfterTokens / d.BeforeTokens; r > 1.05 || r < 0.95 {
-			d.Caveats = append(d.Caveats, "the batches differ: see the time per token too")
+			d.OtherBatches = true
+			d.Caveats = append(d.Caveats, "the batches differ, so that the time for each token counts")
 		}
 	}
 	d.groups(func(p *Profile, g Group) []float64 { return of(pick(p), func(s *Step) int64 { return s.Group[g] }) }, nil, before, after)
@@ -191,12 +193,17 @@ func change(name string, before, after []float64) Change {
 	return c
 }
 
-// Worse reports whether a unit of work takes longer than before by more than a share, and
-// not by chance: for each token, where tokens are known and the batches differ.
-func (d *Diff) Worse(gate float64) bool {
-	c := d.Total
-	if d.Token != nil && len(d.Caveats) > 0 {
-		c = *d.Token
+// Judged is the change that counts: of a unit of work or, where the batches differ, of a token.
+func (d *Diff) Judged() Change {
+	if d.Token != nil && d.OtherBatches {
+		return *d.Token
 	}
+	return d.Total
+}
+
+// Worse reports whether the work takes longer than before by more than a share, and not by
+// chance.
+func (d *Diff) Worse(gate float64) bool {
+	c := d.Judged()
 	return c.Growth() > gate && c.Significant()
 }

@@ -205,6 +205,7 @@ type Timeline struct {
 	first   int64
 	final   int64
 	began   bool
+	stuck   bool // more than may be held begin at one time
 
 	lastStream *Stream // the streams and threads of neighbouring events are mostly the same
 	lastThread *Thread
@@ -268,8 +269,10 @@ func (t *Timeline) room(start, dur int64) bool {
 	}
 	t.first, t.final = min(t.first, start), max(t.final, start)
 	if t.held >= t.limit {
-		t.halve()
-		if start > t.until {
+		if !t.stuck {
+			t.halve()
+		}
+		if start > t.until || t.stuck {
 			t.Dropped.Late++
 			return false
 		}
@@ -300,7 +303,10 @@ func (t *Timeline) halve() {
 		}
 	}
 	t.Dropped.Late += before - int64(t.held)
-	if t.held >= t.limit && t.until > t.first { // all of it at one time
+	if t.stuck = t.held >= t.limit && t.until <= t.first; t.stuck {
+		return // all of it at one time
+	}
+	if t.held >= t.limit {
 		t.halve()
 	}
 }

@@ -48,10 +48,11 @@ type Result struct {
 }
 
 const (
-	pollEvery  = 100 * time.Millisecond
-	askTimeout = 10 * time.Second
-	maxBody    = 16 << 20
-	lastWords  = 600 * time.Millisecond // to stop the profiler after an interrupt
+	pollEvery   = 100 * time.Millisecond
+	askTimeout  = 10 * time.Second
+	maxBody     = 16 << 20
+	loadTimeout = time.Minute            // until a request that was made runs
+	lastWords   = 600 * time.Millisecond // to stop the profiler after an interrupt
 )
 
 // Run captures a trace. The profiler is stopped also where the context ends.
@@ -210,12 +211,12 @@ func (c *capture) load(ctx context.Context) error {
 	for i := range c.Load {
 		c.clients.Go(func() { c.client(ctx, i) })
 	}
-	for deadline := time.After(2 * askTimeout); ; {
+	for deadline := time.After(loadTimeout); ; {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-deadline:
-			c.r.Notes = append(c.r.Notes, "the requests that were made did not begin to run within 20 s")
+			c.r.Notes = append(c.r.Notes, fmt.Sprintf("the requests that were made did not begin to run within %s", loadTimeout))
 			return nil
 		case <-time.After(pollEvery):
 		}

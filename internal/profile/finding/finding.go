@@ -128,6 +128,9 @@ func signal(name, title string, unit indicator.Unit) *indicator.Signal {
 	return &indicator.Signal{Name: name, Title: title, Unit: unit}
 }
 
+// hardly is the share below which a thread's operators say little of what holds it up.
+const hardly = 0.5
+
 // measure takes the readings of all signals.
 func measure(p *profile.Profile) map[*indicator.Signal]indicator.Value {
 	of := func(ns int64) indicator.Value { return indicator.Known(p.Share(ns)) }
@@ -150,6 +153,11 @@ func measure(p *profile.Profile) map[*indicator.Signal]indicator.Value {
 		m[HostBound], m[HostLate] = indicator.Unknown("there is no GPU in the trace"), indicator.Unknown("there is no GPU in the trace")
 		m[GraphKernels], m[SmallKernels] = m[HostLate], m[HostLate]
 		m[ExposedCopies] = m[HostLate]
+		if p.Share(p.Busy) < hardly {
+			for _, s := range []*indicator.Signal{Attention, GEMM, Sampling, Elementwise} {
+				m[s] = indicator.Unknown("the thread hardly computes")
+			}
+		}
 	} else {
 		m[OnCPU] = indicator.Known(0)
 		if p.Launched.Kernels > 0 {

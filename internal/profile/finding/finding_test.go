@@ -113,10 +113,16 @@ func TestKinds(t *testing.T) {
 		}, "prefill-beside-decode", nil},
 		"idle": {func(m *maker) {
 			for range 5 {
-				m.step(decode, 10, 100, 1, true, kernel{"sgemm", 60})
+				m.step("execute_context_1(100)_generation_0(0)", 10, 100, 1, true, kernel{"sgemm", 60})
 				m.end += 100_000
 			}
 		}, "nothing-queued", nil},
+		"the host is away while requests run": {func(m *maker) {
+			for range 5 {
+				m.step(decode, 10, 100, 1, true, kernel{"sgemm", 60})
+				m.end += 100_000
+			}
+		}, "host-bound", nil},
 		"on the CPU": {func(m *maker) {
 			m.call(profile.Op, "aten::mm", 0, 100, 0)
 		}, "", []string{"cpu-only"}},

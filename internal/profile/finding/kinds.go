@@ -114,8 +114,8 @@ var eager = kind("eager-mode", "Kernels are launched one by one: eager mode was 
 var nothingQueued = kind("nothing-queued", "Nothing was queued: the trace was taken of an idle server", catalog.Ticket,
 	catalog.Above(NothingToDo, nothingQueue), share(profile.NothingToDo),
 	func(p *catalog.Pass) {
-		p.Summary = fmt.Sprintf("The host had nothing to launch %s of the time; the GPU was busy %s", text(p, NothingToDo), text(p, GPUBusy))
-		p.Reason("Shares of such a trace say little about a server under load. Look at the shares of GPU time, not of wall time.")
+		p.Summary = fmt.Sprintf("There was nothing to do %s of the time, and the device was busy %s", text(p, NothingToDo), text(p, GPUBusy))
+		p.Reason("Shares of such a trace say little about a server under load. Look at the shares of the device's time, not of wall time.")
 	},
 	catalog.Fix{Summary: "Take the trace under load: sixty profile capture URL --load 8", Instead: "Take the trace under load", Tradeoff: "requests of its own", Verify: "nothing to do falls below a tenth"},
 	catalog.Fix{Summary: "If users did wait meanwhile, look before the engine: gateway, tokenizer, API server (sixty diagnose URL)", Tradeoff: "none", Verify: "num_requests_running is above 0 while users wait"})
@@ -237,6 +237,9 @@ var onCPU = kind("cpu-only", "The model runs on the CPU", catalog.Info,
 	catalog.Above(OnCPU, none), func(p *profile.Profile) float64 { return p.Share(p.Busy) },
 	func(p *catalog.Pass) {
 		p.Summary = fmt.Sprintf("No GPU in the trace: operators run on the CPU %s of the time", text(p, GPUBusy))
+		if b := p.Now(GPUBusy); b.OK && b.V < hardly {
+			p.Reason("The rest is outside of operators: Python between them, or other processes that have the processor.")
+		}
 		p.Reason("If there should be one, the profiler recorded no device: activities without CUDA, or CUPTI taken by another tool.")
 	},
 	catalog.Fix{Summary: "Record the device: ProfilerActivity.CUDA among the activities, no other profiler attached, CAP_SYS_ADMIN or NVreg_RestrictProfilingToAdminUsers=0 where counters are read", Tradeoff: "none", Verify: "the trace has events of the category kernel"})

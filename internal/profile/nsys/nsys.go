@@ -259,12 +259,13 @@ func (e *reader) ranges() error {
 }
 
 func (e *reader) threads() error {
+	known := map[[2]int64]*profile.Thread{}
+	for _, h := range e.t.Threads {
+		known[[2]int64{h.Process, h.ID}] = h
+	}
 	return e.each(threads, []string{"nameId", "globalTid"}, func(v []sqlite.Value) {
-		process, id := v[1].Int>>pidBits, v[1].Int&threadMask
-		for _, h := range e.t.Threads {
-			if h.Process == process && h.ID == id {
-				h.Name = strings.ToValidUTF8(e.texts[v[0].Int], "�")
-			}
+		if h := known[[2]int64{v[1].Int >> pidBits, v[1].Int & threadMask}]; h != nil {
+			h.Name = strings.ToValidUTF8(e.texts[v[0].Int], "�")
 		}
 	})
 }

@@ -173,6 +173,15 @@ func TestALongTraceKeepsItsBeginning(t *testing.T) {
 	}
 }
 
+// TestAllAtOneTime: what cannot be divided by time ends at the limit.
+func TestAllAtOneTime(t *testing.T) {
+	text := "[" + strings.Repeat(`{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":5,"dur":1},`, 20_000) + "]"
+	tl, err := Read(t.Context(), strings.NewReader(text), "x", 1000)
+	if err != nil || tl.Streams[0].Work[profile.Kernel].Len() != 1000 || tl.Dropped.Late != 19_000 || len(tl.Partial) == 0 {
+		t.Errorf("%v: %+v %v", err, tl.Dropped, tl.Partial)
+	}
+}
+
 func TestManyStreams(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("[")

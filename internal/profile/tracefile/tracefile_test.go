@@ -186,10 +186,11 @@ func TestAgainstOtherTools(t *testing.T) {
 			t.Errorf("%s: wall %f, busy %f, exposed %f, want %+v", name, ms(d.Wall), ms(d.Busy), ms(d.Exposed), want)
 		}
 	}
-	// Sums of kernels by SQL over the same tables, in microseconds, both GPUs.
-	for name, want := range map[string]map[string]float64{
-		"nsysai_h100_2gpu_1s.sqlite":    {"nvkernels": 3442},
-		"nsysai_mfu_2gpu_before.sqlite": {"nvkernels": 4010},
+	// By SQL over the same tables, both GPUs together: kernels; wall and busy by the union of
+	// intervals, copies and memsets by their sum, and NCCL's kernels by theirs, in nanoseconds.
+	for name, want := range map[string][5]int64{
+		"nsysai_h100_2gpu_1s.sqlite":    {3442, 1938706183, 1925700952, 1880842214 + 29216, 0},
+		"nsysai_mfu_2gpu_before.sqlite": {4010, 598510363, 541093703, 5692087 + 213408, 25401752},
 	} {
 		tl, err := Read(t.Context(), filepath.Join(dir, name), 0)
 		if err != nil {
@@ -197,8 +198,9 @@ func TestAgainstOtherTools(t *testing.T) {
 			continue
 		}
 		p := profile.Combine([]*profile.Analysis{profile.Analyze(tl)})
-		if p.Devices != 2 || float64(p.Launched.Kernels) != want["nvkernels"] {
-			t.Errorf("%s: %d devices, %d kernels", name, p.Devices, p.Launched.Kernels)
+		got := [5]int64{int64(p.Launched.Kernels), p.Wall, p.Busy, p.Group[profile.Copies].Sum, p.Group[profile.Communication].Sum}
+		if p.Devices != 2 || got != want {
+			t.Errorf("%s: %d devices, %v, want %v", name, p.Devices, got, want)
 		}
 	}
 }

@@ -99,17 +99,21 @@ func changeRow(c profile.Change) []string {
 }
 
 func diffVerdict(d *profile.Diff, gate float64) (string, render.Style) {
-	what := fmt.Sprintf("a %s takes %s, %s before (%s)", d.Per, render.Seconds(d.Total.After), render.Seconds(d.Total.Before), growth(d.Total))
+	unit, c := d.Per, d.Judged()
+	if d.OtherBatches {
+		unit = "token"
+	}
+	what := fmt.Sprintf("a %s takes %s, %s before (%s)", unit, render.Seconds(c.After), render.Seconds(c.Before), growth(c))
 	worst := profile.Change{}
 	for _, c := range append(slices.Clone(d.Groups), d.Idle...) {
 		if math.Abs(c.After-c.Before) > math.Abs(worst.After-worst.Before) {
 			worst = c
 		}
 	}
-	if worst.Name != "" && d.Total.Before != d.Total.After {
+	if worst.Name != "" && d.Total.Before != d.Total.After && !d.OtherBatches {
 		what += fmt.Sprintf("; most of it %s (%s)", worst.Name, growth(worst))
 	}
-	if !d.Total.Significant() {
+	if !c.Significant() {
 		what += "; that may be chance"
 	}
 	switch {

@@ -120,13 +120,16 @@ func figures(p *profile.Profile) []render.Figure {
 // visible is the share of the time from which on a part of a chart can be seen.
 const visible = 0.01
 
+// inside is how far within a bin its edges are drawn, as a share of it.
+const inside = 1e-3
+
 func utilisation(a *profile.Analysis, d *profile.Device) render.Figure {
 	width := float64(d.Wall) / float64(len(d.Bins))
 	var compute, comm, copies render.Series
 	compute.Name, comm.Name, copies.Name = "computation", "communication, exposed", "copies, exposed"
 	for i, b := range d.Bins {
-		for _, x := range []float64{float64(i) * width / 1e6, float64(i+1) * width / 1e6} {
-			x += float64(len(compute.X)) * 1e-12 // two points at an edge are two
+		// Two points at an edge are two: each lies a little inside its bin.
+		for _, x := range []float64{(float64(i) + inside) * width / 1e6, (float64(i) + 1 - inside) * width / 1e6} {
 			for _, s := range []struct {
 				to *render.Series
 				v  int64

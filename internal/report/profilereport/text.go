@@ -1,6 +1,7 @@
 package profilereport
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -64,7 +65,7 @@ func headline(p *profile.Profile, v *finding.Verdict) (id, severity, summary str
 		return "no-activity", "", "The trace holds nothing that a device or an operator did"
 	}
 	g, share := heaviest(p)
-	return "nothing-dominates", "", fmt.Sprintf("The GPU is busy %s of the time and nothing stands out; %s leads with %s", render.Percent(p.Share(p.Busy)), g, render.Percent(share))
+	return "nothing-dominates", "", fmt.Sprintf("The device is busy %s of the time and nothing stands out; %s leads with %s", render.Percent(p.Share(p.Busy)), g, render.Percent(share))
 }
 
 func heaviest(p *profile.Profile) (profile.Group, float64) {
@@ -127,9 +128,10 @@ type row struct {
 	Note  string
 }
 
-// rows are all parts of the wall time; they add up to it.
+// rows are all parts of a device's wall time; they add up to it.
 func rows(p *profile.Profile) []row {
 	var out []row
+	each := int64(max(p.Devices, 1))
 	for g := range profile.Groups {
 		if x := p.Group[g]; x.Time > 0 {
 			note := render.Plural(x.Count, "kernel")
@@ -141,10 +143,10 @@ func rows(p *profile.Profile) []row {
 			case p.CPU:
 				note = render.Plural(x.Count, "operator")
 			}
-			out = append(out, row{g.String(), x.Time, p.Share(x.Time), note})
+			out = append(out, row{g.String(), x.Time / each, p.Share(x.Time), note})
 		}
 	}
-	slices.SortStableFunc(out, func(a, b row) int { return int(b.Time/1000 - a.Time/1000) })
+	slices.SortStableFunc(out, func(a, b row) int { return cmp.Compare(b.Share, a.Share) })
 	var idle []row
 	for c := range profile.Causes {
 		if x := p.Idle[c]; x > 0 {
@@ -152,17 +154,17 @@ func rows(p *profile.Profile) []row {
 			if p.CPU && c == profile.HostLate {
 				name = "idle: outside operators"
 			}
-			idle = append(idle, row{name, x, p.Share(x), ""})
+			idle = append(idle, row{name, x / each, p.Share(x), ""})
 		}
 	}
-	slices.SortStableFunc(idle, func(a, b row) int { return int(b.Time/1000 - a.Time/1000) })
+	slices.SortStableFunc(idle, func(a, b row) int { return cmp.Compare(b.Share, a.Share) })
 	return append(out, idle...)
 }
 
 // shown keeps the rows that matter and adds the others up.
 func shown(all []row, most int) []row {
 	kept := slices.Clone(all)
-	slices.SortStableFunc(kept, func(a, b row) int { return int(b.Time/1000 - a.Time/1000) })
+	slices.SortStableFunc(kept, func(a, b row) int { return cmp.Compare(b.Share, a.Share) })
 	if len(kept) > most {
 		kept = kept[:most]
 	}
@@ -199,7 +201,7 @@ func (t *text) where() {
 	t.Heading(whereHead(t.p))
 	list := rows(t.p)
 	if !t.o.Full {
-		list = shown(list, 6)
+		list = shown(list, 5)
 	}
 	var cells [][]string
 	longest := 0.0
@@ -241,9 +243,6 @@ func (t *text) also() {
 			line = fmt.Sprintf("%s (%s).", strings.TrimSuffix(fix.Summary, "."), args)
 		}
 		t.Paragraph("  ", "  ", render.Clean(line))
-		if fix.Verify != "" {
-			t.Paragraph("  Verify: ", "    ", render.Clean(render.Sentence(fix.Verify)))
-		}
 	}
 	var names []string
 	for i := range t.v.Findings {

@@ -35,6 +35,7 @@ var notRun = []struct {
 	why  string
 }{
 	{regexp.MustCompile(`--serve\b`), "goes on until it is interrupted: TestEveryVerbEndsWhenInterrupted"},
+	{regexp.MustCompile(`^sixty gateway\b`), "goes on until it is interrupted: TestEveryVerbEndsWhenInterrupted"},
 	{regexp.MustCompile(`/(etc|var)/`), "writes where Grafana reads"},
 	{regexp.MustCompile(`\b(vllm-\d|prometheus|prod|gpu-host):\d|\bURL\b`), "needs servers of those names"},
 	{regexp.MustCompile(`^sixty (bench|diagnose|record|audit|simulate|tune) (http://)?localhost:`), "needs a server that computes, and a machine that is not busy"},

@@ -69,6 +69,7 @@ func TestEveryVerbEndsWhenInterrupted(t *testing.T) {
 		{"simulate --rate 300 --duration 1m --sweep seed=1:400:1 " + step, 0, cli.ExitInterrupted, "error: interrupted"},
 		{"simulate " + mute.URL, 0, cli.ExitInterrupted, "error: interrupted"},
 		{"simulate --serve 127.0.0.1:0 --gpu-exporter off", 0, cli.ExitOK, "end it with ctrl-C"},
+		{"gateway --upstream " + mute.URL + " --listen 127.0.0.1:0 --admin 127.0.0.1:0", 0, cli.ExitOK, "end it with ctrl-C"},
 		{"tune --model-config ../../internal/modelconfig/testdata/gemma-2-9b.json --gpu H100 --use-case chat --rate 40 --prompt-tokens 900 --output-tokens 250 --requests 20000", 0, cli.ExitInterrupted, "error: interrupted"},
 		{"bench " + mute.URL + " --scenario low-load", 0, cli.ExitInterrupted, "error: interrupted"},
 		{"bench self-test --seconds 30", 2 * time.Second, cli.ExitInterrupted, ""},

@@ -22,6 +22,27 @@ def show(name, value):
     print(name, json.dumps(clean(value), sort_keys=True))
 
 
+def fold(chunks):
+    """Joins the texts of events that follow each other: a server that is behind puts two tokens into one."""
+    out = []
+    for c in chunks:
+        c = clean(c.model_dump())
+        text = c["choices"][0]["delta"] if c["choices"] and "delta" in c["choices"][0] else (c["choices"] or [{}])[0]
+        key = "content" if "content" in text else "text"
+        body, probs = text.get(key), c["choices"][0].get("logprobs") if c["choices"] else None
+        if out and body and out[-1][1] and out[-1][3] == c["choices"][0].get("finish_reason") is None:
+            out[-1][1] += body
+            if probs:
+                out[-1][2] += probs["content"]
+            continue
+        if text and body is not None:
+            text[key] = None
+        if probs:
+            c["choices"][0]["logprobs"] = None
+        out.append([c, body, probs["content"] if probs else None, c["choices"][0].get("finish_reason") if c["choices"] else "end"])
+    return out
+
+
 messages = [{"role": "user", "content": "Tell me something."}]
 usual = dict(model=model, messages=messages, max_tokens=12, temperature=0, seed=1)
 tool = {"type": "function", "function": {"name": "weather", "parameters": {
@@ -30,12 +51,10 @@ choice = {"type": "function", "function": {"name": "weather"}}
 
 show("models", [m.model_dump() for m in client.models.list()])
 show("chat", client.chat.completions.create(**usual).model_dump())
-show("chat n=2", client.chat.completions.create(**usual, n=2).model_dump())
-show("stream", [c.model_dump() for c in client.chat.completions.create(**usual, stream=True)])
-show("stream usage", [c.model_dump() for c in client.chat.completions.create(
-    **usual, stream=True, stream_options={"include_usage": True})])
-show("stream logprobs", [c.model_dump() for c in client.chat.completions.create(
-    **usual, stream=True, logprobs=True, top_logprobs=2)])
+show("chat n=2", client.chat.completions.create(**{**usual, "temperature": 0.7}, n=2).model_dump())
+show("stream", fold(client.chat.completions.create(**usual, stream=True)))
+show("stream usage", fold(client.chat.completions.create(**usual, stream=True, stream_options={"include_usage": True})))
+show("stream logprobs", fold(client.chat.completions.create(**usual, stream=True, logprobs=True, top_logprobs=2)))
 show("tool", client.chat.completions.create(**{**usual, "max_tokens": 40}, tools=[tool], tool_choice=choice).model_dump())
 calls = [c.model_dump() for c in client.chat.completions.create(
     **{**usual, "max_tokens": 40}, tools=[tool], tool_choice=choice, stream=True)]
@@ -43,10 +62,11 @@ for c in calls:
     for ch in c["choices"]:
         for call in ch["delta"].get("tool_calls") or []:
             call.pop("id", None)
-show("tool stream", calls)
+arguments = "".join(call["function"]["arguments"] or "" for c in calls for ch in c["choices"] for call in ch["delta"].get("tool_calls") or [])
+show("tool stream", [calls[0], calls[-1], arguments])
 show("completion", client.completions.create(model=model, prompt="Once", max_tokens=9, temperature=0).model_dump())
-show("completion stream", [c.model_dump() for c in client.completions.create(
-    model=model, prompt=["Once", "Twice"], max_tokens=5, temperature=0, stream=True) if c.choices[0].index == 0])
+show("completion stream", fold(c for c in client.completions.create(
+    model=model, prompt=["Once", "Twice"], max_tokens=5, temperature=0, stream=True) if c.choices[0].index == 0))
 for name, call in {
     "no such model": lambda: client.chat.completions.create(**{**usual, "model": "none"}),
     "too long": lambda: client.chat.completions.create(**{**usual, "max_tokens": 10**6}),

@@ -120,10 +120,15 @@ func sum(m map[string]float64) (total float64) {
 
 func latency(ended, cut, engine Histogram) *Latency {
 	l := &Latency{
-		Count: ended.Count, GivenUp: cut.Count, Mean: ended.Mean(), P50: ended.Quantile(0.5), P95: tail(ended),
+		Count: ended.Count, GivenUp: cut.Count, Mean: ended.Mean(),
 		EngineCount: engine.Count, EngineMean: engine.Mean(), EngineP50: engine.Quantile(0.5), EngineP95: tail(engine),
 	}
+	// Both by one method, so that they differ by those that were given up alone.
 	var known bool
+	l.P50, _ = Corrected(0.5, ended, Histogram{})
+	if l.P95, _ = Corrected(0.95, ended, Histogram{}); ended.Count < minForTail {
+		l.P95 = math.NaN()
+	}
 	l.CorrectedP50, known = Corrected(0.5, ended, cut)
 	l.AtLeast50 = !known
 	l.CorrectedP95, known = Corrected(0.95, ended, cut)

@@ -26,18 +26,22 @@ type boundaryWatch struct {
 	before       *boundary.Counts
 	engineBefore *boundary.Engine
 	begun        sync.WaitGroup
-	err          error
 }
 
-// watchBoundary begins to watch. Pages are read beside the run, which does not
-// wait for them.
+// watchBoundary begins to watch. The engines' pages are read beside the run, which
+// does not wait for an engine that answers late.
 func watchBoundary(ctx context.Context, gateway string, engines []string, http config.HTTPClientConfig) (*boundaryWatch, error) {
 	client, err := scrape.New(scrape.Config{HTTP: http})
 	if err != nil {
 		return nil, err
 	}
 	w := &boundaryWatch{client: client, gateway: gateway, engines: engines}
-	w.begun.Go(func() { w.before, w.engineBefore, w.err = w.read(ctx) })
+	w.begun.Go(func() { w.engineBefore = w.readEngines(ctx) })
+	if w.before, err = w.readGateway(ctx); err != nil {
+		w.begun.Wait()
+		client.Close()
+		return nil, err
+	}
 	return w, nil
 }
 
@@ -45,16 +49,16 @@ func watchBoundary(ctx context.Context, gateway string, engines []string, http c
 func (w *boundaryWatch) end(ctx context.Context, l boundary.Limits) (*boundary.View, error) {
 	defer w.client.Close()
 	w.begun.Wait()
-	after, engineAfter, err := w.read(ctx)
-	if err = errors.Join(w.err, err); err != nil {
+	after, err := w.readGateway(ctx)
+	if err != nil {
 		return nil, err
 	}
-	return boundary.Look(w.before, after, w.engineBefore, engineAfter, l), nil
+	return boundary.Look(w.before, after, w.engineBefore, w.readEngines(ctx), l), nil
 }
 
-// read reads all pages at once. An engine that does not answer is left out: that
-// it does not is the diagnosis' to say.
-func (w *boundaryWatch) read(ctx context.Context) (c *boundary.Counts, all *boundary.Engine, err error) {
+// readEngines reads all pages at once. An engine that does not answer is left out:
+// that it does not is the diagnosis' to say.
+func (w *boundaryWatch) readEngines(ctx context.Context) (all *boundary.Engine) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for _, url := range w.engines {
@@ -75,17 +79,21 @@ func (w *boundaryWatch) read(ctx context.Context) (c *boundary.Counts, all *boun
 			all.Add(e)
 		})
 	}
-	page, at, err := w.page(ctx, w.gateway)
 	wg.Wait()
+	return all
+}
+
+func (w *boundaryWatch) readGateway(ctx context.Context) (*boundary.Counts, error) {
+	page, at, err := w.page(ctx, w.gateway)
 	if err != nil {
-		return nil, nil, fmt.Errorf("--gateway: %w", err)
+		return nil, fmt.Errorf("--gateway: %w", err)
 	}
 	c, ok := boundary.Read(page, at)
 	if !ok {
-		return nil, nil, hint.With(errors.New("--gateway: that page is of no gateway that is known"),
+		return nil, hint.With(errors.New("--gateway: that page is of no gateway that is known"),
 			"give the admin address of sixty gateway, or the metrics page of Envoy, Istio, HAProxy or ingress-nginx")
 	}
-	return c, all, nil
+	return c, nil
 }
 
 func (w *boundaryWatch) page(ctx context.Context, url string) (page []boundary.Sample, at time.Time, err error) {

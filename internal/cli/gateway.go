@@ -183,7 +183,7 @@ func (f *gatewayFlags) configure() error {
 			err = errors.New("not a file")
 		}
 		if err != nil {
-			return fmt.Errorf("--knee %s: %w", f.knee, err)
+			return hint.Or(fmt.Errorf("--knee %s: %w", f.knee, err), "write one with: sixty bench URL --search rate --slo chat --baseline FILE")
 		}
 		n := int(math.Ceil(b.Concurrency))
 		if n < 1 {

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/sixty-dev/sixty/internal/hint"
 )
 
 // Admission limits what the upstreams get. The zero value lets everything
@@ -35,10 +37,10 @@ const (
 
 func (a Admission) check() error {
 	if a.MaxConcurrent < 0 || a.MaxQueued < 0 || a.QueueTimeout < 0 || a.TokensPerSecond < 0 || math.IsNaN(a.TokensPerSecond) {
-		return errors.New("admission: a limit is negative")
+		return errors.New("admission control: a limit is negative")
 	}
 	if a.MaxQueued > 0 && a.MaxConcurrent == 0 {
-		return errors.New("admission: requests queue only where concurrency is limited")
+		return hint.With(errors.New("admission control: requests queue only where concurrency is limited"), "limit it with --max-concurrent")
 	}
 	return nil
 }

@@ -161,6 +161,28 @@ func TestAnUpstreamThatIsIllIsLeftOut(t *testing.T) {
 	eventually(t, "the upstream is down", func() bool { return up() == 1 })
 }
 
+func TestNoConnectionIsLeftAtTheEnd(t *testing.T) {
+	var open atomic.Int64
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			open.Add(1)
+		case http.StateClosed, http.StateHijacked:
+			open.Add(-1)
+		}
+	}
+	s.Start()
+	defer s.Close()
+	g := start(t, Config{}, s.URL)
+	post(t, g.url+"/v1/completions", chat)
+	g.settle(t)
+	if err := g.stop(); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "connections to the upstream are open", func() bool { return open.Load() == 0 })
+}
+
 func TestDraining(t *testing.T) {
 	up := scripted(t, loadtest.Script{TTFT: 10 * time.Millisecond, ITL: 20 * time.Millisecond, Tokens: 20})
 	g := start(t, Config{}, up.URL())

@@ -96,7 +96,7 @@ func (g *Gateway) Run(ctx context.Context) {
 	g.stop.Store(true)
 	wg.Wait()
 	for _, u := range g.upstreams {
-		u.closeIdle(0, 0)
+		u.closeIdle(g.clock.Now(), 0)
 	}
 	g.scraper.Close()
 }

@@ -478,7 +478,7 @@ func caddyProxy(t *testing.T, up string) *proxy {
 		return nil
 	}
 	addr := freeAddr(t)
-	conf := configFile(t, "Caddyfile", fmt.Sprintf("{\n\tadmin off\n\tauto_https off\n}\nhttp://%s {\n\treverse_proxy %s {\n\t\tflush_interval -1\n\t}\n}\n", addr, up))
+	conf := configFile(t, "Caddyfile", fmt.Sprintf("{\n\tadmin off\n\tauto_https off\n}\nhttp://:%s {\n\tbind 127.0.0.1\n\treverse_proxy %s {\n\t\tflush_interval -1\n\t}\n}\n", addr[strings.LastIndexByte(addr, ':')+1:], up))
 	return spawn(t, "caddy", addr, binary, "run", "--config", conf, "--adapter", "caddyfile")
 }
 

@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
@@ -29,7 +32,8 @@ type diagnoseFlags struct {
 	engineArgs, engineLog string
 
 	output, failOn, color string
-	verbose, probe        bool
+	again                 string // the command line, to be told how to repeat it
+	full, probe           bool
 
 	settings settingsFlags
 }
@@ -66,6 +70,7 @@ func newDiagnoseCommand() *cobra.Command {
 		Example: diagnoseExample,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.longer = !cmd.Flags().Changed("duration")
+			f.again = again(cmd, args)
 			return runDiagnose(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args, f)
 		},
 	}
@@ -91,7 +96,11 @@ func (f *diagnoseFlags) register(cmd *cobra.Command) {
 	s.StringVarP(&f.output, "output", "o", "text", "text, json or markdown")
 	s.StringVar(&f.failOn, "fail-on", "info", "least severity of a finding that exits with 1: page, ticket or info")
 	s.StringVar(&f.color, "color", "auto", "auto, always or never")
-	s.BoolVarP(&f.verbose, "verbose", "v", false, "show every comparison, every check and the configuration")
+	s.BoolVarP(&f.full, "full", "v", false, "show everything: every comparison, every fix, every check and the configuration")
+	s.BoolVar(&f.full, "verbose", false, "the same as --full")
+	if err := s.MarkHidden("verbose"); err != nil {
+		panic(err) // it was registered above
+	}
 	f.settings.register(s)
 }
 
@@ -246,9 +255,46 @@ func (f *diagnoseFlags) write(w io.Writer, d *diagnose.Diagnosis) error {
 	case "json":
 		return report.JSON(w, *d)
 	case "markdown":
-		return report.Markdown(w, *d, report.Options{Verbose: f.verbose})
+		return report.Markdown(w, *d, report.Options{Full: f.full})
 	}
-	return report.Text(w, *d, report.Options{Options: terminal(w, f.color), Verbose: f.verbose})
+	return report.Text(w, *d, report.Options{Options: terminal(w, f.color), Full: f.full, Again: f.again})
+}
+
+// again writes a command as it was given, as far as it holds no secret.
+func again(cmd *cobra.Command, args []string) string {
+	words := []string{cmd.CommandPath()}
+	for _, a := range args {
+		words = append(words, quoted(a))
+	}
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		switch v := f.Value.String(); {
+		case f.Name == "full" || f.Name == "verbose":
+		case f.Value.Type() == "bool" && v == "true":
+			words = append(words, "--"+f.Name)
+		case strings.HasSuffix(f.Value.Type(), "Array"):
+			for _, one := range f.Value.(pflag.SliceValue).GetSlice() {
+				words = append(words, "--"+f.Name+" "+quoted(one))
+			}
+		default:
+			words = append(words, "--"+f.Name+" "+quoted(v))
+		}
+	})
+	line := strings.Join(words, " ")
+	if cmd.Flags().Changed("header") || strings.Contains(line, "@") {
+		return cmd.CommandPath() + " …"
+	}
+	return line
+}
+
+// quoted writes a word for a shell.
+func quoted(s string) string {
+	plain := func(r rune) bool {
+		return r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_./:=+,@%", r))
+	}
+	if s != "" && strings.TrimLeftFunc(s, plain) == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // notes prints remarks that do not stop a diagnosis.

@@ -82,6 +82,25 @@ func estimate3(e catalog.Estimate, u indicator.Unit) (value, low, high string) {
 	return indicator.FormatNumber(e.Value, u), indicator.FormatNumber(e.Low, u), indicator.FormatNumber(e.High, u)
 }
 
+// predictionShort is a prediction for people in a hurry: what users will feel, and why to
+// doubt it; "" where nothing is said.
+func predictionShort(p *catalog.Prediction) string {
+	if p == nil || p.Reason != "" {
+		return strings.Join(predictionLines(p, false), " ")
+	}
+	var parts []string
+	for _, s := range []*indicator.Signal{indicator.TTFTP95, indicator.E2EMean} {
+		if e, ok := p.Effect(s); ok {
+			parts = append(parts, effectText(e))
+		}
+	}
+	out := "Predicted: " + strings.Join(parts, ", ") + "."
+	for _, c := range p.Caveats {
+		out += " But " + render.Sentence(c)
+	}
+	return out
+}
+
 // predictionBrief is a prediction in a few words, "" where there is none.
 func predictionBrief(p *catalog.Prediction) string {
 	if p == nil || p.Reason != "" {

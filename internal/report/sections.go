@@ -196,7 +196,7 @@ func evidenceRows(evidence []catalog.Evidence, verbose bool) [][]string {
 	for _, e := range farthest(evidence, verbose) {
 		threshold := "none"
 		if !math.IsNaN(e.Threshold) {
-			threshold = e.Op.Text(e.Threshold, e.Signal.Unit)
+			threshold = limit(&e)
 			if e.Source != catalogSource {
 				threshold += " (" + render.Clean(e.Source) + ")"
 			}
@@ -204,16 +204,18 @@ func evidenceRows(evidence []catalog.Evidence, verbose bool) [][]string {
 		if verbose && e.Name != "" {
 			threshold += ", " + e.Name + map[catalog.Truth]string{catalog.True: ", holds", catalog.False: ", does not hold"}[e.Holds]
 		}
-		rows = append(rows, []string{e.Signal.Title, indicator.Format(e.Value, e.Signal.Unit), normal(e.Baseline, e.Signal.Unit), threshold})
+		normal := "–"
+		if e.Baseline.OK {
+			normal = e.Signal.Text(e.Baseline)
+		}
+		rows = append(rows, []string{e.Signal.Title, e.Signal.Text(e.Value), normal, threshold})
 	}
 	return rows
 }
 
-func normal(v indicator.Value, u indicator.Unit) string {
-	if !v.OK {
-		return "–"
-	}
-	return indicator.Format(v, u)
+// limit writes a comparison's threshold beside the title of its signal.
+func limit(e *catalog.Evidence) string {
+	return e.Signal.Untitled(e.Op.Text(e.Threshold, e.Signal.Unit))
 }
 
 // farthest drops repeated comparisons and, unless all are wanted, those that do
@@ -243,9 +245,12 @@ func ruledOutLine(f *diagnose.Finding) string {
 	if e == nil {
 		return "its conditions do not hold"
 	}
-	line := fmt.Sprintf("%s %s, not %s", e.Signal.Title, indicator.Format(e.Value, e.Signal.Unit), e.Op.Text(e.Threshold, e.Signal.Unit))
+	line := e.Signal.Title + " " + e.Signal.Text(e.Value)
+	if bound := limit(e); !strings.HasSuffix(bound, " "+e.Signal.Text(e.Value)) { // they differ in what is shown
+		line += ", not " + bound
+	}
 	if e.Source == "baseline" && e.Baseline.OK {
-		line += fmt.Sprintf(" (normal %s)", indicator.Format(e.Baseline, e.Signal.Unit))
+		line += fmt.Sprintf(" (normal %s)", e.Signal.Text(e.Baseline))
 	}
 	return render.Clean(line)
 }
@@ -527,25 +532,18 @@ func commandLines(f *catalog.Fix) []string {
 
 // tally counts the outcomes, for the reports that do not list them.
 func tally(d *diagnose.Diagnosis) string {
-	var ok, unknown, waiting int
+	count := map[diagnose.Status]int{}
 	for i := range d.Findings {
-		switch d.Findings[i].Status {
-		case diagnose.OK:
-			ok++
-		case diagnose.Unknown:
-			unknown++
-		case diagnose.Pending:
-			waiting++
-		}
+		count[d.Findings[i].Status]++
 	}
-	parts := []string{fmt.Sprintf("%d ruled out", ok)}
-	if waiting > 0 {
-		parts = append(parts, fmt.Sprintf("%d pending", waiting))
+	parts := []string{fmt.Sprintf("%d ruled out", count[diagnose.OK])}
+	if n := count[diagnose.Pending]; n > 0 {
+		parts = append(parts, fmt.Sprintf("%d pending", n))
 	}
-	if unknown > 0 {
-		parts = append(parts, fmt.Sprintf("%d could not be checked", unknown))
+	if n := count[diagnose.Unknown]; n > 0 {
+		parts = append(parts, fmt.Sprintf("%d could not be checked", n))
 	}
-	return fmt.Sprintf("Checked %d pathologies: %s.", len(d.Findings), strings.Join(parts, ", "))
+	return fmt.Sprintf("Checked %s: %s.", render.Plural(len(d.Findings), "failure mode"), strings.Join(parts, ", "))
 }
 
 // footer says what the answer rests on, as pairs of a name and a text.
@@ -579,11 +577,7 @@ func footer(d *diagnose.Diagnosis, verbose bool) [][2]string {
 	}
 	baseline := "none: the server could not be compared with itself"
 	if source := baselineSource(d); source != diagnose.NoBaseline {
-		baseline = map[diagnose.BaselineSource]string{
-			diagnose.History:  "earlier history",
-			diagnose.Lifetime: "what the counters had summed up before the first scrape",
-			diagnose.File:     "given by the user",
-		}[source]
+		baseline = baselineWords[source]
 		if !d.Baseline.From.IsZero() {
 			baseline = span(d.Baseline, d.At) + ", " + baseline
 		}
@@ -593,6 +587,13 @@ func footer(d *diagnose.Diagnosis, verbose bool) [][2]string {
 		out = append(out, [2]string{"thresholds", s})
 	}
 	return out
+}
+
+// baselineWords say where a baseline comes from.
+var baselineWords = map[diagnose.BaselineSource]string{
+	diagnose.History:  "what came before",
+	diagnose.Lifetime: "the server's average since its start, from its counters",
+	diagnose.File:     "given by the user",
 }
 
 // notable lists the targets: those that are down or could not be judged first.

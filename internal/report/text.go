@@ -1,7 +1,6 @@
 package report
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -13,18 +12,24 @@ import (
 type text struct {
 	*render.Text
 	options Options
+	said    map[string]bool // of predictions: fixes rest on the same simulation
 }
 
-func (t *text) diagnosis(d *diagnose.Diagnosis) {
+// full lays out everything that there is to say.
+func full(d *diagnose.Diagnosis, o Options) *render.Text {
+	t := text{render.NewText(o.Options), o, map[string]bool{}}
 	for i, v := range told(d) {
 		if i > 0 {
 			t.Line("")
 		}
-		t.verdict(d, v)
+		t.verdict(d, v, unbounded)
 		if more := alsoSick(d); i == 0 && more != "" {
 			t.Paragraph("  ", "  ", more)
 		}
 		if f := lead(d, v); f != nil {
+			if s := objectivesLine(f); s != "" {
+				t.Paragraph("  ", "  ", s)
+			}
 			t.finding(d, f)
 		}
 		t.others(d, v, "ALSO FIRING", alsoFiring)
@@ -36,14 +41,19 @@ func (t *text) diagnosis(d *diagnose.Diagnosis) {
 		if i == 0 {
 			t.Heading(strings.ToUpper(othersHead(d)))
 		}
-		t.Paragraph("  ", "    ", otherLine(d, v, t.options.Verbose))
+		t.Paragraph("  ", "    ", otherLine(d, v, true))
 	}
 	t.ruledOut(d)
 	t.coverage(d)
 	t.footer(d)
+	return t.Text
 }
 
-func (t *text) verdict(d *diagnose.Diagnosis, v *diagnose.Verdict) {
+// unbounded is more lines than a verdict takes.
+const unbounded = 1 << 10
+
+// verdict says what is wrong, where and since when, in at most so many lines.
+func (t *text) verdict(d *diagnose.Diagnosis, v *diagnose.Verdict, lines int) {
 	style := render.Warning
 	switch f := lead(d, v); {
 	case v.Status == diagnose.OK:
@@ -51,22 +61,14 @@ func (t *text) verdict(d *diagnose.Diagnosis, v *diagnose.Verdict) {
 	case f != nil && f.Severity == catalog.Page:
 		style = render.Bad
 	}
-	head := head(d, v)
-	body := strings.TrimSpace(render.Clean(render.Sentence(v.Summary)) + " " + whereSince(d, v, t.options.Verbose))
-	lines := render.Wrap(head+": "+body, t.Width(), "  ")
-	for i, line := range lines {
-		if i == 0 && strings.HasPrefix(line, head) {
-			line = t.Style(style, head) + line[len(head):]
-		}
-		t.Line(line)
-	}
-	if s := objectivesLine(lead(d, v)); s != "" {
-		t.Paragraph("  ", "  ", s)
+	t.Brief(lines, t.Style(style, head(d, v)), "  ", ": "+render.Clean(render.Sentence(v.Summary)))
+	if where := whereSince(d, v, t.options.Full); where != "" {
+		t.Brief(max(1, lines/2), "  ", "  ", where)
 	}
 }
 
 func (t *text) finding(d *diagnose.Diagnosis, f *diagnose.Finding) {
-	if rows := evidenceRows(f.Evidence, t.options.Verbose); len(rows) > 0 {
+	if rows := evidenceRows(f.Evidence, true); len(rows) > 0 {
 		head := "EVIDENCE"
 		if len(d.Targets) > 1 {
 			head += " from " + render.Clean(f.Targets[0])
@@ -81,17 +83,8 @@ func (t *text) finding(d *diagnose.Diagnosis, f *diagnose.Finding) {
 		}
 	}
 	for i := range f.Fixes {
-		fix := &f.Fixes[i]
-		switch {
-		case i == 0:
-			t.Heading("FIX")
-			t.fix(fix)
-		case t.options.Verbose:
-			t.Heading("OR")
-			t.fix(fix)
-		default:
-			t.Paragraph("  or: ", "      ", alternative(fix))
-		}
+		t.Heading([]string{"FIX", "OR"}[min(i, 1)])
+		t.fix(&f.Fixes[i])
 	}
 	t.Paragraph("  Runbook: ", "    ", "sixty explain "+f.Pathology.ID)
 }
@@ -99,8 +92,12 @@ func (t *text) finding(d *diagnose.Diagnosis, f *diagnose.Finding) {
 // fix shows a remedy in full.
 func (t *text) fix(f *catalog.Fix) {
 	t.Styled(render.Bold, "  ", "  ", render.Clean(render.Sentence(f.Summary)))
-	for _, line := range commandLines(f) {
-		t.Line("    " + line) // not wrapped: to be copied
+	for i, line := range commandLines(f) {
+		if i == 0 {
+			t.Command("    ", line)
+			continue
+		}
+		t.Paragraph("    ", "      ", line)
 	}
 	for _, a := range f.Arithmetic {
 		t.Paragraph("      ", "        ", render.Clean(a))
@@ -108,24 +105,15 @@ func (t *text) fix(f *catalog.Fix) {
 	if f.Tradeoff != "" {
 		t.Paragraph("    Cost: ", "      ", render.Clean(render.Sentence(f.Tradeoff)))
 	}
-	for _, line := range predictionLines(f.Predicted, t.options.Verbose) {
-		t.Paragraph("    ", "      ", render.Clean(render.Sentence(line)))
+	for _, line := range predictionLines(f.Predicted, true) {
+		if !t.said[line] {
+			t.Paragraph("    ", "      ", render.Clean(render.Sentence(line)))
+		}
+		t.said[line] = true
 	}
 	if f.Verify != "" {
 		t.Paragraph("    Verify: ", "      ", render.Clean(render.Sentence(f.Verify)))
 	}
-}
-
-// alternative is a remedy in one line.
-func alternative(f *catalog.Fix) string {
-	s := render.Clean(strings.TrimSuffix(f.Summary, "."))
-	if args := f.Args(); args != "" {
-		s += " (" + render.Clean(args) + ")"
-	}
-	if brief := predictionBrief(f.Predicted); brief != "" {
-		s += "; " + render.Clean(brief)
-	}
-	return render.Sentence(s)
 }
 
 func (t *text) others(d *diagnose.Diagnosis, v *diagnose.Verdict, head string, keep func(*diagnose.Finding) bool) {
@@ -142,12 +130,8 @@ func (t *text) others(d *diagnose.Diagnosis, v *diagnose.Verdict, head string, k
 }
 
 func (t *text) changes(d *diagnose.Diagnosis, v *diagnose.Verdict) {
-	intro, rows := changes(d, &v.Workload, t.options.Verbose)
-	if intro == "" || quiet(d) && !v.Workload.Changed && !t.options.Verbose {
-		return
-	}
-	if quiet(d) && !t.options.Verbose {
-		t.Paragraph("  ", "  ", strings.TrimSuffix(intro, ".")+whose(d, &v.Workload)+": "+inline(rows))
+	intro, rows := changes(d, &v.Workload, true)
+	if intro == "" {
 		return
 	}
 	t.Heading("WHAT CHANGED" + whose(d, &v.Workload))
@@ -155,24 +139,7 @@ func (t *text) changes(d *diagnose.Diagnosis, v *diagnose.Verdict) {
 	t.Table(render.Columns("", "", ""), rows)
 }
 
-// inline writes the rows of changes as one sentence.
-func inline(rows [][]string) string {
-	return render.Sentence(strings.Join(each(rows, func(r *[]string) string {
-		s := (*r)[0] + " " + (*r)[1]
-		if (*r)[2] != "" {
-			s += " (" + (*r)[2] + ")"
-		}
-		return s
-	}), ", "))
-}
-
 func (t *text) ruledOut(d *diagnose.Diagnosis) {
-	if quiet(d) && !t.options.Verbose {
-		if len(d.Findings) > 0 {
-			t.Paragraph("  ", "  ", tally(d))
-		}
-		return
-	}
 	var rows [][]string
 	for _, f := range selected(d, &d.Verdict, ruledOut) {
 		rows = append(rows, []string{f.Pathology.ID, ruledOutLine(f)})
@@ -183,31 +150,12 @@ func (t *text) ruledOut(d *diagnose.Diagnosis) {
 	}
 }
 
-// How many groups of gaps are listed unless all are wanted: beside a finding,
-// and where there is none.
-const manyGaps, manyQuietGaps = 4, 2
-
 func (t *text) coverage(d *diagnose.Diagnosis) {
-	groups := gaps(d.Coverage)
-	if len(groups) == 0 {
-		return
-	}
-	brief, most, prefix := quiet(d) && !t.options.Verbose, manyGaps, "  "
-	if brief {
-		most, prefix = manyQuietGaps, "  Not checked: "
-	} else {
-		t.Heading("NOT CHECKED")
-	}
-	for i := range groups {
-		if i == most && !t.options.Verbose {
-			n := 0
-			for _, g := range groups[i:] {
-				n += len(g.ids)
-			}
-			t.Paragraph(prefix, "    ", fmt.Sprintf("%d more (--verbose lists them).", n))
-			break
+	for i, g := range gaps(d.Coverage) {
+		if i == 0 {
+			t.Heading("NOT CHECKED")
 		}
-		t.Paragraph(prefix, "    ", groups[i].line(brief, t.options.Verbose))
+		t.Paragraph("  ", "    ", g.line(false, true))
 	}
 }
 
@@ -216,7 +164,7 @@ func (t *text) footer(d *diagnose.Diagnosis) {
 		t.Paragraph("  Note: ", "    ", render.Clean(render.Sentence(n)))
 	}
 	t.Line("")
-	for _, row := range footer(d, t.options.Verbose) {
+	for _, row := range footer(d, true) {
 		t.Styled(render.Dim, render.Pad(row[0], 11), strings.Repeat(" ", 11), row[1])
 	}
 }

@@ -13,6 +13,7 @@ import (
 type Fix struct {
 	Summary    string   // a verb phrase: "Lower --max-num-seqs from 256 to 41"
 	Changes    []Change // flags to change; empty when the remedy is not a flag
+	Command    string   // a shell command to begin with, where there is no flag; in it TARGET, POD and NAME are the reader's
 	Arithmetic []string // how the number was computed, line by line, with sources
 	Tradeoff   string   // what it costs
 	Verify     string   // the signal that shows that it worked
@@ -120,7 +121,7 @@ func ForVersion(fixes []Fix, version string) (fit []Fix, later []string) {
 		}
 		flag := f.Changes[i].Flag
 		since := engine.Since(strings.TrimPrefix(flag, "--"))
-		later = append(later, fmt.Sprintf("With vLLM %s or later %s would be a remedy too; this server is %s", since, f.Args(), cmp.Or(version, "of an unknown version")))
+		later = append(later, fmt.Sprintf("From vLLM %s on there is also %s; this server is %s", since, f.Args(), cmp.Or(version, "of an unknown version")))
 		if f.Instead != "" {
 			f.Summary, f.Changes, f.Search = f.Instead, nil, nil
 			fit = append(fit, f)

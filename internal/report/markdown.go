@@ -89,20 +89,19 @@ func (m *markdown) finding(d *diagnose.Diagnosis, f *diagnose.Finding) {
 	if len(f.Fixes) > 0 {
 		m.printf("\n### Fix\n\n")
 		for i := range f.Fixes {
-			m.fix(i+1, &f.Fixes[i])
+			m.fix(i+1, &f.Fixes[i], first(f.Targets))
 		}
 	}
 	m.printf("\nRunbook: [%s](%s)\n", f.Pathology.ID, runbook(f.Pathology))
 }
 
-func (m *markdown) fix(n int, f *catalog.Fix) {
+func (m *markdown) fix(n int, f *catalog.Fix, target string) {
 	if n > 1 && !m.options.Full {
 		m.printf("%d. %s\n", n, render.Escape(alternative(f)))
 		return
 	}
 	m.printf("%d. %s\n", n, render.Escape(render.Clean(render.Sentence(f.Summary))))
-	if len(f.Changes)+len(f.Arithmetic) > 0 {
-		lines := commandLines(f)
+	if lines := commandLines(f, target); len(lines)+len(f.Arithmetic) > 0 {
 		for _, a := range f.Arithmetic {
 			lines = append(lines, "  "+render.Clean(a))
 		}

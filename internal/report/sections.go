@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
@@ -513,12 +514,12 @@ func (g *gapGroup) line(brief, verbose bool) string {
 	return render.Clean(render.Sentence(line))
 }
 
-// commandLines say what to write on the command line of vllm serve: arguments that
-// can be copied, alone in the first line, then what they take the place of and what is
-// left out.
-func commandLines(f *catalog.Fix) []string {
+// commandLines say what to write on the command line of vllm serve, or in a shell: what
+// can be copied, alone in the first line, then what it takes the place of and what is left
+// out.
+func commandLines(f *catalog.Fix, target string) []string {
 	var lines []string
-	if args := f.Args(); args != "" {
+	if args := cmp.Or(f.Args(), strings.ReplaceAll(f.Command, "TARGET", address(target))); args != "" {
 		lines = append(lines, render.Clean(args))
 	}
 	if was := f.Replaced(); was != "" {
@@ -528,6 +529,18 @@ func commandLines(f *catalog.Fix) []string {
 		lines = append(lines, render.Clean("leave out "+gone))
 	}
 	return lines
+}
+
+// address is a target's name where it is a host and a port, and nothing that a shell
+// would take for more.
+func address(target string) string {
+	word := func(r rune) bool {
+		return r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune(".-:[]", r))
+	}
+	if strings.Contains(target, ":") && !strings.HasPrefix(target, "-") && strings.TrimLeftFunc(target, word) == "" {
+		return target
+	}
+	return "TARGET"
 }
 
 // tally counts the outcomes, for the reports that do not list them.

@@ -208,7 +208,7 @@ func (t *text) firstFix(f *diagnose.Finding, r room) {
 	fix := &f.Fixes[0]
 	t.Line("")
 	t.Brief(r.fix, t.Style(render.Bold, "FIX")+"  ", "  ", render.Clean(render.Sentence(fix.Summary)))
-	t.command(fix, r.command)
+	t.command(fix, first(f.Targets), r.command)
 	if lines := predictionShort(fix.Predicted); lines != "" {
 		t.Brief(r.predicted, "  ", "  ", render.Clean(lines))
 	}
@@ -219,8 +219,8 @@ func (t *text) firstFix(f *diagnose.Finding, r room) {
 
 // command writes the line to copy, which is not cut off: where there is no room for it, it
 // says where it is.
-func (t *text) command(fix *catalog.Fix, most int) {
-	lines := commandLines(fix)
+func (t *text) command(fix *catalog.Fix, target string, most int) {
+	lines := commandLines(fix, target)
 	if len(lines) == 0 {
 		return
 	}
@@ -230,6 +230,13 @@ func (t *text) command(fix *catalog.Fix, most int) {
 		return
 	}
 	t.Command("    ", lines[0])
+}
+
+func first(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return names[0]
 }
 
 // basis says what the answer rests on.

@@ -84,15 +84,15 @@ func (t *text) finding(d *diagnose.Diagnosis, f *diagnose.Finding) {
 	}
 	for i := range f.Fixes {
 		t.Heading([]string{"FIX", "OR"}[min(i, 1)])
-		t.fix(&f.Fixes[i])
+		t.fix(&f.Fixes[i], first(f.Targets))
 	}
 	t.Paragraph("  Runbook: ", "    ", "sixty explain "+f.Pathology.ID)
 }
 
 // fix shows a remedy in full.
-func (t *text) fix(f *catalog.Fix) {
+func (t *text) fix(f *catalog.Fix, target string) {
 	t.Styled(render.Bold, "  ", "  ", render.Clean(render.Sentence(f.Summary)))
-	for i, line := range commandLines(f) {
+	for i, line := range commandLines(f, target) {
 		if i == 0 {
 			t.Command("    ", line)
 			continue

@@ -340,7 +340,7 @@ func (p *Pass) GrowCache(verify string, arithmetic ...string) {
 	o, fixed := p.Setting(engine.NumBlocksOverride)
 	if fixed {
 		p.Fix(Fix{
-			Summary:    "Remove --num-gpu-blocks-override, which makes the KV cache smaller than memory allows",
+			Summary:    "Remove --num-gpu-blocks-override: memory allows a larger KV cache",
 			Changes:    []Change{{Flag: "--num-gpu-blocks-override", From: o.Flag()}},
 			Arithmetic: arithmetic,
 			Tradeoff:   "none, unless another process needs the memory",

@@ -298,9 +298,9 @@ var (
 	// the gauges are written by the process that hangs.
 	UnseenClients = &Signal{
 		Name: "unseen_clients", Title: "Connections outside the engine", Unit: Count, Scope: Instance,
-		Expr: "max by (instance) (min_over_time(process_open_fds[1m])) - max by (instance) (min_over_time(process_open_fds[1h]))" +
+		Expr: "clamp_min(max by (instance) (min_over_time(process_open_fds[1m])) - max by (instance) (min_over_time(process_open_fds[1h]))" +
 			" - sum by (instance) (max_over_time(vllm:num_requests_running[1m]) + max_over_time(vllm:num_requests_waiting[1m]))" +
-			" + sum by (instance) (min_over_time(vllm:num_requests_running[1h]) + min_over_time(vllm:num_requests_waiting[1h]))",
+			" + sum by (instance) (min_over_time(vllm:num_requests_running[1h]) + min_over_time(vllm:num_requests_waiting[1h])), 0)",
 		Doc:  "Open file descriptors of the API server that were there all through the last moments, less those of the requests that the engine knows of, and less as much at the lowest in the past at hand: clients that wait in front of the engine. vLLM closes an idle connection after 5 s (VLLM_HTTP_TIMEOUT_KEEP_ALIVE); with a longer time this holds idle ones too.",
 		Hint: hintProcess,
 	}
@@ -338,7 +338,7 @@ var (
 	}
 	FleetPresence = &Signal{
 		Name: "fleet_presence", Title: "Presence of the replicas", Unit: Ratio, Fleet: true,
-		Expr: "0 * sum by (instance, model_name) (vllm:num_requests_running) + on (model_name) group_left () ((1 + min by (model_name) (count_over_time(vllm:num_requests_running[5m]))) / max by (model_name) (count_over_time(vllm:num_requests_running[5m])))",
+		Expr: "0 * sum by (instance, model_name) (vllm:num_requests_running) + on (model_name) group_left () clamp_max((1 + min by (model_name) (count_over_time(vllm:num_requests_running[5m]))) / max by (model_name) (count_over_time(vllm:num_requests_running[5m])), 1)",
 		Doc:  "Scrapes that brought a page, of the replica that was seen least, and one more for the phase of the scrapes, over those of the one that was seen most. While a replica is away or comes back the others get more than their share, and that is no fault of the balance.",
 	}
 	EngineSpread = &Signal{

@@ -72,6 +72,9 @@ func effectText(e catalog.Effect) string {
 	}
 	to, low, high := estimate3(e.After, e.Signal.Unit)
 	text := fmt.Sprintf("%s %s → %s", e.Signal.Title, from, to)
+	if number, unit, ok := strings.Cut(low, " "); ok && strings.HasSuffix(high, " "+unit) {
+		low = number // "17.4 to 77.9 ms"
+	}
 	if low != high {
 		text += fmt.Sprintf(" (%s to %s)", low, high)
 	}

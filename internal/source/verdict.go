@@ -10,6 +10,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // When a look at live servers may end before its time: not before it has seen enough for
@@ -73,7 +74,7 @@ func (s *Source) Watch(ctx context.Context, o diagnose.Options, w Watch) *diagno
 			h.Doubt()
 			return false
 		}
-		verdict = d.Verdict.ID
+		verdict = soFar(&d)
 		certain := h.See(&d)
 		if early {
 			h.Doubt()
@@ -81,6 +82,18 @@ func (s *Source) Watch(ctx context.Context, o diagnose.Options, w Watch) *diagno
 		return certain && !early && (!w.Fault || d.Status == diagnose.Firing)
 	})
 	return h
+}
+
+// soFar is a verdict for people who wait for the final one.
+func soFar(d *diagnose.Diagnosis) string {
+	switch v := &d.Verdict; {
+	case d.Status == diagnose.Firing:
+		return fmt.Sprintf("%s (%s): %s", v.ID, v.Severity, v.Summary)
+	case v.ID == diagnose.InsufficientData:
+		return "too early to tell"
+	default:
+		return v.ID
+	}
 }
 
 // attend calls each at once and then every second, until it returns true, no server ever
@@ -212,10 +225,12 @@ func (l *Look) watch(r *Live) Watch {
 	}
 	return Watch{Show: func(ran time.Duration, verdict string) {
 		answering, _, _ := r.count(ran)
-		line := fmt.Sprintf("scraping: %.0f s of %.0f s, answering: %d of %d",
-			ran.Seconds(), l.For.Seconds(), answering, len(r.Targets))
+		line := fmt.Sprintf("scraping %.0f of %.0f s", ran.Seconds(), l.For.Seconds())
+		if answering < len(r.Targets) {
+			line += fmt.Sprintf(", %d of %d answer", answering, len(r.Targets))
+		}
 		if verdict != "" {
-			line += ", so far: " + verdict
+			line += ", so far " + render.Clean(verdict)
 		}
 		l.Show(line)
 	}}

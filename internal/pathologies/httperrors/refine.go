@@ -59,7 +59,7 @@ func server(p *catalog.Pass) {
 	}
 	p.Fix(catalog.Fix{
 		Summary:  "Look for tracebacks, EngineDeadError, CUDA errors and out-of-memory in the server's log; with a dead engine every request fails until a restart",
-		Command:  "grep -nE 'Traceback|EngineDeadError|CUDA error|out of memory' vllm.log | tail",
+		Command:  "grep -E 'Traceback|EngineDeadError|CUDA|out of memory' vllm.log | tail",
 		Tradeoff: "none; take the replica out of the load balancer if it answers nothing else",
 		Verify:   verify,
 	})

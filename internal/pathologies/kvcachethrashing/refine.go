@@ -58,7 +58,7 @@ func summary(p *catalog.Pass) string {
 	switch grown, s := mostGrown(p); {
 	case s == nil:
 	default:
-		fmt.Fprintf(&b, "; %s: %s the normal", strings.ToLower(s.Title), indicator.FormatNumber(grown, indicator.Times))
+		fmt.Fprintf(&b, ", with %s at %s normal", strings.ToLower(s.Title), indicator.FormatNumber(grown, indicator.Times))
 	}
 	return b.String()
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/planning"
+	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/report"
 	"github.com/sixty-dev/sixty/internal/source"
 )
@@ -154,12 +155,11 @@ func runDiagnose(ctx context.Context, stdout, stderr io.Writer, args []string, f
 	if err != nil {
 		return err
 	}
-	limit := f.timeout
-	if len(f.source.spec.URLs) > 0 {
-		limit += f.source.duration
+	if len(f.source.spec.URLs) == 0 { // the time of live servers begins with the judging
+		var cancel func()
+		ctx, cancel = context.WithTimeoutCause(ctx, f.timeout, errTooLate)
+		defer cancel()
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTooLate)
-	defer cancel()
 	var d diagnose.Diagnosis
 	judge := func(s *source.Source) (err error) {
 		d, err = f.judge(ctx, stderr, s, o, known)
@@ -172,7 +172,7 @@ func runDiagnose(ctx context.Context, stdout, stderr io.Writer, args []string, f
 		d.LimitConfidence(logConfidence)
 	}
 	switch {
-	case err != nil && errors.Is(context.Cause(ctx), errTooLate):
+	case err != nil && (errors.Is(context.Cause(ctx), errTooLate) || errors.Is(err, errTooLate)):
 		return hint.With(lateError(f.timeout, err), "allow more with --timeout 2m, or ask for less with --match or a shorter past")
 	case err != nil:
 		return err
@@ -206,9 +206,10 @@ func (f *diagnoseFlags) judge(ctx context.Context, stderr io.Writer, s *source.S
 		known.Annotate(ts)
 	}
 	if s.Live != nil {
-		look := source.Look{For: f.source.duration, Longer: f.longer, Probe: f.probe, LastWords: lastWords}
-		look.Note = func(text string) { fmt.Fprintln(stderr, text) }
-		if line := newProgress(stderr); line.on {
+		look := source.Look{For: f.source.duration, Longer: f.longer, Probe: f.probe, Judging: f.timeout, Late: errTooLate, LastWords: lastWords}
+		line := newProgress(stderr)
+		look.Note = func(text string) { fmt.Fprintln(stderr, render.Cut(text, line.width)) }
+		if line.on {
 			look.Show = line.text
 		}
 		return s.Look(ctx, o, look)

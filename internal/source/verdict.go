@@ -147,6 +147,11 @@ type Look struct {
 	Longer bool          // than For, where the prediction of a fix needs it
 	Probe  bool          // send a few tiny requests, and say what a client sees
 
+	// Judging is how long it may take after the scraping, and Late the cause of an error
+	// that comes of it.
+	Judging time.Duration
+	Late    error
+
 	Show func(line string) // the progress each second; nil where nobody looks on
 	Note func(line string) // what a user should know before the end
 
@@ -195,17 +200,22 @@ func (s *Source) Look(ctx context.Context, o diagnose.Options, l Look) (diagnose
 	if !interrupted {
 		r.learnFailed(ctx)
 	}
-	d, err := s.Diagnose(ctx, o)
+	judge := func() (diagnose.Diagnosis, error) {
+		ctx, done := context.WithTimeoutCause(ctx, l.Judging, l.Late)
+		defer done()
+		return s.Diagnose(ctx, o)
+	}
+	d, err := judge()
 	if more := d.Needs(); err == nil && more > 0 && l.Longer && !interrupted {
 		// A verdict is there; a prediction of its fixes needs to see more.
-		l.Note(fmt.Sprintf("scraping for %s more, to predict what the fixes would do", more))
+		l.Note("so far " + render.Clean(soFar(&d)))
+		l.Note(fmt.Sprintf("scraping %.0f s more to predict what its fixes would do; ctrl-C ends that", more.Seconds()))
 		longer, stop := context.WithTimeout(ctx, more)
 		r.Run(longer)
 		stop()
-		if err := ctx.Err(); err != nil {
-			return d, err
+		if interrupted = ctx.Err() != nil; !interrupted {
+			d, err = judge()
 		}
-		d, err = s.Diagnose(ctx, o)
 	}
 	if err != nil {
 		return d, err

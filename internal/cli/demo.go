@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -84,9 +83,6 @@ func (f *demoFlags) stages() ([]fleet.Scenario, error) {
 // next is what to try after the demo, with the program as it was called.
 func next(list []fleet.Scenario) []demo.Step {
 	program := os.Args[0]
-	if _, err := exec.LookPath("sixty"); err == nil {
-		program = "sixty"
-	}
 	const incident = "testdata/incident.tar.zst"
 	steps := []demo.Step{{Why: "Diagnose your own server", Command: program + " diagnose http://HOST:8000"}}
 	if _, err := os.Stat(incident); err == nil {

@@ -73,6 +73,7 @@ func TestEveryScenarioIsDiagnosedAsWhatItIs(t *testing.T) {
 			t.Parallel()
 			play(t, sc, fleet.DefaultRelease, 1, func(p fleet.Phase, d diagnose.Diagnosis) {
 				reporttest.FitsTheScreen(t, sc.Name+": "+p.Name, d)
+				reporttest.PlainWords(t, sc.Name+": "+p.Name, d)
 				if d.Verdict.ID != p.Want && !slices.Contains(p.Accept, d.Verdict.ID) {
 					t.Errorf("phase %q: verdict %s (%.2f), want %s", p.Name, d.Verdict.ID, d.Verdict.Confidence, p.Want)
 				}

@@ -189,7 +189,7 @@ var (
 	KVUsage     = &Signal{Name: "kv_cache_usage", Title: "KV cache usage", Unit: Ratio, Expr: "max by (instance, model_name) (avg_over_time(vllm:kv_cache_usage_perc[5m]))", Doc: "Share of KV blocks held by running requests, the fullest engine's. Free cached blocks do not count, so a warm prefix cache reads 0; full and quiet is no fault."}
 	KVUsagePeak = &Signal{Name: "kv_cache_usage_peak", Title: "KV cache usage, peak", Unit: Ratio, Expr: "max by (instance, model_name) (max_over_time(vllm:kv_cache_usage_perc[5m]))", Doc: "The highest KV cache usage in the window. While it thrashes, usage swings as preempted requests give their blocks back."}
 
-	PreemptionRate        = rate("preemption_rate", "Preemptions", PerSecond, "vllm:num_preemptions_total", "Requests evicted from the KV cache and recomputed later, per second. The counter lags by 2 to 6 s.")
+	PreemptionRate        = rate("preemption_rate", "Preemption rate", PerSecond, "vllm:num_preemptions_total", "Requests evicted from the KV cache and recomputed later, per second. The counter lags by 2 to 6 s.")
 	Preemptions           = &Signal{Name: "preemptions", Title: "Preemptions", Unit: Count, Expr: "sum by (instance, model_name) (increase(vllm:num_preemptions_total[5m]))", Doc: "How many requests were evicted and recomputed. One in a burst is no incident."}
 	PreemptionsPerRequest = &Signal{
 		Name: "preemptions_per_request", Title: "Preemptions per request", Unit: PerRequest,

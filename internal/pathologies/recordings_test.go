@@ -211,6 +211,7 @@ func (p *played) score(t *testing.T, i int, c *tally) string {
 	phase, want := p.truth.Phases[i], p.truth.accepted(i)
 	d := p.diagnose(t, time.UnixMilli(phase.ToMS))
 	reporttest.FitsTheScreen(t, p.name+"/"+phase.Name, d)
+	reporttest.PlainWords(t, p.name+"/"+phase.Name, d)
 	got := d.Verdict
 	c.phases++
 	if slices.Contains(want, got.ID) {

@@ -1,6 +1,7 @@
 package pathologies_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -145,6 +146,43 @@ func TestRunbookPages(t *testing.T) {
 		if !slices.Contains(names, e.Name()) {
 			t.Errorf("%s is no page of the catalogue", e.Name())
 		}
+	}
+}
+
+// TestGlossary keeps the table of signals in docs/glossary.md the same as what reports say,
+// and their titles so short that the evidence fits a line.
+func TestGlossary(t *testing.T) {
+	const file, begin, end = "../../docs/glossary.md", "-update. -->\n\n", "\n<!-- End of the table. -->"
+	doc, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, ok1 := strings.Cut(string(doc), begin)
+	table, tail, ok2 := strings.Cut(rest, end)
+	if !ok1 || !ok2 {
+		t.Fatalf("%s has no table between %q and %q", file, begin, end)
+	}
+	var want strings.Builder
+	want.WriteString("| name | in JSON | unit | meaning |\n|---|---|---|---|\n")
+	titles := map[string]bool{}
+	for _, s := range indicator.All() {
+		if titles[s.Title] {
+			t.Errorf("two signals are called %q", s.Title)
+		}
+		titles[s.Title] = true
+		if n := len(s.Title); n > 35 {
+			t.Errorf("%q has %d letters: a row of the evidence no longer fits 80 columns", s.Title, n)
+		}
+		fmt.Fprintf(&want, "| %s | `%s` | %s | %s |\n", s.Title, s.Name, s.Unit, strings.ReplaceAll(s.Doc, "|", `\|`))
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(head+begin+want.String()+end+tail), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		table = want.String()
+	}
+	if diff := cmp.Diff(want.String(), table); diff != "" {
+		t.Errorf("the table changed; run with -update (-want +got):\n%s", diff)
 	}
 }
 

@@ -98,8 +98,11 @@ func predictionShort(p *catalog.Prediction) string {
 		}
 	}
 	out := "Predicted: " + strings.Join(parts, ", ") + "."
-	for _, c := range p.Caveats {
-		out += " But " + render.Sentence(c)
+	if len(p.Caveats) > 0 {
+		out += " But " + strings.Join(each(p.Caveats, func(c *string) string {
+			kind, _, _ := strings.Cut(*c, ": ") // its numbers are in the full text
+			return kind
+		}), "; ") + "."
 	}
 	return out
 }

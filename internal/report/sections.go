@@ -605,7 +605,7 @@ func footer(d *diagnose.Diagnosis, verbose bool) [][2]string {
 // baselineWords say where a baseline comes from.
 var baselineWords = map[diagnose.BaselineSource]string{
 	diagnose.History:  "what came before",
-	diagnose.Lifetime: "the server's average since its start, from its counters",
+	diagnose.Lifetime: "the average since the server started, from its counters",
 	diagnose.File:     "given by the user",
 }
 

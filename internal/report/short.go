@@ -244,7 +244,7 @@ func basis(d *diagnose.Diagnosis, f *diagnose.Finding) string {
 	var parts []string
 	switch source := baselineSource(d); {
 	case source == diagnose.NoBaseline:
-	case !d.Baseline.From.IsZero():
+	case source == diagnose.History && !d.Baseline.From.IsZero():
 		parts = append(parts, "Normal: "+span(d.Baseline, d.At)+".")
 	default:
 		parts = append(parts, render.Sentence("Normal: "+baselineWords[source]))

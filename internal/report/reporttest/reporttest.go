@@ -3,13 +3,39 @@ package reporttest
 
 import (
 	"bytes"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/report"
 )
+
+// names matches what looks like the id of a signal.
+var names = regexp.MustCompile(`[a-z0-9]+(_[a-z0-9]+)+`)
+
+// PlainWords checks that what is told of a diagnosis names signals as the table of
+// evidence does, and not by their ids.
+func PlainWords(t *testing.T, name string, d diagnose.Diagnosis) {
+	t.Helper()
+	for i := range d.Findings {
+		f := &d.Findings[i]
+		said := append([]string{f.Summary}, f.Reasons...)
+		for _, x := range f.Fixes {
+			said = append(append(said, x.Summary, x.Tradeoff, x.Verify), x.Arithmetic...)
+		}
+		for _, text := range said {
+			for _, word := range names.FindAllString(text, -1) {
+				if word != indicator.MaxTokens.Name && slices.ContainsFunc(indicator.All(), func(s *indicator.Signal) bool { return s.Name == word }) {
+					t.Errorf("%s: %s says %q for a signal that has a title: %s", name, f.Pathology.ID, word, text)
+				}
+			}
+		}
+	}
+}
 
 // FitsTheScreen checks that the short answer of a diagnosis leaves room on a terminal of 80
 // columns and 24 lines, and begins with the verdict.

@@ -246,14 +246,20 @@ func ruledOutLine(f *diagnose.Finding) string {
 	if e == nil {
 		return "its conditions do not hold"
 	}
-	line := e.Signal.Title + " " + e.Signal.Text(e.Value)
-	if bound := limit(e); !strings.HasSuffix(bound, " "+e.Signal.Text(e.Value)) { // they differ in what is shown
-		line += ", not " + bound
-	}
+	line := comparison(e)
 	if e.Source == "baseline" && e.Baseline.OK {
 		line += fmt.Sprintf(" (normal %s)", e.Signal.Text(e.Baseline))
 	}
 	return render.Clean(line)
+}
+
+// comparison writes one that does not hold.
+func comparison(e *catalog.Evidence) string {
+	line := e.Signal.Title + " " + e.Signal.Text(e.Value)
+	if bound := limit(e); !strings.HasSuffix(bound, " "+e.Signal.Text(e.Value)) { // they differ in what is shown
+		line += ", not " + bound
+	}
+	return line
 }
 
 // summaryOf is one line on a finding that does not lead, with its targets where

@@ -127,8 +127,12 @@ func doubts(d *diagnose.Diagnosis, v *diagnose.Verdict) []string {
 		add("there is no past to compare with")
 	}
 	for i := range d.Targets {
-		for _, n := range d.Targets[i].Notes {
-			add(d.Targets[i].Name + ": " + n)
+		t := &d.Targets[i]
+		if !up(d, t) && slices.Contains(v.Targets, t.Name) {
+			continue // that it is down is the verdict
+		}
+		for _, n := range t.Notes {
+			add(t.Name + ": " + n)
 		}
 	}
 	return out

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -68,13 +69,14 @@ func (t *text) verdict(d *diagnose.Diagnosis, v *diagnose.Verdict, lines int) {
 }
 
 func (t *text) finding(d *diagnose.Diagnosis, f *diagnose.Finding) {
-	if rows := evidenceRows(f.Evidence, true); len(rows) > 0 {
+	if rows := evidenceRows(f.Evidence, false); len(rows) > 0 {
 		head := "EVIDENCE"
 		if len(d.Targets) > 1 {
 			head += " from " + render.Clean(f.Targets[0])
 		}
 		t.Heading(head)
 		t.Table(evidenceColumns(), rows)
+		t.beside(f.Evidence)
 	}
 	if len(f.Reasons) > 0 {
 		t.Heading("WHY")
@@ -87,6 +89,31 @@ func (t *text) finding(d *diagnose.Diagnosis, f *diagnose.Finding) {
 		t.fix(&f.Fixes[i], first(f.Targets))
 	}
 	t.Paragraph("  Runbook: ", "    ", "sixty explain "+f.Pathology.ID)
+}
+
+// beside tells of the comparisons that speak for nothing, and what the thresholds are
+// called.
+func (t *text) beside(evidence []catalog.Evidence) {
+	var not, unknown, names []string
+	for _, e := range farthest(evidence, true) {
+		switch e.Holds {
+		case catalog.False:
+			not = append(not, comparison(&e))
+		case catalog.Unknown:
+			unknown = append(unknown, e.Signal.Title)
+		}
+		if e.Name != "" && !slices.Contains(names, e.Name) {
+			names = append(names, e.Name)
+		}
+	}
+	for _, p := range []struct {
+		head  string
+		parts []string
+	}{{"Does not hold: ", not}, {"Not known: ", unknown}, {"Thresholds, for --set: ", names}} {
+		if len(p.parts) > 0 {
+			t.Paragraph("  "+p.head, "    ", render.Clean(strings.Join(p.parts, "; "))+".")
+		}
+	}
 }
 
 // fix shows a remedy in full.

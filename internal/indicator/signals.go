@@ -113,7 +113,7 @@ var (
 		Doc:  "Mean prompt length, cached tokens included, of the requests that reached a first token: known earlier than the histogram, which waits for the end of the request.",
 	}
 	ComputedTokens = &Signal{
-		Name: "computed_prompt_tokens", Title: "Computed prompt tokens per request", Unit: Tokens, Count: ttftFamily, MinCount: minForMedian,
+		Name: "computed_prompt_tokens", Title: "Computed tokens per request", Unit: Tokens, Count: ttftFamily, MinCount: minForMedian,
 		Otherwise: []Alternative{
 			{Without: "vllm:prompt_tokens_by_source_total", With: "vllm:request_prefill_kv_computed_tokens_sum", Expr: "sum by (instance, model_name) (rate(vllm:request_prefill_kv_computed_tokens_sum[5m])) / sum by (instance, model_name) (rate(vllm:request_prefill_kv_computed_tokens_count[5m]))"},
 			{Without: "vllm:prompt_tokens_by_source_total", With: "vllm:prefix_cache_hits_total", Expr: "(sum by (instance, model_name) (rate(vllm:prompt_tokens_total[5m])) - sum by (instance, model_name) (rate(vllm:prefix_cache_hits_total[5m]))) / sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_count[5m]))"},
@@ -122,19 +122,19 @@ var (
 		Expr: `sum by (instance, model_name) (rate(vllm:prompt_tokens_by_source_total{source="local_compute"}[5m])) / sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_count[5m]))`,
 		Doc:  "Mean number of prompt tokens that had to be computed: the real prefill work, prefix-cache hits taken off. Recomputation after preemption is in no token counter.",
 	}
-	PromptTokensP50 = quantile("prompt_tokens_p50", "Prompt length P50", Tokens, 0.50, promptFamily, "Prompt length of finished requests.")
-	PromptTokensP99 = quantile("prompt_tokens_p99", "Prompt length P99", Tokens, 0.99, promptFamily, "Prompt length of finished requests.")
+	PromptTokensP50 = quantile("prompt_tokens_p50", "Prompt tokens P50", Tokens, 0.50, promptFamily, "Prompt length of finished requests.")
+	PromptTokensP99 = quantile("prompt_tokens_p99", "Prompt tokens P99", Tokens, 0.99, promptFamily, "Prompt length of finished requests.")
 	PromptTail      = &Signal{
-		Name: "prompt_tail", Title: "Prompt length P99 over P50", Unit: Times, Count: promptFamily, MinCount: minForTail,
+		Name: "prompt_tail", Title: "Prompt tokens P99 over P50", Unit: Times, Count: promptFamily, MinCount: minForTail,
 		Expr: "histogram_quantile(0.99, sum by (le, instance, model_name) (rate(vllm:request_prompt_tokens_bucket[5m]))) / histogram_quantile(0.5, sum by (le, instance, model_name) (rate(vllm:request_prompt_tokens_bucket[5m])))",
 		Doc:  "How much longer the longest prompts are than the usual one: a few giants among many small requests are what makes prefill block others.",
 	}
 	OutputTokens    = mean("output_tokens", "Output tokens per request", Tokens, outputFamily, "Mean output length of finished requests.")
-	OutputTokensP95 = quantile("output_tokens_p95", "Output length P95", Tokens, 0.95, outputFamily, "Output length of finished requests.")
+	OutputTokensP95 = quantile("output_tokens_p95", "Output tokens P95", Tokens, 0.95, outputFamily, "Output length of finished requests.")
 	MaxTokens       = mean("max_tokens", "Requested max_tokens", Tokens, limitFamily, "Mean max_tokens of finished requests: what clients ask the server to be ready for.")
 
 	PrefillTimePerToken = &Signal{
-		Name: "prefill_time_per_token", Title: "Prefill time per computed token", Unit: SecondsPerToken, Count: prefillFamily, MinCount: minForMedian,
+		Name: "prefill_time_per_token", Title: "Prefill time per token", Unit: SecondsPerToken, Count: prefillFamily, MinCount: minForMedian,
 		Otherwise: []Alternative{
 			{Without: "vllm:request_prefill_kv_computed_tokens_sum", Expr: "sum by (instance, model_name) (rate(vllm:request_prefill_time_seconds_sum[5m])) / sum by (instance, model_name) (rate(vllm:request_prompt_tokens_sum[5m])) >= 0"},
 		},

@@ -61,7 +61,7 @@ const poorFit = 0.25
 
 // Calibrate fits step times to the best evidence. Per-request results tell what
 // each request sat through and come first, then metrics, which are means over
-// intervals, then data sheets, which are right to a factor. Evidence that cannot
+// intervals, then data sheets, which are a rough estimate. Evidence that cannot
 // be fitted is passed over with a note; without any other it is an error.
 func Calibrate(e Evidence) (*Calibration, error) {
 	if e.Cost != nil {
@@ -164,7 +164,7 @@ func (c *Calibration) Statement() string {
 	case Given:
 		return "step times as given: " + c.Source
 	case DataSheet:
-		return "not calibrated: step times estimated from the data sheet of " + c.Source + ", right to a factor"
+		return "not calibrated: step times estimated from the data sheet of " + c.Source + ", a rough estimate"
 	}
 	kind := "per-request results of "
 	if c.Basis == Metrics {

@@ -41,11 +41,20 @@ func PlainWords(t *testing.T, name string, d diagnose.Diagnosis) {
 // columns and 24 lines, and begins with the verdict.
 func FitsTheScreen(t *testing.T, name string, d diagnose.Diagnosis) {
 	t.Helper()
-	var b bytes.Buffer
-	if err := report.Text(&b, d, report.Options{Again: "sixty diagnose http://vllm-0:8000"}); err != nil {
-		t.Fatal(err)
+	rendered := func(o report.Options) string {
+		var b bytes.Buffer
+		if err := report.Text(&b, d, o); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
 	}
-	text := b.String()
+	text := rendered(report.Options{Again: "sixty diagnose http://vllm-0:8000"})
+	for line := range strings.Lines(text + rendered(report.Options{Full: true})) {
+		if strings.TrimSpace(line) == "(baseline)" {
+			t.Errorf("%s: the evidence is wrapped:\n%s", name, rendered(report.Options{Full: true}))
+			break
+		}
+	}
 	if !strings.HasPrefix(text, d.Verdict.ID) {
 		t.Errorf("%s: the first line is not the verdict %s:\n%s", name, d.Verdict.ID, text)
 	}

@@ -54,12 +54,12 @@ func predictionLines(p *catalog.Prediction, verbose bool) []string {
 // benefitText compares with what comes if nothing is done, which may be worse than now.
 func benefitText(p *catalog.Prediction) string {
 	value, low, high := estimate3(p.Benefit, indicator.Times)
-	text := fmt.Sprintf("Users are %s as well off as if nothing were done", value)
+	text := fmt.Sprintf("Users are %s as well off as without it", value)
 	if low != high {
 		text += fmt.Sprintf(" (%s to %s)", low, high)
 	}
 	if e, ok := p.Effect(indicator.TTFTP95); ok {
-		text += fmt.Sprintf(", with %s %s then", e.Signal.Title, indicator.FormatNumber(e.Unchanged.Value, e.Signal.Unit))
+		text += fmt.Sprintf("; without it %s is %s", e.Signal.Title, indicator.FormatNumber(e.Unchanged.Value, e.Signal.Unit))
 	}
 	return text
 }

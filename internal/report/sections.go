@@ -132,7 +132,7 @@ func alsoSick(d *diagnose.Diagnosis) string {
 	if len(parts) == 0 {
 		return ""
 	}
-	return "Sick too, below: " + strings.Join(parts, ", ") + "."
+	return "Firing too, below: " + strings.Join(parts, ", ") + "."
 }
 
 // whereSince says on which targets, and since when.
@@ -163,7 +163,7 @@ func objectivesLine(f *diagnose.Finding) string {
 	if f == nil || f.Severity >= f.Pathology.Severity {
 		return ""
 	}
-	return fmt.Sprintf("The objectives hold: worse than usual, yet within what was promised (%s, not %s).", f.Severity, f.Pathology.Severity)
+	return fmt.Sprintf("Worse than normal, but the objectives hold: %s, not %s.", f.Severity, f.Pathology.Severity)
 }
 
 // manyNames is how many targets a sentence bears.
@@ -312,7 +312,7 @@ func changes(d *diagnose.Diagnosis, w *diagnose.Workload, verbose bool) (intro s
 	case w.Changed:
 		intro = "The traffic differs from normal, and the server copes."
 	default:
-		intro = "The traffic is as usual; the server works differently."
+		intro = "The traffic is as normal; the server behaves differently."
 	}
 	if ttft {
 		intro += " " + shares(w.Factors, "Of the rise of the mean TTFT", func(f *diagnose.Factor) float64 { return f.ShareOfTTFTChange })

@@ -124,7 +124,7 @@ func doubts(d *diagnose.Diagnosis, v *diagnose.Verdict) []string {
 		add(fmt.Sprintf("%d of %d targets could not be judged: %s: %s", n, len(d.Targets), d.Unjudged[0].Target, d.Unjudged[0].Reason))
 	}
 	if d.Status != diagnose.Unknown && baselineSource(d) == diagnose.NoBaseline {
-		add("there is no past to compare with")
+		add("There is no past to compare with")
 	}
 	for i := range d.Targets {
 		t := &d.Targets[i]

@@ -61,13 +61,17 @@ func (p *Pass) Grown(s *indicator.Signal) (times float64, ok bool) {
 // Text writes a signal's reading, and its normal where it is known:
 // "4.2 s (normally 0.31 s)".
 func (p *Pass) Text(s *indicator.Signal) string {
+	return p.text(s, func(v indicator.Value) string { return indicator.Format(v, s.Unit) })
+}
+
+func (p *Pass) text(s *indicator.Signal, format func(indicator.Value) string) string {
 	now, normal := p.Now(s), p.Normal(s)
 	if !finite(now) {
 		return "unknown"
 	}
-	text := indicator.Format(now, s.Unit)
+	text := format(now)
 	if finite(normal) {
-		text += " (normally " + indicator.Format(normal, s.Unit) + ")"
+		text += " (normally " + format(normal) + ")"
 	}
 	return text
 }
@@ -78,7 +82,7 @@ func (p *Pass) Observe(intro string, signals ...*indicator.Signal) {
 	var parts []string
 	for _, s := range signals {
 		if p.Known(s) {
-			parts = append(parts, s.Title+" "+p.Text(s))
+			parts = append(parts, s.Title+" "+p.text(s, s.Text))
 		}
 	}
 	if len(parts) > 0 {
@@ -111,6 +115,18 @@ func (q Quantity) Flag() string { return Whole(q.V) }
 
 // Whole writes a number as an integer.
 func Whole(v float64) string { return strconv.FormatFloat(math.Round(v), 'f', 0, 64) }
+
+// Requests writes a mean number of requests as people count them.
+func Requests(v float64) string {
+	switch n := math.Round(v); {
+	case n < 1:
+		return "less than 1 request"
+	case n == 1:
+		return "1 request"
+	default:
+		return Whole(n) + " requests"
+	}
+}
 
 // Digits writes a number without a unit, to three significant digits.
 func Digits(v float64) string { return indicator.FormatNumber(v, indicator.Count) }
@@ -153,7 +169,7 @@ func (p *Pass) MaxNumSeqs() (Quantity, bool) {
 	}
 	return Quantity{
 		V: peak, Inferred: true,
-		Source: fmt.Sprintf("inferred: running never exceeded %s while requests waited", Whole(peak)),
+		Source: fmt.Sprintf("inferred: never more than %s ran while requests waited", Whole(peak)),
 	}, true
 }
 
@@ -166,7 +182,7 @@ func (p *Pass) SequenceTokens() (tokens float64, line string, ok bool) {
 		return 0, "", false
 	}
 	return prompt + output, fmt.Sprintf("tokens per request = %s prompt (%s) + %s output (%s) = %s",
-		Digits(prompt), indicator.PromptTokens.Name, Digits(output), indicator.OutputTokens.Name, Digits(prompt+output)), true
+		Digits(prompt), indicator.PromptTokens.Title, Digits(output), indicator.OutputTokens.Title, Digits(prompt+output)), true
 }
 
 // HeldTokens returns what a running request holds in the KV cache on average over
@@ -185,11 +201,11 @@ func (p *Pass) HeldTokens() (tokens float64, line string, ok bool) {
 	square, text := 0.0, ""
 	if tail, ok := p.Measured(indicator.OutputTokensP95); ok {
 		square = squaredVariation(tail / output)
-		text = fmt.Sprintf(" × (1 + %s for their spread, %s %s)", Digits(square), indicator.OutputTokensP95.Name, Digits(tail))
+		text = fmt.Sprintf(" × (1 + %s for their spread, %s %s)", Digits(square), indicator.OutputTokensP95.Title, Digits(tail))
 	}
 	tokens = prompt + output/2*(1+square)
 	return tokens, fmt.Sprintf("a running request holds %s prompt (%s) + half of %s output (%s)%s = %s tokens on average",
-		Digits(prompt), indicator.PromptTokens.Name, Digits(output), indicator.OutputTokens.Name, text, Digits(tokens)), true
+		Digits(prompt), indicator.PromptTokens.Title, Digits(output), indicator.OutputTokens.Title, text, Digits(tokens)), true
 }
 
 // squaredVariation returns the squared coefficient of variation of a lognormal
@@ -271,7 +287,7 @@ func (p *Pass) heldSeqs() (n float64, lines []string, ok bool) {
 	running /= p.Engines()
 	n = max(1, math.Floor(running*KVHeadroom/usage))
 	return n, []string{
-		fmt.Sprintf("%s running requests (%s) fill %s of the KV cache (%s)", Digits(running), indicator.Running.Name, indicator.FormatNumber(usage, indicator.Ratio), indicator.KVUsage.Name),
+		fmt.Sprintf("%s running requests (%s) fill %s of the KV cache (%s)", Digits(running), indicator.Running.Title, indicator.FormatNumber(usage, indicator.Ratio), indicator.KVUsage.Title),
 		fmt.Sprintf("max_num_seqs that the cache holds = floor(%s × %v / %s) = %s", Digits(running), KVHeadroom, Digits(usage), Whole(n)),
 	}, true
 }
@@ -289,7 +305,7 @@ func (p *Pass) Demand() (arrivals, served float64, lines []string, ok bool) {
 	}
 	arrivals = served + growth
 	return arrivals, served, []string{fmt.Sprintf("arrivals = %s served/s (%s) + %s/s growth of the queue (%s) = %s/s",
-		Digits(served), indicator.FirstTokenRate.Name, Digits(growth), indicator.WaitingGrowth.Name, Digits(arrivals))}, true
+		Digits(served), indicator.FirstTokenRate.Title, Digits(growth), indicator.WaitingGrowth.Title, Digits(arrivals))}, true
 }
 
 // StepExponent returns k in step time ∝ batch^k: fitted to this server's
@@ -313,7 +329,7 @@ func (p *Pass) StepAt(n, from float64) (itl float64, line string, ok bool) {
 	k, source := p.StepExponent()
 	itl = now * math.Pow(n/from, k)
 	return itl, fmt.Sprintf("expected ITL P50 = %s (%s) × (%s / %s)^%s = %s; the exponent is %s",
-		indicator.FormatNumber(now, indicator.Seconds), indicator.ITLP50.Name, Whole(n), Digits(from), Digits(k), indicator.FormatNumber(itl, indicator.Seconds), source), true
+		indicator.FormatNumber(now, indicator.Seconds), indicator.ITLP50.Title, Whole(n), Digits(from), Digits(k), indicator.FormatNumber(itl, indicator.Seconds), source), true
 }
 
 // GrowCache proposes the settings that make the KV cache of one server larger. Where
@@ -324,10 +340,10 @@ func (p *Pass) GrowCache(verify string, arithmetic ...string) {
 	o, fixed := p.Setting(engine.NumBlocksOverride)
 	if fixed {
 		p.Fix(Fix{
-			Summary:    "Remove --num-gpu-blocks-override: the cache is smaller than memory allows only because it says so",
+			Summary:    "Remove --num-gpu-blocks-override: memory allows a larger KV cache",
 			Changes:    []Change{{Flag: "--num-gpu-blocks-override", From: o.Flag()}},
 			Arithmetic: arithmetic,
-			Tradeoff:   "none, unless the override left memory for another process",
+			Tradeoff:   "none, unless another process needs the memory",
 			Verify:     verify,
 		})
 	}
@@ -335,7 +351,7 @@ func (p *Pass) GrowCache(verify string, arithmetic ...string) {
 	switch u, known := p.Setting(engine.GPUMemoryUtilization); {
 	case fixed:
 	case setting(engine.KVCacheMemoryBytes) != "":
-		p.Reason("--kv-cache-memory-bytes %s sets the size of the cache: raise it if the GPU has memory to spare.", setting(engine.KVCacheMemoryBytes))
+		p.Reason("--kv-cache-memory-bytes %s sets the size of the KV cache: raise it if the GPU has memory to spare.", setting(engine.KVCacheMemoryBytes))
 	case known && u.V < 0.95:
 		to := math.Min(0.95, u.V+0.03)
 		p.Fix(Fix{
@@ -356,10 +372,10 @@ func (p *Pass) eightBits(verify string) {
 		return
 	}
 	p.Fix(Fix{
-		Summary:    "Keep the KV cache in 8 bits: --kv-cache-dtype fp8, about twice the tokens",
+		Summary:    "Keep the KV cache in 8 bits (--kv-cache-dtype fp8): it then holds about twice the tokens",
 		Changes:    []Change{{Flag: "--kv-cache-dtype", From: dtype, To: "fp8"}},
 		Arithmetic: []string{"1 byte instead of 2 for each element: the same memory holds twice the tokens of a 16-bit cache"},
-		Tradeoff:   "check the answers' quality and that the GPU's attention kernels support it",
+		Tradeoff:   "answers may change: check their quality, and that the attention kernels support it",
 		Verify:     verify,
 		Risk:       true,
 	})

@@ -13,6 +13,7 @@ import (
 type Fix struct {
 	Summary    string   // a verb phrase: "Lower --max-num-seqs from 256 to 41"
 	Changes    []Change // flags to change; empty when the remedy is not a flag
+	Command    string   // a shell command to begin with, where there is no flag; in it TARGET, POD and NAME are the reader's
 	Arithmetic []string // how the number was computed, line by line, with sources
 	Tradeoff   string   // what it costs
 	Verify     string   // the signal that shows that it worked
@@ -118,7 +119,7 @@ func For(flags engine.Flags, version string, fixes []Fix) (fit []Fix, later []st
 			continue
 		}
 		if flag, known := flags[f.Changes[i].name()]; known {
-			later = append(later, fmt.Sprintf("With release %s or later %s would be a remedy too; this server is %s",
+			later = append(later, fmt.Sprintf("From release %s on there is also %s; this server is %s",
 				flag.Since, f.Args(), cmp.Or(version, "of an unknown version")))
 		}
 		if f.Instead != "" {

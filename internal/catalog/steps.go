@@ -20,11 +20,15 @@ func (p *Pass) SlowSteps() (explained bool) {
 			batch = g
 		}
 		explained = times < 1.2
-		p.Reason("Normally %s per token; the batch is %s as large, which explains a factor of %s at most. The remaining factor of %s is not the load.",
+		rest := "That explains the step."
+		if !explained {
+			rest = fmt.Sprintf("The remaining factor of %s is not the load.", Digits(times))
+		}
+		p.Reason("ITL P50 is normally %s. The batch is %s as large, which may make a step up to %s as long. %s",
 			indicator.FormatNumber(usual, indicator.Seconds), indicator.FormatNumber(batch, indicator.Times),
-			Digits(math.Max(1, math.Pow(batch, stepExponent))), Digits(math.Max(1, times)))
+			indicator.FormatNumber(math.Max(1, math.Pow(batch, stepExponent)), indicator.Times), rest)
 	} else {
-		p.Reason("There is no baseline to tell a slow machine from a large batch.")
+		p.Reason("Without a baseline, a slow machine cannot be told from a large batch.")
 	}
 	return explained
 }
@@ -45,11 +49,11 @@ func (p *Pass) SlowerThanBatch() (times float64, ok bool) {
 // SlowStepFixes adds what to check when steps are slower than their batch
 // explains: first what the readings point to.
 func (p *Pass) SlowStepFixes() {
-	const verify = "itl_p50 returns to normal at the same decode_batch"
+	const verify = "ITL P50 returns to normal at the same decode batch size"
 	if ratio, ok := p.Measured(indicator.SMClockRatio); ok && ratio < 0.9 {
 		p.Fix(Fix{
 			Summary:    "Restore the GPU's clocks: cooling, power limit, locked clocks",
-			Arithmetic: []string{fmt.Sprintf("SM clock at %s of its highest (%s): steps take up to %s as long", indicator.FormatNumber(ratio, indicator.Ratio), indicator.SMClockRatio.Name, indicator.FormatNumber(1/ratio, indicator.Times))},
+			Arithmetic: []string{fmt.Sprintf("SM clock at %s of its highest (%s): steps take up to %s as long", indicator.FormatNumber(ratio, indicator.Ratio), indicator.SMClockRatio.Title, indicator.FormatNumber(1/ratio, indicator.Times))},
 			Tradeoff:   "none",
 			Verify:     verify,
 		})
@@ -58,20 +62,21 @@ func (p *Pass) SlowStepFixes() {
 		p.Fix(Fix{
 			Summary:    "Relieve the API server: --api-server-count 2 or more, and CPU cores of their own",
 			Changes:    []Change{{Flag: "--api-server-count", From: p.Config[engine.APIServerCount].Value, To: "2"}},
-			Arithmetic: []string{fmt.Sprintf("the API server uses %s of a core (%s), and Python runs on one", indicator.FormatNumber(cpu, indicator.Ratio), indicator.FrontendCPU.Name)},
+			Arithmetic: []string{fmt.Sprintf("the API server uses %s of a CPU core (%s), and Python uses one", indicator.FormatNumber(cpu, indicator.Ratio), indicator.FrontendCPU.Title)},
 			Tradeoff:   "with several API servers vLLM exports no process_* and _created series",
-			Verify:     "frontend_cpu falls below 70 %; " + verify,
+			Verify:     "CPU use of the API server falls below 70 %; " + verify,
 		})
 	}
-	clocks := "GPU clocks, power, temperature and errors (nvidia-smi -q -d CLOCK,PERFORMANCE)"
+	clocks := "GPU clocks, power, temperature, errors"
 	if !p.Known(indicator.SMClockRatio) {
-		p.Reason("GPU clocks were not seen: %s.", indicator.SMClockRatio.Hint)
+		p.Reason("GPU clocks are not known: %s.", indicator.SMClockRatio.Hint)
 	} else {
 		clocks = "GPU power and errors"
 	}
 	p.Fix(Fix{
-		Summary:  "Check in this order: " + clocks + "; another process on the GPU or on the host's cores (CPU limit, steal time); communication between GPUs; the last change of model, vLLM, driver or flags, and roll it back",
-		Tradeoff: "none; move traffic away from this replica meanwhile",
+		Summary:  "Check in this order: " + clocks + "; other processes on the GPU or the host's CPUs (CPU limit, steal time); links between GPUs; the last change of model, vLLM, driver or flags",
+		Command:  "nvidia-smi -q -d CLOCK,PERFORMANCE",
+		Tradeoff: "none; move traffic to other replicas meanwhile",
 		Verify:   verify,
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -69,6 +70,20 @@ func (f *demoFlags) stages() ([]fleet.Scenario, error) {
 	return list, nil
 }
 
+// next is what to try after the demo, with the program as it was called.
+func next(list []fleet.Scenario) []demo.Step {
+	program := os.Args[0]
+	const incident = "testdata/incident.tar.zst"
+	steps := []demo.Step{{Why: "Diagnose your own server", Command: program + " diagnose http://HOST:8000"}}
+	if _, err := os.Stat(incident); err == nil {
+		steps = append(steps, demo.Step{Why: "Diagnose the recorded incident of a real vLLM server", Command: program + " diagnose " + incident})
+	}
+	last := list[len(list)-1].Name
+	return append(steps,
+		demo.Step{Why: "Read the runbook of a failure mode", Command: program + " explain " + last},
+		demo.Step{Why: "Keep such a server running, for dashboards and tests", Command: program + " simulate --serve :8000 --scenario " + last})
+}
+
 func runDemo(ctx context.Context, stdout, stderr io.Writer, f *demoFlags) error {
 	list, err := f.stages()
 	if err != nil {
@@ -77,7 +92,7 @@ func runDemo(ctx context.Context, stdout, stderr io.Writer, f *demoFlags) error 
 	line := newProgress(stderr)
 	c := demo.Config{
 		Scenarios: list, Healthy: slices.Contains(f.phases, "healthy"), Sick: slices.Contains(f.phases, "sick"), Fast: f.fast,
-		Pathologies: pathologies.All(), Out: stdout, Terminal: terminal(stdout, f.color), Status: line.text,
+		Pathologies: pathologies.All(), Next: next(list), Out: stdout, Terminal: terminal(stdout, f.color), Status: line.text,
 	}
 	wrong, err := demo.Run(ctx, c)
 	switch {

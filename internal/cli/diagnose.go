@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
@@ -33,6 +36,7 @@ type diagnoseFlags struct {
 	output   outputFlags
 	runbooks runbookFlags
 	failOn   string
+	again    string // the command line, to be told how to repeat it
 	probe    bool
 
 	settings settingsFlags
@@ -67,6 +71,7 @@ func newDiagnoseCommand() *cobra.Command {
 		Example: diagnoseExample,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.longer = !cmd.Flags().Changed("duration")
+			f.again = again(cmd, args)
 			return runDiagnose(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args, f)
 		},
 	}
@@ -91,7 +96,7 @@ func (f *diagnoseFlags) register(cmd *cobra.Command) {
 	s.StringVar(&f.engineArgs, "engine-args", "", "the server's `arguments`, to compute fixes from")
 	s.StringVar(&f.engineLog, "engine-log", "", "`file` with the server's log: its settings and, without another source, its statistics")
 	f.output.register(s, "text", "json", "markdown", "html")
-	f.output.registerFull(s, "show every comparison, every check and the configuration")
+	f.output.registerFull(s, "show everything: every comparison, every fix, every check and the configuration")
 	f.runbooks.register(s)
 	registerFailOn(s, &f.failOn)
 	f.settings.register(s)
@@ -145,12 +150,11 @@ func runDiagnose(ctx context.Context, stdout, stderr io.Writer, args []string, f
 	if err != nil {
 		return err
 	}
-	limit := f.timeout
-	if len(f.source.spec.URLs) > 0 {
-		limit += f.source.duration
+	if len(f.source.spec.URLs) == 0 { // the time of live servers begins with the judging
+		var cancel func()
+		ctx, cancel = context.WithTimeoutCause(ctx, f.timeout, errTooLate)
+		defer cancel()
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTooLate)
-	defer cancel()
 	var d diagnose.Diagnosis
 	var watch *boundaryWatch
 	if f.gateway != "" {
@@ -171,7 +175,7 @@ func runDiagnose(ctx context.Context, stdout, stderr io.Writer, args []string, f
 		d.LimitConfidence(logConfidence)
 	}
 	switch {
-	case err != nil && errors.Is(context.Cause(ctx), errTooLate):
+	case err != nil && (errors.Is(context.Cause(ctx), errTooLate) || errors.Is(err, errTooLate)):
 		return hint.With(lateError(f.timeout, err), "allow more with --timeout 2m, or ask for less with --match or a shorter past")
 	case err != nil:
 		return err
@@ -214,9 +218,10 @@ func (f *diagnoseFlags) judge(ctx context.Context, stderr io.Writer, s *source.S
 		known.Annotate(ts)
 	}
 	if s.Live != nil {
-		look := source.Look{For: f.source.duration, Longer: f.longer, Probe: f.probe, LastWords: lastWords}
-		look.Note = func(text string) { fmt.Fprintln(stderr, text) }
-		if line := newProgress(stderr); line.on {
+		look := source.Look{For: f.source.duration, Longer: f.longer, Probe: f.probe, Judging: f.timeout, Late: errTooLate, LastWords: lastWords}
+		line := newProgress(stderr)
+		look.Note = func(text string) { fmt.Fprintln(stderr, render.Cut(text, line.width)) }
+		if line.on {
 			look.Show = line.text
 		}
 		return s.Look(ctx, o, look)
@@ -263,7 +268,7 @@ func outcome(d *diagnose.Diagnosis, failOn catalog.Severity) error {
 
 func (f *diagnoseFlags) write(stdout io.Writer, d *diagnose.Diagnosis) error {
 	return f.output.write(stdout, func(w io.Writer, t render.Options) error {
-		o := report.Options{Options: t, Verbose: f.output.full, Runbooks: f.runbooks.Runbooks}
+		o := report.Options{Options: t, Full: f.output.full, Again: f.again, Runbooks: f.runbooks.Runbooks}
 		switch f.output.form() {
 		case "json":
 			return report.JSON(w, *d, o)
@@ -290,6 +295,43 @@ func plot(ctx context.Context, stderr io.Writer, s *source.Source, d *diagnose.D
 	if err := d.Plot(ctx, s); err != nil {
 		notes(stderr, []string{"the page has no plots: " + err.Error()})
 	}
+}
+
+// again writes a command as it was given, as far as it holds no secret.
+func again(cmd *cobra.Command, args []string) string {
+	words := []string{cmd.CommandPath()}
+	for _, a := range args {
+		words = append(words, quoted(a))
+	}
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		switch v := f.Value.String(); {
+		case f.Name == "full" || f.Name == "verbose":
+		case f.Value.Type() == "bool" && v == "true":
+			words = append(words, "--"+f.Name)
+		case strings.HasSuffix(f.Value.Type(), "Array"):
+			for _, one := range f.Value.(pflag.SliceValue).GetSlice() {
+				words = append(words, "--"+f.Name+" "+quoted(one))
+			}
+		default:
+			words = append(words, "--"+f.Name+" "+quoted(v))
+		}
+	})
+	line := strings.Join(words, " ")
+	if cmd.Flags().Changed("header") || strings.Contains(line, "@") {
+		return cmd.CommandPath() + " …"
+	}
+	return line
+}
+
+// quoted writes a word for a shell.
+func quoted(s string) string {
+	plain := func(r rune) bool {
+		return r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_./:=+,@%", r))
+	}
+	if s != "" && strings.TrimLeftFunc(s, plain) == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // notes prints remarks that do not stop a diagnosis.

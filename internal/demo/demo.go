@@ -31,10 +31,15 @@ type Config struct {
 	Fast          bool // in simulated time, without servers and without waiting
 	Pathologies   []*catalog.Pathology
 
+	Next []Step // what the audience may try for itself
+
 	Out      io.Writer
 	Terminal render.Options
 	Status   func(line string) // what to show while the audience waits; "" clears it
 }
+
+// A Step is a command to try, and what for.
+type Step struct{ Why, Command string }
 
 // How long the acts of a live demo last.
 const (
@@ -50,7 +55,10 @@ func Run(ctx context.Context, c Config) (wrong int, err error) {
 	d := &demo{Config: c, screen: &screen{c.Out, c.Terminal}}
 	list := c.Scenarios
 	d.screen.title("sixty demo")
-	d.screen.paragraph(d.introduction(len(list)))
+	for _, p := range d.introduction(len(list)) {
+		d.screen.paragraph(p)
+		d.screen.line("")
+	}
 	for i := range list {
 		if i > 0 && !c.Fast && len(list[i].Phases) > 1 {
 			d.skipHealthy = true // once is enough
@@ -62,11 +70,17 @@ func Run(ctx context.Context, c Config) (wrong int, err error) {
 	}
 	d.screen.title("Result")
 	if d.wrong > 0 {
-		d.screen.paragraph(fmt.Sprintf("Wrong: %d of %d. The rest was what had been staged.", d.wrong, d.diagnoses))
+		d.screen.paragraph(fmt.Sprintf("%d of %d diagnoses were wrong.", d.wrong, d.diagnoses))
 		return d.wrong, nil
 	}
-	d.screen.paragraph(fmt.Sprintf("Right: %d of %[1]d. Each diagnosis named what had been staged. To try your own server: sixty diagnose http://HOST:8000. "+
-		"To keep such servers running, for dashboards or tests: sixty simulate --serve :8000 --scenario %[2]s.", d.diagnoses, list[len(list)-1].Name))
+	d.screen.paragraph(fmt.Sprintf("%d of %[1]d diagnoses were right: each named what had been staged.", d.diagnoses))
+	if len(c.Next) > 0 {
+		d.screen.title("What to try next")
+	}
+	for _, n := range c.Next {
+		d.screen.paragraph(n.Why + ":")
+		d.screen.line("    " + n.Command)
+	}
 	return 0, nil
 }
 
@@ -79,14 +93,20 @@ type demo struct {
 	diagnoses, wrong int
 }
 
-func (d *demo) introduction(n int) string {
-	s := "vLLM is a program that serves large language models. Users send it prompts; it reads each prompt (prefill) and then writes the answer token by token (decode), " +
-		"for many users in one batch on one GPU. What it has read and written so far of every answer is kept in GPU memory, the KV cache. " +
-		"It shows some hundred metrics, and when something goes wrong it does not say what. sixty does. "
-	if d.Fast {
-		return s + "What follows happens in simulated time."
+// introduction says what is about to be seen, for those who do not know vLLM either.
+func (d *demo) introduction(n int) []string {
+	out := []string{
+		"vLLM serves large language models. It reads each prompt (prefill) and then generates the answer token by token (decode), for many requests in one batch on a GPU. " +
+			"What it has computed for the tokens of all running requests lies in GPU memory: the KV cache. " +
+			"Users notice two times: TTFT, until the first token of an answer, and ITL, between two tokens.",
+		"vLLM exports about a hundred metrics. They do not say what is wrong; sixty does. ",
 	}
-	return s + fmt.Sprintf("Make-believe servers start on this machine now, get traffic, and are made sick %s; sixty sees nothing but their metrics pages, once a second.", times(n))
+	if d.Fast {
+		out[1] += fmt.Sprintf("Here a simulated server fails %s, in simulated time, and sixty sees nothing but its /metrics page.", times(n))
+	} else {
+		out[1] += fmt.Sprintf("Simulated servers start on this machine now, serve traffic, and fail %s. sixty sees nothing but their /metrics pages, scraped once a second.", times(n))
+	}
+	return out
 }
 
 func times(n int) string {
@@ -246,7 +266,7 @@ func gauges(ctx context.Context, s *source.Source) string {
 		{"waiting %.0f", `sum(vllm:num_requests_waiting)`},
 		{"KV cache %.0f %%", `100 * max(vllm:kv_cache_usage_perc)`},
 		{"%.0f tokens/s", `sum(rate(vllm:generation_tokens_total[5s]))`},
-		{"evicted %.0f", `sum(increase(vllm:num_preemptions_total[10s])) > 0`},
+		{"%.0f preempted", `sum(increase(vllm:num_preemptions_total[10s])) > 0`},
 		{"GPU %.0f MHz", `min(DCGM_FI_DEV_SM_CLOCK) < 1400`},
 	} {
 		if v, err := s.Query(ctx, g.expr, at); err == nil && len(v) == 1 {
@@ -277,7 +297,7 @@ func (d *demo) tell(p *fleet.Phase, got diagnose.Diagnosis, when string) error {
 	right := got.Verdict.ID == p.Want || slices.Contains(p.Accept, got.Verdict.ID)
 	if !right {
 		d.wrong++
-		d.screen.labelled("Staged was", p.Want+", so this diagnosis is wrong.")
+		d.screen.labelled("Expected", p.Want+", so this diagnosis is wrong.")
 		return nil
 	}
 	d.screen.labelled("Why", p.Why)
@@ -317,25 +337,15 @@ func (s *screen) labelled(label, text string) {
 	s.show(func(t *render.Text) { t.Item(14, t.Style(render.Bold, label), text) })
 }
 
-// excerpt shows the verdict, its evidence and the first remedy, as sixty
-// diagnose does, which shows more.
+// excerpt shows the short answer of sixty diagnose, less the remarks that every server
+// gets which was started a moment ago.
 func (s *screen) excerpt(d diagnose.Diagnosis) error {
-	d.Notes, d.Coverage, d.Workload = nil, nil, diagnose.Workload{}
-	if d.Status == diagnose.Firing && len(d.Findings) > 0 {
-		lead := d.Findings[0]
-		lead.Fixes = lead.Fixes[:min(len(lead.Fixes), 1)]
-		lead.Reasons = nil
-		d.Findings = []diagnose.Finding{lead}
-	}
+	d.Notes = nil
 	var b bytes.Buffer
 	if err := report.Text(&b, d, report.Options{Options: render.Options{Color: s.o.Color, Width: render.NewText(s.o).Width() - 2}}); err != nil {
 		return err
 	}
-	text := strings.TrimRight(b.String(), "\n")
-	if i := strings.LastIndex(text, "\n\n"); i >= 0 {
-		text = text[:i] // the targets and the window
-	}
-	for l := range strings.Lines(text) {
+	for l := range strings.Lines(b.String()) {
 		s.line(strings.TrimRight("  "+l, " \n"))
 	}
 	return nil

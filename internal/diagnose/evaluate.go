@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sixty-dev/sixty/internal/baseline"
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -344,16 +345,33 @@ const coldFor = 300
 
 // notes are remarks on the whole diagnosis.
 func notes(s *Snapshot, judged []judgement) []string {
-	var out []string
+	var out, cold, order []string
+	youngest := math.Inf(1)
+	suspected, since := map[string][]string{}, map[string]time.Time{}
 	for _, j := range judged {
+		name := s.Targets[j.target].Name
 		if age := j.view.Now(indicator.ServingAge); age.OK && age.V >= 0 && age.V < coldFor {
-			out = append(out, fmt.Sprintf("%s began to serve %s before: it may still be warming up", s.Targets[j.target].Name, indicator.FormatNumber(age.V, indicator.Seconds)))
+			cold, youngest = append(cold, name), min(youngest, age.V)
 		}
 		for _, o := range j.outcomes {
-			if o.status == Pending {
-				out = append(out, fmt.Sprintf("%s on %s since %s: too short to be believed yet", o.pathology.ID, s.Targets[j.target].Name, j.view.span().Onset.UTC().Format("15:04:05Z")))
+			if o.status != Pending {
+				continue
+			}
+			id, began := o.pathology.ID, j.view.span().Onset
+			if suspected[id] == nil {
+				order, since[id] = append(order, id), began
+			}
+			suspected[id] = append(suspected[id], name)
+			if began.Before(since[id]) {
+				since[id] = began
 			}
 		}
+	}
+	if len(cold) > 0 {
+		out = append(out, fmt.Sprintf("%s started %s ago and may still be warming up", on(cold), indicator.FormatNumber(youngest, indicator.Seconds)))
+	}
+	for _, id := range order {
+		out = append(out, fmt.Sprintf("%s on %s since %s is not certain yet", id, on(suspected[id]), since[id].UTC().Format("15:04:05 UTC")))
 	}
 	return out
 }

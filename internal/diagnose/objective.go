@@ -14,12 +14,12 @@ import (
 // alerts are the burn rates of the objectives.
 var ObjectiveBreached = &catalog.Pathology{
 	ID:       "objective-breached",
-	Title:    "An objective is not kept, and no cause can be named",
+	Title:    "An objective is not met, and no known cause fits",
 	Severity: catalog.Ticket,
-	Runbook: `# An objective is not kept, and no cause can be named
+	Runbook: `# An objective is not met, and no known cause fits
 
-What users get is worse than what was promised, by --slo, --use-case or --set, and no
-pathology that sixty knows fits.
+What users get is worse than the objective of --slo, --use-case or --set, and no
+failure mode that sixty knows fits.
 
 1. The report says where the time goes. Time in the queue asks for capacity, time in
    prefill for shorter prompts, a smaller model or a faster GPU; what is in neither is
@@ -69,7 +69,7 @@ func (v view) breaches() []breach {
 }
 
 func (b breach) text() string {
-	return fmt.Sprintf("%s is %s, and %s was promised (%s)", b.Signal.Title, indicator.Format(b.Value, b.Signal.Unit), indicator.FormatNumber(b.Threshold, b.Signal.Unit), b.Source)
+	return fmt.Sprintf("%s is %s, over the objective of %s (%s)", b.Signal.Title, indicator.Format(b.Value, b.Signal.Unit), indicator.FormatNumber(b.Threshold, b.Signal.Unit), b.Source)
 }
 
 // breach is the outcome of ObjectiveBreached; a pathology that makes answers late
@@ -85,7 +85,7 @@ func (j *judgement) breach() outcome {
 		o.evidence = append(o.evidence, b.Evidence)
 	}
 	o.confidence = confidence(o.evidence, 0, 0, j.view.span().Source)
-	o.pass = &catalog.Pass{View: j.view, Summary: broken[0].text() + "; no cause can be named"}
+	o.pass = &catalog.Pass{View: j.view, Summary: broken[0].text() + "; no known cause fits"}
 	o.pass.Reasons = j.whatWouldTell()
 	return o
 }
@@ -104,16 +104,16 @@ func (j *judgement) whatWouldTell() []string {
 	v := j.view
 	total, queue, prefill := v.Now(indicator.TTFTMean), v.Now(indicator.QueueTimeMean), v.Now(indicator.PrefillTimeMean)
 	if total.OK && queue.OK && prefill.OK {
-		out = append(out, fmt.Sprintf("A first token takes %s on average; requests that ended spent %s in the queue and %s in prefill",
+		out = append(out, fmt.Sprintf("Mean TTFT is %s; finished requests spent %s in the queue and %s in prefill",
 			indicator.Format(total, indicator.Seconds), indicator.Format(queue, indicator.Seconds), indicator.Format(prefill, indicator.Seconds)))
 	}
 	for _, o := range j.outcomes {
 		if o.status == Pending {
-			out = append(out, fmt.Sprintf("%s is suspected, but has not lasted long enough to be believed", o.pathology.ID))
+			out = append(out, fmt.Sprintf("%s is suspected, but not certain yet", o.pathology.ID))
 		}
 	}
 	if v.span().Source == NoBaseline {
-		out = append(out, "There is no past to compare with: --baseline or --prometheus would tell whether it was ever better")
+		out = append(out, "There is no past to compare with: --baseline or --prometheus would say whether it was ever better")
 	}
 	return out
 }

@@ -258,7 +258,7 @@ func (p *pool) quiet() Verdict {
 	case pending != "":
 		v.Summary, v.Confidence = pending, doubtful
 	case idle:
-		v.ID, v.Summary = Idle, "No traffic to speak of: nothing to judge, and nothing wrong"
+		v.ID, v.Summary = Idle, "Hardly any traffic: nothing to judge, and nothing wrong"
 	default:
 		v.Summary, v.Confidence = healthySummary(known)
 		for _, j := range known {
@@ -287,7 +287,7 @@ func (p *pool) quiet() Verdict {
 }
 
 // pastOnly is what is open where a server is compared with its own past alone.
-const pastOnly = "; no worse than its own past, which may hold the same fault: --baseline or --slo makes sure"
+const pastOnly = "; it is no worse than its own past, which may hold the same fault: --baseline or --slo makes sure"
 
 // cannotTell says why there is no verdict.
 func (p *pool) cannotTell(known, total int) string {
@@ -356,7 +356,7 @@ func (p *pool) pending() string {
 	if len(parts) == 0 {
 		return ""
 	}
-	return "Nothing is believed wrong yet: " + strings.Join(parts, "; ")
+	return "Nothing is certain, but suspected: " + strings.Join(parts, "; ")
 }
 
 // healthySummary says that nothing is wrong, with what speaks against it.

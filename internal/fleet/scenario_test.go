@@ -11,6 +11,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/pathologies"
+	"github.com/sixty-dev/sixty/internal/report/reporttest"
 )
 
 var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -71,6 +72,8 @@ func TestEveryScenarioIsDiagnosedAsWhatItIs(t *testing.T) {
 		t.Run(sc.Name, func(t *testing.T) {
 			t.Parallel()
 			play(t, sc, fleet.DefaultRelease, 1, func(p fleet.Phase, d diagnose.Diagnosis) {
+				reporttest.FitsTheScreen(t, sc.Name+": "+p.Name, d)
+				reporttest.PlainWords(t, sc.Name+": "+p.Name, d)
 				if d.Verdict.ID != p.Want && !slices.Contains(p.Accept, d.Verdict.ID) {
 					t.Errorf("phase %q: verdict %s (%.2f), want %s", p.Name, d.Verdict.ID, d.Verdict.Confidence, p.Want)
 				}

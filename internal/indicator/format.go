@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 )
 
 // Format writes a value for people: three significant digits, in the unit that
@@ -18,6 +19,19 @@ func Format(v Value, u Unit) string {
 		return "≤ " + text
 	case v.AtLeast:
 		return "≥ " + text
+	}
+	return text
+}
+
+// Text writes a reading for people who see the signal's title beside it: the unit is left
+// out where the title names it, as in "Preemptions per request 2.35".
+func (s *Signal) Text(v Value) string { return s.Untitled(Format(v, s.Unit)) }
+
+// Untitled takes a unit off a number's text that the title names.
+func (s *Signal) Untitled(text string) string {
+	unit := map[Unit]string{Tokens: " tokens", PerRequest: "/request", SecondsPerToken: "/token"}[s.Unit]
+	if unit != "" && strings.Contains(strings.ToLower(s.Title), unit[1:]) {
+		return strings.TrimSuffix(text, unit)
 	}
 	return text
 }
@@ -87,19 +101,25 @@ func bytes(v float64) string {
 	return digits(v) + " B"
 }
 
-// digits writes a number with three significant digits and no exponent.
+// digits writes a number with three significant digits, no exponent, and no zeros at the
+// end of its fraction.
 func digits(v float64) string {
 	v += 0 // no negative zero
 	a := math.Abs(v)
 	switch {
 	case math.IsInf(v, 0) || math.IsNaN(v):
 		return fmt.Sprint(v)
-	case a >= 100 || a == math.Trunc(a) && a < 1e15:
+	case a == 0:
+		return "0" // and not -0
+	case a >= 100:
 		return strconv.FormatFloat(v, 'f', 0, 64)
 	case a >= 10:
-		return strconv.FormatFloat(v, 'f', 1, 64)
+		return trimmed(strconv.FormatFloat(v, 'f', 1, 64))
 	case a >= 0.01:
-		return strconv.FormatFloat(v, 'f', 2, 64)
+		return trimmed(strconv.FormatFloat(v, 'f', 2, 64))
 	}
 	return strconv.FormatFloat(v, 'g', 2, 64)
 }
+
+// trimmed drops the zeros at the end of a fraction: 2.50 is 2.5, and 53.0 is 53.
+func trimmed(s string) string { return strings.TrimSuffix(strings.TrimRight(s, "0"), ".") }

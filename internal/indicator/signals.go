@@ -85,8 +85,8 @@ var (
 
 // Traffic and throughput.
 var (
-	FirstTokenRate = rate("first_token_rate", "First tokens", RequestsPerSecond, "vllm:time_to_first_token_seconds_count", "Requests that reached their first token, per second: admitted demand, abandoned requests included.")
-	FirstTokens    = &Signal{Name: "first_tokens", Title: "Requests that got a first token", Unit: Requests, Expr: "sum by (instance, model_name) (increase(vllm:time_to_first_token_seconds_count[5m]))", Doc: "How many requests the statements about first tokens rest on."}
+	FirstTokenRate = rate("first_token_rate", "Request rate", RequestsPerSecond, "vllm:time_to_first_token_seconds_count", "Requests that reached their first token, per second: admitted demand, abandoned requests included.")
+	FirstTokens    = &Signal{Name: "first_tokens", Title: "Requests with a first token", Unit: Requests, Expr: "sum by (instance, model_name) (increase(vllm:time_to_first_token_seconds_count[5m]))", Doc: "How many requests the statements about first tokens rest on."}
 	CompletionRate = rate("completion_rate", "Completed requests", RequestsPerSecond, "vllm:request_success_total", "Finished engine requests per second. Completions, not demand: it flattens in overload while arrivals go on.")
 	// CutAnswers are those that a user sees end in the middle of a sentence.
 	CutAnswers = &Signal{
@@ -101,7 +101,7 @@ var (
 	StepRate            = rate("step_rate", "Engine steps", PerSecond, "vllm:iteration_tokens_total_count", "Engine steps that produced output, per second.")
 
 	DecodeBatch = &Signal{
-		Name: "decode_batch", Title: "Sequences decoded per step", Unit: Requests,
+		Name: "decode_batch", Title: "Decode batch size", Unit: Requests,
 		Expr: "sum by (instance, model_name) (rate(vllm:generation_tokens_total[5m])) / sum by (instance, model_name) (rate(vllm:iteration_tokens_total_count[5m]))",
 		Doc:  "Output tokens per engine step: the batch that was really decoded, whatever the running gauge showed between scrapes.",
 	}
@@ -116,7 +116,7 @@ var (
 		Doc:  "Mean prompt length, cached tokens included, of the requests that reached a first token: known earlier than the histogram, which waits for the end of the request.",
 	}
 	ComputedTokens = &Signal{
-		Name: "computed_prompt_tokens", Title: "Computed prompt tokens per request", Unit: Tokens, Count: ttftFamily, MinCount: minForMedian,
+		Name: "computed_prompt_tokens", Title: "Computed tokens per request", Unit: Tokens, Count: ttftFamily, MinCount: minForMedian,
 		Otherwise: []Alternative{
 			{Without: "vllm:prompt_tokens_by_source_total", With: "vllm:request_prefill_kv_computed_tokens_sum", Expr: "sum by (instance, model_name) (rate(vllm:request_prefill_kv_computed_tokens_sum[5m])) / sum by (instance, model_name) (rate(vllm:request_prefill_kv_computed_tokens_count[5m]))"},
 			{Without: "vllm:prompt_tokens_by_source_total", With: "vllm:prefix_cache_hits_total", Expr: "(sum by (instance, model_name) (rate(vllm:prompt_tokens_total[5m])) - sum by (instance, model_name) (rate(vllm:prefix_cache_hits_total[5m]))) / sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_count[5m]))"},
@@ -125,19 +125,19 @@ var (
 		Expr: `sum by (instance, model_name) (rate(vllm:prompt_tokens_by_source_total{source="local_compute"}[5m])) / sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_count[5m]))`,
 		Doc:  "Mean number of prompt tokens that had to be computed: the real prefill work, prefix-cache hits taken off. Recomputation after preemption is in no token counter.",
 	}
-	PromptTokensP50 = quantile("prompt_tokens_p50", "Prompt length P50", Tokens, 0.50, promptFamily, "Prompt length of finished requests.")
-	PromptTokensP99 = quantile("prompt_tokens_p99", "Prompt length P99", Tokens, 0.99, promptFamily, "Prompt length of finished requests.")
+	PromptTokensP50 = quantile("prompt_tokens_p50", "Prompt tokens P50", Tokens, 0.50, promptFamily, "Prompt length of finished requests.")
+	PromptTokensP99 = quantile("prompt_tokens_p99", "Prompt tokens P99", Tokens, 0.99, promptFamily, "Prompt length of finished requests.")
 	PromptTail      = &Signal{
-		Name: "prompt_tail", Title: "Prompt length P99 over P50", Unit: Times, Count: promptFamily, MinCount: minForTail,
+		Name: "prompt_tail", Title: "Prompt tokens P99 over P50", Unit: Times, Count: promptFamily, MinCount: minForTail,
 		Expr: "histogram_quantile(0.99, sum by (le, instance, model_name) (rate(vllm:request_prompt_tokens_bucket[5m]))) / histogram_quantile(0.5, sum by (le, instance, model_name) (rate(vllm:request_prompt_tokens_bucket[5m])))",
 		Doc:  "How much longer the longest prompts are than the usual one: a few giants among many small requests are what makes prefill block others.",
 	}
 	OutputTokens    = mean("output_tokens", "Output tokens per request", Tokens, outputFamily, "Mean output length of finished requests.")
-	OutputTokensP95 = quantile("output_tokens_p95", "Output length P95", Tokens, 0.95, outputFamily, "Output length of finished requests.")
-	MaxTokens       = mean("max_tokens", "Requested output limit", Tokens, limitFamily, "Mean max_tokens of finished requests: what clients ask the server to be ready for.")
+	OutputTokensP95 = quantile("output_tokens_p95", "Output tokens P95", Tokens, 0.95, outputFamily, "Output length of finished requests.")
+	MaxTokens       = mean("max_tokens", "Requested max_tokens", Tokens, limitFamily, "Mean max_tokens of finished requests: what clients ask the server to be ready for.")
 
 	PrefillTimePerToken = &Signal{
-		Name: "prefill_time_per_token", Title: "Prefill time per computed token", Unit: SecondsPerToken, Count: prefillFamily, MinCount: minForMedian,
+		Name: "prefill_time_per_token", Title: "Prefill time per token", Unit: SecondsPerToken, Count: prefillFamily, MinCount: minForMedian,
 		Otherwise: []Alternative{
 			{Without: "vllm:request_prefill_kv_computed_tokens_sum", Expr: "sum by (instance, model_name) (rate(vllm:request_prefill_time_seconds_sum[5m])) / sum by (instance, model_name) (rate(vllm:request_prompt_tokens_sum[5m])) >= 0"},
 		},
@@ -151,28 +151,28 @@ var (
 var (
 	Running       = &Signal{Name: "running", Title: "Running requests", Unit: Requests, Expr: "sum by (instance, model_name) (avg_over_time(vllm:num_requests_running[5m]))", Doc: "Mean number of requests in the running batch. The gauge keeps its last value when the engine stops reporting (vllm-project/vllm#22545)."}
 	RunningP50    = &Signal{Name: "running_p50", Title: "Running requests P50", Unit: Requests, Expr: "sum by (instance, model_name) (quantile_over_time(0.5, vllm:num_requests_running[5m]))", Doc: "The batch size half of the time: the decode batch of a steady server."}
-	RunningPeak   = &Signal{Name: "running_peak", Title: "Highest running count seen", Unit: Requests, Expr: "sum by (instance, model_name) (max_over_time(vllm:num_requests_running[1h]))", Doc: "The largest running batch seen. Where the queue is not empty its plateau is max_num_seqs, which vLLM does not export."}
+	RunningPeak   = &Signal{Name: "running_peak", Title: "Running requests, highest seen", Unit: Requests, Expr: "sum by (instance, model_name) (max_over_time(vllm:num_requests_running[1h]))", Doc: "The largest running batch seen. Where the queue is not empty its plateau is max_num_seqs, which vLLM does not export."}
 	RunningPinned = &Signal{
-		Name: "running_pinned", Title: "Batch pinned at its highest", Unit: Ratio,
+		Name: "running_pinned", Title: "Batch, share of its highest", Unit: Ratio,
 		Expr: "sum by (instance, model_name) (quantile_over_time(0.5, vllm:num_requests_running[5m])) / sum by (instance, model_name) (max_over_time(vllm:num_requests_running[1h]))",
 		Doc:  "Median running count over the highest seen: near 1 when the batch sits at a ceiling.",
 	}
 	Waiting = &Signal{Name: "waiting", Title: "Waiting requests", Unit: Requests, Expr: "sum by (instance, model_name) (avg_over_time(vllm:num_requests_waiting[5m]))", Doc: "Mean number of requests waiting for the scheduler. Short queues are normal under bursts."}
 	// WaitingFloor is the queue that is always there: a burst that clears
 	// leaves it at zero.
-	WaitingFloor  = &Signal{Name: "waiting_floor", Title: "Requests waiting 70 % of the time", Unit: Requests, Expr: "sum by (instance, model_name) (quantile_over_time(0.3, vllm:num_requests_waiting[5m]))", Doc: "The number of waiting requests that was exceeded during 70 % of the window. Zero when queues form and clear."}
+	WaitingFloor  = &Signal{Name: "waiting_floor", Title: "Sustained queue length", Unit: Requests, Expr: "sum by (instance, model_name) (quantile_over_time(0.3, vllm:num_requests_waiting[5m]))", Doc: "The number of waiting requests that was exceeded during 70 % of the window. Zero when queues form and clear."}
 	WaitingGrowth = &Signal{Name: "waiting_growth", Title: "Growth of the queue", Unit: RequestsPerSecond, Expr: "sum by (instance, model_name) (deriv(vllm:num_requests_waiting[5m]))", Doc: "Slope of the number of waiting requests: arrivals less service. Positive for long means that demand exceeds capacity."}
 	Deferred      = &Signal{Name: "waiting_deferred", Title: "Deferred requests", Unit: Requests, Expr: `sum by (instance, model_name) (avg_over_time(vllm:num_requests_waiting_by_reason{reason="deferred"}[5m]))`, Doc: "Waiting requests held back by a LoRA budget, a KV transfer or a grammar, not by capacity (0.20 and later)."}
-	InFlightFloor = &Signal{Name: "in_flight_floor", Title: "In flight all the time", Unit: Requests, Expr: "sum by (instance, model_name) (min_over_time(vllm:num_requests_running[1m])) + sum by (instance, model_name) (min_over_time(vllm:num_requests_waiting[1m]))", Doc: "Running and waiting requests at their lowest in the last moments: work that the engine holds."}
+	InFlightFloor = &Signal{Name: "in_flight_floor", Title: "Requests always in flight", Unit: Requests, Expr: "sum by (instance, model_name) (min_over_time(vllm:num_requests_running[1m])) + sum by (instance, model_name) (min_over_time(vllm:num_requests_waiting[1m]))", Doc: "Running and waiting requests at their lowest in the last moments: work that the engine holds."}
 	// BusyFloor is InFlightFloor over the longest past: a few looks that all meet a
 	// request say little of the time between them.
-	BusyFloor      = &Signal{Name: "busy_floor", Title: "Running nine tenths of the time", Unit: Requests, Expr: "sum by (instance, model_name) (quantile_over_time(0.1, vllm:num_requests_running[1h]))", Doc: "The number of running requests that was exceeded nine times of ten in the past at hand."}
+	BusyFloor      = &Signal{Name: "busy_floor", Title: "Sustained batch size", Unit: Requests, Expr: "sum by (instance, model_name) (quantile_over_time(0.1, vllm:num_requests_running[1h]))", Doc: "The number of running requests that was exceeded nine times of ten in the past at hand."}
 	EngineProgress = &Signal{Name: "engine_progress", Title: "Engine progress", Unit: TokensPerSecond, Expr: "sum by (instance, model_name) (rate(vllm:generation_tokens_total[1m])) + sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_count[1m]))", Doc: "Output tokens and first tokens per second in the last moments. Zero while work is in flight is a hang: histograms stay silent then, and /health answers (vllm-project/vllm#36451)."}
 
 	// StuckEngines looks at every data-parallel rank by itself: the others'
 	// progress hides a rank that hangs.
 	StuckEngines = &Signal{
-		Name: "stuck_engines", Title: "Engines that hold work and do nothing", Unit: Count,
+		Name: "stuck_engines", Title: "Stalled engines", Unit: Count,
 		Expr: "count by (instance, model_name) (((sum by (instance, model_name, engine) (min_over_time(vllm:num_requests_running[1m])) + sum by (instance, model_name, engine) (min_over_time(vllm:num_requests_waiting[1m])) > 0.5)" +
 			" and on (instance, model_name, engine) " + silent("1m") + ")" +
 			" unless on (instance, model_name, engine) (sum by (instance, model_name, engine) (changes(vllm:kv_cache_usage_perc[1m])) > 0))" +
@@ -183,17 +183,17 @@ var (
 	// OwedFirstTokens finds a rank that is silent with its gauges at zero, as one
 	// that stopped while it had nothing to do.
 	OwedFirstTokens = &Signal{
-		Name: "owed_first_tokens", Title: "First tokens that a silent rank owes", Unit: Requests,
+		Name: "owed_first_tokens", Title: "First tokens owed by a rank", Unit: Requests,
 		Expr: "max by (instance, model_name) (" + owed("5m") + " or " + owed("1m") + ") or 0 * sum by (instance, model_name) (rate(vllm:generation_tokens_total[1m]))",
 		Doc: "For a data-parallel rank without one token in the window or in the last moments: how many first tokens it would have given meanwhile, if its share against the other ranks were what it was over their lives. Without a fault it is Poisson distributed about this number, so that 8 without one have a chance of 1 in 3000;" +
 			" but a router that prefers the first idle rank leaves the others without work when traffic is thin, so it proves nothing alone. Zero with one rank, and while every rank gives tokens.",
 	}
 
 	KVUsage     = &Signal{Name: "kv_cache_usage", Title: "KV cache usage", Unit: Ratio, Expr: "max by (instance, model_name) (avg_over_time(vllm:kv_cache_usage_perc[5m]))", Doc: "Share of KV blocks held by running requests, the fullest engine's. Free cached blocks do not count, so a warm prefix cache reads 0; full and quiet is no fault."}
-	KVUsagePeak = &Signal{Name: "kv_cache_usage_peak", Title: "KV cache usage, highest", Unit: Ratio, Expr: "max by (instance, model_name) (max_over_time(vllm:kv_cache_usage_perc[5m]))", Doc: "The highest KV cache usage in the window. While it thrashes, usage swings as preempted requests give their blocks back."}
+	KVUsagePeak = &Signal{Name: "kv_cache_usage_peak", Title: "KV cache usage, peak", Unit: Ratio, Expr: "max by (instance, model_name) (max_over_time(vllm:kv_cache_usage_perc[5m]))", Doc: "The highest KV cache usage in the window. While it thrashes, usage swings as preempted requests give their blocks back."}
 
-	PreemptionRate        = rate("preemption_rate", "Preemptions", PerSecond, "vllm:num_preemptions_total", "Requests evicted from the KV cache and recomputed later, per second. The counter lags by 2 to 6 s.")
-	Preemptions           = &Signal{Name: "preemptions", Title: "Preemptions in the window", Unit: Count, Expr: "sum by (instance, model_name) (increase(vllm:num_preemptions_total[5m]))", Doc: "How many requests were evicted and recomputed. One in a burst is no incident."}
+	PreemptionRate        = rate("preemption_rate", "Preemption rate", PerSecond, "vllm:num_preemptions_total", "Requests evicted from the KV cache and recomputed later, per second. The counter lags by 2 to 6 s.")
+	Preemptions           = &Signal{Name: "preemptions", Title: "Preemptions", Unit: Count, Expr: "sum by (instance, model_name) (increase(vllm:num_preemptions_total[5m]))", Doc: "How many requests were evicted and recomputed. One in a burst is no incident."}
 	PreemptionsPerRequest = &Signal{
 		Name: "preemptions_per_request", Title: "Preemptions per request", Unit: PerRequest,
 		Expr: "sum by (instance, model_name) (increase(vllm:num_preemptions_total[5m])) / clamp_min(sum by (instance, model_name) (increase(vllm:time_to_first_token_seconds_count[5m])), 1)",
@@ -233,19 +233,19 @@ var (
 		Doc:  "Share of requests for the engine refused as wrong: authentication, malformed input, unknown model, context too long, quota.",
 		Hint: HTTPRate.Hint,
 	}
-	ServerErrCount = &Signal{Name: "http_5xx", Title: "HTTP 5xx in the window", Unit: Requests, Scope: Instance, Expr: `sum by (instance) (increase(http_requests_total{status=~"5.*",handler=~"` + Asked + `"}[5m])) or 0 * sum by (instance) (increase(http_requests_total{handler=~"` + Asked + `"}[5m]))`, Doc: "How many requests ended in a server error.", Hint: HTTPRate.Hint}
-	ClientErrCount = &Signal{Name: "http_4xx", Title: "HTTP 4xx in the window", Unit: Requests, Scope: Instance, Expr: `sum by (instance) (increase(http_requests_total{status=~"4.*",handler=~"` + Asked + `"}[5m])) or 0 * sum by (instance) (increase(http_requests_total{handler=~"` + Asked + `"}[5m]))`, Doc: "How many requests were refused as wrong.", Hint: HTTPRate.Hint}
+	ServerErrCount = &Signal{Name: "http_5xx", Title: "HTTP 5xx responses", Unit: Requests, Scope: Instance, Expr: `sum by (instance) (increase(http_requests_total{status=~"5.*",handler=~"` + Asked + `"}[5m])) or 0 * sum by (instance) (increase(http_requests_total{handler=~"` + Asked + `"}[5m]))`, Doc: "How many requests ended in a server error.", Hint: HTTPRate.Hint}
+	ClientErrCount = &Signal{Name: "http_4xx", Title: "HTTP 4xx responses", Unit: Requests, Scope: Instance, Expr: `sum by (instance) (increase(http_requests_total{status=~"4.*",handler=~"` + Asked + `"}[5m])) or 0 * sum by (instance) (increase(http_requests_total{handler=~"` + Asked + `"}[5m]))`, Doc: "How many requests were refused as wrong.", Hint: HTTPRate.Hint}
 
 	// Abandoned is the only trace that a client who hangs up leaves: the HTTP
 	// request ends, but the engine never counts a completion for it.
 	Abandoned = &Signal{
-		Name: "abandoned", Title: "Requests abandoned by clients", Unit: Requests, Scope: Instance,
+		Name: "abandoned", Title: "Abandoned requests", Unit: Requests, Scope: Instance,
 		Expr: `sum by (instance) (increase(http_requests_total{method="POST",status=~"2.*",handler=~"` + Generating + `"}[5m])) - sum by (instance) (increase(vllm:request_success_total[5m]))`,
 		Doc:  "HTTP requests that ended with status 2xx less completed engine requests: streams that the client closed. finished_reason=\"abort\" never counts them (vllm-project/vllm#31503).",
 		Hint: HTTPRate.Hint,
 	}
 	AbandonedShare = &Signal{
-		Name: "abandoned_share", Title: "Share of requests abandoned", Unit: Ratio, Scope: Instance,
+		Name: "abandoned_share", Title: "Share of abandoned requests", Unit: Ratio, Scope: Instance,
 		Expr: `1 - sum by (instance) (increase(vllm:request_success_total[5m])) / (sum by (instance) (increase(http_requests_total{method="POST",status=~"2.*",handler=~"` + Generating + `"}[5m])) > 0)`,
 		Doc:  "Share of accepted HTTP requests for which the engine never counted a completion: clients that hung up or timed out.",
 		Hint: HTTPRate.Hint,
@@ -262,12 +262,12 @@ var (
 	}
 
 	Up             = &Signal{Name: "up", Title: "Scrapes that succeeded", Unit: Ratio, Scope: Instance, Expr: "min by (instance) (avg_over_time(up[1m]))", Doc: "Share of the last scrapes that succeeded. A failed scrape is not a dead server: compare /health (vllm-project/vllm#49983)."}
-	UpNow          = &Signal{Name: "up_now", Title: "The last scrape succeeded", Unit: Count, Scope: Instance, Expr: "min by (instance) (last_over_time(up[1m]))", Doc: "1 when the last scrape succeeded, 0 when it failed."}
-	FailedScrapes  = &Signal{Name: "failed_scrapes", Title: "Scrapes that failed lately", Unit: Count, Scope: Instance, Expr: "max by (instance) (count_over_time(up[1m]) - sum_over_time(up[1m]))", Doc: "How many of the last scrapes failed."}
+	UpNow          = &Signal{Name: "up_now", Title: "Last scrape succeeded", Unit: Count, Scope: Instance, Expr: "min by (instance) (last_over_time(up[1m]))", Doc: "1 when the last scrape succeeded, 0 when it failed."}
+	FailedScrapes  = &Signal{Name: "failed_scrapes", Title: "Failed scrapes, recently", Unit: Count, Scope: Instance, Expr: "max by (instance) (count_over_time(up[1m]) - sum_over_time(up[1m]))", Doc: "How many of the last scrapes failed."}
 	ScrapeDuration = &Signal{Name: "scrape_duration", Title: "Scrape duration", Unit: Seconds, Scope: Instance, Expr: "max by (instance) (avg_over_time(scrape_duration_seconds[5m]))", Doc: "How long /metrics took to answer: 10 to 40 ms normally, seconds when the API server starves."}
-	Uptime         = &Signal{Name: "uptime", Title: "Time since the process started", Unit: Seconds, Scope: Instance, Expr: "time() - max by (instance) (process_start_time_seconds)", Doc: "Age of the API server process. Absent with several API servers.", Hint: hintProcess}
+	Uptime         = &Signal{Name: "uptime", Title: "Process uptime", Unit: Seconds, Scope: Instance, Expr: "time() - max by (instance) (process_start_time_seconds)", Doc: "Age of the API server process. Absent with several API servers.", Hint: hintProcess}
 	Restarts       = &Signal{
-		Name: "restarts", Title: "Restarts in two minutes", Unit: Count, Scope: Instance,
+		Name: "restarts", Title: "Restarts in 2 minutes", Unit: Count, Scope: Instance,
 		Otherwise: []Alternative{
 			{Without: "vllm:generation_tokens_created", Expr: "max by (instance) (resets(vllm:generation_tokens_total[3m]))"},
 		},
@@ -275,18 +275,18 @@ var (
 		Doc:  "Counter resets of the generated tokens within two minutes, if the counter was created anew and its creation time never goes back: that would be a load balancer that answers for several servers in turn. Without creation times every reset within three minutes counts, for then no age of the engine says that it started.",
 	}
 	ServingAge = &Signal{
-		Name: "serving_age", Title: "Time since the engine began to serve", Unit: Seconds, Scope: Instance,
+		Name: "serving_age", Title: "Engine uptime", Unit: Seconds, Scope: Instance,
 		Expr: "(time() - max by (instance) (vllm:generation_tokens_created)) >= 0",
 		Doc:  "Age of the engine's counters: they are created when loading is done, minutes after the process started. Absent with several API servers and before 0.11.1.",
 		Hint: "several API servers export no _created series",
 	}
 	StartedWhileWatched = &Signal{
-		Name: "started_while_watched", Title: "Watched before it began to serve", Unit: Seconds, Scope: Instance,
+		Name: "started_while_watched", Title: "Watched before its start", Unit: Seconds, Scope: Instance,
 		Expr: "clamp_min(max by (instance) (vllm:generation_tokens_created) - min by (instance) (min_over_time(timestamp(up)[1h:5s])), 0)",
 		Doc:  "Time from the first scrape at hand, to five seconds, to the beginning of the engine's counters: how long the target was watched while it did not serve, 0 where it served before.",
 		Hint: ServingAge.Hint,
 	}
-	SeenDown = &Signal{Name: "seen_down", Title: "Scrapes that failed, in the past at hand", Unit: Ratio, Scope: Instance, Expr: "1 - min by (instance) (avg_over_time(up[1h]))", Doc: "Share of the scrapes that failed in the past at hand."}
+	SeenDown = &Signal{Name: "seen_down", Title: "Share of failed scrapes", Unit: Ratio, Scope: Instance, Expr: "1 - min by (instance) (avg_over_time(up[1h]))", Doc: "Share of the scrapes that failed in the past at hand."}
 
 	ResidentMemory = &Signal{Name: "resident_memory", Title: "API server memory", Unit: Bytes, Scope: Instance, Expr: "max by (instance) (avg_over_time(process_resident_memory_bytes[1m]))", Doc: "Resident memory of the API server process only; leaks of EngineCore and workers do not show here (vllm-project/vllm#44490).", Hint: "watch the container's memory (cAdvisor) for the engine's own processes"}
 	MemoryGrowth   = &Signal{Name: "memory_growth", Title: "Growth of API server memory", Unit: BytesPerSecond, Scope: Instance, MinPast: MinTrend, Expr: "max by (instance) (deriv(process_resident_memory_bytes[1h]))", Doc: "Slope of the API server's resident memory over the longest past at hand.", Hint: ResidentMemory.Hint}
@@ -296,27 +296,27 @@ var (
 	MemoryHighWater = &Signal{Name: "memory_high_water", Title: "API server memory over its highest", Unit: Ratio, Scope: Instance, MinPast: MinTrend, Expr: "max by (instance) (avg_over_time(process_resident_memory_bytes[1m])) / max by (instance) (max_over_time(process_resident_memory_bytes[1h]))", Doc: "Resident memory now over its highest in the past at hand."}
 	OpenFDs         = &Signal{Name: "open_fds", Panel: &Panel{ID: 433, Row: 430, Width: 8}, Title: "Open files of the API server", Unit: Count, Scope: Instance, Expr: "max by (instance) (avg_over_time(process_open_fds[1m]))", Doc: "Open file descriptors of the API server: connections that clients hold open, also when the engine is silent."}
 	FDGrowth        = &Signal{Name: "open_fds_growth", Title: "Growth of open files", Unit: PerSecond, Scope: Instance, Expr: "max by (instance) (deriv(process_open_fds[1m]))", Doc: "Slope of the API server's open file descriptors in the last moments: clients that connect and get no answer. Absent with several API servers.", Hint: hintProcess}
-	FDTrend         = &Signal{Name: "open_fds_trend", Title: "Growth of open files over the window", Unit: PerSecond, Scope: Instance, Expr: "max by (instance) (deriv(process_open_fds[5m]))", Doc: "Slope of the API server's open file descriptors over the window. A pool of connections that are kept open does not grow.", Hint: hintProcess}
+	FDTrend         = &Signal{Name: "open_fds_trend", Title: "Growth of open files (window)", Unit: PerSecond, Scope: Instance, Expr: "max by (instance) (deriv(process_open_fds[5m]))", Doc: "Slope of the API server's open file descriptors over the window. A pool of connections that are kept open does not grow.", Hint: hintProcess}
 	// UnseenClients is the only trace of requests that an engine never took:
 	// the gauges are written by the process that hangs.
 	UnseenClients = &Signal{
-		Name: "unseen_clients", Title: "Connections beyond those of the engine's requests", Unit: Count, Scope: Instance,
-		Expr: "max by (instance) (min_over_time(process_open_fds[1m])) - max by (instance) (min_over_time(process_open_fds[1h]))" +
+		Name: "unseen_clients", Title: "Connections outside the engine", Unit: Count, Scope: Instance,
+		Expr: "clamp_min(max by (instance) (min_over_time(process_open_fds[1m])) - max by (instance) (min_over_time(process_open_fds[1h]))" +
 			" - sum by (instance) (max_over_time(vllm:num_requests_running[1m]) + max_over_time(vllm:num_requests_waiting[1m]))" +
-			" + sum by (instance) (min_over_time(vllm:num_requests_running[1h]) + min_over_time(vllm:num_requests_waiting[1h]))",
+			" + sum by (instance) (min_over_time(vllm:num_requests_running[1h]) + min_over_time(vllm:num_requests_waiting[1h])), 0)",
 		Doc:  "Open file descriptors of the API server that were there all through the last moments, less those of the requests that the engine knows of, and less as much at the lowest in the past at hand: clients that wait in front of the engine. vLLM closes an idle connection after 5 s (VLLM_HTTP_TIMEOUT_KEEP_ALIVE); with a longer time this holds idle ones too.",
 		Hint: hintProcess,
 	}
 	// LeftUnserved counts at the door what no engine counted.
 	LeftUnserved = &Signal{
-		Name: "left_unserved", Title: "Requests that ended without a first token", Unit: Requests, Scope: Instance, Optional: true,
+		Name: "left_unserved", Title: "Requests ended unserved", Unit: Requests, Scope: Instance, Optional: true,
 		Expr: `(sum by (instance) (increase(http_requests_total{method="POST",status=~"2.*",handler=~"` + Generating + `"}[1m])) or 0 * sum by (instance) (rate(vllm:generation_tokens_total[1m])))` +
 			" - sum by (instance) (increase(vllm:time_to_first_token_seconds_count[1m]))" +
 			" - sum by (instance) (max_over_time(vllm:num_requests_running[1m]) + max_over_time(vllm:num_requests_waiting[1m]))",
 		Doc:  "HTTP requests for an answer of the engine that ended in the last moments, less the first tokens of that time and less the requests that the engine held: clients that gave up on an engine which never saw them. vLLM counts a request that its client abandons as 2xx.",
 		Hint: HTTPRate.Hint,
 	}
-	FrontendCPU = &Signal{Name: "frontend_cpu", Title: "API server processor use", Unit: Ratio, Scope: Instance, Expr: "max by (instance) (rate(process_cpu_seconds_total[5m]))", Doc: "Processor seconds per second of the API server process: near 1 it is the bottleneck, for Python runs on one core."}
+	FrontendCPU = &Signal{Name: "frontend_cpu", Title: "API server CPU use", Unit: Ratio, Scope: Instance, Expr: "max by (instance) (rate(process_cpu_seconds_total[5m]))", Doc: "Processor seconds per second of the API server process: near 1 it is the bottleneck, for Python runs on one core."}
 
 	ContainerMemory          = &Signal{Name: "container_memory", Title: "Container memory", Unit: Bytes, Scope: Instance, Expr: `sum by (instance) (avg_over_time(container_memory_working_set_bytes{container!="",container!="POD"}[1m]))`, Doc: "Working set of the pod's containers (cAdvisor): EngineCore and workers included.", Hint: "scrape the kubelet's cAdvisor endpoint"}
 	ContainerMemoryRise      = &Signal{Name: "container_memory_rise", Title: "Container memory over its lowest", Unit: Times, Scope: Instance, MinPast: MinTrend, Expr: `sum by (instance) (avg_over_time(container_memory_working_set_bytes{container!="",container!="POD"}[1m])) / sum by (instance) (min_over_time(container_memory_working_set_bytes{container!="",container!="POD"}[1h]))`, Doc: "Working set now over its lowest in the past at hand.", Hint: ContainerMemory.Hint}
@@ -334,18 +334,18 @@ var (
 		Doc: "Requests that arrive at this replica (served, or added to its queue) over the mean of all replicas of the model. A slow replica with a fair share of arrivals reads 1.",
 	}
 	LoadShare = &Signal{
-		Name: "load_share", Fleet: true, Title: "Requests held against the fleet's mean", Unit: Times,
+		Name: "load_share", Fleet: true, Title: "Load against the fleet's mean", Unit: Times,
 		Expr: "(sum by (instance, model_name) (avg_over_time(vllm:num_requests_running[5m])) + sum by (instance, model_name) (avg_over_time(vllm:num_requests_waiting[5m])))" +
 			" / on (model_name) group_left () (avg by (model_name) (sum by (instance, model_name) (avg_over_time(vllm:num_requests_running[5m])) + sum by (instance, model_name) (avg_over_time(vllm:num_requests_waiting[5m]))) > 0)",
 		Doc: "Running and waiting requests of this replica over the mean of all replicas of the model.",
 	}
 	FleetPresence = &Signal{
-		Name: "fleet_presence", Title: "Replicas seen all the time", Unit: Ratio, Fleet: true,
-		Expr: "0 * sum by (instance, model_name) (vllm:num_requests_running) + on (model_name) group_left () ((1 + min by (model_name) (count_over_time(vllm:num_requests_running[5m]))) / max by (model_name) (count_over_time(vllm:num_requests_running[5m])))",
+		Name: "fleet_presence", Title: "Presence of the replicas", Unit: Ratio, Fleet: true,
+		Expr: "0 * sum by (instance, model_name) (vllm:num_requests_running) + on (model_name) group_left () clamp_max((1 + min by (model_name) (count_over_time(vllm:num_requests_running[5m]))) / max by (model_name) (count_over_time(vllm:num_requests_running[5m])), 1)",
 		Doc:  "Scrapes that brought a page, of the replica that was seen least, and one more for the phase of the scrapes, over those of the one that was seen most. While a replica is away or comes back the others get more than their share, and that is no fault of the balance.",
 	}
 	EngineSpread = &Signal{
-		Name: "engine_spread", Title: "Busiest engine rank against the mean", Unit: Times,
+		Name: "engine_spread", Title: "Busiest rank against the mean", Unit: Times,
 		Expr: "max by (instance, model_name) (sum by (instance, model_name, engine) (avg_over_time(vllm:num_requests_running[5m]) + avg_over_time(vllm:num_requests_waiting[5m])))" +
 			" / (avg by (instance, model_name) (sum by (instance, model_name, engine) (avg_over_time(vllm:num_requests_running[5m]) + avg_over_time(vllm:num_requests_waiting[5m]))) > 0)",
 		Doc: "Requests held by the busiest data-parallel rank over the mean of the ranks.",

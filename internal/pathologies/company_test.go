@@ -443,7 +443,7 @@ func TestBrokenObjective(t *testing.T) {
 		}
 		f := d.Findings[0]
 		if d.Status != diagnose.Firing || d.Verdict.Severity != catalog.Ticket || f.Pathology.ID != tt.want || len(f.Evidence) == 0 || len(f.Reasons) == 0 ||
-			d.Verdict.Since.IsZero() || !strings.Contains(d.Verdict.Summary, "5 ms was promised") || strings.Contains(d.Verdict.Summary, "Nothing is wrong") {
+			d.Verdict.Since.IsZero() || !strings.Contains(d.Verdict.Summary, "over the objective of 5 ms") || strings.Contains(d.Verdict.Summary, "Nothing is wrong") {
 			t.Errorf("%s: %+v", tt.name, d.Verdict)
 		}
 		if os.Getenv("SHOW") != "" {

@@ -59,7 +59,7 @@ func TestFaintFaults(t *testing.T) {
 					}
 					for at := from.Add(first); at.Before(to); at = at.Add(every) {
 						d := p.diagnose(t, at)
-						if strings.Contains(d.Verdict.Summary, "believed wrong yet: "+phase.Want) {
+						if strings.Contains(d.Verdict.Summary, "suspected: "+phase.Want) {
 							continue // another change, by chance, and the wait begins again
 						}
 						if got := d.Verdict.ID; got != phase.Want && !(quiet(got) && quiet(phase.Want)) {
@@ -108,7 +108,7 @@ func TestHealthyIsSaidWithItsDoubts(t *testing.T) {
 	})
 	// One interval of 15 s may be a machine's own hiccup.
 	p := thin(t, recordings+"/slow-decode-throttled.tar.zst", 15*time.Second, 0)
-	said(p.diagnose(t, time.UnixMilli(p.truth.Phases[1].FromMS).Add(30*time.Second)), "Nothing is believed wrong yet: slow-decode on r0 for ")
+	said(p.diagnose(t, time.UnixMilli(p.truth.Phases[1].FromMS).Add(30*time.Second)), "Nothing is certain, but suspected: slow-decode on r0 for ")
 }
 
 // playFleet lets a scenario happen and hands over each phase with all that was

@@ -21,6 +21,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 	"github.com/sixty-dev/sixty/internal/pathologies"
+	"github.com/sixty-dev/sixty/internal/report/reporttest"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files and docs/accuracy.md")
@@ -208,7 +209,10 @@ func TestVerdicts(t *testing.T) {
 // score judges the verdicts of one phase and returns its row of the table.
 func (p *played) score(t *testing.T, i int, c *tally) string {
 	phase, want := p.truth.Phases[i], p.truth.accepted(i)
-	got := p.diagnose(t, time.UnixMilli(phase.ToMS)).Verdict
+	d := p.diagnose(t, time.UnixMilli(phase.ToMS))
+	reporttest.FitsTheScreen(t, p.name+"/"+phase.Name, d)
+	reporttest.PlainWords(t, p.name+"/"+phase.Name, d)
+	got := d.Verdict
 	c.phases++
 	if slices.Contains(want, got.ID) {
 		c.right++

@@ -1,6 +1,7 @@
 package pathologies_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -148,10 +149,42 @@ func TestRunbookPages(t *testing.T) {
 	}
 }
 
+// TestGlossary keeps the table of signals in docs/glossary.md the same as what reports say,
+// and their titles so short that the evidence fits a line.
+func TestGlossary(t *testing.T) {
+	table := "| name | in JSON | unit | meaning |\n|---|---|---|---|\n"
+	titles := map[string]bool{}
+	for _, s := range indicator.All() {
+		if titles[s.Title] {
+			t.Errorf("two signals are called %q", s.Title)
+		}
+		titles[s.Title] = true
+		if n := len(s.Title); n > 35 {
+			t.Errorf("%q has %d letters: a row of the evidence no longer fits 80 columns", s.Title, n)
+		}
+		table += fmt.Sprintf("| %s | `%s` | %s | %s |\n", s.Title, s.Name, s.Unit, strings.ReplaceAll(s.Doc, "|", `\|`))
+	}
+	keepTable(t, "../../docs/glossary.md", table)
+}
+
 // TestFleetTable keeps the table of scenarios in docs/fleet.md the same as what the
 // catalogue says.
 func TestFleetTable(t *testing.T) {
-	const file, begin, end = "../../docs/fleet.md", "-update. -->\n\n", "\n<!-- End of the table. -->"
+	scenarios, err := fleet.Scenarios(pathologies.All())
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := "| scenario | fault |\n|---|---|\n"
+	for _, s := range scenarios {
+		table += "| `" + s.Name + "` | " + s.Fault + " |\n"
+	}
+	keepTable(t, "../../docs/fleet.md", table)
+}
+
+// keepTable compares the generated table of a page with what it should be.
+func keepTable(t *testing.T, file, want string) {
+	t.Helper()
+	const begin, end = "-update. -->\n\n", "\n<!-- End of the table. -->"
 	doc, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -160,14 +193,6 @@ func TestFleetTable(t *testing.T) {
 	table, tail, ok2 := strings.Cut(rest, end)
 	if !ok1 || !ok2 {
 		t.Fatalf("%s has no table between %q and %q", file, begin, end)
-	}
-	scenarios, err := fleet.Scenarios(pathologies.All())
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := "| scenario | fault |\n|---|---|\n"
-	for _, s := range scenarios {
-		want += "| `" + s.Name + "` | " + s.Fault + " |\n"
 	}
 	if *update {
 		if err := os.WriteFile(file, []byte(head+begin+want+end+tail), 0o644); err != nil {

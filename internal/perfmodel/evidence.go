@@ -61,7 +61,7 @@ const poorFit = 0.25
 
 // Calibrate fits step times to the best evidence. Per-request results tell what
 // each request sat through and come first, then metrics, which are means over
-// intervals, then data sheets, which are right to a factor. Evidence that cannot
+// intervals, then data sheets, which are a rough estimate. Evidence that cannot
 // be fitted is passed over with a note; without any other it is an error.
 func Calibrate(e Evidence) (*Calibration, error) {
 	if e.Cost != nil {

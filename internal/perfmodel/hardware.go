@@ -50,7 +50,7 @@ var dataSheetSpread = sim.StepCost{Base: 0.3, Mixed: 2, PerSeq: 2, PerToken: 0.3
 func Rough(c sim.StepCost) Prior { return Prior{c, dataSheetSpread} }
 
 // FromHardware estimates a step's cost when nothing was measured, by the
-// roofline model. It is right to a factor, not to a percentage: use it to start
+// roofline model. It gives a rough estimate, not a percentage: use it to start
 // from, and as the prior of a fit.
 func FromHardware(m StepModel, h Accelerators) Prior {
 	weights := m.WeightBytes / (h.MemoryBandwidth * bandwidthShare)

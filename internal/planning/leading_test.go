@@ -161,7 +161,7 @@ func notByEmptySeats(t *testing.T, d diagnose.Diagnosis) {
 			t.Errorf("%q is offered to %s", f.Summary, d.Targets[0].Version)
 		}
 	}
-	if !slices.ContainsFunc(d.Findings[0].Reasons, func(r string) bool { return strings.Contains(r, "0.24 or later --watermark 0.05") }) {
+	if !slices.ContainsFunc(d.Findings[0].Reasons, func(r string) bool { return strings.Contains(r, "0.24 on there is also --watermark 0.05") }) {
 		t.Errorf("nothing says what an upgrade would bring: %q", d.Findings[0].Reasons)
 	}
 }
@@ -284,8 +284,8 @@ func TestWhyPrefixesAreNotFound(t *testing.T) {
 		groups      int // 0: every prompt begins with something of its own
 		why, remedy string
 	}{
-		{0, "begin with something of their own", "Put what all requests share first"},
-		{60, "cannot be told", "Keep the KV cache in 8 bits"},
+		{0, "begin with something unique", "Put what all requests share first"},
+		{60, "not known from these metrics", "Keep the KV cache in 8 bits"},
 	} {
 		sc, err := fleet.FindScenario(pathologies.All(), "prefix-cache-misses")
 		if err != nil {

@@ -106,7 +106,7 @@ func (p *predictor) fix(f *catalog.Fix) *catalog.Prediction {
 	if after.atBest {
 		size := p.engine.Config.BlockSize
 		blocks := all.peak/int64(size) + int64(p.engine.Config.MaxNumSeqs/2) + 1
-		after.caveats = append(after.caveats, fmt.Sprintf("so good only if the memory holds about %d blocks of %d tokens, where it is %d now: the log says at start how many it holds", blocks, size, p.engine.Config.NumBlocks))
+		after.caveats = append(after.caveats, fmt.Sprintf("only if memory holds about %d blocks of %d tokens (%d now; the start-up log says how many fit)", blocks, size, p.engine.Config.NumBlocks))
 	}
 	out := &catalog.Prediction{
 		Benefit: unsure(benefit(unchanged, outcomes, ranks, engines)),

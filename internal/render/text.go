@@ -70,6 +70,9 @@ func NewText(o Options) *Text {
 // Width is how many columns lines may have.
 func (t *Text) Width() int { return t.width }
 
+// Lines is how many lines there are.
+func (t *Text) Lines() int { return strings.Count(t.b.String(), "\n") }
+
 // WriteTo writes the text at once.
 func (t *Text) WriteTo(w io.Writer) (int64, error) {
 	n, err := io.WriteString(w, t.b.String())
@@ -146,6 +149,17 @@ func (t *Text) Heading(s string) {
 func (t *Text) Paragraph(first, rest, s string) {
 	for _, line := range Wrap(first+s, t.width, rest) {
 		t.Line(line)
+	}
+}
+
+// Brief is Paragraph cut off after some lines, at "…".
+func (t *Text) Brief(lines int, first, rest, s string) {
+	all := Wrap(first+s, t.width, rest)
+	for i, line := range all[:min(lines, len(all))] {
+		if i == lines-1 && len(all) > lines {
+			line += " " + strings.TrimLeft(all[lines], " ")
+		}
+		t.Line(Cut(line, t.width))
 	}
 }
 

@@ -148,7 +148,7 @@ func healthy() diagnose.Diagnosis {
 func idle() diagnose.Diagnosis {
 	return single(diagnose.Diagnosis{
 		At: at, Status: diagnose.OK,
-		Verdict:  diagnose.Verdict{ID: diagnose.Idle, Summary: "No traffic to speak of: nothing to judge, and nothing wrong", Targets: []string{"vllm-0:8000"}, Confidence: 0.9},
+		Verdict:  diagnose.Verdict{ID: diagnose.Idle, Summary: "Hardly any traffic: nothing to judge, and nothing wrong", Targets: []string{"vllm-0:8000"}, Confidence: 0.9},
 		Findings: []diagnose.Finding{notThere(saturation, evidence(indicator.WaitingFloor, catalog.GreaterThan, 0, 0, 0.5, "default", "queue_always", catalog.False))},
 		Targets:  []diagnose.Target{server("vllm-0:8000")},
 		Window:   diagnose.Range{From: at.Add(-15 * time.Second), To: at},
@@ -161,7 +161,7 @@ func unknown() diagnose.Diagnosis {
 		Verdict:  diagnose.Verdict{ID: diagnose.InsufficientData, Summary: "Cannot tell: shop:9000: exposes 212 metrics, none of an inference server", Targets: []string{}, Confidence: math.NaN()},
 		Findings: []diagnose.Finding{unchecked(saturation), unchecked(slowDecode)},
 		Coverage: []diagnose.Gap{
-			{ID: "saturation", Missing: []string{"Requests waiting 70 % of the time: no samples"}},
+			{ID: "saturation", Missing: []string{"Sustained queue length: no samples"}},
 			{ID: "slow-decode", Missing: []string{"ITL P50: no samples", "ITL mean: no samples", "TTFT P95: no samples"}},
 		},
 		Targets:  []diagnose.Target{{Name: "shop:9000", Problem: "exposes 212 metrics, none of an inference server"}},

@@ -79,7 +79,7 @@ type (
 )
 
 // manyTold is how many verdicts a page tells in full, and how many lines its lists have.
-const manyTold, manyLines = 12, 60
+const manyTold, manyListed = 12, 60
 
 func newPage(d *diagnose.Diagnosis, o Options) (*htmlPage, error) {
 	out := &htmlPage{Title: head(d, &d.Verdict) + d.At.UTC().Format(" at 2006-01-02 15:04 UTC"), OthersHead: othersHead(d)}
@@ -101,7 +101,7 @@ func newPage(d *diagnose.Diagnosis, o Options) (*htmlPage, error) {
 		out.Verdicts[0].Links = append(out.Verdicts[0].Links, htmlLink{i + 2, out.Verdicts[i+1].Head})
 	}
 	for _, v := range others(d) {
-		out.Others = append(out.Others, otherLine(d, v, o.Verbose))
+		out.Others = append(out.Others, otherLine(d, v, o.Full))
 	}
 	out.Others = few(out.Others)
 	out.RuledOutHead = "Ruled out" + ofModel(&d.Verdict)
@@ -113,13 +113,13 @@ func newPage(d *diagnose.Diagnosis, o Options) (*htmlPage, error) {
 		out.Doubts = append(out.Doubts, [2]string{"Note", render.Clean(render.Sentence(n))})
 	}
 	for _, g := range gaps(d.Coverage) {
-		out.Doubts = append(out.Doubts, [2]string{"Not checked", g.line(false, o.Verbose)})
+		out.Doubts = append(out.Doubts, [2]string{"Not checked", g.line(false, o.Full)})
 	}
 	for _, row := range footer(d, false) {
 		out.Basis = append(out.Basis, [2]string{row[0], row[1]})
 	}
 	for i := range d.Targets {
-		if len(out.Config) < manyLines {
+		if len(out.Config) < manyListed {
 			out.Config = append(out.Config, configRows(&d.Targets[i])...)
 		}
 	}
@@ -128,8 +128,8 @@ func newPage(d *diagnose.Diagnosis, o Options) (*htmlPage, error) {
 
 // few bounds a list.
 func few(list []string) []string {
-	if len(list) > manyLines {
-		list = append(list[:manyLines:manyLines], fmt.Sprintf("and %d more", len(list)-manyLines))
+	if len(list) > manyListed {
+		list = append(list[:manyListed:manyListed], fmt.Sprintf("and %d more", len(list)-manyListed))
 	}
 	return list
 }
@@ -172,7 +172,7 @@ func newHTMLVerdict(d *diagnose.Diagnosis, v *diagnose.Verdict, o Options) (html
 	out := htmlVerdict{Banner: banner(d, v)}
 	f := d.Lead(v)
 	out.Figures, out.Over = figures(d, v, f)
-	intro, rows := changes(d, &v.Workload, o.Verbose)
+	intro, rows := changes(d, &v.Workload, o.Full)
 	out.Changes = htmlChanges{Head: "What changed" + whose(d, &v.Workload), Intro: intro, Rows: rows}
 	for _, group := range []struct {
 		head string
@@ -200,7 +200,7 @@ func newHTMLVerdict(d *diagnose.Diagnosis, v *diagnose.Verdict, o Options) (html
 		out.Reasons = append(out.Reasons, render.Clean(render.Sentence(r)))
 	}
 	for i := range f.Fixes {
-		out.Fixes = append(out.Fixes, newHTMLFix(&f.Fixes[i], o.Verbose))
+		out.Fixes = append(out.Fixes, newHTMLFix(&f.Fixes[i], first(f.Targets), o.Full))
 	}
 	out.RunbookTitle, out.RunbookSource = render.Clean(f.Pathology.Title), o.runbook(f.Pathology)
 	var err error
@@ -216,11 +216,11 @@ func withoutTitle(markdown string) string {
 	return markdown
 }
 
-func newHTMLFix(f *catalog.Fix, verbose bool) htmlFix {
+func newHTMLFix(f *catalog.Fix, target string, verbose bool) htmlFix {
 	sentence := func(s string) string { return render.Clean(render.Sentence(s)) }
 	out := htmlFix{Summary: sentence(f.Summary)}
-	lines := commandLines(f)
-	if f.Args() != "" {
+	lines := commandLines(f, target)
+	if f.Args() != "" || f.Command != "" {
 		out.Command, lines = lines[0], lines[1:]
 	}
 	out.Beside = lines
@@ -298,9 +298,9 @@ func figures(d *diagnose.Diagnosis, v *diagnose.Verdict, f *diagnose.Finding) (f
 
 func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
-// limit is what a plot's quantity was compared with: by the finding or else by what was
+// plotLimit is what a plot's quantity was compared with: by the finding or else by what was
 // promised.
-func limit(p *diagnose.Plot, f *diagnose.Finding) (value float64, text string) {
+func plotLimit(p *diagnose.Plot, f *diagnose.Finding) (value float64, text string) {
 	if f != nil {
 		for _, e := range farthest(f.Evidence, false) {
 			if e.Signal == p.Signal && !math.IsNaN(e.Threshold) {
@@ -322,7 +322,7 @@ func caption(p *diagnose.Plot, f *diagnose.Finding) string {
 	if p.Normal.OK {
 		parts = append(parts, "normal "+indicator.Format(p.Normal, p.Signal.Unit))
 	}
-	if _, text := limit(p, f); text != "" {
+	if _, text := plotLimit(p, f); text != "" {
 		parts = append(parts, "threshold "+text)
 	}
 	return strings.Join(parts, " · ")
@@ -361,7 +361,7 @@ func chart(v *diagnose.Verdict, p *diagnose.Plot, f *diagnose.Finding) render.Ch
 		label := "normal " + indicator.Format(p.Normal, unit)
 		c.Levels = append(c.Levels, render.Level{Value: p.Normal.V, Class: "good", Why: "what was normal", Label: label})
 	}
-	if value, text := limit(p, f); text != "" {
+	if value, text := plotLimit(p, f); text != "" {
 		l := render.Level{Value: value, Class: "critical", Why: "threshold " + text}
 		if v.Status == diagnose.Firing {
 			l.Label = "threshold " + text

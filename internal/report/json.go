@@ -139,6 +139,7 @@ type (
 		Summary    string         `json:"summary"`
 		Changes    []changeJSON   `json:"changes"`
 		Args       string         `json:"args"`
+		Command    string         `json:"command"`
 		Arithmetic []string       `json:"arithmetic"`
 		Tradeoff   string         `json:"tradeoff"`
 		Predicted  *predictedJSON `json:"predicted"`
@@ -351,7 +352,7 @@ func newEvidenceJSON(e *catalog.Evidence) evidenceJSON {
 
 func newFixJSON(f *catalog.Fix) fixJSON {
 	return fixJSON{
-		Summary: f.Summary, Args: f.Args(), Arithmetic: list(f.Arithmetic), Tradeoff: f.Tradeoff, Verify: f.Verify, Predicted: newPredictedJSON(f.Predicted),
+		Summary: f.Summary, Args: f.Args(), Command: f.Command, Arithmetic: list(f.Arithmetic), Tradeoff: f.Tradeoff, Verify: f.Verify, Predicted: newPredictedJSON(f.Predicted),
 		Changes: each(f.Changes, func(c *catalog.Change) changeJSON {
 			return changeJSON{Flag: c.Flag, From: optional(c.From), To: c.To}
 		}),

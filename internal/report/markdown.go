@@ -29,7 +29,7 @@ func (m *markdown) diagnosis(d *diagnose.Diagnosis) {
 		if i == 0 {
 			m.printf("\n### %s\n\n", othersHead(d))
 		}
-		m.printf("- %s\n", render.Escape(otherLine(d, v, m.options.Verbose)))
+		m.printf("- %s\n", render.Escape(otherLine(d, v, m.options.Full)))
 	}
 	if b := d.Boundary; b != nil {
 		m.printf("\n### At the gateway\n\n")
@@ -44,14 +44,14 @@ func (m *markdown) diagnosis(d *diagnose.Diagnosis) {
 	if groups := gaps(d.Coverage); len(groups) > 0 {
 		m.printf("\n### Not checked\n\n")
 		for i := range groups {
-			m.printf("- %s\n", render.Escape(groups[i].line(quiet(d), m.options.Verbose)))
+			m.printf("- %s\n", render.Escape(groups[i].line(quiet(d), m.options.Full)))
 		}
 	}
 	m.printf("\n### Basis\n\n")
 	for _, n := range d.Notes {
 		m.printf("- note: %s\n", render.Escape(render.Clean(render.Sentence(n))))
 	}
-	for _, row := range footer(d, m.options.Verbose) {
+	for _, row := range footer(d, m.options.Full) {
 		m.printf("- %s: %s\n", cmp.Or(row[0], "target"), render.Escape(row[1]))
 	}
 }
@@ -64,7 +64,7 @@ func (m *markdown) verdict(d *diagnose.Diagnosis, v *diagnose.Verdict, more stri
 	if q := qualifier(d, v); q != "" {
 		head += " (" + q + ")"
 	}
-	m.printf("%s%s: %s\n", head, render.Escape(ofModel(v)), render.Escape(strings.TrimSpace(render.Clean(render.Sentence(v.Summary))+" "+whereSince(d, v, m.options.Verbose))))
+	m.printf("%s%s: %s\n", head, render.Escape(ofModel(v)), render.Escape(strings.TrimSpace(render.Clean(render.Sentence(v.Summary))+" "+whereSince(d, v, m.options.Full))))
 	if more != "" {
 		m.printf("\n%s\n", render.Escape(more))
 	}
@@ -81,7 +81,7 @@ func (m *markdown) verdict(d *diagnose.Diagnosis, v *diagnose.Verdict, more stri
 }
 
 func (m *markdown) finding(d *diagnose.Diagnosis, f *diagnose.Finding) {
-	if rows := evidenceRows(f.Evidence, m.options.Verbose); len(rows) > 0 {
+	if rows := evidenceRows(f.Evidence, m.options.Full); len(rows) > 0 {
 		from := ""
 		if len(d.Targets) > 1 {
 			from = " from " + render.Escape(render.Clean(f.Targets[0]))
@@ -98,20 +98,19 @@ func (m *markdown) finding(d *diagnose.Diagnosis, f *diagnose.Finding) {
 	if len(f.Fixes) > 0 {
 		m.printf("\n### Fix\n\n")
 		for i := range f.Fixes {
-			m.fix(i+1, &f.Fixes[i])
+			m.fix(i+1, &f.Fixes[i], first(f.Targets))
 		}
 	}
 	m.printf("\nRunbook: [%s](%s)\n", f.Pathology.ID, m.options.runbook(f.Pathology))
 }
 
-func (m *markdown) fix(n int, f *catalog.Fix) {
-	if n > 1 && !m.options.Verbose {
+func (m *markdown) fix(n int, f *catalog.Fix, target string) {
+	if n > 1 && !m.options.Full {
 		m.printf("%d. %s\n", n, render.Escape(alternative(f)))
 		return
 	}
 	m.printf("%d. %s\n", n, render.Escape(render.Clean(render.Sentence(f.Summary))))
-	if len(f.Changes)+len(f.Arithmetic) > 0 {
-		lines := commandLines(f)
+	if lines := commandLines(f, target); len(lines)+len(f.Arithmetic) > 0 {
 		for _, a := range f.Arithmetic {
 			lines = append(lines, "  "+render.Clean(a))
 		}
@@ -121,12 +120,24 @@ func (m *markdown) fix(n int, f *catalog.Fix) {
 	if f.Tradeoff != "" {
 		m.printf("   Cost: %s  \n", render.Escape(render.Clean(render.Sentence(f.Tradeoff))))
 	}
-	for _, line := range predictionLines(f.Predicted, m.options.Verbose) {
+	for _, line := range predictionLines(f.Predicted, m.options.Full) {
 		m.printf("   %s  \n", render.Escape(render.Clean(render.Sentence(line))))
 	}
 	if f.Verify != "" {
 		m.printf("   Verify: %s\n", render.Escape(render.Clean(render.Sentence(f.Verify))))
 	}
+}
+
+// alternative is a remedy in one line.
+func alternative(f *catalog.Fix) string {
+	s := render.Clean(strings.TrimSuffix(f.Summary, "."))
+	if args := f.Args(); args != "" {
+		s += " (" + render.Clean(args) + ")"
+	}
+	if brief := predictionBrief(f.Predicted); brief != "" {
+		s += "; " + render.Clean(brief)
+	}
+	return render.Sentence(s)
 }
 
 func (m *markdown) others(d *diagnose.Diagnosis, v *diagnose.Verdict, head string, keep func(*diagnose.Finding) bool) {
@@ -143,8 +154,8 @@ func (m *markdown) others(d *diagnose.Diagnosis, v *diagnose.Verdict, head strin
 }
 
 func (m *markdown) changes(d *diagnose.Diagnosis, v *diagnose.Verdict) {
-	intro, rows := changes(d, &v.Workload, m.options.Verbose)
-	if intro == "" || quiet(d) && !v.Workload.Changed && !m.options.Verbose {
+	intro, rows := changes(d, &v.Workload, m.options.Full)
+	if intro == "" || quiet(d) && !v.Workload.Changed && !m.options.Full {
 		return
 	}
 	m.printf("\n### What changed%s\n\n%s\n\n", render.Escape(whose(d, &v.Workload)), render.Escape(intro))
@@ -152,7 +163,7 @@ func (m *markdown) changes(d *diagnose.Diagnosis, v *diagnose.Verdict) {
 }
 
 func (m *markdown) ruledOut(d *diagnose.Diagnosis) {
-	if quiet(d) && !m.options.Verbose {
+	if quiet(d) && !m.options.Full {
 		if len(d.Findings) > 0 {
 			m.printf("\n%s\n", tally(d))
 		}

@@ -14,7 +14,15 @@ func EvidenceJSON(evidence []catalog.Evidence) any { return each(evidence, newEv
 func FixesJSON(fixes []catalog.Fix) any { return each(fixes, newFixJSON) }
 
 // WriteFixes writes fixes as in the text of a diagnosis: the first in full, the others in
-// a line each; verbose, all in full.
-func WriteFixes(t *render.Text, fixes []catalog.Fix, verbose bool) {
-	(&text{t, Options{Verbose: verbose}}).fixes(fixes)
+// a line each; where all is asked for, all in full.
+func WriteFixes(t *render.Text, fixes []catalog.Fix, full bool) {
+	to := &text{t, Options{Full: full}, map[string]bool{}}
+	for i := range fixes {
+		if i > 0 && !full {
+			t.Paragraph("  or: ", "      ", alternative(&fixes[i]))
+			continue
+		}
+		t.Heading([]string{"FIX", "OR"}[min(i, 1)])
+		to.fix(&fixes[i], "")
+	}
 }

@@ -54,12 +54,12 @@ func predictionLines(p *catalog.Prediction, verbose bool) []string {
 // benefitText compares with what comes if nothing is done, which may be worse than now.
 func benefitText(p *catalog.Prediction) string {
 	value, low, high := estimate3(p.Benefit, indicator.Times)
-	text := fmt.Sprintf("Users are %s as well off as if nothing were done", value)
+	text := fmt.Sprintf("Users are %s as well off as without it", value)
 	if low != high {
 		text += fmt.Sprintf(" (%s to %s)", low, high)
 	}
 	if e, ok := p.Effect(indicator.TTFTP95); ok {
-		text += fmt.Sprintf(", with %s %s then", e.Signal.Title, indicator.FormatNumber(e.Unchanged.Value, e.Signal.Unit))
+		text += fmt.Sprintf("; without it %s is %s", e.Signal.Title, indicator.FormatNumber(e.Unchanged.Value, e.Signal.Unit))
 	}
 	return text
 }
@@ -72,6 +72,9 @@ func effectText(e catalog.Effect) string {
 	}
 	to, low, high := estimate3(e.After, e.Signal.Unit)
 	text := fmt.Sprintf("%s %s → %s", e.Signal.Title, from, to)
+	if number, unit, ok := strings.Cut(low, " "); ok && strings.HasSuffix(high, " "+unit) {
+		low = number // "17.4 to 77.9 ms"
+	}
 	if low != high {
 		text += fmt.Sprintf(" (%s to %s)", low, high)
 	}
@@ -80,6 +83,28 @@ func effectText(e catalog.Effect) string {
 
 func estimate3(e catalog.Estimate, u indicator.Unit) (value, low, high string) {
 	return indicator.FormatNumber(e.Value, u), indicator.FormatNumber(e.Low, u), indicator.FormatNumber(e.High, u)
+}
+
+// predictionShort is a prediction for people in a hurry: what users will feel, and why to
+// doubt it; "" where nothing is said.
+func predictionShort(p *catalog.Prediction) string {
+	if p == nil || p.Reason != "" {
+		return strings.Join(predictionLines(p, false), " ")
+	}
+	var parts []string
+	for _, s := range []*indicator.Signal{indicator.TTFTP95, indicator.E2EMean} {
+		if e, ok := p.Effect(s); ok {
+			parts = append(parts, effectText(e))
+		}
+	}
+	out := "Predicted: " + strings.Join(parts, ", ") + "."
+	if len(p.Caveats) > 0 {
+		out += " But " + strings.Join(each(p.Caveats, func(c *string) string {
+			kind, _, _ := strings.Cut(*c, ": ") // its numbers are in the full text
+			return kind
+		}), "; ") + "."
+	}
+	return out
 }
 
 // predictionBrief is a prediction in a few words, "" where there is none.

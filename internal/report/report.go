@@ -21,14 +21,20 @@ import (
 // Options says how to render for people.
 type Options struct {
 	render.Options      // of Text only
-	Verbose        bool // every comparison, every check and the configuration
-	Runbooks       catalog.Runbooks
+	Full           bool // every comparison, every check, every fix and the configuration
+	// Again is the command that made the diagnosis, which a short text tells how to
+	// have in full; "" where it cannot be repeated.
+	Again    string
+	Runbooks catalog.Runbooks
 }
 
-// Text writes a diagnosis for a terminal. The first line is the answer.
+// Text writes a diagnosis for a terminal: what fits a screen or, in full, everything.
+// The first line is the answer.
 func Text(w io.Writer, d diagnose.Diagnosis, o Options) error {
-	t := text{render.NewText(o.Options), o}
-	t.diagnosis(&d)
+	t := short(&d, o)
+	if o.Full {
+		t = full(&d, o)
+	}
 	_, err := t.WriteTo(w)
 	return err
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -14,6 +16,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/render"
 )
@@ -22,6 +25,15 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 var examples = map[string]func() diagnose.Diagnosis{
 	"firing": firing, "healthy": healthy, "idle": idle, "unknown": unknown, "fleet": fleet, "company": company,
+}
+
+const again = "sixty diagnose http://vllm-0:8000"
+
+// Screens are diagnoses whose short answers must fit a screen.
+func Screens() map[string]func() diagnose.Diagnosis {
+	all := maps.Clone(examples)
+	all["crowded"] = crowded
+	return all
 }
 
 func rendered(t *testing.T, format func(*bytes.Buffer) error) string {
@@ -36,10 +48,10 @@ func rendered(t *testing.T, format func(*bytes.Buffer) error) string {
 func TestGolden(t *testing.T) {
 	for name, example := range examples {
 		for file, format := range map[string]func(*bytes.Buffer) error{
-			name + ".txt":         func(b *bytes.Buffer) error { return Text(b, example(), Options{}) },
-			name + ".verbose.txt": func(b *bytes.Buffer) error { return Text(b, example(), Options{Verbose: true}) },
-			name + ".md":          func(b *bytes.Buffer) error { return Markdown(b, example(), Options{}) },
-			name + ".json":        func(b *bytes.Buffer) error { return JSON(b, example(), Options{}) },
+			name + ".txt":      func(b *bytes.Buffer) error { return Text(b, example(), Options{Again: again}) },
+			name + ".full.txt": func(b *bytes.Buffer) error { return Text(b, example(), Options{Full: true}) },
+			name + ".md":       func(b *bytes.Buffer) error { return Markdown(b, example(), Options{}) },
+			name + ".json":     func(b *bytes.Buffer) error { return JSON(b, example(), Options{}) },
 		} {
 			t.Run(file, func(t *testing.T) {
 				got := rendered(t, format)
@@ -63,26 +75,59 @@ func TestGolden(t *testing.T) {
 
 func TestTextFitsTheTerminal(t *testing.T) {
 	for name, example := range examples {
-		for _, width := range []int{60, 80, 100, 160} {
-			got := rendered(t, func(b *bytes.Buffer) error { return Text(b, example(), Options{Options: render.Options{Width: width}}) })
-			for line := range strings.Lines(got) {
-				if n := render.Cells(strings.TrimSuffix(line, "\n")); n > width {
-					t.Errorf("%s at width %d has a line of %d: %s", name, width, n, line)
+		for _, full := range []bool{false, true} {
+			for _, width := range []int{60, 80, 100, 160} {
+				got := rendered(t, func(b *bytes.Buffer) error {
+					return Text(b, example(), Options{Options: render.Options{Width: width}, Full: full, Again: again})
+				})
+				for line := range strings.Lines(got) {
+					if n := render.Cells(strings.TrimSuffix(line, "\n")); n > width {
+						t.Errorf("%s at width %d has a line of %d: %s", name, width, n, line)
+					}
 				}
 			}
 		}
 	}
 }
 
-func TestHealthyAndIdleAreShort(t *testing.T) {
-	gappy := healthy()
-	for _, hint := range []string{"enable DCGM_FI_PROF_* in dcgm-exporter's counters file", "scrape the kubelet's cAdvisor endpoint", "http_requests_total appears with the first finished request of vLLM 0.8.3 and later; measure at a gateway otherwise"} {
-		gappy.Coverage = append(gappy.Coverage, diagnose.Gap{ID: "memory-leak", Missing: []string{"API server memory: no samples"}, Hint: hint})
+// crowded is a diagnosis of which there is more to say than a screen holds.
+func crowded() diagnose.Diagnosis {
+	d := company()
+	long := strings.Repeat("far too long to be read at night ", 20)
+	for i := range 40 {
+		v := d.Verdicts[1]
+		v.Model = fmt.Sprintf("a/model-of-which-there-are-many-and-whose-name-is-long-%d", i)
+		d.Verdicts = append(d.Verdicts, v)
+		d.Notes = append(d.Notes, fmt.Sprintf("remark %d: %s", i, long))
+		t := server(fmt.Sprintf("https://vllm-%d.some-namespace.svc.cluster.local.example.com:8000/a/path/that/is/long", i))
+		d.Targets, d.Verdict.Targets = append(d.Targets, t), append(d.Verdict.Targets, t.Name)
 	}
-	for name, d := range map[string]diagnose.Diagnosis{"healthy": healthy(), "idle": idle(), "healthy with gaps": gappy} {
-		got := rendered(t, func(b *bytes.Buffer) error { return Text(b, d, Options{}) })
-		if n := strings.Count(got, "\n"); n > 14 {
-			t.Errorf("%s takes %d lines:\n%s", name, n, got)
+	d.Verdict.Summary += ": " + long
+	for i := range d.Findings {
+		f := &d.Findings[i]
+		f.Targets = append(f.Targets, d.Verdict.Targets...)
+		for k := range f.Fixes {
+			x := &f.Fixes[k]
+			x.Summary += ": " + long
+			x.Verify += long
+			for n := range 12 {
+				x.Changes = append(x.Changes, catalog.Change{Flag: fmt.Sprintf("--some-long-option-%d", n), To: "some-long-value"})
+			}
+			if x.Predicted != nil {
+				x.Predicted.Caveats = append(x.Predicted.Caveats, long)
+			}
+		}
+	}
+	return d
+}
+
+func TestShortKeepsWhatCastsDoubt(t *testing.T) {
+	d := company()
+	d.Notes = append(d.Notes, "partial: 3 questions had no answer in time, and what rests on them is unknown")
+	got := rendered(t, func(b *bytes.Buffer) error { return Text(b, d, Options{}) })
+	for _, want := range []string{"partial: 3 questions had no answer", "2 of 6 targets could not be judged", "low confidence"} {
+		if !strings.Contains(strings.Join(strings.Fields(got), " "), want) {
+			t.Errorf("%q is missing:\n%s", want, got)
 		}
 	}
 }
@@ -104,7 +149,7 @@ func TestColorChangesNothingButColor(t *testing.T) {
 }
 
 func TestForeignTextCannotControlTheTerminalOrTheMarkup(t *testing.T) {
-	text := rendered(t, func(b *bytes.Buffer) error { return Text(b, fleet(), Options{Verbose: true}) })
+	text := rendered(t, func(b *bytes.Buffer) error { return Text(b, fleet(), Options{Full: true}) })
 	if strings.ContainsRune(text, '\x1b') {
 		t.Error("an escape sequence of a label reached the terminal")
 	}

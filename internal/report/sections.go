@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
@@ -121,7 +122,7 @@ func alsoSick(d *diagnose.Diagnosis) string {
 	if len(parts) == 0 {
 		return ""
 	}
-	return "Sick too, below: " + strings.Join(parts, ", ") + "."
+	return "Firing too, below: " + strings.Join(parts, ", ") + "."
 }
 
 // whereSince says on which targets, and since when.
@@ -152,7 +153,7 @@ func objectivesLine(f *diagnose.Finding) string {
 	if f == nil || f.Severity >= f.Pathology.Severity {
 		return ""
 	}
-	return fmt.Sprintf("The objectives hold: worse than usual, yet within what was promised (%s, not %s).", f.Severity, f.Pathology.Severity)
+	return fmt.Sprintf("Worse than normal, but the objectives hold: %s, not %s.", f.Severity, f.Pathology.Severity)
 }
 
 // manyNames is how many targets a sentence bears.
@@ -186,7 +187,7 @@ func evidenceRows(evidence []catalog.Evidence, verbose bool) [][]string {
 	for _, e := range farthest(evidence, verbose) {
 		threshold := "none"
 		if !math.IsNaN(e.Threshold) {
-			threshold = e.Op.Text(e.Threshold, e.Signal.Unit)
+			threshold = limit(&e)
 			if e.Source != catalogSource {
 				threshold += " (" + render.Clean(e.Source) + ")"
 			}
@@ -194,16 +195,18 @@ func evidenceRows(evidence []catalog.Evidence, verbose bool) [][]string {
 		if verbose && e.Name != "" {
 			threshold += ", " + e.Name + map[catalog.Truth]string{catalog.True: ", holds", catalog.False: ", does not hold"}[e.Holds]
 		}
-		rows = append(rows, []string{e.Signal.Title, indicator.Format(e.Value, e.Signal.Unit), normal(e.Baseline, e.Signal.Unit), threshold})
+		normal := "–"
+		if e.Baseline.OK {
+			normal = e.Signal.Text(e.Baseline)
+		}
+		rows = append(rows, []string{e.Signal.Title, e.Signal.Text(e.Value), normal, threshold})
 	}
 	return rows
 }
 
-func normal(v indicator.Value, u indicator.Unit) string {
-	if !v.OK {
-		return "–"
-	}
-	return indicator.Format(v, u)
+// limit writes a comparison's threshold beside the title of its signal.
+func limit(e *catalog.Evidence) string {
+	return e.Signal.Untitled(e.Op.Text(e.Threshold, e.Signal.Unit))
 }
 
 // farthest drops repeated comparisons and, unless all are wanted, those that do
@@ -233,11 +236,20 @@ func ruledOutLine(f *diagnose.Finding) string {
 	if e == nil {
 		return "its conditions do not hold"
 	}
-	line := fmt.Sprintf("%s %s, not %s", e.Signal.Title, indicator.Format(e.Value, e.Signal.Unit), e.Op.Text(e.Threshold, e.Signal.Unit))
+	line := comparison(e)
 	if e.Source == "baseline" && e.Baseline.OK {
-		line += fmt.Sprintf(" (normal %s)", indicator.Format(e.Baseline, e.Signal.Unit))
+		line += fmt.Sprintf(" (normal %s)", e.Signal.Text(e.Baseline))
 	}
 	return render.Clean(line)
+}
+
+// comparison writes one that does not hold.
+func comparison(e *catalog.Evidence) string {
+	line := e.Signal.Title + " " + e.Signal.Text(e.Value)
+	if bound := limit(e); !strings.HasSuffix(bound, " "+e.Signal.Text(e.Value)) { // they differ in what is shown
+		line += ", not " + bound
+	}
+	return line
 }
 
 // summaryOf is one line on a finding that does not lead, with its targets where
@@ -290,7 +302,7 @@ func changes(d *diagnose.Diagnosis, w *diagnose.Workload, verbose bool) (intro s
 	case w.Changed:
 		intro = "The traffic differs from normal, and the server copes."
 	default:
-		intro = "The traffic is as usual; the server works differently."
+		intro = "The traffic is as normal; the server behaves differently."
 	}
 	if ttft {
 		intro += " " + shares(w.Factors, "Of the rise of the mean TTFT", func(f *diagnose.Factor) float64 { return f.ShareOfTTFTChange })
@@ -498,12 +510,12 @@ func (g *gapGroup) line(brief, verbose bool) string {
 	return render.Clean(render.Sentence(line))
 }
 
-// commandLines say what to write on the command line of vllm serve: arguments that
-// can be copied, alone in the first line, then what they take the place of and what is
-// left out.
-func commandLines(f *catalog.Fix) []string {
+// commandLines say what to write on the command line of vllm serve, or in a shell: what
+// can be copied, alone in the first line, then what it takes the place of and what is left
+// out.
+func commandLines(f *catalog.Fix, target string) []string {
 	var lines []string
-	if args := f.Args(); args != "" {
+	if args := cmp.Or(f.Args(), strings.ReplaceAll(f.Command, "TARGET", address(target))); args != "" {
 		lines = append(lines, render.Clean(args))
 	}
 	if was := f.Replaced(); was != "" {
@@ -515,27 +527,32 @@ func commandLines(f *catalog.Fix) []string {
 	return lines
 }
 
+// address is a target's name where it is a host and a port, and nothing that a shell
+// would take for more.
+func address(target string) string {
+	word := func(r rune) bool {
+		return r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune(".-:[]", r))
+	}
+	if strings.Contains(target, ":") && !strings.HasPrefix(target, "-") && strings.TrimLeftFunc(target, word) == "" {
+		return target
+	}
+	return "TARGET"
+}
+
 // tally counts the outcomes, for the reports that do not list them.
 func tally(d *diagnose.Diagnosis) string {
-	var ok, unknown, waiting int
+	count := map[diagnose.Status]int{}
 	for i := range d.Findings {
-		switch d.Findings[i].Status {
-		case diagnose.OK:
-			ok++
-		case diagnose.Unknown:
-			unknown++
-		case diagnose.Pending:
-			waiting++
-		}
+		count[d.Findings[i].Status]++
 	}
-	parts := []string{fmt.Sprintf("%d ruled out", ok)}
-	if waiting > 0 {
-		parts = append(parts, fmt.Sprintf("%d pending", waiting))
+	parts := []string{fmt.Sprintf("%d ruled out", count[diagnose.OK])}
+	if n := count[diagnose.Pending]; n > 0 {
+		parts = append(parts, fmt.Sprintf("%d pending", n))
 	}
-	if unknown > 0 {
-		parts = append(parts, fmt.Sprintf("%d could not be checked", unknown))
+	if n := count[diagnose.Unknown]; n > 0 {
+		parts = append(parts, fmt.Sprintf("%d could not be checked", n))
 	}
-	return fmt.Sprintf("Checked %d pathologies: %s.", len(d.Findings), strings.Join(parts, ", "))
+	return fmt.Sprintf("Checked %s: %s.", render.Plural(len(d.Findings), "failure mode"), strings.Join(parts, ", "))
 }
 
 // footer says what the answer rests on, as pairs of a name and a text.
@@ -569,11 +586,7 @@ func footer(d *diagnose.Diagnosis, verbose bool) [][2]string {
 	}
 	baseline := "none: the server could not be compared with itself"
 	if source := baselineSource(d); source != diagnose.NoBaseline {
-		baseline = map[diagnose.BaselineSource]string{
-			diagnose.History:  "earlier history",
-			diagnose.Lifetime: "what the counters had summed up before the first scrape",
-			diagnose.File:     "given by the user",
-		}[source]
+		baseline = baselineWords[source]
 		if !d.Baseline.From.IsZero() {
 			baseline = span(d.Baseline, d.At) + ", " + baseline
 		}
@@ -583,6 +596,13 @@ func footer(d *diagnose.Diagnosis, verbose bool) [][2]string {
 		out = append(out, [2]string{"thresholds", s})
 	}
 	return out
+}
+
+// baselineWords say where a baseline comes from.
+var baselineWords = map[diagnose.BaselineSource]string{
+	diagnose.History:  "what came before",
+	diagnose.Lifetime: "the average since the server started, from its counters",
+	diagnose.File:     "given by the user",
 }
 
 // notable lists the targets: those that are down or could not be judged first.

@@ -1,7 +1,7 @@
 package report
 
 import (
-	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -13,18 +13,24 @@ import (
 type text struct {
 	*render.Text
 	options Options
+	said    map[string]bool // of predictions: fixes rest on the same simulation
 }
 
-func (t *text) diagnosis(d *diagnose.Diagnosis) {
+// full lays out everything that there is to say.
+func full(d *diagnose.Diagnosis, o Options) *render.Text {
+	t := text{render.NewText(o.Options), o, map[string]bool{}}
 	for i, v := range told(d) {
 		if i > 0 {
 			t.Line("")
 		}
-		t.verdict(d, v)
+		t.verdict(d, v, unbounded)
 		if more := alsoSick(d); i == 0 && more != "" {
 			t.Paragraph("  ", "  ", more)
 		}
 		if f := d.Lead(v); f != nil {
+			if s := objectivesLine(f); s != "" {
+				t.Paragraph("  ", "  ", s)
+			}
 			t.finding(d, f)
 		}
 		t.others(d, v, "ALSO FIRING", alsoFiring)
@@ -36,12 +42,13 @@ func (t *text) diagnosis(d *diagnose.Diagnosis) {
 		if i == 0 {
 			t.Heading(strings.ToUpper(othersHead(d)))
 		}
-		t.Paragraph("  ", "    ", otherLine(d, v, t.options.Verbose))
+		t.Paragraph("  ", "    ", otherLine(d, v, true))
 	}
 	t.boundary(d)
 	t.ruledOut(d)
 	t.coverage(d)
 	t.footer(d)
+	return t.Text
 }
 
 // boundary says what a gateway saw.
@@ -60,7 +67,11 @@ func (t *text) boundary(d *diagnose.Diagnosis) {
 	}
 }
 
-func (t *text) verdict(d *diagnose.Diagnosis, v *diagnose.Verdict) {
+// unbounded is more lines than a verdict takes.
+const unbounded = 1 << 10
+
+// verdict says what is wrong, where and since when, in at most so many lines.
+func (t *text) verdict(d *diagnose.Diagnosis, v *diagnose.Verdict, lines int) {
 	style := render.Warning
 	switch f := d.Lead(v); {
 	case v.Status == diagnose.OK:
@@ -68,28 +79,21 @@ func (t *text) verdict(d *diagnose.Diagnosis, v *diagnose.Verdict) {
 	case f != nil && f.Severity == catalog.Page:
 		style = render.Bad
 	}
-	head := head(d, v)
-	body := strings.TrimSpace(render.Clean(render.Sentence(v.Summary)) + " " + whereSince(d, v, t.options.Verbose))
-	lines := render.Wrap(head+": "+body, t.Width(), "  ")
-	for i, line := range lines {
-		if i == 0 && strings.HasPrefix(line, head) {
-			line = t.Style(style, head) + line[len(head):]
-		}
-		t.Line(line)
-	}
-	if s := objectivesLine(d.Lead(v)); s != "" {
-		t.Paragraph("  ", "  ", s)
+	t.Brief(lines, t.Style(style, head(d, v)), "  ", ": "+render.Clean(render.Sentence(v.Summary)))
+	if where := whereSince(d, v, t.options.Full); where != "" {
+		t.Brief(max(1, lines/2), "  ", "  ", where)
 	}
 }
 
 func (t *text) finding(d *diagnose.Diagnosis, f *diagnose.Finding) {
-	if rows := evidenceRows(f.Evidence, t.options.Verbose); len(rows) > 0 {
+	if rows := evidenceRows(f.Evidence, false); len(rows) > 0 {
 		head := "EVIDENCE"
 		if len(d.Targets) > 1 {
 			head += " from " + render.Clean(f.Targets[0])
 		}
 		t.Heading(head)
 		t.Table(evidenceColumns(), rows)
+		t.beside(f.Evidence)
 	}
 	if len(f.Reasons) > 0 {
 		t.Heading("WHY")
@@ -97,32 +101,46 @@ func (t *text) finding(d *diagnose.Diagnosis, f *diagnose.Finding) {
 			t.Paragraph("  ", "  ", render.Clean(render.Sentence(r)))
 		}
 	}
-	t.fixes(f.Fixes)
-	t.Paragraph("  Runbook: ", "    ", "sixty explain "+f.Pathology.ID)
+	for i := range f.Fixes {
+		t.Heading([]string{"FIX", "OR"}[min(i, 1)])
+		t.fix(&f.Fixes[i], first(f.Targets))
+	}
 }
 
-// fixes shows the first remedy in full.
-func (t *text) fixes(fixes []catalog.Fix) {
-	for i := range fixes {
-		fix := &fixes[i]
-		switch {
-		case i == 0:
-			t.Heading("FIX")
-			t.fix(fix)
-		case t.options.Verbose:
-			t.Heading("OR")
-			t.fix(fix)
-		default:
-			t.Paragraph("  or: ", "      ", alternative(fix))
+// beside tells of the comparisons that speak for nothing, and what the thresholds are
+// called.
+func (t *text) beside(evidence []catalog.Evidence) {
+	var not, unknown, names []string
+	for _, e := range farthest(evidence, true) {
+		switch e.Holds {
+		case catalog.False:
+			not = append(not, comparison(&e))
+		case catalog.Unknown:
+			unknown = append(unknown, e.Signal.Title)
+		}
+		if e.Name != "" && !slices.Contains(names, e.Name) {
+			names = append(names, e.Name)
+		}
+	}
+	for _, p := range []struct {
+		head  string
+		parts []string
+	}{{"Does not hold: ", not}, {"Not known: ", unknown}, {"Thresholds, for --set: ", names}} {
+		if len(p.parts) > 0 {
+			t.Paragraph("  "+p.head, "    ", render.Clean(strings.Join(p.parts, "; "))+".")
 		}
 	}
 }
 
 // fix shows a remedy in full.
-func (t *text) fix(f *catalog.Fix) {
+func (t *text) fix(f *catalog.Fix, target string) {
 	t.Styled(render.Bold, "  ", "  ", render.Clean(render.Sentence(f.Summary)))
-	for _, line := range commandLines(f) {
-		t.Line("    " + line) // not wrapped: to be copied
+	for i, line := range commandLines(f, target) {
+		if i == 0 {
+			t.Command("    ", line)
+			continue
+		}
+		t.Paragraph("    ", "      ", line)
 	}
 	for _, a := range f.Arithmetic {
 		t.Paragraph("      ", "        ", render.Clean(a))
@@ -130,24 +148,15 @@ func (t *text) fix(f *catalog.Fix) {
 	if f.Tradeoff != "" {
 		t.Paragraph("    Cost: ", "      ", render.Clean(render.Sentence(f.Tradeoff)))
 	}
-	for _, line := range predictionLines(f.Predicted, t.options.Verbose) {
-		t.Paragraph("    ", "      ", render.Clean(render.Sentence(line)))
+	for _, line := range predictionLines(f.Predicted, true) {
+		if !t.said[line] {
+			t.Paragraph("    ", "      ", render.Clean(render.Sentence(line)))
+		}
+		t.said[line] = true
 	}
 	if f.Verify != "" {
 		t.Paragraph("    Verify: ", "      ", render.Clean(render.Sentence(f.Verify)))
 	}
-}
-
-// alternative is a remedy in one line.
-func alternative(f *catalog.Fix) string {
-	s := render.Clean(strings.TrimSuffix(f.Summary, "."))
-	if args := f.Args(); args != "" {
-		s += " (" + render.Clean(args) + ")"
-	}
-	if brief := predictionBrief(f.Predicted); brief != "" {
-		s += "; " + render.Clean(brief)
-	}
-	return render.Sentence(s)
 }
 
 func (t *text) others(d *diagnose.Diagnosis, v *diagnose.Verdict, head string, keep func(*diagnose.Finding) bool) {
@@ -164,12 +173,8 @@ func (t *text) others(d *diagnose.Diagnosis, v *diagnose.Verdict, head string, k
 }
 
 func (t *text) changes(d *diagnose.Diagnosis, v *diagnose.Verdict) {
-	intro, rows := changes(d, &v.Workload, t.options.Verbose)
-	if intro == "" || quiet(d) && !v.Workload.Changed && !t.options.Verbose {
-		return
-	}
-	if quiet(d) && !t.options.Verbose {
-		t.Paragraph("  ", "  ", strings.TrimSuffix(intro, ".")+whose(d, &v.Workload)+": "+inline(rows))
+	intro, rows := changes(d, &v.Workload, true)
+	if intro == "" {
 		return
 	}
 	t.Heading("WHAT CHANGED" + whose(d, &v.Workload))
@@ -177,24 +182,7 @@ func (t *text) changes(d *diagnose.Diagnosis, v *diagnose.Verdict) {
 	t.Table(render.Columns("", "", ""), rows)
 }
 
-// inline writes the rows of changes as one sentence.
-func inline(rows [][]string) string {
-	return render.Sentence(strings.Join(each(rows, func(r *[]string) string {
-		s := (*r)[0] + " " + (*r)[1]
-		if (*r)[2] != "" {
-			s += " (" + (*r)[2] + ")"
-		}
-		return s
-	}), ", "))
-}
-
 func (t *text) ruledOut(d *diagnose.Diagnosis) {
-	if quiet(d) && !t.options.Verbose {
-		if len(d.Findings) > 0 {
-			t.Paragraph("  ", "  ", tally(d))
-		}
-		return
-	}
 	var rows [][]string
 	for _, f := range selected(d, &d.Verdict, ruledOut) {
 		rows = append(rows, []string{f.Pathology.ID, ruledOutLine(f)})
@@ -205,31 +193,12 @@ func (t *text) ruledOut(d *diagnose.Diagnosis) {
 	}
 }
 
-// How many groups of gaps are listed unless all are wanted: beside a finding,
-// and where there is none.
-const manyGaps, manyQuietGaps = 4, 2
-
 func (t *text) coverage(d *diagnose.Diagnosis) {
-	groups := gaps(d.Coverage)
-	if len(groups) == 0 {
-		return
-	}
-	brief, most, prefix := quiet(d) && !t.options.Verbose, manyGaps, "  "
-	if brief {
-		most, prefix = manyQuietGaps, "  Not checked: "
-	} else {
-		t.Heading("NOT CHECKED")
-	}
-	for i := range groups {
-		if i == most && !t.options.Verbose {
-			n := 0
-			for _, g := range groups[i:] {
-				n += len(g.ids)
-			}
-			t.Paragraph(prefix, "    ", fmt.Sprintf("%d more (--verbose lists them).", n))
-			break
+	for i, g := range gaps(d.Coverage) {
+		if i == 0 {
+			t.Heading("NOT CHECKED")
 		}
-		t.Paragraph(prefix, "    ", groups[i].line(brief, t.options.Verbose))
+		t.Paragraph("  ", "    ", g.line(false, true))
 	}
 }
 
@@ -238,7 +207,7 @@ func (t *text) footer(d *diagnose.Diagnosis) {
 		t.Paragraph("  Note: ", "    ", render.Clean(render.Sentence(n)))
 	}
 	t.Line("")
-	for _, row := range footer(d, t.options.Verbose) {
+	for _, row := range footer(d, true) {
 		t.Styled(render.Dim, render.Pad(row[0], 11), strings.Repeat(" ", 11), row[1])
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // When a look at live servers may end before its time: not before it has seen enough for
@@ -73,7 +74,7 @@ func (s *Source) Watch(ctx context.Context, o diagnose.Options, w Watch) *diagno
 			h.Doubt()
 			return false
 		}
-		verdict = d.Verdict.ID
+		verdict = soFar(&d)
 		certain := h.See(&d)
 		if early {
 			h.Doubt()
@@ -81,6 +82,18 @@ func (s *Source) Watch(ctx context.Context, o diagnose.Options, w Watch) *diagno
 		return certain && !early && (!w.Fault || d.Status == diagnose.Firing)
 	})
 	return h
+}
+
+// soFar is a verdict for people who wait for the final one.
+func soFar(d *diagnose.Diagnosis) string {
+	switch v := &d.Verdict; {
+	case d.Status == diagnose.Firing:
+		return fmt.Sprintf("%s (%s): %s", v.ID, v.Severity, v.Summary)
+	case v.ID == diagnose.InsufficientData:
+		return "too early to tell"
+	default:
+		return v.ID
+	}
 }
 
 // attend calls each at once and then every second, until it returns true, no server ever
@@ -134,6 +147,11 @@ type Look struct {
 	Longer bool          // than For, where the prediction of a fix needs it
 	Probe  bool          // send a few tiny requests, and say what a client sees
 
+	// Judging is how long it may take after the scraping, and Late the cause of an error
+	// that comes of it.
+	Judging time.Duration
+	Late    error
+
 	Show func(line string) // the progress each second; nil where nobody looks on
 	Note func(line string) // what a user should know before the end
 
@@ -182,17 +200,22 @@ func (s *Source) Look(ctx context.Context, o diagnose.Options, l Look) (diagnose
 	if !interrupted {
 		r.learnFailed(ctx)
 	}
-	d, err := s.Diagnose(ctx, o)
+	judge := func() (diagnose.Diagnosis, error) {
+		ctx, done := context.WithTimeoutCause(ctx, l.Judging, l.Late)
+		defer done()
+		return s.Diagnose(ctx, o)
+	}
+	d, err := judge()
 	if more := d.Needs(); err == nil && more > 0 && l.Longer && !interrupted {
 		// A verdict is there; a prediction of its fixes needs to see more.
-		l.Note(fmt.Sprintf("scraping for %s more, to predict what the fixes would do", more))
+		l.Note("so far " + render.Clean(soFar(&d)))
+		l.Note(fmt.Sprintf("scraping %.0f s more to predict what its fixes would do; ctrl-C ends that", more.Seconds()))
 		longer, stop := context.WithTimeout(ctx, more)
 		r.Run(longer)
 		stop()
-		if err := ctx.Err(); err != nil {
-			return d, err
+		if interrupted = ctx.Err() != nil; !interrupted {
+			d, err = judge()
 		}
-		d, err = s.Diagnose(ctx, o)
 	}
 	if err != nil {
 		return d, err
@@ -212,10 +235,12 @@ func (l *Look) watch(r *Live) Watch {
 	}
 	return Watch{Show: func(ran time.Duration, verdict string) {
 		answering, _, _ := r.count(ran)
-		line := fmt.Sprintf("scraping: %.0f s of %.0f s, answering: %d of %d",
-			ran.Seconds(), l.For.Seconds(), answering, len(r.Targets))
+		line := fmt.Sprintf("scraping %.0f of %.0f s", ran.Seconds(), l.For.Seconds())
+		if answering < len(r.Targets) {
+			line += fmt.Sprintf(", %d of %d answer", answering, len(r.Targets))
+		}
 		if verdict != "" {
-			line += ", so far: " + verdict
+			line += ", so far " + render.Clean(verdict)
 		}
 		l.Show(line)
 	}}

@@ -31,7 +31,7 @@ var (
 var Pathology = &catalog.Pathology{
 	ID:       "client-cancellations",
 	Alert:    "VLLMClientCancellations",
-	Title:    "Clients hang up before their answers are complete",
+	Title:    "Clients disconnect before their answers are complete",
 	Severity: catalog.Ticket,
 	When: catalog.All(
 		catalog.Above(indicator.AbandonedShare, share),

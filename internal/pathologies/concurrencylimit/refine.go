@@ -9,7 +9,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
-const verify = "waiting_floor falls to 0 and queue_time_mean below 100 ms, while kv_cache_usage_peak stays below 90 %"
+const verify = "the sustained queue length falls to 0 and mean queue time below 100 ms, while KV cache usage stays below 90 %"
 
 func refine(p *catalog.Pass) {
 	now, ok := p.MaxNumSeqs()
@@ -17,17 +17,17 @@ func refine(p *catalog.Pass) {
 		p.Reason("The present limit is not known: %s.", catalog.GiveConfig)
 		return
 	}
-	p.Summary = fmt.Sprintf("Requests queue because only %s may run at once", now.Flag())
+	p.Summary = fmt.Sprintf("Requests queue because at most %s may run at once", now.Flag())
 	if w, ok := p.Measured(indicator.Waiting); ok {
-		p.Summary += fmt.Sprintf(": %s wait", catalog.Digits(w))
+		p.Summary += fmt.Sprintf(": %s wait", catalog.Requests(w))
 	}
 	if kv, ok := p.Measured(indicator.KVUsagePeak); ok {
-		p.Summary += fmt.Sprintf(", although the KV cache is at most %s full", indicator.FormatNumber(kv, indicator.Ratio))
+		p.Summary += fmt.Sprintf(", with KV cache usage at %s", indicator.FormatNumber(kv, indicator.Ratio))
 	}
 	if now.Inferred {
-		p.Reason("vLLM does not export max_num_seqs. Running never exceeded %s while requests waited and the KV cache had room: taken as max_num_seqs; to be sure, %s.", now.Flag(), catalog.GiveConfig)
+		p.Reason("vLLM does not export max_num_seqs. Never more than %s ran while requests waited and the KV cache had room, so that is taken as max_num_seqs. To be sure, %s.", now.Flag(), catalog.GiveConfig)
 	}
-	p.Observe("A larger batch still pays, for the step is cheap", indicator.ITLP50, indicator.DecodeBatch)
+	p.Observe("A larger batch still pays off, because steps are short", indicator.ITLP50, indicator.DecodeBatch)
 	raise(p, now)
 }
 
@@ -54,7 +54,7 @@ func raise(p *catalog.Pass, now catalog.Quantity) {
 	lines = append(lines, fmt.Sprintf("present max_num_seqs = %s (%s)", now.Flag(), now.Source))
 	if want <= now.V {
 		p.Fix(catalog.Fix{
-			Summary:    "Add a replica: a larger batch would overrun the KV cache or the promised inter-token latency",
+			Summary:    "Add a replica: a larger batch would overfill the KV cache or break the ITL objective",
 			Replicas:   2,
 			Arithmetic: lines,
 			Tradeoff:   "more GPUs",
@@ -64,7 +64,7 @@ func raise(p *catalog.Pass, now catalog.Quantity) {
 	}
 	if far := farthest * now.V; want > far && least < want {
 		want = max(far, least)
-		lines = append(lines, fmt.Sprintf("what comes fits into %s, and more than %s times the present limit was never measured: %s as a first step", catalog.Whole(least), catalog.Digits(farthest), catalog.Whole(want)))
+		lines = append(lines, fmt.Sprintf("demand fits into %s, and more than %s times the present limit was never measured: %s as a first step", catalog.Whole(least), catalog.Digits(farthest), catalog.Whole(want)))
 	}
 	if _, line, ok := p.StepAt(want, now.V); ok {
 		lines = append(lines, line)
@@ -74,7 +74,7 @@ func raise(p *catalog.Pass, now catalog.Quantity) {
 		Changes:    []catalog.Change{{Flag: "--max-num-seqs", From: now.Flag(), To: catalog.Whole(want)}},
 		Search:     &catalog.Search{Flag: "--max-num-seqs", Least: int(now.V) + 1, Most: int(want)},
 		Arithmetic: lines,
-		Tradeoff:   "each token takes longer in a larger batch, and more KV cache is in use",
+		Tradeoff:   "ITL rises with the batch, and KV cache usage too",
 		Verify:     verify,
 	})
 }
@@ -98,7 +98,7 @@ func demand(p *catalog.Pass, now float64) (float64, []string) {
 		n = math.Ceil(arrivals * (prefill + stretched) / catalog.PlannedLoad)
 		lines = append(more,
 			fmt.Sprintf("time in the batch = %s prefill (%s) + %s decode (%s, stretched for the larger batch) = %s",
-				seconds(prefill), indicator.PrefillTimeMean.Name, seconds(stretched), indicator.DecodeTimeMean.Name, seconds(prefill+stretched)),
+				seconds(prefill), indicator.PrefillTimeMean.Title, seconds(stretched), indicator.DecodeTimeMean.Title, seconds(prefill+stretched)),
 			fmt.Sprintf("batch needed (Little's law) = ceil(%s/s × %s / %v) = %s", catalog.Digits(arrivals), seconds(prefill+stretched), catalog.PlannedLoad, catalog.Whole(n)))
 	}
 	if n > now && queueGrows(p) {

@@ -32,7 +32,7 @@ func TestRefine(t *testing.T) {
 			// 3/s × 4 s = 12; decode stretched by (12/8)^0.65 to 3.9 s; 3 × 4.9 / 0.8 = 19;
 			// the cache holds floor(8 × 0.85 / 0.2) = 34, and 32 are four times eight.
 			view: catalogtest.View{Present: held},
-			want: []string{"running never exceeded 8 while requests waited", "= 19", "(8 × 0.85 / 0.20) = 34", "change: --max-num-seqs 8→32"},
+			want: []string{"never more than 8 ran while requests waited", "= 19", "(8 × 0.85 / 0.2) = 34", "change: --max-num-seqs 8→32"},
 		},
 		"the limit is configured": {
 			view: catalogtest.View{Present: held}, args: "--max-num-seqs 10",
@@ -49,7 +49,7 @@ func TestRefine(t *testing.T) {
 		},
 		"the KV cache bounds the batch": {
 			view: catalogtest.View{Present: with(catalogtest.Readings{indicator.KVUsage: 0.5})},
-			want: []string{"floor(8 × 0.85 / 0.50) = 13", "change: --max-num-seqs 8→13"},
+			want: []string{"floor(8 × 0.85 / 0.5) = 13", "change: --max-num-seqs 8→13"},
 		},
 		"the inter-token objective bounds the batch": {
 			// floor(8 × (30/20)^(1/0.65)) = 14

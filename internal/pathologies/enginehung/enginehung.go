@@ -52,7 +52,7 @@ var (
 var Pathology = &catalog.Pathology{
 	ID:       "engine-hung",
 	Alert:    "VLLMEngineHung",
-	Title:    "The engine holds requests and produces nothing",
+	Title:    "The engine holds requests and generates no tokens",
 	Severity: catalog.Page,
 	When: catalog.Any(
 		catalog.Above(indicator.StuckEngines, stuck),

@@ -7,7 +7,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
-const verify = "engine_progress is above 0 and in_flight_floor falls"
+const verify = "the engine generates tokens again, and its requests in flight fall"
 
 func refine(p *catalog.Pass) {
 	stuck, _ := p.Measured(indicator.StuckEngines)
@@ -16,48 +16,49 @@ func refine(p *catalog.Pass) {
 	owed, silentRank := p.Measured(indicator.OwedFirstTokens)
 	switch {
 	case stuck > 0 && moves && progress > 0:
-		p.Summary = "One engine rank hangs: it holds requests and has made not one token for at least ten seconds, while another goes on"
+		p.Summary = "One engine rank hangs: it holds requests and has generated no token for at least 10 s, while another rank works"
 	case stuck > 0:
-		p.Summary = fmt.Sprintf("The engine hangs: it holds %s requests and has made not one token for at least ten seconds", catalog.Digits(held))
+		p.Summary = fmt.Sprintf("The engine hangs: it holds %s and has generated no token for at least 10 s", catalog.Requests(held))
 	case moves && progress > 0 && silentRank:
-		p.Summary = fmt.Sprintf("One engine rank hangs: by its share it owes %s first tokens and gave none, while the others go on and clients wait", catalog.Whole(owed))
+		p.Summary = fmt.Sprintf("One engine rank hangs: by its share of the traffic it owes %s first tokens and gave none, while the other ranks work", catalog.Whole(owed))
 	default:
-		p.Summary = "The engine hangs: clients wait in front of it, and it has made not one token for at least ten seconds; its gauges say idle, for it stopped before it took their requests"
+		p.Summary = "The engine hangs: clients wait, and it has generated no token for at least 10 s; its gauges read idle, because it stopped before it took their requests"
 	}
 	if unseen, ok := p.Measured(indicator.UnseenClients); ok && unseen >= 1 {
-		p.Reason("About %s clients hold a connection without being among the engine's requests.", catalog.Whole(unseen))
+		p.Reason("About %s clients hold a connection whose request the engine does not have.", catalog.Whole(unseen))
 	}
 	if left, ok := p.Measured(indicator.LeftUnserved); ok && left >= 1 {
-		p.Reason("About %s requests ended in the last moments without a first token and without ever having been in the engine: their clients gave up.", catalog.Whole(left))
+		p.Reason("About %s requests ended within the last minute without a first token, and the engine never had them: their clients gave up.", catalog.Whole(left))
 	}
 	if silentRank && stuck == 0 {
-		p.Reason("A router may leave a rank without work when traffic is thin; that connections pile up, or requests end without a first token, is what tells it from that.")
+		p.Reason("With little traffic a router may leave a rank without work. Here connections pile up, or requests end without a first token, so it is not that.")
 	}
-	p.Reason("/health and /metrics are answered by the API server, which is alive: they say 200 all the while. Gauges keep their last value and histograms are written only by requests that get on, so no latency looks bad.")
+	p.Reason("/health and /metrics answer 200, because the API server is alive. Gauges keep their last value, and histograms count only requests that make progress, so no latency looks bad.")
 	if now, ok := p.Measured(indicator.OpenFDs); ok {
 		text := "The API server has " + p.Text(indicator.OpenFDs) + " open files"
 		if usual, ok := p.Usual(indicator.OpenFDs); ok && now > usual+1 {
-			text += fmt.Sprintf(": about %s more clients than normally hold a connection and wait", catalog.Whole(now-usual))
+			text += fmt.Sprintf(": about %s clients more than normally hold a connection and wait", catalog.Whole(now-usual))
 		}
 		if rate, ok := p.Measured(indicator.FDGrowth); ok && rate > 0.05 {
-			text += fmt.Sprintf("; %s more come and get no answer", indicator.FormatNumber(rate, indicator.PerSecond))
+			text += fmt.Sprintf("; %s more arrive and get no answer", indicator.FormatNumber(rate, indicator.PerSecond))
 		}
 		p.Reason("%s.", text)
 	}
-	p.Reason("A long prompt without chunked prefill stops a small engine for two to four seconds, which is no hang; requests that were all cancelled leave frozen gauges too: then one small request gets through and thaws them.")
+	p.Reason("It may look alike and not be a hang: a long prompt without chunked prefill stops a small engine for two to four seconds; and when all requests are cancelled at once, gauges freeze until the next request.")
 	p.Fix(catalog.Fix{
-		Summary:  "Now: take this replica out of the load balancer; its health check does not see this",
+		Summary:  "Take this replica out of the load balancer now: its health check does not see the hang",
 		Tradeoff: "the other replicas carry its load",
-		Verify:   "the other replicas' ttft_p95 holds",
+		Verify:   "TTFT P95 of the other replicas stays normal",
 	})
 	p.Fix(catalog.Fix{
-		Summary:  "Save the evidence, then restart: py-spy dump --pid of VLLM::EngineCore and of each worker, nvidia-smi, dmesg for XID errors, the last lines of the log (a SIGQUIT dumps Python's stacks only where faulthandler is registered for it, and ends the process elsewhere)",
-		Tradeoff: "requests in flight are lost; they are lost already",
+		Summary:  "Save the evidence, then restart: stacks of VLLM::EngineCore and of each worker, nvidia-smi, XID errors in dmesg, the end of the log",
+		Command:  "for p in $(pgrep -f 'VLLM::|EngineCore'); do py-spy dump --pid $p; done",
+		Tradeoff: "requests in flight are lost; a hung engine does not finish them anyway",
 		Verify:   verify,
 	})
 	p.Fix(catalog.Fix{
-		Summary:  "Let the liveness probe ask for one token (POST /v1/completions, max_tokens 1, 30 s timeout) rather than for /health",
-		Tradeoff: "one token per probe; under overload the probe waits in the queue, so let it fail several times",
-		Verify:   "a stopped engine is restarted by itself",
+		Summary:  "Let the liveness probe ask for one token instead of /health: POST /v1/completions, max_tokens 1, timeout 30 s",
+		Tradeoff: "one token per probe; under overload the probe waits in the queue, so allow it several failures",
+		Verify:   "a hung engine is restarted without anybody",
 	})
 }

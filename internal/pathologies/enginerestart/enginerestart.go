@@ -38,7 +38,7 @@ var (
 var Pathology = &catalog.Pathology{
 	ID:       "engine-restart",
 	Alert:    "VLLMEngineRestart",
-	Title:    "The server restarted a moment ago",
+	Title:    "The server restarted recently",
 	Severity: catalog.Ticket,
 	When: catalog.Any(
 		catalog.Above(indicator.Restarts, once),

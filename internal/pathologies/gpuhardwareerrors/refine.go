@@ -50,20 +50,21 @@ func refine(p *catalog.Pass) {
 	if len(found) > 0 {
 		p.Summary = "The GPU reports " + strings.Join(found, "; ")
 	}
-	p.Reason("The code of the last XID error stays until the next one, so only a change of it counts; the kernel log has the time and the process.")
+	p.Reason("The code of the last XID error stays until the next one, so only a change counts. The kernel log has its time and process.")
 	p.Fix(catalog.Fix{
-		Summary:  "Drain the replica, take it out of the load balancer, save dmesg and nvidia-smi -q, then reset the GPU or reboot the node",
+		Summary:  "Take the replica out of the load balancer and drain it, save dmesg and nvidia-smi -q, then reset the GPU or reboot the node",
+		Command:  "dmesg -T | grep -i xid; nvidia-smi -q > nvidia-smi.txt",
 		Tradeoff: "the other replicas carry its load",
-		Verify:   "gpu_xid_changes and gpu_ecc_uncorrectable stay at 0 under load",
+		Verify:   "no new XID or ECC errors under load",
 	})
 	if failed && remap > 0.5 {
-		p.Fix(catalog.Fix{Summary: "Replace the GPU: it has no spare memory rows left", Tradeoff: "hardware", Verify: "gpu_row_remap_failure is 0"})
+		p.Fix(catalog.Fix{Summary: "Replace the GPU: it has no spare memory rows left", Tradeoff: "hardware", Verify: "no row remapping failure"})
 	}
 	if link {
 		p.Fix(catalog.Fix{
 			Summary:  "Check the links: reseat the board or bridge, replace cables, nvidia-smi nvlink -e and lspci -vv for the negotiated width and speed",
 			Tradeoff: "the node is down meanwhile",
-			Verify:   "gpu_nvlink_errors and gpu_pcie_replays are near 0 under load",
+			Verify:   "NVLink CRC errors and PCIe replays are near 0 under load",
 		})
 	}
 }

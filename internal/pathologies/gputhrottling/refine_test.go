@@ -16,8 +16,8 @@ func TestSummarySaysWhatIsKnown(t *testing.T) {
 		readings      catalogtest.Readings
 		says, neither string
 	}{
-		{"throttled all along", catalogtest.Readings{indicator.ThermalReason: 1, indicator.SMClockRatio: 1, indicator.SMClock: 570}, "The driver says that the GPU lowers its clocks because of temperature", "100 %"},
-		{"seen to fall", catalogtest.Readings{indicator.ThermalReason: 1, indicator.SMClockRatio: 0.4, indicator.SMClock: 570}, "the SM clock is at 40 % of the highest that was seen", "cannot be told"},
+		{"throttled all along", catalogtest.Readings{indicator.ThermalReason: 1, indicator.SMClockRatio: 1, indicator.SMClock: 570}, "The driver reports that the GPU lowers its clocks because of temperature", "100 %"},
+		{"seen to fall", catalogtest.Readings{indicator.ThermalReason: 1, indicator.SMClockRatio: 0.4, indicator.SMClock: 570}, "the SM clock is at 40 % of the highest seen", "is not known"},
 		{"no clock", catalogtest.Readings{indicator.PowerReason: 1}, "because of a hardware slowdown or power brake", "highest"},
 	} {
 		pass := catalogtest.Refine(t, Pathology, catalogtest.View{Present: test.readings}, "")

@@ -8,7 +8,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
-const verify = "gpu_sm_active and generation_token_rate rise while itl_p50 stays below its objective"
+const verify = "GPU activity and generated tokens per second rise, while ITL P50 stays below its objective"
 
 func refine(p *catalog.Pass) {
 	p.Summary = "The engine always has work, but the GPU is mostly idle"
@@ -19,22 +19,22 @@ func refine(p *catalog.Pass) {
 		}
 	}
 	if n, ok := p.Measured(indicator.RunningP50); ok {
-		p.Summary += fmt.Sprintf(", with %s sequences at once", catalog.Digits(n))
+		p.Summary += fmt.Sprintf(", with %s requests running", catalog.Digits(n))
 	}
-	p.Reason("A decode step reads all weights, whatever the batch: few sequences leave most of the GPU waiting. This costs money, not latency.")
+	p.Reason("A decode step reads all weights whatever the batch, so few requests leave most of the GPU idle. This costs money, not latency.")
 	hostBound(p)
 	if n, ok := p.Setting(engine.MaxNumSeqs); ok && n.V < 8 {
 		p.Fix(catalog.Fix{
 			Summary:    fmt.Sprintf("Raise --max-num-seqs from %s to 32", n.Flag()),
 			Changes:    []catalog.Change{{Flag: "--max-num-seqs", From: n.Flag(), To: "32"}},
 			Arithmetic: []string{fmt.Sprintf("max_num_seqs = %s (%s) keeps the batch small", n.Flag(), n.Source)},
-			Tradeoff:   "each token takes somewhat longer in a larger batch",
+			Tradeoff:   "ITL rises somewhat with the batch",
 			Verify:     verify,
 		})
 	}
 	p.Fix(catalog.Fix{
 		Summary:  "Send more at once: raise the concurrency of the clients, or let fewer replicas take this traffic",
-		Tradeoff: "each token takes somewhat longer in a larger batch; fewer replicas leave less to fail over to",
+		Tradeoff: "ITL rises somewhat with the batch; fewer replicas leave less to fail over to",
 		Verify:   verify,
 	})
 	if tp, ok := p.Setting(engine.TensorParallelSize); ok && tp.V > 1 {
@@ -62,9 +62,9 @@ func hostBound(p *catalog.Pass) {
 		p.Fix(catalog.Fix{
 			Summary:    "Relieve the API server: --api-server-count 2 or more",
 			Changes:    []catalog.Change{{Flag: "--api-server-count", From: p.Config[engine.APIServerCount].Value, To: "2"}},
-			Arithmetic: []string{"the API server uses " + indicator.FormatNumber(cpu, indicator.Ratio) + " of a core (" + indicator.FrontendCPU.Name + "), and Python runs on one"},
+			Arithmetic: []string{"the API server uses " + indicator.FormatNumber(cpu, indicator.Ratio) + " of a CPU core, and Python uses one"},
 			Tradeoff:   "with several API servers vLLM exports no process_* and _created series",
-			Verify:     "frontend_cpu falls below 70 %; " + verify,
+			Verify:     "CPU use of the API server falls below 70 %; " + verify,
 		})
 	}
 }

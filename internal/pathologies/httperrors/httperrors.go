@@ -46,7 +46,7 @@ var (
 var Pathology = &catalog.Pathology{
 	ID:       "http-errors",
 	Alert:    "VLLMHTTPErrors",
-	Title:    "Requests fail at the HTTP boundary",
+	Title:    "HTTP requests fail",
 	Severity: catalog.Page,
 	When: catalog.Any(
 		catalog.All(catalog.Above(indicator.ServerErrs, serverErrors), catalog.Above(indicator.ServerErrCount, someServer)),

@@ -21,7 +21,7 @@ func refine(p *catalog.Pass) {
 		if !ok {
 			continue
 		}
-		part := indicator.FormatNumber(share, indicator.Ratio) + " end in " + c.class
+		part := indicator.FormatNumber(share, indicator.Ratio) + " of the requests end in " + c.class
 		if n, ok := p.Measured(c.count); ok {
 			part += fmt.Sprintf(", %s in the window", catalog.Whole(n))
 		}
@@ -33,20 +33,20 @@ func refine(p *catalog.Pass) {
 		}
 	}
 	if len(parts) > 0 {
-		p.Summary = "Of the requests " + strings.Join(parts, "; ")
+		p.Summary = strings.Join(parts, "; ")
 	}
-	p.Reason("Errors after streaming began stay 200, and a gateway's own errors are not seen here: compare its counts. The engine's completions count no failure.")
+	p.Reason("An error after streaming began still counts as 200, and the gateway's own errors are not seen here: compare with its counts. The engine counts no failed requests.")
 	server(p)
 	client(p)
 }
 
 func server(p *catalog.Pass) {
-	const verify = "http_5xx_share falls below the error budget"
+	const verify = "the share of HTTP 5xx falls below the error budget"
 	if _, ok := p.Measured(indicator.AdmissionRejections); ok {
 		p.Fix(catalog.Fix{
 			Summary:  "Admission control refuses requests: add capacity, or let clients retry later with a growing delay",
 			Tradeoff: "raising --max-num-queued-reqs instead turns refusals into long waits",
-			Verify:   "admission_rejection_rate falls to 0",
+			Verify:   "no more admission rejections",
 		})
 	}
 	_, http := p.Measured(indicator.ServerErrs)
@@ -55,10 +55,11 @@ func server(p *catalog.Pass) {
 		return
 	}
 	if http && !engine && p.Known(indicator.EngineErrors) {
-		p.Reason("The engine reports no error of its own, so bad input may be counted as 5xx: an empty prompt ([]) and token ids outside the vocabulary are (the client sees 400).")
+		p.Reason("The engine reports no error of its own. vLLM counts some bad input as 5xx although the client sees 400: an empty prompt ([]), and token ids outside the vocabulary.")
 	}
 	p.Fix(catalog.Fix{
-		Summary:  "Read the API server's log for tracebacks and the engine's for EngineDeadError, CUDA errors and out-of-memory; a dead engine makes every new request fail until the process is restarted",
+		Summary:  "Look for tracebacks, EngineDeadError, CUDA errors and out-of-memory in the server's log; with a dead engine every request fails until a restart",
+		Command:  "grep -E 'Traceback|EngineDeadError|CUDA|out of memory' vllm.log | tail",
 		Tradeoff: "none; take the replica out of the load balancer if it answers nothing else",
 		Verify:   verify,
 	})
@@ -69,8 +70,8 @@ func client(p *catalog.Pass) {
 		return
 	}
 	p.Fix(catalog.Fix{
-		Summary:  "Find the client in the gateway's or API server's access log and the code: 400 malformed or longer than the context, 401 key, 404 wrong model name, 422 schema, 429 quota",
+		Summary:  "Find the client and the status code in the access log: 400 malformed or too long, 401 wrong key, 404 wrong model name, 422 schema, 429 quota",
 		Tradeoff: "none",
-		Verify:   "http_4xx_share returns to normal",
+		Verify:   "the share of HTTP 4xx returns to normal",
 	})
 }

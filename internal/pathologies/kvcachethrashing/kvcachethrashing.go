@@ -39,7 +39,7 @@ var (
 var Pathology = &catalog.Pathology{
 	ID:                "kv-cache-thrashing",
 	Alert:             "VLLMKVCacheThrashing",
-	Title:             "The KV cache cannot hold the running requests: they are evicted and recomputed",
+	Title:             "The KV cache cannot hold the running requests: they are preempted and recomputed",
 	Severity:          catalog.Page,
 	FollowsObjectives: true,
 	When: catalog.All(

@@ -11,17 +11,17 @@ import (
 )
 
 // verify is what shows that the cache holds the running requests again.
-const verify = "preemptions stay at 0 for five minutes and kv_cache_usage_peak stays below 90 %"
+const verify = "no preemptions for five minutes, and KV cache usage stays below 90 %"
 
 func refine(p *catalog.Pass) {
 	p.Summary = summary(p)
-	p.Reason("When a running request needs a block and none is free, vLLM evicts the one that came last, forgets its KV cache and computes it again from its first token later.")
+	p.Reason("When a running request needs a block and none is free, vLLM preempts the one that came last: it frees its blocks, puts it back in the queue, and later computes its KV cache again from the first token.")
 	p.Observe("What fills the cache", indicator.PromptTokens, indicator.OutputTokens, indicator.Running)
 	if kv, ok := p.KV(); ok && kv.Hybrid {
 		p.Reason("This model keeps its layers in several groups of blocks: %s.", kv.Line)
 	}
-	p.Reason("Mean lengths are those of finished requests; the ones that are evicted are longer than that, and prompts that share a prefix hold less, so watch after each change rather than trust the last digit.")
-	p.Reason("Recomputed tokens are in no token counter, the preemption counter lags by two to six seconds, and before 0.27 the prefix-cache hit ratio reads low while this goes on.")
+	p.Reason("Mean lengths are those of finished requests. Preempted requests are longer, and prompts that share a prefix hold less: take the numbers below as a start, and watch after each change.")
+	p.Reason("No token counter counts recomputed tokens. The preemption counter lags by two to six seconds, and before 0.27 the prefix cache hit ratio reads low meanwhile.")
 
 	// Without a prediction more memory comes first: it cannot hurt, as fewer seats do
 	// where their number is not what is wrong.
@@ -49,21 +49,16 @@ func reserve(p *catalog.Pass) {
 func summary(p *catalog.Pass) string {
 	var b strings.Builder
 	b.WriteString("The KV cache cannot hold the running requests")
-	if n, ok := p.Measured(indicator.RunningPeak); ok {
-		fmt.Fprintf(&b, ", up to %s at once", catalog.Whole(n))
-	}
 	if n, ok := p.Measured(indicator.Preemptions); ok {
-		fmt.Fprintf(&b, ": %s were evicted and computed again", catalog.Whole(n))
+		fmt.Fprintf(&b, ": %s preemptions", catalog.Whole(n))
 		if share, ok := p.Measured(indicator.PreemptionsPerRequest); ok {
-			fmt.Fprintf(&b, ", %s per request served", catalog.Digits(share))
+			fmt.Fprintf(&b, ", %s per request", catalog.Digits(share))
 		}
 	}
 	switch grown, s := mostGrown(p); {
 	case s == nil:
-	case s == indicator.Running:
-		fmt.Fprintf(&b, "; %s times as many run as normally", catalog.Digits(grown))
 	default:
-		fmt.Fprintf(&b, "; %s are %s times as many as normally", strings.ToLower(s.Title), catalog.Digits(grown))
+		fmt.Fprintf(&b, ", with %s at %s normal", strings.ToLower(s.Title), indicator.FormatNumber(grown, indicator.Times))
 	}
 	return b.String()
 }
@@ -88,7 +83,7 @@ func lowerConcurrency(p *catalog.Pass) {
 	peak, seen := p.Measured(indicator.RunningPeak)
 	peak /= p.Engines()
 	if !ok {
-		p.Reason("How many requests the cache holds needs its size and the lengths of requests, which are not known here: %s.", catalog.GiveConfig)
+		p.Reason("How many requests the cache holds cannot be computed: its size or the lengths of requests are not known; %s.", catalog.GiveConfig)
 		return
 	}
 	now, known := p.Setting(engine.MaxNumSeqs)
@@ -103,7 +98,7 @@ func lowerConcurrency(p *catalog.Pass) {
 		// The mean promises room that the evictions disprove.
 		held /= p.Engines()
 		to = max(1, math.Floor(held*catalog.KVHeadroom))
-		lines = append(lines, fmt.Sprintf("but with %s running (%s) requests were evicted: their lengths differ too much for the mean to tell", catalog.Digits(held), indicator.Running.Name),
+		lines = append(lines, fmt.Sprintf("but with %s running (%s) there were preemptions: lengths differ too much for their mean to tell", catalog.Digits(held), indicator.Running.Title),
 			fmt.Sprintf("max_num_seqs = floor(%s × %v) = %s", catalog.Digits(held), catalog.KVHeadroom, catalog.Whole(to)))
 	}
 	if known && to >= now.V {
@@ -114,7 +109,7 @@ func lowerConcurrency(p *catalog.Pass) {
 		Summary:    fmt.Sprintf("Lower --max-num-seqs to %s", catalog.Whole(to)),
 		Changes:    []catalog.Change{{Flag: flag, To: catalog.Whole(to)}},
 		Arithmetic: lines,
-		Tradeoff:   "more requests wait before they start; those that run are no longer computed twice",
+		Tradeoff:   "more requests wait in the queue; those that run are no longer computed twice",
 		Verify:     verify,
 		MayHurt:    true,
 	}
@@ -127,7 +122,7 @@ func lowerConcurrency(p *catalog.Pass) {
 		f.Changes[0].From = now.Flag()
 		f.Arithmetic = append(f.Arithmetic, fmt.Sprintf("present max_num_seqs = %s (%s)", now.Flag(), now.Source))
 	case seen:
-		f.Arithmetic = append(f.Arithmetic, fmt.Sprintf("present max_num_seqs is at least %s (inferred: %s); vLLM does not export it", catalog.Whole(peak), indicator.RunningPeak.Name))
+		f.Arithmetic = append(f.Arithmetic, fmt.Sprintf("present max_num_seqs is at least %s (inferred: %s); vLLM does not export it", catalog.Whole(peak), indicator.RunningPeak.Title))
 	}
 	p.Fix(f)
 }
@@ -183,16 +178,16 @@ func capOutput(p *catalog.Pass) {
 		return
 	}
 	if tail < 2*mean {
-		p.Reason("Clients ask for up to %s output tokens and use %s: that costs nothing, for vLLM takes blocks as tokens are made.", catalog.Whole(limit), catalog.Whole(mean))
+		p.Reason("Clients ask for up to %s output tokens and use %s. That costs nothing: vLLM allocates blocks as tokens are generated.", catalog.Whole(limit), catalog.Whole(mean))
 		return
 	}
 	p.Fix(catalog.Fix{
 		Summary: fmt.Sprintf("Let clients ask for fewer tokens: max_tokens %s instead of %s", catalog.Whole(tail), catalog.Whole(limit)),
 		Arithmetic: []string{
-			fmt.Sprintf("answers: mean %s (%s), P95 %s (%s); asked for %s (%s)", catalog.Whole(mean), indicator.OutputTokens.Name, catalog.Whole(tail), indicator.OutputTokensP95.Name, catalog.Whole(limit), indicator.MaxTokens.Name),
-			"only the longest answers become shorter: vLLM reserves no blocks for tokens that are not made",
+			fmt.Sprintf("answers: mean %s (%s), P95 %s (%s); asked for %s (%s)", catalog.Whole(mean), indicator.OutputTokens.Title, catalog.Whole(tail), indicator.OutputTokensP95.Title, catalog.Whole(limit), indicator.MaxTokens.Title),
+			"only the longest answers become shorter: vLLM reserves no blocks for tokens that are not generated",
 		},
-		Tradeoff: "one answer in twenty is cut",
+		Tradeoff: "one answer in twenty is cut off",
 		Verify:   verify,
 		MayHurt:  true,
 	})

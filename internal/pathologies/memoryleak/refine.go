@@ -21,32 +21,34 @@ func refine(p *catalog.Pass) {
 		return
 	}
 	p.Summary = fmt.Sprintf("Memory leaks: %s grows by %s a day", what, indicator.FormatNumber(rate*day, indicator.Bytes))
-	lines := []string{fmt.Sprintf("%s (%s) × 86400 s = %s a day", indicator.FormatNumber(rate, indicator.BytesPerSecond), growth.Name, indicator.FormatNumber(rate*day, indicator.Bytes))}
+	lines := []string{fmt.Sprintf("%s (%s) × 86400 s = %s a day", indicator.FormatNumber(rate, indicator.BytesPerSecond), growth.Title, indicator.FormatNumber(rate*day, indicator.Bytes))}
 	if now, ok := p.Measured(size); ok {
 		p.Summary += fmt.Sprintf(" and doubles from %s in %s", indicator.FormatNumber(now, indicator.Bytes), indicator.FormatNumber(now/rate, indicator.Seconds))
-		lines = append(lines, fmt.Sprintf("%s (%s) / %s = %s until it has doubled", indicator.FormatNumber(now, indicator.Bytes), size.Name, indicator.FormatNumber(rate, indicator.BytesPerSecond), indicator.FormatNumber(now/rate, indicator.Seconds)))
+		lines = append(lines, fmt.Sprintf("%s (%s) / %s = %s until it has doubled", indicator.FormatNumber(now, indicator.Bytes), size.Title, indicator.FormatNumber(rate, indicator.BytesPerSecond), indicator.FormatNumber(now/rate, indicator.Seconds)))
 	}
 	if done, ok := p.Measured(indicator.CompletionRate); ok {
 		per := rate / done
 		p.Reason("That is %s per request, or %s per million requests.", indicator.FormatNumber(per, indicator.Bytes), indicator.FormatNumber(per*1e6, indicator.Bytes))
-		lines = append(lines, fmt.Sprintf("%s / %s (%s) = %s per request", indicator.FormatNumber(rate, indicator.BytesPerSecond), indicator.FormatNumber(done, indicator.RequestsPerSecond), indicator.CompletionRate.Name, indicator.FormatNumber(per, indicator.Bytes)))
+		lines = append(lines, fmt.Sprintf("%s / %s (%s) = %s per request", indicator.FormatNumber(rate, indicator.BytesPerSecond), indicator.FormatNumber(done, indicator.RequestsPerSecond), indicator.CompletionRate.Title, indicator.FormatNumber(per, indicator.Bytes)))
 	}
-	p.Reason("Requests complete and nothing queues, so the memory is not held by work. Caches and allocators fill in the first minutes; a slope that goes on for hours is a leak.")
+	p.Reason("Requests complete and nothing queues, so it is not work that holds the memory. Caches and allocators fill up within minutes; growth for hours is a leak.")
 	if size == indicator.ResidentMemory {
-		p.Reason("process_resident_memory_bytes is the API server alone: what EngineCore and the workers hold is seen only from the container or the node.")
+		p.Reason("process_resident_memory_bytes is the API server alone: the memory of EngineCore and the workers shows only in the container's or node's metrics.")
 	} else {
-		p.Reason("The container holds EngineCore and the workers too, whose memory no metric of vLLM shows.")
+		p.Reason("The container includes EngineCore and the workers, whose memory vLLM does not export.")
 	}
 	p.Observe("On the GPU", indicator.GPUMemGrowth)
 	p.Fix(catalog.Fix{
-		Summary:    "Restart replicas one at a time, drained, before memory runs out, and set a container memory limit with an alert below it",
+		Summary:    "Drain and restart replicas one at a time before memory runs out, and set a container memory limit with an alert below it",
+		Command:    "kubectl rollout restart deployment/NAME",
 		Arithmetic: lines,
 		Tradeoff:   "each restart takes minutes and begins with a cold prefix cache",
-		Verify:     growth.Name + " stays near 0 for an hour",
+		Verify:     "the memory stays level for an hour",
 	})
 	p.Fix(catalog.Fix{
-		Summary:  "Find it: compare by process (ps -o rss,args), take two py-spy or memray snapshots, look for clients that hang up, custom middleware, multimodal or grammar caches, and vLLM's open reports for this version",
+		Summary:  "Find the leak: compare processes, take two memray snapshots; suspects are clients that disconnect, custom middleware, multimodal and grammar caches, and known issues of this vLLM version",
+		Command:  "ps -eo pid,rss,etime,args --sort=-rss | head",
 		Tradeoff: "profiling slows the process a little",
-		Verify:   growth.Name + " stays near 0 for an hour",
+		Verify:   "the memory stays level for an hour",
 	})
 }

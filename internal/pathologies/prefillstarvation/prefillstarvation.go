@@ -63,7 +63,7 @@ var longerPrompts = catalog.Any(catalog.Above(indicator.PromptTail, tailGrew), c
 var Pathology = &catalog.Pathology{
 	ID:                "prefill-starvation",
 	Alert:             "VLLMPrefillStarvation",
-	Title:             "Long prefills occupy the engine while other requests wait for their first token",
+	Title:             "Long prefills hold up other requests",
 	Severity:          catalog.Page,
 	FollowsObjectives: true,
 	When: catalog.All(

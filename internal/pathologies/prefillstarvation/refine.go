@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	verify = "ttft_p95 and unseen_wait_mean return to normal; no gaps over 1 s in the streams (itl_stalls_per_request)"
+	verify = "TTFT P95 returns to normal, and streams have no gaps over 1 s"
 
 	chunk      = 2048 // tokens per step that keep a step short on common GPUs
 	leastChunk = 512  // below, steps spend more on overhead than on prompts
@@ -18,8 +18,8 @@ const (
 
 func refine(p *catalog.Pass) {
 	p.Summary = summary(p)
-	p.Reason("A prompt that is computed in one piece holds the engine: running streams stop and new requests are not even seen. Neither the waiting gauge nor the queue time counts that wait, and the median gap between tokens hides it.")
-	p.Observe("Where the first token's time goes", indicator.UnseenWait, indicator.QueueTimeMean, indicator.PrefillTimeMean)
+	p.Reason("A prompt that is computed in one step holds the engine: running streams stop, and the scheduler does not see new requests. Neither vllm:num_requests_waiting nor queue time counts that wait, and ITL P50 hides it.")
+	p.Observe("Where TTFT goes", indicator.UnseenWait, indicator.QueueTimeMean, indicator.PrefillTimeMean)
 
 	blocking := blockingTime(p)
 	on, known := p.Config.Bool(engine.ChunkedPrefill)
@@ -29,11 +29,11 @@ func refine(p *catalog.Pass) {
 			Summary:    fmt.Sprintf("Enable chunked prefill, with at most %d tokens per step", chunk),
 			Changes:    []catalog.Change{{Flag: "--enable-chunked-prefill", From: "false", To: "true"}, budgetChange(p, chunk)},
 			Arithmetic: append(blocking, piece(p, chunk)...),
-			Tradeoff:   "a long prompt itself takes somewhat longer",
+			Tradeoff:   "a long prompt itself takes longer",
 			Verify:     verify,
 		})
 	case !known:
-		p.Reason("Whether chunked prefill is on is not known; it is by default where the model supports it. Without it vLLM refuses a budget below the longest prompt, so that both are set.")
+		p.Reason("Whether chunked prefill is on is not known; it is by default where the model supports it. Without it vLLM refuses a token budget below the longest prompt, so the fix sets both.")
 		lowerBudget(p, blocking, catalog.Change{Flag: "--enable-chunked-prefill", To: "true"})
 	default:
 		lowerBudget(p, blocking)
@@ -44,7 +44,7 @@ func refine(p *catalog.Pass) {
 func summary(p *catalog.Pass) string {
 	long, ok := p.Measured(indicator.PromptTokensP99)
 	if !ok {
-		return "Long prefills hold the engine while other requests wait for their first token"
+		return "Long prefills hold up other requests"
 	}
 	bound, least := "up to", ""
 	if p.Now(indicator.PromptTokensP99).AtLeast { // beyond the histogram's last bound
@@ -54,7 +54,7 @@ func summary(p *catalog.Pass) string {
 	if tail, ok := p.Measured(indicator.PromptTail); ok {
 		s += fmt.Sprintf(", %s%s the usual length,", least, indicator.FormatNumber(tail, indicator.Times))
 	}
-	s += " hold the engine while others wait"
+	s += " hold up other requests"
 	if p.Known(indicator.TTFTP95) {
 		s += ": TTFT P95 is " + p.Text(indicator.TTFTP95)
 	}
@@ -72,8 +72,8 @@ func blockingTime(p *catalog.Pass) []string {
 	if p.Now(indicator.PromptTokensP99).AtLeast {
 		bound, least = "or more", "over "
 	}
-	return []string{fmt.Sprintf("longest prompt × prefill time = %s%s tokens (%s) × %s (%s) = %s %s; the cost per token contains waiting for others",
-		least, catalog.Whole(long), indicator.PromptTokensP99.Name, indicator.FormatNumber(cost, indicator.SecondsPerToken), indicator.PrefillTimePerToken.Name,
+	return []string{fmt.Sprintf("longest prompt × prefill time = %s%s tokens (%s) × %s (%s) = %s %s; the time per token includes waiting for others",
+		least, catalog.Whole(long), indicator.PromptTokensP99.Title, indicator.FormatNumber(cost, indicator.SecondsPerToken), indicator.PrefillTimePerToken.Title,
 		indicator.FormatNumber(long*cost, indicator.Seconds), bound)}
 }
 
@@ -110,7 +110,7 @@ func lowerBudget(p *catalog.Pass, blocking []string, with ...catalog.Change) {
 			Summary:    fmt.Sprintf("Shorten the steps: --max-num-batched-tokens %s", catalog.Whole(to)),
 			Changes:    append(with, budgetChange(p, to)),
 			Arithmetic: append(blocking, piece(p, to)...),
-			Tradeoff:   "prompts take more steps, so their own first token comes later and total throughput falls somewhat",
+			Tradeoff:   "prompts take more steps, so their own TTFT rises and total throughput falls somewhat",
 			Verify:     verify,
 		}
 		if known {
@@ -128,8 +128,8 @@ func lowerBudget(p *catalog.Pass, blocking []string, with ...catalog.Change) {
 	p.Fix(catalog.Fix{
 		Summary: fmt.Sprintf("Let long prompts share the steps: --long-prefill-token-threshold %s", catalog.Whole(threshold)),
 		Changes: []catalog.Change{{Flag: "--long-prefill-token-threshold", To: catalog.Whole(threshold)}},
-		Arithmetic: []string{fmt.Sprintf("four times the usual prompt of %s tokens (%s), in steps of 256 and at least %d: no prompt takes more tokens of one step",
-			catalog.Whole(usual), indicator.PromptTokensP50.Name, leastChunk)},
+		Arithmetic: []string{fmt.Sprintf("four times the usual prompt of %s tokens (%s), in steps of 256 and at least %d: no prompt takes more tokens of a step",
+			catalog.Whole(usual), indicator.PromptTokensP50.Title, leastChunk)},
 		Tradeoff: "long prompts themselves take longer",
 		Verify:   verify,
 	})
@@ -143,8 +143,8 @@ func separate(p *catalog.Pass) {
 	limit := math.Ceil(4*usual/256) * 256
 	p.Fix(catalog.Fix{
 		Summary:    fmt.Sprintf("Route prompts above %s tokens to replicas of their own", catalog.Whole(limit)),
-		Arithmetic: []string{fmt.Sprintf("four times the usual prompt of %s tokens (%s)", catalog.Whole(usual), indicator.PromptTokensP50.Name)},
-		Tradeoff:   "at least one more replica, and a router that knows prompt lengths",
+		Arithmetic: []string{fmt.Sprintf("four times the usual prompt of %s tokens (%s)", catalog.Whole(usual), indicator.PromptTokensP50.Title)},
+		Tradeoff:   "at least one more replica, and a router that knows the lengths of prompts",
 		Verify:     verify,
 	})
 }

@@ -20,7 +20,7 @@ func TestRefine(t *testing.T) {
 	}{
 		"chunked prefill is off": {
 			readings: starved, args: "--no-enable-chunked-prefill --max-num-batched-tokens 8192",
-			want: []string{"change: --enable-chunked-prefill false→true", "change: --max-num-batched-tokens 8192→2048", "6000 tokens (prompt_tokens_p99) × 500 µs/token (prefill_time_per_token) = 3 s"},
+			want: []string{"change: --enable-chunked-prefill false→true", "change: --max-num-batched-tokens 8192→2048", "6000 tokens (Prompt tokens P99) × 500 µs/token (Prefill time per token) = 3 s"},
 			not:  []string{"long-prefill-token-threshold", "Whether chunked prefill is on"},
 		},
 		"chunked prefill is on: halve the budget": {

@@ -9,7 +9,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
-const verify = "prefix_cache_hit_ratio returns to normal and computed_prompt_tokens falls"
+const verify = "the prefix cache hit ratio returns to normal, and each request computes fewer prompt tokens"
 
 // cold is how long after a start misses are no news.
 const cold = 600.0
@@ -17,7 +17,7 @@ const cold = 600.0
 func refine(p *catalog.Pass) {
 	p.Summary = summary(p)
 	cost(p)
-	p.Reason("Counted in tokens since 0.9.0 (blocks before). Up to 0.27 every failed admission is looked up again, so the ratio reads low under KV pressure; before 0.11.1 recomputed tokens counted as hits; with hybrid models and multi-token prediction hits may stay 0 although the cache works.")
+	p.Reason("How vLLM counts: tokens since 0.9.0, blocks before. Up to 0.27 every failed admission is looked up again, so the ratio reads low while the KV cache is full; before 0.11.1 recomputed tokens count as hits; with hybrid models or multi-token prediction hits may stay 0 although the cache works.")
 	p.Reason("Why: %s.", reason(p))
 }
 
@@ -26,9 +26,9 @@ func summary(p *catalog.Pass) string {
 	if !hits.OK {
 		return "The prefix cache no longer saves prefill work"
 	}
-	s := "The prefix cache answers for " + p.Text(indicator.PrefixHitRatio) + " of the prompt tokens"
+	s := "The prefix cache hit ratio is " + p.Text(indicator.PrefixHitRatio)
 	if _, ok := p.Measured(indicator.ComputedTokens); ok {
-		s += "; each request computes " + p.Text(indicator.ComputedTokens)
+		s += "; a request computes " + p.Text(indicator.ComputedTokens)
 	}
 	return s
 }
@@ -44,7 +44,7 @@ func cost(p *catalog.Pass) {
 	lost := prompt * (usual - hits.V)
 	text := fmt.Sprintf("At the usual hit ratio each request would compute %s tokens less: %s prompt tokens × (%s − %s)", catalog.Whole(lost), catalog.Whole(prompt), catalog.Digits(usual), catalog.Digits(hits.V))
 	if per, ok := p.Measured(indicator.PrefillTimePerToken); ok {
-		text += fmt.Sprintf(", which costs its first token up to %s at %s", indicator.FormatNumber(lost*per, indicator.Seconds), indicator.FormatNumber(per, indicator.SecondsPerToken))
+		text += fmt.Sprintf(", which is up to %s of its TTFT, at %s", indicator.FormatNumber(lost*per, indicator.Seconds), indicator.FormatNumber(per, indicator.SecondsPerToken))
 	}
 	p.Reason("%s.", text)
 }
@@ -56,7 +56,7 @@ func reason(p *catalog.Pass) string {
 		p.Fix(catalog.Fix{
 			Summary:  "Enable prefix caching",
 			Changes:  []catalog.Change{{Flag: "--enable-prefix-caching", From: "false", To: "true"}},
-			Tradeoff: "next to none: blocks are reused until they are needed",
+			Tradeoff: "next to none: cached blocks are freed when they are needed",
 			Verify:   verify,
 		})
 		return "prefix caching is off (" + p.Config[engine.PrefixCaching].Source + ")"
@@ -86,9 +86,9 @@ func wasReset(p *catalog.Pass) (string, bool) {
 	p.Fix(catalog.Fix{
 		Summary:  "Stop the calls of /reset_prefix_cache, or make them only where weights change",
 		Tradeoff: "none, unless the weights change under the cache",
-		Verify:   "prefix_cache_resets is 0 and " + verify,
+		Verify:   "no resets of the prefix cache; " + verify,
 	})
-	return fmt.Sprintf("the cache was emptied %s times in the window (%s): its own counter decides it", catalog.Whole(n), indicator.PrefixResets.Name), true
+	return fmt.Sprintf("the cache was emptied %s times in the window, by its own counter (%s)", catalog.Whole(n), indicator.PrefixResets.Title), true
 }
 
 // longerRest finds prompts that share as many tokens as ever, behind which more
@@ -104,7 +104,7 @@ func longerRest(p *catalog.Pass) (string, bool) {
 	p.Fix(catalog.Fix{
 		Summary:  "Ask the clients what they added to their prompts: the cache works as before",
 		Tradeoff: "none",
-		Verify:   "prompt_tokens returns to normal",
+		Verify:   "prompt tokens per request return to normal",
 	})
 	return fmt.Sprintf("the traffic changed, not the cache: each prompt still finds %s tokens there (normally %s), and %s tokens come behind them (normally %s)",
 		catalog.Whole(hits*prompt), catalog.Whole(usual*was), catalog.Whole((1-hits)*prompt), catalog.Whole((1-usual)*was)), true
@@ -163,7 +163,7 @@ func otherBeginnings(p *catalog.Pass) (string, bool) {
 		return "", false
 	}
 	shareFirst(p, lines)
-	return fmt.Sprintf("prompts begin with something of their own, a time or a number of the request, so that nothing behind it is found: hits fell to nothing at once. Evictions are ruled out: they leave hits behind, unless there are %s different prefixes where there were at most %s", catalog.Digits(after), catalog.Digits(max(before, 1))), true
+	return fmt.Sprintf("prompts begin with something unique, such as a time or a request id, so that nothing behind it is found: hits fell to 0 at once. Evictions are ruled out: they would leave some hits, unless there were %s different prefixes instead of at most %s", catalog.Digits(after), catalog.Digits(max(before, 1))), true
 }
 
 // crowdedOut finds running requests that leave no room for what is cached.
@@ -172,32 +172,32 @@ func crowdedOut(p *catalog.Pass) (string, bool) {
 	if !ok || peak <= catalog.KVHeadroom {
 		return "", false
 	}
-	room(p, fmt.Sprintf("running requests hold up to %s (%s); cached prefixes live in the rest", indicator.FormatNumber(peak, indicator.Ratio), indicator.KVUsagePeak.Name))
-	return fmt.Sprintf("running requests fill up to %s of the KV cache and push shared prefixes out", indicator.FormatNumber(peak, indicator.Ratio)), true
+	room(p, fmt.Sprintf("running requests hold up to %s (%s); cached prefixes live in the rest", indicator.FormatNumber(peak, indicator.Ratio), indicator.KVUsagePeak.Title))
+	return fmt.Sprintf("running requests fill up to %s of the KV cache, so cached prefixes are evicted", indicator.FormatNumber(peak, indicator.Ratio)), true
 }
 
 // cannotTell offers what is left: the metrics do not say which prompts miss. A cache
 // that is overwritten slowly rules evictions out.
 func cannotTell(p *catalog.Pass) string {
-	const ways = "a template that begins with something unique, another mix of clients, a cache salt, or a router that spreads sessions over replicas"
+	const ways = "a template that begins with something unique, other clients, a cache salt, or a router that spreads sessions over replicas"
 	life, lines, ok := blockLife(p)
 	if !ok || life >= longLife {
 		shareFirst(p, lines)
 		route(p)
-		return "the cache has room, so prompts share less than they did: " + ways
+		return "the cache has room, so prompts share less than before: " + ways
 	}
 	if _, after, more, ok := prefixes(p); ok {
 		lines = append(more, lines...)
-		p.Reason("More different prefixes than the cache holds, about %s of them, would explain the ratio; so would prompts of which a part begins with something of its own.", catalog.Digits(after))
+		p.Reason("About %s different prefixes, more than the cache holds, would explain the ratio; so would prompts of which some begin with something unique.", catalog.Digits(after))
 	}
 	room(p, lines...)
 	shareFirst(p, nil)
 	hint := ""
 	if flag, known := p.Flags[engine.KVCacheMetrics]; known && p.Config[engine.KVCacheMetrics].Value == "" {
-		hint = fmt.Sprintf("; a server started with --%s (%s and later) shows how long blocks lie idle before they are evicted, which decides",
+		hint = fmt.Sprintf(". A server started with --%s (%s and later) shows how long blocks are idle before they are evicted, which decides",
 			engine.KVCacheMetrics, flag.Since)
 	}
-	return fmt.Sprintf("it cannot be told from these metrics: what is computed overwrites the KV cache every %s, so that prefixes which come more rarely are lost, and %s would look the same%s",
+	return fmt.Sprintf("not known from these metrics. New tokens overwrite the KV cache every %s, so prefixes that are used less often are evicted; but %s would look the same%s",
 		indicator.FormatNumber(life, indicator.Seconds), ways, hint)
 }
 
@@ -213,7 +213,7 @@ func blockLife(p *catalog.Pass) (seconds float64, lines []string, ok bool) {
 		return 0, nil, false
 	}
 	return requests / rate, []string{kv.Line, fmt.Sprintf("a block lives for about %s requests of what is computed for them / %s req/s (%s) = %s",
-		catalog.Digits(requests), catalog.Digits(rate), indicator.FirstTokenRate.Name, indicator.FormatNumber(requests/rate, indicator.Seconds))}, true
+		catalog.Digits(requests), catalog.Digits(rate), indicator.FirstTokenRate.Title, indicator.FormatNumber(requests/rate, indicator.Seconds))}, true
 }
 
 // room proposes more of it for cached prefixes.
@@ -229,7 +229,7 @@ func room(p *catalog.Pass, lines ...string) {
 
 func shareFirst(p *catalog.Pass, lines []string) {
 	p.Fix(catalog.Fix{
-		Summary:    "Put what all requests share first and byte for byte the same: system prompt, tools, examples; then what changes (time, user, request id)",
+		Summary:    "Put what all requests share first, byte for byte the same (system prompt, tools, examples), and what changes last (time, user, request id)",
 		Arithmetic: lines,
 		Tradeoff:   "a change of the clients' prompt templates",
 		Verify:     verify,

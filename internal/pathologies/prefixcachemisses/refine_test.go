@@ -47,7 +47,7 @@ func TestRefineFindsTheReason(t *testing.T) {
 		},
 		"somebody empties the cache": {
 			view: catalogtest.View{Present: with(catalogtest.Readings{indicator.PrefixResets: 45, indicator.PrefixHitRatio: 0.3}), Past: usual},
-			want: []string{"emptied 45 times", "fix: Stop the calls of /reset_prefix_cache"}, not: []string{"cannot be told", "fix: Put"},
+			want: []string{"emptied 45 times", "fix: Stop the calls of /reset_prefix_cache"}, not: []string{"not known from these metrics", "fix: Put"},
 		},
 		"prompts are longer behind what they share": {
 			// 0.26 × 1000 = 260 tokens are found, as 0.65 × 400 were.
@@ -59,11 +59,11 @@ func TestRefineFindsTheReason(t *testing.T) {
 			// that by eviction, 32 / −ln(1 − 0.005/0.65) = 4144 prefixes would have to
 			// come where 66.7 / −ln(0.35) = 64 did at most.
 			view: catalogtest.View{Present: with(catalogtest.Readings{indicator.PrefixHitRatio: 0}), Past: usual}, args: "--num-gpu-blocks 1000 --block-size 16",
-			want: []string{"begin with something of their own", "Evictions are ruled out", "fix: Put what all requests share first"}, not: []string{"change:", "overwritten every", "cannot be told"},
+			want: []string{"begin with something unique", "Evictions are ruled out", "fix: Put what all requests share first"}, not: []string{"change:", "overwritten every", "not known from these metrics"},
 		},
 		"nothing is found, and the cache would have lost it all the same": {
 			view: catalogtest.View{Present: with(catalogtest.Readings{indicator.PrefixHitRatio: 0.005, indicator.PromptTokens: 60000}), Past: usual}, args: "--num-gpu-blocks 1000 --block-size 16",
-			want: []string{"cannot be told", "--kv-cache-metrics"},
+			want: []string{"not known from these metrics", "--kv-cache-metrics"},
 		},
 		"running requests push prefixes out": {
 			view: catalogtest.View{Present: with(catalogtest.Readings{indicator.KVUsagePeak: 0.97}), Past: usual}, args: "--gpu-memory-utilization 0.9",
@@ -72,7 +72,7 @@ func TestRefineFindsTheReason(t *testing.T) {
 		"prompts overwrite the cache in seconds": {
 			// 16000 tokens / (400 × 0.95 + 100) / 2/s = 16.7 s.
 			view: catalogtest.View{Present: misses, Past: usual}, args: "--num-gpu-blocks 1000 --block-size 16",
-			want: []string{"cannot be told", "overwrites the KV cache every 16.7 s", "--kv-cache-metrics (0.12 and later)", "change: --kv-cache-dtype →fp8", "fix: Put what all requests share first"},
+			want: []string{"not known from these metrics", "overwrite the KV cache every 16.7 s", "--kv-cache-metrics (0.12 and later)", "change: --kv-cache-dtype →fp8", "fix: Put what all requests share first"},
 		},
 		"nothing is shared any more": {
 			// 400 × (0.65 − 0.05) = 240 tokens, at 1 ms each.

@@ -21,22 +21,22 @@ func amongReplicas(p *catalog.Pass, n, share float64) {
 	of := share / n
 	p.Summary = fmt.Sprintf("One of %s replicas gets %s of the traffic, %s its fair share", catalog.Whole(n), indicator.FormatNumber(of, indicator.Ratio), indicator.FormatNumber(share, indicator.Times))
 	if held, ok := p.Measured(indicator.LoadShare); ok {
-		p.Reason("It holds %s as many requests as the mean replica.", indicator.FormatNumber(held, indicator.Times))
+		p.Reason("It holds %s as many requests as the mean of the replicas.", indicator.FormatNumber(held, indicator.Times))
 	}
-	p.Reason("The fleet's totals look normal all the while: only a comparison of replicas shows this. A replica that is slow but gets its fair share would hold more and receive no more.")
+	p.Reason("The fleet's totals look normal; only a comparison of replicas shows this. A slow replica with a fair share would hold more requests, but receive no more.")
 	p.Fix(catalog.Fix{
-		Summary: "Route by load: to the replica with the fewest requests in flight, rather than round robin over connections or sticky sessions",
+		Summary: "Route to the replica with the fewest requests in flight, not round robin over connections or by sticky session",
 		Arithmetic: []string{
-			fmt.Sprintf("share = %s the mean (%s) / %s replicas = %s of the traffic; fair is 1 / %s = %s", indicator.FormatNumber(share, indicator.Times), indicator.ArrivalShare.Name, catalog.Whole(n), indicator.FormatNumber(of, indicator.Ratio), catalog.Whole(n), indicator.FormatNumber(1/n, indicator.Ratio)),
+			fmt.Sprintf("share = %s the mean (%s) / %s replicas = %s of the traffic; fair is 1 / %s = %s", indicator.FormatNumber(share, indicator.Times), indicator.ArrivalShare.Title, catalog.Whole(n), indicator.FormatNumber(of, indicator.Ratio), catalog.Whole(n), indicator.FormatNumber(1/n, indicator.Ratio)),
 			fmt.Sprintf("with fixed weights: give this replica %s of its present weight", indicator.FormatNumber(1/share, indicator.Ratio)),
 		},
-		Tradeoff: "requests that share a prefix spread over replicas: keep affinity, but cap the load of each",
-		Verify:   "arrival_share and load_share of every replica are near 1",
+		Tradeoff: "requests that share a prefix spread over replicas: keep affinity, with a cap on each replica's load",
+		Verify:   "arrivals and load of every replica are near the fleet's mean",
 	})
 	p.Fix(catalog.Fix{
-		Summary:  "Check why: weights, long-lived client connections (HTTP/2, gRPC) that pin to one replica, a hot session or prefix, other replicas that are not ready",
+		Summary:  "Find the cause: weights, long-lived HTTP/2 or gRPC connections to one replica, a hot session or prefix, replicas that are not ready",
 		Tradeoff: "none",
-		Verify:   "arrival_share of every replica is near 1",
+		Verify:   "arrivals at every replica are near the fleet's mean",
 	})
 }
 
@@ -46,8 +46,8 @@ func amongRanks(p *catalog.Pass) {
 	}
 	p.Reason("Each data-parallel rank has its own scheduler and KV cache; sums and means over them hide a rank that is full.")
 	p.Fix(catalog.Fix{
-		Summary:  "Let vLLM balance the ranks (one endpoint, internal load balancing), or route to the least loaded rank by the engine label; requests pinned to a rank by header are not moved",
-		Tradeoff: "requests that share a prefix may meet a cold rank",
-		Verify:   "engine_spread is near 1",
+		Summary:  "Let vLLM balance the ranks (one endpoint, internal load balancing), or route to the least loaded rank by the engine label",
+		Tradeoff: "requests that share a prefix may reach a rank with a cold cache; requests pinned to a rank by header do not move",
+		Verify:   "the busiest rank is near the mean of the ranks",
 	})
 }

@@ -20,7 +20,7 @@ func TestRefine(t *testing.T) {
 		},
 		"a rank of one server is full": {
 			view: catalogtest.View{Present: catalogtest.Readings{indicator.Replicas: 1, indicator.EngineSpread: 1.9}},
-			want: []string{"One data-parallel rank holds 1.90×"},
+			want: []string{"One data-parallel rank holds 1.9×"},
 			not:  []string{"replicas gets"},
 		},
 	}

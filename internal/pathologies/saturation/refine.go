@@ -9,7 +9,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
-const verify = "waiting_growth is below 0 and waiting_floor falls to 0"
+const verify = "the queue shrinks, and the sustained queue length falls to 0"
 
 func refine(p *catalog.Pass) {
 	arrivals, served, lines, ok := p.Demand()
@@ -24,14 +24,14 @@ func refine(p *catalog.Pass) {
 		p.Summary = fmt.Sprintf("The server is at its capacity of %s req/s", catalog.Digits(served))
 	}
 	if queued {
-		p.Summary += fmt.Sprintf(": %s requests wait", catalog.Digits(waiting))
-		p.Reason("Serving those that wait takes %s at the present rate, even if nobody else came.", seconds(waiting/served))
+		p.Summary += fmt.Sprintf(": %s wait", catalog.Requests(waiting))
+		p.Reason("At the present rate the queue alone takes %s.", seconds(waiting/served))
 	}
 	if g, ok := p.Grown(indicator.FirstTokenRate); ok && g > 1.2 {
-		p.Reason("It serves %s as many requests as normally: demand rose.", indicator.FormatNumber(g, indicator.Times))
+		p.Reason("Demand rose: it serves %s as many requests as normally.", indicator.FormatNumber(g, indicator.Times))
 	}
-	p.Reason("Arrivals are those served plus those that join the queue; clients that gave up while they waited are in neither.")
-	p.Reason("The time in the queue is written when a request ends, so it reads low while a queue builds up; TTFT comes first.")
+	p.Reason("Arrivals are the requests served plus the growth of the queue. Clients that gave up in the queue are in neither.")
+	p.Reason("vLLM counts queue time when a request ends, so it reads low while a queue builds up; TTFT shows it first.")
 	bound(p)
 	admit(p, served)
 	scale(p, arrivals, served, waiting, lines)
@@ -49,14 +49,14 @@ func bound(p *catalog.Pass) {
 		return
 	}
 	prompt := computed * rate
-	kind := "decode: more KV cache and memory bandwidth help, shorter answers too"
+	kind := "decode: more KV cache, more memory bandwidth and shorter answers help"
 	budget, known := p.Setting(engine.MaxNumBatchedTokens)
 	step, stepKnown := p.Measured(indicator.StepTokens)
 	full := known && stepKnown && step > 0.7*budget.V
 	if full || prompt > 10*output {
-		kind = "prefill: prefix reuse, shorter prompts or separate prefill servers help, a larger decode batch does not"
+		kind = "prefill: prefix reuse, shorter prompts or separate prefill servers help; a larger decode batch does not"
 	}
-	p.Reason("The engine computes %s prompt tokens and makes %s output tokens a second, so it is mainly bound by %s.", catalog.Whole(prompt), catalog.Whole(output), kind)
+	p.Reason("The engine computes %s prompt tokens and generates %s output tokens per second, so it is mainly bound by %s.", catalog.Whole(prompt), catalog.Whole(output), kind)
 	if stepKnown {
 		p.Observe("An engine step", indicator.StepTokens, indicator.DecodeBatch)
 	}
@@ -73,15 +73,15 @@ func admit(p *catalog.Pass, served float64) {
 		return
 	}
 	p.Fix(catalog.Fix{
-		Summary: fmt.Sprintf("Now: refuse what cannot be served in time, at most %s requests in the queue", catalog.Whole(limit)),
+		Summary: fmt.Sprintf("Limit the queue to %s requests now, and refuse what cannot be served in time", catalog.Whole(limit)),
 		Changes: []catalog.Change{{Flag: "--max-num-queued-reqs", From: p.Config[engine.MaxQueuedRequests].Value, To: catalog.Whole(limit)}},
-		Instead: fmt.Sprintf("Now: refuse at the gateway what cannot be served in time, more than %s requests in the queue", catalog.Whole(limit)),
+		Instead: fmt.Sprintf("Limit the queue to %s requests at the gateway now, and refuse what cannot be served in time", catalog.Whole(limit)),
 		Arithmetic: []string{
-			fmt.Sprintf("a queue of n takes n / %s served/s (%s)", catalog.Digits(served), indicator.FirstTokenRate.Name),
+			fmt.Sprintf("a queue of n takes n / %s served/s (%s)", catalog.Digits(served), indicator.FirstTokenRate.Title),
 			fmt.Sprintf("the first token is due within %s: n = floor(%s × %s) = %s", text, catalog.Digits(served), seconds(objective), catalog.Whole(limit)),
 		},
-		Tradeoff: "the rest get HTTP 503 and must retry later",
-		Verify:   "ttft_p95 falls to the objective; admission_rejection_rate (0.32 and later) or the gateway says how many were refused",
+		Tradeoff: "the rest get HTTP 503 and must retry",
+		Verify:   "TTFT P95 falls to its objective; admission rejections (0.32 and later) or the gateway count what is refused",
 	})
 }
 
@@ -92,10 +92,10 @@ func scale(p *catalog.Pass, arrivals, served, waiting float64, lines []string) {
 		lines = append(lines, fmt.Sprintf("the queue then drains in %s / (%s × %s − %s) = %s", catalog.Digits(waiting), catalog.Whole(replicas), catalog.Digits(served), catalog.Digits(arrivals), seconds(waiting/spare)))
 	}
 	p.Fix(catalog.Fix{
-		Summary:    fmt.Sprintf("Run %s replicas where there is one now", catalog.Whole(replicas)),
+		Summary:    fmt.Sprintf("Run %s replicas for each one now", catalog.Whole(replicas)),
 		Replicas:   int(replicas),
 		Arithmetic: lines,
-		Tradeoff:   "more GPUs; a new replica needs minutes to load the model and starts with a cold prefix cache",
+		Tradeoff:   "more GPUs; a new replica takes minutes to load the model and starts with a cold prefix cache",
 		Verify:     verify,
 	})
 }

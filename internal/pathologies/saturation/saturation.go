@@ -24,7 +24,7 @@ var growing = &catalog.Threshold{
 var Pathology = &catalog.Pathology{
 	ID:                "saturation",
 	Alert:             "VLLMSaturation",
-	Title:             "More work arrives than the server can do: requests queue",
+	Title:             "Requests arrive faster than they are served, and queue",
 	Severity:          catalog.Page,
 	FollowsObjectives: true,
 	When: catalog.All(

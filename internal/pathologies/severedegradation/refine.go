@@ -9,12 +9,12 @@ import (
 )
 
 func refine(p *catalog.Pass) {
-	p.Summary = "The engine is slower than itself and work piles up"
+	p.Summary = "The engine is slower than normal, and requests queue"
 	if p.Known(indicator.ITLP50) {
-		p.Summary = "The engine is slower than itself: a token takes " + p.Text(indicator.ITLP50)
+		p.Summary = "The engine is slower than normal: ITL P50 is " + p.Text(indicator.ITLP50)
 	}
 	if w, ok := p.Measured(indicator.Waiting); ok {
-		p.Summary += fmt.Sprintf(", and %s requests wait", catalog.Digits(w))
+		p.Summary += fmt.Sprintf(", and %s wait", catalog.Requests(w))
 	}
 	shed(p)
 	p.SlowSteps()
@@ -23,15 +23,15 @@ func refine(p *catalog.Pass) {
 
 // shed sizes the load that the slowed engine can carry.
 func shed(p *catalog.Pass) {
-	const verify = "waiting_floor falls to 0 and ttft_p95 to the objective"
+	const verify = "the sustained queue length falls to 0, and TTFT P95 to its objective"
 	times, ok1 := p.SlowerThanBatch()
 	arrivals, served, lines, ok2 := p.Demand()
 	if ok1 && times > 1 {
-		p.Reason("About %s of the capacity is lost: 1 − 1 / %s, for a step takes %s times as long as its batch explains.",
+		p.Reason("About %s of the capacity is lost: 1 − 1 / %s, because a step takes %s times as long as its batch explains.",
 			indicator.FormatNumber(1-1/times, indicator.Ratio), catalog.Digits(times), catalog.Digits(times))
 	}
 	if !ok2 {
-		p.Fix(catalog.Fix{Summary: "Now: move traffic to other replicas, or shed what can wait", Tradeoff: "some requests are refused", Verify: verify})
+		p.Fix(catalog.Fix{Summary: "Move traffic to other replicas now, or shed what can wait", Tradeoff: "some requests are refused", Verify: verify})
 		return
 	}
 	keep := served * catalog.PlannedLoad
@@ -41,9 +41,9 @@ func shed(p *catalog.Pass) {
 		lines = append(lines, fmt.Sprintf("the queue then drains in %s / (%s − %s) = %s", catalog.Digits(w), catalog.Digits(served), catalog.Digits(keep), indicator.FormatNumber(w/(served-keep), indicator.Seconds)))
 	}
 	p.Fix(catalog.Fix{
-		Summary:    fmt.Sprintf("Now: admit no more than %s req/s on this replica, and move the rest away", catalog.Digits(keep)),
+		Summary:    fmt.Sprintf("Admit at most %s req/s to this replica now, and send the rest elsewhere", catalog.Digits(keep)),
 		Arithmetic: lines,
-		Tradeoff:   "requests are refused or go elsewhere until the cause is found",
+		Tradeoff:   "until the cause is found, requests are refused or served elsewhere",
 		Verify:     verify,
 	})
 }

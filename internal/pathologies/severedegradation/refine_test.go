@@ -20,7 +20,7 @@ func TestRefine(t *testing.T) {
 				Past:    catalogtest.Readings{indicator.ITLP50: 0.02, indicator.DecodeBatch: 4},
 			},
 			// 5 × 0.8 = 4/s of 8/s; 20 / (5 − 4) = 20 s
-			want: []string{"About 50 % of the capacity is lost", "admit no more than 4 req/s", "= 50 % of what arrives", "drains in 20 / (5 − 4) = 20 s"},
+			want: []string{"About 50 % of the capacity is lost", "Admit at most 4 req/s", "= 50 % of what arrives", "drains in 20 / (5 − 4) = 20 s"},
 		},
 		"without rates the load is moved away unsized": {
 			view: catalogtest.View{Present: catalogtest.Readings{indicator.ITLP50: 0.04}},

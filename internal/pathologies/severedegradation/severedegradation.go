@@ -20,7 +20,7 @@ var scenario string
 var Pathology = &catalog.Pathology{
 	ID:                "severe-degradation",
 	Alert:             "VLLMSevereDegradation",
-	Title:             "First token, queue and stream are all bad: the engine is slower than itself and work piles up",
+	Title:             "The engine is slower than normal: TTFT, queue time and ITL are all bad",
 	Severity:          catalog.Page,
 	FollowsObjectives: true,
 	When:              catalog.All(catalog.Queueing, catalog.FirstTokenLate, catalog.DecodeSlow),

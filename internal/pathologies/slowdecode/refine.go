@@ -9,19 +9,19 @@ import (
 )
 
 func refine(p *catalog.Pass) {
-	p.Summary = "Decode is slow: a token takes " + p.Text(indicator.ITLP50)
+	p.Summary = "Decode is slow: ITL P50 is " + p.Text(indicator.ITLP50)
 	if !p.Known(indicator.ITLP50) {
 		p.Summary = "Decode is slow although nothing queues"
 	}
 	if _, ok := p.Measured(indicator.DecodeBatch); ok {
-		p.Summary += ", with a batch of " + p.Text(indicator.DecodeBatch)
+		p.Summary += ", at a decode batch size of " + p.Text(indicator.DecodeBatch)
 	}
 	explained := p.SlowSteps()
 	if explained {
 		lowerBatch(p)
 	}
 	p.SlowStepFixes()
-	p.Reason("Inter-token latency is per output event: with speculative decoding one event carries several tokens, so compare tpot_mean too.")
+	p.Reason("ITL is per output event. With speculative decoding an event carries several tokens: compare mean TPOT too.")
 }
 
 // lowerBatch sizes the batch for the promised inter-token latency.
@@ -45,8 +45,8 @@ func lowerBatch(p *catalog.Pass) {
 		Summary: fmt.Sprintf("Lower --max-num-seqs to %s", c.To),
 		Changes: []catalog.Change{c},
 		Arithmetic: []string{fmt.Sprintf("floor(batch %s (%s) × objective %s / ITL P50 %s (%s)) = %s, if a step takes time in proportion to its batch; less if it does not",
-			catalog.Digits(batch), indicator.DecodeBatch.Name, text, indicator.FormatNumber(itl, indicator.Seconds), indicator.ITLP50.Name, c.To)},
+			catalog.Digits(batch), indicator.DecodeBatch.Title, text, indicator.FormatNumber(itl, indicator.Seconds), indicator.ITLP50.Title, c.To)},
 		Tradeoff: "fewer tokens per second in total, and requests may queue: test under load first",
-		Verify:   "itl_p95 is below the objective and waiting_floor stays 0",
+		Verify:   "ITL P95 is below its objective, and nothing queues for long",
 	})
 }

@@ -20,7 +20,7 @@ func TestRefine(t *testing.T) {
 				Past:    catalogtest.Readings{indicator.ITLP50: 0.02, indicator.DecodeBatch: 4},
 				Limits:  map[string]float64{"itl_objective": 0.03},
 			},
-			want: []string{"factor of 2 is not the load", "GPU clocks were not seen"},
+			want: []string{"factor of 2 is not the load", "GPU clocks are not known"},
 			not:  []string{"--max-num-seqs"},
 		},
 		"the batch explains it and the objective sizes it": {
@@ -36,7 +36,7 @@ func TestRefine(t *testing.T) {
 		"lowered clocks and a busy API server are named first": {
 			view: catalogtest.View{Present: catalogtest.Readings{indicator.ITLP50: 0.04, indicator.SMClockRatio: 0.5, indicator.FrontendCPU: 0.99}},
 			want: []string{"steps take up to 2× as long", "change: --api-server-count →2"},
-			not:  []string{"GPU clocks were not seen"},
+			not:  []string{"GPU clocks are not known"},
 		},
 	}
 	for name, c := range cases {

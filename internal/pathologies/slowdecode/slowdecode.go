@@ -28,7 +28,7 @@ var medianSlower = &catalog.Threshold{
 var Pathology = &catalog.Pathology{
 	ID:                "slow-decode",
 	Alert:             "VLLMSlowDecode",
-	Title:             "Decode is slow: tokens arrive late although nothing queues",
+	Title:             "Decode is slow: ITL is high although nothing queues",
 	Severity:          catalog.Ticket,
 	FollowsObjectives: true,
 	When: catalog.All(

@@ -25,7 +25,7 @@ var perToken = &catalog.Threshold{
 var Pathology = &catalog.Pathology{
 	ID:                "slow-prefill",
 	Alert:             "VLLMSlowPrefill",
-	Title:             "Prefill is slow: the first token is late although nothing queues",
+	Title:             "Prefill is slow: TTFT is high although nothing queues",
 	Severity:          catalog.Ticket,
 	FollowsObjectives: true,
 	When: catalog.All(

@@ -8,25 +8,26 @@ import (
 )
 
 func refine(p *catalog.Pass) {
-	p.Summary = "The last scrapes of /metrics failed: the server is down, or unreachable from here"
+	p.Summary = "/metrics does not answer: the server is down or unreachable"
 	if n, ok := p.Measured(indicator.FailedScrapes); ok {
-		p.Summary = fmt.Sprintf("The last scrapes of /metrics failed, %s of them lately: the server is down, or unreachable from here", catalog.Whole(n))
+		p.Summary = fmt.Sprintf("/metrics does not answer, %s recent scrapes failed: the server is down or unreachable", catalog.Whole(n))
 	}
-	p.Reason("A failed scrape is not yet a dead server: with several API servers /metrics may answer 500 while inference is fine (a shared metrics directory on network storage), and a starved API server may answer after the scrape timed out.")
+	p.Reason("A failed scrape does not prove a dead server: with several API servers /metrics may answer 500 while inference works (a metrics directory on network storage), and an API server without CPU time may answer after the timeout.")
 	if d, ok := p.Measured(indicator.ScrapeDuration); ok && d > 1 {
-		p.Reason("Scrapes took %s, where 10 to 40 ms are normal: try a longer timeout.", indicator.FormatNumber(d, indicator.Seconds))
+		p.Reason("Scrapes took %s; 10 to 40 ms are normal. Try a longer timeout.", indicator.FormatNumber(d, indicator.Seconds))
 	}
 	if n, ok := p.Measured(indicator.Replicas); ok && n > 1 {
-		p.Reason("The model has %s replicas: the others carry this one's load.", fmt.Sprint(catalog.Whole(n)))
+		p.Reason("The model has %s replicas; the others carry this one's load.", fmt.Sprint(catalog.Whole(n)))
 	}
 	p.Fix(catalog.Fix{
-		Summary:  "Ask /health and send one request, from the host itself and from here: both fail means that the process is gone, only from here means the network",
+		Summary:  "Ask /health from the host itself and from here: if both fail the process is gone, if only here fails it is the network",
+		Command:  "curl -sS -m 5 -i http://TARGET/health",
 		Tradeoff: "none",
-		Verify:   "up is 1 again",
+		Verify:   "/metrics answers again",
 	})
 	p.Fix(catalog.Fix{
-		Summary:  "If the process is gone: read its exit code and last log lines (out of memory, XID error, a failed start), then start it again; loading takes minutes",
-		Tradeoff: "the prefix cache begins empty",
-		Verify:   "up is 1 and serving_age grows",
+		Summary:  "If the process is gone, read its exit code and the end of its log (out of memory, XID error, failed start), then start it again; loading takes minutes",
+		Tradeoff: "the prefix cache starts empty",
+		Verify:   "/metrics answers, and engine uptime grows",
 	})
 }

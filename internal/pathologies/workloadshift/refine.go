@@ -14,14 +14,14 @@ func refine(p *catalog.Pass) {
 	if len(parts) > 0 {
 		p.Summary = "The traffic changed, not the server: " + strings.Join(parts, "; ")
 	}
-	p.Reason("A prompt token and a decode step cost what they did, so there is no fault to repair: what users ask for has changed.")
-	p.Observe("What users feel", indicator.TTFTP95, indicator.E2EMean)
+	p.Reason("Prefill time per token and ITL are normal, so the server has no fault: the requests changed.")
+	p.Observe("What users notice", indicator.TTFTP95, indicator.E2EMean)
 	scale(p)
 	if g, ok := p.Grown(indicator.OutputTokens); ok && g > 1.3 {
 		p.Fix(catalog.Fix{
-			Summary:  "Ask the clients why answers grew, and cap max_tokens if nobody needs them",
-			Tradeoff: "long answers are cut",
-			Verify:   "output_tokens and e2e_mean return to normal",
+			Summary:  "Ask the clients why answers grew, and lower max_tokens if nobody needs them",
+			Tradeoff: "long answers are cut off",
+			Verify:   "output tokens per request and mean E2E return to normal",
 		})
 	}
 }
@@ -35,14 +35,14 @@ func changes(p *catalog.Pass) []string {
 	}{
 		{"prompts are %s as long", indicator.PromptTokens},
 		{"answers are %s as long", indicator.OutputTokens},
-		{"requests come %s as often", indicator.FirstTokenRate},
+		{"requests arrive %s as often", indicator.FirstTokenRate},
 	} {
 		if g, ok := p.Grown(c.s); ok && g > 1.2 {
 			parts = append(parts, fmt.Sprintf(c.what, indicator.FormatNumber(g, indicator.Times))+", "+p.Text(c.s))
 		}
 	}
 	if hits, usual := p.Now(indicator.PrefixHitRatio), p.Normal(indicator.PrefixHitRatio); hits.OK && usual.OK && hits.V < usual.V-0.1 {
-		parts = append(parts, "less of each prompt is reused, "+p.Text(indicator.PrefixHitRatio))
+		parts = append(parts, "the prefix cache hit ratio fell to "+p.Text(indicator.PrefixHitRatio))
 	}
 	return parts
 }
@@ -65,11 +65,11 @@ func scale(p *catalog.Pass) {
 	worst := 0.0
 	if ok1 {
 		worst = rate * prompt
-		lines = append(lines, fmt.Sprintf("prefill work = %s rate (%s) × %s tokens (%s) = %s the normal", indicator.FormatNumber(rate, indicator.Times), indicator.FirstTokenRate.Name, indicator.FormatNumber(prompt, indicator.Times), from.Name, indicator.FormatNumber(rate*prompt, indicator.Times)))
+		lines = append(lines, fmt.Sprintf("prefill work = %s rate (%s) × %s tokens (%s) = %s the normal", indicator.FormatNumber(rate, indicator.Times), indicator.FirstTokenRate.Title, indicator.FormatNumber(prompt, indicator.Times), from.Title, indicator.FormatNumber(rate*prompt, indicator.Times)))
 	}
 	if ok2 {
 		worst = math.Max(worst, rate*output)
-		lines = append(lines, fmt.Sprintf("decode work = %s rate (%s) × %s tokens (%s) = %s the normal", indicator.FormatNumber(rate, indicator.Times), indicator.FirstTokenRate.Name, indicator.FormatNumber(output, indicator.Times), indicator.OutputTokens.Name, indicator.FormatNumber(rate*output, indicator.Times)))
+		lines = append(lines, fmt.Sprintf("decode work = %s rate (%s) × %s tokens (%s) = %s the normal", indicator.FormatNumber(rate, indicator.Times), indicator.FirstTokenRate.Title, indicator.FormatNumber(output, indicator.Times), indicator.OutputTokens.Title, indicator.FormatNumber(rate*output, indicator.Times)))
 	}
 	if worst <= 1.1 {
 		return
@@ -78,6 +78,6 @@ func scale(p *catalog.Pass) {
 		Summary:    fmt.Sprintf("If the change lasts, add replicas: at most %s as many restore the normal latency", indicator.FormatNumber(worst, indicator.Times)),
 		Arithmetic: append(lines, fmt.Sprintf("the larger of them = %s is an upper bound: replicas that were not busy before need less", indicator.FormatNumber(worst, indicator.Times))),
 		Tradeoff:   "more GPUs",
-		Verify:     "ttft_p50 and e2e_mean return to normal on each replica",
+		Verify:     "TTFT P50 and mean E2E return to normal on each replica",
 	})
 }

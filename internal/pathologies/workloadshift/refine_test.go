@@ -20,15 +20,15 @@ func TestRefine(t *testing.T) {
 				Past:    catalogtest.Readings{indicator.PromptTokens: 100, indicator.OutputTokens: 50, indicator.FirstTokenRate: 2, indicator.PrefixHitRatio: 0.7},
 			},
 			// 2× the rate × 4× the tokens
-			want: []string{"prompts are 4× as long", "requests come 2× as often", "less of each prompt is reused", "at most 8× as many"},
-			not:  []string{"answers are", "cap max_tokens"},
+			want: []string{"prompts are 4× as long", "requests arrive 2× as often", "the prefix cache hit ratio fell", "at most 8× as many"},
+			not:  []string{"answers are", "lower max_tokens"},
 		},
 		"longer answers": {
 			view: catalogtest.View{
 				Present: catalogtest.Readings{indicator.OutputTokens: 150, indicator.FirstTokenRate: 2},
 				Past:    catalogtest.Readings{indicator.OutputTokens: 50, indicator.FirstTokenRate: 2},
 			},
-			want: []string{"answers are 3× as long", "at most 3× as many", "cap max_tokens"},
+			want: []string{"answers are 3× as long", "at most 3× as many", "lower max_tokens"},
 		},
 	}
 	for name, c := range cases {

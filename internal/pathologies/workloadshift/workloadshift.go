@@ -35,7 +35,7 @@ var (
 var Pathology = &catalog.Pathology{
 	ID:                "workload-shift",
 	Alert:             "VLLMWorkloadShift",
-	Title:             "The traffic changed, not the server, and users feel it",
+	Title:             "The traffic changed, not the server, and users notice it",
 	Severity:          catalog.Info,
 	FollowsObjectives: true,
 	When: catalog.All(

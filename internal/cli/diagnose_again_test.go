@@ -1,0 +1,27 @@
+package cli
+
+import "testing"
+
+func TestAgainRepeatsTheCommandWithoutSecrets(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"incident.tar.zst", "--at", "-30s", "-v"}, "sixty diagnose incident.tar.zst --at -30s"},
+		{[]string{"--prometheus", "http://p:9090", "--match", `{namespace="prod"}`, "--probe"}, `sixty diagnose --match '{namespace="prod"}' --probe --prometheus http://p:9090`},
+		{[]string{"it's here"}, `sixty diagnose 'it'\''s here'`},
+		{[]string{"vllm:8000", "--header", "Authorization: Bearer hidden"}, "sixty diagnose …"},
+		{[]string{"http://user:hidden@vllm:8000"}, "sixty diagnose …"},
+	} {
+		cmd := newDiagnoseCommand()
+		root := newRoot(nil, nil)
+		root.RemoveCommand(root.Commands()...) // but for the one that is tried
+		root.AddCommand(cmd)
+		if err := cmd.ParseFlags(tt.args); err != nil {
+			t.Fatal(err)
+		}
+		if got := again(cmd, cmd.Flags().Args()); got != tt.want {
+			t.Errorf("%q: %s, want %s", tt.args, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,69 @@
+// Package reporttest checks what package report prints.
+package reporttest
+
+import (
+	"bytes"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/render"
+	"github.com/sixty-dev/sixty/internal/report"
+)
+
+// names matches what looks like the id of a signal.
+var names = regexp.MustCompile(`[a-z0-9]+(_[a-z0-9]+)+`)
+
+// PlainWords checks that what is told of a diagnosis names signals as the table of
+// evidence does, and not by their ids.
+func PlainWords(t *testing.T, name string, d diagnose.Diagnosis) {
+	t.Helper()
+	for i := range d.Findings {
+		f := &d.Findings[i]
+		said := append([]string{f.Summary}, f.Reasons...)
+		for _, x := range f.Fixes {
+			said = append(append(said, x.Summary, x.Tradeoff, x.Verify), x.Arithmetic...)
+		}
+		for _, text := range said {
+			for _, word := range names.FindAllString(text, -1) {
+				if word != indicator.MaxTokens.Name && slices.ContainsFunc(indicator.All(), func(s *indicator.Signal) bool { return s.Name == word }) {
+					t.Errorf("%s: %s says %q for a signal that has a title: %s", name, f.Pathology.ID, word, text)
+				}
+			}
+		}
+	}
+}
+
+// FitsTheScreen checks that the short answer of a diagnosis leaves room on a terminal of 80
+// columns and 24 lines, and begins with the verdict.
+func FitsTheScreen(t *testing.T, name string, d diagnose.Diagnosis) {
+	t.Helper()
+	rendered := func(o report.Options) string {
+		var b bytes.Buffer
+		if err := report.Text(&b, d, o); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	text := rendered(report.Options{Again: "sixty diagnose http://vllm-0:8000"})
+	for line := range strings.Lines(text + rendered(report.Options{Full: true})) {
+		if strings.TrimSpace(line) == "(baseline)" {
+			t.Errorf("%s: the evidence is wrapped:\n%s", name, rendered(report.Options{Full: true}))
+			break
+		}
+	}
+	if !strings.HasPrefix(text, d.Verdict.ID) {
+		t.Errorf("%s: the first line is not the verdict %s:\n%s", name, d.Verdict.ID, text)
+	}
+	if n := strings.Count(text, "\n"); n > 20 {
+		t.Errorf("%s takes %d lines:\n%s", name, n, text)
+	}
+	for line := range strings.Lines(text) {
+		if n := render.Cells(strings.TrimSuffix(line, "\n")); n > render.DefaultWidth {
+			t.Errorf("%s has a line of %d columns: %s", name, n, line)
+		}
+	}
+}

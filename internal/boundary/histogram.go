@@ -82,10 +82,9 @@ func Corrected(q float64, ended, cut Histogram) (seconds float64, known bool) {
 			next *= math.Pow(max(1-(d+c)/atRisk, 0), d/(d+c))
 		}
 		if next <= 1-q+1e-12 && d > 0 {
-			if next <= 0 {
-				return low + (high-low)*(survive-(1-q))/survive, true
-			}
-			// Within a bucket the share that still waits falls evenly in its logarithm.
+			// Within a bucket the share that still waits falls evenly in its logarithm,
+			// to half a request where it is the last one.
+			next = max(next, 0.5/(ended.Count+cut.Count))
 			return low + (high-low)*math.Log(survive/(1-q))/math.Log(survive/next), true
 		}
 		survive, low = next, high

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -652,5 +653,45 @@ func TestConfig(t *testing.T) {
 		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), tt) {
 			t.Errorf("%q: error %v, want %q", name, err, tt)
 		}
+	}
+}
+
+// TestClientsThatLeaveWithTheLastByteSpoilNoConnection has clients close as soon as
+// they have read an answer, which is when its upstream's connection is kept.
+func TestClientsThatLeaveWithTheLastByteSpoilNoConnection(t *testing.T) {
+	up := raw(t, func(c net.Conn) {
+		for readRequest(c) != "" {
+			io.WriteString(c, chaosHead+"e\r\ndata: [DONE]\n\n\r\n")
+			time.Sleep(time.Duration(rand.IntN(200)) * time.Microsecond)
+			io.WriteString(c, "0\r\n\r\n")
+		}
+	})
+	g := start(t, Config{HealthEvery: time.Hour, Retries: -1}, up)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 150 {
+				c, err := net.Dial("tcp", strings.TrimPrefix(g.url, "http://"))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				fmt.Fprintf(c, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(chat), chat)
+				var got []byte
+				buf := make([]byte, 4096)
+				for !strings.Contains(string(got), "[DONE]") {
+					n, err := c.Read(buf)
+					if got = append(got, buf[:n]...); err != nil {
+						t.Errorf("%v after %q", err, got)
+						return
+					}
+				}
+				c.Close()
+			}
+		})
+	}
+	wg.Wait()
+	if ends := g.ends(t); ends["upstream_error"] != 0 {
+		t.Errorf("ends %v", ends)
 	}
 }

@@ -109,6 +109,8 @@ func (x *exchange) over(u *upstream, conn *wire.Conn) (*answer, error) {
 	}
 	conn.Header = nil
 	done := func(clean bool) {
+		// A client that left with the last byte may have interrupted it: from here on
+		// nobody can, and Reusable tells.
 		_ = x.whenHalted(nil)
 		if clean && written && conn.Reusable() {
 			conn.Lean() // gives the buffer back

@@ -205,8 +205,8 @@ func (c *Conn) Lags() *Lags {
 func (c *Conn) ReadAt() int64 { return c.readAt }
 
 // Reusable reports whether another request may be sent: the response was read
-// to its end and neither side asked to close.
-func (c *Conn) Reusable() bool { return c.done && !c.close && c.r == c.w }
+// to its end, neither side asked to close, and nobody interrupted it.
+func (c *Conn) Reusable() bool { return c.done && !c.close && c.r == c.w && !c.interrupted.Load() }
 
 // Open reports whether an idle connection may be used again, as far as the kernel
 // tells. Where it does not, or with TLS, the next exchange will.

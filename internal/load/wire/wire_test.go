@@ -374,6 +374,9 @@ func TestALeanConnectionHoldsNoBufferAndSeesTheEnd(t *testing.T) {
 			if c.release(); c.buf != nil {
 				t.Error("a buffer is held")
 			}
+			if c.Interrupt(); c.Reusable() {
+				t.Error("a connection that was interrupted is used again")
+			}
 		})
 	}
 }

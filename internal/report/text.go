@@ -105,6 +105,7 @@ func (t *text) finding(d *diagnose.Diagnosis, f *diagnose.Finding) {
 		t.Heading([]string{"FIX", "OR"}[min(i, 1)])
 		t.fix(&f.Fixes[i], first(f.Targets))
 	}
+	t.Paragraph("  Runbook: ", "    ", "sixty explain "+f.Pathology.ID)
 }
 
 // beside tells of the comparisons that speak for nothing, and what the thresholds are

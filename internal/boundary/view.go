@@ -257,9 +257,9 @@ func (v *View) Lines() []string {
 	}
 	total := sum(v.Ended)
 	if total == 0 {
-		add("%s: %.0f requests arrived %s, none ended, %.0f are open", v.Gateway, v.Offered, when, v.Open)
+		add("Seen by %s: %.0f requests arrived %s, none ended, %.0f are open", v.Gateway, v.Offered, when, v.Open)
 	} else {
-		line := fmt.Sprintf("%s: %.0f requests arrived %s and %.0f ended, %.0f of them well", v.Gateway, v.Offered, when, total, v.Ended["success"])
+		line := fmt.Sprintf("Seen by %s: %.0f requests arrived %s and %.0f ended, %.0f of them well", v.Gateway, v.Offered, when, total, v.Ended["success"])
 		if !math.IsNaN(v.ErrorShare) {
 			line += fmt.Sprintf("; error rate %s", indicator.FormatNumber(v.ErrorShare, indicator.Ratio))
 		}

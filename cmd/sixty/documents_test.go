@@ -112,7 +112,7 @@ func (sh *shell) run(t *testing.T, c documented, server string) {
 		}
 	}
 	code, out := sh.do(t, text)
-	found := code == cli.ExitFound && regexp.MustCompile(`^sixty (diagnose|audit) `).MatchString(text)
+	found := code == cli.ExitFound && regexp.MustCompile(`^sixty (diagnose|audit|profile) `).MatchString(text)
 	if code != cli.ExitOK && !found {
 		t.Errorf("%s:%d: exit code %d of: %s\n%s", c.page, c.line, code, text, out)
 	}
@@ -155,6 +155,15 @@ func documentShell(t *testing.T) *shell {
 		"dashboards":       "mixin/dashboards/grafana",
 	} {
 		copied(t, filepath.Join(sh.dir, to), filepath.Join(root, filepath.FromSlash(from)))
+	}
+	page, err := os.ReadFile(filepath.Join(root, "docs", "slo.md")) // its first example is what the others speak of
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, example, _ := strings.Cut(string(page), "```yaml\n")
+	example, _, _ = strings.Cut(example, "```")
+	if err := os.WriteFile(filepath.Join(sh.dir, "slo.yaml"), []byte(example), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	sh.env = append(os.Environ(), asCommand+"=1", "PATH="+bin+":"+os.Getenv("PATH"), "TMPDIR="+t.TempDir(), "HOME="+t.TempDir(),
 		"ARGS=--max-num-seqs 64")

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/tools/txtar"
+
 	"github.com/sixty-dev/sixty/internal/cli"
 	"github.com/sixty-dev/sixty/internal/load/loadtest"
 )
@@ -52,12 +54,24 @@ func TestExitCodes(t *testing.T) {
 	}
 	const recordings = "../../testdata/recordings/"
 	const model = "--model-config ../../internal/modelconfig/testdata/llama-3.1-8b.json "
+	traces := t.TempDir()
+	script, err := txtar.ParseFile("testdata/script/profile.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range script.Files {
+		if err := os.WriteFile(filepath.Join(traces, f.Name), f.Data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	tried := map[string]string{ // by row
 		"0 ":              "diagnose " + recordings + "full-but-quiet.tar.zst",
 		"1 diagnose":      "diagnose " + recordings + "thrashing-deep.tar.zst",
 		"1 audit":         "audit --rules testdata/removed.yaml",
 		"1 bench":         "bench " + loadServer(t) + " --concurrency 1 --requests 20 --assert ttft_p50>3600s --metrics none",
 		"1 bench compare": "bench compare testdata/bench.json " + worse,
+		"1 profile":       "profile " + traces + "/trace.json",
+		"1 profile diff":  "profile diff --gate 3% " + traces + "/trace.json " + traces + "/slower.json",
 		"1 tune":          "tune " + model + "--gpu 2GiB",
 		"2 ":              "diagnose nowhere.tar.zst",
 		"2 diagnose":      "diagnose --prometheus " + mute.URL + " --timeout 1s",

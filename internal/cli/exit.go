@@ -32,7 +32,8 @@ var exits = []struct {
 	meaning string
 }{
 	{ExitOK, nil, "done; nothing found"},
-	{ExitFound, []string{"diagnose", "audit"}, "a finding of at least `--fail-on`: page, ticket (the default) or info"},
+	{ExitFound, []string{"diagnose", "audit", "profile"}, "a finding of at least `--fail-on`: page, ticket (the default) or info"},
+	{ExitFound, []string{"profile diff"}, "a step takes longer by more than `--gate`, and not by chance"},
 	{ExitFound, []string{"bench"}, "an `--assert` does not hold, or no level of a `--search` meets the objective"},
 	{ExitFound, []string{"bench compare"}, "something became worse"},
 	{ExitFound, []string{"tune"}, "the targets cannot be met, or the model does not fit"},

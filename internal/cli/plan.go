@@ -25,10 +25,12 @@ type planFlags struct {
 	source                                     observedFlags
 	gpu, modelConfig, engineArgs, log, release string
 	useCase, slo                               string
-	full                                       bool
+	out                                        outputFlags
 }
 
-func (f *planFlags) register(s *pflag.FlagSet) {
+func (f *planFlags) register(s *pflag.FlagSet, formats ...string) {
+	f.out.register(s, formats...)
+	f.out.registerFull(s, "show everything, not the answer alone")
 	f.source.register(s)
 	s.StringVar(&f.modelConfig, "model-config", "", "the model's config.json, or the `directory` that has it")
 	s.StringVar(&f.gpu, "gpu", "", "`name` of the GPU, such as H100 or 'RTX 4090', or the memory of one, such as 80GiB")
@@ -36,7 +38,6 @@ func (f *planFlags) register(s *pflag.FlagSet) {
 	s.StringVar(&f.release, flagRelease, "", "`release` of vLLM, such as 0.23 (default: the measured server's)")
 	s.StringVar(&f.useCase, "use-case", "", "objectives of a `use case`: chat, code-completion, batch, rag or agentic")
 	s.StringVar(&f.slo, "slo", "", "`file` with objectives; --use-case then holds for what it does not match")
-	s.BoolVarP(&f.full, "full", "v", false, "show everything, not the answer alone")
 }
 
 // known reads and measures what is known of the deployment.

@@ -21,6 +21,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/profile"
 	"github.com/sixty-dev/sixty/internal/profile/finding"
 	"github.com/sixty-dev/sixty/internal/profile/tracefile"
+	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/report/profilereport"
 )
 
@@ -29,9 +30,7 @@ const profileLong = `Says where a GPU's time went: what dominates, why the GPU w
 It reads traces of torch.profiler (.json, .json.gz; NVIDIA, AMD or CPU) and exports of
 Nsight Systems (nsys export --type sqlite). Several files, or a directory, are the
 ranks of one job. sixty profile how says how to take a trace, sixty profile capture
-takes one of a running vLLM.
-
-Exit codes: 0 done, 1 a finding of at least --fail-on, 2 not a trace.`
+takes one of a running vLLM.`
 
 const profileExample = `  sixty profile trace.json.gz
   sixty profile rank0.json.gz rank1.json.gz --html profile.html
@@ -41,8 +40,8 @@ const profileExample = `  sixty profile trace.json.gz
 
 type profileFlags struct {
 	read                      readFlags
-	output, failOn, color     string
-	full                      bool
+	out                       outputFlags
+	failOn                    string // "" for nothing
 	html, folded, pprof, trim string
 }
 
@@ -72,31 +71,25 @@ func newProfileCommand() *cobra.Command {
 		},
 	}
 	s := cmd.Flags()
-	s.StringVarP(&f.output, "output", "o", "text", "text or json")
-	s.BoolVarP(&f.full, "full", "v", false, "show everything: evidence, steps, kernels, rates, devices")
-	s.BoolVar(&f.full, "verbose", false, "the same as --full")
-	_ = s.MarkHidden("verbose") // it was registered above
-	s.StringVar(&f.failOn, "fail-on", "never", "least severity of a finding that exits with 1: page, ticket, info or never")
+	f.out.register(s, "text", "json")
+	f.out.registerFull(s, "show everything: evidence, steps, kernels, rates, devices")
+	registerFailOn(s, &f.failOn)
 	s.StringVar(&f.html, "html", "", "write a page with charts and a flame graph to a `file`")
 	s.StringVar(&f.folded, "folded", "", "write stacks with their GPU time to a `file`, for flamegraph.pl and speedscope")
 	s.StringVar(&f.pprof, "pprof", "", "write stacks with their GPU time to a `file`, for go tool pprof")
 	s.StringVar(&f.trim, "trim", "", "write the worst steps as a small trace to a `file`, for ui.perfetto.dev")
 	s.StringArrayVar(&f.read.set, "set", nil, "set a threshold, as `name=value` in its base unit; may be repeated (--full names them)")
-	s.StringVar(&f.color, "color", "auto", "auto, always or never")
 	f.read.register(s)
 	cmd.AddCommand(newProfileDiffCommand(), newProfileHowCommand(), newProfileCaptureCommand())
 	return cmd
 }
 
 func runProfile(ctx context.Context, stdout, stderr io.Writer, args []string, f *profileFlags) error {
-	if f.output != "text" && f.output != "json" {
-		return fmt.Errorf("--output: %q is neither text nor json", f.output)
-	}
 	failOn := catalog.Severity(math.MaxUint8)
-	if f.failOn != "never" {
+	if f.failOn != "" {
 		var err error
 		if failOn, err = catalog.ParseSeverity(f.failOn); err != nil {
-			return fmt.Errorf("--fail-on: %w, or never", err)
+			return fmt.Errorf("--fail-on: %w", err)
 		}
 	}
 	set, err := f.read.thresholds()
@@ -111,11 +104,12 @@ func runProfile(ctx context.Context, stdout, stderr io.Writer, args []string, f 
 	if err := f.files(p, first, &v); err != nil {
 		return err
 	}
-	if f.output == "json" {
-		err = profilereport.JSON(stdout, p, &v)
-	} else {
-		err = profilereport.Text(stdout, p, &v, profilereport.Options{Options: terminal(stdout, f.color), Full: f.full})
-	}
+	err = f.out.write(stdout, func(w io.Writer, o render.Options) error {
+		if f.out.form() == "json" {
+			return profilereport.JSON(w, p, &v)
+		}
+		return profilereport.Text(w, p, &v, profilereport.Options{Options: o, Full: f.out.full})
+	})
 	if err != nil {
 		return err
 	}

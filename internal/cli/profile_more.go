@@ -23,9 +23,9 @@ import (
 )
 
 type profileDiffFlags struct {
-	read                readFlags
-	gate, output, color string
-	full                bool
+	read readFlags
+	gate string
+	out  outputFlags
 }
 
 func newProfileDiffCommand() *cobra.Command {
@@ -36,10 +36,7 @@ func newProfileDiffCommand() *cobra.Command {
 		Long: `Compares two traces, or directories with the traces of all ranks: for each step of the
 phase that both have most of, and for each token where batches are annotated; without
 steps as a whole. Differences that chance explains are said to be (Welch's t-test over
-steps, p < 0.01).
-
-Exit codes: 0 done, or within --gate; 1 worse by more than --gate, and not by chance; 2
-not a trace.`,
+steps, p < 0.01).`,
 		Example: `  sixty profile diff before.json.gz after.json.gz
   sixty profile diff main.sqlite branch.sqlite --gate 3%`,
 		Args: cobra.ExactArgs(2),
@@ -49,17 +46,13 @@ not a trace.`,
 	}
 	s := cmd.Flags()
 	s.StringVar(&f.gate, "gate", "", "exit with 1 if a step takes longer by more than this `share`: 3% or 0.03")
-	s.StringVarP(&f.output, "output", "o", "text", "text or json")
-	s.BoolVarP(&f.full, "full", "v", false, "show more kernels")
-	s.StringVar(&f.color, "color", "auto", "auto, always or never")
+	f.out.register(s, "text", "json")
+	f.out.registerFull(s, "show more kernels")
 	f.read.register(s)
 	return cmd
 }
 
 func runProfileDiff(ctx context.Context, stdout, stderr io.Writer, args []string, f *profileDiffFlags) error {
-	if f.output != "text" && f.output != "json" {
-		return fmt.Errorf("--output: %q is neither text nor json", f.output)
-	}
 	gate, err := parseGate(f.gate)
 	if err != nil {
 		return err
@@ -71,11 +64,12 @@ func runProfileDiff(ctx context.Context, stdout, stderr io.Writer, args []string
 		}
 	}
 	d := profile.Compare(both[0], both[1])
-	if f.output == "json" {
-		err = profilereport.DiffJSON(stdout, d, gate)
-	} else {
-		err = profilereport.Diff(stdout, d, gate, profilereport.Options{Options: terminal(stdout, f.color), Full: f.full})
-	}
+	err = f.out.write(stdout, func(w io.Writer, o render.Options) error {
+		if f.out.form() == "json" {
+			return profilereport.DiffJSON(w, d, gate)
+		}
+		return profilereport.Diff(w, d, gate, profilereport.Options{Options: o, Full: f.out.full})
+	})
 	if err == nil && gate >= 0 && d.Worse(gate) {
 		return errFound
 	}
@@ -194,10 +188,9 @@ torch_profiler_dir as it is seen from here, the traces are analysed at once.`,
 	s.Int64Var(&f.largest, "largest", 4096, "stop when the new traces are larger than so many MiB together")
 	s.IntVar(&f.load, "load", 8, "requests at once to make where the server has none; 0 makes none")
 	f.http.register(s)
-	s.StringVarP(&f.profile.output, "output", "o", "text", "of the analysis: text or json")
-	s.BoolVarP(&f.profile.full, "full", "v", false, "show everything")
+	f.profile.out.register(s, "text", "json")
+	f.profile.out.registerFull(s, "show everything")
 	s.StringVar(&f.profile.html, "html", "", "write a page with charts to a `file`")
-	f.profile.failOn, f.profile.color = "never", "auto"
 	f.profile.read.register(s)
 	return cmd
 }

@@ -27,7 +27,6 @@ type simulateFlags struct {
 	loadTest, stepCost string
 	route              string
 	sweeps             []string
-	output             string
 	jsonFile, htmlFile string
 }
 
@@ -74,7 +73,7 @@ func newSimulateCommand() *cobra.Command {
 		},
 	}
 	s := cmd.Flags()
-	f.planFlags.register(s)
+	f.planFlags.register(s, "text", "json", "html")
 	registerWorkload(s, &f.Load, closedLoops|traces|scaledRates)
 	s.StringVar(&f.loadTest, "load-test", "", "fit step times to a load test's `file`: sixty bench --csv, or vllm bench serve --save-detailed")
 	s.StringVar(&f.stepCost, "step-cost", "", "step times that are known, such as '`base=8ms`, per-token=50us, knee=256'; also mixed, per-seq, per-kv, per-pair")
@@ -83,7 +82,6 @@ func newSimulateCommand() *cobra.Command {
 	s.StringArrayVar(&f.sweeps, "sweep", nil, "vary a parameter: `max-num-seqs=16,32,64` or rate=1:20:1; may be given twice")
 	s.IntVar(&f.Samples, "samples", -1, "samples of the calibration that intervals rest on (default: as many as take little time)")
 	s.BoolVar(&f.DropTooLarge, "drop-too-large", false, "leave out requests that no server of this configuration could ever serve")
-	s.StringVarP(&f.output, "output", "o", "text", "text or json")
 	s.StringVar(&f.jsonFile, "json", "", "write the result as JSON to a `file`")
 	s.StringVar(&f.htmlFile, "html", "", "write a report with plots to a `file`")
 	f.serve.register(s)
@@ -100,8 +98,6 @@ func (f *simulateFlags) check(args []string) error {
 		return errors.New("--step-cost and --load-test both say how long steps take: give one")
 	case (f.gpu == "") != (f.modelConfig == "") && f.loadTest == "" && f.stepCost == "" && !f.source.given():
 		return hint.With(errors.New("an estimate of step times needs both --gpu and --model-config"), "give the GPU's name and the model's config.json")
-	case f.output != "text" && f.output != "json":
-		return fmt.Errorf("--output: unknown format %q: want text or json", f.output)
 	case f.Samples < -1:
 		return fmt.Errorf("--samples %d is negative", f.Samples)
 	case len(f.sweeps) > 2:
@@ -171,8 +167,13 @@ func (f *simulateFlags) run(ctx context.Context, stdout, stderr io.Writer, args 
 			}
 		}
 	}
-	if f.output == "json" {
-		return render.JSON(stdout, result)
-	}
-	return simreport.Text(stdout, result, f.full, terminal(stdout, "auto"))
+	return f.out.write(stdout, func(w io.Writer, o render.Options) error {
+		switch f.out.form() {
+		case "json":
+			return render.JSON(w, result)
+		case "html":
+			return simreport.HTML(w, result)
+		}
+		return simreport.Text(w, result, f.out.full, o)
+	})
 }

@@ -28,7 +28,7 @@ type tuneFlags struct {
 	expertParallel bool
 	urls           []string
 	ttft, itl, e2e time.Duration
-	output, served string
+	served         string
 	width          int
 }
 
@@ -45,10 +45,7 @@ simulating vLLM's scheduler under the workload: one that is described (--rate,
 come from their metrics, or are estimated from the GPU's data sheet.
 
 The answer comes first; --full shows what it rests on: the memory line by line, what
-one step of each knob costs, and what else was tried.
-
-Exit codes: 0 a configuration was found (or, without targets, the model fits),
-1 the targets cannot be met, 2 bad input.`
+one step of each knob costs, and what else was tried.`
 
 const tuneExample = `  sixty tune --model-config config.json --gpu H100
   sixty tune --model-config Llama-3.1-8B/ --gpu L40S --use-case chat --rate 5 --prompt-tokens 900 --output-tokens 250
@@ -73,7 +70,7 @@ func newTuneCommand() *cobra.Command {
 		},
 	}
 	s := cmd.Flags()
-	f.planFlags.register(s)
+	f.planFlags.register(s, "text", "json", "html")
 	registerWorkload(s, &f.Load, scaledRates|noUsualLengths)
 	f.Load.Requests = simulatedRequests
 	s.Lookup("requests").DefValue = strconv.Itoa(simulatedRequests)
@@ -89,7 +86,6 @@ func newTuneCommand() *cobra.Command {
 	s.DurationVar(&f.itl, "itl-p95", 0, "target of the 95th percentile of the time between tokens")
 	s.DurationVar(&f.e2e, "e2e-p95", 0, "target of the 95th percentile of a whole answer")
 	s.Float64Var(&f.Targets.TokensPerSecond, "throughput", 0, "target of output tokens per second, of the whole deployment")
-	s.StringVarP(&f.output, "output", "o", "text", "text, json or html")
 	s.StringVar(&f.served, "served-model", "", "`name` or path to put after vllm serve (default: that of --model-config)")
 	s.IntVar(&f.width, "width", 0, "columns of text (default: the terminal's, or 80)")
 	return cmd
@@ -158,16 +154,16 @@ func (f *tuneFlags) run(ctx context.Context, stdout, stderr io.Writer, urls []st
 		return err
 	}
 	answer := tunereport.New(tuned, f.servedName())
-	switch f.output {
-	case "json":
-		err = render.JSON(stdout, answer)
-	case "html":
-		err = tunereport.HTML(stdout, answer)
-	default:
-		o := terminal(stdout, "auto")
+	err = f.out.write(stdout, func(w io.Writer, o render.Options) error {
+		switch f.out.form() {
+		case "json":
+			return render.JSON(w, answer)
+		case "html":
+			return tunereport.HTML(w, answer)
+		}
 		o.Width = cmp.Or(f.width, o.Width)
-		err = tunereport.Text(stdout, answer, f.full, o)
-	}
+		return tunereport.Text(w, answer, f.out.full, o)
+	})
 	if err == nil && !answer.Met() {
 		err = errFound
 	}

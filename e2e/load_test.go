@@ -76,11 +76,17 @@ func TestOutcomeSaysHowARequestEnded(t *testing.T) {
 		},
 		"a 400 is refused": {
 			func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusBadRequest) },
-			request{}, 0, outcome{Status: 400, End: "refused"}, 0,
+			request{},
+			0,
+			outcome{Status: 400, End: "refused"},
+			0,
 		},
 		"a connection that breaks is broken": {
 			func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
-			request{}, 0, outcome{End: "broken"}, 0,
+			request{},
+			0,
+			outcome{End: "broken"},
+			0,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

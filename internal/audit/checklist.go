@@ -88,13 +88,17 @@ var measuredAreas = []struct {
 	{"user-experience", "User experience", []measured{
 		{name: "time to first token", signal: indicator.TTFTP95, severity: catalog.Page, hint: dropped},
 		{name: "inter-token latency", signal: indicator.ITLP95, severity: catalog.Page, hint: dropped},
-		{name: "request-level time per output token", signal: indicator.TPOTP95, severity: catalog.Info, hint: dropped,
-			before: "vllm:time_per_output_token_seconds"},
+		{
+			name: "request-level time per output token", signal: indicator.TPOTP95, severity: catalog.Info, hint: dropped,
+			before: "vllm:time_per_output_token_seconds",
+		},
 		{name: "end-to-end latency", signal: indicator.E2EP95, severity: catalog.Ticket, hint: dropped},
 	}},
 	{"offered-load", "Offered load", []measured{
-		{name: "HTTP requests by status", signal: indicator.HTTPRate, severity: catalog.Ticket,
-			hint: "it appears with the first request; where it does not, scrape the API server itself (vLLM 0.8.3 and later)"},
+		{
+			name: "HTTP requests by status", signal: indicator.HTTPRate, severity: catalog.Ticket,
+			hint: "it appears with the first request; where it does not, scrape the API server itself (vLLM 0.8.3 and later)",
+		},
 	}},
 	{"scheduler-pressure", "Scheduler pressure", []measured{
 		{name: "queue time", signal: indicator.QueueTimeMean, severity: catalog.Ticket, hint: dropped},
@@ -105,13 +109,17 @@ var measuredAreas = []struct {
 	{"memory-pressure", "Memory pressure", []measured{
 		{name: "KV-cache usage", signal: indicator.KVUsage, severity: catalog.Ticket, hint: dropped},
 		{name: "preemptions", signal: indicator.PreemptionRate, severity: catalog.Ticket, hint: dropped},
-		{name: "prefix-cache hits", signal: indicator.PrefixHitRatio, severity: catalog.Info,
-			hint: "start the server with --enable-prefix-caching, where it is not the default"},
+		{
+			name: "prefix-cache hits", signal: indicator.PrefixHitRatio, severity: catalog.Info,
+			hint: "start the server with --enable-prefix-caching, where it is not the default",
+		},
 	}},
 	{"useful-work", "Useful work", []measured{
 		{name: "prompt tokens per second", signal: indicator.PromptTokenRate, severity: catalog.Ticket, hint: dropped},
-		{name: "generated tokens per second", signal: indicator.GenerationTokenRate, severity: catalog.Ticket,
-			hint: dropped},
+		{
+			name: "generated tokens per second", signal: indicator.GenerationTokenRate, severity: catalog.Ticket,
+			hint: dropped,
+		},
 	}},
 	{"workload-shape", "Workload shape", []measured{
 		{name: "prompt lengths", signal: indicator.PromptTokensP99, severity: catalog.Ticket, hint: dropped},
@@ -342,12 +350,18 @@ func (s *Surface) infrastructure() Area {
 	for _, m := range []measured{
 		{name: "GPU utilization", signal: indicator.GPUUtil, severity: catalog.Ticket, hint: exporter},
 		{name: "GPU temperature and power", signal: indicator.GPUTemp, severity: catalog.Info, hint: exporter},
-		{name: "GPU clocks and throttling", signal: indicator.ThermalReason, severity: catalog.Ticket,
-			hint: "add DCGM_FI_DEV_CLOCKS_EVENT_REASONS to the exporter's counters file"},
-		{name: "SM activity", signal: indicator.SMActive, severity: catalog.Info,
-			hint: "add DCGM_FI_PROF_SM_ACTIVE to the exporter's counters file: utilization says only that something ran"},
-		{name: "GPU errors (XID)", signal: indicator.XID, severity: catalog.Ticket,
-			hint: "add DCGM_FI_DEV_XID_ERRORS to the exporter's counters file"},
+		{
+			name: "GPU clocks and throttling", signal: indicator.ThermalReason, severity: catalog.Ticket,
+			hint: "add DCGM_FI_DEV_CLOCKS_EVENT_REASONS to the exporter's counters file",
+		},
+		{
+			name: "SM activity", signal: indicator.SMActive, severity: catalog.Info,
+			hint: "add DCGM_FI_PROF_SM_ACTIVE to the exporter's counters file: utilization says only that something ran",
+		},
+		{
+			name: "GPU errors (XID)", signal: indicator.XID, severity: catalog.Ticket,
+			hint: "add DCGM_FI_DEV_XID_ERRORS to the exporter's counters file",
+		},
 	} {
 		if gpu == nil {
 			break

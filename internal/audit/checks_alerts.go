@@ -185,9 +185,11 @@ func alternatives(n parser.Node) []*parser.BinaryExpr {
 }
 
 // work are counters of what is done, which stand still where nobody asks.
-var work = []string{"vllm:generation_tokens_total", "vllm:prompt_tokens_total", "vllm:request_success_total",
+var work = []string{
+	"vllm:generation_tokens_total", "vllm:prompt_tokens_total", "vllm:request_success_total",
 	"vllm:iteration_tokens_total_sum", "vllm:avg_generation_throughput_toks_per_s",
-	"vllm:avg_prompt_throughput_toks_per_s"}
+	"vllm:avg_prompt_throughput_toks_per_s",
+}
 
 // checkFiresWhenIdle finds alerts on low throughput that nothing limits to times with
 // requests.

@@ -88,8 +88,10 @@ func (p *pass) sumOverSum(a *parser.AggregateExpr, b *parser.BinaryExpr, path []
 }
 
 // partLabels divide what one server counts into parts.
-var partLabels = []string{"finished_reason", "source", "reason", "position", "transfer_type", "status", "handler",
-	"method", "stage", "outcome"}
+var partLabels = []string{
+	"finished_reason", "source", "reason", "position", "transfer_type", "status", "handler",
+	"method", "stage", "outcome",
+}
 
 // checkAverageOfParts finds averages over the parts of a count: by finished_reason or by
 // status, the average has no meaning.
@@ -112,8 +114,10 @@ func checkAverageOfParts(p *pass) {
 			}
 			at := a.PositionRange()
 			p.report(at, fmt.Sprintf("%s is counted by %s: the average over its parts is a fraction of what a server does", nameOf(v), part),
-				suggestion{"write sum, or keep " + part, []edit{{p.node, int(at.Start), int(at.Start) + len("avg"),
-					"sum"}}})
+				suggestion{"write sum, or keep " + part, []edit{{
+					p.node, int(at.Start), int(at.Start) + len("avg"),
+					"sum",
+				}}})
 			return
 		}
 	})
@@ -167,8 +171,10 @@ func checkSumOverTime(p *pass) {
 		switch class, family := classOf(nameOf(v)); {
 		case class == gauge && family.Engine != "":
 			p.report(at, "samples are added up: scraped twice as often, the number is twice as large",
-				suggestion{"write avg_over_time", []edit{{p.node, int(at.Start), int(at.Start) + len(c.Func.Name),
-					"avg_over_time"}}})
+				suggestion{"write avg_over_time", []edit{{
+					p.node, int(at.Start), int(at.Start) + len(c.Func.Name),
+					"avg_over_time",
+				}}})
 		case class.cumulative() && family.Engine != "":
 			p.report(at, nameOf(v)+" is a counter, and each of its samples holds all before it: added up they mean nothing", suggestion{"write increase", []edit{{p.node, int(at.Start), int(at.Start) + len(c.Func.Name), "increase"}}})
 		}

@@ -401,10 +401,16 @@ var otherWords = []struct {
 	metric     string
 	own, other []string
 }{
-	{"vllm:prompt_tokens_total", []string{"prompt", "input", "prefill", "total", "all"},
-		[]string{"generat", "output", "completion", "decode"}},
-	{"vllm:generation_tokens_total", []string{"generat", "output", "completion", "decode", "total", "all"},
-		[]string{"prompt", "input", "prefill"}},
+	{
+		"vllm:prompt_tokens_total",
+		[]string{"prompt", "input", "prefill", "total", "all"},
+		[]string{"generat", "output", "completion", "decode"},
+	},
+	{
+		"vllm:generation_tokens_total",
+		[]string{"generat", "output", "completion", "decode", "total", "all"},
+		[]string{"prompt", "input", "prefill"},
+	},
 }
 
 // checkOtherQuantity finds legends that name generated tokens where the query counts

@@ -176,10 +176,14 @@ func checkAverageOfPercentiles(p *pass) {
 // identifying are words of labels that tell one server, and so mostly one model, from
 // another; ofMany are those of labels that tell apart groups of servers.
 var (
-	identifying = []string{"instance", "pod", "host", "hostname", "node", "server", "replica", "worker", "target",
-		"container", "job", "service", "deployment", "app", "application", "release", "isvc", "inferenceservice"}
-	ofMany = []string{"version", "type", "group", "pool", "tier", "class", "namespace", "role", "component",
-		"phase", "stage", "kind", "zone", "region"}
+	identifying = []string{
+		"instance", "pod", "host", "hostname", "node", "server", "replica", "worker", "target",
+		"container", "job", "service", "deployment", "app", "application", "release", "isvc", "inferenceservice",
+	}
+	ofMany = []string{
+		"version", "type", "group", "pool", "tier", "class", "namespace", "role", "component",
+		"phase", "stage", "kind", "zone", "region",
+	}
 )
 
 // isServerLabel reports whether a label tells servers or models apart, by its words:

@@ -266,8 +266,10 @@ func checkNotExposed(p *pass) {
 			p.reportAs(catalog.Info, at, "it is there only with "+n.Needs, advice("switch it on, or take the query out"))
 		case p.surface.generation() == "V0" && vllm.OnlyV1(&n) || p.surface.generation() == "V1" && vllm.OnlyV0(&n):
 			p.report(at, fmt.Sprintf("the %s engine, which is served (%s), does not have it: only %s does",
-				p.surface.generation(), p.surface.Source, map[string]string{"V0": "V1",
-					"V1": "V0"}[p.surface.generation()]), advice(otherwise(n.Instead, "take the query out")))
+				p.surface.generation(), p.surface.Source, map[string]string{
+					"V0": "V1",
+					"V1": "V0",
+				}[p.surface.generation()]), advice(otherwise(n.Instead, "take the query out")))
 		case !n.Released(p.surface.release()):
 			p.report(at, fmt.Sprintf("it came with vLLM %s; the servers at hand (%s) are %s", n.Since, p.surface.Source, otherwise(engines[0].Version, "older")), advice("upgrade, or take the query out"))
 		default:

@@ -499,8 +499,10 @@ func panelOf(n *node) *panelContext {
 	if n.get("targets") == nil || n.get("targets").kind != list {
 		return nil
 	}
-	p := &panelContext{title: n.get("title").str(), kind: n.get("type").str(),
-		unitNode: n.at("fieldConfig", "defaults", "unit"), datasource: n.get("datasource")}
+	p := &panelContext{
+		title: n.get("title").str(), kind: n.get("type").str(),
+		unitNode: n.at("fieldConfig", "defaults", "unit"), datasource: n.get("datasource"),
+	}
 	if p.unitNode == nil { // the graph panel of old
 		if axes := n.get("yaxes"); axes != nil && len(axes.items) > 0 {
 			p.unitNode = axes.items[0].get("format")
@@ -533,8 +535,10 @@ func isOther(source *node, vars map[string]variable) bool {
 }
 
 // otherLanguages are the datasources that are told by name alone.
-var otherLanguages = []string{"loki", "tempo", "elasticsearch", "opensearch", "influxdb", "cloudwatch", "graphite",
-	"clickhouse", "__expr__"}
+var otherLanguages = []string{
+	"loki", "tempo", "elasticsearch", "opensearch", "influxdb", "cloudwatch", "graphite",
+	"clickhouse", "__expr__",
+}
 
 // isOtherPlugin reports whether a plugin's queries are no PromQL. "datasource" stands
 // for mixed ones, whose queries name their own.

@@ -61,8 +61,12 @@ func (r *Report) SARIF(w io.Writer) error {
 	}
 	rules, results := []rule{}, []result{}
 	for _, c := range checks {
-		rules = append(rules, rule{c.ID, message{c.Doc}, documentation + "#the-checks",
-			map[string]string{"level": sarifLevels[c.Severity]}})
+		rules = append(rules, rule{
+			c.ID,
+			message{c.Doc},
+			documentation + "#the-checks",
+			map[string]string{"level": sarifLevels[c.Severity]},
+		})
 	}
 	for _, f := range r.Findings {
 		place := physical{Artifact: map[string]string{"uri": (&url.URL{Path: strings.ReplaceAll(f.File, `\`,
@@ -85,8 +89,10 @@ func (r *Report) SARIF(w io.Writer) error {
 	return render.JSON(w, map[string]any{
 		"version": "2.1.0", "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
 		"runs": []any{map[string]any{
-			"tool": map[string]any{"driver": map[string]any{"name": "sixty audit",
-				"version": version.This().Version, "informationUri": documentation, "rules": rules}},
+			"tool": map[string]any{"driver": map[string]any{
+				"name":    "sixty audit",
+				"version": version.This().Version, "informationUri": documentation, "rules": rules,
+			}},
 			"invocations": []invocation{done}, "columnKind": "unicodeCodePoints", "results": results,
 		}},
 	})
@@ -164,8 +170,10 @@ func (r *Report) JUnit(w io.Writer, least catalog.Severity) error {
 		s := junitSuite{Name: "files that cannot be read", Tests: len(r.Errors), Errors: len(r.Errors)}
 		for _, err := range r.Errors {
 			text := render.Clean(err.Error())
-			s.Cases = append(s.Cases, junitCase{Name: text, Class: s.Name, Error: &junitReason{"unreadable", text,
-				text}})
+			s.Cases = append(s.Cases, junitCase{Name: text, Class: s.Name, Error: &junitReason{
+				"unreadable", text,
+				text,
+			}})
 		}
 		out.Suites = append(out.Suites, s)
 	}

@@ -21,8 +21,10 @@ func (p *pass) meant(name string) (better string, certain bool, words string) {
 		}
 		return n
 	}
-	for _, candidate := range []string{canonical + "_total", strings.TrimSuffix(canonical, "_total"),
-		canonical + "_seconds", strings.TrimSuffix(canonical, "_bucket") + "_seconds_bucket"} {
+	for _, candidate := range []string{
+		canonical + "_total", strings.TrimSuffix(canonical, "_total"),
+		canonical + "_seconds", strings.TrimSuffix(canonical, "_bucket") + "_seconds_bucket",
+	} {
 		class, f := classOf(candidate)
 		if class != unknownClass && class != bareHistogram && f.Engine != "" && f.Replacement == "" && f.Instead == "" {
 			return under(candidate), p.surface.Exposes(under(candidate)) || !p.surface.Live, ""
@@ -69,8 +71,8 @@ var candidates = sync.OnceValue(func() []candidate {
 // engine's metrics, by the words of the name; "" where it is none of these.
 func measuredElsewhere(canonical string) string {
 	words := wordsOf(canonical)
-	has := func(any ...string) bool {
-		return slices.ContainsFunc(any, func(w string) bool { return slices.Contains(words, w) })
+	has := func(some ...string) bool {
+		return slices.ContainsFunc(some, func(w string) bool { return slices.Contains(words, w) })
 	}
 	switch {
 	case has("failure", "error", "failed", "fail", "timeout") && !has("transfer", "nixl", "load", "store"):

@@ -27,8 +27,10 @@ func unparen(e parser.Expr) parser.Expr {
 }
 
 // keepers are functions that hand their first argument's values on, perhaps bounded.
-var keepers = []string{"clamp_min", "clamp_max", "clamp", "sort", "sort_desc", "sort_by_label", "sort_by_label_desc",
-	"label_replace", "label_join"}
+var keepers = []string{
+	"clamp_min", "clamp_max", "clamp", "sort", "sort_desc", "sort_by_label", "sort_by_label_desc",
+	"label_replace", "label_join",
+}
 
 // value sees through what filters, bounds or relabels a vector and keeps its values:
 // parentheses, comparisons, the left side of set operators, clamp_min and the like.

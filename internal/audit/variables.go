@@ -98,7 +98,7 @@ func afterString(expr string, i int) int {
 // mentionEnd returns the end of the variable that begins at i, or i.
 func mentionEnd(expr string, i int) int {
 	name := func(from int) int {
-		for from < len(expr) && (isWord(expr[from])) {
+		for from < len(expr) && isWord(expr[from]) {
 			from++
 		}
 		return from

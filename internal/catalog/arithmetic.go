@@ -269,8 +269,10 @@ func (p *Pass) SafeSeqs() (n float64, lines []string, ok bool) {
 		return p.heldSeqs()
 	}
 	n = max(1, math.Floor(kv.Tokens*KVHeadroom/kv.rounded(held)))
-	return n, []string{line, kv.Line,
-		fmt.Sprintf("max_num_seqs that the cache holds = floor(%s × %v / %s) = %s", Whole(kv.Tokens), KVHeadroom, Digits(kv.rounded(held)), Whole(n))}, true
+	return n, []string{
+		line, kv.Line,
+		fmt.Sprintf("max_num_seqs that the cache holds = floor(%s × %v / %s) = %s", Whole(kv.Tokens), KVHeadroom, Digits(kv.rounded(held)), Whole(n)),
+	}, true
 }
 
 // rounded is what tokens of one request take of the cache: the last block is half

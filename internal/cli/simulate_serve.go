@@ -88,8 +88,10 @@ func (f *simulateFlags) runServers(ctx context.Context, stdout, stderr io.Writer
 // fleet also returns the flags of the engine that change nothing.
 func (f *simulateFlags) fleet() (cfg fleet.Config, ignored []string, err error) {
 	v := &f.serve
-	cfg = fleet.Config{Addr: v.addr, Router: v.router, Exporter: v.exporter, Accelerate: v.accelerate, Model: v.model, MaxQueuedRequests: v.queueLimit,
-		Replicas: f.Replicas, Seed: f.Load.Seed, Scenario: fleet.Quiet()}
+	cfg = fleet.Config{
+		Addr: v.addr, Router: v.router, Exporter: v.exporter, Accelerate: v.accelerate, Model: v.model, MaxQueuedRequests: v.queueLimit,
+		Replicas: f.Replicas, Seed: f.Load.Seed, Scenario: fleet.Quiet(),
+	}
 	if f.release != "" {
 		if cfg.Release, err = fleet.ParseRelease(f.release); err != nil {
 			return cfg, nil, fmt.Errorf("--%s: %w", flagRelease, err)

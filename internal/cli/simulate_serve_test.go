@@ -32,8 +32,10 @@ func (o *output) String() string {
 func TestServedServersAnswerUntilTheyAreInterrupted(t *testing.T) {
 	var out output
 	root := newRoot(&out, &out)
-	root.SetArgs([]string{"simulate", "--serve", "127.0.0.1:0", "--replicas", "2", "--router", ":0", "--vllm-version", "0.33",
-		"--scenario", "idle", "--engine-args", "--max-num-seqs 8 --api-key secret", "--accelerate", "100"})
+	root.SetArgs([]string{
+		"simulate", "--serve", "127.0.0.1:0", "--replicas", "2", "--router", ":0", "--vllm-version", "0.33",
+		"--scenario", "idle", "--engine-args", "--max-num-seqs 8 --api-key secret", "--accelerate", "100",
+	})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- root.ExecuteContext(ctx) }()

@@ -62,8 +62,10 @@ func TestSimulateFromPrometheusAgreesWithTheRecording(t *testing.T) {
 // token is all-reduced over PCIe and nothing was measured.
 func TestSimulateAndTuneAgree(t *testing.T) {
 	const limits = "--max-num-seqs 128 --max-num-batched-tokens 2048 --max-model-len 8192"
-	args := []string{"--model-config", "../modelconfig/testdata/llama-3.1-70b-w8a8.json", "--gpu", "A100 PCIe 80GB", "--rate", "3",
-		"--prompt-tokens", "1000", "--output-tokens", "200", "--requests", "300"}
+	args := []string{
+		"--model-config", "../modelconfig/testdata/llama-3.1-70b-w8a8.json", "--gpu", "A100 PCIe 80GB", "--rate", "3",
+		"--prompt-tokens", "1000", "--output-tokens", "200", "--requests", "300",
+	}
 	simulated := simulated(t, append(args, "--engine-args", "--tensor-parallel-size 4 "+limits)...)
 	out, _, err := sixty(t, append([]string{"tune", "-o", "json", "--tp", "4", "--max-gpus", "4", "--itl-p95", "10s", "--engine-args", limits}, args...)...)
 	if err != nil {
@@ -166,14 +168,22 @@ func TestTheAnswerComesFirst(t *testing.T) {
 		{"the servers as they are", "The servers as they are: TTFT P95 ", "\ncheck ", "\nqueue ", simulate},
 		{"a change", "With replicas 1 → 2: TTFT P95 12.8 s → ", "now      then", "\nassumed ", append(simulate, "--replicas", "2")},
 		{"a sweep", "4 of 6 points keep the objective", "                   now ", "near saturation: within the", append(simulate, "--sweep", "replicas=1,2", "--sweep", "rate-scale=0.5:1.5:0.5")},
-		{"what fits and meets targets", "It fits and meets the targets: LlamaForCausalLM", "\n  vllm serve meta/llama --max-model-len 131072 ", "activations at their peak",
-			[]string{"tune", "--model-config", small, "--gpu", "H100", "--use-case", "chat", "--rate", "5", "--prompt-tokens", "900", "--output-tokens", "250", "--requests", "200",
-				"--max-gpus", "2", "--served-model", "meta/llama"}},
+		{
+			"what fits and meets targets", "It fits and meets the targets: LlamaForCausalLM", "\n  vllm serve meta/llama --max-model-len 131072 ", "activations at their peak",
+			[]string{
+				"tune", "--model-config", small, "--gpu", "H100", "--use-case", "chat", "--rate", "5", "--prompt-tokens", "900", "--output-tokens", "250", "--requests", "200",
+				"--max-gpus", "2", "--served-model", "meta/llama",
+			},
+		},
 		{"what fits", "It fits: LlamaForCausalLM", "\n  vllm serve ", "activations at their peak", []string{"tune", "--model-config", small, "--gpu", "H100"}},
-		{"what does not fit", "It does not fit: LlamaForCausalLM", " --tensor-parallel-size 4 ", "activations at their peak",
-			[]string{"tune", "--model-config", large, "--gpu", "40GiB", "--tp", "1"}},
-		{"targets out of reach", "The targets cannot be met: ", "MISSED", "What one step of each knob costs",
-			[]string{"tune", "--model-config", small, "--gpu", "T4", "--itl-p95", "1ms", "--rate", "5", "--prompt-tokens", "900", "--output-tokens", "250", "--requests", "100", "--max-gpus", "2"}},
+		{
+			"what does not fit", "It does not fit: LlamaForCausalLM", " --tensor-parallel-size 4 ", "activations at their peak",
+			[]string{"tune", "--model-config", large, "--gpu", "40GiB", "--tp", "1"},
+		},
+		{
+			"targets out of reach", "The targets cannot be met: ", "MISSED", "What one step of each knob costs",
+			[]string{"tune", "--model-config", small, "--gpu", "T4", "--itl-p95", "1ms", "--rate", "5", "--prompt-tokens", "900", "--output-tokens", "250", "--requests", "100", "--max-gpus", "2"},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			out := screen(t, tt.args...)

@@ -83,8 +83,10 @@ func TestServersSeenTwiceAreOne(t *testing.T) {
 		},
 		"a pair that shows two replicas": {
 			[]scraped{
-				{at("a", "vllm", "__replica__", "0"), grows(born, 1000, 70), 0}, {at("a", "vllm", "__replica__", "1"), lagging, late},
-				{at("b", "vllm", "__replica__", "0"), grows(later, 500, 20), 0}, {at("b", "vllm", "__replica__", "1"), grows(later, 520, 20), time.Second},
+				{at("a", "vllm", "__replica__", "0"), grows(born, 1000, 70), 0},
+				{at("a", "vllm", "__replica__", "1"), lagging, late},
+				{at("b", "vllm", "__replica__", "0"), grows(later, 500, 20), 0},
+				{at("b", "vllm", "__replica__", "1"), grows(later, 520, 20), time.Second},
 			}, []string{"a", "b"},
 		},
 		"replicas behind one address": {

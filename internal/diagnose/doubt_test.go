@@ -35,6 +35,11 @@ func TestBurstsAndStallsAreDoubted(t *testing.T) {
 		"twenty streams that stopped once": {
 			indicator.StallsPerRequest, map[*indicator.Signal]float64{indicator.StallsPerRequest: 0.5, indicator.FirstTokens: 40, indicator.Running: 20}, 0.05, true,
 		},
+		"a stall at the height of a burst": {
+			indicator.StallsPerRequest,
+			map[*indicator.Signal]float64{indicator.StallsPerRequest: 2.14, indicator.FirstTokens: 30, indicator.Running: 22, indicator.RunningPeak: 34},
+			0.03, true,
+		},
 		"streams that stop again and again": {
 			indicator.StallsPerRequest, map[*indicator.Signal]float64{indicator.StallsPerRequest: 1.5, indicator.FirstTokens: 40, indicator.Running: 20}, 0.05, false,
 		},

@@ -142,10 +142,9 @@ func newPlotter(d *Diagnosis, v *Verdict) *plotter {
 	}
 	p.choose(append(slices.Clone(names), v.Targets...))
 	r := &p.request
-	from, began := r.At.Add(-r.Past), r.At
+	from := r.At.Add(-r.Past)
 	if !v.SinceAtLeast && !v.Since.IsZero() {
-		began = v.Since
-		if near := r.At.Add(-max(soonPlotted, plottedPart*r.At.Sub(began))); near.After(from) {
+		if near := r.At.Add(-max(soonPlotted, plottedPart*r.At.Sub(v.Since))); near.After(from) {
 			from = near
 		}
 	}

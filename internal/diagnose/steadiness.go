@@ -180,9 +180,10 @@ func (d cautious) Now(s *indicator.Signal) indicator.Value {
 			v.V = max(0, v.V-burstDrain*d.view.Now(indicator.FirstTokenRate).Or(0))
 		}
 	case indicator.StallsPerRequest:
-		// One stall stops every stream at once, and more run at that moment than on average.
+		// One stall stops every stream at once, and those that it kept from being seen with
+		// the next step: at most twice as many as ever ran.
 		if n := d.view.Now(indicator.FirstTokens).Or(0); n > 0 {
-			v.V = max(0, v.V-2*d.view.Now(indicator.Running).Or(0)/n)
+			v.V = max(0, v.V-2*max(d.view.Now(indicator.Running).Or(0), d.view.Now(indicator.RunningPeak).Or(0))/n)
 		}
 	case indicator.PrefillTimePerToken:
 		if d.span().steady.short {

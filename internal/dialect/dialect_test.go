@@ -172,8 +172,10 @@ func TestMissing(t *testing.T) {
 
 func TestEveryExpressionOfEveryDialectParses(t *testing.T) {
 	for _, names := range [][]string{
-		prefixed("vllm:", v1...), prefixed("ray_vllm_", v1...), {"vllm:num_requests_running", "vllm:gpu_prefix_cache_hit_rate"},
-		{"sglang:num_running_reqs"}, {"DCGM_FI_DEV_GPU_UTIL"},
+		prefixed("vllm:", v1...), prefixed("ray_vllm_", v1...),
+		{"vllm:num_requests_running", "vllm:gpu_prefix_cache_hit_rate"},
+		{"sglang:num_running_reqs"},
+		{"DCGM_FI_DEV_GPU_UTIL"},
 	} {
 		d, ok := Detect(names)
 		if !ok {

@@ -46,8 +46,11 @@ var strangers = []stranger{
 	{[]string{"haproxy_"}, "HAProxy", "give the address of the server behind it"},
 	{[]string{"traefik_"}, "Traefik", "give the address of the server behind it"},
 	{[]string{"istio_"}, "an Istio proxy", "give the address of the server behind it"},
-	{[]string{"python_info"}, "a Python program without an inference engine's metrics",
-		"check the port; a vLLM that was started with --disable-log-stats shows nothing else"},
+	{
+		[]string{"python_info"},
+		"a Python program without an inference engine's metrics",
+		"check the port; a vLLM that was started with --disable-log-stats shows nothing else",
+	},
 }
 
 // Stranger says what the names on a page look like that no dialect fits, and what to try.

@@ -25,7 +25,7 @@ func TestCheckArgsNamesMisspeltFlags(t *testing.T) {
 		"--max-num-seq 16":            "--max-num-seqs",
 		"--max_num_seqz=16":           "--max-num-seqs",
 		"--max-model-length 8k":       "--max-model-len",
-		"--tensor-paralel-size 2":     "--tensor-parallel-size",
+		"--tensor-parallelsize 2":     "--tensor-parallel-size",
 		"--no-enable-prefix-cachin":   "--enable-prefix-caching",
 		"--gpu-memory-utilisation .9": "--gpu-memory-utilization",
 		"--max-num-seqs 16":           "",

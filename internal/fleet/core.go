@@ -178,6 +178,7 @@ type eventHeap []event
 
 // Len, Less, Swap, Push and Pop implement heap.Interface.
 func (h eventHeap) Len() int { return len(h) }
+
 func (h eventHeap) Less(i, j int) bool {
 	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].number < h[j].number
 }

@@ -142,10 +142,18 @@ func TestPagesOfOtherReleasesHaveTheirOwnNames(t *testing.T) {
 		has, lack []string
 		dialect   string
 	}{
-		{"0.6.6", []string{"vllm:gpu_cache_usage_perc", "vllm:num_requests_swapped", "vllm:time_in_queue_requests_sum", "vllm:avg_generation_throughput_toks_per_s"},
-			[]string{"vllm:kv_cache_usage_perc", "http_requests_total", "vllm:generation_tokens_created"}, "vllm-v0"},
-		{"0.10.2", []string{"vllm:gpu_cache_usage_perc", "vllm:kv_cache_usage_perc", "vllm:gpu_prefix_cache_hits_total", "vllm:prefix_cache_hits_total", "vllm:time_per_output_token_seconds_sum", "vllm:inter_token_latency_seconds_sum"},
-			[]string{"vllm:request_time_per_output_token_seconds_sum", "vllm:mm_cache_hits_total"}, "vllm-v1"},
+		{
+			"0.6.6",
+			[]string{"vllm:gpu_cache_usage_perc", "vllm:num_requests_swapped", "vllm:time_in_queue_requests_sum", "vllm:avg_generation_throughput_toks_per_s"},
+			[]string{"vllm:kv_cache_usage_perc", "http_requests_total", "vllm:generation_tokens_created"},
+			"vllm-v0",
+		},
+		{
+			"0.10.2",
+			[]string{"vllm:gpu_cache_usage_perc", "vllm:kv_cache_usage_perc", "vllm:gpu_prefix_cache_hits_total", "vllm:prefix_cache_hits_total", "vllm:time_per_output_token_seconds_sum", "vllm:inter_token_latency_seconds_sum"},
+			[]string{"vllm:request_time_per_output_token_seconds_sum", "vllm:mm_cache_hits_total"},
+			"vllm-v1",
+		},
 		{"0.12", []string{"vllm:kv_cache_usage_perc", "vllm:engine_sleep_state"}, []string{"vllm:gpu_cache_usage_perc", "vllm:time_per_output_token_seconds_sum", "vllm:request_prefill_kv_computed_tokens_sum"}, "vllm-v1"},
 		{"0.16", []string{"vllm:prompt_tokens_recomputed_total", "vllm:prompt_tokens_by_source_total"}, []string{"vllm:estimated_flops_per_gpu_total", "vllm:num_requests_waiting_by_reason"}, "vllm-v1"},
 		{"0.20", []string{"vllm:num_requests_waiting_by_reason"}, []string{"vllm:prompt_tokens_recomputed_total"}, "vllm-v1"},

@@ -2,9 +2,10 @@ package fleet
 
 import (
 	"context"
-	"github.com/sixty-dev/sixty/internal/engine"
 	"strconv"
 	"time"
+
+	"github.com/sixty-dev/sixty/internal/engine"
 )
 
 // A Page is one scrape of one target.

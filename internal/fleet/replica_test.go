@@ -1,9 +1,10 @@
 package fleet
 
 import (
-	"github.com/sixty-dev/sixty/internal/engine"
 	"testing"
 	"time"
+
+	"github.com/sixty-dev/sixty/internal/engine"
 
 	"github.com/sixty-dev/sixty/internal/sim"
 )

@@ -38,7 +38,7 @@ func (x *exchange) readBody() (*body, error) {
 	for {
 		if b.size >= 0 && int64(len(b.kept)) == b.size {
 			// The end is read too, for then the server watches for the client to leave.
-			if n, err := src.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+			if n, err := src.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
 				return nil, asClientEnd(errors.Join(err, errors.New("the body is longer than its length")))
 			}
 			return b, nil
@@ -54,7 +54,7 @@ func (x *exchange) readBody() (*body, error) {
 		}
 		n, err := src.Read(b.kept[len(b.kept):cap(b.kept)])
 		b.kept = b.kept[:len(b.kept)+n]
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			b.size = int64(len(b.kept))
 			return b, nil
 		}
@@ -65,8 +65,10 @@ func (x *exchange) readBody() (*body, error) {
 }
 
 func tooLarge(limit int64) *end {
-	return &end{status: Rejected, code: http.StatusRequestEntityTooLarge, kind: "body_too_large",
-		err: errors.New("the body is longer than " + bytesText(limit))}
+	return &end{
+		status: Rejected, code: http.StatusRequestEntityTooLarge, kind: "body_too_large",
+		err: errors.New("the body is longer than " + bytesText(limit)),
+	}
 }
 
 // asClientEnd tells apart why a client's body could not be read.

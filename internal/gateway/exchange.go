@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -93,7 +94,7 @@ func (x *exchange) cancel(cause error) {
 	past := time.Unix(1, 0)
 	if s := state(x.state.Load()); s == receiving {
 		_ = x.ctl.SetReadDeadline(past)
-	} else if cause != error(errClientGone) && x.writing.Load() != 0 {
+	} else if !errors.Is(cause, errClientGone) && x.writing.Load() != 0 {
 		_ = x.ctl.SetWriteDeadline(past)
 	}
 }

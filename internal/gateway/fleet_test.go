@@ -38,7 +38,7 @@ func TestARequestIsTriedElsewhereWhereThatIsSafe(t *testing.T) {
 	t.Run("no connection", func(t *testing.T) {
 		g := start(t, Config{HealthEvery: time.Hour}, "http://"+dead.Addr().String(), ok)
 		for range 20 {
-			if resp, body := post(t, g.url+"/v1/completions", chat); resp.StatusCode != 200 || body != chat {
+			if resp, body := post(t, g.url+"/v1/completions", chat); resp.StatusCode != http.StatusOK || body != chat {
 				t.Fatalf("%d %s", resp.StatusCode, body)
 			}
 		}
@@ -48,14 +48,14 @@ func TestARequestIsTriedElsewhereWhereThatIsSafe(t *testing.T) {
 	})
 	t.Run("a request that was taken is not sent twice", func(t *testing.T) {
 		g := start(t, Config{HealthEvery: time.Hour}, half)
-		if resp, _ := post(t, g.url+"/v1/completions", chat); resp.StatusCode != 502 || asked.Load() != 1 {
+		if resp, _ := post(t, g.url+"/v1/completions", chat); resp.StatusCode != http.StatusBadGateway || asked.Load() != 1 {
 			t.Errorf("%d, asked %d times", resp.StatusCode, asked.Load())
 		}
 	})
 	t.Run("retries are bounded", func(t *testing.T) {
 		g := start(t, Config{HealthEvery: time.Hour}, "http://"+dead.Addr().String())
 		for range 100 {
-			if resp, _ := post(t, g.url+"/v1/completions", chat); resp.StatusCode != 502 {
+			if resp, _ := post(t, g.url+"/v1/completions", chat); resp.StatusCode != http.StatusBadGateway {
 				t.Fatal(resp.StatusCode)
 			}
 		}
@@ -140,7 +140,7 @@ func TestAnUpstreamThatIsIllIsLeftOut(t *testing.T) {
 	a := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path == "/health" && ill.Load():
-			w.WriteHeader(503)
+			w.WriteHeader(http.StatusServiceUnavailable)
 		case r.Method == http.MethodPost:
 			asked.Add(1)
 		}
@@ -302,7 +302,7 @@ func TestAdmission(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	// What does not generate passes.
-	if resp, err := http.Get(g.url + "/health"); err != nil || resp.StatusCode != 200 {
+	if resp, err := http.Get(g.url + "/health"); err != nil || resp.StatusCode != http.StatusOK {
 		t.Errorf("%v %v", resp, err)
 	} else {
 		resp.Body.Close()
@@ -326,12 +326,12 @@ func TestTokenRate(t *testing.T) {
 	up := scripted(t, loadtest.Script{Tokens: 500})
 	g := start(t, Config{Admission: Admission{TokensPerSecond: 10}}, up.URL())
 	body := strings.Replace(chat, `"stream":true`, `"stream":false`, 1)
-	if resp, _ := post(t, g.url+"/v1/chat/completions", body); resp.StatusCode != 200 {
+	if resp, _ := post(t, g.url+"/v1/chat/completions", body); resp.StatusCode != http.StatusOK {
 		t.Fatal(resp.StatusCode)
 	}
 	g.settle(t)
 	resp, text := post(t, g.url+"/v1/chat/completions", body)
-	if resp.StatusCode != 429 || resp.Header.Get("Retry-After") == "" || !strings.Contains(text, `"type":"token_rate_limit"`) {
+	if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" || !strings.Contains(text, `"type":"token_rate_limit"`) {
 		t.Errorf("%d %v %s", resp.StatusCode, resp.Header, text)
 	}
 }
@@ -595,7 +595,7 @@ func TestASlowReaderHoldsLittleAndDelaysNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	if resp2, _ := http.Get(g.url + "/other"); resp2.StatusCode != 200 {
+	if resp2, _ := http.Get(g.url + "/other"); resp2.StatusCode != http.StatusOK {
 		t.Error("another request failed")
 	} else {
 		resp2.Body.Close()
@@ -612,7 +612,7 @@ func TestASlowReaderHoldsLittleAndDelaysNobody(t *testing.T) {
 func TestTenantsAndModelsAreBounded(t *testing.T) {
 	up := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/v1/completions" {
-			w.WriteHeader(404)
+			w.WriteHeader(http.StatusNotFound)
 		}
 	})
 	g := start(t, Config{TenantHeader: "X-Tenant", MaxTenants: 3}, up)

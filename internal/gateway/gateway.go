@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-
 	"math/rand/v2"
 	"net/http"
 	"net/http/httputil"
@@ -129,7 +128,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		// Whatever goes wrong, the request ends once and leaves nothing behind.
 		if p := recover(); p != nil {
-			if p != http.ErrAbortHandler {
+			if err, ok := p.(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
 				g.cfg.Note(fmt.Sprintf("a request ended in a panic: %v", p))
 				x.finish(&end{status: UpstreamError, kind: "panic"})
 			}

@@ -471,8 +471,14 @@ func (s *series) collect(p page) {
 		d *prometheus.Desc
 		h *histogram
 	}{
-		{descFirst, &s.first}, {descNoFirst, &s.noFirst}, {descInterval, &s.gaps}, {descDuration, &s.duration},
-		{descCut, &s.cut}, {descQueue, &s.queue}, {descConnect, &s.connect}, {descUpstream, &s.upstream},
+		{descFirst, &s.first},
+		{descNoFirst, &s.noFirst},
+		{descInterval, &s.gaps},
+		{descDuration, &s.duration},
+		{descCut, &s.cut},
+		{descQueue, &s.queue},
+		{descConnect, &s.connect},
+		{descUpstream, &s.upstream},
 	} {
 		p.histogram(h.d, h.h, l...)
 	}

@@ -61,10 +61,10 @@ func TestNumbers(t *testing.T) {
 	}
 	for _, p := range proxies[1:] {
 		before := p.rss(t)
-		close := p.hold(t, idle)
+		release := p.hold(t, idle)
 		after := p.rss(t)
 		t.Logf("%-8s %d idle streams: %d kB before, %d kB with them: %.1f kB each", p.name, idle, before, after, float64(after-before)/float64(idle))
-		close()
+		release()
 	}
 }
 

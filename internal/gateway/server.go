@@ -101,13 +101,13 @@ func (g *Gateway) drain(data *http.Server, s Serving) error {
 	for end := time.Now().Add(2 * time.Second); g.InFlight() > 0 && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)
 	}
-	return &cutOff{n}
+	return &cutOffError{n}
 }
 
-// cutOff is the error of requests that did not end in time.
-type cutOff struct{ n int }
+// cutOffError is the error of requests that did not end in time.
+type cutOffError struct{ n int }
 
-func (e *cutOff) Error() string {
+func (e *cutOffError) Error() string {
 	if e.n == 1 {
 		return "1 request was cut off at the end of the drain timeout"
 	}

@@ -181,7 +181,7 @@ func passes(name string, h http.Header) bool {
 }
 
 // requestHeader calls add for every header that the upstream gets.
-func (x *exchange) requestHeader(u *upstream, add func(name, value string)) {
+func (x *exchange) requestHeader(add func(name, value string)) {
 	h := x.r.Header
 	forwarded := false
 	for name, values := range h {
@@ -245,7 +245,7 @@ func (x *exchange) compose(out []byte, u *upstream, b *body) []byte {
 	out = append(out, x.method...)
 	out = append(append(append(out, ' '), x.path(u)...), " HTTP/1.1\r\nHost: "...)
 	out = append(append(out, u.url.Host...), "\r\n"...)
-	x.requestHeader(u, func(name, value string) {
+	x.requestHeader(func(name, value string) {
 		out = append(append(append(append(out, name...), ": "...), value...), "\r\n"...)
 	})
 	switch {
@@ -277,7 +277,7 @@ func (x *exchange) askTLS(u *upstream) (*answer, error) {
 		req.Body, req.ContentLength = io.NopCloser(&read), b.size
 	}
 	req.Header.Set("User-Agent", "") // only the client's own
-	x.requestHeader(u, func(name, value string) {
+	x.requestHeader(func(name, value string) {
 		if name == "User-Agent" {
 			req.Header.Set(name, value)
 			return
@@ -286,7 +286,7 @@ func (x *exchange) askTLS(u *upstream) (*answer, error) {
 	})
 	x.sent = x.g.clock.Now()
 	x.enter(waiting)
-	resp, err := u.client.Do(req)
+	resp, err := u.client.Do(req) //nolint:bodyclose // the answer reads it to its end and closes it
 	if err != nil {
 		cancel()
 		_ = x.whenHalted(nil)

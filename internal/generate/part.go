@@ -11,9 +11,10 @@ import (
 // Limits of those who take rules, as their sources and documents have them.
 const (
 	// UsualMaxRules is how many rules Mimir allows in a group unless told otherwise
-	// (-ruler.max-rules-per-rule-group); MaxGroups how many groups it allows a tenant
-	// (-ruler.max-rule-groups-per-tenant).
-	UsualMaxRules, MaxGroups = 20, 70
+	// (-ruler.max-rules-per-rule-group).
+	UsualMaxRules = 20
+	// MaxGroups is how many groups it allows a tenant (-ruler.max-rule-groups-per-tenant).
+	MaxGroups = 70
 
 	// maxObject keeps an object below the 262,144 bytes that kubectl apply has for the
 	// object's JSON in an annotation, and below the 512 KiB that the operators of

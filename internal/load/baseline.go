@@ -32,9 +32,11 @@ func NewBaseline(r *Result, o *slo.Objective, capacity float64, now time.Time) (
 	case len(r.Latency) == 0:
 		return nil, errors.New("baseline: the result holds no latencies")
 	}
-	b := &baseline.File{Schema: baseline.Schema, Tool: version.This(), Created: now.UTC().Truncate(time.Second), Model: r.Target.Model, Capacity: capacity,
+	b := &baseline.File{
+		Schema: baseline.Schema, Tool: version.This(), Created: now.UTC().Truncate(time.Second), Model: r.Target.Model, Capacity: capacity,
 		Source:       fmt.Sprintf("load test of %s, %d requests, %.3g per second", r.Started.UTC().Format(time.RFC3339), r.Requests.Complete, r.Throughput.Requests),
-		PromptTokens: r.Tokens.Prompt, OutputTokens: r.Tokens.Output, Concurrency: r.Streams.Mean, Normal: map[string]float64{}}
+		PromptTokens: r.Tokens.Prompt, OutputTokens: r.Tokens.Output, Concurrency: r.Streams.Mean, Normal: map[string]float64{},
+	}
 	if r.Server != nil {
 		maps.Copy(b.Normal, r.Server.Normal)
 	}
@@ -57,8 +59,10 @@ func NewBaseline(r *Result, o *slo.Objective, capacity float64, now time.Time) (
 		if own := b.Normal[string(m)+"_p95"]; own > most {
 			most, from = own, "the P95 of the server's histogram"
 		}
-		t := baseline.Threshold{Signal: string(m) + "_p95", Op: ">", Normal: q.Value, Value: baseline.Headroom * most,
-			Why: fmt.Sprintf("%.3g times %s (%.3g s)", baseline.Headroom, from, most)}
+		t := baseline.Threshold{
+			Signal: string(m) + "_p95", Op: ">", Normal: q.Value, Value: baseline.Headroom * most,
+			Why: fmt.Sprintf("%.3g times %s (%.3g s)", baseline.Headroom, from, most),
+		}
 		if limit := promised[m].Seconds(); limit > 0 && t.Value > limit*minHealthy {
 			t.Value, t.Why = limit, fmt.Sprintf("the objective; the test measured %.3g s", q.Value)
 		}
@@ -88,8 +92,10 @@ func serverThresholds(b *baseline.File, r *Result) {
 			}
 		}
 		if most > 0 { // a multiple of nothing is no threshold
-			b.Thresholds = append(b.Thresholds, baseline.Threshold{Signal: name, Op: ">", Normal: most, Value: baseline.Headroom * most,
-				Why: fmt.Sprintf("%.3g times the highest value during the healthy test", baseline.Headroom)})
+			b.Thresholds = append(b.Thresholds, baseline.Threshold{
+				Signal: name, Op: ">", Normal: most, Value: baseline.Headroom * most,
+				Why: fmt.Sprintf("%.3g times the highest value during the healthy test", baseline.Headroom),
+			})
 		}
 	}
 }

@@ -20,15 +20,19 @@ import (
 // of a healthy server.
 func synthetic(seed uint64, n int, factor float64) *Result {
 	rng := rand.New(rand.NewPCG(seed, 0))
-	rec := &Recording{Start: time.Unix(1_700_000_000, 0), SliceWidth: firstSlice, Errors: map[Outcome][]string{}, Tenants: []string{""},
-		Generator: Generator{Cores: 2, CPU: time.Second}}
+	rec := &Recording{
+		Start: time.Unix(1_700_000_000, 0), SliceWidth: firstSlice, Errors: map[Outcome][]string{}, Tenants: []string{""},
+		Generator: Generator{Cores: 2, CPU: time.Second},
+	}
 	at := time.Duration(0)
 	for range n {
 		at += time.Duration(rng.ExpFloat64() * float64(100*time.Millisecond))
 		first := time.Duration(factor * (200 + 50*rng.NormFloat64()) * float64(time.Millisecond))
 		rest := time.Duration(factor * (900 + 50*rng.NormFloat64()) * float64(time.Millisecond))
-		*rec.records.add() = Record{Scheduled: at, Ready: at, Sent: at, FirstByte: at + first, First: at + first, Last: at + first + rest, End: at + first + rest,
-			WantPrompt: 100, PromptTokens: 100, WantOutput: 31, OutputTokens: 31, FirstTokens: 1, Status: 200, Outcome: Complete}
+		*rec.records.add() = Record{
+			Scheduled: at, Ready: at, Sent: at, FirstByte: at + first, First: at + first, Last: at + first + rest, End: at + first + rest,
+			WantPrompt: 100, PromptTokens: 100, WantOutput: 31, OutputTokens: 31, FirstTokens: 1, Status: 200, Outcome: Complete,
+		}
 		rec.Dispatched, rec.Duration = at, max(rec.Duration, at+first+rest)
 	}
 	a := workload.Poisson(10)
@@ -139,8 +143,10 @@ func TestResultsSurviveJSON(t *testing.T) {
 	if diff := cmp.Diff(string(raw), string(again)); diff != "" {
 		t.Errorf("reading and writing changes a result:\n%s", diff)
 	}
-	for name, bad := range map[string]string{"nothing": "", "another schema": `{"schema":"x"}`, "an empty list": "[]", "null": "[null]",
-		"a sketch that is none": `{"schema":"` + Schema + `","latency":{"ttft":{"sketch":"AAAA"}}}`, "a latency without values": `{"schema":"` + Schema + `","latency":{"ttft":null}}`} {
+	for name, bad := range map[string]string{
+		"nothing": "", "another schema": `{"schema":"x"}`, "an empty list": "[]", "null": "[null]",
+		"a sketch that is none": `{"schema":"` + Schema + `","latency":{"ttft":{"sketch":"AAAA"}}}`, "a latency without values": `{"schema":"` + Schema + `","latency":{"ttft":null}}`,
+	} {
 		if _, err := ReadResults(strings.NewReader(bad)); err == nil {
 			t.Errorf("%s: no error", name)
 		}
@@ -223,8 +229,10 @@ func TestBaseline(t *testing.T) {
 	r := synthetic(1, 500, 1)
 	p95, _ := r.Latency[E2E].At(0.95)
 	inside := r.Window.From + 0.1
-	r.Server = &Server{Series: []ServerPoint{{inside, map[string]float64{"waiting": 4, "preemption_rate": 0}}, {inside + 1, map[string]float64{"waiting": 2}}, {r.Window.To + 9, map[string]float64{"waiting": 90}}},
-		Normal: map[string]float64{"e2e_p95": 2 * p95.High, "kv_cache_usage": 0.4}}
+	r.Server = &Server{
+		Series: []ServerPoint{{inside, map[string]float64{"waiting": 4, "preemption_rate": 0}}, {inside + 1, map[string]float64{"waiting": 2}}, {r.Window.To + 9, map[string]float64{"waiting": 90}}},
+		Normal: map[string]float64{"e2e_p95": 2 * p95.High, "kv_cache_usage": 0.4},
+	}
 	b, err := NewBaseline(r, &chat, 12, time.Unix(0, 0))
 	if err != nil {
 		t.Fatal(err)

@@ -54,8 +54,10 @@ func (s *stream) begin(t *workload.Turn, tenant uint16, scheduled, ready time.Du
 	s.usage, s.hasUsage, s.finished = openai.Usage{}, false, false
 	s.answer, s.message, s.cancel = s.answer[:0], "", t.CancelAfter
 	s.sse.Reset()
-	s.rec = Record{Scheduled: scheduled, Ready: ready, Tenant: tenant,
-		WantPrompt: int32(t.PromptTokens()), WantOutput: int32(t.OutputTokens)}
+	s.rec = Record{
+		Scheduled: scheduled, Ready: ready, Tenant: tenant,
+		WantPrompt: int32(t.PromptTokens()), WantOutput: int32(t.OutputTokens),
+	}
 }
 
 // exchange sends the composed request and reads the answer. The record is then

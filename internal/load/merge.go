@@ -28,8 +28,10 @@ func Merge(results []*Result, how How) (*Result, error) {
 		return nil, errors.New("merge needs results")
 	}
 	first := results[0]
-	m := &Result{Schema: Schema, Tool: version.This(), Name: first.Name, Started: first.Started, Target: first.Target, Load: first.Load,
-		Workload: first.Workload, Window: first.Window, Latency: map[Metric]*Distribution{}, Series: first.Series, Server: first.Server}
+	m := &Result{
+		Schema: Schema, Tool: version.This(), Name: first.Name, Started: first.Started, Target: first.Target, Load: first.Load,
+		Workload: first.Workload, Window: first.Window, Latency: map[Metric]*Distribution{}, Series: first.Series, Server: first.Server,
+	}
 	m.Requests.Errors, m.Requests.Messages = map[string]int{}, map[string][]string{}
 	for i, r := range results {
 		if r.Target.Model != first.Target.Model || r.Target.API != first.Target.API || r.Target.Stream != first.Target.Stream {

@@ -70,8 +70,10 @@ func (s *summary) order() {
 
 func (s *summary) counts() {
 	q := &s.res.Requests
-	*q = Requests{Sent: s.rec.Len(), Errors: map[string]int{}, Messages: map[string][]string{},
-		RetryAfter: s.rec.RetryAfter.Seconds(), Connections: s.rec.Connections, Resent: s.rec.Retried}
+	*q = Requests{
+		Sent: s.rec.Len(), Errors: map[string]int{}, Messages: map[string][]string{},
+		RetryAfter: s.rec.RetryAfter.Seconds(), Connections: s.rec.Connections, Resent: s.rec.Retried,
+	}
 	for _, r := range s.bySent {
 		switch {
 		case r.Outcome == Complete:

@@ -80,19 +80,25 @@ var families = map[string]family{
 	"qwen2_moe": {mixer: Attention, bias: biases{qkv: true}, experts: "num_experts", expertWidth: "moe_intermediate_size", shared: sharedField, sparse: sparseStep, window: useWindow},
 	"qwen3_moe": {mixer: Attention, qkNorm: headNorm, experts: "num_experts", expertWidth: "moe_intermediate_size", sparse: sparseStep},
 	"glm4_moe":  {mixer: Attention, qkNorm: optionalNorm, experts: "n_routed_experts", expertWidth: "moe_intermediate_size", shared: sharedCount, sparse: firstDense, scoreBias: true},
-	"gpt_oss": {mixer: Attention, bias: biases{true, true}, experts: "num_local_experts", expertWidth: "intermediate_size", expertBias: true, sinks: true,
-		headDim: 64, window: alternate},
+	"gpt_oss": {
+		mixer: Attention, bias: biases{true, true}, experts: "num_local_experts", expertWidth: "intermediate_size", expertBias: true, sinks: true,
+		headDim: 64, window: alternate,
+	},
 
 	"deepseek_v2": {mixer: Latent, experts: "n_routed_experts", expertWidth: "moe_intermediate_size", shared: sharedCount, sparse: firstDense},
 	"deepseek_v3": {mixer: Latent, experts: "n_routed_experts", expertWidth: "moe_intermediate_size", shared: sharedCount, sparse: firstDense, scoreBias: true},
 	"kimi_k2":     {mixer: Latent, experts: "n_routed_experts", expertWidth: "moe_intermediate_size", shared: sharedCount, sparse: firstDense, scoreBias: true},
 
 	"jamba": {mixer: Mamba1, experts: "num_experts", expertWidth: "intermediate_size", sparse: period, stateCaching: true},
-	"qwen3_next": {mixer: DeltaNet, qkNorm: headNorm, experts: "num_experts", expertWidth: "moe_intermediate_size", shared: sharedField, sparse: sparseStep,
-		headDim: 256, gatedQuery: true},
+	"qwen3_next": {
+		mixer: DeltaNet, qkNorm: headNorm, experts: "num_experts", expertWidth: "moe_intermediate_size", shared: sharedField, sparse: sparseStep,
+		headDim: 256, gatedQuery: true,
+	},
 	"qwen3_5_text": {mixer: DeltaNet, qkNorm: headNorm, headDim: 256, gatedQuery: true, stateDType: "float32"},
-	"qwen3_5_moe_text": {mixer: DeltaNet, qkNorm: headNorm, experts: "num_experts", expertWidth: "moe_intermediate_size", shared: sharedField,
-		headDim: 256, gatedQuery: true, stateDType: "float32"},
+	"qwen3_5_moe_text": {
+		mixer: DeltaNet, qkNorm: headNorm, experts: "num_experts", expertWidth: "moe_intermediate_size", shared: sharedField,
+		headDim: 256, gatedQuery: true, stateDType: "float32",
+	},
 	"granitemoehybrid": {mixer: Mamba2, experts: "num_local_experts", expertWidth: "intermediate_size", shared: sharedDense, stateCaching: true},
 	"nemotron_h":       {mixer: Mamba2, plain: true, headDim: 128, stateDType: "float32", stateCaching: true},
 }

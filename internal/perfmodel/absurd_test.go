@@ -34,8 +34,10 @@ func TestAbsurdObservationsEnd(t *testing.T) {
 				Seconds: 10, Running: v, KVTokens: 100 * v, GenerationTokens: 1000 * v, PrefillTokens: 300 * v, Prefills: v,
 				ITLSeconds: 10 * v, ITLCount: 990 * v, PrefillSeconds: 0.1 * v, PrefillCount: v, QueueCount: v, TTFTSeconds: 0.2 * v,
 			}
-			for _, f := range []*float64{&scrapes[i].Seconds, &scrapes[i].Running, &scrapes[i].KVTokens, &scrapes[i].GenerationTokens, &scrapes[i].PrefillTokens, &scrapes[i].Prefills,
-				&scrapes[i].ITLSeconds, &scrapes[i].ITLCount, &scrapes[i].PrefillSeconds, &scrapes[i].PrefillCount, &scrapes[i].QueueSeconds, &scrapes[i].TTFTSeconds} {
+			for _, f := range []*float64{
+				&scrapes[i].Seconds, &scrapes[i].Running, &scrapes[i].KVTokens, &scrapes[i].GenerationTokens, &scrapes[i].PrefillTokens, &scrapes[i].Prefills,
+				&scrapes[i].ITLSeconds, &scrapes[i].ITLCount, &scrapes[i].PrefillSeconds, &scrapes[i].PrefillCount, &scrapes[i].QueueSeconds, &scrapes[i].TTFTSeconds,
+			} {
 				if rapid.IntRange(0, 60).Draw(t, "odd") == 0 {
 					*f = odd.Draw(t, "value")
 				}

@@ -80,8 +80,10 @@ func TestLedgerAgainstLogs(t *testing.T) {
 	}
 
 	// A run of vLLM 0.19.0 on an RTX 4090: 2588 blocks.
-	l := ledger(t, modelconfigtest.Read(t, "llama-3.1-8b"), Settings{Release: "0.19", Device: device(t, "RTX 4090"), Memory: Exact(25250627584),
-		MaxNumSeqs: 256, MaxNumBatchedTokens: 2048, MaxModelLen: 32768, Utilization: 0.9})
+	l := ledger(t, modelconfigtest.Read(t, "llama-3.1-8b"), Settings{
+		Release: "0.19", Device: device(t, "RTX 4090"), Memory: Exact(25250627584),
+		MaxNumSeqs: 256, MaxNumBatchedTokens: 2048, MaxModelLen: 32768, Utilization: 0.9,
+	})
 	if l.Blocks.Low > 2588 || l.Blocks.High < 2588 || math.Abs(l.Blocks.Value/2588-1) > 0.05 {
 		t.Errorf("Llama 3.1 8B on an RTX 4090: %+v blocks, the server had 2588", l.Blocks)
 	}
@@ -126,16 +128,22 @@ func TestHybridCapacityIsThatOfLogs(t *testing.T) {
 		block, blocks int
 		tokens        float64
 	}{
-		{"27 billion, TP 2, 4.99 GiB",
+		{
+			"27 billion, TP 2, 4.99 GiB",
 			`{"model_type": "qwen3_5_text", "hidden_size": 1024, "intermediate_size": 1024, "vocab_size": 1024, "max_position_embeddings": 262144, "num_hidden_layers": 64,
 			"num_attention_heads": 24, "num_key_value_heads": 4, "head_dim": 256, "full_attention_interval": 4, "linear_num_key_heads": 16, "linear_num_value_heads": 48,
 			"linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4, "torch_dtype": "bfloat16"}`,
-			Settings{TP: 2, KVBytes: 4.99 * gib}, 1568, 208, 302921},
-		{"35 billion with experts, 5.98 GiB",
+			Settings{TP: 2, KVBytes: 4.99 * gib},
+			1568, 208, 302921,
+		},
+		{
+			"35 billion with experts, 5.98 GiB",
 			`{"model_type": "qwen3_5_moe_text", "hidden_size": 1024, "moe_intermediate_size": 64, "num_experts": 8, "num_experts_per_tok": 2, "vocab_size": 1024,
 			"max_position_embeddings": 262144, "num_hidden_layers": 40, "num_attention_heads": 16, "num_key_value_heads": 2, "head_dim": 256, "full_attention_interval": 4,
 			"linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4, "torch_dtype": "bfloat16"}`,
-			Settings{KVBytes: 5.98 * gib}, 2096, 299, 567978},
+			Settings{KVBytes: 5.98 * gib},
+			2096, 299, 567978,
+		},
 	} {
 		m, err := modelconfig.Parse([]byte(tc.config))
 		if err != nil {

@@ -46,8 +46,13 @@ func (s Settings) With(c engine.Config) (Settings, error) {
 		flag string
 		to   *int
 	}{
-		{engine.TensorParallelSize, &s.TP}, {engine.PipelineParallelSize, &s.PP}, {engine.DataParallelSize, &s.DP}, {engine.MaxModelLen, &s.MaxModelLen},
-		{engine.MaxNumSeqs, &s.MaxNumSeqs}, {engine.MaxNumBatchedTokens, &s.MaxNumBatchedTokens}, {engine.BlockSize, &s.BlockSize},
+		{engine.TensorParallelSize, &s.TP},
+		{engine.PipelineParallelSize, &s.PP},
+		{engine.DataParallelSize, &s.DP},
+		{engine.MaxModelLen, &s.MaxModelLen},
+		{engine.MaxNumSeqs, &s.MaxNumSeqs},
+		{engine.MaxNumBatchedTokens, &s.MaxNumBatchedTokens},
+		{engine.BlockSize, &s.BlockSize},
 		{engine.NumBlocksOverride, &s.NumBlocksOverride},
 	} {
 		if *x.to == 0 && r.number(x.flag, x.to) && (*x.to < 1 || *x.to > 1<<31) {

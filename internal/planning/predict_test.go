@@ -320,6 +320,7 @@ func (nothing) Query(context.Context, string, time.Time) (model.Vector, error) {
 func (nothing) Samples(context.Context, string, time.Time, time.Duration) (model.Matrix, error) {
 	return nil, nil
 }
+
 func (nothing) QueryRange(context.Context, string, metrics.Range) (model.Matrix, error) {
 	return nil, nil
 }

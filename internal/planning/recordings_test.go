@@ -144,8 +144,14 @@ func near(t *testing.T, name string, p *catalog.Prediction) {
 		signal             *indicator.Signal
 		relative, absolute float64
 	}{
-		{indicator.TTFTMean, 0.3, 0.05}, {indicator.TTFTP95, 1, 0.1}, {indicator.ITLMean, 0.2, 0.001}, {indicator.E2EMean, 0.3, 0.1},
-		{indicator.GenerationTokenRate, 0.15, 0}, {indicator.Preemptions, 0.4, 5}, {indicator.Running, 0.25, 1}, {indicator.Waiting, 0.35, 2},
+		{indicator.TTFTMean, 0.3, 0.05},
+		{indicator.TTFTP95, 1, 0.1},
+		{indicator.ITLMean, 0.2, 0.001},
+		{indicator.E2EMean, 0.3, 0.1},
+		{indicator.GenerationTokenRate, 0.15, 0},
+		{indicator.Preemptions, 0.4, 5},
+		{indicator.Running, 0.25, 1},
+		{indicator.Waiting, 0.35, 2},
 	} {
 		e, ok := p.Effect(tol.signal)
 		if !ok || !e.Measured.OK {

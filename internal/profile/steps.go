@@ -32,19 +32,17 @@ type Step struct {
 	PrefillRequests, PrefillTokens int
 	DecodeRequests, DecodeTokens   int
 
-	Launches         int
-	Kernels          int
-	GPUFrom, GPUTo   int64 // of its activities, on all its devices; both 0 where there are none
-	Busy             int64 // of its devices, each counted
-	Idle             int64 // of them before its activities
-	HostLate         int64
-	Exposed          int64 // communication
-	Group            [Groups]int64
-	process          int64
-	first            bool
-	thread           int64
-	begunOnDevice    bool
-	lastActivityEnds int64
+	Launches       int
+	Kernels        int
+	GPUFrom, GPUTo int64 // of its activities, on all its devices; both 0 where there are none
+	Busy           int64 // of its devices, each counted
+	Idle           int64 // of them before its activities
+	HostLate       int64
+	Exposed        int64 // communication
+	Group          [Groups]int64
+	process        int64
+	thread         int64
+	begunOnDevice  bool
 }
 
 // Tokens is how many the step computed; 0 is unknown.

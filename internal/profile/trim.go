@@ -30,12 +30,12 @@ func (t *Timeline) Trim(w io.Writer, a *Analysis) error {
 	slices.Sort(ids)
 	for i, id := range ids {
 		if i > 0 {
-			b.WriteByte(',')
+			_ = b.WriteByte(',') // errors stay in the writer, and Flush returns them
 		}
 		g := t.GPUs[id]
 		fmt.Fprintf(b, `{"id":%d,"name":%s,"totalGlobalMem":%d,"numSms":%d}`, id, quoted(g.Name), g.Memory, g.SMs)
 	}
-	b.WriteString("],\n\"traceEvents\":[\n")
+	_, _ = b.WriteString("],\n\"traceEvents\":[\n")
 	out := &trimmer{w: b, parts: parts, names: t.Names}
 	for _, s := range t.Streams {
 		for k := range s.Work {
@@ -70,7 +70,7 @@ func (t *Timeline) Trim(w io.Writer, a *Analysis) error {
 			})
 		}
 	}
-	b.WriteString("\n]}\n")
+	_, _ = b.WriteString("\n]}\n")
 	if out.err != nil {
 		return fmt.Errorf("write trace: %w", out.err)
 	}
@@ -119,7 +119,7 @@ func (o *trimmer) event(cat string, name uint32, pid, tid, start, dur int64, arg
 		return
 	}
 	if o.n++; o.n > 1 {
-		o.w.WriteString(",\n")
+		_, _ = o.w.WriteString(",\n")
 	}
 	_, o.err = fmt.Fprintf(o.w, `{"ph":"X","cat":"%s","name":%s,"pid":%d,"tid":%d,"ts":%s,"dur":%s%s}`, cat, quoted(o.names.Text[name]), pid, tid, microseconds(start), microseconds(dur), args)
 }

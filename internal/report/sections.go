@@ -69,6 +69,7 @@ func selected(d *diagnose.Diagnosis, v *diagnose.Verdict, keep func(*diagnose.Fi
 func alsoFiring(f *diagnose.Finding) bool {
 	return f.Status == diagnose.Firing && f.InhibitedBy == ""
 }
+
 func explained(f *diagnose.Finding) bool { return f.Status == diagnose.Firing && f.InhibitedBy != "" }
 func pending(f *diagnose.Finding) bool   { return f.Status == diagnose.Pending }
 func ruledOut(f *diagnose.Finding) bool  { return f.Status == diagnose.OK }

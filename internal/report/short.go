@@ -79,7 +79,7 @@ func (t *text) answer(d *diagnose.Diagnosis, r room) {
 		t.Line("")
 		t.Brief(r.basis, "", "", t.Style(render.Dim, rests))
 	}
-	t.next(d, f)
+	t.next(f)
 }
 
 // models lists those beside the one that leads, the worst first, a line for each.
@@ -263,7 +263,7 @@ func basis(d *diagnose.Diagnosis, f *diagnose.Finding) string {
 }
 
 // next says what to ask for more.
-func (t *text) next(d *diagnose.Diagnosis, f *diagnose.Finding) {
+func (t *text) next(f *diagnose.Finding) {
 	if t.options.Again == "" {
 		return
 	}

@@ -19,6 +19,7 @@ func (h *cancelHeap) pop() cancel   { return heap.Pop(h).(cancel) }
 
 // Len, Less, Swap, Push and Pop implement heap.Interface.
 func (h cancelHeap) Len() int { return len(h) }
+
 func (h cancelHeap) Less(i, j int) bool {
 	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].id < h[j].id
 }

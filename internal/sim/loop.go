@@ -17,6 +17,7 @@ type arrivalHeap []arrival
 
 // Len, Less, Swap, Push and Pop implement heap.Interface.
 func (h arrivalHeap) Len() int { return len(h) }
+
 func (h arrivalHeap) Less(i, j int) bool {
 	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].request < h[j].request
 }

@@ -16,7 +16,8 @@ func TestParse(t *testing.T) {
 	}
 	all := []*catalog.Pathology{
 		{When: limit("ttft_objective", indicator.Seconds), Supports: []catalog.Cond{limit("kv_cache_full", indicator.Ratio)}},
-		{When: limit("growth", indicator.BytesPerSecond)}, {When: limit("queue", indicator.Requests)},
+		{When: limit("growth", indicator.BytesPerSecond)},
+		{When: limit("queue", indicator.Requests)},
 	}
 	for _, tt := range []struct {
 		text string

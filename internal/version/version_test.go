@@ -10,18 +10,28 @@ import (
 
 func TestOf(t *testing.T) {
 	const revision, date = "4f4e1d6c0ffee", "2026-11-21T03:12:00Z"
-	stamped := []debug.BuildSetting{{Key: "vcs", Value: "git"}, {Key: "vcs.revision", Value: revision},
-		{Key: "vcs.time", Value: date}, {Key: "vcs.modified", Value: "true"}}
+	stamped := []debug.BuildSetting{
+		{Key: "vcs", Value: "git"},
+		{Key: "vcs.revision", Value: revision},
+		{Key: "vcs.time", Value: date},
+		{Key: "vcs.modified", Value: "true"},
+	}
 	for name, tc := range map[string]struct {
 		build   debug.BuildInfo
 		release string
 		want    Info
 	}{
-		"a release": {debug.BuildInfo{Main: debug.Module{Version: "(devel)"}, Settings: stamped[:3]}, "v1.2.3",
-			Info{Version: "v1.2.3", Revision: revision, Date: date}},
+		"a release": {
+			debug.BuildInfo{Main: debug.Module{Version: "(devel)"}, Settings: stamped[:3]},
+			"v1.2.3",
+			Info{Version: "v1.2.3", Revision: revision, Date: date},
+		},
 		"go install of a release": {debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}}, "", Info{Version: "v1.2.3"}},
-		"of a changed checkout": {debug.BuildInfo{Main: debug.Module{Version: "v0.0.0-2026+dirty"}, Settings: stamped}, "",
-			Info{Version: "v0.0.0-2026+dirty", Revision: revision, Date: date, Modified: true}},
+		"of a changed checkout": {
+			debug.BuildInfo{Main: debug.Module{Version: "v0.0.0-2026+dirty"}, Settings: stamped},
+			"",
+			Info{Version: "v0.0.0-2026+dirty", Revision: revision, Date: date, Modified: true},
+		},
 		"of a test":    {debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}, "", Info{Version: "devel"}},
 		"of who knows": {debug.BuildInfo{}, "", Info{Version: "devel"}},
 	} {

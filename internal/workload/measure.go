@@ -393,7 +393,7 @@ func (e *Rank) infer() {
 	}
 }
 
-// shape adds the target's lengths and prefix reuse to a
+// shape adds the target's lengths and prefix reuse to a workload.
 func (r *reader) shape(ctx context.Context, w *Observed) error {
 	span := r.o.To.Sub(r.o.From)
 	for _, h := range []struct {

@@ -198,7 +198,8 @@ func TestArrivalsGoOn(t *testing.T) {
 
 func TestExactlyAsManyArriveAsAreExpected(t *testing.T) {
 	for _, a := range []Arrivals{
-		Poisson(8), Constant(8), {Profile: []Segment{{0, 8, 8}}, CV: 3},
+		Poisson(8), Constant(8),
+		{Profile: []Segment{{0, 8, 8}}, CV: 3},
 		{Profile: []Segment{{time.Minute, 2, 20}, {time.Minute, 5, 5}}, CV: 1},
 	} {
 		want := a.Expected(2 * time.Minute)

@@ -191,7 +191,7 @@ func (t *Trace) readCSV(br *bufio.Reader, opts Options) error {
 		unit = opts.TimeUnit
 	}
 	failures := opts.Format == BurstGPT
-	var seed = sessionSeed()
+	seed := sessionSeed()
 	for line := 2; ; line++ {
 		rec, err := cr.Read()
 		if err == io.EOF {

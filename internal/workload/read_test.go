@@ -29,8 +29,10 @@ func TestRead(t *testing.T) {
 		},
 		"failed requests of BurstGPT are skipped and counted": {
 			file: "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,ChatGPT,472,18,490,Conversation log\n45,GPT-4,1087,0,1087,API log\n",
-			want: &Trace{Format: BurstGPT, Requests: []Request{{PromptTokens: 472, OutputTokens: 18, Tenant: "ChatGPT"}},
-				Skipped: map[string]int{"failed request": 1}},
+			want: &Trace{
+				Format: BurstGPT, Requests: []Request{{PromptTokens: 472, OutputTokens: 18, Tenant: "ChatGPT"}},
+				Skipped: map[string]int{"failed request": 1},
+			},
 		},
 		"mooncake counts milliseconds and blocks of 512": {
 			file: `{"timestamp": 0, "input_length": 700, "output_length": 5, "hash_ids": [0, 1]}` + "\n" +
@@ -57,8 +59,10 @@ func TestRead(t *testing.T) {
 		},
 		"a last line cut off in its middle is skipped and counted": {
 			file: `{"timestamp": 0, "input_length": 7, "output_length": 5}` + "\n" + `{"timestamp": 30, "input_le`,
-			want: &Trace{Format: Mooncake, BlockTokens: 512, Requests: []Request{{PromptTokens: 7, OutputTokens: 5}},
-				Skipped: map[string]int{"last line cut off": 1}},
+			want: &Trace{
+				Format: Mooncake, BlockTokens: 512, Requests: []Request{{PromptTokens: 7, OutputTokens: 5}},
+				Skipped: map[string]int{"last line cut off": 1},
+			},
 		},
 		"a broken line in the middle is an error that names it": {
 			file: `{"timestamp": 0, "input_length": 7, "output_length": 5}` + "\n{\n" + `{"timestamp": 0, "input_length": 7}`,

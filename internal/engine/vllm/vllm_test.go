@@ -7,8 +7,14 @@ func TestNewer(t *testing.T) {
 		a, b string
 		want bool
 	}{
-		{"0.10.2", "0.9.2", true}, {"0.9.2", "0.10.2", false}, {"0.11.1", "0.11", true}, {"0.11", "0.11.1", false},
-		{"0.11", "0.11", false}, {"0.3", "", true}, {"", "0.3", false}, {"0.12rc1", "0.11", true},
+		{"0.10.2", "0.9.2", true},
+		{"0.9.2", "0.10.2", false},
+		{"0.11.1", "0.11", true},
+		{"0.11", "0.11.1", false},
+		{"0.11", "0.11", false},
+		{"0.3", "", true},
+		{"", "0.3", false},
+		{"0.12rc1", "0.11", true},
 	} {
 		if got := newer(tt.a, tt.b); got != tt.want {
 			t.Errorf("newer(%q, %q) = %v", tt.a, tt.b, got)

@@ -9,6 +9,7 @@ import (
 // Kind says how an answer is to be read.
 type Kind uint8
 
+// The kinds of answers.
 const (
 	Opaque Kind = iota // not to be read: a content that is not known, or an encoded one
 	Events             // server-sent events

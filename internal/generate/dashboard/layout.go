@@ -107,8 +107,10 @@ var startLayout = layout{
 			{id: 103, title: "Queue depth", kind: Stat, width: 8, steps: queueSteps, queries: lines(perModel, "", indicator.Waiting)},
 		}},
 		{id: 110, title: "Over time", panels: []panel{
-			{id: 111, title: "TTFT P95 and requests", width: 24, steps: ttftSteps, queries: beside(indicator.FirstTokenRate, lines(perModel, "P95", indicator.TTFTP95)),
-				doc: "Late first tokens with a queue: too much work, or a cache that thrashes. Late without a queue: prefill is slow, or prompts grew. Go to *Incident* for the cause."},
+			{
+				id: 111, title: "TTFT P95 and requests", width: 24, steps: ttftSteps, queries: beside(indicator.FirstTokenRate, lines(perModel, "P95", indicator.TTFTP95)),
+				doc: "Late first tokens with a queue: too much work, or a cache that thrashes. Late without a queue: prefill is slow, or prompts grew. Go to *Incident* for the cause.",
+			},
 			{id: 112, title: "KV cache usage", width: 12, max: 1, steps: kvSteps, queries: lines(perModel, "", indicator.KVUsage)},
 			{id: 113, title: "Queue depth", width: 12, steps: queueSteps, queries: lines(perModel, "", indicator.Waiting)},
 		}},
@@ -120,46 +122,68 @@ var servingLayout = layout{
 	doc: "How does the service do, from what users feel down to the cache?",
 	rows: []row{
 		{id: 200, title: "User-facing latency", panels: []panel{
-			{id: 201, title: "Time to first token", width: 8, steps: ttftSteps,
-				queries: beside(indicator.FirstTokenRate, lines(perModel, "P50", indicator.TTFTP50, "P95", indicator.TTFTP95, "P99", indicator.TTFTP99))},
-			{id: 202, title: "Inter-token latency", width: 8, steps: itlSteps,
+			{
+				id: 201, title: "Time to first token", width: 8, steps: ttftSteps,
+				queries: beside(indicator.FirstTokenRate, lines(perModel, "P50", indicator.TTFTP50, "P95", indicator.TTFTP95, "P99", indicator.TTFTP99)),
+			},
+			{
+				id: 202, title: "Inter-token latency", width: 8, steps: itlSteps,
 				queries: beside(indicator.FirstTokenRate, lines(perModel, "P50", indicator.ITLP50, "P95", indicator.ITLP95)),
-				doc:     "The percentiles hide a pause of seconds among thousands of good gaps: see the gaps over one second on *Incident*."},
-			{id: 203, title: "End-to-end latency", width: 8, steps: e2eSteps,
-				queries: beside(indicator.CompletionRate, lines(perModel, "P50", indicator.E2EP50, "P95", indicator.E2EP95))},
-			{id: 204, title: "Output token throughput", width: 8, queries: lines(perModel, "", indicator.GenerationTokenRate),
-				doc: "Read it beside the number and the length of answers: it falls when users ask less, too."},
-			{id: 205, title: "Requests", width: 8, queries: lines(perModel, "first tokens", indicator.FirstTokenRate, "completed", indicator.CompletionRate),
-				doc: "First tokens that run ahead of completions for long are requests that their clients gave up."},
+				doc:     "The percentiles hide a pause of seconds among thousands of good gaps: see the gaps over one second on *Incident*.",
+			},
+			{
+				id: 203, title: "End-to-end latency", width: 8, steps: e2eSteps,
+				queries: beside(indicator.CompletionRate, lines(perModel, "P50", indicator.E2EP50, "P95", indicator.E2EP95)),
+			},
+			{
+				id: 204, title: "Output token throughput", width: 8, queries: lines(perModel, "", indicator.GenerationTokenRate),
+				doc: "Read it beside the number and the length of answers: it falls when users ask less, too.",
+			},
+			{
+				id: 205, title: "Requests", width: 8, queries: lines(perModel, "first tokens", indicator.FirstTokenRate, "completed", indicator.CompletionRate),
+				doc: "First tokens that run ahead of completions for long are requests that their clients gave up.",
+			},
 			{id: 206, title: "Requested and delivered output", width: 8, queries: lines(perModel, "delivered, mean", indicator.OutputTokens, "max_tokens, mean", indicator.MaxTokens)},
 		}},
 		{id: 210, title: "System health", panels: []panel{
 			{id: 211, title: "KV cache utilization", width: 8, max: 1, steps: kvSteps, queries: lines(perModel, "", indicator.KVUsage)},
-			{id: 212, title: "GPU activity", width: 8, max: 1, queries: lines(perGPU, "SM active", indicator.SMActive, "utilization", indicator.GPUUtil),
-				doc: "All devices of the cluster: an exporter does not know which model runs on them."},
+			{
+				id: 212, title: "GPU activity", width: 8, max: 1, queries: lines(perGPU, "SM active", indicator.SMActive, "utilization", indicator.GPUUtil),
+				doc: "All devices of the cluster: an exporter does not know which model runs on them.",
+			},
 			{id: 213, title: "GPU memory used", width: 8, max: 1, queries: lines(perGPU, "", indicator.GPUMemoryUsed)},
 			{id: 214, title: "Host memory", width: 8, queries: lines(perServer, "API server", indicator.ResidentMemory, "container", indicator.ContainerMemory)},
 			{id: 215, title: "API server processor use", width: 8, queries: lines(perServer, "", indicator.FrontendCPU)},
-			{id: 216, title: "Scrape duration", width: 8, queries: lines(perServer, "", indicator.ScrapeDuration),
+			{
+				id: 216, title: "Scrape duration", width: 8, queries: lines(perServer, "", indicator.ScrapeDuration),
 				doc:    "A slow metrics page is a symptom by itself: the API server's event loop is busy.",
-				noData: "no server matches the variables, or the samples come from a recording, which does not say how long scrapes took"},
+				noData: "no server matches the variables, or the samples come from a recording, which does not say how long scrapes took",
+			},
 		}},
 		{id: 220, title: "Queue and scheduling", panels: []panel{
-			{id: 221, title: "Queue depth", width: 8, steps: queueSteps, queries: lines(perModel, "waiting", indicator.Waiting, "always waiting", indicator.WaitingFloor),
-				doc: "Short queues are normal under bursts; one that never clears is not."},
+			{
+				id: 221, title: "Queue depth", width: 8, steps: queueSteps, queries: lines(perModel, "waiting", indicator.Waiting, "always waiting", indicator.WaitingFloor),
+				doc: "Short queues are normal under bursts; one that never clears is not.",
+			},
 			{id: 222, title: "Running requests", width: 8, queries: lines(perModel, "running", indicator.Running, "highest in the time shown", indicator.RunningPeak)},
-			{id: 223, title: "Decode batch size", width: 8, queries: lines(perModel, "decoded per step", indicator.DecodeBatch, "running P50", indicator.RunningP50),
-				doc: "vLLM has no histogram of its batch: the mean is exact, from tokens over steps."},
-			{id: 224, title: "Queue time", width: 8, steps: queueTimeSteps,
-				queries: beside(indicator.CompletionRate, lines(perModel, "P95", indicator.QueueTimeP95, "mean", indicator.QueueTimeMean))},
+			{
+				id: 223, title: "Decode batch size", width: 8, queries: lines(perModel, "decoded per step", indicator.DecodeBatch, "running P50", indicator.RunningP50),
+				doc: "vLLM has no histogram of its batch: the mean is exact, from tokens over steps.",
+			},
+			{
+				id: 224, title: "Queue time", width: 8, steps: queueTimeSteps,
+				queries: beside(indicator.CompletionRate, lines(perModel, "P95", indicator.QueueTimeP95, "mean", indicator.QueueTimeMean)),
+			},
 			{id: 225, title: "Preemptions", width: 8, queries: lines(perModel, "", indicator.PreemptionRate)},
 			{id: 226, title: "Tokens per step", width: 8, queries: lines(perModel, "", indicator.StepTokens)},
 		}},
 		{id: 230, title: "Cache efficiency", panels: []panel{
 			{id: 231, title: "Prefix cache hit ratio", width: 8, max: 1, queries: lines(perModel, "", indicator.PrefixHitRatio)},
 			{id: 232, title: "Prefix cache look-ups", width: 8, queries: lines(perModel, "", indicator.PrefixQueryRate)},
-			{id: 233, title: "Computed prompt tokens per request", width: 8, queries: lines(perModel, "prompt", indicator.PromptTokens, "computed", indicator.ComputedTokens),
-				doc: "The distance between the two lines is what the prefix cache saves."},
+			{
+				id: 233, title: "Computed prompt tokens per request", width: 8, queries: lines(perModel, "prompt", indicator.PromptTokens, "computed", indicator.ComputedTokens),
+				doc: "The distance between the two lines is what the prefix cache saves.",
+			},
 			{id: 234, title: "KV cache usage, highest", width: 8, max: 1, steps: kvSteps, queries: lines(perModel, "", indicator.KVUsagePeak)},
 			{id: 235, title: "Preemptions per request", width: 8, queries: lines(perModel, "", indicator.PreemptionsPerRequest)},
 		}},
@@ -171,46 +195,60 @@ var incidentLayout = layout{
 	doc: "What do users feel, does work queue, is the engine short of memory, and did the workload change?",
 	rows: []row{
 		{id: 300, title: "1 – 5: what users experience", panels: []panel{
-			{id: 301, title: "1. Incoming requests and HTTP errors", width: 8, unit: indicator.RequestsPerSecond,
+			{
+				id: 301, title: "1. Incoming requests and HTTP errors", width: 8, unit: indicator.RequestsPerSecond,
 				doc: "Counted when a request ends, at the API server. What a gateway in front refuses is not in it.",
 				queries: []query{
 					{level: perJob, legend: "all", signal: indicator.HTTPRate},
 					{level: perJob, legend: "", shows: []string{"status"}, expr: `sum by (instance, status) (rate(http_requests_total{status=~"[45].*"}[5m]))`},
-				}},
+				},
+			},
 			{id: 302, title: "2. Time to first token", width: 8, steps: ttftSteps, queries: beside(indicator.FirstTokenRate, lines(perModel, "P95", indicator.TTFTP95, "P99", indicator.TTFTP99))},
 			{id: 303, title: "3. Inter-token latency", width: 8, steps: itlSteps, queries: beside(indicator.FirstTokenRate, lines(perModel, "mean", indicator.ITLMean, "P95", indicator.ITLP95, "P99", indicator.ITLP99))},
-			{id: 304, title: "4. Time per output token of a request", width: 8, queries: beside(indicator.CompletionRate, lines(perModel, "P95", indicator.TPOTP95)),
-				doc: "The mean over one answer. It hides single stalls, which the inter-token latency shows."},
+			{
+				id: 304, title: "4. Time per output token of a request", width: 8, queries: beside(indicator.CompletionRate, lines(perModel, "P95", indicator.TPOTP95)),
+				doc: "The mean over one answer. It hides single stalls, which the inter-token latency shows.",
+			},
 			{id: 305, title: "5. End-to-end latency", width: 8, steps: e2eSteps, queries: beside(indicator.CompletionRate, lines(perModel, "P95", indicator.E2EP95))},
 		}},
 		{id: 320, title: "6 – 8: does work queue, is the engine short of memory, and how much gets done?", panels: []panel{
-			{id: 321, title: "6. Queue time and waiting requests", width: 8, steps: queueTimeSteps,
-				queries: append(lines(perModel, "P95", indicator.QueueTimeP95, "mean", indicator.QueueTimeMean), lines(perModel, "waiting", indicator.Waiting)...)},
-			{id: 331, title: "7. KV cache usage and preemptions", width: 8, steps: kvSteps,
+			{
+				id: 321, title: "6. Queue time and waiting requests", width: 8, steps: queueTimeSteps,
+				queries: append(lines(perModel, "P95", indicator.QueueTimeP95, "mean", indicator.QueueTimeMean), lines(perModel, "waiting", indicator.Waiting)...),
+			},
+			{
+				id: 331, title: "7. KV cache usage and preemptions", width: 8, steps: kvSteps,
 				queries: append(lines(perModel, "usage", indicator.KVUsage, "highest", indicator.KVUsagePeak), lines(perModel, "preemptions", indicator.PreemptionRate)...),
-				doc:     "Full and quiet is no fault. Full with preemptions that do not stop is: the same work is done again and again."},
+				doc:     "Full and quiet is no fault. Full with preemptions that do not stop is: the same work is done again and again.",
+			},
 			{id: 322, title: "8. Token throughput", width: 8, queries: lines(perModel, "prompt", indicator.PromptTokenRate, "generated", indicator.GenerationTokenRate)},
 		}},
 		{id: 310, title: "9: did the traffic change?", repeat: "model", panels: []panel{
 			{id: 311, title: "9. Prompt length", kind: Heatmap, width: 8, unit: indicator.Tokens, queries: heat(indicator.PromptTokensP50)},
 			{id: 312, title: "9. Output length", kind: Heatmap, width: 8, unit: indicator.Tokens, queries: heat(indicator.OutputTokensP95)},
-			{id: 313, title: "9. Lengths", width: 8, unit: indicator.Tokens, queries: beside(indicator.CompletionRate, lines(perModel,
-				"prompt P50", indicator.PromptTokensP50, "prompt P99", indicator.PromptTokensP99, "output mean", indicator.OutputTokens, "output P95", indicator.OutputTokensP95)),
-				doc: "Longer prompts make first tokens later, longer outputs keep batch and cache full for longer; neither is a fault of the server."},
+			{
+				id: 313, title: "9. Lengths", width: 8, unit: indicator.Tokens, queries: beside(indicator.CompletionRate, lines(perModel,
+					"prompt P50", indicator.PromptTokensP50, "prompt P99", indicator.PromptTokensP99, "output mean", indicator.OutputTokens, "output P95", indicator.OutputTokensP95)),
+				doc: "Longer prompts make first tokens later, longer outputs keep batch and cache full for longer; neither is a fault of the server.",
+			},
 		}},
 		{id: 330, title: "10: is work reused, and where does the time go?", panels: []panel{
 			{id: 332, title: "10. Prefix cache hit ratio", width: 8, max: 1, queries: lines(perModel, "", indicator.PrefixHitRatio)},
-			{id: 323, title: "Where first tokens wait", width: 8, queries: beside(indicator.FirstTokenRate, lines(perModel,
-				"TTFT, mean", indicator.TTFTMean, "queue", indicator.QueueTimeMean, "prefill", indicator.PrefillTimeMean, "neither", indicator.UnseenWait)),
-				doc: "TTFT is of the requests that began to answer, the other lines of those that ended, so that they follow later. A queue: load or cache. Prefill: prompts, reuse or a slow GPU. Neither: a long step that blocks the engine, such as somebody else's prefill without chunks."},
+			{
+				id: 323, title: "Where first tokens wait", width: 8, queries: beside(indicator.FirstTokenRate, lines(perModel,
+					"TTFT, mean", indicator.TTFTMean, "queue", indicator.QueueTimeMean, "prefill", indicator.PrefillTimeMean, "neither", indicator.UnseenWait)),
+				doc: "TTFT is of the requests that began to answer, the other lines of those that ended, so that they follow later. A queue: load or cache. Prefill: prompts, reuse or a slow GPU. Neither: a long step that blocks the engine, such as somebody else's prefill without chunks.",
+			},
 			{id: 333, title: "Running and decoded", width: 8, queries: lines(perModel, "running", indicator.Running, "decoded per step", indicator.DecodeBatch)},
 		}},
 		{id: 340, title: "11: GPU", panels: []panel{
 			{id: 341, title: "11. GPU activity and memory", width: 8, max: 1, queries: lines(perGPU, "SM active", indicator.SMActive, "utilization", indicator.GPUUtil, "memory", indicator.GPUMemoryUsed)},
 			{id: 342, title: "11. Power", width: 4, queries: lines(perGPU, "", indicator.GPUPower)},
 			{id: 343, title: "11. SM clock", width: 4, queries: lines(perGPU, "", indicator.SMClock)},
-			{id: 344, title: "11. Throttling and hardware errors", width: 8, unit: indicator.Count,
-				queries: lines(perGPU, "thermal", indicator.ThermalReason, "hardware or brake", indicator.PowerReason, "power cap", indicator.PowerCapReason, "XID", indicator.XIDChanges, "ECC", indicator.ECCErrors)},
+			{
+				id: 344, title: "11. Throttling and hardware errors", width: 8, unit: indicator.Count,
+				queries: lines(perGPU, "thermal", indicator.ThermalReason, "hardware or brake", indicator.PowerReason, "power cap", indicator.PowerCapReason, "XID", indicator.XIDChanges, "ECC", indicator.ECCErrors),
+			},
 		}},
 	},
 }
@@ -225,10 +263,14 @@ var fleetLayout = layout{
 	doc: "Is one replica, or one data-parallel rank, worse than the others? Totals and percentiles over a fleet hide it.",
 	rows: []row{
 		{id: 400, title: "Imbalance", panels: []panel{
-			{id: 401, title: "Replicas of the model", kind: Stat, width: 6, queries: []query{{level: perFleet, signal: indicator.Replicas,
-				expr: "count by (model_name) (sum by (instance, model_name) (vllm:num_requests_running))"}}, unit: indicator.Count},
-			{id: 402, title: "Arrivals against the fleet's mean", width: 9, queries: lines(perReplica, "", indicator.ArrivalShare),
-				doc: "1 is a fair share. One line above and others below: routing. All at 1 with unequal latency: a slow replica."},
+			{id: 401, title: "Replicas of the model", kind: Stat, width: 6, queries: []query{{
+				level: perFleet, signal: indicator.Replicas,
+				expr: "count by (model_name) (sum by (instance, model_name) (vllm:num_requests_running))",
+			}}, unit: indicator.Count},
+			{
+				id: 402, title: "Arrivals against the fleet's mean", width: 9, queries: lines(perReplica, "", indicator.ArrivalShare),
+				doc: "1 is a fair share. One line above and others below: routing. All at 1 with unequal latency: a slow replica.",
+			},
 			{id: 403, title: "Requests held against the fleet's mean", width: 9, queries: lines(perReplica, "", indicator.LoadShare)},
 		}},
 		{id: 410, title: "Per replica", panels: []panel{
@@ -243,14 +285,24 @@ var fleetLayout = layout{
 			{id: 419, title: "Generated tokens", width: 8, queries: lines(perReplica, "", indicator.GenerationTokenRate)},
 		}},
 		{id: 420, title: "Data-parallel ranks", panels: []panel{
-			{id: 421, title: "Requests held per rank", width: 8, unit: indicator.Requests, queries: []query{{level: perEngine, legend: "rank", shows: []string{"engine"}, signal: indicator.EngineSpread,
-				expr: "sum by (engine, instance, model_name) (avg_over_time(vllm:num_requests_running[5m]) + avg_over_time(vllm:num_requests_waiting[5m]))"}},
-				doc: "A rank that holds many while another is idle, or one that never changes while the others do: routing, or a stuck rank."},
-			{id: 422, title: "Generated tokens per rank", width: 8, unit: indicator.TokensPerSecond, queries: []query{{level: perEngine, legend: "rank", shows: []string{"engine"}, signal: indicator.GenerationTokenRate,
-				expr: "sum by (engine, instance, model_name) (rate(vllm:generation_tokens_total[5m]))"}}},
-			{id: 423, title: "KV cache usage per rank", width: 8, max: 1, unit: indicator.Ratio, steps: kvSteps, queries: []query{{level: perEngine, legend: "rank", shows: []string{"engine"}, signal: indicator.KVUsage,
-				expr: "max by (engine, instance, model_name) (avg_over_time(vllm:kv_cache_usage_perc[5m]))"}},
-				doc: "Averages over ranks hide one that is full."},
+			{
+				id: 421, title: "Requests held per rank", width: 8, unit: indicator.Requests, queries: []query{{
+					level: perEngine, legend: "rank", shows: []string{"engine"}, signal: indicator.EngineSpread,
+					expr: "sum by (engine, instance, model_name) (avg_over_time(vllm:num_requests_running[5m]) + avg_over_time(vllm:num_requests_waiting[5m]))",
+				}},
+				doc: "A rank that holds many while another is idle, or one that never changes while the others do: routing, or a stuck rank.",
+			},
+			{id: 422, title: "Generated tokens per rank", width: 8, unit: indicator.TokensPerSecond, queries: []query{{
+				level: perEngine, legend: "rank", shows: []string{"engine"}, signal: indicator.GenerationTokenRate,
+				expr: "sum by (engine, instance, model_name) (rate(vllm:generation_tokens_total[5m]))",
+			}}},
+			{
+				id: 423, title: "KV cache usage per rank", width: 8, max: 1, unit: indicator.Ratio, steps: kvSteps, queries: []query{{
+					level: perEngine, legend: "rank", shows: []string{"engine"}, signal: indicator.KVUsage,
+					expr: "max by (engine, instance, model_name) (avg_over_time(vllm:kv_cache_usage_perc[5m]))",
+				}},
+				doc: "Averages over ranks hide one that is full.",
+			},
 			{id: 424, title: "Busiest rank against the mean", width: 8, queries: lines(perReplica, "", indicator.EngineSpread)},
 			{id: 425, title: "Stuck engines", width: 8, queries: lines(perReplica, "", indicator.StuckEngines)},
 		}},
@@ -293,15 +345,23 @@ var gatewayLayout = layout{
 	doc: "Do requests succeed at the HTTP boundary, and is the promise kept?",
 	rows: []row{
 		{id: 600, title: "HTTP boundary", panels: []panel{
-			{id: 601, title: "Requests by status", width: 8, stack: true, unit: indicator.RequestsPerSecond, queries: []query{{level: perJob, shows: []string{"status"}, signal: indicator.HTTPRate,
-				expr: `sum by (status, instance) (rate(http_requests_total{handler=~"/v1/.*|/pooling|/generate.*|none"}[5m]))`}}},
-			{id: 602, title: "Requests by endpoint", width: 8, stack: true, unit: indicator.RequestsPerSecond, queries: []query{{level: perJob, shows: []string{"handler"}, signal: indicator.HTTPRate,
-				expr: `sum by (handler, instance) (rate(http_requests_total[5m]))`}}},
+			{id: 601, title: "Requests by status", width: 8, stack: true, unit: indicator.RequestsPerSecond, queries: []query{{
+				level: perJob, shows: []string{"status"}, signal: indicator.HTTPRate,
+				expr: `sum by (status, instance) (rate(http_requests_total{handler=~"/v1/.*|/pooling|/generate.*|none"}[5m]))`,
+			}}},
+			{id: 602, title: "Requests by endpoint", width: 8, stack: true, unit: indicator.RequestsPerSecond, queries: []query{{
+				level: perJob, shows: []string{"handler"}, signal: indicator.HTTPRate,
+				expr: `sum by (handler, instance) (rate(http_requests_total[5m]))`,
+			}}},
 			{id: 603, title: "Share of errors", width: 8, queries: lines(perJob, "5xx", indicator.ServerErrs, "4xx", indicator.ClientErrs)},
 			{id: 604, title: "Requests that clients gave up", width: 8, queries: lines(perJob, "", indicator.AbandonedShare)},
-			{id: 605, title: "How requests finished", width: 8, stack: true, unit: indicator.RequestsPerSecond, queries: []query{{level: perModel, shows: []string{"finished_reason"}, signal: indicator.CompletionRate,
-				expr: `sum by (finished_reason, instance, model_name) (rate(vllm:request_success_total[5m]))`}},
-				doc: "Engine completions, not the service's success rate: what fails before the engine is not here, and clients that hang up are in no reason."},
+			{
+				id: 605, title: "How requests finished", width: 8, stack: true, unit: indicator.RequestsPerSecond, queries: []query{{
+					level: perModel, shows: []string{"finished_reason"}, signal: indicator.CompletionRate,
+					expr: `sum by (finished_reason, instance, model_name) (rate(vllm:request_success_total[5m]))`,
+				}},
+				doc: "Engine completions, not the service's success rate: what fails before the engine is not here, and clients that hang up are in no reason.",
+			},
 			{id: 606, title: "Refused or failed in the engine", width: 8, queries: lines(perModel, "refused at admission", indicator.AdmissionRejections, "engine error", indicator.EngineErrors)},
 		}},
 	},
@@ -318,12 +378,12 @@ const (
 const servers = ` and on (cluster, namespace, pod) group by (cluster, namespace, pod) (kube_pod_container_info{image=~".*(vllm|sglang|llm-d|dynamo).*"})`
 
 // host is a panel of machines, pod one of pods.
-func host(id, width int, title string, unit indicator.Unit, doc string, named ...string) panel {
-	return exported(perHost, id, width, title, unit, doc, noHost, named)
+func host(id int, title string, unit indicator.Unit, doc string, named ...string) panel {
+	return exported(perHost, id, 8, title, unit, doc, noHost, named)
 }
 
-func pod(id, width int, title string, unit indicator.Unit, doc string, named ...string) panel {
-	return exported(perPod, id, width, title, unit, doc, noPod, named)
+func pod(id int, title string, unit indicator.Unit, doc string, named ...string) panel {
+	return exported(perPod, id, 8, title, unit, doc, noPod, named)
 }
 
 // exported is a panel of other exporters' metrics: pairs of a legend and PromQL.
@@ -340,42 +400,42 @@ var hostLayout = layout{
 	doc: "Is the machine under the servers short of anything, and what does Kubernetes say of their pods? From node_exporter and kube-state-metrics.",
 	rows: []row{
 		{id: 700, title: "Processor and memory", panels: []panel{
-			host(701, 8, "Processor use", indicator.Ratio, "The API server tokenises and streams on the processor: above 90 % first tokens wait for it, whatever the GPU does.",
+			host(701, "Processor use", indicator.Ratio, "The API server tokenises and streams on the processor: above 90 % first tokens wait for it, whatever the GPU does.",
 				"busy", `1 - avg by (instance) (rate(node_cpu_seconds_total{mode="idle"}[5m]))`,
 				"waiting for disks", `avg by (instance) (rate(node_cpu_seconds_total{mode="iowait"}[5m]))`),
-			host(702, 8, "Load per processor", indicator.Times, "Tasks that run or wait, for each processor: well above 1 the engine's own threads wait.",
+			host(702, "Load per processor", indicator.Times, "Tasks that run or wait, for each processor: well above 1 the engine's own threads wait.",
 				"", `max by (instance) (node_load5) / count by (instance) (node_cpu_seconds_total{mode="idle"})`),
-			host(703, 8, "Memory in use", indicator.Ratio, "Without what the kernel would give back. Loading a model needs room for its weights; a machine that swaps serves nobody.",
+			host(703, "Memory in use", indicator.Ratio, "Without what the kernel would give back. Loading a model needs room for its weights; a machine that swaps serves nobody.",
 				"", `1 - max by (instance) (node_memory_MemAvailable_bytes) / max by (instance) (node_memory_MemTotal_bytes)`),
 		}},
 		{id: 710, title: "Network and disks", panels: []panel{
-			host(711, 8, "Network", indicator.BytesPerSecond, "Tensor parallelism over several machines, and KV caches that move between them, live on it.",
+			host(711, "Network", indicator.BytesPerSecond, "Tensor parallelism over several machines, and KV caches that move between them, live on it.",
 				"in", `sum by (instance) (rate(node_network_receive_bytes_total{device!~"lo|veth.*|cali.*|cni.*|docker.*"}[5m]))`,
 				"out", `sum by (instance) (rate(node_network_transmit_bytes_total{device!~"lo|veth.*|cali.*|cni.*|docker.*"}[5m]))`),
-			host(712, 8, "Network drops and errors", indicator.PerSecond, "Packets lost at the interface.",
+			host(712, "Network drops and errors", indicator.PerSecond, "Packets lost at the interface.",
 				"drops", `sum by (instance) (rate(node_network_receive_drop_total[5m]) + rate(node_network_transmit_drop_total[5m]))`,
 				"errors", `sum by (instance) (rate(node_network_receive_errs_total[5m]) + rate(node_network_transmit_errs_total[5m]))`),
-			host(713, 8, "Disk busy", indicator.Ratio, "Share of time in which the busiest disk had work: models load as fast as it reads.",
+			host(713, "Disk busy", indicator.Ratio, "Share of time in which the busiest disk had work: models load as fast as it reads.",
 				"", `max by (instance) (rate(node_disk_io_time_seconds_total[5m]))`),
-			host(714, 8, "Disk throughput", indicator.BytesPerSecond, "",
+			host(714, "Disk throughput", indicator.BytesPerSecond, "",
 				"read", `sum by (instance) (rate(node_disk_read_bytes_total[5m]))`,
 				"written", `sum by (instance) (rate(node_disk_written_bytes_total[5m]))`),
-			host(715, 8, "File systems in use", indicator.Ratio, "The fullest one: weights, caches of compiled graphs and logs fill it, and a full one stops the next start.",
+			host(715, "File systems in use", indicator.Ratio, "The fullest one: weights, caches of compiled graphs and logs fill it, and a full one stops the next start.",
 				"", `1 - min by (instance) (node_filesystem_avail_bytes{fstype!~"tmpfs|overlay|squashfs"} / node_filesystem_size_bytes{fstype!~"tmpfs|overlay|squashfs"})`),
 		}},
 		{id: 720, title: "Pods", panels: []panel{
-			pod(721, 8, "Ready", indicator.Count, "1 while the pod is ready, and routed to.",
+			pod(721, "Ready", indicator.Count, "1 while the pod is ready, and routed to.",
 				"", `max by (cluster, namespace, pod) (kube_pod_status_ready{condition="true"})`+servers),
-			pod(722, 8, "Container restarts", indicator.Count, "In the time shown. Restarts of the engine alone do not show here.",
+			pod(722, "Container restarts", indicator.Count, "In the time shown. Restarts of the engine alone do not show here.",
 				"", `sum by (cluster, namespace, pod) (increase(kube_pod_container_status_restarts_total[1h]))`+servers),
-			pod(723, 8, "Why containers wait or ended", indicator.Count, "CrashLoopBackOff, ImagePullBackOff, OOMKilled and their like.",
+			pod(723, "Why containers wait or ended", indicator.Count, "CrashLoopBackOff, ImagePullBackOff, OOMKilled and their like.",
 				"waits", `max by (cluster, namespace, pod, reason) (kube_pod_container_status_waiting_reason)`+servers,
 				"ended", `max by (cluster, namespace, pod, reason) (kube_pod_container_status_last_terminated_reason)`+servers),
-			pod(724, 8, "Pending", indicator.Count, "1 while no machine was found for the pod, or its images are fetched.",
+			pod(724, "Pending", indicator.Count, "1 while no machine was found for the pod, or its images are fetched.",
 				"", `max by (cluster, namespace, pod) (kube_pod_status_phase{phase="Pending"})`+servers),
-			pod(725, 8, "GPUs asked for", indicator.Count, "",
+			pod(725, "GPUs asked for", indicator.Count, "",
 				"", `sum by (cluster, namespace, pod) (kube_pod_container_resource_requests{resource="nvidia_com_gpu"})`+servers),
-			pod(726, 8, "Memory limit", indicator.Bytes, "Beyond it the kernel ends the container: OOMKilled.",
+			pod(726, "Memory limit", indicator.Bytes, "Beyond it the kernel ends the container: OOMKilled.",
 				"", `sum by (cluster, namespace, pod) (kube_pod_container_resource_limits{resource="memory"})`+servers),
 		}},
 	},

@@ -27,18 +27,23 @@ func budgetRow(period time.Duration) (row, error) {
 		return query{level: perObjective, legend: legend, shows: []string{"slo"}, expr: name}
 	}
 	return row{id: 610, title: "Objectives and error budget", panels: []panel{
-		{id: 611, title: "Error budget left", kind: Stat, width: 8, unit: indicator.Ratio, noData: noSLO,
+		{
+			id: 611, title: "Error budget left", kind: Stat, width: 8, unit: indicator.Ratio, noData: noSLO,
 			doc: "Share of the period's error budget that is left. Below 0 the promise is broken.",
 			steps: []step{
 				{value: -1e9, level: Critical, why: "the budget is spent", hidden: true},
 				{value: 0, level: Warning, why: "a quarter of the budget or less is left"},
 				{value: 0.25, level: Good, why: "", hidden: true},
 			},
-			queries: []query{recorded("", burnrate.Remaining)}},
-		{id: 612, title: "Objectives kept", width: 8, unit: indicator.Ratio, noData: noSLO,
+			queries: []query{recorded("", burnrate.Remaining)},
+		},
+		{
+			id: 612, title: "Objectives kept", width: 8, unit: indicator.Ratio, noData: noSLO,
 			doc:     "Share of good events over the period: requests within the latency target, or without error.",
-			queries: []query{recorded("", burnrate.SLI(period))}},
-		{id: 613, title: "Burn rate", width: 8, unit: indicator.Times, noData: noSLO,
+			queries: []query{recorded("", burnrate.SLI(period))},
+		},
+		{
+			id: 613, title: "Burn rate", width: 8, unit: indicator.Times, noData: noSLO,
 			doc: "How many times faster than evenly over the period the budget is spent. At 1 it ends with the period.",
 			steps: []step{
 				{value: slow.Factor, level: Warning, why: "the slowest alert's rate, once it lasted"},
@@ -47,9 +52,12 @@ func budgetRow(period time.Duration) (row, error) {
 			queries: []query{
 				recorded(promDuration(fast.Long), burnrate.BurnRate(fast.Long)),
 				recorded(promDuration(period), burnrate.BurnRate(period)),
-			}},
+			},
+		},
 		{id: 614, title: "Bad events", width: 12, unit: indicator.PerSecond, noData: noSLO, queries: []query{recorded("", burnrate.BadEvents)}},
-		{id: 615, title: "Events", width: 12, unit: indicator.PerSecond, noData: noSLO, queries: []query{recorded("", burnrate.Events)},
-			doc: "What the shares rest on: a single bad event among ten is ten per cent."},
+		{
+			id: 615, title: "Events", width: 12, unit: indicator.PerSecond, noData: noSLO, queries: []query{recorded("", burnrate.Events)},
+			doc: "What the shares rest on: a single bad event among ten is ten per cent.",
+		},
 	}}, nil
 }

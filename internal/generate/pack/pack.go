@@ -225,9 +225,7 @@ func Runbooks(c generate.RulesConfig, rules *generate.Rules, format string) (fil
 	if c.DashboardURL != "" {
 		page.Dashboard = c.PanelURL
 	}
-	for _, g := range rules.Groups() {
-		page.Rules = append(page.Rules, g)
-	}
+	page.Rules = append(page.Rules, rules.Groups()...)
 	switch format {
 	case "markdown":
 		return runbookpage.Markdown(page)

@@ -173,25 +173,29 @@ func TestRelabelling(t *testing.T) {
 			Config{Format: Prometheus, Targets: []string{"a"}}, map[string]string{"__address__": "a:8000"}, map[string]string{"node": "a"},
 		},
 		"a short instance loses the usual port": {
-			Config{Format: Prometheus, Targets: []string{"a"}, ShortInstance: true}, map[string]string{"__address__": "a:8000"},
+			Config{Format: Prometheus, Targets: []string{"a"}, ShortInstance: true},
+			map[string]string{"__address__": "a:8000"},
 			map[string]string{"node": "a", "instance": "a"},
 		},
 		"a short instance keeps another port, so that two servers on a host remain two": {
-			Config{Format: Prometheus, Targets: []string{"a"}, ShortInstance: true}, map[string]string{"__address__": "a:8001"},
+			Config{Format: Prometheus, Targets: []string{"a"}, ShortInstance: true},
+			map[string]string{"__address__": "a:8001"},
 			map[string]string{"node": "a"},
 		},
 		"an address of version 6 keeps its brackets": {
 			Config{Format: Prometheus, Targets: []string{"a"}}, map[string]string{"__address__": "[::1]:8000"}, map[string]string{"node": "[::1]"},
 		},
 		"a pod is known by its name": {
-			Config{Format: PrometheusKube, Cluster: "eu$1"}, kube,
+			Config{Format: PrometheusKube, Cluster: "eu$1"},
+			kube,
 			map[string]string{"node": "gpu-3", "instance": "qwen-0:8000", "pod": "qwen-0", "namespace": "llm", "cluster": "eu$1"},
 		},
 		"another port of the pod is no target": {
 			Config{Format: PrometheusKube, Port: "9000"}, kube, nil,
 		},
 		"a port may be named": {
-			Config{Format: PrometheusKube, Port: "http"}, kube,
+			Config{Format: PrometheusKube, Port: "http"},
+			kube,
 			map[string]string{"node": "gpu-3", "instance": "qwen-0:8000", "pod": "qwen-0", "namespace": "llm"},
 		},
 	}

@@ -65,8 +65,15 @@ func (a *Asked) Check() error {
 
 // writable makes sure that the results can be written.
 func (a *Asked) writable() error {
-	for _, x := range []struct{ flag, path string }{{"out", a.OutFile}, {"json", a.JSONFile}, {"html", a.HTMLFile}, {"csv", a.CSVFile},
-		{"vllm-json", a.VLLMFile}, {"save-baseline", a.BaselineFile}, {"resume", a.Resume}} {
+	for _, x := range []struct{ flag, path string }{
+		{"out", a.OutFile},
+		{"json", a.JSONFile},
+		{"html", a.HTMLFile},
+		{"csv", a.CSVFile},
+		{"vllm-json", a.VLLMFile},
+		{"save-baseline", a.BaselineFile},
+		{"resume", a.Resume},
+	} {
 		if x.path == "" {
 			continue
 		}
@@ -159,8 +166,10 @@ func (a *Asked) Read() (err error) {
 
 // target makes the server under test, and how it is asked.
 func (a *Asked) target() error {
-	t := load.Target{URL: a.URL, API: load.API(a.API), Model: a.Model, Stream: !a.Whole, IgnoreEOS: !a.FreeEnd,
-		Counting: load.TokenCounting(a.Counting), MaxTokensField: a.MaxTokensField}
+	t := load.Target{
+		URL: a.URL, API: load.API(a.API), Model: a.Model, Stream: !a.Whole, IgnoreEOS: !a.FreeEnd,
+		Counting: load.TokenCounting(a.Counting), MaxTokensField: a.MaxTokensField,
+	}
 	if !strings.Contains(t.URL, "://") {
 		t.URL = "http://" + t.URL
 	}

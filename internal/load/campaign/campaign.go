@@ -420,8 +420,10 @@ func (b *campaign) run(ctx context.Context, p *plan, lost func(load.Progress) bo
 	b.Saving(ctx)
 	v := b.probed.Vocabulary
 	t := &b.probed.Target
-	res := load.Summarize(rec, load.Settings{Name: p.name, Load: p.shape, Workload: p.workload, Objective: b.objective, Warmup: b.Warmup,
-		Target: load.Asked{URL: source.Redacted(t.URL), API: t.API, Model: t.Model, Stream: t.Stream, Version: b.probed.Version, Prompts: v.Source}})
+	res := load.Summarize(rec, load.Settings{
+		Name: p.name, Load: p.shape, Workload: p.workload, Objective: b.objective, Warmup: b.Warmup,
+		Target: load.Asked{URL: source.Redacted(t.URL), API: t.API, Model: t.Model, Stream: t.Stream, Version: b.probed.Version, Prompts: v.Source},
+	})
 	res.Notes = append(res.Notes, b.probed.Notes...)
 	if watch != nil {
 		// An interrupt ends the test, not what is said of it.

@@ -219,9 +219,11 @@ func Write(w io.Writer, outcomes []*Outcome, o render.Options) error {
 		if x.Spoiled {
 			mark = strings.TrimSpace(mark + " spoiled by the generator")
 		}
-		rows = append(rows, []string{x.Name, fmt.Sprint(x.Requests), fmt.Sprintf("%+.2f", 1e3*x.TTFTP50), fmt.Sprintf("%+.2f", 1e3*x.TTFTP99), fmt.Sprintf("%+.3f", 1e3*x.ITLMean),
+		rows = append(rows, []string{
+			x.Name, fmt.Sprint(x.Requests), fmt.Sprintf("%+.2f", 1e3*x.TTFTP50), fmt.Sprintf("%+.2f", 1e3*x.TTFTP99), fmt.Sprintf("%+.3f", 1e3*x.ITLMean),
 			fmt.Sprintf("%.0f", x.RequestsPS), fmt.Sprintf("%.0f", x.EventsPS), ideal, fmt.Sprintf("%.2f", 1e6*x.PerEvent), fmt.Sprintf("%.2f/%.2f", 1e3*x.LagP50, 1e3*x.LagP99),
-			fmt.Sprintf("%.2f/%.2f", 1e3*x.ReceiveP50, 1e3*x.ReceiveP99), cv, fmt.Sprintf("%.2f", x.Cores), fmt.Sprintf("%.1f", x.ResidentMB), mark})
+			fmt.Sprintf("%.2f/%.2f", 1e3*x.ReceiveP50, 1e3*x.ReceiveP99), cv, fmt.Sprintf("%.2f", x.Cores), fmt.Sprintf("%.1f", x.ResidentMB), mark,
+		})
 	}
 	t.Table(render.Words(render.Columns("", "requests", "TTFT P50 off ms", "P99 off ms", "ITL off ms", "req/s", "events/s", "of ideal", "µs/event",
 		"send lag P50/99 ms", "receive lag P50/99 ms", "arrival CV", "cores", "MB", "")), rows)

@@ -531,7 +531,7 @@ func (c *Conn) deliver(sink Sink) error {
 		if err == nil {
 			err = sink.Data(p)
 		}
-		if err == errMore {
+		if errors.Is(err, errMore) {
 			return c.flush(sink)
 		}
 		if err != nil {

@@ -65,11 +65,15 @@ func TestQuery(t *testing.T) {
 		"a scalar": {`{"status":"success","data":{"resultType":"scalar","result":[1700000000.5,"2"]}}`, model.Vector{{Metric: model.Metric{}, Value: 2, Timestamp: 1_700_000_000_500}}},
 		"nothing":  {`{"status":"success","data":{"resultType":"vector","result":[]}}`, model.Vector{}},
 		// Annotations speak of the expression; infos are apart from warnings.
-		"an annotation": {oneSample + `,"warnings":["PromQL warning: bucket label \"le\" is missing"],"infos":["PromQL info: metric might not be a counter"]}`,
-			model.Vector{{Metric: model.Metric{"__name__": "up", "job": "a"}, Value: 1, Timestamp: 1_700_000_000_500}}},
+		"an annotation": {
+			oneSample + `,"warnings":["PromQL warning: bucket label \"le\" is missing"],"infos":["PromQL info: metric might not be a counter"]}`,
+			model.Vector{{Metric: model.Metric{"__name__": "up", "job": "a"}, Value: 1, Timestamp: 1_700_000_000_500}},
+		},
 		// VictoriaMetrics adds fields of its own.
-		"more fields": {strings.Replace(oneSample, `"data"`, `"isPartial":false,"data"`, 1) + `,"stats":{"seriesFetched":"1"}}`,
-			model.Vector{{Metric: model.Metric{"__name__": "up", "job": "a"}, Value: 1, Timestamp: 1_700_000_000_500}}},
+		"more fields": {
+			strings.Replace(oneSample, `"data"`, `"isPartial":false,"data"`, 1) + `,"stats":{"seriesFetched":"1"}}`,
+			model.Vector{{Metric: model.Metric{"__name__": "up", "job": "a"}, Value: 1, Timestamp: 1_700_000_000_500}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := newClient(t, Config{URL: serve(t, answer(200, tc.body))}).Query(t.Context(), "up", at)

@@ -166,19 +166,23 @@ func TestCountersBeginAtZeroWhenTheyWereCreated(t *testing.T) {
 		},
 		"at their own creation, as Python's client writes it": {
 			[]string{"# TYPE a_total counter\na_total{x=\"1\"} 7\n# TYPE a_created gauge\na_created{x=\"1\"} " + fmt.Sprintf("%f", unix(-50)) + "\n" + start},
-			"a_total", []string{"0@-50", "7@0"},
+			"a_total",
+			[]string{"0@-50", "7@0"},
 		},
 		"at their own creation, as OpenMetrics writes it": {
 			[]string{"# TYPE a counter\na_total{x=\"1\"} 7\na_created{x=\"1\"} " + fmt.Sprintf("%f", unix(-50)) + "\n# EOF\n"},
-			"a_total", []string{"0@-50", "7@0"},
+			"a_total",
+			[]string{"0@-50", "7@0"},
 		},
 		"with the creation time of another series of the family": {
 			[]string{"# TYPE a_total counter\na_total{x=\"1\"} 7\n# TYPE a_created gauge\na_created{x=\"2\"} " + fmt.Sprintf("%f", unix(-50)) + "\n"},
-			"a_total", []string{"7@0"},
+			"a_total",
+			[]string{"7@0"},
 		},
 		"buckets have their histogram's creation time": {
 			[]string{"# TYPE h_total histogram\nh_total_bucket{le=\"1\",x=\"1\"} 7\nh_total_count{x=\"1\"} 7\n# TYPE h_total_created gauge\nh_total_created{x=\"1\"} " + fmt.Sprintf("%f", unix(-50)) + "\n"},
-			`h_total_bucket`, []string{"0@-50", "7@0"},
+			`h_total_bucket`,
+			[]string{"0@-50", "7@0"},
 		},
 		"a count of a summary": {
 			[]string{"# TYPE s summary\ns{quantile=\"0.5\"} 7\ns_count 7\n" + start}, "s_count", []string{"0@-100", "7@0"},
@@ -208,11 +212,13 @@ func TestCountersBeginAtZeroWhenTheyWereCreated(t *testing.T) {
 			[]string{"b_c 1\n" + start, "b_c 1\n" + start, "# TYPE a_total counter\na_total 7\nb_c 1\n" + start}, "a_total", []string{"0@1", "7@2"},
 		},
 		"once only, though they vanish and come back": {
-			[]string{"# TYPE a_total counter\na_total 7\nb_c 1\n" + start, "b_c 1\n", "# TYPE a_total counter\na_total 8\n"}, "a_total",
+			[]string{"# TYPE a_total counter\na_total 7\nb_c 1\n" + start, "b_c 1\n", "# TYPE a_total counter\na_total 8\n"},
+			"a_total",
 			[]string{"0@-100", "7@0", "8@2"},
 		},
 		"not after a reset": {
-			[]string{"# TYPE a_total counter\na_total 7\n" + start, "# TYPE a_total counter\na_total 2\n" + fmt.Sprintf("process_start_time_seconds %f\n", unix(0.5))}, "a_total",
+			[]string{"# TYPE a_total counter\na_total 7\n" + start, "# TYPE a_total counter\na_total 2\n" + fmt.Sprintf("process_start_time_seconds %f\n", unix(0.5))},
+			"a_total",
 			[]string{"0@-100", "7@0", "2@1"},
 		},
 	} {

@@ -208,8 +208,15 @@ func TestOtherFilesArePassedOver(t *testing.T) {
 		{name: "a/1795220771.prom", body: "seconds"},
 		{name: "a/1795220772000000.prom", body: "microseconds"},
 		{name: "a/1795220773000000000.prom", body: "nanoseconds"},
-		{name: "a/now.prom"}, {name: "a/1.txt"}, {name: "README"}, {name: "a/-1.prom"}, {name: "a/99999999999999999.prom"},
-		{name: "a/._1795220770159.prom"}, {name: "__MACOSX/a/1.prom"}, {name: ".git/1.prom"}, {name: "a/.DS_Store"},
+		{name: "a/now.prom"},
+		{name: "a/1.txt"},
+		{name: "README"},
+		{name: "a/-1.prom"},
+		{name: "a/99999999999999999.prom"},
+		{name: "a/._1795220770159.prom"},
+		{name: "__MACOSX/a/1.prom"},
+		{name: ".git/1.prom"},
+		{name: "a/.DS_Store"},
 	}
 	for name, path := range map[string]string{"a directory": dirOf(t, members...), "an archive": write(t, "x.tar", tarOf(t, members...))} {
 		t.Run(name, func(t *testing.T) {

@@ -154,9 +154,11 @@ func addCapacity(p *catalog.Pass) {
 	if replicas < 2 {
 		return
 	}
-	lines := []string{line, kv.Line,
+	lines := []string{
+		line, kv.Line,
 		fmt.Sprintf("in flight = %s running + %s waiting = %s", catalog.Digits(running), catalog.Digits(waiting), catalog.Digits(inFlight)),
-		fmt.Sprintf("needed = %s × %s / %v = %s tokens", catalog.Digits(inFlight), catalog.Digits(held), catalog.KVHeadroom, catalog.Whole(need))}
+		fmt.Sprintf("needed = %s × %s / %v = %s tokens", catalog.Digits(inFlight), catalog.Digits(held), catalog.KVHeadroom, catalog.Whole(need)),
+	}
 	if kv.Blocks > 0 {
 		lines = append(lines, fmt.Sprintf("that is %s blocks of %s tokens", catalog.Whole(math.Ceil(need/kv.BlockSize)), catalog.Whole(kv.BlockSize)))
 	}

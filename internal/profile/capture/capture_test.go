@@ -21,11 +21,11 @@ import (
 // server is a make-believe vLLM: requests take steps, the profiler writes a file when it is
 // stopped.
 type server struct {
-	dir                      string
-	running, steps           atomic.Int64
-	started, stopped, asked  atomic.Int64
-	profiling, slow, noRoute bool
-	most                     atomic.Int64
+	dir                     string
+	running, steps          atomic.Int64
+	started, stopped, asked atomic.Int64
+	slow, noRoute           bool
+	most                    atomic.Int64
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {

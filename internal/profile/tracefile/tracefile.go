@@ -100,7 +100,7 @@ func Read(ctx context.Context, path string, limit int) (*profile.Timeline, error
 		return nil, err
 	}
 	whole := io.MultiReader(bytes.NewReader(head), file)
-	read := io.Reader(whole)
+	read := whole
 	switch {
 	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
 		in := &counter{r: whole}

@@ -28,8 +28,10 @@ func measure(t *testing.T) (*load.Result, *load.Recording) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	g, err := workload.NewGenerator(workload.Spec{Prompt: workload.Fixed(8), Output: workload.Fixed(5),
-		Tenants: []workload.Tenant{{Name: `free "tier"`, Weight: 1}, {Name: "paid", Weight: 1}}}, 1)
+	g, err := workload.NewGenerator(workload.Spec{
+		Prompt: workload.Fixed(8), Output: workload.Fixed(5),
+		Tenants: []workload.Tenant{{Name: `free "tier"`, Weight: 1}, {Name: "paid", Weight: 1}},
+	}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,11 +45,16 @@ func measure(t *testing.T) (*load.Result, *load.Recording) {
 	}
 	o, _ := slo.ForUseCase("chat")
 	res := load.Summarize(rec, load.Settings{Name: "try", Target: load.Asked{URL: s.URL(), Model: "<m>", API: load.Chat, Stream: true}, Load: load.Shape{Concurrency: 4}, Objective: &o, Warmup: load.AutoWarmup})
-	res.Server = &load.Server{Series: []load.ServerPoint{{At: 0, Values: map[string]float64{"waiting": 3}}, {At: 1, Values: map[string]float64{"waiting": 5}}},
-		Phases: []load.Phase{{Name: "the window", To: 1, Status: "firing", Verdict: "kv-cache-thrashing", Summary: "Requests push each other out <b>of</b> the KV cache", Unchecked: []string{"memory-leak"},
+	res.Server = &load.Server{
+		Series: []load.ServerPoint{{At: 0, Values: map[string]float64{"waiting": 3}}, {At: 1, Values: map[string]float64{"waiting": 5}}},
+		Phases: []load.Phase{{
+			Name: "the window", To: 1, Status: "firing", Verdict: "kv-cache-thrashing", Summary: "Requests push each other out <b>of</b> the KV cache", Unchecked: []string{"memory-leak"},
 			Findings: []load.Finding{
 				{ID: "kv-cache-thrashing", Title: "KV cache thrashing", Severity: "page", Summary: "Requests push each other out <b>of</b> the KV cache", Evidence: []string{"Preemptions 2/s > 0.1/s (default)"}, Fixes: []string{"Lower the batch (--max-num-seqs 8)", "Another way"}},
-				{ID: "ttft-degraded", Title: "First tokens are late", Severity: "ticket", ExplainBy: "kv-cache-thrashing"}}}}, Notes: []string{"what is normal could not be told"}}
+				{ID: "ttft-degraded", Title: "First tokens are late", Severity: "ticket", ExplainBy: "kv-cache-thrashing"},
+			},
+		}}, Notes: []string{"what is normal could not be told"},
+	}
 	return res, rec
 }
 
@@ -57,8 +64,10 @@ func TestTextShowsWhatMatters(t *testing.T) {
 	if err := Text(&b, res, TextOptions{render.Options{Width: 120}, true}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"try: <m> at http", "54 complete, 6 failed", "6 × http_503: scripted", "TTFT ", "ITL (per token)", "goodput", "tenant paid", "at most: Waiting requests 5", "generator",
-		"diagnosis    kv-cache-thrashing: Requests push", "Preemptions 2/s > 0.1/s", "try: Lower the batch (--max-num-seqs 8)", "follows from it: First tokens are late", "what is normal could not be told", "steady state"} {
+	for _, want := range []string{
+		"try: <m> at http", "54 complete, 6 failed", "6 × http_503: scripted", "TTFT ", "ITL (per token)", "goodput", "tenant paid", "at most: Waiting requests 5", "generator",
+		"diagnosis    kv-cache-thrashing: Requests push", "Preemptions 2/s > 0.1/s", "try: Lower the batch (--max-num-seqs 8)", "follows from it: First tokens are late", "what is normal could not be told", "steady state",
+	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, b.String())
 		}
@@ -131,8 +140,10 @@ func TestHTMLIsWholeAndSafe(t *testing.T) {
 			t.Errorf("the page holds %q", bad)
 		}
 	}
-	for _, want := range []string{`<b class="bad">kv-cache-thrashing</b>`, "Remedy: Lower the batch", "follows from kv-cache-thrashing", "Not checked for want of metrics: memory-leak",
-		`What limits the server beyond it: <b class="bad">kv-cache-thrashing</b>`, "<td>kv-cache-thrashing</td>"} {
+	for _, want := range []string{
+		`<b class="bad">kv-cache-thrashing</b>`, "Remedy: Lower the batch", "follows from kv-cache-thrashing", "Not checked for want of metrics: memory-leak",
+		`What limits the server beyond it: <b class="bad">kv-cache-thrashing</b>`, "<td>kv-cache-thrashing</td>",
+	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)
 		}

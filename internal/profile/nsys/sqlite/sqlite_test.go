@@ -40,7 +40,7 @@ func TestScan(t *testing.T) {
 		if v[1].Int != int64(3*n+1) || !v[2].Null || v[3].Int != want[n%10] || v[3].Null != (n%10 == 9) {
 			t.Fatalf("row %d: %+v", n, v[1:4])
 		}
-		if real := v[4].Real + float64(v[4].Int)*b2f(v[4].Real == 0); real != float64(n)/4 {
+		if got := v[4].Real + float64(v[4].Int)*b2f(v[4].Real == 0); got != float64(n)/4 {
 			t.Fatalf("row %d: real %v", n, v[4])
 		}
 		if len(v[5].Bytes) != 2*(n%5) {

@@ -147,6 +147,9 @@ func (d Dialect) Expr(s *indicator.Signal) (expr string, own bool) {
 // Missing returns the metrics, in the dialect's names, that the signal needs
 // and the endpoint does not expose.
 func (d Dialect) Missing(s *indicator.Signal) []string {
+	if needs, lacks := d.Lacks[s.Name]; lacks {
+		return []string{d.Prefix + needs}
+	}
 	expr, own := d.Expr(s)
 	names, err := indicator.Metrics(expr)
 	if err != nil {

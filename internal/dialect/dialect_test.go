@@ -266,6 +266,19 @@ func sampleNames(page string) []string {
 	return slices.Compact(names)
 }
 
+// SGLang counts requests without the reason for which they ended.
+func TestWhatAnEngineCannotTellIsMissing(t *testing.T) {
+	sglang, err := Named("sglang")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*indicator.Signal{indicator.CutAnswers, indicator.EngineErrors} {
+		if missing := sglang.Missing(s); len(missing) != 1 || !strings.Contains(missing[0], "finished_reason") {
+			t.Errorf("%s: missing %q, want the reason", s.Name, missing)
+		}
+	}
+}
+
 // An engine's flags are translated from vLLM's, so that every one must be known there.
 func TestFlagsOfEveryEngineAreVLLMs(t *testing.T) {
 	for _, e := range engines {

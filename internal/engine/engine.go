@@ -42,6 +42,7 @@ type Naming struct {
 	Prefix  string            // replaces "vllm:"
 	Renamed map[string]string // canonical name, without prefix where it has one, → name without prefix
 	Exprs   map[string]string // signal → PromQL in names of its own, with canonical labels
+	Lacks   map[string]string // signal that its metrics cannot tell → what they would need
 }
 
 // Canonical is the prefix of the canonical names of metrics, which are vLLM's.

@@ -66,6 +66,8 @@ func naming() engine.Naming {
 			by + "(rate(sglang:cached_tokens_total[5m]))) / " +
 			by + "(rate(sglang:time_to_first_token_seconds_count[5m]))",
 	}
+	const reasons = "num_requests_total by finished_reason"
+	n.Lacks = map[string]string{indicator.CutAnswers.Name: reasons, indicator.EngineErrors.Name: reasons}
 	return n
 }
 

@@ -2,7 +2,6 @@ package audit
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -152,9 +151,6 @@ func (s *Surface) Detect(names []string) bool {
 
 // Exposes reports whether a series' name is there.
 func (s *Surface) Exposes(name string) bool { return s.names[name] }
-
-// Names lists the names that are there, sorted.
-func (s *Surface) Names() []string { return slices.Sorted(maps.Keys(s.names)) }
 
 // hasLabel reports whether a series has a label; known is false where it
 // cannot be told.

@@ -8,7 +8,6 @@ import (
 	"math"
 	"os"
 	"runtime/debug"
-	"strconv"
 	"strings"
 
 	"github.com/klauspost/compress/gzip"
@@ -23,6 +22,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/profile/tracefile"
 	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/report/profilereport"
+	"github.com/sixty-dev/sixty/internal/threshold"
 )
 
 const profileLong = `Says where a GPU's time went: what dominates, why the GPU was idle, and what to change.
@@ -78,7 +78,7 @@ func newProfileCommand() *cobra.Command {
 	s.StringVar(&f.folded, "folded", "", "write stacks with their GPU time to a `file`, for flamegraph.pl and speedscope")
 	s.StringVar(&f.pprof, "pprof", "", "write stacks with their GPU time to a `file`, for go tool pprof")
 	s.StringVar(&f.trim, "trim", "", "write the worst steps as a small trace to a `file`, for ui.perfetto.dev")
-	s.StringArrayVar(&f.read.set, "set", nil, "set a threshold, as `name=value` in its base unit; may be repeated (--full names them)")
+	s.StringArrayVar(&f.read.set, "set", nil, "set a threshold, as `name=value`, such as host_bound=50%; may be repeated (--full names them)")
 	f.read.register(s)
 	cmd.AddCommand(newProfileDiffCommand(), newProfileHowCommand(), newProfileCaptureCommand())
 	return cmd
@@ -92,9 +92,9 @@ func runProfile(ctx context.Context, stdout, stderr io.Writer, args []string, f 
 			return fmt.Errorf("--fail-on: %w", err)
 		}
 	}
-	set, err := f.read.thresholds()
+	set, err := threshold.ParseNamed(f.read.set, finding.Thresholds())
 	if err != nil {
-		return err
+		return fmt.Errorf("--set: %w", err)
 	}
 	p, first, err := f.read.profile(ctx, stderr, args, f.trim != "")
 	if err != nil {
@@ -151,27 +151,6 @@ func packed(path string, write func(io.Writer) error) func(io.Writer) error {
 		z := gzip.NewWriter(w)
 		return errors.Join(write(z), z.Close())
 	}
-}
-
-// thresholds reads --set.
-func (f *readFlags) thresholds() (map[string]float64, error) {
-	set := map[string]float64{}
-	var names []string
-	for _, t := range finding.Thresholds() {
-		names = append(names, t.Name)
-	}
-	for _, text := range f.set {
-		name, value, ok := strings.Cut(text, "=")
-		v, err := strconv.ParseFloat(value, 64)
-		switch {
-		case !ok, err != nil, math.IsNaN(v) || math.IsInf(v, 0):
-			return nil, hint.With(fmt.Errorf("--set: %q is not name=number", text), "write it as "+names[0]+"=0.5")
-		case !strings.Contains(" "+strings.Join(names, " ")+" ", " "+name+" "):
-			return nil, hint.With(fmt.Errorf("--set: there is no threshold %q", name), "one of "+strings.Join(names, ", "))
-		}
-		set[name] = v
-	}
-	return set, nil
 }
 
 // collectAfter is by how many percent the memory may grow between two collections.

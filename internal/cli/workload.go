@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 
@@ -61,13 +60,7 @@ func registerWorkload(s *pflag.FlagSet, a *workload.Asked, parts workloadParts) 
 	s.IntVar(&a.Requests, "requests", 0, "end after so many requests")
 	s.DurationVar(&a.Duration, "duration", 0, "end after this time of traffic")
 	s.Uint64Var(&a.Seed, "seed", 1, "of everything random; the same seed gives the same requests")
-	s.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		return pflag.NormalizedName(cmp.Or(formerFlags[name], name))
-	})
 }
-
-// formerFlags are names that flags of a workload had before: they work, and are not shown.
-var formerFlags = map[string]string{"think": "think-time", "burstiness": "cv"}
 
 // givenWorkload notes which flags were given, where what they were given may be the default.
 func givenWorkload(s *pflag.FlagSet, a *workload.Asked) {

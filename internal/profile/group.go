@@ -37,9 +37,6 @@ func (g Group) String() string {
 	return "unknown"
 }
 
-// GroupNames are the names of all groups, in their order.
-func GroupNames() []string { return groupNames[:] }
-
 // Rule says that a name with one of the words belongs to a group.
 type Rule struct {
 	Group Group

@@ -223,11 +223,6 @@ type Dropped struct {
 	Oversized int64 // larger than any event is
 }
 
-// Sum is how many there are.
-func (d Dropped) Sum() int64 {
-	return d.Malformed + d.Negative + d.Overflow + d.Late + d.Lanes + d.Oversized
-}
-
 type streamKey struct {
 	process int64
 	device  int

@@ -186,13 +186,6 @@ func (t *Text) Item(column int, name, s string) {
 	t.Paragraph(first, strings.Repeat(" ", min(column, t.width/2)), s)
 }
 
-// List writes items behind marks.
-func (t *Text) List(items []string) {
-	for _, s := range items {
-		t.Paragraph("  * ", "    ", s)
-	}
-}
-
 // Column is one of a table's.
 type Column struct {
 	Title string

@@ -16,13 +16,22 @@ import (
 // kv_cache_full=95%. The names are those of the pathologies' conditions; a number without
 // a unit is in the threshold's own.
 func Parse(texts []string, all []*catalog.Pathology) (map[string]float64, error) {
-	units := map[string]indicator.Unit{}
+	var known []*catalog.Threshold
 	for _, p := range all {
-		note := func(c catalog.Cond) { units[c.Threshold.Name] = c.Threshold.Unit }
+		note := func(c catalog.Cond) { known = append(known, c.Threshold) }
 		p.When.Leaves(note)
 		for _, s := range p.Supports {
 			s.Leaves(note)
 		}
+	}
+	return ParseNamed(texts, known)
+}
+
+// ParseNamed reads them as Parse does, where the names are those of a list.
+func ParseNamed(texts []string, known []*catalog.Threshold) (map[string]float64, error) {
+	units := map[string]indicator.Unit{}
+	for _, t := range known {
+		units[t.Name] = t.Unit
 	}
 	names := slices.Sorted(maps.Keys(units))
 	set := map[string]float64{}

@@ -56,15 +56,6 @@ func levelOf(s *indicator.Signal) level {
 	return map[indicator.Scope]level{indicator.Model: perModel, indicator.Instance: perServer, indicator.GPU: perGPU}[s.Scope]
 }
 
-// of returns queries of signals at one level.
-func of(l level, signals ...*indicator.Signal) []query {
-	var out []query
-	for _, s := range signals {
-		out = append(out, query{signal: s, level: l, legend: s.Title})
-	}
-	return out
-}
-
 // lines returns queries of signals at one level, each with its name.
 func lines(l level, named ...any) []query {
 	var out []query

@@ -1,9 +1,11 @@
 package view
 
 import (
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
 )
 
@@ -45,10 +47,11 @@ type Step struct {
 // A Query is one expression of PromQL with $model, $instance, $__rate_interval and
 // $__range in it; it may return several series.
 type Query struct {
-	Expr   string `json:"expr"`
-	Legend string `json:"legend"` // with labels as {{label}}
-	Unit   string `json:"unit"`
-	Right  bool   `json:"right"` // the requests behind the panel's statement, on an axis of their own
+	Expr      string `json:"expr"`
+	ByReplica string `json:"by_replica"` // the same of each replica, by the label instance
+	Legend    string `json:"legend"`     // with labels as {{label}}
+	Unit      string `json:"unit"`
+	Right     bool   `json:"right"` // the requests behind the panel's statement, on an axis of their own
 }
 
 var (
@@ -56,23 +59,36 @@ var (
 	levels = map[dashboard.Level]string{dashboard.Warning: "warning", dashboard.Critical: "critical", dashboard.Good: "good"}
 )
 
-// OfDashboards returns the dashboards' rows and panels, of servers that are scraped at an
-// interval.
-func OfDashboards(boards []dashboard.Dashboard, interval time.Duration) Panels {
+// NewPanels returns the rows and panels of the dashboards for servers that are scraped at
+// an interval.
+func NewPanels(cfg dashboard.Config, interval time.Duration) (Panels, error) {
+	boards, err := dashboard.Build(cfg)
+	if err != nil {
+		return Panels{}, err
+	}
+	if cfg.Deployment.Model == nil {
+		cfg.Deployment.Model = generate.UsualModel
+	}
+	cfg.Deployment.Model = append(slices.Clone(cfg.Deployment.Model), "instance")
+	each, err := dashboard.Build(cfg)
+	if err != nil {
+		return Panels{}, err
+	}
 	out := Panels{IntervalS: interval.Seconds(), Rows: []Row{}}
-	for _, b := range boards {
-		for _, r := range b.Rows {
+	for i, b := range boards {
+		for k, r := range b.Rows {
 			row := Row{Board: strings.TrimPrefix(b.UID, "sixty-"), Title: r.Title, Panels: []Panel{}}
-			for i := range r.Panels {
-				row.Panels = append(row.Panels, ofPanel(&r.Panels[i]))
+			for j := range r.Panels {
+				row.Panels = append(row.Panels, newPanel(&r.Panels[j], &each[i].Rows[k].Panels[j]))
 			}
 			out.Rows = append(out.Rows, row)
 		}
 	}
-	return out
+	return out, nil
 }
 
-func ofPanel(p *dashboard.Panel) Panel {
+// newPanel returns a panel; each is the same one by replica.
+func newPanel(p, each *dashboard.Panel) Panel {
 	out := Panel{
 		ID: p.ID, Title: p.Title, Description: p.Doc, NoData: p.NoData, Unit: string(p.Unit), Kind: kinds[p.Kind], Width: p.Width,
 		Max: p.Max, Stack: p.Stack, Steps: []Step{}, Queries: []Query{},
@@ -82,8 +98,8 @@ func ofPanel(p *dashboard.Panel) Panel {
 			out.Steps = append(out.Steps, Step{Value: s.Value, Level: levels[s.Level], Why: s.Why})
 		}
 	}
-	for _, s := range p.Series {
-		out.Queries = append(out.Queries, Query{Expr: s.Expr, Legend: s.Legend, Unit: string(s.Unit), Right: s.Right})
+	for i, s := range p.Series {
+		out.Queries = append(out.Queries, Query{Expr: s.Expr, ByReplica: each.Series[i].Expr, Legend: s.Legend, Unit: string(s.Unit), Right: s.Right})
 	}
 	return out
 }

@@ -16,11 +16,10 @@ func TestThePanelsAreThoseOfTheDashboards(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	boards, err := dashboard.Build(dashboard.Config{Deployment: generate.Deployment{Dialects: []dialect.Dialect{d}}})
+	got, err := view.NewPanels(dashboard.Config{Deployment: generate.Deployment{Dialects: []dialect.Dialect{d}}}, 5*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := view.OfDashboards(boards, 5*time.Second)
 	if got.IntervalS != 5 {
 		t.Errorf("interval %g s, want 5", got.IntervalS)
 	}
@@ -36,6 +35,9 @@ func TestThePanelsAreThoseOfTheDashboards(t *testing.T) {
 				if strings.Contains(q.Expr, "[2h16m") {
 					t.Errorf("panel %d asks over a mark: %s", p.ID, q.Expr)
 				}
+			}
+			if r.Board == "serving" && p.ID == 201 && !strings.Contains(p.Queries[0].ByReplica, "model_name, instance)") {
+				t.Errorf("panel 201 of each replica: %s", p.Queries[0].ByReplica)
 			}
 			for _, s := range p.Steps {
 				if s.Level == "" {

@@ -43,6 +43,7 @@ var pure = []string{
 	"internal/indicator",
 	"internal/metrics", // the Querier interface alone
 	"internal/modelconfig",
+	"internal/monitor/view",
 	"internal/openai",
 	"internal/pathologies/...",
 	"internal/perfmodel",

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,6 +37,7 @@ type Options struct {
 	// Diagnose has what is the same in each evaluation.
 	Diagnose diagnose.Options
 	Every    time.Duration // DefaultEvery when 0
+	First    time.Duration // until the first evaluation
 	// Log hears of evaluations that fail.
 	Log      *slog.Logger
 	Registry prometheus.Registerer
@@ -45,7 +47,8 @@ type Options struct {
 
 // A Monitor evaluates; see the package.
 type Monitor struct {
-	o      Options
+	o        Options
+	settings atomic.Pointer[diagnose.Settings]
 	memory diagnose.Memory
 	latest atomic.Pointer[Evaluation]
 
@@ -68,11 +71,18 @@ func New(o Options) *Monitor {
 		failed: prometheus.NewCounter(prometheus.CounterOpts{Name: "sixty_evaluation_failures_total", Help: "Evaluations that gave no diagnosis."}),
 		last:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "sixty_last_evaluation_timestamp_seconds", Help: "Moment of the latest evaluation that gave a diagnosis."}),
 	}
+	m.SetSettings(o.Diagnose.Settings)
 	if o.Registry != nil {
 		o.Registry.MustRegister(m.took, m.failed, m.last)
 	}
 	return m
 }
+
+// SetSettings replaces the objectives and thresholds, from the next evaluation on.
+func (m *Monitor) SetSettings(s diagnose.Settings) { m.settings.Store(&s) }
+
+// Settings are the objectives and thresholds that hold.
+func (m *Monitor) Settings() diagnose.Settings { return *m.settings.Load() }
 
 // Every is the time between two evaluations.
 func (m *Monitor) Every() time.Duration { return m.o.Every }
@@ -83,6 +93,11 @@ func (m *Monitor) Latest() *Evaluation { return m.latest.Load() }
 // Run evaluates until the context ends. An evaluation that takes longer than the time
 // between two leaves the next ones out.
 func (m *Monitor) Run(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-time.After(m.o.First):
+	}
 	tick := time.NewTicker(m.o.Every)
 	defer tick.Stop()
 	for {
@@ -132,7 +147,7 @@ func (m *Monitor) options(ctx context.Context, at time.Time) (diagnose.Options, 
 	if err != nil {
 		return o, fmt.Errorf("read the scrape interval: %w", err)
 	}
-	o.Pathologies, o.Settings = m.o.Diagnose.Pathologies, m.o.Diagnose.Settings
+	o.Pathologies, o.Settings = m.o.Diagnose.Pathologies, m.Settings()
 	if more := m.o.Diagnose.Annotate; more != nil {
 		o.Annotate = more
 	}
@@ -174,4 +189,10 @@ func (m *Monitor) tell(e *Evaluation) {
 		}
 		ch <- e
 	}
+}
+
+// Plot adds to a diagnosis what its verdicts rest on, over time.
+func (m *Monitor) Plot(ctx context.Context, d *diagnose.Diagnosis) error {
+	d.Verdicts = slices.Clone(d.Verdicts) // they may be others' too
+	return d.Plot(ctx, m.o.Source)
 }

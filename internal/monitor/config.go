@@ -52,7 +52,6 @@ type Section struct {
 	Receivers []Receiver `yaml:"receivers"`
 	Incidents Incidents  `yaml:"incidents"`
 	Gateways  []string   `yaml:"gateways"`
-
 }
 
 // Alerts say what is sent of what is found.

@@ -49,8 +49,8 @@ type Options struct {
 type Monitor struct {
 	o        Options
 	settings atomic.Pointer[diagnose.Settings]
-	memory diagnose.Memory
-	latest atomic.Pointer[Evaluation]
+	memory   diagnose.Memory
+	latest   atomic.Pointer[Evaluation]
 
 	mu      sync.Mutex
 	waiting map[chan *Evaluation]bool

@@ -68,4 +68,3 @@ func (r *catalogueRules) groups(ts []diagnose.Target, all []*catalog.Pathology, 
 	r.key, r.current = key, rules.Groups()
 	return r.current, true, nil
 }
-

@@ -189,8 +189,8 @@ func named(addr string) string {
 }
 
 // run runs all parts until the context ends or one of them fails.
-func (s *server) run(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
+func (s *server) run(asked context.Context) error {
+	ctx, cancel := context.WithCancelCause(asked)
 	defer cancel(nil)
 	var parts sync.WaitGroup
 	collecting, stopCollecting := context.WithCancel(context.WithoutCancel(ctx))
@@ -233,10 +233,10 @@ func (s *server) run(ctx context.Context) error {
 		s.cfg.Log.Debug("requests were cut off", "err", err)
 	}
 	parts.Wait()
-	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
-		return err
+	if asked.Err() != nil {
+		return nil // the usual end
 	}
-	return nil
+	return context.Cause(ctx)
 }
 
 func ignoreClosed(err error) error {

@@ -134,7 +134,6 @@ func (s *Server) write(w http.ResponseWriter, format string, d *diagnose.Diagnos
 	}
 }
 
-
 // events tells of evaluations as they come.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	c := http.NewResponseController(w)
@@ -168,4 +167,3 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 }
-

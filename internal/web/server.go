@@ -119,7 +119,9 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 // a name for this machine that is not ours, which is how such a page would read.
 func (s *Server) stranger(r *http.Request) error {
 	host := hostOf(r.Host)
-	local := func(name string) bool { return name == "localhost" || strings.HasSuffix(name, ".localhost") || net.ParseIP(name) != nil }
+	local := func(name string) bool {
+		return name == "localhost" || strings.HasSuffix(name, ".localhost") || net.ParseIP(name) != nil
+	}
 	if addr, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok && addr.IP.IsLoopback() && !local(host) &&
 		host != hostOf(s.o.External.Host) {
 		return hint.With(fmt.Errorf("%q is not this server's name", host), "give --external-url where a proxy stands before it")

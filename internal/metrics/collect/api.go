@@ -67,10 +67,14 @@ type adminless struct{ *tsdb.DB }
 func (d adminless) BlockMetas() ([]tsdb.BlockMeta, error) { return d.DB.BlockMetas(), nil }
 
 // Stats implements apiv1.TSDBAdminStats.
-func (d adminless) Stats(label string, limit int) (*tsdb.Stats, error) { return d.Head().Stats(label, limit), nil }
+func (d adminless) Stats(label string, limit int) (*tsdb.Stats, error) {
+	return d.Head().Stats(label, limit), nil
+}
 
 // WALReplayStatus implements apiv1.TSDBAdminStats.
-func (d adminless) WALReplayStatus() (tsdb.WALReplayStatus, error) { return tsdb.WALReplayStatus{}, nil }
+func (d adminless) WALReplayStatus() (tsdb.WALReplayStatus, error) {
+	return tsdb.WALReplayStatus{}, nil
+}
 
 func (c *Collector) runtime() (apiv1.RuntimeInfo, error) {
 	host, err := os.Hostname()

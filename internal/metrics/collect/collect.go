@@ -382,4 +382,3 @@ func (m *memoryRules) Load(name string, ignoreUnknown bool, scheme model.Validat
 func (m *memoryRules) Parse(query string) (parser.Expr, error) {
 	return parser.NewParser(parser.Options{}).ParseExpr(query)
 }
-

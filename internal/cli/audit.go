@@ -31,40 +31,13 @@ type auditFlags struct {
 	failOn string
 }
 
-const auditLong = `Says what a deployment's monitoring lacks, and which of your rules and dashboards are
-broken.
-
-The checklist goes through eight areas, from user experience to operations, and says
-for each quantity whether it is measured and how to switch it on. The linter holds
-rules (Prometheus, PrometheusRule, VMRule, Mimir, ConfigMaps) and dashboards (Grafana,
-Perses) against the names, labels and bucket edges that the servers really expose.
---fix repairs what can be repaired mechanically: it changes the expressions
-concerned, and nothing else of a file.
-
-Without servers, rules and dashboards are held against a release of vLLM, --version 0.23,
-or a dialect, --dialect vllm-v1-ray, and the newest vLLM where none is named.
-
-Where files are given, what the linter finds in them decides the exit code alone; the
-checklist decides where none are.`
-
-const auditExample = `  sixty audit http://localhost:8000
-  sixty audit vllm-0:8000 vllm-1:8000 gpu-host:9400 --rules alerts.yaml
-  sixty audit --prometheus http://prometheus:9090 --match '{namespace="prod"}'
-  sixty audit incident.tar.zst --dashboards vllm.json
-  sixty audit alerts.yaml --version 0.23
-  sixty audit --version 0.10 --rules rules/ --dashboards dashboards/ --output sarif
-  sixty audit alerts.yaml --fix`
-
 // auditFormats are the forms of the answer; the last three tell of the linter alone.
 var auditFormats = []string{"text", "json", "sarif", "junit", "github"}
 
 func newAuditCommand() *cobra.Command {
 	f := &auditFlags{}
 	cmd := &cobra.Command{
-		Use:     "audit [URL… | RECORDING | --prometheus URL] [FILE…] [--rules FILE…] [--dashboards FILE…]",
-		Short:   "What is not measured, and which rules and dashboards are broken",
-		Long:    auditLong,
-		Example: auditExample,
+		Use: "audit",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runAudit(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args, f)
 		},

@@ -32,29 +32,11 @@ type benchFlags struct {
 	watch     time.Duration
 }
 
-const benchLong = `Sends a workload to an OpenAI-compatible server and measures what its users would see.
-
-Latencies are given from the moment a request was due and from the moment it was
-sent. Percentiles come with their intervals, the warm-up is left out, failures are
-counted, and the generator judges itself: a result that it spoiled is marked, and
-the command then exits with 2.`
-
-const benchExample = `  sixty bench http://localhost:8000 --scenario saturation
-  sixty bench http://localhost:8000 --scenario all --scale 0.25 --html report.html
-  sixty bench http://localhost:8000 --rate 5 --duration 2m --prompt-tokens lognormal:800,1.2 --output-tokens 200
-  sixty bench http://localhost:8000 --trace trace.jsonl --speed 2
-  sixty bench http://localhost:8000 --workload-from http://prod:8000 --search rate --slo chat
-  sixty bench http://localhost:8000 --concurrency 32 --duration 1m --assert 'ttft_p95<500ms'
-  sixty bench compare before.json after.json`
-
 func newBenchCommand() *cobra.Command {
 	f := &benchFlags{}
 	cmd := &cobra.Command{
-		Use:     "bench URL",
-		Short:   "Load test; derives thresholds; refuses results that the generator itself spoiled",
-		Long:    benchLong,
-		Example: benchExample,
-		Args:    cobra.ExactArgs(1),
+		Use:  "bench",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.URL, f.Given = args[0], cmd.Flags().Changed
 			givenWorkload(cmd.Flags(), &f.Config.Asked)

@@ -34,11 +34,7 @@ func newBenchCompare() *cobra.Command {
 	var tolerance float64
 	var f outputFlags
 	cmd := &cobra.Command{
-		Use:   "compare A.json B.json",
-		Short: "Say what changed from result A to result B, and whether it is chance",
-		Long: `Compares two results. With one file on each side, the intervals within each test
-tell what is chance; give several runs of each side with --more-a and --more-b, and
-the differences between the runs do.`,
+		Use:  "compare",
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a, err := readResults(append(args[:1:1], moreA...))
@@ -76,11 +72,7 @@ func newBenchMerge() *cobra.Command {
 	var repeated bool
 	var f outputFlags
 	cmd := &cobra.Command{
-		Use:   "merge RESULT.json...",
-		Short: "Make one result of several machines' results, or of repetitions",
-		Long: `Merges results exactly: percentiles of the merged result are those of all requests
-together. Results of generators that ran at the same time add up their rates;
---repeated averages them instead. Writes JSON.`,
+		Use:  "merge",
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			list, err := readResults(args)
@@ -107,9 +99,8 @@ func newBenchReport() *cobra.Command {
 	var html string
 	var f outputFlags
 	cmd := &cobra.Command{
-		Use:   "report RESULT.json...",
-		Short: "Show results again, as text or as an HTML page",
-		Args:  cobra.MinimumNArgs(1),
+		Use:  "report",
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			list, err := readResults(args)
 			if err != nil {
@@ -147,9 +138,8 @@ func newBenchReport() *cobra.Command {
 func newBenchTrace() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
-		Use:   "trace FILE",
-		Short: "Describe a trace: rate, lengths, burstiness, prefix sharing",
-		Args:  cobra.ExactArgs(1),
+		Use:  "trace",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, err := readTrace(args[0], format)
 			if err != nil {

@@ -51,11 +51,7 @@ func Main(args []string) int {
 
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
-		Use:   "sixty",
-		Short: "What is wrong with an LLM inference server, and what to change, within sixty seconds",
-		Example: `  sixty demo                                    # no server at hand?
-  sixty diagnose http://localhost:8000
-  sixty record http://localhost:8000 --out incident.tar.zst`,
+		Use:           "sixty",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}

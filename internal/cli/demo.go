@@ -22,27 +22,11 @@ type demoFlags struct {
 	color     string
 }
 
-const demoLong = `Starts make-believe vLLM servers inside this process, lets users ask them things, makes
-them sick in several ways, and lets sixty find out each time what is wrong, from nothing
-but the servers' metrics. It takes about a minute, needs no GPU and no network, and
-listens on the loopback interface only.
-
-The servers compute no language model. A simulation of vLLM's scheduler decides what runs,
-what waits and what is thrown out of the cache, so that a fault shows in the metrics as it
-would in a real server's.`
-
-const demoExample = `  sixty demo
-  sixty demo --scenario replica-imbalance,prefill-starvation
-  sixty demo --fast --scenario memory-leak`
-
 func newDemoCommand() *cobra.Command {
 	f := &demoFlags{}
 	cmd := &cobra.Command{
-		Use:     "demo",
-		Short:   "Watch make-believe servers fall ill and be diagnosed",
-		Long:    demoLong,
-		Example: demoExample,
-		Args:    cobra.NoArgs,
+		Use:  "demo",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runDemo(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), f)
 		},

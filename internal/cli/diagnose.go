@@ -42,33 +42,10 @@ type diagnoseFlags struct {
 	settings settingsFlags
 }
 
-const diagnoseLong = `Names what is wrong with an LLM inference server, shows the evidence, and computes
-the change that helps.
-
-The numbers come from the servers' own metrics pages, scraped for some seconds; from
-a Prometheus-compatible server (Prometheus, Thanos, Mimir, VictoriaMetrics); or from
-a recording that sixty record or a loop around curl made.
-
-Times (--at, --baseline FROM/TO) are RFC 3339, Unix seconds, +90s from a recording's
-beginning, or -30s from the end.
-
-Ctrl-C during a live run ends the scraping; what was seen until then is diagnosed.`
-
-const diagnoseExample = `  sixty diagnose http://localhost:8000
-  sixty diagnose vllm-0:8000 vllm-1:8000 --use-case chat
-  sixty diagnose localhost:8000 --engine-args "--max-num-seqs 256 --max-model-len 8192"
-  sixty diagnose incident.tar.zst --at -30s
-  sixty diagnose incident.tar.zst --at +120s --baseline +0s/+60s -o markdown
-  sixty diagnose --prometheus http://prometheus:9090 --match '{namespace="prod"}' --at 2026-11-21T10:00:00Z
-  sixty diagnose https://vllm.example.com --bearer-token-file token --tls-ca ca.pem -o json`
-
 func newDiagnoseCommand() *cobra.Command {
 	f := &diagnoseFlags{}
 	cmd := &cobra.Command{
-		Use:     "diagnose [URL… | RECORDING | --prometheus URL | --engine-log FILE]",
-		Short:   "Name the cause, show the evidence, compute the fix",
-		Long:    diagnoseLong,
-		Example: diagnoseExample,
+		Use: "diagnose",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.longer = !cmd.Flags().Changed("duration")
 			f.again = again(cmd, args)

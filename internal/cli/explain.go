@@ -17,10 +17,7 @@ import (
 
 func newExplainCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "explain [ID]",
-		Short: "Print a pathology's runbook, or list all pathologies",
-		Example: `  sixty explain
-  sixty explain kv-cache-thrashing`,
+		Use:  "explain",
 		Args: cobra.MaximumNArgs(1),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			var ids []string

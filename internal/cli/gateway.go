@@ -43,16 +43,7 @@ type gatewayFlags struct {
 func newGatewayCommand() *cobra.Command {
 	var f gatewayFlags
 	cmd := &cobra.Command{
-		Use:   "gateway --upstream URL",
-		Short: "Measure what clients see: a proxy before OpenAI-compatible servers that changes nothing",
-		Long: `Measure what clients see: a reverse proxy before OpenAI-compatible servers.
-
-Bodies pass byte for byte, and streams are flushed as they arrive. Each request is measured
-from its arrival to its last byte and ends in exactly one status. The admin listener shows
-/metrics and /requests; docs/gateway.md says what they hold.`,
-		Example: `  sixty gateway --upstream http://127.0.0.1:8000
-  sixty gateway --upstream http://vllm-0:8000 --upstream http://vllm-1:8000 --listen :8080 --access-log -
-  sixty diagnose http://127.0.0.1:8000 --gateway http://127.0.0.1:8081`,
+		Use:  "gateway",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())

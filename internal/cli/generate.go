@@ -22,16 +22,7 @@ import (
 
 func newGenerateCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "generate",
-		Short: "Render the catalogue as alert rules, dashboards, runbooks and scrape configuration",
-		Long: `Renders the catalogue for the Prometheus, Alertmanager and Grafana that you have. The
-signals and conditions are those of sixty diagnose, so that an alert, a panel and a
-diagnosis agree.
-
-Names of metrics follow --dialect, or what the servers at --detect expose; with several,
-every expression serves a fleet of mixed versions.
-
-Files are written whole or not at all.`,
+		Use: "generate",
 	}
 	cmd.AddCommand(newGenerateRules(), newGenerateDashboards(), newGenerateProvisioning(), newGenerateScrape(), newGenerateRunbooks(), newGenerateBaseline(), newGenerateAll(), newGeneratePreview(), newGenerateOpenMetrics())
 	return cmd

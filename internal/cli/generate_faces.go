@@ -29,13 +29,7 @@ type dashboardFlags struct {
 func newGenerateDashboards() *cobra.Command {
 	f := &dashboardFlags{}
 	cmd := &cobra.Command{
-		Use: "dashboards", Short: "Dashboards for Grafana or Perses", Args: cobra.NoArgs,
-		Long: `Renders dashboards: where to start, the four rows of a serving dashboard, an incident's
-eleven panels, the fleet, GPUs, and the HTTP boundary with the error budgets. Every
-panel says what it means, what its traps are, and which runbook to open.`,
-		Example: `  sixty generate dashboards --out dashboards/
-  sixty generate dashboards -o perses --out dashboards/
-  sixty generate dashboards --detect http://vllm-0:8000 --slo slo.yaml --out dashboards/`,
+		Use: "dashboards", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			files, err := f.files(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {
@@ -83,11 +77,7 @@ func newGenerateProvisioning() *cobra.Command {
 	var p grafana.Provision
 	var out outFlag
 	cmd := &cobra.Command{
-		Use: "grafana-provisioning", Short: "Files with which a stock Grafana finds Prometheus and the dashboards", Args: cobra.NoArgs,
-		Long: `Renders the files that belong into Grafana's provisioning folder (/etc/grafana/provisioning):
-the data source and the provider of the dashboards that sixty generate dashboards writes.`,
-		Example: `  sixty generate grafana-provisioning --prometheus http://prometheus:9090 --out /etc/grafana/provisioning
-  sixty generate dashboards --out /var/lib/grafana/dashboards/sixty`,
+		Use: "grafana-provisioning", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			files, err := grafana.Provisioning(p)
 			if err != nil {
@@ -115,13 +105,7 @@ type scrapeFlags struct {
 func newGenerateScrape() *cobra.Command {
 	f := &scrapeFlags{}
 	cmd := &cobra.Command{
-		Use: "scrape", Short: "Scrape configuration for Prometheus, the operators and the OpenTelemetry collector",
-		Long: `Renders the configuration with which servers and their GPU exporters are scraped, with
-the labels by which the generated rules and dashboards group. Comments in the files say
-why each setting is what it is.`,
-		Example: `  sixty generate scrape --target vllm-0:8000,vllm-1:8000 --gpu-target gpu-0:9400
-  sixty generate scrape -o podmonitor --namespace serving --selector app=vllm | kubectl apply -f -
-  sixty generate scrape -o otel --target vllm-0:8000`,
+		Use:  "scrape",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			files, err := f.files()
@@ -176,11 +160,7 @@ func (f *scrapeFlags) files() ([]generate.File, error) {
 func newGenerateRunbooks() *cobra.Command {
 	f := &rulesFlags{}
 	cmd := &cobra.Command{
-		Use: "runbooks", Short: "A page for each pathology, in Markdown or HTML", Args: cobra.NoArgs,
-		Long: `Renders the runbooks with the conditions, thresholds and alert rules of this deployment,
-and a map of what explains what. HTML pages need nothing but themselves.`,
-		Example: `  sixty generate runbooks --out runbooks/
-  sixty generate runbooks -o html --slo slo.yaml --out public/`,
+		Use: "runbooks", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.out.needed("runbooks"); err != nil {
 				return err
@@ -204,9 +184,7 @@ and a map of what explains what. HTML pages need nothing but themselves.`,
 func newGenerateAll() *cobra.Command {
 	f := &rulesFlags{}
 	cmd := &cobra.Command{
-		Use: "all", Short: "Everything: rules, dashboards, provisioning, runbooks, an example of scraping", Args: cobra.NoArgs,
-		Example: `  sixty generate all --out mixin/
-  sixty generate all --detect http://vllm-0:8000 --slo slo.yaml --from bench.json --out mixin/`,
+		Use: "all", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.out.needed("rules, dashboards and runbooks"); err != nil {
 				return err

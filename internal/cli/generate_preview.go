@@ -37,12 +37,7 @@ type previewFlags struct {
 func newGeneratePreview() *cobra.Command {
 	f := &previewFlags{}
 	cmd := &cobra.Command{
-		Use: "preview RECORDING | --prometheus URL", Short: "The dashboards as one HTML page, with the data of a recording or a Prometheus", Args: cobra.MaximumNArgs(1),
-		Long: `Draws the dashboards with data, as one HTML page that needs nothing beside it: to look at
-a recording, or to see before they are installed what the dashboards show of your servers.
-At its head stands what sixty diagnose says of the end.`,
-		Example: `  sixty generate preview incident.tar.zst --out incident.html
-  sixty generate preview --prometheus http://prometheus:9090 --past 6h --use-case chat --out now.html`,
+		Use: "preview", Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args)
 		},
@@ -152,14 +147,7 @@ func newGenerateOpenMetrics() *cobra.Command {
 	var job string
 	var out outFlag
 	cmd := &cobra.Command{
-		Use: "openmetrics RECORDING", Short: "A recording as OpenMetrics text, from which promtool makes blocks for a Prometheus", Args: cobra.ExactArgs(1),
-		Long: `Writes a recording as OpenMetrics text with timestamps, so that it can be looked at with a
-Prometheus, and with the dashboards on it:
-
-  sixty generate openmetrics incident.tar.zst --out incident.om
-  promtool tsdb create-blocks-from openmetrics incident.om data/
-  prometheus --config.file=/dev/null --storage.tsdb.path=data/ --storage.tsdb.retention.time=100y`,
-		Example: `  sixty generate openmetrics incident.tar.zst --out incident.om`,
+		Use: "openmetrics", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return writeOpenMetrics(cmd.Context(), cmd.OutOrStdout(), args[0], job, out.path)
 		},

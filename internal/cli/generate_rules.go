@@ -48,31 +48,10 @@ type rulesFlags struct {
 	tests             bool
 }
 
-const rulesLong = `Renders alert rules: recording rules for the signals, one alert for each pathology,
-burn-rate alerts and error budgets for the objectives in --slo, alerts on servers that
-vanished, and Alertmanager's inhibit rules with an example of routes. --only and --skip
-choose among them.
-
-Rules for the operators of Kubernetes are several objects with a kustomization.yaml. Apply
-them server-side: client-side apply keeps a copy of each in an annotation, which holds 256 KiB.
-
-Thresholds come, in this order, from --set, from the objectives (--slo, --use-case),
-from measurements (--from, --prometheus with --baseline), from the past (the median of
-the day before, by a recording rule), and from the catalogue. The annotation
-"thresholds" of every alert says which.`
-
-const rulesExample = `  sixty generate rules --out rules/
-  sixty generate rules --slo slo.yaml --from bench.json --out rules/
-  sixty generate rules --from healthy.tar.zst --baseline +10s/+120s
-  sixty generate rules --prometheus http://prometheus:9090 --baseline 7d --detect prometheus=http://prometheus:9090
-  sixty generate rules --dialect vllm-v1 --dialect vllm-0.9 -o prometheusrule --object-label release=prometheus --out rules/
-  kubectl apply --server-side -k rules/
-  sixty generate rules --severity page=critical,ticket=warning --skip workload-shift,gpu-underutilization --out rules/`
-
 func newGenerateRules() *cobra.Command {
 	f := &rulesFlags{}
 	cmd := &cobra.Command{
-		Use: "rules", Short: "Alert rules, recording rules, burn-rate SLOs and inhibit rules", Long: rulesLong, Example: rulesExample, Args: cobra.NoArgs,
+		Use: "rules", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -310,12 +289,7 @@ func newGenerateBaseline() *cobra.Command {
 	var match []string
 	var out outFlag
 	cmd := &cobra.Command{
-		Use: "baseline", Short: "Measure what is normal, for generate rules --from and diagnose --baseline", Args: cobra.NoArgs,
-		Long: `Measures what signals are while all is well, over a healthy span of a recording or of
-a Prometheus server, and writes a file for each model: the median of every signal, and
-thresholds for the latencies.`,
-		Example: `  sixty generate baseline --from healthy.tar.zst --out .
-  sixty generate baseline --prometheus http://prometheus:9090 --baseline 7d --out baselines/`,
+		Use: "baseline", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case len(f.from) == 0 && f.prometheus == "":

@@ -25,19 +25,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/threshold"
 )
 
-const profileLong = `Says where a GPU's time went: what dominates, why the GPU was idle, and what to change.
-
-It reads traces of torch.profiler (.json, .json.gz; NVIDIA, AMD or CPU) and exports of
-Nsight Systems (nsys export --type sqlite). Several files, or a directory, are the
-ranks of one job. sixty profile how says how to take a trace, sixty profile capture
-takes one of a running vLLM.`
-
-const profileExample = `  sixty profile trace.json.gz
-  sixty profile rank0.json.gz rank1.json.gz --html profile.html
-  sixty profile decode.sqlite --full
-  sixty profile diff before.json.gz after.json.gz --gate 3%
-  sixty profile capture http://localhost:8000 --dir traces --steps 20`
-
 type profileFlags struct {
 	read                      readFlags
 	out                       outputFlags
@@ -58,11 +45,8 @@ func (f *readFlags) register(s *pflag.FlagSet) {
 func newProfileCommand() *cobra.Command {
 	f := &profileFlags{}
 	cmd := &cobra.Command{
-		Use:     "profile TRACE…",
-		Short:   "Where the GPU's time goes, from torch.profiler and Nsight Systems traces",
-		Long:    profileLong,
-		Example: profileExample,
-		Args:    cobra.ArbitraryArgs,
+		Use:  "profile",
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return hint.With(errors.New("no trace was given"), "sixty profile TRACE.json.gz; sixty profile how says how to take one")

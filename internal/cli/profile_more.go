@@ -31,14 +31,7 @@ type profileDiffFlags struct {
 func newProfileDiffCommand() *cobra.Command {
 	f := &profileDiffFlags{}
 	cmd := &cobra.Command{
-		Use:   "diff BEFORE AFTER",
-		Short: "What grew between two traces, for each step and token",
-		Long: `Compares two traces, or directories with the traces of all ranks: for each step of the
-phase that both have most of, and for each token where batches are annotated; without
-steps as a whole. Differences that chance explains are said to be (Welch's t-test over
-steps, p < 0.01).`,
-		Example: `  sixty profile diff before.json.gz after.json.gz
-  sixty profile diff main.sqlite branch.sqlite --gate 3%`,
+		Use:  "diff",
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runProfileDiff(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args, f)
@@ -96,9 +89,8 @@ func newProfileHowCommand() *cobra.Command {
 	var version, model, dir, tool string
 	var steps int
 	cmd := &cobra.Command{
-		Use:   "how",
-		Short: "How to take a trace, with the commands of your version",
-		Args:  cobra.NoArgs,
+		Use:  "how",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			release := engine.DefaultRelease
 			if version != "" {
@@ -167,15 +159,8 @@ type profileCaptureFlags struct {
 func newProfileCaptureCommand() *cobra.Command {
 	f := &profileCaptureFlags{}
 	cmd := &cobra.Command{
-		Use:   "capture URL",
-		Short: "Take a trace of a running vLLM, and analyse it",
-		Long: `Starts and stops the profiler of a running vLLM, which must have been started with one
-(sixty profile how prints the command). It waits for --steps steps of the engine and
-no longer than --longest, stops the profiler also when it is interrupted, and makes
-requests where the server has none. With --dir, the directory of the server's
-torch_profiler_dir as it is seen from here, the traces are analysed at once.`,
-		Example: `  sixty profile capture http://localhost:8000 --dir /tmp/traces --steps 20`,
-		Args:    cobra.ExactArgs(1),
+		Use:  "capture",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runProfileCapture(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], f)
 		},

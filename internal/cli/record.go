@@ -21,24 +21,11 @@ type recordFlags struct {
 	http               httpFlags
 }
 
-const recordLong = `Writes the servers' metrics pages to a file, scrape by scrape, until --duration is
-over or ctrl-C. sixty diagnose reads it, here or at a colleague's.
-
-The file holds the pages as they came, and /health, /version and /v1/models. It holds
-no credentials and no prompts; it does hold the names of hosts and models.`
-
-const recordExample = `  sixty record http://localhost:8000 --out incident.tar.zst
-  sixty record vllm-0:8000 vllm-1:8000 --out incident.tar.zst --interval 5s --duration 30m
-  sixty diagnose incident.tar.zst`
-
 func newRecordCommand() *cobra.Command {
 	f := &recordFlags{}
 	cmd := &cobra.Command{
-		Use:     "record URL… --out FILE",
-		Short:   "Capture an incident to a file that diagnose reads later",
-		Long:    recordLong,
-		Example: recordExample,
-		Args:    cobra.MinimumNArgs(1),
+		Use:  "record",
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runRecord(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args, f)
 		},

@@ -13,10 +13,8 @@ import (
 func newVersionCommand() *cobra.Command {
 	var f outputFlags
 	cmd := &cobra.Command{
-		Use:     "version",
-		Short:   "Print the version, and what it was built from",
-		Example: "  sixty version\n  sixty version -o json",
-		Args:    cobra.NoArgs,
+		Use:  "version",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.write(cmd.OutOrStdout(), func(w io.Writer, _ render.Options) error {
 				if f.form() == "json" {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"embed"
 	"io"
 	"slices"
 
@@ -15,10 +16,13 @@ import (
 	"github.com/sixty-dev/sixty/internal/workload"
 )
 
+//go:embed help
+var texts embed.FS
+
 // vocabulary is that of all verbs: one name means one thing, and stands in one group.
 func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 	return &command.Vocabulary{
-		Options: terminal(stdout, "auto"), Errors: terminal(stderr, "auto"), Codes: codesOf,
+		Texts: texts, Options: terminal(stdout, "auto"), Errors: terminal(stderr, "auto"), Codes: codesOf,
 		Groups: []command.Group{
 			{Title: "Servers", Flags: []string{
 				"prometheus", "match", "model", "metrics", "url", "engine-args", "engine-log",

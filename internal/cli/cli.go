@@ -42,11 +42,16 @@ func Main(args []string) int {
 	case errors.Is(err, errCannotTell):
 		return ExitCannotCheck
 	}
-	fmt.Fprintf(os.Stderr, "error: %v\n", err)
-	if h := hint.Of(err); h != "" {
-		fmt.Fprintf(os.Stderr, "try: %s\n", h)
-	}
+	printError(os.Stderr, err)
 	return ExitCannotCheck
+}
+
+// printError says an error, and the way out that it carries.
+func printError(w io.Writer, err error) {
+	fmt.Fprintf(w, "error: %v\n", err)
+	if h := hint.Of(err); h != "" {
+		fmt.Fprintf(w, "try: %s\n", h)
+	}
 }
 
 func newRoot(stdout, stderr io.Writer) *cobra.Command {

@@ -43,7 +43,7 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 				"server", "target", "gpu-target", "gpu", "cluster", "namespace", "selector", "port", "job",
 				"label", "monitor-label", "lean", "short-instance", "scrape-interval", "dashboards",
 			}},
-			{Title: "What to look at", Flags: []string{"rules", "audit dashboards", "ignore", "only", "skip", "skip-unrelated", "audit version", "run", "phases", "fast", "fix"}},
+			{Title: "What to look at", Flags: []string{"rules", "audit dashboards", "ignore", "only", "skip", "skip-unrelated", "audit vllm-version", "run", "phases", "fast", "fix"}},
 			{Title: "Model and hardware", Flags: []string{
 				"model-config", "simulate gpu", "tune gpu", "tp", "pp", "dp", "enable-expert-parallel", "cpu", "server-cpu",
 				"max-gpus", "vllm-version", "load-test", "step-cost", "replicas", "route", "served-model",
@@ -76,7 +76,7 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 		Former: map[string]string{
 			"verbose": "full", "format": "output", "think": "think-time", "burstiness": "cv",
 			"ca-file": "tls-ca", "insecure": "insecure-skip-verify", "cacert": "tls-ca", "cert": "tls-cert", "key": "tls-key",
-			"record output": "out", "bench baseline": "save-baseline", "bench self-test only": "run",
+			"record output": "out", "audit version": flagRelease, "bench baseline": "save-baseline", "bench self-test only": "run",
 		},
 		Values: map[string]command.Values{
 			"color":             command.Closed("auto", "always", "never"),

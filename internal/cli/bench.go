@@ -4,15 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/load/campaign"
 	"github.com/sixty-dev/sixty/internal/pathologies"
@@ -94,25 +93,11 @@ func (f *benchFlags) register(cmd *cobra.Command) {
 
 // objectiveFor finds the objective for a model, nil without --slo.
 func (f *benchFlags) objectiveFor(model string) (*slo.Objective, error) {
-	if f.objective == "" {
-		return nil, nil
+	if slices.Contains(slo.UseCases(), f.objective) {
+		return objectiveFor("", f.objective, model)
 	}
-	if o, err := slo.ForUseCase(f.objective); err == nil {
-		return &o, nil
-	}
-	b, err := fileio.Read(f.objective, 1<<20)
-	if err != nil {
-		return nil, hint.With(err, "--slo takes "+strings.Join(slo.UseCases(), ", ")+", or a file")
-	}
-	file, err := slo.Parse(f.objective, b)
-	if err != nil {
-		return nil, err
-	}
-	o, ok := file.For(map[string]string{"model": model, "model_name": model})
-	if !ok {
-		return nil, hint.With(fmt.Errorf("%s has no objective for model %q", f.objective, model), `add one with model: "*"`)
-	}
-	return &o, nil
+	o, err := objectiveFor(f.objective, "", model)
+	return o, hint.Or(err, "--slo takes "+strings.Join(slo.UseCases(), ", ")+", or a file")
 }
 
 // tuneRuntime keeps garbage collection, which costs the measured requests time,

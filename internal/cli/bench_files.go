@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -11,23 +10,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/report/loadreport"
 )
-
-func readResults(paths []string) ([]*load.Result, error) {
-	var list []*load.Result
-	for _, p := range paths {
-		f, err := os.Open(p)
-		if err != nil {
-			return nil, fmt.Errorf("open result: %w", err)
-		}
-		r, err := load.ReadResults(f)
-		f.Close()
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", p, err)
-		}
-		list = append(list, r...)
-	}
-	return list, nil
-}
 
 func newBenchCompare() *cobra.Command {
 	var moreA, moreB []string
@@ -37,11 +19,11 @@ func newBenchCompare() *cobra.Command {
 		Use:  "compare",
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a, err := readResults(append(args[:1:1], moreA...))
+			a, err := load.ReadFiles(append(args[:1:1], moreA...)...)
 			if err != nil {
 				return err
 			}
-			b, err := readResults(append(args[1:2:2], moreB...))
+			b, err := load.ReadFiles(append(args[1:2:2], moreB...)...)
 			if err != nil {
 				return err
 			}
@@ -75,7 +57,7 @@ func newBenchMerge() *cobra.Command {
 		Use:  "merge",
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			list, err := readResults(args)
+			list, err := load.ReadFiles(args...)
 			if err != nil {
 				return err
 			}
@@ -102,7 +84,7 @@ func newBenchReport() *cobra.Command {
 		Use:  "report",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			list, err := readResults(args)
+			list, err := load.ReadFiles(args...)
 			if err != nil {
 				return err
 			}

@@ -104,19 +104,17 @@ func (f *previewFlags) page(ctx context.Context, stderr io.Writer, s *source.Sou
 	if err != nil {
 		return nil, err
 	}
-	if o.Verdicts, err = verdicts(ctx, s, span.Last, diagnose.Options{Pathologies: all, Settings: settings}); err != nil {
+	if o.Verdicts, err = verdicts(ctx, s, diagnose.Options{Pathologies: all, Settings: settings}); err != nil {
 		notes(stderr, []string{"the page has no verdict: " + err.Error()})
 	}
 	return preview.Fetch(ctx, s, ds, o)
 }
 
-// verdicts are those of a diagnosis at a moment.
-func verdicts(ctx context.Context, s *source.Source, at time.Time, asked diagnose.Options) ([]preview.Verdict, error) {
-	o, err := s.Options(ctx, at)
-	if err != nil {
+// verdicts are those of a diagnosis at the end.
+func verdicts(ctx context.Context, s *source.Source, o diagnose.Options) ([]preview.Verdict, error) {
+	if err := s.Complete(ctx, &o, "", ""); err != nil {
 		return nil, err
 	}
-	o.Pathologies, o.Settings = asked.Pathologies, asked.Settings
 	d, err := s.Diagnose(ctx, o)
 	if err != nil {
 		return nil, err

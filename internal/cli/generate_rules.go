@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sixty-dev/sixty/internal/baseline"
+	"github.com/sixty-dev/sixty/internal/baseline/gather"
 	"github.com/sixty-dev/sixty/internal/casefile"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/generate"
@@ -31,7 +32,7 @@ import (
 type rulesFlags struct {
 	deployment deploymentFlags
 	settings   settingsFlags
-	evidence   evidenceFlags
+	evidence   gather.Request
 	out        outFlag
 
 	name, namespace   string
@@ -65,9 +66,9 @@ func newGenerateRules() *cobra.Command {
 func (f *rulesFlags) register(s *pflag.FlagSet) {
 	f.deployment.register(s)
 	f.settings.register(s)
-	s.StringSliceVar(&f.evidence.from, "from", nil, "measure thresholds: `files` of sixty bench (--json, --baseline), or recordings of a healthy time")
-	s.StringVar(&f.evidence.prometheus, "prometheus", "", "measure thresholds on this Prometheus-compatible server, over --baseline")
-	s.StringVar(&f.evidence.span, "baseline", "", "the healthy time: a `duration` such as 7d, or FROM/TO")
+	s.StringSliceVar(&f.evidence.From, "from", nil, "measure thresholds: `files` of sixty bench (--json, --baseline), or recordings of a healthy time")
+	s.StringVar(&f.evidence.Prometheus, "prometheus", "", "measure thresholds on this Prometheus-compatible server, over --baseline")
+	s.StringVar(&f.evidence.Span, "baseline", "", "the healthy time: a `duration` such as 7d, or FROM/TO")
 	s.DurationVar(&f.interval, "interval", generate.UsualInterval, "time between two scrapes; rules are evaluated as often")
 	s.DurationVar(&f.window, "window", 0, "the time that conditions look at (default: four scrapes, and a minute at least)")
 	s.StringVar(&f.past, "past", "1d", "without a measurement: normal is the median over this `duration` …")
@@ -152,7 +153,7 @@ func (f *rulesFlags) named() (map[catalog.Severity]string, error) {
 
 // config reads and measures everything that the rules depend on.
 func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg pack.Config, err error) {
-	if f.evidence.prometheus != "" && f.evidence.span == "" {
+	if f.evidence.Prometheus != "" && f.evidence.Span == "" {
 		return cfg, hint.With(errors.New("--prometheus needs --baseline: which time was healthy?"), "such as --baseline 7d, or two RFC 3339 times: --baseline FROM/TO")
 	}
 	cfg = pack.Config{Format: generate.Format(f.out.format), Name: f.name, Namespace: f.namespace, MaxRules: f.maxRules, Beside: f.out.path != ""}
@@ -207,7 +208,8 @@ func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg pack.Con
 	if cfg.ObjectLabels, err = pairs("--object-label", f.objectLabels); err != nil {
 		return cfg, err
 	}
-	cfg.Measured, err = f.evidence.measured(ctx, stderr, &f.deployment.http, cfg.Deployment.Matchers, cfg.Objectives)
+	f.evidence.Matchers, f.evidence.Objectives = cfg.Deployment.Matchers, cfg.Objectives
+	cfg.Measured, err = gathered(ctx, stderr, f.evidence, &f.deployment.http)
 	if f.tests {
 		if f.out.path == "" {
 			return cfg, errors.New("--tests goes with --out")
@@ -283,8 +285,17 @@ func pairs(flag string, list []string) (map[string]string, error) {
 	return out, nil
 }
 
+// gathered brings together what was measured.
+func gathered(ctx context.Context, stderr io.Writer, r gather.Request, http *httpFlags) (_ []*baseline.File, err error) {
+	if r.HTTP, err = http.Config(); err != nil {
+		return nil, err
+	}
+	r.Note = func(list []string) { notes(stderr, list) }
+	return gather.Do(ctx, r)
+}
+
 func newGenerateBaseline() *cobra.Command {
-	var f evidenceFlags
+	var f gather.Request
 	var http httpFlags
 	var match []string
 	var out outFlag
@@ -292,16 +303,16 @@ func newGenerateBaseline() *cobra.Command {
 		Use: "baseline", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
-			case len(f.from) == 0 && f.prometheus == "":
+			case len(f.From) == 0 && f.Prometheus == "":
 				return hint.With(errors.New("nothing to measure"), "give --from RECORDING, or --prometheus URL with --baseline 7d")
-			case f.prometheus != "" && f.span == "":
+			case f.Prometheus != "" && f.Span == "":
 				return errors.New("--prometheus needs --baseline: which time was healthy?")
 			}
-			matchers, err := source.ParseMatchers(match)
-			if err != nil {
+			var err error
+			if f.Matchers, err = source.ParseMatchers(match); err != nil {
 				return err
 			}
-			measured, err := f.measured(cmd.Context(), cmd.ErrOrStderr(), &http, matchers, nil)
+			measured, err := gathered(cmd.Context(), cmd.ErrOrStderr(), f, &http)
 			if err != nil {
 				return err
 			}
@@ -309,9 +320,9 @@ func newGenerateBaseline() *cobra.Command {
 		},
 	}
 	s := cmd.Flags()
-	s.StringSliceVar(&f.from, "from", nil, "`files`: recordings of a healthy time, or results of sixty bench")
-	s.StringVar(&f.prometheus, "prometheus", "", "ask this Prometheus-compatible server")
-	s.StringVar(&f.span, "baseline", "", "the healthy time: a `duration` such as 7d, or FROM/TO")
+	s.StringSliceVar(&f.From, "from", nil, "`files`: recordings of a healthy time, or results of sixty bench")
+	s.StringVar(&f.Prometheus, "prometheus", "", "ask this Prometheus-compatible server")
+	s.StringVar(&f.Span, "baseline", "", "the healthy time: a `duration` such as 7d, or FROM/TO")
 	s.StringArrayVar(&match, "match", nil, "with --prometheus: `selector` such as namespace=prod; may be repeated")
 	http.register(s)
 	out.register(s, "write a file for each model to this `directory` (default: print them)")

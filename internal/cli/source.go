@@ -92,16 +92,8 @@ const (
 )
 
 // withSource opens a source for fn and notes in the end what was passed over.
-func withSource(ctx context.Context, stderr io.Writer, spec source.Spec, fn func(*source.Source) error) (err error) {
-	s, err := source.Open(ctx, spec)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		notes(stderr, s.Warnings())
-		err = errors.Join(err, s.Close())
-	}()
-	return fn(s)
+func withSource(ctx context.Context, stderr io.Writer, spec source.Spec, fn func(*source.Source) error) error {
+	return source.With(ctx, spec, func(list []string) { notes(stderr, list) }, fn)
 }
 
 // argument is the source that one argument names.

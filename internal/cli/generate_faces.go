@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sixty-dev/sixty/internal/generate"
+	"github.com/sixty-dev/sixty/internal/generate/burnrate"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard/grafana"
 	"github.com/sixty-dev/sixty/internal/generate/pack"
@@ -22,7 +23,7 @@ type dashboardFlags struct {
 	deployment deploymentFlags
 	settings   settingsFlags
 	out        outFlag
-	period     string
+	period     time.Duration
 	runbooks   runbookFlags
 }
 
@@ -46,7 +47,7 @@ func newGenerateDashboards() *cobra.Command {
 	f.settings.register(s)
 	f.out.register(s, "write the files to this `directory` (required)", "grafana", "perses")
 	f.runbooks.register(s)
-	s.StringVar(&f.period, "slo-period", "", "with --slo or --use-case: how long an error budget lasts (default: as the file says, or 30d)")
+	registerPeriod(s, &f.period, "with --slo or --use-case: how long an error budget lasts (default: as the file says, or 30d)")
 	return cmd
 }
 
@@ -63,12 +64,8 @@ func (f *dashboardFlags) files(ctx context.Context, stderr io.Writer) ([]generat
 	cfg := dashboard.Config{Deployment: d.Deployment, Pathologies: all, Runbooks: f.runbooks.Runbooks}
 	rules := generate.RulesConfig{Set: settings.Set, Objectives: settings.Objectives}
 	cfg.Limit = rules.Limit
-	period, err := budgetPeriod(f.period)
-	if err != nil {
-		return nil, err
-	}
 	if settings.Objectives != nil {
-		cfg.Period = pack.BudgetPeriod(period, settings.Objectives)
+		cfg.Period = pack.BudgetPeriod(f.period, settings.Objectives)
 	}
 	return pack.Dashboards(cfg, f.out.format)
 }
@@ -96,10 +93,9 @@ func newGenerateProvisioning() *cobra.Command {
 
 // scrapeFlags are the flags of generate scrape as they were given.
 type scrapeFlags struct {
-	cfg                            scrapeconfig.Config
-	server                         string
-	labels, selector, objectLabels []string
-	out                            outFlag
+	cfg    scrapeconfig.Config
+	server string
+	out    outFlag
 }
 
 func newGenerateScrape() *cobra.Command {
@@ -128,10 +124,10 @@ func (f *scrapeFlags) register(s *pflag.FlagSet) {
 	s.StringVar(&f.cfg.Cluster, "cluster", "", "label of every target")
 	s.StringVar(&f.cfg.Namespace, "namespace", "", "label of every target; in Kubernetes where the servers run")
 	s.StringVar(&f.cfg.Job, "job", "", "the job's name (default vllm)")
-	s.StringSliceVar(&f.labels, "label", nil, "`name=value` on every target")
-	s.StringSliceVar(&f.selector, "selector", nil, "in Kubernetes: `name=value` labels of the pods or services")
+	s.StringToStringVar(&f.cfg.Labels, "label", nil, "`name=value` on every target")
+	s.StringToStringVar(&f.cfg.Selector, "selector", nil, "in Kubernetes: `name=value` labels of the pods or services")
 	s.StringVar(&f.cfg.Port, "port", "", "in Kubernetes: the port's name or number")
-	s.StringSliceVar(&f.objectLabels, "monitor-label", nil, "`name=value` on the resource itself, by which an operator selects it")
+	s.StringToStringVar(&f.cfg.MonitorLabels, "monitor-label", nil, "`name=value` on the resource itself, by which an operator selects it")
 	s.DurationVar(&f.cfg.Interval, "interval", scrapeconfig.DefaultInterval, "time between two scrapes")
 	s.BoolVar(&f.cfg.Lean, "lean", false, "drop series that nothing reads")
 	s.BoolVar(&f.cfg.ShortInstance, "short-instance", false, "take the server's usual port off the label instance")
@@ -144,15 +140,6 @@ func (f *scrapeFlags) files() ([]generate.File, error) {
 	}
 	if f.cfg.Server, err = scrapeconfig.ParseServer(f.server); err != nil {
 		return nil, fmt.Errorf("--server: %w", err)
-	}
-	for _, x := range []struct {
-		flag string
-		list []string
-		to   *map[string]string
-	}{{"--label", f.labels, &f.cfg.Labels}, {"--selector", f.selector, &f.cfg.Selector}, {"--monitor-label", f.objectLabels, &f.cfg.MonitorLabels}} {
-		if *x.to, err = pairs(x.flag, x.list); err != nil {
-			return nil, err
-		}
 	}
 	return scrapeconfig.Generate(f.cfg)
 }
@@ -204,6 +191,14 @@ func newGenerateAll() *cobra.Command {
 	f.register(cmd.Flags())
 	f.registerRules(cmd.Flags())
 	return cmd
+}
+
+// registerPeriod adds --slo-period.
+func registerPeriod(s *pflag.FlagSet, to *time.Duration, usage string) {
+	s.Func("slo-period", usage, func(text string) (err error) {
+		*to, err = burnrate.ParsePeriod(text)
+		return err
+	})
 }
 
 // lookback is how far a server is asked for what it exposes.

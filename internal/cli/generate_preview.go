@@ -98,7 +98,7 @@ func (f *previewFlags) page(ctx context.Context, stderr io.Writer, s *source.Sou
 	if err != nil {
 		return nil, err
 	}
-	d := generate.Deployment{Matchers: s.Matchers(), Dialects: distinct(found.Dialects)}
+	d := generate.Deployment{Matchers: s.Matchers(), Dialects: found.Dialects}
 	rules := generate.RulesConfig{Set: settings.Set, Objectives: settings.Objectives}
 	ds, err := dashboard.Build(dashboard.Config{Deployment: d, Pathologies: all, Limit: rules.Limit})
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,14 +15,13 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/baseline"
 	"github.com/sixty-dev/sixty/internal/baseline/gather"
-	"github.com/sixty-dev/sixty/internal/casefile"
+	"github.com/sixty-dev/sixty/internal/casefile/replay"
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/command"
 	"github.com/sixty-dev/sixty/internal/generate"
-	"github.com/sixty-dev/sixty/internal/generate/burnrate"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard/grafana"
 	"github.com/sixty-dev/sixty/internal/generate/pack"
 	"github.com/sixty-dev/sixty/internal/hint"
-	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/source"
 )
@@ -35,18 +33,12 @@ type rulesFlags struct {
 	evidence   gather.Request
 	out        outFlag
 
-	name, namespace   string
-	labels            []string
-	window, interval  time.Duration
-	past, ago         string
-	period, retention string
-	runbooks          runbookFlags
-	dashboardURL      string
-	objectLabels      []string
-	skip, severities  []string
-	keepFiring        time.Duration
-	maxRules          int
-	tests             bool
+	cfg        pack.Config // what needs no reading
+	window     time.Duration
+	runbooks   runbookFlags
+	skip       []string
+	severities map[string]string
+	tests      bool
 }
 
 func newGenerateRules() *cobra.Command {
@@ -69,27 +61,27 @@ func (f *rulesFlags) register(s *pflag.FlagSet) {
 	s.StringSliceVar(&f.evidence.From, "from", nil, "measure thresholds: `files` of sixty bench (--json, --baseline), or recordings of a healthy time")
 	s.StringVar(&f.evidence.Prometheus, "prometheus", "", "measure thresholds on this Prometheus-compatible server, over --baseline")
 	s.StringVar(&f.evidence.Span, "baseline", "", "the healthy time: a `duration` such as 7d, or FROM/TO")
-	s.DurationVar(&f.interval, "interval", generate.UsualInterval, "time between two scrapes; rules are evaluated as often")
+	s.DurationVar(&f.cfg.Interval, "interval", generate.UsualInterval, "time between two scrapes; rules are evaluated as often")
 	s.DurationVar(&f.window, "window", 0, "the time that conditions look at (default: four scrapes, and a minute at least)")
-	s.StringVar(&f.past, "past", "1d", "without a measurement: normal is the median over this `duration` …")
-	s.StringVar(&f.ago, "ago", "1h", "… which ended so long ago")
-	s.StringVar(&f.period, "slo-period", "", "how long an error budget lasts (default: as the file of --slo says, or 30d)")
-	s.StringVar(&f.retention, "retention", "", "how long samples are kept: refuses windows that are longer")
+	command.DurationVar(s, &f.cfg.Past, "past", 24*time.Hour, "without a measurement: normal is the median over this `duration` …")
+	command.DurationVar(s, &f.cfg.Ago, "ago", time.Hour, "… which ended so long ago")
+	registerPeriod(s, &f.cfg.Period, "how long an error budget lasts (default: as the file of --slo says, or 30d)")
+	command.DurationVar(s, &f.cfg.Retention, "retention", 0, "how long samples are kept: refuses windows that are longer")
 	f.runbooks.register(s)
-	s.StringVar(&f.dashboardURL, "dashboard-url", "", "`address` of Grafana, for links to panels (default: their paths alone)")
+	s.StringVar(&f.cfg.DashboardURL, "dashboard-url", "", "`address` of Grafana, for links to panels (default: their paths alone)")
 	s.StringSliceVar(&f.skip, "skip", nil, "leave these pathologies out, by `id`, and of the alerts on what is not there: "+strings.Join(generate.Absences(), ", "))
-	s.StringSliceVar(&f.severities, "severity", nil, "`level=value` of the label severity, such as page=critical,ticket=warning,info=none")
-	s.DurationVar(&f.keepFiring, "keep-firing-for", 2*time.Minute, "how long an alert goes on after its condition ended (Prometheus 2.42, vmalert 1.93); 0 for not at all")
-	s.StringSliceVar(&f.labels, "label", nil, "`name=value` on every alert, such as team=ml")
+	s.StringToStringVar(&f.severities, "severity", nil, "`level=value` of the label severity, such as page=critical,ticket=warning,info=none")
+	s.DurationVar(&f.cfg.KeepFiringFor, "keep-firing-for", 2*time.Minute, "how long an alert goes on after its condition ended (Prometheus 2.42, vmalert 1.93); 0 for not at all")
+	s.StringToStringVar(&f.cfg.Labels, "label", nil, "`name=value` on every alert, such as team=ml")
 }
 
 // registerRules adds the flags that decide the form of the rule files.
 func (f *rulesFlags) registerRules(s *pflag.FlagSet) {
 	f.out.register(s, "write the files to this `directory` (default: print them)", names(generate.Formats())...)
-	s.StringVar(&f.name, "name", "sixty", "name of the object or of the rule namespace")
-	s.StringVar(&f.namespace, "namespace", "", "namespace of the object")
-	s.StringSliceVar(&f.objectLabels, "object-label", nil, "`name=value` on the object, by which an operator selects it")
-	s.IntVar(&f.maxRules, "max-rules-per-group", generate.UsualMaxRules, "divide larger groups of rules; the usual limit of Mimir, 0 for none")
+	s.StringVar(&f.cfg.Name, "name", "sixty", "name of the object or of the rule namespace")
+	s.StringVar(&f.cfg.Namespace, "namespace", "", "namespace of the object")
+	s.StringToStringVar(&f.cfg.ObjectLabels, "object-label", nil, "`name=value` on the object, by which an operator selects it")
+	s.IntVar(&f.cfg.MaxRules, "max-rules-per-group", generate.UsualMaxRules, "divide larger groups of rules; the usual limit of Mimir, 0 for none")
 	s.BoolVar(&f.tests, "tests", false, "with --out: promtool unit tests too")
 }
 
@@ -113,42 +105,20 @@ func (f *rulesFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	return f.out.write(stdout, files)
 }
 
-// choose leaves what --only and --skip ask for. Objectives are chosen by --slo.
-func (f *rulesFlags) choose(cfg *pack.Config) error {
-	cfg.Absences = generate.Absences()
-	if len(f.settings.only) > 0 {
-		cfg.Absences = nil
-	}
-	for _, id := range f.skip {
-		if findPathology(cfg.Pathologies, id) == nil && !slices.Contains(generate.Absences(), id) {
-			return unknownPathology("--skip", id)
-		}
-	}
-	cfg.Absences = slices.DeleteFunc(cfg.Absences, func(id string) bool { return slices.Contains(f.skip, id) })
-	cfg.Pathologies = slices.DeleteFunc(slices.Clone(cfg.Pathologies), func(p *catalog.Pathology) bool {
-		return slices.Contains(f.skip, p.ID) || len(f.settings.only) > 0 && !slices.Contains(f.settings.only, p.ID)
-	})
-	if len(cfg.Pathologies)+len(cfg.Absences) == 0 && cfg.Objectives == nil {
-		return errors.New("--only and --skip leave nothing")
-	}
-	return nil
-}
-
 // named reads --severity.
 func (f *rulesFlags) named() (map[catalog.Severity]string, error) {
-	given, err := pairs("--severity", f.severities)
 	out := map[catalog.Severity]string{}
-	for level, value := range given {
+	for level, value := range f.severities {
 		s, err := catalog.ParseSeverity(level)
 		if err != nil {
 			return nil, fmt.Errorf("--severity: %w", err)
 		}
 		out[s] = value
 	}
-	if slices.ContainsFunc(f.labels, func(l string) bool { return strings.HasPrefix(l, "severity=") }) {
+	if _, given := f.cfg.Labels["severity"]; given {
 		return nil, hint.With(errors.New("--label severity would make all alerts as severe"), "--severity page=critical,ticket=warning")
 	}
-	return out, err
+	return out, nil
 }
 
 // config reads and measures everything that the rules depend on.
@@ -156,56 +126,34 @@ func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg pack.Con
 	if f.evidence.Prometheus != "" && f.evidence.Span == "" {
 		return cfg, hint.With(errors.New("--prometheus needs --baseline: which time was healthy?"), "such as --baseline 7d, or two RFC 3339 times: --baseline FROM/TO")
 	}
-	cfg = pack.Config{Format: generate.Format(f.out.format), Name: f.name, Namespace: f.namespace, MaxRules: f.maxRules, Beside: f.out.path != ""}
-	cfg.RulesConfig = generate.RulesConfig{
-		Pathologies: pathologies.All(), Interval: f.interval,
-		KeepFiringFor: f.keepFiring, Runbooks: f.runbooks.Runbooks, Panel: grafana.PanelPath, DashboardURL: f.dashboardURL,
-	}
+	cfg = f.cfg
+	cfg.Format, cfg.Beside, cfg.Pathologies = generate.Format(f.out.format), f.out.path != "", pathologies.All()
+	cfg.Runbooks, cfg.Panel = f.runbooks.Runbooks, grafana.PanelPath
 	d, err := f.deployment.deployment(ctx, stderr)
 	if err != nil {
 		return cfg, err
 	}
-	cfg.Deployment, cfg.Edges = d.Deployment, d.edges
-	window, short := generate.Windows(f.interval)
+	cfg.Deployment, cfg.Edges = d.Deployment, d.Edges
+	window, short := generate.Windows(cfg.Interval)
 	if f.window > 0 {
 		window, short = f.window, min(short, f.window)
 	}
 	cfg.Deployment.Window, cfg.Deployment.Short, cfg.Deployment.Past = window, short, max(cfg.Deployment.Past, window)
-	for _, d := range []struct {
-		flag, text string
-		to         *time.Duration
-	}{{"--past", f.past, &cfg.Past}, {"--ago", f.ago, &cfg.Ago}, {"--retention", f.retention, &cfg.Retention}} {
-		if d.text == "" && d.flag == "--retention" {
-			continue
-		}
-		if *d.to, err = source.ParseDuration(d.text); err != nil {
-			return cfg, fmt.Errorf("%s: %q is not a duration such as 15d", d.flag, d.text)
-		}
-	}
-	if past := cfg.Past + cfg.Ago; f.retention != "" && cfg.Retention < past {
+	if past := cfg.Past + cfg.Ago; cfg.Retention > 0 && cfg.Retention < past {
 		return cfg, hint.With(fmt.Errorf("--past and --ago reach back %s, and samples are kept for %s", past, cfg.Retention), "shorten them, or measure what is normal with --from")
-	}
-	if cfg.Period, err = budgetPeriod(f.period); err != nil {
-		return cfg, err
 	}
 	settings, err := f.settings.settings(cfg.Pathologies)
 	if err != nil {
 		return cfg, err
 	}
 	cfg.Set, cfg.Objectives = settings.Set, settings.Objectives
-	if err := pack.CheckModels(cfg.Objectives, d.models); err != nil {
+	if err := pack.CheckModels(cfg.Objectives, d.Models); err != nil {
 		return cfg, err
 	}
-	if err := f.choose(&cfg); err != nil {
+	if err := cfg.Choose(f.settings.only, f.skip); err != nil {
 		return cfg, err
 	}
 	if cfg.Severities, err = f.named(); err != nil {
-		return cfg, err
-	}
-	if cfg.Labels, err = pairs("--label", f.labels); err != nil {
-		return cfg, err
-	}
-	if cfg.ObjectLabels, err = pairs("--object-label", f.objectLabels); err != nil {
 		return cfg, err
 	}
 	f.evidence.Matchers, f.evidence.Objectives = cfg.Deployment.Matchers, cfg.Objectives
@@ -215,74 +163,9 @@ func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg pack.Con
 			return cfg, errors.New("--tests goes with --out")
 		}
 		cfg.Cases = pathologies.Cases()
-		cfg.Holds = func(groups []rulefmt.RuleGroup, t generate.Told) (bool, error) { return holds(ctx, groups, t) }
+		cfg.Holds = func(groups []rulefmt.RuleGroup, t generate.Told) (bool, error) { return replay.Holds(ctx, groups, t) }
 	}
 	return cfg, err
-}
-
-// holds plays a case to rules, and says whether the alert does what the case says.
-func holds(ctx context.Context, groups []rulefmt.RuleGroup, t generate.Told) (bool, error) {
-	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		return false, err
-	}
-	defer store.Close()
-	rules, err := store.Rules(groups)
-	if err != nil {
-		return false, err
-	}
-	ever, last := false, false
-	for i := range t.Case.Scrapes {
-		after := time.Duration(i) * t.Scrape
-		at := casefile.Start.Add(after)
-		for instance, series := range t.Series {
-			target := embedded.Target{Instance: instance, Job: t.Job(), Labels: t.Labels}
-			if t.Case.Down(instance, i) {
-				err = store.AppendFailure(target, at)
-			} else {
-				_, err = store.Append(target, at, casefile.Page(series, i), "", 10*time.Millisecond)
-			}
-			if err != nil {
-				return false, err
-			}
-		}
-		if after%t.Evaluation != 0 && i != t.Case.Scrapes-1 {
-			continue
-		}
-		if err := rules.Eval(ctx, at); err != nil {
-			return false, err
-		}
-		last = slices.ContainsFunc(rules.Alerts(), func(a embedded.Alert) bool { return a.Name == t.Alert && a.Firing })
-		if ever = ever || last; ever && t.Fires {
-			return true, nil
-		}
-	}
-	return !t.Fires && !last, nil
-}
-
-// budgetPeriod reads --slo-period, 0 where it is not given.
-func budgetPeriod(text string) (time.Duration, error) {
-	if text == "" {
-		return 0, nil
-	}
-	d, err := burnrate.ParsePeriod(text)
-	if err != nil {
-		return 0, fmt.Errorf("--slo-period: %w", err)
-	}
-	return d, nil
-}
-
-// pairs reads name=value flags.
-func pairs(flag string, list []string) (map[string]string, error) {
-	out := map[string]string{}
-	for _, text := range list {
-		k, v, ok := strings.Cut(text, "=")
-		if !ok || k == "" {
-			return nil, fmt.Errorf("%s: %q is not name=value", flag, text)
-		}
-		out[k] = v
-	}
-	return out, nil
 }
 
 // gathered brings together what was measured.

@@ -6,11 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"runtime/debug"
-	"strings"
 
-	"github.com/klauspost/compress/gzip"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -40,6 +36,13 @@ type readFlags struct {
 
 func (f *readFlags) register(s *pflag.FlagSet) {
 	s.IntVar(&f.maxEvents, "max-events", profile.DefaultLimit, "hold at most so many events of a trace, 24 to 32 bytes each: of a longer one the beginning")
+}
+
+// profile reads traces.
+func (f *readFlags) profile(ctx context.Context, stderr io.Writer, args []string, keep bool) (*profile.Profile, *profile.Timeline, error) {
+	line := newProgress(stderr)
+	defer line.clear()
+	return tracefile.Profile(ctx, args, tracefile.Options{Limit: f.maxEvents, Keep: keep, Show: line.show})
 }
 
 func newProfileCommand() *cobra.Command {
@@ -114,7 +117,7 @@ func (f *profileFlags) files(p *profile.Profile, t *profile.Timeline, v *finding
 		{f.html, func(w io.Writer) error { return profilereport.HTML(w, p, v) }},
 		{f.folded, func(w io.Writer) error { return p.Ranks[0].Stacks.Folded(w) }},
 		{f.pprof, func(w io.Writer) error { return p.Ranks[0].Stacks.Pprof(w) }},
-		{f.trim, packed(f.trim, func(w io.Writer) error { return t.Trim(w, p.Ranks[0]) })},
+		{f.trim, func(w io.Writer) error { return tracefile.Trim(w, f.trim, t, p.Ranks[0]) }},
 	} {
 		if out.path == "" {
 			continue
@@ -124,82 +127,4 @@ func (f *profileFlags) files(p *profile.Profile, t *profile.Timeline, v *finding
 		}
 	}
 	return nil
-}
-
-// packed compresses what is written to a file whose name says so.
-func packed(path string, write func(io.Writer) error) func(io.Writer) error {
-	if !strings.HasSuffix(path, ".gz") {
-		return write
-	}
-	return func(w io.Writer) error {
-		z := gzip.NewWriter(w)
-		return errors.Join(write(z), z.Close())
-	}
-}
-
-// collectAfter is by how many percent the memory may grow between two collections.
-const collectAfter = 25
-
-// profile reads and analyses traces, one after the other: a job may have a thousand. The
-// first one's timeline is returned where it is wanted. A trace among several that cannot be
-// read makes the profile partial.
-func (f *readFlags) profile(ctx context.Context, stderr io.Writer, args []string, keep bool) (*profile.Profile, *profile.Timeline, error) {
-	var paths []string
-	for _, a := range args {
-		list, err := tracefile.List(a)
-		if err != nil {
-			return nil, nil, err
-		}
-		paths = append(paths, list...)
-	}
-	if f.maxEvents < 1000 {
-		return nil, nil, errors.New("--max-events: want at least 1000")
-	}
-	// A timeline has few pointers and grows little garbage: collecting often costs nothing,
-	// and rarely twice the memory.
-	defer debug.SetGCPercent(debug.SetGCPercent(collectAfter))
-	line := newProgress(stderr)
-	defer line.clear()
-	var ranks []*profile.Analysis
-	var first *profile.Timeline
-	var failed []error
-	for i, path := range paths {
-		if len(paths) > 1 {
-			line.show("reading %d of %d: %s", i+1, len(paths), path)
-		}
-		t, err := tracefile.Read(ctx, path, f.maxEvents)
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil, nil, context.Cause(ctx)
-			}
-			failed = append(failed, err)
-			continue
-		}
-		t.Consume = !keep
-		a := profile.Analyze(t)
-		if len(ranks) > 0 {
-			a.Forget()
-		} else if keep {
-			first = t
-		}
-		ranks = append(ranks, a)
-	}
-	if len(ranks) == 0 {
-		return nil, nil, failed[0]
-	}
-	p := profile.Combine(ranks)
-	for i, err := range failed {
-		if i == 3 {
-			p.Partial = append(p.Partial, fmt.Sprintf("%d more traces could not be read", len(failed)-3))
-			break
-		}
-		p.Partial = append(p.Partial, err.Error())
-	}
-	return p, first, nil
-}
-
-// exists reports whether a path is there.
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"strconv"
 	"strings"
 	"time"
 
@@ -20,6 +18,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/profile/tracefile"
 	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/report/profilereport"
+	"github.com/sixty-dev/sixty/internal/source"
 )
 
 type profileDiffFlags struct {
@@ -46,7 +45,7 @@ func newProfileDiffCommand() *cobra.Command {
 }
 
 func runProfileDiff(ctx context.Context, stdout, stderr io.Writer, args []string, f *profileDiffFlags) error {
-	gate, err := parseGate(f.gate)
+	gate, err := profile.ParseGate(f.gate)
 	if err != nil {
 		return err
 	}
@@ -69,22 +68,6 @@ func runProfileDiff(ctx context.Context, stdout, stderr io.Writer, args []string
 	return err
 }
 
-// parseGate reads "3%" or "0.03"; -1 is none.
-func parseGate(text string) (float64, error) {
-	if text == "" {
-		return -1, nil
-	}
-	number, percent := strings.CutSuffix(strings.TrimSpace(text), "%")
-	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-	if percent {
-		v /= 100
-	}
-	if err != nil || math.IsNaN(v) || v < 0 || v > 100 {
-		return 0, hint.With(fmt.Errorf("--gate: %q is no share", text), "write it as 3% or 0.03")
-	}
-	return v, nil
-}
-
 func newProfileHowCommand() *cobra.Command {
 	var version, model, dir, tool string
 	var steps int
@@ -102,31 +85,11 @@ func newProfileHowCommand() *cobra.Command {
 			if tool != "" && tool != "torch" && tool != "nsys" {
 				return fmt.Errorf("--tool: %q is neither torch nor nsys", tool)
 			}
-			if err := checkSteps(steps); err != nil {
+			if err := capture.CheckSteps(steps); err != nil {
 				return err
 			}
-			t := render.NewText(terminal(cmd.OutOrStdout(), "auto"))
-			t.Paragraph("", "", fmt.Sprintf("With vLLM %s, %d steps:", release, steps))
-			for _, w := range capture.Ways(release, model, dir, steps) {
-				if tool != "" && w.Tool != tool {
-					continue
-				}
-				t.Heading(w.Title)
-				for _, c := range w.Commands {
-					t.Command("  ", c)
-				}
-				for _, n := range w.Notes {
-					t.Paragraph("  * ", "    ", n)
-				}
-			}
-			if tool != "nsys" {
-				t.Heading("A program of your own")
-				for line := range strings.Lines(capture.Schedule(dir, steps)) {
-					t.Line("  " + strings.TrimRight(line, "\n"))
-				}
-			}
-			_, err := t.WriteTo(cmd.OutOrStdout())
-			return err
+			out := cmd.OutOrStdout()
+			return capture.How(out, release, model, dir, tool, steps, terminal(out, "auto"))
 		},
 	}
 	s := cmd.Flags()
@@ -136,15 +99,6 @@ func newProfileHowCommand() *cobra.Command {
 	s.StringVar(&tool, "tool", "", "torch or nsys (default: both)")
 	s.IntVar(&steps, "steps", 20, "steps of the engine to record")
 	return cmd
-}
-
-const maxProfileSteps = 10_000
-
-func checkSteps(steps int) error {
-	if steps < 1 || steps > maxProfileSteps {
-		return hint.With(fmt.Errorf("--steps: want 1 to %d", maxProfileSteps), "twenty steps are enough for shares, two hundred for their spread")
-	}
-	return nil
 }
 
 type profileCaptureFlags struct {
@@ -181,13 +135,13 @@ func newProfileCaptureCommand() *cobra.Command {
 }
 
 func runProfileCapture(ctx context.Context, stdout, stderr io.Writer, address string, f *profileCaptureFlags) error {
-	if err := checkSteps(f.steps); err != nil {
+	if err := capture.CheckSteps(f.steps); err != nil {
 		return err
 	}
 	if f.longest < time.Second || f.wait < time.Second || f.load < 0 || f.load > 1024 || f.largest < 1 {
 		return errors.New("want --longest and --stop-wait of at least 1s, --load from 0 to 1024, --largest of at least 1")
 	}
-	if f.dir != "" && !exists(f.dir) {
+	if f.dir != "" && !source.OnDisk(f.dir) {
 		return hint.With(fmt.Errorf("--dir: there is no directory %s here", f.dir), "where the server runs elsewhere leave --dir out, and copy the traces from there")
 	}
 	if !strings.Contains(address, "://") {

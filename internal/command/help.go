@@ -135,7 +135,7 @@ const widestValues = 24
 
 // plainValues are better words for what pflag calls values that have no name.
 var plainValues = map[string]string{
-	"value": "text",
+	"value":  "text",
 	"string": "text", "stringArray": "text", "strings": "texts", "int": "n", "ints": "n,n,…", "uint": "n", "float": "number",
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/audit"
 	"github.com/sixty-dev/sixty/internal/audit/surface"
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/command"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/render"
 )
@@ -133,7 +134,7 @@ func (f *auditFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	for _, err := range r.Errors {
-		printError(stderr, err)
+		command.PrintError(stderr, err)
 	}
 	worst, found := r.Worst()
 	if f.files.Any() { // what the linter found decides; the checklist does where no file is given

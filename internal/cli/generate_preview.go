@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/command"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/generate"
@@ -164,12 +165,12 @@ func writeOpenMetrics(ctx context.Context, stdout io.Writer, path, job, out stri
 	}
 	defer rec.Close()
 	if out == "" {
-		_, err := backfill.Recording(writerUntil{ctx, stdout}, rec, job)
+		_, err := backfill.Recording(command.WriterUntil{Ctx: ctx, W: stdout}, rec, job)
 		return err
 	}
 	n := 0
 	if err := fileio.Write(out, func(w io.Writer) error {
-		n, err = backfill.Recording(writerUntil{ctx, w}, rec, job)
+		n, err = backfill.Recording(command.WriterUntil{Ctx: ctx, W: w}, rec, job)
 		return err
 	}); err != nil {
 		return fmt.Errorf("--out: %w", err)

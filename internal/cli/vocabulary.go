@@ -22,7 +22,7 @@ var texts embed.FS
 // vocabulary is that of all verbs: one name means one thing, and stands in one group.
 func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 	return &command.Vocabulary{
-		Texts: texts, Options: terminal(stdout, "auto"), Errors: terminal(stderr, "auto"), Codes: codesOf,
+		Texts: texts, Options: terminal(stdout, "auto"), Errors: terminal(stderr, "auto"), Exits: Exits,
 		Groups: []command.Group{
 			{Title: "Servers", Flags: []string{
 				"prometheus", "match", "model", "metrics", "url", "engine-args", "engine-log",
@@ -155,4 +155,21 @@ func gpus() []string {
 		out = append(out, g.Name)
 	}
 	return out
+}
+
+// Exits are what the codes mean: the one table of help and of README.md, which a test
+// holds against what the commands do.
+var Exits = command.Exits{
+	{command.ExitOK, nil, "done; nothing found"},
+	{command.ExitFound, []string{"diagnose", "audit", "profile"}, "a finding of at least `--fail-on`: page, ticket (the default) or info"},
+	{command.ExitFound, []string{"profile diff"}, "a step takes longer by more than `--gate`, and not by chance"},
+	{command.ExitFound, []string{"bench"}, "an `--assert` does not hold, or no level of a `--search` meets the objective"},
+	{command.ExitFound, []string{"bench compare"}, "something became worse"},
+	{command.ExitFound, []string{"tune"}, "the targets cannot be met, or the model does not fit"},
+	{command.ExitFound, []string{"demo"}, "a diagnosis was not what had been staged"},
+	{command.ExitCannotCheck, nil, "could not check: bad input, nobody answers, no metrics of an inference server, not enough data"},
+	{command.ExitCannotCheck, []string{"diagnose"}, "not done within `--timeout`"},
+	{command.ExitCannotCheck, []string{"bench"}, "the generator itself spoiled the result"},
+	{command.ExitInterrupted, nil, "interrupted by ctrl-C or SIGTERM, whatever was said until then"},
+	{command.ExitOK, []string{"record", "simulate --serve"}, "ended by ctrl-C, which is the usual way to end them"},
 }

@@ -25,7 +25,7 @@ type Vocabulary struct {
 	Texts   fs.FS             // directories of Markdown files with what help says of commands; see tell
 	Options render.Options    // of help on standard output
 	Errors  render.Options    // of usage on standard error
-	Codes   func(path string) [][2]string
+	Exits   Exits
 }
 
 // A Group is one of the lists of flags in help.
@@ -87,6 +87,9 @@ func letter(s *pflag.FlagSet, flag, shown string) {
 // Apply makes a tree of commands speak the vocabulary.
 func (v *Vocabulary) Apply(root *cobra.Command) {
 	tell(root, v.Texts)
+	if v.Exits != nil {
+		root.AddCommand(&cobra.Command{Use: exitTopic, Short: "What the exit codes mean, in all verbs"})
+	}
 	root.InitDefaultCompletionCmd()
 	root.SetHelpCommand(helpCommand(root))
 	root.InitDefaultHelpCmd()

@@ -51,12 +51,10 @@ func (v *Vocabulary) layUsage(t *render.Text, c *cobra.Command) {
 	}
 	layCommands(t, c)
 	v.layFlags(t, c)
-	if v.Codes != nil {
-		if rows := v.Codes(path(c)); len(rows) > 0 {
-			t.Heading("Exit codes:")
-			for _, r := range rows {
-				t.Item(7, "  "+render.Right(r[0], 3), r[1])
-			}
+	if rows := v.Exits.of(path(c)); len(rows) > 0 {
+		t.Heading("Exit codes:")
+		for _, r := range rows {
+			t.Item(7, "  "+render.Right(r[0], 3), r[1])
 		}
 	}
 	if c.HasAvailableSubCommands() {

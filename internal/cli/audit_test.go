@@ -152,7 +152,7 @@ func TestAuditRefusals(t *testing.T) {
 		{[]string{"--rules", rule, "--fail-on", "never"}, `--fail-on: "never" is not page, ticket or info`},
 		{[]string{"--rules", rule, "--dialect", "vllm-v1", "localhost:8000"}, "give URLs, a recording, --prometheus, --vllm-version or --dialect, not two of them"},
 		{[]string{"--rules", rule, "--dialect", "vllm-v1", "--version", "0.23"}, "give URLs, a recording, --prometheus, --vllm-version or --dialect, not two of them"},
-		{[]string{"--rules", rule, "--version", "newest"}, `--version: unknown dialect "vllm-newest"`},
+		{[]string{"--rules", rule, "--version", "newest"}, `--vllm-version: unknown dialect "vllm-newest"`},
 		{[]string{"localhost:8000", "--output", "sarif"}, "--output sarif tells of rules and dashboards, and there are none"},
 	} {
 		_, _, err := sixty(t, append([]string{"audit"}, tc.args...)...)

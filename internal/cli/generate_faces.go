@@ -47,7 +47,7 @@ func newGenerateDashboards() *cobra.Command {
 	f.settings.register(s)
 	f.out.register(s, "write the files to this `directory` (required)", "grafana", "perses")
 	f.runbooks.register(s)
-	registerPeriod(s, &f.period, "with --slo or --use-case: how long an error budget lasts (default: as the file says, or 30d)")
+	registerPeriod(s, &f.period, "with --slo or --use-case: how long an error budget lasts, such as `28d` (default: as the file says, or 30d)")
 	return cmd
 }
 

@@ -65,7 +65,7 @@ func (f *rulesFlags) register(s *pflag.FlagSet) {
 	s.DurationVar(&f.window, "window", 0, "the time that conditions look at (default: four scrapes, and a minute at least)")
 	command.DurationVar(s, &f.cfg.Past, "past", 24*time.Hour, "without a measurement: normal is the median over this `duration` …")
 	command.DurationVar(s, &f.cfg.Ago, "ago", time.Hour, "… which ended so long ago")
-	registerPeriod(s, &f.cfg.Period, "how long an error budget lasts (default: as the file of --slo says, or 30d)")
+	registerPeriod(s, &f.cfg.Period, "how long an error budget lasts, such as `28d` (default: as the file of --slo says, or 30d)")
 	command.DurationVar(s, &f.cfg.Retention, "retention", 0, "how long samples are kept: refuses windows that are longer")
 	f.runbooks.register(s)
 	s.StringVar(&f.cfg.DashboardURL, "dashboard-url", "", "`address` of Grafana, for links to panels (default: their paths alone)")

@@ -36,11 +36,7 @@ func newBenchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:  "bench",
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			f.URL, f.Given = args[0], cmd.Flags().Changed
-			givenWorkload(cmd.Flags(), &f.Config.Asked)
-			return runBench(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), f)
-		},
+		RunE: f.run,
 	}
 	f.register(cmd)
 	cmd.AddCommand(newBenchCompare(), newBenchMerge(), newBenchReport(), newBenchSelfTest(), newBenchTrace())
@@ -134,16 +130,19 @@ func (f *benchFlags) read(stdout, stderr io.Writer) (err error) {
 	return f.Read()
 }
 
-func runBench(ctx context.Context, stdout, stderr io.Writer, f *benchFlags) error {
+func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 	defer tuneRuntime()()
+	f.URL, f.Given = args[0], cmd.Flags().Changed
+	givenWorkload(cmd.Flags(), &f.Config.Asked)
+	stdout := cmd.OutOrStdout()
 	var answer bytes.Buffer // for --out
 	if f.out.file != "" {
 		stdout = &answer
 	}
-	if err := f.read(stdout, stderr); err != nil {
+	if err := f.read(stdout, cmd.ErrOrStderr()); err != nil {
 		return err
 	}
-	err := campaign.Run(ctx, f.Config)
+	err := campaign.Run(cmd.Context(), f.Config)
 	if answer.Len() > 0 {
 		err = errors.Join(err, f.out.write(nil, func(w io.Writer, _ render.Options) error {
 			_, err := answer.WriteTo(w)

@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 
@@ -24,13 +22,7 @@ type demoFlags struct {
 
 func newDemoCommand() *cobra.Command {
 	f := &demoFlags{}
-	cmd := &cobra.Command{
-		Use:  "demo",
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runDemo(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), f)
-		},
-	}
+	cmd := &cobra.Command{Use: "demo", Args: cobra.NoArgs, RunE: f.run}
 	s := cmd.Flags()
 	s.StringSliceVar(&f.scenarios, "scenario", []string{"kv-cache-thrashing", "engine-hung", "gpu-throttling"}, "what to stage, by the `names` of pathologies (all: every one)")
 	s.StringSliceVar(&f.phases, "phases", []string{"healthy", "sick"}, "which phases to diagnose")
@@ -68,12 +60,13 @@ func next(list []fleet.Scenario) []demo.Step {
 		demo.Step{Why: "Keep such a server running, for dashboards and tests", Command: program + " simulate --serve :8000 --scenario " + last})
 }
 
-func runDemo(ctx context.Context, stdout, stderr io.Writer, f *demoFlags) error {
+func (f *demoFlags) run(cmd *cobra.Command, _ []string) error {
+	ctx, stdout := cmd.Context(), cmd.OutOrStdout()
 	list, err := f.stages()
 	if err != nil {
 		return err
 	}
-	line := newProgress(stderr)
+	line := newProgress(cmd.ErrOrStderr())
 	c := demo.Config{
 		Scenarios: list, Healthy: slices.Contains(f.phases, "healthy"), Sick: slices.Contains(f.phases, "sick"), Fast: f.fast,
 		Pathologies: pathologies.All(), Next: next(list), Out: stdout, Terminal: terminal(stdout, f.color), Status: line.text,

@@ -46,12 +46,8 @@ type diagnoseFlags struct {
 func newDiagnoseCommand() *cobra.Command {
 	f := &diagnoseFlags{}
 	cmd := &cobra.Command{
-		Use: "diagnose",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			f.longer = !cmd.Flags().Changed("duration")
-			f.again = command.Again(cmd, args)
-			return runDiagnose(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args, f)
-		},
+		Use:  "diagnose",
+		RunE: f.run,
 	}
 	f.register(cmd)
 	return cmd
@@ -101,7 +97,10 @@ func (f *diagnoseFlags) check(args []string) error {
 	return f.source.checkTimes()
 }
 
-func runDiagnose(ctx context.Context, stdout, stderr io.Writer, args []string, f *diagnoseFlags) error {
+func (f *diagnoseFlags) run(cmd *cobra.Command, args []string) error {
+	ctx, stderr := cmd.Context(), cmd.ErrOrStderr()
+	f.longer = !cmd.Flags().Changed("duration")
+	f.again = command.Again(cmd, args)
 	measured, err := gather.File(f.baseline)
 	if err != nil {
 		return fmt.Errorf("--baseline: %w", err)
@@ -167,7 +166,7 @@ func runDiagnose(ctx context.Context, stdout, stderr io.Writer, args []string, f
 		}
 		d.Join(v)
 	}
-	if err := f.write(stdout, &d); err != nil {
+	if err := f.write(cmd.OutOrStdout(), &d); err != nil {
 		return err
 	}
 	switch {

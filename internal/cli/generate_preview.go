@@ -39,9 +39,7 @@ func newGeneratePreview() *cobra.Command {
 	f := &previewFlags{}
 	cmd := &cobra.Command{
 		Use: "preview", Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args)
-		},
+		RunE: f.run,
 	}
 	s := cmd.Flags()
 	f.source.register(s)
@@ -51,7 +49,8 @@ func newGeneratePreview() *cobra.Command {
 	return cmd
 }
 
-func (f *previewFlags) run(ctx context.Context, stdout, stderr io.Writer, args []string) error {
+func (f *previewFlags) run(cmd *cobra.Command, args []string) error {
+	ctx, stdout, stderr := cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 	if err := f.source.resolve(args); err != nil {
 		return err
 	}

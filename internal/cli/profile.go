@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -39,24 +38,15 @@ func (f *readFlags) register(s *pflag.FlagSet) {
 }
 
 // profile reads traces.
-func (f *readFlags) profile(ctx context.Context, stderr io.Writer, args []string, keep bool) (*profile.Profile, *profile.Timeline, error) {
-	line := newProgress(stderr)
+func (f *readFlags) profile(cmd *cobra.Command, args []string, keep bool) (*profile.Profile, *profile.Timeline, error) {
+	line := newProgress(cmd.ErrOrStderr())
 	defer line.clear()
-	return tracefile.Profile(ctx, args, tracefile.Options{Limit: f.maxEvents, Keep: keep, Show: line.show})
+	return tracefile.Profile(cmd.Context(), args, tracefile.Options{Limit: f.maxEvents, Keep: keep, Show: line.show})
 }
 
 func newProfileCommand() *cobra.Command {
 	f := &profileFlags{}
-	cmd := &cobra.Command{
-		Use:  "profile",
-		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return hint.With(errors.New("no trace was given"), "sixty profile TRACE.json.gz; sixty profile how says how to take one")
-			}
-			return runProfile(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args, f)
-		},
-	}
+	cmd := &cobra.Command{Use: "profile", Args: cobra.ArbitraryArgs, RunE: f.run}
 	s := cmd.Flags()
 	f.out.register(s, "text", "json")
 	f.out.registerFull(s, "show everything: evidence, steps, kernels, rates, devices")
@@ -71,7 +61,10 @@ func newProfileCommand() *cobra.Command {
 	return cmd
 }
 
-func runProfile(ctx context.Context, stdout, stderr io.Writer, args []string, f *profileFlags) error {
+func (f *profileFlags) run(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return hint.With(errors.New("no trace was given"), "sixty profile TRACE.json.gz; sixty profile how says how to take one")
+	}
 	failOn := catalog.Severity(math.MaxUint8)
 	if f.failOn != "" {
 		var err error
@@ -83,7 +76,7 @@ func runProfile(ctx context.Context, stdout, stderr io.Writer, args []string, f 
 	if err != nil {
 		return fmt.Errorf("--set: %w", err)
 	}
-	p, first, err := f.read.profile(ctx, stderr, args, f.trim != "")
+	p, first, err := f.read.profile(cmd, args, f.trim != "")
 	if err != nil {
 		return err
 	}
@@ -91,7 +84,7 @@ func runProfile(ctx context.Context, stdout, stderr io.Writer, args []string, f 
 	if err := f.files(p, first, &v); err != nil {
 		return err
 	}
-	err = f.out.write(stdout, func(w io.Writer, o render.Options) error {
+	err = f.out.write(cmd.OutOrStdout(), func(w io.Writer, o render.Options) error {
 		if f.out.form() == "json" {
 			return profilereport.JSON(w, p, &v)
 		}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -29,13 +28,7 @@ type profileDiffFlags struct {
 
 func newProfileDiffCommand() *cobra.Command {
 	f := &profileDiffFlags{}
-	cmd := &cobra.Command{
-		Use:  "diff",
-		Args: cobra.ExactArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runProfileDiff(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args, f)
-		},
-	}
+	cmd := &cobra.Command{Use: "diff", Args: cobra.ExactArgs(2), RunE: f.run}
 	s := cmd.Flags()
 	s.StringVar(&f.gate, "gate", "", "exit with 1 if a step takes longer by more than this `share`: 3% or 0.03")
 	f.out.register(s, "text", "json")
@@ -44,19 +37,19 @@ func newProfileDiffCommand() *cobra.Command {
 	return cmd
 }
 
-func runProfileDiff(ctx context.Context, stdout, stderr io.Writer, args []string, f *profileDiffFlags) error {
+func (f *profileDiffFlags) run(cmd *cobra.Command, args []string) error {
 	gate, err := profile.ParseGate(f.gate)
 	if err != nil {
 		return err
 	}
 	var both [2]*profile.Profile
 	for i, path := range args {
-		if both[i], _, err = f.read.profile(ctx, stderr, []string{path}, false); err != nil {
+		if both[i], _, err = f.read.profile(cmd, []string{path}, false); err != nil {
 			return err
 		}
 	}
 	d := profile.Compare(both[0], both[1])
-	err = f.out.write(stdout, func(w io.Writer, o render.Options) error {
+	err = f.out.write(cmd.OutOrStdout(), func(w io.Writer, o render.Options) error {
 		if f.out.form() == "json" {
 			return profilereport.DiffJSON(w, d, gate)
 		}
@@ -112,13 +105,7 @@ type profileCaptureFlags struct {
 
 func newProfileCaptureCommand() *cobra.Command {
 	f := &profileCaptureFlags{}
-	cmd := &cobra.Command{
-		Use:  "capture",
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runProfileCapture(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], f)
-		},
-	}
+	cmd := &cobra.Command{Use: "capture", Args: cobra.ExactArgs(1), RunE: f.run}
 	s := cmd.Flags()
 	s.IntVar(&f.steps, "steps", 20, "steps of the engine to record")
 	s.DurationVar(&f.longest, "longest", 30*time.Second, "stop after this long, however few steps there were")
@@ -134,7 +121,8 @@ func newProfileCaptureCommand() *cobra.Command {
 	return cmd
 }
 
-func runProfileCapture(ctx context.Context, stdout, stderr io.Writer, address string, f *profileCaptureFlags) error {
+func (f *profileCaptureFlags) run(cmd *cobra.Command, args []string) error {
+	address, stderr := args[0], cmd.ErrOrStderr()
 	if err := capture.CheckSteps(f.steps); err != nil {
 		return err
 	}
@@ -157,7 +145,7 @@ func runProfileCapture(ctx context.Context, stdout, stderr io.Writer, address st
 	}
 	defer client.CloseIdleConnections()
 	line := newProgress(stderr)
-	r, err := capture.Run(ctx, capture.Config{
+	r, err := capture.Run(cmd.Context(), capture.Config{
 		Base: address, Client: client, Steps: f.steps, Longest: f.longest, StopWait: f.wait, Dir: f.dir, Load: f.load, Largest: f.largest << 20, Progress: line.show,
 	})
 	line.clear()
@@ -173,11 +161,11 @@ func runProfileCapture(ctx context.Context, stdout, stderr io.Writer, address st
 	}
 	fmt.Fprintf(stderr, "profiled for %s: %s\n", r.Took.Round(time.Millisecond), steps)
 	if f.dir == "" {
-		fmt.Fprintf(stdout, "the traces are where the server writes them: its torch_profiler_dir, or nsys' -o\nanalyse them with: sixty profile DIRECTORY\n")
+		fmt.Fprintf(cmd.OutOrStdout(), "the traces are where the server writes them: its torch_profiler_dir, or nsys' -o\nanalyse them with: sixty profile DIRECTORY\n")
 		return nil
 	}
 	for _, file := range r.Files {
 		fmt.Fprintln(stderr, file)
 	}
-	return runProfile(ctx, stdout, stderr, tracefile.Workers(r.Files), &f.profile)
+	return f.profile.run(cmd, tracefile.Workers(r.Files))
 }

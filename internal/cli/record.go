@@ -23,13 +23,7 @@ type recordFlags struct {
 
 func newRecordCommand() *cobra.Command {
 	f := &recordFlags{}
-	cmd := &cobra.Command{
-		Use:  "record",
-		Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runRecord(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args, f)
-		},
-	}
+	cmd := &cobra.Command{Use: "record", Args: cobra.MinimumNArgs(1), RunE: f.run}
 	s := cmd.Flags()
 	f.out.register(s, "`file` to write: .tar.zst, .tar.gz, .tar, or a directory (required)")
 	s.DurationVar(&f.interval, "interval", time.Second, "time between two scrapes")
@@ -38,7 +32,8 @@ func newRecordCommand() *cobra.Command {
 	return cmd
 }
 
-func runRecord(ctx context.Context, stdout, stderr io.Writer, addresses []string, f *recordFlags) (err error) {
+func (f *recordFlags) run(cmd *cobra.Command, addresses []string) (err error) {
+	ctx, stderr := cmd.Context(), cmd.ErrOrStderr()
 	if f.out.path == "" {
 		return hint.With(errors.New("--out names no file"), "add --out incident.tar.zst")
 	}
@@ -77,7 +72,7 @@ func runRecord(ctx context.Context, stdout, stderr io.Writer, addresses []string
 	if err := errors.Join(err, out.Close()); err != nil {
 		return err
 	}
-	return f.report(stdout, stderr, r)
+	return f.report(cmd.OutOrStdout(), stderr, r)
 }
 
 // report says what there is now, and what to do with it.

@@ -3,7 +3,6 @@ package cli
 import (
 	"embed"
 	"io"
-	"slices"
 
 	"github.com/sixty-dev/sixty/internal/audit"
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -101,29 +100,24 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 	}
 }
 
-func names[T ~string](list []T) []string {
+// list writes each of some things as a text.
+func list[T any](things []T, text func(T) string) []string {
 	var out []string
-	for _, x := range list {
-		out = append(out, string(x))
+	for _, x := range things {
+		out = append(out, text(x))
 	}
 	return out
 }
 
-func pathologyIDs() []string {
-	var ids []string
-	for _, p := range pathologies.All() {
-		ids = append(ids, p.ID+"\t"+p.Title)
-	}
-	return ids
+func names[T ~string](things []T) []string {
+	return list(things, func(x T) string { return string(x) })
 }
 
-func checkIDs() []string {
-	var ids []string
-	for _, c := range audit.Checks() {
-		ids = append(ids, c.ID)
-	}
-	return ids
+func pathologyIDs() []string {
+	return list(pathologies.All(), func(p *catalog.Pathology) string { return p.ID + "\t" + p.Title })
 }
+
+func checkIDs() []string { return list(audit.Checks(), func(c audit.Check) string { return c.ID }) }
 
 func dialectIDs() []string {
 	return []string{"vllm-v1", "vllm-v0", "vllm-v1-ray", "vllm-v0-ray", "vllm-v1-kserve", "vllm-v1-normalized", "sglang", "dcgm"}
@@ -134,28 +128,14 @@ func fleetScenarios() []string {
 	if err != nil {
 		return nil // said when one is asked for
 	}
-	var out []string
-	for _, s := range all {
-		out = append(out, s.Name)
-	}
-	return out
+	return list(all, func(s fleet.Scenario) string { return s.Name })
 }
 
 func loadScenarios() []string {
-	out := []string{"all"}
-	for _, s := range load.Scenarios() {
-		out = append(out, s.Name+"\t"+s.Goal)
-	}
-	return slices.Clip(out)
+	return append([]string{"all"}, list(load.Scenarios(), func(s load.Scenario) string { return s.Name + "\t" + s.Goal })...)
 }
 
-func gpus() []string {
-	var out []string
-	for _, g := range perfmodel.GPUs() {
-		out = append(out, g.Name)
-	}
-	return out
-}
+func gpus() []string { return list(perfmodel.GPUs(), func(g perfmodel.GPU) string { return g.Name }) }
 
 // Exits are what the codes mean: the one table of help and of README.md, which a test
 // holds against what the commands do.

@@ -30,7 +30,8 @@ const (
 var pure = []string{
 	"internal/audit",
 	"internal/boundary",
-	"internal/baseline/...",
+	"internal/baseline",
+	"internal/baseline/measure",
 	"internal/changepoint",
 	"internal/casefile",
 	"internal/catalog",

@@ -39,23 +39,10 @@ type monitorFlags struct {
 	verbose                   bool
 }
 
-const serveLong = `Watch servers all the time: scrape them every 5 s, judge them every 15 s, keep what was
-normal, and show it all on a page. Incidents are kept with their evidence; Alertmanagers
-are told of them.
-
---config takes Prometheus' own configuration (global, scrape_configs, rule_files,
-alerting, remote_write, storage) and a section "sixty"; it is read again on SIGHUP and by
-POST /-/reload. With --prometheus nothing is scraped: what is there is read and judged.`
-
-const serveExample = `  sixty serve http://vllm-0:8000 http://vllm-1:8000
-  sixty serve --kubernetes --namespace inference
-  sixty serve --prometheus http://thanos-querier:9090 --match 'namespace=prod'
-  sixty serve --config sixty.yaml --data /var/lib/sixty --listen 0.0.0.0:6060 --web-config web.yml`
-
 func newServeCommand() *cobra.Command {
 	f := &monitorFlags{}
 	cmd := &cobra.Command{
-		Use: "serve [URL...]", Short: "Watch servers all the time, with a page, incidents and alerts", Long: serveLong, Example: serveExample,
+		Use:  "serve",
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), cmd.ErrOrStderr(), args) },
 	}
 	s, c := cmd.Flags(), &f.cfg
@@ -128,7 +115,6 @@ func (f *monitorFlags) configure(args []string) (err error) {
 	if c.Every != 0 && c.Every < time.Second {
 		return fmt.Errorf("--evaluation-interval: %s is less than a second", c.Every)
 	}
-	c.Addr = loopback(c.Addr)
 	if c.Dir == "" {
 		if c.Dir, err = stateDir(); err != nil {
 			return err

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -158,6 +159,9 @@ func (s *server) open(ctx context.Context, file *monitor.Config) error {
 }
 
 func (s *server) listen(ctx context.Context) (err error) {
+	if strings.HasPrefix(s.cfg.Addr, ":") { // this machine alone, unless told
+		s.cfg.Addr = "127.0.0.1" + s.cfg.Addr
+	}
 	var lc net.ListenConfig
 	if s.listener, err = lc.Listen(ctx, "tcp", s.cfg.Addr); err != nil {
 		return hint.With(fmt.Errorf("--listen: %w", err), "choose another address with --listen, such as :6061")

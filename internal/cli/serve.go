@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/common/promslog"
 	"github.com/spf13/cobra"
 
+	"github.com/sixty-dev/sixty/internal/baseline/gather"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
@@ -169,8 +170,8 @@ func (f *monitorFlags) judgedBy(s *monitor.Section) (diagnose.Settings, error) {
 		return set, err
 	}
 	if path := cmp.Or(f.baseline, s.Baseline); path != "" {
-		measured, isFile, err := baselineFile(path)
-		if err == nil && !isFile {
+		measured, err := gather.File(path)
+		if err == nil && measured == nil {
 			err = errors.New("it is no file of measured numbers")
 		}
 		if err != nil {

@@ -42,7 +42,7 @@ type Config struct {
 
 // Limits of a Config.
 const (
-	MaxReplicas   = 64
+	MaxReplicas   = 256
 	MaxAccelerate = 1000
 	maxWarm       = time.Hour
 )

@@ -12,6 +12,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/generate"
+	"github.com/sixty-dev/sixty/internal/generate/detect"
 )
 
 // catalogueRules are the rules of the catalogue, for the names that servers use. It is
@@ -33,32 +34,34 @@ func (r *catalogueRules) last() []rulefmt.RuleGroup {
 func (r *catalogueRules) groups(ts []diagnose.Target, all []*catalog.Pathology, set diagnose.Settings, interval time.Duration) (_ []rulefmt.RuleGroup, changed bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var ds []dialect.Dialect
-	seen := map[string]bool{}
+	var seen detect.Exposed
 	for _, t := range ts {
-		if k := t.Dialect.Key(); t.Problem == "" && !seen[k] {
-			seen[k] = true
-			ds = append(ds, t.Dialect)
+		if t.Problem == "" && !t.IsGPU() {
+			seen.Dialects = append(seen.Dialects, t.Dialect)
 		}
 	}
-	if !slices.ContainsFunc(ds, func(d dialect.Dialect) bool { return d.Engine != dialect.DCGM }) {
-		return r.current, false, nil
-	}
-	slices.SortFunc(ds, func(a, b dialect.Dialect) int { return strings.Compare(a.Key(), b.Key()) })
-	key := ""
-	for _, d := range ds {
-		key += d.Key() + "\xff"
-	}
-	if key == r.key {
+	if len(seen.Dialects) == 0 {
 		return r.current, false, nil
 	}
 	// Rules are evaluated no more often than their window needs, whatever the scrape interval.
 	interval = max(interval, 15*time.Second)
 	window, short := generate.Windows(interval)
+	d, err := detect.Resolve(generate.Deployment{
+		Instance: generate.UsualInstance, Model: generate.UsualModel, Window: window, Short: short, Past: time.Hour,
+	}, nil, seen)
+	if err != nil {
+		return nil, false, err
+	}
+	slices.SortFunc(d.Dialects, func(a, b dialect.Dialect) int { return strings.Compare(a.Key(), b.Key()) })
+	key := ""
+	for _, x := range d.Dialects {
+		key += x.Key() + "\xff"
+	}
+	if key == r.key {
+		return r.current, false, nil
+	}
 	rules, err := generate.NewRules(generate.RulesConfig{
-		Deployment: generate.Deployment{
-			Dialects: ds, Instance: generate.UsualInstance, Model: generate.UsualModel, Window: window, Short: short, Past: time.Hour,
-		},
+		Deployment:  d.Deployment,
 		Pathologies: all, Set: set.Set, Objectives: set.Objectives, Measured: set.Baselines, Interval: interval,
 		Past: 24 * time.Hour, Ago: time.Hour,
 	})

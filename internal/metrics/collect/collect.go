@@ -125,6 +125,7 @@ func (c *Collector) build(ctx context.Context) (err error) {
 		Appendable: c.fanout, Queryable: db, QueryFunc: rules.EngineQueryFunc(c.Engine(), c.fanout),
 		NotifyFunc:      c.sendOfRules,
 		GroupLoader:     c.catalog,
+		Parser:          parser.NewParser(parser.Options{}),
 		OutageTolerance: time.Hour, ForGracePeriod: 10 * time.Minute, ResendDelay: time.Minute, // Prometheus' defaults
 	})
 	return nil

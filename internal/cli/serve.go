@@ -110,11 +110,10 @@ func (f *monitorFlags) configure(args []string) (err error) {
 		}
 		c.Selector[k] = v
 	}
-	if c.Interval != 0 && c.Interval < minInterval {
-		return fmt.Errorf("--interval: %s is less than %s", c.Interval, minInterval)
-	}
-	if c.Every != 0 && c.Every < time.Second {
-		return fmt.Errorf("--evaluation-interval: %s is less than a second", c.Every)
+	for name, d := range map[string]time.Duration{"interval": c.Interval, "evaluation-interval": c.Every} {
+		if d != 0 && d < time.Second {
+			return fmt.Errorf("--%s: %s is less than a second", name, d)
+		}
 	}
 	if c.Dir == "" {
 		if c.Dir, err = stateDir(); err != nil {

@@ -3,6 +3,7 @@ module github.com/sixty-dev/sixty
 go 1.26.0
 
 require (
+	charm.land/bubbletea/v2 v2.0.10
 	charm.land/lipgloss/v2 v2.0.6
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/alecthomas/units v0.0.0-20240927000941-0f3dac36c52b

@@ -20,8 +20,12 @@ const staleAfter = 4
 // Overview is what a page shows first. Scraped, which may be nil, are the targets that a
 // collector scrapes; incident, which may be nil, returns the open one of what was found on a model.
 func (m *Monitor) Overview(now time.Time, scraped []collect.Target, incident func(model, id string) string) view.Overview {
-	o := view.Overview{Schema: view.OverviewSchema, At: now.UTC(), EveryS: m.o.Every.Seconds(), State: view.Starting, Problems: []string{}, Models: []view.Model{}}
-	e := m.Latest()
+	return NewOverview(m.Latest(), m.o.Every, now, scraped, incident)
+}
+
+// NewOverview is that of an evaluation, which may be nil: there was none yet.
+func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []collect.Target, incident func(model, id string) string) view.Overview {
+	o := view.Overview{Schema: view.OverviewSchema, At: now.UTC(), EveryS: every.Seconds(), State: view.Starting, Problems: []string{}, Models: []view.Model{}}
 	if e == nil {
 		o.Problems = append(o.Problems, "nothing was evaluated yet: the first verdict comes within a minute")
 		return o
@@ -46,7 +50,7 @@ func (m *Monitor) Overview(now time.Time, scraped []collect.Target, incident fun
 			doubt(view.Partial, "%s", n)
 		}
 	}
-	if age := now.Sub(e.At); age > staleAfter*m.o.Every {
+	if age := now.Sub(e.At); age > staleAfter*every {
 		doubt(view.Stale, "the last evaluation is %.0f s old", age.Seconds())
 	}
 	d := &e.Diagnosis

@@ -64,7 +64,7 @@ func (s *Server) diagnosis(w http.ResponseWriter, r *http.Request) {
 		case err != nil:
 			Fail(w, http.StatusBadGateway, err)
 		default:
-			s.write(w, q.Get("format"), &d)
+			s.write(w, q.Get("format"), q.Get("full") == "true", &d)
 		}
 	})
 }
@@ -105,9 +105,9 @@ func (s *Server) diagnoseAt(ctx context.Context, at time.Time, window time.Durat
 }
 
 // write writes a diagnosis in a form.
-func (s *Server) write(w http.ResponseWriter, format string, d *diagnose.Diagnosis) {
+func (s *Server) write(w http.ResponseWriter, format string, full bool, d *diagnose.Diagnosis) {
 	var b bytes.Buffer
-	o := report.Options{}
+	o := report.Options{Full: full}
 	kind, err := "application/json", error(nil)
 	switch format {
 	case "", "json":

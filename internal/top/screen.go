@@ -1,0 +1,287 @@
+package top
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/monitor/view"
+	"github.com/sixty-dev/sixty/internal/render"
+)
+
+// columns are those of the table, in the order of what users feel.
+var columns = []struct {
+	title  string
+	width  int
+	format func(float64) string
+	number func(*view.Numbers) *float64
+}{
+	{"TTFT", 7, render.Seconds, func(n *view.Numbers) *float64 { return n.TTFTP95 }},
+	{"ITL", 7, render.Seconds, func(n *view.Numbers) *float64 { return n.ITLP95 }},
+	{"RUN", 4, whole, func(n *view.Numbers) *float64 { return n.RequestsRunning }},
+	{"WAIT", 5, whole, func(n *view.Numbers) *float64 { return n.RequestsWaiting }},
+	{"KV", 4, percent, func(n *view.Numbers) *float64 { return n.KVCacheUsage }},
+	{"REQ/s", 5, render.Number, func(n *view.Numbers) *float64 { return n.RequestRate }},
+	{"TOK/s", 5, large, func(n *view.Numbers) *float64 { return n.OutputTokensRate }},
+}
+
+func whole(v float64) string   { return fmt.Sprintf("%.0f", v) }
+func percent(v float64) string { return fmt.Sprintf("%.0f%%", 100*v) }
+
+func large(v float64) string {
+	if v < 10_000 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.1fk", v/1000)
+}
+
+// Orders of the table, by key.
+var orders = []struct {
+	name string
+	less func(a, b *view.Replica) int
+}{
+	{"status", func(a, b *view.Replica) int { return cmp.Compare(rank(a.Status), rank(b.Status)) }},
+	{"TTFT", byNumber(func(n *view.Numbers) *float64 { return n.TTFTP95 })},
+	{"waiting", byNumber(func(n *view.Numbers) *float64 { return n.RequestsWaiting })},
+	{"KV", byNumber(func(n *view.Numbers) *float64 { return n.KVCacheUsage })},
+	{"name", func(a, b *view.Replica) int { return strings.Compare(a.Target, b.Target) }},
+}
+
+func byNumber(of func(*view.Numbers) *float64) func(a, b *view.Replica) int {
+	get := func(r *view.Replica) float64 {
+		if v := of(&r.Now); v != nil {
+			return *v
+		}
+		return math.Inf(-1)
+	}
+	return func(a, b *view.Replica) int { return cmp.Compare(get(b), get(a)) }
+}
+
+func rank(s view.Status) int {
+	return slices.Index([]view.Status{view.Firing, view.Down, view.Pending, view.Unknown, view.Healthy, view.Idle}, s)
+}
+
+// history is what was seen of each replica, for the sparklines.
+type history struct {
+	at   time.Time
+	wait map[string][]float64 // TTFT, or what waits where nobody got a token
+}
+
+// remembered is how many overviews a sparkline shows.
+const remembered = 12
+
+func (h *history) add(o *view.Overview) {
+	if !o.At.After(h.at) {
+		return // the same again, or a step back in time
+	}
+	h.at = o.At
+	if h.wait == nil {
+		h.wait = map[string][]float64{}
+	}
+	seen := map[string]bool{}
+	for _, m := range o.Models {
+		for _, r := range m.Replicas {
+			seen[r.Target] = true
+			v := math.NaN()
+			if r.Now.TTFTP95 != nil {
+				v = *r.Now.TTFTP95
+			}
+			line := append(h.wait[r.Target], v)
+			h.wait[r.Target] = line[max(0, len(line)-remembered):]
+		}
+	}
+	for name := range h.wait {
+		if !seen[name] {
+			delete(h.wait, name)
+		}
+	}
+}
+
+// spark draws numbers in one line; what is not known is a gap.
+func spark(values []float64) string {
+	const bars = "▁▂▃▄▅▆▇█"
+	low, high := math.Inf(1), math.Inf(-1)
+	for _, v := range values {
+		if !math.IsNaN(v) {
+			low, high = min(low, v), max(high, v)
+		}
+	}
+	var b strings.Builder
+	for _, v := range values {
+		switch {
+		case math.IsNaN(v):
+			b.WriteByte(' ')
+		case !(high > 1.5*low): // as good as the same
+			b.WriteRune('▁')
+		default:
+			b.WriteRune([]rune(bars)[int(7*(v-low)/(high-low))])
+		}
+	}
+	return b.String()
+}
+
+// A screen is what is drawn.
+type screen struct {
+	name     string
+	overview view.Overview
+	history  *history
+	filter   string
+	order    int
+	selected string // replica
+	asked    string // what the user types
+	note     string
+	travel   bool // through a recording
+	render.Options
+	height int
+}
+
+// rows are the replicas in the order of the table.
+func (s *screen) rows() []view.Replica {
+	var out []view.Replica
+	for _, m := range s.overview.Models {
+		for _, r := range m.Replicas {
+			if s.filter == "" || strings.Contains(strings.ToLower(r.Target+" "+m.Model+" "+r.Pathology+" "+string(r.Status)), strings.ToLower(s.filter)) {
+				out = append(out, r)
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b view.Replica) int {
+		return cmp.Or(orders[s.order].less(&a, &b), strings.Compare(a.Target, b.Target))
+	})
+	return out
+}
+
+// lines draws the screen, in its width and height.
+func (s *screen) lines() []string {
+	t := render.NewText(s.Options)
+	var out []string
+	add := func(line string) { out = append(out, render.Cut(line, t.Width())) }
+	o := &s.overview
+	clock := "–"
+	if !o.At.IsZero() {
+		clock = o.At.UTC().Format("15:04:05Z")
+	}
+	add(t.Style(render.Bold, "sixty top") + "  " + render.Clean(s.name) + "  " + clock)
+	style := map[view.Status]render.Style{view.Firing: render.Bad, view.Down: render.Bad, view.Pending: render.Warning, view.Unknown: render.Warning, view.Healthy: render.Good, view.Idle: render.Dim}
+	most := max(1, (s.height-6)/2)
+	for i, m := range o.Models {
+		if i == most && len(o.Models) > most+1 {
+			add(fmt.Sprintf("and %d models more", len(o.Models)-i))
+			break
+		}
+		v := &m.Verdict
+		head := v.ID
+		if v.Severity != "" {
+			head += " (" + v.Severity + ")"
+		}
+		if m.Model != "" {
+			head = render.Clean(m.Model) + ": " + head
+		}
+		state := style[v.Status]
+		if o.State != view.OK && v.Status == view.Healthy {
+			state = render.Warning
+		}
+		if len(o.Models) > 2 {
+			add(t.Style(state, head) + "  " + render.Clean(v.Summary))
+			continue
+		}
+		add(t.Style(state, head))
+		for _, l := range render.Wrap("  "+render.Clean(v.Summary), t.Width(), "  ") {
+			add(l)
+		}
+	}
+	for _, p := range o.Problems {
+		if len(out) > most+2 {
+			break
+		}
+		add(t.Style(render.Warning, "! ") + render.Clean(p))
+	}
+	out = append(out, "")
+	rows := s.rows()
+	table := s.table(t, rows, style)
+	keys := t.Style(render.Dim, "↑↓ choose  ⏎ evidence  s order: "+orders[s.order].name+"  / filter  ? help  q quit")
+	if s.travel {
+		keys = t.Style(render.Dim, "←→ travel  ↑↓ choose  ⏎ evidence  s order: "+orders[s.order].name+"  / filter  q quit")
+	}
+	if s.asked != "" {
+		keys = s.asked
+	}
+	foot := []string{keys}
+	if s.note != "" {
+		foot = append([]string{t.Style(render.Warning, render.Clean(s.note))}, foot...)
+	}
+	room := s.height - len(out) - len(foot)
+	if s.height > 0 && len(table) > room {
+		table = s.part(table, rows, max(2, room))
+	}
+	out = append(out, table...)
+	if s.height > 0 {
+		for len(out) < s.height-len(foot) {
+			out = append(out, "")
+		}
+		for _, f := range foot {
+			out = append(out, render.Cut(f, t.Width()))
+		}
+	}
+	return out
+}
+
+// part keeps the head of a table and the rows around the selected one.
+func (s *screen) part(table []string, rows []view.Replica, room int) []string {
+	body, place := table[1:], room-2 // the head, and a line for the rest
+	i := max(0, slices.IndexFunc(rows, func(r view.Replica) bool { return r.Target == s.selected }))
+	from := max(0, min(i-place/2, len(body)-place))
+	to := min(len(body), from+place)
+	out := append([]string{table[0]}, body[from:to]...)
+	return append(out, fmt.Sprintf("… %d to %d of %d", from+1, to, len(body)))
+}
+
+func (s *screen) table(t *render.Text, rows []view.Replica, style map[view.Status]render.Style) []string {
+	name := len("REPLICA")
+	for _, r := range rows {
+		name = max(name, render.Cells(r.Target))
+	}
+	fixed := 0
+	for _, c := range columns {
+		fixed += c.width + 1
+	}
+	name = min(name, max(12, t.Width()-fixed-len("› "+" firing   "+"  TREND")))
+	line := func(mark, target, status string, cells []string, trend string) string {
+		b := mark + " " + render.Pad(render.Clip(target, name), name) + " " + render.Pad(render.Cut(status, 8), 8)
+		for i, c := range cells {
+			b += " " + render.Right(render.Cut(c, columns[i].width), columns[i].width)
+		}
+		return render.Cut(b+"  "+trend, t.Width())
+	}
+	var heads []string
+	for _, c := range columns {
+		heads = append(heads, c.title)
+	}
+	out := []string{t.Style(render.Dim, line(" ", "REPLICA", "STATUS", heads, "TREND"))}
+	for _, r := range rows {
+		var cells []string
+		for _, c := range columns {
+			text := "–"
+			if v := c.number(&r.Now); v != nil {
+				text = c.format(*v)
+			}
+			cells = append(cells, text)
+		}
+		mark := " "
+		if r.Target == s.selected {
+			mark = "›"
+		}
+		out = append(out, t.Style(style[r.Status], line(mark, render.Clean(r.Target), string(r.Status), cells, spark(s.history.wait[r.Target]))))
+	}
+	if len(rows) == 0 {
+		text := "no replica yet"
+		if s.filter != "" {
+			text = "no replica matches " + s.filter
+		}
+		out = append(out, "  "+render.Clean(text))
+	}
+	return out
+}

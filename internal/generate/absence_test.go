@@ -23,7 +23,7 @@ func TestServersThatVanishAreMissed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page := casefile.Page(healthy.Series()[casefile.UsualInstance], 3)
+	page := casefile.NewPages(healthy.Series()[casefile.UsualInstance]).At(3)
 	const first, all = 30, 70 // minutes: when the first pod leaves, and all
 	for name, tt := range map[string]struct {
 		kube    bool

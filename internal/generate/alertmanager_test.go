@@ -368,6 +368,7 @@ restart 96 4
 	}
 	before := map[string]map[string]string{}
 	var texts []string
+	pages := casefile.NewPages(c.Series()[casefile.UsualInstance])
 	heard, fired := map[string]bool{}, map[string]bool{}
 	for i := range c.Scrapes {
 		at := casefile.Start.Add(time.Duration(i) * cfg.Interval)
@@ -375,7 +376,7 @@ restart 96 4
 		if c.Down(casefile.UsualInstance, i) {
 			err = store.AppendFailure(target, at)
 		} else {
-			_, err = store.Append(target, at, casefile.Page(c.Series()[casefile.UsualInstance], i), "", time.Millisecond)
+			_, err = store.Append(target, at, pages.At(i), "", time.Millisecond)
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -33,8 +33,9 @@ func BenchmarkRulesOf100Replicas(b *testing.B) {
 	}
 	defer store.Close()
 	series := c.Series()[casefile.UsualInstance]
+	pages := casefile.NewPages(series)
 	for i := range c.Scrapes {
-		page := casefile.Page(series, i)
+		page := pages.At(i)
 		for r := range replicas {
 			target := embedded.Target{Instance: fmt.Sprintf("vllm-%d:8000", r), Job: "vllm", Labels: map[string]string{"namespace": "prod"}}
 			if _, err := store.Append(target, casefile.Start.Add(time.Duration(i)*interval), page, "", time.Millisecond); err != nil {

@@ -123,7 +123,10 @@ func diagnoseSeries(t *testing.T, c *casefile.Case) diagnose.Diagnosis {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	byInstance := c.Series()
+	byInstance := map[string]*casefile.Pages{}
+	for instance, series := range c.Series() {
+		byInstance[instance] = casefile.NewPages(series)
+	}
 	for i := range c.Scrapes {
 		at := casefile.Start.Add(time.Duration(i) * c.Every)
 		for _, instance := range slices.Sorted(maps.Keys(byInstance)) {
@@ -131,7 +134,7 @@ func diagnoseSeries(t *testing.T, c *casefile.Case) diagnose.Diagnosis {
 			if c.Down(instance, i) {
 				err = store.AppendFailure(target, at)
 			} else {
-				_, err = store.Append(target, at, casefile.Page(byInstance[instance], i), "", 10*time.Millisecond)
+				_, err = store.Append(target, at, byInstance[instance].At(i), "", 10*time.Millisecond)
 			}
 			if err != nil {
 				t.Fatalf("scrape %d of %s: %v", i, instance, err)

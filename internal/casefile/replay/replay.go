@@ -24,16 +24,20 @@ func Holds(ctx context.Context, groups []rulefmt.RuleGroup, t generate.Told) (bo
 	if err != nil {
 		return false, err
 	}
+	pages := map[string]*casefile.Pages{}
+	for instance, series := range t.Series {
+		pages[instance] = casefile.NewPages(series)
+	}
 	ever, last := false, false
 	for i := range t.Case.Scrapes {
 		after := time.Duration(i) * t.Scrape
 		at := casefile.Start.Add(after)
-		for instance, series := range t.Series {
+		for instance, page := range pages {
 			target := embedded.Target{Instance: instance, Job: t.Job(), Labels: t.Labels}
 			if t.Case.Down(instance, i) {
 				err = store.AppendFailure(target, at)
 			} else {
-				_, err = store.Append(target, at, casefile.Page(series, i), "", 10*time.Millisecond)
+				_, err = store.Append(target, at, page.At(i), "", 10*time.Millisecond)
 			}
 			if err != nil {
 				return false, err

@@ -37,7 +37,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 		title string
 		verbs []*cobra.Command
 	}{
-		{"When something is wrong:", []*cobra.Command{newDiagnoseCommand(), newRecordCommand(), newExplainCommand(), newProfileCommand()}},
+		{"When something is wrong:", []*cobra.Command{newDiagnoseCommand(), newServeCommand(), newRecordCommand(), newExplainCommand(), newProfileCommand()}},
 		{"Before something is wrong:", []*cobra.Command{newGenerateCommand(), newAuditCommand(), newGatewayCommand()}},
 		{"How much it carries, and what a change would do:", []*cobra.Command{newBenchCommand(), newSimulateCommand(), newTuneCommand()}},
 	} {

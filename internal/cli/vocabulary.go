@@ -28,6 +28,10 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 				"probe", "diagnose gateway",
 				"at", "window", "baseline", "past", "watch", "diagnose duration", "record duration", "interval", "timeout",
 			}},
+			{Title: "The monitor", Flags: []string{
+				"config", "kubernetes", "serve namespace", "serve selector", "serve gpu-target", "shard", "data", "keep", "keep-size",
+				"evaluation-interval", "external-url", "web-config", "token-file", "verbose-log",
+			}},
 			{Title: "Traces", Flags: []string{
 				"profile max-events", "profile capture max-events", "profile diff max-events", "steps", "profile capture load", "longest", "stop-wait",
 				"dir", "largest", "tool", "gate", "trim", "folded", "pprof",

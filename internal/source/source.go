@@ -341,3 +341,9 @@ func Redacted(raw string) string {
 	u.RawQuery = ""
 	return u.Redacted()
 }
+
+// Over is a source over samples that somebody else collects, as a Prometheus server does.
+// The caller closes what is behind it.
+func Over(name string, q metrics.Querier, matchers ...*labels.Matcher) *Source {
+	return &Source{Querier: q, Name: name, matchers: matchers, opened: time.Now()}
+}

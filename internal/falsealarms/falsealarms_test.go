@@ -100,14 +100,14 @@ func playAll(t *testing.T, all []Options) []*Result {
 // mostShort is how many false alarms the short form may have.
 const mostShort = 0
 
-// TestShort plays an hour of a morning with a deployment of each kind of traffic, with two
+// TestShort plays a part of a morning with a deployment of each kind of traffic, with two
 // replicas that are diagnosed every ninety seconds.
 func TestShort(t *testing.T) {
 	var all []Options
 	for _, s := range Shapes() {
 		s.Replicas = 2
 		all = append(all, Options{
-			Shape: s, From: monday.Add(9*time.Hour + 20*time.Minute), For: 56 * time.Minute, Every: 90 * time.Second, Seed: 1, Deployments: deployments(),
+			Shape: s, From: monday.Add(9 * time.Hour), For: 80 * time.Minute, Every: 90 * time.Second, Seed: 1, Deployments: deployments(),
 			Noise: fleet.OrdinaryNoise, Scrapes: fleet.OrdinaryScrapes, Pathologies: pathologies.All(), Dir: *alarmd, MaxRecordings: *most,
 		})
 	}

@@ -68,7 +68,7 @@ type Told struct {
 	Alert  string
 	Fires  bool // ever; else: not in the end
 	Case   *casefile.Case
-	Series map[string][]casefile.Series // by instance, in the deployment's names
+	Series map[string][]casefile.Series // by instance, in the deployment's names: those that the alert reads
 	Labels map[string]string            // of all targets, beside instance and job
 	// Scrape and Evaluation are the times between two of them.
 	Scrape, Evaluation time.Duration
@@ -212,9 +212,14 @@ func told(p *catalog.Pathology, c *casefile.Case, names dialect.Dialect, target 
 			t.Labels[name] = value
 		}
 	}
+	read := wanted(p, names)
 	for instance, list := range c.Series() {
+		t.Series[instance] = nil
 		for _, s := range list {
 			name := s.Labels.Get(labels.MetricName)
+			if !read[names.Metric(name)] {
+				continue
+			}
 			b := labels.NewBuilder(s.Labels).Set(labels.MetricName, names.Metric(name))
 			if strings.HasPrefix(name, "vllm:") && !names.Exposes(names.Metric(name)) {
 				continue
@@ -253,15 +258,13 @@ func wanted(p *catalog.Pathology, dia dialect.Dialect) map[string]bool {
 	return names
 }
 
-// unitTest writes a case as promtool reads it: of the series that the alert reads.
+// unitTest writes a case as promtool reads it; want may name the scrape's own series.
 func (t *Told) unitTest(title string, want map[string]bool) unitTest {
 	c := t.Case
 	u := unitTest{Name: title, Interval: duration(t.Scrape)}
 	for instance, series := range sorted(t.Series) {
 		for _, s := range series {
-			if want[s.Labels.Get(labels.MetricName)] {
-				u.Input = append(u.Input, inputSeries{t.describe(s.Labels, instance), values(scraped(c, instance, sinceStart(s)))})
-			}
+			u.Input = append(u.Input, inputSeries{t.describe(s.Labels, instance), values(scraped(c, instance, sinceStart(s)))})
 		}
 		up, took := make([]float64, c.Scrapes), make([]float64, c.Scrapes)
 		for i := range up {

@@ -247,7 +247,7 @@ func TestRulesPassPromtoolInEveryShape(t *testing.T) {
 		"a threshold out of reach": {"--only", two, "--set", "http_5xx_share=0.99"},
 		"objects":                  {"--only", two, "--format", "prometheusrule"},
 		"other labels":             {"--only", two, "--instance-labels", "namespace,pod", "--gpu-labels", "node", "--label", "team=ml", "--severity", "page=critical,ticket=warning"},
-		"scraped every minute":     {"--only", two, "--interval", "1m", "--slo", one, "--slo-period", "7d"},
+		"scraped every minute":     {"--only", two, "--interval", "1m"},
 		"what is not there":        {"--skip", two, "--max-rules-per-group", "0", "--keep-firing-for", "0s"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -18,11 +18,11 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/sixty-dev/sixty/internal/baseline"
-	"github.com/sixty-dev/sixty/internal/casefile"
-	"github.com/sixty-dev/sixty/internal/casefile/replay"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/generate"
+	"github.com/sixty-dev/sixty/internal/history"
+	"github.com/sixty-dev/sixty/internal/history/replay"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/slo"
@@ -158,7 +158,7 @@ func TestEveryAlertFiresAndHoldsItsPeace(t *testing.T) {
 			t.Parallel()
 			groups := generate.Behind(r.Groups(), p.Alert)
 			for name, fires := range map[string]bool{"fires": true, "nearmiss": false} {
-				c, err := casefile.Open(os.DirFS("../pathologies/"+strings.ReplaceAll(p.ID, "-", "")+"/testdata"), name)
+				c, err := history.Open(os.DirFS("../pathologies/"+strings.ReplaceAll(p.ID, "-", "")+"/testdata"), name)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -177,11 +177,11 @@ func TestEveryAlertFiresAndHoldsItsPeace(t *testing.T) {
 // of the rules' evaluation.
 func TestAShortOutageIsSeen(t *testing.T) {
 	const alert = "VLLMTargetDown"
-	healthy, err := casefile.Parse(os.DirFS("."), "every 15s for 180s\nlike healthy\n")
+	healthy, err := history.Parse(os.DirFS("."), "every 15s for 180s\nlike healthy\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	pages := casefile.NewPages(healthy.Series()[casefile.UsualInstance])
+	pages := history.NewPages(healthy.Series()[history.UsualInstance])
 	for _, scrape := range []time.Duration{5 * time.Second, 15 * time.Second, 30 * time.Second} {
 		cfg := usual(t)
 		cfg.Interval = scrape
@@ -200,7 +200,7 @@ func TestAShortOutageIsSeen(t *testing.T) {
 				fired, begin := false, 3*time.Minute+phase/2
 				target := embedded.Target{Instance: "a:8000", Job: "vllm"}
 				for second := time.Duration(0); second < 6*time.Minute; second += time.Second {
-					at := casefile.Start.Add(second)
+					at := history.Start.Add(second)
 					if second%scrape == 0 {
 						if second >= begin && second < begin+down {
 							err = store.AppendFailure(target, at)
@@ -354,13 +354,13 @@ func TestWindowsFollowTheInterval(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer store.Close()
-		c, err := casefile.Parse(os.DirFS("."), "every 15s for 180s\nlike healthy\n")
+		c, err := history.Parse(os.DirFS("."), "every 15s for 180s\nlike healthy\n")
 		if err != nil {
 			t.Fatal(err)
 		}
-		pages := casefile.NewPages(c.Series()[casefile.UsualInstance])
+		pages := history.NewPages(c.Series()[history.UsualInstance])
 		for k := range 12 {
-			if _, err := store.Append(embedded.Target{Instance: "a:8000", Job: "vllm"}, casefile.Start.Add(time.Duration(k)*interval), pages.At(k), "", time.Millisecond); err != nil {
+			if _, err := store.Append(embedded.Target{Instance: "a:8000", Job: "vllm"}, history.Start.Add(time.Duration(k)*interval), pages.At(k), "", time.Millisecond); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -369,7 +369,7 @@ func TestWindowsFollowTheInterval(t *testing.T) {
 			t.Fatal(err)
 		}
 		for phase := range 10 {
-			at := casefile.Start.Add(10*interval + time.Duration(phase)*interval/10)
+			at := history.Start.Add(10*interval + time.Duration(phase)*interval/10)
 			if err := rules.Eval(t.Context(), at); err != nil {
 				t.Fatal(err)
 			}

@@ -1,4 +1,4 @@
-// Package casefile reads the small hand-written metric histories that show a
+// Package history reads the small hand-written metric histories that show a
 // pathology, come near it, or lack the data: what the tests of the catalogue
 // diagnose and what the unit tests of generated alert rules are made of.
 //
@@ -22,7 +22,7 @@
 // Several rate or hist lines of one series add up. The label instance, which is
 // a:8000 unless given, says which target exposes a series; down and restart
 // take it as a last word.
-package casefile
+package history
 
 import (
 	"bufio"

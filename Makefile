@@ -49,7 +49,8 @@ $(SCHEMAS)/node_modules/.package-lock.json: $(SCHEMAS)/package-lock.json
 	cd $(SCHEMAS) && npm ci --silent --fetch-retries 1 --fetch-timeout 20000 || echo "npm packages cannot be had: dashboards are not checked against the schemas of Grafana and Perses"
 
 accuracy: ## Judge every recording at 1, 5, 15, 30 and 60 s scrapes, several phases of the grid, and write docs/accuracy.md
-	SIXTY_ACCURACY=full $(GO) test ./internal/pathologies -run '^TestSparse$$' -count=1 -timeout 60m -v -update
+	SIXTY_ACCURACY=full $(GO) test ./internal/pathologies -run '^TestSparse(Alerts)?$$' -count=1 -timeout 60m -v -update
+	SIXTY_ACCURACY=full $(GO) test ./internal/planning -run '^TestNoFirstFixMakesItWorse$$' -count=1 -timeout 60m
 	$(GO) test ./internal/pathologies -run '^TestVerdicts$$' -count=1 -update
 
 detection: ## Measure how long after its onset a fault is an alert, and write the tables of docs/rules.md

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -70,17 +71,19 @@ const sickSince = 75 // seconds
 
 // serve is some inference servers, by the first part of the path:
 // thrashing-deep, full-but-quiet and higher-rate, which is another process than the
-// other two, replay a recording a page a second;
+// other two, replay a recording a page a second, from the first request for an address on:
+// a query makes another address, for a script may take longer than the recording;
 // silent shows no engine metrics (--disable-log-stats); secret is
 // full-but-quiet behind a bearer token; recovering is full-but-quiet too, after
 // its first three pages failed; node is another program; garbage, json, html and broken answer what no server
 // should; all of them have a healthy /health, but frozen answers nothing at all.
 func serve(pages map[string][][]byte) http.Handler {
-	began := time.Now()
+	var began sync.Map // the time of the first page, by address
 	var recovering atomic.Int32
-	replay := func(w http.ResponseWriter, name string) {
+	replay := func(w http.ResponseWriter, r *http.Request, name string) {
+		first, _ := began.LoadOrStore(r.URL.String(), time.Now())
 		p := pages[name]
-		_, _ = w.Write(p[min(sickSince+int(time.Since(began)/time.Second), len(p)-1)])
+		_, _ = w.Write(p[min(sickSince+int(time.Since(first.(time.Time))/time.Second), len(p)-1)])
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		server, path, _ := strings.Cut(strings.Trim(r.URL.Path, "/"), "/")
@@ -103,13 +106,13 @@ func serve(pages map[string][][]byte) http.Handler {
 		case server == "secret" && r.Header.Get("Authorization") != "Bearer open-sesame":
 			http.Error(w, "who are you?", http.StatusUnauthorized)
 		case server == "secret":
-			replay(w, "full-but-quiet")
+			replay(w, r, "full-but-quiet")
 		case server == "recovering" && recovering.Add(1) <= 3:
 			http.Error(w, "", http.StatusServiceUnavailable)
 		case server == "recovering":
-			replay(w, "full-but-quiet")
+			replay(w, r, "full-but-quiet")
 		case pages[server] != nil:
-			replay(w, server)
+			replay(w, r, server)
 		case server == "silent":
 			fmt.Fprint(w, "python_info{version=\"3.12\"} 1\n")
 		case server == "node":

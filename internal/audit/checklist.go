@@ -13,6 +13,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // Status of an item or an area. The zero value is Unknown: what nobody looked
@@ -407,13 +408,13 @@ func (s *Surface) pace() Item {
 		it.Detail, it.Hint = "known to the Prometheus server", "audit the Prometheus server, with --prometheus"
 	case s.Interval > 2*usualScrape:
 		it.Status, it.Severity = Partial, catalog.Ticket
-		it.Detail, it.Hint = fmt.Sprintf("every %s: an incident of a minute is hardly seen", span(s.Interval)), "scrape the servers every 5 to 15 s"
+		it.Detail, it.Hint = fmt.Sprintf("every %s: an incident of a minute is hardly seen", render.Span(s.Interval)), "scrape the servers every 5 to 15 s"
 	case s.Interval > usualScrape:
-		it.Status, it.Detail, it.Hint = Partial, "every "+span(s.Interval), "scrape the servers every 5 to 15 s"
+		it.Status, it.Detail, it.Hint = Partial, "every "+render.Span(s.Interval), "scrape the servers every 5 to 15 s"
 	case s.Interval == 0:
 		it.Detail = "too little history to tell"
 	default:
-		it.Status, it.Detail = Present, "every "+span(s.Interval)
+		it.Status, it.Detail = Present, "every "+render.Span(s.Interval)
 	}
 	return it
 }

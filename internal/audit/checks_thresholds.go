@@ -15,6 +15,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // comparison is an expression against a number, the number on the right.
@@ -357,20 +358,9 @@ func checkRateInterval(p *pass) {
 		}
 		switch interval := p.surface.Interval; {
 		case interval > 0 && m.Range < 2*interval && p.surface.Whole:
-			p.reportAs(catalog.Page, at, fmt.Sprintf("the servers are scraped every %s: %s never holds two scrapes, and the rate is always empty", interval, span(m.Range)), advice("take at least "+span(4*interval)))
+			p.reportAs(catalog.Page, at, fmt.Sprintf("the servers are scraped every %s: %s never holds two scrapes, and the rate is always empty", interval, render.Span(m.Range)), advice("take at least "+render.Span(4*interval)))
 		case interval == 0 && m.Range < 30*time.Second:
-			p.report(at, span(m.Range)+" holds fewer than two scrapes at the usual 15 s or more: the rate is empty", advice("take at least 1m"))
+			p.report(at, render.Span(m.Range)+" holds fewer than two scrapes at the usual 15 s or more: the rate is empty", advice("take at least 1m"))
 		}
 	})
-}
-
-func span(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
 }

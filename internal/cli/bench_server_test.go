@@ -105,7 +105,10 @@ func TestBenchBaselineHoldsTheServersOwnSignals(t *testing.T) {
 	file := filepath.Join(dir, "baseline.json")
 	args := []string{"bench", url, "--rate", "8", "--duration", "25s", "--prompt-tokens", "200", "--output-tokens", "40", "--baseline", file, "--json", filepath.Join(dir, "r.json")}
 	if _, errs, err := runCLI(t, args...); errors.Is(err, campaign.ErrSpoiled) || err != nil && strings.Contains(err.Error(), "spoiled") {
-		t.Skip("this machine is too busy to measure")
+		if _, err := os.Stat(file); err == nil { // on a machine that is too busy to measure
+			t.Error("a test that the generator spoiled left a baseline")
+		}
+		return
 	} else if err != nil {
 		t.Fatalf("%v\n%s", err, errs)
 	}

@@ -31,45 +31,16 @@ func newDemoCommand() *cobra.Command {
 	return cmd
 }
 
-func (f *demoFlags) stages() ([]fleet.Scenario, error) {
-	if slices.Equal(f.scenarios, []string{"all"}) {
-		return fleet.Scenarios(pathologies.All())
-	}
-	var list []fleet.Scenario
-	for _, name := range f.scenarios {
-		sc, err := fleet.FindScenario(pathologies.All(), name)
-		if err != nil {
-			return nil, fmt.Errorf("--scenario: %w", err)
-		}
-		list = append(list, sc)
-	}
-	return list, nil
-}
-
-// next is what to try after the demo, with the program as it was called.
-func next(list []fleet.Scenario) []demo.Step {
-	program := os.Args[0]
-	const incident = "testdata/incident.tar.zst"
-	steps := []demo.Step{{Why: "Diagnose your own server", Command: program + " diagnose http://HOST:8000"}}
-	if _, err := os.Stat(incident); err == nil {
-		steps = append(steps, demo.Step{Why: "Diagnose the recorded incident of a real vLLM server", Command: program + " diagnose " + incident})
-	}
-	last := list[len(list)-1].Name
-	return append(steps,
-		demo.Step{Why: "Read the runbook of a failure mode", Command: program + " explain " + last},
-		demo.Step{Why: "Keep such a server running, for dashboards and tests", Command: program + " simulate --serve :8000 --scenario " + last})
-}
-
 func (f *demoFlags) run(cmd *cobra.Command, _ []string) error {
 	ctx, stdout := cmd.Context(), cmd.OutOrStdout()
-	list, err := f.stages()
+	list, err := fleet.FindScenarios(pathologies.All(), f.scenarios)
 	if err != nil {
-		return err
+		return fmt.Errorf("--scenario: %w", err)
 	}
 	line := newProgress(cmd.ErrOrStderr())
 	c := demo.Config{
 		Scenarios: list, Healthy: slices.Contains(f.phases, "healthy"), Sick: slices.Contains(f.phases, "sick"), Fast: f.fast,
-		Pathologies: pathologies.All(), Next: next(list), Out: stdout, Terminal: terminal(stdout, f.color), Status: line.text,
+		Pathologies: pathologies.All(), Next: demo.Next(os.Args[0], list[len(list)-1].Name), Out: stdout, Terminal: terminal(stdout, f.color), Status: line.text,
 	}
 	wrong, err := demo.Run(ctx, c)
 	switch {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/command"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/fileio"
@@ -23,7 +22,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/backfill"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 	"github.com/sixty-dev/sixty/internal/pathologies"
-	"github.com/sixty-dev/sixty/internal/report"
 	"github.com/sixty-dev/sixty/internal/source"
 )
 
@@ -119,26 +117,7 @@ func verdicts(ctx context.Context, s *source.Source, o diagnose.Options) ([]prev
 	if err != nil {
 		return nil, err
 	}
-	var out []preview.Verdict
-	vs, banners := report.Banners(&d)
-	for i, v := range vs {
-		shown := preview.Verdict{Banner: banners[i], ID: v.ID, Model: v.Model}
-		if !v.SinceAtLeast {
-			shown.Onset = v.Since
-		}
-		for _, f := range d.Findings {
-			if f.Status != diagnose.Firing || f.Model != v.Model {
-				continue
-			}
-			for _, e := range f.Evidence {
-				if e.Holds == catalog.True {
-					shown.Bad = append(shown.Bad, e.Signal)
-				}
-			}
-		}
-		out = append(out, shown)
-	}
-	return out, nil
+	return preview.Verdicts(&d), nil
 }
 
 func newGenerateOpenMetrics() *cobra.Command {

@@ -15,13 +15,13 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/baseline"
 	"github.com/sixty-dev/sixty/internal/baseline/gather"
-	"github.com/sixty-dev/sixty/internal/casefile/replay"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/command"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard/grafana"
 	"github.com/sixty-dev/sixty/internal/generate/pack"
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/history/replay"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/source"
 )

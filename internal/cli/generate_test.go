@@ -233,21 +233,21 @@ func TestRulesPassPromtoolInEveryShape(t *testing.T) {
 	if err != nil {
 		t.Skip("promtool is not on PATH (Debian: apt-get install prometheus)")
 	}
-	const two = "http-errors,concurrency-limit"
-	one := filepath.Join(t.TempDir(), "one.yaml") // unit tests of a promise take promtool seconds
+	const two, gauge = "http-errors,concurrency-limit", "concurrency-limit" // promtool takes seconds for each
+	one := filepath.Join(t.TempDir(), "one.yaml")                           // unit tests of a promise take promtool seconds
 	if err := os.WriteFile(one, []byte("objectives:\n- {model: \"meta-llama/*\", ttft_p95: 1s}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for name, args := range map[string][]string{
 		"matchers":                 {"--only", two, "--match", "namespace=prod", "--match", "job=~vllm-.+|ray"},
-		"a dialect":                {"--only", two, "--dialect", "vllm-v1-ray"},
-		"an old release":           {"--only", two, "--dialect", "vllm-v0"},
-		"several dialects":         {"--only", two, "--dialect", "vllm-v1,vllm-0.9,sglang"},
-		"objectives":               {"--only", two, "--slo", one},
-		"a threshold out of reach": {"--only", two, "--set", "http_5xx_share=0.99"},
-		"objects":                  {"--only", two, "--format", "prometheusrule"},
+		"a dialect":                {"--only", gauge, "--dialect", "vllm-v1-ray"},
+		"an old release":           {"--only", gauge, "--dialect", "vllm-v0"},
+		"several dialects":         {"--only", gauge, "--dialect", "vllm-v1,vllm-0.9,sglang"},
+		"objectives":               {"--only", gauge, "--slo", one, "--slo-period", "7d"},
+		"a threshold out of reach": {"--only", "http-errors", "--set", "http_5xx_share=0.99"},
+		"objects":                  {"--only", gauge, "--format", "prometheusrule"},
 		"other labels":             {"--only", two, "--instance-labels", "namespace,pod", "--gpu-labels", "node", "--label", "team=ml", "--severity", "page=critical,ticket=warning"},
-		"scraped every minute":     {"--only", two, "--interval", "1m", "--slo", one, "--slo-period", "7d"},
+		"scraped every minute":     {"--only", gauge, "--interval", "1m"},
 		"what is not there":        {"--skip", two, "--max-rules-per-group", "0", "--keep-firing-for", "0s"},
 	} {
 		t.Run(name, func(t *testing.T) {

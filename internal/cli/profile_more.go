@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/profile"
 	"github.com/sixty-dev/sixty/internal/profile/capture"
@@ -68,7 +69,7 @@ func newProfileHowCommand() *cobra.Command {
 		Use:  "how",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			release := engine.DefaultRelease
+			release := vllm.DefaultRelease
 			if version != "" {
 				var err error
 				if release, err = engine.ParseRelease(version); err != nil {
@@ -86,7 +87,7 @@ func newProfileHowCommand() *cobra.Command {
 		},
 	}
 	s := cmd.Flags()
-	s.StringVar(&version, "vllm-version", "", "the vLLM `release` (default: "+string(engine.DefaultRelease)+")")
+	s.StringVar(&version, "vllm-version", "", "the vLLM `release` (default: "+string(vllm.DefaultRelease)+")")
 	s.StringVar(&model, "model", "$MODEL", "the model's name")
 	s.StringVar(&dir, "dir", "/tmp/traces", "where traces go; an absolute path")
 	s.StringVar(&tool, "tool", "", "torch or nsys (default: both)")

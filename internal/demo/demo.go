@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -349,4 +350,17 @@ func (s *screen) excerpt(d diagnose.Diagnosis) error {
 		s.line(strings.TrimRight("  "+l, " \n"))
 	}
 	return nil
+}
+
+// Next is what to try after the demo, with the program as it was called and what was seen
+// last.
+func Next(program, last string) []Step {
+	const incident = "testdata/incident.tar.zst"
+	steps := []Step{{Why: "Diagnose your own server", Command: program + " diagnose http://HOST:8000"}}
+	if _, err := os.Stat(incident); err == nil {
+		steps = append(steps, Step{Why: "Diagnose the recorded incident of a real vLLM server", Command: program + " diagnose " + incident})
+	}
+	return append(steps,
+		Step{Why: "Read the runbook of a failure mode", Command: program + " explain " + last},
+		Step{Why: "Keep such a server running, for dashboards and tests", Command: program + " simulate --serve :8000 --scenario " + last})
 }

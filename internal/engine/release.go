@@ -14,32 +14,6 @@ import (
 // "0.23"; "" is not known.
 type Release string
 
-// DefaultRelease is the release whose rules are simulated and whose metrics are
-// imitated where none is named: that of the servers that recordings were made of.
-const DefaultRelease Release = "0.23.0"
-
-// Releases in which vLLM changed something that is simulated, accounted for or
-// imitated. Which release has which flag is in flags, which release shows which
-// metric in package dialect.
-const (
-	V1ByDefault              Release = "0.8"  // the V1 engine, whose scheduler is simulated
-	AsyncSchedulingByDefault Release = "0.14" // --async-scheduling
-	FullPromptReserved       Release = "0.19" // scheduler_reserve_full_isl, by a resolved configuration of 0.19.0
-	UtilizationIs92Percent   Release = "0.20" // --gpu-memory-utilization, 0.9 before
-	CUDAGraphsInBudget       Release = "0.21" // of memory (v1/worker/gpu_worker.py)
-	CapacityByRequests       Release = "0.23" // "GPU KV cache size" counts requests of max_model_len
-	LargerBatchesFrom160GiB  Release = "0.28" // of memory (engine/arg_utils.py, get_batch_defaults)
-	LimitsQueuedRequests     Release = "0.29" // --max-num-queued-reqs
-)
-
-// Utilization returns the default of --gpu-memory-utilization.
-func (r Release) Utilization() float64 {
-	if r.AtLeast(UtilizationIs92Percent) {
-		return 0.92
-	}
-	return 0.9
-}
-
 var releaseForm = regexp.MustCompile(`^v?(\d{1,4}\.\d{1,4}(\.\d{1,4})?)$`)
 
 // ParseRelease reads "0.23.0", "v0.23.0" or "0.23".

@@ -41,7 +41,4 @@ func TestReleasesAreOrdered(t *testing.T) {
 	if r := Release("0.23"); r.Compare("0.23.0") != 0 || r.Full() != "0.23.0" || Release("0.23.4").Minor() != r {
 		t.Errorf("%q, in full %q", r, r.Full())
 	}
-	if Release("0.19.1").Utilization() != 0.9 || Release("0.20").Utilization() != 0.92 {
-		t.Error("--gpu-memory-utilization is another by default")
-	}
 }

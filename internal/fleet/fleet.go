@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/hint"
 )
 
@@ -74,7 +75,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("a warm-up of %v: want less than the first phase of %s, and at most %v", c.Warm, c.Scenario.Name, maxWarm)
 	case c.MaxQueuedRequests < 0:
 		return c, fmt.Errorf("a limit of %d queued requests", c.MaxQueuedRequests)
-	case c.MaxQueuedRequests > 0 && !c.Release.AtLeast(engine.LimitsQueuedRequests):
+	case c.MaxQueuedRequests > 0 && !c.Release.AtLeast(vllm.LimitsQueuedRequests):
 		return c, hint.With(fmt.Errorf("vLLM %s has no limit on queued requests", c.Release), "imitate 0.33")
 	}
 	return c, nil

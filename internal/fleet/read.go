@@ -3,6 +3,7 @@ package fleet
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,6 +46,22 @@ func FindScenario(catalogue []*catalog.Pathology, name string) (Scenario, error)
 		names = append(names, s.Name)
 	}
 	return Scenario{}, hint.With(fmt.Errorf("there is no scenario %q", name), "one of "+strings.Join(names, ", "))
+}
+
+// FindScenarios finds scenarios by the ids of their pathologies; "all" alone is all of them.
+func FindScenarios(all []*catalog.Pathology, ids []string) ([]Scenario, error) {
+	if slices.Equal(ids, []string{"all"}) {
+		return Scenarios(all)
+	}
+	var list []Scenario
+	for _, id := range ids {
+		sc, err := FindScenario(all, id)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, sc)
+	}
+	return list, nil
 }
 
 // ReadScenario reads a scenario from YAML, as docs/fleet.md describes it. It begins

@@ -9,7 +9,7 @@ import (
 )
 
 // DefaultRelease is the one whose pages are compared with those of a real server.
-const DefaultRelease = engine.DefaultRelease
+const DefaultRelease = vllm.DefaultRelease
 
 // imitated are releases without a patch, of which another than 0 is meant.
 var imitated = map[engine.Release]engine.Release{"0.6": "0.6.6", "0.9": "0.9.2", "0.10": "0.10.2"}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
@@ -411,7 +412,7 @@ func (r *replica) cacheConfig() []pair {
 	values := map[string]string{
 		"block_size": strconv.Itoa(cfg.BlockSize), "num_gpu_blocks": strconv.Itoa(cfg.NumBlocks),
 		"effective_attention_block_size": strconv.Itoa(cfg.BlockSize),
-		"enable_prefix_caching":          python(cfg.PrefixCaching), "gpu_memory_utilization": strconv.FormatFloat(rel.Utilization(), 'g', -1, 64),
+		"enable_prefix_caching":          python(cfg.PrefixCaching), "gpu_memory_utilization": strconv.FormatFloat(vllm.Utilization(rel), 'g', -1, 64),
 		"kv_cache_size_tokens":     strconv.Itoa(cfg.CacheSize()),
 		"kv_cache_max_concurrency": strconv.FormatFloat(float64(cfg.CacheSize())/float64(cfg.MaxModelLen), 'g', -1, 64),
 		"engine":                   "0",

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/sim"
 )
@@ -118,7 +119,7 @@ var DefaultCost = sim.StepCost{Base: 10e-3, Mixed: 1e-3, PerSeq: 20e-6, PerToken
 func (s Settings) Server(r engine.Release, model string) (Server, error) {
 	rules := r
 	if v0(r) {
-		rules = engine.V1ByDefault // the V0 scheduler is not modelled; the nearest is
+		rules = vllm.V1ByDefault // the V0 scheduler is not modelled; the nearest is
 	}
 	cfg, err := sim.Defaults(rules)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/casefile"
 	"github.com/sixty-dev/sixty/internal/generate"
+	"github.com/sixty-dev/sixty/internal/history"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 )
 
@@ -19,11 +19,11 @@ func TestServersThatVanishAreMissed(t *testing.T) {
 	cfg.Absences = generate.Absences()
 	cfg.Deployment.Window, cfg.Deployment.Short = generate.Windows(cfg.Interval)
 	cfg.Pathologies = nil
-	healthy, err := casefile.Parse(os.DirFS("."), "every 15s for 180s\nlike healthy\n")
+	healthy, err := history.Parse(os.DirFS("."), "every 15s for 180s\nlike healthy\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	page := casefile.Page(healthy.Series()[casefile.UsualInstance], 3)
+	page := history.NewPages(healthy.Series()[history.UsualInstance]).At(3)
 	const first, all = 30, 70 // minutes: when the first pod leaves, and all
 	for name, tt := range map[string]struct {
 		kube    bool
@@ -48,7 +48,7 @@ func TestServersThatVanishAreMissed(t *testing.T) {
 			fired := map[string][]int{}
 			for half := range 2 * 90 {
 				minute := half / 2
-				at := casefile.Start.Add(time.Duration(half) * 30 * time.Second)
+				at := history.Start.Add(time.Duration(half) * 30 * time.Second)
 				kube := ""
 				for pod := range 2 {
 					there := minute < first || minute < all && pod == 0

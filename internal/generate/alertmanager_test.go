@@ -21,9 +21,9 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/sixty-dev/sixty/internal/casefile"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/generate"
+	"github.com/sixty-dev/sixty/internal/history"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/metricstest"
 	"github.com/sixty-dev/sixty/internal/pathologies"
@@ -328,10 +328,10 @@ func TestAlertmanagerOnEveryPair(t *testing.T) {
 // created are the lives of a server's counters that begin after some scrapes, one every
 // 15 s.
 func created(scrapes ...int) string {
-	line, last, begins := `vllm:generation_tokens_created{model_name="m",engine="0"}`, 0, casefile.Start.Add(-time.Hour)
+	line, last, begins := `vllm:generation_tokens_created{model_name="m",engine="0"}`, 0, history.Start.Add(-time.Hour)
 	for _, n := range append(scrapes, 120) {
 		line += fmt.Sprintf(" %dx%d", begins.Unix(), n-last-1)
-		last, begins = n, casefile.Start.Add(time.Duration(n)*15*time.Second-7*time.Second)
+		last, begins = n, history.Start.Add(time.Duration(n)*15*time.Second-7*time.Second)
 	}
 	return line + "\n"
 }
@@ -344,7 +344,7 @@ func TestAlertmanagerOnACrashLoop(t *testing.T) {
 	cfg.Interval = 15 * time.Second
 	cfg.Deployment.Window, cfg.Deployment.Short = generate.Windows(cfg.Interval)
 	am := startAlertmanager(t, cfg)
-	c, err := casefile.Parse(os.DirFS("."), `every 15s for 1800s
+	c, err := history.Parse(os.DirFS("."), `every 15s for 1800s
 like healthy
 rate http_requests_total{handler="/v1/chat/completions",method="POST",status="2xx"} 1
 rate http_requests_total{handler="/v1/chat/completions",method="POST",status="5xx"} 1
@@ -368,14 +368,15 @@ restart 96 4
 	}
 	before := map[string]map[string]string{}
 	var texts []string
+	pages := history.NewPages(c.Series()[history.UsualInstance])
 	heard, fired := map[string]bool{}, map[string]bool{}
 	for i := range c.Scrapes {
-		at := casefile.Start.Add(time.Duration(i) * cfg.Interval)
-		target := embedded.Target{Instance: casefile.UsualInstance, Job: "vllm"}
-		if c.Down(casefile.UsualInstance, i) {
+		at := history.Start.Add(time.Duration(i) * cfg.Interval)
+		target := embedded.Target{Instance: history.UsualInstance, Job: "vllm"}
+		if c.Down(history.UsualInstance, i) {
 			err = store.AppendFailure(target, at)
 		} else {
-			_, err = store.Append(target, at, casefile.Page(c.Series()[casefile.UsualInstance], i), "", time.Millisecond)
+			_, err = store.Append(target, at, pages.At(i), "", time.Millisecond)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -412,7 +413,7 @@ restart 96 4
 			}
 		}
 		if page && !reaches {
-			t.Errorf("%s: pages fire, and none reaches anybody: %v", at.Sub(casefile.Start), slices.Collect(maps.Keys(now)))
+			t.Errorf("%s: pages fire, and none reaches anybody: %v", at.Sub(history.Start), slices.Collect(maps.Keys(now)))
 		}
 	}
 	for _, want := range []string{"VLLMHTTPErrors: .*Explained by VLLMTargetDown", "VLLMHTTPErrors: HTTP 5xx share 50%. .*sixty diagnose a:8000$"} {

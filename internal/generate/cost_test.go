@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/casefile"
 	"github.com/sixty-dev/sixty/internal/generate"
+	"github.com/sixty-dev/sixty/internal/history"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 )
 
@@ -23,7 +23,7 @@ func BenchmarkRulesOf100Replicas(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	c, err := casefile.Parse(os.DirFS("."), "every 30s for 3600s\nlike healthy\n")
+	c, err := history.Parse(os.DirFS("."), "every 30s for 3600s\nlike healthy\n")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -32,12 +32,13 @@ func BenchmarkRulesOf100Replicas(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer store.Close()
-	series := c.Series()[casefile.UsualInstance]
+	series := c.Series()[history.UsualInstance]
+	pages := history.NewPages(series)
 	for i := range c.Scrapes {
-		page := casefile.Page(series, i)
+		page := pages.At(i)
 		for r := range replicas {
 			target := embedded.Target{Instance: fmt.Sprintf("vllm-%d:8000", r), Job: "vllm", Labels: map[string]string{"namespace": "prod"}}
-			if _, err := store.Append(target, casefile.Start.Add(time.Duration(i)*interval), page, "", time.Millisecond); err != nil {
+			if _, err := store.Append(target, history.Start.Add(time.Duration(i)*interval), page, "", time.Millisecond); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -46,7 +47,7 @@ func BenchmarkRulesOf100Replicas(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	at := casefile.Start.Add(time.Duration(c.Scrapes-1) * interval)
+	at := history.Start.Add(time.Duration(c.Scrapes-1) * interval)
 	begin := processor(b)
 	for b.Loop() {
 		at = at.Add(time.Millisecond)

@@ -3,7 +3,6 @@ package generate_test
 import (
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,10 +18,11 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/sixty-dev/sixty/internal/baseline"
-	"github.com/sixty-dev/sixty/internal/casefile"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/generate"
+	"github.com/sixty-dev/sixty/internal/history"
+	"github.com/sixty-dev/sixty/internal/history/replay"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/slo"
@@ -157,70 +157,31 @@ func TestEveryAlertFiresAndHoldsItsPeace(t *testing.T) {
 		t.Run(p.ID, func(t *testing.T) {
 			t.Parallel()
 			groups := generate.Behind(r.Groups(), p.Alert)
-			if ever, _ := play(t, groups, p, "fires"); !ever {
-				t.Error("the alert never fires on the sick server")
-			}
-			if _, last := play(t, groups, p, "nearmiss"); last {
-				t.Error("the alert fires on the server that comes near")
+			for name, fires := range map[string]bool{"fires": true, "nearmiss": false} {
+				c, err := history.Open(os.DirFS("../pathologies/"+strings.ReplaceAll(p.ID, "-", "")+"/testdata"), name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				const scrape, evaluation = 15 * time.Second, 90 * time.Second // a restart is told for two minutes
+				c = c.Stretch(scrape, min(12, 960/c.Scrapes))
+				ok, err := replay.Holds(t.Context(), groups, generate.Told{Alert: p.Alert, Fires: fires, Case: c, Series: c.Series(), Scrape: scrape, Evaluation: evaluation})
+				if err != nil || !ok {
+					t.Errorf("%s: the alert does not do what the case says: %v", name, err)
+				}
 			}
 		})
 	}
-}
-
-// play reports whether a pathology's alert ever fires on a case, and whether
-// it does in the end.
-func play(t *testing.T, groups []rulefmt.RuleGroup, p *catalog.Pathology, name string) (ever, last bool) {
-	t.Helper()
-	c, err := casefile.Open(os.DirFS("../pathologies/"+strings.ReplaceAll(p.ID, "-", "")+"/testdata"), name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const scrape, evaluation = 15 * time.Second, 90 * time.Second // a restart is told for two minutes
-	c = c.Stretch(scrape, min(12, 960/c.Scrapes))
-	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	rules, err := store.Rules(groups)
-	if err != nil {
-		t.Fatal(err)
-	}
-	series := c.Series()
-	for i := range c.Scrapes {
-		at := casefile.Start.Add(time.Duration(i) * scrape)
-		for _, instance := range slices.Sorted(maps.Keys(series)) {
-			target := embedded.Target{Instance: instance, Job: "vllm"}
-			if c.Down(instance, i) {
-				err = store.AppendFailure(target, at)
-			} else {
-				_, err = store.Append(target, at, casefile.Page(series[instance], i), "", 10*time.Millisecond)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		if time.Duration(i)*scrape%evaluation != 0 && i != c.Scrapes-1 {
-			continue
-		}
-		if err := rules.Eval(t.Context(), at); err != nil {
-			t.Fatal(err)
-		}
-		last = slices.ContainsFunc(rules.Alerts(), func(a embedded.Alert) bool { return a.Name == p.Alert && a.Firing })
-		ever = ever || last
-	}
-	return ever, last
 }
 
 // TestAShortOutageIsSeen plays an outage of 61 s, and single lost scrapes, at every phase
 // of the rules' evaluation.
 func TestAShortOutageIsSeen(t *testing.T) {
 	const alert = "VLLMTargetDown"
-	healthy, err := casefile.Parse(os.DirFS("."), "every 15s for 180s\nlike healthy\n")
+	healthy, err := history.Parse(os.DirFS("."), "every 15s for 180s\nlike healthy\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	series := healthy.Series()[casefile.UsualInstance]
+	pages := history.NewPages(healthy.Series()[history.UsualInstance])
 	for _, scrape := range []time.Duration{5 * time.Second, 15 * time.Second, 30 * time.Second} {
 		cfg := usual(t)
 		cfg.Interval = scrape
@@ -239,12 +200,12 @@ func TestAShortOutageIsSeen(t *testing.T) {
 				fired, begin := false, 3*time.Minute+phase/2
 				target := embedded.Target{Instance: "a:8000", Job: "vllm"}
 				for second := time.Duration(0); second < 6*time.Minute; second += time.Second {
-					at := casefile.Start.Add(second)
+					at := history.Start.Add(second)
 					if second%scrape == 0 {
 						if second >= begin && second < begin+down {
 							err = store.AppendFailure(target, at)
 						} else {
-							_, err = store.Append(target, at, casefile.Page(series, min(int(second/(30*time.Second)), 11)), "", 10*time.Millisecond)
+							_, err = store.Append(target, at, pages.At(min(int(second/(30*time.Second)), 11)), "", 10*time.Millisecond)
 						}
 						if err != nil {
 							t.Fatal(err)
@@ -393,13 +354,13 @@ func TestWindowsFollowTheInterval(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer store.Close()
-		c, err := casefile.Parse(os.DirFS("."), "every 15s for 180s\nlike healthy\n")
+		c, err := history.Parse(os.DirFS("."), "every 15s for 180s\nlike healthy\n")
 		if err != nil {
 			t.Fatal(err)
 		}
-		series := c.Series()[casefile.UsualInstance]
+		pages := history.NewPages(c.Series()[history.UsualInstance])
 		for k := range 12 {
-			if _, err := store.Append(embedded.Target{Instance: "a:8000", Job: "vllm"}, casefile.Start.Add(time.Duration(k)*interval), casefile.Page(series, k), "", time.Millisecond); err != nil {
+			if _, err := store.Append(embedded.Target{Instance: "a:8000", Job: "vllm"}, history.Start.Add(time.Duration(k)*interval), pages.At(k), "", time.Millisecond); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -408,7 +369,7 @@ func TestWindowsFollowTheInterval(t *testing.T) {
 			t.Fatal(err)
 		}
 		for phase := range 10 {
-			at := casefile.Start.Add(10*interval + time.Duration(phase)*interval/10)
+			at := history.Start.Add(10*interval + time.Duration(phase)*interval/10)
 			if err := rules.Eval(t.Context(), at); err != nil {
 				t.Fatal(err)
 			}

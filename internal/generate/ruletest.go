@@ -15,10 +15,10 @@ import (
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/sixty-dev/sixty/internal/casefile"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/history"
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
@@ -67,9 +67,9 @@ const (
 type Told struct {
 	Alert  string
 	Fires  bool // ever; else: not in the end
-	Case   *casefile.Case
-	Series map[string][]casefile.Series // by instance, in the deployment's names
-	Labels map[string]string            // of all targets, beside instance and job
+	Case   *history.Case
+	Series map[string][]history.Series // by instance, in the deployment's names: those that the alert reads
+	Labels map[string]string           // of all targets, beside instance and job
 	// Scrape and Evaluation are the times between two of them.
 	Scrape, Evaluation time.Duration
 }
@@ -164,7 +164,7 @@ func toldOf(all []*catalog.Pathology, cases fs.FS, names dialect.Dialect, target
 			return nil, err
 		}
 		for k, name := range toldCases {
-			c, err := casefile.Open(dir, name)
+			c, err := history.Open(dir, name)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", p.ID, err)
 			}
@@ -203,18 +203,23 @@ func (cfg *RulesConfig) example() (map[string]string, error) {
 }
 
 // told translates a case.
-func told(p *catalog.Pathology, c *casefile.Case, names dialect.Dialect, target map[string]string) Told {
+func told(p *catalog.Pathology, c *history.Case, names dialect.Dialect, target map[string]string) Told {
 	times := min(mostSlowed, max(1, int(testLength/testScrape)/c.Scrapes))
 	c = c.Stretch(testScrape, times)
-	t := Told{Alert: p.Alert, Case: c, Series: map[string][]casefile.Series{}, Labels: map[string]string{}, Scrape: testScrape, Evaluation: testEvaluation}
+	t := Told{Alert: p.Alert, Case: c, Series: map[string][]history.Series{}, Labels: map[string]string{}, Scrape: testScrape, Evaluation: testEvaluation}
 	for name, value := range target {
 		if name != "model_name" && name != "instance" && value != "" {
 			t.Labels[name] = value
 		}
 	}
+	read := wanted(p, names)
 	for instance, list := range c.Series() {
+		t.Series[instance] = nil
 		for _, s := range list {
 			name := s.Labels.Get(labels.MetricName)
+			if !read[names.Metric(name)] {
+				continue
+			}
 			b := labels.NewBuilder(s.Labels).Set(labels.MetricName, names.Metric(name))
 			if strings.HasPrefix(name, "vllm:") && !names.Exposes(names.Metric(name)) {
 				continue
@@ -253,15 +258,13 @@ func wanted(p *catalog.Pathology, dia dialect.Dialect) map[string]bool {
 	return names
 }
 
-// unitTest writes a case as promtool reads it: of the series that the alert reads.
+// unitTest writes a case as promtool reads it; want may name the scrape's own series.
 func (t *Told) unitTest(title string, want map[string]bool) unitTest {
 	c := t.Case
 	u := unitTest{Name: title, Interval: duration(t.Scrape)}
 	for instance, series := range sorted(t.Series) {
 		for _, s := range series {
-			if want[s.Labels.Get(labels.MetricName)] {
-				u.Input = append(u.Input, inputSeries{t.describe(s.Labels, instance), values(scraped(c, instance, sinceStart(s)))})
-			}
+			u.Input = append(u.Input, inputSeries{t.describe(s.Labels, instance), values(scraped(c, instance, sinceStart(s)))})
 		}
 		up, took := make([]float64, c.Scrapes), make([]float64, c.Scrapes)
 		for i := range up {
@@ -296,8 +299,8 @@ func (t *Told) unitTest(title string, want map[string]bool) unitTest {
 }
 
 // sorted yields a map's entries in the order of their keys.
-func sorted(m map[string][]casefile.Series) func(func(string, []casefile.Series) bool) {
-	return func(yield func(string, []casefile.Series) bool) {
+func sorted(m map[string][]history.Series) func(func(string, []history.Series) bool) {
+	return func(yield func(string, []history.Series) bool) {
 		keys := make([]string, 0, len(m))
 		for k := range m {
 			keys = append(keys, k)
@@ -349,7 +352,7 @@ func Behind(groups []rulefmt.RuleGroup, alert string) []rulefmt.RuleGroup {
 }
 
 // scraped leaves out the samples of scrapes that fail.
-func scraped(c *casefile.Case, instance string, vs []float64) []float64 {
+func scraped(c *history.Case, instance string, vs []float64) []float64 {
 	out := slices.Clone(vs)
 	for i := range out {
 		if c.Down(instance, i) {
@@ -361,14 +364,14 @@ func scraped(c *casefile.Case, instance string, vs []float64) []float64 {
 
 // sinceStart moves points in time to the beginning of Unix time, where
 // promtool's clock starts.
-func sinceStart(s casefile.Series) []float64 {
+func sinceStart(s history.Series) []float64 {
 	name := s.Labels.Get(labels.MetricName)
 	if !strings.HasSuffix(name, "_created") && name != "process_start_time_seconds" {
 		return s.Values
 	}
 	out := slices.Clone(s.Values)
 	for i := range out {
-		out[i] -= float64(casefile.Start.Unix())
+		out[i] -= float64(history.Start.Unix())
 	}
 	return out
 }

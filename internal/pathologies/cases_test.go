@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/casefile"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/history"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/slo"
@@ -23,7 +23,7 @@ import (
 // (and nearmiss-*.txt) looks much like it and is not; nodata.txt lacks what is needed to tell, and
 // must never pass for healthy.
 //
-// Package casefile has the format.
+// Package history has the format.
 func TestCases(t *testing.T) {
 	for _, p := range pathologies.All() {
 		dir := strings.ReplaceAll(p.ID, "-", "") + "/testdata"
@@ -69,7 +69,7 @@ func TestCases(t *testing.T) {
 
 // The server that the cases begin with is itself no case of anything.
 func TestHealthyServerIsHealthy(t *testing.T) {
-	c, err := casefile.Parse(os.DirFS("."), "every 1s for 120s\nlike healthy\n")
+	c, err := history.Parse(os.DirFS("."), "every 1s for 120s\nlike healthy\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,9 +84,9 @@ func TestHealthyServerIsHealthy(t *testing.T) {
 	}
 }
 
-func diagnoseCase(t *testing.T, dir, name string, p *catalog.Pathology) (*casefile.Case, diagnose.Diagnosis, diagnose.Finding) {
+func diagnoseCase(t *testing.T, dir, name string, p *catalog.Pathology) (*history.Case, diagnose.Diagnosis, diagnose.Finding) {
 	t.Helper()
-	c, err := casefile.Open(os.DirFS(dir), name)
+	c, err := history.Open(os.DirFS(dir), name)
 	if err != nil {
 		t.Fatalf("%s: %v", dir, err)
 	}
@@ -116,22 +116,25 @@ func explain(d diagnose.Diagnosis, f diagnose.Finding) string {
 }
 
 // diagnoseSeries scrapes a case into a store and diagnoses it.
-func diagnoseSeries(t *testing.T, c *casefile.Case) diagnose.Diagnosis {
+func diagnoseSeries(t *testing.T, c *history.Case) diagnose.Diagnosis {
 	t.Helper()
 	store, err := embedded.Open(embedded.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	byInstance := c.Series()
+	byInstance := map[string]*history.Pages{}
+	for instance, series := range c.Series() {
+		byInstance[instance] = history.NewPages(series)
+	}
 	for i := range c.Scrapes {
-		at := casefile.Start.Add(time.Duration(i) * c.Every)
+		at := history.Start.Add(time.Duration(i) * c.Every)
 		for _, instance := range slices.Sorted(maps.Keys(byInstance)) {
 			target := embedded.Target{Instance: instance}
 			if c.Down(instance, i) {
 				err = store.AppendFailure(target, at)
 			} else {
-				_, err = store.Append(target, at, casefile.Page(byInstance[instance], i), "", 10*time.Millisecond)
+				_, err = store.Append(target, at, byInstance[instance].At(i), "", 10*time.Millisecond)
 			}
 			if err != nil {
 				t.Fatalf("scrape %d of %s: %v", i, instance, err)
@@ -141,17 +144,17 @@ func diagnoseSeries(t *testing.T, c *casefile.Case) diagnose.Diagnosis {
 	if w := store.Warnings(); len(w) > 0 {
 		t.Errorf("the store complains: %q", w)
 	}
-	at := casefile.Start.Add(time.Duration(c.Scrapes-1) * c.Every)
+	at := history.Start.Add(time.Duration(c.Scrapes-1) * c.Every)
 	if c.At > 0 {
-		at = casefile.Start.Add(c.At)
+		at = history.Start.Add(c.At)
 	}
-	created, _ := store.FirstCreated(embedded.Target{Instance: casefile.UsualInstance})
+	created, _ := store.FirstCreated(embedded.Target{Instance: history.UsualInstance})
 	var set diagnose.Settings
 	if c.Promise != (slo.Objective{}) {
 		set.Objectives = &slo.File{Objectives: []slo.Objective{c.Promise}}
 	}
 	d, err := diagnose.Run(t.Context(), store, diagnose.Options{
-		Settings: set, At: at, First: casefile.Start, Created: created, Interval: c.Every, Pathologies: pathologies.All(), Every: true,
+		Settings: set, At: at, First: history.Start, Created: created, Interval: c.Every, Pathologies: pathologies.All(), Every: true,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -32,7 +32,7 @@ import (
 //go:embed */testdata/*.txt
 var cases embed.FS
 
-// Cases holds the case files of package casefile, in a directory for each
+// Cases holds the case files of package history, in a directory for each
 // pathology: its id without hyphens.
 func Cases() fs.FS { return cases }
 

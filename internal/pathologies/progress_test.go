@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/casefile"
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/history"
 )
 
 // A scene is a server that serves for some minutes, and then something happens.
@@ -187,7 +187,7 @@ func TestProgress(t *testing.T) {
 			t.Run(fmt.Sprint(sc.name, "/", every), func(t *testing.T) {
 				t.Parallel()
 				text := sc.text(every)
-				c, err := casefile.Parse(os.DirFS("."), text)
+				c, err := history.Parse(os.DirFS("."), text)
 				if err != nil {
 					t.Fatalf("%v\n%s", err, text)
 				}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/sim"
 )
@@ -28,7 +29,7 @@ type Engine struct {
 	Assumed, NotModelled []string
 }
 
-// Config makes an engine's configuration of its release ("" is engine.DefaultRelease)
+// Config makes an engine's configuration of its release ("" is vllm.DefaultRelease)
 // and of what is known of its settings: arguments, labels of
 // vllm:cache_config_info, a start-up log. What is not known are vllm serve's
 // defaults, which depend on the accelerator; nil is an unknown one.
@@ -37,7 +38,7 @@ type Engine struct {
 func Config(release engine.Release, known engine.Config, device *GPU) (*Engine, error) {
 	e := &Engine{Release: release}
 	if release == "" {
-		e.Release = engine.DefaultRelease
+		e.Release = vllm.DefaultRelease
 		e.assume("the rules of vLLM %s", e.Release)
 	}
 	var err error
@@ -136,7 +137,7 @@ func (m Machine) Limits(seqs, tokens, maxModelLen int, chunked bool) (maxNumSeqs
 	switch {
 	case m.CPU:
 		defaultSeqs, defaultTokens = 128*m.Ranks, 2048*m.Ranks
-	case m.Memory >= 160*gib && m.Release.AtLeast(engine.LargerBatchesFrom160GiB):
+	case m.Memory >= 160*gib && m.Release.AtLeast(vllm.LargerBatchesFrom160GiB):
 		defaultSeqs, defaultTokens = 1024, 16384
 	case m.Memory >= 70*gib && !strings.HasPrefix(m.Device, "A100"):
 		defaultSeqs, defaultTokens = 1024, 8192

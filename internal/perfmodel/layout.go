@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/modelconfig"
 )
@@ -235,7 +235,7 @@ func (l *Layout) BlocksFor(tokens int) int {
 // tokens is the capacity as the log tells it: from 0.23, of requests of
 // max_model_len, before that by the blocks of one group.
 func (l *Layout) tokens(s *Settings, blocks float64) float64 {
-	if s.Release.AtLeast(engine.CapacityByRequests) {
+	if s.Release.AtLeast(vllm.CapacityByRequests) {
 		return math.Floor(blocks / float64(max(l.BlocksFor(s.MaxModelLen), 1)) * float64(s.MaxModelLen))
 	}
 	return math.Floor(blocks/float64(len(l.Groups))) * float64(l.BlockTokens)

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/modelconfig"
 	"github.com/sixty-dev/sixty/internal/render"
 )
@@ -381,7 +382,7 @@ func (l *Ledger) graphs() {
 	switch {
 	case s.EnforceEager || s.CPU:
 		return
-	case !s.Release.AtLeast(engine.CUDAGraphsInBudget):
+	case !s.Release.AtLeast(vllm.CUDAGraphsInBudget):
 		l.add("cuda_graphs_outside", "CUDA graphs, outside the budget", v, fmt.Sprintf("%.0f graphs × %s + %s", n, render.GiB(graphEach), render.GiB(graphBase)),
 			"before 0.21 they come out of the memory that was not asked for")
 	default:

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/modelconfig"
 )
@@ -95,10 +96,10 @@ func (s *Settings) resolve(m *modelconfig.Model) error {
 	s.assumed, s.capturedGraphs = nil, 0
 	s.TP, s.PP, s.DP = max(s.TP, 1), max(s.PP, 1), max(s.DP, 1)
 	if s.Release == "" {
-		s.Release = engine.DefaultRelease
+		s.Release = vllm.DefaultRelease
 		s.assume("the rules of vLLM %s", s.Release.Minor())
 	}
-	if !s.Release.AtLeast(engine.V1ByDefault) {
+	if !s.Release.AtLeast(vllm.V1ByDefault) {
 		return hint.With(fmt.Errorf("vLLM release %q: its V0 engine is not modelled", s.Release), "the ledger knows 0.8 and later")
 	}
 	if m.Heads > 0 && m.Heads%s.TP != 0 {
@@ -116,7 +117,7 @@ func (s *Settings) resolve(m *modelconfig.Model) error {
 		return hint.With(fmt.Errorf("the GPU's memory is not known"), "pass --gpu with a name such as H100, or with a size such as 80GiB")
 	}
 	if s.Utilization == 0 {
-		s.Utilization = s.Release.Utilization()
+		s.Utilization = vllm.Utilization(s.Release)
 		s.assume("gpu-memory-utilization %g, vLLM %s's default", s.Utilization, s.Release.Minor())
 	}
 	if !(s.Utilization > 0 && s.Utilization <= 1) {

@@ -84,6 +84,7 @@ func TestIntervalsHoldWhatComes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it simulates every recording")
 	}
+	t.Parallel()
 	files, err := filepath.Glob("../../testdata/recordings/*.tar.zst")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no recordings: %v", err)

@@ -5,6 +5,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
@@ -108,4 +109,16 @@ func Objective(ttft, itl, e2e float64) string {
 		}
 	}
 	return strings.Join(parts, ", ")
+}
+
+// Span writes a time as people do: "500ms", "2.5s", "1m", "24h".
+func Span(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
 }

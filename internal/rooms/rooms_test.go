@@ -33,7 +33,7 @@ var pure = []string{
 	"internal/baseline",
 	"internal/baseline/measure",
 	"internal/changepoint",
-	"internal/casefile",
+	"internal/history",
 	"internal/catalog",
 	"internal/diagnose",
 	"internal/dialect",

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/hint"
 )
 
@@ -72,7 +73,7 @@ func Defaults(release engine.Release) (Config, error) {
 	if !release.Valid() {
 		return Config{}, fmt.Errorf("vLLM release %q: want a form like 0.23.0", release)
 	}
-	if !release.AtLeast(engine.V1ByDefault) {
+	if !release.AtLeast(vllm.V1ByDefault) {
 		return Config{}, fmt.Errorf("vLLM release %q: the V0 scheduler is not modelled", release)
 	}
 	return Config{
@@ -81,8 +82,8 @@ func Defaults(release engine.Release) (Config, error) {
 		BlockSize:           16,
 		ChunkedPrefill:      true,
 		PrefixCaching:       true,
-		AsyncScheduling:     release.AtLeast(engine.AsyncSchedulingByDefault),
-		ReserveFullPrompt:   release.AtLeast(engine.FullPromptReserved),
+		AsyncScheduling:     release.AtLeast(vllm.AsyncSchedulingByDefault),
+		ReserveFullPrompt:   release.AtLeast(vllm.FullPromptReserved),
 	}, nil
 }
 

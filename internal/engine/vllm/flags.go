@@ -25,6 +25,6 @@ var flags = engine.Flags{
 	engine.KVCacheMemoryBytes:   {Since: "0.11"}, // unsure
 	engine.KVCacheMetrics:       {Since: "0.12"},
 	engine.Watermark:            {Since: "0.24"},
-	engine.MaxQueuedRequests:    {Since: engine.LimitsQueuedRequests},
-	engine.MaxQueuedTokens:      {Since: engine.LimitsQueuedRequests},
+	engine.MaxQueuedRequests:    {Since: LimitsQueuedRequests},
+	engine.MaxQueuedTokens:      {Since: LimitsQueuedRequests},
 }

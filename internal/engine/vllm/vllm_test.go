@@ -42,3 +42,9 @@ func TestBounds(t *testing.T) {
 		}
 	}
 }
+
+func TestTheUtilizationGrew(t *testing.T) {
+	if Utilization("0.19.1") != 0.9 || Utilization("0.20") != 0.92 {
+		t.Error("--gpu-memory-utilization is another by default")
+	}
+}

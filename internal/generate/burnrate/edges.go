@@ -15,6 +15,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // CommonEdges returns the edges that all servers of a fleet have. At another
@@ -85,7 +86,7 @@ type placed struct {
 func placeOn(target time.Duration, edges []float64) (placed, error) {
 	edges = finite(edges)
 	if len(edges) == 0 {
-		return placed{}, hint.With(fmt.Errorf("a target of %s, but the histogram has no bucket edges", latency(target)), "check that its _bucket series are stored and not dropped by relabelling")
+		return placed{}, hint.With(fmt.Errorf("a target of %s, but the histogram has no bucket edges", render.Span(target)), "check that its _bucket series are stored and not dropped by relabelling")
 	}
 	want := target.Seconds()
 	best := edges[0]
@@ -97,30 +98,18 @@ func placeOn(target time.Duration, edges []float64) (placed, error) {
 	edge := time.Duration(math.Round(best * float64(time.Second)))
 	switch {
 	case distance(best, want) > math.Log(farthest)+1e-9:
-		return placed{}, hint.With(fmt.Errorf("no bucket edge near a target of %s: the nearest is %s", latency(target), latency(edge)),
+		return placed{}, hint.With(fmt.Errorf("no bucket edge near a target of %s: the nearest is %s", render.Span(target), render.Span(edge)),
 			"choose a target between "+spanSeconds(edges[0])+" and "+spanSeconds(edges[len(edges)-1])+", or give the server other buckets (--custom-histogram-buckets, vLLM 0.32 and later)")
 	case edge < target:
-		return placed{edge, fmt.Sprintf("counted at the bucket edge %s, %s stricter: what takes longer than that and no longer than %s counts as late though the promise is kept", latency(edge), latency(target-edge), latency(target))}, nil
+		return placed{edge, fmt.Sprintf("counted at the bucket edge %s, %s stricter: what takes longer than that and no longer than %s counts as late though the promise is kept", render.Span(edge), render.Span(target-edge), render.Span(target))}, nil
 	case edge > target:
-		return placed{edge, fmt.Sprintf("counted at the bucket edge %s, %s looser: what takes longer than %s and no longer than that breaks the promise unseen", latency(edge), latency(edge-target), latency(target))}, nil
+		return placed{edge, fmt.Sprintf("counted at the bucket edge %s, %s looser: what takes longer than %s and no longer than that breaks the promise unseen", render.Span(edge), render.Span(edge-target), render.Span(target))}, nil
 	}
 	return placed{edge: edge}, nil
 }
 
 func spanSeconds(seconds float64) string {
-	return latency(time.Duration(math.Round(seconds * float64(time.Second))))
-}
-
-// latency writes a target as people do: "500ms", "2.5s", "1m".
-func latency(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
+	return render.Span(time.Duration(math.Round(seconds * float64(time.Second))))
 }
 
 // le returns a matcher for an edge however it is written: Python's client has

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/prometheus/model/rulefmt"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/slo"
 )
 
@@ -243,7 +244,7 @@ func (s *sli) where() string {
 
 // bad says what a bad event is.
 func (s *sli) bad() string {
-	at := latency(s.edge)
+	at := render.Span(s.edge)
 	switch s.promise.Quantity {
 	case slo.TTFT:
 		return "of requests waited longer than " + at + " for the first token"
@@ -335,7 +336,7 @@ func (s *sli) unknown() rulefmt.Rule {
 		Labels: s.labels(catalog.Ticket),
 		Annotations: map[string]string{
 			"summary":     fmt.Sprintf("Objective %s cannot be judged on %s", s.id, s.where()),
-			"description": fmt.Sprintf("%s has no bucket at %s in any of %s: the servers' buckets changed, or relabelling drops them. Generate the rules again from what the servers have.", family, latency(s.edge), strings.Join(s.cfg.names(family+"_bucket"), ", ")),
+			"description": fmt.Sprintf("%s has no bucket at %s in any of %s: the servers' buckets changed, or relabelling drops them. Generate the rules again from what the servers have.", family, render.Span(s.edge), strings.Join(s.cfg.names(family+"_bucket"), ", ")),
 		},
 	}
 	if s.cfg.Runbook != "" {

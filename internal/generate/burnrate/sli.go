@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/slo"
 )
 
@@ -71,7 +72,7 @@ func (s *sli) place(out *Rules) error {
 		return fmt.Errorf("%s of %s: %w", s.title(), family, err)
 	}
 	if s.edge = p.edge; p.moved != "" {
-		s.moved = fmt.Sprintf("the target %s is no bucket edge of %s (%s): %s", latency(s.promise.Target), family, s.source, p.moved)
+		s.moved = fmt.Sprintf("the target %s is no bucket edge of %s (%s): %s", render.Span(s.promise.Target), family, s.source, p.moved)
 		out.warn("%s: %s", s.id, s.moved)
 	}
 	return nil
@@ -104,7 +105,7 @@ func (s *sli) title() string {
 	if s.promise.Quantity == slo.Succeeded {
 		return "availability of " + percent(s.promise.Share)
 	}
-	return fmt.Sprintf("%s %s within %s", strings.ToUpper(string(s.promise.Quantity)), percentile(s.promise.Share), latency(s.promise.Target))
+	return fmt.Sprintf("%s %s within %s", strings.ToUpper(string(s.promise.Quantity)), percentile(s.promise.Share), render.Span(s.promise.Target))
 }
 
 // kind names the promise in identifiers: "TTFTP95", "Availability".

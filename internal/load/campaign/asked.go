@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/common/config"
+	"github.com/spf13/pflag"
 
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/load"
@@ -30,6 +31,43 @@ type Asked struct {
 	Whole, FreeEnd                           bool // answers in one piece; answers that the model ends
 	WorkloadFrom, WarmupTime, Levels         string
 	Asserts                                  []string
+}
+
+// AddFlags adds the flags of sixty bench that say what is tested, and how, but for those of
+// the workload.
+func (a *Asked) AddFlags(s *pflag.FlagSet) {
+	s.StringVar(&a.API, "api", "", "which is asked (default: what the URL says, else chat)")
+	s.StringVar(&a.Model, "model", "", "model `name` (default: the first that the server lists)")
+	s.StringVar(&a.KeyEnv, "api-key-env", "", "environment `variable` that holds the API key")
+	s.StringVar(&a.ExtraBody, "extra-body", "", "further fields of the request body as a `JSON` object; null removes one")
+	s.BoolVar(&a.Whole, "no-stream", false, "ask for whole answers")
+	s.BoolVar(&a.FreeEnd, "no-ignore-eos", false, "let the model end its answers (no ignore_eos, no min_tokens)")
+	s.StringVar(&a.Counting, "token-counting", "auto", "how tokens in an event are counted")
+	s.StringVar(&a.MaxTokensField, "max-tokens-field", "max_tokens", "body `field` for the number of tokens")
+	s.StringVar(&a.Tokenizer, "tokenizer", "", "tokenizer.json `file` of the model (default: the server's /tokenize)")
+	s.StringVar(&a.Scenario, "scenario", "", "`name`: low-load, saturation, long-prompts, long-outputs, burst or all; or a YAML file")
+	s.Float64Var(&a.Scale, "scale", 1, "multiply a scenario's concurrency, requests and lengths")
+	s.StringVar(&a.WorkloadFrom, "workload-from", "", "take lengths, prefix sharing and arrivals from a live server's `URL`, a recording, or prometheus=URL")
+	s.IntVar(&a.MaxConcurrency, "max-concurrency", 0, "streams of an open loop; more requests wait (default 10000)")
+	s.DurationVar(&a.Timeout, "timeout", 0, "of one request (default 10m)")
+	s.DurationVar(&a.Drain, "drain", 0, "wait this long at the end for what is in flight (default: --timeout)")
+	s.StringVar(&a.WarmupTime, "warmup", "auto", "time to leave out at the beginning, or auto")
+	s.StringArrayVar(&a.Asserts, "assert", nil, "condition such as 'ttft_p95<500ms'; exit 1 when it does not hold")
+	s.IntVar(&a.Repeat, "repeat", 1, "run the test so often and merge the results")
+	s.Float64Var(&a.Until, "until", 0, "with --repeat: stop when the P95s' intervals are within this share of their value")
+	s.StringSliceVar(&a.Metrics, "metrics", []string{"auto"}, "`URLs` of metrics to scrape during the test: the servers', GPU exporters'; auto is the target's own, or none")
+	s.StringVar(&a.JSONFile, "json", "", "write the result as JSON to this `file` too")
+	s.StringVar(&a.HTMLFile, "html", "", "write a report with plots to this `file` too")
+	s.StringVar(&a.CSVFile, "csv", "", "write a line per request to this `file`")
+	s.StringVar(&a.VLLMFile, "vllm-json", "", "write the result as vllm bench serve does to this `file`")
+	s.StringVar(&a.BaselineFile, "save-baseline", "", "write thresholds for generate rules and diagnose to this `file`")
+	s.StringVar(&a.Search, "search", "", "find the highest rate, or concurrency, that meets --slo")
+	s.StringVar(&a.Levels, "sweep", "", "run the test at these levels of --search, such as 1,2,4,8")
+	s.Float64Var(&a.SearchFrom, "search-from", 1, "lowest level of a search")
+	s.Float64Var(&a.SearchTo, "search-to", 0, "highest level of a search (default: found by doubling)")
+	s.Float64Var(&a.SearchPrecision, "search-precision", 0.05, "relative precision of a search")
+	s.DurationVar(&a.Budget, "budget", 0, "begin no further trial of a search or repetition after this time")
+	s.StringVar(&a.Resume, "resume", "", "file that keeps a search's trials, to go on after an interruption")
 }
 
 // Check refuses what contradicts itself, would do nothing or could not be written, before

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/hint"
 )
 
@@ -147,7 +148,7 @@ func (c *capture) check(ctx context.Context) error {
 func (c *capture) notEnabled() error {
 	release := c.r.Release
 	if release == "" {
-		release = engine.DefaultRelease
+		release = vllm.DefaultRelease
 	}
 	way := torchWay(release, "MODEL", "/tmp/traces", c.Steps)
 	return hint.With(fmt.Errorf("%s was not started with a profiler: it has no /start_profile", c.Base), "restart it as: "+way.Commands[0])

@@ -1,4 +1,4 @@
-// Package casefile reads the small hand-written metric histories that show a
+// Package history reads the small hand-written metric histories that show a
 // pathology, come near it, or lack the data: what the tests of the catalogue
 // diagnose and what the unit tests of generated alert rules are made of.
 //
@@ -22,7 +22,7 @@
 // Several rate or hist lines of one series add up. The label instance, which is
 // a:8000 unless given, says which target exposes a series; down and restart
 // take it as a last word.
-package casefile
+package history
 
 import (
 	"bufio"
@@ -479,32 +479,54 @@ func restart(all []Series, scrape int) {
 	}
 }
 
-// Page prints one scrape of a target's series in Prometheus' text format.
-func Page(all []Series, scrape int) []byte {
+// Pages are the scrapes of a target's series in Prometheus' text format.
+type Pages struct {
+	families []string          // in the order of their names
+	types    map[string][]byte // lines of families
+	lines    map[string][]line
+}
+
+// A line is a series on a page.
+type line struct {
+	begin  []byte // the name and the labels
+	values []float64
+}
+
+// NewPages lays series out.
+func NewPages(all []Series) *Pages {
 	histograms := map[string]bool{}
 	for _, s := range all {
 		if base, ok := strings.CutSuffix(s.Labels.Get(labels.MetricName), "_bucket"); ok {
 			histograms[base] = true
 		}
 	}
-	families := map[string][]string{}
+	p := &Pages{types: map[string][]byte{}, lines: map[string][]line{}}
 	for _, s := range all {
-		if math.IsNaN(s.Values[scrape]) {
-			continue
-		}
 		name := s.Labels.Get(labels.MetricName)
 		family := familyOf(name, histograms)
-		text := labels.NewBuilder(s.Labels).Del(labels.MetricName).Labels().String()
-		families[family] = append(families[family], fmt.Sprintf("%s%s %s\n", name, text, strconv.FormatFloat(s.Values[scrape], 'g', -1, 64)))
+		p.types[family] = fmt.Appendf(nil, "# TYPE %s %s\n", family, kind(family, histograms))
+		begin := name + labels.NewBuilder(s.Labels).Del(labels.MetricName).Labels().String() + " "
+		p.lines[family] = append(p.lines[family], line{[]byte(begin), s.Values})
 	}
-	var b bytes.Buffer
-	for _, f := range slices.Sorted(maps.Keys(families)) {
-		fmt.Fprintf(&b, "# TYPE %s %s\n", f, kind(f, histograms))
-		for _, line := range families[f] {
-			b.WriteString(line)
+	p.families = slices.Sorted(maps.Keys(p.lines))
+	return p
+}
+
+// At prints one scrape.
+func (p *Pages) At(scrape int) []byte {
+	var b []byte
+	for _, family := range p.families {
+		said := false
+		for _, l := range p.lines[family] {
+			if v := l.values[scrape]; !math.IsNaN(v) {
+				if !said {
+					b, said = append(b, p.types[family]...), true
+				}
+				b = append(strconv.AppendFloat(append(b, l.begin...), v, 'g', -1, 64), '\n')
+			}
 		}
 	}
-	return b.Bytes()
+	return b
 }
 
 func familyOf(name string, histograms map[string]bool) string {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/prometheus/prometheus/model/rulefmt"
 
-	"github.com/sixty-dev/sixty/internal/casefile"
 	"github.com/sixty-dev/sixty/internal/generate"
+	"github.com/sixty-dev/sixty/internal/history"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 )
 
@@ -24,16 +24,20 @@ func Holds(ctx context.Context, groups []rulefmt.RuleGroup, t generate.Told) (bo
 	if err != nil {
 		return false, err
 	}
+	pages := map[string]*history.Pages{}
+	for instance, series := range t.Series {
+		pages[instance] = history.NewPages(series)
+	}
 	ever, last := false, false
 	for i := range t.Case.Scrapes {
 		after := time.Duration(i) * t.Scrape
-		at := casefile.Start.Add(after)
-		for instance, series := range t.Series {
+		at := history.Start.Add(after)
+		for instance, page := range pages {
 			target := embedded.Target{Instance: instance, Job: t.Job(), Labels: t.Labels}
 			if t.Case.Down(instance, i) {
 				err = store.AppendFailure(target, at)
 			} else {
-				_, err = store.Append(target, at, casefile.Page(series, i), "", 10*time.Millisecond)
+				_, err = store.Append(target, at, page.At(i), "", 10*time.Millisecond)
 			}
 			if err != nil {
 				return false, err

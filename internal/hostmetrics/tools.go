@@ -137,9 +137,9 @@ func start(ctx context.Context, most int, name string, args ...string) ([]byte, 
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = out, stderr, time.Second
+	defer cancel()
 	var err error
 	go func() {
-		defer cancel()
 		err = cmd.Run()
 		close(done)
 	}()

@@ -64,7 +64,10 @@ func discover(ctx context.Context, q metrics.Querier, m *Memory, at time.Time, l
 	for _, sample := range v {
 		d.add(sample.Metric)
 	}
-	maps.DeleteFunc(d.servers, func(_ string, srv *server) bool { return srv.names[dialect.HostInfo] })
+	maps.DeleteFunc(d.servers, func(_ string, srv *server) bool {
+		_, gpus := d.detect(srv)
+		return srv.names[dialect.HostInfo] && !gpus
+	})
 	if err := d.askIdentity(ctx, q, at, lookback, all, every); err != nil {
 		return nil, d.layout, err
 	}

@@ -206,7 +206,7 @@ func TestPagesOfTheServersMachine(t *testing.T) {
 		return func(second int) string { return engine(born, 900+70*second) }
 	}
 	gpus := func(int) string {
-		return "DCGM_FI_DEV_GPU_TEMP{gpu=\"0\",Hostname=\"h\"} 60\nDCGM_FI_DEV_PCIE_REPLAY_COUNTER{gpu=\"0\",Hostname=\"h\"} 3\n"
+		return "sixty_host_info{nodename=\"h\"} 1\nDCGM_FI_DEV_GPU_TEMP{gpu=\"0\",Hostname=\"h\"} 60\nDCGM_FI_DEV_PCIE_REPLAY_COUNTER{gpu=\"0\",Hostname=\"h\"} 3\n"
 	}
 	host := func(int) string {
 		return "sixty_host_info{nodename=\"h\"} 1\nnode_load5 2\nnode_cpu_seconds_total{cpu=\"0\",mode=\"idle\"} 7\n"

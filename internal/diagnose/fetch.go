@@ -474,7 +474,7 @@ func (s *Snapshot) companions() map[int]int {
 			hosts[host(i)] = true
 			continue
 		}
-		if server, ok := dialect.ServerOf(s.Targets[i].Labels["instance"]); ok {
+		if server, ok := dialect.ServerOf(s.Targets[i].Labels["instance"]); ok && s.Targets[i].Dialect.Exposes(dialect.HostInfo) {
 			own[server] = i
 			continue
 		}

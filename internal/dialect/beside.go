@@ -2,8 +2,9 @@ package dialect
 
 import "strings"
 
-// HostInfo is exposed by the page of an operating system that sixty reads itself, so that
-// it is not taken for a server without metrics.
+// HostInfo is exposed by the pages of its own machine that sixty reads itself: that of
+// the operating system is no server without metrics, and none is something that a
+// deployment measures.
 const HostInfo = "sixty_host_info"
 
 const gpus, host = "-gpus", "-host"

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/hostmetrics/gpu"
 )
 
@@ -116,8 +117,8 @@ func (m *Machine) Run(ctx context.Context, fn func(Page)) {
 		repeat(ctx, func() time.Duration {
 			p := Page{Host: host, At: time.Now()}
 			p.Body = whole(ctx, func() []byte { return m.sys.page(host) })
-			if p.Took = time.Since(p.At); len(p.Body) > 0 && ctx.Err() == nil {
-				fn(p)
+			if p.Took = time.Since(p.At); ctx.Err() == nil {
+				p.give(fn)
 			}
 			return max(m.interval, share*p.Took)
 		})
@@ -142,14 +143,21 @@ func (m *Machine) Run(ctx context.Context, fn func(Page)) {
 			shares := m.claims.divide(readings, local, &m.sys)
 			for _, s := range local {
 				p.Server, p.Body = s.Name, gpu.Page(host, shares[s.Name])
-				if len(p.Body) > 0 {
-					fn(p)
-				}
+				p.give(fn)
 			}
 			return max(m.interval, share*p.Took)
 		})
 	})
 	wg.Wait()
+}
+
+// give marks a page that holds anything as sixty's own, and calls fn with it.
+func (p Page) give(fn func(Page)) {
+	if len(p.Body) > 0 {
+		p.Body = append(p.Body, "# TYPE "+dialect.HostInfo+" gauge\n"+dialect.HostInfo+"{"...)
+		p.Body = append(gpu.AppendLabel(p.Body, "nodename", p.Host), "} 1\n"...)
+		fn(p)
+	}
 }
 
 // read asks the vendor's tool, and the kernel for what the tool does not tell.

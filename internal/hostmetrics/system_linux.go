@@ -10,22 +10,16 @@ import (
 	"github.com/prometheus/procfs/blockdevice"
 	"golang.org/x/sys/unix"
 
-	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/hostmetrics/gpu"
 )
 
 // system reads /proc and /sys.
 type system struct {
-	proc   procfs.FS
-	disks  blockdevice.FS
-	there  bool
-	holder map[string]holders // by port
-}
-
-// holders are the processes that listened on a port when that was last looked at.
-type holders struct {
-	pids []int
-	at   time.Time
+	proc    procfs.FS
+	disks   blockdevice.FS
+	there   bool
+	holders map[string][]int // of the sockets that listen, by port
+	looked  time.Time        // when they were looked for
 }
 
 // lookAgain is after how long the processes that listen are looked for again: that means
@@ -33,53 +27,43 @@ type holders struct {
 const lookAgain = 30 * time.Second
 
 func newSystem(proc, sys string) system {
-	s := system{holder: map[string]holders{}}
 	p, err := procfs.NewFS(proc)
 	b, berr := blockdevice.NewFS(proc, sys)
-	s.proc, s.disks, s.there = p, b, err == nil && berr == nil
-	return s
+	return system{proc: p, disks: b, there: err == nil && berr == nil}
 }
 
 func (s *system) listening(port string) []int {
-	if !s.there {
-		return nil
+	gone := slices.ContainsFunc(s.holders[port], func(pid int) bool { return s.parent(pid) == 0 })
+	if s.there && (gone || time.Since(s.looked) > lookAgain) {
+		s.holders, s.looked = s.look(), time.Now()
 	}
-	h, ok := s.holder[port]
-	gone := slices.ContainsFunc(h.pids, func(pid int) bool { return s.parent(pid) == 0 })
-	if !ok || gone || time.Since(h.at) > lookAgain {
-		h = holders{s.look(port), time.Now()}
-		s.holder[port] = h
-	}
-	return h.pids
+	return s.holders[port]
 }
 
-func (s *system) look(port string) []int {
-	number, err := strconv.ParseUint(port, 10, 16)
-	if err != nil {
-		return nil
-	}
+// look finds the processes that hold the sockets that listen. Another user's cannot be
+// seen.
+func (s *system) look() map[string][]int {
 	const listens = 10 // TCP_LISTEN
-	sockets := map[string]bool{}
+	ports := map[string]string{}
 	for _, table := range []func() (procfs.NetTCP, error){s.proc.NetTCP, s.proc.NetTCP6} {
 		lines, _ := table() // a machine without IPv6 has no such table
 		for _, l := range lines {
-			if l.St == listens && l.LocalPort == number {
-				sockets["socket:["+strconv.FormatUint(l.Inode, 10)+"]"] = true
+			if l.St == listens {
+				ports["socket:["+strconv.FormatUint(l.Inode, 10)+"]"] = strconv.FormatUint(l.LocalPort, 10)
 			}
 		}
 	}
-	if len(sockets) == 0 {
-		return nil
-	}
-	var pids []int
+	out := map[string][]int{}
 	all, _ := s.proc.AllProcs()
 	for _, p := range all {
-		open, _ := p.FileDescriptorTargets() // not of another user's process
-		if slices.ContainsFunc(open, func(target string) bool { return sockets[target] }) {
-			pids = append(pids, p.PID)
+		open, _ := p.FileDescriptorTargets()
+		for _, target := range open {
+			if port, ok := ports[target]; ok && !slices.Contains(out[port], p.PID) {
+				out[port] = append(out[port], p.PID)
+			}
 		}
 	}
-	return pids
+	return out
 }
 
 func (s *system) parent(pid int) int {
@@ -110,8 +94,6 @@ func (s *system) page(host string) []byte {
 		return nil
 	}
 	var w nodePage
-	w.family(dialect.HostInfo, "gauge")
-	w.add(1, "nodename", host)
 	var u unix.Utsname
 	if unix.Uname(&u) == nil {
 		w.family("node_uname_info", "gauge")

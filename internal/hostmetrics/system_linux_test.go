@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -78,12 +79,9 @@ func TestProcesses(t *testing.T) {
 		t.Errorf("this program is %q", s.command(os.Getpid()))
 	}
 	l.Close()
-	s.holder[port] = holders{}
+	s.looked = time.Time{}
 	if got := s.listening(port); len(got) > 0 {
 		t.Errorf("nobody listens any more: %v", got)
-	}
-	if got := s.listening("no port"); got != nil {
-		t.Errorf("no port: %v", got)
 	}
 	none := newSystem(filepath.Join(t.TempDir(), "none"), "")
 	if none.page("x") != nil || none.listening(port) != nil {
@@ -146,5 +144,19 @@ esac`})
 		if got, err := k.xids(t.Context()); err == nil {
 			t.Errorf("%s: %v", name, got)
 		}
+	}
+}
+
+func BenchmarkPage(b *testing.B) {
+	s := newSystem("/proc", "/sys")
+	for b.Loop() {
+		s.page("node-1")
+	}
+}
+
+func BenchmarkListening(b *testing.B) {
+	s := newSystem("/proc", "/sys")
+	for b.Loop() {
+		s.look()
 	}
 }

@@ -213,11 +213,11 @@ func TestXID(t *testing.T) {
 		code int
 	}{
 		"6,1701,88101,-;NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus.": {":3b:00", 79},
-		"NVRM: Xid (PCI:0000:C1:00): 31, pid='<unknown>', name=<unknown>":                     {":c1:00", 31},
+		"NVRM: Xid (PCI:0000:C1:00): 31, pid='<unknown>', name=<unknown>":                      {":c1:00", 31},
 		"NVRM: Xid (0000:19:00): 48, DBE (double bit error)":                                   {":19:00", 48},
 		"NVRM: Xid (PCI:000f:01:00.0): 74, NVLink: fatal error detected on link 6":             {"f:01:00", 74},
 		"NVRM: GPU at PCI:0000:18:00.0 has fallen off the bus.":                                {},
-		"usb 1-1: new device":                                                                  {},
+		"usb 1-1: new device": {},
 	} {
 		bus, code, ok := XID(line)
 		if bus != want.bus || code != want.code || ok != (want.code > 0) {
@@ -226,6 +226,16 @@ func TestXID(t *testing.T) {
 	}
 	if a, b := gpu.Bus("00000000:3B:00.0"), gpu.Bus("0000:3b:00"); a != b {
 		t.Errorf("one address is %q and %q", a, b)
+	}
+}
+
+func BenchmarkParse(b *testing.B) {
+	log := load(b, "550-h100-throttled.xml")
+	b.SetBytes(int64(len(log)))
+	for b.Loop() {
+		if _, err := Parse(log); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 

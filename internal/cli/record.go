@@ -25,8 +25,9 @@ type recordFlags struct {
 const recordLong = `Writes the servers' metrics pages to a file, scrape by scrape, until --duration is
 over or ctrl-C. sixty diagnose reads it, here or at a colleague's.
 
-The file holds the pages as they came, and /health, /version and /v1/models. It holds
-no credentials and no prompts; it does hold the names of hosts and models.`
+The file holds the pages as they came, and /health, /version and /v1/models; of servers
+on this machine also what its GPUs and its operating system show. It holds no
+credentials and no prompts; it does hold the names of hosts, devices and models.`
 
 const recordExample = `  sixty record http://localhost:8000 --out incident.tar.zst
   sixty record vllm-0:8000 vllm-1:8000 --out incident.tar.zst --interval 5s --duration 30m

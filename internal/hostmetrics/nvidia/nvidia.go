@@ -1,5 +1,5 @@
 // Package nvidia reads what nvidia-smi prints: the XML of nvidia-smi -q -x of drivers
-// from 450 to 590, whose elements were renamed on the way, the error counters of
+// from 418 to 595, whose elements were renamed on the way, the error counters of
 // nvidia-smi nvlink -e, and the XID errors in the kernel's log. It performs no I/O.
 package nvidia
 

@@ -151,6 +151,14 @@ func (m *Machine) Run(ctx context.Context, fn func(Page)) {
 	wg.Wait()
 }
 
+// Instance is the label instance of the page's series.
+func (p Page) Instance() string {
+	if p.Server != "" {
+		return dialect.GPUsOf(p.Server)
+	}
+	return dialect.HostOf(p.Host)
+}
+
 // give marks a page that holds anything as sixty's own, and calls fn with it.
 func (p Page) give(fn func(Page)) {
 	if len(p.Body) > 0 {

@@ -46,11 +46,7 @@ func (r *Live) Run(ctx context.Context) {
 
 // takeHost stores a page of this machine.
 func (r *Live) takeHost(p hostmetrics.Page) {
-	instance := dialect.HostOf(p.Host)
-	if p.Server != "" {
-		instance = dialect.GPUsOf(p.Server)
-	}
-	_, err := r.store.Append(embedded.Target{Instance: instance}, p.At, p.Body, "", p.Took)
+	_, err := r.store.Append(embedded.Target{Instance: p.Instance()}, p.At, p.Body, "", p.Took)
 	if err != nil && !embedded.IsPageFault(err) { // more devices than a page may have are no reason to judge nothing
 		r.mu.Lock()
 		defer r.mu.Unlock()

@@ -71,7 +71,7 @@ func (r *recorder) write(target string, at time.Time, body []byte) bool {
 
 // takeHost writes a page of this machine.
 func (r *recorder) takeHost(p hostmetrics.Page) {
-	target := dialect.HostOf(p.Host)
+	target := p.Instance()
 	if k := slices.IndexFunc(r.Targets, func(t Target) bool { return t.Instance == p.Server }); k >= 0 {
 		target = dialect.GPUsOf(recording.DirectoryName(r.Targets[k].Name()))
 	}

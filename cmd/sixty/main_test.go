@@ -29,9 +29,13 @@ func TestMain(m *testing.M) {
 const asCommand = "SIXTY_TEST_AS_COMMAND"
 
 // TestScripts drives the binary as a user does. A script finds the recordings
-// in $RECORDINGS and servers behind $VLLM; see serve.
+// in $RECORDINGS, what nvidia-smi prints in $NVIDIA and servers behind $VLLM; see serve.
 func TestScripts(t *testing.T) {
 	recordings, err := filepath.Abs("../../testdata/recordings")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nvidia, err := filepath.Abs("../../internal/hostmetrics/nvidia/testdata")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,6 +49,8 @@ func TestScripts(t *testing.T) {
 			server := httptest.NewServer(serve(pages))
 			env.Defer(server.Close)
 			env.Setenv("RECORDINGS", recordings)
+			env.Setenv("NVIDIA", nvidia)
+			env.Setenv("OLDPATH", env.Getenv("PATH"))
 			env.Setenv("VLLM", server.URL)
 			env.Setenv("TMPDIR", env.WorkDir)
 			return nil

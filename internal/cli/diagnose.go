@@ -32,6 +32,8 @@ type diagnoseFlags struct {
 
 	engineArgs, engineLog string
 
+	noHost bool
+
 	gateway string // admin address, or another gateway's metrics page
 
 	output   outputFlags
@@ -64,6 +66,7 @@ func (f *diagnoseFlags) register(cmd *cobra.Command) {
 	f.source.registerPast(s, "the `time` to diagnose", "judge this much time before --at (default: since the last change, a minute or 3 scrape intervals, at most 5 minutes)")
 	f.source.registerPace(s, "duration", defaultDuration, "with URLs: scrape for at most this long (if not given, longer where a prediction needs it)")
 	s.StringVar(&f.baseline, "baseline", "", "what to call normal: a `duration` before the window, FROM/TO, or a file of sixty bench or sixty generate baseline (default: what came before the last change)")
+	registerHost(s, &f.noHost)
 	s.DurationVar(&f.timeout, "timeout", defaultTimeout, "end after this long, or with URLs this long after the scraping, with what is known by then")
 	s.BoolVar(&f.probe, "probe", false, "with URLs: send a few tiny requests and say what a client sees")
 	s.StringVar(&f.gateway, "gateway", "", "with URLs: `URL` of the admin listener of sixty gateway, or of the metrics of Envoy, Istio, HAProxy or ingress-nginx: what clients saw")
@@ -81,8 +84,11 @@ func (f *diagnoseFlags) check(args []string) error {
 	if err := f.source.resolve(args); err != nil {
 		return err
 	}
+	f.source.spec.Host = !f.noHost
 	live := len(f.source.spec.URLs) > 0
 	switch {
+	case f.noHost && !live:
+		return errors.New("--no-host-metrics goes with a server's URL")
 	case f.source.spec.Given() == 0 && f.engineLog == "":
 		return hint.With(errors.New("nothing to diagnose"), "give a server's URL, a recording or --prometheus URL, such as: sixty diagnose http://localhost:8000")
 	case live && f.baseline != "":

@@ -18,6 +18,7 @@ import (
 type recordFlags struct {
 	out                outFlag
 	interval, duration time.Duration
+	noHost             bool
 	http               httpFlags
 }
 
@@ -28,6 +29,7 @@ func newRecordCommand() *cobra.Command {
 	f.out.register(s, "`file` to write: .tar.zst, .tar.gz, .tar, or a directory (required)")
 	s.DurationVar(&f.interval, "interval", time.Second, "time between two scrapes")
 	s.DurationVar(&f.duration, "duration", 5*time.Minute, "record for this long")
+	registerHost(s, &f.noHost)
 	f.http.register(s)
 	return cmd
 }
@@ -44,7 +46,7 @@ func (f *recordFlags) run(cmd *cobra.Command, addresses []string) (err error) {
 	if err != nil {
 		return err
 	}
-	spec := source.Spec{HTTP: http, Interval: f.interval}
+	spec := source.Spec{HTTP: http, Interval: f.interval, Host: !f.noHost}
 	if err := spec.Add(addresses...); err != nil {
 		return err
 	}
@@ -69,6 +71,7 @@ func (f *recordFlags) run(cmd *cobra.Command, addresses []string) (err error) {
 	})
 	saving(ctx)
 	line.clear()
+	notes(stderr, scraper.Notes())
 	if err := errors.Join(err, out.Close()); err != nil {
 		return err
 	}

@@ -39,6 +39,11 @@ func (f *sourceFlags) register(s *pflag.FlagSet) {
 	}
 }
 
+// registerHost adds the flag that switches the reading of this machine off.
+func registerHost(s *pflag.FlagSet, off *bool) {
+	s.BoolVar(off, "no-host-metrics", false, "with URLs of this machine: do not read its GPUs (nvidia-smi, amd-smi, rocm-smi) and its operating system")
+}
+
 // registerPast adds the flags that choose a part of what is at hand.
 func (f *sourceFlags) registerPast(s *pflag.FlagSet, at, window string) {
 	s.StringVar(&f.at, "at", "", at+" (default: the end of the recording, or now)")

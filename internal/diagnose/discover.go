@@ -53,7 +53,7 @@ func discover(ctx context.Context, q metrics.Querier, m *Memory, at time.Time, l
 	all := slices.Concat(matchers, twice.without)
 	by := slices.Concat([]string{labels.MetricName}, instanceLabels, twice.more, modelLabels, identityLabels)
 	slices.Sort(by)
-	names := dialect.Selector + "|up|http_requests_total|process_.+|python_info|container_memory_working_set_bytes"
+	names := dialect.Selector + "|" + dialect.HostInfo + "|up|http_requests_total|process_.+|python_info|container_memory_working_set_bytes"
 	selector := selectorOf(names, append([]*labels.Matcher{labels.MustNewMatcher(labels.MatchNotRegexp, labels.MetricName, ".+_bucket")}, all...))
 	v, err := m.series(ctx, q, selector, strings.Join(slices.Compact(by), ", "), at, lookback)
 	if err != nil {
@@ -64,6 +64,10 @@ func discover(ctx context.Context, q metrics.Querier, m *Memory, at time.Time, l
 	for _, sample := range v {
 		d.add(sample.Metric)
 	}
+	maps.DeleteFunc(d.servers, func(_ string, srv *server) bool {
+		_, gpus := d.detect(srv)
+		return srv.names[dialect.HostInfo] && !gpus
+	})
 	if err := d.askIdentity(ctx, q, at, lookback, all, every); err != nil {
 		return nil, d.layout, err
 	}

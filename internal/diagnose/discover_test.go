@@ -198,3 +198,35 @@ func TestManyLabelSets(t *testing.T) {
 	}
 	t.Logf("20,000 models: %s", took)
 }
+
+// A page of the operating system that sixty read itself is no server, and no target that
+// cannot be judged; pages of GPUs with the same content are not one page seen twice.
+func TestPagesOfTheServersMachine(t *testing.T) {
+	vllm := func(born float64) func(int) string {
+		return func(second int) string { return engine(born, 900+70*second) }
+	}
+	gpus := func(int) string {
+		return "sixty_host_info{nodename=\"h\"} 1\nDCGM_FI_DEV_GPU_TEMP{gpu=\"0\",Hostname=\"h\"} 60\nDCGM_FI_DEV_PCIE_REPLAY_COUNTER{gpu=\"0\",Hostname=\"h\"} 3\n"
+	}
+	host := func(int) string {
+		return "sixty_host_info{nodename=\"h\"} 1\nnode_load5 2\nnode_cpu_seconds_total{cpu=\"0\",mode=\"idle\"} 7\n"
+	}
+	in := func(instance string) embedded.Target { return embedded.Target{Instance: instance} }
+	targets, _, err := discover(t, true,
+		scraped{in("localhost:8000"), vllm(1777636000.5), 0}, scraped{in("localhost:8001"), vllm(1777636001.5), 0},
+		scraped{in("localhost:8000-gpus"), gpus, 0}, scraped{in("localhost:8001-gpus"), gpus, 0}, scraped{in("h-host"), host, 0})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, target := range targets {
+		got = append(got, target.Name)
+		if target.Problem != "" {
+			t.Errorf("%s: %s", target.Name, target.Problem)
+		}
+	}
+	slices.Sort(got)
+	if want := []string{"localhost:8000", "localhost:8000-gpus", "localhost:8001", "localhost:8001-gpus"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sixty-dev/sixty/internal/baseline"
+	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
@@ -456,16 +457,25 @@ func lendGPUs(s *Snapshot) {
 }
 
 // companions returns, by model server, the GPU exporter that belongs to it: the first
-// one on the same host, or the only one where there is only one host to serve on.
+// one on the same host, the page of its own GPUs that was read beside it, or the only
+// one where there is only one host to serve on.
 func (s *Snapshot) companions() map[int]int {
 	host := func(i int) string {
-		h, _, _ := strings.Cut(s.Targets[i].Labels["instance"], ":")
+		instance := s.Targets[i].Labels["instance"]
+		if six, _, ok := strings.Cut(instance, "]"); ok { // [::1]:8000
+			return six
+		}
+		h, _, _ := strings.Cut(instance, ":")
 		return h
 	}
-	exporters, byHost, hosts := []int{}, map[string]int{}, map[string]bool{}
+	exporters, byHost, own, hosts := []int{}, map[string]int{}, map[string]int{}, map[string]bool{}
 	for i := range s.Targets {
 		if !s.Targets[i].IsGPU() {
 			hosts[host(i)] = true
+			continue
+		}
+		if server, ok := dialect.ServerOf(s.Targets[i].Labels["instance"]); ok && s.Targets[i].Dialect.Exposes(dialect.HostInfo) {
+			own[server] = i
 			continue
 		}
 		exporters = append(exporters, i)
@@ -476,6 +486,9 @@ func (s *Snapshot) companions() map[int]int {
 	out := map[int]int{}
 	for i := range s.Targets {
 		g, ok := byHost[host(i)]
+		if !ok {
+			g, ok = own[s.Targets[i].Labels["instance"]]
+		}
 		if !ok && len(exporters) == 1 && len(hosts) == 1 {
 			g, ok = exporters[0], true
 		}

@@ -138,7 +138,7 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 	s := Span{Source: NoBaseline, Observed: past.From}
 	usual := UsualWindow(step)
 	if t.IsGPU() || t.Problem != "" {
-		s.Window = Range{o.At.Add(-min(usual, past.Length())), o.At}
+		s.Window = Range{o.At.Add(-max(min(usual, past.Length()), step)), o.At} // a past may have begun just now
 		if b := (Range{past.From, s.Window.From}); b.Length() >= minHistory {
 			s.Baseline, s.Source = b.settled(), History
 		}

@@ -41,6 +41,9 @@ var pure = []string{
 	"internal/gateway/stream",
 	"internal/generate/...",
 	"internal/hint",
+	"internal/hostmetrics/amd",
+	"internal/hostmetrics/gpu",
+	"internal/hostmetrics/nvidia",
 	"internal/indicator",
 	"internal/metrics", // the Querier interface alone
 	"internal/modelconfig",

@@ -27,6 +27,7 @@ type Deployment struct {
 	HTTP       config.HTTPClientConfig // for Targets
 	Interval   time.Duration           // between two scrapes, 0: as the file says
 	Shard      string                  // "2/5": the second of five parts
+	NoHost     bool                    // do not read this machine for Targets that are on it
 }
 
 // load reads the file, if there is one, and adds the deployment of the flags.

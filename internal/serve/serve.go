@@ -207,6 +207,7 @@ func (s *server) run(asked context.Context) error {
 	var judging sync.WaitGroup
 	judging.Go(func() { s.monitor.Run(ctx) })
 	judging.Go(func() { s.reloadOnSignal(ctx) })
+	judging.Go(func() { s.readMachine(ctx) })
 	handler, err := s.handler()
 	if err != nil {
 		return err

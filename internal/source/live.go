@@ -14,6 +14,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/hostmetrics"
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
@@ -37,8 +38,21 @@ func newLive(s *Scraper, store *embedded.Store) (*Live, error) {
 }
 
 // Run scrapes every server at once and then at every interval, until ctx is done, and
-// stores what comes. It may be called again.
-func (r *Live) Run(ctx context.Context) { r.Scraper.Run(ctx, r.take) }
+// stores what comes, and beside it what this machine says where Spec.Host asks for it. It
+// may be called again.
+func (r *Live) Run(ctx context.Context) {
+	r.beside(ctx, r.takeHost, func(ctx context.Context) { r.Scraper.Run(ctx, r.take) })
+}
+
+// takeHost stores a page of this machine.
+func (r *Live) takeHost(p hostmetrics.Page) {
+	_, err := r.store.Append(embedded.Target{Instance: p.Instance()}, p.At, p.Body, "", p.Took)
+	if err != nil && !embedded.IsPageFault(err) { // more devices than a page may have are no reason to judge nothing
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.err = errors.Join(r.err, fmt.Errorf("this machine's page: %w", err))
+	}
+}
 
 // ScrapeOnce asks every server for one page and stores it.
 func (r *Live) ScrapeOnce(ctx context.Context) {
@@ -121,7 +135,9 @@ func (r *Live) first(p *Page, err *error) (gpu, seen bool) {
 	if seen || *err != nil {
 		return gpu, seen
 	}
-	gpu, *err = p.Stranger(r.Targets[p.Target].Name())
+	if gpu, *err = p.Stranger(r.Targets[p.Target].Name()); gpu {
+		r.exported(p.Target)
+	}
 	return gpu, *err == nil
 }
 

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/hostmetrics"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 )
 
@@ -24,10 +26,10 @@ type Recorded struct {
 func (s *Scraper) Record(ctx context.Context, out *recording.Writer, show func(Recorded)) (Recorded, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	r := &recorder{Scraper: s, out: out, stop: stop, show: show, fails: make([]int, len(s.Targets)), other: map[int]error{}}
+	r := &recorder{Scraper: s, out: out, stop: stop, show: show, fails: make([]int, len(s.Targets)), looked: make([]bool, len(s.Targets)), other: map[int]error{}}
 	var facts sync.WaitGroup
 	facts.Go(func() { r.meta(ctx) })
-	s.Run(ctx, r.take)
+	s.beside(ctx, r.takeHost, func(ctx context.Context) { s.Run(ctx, r.take) })
 	facts.Wait()
 	return r.Recorded, r.err
 }
@@ -39,37 +41,53 @@ type recorder struct {
 	stop func()
 	show func(Recorded)
 
-	mu    sync.Mutex
-	fails []int         // in a row, by target
-	other map[int]error // targets that are other programs, while there is no server among them
-	bytes int64
-	err   error
+	mu     sync.Mutex
+	fails  []int         // in a row, by target
+	looked []bool        // at a page, by target
+	other  map[int]error // targets that are other programs, while there is no server among them
+	bytes  int64
+	err    error
 	Recorded
 }
 
-func (r *recorder) take(p Page) {
-	t := r.Targets[p.Target]
-	body := p.Body.Raw
-	if p.Err != nil {
-		body = nil
-	}
+// write adds a page, unless the recording is full.
+func (r *recorder) write(target string, at time.Time, body []byte) bool {
 	r.mu.Lock()
 	if r.Full = r.Full || r.bytes+int64(len(body)) > recording.MaxTotal; r.Full {
 		r.stop()
 		r.mu.Unlock()
-		return
+		return false
 	}
 	r.bytes += int64(len(body))
 	r.mu.Unlock()
-
-	err := r.out.Add(t.Name(), p.Body.At, body)
-
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err != nil {
-		r.err = err
+	if err := r.out.Add(target, at, body); err != nil {
+		r.mu.Lock()
+		r.err = errors.Join(r.err, err)
+		r.mu.Unlock()
 		r.stop()
 	}
+	return true
+}
+
+// takeHost writes a page of this machine.
+func (r *recorder) takeHost(p hostmetrics.Page) {
+	target := p.Instance()
+	if k := slices.IndexFunc(r.Targets, func(t Target) bool { return t.Instance == p.Server }); k >= 0 {
+		target = dialect.GPUsOf(recording.DirectoryName(r.Targets[k].Name()))
+	}
+	r.write(target, p.At, p.Body)
+}
+
+func (r *recorder) take(p Page) {
+	body := p.Body.Raw
+	if p.Err != nil {
+		body = nil
+	}
+	if !r.write(r.Targets[p.Target].Name(), p.Body.At, body) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if p.Err != nil {
 		r.Last = p.Err
 		r.Empty++
@@ -85,14 +103,21 @@ func (r *recorder) take(p Page) {
 	r.show(r.Recorded)
 }
 
-// known ends a recording of nothing but other programs' pages.
+// known looks at the first page of each target: whose GPUs it exports, and whether the
+// recording holds nothing but other programs' pages, which ends it.
 func (r *recorder) known(p *Page) {
-	if r.other == nil || p.Err != nil {
+	if p.Err != nil || r.looked[p.Target] && r.other == nil {
 		return
 	}
-	_, err := p.Stranger(r.Targets[p.Target].Name())
+	r.looked[p.Target] = true
+	gpu, err := p.Stranger(r.Targets[p.Target].Name())
+	if gpu {
+		r.exported(p.Target)
+	}
 	if err == nil {
 		r.other = nil
+	}
+	if r.other == nil {
 		return
 	}
 	if r.other[p.Target] = err; len(r.other) == len(r.Targets) {

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/common/config"
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/sixty-dev/sixty/internal/hostmetrics"
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
 )
 
@@ -84,6 +85,7 @@ type Scraper struct {
 	Targets  []Target
 	Interval time.Duration // between two scrapes of one server
 	http     config.HTTPClientConfig
+	machine  *hostmetrics.Machine // that this program and some of the servers run on; nil where it is not read
 }
 
 // NewScraper makes a Scraper of a Spec's URLs; the caller closes it.
@@ -96,7 +98,50 @@ func NewScraper(spec Spec) (*Scraper, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Scraper{client, targets, cmp.Or(spec.Interval, DefaultInterval), spec.HTTP}, nil
+	s := &Scraper{Client: client, Targets: targets, Interval: cmp.Or(spec.Interval, DefaultInterval), http: spec.HTTP}
+	if spec.Host {
+		var servers []hostmetrics.Server
+		for _, t := range targets {
+			servers = append(servers, hostmetrics.Server{Name: t.Instance, URL: t.URL})
+		}
+		s.machine = hostmetrics.New(servers, s.Interval)
+	}
+	return s, nil
+}
+
+// Close releases what the Scraper holds. Nothing runs any more by then.
+func (s *Scraper) Close() {
+	s.Client.Close()
+	if s.machine != nil {
+		s.machine.Close()
+	}
+}
+
+// Notes says what of this machine could not be read, one sentence each.
+func (s *Scraper) Notes() []string {
+	if s.machine == nil {
+		return nil
+	}
+	return s.machine.Notes()
+}
+
+// beside calls fn with pages of this machine while scrape runs, where it is to be read. It
+// returns when both have.
+func (s *Scraper) beside(ctx context.Context, fn func(hostmetrics.Page), scrape func(context.Context)) {
+	var wg sync.WaitGroup
+	if s.machine != nil {
+		wg.Go(func() { s.machine.Run(ctx, fn) })
+	}
+	scrape(ctx)
+	wg.Wait()
+}
+
+// exported tells that a target is a GPU exporter: whose is on this machine need not be
+// read again.
+func (s *Scraper) exported(target int) {
+	if s.machine != nil {
+		s.machine.Exported(s.Targets[target].Instance)
+	}
 }
 
 // Once asks every server for one page; pages are by target.

@@ -44,6 +44,7 @@ type Spec struct {
 	HTTP     config.HTTPClientConfig // how to authenticate and encrypt; zero is the default
 	Interval time.Duration           // between two scrapes of URLs, DefaultInterval when 0
 	Storage  embedded.Config         // of what is scraped; zero is a temporary one that forgets nothing
+	Host     bool                    // read this machine's GPUs and operating system for those URLs that are on it
 }
 
 // A Source answers PromQL about the servers that it was opened for. It is safe for
@@ -137,6 +138,7 @@ func (s *Source) openServers(spec Spec) error {
 	}
 	s.closers = append(s.closers, func() error { scraper.Close(); return nil })
 	s.interval = scraper.Interval
+	s.warnings = append(s.warnings, scraper.Notes)
 	s.Name = scraper.Targets[0].Name()
 	if n := len(scraper.Targets); n > 1 {
 		s.Name += fmt.Sprintf(" and %d more", n-1)

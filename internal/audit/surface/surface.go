@@ -3,6 +3,7 @@
 package surface
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -75,16 +76,17 @@ func (d *Deployment) ofServers(ctx context.Context, spec source.Spec) error {
 	return d.ofPages(servers(len(pages)), pages)
 }
 
-// ofRecording reads the last page of each server.
+// ofRecording reads the last page of each server. What sixty record read of the machine by
+// itself says nothing about what the deployment measures.
 func (d *Deployment) ofRecording(ctx context.Context, path string) (err error) {
 	rec, err := recording.OpenContext(ctx, path)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, rec.Close()) }()
-	last := map[string]page{}
+	last, own := map[string]page{}, []byte("\n"+dialect.HostInfo+"{")
 	if err := rec.Scrapes(func(s recording.Scrape) error {
-		if len(s.Body) > 0 {
+		if len(s.Body) > 0 && !bytes.Contains(s.Body, own) {
 			last[s.Target] = page{path + ": " + s.Target, s.Target, source.Page{Body: scrape.Body{Raw: s.Body}}}
 		}
 		return ctx.Err()

@@ -1,0 +1,20 @@
+package dialect
+
+import "strings"
+
+// HostInfo is exposed by the pages of its own machine that sixty reads itself: that of
+// the operating system is no server without metrics, and none is something that a
+// deployment measures.
+const HostInfo = "sixty_host_info"
+
+const gpus, host = "-gpus", "-host"
+
+// HostOf is the instance of the page of a machine's operating system.
+func HostOf(name string) string { return name + host }
+
+// GPUsOf is the instance of a page that holds the GPUs of one server alone, as sixty reads
+// them itself where it runs on the server's machine.
+func GPUsOf(instance string) string { return instance + gpus }
+
+// ServerOf returns the instance whose GPUs a page holds.
+func ServerOf(instance string) (server string, ok bool) { return strings.CutSuffix(instance, gpus) }

@@ -1,0 +1,79 @@
+package hostmetrics
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// resolveTimeout is how long a name may take to be one of this machine's.
+const resolveTimeout = 2 * time.Second
+
+// here lists the servers whose address is one of this machine's.
+func here(ctx context.Context, servers []Server) []Server {
+	own := map[netip.Addr]bool{}
+	addrs, _ := net.InterfaceAddrs() // without them, loopback alone is known
+	for _, a := range addrs {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			own[p.Addr().Unmap()] = true
+		}
+	}
+	mine := func(a netip.Addr) bool {
+		a = a.Unmap().WithZone("")
+		return a.IsLoopback() || a.IsUnspecified() || own[a]
+	}
+	var out []Server
+	known := map[string]bool{}
+	for _, s := range servers {
+		u, err := url.Parse(s.URL)
+		if err != nil {
+			continue
+		}
+		host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
+		is, asked := known[host]
+		if !asked {
+			is = isHere(ctx, host, mine)
+			known[host] = is
+		}
+		if is {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// isHere reports whether every address of a host is one of this machine's.
+func isHere(ctx context.Context, host string, mine func(netip.Addr) bool) bool {
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return true
+	}
+	if a, err := netip.ParseAddr(host); err == nil {
+		return mine(a)
+	}
+	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+	defer cancel()
+	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	for _, a := range addrs {
+		if !mine(a) {
+			return false
+		}
+	}
+	return err == nil && len(addrs) > 0
+}
+
+// port is that of a server's URL.
+func port(s Server) string {
+	u, err := url.Parse(s.URL)
+	switch {
+	case err != nil:
+		return ""
+	case u.Port() != "":
+		return u.Port()
+	case u.Scheme == "https":
+		return "443"
+	}
+	return "80"
+}

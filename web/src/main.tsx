@@ -1,0 +1,23 @@
+import { render } from 'preact'
+import { App } from './app'
+import { accept, follow } from './live'
+import { startTheme } from './palette'
+import './style.css'
+
+startTheme()
+// The server wrote the overview into the page: nothing has to be asked before the answer
+// is there.
+const written = document.getElementById('overview')?.textContent
+if (written) {
+  try {
+    accept(JSON.parse(written))
+  } catch {
+    // it is asked for
+  }
+}
+const app = document.getElementById('app')
+if (app) {
+  app.replaceChildren()
+  render(<App />, app)
+}
+follow()

@@ -209,7 +209,7 @@ func TestShots(t *testing.T) {
 			b.do(chromedp.Sleep(1500 * time.Millisecond))
 			take := chromedp.CaptureScreenshot()
 			if name == "-whole" {
-				take = chromedp.FullScreenshot(90)
+				take = chromedp.FullScreenshot(100)
 			}
 			png, err := chromedp.Run(b.ctx, take)
 			if err != nil {

@@ -13,6 +13,10 @@ export class Failure extends Error {
 
 const patience = 30_000 // ms
 
+// read parses JSON. Names come from foreign servers: what would turn the direction of the
+// text around them is taken out, as on the command line.
+export const read = (text: string): any => JSON.parse(text.replace(/[\u202a-\u202e\u2066-\u2069]|\\u(?:202[a-eA-E]|206[6-9])/g, ' '))
+
 async function ask(path: string, init: RequestInit, signal?: AbortSignal): Promise<unknown> {
   const late = AbortSignal.timeout(patience)
   let response: Response
@@ -25,7 +29,7 @@ async function ask(path: string, init: RequestInit, signal?: AbortSignal): Promi
   }
   let body: any
   try {
-    body = await response.json()
+    body = read(await response.text())
   } catch {
     throw new Failure(`sixty answered ${response.status} without JSON`, 'a proxy in between may have answered in its place', response.status)
   }

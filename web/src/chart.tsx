@@ -29,7 +29,9 @@ export interface Line {
   name: string
   y: (number | null)[]
   right?: boolean // on the right axis
+  volume?: boolean // an area in grey, behind the others
   faint?: boolean // to compare with
+  unit?: string // of the right axis
 }
 
 export interface ChartProps {
@@ -63,6 +65,8 @@ function clock(splits: number[], apart: number): string[] {
   return splits.map((s) => f.format(s * 1000))
 }
 
+const pale = (c: string): string => (c.startsWith('#') ? c + '33' : c.replace(')', ' / 0.2)'))
+
 // stacked adds each line to those below it.
 function stacked(lines: Line[], n: number): (number | null)[][] {
   const sum = new Array<number>(n).fill(0)
@@ -72,7 +76,7 @@ function stacked(lines: Line[], n: number): (number | null)[][] {
 function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Options {
   const first = p()
   const heat = first.rows
-  const right = first.lines.some((l) => l.right)
+  const right = first.lines.find((l) => l.right)
   const bytes = first.unit.startsWith('bytes')
   const axis = { stroke: () => css('soft'), font, ticks: { show: false } }
   let colours: Record<string, string> = {}
@@ -83,10 +87,10 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
   const series: uPlot.Series[] = first.lines.map((l, i) => ({
     label: l.name,
     scale: l.right ? 'right' : 'y',
-    stroke: () => (l.right || l.faint ? colours.soft + '99' : colour(i)),
-    fill: l.right ? () => colours.soft + '22' : first.stack ? () => colour(i) + '33' : undefined,
-    width: l.faint || l.right ? 1 : 1.6,
-    dash: l.right ? [] : dash(i),
+    stroke: () => (l.volume || l.faint ? colours.soft + '99' : colour(i)),
+    fill: l.volume ? () => colours.soft + '22' : first.stack ? () => pale(colour(i)) : undefined,
+    width: l.faint || l.volume ? 1 : 1.6,
+    dash: l.volume ? [] : l.right ? [5, 3] : dash(i),
     points: { show: (u, si) => lonely(u, si) },
     spanGaps: false,
   }))
@@ -119,7 +123,7 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
       right: { range: (_, _lo, hi) => [0, hi ? hi * 1.05 : 1] },
     },
     axes: [
-      { ...axis, grid: { show: false }, space: 60, size: 26, values: (_, splits, _i, _s, apart) => clock(splits, apart) },
+      { ...axis, grid: { show: false }, space: (_, _i, lo, hi, width) => ((hi - lo) / width < 1.2 ? 64 : 50), size: 26, values: (_, splits, _i, _s, apart) => clock(splits, apart) },
       heat
         ? { ...axis, scale: 'y', size: 58, grid: { show: false }, splits: () => heat.map((_, i) => i + 1).filter((i) => heat.length < 12 || i % 2 === 0), values: (_, s) => s.map((i) => heat[i - 1]?.name ?? '') }
         : {
@@ -131,7 +135,7 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
             values: (_, s) => s.map((v) => tick(v, first.unit)),
             ...(bytes ? { incrs: Array.from({ length: 45 }, (_, i) => 2 ** i) } : {}),
           },
-      ...(right ? [{ ...axis, scale: 'right', side: 1 as const, size: 44, grid: { show: false }, values: (_: uPlot, s: number[]) => s.map((v) => tick(v, 'count')) }] : []),
+      ...(right ? [{ ...axis, scale: 'right', side: 1 as const, size: 44, grid: { show: false }, values: (_: uPlot, s: number[]) => s.map((v) => tick(v, right.unit ?? 'count')) }] : []),
     ],
     series: [{}, ...series],
     hooks: {
@@ -154,15 +158,12 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
           ctx.font = `${11 * ratio}px system-ui, sans-serif`
           ctx.lineWidth = 1.4 * ratio
           const write = (text: string, x: number, y: number, align: CanvasTextAlign) => {
+            const width = ctx.measureText(text).width
             ctx.textAlign = align
-            ctx.lineJoin = 'round'
-            ctx.strokeStyle = colours.paper
-            ctx.lineWidth = 3 * ratio
-            ctx.setLineDash([])
-            ctx.strokeText(text, x, y)
+            ctx.fillStyle = colours.paper + 'd0'
+            ctx.fillRect((align === 'left' ? x : x - width) - 2 * ratio, y - 10 * ratio, width + 4 * ratio, 13 * ratio)
             ctx.fillStyle = colours.ink
             ctx.fillText(text, x, y)
-            ctx.lineWidth = 1.4 * ratio
           }
           const line = (x1: number, y1: number, x2: number, y2: number, c: string, d: number[]) => {
             ctx.strokeStyle = c
@@ -259,7 +260,7 @@ function describe(u: uPlot, p: ChartProps, tip: HTMLElement): void {
     const values = p.lines.map((l, k) => ({ l, k, v: l.y[i] })).filter((e) => e.v !== null && e.v !== undefined)
     if (!p.stack) values.sort((a, b) => Number(a.l.right ?? 0) - Number(b.l.right ?? 0) || (b.v ?? 0) - (a.v ?? 0))
     for (const { l, k, v } of values.slice(0, listed)) {
-      add(`${l.name}  ${number(v, l.right ? 'requests/s' : p.unit)}`, l.right || l.faint ? css('soft') : colour(k))
+      add(`${l.name}  ${number(v, l.unit ?? p.unit)}`, l.volume || l.faint ? css('soft') : colour(k))
     }
     if (values.length > listed) add(`and ${values.length - listed} more`)
     if (values.length === 0) add('no value')
@@ -277,7 +278,7 @@ export default function Chart(props: ChartProps) {
   const latest = useRef(props)
   latest.current = props
   // A plot is made anew where its lines are others, and given data where only they changed.
-  const shape = JSON.stringify([props.lines.map((l) => [l.name, l.right, l.faint]), props.rows?.map((r) => r.name), props.unit, props.height, props.stack, !!props.marks?.length])
+  const shape = JSON.stringify([props.lines.map((l) => [l.name, l.right, l.volume, l.faint, l.unit]), props.rows?.map((r) => r.name), props.unit, props.height, props.stack, !!props.marks?.length])
   const data = (): uPlot.AlignedData => {
     const p = latest.current
     const ys = p.stack ? stacked(p.lines, p.x.length) : p.lines.map((l) => l.y)

@@ -9,7 +9,8 @@ function digits(v: number): string {
   if (a >= 100) return v.toFixed(0)
   if (a >= 10) return String(Number(v.toFixed(1)))
   if (a >= 0.01) return String(Number(v.toFixed(2)))
-  return v.toPrecision(2).replace(/(\.\d*?)0+($|e)/, '$1$2').replace(/\.($|e)/, '$1')
+  if (a >= 1e-4) return String(Number(v.toPrecision(2)))
+  return v.toExponential(1).replace('.0e', 'e').replace(/e-(\d)$/, 'e-0$1')
 }
 
 function duration(s: number): string {
@@ -63,6 +64,9 @@ export function tick(v: number, unit: string): string {
   }
   return number(v, unit)
 }
+
+// unitOf is a unit for the head of a plot, where the ticks of its axis have none.
+export const unitOf = (unit: string): string => (({ 'requests/s': 'requests/s', 'tokens/s': 'tokens/s', tokens: 'tokens', requests: 'requests', '1/s': 'a second', '1/request': 'per request', 'seconds/token': 'per token' }) as Record<string, string>)[unit] ?? ''
 
 // Times are in the viewer's zone.
 const clock = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' })

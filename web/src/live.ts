@@ -1,5 +1,5 @@
 import { useEffect, useState } from 'preact/hooks'
-import { get } from './api'
+import { get, read } from './api'
 import type { Model, Overview, Status, Summary } from './types'
 
 // Live is the overview and how far it can be believed.
@@ -84,7 +84,7 @@ export function follow(): () => void {
     })
     source.addEventListener('overview', (e) => {
       try {
-        accept(JSON.parse((e as MessageEvent<string>).data))
+        accept(read((e as MessageEvent<string>).data))
       } catch {
         void refresh()
       }

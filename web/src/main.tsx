@@ -1,4 +1,5 @@
 import { render } from 'preact'
+import { read } from './api'
 import { App } from './app'
 import { accept, follow } from './live'
 import { startTheme } from './palette'
@@ -10,7 +11,7 @@ startTheme()
 const written = document.getElementById('overview')?.textContent
 if (written) {
   try {
-    accept(JSON.parse(written))
+    accept(read(written))
   } catch {
     // it is asked for
   }

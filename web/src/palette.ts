@@ -17,8 +17,9 @@ export const colour = (n: number): string => (dark() ? bright(COLOURS[n % COLOUR
 // dash tells curves of one colour apart.
 export const dash = (n: number): number[] => [[], [6, 3], [2, 3]][Math.floor(n / COLOURS.length) % 3]
 
-// css is the value of a colour of the style.
-export const css = (name: string): string => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim()
+// css is the value of a colour of the style, as #rrggbb.
+export const css = (name: string): string =>
+  getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim().replace(/^#(\w)(\w)(\w)$/, '#$1$1$2$2$3$3')
 
 const key = 'theme'
 const listeners = new Set<() => void>()

@@ -1,7 +1,7 @@
 import { useMemo } from 'preact/hooks'
 import { useGet } from './api'
 import type { Level, Line, Mark as Moment } from './chart'
-import { number } from './format'
+import { number, unitOf } from './format'
 import { usePanel, type Choice, type Span } from './query'
 import type { Panel, Panels, Step } from './types'
 import { Plot, Problem, useSeen } from './ui'
@@ -30,28 +30,28 @@ const named = 8 // lines in a legend
 export function PanelView({ panel, choice, span, interval, each, marks, onZoom }: Props) {
   const [ref, seen] = useSeen<HTMLElement>()
   const { drawn, error, loading } = usePanel(panel, choice, span, interval, each, seen)
-  const lines = useMemo(() => (drawn?.curves ?? []).map((c): Line => ({ name: c.name, y: c.y, right: c.right })), [drawn])
+  const lines = useMemo(() => (drawn?.curves ?? []).map((c): Line => ({ name: c.name, y: c.y, volume: c.right, right: c.right || c.unit !== panel.unit, unit: c.unit })), [drawn])
   const steps = useMemo(() => levels(panel.steps, panel.unit), [panel])
   const empty = drawn && drawn.curves.length === 0 && !drawn.rows?.length
   const plain = panel.description.replace(/\[([^\]]+)\]\([^)]+\)/g, '$1').replace(/\*+/g, '')
   return (
-    <figure ref={ref} class={`panel ${loading ? 'loading' : ''}`} style={{ gridColumn: `span ${panel.width >= 16 ? 24 : 8}` }} data-drawn={drawn || error ? '' : undefined}>
+    <figure ref={ref} class={`panel ${loading ? 'loading' : ''} ${empty ? 'empty' : ''}`} style={{ gridColumn: `span ${panel.width >= 16 ? 24 : 8}` }} data-drawn={drawn || error ? '' : undefined}>
       <h4 title={plain}>
-        {panel.title} {plain && <span class="why" aria-hidden="true">?</span>}
+        {panel.title} <span class="soft">{panel.kind !== 'heatmap' && unitOf(panel.unit)}</span> {plain && <span class="why" aria-hidden="true">?</span>}
       </h4>
       {error ? (
         <Problem error={error} />
       ) : empty ? (
-        <p class="none">No data. {panel.no_data}</p>
+        <p class="none">{panel.no_data || 'No data.'}</p>
       ) : drawn ? (
         <>
           <Plot title={panel.title} x={drawn.x} lines={lines} rows={drawn.rows} unit={panel.unit} span={span} max={panel.max || undefined} stack={panel.stack} levels={steps} marks={marks} onZoom={onZoom} />
-          {!drawn.rows && (lines.length > 1 || lines.some((l) => l.right)) && (
+          {!drawn.rows && (lines.length > 1 || lines.some((l) => l.volume)) && (
             <ul class="legend">
               {lines.slice(0, named).map((l, i) => (
                 <li title={l.name}>
-                  <i style={{ background: l.right ? 'var(--soft)' : colour(i) }} />
-                  {l.name}
+                  <i style={{ background: l.volume ? 'var(--soft)' : colour(i) }} />
+                  {l.name}{l.right && !l.volume && ', right'}
                 </li>
               ))}
               {lines.length > named && <li>and {lines.length - named} more</li>}

@@ -1,13 +1,15 @@
 import { useState } from 'preact/hooks'
 import { change, number, plural, sentence } from '../format'
-import { nameOf, order, shown, trust, useLive, worst } from '../live'
+import { nameOf, order, shown, trust, useLive, worst, type Trust } from '../live'
 import { odd } from '../odd'
 import { go, to, useRoute } from '../route'
 import type { Model, Numbers, Replica, Status } from '../types'
 import { Filter, Mark, matches, Nothing, tone, Waiting } from '../ui'
 import { instanceOf, key } from './now'
 
-const shades: [keyof Numbers, string, string][] = [
+type Shade = [keyof Numbers, string, string]
+
+const shades: Shade[] = [
   ['ttft_p95', 'TTFT P95', 'seconds'],
   ['itl_p95', 'ITL P95', 'seconds'],
   ['kv_cache_usage', 'KV cache', 'ratio'],
@@ -49,7 +51,7 @@ export function Fleet() {
             <Group key={key(m)} m={m} filter={filter} shade={shade} t={t} picked={picked?.r} pick={(r) => pick({ m, r })} />
           ))}
         </div>
-        <Picked one={picked && (models.find((m) => key(m) === key(picked.m)) ?? picked.m)} r={picked && (models.find((m) => key(m) === key(picked.m))?.replicas.find((r) => r.target === picked.r.target) ?? picked.r)} t={t} />
+        <Picked models={models} show={shade} one={picked && (models.find((m) => key(m) === key(picked.m)) ?? picked.m)} r={picked && (models.find((m) => key(m) === key(picked.m))?.replicas.find((r) => r.target === picked.r.target) ?? picked.r)} t={t} />
       </div>
       <p class="soft">A colour says what is wrong, a frame what differs from the other replicas of the model in {shade[1]}; the bar is the value. j and k go from cell to cell, Enter opens one.</p>
     </>
@@ -58,7 +60,7 @@ export function Fleet() {
 
 const words: Record<Status, string> = { firing: 'sick', down: 'down', pending: 'suspected', unknown: 'not known', ok: 'well', idle: 'idle' }
 
-function Group({ m, filter, shade: [name, title, unit], t, picked, pick }: { m: Model; filter: string; shade: [keyof Numbers, string, string]; t: ReturnType<typeof trust>; picked?: Replica; pick: (r: Replica) => void }) {
+function Group({ m, filter, shade: [name, title, unit], t, picked, pick }: { m: Model; filter: string; shade: Shade; t: Trust; picked?: Replica; pick: (r: Replica) => void }) {
   const { usual, odd: strange } = odd(m.replicas, name)
   const top = Math.max(...m.replicas.map((r) => r.now[name] ?? 0), usual * 2 || 0, 1e-12)
   const cells = m.replicas.map((r, i) => ({ r, odd: strange[i] })).filter(({ r }) => matches(filter, r.target, r.status, words[r.status], r.pathology, r.reason, m.model, m.cluster, m.namespace, ...Object.values(r.labels)))
@@ -101,8 +103,33 @@ export function short(target: string): string {
   return name.length <= 12 ? name : '…' + name.slice(-11)
 }
 
-function Picked({ one, r, t }: { one: Model | null; r: Replica | null; t: ReturnType<typeof trust> }) {
-  if (!one || !r) return <aside class="picked soft">Point at a cell to read its numbers.</aside>
+const listed = 12 // of those to look at first
+
+// Picked tells of the replica that was pointed at, or of those to look at first.
+function Picked({ models, show, one, r, t }: { models: Model[]; show: Shade; one: Model | null; r: Replica | null; t: Trust }) {
+  if (!one || !r) {
+    const first = models.flatMap((m) => {
+      const strange = odd(m.replicas, show[0])
+      return m.replicas
+        .map((r, i) => ({ r, m, odd: strange.odd[i], usual: strange.usual }))
+        .filter((c) => ['firing', 'down', 'pending'].includes(c.r.status) || c.odd)
+    }).sort((a, b) => worst(a.r, b.r))
+    return (
+      <aside class="picked">
+        <h3>{first.length > 0 ? 'To look at first' : 'Nothing stands out'}</h3>
+        <ul class="plain">
+          {first.slice(0, listed).map(({ r, m, usual }) => (
+            <li>
+              <Mark status={shown(r.status, t)} severity={r.severity} word={false} /> <a href={to('explore', '', { board: 'incident', model: m.model, instance: instanceOf(r) })}>{r.target}</a>{' '}
+              <span class="soft">{r.reason ? sentence(r.reason) : `${show[1]} ${number(r.now[show[0]], show[2])}, the others ${number(usual, show[2])}.`}</span>
+            </li>
+          ))}
+          {first.length > listed && <li class="soft">and {first.length - listed} more</li>}
+        </ul>
+        <p class="soft">Point at a cell to read its numbers.</p>
+      </aside>
+    )
+  }
   return (
     <aside class="picked">
       <h3>{r.target}</h3>

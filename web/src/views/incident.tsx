@@ -75,13 +75,13 @@ function Whole({ i, path, again, error }: { i: Incident; path: string; again: ()
               What shows it
               {zoom && <button type="button" class="small" onClick={() => setZoom(null)}>Whole time</button>}
             </h2>
-            {first.map((p) => <EvidencePlot p={p} big zoom={zoom} onZoom={setZoom} />)}
+            {first.map((p) => <EvidencePlot p={p} zoom={zoom} onZoom={setZoom} />)}
             {plots.length === 0 && <EvidenceTable f={f} />}
+            {verdict && <Changed w={verdict.workload} />}
           </section>
           <section>
             <h2 class="head">Do this first</h2>
             {f.fixes.length > 0 ? <FixCard f={f.fixes[0]} best /> : <Nothing title="No fix is computed for it">The runbook says what to look at.</Nothing>}
-            {verdict && <Changed w={verdict.workload} />}
           </section>
         </div>
       )}
@@ -139,7 +139,7 @@ const Key = ({ plots }: { plots: Drawn[] }) => {
 const band = (kind: Band['kind'], from: string | null, until: string | null): Band[] => (from && until ? [{ kind, from: Date.parse(from), to: Date.parse(until) }] : [])
 
 // EvidencePlot draws a quantity with what is normal, its threshold and the onset.
-function EvidencePlot({ p, big = false, zoom, onZoom }: { p: Drawn; big?: boolean; zoom: Span | null; onZoom: (s: Span) => void }) {
+function EvidencePlot({ p, zoom, onZoom }: { p: Drawn; zoom: Span | null; onZoom: (s: Span) => void }) {
   const { x, lines } = useMemo(() => {
     const x = [...new Set(p.lines.flatMap((l) => l.points.map(([t]) => t)))].sort((a, b) => a - b)
     const place = new Map(x.map((t, k) => [t, k]))
@@ -163,7 +163,7 @@ function EvidencePlot({ p, big = false, zoom, onZoom }: { p: Drawn; big?: boolea
       </h4>
       <Plot
         title={`${p.title}: now ${number(p.value, p.unit)}, normally ${number(p.normal, p.unit)}`}
-        x={x} lines={lines} unit={p.unit} span={span} height={big ? 210 : 180} levels={limits} marks={marks} max={p.unit === 'ratio' && (p.value ?? 0) <= 1 ? 1 : undefined}
+        x={x} lines={lines} unit={p.unit} span={span} height={170} levels={limits} marks={marks} max={p.unit === 'ratio' && (p.value ?? 0) <= 1 ? 1 : undefined}
         bands={[...band('normal', p.baseline.from, p.baseline.to), ...band('window', p.window_from, p.to)]} onZoom={onZoom}
       />
     </figure>
@@ -196,21 +196,17 @@ function EvidenceTable({ f }: { f: Finding }) {
 
 const told = ['ttft_p95', 'itl_p95', 'e2e_mean', 'preemptions', 'requests_waiting', 'generation_token_rate', 'output_tokens_rate']
 
-// command is what is to be typed for a fix, "" where that is nothing.
-export function command(f: Fix): string {
-  if (f.args || f.command) return f.args || f.command
-  return f.changes.map((c) => (c.to ? `${c.flag} ${c.to}` : `remove ${c.flag}`)).join('\n')
-}
-
 function FixCard({ f, best = false, n = 0 }: { f: Fix; best?: boolean; n?: number }) {
   const p = f.predicted
   const effects = p?.effects.filter((e) => told.includes(e.signal)) ?? []
-  const text = command(f)
+  const text = f.args || f.command
+  const gone = f.changes.filter((c) => !c.to).map((c) => c.flag)
   return (
     <div class={`card ${best ? 'best' : ''}`} data-fix>
       <p><b>{n > 0 && `${n}. `}{sentence(f.summary)}</b></p>
       {text && <Command text={text} />}
-      {f.changes.some((c) => c.from) && <p class="soft">In place of {f.changes.filter((c) => c.from).map((c) => `${c.flag} ${c.from}`).join(', ')}.</p>}
+      {gone.length > 0 && <p>Remove <code>{gone.join(', ')}</code>.</p>}
+      {f.changes.some((c) => c.from && c.to) && <p class="soft">In place of {f.changes.filter((c) => c.from && c.to).map((c) => `${c.flag} ${c.from}`).join(', ')}.</p>}
       {effects.length > 0 && (
         <table class="effects">
           <thead><tr><th>Predicted</th><th class="n">If nothing is done</th><th class="n">With it</th></tr></thead>
@@ -248,6 +244,7 @@ const names: Record<string, string> = {
 
 function Changed({ w }: { w: Workload }) {
   const rows = w.factors.filter((f) => f.value !== null && f.baseline !== null && change(f.value, f.baseline) !== 'as usual' && !(f.value === 0 && f.baseline === 0))
+  const shares = rows.some((f) => f.share_of_ttft_change !== null)
   return (
     <>
       <h2 class="head">What changed{w.target && <span class="soft"> on {w.target}</span>}</h2>
@@ -256,7 +253,7 @@ function Changed({ w }: { w: Workload }) {
       {rows.length > 0 && (
         <div class="scroll">
           <table>
-            <thead><tr><th>Quantity</th><th class="n">Normal</th><th class="n">Now</th><th class="n">Change</th><th class="n">Of the later first token</th></tr></thead>
+            <thead><tr><th>Quantity</th><th class="n">Normal</th><th class="n">Now</th><th class="n">Change</th>{shares && <th class="n" title="the part of the later first token that it explains">Explains</th>}</tr></thead>
             <tbody>
               {rows.map((f) => (
                 <tr>
@@ -264,7 +261,7 @@ function Changed({ w }: { w: Workload }) {
                   <td class="n">{number(f.baseline, f.unit)}</td>
                   <td class="n">{number(f.value, f.unit)}</td>
                   <td class="n">{change(f.value, f.baseline) || 'new'}</td>
-                  <td class="n">{number(f.share_of_ttft_change, 'ratio')}</td>
+                  {shares && <td class="n">{number(f.share_of_ttft_change, 'ratio')}</td>}
                 </tr>
               ))}
             </tbody>

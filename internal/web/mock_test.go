@@ -50,11 +50,13 @@ type monitor struct {
 	mu        sync.Mutex
 	state     view.State
 	problems  []string
-	healthy   bool // nothing fires
-	hostile   bool // a model with a name that is markup
-	replicas  int  // of the make-believe model
-	made      int  // PromQL is answered with so many make-believe replicas, 0 where the recording answers
-	away      bool // it answers nothing but 503
+	healthy   bool          // nothing fires
+	hostile   bool          // a model with a name that is markup
+	replicas  int           // of the make-believe model
+	made      int           // PromQL is answered with so many make-believe replicas, 0 where the recording answers
+	away      bool          // it answers nothing but 503
+	every     float64       // seconds between two evaluations
+	skipped   time.Duration // its clock is ahead by so much
 	listeners map[chan string]bool
 }
 
@@ -71,7 +73,7 @@ func newMonitor(t testing.TB) *monitor {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	m := &monitor{t: t, source: s, began: time.Now(), end: s.Span().Last, state: view.OK, replicas: 24, listeners: map[chan string]bool{}}
+	m := &monitor{t: t, source: s, began: time.Now(), end: s.Span().Last, state: view.OK, replicas: 24, every: 15, listeners: map[chan string]bool{}}
 	o, err := s.Options(ctx, m.end)
 	if err != nil {
 		t.Fatal(err)
@@ -151,14 +153,14 @@ func (m *monitor) tell() {
 	}
 }
 
-func (m *monitor) now() time.Time { return m.end.Add(time.Since(m.began)).UTC() }
+// now is the monitor's time; the caller holds the lock.
+func (m *monitor) now() time.Time { return m.end.Add(time.Since(m.began) + m.skipped).UTC() }
 
 // overview is what the monitor has to say.
 func (m *monitor) overview() view.Overview {
-	at := m.now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	o := view.Overview{Schema: view.OverviewSchema, At: at, EvaluatedS: 0.2, EveryS: 15, State: m.state, Problems: slices.Clone(m.problems), Models: []view.Model{}}
+	o := view.Overview{Schema: view.OverviewSchema, At: m.now(), EvaluatedS: 0.2, EveryS: m.every, State: m.state, Problems: slices.Clone(m.problems), Models: []view.Model{}}
 	if o.Problems == nil {
 		o.Problems = []string{}
 	}

@@ -20,5 +20,6 @@ const app = document.getElementById('app')
 if (app) {
   app.replaceChildren()
   render(<App />, app)
+  performance.mark('page')
 }
 follow()

@@ -37,7 +37,7 @@ export default defineConfig({
   plugins: [palette()],
   define: { COLOURS: JSON.stringify(colours()) },
   build: {
-    outDir: '../internal/web/dist',
+    outDir: '../internal/web/page/dist',
     emptyOutDir: true,
     manifest: 'manifest.json',
     target: 'es2022',

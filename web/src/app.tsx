@@ -126,7 +126,7 @@ function Connection() {
   return (
     <span class={`state ${t.ok ? '' : 'warning'}`} title={t.ok ? `evaluated every ${live.overview.every_s} s; times in ${zone}` : t.why.join('\n')}>
       {t.ok ? 'as of ' : t.state === 'lost' ? 'last heard ' : `${t.state}, `}
-      <At at={t.ok || t.state !== 'lost' ? live.overview.at : now(live) - (performance.now() - live.received)} />
+      <At at={t.ok || t.state !== 'lost' ? live.overview.at : now(live) - (performance.now() - live.heard)} />
     </span>
   )
 }

@@ -5,13 +5,14 @@ import type { Model, Overview, Status, Summary } from './types'
 // Live is the overview and how far it can be believed.
 export interface Live {
   overview?: Overview
-  received: number // of the browser's own monotonic clock, ms
+  received: number // when it came, of the browser's own monotonic clock, ms
+  heard: number // when the last answer came, be it the same one again
   connected: boolean
   error?: Error
   incidents: number // grows with each event of an incident
 }
 
-let live: Live = { received: 0, connected: true, incidents: 0 }
+let live: Live = { received: 0, heard: 0, connected: true, incidents: 0 }
 const listeners = new Set<() => void>()
 
 function change(part: Partial<Live>): void {
@@ -26,8 +27,9 @@ const reordered = 60_000
 // accept takes an overview. One that is no younger than what is there proves nothing.
 export function accept(o: Overview): void {
   const younger = live.overview ? Date.parse(o.at) - Date.parse(live.overview.at) : 1
-  if (younger < 0 && younger > -reordered) return change({ connected: true, error: undefined })
-  change({ overview: o, received: younger === 0 ? live.received : performance.now(), connected: true, error: undefined })
+  const heard = performance.now()
+  if (younger < 0 && younger > -reordered) return change({ heard, connected: true, error: undefined })
+  change({ overview: o, received: younger === 0 ? live.received : heard, heard, connected: true, error: undefined })
 }
 
 // now is the monitor's time: its last one, and what passed here since.
@@ -44,7 +46,8 @@ export type Trust = { ok: true } | { ok: false; state: 'starting' | 'partial' | 
 export function trust(l: Live, at = performance.now()): Trust {
   const o = l.overview
   if (!o) return { ok: false, state: l.error ? 'lost' : 'starting', why: l.error ? [l.error.message] : [] }
-  if (at - l.received > silence(o)) return { ok: false, state: 'lost', why: [l.error?.message ?? 'nothing was heard since'] }
+  if (at - l.heard > silence(o)) return { ok: false, state: 'lost', why: [l.error?.message ?? 'nothing was heard since'] }
+  if (o.state === 'ok' && at - l.received > silence(o)) return { ok: false, state: 'stale', why: ['it answers, but evaluates no more'] }
   if (o.state !== 'ok') return { ok: false, state: o.state, why: o.problems }
   return { ok: true }
 }
@@ -63,8 +66,8 @@ export const worst = (a: { status: Status; severity: string }, b: { status: Stat
   order.indexOf(a.status) - order.indexOf(b.status) || severities.indexOf(a.severity) - severities.indexOf(b.severity)
 
 // nameOf names a model with what tells it apart.
-export const nameOf = (m: Pick<Model, 'model' | 'namespace' | 'cluster'>): string =>
-  [m.model || 'the server', m.namespace && `in ${m.namespace}`, m.cluster && `on ${m.cluster}`].filter(Boolean).join(' ')
+export const nameOf = (m: Pick<Model, 'model' | 'namespace' | 'cluster' | 'replicas'>): string =>
+  [m.model || m.replicas[0]?.labels.model_name || 'the server', m.namespace && `in ${m.namespace}`, m.cluster && `on ${m.cluster}`].filter(Boolean).join(' ')
 
 // follow listens for the server's events, and asks in between where they do not come.
 export function follow(): () => void {

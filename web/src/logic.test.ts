@@ -109,11 +109,12 @@ describe('queries', () => {
 
 describe('trust', () => {
   const overview = (at: string, state: Overview['state'] = 'ok'): Overview => ({ schema: '', at, evaluated_in_s: 0, every_s: 15, state, problems: ['store-7 is away'], models: [] })
-  const live = (o: Overview | undefined, received: number) => ({ overview: o, received, connected: true, incidents: 0 })
+  const live = (o: Overview | undefined, received: number, heard = received) => ({ overview: o, received, heard, connected: true, incidents: 0 })
   test('nothing is well that is not known to be', () => {
     const o = overview('2026-11-21T07:00:00Z')
     expect(trust(live(o, 0), 1000)).toEqual({ ok: true })
     expect(trust(live(o, 0), 60_000)).toMatchObject({ ok: false, state: 'lost' })
+    expect(trust(live(o, 0, 59_000), 60_000)).toMatchObject({ ok: false, state: 'stale' })
     for (const state of ['partial', 'stale', 'starting'] as const) {
       const t = trust(live(overview('2026-11-21T07:00:00Z', state), 0), 1000)
       expect(t).toMatchObject({ ok: false, state, why: ['store-7 is away'] })

@@ -1,4 +1,4 @@
-package web_test
+package page_test
 
 import (
 	"bytes"
@@ -30,7 +30,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/report"
 	"github.com/sixty-dev/sixty/internal/source"
-	"github.com/sixty-dev/sixty/internal/web"
+	"github.com/sixty-dev/sixty/internal/web/page"
 )
 
 // A monitor stands in for the real one: what it says of the model "tiny" is a real
@@ -61,7 +61,7 @@ type monitor struct {
 }
 
 // The recording's own past: the monitor began when the last scrape was.
-const incidentFile = "../../testdata/incident.tar.zst"
+const incidentFile = "../../../testdata/incident.tar.zst"
 
 const hostile = `</script><img src=x onerror="window.hostile=1"><script>window.hostile=2</script>`
 
@@ -116,7 +116,7 @@ func newMonitor(t testing.TB) *monitor {
 	if m.panels, err = view.NewPanels(dashboard.Config{Deployment: generate.Deployment{Dialects: []dialect.Dialect{d}}}, m.interval); err != nil {
 		t.Fatal(err)
 	}
-	m.page, err = web.New(web.Config{
+	m.page, err = page.New(page.Config{
 		Overview: func(context.Context) view.Overview { return m.overview() },
 		Incident: func(_ context.Context, id string) (view.Incident, bool) {
 			return m.incident, id == m.incident.ID
@@ -418,7 +418,7 @@ func (m *monitor) query(w http.ResponseWriter, r *http.Request) {
 
 var serve = flag.String("serve", "", "serve the page of a make-believe monitor at this `address` until interrupted, for looking at it")
 
-// TestServe is for looking at the page: go test ./internal/web -run TestServe -serve 127.0.0.1:7060 -timeout 0.
+// TestServe is for looking at the page: go test ./internal/web/page -run TestServe -serve 127.0.0.1:7060 -timeout 0.
 func TestServe(t *testing.T) {
 	if *serve == "" {
 		t.Skip("for looking at the page: -serve 127.0.0.1:7060")

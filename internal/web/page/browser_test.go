@@ -1,4 +1,4 @@
-package web_test
+package page_test
 
 import (
 	"context"
@@ -192,7 +192,7 @@ func quote(s string) string {
 const drawn = `(() => { const all = [...document.querySelectorAll('.panel')].filter((p) => p.getBoundingClientRect().top < innerHeight);
 	return all.length > 0 && all.every((p) => p.querySelector('canvas, .none, .problem')); })()`
 
-// TestShots writes screenshots, to be looked at: go test ./internal/web -run TestShots -shots /tmp/shots.
+// TestShots writes screenshots, to be looked at: go test ./internal/web/page -run TestShots -shots /tmp/shots.
 func TestShots(t *testing.T) {
 	if *shots == "" {
 		t.Skip("for looking at the page: -shots DIRECTORY")

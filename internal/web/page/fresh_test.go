@@ -1,4 +1,4 @@
-package web_test
+package page_test
 
 import (
 	"bytes"
@@ -34,13 +34,13 @@ func TestThePageWritesNumbersAsTheCommandLineDoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	want = append(bytes.ReplaceAll(want, []byte("},{"), []byte("},\n{")), '\n')
-	file := filepath.Join("..", "..", "web", "src", "numbers.json")
+	file := filepath.Join("..", "..", "..", "web", "src", "numbers.json")
 	if *update {
 		if err := os.WriteFile(file, want, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("%s is not fresh (error %v): go test ./internal/web -run Numbers -update, and then make page", file, err)
+		t.Errorf("%s is not fresh (error %v): go test ./internal/web/page -run Numbers -update, and then make page", file, err)
 	}
 }

@@ -1,10 +1,10 @@
-// Package web is the page of the monitor: the bundle of ../../web, and the shell around it
+// Package page is the page of the monitor: the bundle of ../../../web, and the shell around it
 // that holds the verdict before any script runs, and without one.
 //
-// The bundle in dist is built from ../../web (make page); a test keeps it fresh. Everything
+// The bundle in dist is built from ../../../web (make page); a test keeps it fresh. Everything
 // that the page shows comes from foreign servers: it reaches the browser as text, never as
 // markup, and the content security policy allows no script but the bundle's own.
-package web
+package page
 
 import (
 	"bytes"
@@ -30,8 +30,8 @@ import (
 //go:embed dist
 var dist embed.FS
 
-//go:embed page.html
-var pageHTML string
+//go:embed shell.html
+var shellHTML string
 
 // policy is the content security policy of the page. Styles that a script sets on an
 // element are not under style-src; markup that holds some is.
@@ -88,7 +88,7 @@ func New(cfg Config) (http.Handler, error) {
 			}
 			return tone(view.Firing, severity)
 		},
-	}).Parse(pageHTML)
+	}).Parse(shellHTML)
 	if err != nil {
 		return nil, fmt.Errorf("the page's shell: %w", err)
 	}

@@ -1,4 +1,4 @@
-package web_test
+package page_test
 
 import (
 	"compress/gzip"

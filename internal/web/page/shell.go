@@ -1,6 +1,7 @@
-package web
+package page
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"slices"
@@ -97,9 +98,10 @@ func (p *page) incident(r *http.Request, id string) (view.Incident, bool) {
 
 func newModel(m *view.Model, state view.State) shellModel {
 	names := []string{m.Model}
-	if m.Model == "" {
-		names[0] = "the server"
+	if m.Model == "" && len(m.Replicas) > 0 {
+		names[0] = m.Replicas[0].Labels["model_name"]
 	}
+	names[0] = cmp.Or(names[0], "the server")
 	if m.Namespace != "" {
 		names = append(names, "in "+m.Namespace)
 	}

@@ -28,8 +28,10 @@ import (
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/monitor"
+	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/source"
 	"github.com/sixty-dev/sixty/internal/web"
+	"github.com/sixty-dev/sixty/internal/web/page"
 )
 
 // DefaultAddr is where the page is, on this machine alone.
@@ -268,6 +270,11 @@ func (s *server) handler() (http.Handler, error) {
 	if s.cfg.Prometheus.Prometheus == "" {
 		o.Collector = s.collector
 	}
+	shell, err := page.New(page.Config{Overview: func(context.Context) view.Overview { return o.Overview() }})
+	if err != nil {
+		return nil, err
+	}
+	o.Page = shell
 	return web.New(o), nil
 }
 

@@ -1,0 +1,72 @@
+import { useEffect, useRef, useState } from 'preact/hooks'
+
+// A Failure is an answer that is none, with the way out where there is one.
+export class Failure extends Error {
+  constructor(
+    message: string,
+    readonly hint = '',
+    readonly status = 0,
+  ) {
+    super(message)
+  }
+}
+
+const patience = 30_000 // ms
+
+// read parses JSON. Names come from foreign servers: what would turn the direction of the
+// text around them is taken out, as on the command line.
+export const read = (text: string): any => JSON.parse(text.replace(/[\u202a-\u202e\u2066-\u2069]|\\u(?:202[a-eA-E]|206[6-9])/g, ' '))
+
+async function ask(path: string, init: RequestInit, signal?: AbortSignal): Promise<unknown> {
+  const late = AbortSignal.timeout(patience)
+  let response: Response
+  try {
+    response = await fetch(path, { ...init, signal: signal ? AbortSignal.any([signal, late]) : late })
+  } catch (e) {
+    if (signal?.aborted) throw e
+    if (late.aborted) throw new Failure(`sixty did not answer within ${patience / 1000} s`, 'ask for a shorter time or fewer replicas, and look at its log')
+    throw new Failure('sixty does not answer', 'see that sixty serve still runs, and that this machine can reach it')
+  }
+  let body: any
+  try {
+    body = read(await response.text())
+  } catch {
+    throw new Failure(`sixty answered ${response.status} without JSON`, 'a proxy in between may have answered in its place', response.status)
+  }
+  if (!response.ok) throw new Failure(String(body?.error ?? `sixty answered ${response.status}`), String(body?.hint ?? ''), response.status)
+  return body
+}
+
+export const get = <T>(path: string, signal?: AbortSignal): Promise<T> => ask(path, {}, signal) as Promise<T>
+
+export const post = <T>(path: string, body: unknown, signal?: AbortSignal): Promise<T> =>
+  ask(path, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) }, signal) as Promise<T>
+
+export interface Asked<T> {
+  data?: T
+  error?: Error
+  loading: boolean
+  again: () => void
+}
+
+// useGet asks when the path changes, and again when the beat does; what was there stays
+// until the next answer of the same path.
+export function useGet<T>(path: string, beat: unknown = 0): Asked<T> {
+  const [state, set] = useState<{ path: string; data?: T; error?: Error; loading: boolean }>({ path, loading: true })
+  const [round, again] = useState(0)
+  const last = useRef(path)
+  useEffect(() => {
+    if (!path) return
+    const stop = new AbortController()
+    const kept = last.current === path
+    last.current = path
+    set((s) => ({ path, data: kept ? s.data : undefined, error: kept ? s.error : undefined, loading: true }))
+    get<T>(path, stop.signal).then(
+      (data) => set({ path, data, loading: false }),
+      (error) => stop.signal.aborted || set((s) => ({ path, data: kept ? s.data : undefined, error, loading: false })),
+    )
+    return () => stop.abort()
+  }, [path, beat, round])
+  const current = state.path === path ? state : { loading: true }
+  return { ...current, again: () => again((n) => n + 1) }
+}

@@ -1,0 +1,316 @@
+import { useEffect, useRef } from 'preact/hooks'
+import uPlot from 'uplot'
+import 'uplot/dist/uPlot.min.css'
+import { number, tick, time } from './format'
+import { colour, css, dash, onTheme } from './palette'
+import type { Span } from './query'
+
+// A Level is a value to see others against: a threshold, or what is normal.
+export interface Level {
+  value: number
+  kind: 'good' | 'warning' | 'critical'
+  label: string
+}
+
+// A Mark is a moment at which something began.
+export interface Mark {
+  at: number // ms
+  name: string
+}
+
+// A Band is a time that is set off.
+export interface Band {
+  from: number
+  to: number
+  kind: 'window' | 'normal'
+}
+
+export interface Line {
+  name: string
+  y: (number | null)[]
+  right?: boolean // on the right axis
+  volume?: boolean // an area in grey, behind the others
+  faint?: boolean // to compare with
+  unit?: string // of the right axis
+}
+
+export interface ChartProps {
+  title: string
+  x: number[] // s
+  lines: Line[]
+  rows?: { name: string; y: (number | null)[] }[] // a heat map, from below
+  unit: string
+  span: Span
+  max?: number
+  stack?: boolean
+  height?: number
+  levels?: Level[]
+  marks?: Mark[]
+  bands?: Band[]
+  onZoom?: (s: Span) => void
+}
+
+const kinds = { good: 'good', warning: 'warning', critical: 'bad', window: 'soft', normal: 'good' } as const
+const listed = 10 // lines in a tooltip
+const font = '11px system-ui, sans-serif'
+
+// clock writes the ticks of the time axis, in the viewer's zone, no finer than they are apart.
+function clock(splits: number[], apart: number): string[] {
+  const f = new Intl.DateTimeFormat(
+    undefined,
+    apart >= 86400
+      ? { day: 'numeric', month: 'short' }
+      : { hour: '2-digit', minute: '2-digit', ...(apart < 60 ? { second: '2-digit' } : {}), hourCycle: 'h23' },
+  )
+  return splits.map((s) => f.format(s * 1000))
+}
+
+const pale = (c: string): string => (c.startsWith('#') ? c + '33' : c.replace(')', ' / 0.2)'))
+
+// stacked adds each line to those below it.
+function stacked(lines: Line[], n: number): (number | null)[][] {
+  const sum = new Array<number>(n).fill(0)
+  return lines.map((l) => l.y.map((v, i) => (v === null ? null : (sum[i] += v))))
+}
+
+function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Options {
+  const first = p()
+  const heat = first.rows
+  const right = first.lines.find((l) => l.right)
+  const bytes = first.unit.startsWith('bytes')
+  const axis = { stroke: () => css('soft'), font, ticks: { show: false } }
+  let colours: Record<string, string> = {}
+  const look = () => {
+    for (const name of ['bad', 'warning', 'good', 'soft', 'ink', 'paper', 'heat', 'line']) colours[name] = css(name)
+  }
+  look()
+  const series: uPlot.Series[] = first.lines.map((l, i) => ({
+    label: l.name,
+    scale: l.right ? 'right' : 'y',
+    stroke: () => (l.volume || l.faint ? colours.soft + '99' : colour(i)),
+    fill: l.volume ? () => colours.soft + '22' : first.stack ? () => pale(colour(i)) : undefined,
+    width: l.faint || l.volume ? 1 : 1.6,
+    dash: l.volume ? [] : l.right ? [5, 3] : dash(i),
+    points: { show: (u, si) => lonely(u, si) },
+    spanGaps: false,
+  }))
+  if (heat) series.push({ label: '', scale: 'y', paths: () => null, points: { show: false } })
+  return {
+    width,
+    height: first.height ?? 190,
+    legend: { show: false },
+    padding: [first.marks?.length ? 16 : 8, right ? 0 : 10, 0, 0],
+    cursor: {
+      sync: { key: 'time', scales: ['x', null] },
+      drag: { x: true, y: false, setScale: false },
+      focus: { prox: 24 },
+      points: { size: 6 },
+    },
+    focus: { alpha: 0.35 },
+    scales: {
+      x: { time: true, range: () => [p().span.from / 1000, p().span.to / 1000] },
+      y: {
+        range: (_, lo, hi) => {
+          const q = p()
+          if (q.rows) return [0, q.rows.length]
+          let top = hi ?? 0
+          for (const l of q.levels ?? []) if (l.label || l.value <= top * 1.6) top = Math.max(top, l.value)
+          const bottom = Math.min(lo ?? 0, 0)
+          top = q.max ? Math.max(q.max, top) : top + 0.06 * (top - bottom)
+          return [bottom, top > bottom ? top : bottom + 1]
+        },
+      },
+      right: { range: (_, _lo, hi) => [0, hi ? hi * 1.05 : 1] },
+    },
+    axes: [
+      { ...axis, grid: { show: false }, space: (_, _i, lo, hi, width) => ((hi - lo) / width < 1.2 ? 64 : 50), size: 26, values: (_, splits, _i, _s, apart) => clock(splits, apart) },
+      heat
+        ? { ...axis, scale: 'y', size: 58, grid: { show: false }, splits: () => heat.map((_, i) => i + 1).filter((i) => heat.length < 12 || i % 2 === 0), values: (_, s) => s.map((i) => heat[i - 1]?.name ?? '') }
+        : {
+            ...axis,
+            scale: 'y',
+            size: 58,
+            space: 28,
+            grid: { stroke: () => css('line'), width: 1 },
+            values: (_, s) => s.map((v) => tick(v, first.unit)),
+            ...(bytes ? { incrs: Array.from({ length: 45 }, (_, i) => 2 ** i) } : {}),
+          },
+      ...(right ? [{ ...axis, scale: 'right', side: 1 as const, size: 44, grid: { show: false }, values: (_: uPlot, s: number[]) => s.map((v) => tick(v, right.unit ?? 'count')) }] : []),
+    ],
+    series: [{}, ...series],
+    hooks: {
+      drawClear: [
+        (u) => {
+          look()
+          for (const b of p().bands ?? []) {
+            const [a, z] = [b.from, b.to].map((t) => Math.min(Math.max(u.valToPos(t / 1000, 'x', true), u.bbox.left), u.bbox.left + u.bbox.width))
+            u.ctx.fillStyle = colours[kinds[b.kind]] + '18'
+            if (z > a) u.ctx.fillRect(a, u.bbox.top, z - a, u.bbox.height)
+          }
+          if (p().rows) cells(u, p(), colours.heat)
+        },
+      ],
+      draw: [
+        (u) => {
+          const ratio = devicePixelRatio
+          const { ctx, bbox } = u
+          ctx.save()
+          ctx.font = `${11 * ratio}px system-ui, sans-serif`
+          ctx.lineWidth = 1.4 * ratio
+          const write = (text: string, x: number, y: number, align: CanvasTextAlign) => {
+            const width = ctx.measureText(text).width
+            ctx.textAlign = align
+            ctx.fillStyle = colours.paper + 'd0'
+            ctx.fillRect((align === 'left' ? x : x - width) - 2 * ratio, y - 10 * ratio, width + 4 * ratio, 13 * ratio)
+            ctx.fillStyle = colours.ink
+            ctx.fillText(text, x, y)
+          }
+          const line = (x1: number, y1: number, x2: number, y2: number, c: string, d: number[]) => {
+            ctx.strokeStyle = c
+            ctx.setLineDash(d.map((v) => v * ratio))
+            ctx.beginPath()
+            ctx.moveTo(x1, y1)
+            ctx.lineTo(x2, y2)
+            ctx.stroke()
+          }
+          const [from, to] = [bbox.left, bbox.left + bbox.width]
+          for (const l of p().levels ?? []) {
+            const y = u.valToPos(l.value, 'y', true)
+            if (y < bbox.top - 1 || y > bbox.top + bbox.height + 1) continue
+            line(from, y, to, y, colours[kinds[l.kind]], l.kind === 'good' ? [2, 3] : [7, 4])
+            const at = y - 4 * ratio < bbox.top + 10 * ratio ? y + 12 * ratio : y - 4 * ratio
+            if (l.label) write(l.label, l.kind === 'good' ? from + 4 * ratio : to - 4 * ratio, at, l.kind === 'good' ? 'left' : 'right')
+          }
+          for (const m of p().marks ?? []) {
+            const x = u.valToPos(m.at / 1000, 'x', true)
+            if (x < from || x > to) continue
+            line(x, bbox.top, x, bbox.top + bbox.height, colours.bad, [])
+            write(m.name, x, bbox.top - 4 * ratio, x > (from + to) / 2 ? 'right' : 'left')
+          }
+          ctx.restore()
+        },
+      ],
+      setSelect: [
+        (u) => {
+          const { left, width } = u.select
+          if (width < 4) return
+          const s = { from: u.posToVal(left, 'x') * 1000, to: u.posToVal(left + width, 'x') * 1000 }
+          u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false)
+          p().onZoom?.(s)
+        },
+      ],
+      setCursor: [(u) => describe(u, p(), tip)],
+    },
+  }
+}
+
+// lonely finds the points between gaps, which no line shows.
+function lonely(u: uPlot, si: number): boolean {
+  const y = u.data[si] as (number | null | undefined)[]
+  return y.filter((v) => v !== null && v !== undefined).length < 3
+}
+
+function cells(u: uPlot, p: ChartProps, c: string): void {
+  const rows = p.rows ?? []
+  const top = Math.max(...rows.map((r) => Math.max(...r.y.map((v) => v ?? 0))), 1e-9)
+  const step = p.x.length > 1 ? p.x[1] - p.x[0] : 60
+  const { ctx } = u
+  ctx.save()
+  ctx.beginPath()
+  ctx.rect(u.bbox.left, u.bbox.top, u.bbox.width, u.bbox.height)
+  ctx.clip()
+  ctx.fillStyle = c
+  rows.forEach((r, k) => {
+    const y = u.valToPos(k + 1, 'y', true)
+    const h = u.valToPos(k, 'y', true) - y
+    r.y.forEach((v, i) => {
+      if (!v) return
+      const x = u.valToPos(p.x[i] - step, 'x', true)
+      ctx.globalAlpha = 0.08 + 0.92 * Math.sqrt(v / top)
+      ctx.fillRect(x, y, u.valToPos(p.x[i], 'x', true) - x + 0.5, h + 0.5)
+    })
+  })
+  ctx.restore()
+}
+
+// describe fills the tooltip, with text alone: names come from foreign servers.
+function describe(u: uPlot, p: ChartProps, tip: HTMLElement): void {
+  const i = u.cursor.idx
+  const here = u.over.matches(':hover')
+  if (!here || i === null || i === undefined || (u.cursor.left ?? -1) < 0) {
+    tip.hidden = true
+    return
+  }
+  const add = (text: string, c = '') => {
+    const row = document.createElement('div')
+    if (c) {
+      const key = document.createElement('i')
+      key.style.background = c
+      row.append(key)
+    }
+    row.append(text)
+    tip.append(row)
+  }
+  tip.replaceChildren()
+  add(time(p.x[i] * 1000, p.span.to))
+  if (p.rows) {
+    const row = p.rows[Math.floor(u.posToVal(u.cursor.top ?? 0, 'y'))]
+    if (row) add(`${/^[\d.]/.test(row.name) ? 'to ' : ''}${row.name} ${p.unit}: ${number(row.y[i], 'count')} requests`)
+  } else {
+    const values = p.lines.map((l, k) => ({ l, k, v: l.y[i] })).filter((e) => e.v !== null && e.v !== undefined)
+    if (!p.stack) values.sort((a, b) => Number(a.l.right ?? 0) - Number(b.l.right ?? 0) || (b.v ?? 0) - (a.v ?? 0))
+    for (const { l, k, v } of values.slice(0, listed)) {
+      add(`${l.name}  ${number(v, l.unit ?? p.unit)}`, l.volume || l.faint ? css('soft') : colour(k))
+    }
+    if (values.length > listed) add(`and ${values.length - listed} more`)
+    if (values.length === 0) add('no value')
+  }
+  tip.hidden = false
+  const left = u.bbox.left / devicePixelRatio + (u.cursor.left ?? 0)
+  tip.style.left = `${left > u.width / 2 ? left - tip.offsetWidth - 12 : left + 12}px`
+  tip.style.top = '8px'
+}
+
+export default function Chart(props: ChartProps) {
+  const box = useRef<HTMLDivElement>(null)
+  const tip = useRef<HTMLDivElement>(null)
+  const plot = useRef<uPlot | null>(null)
+  const latest = useRef(props)
+  latest.current = props
+  // A plot is made anew where its lines are others, and given data where only they changed.
+  const shape = JSON.stringify([props.lines.map((l) => [l.name, l.right, l.volume, l.faint, l.unit]), props.rows?.map((r) => r.name), props.unit, props.height, props.stack, !!props.marks?.length])
+  const data = (): uPlot.AlignedData => {
+    const p = latest.current
+    const ys = p.stack ? stacked(p.lines, p.x.length) : p.lines.map((l) => l.y)
+    return [p.x, ...ys, ...(p.rows ? [p.x.map(() => null)] : [])] as uPlot.AlignedData
+  }
+  const fresh = useRef(false)
+  useEffect(() => {
+    const target = box.current
+    if (!target || !tip.current) return
+    const u = new uPlot(options(() => latest.current, Math.max(target.clientWidth, 120), tip.current), data(), target)
+    plot.current = u
+    fresh.current = true
+    const resized = new ResizeObserver(() => {
+      const width = Math.max(target.clientWidth, 120)
+      if (width !== u.width) u.setSize({ width, height: u.height })
+    })
+    resized.observe(target)
+    const stop = onTheme(() => u.redraw())
+    return () => {
+      stop()
+      resized.disconnect()
+      u.destroy()
+      plot.current = null
+    }
+  }, [shape])
+  useEffect(() => {
+    if (fresh.current) fresh.current = false
+    else plot.current?.setData(data())
+  }, [props.x, props.lines, props.rows, props.span.from, props.span.to, JSON.stringify([props.levels, props.marks, props.bands])])
+  return (
+    <div class="chart" ref={box} role="img" aria-label={props.title}>
+      <div class="tip" ref={tip} hidden />
+    </div>
+  )
+}

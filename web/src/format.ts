@@ -1,0 +1,114 @@
+// Numbers and times for people. Numbers are written as the command line writes them
+// (internal/indicator/format.go): numbers.json holds examples that both are tested with.
+
+// digits writes a number with three significant digits.
+function digits(v: number): string {
+  const a = Math.abs(v)
+  if (!Number.isFinite(v)) return String(v)
+  if (a === 0) return '0'
+  if (a >= 100) return v.toFixed(0)
+  if (a >= 10) return String(Number(v.toFixed(1)))
+  if (a >= 0.01) return String(Number(v.toFixed(2)))
+  if (a >= 1e-4) return String(Number(v.toPrecision(2)))
+  return v.toExponential(1).replace('.0e', 'e').replace(/e-(\d)$/, 'e-0$1')
+}
+
+function duration(s: number): string {
+  const a = Math.abs(s)
+  if (a === 0) return '0 s'
+  if (a < 1e-3) return digits(s * 1e6) + ' µs'
+  if (a < 1) return digits(s * 1e3) + ' ms'
+  if (a < 300) return digits(s) + ' s'
+  if (a < 7200) return digits(s / 60) + ' min'
+  return digits(s / 3600) + ' h'
+}
+
+function bytes(v: number): string {
+  for (const [power, name] of [[4, 'TiB'], [3, 'GiB'], [2, 'MiB'], [1, 'KiB']] as const) {
+    if (Math.abs(v) >= 1024 ** power) return `${digits(v / 1024 ** power)} ${name}`
+  }
+  return digits(v) + ' B'
+}
+
+const suffixes: Record<string, string> = {
+  times: '×', '1/s': '/s', '1/request': '/request', 'requests/s': ' req/s', 'tokens/s': ' tok/s', tokens: ' tokens', watts: ' W', celsius: ' °C', MHz: ' MHz',
+}
+
+// number writes a value in its unit; what is not known is a dash.
+export function number(v: number | null | undefined, unit: string): string {
+  if (v === null || v === undefined || Number.isNaN(v)) return '–'
+  switch (unit) {
+    case 'seconds':
+      return duration(v)
+    case 'seconds/token':
+      return duration(v) + '/token'
+    case 'ratio':
+      return digits(100 * v) + ' %'
+    case 'bytes':
+      return bytes(v)
+    case 'bytes/s':
+      return bytes(v) + '/s'
+  }
+  return digits(v) + (suffixes[unit] ?? '')
+}
+
+// tick writes a value at an axis, where there is little room.
+export function tick(v: number, unit: string): string {
+  if (unit === 'seconds/token') unit = 'seconds'
+  if (unit === 'tokens' || unit === '1/request') unit = 'count'
+  const a = Math.abs(v)
+  if ((unit === 'count' || unit === 'requests' || unit.endsWith('/s')) && !unit.startsWith('bytes')) {
+    if (a >= 1e6) return digits(v / 1e6) + ' M'
+    if (a >= 1e4) return digits(v / 1e3) + ' k'
+    return digits(v)
+  }
+  return number(v, unit)
+}
+
+// unitOf is a unit for the head of a plot, where the ticks of its axis have none.
+export const unitOf = (unit: string): string => (({ 'requests/s': 'requests/s', 'tokens/s': 'tokens/s', tokens: 'tokens', requests: 'requests', '1/s': 'a second', '1/request': 'per request', 'seconds/token': 'per token' }) as Record<string, string>)[unit] ?? ''
+
+// Times are in the viewer's zone.
+const clock = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' })
+const day = new Intl.DateTimeFormat(undefined, { weekday: 'short', day: 'numeric', month: 'short' })
+const year = new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short', year: 'numeric' })
+const full = new Intl.DateTimeFormat(undefined, { dateStyle: 'full', timeStyle: 'long' })
+
+export const zone = Intl.DateTimeFormat().resolvedOptions().timeZone
+
+// time writes a moment: the clock alone where it is within a day of now.
+export function time(at: number, now: number): string {
+  const ago = Math.abs(now - at)
+  const sameDay = new Date(at).toDateString() === new Date(now).toDateString()
+  if (sameDay || ago < 12 * 3600e3) return clock.format(at)
+  return `${ago < 300 * 86400e3 ? day.format(at) : year.format(at)} ${clock.format(at)}`
+}
+
+export const wholeTime = (at: number): string => full.format(at)
+
+// length writes how long something took, in one or two units.
+export function length(ms: number): string {
+  const s = Math.max(0, Math.round(ms / 1000))
+  if (s < 60) return `${s} s`
+  const m = Math.floor(s / 60)
+  if (m < 60) return s % 60 && m < 10 ? `${m} min ${s % 60} s` : `${m} min`
+  const h = Math.floor(m / 60)
+  if (h < 48) return m % 60 ? `${h} h ${m % 60} min` : `${h} h`
+  return `${Math.floor(h / 24)} days`
+}
+
+// change says how a value compares with normal.
+export function change(now: number | null | undefined, normal: number | null | undefined): string {
+  if (now === null || now === undefined || !normal) return ''
+  const times = now / normal
+  if (!Number.isFinite(times)) return ''
+  if (times >= 0.95 && times <= 1.05) return 'as usual'
+  if (times >= 2) return digits(times) + '× normal'
+  return `${times > 1 ? '+' : '−'}${digits(Math.abs(times - 1) * 100)} %`
+}
+
+// plural writes a number with its noun.
+export const plural = (n: number, noun: string): string => `${n} ${noun}${n === 1 ? '' : 's'}`
+
+// sentence ends a text with a full stop.
+export const sentence = (s: string): string => (!s || /[.!?…]$/.test(s) ? s : s + '.')

@@ -1,0 +1,141 @@
+import { useEffect, useState } from 'preact/hooks'
+import { get, read } from './api'
+import type { Model, Overview, Status, Summary } from './types'
+
+// Live is the overview and how far it can be believed.
+export interface Live {
+  overview?: Overview
+  received: number // when it came, of the browser's own monotonic clock, ms
+  heard: number // when the last answer came, be it the same one again
+  connected: boolean
+  error?: Error
+  incidents: number // grows with each event of an incident
+}
+
+let live: Live = { received: 0, heard: 0, connected: true, incidents: 0 }
+const listeners = new Set<() => void>()
+
+function change(part: Partial<Live>): void {
+  live = { ...live, ...part }
+  for (const l of [...listeners]) l()
+}
+
+// reordered is within how many ms an older overview is one that was overtaken; one that is
+// older by more comes from a clock that was set back.
+const reordered = 60_000
+
+// accept takes an overview. One that is no younger than what is there proves nothing.
+export function accept(o: Overview): void {
+  const younger = live.overview ? Date.parse(o.at) - Date.parse(live.overview.at) : 1
+  const heard = performance.now()
+  if (younger < 0 && younger > -reordered) return change({ heard, connected: true, error: undefined })
+  change({ overview: o, received: younger === 0 ? live.received : heard, heard, connected: true, error: undefined })
+}
+
+// now is the monitor's time: its last one, and what passed here since.
+export function now(l: Live = live): number {
+  return l.overview ? Date.parse(l.overview.at) + performance.now() - l.received : Date.now()
+}
+
+// silence is after how many ms without an overview it is too old to be believed.
+const silence = (o: Overview): number => (3 * o.every_s + 5) * 1000
+
+// Trust says whether what is shown is of now and whole.
+export type Trust = { ok: true } | { ok: false; state: 'starting' | 'partial' | 'stale' | 'lost'; why: string[] }
+
+export function trust(l: Live, at = performance.now()): Trust {
+  const o = l.overview
+  if (!o) return { ok: false, state: l.error ? 'lost' : 'starting', why: l.error ? [l.error.message] : [] }
+  if (at - l.heard > silence(o)) return { ok: false, state: 'lost', why: [l.error?.message ?? 'nothing was heard since'] }
+  if (o.state === 'ok' && at - l.received > silence(o)) return { ok: false, state: 'stale', why: ['it answers, but evaluates no more'] }
+  if (o.state !== 'ok') return { ok: false, state: o.state, why: o.problems }
+  return { ok: true }
+}
+
+// shown is the status that may be shown: nothing is well that is not known to be.
+export function shown(s: Status, t: Trust): Status {
+  return !t.ok && (s === 'ok' || s === 'idle') ? 'unknown' : s
+}
+
+// sick orders the statuses, the worst first.
+export const order: Status[] = ['firing', 'down', 'pending', 'unknown', 'ok', 'idle']
+const severities = ['page', 'ticket', 'info', '']
+
+// worst sorts by status, then severity.
+export const worst = (a: { status: Status; severity: string }, b: { status: Status; severity: string }): number =>
+  order.indexOf(a.status) - order.indexOf(b.status) || severities.indexOf(a.severity) - severities.indexOf(b.severity)
+
+// nameOf names a model with what tells it apart.
+export const nameOf = (m: Pick<Model, 'model' | 'namespace' | 'cluster' | 'replicas'>): string =>
+  [m.model || m.replicas[0]?.labels.model_name || 'the server', m.namespace && `in ${m.namespace}`, m.cluster && `on ${m.cluster}`].filter(Boolean).join(' ')
+
+// follow listens for the server's events, and asks in between where they do not come.
+export function follow(): () => void {
+  let source: EventSource | undefined
+  let tries = 0
+  const refresh = () =>
+    get<Overview>('/api/v1/overview').then(
+      (o) => accept(o),
+      (error) => change({ connected: false, error }),
+    )
+  const listen = () => {
+    source?.close()
+    source = new EventSource('/api/v1/events')
+    source.addEventListener('open', () => {
+      tries = 0
+      change({ connected: true })
+    })
+    source.addEventListener('overview', (e) => {
+      try {
+        accept(read((e as MessageEvent<string>).data))
+      } catch {
+        void refresh()
+      }
+    })
+    source.addEventListener('incident', () => change({ incidents: live.incidents + 1 }))
+    source.addEventListener('error', () => {
+      if (source?.readyState === EventSource.CLOSED) tries++
+    })
+  }
+  // Every few seconds: where nothing came for longer than it should, it is asked for, and
+  // where the events ended, they are begun again, less and less often.
+  let turn = 0
+  const beat = () => {
+    if (document.hidden) return
+    turn++
+    const every = (live.overview?.every_s ?? 5) * 1000
+    if (performance.now() - live.received > 1.5 * every) void refresh()
+    if (source?.readyState === EventSource.CLOSED && turn % Math.min(2 ** tries, 16) === 0) listen()
+    for (const l of [...listeners]) l() // what is too old becomes so without an event
+  }
+  // A browser has six connections to a server: a page that nobody sees gives its own back.
+  const seen = () => {
+    if (document.hidden) {
+      source?.close()
+    } else {
+      listen()
+      void refresh()
+    }
+  }
+  if (!document.hidden) listen()
+  if (!live.overview) void refresh()
+  const timer = window.setInterval(beat, 5000)
+  document.addEventListener('visibilitychange', seen)
+  return () => {
+    source?.close()
+    clearInterval(timer)
+    document.removeEventListener('visibilitychange', seen)
+  }
+}
+
+export function useLive(): Live {
+  const [, render] = useState(0)
+  useEffect(() => {
+    const l = () => render((n) => n + 1)
+    listeners.add(l)
+    return () => void listeners.delete(l)
+  }, [])
+  return live
+}
+
+export const open = (list: Summary[]): Summary[] => list.filter((s) => !s.ended)

@@ -1,0 +1,153 @@
+import { describe, expect, test } from 'vitest'
+import { read } from './api'
+import { change, length, number, sentence } from './format'
+import { accept, shown, trust } from './live'
+import numbers from './numbers.json'
+import { median, odd } from './odd'
+import { fill, grid, heat, legends, pattern, rateOf, stepOf, all } from './query'
+import { parse, to } from './route'
+import type { Overview, Replica } from './types'
+import { moment, spanOf } from './views/explore'
+
+describe('numbers', () => {
+  test.each(numbers)('$value $unit is written as the command line does: $text', ({ value, unit, text }) => {
+    expect(number(value, unit)).toBe(text)
+  })
+  test('what is not known is a dash, never a zero', () => {
+    for (const v of [null, undefined, NaN]) expect(number(v, 'seconds')).toBe('–')
+  })
+  test('changes', () => {
+    expect(change(2.82, 1)).toBe('2.82× normal')
+    expect(change(1.109, 1)).toBe('+10.9 %')
+    expect(change(0.754, 1)).toBe('−24.6 %')
+    expect(change(1.01, 1)).toBe('as usual')
+    expect(change(5, 0)).toBe('')
+    expect(change(null, 1)).toBe('')
+  })
+  test('lengths and sentences', () => {
+    expect([0, 59e3, 61e3, 600e3, 3600e3, 5400e3, 72 * 3600e3].map(length)).toEqual(['0 s', '59 s', '1 min 1 s', '10 min', '1 h', '1 h 30 min', '3 days'])
+    expect(sentence('It is')).toBe('It is.')
+    expect(sentence('Is it?')).toBe('Is it?')
+  })
+})
+
+describe('addresses', () => {
+  test('go there and back, whatever an id holds', () => {
+    const hostile = 'a/b?c#d"><img src=x onerror=alert(1)>%2F'
+    const [path] = to('incident', hostile).split('?')
+    expect(parse(path, '')).toMatchObject({ view: 'incident', id: hostile })
+    const address = to('explore', '', { instance: ['a&b', hostile], model: '' })
+    expect(parse('/explore', address.slice(address.indexOf('?'))).query.getAll('instance')).toEqual(['a&b', hostile])
+    expect(address).not.toContain('model')
+  })
+  test('that are none show none', () => {
+    for (const p of ['/nowhere', '/incident', '/incident/a/b', '/explore/x', '/incident/%E0%A4%A']) expect(parse(p, '').view).toBe('')
+    expect(parse('/', '').view).toBe('now')
+    expect(parse('/runbooks/saturation', '')).toMatchObject({ view: 'runbook', id: 'saturation' })
+  })
+})
+
+describe('times', () => {
+  const present = Date.parse('2026-11-21T07:00:00Z')
+  test('of an address', () => {
+    expect(moment('now', present)).toBe(present)
+    expect(moment('-6h', present)).toBe(present - 6 * 3600e3)
+    expect(moment('now-90m', present)).toBe(present - 5400e3)
+    expect(moment('1795000000', present)).toBe(1795000000e3)
+    expect(moment('2026-11-21T06:00:00Z', present)).toBe(present - 3600e3)
+  })
+  test('that are wrong are said to be, and never spin', () => {
+    for (const [from, until] of [['x', 'now'], ['now', 'now'], ['-1h', '-2h'], ['1970-01-01T00:00:00Z', 'now'], ['', '']]) {
+      const s = spanOf(from, until, present)
+      expect(s.wrong).toBe(true)
+      expect(s.span.to - s.span.from).toBe(3600e3)
+    }
+    expect(spanOf('-24h', 'now', present)).toMatchObject({ wrong: false, relative: true })
+  })
+  test('steps hold two scrapes and few points, rates four scrapes', () => {
+    expect(stepOf({ from: 0, to: 3600e3 }, 5)).toBe(15)
+    expect(stepOf({ from: 0, to: 60e3 }, 5)).toBe(5)
+    expect(stepOf({ from: 0, to: 60e3 }, 0.5)).toBe(1)
+    expect(rateOf(15, 5)).toBe(20)
+    expect(rateOf(5, 5)).toBe(20)
+    expect(rateOf(360, 5)).toBe(365)
+    const g = grid({ from: 7e3, to: 7e3 + 86400e3 }, 360)
+    expect(g.x.length).toBeLessThanOrEqual(242)
+    expect(g.place(g.x[17])).toBe(17)
+  })
+})
+
+describe('queries', () => {
+  const expr = 'rate(x{model_name=~"$model",instance=~"$instance",job=~"$job"}[$__rate_interval])'
+  test('are filled', () => {
+    expect(fill(expr, all, 20, 3600)).toBe('rate(x{model_name=~".*",instance=~".*",job=~".*"}[20s])')
+    expect(fill(expr, { ...all, models: ['qwen'], instances: ['10.0.0.1:8000', '10.0.0.2:8000'] }, 20, 1)).toContain('instance=~"10\\\\.0\\\\.0\\\\.1:8000|10\\\\.0\\\\.0\\\\.2:8000"')
+  })
+  test('cannot be left by a name', () => {
+    const hostile = 'a"} or up{x="$&$1\\\n'
+    const got = fill(expr, { ...all, models: [hostile] }, 20, 1)
+    const quoted = /model_name=~"((?:[^"\\]|\\.)*)",instance/.exec(got)?.[1] ?? ''
+    const matched = new RegExp(`^(?:${JSON.parse(`"${quoted}"`)})$`)
+    expect(matched.test(hostile)).toBe(true)
+    expect(got.endsWith('"}[20s])') || got.endsWith('[20s])')).toBe(true)
+    expect(pattern([])).toBe('.*')
+  })
+  test('are told apart by the labels that differ', () => {
+    const labels = (instance: string) => ({ instance, model_name: 'qwen', cluster: 'eu' })
+    expect(legends([{ legend: 'P95 {{model_name}} {{cluster}}', labels: labels('a') }, { legend: 'P50 {{model_name}} {{cluster}}', labels: labels('a') }])).toEqual(['P95', 'P50'])
+    expect(legends([{ legend: 'P95 {{model_name}}', labels: labels('a') }, { legend: 'P95 {{model_name}}', labels: labels('b') }])).toEqual(['P95 a', 'P95 b'])
+    expect(legends([{ legend: '{{model_name}}', labels: { model_name: 'qwen' } }])).toEqual(['qwen'])
+    expect(legends([{ legend: '{{x}}', labels: {} }])).toEqual(['all'])
+  })
+  test('of buckets become rows of what fell into each', () => {
+    const m = (le: string, v: string) => ({ metric: { le }, values: [[10, v]] as [number, string][] })
+    const rows = heat([m('+Inf', '10'), m('100', '4'), m('200', '9'), m('50', '0'), m('20', '0')], 1, () => 0)
+    expect(rows.map((r) => [r.name, r.y[0]])).toEqual([['50', 0], ['100', 4], ['200', 5], ['> 200', 1]])
+    expect(heat([], 1, () => 0)).toEqual([])
+  })
+})
+
+describe('trust', () => {
+  const overview = (at: string, state: Overview['state'] = 'ok'): Overview => ({ schema: '', at, evaluated_in_s: 0, every_s: 15, state, problems: ['store-7 is away'], models: [] })
+  const live = (o: Overview | undefined, received: number, heard = received) => ({ overview: o, received, heard, connected: true, incidents: 0 })
+  test('nothing is well that is not known to be', () => {
+    const o = overview('2026-11-21T07:00:00Z')
+    expect(trust(live(o, 0), 1000)).toEqual({ ok: true })
+    expect(trust(live(o, 0), 60_000)).toMatchObject({ ok: false, state: 'lost' })
+    expect(trust(live(o, 0, 59_000), 60_000)).toMatchObject({ ok: false, state: 'stale' })
+    for (const state of ['partial', 'stale', 'starting'] as const) {
+      const t = trust(live(overview('2026-11-21T07:00:00Z', state), 0), 1000)
+      expect(t).toMatchObject({ ok: false, state, why: ['store-7 is away'] })
+      expect(shown('ok', t)).toBe('unknown')
+      expect(shown('idle', t)).toBe('unknown')
+      expect(shown('firing', t)).toBe('firing')
+    }
+    expect(trust(live(undefined, 0), 1)).toMatchObject({ ok: false, state: 'starting' })
+  })
+  test('an overview that was overtaken is dropped, a clock that was set back is not', async () => {
+    const { now } = await import('./live')
+    accept(overview('2026-11-21T07:00:30Z'))
+    accept(overview('2026-11-21T07:00:15Z'))
+    expect(Math.abs(now() - Date.parse('2026-11-21T07:00:30Z'))).toBeLessThan(5000)
+    accept(overview('2026-11-21T05:00:00Z'))
+    expect(Math.abs(now() - Date.parse('2026-11-21T05:00:00Z'))).toBeLessThan(5000)
+  })
+  test('texts do not turn around what is beside them', () => {
+    expect(read('{"a":"x\u202ey\\u202Ez\\u2066"}')).toEqual({ a: 'x y z ' })
+    expect(read('{"a":"\\\\ \\"<b>"}')).toEqual({ a: '\\ "<b>' })
+  })
+})
+
+describe('the odd one', () => {
+  const replica = (v: number | null) => ({ now: { ttft_p95: v } }) as unknown as Replica
+  test('is far from the others', () => {
+    expect(odd([0.3, 0.31, 0.29, 0.3, 0.84, null].map(replica), 'ttft_p95').odd).toEqual([false, false, false, false, true, false])
+  })
+  test('is none among few, nor where all differ, nor for a trifle', () => {
+    expect(odd([0.3, 9].map(replica), 'ttft_p95').odd).toEqual([false, false])
+    expect(odd([1, 2, 3, 4, 5, 6].map(replica), 'ttft_p95').odd).not.toContain(true)
+    expect(odd([1, 1, 1, 1, 1.2].map(replica), 'ttft_p95').odd).not.toContain(true)
+    expect(odd([0, 0, 0, 0, 0].map(replica), 'ttft_p95').odd).not.toContain(true)
+    expect(median([])).toBeNaN()
+  })
+})

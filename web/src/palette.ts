@@ -1,0 +1,70 @@
+declare const COLOURS: string[]
+
+const dark = () => {
+  const chosen = document.documentElement.dataset.theme
+  return chosen ? chosen === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches
+}
+
+// bright is a colour as it is drawn on a dark page, as render's style has it.
+function bright(hex: string): string {
+  const parts = [1, 3, 5].map((i) => Math.min(255, Math.round(parseInt(hex.slice(i, i + 2), 16) * 1.45)))
+  return `rgb(${parts.join(' ')})`
+}
+
+// colour is that of the n-th curve.
+export const colour = (n: number): string => (dark() ? bright(COLOURS[n % COLOURS.length]) : COLOURS[n % COLOURS.length])
+
+// dash tells curves of one colour apart.
+export const dash = (n: number): number[] => [[], [6, 3], [2, 3]][Math.floor(n / COLOURS.length) % 3]
+
+// css is the value of a colour of the style, as #rrggbb.
+export const css = (name: string): string =>
+  getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim().replace(/^#(\w)(\w)(\w)$/, '#$1$1$2$2$3$3')
+
+const key = 'theme'
+const listeners = new Set<() => void>()
+
+export type Theme = '' | 'light' | 'dark'
+
+export const theme = (): Theme => (document.documentElement.dataset.theme as Theme | undefined) ?? ''
+
+function apply(t: string | null): void {
+  if (t === 'light' || t === 'dark') document.documentElement.dataset.theme = t
+  else delete document.documentElement.dataset.theme
+  for (const l of [...listeners]) l()
+}
+
+export function setTheme(t: Theme): void {
+  remember(key, t)
+  apply(t)
+}
+
+// startTheme applies what was chosen, here or in another tab.
+export function startTheme(): void {
+  apply(remembered(key))
+  addEventListener('storage', (e) => e.key === `sixty.${key}` && apply(e.newValue))
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => apply(theme()))
+}
+
+export function onTheme(f: () => void): () => void {
+  listeners.add(f)
+  return () => void listeners.delete(f)
+}
+
+// A browser may refuse to remember anything.
+export function remembered(name: string): string {
+  try {
+    return localStorage.getItem(`sixty.${name}`) ?? ''
+  } catch {
+    return ''
+  }
+}
+
+export function remember(name: string, value: string): void {
+  try {
+    if (value) localStorage.setItem(`sixty.${name}`, value)
+    else localStorage.removeItem(`sixty.${name}`)
+  } catch {
+    // it holds until the page is left
+  }
+}

@@ -1,0 +1,185 @@
+import { useEffect, useState } from 'preact/hooks'
+import { get } from './api'
+import type { Panel, Query } from './types'
+
+// A Span is a time that is shown, in ms.
+export interface Span {
+  from: number
+  to: number
+}
+
+// points is how many a line has at most.
+const points = 240
+
+// stepOf is the time between two points, in s: no shorter than that between two scrapes.
+export const stepOf = (s: Span, interval: number): number => Math.max(Math.ceil((s.to - s.from) / 1000 / points), Math.ceil(interval), 1)
+
+// rateOf is the time that rates are of, in s: four scrapes, or a step and what lies before it.
+export const rateOf = (step: number, interval: number): number => Math.max(step + interval, 4 * interval, 15)
+
+// pattern is a regular expression of PromQL, within its quotes, that matches one of the
+// values; anything where there are none.
+export function pattern(values: string[]): string {
+  if (values.length === 0) return '.*'
+  const exact = values.map((v) => v.replace(/[\\^$.|?*+()[\]{}]/g, '\\$&')).join('|')
+  return exact.replaceAll('\\', '\\\\').replaceAll('"', '\\"').replaceAll('\n', '\\n')
+}
+
+export interface Choice {
+  models: string[]
+  instances: string[]
+  clusters: string[]
+  namespaces: string[]
+}
+
+export const all: Choice = { models: [], instances: [], clusters: [], namespaces: [] }
+
+// fill replaces the variables of an expression. What is chosen is put in by a function, so
+// that no "$" in it means anything.
+export function fill(expr: string, c: Choice, rate: number, shown: number): string {
+  const values: Record<string, string> = {
+    __rate_interval: `${Math.ceil(rate)}s`,
+    __range: `${Math.ceil(shown)}s`,
+    model: pattern(c.models),
+    instance: pattern(c.instances),
+    cluster: pattern(c.clusters),
+    namespace: pattern(c.namespaces),
+  }
+  return expr.replace(/\$(\w+)/g, (_, name: string) => values[name] ?? '.*')
+}
+
+export type Labels = Record<string, string>
+
+export interface Matrix {
+  metric: Labels
+  values: [number, string][]
+}
+
+// A Curve is one line of a panel, on the grid of its data.
+export interface Curve {
+  name: string
+  labels: Labels
+  unit: string
+  right: boolean
+  y: (number | null)[]
+}
+
+export interface Drawn {
+  x: number[] // s
+  curves: Curve[]
+  rows?: { name: string; y: (number | null)[] }[] // of a heat map, from below
+}
+
+// grid is the times of a question, and place finds a sample's.
+export function grid(s: Span, step: number): { x: number[]; place: (t: number) => number } {
+  const first = Math.floor(s.from / 1000 / step) * step
+  const x: number[] = []
+  for (let t = first; t <= s.to / 1000 + step / 2 && x.length <= 11000; t += step) x.push(t)
+  return { x, place: (t) => Math.round((t - first) / step) }
+}
+
+function column(m: Matrix, n: number, place: (t: number) => number): (number | null)[] {
+  const y: (number | null)[] = new Array(n).fill(null)
+  for (const [t, text] of m.values) {
+    const v = Number(text)
+    const i = place(t)
+    if (i >= 0 && i < n && Number.isFinite(v)) y[i] = v
+  }
+  return y
+}
+
+// legends names series: with the labels in which they differ, and no others.
+export function legends(list: { legend: string; labels: Labels }[]): string[] {
+  const same = new Set<string>()
+  for (const k of Object.keys(list[0]?.labels ?? {})) {
+    if (list.every((s) => s.labels[k] === list[0].labels[k])) same.add(k)
+  }
+  const names = list.map(({ legend, labels }) => {
+    const text = legend.replace(/\{\{(\w+)\}\}/g, (_, k: string) => (same.has(k) ? '' : (labels[k] ?? '')))
+    const instance = !same.has('instance') && labels.instance && !legend.includes('{{instance}}') ? labels.instance : ''
+    return `${text} ${instance}`.split(/\s+/).filter(Boolean).join(' ')
+  })
+  return names.map((n, i) => n || list[i].labels.model_name || list[i].labels.instance || 'all')
+}
+
+// heat makes rows of a heat map from the buckets of a histogram: how much fell into each.
+export function heat(series: Matrix[], n: number, place: (t: number) => number): { name: string; y: (number | null)[] }[] {
+  const bounds = series
+    .map((m) => ({ le: m.metric.le === '+Inf' ? Infinity : Number(m.metric.le), y: column(m, n, place) }))
+    .filter((b) => !Number.isNaN(b.le))
+    .sort((a, b) => a.le - b.le)
+  const rows = bounds.map((b, i) => ({
+    name: b.le === Infinity ? `> ${bounds[i - 1]?.le ?? ''}` : String(b.le),
+    y: b.y.map((v, t) => (v === null ? null : Math.max(0, v - (i > 0 ? (bounds[i - 1].y[t] ?? 0) : 0)))),
+  }))
+  // Buckets above and below what ever occurs say nothing.
+  const some = rows.map((r) => r.y.some((v) => v !== null && v > 0.01))
+  const from = some.indexOf(true)
+  return from < 0 ? [] : rows.slice(Math.max(0, from - 1), some.lastIndexOf(true) + 2)
+}
+
+// Only so many questions are asked at a time: a browser has six connections.
+let free = 4
+const waiting: (() => void)[] = []
+
+async function limited<T>(f: () => Promise<T>, signal: AbortSignal): Promise<T> {
+  if (free > 0) free--
+  else await new Promise<void>((go) => waiting.push(go))
+  try {
+    signal.throwIfAborted()
+    return await f()
+  } finally {
+    const next = waiting.shift()
+    if (next) next()
+    else free++
+  }
+}
+
+interface Answer {
+  status: string
+  data: { result: Matrix[] }
+  warnings?: string[]
+}
+
+// panel asks the queries of a panel.
+export async function ask(p: Panel, c: Choice, s: Span, interval: number, each: boolean, signal: AbortSignal): Promise<Drawn & { warnings: string[] }> {
+  const step = stepOf(s, interval)
+  const { x, place } = grid(s, step)
+  const questions = each && p.kind !== 'heatmap' ? p.queries.filter((q) => !q.right) : p.queries
+  const answers = await Promise.all(
+    questions.map((q) => {
+      const expr = fill(each && q.by_replica ? q.by_replica : q.expr, c, rateOf(step, interval), (s.to - s.from) / 1000)
+      const params = new URLSearchParams({ query: expr, start: String(x[0]), end: String(x[x.length - 1]), step: String(step) })
+      return limited(() => get<Answer>(`/api/v1/query_range?${params}`, signal), signal)
+    }),
+  )
+  const warnings = [...new Set(answers.flatMap((a) => a.warnings ?? []))]
+  if (p.kind === 'heatmap') return { x, curves: [], rows: heat(answers[0]?.data.result ?? [], x.length, place), warnings }
+  const list = answers.flatMap((a, i) => a.data.result.map((m) => ({ q: questions[i] as Query, m })))
+  const names = legends(list.map(({ q, m }) => ({ legend: q.legend, labels: m.metric })))
+  const curves = list.map(({ q, m }, i) => ({ name: names[i], labels: m.metric, unit: q.unit || p.unit, right: q.right, y: column(m, x.length, place) }))
+  return { x, curves: curves.filter((k) => k.y.some((v) => v !== null)), warnings }
+}
+
+export interface Panelled {
+  drawn?: Drawn & { warnings: string[] }
+  error?: Error
+  loading: boolean
+}
+
+// usePanel asks a panel's queries while it is wanted; what it showed stays until the next answer.
+export function usePanel(p: Panel, c: Choice, s: Span, interval: number, each: boolean, wanted: boolean): Panelled {
+  const [state, set] = useState<Panelled>({ loading: true })
+  const key = JSON.stringify([p.id, c, s, interval, each])
+  useEffect(() => {
+    if (!wanted) return
+    const stop = new AbortController()
+    set((was) => ({ ...was, loading: true }))
+    ask(p, c, s, interval, each, stop.signal).then(
+      (drawn) => stop.signal.aborted || set({ drawn, loading: false }),
+      (error) => stop.signal.aborted || set({ error, loading: false }),
+    )
+    return () => stop.abort()
+  }, [key, wanted])
+  return state
+}

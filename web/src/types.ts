@@ -1,0 +1,271 @@
+// What the monitor says: docs/api.md and docs/json.md of the repository.
+
+export type Status = 'firing' | 'down' | 'pending' | 'unknown' | 'ok' | 'idle'
+export type State = 'ok' | 'starting' | 'partial' | 'stale'
+export type Maybe<T> = T | null
+
+export interface Numbers {
+  ttft_p95: Maybe<number>
+  itl_p95: Maybe<number>
+  requests_running: Maybe<number>
+  requests_waiting: Maybe<number>
+  kv_cache_usage: Maybe<number>
+  request_rate: Maybe<number>
+  output_tokens_rate: Maybe<number>
+}
+
+export interface Replica {
+  target: string
+  labels: Record<string, string>
+  engine: string
+  version: string
+  status: Status
+  pathology: string
+  severity: string
+  reason: string
+  since?: Maybe<string>
+  now: Numbers
+  normal: Numbers
+}
+
+export interface Verdict {
+  id: string
+  status: Status
+  severity: string
+  summary: string
+  since: Maybe<string>
+  since_at_least: boolean
+  confidence: Maybe<number>
+}
+
+export interface Model {
+  model: string
+  namespace: string
+  cluster: string
+  verdict: Verdict
+  incident: Maybe<string>
+  replicas: Replica[]
+}
+
+export interface Overview {
+  schema: string
+  at: string
+  evaluated_in_s: number
+  every_s: number
+  state: State
+  problems: string[]
+  models: Model[]
+}
+
+export interface Note {
+  by: string
+  at: string
+  text: string
+}
+
+export interface Summary {
+  id: string
+  model: string
+  pathology: string
+  severity: string
+  summary: string
+  began: string
+  began_at_least: boolean
+  ended: Maybe<string>
+  targets: string[]
+  acknowledged: Maybe<{ by: string; at: string }>
+  notes: Note[]
+  has_recording: boolean
+}
+
+export interface Turn {
+  at: string
+  id: string
+  severity: string
+  summary: string
+  confidence: Maybe<number>
+}
+
+export interface Incident extends Summary {
+  evolution: Turn[]
+  diagnosis: Maybe<Diagnosis>
+  similar: Maybe<{ id: string; began: string; ended: Maybe<string>; pathology: string; note: string; notes: Note[] }>
+}
+
+export interface Estimate {
+  value: Maybe<number>
+  low: Maybe<number>
+  high: Maybe<number>
+}
+
+export interface Effect {
+  signal: string
+  title?: string
+  unit: string
+  measured: Maybe<number>
+  before: Estimate
+  unchanged: Estimate
+  after: Estimate
+}
+
+export interface Fix {
+  summary: string
+  changes: { flag: string; from: Maybe<string>; to: string }[]
+  args: string
+  command: string
+  arithmetic: string[]
+  tradeoff: string
+  verify: string
+  predicted: Maybe<{
+    reason: Maybe<string>
+    needs_seconds: number
+    benefit: Maybe<Estimate>
+    effects: Effect[]
+    basis: string[]
+    caveats: string[]
+  }>
+}
+
+export interface Evidence {
+  signal: string
+  title?: string
+  unit: string
+  value: Maybe<number>
+  value_bound: Maybe<'at_most' | 'at_least'>
+  value_reason?: string
+  baseline: Maybe<number>
+  threshold: Maybe<number>
+  threshold_source: string
+  op: string
+  holds: Maybe<boolean>
+}
+
+export interface Finding {
+  id: string
+  model: string
+  title: string
+  status: string
+  severity: string
+  targets: string[]
+  since: Maybe<string>
+  at_least: boolean
+  summary: string
+  reasons: string[]
+  confidence: Maybe<number>
+  evidence: Evidence[]
+  inhibited_by: Maybe<string>
+  fixes: Fix[]
+}
+
+export interface Workload {
+  target: string
+  known: boolean
+  changed: boolean
+  factors: {
+    name: string
+    unit: string
+    value: Maybe<number>
+    baseline: Maybe<number>
+    share_of_ttft_change: Maybe<number>
+    share_of_output_change: Maybe<number>
+  }[]
+}
+
+export interface Plot {
+  model: string
+  signal: string
+  title: string
+  unit: string
+  from: string
+  to: string
+  onset: Maybe<string>
+  onset_at_least: boolean
+  window_from: Maybe<string>
+  baseline: { from: Maybe<string>; to: Maybe<string> }
+  over_s: number
+  threshold: Maybe<number>
+  op: string
+  value: Maybe<number>
+  normal: Maybe<number>
+  evidence: boolean
+  lines: { name: string; points: [number, Maybe<number>][] }[]
+}
+
+export interface DiagnosisVerdict {
+  id: string
+  status: string
+  severity: Maybe<string>
+  model: string
+  summary: string
+  targets: string[]
+  since: Maybe<string>
+  at_least: boolean
+  confidence: Maybe<number>
+  findings: string[]
+  workload: Workload
+}
+
+export interface Diagnosis {
+  schema: string
+  at: string
+  status: string
+  verdict: DiagnosisVerdict
+  verdicts: DiagnosisVerdict[]
+  findings: Finding[]
+  workload: Workload
+  coverage: { id: string; missing: string[]; hint: string }[]
+  notes: string[]
+  plots?: Plot[]
+}
+
+export interface Step {
+  value: number
+  level: 'warning' | 'critical' | 'good'
+  why: string
+}
+
+export interface Query {
+  expr: string
+  by_replica?: string
+  legend: string
+  unit: string
+  right: boolean
+}
+
+export interface Panel {
+  id: number
+  title: string
+  description: string
+  no_data: string
+  unit: string
+  kind: 'lines' | 'heatmap' | 'stat'
+  width: number
+  max: number
+  stack: boolean
+  steps: Step[]
+  queries: Query[]
+}
+
+export interface Panels {
+  interval_s: number
+  rows: { board: string; title: string; panels: Panel[] }[]
+}
+
+export interface Runbook {
+  id: string
+  title: string
+  severity: string
+  summary: string
+  html?: string
+  markdown?: string
+}
+
+export interface WhatIf {
+  schema: string
+  basis: string
+  warnings: string[]
+  settings?: { replicas: number; flags: Record<string, string> }
+  present: Record<string, Maybe<Estimate>>
+  changed: Record<string, Maybe<Estimate>>
+  command: string
+}

@@ -1,0 +1,72 @@
+import { useState } from 'preact/hooks'
+import { useGet } from '../api'
+import { plural, sentence } from '../format'
+import { Filter, matches, Nothing, Problem, Waiting } from '../ui'
+
+interface AuditReport {
+  status: string
+  source: { description: string }
+  areas: { id: string; title: string; status: string; items: { name: string; status: string; severity: string; detail?: string; hint?: string }[] }[]
+  findings: { check: string; severity: string; file: string; line?: number; where: string; fragment: string; why: string; fix: string }[]
+  errors?: string[]
+}
+
+const tones: Record<string, [string, string]> = {
+  present: ['good', '●'], partial: ['warning', '◐'], missing: ['critical', '✕'], absent: ['critical', '✕'], unknown: ['plain', '?'],
+}
+
+// Audit is the checklist: what of this deployment is measured, and what is not.
+export function Audit() {
+  const [filter, setFilter] = useState('')
+  const { data, error, loading, again } = useGet<AuditReport>('/api/v1/audit')
+  const areas = (data?.areas ?? [])
+    .map((a) => ({ ...a, items: a.items.filter((i) => matches(filter, a.title, i.name, i.status, i.detail ?? '', i.hint ?? '')) }))
+    .filter((a) => a.items.length > 0)
+  const lacking = (data?.areas ?? []).flatMap((a) => a.items).filter((i) => i.status !== 'present')
+  return (
+    <>
+      <h1 class="head">Audit <Filter value={filter} set={setFilter} what="checks" /></h1>
+      {error && <Problem error={error} again={again} />}
+      {loading && !data && <Waiting what="the audit" />}
+      {data && <p>{sentence(data.source.description)} {lacking.length > 0 ? `${plural(lacking.length, 'measurement')} not or not fully there.` : 'All measurements are there.'}</p>}
+      {data?.errors?.map((e) => <p class="warning">{sentence(e)}</p>)}
+      {data && areas.length === 0 && <Nothing title="No check matches" />}
+      {areas.map((a) => (
+        <section>
+          <h2 class="head"><State of={a.status} /> {a.title}</h2>
+          <div class="scroll">
+            <table>
+              <tbody>
+                {a.items.map((i) => (
+                  <tr data-row tabIndex={0}>
+                    <td class="nowrap"><State of={i.status} /> {i.name}</td>
+                    <td class="text">{i.detail}{i.hint && <div class="soft">To have it: {sentence(i.hint)}</div>}</td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </div>
+        </section>
+      ))}
+      {(data?.findings.length ?? 0) > 0 && (
+        <section>
+          <h2 class="head">Rules and dashboards</h2>
+          <ul class="list">
+            {data?.findings.map((f) => (
+              <li class={`banner slim ${f.severity === 'page' ? 'critical' : 'warning'}`} data-row tabIndex={0}>
+                <h2>{f.check} <span class="soft">{f.file}{f.line ? `:${f.line}` : ''} {f.where}</span></h2>
+                <p><code>{f.fragment}</code></p>
+                <p>{sentence(f.why)} {sentence(f.fix)}</p>
+              </li>
+            ))}
+          </ul>
+        </section>
+      )}
+    </>
+  )
+}
+
+const State = ({ of }: { of: string }) => {
+  const [tone, shape] = tones[of] ?? ['plain', '?']
+  return <span class={`mark ${tone}`} title={of}>{shape}<span class="hidden"> {of}</span></span>
+}

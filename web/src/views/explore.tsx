@@ -1,0 +1,148 @@
+import { useEffect, useMemo, useState } from 'preact/hooks'
+import { length, plural, time } from '../format'
+import { bind } from '../keys'
+import { now, useLive } from '../live'
+import { PanelView, usePanels } from '../panel'
+import { all, stepOf, type Choice, type Span } from '../query'
+import { go, to, useRoute } from '../route'
+import { Copy, Filter, matches, Nothing, Problem, Waiting } from '../ui'
+import { instanceOf, useTick } from './now'
+
+const boards: [string, string][] = [
+  ['serving', 'Four rows'],
+  ['incident', 'Eleven panels'],
+  ['fleet', 'Replicas'],
+  ['gpu', 'GPU'],
+  ['host', 'Host'],
+  ['gateway', 'Gateway'],
+]
+
+const spans: [string, string][] = [
+  ['-15m', '15 min'],
+  ['-1h', '1 h'],
+  ['-6h', '6 h'],
+  ['-24h', '24 h'],
+  ['-7d', '7 days'],
+]
+
+const units: Record<string, number> = { s: 1e3, m: 60e3, h: 3600e3, d: 86400e3, w: 7 * 86400e3 }
+
+// moment reads a time of an address: "now", "-6h", Unix seconds or RFC 3339; NaN where it is none.
+export function moment(text: string, present: number): number {
+  if (text === 'now') return present
+  const back = /^(?:now)?-(\d+(?:\.\d+)?)([smhdw])$/.exec(text)
+  if (back) return present - Number(back[1]) * units[back[2]]
+  if (/^\d+(\.\d+)?$/.test(text)) return Number(text) * 1000
+  return Date.parse(text)
+}
+
+// spanOf is the time of an address: never empty, never more than a year.
+export function spanOf(from: string, until: string, present: number): { span: Span; relative: boolean; wrong: boolean } {
+  const a = moment(from, present)
+  const b = moment(until, present)
+  const wrong = !(b - a >= 1000) || b - a > 366 * 86400e3
+  const relative = until === 'now'
+  return { span: wrong ? { from: present - 3600e3, to: present } : { from: a, to: b }, relative: relative || wrong, wrong }
+}
+
+const stamp = (ms: number): string => new Date(Math.round(ms / 1000) * 1000).toISOString().replace('.000', '')
+
+export function Explore() {
+  const live = useLive()
+  const route = useRoute()
+  const panels = usePanels()
+  const q = route.query
+  const [filter, setFilter] = useState('')
+  const board = q.get('board') ?? 'serving'
+  const from = q.get('from') ?? '-1h'
+  const until = q.get('to') ?? 'now'
+  const model = q.get('model') ?? ''
+  const instances = q.getAll('instance')
+  const each = q.get('each') === '1'
+  const coarse = Math.max(15_000, stepOf(spanOf(from, until, now(live)).span, 1) * 1000)
+  const tick = useTick(coarse)
+  const { span, relative, wrong } = useMemo(() => spanOf(from, until, tick), [from, until, tick])
+  const set = (change: Record<string, string | string[]>, replace = false) => {
+    const next: Record<string, string | string[]> = { board, from, to: until, model, instance: instances, each: each ? '1' : '', ...change }
+    go(to('explore', '', next), replace)
+  }
+  const zoom = (s: Span) => set({ from: stamp(s.from), to: stamp(Math.max(s.to, s.from + 10_000)) })
+  const shift = (by: number) => {
+    const d = (span.to - span.from) * by
+    set({ from: stamp(span.from + d), to: stamp(span.to + d) })
+  }
+  const out = () => {
+    const half = (span.to - span.from) / 2
+    const end = Math.min(span.to + half, now())
+    set({ from: stamp(end - 4 * half), to: stamp(end) })
+  }
+  useEffect(() => bind({ '[': () => shift(-0.5), ']': () => shift(0.5), '-': out }))
+  const models = live.overview?.models ?? []
+  const names = [...new Set(models.map((m) => m.model).filter(Boolean))]
+  const replicas = [...new Set(models.filter((m) => !model || m.model === model).flatMap((m) => m.replicas.map(instanceOf)))]
+  const choice: Choice = useMemo(() => ({ ...all, models: model ? [model] : [], instances }), [model, instances.join('\n')])
+  const rows = panels.data?.rows.filter((r) => r.board === board) ?? []
+  const marks = models
+    .filter((m) => m.verdict.status === 'firing' && m.verdict.since && (!model || m.model === model))
+    .slice(0, 3)
+    .map((m) => ({ at: Date.parse(m.verdict.since as string), name: m.verdict.id }))
+  const toggled = (name: string) => (instances.includes(name) ? instances.filter((i) => i !== name) : [...instances, name])
+  return (
+    <>
+      <h1 class="hidden">Explore</h1>
+      <div class="tools">
+        <div class="tabs" role="group" aria-label="Dashboards">
+          {boards.map(([id, title]) => (
+            <button type="button" aria-pressed={board === id} onClick={() => set({ board: id })}>{title}</button>
+          ))}
+        </div>
+        <div class="tabs" role="group" aria-label="Time">
+          {spans.map(([back, title]) => (
+            <button type="button" aria-pressed={relative && from === back} onClick={() => set({ from: back, to: 'now' })}>{title}</button>
+          ))}
+          <button type="button" onClick={() => shift(-0.5)} title="Earlier  [" aria-label="Earlier">‹</button>
+          <button type="button" onClick={out} title="Zoom out  -" aria-label="Zoom out">−</button>
+          <button type="button" onClick={() => shift(0.5)} title="Later  ]" aria-label="Later">›</button>
+        </div>
+        {names.length > 1 && (
+          <select value={model} aria-label="Model" onChange={(e) => set({ model: e.currentTarget.value, instance: [] })}>
+            <option value="">all models</option>
+            {names.map((n) => <option value={n}>{n}</option>)}
+          </select>
+        )}
+        <details class="pick">
+          <summary>{instances.length > 0 ? `${instances.length} of ${plural(replicas.length, 'replica')}` : `all ${plural(replicas.length, 'replica')}`}</summary>
+          <div>
+            <Filter value={filter} set={setFilter} what="replicas" />
+            {instances.length > 0 && <button type="button" class="small" onClick={() => set({ instance: [] })}>All</button>}
+            <ul>
+              {replicas.filter((r) => matches(filter, r)).slice(0, 200).map((r) => (
+                <li><label><input type="checkbox" checked={instances.includes(r)} onChange={() => set({ instance: toggled(r) })} /> {r}</label></li>
+              ))}
+            </ul>
+          </div>
+        </details>
+        <label class="check"><input type="checkbox" checked={each} onChange={() => set({ each: each ? '' : '1' })} /> a line for each replica</label>
+        <span class="grow" />
+        <Copy text={location.origin + to('explore', '', { board, from: stamp(span.from), to: stamp(span.to), model, instance: instances, each: each ? '1' : '' })} label="Copy the link to this time" />
+      </div>
+      <p class="soft">
+        {time(span.from, now())} to {time(span.to, now())} ({length(span.to - span.from)}), a point each {length(stepOf(span, panels.data?.interval_s ?? 5) * 1000)}. Drag over a plot to zoom; the other plots follow.
+      </p>
+      {wrong && <div class="nothing problem" role="alert"><b>The address has no time that could be shown.</b><p>From <code>{from}</code> to <code>{until}</code>: try <a href={to('explore', '', { from: '-6h', to: 'now' })}>the last six hours</a>.</p></div>}
+      {panels.error && !panels.data && <Problem error={panels.error} again={panels.again} />}
+      {panels.loading && !panels.data && <Waiting what="the panels" />}
+      {panels.data && rows.length === 0 && <Nothing title={`There is no dashboard ${board}`}><a href="/explore">See the four rows</a>.</Nothing>}
+      {rows.map((r) => (
+        <section>
+          <h3>{r.title}</h3>
+          <div class="grid24">
+            {r.panels.map((p) => (
+              <PanelView key={`${board}${p.id}`} panel={p} choice={choice} span={span} interval={panels.data?.interval_s ?? 5} each={each} marks={marks.length > 0 ? marks : undefined} onZoom={zoom} />
+            ))}
+          </div>
+        </section>
+      ))}
+    </>
+  )
+}

@@ -1,0 +1,176 @@
+import { useEffect, useState } from 'preact/hooks'
+import { post } from '../api'
+import { change as compared, number, plural, sentence } from '../format'
+import { useLive } from '../live'
+import { go, to, useRoute } from '../route'
+import type { Estimate, WhatIf } from '../types'
+import { Command, Copy, Nothing, Problem, Waiting } from '../ui'
+
+const outcomes: [string, string, string, boolean][] = [
+  ['ttft_p50', 'TTFT P50', 'seconds', true],
+  ['ttft_p95', 'TTFT P95', 'seconds', true],
+  ['itl_p95', 'ITL P95', 'seconds', true],
+  ['e2e_mean', 'End-to-end, mean', 'seconds', true],
+  ['output_tokens_rate', 'Output', 'tokens/s', false],
+  ['requests_rate', 'Requests', 'requests/s', false],
+  ['kv_cache_usage', 'KV cache', 'ratio', true],
+  ['preemptions_rate', 'Preemptions', '1/s', true],
+]
+
+const factors: [string, string][] = [
+  ['load', 'Load'],
+  ['prompt', 'Prompt lengths'],
+  ['output', 'Output lengths'],
+]
+
+// A slider of factors is even in its logarithm: from a quarter to four times.
+const least = -2
+const most = 2
+const factor = (v: string | null): number => {
+  const f = Number(v)
+  return f > 0 && Number.isFinite(f) ? Math.min(Math.max(f, 2 ** least), 2 ** most) : 1
+}
+const tidy = (f: number): number => Number(f.toPrecision(2))
+
+// WhatIfView asks the simulation what a change would do. The address holds the change.
+export function WhatIfView() {
+  const live = useLive()
+  const route = useRoute()
+  const q = route.query
+  const names = [...new Set((live.overview?.models ?? []).map((m) => m.model))]
+  const model = q.get('model') ?? names[0] ?? ''
+  const flags = Object.fromEntries([...q].filter(([k]) => k.startsWith('--')))
+  const replicas = Math.max(0, Math.round(Number(q.get('replicas')) || 0))
+  const change = {
+    ...(replicas > 0 ? { replicas } : {}),
+    arrival_rate_factor: factor(q.get('load')), prompt_factor: factor(q.get('prompt')), output_factor: factor(q.get('output')), flags,
+  }
+  const body = JSON.stringify({ model, change })
+  const [state, set] = useState<{ data?: WhatIf; error?: Error; busy: boolean; took?: number }>({ busy: true })
+  const [round, again] = useState(0)
+  const ready = names.length > 0
+  useEffect(() => {
+    if (!ready) return
+    const stop = new AbortController()
+    set((s) => ({ ...s, busy: true }))
+    // A slider that is moved asks once it rests.
+    const timer = setTimeout(() => {
+      const began = performance.now()
+      post<WhatIf>('/api/v1/simulate', JSON.parse(body), stop.signal).then(
+        (data) => set({ data, busy: false, took: performance.now() - began }),
+        (error) => stop.signal.aborted || set((s) => ({ data: s.data, error, busy: false })),
+      )
+    }, 250)
+    return () => {
+      clearTimeout(timer)
+      stop.abort()
+    }
+  }, [body, ready, round])
+  const put = (name: string, value: string) => {
+    const next: Record<string, string> = Object.fromEntries(q)
+    next[name] = value
+    go(to('whatif', '', next), true)
+  }
+  if (!live.overview) return <Waiting what="the models" />
+  if (!ready) return <Nothing title="Nothing to simulate">No model is watched yet.</Nothing>
+  const settings = state.data?.settings
+  const present = settings?.replicas ?? 0
+  const changed = [...q].some(([k]) => k !== 'model')
+  return (
+    <>
+      <h1 class="head">
+        What if
+        {names.length > 1 && (
+          <select value={model} aria-label="Model" onChange={(e) => go(to('whatif', '', { model: e.currentTarget.value }))}>
+            {names.map((n) => <option value={n}>{n || 'the server'}</option>)}
+          </select>
+        )}
+        {changed && <button type="button" class="small" onClick={() => go(to('whatif', '', { model: names.length > 1 ? model : '' }))}>Back to the present</button>}
+        <Copy text={location.href} label="Copy the link" />
+      </h1>
+      <div class="two even">
+        <section class="sliders">
+          {factors.map(([name, title]) => {
+            const f = factor(q.get(name))
+            return (
+              <label>
+                <span>{title} <b>× {tidy(f)}</b></span>
+                <input type="range" min={least} max={most} step={0.1} value={Math.log2(f)} data-slider={name}
+                  onInput={(e) => { const v = tidy(2 ** Number(e.currentTarget.value)); put(name, v === 1 ? '' : String(v)) }} />
+              </label>
+            )
+          })}
+          <label>
+            <span>Replicas <b>{replicas || present || '–'}</b>{replicas > 0 && present > 0 && replicas !== present && <span class="soft"> instead of {present}</span>}</span>
+            <input type="range" min={1} max={Math.max(16, 2 * present)} step={1} value={replicas || present || 1} data-slider="replicas"
+              onInput={(e) => put('replicas', Number(e.currentTarget.value) === present ? '' : e.currentTarget.value)} />
+          </label>
+          {Object.entries(settings?.flags ?? {}).map(([flag, value]) => (
+            <label class="flag">
+              <span><code>{flag}</code>{value && <span class="soft"> now {value}</span>}</span>
+              <input value={flags[flag] ?? ''} placeholder={value || 'not known'} maxLength={60} onChange={(e) => put(flag, e.currentTarget.value.trim())} />
+            </label>
+          ))}
+        </section>
+        <section>
+          {state.error && <Problem error={state.error} again={() => again((n) => n + 1)} />}
+          {state.busy && !state.data && !state.error && <Waiting what="the simulation" />}
+          {state.data && !state.error && <Answer data={state.data} busy={state.busy} changed={changed} />}
+        </section>
+      </div>
+      {state.data && !state.error && (
+        <section>
+          {state.data.warnings.map((w) => <p class="warning">{sentence(w)}</p>)}
+          <p class="soft">{sentence(state.data.basis)} {state.took !== undefined && `Simulated in ${number(state.took / 1000, 'seconds')}.`} {plural(outcomes.length, 'quantity').replace('quantitys', 'quantities')}, each with the least and the largest of several simulations.</p>
+          {state.data.command && <Command text={state.data.command} />}
+        </section>
+      )}
+    </>
+  )
+}
+
+function Answer({ data, busy, changed }: { data: WhatIf; busy: boolean; changed: boolean }) {
+  return (
+    <div class={busy ? 'loading' : ''} data-answer>
+      <table class="whatif">
+        <thead><tr><th>Simulated</th><th class="n">Now</th><th class="n">Then</th><th class="n">Change</th><th class="wide">Interval</th></tr></thead>
+        <tbody>
+          {outcomes.map(([name, title, unit, less]) => {
+            const p = data.present[name]
+            const c = data.changed[name]
+            if (!p && !c) return null
+            const ratio = p?.value && c?.value !== null && c?.value !== undefined ? c.value / p.value : 1
+            const good = !changed || (ratio > 0.95 && ratio < 1.05) ? '' : ratio < 1 === less ? 'good' : 'bad'
+            return (
+              <tr>
+                <td>{title}</td>
+                <td class="n">{number(p?.value, unit)}</td>
+                <td class="n"><b>{number(c?.value, unit)}</b> <small class="soft">{number(c?.low, unit)} – {number(c?.high, unit)}</small></td>
+                <td class={`n ${good}`}>{changed ? compared(c?.value, p?.value).replace('normal', '').replace('as usual', 'the same') : ''}</td>
+                <td class="wide"><Interval p={p} c={c} /></td>
+              </tr>
+            )
+          })}
+        </tbody>
+      </table>
+      {!changed && <p class="soft">Move a slider: the answer follows.</p>}
+    </div>
+  )
+}
+
+// Interval draws two estimates on one scale: the present above, the change below.
+function Interval({ p, c }: { p?: Estimate | null; c?: Estimate | null }) {
+  const top = Math.max(p?.high ?? p?.value ?? 0, c?.high ?? c?.value ?? 0, 1e-12)
+  const bar = (e: Estimate | null | undefined, kind: string) => {
+    if (e?.value === null || e?.value === undefined) return null
+    const low = (100 * (e.low ?? e.value)) / top
+    const high = (100 * (e.high ?? e.value)) / top
+    return (
+      <span class={`range ${kind}`}>
+        <i style={{ left: `${low}%`, width: `${Math.max(high - low, 0.5)}%` }} />
+        <b style={{ left: `${(100 * e.value) / top}%` }} />
+      </span>
+    )
+  }
+  return <span class="ranges" aria-hidden="true">{bar(p, 'before')}{bar(c, 'after')}</span>
+}

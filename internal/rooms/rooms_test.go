@@ -40,6 +40,7 @@ var pure = []string{
 	"internal/gateway/stream",
 	"internal/generate/...",
 	"internal/hint",
+	"internal/incident",
 	"internal/indicator",
 	"internal/metrics", // the Querier interface alone
 	"internal/modelconfig",

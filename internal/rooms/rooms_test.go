@@ -43,6 +43,7 @@ var pure = []string{
 	"internal/incident",
 	"internal/indicator",
 	"internal/metrics", // the Querier interface alone
+	"internal/metrics/pages",
 	"internal/modelconfig",
 	"internal/openai",
 	"internal/pathologies/...",

@@ -251,20 +251,7 @@ func figures(d *diagnose.Diagnosis, v *diagnose.Verdict, f *diagnose.Finding) (f
 	if len(v.Plots) == 0 {
 		return nil, ""
 	}
-	var from, to time.Time
-	for _, p := range v.Plots {
-		for _, l := range p.Lines {
-			if first := l.At[0]; from.IsZero() || first.Before(from) {
-				from = first
-			}
-			if last := l.At[len(l.At)-1]; last.After(to) {
-				to = last
-			}
-		}
-	}
-	if d.At.After(to) {
-		to = d.At
-	}
+	from, to := shownTime(d, v)
 	var shown []string
 	for i := range v.Plots {
 		p := &v.Plots[i]
@@ -296,22 +283,46 @@ func figures(d *diagnose.Diagnosis, v *diagnose.Verdict, f *diagnose.Finding) (f
 	return figs, over + "."
 }
 
-func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
-
-// plotLimit is what a plot's quantity was compared with: by the finding or else by what was
-// promised.
-func plotLimit(p *diagnose.Plot, f *diagnose.Finding) (value float64, text string) {
-	if f != nil {
-		for _, e := range farthest(f.Evidence, false) {
-			if e.Signal == p.Signal && !math.IsNaN(e.Threshold) {
-				return e.Threshold, e.Op.Text(e.Threshold, e.Signal.Unit)
+// shownTime returns the time that the plots of a verdict show.
+func shownTime(d *diagnose.Diagnosis, v *diagnose.Verdict) (from, to time.Time) {
+	for _, p := range v.Plots {
+		for _, l := range p.Lines {
+			if first := l.At[0]; from.IsZero() || first.Before(from) {
+				from = first
+			}
+			if last := l.At[len(l.At)-1]; last.After(to) {
+				to = last
 			}
 		}
 	}
-	if !math.IsNaN(p.Promised) {
-		return p.Promised, catalog.GreaterThan.Text(p.Promised, p.Signal.Unit)
+	if d.At.After(to) {
+		to = d.At
 	}
-	return math.NaN(), ""
+	return from, to
+}
+
+func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
+
+// plotLimit is what a plot's quantity was compared with: by the finding, as evidence, or
+// else by what was promised; NaN where by neither.
+func plotLimit(p *diagnose.Plot, f *diagnose.Finding) (value float64, op catalog.Op, evidence bool) {
+	if f != nil {
+		for _, e := range farthest(f.Evidence, false) {
+			if e.Signal == p.Signal && !math.IsNaN(e.Threshold) {
+				return e.Threshold, e.Op, true
+			}
+		}
+	}
+	return p.Promised, catalog.GreaterThan, false
+}
+
+// limitText writes the limit of a plot; "" where it has none.
+func limitText(p *diagnose.Plot, f *diagnose.Finding) (value float64, text string) {
+	value, op, _ := plotLimit(p, f)
+	if !math.IsNaN(value) {
+		text = op.Text(value, p.Signal.Unit)
+	}
+	return value, text
 }
 
 func caption(p *diagnose.Plot, f *diagnose.Finding) string {
@@ -322,7 +333,7 @@ func caption(p *diagnose.Plot, f *diagnose.Finding) string {
 	if p.Normal.OK {
 		parts = append(parts, "normal "+indicator.Format(p.Normal, p.Signal.Unit))
 	}
-	if _, text := plotLimit(p, f); text != "" {
+	if _, text := limitText(p, f); text != "" {
 		parts = append(parts, "threshold "+text)
 	}
 	return strings.Join(parts, " · ")
@@ -361,7 +372,7 @@ func chart(v *diagnose.Verdict, p *diagnose.Plot, f *diagnose.Finding) render.Ch
 		label := "normal " + indicator.Format(p.Normal, unit)
 		c.Levels = append(c.Levels, render.Level{Value: p.Normal.V, Class: "good", Why: "what was normal", Label: label})
 	}
-	if value, text := plotLimit(p, f); text != "" {
+	if value, text := limitText(p, f); text != "" {
 		l := render.Level{Value: value, Class: "critical", Why: "threshold " + text}
 		if v.Status == diagnose.Firing {
 			l.Label = "threshold " + text

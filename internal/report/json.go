@@ -43,6 +43,33 @@ type (
 		Baseline baselineJSON  `json:"baseline"`
 		Notes    []string      `json:"notes"`
 		Gateway  *boundaryJSON `json:"gateway,omitempty"`
+		Plots    []plotJSON    `json:"plots,omitempty"`
+	}
+
+	// plotJSON is one quantity over time, of a verdict that was plotted.
+	plotJSON struct {
+		Model      string     `json:"model"`
+		Signal     string     `json:"signal"`
+		Title      string     `json:"title"`
+		Unit       string     `json:"unit"`
+		From       timestamp  `json:"from"`
+		To         timestamp  `json:"to"`
+		Onset      timestamp  `json:"onset"`
+		AtLeast    bool       `json:"onset_at_least"`
+		WindowFrom timestamp  `json:"window_from"`
+		Baseline   rangeJSON  `json:"baseline"`
+		OverS      float64    `json:"over_s"`
+		Threshold  number     `json:"threshold"`
+		Op         string     `json:"op"`
+		Value      number     `json:"value"`
+		Normal     number     `json:"normal"`
+		Evidence   bool       `json:"evidence"`
+		Lines      []lineJSON `json:"lines"`
+	}
+
+	lineJSON struct {
+		Name   string      `json:"name"`
+		Points [][2]number `json:"points"`
 	}
 
 	// boundaryJSON is what a gateway saw; times are seconds.
@@ -123,6 +150,7 @@ type (
 
 	evidenceJSON struct {
 		Signal          string  `json:"signal"`
+		Title           string  `json:"title"`
 		Unit            string  `json:"unit"`
 		Value           number  `json:"value"`
 		ValueBound      *string `json:"value_bound"`
@@ -157,6 +185,7 @@ type (
 
 	effectJSON struct {
 		Signal    string       `json:"signal"`
+		Title     string       `json:"title"`
 		Unit      string       `json:"unit"`
 		Measured  number       `json:"measured"`
 		Before    estimateJSON `json:"before"`
@@ -267,7 +296,40 @@ func newDiagnosisJSON(d *diagnose.Diagnosis, o *Options) diagnosisJSON {
 		},
 		Notes:   list(d.Notes),
 		Gateway: newBoundaryJSON(d.Boundary),
+		Plots:   newPlotsJSON(d),
 	}
+}
+
+// newPlotsJSON returns the plots of all verdicts that have some, or nil.
+func newPlotsJSON(d *diagnose.Diagnosis) (out []plotJSON) {
+	verdicts := []*diagnose.Verdict{&d.Verdict}
+	if d.Status == diagnose.Firing {
+		verdicts = told(d)
+	}
+	for _, v := range verdicts {
+		f := d.Lead(v)
+		from, to := shownTime(d, v)
+		for i := range v.Plots {
+			p := &v.Plots[i]
+			limit, op, evidence := plotLimit(p, f)
+			out = append(out, plotJSON{
+				Model: v.Model, Signal: p.Signal.Name, Title: p.Signal.Title, Unit: string(p.Signal.Unit), From: timestamp(from), To: timestamp(to),
+				Onset: timestamp(v.Since), AtLeast: v.SinceAtLeast, WindowFrom: timestamp(p.Window.From),
+				Baseline: rangeJSON{timestamp(p.Baseline.From), timestamp(p.Baseline.To)}, OverS: p.Over.Seconds(),
+				Threshold: number(limit), Op: string(op), Value: known(p.Now), Normal: known(p.Normal), Evidence: evidence,
+				Lines: each(p.Lines, newLineJSON),
+			})
+		}
+	}
+	return out
+}
+
+func newLineJSON(l *diagnose.Line) lineJSON {
+	out := lineJSON{Name: l.Target, Points: make([][2]number, 0, len(l.At))}
+	for i, at := range l.At {
+		out.Points = append(out.Points, [2]number{number(seconds(at)), number(l.Value[i])})
+	}
+	return out
 }
 
 func newBoundaryJSON(v *boundary.View) *boundaryJSON {
@@ -333,7 +395,7 @@ func newFindingJSON(f *diagnose.Finding, o *Options) findingJSON {
 
 func newEvidenceJSON(e *catalog.Evidence) evidenceJSON {
 	out := evidenceJSON{
-		Signal: e.Signal.Name, Unit: string(e.Signal.Unit), Value: known(e.Value), ValueReason: e.Value.Reason,
+		Signal: e.Signal.Name, Title: e.Signal.Title, Unit: string(e.Signal.Unit), Value: known(e.Value), ValueReason: e.Value.Reason,
 		Baseline: known(e.Baseline), Threshold: number(e.Threshold), ThresholdName: e.Name,
 		ThresholdSource: e.Source, Op: string(e.Op),
 	}
@@ -374,7 +436,7 @@ func newPredictedJSON(p *catalog.Prediction) *predictedJSON {
 	return &predictedJSON{
 		Reason: optional(p.Reason), Needs: number(p.Needs.Seconds()), Benefit: benefit, Basis: list(p.Basis), Caveats: list(p.Caveats),
 		Effects: each(p.Effects, func(e *catalog.Effect) effectJSON {
-			return effectJSON{Signal: e.Signal.Name, Unit: string(e.Signal.Unit), Measured: known(e.Measured), Before: estimate(e.Before), Unchanged: estimate(e.Unchanged), After: estimate(e.After)}
+			return effectJSON{Signal: e.Signal.Name, Title: e.Signal.Title, Unit: string(e.Signal.Unit), Measured: known(e.Measured), Before: estimate(e.Before), Unchanged: estimate(e.Unchanged), After: estimate(e.After)}
 		}),
 	}
 }

@@ -161,8 +161,8 @@ func TestForeignTextCannotControlTheTerminalOrTheMarkup(t *testing.T) {
 
 // mayBeNull lists the fields of the JSON that may be null; slices never are.
 var mayBeNull = map[string]bool{
-	"benefit": true,
-	"since":   true, "from": true, "to": true, "value": true, "value_bound": true, "baseline": true, "threshold": true, "holds": true,
+	"benefit": true, "onset": true, "window_from": true, "normal": true,
+	"since": true, "from": true, "to": true, "value": true, "value_bound": true, "baseline": true, "threshold": true, "holds": true,
 	"ruled_out_by": true, "inhibited_by": true, "predicted": true, "reason": true, "measured": true, "share_of_ttft_change": true, "share_of_output_change": true, "confidence": true, "severity": true,
 }
 
@@ -187,13 +187,41 @@ func TestJSONHoldsNullOnlyWhereDocumented(t *testing.T) {
 	}
 }
 
+func TestTheJSONHoldsThePlotsThatThePageDraws(t *testing.T) {
+	var v struct {
+		Plots []struct {
+			Signal, Onset, Op        string
+			Threshold, Value, Normal float64
+			Evidence                 bool
+			Lines                    []struct {
+				Name   string
+				Points [][2]*float64
+			}
+		}
+	}
+	d := plotted(firing(), "vllm-0:8000", "vllm-1:8000")
+	if err := json.Unmarshal([]byte(rendered(t, func(b *bytes.Buffer) error { return JSON(b, d, Options{}) })), &v); err != nil {
+		t.Fatal(err)
+	}
+	if len(v.Plots) != 1 || len(v.Plots[0].Lines) != 2 {
+		t.Fatalf("plots %+v, want one of two lines", v.Plots)
+	}
+	p := v.Plots[0]
+	if p.Signal != "ttft_p50" || p.Onset != "2026-03-14T03:11:10.250Z" || p.Op != ">" || p.Threshold != 0.27 || p.Value != 11.2 || p.Normal != 0.11 || !p.Evidence {
+		t.Errorf("plot %+v", p)
+	}
+	if points := p.Lines[0].Points; len(points) != 61 || *points[0][1] != 600 || points[3][1] != nil {
+		t.Errorf("points %v, want 61, the fourth without a value", points)
+	}
+}
+
 func TestEveryFieldOfTheJSONIsDocumented(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/json.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var v any
-	if err := json.Unmarshal([]byte(rendered(t, func(b *bytes.Buffer) error { return JSON(b, firing(), Options{}) })), &v); err != nil {
+	if err := json.Unmarshal([]byte(rendered(t, func(b *bytes.Buffer) error { return JSON(b, plotted(firing(), "vllm-0:8000"), Options{}) })), &v); err != nil {
 		t.Fatal(err)
 	}
 	walk(v, "", func(field string, _ any) {

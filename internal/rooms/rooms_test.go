@@ -45,6 +45,7 @@ var pure = []string{
 	"internal/metrics", // the Querier interface alone
 	"internal/metrics/pages",
 	"internal/modelconfig",
+	"internal/monitor/view",
 	"internal/openai",
 	"internal/pathologies/...",
 	"internal/perfmodel",

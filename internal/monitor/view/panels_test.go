@@ -1,0 +1,55 @@
+package view_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/generate"
+	"github.com/sixty-dev/sixty/internal/generate/dashboard"
+	"github.com/sixty-dev/sixty/internal/monitor/view"
+)
+
+func TestThePanelsAreThoseOfTheDashboards(t *testing.T) {
+	d, err := dialect.Named("vllm-0.23.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := view.NewPanels(dashboard.Config{Deployment: generate.Deployment{Dialects: []dialect.Dialect{d}}}, 5*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.IntervalS != 5 {
+		t.Errorf("interval %g s, want 5", got.IntervalS)
+	}
+	rows, kinds := map[string]int{}, map[string]int{}
+	for _, r := range got.Rows {
+		rows[r.Board]++
+		for _, p := range r.Panels {
+			kinds[p.Kind]++
+			if p.Title == "" || p.Unit == "" || len(p.Queries) == 0 || p.NoData == "" {
+				t.Errorf("%s: panel %d lacks its title, unit, queries or why it may be empty: %+v", r.Board, p.ID, p)
+			}
+			for _, q := range p.Queries {
+				if strings.Contains(q.Expr, "[2h16m") {
+					t.Errorf("panel %d asks over a mark: %s", p.ID, q.Expr)
+				}
+			}
+			if r.Board == "serving" && p.ID == 201 && !strings.Contains(p.Queries[0].ByReplica, "model_name, instance)") {
+				t.Errorf("panel 201 of each replica: %s", p.Queries[0].ByReplica)
+			}
+			for _, s := range p.Steps {
+				if s.Level == "" {
+					t.Errorf("panel %d has a threshold without a level: %+v", p.ID, s)
+				}
+			}
+		}
+	}
+	if rows["start"] != 2 || rows["serving"] != 4 || rows["incident"] == 0 {
+		t.Errorf("rows %v, want two to start with, four of serving, and those of an incident", rows)
+	}
+	if kinds["stat"] == 0 || kinds["heatmap"] < 2 || kinds["lines"] == 0 || kinds[""] > 0 {
+		t.Errorf("kinds %v", kinds)
+	}
+}

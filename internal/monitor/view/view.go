@@ -1,0 +1,226 @@
+// Package view holds what the monitor says over HTTP, as JSON: docs/api.md is the
+// contract, its names are the tags here. The server fills these types, the page shows
+// them. Times are UTC, durations seconds, ratios 0 to 1; a number that is not known is
+// null, never 0.
+//
+// The package does no I/O and reads no clock.
+package view
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Schemas of the answers that have one. Fields are added under the same name.
+const (
+	OverviewSchema = "sixty.overview/v1"
+	WhatIfSchema   = "sixty.whatif/v1"
+)
+
+// State says whether the overview can be believed.
+type State string
+
+// States of the monitor. In all but OK nothing may be shown as healthy.
+const (
+	OK       State = "ok"
+	Starting State = "starting" // nothing was evaluated yet
+	Partial  State = "partial"  // some sources or targets did not answer
+	Stale    State = "stale"    // the last evaluation is too old
+)
+
+// Status is that of a replica or of a model's verdict.
+type Status string
+
+// Statuses, the worst first. A model's verdict is Firing, Healthy or Unknown.
+const (
+	Firing  Status = "firing"
+	Down    Status = "down" // it does not answer
+	Pending Status = "pending"
+	Unknown Status = "unknown"
+	Healthy Status = "ok"
+	Idle    Status = "idle"
+)
+
+// An Overview is what is wrong now: one sentence per model, one line per replica.
+type Overview struct {
+	Schema     string    `json:"schema"` // OverviewSchema
+	At         time.Time `json:"at"`
+	EvaluatedS float64   `json:"evaluated_in_s"`
+	EveryS     float64   `json:"every_s"` // between two evaluations
+	State      State     `json:"state"`
+	Problems   []string  `json:"problems"` // what stands in the way, one sentence each
+	Models     []Model   `json:"models"`   // the worst first
+}
+
+// A Model is one model of one deployment.
+type Model struct {
+	Model     string    `json:"model"`
+	Namespace string    `json:"namespace"`
+	Cluster   string    `json:"cluster"`
+	Verdict   Verdict   `json:"verdict"`
+	Incident  *string   `json:"incident"` // the id of the open one
+	Replicas  []Replica `json:"replicas"` // by name
+}
+
+// A Verdict is the one answer for a model.
+type Verdict struct {
+	ID           string     `json:"id"` // a pathology, or healthy, idle, insufficient-data
+	Status       Status     `json:"status"`
+	Severity     string     `json:"severity"` // page, ticket, info; empty where nothing fires
+	Summary      string     `json:"summary"`
+	Since        *time.Time `json:"since"`
+	SinceAtLeast bool       `json:"since_at_least"` // it is older than Since
+	Confidence   *float64   `json:"confidence"`
+}
+
+// A Replica is one scraped server, or the share of a model on it.
+type Replica struct {
+	Target    string            `json:"target"`
+	Labels    map[string]string `json:"labels"`
+	Engine    string            `json:"engine"`
+	Version   string            `json:"version"`
+	Status    Status            `json:"status"`
+	Pathology string            `json:"pathology"` // empty where nothing fires or is pending
+	Severity  string            `json:"severity"`
+	Reason    string            `json:"reason"` // one sentence
+	Since     *time.Time        `json:"since"`
+	Now       Numbers           `json:"now"`
+	Normal    Numbers           `json:"normal"`
+}
+
+// Numbers are those of a replica that are shown at a glance.
+type Numbers struct {
+	TTFTP95          *float64 `json:"ttft_p95"`           // s
+	ITLP95           *float64 `json:"itl_p95"`            // s
+	RequestsRunning  *float64 `json:"requests_running"`   //
+	RequestsWaiting  *float64 `json:"requests_waiting"`   //
+	KVCacheUsage     *float64 `json:"kv_cache_usage"`     // 0 to 1
+	RequestRate      *float64 `json:"request_rate"`       // requests/s
+	OutputTokensRate *float64 `json:"output_tokens_rate"` // tokens/s
+}
+
+// A Finding fires or is pending now.
+type Finding struct {
+	ID       string     `json:"id"`
+	Model    string     `json:"model"`
+	Status   Status     `json:"status"`
+	Severity string     `json:"severity"`
+	Summary  string     `json:"summary"`
+	Since    *time.Time `json:"since"`
+	Targets  []string   `json:"targets"`
+	Incident *string    `json:"incident"`
+}
+
+// A Summary is an incident in a list, and in the event that tells of it.
+type Summary struct {
+	ID           string           `json:"id"`
+	Model        string           `json:"model"`
+	Pathology    string           `json:"pathology"`
+	Severity     string           `json:"severity"`
+	Summary      string           `json:"summary"`
+	Began        time.Time        `json:"began"`
+	BeganAtLeast bool             `json:"began_at_least"`
+	Ended        *time.Time       `json:"ended"` // null while it is open
+	Targets      []string         `json:"targets"`
+	Acknowledged *Acknowledgement `json:"acknowledged"`
+	Notes        []Note           `json:"notes"`
+	HasRecording bool             `json:"has_recording"`
+}
+
+// An Incident is one, whole.
+type Incident struct {
+	Summary
+	Evolution []Turn          `json:"evolution"` // of the verdict, in time
+	Diagnosis json.RawMessage `json:"diagnosis"` // sixty.diagnosis/v1 with plots, the surest one
+	Similar   *Similar        `json:"similar"`   // the last one like it
+}
+
+// An Acknowledgement says who looks after an incident.
+type Acknowledgement struct {
+	By string    `json:"by"`
+	At time.Time `json:"at"`
+}
+
+// A Note is what somebody wrote on an incident.
+type Note struct {
+	By   string    `json:"by"`
+	At   time.Time `json:"at"`
+	Text string    `json:"text"`
+}
+
+// A Turn is a verdict that replaced another one.
+type Turn struct {
+	At         time.Time `json:"at"`
+	ID         string    `json:"id"`
+	Severity   string    `json:"severity"`
+	Summary    string    `json:"summary"`
+	Confidence *float64  `json:"confidence"`
+}
+
+// A Similar incident came before.
+type Similar struct {
+	ID        string     `json:"id"`
+	Began     time.Time  `json:"began"`
+	Ended     *time.Time `json:"ended"`
+	Pathology string     `json:"pathology"`
+	Note      string     `json:"note"` // how the two compare, one sentence
+	Notes     []Note     `json:"notes"`
+}
+
+// A Runbook is one pathology's; HTML and Markdown are empty in a list.
+type Runbook struct {
+	ID       string `json:"id"`
+	Title    string `json:"title"`
+	Severity string `json:"severity"`
+	Summary  string `json:"summary"`
+	HTML     string `json:"html,omitempty"`
+	Markdown string `json:"markdown,omitempty"`
+}
+
+// A WhatIf asks what a change would do to a model. A factor of 0 is taken for 1, Replicas
+// of 0 for those that there are.
+type WhatIf struct {
+	Model  string `json:"model"`
+	Change Change `json:"change"`
+}
+
+// A Change is of load, lengths, replicas and flags.
+type Change struct {
+	Replicas          int               `json:"replicas,omitempty"`
+	ArrivalRateFactor float64           `json:"arrival_rate_factor,omitempty"`
+	PromptFactor      float64           `json:"prompt_factor,omitempty"`
+	OutputFactor      float64           `json:"output_factor,omitempty"`
+	Flags             map[string]string `json:"flags,omitempty"`
+}
+
+// A WhatIfAnswer is the simulation's.
+type WhatIfAnswer struct {
+	Schema   string   `json:"schema"` // WhatIfSchema
+	Basis    string   `json:"basis"`
+	Warnings []string `json:"warnings"`
+	// Settings are those of the present, from which a reader begins to change: replicas,
+	// and the flags that can be simulated with their values, empty where not known.
+	Settings Settings              `json:"settings"`
+	Present  map[string]*Estimated `json:"present"`
+	Changed  map[string]*Estimated `json:"changed"`
+	Command  string                `json:"command"` // that simulates the same
+}
+
+// Settings of a model's servers.
+type Settings struct {
+	Replicas int               `json:"replicas"`
+	Flags    map[string]string `json:"flags"`
+}
+
+// An Estimated number has an interval: the least and the largest of several simulations.
+type Estimated struct {
+	Value *float64 `json:"value"`
+	Low   *float64 `json:"low"`
+	High  *float64 `json:"high"`
+}
+
+// An Error is the body of every answer that is one.
+type Error struct {
+	Error string `json:"error"`
+	Hint  string `json:"hint,omitempty"`
+}

@@ -7,72 +7,25 @@
 package incident
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
-
-// Summary is what is told of an incident in a list. Its JSON is that of docs/api.md.
-type Summary struct {
-	ID        string `json:"id"`
-	Model     string `json:"model"` // "" where the servers do not say which they serve
-	Namespace string `json:"namespace"`
-	Cluster   string `json:"cluster"`
-	// Pathology is the worst that was found, and of equals the cause or the surest;
-	// Summary is what was said of it last.
-	Pathology string `json:"pathology"`
-	Severity  string `json:"severity"` // the worst: page or ticket
-	Summary   string `json:"summary"`
-	// Began is when the fault began, by the judgement; where BeganAtLeast is set it was
-	// there when the observation began, at that time.
-	Began        time.Time  `json:"began"`
-	BeganAtLeast bool       `json:"began_at_least"`
-	Ended        *time.Time `json:"ended"` // nil while it goes on
-	// QuietSince is set in an incident that goes on while nothing of it is found: it ends
-	// when that lasts.
-	QuietSince   *time.Time      `json:"quiet_since"`
-	Targets      []string        `json:"targets"` // where it was found, bounded
-	Acknowledged *Acknowledgment `json:"acknowledged"`
-	Notes        []Note          `json:"notes"`
-	HasRecording bool            `json:"has_recording"`
-}
-
-// Open reports whether the incident goes on.
-func (s *Summary) Open() bool { return s.Ended == nil }
-
-// An Acknowledgment says who sees to an incident.
-type Acknowledgment struct {
-	By string    `json:"by"`
-	At time.Time `json:"at"`
-}
-
-// A Note is what somebody wrote: what was seen, what was tried, what helped.
-type Note struct {
-	By   string    `json:"by"`
-	At   time.Time `json:"at"`
-	Text string    `json:"text"`
-}
-
-// A Change is a verdict that took the place of another one.
-type Change struct {
-	At         time.Time `json:"at"`
-	ID         string    `json:"id"`       // a pathology, or healthy, idle, insufficient-data, over
-	Severity   string    `json:"severity"` // "" where nothing fires
-	Summary    string    `json:"summary"`
-	Confidence float64   `json:"confidence"`
-}
 
 // A Record is what is kept of an incident: what is told of it, and what the Tracker needs
 // to go on with it after a restart.
 type Record struct {
-	Summary
-	Evolution []Change `json:"evolution"`
-	// Omitted counts changes in the middle of Evolution that were one too many.
-	Omitted int   `json:"evolution_omitted,omitempty"`
-	State   State `json:"state"`
+	view.Summary
+	Evolution []view.Turn `json:"evolution"`
+	Omitted   int         `json:"evolution_omitted,omitempty"`
+	State     State       `json:"state"`
 }
+
+// Open reports whether the incident goes on.
+func (r *Record) Open() bool { return r.Ended == nil }
 
 // State is how far a Tracker is with an incident.
 type State struct {
@@ -103,28 +56,9 @@ func clone[T any](p *T) *T {
 	return &c
 }
 
-// Whole is all that is told of one incident.
-type Whole struct {
-	Summary
-	Evolution []Change        `json:"evolution"`
-	Omitted   int             `json:"evolution_omitted,omitempty"`
-	Diagnosis json.RawMessage `json:"diagnosis"` // sixty.diagnosis/v1 with plots; null where none was kept
-	Similar   *Similar        `json:"similar"`
-}
-
-// Similar is an earlier incident like another one.
-type Similar struct {
-	ID        string     `json:"id"`
-	Began     time.Time  `json:"began"`
-	Ended     *time.Time `json:"ended"`
-	Pathology string     `json:"pathology"`
-	Note      string     `json:"note"` // one sentence
-	Notes     []Note     `json:"notes"`
-}
-
 // FindSimilar returns the last incident of the same pathology and model that began before
 // r, of those with notes where there are any; nil where there is none.
-func FindSimilar(r *Record, all []*Record) *Similar {
+func FindSimilar(r *Record, all []*Record) *view.Similar {
 	var best *Record
 	for _, o := range all {
 		if o.ID == r.ID || o.Pathology != r.Pathology || o.pool() != r.pool() || !o.Began.Before(r.Began) {
@@ -138,7 +72,7 @@ func FindSimilar(r *Record, all []*Record) *Similar {
 	if best == nil {
 		return nil
 	}
-	s := &Similar{ID: best.ID, Began: best.Began, Ended: clone(best.Ended), Pathology: best.Pathology, Notes: slices.Clone(best.Notes)}
+	s := &view.Similar{ID: best.ID, Began: best.Began, Ended: clone(best.Ended), Pathology: best.Pathology, Notes: slices.Clone(best.Notes)}
 	s.Note = "As on " + best.Began.UTC().Format("Monday 2006-01-02 at 15:04 UTC")
 	if best.Ended != nil {
 		s.Note += fmt.Sprintf(", for %s", length(best.Ended.Sub(best.Began)))
@@ -148,7 +82,7 @@ func FindSimilar(r *Record, all []*Record) *Similar {
 	}
 	s.Note += "."
 	if s.Notes == nil {
-		s.Notes = []Note{}
+		s.Notes = []view.Note{}
 	}
 	return s
 }

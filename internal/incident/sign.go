@@ -11,7 +11,7 @@ import (
 // A pool names the servers of one model.
 type pool struct{ cluster, namespace, model string }
 
-func (s *Summary) pool() pool { return pool{s.Cluster, s.Namespace, s.Model} }
+func (r *Record) pool() pool { return pool{r.Cluster, r.Namespace, r.Model} }
 
 // A sign is something that a diagnosis found wrong in a pool, and that nothing found there
 // explains.
@@ -27,15 +27,16 @@ type sign struct {
 	confident float64
 }
 
-// A view is a diagnosis with what is looked up in it.
-type view struct {
+// A look is a diagnosis with what is looked up in it.
+type look struct {
 	*diagnose.Diagnosis
+	at     time.Time                    // in UTC, as all times that are kept
 	labels map[string]map[string]string // by target
 	signs  []sign                       // the worst of each pool first
 }
 
-func newView(d *diagnose.Diagnosis) *view {
-	v := &view{Diagnosis: d, labels: map[string]map[string]string{}}
+func newLook(d *diagnose.Diagnosis) *look {
+	v := &look{Diagnosis: d, at: d.At.UTC(), labels: map[string]map[string]string{}}
 	for i := range d.Targets {
 		v.labels[d.Targets[i].Name] = d.Targets[i].Labels
 	}
@@ -58,20 +59,20 @@ func newView(d *diagnose.Diagnosis) *view {
 }
 
 // add takes a sign; what is worth knowing, but nobody needs to look at, is none.
-func (v *view) add(s sign, model string) {
+func (v *look) add(s sign, model string) {
 	if s.severity < catalog.Ticket {
 		return
 	}
 	s.pool, s.instances = v.poolOf(model, s.targets), v.instances(s.targets)
-	if s.since.IsZero() || s.since.After(v.At) {
-		s.since = v.At
+	if s.since = s.since.UTC(); s.since.IsZero() || s.since.After(v.at) {
+		s.since = v.at
 	}
 	v.signs = append(v.signs, s)
 }
 
 // poolOf names the pool of targets: by their labels, since the name that a diagnosis gives
 // depends on which other models there are.
-func (v *view) poolOf(name string, targets []string) pool {
+func (v *look) poolOf(name string, targets []string) pool {
 	for _, t := range targets {
 		if l := v.labels[t]; l["model_name"] != "" {
 			return pool{l["cluster"], l["namespace"], l["model_name"]}
@@ -81,7 +82,7 @@ func (v *view) poolOf(name string, targets []string) pool {
 }
 
 // instances are the label of targets that stays while their names change.
-func (v *view) instances(targets []string) []string {
+func (v *look) instances(targets []string) []string {
 	var out []string
 	for _, t := range targets {
 		i := v.labels[t]["instance"]
@@ -114,7 +115,7 @@ type outlook struct {
 
 // outlook looks for what became of an incident of which there is no sign. What cannot be
 // judged, or is suspected, is not over.
-func (v *view) outlook(r *Record) outlook {
+func (v *look) outlook(r *Record) outlook {
 	i := slices.IndexFunc(v.Verdicts, func(w diagnose.Verdict) bool {
 		return r.samePool(v.poolOf(w.Model, w.Targets), v.instances(w.Targets))
 	})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
 
 // How long things last. An incident is over when nothing of it was found for Settled, in
@@ -26,12 +27,12 @@ const (
 	surer = 0.03
 )
 
-// Over is the last Change of an incident that ends while another fault goes on.
+// Over is the last turn of an incident that ends while another fault goes on.
 const Over = "over"
 
 // Bounds of what is kept of one incident.
 const (
-	maxChanges = 100
+	maxTurns   = 100
 	maxTargets = 200
 )
 
@@ -86,19 +87,19 @@ func (t *Tracker) Of(model, id string) string { return t.of[model+"\xff"+id] }
 
 // Observe takes the next diagnosis and returns what it made begin, change and end.
 func (t *Tracker) Observe(d *diagnose.Diagnosis) []Event {
-	v := newView(d)
+	v := newLook(d)
 	step := time.Duration(0)
 	if !t.last.IsZero() {
-		step = max(0, min(d.At.Sub(t.last), watched)) // a clock that steps is no time that passes
+		step = max(0, min(v.at.Sub(t.last), watched)) // a clock that steps is no time that passes
 	}
-	t.last = d.At
-	t.open = slices.DeleteFunc(t.open, func(r *Record) bool { return r.past(d.At) })
+	t.last = v.at
+	t.open = slices.DeleteFunc(t.open, func(r *Record) bool { return r.past(v.at) })
 
 	var events []Event
 	found := map[*Record][]*sign{}
 	for i := range v.signs {
 		s := &v.signs[i]
-		r, over := t.find(s, d.At)
+		r, over := t.find(s, v.at)
 		for _, o := range over {
 			if found[o] == nil {
 				events = append(events, t.lose(o))
@@ -106,7 +107,7 @@ func (t *Tracker) Observe(d *diagnose.Diagnosis) []Event {
 			}
 		}
 		if r == nil {
-			r = t.begin(s, d.At)
+			r = t.begin(s, v.at)
 			events = append(events, Event{Kind: Began, Record: r, Best: true})
 		}
 		found[r] = append(found[r], s)
@@ -114,7 +115,7 @@ func (t *Tracker) Observe(d *diagnose.Diagnosis) []Event {
 	for _, r := range t.open {
 		switch signs := found[r]; {
 		case len(signs) > 0:
-			if e, ok := t.fires(r, signs, d.At, step); ok {
+			if e, ok := t.fires(r, signs, v.at, step); ok {
 				events = merge(events, e)
 			}
 		case r.Open():
@@ -205,8 +206,8 @@ func (t *Tracker) pathology(id string) *catalog.Pathology {
 }
 
 func (t *Tracker) begin(s *sign, at time.Time) *Record {
-	r := &Record{Summary: Summary{
-		ID: t.id(s), Model: s.model, Namespace: s.namespace, Cluster: s.cluster, Began: s.since, BeganAtLeast: s.atLeast, Notes: []Note{},
+	r := &Record{Summary: view.Summary{
+		ID: t.id(s), Model: s.model, Namespace: s.namespace, Cluster: s.cluster, Began: s.since, BeganAtLeast: s.atLeast, Notes: []view.Note{},
 	}}
 	r.State.Members, r.State.Instances, r.State.LastSeen = []string{s.pathology.ID}, s.instances, at
 	r.note(s, at)
@@ -229,18 +230,18 @@ func (t *Tracker) id(s *sign) string {
 
 // note adds the verdict to the evolution.
 func (r *Record) note(s *sign, at time.Time) {
-	r.change(Change{At: at, ID: s.pathology.ID, Severity: s.severity.String(), Summary: s.summary, Confidence: s.confident})
+	r.turn(view.Turn{At: at, ID: s.pathology.ID, Severity: s.severity.String(), Summary: s.summary, Confidence: &s.confident})
 }
 
-// change adds to the evolution, which stays in the order of time. Of too many changes those
+// turn adds to the evolution, which stays in the order of time. Of too many turns those
 // in the middle are left out: how it began and how it ended is what is asked for.
-func (r *Record) change(c Change) {
+func (r *Record) turn(c view.Turn) {
 	if n := len(r.Evolution); n > 0 && c.At.Before(r.Evolution[n-1].At) {
 		c.At = r.Evolution[n-1].At
 	}
 	r.Evolution = append(r.Evolution, c)
-	if len(r.Evolution) > maxChanges {
-		r.Evolution = slices.Delete(r.Evolution, maxChanges/2, maxChanges/2+1)
+	if len(r.Evolution) > maxTurns {
+		r.Evolution = slices.Delete(r.Evolution, maxTurns/2, maxTurns/2+1)
 		r.Omitted++
 	}
 	r.State.led, r.State.leading = 0, ""
@@ -283,7 +284,7 @@ func (t *Tracker) fires(r *Record, signs []*sign, at time.Time, step time.Durati
 		if r.Model == "" && s.model != "" {
 			r.Cluster, r.Namespace, r.Model = s.cluster, s.namespace, s.model
 		}
-		r.State.Members = union(r.State.Members, []string{s.pathology.ID}, maxChanges)
+		r.State.Members = union(r.State.Members, []string{s.pathology.ID}, maxTurns)
 		r.State.Instances = union(r.State.Instances, s.instances, maxTargets)
 		r.Targets = union(r.Targets, s.targets, maxTargets)
 	}
@@ -315,15 +316,15 @@ func (t *Tracker) fires(r *Record, signs []*sign, at time.Time, step time.Durati
 }
 
 // rests goes on with an incident of which there is no sign.
-func (t *Tracker) rests(r *Record, v *view, step time.Duration) (Event, bool) {
+func (t *Tracker) rests(r *Record, v *look, step time.Duration) (Event, bool) {
 	o := v.outlook(r)
 	switch {
-	case !o.quiet && v.At.Sub(r.State.LastSeen) > Lost:
+	case !o.quiet && v.at.Sub(r.State.LastSeen) > Lost:
 		return t.lose(r), true
 	case !o.quiet:
 		return Event{}, false
 	case r.QuietSince == nil:
-		since := later(v.At, r.Began)
+		since := later(v.at, r.Began)
 		r.QuietSince, r.State.quiet = &since, 0
 		return Event{}, false
 	}
@@ -331,11 +332,12 @@ func (t *Tracker) rests(r *Record, v *view, step time.Duration) (Event, bool) {
 		return Event{}, false
 	}
 	r.Ended, r.QuietSince = r.QuietSince, nil
-	c := Change{At: *r.Ended, ID: o.verdict.ID, Summary: o.verdict.Summary, Confidence: o.verdict.Confidence}
+	confidence := o.verdict.Confidence
+	c := view.Turn{At: *r.Ended, ID: o.verdict.ID, Summary: o.verdict.Summary, Confidence: &confidence}
 	if o.verdict.Status == diagnose.Firing { // something else goes on
 		c.ID, c.Summary = Over, "It is over, and "+o.verdict.ID+" is found"
 	}
-	r.change(c)
+	r.turn(c)
 	return Event{Kind: Ended, Record: r}, true
 }
 
@@ -343,7 +345,7 @@ func (t *Tracker) rests(r *Record, v *view, step time.Duration) (Event, bool) {
 func (t *Tracker) lose(r *Record) Event {
 	ended := later(r.State.LastSeen, r.Began)
 	r.Ended, r.QuietSince = &ended, nil
-	r.change(Change{At: ended, ID: diagnose.InsufficientData, Summary: "Its end was not seen: there was nothing to judge it by"})
+	r.turn(view.Turn{At: ended, ID: diagnose.InsufficientData, Summary: "Its end was not seen: there was nothing to judge it by"})
 	return Event{Kind: Ended, Record: r}
 }
 
@@ -355,7 +357,7 @@ func later(a, b time.Time) time.Time {
 }
 
 // index remembers which incident findings and verdicts are part of.
-func (t *Tracker) index(v *view, found map[*Record][]*sign) {
+func (t *Tracker) index(v *look, found map[*Record][]*sign) {
 	t.of = map[string]string{}
 	for r, signs := range found {
 		for _, s := range signs {

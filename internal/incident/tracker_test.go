@@ -12,6 +12,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
 
 // A small catalogue: down causes thrash, thrash causes slow; errors stand alone; shift is
@@ -175,8 +176,8 @@ func TestFlappingIsOneIncident(t *testing.T) {
 			if n := len(s.records); n != 1 {
 				t.Errorf("%d incidents, want 1", n)
 			}
-			if n := len(s.records[0].Evolution); n > maxChanges {
-				t.Errorf("%d changes are kept, want at most %d", n, maxChanges)
+			if n := len(s.records[0].Evolution); n > maxTurns {
+				t.Errorf("%d changes are kept, want at most %d", n, maxTurns)
 			}
 		})
 	}
@@ -471,10 +472,10 @@ func check(t interface{ Errorf(string, ...any) }, records []*Record) {
 		if r.Ended != nil && r.Ended.Before(r.Began) {
 			t.Errorf("%s ended %s, before it began %s", r.ID, r.Ended, r.Began)
 		}
-		if !slices.IsSortedFunc(r.Evolution, func(a, b Change) int { return a.At.Compare(b.At) }) {
+		if !slices.IsSortedFunc(r.Evolution, func(a, b view.Turn) int { return a.At.Compare(b.At) }) {
 			t.Errorf("%s: the evolution is not in the order of time", r.ID)
 		}
-		if len(r.Evolution) == 0 || len(r.Evolution) > maxChanges || len(r.Targets) == 0 || len(r.Targets) > maxTargets || r.Pathology == "" || r.Severity == "info" {
+		if len(r.Evolution) == 0 || len(r.Evolution) > maxTurns || len(r.Targets) == 0 || len(r.Targets) > maxTargets || r.Pathology == "" || r.Severity == "info" {
 			t.Errorf("%s: %+v", r.ID, r)
 		}
 	}
@@ -549,7 +550,7 @@ func TestSimilar(t *testing.T) {
 	s.seeFor(time.Hour)
 	s.seeFor(time.Minute, fires(thrash, "b"))
 	first, last := s.records[0], s.records[2]
-	first.Notes = append(first.Notes, Note{By: "ann", Text: "four replicas helped."})
+	first.Notes = append(first.Notes, view.Note{By: "ann", Text: "four replicas helped."})
 	got := FindSimilar(last, s.records)
 	if got == nil || got.ID != first.ID || got.Note != "As on Tuesday 2026-11-17 at 12:00 UTC, for 24 min; then: four replicas helped." {
 		t.Errorf("got %+v", got)

@@ -33,6 +33,7 @@ type State struct {
 	Instances  []string  `json:"instances"`  // where it was found last: the label, not the name
 	Confidence float64   `json:"confidence"` // of Pathology
 	LastSeen   time.Time `json:"last_seen"`
+	Kept       time.Time `json:"kept"` // the moment of the diagnosis that is kept
 
 	quiet   time.Duration // for how long nothing of it was found
 	led     time.Duration // for how long another verdict than the last of Evolution has led

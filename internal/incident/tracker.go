@@ -209,7 +209,7 @@ func (t *Tracker) begin(s *sign, at time.Time) *Record {
 	r := &Record{Summary: view.Summary{
 		ID: t.id(s), Model: s.model, Namespace: s.namespace, Cluster: s.cluster, Began: s.since, BeganAtLeast: s.atLeast, Notes: []view.Note{},
 	}}
-	r.State.Members, r.State.Instances, r.State.LastSeen = []string{s.pathology.ID}, s.instances, at
+	r.State = State{Members: []string{s.pathology.ID}, Instances: s.instances, LastSeen: at, Kept: at}
 	r.note(s, at)
 	t.takes(r, s)
 	t.open = append(t.open, r)
@@ -292,7 +292,9 @@ func (t *Tracker) fires(r *Record, signs []*sign, at time.Time, step time.Durati
 	worst, _ := catalog.ParseSeverity(r.Severity)
 	differs := last.ID != lead.pathology.ID || last.Severity != lead.severity.String()
 	novel := slices.Contains(r.State.Members[known:], lead.pathology.ID) || lead.severity > worst
-	e.Best = t.takes(r, lead)
+	if e.Best = t.takes(r, lead); e.Best {
+		r.State.Kept = at
+	}
 	switch {
 	case again:
 		e.Kind = Reopened
@@ -311,8 +313,28 @@ func (t *Tracker) fires(r *Record, signs []*sign, at time.Time, step time.Durati
 			return e, true
 		}
 	}
-	e.Kind = Surer
+	if e.Kind = Surer; !e.Best && r.riper(lead, at) {
+		e.Best, r.State.Kept = true, at
+	}
 	return e, e.Best
+}
+
+// ripe is how old an incident is when a diagnosis as sure as the one that was kept shows
+// more of it.
+var ripe = [...]time.Duration{2 * time.Minute, 10 * time.Minute}
+
+// riper reports whether a diagnosis shows more of the incident than the one that was kept.
+func (r *Record) riper(lead *sign, at time.Time) bool {
+	if lead.pathology.ID != r.Pathology || lead.confident < r.State.Confidence-surer || lead.severity.String() != r.Severity {
+		return false
+	}
+	found := r.Evolution[0].At
+	for _, age := range ripe {
+		if r.State.Kept.Sub(found) < age && at.Sub(found) >= age {
+			return true
+		}
+	}
+	return false
 }
 
 // rests goes on with an incident of which there is no sign.

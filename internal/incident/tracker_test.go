@@ -165,6 +165,34 @@ func TestAnIncidentBeginsAndEnds(t *testing.T) {
 	s.want("began thrash", "ended thrash")
 }
 
+func TestTheDiagnosisThatIsKept(t *testing.T) {
+	s := newScene(t)
+	at := func(confidence float64) bool {
+		f := fires(thrash, "a")
+		f.confidence = confidence
+		best := false
+		for _, e := range s.tracker.Observe(s.diagnosis(f)) {
+			best = best || e.Best
+		}
+		s.at = s.at.Add(15 * time.Second)
+		return best
+	}
+	if !at(0.8) || at(0.8) || at(0.79) || !at(0.9) || at(0.9) {
+		t.Error("not the first one and a surer one alone")
+	}
+	for _, want := range []struct{ diagnoses, kept int }{{10, 1}, {50, 1}, {500, 0}} { // after two minutes, after ten, and no more
+		kept := 0
+		for range want.diagnoses {
+			if at(0.9) {
+				kept++
+			}
+		}
+		if kept != want.kept {
+			t.Errorf("%d of the next %d are kept, want %d", kept, want.diagnoses, want.kept)
+		}
+	}
+}
+
 func TestFlappingIsOneIncident(t *testing.T) {
 	for _, period := range []time.Duration{30 * time.Second, 2 * time.Minute, 5 * time.Minute, 9 * time.Minute} {
 		t.Run(period.String(), func(t *testing.T) {

@@ -56,6 +56,7 @@ var pure = []string{
 	"internal/profile/torch",
 	"internal/render",
 	"internal/report",
+	"internal/report/postmortem",
 	"internal/report/profilereport",
 	"internal/report/simreport",
 	"internal/report/tunereport",

@@ -126,3 +126,14 @@ func parseBound(le string) (float64, bool) {
 	v, err := strconv.ParseFloat(le, 64)
 	return v, err == nil && !math.IsNaN(v)
 }
+
+// Reading returns what was read of a target, by the index of Diagnosis.Targets: in the
+// window and in the baseline. It is unknown where Evaluate was called alone.
+func (d *Diagnosis) Reading(target int, sig *indicator.Signal) (now, normal indicator.Value) {
+	if d.inquiry == nil || target >= len(d.inquiry.snapshot.readings) {
+		none := indicator.Unknown("nothing was read")
+		return none, none
+	}
+	s := d.inquiry.snapshot
+	return s.Now(target, sig), s.Normal(target, sig)
+}

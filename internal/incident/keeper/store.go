@@ -97,7 +97,12 @@ func (s *store) read(id string) (*incident.Record, error) {
 		}
 		return nil, errUnbegun
 	}
-	b, err := fileio.Read(filepath.Join(dir, recordFile), maxRecord)
+	return s.load(id)
+}
+
+// load reads a record.
+func (s *store) load(id string) (*incident.Record, error) {
+	b, err := fileio.Read(s.path(id, recordFile), maxRecord)
 	if err != nil {
 		return nil, err
 	}
@@ -239,4 +244,34 @@ func (s *store) prune(records []*incident.Record, now time.Time, c *Config) (kep
 		r.HasRecording = false
 	}
 	return kept, err
+}
+
+// Read returns the incidents in a directory without changing it, the latest first: another
+// process may be at work there. What cannot be read is warned of.
+func Read(dir string) (list []view.Summary, warnings []string, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, nil, fileio.Bare(err)
+	}
+	s := &store{dir: dir}
+	records := []*incident.Record{}
+	for _, e := range entries {
+		if !e.IsDir() || !validID.MatchString(e.Name()) {
+			continue
+		}
+		r, err := s.load(e.Name())
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // not written yet, or just removed
+		case err != nil:
+			warnings = append(warnings, fmt.Sprintf("incident %s cannot be read: %v", e.Name(), err))
+		default:
+			records = append(records, r)
+		}
+	}
+	slices.SortFunc(records, incident.Latest)
+	list = []view.Summary{}
+	for _, r := range records {
+		list = append(list, r.Summary)
+	}
+	return list, warnings, nil
 }

@@ -23,7 +23,7 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 			{Title: "Servers", Flags: []string{
 				"prometheus", "match", "model", "metrics", "url", "engine-args", "engine-log",
 				"probe", "diagnose gateway",
-				"at", "window", "baseline", "past", "watch", "diagnose duration", "record duration", "interval", "timeout",
+				"at", "since", "window", "baseline", "past", "watch", "incidents", "diagnose duration", "record duration", "interval", "timeout",
 			}},
 			{Title: "Traces", Flags: []string{
 				"profile max-events", "profile capture max-events", "profile diff max-events", "steps", "profile capture load", "longest", "stop-wait",

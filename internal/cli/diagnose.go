@@ -38,6 +38,8 @@ type diagnoseFlags struct {
 	failOn   string
 	again    string // the command line, to be told how to repeat it
 	probe    bool
+	watch    bool
+	since    string
 
 	settings settingsFlags
 }
@@ -60,6 +62,8 @@ const diagnoseExample = `  sixty diagnose http://localhost:8000
   sixty diagnose incident.tar.zst --at -30s
   sixty diagnose incident.tar.zst --at +120s --baseline +0s/+60s -o markdown
   sixty diagnose --prometheus http://prometheus:9090 --match '{namespace="prod"}' --at 2026-11-21T10:00:00Z
+  sixty diagnose --prometheus http://prometheus:9090 --since 1h
+  sixty diagnose vllm-0:8000 vllm-1:8000 --watch
   sixty diagnose https://vllm.example.com --bearer-token-file token --tls-ca ca.pem -o json`
 
 func newDiagnoseCommand() *cobra.Command {
@@ -91,6 +95,8 @@ func (f *diagnoseFlags) register(cmd *cobra.Command) {
 	f.source.registerPace(s, "duration", defaultDuration, "with URLs: scrape for at most this long (if not given, longer where a prediction needs it)")
 	s.StringVar(&f.baseline, "baseline", "", "what to call normal: a `duration` before the window, FROM/TO, or a file of sixty bench or sixty generate baseline (default: what came before the last change)")
 	s.DurationVar(&f.timeout, "timeout", defaultTimeout, "end after this long, or with URLs this long after the scraping, with what is known by then")
+	s.BoolVar(&f.watch, "watch", false, "go on until interrupted, and print changes of state, one line each")
+	s.StringVar(&f.since, "since", "", "with a recording or --prometheus: print what changed in this much `time` before --at, such as 1h")
 	s.BoolVar(&f.probe, "probe", false, "with URLs: send a few tiny requests and say what a client sees")
 	s.StringVar(&f.gateway, "gateway", "", "with URLs: `URL` of the admin listener of sixty gateway, or of the metrics of Envoy, Istio, HAProxy or ingress-nginx: what clients saw")
 	s.StringVar(&f.engineArgs, "engine-args", "", "the server's `arguments`, to compute fixes from")
@@ -119,6 +125,9 @@ func (f *diagnoseFlags) check(args []string) error {
 		return errors.New("--gateway goes with servers' URLs, which are scraped at the same time")
 	case f.timeout <= 0:
 		return fmt.Errorf("--timeout: %s is no time", f.timeout)
+	}
+	if err := f.checkOver(); err != nil {
+		return err
 	}
 	return f.source.checkTimes()
 }
@@ -150,10 +159,13 @@ func runDiagnose(ctx context.Context, stdout, stderr io.Writer, args []string, f
 	if err != nil {
 		return err
 	}
-	if len(f.source.spec.URLs) == 0 { // the time of live servers begins with the judging
+	if len(f.source.spec.URLs) == 0 && !f.watch && f.since == "" { // the time of live servers begins with the judging
 		var cancel func()
 		ctx, cancel = context.WithTimeoutCause(ctx, f.timeout, errTooLate)
 		defer cancel()
+	}
+	if f.watch || f.since != "" {
+		return withSource(ctx, stderr, f.source.spec, func(s *source.Source) error { return f.over(ctx, stdout, stderr, s, o, known, failOn) })
 	}
 	var d diagnose.Diagnosis
 	var watch *boundaryWatch

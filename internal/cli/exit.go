@@ -42,7 +42,7 @@ var exits = []struct {
 	{ExitCannotCheck, []string{"diagnose"}, "not done within `--timeout`"},
 	{ExitCannotCheck, []string{"bench"}, "the generator itself spoiled the result"},
 	{ExitInterrupted, nil, "interrupted by ctrl-C or SIGTERM, whatever was said until then"},
-	{ExitOK, []string{"record", "simulate --serve"}, "ended by ctrl-C, which is the usual way to end them"},
+	{ExitOK, []string{"record", "simulate --serve", "diagnose --watch"}, "ended by ctrl-C, which is the usual way to end them"},
 }
 
 const exitTopic = "exit-codes"

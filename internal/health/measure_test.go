@@ -116,7 +116,9 @@ func row(t *testing.T, r *health.Report, area, id string) health.Row {
 	return health.Row{}
 }
 
-func near(v *float64, want float64) bool { return v != nil && math.Abs(*v-want) <= 0.02*math.Abs(want)+1e-9 }
+func near(v *float64, want float64) bool {
+	return v != nil && math.Abs(*v-want) <= 0.02*math.Abs(want)+1e-9
+}
 
 func value(v *float64) string {
 	if v == nil {

@@ -11,15 +11,11 @@ import (
 // function is called with each diagnosis and ends the replay with its error. What the
 // options say of a moment is that of the source.
 func (s *Source) Replay(ctx context.Context, o diagnose.Options, from, to time.Time, step time.Duration, each func(*diagnose.Diagnosis) error) error {
-	var memory diagnose.Memory
+	o.Memory = &diagnose.Memory{}
 	for at := to.Add(-to.Sub(from) / step * step); !at.After(to); at = at.Add(step) {
-		own, err := s.Options(ctx, at)
+		own, err := s.options(ctx, at, o)
 		if err != nil {
 			return err
-		}
-		own.Pathologies, own.Settings, own.Window, own.Memory = o.Pathologies, o.Settings, o.Window, &memory
-		if o.Annotate != nil {
-			own.Annotate = o.Annotate
 		}
 		d, err := s.Diagnose(ctx, own)
 		if err != nil {

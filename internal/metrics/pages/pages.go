@@ -28,7 +28,7 @@ import (
 )
 
 // MaxBytes is how much text Write makes where nothing else is said. As an archive it is some
-// fiftieth of that.
+// fortieth of that.
 const MaxBytes = 256 << 20
 
 // maxTargets bounds the targets of one call.

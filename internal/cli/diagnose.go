@@ -41,6 +41,8 @@ type diagnoseFlags struct {
 	failOn   string
 	again    string // the command line, to be told how to repeat it
 	probe    bool
+	watch    bool
+	since    string
 
 	settings settingsFlags
 }
@@ -68,6 +70,8 @@ func (f *diagnoseFlags) register(cmd *cobra.Command) {
 	s.StringVar(&f.baseline, "baseline", "", "what to call normal: a `duration` before the window, FROM/TO, or a file of sixty bench or sixty generate baseline (default: what came before the last change)")
 	registerHost(s, &f.noHost)
 	s.DurationVar(&f.timeout, "timeout", defaultTimeout, "end after this long, or with URLs this long after the scraping, with what is known by then")
+	s.BoolVar(&f.watch, "watch", false, "go on until interrupted, and print changes of state, one line each")
+	s.StringVar(&f.since, "since", "", "with a recording or --prometheus: print what changed in this much `time` before --at, such as 1h")
 	s.BoolVar(&f.probe, "probe", false, "with URLs: send a few tiny requests and say what a client sees")
 	s.StringVar(&f.gateway, "gateway", "", "with URLs: `URL` of the admin listener of sixty gateway, or of the metrics of Envoy, Istio, HAProxy or ingress-nginx: what clients saw")
 	s.StringVar(&f.engineArgs, "engine-args", "", "the server's `arguments`, to compute fixes from")
@@ -99,6 +103,9 @@ func (f *diagnoseFlags) check(args []string) error {
 		return errors.New("--gateway goes with servers' URLs, which are scraped at the same time")
 	case f.timeout <= 0:
 		return fmt.Errorf("--timeout: %s is no time", f.timeout)
+	}
+	if err := f.checkOver(); err != nil {
+		return err
 	}
 	return f.source.checkTimes()
 }
@@ -133,10 +140,13 @@ func (f *diagnoseFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if len(f.source.spec.URLs) == 0 { // the time of live servers begins with the judging
+	if len(f.source.spec.URLs) == 0 && !f.watch && f.since == "" { // the time of live servers begins with the judging
 		var cancel func()
 		ctx, cancel = context.WithTimeoutCause(ctx, f.timeout, errTooLate)
 		defer cancel()
+	}
+	if f.watch || f.since != "" {
+		return withSource(ctx, stderr, f.source.spec, func(s *source.Source) error { return f.over(ctx, cmd.OutOrStdout(), stderr, s, o, known, failOn) })
 	}
 	var d diagnose.Diagnosis
 	var watch *source.BoundaryWatch

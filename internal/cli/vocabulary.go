@@ -26,7 +26,7 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 			{Title: "Servers", Flags: []string{
 				"prometheus", "match", "model", "metrics", "url", "engine-args", "engine-log",
 				"probe", "diagnose gateway", "no-host-metrics",
-				"at", "window", "baseline", "past", "watch", "diagnose duration", "record duration", "interval", "timeout",
+				"at", "since", "window", "baseline", "past", "watch", "incidents", "diagnose duration", "record duration", "interval", "timeout",
 			}},
 			{Title: "The monitor", Flags: []string{
 				"config", "kubernetes", "serve namespace", "serve selector", "serve gpu-target", "shard", "data", "keep", "keep-size",
@@ -155,5 +155,5 @@ var Exits = command.Exits{
 	{command.ExitCannotCheck, []string{"diagnose"}, "not done within `--timeout`"},
 	{command.ExitCannotCheck, []string{"bench"}, "the generator itself spoiled the result"},
 	{command.ExitInterrupted, nil, "interrupted by ctrl-C or SIGTERM, whatever was said until then"},
-	{command.ExitOK, []string{"record", "simulate --serve"}, "ended by ctrl-C, which is the usual way to end them"},
+	{command.ExitOK, []string{"record", "simulate --serve", "diagnose --watch"}, "ended by ctrl-C, which is the usual way to end them"},
 }

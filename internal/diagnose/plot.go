@@ -125,6 +125,33 @@ func (d *Diagnosis) Plot(ctx context.Context, q metrics.Querier) error {
 	return nil
 }
 
+// PlotSpan asks for quantities over a span of time, of up to four targets: the named ones
+// first, then others of their model.
+func (d *Diagnosis) PlotSpan(ctx context.Context, q metrics.Querier, signals []*indicator.Signal, targets []string, span Range) ([]Plot, error) {
+	if d.inquiry == nil || !span.From.Before(span.To) {
+		return nil, nil
+	}
+	p := &plotter{inquiry: d.inquiry, signals: signals}
+	p.choose(targets)
+	step := max((span.Length()/pointsEach + time.Second - 1).Truncate(time.Second), p.request.Interval)
+	p.over = max(rateScrapes*p.request.Interval, step+p.request.Interval).Truncate(time.Second)
+	p.span = metrics.Range{Start: span.From, End: span.To, Step: step}
+	var out []Plot
+	for _, s := range signals {
+		plot, err := p.plot(ctx, q, s)
+		if err != nil {
+			return out, fmt.Errorf("ask for what is plotted: %w", err)
+		}
+		if len(plot.Lines) > 0 {
+			out = append(out, plot)
+		}
+	}
+	return out, nil
+}
+
+// Vital are the quantities that are worth a look whatever was found.
+func Vital() []*indicator.Signal { return slices.Clone(vital) }
+
 // A plotter asks for the plots of one verdict.
 type plotter struct {
 	*inquiry

@@ -35,6 +35,9 @@ type Options struct {
 	Every time.Duration
 
 	Pathologies []*catalog.Pathology
+	// Seen, which may be nil, is handed every diagnosis, with what an alarm of a target
+	// would be worth then.
+	Seen func(d *diagnose.Diagnosis, class func(target, pathology string) Class)
 	// Dir gets a recording of each false alarm, at most MaxRecordings of a pathology;
 	// "" keeps none.
 	Dir           string
@@ -205,6 +208,12 @@ func (x *play) judge(ctx context.Context, at time.Duration) error {
 	d, err := x.diagnose(ctx, now)
 	if err != nil {
 		return fmt.Errorf("%s at %s: %w", x.o.Shape.Name, now, err)
+	}
+	if x.o.Seen != nil {
+		x.o.Seen(&d, func(target, id string) Class {
+			c, _ := x.class(key{target, id}, at)
+			return c
+		})
 	}
 	x.result.Runs++
 	x.result.Evaluated += len(x.truths)

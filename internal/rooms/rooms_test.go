@@ -28,6 +28,7 @@ const (
 // randomness: the same input always gives the same output. A name ending in
 // "/..." covers what lies under it too.
 var pure = []string{
+	"internal/anomaly",
 	"internal/audit",
 	"internal/boundary",
 	"internal/baseline",
@@ -40,12 +41,15 @@ var pure = []string{
 	"internal/engine/...",
 	"internal/gateway/stream",
 	"internal/generate/...",
+	"internal/health",
 	"internal/hint",
 	"internal/hostmetrics/amd",
 	"internal/hostmetrics/gpu",
 	"internal/hostmetrics/nvidia",
+	"internal/incident",
 	"internal/indicator",
 	"internal/metrics", // the Querier interface alone
+	"internal/metrics/pages",
 	"internal/modelconfig",
 	"internal/monitor/view",
 	"internal/openai",
@@ -58,6 +62,8 @@ var pure = []string{
 	"internal/profile/torch",
 	"internal/render",
 	"internal/report",
+	"internal/report/healthreport",
+	"internal/report/postmortem",
 	"internal/report/profilereport",
 	"internal/report/simreport",
 	"internal/report/tunereport",

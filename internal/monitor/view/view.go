@@ -114,13 +114,16 @@ type Finding struct {
 // A Summary is an incident in a list, and in the event that tells of it.
 type Summary struct {
 	ID           string           `json:"id"`
-	Model        string           `json:"model"`
-	Pathology    string           `json:"pathology"`
-	Severity     string           `json:"severity"`
-	Summary      string           `json:"summary"`
-	Began        time.Time        `json:"began"`
+	Model        string           `json:"model"` // "" where the servers do not say which they serve
+	Namespace    string           `json:"namespace"`
+	Cluster      string           `json:"cluster"`
+	Pathology    string           `json:"pathology"` // the worst that was found, of equals the cause or the surest
+	Severity     string           `json:"severity"`  // the worst
+	Summary      string           `json:"summary"`   // what was said of it last
+	Began        time.Time        `json:"began"`     // by the judgement, not when it was noticed
 	BeganAtLeast bool             `json:"began_at_least"`
-	Ended        *time.Time       `json:"ended"` // null while it is open
+	Ended        *time.Time       `json:"ended"`       // null while it is open
+	QuietSince   *time.Time       `json:"quiet_since"` // of an open one of which nothing is found: it ends when that lasts
 	Targets      []string         `json:"targets"`
 	Acknowledged *Acknowledgement `json:"acknowledged"`
 	Notes        []Note           `json:"notes"`
@@ -130,9 +133,10 @@ type Summary struct {
 // An Incident is one, whole.
 type Incident struct {
 	Summary
-	Evolution []Turn          `json:"evolution"` // of the verdict, in time
-	Diagnosis json.RawMessage `json:"diagnosis"` // sixty.diagnosis/v1 with plots, the surest one
-	Similar   *Similar        `json:"similar"`   // the last one like it
+	Evolution []Turn          `json:"evolution"`                   // of the verdict, in time
+	Omitted   int             `json:"evolution_omitted,omitempty"` // turns in the middle that are too many to be kept
+	Diagnosis json.RawMessage `json:"diagnosis"`                   // sixty.diagnosis/v1 with plots, the surest one
+	Similar   *Similar        `json:"similar"`                     // the last one like it
 }
 
 // An Acknowledgement says who looks after an incident.

@@ -1,0 +1,141 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/metrics/recording"
+	"github.com/sixty-dev/sixty/internal/render"
+)
+
+func TestSinceTellsWhatChangedAndWhen(t *testing.T) {
+	server := prometheus(t, thrashing)
+	for _, args := range [][]string{
+		{thrashing, "--since", "1h"},
+		{"--prometheus", server.URL, "--since", "90s", "--at", "2026-11-21T04:52:55Z"},
+	} {
+		stdout, stderr, err := sixty(t, append([]string{"diagnose"}, args...)...)
+		if !errors.Is(err, errFound) {
+			t.Fatalf("%v: error %v\n%s%s", args, err, stdout, stderr)
+		}
+		lines := strings.Split(strings.TrimSpace(stdout), "\n")
+		if len(lines) != 2 || !strings.Contains(lines[0], "healthy") || !strings.Contains(lines[1], "kv-cache-thrashing (page)") || !strings.Contains(lines[1], "since 04:51:") {
+			t.Errorf("%v: got\n%s", args, stdout)
+		}
+	}
+	stdout, _, err := sixty(t, "diagnose", thrashing, "--since", "1h", "-o", "json", "--fail-on", "page")
+	if !errors.Is(err, errFound) {
+		t.Error(err)
+	}
+	for line := range strings.Lines(stdout) {
+		var c change
+		if err := json.Unmarshal([]byte(line), &c); err != nil || c.At.IsZero() || c.ID == "" {
+			t.Errorf("%v: %s", err, line)
+		}
+	}
+	if _, _, err := sixty(t, "diagnose", "../../testdata/recordings/full-but-quiet.tar.zst", "--since", "1h"); err != nil {
+		t.Errorf("error %v where nothing was wrong", err)
+	}
+}
+
+func TestWhatDoesNotGoWithChanges(t *testing.T) {
+	for args, want := range map[string]string{
+		thrashing + " --watch":                  "a recording has ended",
+		thrashing + " --since 1h --watch":       "one of them",
+		"localhost:1 --since 1h":                "needs a past",
+		thrashing + " --since x":                "no time",
+		thrashing + " --since -1h":              "no time",
+		thrashing + " --since 1h -o html":       "not html",
+		thrashing + " --since 1h --out x.txt":   "standard output",
+		"localhost:1 --watch --probe":           "without --probe",
+		"prometheus=http://a --watch --at -10m": "--at",
+	} {
+		if _, _, err := sixty(t, append([]string{"diagnose"}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", args, err, want)
+		}
+	}
+}
+
+func TestAChangeIsPrintedOnceItStays(t *testing.T) {
+	var out bytes.Buffer
+	c := changes{w: &out, style: render.NewText(render.Options{}), models: map[string]*state{}}
+	at := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
+	for _, id := range []string{"healthy", "healthy", "a", "healthy", "a", "a", "a", "b", "a", "b", "b", "healthy", "healthy"} {
+		v := diagnose.Verdict{ID: id, Status: diagnose.OK, Summary: "so"}
+		if id != "healthy" {
+			v.Status, v.Severity, v.Since, v.Targets = diagnose.Firing, catalog.Page, at, []string{"x"}
+		}
+		if err := c.see(&diagnose.Diagnosis{At: at, Verdicts: []diagnose.Verdict{v}}, nil); err != nil {
+			t.Fatal(err)
+		}
+		at = at.Add(time.Minute)
+	}
+	want := `2026-03-02 08:00:00 healthy: so.
+2026-03-02 08:04:00 a (page), x, since 08:05:00: so.
+2026-03-02 08:09:00 b (page), x, since 08:10:00: so.
+2026-03-02 08:11:00 healthy: so.
+`
+	if out.String() != want {
+		t.Errorf("got\n%swant\n%s", out.String(), want)
+	}
+}
+
+// TestWatch watches a server that falls ill: the pages of a recording, from a little before
+// its fault on, each asked once.
+func TestWatch(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
+	rec, err := recording.Open("../../testdata/recordings/target-down.tar.zst")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rec.Close()
+	var pages [][]byte
+	if err := rec.Scrapes(func(s recording.Scrape) error {
+		pages = append(pages, s.Body)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	pages = pages[len(pages)-45:] // 15 s of health, and 30 s of refusals
+	var mu sync.Mutex
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case r.URL.Path != "/metrics":
+			http.NotFound(w, r)
+		case len(pages) == 0 || len(pages[0]) == 0:
+			if len(pages) > 0 {
+				pages = pages[1:]
+			}
+			w.WriteHeader(http.StatusBadGateway)
+		default:
+			_, _ = w.Write(pages[0])
+			pages = pages[1:]
+		}
+	}))
+	defer server.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 35*time.Second)
+	defer cancel()
+	var out, errOut bytes.Buffer
+	root := newRoot(&out, &errOut)
+	root.SetArgs([]string{"diagnose", server.URL, "--watch"})
+	if err := root.ExecuteContext(ctx); err != nil {
+		t.Fatalf("%v\n%s%s", err, out.String(), errOut.String())
+	}
+	if lines := strings.Split(strings.TrimSpace(out.String()), "\n"); len(lines) < 2 || !strings.Contains(lines[len(lines)-1], "target-down (page)") {
+		t.Errorf("got\n%s%s", out.String(), errOut.String())
+	}
+}

@@ -1,0 +1,67 @@
+package incident
+
+import (
+	"slices"
+
+	"github.com/sixty-dev/sixty/internal/diagnose"
+)
+
+// Part returns what a diagnosis says of an incident: the verdict and the findings on its
+// model, with what the incident is called by in front. It shares nothing that plotting
+// changes; ok is false where the diagnosis does not know the model.
+func Part(d *diagnose.Diagnosis, r *Record) (part diagnose.Diagnosis, ok bool) {
+	l := newLook(d)
+	i := slices.IndexFunc(d.Verdicts, func(w diagnose.Verdict) bool {
+		return r.samePool(l.poolOf(w.Model, w.Targets), l.instances(w.Targets))
+	})
+	if i < 0 {
+		return diagnose.Diagnosis{}, false
+	}
+	part = *d
+	v := d.Verdicts[i]
+	v.Plots = nil
+	part.Findings = nil
+	for _, f := range d.Findings {
+		switch {
+		case f.Model != v.Model:
+		case f.Pathology.ID == r.Pathology && f.Status == diagnose.Firing:
+			v.ID, v.Status, v.Severity, v.Summary, v.Targets = f.Pathology.ID, f.Status, f.Severity, f.Summary, f.Targets
+			v.Since, v.SinceAtLeast, v.Confidence = f.Since, f.SinceAtLeast, f.Confidence
+			part.Findings = append([]diagnose.Finding{f}, part.Findings...)
+		default:
+			part.Findings = append(part.Findings, f)
+		}
+	}
+	part.Status, part.Verdict, part.Verdicts, part.Workload = v.Status, v, []diagnose.Verdict{v}, v.Workload
+	part.Targets, part.Spans, part.Unjudged = nil, nil, nil
+	kept := map[string]bool{}
+	for k := range d.Targets {
+		t := &d.Targets[k]
+		// What serves no model, a GPU exporter, may serve this one.
+		if t.Labels["model_name"] != "" && l.poolOf("", []string{t.Name}) != r.pool() {
+			continue
+		}
+		kept[t.Name] = true
+		part.Targets = append(part.Targets, *t)
+		if k < len(d.Spans) {
+			part.Spans = append(part.Spans, d.Spans[k])
+		}
+	}
+	for _, u := range d.Unjudged {
+		if kept[u.Target] {
+			part.Unjudged = append(part.Unjudged, u)
+		}
+	}
+	return part, true
+}
+
+// Instances are the label of a diagnosis' targets by which their series are found, those
+// of the verdict first.
+func Instances(d *diagnose.Diagnosis) []string {
+	l := newLook(d)
+	out := l.instances(d.Verdict.Targets)
+	for i := range d.Targets {
+		out = union(out, l.instances([]string{d.Targets[i].Name}), maxTargets)
+	}
+	return out
+}

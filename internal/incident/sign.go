@@ -1,0 +1,140 @@
+package incident
+
+import (
+	"slices"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+)
+
+// A pool names the servers of one model.
+type pool struct{ cluster, namespace, model string }
+
+func (r *Record) pool() pool { return pool{r.Cluster, r.Namespace, r.Model} }
+
+// A sign is something that a diagnosis found wrong in a pool, and that nothing found there
+// explains.
+type sign struct {
+	pool
+	pathology *catalog.Pathology // with an id alone, where it is none of the catalogue
+	severity  catalog.Severity
+	summary   string
+	targets   []string
+	instances []string
+	since     time.Time
+	atLeast   bool
+	confident float64
+}
+
+// A look is a diagnosis with what is looked up in it.
+type look struct {
+	*diagnose.Diagnosis
+	at     time.Time                    // in UTC, as all times that are kept
+	labels map[string]map[string]string // by target
+	signs  []sign                       // the worst of each pool first
+}
+
+func newLook(d *diagnose.Diagnosis) *look {
+	v := &look{Diagnosis: d, at: d.At.UTC(), labels: map[string]map[string]string{}}
+	for i := range d.Targets {
+		v.labels[d.Targets[i].Name] = d.Targets[i].Labels
+	}
+	for i := range d.Findings {
+		f := &d.Findings[i]
+		if f.Status == diagnose.Firing && f.InhibitedBy == "" {
+			v.add(sign{pathology: f.Pathology, severity: f.Severity, summary: f.Summary, targets: f.Targets, since: f.Since, atLeast: f.SinceAtLeast,
+				confident: f.Confidence}, f.Model)
+		}
+	}
+	// A verdict may be no finding of an engine: what a gateway saw.
+	for i := range d.Verdicts {
+		w := &d.Verdicts[i]
+		if w.Status == diagnose.Firing && d.Lead(w) == nil {
+			v.add(sign{pathology: &catalog.Pathology{ID: w.ID}, severity: w.Severity, summary: w.Summary, targets: w.Targets, since: w.Since,
+				atLeast: w.SinceAtLeast, confident: w.Confidence}, w.Model)
+		}
+	}
+	return v
+}
+
+// add takes a sign; what is worth knowing, but nobody needs to look at, is none.
+func (v *look) add(s sign, model string) {
+	if s.severity < catalog.Ticket {
+		return
+	}
+	s.pool, s.instances = v.poolOf(model, s.targets), v.instances(s.targets)
+	if s.since = s.since.UTC(); s.since.IsZero() || s.since.After(v.at) {
+		s.since = v.at
+	}
+	v.signs = append(v.signs, s)
+}
+
+// poolOf names the pool of targets: by their labels, since the name that a diagnosis gives
+// depends on which other models there are.
+func (v *look) poolOf(name string, targets []string) pool {
+	for _, t := range targets {
+		if l := v.labels[t]; l["model_name"] != "" {
+			return pool{l["cluster"], l["namespace"], l["model_name"]}
+		}
+	}
+	return pool{model: name}
+}
+
+// instances are the label of targets that stays while their names change.
+func (v *look) instances(targets []string) []string {
+	var out []string
+	for _, t := range targets {
+		i := v.labels[t]["instance"]
+		if i == "" {
+			i = t
+		}
+		if !slices.Contains(out, i) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// share reports whether two lists have something in common.
+func share(a, b []string) bool {
+	return slices.ContainsFunc(a, func(s string) bool { return slices.Contains(b, s) })
+}
+
+// samePool reports whether an incident is one of a pool. Servers that are down from the
+// beginning do not say which model they serve.
+func (r *Record) samePool(p pool, instances []string) bool {
+	return r.pool() == p || (r.Model == "" || p.model == "") && share(r.State.Instances, instances)
+}
+
+// An outlook is what a diagnosis without a sign of an incident says about it.
+type outlook struct {
+	quiet   bool // it was judged, and is not there
+	verdict *diagnose.Verdict
+}
+
+// outlook looks for what became of an incident of which there is no sign. What cannot be
+// judged, or is suspected, is not over.
+func (v *look) outlook(r *Record) outlook {
+	i := slices.IndexFunc(v.Verdicts, func(w diagnose.Verdict) bool {
+		return r.samePool(v.poolOf(w.Model, w.Targets), v.instances(w.Targets))
+	})
+	if i < 0 || v.Verdicts[i].Status == diagnose.Unknown {
+		return outlook{}
+	}
+	for _, u := range v.Unjudged {
+		if share(r.State.Instances, v.instances([]string{u.Target})) {
+			return outlook{}
+		}
+	}
+	for k := range v.Findings {
+		f := &v.Findings[k]
+		if f.Status != diagnose.Unknown && f.Status != diagnose.Pending || !slices.Contains(r.State.Members, f.Pathology.ID) {
+			continue
+		}
+		if at := v.instances(f.Targets); share(r.State.Instances, at) && r.samePool(v.poolOf(f.Model, f.Targets), at) {
+			return outlook{}
+		}
+	}
+	return outlook{quiet: true, verdict: &v.Verdicts[i]}
+}

@@ -1,0 +1,413 @@
+package incident
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/monitor/view"
+)
+
+// How long things last. An incident is over when nothing of it was found for Settled, in
+// two diagnoses or more, and goes on when it comes back within Rejoin. What could not be
+// judged for Lost is given up.
+const (
+	Settled = 2 * time.Minute
+	Rejoin  = 10 * time.Minute
+	Lost    = 24 * time.Hour
+
+	// most of the time between two diagnoses that is taken for watched
+	watched = time.Minute
+	// together is how far apart two faults of a server begin that are one
+	together = Rejoin
+	// surer is by how much a diagnosis of the same must be surer to be kept instead
+	surer = 0.03
+)
+
+// Over is the last turn of an incident that ends while another fault goes on.
+const Over = "over"
+
+// Bounds of what is kept of one incident.
+const (
+	maxTurns   = 100
+	maxTargets = 200
+)
+
+// Kind says what became of an incident.
+type Kind uint8
+
+// What becomes of incidents.
+const (
+	Began    Kind = iota + 1
+	Changed       // the verdict is another one, or worse
+	Ended         // it is over
+	Reopened      // it has come back soon after it was over
+	Surer         // nothing but that the diagnosis is a better one
+)
+
+func (k Kind) String() string {
+	return [...]string{"", "began", "changed", "ended", "reopened", "surer"}[k]
+}
+
+// An Event is something that became of an incident. The record is the Tracker's: copy it
+// to keep it.
+type Event struct {
+	Kind   Kind
+	Record *Record
+	// Best says that this diagnosis is the one to be kept: the worst, then the surest.
+	Best bool
+}
+
+// A Tracker makes incidents of diagnoses that follow each other. It is not safe for
+// concurrent use.
+type Tracker struct {
+	catalogue []*catalog.Pathology
+	taken     func(id string) bool
+
+	open []*Record         // and those that ended less than Rejoin ago
+	last time.Time         // of the last diagnosis
+	of   map[string]string // incidents by model and id, of the last diagnosis
+}
+
+// NewTracker returns a tracker that goes on with what is open, or was not long ago, among
+// the records. The catalogue tells causes from symptoms; taken, which may be nil, reports
+// ids that must not be given again.
+func NewTracker(catalogue []*catalog.Pathology, records []*Record, taken func(id string) bool) *Tracker {
+	t := &Tracker{catalogue: catalogue, taken: taken, open: slices.Clone(records)}
+	slices.SortStableFunc(t.open, func(a, b *Record) int { return a.Began.Compare(b.Began) })
+	return t
+}
+
+// Of returns the incident that a finding or verdict of the last diagnosis is part of, by
+// the model as the diagnosis names it and the id; "" where there is none.
+func (t *Tracker) Of(model, id string) string { return t.of[model+"\xff"+id] }
+
+// Observe takes the next diagnosis and returns what it made begin, change and end.
+func (t *Tracker) Observe(d *diagnose.Diagnosis) []Event {
+	v := newLook(d)
+	step := time.Duration(0)
+	if !t.last.IsZero() {
+		step = max(0, min(v.at.Sub(t.last), watched)) // a clock that steps is no time that passes
+	}
+	t.last = v.at
+	t.open = slices.DeleteFunc(t.open, func(r *Record) bool { return r.past(v.at) })
+
+	var events []Event
+	found := map[*Record][]*sign{}
+	for i := range v.signs {
+		s := &v.signs[i]
+		r, over := t.find(s, v.at)
+		for _, o := range over {
+			if found[o] == nil {
+				events = append(events, t.lose(o))
+				t.open = slices.DeleteFunc(t.open, func(r *Record) bool { return r == o })
+			}
+		}
+		if r == nil {
+			r = t.begin(s, v.at)
+			events = append(events, Event{Kind: Began, Record: r, Best: true})
+		}
+		found[r] = append(found[r], s)
+	}
+	for _, r := range t.open {
+		switch signs := found[r]; {
+		case len(signs) > 0:
+			if e, ok := t.fires(r, signs, v.at, step); ok {
+				events = merge(events, e)
+			}
+		case r.Open():
+			if e, ok := t.rests(r, v, step); ok {
+				events = append(events, e)
+			}
+		}
+	}
+	t.index(v, found)
+	return events
+}
+
+// past reports whether an incident has been over for too long to go on.
+func (r *Record) past(at time.Time) bool { return !r.Open() && at.Sub(*r.Ended) >= Rejoin }
+
+// merge adds an event, unless the incident has just begun.
+func merge(events []Event, e Event) []Event {
+	i := slices.IndexFunc(events, func(o Event) bool { return o.Record == e.Record })
+	if i < 0 {
+		return append(events, e)
+	}
+	return events
+}
+
+// find returns the incident that a sign belongs to, nil where it is a new one, and those
+// that it would belong to had they not surely ended while nobody could see.
+func (t *Tracker) find(s *sign, at time.Time) (best *Record, over []*Record) {
+	bestRank := 0
+	for _, r := range t.open {
+		if r.past(at) || !r.samePool(s.pool, s.instances) {
+			continue
+		}
+		rank := t.rank(r, s)
+		if rank == 0 {
+			continue
+		}
+		if seen := r.State.LastSeen; r.Open() && !s.atLeast && at.Sub(seen) > Rejoin && s.since.Sub(seen) > Rejoin {
+			over = append(over, r)
+			continue
+		}
+		if !r.Open() {
+			rank += 10
+		}
+		if best == nil || rank < bestRank || rank == bestRank && r.Began.After(best.Began) {
+			best, bestRank = r, rank
+		}
+	}
+	return best, over
+}
+
+// rank says how closely a sign belongs to an incident, the lower the closer; 0 is not at
+// all.
+func (t *Tracker) rank(r *Record, s *sign) int {
+	same := slices.Contains(r.State.Members, s.pathology.ID)
+	here := share(r.State.Instances, s.instances)
+	along := s.since.Sub(r.Began).Abs() <= together
+	switch {
+	case same && here:
+		return 1
+	case same:
+		return 2
+	case (here || along) && slices.ContainsFunc(r.State.Members, func(id string) bool { return t.related(id, s.pathology) }):
+		return 3
+	case here && (!r.Open() || r.QuietSince != nil):
+		return 4 // another word for what is there no longer
+	case here && along:
+		return 5
+	}
+	return 0
+}
+
+// related reports whether one pathology is a cause of the other. An objective that is
+// broken may be a symptom of anything.
+func (t *Tracker) related(id string, p *catalog.Pathology) bool {
+	if id == diagnose.ObjectiveBreached.ID || p.ID == diagnose.ObjectiveBreached.ID {
+		return true
+	}
+	of := t.pathology(id)
+	return of != nil && (of.Inhibits(p) || p.Inhibits(of))
+}
+
+func (t *Tracker) pathology(id string) *catalog.Pathology {
+	i := slices.IndexFunc(t.catalogue, func(p *catalog.Pathology) bool { return p.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return t.catalogue[i]
+}
+
+func (t *Tracker) begin(s *sign, at time.Time) *Record {
+	r := &Record{Summary: view.Summary{
+		ID: t.id(s), Model: s.model, Namespace: s.namespace, Cluster: s.cluster, Began: s.since, BeganAtLeast: s.atLeast, Notes: []view.Note{},
+	}}
+	r.State = State{Members: []string{s.pathology.ID}, Instances: s.instances, LastSeen: at, Kept: at}
+	r.note(s, at)
+	t.takes(r, s)
+	t.open = append(t.open, r)
+	return r
+}
+
+// id names an incident by when it began and what was found first.
+func (t *Tracker) id(s *sign) string {
+	base := s.since.UTC().Format("2006-01-02-1504-") + s.pathology.ID
+	id := base
+	for n := 2; ; n++ {
+		if !slices.ContainsFunc(t.open, func(r *Record) bool { return r.ID == id }) && (t.taken == nil || !t.taken(id)) {
+			return id
+		}
+		id = fmt.Sprintf("%s-%d", base, n)
+	}
+}
+
+// note adds the verdict to the evolution.
+func (r *Record) note(s *sign, at time.Time) {
+	r.turn(view.Turn{At: at, ID: s.pathology.ID, Severity: s.severity.String(), Summary: s.summary, Confidence: &s.confident})
+}
+
+// turn adds to the evolution, which stays in the order of time. Of too many turns those
+// in the middle are left out: how it began and how it ended is what is asked for.
+func (r *Record) turn(c view.Turn) {
+	if n := len(r.Evolution); n > 0 && c.At.Before(r.Evolution[n-1].At) {
+		c.At = r.Evolution[n-1].At
+	}
+	r.Evolution = append(r.Evolution, c)
+	if len(r.Evolution) > maxTurns {
+		r.Evolution = slices.Delete(r.Evolution, maxTurns/2, maxTurns/2+1)
+		r.Omitted++
+	}
+	r.State.led, r.State.leading = 0, ""
+}
+
+// takes makes the sign what the incident is called by, where it is worse than what that
+// was until now, its cause, or the same and surer.
+func (t *Tracker) takes(r *Record, s *sign) (best bool) {
+	worst := catalog.Info
+	if r.Severity != "" {
+		worst, _ = catalog.ParseSeverity(r.Severity) // our own word
+	}
+	was := t.pathology(r.Pathology)
+	switch {
+	case r.Pathology == "", s.severity > worst: // worse than all before
+	case s.severity < worst && r.Pathology != s.pathology.ID:
+		return false
+	case r.Pathology == s.pathology.ID:
+		r.Summary.Summary = s.summary
+		if s.confident < r.State.Confidence+surer && s.severity <= worst {
+			return false
+		}
+	case was != nil && was.Inhibits(s.pathology), s.confident <= r.State.Confidence && (was == nil || !s.pathology.Inhibits(was)):
+		return false
+	}
+	r.Pathology, r.Severity, r.Summary.Summary = s.pathology.ID, max(worst, s.severity).String(), s.summary
+	r.State.Confidence = s.confident
+	return true
+}
+
+// fires goes on with an incident of which there are signs, the leading one first.
+func (t *Tracker) fires(r *Record, signs []*sign, at time.Time, step time.Duration) (Event, bool) {
+	e := Event{Kind: Changed, Record: r}
+	lead := signs[0] // the worst, as the diagnosis ranks them
+	again := !r.Open()
+	r.Ended, r.QuietSince, r.State.quiet, r.State.LastSeen = nil, nil, 0, at
+	r.State.Instances = nil
+	known := len(r.State.Members)
+	for _, s := range signs {
+		if r.Model == "" && s.model != "" {
+			r.Cluster, r.Namespace, r.Model = s.cluster, s.namespace, s.model
+		}
+		r.State.Members = union(r.State.Members, []string{s.pathology.ID}, maxTurns)
+		r.State.Instances = union(r.State.Instances, s.instances, maxTargets)
+		r.Targets = union(r.Targets, s.targets, maxTargets)
+	}
+	last := r.Evolution[len(r.Evolution)-1]
+	worst, _ := catalog.ParseSeverity(r.Severity)
+	differs := last.ID != lead.pathology.ID || last.Severity != lead.severity.String()
+	novel := slices.Contains(r.State.Members[known:], lead.pathology.ID) || lead.severity > worst
+	if e.Best = t.takes(r, lead); e.Best {
+		r.State.Kept = at
+	}
+	switch {
+	case again:
+		e.Kind = Reopened
+		r.note(lead, at)
+		return e, true
+	case !differs:
+		r.State.led, r.State.leading = 0, ""
+	case novel:
+		r.note(lead, at)
+		return e, true
+	case r.State.leading != lead.pathology.ID+lead.severity.String():
+		r.State.led, r.State.leading = 0, lead.pathology.ID+lead.severity.String()
+	default:
+		if r.State.led += step; r.State.led >= Settled { // it does not only alternate
+			r.note(lead, at)
+			return e, true
+		}
+	}
+	if e.Kind = Surer; !e.Best && r.riper(lead, at) {
+		e.Best, r.State.Kept = true, at
+	}
+	return e, e.Best
+}
+
+// ripe is how old an incident is when a diagnosis as sure as the one that was kept shows
+// more of it.
+var ripe = [...]time.Duration{2 * time.Minute, 10 * time.Minute}
+
+// riper reports whether a diagnosis shows more of the incident than the one that was kept.
+func (r *Record) riper(lead *sign, at time.Time) bool {
+	if lead.pathology.ID != r.Pathology || lead.confident < r.State.Confidence-surer || lead.severity.String() != r.Severity {
+		return false
+	}
+	found := r.Evolution[0].At
+	for _, age := range ripe {
+		if r.State.Kept.Sub(found) < age && at.Sub(found) >= age {
+			return true
+		}
+	}
+	return false
+}
+
+// rests goes on with an incident of which there is no sign.
+func (t *Tracker) rests(r *Record, v *look, step time.Duration) (Event, bool) {
+	o := v.outlook(r)
+	switch {
+	case !o.quiet && v.at.Sub(r.State.LastSeen) > Lost:
+		return t.lose(r), true
+	case !o.quiet:
+		return Event{}, false
+	case r.QuietSince == nil:
+		since := later(v.at, r.Began)
+		r.QuietSince, r.State.quiet = &since, 0
+		return Event{}, false
+	}
+	if r.State.quiet += step; r.State.quiet < Settled {
+		return Event{}, false
+	}
+	r.Ended, r.QuietSince = r.QuietSince, nil
+	confidence := o.verdict.Confidence
+	c := view.Turn{At: *r.Ended, ID: o.verdict.ID, Summary: o.verdict.Summary, Confidence: &confidence}
+	if o.verdict.Status == diagnose.Firing { // something else goes on
+		c.ID, c.Summary = Over, "It is over, and "+o.verdict.ID+" is found"
+	}
+	r.turn(c)
+	return Event{Kind: Ended, Record: r}, true
+}
+
+// lose ends an incident whose end nobody could see, when it was seen last.
+func (t *Tracker) lose(r *Record) Event {
+	ended := later(r.State.LastSeen, r.Began)
+	r.Ended, r.QuietSince = &ended, nil
+	r.turn(view.Turn{At: ended, ID: diagnose.InsufficientData, Summary: "Its end was not seen: there was nothing to judge it by"})
+	return Event{Kind: Ended, Record: r}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// index remembers which incident findings and verdicts are part of.
+func (t *Tracker) index(v *look, found map[*Record][]*sign) {
+	t.of = map[string]string{}
+	for r, signs := range found {
+		for _, s := range signs {
+			for i := range v.Findings {
+				f := &v.Findings[i]
+				explained := f.InhibitedBy == s.pathology.ID
+				if f.Status == diagnose.Firing && (f.Pathology.ID == s.pathology.ID || explained) && v.poolOf(f.Model, f.Targets) == s.pool {
+					t.of[f.Model+"\xff"+f.Pathology.ID] = r.ID
+				}
+			}
+			for i := range v.Verdicts {
+				if w := &v.Verdicts[i]; w.ID == s.pathology.ID && v.poolOf(w.Model, w.Targets) == s.pool {
+					t.of[w.Model+"\xff"+w.ID] = r.ID
+				}
+			}
+		}
+	}
+}
+
+// union adds what is new to a list, up to so many.
+func union(list, more []string, most int) []string {
+	for _, s := range more {
+		if len(list) < most && !slices.Contains(list, s) {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// Latest orders records for a list: the latest first.
+func Latest(a, b *Record) int { return cmp.Or(b.Began.Compare(a.Began), cmp.Compare(a.ID, b.ID)) }

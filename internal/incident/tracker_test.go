@@ -1,0 +1,589 @@
+package incident
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/monitor/view"
+)
+
+// A small catalogue: down causes thrash, thrash causes slow; errors stand alone; shift is
+// only worth knowing.
+var (
+	down   = &catalog.Pathology{ID: "down", Severity: catalog.Page}
+	thrash = &catalog.Pathology{ID: "thrash", Severity: catalog.Page, ExplainedBy: []string{"down"}}
+	slow   = &catalog.Pathology{ID: "slow", Severity: catalog.Ticket, ExplainedBy: []string{"thrash", "down"}}
+	errs   = &catalog.Pathology{ID: "errors", Severity: catalog.Ticket}
+	shift  = &catalog.Pathology{ID: "shift", Severity: catalog.Info}
+
+	all = []*catalog.Pathology{down, thrash, slow, errs, shift}
+
+	noon = time.Date(2026, 11, 17, 12, 0, 0, 0, time.UTC)
+)
+
+// a scene makes diagnoses, one every 15 s.
+type scene struct {
+	t       *testing.T
+	at      time.Time
+	tracker *Tracker
+	events  []string
+	records []*Record
+	models  map[string]string // target to model; "" for none
+}
+
+func newScene(t *testing.T) *scene {
+	s := &scene{t: t, at: noon, models: map[string]string{"a": "m", "b": "m"}}
+	s.tracker = NewTracker(all, nil, s.taken)
+	return s
+}
+
+// fault is a finding in a diagnosis.
+type fault struct {
+	p          *catalog.Pathology
+	status     diagnose.Status
+	target     string
+	since      time.Duration // since noon
+	atLeast    bool
+	by         string
+	confidence float64
+	severity   catalog.Severity // 0 for the pathology's own
+}
+
+func fires(p *catalog.Pathology, target string) fault {
+	return fault{p: p, status: diagnose.Firing, target: target, since: -1, confidence: 0.9}
+}
+
+func (s *scene) diagnosis(faults ...fault) *diagnose.Diagnosis {
+	d := &diagnose.Diagnosis{At: s.at, Status: diagnose.OK}
+	pools := map[string]*diagnose.Verdict{}
+	for _, name := range []string{"a", "b", "c"} {
+		m, ok := s.models[name]
+		if !ok {
+			continue
+		}
+		l := map[string]string{"instance": name}
+		if m != "" {
+			l["model_name"] = m
+		}
+		d.Targets = append(d.Targets, diagnose.Target{Name: name, Labels: l})
+		if pools[m] == nil {
+			pools[m] = &diagnose.Verdict{ID: diagnose.Healthy, Status: diagnose.OK, Summary: "Nothing is wrong", Confidence: 0.9, Model: m}
+		}
+		pools[m].Targets = append(pools[m].Targets, name)
+	}
+	for _, f := range faults {
+		if f.since == -1 {
+			f.since = s.at.Sub(noon)
+		}
+		severity := f.p.Severity
+		if f.severity != 0 {
+			severity = f.severity
+		}
+		m := s.models[f.target]
+		d.Findings = append(d.Findings, diagnose.Finding{
+			Pathology: f.p, Model: m, Status: f.status, Severity: severity, Targets: []string{f.target}, Since: noon.Add(f.since), SinceAtLeast: f.atLeast,
+			Summary: f.p.ID + " on " + f.target, Confidence: f.confidence, InhibitedBy: f.by,
+		})
+		if v := pools[m]; v.Status != diagnose.Firing && f.status == diagnose.Firing && f.by == "" {
+			*v = diagnose.Verdict{
+				ID: f.p.ID, Status: diagnose.Firing, Severity: severity, Summary: f.p.ID, Targets: []string{f.target}, Model: m, Since: noon.Add(f.since), Confidence: f.confidence,
+			}
+			d.Status = diagnose.Firing
+		}
+	}
+	for _, m := range []string{"m", "n", ""} {
+		if pools[m] != nil {
+			d.Verdicts = append(d.Verdicts, *pools[m])
+		}
+	}
+	return d
+}
+
+// see feeds a diagnosis and moves on.
+func (s *scene) see(faults ...fault) { s.feed(s.diagnosis(faults...)) }
+
+func (s *scene) feed(d *diagnose.Diagnosis) {
+	s.t.Helper()
+	for _, e := range s.tracker.Observe(d) {
+		if e.Kind == Began {
+			s.records = append(s.records, e.Record)
+		}
+		s.events = append(s.events, fmt.Sprintf("%s %s", e.Kind, e.Record.ID[len("2006-01-02-1504-"):]))
+	}
+	s.at = s.at.Add(15 * time.Second)
+}
+
+func (s *scene) seeFor(d time.Duration, faults ...fault) {
+	for end := s.at.Add(d); s.at.Before(end); {
+		s.see(faults...)
+	}
+}
+
+func (s *scene) want(events ...string) {
+	s.t.Helper()
+	got := slices.DeleteFunc(slices.Clone(s.events), func(e string) bool { return e[:5] == "surer" })
+	if diff := cmp.Diff(events, got); diff != "" {
+		s.t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+func (s *scene) evolution(i int) (out []string) {
+	for _, c := range s.records[i].Evolution {
+		out = append(out, c.ID)
+	}
+	return out
+}
+
+func TestAnIncidentBeginsAndEnds(t *testing.T) {
+	s := newScene(t)
+	s.seeFor(time.Minute)
+	s.seeFor(5*time.Minute, fault{p: thrash, status: diagnose.Firing, target: "a", since: 50 * time.Second, confidence: 0.9})
+	healed := s.at
+	s.seeFor(90 * time.Second)
+	s.want("began thrash")
+	if r := s.records[0]; !r.Open() || r.QuietSince == nil || !r.QuietSince.Equal(healed) {
+		t.Errorf("ended %v, quiet since %v, want open and quiet since %s", r.Ended, r.QuietSince, healed)
+	}
+	s.seeFor(time.Minute)
+	s.want("began thrash", "ended thrash")
+	r := s.records[0]
+	if !r.Ended.Equal(healed) || !r.Began.Equal(noon.Add(50*time.Second)) || r.Severity != "page" || r.ID != "2026-11-17-1200-thrash" || r.Model != "m" {
+		t.Errorf("got %+v", r.Summary)
+	}
+	if diff := cmp.Diff([]string{"thrash", "healthy"}, s.evolution(0)); diff != "" {
+		t.Error(diff)
+	}
+	s.seeFor(time.Hour)
+	s.want("began thrash", "ended thrash")
+}
+
+func TestTheDiagnosisThatIsKept(t *testing.T) {
+	s := newScene(t)
+	at := func(confidence float64) bool {
+		f := fires(thrash, "a")
+		f.confidence = confidence
+		best := false
+		for _, e := range s.tracker.Observe(s.diagnosis(f)) {
+			best = best || e.Best
+		}
+		s.at = s.at.Add(15 * time.Second)
+		return best
+	}
+	if !at(0.8) || at(0.8) || at(0.79) || !at(0.9) || at(0.9) {
+		t.Error("not the first one and a surer one alone")
+	}
+	for _, want := range []struct{ diagnoses, kept int }{{10, 1}, {50, 1}, {500, 0}} { // after two minutes, after ten, and no more
+		kept := 0
+		for range want.diagnoses {
+			if at(0.9) {
+				kept++
+			}
+		}
+		if kept != want.kept {
+			t.Errorf("%d of the next %d are kept, want %d", kept, want.diagnoses, want.kept)
+		}
+	}
+}
+
+func TestFlappingIsOneIncident(t *testing.T) {
+	for _, period := range []time.Duration{30 * time.Second, 2 * time.Minute, 5 * time.Minute, 9 * time.Minute} {
+		t.Run(period.String(), func(t *testing.T) {
+			s := newScene(t)
+			for range 50 {
+				s.seeFor(period, fires(thrash, "a"))
+				s.seeFor(period)
+			}
+			if n := len(s.records); n != 1 {
+				t.Errorf("%d incidents, want 1", n)
+			}
+			if n := len(s.records[0].Evolution); n > maxTurns {
+				t.Errorf("%d changes are kept, want at most %d", n, maxTurns)
+			}
+		})
+	}
+	s := newScene(t)
+	for range 3 {
+		s.seeFor(time.Minute, fires(thrash, "a"))
+		s.seeFor(15 * time.Minute)
+	}
+	if n := len(s.records); n != 3 {
+		t.Errorf("%d incidents a quarter of an hour apart, want 3", n)
+	}
+}
+
+func TestCauseAndSymptomAreOneIncident(t *testing.T) {
+	s := newScene(t)
+	for range 100 {
+		s.see(fires(slow, "a"))
+		s.see(fires(thrash, "a"))
+	}
+	s.seeFor(3 * time.Minute)
+	s.want("began slow", "changed slow", "ended slow")
+	r := s.records[0]
+	if r.Pathology != "thrash" || r.Severity != "page" {
+		t.Errorf("called %s (%s), want the cause", r.Pathology, r.Severity)
+	}
+	if diff := cmp.Diff([]string{"slow", "thrash", "healthy"}, s.evolution(0)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAVerdictThatStaysAnotherIsNoted(t *testing.T) {
+	s := newScene(t)
+	s.seeFor(time.Minute, fires(thrash, "a"))
+	s.seeFor(3*time.Minute, fires(slow, "a"))
+	s.seeFor(3*time.Minute, fires(thrash, "a"))
+	s.seeFor(3*time.Minute, fires(slow, "a"))
+	if diff := cmp.Diff([]string{"thrash", "slow", "thrash", "slow"}, s.evolution(0)); diff != "" {
+		t.Error(diff)
+	}
+	if len(s.records) != 1 || s.records[0].Pathology != "thrash" {
+		t.Errorf("%d incidents, called %s", len(s.records), s.records[0].Pathology)
+	}
+}
+
+func TestWhatHasNothingToDoWithItIsAnother(t *testing.T) {
+	s := newScene(t)
+	s.seeFor(time.Hour, fires(errs, "b"))
+	s.seeFor(time.Minute, fires(thrash, "a"), fires(errs, "b"))
+	s.seeFor(time.Minute, fires(errs, "b"))
+	s.seeFor(time.Minute, fires(errs, "b"))
+	s.seeFor(time.Minute, fires(errs, "b"))
+	s.want("began errors", "began thrash", "ended thrash")
+	if !s.records[0].Open() {
+		t.Error("the other one has ended")
+	}
+	if last := s.evolution(1); last[len(last)-1] != Over {
+		t.Errorf("evolution %v, want it to end with %s", last, Over)
+	}
+}
+
+func TestOfTellsTheIncidentOfAFinding(t *testing.T) {
+	s := newScene(t)
+	s.see(fires(thrash, "a"), fault{p: slow, status: diagnose.Firing, target: "a", by: "thrash", since: -1})
+	id := s.records[0].ID
+	for _, p := range []string{"thrash", "slow"} {
+		if got := s.tracker.Of("m", p); got != id {
+			t.Errorf("Of(%s) = %q, want %q", p, got, id)
+		}
+	}
+	if got := s.tracker.Of("m", "errors") + s.tracker.Of("n", "thrash"); got != "" {
+		t.Errorf("got %q for what is not found", got)
+	}
+	s.see()
+	if got := s.tracker.Of("m", "thrash"); got != "" {
+		t.Errorf("got %q when nothing is found", got)
+	}
+}
+
+func TestWhatBeginsTogetherIsOne(t *testing.T) {
+	s := newScene(t)
+	s.seeFor(time.Minute, fires(thrash, "a"))
+	s.seeFor(time.Minute, fires(thrash, "a"), fires(errs, "a"))
+	s.see(fires(errs, "a"))
+	if len(s.records) != 1 {
+		t.Errorf("%d incidents, want 1", len(s.records))
+	}
+}
+
+func TestAnotherWordForTheSameIsOne(t *testing.T) {
+	s := newScene(t)
+	s.seeFor(time.Hour, fires(thrash, "a"))
+	s.seeFor(time.Minute)
+	s.seeFor(time.Minute, fires(errs, "a"))
+	if len(s.records) != 1 || !s.records[0].Open() {
+		t.Errorf("%d incidents, want 1 that goes on", len(s.records))
+	}
+}
+
+func TestModelsHaveTheirOwn(t *testing.T) {
+	s := newScene(t)
+	s.models["c"] = "n"
+	s.seeFor(time.Minute, fires(thrash, "a"), fires(thrash, "c"))
+	if len(s.records) != 2 || s.records[0].Model != "m" || s.records[1].Model != "n" {
+		t.Fatalf("%d incidents", len(s.records))
+	}
+	s.seeFor(3*time.Minute, fires(thrash, "c"))
+	s.want("began thrash", "began thrash-2", "ended thrash")
+}
+
+func TestInfoOpensNone(t *testing.T) {
+	s := newScene(t)
+	s.seeFor(time.Hour, fires(shift, "a"))
+	s.want()
+	f := fires(slow, "a")
+	s.seeFor(time.Minute, f)
+	d := s.diagnosis(f)
+	d.Findings[0].Severity, d.Verdicts[0].Severity = catalog.Info, catalog.Info
+	for range 20 {
+		d.At = s.at
+		s.feed(d)
+	}
+	s.want("began slow", "ended slow") // the objectives hold again
+}
+
+func TestUnknownNeitherEndsNorBegins(t *testing.T) {
+	unknown := func(s *scene) *diagnose.Diagnosis {
+		d := s.diagnosis()
+		d.Verdicts[0] = diagnose.Verdict{ID: diagnose.InsufficientData, Status: diagnose.Unknown, Targets: []string{"a", "b"}, Model: "m"}
+		return d
+	}
+	for name, cannotTell := range map[string]func(s *scene) *diagnose.Diagnosis{
+		"no verdict": unknown,
+		"nothing at all": func(s *scene) *diagnose.Diagnosis {
+			return &diagnose.Diagnosis{At: s.at}
+		},
+		"its target was not judged": func(s *scene) *diagnose.Diagnosis {
+			d := s.diagnosis()
+			d.Unjudged = []diagnose.Unjudged{{Target: "a", Reason: "no samples"}}
+			return d
+		},
+		"its condition is unknown": func(s *scene) *diagnose.Diagnosis {
+			return s.diagnosis(fault{p: thrash, status: diagnose.Unknown, target: "a"})
+		},
+		"its condition is pending": func(s *scene) *diagnose.Diagnosis {
+			return s.diagnosis(fault{p: thrash, status: diagnose.Pending, target: "a", since: -1})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			s.feed(cannotTell(s))
+			s.want()
+			s.see(fires(thrash, "a"))
+			for range 1000 {
+				s.feed(cannotTell(s))
+			}
+			s.want("began thrash")
+			s.seeFor(time.Minute, fault{p: thrash, status: diagnose.Firing, target: "a", atLeast: true, since: 4 * time.Hour, confidence: 0.9})
+			s.want("began thrash")
+			for range 3 * int(Lost/(15*time.Second)) / 2 {
+				s.feed(cannotTell(s))
+			}
+			s.want("began thrash", "ended thrash")
+			if r := s.records[0]; r.Ended.After(noon.Add(5 * time.Hour)) {
+				t.Errorf("ended %s, want when it was seen last", r.Ended)
+			}
+		})
+	}
+}
+
+func TestWhatIsUnknownElsewhereDoesNotHoldIt(t *testing.T) {
+	s := newScene(t)
+	s.seeFor(time.Minute, fires(thrash, "a"))
+	s.seeFor(3*time.Minute, fault{p: thrash, status: diagnose.Unknown, target: "b"})
+	s.want("began thrash", "ended thrash")
+}
+
+func TestAServerThatIsTakenAwayEndsIt(t *testing.T) {
+	s := newScene(t)
+	s.seeFor(time.Minute, fires(thrash, "a"))
+	delete(s.models, "a")
+	s.seeFor(3 * time.Minute)
+	s.want("began thrash", "ended thrash")
+}
+
+func TestAServerThatDoesNotSayItsModel(t *testing.T) {
+	s := newScene(t)
+	s.models = map[string]string{"a": ""}
+	s.seeFor(time.Minute, fires(down, "a"))
+	s.models["a"] = "m"
+	s.seeFor(time.Minute, fires(down, "a"))
+	if len(s.records) != 1 || s.records[0].Model != "m" {
+		t.Errorf("%d incidents, of %q", len(s.records), s.records[0].Model)
+	}
+	s.models["a"] = ""
+	s.seeFor(time.Minute, fires(down, "a"))
+	if len(s.records) != 1 || s.records[0].Model != "m" {
+		t.Errorf("%d incidents, of %q", len(s.records), s.records[0].Model)
+	}
+}
+
+// restart goes on with what was kept, as a new process does.
+func (s *scene) restart() {
+	s.t.Helper()
+	var kept []*Record
+	for _, r := range s.records {
+		b, err := json.Marshal(r)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		c := new(Record)
+		if err := json.Unmarshal(b, c); err != nil {
+			s.t.Fatal(err)
+		}
+		kept = append(kept, c)
+	}
+	s.records = kept
+	s.tracker = NewTracker(all, kept, s.taken)
+}
+
+func (s *scene) taken(id string) bool {
+	return slices.ContainsFunc(s.records, func(r *Record) bool { return r.ID == id })
+}
+
+func TestARestartIsBridged(t *testing.T) {
+	for _, gap := range []time.Duration{5 * time.Second, 5 * time.Minute, time.Hour, 12 * time.Hour} {
+		t.Run(gap.String(), func(t *testing.T) {
+			s := newScene(t)
+			s.seeFor(time.Minute, fires(thrash, "a"))
+			s.at = s.at.Add(gap)
+			s.restart()
+			f := fires(thrash, "a")
+			f.since, f.atLeast = s.at.Sub(noon), true
+			s.seeFor(time.Minute, f)
+			s.want("began thrash")
+			s.at = s.at.Add(gap)
+			s.restart()
+			s.seeFor(3 * time.Minute)
+			s.want("began thrash", "ended thrash")
+		})
+	}
+}
+
+func TestWhatBeganAfterAGapIsAnother(t *testing.T) {
+	s := newScene(t)
+	s.seeFor(time.Minute, fires(thrash, "a"))
+	s.at = s.at.Add(2 * time.Hour)
+	s.restart()
+	s.seeFor(time.Minute, fires(thrash, "a"), fires(errs, "a"))
+	s.want("began thrash", "ended thrash", "began thrash")
+	if len(s.records) != 2 || s.records[0].ID == s.records[1].ID {
+		t.Fatalf("%d incidents", len(s.records))
+	}
+	if r := s.records[0]; r.Ended.After(noon.Add(time.Minute)) {
+		t.Errorf("ended %s, want when it was seen last", r.Ended)
+	}
+}
+
+func TestClocksThatStepBack(t *testing.T) {
+	for _, step := range []time.Duration{-time.Hour, -time.Minute, -24 * time.Hour, time.Hour} {
+		t.Run(step.String(), func(t *testing.T) {
+			s := newScene(t)
+			s.seeFor(time.Minute, fires(thrash, "a"))
+			s.at = s.at.Add(step)
+			s.see(fault{p: thrash, status: diagnose.Firing, target: "a", since: s.at.Sub(noon), atLeast: true, confidence: 0.9})
+			s.seeFor(time.Minute, fires(thrash, "a"))
+			s.seeFor(3 * time.Minute)
+			s.want("began thrash", "ended thrash")
+			check(t, s.records)
+		})
+	}
+}
+
+func TestIDsAreDistinct(t *testing.T) {
+	taken := map[string]bool{"2026-11-17-1200-thrash": true}
+	s := newScene(t)
+	s.models["c"] = "n"
+	s.tracker = NewTracker(all, nil, func(id string) bool { return taken[id] })
+	s.see(fires(thrash, "a"), fires(thrash, "c"))
+	if a, b := s.records[0].ID, s.records[1].ID; a != "2026-11-17-1200-thrash-2" || b != "2026-11-17-1200-thrash-3" {
+		t.Errorf("got %s and %s", a, b)
+	}
+}
+
+// check holds what must hold of records whatever was seen.
+func check(t interface{ Errorf(string, ...any) }, records []*Record) {
+	ids := map[string]bool{}
+	for _, r := range records {
+		if ids[r.ID] {
+			t.Errorf("two incidents are called %s", r.ID)
+		}
+		ids[r.ID] = true
+		if r.Ended != nil && r.Ended.Before(r.Began) {
+			t.Errorf("%s ended %s, before it began %s", r.ID, r.Ended, r.Began)
+		}
+		if !slices.IsSortedFunc(r.Evolution, func(a, b view.Turn) int { return a.At.Compare(b.At) }) {
+			t.Errorf("%s: the evolution is not in the order of time", r.ID)
+		}
+		if len(r.Evolution) == 0 || len(r.Evolution) > maxTurns || len(r.Targets) == 0 || len(r.Targets) > maxTargets || r.Pathology == "" || r.Severity == "info" {
+			t.Errorf("%s: %+v", r.ID, r)
+		}
+	}
+}
+
+// TestAnything feeds diagnoses of every kind, with gaps, restarts and steps of the clock.
+func TestAnything(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		s := newScene(t)
+		open := map[string]bool{}
+		for range rapid.IntRange(1, 60).Draw(rt, "n") {
+			switch rapid.IntRange(0, 20).Draw(rt, "what") {
+			case 0:
+				s.restart()
+			case 1:
+				s.at = s.at.Add(time.Duration(rapid.IntRange(-7200, 7200).Draw(rt, "step")) * time.Second)
+			case 2:
+				s.models["b"] = rapid.SampledFrom([]string{"m", "n", ""}).Draw(rt, "model")
+			}
+			var faults []fault
+			for range rapid.IntRange(0, 3).Draw(rt, "faults") {
+				faults = append(faults, fault{
+					p: rapid.SampledFrom(all).Draw(rt, "p"), target: rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "target"),
+					status:     rapid.SampledFrom([]diagnose.Status{diagnose.Firing, diagnose.Firing, diagnose.Pending, diagnose.Unknown, diagnose.OK}).Draw(rt, "status"),
+					since:      s.at.Sub(noon) - time.Duration(rapid.IntRange(-60, 3600).Draw(rt, "since"))*time.Second,
+					atLeast:    rapid.Bool().Draw(rt, "atLeast"),
+					confidence: rapid.Float64Range(0, 1).Draw(rt, "confidence"),
+				})
+			}
+			d := s.diagnosis(faults...)
+			for _, e := range s.tracker.Observe(d) {
+				id := e.Record.ID
+				switch e.Kind {
+				case Began:
+					s.records = append(s.records, e.Record)
+					if open[id] {
+						rt.Errorf("%s began twice", id)
+					}
+					open[id] = true
+				case Ended:
+					if !open[id] {
+						rt.Errorf("%s ended twice", id)
+					}
+					open[id] = false
+				case Reopened:
+					if open[id] {
+						rt.Errorf("%s was open and came back", id)
+					}
+					open[id] = true
+				case Changed, Surer:
+					if !open[id] {
+						rt.Errorf("%s changed when it was over", id)
+					}
+				}
+			}
+			s.at = s.at.Add(15 * time.Second)
+			for _, r := range s.records {
+				if r.Open() != open[r.ID] {
+					rt.Errorf("%s is open: %v, by its events: %v", r.ID, r.Open(), open[r.ID])
+				}
+			}
+			check(rt, s.records)
+		}
+	})
+}
+
+func TestSimilar(t *testing.T) {
+	s := newScene(t)
+	s.seeFor(24*time.Minute, fires(thrash, "a"))
+	s.seeFor(time.Hour)
+	s.seeFor(time.Minute, fires(errs, "a"))
+	s.seeFor(time.Hour)
+	s.seeFor(time.Minute, fires(thrash, "b"))
+	first, last := s.records[0], s.records[2]
+	first.Notes = append(first.Notes, view.Note{By: "ann", Text: "four replicas helped."})
+	got := FindSimilar(last, s.records)
+	if got == nil || got.ID != first.ID || got.Note != "As on Tuesday 2026-11-17 at 12:00 UTC, for 24 min; then: four replicas helped." {
+		t.Errorf("got %+v", got)
+	}
+	if got := FindSimilar(first, s.records); got != nil {
+		t.Errorf("the first one is like %+v", got)
+	}
+}

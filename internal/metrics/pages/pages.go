@@ -1,0 +1,308 @@
+// Package pages makes metrics pages of samples that are stored: what a server must have
+// answered when it was scraped. Where a Prometheus server, or the monitor, has kept samples
+// and not pages, an incident can be recorded afterwards, in the format of package
+// recording, and diagnosed again anywhere.
+//
+// What a scrape loses stays lost: help texts, comments, the order of lines, and types, of
+// which those that matter follow from the names. Labels that relabelling attached come
+// back as labels of the lines.
+package pages
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/metrics"
+)
+
+// MaxBytes is how much text Write makes where nothing else is said. As an archive it is some
+// fortieth of that.
+const MaxBytes = 256 << 20
+
+// maxTargets bounds the targets of one call.
+const maxTargets = 200
+
+// A Request says which pages to make.
+type Request struct {
+	// Instances are the values of the label by which targets are known. Several targets of
+	// one instance are told apart by their other labels.
+	Instances []string
+	Matchers  []*labels.Matcher // further ones, that all series have
+	From, To  time.Time
+	// MaxBytes bounds the text, 0 for MaxBytes: of more, scrapes are left out evenly.
+	MaxBytes int64
+}
+
+// Result says what came of it.
+type Result struct {
+	Targets, Pages, Failed int // Failed scrapes are written as empty pages
+	Bytes                  int64
+	Stride                 int // every so many scrapes of some target was kept; 1 for all
+}
+
+// Write asks for the samples and calls add for every page, target by target and in the
+// order of time; an empty body is a scrape that failed. The names of the targets are
+// distinct; of a target alone on its instance it is the instance. It is an error when there
+// are none.
+func Write(ctx context.Context, q metrics.Querier, r Request, add func(target string, at time.Time, body []byte) error) (Result, error) {
+	if r.MaxBytes == 0 {
+		r.MaxBytes = MaxBytes
+	}
+	targets, err := find(ctx, q, &r)
+	if err != nil {
+		return Result{}, err
+	}
+	res := Result{Stride: 1}
+	for i := range targets {
+		t := &targets[i]
+		m, err := q.Samples(ctx, selector(r.Matchers, t.labels), r.To, r.To.Sub(r.From))
+		if err != nil {
+			return res, fmt.Errorf("read the samples of %s: %w", t.name, err)
+		}
+		t.take(m)
+		if len(t.scrapes) == 0 {
+			continue
+		}
+		res.Targets++
+		if err := t.write(ctx, (r.MaxBytes-res.Bytes)/int64(len(targets)-i), &res, add); err != nil {
+			return res, err
+		}
+	}
+	if res.Pages == 0 {
+		return res, hint.With(fmt.Errorf("there are no samples of %s from %s to %s", strings.Join(r.Instances, ", "),
+			r.From.UTC().Format(time.RFC3339), r.To.UTC().Format(time.RFC3339)), "choose a time that the storage still holds")
+	}
+	return res, nil
+}
+
+// A target is one scraped server.
+type target struct {
+	name   string
+	labels model.Metric // that all its series have
+	// scrapes are their times in ascending order, and whether they succeeded.
+	scrapes []scrape
+	series  []series
+}
+
+type scrape struct {
+	at model.Time
+	up bool
+}
+
+// A series is what makes one line of each page.
+type series struct {
+	family, kind string
+	line         string // name and labels
+	values       []model.SamplePair
+}
+
+// find returns the targets, by their series up or, where there is none, by the label
+// instance alone.
+func find(ctx context.Context, q metrics.Querier, r *Request) ([]target, error) {
+	if len(r.Instances) == 0 {
+		return nil, errors.New("no instance is named")
+	}
+	var out []target
+	for _, instance := range r.Instances {
+		m, err := q.Samples(ctx, selector(r.Matchers, model.Metric{model.MetricNameLabel: "up", model.InstanceLabel: model.LabelValue(instance)}), r.To, r.To.Sub(r.From))
+		if err != nil {
+			return nil, fmt.Errorf("find the targets: %w", err)
+		}
+		slices.SortFunc(m, func(a, b *model.SampleStream) int { return cmp.Compare(a.Metric.String(), b.Metric.String()) })
+		for i, up := range m {
+			t := target{name: instance, labels: up.Metric.Clone()}
+			delete(t.labels, model.MetricNameLabel)
+			if i > 0 {
+				t.name = fmt.Sprintf("%s-%d", instance, i+1)
+			}
+			for _, v := range up.Values {
+				t.scrapes = append(t.scrapes, scrape{v.Timestamp, v.Value != 0})
+			}
+			out = append(out, t)
+		}
+		if len(m) == 0 {
+			out = append(out, target{name: instance, labels: model.Metric{model.InstanceLabel: model.LabelValue(instance)}})
+		}
+	}
+	if len(out) > maxTargets {
+		return nil, fmt.Errorf("%d targets, and at most %d are written", len(out), maxTargets)
+	}
+	return out, nil
+}
+
+// selector writes what selects the series with some labels.
+func selector(matchers []*labels.Matcher, with model.Metric) string {
+	var parts []string
+	for name, value := range with {
+		parts = append(parts, labels.MustNewMatcher(labels.MatchEqual, string(name), string(value)).String())
+	}
+	slices.Sort(parts)
+	for _, m := range matchers {
+		parts = append(parts, m.String())
+	}
+	return "{" + strings.Join(parts, ",") + "}"
+}
+
+// take prepares the series of a target.
+func (t *target) take(m model.Matrix) {
+	histograms := map[string]bool{}
+	for _, s := range m {
+		if base, ok := strings.CutSuffix(string(s.Metric[model.MetricNameLabel]), "_bucket"); ok && s.Metric[model.BucketLabel] != "" {
+			histograms[base] = true
+		}
+	}
+	most := 0
+	for i, s := range m {
+		name := string(s.Metric[model.MetricNameLabel])
+		if name == "" || ofTheScrape(name) || len(s.Values) == 0 {
+			continue
+		}
+		if len(s.Values) > len(m[most].Values) {
+			most = i
+		}
+		family, kind := familyOf(name, s.Metric, histograms)
+		t.series = append(t.series, series{family: family, kind: kind, line: t.line(name, s.Metric), values: s.Values})
+	}
+	slices.SortFunc(t.series, func(a, b series) int { return cmp.Or(cmp.Compare(a.family, b.family), cmp.Compare(a.line, b.line)) })
+	if len(t.scrapes) == 0 && len(t.series) > 0 { // nobody stored when it was scraped: as often as its most complete series
+		for _, v := range m[most].Values {
+			t.scrapes = append(t.scrapes, scrape{v.Timestamp, true})
+		}
+	}
+}
+
+// ofTheScrape reports whether a series was made by who scraped, or by rules, and not by the
+// server.
+func ofTheScrape(name string) bool {
+	return name == "up" || name == "ALERTS" || name == "ALERTS_FOR_STATE" || strings.HasPrefix(name, "scrape_") || strings.HasPrefix(name, "sixty_") || strings.HasPrefix(name, "sixty:")
+}
+
+// familyOf tells the type of a metric by its name, where that matters: what only grows.
+func familyOf(name string, m model.Metric, histograms map[string]bool) (family, kind string) {
+	for _, suffix := range [...]string{"_bucket", "_sum", "_count"} {
+		if base, ok := strings.CutSuffix(name, suffix); ok && histograms[base] {
+			return base, "histogram"
+		}
+	}
+	switch {
+	case strings.HasSuffix(name, "_total"):
+		return name, "counter"
+	case m[model.QuantileLabel] != "":
+		return name, "summary"
+	}
+	return name, ""
+}
+
+// line writes a metric with its labels, less the one that a recording gives by the name of
+// its directory. What relabelling called exported_instance is called so again by who reads
+// it.
+func (t *target) line(name string, m model.Metric) string {
+	var b strings.Builder
+	quoted := !model.LegacyValidation.IsValidMetricName(name)
+	sep := "{"
+	if quoted {
+		b.WriteString("{" + strconv.Quote(name))
+		sep = ","
+	} else {
+		b.WriteString(name)
+	}
+	names := make([]string, 0, len(m))
+	for n := range m {
+		if n != model.MetricNameLabel && n != model.InstanceLabel {
+			names = append(names, string(n))
+		}
+	}
+	slices.Sort(names)
+	for _, n := range names {
+		b.WriteString(sep)
+		sep = ","
+		shown := n
+		if n == model.ExportedLabelPrefix+model.InstanceLabel {
+			shown = model.InstanceLabel
+		}
+		if !model.LegacyValidation.IsValidLabelName(shown) {
+			shown = strconv.Quote(shown)
+		}
+		b.WriteString(shown + `="` + escapes.Replace(string(m[model.LabelName(n)])) + `"`)
+	}
+	if sep == "," {
+		b.WriteByte('}')
+	}
+	b.WriteByte(' ')
+	return b.String()
+}
+
+// escapes are those of label values.
+var escapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+
+// number is about how long a value is.
+const number = 8
+
+// write makes the pages of a target, within so many bytes.
+func (t *target) write(ctx context.Context, budget int64, res *Result, add func(string, time.Time, []byte) error) error {
+	estimate := int64(0)
+	for i := range t.series {
+		estimate += int64(len(t.series[i].line)+number) * int64(len(t.series[i].values))
+	}
+	stride := 1
+	if estimate > budget {
+		stride = int(min(math.Ceil(float64(estimate)/float64(max(budget, 1))), float64(len(t.scrapes))))
+	}
+	res.Stride = max(res.Stride, stride)
+	next := make([]int, len(t.series))
+	before := model.Time(math.MinInt64)
+	var page bytes.Buffer
+	for i, s := range t.scrapes {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		page.Reset()
+		family := ""
+		for k := range t.series {
+			// A sample with a time of its own belongs to the scrape that brought it.
+			series, j := &t.series[k], next[k]
+			for j < len(series.values) && series.values[j].Timestamp <= s.at {
+				j++
+			}
+			next[k] = j
+			if j == 0 || series.values[j-1].Timestamp <= before || i == 0 && series.values[j-1].Timestamp < s.at {
+				continue
+			}
+			if series.kind != "" && series.family != family {
+				fmt.Fprintf(&page, "# TYPE %s %s\n", series.family, series.kind)
+			}
+			family = series.family
+			page.WriteString(series.line)
+			page.Write(strconv.AppendFloat(page.AvailableBuffer(), float64(series.values[j-1].Value), 'g', -1, 64))
+			page.WriteByte('\n')
+		}
+		before = s.at
+		kept := (len(t.scrapes)-1-i)%stride == 0 // the last one always
+		if s.up && page.Len() > 0 && kept {
+			res.Pages++
+			res.Bytes += int64(page.Len())
+			if err := add(t.name, s.at.Time(), bytes.Clone(page.Bytes())); err != nil {
+				return err
+			}
+		}
+		if !s.up {
+			res.Failed++
+			if err := add(t.name, s.at.Time(), nil); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package source
+
+import (
+	"context"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/diagnose"
+)
+
+// Follow diagnoses what happens, every so often until the context ends; servers are scraped
+// meanwhile. The function is handed each diagnosis, or why there is none, and ends it with
+// its error. So do addresses that can never be judged.
+func (s *Source) Follow(ctx context.Context, o diagnose.Options, every time.Duration, each func(*diagnose.Diagnosis, error) error) error {
+	o.Memory = &diagnose.Memory{}
+	if s.Live == nil {
+		return s.follow(ctx, o, every, each)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	done := make(chan error, 1)
+	go func() {
+		s.Live.Learn(ctx)
+		done <- s.follow(ctx, o, every, each)
+		stop()
+	}()
+	s.Live.Run(ctx)
+	return <-done
+}
+
+func (s *Source) follow(ctx context.Context, o diagnose.Options, every time.Duration, each func(*diagnose.Diagnosis, error) error) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if s.Live != nil && s.Live.hopeless() {
+			return s.Live.strangers()
+		}
+		now, err := s.options(ctx, time.Now(), o)
+		var d diagnose.Diagnosis
+		if err == nil {
+			d, err = s.Diagnose(ctx, now)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err := each(&d, err); err != nil {
+			return err
+		}
+	}
+}
+
+// options are those of a diagnosis of a moment, with what the caller looks for.
+func (s *Source) options(ctx context.Context, at time.Time, asked diagnose.Options) (diagnose.Options, error) {
+	o, err := s.Options(ctx, at)
+	o.Pathologies, o.Settings, o.Window, o.Memory = asked.Pathologies, asked.Settings, asked.Window, asked.Memory
+	facts := o.Annotate
+	o.Annotate = func(ts []diagnose.Target) {
+		for _, annotate := range []func([]diagnose.Target){facts, asked.Annotate} {
+			if annotate != nil {
+				annotate(ts)
+			}
+		}
+	}
+	return o, err
+}

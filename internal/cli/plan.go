@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/modelconfig"
@@ -42,13 +43,6 @@ func (f *planFlags) register(s *pflag.FlagSet, formats ...string) {
 
 // known reads and measures what is known of the deployment.
 func (f *planFlags) known(ctx context.Context, stderr io.Writer, before engine.Config) (k planning.Known, err error) {
-	args, err := engine.CheckArgs(f.engineArgs, "--"+flagArgs)
-	if err != nil {
-		return k, err
-	}
-	k.Args = engine.Config{}
-	k.Args.Merge(before)
-	k.Args.Merge(args)
 	if f.gpu != "" {
 		if k.Device, k.Memory, err = perfmodel.ParseGPU(f.gpu); err != nil {
 			return k, fmt.Errorf("--gpu: %w", err)
@@ -79,6 +73,20 @@ func (f *planFlags) known(ctx context.Context, stderr io.Writer, before engine.C
 	if err = k.FindRelease(f.release); err != nil {
 		return k, fmt.Errorf("--%s: %w", flagRelease, err)
 	}
+	strict := k.Release
+	switch {
+	case k.Seen != nil && f.release == "" && k.Log == nil:
+		strict = "" // the oldest that their metrics fit
+	case strict == "":
+		strict = engine.DefaultRelease
+	}
+	args, err := vllm.Engine.Flags.CheckArgs(f.engineArgs, "--"+flagArgs, strict)
+	if err != nil {
+		return k, err
+	}
+	k.Args = engine.Config{}
+	k.Args.Merge(before)
+	k.Args.Merge(args)
 	return k, nil
 }
 

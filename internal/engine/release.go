@@ -22,14 +22,17 @@ const DefaultRelease Release = "0.23.0"
 // imitated. Which release has which flag is in flags, which release shows which
 // metric in package dialect.
 const (
-	V1ByDefault              Release = "0.8"  // the V1 engine, whose scheduler is simulated
-	AsyncSchedulingByDefault Release = "0.14" // --async-scheduling
-	FullPromptReserved       Release = "0.19" // scheduler_reserve_full_isl, by a resolved configuration of 0.19.0
-	UtilizationIs92Percent   Release = "0.20" // --gpu-memory-utilization, 0.9 before
-	CUDAGraphsInBudget       Release = "0.21" // of memory (v1/worker/gpu_worker.py)
-	CapacityByRequests       Release = "0.23" // "GPU KV cache size" counts requests of max_model_len
-	LargerBatchesFrom160GiB  Release = "0.28" // of memory (engine/arg_utils.py, get_batch_defaults)
-	LimitsQueuedRequests     Release = "0.29" // --max-num-queued-reqs
+	V1ByDefault              Release = "0.8"    // the V1 engine, whose scheduler is simulated
+	AsyncSchedulingByDefault Release = "0.14"   // --async-scheduling
+	SortsToSample            Release = "0.11.1" // FlashInfer's sampler has to be asked for (v1/sample/ops/topk_topp_sampler.py)
+	SamplesWithoutSorting    Release = "0.17"   // a Triton kernel for top-k and top-p, from 0.23 on FlashInfer's
+	MarlinOnTuring           Release = "0.14"   // FP8 and AWQ through Marlin on compute capability 7.5
+	FullPromptReserved       Release = "0.19"   // scheduler_reserve_full_isl, by a resolved configuration of 0.19.0
+	UtilizationIs92Percent   Release = "0.20"   // --gpu-memory-utilization, 0.9 before
+	CUDAGraphsInBudget       Release = "0.21"   // of memory (v1/worker/gpu_worker.py)
+	CapacityByRequests       Release = "0.23"   // "GPU KV cache size" counts requests of max_model_len
+	LargerBatchesFrom160GiB  Release = "0.28"   // of memory (engine/arg_utils.py, get_batch_defaults)
+	LimitsQueuedRequests     Release = "0.29"   // --max-num-queued-reqs
 )
 
 // Utilization returns the default of --gpu-memory-utilization.

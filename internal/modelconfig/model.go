@@ -121,7 +121,13 @@ type Weight struct {
 
 	// ActiveShare is how much of it a token uses: below 1 for routed experts.
 	ActiveShare float64
+
+	in, out, matrices int
 }
+
+// Shape is that of a linear layer, and how many of them one layer of the model has; all
+// are 0 for what is none.
+func (w *Weight) Shape() (in, out, matrices int) { return w.in, w.out, w.matrices }
 
 // Times returns how often the model has the weight.
 func (w *Weight) Times() int {
@@ -162,6 +168,8 @@ type Model struct {
 	Weights []Weight
 	Assumed []Assumption
 	Unknown []string // sentences: what is not understood, and what that leaves open
+
+	content []byte // of config.json, for With
 }
 
 // Total returns the number of parameters: all parts, those of encoders aside.

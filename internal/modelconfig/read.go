@@ -18,13 +18,16 @@ const (
 
 // Parse reads a config.json of at most MaxBytes. Errors name the field and carry
 // a hint.
-func Parse(content []byte) (*Model, error) {
+func Parse(content []byte) (*Model, error) { return parseAs(content, Loading{}) }
+
+// parseAs reads a config.json as vLLM does that was told how to load it.
+func parseAs(content []byte, how Loading) (*Model, error) {
 	raw, err := decode(content)
 	if err != nil {
 		return nil, fmt.Errorf("read model configuration: %w", err)
 	}
-	m := &Model{}
-	outer := &fields{raw: raw, model: m}
+	m := &Model{content: content}
+	outer := &fields{raw: raw, model: m, how: how}
 	m.Type = outer.text("model_type")
 	if a := outer.list("architectures"); len(a) > 0 {
 		m.Architecture = a[0]
@@ -47,8 +50,11 @@ func Parse(content []byte) (*Model, error) {
 	if quant == nil {
 		quant = outer.object("compression_config")
 	}
+	if quant, err = how.quantization(quant); err != nil {
+		return nil, err
+	}
 	f.read(quant)
-	if f.problem == nil {
+	if f.problem == nil && !how.TextOnly {
 		f.encoder(outer.object("vision_config"))
 	}
 	if f.problem != nil {
@@ -61,7 +67,7 @@ func Parse(content []byte) (*Model, error) {
 // inner continues with the text model of a multimodal one. What it does not say
 // it has from around it.
 func (f *fields) inner(raw map[string]any) *fields {
-	in := &fields{raw: raw, model: f.model}
+	in := &fields{raw: raw, model: f.model, how: f.how}
 	for _, name := range []string{"torch_dtype", "dtype", "tie_word_embeddings"} {
 		if v := f.raw[name]; v != nil && raw[name] == nil {
 			raw[name] = v
@@ -116,6 +122,8 @@ func (f *fields) dtype() {
 	}
 	m.DType = DType(strings.TrimPrefix(name, "torch."))
 	switch {
+	case f.how.DType != "":
+		m.DType = f.how.DType
 	case name == "":
 		m.DType = "bfloat16"
 		f.assume("torch_dtype", "bfloat16", "vLLM's dtype=auto takes half precision where none is given (config/model.py)")

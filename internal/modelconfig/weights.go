@@ -57,6 +57,7 @@ func (b *builder) matrices(part Part, name string, layer, times, in, out int, sp
 	m := b.fields.model
 	w := Weight{
 		Part: part, Name: name, Split: split, ActiveShare: active,
+		in: in, out: out, matrices: times,
 		Count:   float64(times) * float64(in) * float64(out),
 		Formula: fmt.Sprintf("%d × %d", in, out),
 	}

@@ -101,10 +101,14 @@ func (l *Ledger) StepCost(meanTokens float64) Prior {
 		Accelerators{MemoryBandwidth: s.Device.Bandwidth * tp, FLOPS: s.Device.FLOPS(int(m.Quant.Bits)) * tp})
 	if s.TP > 1 {
 		bandwidth, latency := interconnect(s.Device.Name)
+		if s.SpansNodes() {
+			bandwidth, latency = 50e9, 40e-6 // 400 Gb/s between machines
+		}
 		layers := float64(len(m.Layers))
 		c.Base += 2 * layers * latency
 		c.PerToken += 2 * layers * float64(m.Hidden) * m.DType.Bytes() * 2 * (tp - 1) / tp / bandwidth
 	}
+	c.Base += l.fetchSeconds()
 	if l.KV.StateBytes > 0 && s.Device.Bandwidth > 0 {
 		c.PerSeq += 2 * l.KV.StateBytes / s.Device.Bandwidth
 	}

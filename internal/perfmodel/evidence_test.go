@@ -72,7 +72,7 @@ func TestConfigTellsWhatItLeavesOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"speculative decoding", "pipeline parallelism"}, e.NotModelled); diff != "" {
+	if diff := cmp.Diff([]string{"--pipeline-parallel-size: batches that follow each other through the stages", "--speculative-config: tokens that are guessed"}, e.NotModelled); diff != "" {
 		t.Error(diff)
 	}
 }

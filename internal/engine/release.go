@@ -26,6 +26,7 @@ const (
 	AsyncSchedulingByDefault Release = "0.14"   // --async-scheduling
 	SortsToSample            Release = "0.11.1" // FlashInfer's sampler has to be asked for (v1/sample/ops/topk_topp_sampler.py)
 	SamplesWithoutSorting    Release = "0.17"   // a Triton kernel for top-k and top-p, from 0.23 on FlashInfer's
+	SamplesWithFlashInfer    Release = "0.23"   // by default, and the Triton kernel without it
 	MarlinOnTuring           Release = "0.14"   // FP8 and AWQ through Marlin on compute capability 7.5
 	FullPromptReserved       Release = "0.19"   // scheduler_reserve_full_isl, by a resolved configuration of 0.19.0
 	UtilizationIs92Percent   Release = "0.20"   // --gpu-memory-utilization, 0.9 before

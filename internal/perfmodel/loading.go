@@ -289,9 +289,9 @@ func (p Speculation) drafts() bool {
 	return p.Tokens > 0 && p.Model == "" && strings.Contains(p.Method, "mtp") || p.Tokens > 0 && strings.Contains(p.Method, "eagle")
 }
 
-// perStep is how many tokens a decode step of a request gives on average (Leviathan et
+// PerStep is how many tokens a decode step of a request gives on average (Leviathan et
 // al. 2023): the sure one, and the guesses before the first wrong one.
-func (p Speculation) perStep() float64 {
+func (p Speculation) PerStep() float64 {
 	if p.Tokens < 1 {
 		return 1
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/sim"
@@ -17,6 +18,9 @@ func (s *search) settings(k Knobs) perfmodel.Settings {
 	x.MaxNumSeqs, x.MaxNumBatchedTokens = k.MaxNumSeqs, k.MaxNumBatchedTokens
 	caching := k.PrefixCaching
 	x.PrefixCaching = &caching
+	if x.WholePrefills = !k.ChunkedPrefill; x.WholePrefills {
+		x.MaxNumBatchedTokens = max(x.MaxNumBatchedTokens, x.MaxModelLen)
+	}
 	return x
 }
 
@@ -127,20 +131,20 @@ const simBlock = 16
 // config makes the simulator's configuration of a point.
 func (s *search) config(p *Point) (sim.Config, error) {
 	l := p.Ledger
-	x := &l.Settings
-	c, err := sim.Defaults(x.Release)
-	if err != nil {
-		return c, err
-	}
-	c.MaxNumSeqs, c.MaxNumBatchedTokens, c.MaxModelLen = x.MaxNumSeqs, x.MaxNumBatchedTokens, x.MaxModelLen
-	c.ChunkedPrefill, c.PrefixCaching = p.Knobs.ChunkedPrefill, p.Knobs.PrefixCaching
-	if !c.ChunkedPrefill {
-		c.MaxNumBatchedTokens = max(c.MaxNumBatchedTokens, c.MaxModelLen)
-	}
-	c.BlockSize = simBlock
+	known := l.EngineConfig("the ledger")
 	length := max(int(s.Demand.MeanPrompt+s.Demand.MeanOutput), 1)
-	c.NumBlocks = max(l.PlainBlocks(length, simBlock), 2)
-	return c, nil
+	for flag, v := range map[string]any{
+		engine.BlockSize: simBlock, engine.NumBlocksOverride: max(l.PlainBlocks(length, simBlock), 2),
+		engine.ChunkedPrefill: p.Knobs.ChunkedPrefill, engine.PrefixCaching: p.Knobs.PrefixCaching,
+	} {
+		known[flag] = engine.Setting{Value: fmt.Sprint(v), Source: "the search"}
+	}
+	known.Merge(s.Args)
+	e, err := perfmodel.Config(l.Settings.Release, known, nil)
+	if err != nil {
+		return sim.Config{}, err
+	}
+	return e.Config, nil
 }
 
 // fit is the calibration for a point: the measured one, carried over by the data
@@ -304,8 +308,8 @@ func (s *search) predict(p *Point) {
 	if m.Experts > 0 {
 		s.note(fmt.Sprintf("a step is taken to read the experts that a batch of %d would", perfmodel.UsualBatch))
 	}
-	if p.Ledger.Settings.PP > 1 {
-		s.note("pipeline parallelism is not simulated: stages are taken one after the other, without overlap")
+	for _, text := range s.Unvalidated(p.Ledger) {
+		s.note(text)
 	}
 	if p.Knobs.KVType == "fp8" && s.Base.KVType == "" {
 		s.note("an FP8 cache changes the model's answers a little: check them before it serves users; what it is worth stands among the knobs")

@@ -12,6 +12,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/modelconfig"
+	"github.com/sixty-dev/sixty/internal/sim"
 )
 
 // LoRA is room for adapters; without Adapters there is none.
@@ -276,12 +277,30 @@ func (g GPU) transferRate() float64 {
 	return 25e9
 }
 
-// fetchSeconds is how long a step waits for the weights that stay with the host.
-func (l *Ledger) fetchSeconds() float64 {
-	if l.offloaded <= 0 {
-		return 0
+// betweenNodes is what one GPU exchanges with another machine: 400 Gb/s of InfiniBand,
+// one adapter for each GPU as in NVIDIA's DGX H100.
+const betweenNodes = 50e9
+
+// extraTime adds to a step what settings make it wait for beside the model: weights that
+// stay with the host, and guessing. A step with guesses gives several tokens: its time is
+// shared by them. That the arithmetic of guesses can hide behind reading the weights is
+// left out, so that what guessing saves is rather too small than too large.
+func (l *Ledger) extraTime(c *sim.StepCost) {
+	if l.offloaded > 0 {
+		c.Base += l.offloaded / l.Settings.Device.transferRate()
 	}
-	return l.offloaded / l.Settings.Device.transferRate()
+	g := l.Settings.Speculation
+	if g.Tokens < 1 || g.Acceptance <= 0 {
+		return
+	}
+	k, gives := float64(g.Tokens), g.PerStep()
+	layer := 0.0
+	if g.drafts() {
+		layer = 1 / float64(len(l.Model.Layers))
+	}
+	c.Base *= (1 + k*layer) / gives
+	c.PerSeq = (c.PerSeq*(1+k*layer) + k*c.PerToken) / gives
+	c.PerKV *= (1 + k*layer) / gives
 }
 
 // drafts reports whether a layer beside the model guesses: MTP, EAGLE and their like.

@@ -132,7 +132,7 @@ func (s *simulation) take(free time.Duration, first bool) {
 }
 
 func (s *simulation) send(i int, at time.Duration) {
-	heap.Push(&s.pending, arrival{at + s.o.Frontend.Delay(s.requests[i].PromptTokens), at, i})
+	heap.Push(&s.pending, arrival{at + s.o.Frontend.queue(at, &s.busy, s.requests[i].PromptTokens), at, i})
 }
 
 func (s *simulation) result(i int) *RequestResult { return &s.drivers[0].results[i] }

@@ -177,7 +177,8 @@ type simulation struct {
 	requests []Request
 	router   Router
 	drivers  []*driver
-	loads    []Load // scratch
+	loads    []Load        // scratch
+	busy     time.Duration // until when the API server is, with a request's Serial part
 
 	// Of a loop.
 	pending arrivalHeap
@@ -191,13 +192,16 @@ func (s *simulation) open() error {
 	for i := range order {
 		order[i] = i
 	}
-	at := func(i int) time.Duration {
-		return s.requests[i].Arrival + s.o.Frontend.Delay(s.requests[i].PromptTokens)
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(at(a), at(b)) })
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(s.requests[a].Arrival, s.requests[b].Arrival) })
+	delays := make([]time.Duration, len(s.requests))
 	for _, i := range order {
-		r := &s.requests[i]
-		delay := s.o.Frontend.Delay(r.PromptTokens)
+		delays[i] = s.o.Frontend.queue(s.requests[i].Arrival, &s.busy, s.requests[i].PromptTokens)
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Compare(s.requests[a].Arrival+delays[a], s.requests[b].Arrival+delays[b])
+	})
+	for _, i := range order {
+		r, delay := &s.requests[i], delays[i]
 		for _, d := range s.drivers {
 			if err := d.advance(r.Arrival + delay); err != nil {
 				return err

@@ -98,6 +98,8 @@ func (f *simulateFlags) check(args []string) error {
 		return errors.New("--step-cost and --load-test both say how long steps take: give one")
 	case (f.gpu == "") != (f.modelConfig == "") && f.loadTest == "" && f.stepCost == "" && !f.source.given():
 		return hint.With(errors.New("an estimate of step times needs both --gpu and --model-config"), "give the GPU's name and the model's config.json")
+	case len(f.gpus()) > 1:
+		return hint.With(fmt.Errorf("--gpu %s: a simulation is of one kind", f.gpu), "sixty tune compares several")
 	case f.Samples < -1:
 		return fmt.Errorf("--samples %d is negative", f.Samples)
 	case len(f.sweeps) > 2:

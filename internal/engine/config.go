@@ -143,6 +143,7 @@ var entries = []string{"vllm/vllm-openai", "vllm.entrypoints.openai.api_server",
 func (f Flags) parse(line, source string) (c Config, stray []string) {
 	c = Config{}
 	line = strings.ReplaceAll(strings.ReplaceAll(line, "\\\r\n", " "), "\\\n", " ")
+	line = quoteObjects(line)
 	words, err := shlex.Split(line)
 	if err != nil { // a quote without its end
 		words = strings.Fields(line)
@@ -196,6 +197,52 @@ func (f Flags) parse(line, source string) (c Config, stray []string) {
 		}
 	}
 	return c, stray
+}
+
+// quoteObjects puts JSON objects that stand without quotes into some, as a command line
+// has them that went through a shell already: the quotes within belong to JSON.
+func quoteObjects(line string) string {
+	var out strings.Builder
+	var quote byte // that is open outside of objects
+	for i := 0; i < len(line); i++ {
+		switch c := line[i]; {
+		case quote != 0:
+			if c == quote {
+				quote = 0
+			}
+		case c == '\'' || c == '"':
+			quote = c
+		case c == '{':
+			if end := objectEnd(line[i:]); end > 0 && !strings.Contains(line[i:i+end], "'") {
+				out.WriteString("'" + line[i:i+end] + "'")
+				i += end - 1
+				continue
+			}
+		}
+		out.WriteByte(line[i])
+	}
+	return out.String()
+}
+
+// objectEnd is how long the JSON object is that a text begins with, 0 without an end.
+func objectEnd(text string) int {
+	depth, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{':
+			depth++
+		case c == '}':
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		}
+	}
+	return 0
 }
 
 // spellings are what stands for a flag on a command line, with its dashes.

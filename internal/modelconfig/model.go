@@ -39,6 +39,7 @@ type Layer struct {
 	Mixer  Mixer
 	Window int // tokens that attention looks back, 0 for all
 	FFN    FFN
+	Shared bool // it reads the cache of an earlier layer and keeps none
 }
 
 // DType is a data type of weights, activations or the KV cache.
@@ -151,6 +152,7 @@ type Model struct {
 	// Of the attention layers. ValueDim differs from HeadDim in few models.
 	Heads, KVHeads, HeadDim, ValueDim int
 	LatentRank, RopeDim               int // Latent: what is cached, and how many more for position
+	IndexHeads, IndexDim              int // of the indexer that chooses what sparse attention looks at (DeepSeek V3.2)
 	RopeRows, RopeWidth               int // of the tables of rotary positions, all together; 0 without
 
 	FFNWidth                           int // dense layers
@@ -170,7 +172,12 @@ type Model struct {
 	Unknown []string // sentences: what is not understood, and what that leaves open
 
 	content []byte // of config.json, for With
+
+	local, global heads // of layers with a window, and of the others
 }
+
+// heads are those of attention: their size, and how many there are of keys and values.
+type heads struct{ dim, kv int }
 
 // Total returns the number of parameters: all parts, those of encoders aside.
 func (m *Model) Total() float64 {

@@ -70,6 +70,9 @@ func newLayout(m *modelconfig.Model, s *Settings, stage int) (Layout, error) {
 	var order []spec
 	for i, layer := range m.Layers {
 		var k spec
+		if layer.Shared {
+			continue
+		}
 		switch {
 		case layer.Mixer.Recurrent():
 			k = spec{kind: "state", state: true}
@@ -112,13 +115,20 @@ func newLayout(m *modelconfig.Model, s *Settings, stage int) (Layout, error) {
 func tokenBytes(m *modelconfig.Model, s *Settings) float64 {
 	switch {
 	case m.LatentRank > 0 && s.KVType == "fp8_ds_mla":
-		return 656
+		return 656 + indexBytes(m)
 	case m.LatentRank > 0:
-		return float64(m.LatentRank+m.RopeDim) * s.kvBytesPerValue
+		return float64(m.LatentRank+m.RopeDim)*s.kvBytesPerValue + indexBytes(m)
 	case m.Heads > 0:
 		return float64(max(m.KVHeads/s.TP, 1)) * float64(m.HeadDim+m.ValueDim) * s.kvBytesPerValue
 	}
 	return 0
+}
+
+// indexBytes is what the indexer of sparse attention keeps for a token beside the latent
+// vector: a key in FP8 and a scale in 32 bits for each 128 of its values
+// (model_executor/models/deepseek_v2.py, DeepseekV32IndexerCache).
+func indexBytes(m *modelconfig.Model) float64 {
+	return float64(m.IndexDim + m.IndexDim/128*4)
 }
 
 // stateBytes is what one recurrent layer keeps for a request on one GPU

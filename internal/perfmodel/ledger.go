@@ -376,7 +376,7 @@ func perLogit(r engine.Release, cpu bool) Estimate {
 	case r.AtLeast(engine.SamplesWithFlashInfer):
 		return lean
 	case r.AtLeast(engine.SamplesWithoutSorting):
-		return Estimate{20, lean.Low, 34}
+		return Estimate{24, lean.Low, 36}
 	case r.AtLeast(engine.SortsToSample):
 		return Estimate{32, 28, 40}
 	}

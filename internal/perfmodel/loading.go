@@ -216,8 +216,8 @@ func (s *Settings) arrangement(m *modelconfig.Model) error {
 			copies = s.TP / max(kv, 1)
 		}
 		if s.TP%s.DCP != 0 || copies%s.DCP != 0 || copies < 1 {
-			return hint.With(fmt.Errorf("--%s %d: the cache has %d copies under tensor parallelism %d, which it must divide", engine.DecodeContextSize, s.DCP, max(copies, 1), s.TP),
-				"it divides copies of KV heads alone: more --tp, or leave it out")
+			return hint.With(fmt.Errorf("--%s %d: tensor parallelism %d keeps each KV head on %d GPUs, a number that it must divide", engine.DecodeContextSize, s.DCP, s.TP, max(copies, 1)),
+				"raise --tp, or leave it out")
 		}
 	}
 	if s.SpansNodes() {

@@ -263,9 +263,6 @@ func (s *search) judge(p *Point) {
 	p.Met = len(p.Misses) == 0
 }
 
-// late reports whether the slow end of an interval misses a target.
-func late(i perfmodel.Interval, want time.Duration) bool { return want > 0 && i.High > want.Seconds() }
-
 // predict adds the interval that the calibration implies.
 func (s *search) predict(p *Point) {
 	c, err := s.fit(p)
@@ -294,9 +291,6 @@ func (s *search) predict(p *Point) {
 		if c.Basis != perfmodel.DataSheet { // whose statement says so
 			s.note(w)
 		}
-	}
-	if t := s.Targets; p.Met && (late(pred.TTFTP95, t.TTFTP95) || late(pred.ITLP95, t.ITLP95) || late(pred.E2EP95, t.E2EP95)) {
-		s.note("the targets hold for the constants as they were found; at the slow end of their interval they are missed: leave room, or measure a server under load for longer")
 	}
 	m := p.Ledger.Model
 	if m.CountLayersWithWindow() > 0 || m.HasRecurrent() {

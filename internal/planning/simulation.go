@@ -141,6 +141,10 @@ func (s *Simulation) dataSheets() (l *perfmodel.Ledger, meanTokens float64, err 
 	if l, err = perfmodel.NewLedger(s.Model, settings); err != nil {
 		return nil, 0, err
 	}
+	_, told := s.known()[engine.NumBlocks]
+	if _, override := s.known()[engine.NumBlocksOverride]; !told && !override && l.Blocks.Value < 2 {
+		return nil, 0, l.TooLarge()
+	}
 	if l.Blocks.Value >= 2 {
 		all := l.EngineConfig("the memory ledger")
 		s.ledger = engine.Config{}

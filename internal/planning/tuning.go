@@ -21,7 +21,8 @@ type Tuning struct {
 	Known
 	Load    workload.Asked
 	Targets Targets
-	MaxGPUs int          // of the whole deployment
+	MaxGPUs int // of the whole deployment
+	Prices  Prices
 	Check   func() error // see Plan
 }
 
@@ -38,8 +39,10 @@ type Tuned struct {
 	Compared     []perfmodel.Comparison
 	ComparedWith string
 
-	LeftOut []string // what settings change that the answer leaves out, as sentences
-	Idle    []string // settings that nothing in the answer depends on
+	Args    engine.Config // the user's
+	Price   Price         // of a GPU; zero where it is not known
+	LeftOut []string      // what settings change that the answer leaves out, as sentences
+	Idle    []string      // settings that nothing in the answer depends on
 }
 
 // Answer computes everything.
@@ -53,7 +56,7 @@ func (t *Tuning) Answer() (*Tuned, error) {
 		s.NumBlocksOverride = int(min(o.NumBlocks, 1<<40))
 	}
 	flags := vllm.Engine.Flags
-	out := &Tuned{LeftOut: flags.LeftOut(t.Args, engine.Memory, engine.Speed, engine.Schedule), Idle: flags.Idle(t.Args)}
+	out := &Tuned{Args: t.Args, Price: t.Prices[t.Device.Name], LeftOut: flags.LeftOut(t.Args, engine.Memory, engine.Speed, engine.Schedule), Idle: flags.Idle(t.Args)}
 	if out.Ledger, err = perfmodel.NewLedger(t.Model, s); err != nil {
 		return nil, err
 	}

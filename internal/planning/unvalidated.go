@@ -32,3 +32,10 @@ func (p *Plan) Unvalidated(l *perfmodel.Ledger) []string {
 	}
 	return out
 }
+
+// Measurement is the command of the load test that would narrow the answer most: the
+// workload, two minutes of it, on one replica.
+func (p *Plan) Measurement() string {
+	d := &p.Demand
+	return fmt.Sprintf("sixty bench http://localhost:8000 --rate %.3g --duration 2m --prompt-tokens %.0f --output-tokens %.0f", d.Rate, d.MeanPrompt, d.MeanOutput)
+}

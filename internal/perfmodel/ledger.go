@@ -380,7 +380,7 @@ func perLogit(r engine.Release, cpu bool) Estimate {
 	case r.AtLeast(engine.SortsToSample):
 		return Estimate{32, 28, 40}
 	}
-	return Estimate{lean.Value, lean.Low, 38} // in an image without FlashInfer it sorts
+	return Estimate{20, lean.Low, 38} // as few as 13 with FlashInfer, 37 where it sorts
 }
 
 // activations estimates the peak of vLLM's profiling run, which has

@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -106,6 +107,8 @@ type request struct {
 	placeholders int // output tokens scheduled and not yet delivered
 	blocks       []int32
 	cached       int // leading blocks that are findable
+	found        int // leading blocks that the prefix cache had at the last admission
+	kept         []keptBlocks
 
 	res RequestResult
 }
@@ -122,6 +125,44 @@ func (r *request) before(o *request) bool {
 }
 
 func (r *request) generated() int { return r.tokens - r.prompt }
+
+// keptBlocks are a request's blocks, from one of its places on, that it had when it was
+// preempted. Those that still hold its content can serve it again.
+type keptBlocks struct {
+	first  int
+	blocks []int32
+}
+
+// keep remembers the blocks that the prefix cache did not have when the request, which is
+// preempted, was admitted. Earlier ones come first, for a lookup finds the oldest, but
+// without blocks that were evicted, which may have been used again since.
+func (r *request) keep(p *blockPool) {
+	fresh := keptBlocks{r.found, slices.Clone(r.blocks[min(r.found, len(r.blocks)):])}
+	r.kept = slices.DeleteFunc(r.kept, func(k keptBlocks) bool {
+		left := false
+		for i, b := range k.blocks {
+			at := k.first + i
+			again := at >= fresh.first && at < len(r.blocks) && r.blocks[at] == b
+			if again || p.hash[b] != r.blockHash(at) {
+				k.blocks[i] = 0 // the placeholder, which holds nothing
+			} else {
+				left = true
+			}
+		}
+		return !left
+	})
+	r.kept = append(r.kept, fresh)
+}
+
+// own finds a block with the request's own content, computed before it was preempted.
+func (r *request) own(p *blockPool, at int) (int32, bool) {
+	for _, k := range r.kept {
+		if i := at - k.first; i >= 0 && i < len(k.blocks) && p.hash[k.blocks[i]] == r.blockHash(at) {
+			return k.blocks[i], true
+		}
+	}
+	return 0, false
+}
 
 // blockHash returns the content hash of block i: the request's own where it is
 // given, else one that no other request has.

@@ -63,20 +63,14 @@ type Range struct {
 	MinKV, MaxKV     float64 // context tokens
 }
 
-// include widens the range by some work, and rangeOf gives that of one.
-func (r *Range) include(w sim.Work) {
-	one := rangeOf(w)
+// include widens the range by a mean step.
+func (r *Range) include(seqs, kv float64) {
 	if r.MaxSeqs == 0 {
-		*r = one
+		*r = Range{seqs, seqs, kv, kv}
 		return
 	}
-	r.MinSeqs, r.MaxSeqs = min(r.MinSeqs, one.MinSeqs), max(r.MaxSeqs, one.MaxSeqs)
-	r.MinKV, r.MaxKV = min(r.MinKV, one.MinKV), max(r.MaxKV, one.MaxKV)
-}
-
-func rangeOf(w sim.Work) Range {
-	seqs, kv := float64(w.Seqs)/float64(w.Steps), float64(w.KVTokens)/float64(w.Steps)
-	return Range{seqs, seqs, kv, kv}
+	r.MinSeqs, r.MaxSeqs = min(r.MinSeqs, seqs), max(r.MaxSeqs, seqs)
+	r.MinKV, r.MaxKV = min(r.MinKV, kv), max(r.MaxKV, kv)
 }
 
 // Number of bootstrap samples, and of contiguous blocks that they draw. Blocks
@@ -147,7 +141,7 @@ func solve(obs []Observation, knee int, prior *Prior, check func() error) (*poin
 		}
 		p.rows[i] = newRow(o)
 		if o.Work.Steps >= seenSteps {
-			p.seen.include(o.Work)
+			p.seen.include(float64(o.Work.Seqs)/float64(o.Work.Steps), float64(o.Work.KVTokens)/float64(o.Work.Steps))
 		}
 	}
 	var err error

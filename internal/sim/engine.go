@@ -228,6 +228,8 @@ type Engine struct {
 
 	requests map[int]*request
 	nextID   int
+	retired  [2][]*request // ended since the last step ended, and since the one before
+	unused   []*request
 	waiting  waitingQueue
 	running  []*request
 	pool     *blockPool
@@ -250,8 +252,8 @@ type Engine struct {
 	outputs []Output
 	ff      fastForward
 
-	itl     *hdrhistogram.Histogram // nanoseconds; nil: not recorded
-	sampler *sampler                // nil: not sampled
+	gaps    gaps
+	sampler *sampler // nil: not sampled
 }
 
 // New returns an idle engine.
@@ -298,7 +300,8 @@ func (e *Engine) Add(r Request) (int, error) {
 		limit = min(limit, room)
 	}
 	e.sampleUntil(r.Arrival)
-	q := &request{
+	q := e.newRequest()
+	*q = request{
 		id:        e.nextID,
 		priority:  r.Priority,
 		arrival:   r.Arrival,
@@ -307,6 +310,7 @@ func (e *Engine) Add(r Request) (int, error) {
 		tokens:    r.PromptTokens,
 		maxTokens: limit,
 		target:    min(r.OutputTokens, limit),
+		blocks:    q.blocks[:0],
 		res:       RequestResult{Arrival: r.Arrival, PromptTokens: r.PromptTokens},
 	}
 	e.nextID++
@@ -317,8 +321,20 @@ func (e *Engine) Add(r Request) (int, error) {
 	return q.id, nil
 }
 
+// newRequest takes the memory of a request that ended, if there is one.
+func (e *Engine) newRequest() *request {
+	n := len(e.unused)
+	if n == 0 {
+		return &request{}
+	}
+	q := e.unused[n-1]
+	e.unused = e.unused[:n-1]
+	return q
+}
+
 // Cancel ends a request whose client left and returns its result, or nil for
-// one that has ended or was never added. A step in execution is not interrupted.
+// one that has ended or was never added. A step in execution is not interrupted. The
+// result is overwritten later: it holds until the next step.
 func (e *Engine) Cancel(id int, at time.Duration) *RequestResult {
 	r := e.requests[id]
 	if r == nil {
@@ -400,6 +416,9 @@ func (e *Engine) Complete(now time.Duration) []Output {
 	b := e.inFlight[0]
 	e.inFlight = append(e.inFlight[:0], e.inFlight[1:]...)
 	e.stats.Work.Add(b.work)
+	// Those that ended before the step before this one are in no batch any more.
+	e.unused = append(e.unused, e.retired[1]...)
+	e.retired[0], e.retired[1] = e.retired[1][:0], e.retired[0]
 	stopped := false
 	for _, en := range b.entries {
 		if en.samples && en.r.state != ended {
@@ -453,15 +472,38 @@ func (e *Engine) deliver(r *request, now time.Duration) bool {
 
 func (e *Engine) gap(r *request, d time.Duration) {
 	r.res.MaxITL = max(r.res.MaxITL, d)
-	if e.itl != nil {
-		e.itl.RecordValue(int64(d)) //nolint:errcheck // gaps above the histogram's range stay out; MaxITL has them
+	e.gaps.add(d, 1)
+}
+
+// gaps counts gaps between tokens, of which those of one step are mostly the same.
+type gaps struct {
+	into  *hdrhistogram.Histogram // nanoseconds; nil: not counted
+	last  time.Duration
+	count int64 // of the last, not in the histogram yet
+}
+
+func (g *gaps) add(d time.Duration, n int64) {
+	if d != g.last {
+		g.flush()
+		g.last = d
 	}
+	g.count += n
+}
+
+func (g *gaps) flush() {
+	if g.into != nil && g.count > 0 {
+		g.into.RecordValues(int64(g.last), g.count) //nolint:errcheck // gaps above the histogram's range stay out; MaxITL has them
+	}
+	g.count = 0
 }
 
 // end takes a request out of the engine; its place in a queue is the caller's.
 func (e *Engine) end(r *request, o Outcome, at time.Duration) {
 	e.pool.release(r.blocks)
-	r.blocks = nil
+	r.blocks = r.blocks[:0]
+	if r.state == running { // the others are in the queue until they come up there
+		e.retired[0] = append(e.retired[0], r)
+	}
 	r.state = ended
 	r.res.Outcome = o
 	r.res.Finish = at

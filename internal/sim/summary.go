@@ -46,7 +46,7 @@ type Summary struct {
 
 // Summary describes all requests of the result.
 func (r *Result) Summary() Summary {
-	s := Summarize(r.Requests)
+	s := Summarize(r.Records)
 	if h := r.itl; h.TotalCount() > 0 {
 		s.ITL = Quantiles{
 			Count: int(h.TotalCount()),
@@ -62,34 +62,36 @@ func (r *Result) Summary() Summary {
 }
 
 // Summarize describes some requests, measured or simulated, without ITL.
-func Summarize(requests []RequestResult) Summary {
+func Summarize(records []Record) Summary {
 	s := Summary{Outcomes: make(map[Outcome]int)}
-	if len(requests) == 0 {
+	if len(records) == 0 {
 		return s
 	}
-	var ttft, queue, tpot, e2e []time.Duration
 	first, last := forever, time.Duration(0)
-	for i := range requests {
-		r := &requests[i]
+	for i := range records {
+		r := &records[i]
 		s.Outcomes[r.Outcome]++
-		s.Preemptions += r.Preemptions
-		first, last = min(first, r.Arrival), max(last, r.Finish)
-		if r.OutputTokens == 0 {
-			continue
-		}
-		s.PromptTokens += r.PromptTokens
-		s.OutputTokens += r.OutputTokens
-		ttft = append(ttft, r.TTFT())
-		queue = append(queue, r.Queue())
-		if r.Outcome != Finished {
-			continue
-		}
-		e2e = append(e2e, r.E2E())
-		if r.OutputTokens > 1 {
-			tpot = append(tpot, r.TPOT())
+		s.Preemptions += int(r.Preemptions)
+		first, last = min(first, r.Arrival), max(last, r.Arrival+r.E2E())
+		if r.OutputTokens > 0 {
+			s.PromptTokens += int(r.PromptTokens)
+			s.OutputTokens += int(r.OutputTokens)
 		}
 	}
-	s.TTFT, s.Queue, s.TPOT, s.E2E = QuantilesOf(ttft), QuantilesOf(queue), QuantilesOf(tpot), QuantilesOf(e2e)
+	scratch := make([]time.Duration, 0, len(records))
+	of := func(value func(*Record) time.Duration, counts func(*Record) bool) Quantiles {
+		scratch = scratch[:0]
+		for i := range records {
+			if r := &records[i]; r.OutputTokens > 0 && counts(r) {
+				scratch = append(scratch, value(r))
+			}
+		}
+		return QuantilesOf(scratch)
+	}
+	all := func(*Record) bool { return true }
+	finished := func(r *Record) bool { return r.Outcome == Finished }
+	s.TTFT, s.Queue, s.E2E = of((*Record).TTFT, all), of((*Record).Queue, all), of((*Record).E2E, finished)
+	s.TPOT = of((*Record).TPOT, func(r *Record) bool { return finished(r) && r.OutputTokens > 1 })
 	s.Duration = last - first
 	if s.Duration > 0 {
 		s.OutputPerSecond = float64(s.OutputTokens) / s.Duration.Seconds()

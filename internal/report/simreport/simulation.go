@@ -386,8 +386,8 @@ type Latency struct {
 	P95        float64     `json:"p95"`
 	P99        float64     `json:"p99"`
 	Max        float64     `json:"max"`
-	MeanWithin *[2]float64 `json:"mean_interval,omitempty"` // of TTFT and TPOT
-	P95Within  *[2]float64 `json:"p95_interval,omitempty"`  // of the others, and of TTFT
+	MeanWithin *[2]float64 `json:"mean_interval,omitempty"`
+	P95Within  *[2]float64 `json:"p95_interval,omitempty"`
 }
 
 // Throughput is per second of the simulated time.
@@ -460,11 +460,11 @@ func RunOf(p *perfmodel.Prediction, cfg sim.Config, o *slo.Objective, detail boo
 	for m, x := range map[Metric]struct {
 		q         sim.Quantiles
 		mean, p95 *perfmodel.Interval
-	}{TTFT: {s.TTFT, &p.TTFTMean, &p.TTFTP95}, Queue: {s.Queue, nil, &p.QueueP95}, ITL: {s.ITL, nil, &p.ITLP95}, TPOT: {s.TPOT, &p.TPOTMean, nil}, E2E: {s.E2E, nil, &p.E2EP95}} {
+	}{TTFT: {s.TTFT, &p.TTFTMean, &p.TTFTP95}, Queue: {s.Queue, &p.QueueMean, &p.QueueP95}, ITL: {s.ITL, &p.ITLMean, &p.ITLP95}, TPOT: {s.TPOT, &p.TPOTMean, &p.TPOTP95}, E2E: {s.E2E, &p.E2EMean, &p.E2EP95}} {
 		if x.q.Count > 0 {
 			r.Latency[m] = latency(x.q)
 			if p.Draws > 0 {
-				r.Latency[m].MeanWithin, r.Latency[m].P95Within = bounds(x.mean), bounds(x.p95)
+				r.Latency[m].MeanWithin, r.Latency[m].P95Within = &[2]float64{x.mean.Low, x.mean.High}, &[2]float64{x.p95.Low, x.p95.High}
 			}
 		}
 	}
@@ -474,7 +474,7 @@ func RunOf(p *perfmodel.Prediction, cfg sim.Config, o *slo.Objective, detail boo
 		Requests: float64(finished) / seconds, OutputTokens: s.OutputPerSecond, PromptTokens: float64(s.PromptTokens) / seconds,
 		Interval: [2]float64{p.OutputPerSecond.Low, p.OutputPerSecond.High},
 	}
-	r.Requests = Requests{Total: len(p.Result.Requests), Finished: finished, Preemptions: s.Preemptions, Interval: [2]float64{p.Preemptions.Low, p.Preemptions.High}}
+	r.Requests = Requests{Total: len(p.Result.Records), Finished: finished, Preemptions: s.Preemptions, Interval: [2]float64{p.Preemptions.Low, p.Preemptions.High}}
 	for outcome, n := range s.Outcomes {
 		if outcome != sim.Finished && n > 0 {
 			if r.Requests.Refused == nil {
@@ -484,8 +484,8 @@ func RunOf(p *perfmodel.Prediction, cfg sim.Config, o *slo.Objective, detail boo
 		}
 	}
 	var lastArrival time.Duration
-	for i := range p.Result.Requests {
-		q := &p.Result.Requests[i]
+	for i := range p.Result.Records {
+		q := &p.Result.Records[i]
 		lastArrival = max(lastArrival, q.Arrival)
 		if q.Preemptions > 0 {
 			r.Requests.Preempted++
@@ -504,13 +504,6 @@ func latency(q sim.Quantiles) *Latency {
 	return &Latency{
 		Count: q.Count, Mean: q.Mean.Seconds(), P50: q.P50.Seconds(), P90: q.P90.Seconds(), P95: q.P95.Seconds(), P99: q.P99.Seconds(), Max: q.Max.Seconds(),
 	}
-}
-
-func bounds(i *perfmodel.Interval) *[2]float64 {
-	if i == nil {
-		return nil
-	}
-	return &[2]float64{i.Low, i.High}
 }
 
 // replicas fills in what the engines' samples and counters tell.
@@ -541,8 +534,8 @@ func (r *Run) replicas(res *sim.Result, cfg sim.Config, lastArrival time.Duratio
 	}
 	var ttft float64
 	n = 0
-	for i := range res.Requests {
-		if q := &res.Requests[i]; q.OutputTokens > 0 && q.FirstToken <= lastArrival {
+	for i := range res.Records {
+		if q := &res.Records[i]; q.OutputTokens > 0 && q.Arrival+q.TTFT() <= lastArrival {
 			ttft += q.TTFT().Seconds()
 			n++
 		}
@@ -574,8 +567,8 @@ func (r *Run) goodput(p *perfmodel.Prediction, o *slo.Objective) {
 		return
 	}
 	good := 0
-	for i := range p.Result.Requests {
-		q := &p.Result.Requests[i]
+	for i := range p.Result.Records {
+		q := &p.Result.Records[i]
 		if q.Outcome == sim.Finished && within(q.TTFT(), o.TTFTP95) && within(q.TPOT(), o.ITLP95) && within(q.E2E(), o.E2EP95) {
 			good++
 		}
@@ -612,7 +605,7 @@ func (r *Run) series(res *sim.Result, cfg sim.Config) {
 	if n < 2 || res.End <= 0 {
 		return
 	}
-	count := min(max(len(res.Requests)/perPoint, fewestPoints), points, n)
+	count := min(max(len(res.Records)/perPoint, fewestPoints), points, n)
 	length := res.End.Seconds() / float64(count)
 	r.Series = make([]Point, count)
 	parts := make([]int, count)
@@ -625,15 +618,15 @@ func (r *Run) series(res *sim.Result, cfg sim.Config) {
 	}
 	ttft, tpot := make([][]time.Duration, count), make([][]time.Duration, count)
 	slot := func(at time.Duration) int { return min(int(at.Seconds()/length), count-1) }
-	for i := range res.Requests {
-		q := &res.Requests[i]
+	for i := range res.Records {
+		q := &res.Records[i]
 		r.Series[slot(q.Arrival)].Arrived += 1 / length
 		if q.OutputTokens > 0 {
-			k := slot(q.FirstToken)
+			k := slot(q.Arrival + q.TTFT())
 			ttft[k] = append(ttft[k], q.TTFT())
 		}
 		if q.Outcome == sim.Finished {
-			k := slot(q.Finish)
+			k := slot(q.Arrival + q.E2E())
 			r.Series[k].Finished += 1 / length
 			if q.OutputTokens > 1 {
 				tpot[k] = append(tpot[k], q.TPOT())
@@ -657,8 +650,8 @@ const bars = 60
 // holding all beyond.
 func (r *Run) histograms(res *sim.Result) {
 	values := map[Metric][]float64{}
-	for i := range res.Requests {
-		q := &res.Requests[i]
+	for i := range res.Records {
+		q := &res.Records[i]
 		if q.OutputTokens > 0 {
 			values[TTFT] = append(values[TTFT], q.TTFT().Seconds())
 		}

@@ -240,15 +240,12 @@ func (t *text) run(s *Simulation, r *Run) {
 	}
 }
 
-// interval is that of the P95 or, where there is none, of the mean.
+// interval is that of the P95.
 func (l *Latency) interval() string {
-	switch {
-	case l.P95Within != nil:
-		return fmt.Sprintf("P95 %s – %s", render.Seconds(l.P95Within[0]), render.Seconds(l.P95Within[1]))
-	case l.MeanWithin != nil:
-		return fmt.Sprintf("mean %s – %s", render.Seconds(l.MeanWithin[0]), render.Seconds(l.MeanWithin[1]))
+	if l.P95Within == nil {
+		return ""
 	}
-	return ""
+	return "P95 " + span(l.P95Within, render.Seconds)
 }
 
 func (t *text) state(r *Run) {

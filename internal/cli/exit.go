@@ -37,6 +37,7 @@ var exits = []struct {
 	{ExitFound, []string{"bench"}, "an `--assert` does not hold, or no level of a `--search` meets the objective"},
 	{ExitFound, []string{"bench compare"}, "something became worse"},
 	{ExitFound, []string{"tune"}, "the targets cannot be met, or the model does not fit"},
+	{ExitFound, []string{"simulate"}, "no request is served"},
 	{ExitFound, []string{"demo"}, "a diagnosis was not what had been staged"},
 	{ExitCannotCheck, nil, "could not check: bad input, nobody answers, no metrics of an inference server, not enough data"},
 	{ExitCannotCheck, []string{"diagnose"}, "not done within `--timeout`"},

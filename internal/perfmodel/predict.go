@@ -118,12 +118,15 @@ func (f *Fit) Predict(d Deployment, requests []sim.Request, draws int, o sim.Opt
 	return p, nil
 }
 
+// manyRequests take so much memory that they are simulated with one cost after the other.
+const manyRequests = 500_000
+
 // widen makes the intervals hold what other costs give. They are simulated at once where
-// each takes one core.
+// each takes one core and not much memory.
 func (p *Prediction) widen(d Deployment, costs []sim.StepCost, requests []sim.Request, o sim.Options) error {
 	var g errgroup.Group
 	g.SetLimit(1)
-	if d.Replicas <= 1 {
+	if d.Replicas <= 1 && len(requests) < manyRequests {
 		g.SetLimit(runtime.GOMAXPROCS(0))
 	}
 	values := make([][]float64, len(costs))

@@ -38,7 +38,7 @@ type Summary struct {
 
 	Outcomes        map[Outcome]int
 	Duration        time.Duration // from the first arrival to the last end
-	PromptTokens    int           // of requests that got a token
+	PromptTokens    int           // of requests that got a token; only of a Result
 	OutputTokens    int
 	OutputPerSecond float64
 	Preemptions     int
@@ -47,6 +47,9 @@ type Summary struct {
 // Summary describes all requests of the result.
 func (r *Result) Summary() Summary {
 	s := Summarize(r.Records)
+	for i := range r.Replicas {
+		s.PromptTokens += int(r.Replicas[i].Stats.PromptTokens)
+	}
 	if h := r.itl; h.TotalCount() > 0 {
 		s.ITL = Quantiles{
 			Count: int(h.TotalCount()),
@@ -73,10 +76,7 @@ func Summarize(records []Record) Summary {
 		s.Outcomes[r.Outcome]++
 		s.Preemptions += int(r.Preemptions)
 		first, last = min(first, r.Arrival), max(last, r.Arrival+r.E2E())
-		if r.OutputTokens > 0 {
-			s.PromptTokens += int(r.PromptTokens)
-			s.OutputTokens += int(r.OutputTokens)
-		}
+		s.OutputTokens += int(r.OutputTokens)
 	}
 	scratch := make([]time.Duration, 0, len(records))
 	of := func(value func(*Record) time.Duration, counts func(*Record) bool) Quantiles {

@@ -86,8 +86,10 @@ func (t *text) answer(s *Simulation, r *Run) {
 	}
 	t.Styled(render.Bold, "", "", head)
 	t.Line("")
-	t.Table(columns, rows)
-	t.Line("")
+	if len(rows) > 0 {
+		t.Table(columns, rows)
+		t.Line("")
+	}
 	t.objective(s, now, r)
 }
 
@@ -95,6 +97,9 @@ func (t *text) answer(s *Simulation, r *Run) {
 // where that is something else, and for each quantity its name, its value now and then, and
 // the interval of that.
 func (s *Simulation) outlook() (head string, now *Run, rows [][]string) {
+	if !s.Served() {
+		return "No request is served: " + refusals(&s.Runs[0]) + ".", nil, nil
+	}
 	head = "As it is simulated"
 	if p := s.Present; p != nil && p.Run.Error == "" {
 		now, head = &p.Run, "With "+render.And(p.Changes)
@@ -160,10 +165,10 @@ func (s *Simulation) against() [][]string {
 	return [][]string{
 		{"TTFT mean", render.Seconds(m.TTFTMean), render.Seconds(r.State.TTFTMean)},
 		{"ITL mean", render.Seconds(m.ITLMean), render.Seconds(r.Latency[ITL].Mean)},
-		{"output tokens/s", render.Number(m.OutputTokens), render.Number(r.Throughput.OutputTokens)},
-		{"running, mean", render.Number(m.Running), render.Number(r.State.RunningMean)},
-		{"waiting, mean", render.Number(m.Waiting), render.Number(r.State.WaitingMean)},
-		{"KV cache, mean", render.Percent(m.KVUsage), render.Percent(r.State.KVMean)},
+		{"output tokens/s", render.Number(m.OutputTokens), render.Number(r.State.Arriving.OutputTokens)},
+		{"running, mean", render.Number(m.Running), render.Number(r.State.Arriving.Running)},
+		{"waiting, mean", render.Number(m.Waiting), render.Number(r.State.Arriving.Waiting)},
+		{"KV cache, mean", render.Percent(m.KVUsage), render.Percent(r.State.Arriving.KVUsage)},
 		{"preemptions", render.Number(m.Preemptions), render.Number(float64(r.Requests.Preemptions))},
 	}
 }
@@ -269,12 +274,17 @@ func (t *text) state(r *Run) {
 	}
 	t.item("preemptions", body)
 	if len(r.Requests.Refused) > 0 {
-		var parts []string
-		for _, k := range slices.Sorted(maps.Keys(r.Requests.Refused)) {
-			parts = append(parts, fmt.Sprintf("%d %s", r.Requests.Refused[k], k))
-		}
-		t.item("not served", strings.Join(parts, ", ")+fmt.Sprintf(" of %d requests", r.Requests.Total))
+		t.item("not served", refusals(r))
 	}
+}
+
+// refusals says why requests were not served.
+func refusals(r *Run) string {
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(r.Requests.Refused)) {
+		parts = append(parts, fmt.Sprintf("%d %s", r.Requests.Refused[k], k))
+	}
+	return strings.Join(parts, ", ") + fmt.Sprintf(" of %d requests", r.Requests.Total)
 }
 
 // objective says how many requests keep what was promised, now and then.

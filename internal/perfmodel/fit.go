@@ -35,6 +35,7 @@ type Fit struct {
 	// a token of the prompt looks like a part of the prefill.
 	Frontend                  sim.Frontend
 	FrontendLow, FrontendHigh float64
+	FrontendDraws             []sim.Frontend // beside Draws; empty: all have Frontend
 
 	Observations int
 	MedianError  float64 // of the durations that were fitted: median relative residual

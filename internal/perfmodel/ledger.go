@@ -66,6 +66,7 @@ type Settings struct {
 	KVType              string // kv_cache_dtype; "" is auto
 	PrefixCaching       *bool  // nil is the default
 	EnforceEager        bool
+	AsyncScheduling     *bool   // nil is the release's default
 	KVBytes             float64 // kv_cache_memory_bytes; 0 is what is left
 	NumBlocksOverride   int
 

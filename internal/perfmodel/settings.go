@@ -70,6 +70,9 @@ func (s Settings) With(c engine.Config) (Settings, error) {
 	if on, ok := c.Bool(engine.EnforceEager); ok {
 		s.EnforceEager = on
 	}
+	if on, ok := c.Bool(asyncScheduling); ok {
+		s.AsyncScheduling = &on
+	}
 	if on, ok := c.Bool(engine.ExpertParallel); ok {
 		s.ExpertParallel = s.ExpertParallel || on
 	}

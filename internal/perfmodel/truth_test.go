@@ -24,15 +24,11 @@ var truths = []struct {
 	name      string
 	maxSeqs   int
 	numBlocks int // of the RTX PRO 6000 it is not recorded; 30000 is never exhausted
-	hardware  perfmodel.Accelerators
+	gpu       string
 }{
-	// Bandwidth is of the runs' own configuration files. Arithmetic is the dense
-	// BF16 rate of the RTX 4090's data sheet, and an assumption for the other.
-	{"RTX4090", 256, 2588, perfmodel.Accelerators{MemoryBandwidth: 1008e9, FLOPS: 165e12}},
-	{"RTXPRO6000", 128, 30000, perfmodel.Accelerators{MemoryBandwidth: 1597e9, FLOPS: 400e12}},
+	{"RTX4090", 256, 2588, "RTX 4090"},
+	{"RTXPRO6000", 128, 30000, "RTX PRO 6000 Server"}, // by the bandwidth in the run's configuration file
 }
-
-var llama8B = perfmodel.StepModel{WeightBytes: 16.06e9, Parameters: 7.5e9, KVBytesPerToken: 131072, AttentionWidth: 32 * 32 * 128}
 
 func truthFile(t *testing.T, run, file string) *os.File {
 	t.Helper()
@@ -101,7 +97,7 @@ func TestGroundTruth(t *testing.T) {
 				t.Fatal(err)
 			}
 			cfg.MaxModelLen, cfg.NumBlocks, cfg.MaxNumSeqs = 32768, truth.numBlocks, truth.maxSeqs
-			prior := perfmodel.FromHardware(llama8B, truth.hardware)
+			prior := *priorOf(t, truth.gpu)
 			var end time.Duration
 			for _, m := range ms {
 				end = max(end, m.LastToken)

@@ -37,6 +37,7 @@ func (s *simulation) fed() error {
 	for _, d := range s.drivers {
 		d.watched = true
 	}
+	s.free = make([]time.Duration, len(s.drivers))
 	if s.o.Clients > 0 {
 		for range min(s.o.Clients, len(s.requests)) {
 			s.take(0, true)
@@ -132,5 +133,7 @@ func (s *simulation) take(free time.Duration, first bool) {
 }
 
 func (s *simulation) send(i int, at time.Duration) {
-	heap.Push(&s.pending, arrival{at + s.o.Frontend.Delay(s.requests[i].PromptTokens), at, i})
+	server := &s.free[s.came%len(s.free)]
+	s.came++
+	heap.Push(&s.pending, arrival{at + s.o.Frontend.queue(at, server, s.requests[i].PromptTokens), at, i})
 }

@@ -182,8 +182,10 @@ type simulation struct {
 
 	// Of a loop.
 	pending arrivalHeap
-	sent    int     // requests that clients took
-	follow  [][]int // by request, those that come after it
+	free    []time.Duration // when the API servers, which take requests in turn, are
+	came    int             // requests to them
+	sent    int             // requests that clients took
+	follow  [][]int         // by request, those that come after it
 }
 
 // driver makes that of one replica.
@@ -210,33 +212,49 @@ func (s *simulation) done(d *driver) {
 	}
 }
 
-// order is the order in which requests come to the engines.
-func (s *simulation) order() []int32 {
+// comes is a request on its way to an engine.
+type comes struct {
+	request int32
+	delay   time.Duration // in the frontend
+}
+
+// inOrder is the order in which requests that are given in the order of their arrival at
+// API servers, which take them in turn, come to the engines.
+func (s *simulation) inOrder(requests []int32, servers int) []comes {
+	free := make([]time.Duration, servers)
+	out := make([]comes, len(requests))
+	for at, i := range requests {
+		r := &s.requests[i]
+		out[at] = comes{i, s.o.Frontend.queue(r.Arrival, &free[at%servers], r.PromptTokens)}
+	}
+	if s.o.Frontend != (Frontend{}) {
+		slices.SortStableFunc(out, func(a, b comes) int {
+			return cmp.Compare(s.requests[a.request].Arrival+a.delay, s.requests[b.request].Arrival+b.delay)
+		})
+	}
+	return out
+}
+
+// byArrival is the order in which the clients send their requests.
+func (s *simulation) byArrival() []int32 {
 	order := make([]int32, len(s.requests))
 	for i := range order {
 		order[i] = int32(i)
 	}
-	at := func(i int32) time.Duration {
-		return s.requests[i].Arrival + s.o.Frontend.Delay(s.requests[i].PromptTokens)
-	}
-	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(at(a), at(b)) })
+	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(s.requests[a].Arrival, s.requests[b].Arrival) })
 	return order
 }
 
 // apart simulates engines to which requests come whatever any of them does: each by
-// itself, on as many cores as there are.
+// itself, behind its own API server, on as many cores as there are.
 func (s *simulation) apart() error {
-	order := s.order()
-	shares := [][]int32{order}
-	if len(s.replicas) > 1 {
-		shares = make([][]int32, len(s.replicas))
-		for _, i := range order {
-			k, err := s.pick(int(i))
-			if err != nil {
-				return err
-			}
-			shares[k] = append(shares[k], i)
+	shares := make([][]int32, len(s.replicas))
+	for _, i := range s.byArrival() {
+		k, err := s.pick(int(i))
+		if err != nil {
+			return err
 		}
+		shares[k] = append(shares[k], i)
 	}
 	var g errgroup.Group
 	g.SetLimit(runtime.GOMAXPROCS(0))
@@ -248,13 +266,12 @@ func (s *simulation) apart() error {
 				return err
 			}
 			d.Engine.gaps.into = newGaps()
-			for _, i := range shares[k] {
-				r := &s.requests[i]
-				delay := s.o.Frontend.Delay(r.PromptTokens)
-				if err := d.advance(r.Arrival + delay); err != nil {
+			for _, c := range s.inOrder(shares[k], 1) {
+				r := &s.requests[c.request]
+				if err := d.advance(r.Arrival + c.delay); err != nil {
 					return err
 				}
-				d.arrive(int(i), r, r.Arrival, delay)
+				d.arrive(int(c.request), r, r.Arrival, c.delay)
 			}
 			if err := d.advance(forever); err != nil {
 				return err
@@ -302,10 +319,9 @@ func (s *simulation) together(fed bool) error {
 
 // open simulates requests that come whatever happens.
 func (s *simulation) open() error {
-	for _, i := range s.order() {
-		r := &s.requests[i]
-		delay := s.o.Frontend.Delay(r.PromptTokens)
-		at := r.Arrival + delay
+	for _, c := range s.inOrder(s.byArrival(), len(s.replicas)) {
+		sent := s.requests[c.request].Arrival
+		at := sent + c.delay
 		for k, d := range s.drivers {
 			if d.calm > at {
 				continue // whatever it does until then, the router sees the same
@@ -316,7 +332,7 @@ func (s *simulation) open() error {
 			d.calm = d.calmUntil()
 			s.see(k)
 		}
-		if _, err := s.dispatch(int(i), r.Arrival, delay); err != nil {
+		if _, err := s.dispatch(int(c.request), sent, c.delay); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"runtime"
 	"slices"
@@ -212,27 +213,38 @@ func (s *simulation) done(d *driver) {
 	}
 }
 
-// comes is a request on its way to an engine.
-type comes struct {
-	request int32
-	delay   time.Duration // in the frontend
-}
-
-// inOrder is the order in which requests that are given in the order of their arrival at
-// API servers, which take them in turn, come to the engines.
-func (s *simulation) inOrder(requests []int32, servers int) []comes {
+// inOrder gives requests, which are in the order of their arrival at API servers that take
+// them in turn, in the order in which they come to the engines, with their delays.
+func (s *simulation) inOrder(requests []int32, servers int) iter.Seq2[int32, time.Duration] {
+	if s.o.Frontend == (Frontend{}) {
+		return func(yield func(int32, time.Duration) bool) {
+			for _, i := range requests {
+				if !yield(i, 0) {
+					return
+				}
+			}
+		}
+	}
+	type comes struct {
+		request int32
+		delay   time.Duration
+	}
 	free := make([]time.Duration, servers)
-	out := make([]comes, len(requests))
+	all := make([]comes, len(requests))
 	for at, i := range requests {
 		r := &s.requests[i]
-		out[at] = comes{i, s.o.Frontend.queue(r.Arrival, &free[at%servers], r.PromptTokens)}
+		all[at] = comes{i, s.o.Frontend.queue(r.Arrival, &free[at%servers], r.PromptTokens)}
 	}
-	if s.o.Frontend != (Frontend{}) {
-		slices.SortStableFunc(out, func(a, b comes) int {
-			return cmp.Compare(s.requests[a.request].Arrival+a.delay, s.requests[b.request].Arrival+b.delay)
-		})
+	slices.SortStableFunc(all, func(a, b comes) int {
+		return cmp.Compare(s.requests[a.request].Arrival+a.delay, s.requests[b.request].Arrival+b.delay)
+	})
+	return func(yield func(int32, time.Duration) bool) {
+		for _, c := range all {
+			if !yield(c.request, c.delay) {
+				return
+			}
+		}
 	}
-	return out
 }
 
 // byArrival is the order in which the clients send their requests.
@@ -248,8 +260,11 @@ func (s *simulation) byArrival() []int32 {
 // apart simulates engines to which requests come whatever any of them does: each by
 // itself, behind its own API server, on as many cores as there are.
 func (s *simulation) apart() error {
-	shares := make([][]int32, len(s.replicas))
-	for _, i := range s.byArrival() {
+	order, shares := s.byArrival(), make([][]int32, len(s.replicas))
+	if len(shares) == 1 {
+		shares[0], order = order, nil
+	}
+	for _, i := range order {
 		k, err := s.pick(int(i))
 		if err != nil {
 			return err
@@ -266,12 +281,12 @@ func (s *simulation) apart() error {
 				return err
 			}
 			d.Engine.gaps.into = newGaps()
-			for _, c := range s.inOrder(shares[k], 1) {
-				r := &s.requests[c.request]
-				if err := d.advance(r.Arrival + c.delay); err != nil {
+			for i, delay := range s.inOrder(shares[k], 1) {
+				r := &s.requests[i]
+				if err := d.advance(r.Arrival + delay); err != nil {
 					return err
 				}
-				d.arrive(int(c.request), r, r.Arrival, c.delay)
+				d.arrive(int(i), r, r.Arrival, delay)
 			}
 			if err := d.advance(forever); err != nil {
 				return err
@@ -319,9 +334,9 @@ func (s *simulation) together(fed bool) error {
 
 // open simulates requests that come whatever happens.
 func (s *simulation) open() error {
-	for _, c := range s.inOrder(s.byArrival(), len(s.replicas)) {
-		sent := s.requests[c.request].Arrival
-		at := sent + c.delay
+	for i, delay := range s.inOrder(s.byArrival(), len(s.replicas)) {
+		sent := s.requests[i].Arrival
+		at := sent + delay
 		for k, d := range s.drivers {
 			if d.calm > at {
 				continue // whatever it does until then, the router sees the same
@@ -332,7 +347,7 @@ func (s *simulation) open() error {
 			d.calm = d.calmUntil()
 			s.see(k)
 		}
-		if _, err := s.dispatch(int(c.request), sent, c.delay); err != nil {
+		if _, err := s.dispatch(int(i), sent, delay); err != nil {
 			return err
 		}
 	}

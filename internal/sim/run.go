@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"iter"
 	"math"
 	"runtime"
 	"slices"
@@ -213,54 +212,41 @@ func (s *simulation) done(d *driver) {
 	}
 }
 
-// inOrder gives requests, which are in the order of their arrival at API servers that take
-// them in turn, in the order in which they come to the engines, with their delays.
-func (s *simulation) inOrder(requests []int32, servers int) iter.Seq2[int32, time.Duration] {
-	if s.o.Frontend == (Frontend{}) {
-		return func(yield func(int32, time.Duration) bool) {
-			for _, i := range requests {
-				if !yield(i, 0) {
-					return
-				}
-			}
-		}
-	}
-	type comes struct {
-		request int32
-		delay   time.Duration
-	}
-	free := make([]time.Duration, servers)
-	all := make([]comes, len(requests))
-	for at, i := range requests {
-		r := &s.requests[i]
-		all[at] = comes{i, s.o.Frontend.queue(r.Arrival, &free[at%servers], r.PromptTokens)}
-	}
-	slices.SortStableFunc(all, func(a, b comes) int {
-		return cmp.Compare(s.requests[a.request].Arrival+a.delay, s.requests[b.request].Arrival+b.delay)
-	})
-	return func(yield func(int32, time.Duration) bool) {
-		for _, c := range all {
-			if !yield(c.request, c.delay) {
-				return
-			}
-		}
-	}
-}
-
-// byArrival is the order in which the clients send their requests.
-func (s *simulation) byArrival() []int32 {
+// inOrder is the order in which the requests come to the engines, from as many API servers
+// as there are engines, which take them in turn, and the delay of each there, by request;
+// nil where there is none.
+func (s *simulation) inOrder() ([]int32, []time.Duration) {
 	order := make([]int32, len(s.requests))
 	for i := range order {
 		order[i] = int32(i)
 	}
 	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(s.requests[a].Arrival, s.requests[b].Arrival) })
-	return order
+	if s.o.Frontend == (Frontend{}) {
+		return order, nil
+	}
+	free, delays := make([]time.Duration, len(s.replicas)), make([]time.Duration, len(s.requests))
+	for at, i := range order {
+		r := &s.requests[i]
+		delays[i] = s.o.Frontend.queue(r.Arrival, &free[at%len(free)], r.PromptTokens)
+	}
+	slices.SortStableFunc(order, func(a, b int32) int {
+		return cmp.Compare(s.requests[a].Arrival+delays[a], s.requests[b].Arrival+delays[b])
+	})
+	return order, delays
+}
+
+func delayOf(delays []time.Duration, request int32) time.Duration {
+	if delays == nil {
+		return 0
+	}
+	return delays[request]
 }
 
 // apart simulates engines to which requests come whatever any of them does: each by
-// itself, behind its own API server, on as many cores as there are.
+// itself, on as many cores as there are.
 func (s *simulation) apart() error {
-	order, shares := s.byArrival(), make([][]int32, len(s.replicas))
+	order, delays := s.inOrder()
+	shares := make([][]int32, len(s.replicas))
 	if len(shares) == 1 {
 		shares[0], order = order, nil
 	}
@@ -281,8 +267,8 @@ func (s *simulation) apart() error {
 				return err
 			}
 			d.Engine.gaps.into = newGaps()
-			for i, delay := range s.inOrder(shares[k], 1) {
-				r := &s.requests[i]
+			for _, i := range shares[k] {
+				r, delay := &s.requests[i], delayOf(delays, i)
 				if err := d.advance(r.Arrival + delay); err != nil {
 					return err
 				}
@@ -334,8 +320,9 @@ func (s *simulation) together(fed bool) error {
 
 // open simulates requests that come whatever happens.
 func (s *simulation) open() error {
-	for i, delay := range s.inOrder(s.byArrival(), len(s.replicas)) {
-		sent := s.requests[i].Arrival
+	order, delays := s.inOrder()
+	for _, i := range order {
+		sent, delay := s.requests[i].Arrival, delayOf(delays, i)
 		at := sent + delay
 		for k, d := range s.drivers {
 			if d.calm > at {

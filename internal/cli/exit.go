@@ -41,6 +41,7 @@ var exits = []struct {
 	{ExitFound, []string{"demo"}, "a diagnosis was not what had been staged"},
 	{ExitCannotCheck, nil, "could not check: bad input, nobody answers, no metrics of an inference server, not enough data"},
 	{ExitCannotCheck, []string{"diagnose"}, "not done within `--timeout`"},
+	{ExitCannotCheck, []string{"simulate"}, "the simulation of the servers as they are misses what was measured of them"},
 	{ExitCannotCheck, []string{"bench"}, "the generator itself spoiled the result"},
 	{ExitInterrupted, nil, "interrupted by ctrl-C or SIGTERM, whatever was said until then"},
 	{ExitOK, []string{"record", "simulate --serve"}, "ended by ctrl-C, which is the usual way to end them"},

@@ -179,8 +179,13 @@ func (f *simulateFlags) run(ctx context.Context, stdout, stderr io.Writer, args 
 		}
 		return simreport.Text(w, result, f.out.full, o)
 	})
-	if err == nil && !result.Served() {
-		err = errFound
+	switch {
+	case err != nil:
+		return err
+	case len(result.Missed) > 0:
+		return errCannotTell
+	case !result.Served():
+		return errFound
 	}
-	return err
+	return nil
 }

@@ -31,6 +31,37 @@ func QuantilesOf(ds []time.Duration) Quantiles {
 	}
 }
 
+// Arriving is what a server's metrics show of the time in which requests arrive, without
+// what is left to do after it.
+type Arriving struct {
+	First, Last     time.Duration // arrivals
+	TTFTMean        time.Duration // of the first tokens in that time
+	OutputPerSecond float64
+}
+
+// WhileArriving describes that time. A request's tokens are taken to come evenly.
+func WhileArriving(records []Record) Arriving {
+	a := Arriving{First: forever}
+	for i := range records {
+		a.First, a.Last = min(a.First, records[i].Arrival), max(a.Last, records[i].Arrival)
+	}
+	ttft, n, tokens := 0.0, 0.0, 0.0
+	for i := range records {
+		r := &records[i]
+		came := r.Arrival + r.TTFT()
+		if r.OutputTokens == 0 || came > a.Last {
+			continue
+		}
+		ttft += r.TTFT().Seconds()
+		n++
+		lasted := max(r.Arrival+r.E2E()-came, 1)
+		tokens += float64(r.OutputTokens) * float64(min(a.Last-came, lasted)) / float64(lasted)
+	}
+	a.TTFTMean = time.Duration(ttft / max(n, 1) * 1e9)
+	a.OutputPerSecond = tokens / max((a.Last-a.First).Seconds(), 1e-9)
+	return a
+}
+
 // Summary is what a load test would report of a simulation.
 type Summary struct {
 	TTFT, Queue, TPOT, E2E Quantiles // TTFT and Queue of requests with a token, the others of finished ones

@@ -13,6 +13,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/planning"
+	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/slo"
 	"github.com/sixty-dev/sixty/internal/version"
@@ -32,6 +33,7 @@ type Simulation struct {
 	Calibration Calibration     `json:"calibration"`
 	Objective   *Objective      `json:"objective,omitempty"`
 	Measured    *Measured       `json:"measured,omitempty"`
+	Missed      []planning.Miss `json:"missed,omitempty"` // no run has numbers then
 	Sweep       []planning.Axis `json:"sweep,omitempty"`
 	Runs        []Run           `json:"runs"`
 	Present     *Present        `json:"present,omitempty"`
@@ -53,6 +55,13 @@ func Simulate(ctx context.Context, q *planning.Simulation, o *slo.Objective) (*S
 		return nil, err
 	}
 	s := describe(q, c, o, variants)
+	if len(q.Missed) > 0 {
+		s.Missed, s.Measured = q.Missed, measuredOf(q.Seen)
+		for i, v := range variants {
+			s.Runs[i] = Run{Set: v.Set, Error: s.missed()}
+		}
+		return s, nil
+	}
 	if err := q.Run(ctx, variants, s.add); err != nil {
 		return nil, err
 	}
@@ -139,6 +148,15 @@ func changes(now *Present, s *Simulation, clients int, load *workload.Asked) []s
 		out = append(out, "another workload")
 	}
 	return out
+}
+
+// missed says what the simulation of the servers as they are misses.
+func (s *Simulation) missed() string {
+	var parts []string
+	for _, m := range s.Missed {
+		parts = append(parts, m.String())
+	}
+	return "the simulation of the servers as they are misses what was measured of them: " + render.And(parts)
 }
 
 // Served reports whether any request was, in any of the runs.
@@ -499,16 +517,12 @@ func RunOf(p *perfmodel.Prediction, cfg sim.Config, o *slo.Objective, detail boo
 			r.Requests.Refused[outcome.String()] = n
 		}
 	}
-	var lastArrival time.Duration
-	firstArrival := p.Result.End
 	for i := range p.Result.Records {
-		q := &p.Result.Records[i]
-		firstArrival, lastArrival = min(firstArrival, q.Arrival), max(lastArrival, q.Arrival)
-		if q.Preemptions > 0 {
+		if p.Result.Records[i].Preemptions > 0 {
 			r.Requests.Preempted++
 		}
 	}
-	r.replicas(p.Result, cfg, firstArrival, lastArrival, seconds)
+	r.replicas(p.Result, cfg, seconds)
 	r.goodput(p, o)
 	if detail {
 		r.series(p.Result, cfg)
@@ -524,7 +538,8 @@ func latency(q sim.Quantiles) *Latency {
 }
 
 // replicas fills in what the engines' samples and counters tell.
-func (r *Run) replicas(res *sim.Result, cfg sim.Config, firstArrival, lastArrival time.Duration, seconds float64) {
+func (r *Run) replicas(res *sim.Result, cfg sim.Config, seconds float64) {
+	came := sim.WhileArriving(res.Records)
 	var looked, hit int64
 	samples := 0
 	for _, rep := range res.Replicas {
@@ -540,12 +555,12 @@ func (r *Run) replicas(res *sim.Result, cfg sim.Config, firstArrival, lastArriva
 	for i := range samples {
 		at, running, waiting, kv := sampleAt(res, cfg, i)
 		s.RunningMax, s.WaitingMax, s.KVMax = max(s.RunningMax, running), max(s.WaitingMax, waiting), max(s.KVMax, kv)
-		if at < firstArrival {
+		if at < came.First {
 			continue
 		}
 		all++
 		s.RunningMean, s.WaitingMean, s.KVMean = s.RunningMean+running, s.WaitingMean+waiting, s.KVMean+kv
-		if at <= lastArrival {
+		if at <= came.Last {
 			arriving++
 			a.Running, a.Waiting, a.KVUsage = a.Running+running, a.Waiting+waiting, a.KVUsage+kv
 			s.WaitingEnd = waiting
@@ -557,19 +572,7 @@ func (r *Run) replicas(res *sim.Result, cfg sim.Config, firstArrival, lastArriva
 	for _, mean := range []*float64{&a.Running, &a.Waiting, &a.KVUsage} {
 		*mean /= max(arriving, 1)
 	}
-	first := 0.0
-	for i := range res.Records {
-		q := &res.Records[i]
-		if came := q.Arrival + q.TTFT(); q.OutputTokens > 0 && came <= lastArrival {
-			s.TTFTMean += q.TTFT().Seconds()
-			first++
-			// Its tokens came evenly, more or less.
-			left := max(q.Arrival+q.E2E()-came, 1)
-			a.OutputTokens += float64(q.OutputTokens) * float64(min(lastArrival-came, left)) / float64(left)
-		}
-	}
-	s.TTFTMean /= max(first, 1)
-	a.OutputTokens /= max((lastArrival - firstArrival).Seconds(), 1e-9)
+	s.TTFTMean, a.OutputTokens = came.TTFTMean.Seconds(), came.OutputPerSecond
 }
 
 // sampleAt sums the replicas' samples of one moment; an engine that has ended has

@@ -16,6 +16,16 @@ import (
 // full little more.
 func Text(w io.Writer, s *Simulation, full bool, o render.Options) error {
 	t := &text{render.NewText(o), full}
+	if len(s.Missed) > 0 {
+		t.noAnswer(s)
+		if full {
+			t.Line("")
+			t.head(s)
+			t.foot(s)
+		}
+		_, err := t.WriteTo(w)
+		return err
+	}
 	if len(s.Sweep) > 0 {
 		t.sweepAnswer(s)
 	} else {
@@ -35,6 +45,16 @@ func Text(w io.Writer, s *Simulation, full bool, o render.Options) error {
 	}
 	_, err := t.WriteTo(w)
 	return err
+}
+
+// noAnswer says why there is none, and what may give one.
+func (t *text) noAnswer(s *Simulation) {
+	t.Styled(render.Bold, "", "", "No answer: "+s.missed()+".")
+	t.Line("")
+	t.Paragraph("", "", "They do something that the simulation lacks, stood still for a while, or had another load than their metrics tell; what it says of anything else would be a guess. "+
+		"Try a longer or calmer time (--window, --at), settings that the metrics do not tell (--engine-args), or a load test's results (--load-test).")
+	t.Line("")
+	t.item("basis", s.Calibration.Statement)
 }
 
 type text struct {

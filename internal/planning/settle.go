@@ -40,12 +40,17 @@ const (
 )
 
 // What replaying the present may adjust: every step alike by a factor, for the robust fit
-// describes usual steps and users wait through stalls too, and the time outside the engine,
-// up to what the metrics leave for it.
+// describes usual steps and users wait through stalls too; the time outside the engine, up
+// to what the metrics leave for it; and then what a step with a prefill costs beside its
+// tokens, up to a multiple of any step's cost.
 const (
 	mostStretched = 1.5
-	settlePasses  = 6
+	mostMixed     = 3
+	settlePasses  = 8
 )
+
+// adjustment is what replaying the present changed of a fit.
+type adjustment struct{ stretch, front, mixed float64 }
 
 // settle simulates the servers as they are, with the traffic that they had, until that
 // gives what was measured, and reports what it does not give.
@@ -56,10 +61,10 @@ func (s *Simulation) settle(ctx context.Context) error {
 	measured := s.Seen.Summary()
 	fitted := s.calibration.Fit
 	outside := max(outsideEngine(s.Seen), fitted.FrontendHigh)
-	stretch, front := 1.0, fitted.Frontend.PerRequest
+	by := adjustment{1, fitted.Frontend.PerRequest, 0}
 	best, worst := fitted, math.Inf(1)
 	for range settlePasses {
-		s.calibration.Fit = adjusted(fitted, stretch, front)
+		s.calibration.Fit = by.of(fitted)
 		p, err := s.replayPresent(ctx)
 		if err != nil {
 			s.calibration.Fit = fitted
@@ -88,25 +93,30 @@ func (s *Simulation) settle(ctx context.Context) error {
 			break
 		}
 		if measured.ITLMean > 0 && itl > 0 {
-			stretch = min(max(stretch*measured.ITLMean/itl, 1/mostStretched), mostStretched)
+			by.stretch = min(max(by.stretch*measured.ITLMean/itl, 1/mostStretched), mostStretched)
 		}
 		if queue := p.Summary.Queue.Mean.Seconds(); queue < ttft/2 {
-			front = min(max(front+measured.TTFTMean-ttft, 0), outside)
+			front := by.front + measured.TTFTMean - ttft
+			by.front = min(max(front, 0), outside)
+			by.mixed = min(max(by.mixed+front-by.front, 0), mostMixed*fitted.Cost.Base)
 		}
 	}
 	s.calibration.Fit = best
 	return nil
 }
 
-// adjusted is a fit with all steps longer by a factor and another time outside the engine.
-// Every other of its samples stays as it was, so that intervals span the adjustment.
-func adjusted(f *perfmodel.Fit, stretch, front float64) *perfmodel.Fit {
-	out := f.Scale(sim.Uniform(stretch))
-	for i := 0; i < len(out.Draws); i += 2 {
-		out.Draws[i] = f.Draws[i]
+// of is the fit with the adjustment. Every other of its samples stays as it was, so that
+// intervals span it.
+func (a adjustment) of(f *perfmodel.Fit) *perfmodel.Fit {
+	out := f.Scale(sim.Uniform(a.stretch))
+	out.Cost.Mixed += a.mixed
+	for i := range out.Draws {
+		if out.Draws[i].Mixed += a.mixed; i%2 == 0 {
+			out.Draws[i] = f.Draws[i]
+		}
 	}
-	out.Frontend.PerRequest = front
-	out.FrontendLow, out.FrontendHigh = min(f.FrontendLow, front), max(f.FrontendHigh, front)
+	out.Frontend.PerRequest = a.front
+	out.FrontendLow, out.FrontendHigh = min(f.FrontendLow, a.front), max(f.FrontendHigh, a.front)
 	return out
 }
 

@@ -385,15 +385,11 @@ func (e *Engine) Schedule(now time.Duration) (due time.Duration, wait bool) {
 	if e.unfinished() {
 		b := e.form()
 		executed := len(b.entries) > 0
-		b.end = max(now, e.deviceEnd)
+		var takes time.Duration
 		if executed {
-			d := e.cost.step(&b.work)
-			b.end += d
-			e.deviceEnd = b.end
-			e.stats.Busy += d
-			e.stats.Peak.raise(b.work)
+			takes = e.cost.step(&b.work)
 		}
-		e.inFlight = append(e.inFlight, b)
+		e.launch(b, max(now, e.deviceEnd)+takes, takes)
 		if len(e.inFlight) < e.depth && (executed || e.unfinished()) {
 			return 0, false
 		}
@@ -402,6 +398,17 @@ func (e *Engine) Schedule(now time.Duration) (due time.Duration, wait bool) {
 		return now, false
 	}
 	return e.inFlight[0].end, true
+}
+
+// launch puts a batch into execution until a time.
+func (e *Engine) launch(b *batch, end, takes time.Duration) {
+	b.end = end
+	if len(b.entries) > 0 {
+		e.deviceEnd = end
+		e.stats.Busy += takes
+		e.stats.Peak.raise(b.work)
+	}
+	e.inFlight = append(e.inFlight, b)
 }
 
 // Complete ends the oldest batch in execution and returns its tokens, in a

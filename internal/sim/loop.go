@@ -37,21 +37,7 @@ func (s *simulation) fed() error {
 	for _, d := range s.drivers {
 		d.watched = true
 	}
-	s.free = make([]time.Duration, len(s.drivers))
-	if s.o.Clients > 0 {
-		for range min(s.o.Clients, len(s.requests)) {
-			s.take(0, true)
-		}
-	} else {
-		s.follow = make([][]int, len(s.requests))
-		for i := range s.requests {
-			if r := &s.requests[i]; r.After > 0 {
-				s.follow[r.After-1] = append(s.follow[r.After-1], i)
-			} else {
-				s.send(i, r.Arrival)
-			}
-		}
-	}
+	s.begin()
 	for {
 		arrives := forever
 		if len(s.pending) > 0 {
@@ -76,6 +62,25 @@ func (s *simulation) fed() error {
 				return err
 			}
 			s.follows(d) // a request that was refused has ended
+		}
+	}
+}
+
+// begin sends the requests that wait for no other.
+func (s *simulation) begin() {
+	s.free = make([]time.Duration, len(s.drivers))
+	if s.o.Clients > 0 {
+		for range min(s.o.Clients, len(s.requests)) {
+			s.take(0, true)
+		}
+	} else {
+		s.follow = make([][]int, len(s.requests))
+		for i := range s.requests {
+			if r := &s.requests[i]; r.After > 0 {
+				s.follow[r.After-1] = append(s.follow[r.After-1], i)
+			} else {
+				s.send(i, r.Arrival)
+			}
 		}
 	}
 }

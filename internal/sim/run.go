@@ -78,6 +78,10 @@ type Options struct {
 	// Frontend is the server's time outside the engine.
 	Frontend Frontend
 
+	// Lockstep is how many replicas, one after another in the list, step together: the
+	// data-parallel ranks of a mixture of experts. 0 and 1: each for itself.
+	Lockstep int
+
 	// SampleEvery adds the state of every replica at that interval to the result.
 	SampleEvery time.Duration
 	// Brief keeps of each request only what a Summary needs: Records, and no Requests.
@@ -114,7 +118,7 @@ func Run(cfg Config, cost StepCost, requests []Request, o Options) (*Result, err
 // RunReplicas simulates independent engines behind a router. Requests may be
 // given in any order; among equal arrivals theirs decides. Engines that do not depend on
 // each other are simulated on as many cores as there are; the result is the same on any
-// number of them. Engines of a mixture of experts that step in lockstep are not modelled.
+// number of them.
 func RunReplicas(replicas []Replica, router Router, requests []Request, o Options) (*Result, error) {
 	if len(replicas) == 0 {
 		return nil, errors.New("simulate: no replica")
@@ -132,6 +136,9 @@ func RunReplicas(replicas []Replica, router Router, requests []Request, o Option
 	}
 	if o.Clients < 0 || o.Until < 0 {
 		return nil, fmt.Errorf("simulate: %d clients until %v", o.Clients, o.Until)
+	}
+	if o.Lockstep > 1 && len(replicas)%o.Lockstep != 0 {
+		return nil, fmt.Errorf("simulate: %d replicas are not groups of %d", len(replicas), o.Lockstep)
 	}
 	for i, rep := range replicas {
 		if err := errors.Join(rep.Config.Validate(), rep.Cost.Validate()); err != nil {
@@ -155,7 +162,7 @@ func RunReplicas(replicas []Replica, router Router, requests []Request, o Option
 		s.result.Requests = make([]RequestResult, len(requests))
 	}
 	var err error
-	if _, ok := router.(blind); ok && !fed {
+	if _, ok := router.(blind); ok && !fed && o.Lockstep < 2 {
 		err = s.apart()
 	} else {
 		err = s.together(fed)
@@ -299,7 +306,10 @@ func (s *simulation) together(fed bool) error {
 		s.drivers = append(s.drivers, d)
 	}
 	run := s.open
-	if fed {
+	switch {
+	case s.o.Lockstep > 1:
+		run = s.lockstep
+	case fed:
 		run = s.fed
 	}
 	if err := run(); err != nil {

@@ -69,6 +69,9 @@ func newSimulateCommand() *cobra.Command {
 				return err
 			}
 			givenWorkload(cmd.Flags(), &f.Load)
+			if cmd.Flags().Changed("replicas") && f.Replicas < 1 {
+				return fmt.Errorf("--replicas %d: want 1 or more", f.Replicas)
+			}
 			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args)
 		},
 	}
@@ -169,7 +172,7 @@ func (f *simulateFlags) run(ctx context.Context, stdout, stderr io.Writer, args 
 			}
 		}
 	}
-	return f.out.write(stdout, func(w io.Writer, o render.Options) error {
+	err = f.out.write(stdout, func(w io.Writer, o render.Options) error {
 		switch f.out.form() {
 		case "json":
 			return render.JSON(w, result)
@@ -178,4 +181,13 @@ func (f *simulateFlags) run(ctx context.Context, stdout, stderr io.Writer, args 
 		}
 		return simreport.Text(w, result, f.out.full, o)
 	})
+	switch {
+	case err != nil:
+		return err
+	case len(result.Missed) > 0:
+		return errCannotTell
+	case !result.Served():
+		return errFound
+	}
+	return nil
 }

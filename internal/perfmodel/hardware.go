@@ -84,15 +84,34 @@ func Exactly(cost sim.StepCost) *Fit { return &Fit{Cost: cost, Low: cost, High: 
 // determine a constant, they outweigh the prior by far.
 const priorStrength = 0.03 * 0.03 * 10
 
-// priorRows pull each constant towards the prior's.
-func priorRows(prior *Prior) []row {
-	if prior == nil {
+// rows pull each constant towards the prior's; a nil prior pulls none.
+func (p *Prior) rows() []row {
+	if p == nil {
 		return nil
 	}
+	return p.rowsAt(p.StepCost)
+}
+
+// sampled are the rows of a prior that has another of the values which it holds possible.
+func (p *Prior) sampled(rng *rand.Rand) []row {
+	switch {
+	case p == nil:
+		return nil
+	case len(p.Draws) > 0:
+		return p.rowsAt(p.Draws[rng.IntN(len(p.Draws))].Cost)
+	}
+	x, spread := fromCost(p.StepCost), fromCost(p.Spread)
+	for j := range perRequest {
+		x[j] *= math.Exp(rng.NormFloat64() * math.Log1p(spread[j]))
+	}
+	return p.rowsAt(toCost(x, p.Knee))
+}
+
+func (p *Prior) rowsAt(cost sim.StepCost) []row {
 	var rows []row
-	spread := fromCost(prior.Spread)
-	for j, v := range fromCost(prior.StepCost) {
-		if v <= 0 {
+	spread := fromCost(p.Spread)
+	for j, v := range fromCost(cost) {
+		if v <= 0 || spread[j] <= 0 {
 			continue
 		}
 		r := row{target: 1, weight: priorStrength / (spread[j] * spread[j])}
@@ -101,3 +120,15 @@ func priorRows(prior *Prior) []row {
 	}
 	return rows
 }
+
+// guessFrom is the prior where nothing is known of the hardware: constants of the order
+// that any has, in proportion to the time of a usual step, and hardly believed.
+func guessFrom(step float64) Prior {
+	return Prior{
+		StepCost: sim.StepCost{Base: step / 2, Mixed: step / 4, PerSeq: step / 100, PerToken: step / 300, PerKV: step / 2e5, PerPair: step / 1e7},
+		Spread:   sim.StepCost{Base: 1, Mixed: 3, PerSeq: 3, PerToken: 5, PerKV: 5, PerPair: 10},
+	}
+}
+
+// guessed reports whether the prior is that of guessFrom, which does not know the knee.
+func (p *Prior) guessed() bool { return p.Knee == 0 }

@@ -188,23 +188,23 @@ func compareRun(t *testing.T, basis string, cfg sim.Config, fit *perfmodel.Fit, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	var real, predicted []sim.RequestResult
+	var real, predicted []sim.Record
 	for i, m := range ms {
 		if !pred(m) {
 			continue
 		}
-		real = append(real, sim.RequestResult{
+		measured := sim.RequestResult{
 			Arrival: m.Request.Arrival, Scheduled: m.Scheduled, FirstToken: m.FirstToken, LastToken: m.LastToken, Finish: m.LastToken,
 			Outcome: sim.Finished, PromptTokens: m.Request.PromptTokens, OutputTokens: m.Request.OutputTokens,
-		})
-		predicted = append(predicted, p.Result.Requests[i])
+		}
+		real, predicted = append(real, measured.Record()), append(predicted, p.Result.Records[i])
 	}
 	a, b := sim.Summarize(real), sim.Summarize(predicted)
-	throughput := func(rs []sim.RequestResult) float64 {
+	throughput := func(rs []sim.Record) float64 {
 		tokens, last := 0, time.Duration(0)
 		for _, r := range rs {
-			tokens += r.OutputTokens
-			last = max(last, r.Finish)
+			tokens += int(r.OutputTokens)
+			last = max(last, r.Arrival+r.E2E())
 		}
 		return float64(tokens) / (last - from).Seconds()
 	}

@@ -197,7 +197,7 @@ func (s *search) simulate(p *Point, requests []sim.Request) bool {
 		p.ITL = sum.TPOT.P95.Seconds()
 	}
 	engines := float64(p.Knobs.Replicas * max(s.Base.DP, 1))
-	p.TokensPerSecond = steady(res.Requests, requests[len(requests)-1].Arrival, sum.OutputPerSecond) * engines
+	p.TokensPerSecond = steady(res.Records, requests[len(requests)-1].Arrival, sum.OutputPerSecond) * engines
 	p.PerGPU = p.TokensPerSecond / float64(max(p.GPUs, 1))
 	p.Preemptions = int(math.Round(1000 * float64(sum.Preemptions) / float64(len(requests))))
 	st := res.Replicas[0].Stats
@@ -218,11 +218,12 @@ const throughputSlack = 0.95
 // steady is the output tokens per second of requests that ended in the last three
 // quarters of the arrivals: neither the beginning, when the batch fills, nor the
 // end, when it empties, are what a server does all day.
-func steady(requests []sim.RequestResult, span time.Duration, otherwise float64) float64 {
+func steady(records []sim.Record, span time.Duration, otherwise float64) float64 {
 	from, tokens, n := span/4, 0, 0
-	for i := range requests {
-		if r := &requests[i]; r.Outcome == sim.Finished && r.Finish > from && r.Finish <= span {
-			tokens += r.OutputTokens
+	for i := range records {
+		r := &records[i]
+		if finish := r.Arrival + r.E2E(); r.Outcome == sim.Finished && finish > from && finish <= span {
+			tokens += int(r.OutputTokens)
 			n++
 		}
 	}

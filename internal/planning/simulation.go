@@ -38,6 +38,10 @@ type Simulation struct {
 	Samples      int  // of the calibration that intervals rest on; negative: as many as take little time
 	DropTooLarge bool // leave out requests that no server of the configuration could serve
 
+	// Missed, of Calibrate, is what the simulation of the servers as they are does not
+	// give: with it, no number that rests on their metrics is worth anything.
+	Missed []Miss
+
 	swept       engine.Config // the settings at a point of the sweep
 	ledger      engine.Config // what the memory ledger says, where there is one
 	ledgerSays  string
@@ -124,7 +128,7 @@ func (s *Simulation) Calibrate(ctx context.Context) (*perfmodel.Calibration, err
 		return nil, err
 	}
 	s.calibration.Notes = append(s.calibration.Notes, notes...)
-	return s.calibration, nil
+	return s.calibration, s.settle(ctx)
 }
 
 // dataSheets reads the model and the GPU, where both are given: what a step would cost

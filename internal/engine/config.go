@@ -83,6 +83,14 @@ func (c Config) Merge(other Config) {
 	}
 }
 
+// Or returns the settings of both, c's first.
+func (c Config) Or(other Config) Config {
+	out := Config{}
+	out.Merge(c)
+	out.Merge(other)
+	return out
+}
+
 // Number returns a numeric setting.
 func (c Config) Number(flag string) (v float64, source string, ok bool) {
 	s, known := c[flag]

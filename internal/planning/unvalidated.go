@@ -8,7 +8,7 @@ import (
 
 // Unvalidated says, in sentences, which parts of an answer no public measurement was
 // compared with, or how far off such a comparison was.
-func (p *Plan) Unvalidated(l *perfmodel.Ledger) []string {
+func Unvalidated(l *perfmodel.Ledger) []string {
 	var out []string
 	s := &l.Settings
 	if s.PP > 1 {

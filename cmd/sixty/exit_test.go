@@ -74,6 +74,7 @@ func TestExitCodes(t *testing.T) {
 		"1 bench compare": "bench compare testdata/bench.json " + worse,
 		"1 profile":       "profile " + traces + "/trace.json",
 		"1 profile diff":  "profile diff --gate 3% " + traces + "/trace.json " + traces + "/slower.json",
+		"1 simulate":      "simulate " + model + "--gpu H100 --rate 5 --requests 20 --prompt-tokens 900 --engine-args=--max-model-len=200",
 		"1 tune":          "tune " + model + "--gpu 2GiB",
 		"2 ":              "diagnose nowhere.tar.zst",
 		"2 diagnose":      "diagnose --prometheus " + mute.URL + " --timeout 1s",

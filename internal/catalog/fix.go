@@ -118,9 +118,9 @@ func For(flags engine.Flags, version string, fixes []Fix) (fit []Fix, later []st
 			fit = append(fit, f.in(flags))
 			continue
 		}
-		if flag, known := flags[f.Changes[i].name()]; known {
+		if flag, known := flags[f.Changes[i].name()]; known && flag.Since != "" {
 			later = append(later, fmt.Sprintf("From release %s on there is also %s; this server is %s",
-				flag.Since, f.Args(), cmp.Or(version, "of an unknown version")))
+				flag.Since.Minor(), f.Args(), cmp.Or(version, "of an unknown version")))
 		}
 		if f.Instead != "" {
 			f.Summary, f.Changes, f.Search = f.Instead, nil, nil

@@ -268,7 +268,7 @@ func (f *diagnoseFlags) engine() (*diagnose.Known, *engine.Log, error) {
 	known := &diagnose.Known{Config: engine.Config{}}
 	if f.engineArgs != "" {
 		var err error
-		if known.Config, err = engine.CheckArgs(f.engineArgs, "--"+flagArgs); err != nil {
+		if known.Config, err = vllm.Engine.Flags.LikelyArgs(f.engineArgs, "--"+flagArgs); err != nil {
 			return nil, nil, err
 		}
 		if len(known.Config) == 0 {

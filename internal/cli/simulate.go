@@ -25,6 +25,7 @@ type simulateFlags struct {
 
 	serve              serveFlags
 	loadTest, stepCost string
+	transfer           float64
 	route              string
 	sweeps             []string
 	jsonFile, htmlFile string
@@ -69,6 +70,9 @@ func newSimulateCommand() *cobra.Command {
 				return err
 			}
 			givenWorkload(cmd.Flags(), &f.Load)
+			if cmd.Flags().Changed("replicas") && f.Replicas < 1 {
+				return fmt.Errorf("--replicas %d: want 1 or more", f.Replicas)
+			}
 			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args)
 		},
 	}
@@ -78,6 +82,8 @@ func newSimulateCommand() *cobra.Command {
 	s.StringVar(&f.loadTest, "load-test", "", "fit step times to a load test's `file`: sixty bench --csv, or vllm bench serve --save-detailed")
 	s.StringVar(&f.stepCost, "step-cost", "", "step times that are known, such as '`base=8ms`, per-token=50us, knee=256'; also mixed, per-seq, per-kv, per-pair")
 	s.IntVar(&f.Replicas, "replicas", 0, "engines behind a router (default: as many as were measured)")
+	s.IntVar(&f.PrefillEngines, "prefill-engines", 0, "engines that compute prompts alone; the replicas then decode alone")
+	s.Float64Var(&f.transfer, "transfer-rate", 25, "GB a second that one GPU of them sends of the KV cache")
 	s.StringVar(&f.route, "route", "", "between replicas: round-robin, least-loaded or prefix-affinity (default: as measured, else round-robin)")
 	s.StringArrayVar(&f.sweeps, "sweep", nil, "vary a parameter: `max-num-seqs=16,32,64` or rate=1:20:1; may be given twice")
 	s.IntVar(&f.Samples, "samples", -1, "samples of the calibration that intervals rest on (default: as many as take little time)")
@@ -98,6 +104,10 @@ func (f *simulateFlags) check(args []string) error {
 		return errors.New("--step-cost and --load-test both say how long steps take: give one")
 	case (f.gpu == "") != (f.modelConfig == "") && f.loadTest == "" && f.stepCost == "" && !f.source.given():
 		return hint.With(errors.New("an estimate of step times needs both --gpu and --model-config"), "give the GPU's name and the model's config.json")
+	case len(f.gpus()) > 1:
+		return hint.With(fmt.Errorf("--gpu %s: a simulation is of one kind", f.gpu), "sixty tune compares several")
+	case f.PrefillEngines < 0 || !(f.transfer > 0 && f.transfer < 1e5):
+		return fmt.Errorf("--prefill-engines %d, --transfer-rate %g: want 0 or more engines, and a rate of more than 0", f.PrefillEngines, f.transfer)
 	case f.Samples < -1:
 		return fmt.Errorf("--samples %d is negative", f.Samples)
 	case len(f.sweeps) > 2:
@@ -108,7 +118,7 @@ func (f *simulateFlags) check(args []string) error {
 
 // question reads what the flags name.
 func (f *simulateFlags) question(ctx context.Context, stderr io.Writer) (err error) {
-	f.Route = perfmodel.Route(f.route)
+	f.Route, f.TransferRate = perfmodel.Route(f.route), f.transfer*1e9
 	if f.Sweep, err = planning.ParseSweeps(f.sweeps); err != nil {
 		return err
 	}
@@ -167,7 +177,7 @@ func (f *simulateFlags) run(ctx context.Context, stdout, stderr io.Writer, args 
 			}
 		}
 	}
-	return f.out.write(stdout, func(w io.Writer, o render.Options) error {
+	err = f.out.write(stdout, func(w io.Writer, o render.Options) error {
 		switch f.out.form() {
 		case "json":
 			return render.JSON(w, result)
@@ -176,4 +186,13 @@ func (f *simulateFlags) run(ctx context.Context, stdout, stderr io.Writer, args 
 		}
 		return simreport.Text(w, result, f.out.full, o)
 	})
+	switch {
+	case err != nil:
+		return err
+	case len(result.Missed) > 0:
+		return errCannotTell
+	case !result.Served():
+		return errFound
+	}
+	return nil
 }

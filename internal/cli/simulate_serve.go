@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/pathologies"
@@ -102,7 +102,7 @@ func (f *simulateFlags) fleet() (cfg fleet.Config, ignored []string, err error) 
 			return cfg, nil, fmt.Errorf("--scenario: %w", err)
 		}
 	}
-	args, err := engine.CheckArgs(f.engineArgs, "--"+flagArgs)
+	args, err := vllm.Engine.Flags.CheckArgs(f.engineArgs, "--"+flagArgs, cfg.Release)
 	if err != nil {
 		return cfg, nil, err
 	}

@@ -58,6 +58,29 @@ func TestSimulateFromPrometheusAgreesWithTheRecording(t *testing.T) {
 	}
 }
 
+// TestABurstIsDescribedWhileItLasts simulates 200 requests that come within a moment: the
+// means are over the seconds that it takes to serve them, not over that moment.
+func TestABurstIsDescribedWhileItLasts(t *testing.T) {
+	s := simulated(t, "--step-cost", "base=10ms,per-seq=20us,per-token=60us,knee=256", "--engine-args", "--num-gpu-blocks-override 20000 --max-model-len 8192",
+		"--rate", "500", "--requests", "200", "--prompt-tokens", "512", "--output-tokens", "128")
+	r := &s.Runs[0]
+	e2e := r.Latency[simreport.E2E]
+	if got, want := r.State.RunningMean+r.State.WaitingMean, e2e.Mean*float64(e2e.Count)/r.Duration; math.Abs(got/want-1) > 0.02 {
+		t.Errorf("%.1f requests in the engine on average, by Little's law %.1f", got, want)
+	}
+	if r.State.Arriving.Running > r.State.RunningMean/2 {
+		t.Errorf("%.1f running while they arrived, %.1f until the last ended", r.State.Arriving.Running, r.State.RunningMean)
+	}
+}
+
+// TestSimulateRefusesNoReplicas: 0 was taken for "as many as were seen".
+func TestSimulateRefusesNoReplicas(t *testing.T) {
+	_, _, err := sixty(t, "simulate", "--step-cost", "base=10ms", "--engine-args", "--num-gpu-blocks-override 2000", "--rate", "1", "--replicas", "0")
+	if err == nil || !strings.Contains(err.Error(), "--replicas 0: want 1 or more") {
+		t.Errorf("error %v", err)
+	}
+}
+
 // TestSimulateAndTuneAgree asks both verbs what one deployment would do, where each
 // token is all-reduced over PCIe and nothing was measured.
 func TestSimulateAndTuneAgree(t *testing.T) {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -13,7 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/planning"
 	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/report/tunereport"
@@ -30,6 +33,10 @@ type tuneFlags struct {
 	ttft, itl, e2e time.Duration
 	served         string
 	width          int
+
+	quantizations []string
+	priced        []string
+	prices        string
 }
 
 const tuneLong = `Says what a model's memory holds on a GPU, line by line, and finds the vLLM
@@ -49,6 +56,7 @@ one step of each knob costs, and what else was tried.`
 
 const tuneExample = `  sixty tune --model-config config.json --gpu H100
   sixty tune --model-config Llama-3.1-8B/ --gpu L40S --use-case chat --rate 5 --prompt-tokens 900 --output-tokens 250
+  sixty tune --model-config Qwen/Qwen3-8B --gpu H100,L40S,L4 --compare-quantization none,fp8 --use-case chat --rate 5 --prompt-tokens 900 --output-tokens 250
   sixty tune --model-config config.json --gpu H200 --tp 8 --engine-log vllm.log
   sixty tune --model-config config.json --gpu A100 --ttft-p95 1s --itl-p95 60ms monday.tar.zst
   sixty tune http://vllm-0:8000 --model-config config.json --gpu H100 --use-case rag --output html > tune.html`
@@ -87,6 +95,9 @@ func newTuneCommand() *cobra.Command {
 	s.DurationVar(&f.e2e, "e2e-p95", 0, "target of the 95th percentile of a whole answer")
 	s.Float64Var(&f.Targets.TokensPerSecond, "throughput", 0, "target of output tokens per second, of the whole deployment")
 	s.StringVar(&f.served, "served-model", "", "`name` or path to put after vllm serve (default: that of --model-config)")
+	s.StringSliceVar(&f.quantizations, "compare-quantization", nil, "compare forms that vLLM makes of the weights while it loads them: `none,fp8`, or bitsandbytes and others; also --gpu H100,L40S compares")
+	s.StringArrayVar(&f.priced, "price", nil, "price of an hour of one GPU, such as `H100=2.49`; may be repeated (default: list prices of 2025, in dollars)")
+	s.StringVar(&f.prices, "prices", "", "`file` with such prices, a line for each GPU: H100,2.49")
 	s.IntVar(&f.width, "width", 0, "columns of text (default: the terminal's, or 80)")
 	return cmd
 }
@@ -122,6 +133,9 @@ func (f *tuneFlags) question(ctx context.Context, stderr io.Writer) (err error) 
 		fixed.Set(engine.ExpertParallel, "true", "the flag")
 	}
 	cpu := f.CPU
+	if f.Prices, err = f.readPrices(); err != nil {
+		return err
+	}
 	if f.Known, err = f.known(ctx, stderr, fixed); err != nil {
 		return err
 	}
@@ -149,11 +163,10 @@ func (f *tuneFlags) run(ctx context.Context, stdout, stderr io.Writer, urls []st
 	if err := f.question(ctx, stderr); err != nil {
 		return err
 	}
-	tuned, err := f.Answer()
+	answer, err := f.answer(stderr)
 	if err != nil {
 		return err
 	}
-	answer := tunereport.New(tuned, f.servedName())
 	err = f.out.write(stdout, func(w io.Writer, o render.Options) error {
 		switch f.out.form() {
 		case "json":
@@ -168,6 +181,72 @@ func (f *tuneFlags) run(ctx context.Context, stdout, stderr io.Writer, urls []st
 		err = errFound
 	}
 	return err
+}
+
+// answer is that of the one GPU, or of the best of several alternatives.
+func (f *tuneFlags) answer(stderr io.Writer) (*tunereport.Answer, error) {
+	choices, err := f.choices()
+	if err != nil {
+		return nil, err
+	}
+	if len(choices) < 2 {
+		tuned, err := f.Answer()
+		if err != nil {
+			return nil, err
+		}
+		return tunereport.New(tuned, f.servedName()), nil
+	}
+	line := newProgress(stderr)
+	defer line.clear()
+	line.show("comparing %d alternatives", len(choices))
+	all, best, err := f.Compare(choices)
+	if err != nil {
+		return nil, err
+	}
+	answer := tunereport.New(all[best].Tuned, f.servedName())
+	answer.AddComparison(all, best, f.servedName())
+	return answer, nil
+}
+
+// choices are the alternatives that --gpu and --compare-quantization name, together.
+func (f *tuneFlags) choices() ([]planning.Choice, error) {
+	forms := f.quantizations
+	if len(forms) == 0 {
+		forms = []string{""}
+	}
+	var out []planning.Choice
+	for _, name := range f.gpus() {
+		device, memory, err := perfmodel.ParseGPU(name)
+		if err != nil {
+			return nil, fmt.Errorf("--gpu: %w", err)
+		}
+		for _, q := range forms {
+			if q == "none" {
+				q = ""
+			}
+			out = append(out, planning.Choice{Device: device, Memory: memory, Quantization: q})
+		}
+	}
+	return out, nil
+}
+
+func (f *tuneFlags) readPrices() (planning.Prices, error) {
+	prices := planning.ListPrices()
+	if f.prices != "" {
+		content, err := fileio.Read(f.prices, 1<<20)
+		if err == nil {
+			err = prices.Read(bytes.NewReader(content), f.prices)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--prices: %w", err)
+		}
+	}
+	for _, p := range f.priced {
+		if err := prices.Set(p, "--price"); err != nil {
+			return nil, fmt.Errorf("--price: %w", err)
+		}
+	}
+	return prices, nil
 }
 
 // servedName is what follows vllm serve.

@@ -49,7 +49,7 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 			{Title: "What to look at", Flags: []string{"rules", "audit dashboards", "ignore", "only", "skip", "skip-unrelated", "audit vllm-version", "run", "phases", "fast", "fix"}},
 			{Title: "Model and hardware", Flags: []string{
 				"model-config", "simulate gpu", "tune gpu", "tp", "pp", "dp", "enable-expert-parallel", "cpu", "server-cpu",
-				"max-gpus", "vllm-version", "load-test", "step-cost", "replicas", "route", "served-model",
+				"max-gpus", "price", "prices", "compare-quantization", "acceptance", "vllm-version", "load-test", "step-cost", "replicas", "prefill-engines", "transfer-rate", "route", "served-model",
 			}},
 			{Title: "Objectives and thresholds", Flags: []string{
 				"use-case", "slo", "slo-period", "ttft-p95", "itl-p95", "e2e-p95", "throughput",
@@ -151,8 +151,10 @@ var Exits = command.Exits{
 	{command.ExitFound, []string{"bench compare"}, "something became worse"},
 	{command.ExitFound, []string{"tune"}, "the targets cannot be met, or the model does not fit"},
 	{command.ExitFound, []string{"demo"}, "a diagnosis was not what had been staged"},
+	{command.ExitFound, []string{"simulate"}, "no request is served"},
 	{command.ExitCannotCheck, nil, "could not check: bad input, nobody answers, no metrics of an inference server, not enough data"},
 	{command.ExitCannotCheck, []string{"diagnose"}, "not done within `--timeout`"},
+	{command.ExitCannotCheck, []string{"simulate"}, "the simulation of the servers as they are misses what was measured of them"},
 	{command.ExitCannotCheck, []string{"bench"}, "the generator itself spoiled the result"},
 	{command.ExitInterrupted, nil, "interrupted by ctrl-C or SIGTERM, whatever was said until then"},
 	{command.ExitOK, []string{"record", "simulate --serve", "diagnose --watch"}, "ended by ctrl-C, which is the usual way to end them"},

@@ -5,14 +5,12 @@
 package engine
 
 import (
-	"fmt"
-	"maps"
+	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/google/shlex"
-	"github.com/sixty-dev/sixty/internal/hint"
 )
 
 // Flags of vllm serve that sixty reads or proposes, without the dashes
@@ -40,6 +38,22 @@ const (
 	LongPrefillThreshold = "long-prefill-token-threshold"
 	APIServerCount       = "api-server-count"
 	EnforceEager         = "enforce-eager"
+	DType                = "dtype"
+	Quantization         = "quantization"
+	SpeculativeConfig    = "speculative-config"
+	EnableLoRA           = "enable-lora"
+	MaxLoRAs             = "max-loras"
+	MaxLoRARank          = "max-lora-rank"
+	CPUOffloadGB         = "cpu-offload-gb"
+	DecodeContextSize    = "decode-context-parallel-size"
+	GraphSizes           = "cudagraph-capture-sizes"
+	LargestGraph         = "max-cudagraph-capture-size"
+	Nodes                = "nnodes"
+	OneKVCacheGroup      = "disable-hybrid-kv-cache-manager"
+	TextOnly             = "language-model-only"
+	SchedulingPolicy     = "scheduling-policy"
+	AsyncScheduling      = "async-scheduling"
+	ReserveFullPrompt    = "scheduler-reserve-full-isl"
 	Watermark            = "watermark"
 	MaxQueuedRequests    = "max-num-queued-reqs"
 	MaxQueuedTokens      = "max-num-queued-tokens"
@@ -67,6 +81,14 @@ func (c Config) Merge(other Config) {
 	for flag, s := range other {
 		c.Set(flag, s.Value, s.Source)
 	}
+}
+
+// Or returns the settings of both, c's first.
+func (c Config) Or(other Config) Config {
+	out := Config{}
+	out.Merge(c)
+	out.Merge(other)
+	return out
 }
 
 // Number returns a numeric setting.
@@ -117,64 +139,164 @@ var short = map[string]string{"-tp": TensorParallelSize, "-pp": PipelineParallel
 // typed or copied them, with a shell's quotes and continued lines: --flag value,
 // --flag=value, --flag and --no-flag. Words that are no flags are skipped.
 func ParseArgs(line, source string) Config {
-	c := Config{}
+	c, _ := Flags(nil).parse(line, source)
+	return c
+}
+
+// entries are the words after which vLLM's own arguments begin in a whole command line:
+// what stands before is the shell's, Python's or a container's.
+var entries = []string{"vllm/vllm-openai", "vllm.entrypoints.openai.api_server", "serve"}
+
+// parse reads arguments, and also gives the words that look like a flag and are none.
+func (f Flags) parse(line, source string) (c Config, stray []string) {
+	c = Config{}
 	line = strings.ReplaceAll(strings.ReplaceAll(line, "\\\r\n", " "), "\\\n", " ")
+	line = quoteObjects(line)
 	words, err := shlex.Split(line)
 	if err != nil { // a quote without its end
 		words = strings.Fields(line)
 	}
+	for _, e := range entries {
+		if i := slices.IndexFunc(words, func(w string) bool { return w == e || strings.HasPrefix(w, e+":") }); i >= 0 {
+			words = words[i+1:]
+		}
+	}
+	spelt := f.spellings()
+	nested := map[string]map[string]any{}
 	for i := 0; i < len(words); i++ {
 		name, value, hasValue := strings.Cut(words[i], "=")
-		long, ok := strings.CutPrefix(name, "--")
-		if name = strings.ReplaceAll(long, "_", "-"); !ok {
-			if name, ok = short[long]; !ok {
+		if level, ok := strings.CutPrefix(name, "-O"); ok && level != "" && !strings.HasPrefix(level, ".") {
+			name, value, hasValue = "-O", strings.TrimPrefix(words[i], "-O"), true // -O3
+		}
+		name, key, isNested := strings.Cut(name, ".") // --speculative-config.method ngram
+		flag, ok := strings.CutPrefix(name, "--")
+		if flag = strings.ReplaceAll(flag, "_", "-"); !ok {
+			if flag, ok = spelt[name]; !ok {
+				if f.misplaced(name, len(c) > 0) {
+					stray = append(stray, name)
+				}
 				continue
 			}
+		} else if as, other := spelt["--"+flag]; other {
+			flag = as
 		}
-		if !hasValue && i+1 < len(words) && !strings.HasPrefix(words[i+1], "--") && short[words[i+1]] == "" {
+		if !hasValue && i+1 < len(words) && !strings.HasPrefix(words[i+1], "--") && spelt[words[i+1]] == "" && !(f[flag].Switch && !onOrOff(words[i+1])) {
 			i++
 			value, hasValue = words[i], true
 		}
 		if !hasValue {
 			value = "true"
-			if off, isOff := strings.CutPrefix(name, "no-"); isOff {
-				name, value = off, "false"
+			if off, isOff := strings.CutPrefix(flag, "no-"); isOff {
+				flag, value = off, "false"
 			}
 		}
-		c.Set(name, value, source)
-	}
-	return c
-}
-
-// CheckArgs reads arguments as ParseArgs does, and refuses a flag that is nearly one of
-// those that are read: a misspelt one would change nothing, and nobody would know. The
-// source is the name of sixty's flag that has them.
-func CheckArgs(line, source string) (Config, error) {
-	c := ParseArgs(line, source)
-	for _, name := range slices.Sorted(maps.Keys(c)) {
-		if slices.Contains(read, name) {
+		if isNested {
+			if nested[flag] == nil {
+				nested[flag] = map[string]any{}
+			}
+			put(nested[flag], strings.Split(strings.ReplaceAll(key, "-", "_"), "."), value)
 			continue
 		}
-		near := hint.Nearest(name, read)
-		for _, r := range read {
-			if more, ok := strings.CutPrefix(name, r); ok && len(r) > 8 && !strings.Contains(more, "-") {
-				near = []string{r} // max-model-length
-			}
-		}
-		if len(near) > 0 {
-			return c, hint.With(fmt.Errorf("%s: vllm serve has no --%s", source, name), "did you mean --"+strings.Join(near, ", or --")+"?")
+		c.Set(flag, value, source)
+	}
+	for flag, object := range nested {
+		if text, err := json.Marshal(object); err == nil {
+			c.Set(flag, string(text), source)
 		}
 	}
-	return c, nil
+	return c, stray
 }
 
-// read are the flags that change what sixty says, and others of vllm serve that look like
-// one of them.
-var read = []string{
-	MaxNumSeqs, MaxNumBatchedTokens, MaxModelLen, ChunkedPrefill, PrefixCaching, GPUMemoryUtilization, KVCacheDtype, BlockSize,
-	TensorParallelSize, PipelineParallelSize, DataParallelSize, ExpertParallel, NumBlocks, KVTokens, NumBlocksOverride, KVCacheMemoryBytes,
-	KVCacheMetrics, LongPrefillThreshold, APIServerCount, EnforceEager, Watermark, MaxQueuedRequests, MaxQueuedTokens,
-	"scheduling-policy", "async-scheduling", "speculative-config", "kv-transfer-config", "enable-lora", "kv-offloading-size", "dtype",
-	"max-num-partial-prefills", "max-long-partial-prefills", "quantization", "seed", "model", "port", "host", "api-key", "enable-eplb",
-	"data-parallel-rank", "data-parallel-size-local", "kv-cache-dtype-skip-layers", "max-logprobs", "max-loras", "max-lora-rank",
+// quoteObjects puts JSON objects that stand without quotes into some, as a command line
+// has them that went through a shell already: the quotes within belong to JSON.
+func quoteObjects(line string) string {
+	var out strings.Builder
+	var quote byte // that is open outside of objects
+	for i := 0; i < len(line); i++ {
+		switch c := line[i]; {
+		case quote != 0:
+			if c == quote {
+				quote = 0
+			}
+		case c == '\'' || c == '"':
+			quote = c
+		case c == '{':
+			if end := objectEnd(line[i:]); end > 0 && !strings.Contains(line[i:i+end], "'") {
+				out.WriteString("'" + line[i:i+end] + "'")
+				i += end - 1
+				continue
+			}
+		}
+		out.WriteByte(line[i])
+	}
+	return out.String()
+}
+
+// objectEnd is how long the JSON object is that a text begins with, 0 without an end.
+func objectEnd(text string) int {
+	depth, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{':
+			depth++
+		case c == '}':
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		}
+	}
+	return 0
+}
+
+// spellings are what stands for a flag on a command line, with its dashes.
+func (f Flags) spellings() map[string]string {
+	if f == nil {
+		return short
+	}
+	out := map[string]string{}
+	for name, flag := range f {
+		for _, also := range flag.Also {
+			if !strings.HasPrefix(also, "-") {
+				also = "--" + also
+			}
+			out[also] = name
+		}
+	}
+	return out
+}
+
+// misplaced reports whether a word that is no flag is likely to be meant for one:
+// -max-num-seqs, or max-num-seqs among the others.
+func (f Flags) misplaced(word string, among bool) bool {
+	name, dashed := strings.CutPrefix(word, "-")
+	_, known := f[strings.ReplaceAll(name, "_", "-")]
+	letter := name != "" && (name[0] >= 'a' && name[0] <= 'z' || name[0] >= 'A' && name[0] <= 'Z')
+	return f != nil && (known && (dashed || among) || dashed && letter)
+}
+
+func onOrOff(word string) bool {
+	_, err := strconv.ParseBool(strings.ToLower(word))
+	return err == nil
+}
+
+// put sets a value in an object, a number or a truth value as one.
+func put(object map[string]any, keys []string, value string) {
+	for _, k := range keys[:len(keys)-1] {
+		inner, ok := object[k].(map[string]any)
+		if !ok {
+			inner = map[string]any{}
+			object[k] = inner
+		}
+		object = inner
+	}
+	var v any
+	if err := json.Unmarshal([]byte(value), &v); err != nil {
+		v = value
+	}
+	object[keys[len(keys)-1]] = v
 }

@@ -1,12 +1,9 @@
 package engine
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/sixty-dev/sixty/internal/hint"
 )
 
 func TestParseArgs(t *testing.T) {
@@ -16,27 +13,6 @@ func TestParseArgs(t *testing.T) {
 	} {
 		if c[flag].Value != want {
 			t.Errorf("%s is %q, want %q", flag, c[flag].Value, want)
-		}
-	}
-}
-
-func TestCheckArgsNamesMisspeltFlags(t *testing.T) {
-	for line, want := range map[string]string{
-		"--max-num-seq 16":            "--max-num-seqs",
-		"--max_num_seqz=16":           "--max-num-seqs",
-		"--max-model-length 8k":       "--max-model-len",
-		"--tensor-parallelsize 2":     "--tensor-parallel-size",
-		"--no-enable-prefix-cachin":   "--enable-prefix-caching",
-		"--gpu-memory-utilisation .9": "--gpu-memory-utilization",
-		"--max-num-seqs 16":           "",
-		"--num-gpu-blocks 16":         "",
-		"--served-model-name x":       "",
-		"--compilation-config {}":     "",
-		"--kv-cache-dtype-skip-layers 1 --max-num-partial-prefills 2 --seed 3": "",
-	} {
-		_, err := CheckArgs(line, "--engine-args")
-		if want == "" && err != nil || want != "" && !strings.Contains(hint.Of(err), "did you mean "+want+"?") {
-			t.Errorf("%s: %v (try: %s), want %q", line, err, hint.Of(err), want)
 		}
 	}
 }

@@ -31,6 +31,7 @@ type norm uint8
 const (
 	noNorm       norm = iota
 	headNorm          // over a head
+	wideNorm          // over all heads together
 	optionalNorm      // over a head, if use_qk_norm
 )
 
@@ -47,10 +48,11 @@ const (
 type sparsity uint8
 
 const (
-	everyLayer sparsity = iota
-	sparseStep          // decoder_sparse_step and mlp_only_layers (Qwen)
-	firstDense          // first_k_dense_replace and moe_layer_freq (DeepSeek)
-	period              // expert_layer_period and expert_layer_offset (Jamba)
+	everyLayer  sparsity = iota
+	sparseStep           // decoder_sparse_step and mlp_only_layers (Qwen)
+	firstDense           // first_k_dense_replace and moe_layer_freq (DeepSeek)
+	period               // expert_layer_period and expert_layer_offset (Jamba)
+	interleaved          // moe_layers, or every interleave_moe_layer_step-th (Llama 4)
 )
 
 type sharedWidth uint8
@@ -60,6 +62,8 @@ const (
 	sharedField             // shared_expert_intermediate_size, with a gate (Qwen)
 	sharedCount             // n_shared_experts × moe_intermediate_size (DeepSeek)
 	sharedDense             // shared_intermediate_size (Granite)
+	sharedOne               // one more expert (Llama 4)
+	sharedMLP               // the dense MLP, beside the experts (Gemma 4)
 )
 
 // families are the model types that are understood, by model_type.
@@ -75,6 +79,16 @@ var families = map[string]family{
 	"gemma":       {mixer: Attention, tied: true, headDim: 256},
 	"gemma2":      {mixer: Attention, norms: 4, tied: true, headDim: 256, window: alternate},
 	"gemma3_text": {mixer: Attention, norms: 4, qkNorm: headNorm, tied: true, headDim: 256, window: pattern6},
+	"gemma4_text": {
+		mixer: Attention, norms: 4, qkNorm: headNorm, tied: true, headDim: 256, window: pattern6,
+		experts: "num_experts", expertWidth: "moe_intermediate_size", shared: sharedMLP,
+	},
+	"olmo2":         {mixer: Attention, qkNorm: wideNorm},
+	"olmo3":         {mixer: Attention, qkNorm: wideNorm, window: alternate},
+	"exaone4":       {mixer: Attention, qkNorm: headNorm, window: alternate},
+	"seed_oss":      {mixer: Attention, bias: biases{qkv: true}, headDim: 128},
+	"ernie4_5":      {mixer: Attention},
+	"qwen3_vl_text": {mixer: Attention, qkNorm: headNorm},
 
 	"mixtral":   {mixer: Attention, experts: "num_local_experts", expertWidth: "intermediate_size", window: everyWindow},
 	"qwen2_moe": {mixer: Attention, bias: biases{qkv: true}, experts: "num_experts", expertWidth: "moe_intermediate_size", shared: sharedField, sparse: sparseStep, window: useWindow},
@@ -88,6 +102,13 @@ var families = map[string]family{
 	"deepseek_v2": {mixer: Latent, experts: "n_routed_experts", expertWidth: "moe_intermediate_size", shared: sharedCount, sparse: firstDense},
 	"deepseek_v3": {mixer: Latent, experts: "n_routed_experts", expertWidth: "moe_intermediate_size", shared: sharedCount, sparse: firstDense, scoreBias: true},
 	"kimi_k2":     {mixer: Latent, experts: "n_routed_experts", expertWidth: "moe_intermediate_size", shared: sharedCount, sparse: firstDense, scoreBias: true},
+
+	"deepseek_v32": {mixer: Latent, experts: "n_routed_experts", expertWidth: "moe_intermediate_size", shared: sharedCount, sparse: firstDense, scoreBias: true},
+	"glm_moe_dsa":  {mixer: Latent, experts: "n_routed_experts", expertWidth: "moe_intermediate_size", shared: sharedCount, sparse: firstDense, scoreBias: true},
+
+	"llama4_text":       {mixer: Attention, experts: "num_local_experts", expertWidth: "intermediate_size", shared: sharedOne, sparse: interleaved},
+	"minimax_m2":        {mixer: Attention, qkNorm: wideNorm, experts: "num_local_experts", expertWidth: "intermediate_size", scoreBias: true},
+	"qwen3_vl_moe_text": {mixer: Attention, qkNorm: headNorm, experts: "num_experts", expertWidth: "moe_intermediate_size", sparse: sparseStep},
 
 	"jamba": {mixer: Mamba1, experts: "num_experts", expertWidth: "intermediate_size", sparse: period, stateCaching: true},
 	"qwen3_next": {

@@ -29,6 +29,7 @@ func itoa(n int) string { return strconv.Itoa(n) }
 type fields struct {
 	raw     map[string]any
 	model   *Model
+	how     Loading
 	problem error
 }
 

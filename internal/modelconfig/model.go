@@ -39,6 +39,7 @@ type Layer struct {
 	Mixer  Mixer
 	Window int // tokens that attention looks back, 0 for all
 	FFN    FFN
+	Shared bool // it reads the cache of an earlier layer and keeps none
 }
 
 // DType is a data type of weights, activations or the KV cache.
@@ -121,7 +122,13 @@ type Weight struct {
 
 	// ActiveShare is how much of it a token uses: below 1 for routed experts.
 	ActiveShare float64
+
+	in, out, matrices int
 }
+
+// Shape is that of a linear layer, and how many of them one layer of the model has; all
+// are 0 for what is none.
+func (w *Weight) Shape() (in, out, matrices int) { return w.in, w.out, w.matrices }
 
 // Times returns how often the model has the weight.
 func (w *Weight) Times() int {
@@ -145,6 +152,7 @@ type Model struct {
 	// Of the attention layers. ValueDim differs from HeadDim in few models.
 	Heads, KVHeads, HeadDim, ValueDim int
 	LatentRank, RopeDim               int // Latent: what is cached, and how many more for position
+	IndexHeads, IndexDim              int // of the indexer that chooses what sparse attention looks at (DeepSeek V3.2)
 	RopeRows, RopeWidth               int // of the tables of rotary positions, all together; 0 without
 
 	FFNWidth                           int // dense layers
@@ -162,7 +170,14 @@ type Model struct {
 	Weights []Weight
 	Assumed []Assumption
 	Unknown []string // sentences: what is not understood, and what that leaves open
+
+	content []byte // of config.json, for With
+
+	local, global heads // of layers with a window, and of the others
 }
+
+// heads are those of attention: their size, and how many there are of keys and values.
+type heads struct{ dim, kv int }
 
 // Total returns the number of parameters: all parts, those of encoders aside.
 func (m *Model) Total() float64 {

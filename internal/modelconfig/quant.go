@@ -92,6 +92,14 @@ func (f *fields) readQuantization(o map[string]any) {
 		}
 	case "mxfp4", "gpt_oss_mxfp4":
 		q.Bits, q.Group, q.scaleBytes, q.onlyExpert, q.pad = 4, 32, 1, true, true
+	case "mxfp4_linear": // made while loading, of all linear layers
+		q.Bits, q.Group, q.scaleBytes = 4, 32, 1
+	case "mxfp8":
+		q.Bits, q.Group, q.scaleBytes = 8, 32, 1
+	case "experts_int8":
+		q.Bits, q.Group, q.scaleBytes, q.onlyExpert = 8, 0, 4, true
+	case "experts_nvfp4":
+		q.Bits, q.Group, q.scaleBytes, q.onlyExpert = 4, 16, 1, true
 	case "compressed-tensors":
 		c.readCompressed(q)
 	case "modelopt":

@@ -1,6 +1,7 @@
 package modelconfig
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -18,13 +19,16 @@ const (
 
 // Parse reads a config.json of at most MaxBytes. Errors name the field and carry
 // a hint.
-func Parse(content []byte) (*Model, error) {
+func Parse(content []byte) (*Model, error) { return parseAs(content, Loading{}) }
+
+// parseAs reads a config.json as vLLM does that was told how to load it.
+func parseAs(content []byte, how Loading) (*Model, error) {
 	raw, err := decode(content)
 	if err != nil {
 		return nil, fmt.Errorf("read model configuration: %w", err)
 	}
-	m := &Model{}
-	outer := &fields{raw: raw, model: m}
+	m := &Model{content: content}
+	outer := &fields{raw: raw, model: m, how: how}
 	m.Type = outer.text("model_type")
 	if a := outer.list("architectures"); len(a) > 0 {
 		m.Architecture = a[0]
@@ -47,8 +51,11 @@ func Parse(content []byte) (*Model, error) {
 	if quant == nil {
 		quant = outer.object("compression_config")
 	}
+	if quant, err = how.quantization(quant); err != nil {
+		return nil, err
+	}
 	f.read(quant)
-	if f.problem == nil {
+	if f.problem == nil && !how.TextOnly {
 		f.encoder(outer.object("vision_config"))
 	}
 	if f.problem != nil {
@@ -61,7 +68,7 @@ func Parse(content []byte) (*Model, error) {
 // inner continues with the text model of a multimodal one. What it does not say
 // it has from around it.
 func (f *fields) inner(raw map[string]any) *fields {
-	in := &fields{raw: raw, model: f.model}
+	in := &fields{raw: raw, model: f.model, how: f.how}
 	for _, name := range []string{"torch_dtype", "dtype", "tie_word_embeddings"} {
 		if v := f.raw[name]; v != nil && raw[name] == nil {
 			raw[name] = v
@@ -116,6 +123,8 @@ func (f *fields) dtype() {
 	}
 	m.DType = DType(strings.TrimPrefix(name, "torch."))
 	switch {
+	case f.how.DType != "":
+		m.DType = f.how.DType
 	case name == "":
 		m.DType = "bfloat16"
 		f.assume("torch_dtype", "bfloat16", "vLLM's dtype=auto takes half precision where none is given (config/model.py)")
@@ -320,7 +329,7 @@ func (f *fields) window(fam family) windows {
 
 // sparseLayers says which layers have experts.
 func (f *fields) sparseLayers(fam family) func(layer int) bool {
-	if fam.experts == "" || f.opt(maxCount, fam.experts) == 0 && f.has(fam.experts) {
+	if fam.experts == "" || f.opt(maxCount, fam.experts) == 0 && (f.has(fam.experts) || fam.shared == sharedMLP) {
 		return func(int) bool { return false }
 	}
 	switch fam.sparse {
@@ -330,6 +339,12 @@ func (f *fields) sparseLayers(fam family) func(layer int) bool {
 	case firstDense:
 		first, every := f.opt(maxLayers, "first_k_dense_replace"), max(f.opt(maxLayers, "moe_layer_freq"), 1)
 		return func(i int) bool { return i >= first && i%every == 0 }
+	case interleaved:
+		if listed := f.indexes("moe_layers"); len(listed) > 0 {
+			return func(i int) bool { return listed[i] }
+		}
+		step := max(f.opt(maxLayers, "interleave_moe_layer_step"), 1)
+		return func(i int) bool { return (i+1)%step == 0 }
 	case period:
 		every, at := max(f.opt(maxLayers, "expert_layer_period"), 1), f.opt(maxLayers, "expert_layer_offset")
 		return func(i int) bool { return i%every == at }
@@ -352,6 +367,9 @@ func (f *fields) attention(fam family) {
 		m.HeadDim = f.need(maxSize, "qk_nope_head_dim") + m.RopeDim
 		m.ValueDim = f.need(maxSize, "v_head_dim")
 		m.KVHeads = 1
+		if m.IndexDim = f.opt(maxSize, "index_head_dim"); m.IndexDim > 0 {
+			m.IndexHeads = f.need(maxCount, "index_n_heads")
+		}
 		return
 	}
 	m.KVHeads = f.opt(maxCount, "num_key_value_heads", "n_head_kv", "num_kv_heads", "multi_query_group_num", "num_attention_groups")
@@ -371,18 +389,54 @@ func (f *fields) attention(fam family) {
 	if m.HeadDim == 0 {
 		f.fail("hidden_size %d is less than num_attention_heads %d", m.Hidden, m.Heads)
 	}
+	f.globalHeads(fam)
 	m.ValueDim = m.HeadDim
 	if v := f.opt(maxSize, "v_head_dim"); v > 0 && !m.Known {
 		m.ValueDim = v
 	}
 }
 
+// globalHeads reads the heads of layers without a window that have others (Gemma 4). The
+// cache is taken as if all layers had those that keep more.
+func (f *fields) globalHeads(fam family) {
+	m := f.model
+	m.local = heads{m.HeadDim, m.KVHeads}
+	m.global = m.local
+	if dim := f.opt(maxSize, "global_head_dim"); dim > 0 {
+		m.global.dim = dim
+		if n := f.opt(maxCount, "num_global_key_value_heads"); n > 0 && f.flag("attention_k_eq_v", false) {
+			m.global.kv = n
+		}
+	}
+	for i, l := range m.Layers { // as transformers 5.19 writes it
+		if own, ok := f.object("per_layer_config")[itoa(i)].(map[string]any); ok && l.Window == 0 {
+			of := fields{raw: own, model: m}
+			m.global = heads{cmp.Or(of.opt(maxSize, "head_dim"), m.global.dim), cmp.Or(of.opt(maxCount, "num_key_value_heads"), m.global.kv)}
+			break
+		}
+	}
+	if m.global.dim*m.global.kv > m.local.dim*m.local.kv {
+		m.HeadDim, m.KVHeads = m.global.dim, m.global.kv
+	}
+	if m.global != m.local {
+		m.Unknown = append(m.Unknown, fmt.Sprintf("layers with heads of two sizes (%d × %d and %d × %d): the cache of all of them is taken to be of the larger kind, an upper bound",
+			m.local.kv, m.local.dim, m.global.kv, m.global.dim))
+	}
+	first := len(m.Layers) - f.opt(maxLayers, "num_kv_shared_layers")
+	for i := max(first, 0); i < len(m.Layers) && first > 0; i++ {
+		m.Layers[i].Shared = true
+	}
+}
+
 func (f *fields) feedForward(fam family) {
 	m := f.model
 	if m.CountLayers(func(l Layer) bool { return l.FFN == Dense }) > 0 {
-		if m.Type == "granitemoehybrid" {
+		switch m.Type {
+		case "granitemoehybrid":
 			m.FFNWidth = f.need(maxSize, "shared_intermediate_size")
-		} else {
+		case "llama4_text":
+			m.FFNWidth = f.need(maxSize, "intermediate_size_mlp")
+		default:
 			m.FFNWidth = f.width()
 		}
 	}
@@ -395,7 +449,7 @@ func (f *fields) feedForward(fam family) {
 	}
 	m.Experts = f.need(maxCount, experts)
 	m.ExpertWidth = f.need(maxSize, width, "intermediate_size")
-	m.ExpertsTaken = f.need(maxCount, "num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_topk")
+	m.ExpertsTaken = f.need(maxCount, "num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_topk", "top_k_experts")
 	if m.ExpertsTaken > m.Experts {
 		f.fail("num_experts_per_tok %d is more than %s %d", m.ExpertsTaken, experts, m.Experts)
 	}
@@ -406,6 +460,10 @@ func (f *fields) feedForward(fam family) {
 		m.SharedWidth = f.opt(maxCount, "n_shared_experts") * m.ExpertWidth
 	case sharedDense:
 		m.SharedWidth = f.opt(maxSize, "shared_intermediate_size")
+	case sharedOne:
+		m.SharedWidth = m.ExpertWidth
+	case sharedMLP:
+		m.SharedWidth = f.width()
 	}
 	if m.Type == "nemotron_h" {
 		m.SharedWidth = f.opt(maxCount, "n_shared_experts") * f.opt(maxSize, "moe_shared_expert_intermediate_size")

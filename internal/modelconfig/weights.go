@@ -57,6 +57,7 @@ func (b *builder) matrices(part Part, name string, layer, times, in, out int, sp
 	m := b.fields.model
 	w := Weight{
 		Part: part, Name: name, Split: split, ActiveShare: active,
+		in: in, out: out, matrices: times,
 		Count:   float64(times) * float64(in) * float64(out),
 		Formula: fmt.Sprintf("%d × %d", in, out),
 	}
@@ -111,10 +112,15 @@ func (b *builder) model() {
 		}
 		switch l.FFN {
 		case Dense:
-			b.mlp(MLP, "mlp", i, m.FFNWidth)
+			width := m.FFNWidth
+			if l.Shared && b.flag("use_double_wide_mlp", false) {
+				width *= 2
+			}
+			b.mlp(MLP, "mlp", i, width)
 		case MoE:
 			b.experts(i)
 		}
+		b.perLayerInput(i)
 		norms := b.fam.norms
 		if norms == 0 {
 			norms = 2
@@ -132,21 +138,52 @@ func (b *builder) model() {
 	}
 }
 
+// perLayerInput adds what gives each layer an embedding of its own (Gemma 3n and 4).
+func (b *builder) perLayerInput(i int) {
+	m := b.fields.model
+	size := b.opt(maxSize, "hidden_size_per_layer_input")
+	if size == 0 {
+		return
+	}
+	if i == 0 {
+		rows, width := max(b.opt(maxVocab, "vocab_size_per_layer_input"), m.Vocab), len(m.Layers)*size
+		bytes := m.DType.Bytes()
+		b.add(Weight{
+			Part: Embedding, Name: "embed_tokens_per_layer", Formula: fmt.Sprintf("%d × %d", rows, width), Count: float64(rows) * float64(width),
+			Split: Vocabulary, Bytes: bytes, Low: bytes, High: bytes,
+		}, -1)
+		b.vector(MLP, "per_layer_model_projection", -1, m.Hidden*width, Divided)
+		b.vector(Norms, "per-layer projection norm", -1, size, Replicated)
+	}
+	b.linear(MLP, "per_layer_input_gate", i, m.Hidden, size, Replicated)
+	b.linear(MLP, "per_layer_projection", i, size, m.Hidden, Replicated)
+	b.vector(Norms, "per-layer norm", i, m.Hidden, Replicated)
+}
+
 func (b *builder) attention(i int) {
 	m, bias := b.fields.model, b.fam.bias
 	if b.flag("attention_bias", false) || b.flag("qkv_bias", false) {
 		bias.qkv = true
-		bias.output = bias.output || b.flag("attention_bias", false) && b.fam.experts == "" // GLM's output has none
+		bias.output = bias.output || b.flag("attention_out_bias", b.flag("attention_bias", false)) && b.fam.experts == "" // GLM's output has none
 	}
-	q, kv := m.Heads*m.HeadDim, m.KVHeads*m.HeadDim
+	of, value := m.local, m.ValueDim
+	if m.Layers[i].Window == 0 {
+		of = m.global
+	}
+	if m.global != m.local {
+		value = of.dim
+	}
+	q, kv := m.Heads*of.dim, of.kv*of.dim
 	wide := q
 	if b.fam.gatedQuery {
 		wide = 2 * q
 	}
 	b.linear(Mixing, "self_attn.q_proj", i, m.Hidden, wide, Divided)
-	b.linear(Mixing, "self_attn.k_proj", i, m.Hidden, kv, DividedHead)
-	b.linear(Mixing, "self_attn.v_proj", i, m.Hidden, m.KVHeads*m.ValueDim, DividedHead)
-	b.linear(Mixing, "self_attn.o_proj", i, m.Heads*m.ValueDim, m.Hidden, Divided)
+	if !m.Layers[i].Shared {
+		b.linear(Mixing, "self_attn.k_proj", i, m.Hidden, kv, DividedHead)
+		b.linear(Mixing, "self_attn.v_proj", i, m.Hidden, of.kv*value, DividedHead)
+	}
+	b.linear(Mixing, "self_attn.o_proj", i, m.Heads*value, m.Hidden, Divided)
 	if bias.qkv {
 		b.vector(Mixing, "self_attn.bias", i, wide+2*kv, Divided)
 	}
@@ -154,7 +191,14 @@ func (b *builder) attention(i int) {
 		b.vector(Mixing, "self_attn.o_proj.bias", i, m.Hidden, Replicated)
 	}
 	if b.fam.qkNorm == headNorm || b.fam.qkNorm == optionalNorm && b.flag("use_qk_norm", false) {
-		b.vector(Norms, "q and k norm", i, 2*m.HeadDim, Replicated)
+		n := 2 * of.dim
+		if m.Layers[i].Shared {
+			n = of.dim
+		}
+		b.vector(Norms, "q and k norm", i, n, Replicated)
+	}
+	if b.fam.qkNorm == wideNorm {
+		b.vector(Norms, "q and k norm", i, q+kv, Divided)
 	}
 	if b.fam.sinks {
 		b.vector(Mixing, "self_attn.sinks", i, m.Heads, Divided)
@@ -175,6 +219,12 @@ func (b *builder) latent(i int) {
 	b.vector(Norms, "kv_a norm", i, m.LatentRank, Replicated)
 	b.linear(Mixing, "self_attn.kv_b_proj", i, m.LatentRank, m.Heads*(nope+m.ValueDim), Divided)
 	b.linear(Mixing, "self_attn.o_proj", i, m.Heads*m.ValueDim, m.Hidden, Divided)
+	if m.IndexDim > 0 { // model_executor/models/deepseek_v2.py, Indexer
+		b.linear(Mixing, "self_attn.indexer.wq_b", i, b.opt(maxSize, "q_lora_rank"), m.IndexHeads*m.IndexDim, Replicated)
+		b.linear(Mixing, "self_attn.indexer.wk", i, m.Hidden, m.IndexDim, Replicated)
+		b.vector(Mixing, "self_attn.indexer.weights_proj", i, m.Hidden*m.IndexHeads, Replicated)
+		b.vector(Norms, "indexer norm", i, 2*m.IndexDim, Replicated)
+	}
 }
 
 func (b *builder) mlp(part Part, name string, i, width int) {
@@ -204,6 +254,10 @@ func (b *builder) experts(i int) {
 	}
 	if b.fam.scoreBias || m.Type == "nemotron_h" {
 		b.vector(RouterPart, "mlp.gate.e_score_correction_bias", i, m.Experts, Replicated)
+	}
+	if b.fam.shared == sharedMLP { // norms of both parts, and scales of the experts
+		b.vector(Norms, "norms of experts and MLP", i, 3*m.Hidden+m.Experts, Replicated)
+		b.vector(RouterPart, "router scale", i, m.Hidden, Replicated)
 	}
 	if m.SharedWidth > 0 {
 		b.mlp(SharedFFN, "mlp.shared_experts", i, m.SharedWidth)

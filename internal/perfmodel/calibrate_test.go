@@ -316,7 +316,7 @@ func TestNothingToFitToIsAnErrorWithAWayOut(t *testing.T) {
 }
 
 func TestADataSheetGivesTheRightOrder(t *testing.T) {
-	c := perfmodel.FromHardware(llama8B, perfmodel.Accelerators{MemoryBandwidth: 3.35e12, FLOPS: 990e12}) // H100 SXM
+	c := priorOf(t, "H100")
 	if c.Base < 5e-3 || c.Base > 10e-3 {
 		t.Errorf("a decode step of an 8B model in BF16 on an H100 takes %v s, want 5 to 10 ms", c.Base)
 	}

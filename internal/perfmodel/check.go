@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
@@ -153,6 +154,21 @@ func (l *Ledger) Adopt(o Observed) (Settings, bool) {
 		return s, false
 	}
 	return s, true
+}
+
+// TooLarge is the error of a model that leaves no room for a KV cache, with what would fit.
+func (l *Ledger) TooLarge() error {
+	s := &l.Settings
+	what := fmt.Sprintf("%d × %s", s.TP*s.PP*s.DP, s.deviceName())
+	weights, _ := l.Line(LineWeights)
+	err := fmt.Errorf("the model does not fit: on %s its weights take %s of each GPU's %s, and %s are missing before the first block of a KV cache",
+		what, render.GiB(weights.Bytes.Value), render.GiB(s.Memory.Value), render.GiB(max(-l.Available.Value, 0)))
+	for _, r := range l.Remedies() {
+		if r.Ledger != nil {
+			return hint.With(err, fmt.Sprintf("with --engine-args '%s' it does; sixty tune shows the memory line by line", r.Change))
+		}
+	}
+	return hint.With(err, "take a GPU with more memory, several of them, or a quantized checkpoint")
 }
 
 // A Remedy is a change with which a model fits that does not.

@@ -13,12 +13,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// flags of vllm serve that only the simulation reads.
-const (
-	schedulingPolicy = "scheduling-policy"
-	asyncScheduling  = "async-scheduling"
-)
-
 // An Engine is a configuration to simulate, with what was taken for granted.
 type Engine struct {
 	Config  sim.Config
@@ -61,14 +55,15 @@ func Config(release engine.Release, known engine.Config, device *GPU) (*Engine, 
 	s.number(engine.LongPrefillThreshold, &c.LongPrefillTokenThreshold)
 	s.number(engine.MaxQueuedRequests, &c.MaxQueuedRequests)
 	s.number(engine.MaxQueuedTokens, &c.MaxQueuedTokens)
-	s.boolean(asyncScheduling, &c.AsyncScheduling)
+	s.boolean(engine.AsyncScheduling, &c.AsyncScheduling)
+	s.boolean(engine.ReserveFullPrompt, &c.ReserveFullPrompt)
 	s.ratio(engine.Watermark, &c.Watermark)
-	switch p := s.text(schedulingPolicy); p {
+	switch p := s.text(engine.SchedulingPolicy); p {
 	case "", sim.FCFS.String():
 	case sim.Priority.String():
 		c.Policy = sim.Priority
 	default:
-		s.errs = append(s.errs, fmt.Errorf("--%s %s: want %s or %s", schedulingPolicy, p, sim.FCFS, sim.Priority))
+		s.errs = append(s.errs, fmt.Errorf("--%s %s: want %s or %s", engine.SchedulingPolicy, p, sim.FCFS, sim.Priority))
 	}
 	if err := s.err(); err != nil {
 		return nil, err
@@ -134,12 +129,13 @@ type Machine struct {
 func (m Machine) Limits(seqs, tokens, maxModelLen int, chunked bool) (maxNumSeqs, maxNumBatchedTokens int) {
 	const gib = 1 << 30
 	defaultSeqs, defaultTokens := 256, 2048
+	small := strings.HasPrefix(m.Device, "A100") && m.Release.AtLeast("0.9")
 	switch {
 	case m.CPU:
 		defaultSeqs, defaultTokens = 128*m.Ranks, 2048*m.Ranks
 	case m.Memory >= 160*gib && m.Release.AtLeast(vllm.LargerBatchesFrom160GiB):
 		defaultSeqs, defaultTokens = 1024, 16384
-	case m.Memory >= 70*gib && !strings.HasPrefix(m.Device, "A100"):
+	case m.Memory >= 70*gib && !small:
 		defaultSeqs, defaultTokens = 1024, 8192
 	}
 	if seqs == 0 {
@@ -159,18 +155,17 @@ func (m Machine) Limits(seqs, tokens, maxModelLen int, chunked bool) (maxNumSeqs
 // leaveOut tells of settings that change what a server does and not what is
 // simulated.
 func (e *Engine) leaveOut(known engine.Config) {
-	for _, x := range []struct{ flag, what string }{
-		{"speculative-config", "speculative decoding"},
-		{"kv-transfer-config", "KV connectors"},
-		{"enable-lora", "limits of LoRA adapters"},
-		{"kv-offloading-size", "KV offloading"},
-	} {
-		if _, ok := known[x.flag]; ok {
-			e.NotModelled = append(e.NotModelled, x.what)
-		}
-	}
+	e.NotModelled = vllm.Engine.Flags.LeftOut(known, engine.Schedule)
 	if n, _, ok := known.Number(engine.PipelineParallelSize); ok && n > 1 {
-		e.NotModelled = append(e.NotModelled, "pipeline parallelism")
+		e.NotModelled = append(e.NotModelled, "--"+engine.PipelineParallelSize+": batches that follow each other through the stages")
+	}
+	for _, x := range []struct{ flag, what string }{
+		{engine.SpeculativeConfig, "tokens that are guessed"},
+		{engine.EnableLoRA, "requests that wait for room among the adapters"},
+	} {
+		if s, ok := known[x.flag]; ok && s.Value != "false" {
+			e.NotModelled = append(e.NotModelled, fmt.Sprintf("--%s: %s", x.flag, x.what))
+		}
 	}
 }
 

@@ -2,7 +2,6 @@ package perfmodel
 
 import (
 	"fmt"
-	"math"
 	"strings"
 
 	"github.com/sixty-dev/sixty/internal/modelconfig"
@@ -12,43 +11,6 @@ import (
 // UsualBatch is the batch for which the share of experts that a step reads is
 // worked out: a step's constants do not depend on its batch.
 const UsualBatch = 32
-
-// stepModel is what a step of the model costs on one tensor-parallel group, for
-// FromHardware. KV bytes are those of all its GPUs together, as the
-// bandwidth is.
-func (l *Ledger) stepModel(meanTokens float64) StepModel {
-	m, s := l.Model, &l.Settings
-	tp := float64(s.TP)
-	var weights float64
-	for i := range m.Weights {
-		w := &m.Weights[i]
-		read := 1.0
-		switch w.Part {
-		case modelconfig.Embedding:
-			if !m.Tied {
-				read = 0 // one row for each token
-			}
-		case modelconfig.Encoder:
-			read = 0
-		case modelconfig.Experts:
-			read = 1 - math.Pow(1-w.ActiveShare, UsualBatch)
-		}
-		weights += w.Count * float64(w.Times()) * w.Bytes * s.share(m, w) * tp * read
-	}
-	attention := m.CountLayers(func(x modelconfig.Layer) bool {
-		return x.Mixer == modelconfig.Attention || x.Mixer == modelconfig.Latent
-	})
-	params := m.Active()
-	if !m.Tied {
-		params -= m.PartTotal(modelconfig.Embedding)
-	}
-	return StepModel{
-		WeightBytes:     weights,
-		Parameters:      params,
-		KVBytesPerToken: l.ReadPerToken(meanTokens) * tp,
-		AttentionWidth:  float64(attention) * float64(m.Heads) * float64(m.HeadDim),
-	}
-}
 
 // ReadPerToken is what a decode step reads of one GPU's cache for each token of
 // context, on average over a request of meanTokens: windows end, states do not
@@ -68,47 +30,39 @@ func (l *Ledger) ReadPerToken(meanTokens float64) float64 {
 	return sum / float64(s.PP)
 }
 
-// Interconnects: bytes per second from one GPU, in one direction, and what one
-// all-reduce costs before its bytes. NVIDIA's data sheets of NVLink 3 to 5, AMD's
-// of Infinity Fabric; all others are taken to have PCIe 4 ×16. The latencies are
-// round numbers of the right order.
-func interconnect(device string) (bandwidth, latency float64) {
+// interconnect is the link between the GPUs of a server: bytes per second from one GPU, in
+// one direction, by NVIDIA's data sheets of NVLink 2 to 5 and AMD's of Infinity Fabric. All
+// others are taken to have PCIe 4 ×16.
+func interconnect(device string) (bandwidth float64, bus bool) {
 	switch {
 	case strings.Contains(device, "PCIe"), strings.HasSuffix(device, "NVL"):
-		return 25e9, 30e-6
+		return 25e9, true
 	case strings.HasPrefix(device, "B200"), strings.HasPrefix(device, "B300"), strings.HasPrefix(device, "GB200"):
-		return 900e9, 8e-6
+		return 900e9, false
 	case strings.HasPrefix(device, "H"), strings.HasPrefix(device, "GH"):
-		return 450e9, 8e-6
+		return 450e9, false
 	case strings.HasPrefix(device, "A100"):
-		return 300e9, 10e-6
+		return 300e9, false
 	case strings.HasPrefix(device, "MI3"):
-		return 350e9, 12e-6
+		return 350e9, false
 	case strings.HasPrefix(device, "V100"):
-		return 150e9, 12e-6
+		return 150e9, false
+	case strings.HasPrefix(device, "RTX PRO"), strings.HasPrefix(device, "RTX 5090"):
+		return 50e9, true // PCIe 5
 	}
-	return 25e9, 30e-6
+	return 25e9, true
 }
 
-// StepCost is what a step costs on one tensor-parallel group by the data sheets, for
-// requests that hold so many tokens on average: the roofline model, with the two
-// all-reduces that each layer needs under tensor parallelism, and the states that
-// recurrent layers read and write. The device's data sheet must be known.
+// StepCost is what a step costs on one tensor-parallel group, for requests that hold so
+// many tokens on average, as far as data sheets and the measurements that others
+// published tell. The device's data sheet must be known.
 func (l *Ledger) StepCost(meanTokens float64) Prior {
-	m, s := l.Model, &l.Settings
-	tp := float64(s.TP)
-	c := FromHardware(l.stepModel(meanTokens),
-		Accelerators{MemoryBandwidth: s.Device.Bandwidth * tp, FLOPS: s.Device.FLOPS(int(m.Quant.Bits)) * tp})
-	if s.TP > 1 {
-		bandwidth, latency := interconnect(s.Device.Name)
-		layers := float64(len(m.Layers))
-		c.Base += 2 * layers * latency
-		c.PerToken += 2 * layers * float64(m.Hidden) * m.DType.Bytes() * 2 * (tp - 1) / tp / bandwidth
+	p := l.Shape(meanTokens).Prior()
+	l.extraTime(&p.StepCost)
+	for i := range p.Draws {
+		l.extraTime(&p.Draws[i].Cost)
 	}
-	if l.KV.StateBytes > 0 && s.Device.Bandwidth > 0 {
-		c.PerSeq += 2 * l.KV.StateBytes / s.Device.Bandwidth
-	}
-	return c
+	return p
 }
 
 // StepTimesFrom says what StepCost rests on, for people.

@@ -10,13 +10,13 @@ import (
 
 func TestAStepReadsTheWeightsAndTheCache(t *testing.T) {
 	l := ledger(t, modelconfigtest.Read(t, "llama-3.1-8b"), Settings{Device: device(t, "H100"), TP: 2})
-	m := l.stepModel(1000)
+	m := l.Shape(1000)
 	// All weights but the embedding, of which a token reads a row; norms on both GPUs.
-	if want := 2 * (8030261248.0 - 128256*4096 + 65*4096); math.Abs(m.WeightBytes/want-1) > 1e-6 {
-		t.Errorf("%v bytes of weights, want %v", m.WeightBytes, want)
+	if want := 2 * (8030261248.0 - 128256*4096 + 65*4096) / 2; math.Abs(m.dense/want-1) > 1e-6 {
+		t.Errorf("%v bytes of weights on each GPU, want %v", m.dense, want)
 	}
-	if m.KVBytesPerToken != 131072 || m.AttentionWidth != 32*32*128 {
-		t.Errorf("%v bytes a token, width %v", m.KVBytesPerToken, m.AttentionWidth)
+	if m.kvBytes != 131072/2 || m.attentionWidth != 32*32*128/2 {
+		t.Errorf("%v bytes a token, width %v", m.kvBytes, m.attentionWidth)
 	}
 	// A window of 4096 in half of the layers, at 16,384 tokens of context.
 	g := ledger(t, modelconfigtest.Read(t, "gemma-2-9b"), Settings{Device: device(t, "H100")})
@@ -28,8 +28,8 @@ func TestAStepReadsTheWeightsAndTheCache(t *testing.T) {
 	share := 1 - math.Pow(1-8.0/128, 32)
 	experts := 48.0 * 128 * 3 * 2048 * 768 * 2
 	dense := 2*(30532122624.0-151936*2048) - experts
-	if got := q.stepModel(1000).WeightBytes; math.Abs(got/(dense+experts*share)-1) > 1e-6 {
-		t.Errorf("Qwen3 30B reads %v bytes, want %v", got, dense+experts*share)
+	if got := q.Shape(1000); math.Abs((got.dense+got.experts)/(dense+experts*share)-1) > 1e-6 {
+		t.Errorf("Qwen3 30B reads %v bytes, want %v", got.dense+got.experts, dense+experts*share)
 	}
 }
 

@@ -90,14 +90,12 @@ func Calibrate(e Evidence) (*Calibration, error) {
 		}
 	}
 	fit := func(b Basis, source string, typical float64, fit func(prior *Prior) (*Fit, error)) {
-		f, err := fit(e.Prior)
-		if errors.Is(err, ErrUndetermined) && e.Prior == nil && typical > 0 {
-			// A weak opinion that the observations outweigh where they have one.
-			weak := Rough(sim.StepCost{Base: typical / 2, Knee: generalKnee})
-			if f, err = fit(&weak); err == nil {
-				c.Notes = append(c.Notes, source+": the load hardly varied, so that half of a step was taken to be independent of it; name the model and the GPU to do better")
-			}
+		prior := e.Prior
+		if prior == nil && typical > 0 {
+			guess := guessFrom(typical)
+			prior = &guess
 		}
+		f, err := fit(prior)
 		take(b, source, f, err)
 	}
 	if len(e.Requests) > 0 {
@@ -130,10 +128,6 @@ func Calibrate(e Evidence) (*Calibration, error) {
 	}
 	return c, nil
 }
-
-// generalKnee is that of most accelerators at 16-bit weights: a data sheet's
-// operations per byte of memory traffic.
-const generalKnee = 256
 
 // typicalRequest and typicalScrape are the median time of a token, which is that of
 // a step.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/modelconfig/modelconfigtest"
 	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/sim"
 )
@@ -72,7 +73,7 @@ func TestConfigTellsWhatItLeavesOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"speculative decoding", "pipeline parallelism"}, e.NotModelled); diff != "" {
+	if diff := cmp.Diff([]string{"--pipeline-parallel-size: batches that follow each other through the stages", "--speculative-config: tokens that are guessed"}, e.NotModelled); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -114,10 +115,14 @@ func measuredOf(t *testing.T, requests []sim.Request) []perfmodel.Measured {
 	return ms
 }
 
-// sheet is that of an 8B model on an H100.
-func sheet() *perfmodel.Prior {
-	p := perfmodel.FromHardware(perfmodel.StepModel{WeightBytes: 16e9, Parameters: 7.5e9, KVBytesPerToken: 131072, AttentionWidth: 131072},
-		perfmodel.Accelerators{MemoryBandwidth: 3.35e12, FLOPS: 989e12})
+// priorOf is that of Llama 3.1 8B on a GPU.
+func priorOf(t *testing.T, gpu string) *perfmodel.Prior {
+	t.Helper()
+	l, err := perfmodel.NewLedger(modelconfigtest.Read(t, "llama-3.1-8b"), perfmodel.Settings{Device: *spec(t, gpu), MaxModelLen: 4096})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := l.StepCost(700)
 	return &p
 }
 
@@ -131,10 +136,10 @@ func TestCalibrateTakesTheBestEvidence(t *testing.T) {
 		note  string // that must be among the notes
 		err   string
 	}{
-		{"requests before all else", perfmodel.Evidence{Requests: ms, Scrapes: idle, Prior: sheet()}, perfmodel.Requests, "", ""},
-		{"data sheets when nothing was measured", perfmodel.Evidence{Prior: sheet()}, perfmodel.DataSheet, "", ""},
-		{"an idle server's metrics are passed over", perfmodel.Evidence{Scrapes: idle, ScrapesFrom: "web-1", Prior: sheet()}, perfmodel.DataSheet, "web-1", ""},
-		{"too few requests are passed over", perfmodel.Evidence{Requests: ms[:3], RequestsFrom: "run.csv", Prior: sheet()}, perfmodel.DataSheet, "run.csv", ""},
+		{"requests before all else", perfmodel.Evidence{Requests: ms, Scrapes: idle, Prior: priorOf(t, "H100")}, perfmodel.Requests, "", ""},
+		{"data sheets when nothing was measured", perfmodel.Evidence{Prior: priorOf(t, "H100")}, perfmodel.DataSheet, "", ""},
+		{"an idle server's metrics are passed over", perfmodel.Evidence{Scrapes: idle, ScrapesFrom: "web-1", Prior: priorOf(t, "H100")}, perfmodel.DataSheet, "web-1", ""},
+		{"too few requests are passed over", perfmodel.Evidence{Requests: ms[:3], RequestsFrom: "run.csv", Prior: priorOf(t, "H100")}, perfmodel.DataSheet, "run.csv", ""},
 		{"constants that were given", perfmodel.Evidence{Cost: &truth, Requests: ms}, perfmodel.Given, "", ""},
 		{"nothing at all", perfmodel.Evidence{}, "", "", "how long a step takes"},
 		{"an idle server and nothing else", perfmodel.Evidence{Scrapes: idle, ScrapesFrom: "web-1"}, "", "", "idle"},
@@ -187,7 +192,7 @@ func TestAPredictionHoldsTheTruth(t *testing.T) {
 }
 
 func TestDataSheetsAreShownToBeRough(t *testing.T) {
-	c, err := perfmodel.Calibrate(perfmodel.Evidence{Prior: sheet(), HardwareFrom: "H100 SXM"})
+	c, err := perfmodel.Calibrate(perfmodel.Evidence{Prior: priorOf(t, "H100"), HardwareFrom: "H100 SXM"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,6 +35,7 @@ type Fit struct {
 	// a token of the prompt looks like a part of the prefill.
 	Frontend                  sim.Frontend
 	FrontendLow, FrontendHigh float64
+	FrontendDraws             []sim.Frontend // beside Draws; empty: all have Frontend
 
 	Observations int
 	MedianError  float64 // of the durations that were fitted: median relative residual
@@ -63,20 +64,14 @@ type Range struct {
 	MinKV, MaxKV     float64 // context tokens
 }
 
-// include widens the range by some work, and rangeOf gives that of one.
-func (r *Range) include(w sim.Work) {
-	one := rangeOf(w)
+// include widens the range by a mean step.
+func (r *Range) include(seqs, kv float64) {
 	if r.MaxSeqs == 0 {
-		*r = one
+		*r = Range{seqs, seqs, kv, kv}
 		return
 	}
-	r.MinSeqs, r.MaxSeqs = min(r.MinSeqs, one.MinSeqs), max(r.MaxSeqs, one.MaxSeqs)
-	r.MinKV, r.MaxKV = min(r.MinKV, one.MinKV), max(r.MaxKV, one.MaxKV)
-}
-
-func rangeOf(w sim.Work) Range {
-	seqs, kv := float64(w.Seqs)/float64(w.Steps), float64(w.KVTokens)/float64(w.Steps)
-	return Range{seqs, seqs, kv, kv}
+	r.MinSeqs, r.MaxSeqs = min(r.MinSeqs, seqs), max(r.MaxSeqs, seqs)
+	r.MinKV, r.MaxKV = min(r.MinKV, kv), max(r.MaxKV, kv)
 }
 
 // Number of bootstrap samples, and of contiguous blocks that they draw. Blocks
@@ -124,7 +119,7 @@ var ErrUndetermined = hint.With(
 // point is a solution without its interval.
 type point struct {
 	rows  []row
-	prior []row
+	prior *Prior
 	x     vector
 	knee  int
 	seen  Range
@@ -133,25 +128,25 @@ type point struct {
 
 func solve(obs []Observation, knee int, prior *Prior, check func() error) (*point, error) {
 	need := minObservations
-	if prior != nil {
+	if prior != nil && !prior.guessed() {
 		need = minWithPrior
 	}
 	if len(obs) < need {
 		return nil, hint.With(&TooFewError{Have: len(obs), Want: need},
 			"observe the server for longer, or under more load")
 	}
-	p := &point{rows: make([]row, len(obs)), prior: priorRows(prior), knee: knee}
+	p := &point{rows: make([]row, len(obs)), prior: prior, knee: knee}
 	for i, o := range obs {
 		if !(o.Seconds > 0) || math.IsInf(o.Seconds, 0) || o.Work.Steps < 1 || !(o.Weight >= 0) {
 			return nil, fmt.Errorf("calibrate: observation %d: %d steps in %v s, weight %v", i, o.Work.Steps, o.Seconds, o.Weight)
 		}
 		p.rows[i] = newRow(o)
 		if o.Work.Steps >= seenSteps {
-			p.seen.include(o.Work)
+			p.seen.include(float64(o.Work.Seqs)/float64(o.Work.Steps), float64(o.Work.KVTokens)/float64(o.Work.Steps))
 		}
 	}
 	var err error
-	if p.x, err = robust(p.rows, p.prior, check); err != nil {
+	if p.x, err = robust(p.rows, p.prior.rows(), check); err != nil {
 		return nil, err
 	}
 	const limit = 0.1 // the same for every knee, so that losses compare
@@ -187,7 +182,8 @@ func (f *Fit) residuals(rows []row, x vector) {
 	f.P95Error = errs[len(errs)*95/100]
 }
 
-// bootstrap refits to samples of blocks of neighbouring observations.
+// bootstrap refits to samples of blocks of neighbouring observations, and of the prior:
+// what observations do not determine is as uncertain as it was before them.
 func (f *Fit) bootstrap(p *point, check func() error) error {
 	rows := p.rows
 	rng := rand.New(rand.NewPCG(1, 2)) // the same input gives the same interval
@@ -200,7 +196,7 @@ func (f *Fit) bootstrap(p *point, check func() error) error {
 			at := rng.IntN(len(rows) - size + 1)
 			sample = append(sample, rows[at:at+size]...)
 		}
-		x, err := robust(sample, p.prior, check)
+		x, err := robust(sample, p.prior.sampled(rng), check)
 		switch {
 		case err == nil:
 			draws = append(draws, x)
@@ -223,18 +219,18 @@ func (f *Fit) bootstrap(p *point, check func() error) error {
 		low[j], high[j] = column[len(column)*25/1000], column[min(len(column)*975/1000, len(column)-1)]
 	}
 	f.Low, f.High = toCost(low, p.knee), toCost(high, p.knee)
-	f.setFrontend(p.x[perRequest], low[perRequest], high[perRequest])
+	// What a queue was simulated wrong by looks like the API server's time too, and then
+	// differs from one part of the load to the next.
+	if lo, hi := low[perRequest], high[perRequest]; lo > 0 && hi-lo < 1.5*p.x[perRequest] {
+		f.setFrontend(p.x[perRequest], lo, hi)
+	}
 	return nil
 }
 
-// setFrontend takes an API server's time that is known well enough to be used: what a
-// queue was simulated wrong by looks like it too, and then differs from one part of
-// the load to the next.
+// setFrontend takes an API server's time, and its interval.
 func (f *Fit) setFrontend(seconds, low, high float64) {
-	f.Frontend, f.FrontendLow, f.FrontendHigh = sim.Frontend{}, 0, 0
-	if low > 0 && high-low < 1.5*seconds && seconds < 3600 {
-		f.Frontend.PerRequest, f.FrontendLow, f.FrontendHigh = seconds, low, high
-	}
+	f.Frontend = sim.Frontend{PerRequest: min(seconds, 3600)}
+	f.FrontendLow, f.FrontendHigh = low, high
 }
 
 // vector holds the constants in the order of sim.StepCost, and that of sim.Frontend.

@@ -5,32 +5,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/sixty-dev/sixty/internal/sim"
-)
-
-// Accelerators is what a data sheet says of the accelerators of one engine, all
-// together under tensor parallelism.
-type Accelerators struct {
-	MemoryBandwidth float64 // bytes per second
-	FLOPS           float64 // dense arithmetic in the data type of the weights, operations per second
-}
-
-// StepModel is what a step of a model costs.
-type StepModel struct {
-	WeightBytes     float64 // read by every step
-	Parameters      float64 // active for a token
-	KVBytesPerToken float64
-	AttentionWidth  float64 // layers × heads × size of a head
-}
-
-// Shares of the data sheet's numbers that real kernels reach, and the parts of a
-// step that no data sheet has. They are round numbers of the right order; a
-// measurement moves them (see dataSheetSpread).
-const (
-	bandwidthShare = 0.9
-	flopsShare     = 0.8
-	launchSeconds  = 1e-3
-	mixedSeconds   = 5e-3
-	perSeqSeconds  = 20e-6
+	"github.com/sixty-dev/sixty/internal/stat"
 )
 
 // A Prior is what is known of a step's cost before anything was measured, and how
@@ -40,36 +15,54 @@ type Prior struct {
 	// Spread is the relative standard deviation of each constant; that of the knee is
 	// not used.
 	Spread sim.StepCost
+	// Frontend is the API server's own time.
+	Frontend sim.Frontend
+	// Draws are samples of what the constants may be, all together: those that depend on
+	// the same unknown move together. Empty where only Spread is known.
+	Draws []Draw
 }
 
-// dataSheetSpread: data sheets tell bandwidth and arithmetic well, and overheads
-// hardly.
-var dataSheetSpread = sim.StepCost{Base: 0.3, Mixed: 2, PerSeq: 2, PerToken: 0.3, PerKV: 0.3, PerPair: 1}
+// A Draw is one sample of the constants of a deployment.
+type Draw struct {
+	Cost     sim.StepCost
+	Frontend sim.Frontend
+}
 
-// Rough is a prior of constants that are known as well as from a data sheet.
-func Rough(c sim.StepCost) Prior { return Prior{c, dataSheetSpread} }
+// roughSpread is for constants of which only the order is known.
+var roughSpread = sim.StepCost{Base: 0.3, Mixed: 2, PerSeq: 2, PerToken: 0.3, PerKV: 0.3, PerPair: 1}
 
-// FromHardware estimates a step's cost when nothing was measured, by the
-// roofline model. It gives a rough estimate, not a percentage: use it to start
-// from, and as the prior of a fit.
-func FromHardware(m StepModel, h Accelerators) Prior {
-	weights := m.WeightBytes / (h.MemoryBandwidth * bandwidthShare)
-	perToken := 2 * m.Parameters / (h.FLOPS * flopsShare)
-	return Rough(sim.StepCost{
-		Base:     launchSeconds + weights,
-		Mixed:    mixedSeconds,
-		PerSeq:   perSeqSeconds,
-		PerToken: perToken,
-		PerKV:    m.KVBytesPerToken / (h.MemoryBandwidth * bandwidthShare),
-		PerPair:  4 * m.AttentionWidth / (h.FLOPS * flopsShare),
-		Knee:     int(weights / perToken),
-	})
+// Rough is a prior of constants of which the order is known.
+func Rough(c sim.StepCost) Prior { return Prior{StepCost: c, Spread: roughSpread} }
+
+// spreadOf is the relative standard deviation of each constant over the samples, robust
+// against single ones.
+func spreadOf(draws []Draw) sim.StepCost {
+	var x vector
+	column := make([]float64, len(draws))
+	for j := range perRequest {
+		for i, d := range draws {
+			column[i] = math.Log(max(fromCost(d.Cost)[j], 1e-15))
+		}
+		middle := stat.Median(column)
+		for i := range column {
+			column[i] = math.Abs(column[i] - middle)
+		}
+		x[j] = math.Expm1(1.4826 * stat.Median(column)) // of a normal distribution's MAD
+	}
+	return toCost(x, 0)
 }
 
 // FromPrior is a fit that rests on a prior alone: no observations, and samples of the
-// constants as wide as its spread, so that predictions show how little is known.
+// constants as wide as it is uncertain, so that predictions show how little is known.
 func FromPrior(prior Prior) *Fit {
-	f := &Fit{Cost: prior.StepCost, Low: prior.StepCost, High: prior.StepCost}
+	f := &Fit{Cost: prior.StepCost, Low: prior.StepCost, High: prior.StepCost, Frontend: prior.Frontend}
+	for _, d := range prior.Draws {
+		f.Draws = append(f.Draws, d.Cost)
+		f.FrontendDraws = append(f.FrontendDraws, d.Frontend)
+	}
+	if len(f.Draws) > 0 {
+		return f
+	}
 	rng := rand.New(rand.NewPCG(1, 2)) // the same input gives the same interval
 	spread := fromCost(prior.Spread)
 	for range bootstrapDraws {
@@ -91,15 +84,34 @@ func Exactly(cost sim.StepCost) *Fit { return &Fit{Cost: cost, Low: cost, High: 
 // determine a constant, they outweigh the prior by far.
 const priorStrength = 0.03 * 0.03 * 10
 
-// priorRows pull each constant towards the prior's.
-func priorRows(prior *Prior) []row {
-	if prior == nil {
+// rows pull each constant towards the prior's; a nil prior pulls none.
+func (p *Prior) rows() []row {
+	if p == nil {
 		return nil
 	}
+	return p.rowsAt(p.StepCost)
+}
+
+// sampled are the rows of a prior that has another of the values which it holds possible.
+func (p *Prior) sampled(rng *rand.Rand) []row {
+	switch {
+	case p == nil:
+		return nil
+	case len(p.Draws) > 0:
+		return p.rowsAt(p.Draws[rng.IntN(len(p.Draws))].Cost)
+	}
+	x, spread := fromCost(p.StepCost), fromCost(p.Spread)
+	for j := range perRequest {
+		x[j] *= math.Exp(rng.NormFloat64() * math.Log1p(spread[j]))
+	}
+	return p.rowsAt(toCost(x, p.Knee))
+}
+
+func (p *Prior) rowsAt(cost sim.StepCost) []row {
 	var rows []row
-	spread := fromCost(prior.Spread)
-	for j, v := range fromCost(prior.StepCost) {
-		if v <= 0 {
+	spread := fromCost(p.Spread)
+	for j, v := range fromCost(cost) {
+		if v <= 0 || spread[j] <= 0 {
 			continue
 		}
 		r := row{target: 1, weight: priorStrength / (spread[j] * spread[j])}
@@ -108,3 +120,15 @@ func priorRows(prior *Prior) []row {
 	}
 	return rows
 }
+
+// guessFrom is the prior where nothing is known of the hardware: constants of the order
+// that any has, in proportion to the time of a usual step, and hardly believed.
+func guessFrom(step float64) Prior {
+	return Prior{
+		StepCost: sim.StepCost{Base: step / 2, Mixed: step / 4, PerSeq: step / 100, PerToken: step / 300, PerKV: step / 2e5, PerPair: step / 1e7},
+		Spread:   sim.StepCost{Base: 1, Mixed: 3, PerSeq: 3, PerToken: 5, PerKV: 5, PerPair: 10},
+	}
+}
+
+// guessed reports whether the prior is that of guessFrom, which does not know the knee.
+func (p *Prior) guessed() bool { return p.Knee == 0 }

@@ -3,6 +3,7 @@ package perfmodel
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/hint"
@@ -33,6 +34,7 @@ type Layout struct {
 
 	mamba   string // mamba_cache_mode: none, align, all
 	batched int
+	parts   int // that tokens are spread over by decode context parallelism
 }
 
 // spec is what one layer needs.
@@ -42,8 +44,9 @@ type spec struct {
 	state  bool
 }
 
-func newLayout(m *modelconfig.Model, s *Settings) (Layout, error) {
-	l := Layout{BlockTokens: 16, mamba: "none", batched: s.MaxNumBatchedTokens}
+// newLayout is that of one pipeline stage.
+func newLayout(m *modelconfig.Model, s *Settings, stage int) (Layout, error) {
+	l := Layout{BlockTokens: 16, mamba: "none", batched: s.MaxNumBatchedTokens, parts: max(s.DCP, 1)}
 	if s.CPU {
 		l.BlockTokens = 128 // platforms/cpu.py
 	}
@@ -67,12 +70,15 @@ func newLayout(m *modelconfig.Model, s *Settings) (Layout, error) {
 	var order []spec
 	for i, layer := range m.Layers {
 		var k spec
+		if layer.Shared {
+			continue
+		}
 		switch {
 		case layer.Mixer.Recurrent():
 			k = spec{kind: "state", state: true}
 		case layer.Mixer == modelconfig.Latent:
 			k = spec{kind: "MLA"}
-		case layer.Mixer == modelconfig.Attention && layer.Window > 0:
+		case layer.Mixer == modelconfig.Attention && layer.Window > 0 && !s.OneKVGroup:
 			k = spec{kind: fmt.Sprintf("sliding window %d", layer.Window), window: layer.Window}
 		case layer.Mixer == modelconfig.Attention:
 			k = spec{kind: "attention"}
@@ -91,8 +97,15 @@ func newLayout(m *modelconfig.Model, s *Settings) (Layout, error) {
 	if perToken == 0 {
 		l.PageBytes = stateBytes
 	}
+	if s.Speculation.drafts() {
+		k := order[len(order)-1]
+		if i := slices.IndexFunc(order, func(k spec) bool { return !k.state && k.window == 0 }); i >= 0 {
+			k = order[i]
+		}
+		specs[k] = append(specs[k], len(m.Layers)) // the layer that guesses, of the last stage
+	}
 	l.group(order, specs)
-	l.count(m, s, perToken, stateBytes)
+	l.count(m, s, stage, perToken, stateBytes)
 	return l, nil
 }
 
@@ -102,13 +115,20 @@ func newLayout(m *modelconfig.Model, s *Settings) (Layout, error) {
 func tokenBytes(m *modelconfig.Model, s *Settings) float64 {
 	switch {
 	case m.LatentRank > 0 && s.KVType == "fp8_ds_mla":
-		return 656
+		return 656 + indexBytes(m)
 	case m.LatentRank > 0:
-		return float64(m.LatentRank+m.RopeDim) * s.kvBytesPerValue
+		return float64(m.LatentRank+m.RopeDim)*s.kvBytesPerValue + indexBytes(m)
 	case m.Heads > 0:
 		return float64(max(m.KVHeads/s.TP, 1)) * float64(m.HeadDim+m.ValueDim) * s.kvBytesPerValue
 	}
 	return 0
+}
+
+// indexBytes is what the indexer of sparse attention keeps for a token beside the latent
+// vector: a key in FP8 and a scale in 32 bits for each 128 of its values
+// (model_executor/models/deepseek_v2.py, DeepseekV32IndexerCache).
+func indexBytes(m *modelconfig.Model) float64 {
+	return float64(m.IndexDim + m.IndexDim/128*4)
 }
 
 // stateBytes is what one recurrent layer keeps for a request on one GPU
@@ -178,26 +198,20 @@ func (l *Layout) group(order []spec, specs map[spec][]int) {
 	}
 }
 
-// count works out the bytes on the GPU that has most layers of a group.
-func (l *Layout) count(m *modelconfig.Model, s *Settings, perToken, state float64) {
+// count works out the bytes on the GPUs of a pipeline stage.
+func (l *Layout) count(m *modelconfig.Model, s *Settings, stage int, perToken, state float64) {
 	most := 0
-	for stage := range s.PP {
-		first, last := s.stage(len(m.Layers), stage)
-		held, largest := make([]int, len(l.Groups)), 0
-		for i, g := range l.Groups {
-			for _, x := range g.indexes {
-				if x >= first && x < last {
-					held[i]++
-				}
-			}
-			largest = max(largest, held[i])
-		}
-		if largest > most {
-			most = largest
-			for i := range l.Groups {
-				l.Groups[i].Layers = held[i]
+	first, last := s.stage(len(m.Layers), stage)
+	if stage == s.PP-1 {
+		last++ // the layer that guesses
+	}
+	for i, g := range l.Groups {
+		for _, x := range g.indexes {
+			if x >= first && x < last {
+				l.Groups[i].Layers++
 			}
 		}
+		most = max(most, l.Groups[i].Layers)
 	}
 	l.BytesPerBlock = l.PageBytes * float64(most)
 	l.Formula = fmt.Sprintf("%d layers × %d tokens × %.6g bytes", most, l.BlockTokens, perToken)
@@ -217,6 +231,7 @@ func (l *Layout) count(m *modelconfig.Model, s *Settings, perToken, state float6
 // BlocksFor is how many blocks a request of so many tokens holds at most.
 func (l *Layout) BlocksFor(tokens int) int {
 	n := 0
+	tokens = (tokens + l.parts - 1) / l.parts
 	for _, g := range l.Groups {
 		switch {
 		case g.state && l.mamba == "all", !g.state && g.window == 0:
@@ -238,7 +253,7 @@ func (l *Layout) tokens(s *Settings, blocks float64) float64 {
 	if s.Release.AtLeast(vllm.CapacityByRequests) {
 		return math.Floor(blocks / float64(max(l.BlocksFor(s.MaxModelLen), 1)) * float64(s.MaxModelLen))
 	}
-	return math.Floor(blocks/float64(len(l.Groups))) * float64(l.BlockTokens)
+	return math.Floor(blocks/float64(len(l.Groups))) * float64(l.BlockTokens*l.parts)
 }
 
 // longest is the longest request that fits into so many blocks.

@@ -42,6 +42,8 @@ const (
 	LineRequested   = "requested"
 	LineWeights     = "weights"
 	LineTables      = "tables"
+	LineAdapters    = "adapters"
+	LineDraft       = "draft"
 	LineActivations = "activations"
 	LineGraphs      = "cuda_graphs"
 	LineOther       = "other"
@@ -67,8 +69,19 @@ type Settings struct {
 	KVType              string // kv_cache_dtype; "" is auto
 	PrefixCaching       *bool  // nil is the default
 	EnforceEager        bool
+	AsyncScheduling     *bool   // nil is the release's default
 	KVBytes             float64 // kv_cache_memory_bytes; 0 is what is left
 	NumBlocksOverride   int
+	WholePrefills       bool // chunked prefill is off
+
+	Loading      modelconfig.Loading
+	Offload      float64 // cpu_offload_gb in bytes: weights of one GPU that stay with the host
+	DCP          int     // decode_context_parallel_size; 0 is 1
+	Nodes        int     // that one replica is told to span; 0 is as few as hold it
+	OneKVGroup   bool    // disable_hybrid_kv_cache_manager
+	LargestGraph int     // the largest batch with a CUDA graph; 0 is the default
+	LoRA         LoRA
+	Speculation  Speculation
 
 	// What resolve fills in.
 	assumed              []string
@@ -93,6 +106,9 @@ type Ledger struct {
 	Concurrency Estimate
 	// MaxLen is the longest request that fits alone.
 	MaxLen Estimate
+
+	stage     int     // of the pipeline, whose GPUs are looked at
+	offloaded float64 // bytes of one GPU's weights that stay with the host
 }
 
 const gib = 1 << 30
@@ -101,14 +117,41 @@ const gib = 1 << 30
 // would refuse, or memory that is not known. A model that does not fit is no
 // error: Available is then negative, and Remedies says what would fit.
 func NewLedger(m *modelconfig.Model, s Settings) (*Ledger, error) {
+	m, err := s.load(m)
+	if err != nil {
+		return nil, err
+	}
 	if err := s.resolve(m); err != nil {
 		return nil, err
 	}
-	l := &Ledger{Model: m, Settings: s, Assumed: s.assumed}
-	var err error
-	if l.KV, err = newLayout(m, &l.Settings); err != nil {
-		return nil, err
+	var worst *Ledger
+	for stage := range s.PP {
+		l := &Ledger{Model: m, Settings: s, Assumed: s.assumed, stage: stage}
+		if l.KV, err = newLayout(m, &l.Settings, stage); err != nil {
+			return nil, err
+		}
+		l.fill()
+		if worst == nil || l.room() < worst.room() {
+			worst = l
+		}
 	}
+	worst.capacity()
+	return worst, nil
+}
+
+// room is how many blocks a GPU of the stage has room for, which may be negative: the
+// stage with least of it decides for all of them (v1/core/kv_cache_utils.py,
+// get_kv_cache_configs).
+func (l *Ledger) room() float64 {
+	if l.KV.BytesPerBlock == 0 {
+		return math.Inf(1)
+	}
+	return l.Available.Value / l.KV.BytesPerBlock
+}
+
+// fill adds the lines of the stage.
+func (l *Ledger) fill() {
+	s := &l.Settings
 	switch {
 	case s.KVBytes > 0:
 		l.weightLines()
@@ -121,8 +164,6 @@ func NewLedger(m *modelconfig.Model, s Settings) (*Ledger, error) {
 	default:
 		l.budget()
 	}
-	l.capacity()
-	return l, nil
 }
 
 func (l *Ledger) add(id, name string, v Estimate, formula, source string) {
@@ -152,7 +193,7 @@ func (l *Ledger) budget() {
 	l.Available = requested
 	for _, x := range l.Lines {
 		switch x.ID {
-		case LineWeights, LineTables, LineActivations, LineGraphs, LineOther:
+		case LineWeights, LineTables, LineAdapters, LineDraft, LineActivations, LineGraphs, LineOther:
 			l.Available = l.Available.less(x.Bytes)
 		}
 	}
@@ -162,19 +203,47 @@ func (l *Ledger) budget() {
 // weightLines adds the weights and what is kept beside them.
 func (l *Ledger) weightLines() {
 	m, s := l.Model, &l.Settings
-	stage, bytes := heaviest(m, s)
+	bytes := s.weights(m, l.stage)
 	formula := fmt.Sprintf("%s parameters, %s", render.Large(m.Total()), weightType(m))
 	if s.TP*s.PP*s.DP > 1 {
 		formula += fmt.Sprintf("; TP %d", s.TP)
 	}
 	if s.PP > 1 {
-		formula += fmt.Sprintf(", stage %d of %d", stage+1, s.PP)
+		formula += fmt.Sprintf(", stage %d of %d", l.stage+1, s.PP)
 	}
 	if s.dataParallelFlattens {
 		formula += fmt.Sprintf(", experts over %d GPUs", s.TP*s.DP)
 	}
-	l.add(LineWeights, "weights", bytes, formula, "config.json; layouts of vllm/model_executor")
-	l.tables(stage)
+	source := "config.json; layouts of vllm/model_executor"
+	if l.offloaded = min(s.Offload, bytes.Value); l.offloaded > 0 {
+		formula += fmt.Sprintf("; %s of it with the host, from where every step reads it", render.GiB(l.offloaded))
+		bytes = bytes.less(Exact(l.offloaded))
+		source += "; cpu_offload_gb"
+	}
+	l.add(LineWeights, "weights", bytes, formula, source)
+	l.tables(l.stage)
+	first, last := s.stage(len(m.Layers), l.stage)
+	if s.LoRA.Adapters > 0 {
+		l.add(LineAdapters, "room for LoRA adapters", s.adapters(m, first, last),
+			fmt.Sprintf("%d of rank %d beside every linear layer, experts at most", s.LoRA.Adapters, s.LoRA.Rank), "vllm/lora/layers; counted in “Model loading took”")
+	}
+	if s.Speculation.drafts() && l.stage == s.PP-1 {
+		l.draft()
+	}
+}
+
+// draft adds the layer that guesses tokens: one like the model's last, and what joins
+// two hidden states into its input. Its embedding and head are the model's.
+func (l *Ledger) draft() {
+	m, s := l.Model, &l.Settings
+	v := 2 * float64(m.Hidden) * float64(m.Hidden) * m.DType.Bytes()
+	for i := range m.Weights {
+		w := &m.Weights[i]
+		if n := len(w.Layers); n > 0 && w.Layers[n-1] == len(m.Layers)-1 {
+			v += w.Count * s.share(m, w) * w.Bytes
+		}
+	}
+	l.add(LineDraft, "the layer that guesses tokens", Estimate{v, v / 2, 2 * v}, "as the model's last layer + 2 × hidden_size²", "estimated; counted in “Model loading took”")
 }
 
 // tables are constant tensors that are no parameters.
@@ -207,46 +276,39 @@ func weightType(m *modelconfig.Model) string {
 	return m.Quant.String() + ", else " + string(m.DType)
 }
 
-// heaviest returns the pipeline stage with most weights, and their bytes on one
-// of its GPUs.
-func heaviest(m *modelconfig.Model, s *Settings) (int, Estimate) {
-	best, at := Estimate{Value: -1}, 0
-	for i := range s.PP {
-		first, last := s.stage(len(m.Layers), i)
-		var e Estimate
-		for k := range m.Weights {
-			w := &m.Weights[k]
-			n := 0.0
-			switch {
-			case w.Layers != nil:
-				for _, layer := range w.Layers {
-					if layer >= first && layer < last {
-						n++
-					}
-				}
-			case w.Part == modelconfig.Embedding:
-				if i == 0 || m.Tied && i == s.PP-1 {
-					n = 1
-				}
-			case w.Part == modelconfig.Encoder:
-				if i == 0 {
-					n = 1
-				}
-			default:
-				if i == s.PP-1 {
-					n = 1
+// weights are the bytes of a pipeline stage on one of its GPUs.
+func (s *Settings) weights(m *modelconfig.Model, stage int) Estimate {
+	first, last := s.stage(len(m.Layers), stage)
+	var e Estimate
+	for k := range m.Weights {
+		w := &m.Weights[k]
+		n := 0.0
+		switch {
+		case w.Layers != nil:
+			for _, layer := range w.Layers {
+				if layer >= first && layer < last {
+					n++
 				}
 			}
-			share := n * w.Count * s.share(m, w)
-			e.Value += share * w.Bytes
-			e.Low += share * w.Low
-			e.High += share * w.High
+		case w.Part == modelconfig.Embedding:
+			if stage == 0 || m.Tied && stage == s.PP-1 {
+				n = 1
+			}
+		case w.Part == modelconfig.Encoder:
+			if stage == 0 {
+				n = 1
+			}
+		default:
+			if stage == s.PP-1 {
+				n = 1
+			}
 		}
-		if e.Value > best.Value {
-			best, at = e, i
-		}
+		share := n * w.Count * s.share(m, w)
+		e.Value += share * w.Bytes
+		e.Low += share * w.Low
+		e.High += share * w.High
 	}
-	return at, best
+	return e
 }
 
 // share is the part of a weight that one GPU of its tensor-parallel group holds.
@@ -293,18 +355,34 @@ func (s *Settings) stage(layers, i int) (first, last int) {
 // Shares of the peak of the profiling run. The forward pass holds the hidden
 // state, the residual and one layer's widest intermediate results in two bytes
 // each; three times the hidden size fits what vLLM logged for Llama 3.1 8B at
-// 20,000 and at 29,000 tokens to 1 % (vllm-project/vllm#10517). Sampling holds the
-// logits of max_num_seqs requests in 32 bits, sorted, with indexes and
-// probabilities: 29 to 37 bytes for each in the logs of docs/tune.md; kernels that
-// do not sort need fewer.
+// 20,000 and at 29,000 tokens to 1 % (vllm-project/vllm#10517).
 const (
 	hiddenCopies    = 3
-	bytesPerLogit   = 32
-	leastPerLogit   = 16
-	mostPerLogit    = 40
 	forwardDoubt    = 0.4
 	latentWorkspace = 64 << 10 // tokens whose keys and values MLA's chunked prefill unpacks at once
 )
+
+// perLogit is how many bytes the profiling run's sampling holds for each logit of
+// max_num_seqs requests, read in v1/sample/ops/topk_topp_sampler.py of 29 releases.
+// Sorting keeps the logits in 16 and in 32 bits, their order in 64, the sorted ones and
+// their probabilities: 29 to 37 bytes in logs. FlashInfer (0.8 to 0.11.0 where it is
+// installed, and again from 0.23 on) and the Triton kernel (from 0.17 on) keep logits,
+// masked logits and probabilities, 2 + 4 + 4 + 4: 13 in a log of 0.10 and 15 in one of
+// 2026, but a server with the first Triton kernels (0.19) took as much as by sorting.
+func perLogit(r engine.Release, cpu bool) Estimate {
+	lean := Estimate{14, 10, 20}
+	switch {
+	case cpu:
+		return Estimate{32, 14, 40}
+	case r.AtLeast(vllm.SamplesWithFlashInfer):
+		return lean
+	case r.AtLeast(vllm.SamplesWithoutSorting):
+		return Estimate{24, lean.Low, 36}
+	case r.AtLeast(vllm.SortsToSample):
+		return Estimate{32, 28, 40}
+	}
+	return Estimate{20, lean.Low, 38} // as few as 13 with FlashInfer, 37 where it sorts
+}
 
 // activations estimates the peak of vLLM's profiling run, which has
 // max_num_batched_tokens tokens and then max_num_seqs samples.
@@ -323,10 +401,16 @@ func (l *Ledger) activations() {
 	if m.HasRecurrent() || !m.Known {
 		f.High = 2 * forward // scans keep states of every chunk
 	}
+	per := perLogit(s.Release, s.CPU)
 	logits := seqs * float64(m.Vocab)
-	g := Estimate{logits * bytesPerLogit, logits * leastPerLogit, logits * mostPerLogit}
+	if l.stage < s.PP-1 {
+		logits = 0 // the last stage samples
+	}
+	g := Estimate{logits * per.Value, logits * per.Low, logits * per.High}
 	v := Estimate{max(f.Value, g.Value), max(f.Low, g.Low), max(f.High, g.High)}
-	formula += fmt.Sprintf("; sampling: %.0f × %d logits × %d; the larger", seqs, m.Vocab, bytesPerLogit)
+	if logits > 0 {
+		formula += fmt.Sprintf("; sampling: %.0f × %d logits × %.0f; the larger", seqs, m.Vocab, per.Value)
+	}
 	l.add(LineActivations, "activations at their peak", v, formula, "estimated; vLLM measures it at start (v1/worker/gpu_model_runner.py, profile_run)")
 }
 
@@ -395,7 +479,7 @@ func (l *Ledger) graphs() {
 // the custom all-reduce's buffers, workspaces of kernels.
 func (l *Ledger) other() {
 	s := &l.Settings
-	v := Estimate{0.15 * gib, 0, 0.5 * gib}
+	v := Estimate{0.25 * gib, 0.05 * gib, 0.7 * gib}
 	formula := "one GPU: workspaces of kernels"
 	if s.TP*s.PP*s.DP > 1 {
 		v = Estimate{0.6 * gib, 0.1 * gib, 2.5 * gib}

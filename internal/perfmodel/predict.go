@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/sim"
@@ -31,9 +34,10 @@ type Prediction struct {
 	Draws   int         // samples of the constants that the intervals rest on
 
 	TTFTMean, TTFTP50, TTFTP95, TTFTP99 Interval
-	QueueP95                            Interval
-	TPOTMean, ITLP50, ITLP95, ITLP99    Interval
-	E2EP50, E2EP95, E2EP99              Interval
+	QueueMean, QueueP95                 Interval
+	TPOTMean, TPOTP95                   Interval
+	ITLMean, ITLP50, ITLP95, ITLP99     Interval
+	E2EMean, E2EP50, E2EP95, E2EP99     Interval
 	OutputPerSecond                     Interval
 	Preemptions                         Interval
 
@@ -45,16 +49,16 @@ type Prediction struct {
 // fields are in the order of quantities.
 func (p *Prediction) fields() []*Interval {
 	return []*Interval{
-		&p.TTFTMean, &p.TTFTP50, &p.TTFTP95, &p.TTFTP99, &p.QueueP95, &p.TPOTMean, &p.ITLP50, &p.ITLP95, &p.ITLP99,
-		&p.E2EP50, &p.E2EP95, &p.E2EP99, &p.OutputPerSecond, &p.Preemptions,
+		&p.TTFTMean, &p.TTFTP50, &p.TTFTP95, &p.TTFTP99, &p.QueueMean, &p.QueueP95, &p.TPOTMean, &p.TPOTP95,
+		&p.ITLMean, &p.ITLP50, &p.ITLP95, &p.ITLP99, &p.E2EMean, &p.E2EP50, &p.E2EP95, &p.E2EP99, &p.OutputPerSecond, &p.Preemptions,
 	}
 }
 
 func quantities(s sim.Summary) []float64 {
 	return []float64{
-		s.TTFT.Mean.Seconds(), s.TTFT.P50.Seconds(), s.TTFT.P95.Seconds(), s.TTFT.P99.Seconds(), s.Queue.P95.Seconds(),
-		s.TPOT.Mean.Seconds(), s.ITL.P50.Seconds(), s.ITL.P95.Seconds(), s.ITL.P99.Seconds(),
-		s.E2E.P50.Seconds(), s.E2E.P95.Seconds(), s.E2E.P99.Seconds(), s.OutputPerSecond, float64(s.Preemptions),
+		s.TTFT.Mean.Seconds(), s.TTFT.P50.Seconds(), s.TTFT.P95.Seconds(), s.TTFT.P99.Seconds(), s.Queue.Mean.Seconds(), s.Queue.P95.Seconds(),
+		s.TPOT.Mean.Seconds(), s.TPOT.P95.Seconds(), s.ITL.Mean.Seconds(), s.ITL.P50.Seconds(), s.ITL.P95.Seconds(), s.ITL.P99.Seconds(),
+		s.E2E.Mean.Seconds(), s.E2E.P50.Seconds(), s.E2E.P95.Seconds(), s.E2E.P99.Seconds(), s.OutputPerSecond, float64(s.Preemptions),
 	}
 }
 
@@ -88,6 +92,7 @@ func (f *Fit) Predict(d Deployment, requests []sim.Request, draws int, o sim.Opt
 	if o.Frontend == (sim.Frontend{}) {
 		o.Frontend = f.Frontend
 	}
+	o.Brief = true
 	res, err := d.run(f.Cost, requests, o)
 	if err != nil {
 		return nil, fmt.Errorf("predict: %w", err)
@@ -98,17 +103,10 @@ func (f *Fit) Predict(d Deployment, requests []sim.Request, draws int, o sim.Opt
 	for i, v := range quantities(p.Summary) {
 		*fields[i] = Interval{v, v, v}
 	}
-	for _, cost := range f.spread(res, draws) {
-		r, err := d.run(cost, requests, o)
-		if err != nil {
-			return nil, fmt.Errorf("predict: %w", err)
-		}
-		p.Draws++
-		for i, v := range quantities(r.Summary()) {
-			fields[i].Low, fields[i].High = min(fields[i].Low, v), max(fields[i].High, v)
-		}
+	if err := p.widen(d, f.spread(res, draws), requests, o); err != nil {
+		return nil, fmt.Errorf("predict: %w", err)
 	}
-	p.Warnings = f.Extrapolation(res)
+	p.Warnings = f.Extrapolation(res.Records)
 	if w := p.TTFTP95.relative(); w > saturatedWidth && f.Observations > 0 {
 		what := "uncertain"
 		if p.QueueP95.High > p.TTFTP95.High/2 {
@@ -118,6 +116,39 @@ func (f *Fit) Predict(d Deployment, requests []sim.Request, draws int, o sim.Opt
 			"%s: within the uncertainty of the calibration TTFT P95 is anything from %s to %s", what, render.Seconds(p.TTFTP95.Low), render.Seconds(p.TTFTP95.High)))
 	}
 	return p, nil
+}
+
+// manyRequests take so much memory that they are simulated with one cost after the other.
+const manyRequests = 500_000
+
+// widen makes the intervals hold what other costs give. They are simulated at once where
+// each takes one core and not much memory.
+func (p *Prediction) widen(d Deployment, costs []sim.StepCost, requests []sim.Request, o sim.Options) error {
+	var g errgroup.Group
+	g.SetLimit(1)
+	if d.Replicas <= 1 && len(requests) < manyRequests {
+		g.SetLimit(runtime.GOMAXPROCS(0))
+	}
+	values := make([][]float64, len(costs))
+	for i, cost := range costs {
+		g.Go(func() error {
+			r, err := d.run(cost, requests, o)
+			if err == nil {
+				values[i] = quantities(r.Summary())
+			}
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	p.Draws = len(costs)
+	for i, f := range p.fields() {
+		for _, v := range values {
+			f.Low, f.High = min(f.Low, v[i]), max(f.High, v[i])
+		}
+	}
+	return nil
 }
 
 // spread chooses n of the bootstrap's samples.
@@ -152,7 +183,7 @@ func (f *Fit) spread(res *sim.Result, n int) []sim.StepCost {
 
 // Extrapolation says, in sentences, where a simulation goes beyond what the fit
 // has seen. Empty means nowhere.
-func (f *Fit) Extrapolation(res *sim.Result) []string {
+func (f *Fit) Extrapolation(records []sim.Record) []string {
 	if f.Observations == 0 {
 		if len(f.Draws) == 0 {
 			return nil // constants that were given
@@ -161,22 +192,21 @@ func (f *Fit) Extrapolation(res *sim.Result) []string {
 	}
 	var used Range
 	var total, small, large, long int
-	for i := range res.Requests {
-		r := &res.Requests[i]
-		w := r.WorkAtLast.Sub(r.WorkAtFirst)
-		if w.Steps < 1 {
+	for i := range records {
+		r := &records[i]
+		batch, context := float64(r.Batch), float64(r.Context)
+		if batch == 0 {
 			continue
 		}
-		used.include(w)
+		used.include(batch, context)
 		total++
-		one := rangeOf(w)
-		if one.MaxSeqs > f.Seen.MaxSeqs*extrapolation {
+		if batch > f.Seen.MaxSeqs*extrapolation {
 			large++
 		}
-		if one.MinSeqs < f.Seen.MinSeqs/extrapolation {
+		if batch < f.Seen.MinSeqs/extrapolation {
 			small++
 		}
-		if one.MaxKV > f.Seen.MaxKV*extrapolation {
+		if context > f.Seen.MaxKV*extrapolation {
 			long++
 		}
 	}

@@ -44,7 +44,7 @@ func FromRequests(cfg sim.Config, measured []Measured, prior *Prior, check func(
 		return nil, hint.With(errors.New("calibrate: no request to fit to"), "give the results of finished requests")
 	}
 	start := guess(measured)
-	if prior != nil {
+	if prior != nil && !prior.guessed() {
 		start = prior.StepCost
 	}
 	best, err := overKnees(cfg, prior, func(knee int) (*point, error) {
@@ -68,7 +68,8 @@ func overKnees(cfg sim.Config, prior *Prior, solve func(knee int) (*point, error
 		if err != nil {
 			return nil, err
 		}
-		if best == nil || p.loss < best.loss {
+		// A knee that no hardware has describes the observations, and nothing else.
+		if best == nil || p.plausible() && (p.loss < best.loss || !best.plausible()) || !best.plausible() && p.loss < best.loss {
 			best = p
 		}
 	}
@@ -78,15 +79,22 @@ func overKnees(cfg sim.Config, prior *Prior, solve func(knee int) (*point, error
 	return best, nil
 }
 
+// plausible reports whether the arithmetic of as many tokens as the knee hides behind the
+// reading of the weights, which is a part of the base.
+func (p *point) plausible() bool {
+	c := toCost(p.x, p.knee)
+	return c.PerToken*float64(p.knee) <= 1.5*(c.Base+c.Mixed)
+}
+
 // knees are the candidates for the number of tokens below which a step is bound
 // by memory: around that of the prior, or over what hardware has (its arithmetic
 // per byte of memory traffic, 100 to 600 operations) and beyond.
 func knees(cfg sim.Config, prior *Prior) []int {
-	if prior != nil {
+	if prior != nil && !prior.guessed() {
 		return []int{prior.Knee / 2, prior.Knee * 3 / 4, prior.Knee, prior.Knee * 3 / 2, prior.Knee * 2}
 	}
-	var ks []int
-	for k := 0; k <= min(1024, cfg.MaxNumBatchedTokens/2); k += 64 {
+	ks := []int{0, 16, 32} // of processors
+	for k := 64; k <= min(1024, cfg.MaxNumBatchedTokens/2); k += 64 {
 		ks = append(ks, k)
 	}
 	return ks

@@ -107,30 +107,35 @@ func FromScrapes(cfg sim.Config, scrapes []Scrape, prior *Prior, check func() er
 // EngineCore.run_busy_loop in v1/engine/core.py@v0.23.0) and the simulator has in its
 // queue; the time until the end of the step is, on average over time, half the sum of
 // the squares of the steps' durations by the time. Intervals in which requests queued
-// tell nothing. The sums of an interval are not of the same requests, which evens out
-// over several; a queue that was missed does not, and is kept from deciding.
+// tell nothing, unless there are no others. The sums of an interval are not of the same
+// requests, which evens out over several; a queue that was missed does not, and is kept
+// from deciding.
 func (f *Fit) frontend(cfg sim.Config, scrapes []Scrape) {
-	var calm []Scrape
-	for _, s := range scrapes {
+	calm := slices.DeleteFunc(slices.Clone(scrapes), func(s Scrape) bool {
 		queued := s.Waiting > 0 || s.QueueSeconds*s.Prefills > s.TTFTSeconds*s.QueueCount/5
-		if s.Prefills+s.PrefillCount > 0 && !queued && (s.TTFTSeconds > 0) == (s.Prefills > 0) {
-			calm = append(calm, s)
-		}
-	}
+		return !(s.Prefills+s.PrefillCount > 0) || queued || (s.TTFTSeconds > 0) != (s.Prefills > 0)
+	})
 	var left []float64 // of stretches of neighbouring intervals
-	for i := range frontendStretches {
+	first := 0.0
+	for _, s := range calm {
+		first += s.Prefills
+	}
+	stretches := min(frontendStretches, int(first/2))
+	for i := range stretches {
 		var sum Scrape
 		var residual float64
-		for _, s := range calm[i*len(calm)/frontendStretches : (i+1)*len(calm)/frontendStretches] {
+		for _, s := range calm[i*len(calm)/stretches : (i+1)*len(calm)/stretches] {
 			sum.Prefills, sum.TTFTSeconds = sum.Prefills+s.Prefills, sum.TTFTSeconds+s.TTFTSeconds
 			sum.QueueCount, sum.QueueSeconds = sum.QueueCount+s.QueueCount, sum.QueueSeconds+s.QueueSeconds
 			sum.PrefillCount, sum.PrefillSeconds = sum.PrefillCount+s.PrefillCount, sum.PrefillSeconds+s.PrefillSeconds
 			residual += s.residual(cfg, f.Cost) * s.Prefills
 		}
-		if sum.Prefills < 1 || sum.QueueCount < 1 || sum.PrefillCount < 1 {
-			return
+		if sum.Prefills >= 1 && sum.QueueCount >= 1 && sum.PrefillCount >= 1 {
+			left = append(left, (sum.TTFTSeconds-residual)/sum.Prefills-sum.QueueSeconds/sum.QueueCount-sum.PrefillSeconds/sum.PrefillCount)
 		}
-		left = append(left, (sum.TTFTSeconds-residual)/sum.Prefills-sum.QueueSeconds/sum.QueueCount-sum.PrefillSeconds/sum.PrefillCount)
+	}
+	if len(left) < fewestStretches {
+		return
 	}
 	rng := rand.New(rand.NewPCG(1, 2)) // the same input gives the same interval
 	draws, sample := make([]float64, bootstrapDraws), make([]float64, len(left))
@@ -139,13 +144,17 @@ func (f *Fit) frontend(cfg sim.Config, scrapes []Scrape) {
 			sample[k] = left[rng.IntN(len(left))]
 		}
 		draws[i] = max(middle(sample), 0)
+		f.FrontendDraws = append(f.FrontendDraws, sim.Frontend{PerRequest: draws[i]})
 	}
 	slices.Sort(draws)
-	f.setFrontend(middle(left), draws[bootstrapDraws*25/1000], draws[bootstrapDraws*975/1000])
+	f.setFrontend(max(middle(left), 0), draws[bootstrapDraws*25/1000], draws[bootstrapDraws*975/1000])
 }
 
-// frontendStretches are enough to leave some out.
-const frontendStretches = 20
+// frontendStretches are enough to leave some out, and fewestStretches to do without one.
+const (
+	frontendStretches = 20
+	fewestStretches   = 4
+)
 
 // middle is the mean without the highest and the lowest fifth.
 func middle(v []float64) float64 {

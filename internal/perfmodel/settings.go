@@ -55,6 +55,9 @@ func (s Settings) With(c engine.Config) (Settings, error) {
 		{engine.MaxNumBatchedTokens, &s.MaxNumBatchedTokens},
 		{engine.BlockSize, &s.BlockSize},
 		{engine.NumBlocksOverride, &s.NumBlocksOverride},
+		{engine.DecodeContextSize, &s.DCP},
+		{engine.Nodes, &s.Nodes},
+		{engine.LargestGraph, &s.LargestGraph},
 	} {
 		if *x.to == 0 && r.number(x.flag, x.to) && (*x.to < 1 || *x.to > 1<<31) {
 			r.errs = append(r.errs, fmt.Errorf("--%s %s: out of range", x.flag, r.text(x.flag)))
@@ -71,9 +74,18 @@ func (s Settings) With(c engine.Config) (Settings, error) {
 	if on, ok := c.Bool(engine.EnforceEager); ok {
 		s.EnforceEager = on
 	}
+	if on, ok := c.Bool(engine.AsyncScheduling); ok {
+		s.AsyncScheduling = &on
+	}
 	if on, ok := c.Bool(engine.ExpertParallel); ok {
 		s.ExpertParallel = s.ExpertParallel || on
 	}
+	if on, ok := c.Bool(engine.ChunkedPrefill); ok {
+		s.WholePrefills = !on
+	}
+	s.OneKVGroup, _ = c.Bool(engine.OneKVCacheGroup)
+	r.loading(&s)
+	r.extras(&s)
 	return s, r.err()
 }
 
@@ -93,7 +105,7 @@ func (s *Settings) assume(format string, args ...any) {
 
 // resolve fills in vLLM's defaults and refuses what vLLM would.
 func (s *Settings) resolve(m *modelconfig.Model) error {
-	s.assumed, s.capturedGraphs = nil, 0
+	s.capturedGraphs = 0
 	s.TP, s.PP, s.DP = max(s.TP, 1), max(s.PP, 1), max(s.DP, 1)
 	if s.Release == "" {
 		s.Release = vllm.DefaultRelease
@@ -110,6 +122,9 @@ func (s *Settings) resolve(m *modelconfig.Model) error {
 		return fmt.Errorf("pipeline parallelism %d is more than the model's %d layers", s.PP, len(m.Layers))
 	}
 	s.dataParallelFlattens = m.Experts > 0 && s.DP > 1
+	if err := s.arrangement(m); err != nil {
+		return err
+	}
 	if s.Memory == (Estimate{}) && s.Device.Name != "" {
 		s.Memory = MemoryOf(s.Device)
 	}
@@ -135,6 +150,9 @@ func (s *Settings) resolve(m *modelconfig.Model) error {
 	}
 	s.caching(m)
 	s.limits()
+	if err := s.batches(); err != nil {
+		return err
+	}
 	s.countGraphs()
 	return nil
 }
@@ -180,7 +198,7 @@ func (s *Settings) caching(m *modelconfig.Model) {
 // limits resolves the batch limits.
 func (s *Settings) limits() {
 	machine := Machine{Release: s.Release, Device: s.Device.Name, Memory: s.Memory.Value, CPU: s.CPU, Ranks: s.TP * s.PP}
-	seqs, tokens := machine.Limits(s.MaxNumSeqs, s.MaxNumBatchedTokens, s.MaxModelLen, true)
+	seqs, tokens := machine.Limits(s.MaxNumSeqs, s.MaxNumBatchedTokens, s.MaxModelLen, !s.WholePrefills)
 	if s.MaxNumSeqs == 0 {
 		s.assume("max-num-seqs %d, vLLM's default on %s", seqs, s.deviceName())
 	}
@@ -195,6 +213,9 @@ func (s *Settings) limits() {
 // max_num_seqs and at most 512 (config/vllm.py, _set_cudagraph_sizes).
 func (s *Settings) countGraphs() {
 	largest := min(2*s.MaxNumSeqs, 512)
+	if s.LargestGraph > 0 {
+		largest = s.LargestGraph
+	}
 	for n := 1; n <= largest; {
 		s.capturedGraphs++
 		if n <= s.MaxNumSeqs {

@@ -24,15 +24,11 @@ var truths = []struct {
 	name      string
 	maxSeqs   int
 	numBlocks int // of the RTX PRO 6000 it is not recorded; 30000 is never exhausted
-	hardware  perfmodel.Accelerators
+	gpu       string
 }{
-	// Bandwidth is of the runs' own configuration files. Arithmetic is the dense
-	// BF16 rate of the RTX 4090's data sheet, and an assumption for the other.
-	{"RTX4090", 256, 2588, perfmodel.Accelerators{MemoryBandwidth: 1008e9, FLOPS: 165e12}},
-	{"RTXPRO6000", 128, 30000, perfmodel.Accelerators{MemoryBandwidth: 1597e9, FLOPS: 400e12}},
+	{"RTX4090", 256, 2588, "RTX 4090"},
+	{"RTXPRO6000", 128, 30000, "RTX PRO 6000 Server"}, // by the bandwidth in the run's configuration file
 }
-
-var llama8B = perfmodel.StepModel{WeightBytes: 16.06e9, Parameters: 7.5e9, KVBytesPerToken: 131072, AttentionWidth: 32 * 32 * 128}
 
 func truthFile(t *testing.T, run, file string) *os.File {
 	t.Helper()
@@ -101,7 +97,7 @@ func TestGroundTruth(t *testing.T) {
 				t.Fatal(err)
 			}
 			cfg.MaxModelLen, cfg.NumBlocks, cfg.MaxNumSeqs = 32768, truth.numBlocks, truth.maxSeqs
-			prior := perfmodel.FromHardware(llama8B, truth.hardware)
+			prior := *priorOf(t, truth.gpu)
 			var end time.Duration
 			for _, m := range ms {
 				end = max(end, m.LastToken)
@@ -192,23 +188,23 @@ func compareRun(t *testing.T, basis string, cfg sim.Config, fit *perfmodel.Fit, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	var real, predicted []sim.RequestResult
+	var real, predicted []sim.Record
 	for i, m := range ms {
 		if !pred(m) {
 			continue
 		}
-		real = append(real, sim.RequestResult{
+		measured := sim.RequestResult{
 			Arrival: m.Request.Arrival, Scheduled: m.Scheduled, FirstToken: m.FirstToken, LastToken: m.LastToken, Finish: m.LastToken,
 			Outcome: sim.Finished, PromptTokens: m.Request.PromptTokens, OutputTokens: m.Request.OutputTokens,
-		})
-		predicted = append(predicted, p.Result.Requests[i])
+		}
+		real, predicted = append(real, measured.Record()), append(predicted, p.Result.Records[i])
 	}
 	a, b := sim.Summarize(real), sim.Summarize(predicted)
-	throughput := func(rs []sim.RequestResult) float64 {
+	throughput := func(rs []sim.Record) float64 {
 		tokens, last := 0, time.Duration(0)
 		for _, r := range rs {
-			tokens += r.OutputTokens
-			last = max(last, r.Finish)
+			tokens += int(r.OutputTokens)
+			last = max(last, r.Arrival+r.E2E())
 		}
 		return float64(tokens) / (last - from).Seconds()
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/sim"
@@ -17,6 +18,9 @@ func (s *search) settings(k Knobs) perfmodel.Settings {
 	x.MaxNumSeqs, x.MaxNumBatchedTokens = k.MaxNumSeqs, k.MaxNumBatchedTokens
 	caching := k.PrefixCaching
 	x.PrefixCaching = &caching
+	if x.WholePrefills = !k.ChunkedPrefill; x.WholePrefills {
+		x.MaxNumBatchedTokens = max(x.MaxNumBatchedTokens, x.MaxModelLen)
+	}
 	return x
 }
 
@@ -127,20 +131,20 @@ const simBlock = 16
 // config makes the simulator's configuration of a point.
 func (s *search) config(p *Point) (sim.Config, error) {
 	l := p.Ledger
-	x := &l.Settings
-	c, err := sim.Defaults(x.Release)
-	if err != nil {
-		return c, err
-	}
-	c.MaxNumSeqs, c.MaxNumBatchedTokens, c.MaxModelLen = x.MaxNumSeqs, x.MaxNumBatchedTokens, x.MaxModelLen
-	c.ChunkedPrefill, c.PrefixCaching = p.Knobs.ChunkedPrefill, p.Knobs.PrefixCaching
-	if !c.ChunkedPrefill {
-		c.MaxNumBatchedTokens = max(c.MaxNumBatchedTokens, c.MaxModelLen)
-	}
-	c.BlockSize = simBlock
+	known := l.EngineConfig("the ledger")
 	length := max(int(s.Demand.MeanPrompt+s.Demand.MeanOutput), 1)
-	c.NumBlocks = max(l.PlainBlocks(length, simBlock), 2)
-	return c, nil
+	for flag, v := range map[string]any{
+		engine.BlockSize: simBlock, engine.NumBlocksOverride: max(l.PlainBlocks(length, simBlock), 2),
+		engine.ChunkedPrefill: p.Knobs.ChunkedPrefill, engine.PrefixCaching: p.Knobs.PrefixCaching,
+	} {
+		known[flag] = engine.Setting{Value: fmt.Sprint(v), Source: "the search"}
+	}
+	known.Merge(s.Args)
+	e, err := perfmodel.Config(l.Settings.Release, known, nil)
+	if err != nil {
+		return sim.Config{}, err
+	}
+	return e.Config, nil
 }
 
 // fit is the calibration for a point: the measured one, carried over by the data
@@ -193,7 +197,7 @@ func (s *search) simulate(p *Point, requests []sim.Request) bool {
 		p.ITL = sum.TPOT.P95.Seconds()
 	}
 	engines := float64(p.Knobs.Replicas * max(s.Base.DP, 1))
-	p.TokensPerSecond = steady(res.Requests, requests[len(requests)-1].Arrival, sum.OutputPerSecond) * engines
+	p.TokensPerSecond = steady(res.Records, requests[len(requests)-1].Arrival, sum.OutputPerSecond) * engines
 	p.PerGPU = p.TokensPerSecond / float64(max(p.GPUs, 1))
 	p.Preemptions = int(math.Round(1000 * float64(sum.Preemptions) / float64(len(requests))))
 	st := res.Replicas[0].Stats
@@ -214,11 +218,12 @@ const throughputSlack = 0.95
 // steady is the output tokens per second of requests that ended in the last three
 // quarters of the arrivals: neither the beginning, when the batch fills, nor the
 // end, when it empties, are what a server does all day.
-func steady(requests []sim.RequestResult, span time.Duration, otherwise float64) float64 {
+func steady(records []sim.Record, span time.Duration, otherwise float64) float64 {
 	from, tokens, n := span/4, 0, 0
-	for i := range requests {
-		if r := &requests[i]; r.Outcome == sim.Finished && r.Finish > from && r.Finish <= span {
-			tokens += r.OutputTokens
+	for i := range records {
+		r := &records[i]
+		if finish := r.Arrival + r.E2E(); r.Outcome == sim.Finished && finish > from && finish <= span {
+			tokens += int(r.OutputTokens)
 			n++
 		}
 	}
@@ -259,9 +264,6 @@ func (s *search) judge(p *Point) {
 	p.Met = len(p.Misses) == 0
 }
 
-// late reports whether the slow end of an interval misses a target.
-func late(i perfmodel.Interval, want time.Duration) bool { return want > 0 && i.High > want.Seconds() }
-
 // predict adds the interval that the calibration implies.
 func (s *search) predict(p *Point) {
 	c, err := s.fit(p)
@@ -291,9 +293,6 @@ func (s *search) predict(p *Point) {
 			s.note(w)
 		}
 	}
-	if t := s.Targets; p.Met && (late(pred.TTFTP95, t.TTFTP95) || late(pred.ITLP95, t.ITLP95) || late(pred.E2EP95, t.E2EP95)) {
-		s.note("the targets hold for the constants as they were found; at the slow end of their interval they are missed: leave room, or measure a server under load for longer")
-	}
 	m := p.Ledger.Model
 	if m.CountLayersWithWindow() > 0 || m.HasRecurrent() {
 		s.note("the simulator knows no windows and no states: the cache is given to it as blocks that hold as many requests of the mean length")
@@ -304,8 +303,8 @@ func (s *search) predict(p *Point) {
 	if m.Experts > 0 {
 		s.note(fmt.Sprintf("a step is taken to read the experts that a batch of %d would", perfmodel.UsualBatch))
 	}
-	if p.Ledger.Settings.PP > 1 {
-		s.note("pipeline parallelism is not simulated: stages are taken one after the other, without overlap")
+	for _, text := range Unvalidated(p.Ledger) {
+		s.note(text)
 	}
 	if p.Knobs.KVType == "fp8" && s.Base.KVType == "" {
 		s.note("an FP8 cache changes the model's answers a little: check them before it serves users; what it is worth stands among the knobs")

@@ -22,6 +22,8 @@ type Known struct {
 	Device  perfmodel.GPU      // without a name: none
 	Memory  perfmodel.Estimate // of one
 	CPU     bool               // the server runs on one
+
+	Acceptance float64 // share of guessed tokens that are right; 0 is not known
 }
 
 // Config is what is known of the servers' settings: their own words after the user's.
@@ -63,7 +65,9 @@ func (k *Known) gpu() *perfmodel.GPU {
 
 // settings are the ledger's of a configuration.
 func (k *Known) settings(c engine.Config) (perfmodel.Settings, error) {
-	return perfmodel.Settings{Release: k.Release, Device: k.Device, Memory: k.Memory, CPU: k.CPU}.With(c)
+	s := perfmodel.Settings{Release: k.Release, Device: k.Device, Memory: k.Memory, CPU: k.CPU}
+	s.Speculation.Acceptance = k.Acceptance
+	return s.With(c)
 }
 
 // memory is what the servers say of theirs; false where they say nothing.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/modelconfig"
 	"github.com/sixty-dev/sixty/internal/perfmodel"
@@ -42,6 +43,7 @@ func (d *Demand) MeanTokens() float64 { return d.MeanPrompt + d.MeanOutput/2 }
 type Plan struct {
 	Model   *modelconfig.Model
 	Base    perfmodel.Settings // what is given; what may be searched is zero
+	Args    engine.Config      // likewise, of which the scheduler reads what Base has no place for
 	Targets Targets
 	Demand  Demand
 	MaxGPUs int // of the whole deployment; 0 is 64
@@ -244,7 +246,7 @@ func (s *search) knobs(tp, replicas int) Knobs {
 	return Knobs{
 		TP: tp, Replicas: replicas, MaxNumSeqs: b.MaxNumSeqs, MaxNumBatchedTokens: b.MaxNumBatchedTokens,
 		Utilization: b.Utilization, KVType: cmp.Or(b.KVType, "auto"),
-		PrefixCaching: b.PrefixCaching == nil && !s.Model.HasRecurrent() || b.PrefixCaching != nil && *b.PrefixCaching, ChunkedPrefill: true,
+		PrefixCaching: b.PrefixCaching == nil && !s.Model.HasRecurrent() || b.PrefixCaching != nil && *b.PrefixCaching, ChunkedPrefill: !b.WholePrefills,
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
-	"github.com/sixty-dev/sixty/internal/sim"
 )
 
 // PredictFixes predicts the effect of the leading finding's fixes, sizes those that may be
@@ -143,7 +142,7 @@ func (p *predictor) undetermined(outcomes []*outcome, then []catalog.Estimate) e
 		return nil
 	}
 	text := fmt.Sprintf("the calibration does not reach that far: %s from %s to %s", indicator.GenerationTokenRate.Title, format(e.Low, indicator.GenerationTokenRate), format(e.High, indicator.GenerationTokenRate))
-	if far := p.calibration.Fit.Extrapolation(&sim.Result{Requests: pooled(outcomes).ended}); len(far) > 0 {
+	if far := p.calibration.Fit.Extrapolation(pooled(outcomes).ended); len(far) > 0 {
 		text += "; " + far[0]
 	}
 	return errors.New(text)
@@ -174,7 +173,7 @@ const endless = 0.05
 
 // caveats are reasons to trust a prediction less.
 func (p *predictor) caveats(o *outcome, came float64, then []catalog.Estimate) []string {
-	out := append(slices.Clone(p.calibration.Notes), p.calibration.Fit.Extrapolation(&sim.Result{Requests: o.ended})...)
+	out := append(slices.Clone(p.calibration.Notes), p.calibration.Fit.Extrapolation(o.ended)...)
 	if o.refused > 0 {
 		out = append(out, fmt.Sprintf("%.0f %% of the requests are refused: HTTP 503, or too large", 100*o.refused/max(o.came, 1)))
 	}

@@ -46,7 +46,7 @@ type outcome struct {
 	recomputed       float64 // tokens, after preemptions
 	running, waiting float64 // sums over time
 	early, late      float64 // the same of waiting, in the first and the last quarter
-	ended            []sim.RequestResult
+	ended            []sim.Record
 	came, refused    float64 // requests, and those of them that were turned away
 	peak             int64   // tokens in the KV cache in the fullest step
 	truncated        bool
@@ -348,7 +348,7 @@ func (p *player) token(out sim.Output, count bool) {
 		}
 		if out.Result != nil {
 			p.out.e2e.add(waited.Seconds())
-			p.out.ended = append(p.out.ended, *out.Result)
+			p.out.ended = append(p.out.ended, out.Result.Record())
 		}
 	}
 	p.last[id] = now

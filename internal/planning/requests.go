@@ -47,6 +47,11 @@ func Draw(source workload.Source, pacer workload.Pacer, blockSize, limit int, un
 				d.requests[len(d.requests)-1].After = len(d.requests) - 1
 			}
 		}
+		if len(d.requests) == sampledRequests && until > 0 {
+			// About as many as will come: a list that grows takes its memory twice.
+			all := 1.1 * sampledRequests * until.Seconds() / max(s.Arrival.Seconds(), 1e-9)
+			d.requests = slices.Grow(d.requests, int(min(all, float64(limit))))
+		}
 		if len(d.requests) > MaxRequests {
 			return nil, hint.With(fmt.Errorf("the workload has more than %d requests", MaxRequests), "give --requests or --duration")
 		}
@@ -58,9 +63,16 @@ func Draw(source workload.Source, pacer workload.Pacer, blockSize, limit int, un
 	return inOrder(d.requests), nil
 }
 
+// sampledRequests tell how many will come.
+const sampledRequests = 4096
+
 // inOrder sorts requests by arrival. A turn, which is not before the turn that it
 // comes after, stays behind it.
 func inOrder(requests []sim.Request) []sim.Request {
+	byArrival := func(a, b sim.Request) int { return cmp.Compare(a.Arrival, b.Arrival) }
+	if slices.IsSortedFunc(requests, byArrival) {
+		return requests
+	}
 	order, place := make([]int, len(requests)), make([]int, len(requests))
 	for i := range order {
 		order[i] = i
@@ -102,28 +114,41 @@ func DrawLoop(source workload.Source, blockSize, n, clients int, within, pause t
 	return d.requests, nil
 }
 
-// drawing gathers requests and the parts of their prompts.
+// drawing gathers requests and the prompts that another may begin like.
 type drawing struct {
 	blockSize int
 	requests  []sim.Request
-	parts     [][]workload.Part
-	goesOn    []bool           // a turn of a conversation
-	uses      map[uint64]int32 // of a part's text, by the requests that begin with it
+	prompts   []prompt
+	uses      map[uint64]int32 // of a part's text, by the prompts that have it
+}
+
+type prompt struct {
+	request int
+	parts   []workload.Part
+	goesOn  bool // a turn of a conversation
 }
 
 func (d *drawing) add(at time.Duration, t *workload.Turn, goesOn bool) {
-	d.requests = append(d.requests, sim.Request{Arrival: at, PromptTokens: max(t.PromptTokens(), 1), OutputTokens: max(t.OutputTokens, 1)})
-	d.parts, d.goesOn = append(d.parts, slices.Clone(t.Parts)), append(d.goesOn, goesOn)
-	for _, p := range t.Parts {
-		d.uses[p.Seed]++
+	if len(t.Parts) > 0 && !t.Parts[0].Own {
+		d.prompts = append(d.prompts, prompt{len(d.requests), slices.Clone(t.Parts), goesOn})
+		for _, p := range t.Parts {
+			if !p.Own {
+				d.uses[p.Seed]++
+			}
+		}
 	}
+	d.requests = append(d.requests, sim.Request{Arrival: at, PromptTokens: max(t.PromptTokens(), 1), OutputTokens: max(t.OutputTokens, 1)})
 }
 
 // content gives the requests the identity of their leading blocks, as far as
 // another request has the same text.
 func (d *drawing) content() {
-	for i, parts := range d.parts[:len(d.requests)] {
-		shared := 0
+	longest := map[uint64][]uint64{} // of the texts that begin alike, which share their blocks
+	for _, of := range d.prompts {
+		if of.request >= len(d.requests) {
+			break
+		}
+		parts, shared := of.parts, 0
 		for _, p := range parts {
 			if d.uses[p.Seed] < 2 {
 				break
@@ -133,14 +158,27 @@ func (d *drawing) content() {
 		if shared == 0 {
 			continue
 		}
-		r := &d.requests[i]
-		r.Blocks = blocks(parts[:shared], d.blockSize)
-		if last := parts[shared-1]; d.goesOn[i] && len(parts) == 1 {
+		r := &d.requests[of.request]
+		parts = parts[:shared]
+		if of.goesOn && len(of.parts) == 1 {
 			// Its prompts go on from each other: what is generated is part of the next.
-			r.Blocks = blocks([]workload.Part{{Seed: last.Seed, Tokens: r.PromptTokens + r.OutputTokens}}, d.blockSize)
+			parts = []workload.Part{{Seed: parts[0].Seed, Tokens: r.PromptTokens + r.OutputTokens}}
 		}
+		tokens, text := 0, uint64(0)
+		for i, p := range parts {
+			tokens += p.Tokens
+			text = mix(text, p.Seed, 0)
+			if i < len(parts)-1 {
+				text = mix(text, uint64(p.Tokens), 1)
+			}
+		}
+		n := tokens / d.blockSize
+		if n > len(longest[text]) {
+			longest[text] = blocks(parts, d.blockSize)
+		}
+		r.Blocks = longest[text][:n:n]
 	}
-	d.parts, d.goesOn, d.uses = nil, nil, nil
+	d.prompts, d.uses = nil, nil
 }
 
 // blocks returns one hash of the whole prefix for every full block of the text that

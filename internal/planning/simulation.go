@@ -3,6 +3,7 @@ package planning
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -14,8 +15,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/perfmodel"
+	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
@@ -28,7 +31,13 @@ type Simulation struct {
 	Trace    *workload.Trace // that of Load.Trace
 	Replicas int             // 0: as many as were seen
 	Route    perfmodel.Route // "": as was seen, else in turn
-	Sweep    []Axis
+
+	// PrefillEngines compute prompts alone and send what the cache keeps of them to the
+	// replicas, TransferRate bytes a second from one GPU; 0: each replica does both.
+	PrefillEngines int
+	TransferRate   float64
+
+	Sweep []Axis
 
 	// What says how long steps take beside what is known: constants, or a load test.
 	Cost                   *sim.StepCost
@@ -38,9 +47,14 @@ type Simulation struct {
 	Samples      int  // of the calibration that intervals rest on; negative: as many as take little time
 	DropTooLarge bool // leave out requests that no server of the configuration could serve
 
+	// Missed, of Calibrate, is what the simulation of the servers as they are does not
+	// give: with it, no number that rests on their metrics is worth anything.
+	Missed []Miss
+
 	swept       engine.Config // the settings at a point of the sweep
 	ledger      engine.Config // what the memory ledger says, where there is one
 	ledgerSays  string
+	sheet       *perfmodel.Ledger      // of what was seen or asked for, without a sweep's settings
 	calibration *perfmodel.Calibration // of the configuration that was seen, for all points
 	drawn       map[string][]sim.Request
 }
@@ -124,7 +138,7 @@ func (s *Simulation) Calibrate(ctx context.Context) (*perfmodel.Calibration, err
 		return nil, err
 	}
 	s.calibration.Notes = append(s.calibration.Notes, notes...)
-	return s.calibration, nil
+	return s.calibration, s.settle(ctx)
 }
 
 // dataSheets reads the model and the GPU, where both are given: what a step would cost
@@ -140,6 +154,11 @@ func (s *Simulation) dataSheets() (l *perfmodel.Ledger, meanTokens float64, err 
 	}
 	if l, err = perfmodel.NewLedger(s.Model, settings); err != nil {
 		return nil, 0, err
+	}
+	s.sheet = l
+	_, told := s.known()[engine.NumBlocks]
+	if _, override := s.known()[engine.NumBlocksOverride]; !told && !override && l.Blocks.Value < 2 {
+		return nil, 0, l.TooLarge()
 	}
 	if l.Blocks.Value >= 2 {
 		all := l.EngineConfig("the memory ledger")
@@ -205,6 +224,10 @@ func (s *Simulation) prepare(ctx context.Context, v *Variant) (err error) {
 	if s.Replicas == 0 && s.Seen != nil {
 		v.Deployment.Replicas = len(s.Seen.Ranks)
 	}
+	s.leaveOut(v)
+	if err := s.apart(v); err != nil {
+		return err
+	}
 	if v.Deployment.Replicas > 1 && s.Route == "" {
 		s.spread(v)
 	}
@@ -229,6 +252,50 @@ func (s *Simulation) prepare(ctx context.Context, v *Variant) (err error) {
 		s.drawn[key] = v.Requests
 	}
 	return s.fits(v)
+}
+
+// shapesSteps are settings that change how long a step takes: where that was measured, only
+// as the servers had them.
+var shapesSteps = []string{
+	engine.TensorParallelSize, engine.PipelineParallelSize, engine.ExpertParallel, engine.DType, engine.Quantization, engine.KVCacheDtype, engine.EnforceEager,
+	engine.CPUOffloadGB, engine.DecodeContextSize, engine.SpeculativeConfig,
+}
+
+// leaveOut adds what settings change of the time of steps and is not in it, and says what
+// was not validated of that which is.
+func (s *Simulation) leaveOut(v *Variant) {
+	e := v.Engine
+	if s.calibration == nil || s.calibration.Basis != perfmodel.DataSheet {
+		for _, flag := range shapesSteps {
+			if asked, ok := s.swept.Or(s.Args)[flag]; ok && (s.Seen == nil || s.Seen.Config[flag].Value != asked.Value) {
+				e.NotModelled = append(e.NotModelled, "--"+flag+": the time of steps, which is as it was measured")
+			}
+		}
+		return
+	}
+	e.NotModelled = append(e.NotModelled, vllm.Engine.Flags.LeftOut(v.Known, engine.Speed, engine.Memory)...)
+	if s.sheet == nil {
+		return
+	}
+	if g := s.sheet.Settings.Speculation; g.Tokens > 0 && g.Acceptance > 0 {
+		e.NotModelled = slices.DeleteFunc(e.NotModelled, func(text string) bool { return strings.HasPrefix(text, "--"+engine.SpeculativeConfig+":") })
+	}
+	e.Assumed = append(e.Assumed, Unvalidated(s.sheet)...)
+}
+
+// apart sets the engines that compute prompts alone, where there are some.
+func (s *Simulation) apart(v *Variant) error {
+	if s.PrefillEngines == 0 {
+		return nil
+	}
+	if s.sheet == nil || s.sheet.KV.BytesPerToken == 0 {
+		return hint.With(errors.New("what prefill engines send is not known"), "give --gpu and --model-config")
+	}
+	v.Deployment.Prefill = perfmodel.Prefill{Engines: s.PrefillEngines, BytesPerToken: s.sheet.KV.BytesPerToken, Rate: s.TransferRate}
+	v.Engine.NotModelled = slices.DeleteFunc(v.Engine.NotModelled, func(text string) bool { return strings.HasPrefix(text, "--kv-transfer-config:") })
+	v.Engine.Assumed = append(v.Engine.Assumed, fmt.Sprintf(
+		"prompts computed apart, on %s that send %.0f bytes of each token from each GPU at %.3g GB/s; unvalidated: links are taken to be free, and nothing public was compared", render.Plural(s.PrefillEngines, "engine"), s.sheet.KV.BytesPerToken, s.TransferRate/1e9))
+	return nil
 }
 
 // spread decides how requests come to several replicas where nobody says: as the

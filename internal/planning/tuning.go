@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/sim"
@@ -20,7 +21,8 @@ type Tuning struct {
 	Known
 	Load    workload.Asked
 	Targets Targets
-	MaxGPUs int          // of the whole deployment
+	MaxGPUs int // of the whole deployment
+	Prices  Prices
 	Check   func() error // see Plan
 }
 
@@ -36,6 +38,11 @@ type Tuned struct {
 	// Compared sets the ledger of the servers' settings beside what they say.
 	Compared     []perfmodel.Comparison
 	ComparedWith string
+
+	Args    engine.Config // the user's
+	Price   Price         // of a GPU; zero where it is not known
+	LeftOut []string      // what settings change that the answer leaves out, as sentences
+	Idle    []string      // settings that nothing in the answer depends on
 }
 
 // Answer computes everything.
@@ -48,7 +55,8 @@ func (t *Tuning) Answer() (*Tuned, error) {
 	if s.Memory.Value <= 0 && s.KVBytes <= 0 && s.NumBlocksOverride == 0 {
 		s.NumBlocksOverride = int(min(o.NumBlocks, 1<<40))
 	}
-	out := &Tuned{}
+	flags := vllm.Engine.Flags
+	out := &Tuned{Args: t.Args, Price: t.Prices[t.Device.Name], LeftOut: flags.LeftOut(t.Args, engine.Memory, engine.Speed, engine.Schedule), Idle: flags.Idle(t.Args)}
 	if out.Ledger, err = perfmodel.NewLedger(t.Model, s); err != nil {
 		return nil, err
 	}
@@ -97,7 +105,7 @@ func (t *Tuning) plan(l *perfmodel.Ledger, o perfmodel.Observed) (*Plan, error) 
 	if base.Release == "" {
 		base.Release = l.Settings.Release
 	}
-	p := &Plan{Model: t.Model, Base: base, Targets: t.Targets, Demand: *d, MaxGPUs: t.MaxGPUs, Check: t.Check}
+	p := &Plan{Model: t.Model, Base: base, Args: t.Args, Targets: t.Targets, Demand: *d, MaxGPUs: t.MaxGPUs, Check: t.Check}
 	if t.Seen == nil {
 		return p, nil
 	}

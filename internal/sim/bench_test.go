@@ -2,6 +2,8 @@ package sim_test
 
 import (
 	"math/rand/v2"
+	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -60,6 +62,43 @@ func BenchmarkHour(b *testing.B) {
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(requests)), "ns/request")
 		})
+	}
+}
+
+// BenchmarkReplicas simulates as many requests as an hour at ten a second has on ten replicas.
+func BenchmarkReplicas(b *testing.B) {
+	requests := poisson(1, 50, 12*time.Minute, 800, 250)
+	for _, bc := range []struct {
+		name   string
+		router func() sim.Router
+	}{{"round robin", sim.RoundRobin}, {"least loaded", sim.LeastLoaded}} {
+		b.Run(bc.name, func(b *testing.B) {
+			replicas := slices.Repeat([]sim.Replica{{Config: testConfig(), Cost: testCost}}, 10)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := sim.RunReplicas(replicas, bc.router(), requests, sim.Options{Brief: true}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(requests)), "ns/request")
+		})
+	}
+}
+
+// TestMemoryIsThatOfTheRecords holds what a simulation in brief allocates: little more than
+// its results.
+func TestMemoryIsThatOfTheRecords(t *testing.T) {
+	requests := poisson(1, 10, time.Hour, 800, 250)
+	cfg := testConfig()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	res, err := sim.Run(cfg, testCost, requests, sim.Options{Brief: true})
+	runtime.ReadMemStats(&after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if each := float64(after.TotalAlloc-before.TotalAlloc) / float64(len(res.Records)); each > 120 {
+		t.Errorf("%.0f bytes allocated for each of %d requests", each, len(requests))
 	}
 }
 

@@ -5,7 +5,8 @@ package sim
 // (v1/core/block_pool.py@v0.23.0). A free block keeps its content, and can be
 // hit, until it is handed out again. Two blocks may hold the same content,
 // because a block that becomes full is not merged with an older one; a lookup
-// finds the oldest.
+// finds the oldest. Content that is one request's own, which is most of it, is not
+// in the index: the request remembers its blocks (request.kept).
 type blockPool struct {
 	ref        []int32
 	hash       []uint64 // 0: not cached
@@ -75,6 +76,9 @@ func (p *blockPool) unlink(b int32) {
 // store makes a full block findable.
 func (p *blockPool) store(b int32, hash uint64) {
 	p.hash[b] = hash
+	if hash >= privateHash {
+		return
+	}
 	oldest, ok := p.byHash[hash]
 	if !ok {
 		p.byHash[hash] = b
@@ -92,6 +96,9 @@ func (p *blockPool) evict(b int32) {
 		return
 	}
 	p.hash[b] = 0
+	if hash >= privateHash {
+		return
+	}
 	after := p.dupNext[b]
 	if after == b {
 		delete(p.byHash, hash)

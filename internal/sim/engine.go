@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -106,6 +107,8 @@ type request struct {
 	placeholders int // output tokens scheduled and not yet delivered
 	blocks       []int32
 	cached       int // leading blocks that are findable
+	found        int // leading blocks that the prefix cache had at the last admission
+	kept         []keptBlocks
 
 	res RequestResult
 }
@@ -122,6 +125,44 @@ func (r *request) before(o *request) bool {
 }
 
 func (r *request) generated() int { return r.tokens - r.prompt }
+
+// keptBlocks are a request's blocks, from one of its places on, that it had when it was
+// preempted. Those that still hold its content can serve it again.
+type keptBlocks struct {
+	first  int
+	blocks []int32
+}
+
+// keep remembers the blocks that the prefix cache did not have when the request, which is
+// preempted, was admitted. Earlier ones come first, for a lookup finds the oldest, but
+// without blocks that were evicted, which may have been used again since.
+func (r *request) keep(p *blockPool) {
+	fresh := keptBlocks{r.found, slices.Clone(r.blocks[min(r.found, len(r.blocks)):])}
+	r.kept = slices.DeleteFunc(r.kept, func(k keptBlocks) bool {
+		left := false
+		for i, b := range k.blocks {
+			at := k.first + i
+			again := at >= fresh.first && at < len(r.blocks) && r.blocks[at] == b
+			if again || p.hash[b] != r.blockHash(at) {
+				k.blocks[i] = 0 // the placeholder, which holds nothing
+			} else {
+				left = true
+			}
+		}
+		return !left
+	})
+	r.kept = append(r.kept, fresh)
+}
+
+// own finds a block with the request's own content, computed before it was preempted.
+func (r *request) own(p *blockPool, at int) (int32, bool) {
+	for _, k := range r.kept {
+		if i := at - k.first; i >= 0 && i < len(k.blocks) && p.hash[k.blocks[i]] == r.blockHash(at) {
+			return k.blocks[i], true
+		}
+	}
+	return 0, false
+}
 
 // blockHash returns the content hash of block i: the request's own where it is
 // given, else one that no other request has.
@@ -187,6 +228,8 @@ type Engine struct {
 
 	requests map[int]*request
 	nextID   int
+	retired  [2][]*request // ended since the last step ended, and since the one before
+	unused   []*request
 	waiting  waitingQueue
 	running  []*request
 	pool     *blockPool
@@ -209,8 +252,8 @@ type Engine struct {
 	outputs []Output
 	ff      fastForward
 
-	itl     *hdrhistogram.Histogram // nanoseconds; nil: not recorded
-	sampler *sampler                // nil: not sampled
+	gaps    gaps
+	sampler *sampler // nil: not sampled
 }
 
 // New returns an idle engine.
@@ -257,7 +300,8 @@ func (e *Engine) Add(r Request) (int, error) {
 		limit = min(limit, room)
 	}
 	e.sampleUntil(r.Arrival)
-	q := &request{
+	q := e.newRequest()
+	*q = request{
 		id:        e.nextID,
 		priority:  r.Priority,
 		arrival:   r.Arrival,
@@ -266,6 +310,7 @@ func (e *Engine) Add(r Request) (int, error) {
 		tokens:    r.PromptTokens,
 		maxTokens: limit,
 		target:    min(r.OutputTokens, limit),
+		blocks:    q.blocks[:0],
 		res:       RequestResult{Arrival: r.Arrival, PromptTokens: r.PromptTokens},
 	}
 	e.nextID++
@@ -276,8 +321,20 @@ func (e *Engine) Add(r Request) (int, error) {
 	return q.id, nil
 }
 
+// newRequest takes the memory of a request that ended, if there is one.
+func (e *Engine) newRequest() *request {
+	n := len(e.unused)
+	if n == 0 {
+		return &request{}
+	}
+	q := e.unused[n-1]
+	e.unused = e.unused[:n-1]
+	return q
+}
+
 // Cancel ends a request whose client left and returns its result, or nil for
-// one that has ended or was never added. A step in execution is not interrupted.
+// one that has ended or was never added. A step in execution is not interrupted. The
+// result is overwritten later: it holds until the next step.
 func (e *Engine) Cancel(id int, at time.Duration) *RequestResult {
 	r := e.requests[id]
 	if r == nil {
@@ -328,15 +385,11 @@ func (e *Engine) Schedule(now time.Duration) (due time.Duration, wait bool) {
 	if e.unfinished() {
 		b := e.form()
 		executed := len(b.entries) > 0
-		b.end = max(now, e.deviceEnd)
+		var takes time.Duration
 		if executed {
-			d := e.cost.step(&b.work)
-			b.end += d
-			e.deviceEnd = b.end
-			e.stats.Busy += d
-			e.stats.Peak.raise(b.work)
+			takes = e.cost.step(&b.work)
 		}
-		e.inFlight = append(e.inFlight, b)
+		e.launch(b, max(now, e.deviceEnd)+takes, takes)
 		if len(e.inFlight) < e.depth && (executed || e.unfinished()) {
 			return 0, false
 		}
@@ -345,6 +398,17 @@ func (e *Engine) Schedule(now time.Duration) (due time.Duration, wait bool) {
 		return now, false
 	}
 	return e.inFlight[0].end, true
+}
+
+// launch puts a batch into execution until a time.
+func (e *Engine) launch(b *batch, end, takes time.Duration) {
+	b.end = end
+	if len(b.entries) > 0 {
+		e.deviceEnd = end
+		e.stats.Busy += takes
+		e.stats.Peak.raise(b.work)
+	}
+	e.inFlight = append(e.inFlight, b)
 }
 
 // Complete ends the oldest batch in execution and returns its tokens, in a
@@ -359,6 +423,9 @@ func (e *Engine) Complete(now time.Duration) []Output {
 	b := e.inFlight[0]
 	e.inFlight = append(e.inFlight[:0], e.inFlight[1:]...)
 	e.stats.Work.Add(b.work)
+	// Those that ended before the step before this one are in no batch any more.
+	e.unused = append(e.unused, e.retired[1]...)
+	e.retired[0], e.retired[1] = e.retired[1][:0], e.retired[0]
 	stopped := false
 	for _, en := range b.entries {
 		if en.samples && en.r.state != ended {
@@ -412,15 +479,38 @@ func (e *Engine) deliver(r *request, now time.Duration) bool {
 
 func (e *Engine) gap(r *request, d time.Duration) {
 	r.res.MaxITL = max(r.res.MaxITL, d)
-	if e.itl != nil {
-		e.itl.RecordValue(int64(d)) //nolint:errcheck // gaps above the histogram's range stay out; MaxITL has them
+	e.gaps.add(d, 1)
+}
+
+// gaps counts gaps between tokens, of which those of one step are mostly the same.
+type gaps struct {
+	into  *hdrhistogram.Histogram // nanoseconds; nil: not counted
+	last  time.Duration
+	count int64 // of the last, not in the histogram yet
+}
+
+func (g *gaps) add(d time.Duration, n int64) {
+	if d != g.last {
+		g.flush()
+		g.last = d
 	}
+	g.count += n
+}
+
+func (g *gaps) flush() {
+	if g.into != nil && g.count > 0 {
+		g.into.RecordValues(int64(g.last), g.count) //nolint:errcheck // gaps above the histogram's range stay out; MaxITL has them
+	}
+	g.count = 0
 }
 
 // end takes a request out of the engine; its place in a queue is the caller's.
 func (e *Engine) end(r *request, o Outcome, at time.Duration) {
 	e.pool.release(r.blocks)
-	r.blocks = nil
+	r.blocks = r.blocks[:0]
+	if r.state == running { // the others are in the queue until they come up there
+		e.retired[0] = append(e.retired[0], r)
+	}
 	r.state = ended
 	r.res.Outcome = o
 	r.res.Finish = at

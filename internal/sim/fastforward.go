@@ -25,10 +25,7 @@ func (e *Engine) fastForward(now, until time.Duration) time.Duration {
 	if !e.steady || len(e.running) == 0 || len(e.inFlight) != e.depth-1 {
 		return now
 	}
-	steps := e.running[0].target
-	for _, r := range e.running {
-		steps = min(steps, r.target-r.generated()-1)
-	}
+	steps := e.untilFirstEnd()
 	if steps < 2 {
 		return now
 	}
@@ -78,9 +75,7 @@ func (e *Engine) fastForward(now, until time.Duration) time.Duration {
 			}
 		} else {
 			gapMax = max(gapMax, due-last)
-			if e.itl != nil {
-				e.itl.RecordValues(int64(due-last), seqs) //nolint:errcheck // as in gap
-			}
+			e.gaps.add(due-last, seqs)
 		}
 		last, now = due, due
 	}
@@ -97,6 +92,34 @@ func (e *Engine) fastForward(now, until time.Duration) time.Duration {
 	}
 	e.stats.GenerationTokens += int64(done) * seqs
 	return now
+}
+
+// untilFirstEnd is how many steps of pure decode there are before one in which a running
+// request ends.
+func (e *Engine) untilFirstEnd() int {
+	steps := e.running[0].target
+	for _, r := range e.running {
+		steps = min(steps, r.target-r.generated()-1)
+	}
+	return steps
+}
+
+// calmSteps is a number of steps, that in execution among them, at whose ends no request
+// ends, is preempted or is admitted; 0 where nothing is known.
+func (e *Engine) calmSteps() int {
+	n := len(e.running)
+	if !e.steady || n == 0 || e.blocked && e.cfg.PrefixCaching {
+		return 0
+	}
+	// Of so many steps each request takes a block in one of BlockSize.
+	lasts := (e.pool.free/n - 1) * e.cfg.BlockSize
+	return min(e.untilFirstEnd(), lasts) - e.depth
+}
+
+// shortest is less than any of the next steps takes if nothing but decoding happens.
+func (e *Engine) shortest() time.Duration {
+	n := int64(len(e.running))
+	return e.cost.step(&Work{Seqs: n, Tokens: n})
 }
 
 // prepare sorts the running requests' block events by step.

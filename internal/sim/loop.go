@@ -37,20 +37,7 @@ func (s *simulation) fed() error {
 	for _, d := range s.drivers {
 		d.watched = true
 	}
-	if s.o.Clients > 0 {
-		for range min(s.o.Clients, len(s.requests)) {
-			s.take(0, true)
-		}
-	} else {
-		s.follow = make([][]int, len(s.requests))
-		for i := range s.requests {
-			if r := &s.requests[i]; r.After > 0 {
-				s.follow[r.After-1] = append(s.follow[r.After-1], i)
-			} else {
-				s.send(i, r.Arrival)
-			}
-		}
-	}
+	s.begin()
 	for {
 		arrives := forever
 		if len(s.pending) > 0 {
@@ -62,20 +49,37 @@ func (s *simulation) fed() error {
 			if err := d.advance(until); err != nil {
 				return err
 			}
-			for _, i := range d.ended {
-				s.after(i)
-			}
-			d.ended = d.ended[:0]
+			s.follows(d)
 		case arrives == forever:
 			return nil
 		default:
+			for k := range s.drivers {
+				s.see(k)
+			}
 			a := heap.Pop(&s.pending).(arrival)
-			refused, err := s.dispatch(a.request, a.sent, a.at-a.sent)
+			d, err := s.dispatch(a.request, a.sent, a.at-a.sent)
 			if err != nil {
 				return err
 			}
-			if refused {
-				s.after(a.request)
+			s.follows(d) // a request that was refused has ended
+		}
+	}
+}
+
+// begin sends the requests that wait for no other.
+func (s *simulation) begin() {
+	s.free = make([]time.Duration, len(s.drivers))
+	if s.o.Clients > 0 {
+		for range min(s.o.Clients, len(s.requests)) {
+			s.take(0, true)
+		}
+	} else {
+		s.follow = make([][]int, len(s.requests))
+		for i := range s.requests {
+			if r := &s.requests[i]; r.After > 0 {
+				s.follow[r.After-1] = append(s.follow[r.After-1], i)
+			} else {
+				s.send(i, r.Arrival)
 			}
 		}
 	}
@@ -101,16 +105,18 @@ func (s *simulation) behind(arrives time.Duration) (*driver, time.Duration) {
 	return first, until
 }
 
-// after sends what the end of request i brings about.
-func (s *simulation) after(i int) {
-	end := s.result(i).Finish
-	if s.o.Clients > 0 {
-		s.take(end, false)
-		return
+// follows sends what the requests that ended on an engine bring about.
+func (s *simulation) follows(d *driver) {
+	for _, x := range d.ended {
+		if s.o.Clients > 0 {
+			s.take(x.at, false)
+			continue
+		}
+		for _, k := range s.follow[x.request] {
+			s.send(k, max(x.at+s.requests[k].Pause, s.requests[k].Arrival))
+		}
 	}
-	for _, k := range s.follow[i] {
-		s.send(k, max(end+s.requests[k].Pause, s.requests[k].Arrival))
-	}
+	d.ended = d.ended[:0]
 }
 
 // take lets a client that is free from a time on take the next request, before the
@@ -132,7 +138,7 @@ func (s *simulation) take(free time.Duration, first bool) {
 }
 
 func (s *simulation) send(i int, at time.Duration) {
-	heap.Push(&s.pending, arrival{at + s.o.Frontend.Delay(s.requests[i].PromptTokens), at, i})
+	server := &s.free[s.came%len(s.free)]
+	s.came++
+	heap.Push(&s.pending, arrival{at + s.o.Frontend.queue(at, server, s.requests[i].PromptTokens), at, i})
 }
-
-func (s *simulation) result(i int) *RequestResult { return &s.drivers[0].results[i] }

@@ -30,7 +30,9 @@ func mustRun(t *rapid.T, replicas []Replica, router Router, requests []Request, 
 
 // withoutHistogram compares results but for the histogram of gaps, which has
 // unexported fields.
-var withoutHistogram = gocmp.FilterPath(func(p gocmp.Path) bool { return p.Last().String() == ".itl" }, gocmp.Ignore())
+var withoutHistogram = gocmp.Options{
+	gocmp.FilterPath(func(p gocmp.Path) bool { return p.Last().String() == ".itl" }, gocmp.Ignore()), gocmp.AllowUnexported(Record{}),
+}
 
 // A closed loop never has more requests under way than clients, all requests end,
 // in order of being taken, and the same input gives the same result whether or

@@ -199,7 +199,7 @@ func TestFastForwardIsStepByStep(t *testing.T) {
 			return res
 		}
 		fast, again, slow := run(false), run(false), run(true)
-		opt := gocmp.Options{gocmp.AllowUnexported(Result{}), gocmp.Comparer((*hdrhistogram.Histogram).Equals)}
+		opt := gocmp.Options{gocmp.AllowUnexported(Result{}, Record{}), gocmp.Comparer((*hdrhistogram.Histogram).Equals)}
 		if diff := gocmp.Diff(fast, again, opt); diff != "" {
 			t.Fatalf("two runs differ:\n%s", diff)
 		}

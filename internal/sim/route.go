@@ -5,7 +5,6 @@ import "slices"
 // Load is what a router sees of a replica when a request arrives.
 type Load struct {
 	Running, Waiting int
-	UsedBlocks       int
 }
 
 // A Router chooses the replica of each request, in order of arrival. It may keep
@@ -14,10 +13,15 @@ type Router interface {
 	Pick(r *Request, replicas []Load) int
 }
 
+// blind is a router that does not look at the loads.
+type blind interface{ blind() }
+
 // RoundRobin sends requests to the replicas in turn.
 func RoundRobin() Router { return &roundRobin{} }
 
 type roundRobin struct{ next int }
+
+func (*roundRobin) blind() {}
 
 func (rr *roundRobin) Pick(_ *Request, replicas []Load) int {
 	k := rr.next % len(replicas)
@@ -34,6 +38,8 @@ func Weighted(weights []float64) Router {
 }
 
 type weighted struct{ weights, credit []float64 }
+
+func (*weighted) blind() {}
 
 // Pick is the smooth weighted round-robin of nginx: every replica earns its weight,
 // and the one chosen pays what all earned.

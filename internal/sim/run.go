@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+	"golang.org/x/sync/errgroup"
 )
 
 // forever is later than any event.
@@ -75,10 +78,16 @@ type Options struct {
 	// Frontend is the server's time outside the engine.
 	Frontend Frontend
 
+	// Lockstep is how many replicas, one after another in the list, step together: the
+	// data-parallel ranks of a mixture of experts. 0 and 1: each for itself.
+	Lockstep int
+
 	// SampleEvery adds the state of every replica at that interval to the result.
 	SampleEvery time.Duration
+	// Brief keeps of each request only what a Summary needs: Records, and no Requests.
+	Brief bool
 	// Check, which may be nil, is asked every so many steps whether to go on, as a
-	// context's Err: its error ends the simulation.
+	// context's Err: its error ends the simulation. Several replicas may ask at once.
 	Check func() error
 	// StepByStep simulates every step on its own: the slow way that tests compare
 	// with.
@@ -87,7 +96,8 @@ type Options struct {
 
 // Result is the outcome of a simulation.
 type Result struct {
-	Requests []RequestResult // in the order of the requests given
+	Records  []Record        // in the order of the requests given
+	Requests []RequestResult // the same in full, unless Options.Brief
 	Replicas []ReplicaResult
 	End      time.Duration // when the last request ended
 	itl      *hdrhistogram.Histogram
@@ -106,11 +116,15 @@ func Run(cfg Config, cost StepCost, requests []Request, o Options) (*Result, err
 }
 
 // RunReplicas simulates independent engines behind a router. Requests may be
-// given in any order; among equal arrivals theirs decides. Engines of a mixture
-// of experts that step in lockstep are not modelled.
+// given in any order; among equal arrivals theirs decides. Engines that do not depend on
+// each other are simulated on as many cores as there are; the result is the same on any
+// number of them.
 func RunReplicas(replicas []Replica, router Router, requests []Request, o Options) (*Result, error) {
 	if len(replicas) == 0 {
 		return nil, errors.New("simulate: no replica")
+	}
+	if len(requests) > math.MaxInt32 {
+		return nil, fmt.Errorf("simulate: %d requests", len(requests))
 	}
 	if o.Check != nil {
 		if err := o.Check(); err != nil {
@@ -123,21 +137,13 @@ func RunReplicas(replicas []Replica, router Router, requests []Request, o Option
 	if o.Clients < 0 || o.Until < 0 {
 		return nil, fmt.Errorf("simulate: %d clients until %v", o.Clients, o.Until)
 	}
-	res := &Result{
-		Requests: make([]RequestResult, len(requests)),
-		itl:      hdrhistogram.New(1000, int64(maxITL), 3),
+	if o.Lockstep > 1 && len(replicas)%o.Lockstep != 0 {
+		return nil, fmt.Errorf("simulate: %d replicas are not groups of %d", len(replicas), o.Lockstep)
 	}
-	s := &simulation{o: o, requests: requests, router: router, loads: make([]Load, len(replicas))}
 	for i, rep := range replicas {
-		e, err := New(rep.Config, rep.Cost)
-		if err != nil {
+		if err := errors.Join(rep.Config.Validate(), rep.Cost.Validate()); err != nil {
 			return nil, fmt.Errorf("simulate replica %d: %w", i, err)
 		}
-		e.itl = res.itl
-		if o.SampleEvery > 0 {
-			e.sampler = &sampler{every: o.SampleEvery}
-		}
-		s.drivers = append(s.drivers, newDriver(e, i, &o, res.Requests))
 	}
 	fed := o.Clients > 0
 	for i := range requests {
@@ -150,60 +156,195 @@ func RunReplicas(replicas []Replica, router Router, requests []Request, o Option
 			}
 		}
 	}
-	run := s.open
-	if fed {
-		run = s.fed
+	s := &simulation{o: o, requests: requests, router: router, replicas: replicas, loads: make([]Load, len(replicas))}
+	s.result = &Result{Records: make([]Record, len(requests)), Replicas: make([]ReplicaResult, len(replicas)), itl: newGaps()}
+	if !o.Brief {
+		s.result.Requests = make([]RequestResult, len(requests))
 	}
-	if err := run(); err != nil {
+	var err error
+	if _, ok := router.(blind); ok && !fed && o.Lockstep < 2 {
+		err = s.apart()
+	} else {
+		err = s.together(fed)
+	}
+	if err != nil {
 		return nil, err
 	}
-	if o.Clients > 0 {
-		res.Requests = res.Requests[:s.sent]
-	}
-	for _, d := range s.drivers {
-		rr := ReplicaResult{Stats: d.Engine.Stats()}
-		if s := d.Engine.sampler; s != nil {
-			rr.Samples = s.samples
-		}
-		res.Replicas = append(res.Replicas, rr)
-		res.End = max(res.End, d.Now)
-	}
-	return res, nil
+	return s.result, nil
 }
+
+func newGaps() *hdrhistogram.Histogram { return hdrhistogram.New(1000, int64(maxITL), 3) }
 
 // simulation is what a run has beside its engines.
 type simulation struct {
 	o        Options
 	requests []Request
 	router   Router
-	drivers  []*driver
-	loads    []Load // scratch
+	replicas []Replica
+	result   *Result
+
+	// Of engines that go forward together.
+	drivers []*driver
+	loads   []Load // that the router sees
 
 	// Of a loop.
 	pending arrivalHeap
-	sent    int     // requests that clients took
-	follow  [][]int // by request, those that come after it
+	free    []time.Duration // when the API servers, which take requests in turn, are
+	came    int             // requests to them
+	sent    int             // requests that clients took
+	follow  [][]int         // by request, those that come after it
+}
+
+// driver makes that of one replica.
+func (s *simulation) driver(replica int) (*driver, error) {
+	rep := s.replicas[replica]
+	e, err := New(rep.Config, rep.Cost)
+	if err != nil {
+		return nil, fmt.Errorf("simulate replica %d: %w", replica, err)
+	}
+	e.gaps.into = s.result.itl
+	if s.o.SampleEvery > 0 {
+		e.sampler = &sampler{every: s.o.SampleEvery}
+	}
+	return newDriver(e, replica, &s.o, s.result), nil
+}
+
+// done keeps what an engine that has ended did.
+func (s *simulation) done(d *driver) {
+	d.Engine.gaps.flush()
+	rr := &s.result.Replicas[d.replica]
+	rr.Stats = d.Engine.Stats()
+	if sampler := d.Engine.sampler; sampler != nil {
+		rr.Samples = sampler.samples
+	}
+}
+
+// inOrder is the order in which the requests come to the engines, from as many API servers
+// as there are engines, which take them in turn, and the delay of each there, by request;
+// nil where there is none.
+func (s *simulation) inOrder() ([]int32, []time.Duration) {
+	order := make([]int32, len(s.requests))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(s.requests[a].Arrival, s.requests[b].Arrival) })
+	if s.o.Frontend == (Frontend{}) {
+		return order, nil
+	}
+	free, delays := make([]time.Duration, len(s.replicas)), make([]time.Duration, len(s.requests))
+	for at, i := range order {
+		r := &s.requests[i]
+		delays[i] = s.o.Frontend.queue(r.Arrival, &free[at%len(free)], r.PromptTokens)
+	}
+	slices.SortStableFunc(order, func(a, b int32) int {
+		return cmp.Compare(s.requests[a].Arrival+delays[a], s.requests[b].Arrival+delays[b])
+	})
+	return order, delays
+}
+
+func delayOf(delays []time.Duration, request int32) time.Duration {
+	if delays == nil {
+		return 0
+	}
+	return delays[request]
+}
+
+// apart simulates engines to which requests come whatever any of them does: each by
+// itself, on as many cores as there are.
+func (s *simulation) apart() error {
+	order, delays := s.inOrder()
+	shares := make([][]int32, len(s.replicas))
+	if len(shares) == 1 {
+		shares[0], order = order, nil
+	}
+	for _, i := range order {
+		k, err := s.pick(int(i))
+		if err != nil {
+			return err
+		}
+		shares[k] = append(shares[k], i)
+	}
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	var mu sync.Mutex // of what the replicas have in common
+	for k := range s.replicas {
+		g.Go(func() error {
+			d, err := s.driver(k)
+			if err != nil {
+				return err
+			}
+			d.Engine.gaps.into = newGaps()
+			for _, i := range shares[k] {
+				r, delay := &s.requests[i], delayOf(delays, i)
+				if err := d.advance(r.Arrival + delay); err != nil {
+					return err
+				}
+				d.arrive(int(i), r, r.Arrival, delay)
+			}
+			if err := d.advance(forever); err != nil {
+				return err
+			}
+			s.done(d)
+			mu.Lock()
+			defer mu.Unlock()
+			s.result.itl.Merge(d.Engine.gaps.into)
+			s.result.End = max(s.result.End, d.Now)
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// together simulates engines of which each may depend on the others: by what the router
+// sees of them, or by requests that wait for others.
+func (s *simulation) together(fed bool) error {
+	for k := range s.replicas {
+		d, err := s.driver(k)
+		if err != nil {
+			return err
+		}
+		s.drivers = append(s.drivers, d)
+	}
+	run := s.open
+	switch {
+	case s.o.Lockstep > 1:
+		run = s.lockstep
+	case fed:
+		run = s.fed
+	}
+	if err := run(); err != nil {
+		return err
+	}
+	if s.o.Clients > 0 {
+		s.result.Records = s.result.Records[:s.sent]
+		if !s.o.Brief {
+			s.result.Requests = s.result.Requests[:s.sent]
+		}
+	}
+	for _, d := range s.drivers {
+		s.done(d)
+		s.result.End = max(s.result.End, d.Now)
+	}
+	return nil
 }
 
 // open simulates requests that come whatever happens.
 func (s *simulation) open() error {
-	order := make([]int, len(s.requests))
-	for i := range order {
-		order[i] = i
-	}
-	at := func(i int) time.Duration {
-		return s.requests[i].Arrival + s.o.Frontend.Delay(s.requests[i].PromptTokens)
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(at(a), at(b)) })
+	order, delays := s.inOrder()
 	for _, i := range order {
-		r := &s.requests[i]
-		delay := s.o.Frontend.Delay(r.PromptTokens)
-		for _, d := range s.drivers {
-			if err := d.advance(r.Arrival + delay); err != nil {
+		sent, delay := s.requests[i].Arrival, delayOf(delays, i)
+		at := sent + delay
+		for k, d := range s.drivers {
+			if d.calm > at {
+				continue // whatever it does until then, the router sees the same
+			}
+			if err := d.advance(at); err != nil {
 				return err
 			}
+			d.calm = d.calmUntil()
+			s.see(k)
 		}
-		if _, err := s.dispatch(i, r.Arrival, delay); err != nil {
+		if _, err := s.dispatch(int(i), sent, delay); err != nil {
 			return err
 		}
 	}
@@ -215,22 +356,35 @@ func (s *simulation) open() error {
 	return nil
 }
 
-// dispatch hands request i, which its client sent at a time, to the engine that the
-// router picks. It reports whether the engine refused it.
-func (s *simulation) dispatch(i int, sent, delay time.Duration) (refused bool, err error) {
-	for k, d := range s.drivers {
-		s.loads[k] = Load{Waiting: d.Engine.waiting.len(), Running: len(d.Engine.running), UsedBlocks: d.Engine.usedBlocks()}
-	}
+// see shows the router an engine as it is.
+func (s *simulation) see(replica int) {
+	e := s.drivers[replica].Engine
+	s.loads[replica] = Load{Waiting: e.waiting.len(), Running: len(e.running)}
+}
+
+func (s *simulation) pick(i int) (int, error) {
 	k := s.router.Pick(&s.requests[i], s.loads)
-	if k < 0 || k >= len(s.drivers) {
-		return false, fmt.Errorf("simulate: router picked replica %d of %d", k, len(s.drivers))
+	if k < 0 || k >= len(s.replicas) {
+		return 0, fmt.Errorf("simulate: router picked replica %d of %d", k, len(s.replicas))
 	}
-	r := s.requests[i]
-	r.Arrival = sent + delay
-	if r.CancelAfter > 0 {
-		r.CancelAfter = max(r.CancelAfter-delay, 1)
+	return k, nil
+}
+
+// dispatch hands request i, which its client sent at a time, to the engine that the
+// router picks, and returns that.
+func (s *simulation) dispatch(i int, sent, delay time.Duration) (*driver, error) {
+	k, err := s.pick(i)
+	if err != nil {
+		return nil, err
 	}
-	return s.drivers[k].arrive(i, &r, delay), nil
+	d := s.drivers[k]
+	if err := d.advance(sent + delay); err != nil {
+		return nil, err
+	}
+	d.arrive(i, &s.requests[i], sent, delay)
+	d.calm = 0
+	s.see(k)
+	return d, nil
 }
 
 // driver runs an engine through simulated time.
@@ -242,15 +396,16 @@ type driver struct {
 	until   time.Duration
 	err     error
 	cancels cancelHeap
-	taken   []taken // by engine request number
-	results []RequestResult
+	taken   map[int]taken // by engine request number
+	result  *Result       // of all, in which each engine has its own requests
+	calm    time.Duration // until when it runs and has waiting as many requests as it has
 
-	watched bool  // advance returns when a request ends
-	ended   []int // requests, since the watcher looked
+	watched bool     // advance returns when a request ends
+	ended   []ending // since the watcher looked
 }
 
-func newDriver(e *Engine, replica int, o *Options, results []RequestResult) *driver {
-	d := &driver{Driver: Driver{Engine: e}, replica: replica, check: o.Check, results: results}
+func newDriver(e *Engine, replica int, o *Options, result *Result) *driver {
+	d := &driver{Driver: Driver{Engine: e}, replica: replica, check: o.Check, result: result, taken: make(map[int]taken)}
 	d.Between = d.between
 	d.Ending = func() { d.cancel(d.Due) } // EngineCore._process_aborts_queue
 	d.Ended = func(outputs []Output) {
@@ -278,13 +433,24 @@ type taken struct {
 	delay   time.Duration // in the frontend, before
 }
 
-// arrive gives a request, whose arrival is that at the engine, to it. It reports
-// whether the engine refused it.
-func (d *driver) arrive(i int, r *Request, delay time.Duration) bool {
+// ending is the end of a request.
+type ending struct {
+	request int
+	at      time.Duration
+}
+
+// arrive gives the engine a request that its client sent at a time, after the frontend's
+// delay.
+func (d *driver) arrive(i int, request *Request, sent, delay time.Duration) {
+	r := *request
+	r.Arrival = sent + delay
+	if r.CancelAfter > 0 {
+		r.CancelAfter = max(r.CancelAfter-delay, 1)
+	}
 	if !d.Executing {
 		d.Now = max(d.Now, r.Arrival)
 	}
-	id, err := d.Engine.Add(*r)
+	id, err := d.Engine.Add(r)
 	if err != nil {
 		res := RequestResult{Arrival: r.Arrival - delay, Frontend: delay, Finish: r.Arrival, PromptTokens: r.PromptTokens, Replica: d.replica}
 		switch {
@@ -295,14 +461,13 @@ func (d *driver) arrive(i int, r *Request, delay time.Duration) bool {
 		default:
 			res.Outcome = NeverFits
 		}
-		d.results[i] = res
-		return true
+		d.keep(i, &res)
+		return
 	}
-	d.taken = append(d.taken, taken{i, delay}) // numbers count up from 0
+	d.taken[id] = taken{i, delay}
 	if r.CancelAfter > 0 {
 		d.cancels.push(cancel{r.Arrival + r.CancelAfter, id})
 	}
-	return false
 }
 
 // stepsPerCheck steps of the largest batches take some milliseconds.
@@ -362,11 +527,37 @@ func (d *driver) next() time.Duration {
 
 func (d *driver) finish(id int, res *RequestResult) {
 	out, t := *res, d.taken[id]
+	delete(d.taken, id)
 	out.Replica = d.replica
 	out.Frontend = t.delay
 	out.Arrival -= t.delay
-	d.results[t.request] = out
-	if d.watched {
-		d.ended = append(d.ended, t.request)
+	d.keep(t.request, &out)
+}
+
+// keep puts a result in its place.
+func (d *driver) keep(i int, res *RequestResult) {
+	d.result.Records[i] = res.Record()
+	if d.result.Requests != nil {
+		d.result.Requests[i] = *res
 	}
+	if d.watched {
+		d.ended = append(d.ended, ending{i, res.Finish})
+	}
+}
+
+// calmUntil is a time before which the engine runs and has waiting as many requests as it
+// has, if nothing arrives.
+func (d *driver) calmUntil() time.Duration {
+	e := d.Engine
+	switch {
+	case !e.HasWork():
+		return forever
+	case !d.Executing:
+		return d.Now
+	}
+	until := d.Due + time.Duration(max(e.calmSteps()-1, 0))*e.shortest()
+	if len(d.cancels) > 0 {
+		until = min(until, d.cancels[0].at)
+	}
+	return until
 }

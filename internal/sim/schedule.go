@@ -115,6 +115,9 @@ func (b *batch) remove(r *request) int {
 
 // preempt frees a request's blocks, to be recomputed, and queues it first.
 func (e *Engine) preempt(r *request) {
+	if e.cfg.PrefixCaching {
+		r.keep(e.pool)
+	}
 	e.pool.release(r.blocks)
 	r.blocks = r.blocks[:0]
 	r.cached = 0
@@ -184,7 +187,13 @@ func (e *Engine) lookup(r *request) {
 		return
 	}
 	for i := range (r.tokens - 1) / e.cfg.BlockSize {
-		b, ok := e.pool.byHash[r.blockHash(i)]
+		var b int32
+		var ok bool
+		if i < len(r.hashes) {
+			b, ok = e.pool.byHash[r.blockHash(i)]
+		} else {
+			b, ok = r.own(e.pool, i)
+		}
 		if !ok {
 			return
 		}
@@ -222,7 +231,7 @@ func (e *Engine) admit(r *request, n int) bool {
 		e.pool.hold(b)
 	}
 	r.blocks = append(r.blocks[:0], e.hits...)
-	r.cached = found
+	r.cached, r.found = found, found
 	for range fresh {
 		r.blocks = append(r.blocks, e.pool.take())
 	}

@@ -31,6 +31,37 @@ func QuantilesOf(ds []time.Duration) Quantiles {
 	}
 }
 
+// Arriving is what a server's metrics show of the time in which requests arrive, without
+// what is left to do after it.
+type Arriving struct {
+	First, Last     time.Duration // arrivals
+	TTFTMean        time.Duration // of the first tokens in that time
+	OutputPerSecond float64
+}
+
+// WhileArriving describes that time. A request's tokens are taken to come evenly.
+func WhileArriving(records []Record) Arriving {
+	a := Arriving{First: forever}
+	for i := range records {
+		a.First, a.Last = min(a.First, records[i].Arrival), max(a.Last, records[i].Arrival)
+	}
+	ttft, n, tokens := 0.0, 0.0, 0.0
+	for i := range records {
+		r := &records[i]
+		came := r.Arrival + r.TTFT()
+		if r.OutputTokens == 0 || came > a.Last {
+			continue
+		}
+		ttft += r.TTFT().Seconds()
+		n++
+		lasted := max(r.Arrival+r.E2E()-came, 1)
+		tokens += float64(r.OutputTokens) * float64(min(a.Last-came, lasted)) / float64(lasted)
+	}
+	a.TTFTMean = time.Duration(ttft / max(n, 1) * 1e9)
+	a.OutputPerSecond = tokens / max((a.Last-a.First).Seconds(), 1e-9)
+	return a
+}
+
 // Summary is what a load test would report of a simulation.
 type Summary struct {
 	TTFT, Queue, TPOT, E2E Quantiles // TTFT and Queue of requests with a token, the others of finished ones
@@ -38,7 +69,7 @@ type Summary struct {
 
 	Outcomes        map[Outcome]int
 	Duration        time.Duration // from the first arrival to the last end
-	PromptTokens    int           // of requests that got a token
+	PromptTokens    int           // of requests that got a token; only of a Result
 	OutputTokens    int
 	OutputPerSecond float64
 	Preemptions     int
@@ -46,7 +77,10 @@ type Summary struct {
 
 // Summary describes all requests of the result.
 func (r *Result) Summary() Summary {
-	s := Summarize(r.Requests)
+	s := Summarize(r.Records)
+	for i := range r.Replicas {
+		s.PromptTokens += int(r.Replicas[i].Stats.PromptTokens)
+	}
 	if h := r.itl; h.TotalCount() > 0 {
 		s.ITL = Quantiles{
 			Count: int(h.TotalCount()),
@@ -62,34 +96,33 @@ func (r *Result) Summary() Summary {
 }
 
 // Summarize describes some requests, measured or simulated, without ITL.
-func Summarize(requests []RequestResult) Summary {
+func Summarize(records []Record) Summary {
 	s := Summary{Outcomes: make(map[Outcome]int)}
-	if len(requests) == 0 {
+	if len(records) == 0 {
 		return s
 	}
-	var ttft, queue, tpot, e2e []time.Duration
 	first, last := forever, time.Duration(0)
-	for i := range requests {
-		r := &requests[i]
+	for i := range records {
+		r := &records[i]
 		s.Outcomes[r.Outcome]++
-		s.Preemptions += r.Preemptions
-		first, last = min(first, r.Arrival), max(last, r.Finish)
-		if r.OutputTokens == 0 {
-			continue
-		}
-		s.PromptTokens += r.PromptTokens
-		s.OutputTokens += r.OutputTokens
-		ttft = append(ttft, r.TTFT())
-		queue = append(queue, r.Queue())
-		if r.Outcome != Finished {
-			continue
-		}
-		e2e = append(e2e, r.E2E())
-		if r.OutputTokens > 1 {
-			tpot = append(tpot, r.TPOT())
-		}
+		s.Preemptions += int(r.Preemptions)
+		first, last = min(first, r.Arrival), max(last, r.Arrival+r.E2E())
+		s.OutputTokens += int(r.OutputTokens)
 	}
-	s.TTFT, s.Queue, s.TPOT, s.E2E = QuantilesOf(ttft), QuantilesOf(queue), QuantilesOf(tpot), QuantilesOf(e2e)
+	scratch := make([]time.Duration, 0, len(records))
+	of := func(value func(*Record) time.Duration, counts func(*Record) bool) Quantiles {
+		scratch = scratch[:0]
+		for i := range records {
+			if r := &records[i]; r.OutputTokens > 0 && counts(r) {
+				scratch = append(scratch, value(r))
+			}
+		}
+		return QuantilesOf(scratch)
+	}
+	all := func(*Record) bool { return true }
+	finished := func(r *Record) bool { return r.Outcome == Finished }
+	s.TTFT, s.Queue, s.E2E = of((*Record).TTFT, all), of((*Record).Queue, all), of((*Record).E2E, finished)
+	s.TPOT = of((*Record).TPOT, func(r *Record) bool { return finished(r) && r.OutputTokens > 1 })
 	s.Duration = last - first
 	if s.Duration > 0 {
 		s.OutputPerSecond = float64(s.OutputTokens) / s.Duration.Seconds()

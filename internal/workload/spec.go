@@ -89,6 +89,7 @@ func share(what string, v float64) error {
 type Part struct {
 	Seed   uint64
 	Tokens int
+	Own    bool // no other prompt has it
 }
 
 // A Turn is one request of a session.
@@ -195,14 +196,14 @@ func (g *Generator) Next(s *Session) bool {
 		if i == 0 {
 			system := min(g.spec.SystemTokens, n)
 			common := int(prefixShare * float64(n-system))
-			t.part(systemSeed, system)
-			t.part(group, common)
+			t.part(systemSeed, system, false)
+			t.part(group, common, false)
 			n -= system + common
 		} else {
 			t.Continues = true
 			t.Think = time.Duration(g.rng.ExpFloat64() * float64(g.spec.ThinkTime))
 		}
-		t.part(unique+uint64(i), n)
+		t.part(unique+uint64(i), n, true)
 		if cancelShare > 0 && g.rng.Float64() < cancelShare {
 			t.CancelAfter = 1 + g.rng.IntN(max(t.OutputTokens-1, 1))
 		}
@@ -222,9 +223,9 @@ func (g *Generator) turn(s *Session) *Turn {
 	return &s.Turns[len(s.Turns)-1]
 }
 
-func (t *Turn) part(seed uint64, tokens int) {
+func (t *Turn) part(seed uint64, tokens int, own bool) {
 	if tokens > 0 {
-		t.Parts = append(t.Parts, Part{seed, tokens})
+		t.Parts = append(t.Parts, Part{seed, tokens, own})
 	}
 }
 
@@ -306,14 +307,15 @@ func (r *Replay) session(s *Session, indexes ...int) {
 		left := q.PromptTokens
 		for _, b := range q.Blocks {
 			n := min(left, r.trace.BlockTokens)
-			t.part(mix(r.salt, b), n)
+			t.part(mix(r.salt, b), n, false)
 			left -= n
 		}
-		tail := mix(r.salt+1, uint64(i))
+		tail, own := mix(r.salt+1, uint64(i)), true
 		if q.Session != 0 && len(q.Blocks) == 0 {
+			own = false
 			tail = mix(r.salt+2, q.Session) // later prompts repeat the earlier ones and go on
 		}
-		t.part(tail, left)
+		t.part(tail, left, own)
 		s.Turns = append(s.Turns, t)
 	}
 }

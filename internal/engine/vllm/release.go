@@ -10,14 +10,18 @@ const DefaultRelease engine.Release = "0.23.0"
 // imitated. Which release has which flag is in Flags, which release shows which
 // metric in families.csv.
 const (
-	V1ByDefault              engine.Release = "0.8"  // the V1 engine, whose scheduler is simulated
-	AsyncSchedulingByDefault engine.Release = "0.14" // --async-scheduling
-	FullPromptReserved       engine.Release = "0.19" // scheduler_reserve_full_isl, by a resolved configuration of 0.19.0
-	UtilizationIs92Percent   engine.Release = "0.20" // --gpu-memory-utilization, 0.9 before
-	CUDAGraphsInBudget       engine.Release = "0.21" // of memory (v1/worker/gpu_worker.py)
-	CapacityByRequests       engine.Release = "0.23" // "GPU KV cache size" counts requests of max_model_len
-	LargerBatchesFrom160GiB  engine.Release = "0.28" // of memory (engine/arg_utils.py, get_batch_defaults)
-	LimitsQueuedRequests     engine.Release = "0.29" // --max-num-queued-reqs
+	V1ByDefault              engine.Release = "0.8"    // the V1 engine, whose scheduler is simulated
+	AsyncSchedulingByDefault engine.Release = "0.14"   // --async-scheduling
+	SortsToSample            engine.Release = "0.11.1" // FlashInfer's sampler has to be asked for (v1/sample/ops/topk_topp_sampler.py)
+	SamplesWithoutSorting    engine.Release = "0.17"   // a Triton kernel for top-k and top-p, from 0.23 on FlashInfer's
+	SamplesWithFlashInfer    engine.Release = "0.23"   // by default, and the Triton kernel without it
+	MarlinOnTuring           engine.Release = "0.14"   // FP8 and AWQ through Marlin on compute capability 7.5
+	FullPromptReserved       engine.Release = "0.19"   // scheduler_reserve_full_isl, by a resolved configuration of 0.19.0
+	UtilizationIs92Percent   engine.Release = "0.20"   // --gpu-memory-utilization, 0.9 before
+	CUDAGraphsInBudget       engine.Release = "0.21"   // of memory (v1/worker/gpu_worker.py)
+	CapacityByRequests       engine.Release = "0.23"   // "GPU KV cache size" counts requests of max_model_len
+	LargerBatchesFrom160GiB  engine.Release = "0.28"   // of memory (engine/arg_utils.py, get_batch_defaults)
+	LimitsQueuedRequests     engine.Release = "0.29"   // --max-num-queued-reqs
 )
 
 // Utilization returns the default of --gpu-memory-utilization in a release.

@@ -13,6 +13,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/planning"
+	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/slo"
 	"github.com/sixty-dev/sixty/internal/version"
@@ -32,6 +33,7 @@ type Simulation struct {
 	Calibration Calibration     `json:"calibration"`
 	Objective   *Objective      `json:"objective,omitempty"`
 	Measured    *Measured       `json:"measured,omitempty"`
+	Missed      []planning.Miss `json:"missed,omitempty"` // no run has numbers then
 	Sweep       []planning.Axis `json:"sweep,omitempty"`
 	Runs        []Run           `json:"runs"`
 	Present     *Present        `json:"present,omitempty"`
@@ -53,6 +55,13 @@ func Simulate(ctx context.Context, q *planning.Simulation, o *slo.Objective) (*S
 		return nil, err
 	}
 	s := describe(q, c, o, variants)
+	if len(q.Missed) > 0 {
+		s.Missed, s.Measured = q.Missed, measuredOf(q.Seen)
+		for i, v := range variants {
+			s.Runs[i] = Run{Set: v.Set, Error: s.missed()}
+		}
+		return s, nil
+	}
 	if err := q.Run(ctx, variants, s.add); err != nil {
 		return nil, err
 	}
@@ -139,6 +148,20 @@ func changes(now *Present, s *Simulation, clients int, load *workload.Asked) []s
 		out = append(out, "another workload")
 	}
 	return out
+}
+
+// missed says what the simulation of the servers as they are misses.
+func (s *Simulation) missed() string {
+	var parts []string
+	for _, m := range s.Missed {
+		parts = append(parts, m.String())
+	}
+	return "the simulation of the servers as they are misses what was measured of them: " + render.And(parts)
+}
+
+// Served reports whether any request was, in any of the runs.
+func (s *Simulation) Served() bool {
+	return slices.ContainsFunc(s.Runs, func(r Run) bool { return r.Requests.Finished > 0 })
 }
 
 // describe describes a simulation before it has run: its runs are still empty.
@@ -386,8 +409,8 @@ type Latency struct {
 	P95        float64     `json:"p95"`
 	P99        float64     `json:"p99"`
 	Max        float64     `json:"max"`
-	MeanWithin *[2]float64 `json:"mean_interval,omitempty"` // of TTFT and TPOT
-	P95Within  *[2]float64 `json:"p95_interval,omitempty"`  // of the others, and of TTFT
+	MeanWithin *[2]float64 `json:"mean_interval,omitempty"`
+	P95Within  *[2]float64 `json:"p95_interval,omitempty"`
 }
 
 // Throughput is per second of the simulated time.
@@ -409,9 +432,8 @@ type Requests struct {
 	Preempted   int            `json:"preempted"` // requests that were, at least once
 }
 
-// State is the engines' over time: counts are of all replicas together, KV usage is
-// that of the fullest. Means are over the time in which requests arrived, without
-// what was left to do at the end.
+// State is the engines' over time, from the first arrival to the last end: counts are of
+// all replicas together, KV usage is that of the fullest.
 type State struct {
 	RunningMean float64 `json:"running_mean"`
 	RunningMax  float64 `json:"running_max"`
@@ -421,7 +443,19 @@ type State struct {
 	KVMean      float64 `json:"kv_cache_usage_mean"`
 	KVMax       float64 `json:"kv_cache_usage_max"`
 	PrefixHits  float64 `json:"prefix_hit_ratio"`
-	TTFTMean    float64 `json:"ttft_mean"` // of the first tokens in that time
+
+	// What servers that were measured at that load would have shown: until the last
+	// request arrived, without what was left to do at the end.
+	TTFTMean float64  `json:"ttft_mean"` // of the first tokens in that time
+	Arriving Arriving `json:"while_arriving"`
+}
+
+// Arriving has means over the time in which requests arrived, and output tokens per second.
+type Arriving struct {
+	Running      float64 `json:"running"`
+	Waiting      float64 `json:"waiting"`
+	KVUsage      float64 `json:"kv_cache_usage"`
+	OutputTokens float64 `json:"output_tokens"`
 }
 
 // Goodput is how many requests met the objective, as sixty bench counts it.
@@ -460,11 +494,11 @@ func RunOf(p *perfmodel.Prediction, cfg sim.Config, o *slo.Objective, detail boo
 	for m, x := range map[Metric]struct {
 		q         sim.Quantiles
 		mean, p95 *perfmodel.Interval
-	}{TTFT: {s.TTFT, &p.TTFTMean, &p.TTFTP95}, Queue: {s.Queue, nil, &p.QueueP95}, ITL: {s.ITL, nil, &p.ITLP95}, TPOT: {s.TPOT, &p.TPOTMean, nil}, E2E: {s.E2E, nil, &p.E2EP95}} {
+	}{TTFT: {s.TTFT, &p.TTFTMean, &p.TTFTP95}, Queue: {s.Queue, &p.QueueMean, &p.QueueP95}, ITL: {s.ITL, &p.ITLMean, &p.ITLP95}, TPOT: {s.TPOT, &p.TPOTMean, &p.TPOTP95}, E2E: {s.E2E, &p.E2EMean, &p.E2EP95}} {
 		if x.q.Count > 0 {
 			r.Latency[m] = latency(x.q)
 			if p.Draws > 0 {
-				r.Latency[m].MeanWithin, r.Latency[m].P95Within = bounds(x.mean), bounds(x.p95)
+				r.Latency[m].MeanWithin, r.Latency[m].P95Within = &[2]float64{x.mean.Low, x.mean.High}, &[2]float64{x.p95.Low, x.p95.High}
 			}
 		}
 	}
@@ -474,7 +508,7 @@ func RunOf(p *perfmodel.Prediction, cfg sim.Config, o *slo.Objective, detail boo
 		Requests: float64(finished) / seconds, OutputTokens: s.OutputPerSecond, PromptTokens: float64(s.PromptTokens) / seconds,
 		Interval: [2]float64{p.OutputPerSecond.Low, p.OutputPerSecond.High},
 	}
-	r.Requests = Requests{Total: len(p.Result.Requests), Finished: finished, Preemptions: s.Preemptions, Interval: [2]float64{p.Preemptions.Low, p.Preemptions.High}}
+	r.Requests = Requests{Total: len(p.Result.Records), Finished: finished, Preemptions: s.Preemptions, Interval: [2]float64{p.Preemptions.Low, p.Preemptions.High}}
 	for outcome, n := range s.Outcomes {
 		if outcome != sim.Finished && n > 0 {
 			if r.Requests.Refused == nil {
@@ -483,15 +517,12 @@ func RunOf(p *perfmodel.Prediction, cfg sim.Config, o *slo.Objective, detail boo
 			r.Requests.Refused[outcome.String()] = n
 		}
 	}
-	var lastArrival time.Duration
-	for i := range p.Result.Requests {
-		q := &p.Result.Requests[i]
-		lastArrival = max(lastArrival, q.Arrival)
-		if q.Preemptions > 0 {
+	for i := range p.Result.Records {
+		if p.Result.Records[i].Preemptions > 0 {
 			r.Requests.Preempted++
 		}
 	}
-	r.replicas(p.Result, cfg, lastArrival, seconds)
+	r.replicas(p.Result, cfg, seconds)
 	r.goodput(p, o)
 	if detail {
 		r.series(p.Result, cfg)
@@ -506,15 +537,9 @@ func latency(q sim.Quantiles) *Latency {
 	}
 }
 
-func bounds(i *perfmodel.Interval) *[2]float64 {
-	if i == nil {
-		return nil
-	}
-	return &[2]float64{i.Low, i.High}
-}
-
 // replicas fills in what the engines' samples and counters tell.
-func (r *Run) replicas(res *sim.Result, cfg sim.Config, lastArrival time.Duration, seconds float64) {
+func (r *Run) replicas(res *sim.Result, cfg sim.Config, seconds float64) {
+	came := sim.WhileArriving(res.Records)
 	var looked, hit int64
 	samples := 0
 	for _, rep := range res.Replicas {
@@ -525,31 +550,29 @@ func (r *Run) replicas(res *sim.Result, cfg sim.Config, lastArrival time.Duratio
 	if looked > 0 {
 		r.State.PrefixHits = float64(hit) / float64(looked)
 	}
-	s := &r.State
-	n := 0.0
+	s, a := &r.State, &r.State.Arriving
+	all, arriving := 0.0, 0.0
 	for i := range samples {
 		at, running, waiting, kv := sampleAt(res, cfg, i)
 		s.RunningMax, s.WaitingMax, s.KVMax = max(s.RunningMax, running), max(s.WaitingMax, waiting), max(s.KVMax, kv)
-		if at <= lastArrival {
-			s.RunningMean, s.WaitingMean, s.KVMean = s.RunningMean+running, s.WaitingMean+waiting, s.KVMean+kv
+		if at < came.First {
+			continue
+		}
+		all++
+		s.RunningMean, s.WaitingMean, s.KVMean = s.RunningMean+running, s.WaitingMean+waiting, s.KVMean+kv
+		if at <= came.Last {
+			arriving++
+			a.Running, a.Waiting, a.KVUsage = a.Running+running, a.Waiting+waiting, a.KVUsage+kv
 			s.WaitingEnd = waiting
-			n++
 		}
 	}
-	if n > 0 {
-		s.RunningMean, s.WaitingMean, s.KVMean = s.RunningMean/n, s.WaitingMean/n, s.KVMean/n
+	for _, mean := range []*float64{&s.RunningMean, &s.WaitingMean, &s.KVMean} {
+		*mean /= max(all, 1)
 	}
-	var ttft float64
-	n = 0
-	for i := range res.Requests {
-		if q := &res.Requests[i]; q.OutputTokens > 0 && q.FirstToken <= lastArrival {
-			ttft += q.TTFT().Seconds()
-			n++
-		}
+	for _, mean := range []*float64{&a.Running, &a.Waiting, &a.KVUsage} {
+		*mean /= max(arriving, 1)
 	}
-	if n > 0 {
-		s.TTFTMean = ttft / n
-	}
+	s.TTFTMean, a.OutputTokens = came.TTFTMean.Seconds(), came.OutputPerSecond
 }
 
 // sampleAt sums the replicas' samples of one moment; an engine that has ended has
@@ -574,8 +597,8 @@ func (r *Run) goodput(p *perfmodel.Prediction, o *slo.Objective) {
 		return
 	}
 	good := 0
-	for i := range p.Result.Requests {
-		q := &p.Result.Requests[i]
+	for i := range p.Result.Records {
+		q := &p.Result.Records[i]
 		if q.Outcome == sim.Finished && within(q.TTFT(), o.TTFTP95) && within(q.TPOT(), o.ITLP95) && within(q.E2E(), o.E2EP95) {
 			good++
 		}
@@ -612,7 +635,7 @@ func (r *Run) series(res *sim.Result, cfg sim.Config) {
 	if n < 2 || res.End <= 0 {
 		return
 	}
-	count := min(max(len(res.Requests)/perPoint, fewestPoints), points, n)
+	count := min(max(len(res.Records)/perPoint, fewestPoints), points, n)
 	length := res.End.Seconds() / float64(count)
 	r.Series = make([]Point, count)
 	parts := make([]int, count)
@@ -623,32 +646,62 @@ func (r *Run) series(res *sim.Result, cfg sim.Config) {
 		p.Running, p.Waiting, p.KVUsage = p.Running+running, p.Waiting+waiting, max(p.KVUsage, kv)
 		parts[k]++
 	}
-	ttft, tpot := make([][]time.Duration, count), make([][]time.Duration, count)
 	slot := func(at time.Duration) int { return min(int(at.Seconds()/length), count-1) }
-	for i := range res.Requests {
-		q := &res.Requests[i]
+	for i := range res.Records {
+		q := &res.Records[i]
 		r.Series[slot(q.Arrival)].Arrived += 1 / length
-		if q.OutputTokens > 0 {
-			k := slot(q.FirstToken)
-			ttft[k] = append(ttft[k], q.TTFT())
-		}
 		if q.Outcome == sim.Finished {
-			k := slot(q.Finish)
-			r.Series[k].Finished += 1 / length
-			if q.OutputTokens > 1 {
-				tpot[k] = append(tpot[k], q.TPOT())
-			}
+			r.Series[slot(q.Arrival+q.E2E())].Finished += 1 / length
 		}
 	}
+	ttft := latencies(res.Records, TTFT, count, func(q *sim.Record) int { return slot(q.Arrival + q.TTFT()) })
+	tpot := latencies(res.Records, TPOT, count, func(q *sim.Record) int { return slot(q.Arrival + q.E2E()) })
 	for k := range r.Series {
 		p := &r.Series[k]
 		p.At = float64(k+1) * length
 		if parts[k] > 0 {
 			p.Running, p.Waiting = p.Running/float64(parts[k]), p.Waiting/float64(parts[k])
 		}
-		a, b := sim.QuantilesOf(ttft[k]), sim.QuantilesOf(tpot[k])
-		p.TTFTP50, p.TTFTP95, p.TPOTP50, p.TPOTP95 = a.P50.Seconds(), a.P95.Seconds(), b.P50.Seconds(), b.P95.Seconds()
+		p.TTFTP50, p.TTFTP95, p.TPOTP50, p.TPOTP95 = ttft[k].P50.Seconds(), ttft[k].P95.Seconds(), tpot[k].P50.Seconds(), tpot[k].P95.Seconds()
 	}
+}
+
+// of returns a request's latency, where it has one.
+func (m Metric) of(q *sim.Record) (d time.Duration, ok bool) {
+	switch m {
+	case TTFT:
+		return q.TTFT(), q.OutputTokens > 0
+	case E2E:
+		return q.E2E(), q.Outcome == sim.Finished
+	}
+	return q.TPOT(), q.Outcome == sim.Finished && q.OutputTokens > 1
+}
+
+// latencies describes those of the requests of each of so many slots.
+func latencies(records []sim.Record, m Metric, slots int, slot func(*sim.Record) int) []sim.Quantiles {
+	ends := make([]int, slots+1) // of the slot before, in a list of all
+	for i := range records {
+		if _, ok := m.of(&records[i]); ok {
+			ends[slot(&records[i])+1]++
+		}
+	}
+	for k := range slots {
+		ends[k+1] += ends[k]
+	}
+	all := make([]time.Duration, ends[slots])
+	next := slices.Clone(ends)
+	for i := range records {
+		if d, ok := m.of(&records[i]); ok {
+			k := slot(&records[i])
+			all[next[k]] = d
+			next[k]++
+		}
+	}
+	out := make([]sim.Quantiles, slots)
+	for k := range out {
+		out[k] = sim.QuantilesOf(all[ends[k]:ends[k+1]])
+	}
+	return out
 }
 
 const bars = 60
@@ -656,23 +709,17 @@ const bars = 60
 // histograms counts latencies in bars of equal width up to P99, the last one
 // holding all beyond.
 func (r *Run) histograms(res *sim.Result) {
-	values := map[Metric][]float64{}
-	for i := range res.Requests {
-		q := &res.Requests[i]
-		if q.OutputTokens > 0 {
-			values[TTFT] = append(values[TTFT], q.TTFT().Seconds())
+	r.Histograms = map[Metric][]Bar{}
+	for _, m := range []Metric{TTFT, TPOT, E2E} {
+		if r.Latency[m] == nil {
+			continue
 		}
-		if q.Outcome == sim.Finished {
-			values[E2E] = append(values[E2E], q.E2E().Seconds())
-			if q.OutputTokens > 1 {
-				values[TPOT] = append(values[TPOT], q.TPOT().Seconds())
+		lo, hi := math.Inf(1), r.Latency[m].P99
+		for i := range res.Records {
+			if d, ok := m.of(&res.Records[i]); ok {
+				lo = min(lo, d.Seconds())
 			}
 		}
-	}
-	r.Histograms = map[Metric][]Bar{}
-	for m, v := range values {
-		slices.Sort(v)
-		lo, hi := v[0], v[len(v)*99/100]
 		if hi <= lo {
 			hi = lo + max(math.Abs(lo)*0.01, 1e-6)
 		}
@@ -681,8 +728,10 @@ func (r *Run) histograms(res *sim.Result) {
 		for i := range list {
 			list[i].From, list[i].To = lo+float64(i)*width, lo+float64(i+1)*width
 		}
-		for _, x := range v {
-			list[min(int((x-lo)/width), bars-1)].Count++
+		for i := range res.Records {
+			if d, ok := m.of(&res.Records[i]); ok {
+				list[min(int((d.Seconds()-lo)/width), bars-1)].Count++
+			}
 		}
 		r.Histograms[m] = list
 	}

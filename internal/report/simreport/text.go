@@ -16,6 +16,16 @@ import (
 // full little more.
 func Text(w io.Writer, s *Simulation, full bool, o render.Options) error {
 	t := &text{render.NewText(o), full}
+	if len(s.Missed) > 0 {
+		t.noAnswer(s)
+		if full {
+			t.Line("")
+			t.head(s)
+			t.foot(s)
+		}
+		_, err := t.WriteTo(w)
+		return err
+	}
 	if len(s.Sweep) > 0 {
 		t.sweepAnswer(s)
 	} else {
@@ -35,6 +45,16 @@ func Text(w io.Writer, s *Simulation, full bool, o render.Options) error {
 	}
 	_, err := t.WriteTo(w)
 	return err
+}
+
+// noAnswer says why there is none, and what may give one.
+func (t *text) noAnswer(s *Simulation) {
+	t.Styled(render.Bold, "", "", "No answer: "+s.missed()+".")
+	t.Line("")
+	t.Paragraph("", "", "They do something that the simulation lacks, stood still for a while, or had another load than their metrics tell; what it says of anything else would be a guess. "+
+		"Try a longer or calmer time (--window, --at), settings that the metrics do not tell (--engine-args), or a load test's results (--load-test).")
+	t.Line("")
+	t.item("basis", s.Calibration.Statement)
 }
 
 type text struct {
@@ -86,8 +106,10 @@ func (t *text) answer(s *Simulation, r *Run) {
 	}
 	t.Styled(render.Bold, "", "", head)
 	t.Line("")
-	t.Table(columns, rows)
-	t.Line("")
+	if len(rows) > 0 {
+		t.Table(columns, rows)
+		t.Line("")
+	}
 	t.objective(s, now, r)
 }
 
@@ -95,6 +117,9 @@ func (t *text) answer(s *Simulation, r *Run) {
 // where that is something else, and for each quantity its name, its value now and then, and
 // the interval of that.
 func (s *Simulation) outlook() (head string, now *Run, rows [][]string) {
+	if !s.Served() {
+		return "No request is served: " + refusals(&s.Runs[0]) + ".", nil, nil
+	}
 	head = "As it is simulated"
 	if p := s.Present; p != nil && p.Run.Error == "" {
 		now, head = &p.Run, "With "+render.And(p.Changes)
@@ -160,10 +185,10 @@ func (s *Simulation) against() [][]string {
 	return [][]string{
 		{"TTFT mean", render.Seconds(m.TTFTMean), render.Seconds(r.State.TTFTMean)},
 		{"ITL mean", render.Seconds(m.ITLMean), render.Seconds(r.Latency[ITL].Mean)},
-		{"output tokens/s", render.Number(m.OutputTokens), render.Number(r.Throughput.OutputTokens)},
-		{"running, mean", render.Number(m.Running), render.Number(r.State.RunningMean)},
-		{"waiting, mean", render.Number(m.Waiting), render.Number(r.State.WaitingMean)},
-		{"KV cache, mean", render.Percent(m.KVUsage), render.Percent(r.State.KVMean)},
+		{"output tokens/s", render.Number(m.OutputTokens), render.Number(r.State.Arriving.OutputTokens)},
+		{"running, mean", render.Number(m.Running), render.Number(r.State.Arriving.Running)},
+		{"waiting, mean", render.Number(m.Waiting), render.Number(r.State.Arriving.Waiting)},
+		{"KV cache, mean", render.Percent(m.KVUsage), render.Percent(r.State.Arriving.KVUsage)},
 		{"preemptions", render.Number(m.Preemptions), render.Number(float64(r.Requests.Preemptions))},
 	}
 }
@@ -240,15 +265,12 @@ func (t *text) run(s *Simulation, r *Run) {
 	}
 }
 
-// interval is that of the P95 or, where there is none, of the mean.
+// interval is that of the P95.
 func (l *Latency) interval() string {
-	switch {
-	case l.P95Within != nil:
-		return fmt.Sprintf("P95 %s – %s", render.Seconds(l.P95Within[0]), render.Seconds(l.P95Within[1]))
-	case l.MeanWithin != nil:
-		return fmt.Sprintf("mean %s – %s", render.Seconds(l.MeanWithin[0]), render.Seconds(l.MeanWithin[1]))
+	if l.P95Within == nil {
+		return ""
 	}
-	return ""
+	return "P95 " + span(l.P95Within, render.Seconds)
 }
 
 func (t *text) state(r *Run) {
@@ -272,12 +294,17 @@ func (t *text) state(r *Run) {
 	}
 	t.item("preemptions", body)
 	if len(r.Requests.Refused) > 0 {
-		var parts []string
-		for _, k := range slices.Sorted(maps.Keys(r.Requests.Refused)) {
-			parts = append(parts, fmt.Sprintf("%d %s", r.Requests.Refused[k], k))
-		}
-		t.item("not served", strings.Join(parts, ", ")+fmt.Sprintf(" of %d requests", r.Requests.Total))
+		t.item("not served", refusals(r))
 	}
+}
+
+// refusals says why requests were not served.
+func refusals(r *Run) string {
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(r.Requests.Refused)) {
+		parts = append(parts, fmt.Sprintf("%d %s", r.Requests.Refused[k], k))
+	}
+	return strings.Join(parts, ", ") + fmt.Sprintf(" of %d requests", r.Requests.Total)
 }
 
 // objective says how many requests keep what was promised, now and then.

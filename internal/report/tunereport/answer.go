@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/modelconfig"
 	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/planning"
@@ -19,8 +20,9 @@ const Schema = "sixty.tune/v1"
 type Answer struct {
 	Schema string       `json:"schema"`
 	Tool   version.Tool `json:"tool"`
-	// Status is "found", "not_met" (targets cannot be met, or nothing fits), or
-	// "ledger" (nothing was asked for beyond the memory).
+	// Status is "found" (the slow end of every interval meets its target), "uncertain" (it
+	// does not), "not_met" (targets cannot be met, or nothing fits), or "ledger" (nothing was
+	// asked for beyond the memory).
 	Status string `json:"status"`
 
 	Model      Model      `json:"model"`
@@ -37,7 +39,22 @@ type Answer struct {
 	Workload string   `json:"workload,omitempty"`
 	Result   *Result  `json:"result,omitempty"`
 	Notes    []string `json:"notes,omitempty"`
+
+	Risk       string        `json:"risk,omitempty"`
+	Measure    string        `json:"measure,omitempty"` // the command of the load test that would tell most
+	Cost       *Cost         `json:"cost,omitempty"`
+	LeftOut    []string      `json:"left_out,omitempty"` // what arguments change that the answer leaves out
+	Idle       []string      `json:"idle,omitempty"`     // arguments that nothing in the answer depends on
+	Comparison []Alternative `json:"comparison,omitempty"`
 }
+
+// The values of Status.
+const (
+	statusFound     = "found"
+	statusUncertain = "uncertain"
+	statusNotMet    = "not_met"
+	statusLedger    = "ledger"
+)
 
 // A Range is a value with its bounds.
 type Range struct {
@@ -233,18 +250,18 @@ type Usual struct {
 // New makes the answer. Serve is what follows "vllm serve".
 func New(t *planning.Tuned, serve string) *Answer {
 	l := t.Ledger
-	a := &Answer{Schema: Schema, Tool: version.This(), Status: "ledger", Model: modelOf(l.Model), Deployment: deploymentOf(l), Ledger: ledgerOf(l, lengths(l, t.Plan))}
+	a := &Answer{Schema: Schema, Tool: version.This(), Status: statusLedger, Model: modelOf(l.Model), Deployment: deploymentOf(l), Ledger: ledgerOf(l, lengths(l, t.Plan)), LeftOut: t.LeftOut, Idle: t.Idle, Cost: costOf(t)}
 	switch {
 	case t.Result != nil:
-		a.addResult(t.Plan, t.Result, serve)
+		a.addResult(t, serve)
 	case t.Plan != nil:
-		a.Status = "not_met"
-		a.addRemedies(l.Remedies(), serve)
+		a.Status = statusNotMet
+		a.addRemedies(l.Remedies(), t.Args, serve)
 		a.Notes = append(a.Notes, fmt.Sprintf("%v, with up to %d GPUs and requests of up to %d tokens", planning.ErrNothingFits, t.Plan.MaxGPUs, t.Plan.Demand.MaxTokens))
 	case l.Concurrency.Value < 1:
-		a.addRemedies(l.Remedies(), serve)
+		a.addRemedies(l.Remedies(), t.Args, serve)
 	default:
-		a.Command = command(l, nil, serve)
+		a.Command = command(l, nil, t.Args, serve)
 	}
 	if t.ComparedWith != "" {
 		a.Check = &Check{Source: t.ComparedWith}
@@ -257,7 +274,7 @@ func New(t *planning.Tuned, serve string) *Answer {
 
 // Met reports whether the targets are met or, without any, the model fits.
 func (a *Answer) Met() bool {
-	return a.Status == "found" || a.Status == "ledger" && a.Ledger.MaxConcurrency.Value >= 1
+	return a.Status == statusFound || a.Status == statusUncertain || a.Status == statusLedger && a.Ledger.MaxConcurrency.Value >= 1
 }
 
 // lengths are those of requests that the ledger is read for.
@@ -276,24 +293,25 @@ func lengths(l *perfmodel.Ledger, p *planning.Plan) []int {
 }
 
 // addRemedies adds what would fit.
-func (a *Answer) addRemedies(list []perfmodel.Remedy, serve string) {
+func (a *Answer) addRemedies(list []perfmodel.Remedy, args engine.Config, serve string) {
 	for _, r := range list {
 		a.Remedies = append(a.Remedies, Remedy{r.Change, rangeOf(r.Left)})
 		if a.Command == "" && r.Ledger != nil {
-			a.Command = command(r.Ledger, nil, serve)
+			a.Command = command(r.Ledger, nil, args, serve)
 		}
 	}
 }
 
 // addResult adds what a search found.
-func (a *Answer) addResult(p *planning.Plan, r *planning.Result, serve string) {
-	a.Status = "found"
+func (a *Answer) addResult(tuned *planning.Tuned, serve string) {
+	p, r := tuned.Plan, tuned.Result
+	a.Status = statusFound
 	best := r.Best
 	if best == nil {
-		a.Status, best = "not_met", r.Nearest
+		a.Status, best = statusNotMet, r.Nearest
 	}
 	t := p.Targets
-	a.Command = command(best.Ledger, &best.Knobs, serve)
+	a.Command = command(best.Ledger, &best.Knobs, tuned.Args, serve)
 	a.Targets = &Targets{t.TTFTP95.Seconds(), t.ITLP95.Seconds(), t.E2EP95.Seconds(), t.TokensPerSecond}
 	a.Workload = p.Demand.Text
 	out := &Result{
@@ -322,6 +340,10 @@ func (a *Answer) addResult(p *planning.Plan, r *planning.Result, serve string) {
 	}
 	a.Result = out
 	a.Notes = append(a.Notes, r.Notes...)
+	if a.Risk = a.risk(); a.Status == statusFound && !tuned.Sure() {
+		a.Status = statusUncertain
+		a.Measure = p.Measurement()
+	}
 }
 
 func finite(v float64) *float64 {
@@ -427,14 +449,15 @@ func ledgerOf(l *perfmodel.Ledger, lengths []int) Ledger {
 }
 
 // command is the command line of one replica: of knobs or, without, of a ledger's settings.
-func command(l *perfmodel.Ledger, k *planning.Knobs, serve string) string {
+// The user's other arguments follow.
+func command(l *perfmodel.Ledger, k *planning.Knobs, args engine.Config, serve string) string {
 	s := &l.Settings
 	tp, seqs, tokens, utilization, kv := s.TP, s.MaxNumSeqs, s.MaxNumBatchedTokens, s.Utilization, s.KVType
 	if k != nil {
 		tp, seqs, tokens, utilization, kv = k.TP, k.MaxNumSeqs, k.MaxNumBatchedTokens, k.Utilization, k.KVType
 	}
-	lines := []string{"vllm serve " + serve}
-	add := func(format string, args ...any) { lines = append(lines, "  "+fmt.Sprintf(format, args...)) }
+	var lines []string
+	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	if tp > 1 {
 		add("--tensor-parallel-size %d", tp)
 	}
@@ -463,7 +486,7 @@ func command(l *perfmodel.Ledger, k *planning.Knobs, serve string) string {
 		add("%s", flag("enable-prefix-caching", k.PrefixCaching))
 		add("%s", flag("enable-chunked-prefill", k.ChunkedPrefill))
 	}
-	return strings.Join(lines, " \\\n")
+	return "vllm serve " + strings.Join(append([]string{quoted(serve)}, append(lines, rest(args, lines)...)...), " \\\n  ")
 }
 
 func flag(name string, on bool) string {

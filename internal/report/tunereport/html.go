@@ -19,6 +19,7 @@ func HTML(w io.Writer, a *Answer) error {
 		"numbers": func(r Range) string { return doubt(r, render.Grouped) },
 		"off":     offBy,
 		"change":  change, "targets": targets, "arrangement": func(p Point) string { return arrangement(&p) },
+		"verdict": (*Answer).verdict, "cost": (*Cost).text,
 		"ref": func(v float64) *float64 { return &v },
 	}, struct {
 		*Answer

@@ -41,6 +41,17 @@ func (t *text) answer(a *Answer, full bool) {
 		t.Line("")
 	}
 	item := func(name, text string) { t.Item(10, name, text) }
+	t.comparison(a)
+	if a.Risk != "" {
+		item("risk", a.Risk)
+	}
+	if a.Measure != "" {
+		item("measure", "this load test on one replica tells most; then name the server: sixty tune URL")
+		t.Command("            ", a.Measure)
+	}
+	if a.Cost != nil && a.Met() {
+		item("cost", a.Cost.text())
+	}
 	if a.Workload != "" {
 		item("workload", a.Workload)
 	}
@@ -70,6 +81,12 @@ func (t *text) answer(a *Answer, full bool) {
 	}
 	if u := a.Model.Unknown; len(u) > 0 {
 		explained = append([]string{"not understood of the model: " + strings.Join(u, "; ")}, explained...)
+	}
+	if len(a.LeftOut) > 0 {
+		item("left out", strings.Join(a.LeftOut, "; "))
+	}
+	if len(a.Idle) > 0 {
+		item("no effect", strings.Join(a.Idle, ", ")+": nothing here depends on it")
 	}
 	more := 0
 	for i, n := range explained {
@@ -119,7 +136,11 @@ func (a *Answer) verdict() string {
 			with += fmt.Sprintf(" in %d replicas, each started so", p.Replicas)
 		}
 		if a.Met() {
-			return "It fits and meets the targets: " + name + " on " + with + "."
+			verdict := "It fits and meets the targets: "
+			if a.Status == statusUncertain {
+				verdict = "It fits, and probably meets the targets: "
+			}
+			return verdict + name + " on " + with + "."
 		}
 		text := "The targets cannot be met."
 		if len(a.Result.Explain) > 0 {

@@ -69,7 +69,7 @@ func TestTextKeepsToItsColumns(t *testing.T) {
 				}
 			}
 		}
-		if (a.Status == "found") != (itl > time.Millisecond) {
+		if a.Met() != (itl > time.Millisecond) {
 			t.Errorf("%s: status %s", itl, a.Status)
 		}
 	}

@@ -1,0 +1,82 @@
+package vllm
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/hint"
+)
+
+func TestArgumentsThatNoServerTakesAreRefused(t *testing.T) {
+	for _, tt := range []struct {
+		line    string
+		release engine.Release
+		want    string // in the error or its way out; "" for none
+	}{
+		{"--max-num-seq 16", "", "--max-num-seqs"},
+		{"--max_num_seqz=16", "", "--max-num-seqs"},
+		{"--max-model-length 8k", "", "--max-model-len"},
+		{"--tensor-parallelsize 2", "", "--tensor-parallel-size"},
+		{"--no-enable-prefix-cachin", "", "--enable-prefix-caching"},
+		{"--gpu-memory-utilisation .9", "", "--gpu-memory-utilization"},
+		{"--quantisation fp8", "", "--quantization"},
+		{"--frobnicate 3", "", "--help=all"},
+		{"-max-num-seqs 3", "", "write --max-num-seqs"},
+		{"--dtype half max-num-seqs 3", "", "write --max-num-seqs"},
+		{"--max-num-seqs 16", "0.23.0", ""},
+		{"--num-gpu-blocks 16", "0.23.0", ""},
+		{"--served-model-name x y --seed 3 --compilation-config {}", "0.23.0", ""},
+		{"-tp 2 -dp 2 -ep -q fp8 -sc {} -O3 -O.mode=3 -cc.level 2", "0.32.0", ""},
+		{"--num-scheduler-steps 8", "0.9.2", ""},
+		{"--num-scheduler-steps 8", "0.23.0", "went after 0.10"},
+		{"--max-num-queued-reqs 8", "0.23.0", "came with 0.29"},
+		{"--max-num-queued-reqs 8", "0.29.0", ""},
+		{"--uds x", "0.15.0", ""}, // between two releases that were read
+		{"--max-num-partial-prefills 2", "0.23", ""},
+		{"docker run --gpus all -p 8000:8000 vllm/vllm-openai:v0.23.0 --model m --max-num-seqs 8", "0.23.0", ""},
+		{"CUDA_VISIBLE_DEVICES=0 vllm serve m --enforce-eager m2 --max-num-seqs 8", "0.23.0", ""},
+		{"python -m vllm.entrypoints.openai.api_server --model m", "0.23.0", ""},
+	} {
+		_, err := flags.CheckArgs(tt.line, "--engine-args", tt.release)
+		said := ""
+		if err != nil {
+			said = err.Error() + "\n" + hint.Of(err)
+		}
+		if tt.want == "" && err != nil || !strings.Contains(said, tt.want) {
+			t.Errorf("%s in %q: %q, want %q", tt.line, tt.release, said, tt.want)
+		}
+	}
+}
+
+func TestArgumentsAsVLLMWritesThem(t *testing.T) {
+	c, err := flags.CheckArgs("serve m --speculative-config.method ngram --speculative-config.num-speculative-tokens 3 --enforce-eager m -O2 --no-enable-lora -dcp 2", "here", "0.32.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for flag, want := range map[string]string{
+		"speculative-config": `{"method":"ngram","num_speculative_tokens":3}`, "enforce-eager": "true", "compilation-config": "2", "enable-lora": "false",
+		"decode-context-parallel-size": "2",
+	} {
+		if c[flag].Value != want {
+			t.Errorf("%s: %q, want %q", flag, c[flag].Value, want)
+		}
+	}
+}
+
+func TestEveryFlagHasAnEffectOrNone(t *testing.T) {
+	if len(flags) < 350 {
+		t.Fatalf("%d flags", len(flags))
+	}
+	for name, f := range flags {
+		kind, _, ok := strings.Cut(f.Effect, ": ")
+		switch {
+		case f.Effect == engine.EffectNone || f.Effect == engine.EffectRead:
+		case !ok || kind != string(engine.Speed) && kind != string(engine.Memory) && kind != string(engine.Schedule):
+			t.Errorf("--%s: effect %q", name, f.Effect)
+		}
+		if f.Since != "" && !f.Since.Valid() || f.Last != "" && (!f.Last.Valid() || f.Since.Compare(f.Last) > 0) {
+			t.Errorf("--%s: from %q to %q", name, f.Since, f.Last)
+		}
+	}
+}

@@ -1,0 +1,323 @@
+package perfmodel
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/modelconfig"
+	"github.com/sixty-dev/sixty/internal/sim"
+)
+
+// LoRA is room for adapters; without Adapters there is none.
+type LoRA struct{ Adapters, Rank int }
+
+// Speculation is guessing tokens ahead; without Tokens there is none.
+type Speculation struct {
+	Method string // "ngram", "eagle3", "mtp", …; "" is a draft model
+	Model  string // that guesses
+	Tokens int    // guessed for each that is sure
+
+	// Acceptance is the share of guesses that are right, each given that the one before
+	// it is; 0 is not known.
+	Acceptance float64
+}
+
+// loading reads how the checkpoint is loaded.
+func (r *settings) loading(s *Settings) {
+	var err error
+	if s.Loading.DType == "" {
+		if s.Loading.DType, err = modelconfig.ParseDType(r.text(engine.DType)); err != nil {
+			r.errs = append(r.errs, fmt.Errorf("--%s: %w", engine.DType, err))
+		}
+	}
+	s.Loading.Quantization = cmp.Or(s.Loading.Quantization, r.text(engine.Quantization))
+	r.boolean(engine.TextOnly, &s.Loading.TextOnly)
+	if text := r.text(engine.CPUOffloadGB); text != "" {
+		v, err := strconv.ParseFloat(text, 64)
+		if err != nil || v < 0 || v > 1<<20 {
+			r.errs = append(r.errs, fmt.Errorf("--%s %s: want GiB", engine.CPUOffloadGB, text))
+		}
+		s.Offload = v * gib
+	}
+}
+
+// extras reads what has memory and time of its own.
+func (r *settings) extras(s *Settings) {
+	if on, ok := r.known.Bool(engine.EnableLoRA); ok && on {
+		s.LoRA = LoRA{1, 16} // vLLM's defaults
+		r.number(engine.MaxLoRAs, &s.LoRA.Adapters)
+		r.number(engine.MaxLoRARank, &s.LoRA.Rank)
+		if ranks := []int{1, 8, 16, 32, 64, 128, 256, 320, 512}; !slices.Contains(ranks, s.LoRA.Rank) {
+			r.errs = append(r.errs, fmt.Errorf("--%s %d: vLLM takes %v", engine.MaxLoRARank, s.LoRA.Rank, ranks))
+		}
+		if s.LoRA.Adapters < 1 || s.LoRA.Adapters > 1<<16 {
+			r.errs = append(r.errs, fmt.Errorf("--%s %d: want 1 or more", engine.MaxLoRAs, s.LoRA.Adapters))
+		}
+	}
+	if text := r.text(engine.GraphSizes); text != "" && s.LargestGraph == 0 {
+		for _, n := range strings.FieldsFunc(text, func(c rune) bool { return c < '0' || c > '9' }) {
+			v, _ := strconv.Atoi(n)
+			s.LargestGraph = max(s.LargestGraph, v)
+		}
+	}
+	r.speculation(&s.Speculation)
+}
+
+func (r *settings) speculation(to *Speculation) {
+	var o struct {
+		Method     string  `json:"method"`
+		Model      string  `json:"model"`
+		Tokens     float64 `json:"num_speculative_tokens"`
+		Acceptance float64 `json:"-"`
+	}
+	if text := r.text(engine.SpeculativeConfig); text != "" {
+		if err := json.Unmarshal([]byte(text), &o); err != nil {
+			r.errs = append(r.errs, fmt.Errorf("--%s: no JSON object: %w", engine.SpeculativeConfig, err))
+			return
+		}
+	}
+	tokens := int(o.Tokens)
+	r.number("spec-tokens", &tokens)
+	*to = Speculation{Method: cmp.Or(r.text("spec-method"), o.Method), Model: cmp.Or(r.text("spec-model"), o.Model), Tokens: tokens, Acceptance: to.Acceptance}
+	if to.Method != "" || to.Model != "" {
+		to.Tokens = max(to.Tokens, 1)
+	}
+	if to.Tokens < 0 || to.Tokens > 128 {
+		r.errs = append(r.errs, fmt.Errorf("--%s: %d guessed tokens: want 1 to 128", engine.SpeculativeConfig, tokens))
+	}
+}
+
+// capabilities of NVIDIA's accelerators, the beginning of whose name counts
+// (https://developer.nvidia.com/cuda-gpus).
+var capabilities = []struct {
+	name  string
+	value float64
+}{
+	{"V100", 7.0}, {"T4", 7.5}, {"A100", 8.0}, {"A30", 8.0}, {"A10", 8.6}, {"A40", 8.6}, {"RTX A6000", 8.6}, {"RTX 3090", 8.6},
+	{"L4", 8.9}, {"RTX 6000 Ada", 8.9}, {"RTX 4090", 8.9}, {"H100", 9.0}, {"H200", 9.0}, {"H20", 9.0}, {"GH200", 9.0},
+	{"B200", 10.0}, {"GB200", 10.0}, {"B300", 10.3}, {"RTX 5090", 12.0}, {"RTX PRO 6000", 12.0},
+}
+
+// Capability is an NVIDIA accelerator's compute capability, 0 where it has none or is not known.
+func (g GPU) Capability() float64 {
+	for _, c := range capabilities {
+		if strings.HasPrefix(g.Name, c.name) {
+			return c.value
+		}
+	}
+	return 0
+}
+
+// needs is the least compute capability of a form of weights (get_min_capability in
+// vllm/model_executor/layers/quantization, at 29 releases from 0.8.0 to 0.33.0).
+func needs(method string, r engine.Release) float64 {
+	marlin := 8.0
+	if r.AtLeast(vllm.MarlinOnTuring) {
+		marlin = 7.5
+	}
+	switch method {
+	case "fp8", "mxfp8":
+		return marlin
+	case "awq", "awq_marlin", "auto_awq":
+		return 7.5
+	case "gptq", "auto_gptq":
+		return 6.0
+	case "bitsandbytes":
+		return 7.0
+	case "fbgemm_fp8", "mxfp4", "gpt_oss_mxfp4", "experts_int8", "mxfp4_linear":
+		return 8.0
+	case "experts_nvfp4":
+		return 10.0
+	}
+	return 0
+}
+
+// load returns the model as these settings load it, and refuses what the device cannot.
+func (s *Settings) load(m *modelconfig.Model) (*modelconfig.Model, error) {
+	s.assumed = nil
+	how, capability := s.Loading, s.Device.Capability()
+	old := capability > 0 && capability < 8
+	switch {
+	case old && how.DType == "bfloat16":
+		return nil, hint.With(fmt.Errorf("--dtype bfloat16 on %s: it has compute capability %.1f, and bfloat16 needs 8.0", s.deviceName(), capability),
+			"pass --dtype half, as vLLM says too")
+	case old && how.DType == "" && m.DType == "bfloat16":
+		how.DType = "float16"
+		if strings.HasPrefix(m.Type, "gemma") && m.Type != "gemma" || m.Type == "plamo2" || m.Type == "glm4" {
+			how.DType = "float32" // vLLM's _FLOAT16_NOT_SUPPORTED_MODELS
+		}
+		s.assume("dtype %s, which vLLM takes for bfloat16 on %s (compute capability %.1f)", how.DType, s.deviceName(), capability)
+	}
+	m, err := m.With(how)
+	if err != nil {
+		return nil, err
+	}
+	if least := needs(m.Quant.Method, cmp.Or(s.Release, vllm.DefaultRelease)); capability > 0 && capability < least {
+		return nil, hint.With(fmt.Errorf("weights of the form %s on %s: vLLM needs compute capability %.1f for them, and it has %.1f", m.Quant.Method, s.deviceName(), least, capability),
+			"take another checkpoint or a newer GPU")
+	}
+	return m, nil
+}
+
+// NodeSize is how many accelerators of a kind one machine has whose links are as fast as
+// the data sheet says.
+func (g GPU) NodeSize() int {
+	if strings.HasPrefix(g.Name, "GB") {
+		return 72
+	}
+	return 8
+}
+
+// SpansNodes reports whether one tensor-parallel group is divided between machines.
+func (s *Settings) SpansNodes() bool {
+	return s.TP > s.Device.NodeSize() || s.Nodes > 1 && s.TP*max(s.PP, 1) > s.Device.NodeSize() && s.TP > s.TP*max(s.PP, 1)/s.Nodes
+}
+
+// arrangement refuses what vLLM refuses of a model's division, and says what it costs.
+func (s *Settings) arrangement(m *modelconfig.Model) error {
+	s.DCP = max(s.DCP, 1)
+	kv := m.KVHeads
+	divide := func(what string, n int) error {
+		if n%s.TP == 0 {
+			return nil
+		}
+		return hint.With(fmt.Errorf("tensor parallelism %d does not divide %s %d", s.TP, what, n), "take a divisor of "+strconv.Itoa(n)+", or --pp for the rest")
+	}
+	if s.TP > 1 && m.FFNWidth > 0 {
+		if err := divide("intermediate_size", m.FFNWidth); err != nil {
+			return err
+		}
+	}
+	if s.TP > 1 && m.Experts > 0 && !s.ExpertParallel {
+		if err := divide("the width of an expert,", m.ExpertWidth); err != nil {
+			return err
+		}
+		if b := m.Quant.Block[0]; b > 0 && m.ExpertWidth/s.TP%b != 0 {
+			return hint.With(fmt.Errorf("tensor parallelism %d leaves experts of width %d, which blocks of %d of their quantization do not divide", s.TP, m.ExpertWidth/s.TP, b),
+				"pass --enable-expert-parallel, or a smaller --tp")
+		}
+	}
+	if s.ExpertParallel && m.Experts == 0 {
+		return hint.With(fmt.Errorf("--%s: the model has no experts", engine.ExpertParallel), "leave it out")
+	}
+	if m.LatentRank == 0 && kv > 0 && s.TP > 1 && kv%s.TP != 0 && s.TP%kv != 0 {
+		return hint.With(fmt.Errorf("tensor parallelism %d and %d KV heads: neither divides the other", s.TP, kv), "take a divisor or a multiple of "+strconv.Itoa(kv))
+	}
+	if s.DCP > 1 {
+		copies := s.TP // of each KV head; MLA has one head
+		if m.LatentRank == 0 {
+			copies = s.TP / max(kv, 1)
+		}
+		if s.TP%s.DCP != 0 || copies%s.DCP != 0 || copies < 1 {
+			return hint.With(fmt.Errorf("--%s %d: tensor parallelism %d keeps each KV head on %d GPUs, a number that it must divide", engine.DecodeContextSize, s.DCP, s.TP, max(copies, 1)),
+				"raise --tp, or leave it out")
+		}
+	}
+	if s.SpansNodes() {
+		s.assume("one tensor-parallel group of %d over %d nodes of %d: its all-reduces cross the network between them, at a small part of the speed of NVLink; --pp between nodes avoids that",
+			s.TP, (s.TP+s.Device.NodeSize()-1)/s.Device.NodeSize(), s.Device.NodeSize())
+	}
+	return nil
+}
+
+// batches refuses limits that contradict each other (config/scheduler.py).
+func (s *Settings) batches() error {
+	if s.MaxNumBatchedTokens < s.MaxNumSeqs {
+		return hint.With(fmt.Errorf("--%s %d is less than --%s %d", engine.MaxNumBatchedTokens, s.MaxNumBatchedTokens, engine.MaxNumSeqs, s.MaxNumSeqs),
+			"every running request needs a token in a step")
+	}
+	if s.WholePrefills && s.MaxNumBatchedTokens < s.MaxModelLen {
+		return hint.With(fmt.Errorf("--%s %d is less than --%s %d, and without chunked prefill a prompt must fit into a step", engine.MaxNumBatchedTokens, s.MaxNumBatchedTokens, engine.MaxModelLen, s.MaxModelLen),
+			"raise the one, lower the other, or leave chunked prefill on")
+	}
+	return nil
+}
+
+// adapters is what LoRA's room for adapters takes on one GPU: for each of them two
+// matrices of the largest rank beside every linear layer, in the model's type
+// (lora/layers); divided as the layers are, where vLLM divides them. Layers of experts
+// have them too from 0.11.1 on, which bounds the line from above.
+func (s *Settings) adapters(m *modelconfig.Model, first, last int) Estimate {
+	var low, high float64
+	for i := range m.Weights {
+		w := &m.Weights[i]
+		in, out, times := w.Shape()
+		if in == 0 || w.Layers == nil || w.Part == modelconfig.RouterPart {
+			continue
+		}
+		n := 0.0
+		for _, layer := range w.Layers {
+			if layer >= first && layer < last {
+				n++
+			}
+		}
+		each := n * float64(s.LoRA.Adapters*s.LoRA.Rank) * float64(times) * m.DType.Bytes()
+		part := each * (float64(in) + float64(out)*s.share(m, w))
+		high += part
+		if w.Part != modelconfig.Experts {
+			low += part
+		}
+	}
+	return Estimate{low, low, max(low, high)}
+}
+
+// transferRate is what one GPU reads from its host, in bytes per second: PCIe 4 ×16 or
+// 5 ×16, of which real copies reach about 85 %.
+func (g GPU) transferRate() float64 {
+	if c := g.Capability(); c >= 9 {
+		return 55e9
+	}
+	return 25e9
+}
+
+// betweenNodes is what one GPU exchanges with another machine: 400 Gb/s of InfiniBand,
+// one adapter for each GPU as in NVIDIA's DGX H100.
+const betweenNodes = 50e9
+
+// extraTime adds to a step what settings make it wait for beside the model: weights that
+// stay with the host, and guessing. A step with guesses gives several tokens: its time is
+// shared by them. That the arithmetic of guesses can hide behind reading the weights is
+// left out, so that what guessing saves is rather too small than too large.
+func (l *Ledger) extraTime(c *sim.StepCost) {
+	if l.offloaded > 0 {
+		c.Base += l.offloaded / l.Settings.Device.transferRate()
+	}
+	g := l.Settings.Speculation
+	if g.Tokens < 1 || g.Acceptance <= 0 {
+		return
+	}
+	k, gives := float64(g.Tokens), g.PerStep()
+	layer := 0.0
+	if g.drafts() {
+		layer = 1 / float64(len(l.Model.Layers))
+	}
+	c.Base *= (1 + k*layer) / gives
+	c.PerSeq = (c.PerSeq*(1+k*layer) + k*c.PerToken) / gives
+	c.PerKV *= (1 + k*layer) / gives
+}
+
+// drafts reports whether a layer beside the model guesses: MTP, EAGLE and their like.
+func (p Speculation) drafts() bool {
+	return p.Tokens > 0 && p.Model == "" && strings.Contains(p.Method, "mtp") || p.Tokens > 0 && strings.Contains(p.Method, "eagle")
+}
+
+// PerStep is how many tokens a decode step of a request gives on average (Leviathan et
+// al. 2023): the sure one, and the guesses before the first wrong one.
+func (p Speculation) PerStep() float64 {
+	if p.Tokens < 1 {
+		return 1
+	}
+	a := p.Acceptance
+	if a >= 1 {
+		return float64(p.Tokens + 1)
+	}
+	return (1 - math.Pow(a, float64(p.Tokens+1))) / (1 - a)
+}

@@ -1,0 +1,76 @@
+package planning
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/perfmodel"
+)
+
+// A Price is what one GPU costs.
+type Price struct {
+	PerHour float64 // of one GPU, in the currency of whoever set it
+	From    string  // for people
+}
+
+// Prices are those of accelerators, by the name of their data sheet.
+type Prices map[string]Price
+
+// ListPrices are what Amazon asks for an hour of one GPU of its smallest instance with
+// it, on demand, in dollars (aws.amazon.com/ec2/pricing/on-demand, us-east-1, 2025: g4dn,
+// g5, g6, g6e, p3, p4d, p5, p5en, p6-b200). They show the order; --price says what yours cost.
+func ListPrices() Prices {
+	out := Prices{}
+	for name, v := range map[string]float64{
+		"T4": 0.526, "A10G": 1.006, "L4": 0.805, "L40S": 1.861, "V100 16GB": 3.06, "A100 40GB": 2.74, "H100 SXM": 6.88, "H200 SXM": 7.91, "B200": 14.24,
+	} {
+		out[name] = Price{v, "a list price of 2025"}
+	}
+	return out
+}
+
+// Set reads a price such as "H100=2.49", of an hour of one GPU.
+func (p Prices) Set(text, from string) error {
+	name, value, ok := strings.Cut(text, "=")
+	if !ok {
+		name, value, ok = strings.Cut(text, ",")
+	}
+	v, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+	if !ok || err != nil || !(v > 0 && v < 1e6) {
+		return hint.With(fmt.Errorf("price %q: no GPU with a price", text), "write it as H100=2.49, of an hour of one GPU")
+	}
+	g, err := perfmodel.FindGPU(strings.TrimSpace(name))
+	if err != nil {
+		return err
+	}
+	p[g.Name] = Price{v, from}
+	return nil
+}
+
+// Read reads a table of prices: a GPU, a comma and the price of its hour on each line;
+// lines that begin with # are skipped, and the first where it is a heading.
+func (p Prices) Read(r io.Reader, from string) error {
+	lines := bufio.NewScanner(r)
+	for n := 1; lines.Scan(); n++ {
+		text := strings.TrimSpace(lines.Text())
+		if text == "" || strings.HasPrefix(text, "#") || n == 1 && !strings.ContainsAny(text, "0123456789") {
+			continue
+		}
+		if err := p.Set(text, from); err != nil {
+			return fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+	return lines.Err()
+}
+
+// perMillion is what a million tokens cost at so many a second on GPUs at a price an hour.
+func perMillion(gpus int, price, tokensPerSecond float64) float64 {
+	if tokensPerSecond <= 0 {
+		return 0
+	}
+	return float64(gpus) * price / 3600 / tokensPerSecond * 1e6
+}

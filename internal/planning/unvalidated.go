@@ -1,0 +1,41 @@
+package planning
+
+import (
+	"fmt"
+
+	"github.com/sixty-dev/sixty/internal/perfmodel"
+)
+
+// Unvalidated says, in sentences, which parts of an answer no public measurement was
+// compared with, or how far off such a comparison was.
+func Unvalidated(l *perfmodel.Ledger) []string {
+	var out []string
+	s := &l.Settings
+	if s.PP > 1 {
+		out = append(out, "unvalidated: pipeline parallelism is taken as stages one after the other; batches that overlap carry more, and nothing public was compared")
+	}
+	if s.LoRA.Adapters > 0 {
+		out = append(out, "unvalidated: LoRA adapters take memory here and no time; nothing public was compared")
+	}
+	if g := s.Speculation; g.Tokens > 0 {
+		if g.Acceptance > 0 {
+			out = append(out, fmt.Sprintf("unvalidated: a step guesses %d tokens, of which a share of %.2g each is taken to be right: %.2f tokens a step; no public load test was compared", g.Tokens, g.Acceptance, g.PerStep()))
+		} else {
+			out = append(out, "speculative decoding takes memory here and saves no time: --acceptance says how often a guess is right (vllm:spec_decode_num_accepted_tokens_total over vllm:spec_decode_num_draft_tokens_total, of a server that has it)")
+		}
+	}
+	if s.Offload > 0 {
+		out = append(out, "unvalidated: weights that stay with the host are read over PCIe in every step, without overlap")
+	}
+	if s.DCP > 1 {
+		out = append(out, "unvalidated: context parallelism is in the memory, and the time that it takes to join the parts is not")
+	}
+	return out
+}
+
+// Measurement is the command of the load test that would narrow the answer most: the
+// workload, two minutes of it, on one replica.
+func (p *Plan) Measurement() string {
+	d := &p.Demand
+	return fmt.Sprintf("sixty bench http://localhost:8000 --rate %.3g --duration 2m --prompt-tokens %.0f --output-tokens %.0f", d.Rate, d.MeanPrompt, d.MeanOutput)
+}

@@ -1,0 +1,179 @@
+package tunereport
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/planning"
+	"github.com/sixty-dev/sixty/internal/render"
+)
+
+// Cost is what the deployment costs at the load that was asked for, in the currency of
+// the price.
+type Cost struct {
+	GPUHour          float64 `json:"gpu_hour"`
+	From             string  `json:"from"`
+	Hour             float64 `json:"hour"`
+	MillionOutput    float64 `json:"million_output_tokens,omitempty"`
+	MillionAllTokens float64 `json:"million_tokens,omitempty"`
+}
+
+// Alternative is one row of a comparison.
+type Alternative struct {
+	GPU            string   `json:"gpu"`
+	Quantization   string   `json:"quantization"` // "" is that of the checkpoint
+	GPUs           int      `json:"gpus,omitempty"`
+	TensorParallel int      `json:"tensor_parallel_size,omitempty"`
+	Met            bool     `json:"met"`
+	Says           string   `json:"says"` // "meets the targets", or why not
+	TTFTP95        *float64 `json:"ttft_p95,omitempty"`
+	ITLP95         *float64 `json:"itl_p95,omitempty"`
+	KVTokens       float64  `json:"kv_tokens,omitempty"`
+	Cost           *Cost    `json:"cost,omitempty"`
+	Command        string   `json:"command,omitempty"`
+	Best           bool     `json:"best,omitempty"`
+}
+
+func costOf(t *planning.Tuned) *Cost {
+	if t.Price.PerHour <= 0 {
+		return nil
+	}
+	c := &Cost{GPUHour: t.Price.PerHour, From: t.Price.From}
+	c.Hour, c.MillionOutput, c.MillionAllTokens = t.Cost()
+	return c
+}
+
+// AddComparison adds the alternatives, of which the answer is the best.
+func (a *Answer) AddComparison(all []planning.Alternative, best int, serve string) {
+	for i, x := range all {
+		row := Alternative{GPU: cmp.Or(x.Device.Name, render.GiB(x.Memory.Value)), Quantization: x.Quantization, Best: i == best}
+		switch t := x.Tuned; {
+		case x.Err != nil:
+			row.Says = x.Err.Error()
+		default:
+			row.Met, row.Cost, row.KVTokens = t.Meets(), costOf(t), t.Ledger.Tokens.Value
+			s := &t.Ledger.Settings
+			row.GPUs, row.TensorParallel = s.TP*s.PP*s.DP, s.TP
+			row.Says = "fits"
+			if p := t.Point(); p != nil {
+				row.GPUs, row.TTFTP95, row.ITLP95 = p.GPUs, finite(p.TTFT), finite(p.ITL)
+				row.Command = command(t.Ledger, &p.Knobs, t.Args, serve)
+				row.Says = "meets the targets"
+				if !t.Sure() {
+					row.Says = "probably meets the targets"
+				}
+				if !row.Met {
+					row.Says = strings.Join(p.Misses, "; ")
+				}
+			} else if !row.Met {
+				row.Says, row.KVTokens, row.Cost = "does not fit", 0, nil
+			}
+		}
+		a.Comparison = append(a.Comparison, row)
+	}
+}
+
+// comparison writes the alternatives as a table.
+func (t *text) comparison(a *Answer) {
+	if len(a.Comparison) == 0 {
+		return
+	}
+	t.Styled(render.Bold, "", "", "GPUs and forms of the weights")
+	var rows [][]string
+	for _, x := range a.Comparison {
+		name := x.GPU
+		if x.GPUs > 1 {
+			name = fmt.Sprintf("%d × %s", x.GPUs, x.GPU)
+		}
+		if x.Best {
+			name = "→ " + name
+		}
+		cost := ""
+		if c := x.Cost; c != nil && x.Met {
+			cost = fmt.Sprintf("%.2f", c.Hour)
+			if c.MillionOutput > 0 {
+				cost = fmt.Sprintf("%.2f", c.MillionOutput)
+			}
+		}
+		first, gap, says := "", "", x.Says
+		if x.TTFTP95 != nil || x.ITLP95 != nil {
+			first, gap = seconds(x.TTFTP95), seconds(x.ITLP95)
+		}
+		if r := []rune(says); len(r) > 60 {
+			says = string(r[:60]) + "…"
+		}
+		rows = append(rows, []string{name, cmp.Or(x.Quantization, "as it is"), first, gap, cost, says})
+	}
+	head := "an hour"
+	if a.Result != nil {
+		head = "per M out"
+	}
+	t.Table(render.Words(render.Columns("", "weights", "TTFT P95", "ITL P95", head, "")), rows)
+	t.Line("")
+}
+
+// cost says in a line what it costs.
+func (c *Cost) text() string {
+	text := fmt.Sprintf("%.2f an hour, at %.2f for one GPU (%s)", c.Hour, c.GPUHour, c.From)
+	if c.MillionOutput > 0 {
+		text = fmt.Sprintf("%.2f per million output tokens, %.2f per million of all tokens at this load; %s", c.MillionOutput, c.MillionAllTokens, text)
+	}
+	return text
+}
+
+// rest are the user's arguments that a command does not have yet, as vllm serve takes them.
+func rest(args engine.Config, has []string) []string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(args)) {
+		if slices.ContainsFunc(has, func(line string) bool {
+			return strings.HasPrefix(line+" ", "--"+name+" ") || strings.HasPrefix(line+" ", "--no-"+name+" ")
+		}) {
+			continue
+		}
+		switch v := args[name].Value; v {
+		case "true":
+			out = append(out, "--"+name)
+		case "false":
+			out = append(out, "--no-"+name)
+		default:
+			out = append(out, "--"+name+" "+quoted(v))
+		}
+	}
+	return out
+}
+
+// quoted is a word as a shell takes it.
+func quoted(v string) string {
+	if v != "" && !strings.ContainsAny(v, " \t\n\"'{}[]$&|;<>()*?#~`\\") {
+		return v
+	}
+	return "'" + strings.ReplaceAll(v, "'", `'\''`) + "'"
+}
+
+// risk says how far the slow end of the intervals is from the targets, and how to know
+// better; "" without targets of latency.
+func (a *Answer) risk() string {
+	if len(a.Result.Predicted) == 0 {
+		return ""
+	}
+	var late []string
+	for _, m := range a.Result.Predicted {
+		if m.Target == nil || m.Unit != "s" || m.Value > *m.Target {
+			continue
+		}
+		if m.High > *m.Target {
+			late = append(late, fmt.Sprintf("%s may be %s", m.Name, render.Seconds(m.High)))
+		}
+	}
+	if len(late) == 0 {
+		if a.Status != statusFound {
+			return ""
+		}
+		return "low: the slow end of every interval meets its target"
+	}
+	return render.And(late) + " at the slow end of the interval, which misses the target"
+}

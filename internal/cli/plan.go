@@ -80,7 +80,7 @@ func (f *planFlags) known(ctx context.Context, stderr io.Writer, before engine.C
 	case k.Seen != nil && f.release == "" && k.Log == nil:
 		strict = "" // the oldest that their metrics fit
 	case strict == "":
-		strict = engine.DefaultRelease
+		strict = vllm.DefaultRelease
 	}
 	args, err := vllm.Engine.Flags.CheckArgs(f.engineArgs, "--"+flagArgs, strict)
 	if err != nil {

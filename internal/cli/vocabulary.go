@@ -56,7 +56,7 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 				"set", "from", "ago", "retention", "assert", "fail-on", "tolerance",
 			}},
 			{Title: "Workload", Flags: []string{
-				"scenario", "scale", "rate", "rate-scale", "concurrency", "max-concurrency", "cv", "burstiness", "requests", "duration",
+				"scenario", "scale", "rate", "rate-scale", "prompt-scale", "output-scale", "concurrency", "max-concurrency", "cv", "burstiness", "requests", "duration",
 				"prompt-tokens", "output-tokens", "system-tokens", "prefix-share", "prefix-groups", "turns", "think-time", "think", "cancel-share",
 				"trace", "trace-format", "trace-from", "trace-length", "speed", "workload-from", "seconds", "streams", "seed",
 			}},

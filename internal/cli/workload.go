@@ -30,6 +30,8 @@ func registerWorkload(s *pflag.FlagSet, a *workload.Asked, parts workloadParts) 
 	s.Float64Var(&a.CV, "cv", 1, "variation of the times between arrivals: 0 even, 1 Poisson, above 1 bursty")
 	if parts&scaledRates != 0 {
 		s.Float64Var(&a.RateScale, "rate-scale", 1, "multiply the measured or given rate")
+		s.Float64Var(&a.PromptScale, "prompt-scale", 1, "multiply the lengths of prompts")
+		s.Float64Var(&a.OutputScale, "output-scale", 1, "multiply the lengths of answers")
 	}
 	if parts&closedLoops != 0 {
 		s.IntVar(&a.Concurrency, "concurrency", 0, "closed loop: clients that send the next request when one ended; 0: none")

@@ -37,6 +37,9 @@ import (
 // DefaultAddr is where the page is, on this machine alone.
 const DefaultAddr = "127.0.0.1:6060"
 
+// DefaultInterval is the time between two scrapes where nobody says.
+const DefaultInterval = monitor.DefaultScrapeInterval
+
 // ending is how long requests may go on after the end.
 const ending = 3 * time.Second
 
@@ -265,7 +268,7 @@ func (s *server) handler() (http.Handler, error) {
 	}
 	o := web.Options{
 		Monitor: s.monitor, Prometheus: prom, Reload: s.reload, Token: s.cfg.Token, External: s.external, Registry: s.registry, Log: s.cfg.Log,
-		More: map[string]http.Handler{},
+		More: s.answers(),
 	}
 	if s.cfg.Prometheus.Prometheus == "" {
 		o.Collector = s.collector

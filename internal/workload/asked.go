@@ -26,7 +26,9 @@ type Asked struct {
 	TraceFrom, TraceLength time.Duration // the part of it that is replayed
 	Speed                  float64       // of the replay
 
-	Prompt, Output, Turns      string // as ParseLengths reads them
+	Prompt, Output, Turns string // as ParseLengths reads them
+	// PromptScale and OutputScale multiply those lengths, asked for or measured; 0 is 1.
+	PromptScale, OutputScale   float64
 	SystemTokens, PrefixGroups int
 	PrefixShare, CancelShare   float64
 
@@ -59,6 +61,8 @@ func (a *Asked) Check() error {
 		return errors.New("--speed, --trace-from, --trace-length and --trace-format go with --trace")
 	case a.Trace != "" && (a.Prompt != "" || a.Output != "" || a.PrefixShare != 0 || a.SystemTokens != 0):
 		return errors.New("a trace has its own lengths and prefixes: --prompt-tokens, --output-tokens, --prefix-share and --system-tokens do not go with --trace")
+	case a.PromptScale < 0 || a.PromptScale > 1e3 || a.OutputScale < 0 || a.OutputScale > 1e3:
+		return errors.New("--prompt-scale and --output-scale: want numbers up to a thousand")
 	case !(a.RateScale > 0 && a.RateScale <= 1e6):
 		return fmt.Errorf("--rate-scale %v: want a positive number", a.RateScale)
 	case !(a.CV >= 0 && a.CV <= 100):
@@ -97,6 +101,7 @@ func (a *Asked) Spec(m *Measured) (s Spec, measured []string, err error) {
 			measured = append(measured, x.name+" lengths")
 		}
 	}
+	s.Prompt, s.Output = s.Prompt.Scale(cmp.Or(a.PromptScale, 1)), s.Output.Scale(cmp.Or(a.OutputScale, 1))
 	if a.Turns != "" {
 		if s.Turns, err = ParseLengths(a.Turns); err != nil {
 			return s, nil, fmt.Errorf("--turns: %w", err)

@@ -171,7 +171,27 @@ func (d *Deployment) ofPrometheus(ctx context.Context, spec source.Spec, when st
 	if err != nil {
 		return err
 	}
-	targets, _, err := diagnose.Discover(ctx, q, at, recently, spec.Matchers, false)
+	if err := d.ofSource(ctx, q, at); err != nil {
+		return err
+	}
+	rules, err := q.Rules(ctx)
+	if err != nil {
+		d.note("the server's rules cannot be read (" + brief(err) + "): give them with --rules")
+		return nil
+	}
+	d.AllRules = true
+	d.Rules, err = ruleFiles(rules)
+	return err
+}
+
+// OfSource looks at what a source holds at a moment, without its rules.
+func OfSource(ctx context.Context, q *source.Source, at time.Time) (*Deployment, error) {
+	d := &Deployment{}
+	return d, d.ofSource(ctx, q, at)
+}
+
+func (d *Deployment) ofSource(ctx context.Context, q *source.Source, at time.Time) error {
+	targets, _, err := diagnose.Discover(ctx, q, at, recently, q.Matchers(), false)
 	if err != nil {
 		return err
 	}
@@ -182,19 +202,10 @@ func (d *Deployment) ofPrometheus(ctx context.Context, spec source.Spec, when st
 		s.AddTarget(t.Dialect, t.Labels["model_name"], t.Labels["instance"])
 	}
 	s.Source = fmt.Sprintf("%s in Prometheus", servers(len(s.Instances)))
-	if err := addNames(ctx, q, s, at, spec.Matchers); err != nil {
+	if err := addNames(ctx, q, s, at, q.Matchers()); err != nil {
 		return err
 	}
-	if s.Interval, err = steadyInterval(ctx, q, at); err != nil {
-		return err
-	}
-	rules, err := q.Rules(ctx)
-	if err != nil {
-		d.note("the server's rules cannot be read (" + brief(err) + "): give them with --rules")
-		return nil
-	}
-	d.AllRules = true
-	d.Rules, err = ruleFiles(rules)
+	s.Interval, err = steadyInterval(ctx, q, at)
 	return err
 }
 

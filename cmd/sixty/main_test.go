@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -20,6 +21,9 @@ import (
 func TestMain(m *testing.M) {
 	if os.Getenv(asCommand) != "" {
 		main()
+	}
+	if err := flag.Set("test.parallel", "4"); err != nil { // commands wait more than they compute
+		panic(err)
 	}
 	testscript.Main(m, map[string]func(){"sixty": main})
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,6 +35,13 @@ func scripted(t *testing.T, s loadtest.Script) string {
 	}
 	t.Cleanup(func() { srv.Close() })
 	return srv.URL()
+}
+
+func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", "4"); err != nil { // load tests wait more than they compute
+		panic(err)
+	}
+	os.Exit(m.Run())
 }
 
 func TestBenchWritesEveryKindOfResult(t *testing.T) {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"time"
 
@@ -134,13 +133,7 @@ func (f *scrapeFlags) register(s *pflag.FlagSet) {
 }
 
 func (f *scrapeFlags) files() ([]generate.File, error) {
-	var err error
-	if f.cfg.Format, err = scrapeconfig.ParseFormat(f.out.format); err != nil {
-		return nil, fmt.Errorf("--output: %w", err)
-	}
-	if f.cfg.Server, err = scrapeconfig.ParseServer(f.server); err != nil {
-		return nil, fmt.Errorf("--server: %w", err)
-	}
+	f.cfg.Format, f.cfg.Server = scrapeconfig.Format(f.out.format), scrapeconfig.Server(f.server)
 	return scrapeconfig.Generate(f.cfg)
 }
 

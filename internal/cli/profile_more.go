@@ -1,24 +1,19 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
-	"github.com/prometheus/common/config"
 	"github.com/spf13/cobra"
 
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
-	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/profile"
 	"github.com/sixty-dev/sixty/internal/profile/capture"
 	"github.com/sixty-dev/sixty/internal/profile/tracefile"
 	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/report/profilereport"
-	"github.com/sixty-dev/sixty/internal/source"
 )
 
 type profileDiffFlags struct {
@@ -96,24 +91,22 @@ func newProfileHowCommand() *cobra.Command {
 }
 
 type profileCaptureFlags struct {
-	steps, load   int
-	longest, wait time.Duration
-	dir           string
-	largest       int64
-	http          httpFlags
-	profile       profileFlags
+	cfg     capture.Config
+	largest int64 // MiB
+	http    httpFlags
+	profile profileFlags
 }
 
 func newProfileCaptureCommand() *cobra.Command {
 	f := &profileCaptureFlags{}
 	cmd := &cobra.Command{Use: "capture", Args: cobra.ExactArgs(1), RunE: f.run}
 	s := cmd.Flags()
-	s.IntVar(&f.steps, "steps", 20, "steps of the engine to record")
-	s.DurationVar(&f.longest, "longest", 30*time.Second, "stop after this long, however few steps there were")
-	s.DurationVar(&f.wait, "stop-wait", 10*time.Minute, "wait so long for the server to write its traces")
-	s.StringVar(&f.dir, "dir", "", "the server's torch_profiler_dir, as a `directory` here")
+	s.IntVar(&f.cfg.Steps, "steps", 20, "steps of the engine to record")
+	s.DurationVar(&f.cfg.Longest, "longest", 30*time.Second, "stop after this long, however few steps there were")
+	s.DurationVar(&f.cfg.StopWait, "stop-wait", 10*time.Minute, "wait so long for the server to write its traces")
+	s.StringVar(&f.cfg.Dir, "dir", "", "the server's torch_profiler_dir, as a `directory` here")
 	s.Int64Var(&f.largest, "largest", 4096, "stop when the new traces are larger than so many MiB together")
-	s.IntVar(&f.load, "load", 8, "requests at once to make where the server has none; 0 makes none")
+	s.IntVar(&f.cfg.Load, "load", 8, "requests at once to make where the server has none; 0 makes none")
 	f.http.register(s)
 	f.profile.out.register(s, "text", "json")
 	f.profile.out.registerFull(s, "show everything")
@@ -122,33 +115,15 @@ func newProfileCaptureCommand() *cobra.Command {
 	return cmd
 }
 
-func (f *profileCaptureFlags) run(cmd *cobra.Command, args []string) error {
-	address, stderr := args[0], cmd.ErrOrStderr()
-	if err := capture.CheckSteps(f.steps); err != nil {
-		return err
-	}
-	if f.longest < time.Second || f.wait < time.Second || f.load < 0 || f.load > 1024 || f.largest < 1 {
-		return errors.New("want --longest and --stop-wait of at least 1s, --load from 0 to 1024, --largest of at least 1")
-	}
-	if f.dir != "" && !source.OnDisk(f.dir) {
-		return hint.With(fmt.Errorf("--dir: there is no directory %s here", f.dir), "where the server runs elsewhere leave --dir out, and copy the traces from there")
-	}
-	if !strings.Contains(address, "://") {
-		address = "http://" + address
-	}
-	settings, err := f.http.Config()
-	if err != nil {
-		return err
-	}
-	client, err := config.NewClientFromConfig(settings, "sixty_profile", config.WithUserAgent("sixty"))
-	if err != nil {
-		return fmt.Errorf("HTTP settings: %w", err)
-	}
-	defer client.CloseIdleConnections()
+func (f *profileCaptureFlags) run(cmd *cobra.Command, args []string) (err error) {
+	stderr := cmd.ErrOrStderr()
 	line := newProgress(stderr)
-	r, err := capture.Run(cmd.Context(), capture.Config{
-		Base: address, Client: client, Steps: f.steps, Longest: f.longest, StopWait: f.wait, Dir: f.dir, Load: f.load, Largest: f.largest << 20, Progress: line.show,
-	})
+	c := f.cfg
+	c.Base, c.Largest, c.Progress = args[0], f.largest<<20, line.show
+	if c.HTTP, err = f.http.Config(); err != nil {
+		return err
+	}
+	r, err := capture.Run(cmd.Context(), c)
 	line.clear()
 	if r != nil {
 		notes(stderr, r.Notes)
@@ -161,7 +136,7 @@ func (f *profileCaptureFlags) run(cmd *cobra.Command, args []string) error {
 		steps = render.Plural(r.Steps, "step")
 	}
 	fmt.Fprintf(stderr, "profiled for %s: %s\n", r.Took.Round(time.Millisecond), steps)
-	if f.dir == "" {
+	if c.Dir == "" {
 		fmt.Fprintf(cmd.OutOrStdout(), "the traces are where the server writes them: its torch_profiler_dir, or nsys' -o\nanalyse them with: sixty profile DIRECTORY\n")
 		return nil
 	}

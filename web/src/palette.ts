@@ -1,3 +1,5 @@
+import { useEffect, useState } from 'preact/hooks'
+
 declare const COLOURS: string[]
 
 const dark = () => {
@@ -51,13 +53,26 @@ export function onTheme(f: () => void): () => void {
   return () => void listeners.delete(f)
 }
 
-// A browser may refuse to remember anything.
+// A browser may refuse to remember anything: then it holds until the page is left.
+const kept = new Map<string, string>()
+
 export function remembered(name: string): string {
   try {
     return localStorage.getItem(`sixty.${name}`) ?? ''
   } catch {
-    return ''
+    return kept.get(name) ?? ''
   }
+}
+
+// useRemembered is what this browser remembers, for every field that shows it.
+export function useRemembered(name: string): [string, (value: string) => void] {
+  const [value, set] = useState(remembered(name))
+  useEffect(() => {
+    const changed = (e: Event) => (e as CustomEvent<string>).detail === name && set(remembered(name))
+    addEventListener('remembered', changed)
+    return () => removeEventListener('remembered', changed)
+  }, [name])
+  return [value, set]
 }
 
 export function remember(name: string, value: string): void {
@@ -65,6 +80,7 @@ export function remember(name: string, value: string): void {
     if (value) localStorage.setItem(`sixty.${name}`, value)
     else localStorage.removeItem(`sixty.${name}`)
   } catch {
-    // it holds until the page is left
+    kept.set(name, value)
   }
+  dispatchEvent(new CustomEvent('remembered', { detail: name }))
 }

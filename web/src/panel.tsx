@@ -35,7 +35,7 @@ export function PanelView({ panel, choice, span, interval, each, marks, onZoom }
   const empty = drawn && drawn.curves.length === 0 && !drawn.rows?.length
   const plain = panel.description.replace(/\[([^\]]+)\]\([^)]+\)/g, '$1').replace(/\*+/g, '')
   return (
-    <figure ref={ref} class={`panel ${loading ? 'loading' : ''} ${empty ? 'empty' : ''}`} style={{ gridColumn: `span ${panel.width >= 16 ? 24 : 8}` }} data-drawn={drawn || error ? '' : undefined}>
+    <figure ref={ref} class={`panel ${loading ? 'loading' : ''} ${empty ? 'empty' : ''}`} style={{ gridColumn: `span ${panel.width >= 16 ? 24 : 8}` }} data-step={drawn && !loading ? drawn.x[1] - drawn.x[0] : undefined}>
       <h4 title={plain}>
         {panel.title} <span class="soft">{panel.kind !== 'heatmap' && unitOf(panel.unit)}</span> {plain && <span class="why" aria-hidden="true">?</span>}
       </h4>

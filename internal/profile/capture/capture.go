@@ -20,6 +20,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/common/config"
+
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/hint"
@@ -27,14 +29,15 @@ import (
 
 // Config says what to capture.
 type Config struct {
-	Base     string // of the server: "http://localhost:8000"
-	Client   *http.Client
-	Steps    int           // of the engine
-	Longest  time.Duration // until the profiler is stopped, however few steps there were
-	Dir      string        // where the server writes, if it can be seen from here; "" is unknown
-	Load     int           // requests at once that are made where the server has none; 0 makes none
-	Largest  int64         // bytes of new files in Dir beyond which the profiler is stopped
-	StopWait time.Duration // for the server to write its traces
+	Base     string                  // address of the server, such as http://localhost:8000
+	HTTP     config.HTTPClientConfig // how to authenticate and encrypt
+	Client   *http.Client            // nil: of HTTP
+	Steps    int                     // of the engine
+	Longest  time.Duration           // until the profiler is stopped, however few steps there were
+	Dir      string                  // where the server writes, if it can be seen from here; "" is unknown
+	Load     int                     // requests at once that are made where the server has none; 0 makes none
+	Largest  int64                   // bytes of new files in Dir beyond which the profiler is stopped
+	StopWait time.Duration           // for the server to write its traces
 	Progress func(format string, args ...any)
 }
 
@@ -58,9 +61,10 @@ const (
 
 // Run captures a trace. The profiler is stopped also where the context ends.
 func Run(ctx context.Context, cfg Config) (*Result, error) {
-	if cfg.Progress == nil {
-		cfg.Progress = func(string, ...any) {}
+	if err := cfg.complete(); err != nil {
+		return nil, err
 	}
+	defer cfg.Client.CloseIdleConnections()
 	c := &capture{Config: cfg, r: &Result{Steps: -1}}
 	if err := c.check(ctx); err != nil {
 		return nil, err
@@ -80,6 +84,33 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 		return c.r, c.collect(ctx, before)
 	}
 	return c.r, nil
+}
+
+// complete refuses what makes no trace, and fills in the rest.
+func (cfg *Config) complete() (err error) {
+	if err := CheckSteps(cfg.Steps); err != nil {
+		return err
+	}
+	if cfg.Longest < time.Second || cfg.StopWait < 100*time.Millisecond || cfg.Load < 0 || cfg.Load > 1024 || cfg.Largest < 1 {
+		return errors.New("want --longest of at least 1s, --stop-wait of at least 100ms, --load from 0 to 1024, --largest of at least 1")
+	}
+	if cfg.Dir != "" {
+		if _, err := os.Stat(cfg.Dir); err != nil {
+			return hint.With(fmt.Errorf("--dir: there is no directory %s here", cfg.Dir), "where the server runs elsewhere leave --dir out, and copy the traces from there")
+		}
+	}
+	if !strings.Contains(cfg.Base, "://") {
+		cfg.Base = "http://" + cfg.Base
+	}
+	if cfg.Progress == nil {
+		cfg.Progress = func(string, ...any) {}
+	}
+	if cfg.Client == nil {
+		if cfg.Client, err = config.NewClientFromConfig(cfg.HTTP, "sixty_profile", config.WithUserAgent("sixty")); err != nil {
+			return fmt.Errorf("HTTP settings: %w", err)
+		}
+	}
+	return nil
 }
 
 type capture struct {

@@ -155,7 +155,7 @@ func TestTheWrongDirectory(t *testing.T) {
 }
 
 func TestNobodyThere(t *testing.T) {
-	_, err := Run(t.Context(), Config{Base: "http://127.0.0.1:1", Client: http.DefaultClient, Steps: 1, Longest: time.Second, StopWait: time.Second})
+	_, err := Run(t.Context(), Config{Base: "http://127.0.0.1:1", Client: http.DefaultClient, Steps: 1, Longest: time.Second, StopWait: time.Second, Largest: 1})
 	if err == nil || hint.Of(err) == "" {
 		t.Error(err)
 	}

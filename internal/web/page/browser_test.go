@@ -3,6 +3,7 @@ package page_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	neturl "net/url"
@@ -20,6 +21,7 @@ import (
 	"github.com/chromedp/cdproto/heapprofiler"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/performance"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -39,9 +41,8 @@ type tab struct {
 	complains []string
 }
 
-// chromium starts a browser, or skips.
-func chromium(t testing.TB) context.Context {
-	t.Helper()
+// started is one browser for all tests, ended with the process.
+var started = sync.OnceValues(func() (context.Context, error) {
 	path := os.Getenv("CHROMIUM")
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if path == "" {
@@ -49,14 +50,31 @@ func chromium(t testing.TB) context.Context {
 		}
 	}
 	if path == "" {
-		t.Skip("needs Chromium to drive the page (or CHROMIUM with its path)")
+		return nil, exec.ErrNotFound
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WindowSize(1280, 900))
-	ctx, stop := chromedp.NewExecAllocator(t.Context(), options...)
-	t.Cleanup(stop)
-	ctx, stop = chromedp.NewContext(ctx)
-	t.Cleanup(stop)
-	if err := chromedp.Do(ctx); err != nil {
+	ctx, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	end = stop
+	ctx, _ = chromedp.NewContext(ctx)
+	return ctx, chromedp.Do(ctx)
+})
+
+var end = func() {}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	end()
+	os.Exit(code)
+}
+
+// chromium is a browser; the test is skipped where there is none.
+func chromium(t testing.TB) context.Context {
+	t.Helper()
+	ctx, err := started()
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		t.Skip("needs Chromium to drive the page (or CHROMIUM with its path)")
+	case err != nil:
 		t.Fatalf("start Chromium: %v", err)
 	}
 	return ctx
@@ -153,7 +171,7 @@ func (b *tab) quiet(but ...string) {
 }
 
 // patience is how long the page may take for anything, on a machine that is busy.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // until waits for an expression to be true.
 func (b *tab) until(js string) {
@@ -170,6 +188,8 @@ func (b *tab) text(selector, words string) {
 	b.t.Helper()
 	b.until(fmt.Sprintf(`[...document.querySelectorAll(%s)].some((e) => e.textContent.includes(%s))`, quote(selector), quote(words)))
 }
+
+func (b *tab) eval(js string) { b.t.Helper(); eval[any](b, js) }
 
 func eval[T any](b *tab, js string) T {
 	b.t.Helper()
@@ -316,6 +336,7 @@ func TestTheKeyboardReachesEverything(t *testing.T) {
 	b.until(`document.querySelectorAll('.cell').length > 20`)
 	b.keys("/")
 	b.until(`document.activeElement.matches('input[type=search]')`)
+	b.eval(`document.activeElement.select()`) // a real keyboard sends no character for a key that was taken
 	b.keys("10.0.0.13")
 	b.until(`document.querySelectorAll('.cell').length === 1`)
 	b.keys(kb.Escape)
@@ -435,35 +456,43 @@ func TestADayOfTwentyReplicasIsDrawnAtOnce(t *testing.T) {
 	b := open(t, chromium(t), url+"/", form{width: 1280, height: 900})
 	b.text("h2", "tiny")
 	b.until(drawn)
-	var asked, work time.Duration
+	call(b, performance.Enable, performance.EnableParams{TimeDomain: performance.EnableTimeDomainThreadTicks})
+	// The time that the page's thread worked: others use this machine's processors too.
+	worked := func() time.Duration {
+		for _, m := range call(b, performance.GetMetrics, cdp.Empty{}).Metrics {
+			if m.Name == "TaskDuration" {
+				return time.Duration(m.Value * 1e9)
+			}
+		}
+		t.Fatal("no TaskDuration")
+		return 0
+	}
 	got := best(func() time.Duration {
 		b.keys("gn")
 		b.until(`location.pathname === '/'`)
 		b.keys("ge")
 		b.until(drawn)
+		before := worked()
 		// From the click on 24 h with a line for each replica, to the last canvas of the window.
 		ms := eval[[]float64](b, `(async () => {
-			document.querySelectorAll('.panel').forEach((p) => p.dataset.old = '1')
-			performance.clearMeasures('draw'); performance.clearResourceTimings()
+			performance.clearResourceTimings()
 			history.pushState(null, '', '/explore?from=-24h&each=1'); dispatchEvent(new PopStateEvent('popstate'))
 			const began = performance.now()
 			const frame = () => new Promise((f) => requestAnimationFrame(() => setTimeout(f)))
 			const inView = () => [...document.querySelectorAll('.panel')].filter((p) => p.getBoundingClientRect().top < innerHeight)
-			while (!(inView().every((p) => !p.classList.contains('loading') && p.querySelector('canvas')) && inView().some((p) => p.querySelectorAll('.legend li').length > 8))) {
-				await frame(); if (performance.now() - began > 20000) break
-			}
-			await frame()
+			while (!inView().every((p) => p.dataset.step === '360' && p.querySelector('canvas')) && performance.now() - began < 50000) await frame()
 			const end = performance.now()
-			const last = Math.max(...performance.getEntriesByType('resource').filter((r) => r.name.includes('query_range')).map((r) => r.responseEnd))
-			return [end - began, end - last, performance.getEntriesByName('draw').reduce((s, m) => s + m.duration, 0), inView().length]
+			const asked = performance.getEntriesByType('resource').filter((r) => r.name.includes('query_range'))
+			return [end - began, end - Math.max(...asked.map((r) => r.responseEnd)), inView().length, asked.length]
 		})()`)
 		total := time.Duration(ms[0] * 1e6)
-		asked, work = time.Duration(ms[1]*1e6), time.Duration(ms[2]*1e6)
-		t.Logf("%.0f panels in the window: %s from the click to the last one drawn, questions and answers included; %s after the last answer; %s of drawing", ms[3], total, asked, work)
-		return asked
+		after := time.Duration(ms[1] * 1e6)
+		work := worked() - before
+		t.Logf("%.0f panels in the window, %.0f questions: %s of the page's own work, reading the answers included; by the clock %s from the click, %s from the last answer", ms[2], ms[3], work, total, after)
+		return work
 	})
 	if got > dayDrawn {
-		t.Errorf("24 hours of 20 replicas were drawn within %s of the answers, want %s", got, dayDrawn)
+		t.Errorf("24 hours of 20 replicas were drawn in %s, want %s", got, dayDrawn)
 	}
 	b.quiet()
 }
@@ -473,8 +502,8 @@ func TestAnHourDoesNotGrowThePage(t *testing.T) {
 		t.Skip("it takes a while")
 	}
 	m, url := start(t)
-	m.set(func() { m.made = 20 })
-	b := open(t, chromium(t), url+"/explore?from=-1h&each=1", form{width: 1280, height: 2400})
+	m.set(func() { m.made = 6 })
+	b := open(t, chromium(t), url+"/explore?from=-1h&each=1", form{width: 1280, height: 900})
 	b.until(drawn)
 	used := func() (bytes float64, nodes int) {
 		for range 3 {
@@ -486,15 +515,16 @@ func TestAnHourDoesNotGrowThePage(t *testing.T) {
 	// Each step is an evaluation, 15 s later by the monitor's clock: all panels ask again.
 	hour := func(steps int) {
 		for range steps {
+			eval[any](b, `document.querySelectorAll('.panel').forEach((p) => delete p.dataset.step)`)
 			m.set(func() { m.skipped += 15 * time.Second })
-			b.until(`!document.querySelector('.panel.loading')`)
+			b.until(`document.querySelector('.panel').dataset.step`)
 		}
 	}
-	hour(40)
+	hour(20)
 	before, nodes := used()
 	hour(240)
 	after, more := used()
-	t.Logf("after ten minutes %.2f MB and %d elements, an hour later %.2f MB and %d elements", before/1e6, nodes, after/1e6, more)
+	t.Logf("after five minutes %.2f MB and %d elements, an hour later %.2f MB and %d elements", before/1e6, nodes, after/1e6, more)
 	if after-before > hourGrowth || more > nodes+20 {
 		t.Errorf("the page grew by %.0f bytes and %d elements in an hour", after-before, more-nodes)
 	}

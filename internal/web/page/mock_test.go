@@ -37,15 +37,11 @@ import (
 // diagnosis of a recording of a real server, with real answers to PromQL; the rest of its
 // fleet is made up.
 type monitor struct {
+	*known
 	t        testing.TB
-	source   *source.Source
-	interval time.Duration
 	incident view.Incident
-	panels   view.Panels
 	page     http.Handler
 	began    time.Time
-	end      time.Time // of the recording
-	last     diagnose.Diagnosis
 
 	mu        sync.Mutex
 	state     view.State
@@ -65,33 +61,54 @@ const incidentFile = "../../../testdata/incident.tar.zst"
 
 const hostile = `</script><img src=x onerror="window.hostile=1"><script>window.hostile=2</script>`
 
+// Known is what the monitors of all tests know: the diagnosis takes seconds.
+type known struct {
+	source   *source.Source
+	interval time.Duration
+	end      time.Time
+	last     diagnose.Diagnosis
+	written  []byte // as JSON
+	panels   view.Panels
+}
+
+var learnt = sync.OnceValues(func() (*known, error) {
+	ctx := context.Background()
+	s, err := source.Open(ctx, source.Spec{Recording: incidentFile}) // closed with the process
+	if err != nil {
+		return nil, err
+	}
+	k := &known{source: s, end: s.Span().Last}
+	o, err := s.Options(ctx, k.end)
+	if err != nil {
+		return nil, err
+	}
+	o.Pathologies, o.Predict, k.interval = pathologies.All(), planning.PredictFixes, o.Interval
+	if k.last, err = s.Diagnose(ctx, o); err != nil {
+		return nil, err
+	}
+	if err := k.last.Plot(ctx, s); err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	if err := report.JSON(&b, k.last, report.Options{}); err != nil {
+		return nil, err
+	}
+	k.written = b.Bytes()
+	d, err := dialect.Named("vllm-0.23.0")
+	if err != nil {
+		return nil, err
+	}
+	k.panels, err = view.NewPanels(dashboard.Config{Deployment: generate.Deployment{Dialects: []dialect.Dialect{d}}}, k.interval)
+	return k, err
+})
+
 func newMonitor(t testing.TB) *monitor {
 	t.Helper()
-	ctx := t.Context()
-	s, err := source.Open(ctx, source.Spec{Recording: incidentFile})
+	k, err := learnt()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.Close() })
-	m := &monitor{t: t, source: s, began: time.Now(), end: s.Span().Last, state: view.OK, replicas: 24, every: 15, listeners: map[chan string]bool{}}
-	o, err := s.Options(ctx, m.end)
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.Pathologies, o.Predict, m.interval = pathologies.All(), planning.PredictFixes, o.Interval
-	if testing.Short() {
-		o.Predict = nil
-	}
-	if m.last, err = s.Diagnose(ctx, o); err != nil {
-		t.Fatal(err)
-	}
-	if err := m.last.Plot(ctx, s); err != nil {
-		t.Fatal(err)
-	}
-	var diagnosis bytes.Buffer
-	if err := report.JSON(&diagnosis, m.last, report.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	m := &monitor{t: t, known: k, began: time.Now(), state: view.OK, replicas: 24, every: 15, listeners: map[chan string]bool{}}
 	v := &m.last.Verdict
 	c := v.Confidence
 	m.incident = view.Incident{
@@ -103,18 +120,11 @@ func newMonitor(t testing.TB) *monitor {
 			{At: v.Since.Add(10 * time.Second), ID: "saturation", Severity: "ticket", Summary: "More work arrives than the server can do", Confidence: ptr(0.5)},
 			{At: v.Since.Add(25 * time.Second), ID: v.ID, Severity: "page", Summary: v.Summary, Confidence: &c},
 		},
-		Diagnosis: diagnosis.Bytes(),
+		Diagnosis: k.written,
 		Similar: &view.Similar{
 			ID: "2026-11-17-0412-kv-cache-thrashing", Began: v.Since.Add(-4 * 24 * time.Hour), Ended: ptr(v.Since.Add(-4*24*time.Hour + 23*time.Minute)), Pathology: v.ID,
 			Note: "the same pathology on the same model", Notes: []view.Note{{By: "Ada", At: v.Since.Add(-4 * 24 * time.Hour), Text: "Four replicas helped."}},
 		},
-	}
-	d, err := dialect.Named("vllm-0.23.0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if m.panels, err = view.NewPanels(dashboard.Config{Deployment: generate.Deployment{Dialects: []dialect.Dialect{d}}}, m.interval); err != nil {
-		t.Fatal(err)
 	}
 	m.page, err = page.New(page.Config{
 		Overview: func(context.Context) view.Overview { return m.overview() },

@@ -4,7 +4,7 @@ import type { Band, Level, Line, Mark as Moment } from '../chart'
 import { change, length, number, plural, sentence, time } from '../format'
 import { now, useLive } from '../live'
 import { Markup } from '../html'
-import { remember, remembered } from '../palette'
+import { remember, useRemembered } from '../palette'
 import type { Span } from '../query'
 import { to } from '../route'
 import type { Diagnosis, Evidence, Finding, Fix, Incident, Plot as Drawn, Runbook, Workload } from '../types'
@@ -349,7 +349,7 @@ function useWrite(again: () => void) {
 }
 
 function Acknowledge({ i, path, again }: { i: Incident; path: string; again: () => void }) {
-  const [by, setBy] = useState(remembered('name'))
+  const [by, setBy] = useRemembered('name')
   const { busy, error, write } = useWrite(again)
   if (i.acknowledged) return <p class="soft">{i.acknowledged.by} looks after it since <At at={i.acknowledged.at} />.</p>
   if (i.ended) return null
@@ -371,7 +371,7 @@ function Acknowledge({ i, path, again }: { i: Incident; path: string; again: () 
 }
 
 function Notes({ path, again }: { path: string; again: () => void }) {
-  const [by, setBy] = useState(remembered('name'))
+  const [by, setBy] = useRemembered('name')
   const [text, setText] = useState('')
   const { busy, error, write } = useWrite(again)
   return (

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/cli"
+	codes "github.com/sixty-dev/sixty/internal/command"
 )
 
 // A documented command is a line of a document that a reader would type.
@@ -112,8 +112,8 @@ func (sh *shell) run(t *testing.T, c documented, server string) {
 		}
 	}
 	code, out := sh.do(t, text)
-	found := code == cli.ExitFound && regexp.MustCompile(`^sixty (diagnose|audit|profile) `).MatchString(text)
-	if code != cli.ExitOK && !found {
+	found := code == codes.ExitFound && regexp.MustCompile(`^sixty (diagnose|audit|profile) `).MatchString(text)
+	if code != codes.ExitOK && !found {
 		t.Errorf("%s:%d: exit code %d of: %s\n%s", c.page, c.line, code, text, out)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/cli"
+	codes "github.com/sixty-dev/sixty/internal/command"
 )
 
 // ends is how long a command may go on after an interrupt: a second, and another
@@ -59,29 +59,29 @@ func TestEveryVerbEndsWhenInterrupted(t *testing.T) {
 		code  int
 		says  string
 	}{
-		{"diagnose " + mute.URL, 0, cli.ExitInterrupted, "error: interrupted"},
-		{"diagnose " + thrashing, 5 * time.Second, cli.ExitInterrupted, "interrupted: this is what "},
-		{"diagnose " + thrashing + " -o json", 5 * time.Second, cli.ExitInterrupted, `"interrupted: this is what `},
-		{"diagnose --prometheus " + mute.URL, 0, cli.ExitInterrupted, "error: interrupted"},
-		{"diagnose --recording " + fifo, 0, cli.ExitInterrupted, "error: interrupted"},
-		{"record " + thrashing + " -o $DIR/a.tar.zst", 2 * time.Second, cli.ExitOK, "recorded "},
-		{"simulate --rate 300 --duration 1h " + step, 0, cli.ExitInterrupted, "error: interrupted"},
-		{"simulate --rate 300 --duration 1m --sweep seed=1:400:1 " + step, 0, cli.ExitInterrupted, "error: interrupted"},
-		{"simulate " + mute.URL, 0, cli.ExitInterrupted, "error: interrupted"},
-		{"simulate --serve 127.0.0.1:0 --gpu-exporter off", 0, cli.ExitOK, "end it with ctrl-C"},
-		{"gateway --upstream " + mute.URL + " --listen 127.0.0.1:0 --admin 127.0.0.1:0", 0, cli.ExitOK, "end it with ctrl-C"},
-		{"tune --model-config ../../internal/modelconfig/testdata/gemma-2-9b.json --gpu H100 --use-case chat --rate 40 --prompt-tokens 900 --output-tokens 250 --requests 20000", 0, cli.ExitInterrupted, "error: interrupted"},
-		{"bench " + mute.URL + " --scenario low-load", 0, cli.ExitInterrupted, "error: interrupted"},
-		{"bench self-test --seconds 30", 2 * time.Second, cli.ExitInterrupted, ""},
-		{"audit " + mute.URL, 0, cli.ExitInterrupted, "error: interrupted"},
-		{"audit --prometheus " + mute.URL, 0, cli.ExitInterrupted, "error: interrupted"},
-		{"generate baseline --baseline 1h --prometheus " + mute.URL, 0, cli.ExitInterrupted, "error: interrupted"},
-		{"generate preview --prometheus " + mute.URL, 0, cli.ExitInterrupted, "error: interrupted"},
-		{"generate openmetrics " + fifo, 0, cli.ExitInterrupted, "error: interrupted"},
-		{"profile " + fifo, 0, cli.ExitInterrupted, "error: interrupted"},
-		{"profile capture " + mute.URL, 0, cli.ExitInterrupted, "error: interrupted"},
-		{"demo", 2 * time.Second, cli.ExitInterrupted, "error: interrupted"},
-		{"demo --fast --scenario all", 0, cli.ExitInterrupted, "error: interrupted"},
+		{"diagnose " + mute.URL, 0, codes.ExitInterrupted, "error: interrupted"},
+		{"diagnose " + thrashing, 5 * time.Second, codes.ExitInterrupted, "interrupted: this is what "},
+		{"diagnose " + thrashing + " -o json", 5 * time.Second, codes.ExitInterrupted, `"interrupted: this is what `},
+		{"diagnose --prometheus " + mute.URL, 0, codes.ExitInterrupted, "error: interrupted"},
+		{"diagnose --recording " + fifo, 0, codes.ExitInterrupted, "error: interrupted"},
+		{"record " + thrashing + " -o $DIR/a.tar.zst", 2 * time.Second, codes.ExitOK, "recorded "},
+		{"simulate --rate 300 --duration 1h " + step, 0, codes.ExitInterrupted, "error: interrupted"},
+		{"simulate --rate 300 --duration 1m --sweep seed=1:400:1 " + step, 0, codes.ExitInterrupted, "error: interrupted"},
+		{"simulate " + mute.URL, 0, codes.ExitInterrupted, "error: interrupted"},
+		{"simulate --serve 127.0.0.1:0 --gpu-exporter off", 0, codes.ExitOK, "end it with ctrl-C"},
+		{"gateway --upstream " + mute.URL + " --listen 127.0.0.1:0 --admin 127.0.0.1:0", 0, codes.ExitOK, "end it with ctrl-C"},
+		{"tune --model-config ../../internal/modelconfig/testdata/gemma-2-9b.json --gpu H100 --use-case chat --rate 40 --prompt-tokens 900 --output-tokens 250 --requests 20000", 0, codes.ExitInterrupted, "error: interrupted"},
+		{"bench " + mute.URL + " --scenario low-load", 0, codes.ExitInterrupted, "error: interrupted"},
+		{"bench self-test --seconds 30", 2 * time.Second, codes.ExitInterrupted, ""},
+		{"audit " + mute.URL, 0, codes.ExitInterrupted, "error: interrupted"},
+		{"audit --prometheus " + mute.URL, 0, codes.ExitInterrupted, "error: interrupted"},
+		{"generate baseline --baseline 1h --prometheus " + mute.URL, 0, codes.ExitInterrupted, "error: interrupted"},
+		{"generate preview --prometheus " + mute.URL, 0, codes.ExitInterrupted, "error: interrupted"},
+		{"generate openmetrics " + fifo, 0, codes.ExitInterrupted, "error: interrupted"},
+		{"profile " + fifo, 0, codes.ExitInterrupted, "error: interrupted"},
+		{"profile capture " + mute.URL, 0, codes.ExitInterrupted, "error: interrupted"},
+		{"demo", 2 * time.Second, codes.ExitInterrupted, "error: interrupted"},
+		{"demo --fast --scenario all", 0, codes.ExitInterrupted, "error: interrupted"},
 	} {
 		t.Run(strings.ReplaceAll(tc.args, "/", " "), func(t *testing.T) {
 			t.Parallel()

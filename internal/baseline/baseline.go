@@ -55,8 +55,8 @@ type Threshold struct {
 // load make of it.
 const Headroom = 1.5
 
-// maxFile bounds a baseline file: a list of numbers, not of samples.
-const maxFile = 1 << 20
+// MaxFile bounds a baseline file: a list of numbers, not of samples.
+const MaxFile = 1 << 20
 
 // Is reports whether JSON claims to be a baseline.
 func Is(content []byte) bool {
@@ -68,16 +68,16 @@ func Is(content []byte) bool {
 
 // Parse reads a baseline file; name is used in errors.
 func Parse(name string, content []byte) (*File, error) {
-	if len(content) > maxFile {
-		return nil, fmt.Errorf("%s: %d bytes are more than a baseline can need (limit %d)", name, len(content), maxFile)
+	if len(content) > MaxFile {
+		return nil, fmt.Errorf("%s: %d bytes are more than a baseline can need (limit %d)", name, len(content), MaxFile)
 	}
 	f := &File{}
 	dec := json.NewDecoder(bytes.NewReader(content))
 	if err := dec.Decode(f); err != nil {
-		return nil, hint.With(fmt.Errorf("read baseline %s: %w", name, err), "write one with: sixty bench URL --baseline FILE, or sixty generate baseline")
+		return nil, hint.With(fmt.Errorf("read baseline %s: %w", name, err), "write one with: sixty bench URL --save-baseline FILE, or sixty generate baseline")
 	}
 	if f.Schema != Schema {
-		return nil, hint.With(fmt.Errorf("read baseline %s: schema %q, want %q", name, f.Schema, Schema), "write one with: sixty bench URL --baseline FILE, or sixty generate baseline")
+		return nil, hint.With(fmt.Errorf("read baseline %s: schema %q, want %q", name, f.Schema, Schema), "write one with: sixty bench URL --save-baseline FILE, or sixty generate baseline")
 	}
 	known := map[string]bool{}
 	for _, s := range indicator.All() {

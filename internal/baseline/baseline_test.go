@@ -45,7 +45,7 @@ func TestParseRefuses(t *testing.T) {
 		"another schema":            {`{"schema":"sixty.bench/v1"}`, `want "sixty.baseline/v1"`},
 		"a signal that is unknown":  {`{"schema":"sixty.baseline/v1","normal":{"tftt":1}}`, `unknown signal "tftt"`},
 		"a comparison without side": {`{"schema":"sixty.baseline/v1","thresholds":[{"signal":"ttft_p95","op":"=","value":1}]}`, `op "="`},
-		"a file that is too large":  {strings.Repeat(" ", maxFile+1), "more than a baseline can need"},
+		"a file that is too large":  {strings.Repeat(" ", MaxFile+1), "more than a baseline can need"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := Parse("b.json", []byte(tt.text)); err == nil || !strings.Contains(err.Error(), tt.want) {

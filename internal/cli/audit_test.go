@@ -141,7 +141,7 @@ func TestAuditRefusals(t *testing.T) {
 	}{
 		{nil, "nothing to audit"},
 		{[]string{"--fix", "localhost:8000"}, "--fix without files"},
-		{[]string{"--dialect", "vllm-v1"}, "--dialect and --version stand for servers that are not at hand, and there is no file to hold against them"},
+		{[]string{"--dialect", "vllm-v1"}, "--dialect and --vllm-version stand for servers that are not at hand, and there is no file to hold against them"},
 		{[]string{"--dialect", "vllm-v7", "--rules", rule}, `--dialect: unknown dialect "vllm-v7"`},
 		{[]string{"--rules", rule, "--ignore", "nothing"}, `--ignore: there is no "nothing"`},
 		{[]string{"--rules", "nowhere.yaml"}, "--rules: nowhere.yaml: no such file or directory"},
@@ -150,9 +150,9 @@ func TestAuditRefusals(t *testing.T) {
 		{[]string{"--rules", rule, "--at", "-5m"}, "--at goes with --prometheus"},
 		{[]string{"--rules", rule, "--output", "xml"}, `--output: "xml" is not text, json, sarif, junit or github`},
 		{[]string{"--rules", rule, "--fail-on", "never"}, `--fail-on: "never" is not page, ticket or info`},
-		{[]string{"--rules", rule, "--dialect", "vllm-v1", "localhost:8000"}, "give URLs, a recording, --prometheus, --version or --dialect, not two of them"},
-		{[]string{"--rules", rule, "--dialect", "vllm-v1", "--version", "0.23"}, "give URLs, a recording, --prometheus, --version or --dialect, not two of them"},
-		{[]string{"--rules", rule, "--version", "newest"}, `--version: unknown dialect "vllm-newest"`},
+		{[]string{"--rules", rule, "--dialect", "vllm-v1", "localhost:8000"}, "give URLs, a recording, --prometheus, --vllm-version or --dialect, not two of them"},
+		{[]string{"--rules", rule, "--dialect", "vllm-v1", "--version", "0.23"}, "give URLs, a recording, --prometheus, --vllm-version or --dialect, not two of them"},
+		{[]string{"--rules", rule, "--version", "newest"}, `--vllm-version: unknown dialect "vllm-newest"`},
 		{[]string{"localhost:8000", "--output", "sarif"}, "--output sarif tells of rules and dashboards, and there are none"},
 	} {
 		_, _, err := sixty(t, append([]string{"audit"}, tc.args...)...)
@@ -253,7 +253,7 @@ func TestTheActionOfGitHub(t *testing.T) {
 		"FAIL_ON=" + action.Inputs["fail-on"].Default, "IGNORE=", "SARIF=" + filepath.Join(dir, "out.sarif"),
 	}
 	out, err := cmd.Output()
-	want := "audit\n--fail-on\nticket\n--rules\na b.yaml\n--rules\nc/\n--dashboards\nd.json\n--version\n0.23\n--output\ngithub\n"
+	want := "audit\n--fail-on\nticket\n--rules\na b.yaml\n--rules\nc/\n--dashboards\nd.json\n--vllm-version\n0.23\n--output\ngithub\n"
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || string(out) != want {
 		t.Errorf("%v\n%s", err, out)

@@ -4,15 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/load/campaign"
 	"github.com/sixty-dev/sixty/internal/pathologies"
@@ -32,34 +31,12 @@ type benchFlags struct {
 	watch     time.Duration
 }
 
-const benchLong = `Sends a workload to an OpenAI-compatible server and measures what its users would see.
-
-Latencies are given from the moment a request was due and from the moment it was
-sent. Percentiles come with their intervals, the warm-up is left out, failures are
-counted, and the generator judges itself: a result that it spoiled is marked, and
-the command then exits with 2.`
-
-const benchExample = `  sixty bench http://localhost:8000 --scenario saturation
-  sixty bench http://localhost:8000 --scenario all --scale 0.25 --html report.html
-  sixty bench http://localhost:8000 --rate 5 --duration 2m --prompt-tokens lognormal:800,1.2 --output-tokens 200
-  sixty bench http://localhost:8000 --trace trace.jsonl --speed 2
-  sixty bench http://localhost:8000 --workload-from http://prod:8000 --search rate --slo chat
-  sixty bench http://localhost:8000 --concurrency 32 --duration 1m --assert 'ttft_p95<500ms'
-  sixty bench compare before.json after.json`
-
 func newBenchCommand() *cobra.Command {
 	f := &benchFlags{}
 	cmd := &cobra.Command{
-		Use:     "bench URL",
-		Short:   "Load test; derives thresholds; refuses results that the generator itself spoiled",
-		Long:    benchLong,
-		Example: benchExample,
-		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			f.URL, f.Given = args[0], cmd.Flags().Changed
-			givenWorkload(cmd.Flags(), &f.Config.Asked)
-			return runBench(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), f)
-		},
+		Use:  "bench",
+		Args: cobra.ExactArgs(1),
+		RunE: f.run,
 	}
 	f.register(cmd)
 	cmd.AddCommand(newBenchCompare(), newBenchMerge(), newBenchReport(), newBenchSelfTest(), newBenchTrace())
@@ -112,25 +89,11 @@ func (f *benchFlags) register(cmd *cobra.Command) {
 
 // objectiveFor finds the objective for a model, nil without --slo.
 func (f *benchFlags) objectiveFor(model string) (*slo.Objective, error) {
-	if f.objective == "" {
-		return nil, nil
+	if slices.Contains(slo.UseCases(), f.objective) {
+		return objectiveFor("", f.objective, model)
 	}
-	if o, err := slo.ForUseCase(f.objective); err == nil {
-		return &o, nil
-	}
-	b, err := fileio.Read(f.objective, 1<<20)
-	if err != nil {
-		return nil, hint.With(err, "--slo takes "+strings.Join(slo.UseCases(), ", ")+", or a file")
-	}
-	file, err := slo.Parse(f.objective, b)
-	if err != nil {
-		return nil, err
-	}
-	o, ok := file.For(map[string]string{"model": model, "model_name": model})
-	if !ok {
-		return nil, hint.With(fmt.Errorf("%s has no objective for model %q", f.objective, model), `add one with model: "*"`)
-	}
-	return &o, nil
+	o, err := objectiveFor(f.objective, "", model)
+	return o, hint.Or(err, "--slo takes "+strings.Join(slo.UseCases(), ", ")+", or a file")
 }
 
 // tuneRuntime keeps garbage collection, which costs the measured requests time,
@@ -167,16 +130,19 @@ func (f *benchFlags) read(stdout, stderr io.Writer) (err error) {
 	return f.Read()
 }
 
-func runBench(ctx context.Context, stdout, stderr io.Writer, f *benchFlags) error {
+func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 	defer tuneRuntime()()
+	f.URL, f.Given = args[0], cmd.Flags().Changed
+	givenWorkload(cmd.Flags(), &f.Config.Asked)
+	stdout := cmd.OutOrStdout()
 	var answer bytes.Buffer // for --out
 	if f.out.file != "" {
 		stdout = &answer
 	}
-	if err := f.read(stdout, stderr); err != nil {
+	if err := f.read(stdout, cmd.ErrOrStderr()); err != nil {
 		return err
 	}
-	err := campaign.Run(ctx, f.Config)
+	err := campaign.Run(cmd.Context(), f.Config)
 	if answer.Len() > 0 {
 		err = errors.Join(err, f.out.write(nil, func(w io.Writer, _ render.Options) error {
 			_, err := answer.WriteTo(w)

@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -12,40 +11,19 @@ import (
 	"github.com/sixty-dev/sixty/internal/report/loadreport"
 )
 
-func readResults(paths []string) ([]*load.Result, error) {
-	var list []*load.Result
-	for _, p := range paths {
-		f, err := os.Open(p)
-		if err != nil {
-			return nil, fmt.Errorf("open result: %w", err)
-		}
-		r, err := load.ReadResults(f)
-		f.Close()
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", p, err)
-		}
-		list = append(list, r...)
-	}
-	return list, nil
-}
-
 func newBenchCompare() *cobra.Command {
 	var moreA, moreB []string
 	var tolerance float64
 	var f outputFlags
 	cmd := &cobra.Command{
-		Use:   "compare A.json B.json",
-		Short: "Say what changed from result A to result B, and whether it is chance",
-		Long: `Compares two results. With one file on each side, the intervals within each test
-tell what is chance; give several runs of each side with --more-a and --more-b, and
-the differences between the runs do.`,
+		Use:  "compare",
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a, err := readResults(append(args[:1:1], moreA...))
+			a, err := load.ReadFiles(append(args[:1:1], moreA...)...)
 			if err != nil {
 				return err
 			}
-			b, err := readResults(append(args[1:2:2], moreB...))
+			b, err := load.ReadFiles(append(args[1:2:2], moreB...)...)
 			if err != nil {
 				return err
 			}
@@ -76,14 +54,10 @@ func newBenchMerge() *cobra.Command {
 	var repeated bool
 	var f outputFlags
 	cmd := &cobra.Command{
-		Use:   "merge RESULT.json...",
-		Short: "Make one result of several machines' results, or of repetitions",
-		Long: `Merges results exactly: percentiles of the merged result are those of all requests
-together. Results of generators that ran at the same time add up their rates;
---repeated averages them instead. Writes JSON.`,
+		Use:  "merge",
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			list, err := readResults(args)
+			list, err := load.ReadFiles(args...)
 			if err != nil {
 				return err
 			}
@@ -107,11 +81,10 @@ func newBenchReport() *cobra.Command {
 	var html string
 	var f outputFlags
 	cmd := &cobra.Command{
-		Use:   "report RESULT.json...",
-		Short: "Show results again, as text or as an HTML page",
-		Args:  cobra.MinimumNArgs(1),
+		Use:  "report",
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			list, err := readResults(args)
+			list, err := load.ReadFiles(args...)
 			if err != nil {
 				return err
 			}
@@ -147,9 +120,8 @@ func newBenchReport() *cobra.Command {
 func newBenchTrace() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
-		Use:   "trace FILE",
-		Short: "Describe a trace: rate, lengths, burstiness, prefix sharing",
-		Args:  cobra.ExactArgs(1),
+		Use:  "trace",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, err := readTrace(args[0], format)
 			if err != nil {

@@ -22,10 +22,7 @@ func newBenchSelfTest() *cobra.Command {
 	var f outputFlags
 	var serverCPU, cpu int
 	cmd := &cobra.Command{
-		Use:   "self-test",
-		Short: "Prove the tool's own error against a scripted server that knows the truth",
-		Long: `Runs tests against a scripted server in a process of its own and prints what was
-reported minus what was true. With --cpu and --server-cpu each gets one processor.`,
+		Use:  "self-test",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()

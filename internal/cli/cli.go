@@ -3,15 +3,12 @@
 package cli
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"io"
 	"os"
 
 	"github.com/spf13/cobra"
 
-	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/command"
 	"github.com/sixty-dev/sixty/internal/version"
 )
 
@@ -19,43 +16,18 @@ import (
 func Main(args []string) int {
 	root := newRoot(os.Stdout, os.Stderr)
 	root.SetArgs(args)
-	ctx, in := withInterrupts(context.Background(), func() {
-		fmt.Fprintf(os.Stderr, "error: %v\n", errInterrupted)
-		os.Exit(ExitInterrupted)
-	})
-	err := root.ExecuteContext(ctx)
-	switch {
-	case err == nil && (ctx.Err() == nil || in.usual.Load()):
-		return ExitOK
-	case ctx.Err() != nil:
-		switch {
-		case err == nil, errors.Is(err, errFound), errors.Is(err, errCannotTell):
-			// It has said what it could.
-		case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
-			fmt.Fprintf(os.Stderr, "error: %v\n", errInterrupted)
-		default:
-			fmt.Fprintf(os.Stderr, "error: %v: %v\n", errInterrupted, err)
-		}
-		return ExitInterrupted
-	case errors.Is(err, errFound):
-		return ExitFound
-	case errors.Is(err, errCannotTell):
-		return ExitCannotCheck
-	}
-	fmt.Fprintf(os.Stderr, "error: %v\n", err)
-	if h := hint.Of(err); h != "" {
-		fmt.Fprintf(os.Stderr, "try: %s\n", h)
-	}
-	return ExitCannotCheck
+	return command.Run(root)
 }
+
+// What verbs say of their ends, and of interrupts.
+var (
+	errFound, errCannotTell, errInterrupted = command.ErrFound, command.ErrCannotTell, command.ErrInterrupted
+	endsWhenInterrupted, saving, lastWords  = command.EndsWhenInterrupted, command.Saving, command.LastWords
+)
 
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
-		Use:   "sixty",
-		Short: "What is wrong with an LLM inference server, and what to change, within sixty seconds",
-		Example: `  sixty demo                                    # no server at hand?
-  sixty diagnose http://localhost:8000
-  sixty record http://localhost:8000 --out incident.tar.zst`,
+		Use:           "sixty",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
@@ -65,7 +37,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 		title string
 		verbs []*cobra.Command
 	}{
-		{"When something is wrong:", []*cobra.Command{newDiagnoseCommand(), newRecordCommand(), newExplainCommand(), newProfileCommand()}},
+		{"When something is wrong:", []*cobra.Command{newDiagnoseCommand(), newServeCommand(), newRecordCommand(), newExplainCommand(), newProfileCommand()}},
 		{"Before something is wrong:", []*cobra.Command{newGenerateCommand(), newAuditCommand(), newGatewayCommand(), newReportCommand()}},
 		{"How much it carries, and what a change would do:", []*cobra.Command{newBenchCommand(), newSimulateCommand(), newTuneCommand()}},
 	} {
@@ -75,7 +47,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 			root.AddCommand(v)
 		}
 	}
-	root.AddCommand(newDemoCommand(), newVersionCommand(), newExitTopic())
+	root.AddCommand(newDemoCommand(), newVersionCommand())
 	root.Version = version.Get().Version // of --version
 	vocabulary(stdout, stderr).Apply(root)
 	return root

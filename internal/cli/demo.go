@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 
@@ -22,31 +20,9 @@ type demoFlags struct {
 	color     string
 }
 
-const demoLong = `Starts make-believe vLLM servers inside this process, lets users ask them things, makes
-them sick in several ways, and lets sixty find out each time what is wrong, from nothing
-but the servers' metrics. It takes about a minute, needs no GPU and no network, and
-listens on the loopback interface only.
-
-The servers compute no language model. A simulation of vLLM's scheduler decides what runs,
-what waits and what is thrown out of the cache, so that a fault shows in the metrics as it
-would in a real server's.`
-
-const demoExample = `  sixty demo
-  sixty demo --scenario replica-imbalance,prefill-starvation
-  sixty demo --fast --scenario memory-leak`
-
 func newDemoCommand() *cobra.Command {
 	f := &demoFlags{}
-	cmd := &cobra.Command{
-		Use:     "demo",
-		Short:   "Watch make-believe servers fall ill and be diagnosed",
-		Long:    demoLong,
-		Example: demoExample,
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runDemo(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), f)
-		},
-	}
+	cmd := &cobra.Command{Use: "demo", Args: cobra.NoArgs, RunE: f.run}
 	s := cmd.Flags()
 	s.StringSliceVar(&f.scenarios, "scenario", []string{"kv-cache-thrashing", "engine-hung", "gpu-throttling"}, "what to stage, by the `names` of pathologies (all: every one)")
 	s.StringSliceVar(&f.phases, "phases", []string{"healthy", "sick"}, "which phases to diagnose")
@@ -84,12 +60,13 @@ func next(list []fleet.Scenario) []demo.Step {
 		demo.Step{Why: "Keep such a server running, for dashboards and tests", Command: program + " simulate --serve :8000 --scenario " + last})
 }
 
-func runDemo(ctx context.Context, stdout, stderr io.Writer, f *demoFlags) error {
+func (f *demoFlags) run(cmd *cobra.Command, _ []string) error {
+	ctx, stdout := cmd.Context(), cmd.OutOrStdout()
 	list, err := f.stages()
 	if err != nil {
 		return err
 	}
-	line := newProgress(stderr)
+	line := newProgress(cmd.ErrOrStderr())
 	c := demo.Config{
 		Scenarios: list, Healthy: slices.Contains(f.phases, "healthy"), Sick: slices.Contains(f.phases, "sick"), Fast: f.fast,
 		Pathologies: pathologies.All(), Next: next(list), Out: stdout, Terminal: terminal(stdout, f.color), Status: line.text,

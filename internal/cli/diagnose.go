@@ -5,15 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
+	"path/filepath"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
+	"github.com/sixty-dev/sixty/internal/baseline/gather"
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/command"
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/planning"
@@ -44,40 +45,11 @@ type diagnoseFlags struct {
 	settings settingsFlags
 }
 
-const diagnoseLong = `Names what is wrong with an LLM inference server, shows the evidence, and computes
-the change that helps.
-
-The numbers come from the servers' own metrics pages, scraped for some seconds; from
-a Prometheus-compatible server (Prometheus, Thanos, Mimir, VictoriaMetrics); or from
-a recording that sixty record or a loop around curl made.
-
-Times (--at, --baseline FROM/TO) are RFC 3339, Unix seconds, +90s from a recording's
-beginning, or -30s from the end.
-
-Ctrl-C during a live run ends the scraping; what was seen until then is diagnosed.`
-
-const diagnoseExample = `  sixty diagnose http://localhost:8000
-  sixty diagnose vllm-0:8000 vllm-1:8000 --use-case chat
-  sixty diagnose localhost:8000 --engine-args "--max-num-seqs 256 --max-model-len 8192"
-  sixty diagnose incident.tar.zst --at -30s
-  sixty diagnose incident.tar.zst --at +120s --baseline +0s/+60s -o markdown
-  sixty diagnose --prometheus http://prometheus:9090 --match '{namespace="prod"}' --at 2026-11-21T10:00:00Z
-  sixty diagnose --prometheus http://prometheus:9090 --since 1h
-  sixty diagnose vllm-0:8000 vllm-1:8000 --watch
-  sixty diagnose https://vllm.example.com --bearer-token-file token --tls-ca ca.pem -o json`
-
 func newDiagnoseCommand() *cobra.Command {
 	f := &diagnoseFlags{}
 	cmd := &cobra.Command{
-		Use:     "diagnose [URL… | RECORDING | --prometheus URL | --engine-log FILE]",
-		Short:   "Name the cause, show the evidence, compute the fix",
-		Long:    diagnoseLong,
-		Example: diagnoseExample,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			f.longer = !cmd.Flags().Changed("duration")
-			f.again = again(cmd, args)
-			return runDiagnose(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args, f)
-		},
+		Use:  "diagnose",
+		RunE: f.run,
 	}
 	f.register(cmd)
 	return cmd
@@ -132,12 +104,15 @@ func (f *diagnoseFlags) check(args []string) error {
 	return f.source.checkTimes()
 }
 
-func runDiagnose(ctx context.Context, stdout, stderr io.Writer, args []string, f *diagnoseFlags) error {
-	measured, isFile, err := baselineFile(f.baseline)
+func (f *diagnoseFlags) run(cmd *cobra.Command, args []string) error {
+	ctx, stderr := cmd.Context(), cmd.ErrOrStderr()
+	f.longer = !cmd.Flags().Changed("duration")
+	f.again = command.Again(cmd, args)
+	measured, err := gather.File(f.baseline)
 	if err != nil {
 		return fmt.Errorf("--baseline: %w", err)
 	}
-	if isFile {
+	if measured != nil {
 		f.baseline = ""
 	}
 	if err := f.check(args); err != nil {
@@ -152,7 +127,7 @@ func runDiagnose(ctx context.Context, stdout, stderr io.Writer, args []string, f
 	if o.Settings, err = f.settings.settings(all); err != nil {
 		return err
 	}
-	if isFile {
+	if measured != nil {
 		o.Settings.Baselines = append(o.Settings.Baselines, measured)
 	}
 	known, log, err := f.engine()
@@ -165,12 +140,12 @@ func runDiagnose(ctx context.Context, stdout, stderr io.Writer, args []string, f
 		defer cancel()
 	}
 	if f.watch || f.since != "" {
-		return withSource(ctx, stderr, f.source.spec, func(s *source.Source) error { return f.over(ctx, stdout, stderr, s, o, known, failOn) })
+		return withSource(ctx, stderr, f.source.spec, func(s *source.Source) error { return f.over(ctx, cmd.OutOrStdout(), stderr, s, o, known, failOn) })
 	}
 	var d diagnose.Diagnosis
-	var watch *boundaryWatch
+	var watch *source.BoundaryWatch
 	if f.gateway != "" {
-		if watch, err = watchBoundary(ctx, f.gateway, f.source.spec.URLs, f.source.spec.HTTP); err != nil {
+		if watch, err = source.WatchBoundary(ctx, f.gateway, f.source.spec.URLs, f.source.spec.HTTP); err != nil {
 			return err
 		}
 	}
@@ -195,16 +170,22 @@ func runDiagnose(ctx context.Context, stdout, stderr io.Writer, args []string, f
 	if watch != nil {
 		last, done := lastWords(ctx)
 		defer done()
-		v, err := watch.end(last, boundaryLimits(&o.Settings))
+		v, err := watch.End(last, o.Settings.BoundaryLimits())
 		if err != nil {
 			return err
 		}
 		d.Join(v)
 	}
-	if err := f.write(stdout, &d); err != nil {
+	if err := f.write(cmd.OutOrStdout(), &d); err != nil {
 		return err
 	}
-	return outcome(&d, failOn)
+	switch {
+	case d.Status == diagnose.Unknown:
+		return errCannotTell
+	case d.Found(failOn):
+		return errFound
+	}
+	return nil
 }
 
 // errTooLate is the cause of a context that --timeout ended.
@@ -212,22 +193,10 @@ var errTooLate = errors.New("not done within --timeout")
 
 // judge makes the diagnosis of a source.
 func (f *diagnoseFlags) judge(ctx context.Context, stderr io.Writer, s *source.Source, asked diagnose.Options, known *diagnose.Known) (d diagnose.Diagnosis, err error) {
-	span := s.Span()
-	at, err := span.At(f.source.at)
-	if err != nil {
+	o := asked
+	o.Window, o.Annotate = f.source.window, known.Annotate
+	if err := s.Complete(ctx, &o, f.source.at, f.baseline); err != nil {
 		return d, err
-	}
-	o, err := s.Options(ctx, at)
-	if err != nil {
-		return d, err
-	}
-	o.Pathologies, o.Predict, o.Settings, o.Window = asked.Pathologies, asked.Predict, asked.Settings, f.source.window
-	facts := o.Annotate
-	o.Annotate = func(ts []diagnose.Target) {
-		if facts != nil {
-			facts(ts)
-		}
-		known.Annotate(ts)
 	}
 	if s.Live != nil {
 		look := source.Look{For: f.source.duration, Longer: f.longer, Probe: f.probe, Judging: f.timeout, Late: errTooLate, LastWords: lastWords}
@@ -238,19 +207,6 @@ func (f *diagnoseFlags) judge(ctx context.Context, stderr io.Writer, s *source.S
 		}
 		return s.Look(ctx, o, look)
 	}
-	if span.First.IsZero() {
-		span.Last = at
-	}
-	length := o.Window
-	if length == 0 {
-		length = diagnose.UsualWindow(o.Interval)
-	}
-	if o.Baseline, err = span.Baseline(f.baseline, at.Add(-length)); err != nil {
-		return d, err
-	}
-	if o.Baseline.To.After(at) {
-		return d, fmt.Errorf("--baseline: it ends (%s) after --at (%s)", source.Stamp(o.Baseline.To), source.Stamp(at))
-	}
 	return s.Diagnose(ctx, o)
 }
 
@@ -260,22 +216,6 @@ func lateError(timeout time.Duration, err error) error {
 		return fmt.Errorf("%w %s", errTooLate, timeout)
 	}
 	return fmt.Errorf("%w %s: %w", errTooLate, timeout, err)
-}
-
-// outcome turns a diagnosis into the exit code.
-func outcome(d *diagnose.Diagnosis, failOn catalog.Severity) error {
-	if d.Status == diagnose.Unknown {
-		return errCannotTell
-	}
-	if d.Status == diagnose.Firing && d.Verdict.Severity >= failOn {
-		return errFound // of the gateway, perhaps, which no finding of an engine is behind
-	}
-	for _, f := range d.Findings {
-		if f.Status == diagnose.Firing && f.Severity >= failOn {
-			return errFound
-		}
-	}
-	return nil
 }
 
 func (f *diagnoseFlags) write(stdout io.Writer, d *diagnose.Diagnosis) error {
@@ -309,46 +249,49 @@ func plot(ctx context.Context, stderr io.Writer, s *source.Source, d *diagnose.D
 	}
 }
 
-// again writes a command as it was given, as far as it holds no secret.
-func again(cmd *cobra.Command, args []string) string {
-	words := []string{cmd.CommandPath()}
-	for _, a := range args {
-		words = append(words, quoted(a))
-	}
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		switch v := f.Value.String(); {
-		case f.Name == "full" || f.Name == "verbose":
-		case f.Value.Type() == "bool" && v == "true":
-			words = append(words, "--"+f.Name)
-		case strings.HasSuffix(f.Value.Type(), "Array"):
-			for _, one := range f.Value.(pflag.SliceValue).GetSlice() {
-				words = append(words, "--"+f.Name+" "+quoted(one))
-			}
-		default:
-			words = append(words, "--"+f.Name+" "+quoted(v))
-		}
-	})
-	line := strings.Join(words, " ")
-	if cmd.Flags().Changed("header") || strings.Contains(line, "@") {
-		return cmd.CommandPath() + " …"
-	}
-	return line
-}
-
-// quoted writes a word for a shell.
-func quoted(s string) string {
-	plain := func(r rune) bool {
-		return r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_./:=+,@%", r))
-	}
-	if s != "" && strings.TrimLeftFunc(s, plain) == "" {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
-
 // notes prints remarks that do not stop a diagnosis.
 func notes(w io.Writer, list []string) {
 	for _, n := range list {
 		fmt.Fprintf(w, "note: %s\n", n)
 	}
+}
+
+// engine reads --engine-args and --engine-log, the former going first. The log is nil
+// where none was given.
+func (f *diagnoseFlags) engine() (*diagnose.Known, *engine.Log, error) {
+	known := &diagnose.Known{Config: engine.Config{}}
+	if f.engineArgs != "" {
+		var err error
+		if known.Config, err = engine.CheckArgs(f.engineArgs, "--"+flagArgs); err != nil {
+			return nil, nil, err
+		}
+		if len(known.Config) == 0 {
+			return nil, nil, hint.With(fmt.Errorf("--engine-args: no flag in %q", f.engineArgs), `copy the server's command line, such as "--max-num-seqs 256"`)
+		}
+	}
+	if f.engineLog == "" {
+		return known, nil, nil
+	}
+	log, err := source.ReadLog(f.engineLog)
+	if err != nil {
+		return nil, nil, err
+	}
+	known.AddLog(log)
+	return known, log, nil
+}
+
+// logConfidence bounds what a log alone is worth: means of ten seconds, and
+// neither latencies nor, since V1, preemptions.
+const logConfidence = 0.5
+
+// judgeLog judges what the log's lines of statistics tell.
+func (f *diagnoseFlags) judgeLog(ctx context.Context, stderr io.Writer, log *engine.Log, judge func(*source.Source) error) (err error) {
+	s, err := source.OpenLog(ctx, filepath.Base(f.engineLog), log)
+	if err != nil {
+		return hint.With(fmt.Errorf("--engine-log %s: %w", f.engineLog, err),
+			"give a source of numbers too: the server's URL, a recording or --prometheus; or a log of a server without --disable-log-stats")
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	notes(stderr, []string{"a log has no latencies: give the server's URL, a recording or a Prometheus server for a sure verdict"})
+	return judge(s)
 }

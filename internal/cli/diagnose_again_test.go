@@ -1,6 +1,10 @@
 package cli
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/sixty-dev/sixty/internal/command"
+)
 
 func TestAgainRepeatsTheCommandWithoutSecrets(t *testing.T) {
 	for _, tt := range []struct {
@@ -20,7 +24,7 @@ func TestAgainRepeatsTheCommandWithoutSecrets(t *testing.T) {
 		if err := cmd.ParseFlags(tt.args); err != nil {
 			t.Fatal(err)
 		}
-		if got := again(cmd, cmd.Flags().Args()); got != tt.want {
+		if got := command.Again(cmd, cmd.Flags().Args()); got != tt.want {
 			t.Errorf("%q: %s, want %s", tt.args, got, tt.want)
 		}
 	}

@@ -17,26 +17,16 @@ import (
 
 func newExplainCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "explain [ID]",
-		Short: "Print a pathology's runbook, or list all pathologies",
-		Example: `  sixty explain
-  sixty explain kv-cache-thrashing`,
+		Use:  "explain",
 		Args: cobra.MaximumNArgs(1),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			var ids []string
-			for _, p := range explained() {
-				ids = append(ids, p.ID+"\t"+p.Title)
-			}
-			return ids, cobra.ShellCompDirectiveNoFileComp
+			return list(explained(), func(p *catalog.Pathology) string { return p.ID + "\t" + p.Title }), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return listPathologies(cmd.OutOrStdout())
 			}
-			var ids []string
-			for _, p := range explained() {
-				ids = append(ids, p.ID)
-			}
+			ids := list(explained(), func(p *catalog.Pathology) string { return p.ID })
 			id, ok := command.Same(args[0], ids)
 			if !ok {
 				return hint.With(fmt.Errorf("there is no pathology %q", args[0]), cmp.Or(hint.DidYouMean(id, ids), "sixty explain lists them"))

@@ -5,33 +5,21 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/generate"
-	"github.com/sixty-dev/sixty/internal/generate/burnrate"
 	"github.com/sixty-dev/sixty/internal/generate/detect"
 	"github.com/sixty-dev/sixty/internal/source"
 )
 
 func newGenerateCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "generate",
-		Short: "Render the catalogue as alert rules, dashboards, runbooks and scrape configuration",
-		Long: `Renders the catalogue for the Prometheus, Alertmanager and Grafana that you have. The
-signals and conditions are those of sixty diagnose, so that an alert, a panel and a
-diagnosis agree.
-
-Names of metrics follow --dialect, or what the servers at --detect expose; with several,
-every expression serves a fleet of mixed versions.
-
-Files are written whole or not at all.`,
+		Use: "generate",
 	}
 	cmd.AddCommand(newGenerateRules(), newGenerateDashboards(), newGenerateProvisioning(), newGenerateScrape(), newGenerateRunbooks(), newGenerateBaseline(), newGenerateAll(), newGeneratePreview(), newGenerateOpenMetrics())
 	return cmd
@@ -55,67 +43,22 @@ func (f *deploymentFlags) register(s *pflag.FlagSet) {
 	f.http.register(s)
 }
 
-// described is a deployment whose bucket edges may be known.
-type described struct {
-	generate.Deployment
-	edges  map[string][]float64 // by canonical family; of those that were looked at
-	models []string             // that they serve
-}
-
 // deployment resolves the flags. Dashboards have Grafana's windows, and the rules
 // their own.
-func (f *deploymentFlags) deployment(ctx context.Context, stderr io.Writer) (described, error) {
-	d := described{Deployment: generate.Deployment{
-		Instance: f.instanceLabels, Model: f.modelLabels, GPU: f.gpuLabels, Past: time.Hour,
-	}}
-	var err error
-	if d.Matchers, err = source.ParseMatchers(f.match); err != nil {
+func (f *deploymentFlags) deployment(ctx context.Context, stderr io.Writer) (d detect.Deployment, err error) {
+	base := generate.Deployment{Instance: f.instanceLabels, Model: f.modelLabels, GPU: f.gpuLabels, Past: time.Hour}
+	if base.Matchers, err = source.ParseMatchers(f.match); err != nil {
 		return d, err
 	}
-	ids := f.dialects
-	if len(ids) == 0 && len(f.detect) == 0 {
-		ids = []string{"vllm-v1"}
-	}
-	for _, id := range ids {
-		dia, err := dialect.Named(id)
-		if err != nil {
-			return d, fmt.Errorf("--dialect: %w", err)
-		}
-		d.Dialects = append(d.Dialects, dia)
-	}
-	edges := map[string][][]float64{}
+	var seen []detect.Exposed
 	for _, from := range f.detect {
-		found, err := f.detected(ctx, stderr, from, d.Matchers)
+		found, err := f.detected(ctx, stderr, from, base.Matchers)
 		if err != nil {
 			return d, fmt.Errorf("--detect %s: %w", source.Redacted(from), err)
 		}
-		d.Dialects, d.models = append(d.Dialects, found.Dialects...), append(d.models, found.Models...)
-		for family, list := range found.Edges {
-			edges[family] = append(edges[family], list)
-		}
+		seen = append(seen, found)
 	}
-	d.edges = map[string][]float64{}
-	for family, lists := range edges {
-		d.edges[family] = burnrate.CommonEdges(lists...)
-	}
-	d.Dialects = distinct(d.Dialects)
-	if !slices.ContainsFunc(d.Dialects, func(x dialect.Dialect) bool { return x.Engine == dialect.DCGM }) {
-		dcgm, err := dialect.Named(string(dialect.DCGM))
-		if err != nil {
-			return d, err
-		}
-		d.Dialects = append(d.Dialects, dcgm)
-	}
-	return d, nil
-}
-
-func distinct(ds []dialect.Dialect) []dialect.Dialect {
-	seen := map[string]bool{}
-	return slices.DeleteFunc(ds, func(d dialect.Dialect) bool {
-		k := d.Key()
-		defer func() { seen[k] = true }()
-		return seen[k]
-	})
+	return detect.Resolve(base, f.dialects, seen...)
 }
 
 // detected looks at what the servers of a source expose.

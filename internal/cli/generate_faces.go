@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sixty-dev/sixty/internal/generate"
+	"github.com/sixty-dev/sixty/internal/generate/burnrate"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard/grafana"
 	"github.com/sixty-dev/sixty/internal/generate/pack"
@@ -22,20 +23,14 @@ type dashboardFlags struct {
 	deployment deploymentFlags
 	settings   settingsFlags
 	out        outFlag
-	period     string
+	period     time.Duration
 	runbooks   runbookFlags
 }
 
 func newGenerateDashboards() *cobra.Command {
 	f := &dashboardFlags{}
 	cmd := &cobra.Command{
-		Use: "dashboards", Short: "Dashboards for Grafana or Perses", Args: cobra.NoArgs,
-		Long: `Renders dashboards: where to start, the four rows of a serving dashboard, an incident's
-eleven panels, the fleet, GPUs, and the HTTP boundary with the error budgets. Every
-panel says what it means, what its traps are, and which runbook to open.`,
-		Example: `  sixty generate dashboards --out dashboards/
-  sixty generate dashboards -o perses --out dashboards/
-  sixty generate dashboards --detect http://vllm-0:8000 --slo slo.yaml --out dashboards/`,
+		Use: "dashboards", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			files, err := f.files(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {
@@ -52,7 +47,7 @@ panel says what it means, what its traps are, and which runbook to open.`,
 	f.settings.register(s)
 	f.out.register(s, "write the files to this `directory` (required)", "grafana", "perses")
 	f.runbooks.register(s)
-	s.StringVar(&f.period, "slo-period", "", "with --slo or --use-case: how long an error budget lasts (default: as the file says, or 30d)")
+	registerPeriod(s, &f.period, "with --slo or --use-case: how long an error budget lasts, such as `28d` (default: as the file says, or 30d)")
 	return cmd
 }
 
@@ -69,12 +64,8 @@ func (f *dashboardFlags) files(ctx context.Context, stderr io.Writer) ([]generat
 	cfg := dashboard.Config{Deployment: d.Deployment, Pathologies: all, Runbooks: f.runbooks.Runbooks}
 	rules := generate.RulesConfig{Set: settings.Set, Objectives: settings.Objectives}
 	cfg.Limit = rules.Limit
-	period, err := budgetPeriod(f.period)
-	if err != nil {
-		return nil, err
-	}
 	if settings.Objectives != nil {
-		cfg.Period = pack.BudgetPeriod(period, settings.Objectives)
+		cfg.Period = pack.BudgetPeriod(f.period, settings.Objectives)
 	}
 	return pack.Dashboards(cfg, f.out.format)
 }
@@ -83,11 +74,7 @@ func newGenerateProvisioning() *cobra.Command {
 	var p grafana.Provision
 	var out outFlag
 	cmd := &cobra.Command{
-		Use: "grafana-provisioning", Short: "Files with which a stock Grafana finds Prometheus and the dashboards", Args: cobra.NoArgs,
-		Long: `Renders the files that belong into Grafana's provisioning folder (/etc/grafana/provisioning):
-the data source and the provider of the dashboards that sixty generate dashboards writes.`,
-		Example: `  sixty generate grafana-provisioning --prometheus http://prometheus:9090 --out /etc/grafana/provisioning
-  sixty generate dashboards --out /var/lib/grafana/dashboards/sixty`,
+		Use: "grafana-provisioning", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			files, err := grafana.Provisioning(p)
 			if err != nil {
@@ -106,22 +93,15 @@ the data source and the provider of the dashboards that sixty generate dashboard
 
 // scrapeFlags are the flags of generate scrape as they were given.
 type scrapeFlags struct {
-	cfg                            scrapeconfig.Config
-	server                         string
-	labels, selector, objectLabels []string
-	out                            outFlag
+	cfg    scrapeconfig.Config
+	server string
+	out    outFlag
 }
 
 func newGenerateScrape() *cobra.Command {
 	f := &scrapeFlags{}
 	cmd := &cobra.Command{
-		Use: "scrape", Short: "Scrape configuration for Prometheus, the operators and the OpenTelemetry collector",
-		Long: `Renders the configuration with which servers and their GPU exporters are scraped, with
-the labels by which the generated rules and dashboards group. Comments in the files say
-why each setting is what it is.`,
-		Example: `  sixty generate scrape --target vllm-0:8000,vllm-1:8000 --gpu-target gpu-0:9400
-  sixty generate scrape -o podmonitor --namespace serving --selector app=vllm | kubectl apply -f -
-  sixty generate scrape -o otel --target vllm-0:8000`,
+		Use:  "scrape",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			files, err := f.files()
@@ -144,10 +124,10 @@ func (f *scrapeFlags) register(s *pflag.FlagSet) {
 	s.StringVar(&f.cfg.Cluster, "cluster", "", "label of every target")
 	s.StringVar(&f.cfg.Namespace, "namespace", "", "label of every target; in Kubernetes where the servers run")
 	s.StringVar(&f.cfg.Job, "job", "", "the job's name (default vllm)")
-	s.StringSliceVar(&f.labels, "label", nil, "`name=value` on every target")
-	s.StringSliceVar(&f.selector, "selector", nil, "in Kubernetes: `name=value` labels of the pods or services")
+	s.StringToStringVar(&f.cfg.Labels, "label", nil, "`name=value` on every target")
+	s.StringToStringVar(&f.cfg.Selector, "selector", nil, "in Kubernetes: `name=value` labels of the pods or services")
 	s.StringVar(&f.cfg.Port, "port", "", "in Kubernetes: the port's name or number")
-	s.StringSliceVar(&f.objectLabels, "monitor-label", nil, "`name=value` on the resource itself, by which an operator selects it")
+	s.StringToStringVar(&f.cfg.MonitorLabels, "monitor-label", nil, "`name=value` on the resource itself, by which an operator selects it")
 	s.DurationVar(&f.cfg.Interval, "interval", scrapeconfig.DefaultInterval, "time between two scrapes")
 	s.BoolVar(&f.cfg.Lean, "lean", false, "drop series that nothing reads")
 	s.BoolVar(&f.cfg.ShortInstance, "short-instance", false, "take the server's usual port off the label instance")
@@ -161,26 +141,13 @@ func (f *scrapeFlags) files() ([]generate.File, error) {
 	if f.cfg.Server, err = scrapeconfig.ParseServer(f.server); err != nil {
 		return nil, fmt.Errorf("--server: %w", err)
 	}
-	for _, x := range []struct {
-		flag string
-		list []string
-		to   *map[string]string
-	}{{"--label", f.labels, &f.cfg.Labels}, {"--selector", f.selector, &f.cfg.Selector}, {"--monitor-label", f.objectLabels, &f.cfg.MonitorLabels}} {
-		if *x.to, err = pairs(x.flag, x.list); err != nil {
-			return nil, err
-		}
-	}
 	return scrapeconfig.Generate(f.cfg)
 }
 
 func newGenerateRunbooks() *cobra.Command {
 	f := &rulesFlags{}
 	cmd := &cobra.Command{
-		Use: "runbooks", Short: "A page for each pathology, in Markdown or HTML", Args: cobra.NoArgs,
-		Long: `Renders the runbooks with the conditions, thresholds and alert rules of this deployment,
-and a map of what explains what. HTML pages need nothing but themselves.`,
-		Example: `  sixty generate runbooks --out runbooks/
-  sixty generate runbooks -o html --slo slo.yaml --out public/`,
+		Use: "runbooks", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.out.needed("runbooks"); err != nil {
 				return err
@@ -204,9 +171,7 @@ and a map of what explains what. HTML pages need nothing but themselves.`,
 func newGenerateAll() *cobra.Command {
 	f := &rulesFlags{}
 	cmd := &cobra.Command{
-		Use: "all", Short: "Everything: rules, dashboards, provisioning, runbooks, an example of scraping", Args: cobra.NoArgs,
-		Example: `  sixty generate all --out mixin/
-  sixty generate all --detect http://vllm-0:8000 --slo slo.yaml --from bench.json --out mixin/`,
+		Use: "all", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.out.needed("rules, dashboards and runbooks"); err != nil {
 				return err
@@ -226,6 +191,14 @@ func newGenerateAll() *cobra.Command {
 	f.register(cmd.Flags())
 	f.registerRules(cmd.Flags())
 	return cmd
+}
+
+// registerPeriod adds --slo-period.
+func registerPeriod(s *pflag.FlagSet, to *time.Duration, usage string) {
+	s.Func("slo-period", usage, func(text string) (err error) {
+		*to, err = burnrate.ParsePeriod(text)
+		return err
+	})
 }
 
 // lookback is how far a server is asked for what it exposes.

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/command"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/generate"
@@ -37,15 +38,8 @@ type previewFlags struct {
 func newGeneratePreview() *cobra.Command {
 	f := &previewFlags{}
 	cmd := &cobra.Command{
-		Use: "preview RECORDING | --prometheus URL", Short: "The dashboards as one HTML page, with the data of a recording or a Prometheus", Args: cobra.MaximumNArgs(1),
-		Long: `Draws the dashboards with data, as one HTML page that needs nothing beside it: to look at
-a recording, or to see before they are installed what the dashboards show of your servers.
-At its head stands what sixty diagnose says of the end.`,
-		Example: `  sixty generate preview incident.tar.zst --out incident.html
-  sixty generate preview --prometheus http://prometheus:9090 --past 6h --use-case chat --out now.html`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args)
-		},
+		Use: "preview", Args: cobra.MaximumNArgs(1),
+		RunE: f.run,
 	}
 	s := cmd.Flags()
 	f.source.register(s)
@@ -55,7 +49,8 @@ At its head stands what sixty diagnose says of the end.`,
 	return cmd
 }
 
-func (f *previewFlags) run(ctx context.Context, stdout, stderr io.Writer, args []string) error {
+func (f *previewFlags) run(cmd *cobra.Command, args []string) error {
+	ctx, stdout, stderr := cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 	if err := f.source.resolve(args); err != nil {
 		return err
 	}
@@ -103,25 +98,23 @@ func (f *previewFlags) page(ctx context.Context, stderr io.Writer, s *source.Sou
 	if err != nil {
 		return nil, err
 	}
-	d := generate.Deployment{Matchers: s.Matchers(), Dialects: distinct(found.Dialects)}
+	d := generate.Deployment{Matchers: s.Matchers(), Dialects: found.Dialects}
 	rules := generate.RulesConfig{Set: settings.Set, Objectives: settings.Objectives}
 	ds, err := dashboard.Build(dashboard.Config{Deployment: d, Pathologies: all, Limit: rules.Limit})
 	if err != nil {
 		return nil, err
 	}
-	if o.Verdicts, err = verdicts(ctx, s, span.Last, diagnose.Options{Pathologies: all, Settings: settings}); err != nil {
+	if o.Verdicts, err = verdicts(ctx, s, diagnose.Options{Pathologies: all, Settings: settings}); err != nil {
 		notes(stderr, []string{"the page has no verdict: " + err.Error()})
 	}
 	return preview.Fetch(ctx, s, ds, o)
 }
 
-// verdicts are those of a diagnosis at a moment.
-func verdicts(ctx context.Context, s *source.Source, at time.Time, asked diagnose.Options) ([]preview.Verdict, error) {
-	o, err := s.Options(ctx, at)
-	if err != nil {
+// verdicts are those of a diagnosis at the end.
+func verdicts(ctx context.Context, s *source.Source, o diagnose.Options) ([]preview.Verdict, error) {
+	if err := s.Complete(ctx, &o, "", ""); err != nil {
 		return nil, err
 	}
-	o.Pathologies, o.Settings = asked.Pathologies, asked.Settings
 	d, err := s.Diagnose(ctx, o)
 	if err != nil {
 		return nil, err
@@ -152,14 +145,7 @@ func newGenerateOpenMetrics() *cobra.Command {
 	var job string
 	var out outFlag
 	cmd := &cobra.Command{
-		Use: "openmetrics RECORDING", Short: "A recording as OpenMetrics text, from which promtool makes blocks for a Prometheus", Args: cobra.ExactArgs(1),
-		Long: `Writes a recording as OpenMetrics text with timestamps, so that it can be looked at with a
-Prometheus, and with the dashboards on it:
-
-  sixty generate openmetrics incident.tar.zst --out incident.om
-  promtool tsdb create-blocks-from openmetrics incident.om data/
-  prometheus --config.file=/dev/null --storage.tsdb.path=data/ --storage.tsdb.retention.time=100y`,
-		Example: `  sixty generate openmetrics incident.tar.zst --out incident.om`,
+		Use: "openmetrics", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return writeOpenMetrics(cmd.Context(), cmd.OutOrStdout(), args[0], job, out.path)
 		},
@@ -178,12 +164,12 @@ func writeOpenMetrics(ctx context.Context, stdout io.Writer, path, job, out stri
 	}
 	defer rec.Close()
 	if out == "" {
-		_, err := backfill.Recording(writerUntil{ctx, stdout}, rec, job)
+		_, err := backfill.Recording(command.WriterUntil{Ctx: ctx, W: stdout}, rec, job)
 		return err
 	}
 	n := 0
 	if err := fileio.Write(out, func(w io.Writer) error {
-		n, err = backfill.Recording(writerUntil{ctx, w}, rec, job)
+		n, err = backfill.Recording(command.WriterUntil{Ctx: ctx, W: w}, rec, job)
 		return err
 	}); err != nil {
 		return fmt.Errorf("--out: %w", err)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,14 +14,14 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sixty-dev/sixty/internal/baseline"
-	"github.com/sixty-dev/sixty/internal/casefile"
+	"github.com/sixty-dev/sixty/internal/baseline/gather"
+	"github.com/sixty-dev/sixty/internal/casefile/replay"
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/command"
 	"github.com/sixty-dev/sixty/internal/generate"
-	"github.com/sixty-dev/sixty/internal/generate/burnrate"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard/grafana"
 	"github.com/sixty-dev/sixty/internal/generate/pack"
 	"github.com/sixty-dev/sixty/internal/hint"
-	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/source"
 )
@@ -31,48 +30,21 @@ import (
 type rulesFlags struct {
 	deployment deploymentFlags
 	settings   settingsFlags
-	evidence   evidenceFlags
+	evidence   gather.Request
 	out        outFlag
 
-	name, namespace   string
-	labels            []string
-	window, interval  time.Duration
-	past, ago         string
-	period, retention string
-	runbooks          runbookFlags
-	dashboardURL      string
-	objectLabels      []string
-	skip, severities  []string
-	keepFiring        time.Duration
-	maxRules          int
-	tests             bool
+	cfg        pack.Config // what needs no reading
+	window     time.Duration
+	runbooks   runbookFlags
+	skip       []string
+	severities map[string]string
+	tests      bool
 }
-
-const rulesLong = `Renders alert rules: recording rules for the signals, one alert for each pathology,
-burn-rate alerts and error budgets for the objectives in --slo, alerts on servers that
-vanished, and Alertmanager's inhibit rules with an example of routes. --only and --skip
-choose among them.
-
-Rules for the operators of Kubernetes are several objects with a kustomization.yaml. Apply
-them server-side: client-side apply keeps a copy of each in an annotation, which holds 256 KiB.
-
-Thresholds come, in this order, from --set, from the objectives (--slo, --use-case),
-from measurements (--from, --prometheus with --baseline), from the past (the median of
-the day before, by a recording rule), and from the catalogue. The annotation
-"thresholds" of every alert says which.`
-
-const rulesExample = `  sixty generate rules --out rules/
-  sixty generate rules --slo slo.yaml --from bench.json --out rules/
-  sixty generate rules --from healthy.tar.zst --baseline +10s/+120s
-  sixty generate rules --prometheus http://prometheus:9090 --baseline 7d --detect prometheus=http://prometheus:9090
-  sixty generate rules --dialect vllm-v1 --dialect vllm-0.9 -o prometheusrule --object-label release=prometheus --out rules/
-  kubectl apply --server-side -k rules/
-  sixty generate rules --severity page=critical,ticket=warning --skip workload-shift,gpu-underutilization --out rules/`
 
 func newGenerateRules() *cobra.Command {
 	f := &rulesFlags{}
 	cmd := &cobra.Command{
-		Use: "rules", Short: "Alert rules, recording rules, burn-rate SLOs and inhibit rules", Long: rulesLong, Example: rulesExample, Args: cobra.NoArgs,
+		Use: "rules", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -86,30 +58,30 @@ func newGenerateRules() *cobra.Command {
 func (f *rulesFlags) register(s *pflag.FlagSet) {
 	f.deployment.register(s)
 	f.settings.register(s)
-	s.StringSliceVar(&f.evidence.from, "from", nil, "measure thresholds: `files` of sixty bench (--json, --baseline), or recordings of a healthy time")
-	s.StringVar(&f.evidence.prometheus, "prometheus", "", "measure thresholds on this Prometheus-compatible server, over --baseline")
-	s.StringVar(&f.evidence.span, "baseline", "", "the healthy time: a `duration` such as 7d, or FROM/TO")
-	s.DurationVar(&f.interval, "interval", generate.UsualInterval, "time between two scrapes; rules are evaluated as often")
+	s.StringSliceVar(&f.evidence.From, "from", nil, "measure thresholds: `files` of sixty bench (--json, --baseline), or recordings of a healthy time")
+	s.StringVar(&f.evidence.Prometheus, "prometheus", "", "measure thresholds on this Prometheus-compatible server, over --baseline")
+	s.StringVar(&f.evidence.Span, "baseline", "", "the healthy time: a `duration` such as 7d, or FROM/TO")
+	s.DurationVar(&f.cfg.Interval, "interval", generate.UsualInterval, "time between two scrapes; rules are evaluated as often")
 	s.DurationVar(&f.window, "window", 0, "the time that conditions look at (default: four scrapes, and a minute at least)")
-	s.StringVar(&f.past, "past", "1d", "without a measurement: normal is the median over this `duration` …")
-	s.StringVar(&f.ago, "ago", "1h", "… which ended so long ago")
-	s.StringVar(&f.period, "slo-period", "", "how long an error budget lasts (default: as the file of --slo says, or 30d)")
-	s.StringVar(&f.retention, "retention", "", "how long samples are kept: refuses windows that are longer")
+	command.DurationVar(s, &f.cfg.Past, "past", 24*time.Hour, "without a measurement: normal is the median over this `duration` …")
+	command.DurationVar(s, &f.cfg.Ago, "ago", time.Hour, "… which ended so long ago")
+	registerPeriod(s, &f.cfg.Period, "how long an error budget lasts, such as `28d` (default: as the file of --slo says, or 30d)")
+	command.DurationVar(s, &f.cfg.Retention, "retention", 0, "how long samples are kept: refuses windows that are longer")
 	f.runbooks.register(s)
-	s.StringVar(&f.dashboardURL, "dashboard-url", "", "`address` of Grafana, for links to panels (default: their paths alone)")
+	s.StringVar(&f.cfg.DashboardURL, "dashboard-url", "", "`address` of Grafana, for links to panels (default: their paths alone)")
 	s.StringSliceVar(&f.skip, "skip", nil, "leave these pathologies out, by `id`, and of the alerts on what is not there: "+strings.Join(generate.Absences(), ", "))
-	s.StringSliceVar(&f.severities, "severity", nil, "`level=value` of the label severity, such as page=critical,ticket=warning,info=none")
-	s.DurationVar(&f.keepFiring, "keep-firing-for", 2*time.Minute, "how long an alert goes on after its condition ended (Prometheus 2.42, vmalert 1.93); 0 for not at all")
-	s.StringSliceVar(&f.labels, "label", nil, "`name=value` on every alert, such as team=ml")
+	s.StringToStringVar(&f.severities, "severity", nil, "`level=value` of the label severity, such as page=critical,ticket=warning,info=none")
+	s.DurationVar(&f.cfg.KeepFiringFor, "keep-firing-for", 2*time.Minute, "how long an alert goes on after its condition ended (Prometheus 2.42, vmalert 1.93); 0 for not at all")
+	s.StringToStringVar(&f.cfg.Labels, "label", nil, "`name=value` on every alert, such as team=ml")
 }
 
 // registerRules adds the flags that decide the form of the rule files.
 func (f *rulesFlags) registerRules(s *pflag.FlagSet) {
 	f.out.register(s, "write the files to this `directory` (default: print them)", names(generate.Formats())...)
-	s.StringVar(&f.name, "name", "sixty", "name of the object or of the rule namespace")
-	s.StringVar(&f.namespace, "namespace", "", "namespace of the object")
-	s.StringSliceVar(&f.objectLabels, "object-label", nil, "`name=value` on the object, by which an operator selects it")
-	s.IntVar(&f.maxRules, "max-rules-per-group", generate.UsualMaxRules, "divide larger groups of rules; the usual limit of Mimir, 0 for none")
+	s.StringVar(&f.cfg.Name, "name", "sixty", "name of the object or of the rule namespace")
+	s.StringVar(&f.cfg.Namespace, "namespace", "", "namespace of the object")
+	s.StringToStringVar(&f.cfg.ObjectLabels, "object-label", nil, "`name=value` on the object, by which an operator selects it")
+	s.IntVar(&f.cfg.MaxRules, "max-rules-per-group", generate.UsualMaxRules, "divide larger groups of rules; the usual limit of Mimir, 0 for none")
 	s.BoolVar(&f.tests, "tests", false, "with --out: promtool unit tests too")
 }
 
@@ -133,201 +105,97 @@ func (f *rulesFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	return f.out.write(stdout, files)
 }
 
-// choose leaves what --only and --skip ask for. Objectives are chosen by --slo.
-func (f *rulesFlags) choose(cfg *pack.Config) error {
-	cfg.Absences = generate.Absences()
-	if len(f.settings.only) > 0 {
-		cfg.Absences = nil
-	}
-	for _, id := range f.skip {
-		if findPathology(cfg.Pathologies, id) == nil && !slices.Contains(generate.Absences(), id) {
-			return unknownPathology("--skip", id)
-		}
-	}
-	cfg.Absences = slices.DeleteFunc(cfg.Absences, func(id string) bool { return slices.Contains(f.skip, id) })
-	cfg.Pathologies = slices.DeleteFunc(slices.Clone(cfg.Pathologies), func(p *catalog.Pathology) bool {
-		return slices.Contains(f.skip, p.ID) || len(f.settings.only) > 0 && !slices.Contains(f.settings.only, p.ID)
-	})
-	if len(cfg.Pathologies)+len(cfg.Absences) == 0 && cfg.Objectives == nil {
-		return errors.New("--only and --skip leave nothing")
-	}
-	return nil
-}
-
 // named reads --severity.
 func (f *rulesFlags) named() (map[catalog.Severity]string, error) {
-	given, err := pairs("--severity", f.severities)
 	out := map[catalog.Severity]string{}
-	for level, value := range given {
+	for level, value := range f.severities {
 		s, err := catalog.ParseSeverity(level)
 		if err != nil {
 			return nil, fmt.Errorf("--severity: %w", err)
 		}
 		out[s] = value
 	}
-	if slices.ContainsFunc(f.labels, func(l string) bool { return strings.HasPrefix(l, "severity=") }) {
+	if _, given := f.cfg.Labels["severity"]; given {
 		return nil, hint.With(errors.New("--label severity would make all alerts as severe"), "--severity page=critical,ticket=warning")
 	}
-	return out, err
+	return out, nil
 }
 
 // config reads and measures everything that the rules depend on.
 func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg pack.Config, err error) {
-	if f.evidence.prometheus != "" && f.evidence.span == "" {
+	if f.evidence.Prometheus != "" && f.evidence.Span == "" {
 		return cfg, hint.With(errors.New("--prometheus needs --baseline: which time was healthy?"), "such as --baseline 7d, or two RFC 3339 times: --baseline FROM/TO")
 	}
-	cfg = pack.Config{Format: generate.Format(f.out.format), Name: f.name, Namespace: f.namespace, MaxRules: f.maxRules, Beside: f.out.path != ""}
-	cfg.RulesConfig = generate.RulesConfig{
-		Pathologies: pathologies.All(), Interval: f.interval,
-		KeepFiringFor: f.keepFiring, Runbooks: f.runbooks.Runbooks, Panel: grafana.PanelPath, DashboardURL: f.dashboardURL,
-	}
+	cfg = f.cfg
+	cfg.Format, cfg.Beside, cfg.Pathologies = generate.Format(f.out.format), f.out.path != "", pathologies.All()
+	cfg.Runbooks, cfg.Panel = f.runbooks.Runbooks, grafana.PanelPath
 	d, err := f.deployment.deployment(ctx, stderr)
 	if err != nil {
 		return cfg, err
 	}
-	cfg.Deployment, cfg.Edges = d.Deployment, d.edges
-	window, short := generate.Windows(f.interval)
+	cfg.Deployment, cfg.Edges = d.Deployment, d.Edges
+	window, short := generate.Windows(cfg.Interval)
 	if f.window > 0 {
 		window, short = f.window, min(short, f.window)
 	}
 	cfg.Deployment.Window, cfg.Deployment.Short, cfg.Deployment.Past = window, short, max(cfg.Deployment.Past, window)
-	for _, d := range []struct {
-		flag, text string
-		to         *time.Duration
-	}{{"--past", f.past, &cfg.Past}, {"--ago", f.ago, &cfg.Ago}, {"--retention", f.retention, &cfg.Retention}} {
-		if d.text == "" && d.flag == "--retention" {
-			continue
-		}
-		if *d.to, err = source.ParseDuration(d.text); err != nil {
-			return cfg, fmt.Errorf("%s: %q is not a duration such as 15d", d.flag, d.text)
-		}
-	}
-	if past := cfg.Past + cfg.Ago; f.retention != "" && cfg.Retention < past {
+	if past := cfg.Past + cfg.Ago; cfg.Retention > 0 && cfg.Retention < past {
 		return cfg, hint.With(fmt.Errorf("--past and --ago reach back %s, and samples are kept for %s", past, cfg.Retention), "shorten them, or measure what is normal with --from")
-	}
-	if cfg.Period, err = budgetPeriod(f.period); err != nil {
-		return cfg, err
 	}
 	settings, err := f.settings.settings(cfg.Pathologies)
 	if err != nil {
 		return cfg, err
 	}
 	cfg.Set, cfg.Objectives = settings.Set, settings.Objectives
-	if err := pack.CheckModels(cfg.Objectives, d.models); err != nil {
+	if err := pack.CheckModels(cfg.Objectives, d.Models); err != nil {
 		return cfg, err
 	}
-	if err := f.choose(&cfg); err != nil {
+	if err := cfg.Choose(f.settings.only, f.skip); err != nil {
 		return cfg, err
 	}
 	if cfg.Severities, err = f.named(); err != nil {
 		return cfg, err
 	}
-	if cfg.Labels, err = pairs("--label", f.labels); err != nil {
-		return cfg, err
-	}
-	if cfg.ObjectLabels, err = pairs("--object-label", f.objectLabels); err != nil {
-		return cfg, err
-	}
-	cfg.Measured, err = f.evidence.measured(ctx, stderr, &f.deployment.http, cfg.Deployment.Matchers, cfg.Objectives)
+	f.evidence.Matchers, f.evidence.Objectives = cfg.Deployment.Matchers, cfg.Objectives
+	cfg.Measured, err = gathered(ctx, stderr, f.evidence, &f.deployment.http)
 	if f.tests {
 		if f.out.path == "" {
 			return cfg, errors.New("--tests goes with --out")
 		}
 		cfg.Cases = pathologies.Cases()
-		cfg.Holds = func(groups []rulefmt.RuleGroup, t generate.Told) (bool, error) { return holds(ctx, groups, t) }
+		cfg.Holds = func(groups []rulefmt.RuleGroup, t generate.Told) (bool, error) { return replay.Holds(ctx, groups, t) }
 	}
 	return cfg, err
 }
 
-// holds plays a case to rules, and says whether the alert does what the case says.
-func holds(ctx context.Context, groups []rulefmt.RuleGroup, t generate.Told) (bool, error) {
-	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		return false, err
+// gathered brings together what was measured.
+func gathered(ctx context.Context, stderr io.Writer, r gather.Request, http *httpFlags) (_ []*baseline.File, err error) {
+	if r.HTTP, err = http.Config(); err != nil {
+		return nil, err
 	}
-	defer store.Close()
-	rules, err := store.Rules(groups)
-	if err != nil {
-		return false, err
-	}
-	ever, last := false, false
-	for i := range t.Case.Scrapes {
-		after := time.Duration(i) * t.Scrape
-		at := casefile.Start.Add(after)
-		for instance, series := range t.Series {
-			target := embedded.Target{Instance: instance, Job: t.Job(), Labels: t.Labels}
-			if t.Case.Down(instance, i) {
-				err = store.AppendFailure(target, at)
-			} else {
-				_, err = store.Append(target, at, casefile.Page(series, i), "", 10*time.Millisecond)
-			}
-			if err != nil {
-				return false, err
-			}
-		}
-		if after%t.Evaluation != 0 && i != t.Case.Scrapes-1 {
-			continue
-		}
-		if err := rules.Eval(ctx, at); err != nil {
-			return false, err
-		}
-		last = slices.ContainsFunc(rules.Alerts(), func(a embedded.Alert) bool { return a.Name == t.Alert && a.Firing })
-		if ever = ever || last; ever && t.Fires {
-			return true, nil
-		}
-	}
-	return !t.Fires && !last, nil
-}
-
-// budgetPeriod reads --slo-period, 0 where it is not given.
-func budgetPeriod(text string) (time.Duration, error) {
-	if text == "" {
-		return 0, nil
-	}
-	d, err := burnrate.ParsePeriod(text)
-	if err != nil {
-		return 0, fmt.Errorf("--slo-period: %w", err)
-	}
-	return d, nil
-}
-
-// pairs reads name=value flags.
-func pairs(flag string, list []string) (map[string]string, error) {
-	out := map[string]string{}
-	for _, text := range list {
-		k, v, ok := strings.Cut(text, "=")
-		if !ok || k == "" {
-			return nil, fmt.Errorf("%s: %q is not name=value", flag, text)
-		}
-		out[k] = v
-	}
-	return out, nil
+	r.Note = func(list []string) { notes(stderr, list) }
+	return gather.Do(ctx, r)
 }
 
 func newGenerateBaseline() *cobra.Command {
-	var f evidenceFlags
+	var f gather.Request
 	var http httpFlags
 	var match []string
 	var out outFlag
 	cmd := &cobra.Command{
-		Use: "baseline", Short: "Measure what is normal, for generate rules --from and diagnose --baseline", Args: cobra.NoArgs,
-		Long: `Measures what signals are while all is well, over a healthy span of a recording or of
-a Prometheus server, and writes a file for each model: the median of every signal, and
-thresholds for the latencies.`,
-		Example: `  sixty generate baseline --from healthy.tar.zst --out .
-  sixty generate baseline --prometheus http://prometheus:9090 --baseline 7d --out baselines/`,
+		Use: "baseline", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
-			case len(f.from) == 0 && f.prometheus == "":
+			case len(f.From) == 0 && f.Prometheus == "":
 				return hint.With(errors.New("nothing to measure"), "give --from RECORDING, or --prometheus URL with --baseline 7d")
-			case f.prometheus != "" && f.span == "":
+			case f.Prometheus != "" && f.Span == "":
 				return errors.New("--prometheus needs --baseline: which time was healthy?")
 			}
-			matchers, err := source.ParseMatchers(match)
-			if err != nil {
+			var err error
+			if f.Matchers, err = source.ParseMatchers(match); err != nil {
 				return err
 			}
-			measured, err := f.measured(cmd.Context(), cmd.ErrOrStderr(), &http, matchers, nil)
+			measured, err := gathered(cmd.Context(), cmd.ErrOrStderr(), f, &http)
 			if err != nil {
 				return err
 			}
@@ -335,9 +203,9 @@ thresholds for the latencies.`,
 		},
 	}
 	s := cmd.Flags()
-	s.StringSliceVar(&f.from, "from", nil, "`files`: recordings of a healthy time, or results of sixty bench")
-	s.StringVar(&f.prometheus, "prometheus", "", "ask this Prometheus-compatible server")
-	s.StringVar(&f.span, "baseline", "", "the healthy time: a `duration` such as 7d, or FROM/TO")
+	s.StringSliceVar(&f.From, "from", nil, "`files`: recordings of a healthy time, or results of sixty bench")
+	s.StringVar(&f.Prometheus, "prometheus", "", "ask this Prometheus-compatible server")
+	s.StringVar(&f.Span, "baseline", "", "the healthy time: a `duration` such as 7d, or FROM/TO")
 	s.StringArrayVar(&match, "match", nil, "with --prometheus: `selector` such as namespace=prod; may be repeated")
 	http.register(s)
 	out.register(s, "write a file for each model to this `directory` (default: print them)")

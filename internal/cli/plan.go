@@ -6,7 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"time"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -17,6 +17,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/planning"
 	"github.com/sixty-dev/sixty/internal/slo"
+	"github.com/sixty-dev/sixty/internal/source"
 )
 
 // planFlags are what simulate and tune have in common: what is known of a deployment, and
@@ -60,16 +61,10 @@ func (f *planFlags) known(ctx context.Context, stderr io.Writer, before engine.C
 		}
 	}
 	if f.log != "" {
-		file, err := os.Open(f.log)
-		if err != nil {
-			return k, fmt.Errorf("--engine-log: %w", err)
+		if k.Log, err = source.ReadLog(f.log); err != nil {
+			return k, err
 		}
-		defer file.Close()
-		log, err := engine.ParseLog(file, time.Now())
-		if err != nil {
-			return k, fmt.Errorf("--engine-log %s: %w", f.log, err)
-		}
-		k.Log, k.LogFrom = &log, filepath.Base(f.log)
+		k.LogFrom = filepath.Base(f.log)
 	}
 	if f.source.given() {
 		if k.Seen, err = f.source.observe(ctx, stderr); err != nil {
@@ -100,13 +95,18 @@ func readModel(path string) (*modelconfig.Model, error) {
 
 // objective finds what users of a model were promised, nil for nothing.
 func (f *planFlags) objective(model string) (*slo.Objective, error) {
-	file, err := objectives(f.slo, f.useCase)
+	return objectiveFor(f.slo, f.useCase, model)
+}
+
+// objectiveFor is the objective of a model in a file or of a use case, nil for neither.
+func objectiveFor(path, useCase, model string) (*slo.Objective, error) {
+	file, err := objectives(path, useCase)
 	if err != nil || file == nil {
 		return nil, err
 	}
 	o, ok := file.For(map[string]string{"model": model, "model_name": model})
 	if !ok {
-		return nil, hint.With(fmt.Errorf("%s has no objective for model %q", f.slo, model), `add one with model: "*", or pass --use-case`)
+		return nil, hint.With(fmt.Errorf("%s has no objective for model %q", path, model), `add one with model: "*", or name a use case: `+strings.Join(slo.UseCases(), ", "))
 	}
 	return &o, nil
 }

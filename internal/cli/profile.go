@@ -1,16 +1,11 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"runtime/debug"
-	"strings"
 
-	"github.com/klauspost/compress/gzip"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -24,19 +19,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/report/profilereport"
 	"github.com/sixty-dev/sixty/internal/threshold"
 )
-
-const profileLong = `Says where a GPU's time went: what dominates, why the GPU was idle, and what to change.
-
-It reads traces of torch.profiler (.json, .json.gz; NVIDIA, AMD or CPU) and exports of
-Nsight Systems (nsys export --type sqlite). Several files, or a directory, are the
-ranks of one job. sixty profile how says how to take a trace, sixty profile capture
-takes one of a running vLLM.`
-
-const profileExample = `  sixty profile trace.json.gz
-  sixty profile rank0.json.gz rank1.json.gz --html profile.html
-  sixty profile decode.sqlite --full
-  sixty profile diff before.json.gz after.json.gz --gate 3%
-  sixty profile capture http://localhost:8000 --dir traces --steps 20`
 
 type profileFlags struct {
 	read                      readFlags
@@ -55,21 +37,16 @@ func (f *readFlags) register(s *pflag.FlagSet) {
 	s.IntVar(&f.maxEvents, "max-events", profile.DefaultLimit, "hold at most so many events of a trace, 24 to 32 bytes each: of a longer one the beginning")
 }
 
+// profile reads traces.
+func (f *readFlags) profile(cmd *cobra.Command, args []string, keep bool) (*profile.Profile, *profile.Timeline, error) {
+	line := newProgress(cmd.ErrOrStderr())
+	defer line.clear()
+	return tracefile.Profile(cmd.Context(), args, tracefile.Options{Limit: f.maxEvents, Keep: keep, Show: line.show})
+}
+
 func newProfileCommand() *cobra.Command {
 	f := &profileFlags{}
-	cmd := &cobra.Command{
-		Use:     "profile TRACE…",
-		Short:   "Where the GPU's time goes, from torch.profiler and Nsight Systems traces",
-		Long:    profileLong,
-		Example: profileExample,
-		Args:    cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return hint.With(errors.New("no trace was given"), "sixty profile TRACE.json.gz; sixty profile how says how to take one")
-			}
-			return runProfile(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args, f)
-		},
-	}
+	cmd := &cobra.Command{Use: "profile", Args: cobra.ArbitraryArgs, RunE: f.run}
 	s := cmd.Flags()
 	f.out.register(s, "text", "json")
 	f.out.registerFull(s, "show everything: evidence, steps, kernels, rates, devices")
@@ -84,7 +61,10 @@ func newProfileCommand() *cobra.Command {
 	return cmd
 }
 
-func runProfile(ctx context.Context, stdout, stderr io.Writer, args []string, f *profileFlags) error {
+func (f *profileFlags) run(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return hint.With(errors.New("no trace was given"), "sixty profile TRACE.json.gz; sixty profile how says how to take one")
+	}
 	failOn := catalog.Severity(math.MaxUint8)
 	if f.failOn != "" {
 		var err error
@@ -96,7 +76,7 @@ func runProfile(ctx context.Context, stdout, stderr io.Writer, args []string, f 
 	if err != nil {
 		return fmt.Errorf("--set: %w", err)
 	}
-	p, first, err := f.read.profile(ctx, stderr, args, f.trim != "")
+	p, first, err := f.read.profile(cmd, args, f.trim != "")
 	if err != nil {
 		return err
 	}
@@ -104,7 +84,7 @@ func runProfile(ctx context.Context, stdout, stderr io.Writer, args []string, f 
 	if err := f.files(p, first, &v); err != nil {
 		return err
 	}
-	err = f.out.write(stdout, func(w io.Writer, o render.Options) error {
+	err = f.out.write(cmd.OutOrStdout(), func(w io.Writer, o render.Options) error {
 		if f.out.form() == "json" {
 			return profilereport.JSON(w, p, &v)
 		}
@@ -130,7 +110,7 @@ func (f *profileFlags) files(p *profile.Profile, t *profile.Timeline, v *finding
 		{f.html, func(w io.Writer) error { return profilereport.HTML(w, p, v) }},
 		{f.folded, func(w io.Writer) error { return p.Ranks[0].Stacks.Folded(w) }},
 		{f.pprof, func(w io.Writer) error { return p.Ranks[0].Stacks.Pprof(w) }},
-		{f.trim, packed(f.trim, func(w io.Writer) error { return t.Trim(w, p.Ranks[0]) })},
+		{f.trim, func(w io.Writer) error { return tracefile.Trim(w, f.trim, t, p.Ranks[0]) }},
 	} {
 		if out.path == "" {
 			continue
@@ -140,82 +120,4 @@ func (f *profileFlags) files(p *profile.Profile, t *profile.Timeline, v *finding
 		}
 	}
 	return nil
-}
-
-// packed compresses what is written to a file whose name says so.
-func packed(path string, write func(io.Writer) error) func(io.Writer) error {
-	if !strings.HasSuffix(path, ".gz") {
-		return write
-	}
-	return func(w io.Writer) error {
-		z := gzip.NewWriter(w)
-		return errors.Join(write(z), z.Close())
-	}
-}
-
-// collectAfter is by how many percent the memory may grow between two collections.
-const collectAfter = 25
-
-// profile reads and analyses traces, one after the other: a job may have a thousand. The
-// first one's timeline is returned where it is wanted. A trace among several that cannot be
-// read makes the profile partial.
-func (f *readFlags) profile(ctx context.Context, stderr io.Writer, args []string, keep bool) (*profile.Profile, *profile.Timeline, error) {
-	var paths []string
-	for _, a := range args {
-		list, err := tracefile.List(a)
-		if err != nil {
-			return nil, nil, err
-		}
-		paths = append(paths, list...)
-	}
-	if f.maxEvents < 1000 {
-		return nil, nil, errors.New("--max-events: want at least 1000")
-	}
-	// A timeline has few pointers and grows little garbage: collecting often costs nothing,
-	// and rarely twice the memory.
-	defer debug.SetGCPercent(debug.SetGCPercent(collectAfter))
-	line := newProgress(stderr)
-	defer line.clear()
-	var ranks []*profile.Analysis
-	var first *profile.Timeline
-	var failed []error
-	for i, path := range paths {
-		if len(paths) > 1 {
-			line.show("reading %d of %d: %s", i+1, len(paths), path)
-		}
-		t, err := tracefile.Read(ctx, path, f.maxEvents)
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil, nil, context.Cause(ctx)
-			}
-			failed = append(failed, err)
-			continue
-		}
-		t.Consume = !keep
-		a := profile.Analyze(t)
-		if len(ranks) > 0 {
-			a.Forget()
-		} else if keep {
-			first = t
-		}
-		ranks = append(ranks, a)
-	}
-	if len(ranks) == 0 {
-		return nil, nil, failed[0]
-	}
-	p := profile.Combine(ranks)
-	for i, err := range failed {
-		if i == 3 {
-			p.Partial = append(p.Partial, fmt.Sprintf("%d more traces could not be read", len(failed)-3))
-			break
-		}
-		p.Partial = append(p.Partial, err.Error())
-	}
-	return p, first, nil
-}
-
-// exists reports whether a path is there.
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }

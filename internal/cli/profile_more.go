@@ -1,12 +1,9 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"strconv"
 	"strings"
 	"time"
 
@@ -20,6 +17,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/profile/tracefile"
 	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/report/profilereport"
+	"github.com/sixty-dev/sixty/internal/source"
 )
 
 type profileDiffFlags struct {
@@ -30,20 +28,7 @@ type profileDiffFlags struct {
 
 func newProfileDiffCommand() *cobra.Command {
 	f := &profileDiffFlags{}
-	cmd := &cobra.Command{
-		Use:   "diff BEFORE AFTER",
-		Short: "What grew between two traces, for each step and token",
-		Long: `Compares two traces, or directories with the traces of all ranks: for each step of the
-phase that both have most of, and for each token where batches are annotated; without
-steps as a whole. Differences that chance explains are said to be (Welch's t-test over
-steps, p < 0.01).`,
-		Example: `  sixty profile diff before.json.gz after.json.gz
-  sixty profile diff main.sqlite branch.sqlite --gate 3%`,
-		Args: cobra.ExactArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runProfileDiff(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args, f)
-		},
-	}
+	cmd := &cobra.Command{Use: "diff", Args: cobra.ExactArgs(2), RunE: f.run}
 	s := cmd.Flags()
 	s.StringVar(&f.gate, "gate", "", "exit with 1 if a step takes longer by more than this `share`: 3% or 0.03")
 	f.out.register(s, "text", "json")
@@ -52,19 +37,19 @@ steps, p < 0.01).`,
 	return cmd
 }
 
-func runProfileDiff(ctx context.Context, stdout, stderr io.Writer, args []string, f *profileDiffFlags) error {
-	gate, err := parseGate(f.gate)
+func (f *profileDiffFlags) run(cmd *cobra.Command, args []string) error {
+	gate, err := profile.ParseGate(f.gate)
 	if err != nil {
 		return err
 	}
 	var both [2]*profile.Profile
 	for i, path := range args {
-		if both[i], _, err = f.read.profile(ctx, stderr, []string{path}, false); err != nil {
+		if both[i], _, err = f.read.profile(cmd, []string{path}, false); err != nil {
 			return err
 		}
 	}
 	d := profile.Compare(both[0], both[1])
-	err = f.out.write(stdout, func(w io.Writer, o render.Options) error {
+	err = f.out.write(cmd.OutOrStdout(), func(w io.Writer, o render.Options) error {
 		if f.out.form() == "json" {
 			return profilereport.DiffJSON(w, d, gate)
 		}
@@ -76,29 +61,12 @@ func runProfileDiff(ctx context.Context, stdout, stderr io.Writer, args []string
 	return err
 }
 
-// parseGate reads "3%" or "0.03"; -1 is none.
-func parseGate(text string) (float64, error) {
-	if text == "" {
-		return -1, nil
-	}
-	number, percent := strings.CutSuffix(strings.TrimSpace(text), "%")
-	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-	if percent {
-		v /= 100
-	}
-	if err != nil || math.IsNaN(v) || v < 0 || v > 100 {
-		return 0, hint.With(fmt.Errorf("--gate: %q is no share", text), "write it as 3% or 0.03")
-	}
-	return v, nil
-}
-
 func newProfileHowCommand() *cobra.Command {
 	var version, model, dir, tool string
 	var steps int
 	cmd := &cobra.Command{
-		Use:   "how",
-		Short: "How to take a trace, with the commands of your version",
-		Args:  cobra.NoArgs,
+		Use:  "how",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			release := engine.DefaultRelease
 			if version != "" {
@@ -110,31 +78,11 @@ func newProfileHowCommand() *cobra.Command {
 			if tool != "" && tool != "torch" && tool != "nsys" {
 				return fmt.Errorf("--tool: %q is neither torch nor nsys", tool)
 			}
-			if err := checkSteps(steps); err != nil {
+			if err := capture.CheckSteps(steps); err != nil {
 				return err
 			}
-			t := render.NewText(terminal(cmd.OutOrStdout(), "auto"))
-			t.Paragraph("", "", fmt.Sprintf("With vLLM %s, %d steps:", release, steps))
-			for _, w := range capture.Ways(release, model, dir, steps) {
-				if tool != "" && w.Tool != tool {
-					continue
-				}
-				t.Heading(w.Title)
-				for _, c := range w.Commands {
-					t.Command("  ", c)
-				}
-				for _, n := range w.Notes {
-					t.Paragraph("  * ", "    ", n)
-				}
-			}
-			if tool != "nsys" {
-				t.Heading("A program of your own")
-				for line := range strings.Lines(capture.Schedule(dir, steps)) {
-					t.Line("  " + strings.TrimRight(line, "\n"))
-				}
-			}
-			_, err := t.WriteTo(cmd.OutOrStdout())
-			return err
+			out := cmd.OutOrStdout()
+			return capture.How(out, release, model, dir, tool, steps, terminal(out, "auto"))
 		},
 	}
 	s := cmd.Flags()
@@ -144,15 +92,6 @@ func newProfileHowCommand() *cobra.Command {
 	s.StringVar(&tool, "tool", "", "torch or nsys (default: both)")
 	s.IntVar(&steps, "steps", 20, "steps of the engine to record")
 	return cmd
-}
-
-const maxProfileSteps = 10_000
-
-func checkSteps(steps int) error {
-	if steps < 1 || steps > maxProfileSteps {
-		return hint.With(fmt.Errorf("--steps: want 1 to %d", maxProfileSteps), "twenty steps are enough for shares, two hundred for their spread")
-	}
-	return nil
 }
 
 type profileCaptureFlags struct {
@@ -166,20 +105,7 @@ type profileCaptureFlags struct {
 
 func newProfileCaptureCommand() *cobra.Command {
 	f := &profileCaptureFlags{}
-	cmd := &cobra.Command{
-		Use:   "capture URL",
-		Short: "Take a trace of a running vLLM, and analyse it",
-		Long: `Starts and stops the profiler of a running vLLM, which must have been started with one
-(sixty profile how prints the command). It waits for --steps steps of the engine and
-no longer than --longest, stops the profiler also when it is interrupted, and makes
-requests where the server has none. With --dir, the directory of the server's
-torch_profiler_dir as it is seen from here, the traces are analysed at once.`,
-		Example: `  sixty profile capture http://localhost:8000 --dir /tmp/traces --steps 20`,
-		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runProfileCapture(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], f)
-		},
-	}
+	cmd := &cobra.Command{Use: "capture", Args: cobra.ExactArgs(1), RunE: f.run}
 	s := cmd.Flags()
 	s.IntVar(&f.steps, "steps", 20, "steps of the engine to record")
 	s.DurationVar(&f.longest, "longest", 30*time.Second, "stop after this long, however few steps there were")
@@ -195,14 +121,15 @@ torch_profiler_dir as it is seen from here, the traces are analysed at once.`,
 	return cmd
 }
 
-func runProfileCapture(ctx context.Context, stdout, stderr io.Writer, address string, f *profileCaptureFlags) error {
-	if err := checkSteps(f.steps); err != nil {
+func (f *profileCaptureFlags) run(cmd *cobra.Command, args []string) error {
+	address, stderr := args[0], cmd.ErrOrStderr()
+	if err := capture.CheckSteps(f.steps); err != nil {
 		return err
 	}
 	if f.longest < time.Second || f.wait < time.Second || f.load < 0 || f.load > 1024 || f.largest < 1 {
 		return errors.New("want --longest and --stop-wait of at least 1s, --load from 0 to 1024, --largest of at least 1")
 	}
-	if f.dir != "" && !exists(f.dir) {
+	if f.dir != "" && !source.OnDisk(f.dir) {
 		return hint.With(fmt.Errorf("--dir: there is no directory %s here", f.dir), "where the server runs elsewhere leave --dir out, and copy the traces from there")
 	}
 	if !strings.Contains(address, "://") {
@@ -218,7 +145,7 @@ func runProfileCapture(ctx context.Context, stdout, stderr io.Writer, address st
 	}
 	defer client.CloseIdleConnections()
 	line := newProgress(stderr)
-	r, err := capture.Run(ctx, capture.Config{
+	r, err := capture.Run(cmd.Context(), capture.Config{
 		Base: address, Client: client, Steps: f.steps, Longest: f.longest, StopWait: f.wait, Dir: f.dir, Load: f.load, Largest: f.largest << 20, Progress: line.show,
 	})
 	line.clear()
@@ -234,11 +161,11 @@ func runProfileCapture(ctx context.Context, stdout, stderr io.Writer, address st
 	}
 	fmt.Fprintf(stderr, "profiled for %s: %s\n", r.Took.Round(time.Millisecond), steps)
 	if f.dir == "" {
-		fmt.Fprintf(stdout, "the traces are where the server writes them: its torch_profiler_dir, or nsys' -o\nanalyse them with: sixty profile DIRECTORY\n")
+		fmt.Fprintf(cmd.OutOrStdout(), "the traces are where the server writes them: its torch_profiler_dir, or nsys' -o\nanalyse them with: sixty profile DIRECTORY\n")
 		return nil
 	}
 	for _, file := range r.Files {
 		fmt.Fprintln(stderr, file)
 	}
-	return runProfile(ctx, stdout, stderr, tracefile.Workers(r.Files), &f.profile)
+	return f.profile.run(cmd, tracefile.Workers(r.Files))
 }

@@ -21,28 +21,9 @@ type recordFlags struct {
 	http               httpFlags
 }
 
-const recordLong = `Writes the servers' metrics pages to a file, scrape by scrape, until --duration is
-over or ctrl-C. sixty diagnose reads it, here or at a colleague's.
-
-The file holds the pages as they came, and /health, /version and /v1/models. It holds
-no credentials and no prompts; it does hold the names of hosts and models.`
-
-const recordExample = `  sixty record http://localhost:8000 --out incident.tar.zst
-  sixty record vllm-0:8000 vllm-1:8000 --out incident.tar.zst --interval 5s --duration 30m
-  sixty diagnose incident.tar.zst`
-
 func newRecordCommand() *cobra.Command {
 	f := &recordFlags{}
-	cmd := &cobra.Command{
-		Use:     "record URL… --out FILE",
-		Short:   "Capture an incident to a file that diagnose reads later",
-		Long:    recordLong,
-		Example: recordExample,
-		Args:    cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runRecord(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args, f)
-		},
-	}
+	cmd := &cobra.Command{Use: "record", Args: cobra.MinimumNArgs(1), RunE: f.run}
 	s := cmd.Flags()
 	f.out.register(s, "`file` to write: .tar.zst, .tar.gz, .tar, or a directory (required)")
 	s.DurationVar(&f.interval, "interval", time.Second, "time between two scrapes")
@@ -51,7 +32,8 @@ func newRecordCommand() *cobra.Command {
 	return cmd
 }
 
-func runRecord(ctx context.Context, stdout, stderr io.Writer, addresses []string, f *recordFlags) (err error) {
+func (f *recordFlags) run(cmd *cobra.Command, addresses []string) (err error) {
+	ctx, stderr := cmd.Context(), cmd.ErrOrStderr()
 	if f.out.path == "" {
 		return hint.With(errors.New("--out names no file"), "add --out incident.tar.zst")
 	}
@@ -90,7 +72,7 @@ func runRecord(ctx context.Context, stdout, stderr io.Writer, addresses []string
 	if err := errors.Join(err, out.Close()); err != nil {
 		return err
 	}
-	return f.report(stdout, stderr, r)
+	return f.report(cmd.OutOrStdout(), stderr, r)
 }
 
 // report says what there is now, and what to do with it.

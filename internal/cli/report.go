@@ -32,29 +32,11 @@ type reportFlags struct {
 	output    outputFlags
 }
 
-const reportLong = `Tells how servers did over a day, or --since a week: what users got, what was asked
-of the servers, how full they were, what they did, and what went wrong, beside the
-span of the same length before.
-
-The numbers come from a Prometheus-compatible server, sixty serve among them, from a
-recording, or from servers that are scraped for --duration. The incidents are those
-that sixty serve kept in --incidents; those of a recording are found again.`
-
-const reportExample = `  sixty report prometheus=http://prometheus:9090
-  sixty report prometheus=http://localhost:6060 --since 7d --use-case chat --out week.html
-  sixty report incident.tar.zst --output markdown
-  sixty report localhost:8000 --duration 5m`
-
 func newReportCommand() *cobra.Command {
 	f := &reportFlags{}
 	cmd := &cobra.Command{
-		Use:     "report [URL… | RECORDING | prometheus=URL]",
-		Short:   "How servers did over a day or a week: the health report",
-		Long:    reportLong,
-		Example: reportExample,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runReport(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args, f)
-		},
+		Use:  "report",
+		RunE: f.run,
 	}
 	s := cmd.Flags()
 	f.source.register(s)
@@ -69,7 +51,8 @@ func newReportCommand() *cobra.Command {
 	return cmd
 }
 
-func runReport(ctx context.Context, stdout, stderr io.Writer, args []string, f *reportFlags) error {
+func (f *reportFlags) run(cmd *cobra.Command, args []string) error {
+	ctx, stderr := cmd.Context(), cmd.ErrOrStderr()
 	if err := f.source.resolve(args); err != nil {
 		return err
 	}
@@ -110,7 +93,7 @@ func runReport(ctx context.Context, stdout, stderr io.Writer, args []string, f *
 	if err != nil {
 		return err
 	}
-	return f.output.write(stdout, func(w io.Writer, t render.Options) error {
+	return f.output.write(cmd.OutOrStdout(), func(w io.Writer, t render.Options) error {
 		switch f.output.form() {
 		case "json":
 			return healthreport.JSON(w, r)

@@ -1,8 +1,8 @@
 package cli
 
 import (
+	"embed"
 	"io"
-	"slices"
 
 	"github.com/sixty-dev/sixty/internal/audit"
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -15,15 +15,22 @@ import (
 	"github.com/sixty-dev/sixty/internal/workload"
 )
 
+//go:embed help
+var texts embed.FS
+
 // vocabulary is that of all verbs: one name means one thing, and stands in one group.
 func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 	return &command.Vocabulary{
-		Options: terminal(stdout, "auto"), Errors: terminal(stderr, "auto"), Codes: codesOf,
+		Texts: texts, Options: terminal(stdout, "auto"), Errors: terminal(stderr, "auto"), Exits: Exits,
 		Groups: []command.Group{
 			{Title: "Servers", Flags: []string{
 				"prometheus", "match", "model", "metrics", "url", "engine-args", "engine-log",
 				"probe", "diagnose gateway",
 				"at", "since", "window", "baseline", "past", "watch", "incidents", "diagnose duration", "record duration", "interval", "timeout",
+			}},
+			{Title: "The monitor", Flags: []string{
+				"config", "kubernetes", "serve namespace", "serve selector", "serve gpu-target", "shard", "data", "keep", "keep-size",
+				"evaluation-interval", "external-url", "web-config", "token-file", "verbose-log",
 			}},
 			{Title: "Traces", Flags: []string{
 				"profile max-events", "profile capture max-events", "profile diff max-events", "steps", "profile capture load", "longest", "stop-wait",
@@ -39,7 +46,7 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 				"server", "target", "gpu-target", "gpu", "cluster", "namespace", "selector", "port", "job",
 				"label", "monitor-label", "lean", "short-instance", "scrape-interval", "dashboards",
 			}},
-			{Title: "What to look at", Flags: []string{"rules", "audit dashboards", "ignore", "only", "skip", "skip-unrelated", "audit version", "run", "phases", "fast", "fix"}},
+			{Title: "What to look at", Flags: []string{"rules", "audit dashboards", "ignore", "only", "skip", "skip-unrelated", "audit vllm-version", "run", "phases", "fast", "fix"}},
 			{Title: "Model and hardware", Flags: []string{
 				"model-config", "simulate gpu", "tune gpu", "tp", "pp", "dp", "enable-expert-parallel", "cpu", "server-cpu",
 				"max-gpus", "vllm-version", "load-test", "step-cost", "replicas", "route", "served-model",
@@ -72,7 +79,7 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 		Former: map[string]string{
 			"verbose": "full", "format": "output", "think": "think-time", "burstiness": "cv",
 			"ca-file": "tls-ca", "insecure": "insecure-skip-verify", "cacert": "tls-ca", "cert": "tls-cert", "key": "tls-key",
-			"record output": "out", "bench baseline": "save-baseline", "bench self-test only": "run",
+			"record output": "out", "audit version": flagRelease, "bench baseline": "save-baseline", "bench self-test only": "run",
 		},
 		Values: map[string]command.Values{
 			"color":             command.Closed("auto", "always", "never"),
@@ -97,29 +104,24 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 	}
 }
 
-func names[T ~string](list []T) []string {
+// list writes each of some things as a text.
+func list[T any](things []T, text func(T) string) []string {
 	var out []string
-	for _, x := range list {
-		out = append(out, string(x))
+	for _, x := range things {
+		out = append(out, text(x))
 	}
 	return out
 }
 
-func pathologyIDs() []string {
-	var ids []string
-	for _, p := range pathologies.All() {
-		ids = append(ids, p.ID+"\t"+p.Title)
-	}
-	return ids
+func names[T ~string](things []T) []string {
+	return list(things, func(x T) string { return string(x) })
 }
 
-func checkIDs() []string {
-	var ids []string
-	for _, c := range audit.Checks() {
-		ids = append(ids, c.ID)
-	}
-	return ids
+func pathologyIDs() []string {
+	return list(pathologies.All(), func(p *catalog.Pathology) string { return p.ID + "\t" + p.Title })
 }
+
+func checkIDs() []string { return list(audit.Checks(), func(c audit.Check) string { return c.ID }) }
 
 func dialectIDs() []string {
 	return []string{"vllm-v1", "vllm-v0", "vllm-v1-ray", "vllm-v0-ray", "vllm-v1-kserve", "vllm-v1-normalized", "sglang", "dcgm"}
@@ -130,25 +132,28 @@ func fleetScenarios() []string {
 	if err != nil {
 		return nil // said when one is asked for
 	}
-	var out []string
-	for _, s := range all {
-		out = append(out, s.Name)
-	}
-	return out
+	return list(all, func(s fleet.Scenario) string { return s.Name })
 }
 
 func loadScenarios() []string {
-	out := []string{"all"}
-	for _, s := range load.Scenarios() {
-		out = append(out, s.Name+"\t"+s.Goal)
-	}
-	return slices.Clip(out)
+	return append([]string{"all"}, list(load.Scenarios(), func(s load.Scenario) string { return s.Name + "\t" + s.Goal })...)
 }
 
-func gpus() []string {
-	var out []string
-	for _, g := range perfmodel.GPUs() {
-		out = append(out, g.Name)
-	}
-	return out
+func gpus() []string { return list(perfmodel.GPUs(), func(g perfmodel.GPU) string { return g.Name }) }
+
+// Exits are what the codes mean: the one table of help and of README.md, which a test
+// holds against what the commands do.
+var Exits = command.Exits{
+	{command.ExitOK, nil, "done; nothing found"},
+	{command.ExitFound, []string{"diagnose", "audit", "profile"}, "a finding of at least `--fail-on`: page, ticket (the default) or info"},
+	{command.ExitFound, []string{"profile diff"}, "a step takes longer by more than `--gate`, and not by chance"},
+	{command.ExitFound, []string{"bench"}, "an `--assert` does not hold, or no level of a `--search` meets the objective"},
+	{command.ExitFound, []string{"bench compare"}, "something became worse"},
+	{command.ExitFound, []string{"tune"}, "the targets cannot be met, or the model does not fit"},
+	{command.ExitFound, []string{"demo"}, "a diagnosis was not what had been staged"},
+	{command.ExitCannotCheck, nil, "could not check: bad input, nobody answers, no metrics of an inference server, not enough data"},
+	{command.ExitCannotCheck, []string{"diagnose"}, "not done within `--timeout`"},
+	{command.ExitCannotCheck, []string{"bench"}, "the generator itself spoiled the result"},
+	{command.ExitInterrupted, nil, "interrupted by ctrl-C or SIGTERM, whatever was said until then"},
+	{command.ExitOK, []string{"record", "simulate --serve", "diagnose --watch"}, "ended by ctrl-C, which is the usual way to end them"},
 }

@@ -5,6 +5,7 @@
 package command
 
 import (
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -21,9 +22,10 @@ type Vocabulary struct {
 	Groups  []Group           // in the order of help; a flag that is in none of them is not in the vocabulary
 	Former  map[string]string // names that flags had before, and those of other programs: they work and are not shown
 	Values  map[string]Values // of flags
+	Texts   fs.FS             // directories of Markdown files with what help says of commands; see tell
 	Options render.Options    // of help on standard output
 	Errors  render.Options    // of usage on standard error
-	Codes   func(path string) [][2]string
+	Exits   Exits
 }
 
 // A Group is one of the lists of flags in help.
@@ -84,6 +86,10 @@ func letter(s *pflag.FlagSet, flag, shown string) {
 
 // Apply makes a tree of commands speak the vocabulary.
 func (v *Vocabulary) Apply(root *cobra.Command) {
+	tell(root, v.Texts)
+	if v.Exits != nil {
+		root.AddCommand(&cobra.Command{Use: exitTopic, Short: "What the exit codes mean, in all verbs"})
+	}
 	root.InitDefaultCompletionCmd()
 	root.SetHelpCommand(helpCommand(root))
 	root.InitDefaultHelpCmd()

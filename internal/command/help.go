@@ -51,12 +51,10 @@ func (v *Vocabulary) layUsage(t *render.Text, c *cobra.Command) {
 	}
 	layCommands(t, c)
 	v.layFlags(t, c)
-	if v.Codes != nil {
-		if rows := v.Codes(path(c)); len(rows) > 0 {
-			t.Heading("Exit codes:")
-			for _, r := range rows {
-				t.Item(7, "  "+render.Right(r[0], 3), r[1])
-			}
+	if rows := v.Exits.of(path(c)); len(rows) > 0 {
+		t.Heading("Exit codes:")
+		for _, r := range rows {
+			t.Item(7, "  "+render.Right(r[0], 3), r[1])
 		}
 	}
 	if c.HasAvailableSubCommands() {
@@ -135,6 +133,7 @@ const widestValues = 24
 
 // plainValues are better words for what pflag calls values that have no name.
 var plainValues = map[string]string{
+	"value":  "text",
 	"string": "text", "stringArray": "text", "strings": "texts", "int": "n", "ints": "n,n,…", "uint": "n", "float": "number",
 }
 

@@ -29,3 +29,14 @@ func (d *Diagnosis) Join(v *boundary.View) {
 	d.Status, d.Verdict = Firing, verdict
 	d.Verdicts = append([]Verdict{verdict}, d.Verdicts...)
 }
+
+// BoundaryLimits are the shares from which on a gateway's counts are a finding: those that
+// were set for the pathologies of the same names, an objective of availability as they
+// follow it, or their defaults.
+func (s *Settings) BoundaryLimits() boundary.Limits {
+	l := boundary.Limits{ErrorShare: s.Set["http_5xx_share"], GaveUpShare: s.Set["abandoned_share"]}
+	if o, ok := s.Objectives.For(nil); ok && l.ErrorShare == 0 && o.Availability > 0 && o.Availability < 1 {
+		l.ErrorShare = 14.4 * (1 - o.Availability)
+	}
+	return l
+}

@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/boundary"
@@ -131,4 +132,12 @@ type Gap struct {
 	ID      string // the pathology
 	Missing []string
 	Hint    string
+}
+
+// Found reports whether something fires of a severity, or of a worse one.
+func (d *Diagnosis) Found(least catalog.Severity) bool {
+	if d.Status == Firing && d.Verdict.Severity >= least {
+		return true // of the gateway, perhaps, which no finding of an engine is behind
+	}
+	return slices.ContainsFunc(d.Findings, func(f Finding) bool { return f.Status == Firing && f.Severity >= least })
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/hint"
@@ -320,6 +321,23 @@ func ReadResults(r io.Reader) ([]*Result, error) {
 				return nil, fmt.Errorf("read result: latency %q is empty", m)
 			}
 		}
+	}
+	return list, nil
+}
+
+// ReadFiles reads the results in files, as ReadResults does.
+func ReadFiles(paths ...string) (list []*Result, err error) {
+	for _, p := range paths {
+		f, err := os.Open(p)
+		if err != nil {
+			return nil, fmt.Errorf("open result: %w", err)
+		}
+		r, err := ReadResults(f)
+		f.Close()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p, err)
+		}
+		list = append(list, r...)
 	}
 	return list, nil
 }

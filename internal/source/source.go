@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"slices"
 	"time"
 
@@ -164,6 +165,20 @@ func (s *Source) AddPage(instance string, page scrape.Body) error {
 	return err
 }
 
+// ReadLog reads the file of an engine's log.
+func ReadLog(path string) (*engine.Log, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("--engine-log: %w", err)
+	}
+	defer file.Close()
+	log, err := engine.ParseLog(file, time.Now())
+	if err != nil {
+		return nil, fmt.Errorf("--engine-log %s: %w", path, err)
+	}
+	return &log, nil
+}
+
 // OpenLog opens the statistics that an engine's log tells every ten seconds. They have
 // no latencies. The name becomes the label instance.
 func OpenLog(ctx context.Context, name string, log *engine.Log) (*Source, error) {
@@ -266,6 +281,57 @@ func (s *Source) Options(ctx context.Context, at time.Time) (diagnose.Options, e
 	return o, err
 }
 
+// Complete completes what is asked of this source with what it knows: the moment and the
+// baseline, in the words of --at and --baseline, and what servers say beside their metrics.
+func (s *Source) Complete(ctx context.Context, o *diagnose.Options, at, baseline string) error {
+	span := s.Span()
+	moment, err := span.At(at)
+	if err != nil {
+		return err
+	}
+	own, err := s.Options(ctx, moment)
+	if err != nil {
+		return err
+	}
+	own.Pathologies, own.Predict, own.Settings, own.Window = o.Pathologies, o.Predict, o.Settings, o.Window
+	facts, told := own.Annotate, o.Annotate
+	own.Annotate = func(ts []diagnose.Target) {
+		for _, add := range []func([]diagnose.Target){facts, told} {
+			if add != nil {
+				add(ts)
+			}
+		}
+	}
+	*o = own
+	if s.Live != nil {
+		return nil
+	}
+	if span.First.IsZero() {
+		span.Last = moment
+	}
+	length := o.Window
+	if length == 0 {
+		length = diagnose.UsualWindow(o.Interval)
+	}
+	if o.Baseline, err = span.Baseline(baseline, moment.Add(-length)); err == nil && o.Baseline.To.After(moment) {
+		err = fmt.Errorf("--baseline: it ends (%s) after --at (%s)", Stamp(o.Baseline.To), Stamp(moment))
+	}
+	return err
+}
+
+// With opens a source for fn. What was passed over is noted in the end.
+func With(ctx context.Context, spec Spec, note func([]string), fn func(*Source) error) (err error) {
+	s, err := Open(ctx, spec)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		note(s.Warnings())
+		err = errors.Join(err, s.Close())
+	}()
+	return fn(s)
+}
+
 // Redacted is a URL without what may be secret in it: the password and the query.
 func Redacted(raw string) string {
 	u, err := url.Parse(raw)
@@ -274,4 +340,10 @@ func Redacted(raw string) string {
 	}
 	u.RawQuery = ""
 	return u.Redacted()
+}
+
+// Over is a source over samples that somebody else collects, as a Prometheus server does.
+// The caller closes what is behind it.
+func Over(name string, q metrics.Querier, matchers ...*labels.Matcher) *Source {
+	return &Source{Querier: q, Name: name, matchers: matchers, opened: time.Now()}
 }

@@ -3,6 +3,8 @@ package version
 
 import (
 	"cmp"
+	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -62,4 +64,18 @@ func of(build *debug.BuildInfo, release string) Info {
 		}
 	}
 	return i
+}
+
+// Text writes one line for each thing that the build knows, the version first.
+func (v Info) Text(w io.Writer) error {
+	fmt.Fprintf(w, "sixty %s\n", v.Version)
+	if v.Revision != "" {
+		modified := ""
+		if v.Modified {
+			modified = ", modified since"
+		}
+		fmt.Fprintf(w, "commit   %s of %s%s\n", v.Revision, v.Date, modified)
+	}
+	_, err := fmt.Fprintf(w, "go       %s\nplatform %s\n", v.Go, v.Platform)
+	return err
 }

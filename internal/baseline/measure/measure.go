@@ -152,7 +152,7 @@ func files(cfg Config, values map[*indicator.Signal]samples) ([]*baseline.File, 
 	slices.Sort(models)
 	if len(models) == 0 {
 		return nil, hint.With(fmt.Errorf("measure what is normal: fewer than %d moments with enough requests between %s and %s", fewest, cfg.From.UTC().Format(time.RFC3339), cfg.To.UTC().Format(time.RFC3339)),
-			"choose a span with traffic, or run a load test: sixty bench URL --baseline FILE")
+			"choose a span with traffic, or run a load test: sixty bench URL --save-baseline FILE")
 	}
 	var out []*baseline.File
 	for _, name := range models {

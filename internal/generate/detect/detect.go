@@ -26,6 +26,58 @@ type Exposed struct {
 	Edges    map[string][]float64 // of histogram buckets, by canonical family
 }
 
+// A Deployment is what rules and dashboards are made for, with what is known of servers
+// that were looked at.
+type Deployment struct {
+	generate.Deployment
+	Edges  map[string][]float64 // of histogram buckets that all have, by canonical family
+	Models []string
+}
+
+// Resolve gives a deployment its dialects: those that are named, those of servers that were
+// looked at, vLLM's newest where there is neither, and that of GPU exporters.
+func Resolve(base generate.Deployment, named []string, seen ...Exposed) (Deployment, error) {
+	d := Deployment{Deployment: base, Edges: map[string][]float64{}}
+	if len(named) == 0 && len(seen) == 0 {
+		named = []string{"vllm-v1"}
+	}
+	for _, id := range named {
+		dia, err := dialect.Named(id)
+		if err != nil {
+			return d, fmt.Errorf("--dialect: %w", err)
+		}
+		d.Dialects = append(d.Dialects, dia)
+	}
+	edges := map[string][][]float64{}
+	for _, s := range seen {
+		d.Dialects, d.Models = append(d.Dialects, s.Dialects...), append(d.Models, s.Models...)
+		for family, list := range s.Edges {
+			edges[family] = append(edges[family], list)
+		}
+	}
+	for family, lists := range edges {
+		d.Edges[family] = burnrate.CommonEdges(lists...)
+	}
+	if !slices.ContainsFunc(d.Dialects, func(x dialect.Dialect) bool { return x.Engine == dialect.DCGM }) {
+		dcgm, err := dialect.Named(string(dialect.DCGM))
+		if err != nil {
+			return d, err
+		}
+		d.Dialects = append(d.Dialects, dcgm)
+	}
+	d.Dialects = distinct(d.Dialects)
+	return d, nil
+}
+
+func distinct(ds []dialect.Dialect) []dialect.Dialect {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(ds, func(d dialect.Dialect) bool {
+		k := d.Key()
+		defer func() { seen[k] = true }()
+		return seen[k]
+	})
+}
+
 // Read asks a Querier what servers exposed in the time before a moment.
 func Read(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration, match []*labels.Matcher) (Exposed, error) {
 	out := Exposed{Edges: map[string][]float64{}}
@@ -55,6 +107,7 @@ func Read(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Du
 			}
 		}
 	}
+	out.Dialects = distinct(out.Dialects)
 	for family, l := range lists {
 		out.Edges[family] = burnrate.CommonEdges(l...)
 	}

@@ -4,6 +4,7 @@
 package pack
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -43,6 +44,28 @@ type Config struct {
 	// Holds says whether an alert of some rules does what a case says.
 	Cases fs.FS
 	Holds func([]rulefmt.RuleGroup, generate.Told) (bool, error)
+}
+
+// Choose leaves the pathologies and the alerts on what is not there that are asked for, by
+// id. Objectives are chosen by their file.
+func (c *Config) Choose(only, skip []string) error {
+	c.Absences = generate.Absences()
+	for _, id := range skip {
+		if !slices.Contains(c.Absences, id) && !slices.ContainsFunc(c.Pathologies, func(p *catalog.Pathology) bool { return p.ID == id }) {
+			return hint.With(fmt.Errorf("--skip: there is no pathology %q", id), "sixty explain lists them")
+		}
+	}
+	if len(only) > 0 {
+		c.Absences = nil
+	}
+	c.Absences = slices.DeleteFunc(c.Absences, func(id string) bool { return slices.Contains(skip, id) })
+	c.Pathologies = slices.DeleteFunc(slices.Clone(c.Pathologies), func(p *catalog.Pathology) bool {
+		return slices.Contains(skip, p.ID) || len(only) > 0 && !slices.Contains(only, p.ID)
+	})
+	if len(c.Pathologies)+len(c.Absences) == 0 && c.Objectives == nil {
+		return errors.New("--only and --skip leave nothing")
+	}
+	return nil
 }
 
 // CheckModels refuses objectives for models that nobody serves, where it is known what is

@@ -17,13 +17,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
@@ -52,8 +55,10 @@ type Config struct {
 	// about an hour before its newest sample, as Prometheus does.
 	Dir string
 
-	// Retention is how long a named storage keeps samples, DefaultRetention when 0.
-	Retention time.Duration
+	// Retention is how long a named storage keeps samples, DefaultRetention when 0, and
+	// RetentionBytes how much, without a bound when 0.
+	Retention      time.Duration
+	RetentionBytes int64
 
 	// MaxSeries bounds the series in memory: samples of further ones are dropped
 	// and counted. DefaultMaxSeries when 0.
@@ -64,6 +69,10 @@ type Config struct {
 	MaxSamples int
 	Timeout    time.Duration
 	Lookback   time.Duration
+
+	// Logger and Registerer hear of a named storage; nil for nobody.
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
 }
 
 func (c Config) withDefaults() Config {
@@ -122,15 +131,17 @@ func Open(cfg Config) (*Store, error) {
 		}
 		dir, s.temporary = tmp, tmp
 	}
-	db, err := tsdb.Open(dir, nil, nil, storageOptions(cfg), nil)
+	db, err := tsdb.Open(dir, cfg.Logger, cfg.Registerer, storageOptions(cfg), nil)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open store: %w", err), s.removeTemporary())
+		return nil, errors.Join(explainOpen(dir, err), s.removeTemporary())
 	}
 	if s.temporary != "" {
 		db.DisableCompactions()
 	}
 	s.db = db
 	s.engine = promql.NewEngine(promql.EngineOpts{
+		Logger:               cfg.Logger,
+		Reg:                  cfg.Registerer,
 		MaxSamples:           cfg.MaxSamples,
 		Timeout:              cfg.Timeout,
 		LookbackDelta:        cfg.Lookback,
@@ -149,23 +160,40 @@ func Open(cfg Config) (*Store, error) {
 func storageOptions(cfg Config) *tsdb.Options {
 	o := tsdb.DefaultOptions()
 	o.RetentionDuration = cfg.Retention.Milliseconds()
+	o.MaxBytes = cfg.RetentionBytes
+	if cfg.Dir != "" {
+		return o
+	}
 	// A thousandth of Prometheus' hash map: tens of thousands of series, not tens
 	// of millions, and it must open in a millisecond.
 	o.StripeSize = 512
-	if cfg.Dir == "" {
-		const year = int64(365 * 24 * time.Hour / time.Millisecond)
-		o.WALSegmentSize = -1
-		o.MinBlockDuration = 1000 * year
-		o.MaxBlockDuration = 1000 * year
-		o.RetentionDuration = 0
-		o.NoLockfile = true
-		o.HeadChunksWriteQueueSize = 0
-		// Most questions are about the last few scrapes, and a chunk is read from its
-		// beginning.
-		o.SamplesPerChunk = 30
-	}
+	const year = int64(365 * 24 * time.Hour / time.Millisecond)
+	o.WALSegmentSize = -1
+	o.MinBlockDuration = 1000 * year
+	o.MaxBlockDuration = 1000 * year
+	o.RetentionDuration = 0
+	o.NoLockfile = true
+	o.HeadChunksWriteQueueSize = 0
+	// Most questions are about the last few scrapes, and a chunk is read from its
+	// beginning.
+	o.SamplesPerChunk = 30
 	return o
 }
+
+// explainOpen says why a directory cannot be opened, and what to do.
+func explainOpen(dir string, err error) error {
+	if errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, syscall.EAGAIN) {
+		return hint.With(fmt.Errorf("open store: %s belongs to another process that runs", dir), "stop that one, or give this one a directory of its own")
+	}
+	return fmt.Errorf("open store: %w", err)
+}
+
+// DB and Engine are what the store is made of, for Prometheus' own code around it: what
+// scrapes into it, evaluates rules over it and serves it.
+func (s *Store) DB() *tsdb.DB { return s.db }
+
+// Engine is the query engine; see DB.
+func (s *Store) Engine() *promql.Engine { return s.engine }
 
 func (s *Store) removeTemporary() error {
 	if s.temporary == "" {

@@ -2,9 +2,13 @@ package capture
 
 import (
 	"fmt"
+	"io"
 	"path"
+	"strings"
 
 	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // Releases of vLLM whose profiling differs.
@@ -91,4 +95,41 @@ with profile(
     for batch in batches:
         step(batch)
         p.step()  # one call a step: ProfilerStep#N tells them apart`, steps, dir)
+}
+
+// How says how to take a trace of so many steps, with torch, nsys, or where tool is "" both.
+func How(w io.Writer, release engine.Release, model, dir, tool string, steps int, o render.Options) error {
+	t := render.NewText(o)
+	t.Paragraph("", "", fmt.Sprintf("With vLLM %s, %d steps:", release, steps))
+	for _, way := range Ways(release, model, dir, steps) {
+		if tool != "" && way.Tool != tool {
+			continue
+		}
+		t.Heading(way.Title)
+		for _, c := range way.Commands {
+			t.Command("  ", c)
+		}
+		for _, n := range way.Notes {
+			t.Paragraph("  * ", "    ", n)
+		}
+	}
+	if tool != "nsys" {
+		t.Heading("A program of your own")
+		for line := range strings.Lines(Schedule(dir, steps)) {
+			t.Line("  " + strings.TrimRight(line, "\n"))
+		}
+	}
+	_, err := t.WriteTo(w)
+	return err
+}
+
+// maxSteps is how many steps of the engine a trace may hold.
+const maxSteps = 10_000
+
+// CheckSteps refuses numbers of steps that make no trace.
+func CheckSteps(steps int) error {
+	if steps < 1 || steps > maxSteps {
+		return hint.With(fmt.Errorf("--steps: want 1 to %d", maxSteps), "twenty steps are enough for shares, two hundred for their spread")
+	}
+	return nil
 }

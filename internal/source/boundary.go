@@ -1,4 +1,4 @@
-package cli
+package source
 
 import (
 	"context"
@@ -11,14 +11,13 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/sixty-dev/sixty/internal/boundary"
-	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
 )
 
-// boundaryWatch reads a gateway's page, and those of the engines behind it, at the
+// A BoundaryWatch reads a gateway's page, and those of the engines behind it, at the
 // beginning and at the end of a live run.
-type boundaryWatch struct {
+type BoundaryWatch struct {
 	client  *scrape.Client
 	gateway string
 	engines []string
@@ -28,14 +27,14 @@ type boundaryWatch struct {
 	begun        sync.WaitGroup
 }
 
-// watchBoundary begins to watch. The engines' pages are read beside the run, which
+// WatchBoundary begins to watch. The engines' pages are read beside the run, which
 // does not wait for an engine that answers late.
-func watchBoundary(ctx context.Context, gateway string, engines []string, http config.HTTPClientConfig) (*boundaryWatch, error) {
+func WatchBoundary(ctx context.Context, gateway string, engines []string, http config.HTTPClientConfig) (*BoundaryWatch, error) {
 	client, err := scrape.New(scrape.Config{HTTP: http})
 	if err != nil {
 		return nil, err
 	}
-	w := &boundaryWatch{client: client, gateway: gateway, engines: engines}
+	w := &BoundaryWatch{client: client, gateway: gateway, engines: engines}
 	w.begun.Go(func() { w.engineBefore = w.readEngines(ctx) })
 	if w.before, err = w.readGateway(ctx); err != nil {
 		w.begun.Wait()
@@ -45,8 +44,8 @@ func watchBoundary(ctx context.Context, gateway string, engines []string, http c
 	return w, nil
 }
 
-// end reads the pages again and returns what happened in between.
-func (w *boundaryWatch) end(ctx context.Context, l boundary.Limits) (*boundary.View, error) {
+// End reads the pages again and returns what happened in between.
+func (w *BoundaryWatch) End(ctx context.Context, l boundary.Limits) (*boundary.View, error) {
 	defer w.client.Close()
 	w.begun.Wait()
 	after, err := w.readGateway(ctx)
@@ -58,7 +57,7 @@ func (w *boundaryWatch) end(ctx context.Context, l boundary.Limits) (*boundary.V
 
 // readEngines reads all pages at once. An engine that does not answer is left out:
 // that it does not is the diagnosis' to say.
-func (w *boundaryWatch) readEngines(ctx context.Context) (all *boundary.Engine) {
+func (w *BoundaryWatch) readEngines(ctx context.Context) (all *boundary.Engine) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for _, url := range w.engines {
@@ -83,7 +82,7 @@ func (w *boundaryWatch) readEngines(ctx context.Context) (all *boundary.Engine) 
 	return all
 }
 
-func (w *boundaryWatch) readGateway(ctx context.Context) (*boundary.Counts, error) {
+func (w *BoundaryWatch) readGateway(ctx context.Context) (*boundary.Counts, error) {
 	page, at, err := w.page(ctx, w.gateway)
 	if err != nil {
 		return nil, fmt.Errorf("--gateway: %w", err)
@@ -96,7 +95,7 @@ func (w *boundaryWatch) readGateway(ctx context.Context) (*boundary.Counts, erro
 	return c, nil
 }
 
-func (w *boundaryWatch) page(ctx context.Context, url string) (page []boundary.Sample, at time.Time, err error) {
+func (w *BoundaryWatch) page(ctx context.Context, url string) (page []boundary.Sample, at time.Time, err error) {
 	body, err := w.client.Fetch(ctx, url)
 	if err != nil {
 		return nil, body.At, err
@@ -107,15 +106,4 @@ func (w *boundaryWatch) page(ctx context.Context, url string) (page []boundary.S
 		page = append(page, s)
 	})
 	return page, body.At, err
-}
-
-// boundaryLimits are the shares from which on the gateway's counts are a finding:
-// those that the user set for the pathologies of the same names, an objective of
-// availability as they follow it, or their defaults.
-func boundaryLimits(s *diagnose.Settings) boundary.Limits {
-	l := boundary.Limits{ErrorShare: s.Set["http_5xx_share"], GaveUpShare: s.Set["abandoned_share"]}
-	if o, ok := s.Objectives.For(nil); ok && l.ErrorShare == 0 && o.Availability > 0 && o.Availability < 1 {
-		l.ErrorShare = 14.4 * (1 - o.Availability)
-	}
-	return l
 }

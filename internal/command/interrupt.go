@@ -1,4 +1,4 @@
-package cli
+package command
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// errInterrupted is the cause of a context that ctrl-C or SIGTERM ended.
-var errInterrupted = errors.New("interrupted")
+// ErrInterrupted is the cause of a context that ctrl-C or SIGTERM ended.
+var ErrInterrupted = errors.New("interrupted")
 
 // grace is how long after an interrupt a command may still say what it has and
 // remove its temporary files. Then the process ends whatever it does.
@@ -24,8 +24,8 @@ type interrupts struct {
 	cancel context.CancelCauseFunc
 	exit   func() // ends the process
 
-	saving atomic.Bool // see saving
-	usual  atomic.Bool // see endsWhenInterrupted
+	saving atomic.Bool // see Saving
+	usual  atomic.Bool // see EndsWhenInterrupted
 }
 
 type interruptsKey struct{}
@@ -44,7 +44,7 @@ func withInterrupts(parent context.Context, exit func()) (context.Context, *inte
 
 func (in *interrupts) watch(signals <-chan os.Signal) {
 	<-signals
-	in.cancel(errInterrupted)
+	in.cancel(ErrInterrupted)
 	select {
 	case <-signals:
 	case <-time.After(grace):
@@ -55,40 +55,40 @@ func (in *interrupts) watch(signals <-chan os.Signal) {
 	in.exit()
 }
 
-// endsWhenInterrupted says that an interrupt is the usual way to end what is done
+// EndsWhenInterrupted says that an interrupt is the usual way to end what is done
 // now, and no reason for another exit code than 0.
-func endsWhenInterrupted(ctx context.Context) {
+func EndsWhenInterrupted(ctx context.Context) {
 	if in, ok := ctx.Value(interruptsKey{}).(*interrupts); ok {
 		in.usual.Store(true)
 	}
 }
 
-// saving says that what was measured is being written: it may outlast the grace,
+// Saving says that what was measured is being written: it may outlast the grace,
 // for it cannot be had again. A second interrupt ends that too.
-func saving(ctx context.Context) {
+func Saving(ctx context.Context) {
 	if in, ok := ctx.Value(interruptsKey{}).(*interrupts); ok {
 		in.saving.Store(true)
 	}
 }
 
-// lastWords returns a context in which to judge what was measured until now:
+// LastWords returns a context in which to judge what was measured until now:
 // ctx, or where that was interrupted, a part of the grace.
-func lastWords(ctx context.Context) (context.Context, context.CancelFunc) {
+func LastWords(ctx context.Context) (context.Context, context.CancelFunc) {
 	if ctx.Err() == nil {
 		return ctx, func() {}
 	}
 	return context.WithTimeout(context.WithoutCancel(ctx), grace*2/3)
 }
 
-// writerUntil writes until a context ends.
-type writerUntil struct {
-	ctx context.Context
-	w   io.Writer
+// A WriterUntil writes until its context ends.
+type WriterUntil struct {
+	Ctx context.Context
+	W   io.Writer
 }
 
-func (w writerUntil) Write(p []byte) (int, error) {
-	if w.ctx.Err() != nil {
-		return 0, context.Cause(w.ctx)
+func (w WriterUntil) Write(p []byte) (int, error) {
+	if w.Ctx.Err() != nil {
+		return 0, context.Cause(w.Ctx)
 	}
-	return w.w.Write(p)
+	return w.W.Write(p)
 }

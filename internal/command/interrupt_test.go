@@ -1,4 +1,4 @@
-package cli
+package command
 
 import (
 	"context"
@@ -26,7 +26,7 @@ func interrupted(t *testing.T, prepare func(context.Context), pauses ...time.Dur
 		signals <- os.Interrupt
 	}
 	<-done
-	if !errors.Is(context.Cause(ctx), errInterrupted) {
+	if !errors.Is(context.Cause(ctx), ErrInterrupted) {
 		t.Errorf("the context ended by %v", context.Cause(ctx))
 	}
 	return time.Since(began)
@@ -41,7 +41,7 @@ func TestAnInterruptEndsWhatDoesNotEndByItself(t *testing.T) {
 		t.Errorf("after a second interrupt it went on for %s", took)
 	}
 	// What is being saved may take its time, but not against a second interrupt.
-	if took := interrupted(t, saving, 0, grace+300*time.Millisecond); took < grace+300*time.Millisecond {
+	if took := interrupted(t, Saving, 0, grace+300*time.Millisecond); took < grace+300*time.Millisecond {
 		t.Errorf("what was being saved had %s", took)
 	}
 }

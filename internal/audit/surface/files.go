@@ -1,0 +1,164 @@
+package surface
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/audit"
+	"github.com/sixty-dev/sixty/internal/fileio"
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/source"
+)
+
+// maxFiles bounds what a directory may hold.
+const maxFiles = 2000
+
+var extensions = []string{".yaml", ".yml", ".json", ".rules"}
+
+func hasExtension(path string) bool {
+	return slices.Contains(extensions, strings.ToLower(filepath.Ext(path)))
+}
+
+// Paths are files and directories as they were named.
+type Paths struct {
+	Rules, Dashboards []string
+	Args              []string // among the arguments: taken for what they are
+	SkipUnrelated     bool     // that no file holds rules or a dashboard is no error
+}
+
+// Sort takes the files out of arguments, such as a shell made of --rules *.yaml, and
+// returns the others: servers and a recording.
+func (p *Paths) Sort(args []string) (targets []string) {
+	for _, a := range args {
+		if source.OnDisk(a) && hasExtension(a) {
+			p.Args = append(p.Args, a)
+			continue
+		}
+		targets = append(targets, a)
+	}
+	return targets
+}
+
+// Any reports whether a file was named.
+func (p *Paths) Any() bool { return len(p.Rules)+len(p.Dashboards)+len(p.Args) > 0 }
+
+// Read reads the files, each once. What stands in a directory or among the arguments is
+// taken for what it is; a file that is neither rules nor a dashboard is skipped, and noted.
+func (p *Paths) Read() (files []audit.File, notes []string, err error) {
+	seen := map[string]bool{}
+	for _, given := range []struct {
+		paths []string
+		kind  audit.FileKind
+		named string
+	}{{p.Rules, audit.Rules, "--rules: "}, {p.Dashboards, audit.Dashboards, "--dashboards: "}, {p.Args, "", ""}} {
+		for _, path := range given.paths {
+			names, err := expand(path)
+			if err != nil {
+				return nil, notes, fmt.Errorf("%s%w", given.named, err)
+			}
+			for _, name := range names {
+				if seen[name] {
+					continue
+				}
+				seen[name] = true
+				data, err := fileio.Read(name, audit.MaxFile)
+				if err != nil {
+					return nil, notes, fmt.Errorf("%s%w", given.named, err)
+				}
+				file := audit.File{Name: name, Data: data, Kind: given.kind}
+				if given.kind == "" || name != path {
+					if file.Kind = audit.KindOf(data); p.SkipUnrelated && audit.IsTemplate(data) {
+						file.Kind = ""
+					}
+					if file.Kind == "" {
+						notes = append(notes, name+" is skipped: it holds neither rules nor a dashboard")
+						continue
+					}
+				}
+				files = append(files, file)
+			}
+		}
+	}
+	if len(files) == 0 && p.Any() && !p.SkipUnrelated {
+		return nil, notes, hint.With(errors.New("no rules and no dashboards in the files"), "check the paths")
+	}
+	return files, notes, nil
+}
+
+// expand returns the files under a directory, or the file itself. Links to
+// directories and hidden directories are not followed.
+func expand(path string) ([]string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, hint.With(fileio.Bare(err), "check the path")
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
+	}
+	var out []string
+	err = filepath.WalkDir(path, func(name string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return fileio.Bare(err)
+		case e.IsDir() && name != path && strings.HasPrefix(e.Name(), "."):
+			return fs.SkipDir
+		case e.Type().IsRegular() && hasExtension(name):
+			if out = append(out, name); len(out) > maxFiles {
+				return hint.With(fmt.Errorf("%s: more than %d files", path, maxFiles), "name a directory further down")
+			}
+		}
+		return nil
+	})
+	if err == nil && len(out) == 0 {
+		err = hint.With(fmt.Errorf("%s: no .yaml, .yml or .json file in it", path), "name the files")
+	}
+	return out, err
+}
+
+// Stand is a deployment of servers that are not at hand: of a release of vLLM or a
+// dialect, by its name, or of every dialect that is known where it is empty.
+func Stand(id string) (d *Deployment, err error) {
+	d = &Deployment{}
+	if id == "" {
+		d.Surface, err = audit.AnySurface()
+	} else {
+		d.Surface, err = audit.SurfaceOf(id)
+	}
+	return d, err
+}
+
+// Audit judges the deployment with files and the rules of its server, and repairs the
+// files where that was asked for.
+func (d *Deployment) Audit(files []audit.File, fix bool, ignore ...string) (*audit.Report, error) {
+	r := &audit.Report{Surface: d.Surface, Fixed: map[string]audit.Fixed{}}
+	everything := append(slices.Clone(files), d.Rules...)
+	for _, file := range everything {
+		r.Files = append(r.Files, file.Name)
+	}
+	if fix {
+		for i, fixed := range audit.Fix(files, d.Surface, ignore...) {
+			if len(fixed.Repaired) > 0 {
+				if err := fileio.Replace(files[i].Name, fixed.Data); err != nil {
+					return nil, err
+				}
+			}
+			everything[i].Data = fixed.Data
+			r.Fixed[files[i].Name] = fixed
+		}
+	}
+	r.Findings, r.Errors = audit.Lint(everything, d.Surface, ignore...)
+	r.Expressions = audit.Expressions(everything)
+	r.Files = slices.DeleteFunc(r.Files, func(name string) bool { // unread
+		return slices.ContainsFunc(r.Errors, func(err error) bool { return strings.HasPrefix(err.Error(), name+":") })
+	})
+	if d.Surface.Live {
+		rules := slices.DeleteFunc(everything, func(f audit.File) bool { return f.Kind == audit.Dashboards })
+		r.Areas = audit.Checklist(d.Surface, rules, d.AllRules)
+	}
+	return r, nil
+}

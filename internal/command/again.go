@@ -1,0 +1,46 @@
+package command
+
+import (
+	"strings"
+	"unicode"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Again writes a command as it was given, as far as it holds no secret.
+func Again(cmd *cobra.Command, args []string) string {
+	words := []string{cmd.CommandPath()}
+	for _, a := range args {
+		words = append(words, quoted(a))
+	}
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		switch v := f.Value.String(); {
+		case f.Name == "full" || f.Name == "verbose":
+		case f.Value.Type() == "bool" && v == "true":
+			words = append(words, "--"+f.Name)
+		case strings.HasSuffix(f.Value.Type(), "Array"):
+			for _, one := range f.Value.(pflag.SliceValue).GetSlice() {
+				words = append(words, "--"+f.Name+" "+quoted(one))
+			}
+		default:
+			words = append(words, "--"+f.Name+" "+quoted(v))
+		}
+	})
+	line := strings.Join(words, " ")
+	if cmd.Flags().Changed("header") || strings.Contains(line, "@") {
+		return cmd.CommandPath() + " …"
+	}
+	return line
+}
+
+// quoted writes a word for a shell.
+func quoted(s string) string {
+	plain := func(r rune) bool {
+		return r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_./:=+,@%", r))
+	}
+	if s != "" && strings.TrimLeftFunc(s, plain) == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

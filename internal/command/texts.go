@@ -1,0 +1,42 @@
+package command
+
+import (
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// tell gives commands their words, from Markdown files: under a heading that is the line
+// of use stand a sentence, examples, which are indented, and what else there is to know.
+func tell(root *cobra.Command, texts fs.FS) {
+	names, err := fs.Glob(texts, "*/*.md")
+	for _, name := range names {
+		var content []byte
+		if content, err = fs.ReadFile(texts, name); err != nil {
+			break
+		}
+		for section := range strings.SplitSeq("\n"+string(content), "\n# ") {
+			if section = strings.TrimSpace(section); section == "" {
+				continue
+			}
+			use, rest, _ := strings.Cut(section, "\n\n")
+			c, _, err := root.Find(strings.Fields(use)[1:])
+			if err != nil || c.Short != "" {
+				panic(fmt.Sprintf("%s: %q is of no command, or of one that has its words", name, use))
+			}
+			if c.Use = use; c.HasParent() {
+				c.Use = strings.TrimPrefix(use, c.Parent().CommandPath()+" ")
+			}
+			c.Short, rest, _ = strings.Cut(rest, "\n\n")
+			if strings.HasPrefix(rest, "    ") {
+				c.Example, rest, _ = strings.Cut(rest, "\n\n")
+			}
+			c.Long = rest
+		}
+	}
+	if err != nil {
+		panic(err) // the files are part of the program
+	}
+}

@@ -1,0 +1,212 @@
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/common/config"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/sixty-dev/sixty/internal/baseline"
+	"github.com/sixty-dev/sixty/internal/fileio"
+	"github.com/sixty-dev/sixty/internal/hint"
+)
+
+// Options are a Config and the listeners of a Gateway as a user names them: addresses and
+// files. Errors name the flags of sixty gateway.
+type Options struct {
+	Config
+
+	UpstreamURLs        []string // a scheme may be missing
+	UpstreamCA          string   // PEM file of an authority to trust
+	InsecureUpstreams   bool     // their certificates are not verified
+	MaxBodyMiB          int64    // negative: any
+	Listen, AdminAt     string   // addresses; of a port alone on loopback, AdminAt "off" for none
+	Cert, Key           string   // PEM files, for clients
+	DrainDelay, DrainBy time.Duration
+	LogFile             string  // of accesses, appended to; "-" for standard output, "" for none
+	Collector           string  // URL of an OTLP/HTTP collector, "" for none
+	TraceShare          float64 // of the requests without a decision of their own
+	Knee                string  // baseline file that tells Admission.MaxConcurrent
+}
+
+// Start opens what the options name and says where it listens. The returned function
+// serves until its context ends.
+func (o Options) Start(ctx context.Context, stdout, stderr io.Writer) (serve func(context.Context) error, err error) {
+	var closers []func() error
+	closeAll := func() (err error) {
+		for _, c := range closers {
+			err = errors.Join(err, c())
+		}
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, closeAll())
+		}
+	}()
+	var mu sync.Mutex
+	o.Note = func(text string) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Fprintf(stderr, "%s note: %s\n", time.Now().Format(time.TimeOnly), text)
+	}
+	if err := o.read(); err != nil {
+		return nil, err
+	}
+	switch o.LogFile {
+	case "":
+	case "-":
+		o.AccessLog = stdout
+	default:
+		file, err := os.OpenFile(o.LogFile, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("--access-log: %w", err)
+		}
+		o.AccessLog, closers = file, append(closers, file.Close)
+	}
+	if o.Collector != "" {
+		end, err := o.traces(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("--otlp: %w", err)
+		}
+		closers = append(closers, end)
+	}
+	g, err := New(o.Config)
+	if err != nil {
+		return nil, err
+	}
+	s := Serving{DrainDelay: o.DrainDelay, DrainTimeout: o.DrainBy}
+	if o.Cert != "" || o.Key != "" {
+		pair, err := tls.LoadX509KeyPair(o.Cert, o.Key)
+		if err != nil {
+			return nil, hint.With(fmt.Errorf("--tls-cert, --tls-key: %w", err), "name both PEM files")
+		}
+		s.TLS = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
+	}
+	if s.Data, err = listenAt(ctx, "--listen", o.Listen); err != nil {
+		return nil, err
+	}
+	if o.AdminAt != "off" {
+		if s.Admin, err = listenAt(ctx, "--admin", o.AdminAt); err != nil {
+			return nil, errors.Join(err, s.Data.Close())
+		}
+	}
+	o.describe(stderr, s)
+	return func(ctx context.Context) error { return errors.Join(g.Serve(ctx, s), closeAll()) }, nil
+}
+
+// read turns texts and files into the configuration.
+func (o *Options) read() (err error) {
+	if len(o.UpstreamURLs) == 0 {
+		return hint.With(errors.New("--upstream is missing"), "name a server, such as --upstream http://127.0.0.1:8000")
+	}
+	for _, text := range o.UpstreamURLs {
+		if !strings.Contains(text, "://") {
+			text = "http://" + text
+		}
+		u, err := url.Parse(text)
+		if err != nil {
+			return errors.New("--upstream: not a URL") // it may hold a secret
+		}
+		o.Upstreams = append(o.Upstreams, u)
+	}
+	if o.UpstreamCA != "" || o.InsecureUpstreams {
+		if o.TLS, err = config.NewTLSConfig(&config.TLSConfig{CAFile: o.UpstreamCA, InsecureSkipVerify: o.InsecureUpstreams}); err != nil {
+			return fmt.Errorf("--upstream-ca: %w", err)
+		}
+	}
+	if o.MaxBody = o.MaxBodyMiB << 20; o.MaxBodyMiB < 0 {
+		o.MaxBody = -1
+	}
+	if o.TraceShare < 0 || o.TraceShare > 1 {
+		return fmt.Errorf("--trace-sample: %v is not between 0 and 1", o.TraceShare)
+	}
+	if o.Knee == "" {
+		return nil
+	}
+	var b *baseline.File
+	content, err := fileio.Read(o.Knee, baseline.MaxFile)
+	if err == nil {
+		b, err = baseline.Parse(o.Knee, content)
+	}
+	if err == nil && b.Concurrency <= 0 {
+		err = errors.New("it tells no concurrency")
+	}
+	if err != nil {
+		return hint.Or(fmt.Errorf("--knee %s: %w", o.Knee, err), "write one with: sixty bench URL --search rate --slo chat --save-baseline FILE")
+	}
+	o.Admission.MaxConcurrent = int(math.Ceil(b.Concurrency))
+	return nil
+}
+
+// traces sets the tracer up, and returns what sends the last spans.
+func (o *Options) traces(ctx context.Context) (end func() error, err error) {
+	u, err := url.Parse(o.Collector)
+	if err != nil || u.Host == "" {
+		return nil, hint.With(errors.New("not a URL"), "name a collector, such as --otlp http://127.0.0.1:4318")
+	}
+	if u.Path == "" || u.Path == "/" {
+		u.Path = "/v1/traces"
+	}
+	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(u.String()))
+	if err != nil {
+		return nil, err
+	}
+	about, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", "sixty-gateway")), resource.WithFromEnv(), resource.WithTelemetrySDK())
+	if err != nil {
+		return nil, err
+	}
+	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about),
+		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(o.TraceShare))))
+	o.Tracer = provider.Tracer("sixty-gateway")
+	return func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		if err := provider.Shutdown(ctx); err != nil {
+			o.Note("the last traces were not delivered")
+		}
+		return nil
+	}, nil
+}
+
+// listenAt listens at an address; a port alone is one of the loopback interface.
+func listenAt(ctx context.Context, flag, addr string) (net.Listener, error) {
+	if strings.HasPrefix(addr, ":") {
+		addr = "127.0.0.1" + addr
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, hint.With(fmt.Errorf("%s: %w", flag, err), "choose another address, such as "+flag+" :0")
+	}
+	return l, nil
+}
+
+// describe says where what is, on standard error: standard output may be the access log.
+func (o *Options) describe(w io.Writer, s Serving) {
+	scheme := "http"
+	if s.TLS != nil {
+		scheme = "https"
+	}
+	fmt.Fprintf(w, "clients      %s://%s\n", scheme, s.Data.Addr())
+	for _, u := range o.Upstreams {
+		fmt.Fprintf(w, "upstream     %s\n", u.Redacted())
+	}
+	if s.Admin != nil {
+		fmt.Fprintf(w, "metrics      http://%s/metrics\nrequests     http://%[1]s/requests\n", s.Admin.Addr())
+	}
+	fmt.Fprintln(w, "end it with ctrl-C or SIGTERM: open requests are let end, a second one ends them")
+}

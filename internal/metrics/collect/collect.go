@@ -1,0 +1,384 @@
+// Package collect is Prometheus inside this process, made of Prometheus' own packages:
+// service discovery, scraping, storage with a write-ahead log, recording and alerting
+// rules, notification of Alertmanagers, remote write, and its HTTP API. It reads
+// Prometheus' own configuration, and what it stores is asked through a metrics.Querier
+// like any other source of samples.
+//
+// The monitor judges what is collected here; package collect judges nothing.
+package collect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/config"
+	"github.com/prometheus/prometheus/discovery"
+	_ "github.com/prometheus/prometheus/discovery/dns"        // dns_sd_configs
+	_ "github.com/prometheus/prometheus/discovery/file"       // file_sd_configs
+	_ "github.com/prometheus/prometheus/discovery/http"       // http_sd_configs
+	_ "github.com/prometheus/prometheus/discovery/kubernetes" // kubernetes_sd_configs
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/notifier"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/rules"
+	"github.com/prometheus/prometheus/scrape"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/storage/remote"
+	"github.com/prometheus/prometheus/util/logging"
+
+	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+)
+
+// flushDeadline is how long remote write may go on after the end, as Prometheus'
+// --storage.remote.flush-deadline.
+const flushDeadline = 10 * time.Second
+
+// Options say where and how a Collector works.
+type Options struct {
+	// Dir holds the storage. It belongs to one process at a time.
+	Dir            string
+	Retention      time.Duration // embedded.DefaultRetention when 0
+	RetentionBytes int64         // 0: no bound
+
+	ExternalURL *url.URL // of the monitor, in alerts
+	Logger      *slog.Logger
+	Registry    *prometheus.Registry // of its own metrics
+}
+
+// A Collector collects samples and answers questions about them. It is safe for
+// concurrent use.
+type Collector struct {
+	*embedded.Store
+	opts    Options
+	birth   time.Time
+	fanout  storage.Storage
+	remote  *remote.Storage
+	scrape  *scrape.Manager
+	notify  *notifier.Manager
+	rules   *rules.Manager
+	finding [2]*discovery.Manager // of targets, and of Alertmanagers
+	catalog *memoryRules
+
+	config atomic.Pointer[config.Config]
+	apply  sync.Mutex
+	mine   atomic.Bool // rules of the catalogue notify Alertmanagers
+	cancel context.CancelFunc
+}
+
+// Open opens the storage and sets everything up. Nothing is scraped before Run.
+func Open(o Options) (*Collector, error) {
+	store, err := embedded.Open(embedded.Config{
+		Dir: o.Dir, Retention: o.Retention, RetentionBytes: o.RetentionBytes, Logger: o.Logger, Registerer: o.Registry,
+	})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &Collector{Store: store, opts: o, birth: time.Now(), catalog: &memoryRules{logger: o.Logger}, cancel: cancel}
+	c.config.Store(&config.DefaultConfig)
+	if err := c.build(ctx); err != nil {
+		cancel()
+		return nil, errors.Join(err, store.Close())
+	}
+	return c, nil
+}
+
+// build makes the managers, as Prometheus' main function does.
+func (c *Collector) build(ctx context.Context) (err error) {
+	reg, log := c.opts.Registry, func(name string) *slog.Logger { return c.opts.Logger.With("component", name) }
+	db := c.DB()
+	c.remote = remote.NewStorage(log("remote"), reg, db.StartTime, c.opts.Dir, flushDeadline, scrapers{c}, false)
+	c.fanout = storage.NewFanout(c.opts.Logger, db, c.remote)
+	db.SetWriteNotified(c.remote)
+
+	if err := discovery.RegisterK8sClientMetricsWithPrometheus(reg); err != nil {
+		return fmt.Errorf("service discovery: %w", err)
+	}
+	sd, err := discovery.CreateAndRegisterSDMetrics(reg)
+	if err != nil {
+		return fmt.Errorf("service discovery: %w", err)
+	}
+	for i, name := range []string{"scrape", "notify"} {
+		c.finding[i] = discovery.NewManager(ctx, log("discovery of "+name), reg, sd, discovery.Name(name))
+		if c.finding[i] == nil {
+			return errors.New("service discovery: its metrics could not be registered")
+		}
+	}
+	c.scrape, err = scrape.NewManager(&scrape.Options{}, log("scrape"), logging.NewJSONFileLogger, nil, c.fanout, reg)
+	if err != nil {
+		return fmt.Errorf("scraping: %w", err)
+	}
+	c.notify = notifier.NewManager(&notifier.Options{QueueCapacity: 10_000, DrainOnShutdown: true, Registerer: reg}, model.UTF8Validation, log("notify"))
+	c.rules = rules.NewManager(&rules.ManagerOptions{
+		Context: ctx, ExternalURL: c.opts.ExternalURL, Logger: log("rules"), Registerer: reg,
+		Appendable: c.fanout, Queryable: db, QueryFunc: rules.EngineQueryFunc(c.Engine(), c.fanout),
+		NotifyFunc:      c.sendOfRules,
+		GroupLoader:     c.catalog,
+		OutageTolerance: time.Hour, ForGracePeriod: 10 * time.Minute, ResendDelay: time.Minute, // Prometheus' defaults
+	})
+	return nil
+}
+
+// scrapers is the scrape manager for remote write, which wants it "when it is ready".
+type scrapers struct{ c *Collector }
+
+// Get implements remote.ReadyScrapeManager.
+func (s scrapers) Get() (*scrape.Manager, error) {
+	if s.c.scrape == nil {
+		return nil, errors.New("scraping has not begun")
+	}
+	return s.c.scrape, nil
+}
+
+// ApplyConfig makes a configuration the one that holds, with further rules that are in no
+// file. Where a part of it cannot be applied the former one stays in that part, and the
+// error says so. Notify says whether alerts of the further rules are sent.
+func (c *Collector) ApplyConfig(cfg *config.Config, groups []rulefmt.RuleGroup, notify bool) error {
+	c.apply.Lock()
+	defer c.apply.Unlock()
+	scrapes, err := cfg.GetScrapeConfigs()
+	if err != nil {
+		return err
+	}
+	find := [2]map[string]discovery.Configs{{}, {}}
+	for _, s := range scrapes {
+		find[0][s.JobName] = s.ServiceDiscoveryConfigs
+	}
+	for name, a := range cfg.AlertingConfig.AlertmanagerConfigs.ToMap() {
+		find[1][name] = a.ServiceDiscoveryConfigs
+	}
+	c.mine.Store(notify)
+	c.config.Store(cfg)
+	return errors.Join(
+		c.remote.ApplyConfig(cfg), c.DB().ApplyConfig(cfg), c.scrape.ApplyConfig(cfg), c.finding[0].ApplyConfig(find[0]),
+		c.notify.ApplyConfig(cfg), c.finding[1].ApplyConfig(find[1]), c.applyRules(cfg, groups))
+}
+
+// SetRules replaces the rules that are in no file.
+func (c *Collector) SetRules(groups []rulefmt.RuleGroup) error {
+	c.apply.Lock()
+	defer c.apply.Unlock()
+	return c.applyRules(c.config.Load(), groups)
+}
+
+func (c *Collector) applyRules(cfg *config.Config, groups []rulefmt.RuleGroup) error {
+	var files []string
+	for _, pattern := range cfg.RuleFiles {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			return fmt.Errorf("rule_files: %s: %w", pattern, err)
+		}
+		files = append(files, found...)
+	}
+	if len(groups) > 0 {
+		c.catalog.set(groups)
+		files = append(files, inMemory)
+	}
+	return c.rules.Update(time.Duration(cfg.GlobalConfig.EvaluationInterval), files, cfg.GlobalConfig.ExternalLabels, c.opts.ExternalURL.String(), nil)
+}
+
+// Run scrapes, evaluates rules and notifies until the context ends.
+func (c *Collector) Run(ctx context.Context) error {
+	var parts sync.WaitGroup
+	failed := make(chan error, 3)
+	part := func(run func() error) {
+		parts.Go(func() {
+			if err := run(); err != nil {
+				failed <- err
+			}
+		})
+	}
+	part(c.finding[0].Run)
+	part(c.finding[1].Run)
+	part(func() error { return c.scrape.Run(c.finding[0].SyncCh()) })
+	parts.Go(func() { c.notify.Run(c.finding[1].SyncCh()) })
+	parts.Go(c.rules.Run)
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+		err = fmt.Errorf("collect: %w", err)
+	}
+	c.cancel()
+	c.scrape.Stop()
+	c.rules.Stop()
+	c.notify.Stop()
+	parts.Wait()
+	return err
+}
+
+// Close closes the storage. Run has returned by then, or was never called.
+func (c *Collector) Close() error {
+	c.cancel()
+	return errors.Join(c.remote.Close(), c.Store.Close())
+}
+
+// An Alert is sent to the Alertmanagers of the configuration.
+type Alert struct {
+	Labels, Annotations map[string]string
+	Began, Ends         time.Time // Ends lies ahead while it goes on
+	Path                string    // of the page that says more, under the external URL
+}
+
+// Send sends alerts. They go on while they are sent again before they end.
+func (c *Collector) Send(alerts ...Alert) {
+	var out []*notifier.Alert
+	base := strings.TrimSuffix(c.opts.ExternalURL.String(), "/")
+	for _, a := range alerts {
+		b := labels.NewBuilder(labels.FromMap(a.Labels))
+		c.config.Load().GlobalConfig.ExternalLabels.Range(func(l labels.Label) {
+			if b.Get(l.Name) == "" {
+				b.Set(l.Name, l.Value)
+			}
+		})
+		out = append(out, &notifier.Alert{
+			Labels: b.Labels(), Annotations: labels.FromMap(a.Annotations), StartsAt: a.Began, EndsAt: a.Ends, GeneratorURL: base + a.Path,
+		})
+	}
+	if len(out) > 0 {
+		c.notify.Send(out...)
+	}
+}
+
+// sendOfRules sends the alerts of rules: of files always, of the others if they are wanted.
+func (c *Collector) sendOfRules(ctx context.Context, expr string, alerts ...*rules.Alert) {
+	if c.catalog.has(expr) && !c.mine.Load() {
+		return
+	}
+	rules.SendAlerts(c.notify, c.opts.ExternalURL.String())(ctx, expr, alerts...)
+}
+
+// Alertmanagers are those that alerts are sent to.
+func (c *Collector) Alertmanagers() (urls []string) {
+	for _, u := range c.notify.Alertmanagers() {
+		urls = append(urls, u.Redacted())
+	}
+	return urls
+}
+
+// Config is the configuration that holds.
+func (c *Collector) Config() *config.Config { return c.config.Load() }
+
+// A Target is one that is scraped.
+type Target struct {
+	Labels map[string]string
+	URL    string
+	Health string // "up", "down", "unknown"
+	Error  string // of the last scrape
+	At     time.Time
+}
+
+// ScrapeTargets lists what is scraped now.
+func (c *Collector) ScrapeTargets() (out []Target) {
+	for _, pool := range c.scrape.TargetsActive() {
+		for _, t := range pool {
+			target := Target{Labels: t.Labels(labels.NewBuilder(labels.EmptyLabels())).Map(), URL: t.URL().Redacted(), Health: string(t.Health()), At: t.LastScrape()}
+			if err := t.LastError(); err != nil {
+				target.Error = err.Error()
+			}
+			out = append(out, target)
+		}
+	}
+	return out
+}
+
+// A Sample is a value with its labels, the metric's name among them.
+type Sample struct {
+	Labels map[string]string
+	Value  float64
+}
+
+// Write stores samples of one moment, and of those that were written before and are not
+// among them that they ended. A Writer is not safe for concurrent use.
+type Writer struct {
+	c    *Collector
+	last map[string]labels.Labels
+}
+
+// NewWriter returns a Writer of samples that this process makes itself.
+func (c *Collector) NewWriter() *Writer { return &Writer{c: c, last: map[string]labels.Labels{}} }
+
+// Write stores samples; see Writer.
+func (w *Writer) Write(ctx context.Context, at time.Time, samples []Sample) error {
+	app := w.c.fanout.Appender(ctx)
+	ms := at.UnixMilli()
+	now := map[string]labels.Labels{}
+	for _, s := range samples {
+		l := labels.FromMap(s.Labels)
+		now[l.String()] = l
+		if _, err := app.Append(0, l, ms, s.Value); err != nil {
+			return errors.Join(fmt.Errorf("store %s: %w", l, err), app.Rollback())
+		}
+	}
+	for k, l := range w.last {
+		if _, goes := now[k]; goes {
+			continue
+		}
+		if _, err := app.Append(0, l, ms, stale); err != nil {
+			return errors.Join(fmt.Errorf("end %s: %w", l, err), app.Rollback())
+		}
+	}
+	if err := app.Commit(); err != nil {
+		return err
+	}
+	w.last = now
+	return nil
+}
+
+// inMemory stands for the rules that are in no file.
+const inMemory = "catalogue"
+
+// memoryRules loads rules from memory, and from files as Prometheus does.
+type memoryRules struct {
+	logger *slog.Logger
+	mu     sync.Mutex
+	groups *rulefmt.RuleGroups
+	exprs  map[string]bool
+}
+
+func (m *memoryRules) set(groups []rulefmt.RuleGroup) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.groups, m.exprs = &rulefmt.RuleGroups{Groups: groups}, map[string]bool{}
+	p := parser.NewParser(parser.Options{})
+	for _, g := range groups {
+		for _, r := range g.Rules {
+			if e, err := p.ParseExpr(r.Expr); err == nil && r.Alert != "" {
+				m.exprs[e.String()] = true
+			}
+		}
+	}
+}
+
+// has reports whether an alert of the rules in memory has this expression.
+func (m *memoryRules) has(expr string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.exprs[expr]
+}
+
+// Load implements rules.GroupLoader.
+func (m *memoryRules) Load(name string, ignoreUnknown bool, scheme model.ValidationScheme) (*rulefmt.RuleGroups, []error) {
+	if name != inMemory {
+		return rulefmt.ParseFile(name, ignoreUnknown, scheme, parser.NewParser(parser.Options{}), m.logger)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.groups, nil
+}
+
+// Parse implements rules.GroupLoader.
+func (m *memoryRules) Parse(query string) (parser.Expr, error) {
+	return parser.NewParser(parser.Options{}).ParseExpr(query)
+}

@@ -1,0 +1,216 @@
+package monitor
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/metrics/collect"
+)
+
+// How alerts are sent, as Prometheus sends them: again every minute while they go on, so
+// that an Alertmanager that was away hears of them, and for a while after their end. It
+// holds longer here than Prometheus' quarter of an hour, so that an end is not lost while
+// an Alertmanager is away for an hour.
+const (
+	resend        = time.Minute
+	resendEnded   = 2 * time.Hour
+	validFor      = 4 * resend
+	keepFiringFor = time.Minute // where the configuration does not say
+)
+
+// An Alerter makes alerts of what is found: one for each fault of a model that nothing else
+// explains. It is not safe for concurrent use.
+type Alerter struct {
+	Settings Alerts
+	// Send sends alerts; they are sent again until they end.
+	Send func(...collect.Alert)
+	// Incident returns the open incident of what was found, "" for none; it may be nil.
+	Incident func(model, id string) string
+	Runbooks catalog.Runbooks
+
+	active map[string]*activeAlert
+}
+
+type activeAlert struct {
+	collect.Alert
+	seen, sent time.Time
+	ended      time.Time // zero while it goes on
+}
+
+// See takes the next evaluation. What cannot be judged keeps the alerts that there are.
+func (a *Alerter) See(_ context.Context, e *Evaluation) {
+	if a.active == nil {
+		a.active = map[string]*activeAlert{}
+	}
+	d := &e.Diagnosis
+	if e.Err == nil {
+		for i := range d.Findings {
+			if f := &d.Findings[i]; f.Status == diagnose.Firing && f.InhibitedBy == "" {
+				a.fires(d, f, e.At)
+			}
+		}
+	}
+	hold := cmp.Or(time.Duration(a.Settings.KeepFiringFor), keepFiringFor)
+	var out []collect.Alert
+	for key, al := range a.active {
+		known := e.Err == nil && judged(d, al.Labels["model_name"])
+		if al.ended.IsZero() && !al.seen.Equal(e.At) && known && e.At.Sub(al.seen) >= hold {
+			al.ended, al.sent = e.At, time.Time{}
+		}
+		if !al.ended.IsZero() && e.At.Sub(al.ended) > resendEnded {
+			delete(a.active, key)
+			continue
+		}
+		if e.At.Sub(al.sent) < resend {
+			continue
+		}
+		al.sent, al.Ends = e.At, al.ended
+		if al.ended.IsZero() {
+			al.Ends = e.At.Add(validFor)
+		}
+		out = append(out, al.Alert)
+	}
+	slices.SortFunc(out, func(x, y collect.Alert) int { return x.Began.Compare(y.Began) })
+	a.Send(out...)
+}
+
+// judged reports whether a diagnosis could judge a model: then what it does not find is not
+// there.
+func judged(d *diagnose.Diagnosis, model string) bool {
+	for i := range d.Verdicts {
+		if v := &d.Verdicts[i]; v.Model == model || v.Model == "" || model == "" {
+			return v.ID != diagnose.InsufficientData
+		}
+	}
+	return false
+}
+
+func (a *Alerter) fires(d *diagnose.Diagnosis, f *diagnose.Finding, at time.Time) {
+	l := a.labels(d, f)
+	var key strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(l)) {
+		key.WriteString(name + "\xff" + l[name] + "\xff")
+	}
+	al := a.active[key.String()]
+	if al == nil || !al.ended.IsZero() {
+		al = &activeAlert{Alert: collect.Alert{Labels: l, Began: cmp.Or(f.Since, at), Path: "/"}}
+		if al.Began.After(at) {
+			al.Began = at
+		}
+		a.active[key.String()] = al
+	}
+	al.seen = at
+	if a.Incident != nil {
+		if id := a.Incident(f.Model, f.Pathology.ID); id != "" {
+			al.Path = "/incident/" + id
+		}
+	}
+	al.Annotations = map[string]string{"summary": f.Summary, "runbook_url": a.Runbooks.Of(f.Pathology.ID)}
+	if text := describe(f); text != "" {
+		al.Annotations["description"] = text
+	}
+}
+
+// labels identify an alert: they stay while its fault goes on.
+func (a *Alerter) labels(d *diagnose.Diagnosis, f *diagnose.Finding) map[string]string {
+	severity := f.Pathology.Severity.String()
+	l := map[string]string{"alertname": f.Pathology.Alert, "pathology": f.Pathology.ID, "severity": cmp.Or(a.Settings.Severities[severity], severity)}
+	maps.Copy(l, a.Settings.Labels)
+	for _, t := range d.Targets {
+		if !slices.Contains(f.Targets, t.Name) {
+			continue
+		}
+		for _, name := range []string{"cluster", "namespace", "model_name"} {
+			if v := t.Labels[name]; v != "" {
+				l[name] = v
+			}
+		}
+		break
+	}
+	return l
+}
+
+// describe says where it is, what shows it, and what to do first.
+func describe(f *diagnose.Finding) string {
+	var parts []string
+	if len(f.Targets) > 0 {
+		where := f.Targets[0]
+		if n := len(f.Targets); n > 1 {
+			where = strings.Join(f.Targets[:min(n, 3)], ", ")
+		}
+		parts = append(parts, "On "+where+".")
+	}
+	for i, r := range f.Reasons {
+		if i == 3 {
+			break
+		}
+		parts = append(parts, strings.TrimRight(r, ".")+".")
+	}
+	if len(f.Fixes) > 0 {
+		parts = append(parts, "First: "+f.Fixes[0].Summary+".")
+	}
+	return strings.Join(parts, " ")
+}
+
+// Samples are an evaluation as samples: sixty_finding for what fires or is pending, and
+// sixty_verdict for each model, for those who keep them and for pages that show many
+// monitors at once.
+func (e *Evaluation) Samples() []collect.Sample {
+	var out []collect.Sample
+	if e.Err != nil {
+		return nil
+	}
+	d := &e.Diagnosis
+	place := func(l map[string]string, targets []string) map[string]string {
+		for _, t := range d.Targets {
+			if !slices.Contains(targets, t.Name) {
+				continue
+			}
+			for _, name := range []string{"cluster", "namespace", "model_name", "instance"} {
+				if v := t.Labels[name]; v != "" && (name != "instance" || len(targets) == 1) {
+					l[name] = v
+				}
+			}
+			break
+		}
+		return l
+	}
+	for i := range d.Findings {
+		f := &d.Findings[i]
+		if f.Status < diagnose.Pending {
+			continue
+		}
+		l := place(map[string]string{"__name__": "sixty_finding", "pathology": f.Pathology.ID, "status": f.Status.String(), "severity": f.Severity.String()}, f.Targets)
+		if f.InhibitedBy != "" {
+			l["explained_by"] = f.InhibitedBy
+		}
+		out = append(out, collect.Sample{Labels: l, Value: f.Confidence})
+	}
+	for i := range d.Verdicts {
+		v := &d.Verdicts[i]
+		out = append(out, collect.Sample{
+			Labels: place(map[string]string{"__name__": "sixty_verdict", "verdict": v.ID, "status": v.Status.String(), "model_name": v.Model}, v.Targets), Value: v.Confidence,
+		})
+	}
+	for i := range out {
+		maps.DeleteFunc(out[i].Labels, func(_, v string) bool { return v == "" })
+	}
+	return unique(out)
+}
+
+// unique drops samples with the labels of another one.
+func unique(list []collect.Sample) []collect.Sample {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(list, func(s collect.Sample) bool {
+		key := fmt.Sprint(s.Labels) // which is sorted
+		defer func() { seen[key] = true }()
+		return seen[key]
+	})
+}

@@ -1,0 +1,189 @@
+package monitor
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/config"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/sixty-dev/sixty/internal/fileio"
+	"github.com/sixty-dev/sixty/internal/hint"
+)
+
+// maxConfig bounds a configuration file.
+const maxConfig = 16 << 20
+
+// DefaultEvery is the time between two evaluations.
+const DefaultEvery = 15 * time.Second
+
+// DefaultScrapeInterval holds where neither a file nor a flag says.
+const DefaultScrapeInterval = 5 * time.Second
+
+// A Config is the file of the monitor: Prometheus' own sections, with Prometheus' names
+// and meaning, and one section more, "sixty", for the judgement.
+type Config struct {
+	Prometheus *config.Config
+	Sixty      Section
+}
+
+// Section is "sixty" in the configuration.
+type Section struct {
+	// EvaluationInterval is the time between two evaluations of all pathologies.
+	EvaluationInterval model.Duration `yaml:"evaluation_interval"`
+
+	UseCase    string            `yaml:"use_case"`   // as --use-case
+	Objectives string            `yaml:"objectives"` // a file, as --slo
+	Baseline   string            `yaml:"baseline"`   // a file, as --baseline
+	Thresholds map[string]string `yaml:"thresholds"` // as --set
+	Only       []string          `yaml:"only"`       // as --only
+
+	// Rules says whether the rules of the catalogue are evaluated too, for dashboards that
+	// read recorded signals. Their alerts are shown, and not sent.
+	Rules bool `yaml:"rules"`
+
+	Alerts    Alerts     `yaml:"alerts"`
+	Receivers []Receiver `yaml:"receivers"`
+	Incidents Incidents  `yaml:"incidents"`
+	Gateways  []string   `yaml:"gateways"`
+}
+
+// Alerts say what is sent of what is found.
+type Alerts struct {
+	Labels        map[string]string `yaml:"labels"`          // added to each
+	Severities    map[string]string `yaml:"severities"`      // what page, ticket and info are called
+	KeepFiringFor model.Duration    `yaml:"keep_firing_for"` // after it ended
+}
+
+// Incidents say how long they are kept.
+type Incidents struct {
+	Retention model.Duration `yaml:"retention"`
+}
+
+// A Receiver is told of incidents where there is no Alertmanager. Its parts have
+// Alertmanager's own names and meaning.
+type Receiver struct {
+	Name   string    `yaml:"name"`
+	Config yaml.Node `yaml:",inline"`
+}
+
+// ownSection is the key of what is not Prometheus'.
+const ownSection = "sixty"
+
+// LoadConfig reads and checks a configuration file. Paths in it are relative to it.
+func LoadConfig(path string, log *slog.Logger) (*Config, error) {
+	content, err := fileio.Read(path, maxConfig)
+	if err != nil {
+		return nil, err
+	}
+	c, err := ParseConfig(content, log)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	dir := filepath.Dir(path)
+	c.Prometheus.SetDirectory(dir)
+	for _, p := range []*string{&c.Sixty.Objectives, &c.Sixty.Baseline} {
+		if *p != "" && !filepath.IsAbs(*p) {
+			*p = filepath.Join(dir, *p)
+		}
+	}
+	return c, nil
+}
+
+// ParseConfig parses a configuration. Errors name the line.
+func ParseConfig(content []byte, log *slog.Logger) (*Config, error) {
+	ours, theirs, err := divide(content)
+	if err != nil {
+		return nil, err
+	}
+	c := &Config{Sixty: Section{Rules: true}}
+	d := yaml.NewDecoder(bytes.NewReader(ours))
+	d.KnownFields(true)
+	own := struct {
+		Sixty *Section `yaml:"sixty"`
+	}{&c.Sixty}
+	if err := d.Decode(&own); err != nil && len(bytes.TrimSpace(ours)) > 0 {
+		return nil, plain(err)
+	}
+	if c.Prometheus, err = config.Load(string(theirs), log); err != nil {
+		return nil, plain(err)
+	}
+	if !bytes.Contains(theirs, []byte("scrape_interval")) {
+		c.Prometheus.GlobalConfig.ScrapeInterval = model.Duration(DefaultScrapeInterval)
+	}
+	return c, c.Sixty.check()
+}
+
+func (s *Section) check() error {
+	if s.EvaluationInterval == 0 {
+		s.EvaluationInterval = model.Duration(DefaultEvery)
+	}
+	if every := time.Duration(s.EvaluationInterval); every < time.Second || every > time.Hour {
+		return fmt.Errorf("sixty.evaluation_interval: %s is not between a second and an hour", every)
+	}
+	for k := range s.Alerts.Severities {
+		if k != "page" && k != "ticket" && k != "info" {
+			return hint.With(fmt.Errorf("sixty.alerts.severities: there is no severity %q", k), "they are page, ticket and info")
+		}
+	}
+	return nil
+}
+
+// divide returns our section and everything else, each with empty lines in the place of
+// the other, so that the numbers of lines stay.
+func divide(content []byte) (ours, theirs []byte, err error) {
+	var doc yaml.Node
+	if err := yaml.Unmarshal(content, &doc); err != nil {
+		return nil, nil, plain(err)
+	}
+	if len(doc.Content) == 0 {
+		return nil, content, nil
+	}
+	top := doc.Content[0]
+	if top.Kind != yaml.MappingNode {
+		return nil, nil, fmt.Errorf("line %d: a configuration is a mapping of sections", top.Line)
+	}
+	lines := bytes.SplitAfter(content, []byte("\n"))
+	from, to := 0, 0 // lines of ours, counted from 1
+	for i := 0; i < len(top.Content); i += 2 {
+		key := top.Content[i]
+		if key.Value != ownSection {
+			continue
+		}
+		if top.Style&yaml.FlowStyle != 0 {
+			return nil, nil, fmt.Errorf("line %d: write the sections one below the other, not in braces", key.Line)
+		}
+		from, to = key.Line, len(lines)+1
+		if i+2 < len(top.Content) {
+			to = top.Content[i+2].Line
+		}
+	}
+	for i, line := range lines {
+		empty := line[len(bytes.TrimRight(line, "\n")):]
+		if n := i + 1; n >= from && n < to {
+			ours, theirs = append(ours, line...), append(theirs, empty...)
+		} else {
+			ours, theirs = append(ours, empty...), append(theirs, line...)
+		}
+	}
+	return ours, theirs, nil
+}
+
+// plain takes what YAML's packages add off an error, on one line.
+func plain(err error) error {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	text = strings.TrimPrefix(text, "unmarshal errors:\n")
+	var parts []string
+	for _, line := range strings.Split(text, "\n") {
+		if line = strings.TrimSpace(line); line != "" {
+			parts = append(parts, line)
+		}
+	}
+	return errors.New(strings.Join(parts, "; "))
+}

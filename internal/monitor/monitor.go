@@ -1,0 +1,198 @@
+// Package monitor judges servers all the time: it diagnoses what a source holds every few
+// seconds, keeps the latest answer for whoever asks, and tells those who listen. What is
+// collected comes from package collect or from any Prometheus-compatible server; package
+// web shows it.
+package monitor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/source"
+)
+
+// An Evaluation is the judgement of one moment.
+type Evaluation struct {
+	At        time.Time
+	Took      time.Duration
+	Diagnosis diagnose.Diagnosis
+	// Err says why there is none.
+	Err error
+	// Warnings are of the source: what was dropped, or answered in part.
+	Warnings []string
+}
+
+// Options say what is judged, and how.
+type Options struct {
+	Source *source.Source
+	// Diagnose has what is the same in each evaluation.
+	Diagnose diagnose.Options
+	Every    time.Duration // DefaultEvery when 0
+	First    time.Duration // until the first evaluation
+	// Log hears of evaluations that fail.
+	Log      *slog.Logger
+	Registry prometheus.Registerer
+	// Listeners are called after each evaluation, one after the other, before the next one.
+	Listeners []func(context.Context, *Evaluation)
+}
+
+// A Monitor evaluates; see the package.
+type Monitor struct {
+	o        Options
+	settings atomic.Pointer[diagnose.Settings]
+	memory   diagnose.Memory
+	latest   atomic.Pointer[Evaluation]
+
+	mu      sync.Mutex
+	waiting map[chan *Evaluation]bool
+
+	took   prometheus.Histogram
+	failed prometheus.Counter
+	last   prometheus.Gauge
+}
+
+// New returns a Monitor that Run starts.
+func New(o Options) *Monitor {
+	if o.Every == 0 {
+		o.Every = DefaultEvery
+	}
+	m := &Monitor{o: o, waiting: map[chan *Evaluation]bool{},
+		took: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "sixty_evaluation_duration_seconds",
+			Help: "Time that one evaluation of all pathologies took.", Buckets: []float64{.02, .05, .1, .2, .5, 1, 2, 5, 10, 15, 30}}),
+		failed: prometheus.NewCounter(prometheus.CounterOpts{Name: "sixty_evaluation_failures_total", Help: "Evaluations that gave no diagnosis."}),
+		last:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "sixty_last_evaluation_timestamp_seconds", Help: "Moment of the latest evaluation that gave a diagnosis."}),
+	}
+	m.SetSettings(o.Diagnose.Settings)
+	if o.Registry != nil {
+		o.Registry.MustRegister(m.took, m.failed, m.last)
+	}
+	return m
+}
+
+// SetSettings replaces the objectives and thresholds, from the next evaluation on.
+func (m *Monitor) SetSettings(s diagnose.Settings) { m.settings.Store(&s) }
+
+// Settings are the objectives and thresholds that hold.
+func (m *Monitor) Settings() diagnose.Settings { return *m.settings.Load() }
+
+// Every is the time between two evaluations.
+func (m *Monitor) Every() time.Duration { return m.o.Every }
+
+// Latest is the last evaluation, nil before the first one.
+func (m *Monitor) Latest() *Evaluation { return m.latest.Load() }
+
+// Run evaluates until the context ends. An evaluation that takes longer than the time
+// between two leaves the next ones out.
+func (m *Monitor) Run(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-time.After(m.o.First):
+	}
+	tick := time.NewTicker(m.o.Every)
+	defer tick.Stop()
+	for {
+		m.evaluate(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (m *Monitor) evaluate(ctx context.Context) {
+	began := time.Now()
+	e := &Evaluation{At: began}
+	limit := max(m.o.Every, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	o, err := m.options(ctx, began)
+	if err == nil {
+		o.Memory = &m.memory
+		e.Diagnosis, err = m.o.Source.Diagnose(ctx, o)
+	}
+	if ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled) {
+		return // it is over
+	}
+	e.Took, e.Err, e.Warnings = time.Since(began), err, m.o.Source.Warnings()
+	m.took.Observe(e.Took.Seconds())
+	if err != nil {
+		m.failed.Inc()
+		if last := m.latest.Load(); last == nil || last.Err == nil || last.Err.Error() != err.Error() {
+			m.o.Log.Warn("evaluation failed", "err", err)
+		}
+	} else {
+		m.last.Set(float64(began.UnixMilli()) / 1000)
+	}
+	m.latest.Store(e)
+	for _, listen := range m.o.Listeners {
+		listen(ctx, e)
+	}
+	m.tell(e)
+}
+
+// options are those of a diagnosis at a moment.
+func (m *Monitor) options(ctx context.Context, at time.Time) (diagnose.Options, error) {
+	o, err := m.o.Source.Options(ctx, at)
+	if err != nil {
+		return o, fmt.Errorf("read the scrape interval: %w", err)
+	}
+	o.Pathologies, o.Settings = m.o.Diagnose.Pathologies, m.Settings()
+	if more := m.o.Diagnose.Annotate; more != nil {
+		o.Annotate = more
+	}
+	return o, nil
+}
+
+// Look diagnoses one moment, the past too, with predictions of its fixes. A window of 0 is
+// chosen by the diagnosis.
+func (m *Monitor) Look(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error) {
+	o, err := m.options(ctx, at)
+	if err != nil {
+		return diagnose.Diagnosis{}, err
+	}
+	o.Window, o.Predict = window, m.o.Diagnose.Predict
+	return m.o.Source.Diagnose(ctx, o)
+}
+
+// Subscribe returns a channel that has the latest evaluation after each one; one that
+// was not taken in time is replaced. The function ends it.
+func (m *Monitor) Subscribe() (<-chan *Evaluation, func()) {
+	ch := make(chan *Evaluation, 1)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.waiting[ch] = true
+	return ch, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.waiting, ch)
+	}
+}
+
+func (m *Monitor) tell(e *Evaluation) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for ch := range m.waiting {
+		select {
+		case <-ch:
+		default:
+		}
+		ch <- e
+	}
+}
+
+// Plot adds to a diagnosis what its verdicts rest on, over time.
+func (m *Monitor) Plot(ctx context.Context, d *diagnose.Diagnosis) error {
+	d.Verdicts = slices.Clone(d.Verdicts) // they may be others' too
+	return d.Plot(ctx, m.o.Source)
+}

@@ -1,0 +1,192 @@
+package monitor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/metrics/collect"
+	"github.com/sixty-dev/sixty/internal/monitor/view"
+)
+
+// staleAfter is how many evaluations may be missing before what is known is too old.
+const staleAfter = 4
+
+// Overview is what a page shows first. Scraped, which may be nil, are the targets that a
+// collector scrapes; incident, which may be nil, returns the open one of what was found on a model.
+func (m *Monitor) Overview(now time.Time, scraped []collect.Target, incident func(model, id string) string) view.Overview {
+	o := view.Overview{Schema: view.OverviewSchema, At: now.UTC(), EveryS: m.o.Every.Seconds(), State: view.Starting, Problems: []string{}, Models: []view.Model{}}
+	e := m.Latest()
+	if e == nil {
+		o.Problems = append(o.Problems, "nothing was evaluated yet: the first verdict comes within a minute")
+		return o
+	}
+	o.At, o.EvaluatedS, o.State = e.At.UTC(), e.Took.Seconds(), view.OK
+	doubt := func(s view.State, format string, args ...any) {
+		o.State = s
+		o.Problems = append(o.Problems, fmt.Sprintf(format, args...))
+	}
+	down := unreached(scraped, &e.Diagnosis)
+	for _, t := range down {
+		doubt(view.Partial, "%s does not answer: %s", t.Labels["instance"], cmp.Or(t.Error, "not one scrape yet"))
+	}
+	for _, w := range e.Warnings {
+		o.Problems = append(o.Problems, w)
+	}
+	if e.Err != nil {
+		doubt(view.Partial, "no diagnosis: %v", e.Err)
+	}
+	for _, n := range e.Diagnosis.Notes {
+		if strings.HasPrefix(n, "partial:") {
+			doubt(view.Partial, "%s", n)
+		}
+	}
+	if age := now.Sub(e.At); age > staleAfter*m.o.Every {
+		doubt(view.Stale, "the last evaluation is %.0f s old", age.Seconds())
+	}
+	d := &e.Diagnosis
+	for i := range d.Verdicts {
+		o.Models = append(o.Models, newModel(d, &d.Verdicts[i], incident))
+	}
+	if len(d.Verdicts) == 0 && e.Err == nil {
+		o.State = view.Partial
+		if len(down) == 0 {
+			o.Problems = append(o.Problems, "no inference server was found among what is scraped")
+		}
+	}
+	return o
+}
+
+// unreached are the targets that do not answer and of which no verdict speaks.
+func unreached(scraped []collect.Target, d *diagnose.Diagnosis) []collect.Target {
+	judged := map[string]bool{}
+	for _, t := range d.Targets {
+		judged[t.Labels["instance"]] = true
+	}
+	out := slices.DeleteFunc(slices.Clone(scraped), func(t collect.Target) bool { return t.Health == "up" || judged[t.Labels["instance"]] })
+	slices.SortFunc(out, func(a, b collect.Target) int { return strings.Compare(a.Labels["instance"], b.Labels["instance"]) })
+	return out
+}
+
+func newModel(d *diagnose.Diagnosis, v *diagnose.Verdict, incident func(model, id string) string) view.Model {
+	out := view.Model{Model: v.Model, Verdict: view.Verdict{
+		ID: v.ID, Status: statusOf(v.Status), Summary: v.Summary, Since: timeOf(v.Since), SinceAtLeast: v.SinceAtLeast, Confidence: new(v.Confidence),
+	}, Replicas: []view.Replica{}}
+	if v.Status == diagnose.Firing {
+		out.Verdict.Severity = v.Severity.String()
+	}
+	if incident != nil {
+		if id := incident(v.Model, v.ID); id != "" {
+			out.Incident = &id
+		}
+	}
+	for i := range d.Targets {
+		t := &d.Targets[i]
+		if t.IsGPU() || !serves(d, v, t) {
+			continue
+		}
+		if out.Model == "" {
+			out.Model = t.Labels["model_name"]
+		}
+		out.Namespace, out.Cluster = cmp.Or(out.Namespace, t.Labels["namespace"]), cmp.Or(out.Cluster, t.Labels["cluster"])
+		out.Replicas = append(out.Replicas, newReplica(d, i, v))
+	}
+	slices.SortStableFunc(out.Replicas, func(a, b view.Replica) int { return strings.Compare(a.Target, b.Target) })
+	return out
+}
+
+// serves reports whether a verdict speaks for a target.
+func serves(d *diagnose.Diagnosis, v *diagnose.Verdict, t *diagnose.Target) bool {
+	return len(d.Verdicts) == 1 || slices.Contains(v.Targets, t.Name) || v.Model != "" && v.Model == t.Labels["model_name"]
+}
+
+func newReplica(d *diagnose.Diagnosis, i int, v *diagnose.Verdict) view.Replica {
+	t := &d.Targets[i]
+	r := view.Replica{Target: t.Name, Labels: t.Labels, Engine: string(t.Dialect.Engine), Version: t.Version, Status: view.Healthy}
+	switch {
+	case t.Problem != "":
+		r.Status, r.Reason = view.Unknown, t.Problem
+	case v.ID == diagnose.Idle:
+		r.Status = view.Idle
+	case v.ID == diagnose.InsufficientData:
+		r.Status, r.Reason = view.Unknown, v.Summary
+	}
+	for _, u := range d.Unjudged {
+		if u.Target == t.Name {
+			r.Status, r.Reason = view.Unknown, u.Reason
+		}
+	}
+	for k := range d.Findings {
+		f := &d.Findings[k]
+		if f.Status < diagnose.Pending || f.InhibitedBy != "" || !slices.Contains(f.Targets, t.Name) {
+			continue
+		}
+		r.Status, r.Pathology, r.Severity, r.Reason, r.Since = statusOf(f.Status), f.Pathology.ID, f.Severity.String(), f.Summary, timeOf(f.Since)
+		if f.Pathology.ID == "target-down" {
+			r.Status = view.Down
+		}
+		break // the worst comes first
+	}
+	for s, p := range map[*indicator.Signal]func(*view.Numbers) **float64{
+		indicator.TTFTP95:             func(n *view.Numbers) **float64 { return &n.TTFTP95 },
+		indicator.ITLP95:              func(n *view.Numbers) **float64 { return &n.ITLP95 },
+		indicator.Running:             func(n *view.Numbers) **float64 { return &n.RequestsRunning },
+		indicator.Waiting:             func(n *view.Numbers) **float64 { return &n.RequestsWaiting },
+		indicator.KVUsage:             func(n *view.Numbers) **float64 { return &n.KVCacheUsage },
+		indicator.FirstTokenRate:      func(n *view.Numbers) **float64 { return &n.RequestRate },
+		indicator.GenerationTokenRate: func(n *view.Numbers) **float64 { return &n.OutputTokensRate },
+	} {
+		now, normal := d.Reading(i, s)
+		*p(&r.Now), *p(&r.Normal) = numberOf(now), numberOf(normal)
+	}
+	return r
+}
+
+func numberOf(v indicator.Value) *float64 {
+	if !v.OK {
+		return nil
+	}
+	return &v.V
+}
+
+func timeOf(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+func statusOf(s diagnose.Status) view.Status {
+	switch s {
+	case diagnose.Firing:
+		return view.Firing
+	case diagnose.Pending:
+		return view.Pending
+	case diagnose.OK:
+		return view.Healthy
+	}
+	return view.Unknown
+}
+
+// Findings are those that fire or are pending now.
+func (e *Evaluation) Findings(incident func(model, id string) string) []view.Finding {
+	out := []view.Finding{}
+	for i := range e.Diagnosis.Findings {
+		f := &e.Diagnosis.Findings[i]
+		if f.Status < diagnose.Pending || f.InhibitedBy != "" {
+			continue
+		}
+		v := view.Finding{ID: f.Pathology.ID, Model: f.Model, Status: statusOf(f.Status), Severity: f.Severity.String(), Summary: f.Summary, Since: timeOf(f.Since), Targets: f.Targets}
+		if id := incident(f.Model, f.Pathology.ID); id != "" && f.Status == diagnose.Firing && f.Severity > catalog.Info {
+			v.Incident = &id
+		}
+		out = append(out, v)
+	}
+	return out
+}

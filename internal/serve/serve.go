@@ -1,0 +1,337 @@
+// Package serve puts the monitor together: what collects, what judges, what keeps
+// incidents, what tells people, and the web server before them. Package cli reads its
+// flags; everything that runs begins and ends here.
+package serve
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	toolkit "github.com/prometheus/exporter-toolkit/web"
+
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/metrics/collect"
+	"github.com/sixty-dev/sixty/internal/monitor"
+	"github.com/sixty-dev/sixty/internal/source"
+	"github.com/sixty-dev/sixty/internal/web"
+)
+
+// DefaultAddr is where the page is, on this machine alone.
+const DefaultAddr = "127.0.0.1:6060"
+
+// ending is how long requests may go on after the end.
+const ending = 3 * time.Second
+
+// A Config says what to watch, and where to show it.
+type Config struct {
+	File string // YAML; "" for none
+	Deployment
+	// Prometheus, where it names a server, is read instead of scraping anything.
+	Prometheus source.Spec
+
+	Every          time.Duration // between two evaluations; 0: as the file says
+	Dir            string        // of the storage and the incidents
+	Retention      time.Duration
+	RetentionBytes int64
+
+	Addr     string
+	External string // URL under which others see it; "" for that of the address
+	WebFile  string // Prometheus' web configuration: TLS and basic authentication
+	Token    string // bearer token, "" for none
+
+	// Diagnose has the pathologies, the predictor and the settings of the flags; Settings
+	// adds what a file says to them.
+	Diagnose diagnose.Options
+	Settings func(*monitor.Section) (diagnose.Settings, error)
+
+	Log *slog.Logger
+	// Ready is told of the page's address.
+	Ready func(url string)
+}
+
+// A server is what runs.
+type server struct {
+	cfg       Config
+	registry  *prometheus.Registry
+	external  *url.URL
+	listener  net.Listener
+	collector *collect.Collector
+	source    *source.Source
+	monitor   *monitor.Monitor
+	alerter   *monitor.Alerter
+	findings  *collect.Writer
+	rules     catalogueRules
+
+	reloading sync.Mutex
+	reloaded  prometheus.Gauge
+}
+
+// Run serves until the context ends.
+func Run(ctx context.Context, cfg Config) (err error) {
+	s := &server{cfg: cfg, registry: prometheus.NewRegistry()}
+	s.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	file, err := cfg.load()
+	if err != nil {
+		return err
+	}
+	settings, err := cfg.Settings(&file.Sixty)
+	if err != nil {
+		return err
+	}
+	if err := s.listen(ctx); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, ignoreClosed(s.listener.Close())) }()
+	if err := s.open(ctx, file); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.source.Close(), s.collector.Close()) }()
+	every := cfg.Every
+	if every == 0 {
+		every = time.Duration(file.Sixty.EvaluationInterval)
+	}
+	look := cfg.Diagnose
+	look.Settings = settings
+	s.alerter = &monitor.Alerter{Settings: file.Sixty.Alerts, Send: s.collector.Send}
+	s.findings = s.collector.NewWriter()
+	first := time.Duration(0) // what is scraped needs two scrapes, at least, to say anything
+	if cfg.Prometheus.Prometheus == "" {
+		first = 2*time.Duration(file.Prometheus.GlobalConfig.ScrapeInterval) + time.Second
+	}
+	s.monitor = monitor.New(monitor.Options{
+		First:  first,
+		Source: s.source, Diagnose: look, Every: every, Log: cfg.Log, Registry: s.registry,
+		Listeners: []func(context.Context, *monitor.Evaluation){s.alerter.See, s.write, s.learn},
+	})
+	s.reloaded = prometheus.NewGauge(prometheus.GaugeOpts{Name: "sixty_config_last_reload_successful", Help: "Whether the configuration was read without an error the last time."})
+	s.registry.MustRegister(s.reloaded)
+	s.reloaded.Set(1)
+	if err := s.collector.ApplyConfig(file.Prometheus, nil, false); err != nil {
+		return fmt.Errorf("%s: %w", cmp.Or(cfg.File, "configuration"), err)
+	}
+	return s.run(ctx)
+}
+
+// open opens the storage and the source of samples.
+func (s *server) open(ctx context.Context, file *monitor.Config) error {
+	dir := filepath.Join(s.cfg.Dir, "tsdb")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return hint.With(fmt.Errorf("--data: %w", err), "name a directory that this user may write")
+	}
+	o := collect.Options{Dir: dir, Retention: s.cfg.Retention, RetentionBytes: s.cfg.RetentionBytes, ExternalURL: s.external, Logger: s.cfg.Log, Registry: s.registry}
+	if t := file.Prometheus.StorageConfig.TSDBConfig; t != nil && t.Retention != nil {
+		if o.Retention == 0 {
+			o.Retention = time.Duration(t.Retention.Time)
+		}
+		if o.RetentionBytes == 0 {
+			o.RetentionBytes = int64(t.Retention.Size)
+		}
+	}
+	var err error
+	if s.collector, err = collect.Open(o); err != nil {
+		return err
+	}
+	if s.cfg.Prometheus.Prometheus != "" {
+		s.source, err = source.Open(ctx, s.cfg.Prometheus)
+	} else {
+		s.source = source.Over("this monitor", s.collector)
+	}
+	if err != nil {
+		return errors.Join(err, s.collector.Close())
+	}
+	return nil
+}
+
+func (s *server) listen(ctx context.Context) (err error) {
+	if strings.HasPrefix(s.cfg.Addr, ":") { // this machine alone, unless told
+		s.cfg.Addr = "127.0.0.1" + s.cfg.Addr
+	}
+	var lc net.ListenConfig
+	if s.listener, err = lc.Listen(ctx, "tcp", s.cfg.Addr); err != nil {
+		return hint.With(fmt.Errorf("--listen: %w", err), "choose another address with --listen, such as :6061")
+	}
+	address := s.cfg.External
+	if address == "" {
+		scheme := "http"
+		if s.cfg.WebFile != "" {
+			scheme = "https"
+		}
+		address = scheme + "://" + named(s.listener.Addr().String())
+	}
+	if s.external, err = url.Parse(address); err != nil || s.external.Host == "" {
+		return errors.Join(hint.With(fmt.Errorf("--external-url: %q is no URL", address), "write it like https://sixty.example.com"), s.listener.Close())
+	}
+	return nil
+}
+
+// named writes an address for people: localhost for this machine.
+func named(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr
+	}
+	if ip := net.ParseIP(host); ip != nil && (ip.IsLoopback() || ip.IsUnspecified()) {
+		host = "localhost"
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// run runs all parts until the context ends or one of them fails.
+func (s *server) run(asked context.Context) error {
+	ctx, cancel := context.WithCancelCause(asked)
+	defer cancel(nil)
+	var parts sync.WaitGroup
+	collecting, stopCollecting := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopCollecting()
+	parts.Go(func() {
+		if err := s.collector.Run(collecting); err != nil {
+			cancel(err)
+		}
+	})
+	var judging sync.WaitGroup
+	judging.Go(func() { s.monitor.Run(ctx) })
+	judging.Go(func() { s.reloadOnSignal(ctx) })
+	handler, err := s.handler()
+	if err != nil {
+		return err
+	}
+	requests, endRequests := context.WithCancel(context.WithoutCancel(ctx))
+	defer endRequests()
+	h := &http.Server{
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ErrorLog: slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug), BaseContext: func(net.Listener) context.Context { return requests },
+	}
+	parts.Go(func() {
+		err := toolkit.Serve(s.listener, h, &toolkit.FlagConfig{WebConfigFile: &s.cfg.WebFile}, s.cfg.Log)
+		if err != nil && !errors.Is(err, http.ErrServerClosed) {
+			cancel(fmt.Errorf("serve: %w", err))
+		}
+	})
+	if s.cfg.Ready != nil {
+		s.cfg.Ready(s.external.String())
+	}
+	<-ctx.Done()
+	judging.Wait()
+	stopCollecting()
+	endRequests()
+	late, done := context.WithTimeout(context.WithoutCancel(ctx), ending)
+	defer done()
+	if err := h.Shutdown(late); err != nil {
+		err = h.Close()
+		s.cfg.Log.Debug("requests were cut off", "err", err)
+	}
+	parts.Wait()
+	if asked.Err() != nil {
+		return nil // the usual end
+	}
+	return context.Cause(ctx)
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+func (s *server) handler() (http.Handler, error) {
+	prom := http.Handler(nil)
+	if s.cfg.Prometheus.Prometheus != "" {
+		var err error
+		if prom, err = proxy(s.cfg.Prometheus); err != nil {
+			return nil, err
+		}
+	} else {
+		prom = s.collector.API()
+	}
+	o := web.Options{
+		Monitor: s.monitor, Prometheus: prom, Reload: s.reload, Token: s.cfg.Token, External: s.external, Registry: s.registry, Log: s.cfg.Log,
+		More: map[string]http.Handler{},
+	}
+	if s.cfg.Prometheus.Prometheus == "" {
+		o.Collector = s.collector
+	}
+	return web.New(o), nil
+}
+
+// write stores what was found as series.
+func (s *server) write(ctx context.Context, e *monitor.Evaluation) {
+	if err := s.findings.Write(ctx, e.At, e.Samples()); err != nil {
+		s.cfg.Log.Warn("findings were not stored", "err", err)
+	}
+}
+
+// learn makes the rules of the catalogue for the names that the servers use, when others
+// come.
+func (s *server) learn(_ context.Context, e *monitor.Evaluation) {
+	if s.cfg.Prometheus.Prometheus != "" || e.Err != nil {
+		return
+	}
+	groups, changed, err := s.rules.groups(e.Diagnosis.Targets, s.cfg.Diagnose.Pathologies, s.monitor.Settings(), time.Duration(s.collector.Config().GlobalConfig.ScrapeInterval))
+	if err == nil && changed {
+		err = s.collector.SetRules(groups)
+	}
+	if err != nil {
+		s.cfg.Log.Warn("the catalogue's rules are not evaluated", "err", err)
+	}
+}
+
+// reload reads the configuration again; where it is wrong the former one stays.
+func (s *server) reload() (err error) {
+	s.reloading.Lock()
+	defer s.reloading.Unlock()
+	defer func() {
+		s.reloaded.Set(1)
+		if err != nil {
+			s.reloaded.Set(0)
+		}
+	}()
+	file, err := s.cfg.load()
+	if err != nil {
+		return err
+	}
+	settings, err := s.cfg.Settings(&file.Sixty)
+	if err != nil {
+		return err
+	}
+	former := s.collector.Config()
+	if err := s.collector.ApplyConfig(file.Prometheus, s.rules.last(), false); err != nil {
+		return errors.Join(err, s.collector.ApplyConfig(former, s.rules.last(), false))
+	}
+	s.monitor.SetSettings(settings)
+	return nil
+}
+
+func (s *server) reloadOnSignal(ctx context.Context) {
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hup:
+			if err := s.reload(); err != nil {
+				s.cfg.Log.Error("the former configuration stays", "err", err)
+			} else {
+				s.cfg.Log.Info("the configuration was read again")
+			}
+		}
+	}
+}

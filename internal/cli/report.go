@@ -35,10 +35,8 @@ type reportFlags struct {
 func newReportCommand() *cobra.Command {
 	f := &reportFlags{}
 	cmd := &cobra.Command{
-		Use: "report",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runReport(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args, f)
-		},
+		Use:  "report",
+		RunE: f.run,
 	}
 	s := cmd.Flags()
 	f.source.register(s)
@@ -53,7 +51,8 @@ func newReportCommand() *cobra.Command {
 	return cmd
 }
 
-func runReport(ctx context.Context, stdout, stderr io.Writer, args []string, f *reportFlags) error {
+func (f *reportFlags) run(cmd *cobra.Command, args []string) error {
+	ctx, stderr := cmd.Context(), cmd.ErrOrStderr()
 	if err := f.source.resolve(args); err != nil {
 		return err
 	}
@@ -94,7 +93,7 @@ func runReport(ctx context.Context, stdout, stderr io.Writer, args []string, f *
 	if err != nil {
 		return err
 	}
-	return f.output.write(stdout, func(w io.Writer, t render.Options) error {
+	return f.output.write(cmd.OutOrStdout(), func(w io.Writer, t render.Options) error {
 		switch f.output.form() {
 		case "json":
 			return healthreport.JSON(w, r)

@@ -17,6 +17,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
 	"github.com/sixty-dev/sixty/internal/generate/detect"
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/mcp"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/monitor/whatif"
 	"github.com/sixty-dev/sixty/internal/render"
@@ -41,6 +42,15 @@ func (s *server) answers() map[string]http.Handler {
 		"GET /api/v1/audit":         http.HandlerFunc(s.audit),
 		"GET /api/v1/settings":      http.HandlerFunc(s.settings),
 		"GET /api/v1/openapi.json":  http.HandlerFunc(openAPI),
+		"/mcp": mcp.Handler(mcp.Options{
+			Source: s.source, Explained: s.explained(), Past: workloadPast,
+			Diagnose: func(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error) {
+				if at.IsZero() {
+					at = time.Now()
+				}
+				return s.monitor.Look(ctx, at, window)
+			},
+		}),
 	}
 }
 

@@ -15,7 +15,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -164,12 +163,8 @@ func (s *server) open(ctx context.Context, file *monitor.Config) error {
 }
 
 func (s *server) listen(ctx context.Context) (err error) {
-	if strings.HasPrefix(s.cfg.Addr, ":") { // this machine alone, unless told
-		s.cfg.Addr = "127.0.0.1" + s.cfg.Addr
-	}
-	var lc net.ListenConfig
-	if s.listener, err = lc.Listen(ctx, "tcp", s.cfg.Addr); err != nil {
-		return hint.With(fmt.Errorf("--listen: %w", err), "choose another address with --listen, such as :6061")
+	if s.listener, err = web.Listen(ctx, "--listen", s.cfg.Addr); err != nil {
+		return err
 	}
 	address := s.cfg.External
 	if address == "" {

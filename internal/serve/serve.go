@@ -24,7 +24,11 @@ import (
 	toolkit "github.com/prometheus/exporter-toolkit/web"
 
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/health"
+	"github.com/sixty-dev/sixty/internal/health/api"
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/incident"
+	"github.com/sixty-dev/sixty/internal/incident/keeper"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/monitor"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
@@ -78,9 +82,12 @@ type server struct {
 	collector *collect.Collector
 	source    *source.Source
 	monitor   *monitor.Monitor
+	incidents *keeper.Keeper
 	alerter   *monitor.Alerter
 	findings  *collect.Writer
 	rules     catalogueRules
+
+	told web.Incidents // to pages
 
 	reloading sync.Mutex
 	reloaded  prometheus.Gauge
@@ -112,7 +119,22 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	}
 	look := cfg.Diagnose
 	look.Settings = settings
-	s.alerter = &monitor.Alerter{Settings: file.Sixty.Alerts, Send: s.collector.Send}
+	if s.incidents, err = keeper.Open(ctx, keeper.Config{
+		Dir: filepath.Join(cfg.Dir, "incidents"), Retention: time.Duration(file.Sixty.Incidents.Retention), Catalogue: cfg.Diagnose.Pathologies, Log: cfg.Log,
+		Look:   func(ctx context.Context, at time.Time) (diagnose.Diagnosis, error) { return s.monitor.Look(ctx, at, 0) },
+		Listen: func(_ incident.Kind, i view.Summary) { s.told.Tell(i) },
+	}); err != nil {
+		return fmt.Errorf("--data: %w", err)
+	}
+	for _, w := range s.incidents.Warnings() {
+		cfg.Log.Warn("incidents", "err", w)
+	}
+	defer func() {
+		late, done := context.WithTimeout(context.WithoutCancel(ctx), ending)
+		defer done()
+		err = errors.Join(err, s.incidents.Close(late))
+	}()
+	s.alerter = &monitor.Alerter{Settings: file.Sixty.Alerts, Send: s.collector.Send, Incident: s.incidents.Of}
 	s.findings = s.collector.NewWriter()
 	first := time.Duration(0) // what is scraped needs two scrapes, at least, to say anything
 	if cfg.Prometheus.Prometheus == "" {
@@ -121,7 +143,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	s.monitor = monitor.New(monitor.Options{
 		First:  first,
 		Source: s.source, Diagnose: look, Every: every, Log: cfg.Log, Registry: s.registry,
-		Listeners: []func(context.Context, *monitor.Evaluation){s.alerter.See, s.write, s.learn},
+		Listeners: []func(context.Context, *monitor.Evaluation){s.observe, s.alerter.See, s.write, s.learn},
 	})
 	s.reloaded = prometheus.NewGauge(prometheus.GaugeOpts{Name: "sixty_config_last_reload_successful", Help: "Whether the configuration was read without an error the last time."})
 	s.registry.MustRegister(s.reloaded)
@@ -263,7 +285,7 @@ func (s *server) handler() (http.Handler, error) {
 	}
 	o := web.Options{
 		Monitor: s.monitor, Prometheus: prom, Reload: s.reload, Token: s.cfg.Token, External: s.external, Registry: s.registry, Log: s.cfg.Log,
-		More: s.answers(),
+		More: s.answers(), Incident: s.incidents.Of, Incidents: &s.told,
 	}
 	if s.cfg.Prometheus.Prometheus == "" {
 		o.Collector = s.collector
@@ -274,6 +296,24 @@ func (s *server) handler() (http.Handler, error) {
 	}
 	o.Page = shell
 	return web.New(o), nil
+}
+
+// observe makes incidents of what was found.
+func (s *server) observe(_ context.Context, e *monitor.Evaluation) {
+	if e.Err != nil {
+		return
+	}
+	if err := s.incidents.Observe(&e.Diagnosis, s.source); err != nil {
+		s.cfg.Log.Warn("an incident was not written", "err", err)
+	}
+}
+
+// health measures how servers did over a span.
+func (s *server) health(ctx context.Context, since time.Duration) (*health.Report, error) {
+	return api.Measure(ctx, s.source, api.Options{
+		At: time.Now(), Since: since, Pathologies: s.cfg.Diagnose.Pathologies, Settings: s.monitor.Settings(),
+		Incidents: func(from time.Time) []view.Summary { return s.incidents.List(keeper.Query{From: from}) },
+	})
 }
 
 // write stores what was found as series.

@@ -44,6 +44,8 @@ type Options struct {
 	// Incident returns the open incident of what was found on a model, "" for none; it may
 	// be nil.
 	Incident func(model, id string) string
+	// Incidents, which may be nil, tells of those that begin, change or end.
+	Incidents *Incidents
 	// More are further handlers, by pattern, such as "GET /api/v1/incidents".
 	More map[string]http.Handler
 	Page http.Handler // everything else

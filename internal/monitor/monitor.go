@@ -38,6 +38,9 @@ type Options struct {
 	Diagnose diagnose.Options
 	Every    time.Duration // DefaultEvery when 0
 	First    time.Duration // until the first evaluation
+	// Join, which may be nil, adds to a diagnosis what is known from elsewhere, and returns
+	// what could not be read.
+	Join func(context.Context, *diagnose.Diagnosis) []string
 	// Log hears of evaluations that fail.
 	Log      *slog.Logger
 	Registry prometheus.Registerer
@@ -125,6 +128,9 @@ func (m *Monitor) evaluate(ctx context.Context) {
 		return // it is over
 	}
 	e.Took, e.Err, e.Warnings = time.Since(began), err, m.o.Source.Warnings()
+	if err == nil && m.o.Join != nil {
+		e.Warnings = append(e.Warnings, m.o.Join(ctx, &e.Diagnosis)...)
+	}
 	m.took.Observe(e.Took.Seconds())
 	if err != nil {
 		m.failed.Inc()

@@ -46,6 +46,7 @@ func (s *server) answers() map[string]http.Handler {
 		"POST /api/v1/simulate":     http.HandlerFunc(s.simulate),
 		"GET /api/v1/audit":         http.HandlerFunc(s.audit),
 		"GET /api/v1/settings":      http.HandlerFunc(s.settings),
+		"GET /api/v1/requests":      http.HandlerFunc(s.gateways.requests),
 		"GET /api/v1/openapi.json":  http.HandlerFunc(openAPI),
 		"/mcp": mcp.Handler(mcp.Options{
 			Source: s.source, Explained: s.explained(), Past: workloadPast,

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -87,7 +88,8 @@ type server struct {
 	findings  *collect.Writer
 	rules     catalogueRules
 
-	told web.Incidents // to pages
+	told     web.Incidents // to pages
+	gateways *gateways
 
 	reloading sync.Mutex
 	reloaded  prometheus.Gauge
@@ -140,7 +142,14 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if cfg.Prometheus.Prometheus == "" {
 		first = 2*time.Duration(file.Prometheus.GlobalConfig.ScrapeInterval) + time.Second
 	}
+	if s.gateways, err = newGateways(append(slices.Clone(cfg.Gateways), file.Sixty.Gateways...), cfg.Targets, cfg.HTTP); err != nil {
+		return err
+	}
+	defer s.gateways.close()
 	s.monitor = monitor.New(monitor.Options{
+		Join: func(ctx context.Context, d *diagnose.Diagnosis) []string {
+			return s.gateways.join(ctx, d, s.monitor.Settings())
+		},
 		First:  first,
 		Source: s.source, Diagnose: look, Every: every, Log: cfg.Log, Registry: s.registry,
 		Listeners: []func(context.Context, *monitor.Evaluation){s.observe, s.alerter.See, s.write, s.learn},

@@ -208,9 +208,11 @@ func quote(s string) string {
 	return string(raw)
 }
 
+// settled is true when no panel in view is still asked for.
+const settled = `[...document.querySelectorAll('.panel')].filter((p) => p.getBoundingClientRect().top < innerHeight).every((p) => p.querySelector('canvas, .none, .problem'))`
+
 // drawn is true when all panels in view are.
-const drawn = `(() => { const all = [...document.querySelectorAll('.panel')].filter((p) => p.getBoundingClientRect().top < innerHeight);
-	return all.length > 0 && all.every((p) => p.querySelector('canvas, .none, .problem')); })()`
+const drawn = "document.querySelector('.panel') && " + settled
 
 // TestShots writes screenshots, to be looked at: go test ./internal/web/page -run TestShots -shots /tmp/shots.
 func TestShots(t *testing.T) {
@@ -231,7 +233,8 @@ func TestShots(t *testing.T) {
 			"": {width: 1280, height: 900}, "-dark": {width: 1280, height: 900, dark: true}, "-phone": {width: 390, height: 844, phone: true}, "-whole": {width: 1280, height: 900},
 		} {
 			b := open(t, c, url+view.path, f)
-			b.do(chromedp.Sleep(1500 * time.Millisecond))
+			b.until(`document.querySelector('nav') && !document.querySelector('.waiting') && ` + settled)
+			b.do(chromedp.Sleep(300 * time.Millisecond))
 			take := chromedp.CaptureScreenshot()
 			if name == "-whole" {
 				take = chromedp.FullScreenshot(100)

@@ -34,7 +34,7 @@ run: build ## Watch make-believe servers fall ill and be diagnosed: a minute, no
 run-recording: build ## Diagnose the recorded incident of a real vLLM server
 	@bin/sixty diagnose $(INCIDENT) || test $$? -eq 1 # 1 says that something was found
 
-test: schemas ## Check the format, vet, and run all tests
+test: schemas page-tools ## Check the format, vet, and run all tests
 	@unformatted=$$(gofmt -l cmd e2e internal); test -z "$$unformatted" || { echo "gofmt -w $$unformatted"; exit 1; }
 	$(GO) vet -tags e2e ./... # the tag adds files and takes none away
 	GOGC=$(GOGC) $(GO) test -vet=off ./...
@@ -47,6 +47,16 @@ schemas: $(SCHEMAS)/node_modules/.package-lock.json ## Install the schemas of Gr
 $(SCHEMAS)/node_modules/.package-lock.json: $(SCHEMAS)/package-lock.json
 	@command -v npm >/dev/null || { echo "no npm: dashboards are not checked against the schemas of Grafana and Perses"; exit 0; }; \
 	cd $(SCHEMAS) && npm ci --silent --fetch-retries 1 --fetch-timeout 20000 || echo "npm packages cannot be had: dashboards are not checked against the schemas of Grafana and Perses"
+
+.PHONY: page page-tools
+page: page-tools ## Build the monitor's page from web/ into the bundle that the repository holds (needs npm)
+	cd web && npx vite build
+
+page-tools: web/node_modules/.package-lock.json ## Install what builds and tests the page (needs npm; skipped without)
+
+web/node_modules/.package-lock.json: web/package-lock.json
+	@command -v npm >/dev/null || { echo "no npm: the page's bundle is not compared with its sources"; exit 0; }; \
+	cd web && npm ci --silent --fetch-retries 1 --fetch-timeout 20000 || echo "npm packages cannot be had: the page's bundle is not compared with its sources"
 
 accuracy: ## Judge every recording at 1, 5, 15, 30 and 60 s scrapes, several phases of the grid, and write docs/accuracy.md
 	SIXTY_ACCURACY=full $(GO) test ./internal/pathologies -run '^TestSparse(Alerts)?$$' -count=1 -timeout 60m -v -update

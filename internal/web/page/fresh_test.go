@@ -3,9 +3,13 @@ package page_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
+	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/sixty-dev/sixty/internal/indicator"
@@ -34,7 +38,7 @@ func TestThePageWritesNumbersAsTheCommandLineDoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	want = append(bytes.ReplaceAll(want, []byte("},{"), []byte("},\n{")), '\n')
-	file := filepath.Join("..", "..", "..", "web", "src", "numbers.json")
+	file := filepath.Join(sources, "src", "numbers.json")
 	if *update {
 		if err := os.WriteFile(file, want, 0o644); err != nil {
 			t.Fatal(err)
@@ -43,4 +47,65 @@ func TestThePageWritesNumbersAsTheCommandLineDoes(t *testing.T) {
 	if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("%s is not fresh (error %v): go test ./internal/web/page -run Numbers -update, and then make page", file, err)
 	}
+}
+
+// sources is where the page is written.
+var sources = filepath.Join("..", "..", "..", "web")
+
+// npx runs one of the page's tools, or skips where they are not installed.
+func npx(t *testing.T, tool string, args ...string) {
+	t.Helper()
+	program, err := filepath.Abs(filepath.Join(sources, "node_modules", ".bin", tool))
+	if err == nil {
+		_, err = os.Stat(program)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skip("needs the page's tools: make page-tools installs them, where npm is")
+	}
+	if _, err := exec.LookPath("node"); err != nil {
+		t.Skip("needs node, to build the page")
+	}
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	cmd.Dir = sources
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s %q: %v\n%s", tool, args, err, out)
+	}
+}
+
+func TestThePagesTypesHold(t *testing.T) { npx(t, "tsc", "--noEmit") }
+
+func TestThePagesLogic(t *testing.T) { npx(t, "vitest", "run") }
+
+// TestTheBundleIsThatOfTheSources builds the page anew: the bundle is in the repository so
+// that Go alone builds sixty.
+func TestTheBundleIsThatOfTheSources(t *testing.T) {
+	dir := t.TempDir()
+	npx(t, "vite", "build", "--logLevel", "warn", "--outDir", dir)
+	built, kept := files(t, dir), files(t, "dist")
+	if !slices.Equal(built, kept) {
+		t.Fatalf("dist holds %q, the sources make %q: make page", kept, built)
+	}
+	for _, name := range built {
+		want, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(filepath.Join("dist", name)); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("dist/%s is not what the sources make (error %v): make page", name, err)
+		}
+	}
+}
+
+// files lists what a directory holds.
+func files(t *testing.T, dir string) (list []string) {
+	t.Helper()
+	if err := fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			list = append(list, name)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return list
 }

@@ -75,9 +75,11 @@ func (f *monitorFlags) run(ctx context.Context, stderr io.Writer, args []string)
 	if err := f.configure(args); err != nil {
 		return err
 	}
-	level := promslog.NewLevel()
-	if err := level.Set(map[bool]string{false: "warn", true: "debug"}[f.verbose]); err != nil {
-		return err
+	level := quiet()
+	if f.verbose {
+		if err := level.Set("debug"); err != nil {
+			return err
+		}
 	}
 	f.cfg.Log = promslog.New(&promslog.Config{Level: level, Writer: stderr})
 	slog.SetDefault(f.cfg.Log)
@@ -193,4 +195,13 @@ func stateDir() (string, error) {
 		return "", hint.With(err, "name a directory with --data")
 	}
 	return filepath.Join(home, ".local", "state", "sixty"), nil
+}
+
+// quiet is the level of a log that tells of what goes wrong alone.
+func quiet() *promslog.Level {
+	l := promslog.NewLevel()
+	if err := l.Set("warn"); err != nil {
+		panic(err) // it is one of promslog's own words
+	}
+	return l
 }

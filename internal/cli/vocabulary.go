@@ -30,7 +30,7 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 			}},
 			{Title: "The monitor", Flags: []string{
 				"config", "kubernetes", "serve namespace", "serve selector", "serve gpu-target", "shard", "data", "keep", "keep-size",
-				"evaluation-interval", "step", "once", "external-url", "web-config", "token-file", "verbose-log",
+				"evaluation-interval", "step", "once", "page", "stay", "external-url", "web-config", "token-file", "verbose-log",
 			}},
 			{Title: "Traces", Flags: []string{
 				"profile max-events", "profile capture max-events", "profile diff max-events", "steps", "profile capture load", "longest", "stop-wait",

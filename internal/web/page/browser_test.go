@@ -219,6 +219,7 @@ const drawn = "document.querySelector('.panel') && " + settled
 
 // TestShots writes screenshots, to be looked at: go test ./internal/web/page -run TestShots -shots /tmp/shots.
 func TestShots(t *testing.T) {
+	built(t)
 	if *shots == "" {
 		t.Skip("for looking at the page: -shots DIRECTORY")
 	}
@@ -256,6 +257,7 @@ func TestShots(t *testing.T) {
 }
 
 func TestTheVerdictAppearsWhenTheFleetFallsIll(t *testing.T) {
+	built(t)
 	m, url := start(t)
 	m.set(func() { m.healthy = true })
 	b := open(t, chromium(t), url+"/", form{})
@@ -270,6 +272,7 @@ func TestTheVerdictAppearsWhenTheFleetFallsIll(t *testing.T) {
 }
 
 func TestWhatIsNotKnownIsNotShownAsWell(t *testing.T) {
+	built(t)
 	m, url := start(t)
 	m.set(func() { m.healthy, m.every = true, 1 })
 	b := open(t, chromium(t), url+"/fleet", form{})
@@ -305,6 +308,7 @@ func TestWhatIsNotKnownIsNotShownAsWell(t *testing.T) {
 }
 
 func TestADeepLinkOpensTheIncident(t *testing.T) {
+	built(t)
 	m, url := start(t)
 	b := open(t, chromium(t), url+"/incident/"+m.incident.ID, form{width: 1280, height: 900})
 	b.text("h1", "kv-cache-thrashing on tiny")
@@ -327,6 +331,7 @@ func TestADeepLinkOpensTheIncident(t *testing.T) {
 }
 
 func TestTheKeyboardReachesEverything(t *testing.T) {
+	built(t)
 	m, url := start(t)
 	b := open(t, chromium(t), url+"/", form{width: 1280, height: 900})
 	b.text("h2", "tiny")
@@ -365,6 +370,7 @@ func TestTheKeyboardReachesEverything(t *testing.T) {
 }
 
 func TestHostileNamesAreInertInTheBrowser(t *testing.T) {
+	built(t)
 	m, url := start(t)
 	m.set(func() { m.hostile = true })
 	m.incident.Model, m.incident.Summary.Summary = hostile, hostile
@@ -387,6 +393,7 @@ func TestHostileNamesAreInertInTheBrowser(t *testing.T) {
 }
 
 func TestWithoutJavaScriptTheVerdictReads(t *testing.T) {
+	built(t)
 	_, url := start(t)
 	b := open(t, chromium(t), url+"/", form{noScript: true})
 	page, err := chromedp.Run(b.ctx, chromedp.Text("main"))
@@ -396,6 +403,7 @@ func TestWithoutJavaScriptTheVerdictReads(t *testing.T) {
 }
 
 func TestTimesAreInTheViewersZone(t *testing.T) {
+	built(t)
 	m, url := start(t)
 	tokyo, err := time.LoadLocation("Asia/Tokyo")
 	if err != nil {
@@ -406,6 +414,7 @@ func TestTimesAreInTheViewersZone(t *testing.T) {
 }
 
 func TestWhatIfFollowsItsSliders(t *testing.T) {
+	built(t)
 	_, url := start(t)
 	b := open(t, chromium(t), url+"/whatif?load=2", form{})
 	b.text("[data-answer]", "TTFT P95")
@@ -438,6 +447,7 @@ func best(measure func() time.Duration) time.Duration {
 }
 
 func TestTheFirstVerdictIsVisibleWithinASecond(t *testing.T) {
+	built(t)
 	m, url := start(t)
 	m.replicas = 200
 	c := chromium(t)
@@ -457,6 +467,7 @@ func TestTheFirstVerdictIsVisibleWithinASecond(t *testing.T) {
 }
 
 func TestADayOfTwentyReplicasIsDrawnAtOnce(t *testing.T) {
+	built(t)
 	m, url := start(t)
 	m.set(func() { m.made = 20 })
 	b := open(t, chromium(t), url+"/", form{width: 1280, height: 900})
@@ -504,6 +515,7 @@ func TestADayOfTwentyReplicasIsDrawnAtOnce(t *testing.T) {
 }
 
 func TestTimeDoesNotGrowThePage(t *testing.T) {
+	built(t)
 	if testing.Short() {
 		t.Skip("it takes a while")
 	}

@@ -101,6 +101,7 @@ func TestThePagesPathsAndMethods(t *testing.T) {
 const script = 150_000
 
 func TestTheBundleIsSmallAndKept(t *testing.T) {
+	built(t)
 	_, url := start(t)
 	_, body := ask(t, http.MethodGet, url+"/", false)
 	var total int64

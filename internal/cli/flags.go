@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"io"
 	"path/filepath"
 	"slices"
@@ -74,14 +73,6 @@ func (f *outFlag) register(s *pflag.FlagSet, what string, formats ...string) {
 	command.SetValues(s, "output", formats...)
 	s.VarP(&formatOrPath{f, s, formats}, "output-or-directory", short, "")
 	command.LendShorthand(s, "output-or-directory", "output")
-}
-
-// needed is the error of a verb that writes several files and was not told where.
-func (f *outFlag) needed(what string) error {
-	if f.path != "" {
-		return nil
-	}
-	return hint.With(errors.New(what+" are several files"), "name a directory with --out")
 }
 
 // formatOrPath is -o of generated files: --output, but that the letter named the directory

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/detect"
+	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/source"
 )
 
@@ -82,6 +84,23 @@ func (f *deploymentFlags) detected(ctx context.Context, stderr io.Writer, from s
 		return err
 	})
 	return out, err
+}
+
+// A rendering makes files, and notes what a user should know of them.
+type rendering func(ctx context.Context, stderr io.Writer) ([]generate.File, error)
+
+// command writes the files of a rendering. Several, which have a name then, need a directory.
+func (f *outFlag) command(use, several string, render rendering) *cobra.Command {
+	return &cobra.Command{Use: use, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		if several != "" && f.path == "" {
+			return hint.With(errors.New(several+" are several files"), "name a directory with --out")
+		}
+		files, err := render(cmd.Context(), cmd.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+		return f.write(cmd.OutOrStdout(), files)
+	}}
 }
 
 // write writes all files, or none: each to a temporary name first.

@@ -28,19 +28,7 @@ type dashboardFlags struct {
 
 func newGenerateDashboards() *cobra.Command {
 	f := &dashboardFlags{}
-	cmd := &cobra.Command{
-		Use: "dashboards", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			files, err := f.files(cmd.Context(), cmd.ErrOrStderr())
-			if err != nil {
-				return err
-			}
-			if err := f.out.needed("dashboards"); err != nil {
-				return err
-			}
-			return f.out.write(cmd.OutOrStdout(), files)
-		},
-	}
+	cmd := f.out.command("dashboards", "dashboards", f.files)
 	s := cmd.Flags()
 	f.deployment.register(s)
 	f.settings.register(s)
@@ -72,16 +60,7 @@ func (f *dashboardFlags) files(ctx context.Context, stderr io.Writer) ([]generat
 func newGenerateProvisioning() *cobra.Command {
 	var p grafana.Provision
 	var out outFlag
-	cmd := &cobra.Command{
-		Use: "grafana-provisioning", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			files, err := grafana.Provisioning(p)
-			if err != nil {
-				return err
-			}
-			return out.write(cmd.OutOrStdout(), files)
-		},
-	}
+	cmd := out.command("grafana-provisioning", "", func(context.Context, io.Writer) ([]generate.File, error) { return grafana.Provisioning(p) })
 	s := cmd.Flags()
 	s.StringVar(&p.Prometheus, "prometheus", "http://localhost:9090", "Prometheus' `address`, as Grafana reaches it")
 	s.StringVar(&p.ScrapeInterval, "scrape-interval", "5s", "that of the vLLM jobs: the shortest range of a rate follows")
@@ -99,17 +78,10 @@ type scrapeFlags struct {
 
 func newGenerateScrape() *cobra.Command {
 	f := &scrapeFlags{}
-	cmd := &cobra.Command{
-		Use:  "scrape",
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			files, err := f.files()
-			if err != nil {
-				return err
-			}
-			return f.out.write(cmd.OutOrStdout(), files)
-		},
-	}
+	cmd := f.out.command("scrape", "", func(context.Context, io.Writer) ([]generate.File, error) {
+		f.cfg.Format, f.cfg.Server = scrapeconfig.Format(f.out.format), scrapeconfig.Server(f.server)
+		return scrapeconfig.Generate(f.cfg)
+	})
 	f.register(cmd.Flags())
 	return cmd
 }
@@ -132,30 +104,12 @@ func (f *scrapeFlags) register(s *pflag.FlagSet) {
 	s.BoolVar(&f.cfg.ShortInstance, "short-instance", false, "take the server's usual port off the label instance")
 }
 
-func (f *scrapeFlags) files() ([]generate.File, error) {
-	f.cfg.Format, f.cfg.Server = scrapeconfig.Format(f.out.format), scrapeconfig.Server(f.server)
-	return scrapeconfig.Generate(f.cfg)
-}
-
 func newGenerateRunbooks() *cobra.Command {
 	f := &rulesFlags{}
-	cmd := &cobra.Command{
-		Use: "runbooks", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.out.needed("runbooks"); err != nil {
-				return err
-			}
-			cfg, err := f.config(cmd.Context(), cmd.ErrOrStderr())
-			if err != nil {
-				return err
-			}
-			files, err := pack.Runbooks(cfg.RulesConfig, nil, f.out.format)
-			if err != nil {
-				return err
-			}
-			return f.out.write(cmd.OutOrStdout(), files)
-		},
-	}
+	cmd := f.out.command("runbooks", "runbooks", f.rendered(func(c pack.Config) ([]generate.File, []string, error) {
+		files, err := pack.Runbooks(c.RulesConfig, nil, f.out.format)
+		return files, nil, err
+	}))
 	f.register(cmd.Flags())
 	f.out.register(cmd.Flags(), "write the pages to this `directory` (required)", "markdown", "html")
 	return cmd
@@ -163,24 +117,7 @@ func newGenerateRunbooks() *cobra.Command {
 
 func newGenerateAll() *cobra.Command {
 	f := &rulesFlags{}
-	cmd := &cobra.Command{
-		Use: "all", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.out.needed("rules, dashboards and runbooks"); err != nil {
-				return err
-			}
-			cfg, err := f.config(cmd.Context(), cmd.ErrOrStderr())
-			if err != nil {
-				return err
-			}
-			files, said, err := pack.Everything(cfg)
-			notes(cmd.ErrOrStderr(), said)
-			if err != nil {
-				return err
-			}
-			return f.out.write(cmd.OutOrStdout(), files)
-		},
-	}
+	cmd := f.out.command("all", "rules, dashboards and runbooks", f.rendered(pack.Everything))
 	f.register(cmd.Flags())
 	f.registerRules(cmd.Flags())
 	return cmd

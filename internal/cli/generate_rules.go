@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -43,12 +42,13 @@ type rulesFlags struct {
 
 func newGenerateRules() *cobra.Command {
 	f := &rulesFlags{}
-	cmd := &cobra.Command{
-		Use: "rules", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
-	}
+	cmd := f.out.command("rules", "", f.rendered(func(c pack.Config) ([]generate.File, []string, error) {
+		files, _, said, err := pack.Rules(c)
+		if f.out.path == "" {
+			files = pack.Stream(files)
+		}
+		return files, said, err
+	}))
 	f.register(cmd.Flags())
 	f.registerRules(cmd.Flags())
 	return cmd
@@ -85,24 +85,17 @@ func (f *rulesFlags) registerRules(s *pflag.FlagSet) {
 	s.BoolVar(&f.tests, "tests", false, "with --out: promtool unit tests too")
 }
 
-func (f *rulesFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
-	cfg, err := f.config(ctx, stderr)
-	if err != nil {
-		return err
-	}
-	files, _, said, err := pack.Rules(cfg)
-	notes(stderr, said)
-	if err != nil {
-		return err
-	}
-	if f.out.path == "" && len(files) > 1 { // documents of one stream, for kubectl
-		var all []byte
-		for _, file := range files {
-			all = append(append(all, "---\n"...), file.Content...)
+// rendered renders what the flags ask for, and notes what a user should know of it.
+func (f *rulesFlags) rendered(render func(pack.Config) ([]generate.File, []string, error)) rendering {
+	return func(ctx context.Context, stderr io.Writer) ([]generate.File, error) {
+		cfg, err := f.config(ctx, stderr)
+		if err != nil {
+			return nil, err
 		}
-		files = []generate.File{{Path: "rules.yaml", Content: all}}
+		files, said, err := render(cfg)
+		notes(stderr, said)
+		return files, err
 	}
-	return f.out.write(stdout, files)
 }
 
 // named reads --severity.
@@ -182,26 +175,22 @@ func newGenerateBaseline() *cobra.Command {
 	var http httpFlags
 	var match []string
 	var out outFlag
-	cmd := &cobra.Command{
-		Use: "baseline", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			switch {
-			case len(f.From) == 0 && f.Prometheus == "":
-				return hint.With(errors.New("nothing to measure"), "give --from RECORDING, or --prometheus URL with --baseline 7d")
-			case f.Prometheus != "" && f.Span == "":
-				return errors.New("--prometheus needs --baseline: which time was healthy?")
-			}
-			var err error
-			if f.Matchers, err = source.ParseMatchers(match); err != nil {
-				return err
-			}
-			measured, err := gathered(cmd.Context(), cmd.ErrOrStderr(), f, &http)
-			if err != nil {
-				return err
-			}
-			return writeBaselines(cmd.OutOrStdout(), &out, measured)
-		},
-	}
+	cmd := out.command("baseline", "", func(ctx context.Context, stderr io.Writer) (_ []generate.File, err error) {
+		switch {
+		case len(f.From) == 0 && f.Prometheus == "":
+			return nil, hint.With(errors.New("nothing to measure"), "give --from RECORDING, or --prometheus URL with --baseline 7d")
+		case f.Prometheus != "" && f.Span == "":
+			return nil, errors.New("--prometheus needs --baseline: which time was healthy?")
+		}
+		if f.Matchers, err = source.ParseMatchers(match); err != nil {
+			return nil, err
+		}
+		measured, err := gathered(ctx, stderr, f, &http)
+		if err != nil {
+			return nil, err
+		}
+		return pack.Baselines(measured)
+	})
 	s := cmd.Flags()
 	s.StringSliceVar(&f.From, "from", nil, "`files`: recordings of a healthy time, or results of sixty bench")
 	s.StringVar(&f.Prometheus, "prometheus", "", "ask this Prometheus-compatible server")
@@ -210,22 +199,4 @@ func newGenerateBaseline() *cobra.Command {
 	http.register(s)
 	out.register(s, "write a file for each model to this `directory` (default: print them)")
 	return cmd
-}
-
-func writeBaselines(stdout io.Writer, out *outFlag, measured []*baseline.File) error {
-	var files []generate.File
-	for _, b := range measured {
-		content, err := b.Marshal()
-		if err != nil {
-			return err
-		}
-		name := strings.Map(func(r rune) rune {
-			if r == '/' || r == os.PathSeparator || r < ' ' {
-				return '-'
-			}
-			return r
-		}, b.Model)
-		files = append(files, generate.File{Path: strings.Trim("baseline-"+name, "-.") + ".json", Content: content})
-	}
-	return out.write(stdout, files)
 }

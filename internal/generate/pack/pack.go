@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/sixty-dev/sixty/internal/baseline"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/generate"
@@ -291,6 +292,36 @@ func Everything(c Config) (files []generate.File, notes []string, err error) {
 		files = append(files, under(part.dir, rendered)...)
 	}
 	return files, notes, nil
+}
+
+// Stream makes the documents of one stream of several files, as kubectl reads them.
+func Stream(files []generate.File) []generate.File {
+	if len(files) < 2 {
+		return files
+	}
+	var all []byte
+	for _, file := range files {
+		all = append(append(all, "---\n"...), file.Content...)
+	}
+	return []generate.File{{Path: "rules.yaml", Content: all}}
+}
+
+// Baselines writes what was measured, a file for each model.
+func Baselines(measured []*baseline.File) (files []generate.File, err error) {
+	for _, b := range measured {
+		content, err := b.Marshal()
+		if err != nil {
+			return nil, err
+		}
+		name := strings.Map(func(r rune) rune {
+			if r == '/' || r == '\\' || r < ' ' {
+				return '-'
+			}
+			return r
+		}, b.Model)
+		files = append(files, generate.File{Path: strings.Trim("baseline-"+name, "-.") + ".json", Content: content})
+	}
+	return files, nil
 }
 
 // under puts files in a directory.

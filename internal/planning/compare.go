@@ -5,7 +5,6 @@ import (
 	"math"
 	"runtime"
 	"sync"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -51,9 +50,7 @@ func (t *Tuned) Sure() bool {
 	if t.Plan == nil || !t.Meets() {
 		return t.Plan == nil && t.Meets()
 	}
-	p, want := t.Result.Prediction, t.Plan.Targets
-	late := func(i perfmodel.Interval, want time.Duration) bool { return want > 0 && i.High > want.Seconds() }
-	return p != nil && !late(p.TTFTP95, want.TTFTP95) && !late(p.ITLP95, want.ITLP95) && !late(p.E2EP95, want.E2EP95)
+	return t.Plan.Targets.surely(t.Result.Prediction)
 }
 
 // Cost is what the deployment costs an hour, and a million of its output tokens, at the

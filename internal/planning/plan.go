@@ -104,6 +104,7 @@ type Marginal struct {
 type Result struct {
 	Best     *Point // nil when no configuration meets the targets
 	Nearest  *Point // then: the one that comes closest
+	Surely   *Point // more replicas of Best, where only they meet the targets at the slow end too
 	Points   []*Point
 	Pareto   []*Point // throughput per GPU against ITL and TTFT
 	Marginal []Marginal

@@ -342,7 +342,10 @@ func (a *Answer) addResult(tuned *planning.Tuned, serve string) {
 	a.Notes = append(a.Notes, r.Notes...)
 	if a.Risk = a.risk(); a.Status == statusFound && !tuned.Sure() {
 		a.Status = statusUncertain
-		a.Measure = p.Measurement()
+		if q := r.Surely; q != nil {
+			a.Risk += fmt.Sprintf("; %d replicas on %d GPUs would meet it there too", q.Knobs.Replicas, q.GPUs)
+		}
+		a.Measure = p.Measurement(best.Knobs.Replicas)
 	}
 }
 

@@ -12,7 +12,7 @@ func Unvalidated(l *perfmodel.Ledger) []string {
 	var out []string
 	s := &l.Settings
 	if s.PP > 1 {
-		out = append(out, "unvalidated: pipeline parallelism is taken as stages one after the other; batches that overlap carry more, and nothing public was compared")
+		out = append(out, "unvalidated: pipeline parallelism is taken as one batch for every stage, each with its share of the requests and of the cache, that never wait for each other; nothing public was compared")
 	}
 	if s.LoRA.Adapters > 0 {
 		out = append(out, "unvalidated: LoRA adapters take memory here and no time; nothing public was compared")

@@ -38,6 +38,12 @@ type Alternative struct {
 	Best           bool     `json:"best,omitempty"`
 }
 
+// What an alternative says where it is no reason.
+const (
+	saysMeets    = "meets the targets"
+	saysProbably = "probably meets the targets"
+)
+
 func costOf(t *planning.Tuned) *Cost {
 	if t.Price.PerHour <= 0 {
 		return nil
@@ -62,9 +68,9 @@ func (a *Answer) AddComparison(all []planning.Alternative, best int, serve strin
 			if p := t.Point(); p != nil {
 				row.GPUs, row.TTFTP95, row.ITLP95 = p.GPUs, finite(p.TTFT), finite(p.ITL)
 				row.Command = command(t.Ledger, &p.Knobs, t.Args, serve)
-				row.Says = "meets the targets"
+				row.Says = saysMeets
 				if !t.Sure() {
-					row.Says = "probably meets the targets"
+					row.Says = saysProbably
 				}
 				if !row.Met {
 					row.Says = strings.Join(p.Misses, "; ")
@@ -100,6 +106,12 @@ func (t *text) comparison(a *Answer) {
 			}
 		}
 		first, gap, says := "", "", x.Says
+		switch says {
+		case saysMeets:
+			says = "yes"
+		case saysProbably:
+			says = "probably"
+		}
 		if x.TTFTP95 != nil || x.ITLP95 != nil {
 			first, gap = seconds(x.TTFTP95), seconds(x.ITLP95)
 		}
@@ -108,11 +120,11 @@ func (t *text) comparison(a *Answer) {
 		}
 		rows = append(rows, []string{name, cmp.Or(x.Quantization, "as it is"), first, gap, cost, says})
 	}
-	head := "an hour"
+	head, meets := "an hour", ""
 	if a.Result != nil {
-		head = "per M out"
+		head, meets = "per M out", "meets them"
 	}
-	t.Table(render.Words(render.Columns("", "weights", "TTFT P95", "ITL P95", head, "")), rows)
+	t.Table(render.Words(render.Columns("", "weights", "TTFT P95", "ITL P95", head, meets)), rows)
 	t.Line("")
 }
 

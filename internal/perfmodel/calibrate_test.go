@@ -141,7 +141,7 @@ func TestACostFittedToRequestsPredictsAnotherLoad(t *testing.T) {
 	cfg := config(t)
 	for name, scheduled := range map[string]bool{"times of scheduling known": true, "only what clients see": false} {
 		t.Run(name, func(t *testing.T) {
-			f, err := perfmodel.FromRequests(cfg, measure(t, cfg, workload(1, 6, 400), scheduled), nil, nil)
+			f, err := perfmodel.FromRequests(perfmodel.Deployment{Config: cfg}, measure(t, cfg, workload(1, 6, 400), scheduled), nil, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -254,7 +254,7 @@ func scrape(t *testing.T, cfg sim.Config, requests []sim.Request) []perfmodel.Sc
 
 func TestPredictionsSayWhereTheyCannotBeTrusted(t *testing.T) {
 	cfg := config(t)
-	f, err := perfmodel.FromRequests(cfg, measure(t, cfg, workload(1, 4, 300), true), nil, nil)
+	f, err := perfmodel.FromRequests(perfmodel.Deployment{Config: cfg}, measure(t, cfg, workload(1, 4, 300), true), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +288,7 @@ func TestPredictionsSayWhereTheyCannotBeTrusted(t *testing.T) {
 func TestNearSaturationThePredictionSaysSo(t *testing.T) {
 	cfg := config(t)
 	cfg.MaxNumSeqs = 16
-	f, err := perfmodel.FromRequests(cfg, measure(t, cfg, workload(1, 4, 300), true), nil, nil)
+	f, err := perfmodel.FromRequests(perfmodel.Deployment{Config: cfg}, measure(t, cfg, workload(1, 4, 300), true), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -306,7 +306,7 @@ func TestNearSaturationThePredictionSaysSo(t *testing.T) {
 
 func TestNothingToFitToIsAnErrorWithAWayOut(t *testing.T) {
 	cfg := config(t)
-	_, requests := perfmodel.FromRequests(cfg, make([]perfmodel.Measured, 50), nil, nil)
+	_, requests := perfmodel.FromRequests(perfmodel.Deployment{Config: cfg}, make([]perfmodel.Measured, 50), nil, nil)
 	_, scrapes := perfmodel.FromScrapes(cfg, make([]perfmodel.Scrape, 50), nil, nil)
 	for name, err := range map[string]error{"no finished request": requests, "an idle server": scrapes} {
 		if err == nil || hint.Of(err) == "" {

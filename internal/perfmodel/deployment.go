@@ -64,13 +64,21 @@ type Deployment struct {
 	Config   sim.Config
 	Replicas int // engines with that configuration; 0 is 1
 	Route    Route
-	Shares   []float64 // of the replicas, under AsObserved
+
+	// Lockstep is how many of the engines step together: the data-parallel ranks of a
+	// mixture of experts. 0 and 1: each for itself.
+	Lockstep int
+
+	Shares []float64 // of the replicas, under AsObserved
 }
 
 // Validate reports what no deployment could be.
 func (d Deployment) Validate() error {
 	if d.Replicas < 0 || d.Replicas > maxReplicas {
 		return fmt.Errorf("%d replicas: want 1 to %d", d.Replicas, maxReplicas)
+	}
+	if d.Lockstep > 1 && max(d.Replicas, 1)%d.Lockstep != 0 {
+		return fmt.Errorf("%d replicas: want a multiple of the %d data-parallel ranks that step together", d.Replicas, d.Lockstep)
 	}
 	if _, err := d.router(); err != nil {
 		return err
@@ -94,5 +102,6 @@ func (d Deployment) run(cost sim.StepCost, requests []sim.Request, o sim.Options
 	if err != nil {
 		return nil, err
 	}
+	o.Lockstep = d.Lockstep
 	return sim.RunReplicas(slices.Repeat([]sim.Replica{{Config: d.Config, Cost: cost}}, max(d.Replicas, 1)), router, requests, o)
 }

@@ -300,7 +300,10 @@ func (s *Shape) Cost(v *Values) (sim.StepCost, sim.Frontend) {
 			latency, share = v.size(pBusLatency), v.share(pBusShare)
 		}
 		c.Base += 2 * s.layers * latency * math.Sqrt(s.tp/2)
-		perToken += 2 * s.layers * s.hidden * s.elementBytes * 2 * (s.tp - 1) / s.tp / (s.link * share)
+		// No token's bytes hide behind the reading of the weights.
+		reduce := 2 * s.layers * s.hidden * s.elementBytes * 2 * (s.tp - 1) / s.tp / (s.link * share)
+		perToken += reduce
+		c.PerSeq += reduce
 	}
 	c.PerToken = perToken
 	c.Knee = int(math.Round(v.share(pOverlap) * weights / products))

@@ -118,6 +118,7 @@ func (s *Simulation) Calibrate(ctx context.Context) (*perfmodel.Calibration, err
 				return nil, fmt.Errorf("%s: %w", s.LoadTestFrom, err)
 			}
 			e.Config, e.Requests, e.RequestsFrom = observed.Config, test.Requests, s.LoadTestFrom
+			s.ranks(&e.Requested)
 			if skips := test.Skips(); skips != "" {
 				notes = append(notes, "of the load test's requests were left out: "+skips)
 			}
@@ -206,8 +207,14 @@ func (s *Simulation) prepare(ctx context.Context, v *Variant) (err error) {
 		return fmt.Errorf("--replicas %d: want 1 or more", s.Replicas)
 	}
 	v.Deployment = perfmodel.Deployment{Config: v.Engine.Config, Replicas: s.Replicas, Route: cmp.Or(s.Route, perfmodel.RoundRobin)}
-	if s.Replicas == 0 && s.Seen != nil {
+	s.ranks(&v.Deployment)
+	if s.Replicas > 0 {
+		v.Deployment.Replicas = s.Replicas
+	} else if s.Seen != nil {
 		v.Deployment.Replicas = len(s.Seen.Ranks)
+	}
+	if v.Deployment.Lockstep > 1 {
+		v.Engine.Assumed = append(v.Engine.Assumed, fmt.Sprintf("%d data-parallel ranks step together, as those of a mixture of experts do", v.Deployment.Lockstep))
 	}
 	if v.Deployment.Replicas > 1 && s.Route == "" {
 		s.spread(v)
@@ -233,6 +240,20 @@ func (s *Simulation) prepare(ctx context.Context, v *Variant) (err error) {
 		s.drawn[key] = v.Requests
 	}
 	return s.fits(v)
+}
+
+// ranks makes a deployment that of a server with data-parallel ranks, which chooses the one
+// with the least to do and, with a mixture of experts, lets them step together.
+func (s *Simulation) ranks(d *perfmodel.Deployment) {
+	known := s.known()
+	n, _, ok := known.Number(engine.DataParallelSize)
+	if !ok || n < 2 {
+		return
+	}
+	d.Replicas, d.Route = int(n), cmp.Or(s.Route, perfmodel.LeastLoaded)
+	if experts, _ := known.Bool(engine.ExpertParallel); experts || s.Model != nil && s.Model.Experts > 0 {
+		d.Lockstep = d.Replicas
+	}
 }
 
 // spread decides how requests come to several replicas where nobody says: as the

@@ -3,6 +3,7 @@ package perfmodel_test
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -82,6 +83,48 @@ func TestSolveFindsTheConstantsThroughNoiseAndStalls(t *testing.T) {
 	}
 	if !(f.Low.Base < trueCost.Base && trueCost.Base < f.High.Base) || f.High.Base > 1.1*f.Low.Base {
 		t.Errorf("interval of the base is %v to %v, the truth %v", f.Low.Base, f.High.Base, trueCost.Base)
+	}
+}
+
+// smallSteps are what a server without prefills of more than a few tokens shows: the cost of
+// a token beyond the knee is in none of its steps.
+func smallSteps(rng *rand.Rand) []perfmodel.Scrape {
+	var out []perfmodel.Scrape
+	for range 200 {
+		running, steps := 1+rng.Float64()*10, 100.0
+		step := (4e-3 + 100e-6*running) * math.Exp(0.1*rng.NormFloat64())
+		out = append(out, perfmodel.Scrape{
+			Seconds: 1, Running: running, KVTokens: 100 * running, Steps: steps, GenerationTokens: running * steps,
+			PrefillTokens: 60, Prefills: 3, ITLSeconds: step * running * steps, ITLCount: running * steps,
+		})
+	}
+	return out
+}
+
+// TestWhatWasNotSeenIsUncertain: steps of a few tokens do not tell what those of hundreds
+// take, which the fit neither makes up nor claims to know.
+func TestWhatWasNotSeenIsUncertain(t *testing.T) {
+	c, err := perfmodel.Calibrate(perfmodel.Evidence{Config: config(t), Scrapes: smallSteps(rand.New(rand.NewPCG(4, 4))), ScrapesFrom: "a test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	decode := func(sim.StepCost) sim.Work { return sim.Work{Steps: 1, Seqs: 5, Tokens: 5, KVTokens: 500} }
+	prefill := func(c sim.StepCost) sim.Work {
+		return sim.Work{Steps: 1, Mixed: 1, Seqs: 1, Tokens: 2000, Excess: max(0, 2000-int64(c.Knee)), KVTokens: 2000, Pairs: 2_000_000}
+	}
+	if got := c.Fit.Cost.PerToken * float64(c.Fit.Cost.Knee); got > 1.5*(c.Fit.Cost.Base+c.Fit.Cost.Mixed) {
+		t.Errorf("the arithmetic of %d tokens takes %v, and is to hide behind a base of %v", c.Fit.Cost.Knee, got, c.Fit.Cost.Base)
+	}
+	width := func(step func(sim.StepCost) sim.Work) float64 {
+		var all []float64
+		for _, d := range c.Fit.Draws {
+			all = append(all, d.Seconds(step(d)))
+		}
+		slices.Sort(all)
+		return all[len(all)*95/100] / all[len(all)*5/100]
+	}
+	if near, far := width(decode), width(prefill); near > 1.5 || far < 2 {
+		t.Errorf("samples differ by a factor of %.2f for steps like those seen, %.2f for steps of 2000 tokens", near, far)
 	}
 }
 

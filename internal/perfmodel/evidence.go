@@ -90,7 +90,12 @@ func Calibrate(e Evidence) (*Calibration, error) {
 		}
 	}
 	fit := func(b Basis, source string, typical float64, fit func(prior *Prior) (*Fit, error)) {
-		f, err := fit(e.Prior)
+		prior := e.Prior
+		if prior != nil {
+			folded := prior.fold()
+			prior = &folded
+		}
+		f, err := fit(prior)
 		if errors.Is(err, ErrUndetermined) && e.Prior == nil && typical > 0 {
 			// A weak opinion that the observations outweigh where they have one.
 			weak := Rough(sim.StepCost{Base: typical / 2, Knee: generalKnee})

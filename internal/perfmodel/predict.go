@@ -10,9 +10,10 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// An Interval is a predicted quantity with its 95 % interval over the fit's
-// bootstrap samples, empty where there are none. It has the uncertainty of the constants, not that of a
-// workload that differs from the one simulated.
+// An Interval is a predicted quantity with its 90 % interval over the fit's
+// samples of the constants, empty where there are none. It has the uncertainty of the
+// constants, not that of a workload that differs from the one simulated. Where nothing was
+// measured it is widened by what such intervals were found to miss.
 type Interval struct{ Value, Low, High float64 }
 
 // relative is the interval's width as a share of its value.
@@ -73,7 +74,7 @@ const (
 // Predict simulates a workload on a deployment, first with the fitted constants, then
 // with so many of the bootstrap's samples of them for the intervals; 0 draws give none.
 // None of those that are at hand are random: ordered by how long the simulated work
-// takes, they are spread from the 2.5th to the 97.5th percentile, so that two give the
+// takes, they are spread from the 5th to the 95th percentile, so that two give the
 // extremes.
 //
 // The API server's time is the fit's, unless the options say otherwise. The
@@ -98,8 +99,12 @@ func (f *Fit) Predict(d Deployment, requests []sim.Request, draws int, o sim.Opt
 	for i, v := range quantities(p.Summary) {
 		*fields[i] = Interval{v, v, v}
 	}
-	for _, cost := range f.spread(res, draws) {
-		r, err := d.run(cost, requests, o)
+	given := o.Frontend != f.Frontend
+	for _, draw := range f.spread(res, draws) {
+		if !given {
+			o.Frontend = draw.Frontend
+		}
+		r, err := d.run(draw.Cost, requests, o)
 		if err != nil {
 			return nil, fmt.Errorf("predict: %w", err)
 		}
@@ -108,6 +113,7 @@ func (f *Fit) Predict(d Deployment, requests []sim.Request, draws int, o sim.Opt
 			fields[i].Low, fields[i].High = min(fields[i].Low, v), max(fields[i].High, v)
 		}
 	}
+	p.widenBy(f.widen)
 	p.Warnings = f.Extrapolation(res)
 	if w := p.TTFTP95.relative(); w > saturatedWidth && f.Observations > 0 {
 		what := "uncertain"
@@ -120,8 +126,8 @@ func (f *Fit) Predict(d Deployment, requests []sim.Request, draws int, o sim.Opt
 	return p, nil
 }
 
-// spread chooses n of the bootstrap's samples.
-func (f *Fit) spread(res *sim.Result, n int) []sim.StepCost {
+// spread chooses n of the samples.
+func (f *Fit) spread(res *sim.Result, n int) []Draw {
 	if n = min(n, len(f.Draws)); n < 1 {
 		return nil
 	}
@@ -136,15 +142,21 @@ func (f *Fit) spread(res *sim.Result, n int) []sim.StepCost {
 		}
 		return s
 	}
-	draws := slices.Clone(f.Draws)
-	slices.SortStableFunc(draws, func(a, b sim.StepCost) int { return cmp.Compare(seconds(a), seconds(b)) })
+	draws := make([]Draw, len(f.Draws))
+	for i, cost := range f.Draws {
+		draws[i] = Draw{cost, f.Frontend}
+		if i < len(f.FrontendDraws) {
+			draws[i].Frontend = f.FrontendDraws[i]
+		}
+	}
+	slices.SortStableFunc(draws, func(a, b Draw) int { return cmp.Compare(seconds(a.Cost), seconds(b.Cost)) })
 	if n == 1 {
 		return draws[len(draws)/2 : len(draws)/2+1]
 	}
-	var out []sim.StepCost
+	var out []Draw
 	last := float64(len(draws) - 1)
 	for i := range n {
-		q := 0.025 + 0.95*float64(i)/float64(n-1)
+		q := 0.05 + 0.9*float64(i)/float64(n-1)
 		out = append(out, draws[int(math.Round(q*last))])
 	}
 	return out

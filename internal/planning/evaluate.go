@@ -260,25 +260,13 @@ func (s *search) judge(p *Point) {
 	p.Met = len(p.Misses) == 0
 }
 
-// late reports whether the slow end of an interval misses a target.
-func late(i perfmodel.Interval, want time.Duration) bool { return want > 0 && i.High > want.Seconds() }
-
 // predict adds the interval that the calibration implies.
 func (s *search) predict(p *Point) {
-	c, err := s.fit(p)
-	if err != nil {
+	c, pred, err := s.interval(p)
+	if c == nil {
 		return
 	}
 	s.res.Basis = c.Statement()
-	cfg, err := s.config(p)
-	if err != nil {
-		return
-	}
-	requests, err := s.draw(p.Knobs.Replicas, p.Ledger)
-	if err != nil {
-		return
-	}
-	pred, err := c.Fit.Predict(perfmodel.Deployment{Config: cfg, Replicas: 1}, requests, perfmodel.Draws(len(requests)), sim.Options{Check: s.Check})
 	if err != nil {
 		s.note(err.Error())
 		return
@@ -292,9 +280,6 @@ func (s *search) predict(p *Point) {
 			s.note(w)
 		}
 	}
-	if t := s.Targets; p.Met && (late(pred.TTFTP95, t.TTFTP95) || late(pred.ITLP95, t.ITLP95) || late(pred.E2EP95, t.E2EP95)) {
-		s.note("the targets hold for the constants as they were found; at the slow end of their interval they are missed: leave room, or measure a server under load for longer")
-	}
 	m := p.Ledger.Model
 	if m.CountLayersWithWindow() > 0 || m.HasRecurrent() {
 		s.note("the simulator knows no windows and no states: the cache is given to it as blocks that hold as many requests of the mean length")
@@ -302,7 +287,7 @@ func (s *search) predict(p *Point) {
 	if m.HasRecurrent() && p.Knobs.PrefixCaching {
 		s.note(fmt.Sprintf("with recurrent layers prefixes are found in whole blocks of %d tokens, and vLLM calls it experimental; the simulator finds them in blocks of %d", p.Ledger.KV.BlockTokens, simBlock))
 	}
-	if m.Experts > 0 {
+	if m.Experts > 0 && s.Fit != nil {
 		s.note(fmt.Sprintf("a step is taken to read the experts that a batch of %d would", perfmodel.UsualBatch))
 	}
 	if p.Ledger.Settings.PP > 1 {
@@ -310,8 +295,5 @@ func (s *search) predict(p *Point) {
 	}
 	if p.Knobs.KVType == "fp8" && s.Base.KVType == "" {
 		s.note("an FP8 cache changes the model's answers a little: check them before it serves users; what it is worth stands among the knobs")
-	}
-	if p.Knobs.TP > 1 && s.Fit == nil {
-		s.note("the cost of all-reduces under tensor parallelism is an estimate from link speeds")
 	}
 }

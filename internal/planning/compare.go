@@ -45,12 +45,9 @@ func (t *Tuned) Meets() bool {
 	return t.Ledger.Concurrency.Value >= 1
 }
 
-// Sure reports whether the slow end of every interval meets its target too.
-func (t *Tuned) Sure() bool {
-	if t.Plan == nil || !t.Meets() {
-		return t.Plan == nil && t.Meets()
-	}
-	return t.Plan.Targets.surely(t.Result.Prediction)
+// Likely reports whether the targets are met at the likeliest step times, and not surely.
+func (t *Tuned) Likely() bool {
+	return t.Result != nil && t.Result.Best == nil && t.Result.Likely != nil
 }
 
 // Cost is what the deployment costs an hour, and a million of its output tokens, at the
@@ -119,8 +116,8 @@ func (a *Alternative) before(b *Alternative) bool {
 	if x.Meets() != y.Meets() {
 		return x.Meets()
 	}
-	if x.Sure() != y.Sure() {
-		return x.Sure()
+	if x.Likely() != y.Likely() {
+		return x.Likely()
 	}
 	p, q := x.Point(), y.Point()
 	if !x.Meets() && p != nil && q != nil {

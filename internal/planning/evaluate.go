@@ -271,63 +271,18 @@ func (s *search) judge(p *Point) {
 	p.Met = len(p.Misses) == 0
 }
 
-// interval is what the calibration says of one replica of a point, with its doubt.
-func (s *search) interval(p *Point) (*perfmodel.Prediction, *perfmodel.Calibration, error) {
-	c, err := s.fit(p)
-	if err != nil {
-		return nil, nil, err
-	}
-	cfg, err := s.config(p)
-	if err != nil {
-		return nil, nil, err
-	}
-	requests, err := s.draw(p.Knobs.Replicas, p.Ledger)
-	if err != nil {
-		return nil, nil, err
-	}
-	pred, err := c.Fit.Predict(perfmodel.Deployment{Config: cfg, Replicas: 1}, requests, perfmodel.Draws(len(requests)), sim.Options{Check: s.Check})
-	return pred, c, err
-}
-
-// surely reports whether the slow end of every interval meets its target.
-func (t Targets) surely(p *perfmodel.Prediction) bool {
-	late := func(i perfmodel.Interval, want time.Duration) bool { return want > 0 && i.High > want.Seconds() }
-	return p != nil && !late(p.TTFTP95, t.TTFTP95) && !late(p.ITLP95, t.ITLP95) && !late(p.E2EP95, t.E2EP95)
-}
-
-// surely finds how many replicas of a point meet the targets at the slow end of the
-// intervals too, nil where no number of them that the GPUs allow does.
-func (s *search) surely(p *Point) *Point {
-	most := s.maxGPUs / max(p.GPUs/p.Knobs.Replicas, 1)
-	for n := p.Knobs.Replicas + 1; n <= most; n = max(n+1, min(3*n/2, most)) {
-		k := p.Knobs
-		k.Replicas = n
-		q := s.eval(k)
-		if q == nil || s.check() != nil {
-			return nil
-		}
-		if pred, _, err := s.interval(q); err == nil && q.Met && s.Targets.surely(pred) {
-			return q
-		}
-		if n >= 4*p.Knobs.Replicas+4 {
-			return nil // a request alone is uncertain
-		}
-	}
-	return nil
-}
-
 // predict adds the interval that the calibration implies.
 func (s *search) predict(p *Point) {
-	pred, c, err := s.interval(p)
+	c, pred, err := s.interval(p)
+	if c == nil {
+		return
+	}
+	s.res.Basis = c.Statement()
 	if err != nil {
 		s.note(err.Error())
 		return
 	}
-	s.res.Basis = c.Statement()
 	s.res.Prediction = pred
-	if p.Met && !s.Targets.surely(pred) {
-		s.res.Surely = s.surely(p)
-	}
 	for _, n := range c.Notes {
 		s.note(n)
 	}
@@ -343,7 +298,7 @@ func (s *search) predict(p *Point) {
 	if m.HasRecurrent() && p.Knobs.PrefixCaching {
 		s.note(fmt.Sprintf("with recurrent layers prefixes are found in whole blocks of %d tokens, and vLLM calls it experimental; the simulator finds them in blocks of %d", p.Ledger.KV.BlockTokens, simBlock))
 	}
-	if m.Experts > 0 {
+	if m.Experts > 0 && s.Fit != nil {
 		s.note(fmt.Sprintf("a step is taken to read the experts that a batch of %d would", perfmodel.UsualBatch))
 	}
 	for _, text := range Unvalidated(p.Ledger) {
@@ -351,8 +306,5 @@ func (s *search) predict(p *Point) {
 	}
 	if p.Knobs.KVType == "fp8" && s.Base.KVType == "" {
 		s.note("an FP8 cache changes the model's answers a little: check them before it serves users; what it is worth stands among the knobs")
-	}
-	if p.Knobs.TP > 1 && s.Fit == nil {
-		s.note("the cost of all-reduces under tensor parallelism is an estimate from link speeds")
 	}
 }

@@ -32,10 +32,3 @@ func Unvalidated(l *perfmodel.Ledger) []string {
 	}
 	return out
 }
-
-// Measurement is the command of the load test that would narrow the answer most: two
-// minutes of the workload's share of one of so many replicas.
-func (p *Plan) Measurement(replicas int) string {
-	d := &p.Demand
-	return fmt.Sprintf("sixty bench http://localhost:8000 --rate %.3g --duration 2m --prompt-tokens %.0f --output-tokens %.0f", d.Rate/float64(replicas), d.MeanPrompt, d.MeanOutput)
-}

@@ -45,7 +45,7 @@ var pure = []string{
 	"internal/modelconfig",
 	"internal/openai",
 	"internal/pathologies/...",
-	"internal/perfmodel",
+	"internal/perfmodel/...",
 	"internal/planning",
 	"internal/profile",
 	"internal/profile/finding",

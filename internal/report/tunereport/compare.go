@@ -40,8 +40,8 @@ type Alternative struct {
 
 // What an alternative says where it is no reason.
 const (
-	saysMeets    = "meets the targets"
-	saysProbably = "probably meets the targets"
+	saysMeets  = "meets the targets"
+	saysLikely = "likely meets the targets"
 )
 
 func costOf(t *planning.Tuned) *Cost {
@@ -68,11 +68,10 @@ func (a *Answer) AddComparison(all []planning.Alternative, best int, serve strin
 			if p := t.Point(); p != nil {
 				row.GPUs, row.TTFTP95, row.ITLP95 = p.GPUs, finite(p.TTFT), finite(p.ITL)
 				row.Command = command(t.Ledger, &p.Knobs, t.Args, serve)
-				row.Says = saysMeets
-				if !t.Sure() {
-					row.Says = saysProbably
-				}
-				if !row.Met {
+				switch row.Says = saysMeets; {
+				case t.Likely():
+					row.Says = saysLikely
+				case !row.Met:
 					row.Says = strings.Join(p.Misses, "; ")
 				}
 			} else if !row.Met {
@@ -99,7 +98,7 @@ func (t *text) comparison(a *Answer) {
 			name = "→ " + name
 		}
 		cost := ""
-		if c := x.Cost; c != nil && x.Met {
+		if c := x.Cost; c != nil && (x.Met || x.Says == saysLikely) {
 			cost = fmt.Sprintf("%.2f", c.Hour)
 			if c.MillionOutput > 0 {
 				cost = fmt.Sprintf("%.2f", c.MillionOutput)
@@ -109,8 +108,8 @@ func (t *text) comparison(a *Answer) {
 		switch says {
 		case saysMeets:
 			says = "yes"
-		case saysProbably:
-			says = "probably"
+		case saysLikely:
+			says = "likely"
 		}
 		if x.TTFTP95 != nil || x.ITLP95 != nil {
 			first, gap = seconds(x.TTFTP95), seconds(x.ITLP95)

@@ -98,7 +98,7 @@ func newLayout(m *modelconfig.Model, s *Settings, stage int) (Layout, error) {
 	if perToken == 0 {
 		l.PageBytes = stateBytes
 	}
-	if s.Speculation.drafts() {
+	if s.Speculation.Drafts() {
 		k := order[len(order)-1]
 		if i := slices.IndexFunc(order, func(k spec) bool { return !k.state && k.window == 0 }); i >= 0 {
 			k = order[i]

@@ -275,6 +275,9 @@ func New(t *planning.Tuned, serve string) *Answer {
 	default:
 		a.Command = command(l, nil, t.Args, serve)
 	}
+	if t.Result == nil {
+		a.Notes = append(a.Notes, planning.Unvalidated(l)...)
+	}
 	if t.ComparedWith != "" {
 		a.Check = &Check{Source: t.ComparedWith}
 		for _, x := range t.Compared {

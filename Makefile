@@ -15,7 +15,7 @@ GOLANGCI_LINT = $(GO) run $(subst /v2@,/v2/cmd/golangci-lint@,$(LINTER))
 INCIDENT      = testdata/incident.tar.zst
 
 .DEFAULT_GOAL := help
-.PHONY: help all build run run-recording test accuracy detection race race-ci fmt lint lint-available lint-changed bench fuzz snapshot false-alarms e2e-vllm record-incident
+.PHONY: help all build run run-recording test accuracy model-accuracy detection race race-ci fmt lint lint-available lint-changed bench fuzz snapshot false-alarms e2e-vllm record-incident
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ accuracy: ## Judge every recording at 1, 5, 15, 30 and 60 s scrapes, several pha
 	SIXTY_ACCURACY=full $(GO) test ./internal/pathologies -run '^TestSparse(Alerts)?$$' -count=1 -timeout 60m -v -update
 	SIXTY_ACCURACY=full $(GO) test ./internal/planning -run '^TestNoFirstFixMakesItWorse$$' -count=1 -timeout 60m
 	$(GO) test ./internal/pathologies -run '^TestVerdicts$$' -count=1 -update
+
+model-accuracy: ## Fit the performance model to what others measured, leaving out each GPU and each model in turn, and write docs/model-accuracy.md
+	$(GO) test ./internal/perfmodel/published -run '^TestFit$$' -count=1 -timeout 60m -v -update
 
 detection: ## Measure how long after its onset a fault is an alert, and write the tables of docs/rules.md
 	SIXTY_ACCURACY=full $(GO) test ./internal/pathologies -run '^TestDetectionTimes$$' -count=1 -timeout 60m -v -update

@@ -58,6 +58,46 @@ func TestSimulateFromPrometheusAgreesWithTheRecording(t *testing.T) {
 	}
 }
 
+// TestThePresentIsMetOrThereIsNoNumber simulates servers as they were: what is said of them
+// is near what was measured, or nothing is said.
+func TestThePresentIsMetOrThereIsNoNumber(t *testing.T) {
+	met := 0
+	tried := []struct{ recording, args string }{
+		{"full-but-quiet", "--max-num-seqs 16"}, {"higher-rate", "--max-num-seqs 16"}, {"longer-outputs", "--max-num-seqs 16"}, {"prefix-churn", ""},
+		{"slow-decode-mild", "--max-num-seqs 16"}, {"severe-degradation", "--max-num-seqs 16"}, {"saturation-long-prompts", "--max-num-seqs 32 --max-model-len 4096"},
+		{"straggler", "--max-num-seqs 16"}, {"thrashing-deep", "--max-num-seqs 16"}, {"two-seats", "--max-num-seqs 2"},
+	}
+	for _, tt := range tried {
+		out, _, err := sixty(t, "simulate", "-o", "json", "--window", "60s", "--recording", "../../testdata/recordings/"+tt.recording+".tar.zst", "--engine-args", tt.args)
+		if err != nil && !errors.Is(err, errCannotTell) {
+			t.Fatalf("%s: %v", tt.recording, err)
+		}
+		var s simreport.Simulation
+		if err := json.Unmarshal([]byte(out), &s); err != nil {
+			t.Fatal(err)
+		}
+		r := &s.Runs[0]
+		if missed := len(s.Missed) > 0; missed != errors.Is(err, errCannotTell) || missed != (r.Error != "") || missed != (len(r.Latency) == 0) {
+			t.Errorf("%s: missed %v, error %v of the command, %q of the run with %d latencies", tt.recording, s.Missed, err, r.Error, len(r.Latency))
+		}
+		if len(s.Missed) > 0 {
+			continue
+		}
+		met++
+		for _, c := range []struct {
+			name                string
+			measured, simulated float64
+		}{{"TTFT", s.Measured.TTFTMean, r.State.TTFTMean}, {"ITL", s.Measured.ITLMean, r.Latency[simreport.ITL].Mean}} {
+			if math.Abs(c.simulated/c.measured-1) > 0.15 {
+				t.Errorf("%s: %s %v measured, %v simulated", tt.recording, c.name, c.measured, c.simulated)
+			}
+		}
+	}
+	if met < 8 {
+		t.Errorf("there are numbers for %d of %d recordings", met, len(tried))
+	}
+}
+
 // TestABurstIsDescribedWhileItLasts simulates 200 requests that come within a moment: the
 // means are over the seconds that it takes to serve them, not over that moment.
 func TestABurstIsDescribedWhileItLasts(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -32,6 +33,8 @@ type tuneFlags struct {
 	urls           []string
 	ttft, itl, e2e time.Duration
 	served         string
+	loadTest       string
+	loadTestArgs   string
 	width          int
 
 	quantizations []string
@@ -89,6 +92,8 @@ func newTuneCommand() *cobra.Command {
 	s.BoolVar(&f.CPU, "cpu", false, "the server runs on a CPU; give its KV cache with --engine-args '--kv-cache-memory-bytes N'")
 	s.IntVar(&f.MaxGPUs, "max-gpus", 64, "GPUs of the whole deployment, at most")
 	s.StringVar(&f.log, "engine-log", "", "`file` with a server's start-up log, to check the memory against")
+	s.StringVar(&f.loadTest, "load-test", "", "fit step times to a load test's `file` of one replica: sixty bench --csv, or vllm bench serve --save-detailed")
+	s.StringVar(&f.loadTestArgs, "load-test-args", "", "what vllm serve was `given` in that test, where it is not what is looked for")
 	s.StringArrayVar(&f.urls, "url", nil, "a running server, to measure and to check against; may be repeated, or given without the flag")
 	s.DurationVar(&f.ttft, "ttft-p95", 0, "target of the 95th percentile of the time to the first token")
 	s.DurationVar(&f.itl, "itl-p95", 0, "target of the 95th percentile of the time between tokens")
@@ -163,6 +168,15 @@ func (f *tuneFlags) run(ctx context.Context, stdout, stderr io.Writer, urls []st
 	if err := f.question(ctx, stderr); err != nil {
 		return err
 	}
+	if f.loadTest != "" {
+		file, err := os.Open(f.loadTest)
+		if err != nil {
+			return fmt.Errorf("open --load-test: %w", err)
+		}
+		defer file.Close()
+		f.LoadTest, f.LoadTestFrom = file, f.loadTest
+		f.LoadTestArgs = engine.ParseArgs(f.loadTestArgs, "--load-test-args")
+	}
 	answer, err := f.answer(stderr)
 	if err != nil {
 		return err
@@ -195,6 +209,9 @@ func (f *tuneFlags) answer(stderr io.Writer) (*tunereport.Answer, error) {
 			return nil, err
 		}
 		return tunereport.New(tuned, f.servedName()), nil
+	}
+	if f.source.given() || f.loadTest != "" {
+		return nil, hint.With(errors.New("steps that were measured are of one kind of GPU and one form of the weights"), "compare by data sheets, without servers and --load-test, or name one --gpu")
 	}
 	line := newProgress(stderr)
 	defer line.clear()

@@ -39,7 +39,7 @@ func TestParametersAreThoseOfTransformers(t *testing.T) {
 		"llama-3.1-70b-w8a8": 70553706496, "llama-3.1-8b": 8030261248,
 		"mistral-7b-v0.1": 7241732096, "mixtral-8x7b": 46702792704, "nemotron-h-8b": 8100852736,
 		"qwen1.5-moe-a2.7b": 14315784192, "qwen2.5-7b": 7615616512, "qwen3-1.7b": 1720574976,
-		"qwen3-235b-a22b-fp8": 235093634560, "qwen3-30b-a3b": 30532122624,
+		"qwen3-235b-a22b-fp8": 235093634560, "qwen3-30b-a3b": 30532122624, "qwen3-32b": 32762123264,
 		"qwen3-next-80b-a3b": 79674391296, "tiny-llama-cpu": 5245184,
 	}
 	files, err := filepath.Glob("testdata/*.json")

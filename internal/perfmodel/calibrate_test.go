@@ -3,6 +3,7 @@ package perfmodel_test
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -85,6 +86,48 @@ func TestSolveFindsTheConstantsThroughNoiseAndStalls(t *testing.T) {
 	}
 }
 
+// smallSteps are what a server without prefills of more than a few tokens shows: the cost of
+// a token beyond the knee is in none of its steps.
+func smallSteps(rng *rand.Rand) []perfmodel.Scrape {
+	var out []perfmodel.Scrape
+	for range 200 {
+		running, steps := 1+rng.Float64()*10, 100.0
+		step := (4e-3 + 100e-6*running) * math.Exp(0.1*rng.NormFloat64())
+		out = append(out, perfmodel.Scrape{
+			Seconds: 1, Running: running, KVTokens: 100 * running, Steps: steps, GenerationTokens: running * steps,
+			PrefillTokens: 60, Prefills: 3, ITLSeconds: step * running * steps, ITLCount: running * steps,
+		})
+	}
+	return out
+}
+
+// TestWhatWasNotSeenIsUncertain: steps of a few tokens do not tell what those of hundreds
+// take, which the fit neither makes up nor claims to know.
+func TestWhatWasNotSeenIsUncertain(t *testing.T) {
+	c, err := perfmodel.Calibrate(perfmodel.Evidence{Config: config(t), Scrapes: smallSteps(rand.New(rand.NewPCG(4, 4))), ScrapesFrom: "a test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	decode := func(sim.StepCost) sim.Work { return sim.Work{Steps: 1, Seqs: 5, Tokens: 5, KVTokens: 500} }
+	prefill := func(c sim.StepCost) sim.Work {
+		return sim.Work{Steps: 1, Mixed: 1, Seqs: 1, Tokens: 2000, Excess: max(0, 2000-int64(c.Knee)), KVTokens: 2000, Pairs: 2_000_000}
+	}
+	if got := c.Fit.Cost.PerToken * float64(c.Fit.Cost.Knee); got > 1.5*(c.Fit.Cost.Base+c.Fit.Cost.Mixed) {
+		t.Errorf("the arithmetic of %d tokens takes %v, and is to hide behind a base of %v", c.Fit.Cost.Knee, got, c.Fit.Cost.Base)
+	}
+	width := func(step func(sim.StepCost) sim.Work) float64 {
+		var all []float64
+		for _, d := range c.Fit.Draws {
+			all = append(all, d.Seconds(step(d)))
+		}
+		slices.Sort(all)
+		return all[len(all)*95/100] / all[len(all)*5/100]
+	}
+	if near, far := width(decode), width(prefill); near > 1.5 || far < 2 {
+		t.Errorf("samples differ by a factor of %.2f for steps like those seen, %.2f for steps of 2000 tokens", near, far)
+	}
+}
+
 func TestSolveRefusesWhatItCannotFit(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	var obs []perfmodel.Observation
@@ -141,7 +184,7 @@ func TestACostFittedToRequestsPredictsAnotherLoad(t *testing.T) {
 	cfg := config(t)
 	for name, scheduled := range map[string]bool{"times of scheduling known": true, "only what clients see": false} {
 		t.Run(name, func(t *testing.T) {
-			f, err := perfmodel.FromRequests(cfg, measure(t, cfg, workload(1, 6, 400), scheduled), nil, nil)
+			f, err := perfmodel.FromRequests(perfmodel.Deployment{Config: cfg}, measure(t, cfg, workload(1, 6, 400), scheduled), nil, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -254,7 +297,7 @@ func scrape(t *testing.T, cfg sim.Config, requests []sim.Request) []perfmodel.Sc
 
 func TestPredictionsSayWhereTheyCannotBeTrusted(t *testing.T) {
 	cfg := config(t)
-	f, err := perfmodel.FromRequests(cfg, measure(t, cfg, workload(1, 4, 300), true), nil, nil)
+	f, err := perfmodel.FromRequests(perfmodel.Deployment{Config: cfg}, measure(t, cfg, workload(1, 4, 300), true), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +331,7 @@ func TestPredictionsSayWhereTheyCannotBeTrusted(t *testing.T) {
 func TestNearSaturationThePredictionSaysSo(t *testing.T) {
 	cfg := config(t)
 	cfg.MaxNumSeqs = 16
-	f, err := perfmodel.FromRequests(cfg, measure(t, cfg, workload(1, 4, 300), true), nil, nil)
+	f, err := perfmodel.FromRequests(perfmodel.Deployment{Config: cfg}, measure(t, cfg, workload(1, 4, 300), true), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -306,7 +349,7 @@ func TestNearSaturationThePredictionSaysSo(t *testing.T) {
 
 func TestNothingToFitToIsAnErrorWithAWayOut(t *testing.T) {
 	cfg := config(t)
-	_, requests := perfmodel.FromRequests(cfg, make([]perfmodel.Measured, 50), nil, nil)
+	_, requests := perfmodel.FromRequests(perfmodel.Deployment{Config: cfg}, make([]perfmodel.Measured, 50), nil, nil)
 	_, scrapes := perfmodel.FromScrapes(cfg, make([]perfmodel.Scrape, 50), nil, nil)
 	for name, err := range map[string]error{"no finished request": requests, "an idle server": scrapes} {
 		if err == nil || hint.Of(err) == "" {

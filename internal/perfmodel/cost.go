@@ -8,8 +8,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// UsualBatch is the batch for which the share of experts that a step reads is
-// worked out: a step's constants do not depend on its batch.
+// UsualBatch is the batch for which the share of experts that a step reads is worked out
+// where constants are fitted to measurements: they do not depend on a step's batch.
 const UsualBatch = 32
 
 // ReadPerToken is what a decode step reads of one GPU's cache for each token of
@@ -86,6 +86,7 @@ func (f *Fit) Transfer(from, to sim.StepCost) *Fit {
 		}
 		return 1
 	}
+	from, to = from.Fold(UsualBatch), to.Fold(UsualBatch)
 	by := sim.StepCost{
 		Base: ratio(from.Base, to.Base), Mixed: ratio(from.Mixed, to.Mixed), PerSeq: ratio(from.PerSeq, to.PerSeq),
 		PerToken: ratio(from.PerToken, to.PerToken), PerKV: ratio(from.PerKV, to.PerKV), PerPair: ratio(from.PerPair, to.PerPair),

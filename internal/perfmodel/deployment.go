@@ -64,7 +64,12 @@ type Deployment struct {
 	Config   sim.Config
 	Replicas int // engines with that configuration; 0 is 1
 	Route    Route
-	Shares   []float64 // of the replicas, under AsObserved
+
+	// Lockstep is how many of the engines step together: the data-parallel ranks of a
+	// mixture of experts. 0 and 1: each for itself.
+	Lockstep int
+
+	Shares []float64 // of the replicas, under AsObserved
 
 	Prefill Prefill // of engines that compute prompts alone; the replicas then only decode
 }
@@ -76,6 +81,9 @@ func (d Deployment) Validate() error {
 	}
 	if p := d.Prefill; p.Engines < 0 || p.Engines > maxReplicas || p.Engines > 0 && !(p.Rate > 0 && p.BytesPerToken > 0) {
 		return fmt.Errorf("%d engines for prompts that send %g bytes a token at %g bytes a second", p.Engines, p.BytesPerToken, p.Rate)
+	}
+	if d.Lockstep > 1 && max(d.Replicas, 1)%d.Lockstep != 0 {
+		return fmt.Errorf("%d replicas: want a multiple of the %d data-parallel ranks that step together", d.Replicas, d.Lockstep)
 	}
 	if _, err := d.router(); err != nil {
 		return err
@@ -102,5 +110,6 @@ func (d Deployment) run(cost sim.StepCost, requests []sim.Request, o sim.Options
 	if err != nil {
 		return nil, err
 	}
+	o.Lockstep = d.Lockstep
 	return sim.RunReplicas(slices.Repeat([]sim.Replica{{Config: d.Config, Cost: cost}}, max(d.Replicas, 1)), router, requests, o)
 }

@@ -26,6 +26,9 @@ const (
 type Evidence struct {
 	// Config is the configuration under which requests and scrapes were observed.
 	Config sim.Config
+	// Requested is the deployment that requests were sent to, where that is more than an
+	// engine of Config.
+	Requested Deployment
 
 	Cost     *sim.StepCost // constants from an earlier calibration
 	Requests []Measured
@@ -91,7 +94,10 @@ func Calibrate(e Evidence) (*Calibration, error) {
 	}
 	fit := func(b Basis, source string, typical float64, fit func(prior *Prior) (*Fit, error)) {
 		prior := e.Prior
-		if prior == nil && typical > 0 {
+		if prior != nil {
+			folded := prior.fold()
+			prior = &folded
+		} else if typical > 0 {
 			guess := guessFrom(typical)
 			prior = &guess
 		}
@@ -100,7 +106,9 @@ func Calibrate(e Evidence) (*Calibration, error) {
 	}
 	if len(e.Requests) > 0 {
 		fit(Requests, e.RequestsFrom, typicalRequest(e.Requests), func(p *Prior) (*Fit, error) {
-			return FromRequests(e.Config, e.Requests, p, e.Check)
+			d := e.Requested
+			d.Config = e.Config
+			return FromRequests(d, e.Requests, p, e.Check)
 		})
 	}
 	if len(e.Scrapes) > 0 && (c.Fit == nil || c.Fit.MedianError > poorFit) {

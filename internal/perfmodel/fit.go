@@ -36,6 +36,7 @@ type Fit struct {
 	Frontend                  sim.Frontend
 	FrontendLow, FrontendHigh float64
 	FrontendDraws             []sim.Frontend // beside Draws; empty: all have Frontend
+	widen                     [2]Widening    // of a prior
 
 	Observations int
 	MedianError  float64 // of the durations that were fitted: median relative residual

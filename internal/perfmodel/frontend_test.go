@@ -135,7 +135,7 @@ func TestTheFrontendIsFoundInRequests(t *testing.T) {
 	for i, r := range res.Requests {
 		ms[i] = perfmodel.Measured{Request: requests[i], Scheduled: -1, FirstToken: r.FirstToken, LastToken: r.LastToken, Use: true}
 	}
-	f, err := perfmodel.FromRequests(cfg, ms, nil, nil)
+	f, err := perfmodel.FromRequests(perfmodel.Deployment{Config: cfg}, ms, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestTheFrontendIsFoundInRequests(t *testing.T) {
 	for i, r := range res.Requests {
 		ms[i].Scheduled = r.Scheduled
 	}
-	if f, err = perfmodel.FromRequests(cfg, ms, nil, nil); err != nil || f.Frontend.PerRequest != 0 {
+	if f, err = perfmodel.FromRequests(perfmodel.Deployment{Config: cfg}, ms, nil, nil); err != nil || f.Frontend.PerRequest != 0 {
 		t.Errorf("times of scheduling do not hold the API server's time: %v, %+v", err, f.Frontend)
 	}
 }

@@ -3,6 +3,7 @@ package perfmodel
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/stat"
@@ -20,12 +21,29 @@ type Prior struct {
 	// Draws are samples of what the constants may be, all together: those that depend on
 	// the same unknown move together. Empty where only Spread is known.
 	Draws []Draw
+	// widen is by how much intervals of predictions that rest on the prior alone are
+	// widened: of a server that is not saturated, and of one that is.
+	widen [2]Widening
 }
 
 // A Draw is one sample of the constants of a deployment.
 type Draw struct {
 	Cost     sim.StepCost
 	Frontend sim.Frontend
+}
+
+// fold returns the prior with the experts that steps of the usual batch read in its base,
+// as a fit takes it.
+func (p Prior) fold() Prior {
+	p.StepCost = p.Fold(UsualBatch)
+	p.Draws = slices.Clone(p.Draws)
+	for i := range p.Draws {
+		p.Draws[i].Cost = p.Draws[i].Cost.Fold(UsualBatch)
+	}
+	if len(p.Draws) > 0 {
+		p.Spread = spreadOf(p.Draws)
+	}
+	return p
 }
 
 // roughSpread is for constants of which only the order is known.
@@ -55,7 +73,7 @@ func spreadOf(draws []Draw) sim.StepCost {
 // FromPrior is a fit that rests on a prior alone: no observations, and samples of the
 // constants as wide as it is uncertain, so that predictions show how little is known.
 func FromPrior(prior Prior) *Fit {
-	f := &Fit{Cost: prior.StepCost, Low: prior.StepCost, High: prior.StepCost, Frontend: prior.Frontend}
+	f := &Fit{Cost: prior.StepCost, Low: prior.StepCost, High: prior.StepCost, Frontend: prior.Frontend, widen: prior.widen}
 	for _, d := range prior.Draws {
 		f.Draws = append(f.Draws, d.Cost)
 		f.FrontendDraws = append(f.FrontendDraws, d.Frontend)

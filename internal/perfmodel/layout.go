@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/hint"
@@ -97,7 +98,7 @@ func newLayout(m *modelconfig.Model, s *Settings, stage int) (Layout, error) {
 	if perToken == 0 {
 		l.PageBytes = stateBytes
 	}
-	if s.Speculation.drafts() {
+	if s.Speculation.Drafts() {
 		k := order[len(order)-1]
 		if i := slices.IndexFunc(order, func(k spec) bool { return !k.state && k.window == 0 }); i >= 0 {
 			k = order[i]
@@ -114,7 +115,7 @@ func newLayout(m *modelconfig.Model, s *Settings, stage int) (Layout, error) {
 // than GPUs (config/model.py, get_num_kv_heads).
 func tokenBytes(m *modelconfig.Model, s *Settings) float64 {
 	switch {
-	case m.LatentRank > 0 && s.KVType == "fp8_ds_mla":
+	case m.LatentRank > 0 && (s.KVType == "fp8_ds_mla" || m.IndexDim > 0 && strings.HasPrefix(s.KVType, "fp8")):
 		return 656 + indexBytes(m)
 	case m.LatentRank > 0:
 		return float64(m.LatentRank+m.RopeDim)*s.kvBytesPerValue + indexBytes(m)

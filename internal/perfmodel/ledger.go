@@ -227,7 +227,7 @@ func (l *Ledger) weightLines() {
 		l.add(LineAdapters, "room for LoRA adapters", s.adapters(m, first, last),
 			fmt.Sprintf("%d of rank %d beside every linear layer, experts at most", s.LoRA.Adapters, s.LoRA.Rank), "vllm/lora/layers; counted in “Model loading took”")
 	}
-	if s.Speculation.drafts() && l.stage == s.PP-1 {
+	if s.Speculation.Drafts() && l.stage == s.PP-1 {
 		l.draft()
 	}
 }

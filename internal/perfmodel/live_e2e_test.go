@@ -118,10 +118,10 @@ func predictLive(t *testing.T, run *liveRun) {
 		ttft += (m.FirstToken - m.Request.Arrival).Seconds() / float64(len(ms))
 		tokens += m.Request.OutputTokens
 	}
-	fit, err := perfmodel.FromRequests(cfg, ms, nil, nil)
+	fit, err := perfmodel.FromRequests(perfmodel.Deployment{Config: cfg}, ms, nil, nil)
 	if errors.Is(err, perfmodel.ErrUndetermined) {
 		prior := perfmodel.Rough(sim.StepCost{Base: tpot / 2, Knee: 256})
-		fit, err = perfmodel.FromRequests(cfg, ms, &prior, nil) // as perfmodel.Calibrate does
+		fit, err = perfmodel.FromRequests(perfmodel.Deployment{Config: cfg}, ms, &prior, nil) // as perfmodel.Calibrate does
 	}
 	if err != nil {
 		t.Logf("%s: no fit: %v", run.Name, err)

@@ -221,10 +221,6 @@ func (s *Settings) arrangement(m *modelconfig.Model) error {
 				"raise --tp, or leave it out")
 		}
 	}
-	if s.SpansNodes() {
-		s.assume("one tensor-parallel group of %d over %d nodes of %d: its all-reduces cross the network between them, at a small part of the speed of NVLink; --pp between nodes avoids that",
-			s.TP, (s.TP+s.Device.NodeSize()-1)/s.Device.NodeSize(), s.Device.NodeSize())
-	}
 	return nil
 }
 
@@ -296,7 +292,7 @@ func (l *Ledger) extraTime(c *sim.StepCost) {
 	}
 	k, gives := float64(g.Tokens), g.PerStep()
 	layer := 0.0
-	if g.drafts() {
+	if g.Drafts() {
 		layer = 1 / float64(len(l.Model.Layers))
 	}
 	c.Base *= (1 + k*layer) / gives
@@ -304,8 +300,8 @@ func (l *Ledger) extraTime(c *sim.StepCost) {
 	c.PerKV *= (1 + k*layer) / gives
 }
 
-// drafts reports whether a layer beside the model guesses: MTP, EAGLE and their like.
-func (p Speculation) drafts() bool {
+// Drafts reports whether a layer beside the model guesses: MTP, EAGLE and their like.
+func (p Speculation) Drafts() bool {
 	return p.Tokens > 0 && p.Model == "" && strings.Contains(p.Method, "mtp") || p.Tokens > 0 && strings.Contains(p.Method, "eagle")
 }
 

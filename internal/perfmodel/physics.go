@@ -134,7 +134,8 @@ type Shape struct {
 	Effects []Effect
 
 	bandwidth, bf16      float64 // of a GPU's data sheet
-	dense, experts       float64 // bytes of weights that a step reads
+	dense, experts       float64 // bytes of weights that a step reads; of all experts
+	expertShare          float64 // of them that a token takes
 	kernels              [6]work // by kind, from pCompute
 	attentionWidth       float64 // layers × heads × size of a head, of one GPU
 	layers, expertLayers float64
@@ -208,7 +209,7 @@ func (l *Ledger) Shape(meanTokens float64) *Shape {
 		w := &m.Weights[i]
 		share := s.share(m, w)
 		count := w.Count * float64(w.Times()) * share
-		expert := w.Part == modelconfig.Experts
+		expert := w.Part == modelconfig.Experts && w.ActiveShare < 1 // and no bias
 		switch {
 		case w.Part == modelconfig.Encoder, w.Part == modelconfig.Embedding && !m.Tied:
 			continue // no token reads more than a row
@@ -217,7 +218,8 @@ func (l *Ledger) Shape(meanTokens float64) *Shape {
 			sh.logits += 2 * count
 			continue
 		case expert:
-			sh.experts += count * w.Bytes * (1 - math.Pow(1-w.ActiveShare, UsualBatch))
+			sh.experts += count * w.Bytes
+			sh.expertShare = w.ActiveShare
 		default:
 			sh.dense += count * w.Bytes
 		}
@@ -254,7 +256,13 @@ func (l *Ledger) Shape(meanTokens float64) *Shape {
 	sh.Effects = []Effect{
 		{"family " + gen, pBandwidth, 0.25}, {"gpu " + g.Name, pBandwidth, 0.15},
 		{"family " + gen, pCompute, 0.25}, {"gpu " + g.Name, pCompute, 0.15},
+		{"family " + gen, pAttention, 0.4},
 		{fmt.Sprintf("model %s %d×%d", m.Architecture, len(m.Layers), m.Hidden), pOverall, 0.10},
+	}
+	if !s.Release.AtLeast(engine.AsyncSchedulingByDefault) { // and of all that became faster until then
+		const level = "releases before 0.14"
+		sh.Effects = append(sh.Effects, Effect{level, pOverall, 0.2}, Effect{level, pStep, 0.4}, Effect{level, pSeq, 0.5}, Effect{level, pMixed, 0.4}, Effect{level, pSerial, 0.4}, Effect{level, pDelay, 0.5},
+			Effect{level, pMixedLayer, 0.6})
 	}
 	for kind := pFP8; kind <= pNVFP4; kind++ {
 		if kinds[kind] {
@@ -274,13 +282,15 @@ func (s *Shape) On(host string) *Shape {
 
 func hostEffects(host string) []Effect {
 	level := "host " + host
-	return []Effect{{level, pStep, 0.4}, {level, pSeq, 0.5}, {level, pDelay, 0.4}, {level, pSerial, 0.5}, {level, pMixed, 0.4}, {level, pOverall, 0.1}}
+	return []Effect{{level, pStep, 0.4}, {level, pSeq, 0.7}, {level, pDelay, 0.6}, {level, pSerial, 0.5}, {level, pMixed, 0.4},
+		{level, pCompute, 0.4}, {level, pBandwidth, 0.2}, {level, pMixedLayer, 0.4}, {level, pOverall, 0.06},
+		{level, pLinkLatency, 0.6}, {level, pLinkShare, 0.8}}
 }
 
 // Cost applies the values of the parameters.
 func (s *Shape) Cost(v *Values) (sim.StepCost, sim.Frontend) {
 	bandwidth := s.bandwidth * v.share(pBandwidth)
-	weights := s.dense/bandwidth + s.experts/(bandwidth*v.share(pExpertBandwidth))
+	weights, experts := s.dense/bandwidth, s.experts/(bandwidth*v.share(pExpertBandwidth))
 	products := 0.0
 	for i, k := range s.kernels {
 		products += (k.dense + k.experts/v.share(pMoE)) / v.share(pCompute+i)
@@ -303,10 +313,14 @@ func (s *Shape) Cost(v *Values) (sim.StepCost, sim.Frontend) {
 			latency, share = v.size(pBusLatency), v.share(pBusShare)
 		}
 		c.Base += 2 * s.layers * latency * math.Sqrt(s.tp/2)
-		perToken += 2 * s.layers * s.hidden * s.elementBytes * 2 * (s.tp - 1) / s.tp / (s.link * share)
+		// No token's bytes hide behind the reading of the weights.
+		reduce := 2 * s.layers * s.hidden * s.elementBytes * 2 * (s.tp - 1) / s.tp / (s.link * share)
+		perToken += reduce
+		c.PerSeq += reduce
 	}
 	c.PerToken = perToken
-	c.Knee = int(math.Round(v.share(pOverlap) * weights / products))
+	c.Knee = int(math.Round(v.share(pOverlap) * (weights + experts) / products))
+	c.Experts, c.ExpertShare = experts, s.expertShare
 	c = c.Scale(sim.Uniform(v.size(pOverall)))
 	return c, sim.Frontend{
 		PerRequest: v.size(pDelay), PerToken: v.size(pDelayToken), Serial: v.size(pSerial), SerialPerToken: v.size(pSerialToken),

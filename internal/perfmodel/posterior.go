@@ -4,18 +4,44 @@ import (
 	_ "embed" // posterior.json
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"sync"
+
+	"github.com/sixty-dev/sixty/internal/sim"
 )
 
 // A Posterior is what the published measurements made of the parameters and of the
 // effects that levels have on them. All values are logits or logarithms.
 type Posterior struct {
-	// Inflate is by how much samples are spread wider than they were fitted, so that
-	// intervals hold what they say of measurements that were not fitted to.
-	Inflate float64 `json:"inflate"`
+	// Widen is by how much intervals of predictions are wider than those of the samples, so
+	// that they hold the share that they say of measurements that were not fitted to.
+	Widen map[string]Widening `json:"widen"`
 	// Fitted are the parameters, by name, and the effects, by key.
 	Fitted map[string]Marginal `json:"fitted"`
+}
+
+// Widening is by how much the logarithmic interval of each kind of quantity is widened.
+type Widening struct {
+	TTFT   float64 `json:"ttft"`
+	TPOT   float64 `json:"tpot"`
+	E2E    float64 `json:"e2e"`
+	Tokens float64 `json:"tokens"`
+}
+
+// LeastHalf is the least half of an interval before it is widened, as a logarithm.
+const LeastHalf = 0.02
+
+// WideningClass names the kind of predictions that are alike in their errors.
+func WideningClass(saturated, parallel bool) string {
+	class := "moderate"
+	if saturated {
+		class = "saturated"
+	}
+	if parallel {
+		class += ", tensor parallel"
+	}
+	return class
 }
 
 // Marginal is one parameter or effect. The samples of all of them go together: the
@@ -66,16 +92,16 @@ func (p *Posterior) draw(s *Shape, mean *Values, k int) Values {
 	}
 	v := *mean
 	for i, x := range Parameters() {
-		v[i] += p.Inflate * off(x.Name, x.SD)
+		v[i] += off(x.Name, x.SD)
 	}
 	for _, e := range s.Effects {
-		v[e.On] += p.Inflate * off(e.Key(), e.SD)
+		v[e.On] += off(e.Key(), e.SD)
 	}
 	return v
 }
 
-// posteriorDraws is the number of samples of a prior.
-const posteriorDraws = 100
+// PosteriorDraws is the number of samples of a prior.
+const PosteriorDraws = 100
 
 // Prior is the step's cost with its samples. The host is one that was never measured,
 // unless the shape has one.
@@ -84,15 +110,54 @@ func (p *Posterior) Prior(s *Shape) Prior {
 	var out Prior
 	out.StepCost, out.Frontend = s.Cost(&mean)
 	unknown := s.On("")
-	for k := range posteriorDraws {
+	for k := range PosteriorDraws {
 		v := p.draw(unknown, &mean, k)
 		var d Draw
 		d.Cost, d.Frontend = s.Cost(&v)
 		out.Draws = append(out.Draws, d)
 	}
-	out.Spread = spreadOf(out.Draws)
+	out.widen = [2]Widening{p.Widen[WideningClass(false, s.tp > 1)], p.Widen[WideningClass(true, s.tp > 1)]}
+	// What predictions were found to be off by more than their samples say, the constants
+	// are too.
+	out.Spread = spreadOf(out.Draws).Scale(sim.Uniform(max(out.widen[0].TPOT, out.widen[1].TPOT, 1)))
 	return out
 }
 
 // Prior is that of the posterior which ships with this build.
 func (s *Shape) Prior() Prior { return Fitted().Prior(s) }
+
+// widenBy widens the intervals of a prediction that rests on a prior alone, by what its
+// kind was found to need: a queue makes up most of the time to first token of a server that
+// is saturated.
+func (p *Prediction) widenBy(by [2]Widening) {
+	w := by[0]
+	if p.Summary.Queue.Mean > p.Summary.TTFT.Mean/2 {
+		w = by[1]
+	}
+	if w == (Widening{}) || p.Draws == 0 {
+		return
+	}
+	for _, x := range []struct {
+		times     float64
+		intervals []*Interval
+	}{
+		{w.TTFT, []*Interval{&p.TTFTMean, &p.TTFTP50, &p.TTFTP95, &p.TTFTP99, &p.QueueP95}},
+		{w.TPOT, []*Interval{&p.TPOTMean, &p.ITLP50, &p.ITLP95, &p.ITLP99}},
+		{w.E2E, []*Interval{&p.E2EP50, &p.E2EP95, &p.E2EP99}},
+		{w.Tokens, []*Interval{&p.OutputPerSecond}},
+	} {
+		for _, i := range x.intervals {
+			*i = i.Widened(x.times)
+		}
+	}
+}
+
+// Widened is the interval with each half so many times as wide, as a logarithm, of which
+// none is narrower than LeastHalf before.
+func (i Interval) Widened(times float64) Interval {
+	if !(i.Value > 0) || !(i.Low > 0) {
+		return i
+	}
+	low, high := math.Log(i.Value/i.Low), math.Log(i.High/i.Value)
+	return Interval{i.Value, i.Value * math.Exp(-times*max(low, LeastHalf)), i.Value * math.Exp(times*max(high, LeastHalf))}
+}

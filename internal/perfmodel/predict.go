@@ -13,9 +13,10 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// An Interval is a predicted quantity with its 95 % interval over the fit's
-// bootstrap samples, empty where there are none. It has the uncertainty of the constants, not that of a
-// workload that differs from the one simulated.
+// An Interval is a predicted quantity with its 90 % interval over the fit's
+// samples of the constants, empty where there are none. It has the uncertainty of the
+// constants, not that of a workload that differs from the one simulated. Where nothing was
+// measured it is widened by what such intervals were found to miss.
 type Interval struct{ Value, Low, High float64 }
 
 // relative is the interval's width as a share of its value.
@@ -77,7 +78,7 @@ const (
 // Predict simulates a workload on a deployment, first with the fitted constants, then
 // with so many of the bootstrap's samples of them for the intervals; 0 draws give none.
 // None of those that are at hand are random: ordered by how long the simulated work
-// takes, they are spread from the 2.5th to the 97.5th percentile, so that two give the
+// takes, they are spread from the 5th to the 95th percentile, so that two give the
 // extremes.
 //
 // The API server's time is the fit's, unless the options say otherwise. The
@@ -103,9 +104,10 @@ func (f *Fit) Predict(d Deployment, requests []sim.Request, draws int, o sim.Opt
 	for i, v := range quantities(p.Summary) {
 		*fields[i] = Interval{v, v, v}
 	}
-	if err := p.widen(d, f.spread(res, draws), requests, o); err != nil {
+	if err := p.widen(d, f.spread(res, draws), requests, o, o.Frontend != f.Frontend); err != nil {
 		return nil, fmt.Errorf("predict: %w", err)
 	}
+	p.widenBy(f.widen)
 	p.Warnings = f.Extrapolation(res.Records)
 	if w := p.TTFTP95.relative(); w > saturatedWidth && f.Observations > 0 {
 		what := "uncertain"
@@ -121,18 +123,23 @@ func (f *Fit) Predict(d Deployment, requests []sim.Request, draws int, o sim.Opt
 // manyRequests take so much memory that they are simulated with one cost after the other.
 const manyRequests = 500_000
 
-// widen makes the intervals hold what other costs give. They are simulated at once where
-// each takes one core and not much memory.
-func (p *Prediction) widen(d Deployment, costs []sim.StepCost, requests []sim.Request, o sim.Options) error {
+// widen makes the intervals hold what samples of the constants give, with their own time of
+// the API server unless that is given. They are simulated at once where each takes one core
+// and not much memory.
+func (p *Prediction) widen(d Deployment, draws []Draw, requests []sim.Request, o sim.Options, given bool) error {
 	var g errgroup.Group
 	g.SetLimit(1)
 	if d.Replicas <= 1 && len(requests) < manyRequests {
 		g.SetLimit(runtime.GOMAXPROCS(0))
 	}
-	values := make([][]float64, len(costs))
-	for i, cost := range costs {
+	values := make([][]float64, len(draws))
+	for i, draw := range draws {
 		g.Go(func() error {
-			r, err := d.run(cost, requests, o)
+			o := o
+			if !given {
+				o.Frontend = draw.Frontend
+			}
+			r, err := d.run(draw.Cost, requests, o)
 			if err == nil {
 				values[i] = quantities(r.Summary())
 			}
@@ -142,7 +149,7 @@ func (p *Prediction) widen(d Deployment, costs []sim.StepCost, requests []sim.Re
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	p.Draws = len(costs)
+	p.Draws = len(draws)
 	for i, f := range p.fields() {
 		for _, v := range values {
 			f.Low, f.High = min(f.Low, v[i]), max(f.High, v[i])
@@ -151,8 +158,8 @@ func (p *Prediction) widen(d Deployment, costs []sim.StepCost, requests []sim.Re
 	return nil
 }
 
-// spread chooses n of the bootstrap's samples.
-func (f *Fit) spread(res *sim.Result, n int) []sim.StepCost {
+// spread chooses n of the samples.
+func (f *Fit) spread(res *sim.Result, n int) []Draw {
 	if n = min(n, len(f.Draws)); n < 1 {
 		return nil
 	}
@@ -167,15 +174,21 @@ func (f *Fit) spread(res *sim.Result, n int) []sim.StepCost {
 		}
 		return s
 	}
-	draws := slices.Clone(f.Draws)
-	slices.SortStableFunc(draws, func(a, b sim.StepCost) int { return cmp.Compare(seconds(a), seconds(b)) })
+	draws := make([]Draw, len(f.Draws))
+	for i, cost := range f.Draws {
+		draws[i] = Draw{cost, f.Frontend}
+		if i < len(f.FrontendDraws) {
+			draws[i].Frontend = f.FrontendDraws[i]
+		}
+	}
+	slices.SortStableFunc(draws, func(a, b Draw) int { return cmp.Compare(seconds(a.Cost), seconds(b.Cost)) })
 	if n == 1 {
 		return draws[len(draws)/2 : len(draws)/2+1]
 	}
-	var out []sim.StepCost
+	var out []Draw
 	last := float64(len(draws) - 1)
 	for i := range n {
-		q := 0.025 + 0.95*float64(i)/float64(n-1)
+		q := 0.05 + 0.9*float64(i)/float64(n-1)
 		out = append(out, draws[int(math.Round(q*last))])
 	}
 	return out

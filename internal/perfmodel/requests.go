@@ -28,10 +28,10 @@ const rounds = 8
 // FromRequests fits to a load test's results. What each request had to sit
 // through is not in them, so the simulator supplies it: it simulates the load
 // with the constants known so far, the constants are fitted to the durations that
-// were measured and the work that was simulated, and so on. The configuration
+// were measured and the work that was simulated, and so on. The deployment
 // must be that of the server. Check, which may be nil, is asked now and then whether
 // to go on, as a context's Err: its error ends the fit.
-func FromRequests(cfg sim.Config, measured []Measured, prior *Prior, check func() error) (*Fit, error) {
+func FromRequests(d Deployment, measured []Measured, prior *Prior, check func() error) (*Fit, error) {
 	requests := make([]sim.Request, len(measured))
 	used := 0
 	for i, m := range measured {
@@ -47,8 +47,8 @@ func FromRequests(cfg sim.Config, measured []Measured, prior *Prior, check func(
 	if prior != nil && !prior.guessed() {
 		start = prior.StepCost
 	}
-	best, err := overKnees(cfg, prior, func(knee int) (*point, error) {
-		return fixpoint(cfg, requests, measured, start, knee, prior, check)
+	best, err := overKnees(d.Config, prior, func(knee int) (*point, error) {
+		return fixpoint(d, requests, measured, start, knee, prior, check)
 	})
 	if err != nil {
 		return nil, err
@@ -109,15 +109,15 @@ func guess(measured []Measured) sim.StepCost {
 }
 
 // fixpoint alternates simulation and fit.
-func fixpoint(cfg sim.Config, requests []sim.Request, measured []Measured, start sim.StepCost, knee int, prior *Prior, check func() error) (*point, error) {
+func fixpoint(d Deployment, requests []sim.Request, measured []Measured, start sim.StepCost, knee int, prior *Prior, check func() error) (*point, error) {
 	cost, front := start, sim.Frontend{}
 	cost.Knee = knee
 	for round := 1; ; round++ {
-		res, err := sim.Run(cfg, cost, requests, sim.Options{Frontend: front, Check: check})
+		res, err := d.run(cost, requests, sim.Options{Frontend: front, Check: check})
 		if err != nil {
 			return nil, fmt.Errorf("calibrate: %w", err)
 		}
-		p, err := solve(observations(measured, res, cost), knee, prior, check)
+		p, err := solve(observations(d, measured, res, cost), knee, prior, check)
 		if err != nil {
 			return nil, err
 		}
@@ -130,7 +130,7 @@ func fixpoint(cfg sim.Config, requests []sim.Request, measured []Measured, start
 }
 
 // observations pairs what was measured with the work that was simulated.
-func observations(measured []Measured, res *sim.Result, cost sim.StepCost) []Observation {
+func observations(d Deployment, measured []Measured, res *sim.Result, cost sim.StepCost) []Observation {
 	var obs []Observation
 	for i, m := range measured {
 		r := &res.Requests[i]
@@ -153,6 +153,9 @@ func observations(measured []Measured, res *sim.Result, cost sim.StepCost) []Obs
 		if w := r.WorkAtFirst.Sub(r.WorkAtScheduled); prefill > 0 && w.Steps > 0 {
 			obs = append(obs, Observation{Work: w, Seconds: prefill.Seconds(), Weight: prefillWeight, Requests: outside})
 		}
+	}
+	if d.Replicas > max(d.Lockstep, 1) {
+		return obs // each engine has a progress of its own
 	}
 	return append(obs, milestones(measured, res, cost)...)
 }

@@ -131,7 +131,7 @@ func fitRequests(t *testing.T, cfg sim.Config, ms []perfmodel.Measured, prior *p
 	for i := range ms {
 		ms[i].Use = use(ms[i])
 	}
-	fit, err := perfmodel.FromRequests(cfg, ms, prior, nil)
+	fit, err := perfmodel.FromRequests(perfmodel.Deployment{Config: cfg}, ms, prior, nil)
 	if err != nil {
 		t.Logf("no fit: %v", err)
 		return nil

@@ -5,7 +5,6 @@ import (
 	"math"
 	"runtime"
 	"sync"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -46,14 +45,9 @@ func (t *Tuned) Meets() bool {
 	return t.Ledger.Concurrency.Value >= 1
 }
 
-// Sure reports whether the slow end of every interval meets its target too.
-func (t *Tuned) Sure() bool {
-	if t.Plan == nil || !t.Meets() {
-		return t.Plan == nil && t.Meets()
-	}
-	p, want := t.Result.Prediction, t.Plan.Targets
-	late := func(i perfmodel.Interval, want time.Duration) bool { return want > 0 && i.High > want.Seconds() }
-	return p != nil && !late(p.TTFTP95, want.TTFTP95) && !late(p.ITLP95, want.ITLP95) && !late(p.E2EP95, want.E2EP95)
+// Likely reports whether the targets are met at the likeliest step times, and not surely.
+func (t *Tuned) Likely() bool {
+	return t.Result != nil && t.Result.Best == nil && t.Result.Likely != nil
 }
 
 // Cost is what the deployment costs an hour, and a million of its output tokens, at the
@@ -122,8 +116,8 @@ func (a *Alternative) before(b *Alternative) bool {
 	if x.Meets() != y.Meets() {
 		return x.Meets()
 	}
-	if x.Sure() != y.Sure() {
-		return x.Sure()
+	if x.Likely() != y.Likely() {
+		return x.Likely()
 	}
 	p, q := x.Point(), y.Point()
 	if !x.Meets() && p != nil && q != nil {

@@ -116,7 +116,7 @@ func (s *search) draw(replicas int, l *perfmodel.Ledger) ([]sim.Request, error) 
 	if r, ok := s.requests[key]; ok {
 		return r, nil
 	}
-	r, err := s.Demand.Draw(s.Demand.Rate, replicas*max(s.Base.DP, 1), simBlock)
+	r, err := s.Demand.Draw(s.Demand.Rate, replicas*s.batches(), simBlock)
 	if err == nil {
 		s.requests[key] = r
 	}
@@ -128,13 +128,20 @@ func (s *search) draw(replicas int, l *perfmodel.Ledger) ([]sim.Request, error) 
 // this size that hold as many requests.
 const simBlock = 16
 
+// batches is how many batches of its own a replica has: its data-parallel ranks and, of
+// each of them, one for every stage of a pipeline, which follow each other through the
+// stages (v1/engine/core.py, step_with_batch_queue). Such a batch takes all stages' time for
+// a step, has its share of the requests and of the cache, and waits for none of the others.
+func (s *search) batches() int { return max(s.Base.DP, 1) * max(s.Base.PP, 1) }
+
 // config makes the simulator's configuration of a point.
 func (s *search) config(p *Point) (sim.Config, error) {
 	l := p.Ledger
 	known := l.EngineConfig("the ledger")
-	length := max(int(s.Demand.MeanPrompt+s.Demand.MeanOutput), 1)
+	length, pp := max(int(s.Demand.MeanPrompt+s.Demand.MeanOutput), 1), max(s.Base.PP, 1)
+	blocks := max(l.PlainBlocks(length, simBlock)/pp, min(l.PlainBlocks(length, simBlock), s.Demand.MaxTokens/simBlock+2), 2)
 	for flag, v := range map[string]any{
-		engine.BlockSize: simBlock, engine.NumBlocksOverride: max(l.PlainBlocks(length, simBlock), 2),
+		engine.BlockSize: simBlock, engine.NumBlocksOverride: blocks, engine.MaxNumSeqs: (l.Settings.MaxNumSeqs + pp - 1) / pp,
 		engine.ChunkedPrefill: p.Knobs.ChunkedPrefill, engine.PrefixCaching: p.Knobs.PrefixCaching,
 	} {
 		known[flag] = engine.Setting{Value: fmt.Sprint(v), Source: "the search"}
@@ -196,7 +203,7 @@ func (s *search) simulate(p *Point, requests []sim.Request) bool {
 	if sum.ITL.Count == 0 {
 		p.ITL = sum.TPOT.P95.Seconds()
 	}
-	engines := float64(p.Knobs.Replicas * max(s.Base.DP, 1))
+	engines := float64(p.Knobs.Replicas * s.batches())
 	p.TokensPerSecond = steady(res.Records, requests[len(requests)-1].Arrival, sum.OutputPerSecond) * engines
 	p.PerGPU = p.TokensPerSecond / float64(max(p.GPUs, 1))
 	p.Preemptions = int(math.Round(1000 * float64(sum.Preemptions) / float64(len(requests))))
@@ -207,7 +214,7 @@ func (s *search) simulate(p *Point, requests []sim.Request) bool {
 	}
 	p.KVPeak = float64(peak) / float64(max(cfg.NumBlocks-1, 1))
 	if st.Work.Steps > 0 {
-		p.Running = float64(st.Work.Seqs) / float64(st.Work.Steps)
+		p.Running = float64(st.Work.Seqs) / float64(st.Work.Steps) * float64(max(s.Base.PP, 1))
 	}
 	return true
 }
@@ -266,20 +273,11 @@ func (s *search) judge(p *Point) {
 
 // predict adds the interval that the calibration implies.
 func (s *search) predict(p *Point) {
-	c, err := s.fit(p)
-	if err != nil {
+	c, pred, err := s.interval(p)
+	if c == nil {
 		return
 	}
 	s.res.Basis = c.Statement()
-	cfg, err := s.config(p)
-	if err != nil {
-		return
-	}
-	requests, err := s.draw(p.Knobs.Replicas, p.Ledger)
-	if err != nil {
-		return
-	}
-	pred, err := c.Fit.Predict(perfmodel.Deployment{Config: cfg, Replicas: 1}, requests, perfmodel.Draws(len(requests)), sim.Options{Check: s.Check})
 	if err != nil {
 		s.note(err.Error())
 		return
@@ -300,7 +298,7 @@ func (s *search) predict(p *Point) {
 	if m.HasRecurrent() && p.Knobs.PrefixCaching {
 		s.note(fmt.Sprintf("with recurrent layers prefixes are found in whole blocks of %d tokens, and vLLM calls it experimental; the simulator finds them in blocks of %d", p.Ledger.KV.BlockTokens, simBlock))
 	}
-	if m.Experts > 0 {
+	if m.Experts > 0 && s.Fit != nil {
 		s.note(fmt.Sprintf("a step is taken to read the experts that a batch of %d would", perfmodel.UsualBatch))
 	}
 	for _, text := range Unvalidated(p.Ledger) {
@@ -308,8 +306,5 @@ func (s *search) predict(p *Point) {
 	}
 	if p.Knobs.KVType == "fp8" && s.Base.KVType == "" {
 		s.note("an FP8 cache changes the model's answers a little: check them before it serves users; what it is worth stands among the knobs")
-	}
-	if p.Knobs.TP > 1 && s.Fit == nil {
-		s.note("the cost of all-reduces under tensor parallelism is an estimate from link speeds")
 	}
 }

@@ -124,7 +124,7 @@ func (s *search) capacity(p *Point) {
 // it is not above least.
 func (s *search) carries(p *Point, least float64) float64 {
 	meets := func(rate float64) bool {
-		requests, err := s.Demand.Draw(rate, p.Knobs.Replicas*max(s.Base.DP, 1), simBlock)
+		requests, err := s.Demand.Draw(rate, p.Knobs.Replicas*s.batches(), simBlock)
 		if err != nil {
 			return false
 		}

@@ -26,9 +26,10 @@ func (t Targets) Empty() bool { return t == Targets{} }
 
 // Demand is the workload of the whole deployment.
 type Demand struct {
-	Rate                   float64 // requests per second
-	MeanPrompt, MeanOutput float64 // tokens
-	MaxTokens              int     // of the longest request, prompt and output; 0 is unknown
+	Rate                   float64   // requests per second
+	MeanPrompt, MeanOutput float64   // tokens
+	MaxTokens              int       // of the longest request, prompt and output; 0 is unknown
+	Lengths                [2]string // of prompts and outputs as they were described; "" where they were measured
 
 	// Draw returns the requests that one of some replicas gets when so many a second
 	// come to all of them, for blocks of a size. It is called for many rates.
@@ -102,8 +103,11 @@ type Marginal struct {
 
 // Result is the answer.
 type Result struct {
-	Best     *Point // nil when no configuration meets the targets
-	Nearest  *Point // then: the one that comes closest
+	Best     *Point       // meets the targets at the slow ends of its intervals too; nil when none does
+	Nearest  *Point       // then: the one that comes closest
+	Likely   *Point       // meets them at the likeliest step times, where Best is another or none does
+	Doubts   []string     // which targets Likely misses at the slow ends, in words
+	Measure  *Measurement // the load test that would narrow the answer most; nil where none would
 	Points   []*Point
 	Pareto   []*Point // throughput per GPU against ITL and TTFT
 	Marginal []Marginal
@@ -192,10 +196,22 @@ func (p *Plan) Search() (*Result, error) {
 	}
 	best := s.refine(start)
 	if best.Met {
-		s.res.Best = best
+		sure, doubts := s.sure(best)
+		if sure != best {
+			s.res.Likely, s.res.Doubts = best, doubts
+			s.res.Measure = s.measurement(best)
+		}
+		if sure == nil {
+			s.res.Nearest = best
+		} else {
+			s.res.Best, best = sure, sure
+		}
 	} else {
 		s.res.Nearest = best
 		s.explain(best)
+		if s.Fit == nil {
+			s.res.Measure = s.measurement(best)
+		}
 	}
 	s.marginal(best)
 	s.predict(best)

@@ -1,6 +1,7 @@
 package planning
 
 import (
+	"cmp"
 	"math"
 	"strings"
 	"testing"
@@ -61,11 +62,17 @@ func TestSearchFindsAConfigurationThatMeetsItsTargets(t *testing.T) {
 		t.Fatalf("nothing found: %q", r.Explain)
 	}
 	b := r.Best
+	if i := r.Prediction; i.TTFTP95.High > 0.5 || i.ITLP95.High > 0.05 {
+		t.Errorf("found, and yet its intervals %+v and %+v miss the targets", i.TTFTP95, i.ITLP95)
+	}
+	if (r.Likely != nil) != (len(r.Doubts) > 0) || r.Likely != nil && r.Likely.GPUs > b.GPUs {
+		t.Errorf("likely %+v, doubts %q", r.Likely, r.Doubts)
+	}
 	if b.TTFT > 0.5 || b.ITL > 0.05 || len(b.Misses) > 0 || b.GPUs != b.Knobs.TP*b.Knobs.Replicas {
 		t.Errorf("best %+v", b)
 	}
 	for _, x := range r.Points {
-		if x.Met && x.GPUs < b.GPUs {
+		if least := cmp.Or(r.Likely, b).GPUs; x.Met && x.GPUs < least {
 			t.Errorf("%d GPUs are enough: %+v", x.GPUs, x.Knobs)
 		}
 	}

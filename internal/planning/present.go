@@ -117,7 +117,7 @@ func (p *predictor) configure(t *diagnose.Target, fleet *workload.Measured, fixe
 		return err
 	}
 	if len(p.engine.NotModelled) > 0 {
-		return fmt.Errorf("the simulation has no %s", strings.Join(p.engine.NotModelled, ", "))
+		return fmt.Errorf("the simulation leaves out what the server has: %s", strings.Join(p.engine.NotModelled, "; "))
 	}
 	cfg := &p.engine.Config
 	if tokens, _, ok := p.now.known.Number(engine.KVTokens); ok && math.Abs(float64(cfg.CacheSize())/tokens-1) > 0.05 {

@@ -128,6 +128,7 @@ func (s *Simulation) Calibrate(ctx context.Context) (*perfmodel.Calibration, err
 				return nil, fmt.Errorf("%s: %w", s.LoadTestFrom, err)
 			}
 			e.Config, e.Requests, e.RequestsFrom = observed.Config, test.Requests, s.LoadTestFrom
+			s.ranks(&e.Requested)
 			if skips := test.Skips(); skips != "" {
 				notes = append(notes, "of the load test's requests were left out: "+skips)
 			}
@@ -221,8 +222,14 @@ func (s *Simulation) prepare(ctx context.Context, v *Variant) (err error) {
 		return fmt.Errorf("--replicas %d: want 1 or more", s.Replicas)
 	}
 	v.Deployment = perfmodel.Deployment{Config: v.Engine.Config, Replicas: s.Replicas, Route: cmp.Or(s.Route, perfmodel.RoundRobin)}
-	if s.Replicas == 0 && s.Seen != nil {
+	s.ranks(&v.Deployment)
+	if s.Replicas > 0 {
+		v.Deployment.Replicas = s.Replicas
+	} else if s.Seen != nil {
 		v.Deployment.Replicas = len(s.Seen.Ranks)
+	}
+	if v.Deployment.Lockstep > 1 {
+		v.Engine.Assumed = append(v.Engine.Assumed, fmt.Sprintf("%d data-parallel ranks step together, as those of a mixture of experts do", v.Deployment.Lockstep))
 	}
 	s.leaveOut(v)
 	if err := s.apart(v); err != nil {
@@ -296,6 +303,20 @@ func (s *Simulation) apart(v *Variant) error {
 	v.Engine.Assumed = append(v.Engine.Assumed, fmt.Sprintf(
 		"prompts computed apart, on %s that send %.0f bytes of each token from each GPU at %.3g GB/s; unvalidated: links are taken to be free, and nothing public was compared", render.Plural(s.PrefillEngines, "engine"), s.sheet.KV.BytesPerToken, s.TransferRate/1e9))
 	return nil
+}
+
+// ranks makes a deployment that of a server with data-parallel ranks, which chooses the one
+// with the least to do and, with a mixture of experts, lets them step together.
+func (s *Simulation) ranks(d *perfmodel.Deployment) {
+	known := s.known()
+	n, _, ok := known.Number(engine.DataParallelSize)
+	if !ok || n < 2 {
+		return
+	}
+	d.Replicas, d.Route = int(n), cmp.Or(s.Route, perfmodel.LeastLoaded)
+	if experts, _ := known.Bool(engine.ExpertParallel); experts || s.Model != nil && s.Model.Experts > 0 {
+		d.Lockstep = d.Replicas
+	}
 }
 
 // spread decides how requests come to several replicas where nobody says: as the

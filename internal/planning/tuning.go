@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"time"
 
@@ -23,7 +24,14 @@ type Tuning struct {
 	Targets Targets
 	MaxGPUs int // of the whole deployment
 	Prices  Prices
-	Check   func() error // see Plan
+
+	// LoadTest, which may be nil, is the results of a load test of one replica with
+	// LoadTestArgs, and LoadTestFrom its name.
+	LoadTest     io.Reader
+	LoadTestFrom string
+	LoadTestArgs engine.Config
+
+	Check func() error // see Plan
 }
 
 // Tuned is the answer to a Tuning.
@@ -106,6 +114,9 @@ func (t *Tuning) plan(l *perfmodel.Ledger, o perfmodel.Observed) (*Plan, error) 
 		base.Release = l.Settings.Release
 	}
 	p := &Plan{Model: t.Model, Base: base, Args: t.Args, Targets: t.Targets, Demand: *d, MaxGPUs: t.MaxGPUs, Check: t.Check}
+	if t.LoadTest != nil {
+		return p, t.tested(p, d)
+	}
 	if t.Seen == nil {
 		return p, nil
 	}
@@ -125,6 +136,38 @@ func (t *Tuning) plan(l *perfmodel.Ledger, o perfmodel.Observed) (*Plan, error) 
 	return p, err
 }
 
+// tested fits step times to the load test.
+func (t *Tuning) tested(p *Plan, d *Demand) error {
+	known := engine.Config{}
+	known.Merge(t.LoadTestArgs)
+	known.Merge(t.Args)
+	settings, err := t.settings(known)
+	if err != nil {
+		return err
+	}
+	l, err := perfmodel.NewLedger(t.Model, settings)
+	if err != nil {
+		return err
+	}
+	p.FitSettings = l.Settings
+	known.Merge(l.EngineConfig("the ledger"))
+	e, err := t.evidence(known, l, d.MeanTokens())
+	if err != nil {
+		return err
+	}
+	observed, err := perfmodel.Config(t.Release, known, t.gpu())
+	if err != nil {
+		return err
+	}
+	test, err := perfmodel.ReadLoadTest(t.LoadTest, observed.Config.BlockSize)
+	if err != nil {
+		return fmt.Errorf("%s: %w", t.LoadTestFrom, err)
+	}
+	e.Config, e.Requests, e.RequestsFrom, e.Check = observed.Config, test.Requests, t.LoadTestFrom, t.Check
+	p.Fit, err = perfmodel.Calibrate(e)
+	return err
+}
+
 // demandOf is the workload that was asked for, else what was measured.
 func demandOf(a *workload.Asked, m *workload.Measured) (*Demand, error) {
 	if m == nil && (a.Prompt == "" || a.Output == "") {
@@ -142,7 +185,7 @@ func demandOf(a *workload.Asked, m *workload.Measured) (*Demand, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Demand{Rate: rate, Text: text.Text}
+	d := &Demand{Rate: rate, Text: text.Text, Lengths: [2]string{a.Prompt, a.Output}}
 	if a.Rate == "" {
 		d.Text = fmt.Sprintf("%.4g requests/s, %s", rate, d.Text)
 	}

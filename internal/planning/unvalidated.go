@@ -11,13 +11,19 @@ import (
 func Unvalidated(l *perfmodel.Ledger) []string {
 	var out []string
 	s := &l.Settings
+	if n := s.Device.NodeSize(); s.SpansNodes() {
+		out = append(out, fmt.Sprintf("one tensor-parallel group of %d GPUs is more than a node of %d has: its all-reduces cross the network, and cannot have the speed of NVLink; --pp between nodes avoids that", s.TP, n))
+	}
 	if s.PP > 1 {
-		out = append(out, "unvalidated: pipeline parallelism is taken as stages one after the other; batches that overlap carry more, and nothing public was compared")
+		out = append(out, "unvalidated: pipeline parallelism is taken as one batch for every stage, each with its share of the requests and of the cache, that never wait for each other; nothing public was compared")
 	}
 	if s.LoRA.Adapters > 0 {
 		out = append(out, "unvalidated: LoRA adapters take memory here and no time; nothing public was compared")
 	}
 	if g := s.Speculation; g.Tokens > 0 {
+		if g.Model != "" && !g.Drafts() {
+			out = append(out, fmt.Sprintf("the memory and the time of the draft model %s are not counted", g.Model))
+		}
 		if g.Acceptance > 0 {
 			out = append(out, fmt.Sprintf("unvalidated: a step guesses %d tokens, of which a share of %.2g each is taken to be right: %.2f tokens a step; no public load test was compared", g.Tokens, g.Acceptance, g.PerStep()))
 		} else {
@@ -31,11 +37,4 @@ func Unvalidated(l *perfmodel.Ledger) []string {
 		out = append(out, "unvalidated: context parallelism is in the memory, and the time that it takes to join the parts is not")
 	}
 	return out
-}
-
-// Measurement is the command of the load test that would narrow the answer most: the
-// workload, two minutes of it, on one replica.
-func (p *Plan) Measurement() string {
-	d := &p.Demand
-	return fmt.Sprintf("sixty bench http://localhost:8000 --rate %.3g --duration 2m --prompt-tokens %.0f --output-tokens %.0f", d.Rate, d.MeanPrompt, d.MeanOutput)
 }

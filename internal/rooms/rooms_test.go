@@ -54,7 +54,7 @@ var pure = []string{
 	"internal/monitor/view",
 	"internal/openai",
 	"internal/pathologies/...",
-	"internal/perfmodel",
+	"internal/perfmodel/...",
 	"internal/planning",
 	"internal/profile",
 	"internal/profile/finding",

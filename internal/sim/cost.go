@@ -22,6 +22,7 @@ type Work struct {
 	Excess   int64 // tokens beyond StepCost.Knee, step by step
 	KVTokens int64 // context tokens whose keys and values attention read
 	Pairs    int64 // query-key pairs of prefill attention
+	Experts  int64 // millionths of all experts that were read, summed over steps
 }
 
 // Add adds o to w.
@@ -33,6 +34,7 @@ func (w *Work) Add(o Work) {
 	w.Excess += o.Excess
 	w.KVTokens += o.KVTokens
 	w.Pairs += o.Pairs
+	w.Experts += o.Experts
 }
 
 // Sub returns w − o.
@@ -45,6 +47,7 @@ func (w Work) Sub(o Work) Work {
 		Excess:   w.Excess - o.Excess,
 		KVTokens: w.KVTokens - o.KVTokens,
 		Pairs:    w.Pairs - o.Pairs,
+		Experts:  w.Experts - o.Experts,
 	}
 }
 
@@ -80,12 +83,28 @@ type StepCost struct {
 	PerKV    float64 // every context token read
 	PerPair  float64 // every query-key pair of prefill
 	Knee     int     // tokens
+
+	// Experts is the time that reading all experts of a mixture takes, of which a token
+	// takes the ExpertShare: a step reads those that any of its tokens takes.
+	Experts, ExpertShare float64
 }
 
 // Seconds returns the duration of work.
 func (c StepCost) Seconds(w Work) float64 {
 	return c.Base*float64(w.Steps) + c.Mixed*float64(w.Mixed) + c.PerSeq*float64(w.Seqs) +
-		c.PerToken*float64(w.Excess) + c.PerKV*float64(w.KVTokens) + c.PerPair*float64(w.Pairs)
+		c.PerToken*float64(w.Excess) + c.PerKV*float64(w.KVTokens) + c.PerPair*float64(w.Pairs) +
+		c.Experts*float64(w.Experts)/1e6
+}
+
+// touched is the share of the experts that so many tokens take, each its own.
+func (c StepCost) touched(tokens float64) float64 { return 1 - math.Pow(1-c.ExpertShare, tokens) }
+
+// Fold returns the cost with the experts that steps of so many tokens read in its base: a
+// cost that is linear in all work but Excess, for such steps.
+func (c StepCost) Fold(tokens float64) StepCost {
+	c.Base += c.Experts * c.touched(tokens)
+	c.Experts, c.ExpertShare = 0, 0
+	return c
 }
 
 // Scale returns the cost with every constant multiplied by that of another; the
@@ -97,6 +116,7 @@ func (c StepCost) Scale(by StepCost) StepCost {
 	c.PerToken *= by.PerToken
 	c.PerKV *= by.PerKV
 	c.PerPair *= by.PerPair
+	c.Experts *= by.Base
 	return c
 }
 
@@ -114,18 +134,24 @@ const longestStep = 1e6
 func (c StepCost) step(w *Work) time.Duration {
 	w.Steps = 1
 	w.Excess = max(0, w.Tokens-int64(c.Knee))
+	if c.Experts > 0 {
+		w.Experts = int64(math.Round(1e6 * c.touched(float64(w.Tokens))))
+	}
 	return time.Duration(math.Round(min(c.Seconds(*w), longestStep) * 1e9))
 }
 
 // Validate reports constants that cannot be a cost, or that make a step free.
 func (c StepCost) Validate() error {
-	for _, v := range []float64{c.Base, c.Mixed, c.PerSeq, c.PerToken, c.PerKV, c.PerPair} {
+	for _, v := range []float64{c.Base, c.Mixed, c.PerSeq, c.PerToken, c.PerKV, c.PerPair, c.Experts, c.ExpertShare} {
 		if v < 0 || math.IsNaN(v) || math.IsInf(v, 0) {
 			return fmt.Errorf("step cost %+v: every constant must be finite and not negative", c)
 		}
 	}
 	if c.Base < 1e-9 {
 		return errors.New("step cost: a step without base cost would take no time")
+	}
+	if c.ExpertShare > 1 {
+		return fmt.Errorf("step cost: a token takes %v times all experts", c.ExpertShare)
 	}
 	if c.Knee < 0 {
 		return fmt.Errorf("step cost: the knee is %d tokens", c.Knee)

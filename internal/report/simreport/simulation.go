@@ -313,6 +313,11 @@ type Cost struct {
 	PerKV    float64 `json:"per_kv"`
 	PerPair  float64 `json:"per_pair"`
 	Knee     int     `json:"knee"`
+
+	// Of a mixture, where nothing was measured: reading all experts, and the share of them
+	// that a token takes.
+	Experts     float64 `json:"experts,omitempty"`
+	ExpertShare float64 `json:"expert_share,omitempty"`
 }
 
 // Seen is the range of steps that were observed.

@@ -94,9 +94,9 @@ func (t *text) answer(s *Simulation, r *Run) {
 		return
 	}
 	head, now, rows := s.outlook()
-	columns := render.Columns("", "now", "then", "95 % interval")
+	columns := render.Columns("", "now", "then", "90 % interval")
 	if now == nil {
-		columns = render.Columns("", "simulated", "95 % interval")
+		columns = render.Columns("", "simulated", "90 % interval")
 		for i := range rows {
 			rows[i] = slices.Delete(rows[i], 1, 2)
 		}
@@ -242,7 +242,7 @@ func (t *text) believe(s *Simulation) {
 }
 
 func (t *text) run(s *Simulation, r *Run) {
-	interval := "95 % interval"
+	interval := "90 % interval"
 	if r.Samples < 10 {
 		interval = "interval (few samples)"
 	}

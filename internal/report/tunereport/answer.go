@@ -20,9 +20,9 @@ const Schema = "sixty.tune/v1"
 type Answer struct {
 	Schema string       `json:"schema"`
 	Tool   version.Tool `json:"tool"`
-	// Status is "found" (the slow end of every interval meets its target), "uncertain" (it
-	// does not), "not_met" (targets cannot be met, or nothing fits), or "ledger" (nothing was
-	// asked for beyond the memory).
+	// Status is "found" (the targets are met at the slow ends of the intervals too), "likely"
+	// (they are met at the likeliest step times), "not_met" (targets cannot be met, or nothing fits), or
+	// "ledger" (nothing was asked for beyond the memory).
 	Status string `json:"status"`
 
 	Model      Model      `json:"model"`
@@ -41,7 +41,6 @@ type Answer struct {
 	Notes    []string `json:"notes,omitempty"`
 
 	Risk       string        `json:"risk,omitempty"`
-	Measure    string        `json:"measure,omitempty"` // the command of the load test that would tell most
 	Cost       *Cost         `json:"cost,omitempty"`
 	LeftOut    []string      `json:"left_out,omitempty"` // what arguments change that the answer leaves out
 	Idle       []string      `json:"idle,omitempty"`     // arguments that nothing in the answer depends on
@@ -50,10 +49,10 @@ type Answer struct {
 
 // The values of Status.
 const (
-	statusFound     = "found"
-	statusUncertain = "uncertain"
-	statusNotMet    = "not_met"
-	statusLedger    = "ledger"
+	statusFound  = "found"
+	statusLikely = "likely"
+	statusNotMet = "not_met"
+	statusLedger = "ledger"
 )
 
 // A Range is a value with its bounds.
@@ -194,6 +193,19 @@ type Result struct {
 	Evaluated int        `json:"evaluated"`
 	Explain   []string   `json:"explain,omitempty"`
 	Usual     Usual      `json:"usual_arithmetic"`
+
+	Likely  *Point       `json:"likely,omitempty"` // meets the targets at the likeliest step times alone
+	Doubts  []string     `json:"doubts,omitempty"` // what it misses at the slow ends of the intervals
+	Measure *Measurement `json:"measure,omitempty"`
+}
+
+// Measurement is the load test that would narrow the answer most.
+type Measurement struct {
+	Load     string   `json:"load"`
+	Commands []string `json:"commands"` // the server, the test, and tune again
+	Quantity string   `json:"quantity"` // that decides
+	Factor   float64  `json:"factor"`   // high over low of its 90 % interval
+	Then     float64  `json:"then"`     // the same after the test
 }
 
 // Point is one configuration with its simulation.
@@ -263,6 +275,9 @@ func New(t *planning.Tuned, serve string) *Answer {
 	default:
 		a.Command = command(l, nil, t.Args, serve)
 	}
+	if t.Result == nil {
+		a.Notes = append(a.Notes, planning.Unvalidated(l)...)
+	}
 	if t.ComparedWith != "" {
 		a.Check = &Check{Source: t.ComparedWith}
 		for _, x := range t.Compared {
@@ -274,7 +289,7 @@ func New(t *planning.Tuned, serve string) *Answer {
 
 // Met reports whether the targets are met or, without any, the model fits.
 func (a *Answer) Met() bool {
-	return a.Status == statusFound || a.Status == statusUncertain || a.Status == statusLedger && a.Ledger.MaxConcurrency.Value >= 1
+	return a.Status == statusFound || a.Status == statusLedger && a.Ledger.MaxConcurrency.Value >= 1
 }
 
 // lengths are those of requests that the ledger is read for.
@@ -318,6 +333,16 @@ func (a *Answer) addResult(tuned *planning.Tuned, serve string) {
 		Basis: r.Basis, Evaluated: r.Evaluated, Explain: r.Explain, Usual: Usual(r.Usual),
 		Command: a.Command, Predicted: predicted(r.Prediction, a.Targets, best),
 	}
+	if r.Likely != nil {
+		likely := pointOf(r.Likely)
+		out.Likely, out.Doubts = &likely, r.Doubts
+		if r.Best == nil {
+			a.Status = statusLikely
+		}
+	}
+	if m := r.Measure; m != nil {
+		out.Measure = &Measurement{m.Load, measureCommands(m, &p.Demand, tuned.Args, serve), m.Widest, m.Factor, m.Reduced}
+	}
 	x := pointOf(best)
 	if r.Best != nil {
 		out.Best = &x
@@ -340,10 +365,52 @@ func (a *Answer) addResult(tuned *planning.Tuned, serve string) {
 	}
 	a.Result = out
 	a.Notes = append(a.Notes, r.Notes...)
-	if a.Risk = a.risk(); a.Status == statusFound && !tuned.Sure() {
-		a.Status = statusUncertain
-		a.Measure = p.Measurement()
+	a.Risk = a.risk()
+}
+
+// measureCommands are to be copied: a server, the test of it, and what is added to the
+// tune command then.
+func measureCommands(m *planning.Measurement, d *planning.Demand, args engine.Config, serve string) []string {
+	prompt, output := d.Lengths[0], d.Lengths[1]
+	if prompt == "" {
+		prompt = fmt.Sprintf("%.0f", d.MeanPrompt)
 	}
+	if output == "" {
+		output = fmt.Sprintf("%.0f", d.MeanOutput)
+	}
+	again := "sixty tune … --load-test run.csv"
+	if tested := testedArgs(m.Point); tested != "" {
+		again += " --load-test-args '" + tested + "'"
+	}
+	return []string{
+		strings.ReplaceAll(command(m.Point.Ledger, &m.Point.Knobs, args, serve), " \\\n  ", " "),
+		fmt.Sprintf("sixty bench http://localhost:8000 %s --duration 2m --prompt-tokens %s --output-tokens %s --csv run.csv", m.Flags, prompt, output),
+		again,
+	}
+}
+
+// testedArgs tell of the server that was tested what is not its default.
+func testedArgs(p *planning.Point) string {
+	s := p.Ledger.Settings
+	usual := s
+	usual.MaxNumSeqs, usual.MaxNumBatchedTokens = 0, 0
+	l, err := perfmodel.NewLedger(p.Ledger.Model, usual)
+	if err != nil {
+		return ""
+	}
+	var out []string
+	for _, x := range []struct {
+		flag       string
+		has, usual int
+	}{
+		{engine.TensorParallelSize, s.TP, 1}, {engine.MaxNumSeqs, s.MaxNumSeqs, l.Settings.MaxNumSeqs},
+		{engine.MaxNumBatchedTokens, s.MaxNumBatchedTokens, l.Settings.MaxNumBatchedTokens},
+	} {
+		if x.has != x.usual {
+			out = append(out, fmt.Sprintf("--%s %d", x.flag, x.has))
+		}
+	}
+	return strings.Join(out, " ")
 }
 
 func finite(v float64) *float64 {

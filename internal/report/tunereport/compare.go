@@ -38,6 +38,12 @@ type Alternative struct {
 	Best           bool     `json:"best,omitempty"`
 }
 
+// What an alternative says where it is no reason.
+const (
+	saysMeets  = "meets the targets"
+	saysLikely = "likely meets the targets"
+)
+
 func costOf(t *planning.Tuned) *Cost {
 	if t.Price.PerHour <= 0 {
 		return nil
@@ -62,11 +68,10 @@ func (a *Answer) AddComparison(all []planning.Alternative, best int, serve strin
 			if p := t.Point(); p != nil {
 				row.GPUs, row.TTFTP95, row.ITLP95 = p.GPUs, finite(p.TTFT), finite(p.ITL)
 				row.Command = command(t.Ledger, &p.Knobs, t.Args, serve)
-				row.Says = "meets the targets"
-				if !t.Sure() {
-					row.Says = "probably meets the targets"
-				}
-				if !row.Met {
+				switch row.Says = saysMeets; {
+				case t.Likely():
+					row.Says = saysLikely
+				case !row.Met:
 					row.Says = strings.Join(p.Misses, "; ")
 				}
 			} else if !row.Met {
@@ -93,13 +98,19 @@ func (t *text) comparison(a *Answer) {
 			name = "→ " + name
 		}
 		cost := ""
-		if c := x.Cost; c != nil && x.Met {
+		if c := x.Cost; c != nil && (x.Met || x.Says == saysLikely) {
 			cost = fmt.Sprintf("%.2f", c.Hour)
 			if c.MillionOutput > 0 {
 				cost = fmt.Sprintf("%.2f", c.MillionOutput)
 			}
 		}
 		first, gap, says := "", "", x.Says
+		switch says {
+		case saysMeets:
+			says = "yes"
+		case saysLikely:
+			says = "likely"
+		}
 		if x.TTFTP95 != nil || x.ITLP95 != nil {
 			first, gap = seconds(x.TTFTP95), seconds(x.ITLP95)
 		}
@@ -108,11 +119,11 @@ func (t *text) comparison(a *Answer) {
 		}
 		rows = append(rows, []string{name, cmp.Or(x.Quantization, "as it is"), first, gap, cost, says})
 	}
-	head := "an hour"
+	head, meets := "an hour", ""
 	if a.Result != nil {
-		head = "per M out"
+		head, meets = "per M out", "meets them"
 	}
-	t.Table(render.Words(render.Columns("", "weights", "TTFT P95", "ITL P95", head, "")), rows)
+	t.Table(render.Words(render.Columns("", "weights", "TTFT P95", "ITL P95", head, meets)), rows)
 	t.Line("")
 }
 

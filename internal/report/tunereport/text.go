@@ -45,11 +45,7 @@ func (t *text) answer(a *Answer, full bool) {
 	if a.Risk != "" {
 		item("risk", a.Risk)
 	}
-	if a.Measure != "" {
-		item("measure", "this load test on one replica tells most; then name the server: sixty tune URL")
-		t.Command("            ", a.Measure)
-	}
-	if a.Cost != nil && a.Met() {
+	if a.Cost != nil && (a.Met() || a.Status == statusLikely) {
 		item("cost", a.Cost.text())
 	}
 	if a.Workload != "" {
@@ -62,6 +58,7 @@ func (t *text) answer(a *Answer, full bool) {
 			basis, _, _ = strings.Cut(basis, ";")
 		}
 		item("basis", basis)
+		t.uncertain(a.Result)
 	}
 	if c := a.Check; c != nil && len(c.Comparisons) > 0 {
 		var off []string
@@ -112,6 +109,22 @@ func (t *text) answer(a *Answer, full bool) {
 	}
 }
 
+// uncertain says what the answer does not rest on firmly, and what would make it firmer.
+func (t *text) uncertain(r *Result) {
+	if r.Likely != nil && r.Best != nil {
+		t.Item(10, "likely", fmt.Sprintf("%s would do at the likeliest step times; at the slow end: %s", render.Plural(r.Likely.GPUs, "GPU"), strings.Join(r.Doubts, ", ")))
+	}
+	m := r.Measure
+	if m == nil {
+		return
+	}
+	t.Item(10, "measure", fmt.Sprintf("two minutes of %s tell most: %s, known within a factor of %.2g, would be within %.2g. Start one replica, then",
+		m.Load, m.Quantity, m.Factor, m.Then))
+	for _, c := range m.Commands[min(1, len(m.Commands)):] {
+		t.Command("  ", c)
+	}
+}
+
 // How many notes, and how many changes with which the model fits, are shown without --full.
 const (
 	fewNotes    = 1
@@ -136,11 +149,10 @@ func (a *Answer) verdict() string {
 			with += fmt.Sprintf(" in %d replicas, each started so", p.Replicas)
 		}
 		if a.Met() {
-			verdict := "It fits and meets the targets: "
-			if a.Status == statusUncertain {
-				verdict = "It fits, and probably meets the targets: "
-			}
-			return verdict + name + " on " + with + "."
+			return "It fits and meets the targets: " + name + " on " + with + "."
+		}
+		if a.Status == statusLikely {
+			return "It fits and likely meets the targets, not surely: " + name + " on " + with + ". At the slow end of what is known: " + strings.Join(a.Result.Doubts, ", ") + "."
 		}
 		text := "The targets cannot be met."
 		if len(a.Result.Explain) > 0 {

@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+)
+
+const large = `{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 8192, "intermediate_size": 28672, "num_attention_heads": 64, "num_hidden_layers": 80,
+	"num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 131072, "torch_dtype": "bfloat16", "tie_word_embeddings": false}`
+
+// cached puts a model into a cache as Hugging Face's clients have it.
+func cached(t *testing.T, name, config string) {
+	t.Helper()
+	dir := t.TempDir()
+	t.Setenv("HF_HUB_CACHE", dir)
+	repo := filepath.Join(dir, "models--"+strings.ReplaceAll(name, "/", "--"))
+	for file, content := range map[string]string{"refs/main": "abc\n", "snapshots/abc/config.json": config, "snapshots/zzz/config.json": "{}"} {
+		path := filepath.Join(repo, file)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestModelsByTheirName(t *testing.T) {
+	cached(t, "meta-llama/Llama-3.1-70B", large)
+	out, _, err := runCLI(t, "tune", "--model-config", "meta-llama/Llama-3.1-70B", "--gpu", "H100", "--tp", "4")
+	if err != nil || !strings.HasPrefix(out, "It fits: LlamaForCausalLM") || !strings.Contains(out, "vllm serve meta-llama/Llama-3.1-70B") {
+		t.Errorf("%v: %s", err, out)
+	}
+	_, _, err = runCLI(t, "tune", "--model-config", "meta-llama/Other", "--gpu", "H100")
+	if err == nil || !strings.Contains(hint.Of(err), "hf download meta-llama/Other config.json") {
+		t.Errorf("%v, try: %s", err, hint.Of(err))
+	}
+}
+
+func TestSimulateSaysThatItDoesNotFit(t *testing.T) {
+	cached(t, "meta-llama/Llama-3.1-70B", large)
+	_, _, err := runCLI(t, "simulate", "--model-config", "meta-llama/Llama-3.1-70B", "--gpu", "H100", "--rate", "1")
+	if err == nil || !strings.Contains(err.Error(), "does not fit") || !strings.Contains(hint.Of(err), "--tensor-parallel-size 4") {
+		t.Errorf("%v, try: %s", err, hint.Of(err))
+	}
+}
+
+func TestEveryArgumentCountsOrIsRefused(t *testing.T) {
+	cached(t, "meta-llama/Llama-3.1-70B", large)
+	run := func(args string) (out string, err error) {
+		out, _, err = runCLI(t, "tune", "--model-config", "meta-llama/Llama-3.1-70B", "--gpu", "H200", "--tp", "4", "--full", "--engine-args", args)
+		return out, err
+	}
+	for args, want := range map[string]string{
+		"--max-num-seq 3": "--max-num-seqs", "--max-num-queued-reqs 3": "came with 0.29", "--quantization awq": "does not make it", "-tp 4 --quantisation fp8": "--quantization",
+	} {
+		if _, err := run(args); err == nil || !strings.Contains(err.Error()+hint.Of(err), want) {
+			t.Errorf("%s: %v, want %q", args, err, want)
+		}
+	}
+	out, err := run("--quantization fp8 --seed 3 --enable-dbo --max-model-len 8192")
+	if err != nil && !errors.Is(err, errFound) {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"--quantization fp8", "--seed 3", "--enable-dbo", "fp8, 8 bits", "--enable-dbo: the overlap of two half batches", "no effect --seed"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in %s", want, out)
+		}
+	}
+}
+
+func TestComparison(t *testing.T) {
+	cached(t, "meta-llama/Llama-3.1-70B", large)
+	out, _, err := runCLI(t, "tune", "--model-config", "meta-llama/Llama-3.1-70B", "--gpu", "H100,H200,T4", "--compare-quantization", "none,fp8", "--rate", "0.5", "--prompt-tokens", "500",
+		"--output-tokens", "100", "--ttft-p95", "2s", "--itl-p95", "100ms", "--engine-args", "--max-model-len 8192", "--requests", "100", "--price", "H200=3", "--price", "H100=2.5", "--output", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var a struct {
+		Status     string
+		Cost       struct{ Hour, Million_output_tokens float64 }
+		Comparison []struct {
+			GPU, Quantization, Says string
+			GPUs                    int
+			Met, Best               bool
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &a); err != nil {
+		t.Fatal(err)
+	}
+	best := 0
+	for _, x := range a.Comparison {
+		if x.Best {
+			best++
+			if !x.Met {
+				t.Errorf("the best does not meet the targets: %+v", x)
+			}
+		}
+	}
+	if len(a.Comparison) != 6 || best != 1 || a.Cost.Hour <= 0 || a.Cost.Million_output_tokens <= 0 {
+		t.Errorf("%+v", a)
+	}
+	for _, bad := range []string{"H100", "H100=x", "Nonesuch=3"} {
+		if _, _, err := runCLI(t, "tune", "--model-config", "meta-llama/Llama-3.1-70B", "--gpu", "H100", "--price", bad); err == nil {
+			t.Errorf("--price %s is taken", bad)
+		}
+	}
+}

@@ -1,0 +1,439 @@
+package published
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/sixty-dev/sixty/internal/perfmodel"
+	"github.com/sixty-dev/sixty/internal/sim"
+)
+
+// unknown is one number that is fitted: a parameter, or an effect on one. The prior of
+// an effect is zero.
+type unknown struct {
+	key       string
+	on        int
+	start, sd float64
+}
+
+// A Fitter looks for the parameters and effects under which the points are likeliest:
+// nonlinear least squares of logarithmic errors (Gauss and Newton's steps), with what is
+// known beforehand of each unknown as a penalty, and Huber's weights, for what has a cause
+// that no parameter stands for. Effects share one prior spread, so that a level with few
+// points stays near its relatives.
+type Fitter struct {
+	cases    []*Case
+	unknowns []unknown
+	index    map[string]int
+	linear   []*linear // by case
+	x        []float64
+}
+
+// linear is a case's prediction near the current unknowns.
+type linear struct {
+	at    Measures
+	slope [][5]float64 // by unknown, of the logarithms of the quantities
+}
+
+// NewFitter takes the cases whose memory is known.
+func NewFitter(cases []*Case) *Fitter {
+	f := &Fitter{cases: cases, index: map[string]int{}}
+	add := func(key string, on int, start, sd float64) {
+		if _, ok := f.index[key]; !ok {
+			f.index[key] = len(f.unknowns)
+			f.unknowns = append(f.unknowns, unknown{key, on, start, sd})
+		}
+	}
+	for i, p := range perfmodel.Parameters() {
+		add(p.Name, i, p.Start(), p.SD)
+	}
+	for _, c := range cases {
+		for _, e := range c.Shape.Effects {
+			add(e.Key(), e.On, 0, e.SD)
+		}
+	}
+	for _, u := range f.unknowns {
+		x := u.start
+		if m, ok := perfmodel.Fitted().Fitted[u.key]; ok {
+			x = m.Mean // to begin near the end
+		}
+		f.x = append(f.x, x)
+	}
+	return f
+}
+
+// values are a shape's under some unknowns.
+func (f *Fitter) values(s *perfmodel.Shape, x []float64) perfmodel.Values {
+	var v perfmodel.Values
+	copy(v[:], x)
+	for _, e := range s.Effects {
+		v[e.On] += x[f.index[e.Key()]]
+	}
+	return v
+}
+
+// predict is a case's prediction under some unknowns.
+func (f *Fitter) predict(c *Case, x []float64) (Measures, error) {
+	v := f.values(c.Shape, x)
+	cost, front := c.Shape.Cost(&v)
+	return c.Predict(cost, front)
+}
+
+// knobs are the constants that a simulation depends on, as logarithms, and knobbed makes
+// a cost of them. Those of the frontend that go together are one.
+const knobs = 10
+
+func knobsOf(c sim.StepCost, f sim.Frontend, prompt float64) [knobs]float64 {
+	l := func(v float64) float64 { return math.Log(max(v, 1e-12)) }
+	return [knobs]float64{
+		l(c.Base), l(c.Mixed), l(c.PerSeq), l(c.PerToken), l(c.PerKV), l(c.PerPair), l(float64(c.Knee)), l(c.Experts),
+		l(f.PerRequest + f.PerToken*prompt), l(f.Serial + f.SerialPerToken*prompt),
+	}
+}
+
+func turned(c sim.StepCost, f sim.Frontend, knob int, by float64) (sim.StepCost, sim.Frontend) {
+	switch knob {
+	case 6:
+		c.Knee = int(math.Round(float64(c.Knee) * by))
+	case 7:
+		c.Experts *= by
+	case 8:
+		f.PerRequest, f.PerToken = f.PerRequest*by, f.PerToken*by
+	case 9:
+		f.Serial, f.SerialPerToken = f.Serial*by, f.SerialPerToken*by
+	default:
+		*[]*float64{&c.Base, &c.Mixed, &c.PerSeq, &c.PerToken, &c.PerKV, &c.PerPair}[knob] *= by
+	}
+	return c, f
+}
+
+// linearize predicts a case and finds by how much its prediction changes.
+func (f *Fitter) linearize(c *Case, x []float64) (*linear, error) {
+	prompt, _ := c.Load.means()
+	v := f.values(c.Shape, x)
+	cost, front := c.Shape.Cost(&v)
+	out := &linear{slope: make([][5]float64, len(f.unknowns))}
+	at, work, err := c.predict(cost, front)
+	if err != nil {
+		return nil, err
+	}
+	out.at = at
+	const turn = 1.15
+	var byKnob [knobs][5]float64
+	for k := range knobs {
+		changed, frontend := turned(cost, front, k, turn)
+		if k < 8 && math.Abs(changed.Seconds(work)/cost.Seconds(work)-1) < negligible && k != 6 {
+			continue
+		}
+		up, err := c.Predict(changed, frontend)
+		if err != nil {
+			return nil, err
+		}
+		u, d := up.values(), at.values()
+		for q := range u {
+			if u[q] > 0 && d[q] > 0 {
+				byKnob[k][q] = math.Log(u[q]/d[q]) / math.Log(turn)
+			}
+		}
+	}
+	base := knobsOf(cost, front, prompt)
+	slope := func(on int) [5]float64 { // of one parameter's logit or logarithm
+		const small = 1e-3
+		w := v
+		w[on] += small
+		moved := knobsOf2(c.Shape.Cost(&w))(prompt)
+		var s [5]float64
+		for k := range knobs {
+			dk := (moved[k] - base[k]) / small
+			for q := range s {
+				s[q] += dk * byKnob[k][q]
+			}
+		}
+		return s
+	}
+	concerned := map[int]bool{}
+	for i := range perfmodel.Parameters() {
+		concerned[i] = true
+	}
+	for _, e := range c.Shape.Effects {
+		concerned[f.index[e.Key()]] = true
+	}
+	memo := map[int][5]float64{}
+	for j := range concerned {
+		on := f.unknowns[j].on
+		if _, ok := memo[on]; !ok {
+			memo[on] = slope(on)
+		}
+		out.slope[j] = memo[on]
+	}
+	return out, nil
+}
+
+// negligible is a share of the time that no knob needs to be turned for.
+const negligible = 3e-4
+
+func knobsOf2(c sim.StepCost, f sim.Frontend) func(prompt float64) [knobs]float64 {
+	return func(prompt float64) [knobs]float64 { return knobsOf(c, f, prompt) }
+}
+
+// noise is the standard deviation of a quantity's logarithm that a good model has, 0
+// where the quantity does not count for a case.
+func (p *Point) noise(q int) float64 {
+	if p.Measured.values()[q] <= 0 || q == 0 && p.Cached {
+		return 0
+	}
+	if !p.Saturated() {
+		return [5]float64{0.10, 0.06, 0.06, 0.06, 0.06}[q]
+	}
+	if _, output := p.Load.means(); output < 20 && q == 1 {
+		return 0.6 // a few tokens of a burst: of chance
+	}
+	return [5]float64{0.20, 0.20, 0.20, 0.15, 0.08}[q]
+}
+
+// row is one equation of the linear problem.
+type row struct {
+	a     []float64
+	b     float64
+	group string
+}
+
+// rows are the weighted equations of the points that count.
+func (f *Fitter) rows(use func(*Case) bool) []row {
+	alike := f.alike(use)
+	var out []row
+	for i, c := range f.cases {
+		if !use(c) || f.linear[i] == nil {
+			continue
+		}
+		less := math.Sqrt(crowd(alike[c.deployment()]))
+		at, measured := f.linear[i].at.values(), c.Measured.values()
+		for q := range at {
+			sd := c.noise(q)
+			if sd == 0 || at[q] <= 0 {
+				continue
+			}
+			off := math.Log(measured[q] / at[q])
+			w := 1 / (sd * less)
+			if e := math.Abs(off) / sd; e > huber {
+				w *= math.Sqrt(huber / e)
+			}
+			r := row{a: make([]float64, len(f.unknowns)), b: off * w}
+			for j := range r.a {
+				r.a[j] = f.linear[i].slope[j][q] * w
+				r.b += r.a[j] * f.x[j]
+			}
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// huber is the error, in standard deviations, beyond which a point counts less.
+const huber = 2
+
+// deployment names the points of one server.
+func (p *Point) deployment() string { return p.Model + p.GPU + p.Host + string(rune('0'+p.Parallel())) }
+
+// solve returns the unknowns that fit the rows and what is known beforehand, and the
+// Cholesky factor of their precision.
+func (f *Fitter) solve(rows []row) ([]float64, *mat.Cholesky, error) {
+	n := len(f.unknowns)
+	precision := mat.NewSymDense(n, nil)
+	right := mat.NewVecDense(n, nil)
+	for j, u := range f.unknowns {
+		precision.SetSym(j, j, 1/(u.sd*u.sd))
+		right.SetVec(j, u.start/(u.sd*u.sd))
+	}
+	for _, r := range rows {
+		v := mat.NewVecDense(n, r.a)
+		precision.SymRankOne(precision, 1, v)
+		right.AddScaledVec(right, r.b, v)
+	}
+	var chol mat.Cholesky
+	if !chol.Factorize(precision) {
+		return nil, nil, errors.New("the points and the prior do not determine the parameters")
+	}
+	var x mat.VecDense
+	if err := chol.SolveVecTo(&x, right); err != nil {
+		return nil, nil, err
+	}
+	return slices.Clone(x.RawVector().Data), &chol, nil
+}
+
+// relinearize works out all predictions and slopes at the current unknowns.
+func (f *Fitter) relinearize() error {
+	f.linear = make([]*linear, len(f.cases))
+	return parallel(len(f.cases), func(i int) error {
+		if !f.cases[i].Fits {
+			return nil
+		}
+		l, err := f.linearize(f.cases[i], f.x)
+		f.linear[i] = l
+		return err
+	})
+}
+
+// parallel calls do for 0 to n−1 on all processors.
+func parallel(n int, do func(i int) error) error {
+	var (
+		wait sync.WaitGroup
+		errs = make([]error, n)
+		next = make(chan int, n)
+	)
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	for range runtime.GOMAXPROCS(0) {
+		wait.Go(func() {
+			for i := range next {
+				errs[i] = do(i)
+			}
+		})
+	}
+	wait.Wait()
+	return errors.Join(errs...)
+}
+
+// steps of Gauss and Newton are enough: the last moves little.
+const steps = 6
+
+// Fit fits to the points that count. Report is told the objective after each step.
+func (f *Fitter) Fit(use func(*Case) bool, steps int, report func(step int, objective float64)) error {
+	now, err := f.objective(use, f.x)
+	if err != nil {
+		return err
+	}
+	for step := range steps {
+		report(step, now)
+		if err := f.relinearize(); err != nil {
+			return err
+		}
+		next, _, err := f.solve(f.rows(use))
+		if err != nil {
+			return err
+		}
+		// No further than the slopes can be trusted.
+		moved := false
+		for length := 1.0; length > 0.05 && !moved; length /= 2.5 {
+			x := slices.Clone(f.x)
+			for j := range x {
+				x[j] += length * max(min(next[j]-x[j], 1), -1)
+			}
+			then, err := f.objective(use, x)
+			if err != nil {
+				return err
+			}
+			if then < now {
+				f.x, moved = x, true
+				if now-then < 1e-3*now {
+					return f.relinearize()
+				}
+				now = then
+			}
+		}
+		if !moved {
+			return nil
+		}
+	}
+	return f.relinearize()
+}
+
+// objective is what the fit makes small: errors, and distances from what was expected.
+func (f *Fitter) objective(use func(*Case) bool, x []float64) (float64, error) {
+	sum := 0.0
+	for j, u := range f.unknowns {
+		d := (x[j] - u.start) / u.sd
+		sum += d * d
+	}
+	alike := f.alike(use)
+	losses := make([]float64, len(f.cases))
+	err := parallel(len(f.cases), func(i int) error {
+		c := f.cases[i]
+		if !use(c) {
+			return nil
+		}
+		m, err := f.predict(c, x)
+		if err != nil {
+			return err
+		}
+		at, measured := m.values(), c.Measured.values()
+		for q := range at {
+			sd := c.noise(q)
+			if sd == 0 || at[q] <= 0 {
+				continue
+			}
+			e := math.Abs(math.Log(measured[q]/at[q])) / sd
+			if e > huber {
+				e = math.Sqrt(huber * (2*e - huber))
+			}
+			losses[i] += e * e / crowd(alike[c.deployment()])
+		}
+		return nil
+	})
+	for _, l := range losses {
+		sum += l
+	}
+	return sum, err
+}
+
+// alike counts the points of each deployment: they say the same again.
+func (f *Fitter) alike(use func(*Case) bool) map[string]float64 {
+	n := map[string]float64{}
+	for _, c := range f.cases {
+		if use(c) {
+			n[c.deployment()]++
+		}
+	}
+	return n
+}
+
+// crowd is by how much each of n points of a deployment counts less.
+func crowd(n float64) float64 { return 1 + 0.2*(n-1) }
+
+// Posterior samples the unknowns.
+func (f *Fitter) Posterior(use func(*Case) bool) (*perfmodel.Posterior, error) {
+	return f.posterior(f, use)
+}
+
+// posterior samples the unknowns around the fitter's, with the spread that another
+// finds.
+func (f *Fitter) posterior(slopes *Fitter, use func(*Case) bool) (*perfmodel.Posterior, error) {
+	_, chol, err := slopes.solve(slopes.rows(use))
+	if err != nil {
+		return nil, err
+	}
+	n := len(f.unknowns)
+	out := &perfmodel.Posterior{Fitted: map[string]perfmodel.Marginal{}}
+	draws := make([][]float64, n)
+	rng := rand.New(rand.NewPCG(5, 7))
+	var u mat.TriDense
+	chol.UTo(&u) // precision is UᵀU, so that U⁻¹ z has its inverse as covariance
+	for range perfmodel.PosteriorDraws {
+		z := mat.NewVecDense(n, nil)
+		for j := range n {
+			z.SetVec(j, rng.NormFloat64())
+		}
+		var d mat.VecDense
+		if err := d.SolveVec(&u, z); err != nil {
+			return nil, err
+		}
+		for j := range n {
+			draws[j] = append(draws[j], round(f.x[j]+d.AtVec(j)))
+		}
+	}
+	for j, unknown := range f.unknowns {
+		out.Fitted[unknown.key] = perfmodel.Marginal{Mean: round(f.x[j]), Draws: draws[j]}
+	}
+	return out, nil
+}
+
+// round keeps three decimals of a logarithm: a thousandth.
+func round(v float64) float64 { return math.Round(v*1e3) / 1e3 }

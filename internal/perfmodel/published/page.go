@@ -1,0 +1,288 @@
+package published
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/stat"
+)
+
+// A Score is the error and the coverage of some entries.
+type Score struct {
+	N                   int
+	Median, Bias, Worst float64 // of the absolute relative errors; the median with its sign; the largest
+	Held                float64 // share within their intervals
+}
+
+// ScoreOf scores entries.
+func ScoreOf(entries []*Entry) Score {
+	var errs, sizes []float64
+	held := 0
+	for _, e := range entries {
+		errs = append(errs, e.Error())
+		sizes = append(sizes, math.Abs(e.Error()))
+		if e.Held() {
+			held++
+		}
+	}
+	if len(errs) == 0 {
+		return Score{}
+	}
+	return Score{len(errs), stat.Median(sizes), stat.Median(errs), slices.Max(sizes), float64(held) / float64(len(errs))}
+}
+
+// Select returns the entries that satisfy a condition.
+func Select(entries []*Entry, is func(*Entry) bool) []*Entry {
+	var out []*Entry
+	for _, e := range entries {
+		if is(e) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// classes in the order of the page.
+var classes = []string{"moderate load", "moderate load, tensor parallel", "saturated", "saturated, tensor parallel"}
+
+// page is the text of docs/model-accuracy.md.
+type page struct {
+	strings.Builder
+	points  []Point
+	entries []*Entry
+}
+
+func (p *page) line(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) }
+
+// Page renders docs/model-accuracy.md of the points and the predictions of them.
+func Page(points []Point, predictions []Prediction) string {
+	p := &page{points: points, entries: Entries(points, predictions)}
+	p.line(`# How far off the performance model is
+
+Every number of this page is rendered from data in this repository by
+
+    make model-accuracy
+
+which fits the model anew, leaving out in turn each GPU and each model, predicts what it left out, and writes this page. A test in CI fails where the page, the
+fitted parameters or the limits at its end no longer agree. The %d measurements are of others, each with its source, in
+[points.json](../internal/perfmodel/published/points/points.json); none was made for this page. What is predicted is what a user gets who names the model, the GPU and the
+arguments of `+"`vllm serve`"+` and has measured nothing: basis `+"`data-sheet`"+`. After a two-minute load test of your own server the errors are others: [simulator.md](simulator.md).
+
+An error is predicted over measured, minus one. *Held* is the share of measurements within the 90 %% interval, which is widened for each point by what was found of the other
+models' points alone. "Without its GPU": no measurement of that GPU was fitted to; "without its model": none of that model, quantized or not. In neither case is anything
+of the host known, though the same publisher's other servers were fitted to.
+`, len(points))
+	p.headline()
+	p.peers()
+	p.byLevel("GPU", func(e *Entry) string { return e.Point.GPU })
+	p.byLevel("model", func(e *Entry) string { return e.Point.architecture() })
+	p.worst()
+	p.all()
+	p.notes()
+	return p.String()
+}
+
+func percent(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) }
+func signed(v float64) string  { return fmt.Sprintf("%+.0f %%", 100*v) }
+
+func (p *page) headline() {
+	p.line("## By class\n")
+	p.line("| class | quantity | points | without its GPU: median | bias | worst | held | without its model: median | bias | worst | held |")
+	p.line("|---|---|---|---|---|---|---|---|---|---|---|")
+	for _, class := range classes {
+		for q, name := range Quantities {
+			of := func(without string) Score {
+				return ScoreOf(Select(p.entries, func(e *Entry) bool {
+					return e.Point.Class() == class && e.Quantity == q && e.Without == without
+				}))
+			}
+			g, m := of("GPU"), of("model")
+			if g.N == 0 {
+				continue
+			}
+			p.line("| %s | %s | %d | **%s** | %s | %s | %s | **%s** | %s | %s | %s |", class, name, g.N,
+				percent(g.Median), signed(g.Bias), percent(g.Worst), percent(g.Held), percent(m.Median), signed(m.Bias), percent(m.Worst), percent(m.Held))
+		}
+	}
+	p.line("")
+}
+
+// peers sets the others' predictions beside ours on the same points.
+func (p *page) peers() {
+	p.line(`## Beside other simulators
+
+On the points for which another simulator's authors, or BLIS' on its behalf, published a prediction: the median absolute error of TTFT / ITL or TPOT / E2E, each on the same points, and the worst.
+Ours are those without the point's model. BLIS' authors fitted BLIS to other points of the same host; LLMServingSim measures the kernels of the very GPU and model beforehand.
+`)
+	p.line("| simulator | points | TTFT | ITL, TPOT | E2E | worst |\n|---|---|---|---|---|---|")
+	names := map[string]bool{}
+	for _, x := range p.points {
+		for n := range x.Peers {
+			names[n] = true
+		}
+	}
+	var order []string
+	for n := range names {
+		order = append(order, n)
+	}
+	slices.Sort(order)
+	for _, name := range order {
+		var theirs, ours [3][]float64
+		n := 0
+		for i := range p.points {
+			x := &p.points[i]
+			peer, ok := x.Peers[name]
+			if !ok {
+				continue
+			}
+			n++
+			v, m := peer.values(), x.Measured.values()
+			for q := range v {
+				if v[q] > 0 && m[q] > 0 {
+					c := [5]int{0, 1, 1, 2, 2}[q]
+					theirs[c] = append(theirs[c], math.Abs(v[q]/m[q]-1))
+					for _, e := range p.entries {
+						if e.Point == x && e.Quantity == q && e.Without == "model" {
+							ours[c] = append(ours[c], math.Abs(e.Error()))
+						}
+					}
+				}
+			}
+		}
+		row := func(who string, errs [3][]float64) {
+			cell := func(v []float64) string {
+				if len(v) == 0 {
+					return ""
+				}
+				return fmt.Sprintf("%.1f %%", 100*stat.Median(v))
+			}
+			worst := 0.0
+			for _, v := range errs {
+				for _, x := range v {
+					worst = max(worst, x)
+				}
+			}
+			p.line("| %s | %d | %s | %s | %s | %s |", who, n, cell(errs[0]), cell(errs[1]), cell(errs[2]), percent(worst))
+		}
+		row(name, theirs)
+		row("sixty, on these", ours)
+	}
+	p.line("")
+}
+
+func (p *page) byLevel(what string, of func(*Entry) string) {
+	p.line("## Without each %s\n", what)
+	p.line("| %s | points | TTFT median | TPOT, ITL median | E2E median | tokens/s median | tokens/s worst | held |\n|---|---|---|---|---|---|---|---|", what)
+	var levels []string
+	for _, e := range p.entries {
+		if l := of(e); !slices.Contains(levels, l) {
+			levels = append(levels, l)
+		}
+	}
+	slices.Sort(levels)
+	for _, l := range levels {
+		own := Select(p.entries, func(e *Entry) bool { return e.Without == what && of(e) == l })
+		if len(own) == 0 {
+			continue
+		}
+		points := map[*Point]bool{}
+		for _, e := range own {
+			points[e.Point] = true
+		}
+		cell := func(quantities ...int) string {
+			s := ScoreOf(Select(own, func(e *Entry) bool { return slices.Contains(quantities, e.Quantity) }))
+			if s.N == 0 {
+				return ""
+			}
+			return percent(s.Median) + " (" + signed(s.Bias) + ")"
+		}
+		tokens := ScoreOf(Select(own, func(e *Entry) bool { return e.Quantity == 4 }))
+		worst := ""
+		if tokens.N > 0 {
+			worst = percent(tokens.Worst)
+		}
+		p.line("| %s | %d | %s | %s | %s | %s | %s | %s |", l, len(points), cell(0), cell(1, 2), cell(3), cell(4), worst, percent(ScoreOf(own).Held))
+	}
+	p.line("")
+}
+
+// worstShown are enough to see where the model fails.
+const worstShown = 15
+
+func (p *page) worst() {
+	p.line("## The worst\n\nThe points whose tokens a second, or whose E2E where only that is known, are furthest off without their GPU.\n")
+	p.line("| point | quantity | measured | predicted | 90 %% interval | error |\n|---|---|---|---|---|---|")
+	es := Select(p.entries, func(e *Entry) bool {
+		return e.Without == "GPU" && (e.Quantity == 4 || e.Quantity == 3 && e.Point.Measured.Tokens == 0)
+	})
+	slices.SortStableFunc(es, func(a, b *Entry) int {
+		return cmp.Compare(math.Abs(math.Log1p(b.Error())), math.Abs(math.Log1p(a.Error())))
+	})
+	for _, e := range es[:min(len(es), worstShown)] {
+		p.entry(e)
+	}
+	p.line("")
+}
+
+func (p *page) entry(e *Entry) {
+	w := e.Interval.Widened(e.Widen)
+	held := ""
+	if !e.Held() {
+		held = " missed"
+	}
+	p.line("| %s | %s | %.4g | %.4g | %.3g – %.3g%s | %s |", e.Point.Name, Quantities[e.Quantity], e.Measured, e.Interval.Value, w.Low, w.High, held, signed(e.Error()))
+}
+
+func (p *page) all() {
+	p.line("## Every point\n\nWithout its model. Milliseconds, and tokens a second; in the order of the file.\n")
+	p.line("| point | vLLM | quantity | measured | predicted | 90 %% interval | error |\n|---|---|---|---|---|---|---|")
+	for i := range p.points {
+		x := &p.points[i]
+		for _, e := range Select(p.entries, func(e *Entry) bool { return e.Point == x && e.Without == "model" && e.Quantity != 2 }) {
+			w := e.Interval.Widened(e.Widen)
+			held := ""
+			if !e.Held() {
+				held = " missed"
+			}
+			name := fmt.Sprintf("[%s](%s)", x.Name, x.Source)
+			p.line("| %s | %s | %s | %.4g | %.4g | %.3g – %.3g%s | %s |", name, x.VLLM, Quantities[e.Quantity], e.Measured, e.Interval.Value, w.Low, w.High, held, signed(e.Error()))
+		}
+	}
+	p.line("")
+}
+
+func (p *page) notes() {
+	p.line(`## What to know
+
+* **ShareGPT's lengths** are known by their means only, and drawn from a distribution of that shape; BLIS' loads are evenly spaced requests of equal length with a shared system prompt.
+* **The KV cache** is the ledger's where a publication does not tell its blocks. Points whose blocks the ledger knows within ±20 %% only are shown and not fitted to: they test the ledger.
+* **Prompts of earlier tests** may have been in the prefix cache of dennislee22's servers, whose logs show hits of 20 to 54 %%: their time to first token is neither fitted to nor scored.
+* **ITL** of BLIS' training set is (E2E − TTFT) by the tokens after the first: its streams have several tokens in a chunk. The validation set's ITL of Llama 2 7B is a quarter more than its E2E allows.
+* **Two publications contradict themselves** and were left out: GLM 4.5 Air on H100 with random prompts repeats the A100's numbers to the last digit, and a gpt-oss-20b row whose command
+  names gpt-oss-120b. Tests in which requests failed were left out too, and those over two nodes.
+* **Not covered by any point**: Ada and Blackwell data-centre GPUs, AMD, Gaudi, NVFP4, FP8 caches, pipeline parallelism, speculative decoding, LoRA. There the parameters are those of relatives, or physics' guesses,
+  and the interval is as wide as their spread.
+
+## The line that CI holds
+
+A test compares the medians and the coverage above with these limits: no change of the model may be worse.
+
+| class | quantity | median without its GPU ≤ | median without its model ≤ | held ≥ |
+|---|---|---|---|---|`)
+	for _, l := range Limits {
+		p.line("| %s | %s | %s | %s | %s |", l.Class, Quantities[l.Quantity], percent(l.GPU), percent(l.Model), percent(l.Held))
+	}
+}
+
+// A Limit is what the errors of a class may not exceed.
+type Limit struct {
+	Class            string
+	Quantity         int
+	GPU, Model, Held float64
+}
+
+// Limits are the line that CI holds.
+var Limits = []Limit{}

@@ -1,0 +1,289 @@
+// Package published holds what others measured of vLLM servers and published, and says
+// how far perfmodel's prediction from data sheets is from it. It fits the parameters of
+// that prediction to the measurements, each time leaving out what it then predicts.
+//
+// The measurements are facts with their sources (points/points.json); the models'
+// configurations have the fields that decide about work and memory.
+package published
+
+import (
+	"embed"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/modelconfig"
+	"github.com/sixty-dev/sixty/internal/perfmodel"
+	"github.com/sixty-dev/sixty/internal/sim"
+)
+
+//go:embed points
+var files embed.FS
+
+// A Point is one published measurement.
+type Point struct {
+	Name  string `json:"name"`
+	Model string `json:"model"` // a file of points/models
+	GPU   string `json:"gpu"`
+	Host  string `json:"host"` // whose machine: its processor and links are its own
+	VLLM  string `json:"vllm"`
+	Args  string `json:"args"` // of vllm serve
+	Load  Load   `json:"load"`
+
+	// Cached says that prompts of earlier tests may have been in the prefix cache: the time
+	// to first token then tells nothing.
+	Cached bool `json:"cached"`
+
+	Measured Measures            `json:"measured"`
+	Peers    map[string]Measures `json:"peers"` // what other simulators' publications predict for it
+	Source   string              `json:"source"`
+}
+
+// A Load is what a benchmark sent. Without a rate or clients all requests came at once.
+type Load struct {
+	Requests int     `json:"requests"`
+	Clients  int     `json:"clients"` // each sends its next request after the end of its last
+	Rate     float64 `json:"rate"`    // per second, evenly spaced
+	Seconds  float64 `json:"duration_s"`
+	Prompt   float64 `json:"prompt"` // mean tokens
+	Output   float64 `json:"output"`
+	// Shape is that of the lengths: "constant"; "sharegpt", of which the means alone are
+	// known; "listed", each request's milliseconds of arrival, prompt and output.
+	Shape  string   `json:"shape"`
+	Listed [][3]int `json:"listed"`
+
+	PrefixGroups int `json:"prefix_groups"` // of system prompts
+	Prefix       int `json:"prefix"`        // tokens of one
+}
+
+// Measures are what clients saw on average: milliseconds, and output tokens a second. Zero
+// is not known.
+type Measures struct {
+	TTFT   float64 `json:"ttft_mean_ms"`
+	TPOT   float64 `json:"tpot_mean_ms"`
+	ITL    float64 `json:"itl_mean_ms"`
+	E2E    float64 `json:"e2e_mean_ms"`
+	Tokens float64 `json:"output_tok_s"`
+}
+
+// Quantities names those of Measures, in the order of values.
+var Quantities = []string{"TTFT", "TPOT", "ITL", "E2E", "tokens/s"}
+
+func (m Measures) values() [5]float64 {
+	return [5]float64{m.TTFT, m.TPOT, m.ITL, m.E2E, m.Tokens}
+}
+
+// Saturated reports whether the load is more than the server can take at once: requests
+// queue, or its batch is as large as it can be.
+func (p *Point) Saturated() bool {
+	l := &p.Load
+	return l.Rate == 0 && l.Clients == 0 && (l.Requests > 20 || l.Shape == "listed")
+}
+
+// Class is the class of loads and deployments whose errors are alike.
+func (p *Point) Class() string {
+	class := "moderate load"
+	if p.Saturated() {
+		class = "saturated"
+	}
+	if p.Parallel() > 1 {
+		class += ", tensor parallel"
+	}
+	return class
+}
+
+// Parallel is the number of GPUs.
+func (p *Point) Parallel() int {
+	n, _, ok := engine.ParseArgs(p.Args, p.Name).Number(engine.TensorParallelSize)
+	if !ok {
+		return 1
+	}
+	return int(n)
+}
+
+// Points returns all of them.
+func Points() ([]Point, error) {
+	content, err := files.ReadFile("points/points.json")
+	if err != nil {
+		return nil, err
+	}
+	var ps []Point
+	if err := json.Unmarshal(content, &ps); err != nil {
+		return nil, fmt.Errorf("points.json: %w", err)
+	}
+	return ps, nil
+}
+
+// A Case is a point made ready to be predicted.
+type Case struct {
+	Point
+	Shape *perfmodel.Shape // on its host
+	plain *perfmodel.Shape // on any
+	// Fits says that the memory for the KV cache is known well enough for the point to tell
+	// of step times.
+	Fits     bool
+	config   sim.Config
+	requests []sim.Request
+}
+
+// Case works out the deployment and the requests.
+func (p *Point) Case() (*Case, error) {
+	fail := func(err error) (*Case, error) { return nil, fmt.Errorf("%s: %w", p.Name, err) }
+	content, err := files.ReadFile("points/models/" + p.Model + ".json")
+	if err != nil {
+		return fail(err)
+	}
+	m, err := modelconfig.Parse(content)
+	if err != nil {
+		return fail(err)
+	}
+	gpu, err := perfmodel.FindGPU(p.GPU)
+	if err != nil {
+		return fail(err)
+	}
+	args := engine.ParseArgs(p.Args, p.Name)
+	s, err := perfmodel.Settings{Release: engine.Release(p.VLLM), Device: gpu}.With(args)
+	if err != nil {
+		return fail(err)
+	}
+	l, err := perfmodel.NewLedger(m, s)
+	if err != nil {
+		return fail(err)
+	}
+	known := engine.Config{}
+	known.Merge(args)
+	known.Merge(l.EngineConfig("the ledger"))
+	e, err := perfmodel.Config(l.Settings.Release, known, &gpu)
+	if err != nil {
+		return fail(err)
+	}
+	prompt, output := p.Load.means()
+	c := &Case{Point: *p, config: e.Config, plain: l.Shape(prompt + output/2)}
+	c.Shape = c.plain.On(p.Host)
+	c.config.BlockSize = 16
+	c.config.NumBlocks = l.PlainBlocks(int(prompt+output), c.config.BlockSize)
+	c.requests = p.Load.draw(c.config.BlockSize)
+	c.Fits = l.Settings.NumBlocksOverride > 0 || l.Blocks.Low > 0 && l.Blocks.High < 1.4*l.Blocks.Low || !p.Saturated()
+	return c, nil
+}
+
+func (l *Load) means() (prompt, output float64) {
+	if len(l.Listed) == 0 {
+		return l.Prompt, l.Output
+	}
+	for _, r := range l.Listed {
+		prompt += float64(r[1]) / float64(len(l.Listed))
+		output += float64(r[2]) / float64(len(l.Listed))
+	}
+	return prompt, output
+}
+
+// longest is the time in which requests of a steady load are simulated: means over it are
+// those over the whole.
+const longest = 60.0
+
+// draw makes the load's requests. It is the same every time.
+func (l *Load) draw(blockSize int) []sim.Request {
+	var out []sim.Request
+	if len(l.Listed) > 0 {
+		for _, r := range l.Listed {
+			out = append(out, sim.Request{Arrival: time.Duration(r[0]) * time.Millisecond, PromptTokens: r[1], OutputTokens: r[2]})
+		}
+		return out
+	}
+	n := l.Requests
+	if l.Rate > 0 {
+		n = int(l.Rate * min(l.Seconds, max(longest, 100/l.Rate)))
+	}
+	prompts, outputs := lengths(l.Prompt, n, l.Shape, 1), lengths(l.Output, n, l.Shape, 2)
+	for i := range n {
+		r := sim.Request{PromptTokens: prompts[i], OutputTokens: outputs[i]}
+		if l.Rate > 0 {
+			r.Arrival = time.Duration(float64(i) / l.Rate * 1e9)
+		}
+		if l.PrefixGroups > 0 {
+			r.Blocks = sim.SharedPrefix(uint64(i%l.PrefixGroups), l.Prefix, blockSize)
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// lengths are n of them with a mean. Of ShareGPT's, as vLLM's benchmark filters them,
+// lognormals with a coefficient of variation of 1.3 that end at 1024 tokens come close.
+func lengths(mean float64, n int, shape string, seed uint64) []int {
+	out := make([]int, n)
+	if shape != "sharegpt" {
+		for i := range out { // fractions of a mean are spread evenly
+			out[i] = max(int(math.Floor(mean*float64(i+1)))-int(math.Floor(mean*float64(i))), 1)
+		}
+		return out
+	}
+	sigma := math.Sqrt(math.Log(1 + 1.3*1.3))
+	middle := mean
+	for range 40 {
+		sum := 0.0
+		for i := range out {
+			q := (float64(i) + 0.5) / float64(n)
+			v := min(max(middle*math.Exp(sigma*math.Sqrt2*math.Erfinv(2*q-1)), 4), 1024)
+			out[i] = int(math.Round(v))
+			sum += v
+		}
+		middle *= mean / (sum / float64(n))
+	}
+	rng := rand.New(rand.NewPCG(seed, 0))
+	rng.Shuffle(n, func(i, j int) { out[i], out[j] = out[j], out[i] })
+	return out
+}
+
+// Predict simulates the point's load with a step cost.
+func (c *Case) Predict(cost sim.StepCost, f sim.Frontend) (Measures, error) {
+	m, _, err := c.predict(cost, f)
+	return m, err
+}
+
+// predict tells the work too.
+func (c *Case) predict(cost sim.StepCost, f sim.Frontend) (Measures, sim.Work, error) {
+	res, err := sim.Run(c.config, cost, c.requests, sim.Options{Frontend: f, Clients: c.Load.Clients})
+	if err != nil {
+		return Measures{}, sim.Work{}, fmt.Errorf("%s: %w", c.Name, err)
+	}
+	return c.measure(res.Summary()), res.Replicas[0].Stats.Work, nil
+}
+
+func (c *Case) measure(s sim.Summary) Measures {
+	const ms = 1e3
+	m := Measures{TTFT: s.TTFT.Mean.Seconds() * ms, TPOT: s.TPOT.Mean.Seconds() * ms, E2E: s.E2E.Mean.Seconds() * ms, Tokens: s.OutputPerSecond}
+	m.ITL = m.TPOT // with equal lengths they are the same
+	return m
+}
+
+// Cases makes all points ready.
+func Cases() ([]*Case, error) {
+	ps, err := Points()
+	if err != nil {
+		return nil, err
+	}
+	var out []*Case
+	for i := range ps {
+		c, err := ps[i].Case()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// architecture is the point's model without its quantization.
+func (p *Point) architecture() string {
+	name := p.Model
+	for _, q := range []string{"-fp8", "-awq"} {
+		name = strings.TrimSuffix(name, q)
+	}
+	return name
+}

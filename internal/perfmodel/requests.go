@@ -82,8 +82,8 @@ func overKnees(cfg sim.Config, prior *Prior, solve func(knee int) (*point, error
 // plausible reports whether the arithmetic of as many tokens as the knee hides behind the
 // reading of the weights, which is a part of the base.
 func (p *point) plausible() bool {
-	c := toCost(p.x, p.knee)
-	return c.PerToken*float64(p.knee) <= 1.5*(c.Base+c.Mixed)
+	c := toCost(p.x, p.shape)
+	return c.PerToken*float64(c.Knee) <= 1.5*(c.Base+c.Mixed+c.Experts)
 }
 
 // knees are the candidates for the number of tokens below which a step is bound
@@ -111,7 +111,7 @@ func guess(measured []Measured) sim.StepCost {
 // fixpoint alternates simulation and fit.
 func fixpoint(d Deployment, requests []sim.Request, measured []Measured, start sim.StepCost, knee int, prior *Prior, check func() error) (*point, error) {
 	cost, front := start, sim.Frontend{}
-	cost.Knee = knee
+	cost.Knee, cost.ExpertShare = knee, shapeOf(knee, prior).ExpertShare
 	for round := 1; ; round++ {
 		res, err := d.run(cost, requests, sim.Options{Frontend: front, Check: check})
 		if err != nil {
@@ -125,7 +125,7 @@ func fixpoint(d Deployment, requests []sim.Request, measured []Measured, start s
 		if moved < 1e-4 || round == rounds {
 			return p, nil
 		}
-		cost, front = toCost(p.x, knee), frontend(p.x)
+		cost, front = toCost(p.x, p.shape), frontend(p.x)
 	}
 }
 

@@ -70,6 +70,7 @@ func TestToAnotherLevelOfLoad(t *testing.T) {
 			}{
 				{"first half of the requests, alone", all[:n/2], nil},
 				{"second half of the requests, alone", all[n/2:], nil},
+				{"ZZall", all, func(_ int, m *perfmodel.Measured) bool { return true }},
 				{"ended in the first half of the time", all, func(_ int, m *perfmodel.Measured) bool { return half(m) }},
 				{"began in the second half of the time", all, func(_ int, m *perfmodel.Measured) bool { return m.FirstToken > end/2 }},
 			} {
@@ -98,6 +99,8 @@ func TestToAnotherLevelOfLoad(t *testing.T) {
 				}
 				other := func(i int, m *perfmodel.Measured) bool {
 					switch {
+					case c.name == "ZZall":
+						return true
 					case c.use != nil:
 						return !c.use(i, m) && (half(m) || m.FirstToken > end/2)
 					case len(c.fit) > 0 && c.fit[0].Request.Arrival == 0:

@@ -146,8 +146,8 @@ func observations(d Deployment, measured []Measured, res *sim.Result, cost sim.S
 			outside = 1
 			// Without the time of scheduling, only requests that hardly queued tell.
 			prefill = m.FirstToken - m.Request.Arrival - r.Queue()
-			if r.Queue() > r.TTFT()/5 {
-				continue
+			if r.Queue() > r.TTFT()/5 || prefill > mostOutside && prefill > 5*(r.TTFT()-r.Queue()) {
+				continue // it queued, or others that are not in the results kept it waiting
 			}
 		}
 		if w := r.WorkAtFirst.Sub(r.WorkAtScheduled); prefill > 0 && w.Steps > 0 {
@@ -159,6 +159,10 @@ func observations(d Deployment, measured []Measured, res *sim.Result, cost sim.S
 	}
 	return append(obs, milestones(measured, res, cost)...)
 }
+
+// mostOutside is more than an API server takes for a request, beside which no queue is
+// taken for its time.
+const mostOutside = time.Second
 
 // milestones compares the progress of the whole server: the time from one
 // request's end to a later one's, in order of ends and whoever they were. It

@@ -77,6 +77,7 @@ func TestExitCodes(t *testing.T) {
 		"1 simulate":      "simulate " + model + "--gpu H100 --rate 5 --requests 20 --prompt-tokens 900 --engine-args=--max-model-len=200",
 		"1 tune":          "tune " + model + "--gpu 2GiB",
 		"2 ":              "diagnose nowhere.tar.zst",
+		"2 simulate":      "simulate " + recordings + "straggler.tar.zst",
 		"2 diagnose":      "diagnose --prometheus " + mute.URL + " --timeout 1s",
 	}
 	rows := map[string]string{} // meanings by code and verb, "" for all verbs

@@ -94,10 +94,7 @@ func Calibrate(e Evidence) (*Calibration, error) {
 	}
 	fit := func(b Basis, source string, typical float64, fit func(prior *Prior) (*Fit, error)) {
 		prior := e.Prior
-		if prior != nil {
-			folded := prior.fold()
-			prior = &folded
-		} else if typical > 0 {
+		if prior == nil && typical > 0 {
 			guess := guessFrom(typical)
 			prior = &guess
 		}

@@ -122,7 +122,7 @@ type point struct {
 	rows  []row
 	prior *Prior
 	x     vector
-	knee  int
+	shape sim.StepCost // whose knee and experts' share a cost of x has
 	seen  Range
 	loss  float64 // mean of Huber's loss, to choose among knees
 }
@@ -136,7 +136,7 @@ func solve(obs []Observation, knee int, prior *Prior, check func() error) (*poin
 		return nil, hint.With(&TooFewError{Have: len(obs), Want: need},
 			"observe the server for longer, or under more load")
 	}
-	p := &point{rows: make([]row, len(obs)), prior: prior, knee: knee}
+	p := &point{rows: make([]row, len(obs)), prior: prior, shape: shapeOf(knee, prior)}
 	for i, o := range obs {
 		if !(o.Seconds > 0) || math.IsInf(o.Seconds, 0) || o.Work.Steps < 1 || !(o.Weight >= 0) {
 			return nil, fmt.Errorf("calibrate: observation %d: %d steps in %v s, weight %v", i, o.Work.Steps, o.Seconds, o.Weight)
@@ -168,7 +168,7 @@ func solve(obs []Observation, knee int, prior *Prior, check func() error) (*poin
 
 // fit describes the solution's quality.
 func (p *point) fit(check func() error) (*Fit, error) {
-	f := &Fit{Cost: toCost(p.x, p.knee), Observations: len(p.rows), Seen: p.seen}
+	f := &Fit{Cost: toCost(p.x, p.shape), Observations: len(p.rows), Seen: p.seen}
 	f.residuals(p.rows, p.x)
 	return f, f.bootstrap(p, check)
 }
@@ -201,7 +201,7 @@ func (f *Fit) bootstrap(p *point, check func() error) error {
 		switch {
 		case err == nil:
 			draws = append(draws, x)
-			f.Draws = append(f.Draws, toCost(x, p.knee))
+			f.Draws = append(f.Draws, toCost(x, p.shape))
 		case !errors.Is(err, ErrUndetermined):
 			return err
 		}
@@ -219,7 +219,7 @@ func (f *Fit) bootstrap(p *point, check func() error) error {
 		slices.Sort(column)
 		low[j], high[j] = column[len(column)*25/1000], column[min(len(column)*975/1000, len(column)-1)]
 	}
-	f.Low, f.High = toCost(low, p.knee), toCost(high, p.knee)
+	f.Low, f.High = toCost(low, p.shape), toCost(high, p.shape)
 	// What a queue was simulated wrong by looks like the API server's time too, and then
 	// differs from one part of the load to the next.
 	if lo, hi := low[perRequest], high[perRequest]; lo > 0 && hi-lo < 1.5*p.x[perRequest] {
@@ -236,18 +236,32 @@ func (f *Fit) setFrontend(seconds, low, high float64) {
 
 // vector holds the constants in the order of sim.StepCost, and that of sim.Frontend.
 const (
-	perRequest = 6
-	constants  = 7
+	experts    = 6
+	perRequest = 7
+	constants  = 8
 )
 
 type vector [constants]float64
 
-func toCost(x vector, knee int) sim.StepCost {
-	return sim.StepCost{Base: x[0], Mixed: x[1], PerSeq: x[2], PerToken: x[3], PerKV: x[4], PerPair: x[5], Knee: knee}
+// toCost is the cost of a shape, which has what is not linear in any work.
+func toCost(x vector, shape sim.StepCost) sim.StepCost {
+	return sim.StepCost{
+		Base: x[0], Mixed: x[1], PerSeq: x[2], PerToken: x[3], PerKV: x[4], PerPair: x[5], Experts: x[experts],
+		Knee: shape.Knee, ExpertShare: shape.ExpertShare,
+	}
+}
+
+// shapeOf is that of a knee and of a prior's experts.
+func shapeOf(knee int, prior *Prior) sim.StepCost {
+	shape := sim.StepCost{Knee: knee}
+	if prior != nil {
+		shape.ExpertShare = prior.ExpertShare
+	}
+	return shape
 }
 
 func fromCost(c sim.StepCost) vector {
-	return vector{c.Base, c.Mixed, c.PerSeq, c.PerToken, c.PerKV, c.PerPair}
+	return vector{c.Base, c.Mixed, c.PerSeq, c.PerToken, c.PerKV, c.PerPair, c.Experts}
 }
 
 func frontend(x vector) sim.Frontend { return sim.Frontend{PerRequest: min(x[perRequest], 3600)} }
@@ -266,9 +280,10 @@ func newRow(o Observation) row {
 	if r.weight == 0 {
 		r.weight = 1
 	}
-	for j, v := range [constants]int64{w.Steps, w.Mixed, w.Seqs, w.Excess, w.KVTokens, w.Pairs, o.Requests} {
+	for j, v := range [constants]int64{w.Steps, w.Mixed, w.Seqs, w.Excess, w.KVTokens, w.Pairs, w.Experts, o.Requests} {
 		r.a[j] = float64(v) / o.Seconds
 	}
+	r.a[experts] /= 1e6
 	return r
 }
 
@@ -338,8 +353,8 @@ func absolute(v []float64) []float64 {
 }
 
 // nonNegative minimises the weighted squared error over x ≥ 0. The optimum is
-// the unconstrained solution over the columns that it uses, and 128 subsets of
-// seven columns are few enough to try them all.
+// the unconstrained solution over the columns that it uses, and 256 subsets of
+// eight columns are few enough to try them all.
 func nonNegative(rows []row) vector {
 	var scale vector
 	for _, r := range rows {
@@ -365,7 +380,16 @@ func nonNegative(rows []row) vector {
 	}
 	var best vector
 	gain := 0.0
+	none := 0 // columns of zeros
+	for j, v := range scale {
+		if v == 0 {
+			none |= 1 << j
+		}
+	}
 	for set := 1; set < 1<<constants; set++ {
+		if set&none != 0 {
+			continue
+		}
 		x, ok := solveSubset(&ata, &atb, set)
 		if !ok {
 			continue

@@ -3,7 +3,6 @@ package perfmodel
 import (
 	"math"
 	"math/rand/v2"
-	"slices"
 
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/stat"
@@ -32,20 +31,6 @@ type Draw struct {
 	Frontend sim.Frontend
 }
 
-// fold returns the prior with the experts that steps of the usual batch read in its base,
-// as a fit takes it.
-func (p Prior) fold() Prior {
-	p.StepCost = p.Fold(UsualBatch)
-	p.Draws = slices.Clone(p.Draws)
-	for i := range p.Draws {
-		p.Draws[i].Cost = p.Draws[i].Cost.Fold(UsualBatch)
-	}
-	if len(p.Draws) > 0 {
-		p.Spread = spreadOf(p.Draws)
-	}
-	return p
-}
-
 // roughSpread is for constants of which only the order is known.
 var roughSpread = sim.StepCost{Base: 0.3, Mixed: 2, PerSeq: 2, PerToken: 0.3, PerKV: 0.3, PerPair: 1}
 
@@ -67,7 +52,7 @@ func spreadOf(draws []Draw) sim.StepCost {
 		}
 		x[j] = math.Expm1(1.4826 * stat.Median(column)) // of a normal distribution's MAD
 	}
-	return toCost(x, 0)
+	return toCost(x, sim.StepCost{})
 }
 
 // FromPrior is a fit that rests on a prior alone: no observations, and samples of the
@@ -88,7 +73,7 @@ func FromPrior(prior Prior) *Fit {
 		for j := range perRequest {
 			x[j] *= math.Exp(rng.NormFloat64() * math.Log1p(spread[j]))
 		}
-		f.Draws = append(f.Draws, toCost(x, prior.Knee))
+		f.Draws = append(f.Draws, toCost(x, prior.StepCost))
 	}
 	return f
 }
@@ -122,7 +107,7 @@ func (p *Prior) sampled(rng *rand.Rand) []row {
 	for j := range perRequest {
 		x[j] *= math.Exp(rng.NormFloat64() * math.Log1p(spread[j]))
 	}
-	return p.rowsAt(toCost(x, p.Knee))
+	return p.rowsAt(toCost(x, p.StepCost))
 }
 
 func (p *Prior) rowsAt(cost sim.StepCost) []row {

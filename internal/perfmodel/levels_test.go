@@ -18,10 +18,12 @@ var levels = []struct {
 	model     string
 	tp, ranks int
 	numBlocks int // not recorded: never exhausted
+
+	same, later, earlier *deviation // where the targets are met, or how far from them it is
 }{
-	{"llama-3.1-8b-tp1", "llama-3.1-8b", 1, 1, 30000},
-	{"qwen3-32b-tp2", "qwen3-32b", 2, 1, 24000},
-	{"qwen3-30b-a3b-dp2", "qwen3-30b-a3b", 1, 2, 24000},
+	{"llama-3.1-8b-tp1", "llama-3.1-8b", 1, 1, 30000, &deviation{0.05, 0.02, 0.03}, &deviation{0.05, 0.035, 0.03}, &deviation{0.05, 0.02, 0.03}},
+	{"qwen3-32b-tp2", "qwen3-32b", 2, 1, 24000, &deviation{0.05, 0.02, 0.03}, &deviation{0.05, 0.02, 0.03}, nil},
+	{"qwen3-30b-a3b-dp2", "qwen3-30b-a3b", 1, 2, 24000, &deviation{0.2, 0.025, 0.03}, nil, nil},
 }
 
 // TestToAnotherLevelOfLoad calibrates on a part of the requests of load tests that others
@@ -63,25 +65,27 @@ func TestToAnotherLevelOfLoad(t *testing.T) {
 				end = max(end, m.LastToken)
 			}
 			half := func(m *perfmodel.Measured) bool { return m.LastToken <= end/2 }
+			fast := func(_ int, m *perfmodel.Measured) bool { return half(m) }
+			late := func(_ int, m *perfmodel.Measured) bool { return m.FirstToken > end/2 }
+			any := func(int, *perfmodel.Measured) bool { return true }
 			for _, c := range []struct {
-				name string
-				fit  []perfmodel.Measured
-				use  func(i int, m *perfmodel.Measured) bool
+				name       string
+				fit        []perfmodel.Measured
+				use, other func(i int, m *perfmodel.Measured) bool
+				within     *deviation
 			}{
-				{"first half of the requests, alone", all[:n/2], nil},
-				{"second half of the requests, alone", all[n/2:], nil},
-				{"ended in the first half of the time", all, func(_ int, m *perfmodel.Measured) bool { return half(m) }},
-				{"began in the second half of the time", all, func(_ int, m *perfmodel.Measured) bool { return m.FirstToken > end/2 }},
+				{"all, and the same", all, any, any, level.same},
+				{"ended in the first half of the time → began in the second", all, fast, late, level.later},
+				{"began in the second half of the time → ended in the first", all, late, fast, level.earlier},
+				{"second half of the requests, without the first → that", all[n/2:], any, func(i int, _ *perfmodel.Measured) bool { return i < n/2 }, nil},
 			} {
 				part := append([]perfmodel.Measured(nil), c.fit...)
 				first := part[0].Request.Arrival
 				for i := range part {
-					if c.use != nil {
-						part[i].Use = c.use(i, &part[i])
-					} else {
-						m := &part[i]
-						m.Request.Arrival, m.FirstToken, m.LastToken = m.Request.Arrival-first, m.FirstToken-first, m.LastToken-first
-					}
+					m := &part[i]
+					m.Use = c.use(i, m)
+					m.Request.Arrival -= first
+					m.FirstToken, m.LastToken = m.FirstToken-first, m.LastToken-first
 				}
 				cal, err := perfmodel.Calibrate(perfmodel.Evidence{Config: cfg, Requested: d, Requests: part, RequestsFrom: c.name, Prior: &prior})
 				if err != nil {
@@ -96,16 +100,12 @@ func TestToAnotherLevelOfLoad(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				other := func(i int, m *perfmodel.Measured) bool {
-					switch {
-					case c.use != nil:
-						return !c.use(i, m) && (half(m) || m.FirstToken > end/2)
-					case len(c.fit) > 0 && c.fit[0].Request.Arrival == 0:
-						return i >= n/2
-					}
-					return i < n/2
+				got := off(all, p.Result.Records, c.other)
+				t.Logf("%s: %v; the fit is off by %.1f %% in the median", c.name, got, 100*cal.Fit.MedianError)
+				far := func(got, want float64) bool { return math.Abs(got) > want }
+				if w := c.within; w != nil && (far(got.ttft, w.ttft) || far(got.tpot, w.tpot) || far(got.throughput, w.throughput)) {
+					t.Errorf("%s: %v; want within %v", c.name, got, w)
 				}
-				t.Log(c.name, "→ the other: ", off(all, p.Result.Records, other), fmt.Sprintf("fit %.3f %+v front %.4f", cal.Fit.MedianError, cal.Fit.Cost, cal.Fit.Frontend.PerRequest))
 			}
 		})
 	}

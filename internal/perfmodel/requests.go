@@ -82,8 +82,8 @@ func overKnees(cfg sim.Config, prior *Prior, solve func(knee int) (*point, error
 // plausible reports whether the arithmetic of as many tokens as the knee hides behind the
 // reading of the weights, which is a part of the base.
 func (p *point) plausible() bool {
-	c := toCost(p.x, p.knee)
-	return c.PerToken*float64(p.knee) <= 1.5*(c.Base+c.Mixed)
+	c := toCost(p.x, p.shape)
+	return c.PerToken*float64(c.Knee) <= 1.5*(c.Base+c.Mixed+c.Experts)
 }
 
 // knees are the candidates for the number of tokens below which a step is bound
@@ -111,7 +111,7 @@ func guess(measured []Measured) sim.StepCost {
 // fixpoint alternates simulation and fit.
 func fixpoint(d Deployment, requests []sim.Request, measured []Measured, start sim.StepCost, knee int, prior *Prior, check func() error) (*point, error) {
 	cost, front := start, sim.Frontend{}
-	cost.Knee = knee
+	cost.Knee, cost.ExpertShare = knee, shapeOf(knee, prior).ExpertShare
 	for round := 1; ; round++ {
 		res, err := d.run(cost, requests, sim.Options{Frontend: front, Check: check})
 		if err != nil {
@@ -125,7 +125,7 @@ func fixpoint(d Deployment, requests []sim.Request, measured []Measured, start s
 		if moved < 1e-4 || round == rounds {
 			return p, nil
 		}
-		cost, front = toCost(p.x, knee), frontend(p.x)
+		cost, front = toCost(p.x, p.shape), frontend(p.x)
 	}
 }
 
@@ -146,8 +146,8 @@ func observations(d Deployment, measured []Measured, res *sim.Result, cost sim.S
 			outside = 1
 			// Without the time of scheduling, only requests that hardly queued tell.
 			prefill = m.FirstToken - m.Request.Arrival - r.Queue()
-			if r.Queue() > r.TTFT()/5 {
-				continue
+			if r.Queue() > r.TTFT()/5 || prefill > mostOutside && prefill > 5*(r.TTFT()-r.Queue()) {
+				continue // it queued, or others that are not in the results kept it waiting
 			}
 		}
 		if w := r.WorkAtFirst.Sub(r.WorkAtScheduled); prefill > 0 && w.Steps > 0 {
@@ -159,6 +159,10 @@ func observations(d Deployment, measured []Measured, res *sim.Result, cost sim.S
 	}
 	return append(obs, milestones(measured, res, cost)...)
 }
+
+// mostOutside is more than an API server takes for a request, beside which no queue is
+// taken for its time.
+const mostOutside = time.Second
 
 // milestones compares the progress of the whole server: the time from one
 // request's end to a later one's, in order of ends and whoever they were. It

@@ -83,7 +83,7 @@ func FromScrapes(cfg sim.Config, scrapes []Scrape, prior *Prior, check func() er
 	best, err := overKnees(cfg, prior, func(knee int) (*point, error) {
 		var obs []Observation
 		for _, s := range scrapes {
-			obs = append(obs, s.observations(cfg, knee)...)
+			obs = append(obs, s.observations(cfg, shapeOf(knee, prior))...)
 		}
 		if len(obs) == 0 {
 			return nil, hint.With(errors.New("calibrate: the server was idle in every interval"), "choose a time with load")
@@ -178,7 +178,7 @@ func (s Scrape) residual(cfg sim.Config, cost sim.StepCost) float64 {
 	squares := 0.0
 	for _, part := range []struct{ steps, mixed, prefill float64 }{{steps - mixed, 0, 0}, {mixed, mixed, s.PrefillTokens}} {
 		if part.steps >= 1 {
-			one := cost.Seconds(s.work(part.steps, part.mixed, part.prefill, cost.Knee)) / part.steps
+			one := cost.Seconds(s.work(part.steps, part.mixed, part.prefill, cost)) / part.steps
 			squares += part.steps * one * one
 		}
 	}
@@ -197,7 +197,7 @@ func (s *Scrape) steps(cfg sim.Config) (steps, mixed float64, ok bool) {
 	return steps, mixed, s.Running >= 1 && steps >= 1 && !math.IsInf(steps, 0) && s.Seconds > 0
 }
 
-func (s Scrape) observations(cfg sim.Config, knee int) []Observation {
+func (s Scrape) observations(cfg sim.Config, shape sim.StepCost) []Observation {
 	steps, mixed, ok := s.steps(cfg)
 	if !ok {
 		return nil
@@ -209,7 +209,7 @@ func (s Scrape) observations(cfg sim.Config, knee int) []Observation {
 	if !(seconds > 0) {
 		return nil
 	}
-	obs := []Observation{{Work: s.work(steps, mixed, s.PrefillTokens, knee), Seconds: seconds}}
+	obs := []Observation{{Work: s.work(steps, mixed, s.PrefillTokens, shape), Seconds: seconds}}
 	if s.PrefillCount > 0 && s.PrefillSeconds > 0 && s.Prefills > 0 {
 		// A prefill waits for the step in execution, under asynchronous scheduling,
 		// and takes its own.
@@ -220,7 +220,7 @@ func (s Scrape) observations(cfg sim.Config, knee int) []Observation {
 			steps++
 		}
 		obs = append(obs, Observation{
-			Work:    s.work(steps, own, prompt, knee),
+			Work:    s.work(steps, own, prompt, shape),
 			Seconds: s.PrefillSeconds / s.PrefillCount,
 			Weight:  prefillWeight,
 		})
@@ -230,19 +230,21 @@ func (s Scrape) observations(cfg sim.Config, knee int) []Observation {
 
 // work is that of some steps of the interval's mean batch, of which mixed share
 // some prefill tokens.
-func (s Scrape) work(steps, mixed, prefill float64, knee int) sim.Work {
+func (s Scrape) work(steps, mixed, prefill float64, shape sim.StepCost) sim.Work {
 	prompt := 0.0
 	if s.Prefills > 0 {
 		prompt = s.PrefillTokens / s.Prefills
 	}
-	room := max(float64(knee)-s.Running, 0) // tokens that a step takes for nothing
+	knee := float64(shape.Knee)
+	room := max(knee-s.Running, 0) // tokens that a step takes for nothing
 	return sim.Work{
 		Steps:    int64(math.Round(steps)),
 		Mixed:    int64(math.Round(mixed)),
 		Seqs:     int64(s.Running*steps + mixed),
 		Tokens:   int64(s.Running*steps + prefill),
-		Excess:   int64(max(prefill-mixed*room, 0) + max(s.Running-float64(knee), 0)*steps),
+		Excess:   int64(max(prefill-mixed*room, 0) + max(s.Running-knee, 0)*steps),
 		KVTokens: int64(s.KVTokens * steps),
 		Pairs:    int64(prefill * prompt / 2),
+		Experts:  int64(1e6 * steps * shape.Touched(s.Running+prefill/max(steps, 1))),
 	}
 }

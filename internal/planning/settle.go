@@ -77,7 +77,10 @@ func (s *Simulation) settle(ctx context.Context) error {
 		ttft, itl := came.TTFTMean.Seconds(), p.Summary.ITL.Mean.Seconds()
 		var misses []Miss
 		off := 0.0
-		for _, m := range []Miss{{"TTFT mean", measured.TTFTMean, ttft}, {"ITL mean", measured.ITLMean, itl}, {outputTokens, measured.OutputPerSecond, came.OutputPerSecond}} {
+		for _, m := range []Miss{
+			{"TTFT mean", measured.TTFTMean, ttft}, {"ITL mean", measured.ITLMean, itl},
+			{outputTokens, measured.OutputPerSecond, came.OutputPerSecond},
+		} {
 			if !(m.Measured > 0) {
 				continue
 			}

@@ -82,7 +82,7 @@ func (g *group) step() error {
 func (g *group) form() {
 	var s together
 	var batches []*batch
-	var longest time.Duration
+	var tokens int64
 	g.idle++
 	for _, d := range g.drivers {
 		e := d.Engine
@@ -91,13 +91,17 @@ func (g *group) form() {
 		}
 		e.advance(g.now)
 		b := e.form()
+		tokens += b.work.Tokens
+		s.ranks, batches = append(s.ranks, d), append(batches, b)
+	}
+	var longest time.Duration
+	for i, b := range batches {
 		if len(b.entries) > 0 {
 			g.idle = 0
-			if took := e.cost.step(&b.work); took > longest {
+			if took := s.ranks[i].Engine.cost.stepAmong(&b.work, tokens); took > longest {
 				longest, s.work = took, b.work
 			}
 		}
-		s.ranks, batches = append(s.ranks, d), append(batches, b)
 	}
 	s.end = max(g.now, g.end) + longest
 	g.end = s.end

@@ -12,7 +12,8 @@
 // blocks with reference counts, prefix caching with eviction of the least
 // recently freed block, preemption by recomputation, full-prompt reservation,
 // the watermark, asynchronous scheduling, limits on admission, clients that
-// leave, and independent replicas behind a router. Not modelled: speculative
+// leave, independent replicas behind a router, and data-parallel ranks that step
+// together. Not modelled: speculative
 // decoding, sliding windows and state-space layers, encoder inputs, LoRA limits,
 // structured output, KV connectors, and pipeline parallelism.
 //

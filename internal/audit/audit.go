@@ -66,6 +66,7 @@ type pass struct {
 	records map[string]*query // recording rules of all files, by name
 	beside  []*query          // all of the file
 	router  bool              // some file reads what only a router exposes
+	models  bool              // some file tells models apart
 	starts  []int
 	check   *Check
 	out     *[]Finding
@@ -154,6 +155,7 @@ func Lint(files []File, s *Surface, ignore ...string) ([]Finding, []error) {
 			if q.role == recordRole {
 				all.records[q.name] = q
 			}
+			all.models = all.models || q.tellsModelsApart()
 			all.router = all.router || q.tree != nil && slices.ContainsFunc(selectors(q.tree),
 				func(v *parser.VectorSelector) bool {
 					_, f := classOf(nameOf(v))

@@ -40,22 +40,30 @@ var checks = []Check{
 
 	{"tokens-per-completion", catalog.Ticket, "tokens of all requests divided by completed ones", checkTokensPerCompletion},
 	{"steps-as-tokens", catalog.Ticket, "engine steps labelled as tokens", checkStepsAsTokens},
-	{"other-quantity", catalog.Ticket, "a legend that names another quantity than the query's", checkOtherQuantity},
+	{"other-quantity", catalog.Ticket, "a legend or title that names another quantity than the query's", checkOtherQuantity},
+	{"other-percentile", catalog.Ticket, "a text that names another percentile than the query's, or a mean", checkOtherPercentile},
+	{"other-window", catalog.Ticket, "a text that names another span of time than the query's", checkOtherWindow},
 	{"success-as-availability", catalog.Ticket, "request_success_total taken for availability or errors", checkAvailability},
 	{"total-and-success", catalog.Ticket, "a panel that shows finished requests as all and as successful ones", checkTotalAndSuccess},
 	{"share-floor", catalog.Ticket, "a share whose divisor is kept at a rate that quiet servers do not reach", checkFloor},
-	{"part-over-part", catalog.Page, "what is used divided by what is free, taken for a share", checkPartOverPart},
+	{"part-over-part", catalog.Page, "a quotient taken for a share that is none, as used over free is", checkPartOverPart},
 
 	{"wrong-unit", catalog.Ticket, "seconds labelled milliseconds, a ratio labelled percent, and the like", checkUnit},
+	{"colour-threshold", catalog.Ticket, "steps or a range of a panel in percent for values from 0 to 1", checkSteps},
+	{"per-time", catalog.Ticket, "an increase shown as a rate, or a rate as a count per minute", checkPerTime},
 	{"impossible-threshold", catalog.Page, "a comparison that can never hold, or always does", checkImpossible},
 	{"bucket-edge", catalog.Info, "a percentile compared with a number that is no bucket edge, or outside of all of them", checkBucketEdge},
 	{"no-such-bucket", catalog.Page, "a bucket selected by an edge that the histogram does not have", checkNoSuchBucket},
 	{"rate-interval", catalog.Info, "a rate over a range that may hold fewer than two scrapes", checkRateInterval},
 
+	{"scaler-average", catalog.Ticket, "an average or a percentile by which KEDA scales, and which it takes for a total", checkScalerAverage},
+
 	{"no-comparison", catalog.Page, "an alert that fires as long as the series exists", checkNoComparison},
 	{"count-is-zero", catalog.Page, "a count of series compared with 0, which it never is", checkCountIsZero},
 	{"count-of-states", catalog.Ticket, "series counted where those are meant that say 1", checkCountOfStates},
 	{"fires-when-idle", catalog.Ticket, "an alert on low throughput that fires where nobody asks", checkFiresWhenIdle},
+	{"idle-part", catalog.Page, "an alert on no traffic over a counter that is split into parts", checkIdlePart},
+	{"other-threshold", catalog.Ticket, "a text that names another threshold than the expression", checkOtherThreshold},
 	{"lost-label", catalog.Ticket, "an annotation or a legend that names a label which was aggregated away", checkLostLabel},
 	{"no-for", catalog.Info, "an alert that fires on a single evaluation", checkNoFor},
 }

@@ -60,6 +60,12 @@ func (p *pass) isGuard(c comparison, path []parser.Node) bool {
 func short(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
 
 func checkImpossible(p *pass) {
+	if p.role == scalerRole {
+		n := p.scaler.at("metadata", "threshold")
+		if limit, err := strconv.ParseFloat(n.scalar(), 64); err == nil && limit > 1 && unitOf(p.tree) == ratio && !isSum(p.tree) {
+			p.reportText(n, 0, len(n.value), "the value is between 0 and 1: it never comes near this threshold, and nothing scales", "write it between 0 and 1")
+		}
+	}
 	p.comparisons(func(c comparison) {
 		if c.op == parser.GTE && c.limit == 0 && minusOne(c.expr) {
 			return
@@ -81,6 +87,7 @@ func checkImpossible(p *pass) {
 		above := c.op == parser.GTR || c.op == parser.GTE
 		below := c.op == parser.LSS || c.op == parser.LTE
 		switch {
+		case above && c.limit < 10*top && c.limit >= top && holdsBytes(c.expr): // more may be asked for than there is
 		case above && (c.limit > top || c.limit == top && c.op == parser.GTR):
 			fix := advice(fmt.Sprintf("compare with a number below %s", short(top)))
 			if top == 1 && c.limit > 1 && c.limit <= 100 {
@@ -88,6 +95,9 @@ func checkImpossible(p *pass) {
 				fix = suggestion{"write " + to, []edit{p.replace(c.lit.PosRange, to)}}
 			}
 			p.report(c.at, fmt.Sprintf("the value is between 0 and %s: it is never above %s", short(top), short(c.limit)), fix)
+		case above && top == 100 && c.limit > 0 && c.limit < 1:
+			to := short(c.limit * 100)
+			p.report(c.at, fmt.Sprintf("the value is percent from 0 to 100: above %s is nearly always", short(c.limit)), suggestion{"write " + to, []edit{p.replace(c.lit.PosRange, to)}})
 		case below && c.limit > top && top == 1 && c.limit <= 100:
 			to := short(c.limit / 100)
 			p.report(c.at, fmt.Sprintf("the value is between 0 and 1: it is always below %s", short(c.limit)), suggestion{"write " + to, []edit{p.replace(c.lit.PosRange, to)}})
@@ -95,6 +105,12 @@ func checkImpossible(p *pass) {
 			p.report(c.at, "the value is between 0 and "+short(top)+": this always, or never, holds", advice("compare with a number in between"))
 		}
 	})
+}
+
+// isSum reports whether a vector is added up, so that it has no upper bound.
+func isSum(e parser.Expr) bool {
+	a, ok := unscaled(e).(*parser.AggregateExpr)
+	return ok && a.Op == parser.SUM
 }
 
 // minusOne reports whether a value is −1 where there is none, as V0's hit rates
@@ -201,11 +217,22 @@ var panelUnits = map[string]unit{
 	"s": seconds, "seconds": seconds, "dtdurations": seconds, "clocks": seconds,
 	"ms": milliseconds, "milliseconds": milliseconds, "dtdurationms": milliseconds, "clockms": milliseconds,
 	"percent": percent, "percentunit": ratio, "percent-decimal": ratio,
+	"bytes": bytesUnit, "decbytes": bytesUnit, "kbytes": bytesUnit, "deckbytes": bytesUnit, "gbytes": bytesUnit, "decgbytes": bytesUnit,
+	"mbytes": mebibytes, "decmbytes": mebibytes,
 }
 
 // unitNames are a panel's words for a unit, Grafana's and Perses'.
 var unitNames = map[unit][2]string{
 	seconds: {"s", "seconds"}, milliseconds: {"ms", "milliseconds"}, percent: {"percent", "percent"}, ratio: {"percentunit", "percent-decimal"},
+	mebibytes: {"mbytes", "bytes"},
+}
+
+// bytesUnit is that of panels which take their values for bytes, kilobytes or gigabytes.
+const bytesUnit unit = "bytes"
+
+// dimensions group the units that differ by a factor alone.
+var dimensions = map[unit]string{
+	seconds: "time", milliseconds: "time", ratio: "share", percent: "share", bytesUnit: "size", mebibytes: "size",
 }
 
 func checkUnit(p *pass) {
@@ -218,10 +245,9 @@ func checkUnit(p *pass) {
 		return
 	}
 	shown, ok := panelUnits[p.panel.unit]
-	kind := func(u unit) bool { return u == seconds || u == milliseconds }
 	switch {
 	case is == noUnit:
-	case ok && shown != is && kind(shown) == kind(is):
+	case ok && shown != is && dimensions[shown] == dimensions[is]:
 		to := unitNames[is][0]
 		if p.panel.perses {
 			to = unitNames[is][1]
@@ -309,8 +335,11 @@ func (p *pass) unitOfQuotientCompared() unit {
 }
 
 func times(u unit) string {
-	if u == ratio || u == percent {
+	switch u {
+	case ratio, percent:
 		return "100"
+	case mebibytes:
+		return "2^20"
 	}
 	return "1000"
 }
@@ -373,4 +402,77 @@ func span(d time.Duration) string {
 		text = strings.TrimSuffix(text, "0m")
 	}
 	return text
+}
+
+// checkSteps finds steps of a panel's colours, and its highest value, in percent where its
+// values are from 0 to 1: the colour never changes, and a gauge stays empty.
+func checkSteps(p *pass) {
+	if p.role != panelRole || unitOf(p.tree) != ratio || p.panel.unit == "percent" || p.panel.defaults == nil {
+		return
+	}
+	d := p.panel.defaults
+	drawn := d.at("custom", "thresholdsStyle", "mode").str()
+	coloured := slices.Contains([]string{"stat", "gauge", "bargauge", "table"}, p.panel.kind) || drawn != "" && drawn != "off"
+	over := func(n *node) bool {
+		v, err := strconv.ParseFloat(n.scalar(), 64)
+		return err == nil && v > 1
+	}
+	steps := d.at("thresholds", "steps")
+	isDefault := len(steps.elements()) == 2 && steps.items[1].get("value").scalar() == "80" // as Grafana writes it by itself
+	if d.at("thresholds", "mode").str() == "percentage" || !coloured || isDefault {
+		steps = nil
+	}
+	for _, s := range steps.elements() {
+		if n := s.get("value"); over(n) {
+			p.reportText(n, 0, len(n.value), "the values are ratios from 0 to 1: they never reach this step, and the colour never changes",
+				"write it between 0 and 1")
+			return
+		}
+	}
+	if n := d.get("max"); over(n) {
+		p.reportText(n, 0, len(n.value), "the values are ratios from 0 to 1: beside this highest value they are all near 0", "write 1")
+	}
+}
+
+// Units of panels and words of texts that say per second or per minute.
+var (
+	perSecondUnits = []string{"reqps", "ops", "rps", "wps", "cps", "iops", "Bps", "binBps"}
+	perMinuteWords = regexp.MustCompile(`(?i)\bper minute\b|/ ?min(ute)?\b|\b[rt]pm\b`)
+	perSecondWords = regexp.MustCompile(`(?i)(per second\b|/ ?s(ec(ond)?)?\b|\brps\b|\bqps\b|\btps\b)`)
+)
+
+// checkPerTime finds an increase over a range shown as if it were per second, and a rate,
+// which is per second, shown as if it were per minute.
+func checkPerTime(p *pass) {
+	if p.role != panelRole {
+		return
+	}
+	c, ok := unwrapped(p.tree).(*parser.Call)
+	if !ok || len(c.Args) != 1 {
+		return
+	}
+	m, ok := unparen(c.Args[0]).(*parser.MatrixSelector)
+	if !ok || p.opaque(c.PosRange.Start, c.PosRange.Start) {
+		return
+	}
+	text := p.panel.title + " " + labelsLegends.ReplaceAllString(p.panel.legend, " ")
+	second := slices.Contains(perSecondUnits, p.panel.unit) || perSecondWords.MatchString(text)
+	switch {
+	case c.Func.Name == "increase" && second && !perMinuteWords.MatchString(text) && m.Range != time.Second:
+		p.report(c.PosRange, "the panel says per second, and increase is over the whole range",
+			suggestion{"write rate", []edit{{p.node, int(c.PosRange.Start), int(c.PosRange.Start) + len("increase"), "rate"}}})
+	case (c.Func.Name == "rate" || c.Func.Name == "irate") && perMinuteWords.MatchString(text) && !second:
+		p.report(c.PosRange, "the panel says per minute, and a rate is per second", advice("multiply by 60"))
+	}
+}
+
+// unwrapped sees through aggregations too, which keep a rate a rate.
+func unwrapped(e parser.Expr) parser.Expr {
+	for {
+		a, ok := value(e).(*parser.AggregateExpr)
+		if !ok || a.Op == parser.COUNT || a.Op == parser.GROUP || a.Op == parser.COUNT_VALUES {
+			return value(e)
+		}
+		e = a.Expr
+	}
 }

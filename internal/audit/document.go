@@ -43,6 +43,7 @@ const (
 	recordRole
 	panelRole
 	variableRole
+	scalerRole // of an autoscaler
 )
 
 // A query is one expression of a file, with what surrounds it.
@@ -59,6 +60,8 @@ type query struct {
 	panel *panelContext
 	vars  map[string]variable
 
+	scaler *node // the autoscaler's trigger
+
 	parsed   string // what is parsed instead of the node's value, of the same length; "" for the value itself
 	tree     parser.Expr
 	mentions []mention
@@ -70,6 +73,7 @@ type panelContext struct {
 	title, kind, unit string
 	unitNode          *node
 	datasource        *node
+	defaults          *node // of its fields: thresholds, the highest value
 	legend            string
 	perses            bool
 }
@@ -111,7 +115,7 @@ func read(f *File) (*document, error) {
 	}
 	if !d.isWhat(f.Kind) {
 		if f.Kind == Rules {
-			return nil, hint.With(fmt.Errorf("%s: no rules in it", f.Name), "give a file with groups of rules, or a PrometheusRule, VMRule or a ConfigMap of them; dashboards go with --dashboards")
+			return nil, hint.With(fmt.Errorf("%s: no rules in it", f.Name), "give a file with groups of rules, a PrometheusRule, VMRule or ScaledObject, or a ConfigMap of them; dashboards go with --dashboards")
 		}
 		return nil, hint.With(fmt.Errorf("%s: no panel with a Prometheus query in it", f.Name), "give a dashboard as Grafana or Perses exports it; rules go with --rules")
 	}
@@ -198,8 +202,12 @@ func wrong(n *node, what string, want kind) error {
 func (d *document) rules(n *node, path string) error {
 	switch n.kind {
 	case object:
-		if n.get("kind").str() == "ConfigMap" {
+		switch n.get("kind").str() {
+		case "ConfigMap":
 			return d.configMap(n, path)
+		case "ScaledObject", "ScaledJob":
+			d.scaler(n, path+"/spec/triggers")
+			return nil
 		}
 		for _, f := range n.fields {
 			p := path + "/" + escape(f.key)
@@ -226,6 +234,22 @@ func (d *document) rules(n *node, path string) error {
 		}
 	}
 	return nil
+}
+
+// scaler reads the queries by which KEDA's ScaledObject and ScaledJob scale
+// (https://keda.sh/docs/latest/scalers/prometheus/).
+func (d *document) scaler(n *node, path string) {
+	name := n.at("metadata", "name").str()
+	for i, t := range n.at("spec", "triggers").elements() {
+		expr := t.at("metadata", "query")
+		if t.get("type").str() != "prometheus" || strings.TrimSpace(expr.str()) == "" {
+			continue
+		}
+		d.queries = append(d.queries, &query{
+			node: expr, path: fmt.Sprintf("%s/%d/metadata/query", path, i), role: scalerRole, name: name,
+			where: "scaler " + name, scaler: t,
+		})
+	}
 }
 
 // configMap reads the files inside a ConfigMap.
@@ -492,6 +516,7 @@ func panelOf(n *node) *panelContext {
 		if title := spec.get("title"); title != nil {
 			p.title, p.kind, p.perses = title.str(), spec.at("vizConfig", "kind").str(), false
 			p.unitNode = spec.at("vizConfig", "spec", "fieldConfig", "defaults", "unit")
+			p.defaults = spec.at("vizConfig", "spec", "fieldConfig", "defaults")
 		}
 		p.unit = p.unitNode.str()
 		return p
@@ -502,6 +527,7 @@ func panelOf(n *node) *panelContext {
 	p := &panelContext{
 		title: n.get("title").str(), kind: n.get("type").str(),
 		unitNode: n.at("fieldConfig", "defaults", "unit"), datasource: n.get("datasource"),
+		defaults: n.at("fieldConfig", "defaults"),
 	}
 	if p.unitNode == nil { // the graph panel of old
 		if axes := n.get("yaxes"); axes != nil && len(axes.items) > 0 {

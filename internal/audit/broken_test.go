@@ -356,7 +356,7 @@ func TestRepairsKeepEveryWayOfWriting(t *testing.T) {
 		"a tag":                  "    expr: !!str %s\n",
 		"a block":                "    expr: |\n      # of the fleet\n      %s\n",
 		"a block with its width": "    expr: |2-\n        %s\n",
-		"a folded block":         "    expr: >-\n      %s\n      and up\n",
+		"a folded block":         "    expr: >-\n      %s\n      and absent(up)\n",
 		"CRLF":                   "    expr: |\r\n      %s\r\n",
 		"beyond ASCII":           "    labels: {é: ü}\n    expr: \"%s\" # ö\n",
 	} {

@@ -57,10 +57,12 @@ var checks = []Check{
 	{"rate-interval", catalog.Info, "a rate over a range that may hold fewer than two scrapes", checkRateInterval},
 
 	{"scaler-average", catalog.Ticket, "an average or a percentile by which KEDA scales, and which it takes for a total", checkScalerAverage},
+	{"scale-from-zero", catalog.Page, "an autoscaler to no replica that looks at its replicas alone", checkScaleFromZero},
 
 	{"no-comparison", catalog.Page, "an alert that fires as long as the series exists", checkNoComparison},
 	{"count-is-zero", catalog.Page, "a count of series compared with 0, which it never is", checkCountIsZero},
 	{"count-of-states", catalog.Ticket, "series counted where those are meant that say 1", checkCountOfStates},
+	{"states-as-filter", catalog.Page, "a state's presence taken for its value", checkStatesAsFilter},
 	{"fires-when-idle", catalog.Ticket, "an alert on low throughput that fires where nobody asks", checkFiresWhenIdle},
 	{"idle-part", catalog.Page, "an alert on no traffic over a counter that is split into parts", checkIdlePart},
 	{"other-threshold", catalog.Ticket, "a text that names another threshold than the expression", checkOtherThreshold},

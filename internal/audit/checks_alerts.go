@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"regexp"
@@ -184,6 +185,23 @@ func checkCountOfStates(p *pass) {
 				why = "every object has a series for each of its phases and conditions, of value 0 where it does not hold: count counts them all"
 			}
 			p.report(at, why, suggestion{"write sum", []edit{{p.node, int(at.Start), int(at.Start) + len("count"), "sum"}}})
+		}
+	})
+}
+
+// checkStatesAsFilter finds states that filter by their mere presence: the series of a pod
+// that does not run, or of a target that is down, is there as well.
+func checkStatesAsFilter(p *pass) {
+	p.walk(func(n parser.Node, _ []parser.Node) {
+		b, ok := n.(*parser.BinaryExpr)
+		if !ok || b.Op != parser.LAND && b.Op != parser.LUNLESS {
+			return
+		}
+		v, ok := unparen(b.RHS).(*parser.VectorSelector)
+		if name := nameOfOrNone(v); ok && (oneOfMany.MatchString(name) || name == "up" || name == "probe_success") {
+			at := v.PositionRange()
+			p.report(at, name+" has a series of value 0 where it does not hold: \""+b.Op.String()+"\" looks at its presence alone, and this filters nothing that is meant",
+				suggestion{"write " + p.text(v) + " == 1", []edit{{p.node, int(at.End), int(at.End), " == 1"}}})
 		}
 	})
 }
@@ -387,4 +405,38 @@ func checkOtherThreshold(p *pass) {
 			return
 		}
 	}
+}
+
+// checkScaleFromZero finds autoscalers that go down to no replica and look only at what the
+// replicas themselves expose: where there is none, nothing says that requests wait.
+func checkScaleFromZero(p *pass) {
+	if p.role != scalerRole || p.object.at("spec", "idleReplicaCount") == nil && cmp.Or(p.object.at("spec", "minReplicaCount").scalar(), "0") != "0" {
+		return
+	}
+	for _, t := range p.object.at("spec", "triggers").elements() {
+		if t.get("type").str() != "prometheus" {
+			return
+		}
+	}
+	for _, q := range p.beside {
+		if q.role == scalerRole && q.object == p.object && (q.tree == nil || len(selectors(q.tree)) == 0 ||
+			slices.ContainsFunc(selectors(q.tree), func(v *parser.VectorSelector) bool {
+				_, f := classOf(nameOf(v))
+				return f.Engine == ""
+			})) {
+			return
+		}
+	}
+	p.report(p.tree.PositionRange(), "with no replica left nothing exposes "+strings.Join(namesIn(p.tree), ", ")+": this never scales up from 0",
+		advice("write minReplicaCount: 1, or add a trigger on what waits at the gateway"))
+}
+
+// namesIn returns the names that are selected under a node.
+func namesIn(n parser.Node) []string {
+	var out []string
+	for _, v := range selectors(n) {
+		out = append(out, nameOf(v))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }

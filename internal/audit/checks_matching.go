@@ -302,6 +302,7 @@ var finishedCounts = []string{
 func checkAvailability(p *pass) {
 	fix := advice(`take HTTP statuses, of the gateway or of http_requests_total: sum(rate(http_requests_total{status!="5xx"}[5m])) / sum(rate(http_requests_total[5m]))`)
 	const finished = "vllm:request_success_total"
+	p.cutAsFailed()
 	p.walk(func(n parser.Node, _ []parser.Node) {
 		b, ok := n.(*parser.BinaryExpr)
 		if !ok || b.Op != parser.DIV && b.Op != parser.SUB {
@@ -334,6 +335,22 @@ func checkAvailability(p *pass) {
 		p.report(b.PositionRange(),
 			"request_success_total counts finished requests, failed ones among them, and misses those that were refused, that failed before the engine or that clients left (vllm-project/vllm#9346, #31503)", fix)
 	})
+}
+
+// cutAsFailed reports finished requests other than those that stopped, called errors: most of
+// them are answers that reached their length.
+func (p *pass) cutAsFailed() {
+	for _, v := range selectors(p.tree) {
+		name, _ := vllm.Canonical(nameOf(v))
+		reasons := reasonsOf(v)
+		if name == "vllm:request_success_total" && slices.Contains(reasons, "length") && !slices.Contains(reasons, "stop") &&
+			p.says("error", "fail") && slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool {
+			return m.Name == "finished_reason" && m.Type != labels.MatchEqual
+		}) {
+			p.report(v.PositionRange(), "answers that reach their length are no errors: finished_reason=\"length\" is selected as well",
+				advice(`ask for finished_reason="error" (0.14), and for statuses at the gateway or in http_requests_total`))
+		}
+	}
 }
 
 // wholly reports whether a selector is of all reasons for which requests finish.

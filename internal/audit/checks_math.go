@@ -332,7 +332,7 @@ func (p *pass) mixes(a *parser.AggregateExpr) belief {
 		if !slices.Contains(n.Labels, "model_name") {
 			continue
 		}
-		apart := no
+		apart, several := no, false
 		for _, l := range a.Grouping {
 			if !a.Without {
 				apart = max(apart, tellsModels(l, n.Labels))
@@ -342,6 +342,10 @@ func (p *pass) mixes(a *parser.AggregateExpr) belief {
 			if p.fixes(m) {
 				apart = max(apart, tellsModels(m.Name, n.Labels))
 			}
+			several = several || m.Name == "model_name" && strings.Contains(m.Value, "$") && !p.fixes(m)
+		}
+		if several && apart == cannotTell { // a variable that stands for several models
+			apart = no
 		}
 		out = max(out, yes-apart)
 	}
@@ -566,19 +570,37 @@ func checkRawCounter(p *pass) {
 // happens now; of what is loaded once it is the mean.
 var ofRequests = regexp.MustCompile(`request|latency|ttft|token|queue`)
 
-// rawByName reports what is, by its name, another program's counter or histogram, where
-// that matters: compared in an alert, or a mean of its whole life.
+// rawByName reports what is another program's counter or histogram, by its name or since a
+// query beside it takes its rate, where that matters: compared in an alert, divided, or
+// shown as if it were per second.
 func (p *pass) rawByName(v *parser.VectorSelector, name string, path []parser.Node) {
-	if under(path, harmless...) || isCount(path) || ownPast(path, v) || presence(path, v) || strings.Contains(name, ":") {
+	if name == "" || under(path, harmless...) || isCount(path) || ownPast(path, v) || presence(path, v) || strings.Contains(name, ":") {
 		return
 	}
+	if slices.ContainsFunc(path, func(n parser.Node) bool { b, ok := n.(*parser.BinaryExpr); return ok && isZeros(b) }) {
+		return // joined for its labels
+	}
 	halves := (strings.HasSuffix(name, "_sum") || strings.HasSuffix(name, "_count")) && ofRequests.MatchString(name)
+	total := strings.HasSuffix(strings.ToLower(name), "_total") || strings.HasSuffix(name, "_COUNTER")
 	switch {
 	case halves && inQuotient(path) && p.hasOtherHalf(name):
 		p.report(v.PositionRange(), "sum and count since the start: a mean over a whole life, which hardly moves", p.wrapRate(v, path))
-	case strings.HasSuffix(name, "_total") && p.role == alertRole && compared(path) && !inQuotient(path):
+	case inQuotient(path) && !halves && p.ratedElsewhere(name):
+		p.report(v.PositionRange(), name+" is a counter, of which a query beside this one takes the rate: a share over its whole life, which hardly moves", p.wrapRate(v, path))
+	case total && p.role == alertRole && compared(path) && !inQuotient(path):
 		p.report(v.PositionRange(), name+" counts since the start, by its name: once past the threshold the alert stays until a restart", advice("compare increase("+name+"[10m]) or its rate"))
+	case total && p.role == panelRole && !arithmetic(path) && slices.Contains(perSecondUnits, p.panel.unit):
+		p.report(v.PositionRange(), name+" counts since the start, by its name, and the panel's unit is per second", p.wrapRate(v, path))
 	}
+}
+
+// ratedElsewhere reports whether a query of the file takes a series' rate.
+func (p *pass) ratedElsewhere(name string) bool {
+	return slices.ContainsFunc(p.beside, func(q *query) bool {
+		return q != p.query && q.tree != nil && slices.ContainsFunc(selectors(q.tree), func(v *parser.VectorSelector) bool {
+			return nameOf(v) == name && p.ratedBy(q.tree, v, rates...)
+		})
+	})
 }
 
 // hasOtherHalf reports whether the expression divides a histogram's sum by its count.

@@ -522,6 +522,9 @@ func checkLabelValue(p *pass) {
 		if class == unknownClass {
 			continue
 		}
+		if strings.HasPrefix(n.Name, "http_request_duration") {
+			p.durationByStatus(v)
+		}
 		for _, m := range v.LabelMatchers {
 			if strings.Contains(m.Value, "$") {
 				continue
@@ -566,6 +569,25 @@ func (p *pass) statusClass(v *parser.VectorSelector, m *labels.Matcher) {
 	p.reportAs(severity, v.PositionRange(), fmt.Sprintf("vLLM counts HTTP statuses by class: status is never %q%s", m.Value, but), fix)
 }
 
+// durationByStatus reports times of HTTP requests that are asked for by status: vLLM's have
+// handler and method alone.
+func (p *pass) durationByStatus(v *parser.VectorSelector) {
+	for _, m := range v.LabelMatchers {
+		if !slices.Contains([]string{"status", "status_code", "code"}, m.Name) || m.Matches("") || p.surface.Whole {
+			continue
+		}
+		severity, but := p.check.Severity, ""
+		switch p.isEngines(v) {
+		case no:
+			return
+		case cannotTell:
+			severity, but = catalog.Info, ", if these are its requests"
+		}
+		p.reportAs(severity, v.PositionRange(), fmt.Sprintf("vLLM's %s has no label %s: nothing is selected%s", nameOf(v), m.Name, but),
+			advice("take http_requests_total, which has status"))
+	}
+}
+
 // isEngines reports whether a metric that many programs have is the engine's: by a label's
 // value or the texts around it, or by handler, as the library calls paths that vLLM counts
 // them with. Where nothing else is selected, it may be.
@@ -579,7 +601,7 @@ func (p *pass) isEngines(v *parser.VectorSelector) belief {
 		switch {
 		case positive && speaksOfEngine(m.Value), m.Name == "handler":
 			return yes
-		case positive && !slices.Contains([]string{labels.MetricName, "status", "method"}, m.Name):
+		case positive && !slices.Contains([]string{labels.MetricName, "status", "status_code", "code", "method"}, m.Name) && !p.selectsEngine(m):
 			b = no
 		}
 	}
@@ -589,6 +611,17 @@ func (p *pass) isEngines(v *parser.VectorSelector) belief {
 		}
 	})
 	return b
+}
+
+// selectsEngine reports whether a query of the file selects the engine's own metrics with a
+// matcher, as those of its namespace.
+func (p *pass) selectsEngine(m *labels.Matcher) bool {
+	return slices.ContainsFunc(p.beside, func(q *query) bool {
+		return q.tree != nil && slices.ContainsFunc(selectors(q.tree), func(v *parser.VectorSelector) bool {
+			_, f := classOf(nameOf(v))
+			return f.Engine != "" && slices.ContainsFunc(v.LabelMatchers, func(o *labels.Matcher) bool { return o.String() == m.String() })
+		})
+	})
 }
 
 // speaksOfEngine reports whether a label's value names vLLM, or a path that only servers

@@ -124,7 +124,7 @@ var promptly = []string{"time_to_first_token_seconds", "inter_token_latency_seco
 
 func checkBucketEdge(p *pass) {
 	p.comparisons(func(c comparison) {
-		q, ok := quantileIn(c.expr)
+		q, ok := p.quantileOf(c.expr)
 		if !ok || q.family == "" || q.factor == 0 || c.op == parser.EQLC || c.op == parser.NEQ {
 			return
 		}
@@ -152,6 +152,16 @@ func checkBucketEdge(p *pass) {
 			p.betweenEdges(c, q, limit, edges)
 		}
 	})
+}
+
+// quantileOf takes apart a histogram_quantile, also one that a recording rule made.
+func (p *pass) quantileOf(e parser.Expr) (quantile, bool) {
+	if v, ok := value(e).(*parser.VectorSelector); ok {
+		if r := p.records[nameOf(v)]; r != nil && r != p.query && r.tree != nil {
+			return quantileIn(r.tree)
+		}
+	}
+	return quantileIn(e)
 }
 
 // thousandth repairs milliseconds where seconds are meant.
@@ -218,21 +228,20 @@ var panelUnits = map[string]unit{
 	"ms": milliseconds, "milliseconds": milliseconds, "dtdurationms": milliseconds, "clockms": milliseconds,
 	"percent": percent, "percentunit": ratio, "percent-decimal": ratio,
 	"bytes": bytesUnit, "decbytes": bytesUnit, "kbytes": bytesUnit, "deckbytes": bytesUnit, "gbytes": bytesUnit, "decgbytes": bytesUnit,
-	"mbytes": mebibytes, "decmbytes": mebibytes,
+	"mbytes": mebibytes, "decmbytes": mebibytes, "B": bytesUnit, "Bps": perSecond, "binBps": perSecond,
+	"KBs": kibPerSecond, "KiBs": kibPerSecond,
 }
 
 // unitNames are a panel's words for a unit, Grafana's and Perses'.
 var unitNames = map[unit][2]string{
 	seconds: {"s", "seconds"}, milliseconds: {"ms", "milliseconds"}, percent: {"percent", "percent"}, ratio: {"percentunit", "percent-decimal"},
-	mebibytes: {"mbytes", "bytes"},
+	mebibytes: {"mbytes", "bytes"}, kibPerSecond: {"KBs", "bytes/sec"},
 }
-
-// bytesUnit is that of panels which take their values for bytes, kilobytes or gigabytes.
-const bytesUnit unit = "bytes"
 
 // dimensions group the units that differ by a factor alone.
 var dimensions = map[unit]string{
 	seconds: "time", milliseconds: "time", ratio: "share", percent: "share", bytesUnit: "size", mebibytes: "size",
+	perSecond: "flow", kibPerSecond: "flow",
 }
 
 func checkUnit(p *pass) {
@@ -258,6 +267,8 @@ func checkUnit(p *pass) {
 		}
 		p.reportUnit(fmt.Sprintf("the values are %s and the panel's unit is %s: off by a factor of %s", described(is),
 			described(shown), times(is)), fix)
+	case ok && shown != is:
+		p.reportUnit(fmt.Sprintf("the values are %s and the panel's unit is %s", described(is), described(shown)), advice("correct the unit, or the query"))
 	case !ok && is == seconds && p.mentionsMilliseconds():
 		p.reportUnit("the panel says milliseconds and the values are seconds", advice("set the unit to s, or multiply by 1000"))
 	case !ok && p.panel.unit == "" && is == ratio && strings.ContainsAny(p.panel.title+p.panel.legend, "%"):
@@ -271,6 +282,7 @@ var (
 	asPercent      = regexp.MustCompile(`\{\{-?\s*\$value[^}]*\}\}\s*%`)
 	asPercentage   = regexp.MustCompile(`\$value\s*\|\s*humanizePercentage`)
 	asMilliseconds = regexp.MustCompile(`\{\{-?\s*\$value[^}]*\}\}\s*ms\b`)
+	asSeconds      = regexp.MustCompile(`\{\{-?\s*\$value[^}]*\}\}\s*s(?:ec(?:onds)?)?\b`)
 	asDuration     = regexp.MustCompile(`\$value\s*\|\s*humanizeDuration`)
 )
 
@@ -278,6 +290,11 @@ var (
 func (p *pass) unitOfText(is unit) {
 	if is == noUnit {
 		is = p.unitOfQuotientCompared()
+	}
+	if v, ok := unwrapped(p.tree).(*parser.VectorSelector); ok && is == noUnit {
+		if name, _ := vllm.Canonical(nameOf(v)); strings.HasPrefix(name, "vllm:num_requests_") {
+			is = ofRequest
+		}
 	}
 	for _, f := range p.rule.get("annotations").all() {
 		text := f.value.str()
@@ -298,6 +315,10 @@ func (p *pass) unitOfText(is unit) {
 		case milliseconds:
 			wrong(asDuration, "the value is milliseconds, and humanizeDuration takes seconds",
 				"write {{ $value | humanize }}ms")
+			wrong(asSeconds, "the value is milliseconds", "write {{ $value | humanize }}ms")
+		case ofRequest:
+			wrong(asPercent, "the value is a number of requests", "write {{ $value }} requests")
+			wrong(asPercentage, "the value is a number of requests", "write {{ $value }} requests")
 		}
 	}
 }
@@ -340,6 +361,8 @@ func times(u unit) string {
 		return "100"
 	case mebibytes:
 		return "2^20"
+	case kibPerSecond:
+		return "1024"
 	}
 	return "1000"
 }

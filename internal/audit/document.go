@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -60,7 +61,7 @@ type query struct {
 	panel *panelContext
 	vars  map[string]variable
 
-	scaler *node // the autoscaler's trigger
+	scaler, object *node // the autoscaler's trigger, and the autoscaler
 
 	parsed   string // what is parsed instead of the node's value, of the same length; "" for the value itself
 	tree     parser.Expr
@@ -74,6 +75,7 @@ type panelContext struct {
 	unitNode          *node
 	datasource        *node
 	defaults          *node // of its fields: thresholds, the highest value
+	overrides         *node // of the fields that are told by a query's name
 	legend            string
 	perses            bool
 }
@@ -247,7 +249,7 @@ func (d *document) scaler(n *node, path string) {
 		}
 		d.queries = append(d.queries, &query{
 			node: expr, path: fmt.Sprintf("%s/%d/metadata/query", path, i), role: scalerRole, name: name,
-			where: "scaler " + name, scaler: t,
+			where: "scaler " + name, scaler: t, object: n,
 		})
 	}
 }
@@ -517,6 +519,7 @@ func panelOf(n *node) *panelContext {
 			p.title, p.kind, p.perses = title.str(), spec.at("vizConfig", "kind").str(), false
 			p.unitNode = spec.at("vizConfig", "spec", "fieldConfig", "defaults", "unit")
 			p.defaults = spec.at("vizConfig", "spec", "fieldConfig", "defaults")
+			p.overrides = spec.at("vizConfig", "spec", "fieldConfig", "overrides")
 		}
 		p.unit = p.unitNode.str()
 		return p
@@ -527,7 +530,7 @@ func panelOf(n *node) *panelContext {
 	p := &panelContext{
 		title: n.get("title").str(), kind: n.get("type").str(),
 		unitNode: n.at("fieldConfig", "defaults", "unit"), datasource: n.get("datasource"),
-		defaults: n.at("fieldConfig", "defaults"),
+		defaults: n.at("fieldConfig", "defaults"), overrides: n.at("fieldConfig", "overrides"),
 	}
 	if p.unitNode == nil { // the graph panel of old
 		if axes := n.get("yaxes"); axes != nil && len(axes.items) > 0 {
@@ -539,6 +542,37 @@ func panelOf(n *node) *panelContext {
 	}
 	p.unit = p.unitNode.str()
 	return p
+}
+
+// override applies what a panel says of the fields of one query, by the query's letter or by
+// the name that its legend gives them: their unit, steps and highest value. Where a name
+// with labels in it may be meant, nothing is known of the unit.
+func (p *panelContext) override(refID string) {
+	for _, o := range p.overrides.elements() {
+		option, applies := o.at("matcher", "options").str(), false
+		switch o.at("matcher", "id").str() {
+		case "byFrameRefID":
+			applies = option == refID
+		case "byName":
+			applies = option == p.legend || strings.Contains(p.legend, "{{")
+		case "byRegexp":
+			re, err := regexp.Compile(strings.Trim(option, "/"))
+			applies = err != nil || re.MatchString(p.legend) || strings.Contains(p.legend, "{{")
+		}
+		for _, property := range o.get("properties").elements() {
+			id := property.get("id").str()
+			if !applies || id != "unit" && id != "max" && id != "thresholds" {
+				continue
+			}
+			p.defaults = nil
+			if id == "unit" {
+				p.unitNode, p.unit = property.get("value"), property.get("value").str()
+				if strings.Contains(p.legend, "{{") {
+					p.unitNode, p.unit = nil, "unknown"
+				}
+			}
+		}
+	}
 }
 
 // isOther reports whether a datasource speaks another language than PromQL, by its
@@ -623,6 +657,7 @@ func (d *document) target(n *node, path string, panel *panelContext, vars map[st
 	} else {
 		copied := *panel
 		copied.legend = n.get("legendFormat").str() + n.get("seriesNameFormat").str()
+		copied.override(n.get("refId").str())
 		q.panel, q.name = &copied, panel.title
 		q.where = fmt.Sprintf("panel %q", panel.title)
 		if id := n.get("refId").str(); id != "" {

@@ -300,15 +300,27 @@ const (
 	milliseconds unit = "milliseconds"
 	ratio        unit = "ratio"
 	percent      unit = "percent"
+	ofRequest    unit = "requests"
 	mebibytes    unit = "mebibytes"
+	bytesUnit    unit = "bytes" // or kilobytes or gigabytes, by what a panel says
+	perSecond    unit = "bytes per second"
+	kibPerSecond unit = "kilobytes per second"
 )
 
 // ratios are the gauges between 0 and 1; the suffix _perc of others misleads.
 func isRatio(name string) bool {
 	canonical, _ := vllm.Canonical(name)
 	switch canonical {
-	case "sglang:token_usage", "sglang:cache_hit_rate", "vllm:spec_decode_draft_acceptance_rate":
+	case "sglang:token_usage", "sglang:cache_hit_rate", "vllm:spec_decode_draft_acceptance_rate",
+		"sglang:full_token_usage", "sglang:swa_token_usage", "sglang:mamba_usage", "sglang:spec_accept_rate",
+		"sglang:utilization":
 		return true
+	}
+	if strings.HasSuffix(name, "_ratio") && !strings.Contains(name, ":") || strings.HasPrefix(name, "sglang:") && strings.HasSuffix(name, "_ratio") {
+		return true // Prometheus' convention for values from 0 to 1
+	}
+	if strings.HasPrefix(name, "dynamo_") && strings.HasSuffix(name, "gpu_cache_usage_percent") {
+		return true // from 0 to 1 despite its name (ai-dynamo/dynamo, docs/observability/metrics.md)
 	}
 	return strings.HasPrefix(canonical, "vllm:") && (strings.HasSuffix(canonical, "_usage_perc") || strings.HasSuffix(canonical, "_hit_rate") || strings.HasSuffix(canonical, "_hit_ratio"))
 }
@@ -323,6 +335,7 @@ var gpuUnits = map[string]unit{
 	"DCGM_FI_PROF_GR_ENGINE_ACTIVE": ratio, "DCGM_FI_PROF_SM_ACTIVE": ratio, "DCGM_FI_PROF_SM_OCCUPANCY": ratio,
 	"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": ratio, "DCGM_FI_PROF_DRAM_ACTIVE": ratio,
 	"DCGM_FI_PROF_PIPE_FP16_ACTIVE": ratio, "DCGM_FI_PROF_PIPE_FP32_ACTIVE": ratio, "DCGM_FI_PROF_PIPE_FP64_ACTIVE": ratio,
+	"DCGM_FI_DEV_PCIE_TX_THROUGHPUT": kibPerSecond, "DCGM_FI_DEV_PCIE_RX_THROUGHPUT": kibPerSecond, // as NVML gives them
 	"nvidia_smi_utilization_gpu_ratio": ratio, "nvidia_smi_utilization_memory_ratio": ratio,
 }
 

@@ -45,6 +45,11 @@ type Finding struct {
 	Why      string
 	Fix      string // what to write instead, or what to do
 
+	// Doubt says that nobody can tell from the files whether it is one: a deployment may
+	// add a label, have one server or one model. It is told for information and is never
+	// an error; Why says what it hangs on.
+	Doubt bool
+
 	// Fixable says that Fix can repair it.
 	Fixable bool
 
@@ -92,6 +97,13 @@ func (p *pass) reportAs(severity catalog.Severity, at posrange.PositionRange, wh
 		start, end = 0, len(expr)
 	}
 	p.add(Finding{Severity: severity, Fragment: expr[start:end], Why: why, Fix: fix.words, edits: fix.edits}, p.node, start)
+}
+
+// doubt adds a finding that is one only where what but says holds, which the files do not
+// tell.
+func (p *pass) doubt(at posrange.PositionRange, why, but string, fix suggestion) {
+	p.add(Finding{Severity: catalog.Info, Doubt: true, Fragment: p.node.value[at.Start:at.End], Why: why + "; " + but, Fix: fix.words},
+		p.node, int(at.Start))
 }
 
 // reportUnit adds a finding about the panel's unit.

@@ -178,7 +178,7 @@ func isScraped(label string) bool {
 
 func checkRatioOfItself(p *pass) {
 	p.oneToOne(func(b *parser.BinaryExpr) {
-		if b.Op != parser.DIV {
+		if b.Op != parser.DIV || len(b.VectorMatching.MatchingLabels) > 0 {
 			return
 		}
 		l, r := plainSelector(b.LHS), plainSelector(b.RHS)

@@ -249,15 +249,12 @@ func (p *pass) multi(value string) bool {
 }
 
 func checkMixedModels(p *pass) {
-	switch {
-	case p.surface.Live && len(p.surface.Models) == 1 && len(p.surface.Instances) > 0 && !p.surface.Whole:
+	if p.surface.Live && len(p.surface.Models) == 1 && len(p.surface.Instances) > 0 && !p.surface.Whole {
 		// One model now; the next one spoils the number.
-		p.mixedModels(catalog.Info, fmt.Sprintf("; only one model, %s, is served now", p.surface.Models[0]))
-	case p.models || len(p.surface.Models) > 1:
-		p.mixedModels(catalog.Ticket, "")
-	default:
-		p.mixedModels(catalog.Info, "; nothing here says whether there are several")
+		p.mixedModels(fmt.Sprintf("; only one model, %s, is served now", p.surface.Models[0]))
+		return
 	}
+	p.mixedModels("")
 }
 
 // tellsModelsApart reports whether a query selects or groups by model_name, or asks for its
@@ -279,18 +276,19 @@ func (q *query) tellsModelsApart() bool {
 	return found
 }
 
-func (p *pass) mixedModels(severity catalog.Severity, but string) {
+// mixedModels reports percentiles and means over several models; but is what is known of
+// the servers at hand.
+func (p *pass) mixedModels(but string) {
 	p.percentiles(func(c *parser.Call, _ []parser.Node) {
 		a := aggregation(c.Args[1])
 		if a == nil || p.mixes(a) == no {
 			return
 		}
-		severity, but := lessSure(severity, but, p.mixes(a))
 		fix := advice("keep model_name")
 		if edits, ok := p.groupBy(a, "model_name"); ok {
 			fix = suggestion{"add model_name to by", edits}
 		}
-		p.reportAs(severity, a.PositionRange(), "one percentile over all models: a fast one hides a slow one"+but, fix)
+		p.mixed(a, p.mixes(a), "percentile", but, fix)
 	})
 	p.walk(func(n parser.Node, _ []parser.Node) {
 		b, ok := n.(*parser.BinaryExpr)
@@ -301,23 +299,28 @@ func (p *pass) mixedModels(severity catalog.Severity, but string) {
 		if l == nil || r == nil || min(p.mixes(l), p.mixes(r)) == no {
 			return
 		}
-		severity, but := lessSure(severity, but, min(p.mixes(l), p.mixes(r)))
 		el, ok1 := p.groupBy(l, "model_name")
 		er, ok2 := p.groupBy(r, "model_name")
 		fix := advice("keep model_name on both sides")
 		if ok1 && ok2 {
 			fix = suggestion{"add by (model_name) on both sides", append(el, er...)}
 		}
-		p.reportAs(severity, b.PositionRange(), "one mean over all models: a fast one hides a slow one"+but, fix)
+		p.mixed(b, min(p.mixes(l), p.mixes(r)), "mean", but, fix)
 	})
 }
 
-// lessSure lowers a finding that nobody can be sure of.
-func lessSure(severity catalog.Severity, but string, b belief) (catalog.Severity, string) {
-	if b == yes {
-		return severity, but
+func (p *pass) mixed(n parser.Node, sure belief, what, but string, fix suggestion) {
+	why := "one " + what + " over all models: a fast one hides a slow one"
+	switch {
+	case but != "":
+		p.reportAs(catalog.Info, n.PositionRange(), why+but, fix)
+	case sure == cannotTell:
+		p.doubt(n.PositionRange(), why, "it is none where each of the groups that are told apart serves one model", fix)
+	case p.models || len(p.surface.Models) > 1:
+		p.report(n.PositionRange(), why, fix)
+	default:
+		p.doubt(n.PositionRange(), why, "nothing here says whether there are several", fix)
 	}
-	return catalog.Info, "; it is one where each of the groups that are told apart serves one model"
 }
 
 // mixes reports whether an aggregation throws models together.
@@ -410,11 +413,17 @@ func checkEngineLabel(p *pass) {
 			if edits, ok := p.groupBy(n, "instance"); ok {
 				fix = suggestion{"add instance to by", edits}
 			}
-			p.report(n.PositionRange(), "engine numbers the data-parallel ranks within one server: every server has a rank 0, and this throws them together", fix)
+			const why = "engine numbers the data-parallel ranks within one server: every server has a rank 0, and this throws them together"
+			if p.surface.Live && len(p.surface.Instances) > 1 {
+				p.report(n.PositionRange(), why, fix)
+			} else {
+				p.doubt(n.PositionRange(), why, "nothing here says whether there are several servers", fix)
+			}
 		case *parser.VectorSelector:
 			for _, m := range n.LabelMatchers {
 				if m.Name == "engine" && m.Type == labels.MatchEqual && strings.Trim(m.Value, "0123456789") == "" && m.Value != "" && hasEngine(n) {
-					p.report(n.PositionRange(), "only one data-parallel rank is looked at: the others can be full or stuck unseen (kubernetes-sigs/gateway-api-inference-extension#2950)", advice("take the matcher out and aggregate: sum requests and tokens, max of usage"))
+					p.doubt(n.PositionRange(), "only one data-parallel rank is looked at: the others can be full or stuck unseen (kubernetes-sigs/gateway-api-inference-extension#2950)",
+						"nothing here says whether there are others", advice("take the matcher out and aggregate: sum requests and tokens, max of usage"))
 				}
 			}
 		}

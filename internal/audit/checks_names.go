@@ -129,13 +129,12 @@ func checkUnknownMetric(p *pass) {
 			return
 		}
 		if strings.HasPrefix(name, "vllm_") {
-			p.reportAs(catalog.Info, v.PositionRange(),
-				"no release of vLLM has "+name+"; its own names begin with vllm:",
-				advice(joined(words, "check that another program exposes it")))
+			p.doubt(v.PositionRange(), "no release of vLLM has "+name+"; its own names begin with vllm:",
+				"another program may", advice(joined(words, "check that another program exposes it")))
 			return
 		}
 		if rest, _ := vllm.Canonical(name); looksRecorded(rest) {
-			p.reportAs(catalog.Info, v.PositionRange(), name+" looks like a recording rule's, and none of the rules at hand makes it", advice("give the file with its recording rule too"))
+			p.doubt(v.PositionRange(), name+" looks like a recording rule's, and none of the rules at hand makes it", "another file may", advice("give the file with its recording rule too"))
 			return
 		}
 		why := fmt.Sprintf("no release of vLLM (0.2.7 to %s) has %s", vllm.Newest, name)
@@ -442,8 +441,8 @@ func checkUnknownLabel(p *pass) {
 		case *parser.VectorSelector:
 			for _, m := range n.LabelMatchers {
 				if to, sure := p.mistakenFor(nameOf(n), m.Name); sure != no && !m.Matches("") {
-					severity, why := p.unlessAdded(sure, fmt.Sprintf("%s has no label %s, so nothing is selected", nameOf(n), m.Name))
-					p.reportAs(severity, n.PositionRange(), why, p.relabel(to, func() []edit { return p.matcherEdit(n, m.Name, to, "") }))
+					p.unlessAdded(n, sure, fmt.Sprintf("%s has no label %s, so nothing is selected", nameOf(n), m.Name),
+						p.relabel(to, func() []edit { return p.matcherEdit(n, m.Name, to, "") }))
 				}
 			}
 		case *parser.AggregateExpr:
@@ -460,8 +459,7 @@ func checkUnknownLabel(p *pass) {
 func (p *pass) unknownGrouping(n *parser.AggregateExpr, label string) {
 	for _, v := range selectors(n.Expr) {
 		if to, sure := p.mistakenFor(nameOf(v), label); sure != no {
-			severity, why := p.unlessAdded(sure, fmt.Sprintf("%s has no label %s, so grouping by it groups by nothing", nameOf(v), label))
-			p.reportAs(severity, n.PositionRange(), why, p.relabel(to, func() []edit {
+			p.unlessAdded(n, sure, fmt.Sprintf("%s has no label %s, so grouping by it groups by nothing", nameOf(v), label), p.relabel(to, func() []edit {
 				at, inner := n.PositionRange(), n.Expr.PositionRange()
 				for _, item := range slices.Concat(p.tokens(at.Start, inner.Start), p.tokens(inner.End, at.End)) {
 					if item.Val == label {
@@ -482,13 +480,14 @@ func (p *pass) relabel(to string, edits func() []edit) suggestion {
 	return suggestion{"write " + to, edits()}
 }
 
-// unlessAdded is a finding's severity and text: info where only the deployment knows
-// whether it gives its targets the label.
-func (p *pass) unlessAdded(sure belief, why string) (catalog.Severity, string) {
+// unlessAdded reports a label that a metric lacks; where only the deployment knows whether
+// it gives its targets the label, as a doubt.
+func (p *pass) unlessAdded(n parser.Node, sure belief, why string, fix suggestion) {
 	if sure == yes {
-		return p.check.Severity, why
+		p.report(n.PositionRange(), why, fix)
+		return
 	}
-	return catalog.Info, why + ", unless the scrape configuration adds it"
+	p.doubt(n.PositionRange(), why, "it may be there if the scrape configuration adds it", fix)
 }
 
 // mistakenFor reports whether a series lacks a label, how sure that is, and which one is
@@ -554,19 +553,23 @@ func (p *pass) statusClass(v *parser.VectorSelector, m *labels.Matcher) {
 		slices.ContainsFunc(classes, m.Matches) {
 		return
 	}
-	severity, but := p.check.Severity, ""
-	switch p.isEngines(v) {
-	case no:
-		return
-	case cannotTell:
-		severity, but = catalog.Info, ", if these are its requests"
-	}
 	fix := advice(`ask for a class, such as status="5xx"`)
 	if c := m.Value[0]; m.Type == labels.MatchEqual && c >= '1' && c <= '5' {
 		to := m.Value[:1] + "xx"
 		fix = suggestion{"write " + to, p.matcherEdit(v, "status", "", to)}
 	}
-	p.reportAs(severity, v.PositionRange(), fmt.Sprintf("vLLM counts HTTP statuses by class: status is never %q%s", m.Value, but), fix)
+	p.ifEngines(v, fmt.Sprintf("vLLM counts HTTP statuses by class: status is never %q", m.Value), fix)
+}
+
+// ifEngines reports what is wrong with a metric if it is the engine's: as a doubt where that
+// cannot be told.
+func (p *pass) ifEngines(v *parser.VectorSelector, why string, fix suggestion) {
+	switch p.isEngines(v) {
+	case yes:
+		p.report(v.PositionRange(), why, fix)
+	case cannotTell:
+		p.doubt(v.PositionRange(), why, "nothing here says whose requests these are", fix)
+	}
 }
 
 // durationByStatus reports times of HTTP requests that are asked for by status: vLLM's have
@@ -576,14 +579,7 @@ func (p *pass) durationByStatus(v *parser.VectorSelector) {
 		if !slices.Contains([]string{"status", "status_code", "code"}, m.Name) || m.Matches("") || p.surface.Whole {
 			continue
 		}
-		severity, but := p.check.Severity, ""
-		switch p.isEngines(v) {
-		case no:
-			return
-		case cannotTell:
-			severity, but = catalog.Info, ", if these are its requests"
-		}
-		p.reportAs(severity, v.PositionRange(), fmt.Sprintf("vLLM's %s has no label %s: nothing is selected%s", nameOf(v), m.Name, but),
+		p.ifEngines(v, fmt.Sprintf("vLLM's %s has no label %s: nothing is selected", nameOf(v), m.Name),
 			advice("take http_requests_total, which has status"))
 	}
 }

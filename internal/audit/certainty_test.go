@@ -115,6 +115,10 @@ func TestAlertsThatSaySomethingElse(t *testing.T) {
 		{"an idle GPU", "avg(DCGM_FI_DEV_GPU_UTIL) < 1", "", nil},
 		{"more asked for than there is", "sum(gateway_wanted_bytes) / sum(gateway_there_bytes) > 1.5", "", nil},
 		{"the last error's code", "increase(DCGM_FI_DEV_XID_ERRORS[5m]) > 0", "", []string{"ticket rate-on-gauge"}},
+		{"a share without its parentheses", "sum(rate(gateway_calls[5m])) - sum(rate(gateway_good[5m])) / sum(rate(gateway_calls[5m])) > 0.01", "", []string{"page precedence"}},
+		{"a part of itself and more", "gateway_used / gateway_used + gateway_free > 0.9", "", []string{"page precedence"}},
+		{"a share", "(gateway_calls - gateway_good) / gateway_calls > 0.01", "", nil},
+		{"a fault of hardware, which stays", "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL > 0", "", nil},
 		{"another program's counter", "gateway_failures_total > 10", "", []string{"ticket raw-counter"}},
 		{"a number written as percent", "sum(vllm:num_requests_waiting) > 10", "the queue is {{ $value }}% full", []string{"ticket wrong-unit"}},
 	} {

@@ -36,6 +36,7 @@ var checks = []Check{
 	{"label-mismatch", catalog.Page, "two sides of an operator whose labels differ: nothing matches", checkLabelMismatch},
 	{"ratio-of-itself", catalog.Page, "a quotient without aggregation that divides a series by itself", checkRatioOfItself},
 
+	{"precedence", catalog.Page, "parentheses left out of a share", checkPrecedence},
 	{"comparison-as-share", catalog.Ticket, "a comparison without bool averaged as if it gave 0 and 1", checkComparisonAsShare},
 
 	{"tokens-per-completion", catalog.Ticket, "tokens of all requests divided by completed ones", checkTokensPerCompletion},

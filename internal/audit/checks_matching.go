@@ -197,6 +197,28 @@ func checkRatioOfItself(p *pass) {
 	})
 }
 
+// checkPrecedence finds sums and quotients that parentheses would have made a share:
+// a - b / a is a less a share, and a / a + b is 1 and b.
+func checkPrecedence(p *pass) {
+	same := func(a, b parser.Node) bool {
+		return strings.Join(strings.Fields(p.text(a)), "") == strings.Join(strings.Fields(p.text(b)), "")
+	}
+	p.walk(func(n parser.Node, _ []parser.Node) {
+		b, ok := n.(*parser.BinaryExpr)
+		if !ok || b.Op != parser.SUB && b.Op != parser.ADD || b.VectorMatching == nil {
+			return
+		}
+		if d, ok := b.RHS.(*parser.BinaryExpr); ok && d.Op == parser.DIV && same(b.LHS, d.RHS) {
+			p.report(b.PositionRange(), "/ binds before "+b.Op.String()+": this is the one less, or plus, a quotient, and no share",
+				advice("write ("+oneLine(p.text(b.LHS))+" "+b.Op.String()+" "+oneLine(p.text(d.LHS))+") / "+oneLine(p.text(d.RHS))))
+		}
+		if d, ok := b.LHS.(*parser.BinaryExpr); ok && d.Op == parser.DIV && same(d.LHS, d.RHS) {
+			p.report(b.PositionRange(), "/ binds before "+b.Op.String()+": a number divided by itself is 1, and the rest is added to that",
+				advice("write parentheses around the divisor"))
+		}
+	})
+}
+
 // plainSelector returns the selector of a rate, or of a plain series.
 func plainSelector(e parser.Expr) *parser.VectorSelector {
 	switch n := unparen(e).(type) {

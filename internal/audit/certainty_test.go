@@ -64,6 +64,8 @@ func TestTextsThatSaySomethingElse(t *testing.T) {
 		{"running called waiting", "vllm:num_requests_running", "Pending", "short", "", []string{"ticket other-quantity"}},
 		{"running beside its queue", "vllm:num_requests_running", "Running and pending", "short", "", nil},
 		{"first tokens called tokens between", ttft, "Latency", "s", "TPOT", []string{"ticket other-quantity"}},
+		{"the cache called memory", "vllm:kv_cache_usage_perc", "GPU memory", "percentunit", "", []string{"ticket other-quantity"}},
+		{"the cache within the memory", "vllm:kv_cache_usage_perc", "GPU memory (KV cache)", "percentunit", "", nil},
 		{"cached prompts called hits", "100 * rate(vllm:prompt_tokens_cached_total[5m]) / rate(vllm:prompt_tokens_total[5m])", "Cache hit rate", "percent", "", nil},
 		{"a day that is an hour", "sum(increase(vllm:generation_tokens_total[1h]))", "Tokens of the last 24 h", "short", "", []string{"ticket other-window"}},
 		{"a day", "sum(increase(vllm:generation_tokens_total[1d]))", "Tokens (24h)", "short", "", nil},
@@ -127,6 +129,17 @@ func TestAlertsThatSaySomethingElse(t *testing.T) {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestAlertsNamedAfterSomethingElse(t *testing.T) {
+	for name, want := range map[string][]string{
+		"GPUMemoryHigh": {"ticket other-quantity"}, "vLLMHighVRAM": {"ticket other-quantity"}, "KVCacheHigh": nil, "CacheFull": nil,
+	} {
+		f := rulesOf(t, map[string]any{"alert": name, "expr": "vllm:kv_cache_usage_perc > 0.9", "for": "5m"})
+		if got := found(t, newest(t), f); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
 	}
 }
 

@@ -499,18 +499,20 @@ var wordings = map[string]wording{
 	"running": {[]string{"num_requests_running"}, regexp.MustCompile(`\b(running|active)\b`), ""},
 	"waiting": {[]string{"num_requests_waiting"}, regexp.MustCompile(`\b(waiting|queued?|pending)\b`), "queue time"},
 	"cache usage": {
-		[]string{"kv_cache_usage_perc", "gpu_cache_usage_perc"}, regexp.MustCompile(`cache us|cache util`), "",
+		[]string{"kv_cache_usage_perc", "gpu_cache_usage_perc"}, regexp.MustCompile(`\bkv\b|cache us|cache util`), "",
 	},
+	"GPU memory": {nil, regexp.MustCompile(`gpu.?mem|vram|显存`), ""}, // of which the KV cache is a part that is always taken
+
 	"cache hits": {
 		[]string{"prefix_cache_hits_total", "prefix_cache_queries_total", "prompt_tokens_cached_total"},
 		regexp.MustCompile(`hit.(rate|ratio)|cache hits?\b`), "",
 	},
 }
 
-// checkOtherQuantity finds legends, and titles where there is no legend, that name another
-// quantity than the query asks for.
+// checkOtherQuantity finds legends, titles where there is no legend, and names of alerts,
+// that name another quantity than the query asks for.
 func checkOtherQuantity(p *pass) {
-	if p.role != panelRole {
+	if p.role != panelRole && p.role != alertRole {
 		return
 	}
 	families := map[string]bool{}
@@ -525,11 +527,14 @@ func checkOtherQuantity(p *pass) {
 		}
 		families[strings.TrimPrefix(name, engine.Canonical)] = true
 	}
-	text, from := labelsLegends.ReplaceAllString(p.panel.legend, " "), "legend"
-	if !namesSome(text) {
-		text, from = p.panel.title, "title"
-		if p.severalQueries() {
-			return
+	text, from := strings.Join(labelWords(p.name), " "), "alert's name"
+	if p.role == panelRole {
+		text, from = labelsLegends.ReplaceAllString(p.panel.legend, " "), "legend"
+		if !namesSome(text) {
+			text, from = p.panel.title, "title"
+			if p.severalQueries() {
+				return
+			}
 		}
 	}
 	text = strings.ToLower(text)

@@ -214,16 +214,19 @@ func labelSays(l string, words []string) bool {
 	return slices.ContainsFunc(labelWords(l), func(w string) bool { return slices.Contains(words, w) })
 }
 
-// labelWords returns the words of a label, in lower case: of worker_id as of WorkerId.
+// labelWords returns the words of a name, in lower case: of worker_id, WorkerId and
+// GPUMemoryHigh alike.
 func labelWords(l string) []string {
 	var b strings.Builder
 	for i, r := range l {
-		if r >= 'A' && r <= 'Z' && i > 0 {
+		upper := func(i int) bool { return i >= 0 && i < len(l) && l[i] >= 'A' && l[i] <= 'Z' }
+		lower := i+1 < len(l) && l[i+1] >= 'a' && l[i+1] <= 'z'
+		if upper(i) && i > 0 && (!upper(i-1) || lower) {
 			b.WriteByte('_')
 		}
 		b.WriteRune(r)
 	}
-	return strings.FieldsFunc(strings.ToLower(b.String()), func(r rune) bool { return r == '_' })
+	return strings.FieldsFunc(strings.ToLower(b.String()), func(r rune) bool { return r == '_' || r == '-' || r == ' ' })
 }
 
 // fixes reports whether a matcher takes one value, also by a variable that stands for one.

@@ -117,6 +117,12 @@ func TestAlertsThatSaySomethingElse(t *testing.T) {
 		{"an idle GPU", "avg(DCGM_FI_DEV_GPU_UTIL) < 1", "", nil},
 		{"more asked for than there is", "sum(gateway_wanted_bytes) / sum(gateway_there_bytes) > 1.5", "", nil},
 		{"the last error's code", "increase(DCGM_FI_DEV_XID_ERRORS[5m]) > 0", "", []string{"ticket rate-on-gauge"}},
+		{"a tenth more", "max(gateway_seconds) / avg(gateway_seconds) > 1.1", "more than 10 % slower than the others", nil},
+		{"a slope an hour", "deriv(gateway_heap_bytes[1h]) > 1073741824", "grows by more than 1 GiB/hour", []string{"ticket per-time"}},
+		{"a slope an hour, divided", "deriv(gateway_heap_bytes[1h]) > 298261", "grows by more than 1 GiB/hour", nil},
+		{"pods of any condition", "kube_pod_status_ready == 0", "", []string{"page one-of-many"}},
+		{"pods that are not ready", `kube_pod_status_ready{condition="true"} == 0`, "", nil},
+		{"the median of replicas' percentiles", "quantile(0.5, histogram_quantile(0.9, sum by (pod, le) (rate(gateway_seconds_bucket[5m])))) > 3", "", nil},
 		{"a share without its parentheses", "sum(rate(gateway_calls[5m])) - sum(rate(gateway_good[5m])) / sum(rate(gateway_calls[5m])) > 0.01", "", []string{"page precedence"}},
 		{"a part of itself and more", "gateway_used / gateway_used + gateway_free > 0.9", "", []string{"page precedence"}},
 		{"a share", "(gateway_calls - gateway_good) / gateway_calls > 0.01", "", nil},
@@ -140,6 +146,20 @@ func TestAlertsNamedAfterSomethingElse(t *testing.T) {
 		if got := found(t, newest(t), f); !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
+	}
+	for note, want := range map[string][]string{"The KV cache is nearly full.": nil, "It is nearly full.": {"ticket other-quantity"}} {
+		f := rulesOf(t, map[string]any{"alert": "GPUMemoryHigh", "expr": "vllm:kv_cache_usage_perc > 0.9", "for": "5m", "annotations": map[string]string{"summary": note}})
+		if got := found(t, newest(t), f); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", note, got, want)
+		}
+	}
+	leak := rulesOf(t, map[string]any{"alert": "GPUMemoryLeak", "expr": "deriv(process_resident_memory_bytes[1h]) > 1e5", "for": "5m"})
+	if got := found(t, newest(t), leak); !slices.Equal(got, []string{"ticket other-quantity"}) {
+		t.Errorf("a process's memory called a GPU's: %q", got)
+	}
+	sum := rulesOf(t, map[string]any{"record": "chat:kv:sum", "expr": "sum(vllm:kv_cache_usage_perc)"})
+	if got := found(t, newest(t), sum); got != nil {
+		t.Errorf("a sum that says so: %q", got)
 	}
 }
 

@@ -66,6 +66,7 @@ var checks = []Check{
 	{"states-as-filter", catalog.Page, "a state's presence taken for its value", checkStatesAsFilter},
 	{"fires-when-idle", catalog.Ticket, "an alert on low throughput that fires where nobody asks", checkFiresWhenIdle},
 	{"idle-part", catalog.Page, "an alert on no traffic over a counter that is split into parts", checkIdlePart},
+	{"one-of-many", catalog.Page, "a state compared with 0 whatever its condition", checkOneOfMany},
 	{"other-threshold", catalog.Ticket, "a text that names another threshold than the expression", checkOtherThreshold},
 	{"lost-label", catalog.Ticket, "an annotation or a legend that names a label which was aggregated away", checkLostLabel},
 	{"no-for", catalog.Info, "an alert that fires on a single evaluation", checkNoFor},

@@ -322,6 +322,34 @@ func checkIdlePart(p *pass) {
 	})
 }
 
+// startsWith reports whether a pattern matches at the start of a text.
+func startsWith(re *regexp.Regexp, text string) bool {
+	at := re.FindStringIndex(text)
+	return at != nil && at[0] == 0
+}
+
+// oneOfWhich are the labels that tell apart the series of which one holds.
+var oneOfWhich = map[string]string{
+	"kube_pod_status_ready": "condition", "kube_pod_status_scheduled": "condition", "kube_pod_status_phase": "phase",
+	"kube_node_status_condition": "status", "kube_deployment_status_condition": "status",
+}
+
+// checkOneOfMany finds states of kube-state-metrics compared with 0 whatever the condition:
+// of the series of each object all but one are 0.
+func checkOneOfMany(p *pass) {
+	p.comparisons(func(c comparison) {
+		v, ok := value(c.expr).(*parser.VectorSelector)
+		zero := c.limit == 0 && (c.op == parser.EQLC || c.op == parser.LTE) || c.limit == 1 && (c.op == parser.LSS || c.op == parser.NEQ)
+		if !ok || !zero || p.role != alertRole {
+			return
+		}
+		if by := oneOfWhich[nameOf(v)]; by != "" && !slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool { return m.Name == by }) {
+			p.report(c.at, fmt.Sprintf("every object has a series for each %s, and all but one of them are 0: this always fires", by),
+				advice("select one, such as "+by+`="true"`))
+		}
+	})
+}
+
 // partsOf returns the labels by which a counter is split within one server: those that are
 // known, and of another program's those by which some query selects.
 func (p *pass) partsOf(name string) []string {
@@ -374,7 +402,8 @@ func checkOtherThreshold(p *pass) {
 		for _, l := range limits {
 			for _, by := range scales {
 				const near = 0.01 // 1 a minute is written as 0.0167 a second
-				if math.Abs(said-l*by) <= near*said || math.Abs(said*by-l) <= near*l || math.Abs(said-(100-l*by)) <= near*said {
+				if math.Abs(said-l*by) <= near*said || math.Abs(said*by-l) <= near*l || math.Abs(said-(100-l*by)) <= near*said ||
+					by == 100 && math.Abs(said-math.Abs(l-1)*by) <= near*said { // 10 % more is a factor of 1.1
 					return true
 				}
 			}
@@ -392,7 +421,7 @@ func checkOtherThreshold(p *pass) {
 			said, err := strconv.ParseFloat(text[m[4]:m[5]], 64)
 			before := strings.ToLower(strings.TrimSpace(text[:m[0]]))
 			switch {
-			case err != nil, durations.MatchString(text[m[6]:m[7]]), strings.HasSuffix(before, "for"), strings.HasSuffix(before, "持续"):
+			case err != nil, startsWith(growthNamed, text[m[4]:]), durations.MatchString(text[m[6]:m[7]]), strings.HasSuffix(before, "for"), strings.HasSuffix(before, "持续"):
 			case matches(said):
 				return
 			case wrong < 0 && said != 0:

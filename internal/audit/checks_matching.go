@@ -501,13 +501,17 @@ var wordings = map[string]wording{
 	"cache usage": {
 		[]string{"kv_cache_usage_perc", "gpu_cache_usage_perc"}, regexp.MustCompile(`\bkv\b|cache us|cache util`), "",
 	},
-	"GPU memory": {nil, regexp.MustCompile(`gpu.?mem|vram|显存`), ""}, // of which the KV cache is a part that is always taken
+	"host memory": {nil, regexp.MustCompile(`\brss\b|resident|host.?mem|system.?mem|\bram\b|node.?mem|container.?mem`), ""},
+	"GPU memory":  {nil, regexp.MustCompile(`gpu.?mem|vram|显存`), ""}, // of which the KV cache is a part that is always taken
 
 	"cache hits": {
 		[]string{"prefix_cache_hits_total", "prefix_cache_queries_total", "prompt_tokens_cached_total"},
 		regexp.MustCompile(`hit.(rate|ratio)|cache hits?\b`), "",
 	},
 }
+
+// hostMemory are names of other memory than a GPU's.
+var hostMemory = regexp.MustCompile(`^(process_(resident|virtual)|container|node)_memory_\w*bytes$`)
 
 // checkOtherQuantity finds legends, titles where there is no legend, and names of alerts,
 // that name another quantity than the query asks for.
@@ -519,7 +523,7 @@ func checkOtherQuantity(p *pass) {
 	for _, v := range selectors(p.tree) {
 		name, _ := vllm.Canonical(nameOf(v))
 		_, f := classOf(nameOf(v))
-		if f.Engine != vllm.ID {
+		if f.Engine != vllm.ID && !hostMemory.MatchString(name) {
 			return
 		}
 		if f.Type == engine.Histogram {
@@ -546,7 +550,8 @@ func checkOtherQuantity(p *pass) {
 			}
 			said = name
 		}
-		if slices.ContainsFunc(w.metrics, func(m string) bool { return families[m] }) {
+		if slices.ContainsFunc(w.metrics, func(m string) bool { return families[m] }) ||
+			name == "host memory" && slices.ContainsFunc(slices.Collect(maps.Keys(families)), hostMemory.MatchString) {
 			if is != "" {
 				return
 			}
@@ -556,6 +561,10 @@ func checkOtherQuantity(p *pass) {
 	if said == "" || is == "" || said == is || wordings[is].goes != "" && strings.Contains(wordings[is].goes, said) ||
 		(said == "prompt tokens" || said == "generated tokens") && regexp.MustCompile(`total|\ball\b`).MatchString(text) {
 		return
+	}
+	if p.role == alertRole && slices.ContainsFunc(p.rule.get("annotations").all(),
+		func(f field) bool { return wordings[is].words.MatchString(strings.ToLower(f.value.str())) }) {
+		return // the text says what it is
 	}
 	p.report(p.tree.PositionRange(), fmt.Sprintf("the %s says %s, and the query asks for something else: %s", from, said,
 		strings.Join(slices.Sorted(maps.Keys(families)), ", ")), advice("correct the one or the other"))

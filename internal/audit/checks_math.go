@@ -155,7 +155,7 @@ func checkAverageOfPercentiles(p *pass) {
 	p.walk(func(n parser.Node, _ []parser.Node) {
 		switch n := n.(type) {
 		case *parser.AggregateExpr:
-			if (n.Op == parser.AVG || n.Op == parser.SUM || n.Op == parser.QUANTILE) && p.isPercentile(n.Expr) {
+			if (n.Op == parser.AVG || n.Op == parser.SUM) && p.isPercentile(n.Expr) {
 				p.report(n.PositionRange(), why, advice("aggregate the buckets inside histogram_quantile, sum by (le, model_name) (rate(…_bucket[5m])), or take max for the worst replica"))
 			}
 		case *parser.BinaryExpr:
@@ -167,7 +167,7 @@ func checkAverageOfPercentiles(p *pass) {
 					advice("take the percentile of the time itself, or add and subtract means"))
 			}
 		case *parser.Call:
-			if (n.Func.Name == "avg_over_time" || n.Func.Name == "sum_over_time" || n.Func.Name == "quantile_over_time") && p.isPercentile(n.Args[len(n.Args)-1]) {
+			if (n.Func.Name == "avg_over_time" || n.Func.Name == "sum_over_time") && p.isPercentile(n.Args[len(n.Args)-1]) {
 				p.report(n.PositionRange(), why, advice("widen the range of the rate inside histogram_quantile instead"))
 			}
 		}
@@ -361,7 +361,7 @@ func (p *pass) mixes(a *parser.AggregateExpr) belief {
 func checkRatioSummed(p *pass) {
 	p.walk(func(n parser.Node, path []parser.Node) {
 		a, ok := n.(*parser.AggregateExpr)
-		if !ok || a.Op != parser.SUM || p.ofTotals() || unitOf(a.Expr) != ratio && unitOf(a.Expr) != percent {
+		if !ok || a.Op != parser.SUM || p.ofTotals() || p.role == recordRole && slices.Contains(strings.FieldsFunc(p.name, func(r rune) bool { return r == ':' || r == '_' }), "sum") || unitOf(a.Expr) != ratio && unitOf(a.Expr) != percent {
 			return
 		}
 		if _, quotient := unparen(a.Expr).(*parser.BinaryExpr); quotient && averaged(path, a) || averaged(path, a) {

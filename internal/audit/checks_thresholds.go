@@ -467,6 +467,9 @@ var (
 // checkPerTime finds an increase over a range shown as if it were per second, and a rate,
 // which is per second, shown as if it were per minute.
 func checkPerTime(p *pass) {
+	if p.role == alertRole {
+		p.perHour()
+	}
 	if p.role != panelRole {
 		return
 	}
@@ -487,6 +490,38 @@ func checkPerTime(p *pass) {
 	case (c.Func.Name == "rate" || c.Func.Name == "irate") && perMinuteWords.MatchString(text) && !second:
 		p.report(c.PosRange, "the panel says per minute, and a rate is per second", advice("multiply by 60"))
 	}
+}
+
+// growthNamed is an amount per hour or minute in a text.
+var growthNamed = regexp.MustCompile(`(?i)(\d+(?:\.\d+)?)\s*(?:([kmgt])i?b)?\s*(?:/|per )\s*(h|m)(?:ours?|r|in(?:utes?)?)?\b`)
+
+// perHour finds slopes, which are per second, compared with what the alert's text says of
+// an hour or a minute.
+func (p *pass) perHour() {
+	p.comparisons(func(c comparison) {
+		call, ok := unwrapped(c.expr).(*parser.Call)
+		if !ok || !slices.Contains([]string{"rate", "irate", "deriv"}, call.Func.Name) || c.limit == 0 {
+			return
+		}
+		for _, f := range p.rule.get("annotations").all() {
+			m := growthNamed.FindStringSubmatch(f.value.str())
+			if m == nil {
+				continue
+			}
+			n, _ := strconv.ParseFloat(m[1], 64)
+			for _, base := range []float64{1000, 1024} {
+				amount := n * math.Pow(base, float64(strings.Index("kmgt", strings.ToLower(m[2]))+1))
+				if m[2] == "" {
+					amount = n
+				}
+				if math.Abs(c.limit-amount) <= 0.01*amount {
+					p.report(c.at, fmt.Sprintf("the text says %q, and %s is per second", m[0], call.Func.Name),
+						advice("divide the threshold by "+map[string]string{"h": "3600", "m": "60"}[strings.ToLower(m[3])]))
+					return
+				}
+			}
+		}
+	})
 }
 
 // unwrapped sees through aggregations too, which keep a rate a rate.

@@ -88,6 +88,7 @@ func TestTextsThatSaySomethingElse(t *testing.T) {
 		{"a label that neither side of an or has", "sum(vllm:num_requests_running) or vector(0)", "Running", "short", "{{pod}}", []string{"info lost-label"}},
 		{"an exporter's counter as a rate", "gateway_bytes_total", "Traffic", "Bps", "", []string{"ticket raw-counter"}},
 		{"a mean that is kept too small", "rate(vllm:request_prompt_tokens_sum[5m]) / clamp_min(rate(vllm:request_prompt_tokens_count[5m]), 1)", "Prompt", "short", "", []string{"ticket share-floor"}},
+		{"what a gateway took and no server finished", "1 - sum(rate(vllm:request_success_total[5m])) / sum(rate(gateway_requests_total[5m]))", "Errors", "percentunit", "", []string{"ticket success-as-availability"}},
 		{"cut answers as errors", `sum(rate(vllm:request_success_total{finished_reason!="stop"}[5m]))`, "Errors", "reqps", "", []string{"ticket success-as-availability"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -189,6 +190,8 @@ func TestAutoscalers(t *testing.T) {
 		"a total":                          {scaler(1, "", "8", "sum(vllm:num_requests_waiting)"), nil},
 		"shares added up":                  {scaler(1, "", "0.7", "sum(vllm:kv_cache_usage_perc)"), nil},
 		"an average taken for a total":     {scaler(1, "", "8", "avg(vllm:num_requests_waiting)"), []string{"ticket scaler-average"}},
+		"a mean taken for a total":         {scaler(1, "", "8", "sum(vllm:num_requests_waiting) / count(vllm:num_requests_running)"), []string{"ticket scaler-average"}},
+		"a total in hundreds":              {scaler(1, "", "8", "sum(vllm:num_requests_waiting) / 100"), nil},
 		"an average":                       {scaler(1, "Value", "8", "avg(vllm:num_requests_waiting)"), nil},
 		"a share that never comes near":    {scaler(1, "Value", "80", "max(vllm:kv_cache_usage_perc)"), []string{"page impossible-threshold"}},
 		"a counter":                        {scaler(1, "", "100", "sum(vllm:generation_tokens_total)"), []string{"ticket raw-counter"}},

@@ -286,6 +286,11 @@ func checkScalerAverage(p *pass) {
 		if _, ok := quantileIn(n); ok {
 			what = "a percentile"
 		}
+	case *parser.BinaryExpr:
+		over, ok := unwrapped(n.RHS).(*parser.AggregateExpr)
+		if ok && n.Op == parser.DIV && (over.Op == parser.SUM || over.Op == parser.COUNT) && len(selectors(n.LHS)) > 0 {
+			what = "a quotient of totals"
+		}
 	}
 	if what == "" {
 		return

@@ -342,8 +342,7 @@ func checkAvailability(p *pass) {
 				"both sides count the finished requests, failed ones among them: "+constant+", whatever fails (vllm-project/vllm#9346)", fix)
 			return
 		}
-		if b.Op != parser.DIV || l != finished || r != l && r != "http_requests_total" &&
-			!slices.Contains(finishedCounts, r) && r != "vllm:time_to_first_token_seconds_count" {
+		if b.Op != parser.DIV || l != finished || r != l && !countsRequests(r) && !slices.Contains(finishedCounts, r) {
 			return
 		}
 		switch reasons := reasonsOf(lv); {
@@ -357,6 +356,13 @@ func checkAvailability(p *pass) {
 		p.report(b.PositionRange(),
 			"request_success_total counts finished requests, failed ones among them, and misses those that were refused, that failed before the engine or that clients left (vllm-project/vllm#9346, #31503)", fix)
 	})
+}
+
+// countsRequests reports whether a counter is one of requests: a gateway's, an application's, or
+// that of those that got a first token.
+func countsRequests(name string) bool {
+	return strings.Contains(name, "requests_total") || strings.Contains(name, "requests_count") ||
+		strings.HasSuffix(name, "request_total") || name == "vllm:time_to_first_token_seconds_count"
 }
 
 // cutAsFailed reports finished requests other than those that stopped, called errors: most of

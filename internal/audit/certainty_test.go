@@ -89,6 +89,7 @@ func TestTextsThatSaySomethingElse(t *testing.T) {
 		{"an exporter's counter as a rate", "gateway_bytes_total", "Traffic", "Bps", "", []string{"ticket raw-counter"}},
 		{"a mean that is kept too small", "rate(vllm:request_prompt_tokens_sum[5m]) / clamp_min(rate(vllm:request_prompt_tokens_count[5m]), 1)", "Prompt", "short", "", []string{"ticket share-floor"}},
 		{"what a gateway took and no server finished", "1 - sum(rate(vllm:request_success_total[5m])) / sum(rate(gateway_requests_total[5m]))", "Errors", "percentunit", "", []string{"ticket success-as-availability"}},
+		{"how many a percentile rests on", "sum(increase(vllm:time_to_first_token_seconds_count[5m]))", "Inter-token latency: requests", "short", "", nil},
 		{"cut answers as errors", `sum(rate(vllm:request_success_total{finished_reason!="stop"}[5m]))`, "Errors", "reqps", "", []string{"ticket success-as-availability"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

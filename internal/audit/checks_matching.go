@@ -548,6 +548,9 @@ func checkOtherQuantity(p *pass) {
 		}
 	}
 	text = strings.ToLower(text)
+	if strings.HasSuffix(text, ": requests") {
+		return // how many a percentile beside it rests on
+	}
 	said, is := "", ""
 	for name, w := range wordings {
 		if w.words.MatchString(text) {

@@ -45,6 +45,11 @@ type Finding struct {
 	Why      string
 	Fix      string // what to write instead, or what to do
 
+	// Doubt says that nobody can tell from the files whether it is one: a deployment may
+	// add a label, have one server or one model. It is told for information and is never
+	// an error; Why says what it hangs on.
+	Doubt bool
+
 	// Fixable says that Fix can repair it.
 	Fixable bool
 
@@ -66,6 +71,7 @@ type pass struct {
 	records map[string]*query // recording rules of all files, by name
 	beside  []*query          // all of the file
 	router  bool              // some file reads what only a router exposes
+	models  bool              // some file tells models apart
 	starts  []int
 	check   *Check
 	out     *[]Finding
@@ -91,6 +97,13 @@ func (p *pass) reportAs(severity catalog.Severity, at posrange.PositionRange, wh
 		start, end = 0, len(expr)
 	}
 	p.add(Finding{Severity: severity, Fragment: expr[start:end], Why: why, Fix: fix.words, edits: fix.edits}, p.node, start)
+}
+
+// doubt adds a finding that is one only where what but says holds, which the files do not
+// tell.
+func (p *pass) doubt(at posrange.PositionRange, why, but string, fix suggestion) {
+	p.add(Finding{Severity: catalog.Info, Doubt: true, Fragment: p.node.value[at.Start:at.End], Why: why + "; " + but, Fix: fix.words},
+		p.node, int(at.Start))
 }
 
 // reportUnit adds a finding about the panel's unit.
@@ -154,6 +167,7 @@ func Lint(files []File, s *Surface, ignore ...string) ([]Finding, []error) {
 			if q.role == recordRole {
 				all.records[q.name] = q
 			}
+			all.models = all.models || q.tellsModelsApart()
 			all.router = all.router || q.tree != nil && slices.ContainsFunc(selectors(q.tree),
 				func(v *parser.VectorSelector) bool {
 					_, f := classOf(nameOf(v))

@@ -1,9 +1,12 @@
 package audit
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -73,7 +76,7 @@ var (
 // checkLostLabel finds annotations and legends that name a label which the expression
 // has aggregated away: they are empty where the name should stand.
 func checkLostLabel(p *pass) {
-	has := p.labelsOf(p.tree)
+	has := p.labelsOfAny(p.tree)
 	if !has.known || !has.exact {
 		return
 	}
@@ -103,6 +106,19 @@ func checkLostLabel(p *pass) {
 			}
 		}
 	}
+}
+
+// labelsOfAny returns the labels that the series of an expression may have: with "or",
+// those of either side.
+func (p *pass) labelsOfAny(e parser.Expr) labelSet {
+	b, ok := unparen(e).(*parser.BinaryExpr)
+	if !ok || b.Op != parser.LOR {
+		return p.labelsOf(e)
+	}
+	l, r := p.labelsOfAny(b.LHS), p.labelsOfAny(b.RHS)
+	names := slices.Concat(l.names, r.names)
+	slices.Sort(names)
+	return labelSet{known: l.known && r.known, exact: l.exact && r.exact, names: slices.Compact(names)}
 }
 
 // lostIn returns the labels that a text names and a vector lacks.
@@ -144,23 +160,48 @@ func checkCountIsZero(p *pass) {
 	})
 }
 
-// states are gauges of 0 and 1 for which people count series.
-var states = []string{"up", "vllm:healthy_pods_total", "vllm:engine_sleep_state"}
+// states are gauges of 0 and 1 for which people count series. Of those of kube-state-metrics
+// there is one series for each phase or condition, whatever holds.
+var (
+	states    = []string{"up", "probe_success", "vllm:healthy_pods_total", "vllm:engine_sleep_state"}
+	oneOfMany = regexp.MustCompile(`^kube_\w+_status_(phase|condition|ready|scheduled)$|^kube_pod_container_status_(ready|running|waiting|terminated)$`)
+)
 
 // checkCountOfStates finds series counted, whatever they say, where those are meant that
 // say 1: a target that is down has a series too.
 func checkCountOfStates(p *pass) {
 	p.walk(func(n parser.Node, _ []parser.Node) {
 		a, ok := n.(*parser.AggregateExpr)
-		if !ok || a.Op != parser.COUNT || !p.says("healthy", "available", "alive", "running", "ready", " up",
-			"active") {
+		if !ok || a.Op != parser.COUNT {
 			return
 		}
 		v, ok := unparen(a.Expr).(*parser.VectorSelector)
-		if name, _ := vllm.Canonical(nameOfOrNone(v)); ok && slices.Contains(states, name) {
+		name, _ := vllm.Canonical(nameOfOrNone(v))
+		meant := slices.Contains(states, name) && p.says("healthy", "available", "alive", "running", "ready", " up", "active")
+		if ok && (meant || oneOfMany.MatchString(name) && len(v.LabelMatchers) > 1) {
 			at := a.PositionRange()
-			p.report(at, "count counts the series of those that are down too",
-				suggestion{"write sum", []edit{{p.node, int(at.Start), int(at.Start) + len("count"), "sum"}}})
+			why := "count counts the series of those that are down too"
+			if !meant {
+				why = "every object has a series for each of its phases and conditions, of value 0 where it does not hold: count counts them all"
+			}
+			p.report(at, why, suggestion{"write sum", []edit{{p.node, int(at.Start), int(at.Start) + len("count"), "sum"}}})
+		}
+	})
+}
+
+// checkStatesAsFilter finds states that filter by their mere presence: the series of a pod
+// that does not run, or of a target that is down, is there as well.
+func checkStatesAsFilter(p *pass) {
+	p.walk(func(n parser.Node, _ []parser.Node) {
+		b, ok := n.(*parser.BinaryExpr)
+		if !ok || b.Op != parser.LAND && b.Op != parser.LUNLESS {
+			return
+		}
+		v, ok := unparen(b.RHS).(*parser.VectorSelector)
+		if name := nameOfOrNone(v); ok && (oneOfMany.MatchString(name) || name == "up" || name == "probe_success") {
+			at := v.PositionRange()
+			p.report(at, name+" has a series of value 0 where it does not hold: \""+b.Op.String()+"\" looks at its presence alone, and this filters nothing that is meant",
+				suggestion{"write " + p.text(v) + " == 1", []edit{{p.node, int(at.End), int(at.End), " == 1"}}})
 		}
 	})
 }
@@ -215,4 +256,221 @@ func checkFiresWhenIdle(p *pass) {
 				advice("add: and on (instance) vllm:num_requests_running > 0, grouped as the left side is"))
 		}
 	})
+}
+
+// ofTotals reports whether an autoscaler takes the query's value for a total over its
+// replicas: KEDA's metricType is AverageValue where nothing else is said, and the replicas
+// wanted are the value divided by the threshold.
+func (p *pass) ofTotals() bool {
+	t := p.scaler.get("metricType").str()
+	return p.role == scalerRole && (t == "" || t == "AverageValue")
+}
+
+// checkScalerAverage finds autoscalers that are given what each replica has, or a
+// percentile, where they take the value for a total: however many replicas there are,
+// the same number of them is wanted.
+func checkScalerAverage(p *pass) {
+	if !p.ofTotals() {
+		return
+	}
+	what := ""
+	switch n := unscaled(p.tree).(type) {
+	case *parser.AggregateExpr:
+		if n.Op == parser.AVG || n.Op == parser.MAX || n.Op == parser.MIN || n.Op == parser.QUANTILE {
+			what = n.Op.String()
+		}
+		if _, ok := quantileIn(n.Expr); ok {
+			what = "a percentile"
+		}
+	case *parser.Call:
+		if _, ok := quantileIn(n); ok {
+			what = "a percentile"
+		}
+	case *parser.BinaryExpr:
+		over, ok := unwrapped(n.RHS).(*parser.AggregateExpr)
+		if ok && n.Op == parser.DIV && (over.Op == parser.SUM || over.Op == parser.COUNT) && len(selectors(n.LHS)) > 0 {
+			what = "a quotient of totals"
+		}
+	}
+	if what == "" {
+		return
+	}
+	p.report(p.tree.PositionRange(), "KEDA divides the value by the threshold for the number of replicas (metricType AverageValue, the default): "+
+		what+" does not grow with them, and the same number is wanted whatever each of them has",
+		advice("write metricType: Value, or scale by a sum"))
+}
+
+// checkIdlePart finds alerts on no traffic over a counter that is split into parts: a part
+// that never occurs, as no server's requests that end in an error, stands still for ever.
+func checkIdlePart(p *pass) {
+	if p.role != alertRole {
+		return
+	}
+	p.comparisons(func(c comparison) {
+		none := c.limit == 0 && (c.op == parser.EQLC || c.op == parser.LTE) || c.limit > 0 && (c.op == parser.LSS || c.op == parser.LTE)
+		call, ok := value(c.expr).(*parser.Call)
+		if !none || !ok || !slices.Contains(rates, call.Func.Name) {
+			return
+		}
+		v := plainSelector(call)
+		if v == nil {
+			return
+		}
+		for _, part := range p.partsOf(nameOf(v)) {
+			if slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool { return m.Name == part }) {
+				continue
+			}
+			p.report(c.at, fmt.Sprintf("%s is counted by %s, and each part is compared by itself: one that does not occur stands still, and this fires while all is well", nameOf(v), part),
+				advice("write sum around it"))
+			return
+		}
+	})
+}
+
+// startsWith reports whether a pattern matches at the start of a text.
+func startsWith(re *regexp.Regexp, text string) bool {
+	at := re.FindStringIndex(text)
+	return at != nil && at[0] == 0
+}
+
+// oneOfWhich are the labels that tell apart the series of which one holds.
+var oneOfWhich = map[string]string{
+	"kube_pod_status_ready": "condition", "kube_pod_status_scheduled": "condition", "kube_pod_status_phase": "phase",
+	"kube_node_status_condition": "status", "kube_deployment_status_condition": "status",
+}
+
+// checkOneOfMany finds states of kube-state-metrics compared with 0 whatever the condition:
+// of the series of each object all but one are 0.
+func checkOneOfMany(p *pass) {
+	p.comparisons(func(c comparison) {
+		v, ok := value(c.expr).(*parser.VectorSelector)
+		zero := c.limit == 0 && (c.op == parser.EQLC || c.op == parser.LTE) || c.limit == 1 && (c.op == parser.LSS || c.op == parser.NEQ)
+		if !ok || !zero || p.role != alertRole {
+			return
+		}
+		if by := oneOfWhich[nameOf(v)]; by != "" && !slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool { return m.Name == by }) {
+			p.report(c.at, fmt.Sprintf("every object has a series for each %s, and all but one of them are 0: this always fires", by),
+				advice("select one, such as "+by+`="true"`))
+		}
+	})
+}
+
+// partsOf returns the labels by which a counter is split within one server: those that are
+// known, and of another program's those by which some query selects.
+func (p *pass) partsOf(name string) []string {
+	_, f := classOf(name)
+	var out []string
+	for _, part := range partLabels {
+		if slices.Contains(f.Labels, part) || f.Engine == "" && slices.ContainsFunc(p.beside, func(q *query) bool {
+			return q.tree != nil && slices.ContainsFunc(selectors(q.tree), func(v *parser.VectorSelector) bool {
+				return nameOf(v) == name && slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool { return m.Name == part })
+			})
+		}) {
+			out = append(out, part)
+		}
+	}
+	return out
+}
+
+// A threshold in a text: what is said to be above or below it, and its unit.
+var (
+	thresholdNamed = regexp.MustCompile(`(?i)(>=?|<=?|above|over|exceed(?:s|ed|ing)?|greater than|higher than|more than|below|under|less than|fewer than|lower than|超过|低于|大于|小于)\s*(?:threshold\s*\(?\s*)?(\d+(?:\.\d+)?)\s*([A-Za-z%°]*)`)
+	durations      = regexp.MustCompile(`(?i)^(m|min|mins|minutes?|h|hrs?|hours?|d|days?)$`)
+)
+
+// checkOtherThreshold finds texts that name another threshold than the expression's.
+func checkOtherThreshold(p *pass) {
+	if p.role != alertRole {
+		return
+	}
+	var limits []float64
+	scales := []float64{1, 100, 1000, 1e6, 1e9, 60, 3600, 86400, 1024, 1 << 20, 1 << 30}
+	p.walk(func(n parser.Node, _ []parser.Node) {
+		switch n := n.(type) {
+		case *parser.NumberLiteral:
+			limits = append(limits, math.Abs(n.Val))
+		case *parser.MatrixSelector: // "more than 3 in 15 minutes" of a rate
+			scales = append(scales, n.Range.Seconds())
+		}
+	})
+	if compared := 0; len(limits) > 0 {
+		p.comparisons(func(c comparison) {
+			if c.limit != 0 {
+				compared++
+			}
+		})
+		if compared != 1 {
+			return
+		}
+	}
+	matches := func(said float64) bool {
+		for _, l := range limits {
+			for _, by := range scales {
+				const near = 0.01 // 1 a minute is written as 0.0167 a second
+				if math.Abs(said-l*by) <= near*said || math.Abs(said*by-l) <= near*l || math.Abs(said-(100-l*by)) <= near*said ||
+					by == 100 && math.Abs(said-math.Abs(l-1)*by) <= near*said { // 10 % more is a factor of 1.1
+					return true
+				}
+			}
+		}
+		return false
+	}
+	for _, f := range p.rule.get("annotations").all() {
+		if strings.Contains(f.key, "url") || f.key == "runbook" {
+			continue
+		}
+		text := f.value.str()
+		found := thresholdNamed.FindAllStringSubmatchIndex(text, -1)
+		wrong := -1
+		for i, m := range found {
+			said, err := strconv.ParseFloat(text[m[4]:m[5]], 64)
+			before := strings.ToLower(strings.TrimSpace(text[:m[0]]))
+			switch {
+			case err != nil, startsWith(growthNamed, text[m[4]:]), durations.MatchString(text[m[6]:m[7]]), strings.HasSuffix(before, "for"), strings.HasSuffix(before, "持续"):
+			case matches(said):
+				return
+			case wrong < 0 && said != 0:
+				wrong = i
+			}
+		}
+		if wrong >= 0 {
+			m := found[wrong]
+			p.reportText(f.value, m[0], m[1], "the text names another threshold than the expression compares with", "correct the one or the other")
+			return
+		}
+	}
+}
+
+// checkScaleFromZero finds autoscalers that go down to no replica and look only at what the
+// replicas themselves expose: where there is none, nothing says that requests wait.
+func checkScaleFromZero(p *pass) {
+	if p.role != scalerRole || p.object.at("spec", "idleReplicaCount") == nil && cmp.Or(p.object.at("spec", "minReplicaCount").scalar(), "0") != "0" {
+		return
+	}
+	for _, t := range p.object.at("spec", "triggers").elements() {
+		if t.get("type").str() != "prometheus" {
+			return
+		}
+	}
+	for _, q := range p.beside {
+		if q.role == scalerRole && q.object == p.object && (q.tree == nil || len(selectors(q.tree)) == 0 ||
+			slices.ContainsFunc(selectors(q.tree), func(v *parser.VectorSelector) bool {
+				_, f := classOf(nameOf(v))
+				return f.Engine == ""
+			})) {
+			return
+		}
+	}
+	p.report(p.tree.PositionRange(), "with no replica left nothing exposes "+strings.Join(namesIn(p.tree), ", ")+": this never scales up from 0",
+		advice("write minReplicaCount: 1, or add a trigger on what waits at the gateway"))
+}
+
+// namesIn returns the names that are selected under a node.
+func namesIn(n parser.Node) []string {
+	var out []string
+	for _, v := range selectors(n) {
+		out = append(out, nameOf(v))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }

@@ -24,8 +24,7 @@ func (p *pass) averages(fn func(a *parser.AggregateExpr, path []parser.Node)) {
 func checkAverageOfMeans(p *pass) {
 	p.averages(func(a *parser.AggregateExpr, path []parser.Node) {
 		b := p.meanIn(a.Expr)
-		if b == nil || !a.Without && slices.ContainsFunc(a.Grouping, isTargetLabel) || slices.ContainsFunc(selectors(b),
-			p.pinnedTarget) {
+		if b == nil || perTarget(a) || slices.ContainsFunc(selectors(b), p.pinnedTarget) {
 			return
 		}
 		p.report(a.PositionRange(),
@@ -57,7 +56,7 @@ func (p *pass) meanIn(e parser.Expr) *parser.BinaryExpr {
 
 // perTarget reports whether there is a series for every target, as far as is known.
 func (l labelSet) perTarget() bool {
-	return !l.exact || slices.ContainsFunc(l.names, isTargetLabel)
+	return !l.exact || slices.ContainsFunc(l.names, func(n string) bool { return isTargetLabel(n, []string{"model_name"}) })
 }
 
 // counts reports whether a series only grows, by what is known of it or else by its name.
@@ -201,12 +200,12 @@ func checkFloor(p *pass) {
 			!p.ratedBy(b, r[0], "rate", "irate") || countsTokens(nameOf(r[0])) {
 			return
 		}
-		p.report(c.PosRange, fmt.Sprintf("below %s per second the divisor stays at %s, and the share is too small: "+
-			"at one request in 20 s, all of which fail, it is %.2g", short(floor), short(floor), 0.05/floor),
+		p.report(c.PosRange, fmt.Sprintf("below %s per second the divisor stays at %s, and the quotient is too small: "+
+			"at one request in 20 s it is %.2g of what it should be", short(floor), short(floor), min(1, 0.05/floor)),
 			suggestion{"write 1e-9", []edit{p.replace(lit.PosRange, "1e-9")}})
 	})
 }
 
 func countsTokens(name string) bool {
-	return strings.Contains(name, "token") || strings.Contains(name, "prefix_cache")
+	return !strings.HasSuffix(name, "_count") && (strings.Contains(name, "token") || strings.Contains(name, "prefix_cache"))
 }

@@ -3,13 +3,18 @@ package audit
 import (
 	"fmt"
 	"maps"
+	"math"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
 )
 
@@ -173,7 +178,7 @@ func isScraped(label string) bool {
 
 func checkRatioOfItself(p *pass) {
 	p.oneToOne(func(b *parser.BinaryExpr) {
-		if b.Op != parser.DIV {
+		if b.Op != parser.DIV || len(b.VectorMatching.MatchingLabels) > 0 {
 			return
 		}
 		l, r := plainSelector(b.LHS), plainSelector(b.RHS)
@@ -189,6 +194,28 @@ func checkRatioOfItself(p *pass) {
 			p.replace(b.RHS.PositionRange(), "sum by ("+by+") ("+p.text(b.RHS)+")"),
 		}
 		p.report(b.PositionRange(), "without aggregation every series is divided by itself: the quotient is 1, whatever happens", suggestion{"aggregate both sides by (" + by + ")", edits})
+	})
+}
+
+// checkPrecedence finds sums and quotients that parentheses would have made a share:
+// a - b / a is a less a share, and a / a + b is 1 and b.
+func checkPrecedence(p *pass) {
+	same := func(a, b parser.Node) bool {
+		return strings.Join(strings.Fields(p.text(a)), "") == strings.Join(strings.Fields(p.text(b)), "")
+	}
+	p.walk(func(n parser.Node, _ []parser.Node) {
+		b, ok := n.(*parser.BinaryExpr)
+		if !ok || b.Op != parser.SUB && b.Op != parser.ADD || b.VectorMatching == nil {
+			return
+		}
+		if d, ok := b.RHS.(*parser.BinaryExpr); ok && d.Op == parser.DIV && same(b.LHS, d.RHS) {
+			p.report(b.PositionRange(), "/ binds before "+b.Op.String()+": this is the one less, or plus, a quotient, and no share",
+				advice("write ("+oneLine(p.text(b.LHS))+" "+b.Op.String()+" "+oneLine(p.text(d.LHS))+") / "+oneLine(p.text(d.RHS))))
+		}
+		if d, ok := b.LHS.(*parser.BinaryExpr); ok && d.Op == parser.DIV && same(d.LHS, d.RHS) {
+			p.report(b.PositionRange(), "/ binds before "+b.Op.String()+": a number divided by itself is 1, and the rest is added to that",
+				advice("write parentheses around the divisor"))
+		}
 	})
 }
 
@@ -297,6 +324,7 @@ var finishedCounts = []string{
 func checkAvailability(p *pass) {
 	fix := advice(`take HTTP statuses, of the gateway or of http_requests_total: sum(rate(http_requests_total{status!="5xx"}[5m])) / sum(rate(http_requests_total[5m]))`)
 	const finished = "vllm:request_success_total"
+	p.cutAsFailed()
 	p.walk(func(n parser.Node, _ []parser.Node) {
 		b, ok := n.(*parser.BinaryExpr)
 		if !ok || b.Op != parser.DIV && b.Op != parser.SUB {
@@ -314,8 +342,7 @@ func checkAvailability(p *pass) {
 				"both sides count the finished requests, failed ones among them: "+constant+", whatever fails (vllm-project/vllm#9346)", fix)
 			return
 		}
-		if b.Op != parser.DIV || l != finished || r != l && r != "http_requests_total" &&
-			!slices.Contains(finishedCounts, r) && r != "vllm:time_to_first_token_seconds_count" {
+		if b.Op != parser.DIV || l != finished || r != l && !countsRequests(r) && !slices.Contains(finishedCounts, r) {
 			return
 		}
 		switch reasons := reasonsOf(lv); {
@@ -329,6 +356,29 @@ func checkAvailability(p *pass) {
 		p.report(b.PositionRange(),
 			"request_success_total counts finished requests, failed ones among them, and misses those that were refused, that failed before the engine or that clients left (vllm-project/vllm#9346, #31503)", fix)
 	})
+}
+
+// countsRequests reports whether a counter is one of requests: a gateway's, an application's, or
+// that of those that got a first token.
+func countsRequests(name string) bool {
+	return strings.Contains(name, "requests_total") || strings.Contains(name, "requests_count") ||
+		strings.HasSuffix(name, "request_total") || name == "vllm:time_to_first_token_seconds_count"
+}
+
+// cutAsFailed reports finished requests other than those that stopped, called errors: most of
+// them are answers that reached their length.
+func (p *pass) cutAsFailed() {
+	for _, v := range selectors(p.tree) {
+		name, _ := vllm.Canonical(nameOf(v))
+		reasons := reasonsOf(v)
+		if name == "vllm:request_success_total" && slices.Contains(reasons, "length") && !slices.Contains(reasons, "stop") &&
+			p.says("error", "fail") && slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool {
+			return m.Name == "finished_reason" && m.Type != labels.MatchEqual
+		}) {
+			p.report(v.PositionRange(), "answers that reach their length are no errors: finished_reason=\"length\" is selected as well",
+				advice(`ask for finished_reason="error" (0.14), and for statuses at the gateway or in http_requests_total`))
+		}
+	}
 }
 
 // wholly reports whether a selector is of all reasons for which requests finish.
@@ -380,7 +430,27 @@ func panelPath(path string) string {
 	return path[:at]
 }
 
-// checkPartOverPart finds what is used divided by what is free, taken for a share.
+// notShares are quotients that are taken for shares and are none, by what they divide.
+var notShares = []struct{ part, by, why, fix string }{
+	{
+		"DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE",
+		"used divided by free is no share of the whole: 0.9 is 47 % full, and it has no upper bound",
+		"divide by their sum: DCGM_FI_DEV_FB_USED / (DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE)",
+	},
+	{
+		"vllm:prefix_cache_hits_total", "vllm:prefix_cache_hits_total vllm:prefix_cache_queries_total",
+		"the queries hold the hits already: added to them, every hit counts twice in the divisor, and 100 % reads 50 %",
+		"divide by the queries alone",
+	},
+	{
+		"vllm:spec_decode_num_accepted_tokens_total", "vllm:spec_decode_num_drafts_total",
+		"a draft holds several tokens: accepted tokens over drafts is a length and goes above 1",
+		"for a share divide by vllm:spec_decode_num_draft_tokens_total",
+	},
+}
+
+// checkPartOverPart finds quotients taken for shares that are none, as what is used
+// divided by what is free is.
 func checkPartOverPart(p *pass) {
 	p.walk(func(n parser.Node, _ []parser.Node) {
 		b, ok := n.(*parser.BinaryExpr)
@@ -388,46 +458,248 @@ func checkPartOverPart(p *pass) {
 			return
 		}
 		l, _ := canonicalOf(b.LHS)
-		if r, _ := canonicalOf(b.RHS); l == "DCGM_FI_DEV_FB_USED" && r == "DCGM_FI_DEV_FB_FREE" {
-			p.report(b.PositionRange(),
-				"used divided by free is no share of the whole: 0.9 is 47 % full, and it has no upper bound",
-				advice("divide by their sum: DCGM_FI_DEV_FB_USED / (DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE)"))
+		var by []string
+		for _, v := range selectors(b.RHS) {
+			name, _ := vllm.Canonical(nameOf(v))
+			by = append(by, name)
+		}
+		slices.Sort(by)
+		for _, s := range notShares {
+			if l != s.part || strings.Join(by, " ") != s.by || strings.HasSuffix(s.by, "_drafts_total") &&
+				(!p.says("rate", "ratio", "percent") || p.says("length", "per draft", "mean accepted")) {
+				continue
+			}
+			p.report(b.PositionRange(), s.why, advice(s.fix))
 		}
 	})
 }
 
-// otherWords are words of a legend that name another quantity than the metric's.
-var otherWords = []struct {
-	metric     string
-	own, other []string
-}{
-	{
-		"vllm:prompt_tokens_total",
-		[]string{"prompt", "input", "prefill", "total", "all"},
-		[]string{"generat", "output", "completion", "decode"},
+// A wording is the words by which people call a quantity, and those that go with it
+// though they name another.
+type wording struct {
+	metrics []string // without the prefix and a histogram's suffix
+	words   *regexp.Regexp
+	goes    string // names of other wordings that may stand for it
+}
+
+// wordings are quantities that are taken for one another, by name.
+var wordings = map[string]wording{
+	"prompt tokens":    {[]string{"prompt_tokens_total", "request_prompt_tokens"}, regexp.MustCompile(`\b(prompt|input|prefill)`), "prefill"},
+	"generated tokens": {[]string{"generation_tokens_total", "request_generation_tokens"}, regexp.MustCompile(`\b(generat|output|completion|decode)`), "decode"},
+	"time to first token": {
+		[]string{"time_to_first_token_seconds"},
+		regexp.MustCompile(`\bttft\b|first.token`), "prefill",
 	},
-	{
-		"vllm:generation_tokens_total",
-		[]string{"generat", "output", "completion", "decode", "total", "all"},
-		[]string{"prompt", "input", "prefill"},
+	"time between tokens": {
+		[]string{"inter_token_latency_seconds", "time_per_output_token_seconds", "request_time_per_output_token_seconds"},
+		regexp.MustCompile(`\b(tpot|itl|tbt)\b|inter.token|per.output.token`), "decode generated tokens",
+	},
+	"end-to-end time": {
+		[]string{"e2e_request_latency_seconds"}, regexp.MustCompile(`\be2e\b|end.to.end`), "",
+	},
+	"queue time": {
+		[]string{"request_queue_time_seconds"}, regexp.MustCompile(`\bqueue`), "waiting",
+	},
+	"prefill": {[]string{"request_prefill_time_seconds"}, regexp.MustCompile(`\bprefill`), "prompt tokens"},
+	"decode":  {[]string{"request_decode_time_seconds"}, regexp.MustCompile(`\bdecod`), "generated tokens"},
+	"running": {[]string{"num_requests_running"}, regexp.MustCompile(`\b(running|active)\b`), ""},
+	"waiting": {[]string{"num_requests_waiting"}, regexp.MustCompile(`\b(waiting|queued?|pending)\b`), "queue time"},
+	"cache usage": {
+		[]string{"kv_cache_usage_perc", "gpu_cache_usage_perc"}, regexp.MustCompile(`\bkv\b|cache us|cache util`), "",
+	},
+	"host memory": {nil, regexp.MustCompile(`\brss\b|resident|host.?mem|system.?mem|\bram\b|node.?mem|container.?mem`), ""},
+	"GPU memory":  {nil, regexp.MustCompile(`gpu.?mem|vram|显存`), ""}, // of which the KV cache is a part that is always taken
+
+	"cache hits": {
+		[]string{"prefix_cache_hits_total", "prefix_cache_queries_total", "prompt_tokens_cached_total"},
+		regexp.MustCompile(`hit.(rate|ratio)|cache hits?\b`), "",
 	},
 }
 
-// checkOtherQuantity finds legends that name generated tokens where the query counts
-// those of prompts, and the reverse.
+// hostMemory are names of other memory than a GPU's.
+var hostMemory = regexp.MustCompile(`^(process_(resident|virtual)|container|node)_memory_\w*bytes$`)
+
+// checkOtherQuantity finds legends, titles where there is no legend, and names of alerts,
+// that name another quantity than the query asks for.
 func checkOtherQuantity(p *pass) {
+	if p.role != panelRole && p.role != alertRole {
+		return
+	}
+	families := map[string]bool{}
+	for _, v := range selectors(p.tree) {
+		name, _ := vllm.Canonical(nameOf(v))
+		_, f := classOf(nameOf(v))
+		if f.Engine != vllm.ID && !hostMemory.MatchString(name) {
+			return
+		}
+		if f.Type == engine.Histogram {
+			name = f.Name
+		}
+		families[strings.TrimPrefix(name, engine.Canonical)] = true
+	}
+	text, from := strings.Join(labelWords(p.name), " "), "alert's name"
+	if p.role == panelRole {
+		text, from = labelsLegends.ReplaceAllString(p.panel.legend, " "), "legend"
+		if !namesSome(text) {
+			text, from = p.panel.title, "title"
+			if p.severalQueries() {
+				return
+			}
+		}
+	}
+	text = strings.ToLower(text)
+	if strings.HasSuffix(text, ": requests") {
+		return // how many a percentile beside it rests on
+	}
+	said, is := "", ""
+	for name, w := range wordings {
+		if w.words.MatchString(text) {
+			if said != "" {
+				return // of several
+			}
+			said = name
+		}
+		if slices.ContainsFunc(w.metrics, func(m string) bool { return families[m] }) ||
+			name == "host memory" && slices.ContainsFunc(slices.Collect(maps.Keys(families)), hostMemory.MatchString) {
+			if is != "" {
+				return
+			}
+			is = name
+		}
+	}
+	if said == "" || is == "" || said == is || wordings[is].goes != "" && strings.Contains(wordings[is].goes, said) ||
+		(said == "prompt tokens" || said == "generated tokens") && regexp.MustCompile(`total|\ball\b`).MatchString(text) {
+		return
+	}
+	if p.role == alertRole && slices.ContainsFunc(p.rule.get("annotations").all(),
+		func(f field) bool { return wordings[is].words.MatchString(strings.ToLower(f.value.str())) }) {
+		return // the text says what it is
+	}
+	p.report(p.tree.PositionRange(), fmt.Sprintf("the %s says %s, and the query asks for something else: %s", from, said,
+		strings.Join(slices.Sorted(maps.Keys(families)), ", ")), advice("correct the one or the other"))
+}
+
+// namesSome reports whether a text names a quantity.
+func namesSome(text string) bool {
+	text = strings.ToLower(text)
+	for _, w := range wordings {
+		if w.words.MatchString(text) {
+			return true
+		}
+	}
+	return false
+}
+
+// severalQueries reports whether the query's panel has others beside it.
+func (p *pass) severalQueries() bool {
+	return slices.ContainsFunc(p.beside, func(q *query) bool {
+		return q != p.query && q.role == panelRole && panelPath(q.path) == panelPath(p.path)
+	})
+}
+
+// percentileNamed are the ways in which people write a percentile; the number is in the
+// first group that matched.
+var percentileNamed = regexp.MustCompile(`(?i)\bp(50|75|9[0-9](?:\.?9)?)\b|\b(50|75|9[0-9](?:\.9)?)(?:th|\s?%-?ile)`)
+
+// meanNamed are words for a mean.
+var meanNamed = regexp.MustCompile(`(?i)\b(avg|average|mean)\b`)
+
+// checkOtherPercentile finds texts that name one percentile beside a query for another, or
+// for a mean, and those that call a percentile a mean.
+func checkOtherPercentile(p *pass) {
+	q, ok := quantileIn(value(p.tree))
+	is, at := short(q.q), p.tree.PositionRange()
+	switch {
+	case ok && (q.q <= 0 || q.q >= 1 || p.opaque(q.call.Args[0].PositionRange().Start, q.call.Args[0].PositionRange().End)):
+		return
+	case ok:
+		at = q.call.Args[0].PositionRange()
+	case isMean(unscaled(p.tree)):
+		is = "mean"
+	default:
+		return
+	}
+	texts := []string{p.name}
+	switch p.role {
+	case panelRole:
+		texts = []string{labelsLegends.ReplaceAllString(p.panel.legend, " ")}
+		if !p.severalQueries() {
+			texts = append(texts, p.panel.title)
+		}
+	case alertRole:
+		for _, f := range p.rule.get("annotations").all() {
+			texts = append(texts, f.value.str())
+		}
+	}
+	for _, text := range texts {
+		found, mean := percentileNamed.FindAllStringSubmatch(text, -1), meanNamed.FindString(text)
+		if len(found) == 0 && mean == "" {
+			continue
+		}
+		said := mean
+		for _, m := range found {
+			named, err := strconv.ParseFloat("0."+strings.ReplaceAll(m[1]+m[2], ".", ""), 64)
+			if said = strings.TrimSpace(m[0]); err != nil || ok && math.Abs(named-q.q) < 1e-9 {
+				return
+			}
+		}
+		if mean != "" && (!ok || len(found) > 0) {
+			return
+		}
+		p.report(at, fmt.Sprintf("%q is written beside it, and the query asks for the %s", said,
+			map[bool]string{true: "quantile " + is, false: "mean"}[ok]), advice("correct the one or the other"))
+		return
+	}
+}
+
+// isMean reports whether a vector is a histogram's sum divided by its count.
+func isMean(e parser.Expr) bool {
+	b, ok := e.(*parser.BinaryExpr)
+	if !ok || b.Op != parser.DIV {
+		return false
+	}
+	l, r := selectors(b.LHS), selectors(b.RHS)
+	if len(l) != 1 || len(r) != 1 {
+		return false
+	}
+	family, ok := strings.CutSuffix(nameOf(l[0]), "_sum")
+	return ok && nameOf(r[0]) == family+"_count"
+}
+
+// windowNamed is a span of time in a text.
+var windowNamed = regexp.MustCompile(`(?i)\b(?:last|past|previous)\s+(\d+)\s*(m|min|minutes?|h|hours?|d|days?)\b|[(\[](\d+)\s*(m|min|h|d)[)\]]`)
+
+// checkOtherWindow finds texts that name another span of time than the query's.
+func checkOtherWindow(p *pass) {
 	if p.role != panelRole {
 		return
 	}
-	name, v := canonicalOf(p.tree)
-	legend := strings.ToLower(p.panel.legend)
-	has := func(words []string) bool {
-		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(legend, w) })
-	}
-	for _, o := range otherWords {
-		if name == o.metric && has(o.other) && !has(o.own) {
-			p.report(v.PositionRange(), fmt.Sprintf("the legend says %q, and the query counts something else: %s",
-				p.panel.legend, nameOf(v)), advice("correct the one or the other"))
+	var ranges []time.Duration
+	unknown := false
+	p.walk(func(n parser.Node, _ []parser.Node) {
+		switch n := n.(type) {
+		case *parser.MatrixSelector:
+			ranges = append(ranges, n.Range)
+			unknown = unknown || p.opaque(n.PositionRange().Start, n.PositionRange().End)
+		case *parser.SubqueryExpr:
+			ranges = append(ranges, n.Range)
+			unknown = unknown || p.opaque(n.PositionRange().Start, n.PositionRange().End)
 		}
+	})
+	if len(ranges) == 0 || unknown {
+		return
+	}
+	for _, text := range []string{p.panel.legend, p.panel.title} {
+		m := windowNamed.FindStringSubmatch(text)
+		if m == nil {
+			continue
+		}
+		n, _ := strconv.Atoi(m[1] + m[3])
+		of := map[byte]time.Duration{'m': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour}[strings.ToLower(m[2] + m[4])[0]]
+		if !slices.Contains(ranges, time.Duration(n)*of) {
+			p.report(p.tree.PositionRange(), fmt.Sprintf("%q is written beside it, and the query looks at %s", strings.TrimSpace(m[0]), span(ranges[0])),
+				advice("correct the one or the other"))
+		}
+		return
 	}
 }

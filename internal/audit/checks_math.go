@@ -2,6 +2,7 @@ package audit
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -154,7 +155,7 @@ func checkAverageOfPercentiles(p *pass) {
 	p.walk(func(n parser.Node, _ []parser.Node) {
 		switch n := n.(type) {
 		case *parser.AggregateExpr:
-			if (n.Op == parser.AVG || n.Op == parser.SUM || n.Op == parser.QUANTILE) && p.isPercentile(n.Expr) {
+			if (n.Op == parser.AVG || n.Op == parser.SUM) && p.isPercentile(n.Expr) {
 				p.report(n.PositionRange(), why, advice("aggregate the buckets inside histogram_quantile, sum by (le, model_name) (rate(…_bucket[5m])), or take max for the worst replica"))
 			}
 		case *parser.BinaryExpr:
@@ -166,67 +167,79 @@ func checkAverageOfPercentiles(p *pass) {
 					advice("take the percentile of the time itself, or add and subtract means"))
 			}
 		case *parser.Call:
-			if (n.Func.Name == "avg_over_time" || n.Func.Name == "sum_over_time" || n.Func.Name == "quantile_over_time") && p.isPercentile(n.Args[len(n.Args)-1]) {
+			if (n.Func.Name == "avg_over_time" || n.Func.Name == "sum_over_time") && p.isPercentile(n.Args[len(n.Args)-1]) {
 				p.report(n.PositionRange(), why, advice("widen the range of the rate inside histogram_quantile instead"))
 			}
 		}
 	})
 }
 
-// identifying are words of labels that tell one server, and so mostly one model, from
-// another; ofMany are those of labels that tell apart groups of servers.
+// Words of labels: ofTargets of those that tell one scraped target from another, ofMany
+// of those that tell apart groups of servers, of which each may serve several models.
 var (
-	identifying = []string{
-		"instance", "pod", "host", "hostname", "node", "server", "replica", "worker", "target",
-		"container", "job", "service", "deployment", "app", "application", "release", "isvc", "inferenceservice",
-	}
-	ofMany = []string{
+	ofTargets = []string{"instance", "pod", "server", "replica", "worker", "target", "container", "host", "hostname", "node"}
+	ofMany    = []string{
 		"version", "type", "group", "pool", "tier", "class", "namespace", "role", "component",
-		"phase", "stage", "kind", "zone", "region",
+		"phase", "stage", "kind", "zone", "region", "cluster", "env", "environment",
 	}
 )
 
-// isServerLabel reports whether a label tells servers or models apart, by its words:
-// pod, k8s_pod_name, exported_instance, WorkerId, llm_isvc_name.
-func isServerLabel(l string) bool {
-	return l == "model_name" || l == "model" || labelSays(l, identifying)
-}
+// A belief says whether something holds by what is in a file: a deployment gives its
+// targets labels that no file of rules names.
+type belief uint8
 
-func labelSays(l string, words []string) bool {
-	all := labelWords(l)
-	has := func(words []string) bool {
-		return slices.ContainsFunc(all, func(w string) bool { return slices.Contains(words, w) })
+const (
+	no belief = iota
+	cannotTell
+	yes
+)
+
+// tellsModels reports whether a label tells models apart. Labels of the metric itself, but
+// for model_name, do not; any other was put there by the deployment, mostly one value for
+// each server, and is taken to. Of those that tell groups of servers nobody knows.
+func tellsModels(l string, own []string) belief {
+	switch {
+	case l == "model_name":
+		return yes
+	case l == labels.BucketLabel || l == labels.MetricName || slices.Contains(own, l):
+		return no
+	case labelSays(l, ofMany):
+		return cannotTell
 	}
-	return has(words) && !has(ofMany)
+	return yes
 }
 
-// labelWords returns the words of a label, in lower case: of worker_id as of WorkerId.
+// labelSays reports whether one of the words of a label is one of some.
+func labelSays(l string, words []string) bool {
+	return slices.ContainsFunc(labelWords(l), func(w string) bool { return slices.Contains(words, w) })
+}
+
+// labelWords returns the words of a name, in lower case: of worker_id, WorkerId and
+// GPUMemoryHigh alike.
 func labelWords(l string) []string {
 	var b strings.Builder
 	for i, r := range l {
-		if r >= 'A' && r <= 'Z' && i > 0 {
+		upper := func(i int) bool { return i >= 0 && i < len(l) && l[i] >= 'A' && l[i] <= 'Z' }
+		lower := i+1 < len(l) && l[i+1] >= 'a' && l[i+1] <= 'z'
+		if upper(i) && i > 0 && (!upper(i-1) || lower) {
 			b.WriteByte('_')
 		}
 		b.WriteRune(r)
 	}
-	return strings.FieldsFunc(strings.ToLower(b.String()), func(r rune) bool { return r == '_' })
+	return strings.FieldsFunc(strings.ToLower(b.String()), func(r rune) bool { return r == '_' || r == '-' || r == ' ' })
 }
 
-// pinned reports whether a selector is of one model or one server.
-func (p *pass) pinned(v *parser.VectorSelector) bool {
-	return slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool {
-		switch {
-		case !isServerLabel(m.Name):
-			return false
-		case m.Type == labels.MatchEqual:
-			return m.Value != ""
-		case m.Type != labels.MatchRegexp:
-			return false
-		case strings.Contains(m.Value, "$") || strings.Contains(m.Value, "[["):
-			return !p.multi(m.Value)
-		}
-		return literal(m.Value)
-	})
+// fixes reports whether a matcher takes one value, also by a variable that stands for one.
+func (p *pass) fixes(m *labels.Matcher) bool {
+	switch {
+	case m.Type == labels.MatchEqual:
+		return m.Value != ""
+	case m.Type != labels.MatchRegexp:
+		return false
+	case strings.Contains(m.Value, "$") || strings.Contains(m.Value, "[["):
+		return !p.multi(m.Value)
+	}
+	return literal(m.Value)
 }
 
 // multi reports whether a matcher's value is a variable that stands for several
@@ -241,23 +254,44 @@ func (p *pass) multi(value string) bool {
 func checkMixedModels(p *pass) {
 	if p.surface.Live && len(p.surface.Models) == 1 && len(p.surface.Instances) > 0 && !p.surface.Whole {
 		// One model now; the next one spoils the number.
-		p.mixedModels(catalog.Info, fmt.Sprintf("; only one model, %s, is served now", p.surface.Models[0]))
+		p.mixedModels(fmt.Sprintf("; only one model, %s, is served now", p.surface.Models[0]))
 		return
 	}
-	p.mixedModels(catalog.Ticket, "")
+	p.mixedModels("")
 }
 
-func (p *pass) mixedModels(severity catalog.Severity, but string) {
+// tellsModelsApart reports whether a query selects or groups by model_name, or asks for its
+// values: who wrote it knows of several models.
+func (q *query) tellsModelsApart() bool {
+	if q.tree == nil {
+		return false
+	}
+	found := q.role == variableRole && strings.Contains(q.node.value, "model_name")
+	parser.Inspect(q.tree, func(n parser.Node, _ []parser.Node) error {
+		switch n := n.(type) {
+		case *parser.AggregateExpr:
+			found = found || !n.Without && slices.Contains(n.Grouping, "model_name")
+		case *parser.VectorSelector:
+			found = found || slices.ContainsFunc(n.LabelMatchers, func(m *labels.Matcher) bool { return m.Name == "model_name" })
+		}
+		return nil
+	})
+	return found
+}
+
+// mixedModels reports percentiles and means over several models; but is what is known of
+// the servers at hand.
+func (p *pass) mixedModels(but string) {
 	p.percentiles(func(c *parser.Call, _ []parser.Node) {
 		a := aggregation(c.Args[1])
-		if a == nil || !p.mixes(a) {
+		if a == nil || p.mixes(a) == no {
 			return
 		}
 		fix := advice("keep model_name")
 		if edits, ok := p.groupBy(a, "model_name"); ok {
 			fix = suggestion{"add model_name to by", edits}
 		}
-		p.reportAs(severity, a.PositionRange(), "one percentile over all models: a fast one hides a slow one"+but, fix)
+		p.mixed(a, p.mixes(a), "percentile", but, fix)
 	})
 	p.walk(func(n parser.Node, _ []parser.Node) {
 		b, ok := n.(*parser.BinaryExpr)
@@ -265,7 +299,7 @@ func (p *pass) mixedModels(severity catalog.Severity, but string) {
 			return
 		}
 		l, r := aggregation(unscaled(b.LHS)), aggregation(unscaled(b.RHS))
-		if l == nil || r == nil || !p.mixes(l) || !p.mixes(r) {
+		if l == nil || r == nil || min(p.mixes(l), p.mixes(r)) == no {
 			return
 		}
 		el, ok1 := p.groupBy(l, "model_name")
@@ -274,32 +308,60 @@ func (p *pass) mixedModels(severity catalog.Severity, but string) {
 		if ok1 && ok2 {
 			fix = suggestion{"add by (model_name) on both sides", append(el, er...)}
 		}
-		p.reportAs(severity, b.PositionRange(), "one mean over all models: a fast one hides a slow one"+but, fix)
+		p.mixed(b, min(p.mixes(l), p.mixes(r)), "mean", but, fix)
 	})
 }
 
+func (p *pass) mixed(n parser.Node, sure belief, what, but string, fix suggestion) {
+	why := "one " + what + " over all models: a fast one hides a slow one"
+	switch {
+	case but != "":
+		p.reportAs(catalog.Info, n.PositionRange(), why+but, fix)
+	case sure == cannotTell:
+		p.doubt(n.PositionRange(), why, "it is none where each of the groups that are told apart serves one model", fix)
+	case p.models || len(p.surface.Models) > 1:
+		p.report(n.PositionRange(), why, fix)
+	default:
+		p.doubt(n.PositionRange(), why, "nothing here says whether there are several", fix)
+	}
+}
+
 // mixes reports whether an aggregation throws models together.
-func (p *pass) mixes(a *parser.AggregateExpr) bool {
-	if a.Without {
-		if !slices.Contains(a.Grouping, "model_name") {
-			return false
-		}
-	} else if slices.ContainsFunc(a.Grouping, isServerLabel) {
-		return false
+func (p *pass) mixes(a *parser.AggregateExpr) belief {
+	if a.Without && !slices.Contains(a.Grouping, "model_name") ||
+		p.opaque(a.PosRange.Start, a.Expr.PositionRange().Start) || p.opaque(a.Expr.PositionRange().End, a.PosRange.End) {
+		return no
 	}
-	if p.opaque(a.PosRange.Start, a.Expr.PositionRange().Start) || p.opaque(a.Expr.PositionRange().End, a.PosRange.End) {
-		return false
-	}
-	return slices.ContainsFunc(selectors(a), func(v *parser.VectorSelector) bool {
+	out := no
+	for _, v := range selectors(a) {
 		_, n := classOf(nameOf(v))
-		return slices.Contains(n.Labels, "model_name") && !p.pinned(v)
-	})
+		if !slices.Contains(n.Labels, "model_name") {
+			continue
+		}
+		apart, several := no, false
+		for _, l := range a.Grouping {
+			if !a.Without {
+				apart = max(apart, tellsModels(l, n.Labels))
+			}
+		}
+		for _, m := range v.LabelMatchers {
+			if p.fixes(m) {
+				apart = max(apart, tellsModels(m.Name, n.Labels))
+			}
+			several = several || m.Name == "model_name" && strings.Contains(m.Value, "$") && !p.fixes(m)
+		}
+		if several && apart == cannotTell { // a variable that stands for several models
+			apart = no
+		}
+		out = max(out, yes-apart)
+	}
+	return out
 }
 
 func checkRatioSummed(p *pass) {
 	p.walk(func(n parser.Node, path []parser.Node) {
 		a, ok := n.(*parser.AggregateExpr)
-		if !ok || a.Op != parser.SUM || unitOf(a.Expr) != ratio && unitOf(a.Expr) != percent {
+		if !ok || a.Op != parser.SUM || p.ofTotals() || p.role == recordRole && slices.Contains(strings.FieldsFunc(p.name, func(r rune) bool { return r == ':' || r == '_' }), "sum") || unitOf(a.Expr) != ratio && unitOf(a.Expr) != percent {
 			return
 		}
 		if _, quotient := unparen(a.Expr).(*parser.BinaryExpr); quotient && averaged(path, a) || averaged(path, a) {
@@ -317,7 +379,7 @@ func checkRatioSummed(p *pass) {
 // isEngineLabel reports whether a label tells one engine from another: the data-parallel
 // ranks of one server, or Ray's workers, which hold one each.
 func isEngineLabel(l string) bool {
-	return l == "engine" || labelSays(l, []string{"worker", "replica"})
+	return l == "engine" || labelSays(l, []string{"worker", "replica"}) && !labelSays(l, ofMany)
 }
 
 // averaged reports whether a sum is the numerator of a hand-made mean:
@@ -343,7 +405,7 @@ func checkEngineLabel(p *pass) {
 	p.walk(func(n parser.Node, _ []parser.Node) {
 		switch n := n.(type) {
 		case *parser.AggregateExpr:
-			if n.Without || !slices.Contains(n.Grouping, "engine") || slices.ContainsFunc(n.Grouping, isTargetLabel) ||
+			if n.Without || !slices.Contains(n.Grouping, "engine") || perTarget(n) ||
 				!slices.ContainsFunc(selectors(n), func(v *parser.VectorSelector) bool {
 					return hasEngine(v) &&
 						!p.pinnedTarget(v)
@@ -354,29 +416,64 @@ func checkEngineLabel(p *pass) {
 			if edits, ok := p.groupBy(n, "instance"); ok {
 				fix = suggestion{"add instance to by", edits}
 			}
-			p.report(n.PositionRange(), "engine numbers the data-parallel ranks within one server: every server has a rank 0, and this throws them together", fix)
+			const why = "engine numbers the data-parallel ranks within one server: every server has a rank 0, and this throws them together"
+			if p.surface.Live && len(p.surface.Instances) > 1 {
+				p.report(n.PositionRange(), why, fix)
+			} else {
+				p.doubt(n.PositionRange(), why, "nothing here says whether there are several servers", fix)
+			}
 		case *parser.VectorSelector:
 			for _, m := range n.LabelMatchers {
 				if m.Name == "engine" && m.Type == labels.MatchEqual && strings.Trim(m.Value, "0123456789") == "" && m.Value != "" && hasEngine(n) {
-					p.report(n.PositionRange(), "only one data-parallel rank is looked at: the others can be full or stuck unseen (kubernetes-sigs/gateway-api-inference-extension#2950)", advice("take the matcher out and aggregate: sum requests and tokens, max of usage"))
+					p.doubt(n.PositionRange(), "only one data-parallel rank is looked at: the others can be full or stuck unseen (kubernetes-sigs/gateway-api-inference-extension#2950)",
+						"nothing here says whether there are others", advice("take the matcher out and aggregate: sum requests and tokens, max of usage"))
 				}
 			}
 		}
 	})
 }
 
-// isTargetLabel reports whether a label tells one scraped target from another.
-func isTargetLabel(l string) bool {
-	return labelSays(l, []string{"instance", "pod", "server", "replica", "worker", "target", "container"})
+// groupLabels are words of labels that several servers share.
+var groupLabels = append([]string{
+	"job", "service", "deployment", "app", "application", "release", "isvc", "inferenceservice", "model",
+}, ofMany...)
+
+// isTargetLabel reports whether a label tells one scraped target from another, as far as
+// is known: one that the metric does not have and that does not speak of groups was put
+// there by the deployment, and may. own is nil for metrics whose labels nobody knows.
+func isTargetLabel(l string, own []string) bool {
+	if slices.Contains(own, l) || l == labels.BucketLabel || labelSays(l, ofMany) {
+		return false
+	}
+	return labelSays(l, ofTargets) || own != nil && !labelSays(l, groupLabels)
 }
 
 // pinnedTarget reports whether a selector takes one server, by a label or by a variable
 // that stands for one value.
 func (p *pass) pinnedTarget(v *parser.VectorSelector) bool {
 	return slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool {
-		chosen := m.Type == labels.MatchRegexp && strings.Contains(m.Value, "$") && !p.multi(m.Value)
-		return isTargetLabel(m.Name) && (m.Type == labels.MatchEqual || chosen)
+		return m.Name != labels.MetricName && isTargetLabel(m.Name, ownLabelsOf(v)) && p.fixes(m)
 	})
+}
+
+// perTarget reports whether an aggregation keeps servers apart.
+func perTarget(a *parser.AggregateExpr) bool {
+	return !a.Without && slices.ContainsFunc(a.Grouping, func(l string) bool {
+		return isTargetLabel(l, ownLabelsOf(a))
+	})
+}
+
+// ownLabelsOf returns the labels that the metrics under a node have of their own.
+func ownLabelsOf(n parser.Node) []string {
+	var out []string
+	for _, v := range selectors(n) {
+		_, f := classOf(nameOf(v))
+		if f.Engine == "" {
+			return nil
+		}
+		out = append(out, f.Labels...)
+	}
+	return out
 }
 
 func hasEngine(v *parser.VectorSelector) bool {
@@ -392,15 +489,27 @@ func checkRateOnGauge(p *pass) {
 			return
 		}
 		for _, v := range selectors(c.Args[0]) {
-			if class, _ := classOf(nameOf(v)); class != gauge {
+			if class, _ := classOf(nameOf(v)); class != gauge && !isGPUGauge(nameOf(v)) {
 				continue
 			}
 			at := c.PositionRange()
+			if nameOf(v) == "DCGM_FI_DEV_XID_ERRORS" {
+				p.report(at, nameOf(v)+" is the code of the last error, not a count: "+c.Func.Name+" of it means nothing", advice("write changes("+p.text(unparen(c.Args[0]))+"), or compare the code with 0"))
+				continue
+			}
 			to := instead[c.Func.Name]
 			edits := []edit{{p.node, int(at.Start), int(at.Start) + len(c.Func.Name), to}}
 			p.report(at, fmt.Sprintf("%s is a gauge: %s takes every fall for a restart and adds it up", nameOf(v), c.Func.Name), suggestion{"write " + to + " for its slope, or avg_over_time for its level", edits})
 		}
 	})
+}
+
+// isGPUGauge reports whether a name is that of a gauge of dcgm-exporter.
+func isGPUGauge(name string) bool {
+	return gpuUnits[name] != noUnit || slices.Contains([]string{
+		"DCGM_FI_DEV_XID_ERRORS", "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_MEMORY_TEMP",
+		"DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_MEM_CLOCK",
+	}, name)
 }
 
 func checkDeltaOnCounter(p *pass) {
@@ -444,6 +553,10 @@ func checkRawCounter(p *pass) {
 		}
 		name := nameOf(v)
 		class, family := classOf(name)
+		if class == unknownClass && p.records[name] == nil {
+			p.rawByName(v, name, path)
+			return
+		}
 		if !class.cumulative() || under(path, harmless...) || isCount(path) || ownPast(path, v) || presence(path, v) ||
 			under(path, "histogram_quantile") || family.Engine == "" && class != counter {
 			return
@@ -453,6 +566,8 @@ func checkRawCounter(p *pass) {
 			p.report(v.PositionRange(), "sum and count since the server's start: a mean over its whole life, which hardly moves", p.wrapRate(v, path))
 		case class != counter:
 			p.report(v.PositionRange(), name+" counts since the server's start: what happens now cannot be seen", p.wrapRate(v, path))
+		case p.role == scalerRole:
+			p.report(v.PositionRange(), name+" counts since the server's start: once past the threshold the replicas stay", advice("scale by its rate"))
 		case compared(path):
 			p.report(v.PositionRange(), name+" counts since the server's start: once past the threshold the alert stays until a restart", advice("compare increase("+name+"[10m]) or its rate"))
 		case inQuotient(path):
@@ -461,6 +576,52 @@ func checkRawCounter(p *pass) {
 			p.reportAs(catalog.Info, v.PositionRange(), name+" counts since the server's start and falls to 0 with every restart", advice("show its rate, or increase over the range"))
 		}
 	})
+}
+
+// ofRequests are names of what happens often, so that a mean of its whole life hides what
+// happens now; of what is loaded once it is the mean.
+var ofRequests = regexp.MustCompile(`request|latency|ttft|token|queue`)
+
+// rawByName reports what is another program's counter or histogram, by its name or since a
+// query beside it takes its rate, where that matters: compared in an alert, divided, or
+// shown as if it were per second.
+func (p *pass) rawByName(v *parser.VectorSelector, name string, path []parser.Node) {
+	if name == "" || under(path, harmless...) || isCount(path) || ownPast(path, v) || presence(path, v) || strings.Contains(name, ":") {
+		return
+	}
+	if slices.ContainsFunc(path, func(n parser.Node) bool { b, ok := n.(*parser.BinaryExpr); return ok && isZeros(b) }) {
+		return // joined for its labels
+	}
+	halves := (strings.HasSuffix(name, "_sum") || strings.HasSuffix(name, "_count")) && ofRequests.MatchString(name)
+	total := strings.HasSuffix(strings.ToLower(name), "_total") || strings.HasSuffix(name, "_COUNTER")
+	switch {
+	case halves && inQuotient(path) && p.hasOtherHalf(name):
+		p.report(v.PositionRange(), "sum and count since the start: a mean over a whole life, which hardly moves", p.wrapRate(v, path))
+	case inQuotient(path) && !halves && p.ratedElsewhere(name):
+		p.report(v.PositionRange(), name+" is a counter, of which a query beside this one takes the rate: a share over its whole life, which hardly moves", p.wrapRate(v, path))
+	case total && p.role == alertRole && compared(path) && !inQuotient(path) && !strings.HasPrefix(name, "DCGM_"): // faults of hardware stay
+		p.report(v.PositionRange(), name+" counts since the start, by its name: once past the threshold the alert stays until a restart", advice("compare increase("+name+"[10m]) or its rate"))
+	case total && p.role == panelRole && !arithmetic(path) && slices.Contains(perSecondUnits, p.panel.unit):
+		p.report(v.PositionRange(), name+" counts since the start, by its name, and the panel's unit is per second", p.wrapRate(v, path))
+	}
+}
+
+// ratedElsewhere reports whether a query of the file takes a series' rate.
+func (p *pass) ratedElsewhere(name string) bool {
+	return slices.ContainsFunc(p.beside, func(q *query) bool {
+		return q != p.query && q.tree != nil && slices.ContainsFunc(selectors(q.tree), func(v *parser.VectorSelector) bool {
+			return nameOf(v) == name && p.ratedBy(q.tree, v, rates...)
+		})
+	})
+}
+
+// hasOtherHalf reports whether the expression divides a histogram's sum by its count.
+func (p *pass) hasOtherHalf(name string) bool {
+	other, ok := strings.CutSuffix(name, "_sum")
+	if other += "_count"; !ok {
+		other = strings.TrimSuffix(name, "_count") + "_sum"
+	}
+	return slices.ContainsFunc(selectors(p.tree), func(v *parser.VectorSelector) bool { return nameOf(v) == other })
 }
 
 // ownPast reports whether a value is compared with its own past by hand: subtracted

@@ -66,6 +66,9 @@ func (p *pass) missing(fn func(v *parser.VectorSelector, name string)) {
 		if name == "" || !ours(name) || p.records[name] != nil || p.surface.Exposes(name) || p.hasAlternative(path, v) {
 			return
 		}
+		if p.besideItsHeir(name) {
+			return
+		}
 		at := v.PositionRange()
 		if v.Name != "" && p.opaque(at.Start, at.Start+posrange.Pos(len(v.Name))) {
 			return
@@ -93,6 +96,20 @@ func (p *pass) hasAlternative(path []parser.Node, v *parser.VectorSelector) bool
 	return false
 }
 
+// besideItsHeir reports whether the panel asks the same of the name that carries the values
+// now: written for servers of several releases.
+func (p *pass) besideItsHeir(name string) bool {
+	to := p.renamed(name)
+	if p.role != panelRole || to == "" {
+		return false
+	}
+	same := func(q *query) string { return strings.Join(strings.Fields(q.node.value), "") }
+	want := strings.ReplaceAll(same(p.query), name, to)
+	return slices.ContainsFunc(p.beside, func(q *query) bool {
+		return q != p.query && q.role == panelRole && panelPath(q.path) == panelPath(p.path) && same(q) == want
+	})
+}
+
 func checkUnknownMetric(p *pass) {
 	p.missing(func(v *parser.VectorSelector, name string) {
 		if known(name) {
@@ -108,17 +125,16 @@ func checkUnknownMetric(p *pass) {
 		if better != "" {
 			words = "perhaps " + better + " is meant"
 		}
-		if strings.HasPrefix(name, "vllm_router_") { // of vllm-project/router
+		if strings.HasPrefix(name, "vllm_") && ofAnotherProgram(name) {
 			return
 		}
 		if strings.HasPrefix(name, "vllm_") {
-			p.reportAs(catalog.Info, v.PositionRange(),
-				"no release of vLLM has "+name+"; its own names begin with vllm:",
-				advice(joined(words, "check that another program exposes it")))
+			p.doubt(v.PositionRange(), "no release of vLLM has "+name+"; its own names begin with vllm:",
+				"another program may", advice(joined(words, "check that another program exposes it")))
 			return
 		}
 		if rest, _ := vllm.Canonical(name); looksRecorded(rest) {
-			p.reportAs(catalog.Info, v.PositionRange(), name+" looks like a recording rule's, and none of the rules at hand makes it", advice("give the file with its recording rule too"))
+			p.doubt(v.PositionRange(), name+" looks like a recording rule's, and none of the rules at hand makes it", "another file may", advice("give the file with its recording rule too"))
 			return
 		}
 		why := fmt.Sprintf("no release of vLLM (0.2.7 to %s) has %s", vllm.Newest, name)
@@ -131,6 +147,18 @@ func checkUnknownMetric(p *pass) {
 	})
 }
 
+// others are words of names that programs beside vLLM give to their own metrics, such as
+// vllm-project/router's vllm_router_requests_total.
+var others = []string{
+	"router", "proxy", "gateway", "exporter", "client", "bench", "benchmark", "operator", "controller", "autoscaler",
+	"scaler", "monitor", "sidecar", "adapter", "wrapper", "probe", "loadtest", "semantic", "agent", "manager", "api",
+	"backend", "service", "orchestrator", "job", "pod", "target", "health", "healthy", "up", "slo", "alert", "cost", "replica", "replicas",
+}
+
+func ofAnotherProgram(name string) bool {
+	return slices.ContainsFunc(strings.Split(name, "_"), func(w string) bool { return slices.Contains(others, w) })
+}
+
 func joined(a, b string) string {
 	if a == "" {
 		return b
@@ -138,15 +166,14 @@ func joined(a, b string) string {
 	return a + "; " + b
 }
 
+// aWindowOrQuantile are words of names that people give to recording rules: 5m, rate1h, p95.
+var aWindowOrQuantile = regexp.MustCompile(`^(rate|avg|sum|increase)?\d+[smhd]$|^[pq]\d+$`)
+
 // looksRecorded reports whether a name is one that people give to recording rules: a
-// colon more than an engine's have, or a duration or a percentile at its end.
+// colon more than an engine's have, or a duration or a percentile among its words.
 func looksRecorded(canonical string) bool {
-	last := canonical[strings.LastIndexByte(canonical, '_')+1:]
-	last = strings.TrimPrefix(last, "rate")
-	duration := len(last) > 1 && strings.ContainsAny(last[len(last)-1:], "smhd") && strings.Trim(last[:len(last)-1],
-		"0123456789") == ""
-	quantile := len(last) > 2 && last[0] == 'p' && strings.Trim(last[1:], "0123456789") == ""
-	return strings.Count(canonical, ":") > 1 || duration || quantile
+	return strings.Count(canonical, ":") > 1 || slices.ContainsFunc(strings.Split(strings.TrimPrefix(canonical, engine.Canonical), "_"),
+		aWindowOrQuantile.MatchString)
 }
 
 // renamed returns the name that carries the values now, on the servers at hand.
@@ -336,6 +363,9 @@ func checkCreated(p *pass) {
 		}
 		if name := nameOf(v); name != "" {
 			class, family := classOf(name)
+			if canonical, _ := vllm.Canonical(name); canonical == "vllm:lora_requests_info" && p.role != variableRole {
+				p.loraInfo(v, path)
+			}
 			if class != created || aboutTime(path) {
 				return
 			}
@@ -359,6 +389,20 @@ func checkCreated(p *pass) {
 			}
 		}
 	})
+}
+
+// loraInfo reports lora_requests_info shown or added up for its value: the adapters stand in
+// its labels, and its value is the time of their last change.
+func (p *pass) loraInfo(v *parser.VectorSelector, path []parser.Node) {
+	shown := p.role == panelRole && (p.panel.kind == "table" || strings.Contains(p.panel.legend, "lora_adapters"))
+	if shown || aboutTime(path) || under(path, "max_over_time", "last_over_time") || slices.ContainsFunc(path, func(n parser.Node) bool {
+		a, ok := n.(*parser.AggregateExpr)
+		return ok && (a.Op == parser.TOPK || slices.ContainsFunc(a.Grouping, func(l string) bool { return strings.HasSuffix(l, "lora_adapters") }))
+	}) {
+		return
+	}
+	p.report(v.PositionRange(), "the value of "+nameOf(v)+" is a Unix time (about 1.7e9), that of the last change: the adapters stand in its labels",
+		advice("count the series of the last 5 minutes, or show running_lora_adapters of the newest one in a table"))
 }
 
 // isCount reports whether only the number of series is asked for.
@@ -396,9 +440,9 @@ func checkUnknownLabel(p *pass) {
 		switch n := n.(type) {
 		case *parser.VectorSelector:
 			for _, m := range n.LabelMatchers {
-				if to, wrong := p.mistakenFor(nameOf(n), m.Name); wrong && !m.Matches("") {
-					why := fmt.Sprintf("%s has no label %s, so nothing is selected", nameOf(n), m.Name)
-					p.report(n.PositionRange(), why, p.relabel(to, func() []edit { return p.matcherEdit(n, m.Name, to, "") }))
+				if to, sure := p.mistakenFor(nameOf(n), m.Name); sure != no && !m.Matches("") {
+					p.unlessAdded(n, sure, fmt.Sprintf("%s has no label %s, so nothing is selected", nameOf(n), m.Name),
+						p.relabel(to, func() []edit { return p.matcherEdit(n, m.Name, to, "") }))
 				}
 			}
 		case *parser.AggregateExpr:
@@ -414,8 +458,8 @@ func checkUnknownLabel(p *pass) {
 
 func (p *pass) unknownGrouping(n *parser.AggregateExpr, label string) {
 	for _, v := range selectors(n.Expr) {
-		if to, wrong := p.mistakenFor(nameOf(v), label); wrong {
-			p.report(n.PositionRange(), fmt.Sprintf("%s has no label %s, so grouping by it groups by nothing", nameOf(v), label), p.relabel(to, func() []edit {
+		if to, sure := p.mistakenFor(nameOf(v), label); sure != no {
+			p.unlessAdded(n, sure, fmt.Sprintf("%s has no label %s, so grouping by it groups by nothing", nameOf(v), label), p.relabel(to, func() []edit {
 				at, inner := n.PositionRange(), n.Expr.PositionRange()
 				for _, item := range slices.Concat(p.tokens(at.Start, inner.Start), p.tokens(inner.End, at.End)) {
 					if item.Val == label {
@@ -436,24 +480,39 @@ func (p *pass) relabel(to string, edits func() []edit) suggestion {
 	return suggestion{"write " + to, edits()}
 }
 
-// mistakenFor reports whether a series lacks a label, and which one is meant.
-func (p *pass) mistakenFor(name, label string) (to string, wrong bool) {
+// unlessAdded reports a label that a metric lacks; where only the deployment knows whether
+// it gives its targets the label, as a doubt.
+func (p *pass) unlessAdded(n parser.Node, sure belief, why string, fix suggestion) {
+	if sure == yes {
+		p.report(n.PositionRange(), why, fix)
+		return
+	}
+	p.doubt(n.PositionRange(), why, "it may be there if the scrape configuration adds it", fix)
+}
+
+// mistakenFor reports whether a series lacks a label, how sure that is, and which one is
+// meant. A deployment may give its targets a label model or path; it does not where the
+// files ask the engine for model_name elsewhere.
+func (p *pass) mistakenFor(name, label string) (to string, sure belief) {
 	if label == labels.MetricName || name == "" {
-		return "", false
+		return "", no
 	}
 	has, known := p.surface.hasLabel(name, label)
 	_, n := classOf(name)
 	if !known || has || n.Engine == "" && !p.surface.Live {
-		return "", false // another program's http_requests_total, perhaps
+		return "", no // another program's http_requests_total, perhaps
 	}
 	if label == "model_name" || n.Engine == vllm.ID && slices.Contains(ownLabels, label) {
-		return "", true // such as model_name of cache_config_info
+		return "", yes // such as model_name of cache_config_info
 	}
 	to, often := mistaken[label]
 	if better, _ := p.surface.hasLabel(name, to); !often || !better {
-		return "", false // a label of the target, perhaps
+		return "", no // a label of the target, perhaps
 	}
-	return to, true
+	if p.surface.Live || to == "finished_reason" || to == "model_name" && p.models {
+		return to, yes
+	}
+	return to, cannotTell
 }
 
 func checkLabelValue(p *pass) {
@@ -462,14 +521,20 @@ func checkLabelValue(p *pass) {
 		if class == unknownClass {
 			continue
 		}
+		if strings.HasPrefix(n.Name, "http_request_duration") {
+			p.durationByStatus(v)
+		}
 		for _, m := range v.LabelMatchers {
-			if m.Type != labels.MatchEqual || strings.Contains(m.Value, "$") {
+			if strings.Contains(m.Value, "$") {
+				continue
+			}
+			if n.Name == "http_requests_total" && m.Name == "status" {
+				p.statusClass(v, m)
+			}
+			if m.Type != labels.MatchEqual {
 				continue
 			}
 			switch {
-			case n.Name == "http_requests_total" && !p.surface.Whole && m.Name == "status" && len(m.Value) == 3 && strings.Trim(m.Value, "0123456789") == "":
-				to := m.Value[:1] + "xx"
-				p.report(v.PositionRange(), fmt.Sprintf("vLLM counts HTTP statuses by class: status is never %q", m.Value), suggestion{"write " + to, p.matcherEdit(v, "status", "", to)})
 			case n.Name == "vllm:request_success_total" && m.Name == "finished_reason" && m.Value == "abort":
 				p.report(v.PositionRange(), "requests that clients abandon are counted nowhere: abort stays 0 (vllm-project/vllm#31503)", advice("count disconnects at the gateway, or compare vllm:time_to_first_token_seconds_count with completions"))
 			case n.Name == "vllm:request_success_total" && m.Name == "finished_reason" && !slices.Contains([]string{"stop", "length", "abort", "error", "repetition", ""}, m.Value):
@@ -477,4 +542,87 @@ func checkLabelValue(p *pass) {
 			}
 		}
 	}
+}
+
+// statusClass reports statuses that are asked for one by one: vLLM counts them by class.
+// Other programs that count http_requests_total do not; whose it is, only the selector and
+// the words around it can say.
+func (p *pass) statusClass(v *parser.VectorSelector, m *labels.Matcher) {
+	classes := []string{"1xx", "2xx", "3xx", "4xx", "5xx"}
+	if p.surface.Whole || m.Type == labels.MatchNotEqual || m.Type == labels.MatchNotRegexp || m.Value == "" ||
+		slices.ContainsFunc(classes, m.Matches) {
+		return
+	}
+	fix := advice(`ask for a class, such as status="5xx"`)
+	if c := m.Value[0]; m.Type == labels.MatchEqual && c >= '1' && c <= '5' {
+		to := m.Value[:1] + "xx"
+		fix = suggestion{"write " + to, p.matcherEdit(v, "status", "", to)}
+	}
+	p.ifEngines(v, fmt.Sprintf("vLLM counts HTTP statuses by class: status is never %q", m.Value), fix)
+}
+
+// ifEngines reports what is wrong with a metric if it is the engine's: as a doubt where that
+// cannot be told.
+func (p *pass) ifEngines(v *parser.VectorSelector, why string, fix suggestion) {
+	switch p.isEngines(v) {
+	case yes:
+		p.report(v.PositionRange(), why, fix)
+	case cannotTell:
+		p.doubt(v.PositionRange(), why, "nothing here says whose requests these are", fix)
+	}
+}
+
+// durationByStatus reports times of HTTP requests that are asked for by status: vLLM's have
+// handler and method alone.
+func (p *pass) durationByStatus(v *parser.VectorSelector) {
+	for _, m := range v.LabelMatchers {
+		if !slices.Contains([]string{"status", "status_code", "code"}, m.Name) || m.Matches("") || p.surface.Whole {
+			continue
+		}
+		p.ifEngines(v, fmt.Sprintf("vLLM's %s has no label %s: nothing is selected", nameOf(v), m.Name),
+			advice("take http_requests_total, which has status"))
+	}
+}
+
+// isEngines reports whether a metric that many programs have is the engine's: by a label's
+// value or the texts around it, or by handler, as the library calls paths that vLLM counts
+// them with. Where nothing else is selected, it may be.
+func (p *pass) isEngines(v *parser.VectorSelector) belief {
+	if p.surface.Live || p.says("vllm") {
+		return yes
+	}
+	b := cannotTell
+	for _, m := range v.LabelMatchers {
+		positive := m.Type == labels.MatchEqual || m.Type == labels.MatchRegexp
+		switch {
+		case positive && speaksOfEngine(m.Value), m.Name == "handler":
+			return yes
+		case positive && !slices.Contains([]string{labels.MetricName, "status", "status_code", "code", "method"}, m.Name) && !p.selectsEngine(m):
+			b = no
+		}
+	}
+	p.walk(func(n parser.Node, _ []parser.Node) {
+		if a, ok := n.(*parser.AggregateExpr); ok && slices.Contains(a.Grouping, "handler") {
+			b = yes
+		}
+	})
+	return b
+}
+
+// selectsEngine reports whether a query of the file selects the engine's own metrics with a
+// matcher, as those of its namespace.
+func (p *pass) selectsEngine(m *labels.Matcher) bool {
+	return slices.ContainsFunc(p.beside, func(q *query) bool {
+		return q.tree != nil && slices.ContainsFunc(selectors(q.tree), func(v *parser.VectorSelector) bool {
+			_, f := classOf(nameOf(v))
+			return f.Engine != "" && slices.ContainsFunc(v.LabelMatchers, func(o *labels.Matcher) bool { return o.String() == m.String() })
+		})
+	})
+}
+
+// speaksOfEngine reports whether a label's value names vLLM, or a path that only servers
+// of language models have.
+func speaksOfEngine(value string) bool {
+	value = strings.ToLower(value)
+	return strings.Contains(value, "vllm") || strings.Contains(value, "/completions")
 }

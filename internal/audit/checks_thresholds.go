@@ -61,6 +61,12 @@ func (p *pass) isGuard(c comparison, path []parser.Node) bool {
 func short(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
 
 func checkImpossible(p *pass) {
+	if p.role == scalerRole {
+		n := p.scaler.at("metadata", "threshold")
+		if limit, err := strconv.ParseFloat(n.scalar(), 64); err == nil && limit > 1 && unitOf(p.tree) == ratio && !isSum(p.tree) {
+			p.reportText(n, 0, len(n.value), "the value is between 0 and 1: it never comes near this threshold, and nothing scales", "write it between 0 and 1")
+		}
+	}
 	p.comparisons(func(c comparison) {
 		if c.op == parser.GTE && c.limit == 0 && minusOne(c.expr) {
 			return
@@ -82,6 +88,7 @@ func checkImpossible(p *pass) {
 		above := c.op == parser.GTR || c.op == parser.GTE
 		below := c.op == parser.LSS || c.op == parser.LTE
 		switch {
+		case above && c.limit < 10*top && c.limit >= top && holdsBytes(c.expr): // more may be asked for than there is
 		case above && (c.limit > top || c.limit == top && c.op == parser.GTR):
 			fix := advice(fmt.Sprintf("compare with a number below %s", short(top)))
 			if top == 1 && c.limit > 1 && c.limit <= 100 {
@@ -89,6 +96,9 @@ func checkImpossible(p *pass) {
 				fix = suggestion{"write " + to, []edit{p.replace(c.lit.PosRange, to)}}
 			}
 			p.report(c.at, fmt.Sprintf("the value is between 0 and %s: it is never above %s", short(top), short(c.limit)), fix)
+		case above && top == 100 && c.limit > 0 && c.limit < 1:
+			to := short(c.limit * 100)
+			p.report(c.at, fmt.Sprintf("the value is percent from 0 to 100: above %s is nearly always", short(c.limit)), suggestion{"write " + to, []edit{p.replace(c.lit.PosRange, to)}})
 		case below && c.limit > top && top == 1 && c.limit <= 100:
 			to := short(c.limit / 100)
 			p.report(c.at, fmt.Sprintf("the value is between 0 and 1: it is always below %s", short(c.limit)), suggestion{"write " + to, []edit{p.replace(c.lit.PosRange, to)}})
@@ -96,6 +106,12 @@ func checkImpossible(p *pass) {
 			p.report(c.at, "the value is between 0 and "+short(top)+": this always, or never, holds", advice("compare with a number in between"))
 		}
 	})
+}
+
+// isSum reports whether a vector is added up, so that it has no upper bound.
+func isSum(e parser.Expr) bool {
+	a, ok := unscaled(e).(*parser.AggregateExpr)
+	return ok && a.Op == parser.SUM
 }
 
 // minusOne reports whether a value is −1 where there is none, as V0's hit rates
@@ -109,7 +125,7 @@ var promptly = []string{"time_to_first_token_seconds", "inter_token_latency_seco
 
 func checkBucketEdge(p *pass) {
 	p.comparisons(func(c comparison) {
-		q, ok := quantileIn(c.expr)
+		q, ok := p.quantileOf(c.expr)
 		if !ok || q.family == "" || q.factor == 0 || c.op == parser.EQLC || c.op == parser.NEQ {
 			return
 		}
@@ -137,6 +153,16 @@ func checkBucketEdge(p *pass) {
 			p.betweenEdges(c, q, limit, edges)
 		}
 	})
+}
+
+// quantileOf takes apart a histogram_quantile, also one that a recording rule made.
+func (p *pass) quantileOf(e parser.Expr) (quantile, bool) {
+	if v, ok := value(e).(*parser.VectorSelector); ok {
+		if r := p.records[nameOf(v)]; r != nil && r != p.query && r.tree != nil {
+			return quantileIn(r.tree)
+		}
+	}
+	return quantileIn(e)
 }
 
 // thousandth repairs milliseconds where seconds are meant.
@@ -202,11 +228,21 @@ var panelUnits = map[string]unit{
 	"s": seconds, "seconds": seconds, "dtdurations": seconds, "clocks": seconds,
 	"ms": milliseconds, "milliseconds": milliseconds, "dtdurationms": milliseconds, "clockms": milliseconds,
 	"percent": percent, "percentunit": ratio, "percent-decimal": ratio,
+	"bytes": bytesUnit, "decbytes": bytesUnit, "kbytes": bytesUnit, "deckbytes": bytesUnit, "gbytes": bytesUnit, "decgbytes": bytesUnit,
+	"mbytes": mebibytes, "decmbytes": mebibytes, "B": bytesUnit, "Bps": perSecond, "binBps": perSecond,
+	"KBs": kibPerSecond, "KiBs": kibPerSecond,
 }
 
 // unitNames are a panel's words for a unit, Grafana's and Perses'.
 var unitNames = map[unit][2]string{
 	seconds: {"s", "seconds"}, milliseconds: {"ms", "milliseconds"}, percent: {"percent", "percent"}, ratio: {"percentunit", "percent-decimal"},
+	mebibytes: {"mbytes", "bytes"}, kibPerSecond: {"KBs", "bytes/sec"},
+}
+
+// dimensions group the units that differ by a factor alone.
+var dimensions = map[unit]string{
+	seconds: "time", milliseconds: "time", ratio: "share", percent: "share", bytesUnit: "size", mebibytes: "size",
+	perSecond: "flow", kibPerSecond: "flow",
 }
 
 func checkUnit(p *pass) {
@@ -219,10 +255,9 @@ func checkUnit(p *pass) {
 		return
 	}
 	shown, ok := panelUnits[p.panel.unit]
-	kind := func(u unit) bool { return u == seconds || u == milliseconds }
 	switch {
 	case is == noUnit:
-	case ok && shown != is && kind(shown) == kind(is):
+	case ok && shown != is && dimensions[shown] == dimensions[is]:
 		to := unitNames[is][0]
 		if p.panel.perses {
 			to = unitNames[is][1]
@@ -233,6 +268,8 @@ func checkUnit(p *pass) {
 		}
 		p.reportUnit(fmt.Sprintf("the values are %s and the panel's unit is %s: off by a factor of %s", described(is),
 			described(shown), times(is)), fix)
+	case ok && shown != is:
+		p.reportUnit(fmt.Sprintf("the values are %s and the panel's unit is %s", described(is), described(shown)), advice("correct the unit, or the query"))
 	case !ok && is == seconds && p.mentionsMilliseconds():
 		p.reportUnit("the panel says milliseconds and the values are seconds", advice("set the unit to s, or multiply by 1000"))
 	case !ok && p.panel.unit == "" && is == ratio && strings.ContainsAny(p.panel.title+p.panel.legend, "%"):
@@ -246,6 +283,7 @@ var (
 	asPercent      = regexp.MustCompile(`\{\{-?\s*\$value[^}]*\}\}\s*%`)
 	asPercentage   = regexp.MustCompile(`\$value\s*\|\s*humanizePercentage`)
 	asMilliseconds = regexp.MustCompile(`\{\{-?\s*\$value[^}]*\}\}\s*ms\b`)
+	asSeconds      = regexp.MustCompile(`\{\{-?\s*\$value[^}]*\}\}\s*s(?:ec(?:onds)?)?\b`)
 	asDuration     = regexp.MustCompile(`\$value\s*\|\s*humanizeDuration`)
 )
 
@@ -253,6 +291,11 @@ var (
 func (p *pass) unitOfText(is unit) {
 	if is == noUnit {
 		is = p.unitOfQuotientCompared()
+	}
+	if v, ok := unwrapped(p.tree).(*parser.VectorSelector); ok && is == noUnit {
+		if name, _ := vllm.Canonical(nameOf(v)); strings.HasPrefix(name, "vllm:num_requests_") {
+			is = ofRequest
+		}
 	}
 	for _, f := range p.rule.get("annotations").all() {
 		text := f.value.str()
@@ -273,6 +316,10 @@ func (p *pass) unitOfText(is unit) {
 		case milliseconds:
 			wrong(asDuration, "the value is milliseconds, and humanizeDuration takes seconds",
 				"write {{ $value | humanize }}ms")
+			wrong(asSeconds, "the value is milliseconds", "write {{ $value | humanize }}ms")
+		case ofRequest:
+			wrong(asPercent, "the value is a number of requests", "write {{ $value }} requests")
+			wrong(asPercentage, "the value is a number of requests", "write {{ $value }} requests")
 		}
 	}
 }
@@ -310,8 +357,13 @@ func (p *pass) unitOfQuotientCompared() unit {
 }
 
 func times(u unit) string {
-	if u == ratio || u == percent {
+	switch u {
+	case ratio, percent:
 		return "100"
+	case mebibytes:
+		return "2^20"
+	case kibPerSecond:
+		return "1024"
 	}
 	return "1000"
 }
@@ -363,4 +415,112 @@ func checkRateInterval(p *pass) {
 			p.report(at, render.Span(m.Range)+" holds fewer than two scrapes at the usual 15 s or more: the rate is empty", advice("take at least 1m"))
 		}
 	})
+}
+
+// checkSteps finds steps of a panel's colours, and its highest value, in percent where its
+// values are from 0 to 1: the colour never changes, and a gauge stays empty.
+func checkSteps(p *pass) {
+	if p.role != panelRole || unitOf(p.tree) != ratio || p.panel.unit == "percent" || p.panel.defaults == nil {
+		return
+	}
+	d := p.panel.defaults
+	drawn := d.at("custom", "thresholdsStyle", "mode").str()
+	coloured := slices.Contains([]string{"stat", "gauge", "bargauge", "table"}, p.panel.kind) || drawn != "" && drawn != "off"
+	over := func(n *node) bool {
+		v, err := strconv.ParseFloat(n.scalar(), 64)
+		return err == nil && v > 1
+	}
+	steps := d.at("thresholds", "steps")
+	isDefault := len(steps.elements()) == 2 && steps.items[1].get("value").scalar() == "80" // as Grafana writes it by itself
+	if d.at("thresholds", "mode").str() == "percentage" || !coloured || isDefault {
+		steps = nil
+	}
+	for _, s := range steps.elements() {
+		if n := s.get("value"); over(n) {
+			p.reportText(n, 0, len(n.value), "the values are ratios from 0 to 1: they never reach this step, and the colour never changes",
+				"write it between 0 and 1")
+			return
+		}
+	}
+	if n := d.get("max"); over(n) {
+		p.reportText(n, 0, len(n.value), "the values are ratios from 0 to 1: beside this highest value they are all near 0", "write 1")
+	}
+}
+
+// Units of panels and words of texts that say per second or per minute.
+var (
+	perSecondUnits = []string{"reqps", "ops", "rps", "wps", "cps", "iops", "Bps", "binBps"}
+	perMinuteWords = regexp.MustCompile(`(?i)\bper minute\b|/ ?min(ute)?\b|\b[rt]pm\b`)
+	perSecondWords = regexp.MustCompile(`(?i)(per second\b|/ ?s(ec(ond)?)?\b|\brps\b|\bqps\b|\btps\b)`)
+)
+
+// checkPerTime finds an increase over a range shown as if it were per second, and a rate,
+// which is per second, shown as if it were per minute.
+func checkPerTime(p *pass) {
+	if p.role == alertRole {
+		p.perHour()
+	}
+	if p.role != panelRole {
+		return
+	}
+	c, ok := unwrapped(p.tree).(*parser.Call)
+	if !ok || len(c.Args) != 1 {
+		return
+	}
+	m, ok := unparen(c.Args[0]).(*parser.MatrixSelector)
+	if !ok || p.opaque(c.PosRange.Start, c.PosRange.Start) {
+		return
+	}
+	text := p.panel.title + " " + labelsLegends.ReplaceAllString(p.panel.legend, " ")
+	second := slices.Contains(perSecondUnits, p.panel.unit) || perSecondWords.MatchString(text)
+	switch {
+	case c.Func.Name == "increase" && second && !perMinuteWords.MatchString(text) && m.Range != time.Second:
+		p.report(c.PosRange, "the panel says per second, and increase is over the whole range",
+			suggestion{"write rate", []edit{{p.node, int(c.PosRange.Start), int(c.PosRange.Start) + len("increase"), "rate"}}})
+	case (c.Func.Name == "rate" || c.Func.Name == "irate") && perMinuteWords.MatchString(text) && !second:
+		p.report(c.PosRange, "the panel says per minute, and a rate is per second", advice("multiply by 60"))
+	}
+}
+
+// growthNamed is an amount per hour or minute in a text.
+var growthNamed = regexp.MustCompile(`(?i)(\d+(?:\.\d+)?)\s*(?:([kmgt])i?b)?\s*(?:/|per )\s*(h|m)(?:ours?|r|in(?:utes?)?)?\b`)
+
+// perHour finds slopes, which are per second, compared with what the alert's text says of
+// an hour or a minute.
+func (p *pass) perHour() {
+	p.comparisons(func(c comparison) {
+		call, ok := unwrapped(c.expr).(*parser.Call)
+		if !ok || !slices.Contains([]string{"rate", "irate", "deriv"}, call.Func.Name) || c.limit == 0 {
+			return
+		}
+		for _, f := range p.rule.get("annotations").all() {
+			m := growthNamed.FindStringSubmatch(f.value.str())
+			if m == nil {
+				continue
+			}
+			n, _ := strconv.ParseFloat(m[1], 64)
+			for _, base := range []float64{1000, 1024} {
+				amount := n * math.Pow(base, float64(strings.Index("kmgt", strings.ToLower(m[2]))+1))
+				if m[2] == "" {
+					amount = n
+				}
+				if math.Abs(c.limit-amount) <= 0.01*amount {
+					p.report(c.at, fmt.Sprintf("the text says %q, and %s is per second", m[0], call.Func.Name),
+						advice("divide the threshold by "+map[string]string{"h": "3600", "m": "60"}[strings.ToLower(m[3])]))
+					return
+				}
+			}
+		}
+	})
+}
+
+// unwrapped sees through aggregations too, which keep a rate a rate.
+func unwrapped(e parser.Expr) parser.Expr {
+	for {
+		a, ok := value(e).(*parser.AggregateExpr)
+		if !ok || a.Op == parser.COUNT || a.Op == parser.GROUP || a.Op == parser.COUNT_VALUES {
+			return value(e)
+		}
+		e = a.Expr
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -43,6 +44,7 @@ const (
 	recordRole
 	panelRole
 	variableRole
+	scalerRole // of an autoscaler
 )
 
 // A query is one expression of a file, with what surrounds it.
@@ -59,6 +61,8 @@ type query struct {
 	panel *panelContext
 	vars  map[string]variable
 
+	scaler, object *node // the autoscaler's trigger, and the autoscaler
+
 	parsed   string // what is parsed instead of the node's value, of the same length; "" for the value itself
 	tree     parser.Expr
 	mentions []mention
@@ -70,6 +74,8 @@ type panelContext struct {
 	title, kind, unit string
 	unitNode          *node
 	datasource        *node
+	defaults          *node // of its fields: thresholds, the highest value
+	overrides         *node // of the fields that are told by a query's name
 	legend            string
 	perses            bool
 }
@@ -111,7 +117,7 @@ func read(f *File) (*document, error) {
 	}
 	if !d.isWhat(f.Kind) {
 		if f.Kind == Rules {
-			return nil, hint.With(fmt.Errorf("%s: no rules in it", f.Name), "give a file with groups of rules, or a PrometheusRule, VMRule or a ConfigMap of them; dashboards go with --dashboards")
+			return nil, hint.With(fmt.Errorf("%s: no rules in it", f.Name), "give a file with groups of rules, a PrometheusRule, VMRule or ScaledObject, or a ConfigMap of them; dashboards go with --dashboards")
 		}
 		return nil, hint.With(fmt.Errorf("%s: no panel with a Prometheus query in it", f.Name), "give a dashboard as Grafana or Perses exports it; rules go with --rules")
 	}
@@ -198,8 +204,12 @@ func wrong(n *node, what string, want kind) error {
 func (d *document) rules(n *node, path string) error {
 	switch n.kind {
 	case object:
-		if n.get("kind").str() == "ConfigMap" {
+		switch n.get("kind").str() {
+		case "ConfigMap":
 			return d.configMap(n, path)
+		case "ScaledObject", "ScaledJob":
+			d.scaler(n, path+"/spec/triggers")
+			return nil
 		}
 		for _, f := range n.fields {
 			p := path + "/" + escape(f.key)
@@ -226,6 +236,22 @@ func (d *document) rules(n *node, path string) error {
 		}
 	}
 	return nil
+}
+
+// scaler reads the queries by which KEDA's ScaledObject and ScaledJob scale
+// (https://keda.sh/docs/latest/scalers/prometheus/).
+func (d *document) scaler(n *node, path string) {
+	name := n.at("metadata", "name").str()
+	for i, t := range n.at("spec", "triggers").elements() {
+		expr := t.at("metadata", "query")
+		if t.get("type").str() != "prometheus" || strings.TrimSpace(expr.str()) == "" {
+			continue
+		}
+		d.queries = append(d.queries, &query{
+			node: expr, path: fmt.Sprintf("%s/%d/metadata/query", path, i), role: scalerRole, name: name,
+			where: "scaler " + name, scaler: t, object: n,
+		})
+	}
 }
 
 // configMap reads the files inside a ConfigMap.
@@ -492,6 +518,8 @@ func panelOf(n *node) *panelContext {
 		if title := spec.get("title"); title != nil {
 			p.title, p.kind, p.perses = title.str(), spec.at("vizConfig", "kind").str(), false
 			p.unitNode = spec.at("vizConfig", "spec", "fieldConfig", "defaults", "unit")
+			p.defaults = spec.at("vizConfig", "spec", "fieldConfig", "defaults")
+			p.overrides = spec.at("vizConfig", "spec", "fieldConfig", "overrides")
 		}
 		p.unit = p.unitNode.str()
 		return p
@@ -502,6 +530,7 @@ func panelOf(n *node) *panelContext {
 	p := &panelContext{
 		title: n.get("title").str(), kind: n.get("type").str(),
 		unitNode: n.at("fieldConfig", "defaults", "unit"), datasource: n.get("datasource"),
+		defaults: n.at("fieldConfig", "defaults"), overrides: n.at("fieldConfig", "overrides"),
 	}
 	if p.unitNode == nil { // the graph panel of old
 		if axes := n.get("yaxes"); axes != nil && len(axes.items) > 0 {
@@ -513,6 +542,37 @@ func panelOf(n *node) *panelContext {
 	}
 	p.unit = p.unitNode.str()
 	return p
+}
+
+// override applies what a panel says of the fields of one query, by the query's letter or by
+// the name that its legend gives them: their unit, steps and highest value. Where a name
+// with labels in it may be meant, nothing is known of the unit.
+func (p *panelContext) override(refID string) {
+	for _, o := range p.overrides.elements() {
+		option, applies := o.at("matcher", "options").str(), false
+		switch o.at("matcher", "id").str() {
+		case "byFrameRefID":
+			applies = option == refID
+		case "byName":
+			applies = option == p.legend || strings.Contains(p.legend, "{{")
+		case "byRegexp":
+			re, err := regexp.Compile(strings.Trim(option, "/"))
+			applies = err != nil || re.MatchString(p.legend) || strings.Contains(p.legend, "{{")
+		}
+		for _, property := range o.get("properties").elements() {
+			id := property.get("id").str()
+			if !applies || id != "unit" && id != "max" && id != "thresholds" {
+				continue
+			}
+			p.defaults = nil
+			if id == "unit" {
+				p.unitNode, p.unit = property.get("value"), property.get("value").str()
+				if strings.Contains(p.legend, "{{") {
+					p.unitNode, p.unit = nil, "unknown"
+				}
+			}
+		}
+	}
 }
 
 // isOther reports whether a datasource speaks another language than PromQL, by its
@@ -597,6 +657,7 @@ func (d *document) target(n *node, path string, panel *panelContext, vars map[st
 	} else {
 		copied := *panel
 		copied.legend = n.get("legendFormat").str() + n.get("seriesNameFormat").str()
+		copied.override(n.get("refId").str())
 		q.panel, q.name = &copied, panel.title
 		q.where = fmt.Sprintf("panel %q", panel.title)
 		if id := n.get("refId").str(); id != "" {

@@ -14,7 +14,7 @@ const maxRounds = 40
 // A Fixed is a file after its repair.
 type Fixed struct {
 	Data []byte
-	// Repaired are the findings that are gone, and Left those that remain.
+	// Repaired are the findings that are gone, and Left those that remain, doubts aside.
 	Repaired, Left []Finding
 }
 
@@ -45,7 +45,7 @@ func Fix(files []File, s *Surface, ignore ...string) []Fixed {
 	for i := range current {
 		out[i].Data = current[i].Data
 		for _, f := range left {
-			if f.File == current[i].Name {
+			if f.File == current[i].Name && !f.Doubt {
 				out[i].Left = append(out[i].Left, f)
 			}
 		}

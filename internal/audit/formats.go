@@ -152,7 +152,7 @@ func (r *Report) JUnit(w io.Writer, least catalog.Severity) error {
 			c := junitCase{Name: render.Clean(f.Check + ": " + f.Where), Class: s.Name, File: s.Name, Line: f.Line}
 			text := render.Clean(fmt.Sprintf("%s:%d:%d: %s: %s %s Fix: %s", f.File, f.Line, f.Column, f.Severity,
 				f.Fragment, sentence(f.Why), sentence(f.Fix)))
-			if f.Severity >= least {
+			if f.Severity >= least && !f.Doubt {
 				c.Failure = &junitReason{f.Severity.String(), render.Clean(sentence(f.Why)), text}
 				s.Failures++
 			} else {

@@ -86,6 +86,8 @@ func measuredElsewhere(canonical string) string {
 	case has("hit") && has("cache") && (strings.HasSuffix(canonical, "rate") || strings.HasSuffix(canonical, "ratio") ||
 		strings.Contains(canonical, "rate_")):
 		return "divide counters: rate(vllm:prefix_cache_hits_total[5m]) / rate(vllm:prefix_cache_queries_total[5m])"
+	case has("miss", "misses") && has("cache"):
+		return "misses are queries less hits: vllm:prefix_cache_queries_total - vllm:prefix_cache_hits_total"
 	case slices.Equal(words, []string{"request"}):
 		return "vllm:request_success_total counts the requests that finished, http_requests_total all of them by status"
 	}

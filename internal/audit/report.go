@@ -42,11 +42,13 @@ func (r *Report) Worst() (worst catalog.Severity, ok bool) {
 	return worst, ok
 }
 
-// Linted returns the highest severity of what the linter found in rules and dashboards;
-// ok is false where it found nothing.
+// Linted returns the highest severity of what the linter found in rules and dashboards,
+// doubts aside; ok is false where it found nothing.
 func (r *Report) Linted() (worst catalog.Severity, ok bool) {
 	for _, f := range r.Findings {
-		worst, ok = max(worst, f.Severity), true
+		if !f.Doubt {
+			worst, ok = max(worst, f.Severity), true
+		}
 	}
 	return worst, ok
 }
@@ -100,6 +102,7 @@ type jsonFinding struct {
 	Why      string `json:"why"`
 	Fix      string `json:"fix"`
 	Fixable  bool   `json:"fixable"`
+	Doubt    bool   `json:"doubt,omitempty"`
 }
 
 type jsonFixed struct {
@@ -133,7 +136,7 @@ func (r *Report) JSON(w io.Writer) error {
 		out.Areas = append(out.Areas, ja)
 	}
 	for _, f := range r.Findings {
-		out.Findings = append(out.Findings, jsonFinding{f.Check, f.Severity.String(), f.File, f.Line, f.Column, f.Path, f.Where, f.Fragment, f.Why, f.Fix, f.Fixable})
+		out.Findings = append(out.Findings, jsonFinding{f.Check, f.Severity.String(), f.File, f.Line, f.Column, f.Path, f.Where, f.Fragment, f.Why, f.Fix, f.Fixable, f.Doubt})
 	}
 	for _, name := range r.Files {
 		if f, ok := r.Fixed[name]; ok {
@@ -304,17 +307,17 @@ func counted(all []Finding) []string {
 	return out
 }
 
-// grouped gathers the findings by what is wrong, the most severe first, in the
-// order of the file.
+// grouped gathers the findings by what is wrong, the most severe first and doubts last,
+// in the order of the file.
 func grouped(all []Finding) [][]Finding {
 	var out [][]Finding
 	at := map[string]int{}
-	for _, severity := range []catalog.Severity{catalog.Page, catalog.Ticket, catalog.Info} {
+	for _, label := range []string{catalog.Page.String(), catalog.Ticket.String(), catalog.Info.String(), doubtful} {
 		for _, f := range all {
-			if f.Severity != severity {
+			if f.label() != label {
 				continue
 			}
-			key := fmt.Sprint(f.Severity, f.Check)
+			key := fmt.Sprint(label, f.Check)
 			i, ok := at[key]
 			if !ok {
 				i = len(out)
@@ -327,9 +330,20 @@ func grouped(all []Finding) [][]Finding {
 	return out
 }
 
+// doubtful is the word for findings of which the files do not tell whether they are any.
+const doubtful = "doubt"
+
+// label is what a finding is to people: its severity, or a doubt.
+func (f *Finding) label() string {
+	if f.Doubt {
+		return doubtful
+	}
+	return f.Severity.String()
+}
+
 func (p *printer) group(all []Finding) {
 	style := map[catalog.Severity]render.Style{catalog.Page: render.Bad, catalog.Ticket: render.Warning}[all[0].Severity] // Bold for the others
-	head := fmt.Sprintf("  %-6s %s", all[0].Severity, all[0].Check)
+	head := fmt.Sprintf("  %-6s %s", all[0].label(), all[0].Check)
 	if len(all) > 1 {
 		head += fmt.Sprintf(" (%d places)", len(all))
 	}
@@ -367,8 +381,12 @@ func (p *printer) group(all []Finding) {
 
 func (p *printer) end(r *Report) {
 	var counts [catalog.Page + 1]int
-	fixable := 0
+	fixable, doubts := 0, 0
 	for _, f := range r.Findings {
+		if f.Doubt {
+			doubts++
+			continue
+		}
 		counts[f.Severity]++
 		if f.Fixable {
 			fixable++
@@ -378,6 +396,9 @@ func (p *printer) end(r *Report) {
 		return
 	}
 	text := fmt.Sprintf("%s, %s: %d page, %d ticket, %d info", render.Plural(len(r.Files), "file"), render.Plural(r.Expressions, "expression"), counts[catalog.Page], counts[catalog.Ticket], counts[catalog.Info])
+	if doubts > 0 {
+		text += "; " + render.Plural(doubts, doubtful)
+	}
 	if fixable > 0 {
 		text += fmt.Sprintf("; --fix repairs %d", fixable)
 	}

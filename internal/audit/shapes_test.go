@@ -48,7 +48,7 @@ func found(t *testing.T, s *Surface, files ...File) []string {
 	}
 	var out []string
 	for _, f := range all {
-		out = append(out, f.Severity.String()+" "+f.Check)
+		out = append(out, f.label()+" "+f.Check)
 	}
 	slices.Sort(out)
 	return out
@@ -125,7 +125,7 @@ func TestShapesOfAlerts(t *testing.T) {
 		{"targets counted", "count(up{job=\"vllm\"}) < 3", "fewer than 3 targets", nil},
 		{"always true", "histogram_quantile(0.95, rate(vllm:time_to_first_token_seconds_bucket[5m])) > 0", "", []string{"page bucket-edge"}},
 		{"percentiles of an exporter's own, of a life", "histogram_quantile(0.95, gateway_request_seconds_bucket) > 5", "", []string{"ticket raw-buckets"}},
-		{"a name that a recording rule would have", "vllm:request_latency_p95_5m > 5", "", []string{"info unknown-metric"}},
+		{"a name that a recording rule would have", "vllm:request_latency_p95_5m > 5", "", []string{"doubt unknown-metric"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, found(t, newest(t), alertOf(t, tc.expr, tc.note))); diff != "" {
@@ -152,7 +152,7 @@ func TestShapesOfPanels(t *testing.T) {
 		{"a percentile against yesterday's", "histogram_quantile(0.5, sum by (le, model_name) (rate(vllm:time_to_first_token_seconds_bucket[5m]))) - histogram_quantile(0.5, sum by (le, model_name) (rate(vllm:time_to_first_token_seconds_bucket[5m] offset 1d)))", "Drift", "s", "", nil},
 		{"one application's percentile", `histogram_quantile(0.95, sum by (le) (rate(vllm:time_to_first_token_seconds_bucket{application="chat"}[5m])))`, "TTFT", "s", "", nil},
 		{"percentiles in milliseconds, averaged", "avg(1000 * histogram_quantile(0.9, sum by (le, pod) (rate(vllm:e2e_request_latency_seconds_bucket[5m]))))", "P90", "ms", "", []string{"ticket average-of-percentiles"}},
-		{"a mean over models behind a guard", "sum(rate(vllm:e2e_request_latency_seconds_sum[5m])) / (sum(rate(vllm:e2e_request_latency_seconds_count[5m])) > 0)", "Mean", "s", "", []string{"ticket mixed-models"}},
+		{"a mean over models behind a guard", "sum(rate(vllm:e2e_request_latency_seconds_sum[5m])) / (sum(rate(vllm:e2e_request_latency_seconds_count[5m])) > 0)", "Mean", "s", "", []string{"doubt mixed-models"}},
 		{"a mean over the models of a variable", "sum(rate(vllm:e2e_request_latency_seconds_sum{model_name=~\"$model\"}[5m])) / clamp_min(sum(rate(vllm:e2e_request_latency_seconds_count{model_name=~\"$model\"}[5m])), 0.001)", "Mean", "s", "", []string{"ticket mixed-models"}},
 		{"percent, multiplied in the numerator", "100 * rate(vllm:prefix_cache_hits_total[5m]) / clamp_min(rate(vllm:prefix_cache_queries_total[5m]), 1)", "Hits", "percent", "", nil},
 		{"percent, multiplied within a sum", "sum(rate(vllm:prefix_cache_hits_total[5m]) * 100) / sum(rate(vllm:prefix_cache_queries_total[5m]))", "Hits", "percentunit", "", []string{"ticket wrong-unit"}},
@@ -165,9 +165,9 @@ func TestShapesOfPanels(t *testing.T) {
 		{"a comparison that is a share", "1 - avg by (pod) (rate(vllm:iteration_tokens_total_count[5m]) > bool 0)", "Idle", "percentunit", "{{pod}}", nil},
 		{"by Ray's workers", "histogram_quantile(0.9, sum by (le, WorkerId) (rate(ray_vllm_time_to_first_token_seconds_bucket[5m])))", "P90", "s", "", []string{"page not-exposed"}},
 		{"by a pod's label of OpenTelemetry", "histogram_quantile(0.9, sum by (le, k8s_pod_name) (rate(vllm:time_to_first_token_seconds_bucket[5m])))", "P90", "s", "", nil},
-		{"by roles of inference services", "histogram_quantile(0.9, sum by (le, llm_isvc_role) (rate(vllm:time_to_first_token_seconds_bucket[5m])))", "P90", "s", "", []string{"ticket mixed-models"}},
+		{"by roles of inference services", "histogram_quantile(0.9, sum by (le, llm_isvc_role) (rate(vllm:time_to_first_token_seconds_bucket[5m])))", "P90", "s", "", []string{"doubt mixed-models"}},
 		{"a sum's rate as a filter", "sum by (pod) (rate(vllm:generation_tokens_total[5m])) and on (pod) sum by (pod) (rate(vllm:request_decode_time_seconds_sum[5m])) > 0", "Tokens", "short", "", nil},
-		{"by versions", "histogram_quantile(0.9, sum by (le, deployment_version) (rate(vllm:time_to_first_token_seconds_bucket[5m])))", "P90", "s", "", []string{"ticket mixed-models"}},
+		{"by versions", "histogram_quantile(0.9, sum by (le, deployment_version) (rate(vllm:time_to_first_token_seconds_bucket[5m])))", "P90", "s", "", []string{"doubt mixed-models"}},
 		{"shares of Ray's workers", "sum by (WorkerId) (vllm:kv_cache_usage_perc)", "KV", "percentunit", "", nil},
 		{"shares of a server's engines", "sum by (instance) (vllm:kv_cache_usage_perc)", "KV", "percentunit", "", []string{"ticket ratio-summed"}},
 		{"a sum's rate behind a join", "sum by (pod) (rate(vllm:request_queue_time_seconds_sum[5m])) * on (pod) group_left (node) max by (pod, node) (kube_pod_info * 0 + 1)", "Queue time", "s", "", []string{"ticket sum-without-count"}},

@@ -56,7 +56,7 @@ type expSample struct {
 // what is normal and wait for minutes before they fire.
 const (
 	testScrape     = 15 * time.Second
-	testEvaluation = 2 * time.Minute
+	testEvaluation = 90 * time.Second
 	testLength     = 4 * time.Hour
 	// mostSlowed keeps what grows from growing too slowly to be seen.
 	mostSlowed = 12

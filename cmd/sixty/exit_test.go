@@ -27,6 +27,7 @@ var exitsElsewhere = map[string]string{
 	"130 ":               "TestEveryVerbEndsWhenInterrupted",
 	"0 record":           "TestEveryVerbEndsWhenInterrupted",
 	"0 simulate --serve": "TestEveryVerbEndsWhenInterrupted",
+	"0 diagnose --watch": "TestEveryVerbEndsWhenInterrupted",
 	"2 bench":            "needs a machine that is too slow: package load",
 	"1 demo":             "needs a diagnosis that is wrong: package demo",
 }

@@ -206,15 +206,14 @@ func (k *Keeper) record(ctx context.Context, j *job, d *diagnose.Diagnosis) (err
 			os.Remove(tmp)
 		}
 	}()
-	notes, err := json.MarshalIndent(map[string]any{
+	written, err := pages.Write(ctx, j.q, pages.Request{Instances: instances, From: from, To: d.At, MaxBytes: mostText}, w.Add)
+	notes, jsonErr := json.MarshalIndent(map[string]any{
 		"recorded_by": "sixty serve", "incident": j.id, "verdict": d.Verdict.ID, "at": d.At.UTC().Format(time.RFC3339Nano), "since": d.Verdict.Since.UTC().Format(time.RFC3339),
 		"targets": d.Verdict.Targets, "command": k.c.Command + " " + j.id + ".tar.zst",
+		"labels": written.Labels,
 	}, "", " ")
-	if err == nil {
+	if err = errors.Join(err, jsonErr); err == nil {
 		err = w.SetMeta(notes)
-	}
-	if err == nil {
-		_, err = pages.Write(ctx, j.q, pages.Request{Instances: instances, From: from, To: d.At, MaxBytes: mostText}, w.Add)
 	}
 	if err = errors.Join(err, w.Close()); err != nil {
 		return err

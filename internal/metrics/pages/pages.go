@@ -4,8 +4,8 @@
 // recording, and diagnosed again anywhere.
 //
 // What a scrape loses stays lost: help texts, comments, the order of lines, and types, of
-// which those that matter follow from the names. Labels that relabelling attached come
-// back as labels of the lines.
+// which those that matter follow from the names. Labels of the target are not on its pages,
+// and are told apart from them.
 package pages
 
 import (
@@ -50,6 +50,8 @@ type Result struct {
 	Targets, Pages, Failed int // Failed scrapes are written as empty pages
 	Bytes                  int64
 	Stride                 int // every so many scrapes of some target was kept; 1 for all
+	// Labels are what the storage calls each target, by the name that it is written under.
+	Labels map[string]model.Metric
 }
 
 // Write asks for the samples and calls add for every page, target by target and in the
@@ -64,7 +66,7 @@ func Write(ctx context.Context, q metrics.Querier, r Request, add func(target st
 	if err != nil {
 		return Result{}, err
 	}
-	res := Result{Stride: 1}
+	res := Result{Stride: 1, Labels: map[string]model.Metric{}}
 	for i := range targets {
 		t := &targets[i]
 		m, err := q.Samples(ctx, selector(r.Matchers, t.labels), r.To, r.To.Sub(r.From))
@@ -76,6 +78,7 @@ func Write(ctx context.Context, q metrics.Querier, r Request, add func(target st
 			continue
 		}
 		res.Targets++
+		res.Labels[t.name] = t.labels
 		if err := t.write(ctx, (r.MaxBytes-res.Bytes)/int64(len(targets)-i), &res, add); err != nil {
 			return res, err
 		}
@@ -205,9 +208,9 @@ func familyOf(name string, m model.Metric, histograms map[string]bool) (family, 
 	return name, ""
 }
 
-// line writes a metric with its labels, less the one that a recording gives by the name of
-// its directory. What relabelling called exported_instance is called so again by who reads
-// it.
+// line writes a metric with the labels that were on the page: without those of the target,
+// which who reads it gives by the name of a directory, and with those that had to make room
+// for them under their own names.
 func (t *target) line(name string, m model.Metric) string {
 	var b strings.Builder
 	quoted := !model.LegacyValidation.IsValidMetricName(name)
@@ -220,7 +223,7 @@ func (t *target) line(name string, m model.Metric) string {
 	}
 	names := make([]string, 0, len(m))
 	for n := range m {
-		if n != model.MetricNameLabel && n != model.InstanceLabel {
+		if _, attached := t.labels[n]; n != model.MetricNameLabel && !attached {
 			names = append(names, string(n))
 		}
 	}
@@ -229,8 +232,10 @@ func (t *target) line(name string, m model.Metric) string {
 		b.WriteString(sep)
 		sep = ","
 		shown := n
-		if n == model.ExportedLabelPrefix+model.InstanceLabel {
-			shown = model.InstanceLabel
+		if own, ok := strings.CutPrefix(n, model.ExportedLabelPrefix); ok {
+			if _, attached := t.labels[model.LabelName(own)]; attached {
+				shown = own
+			}
 		}
 		if !model.LegacyValidation.IsValidLabelName(shown) {
 			shown = strconv.Quote(shown)

@@ -159,16 +159,32 @@ func TestSeriesSurvive(t *testing.T) {
 	}
 }
 
-func TestLabelsOfTheTargetStay(t *testing.T) {
+// TestLabelsOfTheTarget holds that what a scrape attached is not taken for what the page
+// said, and that targets which share an instance stay apart.
+func TestLabelsOfTheTarget(t *testing.T) {
 	store := labelled(t, embedded.Target{Instance: "a:1", Job: "vllm", Labels: map[string]string{"namespace": "prod"}}, embedded.Target{Instance: "a:1", Job: "vllm", Labels: map[string]string{"namespace": "test"}})
 	again, _, _, res := rewrite(t, store, pages.Request{Instances: []string{"a:1"}, From: end.Add(-time.Minute), To: end})
-	if res.Targets != 2 {
-		t.Fatalf("got %+v", res)
-	}
 	for instance, namespace := range map[string]string{"a:1": "prod", "a:1-2": "test"} {
-		v, err := again.Query(t.Context(), fmt.Sprintf(`g2{instance=%q}`, instance), end)
-		if err != nil || len(v) != 1 || v[0].Metric["namespace"] != model.LabelValue(namespace) || v[0].Metric["job"] != "vllm" {
+		v, err := again.Query(t.Context(), fmt.Sprintf(`n_total{instance=%q}`, instance), end)
+		if err != nil || len(v) != 1 || v[0].Metric["namespace"] != "" || v[0].Metric["job"] != "" || v[0].Metric["exported_instance"] != "own" {
 			t.Errorf("%s: %v, %v", instance, v, err)
+		}
+		if l := res.Labels[instance]; l["namespace"] != model.LabelValue(namespace) || l["job"] != "vllm" {
+			t.Errorf("%s was called %v", instance, l)
+		}
+	}
+}
+
+// TestVerdictsSurviveLabels is TestVerdictsSurvive where the scrapes attached labels.
+func TestVerdictsSurviveLabels(t *testing.T) {
+	for _, name := range []string{"thrashing-deep", "replica-imbalance", "one-replica-down"} {
+		store, first, last := embeddedtest.Open(t, recordings+name+".tar.zst", func(target string) embedded.Target {
+			return embedded.Target{Instance: target, Job: "vllm", Labels: map[string]string{"namespace": "prod", "pod": "pod-" + target}}
+		})
+		again, first2, last2, _ := rewrite(t, store, pages.Request{Instances: instances(store), From: first.Add(-time.Second), To: last})
+		was, is := judge(t, store, first, last), judge(t, again, first2, last2)
+		if diff := cmp.Diff(outline(was), outline(is)); diff != "" || len(was.Targets) != len(is.Targets) {
+			t.Errorf("%s: %d targets, then %d (-stored +written and read)\n%s", name, len(was.Targets), len(is.Targets), diff)
 		}
 	}
 }

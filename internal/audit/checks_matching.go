@@ -16,6 +16,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // oneToOne calls fn with every operator between two vectors that match by all
@@ -697,7 +698,7 @@ func checkOtherWindow(p *pass) {
 		n, _ := strconv.Atoi(m[1] + m[3])
 		of := map[byte]time.Duration{'m': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour}[strings.ToLower(m[2] + m[4])[0]]
 		if !slices.Contains(ranges, time.Duration(n)*of) {
-			p.report(p.tree.PositionRange(), fmt.Sprintf("%q is written beside it, and the query looks at %s", strings.TrimSpace(m[0]), span(ranges[0])),
+			p.report(p.tree.PositionRange(), fmt.Sprintf("%q is written beside it, and the query looks at %s", strings.TrimSpace(m[0]), render.Span(ranges[0])),
 				advice("correct the one or the other"))
 		}
 		return

@@ -259,7 +259,7 @@ func (l *Ledger) Shape(meanTokens float64) *Shape {
 		{"family " + gen, pAttention, 0.4},
 		{fmt.Sprintf("model %s %d×%d", m.Architecture, len(m.Layers), m.Hidden), pOverall, 0.10},
 	}
-	if !s.Release.AtLeast(engine.AsyncSchedulingByDefault) { // and of all that became faster until then
+	if !s.Release.AtLeast(vllm.AsyncSchedulingByDefault) { // and of all that became faster until then
 		const level = "releases before 0.14"
 		sh.Effects = append(sh.Effects, Effect{level, pOverall, 0.2}, Effect{level, pStep, 0.4}, Effect{level, pSeq, 0.5}, Effect{level, pMixed, 0.4}, Effect{level, pSerial, 0.4}, Effect{level, pDelay, 0.5},
 			Effect{level, pMixedLayer, 0.6})

@@ -31,6 +31,7 @@ async function ask(path: string, init: RequestInit, signal?: AbortSignal): Promi
   try {
     body = read(await response.text())
   } catch {
+    if (response.status === 404) throw new Failure(`this sixty has nothing at ${path.split('?')[0]}`, 'reload the page, which may be of another version', 404)
     throw new Failure(`sixty answered ${response.status} without JSON`, 'a proxy in between may have answered in its place', response.status)
   }
   if (!response.ok) throw new Failure(String(body?.error ?? `sixty answered ${response.status}`), String(body?.hint ?? ''), response.status)

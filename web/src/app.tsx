@@ -47,7 +47,7 @@ export function App() {
     else d.showModal()
   }
   useEffect(() => start({ help: showHelp, theme: toggle }), [])
-  const sick = live.overview?.models.filter((m) => m.verdict.status === 'firing').length ?? 0
+  const sick = live.overview?.models.filter((m) => m.verdict.status === 'firing' && m.verdict.severity !== 'info').length ?? 0
   useEffect(() => {
     const name = route.view === 'incident' || route.view === 'runbook' ? route.id : (titles[route.view] ?? 'Not found')
     document.title = `${sick > 0 ? `(${sick}) ` : ''}${name} · sixty`

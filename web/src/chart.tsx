@@ -54,13 +54,16 @@ const kinds = { good: 'good', warning: 'warning', critical: 'bad', window: 'soft
 const listed = 10 // lines in a tooltip
 const font = '11px system-ui, sans-serif'
 
+// apart is how far apart ticks of the time axis may be, in s.
+const apart = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 1209600, 2592000, 7776000]
+
 // clock writes the ticks of the time axis, in the viewer's zone, no finer than they are apart.
-function clock(splits: number[], apart: number): string[] {
+function clock(splits: number[], step: number): string[] {
   const f = new Intl.DateTimeFormat(
     undefined,
-    apart >= 86400
+    step >= 86400
       ? { day: 'numeric', month: 'short' }
-      : { hour: '2-digit', minute: '2-digit', ...(apart < 60 ? { second: '2-digit' } : {}), hourCycle: 'h23' },
+      : { hour: '2-digit', minute: '2-digit', ...(step < 60 ? { second: '2-digit' } : {}), hourCycle: 'h23' },
   )
   return splits.map((s) => f.format(s * 1000))
 }
@@ -123,7 +126,7 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
       right: { range: (_, _lo, hi) => [0, hi ? hi * 1.05 : 1] },
     },
     axes: [
-      { ...axis, grid: { show: false }, space: (_, _i, lo, hi, width) => ((hi - lo) / width < 1.2 ? 64 : 40), size: 26, values: (_, splits, _i, _s, apart) => clock(splits, apart) },
+      { ...axis, grid: { show: false }, space: 58, incrs: apart, size: 26, values: (_, splits, _i, _s, step) => clock(splits, step) },
       heat
         ? { ...axis, scale: 'y', size: 58, grid: { show: false }, splits: () => heat.map((_, i) => i + 1).filter((i) => heat.length < 12 || i % 2 === 0), values: (_, s) => s.map((i) => heat[i - 1]?.name ?? '') }
         : {

@@ -53,12 +53,13 @@ export function trust(l: Live, at = performance.now()): Trust {
 }
 
 // shown is the status that may be shown: nothing is well that is not known to be.
-export function shown(s: Status, t: Trust): Status {
+export function shown(s: Status, t: Trust, severity = ''): Status {
+  if (s === 'firing' && severity === 'info') return 'noted'
   return !t.ok && (s === 'ok' || s === 'idle') ? 'unknown' : s
 }
 
 // sick orders the statuses, the worst first.
-export const order: Status[] = ['firing', 'down', 'pending', 'unknown', 'ok', 'idle']
+export const order: Status[] = ['firing', 'down', 'pending', 'noted', 'unknown', 'ok', 'idle']
 const severities = ['page', 'ticket', 'info', '']
 
 // worst sorts by status, then severity.

@@ -121,7 +121,8 @@ describe('trust', () => {
       expect(t).toMatchObject({ ok: false, state, why: ['store-7 is away'] })
       expect(shown('ok', t)).toBe('unknown')
       expect(shown('idle', t)).toBe('unknown')
-      expect(shown('firing', t)).toBe('firing')
+      expect(shown('firing', t, 'page')).toBe('firing')
+      expect(shown('firing', t, 'info')).toBe('noted')
     }
     expect(trust(live(undefined, 0), 1)).toMatchObject({ ok: false, state: 'starting' })
   })

@@ -1,6 +1,7 @@
 // What the monitor says: docs/api.md and docs/json.md of the repository.
 
-export type Status = 'firing' | 'down' | 'pending' | 'unknown' | 'ok' | 'idle'
+// 'noted' is shown of what fires and asks nobody to do anything; the server never says it.
+export type Status = 'firing' | 'down' | 'pending' | 'noted' | 'unknown' | 'ok' | 'idle'
 export type State = 'ok' | 'starting' | 'partial' | 'stale'
 export type Maybe<T> = T | null
 

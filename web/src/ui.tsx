@@ -6,8 +6,8 @@ import { now } from './live'
 import type { ChartProps } from './chart'
 import type { Status } from './types'
 
-const words: Record<Status, string> = { firing: 'sick', down: 'down', pending: 'suspected', unknown: 'not known', ok: 'well', idle: 'idle' }
-const shapes: Record<Status, string> = { firing: '▲', down: '✕', pending: '△', unknown: '?', ok: '●', idle: '○' }
+export const words: Record<Status, string> = { firing: 'sick', down: 'down', pending: 'suspected', noted: 'noted', unknown: 'not known', ok: 'well', idle: 'idle' }
+const shapes: Record<Status, string> = { firing: '▲', down: '✕', pending: '△', noted: '▪', unknown: '?', ok: '●', idle: '○' }
 
 // Mark says a status by shape, colour and word: no colour alone says anything.
 export const Mark = ({ status, severity = '', word = true }: { status: Status; severity?: string; word?: boolean }) => (
@@ -19,8 +19,8 @@ export const Mark = ({ status, severity = '', word = true }: { status: Status; s
 
 // tone is the class of a status' colour.
 export function tone(status: Status, severity = ''): string {
-  if (status === 'firing') return severity === 'info' ? 'plain' : severity === 'ticket' ? 'warning' : 'critical'
-  return { down: 'critical', pending: 'warning', unknown: 'plain', ok: 'good', idle: 'plain' }[status]
+  if (status === 'firing') return severity === 'ticket' ? 'warning' : 'critical'
+  return { down: 'critical', pending: 'warning', noted: 'plain', unknown: 'plain', ok: 'good', idle: 'plain' }[status]
 }
 
 // At is a moment in the viewer's zone.

@@ -83,7 +83,7 @@ func (p *page) view(r *http.Request) (int, *shell) {
 				continue
 			}
 			r := &m.Replicas[k]
-			v.Replicas = append(v.Replicas, shellReplica{render.Clean(r.Target), statusWord(shown(r.Status, o.State)), sentence(r.Reason)})
+			v.Replicas = append(v.Replicas, shellReplica{render.Clean(r.Target), statusWord(shown(r.Status, o.State), r.Severity), sentence(r.Reason)})
 		}
 	}
 	return status, v
@@ -140,7 +140,10 @@ func shown(s view.Status, state view.State) view.Status {
 }
 
 // statusWord is a status for people, the word that the script has for it.
-func statusWord(s view.Status) string {
+func statusWord(s view.Status, severity string) string {
+	if s == view.Firing && severity == "info" {
+		return "noted"
+	}
 	words := map[view.Status]string{view.Firing: "sick", view.Pending: "suspected", view.Unknown: "not known", view.Healthy: "well"}
 	if w, ok := words[s]; ok {
 		return w

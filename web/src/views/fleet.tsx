@@ -4,7 +4,7 @@ import { nameOf, order, shown, trust, useLive, worst, type Trust } from '../live
 import { odd } from '../odd'
 import { go, to, useRoute } from '../route'
 import type { Model, Numbers, Replica, Status } from '../types'
-import { Filter, Mark, matches, Nothing, tone, Waiting } from '../ui'
+import { Filter, Mark, matches, Nothing, tone, Waiting, words } from '../ui'
 import { instanceOf, key } from './now'
 
 type Shade = [keyof Numbers, string, string]
@@ -30,7 +30,7 @@ export function Fleet() {
   if (!live.overview) return <Waiting what="the fleet" />
   const models = live.overview.models
   const total = models.flatMap((m) => m.replicas)
-  const counts = order.map((s): [Status, number] => [s, total.filter((r) => shown(r.status, t) === s).length])
+  const counts = order.map((s): [Status, number] => [s, total.filter((r) => shown(r.status, t, r.severity) === s).length])
   return (
     <>
       <div class="tools">
@@ -58,8 +58,6 @@ export function Fleet() {
   )
 }
 
-const words: Record<Status, string> = { firing: 'sick', down: 'down', pending: 'suspected', unknown: 'not known', ok: 'well', idle: 'idle' }
-
 function Group({ m, filter, shade: [name, title, unit], t, picked, pick }: { m: Model; filter: string; shade: Shade; t: Trust; picked?: Replica; pick: (r: Replica) => void }) {
   const { usual, odd: strange } = odd(m.replicas, name)
   const top = Math.max(...m.replicas.map((r) => r.now[name] ?? 0), usual * 2 || 0, 1e-12)
@@ -74,7 +72,7 @@ function Group({ m, filter, shade: [name, title, unit], t, picked, pick }: { m: 
       </h2>
       <div class={`cells ${cells.length > 150 ? 'dense' : ''}`}>
         {cells.map(({ r, odd }) => {
-          const s = shown(r.status, t)
+          const s = shown(r.status, t, r.severity)
           const v = r.now[name]
           return (
             <a
@@ -120,7 +118,7 @@ function Picked({ models, show, one, r, t }: { models: Model[]; show: Shade; one
         <ul class="plain">
           {first.slice(0, listed).map(({ r, m, usual }) => (
             <li>
-              <Mark status={shown(r.status, t)} severity={r.severity} word={false} /> <a href={to('explore', '', { board: 'incident', model: m.model, instance: instanceOf(r) })}>{r.target}</a>{' '}
+              <Mark status={shown(r.status, t, r.severity)} severity={r.severity} word={false} /> <a href={to('explore', '', { board: 'incident', model: m.model, instance: instanceOf(r) })}>{r.target}</a>{' '}
               <span class="soft">{r.reason ? sentence(r.reason) : `${show[1]} ${number(r.now[show[0]], show[2])}, the others ${number(usual, show[2])}.`}</span>
             </li>
           ))}
@@ -134,7 +132,7 @@ function Picked({ models, show, one, r, t }: { models: Model[]; show: Shade; one
     <aside class="picked">
       <h3>{r.target}</h3>
       <p class="soft">{nameOf(one)} · {r.engine} {r.version}</p>
-      <p><Mark status={shown(r.status, t)} severity={r.severity} /> {r.reason && sentence(r.reason)}</p>
+      <p><Mark status={shown(r.status, t, r.severity)} severity={r.severity} /> {r.reason && sentence(r.reason)}</p>
       <table>
         <thead><tr><th /><th class="n">Now</th><th class="n">Normal</th><th class="n" /></tr></thead>
         <tbody>

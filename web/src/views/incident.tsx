@@ -45,7 +45,7 @@ function Whole({ i, path, again, error }: { i: Incident; path: string; again: ()
   return (
     <article class="incident">
       {error && <Problem error={error} again={again} />}
-      <header class={`banner ${i.ended ? 'plain' : tone('firing', i.severity)}`} data-incident={i.id}>
+      <header class={`banner ${i.ended || i.severity === 'info' ? 'plain' : tone('firing', i.severity)}`} data-incident={i.id}>
         <h1>
           {i.pathology}
           {i.model && <span class="soft"> on {i.model}</span>}

@@ -23,7 +23,7 @@ export function Incidents() {
       {data && data.length > 0 && rows.length === 0 && <Nothing title="No incident matches" />}
       <ul class="list">
         {rows.map((s) => (
-          <li class={`banner slim ${s.ended ? 'plain' : tone('firing', s.severity)}`} data-row tabIndex={0} onKeyDown={(e) => e.key === 'Enter' && go(to('incident', s.id))}>
+          <li class={`banner slim ${s.ended || s.severity === 'info' ? 'plain' : tone('firing', s.severity)}`} data-row tabIndex={0} onKeyDown={(e) => e.key === 'Enter' && go(to('incident', s.id))}>
             <h2>
               <a href={to('incident', s.id)}>{s.pathology}</a> {s.model && <span class="soft">{s.model}</span>}
               <span class="tags"><span class="tag">{s.severity}</span>{!s.ended && <span class="tag">open</span>}{s.acknowledged && <span class="tag">{s.acknowledged.by} looks after it</span>}</span>

@@ -5,7 +5,7 @@ import { PanelView, usePanels } from '../panel'
 import { all, type Span } from '../query'
 import { go, to, useRoute } from '../route'
 import type { Model, Replica } from '../types'
-import { Ago, Filter, Mark, matches, Nothing, Problem, tone, Waiting } from '../ui'
+import { Ago, Filter, Mark, matches, Nothing, Problem, tone, Waiting, words } from '../ui'
 
 const many = 40 // replicas in the table: all of them are on Fleet
 
@@ -27,7 +27,7 @@ export function Now() {
       </Nothing>
     )
   }
-  const models = [...o.models].sort((a, b) => worst({ ...a.verdict, status: shown(a.verdict.status, t) }, { ...b.verdict, status: shown(b.verdict.status, t) }))
+  const models = [...o.models].sort((a, b) => worst({ ...a.verdict, status: shown(a.verdict.status, t, a.verdict.severity) }, { ...b.verdict, status: shown(b.verdict.status, t, b.verdict.severity) }))
   const chosen = models.find((m) => key(m) === route.query.get('model')) ?? models[0]
   return (
     <>
@@ -54,9 +54,9 @@ export const headOf = (m: Model, t: Trust): string => {
 
 function VerdictLine({ model: m, t, chosen }: { model: Model; t: Trust; chosen: boolean }) {
   const v = m.verdict
-  const status = shown(v.status, t)
+  const status = shown(v.status, t, v.severity)
   const open = m.incident ? to('incident', m.incident) : to('now', '', { model: key(m) })
-  const counts = order.map((s) => [s, m.replicas.filter((r) => shown(r.status, t) === s).length] as const).filter(([, n]) => n > 0)
+  const counts = order.map((s) => [s, m.replicas.filter((r) => shown(r.status, t, r.severity) === s).length] as const).filter(([, n]) => n > 0)
   return (
     <article
       class={`banner ${tone(status, v.severity)} ${status === 'firing' ? '' : 'slim'} ${chosen ? 'chosen' : ''}`}
@@ -67,19 +67,19 @@ function VerdictLine({ model: m, t, chosen }: { model: Model; t: Trust; chosen: 
     >
       <h2>
         <a href={open}>{nameOf(m)}</a>: {headOf(m, t)}
-        {status === 'firing' && <span class="tags"><span class="tag">{v.severity}</span>{v.confidence !== null && <span class="tag">{sure(v.confidence)}</span>}</span>}
+        {v.status === 'firing' && <span class="tags"><span class="tag">{v.severity}</span>{v.confidence !== null && <span class="tag">{sure(v.confidence)}</span>}</span>}
       </h2>
-      <p class="lead">{t.ok || status === v.status ? sentence(v.summary) : `Was: ${sentence(v.summary)}`}</p>
+      <p class="lead">{t.ok || status === v.status || status === 'noted' ? sentence(v.summary) : `Was: ${sentence(v.summary)}`}</p>
       <p class="soft">
-        {v.since && status === 'firing' && <>Since <Ago at={v.since} least={v.since_at_least} />. </>}
+        {v.since && v.status === 'firing' && <>Since <Ago at={v.since} least={v.since_at_least} />. </>}
         {counts.map(([s, n], i) => (
           <>
             {i > 0 && ', '}
-            <Mark status={s} word={false} /> {n} {{ firing: 'sick', down: 'down', pending: 'suspected', unknown: 'not known', ok: 'well', idle: 'idle' }[s]}
+            <Mark status={s} word={false} /> {n} {words[s]}
           </>
         ))}
-        {m.incident && status === 'firing' && <> · <a href={open}><b>Open the incident: evidence, fixes, runbook</b></a></>}
-        {!m.incident && status === 'firing' && <> · <a href="/api/v1/diagnosis?format=html&plots=true">the whole diagnosis</a></>}
+        {m.incident && v.status === 'firing' && <> · <a href={open}><b>Open the incident: evidence, fixes, runbook</b></a></>}
+        {!m.incident && v.status === 'firing' && <> · <a href="/api/v1/diagnosis?format=html&plots=true">the whole diagnosis</a></>}
       </p>
     </article>
   )
@@ -135,7 +135,7 @@ function ReplicaTable({ model, t, several }: { model: Model; t: Trust; several: 
   const [filter, setFilter] = useState('')
   const rows = model.replicas
     .filter((r) => matches(filter, r.target, r.status, r.pathology, r.reason, ...Object.values(r.labels)))
-    .sort((a, b) => worst({ ...a, status: shown(a.status, t) }, { ...b, status: shown(b.status, t) }) || a.target.localeCompare(b.target, undefined, { numeric: true }))
+    .sort((a, b) => worst({ ...a, status: shown(a.status, t, a.severity) }, { ...b, status: shown(b.status, t, b.severity) }) || a.target.localeCompare(b.target, undefined, { numeric: true }))
   return (
     <section>
       <h2 class="head">
@@ -159,7 +159,7 @@ function ReplicaTable({ model, t, several }: { model: Model; t: Trust; several: 
                 <tr data-row tabIndex={0} onKeyDown={(e) => e.key === 'Enter' && go(open)}>
                   <td><a href={open}>{r.target}</a></td>
                   <td class="text">
-                    <Mark status={shown(r.status, t)} severity={r.severity} word={!r.reason} /> {r.reason && sentence(r.reason)}
+                    <Mark status={shown(r.status, t, r.severity)} severity={r.severity} word={!r.reason} /> {r.reason && sentence(r.reason)}
                   </td>
                   {columns.map(([name, , unit]) => (
                     <td class="n" title={r.normal[name] === null || r.normal[name] === undefined ? 'no normal is known' : `normally ${number(r.normal[name], unit)}: ${change(r.now[name], r.normal[name])}`}>

@@ -79,6 +79,10 @@ func (p *Posterior) Values(s *Shape) Values {
 	return v
 }
 
+// Deviation is by how much the k-th sample of a shape's parameters differs from the
+// likeliest ones. Of the host nothing is known, unless the shape has one.
+func (p *Posterior) Deviation(s *Shape, k int) Values { return p.draw(s.On(""), &Values{}, k) }
+
 // draw is the k-th sample of a shape's parameters. What was never measured is as
 // uncertain as such things are.
 func (p *Posterior) draw(s *Shape, mean *Values, k int) Values {

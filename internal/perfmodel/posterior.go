@@ -7,8 +7,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"sync"
-
-	"github.com/sixty-dev/sixty/internal/sim"
 )
 
 // A Posterior is what the published measurements made of the parameters and of the
@@ -121,9 +119,7 @@ func (p *Posterior) Prior(s *Shape) Prior {
 		out.Draws = append(out.Draws, d)
 	}
 	out.widen = [2]Widening{p.Widen[WideningClass(false, s.tp > 1)], p.Widen[WideningClass(true, s.tp > 1)]}
-	// What predictions were found to be off by more than their samples say, the constants
-	// are too.
-	out.Spread = spreadOf(out.Draws).Scale(sim.Uniform(max(out.widen[0].TPOT, out.widen[1].TPOT, 1)))
+	out.Spread = spreadOf(out.Draws)
 	return out
 }
 

@@ -351,7 +351,7 @@ func TestConfigurationsThatCannotBeServed(t *testing.T) {
 	tiny := fleet.Quiet()
 	tiny.Settings.NumBlocks = 10
 	for name, cfg := range map[string]fleet.Config{
-		"too many replicas":           {Replicas: 65},
+		"too many replicas":           {Replicas: fleet.MaxReplicas + 1},
 		"fewer than the scenario has": {Replicas: 1, Scenario: imbalance},
 		"a negative acceleration":     {Accelerate: -1},
 		"an address without a port":   {Addr: "localhost"},

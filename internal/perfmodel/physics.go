@@ -256,13 +256,14 @@ func (l *Ledger) Shape(meanTokens float64) *Shape {
 	sh.Effects = []Effect{
 		{"family " + gen, pBandwidth, 0.25}, {"gpu " + g.Name, pBandwidth, 0.15},
 		{"family " + gen, pCompute, 0.25}, {"gpu " + g.Name, pCompute, 0.15},
-		{"family " + gen, pAttention, 0.4},
+		{"family " + gen, pAttention, 0.4}, {"family " + gen, pLinkLatency, 0.5}, {"family " + gen, pLinkShare, 0.8},
 		{fmt.Sprintf("model %s %d×%d", m.Architecture, len(m.Layers), m.Hidden), pOverall, 0.10},
 	}
 	if !s.Release.AtLeast(vllm.AsyncSchedulingByDefault) { // and of all that became faster until then
 		const level = "releases before 0.14"
 		sh.Effects = append(sh.Effects, Effect{level, pOverall, 0.2}, Effect{level, pStep, 0.4}, Effect{level, pSeq, 0.5}, Effect{level, pMixed, 0.4}, Effect{level, pSerial, 0.4}, Effect{level, pDelay, 0.5},
-			Effect{level, pMixedLayer, 0.6})
+			Effect{level, pMixedLayer, 0.6}, Effect{level, pCompute, 0.5},
+			Effect{level, pBandwidth, 0.2}, Effect{level, pLinkLatency, 0.4}, Effect{level, pLinkShare, 0.6})
 	}
 	for kind := pFP8; kind <= pNVFP4; kind++ {
 		if kinds[kind] {
@@ -282,9 +283,9 @@ func (s *Shape) On(host string) *Shape {
 
 func hostEffects(host string) []Effect {
 	level := "host " + host
-	return []Effect{{level, pStep, 0.4}, {level, pSeq, 0.7}, {level, pDelay, 0.6}, {level, pSerial, 0.5}, {level, pMixed, 0.4},
-		{level, pCompute, 0.4}, {level, pBandwidth, 0.2}, {level, pMixedLayer, 0.4}, {level, pOverall, 0.06},
-		{level, pLinkLatency, 0.6}, {level, pLinkShare, 0.8}}
+	return []Effect{{level, pStep, 0.15}, {level, pSeq, 0.3}, {level, pDelay, 0.25}, {level, pSerial, 0.2}, {level, pMixed, 0.15},
+		{level, pCompute, 0.15}, {level, pBandwidth, 0.1}, {level, pMixedLayer, 0.15}, {level, pOverall, 0.03},
+		{level, pLinkLatency, 0.2}, {level, pLinkShare, 0.25}}
 }
 
 // Cost applies the values of the parameters.

@@ -7,8 +7,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"sync"
-
-	"github.com/sixty-dev/sixty/internal/sim"
 )
 
 // A Posterior is what the published measurements made of the parameters and of the
@@ -79,6 +77,10 @@ func (p *Posterior) Values(s *Shape) Values {
 	return v
 }
 
+// Deviation is by how much the k-th sample of a shape's parameters differs from the
+// likeliest ones. Of the host nothing is known, unless the shape has one.
+func (p *Posterior) Deviation(s *Shape, k int) Values { return p.draw(s.On(""), &Values{}, k) }
+
 // draw is the k-th sample of a shape's parameters. What was never measured is as
 // uncertain as such things are.
 func (p *Posterior) draw(s *Shape, mean *Values, k int) Values {
@@ -117,9 +119,7 @@ func (p *Posterior) Prior(s *Shape) Prior {
 		out.Draws = append(out.Draws, d)
 	}
 	out.widen = [2]Widening{p.Widen[WideningClass(false, s.tp > 1)], p.Widen[WideningClass(true, s.tp > 1)]}
-	// What predictions were found to be off by more than their samples say, the constants
-	// are too.
-	out.Spread = spreadOf(out.Draws).Scale(sim.Uniform(max(out.widen[0].TPOT, out.widen[1].TPOT, 1)))
+	out.Spread = spreadOf(out.Draws)
 	return out
 }
 

@@ -60,7 +60,7 @@ func NewFitter(cases []*Case) *Fitter {
 	}
 	for _, u := range f.unknowns {
 		x := u.start
-		if m, ok := perfmodel.Fitted().Fitted[u.key]; ok {
+		if m, ok := perfmodel.Fitted().Fitted[u.key]; ok && math.Abs(m.Mean-u.start) < 3*u.sd {
 			x = m.Mean // to begin near the end
 		}
 		f.x = append(f.x, x)
@@ -188,6 +188,9 @@ func (p *Point) noise(q int) float64 {
 	if p.Measured.values()[q] <= 0 || q == 0 && p.Cached {
 		return 0
 	}
+	if p.Cached && q == 4 {
+		return 0.2 // prompts that were not computed
+	}
 	if !p.Saturated() {
 		return [5]float64{0.10, 0.06, 0.06, 0.06, 0.06}[q]
 	}
@@ -268,10 +271,10 @@ func (f *Fitter) solve(rows []row) ([]float64, *mat.Cholesky, error) {
 }
 
 // relinearize works out all predictions and slopes at the current unknowns.
-func (f *Fitter) relinearize() error {
+func (f *Fitter) relinearize(use func(*Case) bool) error {
 	f.linear = make([]*linear, len(f.cases))
 	return parallel(len(f.cases), func(i int) error {
-		if !f.cases[i].Fits {
+		if !use(f.cases[i]) {
 			return nil
 		}
 		l, err := f.linearize(f.cases[i], f.x)
@@ -302,9 +305,6 @@ func parallel(n int, do func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// steps of Gauss and Newton are enough: the last moves little.
-const steps = 6
-
 // Fit fits to the points that count. Report is told the objective after each step.
 func (f *Fitter) Fit(use func(*Case) bool, steps int, report func(step int, objective float64)) error {
 	now, err := f.objective(use, f.x)
@@ -313,7 +313,7 @@ func (f *Fitter) Fit(use func(*Case) bool, steps int, report func(step int, obje
 	}
 	for step := range steps {
 		report(step, now)
-		if err := f.relinearize(); err != nil {
+		if err := f.relinearize(use); err != nil {
 			return err
 		}
 		next, _, err := f.solve(f.rows(use))
@@ -334,7 +334,7 @@ func (f *Fitter) Fit(use func(*Case) bool, steps int, report func(step int, obje
 			if then < now {
 				f.x, moved = x, true
 				if now-then < 1e-3*now {
-					return f.relinearize()
+					return f.relinearize(use)
 				}
 				now = then
 			}
@@ -343,7 +343,7 @@ func (f *Fitter) Fit(use func(*Case) bool, steps int, report func(step int, obje
 			return nil
 		}
 	}
-	return f.relinearize()
+	return f.relinearize(use)
 }
 
 // objective is what the fit makes small: errors, and distances from what was expected.

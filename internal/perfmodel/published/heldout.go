@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/sixty-dev/sixty/internal/perfmodel"
+	"github.com/sixty-dev/sixty/internal/stat"
 )
 
 //go:embed heldout.json
@@ -47,6 +48,10 @@ func HeldOut() ([]Prediction, error) {
 // Folds predicts every point by a fit without its GPU and by one without its model. The
 // slopes are those near the fit to all.
 func (f *Fitter) Folds() ([]Prediction, error) {
+	near := map[*Case]*linear{}
+	for i, c := range f.cases {
+		near[c] = f.linear[i]
+	}
 	var out []Prediction
 	for _, without := range []string{"GPU", "model"} {
 		key := folds[without]
@@ -76,7 +81,7 @@ func (f *Fitter) Folds() ([]Prediction, error) {
 			}
 			predicted := make([]Prediction, len(held))
 			if err := parallel(len(held), func(i int) (err error) {
-				predicted[i], err = held[i].interval(p)
+				predicted[i], err = held[i].interval(p, near[held[i]])
 				predicted[i].Without = without
 				return err
 			}); err != nil {
@@ -88,42 +93,57 @@ func (f *Fitter) Folds() ([]Prediction, error) {
 	return out, nil
 }
 
-// interval predicts a case as a user's server, of whose host nothing is known.
-func (c *Case) interval(p *perfmodel.Posterior) (Prediction, error) {
-	prior := p.Prior(c.plain)
+// interval predicts a case as a user's server, of whose host nothing is known. Its samples
+// are those near the fit, where slopes are known, and simulated where not.
+func (c *Case) interval(p *perfmodel.Posterior, near *linear) (Prediction, error) {
+	mean := p.Values(c.plain)
 	out := Prediction{Name: c.Name}
 	var err error
-	if out.Predicted, err = c.Predict(prior.StepCost, prior.Frontend); err != nil {
+	if out.Predicted, err = c.Predict(c.plain.Cost(&mean)); err != nil {
 		return out, err
 	}
+	at := out.Predicted.values()
 	var samples [5][]float64
-	for _, d := range prior.Draws[:intervalDraws] {
-		m, err := c.Predict(d.Cost, d.Frontend)
-		if err != nil {
-			return out, err
+	for k := range perfmodel.PosteriorDraws {
+		d := p.Deviation(c.plain, k)
+		v := at
+		switch {
+		case near != nil:
+			for q := range v {
+				for j, off := range d {
+					v[q] *= math.Exp(off * near.slope[j][q])
+				}
+			}
+		case k < simulatedDraws:
+			for j := range d {
+				d[j] += mean[j]
+			}
+			m, err := c.Predict(c.plain.Cost(&d))
+			if err != nil {
+				return out, err
+			}
+			v = m.values()
+		default:
+			continue
 		}
-		for q, v := range m.values() {
-			samples[q] = append(samples[q], v)
+		for q := range v {
+			samples[q] = append(samples[q], v[q])
 		}
 	}
-	at := func(share float64) Measures {
+	quantile := func(share float64) Measures {
 		var v [5]float64
 		for q := range v {
 			slices.Sort(samples[q])
-			i := share * float64(len(samples[q])-1)
-			lo := int(i)
-			hi := min(lo+1, len(samples[q])-1)
-			v[q] = samples[q][lo] + (i-float64(lo))*(samples[q][hi]-samples[q][lo])
+			v[q] = stat.Quantile(samples[q], share)
 		}
 		return measures(v)
 	}
-	out.Low, out.High = at(0.05), at(0.95)
-	out.Predicted, out.Low, out.High = out.Predicted.rounded(), out.Low.rounded(), out.High.rounded()
+	out.Predicted, out.Low, out.High = out.Predicted.rounded(), quantile(0.05).rounded(), quantile(0.95).rounded()
 	return out, nil
 }
 
-// intervalDraws is the number of samples of an interval.
-const intervalDraws = 16
+// simulatedDraws are the samples of an interval where slopes are not known.
+const simulatedDraws = 16
 
 func measures(v [5]float64) Measures { return Measures{v[0], v[1], v[2], v[3], v[4]} }
 
@@ -156,20 +176,18 @@ type Entry struct {
 	Measured float64
 	Interval perfmodel.Interval // as the samples give it
 	Widen    float64            // by which its kind is widened, as found without its model
+
+	class    string  // of the point
+	kind     string  // what entries have in common that share a widening
+	model    string  // without its quantization
+	standing float64 // of the measured value in the interval
 }
 
 // Error is the relative error of the prediction.
 func (e *Entry) Error() float64 { return e.Interval.Value/e.Measured - 1 }
 
 // Held reports whether the widened interval holds what was measured.
-func (e *Entry) Held() bool { return standing(e.Measured, e.Interval) <= e.Widen }
-
-// kind is what entries have in common that share a widening: a few tokens of a burst tell
-// nothing of a time for each.
-func (e *Entry) kind() string {
-	q := [5]string{"ttft", "tpot", "tpot", "e2e", "tokens"}[e.Quantity]
-	return perfmodel.WideningClass(e.Point.Saturated(), e.Point.Parallel() > 1) + ": " + q
-}
+func (e *Entry) Held() bool { return e.standing <= e.Widen }
 
 // Entries pairs the predictions with what was measured.
 func Entries(points []Point, predictions []Prediction) []*Entry {
@@ -183,16 +201,25 @@ func Entries(points []Point, predictions []Prediction) []*Entry {
 		if point == nil {
 			continue
 		}
+		class, model := perfmodel.WideningClass(point.Saturated(), point.Parallel() > 1)+": ", point.architecture()
 		m, v, low, high := point.Measured.values(), p.Predicted.values(), p.Low.values(), p.High.values()
 		for q := range m {
 			if point.noise(q) > 0 && point.noise(q) < 0.5 && v[q] > 0 {
-				out = append(out, &Entry{Point: point, Without: p.Without, Quantity: q, Measured: m[q],
-					Interval: perfmodel.Interval{Value: v[q], Low: min(low[q], v[q]), High: max(high[q], v[q])}})
+				e := &Entry{Point: point, Without: p.Without, Quantity: q, Measured: m[q],
+					Interval: perfmodel.Interval{Value: v[q], Low: min(low[q], v[q]), High: max(high[q], v[q])},
+					kind:     class + [5]string{"ttft", "tpot", "tpot", "e2e", "tokens"}[q], model: model, class: point.Class()}
+				e.standing = standing(e.Measured, e.Interval)
+				out = append(out, e)
 			}
 		}
 	}
+	known := map[string]float64{}
 	for _, e := range out {
-		e.Widen = widening(out, e.kind(), func(o *Entry) bool { return o.Point.architecture() != e.Point.architecture() })
+		of := e.kind + e.model
+		if _, ok := known[of]; !ok {
+			known[of] = widening(out, e.kind, func(o *Entry) bool { return o.model != e.model })
+		}
+		e.Widen = known[of]
 	}
 	return out
 }
@@ -210,10 +237,9 @@ func widening(entries []*Entry, kind string, counts func(*Entry) bool) float64 {
 	var own, all []float64
 	for _, e := range entries {
 		if counts(e) {
-			s := standing(e.Measured, e.Interval)
-			all = append(all, s)
-			if e.kind() == kind {
-				own = append(own, s)
+			all = append(all, e.standing)
+			if e.kind == kind {
+				own = append(own, e.standing)
 			}
 		}
 	}

@@ -96,7 +96,7 @@ func (p *page) headline() {
 		for q, name := range Quantities {
 			of := func(without string) Score {
 				return ScoreOf(Select(p.entries, func(e *Entry) bool {
-					return e.Point.Class() == class && e.Quantity == q && e.Without == without
+					return e.class == class && e.Quantity == q && e.Without == without
 				}))
 			}
 			g, m := of("GPU"), of("model")
@@ -116,8 +116,10 @@ func (p *page) peers() {
 
 On the points for which another simulator's authors, or BLIS' on its behalf, published a prediction: the median absolute error of TTFT / ITL or TPOT / E2E, each on the same points, and the worst.
 Ours are those without the point's model. BLIS' authors fitted BLIS to other points of the same host; LLMServingSim measures the kernels of the very GPU and model beforehand.
+AIConfigurator 0.12.0 was run for this page (` + "`aiconfigurator cli estimate`" + `, its data of vLLM 0.24 or 0.14): it estimates a steady state of as many requests as were under way at once,
+which is not a burst; on A100 it has no data for gpt-oss.
 `)
-	p.line("| simulator | points | TTFT | ITL, TPOT | E2E | worst |\n|---|---|---|---|---|---|")
+	p.line("| simulator | points | TTFT | ITL, TPOT | E2E | tokens/s | worst |\n|---|---|---|---|---|---|---|")
 	names := map[string]bool{}
 	for _, x := range p.points {
 		for n := range x.Peers {
@@ -130,7 +132,7 @@ Ours are those without the point's model. BLIS' authors fitted BLIS to other poi
 	}
 	slices.Sort(order)
 	for _, name := range order {
-		var theirs, ours [3][]float64
+		var theirs, ours [4][]float64
 		n := 0
 		for i := range p.points {
 			x := &p.points[i]
@@ -142,7 +144,7 @@ Ours are those without the point's model. BLIS' authors fitted BLIS to other poi
 			v, m := peer.values(), x.Measured.values()
 			for q := range v {
 				if v[q] > 0 && m[q] > 0 {
-					c := [5]int{0, 1, 1, 2, 2}[q]
+					c := [5]int{0, 1, 1, 2, 3}[q]
 					theirs[c] = append(theirs[c], math.Abs(v[q]/m[q]-1))
 					for _, e := range p.entries {
 						if e.Point == x && e.Quantity == q && e.Without == "model" {
@@ -152,7 +154,7 @@ Ours are those without the point's model. BLIS' authors fitted BLIS to other poi
 				}
 			}
 		}
-		row := func(who string, errs [3][]float64) {
+		row := func(who string, errs [4][]float64) {
 			cell := func(v []float64) string {
 				if len(v) == 0 {
 					return ""
@@ -165,7 +167,7 @@ Ours are those without the point's model. BLIS' authors fitted BLIS to other poi
 					worst = max(worst, x)
 				}
 			}
-			p.line("| %s | %d | %s | %s | %s | %s |", who, n, cell(errs[0]), cell(errs[1]), cell(errs[2]), percent(worst))
+			p.line("| %s | %d | %s | %s | %s | %s | %s |", who, n, cell(errs[0]), cell(errs[1]), cell(errs[2]), cell(errs[3]), percent(worst))
 		}
 		row(name, theirs)
 		row("sixty, on these", ours)
@@ -285,4 +287,19 @@ type Limit struct {
 }
 
 // Limits are the line that CI holds.
-var Limits = []Limit{}
+var Limits = []Limit{
+	{"moderate load", 0, 0.81, 0.44, 0.80},
+	{"moderate load", 1, 0.09, 0.09, 0.98},
+	{"moderate load", 2, 0.25, 0.24, 0.68},
+	{"moderate load", 3, 0.26, 0.15, 0.98},
+	{"moderate load", 4, 0.08, 0.06, 0.90},
+	{"moderate load, tensor parallel", 0, 1.24, 0.62, 0.78},
+	{"moderate load, tensor parallel", 2, 0.78, 0.50, 0.80},
+	{"moderate load, tensor parallel", 3, 0.79, 0.51, 0.89},
+	{"saturated", 0, 0.52, 0.25, 0.79},
+	{"saturated", 1, 0.42, 0.18, 0.84},
+	{"saturated", 4, 0.43, 0.17, 0.81},
+	{"saturated, tensor parallel", 0, 0.38, 0.25, 0.89},
+	{"saturated, tensor parallel", 1, 0.22, 0.37, 0.67},
+	{"saturated, tensor parallel", 4, 0.22, 0.37, 0.74},
+}

@@ -340,7 +340,7 @@ func (a *Answer) addResult(tuned *planning.Tuned, serve string) {
 			a.Status = statusLikely
 		}
 	}
-	if m := r.Measure; m != nil {
+	if m := r.Measure; m != nil && (r.Best != nil || r.Likely != nil) { // what is out of reach, no test brings nearer
 		out.Measure = &Measurement{m.Load, measureCommands(m, &p.Demand, tuned.Args, serve), m.Widest, m.Factor, m.Reduced}
 	}
 	x := pointOf(best)

@@ -50,7 +50,7 @@ metrics, from the same scheduler, and with --scenario a fault to find.`
 
 const simulateExample = `  sixty simulate http://localhost:8000 --replicas 2
   sixty simulate http://localhost:8000 --engine-args "--max-num-seqs 256" --sweep max-num-seqs=32,64,128,256
-  sixty simulate incident.tar.zst --sweep rate-scale=0.5:3:0.25 --use-case chat --html report.html
+  sixty simulate incident.tar.zst --window 45s --sweep rate-scale=0.5:3:0.25 --use-case chat --html report.html
   sixty simulate --load-test run.csv --engine-args "$ARGS" --trace azure.csv --sweep speed=1,2,4 --sweep replicas=1,2
   sixty simulate --gpu H100 --model-config config.json --rate 5 --sweep max-num-seqs=64,256,1024
   sixty simulate --serve :8000 --scenario kv-cache-thrashing`

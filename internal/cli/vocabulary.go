@@ -145,7 +145,7 @@ func gpus() []string { return list(perfmodel.GPUs(), func(g perfmodel.GPU) strin
 // holds against what the commands do.
 var Exits = command.Exits{
 	{command.ExitOK, nil, "done; nothing found"},
-	{command.ExitFound, []string{"diagnose", "audit", "profile"}, "a finding of at least `--fail-on`: page, ticket (the default) or info"},
+	{command.ExitFound, []string{"diagnose", "audit", "profile", "top --once"}, "a finding of at least `--fail-on`: page, ticket (the default) or info"},
 	{command.ExitFound, []string{"profile diff"}, "a step takes longer by more than `--gate`, and not by chance"},
 	{command.ExitFound, []string{"bench"}, "an `--assert` does not hold, or no level of a `--search` meets the objective"},
 	{command.ExitFound, []string{"bench compare"}, "something became worse"},
@@ -157,5 +157,5 @@ var Exits = command.Exits{
 	{command.ExitCannotCheck, []string{"simulate"}, "the simulation of the servers as they are misses what was measured of them"},
 	{command.ExitCannotCheck, []string{"bench"}, "the generator itself spoiled the result"},
 	{command.ExitInterrupted, nil, "interrupted by ctrl-C or SIGTERM, whatever was said until then"},
-	{command.ExitOK, []string{"record", "simulate --serve", "diagnose --watch"}, "ended by ctrl-C, which is the usual way to end them"},
+	{command.ExitOK, []string{"record", "simulate --serve", "diagnose --watch", "serve", "mcp"}, "ended by ctrl-C, which is the usual way to end them"},
 }

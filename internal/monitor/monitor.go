@@ -38,6 +38,9 @@ type Options struct {
 	Diagnose diagnose.Options
 	Every    time.Duration // DefaultEvery when 0
 	First    time.Duration // until the first evaluation
+	// Rest leaves a source alone for as long as an evaluation took, at least: others ask
+	// it too.
+	Rest bool
 	// Log hears of evaluations that fail.
 	Log      *slog.Logger
 	Registry prometheus.Registerer
@@ -101,11 +104,18 @@ func (m *Monitor) Run(ctx context.Context) {
 	tick := time.NewTicker(m.o.Every)
 	defer tick.Stop()
 	for {
+		began := time.Now()
 		m.evaluate(ctx)
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
+		waits := []<-chan time.Time{tick.C}
+		if m.o.Rest {
+			waits = append(waits, time.After(time.Since(began)))
+		}
+		for _, wait := range waits {
+			select {
+			case <-ctx.Done():
+				return
+			case <-wait:
+			}
 		}
 	}
 }
@@ -116,15 +126,16 @@ func (m *Monitor) evaluate(ctx context.Context) {
 	limit := max(m.o.Every, 10*time.Second)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	o, err := m.options(ctx, began)
+	from := m.o.Source.Afresh()
+	o, err := m.options(ctx, from, began)
 	if err == nil {
 		o.Memory = &m.memory
-		e.Diagnosis, err = m.o.Source.Diagnose(ctx, o)
+		e.Diagnosis, err = from.Diagnose(ctx, o)
 	}
 	if ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled) {
 		return // it is over
 	}
-	e.Took, e.Err, e.Warnings = time.Since(began), err, m.o.Source.Warnings()
+	e.Took, e.Err, e.Warnings = time.Since(began), err, from.Warnings()
 	m.took.Observe(e.Took.Seconds())
 	if err != nil {
 		m.failed.Inc()
@@ -142,8 +153,8 @@ func (m *Monitor) evaluate(ctx context.Context) {
 }
 
 // options are those of a diagnosis at a moment.
-func (m *Monitor) options(ctx context.Context, at time.Time) (diagnose.Options, error) {
-	o, err := m.o.Source.Options(ctx, at)
+func (m *Monitor) options(ctx context.Context, from *source.Source, at time.Time) (diagnose.Options, error) {
+	o, err := from.Options(ctx, at)
 	if err != nil {
 		return o, fmt.Errorf("read the scrape interval: %w", err)
 	}
@@ -157,12 +168,13 @@ func (m *Monitor) options(ctx context.Context, at time.Time) (diagnose.Options, 
 // Look diagnoses one moment, the past too, with predictions of its fixes. A window of 0 is
 // chosen by the diagnosis.
 func (m *Monitor) Look(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error) {
-	o, err := m.options(ctx, at)
+	from := m.o.Source.Afresh()
+	o, err := m.options(ctx, from, at)
 	if err != nil {
 		return diagnose.Diagnosis{}, err
 	}
 	o.Window, o.Predict = window, m.o.Diagnose.Predict
-	return m.o.Source.Diagnose(ctx, o)
+	return from.Diagnose(ctx, o)
 }
 
 // Subscribe returns a channel that has the latest evaluation after each one; one that

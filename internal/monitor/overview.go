@@ -57,6 +57,11 @@ func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []co
 	for i := range d.Verdicts {
 		o.Models = append(o.Models, newModel(d, &d.Verdicts[i], incident))
 	}
+	if o.State == view.Stale {
+		for i := range o.Models {
+			doubtful(&o.Models[i])
+		}
+	}
 	if len(d.Verdicts) == 0 && e.Err == nil {
 		o.State = view.Partial
 		if len(down) == 0 {
@@ -64,6 +69,19 @@ func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []co
 		}
 	}
 	return o
+}
+
+// doubtful takes back what was well when it was known.
+func doubtful(m *view.Model) {
+	const why = "nothing is known of the last moments"
+	if m.Verdict.Status == view.Healthy {
+		m.Verdict = view.Verdict{ID: diagnose.InsufficientData, Status: view.Unknown, Summary: "Cannot tell: " + why}
+	}
+	for i := range m.Replicas {
+		if r := &m.Replicas[i]; r.Status == view.Healthy || r.Status == view.Idle {
+			r.Status, r.Reason = view.Unknown, why
+		}
+	}
 }
 
 // unreached are the targets that do not answer and of which no verdict speaks.

@@ -121,6 +121,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	}
 	s.monitor = monitor.New(monitor.Options{
 		First:  first,
+		Rest:   cfg.Prometheus.Prometheus != "",
 		Source: s.source, Diagnose: look, Every: every, Log: cfg.Log, Registry: s.registry,
 		Listeners: []func(context.Context, *monitor.Evaluation){s.alerter.See, s.write, s.learn},
 	})

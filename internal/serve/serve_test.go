@@ -157,7 +157,7 @@ func TestServe(t *testing.T) {
 	if status, body := r.get("/-/ready"); status != http.StatusOK {
 		t.Errorf("ready: %d %s", status, body)
 	}
-	if _, body := r.get("/api/v1/query?query=count(up==1)"); !strings.Contains(body, `"2"`) {
+	if _, body := r.get("/api/v1/query?query=count(up{job=%22vllm%22}==1)"); !strings.Contains(body, `"2"`) {
 		t.Errorf("Prometheus' API: %s", body)
 	}
 	if _, body := r.get("/api/v1/diagnosis"); !strings.Contains(body, `"sixty.diagnosis/v1"`) {

@@ -44,6 +44,16 @@ type activeAlert struct {
 	ended      time.Time // zero while it goes on
 }
 
+// Rank orders the names of severities, as these settings call them, the worst highest.
+func (a Alerts) Rank(severity string) int {
+	for s := catalog.Page; s > catalog.Info; s-- {
+		if severity == cmp.Or(a.Severities[s.String()], s.String()) {
+			return int(s)
+		}
+	}
+	return int(catalog.Info)
+}
+
 // See takes the next evaluation. What cannot be judged keeps the alerts that there are.
 func (a *Alerter) See(_ context.Context, e *Evaluation) {
 	if a.active == nil {

@@ -22,19 +22,19 @@ help: ## List the targets
 
 all: fmt lint test build ## Format, lint, test and build
 
-build: ## Build bin/sixty, one static binary
+build: page ## Build bin/sixty, one static binary
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/sixty ./cmd/sixty
 
 snapshot: ## Build what a release holds, of the working tree, into dist/ (needs syft; the image needs docker, and is left out)
 	$(GORELEASER) release --snapshot --clean --skip docker
 
 run: build ## Watch make-believe servers fall ill and be diagnosed: a minute, no GPU, nothing to install
-	@bin/sixty demo
+	@bin/sixty demo --page
 
 run-recording: build ## Diagnose the recorded incident of a real vLLM server
 	@bin/sixty diagnose $(INCIDENT) || test $$? -eq 1 # 1 says that something was found
 
-test: schemas ## Check the format, vet, and run all tests
+test: schemas page ## Check the format, vet, and run all tests
 	@unformatted=$$(gofmt -l cmd e2e internal); test -z "$$unformatted" || { echo "gofmt -w $$unformatted"; exit 1; }
 	$(GO) vet -tags e2e ./... # the tag adds files and takes none away
 	GOGC=$(GOGC) $(GO) test -vet=off ./...
@@ -47,6 +47,20 @@ schemas: $(SCHEMAS)/node_modules/.package-lock.json ## Install the schemas of Gr
 $(SCHEMAS)/node_modules/.package-lock.json: $(SCHEMAS)/package-lock.json
 	@command -v npm >/dev/null || { echo "no npm: dashboards are not checked against the schemas of Grafana and Perses"; exit 0; }; \
 	cd $(SCHEMAS) && npm ci --silent --fetch-retries 1 --fetch-timeout 20000 || echo "npm packages cannot be had: dashboards are not checked against the schemas of Grafana and Perses"
+
+BUNDLE = internal/web/page/dist/manifest.json
+
+.PHONY: page page-tools
+page: $(BUNDLE) ## Build the monitor's page from web/ (needs npm; without, sixty has a plain one)
+
+page-tools: web/node_modules/.package-lock.json ## Install what builds and tests the page
+
+$(BUNDLE): web/node_modules/.package-lock.json $(shell find web/src web/public web/index.html web/vite.config.ts internal/render/style.css internal/render/chart.go -type f)
+	@if test -d web/node_modules; then cd web && npx vite build --logLevel warn; fi
+
+web/node_modules/.package-lock.json: web/package-lock.json
+	@command -v npm >/dev/null || { echo "no npm: the monitor's page is a plain one"; exit 0; }; \
+	cd web && npm ci --silent --fetch-retries 1 --fetch-timeout 20000 || echo "npm packages cannot be had: the monitor's page is a plain one"
 
 accuracy: ## Judge every recording at 1, 5, 15, 30 and 60 s scrapes, several phases of the grid, and write docs/accuracy.md
 	SIXTY_ACCURACY=full $(GO) test ./internal/pathologies -run '^TestSparse(Alerts)?$$' -count=1 -timeout 60m -v -update

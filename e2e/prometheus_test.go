@@ -46,13 +46,13 @@ var prometheusCases = []prometheusCase{
 	{
 		Scenario{Name: "kv-cache-thrashing", Servers: []string{smallKV}, Accept: []string{"kv-cache-thrashing"}, Phases: []Phase{
 			healthy(healthyTime, light(1.2)), sick("kv-cache-thrashing", 210, nil, clients(14, uniform(100, 140), uniform(350, 450))),
-		}}, "kv-cache-thrashing", 2 * time.Minute,
+		}}, "kv-cache-thrashing", time.Minute,
 	},
 	{
 		Scenario{Name: "saturation", Servers: []string{roomy}, Accept: []string{"saturation", "concurrency-limit"}, Phases: []Phase{
 			// Four clients for each seat: a queue whatever the machine's pace.
 			healthy(healthyTime, chat(3)), sick("saturation", 210, nil, clients(64, lognormal(300, 0.4, 60, 900), lognormal(160, 0.4, 24, 400))),
-		}}, "saturation", 2 * time.Minute,
+		}}, "saturation", time.Minute,
 	},
 }
 

@@ -38,7 +38,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 		verbs []*cobra.Command
 	}{
 		{"When something is wrong:", []*cobra.Command{newDiagnoseCommand(), newServeCommand(), newTopCommand(), newRecordCommand(), newExplainCommand(), newProfileCommand()}},
-		{"Before something is wrong:", []*cobra.Command{newGenerateCommand(), newAuditCommand(), newGatewayCommand(), newReportCommand()}},
+		{"Before something is wrong:", []*cobra.Command{newGenerateCommand(), newAuditCommand(), newGatewayCommand(), newReportCommand(), newMCPCommand()}},
 		{"How much it carries, and what a change would do:", []*cobra.Command{newBenchCommand(), newSimulateCommand(), newTuneCommand()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})

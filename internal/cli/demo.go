@@ -1,15 +1,25 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
+	"syscall"
+	"time"
 
+	"github.com/prometheus/common/promslog"
 	"github.com/spf13/cobra"
 
 	"github.com/sixty-dev/sixty/internal/demo"
+	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/fleet"
+	"github.com/sixty-dev/sixty/internal/monitor"
 	"github.com/sixty-dev/sixty/internal/pathologies"
+	"github.com/sixty-dev/sixty/internal/planning"
+	"github.com/sixty-dev/sixty/internal/serve"
 )
 
 // demoFlags are the flags of demo as they were given.
@@ -18,6 +28,9 @@ type demoFlags struct {
 	phases    []string
 	fast      bool
 	color     string
+	page      bool
+	listen    string
+	stay      time.Duration
 }
 
 func newDemoCommand() *cobra.Command {
@@ -27,6 +40,9 @@ func newDemoCommand() *cobra.Command {
 	s.StringSliceVar(&f.scenarios, "scenario", []string{"kv-cache-thrashing", "engine-hung", "gpu-throttling"}, "what to stage, by the `names` of pathologies (all: every one)")
 	s.StringSliceVar(&f.phases, "phases", []string{"healthy", "sick"}, "which phases to diagnose")
 	s.BoolVar(&f.fast, "fast", false, "in simulated time, without servers and without waiting")
+	s.BoolVar(&f.page, "page", false, "then watch make-believe servers of two models, one of which falls ill, and show the monitor's page")
+	s.StringVar(&f.listen, "listen", ":6060", "with --page: its `address`; another one where that is taken")
+	s.DurationVar(&f.stay, "stay", 0, "with --page: for how long (default: until ctrl-C, or a minute where nobody looks on)")
 	s.StringVar(&f.color, "color", "auto", "colours")
 	return cmd
 }
@@ -51,5 +67,51 @@ func (f *demoFlags) run(cmd *cobra.Command, _ []string) error {
 	case wrong > 0:
 		return errFound
 	}
+	if f.page {
+		return f.show(ctx, stdout, cmd.ErrOrStderr())
+	}
 	return nil
+}
+
+// unseen is how long the page stays where standard output is no terminal.
+const unseen = time.Minute
+
+// show lets the monitor watch servers, and tells where its page is.
+func (f *demoFlags) show(ctx context.Context, stdout, stderr io.Writer) (err error) {
+	cast, err := demo.NewCast(pathologies.All())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, cast.Close()) }()
+	dir, err := os.MkdirTemp("", "sixty-demo-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	stay := f.stay
+	if stay == 0 && !isTerminal(stdout) {
+		stay = unseen
+	}
+	until := "ctrl-C ends it"
+	if stay > 0 {
+		var cancel func()
+		ctx, cancel = context.WithTimeout(ctx, stay)
+		defer cancel()
+		until = "it stays for " + stay.String()
+	}
+	endsWhenInterrupted(ctx)
+	saving(ctx)
+	cfg := serve.Config{
+		Deployment: serve.Deployment{Targets: cast.URLs, NoHost: true}, Dir: dir, Addr: f.listen, Log: promslog.New(&promslog.Config{Writer: stderr, Level: quiet()}),
+		Diagnose: diagnose.Options{Pathologies: pathologies.All(), Predict: planning.PredictFixes},
+		Settings: func(*monitor.Section) (diagnose.Settings, error) { return diagnose.Settings{}, nil },
+		Ready: func(url string) {
+			fmt.Fprintf(stdout, "\nSeven servers of two models are watched now; one of them falls ill in a minute.\nOpen %s  (%s)\n", url, until)
+		},
+	}
+	if err = serve.Run(ctx, cfg); errors.Is(err, syscall.EADDRINUSE) {
+		cfg.Addr = ":0"
+		err = serve.Run(ctx, cfg)
+	}
+	return err
 }

@@ -58,6 +58,7 @@ func newServeCommand() *cobra.Command {
 	s.StringSliceVar(&f.selector, "selector", nil, "with --kubernetes: `labels` of the pods, such as app=vllm")
 	s.StringSliceVar(&c.GPUTargets, "gpu-target", nil, "`addresses` of dcgm-exporter")
 	registerHost(s, &c.NoHost)
+	s.StringSliceVar(&c.Gateways, "gateway", nil, "`URLs` of the admin listener of sixty gateway, or of the metrics of Envoy, Istio, HAProxy or ingress-nginx: what clients see")
 	s.StringVar(&c.Shard, "shard", "", "scrape one `part` of the targets only, such as 2/5: the second of five monitors")
 	s.StringVar(&c.Dir, "data", "", "`directory` of samples and incidents (default: sixty in the user's state directory)")
 	s.StringVar(&f.retention, "keep", "", "how long samples are kept (default: 15d)")
@@ -74,9 +75,11 @@ func (f *monitorFlags) run(ctx context.Context, stderr io.Writer, args []string)
 	if err := f.configure(args); err != nil {
 		return err
 	}
-	level := promslog.NewLevel()
-	if err := level.Set(map[bool]string{false: "warn", true: "debug"}[f.verbose]); err != nil {
-		return err
+	level := quiet()
+	if f.verbose {
+		if err := level.Set("debug"); err != nil {
+			return err
+		}
 	}
 	f.cfg.Log = promslog.New(&promslog.Config{Level: level, Writer: stderr})
 	slog.SetDefault(f.cfg.Log)
@@ -192,4 +195,13 @@ func stateDir() (string, error) {
 		return "", hint.With(err, "name a directory with --data")
 	}
 	return filepath.Join(home, ".local", "state", "sixty"), nil
+}
+
+// quiet is the level of a log that tells of what goes wrong alone.
+func quiet() *promslog.Level {
+	l := promslog.NewLevel()
+	if err := l.Set("warn"); err != nil {
+		panic(err) // it is one of promslog's own words
+	}
+	return l
 }

@@ -25,12 +25,12 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 		Groups: []command.Group{
 			{Title: "Servers", Flags: []string{
 				"prometheus", "match", "model", "metrics", "url", "engine-args", "engine-log",
-				"probe", "diagnose gateway", "no-host-metrics",
+				"probe", "diagnose gateway", "serve gateway", "no-host-metrics",
 				"at", "since", "window", "baseline", "past", "watch", "incidents", "diagnose duration", "record duration", "interval", "timeout",
 			}},
 			{Title: "The monitor", Flags: []string{
 				"config", "kubernetes", "serve namespace", "serve selector", "serve gpu-target", "shard", "data", "keep", "keep-size",
-				"evaluation-interval", "step", "once", "external-url", "web-config", "token-file", "verbose-log",
+				"evaluation-interval", "step", "once", "page", "stay", "external-url", "web-config", "token-file", "verbose-log",
 			}},
 			{Title: "Traces", Flags: []string{
 				"profile max-events", "profile capture max-events", "profile diff max-events", "steps", "profile capture load", "longest", "stop-wait",

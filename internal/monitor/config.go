@@ -50,10 +50,10 @@ type Section struct {
 	// read recorded signals. Their alerts are shown, and not sent.
 	Rules bool `yaml:"rules"`
 
-	Alerts    Alerts     `yaml:"alerts"`
-	Receivers Receivers  `yaml:"receivers"`
-	Incidents Incidents  `yaml:"incidents"`
-	Gateways  []string   `yaml:"gateways"`
+	Alerts    Alerts    `yaml:"alerts"`
+	Receivers Receivers `yaml:"receivers"`
+	Incidents Incidents `yaml:"incidents"`
+	Gateways  []string  `yaml:"gateways"`
 }
 
 // Alerts say what is sent of what is found.
@@ -142,7 +142,7 @@ func readReceiver(lines []string, key, r *yaml.Node, end int) (one amconfig.Rece
 	fmt.Fprintf(&text, "%sroute: {receiver: %q}\n", strings.Repeat(" ", key.Column-1), name)
 	cfg, err := amconfig.Load(text.String())
 	if err != nil {
-		if err = plain(err); !strings.Contains(err.Error(), "line ") {
+		if err = plain(err); !strings.HasPrefix(err.Error(), "line ") {
 			err = fmt.Errorf("line %d: receiver %q: %w", r.Line, name, err)
 		}
 		return one, err

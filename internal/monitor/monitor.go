@@ -41,6 +41,9 @@ type Options struct {
 	// Rest leaves a source alone for as long as an evaluation took, at least: others ask
 	// it too.
 	Rest bool
+	// Join, which may be nil, adds to a diagnosis what is known from elsewhere, and returns
+	// what could not be read.
+	Join func(context.Context, *diagnose.Diagnosis) []string
 	// Log hears of evaluations that fail.
 	Log      *slog.Logger
 	Registry prometheus.Registerer
@@ -136,6 +139,9 @@ func (m *Monitor) evaluate(ctx context.Context) {
 		return // it is over
 	}
 	e.Took, e.Err, e.Warnings = time.Since(began), err, from.Warnings()
+	if err == nil && m.o.Join != nil {
+		e.Warnings = append(e.Warnings, m.o.Join(ctx, &e.Diagnosis)...)
+	}
 	m.took.Observe(e.Took.Seconds())
 	if err != nil {
 		m.failed.Inc()

@@ -16,7 +16,10 @@ import (
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
 	"github.com/sixty-dev/sixty/internal/generate/detect"
+	"github.com/sixty-dev/sixty/internal/health/api"
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/incident/keeper"
+	"github.com/sixty-dev/sixty/internal/mcp"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/monitor/whatif"
 	"github.com/sixty-dev/sixty/internal/render"
@@ -34,13 +37,27 @@ const (
 // answers are the handlers beside those of package web.
 func (s *server) answers() map[string]http.Handler {
 	return map[string]http.Handler{
+		keeper.Path:                 s.incidents.Handler(),
+		keeper.Path + "/":           s.incidents.Handler(),
+		"GET /api/v1/health":        api.Handler(s.health),
 		"GET /api/v1/panels":        http.HandlerFunc(s.panels),
 		"GET /api/v1/runbooks":      http.HandlerFunc(s.runbooks),
 		"GET /api/v1/runbooks/{id}": http.HandlerFunc(s.runbook),
 		"POST /api/v1/simulate":     http.HandlerFunc(s.simulate),
 		"GET /api/v1/audit":         http.HandlerFunc(s.audit),
 		"GET /api/v1/settings":      http.HandlerFunc(s.settings),
+		"GET /api/v1/requests":      http.HandlerFunc(s.gateways.requests),
 		"GET /api/v1/openapi.json":  http.HandlerFunc(openAPI),
+		"/mcp": mcp.Handler(mcp.Options{
+			Source: s.source, Explained: s.explained(), Past: workloadPast,
+			Incidents: func() []view.Summary { return s.incidents.List(keeper.Query{Limit: 100}) },
+			Diagnose: func(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error) {
+				if at.IsZero() {
+					at = time.Now()
+				}
+				return s.monitor.Look(ctx, at, window)
+			},
+		}),
 	}
 }
 

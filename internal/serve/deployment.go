@@ -21,6 +21,7 @@ import (
 type Deployment struct {
 	Targets    []string // addresses of servers
 	GPUTargets []string // of dcgm-exporter
+	Gateways   []string // admin addresses: what clients see
 	Kubernetes bool     // pods that run vLLM in this cluster
 	Namespace  string   // of theirs, "" for all
 	Selector   map[string]string

@@ -15,7 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -25,9 +25,14 @@ import (
 	toolkit "github.com/prometheus/exporter-toolkit/web"
 
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/health"
+	"github.com/sixty-dev/sixty/internal/health/api"
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/incident"
+	"github.com/sixty-dev/sixty/internal/incident/keeper"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/monitor"
+	"github.com/sixty-dev/sixty/internal/monitor/receivers"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/source"
 	"github.com/sixty-dev/sixty/internal/web"
@@ -79,9 +84,14 @@ type server struct {
 	collector *collect.Collector
 	source    *source.Source
 	monitor   *monitor.Monitor
+	incidents *keeper.Keeper
 	alerter   *monitor.Alerter
+	teller    *receivers.Teller
 	findings  *collect.Writer
 	rules     catalogueRules
+
+	told     web.Incidents // to pages
+	gateways *gateways
 
 	reloading sync.Mutex
 	reloaded  prometheus.Gauge
@@ -113,17 +123,50 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	}
 	look := cfg.Diagnose
 	look.Settings = settings
-	s.alerter = &monitor.Alerter{Settings: file.Sixty.Alerts, Send: s.collector.Send}
+	if s.incidents, err = keeper.Open(ctx, keeper.Config{
+		Dir: filepath.Join(cfg.Dir, "incidents"), Retention: time.Duration(file.Sixty.Incidents.Retention), Catalogue: cfg.Diagnose.Pathologies, Log: cfg.Log,
+		Look:   func(ctx context.Context, at time.Time) (diagnose.Diagnosis, error) { return s.monitor.Look(ctx, at, 0) },
+		Listen: func(_ incident.Kind, i view.Summary) { s.told.Tell(i) },
+	}); err != nil {
+		return fmt.Errorf("--data: %w", err)
+	}
+	for _, w := range s.incidents.Warnings() {
+		cfg.Log.Warn("incidents", "err", w)
+	}
+	defer func() {
+		late, done := context.WithTimeout(context.WithoutCancel(ctx), ending)
+		defer done()
+		err = errors.Join(err, s.incidents.Close(late))
+	}()
+	if s.teller, err = receivers.New(filepath.Join(cfg.Dir, "receivers.json"), s.external, func(severity string) int {
+		return s.alerter.Alerts().Rank(severity)
+	}, cfg.Log, s.registry); err != nil {
+		return err
+	}
+	if err := s.teller.SetReceivers(file.Sixty.Receivers); err != nil {
+		return err
+	}
+	s.alerter = &monitor.Alerter{Settings: file.Sixty.Alerts, Send: func(alerts ...collect.Alert) {
+		s.collector.Send(alerts...)
+		s.teller.See(alerts...)
+	}, Incident: s.incidents.Of}
 	s.findings = s.collector.NewWriter()
 	first := time.Duration(0) // what is scraped needs two scrapes, at least, to say anything
 	if cfg.Prometheus.Prometheus == "" {
 		first = 2*time.Duration(file.Prometheus.GlobalConfig.ScrapeInterval) + time.Second
 	}
+	if s.gateways, err = newGateways(append(slices.Clone(cfg.Gateways), file.Sixty.Gateways...), cfg.Targets, cfg.HTTP); err != nil {
+		return err
+	}
+	defer s.gateways.close()
 	s.monitor = monitor.New(monitor.Options{
+		Join: func(ctx context.Context, d *diagnose.Diagnosis) []string {
+			return s.gateways.join(ctx, d, s.monitor.Settings())
+		},
 		First:  first,
 		Rest:   cfg.Prometheus.Prometheus != "",
 		Source: s.source, Diagnose: look, Every: every, Log: cfg.Log, Registry: s.registry,
-		Listeners: []func(context.Context, *monitor.Evaluation){s.alerter.See, s.write, s.learn},
+		Listeners: []func(context.Context, *monitor.Evaluation){s.observe, s.alerter.See, s.write, s.learn},
 	})
 	s.reloaded = prometheus.NewGauge(prometheus.GaugeOpts{Name: "sixty_config_last_reload_successful", Help: "Whether the configuration was read without an error the last time."})
 	s.registry.MustRegister(s.reloaded)
@@ -165,12 +208,8 @@ func (s *server) open(ctx context.Context, file *monitor.Config) error {
 }
 
 func (s *server) listen(ctx context.Context) (err error) {
-	if strings.HasPrefix(s.cfg.Addr, ":") { // this machine alone, unless told
-		s.cfg.Addr = "127.0.0.1" + s.cfg.Addr
-	}
-	var lc net.ListenConfig
-	if s.listener, err = lc.Listen(ctx, "tcp", s.cfg.Addr); err != nil {
-		return hint.With(fmt.Errorf("--listen: %w", err), "choose another address with --listen, such as :6061")
+	if s.listener, err = web.Listen(ctx, "--listen", s.cfg.Addr); err != nil {
+		return err
 	}
 	address := s.cfg.External
 	if address == "" {
@@ -213,6 +252,7 @@ func (s *server) run(asked context.Context) error {
 	var judging sync.WaitGroup
 	judging.Go(func() { s.monitor.Run(ctx) })
 	judging.Go(func() { s.reloadOnSignal(ctx) })
+	judging.Go(func() { s.teller.Run(ctx) })
 	judging.Go(func() { s.readMachine(ctx) })
 	handler, err := s.handler()
 	if err != nil {
@@ -269,7 +309,7 @@ func (s *server) handler() (http.Handler, error) {
 	}
 	o := web.Options{
 		Monitor: s.monitor, Prometheus: prom, Reload: s.reload, Token: s.cfg.Token, External: s.external, Registry: s.registry, Log: s.cfg.Log,
-		More: s.answers(),
+		More: s.answers(), Incident: s.incidents.Of, Incidents: &s.told,
 	}
 	if s.cfg.Prometheus.Prometheus == "" {
 		o.Collector = s.collector
@@ -280,6 +320,24 @@ func (s *server) handler() (http.Handler, error) {
 	}
 	o.Page = shell
 	return web.New(o), nil
+}
+
+// observe makes incidents of what was found.
+func (s *server) observe(_ context.Context, e *monitor.Evaluation) {
+	if e.Err != nil {
+		return
+	}
+	if err := s.incidents.Observe(&e.Diagnosis, s.source); err != nil {
+		s.cfg.Log.Warn("an incident was not written", "err", err)
+	}
+}
+
+// health measures how servers did over a span.
+func (s *server) health(ctx context.Context, since time.Duration) (*health.Report, error) {
+	return api.Measure(ctx, s.source, api.Options{
+		At: time.Now(), Since: since, Pathologies: s.cfg.Diagnose.Pathologies, Settings: s.monitor.Settings(),
+		Incidents: func(from time.Time) []view.Summary { return s.incidents.List(keeper.Query{From: from}) },
+	})
 }
 
 // write stores what was found as series.
@@ -327,7 +385,8 @@ func (s *server) reload() (err error) {
 		return errors.Join(err, s.collector.ApplyConfig(former, s.rules.last(), false))
 	}
 	s.monitor.SetSettings(settings)
-	return nil
+	s.alerter.SetAlerts(file.Sixty.Alerts)
+	return s.teller.SetReceivers(file.Sixty.Receivers)
 }
 
 func (s *server) reloadOnSignal(ctx context.Context) {

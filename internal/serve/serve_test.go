@@ -157,7 +157,7 @@ func TestServe(t *testing.T) {
 	if status, body := r.get("/-/ready"); status != http.StatusOK {
 		t.Errorf("ready: %d %s", status, body)
 	}
-	if _, body := r.get("/api/v1/query?query=count(up{job=%22vllm%22}==1)"); !strings.Contains(body, `"2"`) {
+	if _, body := r.get(`/api/v1/query?query=count(up{job="vllm"}==1)`); !strings.Contains(body, `"2"`) {
 		t.Errorf("Prometheus' API: %s", body)
 	}
 	if _, body := r.get("/api/v1/diagnosis"); !strings.Contains(body, `"sixty.diagnosis/v1"`) {
@@ -186,6 +186,27 @@ func TestServe(t *testing.T) {
 		_, body := r.get(`/api/v1/query?query=sixty_finding{pathology="target-down",status="firing"}`)
 		return strings.Contains(body, "target-down")
 	})
+	var list []view.Summary
+	r.until("an incident with its evidence", func() bool {
+		_, body := r.get("/api/v1/incidents?state=open")
+		if err := json.Unmarshal([]byte(body), &list); err != nil {
+			t.Fatalf("%v in %s", err, body)
+		}
+		return len(list) == 1 && list[0].Pathology == "target-down" && list[0].HasRecording
+	})
+	path := "/api/v1/incidents/" + list[0].ID
+	if o := r.overview(); o.Models[0].Incident == nil || *o.Models[0].Incident != list[0].ID {
+		t.Errorf("the overview does not name the incident %s: %+v", list[0].ID, o.Models[0])
+	}
+	if status, body := r.get(path + "/recording"); status != http.StatusOK || len(body) == 0 {
+		t.Errorf("the recording: %d, %d bytes", status, len(body))
+	}
+	if status, body := r.get(path + "/postmortem"); status != http.StatusOK || !strings.Contains(body, "target-down") {
+		t.Errorf("the post-mortem: %d %.200s", status, body)
+	}
+	if status, body := r.get("/api/v1/health?since=1h"); status != http.StatusOK || !strings.Contains(body, "schema") {
+		t.Errorf("the health report: %d %.200s", status, body)
+	}
 	r.until("the rules of the catalogue", func() bool {
 		_, body := r.get("/api/v1/rules")
 		return strings.Contains(body, "VLLMTargetDown")

@@ -55,6 +55,52 @@ func (w *BoundaryWatch) End(ctx context.Context, l boundary.Limits) (*boundary.V
 	return boundary.Look(w.before, after, w.engineBefore, w.readEngines(ctx), l), nil
 }
 
+// A BoundaryFollower looks at a gateway again and again, as a monitor does. It is not safe
+// for concurrent use.
+type BoundaryFollower struct {
+	BoundaryWatch
+	past []boundaryReading // the latest last
+}
+
+type boundaryReading struct {
+	gateway *boundary.Counts
+	engines *boundary.Engine
+	at      time.Time
+}
+
+// followed is how much time a look of a BoundaryFollower is over, once so much has passed.
+const followed = time.Minute
+
+// FollowBoundary asks nothing yet.
+func FollowBoundary(gateway string, engines []string, http config.HTTPClientConfig) (*BoundaryFollower, error) {
+	client, err := scrape.New(scrape.Config{HTTP: http})
+	if err != nil {
+		return nil, err
+	}
+	return &BoundaryFollower{BoundaryWatch: BoundaryWatch{client: client, gateway: gateway, engines: engines}}, nil
+}
+
+// Look reads the pages and returns what happened in the last minute or so; nil at the first
+// look.
+func (f *BoundaryFollower) Look(ctx context.Context, l boundary.Limits) (*boundary.View, error) {
+	gateway, err := f.readGateway(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now := boundaryReading{gateway, f.readEngines(ctx), time.Now()}
+	for len(f.past) > 1 && now.at.Sub(f.past[1].at) >= followed {
+		f.past = f.past[1:]
+	}
+	f.past = append(f.past, now)
+	if len(f.past) < 2 {
+		return nil, nil
+	}
+	return boundary.Look(f.past[0].gateway, gateway, f.past[0].engines, now.engines, l), nil
+}
+
+// Close lets go of connections.
+func (f *BoundaryFollower) Close() { f.client.Close() }
+
 // readEngines reads all pages at once. An engine that does not answer is left out:
 // that it does not is the diagnosis' to say.
 func (w *BoundaryWatch) readEngines(ctx context.Context) (all *boundary.Engine) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/diagnose"
@@ -134,7 +135,47 @@ func (s *Server) write(w http.ResponseWriter, format string, full bool, d *diagn
 	}
 }
 
-// events tells of evaluations as they come.
+// Incidents tells pages of incidents as they begin, change and end. The zero value is
+// ready; it is safe for concurrent use.
+type Incidents struct {
+	mu      sync.Mutex
+	waiting map[chan view.Summary]bool
+}
+
+// toldAhead is how many incidents may wait for a page that is slow.
+const toldAhead = 16
+
+// Tell tells all pages; one that does not listen misses it, and sees it when it asks.
+func (i *Incidents) Tell(s view.Summary) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for ch := range i.waiting {
+		select {
+		case ch <- s:
+		default:
+		}
+	}
+}
+
+func (i *Incidents) listen() (<-chan view.Summary, func()) {
+	if i == nil {
+		return nil, func() {}
+	}
+	ch := make(chan view.Summary, toldAhead)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.waiting == nil {
+		i.waiting = map[chan view.Summary]bool{}
+	}
+	i.waiting[ch] = true
+	return ch, func() {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		delete(i.waiting, ch)
+	}
+}
+
+// events tells of evaluations and incidents as they come.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	c := http.NewResponseController(w)
 	if err := c.SetWriteDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
@@ -152,18 +193,22 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		_, err := fmt.Fprintf(w, format, args...)
 		return err == nil && c.Flush() == nil
 	}
-	tell := func() bool {
-		body, err := json.Marshal(s.o.Overview())
-		return err == nil && send("event: overview\ndata: %s\n\n", body)
+	incidents, deaf := s.o.Incidents.listen()
+	defer deaf()
+	event := func(name string, value any) bool {
+		body, err := json.Marshal(value)
+		return err == nil && send("event: %s\ndata: %s\n\n", name, body)
 	}
-	for ok := tell(); ok; {
+	for ok := event("overview", s.o.Overview()); ok; {
 		select {
 		case <-r.Context().Done():
 			return
 		case <-alive.C:
 			ok = send(": alive\n\n")
 		case <-evaluations:
-			ok = tell()
+			ok = event("overview", s.o.Overview())
+		case i := <-incidents:
+			ok = event("incident", i)
 		}
 	}
 }

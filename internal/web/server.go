@@ -3,6 +3,7 @@
 package web
 
 import (
+	"context"
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"net/url"
 	"strings"
 	"time"
@@ -42,6 +44,8 @@ type Options struct {
 	// Incident returns the open incident of what was found on a model, "" for none; it may
 	// be nil.
 	Incident func(model, id string) string
+	// Incidents, which may be nil, tells of those that begin, change or end.
+	Incidents *Incidents
 	// More are further handlers, by pattern, such as "GET /api/v1/incidents".
 	More map[string]http.Handler
 	Page http.Handler // everything else
@@ -71,6 +75,9 @@ func New(o Options) http.Handler {
 	mux.HandleFunc("POST /-/reload", s.reload)
 	mux.HandleFunc("PUT /-/reload", s.reload)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: atOnce}))
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index) // as Prometheus does
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	mux.HandleFunc("GET /api/v1/overview", s.overview)
 	mux.HandleFunc("GET /api/v1/diagnosis", s.diagnosis)
 	mux.HandleFunc("GET /api/v1/findings", s.findings)
@@ -90,23 +97,37 @@ func New(o Options) http.Handler {
 	if o.Page != nil {
 		mux.Handle("/", o.Page)
 	}
-	return s.guarded(mux)
+	return Guarded(o.External, o.Token, mux)
 }
 
-// guarded lets through what may come in.
-func (s *Server) guarded(next http.Handler) http.Handler {
+// Listen listens at an address; a port alone is one of the loopback interface. Flag is what
+// the address came from.
+func Listen(ctx context.Context, flag, addr string) (net.Listener, error) {
+	if strings.HasPrefix(addr, ":") { // this machine alone, unless told
+		addr = "127.0.0.1" + addr
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, hint.With(fmt.Errorf("%s: %w", flag, err), "choose another address, such as "+flag+" :0")
+	}
+	return l, nil
+}
+
+// Guarded lets through what may come in: with the bearer token, where there is one, and not
+// from another page in somebody's browser. External is the URL under which others see it.
+func Guarded(external *url.URL, token string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "same-origin")
 		h.Set("X-Frame-Options", "DENY")
-		if t := s.o.Token; t != "" && !strings.HasPrefix(r.URL.Path, "/-/") &&
-			subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+t)) != 1 {
+		if token != "" && !strings.HasPrefix(r.URL.Path, "/-/") &&
+			subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+token)) != 1 {
 			h.Set("WWW-Authenticate", `Bearer realm="sixty"`)
 			Fail(w, http.StatusUnauthorized, errors.New("this needs a bearer token"))
 			return
 		}
-		if err := s.stranger(r); err != nil {
+		if err := stranger(external, r); err != nil {
 			Fail(w, http.StatusForbidden, err)
 			return
 		}
@@ -117,13 +138,13 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 
 // stranger refuses what another page makes a browser send: a write from another origin, and
 // a name for this machine that is not ours, which is how such a page would read.
-func (s *Server) stranger(r *http.Request) error {
+func stranger(external *url.URL, r *http.Request) error {
 	host := hostOf(r.Host)
 	local := func(name string) bool {
 		return name == "localhost" || strings.HasSuffix(name, ".localhost") || net.ParseIP(name) != nil
 	}
 	if addr, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok && addr.IP.IsLoopback() && !local(host) &&
-		host != hostOf(s.o.External.Host) {
+		host != hostOf(external.Host) {
 		return hint.With(fmt.Errorf("%q is not this server's name", host), "give --external-url where a proxy stands before it")
 	}
 	if r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions {
@@ -131,7 +152,7 @@ func (s *Server) stranger(r *http.Request) error {
 	}
 	if o := r.Header.Get("Origin"); o != "" {
 		u, err := url.Parse(o)
-		if err != nil || u.Host != r.Host && u.Host != s.o.External.Host {
+		if err != nil || u.Host != r.Host && u.Host != external.Host {
 			return fmt.Errorf("a page of %q may not write here", o)
 		}
 	}

@@ -49,10 +49,21 @@ export interface Asked<T> {
   again: () => void
 }
 
+// written are answers that the server wrote into the page: they are taken once.
+const written = new Map<string, unknown>()
+
+export const seed = (path: string, answer: unknown): void => void written.set(path, answer)
+
+function take<T>(path: string): T | undefined {
+  const answer = written.get(path) as T | undefined
+  written.delete(path)
+  return answer
+}
+
 // useGet asks when the path changes, and again when the beat does; what was there stays
 // until the next answer of the same path.
 export function useGet<T>(path: string, beat: unknown = 0): Asked<T> {
-  const [state, set] = useState<{ path: string; data?: T; error?: Error; loading: boolean }>({ path, loading: true })
+  const [state, set] = useState<{ path: string; data?: T; error?: Error; loading: boolean }>(() => ({ path, data: take<T>(path), loading: true }))
   const [round, again] = useState(0)
   const last = useRef(path)
   useEffect(() => {

@@ -123,7 +123,7 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
       right: { range: (_, _lo, hi) => [0, hi ? hi * 1.05 : 1] },
     },
     axes: [
-      { ...axis, grid: { show: false }, space: (_, _i, lo, hi, width) => ((hi - lo) / width < 1.2 ? 64 : 50), size: 26, values: (_, splits, _i, _s, apart) => clock(splits, apart) },
+      { ...axis, grid: { show: false }, space: (_, _i, lo, hi, width) => ((hi - lo) / width < 1.2 ? 64 : 40), size: 26, values: (_, splits, _i, _s, apart) => clock(splits, apart) },
       heat
         ? { ...axis, scale: 'y', size: 58, grid: { show: false }, splits: () => heat.map((_, i) => i + 1).filter((i) => heat.length < 12 || i % 2 === 0), values: (_, s) => s.map((i) => heat[i - 1]?.name ?? '') }
         : {

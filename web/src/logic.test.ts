@@ -6,8 +6,9 @@ import numbers from './numbers.json'
 import { median, odd } from './odd'
 import { fill, grid, heat, legends, pattern, rateOf, stepOf, all } from './query'
 import { parse, to } from './route'
-import type { Overview, Replica } from './types'
+import type { Evidence, Overview, Replica } from './types'
 import { moment, spanOf } from './views/explore'
+import { farthest } from './views/incident'
 
 describe('numbers', () => {
   test.each(numbers)('$value $unit is written as the command line does: $text', ({ value, unit, text }) => {
@@ -136,6 +137,12 @@ describe('trust', () => {
     expect(read('{"a":"x\u202ey\\u202Ez\\u2066"}')).toEqual({ a: 'x y z ' })
     expect(read('{"a":"\\\\ \\"<b>"}')).toEqual({ a: '\\ "<b>' })
   })
+})
+
+test('the evidence is the comparison that is hardest to meet', () => {
+  const e = (signal: string, op: string, threshold: number | null, holds: boolean | null) => ({ signal, op, threshold, holds }) as Evidence
+  const got = farthest([e('a', '>', 0.1, true), e('b', '<', 5, true), e('a', '>', 0.5, true), e('a', '>', 9, false), e('b', '<', 2, true), e('c', '>', null, null)])
+  expect(got.map((x) => [x.signal, x.threshold])).toEqual([['a', 0.5], ['b', 2]])
 })
 
 describe('the odd one', () => {

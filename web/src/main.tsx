@@ -1,21 +1,24 @@
 import { render } from 'preact'
-import { read } from './api'
+import { read, seed } from './api'
 import { App } from './app'
 import { accept, follow } from './live'
 import { startTheme } from './palette'
+import type { Incident } from './types'
 import './style.css'
 
 startTheme()
-// The server wrote the overview into the page: nothing has to be asked before the answer
-// is there.
-const written = document.getElementById('overview')?.textContent
-if (written) {
+// What the server wrote into the page has not to be asked for before the answer is there.
+function written<T>(id: string, use: (answer: T) => void): void {
+  const text = document.getElementById(id)?.textContent
+  if (!text) return
   try {
-    accept(read(written))
+    use(read(text))
   } catch {
     // it is asked for
   }
 }
+written('overview', accept)
+written<Incident>('incident', (i) => seed(`/api/v1/incidents/${encodeURIComponent(i.id)}`, i))
 const app = document.getElementById('app')
 if (app) {
   app.replaceChildren()

@@ -1,4 +1,4 @@
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { get } from './api'
 import type { Panel, Query } from './types'
 
@@ -167,19 +167,43 @@ export interface Panelled {
   loading: boolean
 }
 
-// usePanel asks a panel's queries while it is wanted; what it showed stays until the next answer.
+// usePanel asks a panel's queries while it is wanted; what it showed stays until the next
+// answer. A later time of the same length waits for the answer that is under way: else a
+// server that takes longer than the page's beat would never be heard out.
 export function usePanel(p: Panel, c: Choice, s: Span, interval: number, each: boolean, wanted: boolean): Panelled {
   const [state, set] = useState<Panelled>({ loading: true })
   const key = JSON.stringify([p.id, c, s, interval, each])
-  useEffect(() => {
-    if (!wanted) return
-    const stop = new AbortController()
+  const question = JSON.stringify([p.id, c, s.to - s.from, interval, each])
+  const running = useRef<{ question: string; stop: AbortController } | null>(null)
+  const latest = useRef({ key, ask: (_: AbortSignal): Promise<Panelled['drawn']> => Promise.resolve(undefined) })
+  latest.current = { key, ask: (signal) => ask(p, c, s, interval, each, signal) }
+  const run = (asked: string) => {
+    const mine = { question: asked, stop: new AbortController() }
+    const { key, ask } = latest.current
+    running.current = mine
     set((was) => ({ ...was, loading: true }))
-    ask(p, c, s, interval, each, stop.signal).then(
-      (drawn) => stop.signal.aborted || set({ drawn, loading: false }),
-      (error) => stop.signal.aborted || set({ error, loading: false }),
+    const done = (answer: Panelled) => {
+      if (running.current !== mine) return
+      running.current = null
+      set(answer)
+      if (latest.current.key !== key) run(asked)
+    }
+    ask(mine.stop.signal).then(
+      (drawn) => done({ drawn, loading: false }),
+      (error) => done({ error, loading: false }),
     )
-    return () => stop.abort()
+  }
+  useEffect(() => {
+    if (!wanted || running.current?.question === question) return
+    running.current?.stop.abort()
+    run(question)
   }, [key, wanted])
+  useEffect(
+    () => () => {
+      running.current?.stop.abort()
+      running.current = null
+    },
+    [],
+  )
   return state
 }

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net/url"
@@ -37,6 +38,7 @@ import (
 // How long a notification may take, when one that failed is tried again, and for how long.
 const (
 	notifyTime = 20 * time.Second
+	grace      = 2 * time.Second // at the end
 	firstRetry = time.Second
 	lastRetry  = time.Minute
 	forgetting = 7 * 24 * time.Hour // of what could not be delivered since
@@ -366,8 +368,17 @@ func (t *Teller) oldest(l *line) (id, severity string, a amalert.Alert) {
 }
 
 func (t *Teller) notify(ctx context.Context, l *line, id string, a amalert.Alert) error {
-	ctx, cancel := context.WithTimeout(ctx, notifyTime)
+	// One on its way at the end is let through: whether it came would not be known.
+	asked := ctx
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyTime)
 	defer cancel()
+	defer context.AfterFunc(asked, func() {
+		select {
+		case <-ctx.Done():
+		case <-time.After(grace):
+			cancel()
+		}
+	})()
 	group := model.LabelSet{}
 	for _, name := range []model.LabelName{"alertname", "cluster", "namespace", "model_name"} {
 		if v := a.Labels[name]; v != "" {
@@ -384,10 +395,7 @@ func (t *Teller) notify(ctx context.Context, l *line, id string, a amalert.Alert
 
 // save keeps who knows what. It holds the lock.
 func (t *Teller) save() {
-	text, err := json.Marshal(t.known)
-	if err == nil {
-		err = fileio.Replace(t.file, text)
-	}
+	err := fileio.Write(t.file, func(w io.Writer) error { return json.NewEncoder(w).Encode(t.known) })
 	if err != nil {
 		t.log.Warn("what receivers were told is not kept", "file", filepath.Base(t.file), "err", err)
 	}

@@ -3,12 +3,16 @@ package page_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
+	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/web/page"
 )
 
 var update = flag.Bool("update", false, "write the files that tests compare with")
@@ -34,7 +38,7 @@ func TestThePageWritesNumbersAsTheCommandLineDoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	want = append(bytes.ReplaceAll(want, []byte("},{"), []byte("},\n{")), '\n')
-	file := filepath.Join("..", "..", "..", "web", "src", "numbers.json")
+	file := filepath.Join(sources, "src", "numbers.json")
 	if *update {
 		if err := os.WriteFile(file, want, 0o644); err != nil {
 			t.Fatal(err)
@@ -42,5 +46,40 @@ func TestThePageWritesNumbersAsTheCommandLineDoes(t *testing.T) {
 	}
 	if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("%s is not fresh (error %v): go test ./internal/web/page -run Numbers -update, and then make page", file, err)
+	}
+}
+
+// sources is where the page is written.
+var sources = filepath.Join("..", "..", "..", "web")
+
+// npx runs one of the page's tools, or skips where they are not installed.
+func npx(t *testing.T, tool string, args ...string) {
+	t.Helper()
+	program, err := filepath.Abs(filepath.Join(sources, "node_modules", ".bin", tool))
+	if err == nil {
+		_, err = os.Stat(program)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skip("needs the page's tools: make page-tools installs them, where npm is")
+	}
+	if _, err := exec.LookPath("node"); err != nil {
+		t.Skip("needs node, to build the page")
+	}
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	cmd.Dir = sources
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s %q: %v\n%s", tool, args, err, out)
+	}
+}
+
+func TestThePagesTypesHold(t *testing.T) { npx(t, "tsc", "--noEmit") }
+
+func TestThePagesLogic(t *testing.T) { npx(t, "vitest", "run") }
+
+// built skips a test of the bundle where there is none.
+func built(t *testing.T) {
+	t.Helper()
+	if !page.Built() {
+		t.Skip("the page's bundle was not built: make page builds it, where npm is")
 	}
 }

@@ -1,8 +1,8 @@
 // Package page is the page of the monitor: the bundle of ../../../web, and the shell around it
 // that holds the verdict before any script runs, and without one.
 //
-// The bundle in dist is built from ../../../web (make page); a test keeps it fresh. Everything
-// that the page shows comes from foreign servers: it reaches the browser as text, never as
+// The bundle in dist is built from ../../../web (make page) and not part of the repository:
+// where it was not built, the shell alone is shown. Everything that the page shows comes from foreign servers: it reaches the browser as text, never as
 // markup, and the content security policy allows no script but the bundle's own.
 package page
 
@@ -64,8 +64,14 @@ type asset struct {
 
 // A bundle is what the shell has to name of it.
 type bundle struct {
-	Script        string
+	Script        string // "" where there is none
 	Styles, Later []string
+}
+
+// Built reports whether this program has the page's bundle.
+func Built() bool {
+	_, err := fs.Stat(dist, "dist/manifest.json")
+	return err == nil
 }
 
 // New returns the handler of the page.
@@ -106,6 +112,9 @@ func moment(t any) time.Time {
 // load reads the bundle and its manifest.
 func (p *page) load(files fs.FS) error {
 	raw, err := fs.ReadFile(files, "manifest.json")
+	if errors.Is(err, fs.ErrNotExist) { // built by Go alone
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -76,12 +76,13 @@ function Whole({ i, path, again, error }: { i: Incident; path: string; again: ()
               {zoom && <button type="button" class="small" onClick={() => setZoom(null)}>Whole time</button>}
             </h2>
             {first.map((p) => <EvidencePlot p={p} zoom={zoom} onZoom={setZoom} />)}
-            {plots.length === 0 && <EvidenceTable f={f} />}
             {verdict && <Changed w={verdict.workload} />}
           </section>
           <section>
             <h2 class="head">Do this first</h2>
             {f.fixes.length > 0 ? <FixCard f={f.fixes[0]} best /> : <Nothing title="No fix is computed for it">The runbook says what to look at.</Nothing>}
+            <h2 class="head">Evidence{i.targets.length > 1 && ` from ${f.targets[0]}`}</h2>
+            <EvidenceTable f={f} />
           </section>
         </div>
       )}
@@ -95,9 +96,8 @@ function Whole({ i, path, again, error }: { i: Incident; path: string; again: ()
           )}
           <div class="beside">
             <section>
-              <h2 class="head">{f.fixes.length > 1 ? 'All fixes, the best first' : 'Why'}</h2>
+              {f.fixes.length > 1 && <h2 class="head">All fixes, the best first</h2>}
               {f.fixes.length > 1 && <div class="fixes">{f.fixes.map((x, n) => <FixCard f={x} n={n + 1} />)}</div>}
-              {plots.length > 0 && <><h2 class="head">Evidence{i.targets.length > 1 && ` from ${f.targets[0]}`}</h2><EvidenceTable f={f} /></>}
               <h2 class="head">Why</h2>
               {f.reasons.map((r) => <p>{sentence(r)}</p>)}
               <Others d={d} f={f} />
@@ -172,9 +172,19 @@ function EvidencePlot({ p, zoom, onZoom }: { p: Drawn; zoom: Span | null; onZoom
 
 const bound = (e: Evidence): string => (e.value_bound === 'at_least' ? '≥ ' : e.value_bound === 'at_most' ? '≤ ' : '')
 
+// farthest is, of each signal that holds, the comparison that is hardest to meet.
+export function farthest(evidence: Evidence[]): Evidence[] {
+  const rows = new Map<string, Evidence>()
+  for (const e of evidence) {
+    const other = rows.get(e.signal + e.op)
+    const harder = !other || (e.op === '>' ? (e.threshold ?? -Infinity) > (other.threshold ?? -Infinity) : (e.threshold ?? Infinity) < (other.threshold ?? Infinity))
+    if (e.holds === true && harder) rows.set(e.signal + e.op, e)
+  }
+  return [...rows.values()]
+}
+
 function EvidenceTable({ f }: { f: Finding }) {
-  const told = new Set<string>()
-  const rows = f.evidence.filter((e) => e.holds === true && !told.has(e.signal) && told.add(e.signal))
+  const rows = farthest(f.evidence)
   return (
     <div class="scroll">
       <table>

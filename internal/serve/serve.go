@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -88,6 +89,7 @@ type server struct {
 	alerter   *monitor.Alerter
 	teller    *receivers.Teller
 	findings  *collect.Writer
+	unstored  atomic.Pointer[string] // why the last findings were not stored, "" where they were
 	rules     catalogueRules
 
 	told     web.Incidents // to pages
@@ -309,7 +311,7 @@ func (s *server) handler() (http.Handler, error) {
 	}
 	o := web.Options{
 		Monitor: s.monitor, Prometheus: prom, Reload: s.reload, Token: s.cfg.Token, External: s.external, Registry: s.registry, Log: s.cfg.Log,
-		More: s.answers(), Incident: s.incidents.Of, Incidents: &s.told,
+		Trouble: s.trouble, More: s.answers(), Incident: s.incidents.Of, Incidents: &s.told,
 	}
 	if s.cfg.Prometheus.Prometheus == "" {
 		o.Collector = s.collector
@@ -342,9 +344,26 @@ func (s *server) health(ctx context.Context, since time.Duration) (*health.Repor
 
 // write stores what was found as series.
 func (s *server) write(ctx context.Context, e *monitor.Evaluation) {
-	if err := s.findings.Write(ctx, e.At, e.Samples()); err != nil {
-		s.cfg.Log.Warn("findings were not stored", "err", err)
+	// One that is always there says that the monitor is.
+	alive := collect.Sample{Labels: map[string]string{"__name__": "sixty_evaluation_success"}, Value: 1}
+	if e.Err != nil {
+		alive.Value = 0
 	}
+	text := ""
+	if err := s.findings.Write(ctx, e.At, append(e.Samples(), alive)); err != nil {
+		text = fmt.Sprintf("samples cannot be stored: %v; what is shown is what was known before", err)
+	}
+	if former := s.unstored.Swap(&text); text != "" && (former == nil || *former == "") {
+		s.cfg.Log.Error(text)
+	}
+}
+
+// trouble says what stands in the way beside what an evaluation says.
+func (s *server) trouble() (list []string) {
+	if text := s.unstored.Load(); text != nil && *text != "" {
+		list = append(list, *text)
+	}
+	return list
 }
 
 // learn makes the rules of the catalogue for the names that the servers use, when others

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -60,6 +61,7 @@ type Monitor struct {
 
 	mu      sync.Mutex
 	waiting map[chan *Evaluation]bool
+	served  map[string]string // model by server
 
 	took   prometheus.Histogram
 	failed prometheus.Counter
@@ -71,7 +73,7 @@ func New(o Options) *Monitor {
 	if o.Every == 0 {
 		o.Every = DefaultEvery
 	}
-	m := &Monitor{o: o, waiting: map[chan *Evaluation]bool{},
+	m := &Monitor{o: o, waiting: map[chan *Evaluation]bool{}, served: map[string]string{},
 		took: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "sixty_evaluation_duration_seconds",
 			Help: "Time that one evaluation of all pathologies took.", Buckets: []float64{.02, .05, .1, .2, .5, 1, 2, 5, 10, 15, 30}}),
 		failed: prometheus.NewCounter(prometheus.CounterOpts{Name: "sixty_evaluation_failures_total", Help: "Evaluations that gave no diagnosis."}),
@@ -165,11 +167,49 @@ func (m *Monitor) options(ctx context.Context, from *source.Source, at time.Time
 		return o, fmt.Errorf("read the scrape interval: %w", err)
 	}
 	o.Pathologies, o.Settings = m.o.Diagnose.Pathologies, m.Settings()
+	told := o.Annotate
 	if more := m.o.Diagnose.Annotate; more != nil {
-		o.Annotate = more
+		told = more
+	}
+	o.Annotate = func(ts []diagnose.Target) {
+		m.recall(ts)
+		if told != nil {
+			told(ts)
+		}
 	}
 	return o, nil
 }
+
+// recall gives a server that is down the model that it served: it still belongs to it, and
+// its alert has the same labels as when it began.
+func (m *Monitor) recall(ts []diagnose.Target) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := map[string]string{} // model by server; "" where there are several
+	key := func(t *diagnose.Target) string { return t.Labels["job"] + "\xff" + t.Labels["instance"] }
+	for i := range ts {
+		if model, k := ts[i].Labels["model_name"], key(&ts[i]); model != "" {
+			if other, ok := now[k]; ok && other != model {
+				model = ""
+			}
+			now[k] = model
+		}
+	}
+	for i := range ts {
+		t := &ts[i]
+		if model := m.served[key(t)]; t.Labels["model_name"] == "" && !t.IsGPU() && now[key(t)] == "" && model != "" {
+			t.Labels["model_name"] = model
+			now[key(t)] = model
+		}
+	}
+	maps.Copy(m.served, now)
+	if len(m.served) > maxServed {
+		m.served = now
+	}
+}
+
+// maxServed bounds the servers that are remembered: pods come and go under new names.
+const maxServed = 10_000
 
 // Look diagnoses one moment, the past too, with predictions of its fixes. A window of 0 is
 // chosen by the diagnosis.

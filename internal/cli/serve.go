@@ -54,6 +54,7 @@ func newServeCommand() *cobra.Command {
 	s.DurationVar(&c.Interval, "interval", 0, "time between two scrapes (default: as the file says, or 5s)")
 	s.DurationVar(&c.Every, "evaluation-interval", 0, "time between two evaluations (default: as the file says, or 15s)")
 	s.BoolVar(&c.Kubernetes, "kubernetes", false, "find the pods that run vLLM in this cluster")
+	s.StringVar(&c.KubeConfig, "kubeconfig", "", "with --kubernetes: `file` of the cluster (default: the one that this runs in)")
 	s.StringVar(&c.Namespace, "namespace", "", "with --kubernetes: where they run (default: everywhere)")
 	s.StringSliceVar(&f.selector, "selector", nil, "with --kubernetes: `labels` of the pods, such as app=vllm")
 	s.StringSliceVar(&c.GPUTargets, "gpu-target", nil, "`addresses` of dcgm-exporter")

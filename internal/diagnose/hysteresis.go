@@ -86,6 +86,24 @@ func (d *Diagnosis) LimitConfidence(most float64) {
 	}
 }
 
+// Doubt lowers what a diagnosis is worth to at most a bound, and takes back what it says to
+// be well: what was not seen may be wrong. Why ends the sentence "Cannot tell: …".
+func (d *Diagnosis) Doubt(most float64, why string) {
+	d.LimitConfidence(most)
+	doubt := func(v *Verdict) {
+		if v.Status == OK {
+			*v = Verdict{ID: InsufficientData, Summary: "Cannot tell: " + why, Model: v.Model, Targets: v.Targets}
+		}
+	}
+	doubt(&d.Verdict)
+	for i := range d.Verdicts {
+		doubt(&d.Verdicts[i])
+	}
+	if d.Status == OK {
+		d.Status = Unknown
+	}
+}
+
 // Needs is for how much longer servers must be watched for the fixes of the verdict to
 // be predicted, 0 where they are or never will be.
 func (d *Diagnosis) Needs() time.Duration {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -26,22 +27,44 @@ const (
 )
 
 // An Alerter makes alerts of what is found: one for each fault of a model that nothing else
-// explains. It is not safe for concurrent use.
+// explains. See is not safe for concurrent use.
 type Alerter struct {
-	Settings Alerts
+	Settings Alerts // at the beginning
 	// Send sends alerts; they are sent again until they end.
 	Send func(...collect.Alert)
 	// Incident returns the open incident of what was found, "" for none; it may be nil.
 	Incident func(model, id string) string
 	Runbooks catalog.Runbooks
 
-	active map[string]*activeAlert
+	changed atomic.Pointer[Alerts]
+	active  map[string]*activeAlert
 }
 
 type activeAlert struct {
 	collect.Alert
 	seen, sent time.Time
 	ended      time.Time // zero while it goes on
+}
+
+// SetAlerts replaces the settings, from the next evaluation on.
+func (a *Alerter) SetAlerts(s Alerts) { a.changed.Store(&s) }
+
+// Alerts are the settings that hold.
+func (a *Alerter) Alerts() Alerts {
+	if s := a.changed.Load(); s != nil {
+		return *s
+	}
+	return a.Settings
+}
+
+// Rank orders the names of severities, as these settings call them, the worst highest.
+func (a Alerts) Rank(severity string) int {
+	for s := catalog.Page; s > catalog.Info; s-- {
+		if severity == cmp.Or(a.Severities[s.String()], s.String()) {
+			return int(s)
+		}
+	}
+	return int(catalog.Info)
 }
 
 // See takes the next evaluation. What cannot be judged keeps the alerts that there are.
@@ -57,7 +80,7 @@ func (a *Alerter) See(_ context.Context, e *Evaluation) {
 			}
 		}
 	}
-	hold := cmp.Or(time.Duration(a.Settings.KeepFiringFor), keepFiringFor)
+	hold := cmp.Or(time.Duration(a.Alerts().KeepFiringFor), keepFiringFor)
 	var out []collect.Alert
 	for key, al := range a.active {
 		known := e.Err == nil && judged(d, al.Labels["model_name"])
@@ -121,8 +144,8 @@ func (a *Alerter) fires(d *diagnose.Diagnosis, f *diagnose.Finding, at time.Time
 // labels identify an alert: they stay while its fault goes on.
 func (a *Alerter) labels(d *diagnose.Diagnosis, f *diagnose.Finding) map[string]string {
 	severity := f.Pathology.Severity.String()
-	l := map[string]string{"alertname": f.Pathology.Alert, "pathology": f.Pathology.ID, "severity": cmp.Or(a.Settings.Severities[severity], severity)}
-	maps.Copy(l, a.Settings.Labels)
+	l := map[string]string{"alertname": f.Pathology.Alert, "pathology": f.Pathology.ID, "severity": cmp.Or(a.Alerts().Severities[severity], severity)}
+	maps.Copy(l, a.Alerts().Labels)
 	for _, t := range d.Targets {
 		if !slices.Contains(f.Targets, t.Name) {
 			continue

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	amconfig "github.com/prometheus/alertmanager/config"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/config"
 	"go.yaml.in/yaml/v3"
@@ -48,10 +50,10 @@ type Section struct {
 	// read recorded signals. Their alerts are shown, and not sent.
 	Rules bool `yaml:"rules"`
 
-	Alerts    Alerts     `yaml:"alerts"`
-	Receivers []Receiver `yaml:"receivers"`
-	Incidents Incidents  `yaml:"incidents"`
-	Gateways  []string   `yaml:"gateways"`
+	Alerts    Alerts    `yaml:"alerts"`
+	Receivers Receivers `yaml:"receivers"`
+	Incidents Incidents `yaml:"incidents"`
+	Gateways  []string  `yaml:"gateways"`
 }
 
 // Alerts say what is sent of what is found.
@@ -66,11 +68,111 @@ type Incidents struct {
 	Retention model.Duration `yaml:"retention"`
 }
 
-// A Receiver is told of incidents where there is no Alertmanager. Its parts have
-// Alertmanager's own names and meaning.
-type Receiver struct {
-	Name   string    `yaml:"name"`
-	Config yaml.Node `yaml:",inline"`
+// Receivers are told of alerts where there is no Alertmanager. They have Alertmanager's own
+// names and meaning, and Alertmanager's own code reads them.
+type Receivers []amconfig.Receiver
+
+// UnmarshalYAML leaves them to readReceivers, which has the numbers of lines.
+func (*Receivers) UnmarshalYAML(*yaml.Node) error { return nil }
+
+// kinds are those of receivers that sixty tells.
+var kinds = []string{"webhook_configs", "slack_configs", "pagerduty_configs"}
+
+// readReceivers reads the receivers of our section by Alertmanager's own package: it is given
+// each alone, on its own lines, and told to send everything there.
+func readReceivers(ours []byte) (out Receivers, err error) {
+	var doc struct {
+		Sixty yaml.Node `yaml:"sixty"`
+	}
+	if err := yaml.Unmarshal(ours, &doc); err != nil {
+		return nil, plain(err)
+	}
+	lines := strings.Split(string(ours), "\n")
+	section := doc.Sixty.Content
+	for i := 0; i+1 < len(section); i += 2 {
+		key, list, end := section[i], section[i+1], len(lines)+1
+		if key.Value != "receivers" {
+			continue
+		}
+		if i+2 < len(section) {
+			end = section[i+2].Line
+		}
+		if list.Kind != yaml.SequenceNode || list.Style&yaml.FlowStyle != 0 {
+			return nil, fmt.Errorf("line %d: write the receivers as a list, one below the other", key.Line)
+		}
+		for k, r := range list.Content {
+			to := end
+			if k+1 < len(list.Content) {
+				to = list.Content[k+1].Line
+			}
+			one, err := readReceiver(lines, key, r, to)
+			if err != nil {
+				return nil, err
+			}
+			if slices.ContainsFunc(out, func(o amconfig.Receiver) bool { return o.Name == one.Name }) {
+				return nil, fmt.Errorf("line %d: there are two receivers named %q", r.Line, one.Name)
+			}
+			out = append(out, one)
+		}
+	}
+	return out, nil
+}
+
+// readReceiver reads one, which ends before a line.
+func readReceiver(lines []string, key, r *yaml.Node, end int) (one amconfig.Receiver, err error) {
+	name := ""
+	for i := 0; i+1 < len(r.Content); i += 2 {
+		switch k := r.Content[i]; {
+		case k.Value == "name":
+			name = r.Content[i+1].Value
+		case !slices.Contains(kinds, k.Value):
+			return one, hint.With(fmt.Errorf("line %d: sixty does not tell %s", k.Line, k.Value), "it tells "+strings.Join(kinds, ", ")+"; the others need an Alertmanager")
+		}
+	}
+	if name == "" {
+		return one, fmt.Errorf("line %d: a receiver needs a name", r.Line)
+	}
+	var text strings.Builder
+	for i, line := range lines {
+		if n := i + 1; n == key.Line || n >= r.Line && n < end {
+			text.WriteString(line)
+		}
+		text.WriteString("\n")
+	}
+	fmt.Fprintf(&text, "%sroute: {receiver: %q}\n", strings.Repeat(" ", key.Column-1), name)
+	cfg, err := amconfig.Load(text.String())
+	if err != nil {
+		if err = plain(err); !strings.HasPrefix(err.Error(), "line ") {
+			err = fmt.Errorf("line %d: receiver %q: %w", r.Line, name, err)
+		}
+		return one, err
+	}
+	return cfg.Receivers[0], nil
+}
+
+// setDirectory makes paths of files relative to a directory.
+func (rs Receivers) setDirectory(dir string) {
+	in := func(paths ...*string) {
+		for _, p := range paths {
+			if *p != "" && !filepath.IsAbs(*p) {
+				*p = filepath.Join(dir, *p)
+			}
+		}
+	}
+	for _, r := range rs {
+		for _, c := range r.WebhookConfigs {
+			in(&c.URLFile)
+			c.HTTPConfig.SetDirectory(dir)
+		}
+		for _, c := range r.SlackConfigs {
+			in(&c.APIURLFile, &c.AppTokenFile)
+			c.HTTPConfig.SetDirectory(dir)
+		}
+		for _, c := range r.PagerdutyConfigs {
+			in(&c.RoutingKeyFile, &c.ServiceKeyFile)
+			c.HTTPConfig.SetDirectory(dir)
+		}
+	}
 }
 
 // ownSection is the key of what is not Prometheus'.
@@ -88,6 +190,7 @@ func LoadConfig(path string, log *slog.Logger) (*Config, error) {
 	}
 	dir := filepath.Dir(path)
 	c.Prometheus.SetDirectory(dir)
+	c.Sixty.Receivers.setDirectory(dir)
 	for _, p := range []*string{&c.Sixty.Objectives, &c.Sixty.Baseline} {
 		if *p != "" && !filepath.IsAbs(*p) {
 			*p = filepath.Join(dir, *p)
@@ -110,6 +213,9 @@ func ParseConfig(content []byte, log *slog.Logger) (*Config, error) {
 	}{&c.Sixty}
 	if err := d.Decode(&own); err != nil && len(bytes.TrimSpace(ours)) > 0 {
 		return nil, plain(err)
+	}
+	if c.Sixty.Receivers, err = readReceivers(ours); err != nil {
+		return nil, err
 	}
 	if c.Prometheus, err = config.Load(string(theirs), log); err != nil {
 		return nil, plain(err)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -38,6 +39,9 @@ type Options struct {
 	Diagnose diagnose.Options
 	Every    time.Duration // DefaultEvery when 0
 	First    time.Duration // until the first evaluation
+	// Rest leaves a source alone for as long as an evaluation took, at least: others ask
+	// it too.
+	Rest bool
 	// Join, which may be nil, adds to a diagnosis what is known from elsewhere, and returns
 	// what could not be read.
 	Join func(context.Context, *diagnose.Diagnosis) []string
@@ -57,6 +61,7 @@ type Monitor struct {
 
 	mu      sync.Mutex
 	waiting map[chan *Evaluation]bool
+	served  map[string]string // model by server
 
 	took   prometheus.Histogram
 	failed prometheus.Counter
@@ -68,7 +73,7 @@ func New(o Options) *Monitor {
 	if o.Every == 0 {
 		o.Every = DefaultEvery
 	}
-	m := &Monitor{o: o, waiting: map[chan *Evaluation]bool{},
+	m := &Monitor{o: o, waiting: map[chan *Evaluation]bool{}, served: map[string]string{},
 		took: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "sixty_evaluation_duration_seconds",
 			Help: "Time that one evaluation of all pathologies took.", Buckets: []float64{.02, .05, .1, .2, .5, 1, 2, 5, 10, 15, 30}}),
 		failed: prometheus.NewCounter(prometheus.CounterOpts{Name: "sixty_evaluation_failures_total", Help: "Evaluations that gave no diagnosis."}),
@@ -104,11 +109,18 @@ func (m *Monitor) Run(ctx context.Context) {
 	tick := time.NewTicker(m.o.Every)
 	defer tick.Stop()
 	for {
+		began := time.Now()
 		m.evaluate(ctx)
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
+		waits := []<-chan time.Time{tick.C}
+		if m.o.Rest {
+			waits = append(waits, time.After(time.Since(began)))
+		}
+		for _, wait := range waits {
+			select {
+			case <-ctx.Done():
+				return
+			case <-wait:
+			}
 		}
 	}
 }
@@ -119,15 +131,16 @@ func (m *Monitor) evaluate(ctx context.Context) {
 	limit := max(m.o.Every, 10*time.Second)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	o, err := m.options(ctx, began)
+	from := m.o.Source.Afresh()
+	o, err := m.options(ctx, from, began)
 	if err == nil {
 		o.Memory = &m.memory
-		e.Diagnosis, err = m.o.Source.Diagnose(ctx, o)
+		e.Diagnosis, err = from.Diagnose(ctx, o)
 	}
 	if ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled) {
 		return // it is over
 	}
-	e.Took, e.Err, e.Warnings = time.Since(began), err, m.o.Source.Warnings()
+	e.Took, e.Err, e.Warnings = time.Since(began), err, from.Warnings()
 	if err == nil && m.o.Join != nil {
 		e.Warnings = append(e.Warnings, m.o.Join(ctx, &e.Diagnosis)...)
 	}
@@ -148,27 +161,66 @@ func (m *Monitor) evaluate(ctx context.Context) {
 }
 
 // options are those of a diagnosis at a moment.
-func (m *Monitor) options(ctx context.Context, at time.Time) (diagnose.Options, error) {
-	o, err := m.o.Source.Options(ctx, at)
+func (m *Monitor) options(ctx context.Context, from *source.Source, at time.Time) (diagnose.Options, error) {
+	o, err := from.Options(ctx, at)
 	if err != nil {
 		return o, fmt.Errorf("read the scrape interval: %w", err)
 	}
 	o.Pathologies, o.Settings = m.o.Diagnose.Pathologies, m.Settings()
+	told := o.Annotate
 	if more := m.o.Diagnose.Annotate; more != nil {
-		o.Annotate = more
+		told = more
+	}
+	o.Annotate = func(ts []diagnose.Target) {
+		m.recall(ts)
+		if told != nil {
+			told(ts)
+		}
 	}
 	return o, nil
 }
 
+// recall gives a server that is down the model that it served: it still belongs to it, and
+// its alert has the same labels as when it began.
+func (m *Monitor) recall(ts []diagnose.Target) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := map[string]string{} // model by server; "" where there are several
+	key := func(t *diagnose.Target) string { return t.Labels["job"] + "\xff" + t.Labels["instance"] }
+	for i := range ts {
+		if model, k := ts[i].Labels["model_name"], key(&ts[i]); model != "" {
+			if other, ok := now[k]; ok && other != model {
+				model = ""
+			}
+			now[k] = model
+		}
+	}
+	for i := range ts {
+		t := &ts[i]
+		if model := m.served[key(t)]; t.Labels["model_name"] == "" && !t.IsGPU() && now[key(t)] == "" && model != "" {
+			t.Labels["model_name"] = model
+			now[key(t)] = model
+		}
+	}
+	maps.Copy(m.served, now)
+	if len(m.served) > maxServed {
+		m.served = now
+	}
+}
+
+// maxServed bounds the servers that are remembered: pods come and go under new names.
+const maxServed = 10_000
+
 // Look diagnoses one moment, the past too, with predictions of its fixes. A window of 0 is
 // chosen by the diagnosis.
 func (m *Monitor) Look(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error) {
-	o, err := m.options(ctx, at)
+	from := m.o.Source.Afresh()
+	o, err := m.options(ctx, from, at)
 	if err != nil {
 		return diagnose.Diagnosis{}, err
 	}
 	o.Window, o.Predict = window, m.o.Diagnose.Predict
-	return m.o.Source.Diagnose(ctx, o)
+	return from.Diagnose(ctx, o)
 }
 
 // Subscribe returns a channel that has the latest evaluation after each one; one that

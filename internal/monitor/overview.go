@@ -39,6 +39,9 @@ func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []co
 	for _, t := range down {
 		doubt(view.Partial, "%s does not answer: %s", t.Labels["instance"], cmp.Or(t.Error, "not one scrape yet"))
 	}
+	for _, t := range strangers(scraped, &e.Diagnosis) {
+		doubt(view.Partial, "%s answers, and shows no inference server's metrics: is another program at its address?", t.Labels["instance"])
+	}
 	for _, w := range e.Warnings {
 		o.Problems = append(o.Problems, w)
 	}
@@ -57,6 +60,20 @@ func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []co
 	for i := range d.Verdicts {
 		o.Models = append(o.Models, newModel(d, &d.Verdicts[i], incident))
 	}
+	for _, t := range scraped {
+		for i := range o.Models {
+			for k := range o.Models[i].Replicas {
+				if r := &o.Models[i].Replicas[k]; r.Status == view.Down && t.Error != "" && r.Labels["instance"] == t.Labels["instance"] {
+					r.Reason += ": " + t.Error
+				}
+			}
+		}
+	}
+	if o.State == view.Stale {
+		for i := range o.Models {
+			doubtful(&o.Models[i])
+		}
+	}
 	if len(d.Verdicts) == 0 && e.Err == nil {
 		o.State = view.Partial
 		if len(down) == 0 {
@@ -66,6 +83,19 @@ func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []co
 	return o
 }
 
+// doubtful takes back what was well when it was known.
+func doubtful(m *view.Model) {
+	const why = "nothing is known of the last moments"
+	if m.Verdict.Status == view.Healthy {
+		m.Verdict = view.Verdict{ID: diagnose.InsufficientData, Status: view.Unknown, Summary: "Cannot tell: " + why}
+	}
+	for i := range m.Replicas {
+		if r := &m.Replicas[i]; r.Status == view.Healthy || r.Status == view.Idle {
+			r.Status, r.Reason = view.Unknown, why
+		}
+	}
+}
+
 // unreached are the targets that do not answer and of which no verdict speaks.
 func unreached(scraped []collect.Target, d *diagnose.Diagnosis) []collect.Target {
 	judged := map[string]bool{}
@@ -73,6 +103,20 @@ func unreached(scraped []collect.Target, d *diagnose.Diagnosis) []collect.Target
 		judged[t.Labels["instance"]] = true
 	}
 	out := slices.DeleteFunc(slices.Clone(scraped), func(t collect.Target) bool { return t.Health == "up" || judged[t.Labels["instance"]] })
+	slices.SortFunc(out, func(a, b collect.Target) int { return strings.Compare(a.Labels["instance"], b.Labels["instance"]) })
+	return out
+}
+
+// strangers are targets that answer with something else, in the jobs of inference servers.
+func strangers(scraped []collect.Target, d *diagnose.Diagnosis) []collect.Target {
+	jobs, judged := map[string]bool{}, map[string]bool{}
+	for _, t := range d.Targets {
+		judged[t.Labels["instance"]] = true
+		jobs[t.Labels["job"]] = jobs[t.Labels["job"]] || !t.IsGPU()
+	}
+	out := slices.DeleteFunc(slices.Clone(scraped), func(t collect.Target) bool {
+		return t.Health != "up" || judged[t.Labels["instance"]] || !jobs[t.Labels["job"]]
+	})
 	slices.SortFunc(out, func(a, b collect.Target) int { return strings.Compare(a.Labels["instance"], b.Labels["instance"]) })
 	return out
 }

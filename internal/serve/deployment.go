@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/common/config"
 	"github.com/prometheus/common/model"
 	promconfig "github.com/prometheus/prometheus/config"
+	"github.com/prometheus/prometheus/discovery/kubernetes"
 	"github.com/prometheus/prometheus/model/relabel"
 
 	"github.com/sixty-dev/sixty/internal/generate/scrapeconfig"
@@ -23,6 +24,7 @@ type Deployment struct {
 	GPUTargets []string // of dcgm-exporter
 	Gateways   []string // admin addresses: what clients see
 	Kubernetes bool     // pods that run vLLM in this cluster
+	KubeConfig string   // of the cluster, "" for the one that this process runs in
 	Namespace  string   // of theirs, "" for all
 	Selector   map[string]string
 	HTTP       config.HTTPClientConfig // for Targets
@@ -61,6 +63,11 @@ func (c *Config) load() (*monitor.Config, error) {
 			if !cfg.GPU && !c.Kubernetes {
 				s.HTTPClientConfig = c.HTTP
 				s.HTTPClientConfig.FollowRedirects, s.HTTPClientConfig.EnableHTTP2 = true, true
+			}
+			for _, sd := range s.ServiceDiscoveryConfigs {
+				if k, ok := sd.(*kubernetes.SDConfig); ok {
+					k.KubeConfig = c.KubeConfig
+				}
 			}
 			file.Prometheus.ScrapeConfigs = append(file.Prometheus.ScrapeConfigs, s)
 		}

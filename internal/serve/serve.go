@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -32,6 +33,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/incident/keeper"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/monitor"
+	"github.com/sixty-dev/sixty/internal/monitor/receivers"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/source"
 	"github.com/sixty-dev/sixty/internal/web"
@@ -85,7 +87,9 @@ type server struct {
 	monitor   *monitor.Monitor
 	incidents *keeper.Keeper
 	alerter   *monitor.Alerter
+	teller    *receivers.Teller
 	findings  *collect.Writer
+	unstored  atomic.Pointer[string] // why the last findings were not stored, "" where they were
 	rules     catalogueRules
 
 	told     web.Incidents // to pages
@@ -136,7 +140,18 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		defer done()
 		err = errors.Join(err, s.incidents.Close(late))
 	}()
-	s.alerter = &monitor.Alerter{Settings: file.Sixty.Alerts, Send: s.collector.Send, Incident: s.incidents.Of}
+	if s.teller, err = receivers.New(filepath.Join(cfg.Dir, "receivers.json"), s.external, func(severity string) int {
+		return s.alerter.Alerts().Rank(severity)
+	}, cfg.Log, s.registry); err != nil {
+		return err
+	}
+	if err := s.teller.SetReceivers(file.Sixty.Receivers); err != nil {
+		return err
+	}
+	s.alerter = &monitor.Alerter{Settings: file.Sixty.Alerts, Send: func(alerts ...collect.Alert) {
+		s.collector.Send(alerts...)
+		s.teller.See(alerts...)
+	}, Incident: s.incidents.Of}
 	s.findings = s.collector.NewWriter()
 	first := time.Duration(0) // what is scraped needs two scrapes, at least, to say anything
 	if cfg.Prometheus.Prometheus == "" {
@@ -151,6 +166,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 			return s.gateways.join(ctx, d, s.monitor.Settings())
 		},
 		First:  first,
+		Rest:   cfg.Prometheus.Prometheus != "",
 		Source: s.source, Diagnose: look, Every: every, Log: cfg.Log, Registry: s.registry,
 		Listeners: []func(context.Context, *monitor.Evaluation){s.observe, s.alerter.See, s.write, s.learn},
 	})
@@ -238,6 +254,7 @@ func (s *server) run(asked context.Context) error {
 	var judging sync.WaitGroup
 	judging.Go(func() { s.monitor.Run(ctx) })
 	judging.Go(func() { s.reloadOnSignal(ctx) })
+	judging.Go(func() { s.teller.Run(ctx) })
 	judging.Go(func() { s.readMachine(ctx) })
 	handler, err := s.handler()
 	if err != nil {
@@ -294,7 +311,7 @@ func (s *server) handler() (http.Handler, error) {
 	}
 	o := web.Options{
 		Monitor: s.monitor, Prometheus: prom, Reload: s.reload, Token: s.cfg.Token, External: s.external, Registry: s.registry, Log: s.cfg.Log,
-		More: s.answers(), Incident: s.incidents.Of, Incidents: &s.told,
+		Trouble: s.trouble, More: s.answers(), Incident: s.incidents.Of, Incidents: &s.told,
 	}
 	if s.cfg.Prometheus.Prometheus == "" {
 		o.Collector = s.collector
@@ -327,9 +344,26 @@ func (s *server) health(ctx context.Context, since time.Duration) (*health.Repor
 
 // write stores what was found as series.
 func (s *server) write(ctx context.Context, e *monitor.Evaluation) {
-	if err := s.findings.Write(ctx, e.At, e.Samples()); err != nil {
-		s.cfg.Log.Warn("findings were not stored", "err", err)
+	// One that is always there says that the monitor is.
+	alive := collect.Sample{Labels: map[string]string{"__name__": "sixty_evaluation_success"}, Value: 1}
+	if e.Err != nil {
+		alive.Value = 0
 	}
+	text := ""
+	if err := s.findings.Write(ctx, e.At, append(e.Samples(), alive)); err != nil {
+		text = fmt.Sprintf("samples cannot be stored: %v; what is shown is what was known before", err)
+	}
+	if former := s.unstored.Swap(&text); text != "" && (former == nil || *former == "") {
+		s.cfg.Log.Error(text)
+	}
+}
+
+// trouble says what stands in the way beside what an evaluation says.
+func (s *server) trouble() (list []string) {
+	if text := s.unstored.Load(); text != nil && *text != "" {
+		list = append(list, *text)
+	}
+	return list
 }
 
 // learn makes the rules of the catalogue for the names that the servers use, when others
@@ -370,7 +404,8 @@ func (s *server) reload() (err error) {
 		return errors.Join(err, s.collector.ApplyConfig(former, s.rules.last(), false))
 	}
 	s.monitor.SetSettings(settings)
-	return nil
+	s.alerter.SetAlerts(file.Sixty.Alerts)
+	return s.teller.SetReceivers(file.Sixty.Receivers)
 }
 
 func (s *server) reloadOnSignal(ctx context.Context) {

@@ -28,11 +28,7 @@ func judge(ctx context.Context, q metrics.Querier, o diagnose.Options) (diagnose
 	switch n := p.unanswered.Load(); {
 	case n > 0:
 		d.Notes = slices.Insert(d.Notes, 0, fmt.Sprintf("partial: %d questions had no answer in time, and what rests on them is unknown", n))
-		d.LimitConfidence(partialConfidence)
-		if d.Status == diagnose.OK {
-			d.Status = diagnose.Unknown
-			d.Verdict = diagnose.Verdict{ID: diagnose.InsufficientData, Summary: "Cannot tell: the time was over before everything was looked at", Targets: d.Verdict.Targets}
-		}
+		d.Doubt(partialConfidence, "the time was over before everything was looked at")
 	case p.over(ctx) && o.Predict != nil:
 		d.Notes = slices.Insert(d.Notes, 0, "partial: the time was over before all fixes were simulated")
 	}

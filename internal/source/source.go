@@ -59,6 +59,7 @@ type Source struct {
 	interval time.Duration   // 0: as the samples say
 	store    *embedded.Store // nil for a Prometheus server
 	rules    func(context.Context) ([]api.Rule, error)
+	partial  func() []string // what a Prometheus server said of answers in part; nil for others
 	warnings []func() []string
 	closers  []func() error
 }
@@ -124,11 +125,29 @@ func (s *Source) openPrometheus(spec Spec) error {
 	if err != nil {
 		return err
 	}
-	q := &tolerant{next: client, seen: map[string]bool{}}
-	s.Querier, s.rules, s.opened = q, client.Rules, time.Now()
-	s.warnings = append(s.warnings, q.warnings, client.Warnings)
+	s.rules, s.opened = client.Rules, time.Now()
+	s.tolerate(client)
+	s.warnings = append(s.warnings, client.Warnings)
 	s.closers = append(s.closers, func() error { client.Close(); return nil })
 	return nil
+}
+
+// tolerate takes a server's answers for what they are worth, and remembers which were
+// partial.
+func (s *Source) tolerate(q metrics.Querier) {
+	t := &tolerant{next: q, seen: map[string]bool{}}
+	s.Querier, s.partial = t, t.warnings
+}
+
+// Afresh is the same source, which knows of no answers in part yet: a monitor asks again
+// and again, and what was partial an hour ago says nothing of now. Only the original is
+// closed.
+func (s *Source) Afresh() *Source {
+	c := *s
+	if t, ok := s.Querier.(*tolerant); ok {
+		c.tolerate(t.next)
+	}
+	return &c
 }
 
 func (s *Source) openServers(spec Spec) error {
@@ -218,6 +237,9 @@ func (s *Source) Close() error {
 // sentence each.
 func (s *Source) Warnings() []string {
 	var all []string
+	if s.partial != nil {
+		all = s.partial()
+	}
 	for _, w := range s.warnings {
 		all = append(all, w()...)
 	}

@@ -38,7 +38,12 @@ func (s *Source) Diagnose(ctx context.Context, o diagnose.Options) (diagnose.Dia
 		}
 		o.First, o.At, o.Created = span.First, span.Last, s.Created()
 	}
-	return judge(ctx, s, o)
+	d, err := judge(ctx, s, o)
+	if err == nil && s.partial != nil && len(s.partial()) > 0 {
+		d.Notes = slices.Insert(d.Notes, 0, "partial: the server's answers are not all there is, and what they lack is unknown")
+		d.Doubt(partialConfidence, "the server's answers are partial")
+	}
+	return d, err
 }
 
 var errNoScrape = hint.With(errors.New("not one scrape ended in time"), "allow a longer --duration")

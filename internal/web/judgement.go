@@ -24,7 +24,16 @@ func (o *Options) Overview() view.Overview {
 	if o.Collector != nil {
 		scraped = o.Collector.ScrapeTargets()
 	}
-	return o.Monitor.Overview(time.Now(), scraped, o.Incident)
+	v := o.Monitor.Overview(time.Now(), scraped, o.Incident)
+	if o.Trouble == nil {
+		return v
+	}
+	trouble := o.Trouble()
+	v.Problems = append(v.Problems, trouble...)
+	if len(trouble) > 0 && v.State == view.OK {
+		v.State = view.Partial
+	}
+	return v
 }
 
 func (s *Server) overview(w http.ResponseWriter, _ *http.Request) { Answer(w, s.o.Overview()) }

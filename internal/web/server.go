@@ -46,6 +46,8 @@ type Options struct {
 	Incident func(model, id string) string
 	// Incidents, which may be nil, tells of those that begin, change or end.
 	Incidents *Incidents
+	// Trouble says what stands in the way of a true answer; it may be nil.
+	Trouble func() []string
 	// More are further handlers, by pattern, such as "GET /api/v1/incidents".
 	More map[string]http.Handler
 	Page http.Handler // everything else

@@ -14,12 +14,14 @@ import (
 	"log/slog"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/config"
 	"github.com/prometheus/prometheus/discovery"
@@ -86,12 +88,29 @@ func Open(o Options) (*Collector, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &Collector{Store: store, opts: o, birth: time.Now(), catalog: &memoryRules{logger: o.Logger}, cancel: cancel}
+	if c.repaired() {
+		o.Logger.Error("the log of samples was damaged, and was cut where it was: samples after that are lost", "directory", o.Dir)
+	}
 	c.config.Store(&config.DefaultConfig)
 	if err := c.build(ctx); err != nil {
 		cancel()
 		return nil, errors.Join(err, store.Close())
 	}
 	return c, nil
+}
+
+// repaired reports whether opening the storage found its log damaged.
+func (c *Collector) repaired() bool {
+	families, err := c.opts.Registry.Gather()
+	if err != nil {
+		return false
+	}
+	for _, f := range families {
+		if f.GetName() == "prometheus_tsdb_wal_corruptions_total" {
+			return slices.ContainsFunc(f.GetMetric(), func(m *dto.Metric) bool { return m.GetCounter().GetValue() > 0 })
+		}
+	}
+	return false
 }
 
 // build makes the managers, as Prometheus' main function does.
@@ -319,7 +338,10 @@ func (w *Writer) Write(ctx context.Context, at time.Time, samples []Sample) erro
 		l := labels.FromMap(s.Labels)
 		now[l.String()] = l
 		if _, err := app.Append(0, l, ms, s.Value); err != nil {
-			return errors.Join(fmt.Errorf("store %s: %w", l, err), app.Rollback())
+			if errors.Is(err, storage.ErrOutOfOrderSample) {
+				err = fmt.Errorf("newer samples are there already, was the clock set back? %w", err)
+			}
+			return errors.Join(err, app.Rollback())
 		}
 	}
 	for k, l := range w.last {

@@ -1,0 +1,17 @@
+//go:build e2e
+
+// Package serve drives sixty serve, as a program, with the programs that it works with: a
+// Prometheus, Thanos and VictoriaMetrics that it reads and writes, an Alertmanager that it
+// tells, and make-believe servers that it watches; and it hurts them. It needs no GPU and no
+// vLLM. It is built with -tags e2e only:
+//
+//	apt-get install prometheus prometheus-alertmanager victoria-metrics
+//	go mod download github.com/thanos-io/thanos@v0.41.0
+//	cp -r $(go env GOMODCACHE)/github.com/thanos-io/thanos@v0.41.0 thanos && chmod -R u+w thanos
+//	(cd thanos && go build -tags netgo,slicelabels ./cmd/thanos)
+//	make build
+//	SIXTY_BIN=$PWD/bin/sixty SIXTY_THANOS=$PWD/thanos/thanos go test -tags e2e -timeout 30m -v ./e2e/serve
+//
+// A test skips where a program is absent. SIXTY_PROMETHEUS, SIXTY_PROMTOOL,
+// SIXTY_ALERTMANAGER and SIXTY_VICTORIA_METRICS name programs that are not on PATH.
+package serve

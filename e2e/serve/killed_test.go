@@ -1,0 +1,158 @@
+//go:build e2e
+
+package serve_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/fleet"
+	"github.com/sixty-dev/sixty/internal/monitor/view"
+)
+
+// How often the monitor is killed, and how soon it is back.
+const (
+	kills      = 20
+	backWithin = 10 * time.Second
+)
+
+// valueAt asks for a value at a time.
+func valueAt(base, expr string, at time.Time) string {
+	_, body := ask(fmt.Sprintf("%s/api/v1/query?query=%s&time=%.3f", base, url.QueryEscape(expr), float64(at.UnixMilli())/1000))
+	var a struct {
+		Data struct {
+			Result []struct {
+				Value [2]any `json:"value"`
+			} `json:"result"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal([]byte(body), &a); err != nil || len(a.Data.Result) == 0 {
+		return ""
+	}
+	return fmt.Sprint(a.Data.Result[0].Value[1])
+}
+
+// TestKilled kills the monitor of 33 servers twenty times, without warning: what it had
+// answered with is there when it is back, and the incident that is open stays the one.
+func TestKilled(t *testing.T) {
+	fl, err := fleet.Start(fleet.Config{Addr: "127.0.0.1:0", Replicas: 32, Warm: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fl.Close()
+	sickAt := port(t)
+	sick := fleetAt(t, sickAt, "qwen-7b")
+	m := sixtyServe(t, append([]string{"--data", t.TempDir(), "--interval", "1s", "--evaluation-interval", "2s", sickAt}, fl.URLs()...)...)
+	m.until(2*time.Minute, "all are judged", func() bool { o := m.overview(); return o.State == view.OK && len(o.Models) == 2 })
+	_ = sick.Close()
+	incidents := func() (open, all []string) {
+		_, body := ask(m.url + "/api/v1/incidents")
+		var list []struct {
+			ID    string     `json:"id"`
+			Ended *time.Time `json:"ended"`
+		}
+		if err := json.Unmarshal([]byte(body), &list); err != nil {
+			t.Fatalf("incidents: %v in %.300s", err, body)
+		}
+		for _, i := range list {
+			all = append(all, i.ID)
+			if i.Ended == nil {
+				open = append(open, i.ID)
+			}
+		}
+		return open, all
+	}
+	var first []string
+	m.until(time.Minute, "an incident", func() bool { first, _ = incidents(); return len(first) > 0 })
+	var slowest time.Duration
+	lost := 0
+	for i := range kills {
+		time.Sleep(time.Duration(rand.IntN(4000)) * time.Millisecond)
+		at := time.Now()
+		samples := func() string {
+			return valueAt(m.url, `sum(count_over_time(vllm:num_requests_running[2m])) + sum(count_over_time(up[2m])) + sum(count_over_time(sixty_evaluation_success[2m]))`, at)
+		}
+		newest := samples()
+		m.stop(syscall.SIGKILL)
+		took := m.start()
+		slowest = max(slowest, took)
+		if took > backWithin {
+			t.Errorf("kill %d: back after %s, want within %s", i+1, took, backWithin)
+		}
+		after := samples()
+		if newest == "" || !atLeast(after, newest) {
+			lost++
+			t.Errorf("kill %d: %s samples of the two minutes before were there, %s are", i+1, newest, after)
+		}
+		if open, all := incidents(); strings.Join(open, " ") != strings.Join(first, " ") {
+			t.Errorf("kill %d: open incidents %q of %q, want %q", i+1, open, all, first)
+		}
+		t.Logf("kill %d: %s samples of the two minutes before, %s after, back in %.1f s", i+1, newest, after, took.Seconds())
+	}
+	t.Logf("RESULT %d kills, slowest start %.1f s, samples lost after %d", kills, slowest.Seconds(), lost)
+	m.until(time.Minute, "a verdict after all that", func() bool { return m.overview().State == view.OK && len(m.overview().Models) == 2 })
+	if strings.Contains(m.output(), "panic") || strings.Contains(m.output(), "damaged") {
+		t.Errorf("log: %s", m.output())
+	}
+	_, all := incidents()
+	if len(all) != len(first) {
+		t.Errorf("incidents %q, want %q", all, first)
+	}
+}
+
+func atLeast(a, b string) bool {
+	var x, y float64
+	_, err1 := fmt.Sscan(a, &x)
+	_, err2 := fmt.Sscan(b, &y)
+	return err1 == nil && err2 == nil && x >= y
+}
+
+// TestFullDisk: what cannot be stored is said and not called healthy, and the monitor goes on
+// when there is room again. It wants root, for a small file system.
+func TestFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=3m", "none", dir).CombinedOutput(); err != nil {
+		t.Skipf("no small file system: %v: %s", err, out)
+	}
+	defer func() { _ = exec.Command("umount", "-l", dir).Run() }()
+	fl, err := fleet.Start(fleet.Config{Addr: "127.0.0.1:0", Replicas: 4, Warm: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fl.Close()
+	m := sixtyServe(t, append([]string{"--data", dir, "--interval", "1s", "--evaluation-interval", "2s"}, fl.URLs()...)...)
+	m.until(time.Minute, "a model is well", m.healthy(1, 4))
+	stone := filepath.Join(dir, "stone")
+	f, err := os.Create(stone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := f.Write(make([]byte, 64<<10)); err != nil {
+			break // full
+		}
+	}
+	_ = f.Close()
+	took := m.until(2*time.Minute, "a full disk on the page", func() bool {
+		o := m.overview()
+		return o.State != view.OK && strings.Contains(strings.Join(o.Problems, " "), "no space left")
+	})
+	t.Logf("said after %s: %q", took.Round(time.Second), m.overview().Problems)
+	if err := os.Remove(stone); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("mount", "-o", "remount,size=64m", dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	took = m.until(2*time.Minute, "all is well when there is room", m.healthy(1, 4))
+	t.Logf("well again after %s", took.Round(time.Second))
+}

@@ -1,0 +1,195 @@
+//go:build e2e
+
+package serve_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/monitor/view"
+)
+
+// starting bounds how long a program may take until it is ready, on a busy machine.
+const starting = time.Minute
+
+// A program is a server that tests start, kill and start again.
+type program struct {
+	t     *testing.T
+	url   string // where it says that it is ready
+	ready string // path
+	argv  []string
+	log   string
+	cmd   *exec.Cmd
+}
+
+// launch starts a program and waits until it is ready. It ends with the test.
+func launch(t *testing.T, url, ready string, argv ...string) *program {
+	t.Helper()
+	p := &program{t: t, url: url, ready: ready, argv: argv, log: filepath.Join(t.TempDir(), "log")}
+	p.start()
+	t.Cleanup(func() { p.stop(syscall.SIGTERM) })
+	return p
+}
+
+// start starts it and returns how long it took until it was ready.
+func (p *program) start() time.Duration {
+	p.t.Helper()
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer log.Close()
+	p.cmd = exec.Command(p.argv[0], p.argv[1:]...)
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	began := time.Now()
+	if err := p.cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	for time.Since(began) < starting {
+		if status, _ := ask(p.url + p.ready); status == http.StatusOK {
+			return time.Since(began)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	p.t.Fatalf("%s is not ready after %s:\n%s", p.argv[0], starting, p.output())
+	return 0
+}
+
+func (p *program) stop(s os.Signal) {
+	if p.cmd == nil {
+		return
+	}
+	_ = p.cmd.Process.Signal(syscall.SIGCONT)
+	_ = p.cmd.Process.Signal(s)
+	_ = p.cmd.Wait()
+	p.cmd = nil
+}
+
+func (p *program) output() string {
+	text, _ := os.ReadFile(p.log)
+	return string(text[max(0, len(text)-4000):])
+}
+
+// ask returns the status, 0 where there is none, and what was answered.
+func ask(url string) (int, string) {
+	client := &http.Client{Timeout: 10 * time.Second}
+	res, err := client.Get(url)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer res.Body.Close()
+	body, _ := io.ReadAll(res.Body)
+	return res.StatusCode, string(body)
+}
+
+// port returns a free address of this machine.
+func port(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// tool returns the path of a program, by a variable of the environment or by name.
+func tool(t *testing.T, variable, name, how string) string {
+	t.Helper()
+	if path := os.Getenv(variable); path != "" {
+		return path
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Skipf("%s is not on PATH, and %s does not name it: %s", name, variable, how)
+	}
+	return path
+}
+
+// A monitored is a sixty serve.
+type monitored struct{ *program }
+
+// sixtyServe starts the command under test.
+func sixtyServe(t *testing.T, args ...string) *monitored {
+	t.Helper()
+	bin := os.Getenv("SIXTY_BIN")
+	if bin == "" {
+		t.Skip("SIXTY_BIN does not name the command under test")
+	}
+	addr := port(t)
+	args = append([]string{bin, "serve", "--listen", addr}, args...)
+	return &monitored{launch(t, "http://"+addr, "/-/healthy", args...)}
+}
+
+func (m *monitored) overview() (o view.Overview) {
+	m.t.Helper()
+	_, body := ask(m.url + "/api/v1/overview")
+	if err := json.Unmarshal([]byte(body), &o); err != nil {
+		o.Problems = []string{body}
+	}
+	return o
+}
+
+// until waits for something.
+func (m *monitored) until(most time.Duration, what string, is func() bool) time.Duration {
+	m.t.Helper()
+	began := time.Now()
+	for !is() {
+		if time.Since(began) > most {
+			text, _ := json.Marshal(m.overview())
+			m.t.Fatalf("not within %s: %s\noverview: %s\nlog: %s", most, what, text, m.output())
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	return time.Since(began)
+}
+
+// healthy reports whether so many models are, of so many servers together.
+func (m *monitored) healthy(models, replicas int) func() bool {
+	return func() bool {
+		o := m.overview()
+		n := 0
+		for _, x := range o.Models {
+			if x.Verdict.Status != view.Healthy {
+				return false
+			}
+			n += len(x.Replicas)
+		}
+		return o.State == view.OK && len(o.Models) == models && n == replicas
+	}
+}
+
+// query asks Prometheus' API for the first value.
+func query(url, expr string) string {
+	_, body := ask(url + "/api/v1/query?query=" + strings.NewReplacer("{", "%7B", "}", "%7D", `"`, "%22", " ", "%20", "+", "%2B").Replace(expr))
+	var a struct {
+		Data struct {
+			Result []struct {
+				Value [2]any `json:"value"`
+			} `json:"result"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal([]byte(body), &a); err != nil || len(a.Data.Result) == 0 {
+		return ""
+	}
+	return fmt.Sprint(a.Data.Result[0].Value[1])
+}
+
+func textFile(t *testing.T, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

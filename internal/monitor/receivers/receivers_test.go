@@ -1,0 +1,266 @@
+package receivers_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/metrics/collect"
+	"github.com/sixty-dev/sixty/internal/monitor"
+	"github.com/sixty-dev/sixty/internal/monitor/receivers"
+)
+
+// An endpoint is one of somebody who takes notifications.
+type endpoint struct {
+	*httptest.Server
+	status atomic.Int64
+	mu     sync.Mutex
+	got    []map[string]any
+	tried  int
+}
+
+func newEndpoint(t *testing.T) *endpoint {
+	e := &endpoint{}
+	e.status.Store(http.StatusOK)
+	e.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		doc := map[string]any{}
+		if err == nil {
+			err = json.Unmarshal(body, &doc)
+		}
+		if err != nil {
+			t.Errorf("%v: %s", err, body)
+		}
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.tried++
+		status := int(e.status.Load())
+		if status/100 == 2 {
+			e.got = append(e.got, doc)
+		}
+		w.WriteHeader(status)
+		if _, err := io.WriteString(w, "ok"); err != nil {
+			t.Log(err)
+		}
+	}))
+	t.Cleanup(e.Close)
+	return e
+}
+
+func (e *endpoint) seen(pick func(map[string]any) string) (out []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, d := range e.got {
+		out = append(out, pick(d))
+	}
+	return out
+}
+
+func (e *endpoint) tries() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.tried
+}
+
+const secret = "T0PS3CR3T"
+
+// A desk is a Teller with the three kinds of receivers.
+type desk struct {
+	t                  *testing.T
+	hook, slack, pager *endpoint
+	file, config       string
+	log                *lockedBuffer
+	teller             *receivers.Teller
+	stop               func()
+	began              time.Time
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func newDesk(t *testing.T) *desk {
+	d := &desk{t: t, hook: newEndpoint(t), slack: newEndpoint(t), pager: newEndpoint(t), file: filepath.Join(t.TempDir(), "receivers.json"), log: &lockedBuffer{}, began: time.Now().Add(-time.Minute)}
+	d.config = fmt.Sprintf(`sixty:
+  receivers:
+  - name: web
+    webhook_configs:
+    - url: %s/%s
+  - name: chat
+    slack_configs:
+    - api_url: %s/services/%s
+      channel: '#inference'
+      send_resolved: true
+  - name: pager
+    pagerduty_configs:
+    - routing_key: %s
+      url: %s/v2/enqueue
+`, d.hook.URL, secret, d.slack.URL, secret, secret, d.pager.URL)
+	d.start()
+	t.Cleanup(func() { d.stop() })
+	return d
+}
+
+func (d *desk) start() {
+	d.t.Helper()
+	log := slog.New(slog.NewTextHandler(d.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	cfg, err := monitor.ParseConfig([]byte(d.config), log)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	external, err := url.Parse("https://sixty.example.com")
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if d.teller, err = receivers.New(d.file, external, (monitor.Alerts{}).Rank, log, nil); err != nil {
+		d.t.Fatal(err)
+	}
+	if err := d.teller.SetReceivers(cfg.Sixty.Receivers); err != nil {
+		d.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(d.t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { d.teller.Run(ctx) })
+	d.stop = func() { cancel(); running.Wait() }
+}
+
+// see sends an alert that ends after a while.
+func (d *desk) see(severity string, ends time.Duration) {
+	d.teller.See(collect.Alert{
+		Labels:      map[string]string{"alertname": "VLLMKVCacheThrashing", "model_name": "qwen", "severity": severity},
+		Annotations: map[string]string{"summary": "the cache is full", "description": "On a:8000."},
+		Began:       d.began, Ends: time.Now().Add(ends), Path: "/incident/1",
+	})
+}
+
+func (d *desk) until(what string, is func() bool) {
+	d.t.Helper()
+	for began := time.Now(); !is(); time.Sleep(20 * time.Millisecond) {
+		if time.Since(began) > 20*time.Second {
+			d.t.Fatalf("not within 20 s: %s; log: %s", what, d.log)
+		}
+	}
+}
+
+func (d *desk) webhook() []string {
+	return d.hook.seen(func(m map[string]any) string {
+		labels, _ := m["commonLabels"].(map[string]any)
+		return fmt.Sprint(m["status"], " ", labels["severity"])
+	})
+}
+
+// told waits for what the webhook was told, and that nothing more comes.
+func (d *desk) told(want ...string) {
+	d.t.Helper()
+	d.until(fmt.Sprint(want), func() bool { return slices.Equal(d.webhook(), want) })
+	time.Sleep(100 * time.Millisecond)
+	if got := d.webhook(); !slices.Equal(got, want) {
+		d.t.Errorf("told %q, want %q", got, want)
+	}
+}
+
+// TestReceivers: a beginning, what is worse, and an end are told, each once.
+func TestReceivers(t *testing.T) {
+	d := newDesk(t)
+	d.see("ticket", time.Hour)
+	d.told("firing ticket")
+	for range 5 {
+		d.see("ticket", time.Hour) // sent again, as to an Alertmanager
+	}
+	d.told("firing ticket")
+	d.see("page", time.Hour)
+	d.told("firing ticket", "firing page")
+	d.see("ticket", -time.Second) // the lower one ended: the alert goes on
+	d.told("firing ticket", "firing page")
+	d.see("page", -time.Second)
+	d.told("firing ticket", "firing page", "resolved page")
+	d.see("page", -time.Second)
+	d.told("firing ticket", "firing page", "resolved page")
+
+	keys := d.pager.seen(func(m map[string]any) string { return fmt.Sprint(m["event_action"], " ", m["dedup_key"]) })
+	if len(keys) != 3 || !strings.HasPrefix(keys[0], "trigger ") || !strings.HasPrefix(keys[2], "resolve ") ||
+		strings.TrimPrefix(keys[0], "trigger ") != strings.TrimPrefix(keys[2], "resolve ") {
+		t.Errorf("PagerDuty: %q", keys)
+	}
+	texts := d.slack.seen(func(m map[string]any) string { return fmt.Sprint(m["attachments"]) })
+	if len(texts) != 3 || !strings.Contains(texts[0], "the cache is full") || !strings.Contains(texts[0], "https://sixty.example.com/incident/1") {
+		t.Errorf("Slack: %q", texts)
+	}
+	if strings.Contains(d.log.String(), secret) {
+		t.Errorf("a secret in the log: %s", d.log)
+	}
+}
+
+// TestReceiversThatAreAway: nothing is lost, nothing comes twice, one does not hold up
+// another, a restart in between does not matter, and nobody reads secrets in the log.
+func TestReceiversThatAreAway(t *testing.T) {
+	d := newDesk(t)
+	d.hook.status.Store(http.StatusServiceUnavailable)
+	d.pager.CloseClientConnections()
+	d.pager.Listener.Close() // nobody there: the error has the address in it
+	d.see("page", time.Hour)
+	d.until("Slack is told", func() bool { return len(d.slack.seen(func(map[string]any) string { return "" })) == 1 })
+	d.until("a webhook that fails is tried again", func() bool { return d.hook.tries() >= 2 })
+	d.stop()
+	d.start()
+	d.see("page", 2*time.Second) // ends because nobody sends it again
+	time.Sleep(2500 * time.Millisecond)
+	d.hook.status.Store(http.StatusOK)
+	d.told("firing page", "resolved page")
+	if got := d.slack.seen(func(m map[string]any) string { return fmt.Sprintf("%.60s", fmt.Sprint(m["attachments"])) }); len(got) != 2 {
+		t.Errorf("Slack was told %q, want of the beginning and the end; log: %s", got, d.log)
+	}
+	if log := d.log.String(); strings.Contains(log, secret) || !strings.Contains(log, "pager/pagerduty/0") {
+		t.Errorf("the log: %s", log)
+	}
+}
+
+func TestReceiversAreParsedStrictly(t *testing.T) {
+	const head = "global: {scrape_interval: 5s}\nsixty:\n  use_case: chat\n  receivers:\n"
+	for name, tt := range map[string]struct{ text, err string }{
+		"unknown field":        {"  - name: a\n    webhook_configs:\n    - url: http://x\n      urls: y\n", "line 8: field urls not found"},
+		"no address":           {"  - name: a\n    webhook_configs: [{send_resolved: true}]\n", "line 5: receiver \"a\": one of url or url_file"},
+		"the second":           {"  - name: a\n    webhook_configs: [{url: http://x}]\n  - name: b\n    pagerduty_configs: [{}]\n", "line 7: receiver \"b\": missing service or routing key"},
+		"no name":              {"  - webhook_configs: [{url: http://x}]\n", "line 5: a receiver needs a name"},
+		"twice":                {"  - name: a\n  - name: a\n", "line 6: there are two receivers"},
+		"a kind that is not":   {"  - name: a\n    email_configs: []\n", "line 6: sixty does not tell email_configs"},
+		"slack without secret": {"  - name: a\n    slack_configs: [{channel: x}]\n", "line 5: receiver \"a\": no "},
+		"after it":             {"  - name: a\n    webhook_configs: [{url: http://x}]\n  only: 3\n", "line 7"},
+		"in braces":            {"    [{name: a}]\n", "line 4: write the receivers as a list"},
+	} {
+		_, err := monitor.ParseConfig([]byte(head+tt.text), slog.New(slog.DiscardHandler))
+		if err == nil || !strings.Contains(err.Error(), tt.err) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: error %v, want %q", name, err, tt.err)
+		}
+	}
+	c, err := monitor.ParseConfig([]byte(head+"  - name: a\n    webhook_configs:\n    - url_file: x # of a secret\n  rules: false\nremote_write: []\n"), slog.New(slog.DiscardHandler))
+	if err != nil || len(c.Sixty.Receivers) != 1 || c.Sixty.Rules {
+		t.Errorf("%+v, %v", c, err)
+	}
+}

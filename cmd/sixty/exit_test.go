@@ -28,6 +28,8 @@ var exitsElsewhere = map[string]string{
 	"0 record":           "TestEveryVerbEndsWhenInterrupted",
 	"0 simulate --serve": "TestEveryVerbEndsWhenInterrupted",
 	"0 diagnose --watch": "TestEveryVerbEndsWhenInterrupted",
+	"0 serve":            "TestEveryVerbEndsWhenInterrupted",
+	"0 mcp":              "TestEveryVerbEndsWhenInterrupted",
 	"2 bench":            "needs a machine that is too slow: package load",
 	"1 demo":             "needs a diagnosis that is wrong: package demo",
 }
@@ -76,6 +78,7 @@ func TestExitCodes(t *testing.T) {
 		"1 profile":       "profile " + traces + "/trace.json",
 		"1 profile diff":  "profile diff --gate 3% " + traces + "/trace.json " + traces + "/slower.json",
 		"1 simulate":      "simulate " + model + "--gpu H100 --rate 5 --requests 20 --prompt-tokens 900 --engine-args=--max-model-len=200",
+		"1 top --once":    "top --once " + recordings + "thrashing-deep.tar.zst",
 		"1 tune":          "tune " + model + "--gpu 2GiB",
 		"2 ":              "diagnose nowhere.tar.zst",
 		"2 simulate":      "simulate " + recordings + "straggler.tar.zst",

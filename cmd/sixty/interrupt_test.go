@@ -85,6 +85,10 @@ func TestEveryVerbEndsWhenInterrupted(t *testing.T) {
 		{"generate openmetrics " + fifo, 0, codes.ExitInterrupted, "error: interrupted"},
 		{"profile " + fifo, 0, codes.ExitInterrupted, "error: interrupted"},
 		{"profile capture " + mute.URL, 0, codes.ExitInterrupted, "error: interrupted"},
+		{"serve " + mute.URL + " --listen 127.0.0.1:0 --no-host-metrics --data $DIR/monitor", 2 * time.Second, codes.ExitOK, "its page is http://"},
+		{"serve --prometheus " + mute.URL + " --listen 127.0.0.1:0 --data $DIR/reader", 2 * time.Second, codes.ExitOK, "its page is http://"},
+		{"mcp " + mute.URL + " --listen 127.0.0.1:0", 0, codes.ExitOK, "tools for assistants at http://"},
+		{"top --once --prometheus " + mute.URL, 0, codes.ExitInterrupted, "error: interrupted"},
 		{"demo", 2 * time.Second, codes.ExitInterrupted, "error: interrupted"},
 		{"demo --fast --scenario all", 0, codes.ExitInterrupted, "error: interrupted"},
 	} {

@@ -30,6 +30,13 @@ func (r *catalogueRules) last() []rulefmt.RuleGroup {
 	return r.current
 }
 
+// forget begins anew: the next servers make the rules again.
+func (r *catalogueRules) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.key, r.current = "", nil
+}
+
 // groups renders the rules, if the servers use other names than the last time.
 func (r *catalogueRules) groups(ts []diagnose.Target, all []*catalog.Pathology, set diagnose.Settings, interval time.Duration) (_ []rulefmt.RuleGroup, changed bool, err error) {
 	r.mu.Lock()

@@ -95,6 +95,7 @@ type server struct {
 	told     web.Incidents // to pages
 	gateways *gateways
 
+	ruled     atomic.Bool // by the catalogue too, as the configuration says
 	reloading sync.Mutex
 	reloaded  prometheus.Gauge
 }
@@ -145,6 +146,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	}, cfg.Log, s.registry); err != nil {
 		return err
 	}
+	s.ruled.Store(file.Sixty.Rules)
 	if err := s.teller.SetReceivers(file.Sixty.Receivers); err != nil {
 		return err
 	}
@@ -316,7 +318,13 @@ func (s *server) handler() (http.Handler, error) {
 	if s.cfg.Prometheus.Prometheus == "" {
 		o.Collector = s.collector
 	}
-	shell, err := page.New(page.Config{Overview: func(context.Context) view.Overview { return o.Overview() }})
+	shell, err := page.New(page.Config{
+		Overview: func(context.Context) view.Overview { return o.Overview() },
+		Incident: func(_ context.Context, id string) (view.Incident, bool) {
+			i, err := s.incidents.Get(id)
+			return i, err == nil
+		},
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -369,7 +377,7 @@ func (s *server) trouble() (list []string) {
 // learn makes the rules of the catalogue for the names that the servers use, when others
 // come.
 func (s *server) learn(_ context.Context, e *monitor.Evaluation) {
-	if s.cfg.Prometheus.Prometheus != "" || e.Err != nil {
+	if s.cfg.Prometheus.Prometheus != "" || e.Err != nil || !s.ruled.Load() {
 		return
 	}
 	groups, changed, err := s.rules.groups(e.Diagnosis.Targets, s.cfg.Diagnose.Pathologies, s.monitor.Settings(), time.Duration(s.collector.Config().GlobalConfig.ScrapeInterval))
@@ -405,6 +413,12 @@ func (s *server) reload() (err error) {
 	}
 	s.monitor.SetSettings(settings)
 	s.alerter.SetAlerts(file.Sixty.Alerts)
+	if s.ruled.Store(file.Sixty.Rules); !file.Sixty.Rules {
+		s.rules.forget()
+		if err := s.collector.SetRules(nil); err != nil {
+			return err
+		}
+	}
 	return s.teller.SetReceivers(file.Sixty.Receivers)
 }
 

@@ -74,11 +74,19 @@ export const nameOf = (m: Pick<Model, 'model' | 'namespace' | 'cluster' | 'repli
 export function follow(): () => void {
   let source: EventSource | undefined
   let tries = 0
-  const refresh = () =>
-    get<Overview>('/api/v1/overview').then(
-      (o) => accept(o),
-      (error) => change({ connected: false, error }),
-    )
+  // A server that is slow is asked once at a time: a browser has six connections to it.
+  let asking = false
+  const refresh = async () => {
+    if (asking) return
+    asking = true
+    try {
+      accept(await get<Overview>('/api/v1/overview'))
+    } catch (error) {
+      change({ connected: false, error: error as Error })
+    } finally {
+      asking = false
+    }
+  }
   const listen = () => {
     source?.close()
     source = new EventSource('/api/v1/events')

@@ -72,7 +72,7 @@ func TestRefineFindsTheReason(t *testing.T) {
 		"prompts overwrite the cache in seconds": {
 			// 16000 tokens / (400 × 0.95 + 100) / 2/s = 16.7 s.
 			view: catalogtest.View{Present: misses, Past: usual}, args: "--num-gpu-blocks 1000 --block-size 16",
-			want: []string{"not known from these metrics", "overwrite the KV cache every 16.7 s", "--kv-cache-metrics (0.12 and later)", "change: --kv-cache-dtype →fp8", "fix: Put what all requests share first"},
+			want: []string{"not known from these metrics", "overwrite the KV cache every 16.7 s", "--kv-cache-metrics (0.12.0 and later)", "change: --kv-cache-dtype →fp8", "fix: Put what all requests share first"},
 		},
 		"nothing is shared any more": {
 			// 400 × (0.65 − 0.05) = 240 tokens, at 1 ms each.

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -275,12 +276,11 @@ func (c *leanConn) head() (plain, bool) {
 }
 
 func plainHead(b []byte, maxBody int64) (p plain, ok bool) {
-	text := string(b)
-	end := strings.Index(text, "\r\n\r\n")
+	end := bytes.Index(b, []byte("\r\n\r\n"))
 	if end < 0 {
 		return p, false
 	}
-	first, fields, _ := strings.Cut(text[:end], "\r\n")
+	first, fields, _ := strings.Cut(string(b[:end]), "\r\n")
 	method, rest, _ := strings.Cut(first, " ")
 	target, version, _ := strings.Cut(rest, " ")
 	if version != "HTTP/1.1" || method != http.MethodPost && method != http.MethodGet || !strings.HasPrefix(target, "/") {
@@ -313,7 +313,7 @@ func plainHead(b []byte, maxBody int64) (p plain, ok bool) {
 			return p, false
 		case "host":
 			hosts++
-			if strings.Trim(value, hostBytes) != "" {
+			if !made(value, &hostBytes) {
 				return p, false
 			}
 		case "connection":
@@ -325,7 +325,7 @@ func plainHead(b []byte, maxBody int64) (p plain, ok bool) {
 			}
 		case "content-length":
 			lengths++
-			if len(value) == 0 || len(value) > 18 || strings.Trim(value, "0123456789") != "" {
+			if len(value) == 0 || len(value) > 18 || !made(value, &digits) {
 				return p, false
 			}
 			p.size, _ = strconv.ParseInt(value, 10, 64)
@@ -333,8 +333,6 @@ func plainHead(b []byte, maxBody int64) (p plain, ok bool) {
 	}
 	return p, hosts == 1 && lengths <= 1 && p.size <= maxBody
 }
-
-const hostBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~:[]"
 
 // exchange serves one request, and reports whether another may follow.
 func (c *leanConn) exchange(p plain) (again bool) {

@@ -22,7 +22,8 @@ import (
 // to net/http with every byte that was read of the request, and stays there.
 type lean struct {
 	handler http.Handler
-	maxBody int64 // of a request that is served here
+	maxBody int64         // of a request that is served here
+	patient time.Duration // how long a client may take for the end of an answer; 0 for any time
 	watch   *watcher
 	strange chan net.Conn // for net/http
 	closed  chan struct{} // net/http takes no more
@@ -47,7 +48,7 @@ const (
 
 // newLean returns nil where the system cannot say that a client has left without
 // a goroutine that waits for it.
-func newLean(h http.Handler, maxBody int64) *lean {
+func newLean(h http.Handler, maxBody int64, patient time.Duration) *lean {
 	w, err := newWatcher()
 	if err != nil {
 		return nil
@@ -56,7 +57,8 @@ func newLean(h http.Handler, maxBody int64) *lean {
 		maxBody = keepBody
 	}
 	return &lean{
-		handler: h, maxBody: maxBody, watch: w, strange: make(chan net.Conn), closed: make(chan struct{}), conns: map[*leanConn]struct{}{},
+		handler: h, maxBody: maxBody, patient: patient, watch: w,
+		strange: make(chan net.Conn), closed: make(chan struct{}), conns: map[*leanConn]struct{}{},
 	}
 }
 
@@ -362,9 +364,18 @@ func (c *leanConn) exchange(p plain) (again bool) {
 	gone := c.gone
 	c.mu.Unlock()
 	cancel()
-	if !whole || gone || w.end() != nil {
+	if !whole || gone {
 		w.drop()
 		return false
+	}
+	if c.s.patient > 0 { // the handler's own limits have ended with it
+		_ = c.c.SetWriteDeadline(time.Now().Add(c.s.patient))
+	}
+	if w.end() != nil {
+		return false
+	}
+	if c.s.patient > 0 {
+		_ = c.c.SetWriteDeadline(time.Time{})
 	}
 	if !c.finishBody(body) {
 		return false

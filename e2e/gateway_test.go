@@ -175,7 +175,7 @@ func cancellations(t *testing.T, ctx context.Context, bin, server, gateway, admi
 		})
 	}
 	time.Sleep(5 * time.Second)
-	out, err := exec.CommandContext(ctx, bin, "diagnose", server, "--gateway", admin, "--duration", "25s").CombinedOutput()
+	out, err := exec.CommandContext(ctx, bin, "diagnose", server, "--gateway", admin, "--duration", "25s", "--full").CombinedOutput()
 	stop()
 	wg.Wait()
 	_, section, ok := strings.Cut(string(out), "AT THE GATEWAY")

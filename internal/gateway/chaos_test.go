@@ -23,14 +23,16 @@ import (
 
 // TestChaos sends requests that end in every way, to upstreams that fail in every
 // way, and then nothing may be left: each request has one status, and no
-// goroutine, socket or entry remains. SIXTY_CHAOS is how many requests; a million
-// take about ten minutes on an idle core.
+// goroutine, socket or entry remains. SIXTY_CHAOS is how many requests, and
+// SIXTY_CHAOS_CLIENTS how many send them at a time: mostly they wait.
 func TestChaos(t *testing.T) {
-	requests := 3000
-	if v := os.Getenv("SIXTY_CHAOS"); v != "" {
-		var err error
-		if requests, err = strconv.Atoi(v); err != nil {
-			t.Fatal(err)
+	requests, clients := 3000, 96
+	for name, n := range map[string]*int{"SIXTY_CHAOS": &requests, "SIXTY_CHAOS_CLIENTS": &clients} {
+		if v := os.Getenv(name); v != "" {
+			var err error
+			if *n, err = strconv.Atoi(v); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
 		}
 	}
 	if testing.Short() {
@@ -41,10 +43,9 @@ func TestChaos(t *testing.T) {
 	g := start(t, Config{
 		AccessLog: counting, HealthEvery: 100 * time.Millisecond, HeaderTimeout: 400 * time.Millisecond, IdleTimeout: 400 * time.Millisecond,
 		ClientTimeout: 400 * time.Millisecond, MaxBody: 1 << 20, TenantHeader: "X-Tenant", AskUsage: true,
-		Admission: Admission{MaxConcurrent: 40, MaxQueued: 20, QueueTimeout: 200 * time.Millisecond},
+		Admission: Admission{MaxConcurrent: max(clients*2/5, 1), MaxQueued: max(clients/5, 1), QueueTimeout: 200 * time.Millisecond},
 	}, ups...)
 	host := strings.TrimPrefix(g.url, "http://")
-	const clients = 96
 	before := 0
 	var wg sync.WaitGroup
 	var next atomic.Int64
@@ -59,8 +60,11 @@ func TestChaos(t *testing.T) {
 				tr.Protocols.SetHTTP1(true)
 			}
 			defer tr.CloseIdleConnections()
-			for next.Add(1) <= int64(requests) {
+			for n := next.Add(1); n <= int64(requests); n = next.Add(1) {
 				chaosClient(rng, tr, host)
+				if n%50_000 == 0 {
+					t.Logf("%d requests, %s: %d goroutines, %d open", n, time.Since(began).Round(time.Second), runtime.NumGoroutine(), g.InFlight())
+				}
 			}
 		})
 	}

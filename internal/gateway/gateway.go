@@ -132,6 +132,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				g.cfg.Note(fmt.Sprintf("a request ended in a panic: %v", p))
 				x.finish(&end{status: UpstreamError, kind: "panic"})
 			}
+			// An answer to an upgrade that broke off. Of others the end is known already.
+			x.finish(&end{status: UpstreamError, kind: "answer_unfinished"})
 			panic(http.ErrAbortHandler)
 		}
 	}()
@@ -317,6 +319,8 @@ func (x *exchange) relay(a *answer) (err error) {
 	}
 	x.started = true
 	x.w.WriteHeader(a.status)
+	// The heads are not needed any more, and a stream may be open for long.
+	x.r, a.header = &http.Request{RemoteAddr: x.r.RemoteAddr}, nil
 	sink := &relay{x: x, a: a}
 	err = a.pump(sink)
 	if err == nil {

@@ -482,7 +482,8 @@ func caddyProxy(t *testing.T, up string) *proxy {
 	return spawn(t, "caddy", addr, binary, "run", "--config", conf, "--adapter", "caddyfile")
 }
 
-// BenchmarkWhole is a request that is not streamed, client and upstream included.
+// BenchmarkWhole is a request that is not streamed, of eight clients for each
+// processor; clients and upstream are included.
 func BenchmarkWhole(b *testing.B) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -508,21 +509,27 @@ func BenchmarkWhole(b *testing.B) {
 		}
 	}()
 	g := start(b, Config{AccessLog: io.Discard}, "http://"+l.Addr().String())
-	c, err := net.Dial("tcp", strings.TrimPrefix(g.url, "http://"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer c.Close()
 	body := `{"model":"m","prompt":"x"}`
 	req := fmt.Appendf(nil, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
-	buf := make([]byte, 64<<10)
 	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := c.Write(req); err != nil {
-			b.Fatal(err)
+	b.SetParallelism(8)
+	b.RunParallel(func(pb *testing.PB) {
+		c, err := net.Dial("tcp", strings.TrimPrefix(g.url, "http://"))
+		if err != nil {
+			b.Error(err)
+			return
 		}
-		if _, err := c.Read(buf); err != nil {
-			b.Fatal(err)
+		defer c.Close()
+		buf := make([]byte, 64<<10)
+		for pb.Next() {
+			if _, err := c.Write(req); err != nil {
+				b.Error(err)
+				return
+			}
+			if _, err := c.Read(buf); err != nil {
+				b.Error(err)
+				return
+			}
 		}
-	}
+	})
 }

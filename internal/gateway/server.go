@@ -30,6 +30,8 @@ type Serving struct {
 	// the readiness fails, for load balancers to notice; DrainTimeout how long
 	// open requests have from then on.
 	DrainDelay, DrainTimeout time.Duration
+
+	lean *lean // nil with TLS, and where the system lacks what it needs
 }
 
 // Serve serves until ctx ends, and then until the open requests have ended or
@@ -51,7 +53,7 @@ func (g *Gateway) Serve(ctx context.Context, s Serving) error {
 	defer stop()
 	var wg sync.WaitGroup
 	wg.Go(func() { g.Run(running) })
-	failed := make(chan error, 2)
+	failed := make(chan error, 3)
 	serve := func(srv *http.Server, l net.Listener, secure bool) {
 		wg.Go(func() {
 			var err error
@@ -65,7 +67,19 @@ func (g *Gateway) Serve(ctx context.Context, s Serving) error {
 			}
 		})
 	}
-	serve(data, s.Data, s.TLS != nil)
+	l := s.Data
+	if s.TLS == nil {
+		if lean := newLean(g, g.cfg.MaxBody, g.cfg.ClientTimeout); lean != nil {
+			s.lean = lean
+			wg.Go(func() {
+				if err := lean.serve(s.Data); !errors.Is(err, http.ErrServerClosed) {
+					failed <- err
+				}
+			})
+			l = &strangers{s.Data, lean}
+		}
+	}
+	serve(data, l, s.TLS != nil)
 	if s.Admin != nil {
 		serve(admin, s.Admin, false)
 	}
@@ -77,6 +91,9 @@ func (g *Gateway) Serve(ctx context.Context, s Serving) error {
 	case err = <-failed:
 	}
 	_ = data.Close()
+	if s.lean != nil {
+		s.lean.stop()
+	}
 	_ = admin.Close()
 	stop()
 	wg.Wait()
@@ -89,7 +106,11 @@ func (g *Gateway) drain(data *http.Server, s Serving) error {
 	time.Sleep(s.DrainDelay)
 	ctx, cancel := context.WithTimeout(context.Background(), s.DrainTimeout)
 	defer cancel()
-	if data.Shutdown(ctx) == nil {
+	err := data.Shutdown(ctx)
+	if s.lean != nil {
+		err = errors.Join(err, s.lean.drain(ctx))
+	}
+	if err == nil {
 		return nil
 	}
 	n := g.InFlight()

@@ -69,9 +69,34 @@ func mediaType(v string) string {
 }
 
 // token reports whether a method is one by its letters (RFC 9110, section 5.6.2).
-func token(s string) bool {
-	return s != "" && strings.Trim(s, "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") == ""
+func token(s string) bool { return s != "" && made(s, &tokenBytes) }
+
+type byteSet [256]bool
+
+func setOf(s string) (set byteSet) {
+	for _, c := range []byte(s) {
+		set[c] = true
+	}
+	return set
 }
+
+// made reports whether a string has no other bytes.
+func made(s string, of *byteSet) bool {
+	for _, c := range []byte(s) {
+		if !of[c] {
+			return false
+		}
+	}
+	return true
+}
+
+const alphanumeric = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+var (
+	tokenBytes = setOf(alphanumeric + "!#$%&'*+-.^_`|~")
+	hostBytes  = setOf(alphanumeric + "-._~:[]")
+	digits     = setOf("0123456789")
+)
 
 // dialing reports whether an error came before a connection.
 func dialing(err error) bool {

@@ -170,7 +170,7 @@ func (e *reader) place(pid, device int64) (int64, int) {
 func (e *reader) add(v []sqlite.Value, kind profile.Kind, name uint32, size uint64) {
 	e.t.Events++
 	process, device := e.place(v[5].Int, v[2].Int)
-	e.t.AddActivity(process, device, v[3].Int, kind, profile.Activity{
+	e.t.AddActivity(process, device, v[3].Int, kind, profile.Event{
 		Start: v[0].Int, Dur: v[1].Int - v[0].Int, Correlation: uint32(v[4].Int), Name: name, Size: size, //nolint:gosec // CUPTI's correlation ids have 32 bits
 	})
 }
@@ -229,7 +229,7 @@ func (e *reader) copies() error {
 func (e *reader) runtime() error {
 	return e.each(runtime, []string{"start", "end", "globalTid", "correlationId", "nameId"}, func(v []sqlite.Value) {
 		e.t.Events++
-		e.t.AddCall(v[2].Int>>pidBits, v[2].Int&threadMask, profile.Runtime, profile.Call{
+		e.t.AddCall(v[2].Int>>pidBits, v[2].Int&threadMask, profile.Runtime, profile.Event{
 			Start: v[0].Int, Dur: v[1].Int - v[0].Int, Correlation: uint32(v[3].Int), Name: e.name(v[4].Int), //nolint:gosec // as above
 		})
 	})
@@ -254,7 +254,7 @@ func (e *reader) ranges() error {
 		if bytes.HasPrefix(text, []byte("aten::")) || bytes.Contains(text, []byte("::")) {
 			class = profile.Op
 		}
-		e.t.AddCall(v[4].Int>>pidBits, v[4].Int&threadMask, class, profile.Call{Start: v[0].Int, Dur: v[1].Int - v[0].Int, Name: e.t.Names.ID(text)})
+		e.t.AddCall(v[4].Int>>pidBits, v[4].Int&threadMask, class, profile.Event{Start: v[0].Int, Dur: v[1].Int - v[0].Int, Name: e.t.Names.ID(text)})
 	})
 }
 

@@ -247,11 +247,9 @@ func (e *reader) copies() error {
 }
 
 // calls reads a table of what threads did.
-func (e *reader) calls(table string, read func([]sqlite.Value, *event), columns ...string) error {
+func (e *reader) calls(table string, read func([]sqlite.Value, event) event, columns ...string) error {
 	return sqlite.Scan(e.ctx, e.db, table, append([]string{"start", "end", "globalTid"}, columns...), func(v []sqlite.Value) event {
-		x := event{Event: span(v[0], v[1]), process: v[2].Int >> pidBits, lane: v[2].Int & threadMask}
-		read(v, &x)
-		return x
+		return read(v, event{Event: span(v[0], v[1]), process: v[2].Int >> pidBits, lane: v[2].Int & threadMask})
 	}, func(x event) bool {
 		e.t.Events++
 		if x.none {
@@ -268,17 +266,18 @@ func (e *reader) calls(table string, read func([]sqlite.Value, *event), columns 
 }
 
 func (e *reader) runtime() error {
-	return e.calls(runtime, func(v []sqlite.Value, x *event) {
+	return e.calls(runtime, func(v []sqlite.Value, x event) event {
 		x.class, x.id, x.Correlation = profile.Runtime, v[4].Int, uint32(v[3].Int) //nolint:gosec // as above
+		return x
 	}, "correlationId", "nameId")
 }
 
 // ranges reads NVTX ranges. Those that PyTorch makes of its operators carry a number
 // that is another one each time.
 func (e *reader) ranges() error {
-	return e.calls(ranges, func(v []sqlite.Value, x *event) {
+	return e.calls(ranges, func(v []sqlite.Value, x event) event {
 		if x.none = v[1].Null || v[2].Null; x.none { // a mark, or a domain's or category's name
-			return
+			return x
 		}
 		x.text = v[3].Bytes
 		if x.text == nil && !v[4].Null {
@@ -290,6 +289,7 @@ func (e *reader) ranges() error {
 		if bytes.Contains(x.text, []byte("::")) {
 			x.class = profile.Op
 		}
+		return x
 	}, "text", "textId")
 }
 

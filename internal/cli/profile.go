@@ -34,7 +34,7 @@ type readFlags struct {
 }
 
 func (f *readFlags) register(s *pflag.FlagSet) {
-	s.IntVar(&f.maxEvents, "max-events", profile.DefaultLimit, "hold at most so many events of a trace, 24 to 32 bytes each: of a longer one the beginning")
+	s.IntVar(&f.maxEvents, "max-events", profile.DefaultLimit, "hold at most so many events of a trace, about 10 bytes each: of a longer one the beginning")
 }
 
 // profile reads traces.

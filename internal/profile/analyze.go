@@ -246,18 +246,20 @@ func waits(text string) bool {
 // span finds when the trace begins and ends.
 func (z *analyzer) span() {
 	first, last := int64(math.MaxInt64), int64(math.MinInt64)
-	hold := func(start, dur int64) {
-		first, last = min(first, start), max(last, start+dur)
+	hold := func(l *Log) {
+		if l.n > 0 {
+			first, last = min(first, l.from), max(last, l.to)
+		}
 	}
 	for _, s := range z.Streams {
 		for k := range s.Work {
-			s.Work[k].All(func(a *Activity) bool { hold(a.Start, a.Dur); return true })
+			hold(&s.Work[k])
 		}
 	}
 	for _, h := range z.Timeline.Threads {
 		for k := range h.Calls {
 			if Class(k) != Python { // frames that were open before the trace began
-				h.Calls[k].All(func(c *Call) bool { hold(c.Start, c.Dur); return true })
+				hold(&h.Calls[k])
 			}
 		}
 	}
@@ -269,7 +271,7 @@ func (z *analyzer) span() {
 // host is what the threads of one process did.
 type host struct {
 	process  int64
-	launches Log[launch]
+	launches list[launch]
 	table    []int32 // by correlation, from base on; the number of the launch and one
 	base     uint32
 	sparse   map[uint32]int32
@@ -306,20 +308,20 @@ func (h *host) index() {
 		return
 	}
 	lo, hi := uint32(math.MaxUint32), uint32(0)
-	for l := range h.launches.All {
+	for l := range h.launches.all {
 		lo, hi = min(lo, l.corr), max(hi, l.corr)
 	}
 	number := int32(0) // bounded by the events held
 	if n := uint64(hi-lo) + 1; n <= 16*uint64(h.launches.n)+1024 {
 		h.base, h.table = lo, make([]int32, n)
-		for l := range h.launches.All {
+		for l := range h.launches.all {
 			number++
 			h.table[l.corr-lo] = number
 		}
 		return
 	}
 	h.sparse = make(map[uint32]int32, h.launches.n)
-	for l := range h.launches.All {
+	for l := range h.launches.all {
 		number++
 		h.sparse[l.corr] = number
 	}
@@ -358,34 +360,13 @@ type frame struct {
 const maxStack = 512
 
 // merged calls yield for the calls of a thread in order of their start.
-func (h *Thread) merged(yield func(Class, *Call)) {
-	type head struct {
-		c, i  int
-		class Class
-	}
-	var heads []head
+func (h *Thread) merged(yield func(Class, *Event)) {
+	logs := make([]*Log, classes)
 	for k := range h.Calls {
-		if h.Calls[k].n > 0 {
-			heads = append(heads, head{class: Class(k)})
-		}
+		logs[k] = &h.Calls[k]
 	}
-	at := func(x *head) *Call { return &h.Calls[x.class].chunks[x.c][x.i] }
-	for len(heads) > 0 {
-		best := 0
-		for i := 1; i < len(heads); i++ {
-			a, b := at(&heads[i]), at(&heads[best])
-			if a.Start < b.Start || a.Start == b.Start && a.Dur > b.Dur {
-				best = i
-			}
-		}
-		x := &heads[best]
-		yield(x.class, at(x))
-		if x.i++; x.i == len(h.Calls[x.class].chunks[x.c]) {
-			x.i, x.c = 0, x.c+1
-			if x.c == len(h.Calls[x.class].chunks) {
-				heads = slices.Delete(heads, best, best+1)
-			}
-		}
+	for class, e := range merged(logs) {
+		yield(Class(class), e) //nolint:gosec // one of the classes
 	}
 }
 
@@ -395,7 +376,7 @@ func (z *analyzer) threads() {
 	for _, h := range z.Timeline.Threads {
 		z.thread(h)
 		if z.Consume && len(z.Streams) > 0 {
-			h.Calls = [classes]Log[Call]{}
+			h.Calls = [classes]Log{}
 		}
 	}
 	for _, p := range z.order {
@@ -417,7 +398,7 @@ func (z *analyzer) thread(h *Thread) {
 		}
 		*list = append(*list, span{from, to})
 	}
-	h.merged(func(class Class, c *Call) {
+	h.merged(func(class Class, c *Event) {
 		for len(stack) > 0 && stack[len(stack)-1].end <= c.Start {
 			stack = stack[:len(stack)-1]
 		}
@@ -457,7 +438,7 @@ func (z *analyzer) thread(h *Thread) {
 				l.op = f.op
 			}
 			l.node = z.Analysis.Stacks.path(stack)
-			p.launches.add(l, l.start)
+			p.launches.add(l)
 			return
 		case Op:
 			cover(&busy, c.Start, end)

@@ -20,18 +20,18 @@ func newMade() *made { return &made{Timeline: New("test", "test", 0)} }
 
 // on adds a kernel without its launch.
 func (m *made) on(device int, stream int64, kind Kind, name string, start, dur int64) {
-	m.AddActivity(0, device, stream, kind, Activity{Start: 1000 * start, Dur: 1000 * dur, Name: m.Names.ID([]byte(name)), Size: 1})
+	m.AddActivity(0, device, stream, kind, Event{Start: 1000 * start, Dur: 1000 * dur, Name: m.Names.ID([]byte(name)), Size: 1})
 }
 
 // launched adds a kernel and its launch of 5 µs.
 func (m *made) launched(name string, launch, start, dur int64) {
 	m.corr++
 	m.call(Runtime, "cudaLaunchKernel", launch, 5, m.corr)
-	m.AddActivity(0, 0, 7, Kernel, Activity{Start: 1000 * start, Dur: 1000 * dur, Name: m.Names.ID([]byte(name)), Size: 1, Correlation: m.corr})
+	m.AddActivity(0, 0, 7, Kernel, Event{Start: 1000 * start, Dur: 1000 * dur, Name: m.Names.ID([]byte(name)), Size: 1, Correlation: m.corr})
 }
 
 func (m *made) call(class Class, name string, start, dur int64, corr uint32) {
-	m.AddCall(0, 1, class, Call{Start: 1000 * start, Dur: 1000 * dur, Name: m.Names.ID([]byte(name)), Correlation: corr})
+	m.AddCall(0, 1, class, Event{Start: 1000 * start, Dur: 1000 * dur, Name: m.Names.ID([]byte(name)), Correlation: corr})
 }
 
 func (m *made) device(t *testing.T) (*Analysis, *Device) {
@@ -140,7 +140,7 @@ func TestGraphs(t *testing.T) {
 	m := newMade()
 	m.call(Runtime, "cudaGraphLaunch", 0, 5, 9)
 	for i := range int64(10) {
-		m.AddActivity(0, 0, 7, Kernel, Activity{Start: (10 + 5*i) * us, Dur: 4 * us, Name: m.Names.ID([]byte("sgemm")), Correlation: 9})
+		m.AddActivity(0, 0, 7, Kernel, Event{Start: (10 + 5*i) * us, Dur: 4 * us, Name: m.Names.ID([]byte("sgemm")), Correlation: 9})
 	}
 	a, d := m.device(t)
 	if d.Graph != 10 || d.Small != 10 || a.Host.GraphLaunches != 1 || d.Idle[LaunchGap] != 9*us {
@@ -401,9 +401,9 @@ func TestNothing(t *testing.T) {
 
 // TestLogAt finds every event again, in chunks of all sizes.
 func TestLogAt(t *testing.T) {
-	var l Log[int]
+	var l list[int]
 	for i := range 3*chunk + 7 {
-		l.add(i, int64(i))
+		l.add(i)
 	}
 	for i := range l.n {
 		if *l.at(i) != i {

@@ -91,7 +91,7 @@ func (z *analyzer) processor(number int, h *Thread) *Device {
 			s.mask = 0
 		}
 	}
-	h.merged(func(class Class, c *Call) {
+	h.merged(func(class Class, c *Event) {
 		if class == Runtime {
 			return
 		}

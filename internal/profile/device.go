@@ -9,25 +9,10 @@ import (
 	"strings"
 )
 
-// cursor is a place in one log of a device.
-type cursor struct {
-	log     *Log[Activity]
+// lane is one log of a device.
+type lane struct {
 	process *host
 	kind    Kind
-	c, i    int
-	now     *Activity
-}
-
-func (c *cursor) next() bool {
-	for c.c < len(c.log.chunks) {
-		if c.i < len(c.log.chunks[c.c]) {
-			c.now = &c.log.chunks[c.c][c.i]
-			c.i++
-			return true
-		}
-		c.c, c.i = c.c+1, 0
-	}
-	return false
 }
 
 // heap is a binary heap of what is before what.
@@ -182,8 +167,7 @@ func (s *sweep) advance(to int64) {
 }
 
 // begin is an activity's beginning.
-func (s *sweep) begin(c *cursor) {
-	a := c.now
+func (s *sweep) begin(c lane, a *Event) {
 	s.advance(a.Start)
 	l := c.process.find(a.Correlation)
 	step := s.step
@@ -217,7 +201,7 @@ func (s *sweep) begin(c *cursor) {
 }
 
 // classify says what an activity is for, and counts it.
-func (s *sweep) classify(a *Activity, c *cursor, l *launch) Group {
+func (s *sweep) classify(a *Event, c lane, l *launch) Group {
 	d := s.d
 	g := Copies
 	if c.kind == Kernel {
@@ -271,7 +255,7 @@ type kernelSum struct {
 	op           uint32
 }
 
-func (z *analyzer) tally(a *Activity, g Group, graph bool, l *launch) {
+func (z *analyzer) tally(a *Event, g Group, graph bool, l *launch) {
 	key := uint64(a.Name)<<8 | uint64(g)
 	k := z.kernels[key]
 	if k == nil {
@@ -291,7 +275,7 @@ func (z *analyzer) tally(a *Activity, g Group, graph bool, l *launch) {
 }
 
 // gap judges a time in which the device did nothing, before an activity.
-func (s *sweep) gap(a *Activity, c *cursor, l *launch, step *Step) {
+func (s *sweep) gap(a *Event, c lane, l *launch, step *Step) {
 	d := s.d
 	from, to := s.at, a.Start
 	if to-from > d.LongestGap {
@@ -367,39 +351,27 @@ func (z *analyzer) device(id int, streams []*Stream) *Device {
 	d := &Device{ID: id, Name: z.Timeline.GPUs[id].Name, Bins: make([]Bin, bins), Streams: len(streams)}
 	s := &sweep{analyzer: z, d: d, sms: uint64(max(z.Timeline.GPUs[id].SMs, 0))}
 	s.active.before = func(a, b *running) bool { return a.end < b.end }
-	heads := heap[cursor]{before: func(a, b *cursor) bool { return a.now.Start < b.now.Start }}
+	var logs []*Log
+	var lanes []lane
 	first, last := int64(math.MaxInt64), int64(math.MinInt64)
 	for _, st := range streams {
 		if !slices.Contains(d.processes, st.Process) {
 			d.processes = append(d.processes, st.Process)
 		}
 		for k := range st.Work {
-			st.Work[k].All(func(a *Activity) bool {
-				first, last = min(first, a.Start), max(last, a.Start+a.Dur)
-				return true
-			})
-			c := cursor{log: &st.Work[k], process: z.hosts[st.Process], kind: Kind(k)}
-			if c.process == nil {
-				c.process = z.host(st.Process)
-			}
-			if c.next() {
-				heads.push(c)
+			if l := &st.Work[k]; l.n > 0 {
+				first, last = min(first, l.from), max(last, l.to)
+				logs, lanes = append(logs, l), append(lanes, lane{z.host(st.Process), Kind(k)})
 			}
 		}
 	}
-	if len(heads.v) == 0 {
+	if len(logs) == 0 {
 		return nil
 	}
 	d.From, d.Wall = first, last-first
 	s.at, s.binSize = first, max(1, d.Wall/bins)
-	for len(heads.v) > 0 {
-		c := &heads.v[0]
-		s.begin(c)
-		if c.next() {
-			heads.sink()
-		} else {
-			heads.pop()
-		}
+	for i, e := range merged(logs) {
+		s.begin(lanes[i], e)
 	}
 	s.advance(math.MaxInt64)
 	return d

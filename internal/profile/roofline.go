@@ -30,7 +30,7 @@ type rate struct {
 
 // work counts a kernel of an operator whose work is known. An operator may take several
 // kernels: its work counts once, their time counts all.
-func (z *analyzer) work(a *Activity, g Group, l *launch) {
+func (z *analyzer) work(a *Event, g Group, l *launch) {
 	if z.Timeline.Names.Shape(l.op).Flops == 0 || g == Communication || g == Copies {
 		return
 	}

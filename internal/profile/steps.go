@@ -163,7 +163,7 @@ func (z *analyzer) steps() {
 				continue
 			}
 			end := int64(0)
-			h.Calls[class].All(func(c *Call) bool {
+			h.Calls[class].All(func(c *Event) bool {
 				b := z.info[c.Name].step
 				if b == nil || b.rank != best || len(steps) > 0 && c.Start < end {
 					return true // of the same step, further in

@@ -13,10 +13,10 @@ import (
 	"strings"
 )
 
-// Kind is what an Activity of a device is.
+// Kind is what an Event of a device is.
 type Kind uint8
 
-// The kinds of activities.
+// The kinds of what devices do.
 const (
 	Kernel Kind = iota
 	Copy
@@ -24,19 +24,10 @@ const (
 	kinds
 )
 
-// An Activity is something that a device did. Times are nanoseconds since the
-// timeline's base.
-type Activity struct {
-	Start, Dur  int64
-	Size        uint64 // of a copy or a memset: bytes; of a kernel: thread blocks
-	Name        uint32 // in Timeline.Names
-	Correlation uint32 // of the call that launched it; 0 is unknown
-}
-
-// Class is what a Call is.
+// Class is what an Event of a thread is.
 type Class uint8
 
-// The classes of calls.
+// The classes of what threads do.
 const (
 	Annotation Class = iota // a range that the program named: user_annotation, NVTX
 	Python                  // a Python function
@@ -45,114 +36,19 @@ const (
 	classes
 )
 
-// A Call is something that a thread of the host did.
-type Call struct {
-	Start, Dur  int64
-	Name        uint32
-	Correlation uint32 // of a Runtime call
-}
-
-// A Log holds events of one sort in chunks, so that it never copies what it holds
-// while it grows. The zero value is empty.
-type Log[T any] struct {
-	chunks   [][]T
-	n        int
-	last     int64 // start of the last event
-	unsorted bool
-}
-
-const (
-	firstChunk = 64
-	chunk      = 1 << 14
-)
-
-func (l *Log[T]) add(e T, start int64) {
-	if len(l.chunks) == 0 || len(l.chunks[len(l.chunks)-1]) == cap(l.chunks[len(l.chunks)-1]) {
-		size := firstChunk
-		if len(l.chunks) > 0 {
-			size = min(2*cap(l.chunks[len(l.chunks)-1]), chunk)
-		}
-		l.chunks = append(l.chunks, make([]T, 0, size))
-	}
-	c := &l.chunks[len(l.chunks)-1]
-	*c = append(*c, e)
-	l.unsorted = l.unsorted || l.n > 0 && start < l.last
-	l.last = start
-	l.n++
-}
-
-// at returns the event with a number in the order in which they were added.
-func (l *Log[T]) at(i int) *T {
-	for size, c := firstChunk, 0; ; c++ {
-		if i < len(l.chunks[c]) || size == chunk {
-			if size == chunk { // all further ones are as long
-				return &l.chunks[c+i/chunk][i%chunk]
-			}
-			return &l.chunks[c][i]
-		}
-		i -= len(l.chunks[c])
-		size *= 2
-	}
-}
-
-// Len is how many events the log holds.
-func (l *Log[T]) Len() int { return l.n }
-
-// All calls yield for every event, in order once the timeline is sorted.
-func (l *Log[T]) All(yield func(*T) bool) {
-	for _, c := range l.chunks {
-		for i := range c {
-			if !yield(&c[i]) {
-				return
-			}
-		}
-	}
-}
-
-// sort orders the events; order is by start.
-func (l *Log[T]) sort(order func(a, b T) int) {
-	if !l.unsorted {
-		return
-	}
-	all := make([]T, 0, l.n)
-	for i, c := range l.chunks {
-		all = append(all, c...)
-		l.chunks[i] = nil
-	}
-	slices.SortFunc(all, order)
-	l.chunks, l.unsorted = l.chunks[:0], false
-	for part := range slices.Chunk(all, chunk) {
-		l.chunks = append(l.chunks, part)
-	}
-}
-
-// keep drops the events that are not wanted.
-func (l *Log[T]) keep(want func(*T) bool, start func(*T) int64) {
-	old := l.chunks
-	*l = Log[T]{}
-	for i, c := range old {
-		for k := range c {
-			if want(&c[k]) {
-				l.add(c[k], start(&c[k]))
-			}
-		}
-		old[i] = nil
-	}
-}
-
 // A Stream is a queue of a device.
 type Stream struct {
 	Process int64 // whose calls' correlations its activities carry; 0 where the trace does not say
 	Device  int   // as the trace numbers it
 	ID      int64
-	Work    [kinds]Log[Activity]
+	Work    [kinds]Log
 }
 
 // A Thread is one of the host.
 type Thread struct {
 	Process, ID int64 // the low half of ID is the system's number of the thread
 	Name        string
-	Calls       [classes]Log[Call]
+	Calls       [classes]Log
 }
 
 // A GPU is what the trace says of a device.
@@ -231,8 +127,8 @@ type streamKey struct {
 
 type threadKey struct{ process, id int64 }
 
-// DefaultLimit is how many events a timeline holds at most: about 0.8 GB.
-const DefaultLimit = 32_000_000
+// DefaultLimit is how many events a timeline holds at most: about 1 GB.
+const DefaultLimit = 100_000_000
 
 // maxLanes is how many threads and streams are told apart.
 const maxLanes = 1 << 14
@@ -285,7 +181,7 @@ func (t *Timeline) halve() {
 		for k := range s.Work {
 			l := &s.Work[k]
 			before += int64(l.n)
-			l.keep(func(a *Activity) bool { return a.Start <= t.until }, func(a *Activity) int64 { return a.Start })
+			l.keep(t.until)
 			t.held += l.n
 		}
 	}
@@ -293,7 +189,7 @@ func (t *Timeline) halve() {
 		for k := range h.Calls {
 			l := &h.Calls[k]
 			before += int64(l.n)
-			l.keep(func(c *Call) bool { return c.Start <= t.until }, func(c *Call) int64 { return c.Start })
+			l.keep(t.until)
 			t.held += l.n
 		}
 	}
@@ -307,7 +203,7 @@ func (t *Timeline) halve() {
 }
 
 // AddActivity adds what a device did.
-func (t *Timeline) AddActivity(process int64, device int, stream int64, kind Kind, a Activity) {
+func (t *Timeline) AddActivity(process int64, device int, stream int64, kind Kind, e Event) {
 	key := streamKey{process, device, stream}
 	s := t.lastStream
 	if s == nil || t.lastSKey != key {
@@ -322,15 +218,15 @@ func (t *Timeline) AddActivity(process int64, device int, stream int64, kind Kin
 		}
 		t.lastStream, t.lastSKey = s, key
 	}
-	if t.room(a.Start, a.Dur) {
-		s.Work[kind].add(a, a.Start)
+	if t.room(e.Start, e.Dur) {
+		s.Work[kind].add(e)
 	}
 }
 
 // AddCall adds what a thread did.
-func (t *Timeline) AddCall(process, thread int64, class Class, c Call) {
-	if h := t.Thread(process, thread); h != nil && t.room(c.Start, c.Dur) {
-		h.Calls[class].add(c, c.Start)
+func (t *Timeline) AddCall(process, thread int64, class Class, e Event) {
+	if h := t.Thread(process, thread); h != nil && t.room(e.Start, e.Dur) {
+		h.Calls[class].add(e)
 	}
 }
 
@@ -407,17 +303,12 @@ func (m *MemoryLog) add(p MemoryPoint) {
 func (t *Timeline) Close() {
 	for _, s := range t.Streams {
 		for k := range s.Work {
-			s.Work[k].sort(func(a, b Activity) int { return cmp.Compare(a.Start, b.Start) })
+			s.Work[k].sort()
 		}
 	}
 	for _, h := range t.Threads {
 		for k := range h.Calls {
-			h.Calls[k].sort(func(a, b Call) int {
-				if a.Start != b.Start {
-					return cmp.Compare(a.Start, b.Start)
-				}
-				return cmp.Compare(b.Dur, a.Dur)
-			})
+			h.Calls[k].sort()
 		}
 	}
 	slices.SortFunc(t.Streams, func(a, b *Stream) int {

@@ -40,7 +40,7 @@ func (t *Timeline) Trim(w io.Writer, a *Analysis) error {
 	for _, s := range t.Streams {
 		for k := range s.Work {
 			cat := [kinds]string{"kernel", "gpu_memcpy", "gpu_memset"}[k]
-			s.Work[k].All(func(x *Activity) bool {
+			s.Work[k].All(func(x *Event) bool {
 				size := `"bytes":` + strconv.FormatUint(x.Size, 10)
 				if Kind(k) == Kernel {
 					size = `"grid":[` + strconv.FormatUint(x.Size, 10) + `,1,1]`
@@ -60,7 +60,7 @@ func (t *Timeline) Trim(w io.Writer, a *Analysis) error {
 		}
 		for k := range h.Calls {
 			cat := [classes]string{"user_annotation", "python_function", "cpu_op", "cuda_runtime"}[k]
-			h.Calls[k].All(func(x *Call) bool {
+			h.Calls[k].All(func(x *Event) bool {
 				args := ""
 				if x.Correlation != 0 {
 					args = fmt.Sprintf(`,"args":{"correlation":%d}`, x.Correlation)

@@ -28,11 +28,11 @@ func (m *maker) kernel(name string, launch, start, dur int64, graph bool) {
 	if strings.HasPrefix(name, "Memcpy") {
 		kind = profile.Copy
 	}
-	m.AddActivity(0, 0, 7, kind, profile.Activity{Start: 1000 * start, Dur: 1000 * dur, Name: m.Names.ID([]byte(name)), Correlation: m.corr})
+	m.AddActivity(0, 0, 7, kind, profile.Event{Start: 1000 * start, Dur: 1000 * dur, Name: m.Names.ID([]byte(name)), Correlation: m.corr})
 }
 
 func (m *maker) call(class profile.Class, name string, start, dur int64, corr uint32) {
-	m.AddCall(0, 1, class, profile.Call{Start: 1000 * start, Dur: 1000 * dur, Name: m.Names.ID([]byte(name)), Correlation: corr})
+	m.AddCall(0, 1, class, profile.Event{Start: 1000 * start, Dur: 1000 * dur, Name: m.Names.ID([]byte(name)), Correlation: corr})
 }
 
 // step is one with kernels of so many µs one behind the other, each launched so long before

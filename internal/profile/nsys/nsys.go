@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/sixty-dev/sixty/internal/hint"
@@ -101,14 +102,14 @@ type reader struct {
 
 // each reads a table's rows.
 func (e *reader) each(table string, columns []string, row func(v []sqlite.Value)) error {
-	return e.db.Scan(e.ctx, table, columns, func(v []sqlite.Value) bool {
+	return sqlite.Scan(e.ctx, e.db, table, columns, slices.Clone, func(v []sqlite.Value) bool {
 		row(v)
 		return true
 	})
 }
 
 func (e *reader) strings() error {
-	return e.db.Scan(e.ctx, texts, []string{"id", "value"}, func(v []sqlite.Value) bool {
+	return sqlite.Scan(e.ctx, e.db, texts, []string{"id", "value"}, slices.Clone, func(v []sqlite.Value) bool {
 		if len(v[1].Bytes) <= maxText {
 			e.texts[v[0].Int] = v[1].Text()
 		} else {
@@ -167,17 +168,37 @@ func (e *reader) place(pid, device int64) (int64, int) {
 	return process, int(device)
 }
 
-func (e *reader) add(v []sqlite.Value, kind profile.Kind, name uint32, size uint64) {
-	e.t.Events++
-	process, device := e.place(v[5].Int, v[2].Int)
-	e.t.AddActivity(process, device, v[3].Int, kind, profile.Activity{
-		Start: v[0].Int, Dur: v[1].Int - v[0].Int, Correlation: uint32(v[4].Int), Name: name, Size: size, //nolint:gosec // CUPTI's correlation ids have 32 bits
+// event is a row of a large table.
+type event struct {
+	profile.Event
+	process, lane int64 // lane is a stream or a thread
+	device        int
+	class         profile.Class
+	id            int64  // of its name
+	text          []byte // its name
+	none          bool   // it is no event
+}
+
+// work reads a table of what devices did. read says of the columns beyond those that all
+// have what the event's name is known by, and its size.
+func (e *reader) work(table string, kind profile.Kind, read func([]sqlite.Value) (int64, uint64), name func(int64) uint32, more ...string) error {
+	common := []string{"start", "end", "deviceId", "streamId", "correlationId", "globalPid"}
+	return sqlite.Scan(e.ctx, e.db, table, append(common, more...), func(v []sqlite.Value) event {
+		x := event{Event: span(v[0], v[1]), lane: v[3].Int}
+		x.Correlation = uint32(v[4].Int) //nolint:gosec // CUPTI's correlation ids have 32 bits
+		x.process, x.device = e.place(v[5].Int, v[2].Int)
+		x.id, x.Size = read(v[len(common):])
+		return x
+	}, func(x event) bool {
+		e.t.Events++
+		x.Name = name(x.id)
+		e.t.AddActivity(x.process, x.device, x.lane, kind, x.Event)
+		return true
 	})
 }
 
-// columns that all activities have.
-func columns(more ...string) []string {
-	return append([]string{"start", "end", "deviceId", "streamId", "correlationId", "globalPid"}, more...)
+func span(start, end sqlite.Value) profile.Event {
+	return profile.Event{Start: start.Int, Dur: end.Int - start.Int}
 }
 
 func (e *reader) kernels() error {
@@ -185,20 +206,20 @@ func (e *reader) kernels() error {
 	if t := e.db.Tables[kernels]; t != nil && t.Column(named) < 0 {
 		named = "shortName"
 	}
-	return e.each(kernels, columns(named, "gridX", "gridY", "gridZ"), func(v []sqlite.Value) {
+	return e.work(kernels, profile.Kernel, func(v []sqlite.Value) (int64, uint64) {
 		grid := uint64(1)
-		for _, g := range v[7:] {
+		for _, g := range v[1:] {
 			grid *= uint64(min(max(g.Int, 1), 1<<20))
 		}
-		e.add(v, profile.Kernel, e.name(v[6].Int), min(grid, 1<<40))
-	})
+		return v[0].Int, min(grid, 1<<40)
+	}, e.name, named, "gridX", "gridY", "gridZ")
 }
 
 func (e *reader) graphs() error {
 	name, found := e.t.Names.ID([]byte(WholeGraph)), false
-	err := e.each(graphs, columns(), func(v []sqlite.Value) {
+	err := e.work(graphs, profile.Kernel, func([]sqlite.Value) (int64, uint64) { return 0, 0 }, func(int64) uint32 {
 		found = true
-		e.add(v, profile.Kernel, name, 0)
+		return name
 	})
 	if found {
 		e.t.Notes = append(e.t.Notes, "CUDA graphs were recorded whole: what is in them is unknown. Record with --cuda-graph-trace=node to see their kernels")
@@ -208,54 +229,68 @@ func (e *reader) graphs() error {
 
 func (e *reader) copies() error {
 	names := map[int64]uint32{}
-	err := e.each(copies, columns("bytes", "copyKind"), func(v []sqlite.Value) {
-		id, ok := names[v[7].Int]
+	err := e.work(copies, profile.Copy, func(v []sqlite.Value) (int64, uint64) { return v[1].Int, uint64(max(v[0].Int, 0)) }, func(kind int64) uint32 {
+		id, ok := names[kind]
 		if !ok {
-			text := copyNames[v[7].Int]
+			text := copyNames[kind]
 			if text == "" {
-				text = fmt.Sprintf("Memcpy (kind %d)", v[7].Int)
+				text = fmt.Sprintf("Memcpy (kind %d)", kind)
 			}
 			id = e.t.Names.ID([]byte(text))
-			names[v[7].Int] = id
+			names[kind] = id
 		}
-		e.add(v, profile.Copy, id, uint64(max(v[6].Int, 0)))
-	})
+		return id
+	}, "bytes", "copyKind")
 	set := e.t.Names.ID([]byte("Memset (Device)"))
-	return errors.Join(err, e.each(sets, columns("bytes"), func(v []sqlite.Value) {
-		e.add(v, profile.Set, set, uint64(max(v[6].Int, 0)))
-	}))
+	return errors.Join(err, e.work(sets, profile.Set, func(v []sqlite.Value) (int64, uint64) { return 0, uint64(max(v[0].Int, 0)) },
+		func(int64) uint32 { return set }, "bytes"))
+}
+
+// calls reads a table of what threads did.
+func (e *reader) calls(table string, read func([]sqlite.Value, event) event, columns ...string) error {
+	return sqlite.Scan(e.ctx, e.db, table, append([]string{"start", "end", "globalTid"}, columns...), func(v []sqlite.Value) event {
+		return read(v, event{Event: span(v[0], v[1]), process: v[2].Int >> pidBits, lane: v[2].Int & threadMask})
+	}, func(x event) bool {
+		e.t.Events++
+		if x.none {
+			return true
+		}
+		if x.class == profile.Runtime {
+			x.Name = e.name(x.id)
+		} else {
+			x.Name = e.t.Names.ID(x.text)
+		}
+		e.t.AddCall(x.process, x.lane, x.class, x.Event)
+		return true
+	})
 }
 
 func (e *reader) runtime() error {
-	return e.each(runtime, []string{"start", "end", "globalTid", "correlationId", "nameId"}, func(v []sqlite.Value) {
-		e.t.Events++
-		e.t.AddCall(v[2].Int>>pidBits, v[2].Int&threadMask, profile.Runtime, profile.Call{
-			Start: v[0].Int, Dur: v[1].Int - v[0].Int, Correlation: uint32(v[3].Int), Name: e.name(v[4].Int), //nolint:gosec // as above
-		})
-	})
+	return e.calls(runtime, func(v []sqlite.Value, x event) event {
+		x.class, x.id, x.Correlation = profile.Runtime, v[4].Int, uint32(v[3].Int) //nolint:gosec // as above
+		return x
+	}, "correlationId", "nameId")
 }
 
 // ranges reads NVTX ranges. Those that PyTorch makes of its operators carry a number
 // that is another one each time.
 func (e *reader) ranges() error {
-	return e.each(ranges, []string{"start", "end", "text", "textId", "globalTid"}, func(v []sqlite.Value) {
-		e.t.Events++
-		if v[1].Null || v[4].Null { // a mark, or a domain's or category's name
-			return
+	return e.calls(ranges, func(v []sqlite.Value, x event) event {
+		if x.none = v[1].Null || v[2].Null; x.none { // a mark, or a domain's or category's name
+			return x
 		}
-		text := v[2].Bytes
-		if text == nil && !v[3].Null {
-			text = []byte(e.texts[v[3].Int])
+		x.text = v[3].Bytes
+		if x.text == nil && !v[4].Null {
+			x.text = []byte(e.texts[v[4].Int])
 		}
-		if i := bytes.Index(text, []byte(", ")); i > 0 && (bytes.HasPrefix(text[i+2:], []byte("op_id = ")) || bytes.HasPrefix(text[i+2:], []byte("seq = "))) {
-			text = text[:i]
+		if i := bytes.Index(x.text, []byte(", ")); i > 0 && (bytes.HasPrefix(x.text[i+2:], []byte("op_id = ")) || bytes.HasPrefix(x.text[i+2:], []byte("seq = "))) {
+			x.text = x.text[:i]
 		}
-		class := profile.Annotation
-		if bytes.HasPrefix(text, []byte("aten::")) || bytes.Contains(text, []byte("::")) {
-			class = profile.Op
+		if bytes.Contains(x.text, []byte("::")) {
+			x.class = profile.Op
 		}
-		e.t.AddCall(v[4].Int>>pidBits, v[4].Int&threadMask, class, profile.Call{Start: v[0].Int, Dur: v[1].Int - v[0].Int, Name: e.t.Names.ID(text)})
-	})
+		return x
+	}, "text", "textId")
 }
 
 func (e *reader) threads() error {

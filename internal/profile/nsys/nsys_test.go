@@ -71,11 +71,11 @@ func TestSchemas(t *testing.T) {
 	}
 }
 
-func first(h *profile.Thread) *profile.Call {
+func first(h *profile.Thread) *profile.Event {
 	for c := range h.Calls[profile.Op].All {
 		return c
 	}
-	return &profile.Call{}
+	return &profile.Event{}
 }
 
 func TestBadExports(t *testing.T) {

@@ -108,7 +108,7 @@ func (p *parser) take() {
 
 func (p *parser) activity(c category, name []byte, start, dur int64) {
 	e := &p.ev
-	a := profile.Activity{Start: start, Dur: dur, Name: p.t.Names.ID(name)}
+	a := profile.Event{Start: start, Dur: dur, Name: p.t.Names.ID(name)}
 	device, stream := int64(-1), int64(-1)
 	found := uint8(0)
 	if e.args != nil {
@@ -179,7 +179,7 @@ func (p *parser) call(c category, name []byte, start, dur int64) {
 	if !ok || !ok2 {
 		return
 	}
-	call := profile.Call{Start: start, Dur: dur}
+	call := profile.Event{Start: start, Dur: dur}
 	class := profile.Op
 	switch c {
 	case runtime:

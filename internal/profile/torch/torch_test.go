@@ -31,7 +31,7 @@ const (
 
 func trace(events ...string) string { return `{"traceEvents":[` + strings.Join(events, ",\n") + `]}` }
 
-func onlyActivity(t *testing.T, tl *profile.Timeline) (*profile.Stream, profile.Activity) {
+func onlyActivity(t *testing.T, tl *profile.Timeline) (*profile.Stream, profile.Event) {
 	t.Helper()
 	if len(tl.Streams) != 1 || tl.Streams[0].Work[profile.Kernel].Len() != 1 {
 		t.Fatalf("%d streams", len(tl.Streams))
@@ -45,7 +45,7 @@ func onlyActivity(t *testing.T, tl *profile.Timeline) (*profile.Stream, profile.
 func TestAKernel(t *testing.T) {
 	tl := read(t, trace(aKernel, aLaunch))
 	s, a := onlyActivity(t, tl)
-	want := profile.Activity{Start: 1712195495505583125, Dur: 4928, Size: 32, Name: a.Name, Correlation: 42}
+	want := profile.Event{Start: 1712195495505583125, Dur: 4928, Size: 32, Name: a.Name, Correlation: 42}
 	if a != want || s.Device != 1 || s.ID != 20 || tl.Names.Text[a.Name] != "gemm" || tl.Events != 2 || len(tl.Partial) > 0 {
 		t.Errorf("%+v on %d/%d, want %+v; partial %v", a, s.Device, s.ID, want, tl.Partial)
 	}

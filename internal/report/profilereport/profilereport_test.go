@@ -23,8 +23,8 @@ func made(ranks int, slower int64) *profile.Profile {
 		corr, at := uint32(0), int64(1_000_000)
 		kernel := func(name string, kind profile.Kind, dur int64) {
 			corr++
-			t.AddCall(0, 1, profile.Runtime, profile.Call{Start: at + 1000, Dur: 5000, Name: t.Names.ID([]byte("cudaLaunchKernel")), Correlation: corr})
-			t.AddActivity(0, 0, 7, kind, profile.Activity{Start: at + 20_000, Dur: dur, Size: 100, Name: t.Names.ID([]byte(name)), Correlation: corr})
+			t.AddCall(0, 1, profile.Runtime, profile.Event{Start: at + 1000, Dur: 5000, Name: t.Names.ID([]byte("cudaLaunchKernel")), Correlation: corr})
+			t.AddActivity(0, 0, 7, kind, profile.Event{Start: at + 20_000, Dur: dur, Size: 100, Name: t.Names.ID([]byte(name)), Correlation: corr})
 			at += 20_000 + dur
 		}
 		for i := range int64(30) {
@@ -32,8 +32,8 @@ func made(ranks int, slower int64) *profile.Profile {
 			if i%5 == 0 {
 				note = "execute_context_1(400)_generation_8(8)"
 			}
-			t.AddCall(0, 1, profile.Annotation, profile.Call{Start: at, Dur: 200_000, Name: t.Names.ID([]byte(note))})
-			t.AddCall(0, 1, profile.Op, profile.Call{Start: at, Dur: 30_000, Name: t.Names.ID([]byte("aten::<script>alert(1)</script>"))})
+			t.AddCall(0, 1, profile.Annotation, profile.Event{Start: at, Dur: 200_000, Name: t.Names.ID([]byte(note))})
+			t.AddCall(0, 1, profile.Op, profile.Event{Start: at, Dur: 30_000, Name: t.Names.ID([]byte("aten::<script>alert(1)</script>"))})
 			kernel("sgemm<script>", profile.Kernel, 100_000+i%3*1000+slower)
 			kernel("flash_fwd_kernel", profile.Kernel, 60_000)
 			kernel("ncclDevKernel_AllReduce", profile.Kernel, 20_000+int64(rank)*9000)

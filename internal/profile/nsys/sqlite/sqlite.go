@@ -13,8 +13,10 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Magic is what a database file begins with.
@@ -28,11 +30,11 @@ var (
 
 const (
 	headerSize = 100
-	blockSize  = 1 << 20  // that is read at once
-	blocks     = 16       // that are held
-	maxPayload = 64 << 20 // of one row
-	maxDepth   = 40       // of a tree
-	maxSchema  = 10_000   // tables and indexes
+	together   = 128 << 10 // bytes of neighbouring pages that are read at once
+	ahead      = 3         // such parts for each worker
+	maxPayload = 64 << 20  // of one row
+	maxDepth   = 40        // of a tree
+	maxSchema  = 10_000    // tables and indexes
 )
 
 // A Table is one table of a database.
@@ -43,25 +45,14 @@ type Table struct {
 	rowid   int // the column that is the row's number, or -1
 }
 
-// A DB is an open database. It must not be used by two goroutines at once.
+// A DB is an open database.
 type DB struct {
-	r        io.ReaderAt
-	size     int64
-	page     int64 // bytes
-	usable   int
-	pages    uint32
-	Tables   map[string]*Table
-	WAL      bool // the newest rows may be in a -wal file beside it
-	cache    [blocks]block
-	tick     uint64
-	overflow []byte
-	moved    bool // pages were read for a row that goes on in them
-}
-
-type block struct {
-	at   int64
-	data []byte
-	used uint64
+	r      io.ReaderAt
+	page   int64 // bytes
+	usable int
+	pages  uint32
+	Tables map[string]*Table
+	WAL    bool // the newest rows may be in a -wal file beside it
 }
 
 // Open reads a database's header and schema.
@@ -86,7 +77,7 @@ func Open(r io.ReaderAt, size int64) (*DB, error) {
 	if e := binary.BigEndian.Uint32(h[56:]); e > 1 {
 		return nil, fmt.Errorf("the database's text is UTF-16, which no profiler writes")
 	}
-	d := &DB{r: r, size: size, page: page, usable: int(page) - int(h[20]), WAL: h[19] == 2, Tables: map[string]*Table{}}
+	d := &DB{r: r, page: page, usable: int(page) - int(h[20]), WAL: h[19] == 2, Tables: map[string]*Table{}}
 	d.pages = uint32(min((size+page-1)/page, math.MaxUint32)) //nolint:gosec // bounded
 	return d, d.schema()
 }
@@ -95,11 +86,11 @@ func Open(r io.ReaderAt, size int64) (*DB, error) {
 func (d *DB) schema() error {
 	master := &Table{root: 1, rowid: -1}
 	n := 0
-	err := d.scan(context.Background(), master, []int{0, 1, 3, 4}, func(v []Value) bool {
+	err := rows(context.Background(), d, master, []int{0, 1, 3, 4}, 1, masterRow, func(row masterEntry) bool {
 		n++
-		if v[0].Text() == "table" {
-			t := &Table{Name: v[1].Text(), root: uint32(v[2].Int)} //nolint:gosec // checked when it is read
-			t.Columns, t.rowid = columns(v[3].Text())
+		if row.table {
+			t := &Table{Name: row.name, root: row.root}
+			t.Columns, t.rowid = columns(row.sql)
 			d.Tables[t.Name] = t
 		}
 		return n < maxSchema
@@ -108,6 +99,17 @@ func (d *DB) schema() error {
 		return fmt.Errorf("read the list of tables: %w", err)
 	}
 	return nil
+}
+
+// masterEntry is a row of the table of tables.
+type masterEntry struct {
+	table     bool
+	name, sql string
+	root      uint32
+}
+
+func masterRow(v []Value) masterEntry {
+	return masterEntry{v[0].Text() == "table", v[1].Text(), v[3].Text(), uint32(v[2].Int)} //nolint:gosec // checked when it is read
 }
 
 // columns reads the names of a table's columns from the statement that made it, and
@@ -169,7 +171,7 @@ func (t *Table) Column(name string) int {
 	return slices.IndexFunc(t.Columns, func(c string) bool { return strings.EqualFold(c, name) })
 }
 
-// A Value is one of a row. Its bytes are valid until the next row.
+// A Value is one of a row. Its bytes are valid until the row was taken.
 type Value struct {
 	Null  bool
 	Int   int64
@@ -180,10 +182,15 @@ type Value struct {
 // Text is a value's text.
 func (v Value) Text() string { return string(v.Bytes) }
 
-// Scan calls yield with the wanted columns of every row, in the order of the row's
-// numbers, until it returns false. A column that the table lacks, or whose name is
-// empty, is null. A table that is damaged ends with ErrCorrupt after the rows before.
-func (d *DB) Scan(ctx context.Context, table string, want []string, yield func([]Value) bool) error {
+// Scan makes of the wanted columns of every row what read makes of them, and hands it to
+// take, in the order of the row's numbers, until that returns false. A column that the
+// table lacks, or whose name is empty, is null. A table that is damaged ends with
+// ErrCorrupt after the rows before.
+//
+// The processors share the pages: read is called by several goroutines at once, and must
+// change nothing; take is called by the caller's. The bytes of a value may be kept from
+// read to take.
+func Scan[T any](ctx context.Context, d *DB, table string, want []string, read func([]Value) T, take func(T) bool) error {
 	t := d.Tables[table]
 	if t == nil {
 		return nil
@@ -195,26 +202,177 @@ func (d *DB) Scan(ctx context.Context, table string, want []string, yield func([
 			numbers[i] = t.Column(w)
 		}
 	}
-	if err := d.scan(ctx, t, numbers, yield); err != nil {
+	if err := rows(ctx, d, t, numbers, runtime.GOMAXPROCS(0), read, take); err != nil {
 		return fmt.Errorf("table %s: %w", table, err)
 	}
 	return nil
 }
 
-// scanner walks one table.
-type scanner struct {
-	*DB
-	ctx     context.Context //nolint:containedctx // of one call of Scan
-	table   *Table
-	slots   []int // for each column up to the last wanted, the place in values or -1
-	values  []Value
-	yield   func([]Value) bool
-	visited uint32
-	stopped bool
+// part is neighbouring leaves of a table, and the rows in them.
+type part[T any] struct {
+	from, pages uint32
+	data        []byte
+	rows        []T
+	err         error // after those rows
+	done        chan struct{}
 }
 
-func (d *DB) scan(ctx context.Context, t *Table, want []int, yield func([]Value) bool) error {
-	s := &scanner{DB: d, ctx: ctx, table: t, values: make([]Value, len(want)), yield: yield}
+func rows[T any](ctx context.Context, d *DB, t *Table, want []int, workers int, read func([]Value) T, take func(T) bool) error {
+	leaves, damaged := d.leaves(ctx, t)
+	workers = min(workers, 1+len(leaves)/ahead)
+	work, ordered := make(chan *part[T], ahead*workers), make(chan *part[T], ahead*workers)
+	free := make(chan *part[T], ahead*workers)
+	for range ahead * workers {
+		free <- &part[T]{done: make(chan struct{}, 1)}
+	}
+	ctx, stop := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer stop()
+	all.Go(func() {
+		defer close(ordered)
+		defer close(work)
+		most := max(1, int(together/d.page))
+		for rest := leaves; len(rest) > 0; {
+			n := 1
+			for n < min(len(rest), most) && rest[n] == rest[n-1]+1 {
+				n++
+			}
+			select {
+			case p := <-free:
+				p.from, p.pages = rest[0], uint32(n) //nolint:gosec // at most most
+				work <- p
+				ordered <- p
+			case <-ctx.Done():
+				return
+			}
+			rest = rest[n:]
+		}
+	})
+	for range workers {
+		s := newScanner(d, t, want)
+		all.Go(func() {
+			for p := range work {
+				if ctx.Err() == nil {
+					p.rows = p.rows[:0]
+					p.err = s.part(p.from, p.pages, &p.data, func(v []Value) { p.rows = append(p.rows, read(v)) })
+				}
+				p.done <- struct{}{}
+			}
+		})
+	}
+	for p := range ordered {
+		<-p.done
+		if ctx.Err() != nil {
+			break
+		}
+		for i := range p.rows {
+			if !take(p.rows[i]) {
+				return nil
+			}
+		}
+		if p.err != nil {
+			return p.err
+		}
+		free <- p
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return damaged
+}
+
+// read reads pages into a buffer.
+func (d *DB) read(n, pages uint32, into []byte) ([]byte, error) {
+	if n == 0 || n > d.pages {
+		return nil, fmt.Errorf("%w: page %d of %d", ErrCorrupt, n, d.pages)
+	}
+	size := int(d.page) * int(pages)
+	into = slices.Grow(into[:0], size)[:size]
+	k, err := d.r.ReadAt(into, int64(n-1)*d.page)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("read page %d: %w", n, err)
+	}
+	return into[:k/int(d.page)*int(d.page)], nil
+}
+
+const (
+	interior = 0x05
+	leaf     = 0x0d
+)
+
+// cells is where a page's cells are listed.
+func (d *DB) cells(p []byte, n uint32) (kind byte, at, cells int, err error) {
+	if n == 1 {
+		at = headerSize
+	}
+	kind, cells = p[at], int(binary.BigEndian.Uint16(p[at+3:]))
+	first := at + 8
+	if kind == interior {
+		first = at + 12
+	}
+	if kind != interior && kind != leaf || first+2*cells > len(p) {
+		return 0, 0, 0, fmt.Errorf("%w: page %d is none of a table", ErrCorrupt, n)
+	}
+	return kind, first, cells, nil
+}
+
+// leaves returns the pages that hold a table's rows, in order, and why they are not all:
+// every leaf of a tree is as deep as the first.
+func (d *DB) leaves(ctx context.Context, t *Table) ([]uint32, error) {
+	level, seen := []uint32{t.root}, uint32(0)
+	var damaged error
+	var p []byte
+	for range maxDepth {
+		var below []uint32
+		for i, n := range level {
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			var err error
+			if p, err = d.read(n, 1, p); err == nil && len(p) == 0 {
+				err = ErrCorrupt
+			}
+			kind, first, cells := byte(0), 0, 0
+			if err == nil {
+				kind, first, cells, err = d.cells(p, n)
+			}
+			if err == nil && kind == leaf && i == 0 {
+				return level, damaged
+			}
+			if seen += uint32(cells) + 1; err == nil && (kind == leaf || seen > d.pages) { //nolint:gosec // 16 bits
+				err = fmt.Errorf("%w: its pages go in a circle", ErrCorrupt)
+			}
+			for k := 0; err == nil && k < cells; k++ {
+				if c := int(binary.BigEndian.Uint16(p[first+2*k:])); c+4 <= len(p) {
+					below = append(below, binary.BigEndian.Uint32(p[c:]))
+				} else {
+					err = fmt.Errorf("%w: page %d", ErrCorrupt, n)
+				}
+			}
+			if err != nil {
+				damaged = err // of what lies further left nothing is lost
+				break
+			}
+			below = append(below, binary.BigEndian.Uint32(p[first-4:]))
+		}
+		if level = below; len(level) == 0 {
+			return nil, damaged
+		}
+	}
+	return nil, fmt.Errorf("%w: its pages go in a circle", ErrCorrupt)
+}
+
+// scanner reads leaves of one table.
+type scanner struct {
+	*DB
+	table  *Table
+	slots  []int // for each column up to the last wanted, the place in values or -1
+	values []Value
+}
+
+func newScanner(d *DB, t *Table, want []int) *scanner {
+	s := &scanner{DB: d, table: t, values: make([]Value, len(want))}
 	for i, column := range want {
 		if column < 0 {
 			continue
@@ -224,102 +382,32 @@ func (d *DB) scan(ctx context.Context, t *Table, want []int, yield func([]Value)
 		}
 		s.slots[column] = i
 	}
-	return s.walk(t.root, 0)
+	return s
 }
 
-// pageAt returns a page's bytes. They are valid until blocks further pages were read.
-func (d *DB) pageAt(n uint32) ([]byte, error) {
-	if n == 0 || n > d.pages {
-		return nil, fmt.Errorf("%w: page %d of %d", ErrCorrupt, n, d.pages)
-	}
-	at := int64(n-1) * d.page
-	start := at / blockSize * blockSize
-	d.tick++
-	oldest := 0
-	for i := range d.cache {
-		b := &d.cache[i]
-		if b.at == start && b.data != nil {
-			b.used = d.tick
-			return b.page(at-start, d.page)
-		}
-		if b.used < d.cache[oldest].used {
-			oldest = i
-		}
-	}
-	b := &d.cache[oldest]
-	if b.data == nil {
-		b.data = make([]byte, 0, blockSize)
-	}
-	b.at, b.used = start, d.tick
-	k, err := d.r.ReadAt(b.data[:blockSize], start)
-	b.data = b.data[:k]
-	if err != nil && !errors.Is(err, io.EOF) {
-		b.at = -1
-		return nil, fmt.Errorf("read page %d: %w", n, err)
-	}
-	return b.page(at-start, d.page)
-}
-
-func (b *block) page(at, size int64) ([]byte, error) {
-	if at+size > int64(len(b.data)) {
-		return nil, ErrCorrupt
-	}
-	return b.data[at : at+size : at+size], nil
-}
-
-const (
-	interior = 0x05
-	leaf     = 0x0d
-)
-
-func (s *scanner) walk(n uint32, depth int) error {
-	if s.ctx.Err() != nil {
-		return context.Cause(s.ctx)
-	}
-	if s.visited++; depth > maxDepth || s.visited > s.pages {
-		return fmt.Errorf("%w: its pages go in a circle", ErrCorrupt)
-	}
-	p, err := s.pageAt(n)
+// part reads neighbouring leaves into a buffer, and calls yield for each of their rows.
+func (s *scanner) part(from, pages uint32, buffer *[]byte, yield func([]Value)) error {
+	data, err := s.read(from, pages, *buffer)
 	if err != nil {
 		return err
 	}
-	at := 0
-	if n == 1 {
-		at = headerSize
-	}
-	kind, cells := p[at], int(binary.BigEndian.Uint16(p[at+3:]))
-	first := at + 8
-	if kind == interior {
-		first = at + 12
-	}
-	if kind != interior && kind != leaf || first+2*cells > len(p) {
-		return fmt.Errorf("%w: page %d is none of a table", ErrCorrupt, n)
-	}
-	if kind == leaf {
-		for i := range cells {
-			if err := s.cell(p, int(binary.BigEndian.Uint16(p[first+2*i:]))); err != nil || s.stopped {
-				return err
-			}
-			if s.moved { // the row's further pages may have taken this one's place
-				if p, err = s.pageAt(n); err != nil {
-					return err
-				}
-				s.moved = false
+	*buffer = data
+	for n := from; n < from+pages; n++ {
+		if len(data) == 0 {
+			return ErrCorrupt
+		}
+		p := data[:s.page:s.page]
+		data = data[s.page:]
+		kind, first, cells, err := s.cells(p, n)
+		if err == nil && kind != leaf {
+			err = fmt.Errorf("%w: page %d is no leaf", ErrCorrupt, n)
+		}
+		for i := 0; err == nil && i < cells; i++ {
+			if err = s.cell(p, int(binary.BigEndian.Uint16(p[first+2*i:]))); err == nil {
+				yield(s.values)
 			}
 		}
-		return nil
-	}
-	children := make([]uint32, 0, cells+1)
-	for i := range cells {
-		c := int(binary.BigEndian.Uint16(p[first+2*i:]))
-		if c+4 > len(p) {
-			return fmt.Errorf("%w: page %d", ErrCorrupt, n)
-		}
-		children = append(children, binary.BigEndian.Uint32(p[c:]))
-	}
-	children = append(children, binary.BigEndian.Uint32(p[at+8:]))
-	for _, c := range children {
-		if err := s.walk(c, depth+1); err != nil || s.stopped {
+		if err != nil {
 			return err
 		}
 	}
@@ -373,13 +461,7 @@ func (s *scanner) cell(p []byte, at int) error {
 	if len(row) < total {
 		return ErrCorrupt
 	}
-	if err := s.record(row[:total], id); err != nil {
-		return err
-	}
-	if !s.yield(s.values) {
-		s.stopped = true
-	}
-	return nil
+	return s.record(row[:total], id)
 }
 
 // local is how much of a row lies on its page.
@@ -397,16 +479,20 @@ func (d *DB) local(total int) int {
 
 // whole gathers a row that goes on in further pages.
 func (d *DB) whole(local []byte, next uint32, total int) ([]byte, error) {
-	d.overflow, d.moved = append(d.overflow[:0], local...), true
-	for len(d.overflow) < total {
-		p, err := d.pageAt(next)
-		if err != nil {
+	row := slices.Clone(local)
+	var p []byte
+	for len(row) < total {
+		var err error
+		if p, err = d.read(next, 1, p); err != nil {
 			return nil, err
 		}
+		if len(p) == 0 {
+			return nil, ErrCorrupt
+		}
 		next = binary.BigEndian.Uint32(p)
-		d.overflow = append(d.overflow, p[4:min(d.usable, 4+total-len(d.overflow))]...)
+		row = append(row, p[4:min(d.usable, 4+total-len(row))]...)
 	}
-	return d.overflow, nil
+	return row, nil
 }
 
 // sizes of the serial types below 12.
@@ -468,7 +554,7 @@ func value(t int64, b []byte) Value {
 	case t >= 12:
 		return Value{Bytes: b}
 	}
-	var n int64
+	n := int64(0)
 	if len(b) > 0 {
 		n = int64(int8(b[0])) //nolint:gosec // two's complement
 		for _, c := range b[1:] {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -21,6 +22,12 @@ func fixture(t testing.TB) []byte {
 	return b
 }
 
+// scan hands the rows over one by one.
+func scan(t testing.TB, db *DB, table string, want []string, take func([]Value) bool) error {
+	t.Helper()
+	return Scan(t.Context(), db, table, want, slices.Clone, take)
+}
+
 func TestScan(t *testing.T) {
 	b := fixture(t)
 	db, err := Open(bytes.NewReader(b), int64(len(b)))
@@ -32,7 +39,7 @@ func TestScan(t *testing.T) {
 	}
 	want := []int64{0, 1, -1, 127, -128, 99, -8000000, 1 << 40, -1 << 62, 0}
 	n := 0
-	err = db.Scan(t.Context(), "t", []string{"b", "id", "none", "a", "c", "d"}, func(v []Value) bool {
+	err = scan(t, db, "t", []string{"b", "id", "none", "a", "c", "d"}, func(v []Value) bool {
 		text := v[0].Text()
 		if i := strings.TrimRight(text, "x"); i != "row "+itoa(n) || n%50 == 0 && len(text) != len(i)+20*n {
 			t.Fatalf("row %d: text %q of %d", n, i, len(text))
@@ -53,7 +60,7 @@ func TestScan(t *testing.T) {
 		t.Fatalf("%d rows, %v", n, err)
 	}
 	for _, table := range []string{"empty", "nowhere"} {
-		if err := db.Scan(t.Context(), table, []string{"x"}, func([]Value) bool { t.Error("a row of", table); return true }); err != nil {
+		if err := scan(t, db, table, []string{"x"}, func([]Value) bool { t.Error("a row of", table); return true }); err != nil {
 			t.Error(err)
 		}
 	}
@@ -80,12 +87,12 @@ func TestAScanEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	if err := db.Scan(t.Context(), "t", nil, func([]Value) bool { n++; return n < 3 }); err != nil || n != 3 {
+	if err := scan(t, db, "t", nil, func([]Value) bool { n++; return n < 3 }); err != nil || n != 3 {
 		t.Errorf("%d rows, %v", n, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := db.Scan(ctx, "t", nil, func([]Value) bool { return true }); !errors.Is(err, context.Canceled) {
+	if err := Scan(ctx, db, "t", nil, slices.Clone, func([]Value) bool { return true }); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }
@@ -113,7 +120,7 @@ func TestDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	if err := db.Scan(t.Context(), "t", []string{"id"}, func([]Value) bool { n++; return true }); !errors.Is(err, ErrCorrupt) {
+	if err := scan(t, db, "t", []string{"id"}, func([]Value) bool { n++; return true }); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("half a file: %v", err)
 	}
 	if n == 0 || n >= 200 {
@@ -138,7 +145,7 @@ func FuzzScan(f *testing.F) {
 		}
 		for name, table := range db.Tables {
 			n := 0
-			_ = db.Scan(t.Context(), name, table.Columns, func([]Value) bool { n++; return n < 10_000 })
+			_ = scan(t, db, name, table.Columns, func([]Value) bool { n++; return n < 10_000 })
 		}
 	})
 }

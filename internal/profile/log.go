@@ -1,0 +1,277 @@
+package profile
+
+import (
+	"cmp"
+	"encoding/binary"
+	"iter"
+	"math/bits"
+	"slices"
+)
+
+// A list holds elements in chunks, so that it never copies what it holds while it grows.
+// The zero value is empty.
+type list[T any] struct {
+	chunks [][]T
+	n      int
+}
+
+const (
+	firstChunk = 64
+	chunk      = 1 << 14
+)
+
+func (l *list[T]) add(e T) {
+	if len(l.chunks) == 0 || len(l.chunks[len(l.chunks)-1]) == cap(l.chunks[len(l.chunks)-1]) {
+		size := firstChunk
+		if len(l.chunks) > 0 {
+			size = min(2*cap(l.chunks[len(l.chunks)-1]), chunk)
+		}
+		l.chunks = append(l.chunks, make([]T, 0, size))
+	}
+	c := &l.chunks[len(l.chunks)-1]
+	*c = append(*c, e)
+	l.n++
+}
+
+// at returns the element with a number in the order in which they were added.
+func (l *list[T]) at(i int) *T {
+	for size, c := firstChunk, 0; ; c++ {
+		if i < len(l.chunks[c]) || size == chunk {
+			if size == chunk { // all further ones are as long
+				return &l.chunks[c+i/chunk][i%chunk]
+			}
+			return &l.chunks[c][i]
+		}
+		i -= len(l.chunks[c])
+		size *= 2
+	}
+}
+
+// all calls yield for every element.
+func (l *list[T]) all(yield func(*T) bool) {
+	for _, c := range l.chunks {
+		for i := range c {
+			if !yield(&c[i]) {
+				return
+			}
+		}
+	}
+}
+
+// An Event is something that a device or a thread did. Times are nanoseconds since the
+// timeline's base.
+type Event struct {
+	Start, Dur  int64
+	Size        uint64 // of a copy or a memset: bytes; of a kernel: thread blocks
+	Name        uint32 // in Timeline.Names
+	Correlation uint32 // of a device's work and of the call that launched it; 0 is unknown
+}
+
+// order is that of events in a log: by their start, and what holds another before it.
+func order(a, b Event) int {
+	return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.Dur, a.Dur))
+}
+
+// A Log holds the events of one stream or thread packed, 5 to 12 bytes for each of most
+// traces: the start and the correlation as differences to the event before, and of every
+// field the bytes that it needs. The zero value is empty.
+type Log struct {
+	chunks   [][]byte
+	n        int
+	last     Event // that was added
+	from, to int64 // of all events
+	unsorted bool
+}
+
+const (
+	firstPacked = 512     // bytes of a log's first chunk
+	packed      = 1 << 16 // and of its last ones
+	// maxEvent is how many bytes an event needs at most, and the reading of its last field.
+	maxEvent = 2 + 8 + 8 + 4 + 4 + 8 + 8
+	// sortAtOnce is how many events are sorted at once.
+	sortAtOnce = 1 << 16
+)
+
+// widths are the numbers of bytes that a field may take, by its bits in an event's head.
+var widths = [8]uint{0, 1, 2, 3, 4, 5, 6, 8}
+
+// width is the number in widths for a value.
+func width(v uint64) uint {
+	n := uint(bits.Len64(v)+7) / 8
+	if n > 6 {
+		return 7
+	}
+	return n
+}
+
+// zigzag makes small numbers of both signs small ones without a sign.
+func zigzag(v int64) uint64 { return uint64(v<<1) ^ uint64(v>>63) } //nolint:gosec // two's complement
+
+func unzigzag(v uint64) int64 { return int64(v>>1) ^ -int64(v&1) } //nolint:gosec // two's complement
+
+// add adds an event.
+func (l *Log) add(e Event) {
+	if l.n == 0 {
+		l.from, l.to = e.Start, e.Start+e.Dur
+	} else {
+		l.from, l.to = min(l.from, e.Start), max(l.to, e.Start+e.Dur)
+		l.unsorted = l.unsorted || order(l.last, e) > 0
+	}
+	k := len(l.chunks) - 1
+	if k < 0 || cap(l.chunks[k])-len(l.chunks[k]) < maxEvent {
+		size := firstPacked
+		if k >= 0 {
+			size = min(2*cap(l.chunks[k]), packed)
+		}
+		l.chunks = append(l.chunks, make([]byte, 0, size))
+		k++
+	}
+	fields := [5]uint64{
+		zigzag(e.Start - l.last.Start), uint64(e.Dur), uint64(e.Name), //nolint:gosec // never negative
+		zigzag(int64(int32(e.Correlation - l.last.Correlation))), e.Size, //nolint:gosec // two's complement
+	}
+	c := l.chunks[k]
+	at := len(c)
+	c = c[:at+maxEvent]
+	head, end := uint(0), at+2
+	for i, v := range fields {
+		w := width(v)
+		head |= w << (3 * i)
+		binary.LittleEndian.PutUint64(c[end:], v)
+		end += int(widths[w]) //nolint:gosec // at most 8
+	}
+	binary.LittleEndian.PutUint16(c[at:], uint16(head)) //nolint:gosec // 15 bits
+	l.chunks[k] = c[:end]
+	l.last = e
+	l.n++
+}
+
+// Len is how many events the log holds.
+func (l *Log) Len() int { return l.n }
+
+// All calls yield for every event, in order once the timeline is sorted. What it is handed
+// holds the next event afterwards.
+func (l *Log) All(yield func(*Event) bool) {
+	for c := (cursor{log: l}); c.next(); {
+		if !yield(&c.now) {
+			return
+		}
+	}
+}
+
+// take empties the log, and returns its events: what was read of them is let go of.
+func (l *Log) take() iter.Seq[*Event] {
+	old := *l
+	*l = Log{}
+	return func(yield func(*Event) bool) {
+		for c := (cursor{log: &old}); c.next() && yield(&c.now); {
+			if c.c > 0 {
+				old.chunks[c.c-1] = nil
+			}
+		}
+	}
+}
+
+// sort orders the events: parts of them, and then those parts into one.
+func (l *Log) sort() {
+	if !l.unsorted {
+		return
+	}
+	var runs []*Log
+	part := make([]Event, 0, min(l.n, sortAtOnce))
+	flush := func() {
+		slices.SortFunc(part, order)
+		if k := len(runs) - 1; k < 0 || len(part) > 0 && order(runs[k].last, part[0]) > 0 {
+			runs = append(runs, &Log{})
+		}
+		for _, e := range part {
+			runs[len(runs)-1].add(e)
+		}
+		part = part[:0]
+	}
+	for e := range l.take() {
+		if part = append(part, *e); len(part) == cap(part) {
+			flush()
+		}
+	}
+	flush()
+	if len(runs) == 1 {
+		*l = *runs[0]
+		return
+	}
+	for _, e := range merged(runs) {
+		l.add(*e)
+	}
+}
+
+// keep drops the events that begin after a time.
+func (l *Log) keep(until int64) {
+	for e := range l.take() {
+		if e.Start <= until {
+			l.add(*e)
+		}
+	}
+}
+
+// A cursor is a place in a log.
+type cursor struct {
+	log  *Log
+	lane int // which of several logs it is
+	c, i int
+	now  Event
+}
+
+// next unpacks the next event.
+func (c *cursor) next() bool {
+	for ; c.c < len(c.log.chunks); c.c, c.i = c.c+1, 0 {
+		b := c.log.chunks[c.c]
+		if c.i >= len(b) {
+			continue
+		}
+		b = b[c.i:min(c.i+maxEvent, cap(b))]
+		head, at := uint(binary.LittleEndian.Uint16(b)), uint(2)
+		var fields [5]uint64
+		for i := range fields {
+			w := widths[head>>(3*i)&7]
+			fields[i] = binary.LittleEndian.Uint64(b[at:]) & (uint64(1)<<(8*w) - 1)
+			at += w
+		}
+		c.i += int(at) //nolint:gosec // at most maxEvent
+		c.now.Start += unzigzag(fields[0])
+		c.now.Dur = int64(fields[1])                     //nolint:gosec // never negative
+		c.now.Name = uint32(fields[2])                   //nolint:gosec // it was one
+		c.now.Correlation += uint32(unzigzag(fields[3])) //nolint:gosec // modulo 2^32, as it was packed
+		c.now.Size = fields[4]
+		return true
+	}
+	return false
+}
+
+// merged returns the events of several logs in order, each with the number of its log.
+func merged(logs []*Log) iter.Seq2[int, *Event] {
+	return func(yield func(int, *Event) bool) {
+		heads := heap[*cursor]{before: func(a, b **cursor) bool {
+			x, y := *a, *b
+			if x.now.Start != y.now.Start {
+				return x.now.Start < y.now.Start
+			}
+			return x.now.Dur > y.now.Dur || x.now.Dur == y.now.Dur && x.lane < y.lane
+		}}
+		for i, l := range logs {
+			if c := (&cursor{log: l, lane: i}); c.next() {
+				heads.push(c)
+			}
+		}
+		for len(heads.v) > 0 {
+			c := heads.v[0]
+			if !yield(c.lane, &c.now) {
+				return
+			}
+			if c.next() {
+				heads.sink()
+			} else {
+				heads.pop()
+			}
+		}
+	}
+}

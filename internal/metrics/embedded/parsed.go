@@ -1,47 +1,142 @@
 package embedded
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/util/strutil"
 )
 
 // parsed is a parser that remembers. A monitor asks the same questions all the time, and
-// most of what parsing costs is the compiling of regular expressions. It is safe for
+// most of what parsing costs is the compiling of regular expressions: those that name
+// hundreds of servers above all, which a hundred questions have in common. It is safe for
 // concurrent use.
 type parsed struct {
 	parser.Parser
 
 	mu       sync.Mutex
-	now, old map[string]parser.Expr // trees that nobody but copyOf reads
+	now, old map[string]parser.Expr     // trees that nobody but copyOf reads
+	matchers map[string]*labels.Matcher // the long ones
 }
 
-// mostParsed is how many expressions are remembered at the least; twice as many at most.
-const mostParsed = 2000
+const (
+	// mostParsed is how many expressions are remembered at the least; twice as many at most.
+	mostParsed = 2000
+	// mostMatchers is how many long matchers are remembered at most.
+	mostMatchers = 50
+)
 
 func newParsed() *parsed {
-	return &parsed{Parser: parser.NewParser(parser.Options{}), now: map[string]parser.Expr{}}
+	return &parsed{Parser: parser.NewParser(parser.Options{}), now: map[string]parser.Expr{}, matchers: map[string]*labels.Matcher{}}
 }
+
+// long is from how many bytes on a regular expression is worth a place of its own.
+const long = 200
+
+// placeholder stands for a long regular expression in a tree that is remembered.
+const placeholder = "sixty_long_"
 
 // ParseExpr implements parser.Parser. The tree is the caller's own: the engine writes into it.
 func (p *parsed) ParseExpr(input string) (parser.Expr, error) {
-	tree, known := p.recall(input)
+	short, texts := shorten(input)
+	tree, known := p.recall(short)
 	if !known {
 		var err error
-		if tree, err = p.Parser.ParseExpr(input); err != nil {
-			return nil, err
+		if tree, err = p.Parser.ParseExpr(short); err != nil {
+			return p.Parser.ParseExpr(input) // whose error has the caller's words
 		}
 	}
 	out, err := copyOf(tree)
+	if err == nil && len(texts) > 0 {
+		err = p.lengthen(out, texts)
+	}
 	if err != nil {
 		return p.Parser.ParseExpr(input)
 	}
 	if !known {
-		p.keep(input, tree)
+		p.keep(short, tree)
 	}
 	return out, nil
+}
+
+// shorten puts a placeholder for each long regular expression, which it returns in quotes.
+func shorten(input string) (short string, texts []string) {
+	if len(input) < long || strings.Contains(input, placeholder) {
+		return input, nil
+	}
+	var b strings.Builder
+	rest := input
+	for {
+		before, after, ok := strings.Cut(rest, `=~"`)
+		n := strings.IndexByte(after, '"')
+		if !ok || n < 0 {
+			b.WriteString(rest)
+			return b.String(), texts
+		}
+		b.WriteString(before + `=~"`)
+		if rest = after; n < long || after[n-1] == '\\' {
+			continue
+		}
+		fmt.Fprintf(&b, "%s%d", placeholder, len(texts))
+		texts = append(texts, `"`+after[:n+1])
+		rest = after[n:]
+	}
+}
+
+// lengthen puts the long matchers of a tree where they belong.
+func (p *parsed) lengthen(tree parser.Expr, texts []string) (err error) {
+	left := len(texts)
+	parser.Inspect(tree, func(node parser.Node, _ []parser.Node) error {
+		v, ok := node.(*parser.VectorSelector)
+		if !ok {
+			return nil
+		}
+		for i, m := range v.LabelMatchers {
+			n, ok := strings.CutPrefix(m.Value, placeholder)
+			if !ok || m.Type != labels.MatchRegexp {
+				continue
+			}
+			k, failed := strconv.Atoi(n)
+			if failed == nil {
+				v.LabelMatchers[i], failed = p.matcher(m.Name, texts[k])
+			}
+			err = errors.Join(err, failed)
+			left--
+		}
+		return nil
+	})
+	if left != 0 {
+		err = errors.Join(err, errors.New("a long text is no matcher's"))
+	}
+	return err
+}
+
+// matcher returns the matcher of a label by a quoted regular expression.
+func (p *parsed) matcher(name, quoted string) (*labels.Matcher, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m, ok := p.matchers[name+quoted]
+	if ok {
+		return m, nil
+	}
+	value, err := strutil.Unquote(quoted)
+	if err != nil {
+		return nil, err
+	}
+	if m, err = labels.NewMatcher(labels.MatchRegexp, name, value); err != nil {
+		return nil, err
+	}
+	if len(p.matchers) >= mostMatchers {
+		clear(p.matchers)
+	}
+	p.matchers[name+quoted] = m
+	return m, nil
 }
 
 func (p *parsed) recall(input string) (parser.Expr, bool) {

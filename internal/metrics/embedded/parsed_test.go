@@ -3,6 +3,7 @@ package embedded
 import (
 	"fmt"
 	"reflect"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -34,6 +35,14 @@ func TestAnExpressionIsParsedOnce(t *testing.T) {
 		`topk(1, scrape_samples_scraped) unless ignoring (job) vector(time())`,
 		`quantile_over_time(0.5, scrape_samples_scraped[30s]) or absent(nothing)`,
 	}
+	several := ""
+	for i := range 100 {
+		several += fmt.Sprintf(`|127\\\\.0\\\\.0\\\\.1:%d`, i)
+	}
+	exprs = append(exprs,
+		`rate(vllm:prompt_tokens_total{instance=~"i0`+several+`"}[20s]) / on (instance) up{instance=~"i1|i0`+several+`"}`,
+		`label_replace(up, "host", "=~", "instance", "(.)(.*)") or up{instance=~"i0`+several+`",instance!~"i1`+several+`"}`,
+	)
 	var wait sync.WaitGroup
 	for _, expr := range exprs {
 		for i := range 20 {
@@ -83,6 +92,18 @@ func TestForgetExpressions(t *testing.T) {
 	}
 	if _, ok := p.recall("up"); !ok {
 		t.Error("what is asked all the time was forgotten")
+	}
+	for i := range 5 * mostMatchers {
+		expr := fmt.Sprintf(`up{instance=~"%0300d"}`, i)
+		if tree, err := p.ParseExpr(expr); err != nil || tree.String() != expr {
+			t.Fatal(tree, err)
+		}
+	}
+	if n := len(p.matchers); n > mostMatchers {
+		t.Errorf("%d matchers are remembered", n)
+	}
+	if _, err := p.ParseExpr(`up{instance=~"` + strings.Repeat("(", 300) + `"}`); err == nil {
+		t.Error("no error")
 	}
 	if _, err := p.ParseExpr("up +"); err == nil {
 		t.Error("no error")

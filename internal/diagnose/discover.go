@@ -267,31 +267,30 @@ type server struct {
 }
 
 func (d *discovery) add(m model.Metric) {
-	key, lset := pick(m, d.layout.Instance)
+	key := labelKey(m, d.layout.Instance)
 	srv := d.servers[key]
 	if srv == nil {
-		srv = &server{labels: lset, names: map[string]bool{}, models: map[string]map[string]string{}}
+		srv = &server{labels: pick(m, d.layout.Instance), names: map[string]bool{}, models: map[string]map[string]string{}}
 		d.servers[key] = srv
 	}
 	srv.names[string(m[model.MetricNameLabel])] = true
 	if m["model_name"] != "" {
-		k, l := pick(m, slices.Concat(d.layout.Instance, []string{"model_name"}, identityLabels))
-		srv.models[k] = l
+		names := slices.Concat(d.layout.Instance, []string{"model_name"}, identityLabels)
+		if k := labelKey(m, names); srv.models[k] == nil {
+			srv.models[k] = pick(m, names)
+		}
 	}
 }
 
-// pick returns the labels of the given names and a key made of them.
-func pick(m model.Metric, names []string) (string, map[string]string) {
-	var key strings.Builder
+// pick returns the labels of the given names.
+func pick(m model.Metric, names []string) map[string]string {
 	l := map[string]string{}
 	for _, n := range names {
-		v := string(m[model.LabelName(n)])
-		key.WriteString(v + "\xff")
-		if v != "" {
+		if v := string(m[model.LabelName(n)]); v != "" {
 			l[n] = v
 		}
 	}
-	return key.String(), l
+	return l
 }
 
 func (d *discovery) targets(every bool) []Target {
@@ -357,8 +356,7 @@ func (d *discovery) askIdentity(ctx context.Context, q metrics.Querier, at time.
 			return fmt.Errorf("find servers beside those with metrics: %w", err)
 		}
 		for _, sample := range v {
-			key, _ := pick(sample.Metric, d.layout.Instance)
-			if srv := d.servers[key]; srv != nil {
+			if srv := d.servers[labelKey(sample.Metric, d.layout.Instance)]; srv != nil {
 				set(srv)
 			}
 		}
@@ -433,8 +431,7 @@ func configure(ctx context.Context, q metrics.Querier, at time.Time, lookback ti
 			}
 			asked[name] = map[string]model.Vector{}
 			for _, sample := range v {
-				_, mine := pick(sample.Metric, l.Instance)
-				key := labelKey(mine, l.Instance)
+				key := labelKey(sample.Metric, l.Instance)
 				asked[name][key] = append(asked[name][key], sample)
 			}
 		}

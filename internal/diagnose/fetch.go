@@ -233,11 +233,7 @@ func (g *group) restrict(r *Request) {
 // owners returns the members that the labels of a series belong to: those of its
 // instance and, where it is a model's, of its model.
 func (g *group) owners(r *Request, m model.Metric, models bool) []int {
-	l := make(map[string]string, len(r.Instance))
-	for _, n := range r.Instance {
-		l[n] = string(m[model.LabelName(n)])
-	}
-	members := g.by[labelKey(l, r.Instance)]
+	members := g.by[labelKey(m, r.Instance)]
 	if !models || len(members) == 0 {
 		return members
 	}
@@ -260,10 +256,11 @@ func sameMetric(m model.Metric, l map[string]string, names []string) bool {
 	return true
 }
 
-func labelKey(l map[string]string, names []string) string {
+// labelKey joins the values of labels.
+func labelKey[M ~map[N]V, N, V ~string](l M, names []string) string {
 	var b strings.Builder
 	for _, n := range names {
-		b.WriteString(l[n])
+		b.WriteString(string(l[N(n)]))
 		b.WriteByte(0xff)
 	}
 	return b.String()
@@ -413,19 +410,18 @@ func (p *planner) storeQuantile(snap *Snapshot, g *group, s *indicator.Signal, v
 		metric  model.Metric
 		buckets []bucket
 	}
-	byTarget := map[model.Fingerprint]*series{}
+	names := labelsBut(v, model.BucketLabel)
+	byTarget := map[string]*series{}
 	for _, sample := range v {
 		bound, ok := parseBound(string(sample.Metric[model.BucketLabel]))
 		if !ok {
 			continue
 		}
-		m := sample.Metric.Clone()
-		delete(m, model.BucketLabel)
-		fp := m.Fingerprint()
-		if byTarget[fp] == nil {
-			byTarget[fp] = &series{metric: m}
+		key := labelKey(sample.Metric, names)
+		if byTarget[key] == nil {
+			byTarget[key] = &series{metric: sample.Metric}
 		}
-		byTarget[fp].buckets = append(byTarget[fp].buckets, bucket{bound, float64(sample.Value)})
+		byTarget[key].buckets = append(byTarget[key].buckets, bucket{bound, float64(sample.Value)})
 	}
 	for _, h := range byTarget {
 		value := quantile(s.Quantile, h.buckets)
@@ -434,6 +430,21 @@ func (p *planner) storeQuantile(snap *Snapshot, g *group, s *indicator.Signal, v
 		}
 		p.store(snap, g, s, h.metric, value)
 	}
+}
+
+// labelsBut lists the names of the labels that occur, but for one.
+func labelsBut(v model.Vector, but model.LabelName) []string {
+	seen := map[model.LabelName]bool{but: true}
+	var names []string
+	for _, sample := range v {
+		for n := range sample.Metric {
+			if !seen[n] {
+				seen[n] = true
+				names = append(names, string(n))
+			}
+		}
+	}
+	return names
 }
 
 // lendGPUs gives the model servers the readings of the GPU exporter beside them.

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/rulefmt"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -13,6 +14,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/detect"
+	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
 // catalogueRules are the rules of the catalogue, for the names that servers use. It is
@@ -42,15 +44,20 @@ func (r *catalogueRules) groups(ts []diagnose.Target, all []*catalog.Pathology, 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var seen detect.Exposed
+	gpus := false
 	for _, t := range ts {
-		if t.Problem == "" && !t.IsGPU() {
+		switch {
+		case t.Problem != "":
+		case t.IsGPU():
+			gpus = true
+		default:
 			seen.Dialects = append(seen.Dialects, t.Dialect)
 		}
 	}
 	if len(seen.Dialects) == 0 {
 		return r.current, false, nil
 	}
-	// Rules are evaluated no more often than their window needs, whatever the scrape interval.
+	// Windows are those of alerts at this interval, whatever that of the scrapes.
 	interval = max(interval, 15*time.Second)
 	window, short := generate.Windows(interval)
 	d, err := detect.Resolve(generate.Deployment{
@@ -64,6 +71,14 @@ func (r *catalogueRules) groups(ts []diagnose.Target, all []*catalog.Pathology, 
 	for _, x := range d.Dialects {
 		key += x.Key() + "\xff"
 	}
+	if !gpus { // what joins a server with its GPUs is evaluated in vain
+		key += "no GPU exporter"
+		all = slices.DeleteFunc(slices.Clone(all), func(p *catalog.Pathology) bool {
+			reads := false
+			p.When.Signals(func(s *indicator.Signal) { reads = reads || s.Scope == indicator.GPU })
+			return reads
+		})
+	}
 	if key == r.key {
 		return r.current, false, nil
 	}
@@ -76,5 +91,9 @@ func (r *catalogueRules) groups(ts []diagnose.Target, all []*catalog.Pathology, 
 		return nil, false, err
 	}
 	r.key, r.current = key, rules.Groups()
+	for i := range r.current {
+		// The monitor judges by itself: what is recorded is for those who look at it later.
+		r.current[i].Interval = max(r.current[i].Interval, model.Duration(generate.UsualInterval))
+	}
 	return r.current, true, nil
 }

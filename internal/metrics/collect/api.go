@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"time"
 
 	"github.com/grafana/regexp"
@@ -83,6 +84,6 @@ func (c *Collector) runtime() (apiv1.RuntimeInfo, error) {
 	}
 	return apiv1.RuntimeInfo{
 		StartTime: c.birth, ServerTime: time.Now().UTC(), Hostname: host, GoroutineCount: runtime.NumGoroutine(), GOMAXPROCS: runtime.GOMAXPROCS(0),
-		GOMEMLIMIT: debug.SetMemoryLimit(-1), GOGC: os.Getenv("GOGC"), StorageRetention: c.opts.Retention.String(), ReloadConfigSuccess: true,
+		GOMEMLIMIT: debug.SetMemoryLimit(-1), GOGC: strconv.Itoa(c.Config().Runtime.GoGC), StorageRetention: c.opts.Retention.String(), ReloadConfigSuccess: true,
 	}, nil
 }

@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"net/url"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -180,6 +181,9 @@ func (c *Collector) ApplyConfig(cfg *config.Config, groups []rulefmt.RuleGroup, 
 	}
 	c.mine.Store(notify)
 	c.config.Store(cfg)
+	if percent := cfg.Runtime.GoGC; percent != 0 {
+		debug.SetGCPercent(percent)
+	}
 	return errors.Join(
 		c.remote.ApplyConfig(cfg), c.DB().ApplyConfig(cfg), c.scrape.ApplyConfig(cfg), c.finding[0].ApplyConfig(find[0]),
 		c.notify.ApplyConfig(cfg), c.finding[1].ApplyConfig(find[1]), c.applyRules(cfg, groups))

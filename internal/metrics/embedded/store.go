@@ -149,7 +149,7 @@ func Open(cfg Config) (*Store, error) {
 		EnableNegativeOffset: true,
 		// The default of Prometheus' global.evaluation_interval.
 		NoStepSubqueryIntervalFn: func(int64) int64 { return time.Minute.Milliseconds() },
-		Parser:                   parser.NewParser(parser.Options{}),
+		Parser:                   newParsed(),
 	})
 	return s, nil
 }

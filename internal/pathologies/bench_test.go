@@ -1,0 +1,110 @@
+package pathologies_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/model"
+
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/history"
+	"github.com/sixty-dev/sixty/internal/metrics"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/pathologies"
+)
+
+// BenchmarkMonitor is what the monitor does every 15 s: all pathologies on 200 servers that
+// are scraped every 5 s, each at a phase of its own, with the memory of the evaluation
+// before. The processor's time, not the clock's, is what it costs.
+func BenchmarkMonitor(b *testing.B) {
+	const replicas, interval, every = 200, 5 * time.Second, 15 * time.Second
+	for _, past := range []time.Duration{2 * time.Minute, 30 * time.Minute} {
+		b.Run(past.String(), func(b *testing.B) {
+			c, err := history.Parse(os.DirFS("."), fmt.Sprintf("every %s for %s\nlike healthy\n", interval, past+10*time.Minute))
+			if err != nil {
+				b.Fatal(err)
+			}
+			store := &counted{}
+			if store.Store, err = embedded.Open(embedded.Config{}); err != nil {
+				b.Fatal(err)
+			}
+			defer store.Close()
+			pages := history.NewPages(c.Series()[history.UsualInstance])
+			scraped := 0
+			scrape := func() {
+				page := pages.At(scraped)
+				for r := range replicas {
+					at := history.Start.Add(time.Duration(scraped)*interval + time.Duration(r)*interval/replicas)
+					target := embedded.Target{Instance: fmt.Sprintf("vllm-%d:8000", r), Job: "vllm"}
+					if _, err := store.Append(target, at, page, "", time.Millisecond); err != nil {
+						b.Fatal(err)
+					}
+				}
+				scraped++
+			}
+			for range int(past / interval) {
+				scrape()
+			}
+			var memory diagnose.Memory
+			var took time.Duration
+			evaluate := func() {
+				began := processor(b)
+				_, err := diagnose.Run(b.Context(), store, diagnose.Options{
+					At: history.Start.Add(time.Duration(scraped) * interval), First: history.Start, Interval: interval, Every: true,
+					Memory: &memory, Pathologies: pathologies.All(),
+				})
+				if err != nil {
+					b.Fatal(err)
+				}
+				took += processor(b) - began
+			}
+			evaluate()
+			took = 0
+			store.asked.Store(0)
+			for b.Loop() {
+				for range int(every / interval) {
+					scrape()
+				}
+				evaluate()
+			}
+			b.ReportMetric(float64(took.Milliseconds())/float64(b.N), "cpu-ms/evaluation")
+			b.ReportMetric(float64(store.asked.Load())/float64(b.N), "queries/evaluation")
+		})
+	}
+}
+
+// counted counts the questions.
+type counted struct {
+	*embedded.Store
+	asked atomic.Int64
+}
+
+func (c *counted) Query(ctx context.Context, expr string, at time.Time) (model.Vector, error) {
+	c.asked.Add(1)
+	return c.Store.Query(ctx, expr, at)
+}
+
+func (c *counted) QueryRange(ctx context.Context, expr string, r metrics.Range) (model.Matrix, error) {
+	c.asked.Add(1)
+	return c.Store.QueryRange(ctx, expr, r)
+}
+
+func (c *counted) Samples(ctx context.Context, selector string, at time.Time, span time.Duration) (model.Matrix, error) {
+	c.asked.Add(1)
+	return c.Store.Samples(ctx, selector, at, span)
+}
+
+// processor is the processor's time that this process took.
+func processor(b *testing.B) time.Duration {
+	b.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

@@ -283,9 +283,9 @@ func (s *Shape) On(host string) *Shape {
 
 func hostEffects(host string) []Effect {
 	level := "host " + host
-	return []Effect{{level, pStep, 0.15}, {level, pSeq, 0.3}, {level, pDelay, 0.25}, {level, pSerial, 0.2}, {level, pMixed, 0.15},
-		{level, pCompute, 0.15}, {level, pBandwidth, 0.1}, {level, pMixedLayer, 0.15}, {level, pOverall, 0.03},
-		{level, pLinkLatency, 0.2}, {level, pLinkShare, 0.25}}
+	return []Effect{{level, pStep, 0.25}, {level, pSeq, 0.5}, {level, pDelay, 0.4}, {level, pSerial, 0.4}, {level, pMixed, 0.25},
+		{level, pCompute, 0.3}, {level, pBandwidth, 0.15}, {level, pMixedLayer, 0.25}, {level, pOverall, 0.05},
+		{level, pLinkLatency, 0.4}, {level, pLinkShare, 0.5}}
 }
 
 // Cost applies the values of the parameters.

@@ -163,7 +163,11 @@ func (p *Point) Case() (*Case, error) {
 	}
 	prompt, output := p.Load.means()
 	c := &Case{Point: *p, config: e.Config, plain: l.Shape(prompt + output/2)}
-	c.Shape = c.plain.On(p.Host)
+	c.Shape = c.plain
+	if !l.Settings.Release.AtLeast(engine.AsyncSchedulingByDefault) {
+		// Of the engine as it is now too few hosts were measured to tell what is theirs.
+		c.Shape = c.plain.On(p.Host)
+	}
 	c.config.BlockSize = 16
 	c.config.NumBlocks = l.PlainBlocks(int(prompt+output), c.config.BlockSize)
 	c.requests = p.Load.draw(c.config.BlockSize)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/modelconfig"
 	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/sim"
@@ -164,7 +165,7 @@ func (p *Point) Case() (*Case, error) {
 	prompt, output := p.Load.means()
 	c := &Case{Point: *p, config: e.Config, plain: l.Shape(prompt + output/2)}
 	c.Shape = c.plain
-	if !l.Settings.Release.AtLeast(engine.AsyncSchedulingByDefault) {
+	if !l.Settings.Release.AtLeast(vllm.AsyncSchedulingByDefault) {
 		// Of the engine as it is now too few hosts were measured to tell what is theirs.
 		c.Shape = c.plain.On(p.Host)
 	}

@@ -134,6 +134,7 @@ func (s *lean) stop() {
 	s.mu.Lock()
 	s.draining = true
 	for c := range s.conns {
+		c.left() // the kernel does not tell of one's own close
 		c.c.Close()
 	}
 	s.mu.Unlock()

@@ -36,7 +36,7 @@ var notRun = []struct {
 	what *regexp.Regexp
 	why  string
 }{
-	{regexp.MustCompile(`--serve\b|^sixty gateway `), "goes on until it is interrupted: TestEveryVerbEndsWhenInterrupted"},
+	{regexp.MustCompile(`--serve\b|^sixty (gateway|serve|top|mcp) `), "goes on until it is interrupted: TestEveryVerbEndsWhenInterrupted"},
 	{regexp.MustCompile(`/(etc|var)/`), "writes where Grafana reads"},
 	{regexp.MustCompile(`\b(vllm-\d|prometheus|prod|gpu-host):\d|\bURL\b`), "needs servers of those names"},
 	{regexp.MustCompile(`^sixty (bench|diagnose|record|audit|simulate|tune) (http://)?localhost:`), "needs a server that computes, and a machine that is not busy"},

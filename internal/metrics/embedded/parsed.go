@@ -73,13 +73,13 @@ func shorten(input string) (short string, texts []string) {
 	var b strings.Builder
 	rest := input
 	for {
-		before, after, ok := strings.Cut(rest, `=~"`)
+		before, after, ok := strings.Cut(rest, `~"`) // of =~ and of !~
 		n := strings.IndexByte(after, '"')
 		if !ok || n < 0 {
 			b.WriteString(rest)
 			return b.String(), texts
 		}
-		b.WriteString(before + `=~"`)
+		b.WriteString(before + `~"`)
 		if rest = after; n < long || after[n-1] == '\\' {
 			continue
 		}
@@ -99,12 +99,12 @@ func (p *parsed) lengthen(tree parser.Expr, texts []string) (err error) {
 		}
 		for i, m := range v.LabelMatchers {
 			n, ok := strings.CutPrefix(m.Value, placeholder)
-			if !ok || m.Type != labels.MatchRegexp {
+			if !ok || m.Type != labels.MatchRegexp && m.Type != labels.MatchNotRegexp {
 				continue
 			}
 			k, failed := strconv.Atoi(n)
 			if failed == nil {
-				v.LabelMatchers[i], failed = p.matcher(m.Name, texts[k])
+				v.LabelMatchers[i], failed = p.matcher(m.Type, m.Name, texts[k])
 			}
 			err = errors.Join(err, failed)
 			left--
@@ -118,10 +118,11 @@ func (p *parsed) lengthen(tree parser.Expr, texts []string) (err error) {
 }
 
 // matcher returns the matcher of a label by a quoted regular expression.
-func (p *parsed) matcher(name, quoted string) (*labels.Matcher, error) {
+func (p *parsed) matcher(kind labels.MatchType, name, quoted string) (*labels.Matcher, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	m, ok := p.matchers[name+quoted]
+	key := name + kind.String() + quoted
+	m, ok := p.matchers[key]
 	if ok {
 		return m, nil
 	}
@@ -129,13 +130,13 @@ func (p *parsed) matcher(name, quoted string) (*labels.Matcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m, err = labels.NewMatcher(labels.MatchRegexp, name, value); err != nil {
+	if m, err = labels.NewMatcher(kind, name, value); err != nil {
 		return nil, err
 	}
 	if len(p.matchers) >= mostMatchers {
 		clear(p.matchers)
 	}
-	p.matchers[name+quoted] = m
+	p.matchers[key] = m
 	return m, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -57,15 +58,15 @@ func (r *recorded) annotate(ts []diagnose.Target) {
 	}
 }
 
-// judged holds what diagnosed returned, by file.
-var judged = map[string]diagnose.Diagnosis{}
+// judged holds what diagnosed returned, by file; tests ask at the same time.
+var judged sync.Map
 
 // diagnosed judges a recording at the end of its last phase, with the servers' arguments
 // known, once for all tests that ask.
 func diagnosed(t *testing.T, file string) diagnose.Diagnosis {
 	t.Helper()
-	if d, ok := judged[file]; ok {
-		return d
+	if d, ok := judged.Load(file); ok {
+		return d.(diagnose.Diagnosis)
 	}
 	r := opened(t, file)
 	at := r.last
@@ -78,7 +79,7 @@ func diagnosed(t *testing.T, file string) diagnose.Diagnosis {
 	if err != nil {
 		t.Fatal(err)
 	}
-	judged[file] = d
+	judged.Store(file, d)
 	return d
 }
 

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/sixty-dev/sixty/internal/hint"
@@ -102,14 +101,15 @@ type reader struct {
 
 // each reads a table's rows.
 func (e *reader) each(table string, columns []string, row func(v []sqlite.Value)) error {
-	return sqlite.Scan(e.ctx, e.db, table, columns, slices.Clone, func(v []sqlite.Value) bool {
-		row(v)
+	return sqlite.Scan(e.ctx, e.db, table, columns, sqlite.Keep, func(v *[]sqlite.Value) bool {
+		row(*v)
 		return true
 	})
 }
 
 func (e *reader) strings() error {
-	return sqlite.Scan(e.ctx, e.db, texts, []string{"id", "value"}, slices.Clone, func(v []sqlite.Value) bool {
+	return sqlite.Scan(e.ctx, e.db, texts, []string{"id", "value"}, sqlite.Keep, func(row *[]sqlite.Value) bool {
+		v := *row
 		if len(v[1].Bytes) <= maxText {
 			e.texts[v[0].Int] = v[1].Text()
 		} else {
@@ -183,13 +183,13 @@ type event struct {
 // have what the event's name is known by, and its size.
 func (e *reader) work(table string, kind profile.Kind, read func([]sqlite.Value) (int64, uint64), name func(int64) uint32, more ...string) error {
 	common := []string{"start", "end", "deviceId", "streamId", "correlationId", "globalPid"}
-	return sqlite.Scan(e.ctx, e.db, table, append(common, more...), func(v []sqlite.Value) event {
-		x := event{Event: span(v[0], v[1]), lane: v[3].Int}
+	return sqlite.Scan(e.ctx, e.db, table, append(common, more...), func(v []sqlite.Value, x *event) {
+		x.span(v)
+		x.lane = v[3].Int
 		x.Correlation = uint32(v[4].Int) //nolint:gosec // CUPTI's correlation ids have 32 bits
 		x.process, x.device = e.place(v[5].Int, v[2].Int)
 		x.id, x.Size = read(v[len(common):])
-		return x
-	}, func(x event) bool {
+	}, func(x *event) bool {
 		e.t.Events++
 		x.Name = name(x.id)
 		e.t.AddActivity(x.process, x.device, x.lane, kind, x.Event)
@@ -197,8 +197,9 @@ func (e *reader) work(table string, kind profile.Kind, read func([]sqlite.Value)
 	})
 }
 
-func span(start, end sqlite.Value) profile.Event {
-	return profile.Event{Start: start.Int, Dur: end.Int - start.Int}
+// span takes an event's times from a row's first two values.
+func (x *event) span(v []sqlite.Value) {
+	x.Start, x.Dur = v[0].Int, v[1].Int-v[0].Int
 }
 
 func (e *reader) kernels() error {
@@ -247,10 +248,12 @@ func (e *reader) copies() error {
 }
 
 // calls reads a table of what threads did.
-func (e *reader) calls(table string, read func([]sqlite.Value, event) event, columns ...string) error {
-	return sqlite.Scan(e.ctx, e.db, table, append([]string{"start", "end", "globalTid"}, columns...), func(v []sqlite.Value) event {
-		return read(v, event{Event: span(v[0], v[1]), process: v[2].Int >> pidBits, lane: v[2].Int & threadMask})
-	}, func(x event) bool {
+func (e *reader) calls(table string, read func([]sqlite.Value, *event), columns ...string) error {
+	return sqlite.Scan(e.ctx, e.db, table, append([]string{"start", "end", "globalTid"}, columns...), func(v []sqlite.Value, x *event) {
+		x.span(v)
+		x.process, x.lane = v[2].Int>>pidBits, v[2].Int&threadMask
+		read(v, x)
+	}, func(x *event) bool {
 		e.t.Events++
 		if x.none {
 			return true
@@ -266,18 +269,17 @@ func (e *reader) calls(table string, read func([]sqlite.Value, event) event, col
 }
 
 func (e *reader) runtime() error {
-	return e.calls(runtime, func(v []sqlite.Value, x event) event {
+	return e.calls(runtime, func(v []sqlite.Value, x *event) {
 		x.class, x.id, x.Correlation = profile.Runtime, v[4].Int, uint32(v[3].Int) //nolint:gosec // as above
-		return x
 	}, "correlationId", "nameId")
 }
 
 // ranges reads NVTX ranges. Those that PyTorch makes of its operators carry a number
 // that is another one each time.
 func (e *reader) ranges() error {
-	return e.calls(ranges, func(v []sqlite.Value, x event) event {
+	return e.calls(ranges, func(v []sqlite.Value, x *event) {
 		if x.none = v[1].Null || v[2].Null; x.none { // a mark, or a domain's or category's name
-			return x
+			return
 		}
 		x.text = v[3].Bytes
 		if x.text == nil && !v[4].Null {
@@ -289,7 +291,6 @@ func (e *reader) ranges() error {
 		if bytes.Contains(x.text, []byte("::")) {
 			x.class = profile.Op
 		}
-		return x
 	}, "text", "textId")
 }
 

@@ -86,7 +86,7 @@ func Open(r io.ReaderAt, size int64) (*DB, error) {
 func (d *DB) schema() error {
 	master := &Table{root: 1, rowid: -1}
 	n := 0
-	err := rows(context.Background(), d, master, []int{0, 1, 3, 4}, 1, masterRow, func(row masterEntry) bool {
+	err := rows(context.Background(), d, master, []int{0, 1, 3, 4}, 1, masterRow, func(row *masterEntry) bool {
 		n++
 		if row.table {
 			t := &Table{Name: row.name, root: row.root}
@@ -108,8 +108,8 @@ type masterEntry struct {
 	root      uint32
 }
 
-func masterRow(v []Value) masterEntry {
-	return masterEntry{v[0].Text() == "table", v[1].Text(), v[3].Text(), uint32(v[2].Int)} //nolint:gosec // checked when it is read
+func masterRow(v []Value, row *masterEntry) {
+	*row = masterEntry{v[0].Text() == "table", v[1].Text(), v[3].Text(), uint32(v[2].Int)} //nolint:gosec // checked when it is read
 }
 
 // columns reads the names of a table's columns from the statement that made it, and
@@ -166,6 +166,9 @@ func columns(sql string) (names []string, rowid int) {
 	return names, rowid
 }
 
+// Keep is a read for Scan that keeps the values.
+func Keep(v []Value, row *[]Value) { *row = slices.Clone(v) }
+
 // Column returns the number of a column, or -1.
 func (t *Table) Column(name string) int {
 	return slices.IndexFunc(t.Columns, func(c string) bool { return strings.EqualFold(c, name) })
@@ -173,16 +176,15 @@ func (t *Table) Column(name string) int {
 
 // A Value is one of a row. Its bytes are valid until the row was taken.
 type Value struct {
-	Null  bool
-	Int   int64
+	Int   int64  // of a floating-point number the whole part
 	Bytes []byte // of text and blobs; nil for numbers
-	Real  float64
+	Null  bool
 }
 
 // Text is a value's text.
 func (v Value) Text() string { return string(v.Bytes) }
 
-// Scan makes of the wanted columns of every row what read makes of them, and hands it to
+// Scan makes of the wanted columns of every row what read makes of them in a zero T, and hands it to
 // take, in the order of the row's numbers, until that returns false. A column that the
 // table lacks, or whose name is empty, is null. A table that is damaged ends with
 // ErrCorrupt after the rows before.
@@ -190,7 +192,7 @@ func (v Value) Text() string { return string(v.Bytes) }
 // The processors share the pages: read is called by several goroutines at once, and must
 // change nothing; take is called by the caller's. The bytes of a value may be kept from
 // read to take.
-func Scan[T any](ctx context.Context, d *DB, table string, want []string, read func([]Value) T, take func(T) bool) error {
+func Scan[T any](ctx context.Context, d *DB, table string, want []string, read func([]Value, *T), take func(*T) bool) error {
 	t := d.Tables[table]
 	if t == nil {
 		return nil
@@ -217,7 +219,7 @@ type part[T any] struct {
 	done        chan struct{}
 }
 
-func rows[T any](ctx context.Context, d *DB, t *Table, want []int, workers int, read func([]Value) T, take func(T) bool) error {
+func rows[T any](ctx context.Context, d *DB, t *Table, want []int, workers int, read func([]Value, *T), take func(*T) bool) error {
 	leaves, damaged := d.leaves(ctx, t)
 	workers = min(workers, 1+len(leaves)/ahead)
 	work, ordered := make(chan *part[T], ahead*workers), make(chan *part[T], ahead*workers)
@@ -255,7 +257,13 @@ func rows[T any](ctx context.Context, d *DB, t *Table, want []int, workers int, 
 			for p := range work {
 				if ctx.Err() == nil {
 					p.rows = p.rows[:0]
-					p.err = s.part(p.from, p.pages, &p.data, func(v []Value) { p.rows = append(p.rows, read(v)) })
+					p.err = s.part(p.from, p.pages, &p.data, func(v []Value) {
+						n := len(p.rows)
+						p.rows = slices.Grow(p.rows, 1)[:n+1]
+						row := &p.rows[n]
+						*row = *new(T)
+						read(v, row)
+					})
 				}
 				p.done <- struct{}{}
 			}
@@ -267,7 +275,7 @@ func rows[T any](ctx context.Context, d *DB, t *Table, want []int, workers int, 
 			break
 		}
 		for i := range p.rows {
-			if !take(p.rows[i]) {
+			if !take(&p.rows[i]) {
 				return nil
 			}
 		}
@@ -367,21 +375,22 @@ func (d *DB) leaves(ctx context.Context, t *Table) ([]uint32, error) {
 type scanner struct {
 	*DB
 	table  *Table
-	slots  []int // for each column up to the last wanted, the place in values or -1
+	wanted []slot // in the order of the columns
 	values []Value
 }
+
+// slot is where the value of a column goes.
+type slot struct{ column, value int }
 
 func newScanner(d *DB, t *Table, want []int) *scanner {
 	s := &scanner{DB: d, table: t, values: make([]Value, len(want))}
 	for i, column := range want {
-		if column < 0 {
-			continue
+		s.values[i].Null = true
+		if column >= 0 {
+			s.wanted = append(s.wanted, slot{column, i})
 		}
-		for len(s.slots) <= column {
-			s.slots = append(s.slots, -1)
-		}
-		s.slots[column] = i
 	}
+	slices.SortFunc(s.wanted, func(a, b slot) int { return a.column - b.column })
 	return s
 }
 
@@ -495,71 +504,73 @@ func (d *DB) whole(local []byte, next uint32, total int) ([]byte, error) {
 	return row, nil
 }
 
-// sizes of the serial types below 12.
-var sizes = [12]int{0, 1, 2, 3, 4, 6, 8, 8, 0, 0, 0, 0}
+// sizes are how many bytes a value takes, by its serial type where that is a single byte.
+var sizes = func() (n [128]uint8) {
+	copy(n[:], []uint8{0, 1, 2, 3, 4, 6, 8, 8})
+	for t := 12; t < len(n); t++ {
+		n[t] = uint8(t-12) / 2
+	}
+	return n
+}()
 
-// record reads the wanted columns of a row.
+// record reads the wanted columns of a row. It may look at the bytes behind it, up to the
+// slice's capacity.
 func (s *scanner) record(row []byte, id int64) error {
 	header, n := varint(row)
 	if n == 0 || header < int64(n) || header > int64(len(row)) {
 		return ErrCorrupt
 	}
 	types, body := row[n:header], row[header:]
-	for i := range s.values {
-		s.values[i] = Value{Null: true}
-	}
-	at := 0
-	for column := 0; column < len(s.slots) && len(types) > 0; column++ {
-		t, n := varint(types)
-		if n == 0 || t < 0 {
-			return ErrCorrupt
-		}
-		types = types[n:]
-		size := 0
-		if t < 12 {
-			size = sizes[t]
-		} else {
-			if t > 2*maxPayload {
+	column, at := 0, 0 // of the next value
+	for _, w := range s.wanted {
+		t, size := int64(0), 0 // of a column that the row lacks: null
+		for ; column <= w.column && len(types) > 0; column++ {
+			at += size
+			if t = int64(types[0]); t < int64(len(sizes)) {
+				types = types[1:]
+				size = int(sizes[t])
+				continue
+			}
+			if t, n = varint(types); n == 0 || t < 0 || t > 2*maxPayload {
 				return ErrCorrupt
 			}
+			types = types[n:]
 			size = int(t-12) / 2
+		}
+		if column <= w.column {
+			t, size = 0, 0
 		}
 		if at+size > len(body) {
 			return ErrCorrupt
 		}
-		if slot := s.slots[column]; slot >= 0 {
-			s.values[slot] = value(t, body[at:at+size])
-			if t == 0 && column == s.table.rowid {
-				s.values[slot] = Value{Int: id}
-			}
+		v := &s.values[w.value]
+		if v.set(t, body[at:at+size]); t == 0 && w.column == s.table.rowid {
+			v.Int, v.Null = id, false
 		}
 		at += size
 	}
 	return nil
 }
 
-func value(t int64, b []byte) Value {
+// set reads a value of a serial type. It assigns field by field: a whole Value would be
+// made elsewhere and copied, which takes longer than reading it.
+func (v *Value) set(t int64, b []byte) {
+	v.Int, v.Bytes, v.Null = 0, nil, t == 0
 	switch {
-	case t == 0:
-		return Value{Null: true}
+	case t >= 12:
+		v.Bytes = b
+	case t >= 8:
+		v.Int = t & 1
 	case t == 7:
-		f := math.Float64frombits(binary.BigEndian.Uint64(b))
-		v := Value{Real: f}
-		if math.Abs(f) < 1<<62 {
+		if f := math.Float64frombits(binary.BigEndian.Uint64(b)); math.Abs(f) < 1<<62 {
 			v.Int = int64(f)
 		}
-		return v
-	case t == 9:
-		return Value{Int: 1}
-	case t >= 12:
-		return Value{Bytes: b}
-	}
-	n := int64(0)
-	if len(b) > 0 {
-		n = int64(int8(b[0])) //nolint:gosec // two's complement
+	case cap(b) >= 8:
+		v.Int = int64(binary.BigEndian.Uint64(b[:8])) >> (64 - 8*len(b)) //nolint:gosec // two's complement
+	case len(b) > 0: // at a page's end
+		v.Int = int64(int8(b[0])) //nolint:gosec // two's complement
 		for _, c := range b[1:] {
-			n = n<<8 | int64(c)
+			v.Int = v.Int<<8 | int64(c)
 		}
 	}
-	return Value{Int: n}
 }

@@ -285,7 +285,7 @@ func (e *reader) ranges() error {
 		if x.text == nil && !v[4].Null {
 			x.text = []byte(e.texts[v[4].Int])
 		}
-		if i := bytes.Index(x.text, []byte(", ")); i > 0 && (bytes.HasPrefix(x.text[i+2:], []byte("op_id = ")) || bytes.HasPrefix(x.text[i+2:], []byte("seq = "))) {
+		if i := bytes.IndexByte(x.text, ','); i > 0 && (bytes.HasPrefix(x.text[i:], []byte(", op_id = ")) || bytes.HasPrefix(x.text[i:], []byte(", seq = "))) {
 			x.text = x.text[:i]
 		}
 		if bytes.Contains(x.text, []byte("::")) {

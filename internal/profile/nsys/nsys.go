@@ -1,6 +1,6 @@
-// Package nsys reads exports of Nsight Systems: the SQLite database that nsys export
-// writes, of any release that has CUPTI's activity tables. It looks a column up by its
-// name and does without those that are not there.
+// Package nsys reads exports of Nsight Systems: the SQLite database or the Parquet files
+// that nsys export writes, of any release that has CUPTI's activity tables. It looks a
+// column up by its name and does without those that are not there.
 //
 // It does no I/O but reading what it is handed.
 package nsys
@@ -15,7 +15,9 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/profile"
+	"github.com/sixty-dev/sixty/internal/profile/nsys/parquet"
 	"github.com/sixty-dev/sixty/internal/profile/nsys/sqlite"
+	"github.com/sixty-dev/sixty/internal/profile/nsys/table"
 )
 
 // The tables.
@@ -48,21 +50,37 @@ var copyNames = map[int64]string{
 // recorded one by one.
 const WholeGraph = "CUDA graph, its kernels not recorded"
 
-// Read reads an export of size bytes.
+// Read reads an export to SQLite of size bytes.
 func Read(ctx context.Context, r io.ReaderAt, size int64, source string, limit int) (*profile.Timeline, error) {
 	db, err := sqlite.Open(r, size)
 	if err != nil {
-		return nil, hint.With(fmt.Errorf("read %s: %w", source, err), "export the report once more: nsys export --type sqlite --force-overwrite true REPORT.nsys-rep")
+		return nil, hint.With(fmt.Errorf("read %s: %w", source, err), again)
 	}
-	if db.Tables[texts] == nil || db.Tables[kernels] == nil && db.Tables[graphs] == nil && db.Tables[runtime] == nil && db.Tables[ranges] == nil {
+	t, err := readTables(ctx, db, source, limit)
+	if err == nil && db.WAL {
+		t.Notes = append(t.Notes, "the database was not closed: what lies in its -wal file is not read")
+	}
+	return t, err
+}
+
+// ReadParquet reads an export to Parquet files, by the names of their tables.
+func ReadParquet(ctx context.Context, files map[string]parquet.File, source string, limit int) (*profile.Timeline, error) {
+	return readTables(ctx, parquet.Open(files), source, limit)
+}
+
+const again = "export the report once more: nsys export --type sqlite --force-overwrite true REPORT.nsys-rep"
+
+func readTables(ctx context.Context, tables table.Source, source string, limit int) (*profile.Timeline, error) {
+	has := func(name string) bool { return tables.Columns(name) != nil }
+	if !has(texts) || !has(kernels) && !has(graphs) && !has(runtime) && !has(ranges) {
 		what := "it is a database of something else"
-		if db.Tables[exported] != nil {
+		if has(exported) {
 			what = "the report holds no CUDA activity"
 		}
 		return nil, hint.With(fmt.Errorf("read %s: %s", source, what), "record with --trace cuda,nvtx (see sixty profile how), then nsys export --type sqlite")
 	}
 	e := &reader{
-		ctx: ctx, db: db, t: profile.New(source, "Nsight Systems", limit),
+		ctx: ctx, tables: tables, t: profile.New(source, "Nsight Systems", limit),
 		texts: map[int64]string{}, ids: map[int64]uint32{}, device: map[[2]int64]int64{},
 	}
 	var damaged error
@@ -75,15 +93,12 @@ func Read(ctx context.Context, r io.ReaderAt, size int64, source string, limit i
 	}
 	if damaged != nil {
 		if e.t.Events == 0 {
-			return nil, hint.With(fmt.Errorf("read %s: %w", source, damaged), "export the report once more: nsys export --type sqlite --force-overwrite true REPORT.nsys-rep")
+			return nil, hint.With(fmt.Errorf("read %s: %w", source, damaged), again)
 		}
 		e.t.Partial = append(e.t.Partial, strings.ReplaceAll(damaged.Error(), "\n", "; "))
 	}
 	if e.t.Events == 0 {
 		return nil, hint.With(fmt.Errorf("read %s: the report holds no events", source), "record for longer, with --trace cuda,nvtx: see sixty profile how")
-	}
-	if db.WAL {
-		e.t.Notes = append(e.t.Notes, "the database was not closed: what lies in its -wal file is not read")
 	}
 	e.t.Close()
 	return e.t, nil
@@ -91,7 +106,7 @@ func Read(ctx context.Context, r io.ReaderAt, size int64, source string, limit i
 
 type reader struct {
 	ctx    context.Context //nolint:containedctx // of one call of Read
-	db     *sqlite.DB
+	tables table.Source
 	t      *profile.Timeline
 	texts  map[int64]string
 	ids    map[int64]uint32
@@ -100,15 +115,15 @@ type reader struct {
 }
 
 // each reads a table's rows.
-func (e *reader) each(table string, columns []string, row func(v []sqlite.Value)) error {
-	return sqlite.Scan(e.ctx, e.db, table, columns, sqlite.Keep, func(v *[]sqlite.Value) bool {
+func (e *reader) each(name string, columns []string, row func(v []table.Value)) error {
+	return table.Scan(e.ctx, e.tables, name, columns, table.Keep, func(v *[]table.Value) bool {
 		row(*v)
 		return true
 	})
 }
 
 func (e *reader) strings() error {
-	return sqlite.Scan(e.ctx, e.db, texts, []string{"id", "value"}, sqlite.Keep, func(row *[]sqlite.Value) bool {
+	return table.Scan(e.ctx, e.tables, texts, []string{"id", "value"}, table.Keep, func(row *[]table.Value) bool {
 		v := *row
 		if len(v[1].Bytes) <= maxText {
 			e.texts[v[0].Int] = v[1].Text()
@@ -134,12 +149,12 @@ func (e *reader) name(id int64) uint32 {
 }
 
 func (e *reader) about() error {
-	err := e.each(exported, []string{"name", "value"}, func(v []sqlite.Value) {
+	err := e.each(exported, []string{"name", "value"}, func(v []table.Value) {
 		if v[0].Text() == "EXPORT_PRODUCT_VERSION" {
 			e.t.Tool = "Nsight Systems " + v[1].Text()
 		}
 	})
-	return errors.Join(err, e.each(started, []string{"utcEpochNs", "systemClockNs"}, func(v []sqlite.Value) {
+	return errors.Join(err, e.each(started, []string{"utcEpochNs", "systemClockNs"}, func(v []table.Value) {
 		e.clock = v[1].Int
 		if base := v[0].Int - e.clock; base > 0 {
 			e.t.Base = base
@@ -148,13 +163,13 @@ func (e *reader) about() error {
 }
 
 func (e *reader) gpus() error {
-	err := e.each(gpus, []string{"id", "name", "smCount", "totalMemory", "memoryBandwidth", "computeMajor", "computeMinor"}, func(v []sqlite.Value) {
+	err := e.each(gpus, []string{"id", "name", "smCount", "totalMemory", "memoryBandwidth", "computeMajor", "computeMinor"}, func(v []table.Value) {
 		e.t.GPUs[int(v[0].Int)] = profile.GPU{
 			Name: v[1].Text(), SMs: int(v[2].Int), Memory: uint64(max(v[3].Int, 0)), Bandwidth: float64(v[4].Int),
 			ComputeMajor: int(v[5].Int), ComputeMinor: int(v[6].Int),
 		}
 	})
-	return errors.Join(err, e.each(devices, []string{"gpuId", "cudaId", "pid"}, func(v []sqlite.Value) {
+	return errors.Join(err, e.each(devices, []string{"gpuId", "cudaId", "pid"}, func(v []table.Value) {
 		e.device[[2]int64{v[2].Int, v[1].Int}] = v[0].Int
 	}))
 }
@@ -181,9 +196,9 @@ type event struct {
 
 // work reads a table of what devices did. read says of the columns beyond those that all
 // have what the event's name is known by, and its size.
-func (e *reader) work(table string, kind profile.Kind, read func([]sqlite.Value) (int64, uint64), name func(int64) uint32, more ...string) error {
+func (e *reader) work(from string, kind profile.Kind, read func([]table.Value) (int64, uint64), name func(int64) uint32, more ...string) error {
 	common := []string{"start", "end", "deviceId", "streamId", "correlationId", "globalPid"}
-	return sqlite.Scan(e.ctx, e.db, table, append(common, more...), func(v []sqlite.Value, x *event) {
+	return table.Scan(e.ctx, e.tables, from, append(common, more...), func(v []table.Value, x *event) {
 		x.span(v)
 		x.lane = v[3].Int
 		x.Correlation = uint32(v[4].Int) //nolint:gosec // CUPTI's correlation ids have 32 bits
@@ -198,16 +213,16 @@ func (e *reader) work(table string, kind profile.Kind, read func([]sqlite.Value)
 }
 
 // span takes an event's times from a row's first two values.
-func (x *event) span(v []sqlite.Value) {
+func (x *event) span(v []table.Value) {
 	x.Start, x.Dur = v[0].Int, v[1].Int-v[0].Int
 }
 
 func (e *reader) kernels() error {
 	named := "demangledName"
-	if t := e.db.Tables[kernels]; t != nil && t.Column(named) < 0 {
+	if table.Column(e.tables, kernels, named) < 0 {
 		named = "shortName"
 	}
-	return e.work(kernels, profile.Kernel, func(v []sqlite.Value) (int64, uint64) {
+	return e.work(kernels, profile.Kernel, func(v []table.Value) (int64, uint64) {
 		grid := uint64(1)
 		for _, g := range v[1:] {
 			grid *= uint64(min(max(g.Int, 1), 1<<20))
@@ -218,7 +233,7 @@ func (e *reader) kernels() error {
 
 func (e *reader) graphs() error {
 	name, found := e.t.Names.ID([]byte(WholeGraph)), false
-	err := e.work(graphs, profile.Kernel, func([]sqlite.Value) (int64, uint64) { return 0, 0 }, func(int64) uint32 {
+	err := e.work(graphs, profile.Kernel, func([]table.Value) (int64, uint64) { return 0, 0 }, func(int64) uint32 {
 		found = true
 		return name
 	})
@@ -230,7 +245,7 @@ func (e *reader) graphs() error {
 
 func (e *reader) copies() error {
 	names := map[int64]uint32{}
-	err := e.work(copies, profile.Copy, func(v []sqlite.Value) (int64, uint64) { return v[1].Int, uint64(max(v[0].Int, 0)) }, func(kind int64) uint32 {
+	err := e.work(copies, profile.Copy, func(v []table.Value) (int64, uint64) { return v[1].Int, uint64(max(v[0].Int, 0)) }, func(kind int64) uint32 {
 		id, ok := names[kind]
 		if !ok {
 			text := copyNames[kind]
@@ -243,13 +258,13 @@ func (e *reader) copies() error {
 		return id
 	}, "bytes", "copyKind")
 	set := e.t.Names.ID([]byte("Memset (Device)"))
-	return errors.Join(err, e.work(sets, profile.Set, func(v []sqlite.Value) (int64, uint64) { return 0, uint64(max(v[0].Int, 0)) },
+	return errors.Join(err, e.work(sets, profile.Set, func(v []table.Value) (int64, uint64) { return 0, uint64(max(v[0].Int, 0)) },
 		func(int64) uint32 { return set }, "bytes"))
 }
 
 // calls reads a table of what threads did.
-func (e *reader) calls(table string, read func([]sqlite.Value, *event), columns ...string) error {
-	return sqlite.Scan(e.ctx, e.db, table, append([]string{"start", "end", "globalTid"}, columns...), func(v []sqlite.Value, x *event) {
+func (e *reader) calls(from string, read func([]table.Value, *event), columns ...string) error {
+	return table.Scan(e.ctx, e.tables, from, append([]string{"start", "end", "globalTid"}, columns...), func(v []table.Value, x *event) {
 		x.span(v)
 		x.process, x.lane = v[2].Int>>pidBits, v[2].Int&threadMask
 		read(v, x)
@@ -269,7 +284,7 @@ func (e *reader) calls(table string, read func([]sqlite.Value, *event), columns 
 }
 
 func (e *reader) runtime() error {
-	return e.calls(runtime, func(v []sqlite.Value, x *event) {
+	return e.calls(runtime, func(v []table.Value, x *event) {
 		x.class, x.id, x.Correlation = profile.Runtime, v[4].Int, uint32(v[3].Int) //nolint:gosec // as above
 	}, "correlationId", "nameId")
 }
@@ -277,7 +292,7 @@ func (e *reader) runtime() error {
 // ranges reads NVTX ranges. Those that PyTorch makes of its operators carry a number
 // that is another one each time.
 func (e *reader) ranges() error {
-	return e.calls(ranges, func(v []sqlite.Value, x *event) {
+	return e.calls(ranges, func(v []table.Value, x *event) {
 		if x.none = v[1].Null || v[2].Null; x.none { // a mark, or a domain's or category's name
 			return
 		}
@@ -299,7 +314,7 @@ func (e *reader) threads() error {
 	for _, h := range e.t.Threads {
 		known[[2]int64{h.Process, h.ID}] = h
 	}
-	return e.each(threads, []string{"nameId", "globalTid"}, func(v []sqlite.Value) {
+	return e.each(threads, []string{"nameId", "globalTid"}, func(v []table.Value) {
 		if h := known[[2]int64{v[1].Int >> pidBits, v[1].Int & threadMask}]; h != nil {
 			h.Name = strings.ToValidUTF8(e.texts[v[0].Int], "�")
 		}

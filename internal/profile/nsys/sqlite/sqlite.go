@@ -13,10 +13,10 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
+
+	"github.com/sixty-dev/sixty/internal/profile/nsys/table"
 )
 
 // Magic is what a database file begins with.
@@ -31,16 +31,14 @@ var (
 const (
 	headerSize = 100
 	together   = 128 << 10 // bytes of neighbouring pages that are read at once
-	ahead      = 3         // such parts for each worker
 	maxPayload = 64 << 20  // of one row
 	maxDepth   = 40        // of a tree
 	maxSchema  = 10_000    // tables and indexes
 )
 
-// A Table is one table of a database.
-type Table struct {
-	Name    string
-	Columns []string
+// tree is one table of a database.
+type tree struct {
+	columns []string
 	root    uint32
 	rowid   int // the column that is the row's number, or -1
 }
@@ -51,7 +49,7 @@ type DB struct {
 	page   int64 // bytes
 	usable int
 	pages  uint32
-	Tables map[string]*Table
+	tables map[string]*tree
 	WAL    bool // the newest rows may be in a -wal file beside it
 }
 
@@ -77,21 +75,24 @@ func Open(r io.ReaderAt, size int64) (*DB, error) {
 	if e := binary.BigEndian.Uint32(h[56:]); e > 1 {
 		return nil, fmt.Errorf("the database's text is UTF-16, which no profiler writes")
 	}
-	d := &DB{r: r, page: page, usable: int(page) - int(h[20]), WAL: h[19] == 2, Tables: map[string]*Table{}}
+	d := &DB{r: r, page: page, usable: int(page) - int(h[20]), WAL: h[19] == 2, tables: map[string]*tree{}}
 	d.pages = uint32(min((size+page-1)/page, math.MaxUint32)) //nolint:gosec // bounded
 	return d, d.schema()
 }
 
+// master is the name of the table of tables.
+const master = "sqlite_master"
+
 // schema reads the table of tables.
 func (d *DB) schema() error {
-	master := &Table{root: 1, rowid: -1}
+	d.tables[master] = &tree{columns: []string{"type", "name", "tbl_name", "rootpage", "sql"}, root: 1, rowid: -1}
 	n := 0
-	err := rows(context.Background(), d, master, []int{0, 1, 3, 4}, 1, masterRow, func(row *masterEntry) bool {
+	err := table.Scan(context.Background(), d, master, []string{"type", "name", "rootpage", "sql"}, table.Keep, func(row *[]table.Value) bool {
 		n++
-		if row.table {
-			t := &Table{Name: row.name, root: row.root}
-			t.Columns, t.rowid = columns(row.sql)
-			d.Tables[t.Name] = t
+		if v := *row; v[0].Text() == "table" && v[1].Text() != master {
+			t := &tree{root: uint32(v[2].Int)} //nolint:gosec // checked when it is read
+			t.columns, t.rowid = columns(v[3].Text())
+			d.tables[v[1].Text()] = t
 		}
 		return n < maxSchema
 	})
@@ -101,24 +102,13 @@ func (d *DB) schema() error {
 	return nil
 }
 
-// masterEntry is a row of the table of tables.
-type masterEntry struct {
-	table     bool
-	name, sql string
-	root      uint32
-}
-
-func masterRow(v []Value, row *masterEntry) {
-	*row = masterEntry{v[0].Text() == "table", v[1].Text(), v[3].Text(), uint32(v[2].Int)} //nolint:gosec // checked when it is read
-}
-
 // columns reads the names of a table's columns from the statement that made it, and
 // which of them is another name of the row's number.
 func columns(sql string) (names []string, rowid int) {
-	rowid = -1
+	names, rowid = []string{}, -1
 	open := strings.IndexByte(sql, '(')
 	if open < 0 {
-		return nil, rowid
+		return names, rowid
 	}
 	var def strings.Builder
 	depth := 0
@@ -166,128 +156,30 @@ func columns(sql string) (names []string, rowid int) {
 	return names, rowid
 }
 
-// Keep is a read for Scan that keeps the values.
-func Keep(v []Value, row *[]Value) { *row = slices.Clone(v) }
-
-// Column returns the number of a column, or -1.
-func (t *Table) Column(name string) int {
-	return slices.IndexFunc(t.Columns, func(c string) bool { return strings.EqualFold(c, name) })
-}
-
-// A Value is one of a row. Its bytes are valid until the row was taken.
-type Value struct {
-	Int   int64  // of a floating-point number the whole part
-	Bytes []byte // of text and blobs; nil for numbers
-	Null  bool
-}
-
-// Text is a value's text.
-func (v Value) Text() string { return string(v.Bytes) }
-
-// Scan makes of the wanted columns of every row what read makes of them in a zero T, and hands it to
-// take, in the order of the row's numbers, until that returns false. A column that the
-// table lacks, or whose name is empty, is null. A table that is damaged ends with
-// ErrCorrupt after the rows before.
-//
-// The processors share the pages: read is called by several goroutines at once, and must
-// change nothing; take is called by the caller's. The bytes of a value may be kept from
-// read to take.
-func Scan[T any](ctx context.Context, d *DB, table string, want []string, read func([]Value, *T), take func(*T) bool) error {
-	t := d.Tables[table]
-	if t == nil {
-		return nil
-	}
-	numbers := make([]int, len(want))
-	for i, w := range want {
-		numbers[i] = -1
-		if w != "" {
-			numbers[i] = t.Column(w)
-		}
-	}
-	if err := rows(ctx, d, t, numbers, runtime.GOMAXPROCS(0), read, take); err != nil {
-		return fmt.Errorf("table %s: %w", table, err)
+// Columns implements [table.Source].
+func (d *DB) Columns(name string) []string {
+	if t := d.tables[name]; t != nil {
+		return t.columns
 	}
 	return nil
 }
 
-// part is neighbouring leaves of a table, and the rows in them.
-type part[T any] struct {
-	from, pages uint32
-	data        []byte
-	rows        []T
-	err         error // after those rows
-	done        chan struct{}
-}
+// Shared implements [table.Source].
+func (d *DB) Shared() bool { return true }
 
-func rows[T any](ctx context.Context, d *DB, t *Table, want []int, workers int, read func([]Value, *T), take func(*T) bool) error {
-	leaves, damaged := d.leaves(ctx, t)
-	workers = min(workers, 1+len(leaves)/ahead)
-	work, ordered := make(chan *part[T], ahead*workers), make(chan *part[T], ahead*workers)
-	free := make(chan *part[T], ahead*workers)
-	for range ahead * workers {
-		free <- &part[T]{done: make(chan struct{}, 1)}
-	}
-	ctx, stop := context.WithCancel(ctx)
-	var all sync.WaitGroup
-	defer all.Wait()
-	defer stop()
-	all.Go(func() {
-		defer close(ordered)
-		defer close(work)
-		most := max(1, int(together/d.page))
-		for rest := leaves; len(rest) > 0; {
-			n := 1
-			for n < min(len(rest), most) && rest[n] == rest[n-1]+1 {
-				n++
-			}
-			select {
-			case p := <-free:
-				p.from, p.pages = rest[0], uint32(n) //nolint:gosec // at most most
-				work <- p
-				ordered <- p
-			case <-ctx.Done():
-				return
-			}
-			rest = rest[n:]
+// Parts implements [table.Source]: neighbouring leaves.
+func (d *DB) Parts(ctx context.Context, name string) ([]table.Part, error) {
+	leaves, err := d.leaves(ctx, d.tables[name])
+	most := max(1, together/d.page)
+	var parts []table.Part
+	for _, n := range leaves {
+		if k := len(parts) - 1; k >= 0 && parts[k].From+parts[k].Count == int64(n) && parts[k].Count < most {
+			parts[k].Count++
+			continue
 		}
-	})
-	for range workers {
-		s := newScanner(d, t, want)
-		all.Go(func() {
-			for p := range work {
-				if ctx.Err() == nil {
-					p.rows = p.rows[:0]
-					p.err = s.part(p.from, p.pages, &p.data, func(v []Value) {
-						n := len(p.rows)
-						p.rows = slices.Grow(p.rows, 1)[:n+1]
-						row := &p.rows[n]
-						*row = *new(T)
-						read(v, row)
-					})
-				}
-				p.done <- struct{}{}
-			}
-		})
+		parts = append(parts, table.Part{From: int64(n), Count: 1})
 	}
-	for p := range ordered {
-		<-p.done
-		if ctx.Err() != nil {
-			break
-		}
-		for i := range p.rows {
-			if !take(&p.rows[i]) {
-				return nil
-			}
-		}
-		if p.err != nil {
-			return p.err
-		}
-		free <- p
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return damaged
+	return parts, err
 }
 
 // read reads pages into a buffer.
@@ -327,7 +219,7 @@ func (d *DB) cells(p []byte, n uint32) (kind byte, at, cells int, err error) {
 
 // leaves returns the pages that hold a table's rows, in order, and why they are not all:
 // every leaf of a tree is as deep as the first.
-func (d *DB) leaves(ctx context.Context, t *Table) ([]uint32, error) {
+func (d *DB) leaves(ctx context.Context, t *tree) ([]uint32, error) {
 	level, seen := []uint32{t.root}, uint32(0)
 	var damaged error
 	var p []byte
@@ -374,17 +266,18 @@ func (d *DB) leaves(ctx context.Context, t *Table) ([]uint32, error) {
 // scanner reads leaves of one table.
 type scanner struct {
 	*DB
-	table  *Table
+	rowid  int    // of the table
 	wanted []slot // in the order of the columns
-	values []Value
+	values []table.Value
 }
 
 // slot is where the value of a column goes.
 type slot struct{ column, value int }
 
-func newScanner(d *DB, t *Table, want []int) *scanner {
-	s := &scanner{DB: d, table: t, values: make([]Value, len(want))}
-	for i, column := range want {
+// Reader implements [table.Source].
+func (d *DB) Reader(name string, columns []int) table.Reader {
+	s := &scanner{DB: d, rowid: d.tables[name].rowid, values: make([]table.Value, len(columns))}
+	for i, column := range columns {
 		s.values[i].Null = true
 		if column >= 0 {
 			s.wanted = append(s.wanted, slot{column, i})
@@ -394,8 +287,9 @@ func newScanner(d *DB, t *Table, want []int) *scanner {
 	return s
 }
 
-// part reads neighbouring leaves into a buffer, and calls yield for each of their rows.
-func (s *scanner) part(from, pages uint32, buffer *[]byte, yield func([]Value)) error {
+// Read implements [table.Reader].
+func (s *scanner) Read(part table.Part, buffer *[]byte, yield func([]table.Value)) error {
+	from, pages := uint32(part.From), uint32(part.Count) //nolint:gosec // numbers of pages
 	data, err := s.read(from, pages, *buffer)
 	if err != nil {
 		return err
@@ -544,7 +438,7 @@ func (s *scanner) record(row []byte, id int64) error {
 			return ErrCorrupt
 		}
 		v := &s.values[w.value]
-		if v.set(t, body[at:at+size]); t == 0 && w.column == s.table.rowid {
+		if set(v, t, body[at:at+size]); t == 0 && w.column == s.rowid {
 			v.Int, v.Null = id, false
 		}
 		at += size
@@ -554,7 +448,7 @@ func (s *scanner) record(row []byte, id int64) error {
 
 // set reads a value of a serial type. It assigns field by field: a whole Value would be
 // made elsewhere and copied, which takes longer than reading it.
-func (v *Value) set(t int64, b []byte) {
+func set(v *table.Value, t int64, b []byte) {
 	v.Int, v.Bytes, v.Null = 0, nil, t == 0
 	switch {
 	case t >= 12:

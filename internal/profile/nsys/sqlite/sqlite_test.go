@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/sixty-dev/sixty/internal/profile/nsys/table"
 )
 
 // testdata/types.sqlite was written by SQLite 3.40 with pages of 512 bytes: 200 rows of a
@@ -22,9 +24,9 @@ func fixture(t testing.TB) []byte {
 }
 
 // scan hands the rows over one by one.
-func scan(t testing.TB, db *DB, table string, want []string, take func([]Value) bool) error {
+func scan(t testing.TB, db *DB, name string, want []string, take func([]table.Value) bool) error {
 	t.Helper()
-	return Scan(t.Context(), db, table, want, Keep, func(v *[]Value) bool { return take(*v) })
+	return table.Scan(t.Context(), db, name, want, table.Keep, func(v *[]table.Value) bool { return take(*v) })
 }
 
 func TestScan(t *testing.T) {
@@ -33,12 +35,12 @@ func TestScan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(db.Tables["t"].Columns, ","); got != "id,a,b,c,d" {
+	if got := strings.Join(db.Columns("t"), ","); got != "id,a,b,c,d" {
 		t.Fatalf("columns %s", got)
 	}
 	want := []int64{0, 1, -1, 127, -128, 99, -8000000, 1 << 40, -1 << 62, 0}
 	n := 0
-	err = scan(t, db, "t", []string{"b", "id", "none", "a", "c", "d"}, func(v []Value) bool {
+	err = scan(t, db, "t", []string{"b", "id", "none", "a", "c", "d"}, func(v []table.Value) bool {
 		text := v[0].Text()
 		if i := strings.TrimRight(text, "x"); i != "row "+itoa(n) || n%50 == 0 && len(text) != len(i)+20*n {
 			t.Fatalf("row %d: text %q of %d", n, i, len(text))
@@ -58,8 +60,8 @@ func TestScan(t *testing.T) {
 	if err != nil || n != 200 {
 		t.Fatalf("%d rows, %v", n, err)
 	}
-	for _, table := range []string{"empty", "nowhere"} {
-		if err := scan(t, db, table, []string{"x"}, func([]Value) bool { t.Error("a row of", table); return true }); err != nil {
+	for _, name := range []string{"empty", "nowhere"} {
+		if err := scan(t, db, name, []string{"x"}, func([]table.Value) bool { t.Error("a row of", name); return true }); err != nil {
 			t.Error(err)
 		}
 	}
@@ -79,12 +81,12 @@ func TestAScanEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	if err := scan(t, db, "t", nil, func([]Value) bool { n++; return n < 3 }); err != nil || n != 3 {
+	if err := scan(t, db, "t", nil, func([]table.Value) bool { n++; return n < 3 }); err != nil || n != 3 {
 		t.Errorf("%d rows, %v", n, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := Scan(ctx, db, "t", nil, Keep, func(*[]Value) bool { return true }); !errors.Is(err, context.Canceled) {
+	if err := table.Scan(ctx, db, "t", nil, table.Keep, func(*[]table.Value) bool { return true }); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }
@@ -112,7 +114,7 @@ func TestDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	if err := scan(t, db, "t", []string{"id"}, func([]Value) bool { n++; return true }); !errors.Is(err, ErrCorrupt) {
+	if err := scan(t, db, "t", []string{"id"}, func([]table.Value) bool { n++; return true }); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("half a file: %v", err)
 	}
 	if n == 0 || n >= 200 {
@@ -135,9 +137,9 @@ func FuzzScan(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for name, table := range db.Tables {
+		for name, tree := range db.tables {
 			n := 0
-			_ = scan(t, db, name, table.Columns, func([]Value) bool { n++; return n < 10_000 })
+			_ = scan(t, db, name, tree.columns, func([]table.Value) bool { n++; return n < 10_000 })
 		}
 	})
 }

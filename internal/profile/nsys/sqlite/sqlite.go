@@ -401,8 +401,8 @@ func (d *DB) whole(local []byte, next uint32, total int) ([]byte, error) {
 // sizes are how many bytes a value takes, by its serial type where that is a single byte.
 var sizes = func() (n [128]uint8) {
 	copy(n[:], []uint8{0, 1, 2, 3, 4, 6, 8, 8})
-	for t := 12; t < len(n); t++ {
-		n[t] = uint8(t-12) / 2
+	for t := uint8(12); int(t) < len(n); t++ {
+		n[t] = (t - 12) / 2
 	}
 	return n
 }()
@@ -420,16 +420,18 @@ func (s *scanner) record(row []byte, id int64) error {
 		t, size := int64(0), 0 // of a column that the row lacks: null
 		for ; column <= w.column && len(types) > 0; column++ {
 			at += size
-			if t = int64(types[0]); t < int64(len(sizes)) {
-				types = types[1:]
-				size = int(sizes[t])
-				continue
+			n := 1
+			if t = int64(types[0]); t > math.MaxInt8 {
+				t, n = varint(types)
 			}
-			if t, n = varint(types); n == 0 || t < 0 || t > 2*maxPayload {
+			switch types = types[n:]; {
+			case n == 0 || t < 0 || t > 2*maxPayload:
 				return ErrCorrupt
+			case t < int64(len(sizes)):
+				size = int(sizes[t])
+			default:
+				size = int(t-12) / 2
 			}
-			types = types[n:]
-			size = int(t-12) / 2
 		}
 		if column <= w.column {
 			t, size = 0, 0

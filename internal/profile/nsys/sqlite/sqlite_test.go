@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -119,6 +120,30 @@ func TestDamage(t *testing.T) {
 	}
 	if n == 0 || n >= 200 {
 		t.Errorf("half a file gave %d rows", n)
+	}
+}
+
+// TestTypes reads records by hand: 3 bytes of header, the type in two bytes though one
+// would do, and its value.
+func TestTypes(t *testing.T) {
+	for _, tc := range []struct {
+		record string
+		want   table.Value
+		err    error
+	}{
+		{"\x03\x80\x05\x01\x02\x03\x04\x05\x06", table.Value{Int: 0x010203040506}, nil},
+		{"\x03\x80\x00", table.Value{Null: true}, nil},
+		{"\x03\x80\x09", table.Value{Int: 1}, nil},
+		{"\x03\x80\x02\xff\xfe", table.Value{Int: -2}, nil},
+		{"\x03\x80\x11ab", table.Value{Bytes: []byte("ab")}, nil},
+		{"\x03\x80\x11a", table.Value{}, ErrCorrupt},
+		{"\x02\x80", table.Value{}, ErrCorrupt},
+		{"\x01", table.Value{Null: true}, nil},
+	} {
+		s := &scanner{rowid: -1, wanted: []slot{{}}, values: make([]table.Value, 1)}
+		if err := s.record([]byte(tc.record), 0); !errors.Is(err, tc.err) || err == nil && !reflect.DeepEqual(s.values[0], tc.want) {
+			t.Errorf("%x: %+v, %v", tc.record, s.values[0], err)
+		}
 	}
 }
 

@@ -269,26 +269,6 @@ func TestPartsAddUp(t *testing.T) {
 	})
 }
 
-func TestGroupOf(t *testing.T) {
-	for name, want := range map[string]Group{
-		"void flash::flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits>": Attention, "kernel_unified_attention_3d": Attention, "fmhaSm100aKernel": Attention, "_fwd_kernel_mha": Attention,
-		"BatchDecodeWithPagedKVCacheKernel": Attention, "sm90_xmma_gemm_bf16bf16": GEMM, "nvjet_tst_192x208_64x4_1x1_h_bz_coopB_bias_TNT": GEMM,
-		"Cijk_Alik_Bljk_BBS_BH_Bias": GEMM, "void marlin::Marlin<int>": GEMM, "void gemvx::kernel": GEMM, "splitKreduce_kernel": GEMM,
-		"fused_moe_kernel": MoE, "_matmul_ogs_NNT_bf16xbf16xmxfp4": MoE, "void vllm::moe::topkGatingSoftmax": MoE, "moe_align_block_size_kernel": MoE,
-		"void vllm::rms_norm_kernel": Norm, "triton_red_fused_add_rms_norm": Norm, "vectorized_layer_norm_kernel": Norm, "void vllm::rotary_embedding_kernel": Rotary,
-		"void vllm::reshape_and_cache_flash_kernel": KVCache, "void vllm::act_and_mul_kernel<silu>": Activation, "void vllm::scaled_fp8_quant_kernel": Quantisation,
-		"ncclDevKernel_AllReduce_Sum_bf16_RING_LL": Communication, "void vllm::cross_device_reduce_1stage<bf16>": Communication, "void at::native::sbtopk::gatherTopK": Sampling,
-		"TopKTopPSamplingFromProbKernel": Sampling, "void at_cuda_detail::cub::DeviceRadixSortOnesweepKernel": Sampling, "void at::native::vectorized_elementwise_kernel<add>": Elementwise,
-		"triton_poi_fused_0": Elementwise, "void at::native::vectorized_gather_kernel": Embedding, "Memcpy DtoH (Device -> Pinned)": Copies, "something": Other, "": Other,
-		"cudnn_infer_volta_scudnn_128x64_relu_medium_nn_v1": Convolution, "void cudnn::bn_fw_tr_1C11_kernel_NCHW": Norm,
-		"_ZN7ck_tile6kentryILi1ENS_12Rmsnorm2dFwdINS_27Rmsnorm2dFwdPipelineOnePassINS_27": Norm,
-	} {
-		if got := GroupOf(name); got != want {
-			t.Errorf("%s: %s, want %s", name, got, want)
-		}
-	}
-}
-
 func TestTidy(t *testing.T) {
 	for name, want := range map[string]string{
 		"void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, at::detail::Array<char*, 3> >(int, float)": "vectorized_elementwise_kernel<CUDAFunctor_add>",

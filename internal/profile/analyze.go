@@ -447,7 +447,7 @@ func (z *analyzer) thread(h *Thread) {
 				f.shape, f.began = c.Name, c.Start
 			}
 		case Annotation:
-			if info.step != nil && z.StepsBy != stepsByProfiler {
+			if info.step != nil && z.StepsBy != stepWays[byProfiler] {
 				cover(&busy, c.Start, end)
 			}
 			if info.samples && f.gives == Groups {

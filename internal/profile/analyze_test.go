@@ -116,7 +116,7 @@ func TestSteps(t *testing.T) {
 	m.call(Annotation, "execute_8_context_0(sq0sk0sqsq0sqsk0)_generation_8(sq8sk900sqsq8sqsk900)", 2000, 500, 0)
 	m.launched("sgemm", 2600, 2700, 100) // of sampling, behind the annotation
 	a, _ := m.device(t)
-	if len(a.Steps) != 3 || a.StepsBy != stepsByVLLM || !a.VLLM {
+	if len(a.Steps) != 3 || a.StepsBy != stepWays[byVLLM] || !a.VLLM {
 		t.Fatalf("%d steps by %q", len(a.Steps), a.StepsBy)
 	}
 	for i, want := range []Step{
@@ -283,15 +283,19 @@ func TestTidy(t *testing.T) {
 
 func TestStepOf(t *testing.T) {
 	for name, want := range map[string]*batch{
-		"execute_context_2(300)_generation_16(16)":                {prefillRequests: 2, prefillTokens: 300, decodeRequests: 16, decodeTokens: 16, phase: Mixed},
-		"execute_context_0(0)_generation_0(0)":                    {},
-		"execute_context_x(0)_generation_0(0)":                    nil,
-		"execute_context_1(5)_generation_":                        nil,
-		"execute_context_99999999999999999999(5)_generation_1(1)": nil,
-		"ProfilerStep#12":                                         {rank: 3},
-		"aten::mm":                                                nil,
-		"step[DECODE bs=8]":                                       {rank: 2, phase: Decode},
-		"vllm/v1/worker/gpu_worker.py(500): execute_model":        {rank: 1},
+		"execute_context_2(300)_generation_16(16)":                           {prefillRequests: 2, prefillTokens: 300, decodeRequests: 16, decodeTokens: 16, phase: Mixed},
+		"execute_context_0(0)_generation_0(0)":                               {},
+		"execute_context_x(0)_generation_0(0)":                               nil,
+		"execute_context_1(5)_generation_":                                   nil,
+		"execute_context_99999999999999999999(5)_generation_1(1)":            nil,
+		"ProfilerStep#12":                                                    {rank: byProfiler},
+		"aten::mm":                                                           nil,
+		"gpu_model_runner: preprocess":                                       {rank: byRunner},
+		"[Executor] _forward_step 7: 1 ctx reqs, 512 ctx tokens, 8 gen reqs": {rank: byTensorRT, prefillRequests: 1, prefillTokens: 512, decodeRequests: 8, decodeTokens: 8, phase: Mixed},
+		"[Executor] _forward_step: 0 ctx reqs, 3 gen reqs":                   {rank: byTensorRT, decodeRequests: 3, decodeTokens: 3, phase: Decode},
+		"[Executor] _forward_step 7: x ctx reqs":                             nil,
+		"step[DECODE bs=8]":                                                  {rank: byRange, phase: Decode},
+		"vllm/v1/worker/gpu_worker.py(500): execute_model":                   {rank: byModel},
 	} {
 		got := stepOf(name)
 		if (got == nil) != (want == nil) || got != nil && *got != *want {

@@ -52,7 +52,7 @@ func List(path string) ([]string, error) {
 			found = append(found, filepath.Join(path, e.Name()))
 		}
 		for _, end := range []string{".json", ".json.gz", ".json.zst", ".sqlite"} {
-			if strings.HasSuffix(name, end) && !e.IsDir() {
+			if strings.HasSuffix(name, end) && readable(filepath.Join(path, e.Name())) {
 				found = append(found, filepath.Join(path, e.Name()))
 				break
 			}
@@ -67,6 +67,13 @@ func List(path string) ([]string, error) {
 		return nil, fmt.Errorf("%s: %d traces, at most %d are read together", path, len(found), Files)
 	}
 	return found, nil
+}
+
+// readable reports whether a path is a file, or one that cannot be told of before it is opened: a pipe
+// would be waited for.
+func readable(path string) bool {
+	info, err := os.Stat(path)
+	return err != nil || info.Mode().IsRegular()
 }
 
 // Workers leaves the trace of vLLM's front end out, where there are those of its workers: it

@@ -3,13 +3,17 @@
 package parquet
 
 import (
+	"bufio"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 
 	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/encoding/thrift"
+	"github.com/parquet-go/parquet-go/format"
 
 	"github.com/sixty-dev/sixty/internal/profile/nsys/table"
 )
@@ -20,8 +24,11 @@ const Magic = "PAR1"
 // ErrCorrupt is the error of a file that cannot be read.
 var ErrCorrupt = errors.New("the Parquet file is damaged, or ends early")
 
-// rows are how many of a table are read at once.
-const rows = 4096
+const (
+	rows      = 4096     // of a table that are read at once
+	maxPage   = 64 << 20 // bytes of a page, unpacked: 1 MiB is usual
+	maxValues = 16 << 20 // of a page
+)
 
 // A File is one table's.
 type File struct {
@@ -35,6 +42,7 @@ type Dir map[string]*file
 // file is one of them.
 type file struct {
 	*parquet.File
+	source  File
 	columns []string
 	err     error // why it cannot be read
 }
@@ -44,9 +52,12 @@ type file struct {
 func Open(files map[string]File) Dir {
 	d := Dir{}
 	for name, f := range files {
-		t := &file{columns: []string{}}
+		t := &file{source: f, columns: []string{}}
 		t.err = safely(func() error {
-			var err error
+			err := footer(f)
+			if err != nil {
+				return err
+			}
 			if t.File, err = parquet.OpenFile(f, f.Size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true)); err != nil {
 				return fmt.Errorf("%w: %w", ErrCorrupt, err)
 			}
@@ -61,6 +72,48 @@ func Open(files map[string]File) Dir {
 		d[name] = t
 	}
 	return d
+}
+
+// footer checks how long the file says that its end is: the library makes room for it.
+func footer(f File) error {
+	var end [8]byte
+	if _, err := f.ReadAt(end[:], f.Size-int64(len(end))); f.Size < int64(len(end)) || err != nil && !errors.Is(err, io.EOF) {
+		return ErrCorrupt
+	}
+	if n := int64(binary.LittleEndian.Uint32(end[:])); n > f.Size-int64(len(end)) || n > maxPage {
+		return fmt.Errorf("%w: %d bytes of what it says of itself", ErrCorrupt, n)
+	}
+	return nil
+}
+
+// pages checks how much a column's pages say that they hold: a few bytes may be unpacked to
+// gigabytes, and the library makes room for all of them.
+func (f *file) pages(group, column int) error {
+	m := &f.Metadata().RowGroups[group].Columns[column].MetaData
+	at := m.DataPageOffset
+	if m.DictionaryPageOffset > 0 {
+		at = min(at, m.DictionaryPageOffset)
+	}
+	var compact thrift.CompactProtocol
+	buffer := bufio.NewReaderSize(nil, 512)
+	for end := at + m.TotalCompressedSize; at < end; {
+		section := io.NewSectionReader(f.source, at, end-at)
+		buffer.Reset(section)
+		var h format.PageHeader
+		if err := thrift.NewDecoder(compact.NewReader(buffer)).Decode(&h); err != nil {
+			return fmt.Errorf("%w: %w", ErrCorrupt, err)
+		}
+		if h.CompressedPageSize < 0 || h.CompressedPageSize > maxPage || h.UncompressedPageSize > maxPage ||
+			max(h.DataPageHeader.V.NumValues, h.DataPageHeaderV2.V.NumValues, h.DictionaryPageHeader.V.NumValues) > maxValues {
+			return fmt.Errorf("%w: a page of %d bytes", ErrCorrupt, h.UncompressedPageSize)
+		}
+		read, err := section.Seek(0, io.SeekCurrent)
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrCorrupt, err)
+		}
+		at += read - int64(buffer.Buffered()) + int64(h.CompressedPageSize)
+	}
+	return nil
 }
 
 // safely turns a panic into an error: the library trusts what a file says of itself.
@@ -157,6 +210,9 @@ func (c *column) more() error {
 			case c.group == len(groups):
 				return fmt.Errorf("%w: a column is shorter than its table", ErrCorrupt)
 			default:
+				if err := c.file.pages(c.group, c.number); err != nil {
+					return err
+				}
 				c.pages = groups[c.group].ColumnChunks()[c.number].Pages()
 				c.group++
 			}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/sixty-dev/sixty/internal/profile/nsys/table"
@@ -41,6 +43,14 @@ func TestADamagedFileIsAnError(t *testing.T) {
 	for size := range len(b) - 1 {
 		if _, err := count(t.Context(), b[:size], "start", "text"); !errors.Is(err, ErrCorrupt) {
 			t.Fatalf("%d bytes: %v", size, err)
+		}
+	}
+	for want, bad := range map[string][]byte{
+		"4294967295 bytes of what": slices.Concat(b[:len(b)-8], []byte("\xff\xff\xff\xff"+Magic)),
+		"page of 2147483647 bytes": slices.Concat(b[:7], []byte("\xfe\xff\xff\xff\x0f"), b[9:]), // the first page's size, unpacked
+	} {
+		if _, err := count(t.Context(), bad, "start", "text"); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -142,7 +142,7 @@ type Analysis struct {
 	Memory      map[int][]MemoryPoint
 	GPUs        map[int]GPU
 	Stacks      *Stacks
-	VLLM        bool // its names are of vLLM
+	VLLM        bool // its names are of vLLM, and of no other engine
 	Quantised   bool // products' names say so
 	Partial     []string
 	Notes       []string
@@ -184,6 +184,7 @@ type analyzer struct {
 	*Timeline
 	*Analysis
 	info    []nameInfo
+	another bool // names are of another engine, which may have kernels of vLLM
 	hosts   map[int64]*host // by process
 	kernels map[uint64]*kernelSum
 	rates   map[uint32]*rate
@@ -214,12 +215,14 @@ func (z *analyzer) names() {
 		n.launch = n.graph || strings.Contains(text, "Launch") || strings.Contains(text, "Memcpy") || strings.Contains(text, "Memset")
 		n.sync = strings.Contains(text, "Synchronize")
 		n.waits = waits(text)
-		z.VLLM = z.VLLM || strings.Contains(text, "vllm") || strings.HasPrefix(text, "execute_context_")
+		z.VLLM = z.VLLM || strings.Contains(text, "vllm") || strings.HasPrefix(text, "execute_context_") || strings.HasPrefix(text, "gpu_model_runner: ")
+		z.another = z.another || strings.Contains(text, "sglang") || strings.HasPrefix(text, "[Executor] _forward_step")
 		if n.group == GEMM || n.group == MoE {
 			z.Quantised = z.Quantised || quantised(text)
 		}
 		n.samples = strings.Contains(text, "/sample/") || strings.Contains(text, "sampler.py") || strings.Contains(text, "model_runner: sample")
 	}
+	z.VLLM = z.VLLM && !z.another
 }
 
 // quantised reports whether a product's name says that its weights have few bits.

@@ -62,7 +62,7 @@ func headline(p *profile.Profile, v *finding.Verdict) (id, severity, summary str
 	case f != nil:
 		return f.Kind.ID, f.Severity.String(), f.Summary
 	case p.Devices == 0:
-		return "no-activity", "", "The trace holds nothing that a device or an operator did"
+		return "no-activity", "", "The trace holds nothing that a device or an operator did: another tool wrote it, or the profiler recorded without activities. sixty profile how says how to take one"
 	}
 	g, share := heaviest(p)
 	return "nothing-dominates", "", fmt.Sprintf("The device is busy %s of the time and nothing stands out; %s leads with %s", render.Percent(p.Share(p.Busy)), g, render.Percent(share))

@@ -184,7 +184,7 @@ type analyzer struct {
 	*Timeline
 	*Analysis
 	info    []nameInfo
-	another bool // names are of another engine, which may have kernels of vLLM
+	another bool            // names are of another engine, which may have kernels of vLLM
 	hosts   map[int64]*host // by process
 	kernels map[uint64]*kernelSum
 	rates   map[uint32]*rate

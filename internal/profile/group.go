@@ -76,15 +76,37 @@ func GroupOf(name string) Group {
 		name = name[:400] // of a C++ template the rest is types
 	}
 	n := squeeze.Replace(strings.ToLower(strings.TrimPrefix(name, "void ")))
-	for i := range Rules {
-		for _, w := range Rules[i].Words {
-			if start, anchored := strings.CutPrefix(w, "^"); anchored && strings.HasPrefix(n, start) || !anchored && strings.Contains(n, w) {
-				return Rules[i].Group
+	best := len(Rules)
+	for i := range len(n) {
+		for _, w := range words[n[i]] {
+			if w.rule < best && (i == 0 || !w.first) && strings.HasPrefix(n[i:], w.text) {
+				best = w.rule
 			}
 		}
 	}
+	if best < len(Rules) {
+		return Rules[best].Group
+	}
 	return Other
 }
+
+// word is one of a rule.
+type word struct {
+	text  string
+	rule  int
+	first bool // a name begins with it
+}
+
+// words are those of all rules, by their first letter.
+var words = func() (table [256][]word) {
+	for i, r := range Rules {
+		for _, w := range r.Words {
+			text, first := strings.CutPrefix(w, "^")
+			table[text[0]] = append(table[text[0]], word{text, i, first})
+		}
+	}
+	return table
+}()
 
 // vague reports whether a kernel's name says how it computes and not what for: what
 // launched it may tell more.

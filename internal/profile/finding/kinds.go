@@ -240,6 +240,10 @@ var onCPU = kind("cpu-only", "The model runs on the CPU", catalog.Info,
 	catalog.Above(OnCPU, none), func(p *profile.Profile) float64 { return p.Share(p.Busy) },
 	func(p *catalog.Pass) {
 		p.Summary = fmt.Sprintf("No GPU in the trace: operators run on the CPU %s of the time", text(p, GPUBusy))
+		if v, ok := p.View.(view); ok && v.p.Busy > 0 {
+			g := v.p.Heaviest()
+			p.Summary += fmt.Sprintf("; %s leads with %s", g, indicator.FormatNumber(v.p.Share(v.p.Group[g].Time), indicator.Ratio))
+		}
 		if b := p.Now(GPUBusy); b.OK && b.V < hardly {
 			p.Reason("The rest is outside of operators: Python between them, or other processes that have the processor.")
 		}

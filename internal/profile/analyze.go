@@ -142,7 +142,7 @@ type Analysis struct {
 	Memory      map[int][]MemoryPoint
 	GPUs        map[int]GPU
 	Stacks      *Stacks
-	VLLM        bool // its names are of vLLM
+	VLLM        bool // its names are of vLLM, and of no other engine
 	Quantised   bool // products' names say so
 	Partial     []string
 	Notes       []string
@@ -184,6 +184,7 @@ type analyzer struct {
 	*Timeline
 	*Analysis
 	info    []nameInfo
+	another bool            // names are of another engine, which may have kernels of vLLM
 	hosts   map[int64]*host // by process
 	kernels map[uint64]*kernelSum
 	rates   map[uint32]*rate
@@ -214,12 +215,14 @@ func (z *analyzer) names() {
 		n.launch = n.graph || strings.Contains(text, "Launch") || strings.Contains(text, "Memcpy") || strings.Contains(text, "Memset")
 		n.sync = strings.Contains(text, "Synchronize")
 		n.waits = waits(text)
-		z.VLLM = z.VLLM || strings.Contains(text, "vllm") || strings.HasPrefix(text, "execute_context_")
+		z.VLLM = z.VLLM || strings.Contains(text, "vllm") || strings.HasPrefix(text, "execute_context_") || strings.HasPrefix(text, "gpu_model_runner: ")
+		z.another = z.another || strings.Contains(text, "sglang") || strings.HasPrefix(text, "[Executor] _forward_step")
 		if n.group == GEMM || n.group == MoE {
 			z.Quantised = z.Quantised || quantised(text)
 		}
 		n.samples = strings.Contains(text, "/sample/") || strings.Contains(text, "sampler.py") || strings.Contains(text, "model_runner: sample")
 	}
+	z.VLLM = z.VLLM && !z.another
 }
 
 // quantised reports whether a product's name says that its weights have few bits.
@@ -270,14 +273,13 @@ func (z *analyzer) span() {
 
 // host is what the threads of one process did.
 type host struct {
-	process  int64
-	launches list[launch]
-	table    []int32 // by correlation, from base on; the number of the launch and one
-	base     uint32
-	sparse   map[uint32]int32
-	steps    []int32 // the numbers of its steps, in order of time
-	busy     []span  // while it was at work
-	idle     []span  // while it waited in Python
+	process       int64
+	launches      list[launch]
+	byCorrelation []uint64 // correlations, each with the number of its launch in the lower half, in order
+	found         int      // where in it a launch was found last
+	steps         []int32  // the numbers of its steps, in order of time
+	busy          []span   // while it was at work
+	idle          []span   // while it waited in Python
 }
 
 type span struct{ from, to int64 }
@@ -285,7 +287,7 @@ type span struct{ from, to int64 }
 // launch is a call that put work on a device.
 type launch struct {
 	start      int64
-	began      int64 // when the operator whose work is known began
+	began      uint32 // when the operator whose work is known began: the low bits, which tell its runs apart
 	corr, op   uint32
 	step, node int32
 	gives      Group
@@ -304,44 +306,40 @@ func (z *analyzer) host(process int64) *host {
 
 // index makes launches be found by their correlation.
 func (h *host) index() {
-	if h.launches.n == 0 {
-		return
-	}
-	lo, hi := uint32(math.MaxUint32), uint32(0)
+	h.byCorrelation = make([]uint64, 0, h.launches.n)
 	for l := range h.launches.all {
-		lo, hi = min(lo, l.corr), max(hi, l.corr)
+		h.byCorrelation = append(h.byCorrelation, uint64(l.corr)<<32|uint64(len(h.byCorrelation))) //nolint:gosec // bounded by the events held
 	}
-	number := int32(0) // bounded by the events held
-	if n := uint64(hi-lo) + 1; n <= 16*uint64(h.launches.n)+1024 {
-		h.base, h.table = lo, make([]int32, n)
-		for l := range h.launches.all {
-			number++
-			h.table[l.corr-lo] = number
-		}
-		return
-	}
-	h.sparse = make(map[uint32]int32, h.launches.n)
-	for l := range h.launches.all {
-		number++
-		h.sparse[l.corr] = number
-	}
+	slices.Sort(h.byCorrelation)
 }
 
+// find returns the launch with a correlation, the last of several, or nil. Devices work in
+// the order of the launches, more or less: it looks near the one that was found before, and
+// in steps twice as long each.
 func (h *host) find(corr uint32) *launch {
-	if h == nil || corr == 0 {
+	if h == nil || corr == 0 || len(h.byCorrelation) == 0 {
 		return nil
 	}
-	i := int32(0)
-	switch {
-	case h.sparse != nil:
-		i = h.sparse[corr]
-	case corr >= h.base && uint64(corr-h.base) < uint64(len(h.table)):
-		i = h.table[corr-h.base]
+	list, want := h.byCorrelation, uint64(corr)<<32|math.MaxUint32
+	from, to := h.found, h.found+1 // what is wanted is at from or later, and before to
+	for step := 1; from > 0 && list[from] > want; step *= 2 {
+		from, to = max(0, from-step), from
 	}
-	if i == 0 {
+	for step := 1; to < len(list) && list[to] <= want; step *= 2 {
+		from, to = to, min(len(list), to+step)
+	}
+	for to-from > 1 {
+		if middle := (from + to) / 2; list[middle] <= want {
+			from = middle
+		} else {
+			to = middle
+		}
+	}
+	h.found = from
+	if uint32(list[from]>>32) != corr { //nolint:gosec // the upper half
 		return nil
 	}
-	return h.launches.at(int(i - 1))
+	return h.launches.at(int(list[from] & math.MaxUint32)) //nolint:gosec // the lower half
 }
 
 // frame is a call on a thread's stack.
@@ -428,7 +426,7 @@ func (z *analyzer) thread(h *Thread) {
 			for step < len(p.steps) && z.Steps[p.steps[step]].Start <= c.Start {
 				step++
 			}
-			l := launch{start: c.Start, corr: c.Correlation, op: f.op, step: -1, gives: f.gives, began: f.began, graph: info.graph}
+			l := launch{start: c.Start, corr: c.Correlation, op: f.op, step: -1, gives: f.gives, began: uint32(f.began), graph: info.graph} //nolint:gosec // the low bits
 			if step > 0 {
 				l.step = p.steps[step-1]
 				z.Steps[l.step].Launches++
@@ -452,7 +450,7 @@ func (z *analyzer) thread(h *Thread) {
 				f.shape, f.began = c.Name, c.Start
 			}
 		case Annotation:
-			if info.step != nil && z.StepsBy != stepsByProfiler {
+			if info.step != nil && z.StepsBy != stepWays[byProfiler] {
 				cover(&busy, c.Start, end)
 			}
 			if info.samples && f.gives == Groups {

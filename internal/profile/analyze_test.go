@@ -116,7 +116,7 @@ func TestSteps(t *testing.T) {
 	m.call(Annotation, "execute_8_context_0(sq0sk0sqsq0sqsk0)_generation_8(sq8sk900sqsq8sqsk900)", 2000, 500, 0)
 	m.launched("sgemm", 2600, 2700, 100) // of sampling, behind the annotation
 	a, _ := m.device(t)
-	if len(a.Steps) != 3 || a.StepsBy != stepsByVLLM || !a.VLLM {
+	if len(a.Steps) != 3 || a.StepsBy != stepWays[byVLLM] || !a.VLLM {
 		t.Fatalf("%d steps by %q", len(a.Steps), a.StepsBy)
 	}
 	for i, want := range []Step{
@@ -269,26 +269,6 @@ func TestPartsAddUp(t *testing.T) {
 	})
 }
 
-func TestGroupOf(t *testing.T) {
-	for name, want := range map[string]Group{
-		"void flash::flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits>": Attention, "kernel_unified_attention_3d": Attention, "fmhaSm100aKernel": Attention, "_fwd_kernel_mha": Attention,
-		"BatchDecodeWithPagedKVCacheKernel": Attention, "sm90_xmma_gemm_bf16bf16": GEMM, "nvjet_tst_192x208_64x4_1x1_h_bz_coopB_bias_TNT": GEMM,
-		"Cijk_Alik_Bljk_BBS_BH_Bias": GEMM, "void marlin::Marlin<int>": GEMM, "void gemvx::kernel": GEMM, "splitKreduce_kernel": GEMM,
-		"fused_moe_kernel": MoE, "_matmul_ogs_NNT_bf16xbf16xmxfp4": MoE, "void vllm::moe::topkGatingSoftmax": MoE, "moe_align_block_size_kernel": MoE,
-		"void vllm::rms_norm_kernel": Norm, "triton_red_fused_add_rms_norm": Norm, "vectorized_layer_norm_kernel": Norm, "void vllm::rotary_embedding_kernel": Rotary,
-		"void vllm::reshape_and_cache_flash_kernel": KVCache, "void vllm::act_and_mul_kernel<silu>": Activation, "void vllm::scaled_fp8_quant_kernel": Quantisation,
-		"ncclDevKernel_AllReduce_Sum_bf16_RING_LL": Communication, "void vllm::cross_device_reduce_1stage<bf16>": Communication, "void at::native::sbtopk::gatherTopK": Sampling,
-		"TopKTopPSamplingFromProbKernel": Sampling, "void at_cuda_detail::cub::DeviceRadixSortOnesweepKernel": Sampling, "void at::native::vectorized_elementwise_kernel<add>": Elementwise,
-		"triton_poi_fused_0": Elementwise, "void at::native::vectorized_gather_kernel": Embedding, "Memcpy DtoH (Device -> Pinned)": Copies, "something": Other, "": Other,
-		"cudnn_infer_volta_scudnn_128x64_relu_medium_nn_v1": Convolution, "void cudnn::bn_fw_tr_1C11_kernel_NCHW": Norm,
-		"_ZN7ck_tile6kentryILi1ENS_12Rmsnorm2dFwdINS_27Rmsnorm2dFwdPipelineOnePassINS_27": Norm,
-	} {
-		if got := GroupOf(name); got != want {
-			t.Errorf("%s: %s, want %s", name, got, want)
-		}
-	}
-}
-
 func TestTidy(t *testing.T) {
 	for name, want := range map[string]string{
 		"void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, at::detail::Array<char*, 3> >(int, float)": "vectorized_elementwise_kernel<CUDAFunctor_add>",
@@ -303,15 +283,19 @@ func TestTidy(t *testing.T) {
 
 func TestStepOf(t *testing.T) {
 	for name, want := range map[string]*batch{
-		"execute_context_2(300)_generation_16(16)":                {prefillRequests: 2, prefillTokens: 300, decodeRequests: 16, decodeTokens: 16, phase: Mixed},
-		"execute_context_0(0)_generation_0(0)":                    {},
-		"execute_context_x(0)_generation_0(0)":                    nil,
-		"execute_context_1(5)_generation_":                        nil,
-		"execute_context_99999999999999999999(5)_generation_1(1)": nil,
-		"ProfilerStep#12":                                         {rank: 3},
-		"aten::mm":                                                nil,
-		"step[DECODE bs=8]":                                       {rank: 2, phase: Decode},
-		"vllm/v1/worker/gpu_worker.py(500): execute_model":        {rank: 1},
+		"execute_context_2(300)_generation_16(16)":                           {prefillRequests: 2, prefillTokens: 300, decodeRequests: 16, decodeTokens: 16, phase: Mixed},
+		"execute_context_0(0)_generation_0(0)":                               {},
+		"execute_context_x(0)_generation_0(0)":                               nil,
+		"execute_context_1(5)_generation_":                                   nil,
+		"execute_context_99999999999999999999(5)_generation_1(1)":            nil,
+		"ProfilerStep#12":                                                    {rank: byProfiler},
+		"aten::mm":                                                           nil,
+		"gpu_model_runner: preprocess":                                       {rank: byRunner},
+		"[Executor] _forward_step 7: 1 ctx reqs, 512 ctx tokens, 8 gen reqs": {rank: byTensorRT, prefillRequests: 1, prefillTokens: 512, decodeRequests: 8, decodeTokens: 8, phase: Mixed},
+		"[Executor] _forward_step: 0 ctx reqs, 3 gen reqs":                   {rank: byTensorRT, decodeRequests: 3, decodeTokens: 3, phase: Decode},
+		"[Executor] _forward_step 7: x ctx reqs":                             nil,
+		"step[DECODE bs=8]":                                                  {rank: byRange, phase: Decode},
+		"vllm/v1/worker/gpu_worker.py(500): execute_model":                   {rank: byModel},
 	} {
 		got := stepOf(name)
 		if (got == nil) != (want == nil) || got != nil && *got != *want {

@@ -65,10 +65,7 @@ func (z *analyzer) processor(number int, h *Thread) *Device {
 				continue
 			}
 			f := &stack[n-1]
-			g := f.gives
-			if g == Groups {
-				g = z.info[f.op].group
-			}
+			g := z.purpose(f)
 			for step < len(p.steps) && z.Steps[p.steps[step]].Start <= s.at {
 				step++
 			}
@@ -112,10 +109,7 @@ func (z *analyzer) processor(number int, h *Thread) *Device {
 				f.gives = z.info[c.Name].gives
 			}
 			f.op = c.Name
-			g := f.gives
-			if g == Groups {
-				g = z.info[c.Name].group
-			}
+			g := z.purpose(&f)
 			d.Kernels++
 			d.Group[g].Count++
 			d.Group[g].Sum += c.Dur
@@ -134,6 +128,15 @@ func (z *analyzer) processor(number int, h *Thread) *Device {
 	})
 	until(z.From + z.Span)
 	return d
+}
+
+// purpose is what the operator of a frame is for: what it says itself, and where that is how
+// it computes, what the operators say that called it.
+func (z *analyzer) purpose(f *frame) Group {
+	if own := z.info[f.op].group; f.gives == Groups || !vague(own) && own != Copies {
+		return own
+	}
+	return f.gives
 }
 
 // unused is time in which a thread that computes did not.

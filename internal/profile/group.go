@@ -37,7 +37,8 @@ func (g Group) String() string {
 	return "unknown"
 }
 
-// Rule says that a name with one of the words belongs to a group.
+// Rule says that a name with one of the words belongs to a group. A word after ^ is one
+// that the name begins with.
 type Rule struct {
 	Group Group
 	Words []string // in lower case
@@ -47,20 +48,24 @@ type Rule struct {
 // rule with a word that the name holds, in lower case and without underscores and
 // spaces, decides. docs/profile.md shows it.
 var Rules = []Rule{
-	{Communication, []string{"nccldevkernel", "ncclkernel", "nccl:", "ncclsend", "ncclrecv", "rccl", "allreduce", "allgather", "reducescatter", "alltoall", "sendrecv", "crossdevicereduce", "multimemallreduce", "twoshot", "oneshot", "nvshmem", "deepep", "gloo:", "c10d::", "quickreduce"}},
-	{KVCache, []string{"reshapeandcache", "concatandcache", "kvcacheupdate", "copyblocks", "swapblocks", "gathercache", "gatherandmaybedequantcache", "cpgathercache", "pagedkvcacheappend", "appendpagedkv", "writepage", "indexerkquantandcache"}},
-	{MoE, []string{"fusedmoe", "moe", "topkgating", "expert", "combinedrouting", "matmulogs", "groupedtopk", "grouptopk", "bitmatrix", "finalizematmulscatter", "groupgemm", "groupedgemm", "permuteunpermute", "topkforward", "topksoftmax"}},
-	{Attention, []string{"flashfwd", "flashattn", "flashsplitkv", "flashbwd", "flashmla", "mha", "xqa", "mqalogits", "attention", "attn", "pagedkv", "batchdecodewith", "batchprefillwith", "mlareduce", "mladecode", "reducesegments", "mergeattnstates", "mergestates", "splitkvreduce", "scaleddotproduct", "unifiedattn", "flashdecoding", "ssmscan", "selectivescan", "chunkscan", "causalconv1d", "gateddelta", "chunkgated", "recurrentgated"}},
-	{Sampling, []string{"sampl", "topktopp", "topkmask", "toppmask", "multinomial", "argmax", "gumbel", "penalt", "softmaxforward", "logsoftmax", "radixsort", "bitonicsort", "sortpairs", "segmentedsort", "devicesegmentedradix", "topk", "cumsum", "devicescan", "exponential", "rejection", "bincount", "aten::sort", "logprob", "temperature", "randperm", "distributionelementwise"}},
-	{Norm, []string{"rmsnorm", "layernorm", "groupnorm", "batchnorm", "bnfw", "bnbw", "fusedaddrms", "rms2d", "rsqrt", "normalization", "normkernel", "aten::nativelayernorm"}},
-	{Rotary, []string{"rotary", "rope", "mrope"}},
-	{Convolution, []string{"convolution", "conv1d", "conv2d", "conv3d", "implicitconv", "wgrad", "dgrad", "winograd", "cudnn", "implicitgemm", "fprop", "nchwtonhwc", "nhwctonchw", "pool2d", "maxpool", "avgpool"}},
-	{GEMM, []string{"gemm", "gemv", "matmul", "cijkalikbljk", "cijkailk", "nvjet", "cublas", "splitk", "wgmma", "marlin", "machete", "exllama", "bitblas", "deepgemm", "aten::mm", "aten::bmm", "aten::addmm", "aten::linear", "aten::scaledmm", "aten::baddbmm", "mkldnnlinear", "onednn", "cutlass", "hipblas", "tensorop", "dotkernel", "scaledmm", "gemvx", "lmhead", "mkllinear", "trinity", "sgmv", "bgmv", "lora"}},
-	{Quantisation, []string{"quant", "scaledfp8", "fp8scale", "dequant", "pertokengroup", "castfp8", "mxfp4pack", "scaledfp4"}},
-	{Activation, []string{"actandmul", "silu", "gelu", "swiglu", "swish", "relu", "threshold", "launchclampscalar", "tanh", "sigmoid"}},
+	{Communication, []string{"nccl", "rccl", "msccl", "oneccl", "allreduce", "allgather", "reducescatter", "alltoall", "moea2a", "sendrecv", "crossdevicereduce", "arfusion", "lamport", "userbuffers", "twoshot", "oneshot", "nvshmem", "rocshmem", "deepep", "pplx", "gloo:", "c10d::", "quickreduce"}},
+	{KVCache, []string{"reshapeandcache", "concatandcache", "kvcacheupdate", "updatekvcache", "copyblocks", "swapblocks", "gathercache", "gatherandmaybedequantcache", "cpgather", "pagedkvcacheappend", "appendpagedkv", "writepage", "indexerkquantandcache", "kvbuffer", "storekvcache", "storecache", "kvindices", "reqtotoken", "kvtransfer", "loadandreshape"}},
+	{MoE, []string{"fusedmoe", "moe", "topkgating", "expert", "exptdata", "combinedrouting", "matmulogs", "groupedtopk", "grouptopk", "groupidxandtopk", "topkwithk2", "bitmatrix", "reducegrouped", "finalizematmulscatter", "groupgemm", "groupedgemm", "gemmtype)1", "gemmtype)2", "gemmtype)3", "groupproblemshape", "dynbatch", "dynbsm", "permuteunpermute", "expandinputrows", "doactivation", "computestridestma", "epscatter", "epgather", "topkforward", "topksoftmax"}},
+	{Attention, []string{"flash::", "flashfwd", "flashattn", "flashsplitkv", "flashbwd", "flashmla", "fmha", "kernelmha", "mmha:", "::mha", "^mha", "xqa", "sdpa", "mqalogits", "cleanlogits", "topkperrow", "convertreqindex", "attention", "attn", "pagedkv", "decodewith", "prefillwith", "^fwdkernel", "^fwdgroupedkernel", "mlametadata", "mlareduce", "mladec", "::mla", "^mla", "aiter::pa", "reducesegments", "mergestate", "splitkvreduce", "scaleddotproduct", "flashdecoding", "ssmscan", "selectivescan", "chunkscan", "chunkstate", "statepassing", "causalconv1d", "gateddelta", "deltarule", "chunkgated", "recurrentgated", "chunklocal", "chunkscaled", "chunkfwd", "recomputewu", "gdngating", "^fwddiag", "^fwdkv", "^fwdnonediag"}},
+	{Elementwise, []string{"upsample", "gridsample"}},
+	{Sampling, []string{"sampl", "topktopp", "topkmask", "toppmask", "minpkernel", "multinomial", "argmax", "gumbel", "penalt", "softmaxforward", "logsoftmax", "radixsort", "mergesort", "bitonicsort", "sortpairs", "segmentedsort", "devicesegmentedradix", "topk", "cumsum", "devicescan", "kernelscan", "exponential", "rejection", "bincount", "aten::sort", "logprob", "temperature", "bitmask", "verifytree", "buildtree", "randperm", "distributionelementwise"}},
+	{Norm, []string{"rmsnorm", "layernorm", "groupnorm", "batchnorm", "l2norm", "bnfw", "bnbw", "fusedaddrms", "fusedrms", "rms2d", "rsqrt", "normalization", "normkernel"}},
+	{Rotary, []string{"rotary", "rope", "knentry"}},
+	{Convolution, []string{"convolution", "convolve", "conv::", "conv1d", "conv2d", "conv3d", "implicitconv", "wgrad", "dgrad", "winograd", "scudnn", "implicitgemm", "fprop", "nchwtonhwc", "nhwctonchw", "pool2d", "maxpool", "avgpool"}},
+	{Activation, []string{"silumul", "siluandmul", "actandmul"}},
+	{Quantisation, []string{"intoue8m0"}},
+	{GEMM, []string{"gemm", "gemv", "matmul", "cijk", "nvjet", "cublas", "splitk", "wgmma", "marlin", "machete", "exllama", "bitblas", "flatmm", "tritontem", "tritonmm", "tritonbmm", "^bmm", "aten::mm", "aten::bmm", "aten::addmm", "aten::linear", "aten::baddbmm", "mkldnnlinear", "onednn", "cutlass", "hipblas", "tensorop", "dotkernel", "scaledmm", "lmhead", "mkllinear", "trinity", "sgmv", "bgmv", "lora"}},
+	{Convolution, []string{"cudnn"}},
+	{Quantisation, []string{"quant", "fp8scale", "castfp8", "mxfp4pack", "tofp4", "absmax", "blockscale"}},
+	{Activation, []string{"silu", "gelu", "swiglu", "swish", "relu", "threshold", "launchclampscalar", "tanh", "sigmoid"}},
 	{Embedding, []string{"embedding", "indexselect", "vectorizedgather", "gatherkernel"}},
-	{Copies, []string{"memcpy", "memset", "aten::copy", "aten::tocopy", "aten::clone"}},
-	{Elementwise, []string{"elementwise", "reducekernel", "catarray", "tritonpoi", "tritonred", "tritonper", "fill", "copykernel", "indexkernel", "scatter", "gather", "arange", "aten::", "triton", "softmax", "transpose", "multitensorapply", "nestedtensor", "computeslot", "slotmapping"}},
+	{Copies, []string{"memcpy", "memset", "rocclr", "aten::copy", "aten::tocopy", "aten::clone"}},
+	{Elementwise, []string{"elementwise", "reducekernel", "catarray", "tritonpoi", "tritonred", "tritonper", "fill", "copykernel", "indexkernel", "scatter", "gather", "arange", "aten::", "triton", "softmax", "transpose", "multitensorapply", "nestedtensor", "slotmapping", "deviceselect", "devicereduce", "devicecompact", "prepare"}},
 }
 
 var squeeze = strings.NewReplacer("_", "", " ", "")
@@ -70,16 +75,38 @@ func GroupOf(name string) Group {
 	if len(name) > 400 {
 		name = name[:400] // of a C++ template the rest is types
 	}
-	n := squeeze.Replace(strings.ToLower(name))
-	for i := range Rules {
-		for _, w := range Rules[i].Words {
-			if strings.Contains(n, w) {
-				return Rules[i].Group
+	n := squeeze.Replace(strings.ToLower(strings.TrimPrefix(name, "void ")))
+	best := len(Rules)
+	for i := range len(n) {
+		for _, w := range words[n[i]] {
+			if w.rule < best && (i == 0 || !w.first) && strings.HasPrefix(n[i:], w.text) {
+				best = w.rule
 			}
 		}
 	}
+	if best < len(Rules) {
+		return Rules[best].Group
+	}
 	return Other
 }
+
+// word is one of a rule.
+type word struct {
+	text  string
+	rule  int
+	first bool // a name begins with it
+}
+
+// words are those of all rules, by their first letter.
+var words = func() (table [256][]word) {
+	for i, r := range Rules {
+		for _, w := range r.Words {
+			text, first := strings.CutPrefix(w, "^")
+			table[text[0]] = append(table[text[0]], word{text, i, first})
+		}
+	}
+	return table
+}()
 
 // vague reports whether a kernel's name says how it computes and not what for: what
 // launched it may tell more.

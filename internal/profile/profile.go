@@ -282,5 +282,16 @@ func (p *Profile) OfBusy(ns int64) float64 {
 	return float64(ns) / float64(p.Busy)
 }
 
+// Heaviest is the group that takes the most of the time.
+func (p *Profile) Heaviest() Group {
+	best := Group(0)
+	for g := range Groups {
+		if p.Group[g].Time > p.Group[best].Time {
+			best = g
+		}
+	}
+	return best
+}
+
 // Seconds is the mean wall time of a device.
 func (p *Profile) Seconds() float64 { return float64(p.Wall) / 1e9 / float64(max(p.Devices, 1)) }

@@ -25,7 +25,7 @@ type Rate struct {
 type rate struct {
 	count int
 	time  int64
-	began int64 // of the run that was counted last
+	began uint32 // of the run that was counted last
 }
 
 // work counts a kernel of an operator whose work is known. An operator may take several

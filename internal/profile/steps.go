@@ -64,21 +64,33 @@ type batch struct {
 	phase                                                        Phase
 }
 
-// Ways to tell steps apart, the best first.
-const (
-	stepsByVLLM     = "vLLM's annotations"
-	stepsByProfiler = "ProfilerStep annotations"
-	stepsByModel    = "calls of execute_model"
-	stepsByRange    = "ranges named after steps"
-)
+// stepWays are the ways to tell steps apart, the best first. A batch's rank is one of them.
+var stepWays = []string{
+	byVLLM:     "vLLM's annotations",
+	byTensorRT: "TensorRT-LLM's annotations",
+	byModel:    "calls of execute_model",
+	byRunner:   "ranges of vLLM's model runner",
+	byRange:    "ranges named after steps",
+	byProfiler: "ProfilerStep annotations",
+}
 
-var stepWays = []string{stepsByVLLM, stepsByModel, stepsByRange, stepsByProfiler}
+const (
+	byVLLM = iota
+	byTensorRT
+	byModel
+	byRunner
+	byRange
+	byProfiler
+)
 
 // stepOf reads what a name says of a step; nil where it is none of a step.
 //
 // vLLM's worker names its iterations "execute_context_1(512)_generation_8(8)":
 // requests and tokens of each phase (vllm/v1/worker/gpu_worker.py, annotate_profile);
 // in detail since 0.24 "execute_520_context_1(sq512sk512…)_generation_8(sq8sk900…)".
+// Before, its model runner named the parts of a step alone (gpu_model_runner.py).
+// TensorRT-LLM's PyExecutor names its "[Executor] _forward_step 12: 1 ctx reqs, 512 ctx
+// tokens, 8 gen reqs", in some releases without the number or the tokens.
 func stepOf(name string) *batch {
 	if strings.HasPrefix(name, "execute_") && strings.Contains(name, "context_") && strings.Contains(name, "generation_") {
 		_, rest, _ := strings.Cut(name, "context_")
@@ -90,26 +102,54 @@ func stepOf(name string) *batch {
 		if !ok1 || !ok2 {
 			return nil
 		}
-		switch {
-		case b.prefillRequests > 0 && b.decodeRequests > 0:
-			b.phase = Mixed
-		case b.prefillRequests > 0:
-			b.phase = Prefill
-		case b.decodeRequests > 0:
-			b.phase = Decode
+		return b.phased()
+	}
+	if _, counts, ok := strings.Cut(name, ": "); ok && strings.HasPrefix(name, "[Executor] _forward_step") {
+		b := &batch{rank: byTensorRT}
+		for part := range strings.SplitSeq(counts, ", ") {
+			text, what, _ := strings.Cut(part, " ")
+			n, err := strconv.Atoi(text)
+			switch {
+			case err != nil || n < 0:
+				return nil
+			case what == "ctx reqs":
+				b.prefillRequests = n
+			case what == "ctx tokens":
+				b.prefillTokens = n
+			case what == "gen reqs":
+				b.decodeRequests = n
+			}
 		}
-		return b
+		if b.prefillRequests == 0 || b.prefillTokens > 0 {
+			b.decodeTokens = b.decodeRequests
+		}
+		return b.phased()
 	}
 	switch {
 	case strings.HasPrefix(name, "ProfilerStep#"):
-		return &batch{rank: 3}
+		return &batch{rank: byProfiler}
+	case name == "gpu_model_runner: preprocess":
+		return &batch{rank: byRunner}
 	case strings.HasSuffix(name, ": execute_model") && (strings.Contains(name, "worker.py") || strings.Contains(name, "model_runner.py")), name == "execute_model":
-		return &batch{rank: 1}
+		return &batch{rank: byModel}
 	case strings.HasPrefix(name, "step[") || strings.HasPrefix(name, "iteration ") || strings.HasPrefix(name, "iter_") || strings.HasPrefix(name, "Iteration ") ||
 		strings.HasPrefix(name, "step_") || strings.HasPrefix(name, "step "):
-		return &batch{rank: 2, phase: phaseIn(name)}
+		return &batch{rank: byRange, phase: phaseIn(name)}
 	}
 	return nil
+}
+
+// phased sets the phase from the requests.
+func (b *batch) phased() *batch {
+	switch {
+	case b.prefillRequests > 0 && b.decodeRequests > 0:
+		b.phase = Mixed
+	case b.prefillRequests > 0:
+		b.phase = Prefill
+	case b.decodeRequests > 0:
+		b.phase = Decode
+	}
+	return b
 }
 
 // phaseIn reads the phase that a name says.
@@ -159,7 +199,7 @@ func (z *analyzer) steps() {
 	for _, h := range z.Timeline.Threads {
 		var steps []Step
 		for _, class := range []Class{Annotation, Python} {
-			if class == Python && best != 1 {
+			if class == Python && best != byModel {
 				continue
 			}
 			end := int64(0)

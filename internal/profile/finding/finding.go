@@ -151,12 +151,8 @@ func measure(p *profile.Profile) map[*indicator.Signal]indicator.Value {
 	if p.CPU {
 		m[OnCPU] = indicator.Known(1)
 		m[HostBound], m[HostLate] = indicator.Unknown("there is no GPU in the trace"), indicator.Unknown("there is no GPU in the trace")
-		m[GraphKernels], m[SmallKernels] = m[HostLate], m[HostLate]
-		m[ExposedCopies] = m[HostLate]
-		if p.Share(p.Busy) < hardly {
-			for _, s := range []*indicator.Signal{Attention, GEMM, Sampling, Elementwise} {
-				m[s] = indicator.Unknown("the thread hardly computes")
-			}
+		for _, s := range []*indicator.Signal{GraphKernels, SmallKernels, ExposedCopies, Attention, GEMM, Sampling, Elementwise} {
+			m[s] = m[HostLate] // what is advised of them is for GPUs
 		}
 	} else {
 		m[OnCPU] = indicator.Known(0)

@@ -214,3 +214,16 @@ func TestFlagsAreForVLLM(t *testing.T) {
 		}
 	}
 }
+
+// TestFixesOfOtherPrograms holds what is advised for a trace of another program to naming no
+// flag or variable of vLLM.
+func TestFixesOfOtherPrograms(t *testing.T) {
+	for _, k := range Kinds() {
+		for _, f := range elsewhere(k.Fixes) {
+			text := strings.ReplaceAll(f.Summary, "sixty profile TRACE --trim", "")
+			if strings.Contains(text, "--") || strings.Contains(text, "VLLM_") {
+				t.Errorf("%s: %s", k.ID, f.Summary)
+			}
+		}
+	}
+}

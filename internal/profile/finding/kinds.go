@@ -31,6 +31,9 @@ var (
 	busyEnough   = threshold("busy_enough", indicator.Ratio, 0.7, "a GPU that mostly works is bound by its kernels, not by its host")
 )
 
+// fewLaunches of a step take no time that is worth telling.
+const fewLaunches = 20
+
 func share(causes ...profile.Cause) func(*profile.Profile) float64 {
 	return func(p *profile.Profile) float64 {
 		sum := int64(0)
@@ -93,7 +96,7 @@ var hostLate = kind("host-bound", "The GPU waits for its host", catalog.Ticket,
 	func(p *catalog.Pass) {
 		p.Summary = fmt.Sprintf("The GPU waits for its host %s of the time: it is busy %s", text(p, HostBound), text(p, GPUBusy))
 		graphs := p.Now(GraphKernels)
-		if l := p.Now(Launches); l.OK && l.V > 0 {
+		if l := p.Now(Launches); l.OK && l.V > fewLaunches {
 			p.Reason("A step takes %s launches on the host; each takes %s there, and what Python does between two of them.", indicator.FormatNumber(l.V, indicator.Count), text(p, LaunchTime))
 		}
 		if graphs.OK && graphs.V < 0.05 {
@@ -130,7 +133,7 @@ var communication = kind("communication-bound", "Communication between GPUs is n
 	},
 	catalog.Fix{Summary: "Use fewer GPUs for each replica, if the model fits: halve --tensor-parallel-size and run two replicas", Instead: "Use fewer GPUs for each replica, if the model fits", Tradeoff: "the KV cache of a replica shrinks; sixty tune says what fits", Verify: "exposed communication falls below 10 %"},
 	catalog.Fix{Summary: "Keep tensor parallelism within what NVLink connects, and use pipeline parallelism between hosts", Tradeoff: "a longer first token", Verify: "nvidia-smi topo -m shows NV links between the ranks of a group; all-reduce kernels become shorter"},
-	catalog.Fix{Summary: "Fuse all-reduce with the normalisation behind it (compilation config pass_config.fuse_allreduce_rms, Hopper and newer), and check that custom all-reduce is on", Tradeoff: "try it out: kernels differ", Verify: "fewer all-reduce kernels of the NCCL name"})
+	catalog.Fix{Summary: "Fuse all-reduce with the normalisation behind it (compilation config pass_config.fuse_allreduce_rms, Hopper and newer), and check that custom all-reduce is on", Instead: "Overlap communication with computation, or fuse all-reduce with the normalisation behind it", Tradeoff: "try it out: kernels differ", Verify: "fewer all-reduce kernels of the NCCL name"})
 
 var straggler = kind("rank-straggles", "Ranks wait for a slower one", catalog.Ticket,
 	catalog.Above(Straggling, stragglers), func(p *profile.Profile) float64 { return p.Straggle.Share },
@@ -171,11 +174,11 @@ var attention = kind("attention-bound", "Attention dominates", catalog.Ticket,
 	catalog.Above(Attention, attentionBig), group(profile.Attention),
 	func(p *catalog.Pass) {
 		p.Summary = fmt.Sprintf("Attention takes %s of the GPU's time", text(p, Attention))
-		p.Reason("In decode attention reads the whole KV cache of every running request: its time grows with their contexts, not with the batch alone.")
+		p.Reason("Its time grows with the square of a prompt's length in prefill, and in decode with the contexts of all running requests, whose whole KV cache it reads.")
 	},
 	catalog.Fix{Summary: "Keep the KV cache in 8 bits: half as much to read", Changes: []catalog.Change{{Flag: "--kv-cache-dtype", To: "fp8"}}, Tradeoff: "answers may change a little: evaluate it", Verify: "attention's share falls; ITL at long contexts falls", Risk: true},
-	catalog.Fix{Summary: "Try another attention backend (--attention-backend FLASHINFER or FLASH_ATTN)", Tradeoff: "some models and dtypes have one backend only", Verify: "attention kernels take less per step at the same contexts"},
-	catalog.Fix{Summary: "Bound the contexts: --max-model-len, shorter histories, or a replica for long prompts alone", Tradeoff: "longer requests are refused", Verify: "mean context per request falls"})
+	catalog.Fix{Summary: "Try another attention backend (--attention-backend FLASHINFER or FLASH_ATTN)", Instead: "Try another attention kernel, of FlashAttention, cuDNN or FlashInfer", Tradeoff: "some models and dtypes have one backend only", Verify: "attention kernels take less per step at the same contexts"},
+	catalog.Fix{Summary: "Bound the contexts: --max-model-len, shorter histories, or a replica for long prompts alone", Instead: "Bound the contexts: shorter sequences, a sliding window, or a replica for long prompts alone", Tradeoff: "longer requests are refused", Verify: "mean context per request falls"})
 
 var sampling = kind("sampling-bound", "Sampling is on the critical path", catalog.Ticket,
 	catalog.Above(Sampling, samplingBig), group(profile.Sampling),
@@ -183,7 +186,7 @@ var sampling = kind("sampling-bound", "Sampling is on the critical path", catalo
 		p.Summary = fmt.Sprintf("Sampling takes %s of the GPU's time", text(p, Sampling))
 		p.Reason("Top-k and top-p sort the vocabulary for every token; penalties and logprobs read it once more.")
 	},
-	catalog.Fix{Summary: "See that FlashInfer's sampling kernels are used, which do not sort: flashinfer installed, VLLM_USE_FLASHINFER_SAMPLER not 0", Tradeoff: "try it out: other random numbers", Verify: "sort and cumsum kernels disappear"},
+	catalog.Fix{Summary: "See that FlashInfer's sampling kernels are used, which do not sort: flashinfer installed, VLLM_USE_FLASHINFER_SAMPLER not 0", Instead: "Use sampling kernels that do not sort, such as FlashInfer's", Tradeoff: "try it out: other random numbers", Verify: "sort and cumsum kernels disappear"},
 	catalog.Fix{Summary: "Ask clients to leave out penalties, logprobs and top-k where they do not need them; guided decoding costs a mask for each step", Tradeoff: "a change of clients", Verify: "sampling's share falls below 4 %"})
 
 var smallKernels = kind("small-kernels", "A storm of small kernels", catalog.Info,
@@ -218,7 +221,7 @@ var prefillBeside = kind("prefill-beside-decode", "Decode waits for prefill in t
 	func(p *catalog.Pass) {
 		p.Summary = fmt.Sprintf("Steps with prefill take %s, those without %s: streams wait for prompts", text(p, MixedStep), text(p, DecodeStep))
 	},
-	catalog.Fix{Summary: "Lower --max-num-batched-tokens, so that a step takes a smaller chunk of a prompt", Tradeoff: "a later first token, and less prefill per second", Verify: "mixed steps become shorter; itl_p95 falls"},
+	catalog.Fix{Summary: "Lower --max-num-batched-tokens, so that a step takes a smaller chunk of a prompt", Instead: "Let a step take a smaller chunk of a prompt", Tradeoff: "a later first token, and less prefill per second", Verify: "mixed steps become shorter; itl_p95 falls"},
 	catalog.Fix{Summary: "Separate prefill and decode (a KV connector with a prefill and a decode pool)", Tradeoff: "more GPUs and a fast network", Verify: "decode replicas have no mixed steps"})
 
 var gemm = kind("gemm-bound", "The GPU computes: matrix products lead", catalog.Info,
@@ -237,6 +240,10 @@ var onCPU = kind("cpu-only", "The model runs on the CPU", catalog.Info,
 	catalog.Above(OnCPU, none), func(p *profile.Profile) float64 { return p.Share(p.Busy) },
 	func(p *catalog.Pass) {
 		p.Summary = fmt.Sprintf("No GPU in the trace: operators run on the CPU %s of the time", text(p, GPUBusy))
+		if v, ok := p.View.(view); ok && v.p.Busy > 0 {
+			g := v.p.Heaviest()
+			p.Summary += fmt.Sprintf("; %s leads with %s", g, indicator.FormatNumber(v.p.Share(v.p.Group[g].Time), indicator.Ratio))
+		}
 		if b := p.Now(GPUBusy); b.OK && b.V < hardly {
 			p.Reason("The rest is outside of operators: Python between them, or other processes that have the processor.")
 		}

@@ -1,6 +1,6 @@
-// Package nsys reads exports of Nsight Systems: the SQLite database that nsys export
-// writes, of any release that has CUPTI's activity tables. It looks a column up by its
-// name and does without those that are not there.
+// Package nsys reads exports of Nsight Systems: the SQLite database or the Parquet files
+// that nsys export writes, of any release that has CUPTI's activity tables. It looks a
+// column up by its name and does without those that are not there.
 //
 // It does no I/O but reading what it is handed.
 package nsys
@@ -11,12 +11,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/profile"
+	"github.com/sixty-dev/sixty/internal/profile/nsys/parquet"
 	"github.com/sixty-dev/sixty/internal/profile/nsys/sqlite"
+	"github.com/sixty-dev/sixty/internal/profile/nsys/table"
 )
 
 // The tables.
@@ -49,21 +50,37 @@ var copyNames = map[int64]string{
 // recorded one by one.
 const WholeGraph = "CUDA graph, its kernels not recorded"
 
-// Read reads an export of size bytes.
+// Read reads an export to SQLite of size bytes.
 func Read(ctx context.Context, r io.ReaderAt, size int64, source string, limit int) (*profile.Timeline, error) {
 	db, err := sqlite.Open(r, size)
 	if err != nil {
-		return nil, hint.With(fmt.Errorf("read %s: %w", source, err), "export the report once more: nsys export --type sqlite --force-overwrite true REPORT.nsys-rep")
+		return nil, hint.With(fmt.Errorf("read %s: %w", source, err), again)
 	}
-	if db.Tables[texts] == nil || db.Tables[kernels] == nil && db.Tables[graphs] == nil && db.Tables[runtime] == nil && db.Tables[ranges] == nil {
+	t, err := readTables(ctx, db, source, limit)
+	if err == nil && db.WAL {
+		t.Notes = append(t.Notes, "the database was not closed: what lies in its -wal file is not read")
+	}
+	return t, err
+}
+
+// ReadParquet reads an export to Parquet files, by the names of their tables.
+func ReadParquet(ctx context.Context, files map[string]parquet.File, source string, limit int) (*profile.Timeline, error) {
+	return readTables(ctx, parquet.Open(files), source, limit)
+}
+
+const again = "export the report once more: nsys export --type sqlite --force-overwrite true REPORT.nsys-rep"
+
+func readTables(ctx context.Context, tables table.Source, source string, limit int) (*profile.Timeline, error) {
+	has := func(name string) bool { return tables.Columns(name) != nil }
+	if !has(texts) || !has(kernels) && !has(graphs) && !has(runtime) && !has(ranges) {
 		what := "it is a database of something else"
-		if db.Tables[exported] != nil {
+		if has(exported) {
 			what = "the report holds no CUDA activity"
 		}
 		return nil, hint.With(fmt.Errorf("read %s: %s", source, what), "record with --trace cuda,nvtx (see sixty profile how), then nsys export --type sqlite")
 	}
 	e := &reader{
-		ctx: ctx, db: db, t: profile.New(source, "Nsight Systems", limit),
+		ctx: ctx, tables: tables, t: profile.New(source, "Nsight Systems", limit),
 		texts: map[int64]string{}, ids: map[int64]uint32{}, device: map[[2]int64]int64{},
 	}
 	var damaged error
@@ -76,15 +93,12 @@ func Read(ctx context.Context, r io.ReaderAt, size int64, source string, limit i
 	}
 	if damaged != nil {
 		if e.t.Events == 0 {
-			return nil, hint.With(fmt.Errorf("read %s: %w", source, damaged), "export the report once more: nsys export --type sqlite --force-overwrite true REPORT.nsys-rep")
+			return nil, hint.With(fmt.Errorf("read %s: %w", source, damaged), again)
 		}
 		e.t.Partial = append(e.t.Partial, strings.ReplaceAll(damaged.Error(), "\n", "; "))
 	}
 	if e.t.Events == 0 {
 		return nil, hint.With(fmt.Errorf("read %s: the report holds no events", source), "record for longer, with --trace cuda,nvtx: see sixty profile how")
-	}
-	if db.WAL {
-		e.t.Notes = append(e.t.Notes, "the database was not closed: what lies in its -wal file is not read")
 	}
 	e.t.Close()
 	return e.t, nil
@@ -92,7 +106,7 @@ func Read(ctx context.Context, r io.ReaderAt, size int64, source string, limit i
 
 type reader struct {
 	ctx    context.Context //nolint:containedctx // of one call of Read
-	db     *sqlite.DB
+	tables table.Source
 	t      *profile.Timeline
 	texts  map[int64]string
 	ids    map[int64]uint32
@@ -101,15 +115,16 @@ type reader struct {
 }
 
 // each reads a table's rows.
-func (e *reader) each(table string, columns []string, row func(v []sqlite.Value)) error {
-	return sqlite.Scan(e.ctx, e.db, table, columns, slices.Clone, func(v []sqlite.Value) bool {
-		row(v)
+func (e *reader) each(name string, columns []string, row func(v []table.Value)) error {
+	return table.Scan(e.ctx, e.tables, name, columns, table.Keep, func(v *[]table.Value) bool {
+		row(*v)
 		return true
 	})
 }
 
 func (e *reader) strings() error {
-	return sqlite.Scan(e.ctx, e.db, texts, []string{"id", "value"}, slices.Clone, func(v []sqlite.Value) bool {
+	return table.Scan(e.ctx, e.tables, texts, []string{"id", "value"}, table.Keep, func(row *[]table.Value) bool {
+		v := *row
 		if len(v[1].Bytes) <= maxText {
 			e.texts[v[0].Int] = v[1].Text()
 		} else {
@@ -134,12 +149,12 @@ func (e *reader) name(id int64) uint32 {
 }
 
 func (e *reader) about() error {
-	err := e.each(exported, []string{"name", "value"}, func(v []sqlite.Value) {
+	err := e.each(exported, []string{"name", "value"}, func(v []table.Value) {
 		if v[0].Text() == "EXPORT_PRODUCT_VERSION" {
 			e.t.Tool = "Nsight Systems " + v[1].Text()
 		}
 	})
-	return errors.Join(err, e.each(started, []string{"utcEpochNs", "systemClockNs"}, func(v []sqlite.Value) {
+	return errors.Join(err, e.each(started, []string{"utcEpochNs", "systemClockNs"}, func(v []table.Value) {
 		e.clock = v[1].Int
 		if base := v[0].Int - e.clock; base > 0 {
 			e.t.Base = base
@@ -148,13 +163,13 @@ func (e *reader) about() error {
 }
 
 func (e *reader) gpus() error {
-	err := e.each(gpus, []string{"id", "name", "smCount", "totalMemory", "memoryBandwidth", "computeMajor", "computeMinor"}, func(v []sqlite.Value) {
+	err := e.each(gpus, []string{"id", "name", "smCount", "totalMemory", "memoryBandwidth", "computeMajor", "computeMinor"}, func(v []table.Value) {
 		e.t.GPUs[int(v[0].Int)] = profile.GPU{
 			Name: v[1].Text(), SMs: int(v[2].Int), Memory: uint64(max(v[3].Int, 0)), Bandwidth: float64(v[4].Int),
 			ComputeMajor: int(v[5].Int), ComputeMinor: int(v[6].Int),
 		}
 	})
-	return errors.Join(err, e.each(devices, []string{"gpuId", "cudaId", "pid"}, func(v []sqlite.Value) {
+	return errors.Join(err, e.each(devices, []string{"gpuId", "cudaId", "pid"}, func(v []table.Value) {
 		e.device[[2]int64{v[2].Int, v[1].Int}] = v[0].Int
 	}))
 }
@@ -181,15 +196,15 @@ type event struct {
 
 // work reads a table of what devices did. read says of the columns beyond those that all
 // have what the event's name is known by, and its size.
-func (e *reader) work(table string, kind profile.Kind, read func([]sqlite.Value) (int64, uint64), name func(int64) uint32, more ...string) error {
+func (e *reader) work(from string, kind profile.Kind, read func([]table.Value) (int64, uint64), name func(int64) uint32, more ...string) error {
 	common := []string{"start", "end", "deviceId", "streamId", "correlationId", "globalPid"}
-	return sqlite.Scan(e.ctx, e.db, table, append(common, more...), func(v []sqlite.Value) event {
-		x := event{Event: span(v[0], v[1]), lane: v[3].Int}
+	return table.Scan(e.ctx, e.tables, from, append(common, more...), func(v []table.Value, x *event) {
+		x.span(v)
+		x.lane = v[3].Int
 		x.Correlation = uint32(v[4].Int) //nolint:gosec // CUPTI's correlation ids have 32 bits
 		x.process, x.device = e.place(v[5].Int, v[2].Int)
 		x.id, x.Size = read(v[len(common):])
-		return x
-	}, func(x event) bool {
+	}, func(x *event) bool {
 		e.t.Events++
 		x.Name = name(x.id)
 		e.t.AddActivity(x.process, x.device, x.lane, kind, x.Event)
@@ -197,16 +212,17 @@ func (e *reader) work(table string, kind profile.Kind, read func([]sqlite.Value)
 	})
 }
 
-func span(start, end sqlite.Value) profile.Event {
-	return profile.Event{Start: start.Int, Dur: end.Int - start.Int}
+// span takes an event's times from a row's first two values.
+func (x *event) span(v []table.Value) {
+	x.Start, x.Dur = v[0].Int, v[1].Int-v[0].Int
 }
 
 func (e *reader) kernels() error {
 	named := "demangledName"
-	if t := e.db.Tables[kernels]; t != nil && t.Column(named) < 0 {
+	if table.Column(e.tables, kernels, named) < 0 {
 		named = "shortName"
 	}
-	return e.work(kernels, profile.Kernel, func(v []sqlite.Value) (int64, uint64) {
+	return e.work(kernels, profile.Kernel, func(v []table.Value) (int64, uint64) {
 		grid := uint64(1)
 		for _, g := range v[1:] {
 			grid *= uint64(min(max(g.Int, 1), 1<<20))
@@ -217,7 +233,7 @@ func (e *reader) kernels() error {
 
 func (e *reader) graphs() error {
 	name, found := e.t.Names.ID([]byte(WholeGraph)), false
-	err := e.work(graphs, profile.Kernel, func([]sqlite.Value) (int64, uint64) { return 0, 0 }, func(int64) uint32 {
+	err := e.work(graphs, profile.Kernel, func([]table.Value) (int64, uint64) { return 0, 0 }, func(int64) uint32 {
 		found = true
 		return name
 	})
@@ -229,7 +245,7 @@ func (e *reader) graphs() error {
 
 func (e *reader) copies() error {
 	names := map[int64]uint32{}
-	err := e.work(copies, profile.Copy, func(v []sqlite.Value) (int64, uint64) { return v[1].Int, uint64(max(v[0].Int, 0)) }, func(kind int64) uint32 {
+	err := e.work(copies, profile.Copy, func(v []table.Value) (int64, uint64) { return v[1].Int, uint64(max(v[0].Int, 0)) }, func(kind int64) uint32 {
 		id, ok := names[kind]
 		if !ok {
 			text := copyNames[kind]
@@ -242,15 +258,17 @@ func (e *reader) copies() error {
 		return id
 	}, "bytes", "copyKind")
 	set := e.t.Names.ID([]byte("Memset (Device)"))
-	return errors.Join(err, e.work(sets, profile.Set, func(v []sqlite.Value) (int64, uint64) { return 0, uint64(max(v[0].Int, 0)) },
+	return errors.Join(err, e.work(sets, profile.Set, func(v []table.Value) (int64, uint64) { return 0, uint64(max(v[0].Int, 0)) },
 		func(int64) uint32 { return set }, "bytes"))
 }
 
 // calls reads a table of what threads did.
-func (e *reader) calls(table string, read func([]sqlite.Value, event) event, columns ...string) error {
-	return sqlite.Scan(e.ctx, e.db, table, append([]string{"start", "end", "globalTid"}, columns...), func(v []sqlite.Value) event {
-		return read(v, event{Event: span(v[0], v[1]), process: v[2].Int >> pidBits, lane: v[2].Int & threadMask})
-	}, func(x event) bool {
+func (e *reader) calls(from string, read func([]table.Value, *event), columns ...string) error {
+	return table.Scan(e.ctx, e.tables, from, append([]string{"start", "end", "globalTid"}, columns...), func(v []table.Value, x *event) {
+		x.span(v)
+		x.process, x.lane = v[2].Int>>pidBits, v[2].Int&threadMask
+		read(v, x)
+	}, func(x *event) bool {
 		e.t.Events++
 		if x.none {
 			return true
@@ -266,30 +284,28 @@ func (e *reader) calls(table string, read func([]sqlite.Value, event) event, col
 }
 
 func (e *reader) runtime() error {
-	return e.calls(runtime, func(v []sqlite.Value, x event) event {
+	return e.calls(runtime, func(v []table.Value, x *event) {
 		x.class, x.id, x.Correlation = profile.Runtime, v[4].Int, uint32(v[3].Int) //nolint:gosec // as above
-		return x
 	}, "correlationId", "nameId")
 }
 
 // ranges reads NVTX ranges. Those that PyTorch makes of its operators carry a number
 // that is another one each time.
 func (e *reader) ranges() error {
-	return e.calls(ranges, func(v []sqlite.Value, x event) event {
+	return e.calls(ranges, func(v []table.Value, x *event) {
 		if x.none = v[1].Null || v[2].Null; x.none { // a mark, or a domain's or category's name
-			return x
+			return
 		}
 		x.text = v[3].Bytes
 		if x.text == nil && !v[4].Null {
 			x.text = []byte(e.texts[v[4].Int])
 		}
-		if i := bytes.Index(x.text, []byte(", ")); i > 0 && (bytes.HasPrefix(x.text[i+2:], []byte("op_id = ")) || bytes.HasPrefix(x.text[i+2:], []byte("seq = "))) {
+		if i := bytes.IndexByte(x.text, ','); i > 0 && (bytes.HasPrefix(x.text[i:], []byte(", op_id = ")) || bytes.HasPrefix(x.text[i:], []byte(", seq = "))) {
 			x.text = x.text[:i]
 		}
 		if bytes.Contains(x.text, []byte("::")) {
 			x.class = profile.Op
 		}
-		return x
 	}, "text", "textId")
 }
 
@@ -298,7 +314,7 @@ func (e *reader) threads() error {
 	for _, h := range e.t.Threads {
 		known[[2]int64{h.Process, h.ID}] = h
 	}
-	return e.each(threads, []string{"nameId", "globalTid"}, func(v []sqlite.Value) {
+	return e.each(threads, []string{"nameId", "globalTid"}, func(v []table.Value) {
 		if h := known[[2]int64{v[1].Int >> pidBits, v[1].Int & threadMask}]; h != nil {
 			h.Name = strings.ToValidUTF8(e.texts[v[0].Int], "�")
 		}

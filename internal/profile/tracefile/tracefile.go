@@ -19,6 +19,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/profile"
 	"github.com/sixty-dev/sixty/internal/profile/nsys"
+	"github.com/sixty-dev/sixty/internal/profile/nsys/parquet"
 	"github.com/sixty-dev/sixty/internal/profile/nsys/sqlite"
 	"github.com/sixty-dev/sixty/internal/profile/torch"
 )
@@ -41,13 +42,17 @@ func List(path string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, errors.Unwrap(err))
 	}
+	if isParquet(path) {
+		return []string{path}, nil
+	}
 	var found []string
-	parquet := false
 	for _, e := range entries {
 		name := strings.ToLower(e.Name())
-		parquet = parquet || strings.HasSuffix(name, ".parquet")
+		if e.IsDir() && isParquet(filepath.Join(path, e.Name())) {
+			found = append(found, filepath.Join(path, e.Name()))
+		}
 		for _, end := range []string{".json", ".json.gz", ".json.zst", ".sqlite"} {
-			if strings.HasSuffix(name, end) && !e.IsDir() {
+			if strings.HasSuffix(name, end) && readable(filepath.Join(path, e.Name())) {
 				found = append(found, filepath.Join(path, e.Name()))
 				break
 			}
@@ -56,14 +61,19 @@ func List(path string) ([]string, error) {
 	slices.Sort(found)
 	found = Workers(found)
 	switch {
-	case len(found) == 0 && parquet:
-		return nil, hint.With(fmt.Errorf("%s: an export to Parquet, which is not read", path), "export the report to SQLite: nsys export --type sqlite REPORT.nsys-rep")
 	case len(found) == 0:
 		return nil, hint.With(fmt.Errorf("%s: no traces in this directory", path), "traces end in .json, .json.gz or .sqlite; sixty profile how says how to take one")
 	case len(found) > Files:
 		return nil, fmt.Errorf("%s: %d traces, at most %d are read together", path, len(found), Files)
 	}
 	return found, nil
+}
+
+// readable reports whether a path is a file, or one that cannot be told of before it is opened: a pipe
+// would be waited for.
+func readable(path string) bool {
+	info, err := os.Stat(path)
+	return err != nil || info.Mode().IsRegular()
 }
 
 // Workers leaves the trace of vLLM's front end out, where there are those of its workers: it
@@ -76,8 +86,41 @@ func Workers(paths []string) []string {
 	return paths
 }
 
+// oneTable is a file that every export to Parquet has.
+const oneTable = "StringIds.parquet"
+
+func isParquet(dir string) bool {
+	info, err := os.Stat(filepath.Join(dir, oneTable))
+	return err == nil && info.Mode().IsRegular()
+}
+
+// readParquet reads a directory of tables.
+func readParquet(ctx context.Context, dir string, limit int) (*profile.Timeline, error) {
+	paths, err := filepath.Glob(filepath.Join(dir, "*.parquet"))
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", dir, err)
+	}
+	files := map[string]parquet.File{}
+	for _, path := range paths {
+		file, err := os.Open(path)
+		if err != nil {
+			return nil, fmt.Errorf("open %s: %w", path, errors.Unwrap(err))
+		}
+		defer file.Close()
+		info, err := file.Stat()
+		if err != nil {
+			return nil, fmt.Errorf("open %s: %w", path, errors.Unwrap(err))
+		}
+		files[strings.TrimSuffix(filepath.Base(path), ".parquet")] = parquet.File{ReaderAt: file, Size: info.Size()}
+	}
+	return nsys.ReadParquet(ctx, files, dir, limit)
+}
+
 // Read reads one trace. limit is that of profile.New.
 func Read(ctx context.Context, path string, limit int) (*profile.Timeline, error) {
+	if isParquet(path) {
+		return readParquet(ctx, path, limit)
+	}
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, errors.Unwrap(err))
@@ -131,8 +174,8 @@ func foreign(path string, head []byte) error {
 		return hint.With(fmt.Errorf("read %s: the file is empty", path), "the profiler did not finish writing: wait for stop_profile to answer, and see that the disk is not full")
 	case strings.HasSuffix(name, ".nsys-rep"), strings.HasSuffix(name, ".qdrep"):
 		return hint.With(fmt.Errorf("read %s: a report of Nsight Systems, in its own format", path), exportHint)
-	case bytes.HasPrefix(head, []byte("PAR1")):
-		return hint.With(fmt.Errorf("read %s: a Parquet file, which is not read", path), exportHint)
+	case bytes.HasPrefix(head, []byte(parquet.Magic)):
+		return hint.With(fmt.Errorf("read %s: a Parquet file: one table of an export", path), "give the directory that holds it and "+oneTable)
 	case bytes.HasPrefix(head, []byte("PK\x03\x04")):
 		return hint.With(fmt.Errorf("read %s: a zip archive", path), "unpack it, and give the .json in it")
 	case len(head) > 262 && string(head[257:262]) == "ustar":

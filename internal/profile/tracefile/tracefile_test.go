@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -113,7 +114,7 @@ func TestForeignFiles(t *testing.T) {
 		"empty.json":    {nil, "empty", "stop_profile"},
 		"empty.json.gz": {zipped(t, strings.NewReader("")), "empty", "torch.profiler"},
 		"x.nsys-rep":    {[]byte("report"), "Nsight Systems, in its own format", "nsys export"},
-		"x.parquet":     {[]byte("PAR1...."), "Parquet", "nsys export"},
+		"x.parquet":     {[]byte("PAR1...."), "one table", "directory"},
 		"x.zip":         {[]byte("PK\x03\x04...."), "zip", "unpack"},
 		"x.tar":         {append(bytes.Repeat([]byte{'a'}, 257), []byte("ustar  ...")...), "tar", "unpack"},
 		"x.txt":         {[]byte("hello"), "not a trace", "torch.profiler"},
@@ -146,12 +147,15 @@ func TestList(t *testing.T) {
 	if err != nil || len(got) != 2 || filepath.Base(got[0]) != "rank0.json.gz" {
 		t.Errorf("%v %v", got, err)
 	}
-	parquet := t.TempDir()
-	if err := os.WriteFile(filepath.Join(parquet, "x.parquet"), []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
+	tables := filepath.Join("..", "nsys", "testdata", "parquet")
+	for _, dir := range []string{tables, filepath.Dir(tables)} {
+		got, err := List(dir)
+		if err != nil || !slices.Contains(got, tables) {
+			t.Errorf("%s: %v %v", dir, got, err)
+		}
 	}
-	if _, err := List(parquet); err == nil || !strings.Contains(err.Error(), "Parquet") {
-		t.Error(err)
+	if tl, err := Read(t.Context(), tables, 0); err != nil || tl.Events == 0 || len(tl.Partial) > 0 {
+		t.Errorf("%+v %v", tl, err)
 	}
 }
 

@@ -62,20 +62,11 @@ func headline(p *profile.Profile, v *finding.Verdict) (id, severity, summary str
 	case f != nil:
 		return f.Kind.ID, f.Severity.String(), f.Summary
 	case p.Devices == 0:
-		return "no-activity", "", "The trace holds nothing that a device or an operator did"
+		return "no-activity", "", "The trace holds nothing that a device or an operator did: another tool wrote it, or the profiler recorded without activities. sixty profile how says how to take one"
 	}
-	g, share := heaviest(p)
-	return "nothing-dominates", "", fmt.Sprintf("The device is busy %s of the time and nothing stands out; %s leads with %s", render.Percent(p.Share(p.Busy)), g, render.Percent(share))
-}
-
-func heaviest(p *profile.Profile) (profile.Group, float64) {
-	best := profile.Group(0)
-	for g := range profile.Groups {
-		if p.Group[g].Time > p.Group[best].Time {
-			best = g
-		}
-	}
-	return best, p.Share(p.Group[best].Time)
+	g := p.Heaviest()
+	return "nothing-dominates", "", fmt.Sprintf("The device is busy %s of the time and nothing stands out; %s leads with %s",
+		render.Percent(p.Share(p.Busy)), g, render.Percent(p.Share(p.Group[g].Time)))
 }
 
 func (t *text) verdict() {
@@ -103,21 +94,31 @@ func (t *text) verdict() {
 	}
 }
 
+// uneven is how many times the median the longest step takes that is worth telling.
+const uneven = 5
+
 // stepsLine says what the steps took.
 func stepsLine(p *profile.Profile) string {
 	var parts []string
+	longest := ""
+	add := func(name string, s profile.StepTimes) {
+		parts = append(parts, fmt.Sprintf("%s of %s", render.Plural(s.Count, name), render.Seconds(s.P50)))
+		if s.Max > uneven*s.P50 {
+			longest = ", the longest " + render.Seconds(p.Steps[profile.Unknown].Max)
+		}
+	}
 	for _, phase := range []profile.Phase{profile.Decode, profile.Mixed, profile.Prefill} {
 		if s := p.Steps[phase]; s.Count > 0 {
-			parts = append(parts, fmt.Sprintf("%s of %s", render.Plural(s.Count, phase.String()+" step"), render.Seconds(s.P50)))
+			add(phase.String()+" step", s)
 		}
 	}
 	if s := p.Steps[profile.Unknown]; len(parts) == 0 && s.Count > 0 {
-		parts = append(parts, fmt.Sprintf("%s of %s", render.Plural(s.Count, "step"), render.Seconds(s.P50)))
+		add("step", s)
 	}
 	if len(parts) == 0 {
 		return ""
 	}
-	return render.And(parts) + " (median)"
+	return render.And(parts) + " (median" + longest + ")"
 }
 
 // row is a part of the wall time.

@@ -13,10 +13,10 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
+
+	"github.com/sixty-dev/sixty/internal/profile/nsys/table"
 )
 
 // Magic is what a database file begins with.
@@ -31,16 +31,14 @@ var (
 const (
 	headerSize = 100
 	together   = 128 << 10 // bytes of neighbouring pages that are read at once
-	ahead      = 3         // such parts for each worker
 	maxPayload = 64 << 20  // of one row
 	maxDepth   = 40        // of a tree
 	maxSchema  = 10_000    // tables and indexes
 )
 
-// A Table is one table of a database.
-type Table struct {
-	Name    string
-	Columns []string
+// tree is one table of a database.
+type tree struct {
+	columns []string
 	root    uint32
 	rowid   int // the column that is the row's number, or -1
 }
@@ -51,7 +49,7 @@ type DB struct {
 	page   int64 // bytes
 	usable int
 	pages  uint32
-	Tables map[string]*Table
+	tables map[string]*tree
 	WAL    bool // the newest rows may be in a -wal file beside it
 }
 
@@ -77,21 +75,24 @@ func Open(r io.ReaderAt, size int64) (*DB, error) {
 	if e := binary.BigEndian.Uint32(h[56:]); e > 1 {
 		return nil, fmt.Errorf("the database's text is UTF-16, which no profiler writes")
 	}
-	d := &DB{r: r, page: page, usable: int(page) - int(h[20]), WAL: h[19] == 2, Tables: map[string]*Table{}}
+	d := &DB{r: r, page: page, usable: int(page) - int(h[20]), WAL: h[19] == 2, tables: map[string]*tree{}}
 	d.pages = uint32(min((size+page-1)/page, math.MaxUint32)) //nolint:gosec // bounded
 	return d, d.schema()
 }
 
+// master is the name of the table of tables.
+const master = "sqlite_master"
+
 // schema reads the table of tables.
 func (d *DB) schema() error {
-	master := &Table{root: 1, rowid: -1}
+	d.tables[master] = &tree{columns: []string{"type", "name", "tbl_name", "rootpage", "sql"}, root: 1, rowid: -1}
 	n := 0
-	err := rows(context.Background(), d, master, []int{0, 1, 3, 4}, 1, masterRow, func(row masterEntry) bool {
+	err := table.Scan(context.Background(), d, master, []string{"type", "name", "rootpage", "sql"}, table.Keep, func(row *[]table.Value) bool {
 		n++
-		if row.table {
-			t := &Table{Name: row.name, root: row.root}
-			t.Columns, t.rowid = columns(row.sql)
-			d.Tables[t.Name] = t
+		if v := *row; v[0].Text() == "table" && v[1].Text() != master {
+			t := &tree{root: uint32(v[2].Int)} //nolint:gosec // checked when it is read
+			t.columns, t.rowid = columns(v[3].Text())
+			d.tables[v[1].Text()] = t
 		}
 		return n < maxSchema
 	})
@@ -101,24 +102,13 @@ func (d *DB) schema() error {
 	return nil
 }
 
-// masterEntry is a row of the table of tables.
-type masterEntry struct {
-	table     bool
-	name, sql string
-	root      uint32
-}
-
-func masterRow(v []Value) masterEntry {
-	return masterEntry{v[0].Text() == "table", v[1].Text(), v[3].Text(), uint32(v[2].Int)} //nolint:gosec // checked when it is read
-}
-
 // columns reads the names of a table's columns from the statement that made it, and
 // which of them is another name of the row's number.
 func columns(sql string) (names []string, rowid int) {
-	rowid = -1
+	names, rowid = []string{}, -1
 	open := strings.IndexByte(sql, '(')
 	if open < 0 {
-		return nil, rowid
+		return names, rowid
 	}
 	var def strings.Builder
 	depth := 0
@@ -166,120 +156,30 @@ func columns(sql string) (names []string, rowid int) {
 	return names, rowid
 }
 
-// Column returns the number of a column, or -1.
-func (t *Table) Column(name string) int {
-	return slices.IndexFunc(t.Columns, func(c string) bool { return strings.EqualFold(c, name) })
-}
-
-// A Value is one of a row. Its bytes are valid until the row was taken.
-type Value struct {
-	Null  bool
-	Int   int64
-	Bytes []byte // of text and blobs; nil for numbers
-	Real  float64
-}
-
-// Text is a value's text.
-func (v Value) Text() string { return string(v.Bytes) }
-
-// Scan makes of the wanted columns of every row what read makes of them, and hands it to
-// take, in the order of the row's numbers, until that returns false. A column that the
-// table lacks, or whose name is empty, is null. A table that is damaged ends with
-// ErrCorrupt after the rows before.
-//
-// The processors share the pages: read is called by several goroutines at once, and must
-// change nothing; take is called by the caller's. The bytes of a value may be kept from
-// read to take.
-func Scan[T any](ctx context.Context, d *DB, table string, want []string, read func([]Value) T, take func(T) bool) error {
-	t := d.Tables[table]
-	if t == nil {
-		return nil
-	}
-	numbers := make([]int, len(want))
-	for i, w := range want {
-		numbers[i] = -1
-		if w != "" {
-			numbers[i] = t.Column(w)
-		}
-	}
-	if err := rows(ctx, d, t, numbers, runtime.GOMAXPROCS(0), read, take); err != nil {
-		return fmt.Errorf("table %s: %w", table, err)
+// Columns implements [table.Source].
+func (d *DB) Columns(name string) []string {
+	if t := d.tables[name]; t != nil {
+		return t.columns
 	}
 	return nil
 }
 
-// part is neighbouring leaves of a table, and the rows in them.
-type part[T any] struct {
-	from, pages uint32
-	data        []byte
-	rows        []T
-	err         error // after those rows
-	done        chan struct{}
-}
+// Shared implements [table.Source].
+func (d *DB) Shared() bool { return true }
 
-func rows[T any](ctx context.Context, d *DB, t *Table, want []int, workers int, read func([]Value) T, take func(T) bool) error {
-	leaves, damaged := d.leaves(ctx, t)
-	workers = min(workers, 1+len(leaves)/ahead)
-	work, ordered := make(chan *part[T], ahead*workers), make(chan *part[T], ahead*workers)
-	free := make(chan *part[T], ahead*workers)
-	for range ahead * workers {
-		free <- &part[T]{done: make(chan struct{}, 1)}
-	}
-	ctx, stop := context.WithCancel(ctx)
-	var all sync.WaitGroup
-	defer all.Wait()
-	defer stop()
-	all.Go(func() {
-		defer close(ordered)
-		defer close(work)
-		most := max(1, int(together/d.page))
-		for rest := leaves; len(rest) > 0; {
-			n := 1
-			for n < min(len(rest), most) && rest[n] == rest[n-1]+1 {
-				n++
-			}
-			select {
-			case p := <-free:
-				p.from, p.pages = rest[0], uint32(n) //nolint:gosec // at most most
-				work <- p
-				ordered <- p
-			case <-ctx.Done():
-				return
-			}
-			rest = rest[n:]
+// Parts implements [table.Source]: neighbouring leaves.
+func (d *DB) Parts(ctx context.Context, name string) ([]table.Part, error) {
+	leaves, err := d.leaves(ctx, d.tables[name])
+	most := max(1, together/d.page)
+	var parts []table.Part
+	for _, n := range leaves {
+		if k := len(parts) - 1; k >= 0 && parts[k].From+parts[k].Count == int64(n) && parts[k].Count < most {
+			parts[k].Count++
+			continue
 		}
-	})
-	for range workers {
-		s := newScanner(d, t, want)
-		all.Go(func() {
-			for p := range work {
-				if ctx.Err() == nil {
-					p.rows = p.rows[:0]
-					p.err = s.part(p.from, p.pages, &p.data, func(v []Value) { p.rows = append(p.rows, read(v)) })
-				}
-				p.done <- struct{}{}
-			}
-		})
+		parts = append(parts, table.Part{From: int64(n), Count: 1})
 	}
-	for p := range ordered {
-		<-p.done
-		if ctx.Err() != nil {
-			break
-		}
-		for i := range p.rows {
-			if !take(p.rows[i]) {
-				return nil
-			}
-		}
-		if p.err != nil {
-			return p.err
-		}
-		free <- p
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return damaged
+	return parts, err
 }
 
 // read reads pages into a buffer.
@@ -319,7 +219,7 @@ func (d *DB) cells(p []byte, n uint32) (kind byte, at, cells int, err error) {
 
 // leaves returns the pages that hold a table's rows, in order, and why they are not all:
 // every leaf of a tree is as deep as the first.
-func (d *DB) leaves(ctx context.Context, t *Table) ([]uint32, error) {
+func (d *DB) leaves(ctx context.Context, t *tree) ([]uint32, error) {
 	level, seen := []uint32{t.root}, uint32(0)
 	var damaged error
 	var p []byte
@@ -366,27 +266,30 @@ func (d *DB) leaves(ctx context.Context, t *Table) ([]uint32, error) {
 // scanner reads leaves of one table.
 type scanner struct {
 	*DB
-	table  *Table
-	slots  []int // for each column up to the last wanted, the place in values or -1
-	values []Value
+	rowid  int    // of the table
+	wanted []slot // in the order of the columns
+	values []table.Value
 }
 
-func newScanner(d *DB, t *Table, want []int) *scanner {
-	s := &scanner{DB: d, table: t, values: make([]Value, len(want))}
-	for i, column := range want {
-		if column < 0 {
-			continue
+// slot is where the value of a column goes.
+type slot struct{ column, value int }
+
+// Reader implements [table.Source].
+func (d *DB) Reader(name string, columns []int) table.Reader {
+	s := &scanner{DB: d, rowid: d.tables[name].rowid, values: make([]table.Value, len(columns))}
+	for i, column := range columns {
+		s.values[i].Null = true
+		if column >= 0 {
+			s.wanted = append(s.wanted, slot{column, i})
 		}
-		for len(s.slots) <= column {
-			s.slots = append(s.slots, -1)
-		}
-		s.slots[column] = i
 	}
+	slices.SortFunc(s.wanted, func(a, b slot) int { return a.column - b.column })
 	return s
 }
 
-// part reads neighbouring leaves into a buffer, and calls yield for each of their rows.
-func (s *scanner) part(from, pages uint32, buffer *[]byte, yield func([]Value)) error {
+// Read implements [table.Reader].
+func (s *scanner) Read(part table.Part, buffer *[]byte, yield func([]table.Value)) error {
+	from, pages := uint32(part.From), uint32(part.Count) //nolint:gosec // numbers of pages
 	data, err := s.read(from, pages, *buffer)
 	if err != nil {
 		return err
@@ -495,71 +398,75 @@ func (d *DB) whole(local []byte, next uint32, total int) ([]byte, error) {
 	return row, nil
 }
 
-// sizes of the serial types below 12.
-var sizes = [12]int{0, 1, 2, 3, 4, 6, 8, 8, 0, 0, 0, 0}
+// sizes are how many bytes a value takes, by its serial type where that is a single byte.
+var sizes = func() (n [128]uint8) {
+	copy(n[:], []uint8{0, 1, 2, 3, 4, 6, 8, 8})
+	for t := uint8(12); int(t) < len(n); t++ {
+		n[t] = (t - 12) / 2
+	}
+	return n
+}()
 
-// record reads the wanted columns of a row.
+// record reads the wanted columns of a row. It may look at the bytes behind it, up to the
+// slice's capacity.
 func (s *scanner) record(row []byte, id int64) error {
 	header, n := varint(row)
 	if n == 0 || header < int64(n) || header > int64(len(row)) {
 		return ErrCorrupt
 	}
 	types, body := row[n:header], row[header:]
-	for i := range s.values {
-		s.values[i] = Value{Null: true}
-	}
-	at := 0
-	for column := 0; column < len(s.slots) && len(types) > 0; column++ {
-		t, n := varint(types)
-		if n == 0 || t < 0 {
-			return ErrCorrupt
-		}
-		types = types[n:]
-		size := 0
-		if t < 12 {
-			size = sizes[t]
-		} else {
-			if t > 2*maxPayload {
-				return ErrCorrupt
+	column, at := 0, 0 // of the next value
+	for _, w := range s.wanted {
+		t, size := int64(0), 0 // of a column that the row lacks: null
+		for ; column <= w.column && len(types) > 0; column++ {
+			at += size
+			n := 1
+			if t = int64(types[0]); t > math.MaxInt8 {
+				t, n = varint(types)
 			}
-			size = int(t-12) / 2
+			switch types = types[n:]; {
+			case n == 0 || t < 0 || t > 2*maxPayload:
+				return ErrCorrupt
+			case t < int64(len(sizes)):
+				size = int(sizes[t])
+			default:
+				size = int(t-12) / 2
+			}
+		}
+		if column <= w.column {
+			t, size = 0, 0
 		}
 		if at+size > len(body) {
 			return ErrCorrupt
 		}
-		if slot := s.slots[column]; slot >= 0 {
-			s.values[slot] = value(t, body[at:at+size])
-			if t == 0 && column == s.table.rowid {
-				s.values[slot] = Value{Int: id}
-			}
+		v := &s.values[w.value]
+		if set(v, t, body[at:at+size]); t == 0 && w.column == s.rowid {
+			v.Int, v.Null = id, false
 		}
 		at += size
 	}
 	return nil
 }
 
-func value(t int64, b []byte) Value {
+// set reads a value of a serial type. It assigns field by field: a whole Value would be
+// made elsewhere and copied, which takes longer than reading it.
+func set(v *table.Value, t int64, b []byte) {
+	v.Int, v.Bytes, v.Null = 0, nil, t == 0
 	switch {
-	case t == 0:
-		return Value{Null: true}
+	case t >= 12:
+		v.Bytes = b
+	case t >= 8:
+		v.Int = t & 1
 	case t == 7:
-		f := math.Float64frombits(binary.BigEndian.Uint64(b))
-		v := Value{Real: f}
-		if math.Abs(f) < 1<<62 {
+		if f := math.Float64frombits(binary.BigEndian.Uint64(b)); math.Abs(f) < 1<<62 {
 			v.Int = int64(f)
 		}
-		return v
-	case t == 9:
-		return Value{Int: 1}
-	case t >= 12:
-		return Value{Bytes: b}
-	}
-	n := int64(0)
-	if len(b) > 0 {
-		n = int64(int8(b[0])) //nolint:gosec // two's complement
+	case cap(b) >= 8:
+		v.Int = int64(binary.BigEndian.Uint64(b[:8])) >> (64 - 8*len(b)) //nolint:gosec // two's complement
+	case len(b) > 0: // at a page's end
+		v.Int = int64(int8(b[0])) //nolint:gosec // two's complement
 		for _, c := range b[1:] {
-			n = n<<8 | int64(c)
+			v.Int = v.Int<<8 | int64(c)
 		}
 	}
-	return Value{Int: n}
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
 )
 
 // averages calls fn with every average over series, and not over time.
@@ -138,7 +140,7 @@ func checkComparisonAsShare(p *pass) {
 			return
 		}
 		c, ok := unparen(a.Expr).(*parser.BinaryExpr)
-		if !ok || !isFilter(c) || unitOf(c.LHS) == ratio || unitOf(c.LHS) == percent {
+		if !ok || !isFilter(c) || p.quantityOf(c.LHS).of == share {
 			return
 		}
 		if _, _, ok := number(c.RHS); !ok {
@@ -182,8 +184,8 @@ func checkSumOverTime(p *pass) {
 
 // checkFloor finds shares whose divisor is a rate that is kept from falling below a
 // number which idle and slow servers do fall below: clamp_min(rate(x), 1) makes one
-// failure in 20 s, of one request in 20 s, a share of 5 %. A count of tokens is not
-// that small while anything is asked.
+// failure in 20 s, of one request in 20 s, a share of 5 %. A rate of tokens is
+// that small only where hardly anything is asked.
 func checkFloor(p *pass) {
 	p.walk(func(n parser.Node, _ []parser.Node) {
 		b, ok := n.(*parser.BinaryExpr)
@@ -197,10 +199,14 @@ func checkFloor(p *pass) {
 		floor, lit, ok := number(c.Args[1])
 		l, r := selectors(b.LHS), selectors(c.Args[0])
 		if !ok || floor < 0.1 || len(l) == 0 || len(r) == 0 || !p.ratedBy(b, l[0], "rate", "irate") ||
-			!p.ratedBy(b, r[0], "rate", "irate") || countsTokens(nameOf(r[0])) {
+			!p.ratedBy(b, r[0], "rate", "irate") {
 			return
 		}
-		p.report(c.PosRange, fmt.Sprintf("below %s per second the divisor stays at %s, and the quotient is too small: "+
+		severity := p.check.Severity
+		if countsTokens(nameOf(r[0])) {
+			severity = catalog.Info
+		}
+		p.reportAs(severity, c.PosRange, fmt.Sprintf("below %s per second the divisor stays at %s, and the quotient is too small: "+
 			"at one request in 20 s it is %.2g of what it should be", short(floor), short(floor), min(1, 0.05/floor)),
 			suggestion{"write 1e-9", []edit{p.replace(lit.PosRange, "1e-9")}})
 	})

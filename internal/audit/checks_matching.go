@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
@@ -233,6 +234,13 @@ func plainSelector(e parser.Expr) *parser.VectorSelector {
 		}
 	}
 	return nil
+}
+
+func plainSelectorOrNone(c *parser.Call) *parser.VectorSelector {
+	if c == nil {
+		return nil
+	}
+	return plainSelector(c)
 }
 
 // canonicalOf returns the canonical name that a side of an operator reads
@@ -672,22 +680,20 @@ var windowNamed = regexp.MustCompile(`(?i)\b(?:last|past|previous)\s+(\d+)\s*(m|
 
 // checkOtherWindow finds texts that name another span of time than the query's.
 func checkOtherWindow(p *pass) {
-	if p.role != panelRole {
+	checkOtherHold(p)
+	ranges, unknown := p.ranges()
+	if len(ranges) == 0 || unknown || p.role != panelRole && p.role != recordRole {
 		return
 	}
-	var ranges []time.Duration
-	unknown := false
-	p.walk(func(n parser.Node, _ []parser.Node) {
-		switch n := n.(type) {
-		case *parser.MatrixSelector:
-			ranges = append(ranges, n.Range)
-			unknown = unknown || p.opaque(n.PositionRange().Start, n.PositionRange().End)
-		case *parser.SubqueryExpr:
-			ranges = append(ranges, n.Range)
-			unknown = unknown || p.opaque(n.PositionRange().Start, n.PositionRange().End)
+	if p.role == recordRole {
+		m := windowOfNames.FindStringSubmatch(p.name)
+		if m == nil {
+			return
 		}
-	})
-	if len(ranges) == 0 || unknown {
+		if named, err := model.ParseDuration(m[1]); err == nil && !slices.Contains(ranges, time.Duration(named)) {
+			p.report(p.tree.PositionRange(), fmt.Sprintf("the name says %s, and the expression looks at %s", m[1], render.Span(ranges[0])),
+				advice("correct the one or the other"))
+		}
 		return
 	}
 	for _, text := range []string{p.panel.legend, p.panel.title} {

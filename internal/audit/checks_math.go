@@ -13,6 +13,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/engine/dcgm"
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
 )
 
@@ -295,7 +296,7 @@ func (p *pass) mixedModels(but string) {
 	})
 	p.walk(func(n parser.Node, _ []parser.Node) {
 		b, ok := n.(*parser.BinaryExpr)
-		if !ok || b.Op != parser.DIV || unitOfQuotient(b) != seconds && unitOfQuotient(b) != milliseconds {
+		if !ok || b.Op != parser.DIV || p.quantityOf(b).of != span {
 			return
 		}
 		l, r := aggregation(unscaled(b.LHS)), aggregation(unscaled(b.RHS))
@@ -361,7 +362,7 @@ func (p *pass) mixes(a *parser.AggregateExpr) belief {
 func checkRatioSummed(p *pass) {
 	p.walk(func(n parser.Node, path []parser.Node) {
 		a, ok := n.(*parser.AggregateExpr)
-		if !ok || a.Op != parser.SUM || p.ofTotals() || p.role == recordRole && slices.Contains(strings.FieldsFunc(p.name, func(r rune) bool { return r == ':' || r == '_' }), "sum") || unitOf(a.Expr) != ratio && unitOf(a.Expr) != percent {
+		if !ok || a.Op != parser.SUM || p.ofTotals() || p.role == recordRole && slices.Contains(strings.FieldsFunc(p.name, func(r rune) bool { return r == ':' || r == '_' }), "sum") || p.quantityOf(a.Expr).of.additive() || p.quantityOf(a.Expr).of == code {
 			return
 		}
 		if _, quotient := unparen(a.Expr).(*parser.BinaryExpr); quotient && averaged(path, a) || averaged(path, a) {
@@ -489,12 +490,17 @@ func checkRateOnGauge(p *pass) {
 			return
 		}
 		for _, v := range selectors(c.Args[0]) {
-			if class, _ := classOf(nameOf(v)); class != gauge && !isGPUGauge(nameOf(v)) {
+			if ofSeries(nameOf(v)).of != code && !isGauge(nameOf(v)) {
 				continue
 			}
 			at := c.PositionRange()
-			if nameOf(v) == "DCGM_FI_DEV_XID_ERRORS" {
-				p.report(at, nameOf(v)+" is the code of the last error, not a count: "+c.Func.Name+" of it means nothing", advice("write changes("+p.text(unparen(c.Args[0]))+"), or compare the code with 0"))
+			if ofSeries(nameOf(v)).of == code {
+				p.report(at, nameOf(v)+" is a code, as that of the last error, not a count: "+c.Func.Name+" of it means nothing",
+					advice("write changes("+p.text(unparen(c.Args[0]))+"), or compare the code with 0"))
+				continue
+			}
+			if ofSeries(nameOf(v)).of == flow {
+				p.report(at, nameOf(v)+" is per second already, a gauge: "+c.Func.Name+" takes every fall of it for a restart", advice("take it as it is, or avg_over_time of it"))
 				continue
 			}
 			to := instead[c.Func.Name]
@@ -504,12 +510,16 @@ func checkRateOnGauge(p *pass) {
 	})
 }
 
-// isGPUGauge reports whether a name is that of a gauge of dcgm-exporter.
-func isGPUGauge(name string) bool {
-	return gpuUnits[name] != noUnit || slices.Contains([]string{
-		"DCGM_FI_DEV_XID_ERRORS", "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_MEMORY_TEMP",
-		"DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_MEM_CLOCK",
-	}, name)
+// ofMemory are gauges of other programs by their names: how much memory is taken, or there.
+var ofMemory = regexp.MustCompile(`_memory_\w*bytes$`)
+
+// isGauge reports whether a name is that of a gauge, of an engine, of dcgm-exporter or of memory.
+func isGauge(name string) bool {
+	if f, ok := dcgm.FieldOf(name); ok {
+		return f.Type == "gauge"
+	}
+	class, _ := classOf(name)
+	return class == gauge || class == unknownClass && ofMemory.MatchString(name)
 }
 
 func checkDeltaOnCounter(p *pass) {
@@ -797,7 +807,7 @@ func filters(path []parser.Node, within parser.Node) bool {
 }
 
 func what(n engine.Family) string {
-	if durationUnit(n.Name) != noUnit {
+	if ofFamily(n.Name).of == span {
 		return "seconds"
 	}
 	return "the total"

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser/posrange"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/render"
 )
@@ -63,7 +64,7 @@ func short(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
 func checkImpossible(p *pass) {
 	if p.role == scalerRole {
 		n := p.scaler.at("metadata", "threshold")
-		if limit, err := strconv.ParseFloat(n.scalar(), 64); err == nil && limit > 1 && unitOf(p.tree) == ratio && !isSum(p.tree) {
+		if limit, err := strconv.ParseFloat(n.scalar(), 64); err == nil && limit > 1 && p.quantityOf(p.tree) == ratio && !isSum(p.tree) {
 			p.reportText(n, 0, len(n.value), "the value is between 0 and 1: it never comes near this threshold, and nothing scales", "write it between 0 and 1")
 		}
 	}
@@ -78,7 +79,7 @@ func checkImpossible(p *pass) {
 				advice("count the series: count("+p.text(v)+")"))
 			return
 		}
-		switch unitOf(c.expr) {
+		switch p.quantityOf(c.expr) {
 		case ratio:
 		case percent:
 			top = 100
@@ -88,7 +89,7 @@ func checkImpossible(p *pass) {
 		above := c.op == parser.GTR || c.op == parser.GTE
 		below := c.op == parser.LSS || c.op == parser.LTE
 		switch {
-		case above && c.limit < 10*top && c.limit >= top && holdsBytes(c.expr): // more may be asked for than there is
+		case above && c.limit < 10*top && c.limit >= top && p.holdsSizes(c.expr): // more may be asked for than there is
 		case above && (c.limit > top || c.limit == top && c.op == parser.GTR):
 			fix := advice(fmt.Sprintf("compare with a number below %s", short(top)))
 			if top == 1 && c.limit > 1 && c.limit <= 100 {
@@ -167,7 +168,7 @@ func (p *pass) quantileOf(e parser.Expr) (quantile, bool) {
 
 // thousandth repairs milliseconds where seconds are meant.
 func (p *pass) thousandth(c comparison, q quantile, limit, first, last float64) suggestion {
-	if to := limit / 1000; durationUnit(q.family) == seconds && q.factor == 1 && limit >= 100 && to < last {
+	if to := limit / 1000; ofFamily(q.family) == seconds && q.factor == 1 && limit >= 100 && to < last {
 		return suggestion{"write " + short(to) + ", if milliseconds are meant", []edit{p.replace(c.lit.PosRange, short(to))}}
 	}
 	return advice(fmt.Sprintf("compare with a bucket edge between %s and %s", short(first), short(last)))
@@ -223,30 +224,8 @@ func checkNoSuchBucket(p *pass) {
 	}
 }
 
-// panelUnits maps a panel's unit to that of a value.
-var panelUnits = map[string]unit{
-	"s": seconds, "seconds": seconds, "dtdurations": seconds, "clocks": seconds,
-	"ms": milliseconds, "milliseconds": milliseconds, "dtdurationms": milliseconds, "clockms": milliseconds,
-	"percent": percent, "percentunit": ratio, "percent-decimal": ratio,
-	"bytes": bytesUnit, "decbytes": bytesUnit, "kbytes": bytesUnit, "deckbytes": bytesUnit, "gbytes": bytesUnit, "decgbytes": bytesUnit,
-	"mbytes": mebibytes, "decmbytes": mebibytes, "B": bytesUnit, "Bps": perSecond, "binBps": perSecond,
-	"KBs": kibPerSecond, "KiBs": kibPerSecond,
-}
-
-// unitNames are a panel's words for a unit, Grafana's and Perses'.
-var unitNames = map[unit][2]string{
-	seconds: {"s", "seconds"}, milliseconds: {"ms", "milliseconds"}, percent: {"percent", "percent"}, ratio: {"percentunit", "percent-decimal"},
-	mebibytes: {"mbytes", "bytes"}, kibPerSecond: {"KBs", "bytes/sec"},
-}
-
-// dimensions group the units that differ by a factor alone.
-var dimensions = map[unit]string{
-	seconds: "time", milliseconds: "time", ratio: "share", percent: "share", bytesUnit: "size", mebibytes: "size",
-	perSecond: "flow", kibPerSecond: "flow",
-}
-
 func checkUnit(p *pass) {
-	is := unitOf(p.tree)
+	is := p.quantityOf(p.tree)
 	if p.role == alertRole {
 		p.unitOfText(is)
 		return
@@ -256,20 +235,26 @@ func checkUnit(p *pass) {
 	}
 	shown, ok := panelUnits[p.panel.unit]
 	switch {
-	case is == noUnit:
-	case ok && shown != is && dimensions[shown] == dimensions[is]:
-		to := unitNames[is][0]
-		if p.panel.perses {
-			to = unitNames[is][1]
+	case !is.known():
+	case ok && !shown.is(is) && shown.of == is.of:
+		fix := advice("multiply or divide in the query")
+		for _, w := range unitWords {
+			to := w.grafana
+			if p.panel.perses {
+				to = w.perses
+			}
+			if to == "" || !w.is(is) {
+				continue
+			}
+			fix = advice("write " + to)
+			if n := p.panel.unitNode; n != nil && panelUnits[to].is(is) {
+				fix.edits = []edit{{n, 0, len(n.value), to}}
+			}
+			break
 		}
-		fix := advice("write " + to)
-		if n := p.panel.unitNode; n != nil {
-			fix.edits = []edit{{n, 0, len(n.value), to}}
-		}
-		p.reportUnit(fmt.Sprintf("the values are %s and the panel's unit is %s: off by a factor of %s", described(is),
-			described(shown), times(is)), fix)
-	case ok && shown != is:
-		p.reportUnit(fmt.Sprintf("the values are %s and the panel's unit is %s", described(is), described(shown)), advice("correct the unit, or the query"))
+		p.reportUnit(fmt.Sprintf("the values are %s and the panel's unit is %s: off by a factor of %s", is, shown, times(is, shown)), fix)
+	case ok && shown.of != is.of && shown.of != perSecond[is.of]: // else per-time
+		p.reportUnit(fmt.Sprintf("the values are %s and the panel's unit is for %s", is, shown), advice("correct the unit, or the query"))
 	case !ok && is == seconds && p.mentionsMilliseconds():
 		p.reportUnit("the panel says milliseconds and the values are seconds", advice("set the unit to s, or multiply by 1000"))
 	case !ok && p.panel.unit == "" && is == ratio && strings.ContainsAny(p.panel.title+p.panel.legend, "%"):
@@ -278,48 +263,45 @@ func checkUnit(p *pass) {
 	}
 }
 
-// Ways in which an annotation writes a value in a unit.
-var (
-	asPercent      = regexp.MustCompile(`\{\{-?\s*\$value[^}]*\}\}\s*%`)
-	asPercentage   = regexp.MustCompile(`\$value\s*\|\s*humanizePercentage`)
-	asMilliseconds = regexp.MustCompile(`\{\{-?\s*\$value[^}]*\}\}\s*ms\b`)
-	asSeconds      = regexp.MustCompile(`\{\{-?\s*\$value[^}]*\}\}\s*s(?:ec(?:onds)?)?\b`)
-	asDuration     = regexp.MustCompile(`\$value\s*\|\s*humanizeDuration`)
-)
+// unitsOfText are ways in which an annotation writes a value in a unit.
+var unitsOfText = []struct {
+	quantity
+	as *regexp.Regexp
+}{
+	{percent, regexp.MustCompile(`\{\{-?\s*\$value[^}]*\}\}\s*%`)},
+	{ratio, regexp.MustCompile(`\$value\s*\|\s*humanizePercentage`)},
+	{milliseconds, regexp.MustCompile(`\{\{-?\s*\$value[^}]*\}\}\s*ms\b`)},
+	{seconds, regexp.MustCompile(`\{\{-?\s*\$value[^}]*\}\}\s*s(?:ec(?:onds)?)?\b`)},
+	{seconds, regexp.MustCompile(`\$value\s*\|\s*humanizeDuration`)},
+	{quantity{temperature, 1}, regexp.MustCompile(`\{\{-?\s*\$value[^}]*\}\}\s*(?:°\s*C|℃)`)},
+	{quantity{power, 1}, regexp.MustCompile(`\{\{-?\s*\$value[^}]*\}\}\s*W\b`)},
+	{quantity{size, mebi}, regexp.MustCompile(`\{\{-?\s*\$value[^}]*\}\}\s*Mi?B\b`)},
+	{quantity{size, 1 << 30}, regexp.MustCompile(`\{\{-?\s*\$value[^}]*\}\}\s*Gi?B\b`)},
+	{quantity{size, 1}, regexp.MustCompile(`\$value\s*\|\s*humanize1024\s*\}\}\s*B`)},
+}
+
+// howToWrite are the templates that write a quantity as it is.
+var howToWrite = map[quantity]string{
+	ratio: "write {{ $value | humanizePercentage }}", percent: "write {{ $value | humanize }}%",
+	seconds: "write {{ $value | humanizeDuration }}", milliseconds: "write {{ $value | humanize }}ms",
+}
 
 // unitOfText judges the unit that an alert's annotations give its value.
-func (p *pass) unitOfText(is unit) {
-	if is == noUnit {
+func (p *pass) unitOfText(is quantity) {
+	if !is.known() {
 		is = p.unitOfQuotientCompared()
 	}
-	if v, ok := unwrapped(p.tree).(*parser.VectorSelector); ok && is == noUnit {
-		if name, _ := vllm.Canonical(nameOf(v)); strings.HasPrefix(name, "vllm:num_requests_") {
-			is = ofRequest
-		}
+	if !is.known() || is.of == code {
+		return
 	}
 	for _, f := range p.rule.get("annotations").all() {
-		text := f.value.str()
-		wrong := func(as *regexp.Regexp, why, fix string) {
-			if at := as.FindStringIndex(text); at != nil {
-				p.reportText(f.value, at[0], at[1], why, fix)
+		for _, u := range unitsOfText {
+			at := u.as.FindStringIndex(f.value.str())
+			if at == nil || u.is(is) || strings.Contains(f.value.str()[at[0]:at[1]], "mul") {
+				continue
 			}
-		}
-		switch is {
-		case ratio:
-			wrong(asPercent, "the value is a ratio from 0 to 1: 90 % is written as 0.9%",
-				"write {{ $value | humanizePercentage }}")
-		case percent:
-			wrong(asPercentage, "the value is percent from 0 to 100, and humanizePercentage multiplies by 100",
-				"write {{ $value | humanize }}%")
-		case seconds:
-			wrong(asMilliseconds, "the value is seconds", "write {{ $value | humanizeDuration }}")
-		case milliseconds:
-			wrong(asDuration, "the value is milliseconds, and humanizeDuration takes seconds",
-				"write {{ $value | humanize }}ms")
-			wrong(asSeconds, "the value is milliseconds", "write {{ $value | humanize }}ms")
-		case ofRequest:
-			wrong(asPercent, "the value is a number of requests", "write {{ $value }} requests")
-			wrong(asPercentage, "the value is a number of requests", "write {{ $value }} requests")
+			p.reportText(f.value, at[0], at[1], fmt.Sprintf("the value is %s, and the text writes it as %s", is, u.quantity),
+				otherwise(howToWrite[is], "write {{ $value | humanize }} and the unit that it has"))
 		}
 	}
 }
@@ -327,12 +309,12 @@ func (p *pass) unitOfText(is unit) {
 // unitOfQuotientCompared is the unit that a quotient of metrics that nobody knows
 // has by the number that it is compared with: a share by one below 1, and percent
 // by one above 1 where it is multiplied by 100.
-func (p *pass) unitOfQuotientCompared() unit {
+func (p *pass) unitOfQuotientCompared() quantity {
 	decides := unparen(p.tree)
 	for b, ok := decides.(*parser.BinaryExpr); ok && b.Op.IsSetOperator(); b, ok = decides.(*parser.BinaryExpr) {
 		decides = unparen(b.LHS)
 	}
-	u := noUnit
+	u := quantity{}
 	p.comparisons(func(c comparison) {
 		quotient, hundred := false, false
 		parser.Inspect(value(c.expr), func(n parser.Node, _ []parser.Node) error {
@@ -354,28 +336,6 @@ func (p *pass) unitOfQuotientCompared() unit {
 		}
 	})
 	return u
-}
-
-func times(u unit) string {
-	switch u {
-	case ratio, percent:
-		return "100"
-	case mebibytes:
-		return "2^20"
-	case kibPerSecond:
-		return "1024"
-	}
-	return "1000"
-}
-
-func described(u unit) string {
-	switch u {
-	case ratio:
-		return "ratios from 0 to 1"
-	case percent:
-		return "percent from 0 to 100"
-	}
-	return string(u)
 }
 
 func (p *pass) mentionsMilliseconds() bool {
@@ -417,33 +377,53 @@ func checkRateInterval(p *pass) {
 	})
 }
 
-// checkSteps finds steps of a panel's colours, and its highest value, in percent where its
-// values are from 0 to 1: the colour never changes, and a gauge stays empty.
+// checkSteps finds steps of a panel's colours, and its highest value, that its values never
+// reach, or always have: percent for ratios, ratios for percent, milliseconds for seconds.
 func checkSteps(p *pass) {
-	if p.role != panelRole || unitOf(p.tree) != ratio || p.panel.unit == "percent" || p.panel.defaults == nil {
+	is := p.quantityOf(p.tree)
+	if p.role != panelRole || p.panel.defaults == nil || is.of != share && is.of != span {
 		return
+	}
+	if shown, ok := panelUnits[p.panel.unit]; ok && shown != is {
+		return // wrong-unit
+	}
+	wrong, why, fix := func(float64) bool { return false }, "", ""
+	switch is {
+	case ratio:
+		wrong, why, fix = func(v float64) bool { return v > 1 }, "the values are ratios from 0 to 1: they never reach it", "write it between 0 and 1"
+	case percent:
+		wrong, why, fix = func(v float64) bool { return v <= 1 }, "the values are percent from 0 to 100: nearly all are above it", "write it between 0 and 100"
+	case seconds:
+		q, ok := p.quantileOf(p.tree)
+		canonical, _ := vllm.Canonical(q.family)
+		if ok && slices.Contains(promptly, strings.TrimPrefix(canonical, engine.Canonical)) {
+			wrong, why, fix = func(v float64) bool { return v >= 100 }, "the values are seconds, and this is minutes: milliseconds seem to be meant", "divide it by 1000"
+		}
 	}
 	d := p.panel.defaults
 	drawn := d.at("custom", "thresholdsStyle", "mode").str()
 	coloured := slices.Contains([]string{"stat", "gauge", "bargauge", "table"}, p.panel.kind) || drawn != "" && drawn != "off"
 	over := func(n *node) bool {
 		v, err := strconv.ParseFloat(n.scalar(), 64)
-		return err == nil && v > 1
+		return err == nil && v > 0 && wrong(v)
 	}
-	steps := d.at("thresholds", "steps")
-	isDefault := len(steps.elements()) == 2 && steps.items[1].get("value").scalar() == "80" // as Grafana writes it by itself
+	steps := d.at("thresholds", "steps").elements()
+	isDefault := len(steps) == 2 && steps[1].get("value").scalar() == "80" // as Grafana writes it by itself
 	if d.at("thresholds", "mode").str() == "percentage" || !coloured || isDefault {
 		steps = nil
 	}
-	for _, s := range steps.elements() {
-		if n := s.get("value"); over(n) {
-			p.reportText(n, 0, len(n.value), "the values are ratios from 0 to 1: they never reach this step, and the colour never changes",
-				"write it between 0 and 1")
+	all := slices.DeleteFunc(slices.Clone(steps), func(s *node) bool {
+		v, err := strconv.ParseFloat(s.get("value").scalar(), 64)
+		return err != nil || v == 0
+	})
+	for i, s := range all {
+		if n := s.get("value"); over(n) && (is != percent || i == len(all)-1 && (i > 0 || n.scalar() != "1")) { // one low step of percent may be meant
+			p.reportText(n, 0, len(n.value), why+", and the colour says nothing", fix)
 			return
 		}
 	}
 	if n := d.get("max"); over(n) {
-		p.reportText(n, 0, len(n.value), "the values are ratios from 0 to 1: beside this highest value they are all near 0", "write 1")
+		p.reportText(n, 0, len(n.value), "the highest value that is drawn: "+why, fix)
 	}
 }
 
@@ -490,6 +470,11 @@ var growthNamed = regexp.MustCompile(`(?i)(\d+(?:\.\d+)?)\s*(?:([kmgt])i?b)?\s*(
 func (p *pass) perHour() {
 	p.comparisons(func(c comparison) {
 		call, ok := unwrapped(c.expr).(*parser.Call)
+		if v := plainSelectorOrNone(call); v != nil && isCall(call, "rate", "irate") && strings.Contains(nameOf(v), "restarts") &&
+			c.limit >= 0.1 && (c.op == parser.GTR || c.op == parser.GTE) {
+			p.report(c.at, "a rate is per second: nothing restarts "+short(c.limit)+" times a second", advice("compare increase("+p.text(call.Args[0])+")"))
+			return
+		}
 		if !ok || !slices.Contains([]string{"rate", "irate", "deriv"}, call.Func.Name) || c.limit == 0 {
 			return
 		}

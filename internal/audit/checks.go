@@ -19,6 +19,7 @@ var checks = []Check{
 	{"unknown-label-value", catalog.Page, "the label never has this value", checkLabelValue},
 
 	{"unknown-variable", catalog.Page, "a variable that the dashboard does not declare", checkUnknownVariable},
+	{"unused-variable", catalog.Info, "a variable that no query asks for", checkUnusedVariable},
 	{"multi-value", catalog.Ticket, "a variable of several values behind = or !=", checkMultiValue},
 
 	{"missing-le", catalog.Page, "histogram_quantile without the le label to work on", checkMissingLe},

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -62,9 +63,6 @@ func (p *pass) decides(b *parser.BinaryExpr, path []parser.Node) bool {
 	return p.role == alertRole && (compares(b.LHS) || compares(b.RHS)) || compared(path)
 }
 
-// ofOneGPU are labels that tell GPUs apart.
-var ofOneGPU = []string{"gpu", "UUID", "uuid", "device", "GPU", "gpu_id"}
-
 // ofCounts are words of a panel for how many there are.
 var ofCounts = regexp.MustCompile(`(?i)\bcounts?\b|number of|\btotal\b|次数|总数`)
 
@@ -77,7 +75,7 @@ func checkCode(p *pass) {
 		switch n := n.(type) {
 		case *parser.AggregateExpr:
 			if slices.Contains([]parser.ItemType{parser.SUM, parser.AVG, parser.QUANTILE, parser.STDDEV}, n.Op) &&
-				(n.Without || !slices.ContainsFunc(n.Grouping, func(l string) bool { return slices.Contains(ofOneGPU, l) })) {
+				(n.Without || !oneGPU(n.Grouping)) {
 				what, of = n.Op.String(), n.Expr
 			}
 		case *parser.Call:
@@ -165,6 +163,27 @@ func checkUnknownVariable(p *pass) {
 			Fix: "declare the variable under templating, or write the value",
 		}, p.node, m[0])
 		return
+	}
+}
+
+// checkUnusedVariable finds variables that people can choose and that nothing asks for.
+func checkUnusedVariable(p *pass) {
+	if p.role != panelRole || p.panel.perses {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.vars)) {
+		v := p.vars[name]
+		if v.node == nil || p.before != nil && p.before.role == panelRole && p.before.vars[name].node == v.node || v.kind != "query" && v.kind != "custom" {
+			continue
+		}
+		used := regexp.MustCompile(`\$\{?` + name + `\b|\[\[` + name + `\b|repeat\\?"?\s*:\s*\\?"?` + name + `\b|var-` + name + `\b`)
+		if used.Match(p.file.Data) {
+			continue
+		}
+		p.add(Finding{
+			Severity: p.check.Severity, Fragment: name,
+			Why: "nothing asks for $" + name + ": whoever chooses one of its values sees the same", Fix: "select by it in the queries, or take it out",
+		}, v.node, 0)
 	}
 }
 

@@ -534,6 +534,7 @@ func checkOtherQuantity(p *pass) {
 	if p.role != panelRole && p.role != alertRole {
 		return
 	}
+	p.otherDimension()
 	families := map[string]bool{}
 	for _, v := range selectors(p.tree) {
 		name, _ := vllm.Canonical(nameOf(v))
@@ -586,6 +587,48 @@ func checkOtherQuantity(p *pass) {
 	}
 	p.report(p.tree.PositionRange(), fmt.Sprintf("the %s says %s, and the query asks for something else: %s", from, said,
 		strings.Join(slices.Sorted(maps.Keys(families)), ", ")), advice("correct the one or the other"))
+}
+
+// dimensionWords are the words by which people call what GPUs have.
+var dimensionWords = map[dimension]*regexp.Regexp{
+	power: regexp.MustCompile(`\bpower\b|\bwatt`), temperature: regexp.MustCompile(`\btemp(erature)?\b`), frequency: regexp.MustCompile(`\bclock`),
+	size: regexp.MustCompile(`\b(memory|vram|framebuffer)\b`),
+}
+
+// memoryTaken are words for how much of a GPU's memory is taken.
+var memoryTaken = regexp.MustCompile(`\b(memory|mem|vram)\s*(used|usage|full|allocat)`)
+
+// otherDimension reports a panel of GPUs whose legend, or else title, names another quantity than
+// the query asks for.
+func (p *pass) otherDimension() {
+	if p.role != panelRole || !slices.ContainsFunc(namesIn(p.tree), func(n string) bool { return strings.HasPrefix(n, "DCGM_FI_") }) {
+		return
+	}
+	text := strings.ToLower(labelsLegends.ReplaceAllString(p.panel.legend, " "))
+	said := dimensionsSaid(text)
+	if len(said) == 0 && !p.severalQueries() {
+		text = strings.ToLower(p.panel.title)
+		said = dimensionsSaid(text)
+	}
+	is := p.quantityOf(p.tree)
+	wrong := len(said) == 1 && !slices.Contains(said, is.of) && dimensionWords[is.of] != nil
+	if names := namesIn(p.tree); len(names) == 1 && names[0] == "DCGM_FI_DEV_MEM_COPY_UTIL" && memoryTaken.MatchString(text) {
+		p.report(p.tree.PositionRange(), names[0]+" is the share of time in which memory was read or written, not how much of it is taken",
+			advice("divide DCGM_FI_DEV_FB_USED by DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE"))
+	} else if wrong {
+		p.report(p.tree.PositionRange(), fmt.Sprintf("beside it stands %q, and the query asks for %s", strings.TrimSpace(text), is.of), advice("correct the one or the other"))
+	}
+}
+
+// dimensionsSaid returns what a text calls quantities of GPUs.
+func dimensionsSaid(text string) []dimension {
+	var out []dimension
+	for d, words := range dimensionWords {
+		if words.MatchString(text) {
+			out = append(out, d)
+		}
+	}
+	return out
 }
 
 // namesSome reports whether a text names a quantity.

@@ -368,13 +368,23 @@ func checkRatioSummed(p *pass) {
 		if _, quotient := unparen(a.Expr).(*parser.BinaryExpr); quotient && averaged(path, a) || averaged(path, a) {
 			return
 		}
-		if slices.ContainsFunc(a.Grouping, isEngineLabel) && !a.Without {
-			return // one engine in each: nothing is added up
+		if (slices.ContainsFunc(a.Grouping, isEngineLabel) || oneGPU(a.Grouping)) && !a.Without {
+			return // one engine or one GPU in each: nothing is added up
 		}
 		at := a.PositionRange()
 		edits := []edit{{p.node, int(at.Start), int(at.Start) + len("sum"), "max"}}
 		p.report(at, "a share of capacity cannot be added up: 40 % on each of two replicas becomes 80 %", suggestion{"write max for the fullest replica, or avg for the fleet", edits})
 	})
+}
+
+// oneGPU reports whether some labels tell all GPUs apart: a unique one, or a number within a host
+// beside the host.
+func oneGPU(by []string) bool {
+	has := func(some ...string) bool {
+		return slices.ContainsFunc(some, func(l string) bool { return slices.Contains(by, l) })
+	}
+	return has("UUID", "uuid", "gpu_uuid", "pci_bus_id") || has("gpu", "device", "minor_number", "index", "gpu_id") &&
+		slices.ContainsFunc(by, func(l string) bool { return labelSays(l, ofTargets) })
 }
 
 // isEngineLabel reports whether a label tells one engine from another: the data-parallel

@@ -115,7 +115,11 @@ func (p *pass) besideItsHeir(name string) bool {
 func (p *pass) unknownFields() {
 	for _, v := range selectors(p.tree) {
 		name := nameOf(v)
-		if _, ok := dcgm.FieldOf(name); ok || !strings.HasPrefix(name, "DCGM_FI_") || p.records[name] != nil || p.surface.Exposes(name) ||
+		f, ok := dcgm.FieldOf(name)
+		if ok && f.Type == "text" && p.role != variableRole {
+			p.report(v.PositionRange(), name+" is a text or a list, which dcgm-exporter exposes as a label at most, never as a series", advice("take the query out"))
+		}
+		if ok || !strings.HasPrefix(name, "DCGM_FI_") || p.records[name] != nil || p.surface.Exposes(name) ||
 			v.Name != "" && p.opaque(v.PosRange.Start, v.PosRange.Start+posrange.Pos(len(v.Name))) {
 			continue
 		}

@@ -354,7 +354,7 @@ func checkRateInterval(p *pass) {
 			return
 		}
 		v, ok := m.VectorSelector.(*parser.VectorSelector)
-		if !ok || !ours(nameOf(v)) && !known(nameOf(v)) {
+		if !ok {
 			return
 		}
 		at := m.PositionRange()
@@ -365,7 +365,7 @@ func checkRateInterval(p *pass) {
 				return
 			}
 		}
-		if p.opaque(at.Start, at.End) || m.Range <= 0 {
+		if p.opaque(at.Start, at.End) || m.Range <= 0 || !ours(nameOf(v)) && !known(nameOf(v)) {
 			return
 		}
 		switch interval := p.surface.Interval; {

@@ -446,8 +446,8 @@ func variablesOf(n *node) map[string]variable {
 		if list := root.at("templating", "list"); list != nil {
 			for _, v := range list.items {
 				name := v.get("name").str()
-				out[name] = variable{name: name, multi: v.get("multi").scalar() == "true" ||
-					v.get("includeAll").scalar() == "true"}
+				out[name] = variable{name: name, kind: v.get("type").str(), node: v.get("name"),
+					multi: v.get("multi").scalar() == "true" || v.get("includeAll").scalar() == "true"}
 				if v.get("type").str() == "datasource" {
 					out[name] = variable{name: name, plugin: v.get("query").str()}
 				}

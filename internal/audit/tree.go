@@ -318,7 +318,9 @@ func (p *pass) labelsOf(e parser.Expr) labelSet {
 		return p.labelsOf(n.Expr)
 	case *parser.Call:
 		switch n.Func.Name {
-		case "label_replace", "label_join", "absent", "absent_over_time", "info", "histogram_quantiles":
+		case "absent", "absent_over_time":
+			return ofAbsent(n.Args[0])
+		case "label_replace", "label_join", "info", "histogram_quantiles":
 			return labelSet{}
 		case "vector":
 			return labelSet{known: true, exact: true}
@@ -335,6 +337,22 @@ func (p *pass) labelsOf(e parser.Expr) labelSet {
 		return p.binaryLabels(n)
 	}
 	return labelSet{}
+}
+
+// ofAbsent returns the labels of what absent gives: those that its selector sets to one value.
+func ofAbsent(e parser.Expr) labelSet {
+	l := labelSet{known: true, exact: true}
+	if m, ok := unparen(e).(*parser.MatrixSelector); ok {
+		e = m.VectorSelector
+	}
+	if v, ok := unparen(e).(*parser.VectorSelector); ok {
+		for _, m := range v.LabelMatchers {
+			if m.Type == labels.MatchEqual && m.Name != labels.MetricName {
+				l.names = append(l.names, m.Name)
+			}
+		}
+	}
+	return l
 }
 
 func (p *pass) seriesLabels(name string) labelSet {

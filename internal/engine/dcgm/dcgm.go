@@ -54,7 +54,8 @@ var fieldsCSV string
 
 // A Field is a quantity that DCGM reads.
 type Field struct {
-	// Type is "gauge", "counter", "code" for a number that is no amount, or "" where it is not known.
+	// Type is "gauge", "counter", "code" for a number that is no amount, "text" for what no
+	// series can hold, or "" where it is not known.
 	Type string
 
 	// Unit of its values as dcgm-exporter exposes them: "W", "C", "MiB", "%", "ratio" (0 to 1), "MHz", "Hz",

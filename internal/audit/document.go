@@ -448,6 +448,9 @@ func variablesOf(n *node) map[string]variable {
 				name := v.get("name").str()
 				out[name] = variable{name: name, kind: v.get("type").str(), node: v.get("name"),
 					multi: v.get("multi").scalar() == "true" || v.get("includeAll").scalar() == "true"}
+				if v.get("hide").scalar() == "2" { // nobody chooses it
+					out[name] = variable{name: name, multi: out[name].multi}
+				}
 				if v.get("type").str() == "datasource" {
 					out[name] = variable{name: name, plugin: v.get("query").str()}
 				}

@@ -176,7 +176,7 @@ func checkUnusedVariable(p *pass) {
 		if v.node == nil || p.before != nil && p.before.role == panelRole && p.before.vars[name].node == v.node || v.kind != "query" && v.kind != "custom" {
 			continue
 		}
-		used := regexp.MustCompile(`\$\{?` + name + `\b|\[\[` + name + `\b|repeat\\?"?\s*:\s*\\?"?` + name + `\b|var-` + name + `\b`)
+		used := regexp.MustCompile(`\$\{?` + name + `\b|\[\[` + name + `\b|repeat\\?"?\s*:\s*\\?"?` + name + `\b|var-` + name + `\b|includeVars\\?"?\s*:\s*true`)
 		if used.Match(p.file.Data) {
 			continue
 		}

@@ -552,7 +552,7 @@ func checkOtherQuantity(p *pass) {
 		text, from = labelsLegends.ReplaceAllString(p.panel.legend, " "), "legend"
 		if !namesSome(text) {
 			text, from = p.panel.title, "title"
-			if p.severalQueries() {
+			if p.severalNames() {
 				return
 			}
 		}
@@ -606,12 +606,12 @@ func (p *pass) otherDimension() {
 	}
 	text := strings.ToLower(labelsLegends.ReplaceAllString(p.panel.legend, " "))
 	said := dimensionsSaid(text)
-	if len(said) == 0 && !p.severalQueries() {
+	if len(said) == 0 && !p.severalNames() {
 		text = strings.ToLower(p.panel.title)
 		said = dimensionsSaid(text)
 	}
 	is := p.quantityOf(p.tree)
-	wrong := len(said) == 1 && !slices.Contains(said, is.of) && dimensionWords[is.of] != nil
+	wrong := len(said) == 1 && !slices.Contains(dimensionsSaid(strings.ToLower(p.panel.title)), is.of) && !slices.Contains(said, is.of) && dimensionWords[is.of] != nil
 	if names := namesIn(p.tree); len(names) == 1 && names[0] == "DCGM_FI_DEV_MEM_COPY_UTIL" && memoryTaken.MatchString(text) {
 		p.report(p.tree.PositionRange(), names[0]+" is the share of time in which memory was read or written, not how much of it is taken",
 			advice("divide DCGM_FI_DEV_FB_USED by DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE"))
@@ -640,6 +640,14 @@ func namesSome(text string) bool {
 		}
 	}
 	return false
+}
+
+// severalNames reports whether the query's panel has others beside it that ask for other metrics.
+func (p *pass) severalNames() bool {
+	names := namesIn(p.tree)
+	return slices.ContainsFunc(p.beside, func(q *query) bool {
+		return q != p.query && q.role == panelRole && panelPath(q.path) == panelPath(p.path) && (q.tree == nil || !slices.Equal(namesIn(q.tree), names))
+	})
 }
 
 // severalQueries reports whether the query's panel has others beside it.

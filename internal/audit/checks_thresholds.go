@@ -226,6 +226,10 @@ func checkNoSuchBucket(p *pass) {
 
 func checkUnit(p *pass) {
 	is := p.quantityOf(p.tree)
+	if twice := is.twice(); twice != "" && p.role != variableRole {
+		p.report(p.tree.PositionRange(), "the values are "+twice, advice("leave out one of the factors"))
+		return
+	}
 	if p.role == alertRole {
 		p.unitOfText(is)
 		return

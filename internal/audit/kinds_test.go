@@ -64,6 +64,8 @@ func TestKindsOfAlerts(t *testing.T) {
 		{"shares of a host's GPUs", "sum by (Hostname) (DCGM_FI_PROF_SM_ACTIVE) > 0.9", "", []string{"ticket ratio-summed"}},
 		{"a list that is no series", "DCGM_FI_DEV_GRAPHICS_PIDS > 4", "", []string{"page unknown-metric"}},
 		{"a label that absent does not have", `absent(up{job="gpu"})`, "{{ $labels.instance }} of {{ $labels.job }}", []string{"ticket lost-label"}},
+		{"percent times 100", "100 * max(DCGM_FI_DEV_GPU_UTIL) > 9000", "", []string{"ticket wrong-unit"}},
+		{"mebibytes as bytes", "DCGM_FI_DEV_FB_FREE / 1024 / 1024 / 1024 < 2", "", []string{"ticket wrong-unit"}},
 		{"restarts per second", "rate(kube_pod_container_status_restarts_total[10m]) > 2", "", []string{"ticket per-time"}},
 		{"restarts", "increase(kube_pod_container_status_restarts_total[10m]) > 2", "", nil},
 		{"processors of all modes", "sum by (instance) (rate(node_cpu_seconds_total[5m])) > 10", "", []string{"ticket all-modes"}},
@@ -111,6 +113,9 @@ func TestVariablesAndPanels(t *testing.T) {
 		{"temperature as power", `{"name":"m"}`, "", []query{{"DCGM_FI_DEV_GPU_TEMP", "Power of {{gpu}}"}}, []string{"ticket other-quantity"}},
 		{"copying as memory that is taken", `{"name":"m"}`, "", []query{{"avg(DCGM_FI_DEV_MEM_COPY_UTIL)", "memory used"}}, []string{"ticket other-quantity"}},
 		{"pixels", `{"name":"m"}`, "", []query{{"rate(DCGM_FI_DEV_PCIE_REPLAY_COUNTER[$__interval])", ""}}, []string{"info rate-interval"}},
+		{"a variable for the next dashboard", `{"name":"m","type":"custom"}`, `,"links":[{"url":"/d/x","includeVars": true}]`, []query{{"sum(vllm:num_requests_running)", ""}}, nil},
+		{"a temperature of memory", `{"name":"m"}`, `,"title":"Temperature"`, []query{{"DCGM_FI_DEV_GPU_TEMP", "core"}, {"DCGM_FI_DEV_MEMORY_TEMP", "memory"}}, nil},
+		{"two percentiles of another time", `{"name":"m"}`, `,"title":"TTFT"`, []query{{"histogram_quantile(0.5, sum by (le, instance) (rate(vllm:request_queue_time_seconds_bucket[5m])))", "P50"}, {"histogram_quantile(0.9, sum by (le, instance) (rate(vllm:request_queue_time_seconds_bucket[5m])))", "P90"}}, []string{"ticket other-quantity", "ticket other-quantity"}},
 		{"watts as bytes", `{"name":"m"}`, `,"fieldConfig":{"defaults":{"unit":"bytes"}}`, []query{{"DCGM_FI_DEV_POWER_USAGE", ""}}, []string{"ticket wrong-unit"}},
 		{"milliwatts as watts", `{"name":"m"}`, `,"fieldConfig":{"defaults":{"unit":"watt"}}`, []query{{"rate(DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION[5m])", ""}}, []string{"ticket wrong-unit"}},
 		{"gibibytes as they are", `{"name":"m"}`, `,"fieldConfig":{"defaults":{"unit":"decgbytes"}}`, []query{{"DCGM_FI_DEV_FB_USED / 1024", ""}}, nil},
@@ -127,7 +132,7 @@ func TestVariablesAndPanels(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			f := File{Name: "d.json", Kind: Dashboards, Data: []byte(`{"templating":{"list":[` + tc.list + `]},"panels":[{"title":"p","targets":` + string(data) + tc.panel + `}]}`)}
+			f := File{Name: "d.json", Kind: Dashboards, Data: []byte(`{"templating":{"list":[` + tc.list + `]},"panels":[{"targets":` + string(data) + tc.panel + `}]}`)}
 			if diff := cmp.Diff(tc.want, found(t, newest(t), f)); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}

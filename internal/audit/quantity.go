@@ -421,10 +421,21 @@ func (q quantity) scaled(op parser.ItemType, by float64) quantity {
 		return quantity{}
 	}
 	q.scale /= by
-	if q.of == share && !q.is(ratio) && !q.is(percent) {
-		return quantity{}
-	}
 	return q
+}
+
+// twice says what was done twice, or the wrong way round, to come to such a unit; "" where it may
+// be meant.
+func (q quantity) twice() string {
+	switch {
+	case q.of == size && q.scale > 1<<43: // a tebibyte is 1<<40
+		return "mebibytes, by the metric's name, divided as if they were bytes"
+	case q.of == share && math.Abs(q.scale*1e4-1) < 1e-9:
+		return "percent from 0 to 100, multiplied by 100 once more"
+	case q.of == share && q.scale == 100:
+		return "ratios from 0 to 1, divided by 100"
+	}
+	return ""
 }
 
 // constant returns the value of an expression of numbers alone.

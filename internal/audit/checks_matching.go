@@ -281,7 +281,17 @@ func checkTokensPerCompletion(p *pass) {
 }
 
 // says reports whether a panel's or a rule's words hold one of some.
-func (p *pass) says(words ...string) bool {
+func (p *pass) says(words ...string) bool { return holds(p.words(), words) }
+
+func holds(text string, words []string) bool {
+	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
+}
+
+// metricNames are names of metrics in texts, whose words say nothing of what people mean.
+var metricNames = regexp.MustCompile(`[a-z_]*(?:vllm|sglang)[:_]\w+`)
+
+// words are what a panel or a rule says of its values, in lower case.
+func (p *pass) words() string {
 	text := p.name
 	if p.panel != nil {
 		text += " " + p.panel.title + " " + p.panel.legend + " " + p.panel.unit
@@ -291,8 +301,7 @@ func (p *pass) says(words ...string) bool {
 			text += " " + f.value.str()
 		}
 	}
-	text = strings.ToLower(text)
-	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
+	return strings.ToLower(text)
 }
 
 // all returns a node's fields, none of a nil node.
@@ -358,8 +367,8 @@ func checkAvailability(p *pass) {
 		case slices.Equal(reasons, []string{"abort"}): // a share of aborts, which is another fault
 			return
 		case len(reasons) > 0 && slices.Contains(reasons, "error") != (slices.Contains(reasons, "stop") &&
-			slices.Contains(reasons, "length")):
-		case !p.says("availab", "error", "success rate", "slo"):
+			slices.Contains(reasons, "length")) && !holds(metricNames.ReplaceAllString(p.words(), ""), []string{"abnormal finish", "finish reason"}):
+		case !holds(metricNames.ReplaceAllString(p.words(), ""), []string{"availab", "error", "success rate", "slo"}):
 			return
 		}
 		p.report(b.PositionRange(),
@@ -531,10 +540,10 @@ var hostMemory = regexp.MustCompile(`^(process_(resident|virtual)|container|node
 // checkOtherQuantity finds legends, titles where there is no legend, and names of alerts,
 // that name another quantity than the query asks for.
 func checkOtherQuantity(p *pass) {
+	p.otherDimension()
 	if p.role != panelRole && p.role != alertRole {
 		return
 	}
-	p.otherDimension()
 	families := map[string]bool{}
 	for _, v := range selectors(p.tree) {
 		name, _ := vllm.Canonical(nameOf(v))
@@ -595,23 +604,37 @@ var dimensionWords = map[dimension]*regexp.Regexp{
 	size: regexp.MustCompile(`\b(memory|vram|framebuffer)\b`),
 }
 
+// ofCompute are fields that say how busy a GPU is, and utilWords words for it.
+var (
+	ofCompute = []string{"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"}
+	utilWords = regexp.MustCompile(`util|comput|busy|\bsm\b|engine|activ|load|idle`)
+)
+
 // memoryTaken are words for how much of a GPU's memory is taken.
 var memoryTaken = regexp.MustCompile(`\b(memory|mem|vram)\s*(used|usage|full|allocat)`)
 
 // otherDimension reports a panel of GPUs whose legend, or else title, names another quantity than
 // the query asks for.
 func (p *pass) otherDimension() {
-	if p.role != panelRole || !slices.ContainsFunc(namesIn(p.tree), func(n string) bool { return strings.HasPrefix(n, "DCGM_FI_") }) {
+	if p.role == scalerRole || p.role == variableRole || !slices.ContainsFunc(namesIn(p.tree), func(n string) bool { return strings.HasPrefix(n, "DCGM_FI_") }) {
 		return
 	}
-	text := strings.ToLower(labelsLegends.ReplaceAllString(p.panel.legend, " "))
+	text, title := strings.Join(labelWords(strings.ReplaceAll(p.name, ":", "_")), " "), ""
+	if p.role == panelRole {
+		text, title = strings.ToLower(labelsLegends.ReplaceAllString(p.panel.legend, " ")), strings.ToLower(p.panel.title)
+	}
 	said := dimensionsSaid(text)
-	if len(said) == 0 && !p.severalNames() {
-		text = strings.ToLower(p.panel.title)
+	if len(said) == 0 && title != "" && !p.severalNames() {
+		text = title
 		said = dimensionsSaid(text)
 	}
 	is := p.quantityOf(p.tree)
-	wrong := len(said) == 1 && !slices.Contains(dimensionsSaid(strings.ToLower(p.panel.title)), is.of) && !slices.Contains(said, is.of) && dimensionWords[is.of] != nil
+	if names := namesIn(p.tree); len(names) == 1 && slices.Contains(ofCompute, names[0]) && dimensionWords[size].MatchString(text+" "+title) && !utilWords.MatchString(text+" "+title) {
+		p.report(p.tree.PositionRange(), fmt.Sprintf("beside it stands %q, and %s says how busy the GPU is", strings.TrimSpace(text), names[0]),
+			advice("divide DCGM_FI_DEV_FB_USED by DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE"))
+		return
+	}
+	wrong := len(said) == 1 && !slices.Contains(dimensionsSaid(title), is.of) && !slices.Contains(said, is.of) && dimensionWords[is.of] != nil
 	if names := namesIn(p.tree); len(names) == 1 && names[0] == "DCGM_FI_DEV_MEM_COPY_UTIL" && memoryTaken.MatchString(text) {
 		p.report(p.tree.PositionRange(), names[0]+" is the share of time in which memory was read or written, not how much of it is taken",
 			advice("divide DCGM_FI_DEV_FB_USED by DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE"))

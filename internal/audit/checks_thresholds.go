@@ -234,12 +234,20 @@ func checkUnit(p *pass) {
 		p.unitOfText(is)
 		return
 	}
+	if p.role == recordRole {
+		p.unitOfName(is)
+		return
+	}
 	if p.panel == nil || p.role != panelRole {
 		return
 	}
 	shown, ok := panelUnits[p.panel.unit]
 	switch {
 	case !is.known():
+		if c := p.pureRate(); c != nil && shown.of == share {
+			p.reportUnit(fmt.Sprintf("the values are a %s of a counter, per second or range, and the panel's unit is %s", c.Func.Name, shown),
+				advice("divide by the rate of what it is a share of"))
+		}
 	case ok && !shown.is(is) && shown.of == is.of:
 		fix := advice("multiply or divide in the query")
 		for _, w := range unitWords {
@@ -265,6 +273,42 @@ func checkUnit(p *pass) {
 		p.reportUnit("the panel says percent and the values are ratios from 0 to 1",
 			advice("set the unit to percentunit, or multiply by 100"))
 	}
+}
+
+// unitOfName judges the unit that a recording rule's name says by its ending.
+func (p *pass) unitOfName(is quantity) {
+	if !is.known() || is.of == code {
+		return
+	}
+	for part := range strings.SplitSeq(p.name, ":") {
+		for ending, said := range recordedUnits {
+			if strings.HasSuffix(part, ending) && !said.is(is) && !strings.HasSuffix(part, "_per"+ending) {
+				p.report(p.tree.PositionRange(), fmt.Sprintf("the name ends in %s, and the values are %s", ending, is), advice("multiply or divide, or give it another name"))
+				return
+			}
+		}
+	}
+}
+
+// recordedUnits are what the endings of names say (https://prometheus.io/docs/practices/naming/).
+var recordedUnits = map[string]quantity{
+	"_bytes": {size, 1}, "_seconds": seconds, "_milliseconds": milliseconds, "_ms": milliseconds, "_ratio": ratio, "_percent": percent,
+	"_celsius": {temperature, 1}, "_watts": {power, 1}, "_joules": {energy, 1}, "_hertz": {frequency, 1},
+}
+
+// pureRate returns the rate or increase of a counter that an expression is, added up perhaps and
+// not divided; nil where it is none, or one of seconds, which is a share.
+func (p *pass) pureRate() *parser.Call {
+	e := unwrapped(p.tree)
+	if b, ok := e.(*parser.BinaryExpr); ok {
+		e = unwrapped(unscaled(b))
+	}
+	c, ok := e.(*parser.Call)
+	v := plainSelectorOrNone(c)
+	if !ok || v == nil || !slices.Contains(rates, c.Func.Name) || !counts(nameOf(v)) || strings.Contains(nameOf(v), "seconds") {
+		return nil
+	}
+	return c
 }
 
 // unitsOfText are ways in which an annotation writes a value in a unit.
@@ -295,6 +339,10 @@ func (p *pass) unitOfText(is quantity) {
 	if !is.known() {
 		is = p.unitOfQuotientCompared()
 	}
+	if c := p.pureRate(); c != nil {
+		p.rateAsPercent(c)
+		return
+	}
 	if !is.known() || is.of == code {
 		return
 	}
@@ -306,6 +354,34 @@ func (p *pass) unitOfText(is quantity) {
 			}
 			p.reportText(f.value, at[0], at[1], fmt.Sprintf("the value is %s, and the text writes it as %s", is, u.quantity),
 				otherwise(howToWrite[is], "write {{ $value | humanize }} and the unit that it has"))
+		}
+	}
+}
+
+// percentNamed is a share in a text.
+var percentNamed = regexp.MustCompile(`(\d+(?:\.\d+)?)\s*%`)
+
+// rateAsPercent reports a rate that an alert's text calls percent: of the value, or of the number
+// that it is compared with.
+func (p *pass) rateAsPercent(c *parser.Call) {
+	var limits []float64
+	p.comparisons(func(c comparison) { limits = append(limits, c.limit) })
+	for _, f := range p.rule.get("annotations").all() {
+		text := f.value.str()
+		at := unitsOfText[0].as.FindStringIndex(text)
+		if at == nil {
+			at = unitsOfText[1].as.FindStringIndex(text)
+		}
+		if m := percentNamed.FindStringSubmatchIndex(text); at == nil && m != nil {
+			said, err := strconv.ParseFloat(text[m[2]:m[3]], 64)
+			if err == nil && slices.ContainsFunc(limits, func(l float64) bool { return math.Abs(l*100-said) < 1e-9 && l < 1 }) {
+				at = m[:2]
+			}
+		}
+		if at != nil {
+			p.reportText(f.value, at[0], at[1], fmt.Sprintf("the value is a %s, so many per second or range, and no share of anything", c.Func.Name),
+				"divide by the rate of all, or write what it is")
+			return
 		}
 	}
 }
@@ -385,7 +461,7 @@ func checkRateInterval(p *pass) {
 // reach, or always have: percent for ratios, ratios for percent, milliseconds for seconds.
 func checkSteps(p *pass) {
 	is := p.quantityOf(p.tree)
-	if p.role != panelRole || p.panel.defaults == nil || is.of != share && is.of != span {
+	if p.role != panelRole || p.panel.defaults == nil || is.of != share && is.of != span && is.of != code {
 		return
 	}
 	if shown, ok := panelUnits[p.panel.unit]; ok && shown != is {
@@ -416,10 +492,11 @@ func checkSteps(p *pass) {
 	if d.at("thresholds", "mode").str() == "percentage" || !coloured || isDefault {
 		steps = nil
 	}
-	all := slices.DeleteFunc(slices.Clone(steps), func(s *node) bool {
-		v, err := strconv.ParseFloat(s.get("value").scalar(), 64)
-		return err != nil || v == 0
-	})
+	all := stepsAboveZero(steps)
+	if is.of == code && len(all) > 1 {
+		p.reportText(all[1].get("value"), 0, len(all[1].get("value").value), strings.Join(namesIn(p.tree), ", ")+" is a code: a higher one is not worse",
+			"keep one step, at 1")
+	}
 	for i, s := range all {
 		if n := s.get("value"); over(n) && (is != percent || i == len(all)-1 && (i > 0 || n.scalar() != "1")) { // one low step of percent may be meant
 			p.reportText(n, 0, len(n.value), why+", and the colour says nothing", fix)
@@ -429,6 +506,13 @@ func checkSteps(p *pass) {
 	if n := d.get("max"); over(n) {
 		p.reportText(n, 0, len(n.value), "the highest value that is drawn: "+why, fix)
 	}
+}
+
+func stepsAboveZero(steps []*node) []*node {
+	return slices.DeleteFunc(slices.Clone(steps), func(s *node) bool {
+		v, err := strconv.ParseFloat(s.get("value").scalar(), 64)
+		return err != nil || v == 0
+	})
 }
 
 // Units of panels and words of texts that say per second or per minute.
@@ -447,6 +531,7 @@ func checkPerTime(p *pass) {
 	if p.role != panelRole {
 		return
 	}
+	p.gaugePerSecond()
 	c, ok := unwrapped(p.tree).(*parser.Call)
 	if !ok || len(c.Args) != 1 {
 		return
@@ -463,6 +548,15 @@ func checkPerTime(p *pass) {
 			suggestion{"write rate", []edit{{p.node, int(c.PosRange.Start), int(c.PosRange.Start) + len("increase"), "rate"}}})
 	case (c.Func.Name == "rate" || c.Func.Name == "irate") && perMinuteWords.MatchString(text) && !second:
 		p.report(c.PosRange, "the panel says per minute, and a rate is per second", advice("multiply by 60"))
+	}
+}
+
+// gaugePerSecond reports how many requests there are, shown as if it were how many come.
+func (p *pass) gaugePerSecond() {
+	text := p.panel.title + " " + labelsLegends.ReplaceAllString(p.panel.legend, " ")
+	if v, ok := unwrapped(p.tree).(*parser.VectorSelector); ok && ofSeries(nameOf(v)).of == requests && perSecondWords.MatchString(text) && !p.severalNames() {
+		p.report(v.PositionRange(), nameOf(v)+" is how many there are at the moment, and the panel says per second",
+			advice("show rate(vllm:request_success_total[5m]), or another title"))
 	}
 }
 

@@ -66,6 +66,9 @@ func TestKindsOfAlerts(t *testing.T) {
 		{"a label that absent does not have", `absent(up{job="gpu"})`, "{{ $labels.instance }} of {{ $labels.job }}", []string{"ticket lost-label"}},
 		{"percent times 100", "100 * max(DCGM_FI_DEV_GPU_UTIL) > 9000", "", []string{"ticket wrong-unit"}},
 		{"mebibytes as bytes", "DCGM_FI_DEV_FB_FREE / 1024 / 1024 / 1024 < 2", "", []string{"ticket wrong-unit"}},
+		{"errors per second as percent", `rate(http_requests_total{status="5xx",job="vllm"}[5m]) > 0.05`, "more than 5% of requests fail", []string{"ticket wrong-unit"}},
+		{"errors per second as a percentage", `sum(rate(gateway_errors_total[5m])) > 0.05`, "{{ $value | humanizePercentage }}", []string{"ticket wrong-unit"}},
+		{"errors per second", `sum(rate(gateway_errors_total[5m])) > 0.05`, "{{ $value }} errors per second", nil},
 		{"restarts per second", "rate(kube_pod_container_status_restarts_total[10m]) > 2", "", []string{"ticket per-time"}},
 		{"restarts", "increase(kube_pod_container_status_restarts_total[10m]) > 2", "", nil},
 		{"processors of all modes", "sum by (instance) (rate(node_cpu_seconds_total[5m])) > 10", "", []string{"ticket all-modes"}},
@@ -116,6 +119,12 @@ func TestVariablesAndPanels(t *testing.T) {
 		{"a variable for the next dashboard", `{"name":"m","type":"custom"}`, `,"links":[{"url":"/d/x","includeVars": true}]`, []query{{"sum(vllm:num_requests_running)", ""}}, nil},
 		{"a temperature of memory", `{"name":"m"}`, `,"title":"Temperature"`, []query{{"DCGM_FI_DEV_GPU_TEMP", "core"}, {"DCGM_FI_DEV_MEMORY_TEMP", "memory"}}, nil},
 		{"two percentiles of another time", `{"name":"m"}`, `,"title":"TTFT"`, []query{{"histogram_quantile(0.5, sum by (le, instance) (rate(vllm:request_queue_time_seconds_bucket[5m])))", "P50"}, {"histogram_quantile(0.9, sum by (le, instance) (rate(vllm:request_queue_time_seconds_bucket[5m])))", "P90"}}, []string{"ticket other-quantity", "ticket other-quantity"}},
+		{"steps of codes", `{"name":"m"}`, `,"type":"gauge","fieldConfig":{"defaults":{"thresholds":{"mode":"absolute","steps":[{"value":null},{"value":1},{"value":20}]}}}`, []query{{"DCGM_FI_DEV_XID_ERRORS", ""}}, []string{"ticket colour-threshold"}},
+		{"one step of codes", `{"name":"m"}`, `,"type":"gauge","fieldConfig":{"defaults":{"thresholds":{"mode":"absolute","steps":[{"value":null},{"value":1}]}}}`, []query{{"DCGM_FI_DEV_XID_ERRORS", ""}}, nil},
+		{"a rate as a share", `{"name":"m"}`, `,"fieldConfig":{"defaults":{"unit":"percentunit"}}`, []query{{"sum(rate(gateway_errors_total[5m]))", ""}}, []string{"ticket wrong-unit"}},
+		{"seconds per second as a share", `{"name":"m"}`, `,"fieldConfig":{"defaults":{"unit":"percentunit"}}`, []query{{`sum(rate(container_cpu_usage_seconds_total{pod="a"}[5m]))`, ""}}, nil},
+		{"how many run as how many come", `{"name":"m"}`, `,"title":"Requests/s"`, []query{{"sum(vllm:num_requests_running)", ""}}, []string{"ticket per-time"}},
+		{"how busy a GPU is as its memory", `{"name":"m"}`, `,"title":"GPU memory"`, []query{{"DCGM_FI_DEV_GPU_UTIL", ""}}, []string{"ticket other-quantity"}},
 		{"watts as bytes", `{"name":"m"}`, `,"fieldConfig":{"defaults":{"unit":"bytes"}}`, []query{{"DCGM_FI_DEV_POWER_USAGE", ""}}, []string{"ticket wrong-unit"}},
 		{"milliwatts as watts", `{"name":"m"}`, `,"fieldConfig":{"defaults":{"unit":"watt"}}`, []query{{"rate(DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION[5m])", ""}}, []string{"ticket wrong-unit"}},
 		{"gibibytes as they are", `{"name":"m"}`, `,"fieldConfig":{"defaults":{"unit":"decgbytes"}}`, []query{{"DCGM_FI_DEV_FB_USED / 1024", ""}}, nil},
@@ -137,5 +146,20 @@ func TestVariablesAndPanels(t *testing.T) {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestNamesOfRecordedSeriesSayTheirUnit(t *testing.T) {
+	for name, want := range map[string][]string{
+		"gpu:memory_used_bytes:sum": {"ticket wrong-unit"}, "gpu:memory_used_mib:sum": nil,
+		"gpu_sm_clock_hertz": nil, "cache:usage_percent": nil,
+	} {
+		expr := map[string]string{
+			"gpu:memory_used_bytes:sum": "sum(DCGM_FI_DEV_FB_USED)", "gpu:memory_used_mib:sum": "sum(DCGM_FI_DEV_FB_USED)",
+			"gpu_sm_clock_hertz": "DCGM_FI_DEV_SM_CLOCK * 1e6", "cache:usage_percent": "100 * max(vllm:kv_cache_usage_perc)",
+		}[name]
+		if diff := cmp.Diff(want, found(t, newest(t), rulesOf(t, map[string]any{"record": name, "expr": expr}))); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", name, diff)
+		}
 	}
 }

@@ -42,6 +42,7 @@ var checks = []Check{
 
 	{"precedence", catalog.Page, "parentheses left out of a share", checkPrecedence},
 	{"mixed-quantities", catalog.Ticket, "a time and a share, or two units, added, subtracted or compared", checkMixedQuantities},
+	{"ones-as-value", catalog.Page, "group(…), which is always 1, shown as a value", checkOnesAsValue},
 	{"code-as-number", catalog.Ticket, "a code added up, averaged or shown as if it were an amount", checkCode},
 	{"all-modes", catalog.Ticket, "processor time of all modes, which is time itself", checkAllModes},
 	{"comparison-as-share", catalog.Ticket, "a comparison without bool averaged as if it gave 0 and 1", checkComparisonAsShare},

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
@@ -187,9 +188,26 @@ func checkUnusedVariable(p *pass) {
 	}
 }
 
+// apartFromLabels is what a legend says by itself.
+func apartFromLabels(legend string) string {
+	return strings.TrimFunc(labelsLegends.ReplaceAllString(legend, ""), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+}
+
+// checkOnesAsValue finds group(…) shown or compared as if it were what is grouped: it is 1.
+func checkOnesAsValue(p *pass) {
+	if a, ok := unscaled(p.tree).(*parser.AggregateExpr); ok && a.Op == parser.GROUP && p.role == panelRole && p.panel.kind != "table" && ofAmount(namesIn(a)) {
+		p.report(a.PositionRange(), "group gives 1 for each group, whatever the values are", advice("write sum, max or avg"))
+	}
+}
+
+// ofAmount reports whether some series are known for amounts, and not for being there.
+func ofAmount(names []string) bool {
+	return slices.ContainsFunc(names, func(n string) bool { return ofSeries(n).known() || ofCounter(n).known() })
+}
+
 // checkRepeatedQuery finds panels that show one query twice under two names.
 func checkRepeatedQuery(p *pass) {
-	if p.role != panelRole || p.panel.legend == "" || p.panel.kind == "table" || strings.Contains(p.panel.legend, "{{") {
+	if p.role != panelRole || p.panel.legend == "" || p.panel.kind == "table" {
 		return
 	}
 	same := func(q *query) string { return strings.Join(strings.Fields(q.node.value), "") }
@@ -198,7 +216,7 @@ func checkRepeatedQuery(p *pass) {
 			return
 		}
 		if q.role == panelRole && panelPath(q.path) == panelPath(p.path) && same(q) == same(p.query) && q.panel.legend != "" &&
-			q.panel.legend != p.panel.legend && !strings.Contains(q.panel.legend, "{{") {
+			apartFromLabels(q.panel.legend) != apartFromLabels(p.panel.legend) && apartFromLabels(q.panel.legend) != "" && apartFromLabels(p.panel.legend) != "" {
 			p.report(p.tree.PositionRange(), fmt.Sprintf("%q and %q of this panel are the same query: one line is drawn twice", q.panel.legend, p.panel.legend),
 				advice("correct the one, or take it out"))
 			return

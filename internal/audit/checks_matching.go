@@ -634,6 +634,9 @@ func (p *pass) otherDimension() {
 			advice("divide DCGM_FI_DEV_FB_USED by DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE"))
 		return
 	}
+	if p.otherDirection(text + " " + title) {
+		return
+	}
 	wrong := len(said) == 1 && !slices.Contains(dimensionsSaid(title), is.of) && !slices.Contains(said, is.of) && dimensionWords[is.of] != nil
 	if names := namesIn(p.tree); len(names) == 1 && names[0] == "DCGM_FI_DEV_MEM_COPY_UTIL" && memoryTaken.MatchString(text) {
 		p.report(p.tree.PositionRange(), names[0]+" is the share of time in which memory was read or written, not how much of it is taken",
@@ -641,6 +644,25 @@ func (p *pass) otherDimension() {
 	} else if wrong {
 		p.report(p.tree.PositionRange(), fmt.Sprintf("beside it stands %q, and the query asks for %s", strings.TrimSpace(text), is.of), advice("correct the one or the other"))
 	}
+}
+
+// Words for the directions of data, in names of metrics and in texts.
+var (
+	sent     = regexp.MustCompile(`\b(tx|transmit(ted)?|sent|send|outbound|egress)\b`)
+	received = regexp.MustCompile(`\b(rx|receiv(e|ed|ing)|inbound|ingress)\b`)
+)
+
+// otherDirection reports what is sent where the text says received, and the reverse.
+func (p *pass) otherDirection(text string) bool {
+	names := strings.ReplaceAll(strings.ToLower(strings.Join(namesIn(p.tree), " ")), "_", " ")
+	for _, d := range [][2]*regexp.Regexp{{sent, received}, {received, sent}} {
+		if d[0].MatchString(names) && !d[1].MatchString(names) && d[1].MatchString(text) && !d[0].MatchString(text) {
+			p.report(p.tree.PositionRange(), fmt.Sprintf("beside it stands %q, and the query asks for the other direction: %s",
+				strings.TrimSpace(text), strings.Join(namesIn(p.tree), ", ")), advice("correct the one or the other"))
+			return true
+		}
+	}
+	return false
 }
 
 // dimensionsSaid returns what a text calls quantities of GPUs.

@@ -371,8 +371,18 @@ func checkRatioSummed(p *pass) {
 		if (slices.ContainsFunc(a.Grouping, isEngineLabel) || oneGPU(a.Grouping)) && !a.Without {
 			return // one engine or one GPU in each: nothing is added up
 		}
+		if slices.ContainsFunc(path, func(n parser.Node) bool {
+			b, ok := n.(*parser.BinaryExpr)
+			return ok && b.Op == parser.SUB && b.VectorMatching != nil && !p.quantityOf(b.LHS).known() != !p.quantityOf(b.RHS).known()
+		}) && p.quantityOf(a.Expr) == ratio {
+			return // so many whole ones, of so many that are there
+		}
 		at := a.PositionRange()
 		edits := []edit{{p.node, int(at.Start), int(at.Start) + len("sum"), "max"}}
+		if of := p.quantityOf(a.Expr).of; of != share {
+			p.report(at, fmt.Sprintf("%s of several GPUs is added up, and is nobody's", of), suggestion{"write max, or avg", edits})
+			return
+		}
 		p.report(at, "a share of capacity cannot be added up: 40 % on each of two replicas becomes 80 %", suggestion{"write max for the fullest replica, or avg for the fleet", edits})
 	})
 }

@@ -281,6 +281,7 @@ func (p *pass) unitOfName(is quantity) {
 		return
 	}
 	for part := range strings.SplitSeq(p.name, ":") {
+		part = operationInName.ReplaceAllString(part, "")
 		for ending, said := range recordedUnits {
 			if strings.HasSuffix(part, ending) && !said.is(is) && !strings.HasSuffix(part, "_per"+ending) {
 				p.report(p.tree.PositionRange(), fmt.Sprintf("the name ends in %s, and the values are %s", ending, is), advice("multiply or divide, or give it another name"))
@@ -289,6 +290,9 @@ func (p *pass) unitOfName(is quantity) {
 		}
 	}
 }
+
+// operationInName is how people end the name of a recorded series: what was done, and over which time.
+var operationInName = regexp.MustCompile(`(_(avg|mean|max|min|peak|sum|total|p\d+|rate\d*\w?|\d+[smhd]))+$`)
 
 // recordedUnits are what the endings of names say (https://prometheus.io/docs/practices/naming/).
 var recordedUnits = map[string]quantity{

@@ -69,6 +69,8 @@ func TestKindsOfAlerts(t *testing.T) {
 		{"errors per second as percent", `rate(http_requests_total{status="5xx",job="vllm"}[5m]) > 0.05`, "more than 5% of requests fail", []string{"ticket wrong-unit"}},
 		{"errors per second as a percentage", `sum(rate(gateway_errors_total[5m])) > 0.05`, "{{ $value | humanizePercentage }}", []string{"ticket wrong-unit"}},
 		{"errors per second", `sum(rate(gateway_errors_total[5m])) > 0.05`, "{{ $value }} errors per second", nil},
+		{"GPUs that are asked for and not used", `sum by (pod) (kube_pod_container_resource_requests{resource="nvidia_com_gpu"}) - sum by (pod) (DCGM_FI_DEV_GPU_UTIL / 100) > 1`, "", nil},
+		{"clocks added up", "sum by (pod) (DCGM_FI_DEV_SM_CLOCK) > 3000", "", []string{"ticket ratio-summed"}},
 		{"restarts per second", "rate(kube_pod_container_status_restarts_total[10m]) > 2", "", []string{"ticket per-time"}},
 		{"restarts", "increase(kube_pod_container_status_restarts_total[10m]) > 2", "", nil},
 		{"processors of all modes", "sum by (instance) (rate(node_cpu_seconds_total[5m])) > 10", "", []string{"ticket all-modes"}},
@@ -125,6 +127,10 @@ func TestVariablesAndPanels(t *testing.T) {
 		{"seconds per second as a share", `{"name":"m"}`, `,"fieldConfig":{"defaults":{"unit":"percentunit"}}`, []query{{`sum(rate(container_cpu_usage_seconds_total{pod="a"}[5m]))`, ""}}, nil},
 		{"how many run as how many come", `{"name":"m"}`, `,"title":"Requests/s"`, []query{{"sum(vllm:num_requests_running)", ""}}, []string{"ticket per-time"}},
 		{"how busy a GPU is as its memory", `{"name":"m"}`, `,"title":"GPU memory"`, []query{{"DCGM_FI_DEV_GPU_UTIL", ""}}, []string{"ticket other-quantity"}},
+		{"one query twice with labels", `{"name":"m"}`, "", []query{{"DCGM_FI_DEV_GPU_TEMP", "core {{gpu}}"}, {"DCGM_FI_DEV_GPU_TEMP", "memory {{gpu}}"}}, []string{"ticket other-quantity", "ticket repeated-query"}},
+		{"one query twice under two labels", `{"name":"m"}`, "", []query{{"DCGM_FI_DEV_GPU_TEMP", "{{gpu}}"}, {"DCGM_FI_DEV_GPU_TEMP", "{{UUID}}"}}, nil},
+		{"a group's ones", `{"name":"m"}`, "", []query{{"group by (pod) (vllm:num_requests_running)", "running"}}, []string{"page ones-as-value"}},
+		{"the other direction", `{"name":"m"}`, `,"title":"PCIe received"`, []query{{"DCGM_FI_PROF_PCIE_TX_BYTES", "{{gpu}}"}}, []string{"ticket other-quantity"}},
 		{"watts as bytes", `{"name":"m"}`, `,"fieldConfig":{"defaults":{"unit":"bytes"}}`, []query{{"DCGM_FI_DEV_POWER_USAGE", ""}}, []string{"ticket wrong-unit"}},
 		{"milliwatts as watts", `{"name":"m"}`, `,"fieldConfig":{"defaults":{"unit":"watt"}}`, []query{{"rate(DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION[5m])", ""}}, []string{"ticket wrong-unit"}},
 		{"gibibytes as they are", `{"name":"m"}`, `,"fieldConfig":{"defaults":{"unit":"decgbytes"}}`, []query{{"DCGM_FI_DEV_FB_USED / 1024", ""}}, nil},
@@ -152,11 +158,11 @@ func TestVariablesAndPanels(t *testing.T) {
 func TestNamesOfRecordedSeriesSayTheirUnit(t *testing.T) {
 	for name, want := range map[string][]string{
 		"gpu:memory_used_bytes:sum": {"ticket wrong-unit"}, "gpu:memory_used_mib:sum": nil,
-		"gpu_sm_clock_hertz": nil, "cache:usage_percent": nil,
+		"gpu_sm_clock_hertz": nil, "cache:usage_percent": nil, "cache_usage_ratio_5m": {"ticket wrong-unit"},
 	} {
 		expr := map[string]string{
 			"gpu:memory_used_bytes:sum": "sum(DCGM_FI_DEV_FB_USED)", "gpu:memory_used_mib:sum": "sum(DCGM_FI_DEV_FB_USED)",
-			"gpu_sm_clock_hertz": "DCGM_FI_DEV_SM_CLOCK * 1e6", "cache:usage_percent": "100 * max(vllm:kv_cache_usage_perc)",
+			"gpu_sm_clock_hertz": "DCGM_FI_DEV_SM_CLOCK * 1e6", "cache_usage_ratio_5m": "100 * avg_over_time(vllm:kv_cache_usage_perc[5m])", "cache:usage_percent": "100 * max(vllm:kv_cache_usage_perc)",
 		}[name]
 		if diff := cmp.Diff(want, found(t, newest(t), rulesOf(t, map[string]any{"record": name, "expr": expr}))); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", name, diff)

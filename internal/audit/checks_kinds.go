@@ -195,7 +195,7 @@ func apartFromLabels(legend string) string {
 
 // checkOnesAsValue finds group(…) shown or compared as if it were what is grouped: it is 1.
 func checkOnesAsValue(p *pass) {
-	if a, ok := unscaled(p.tree).(*parser.AggregateExpr); ok && a.Op == parser.GROUP && p.role == panelRole && p.panel.kind != "table" && ofAmount(namesIn(a)) {
+	if a, ok := unscaled(p.tree).(*parser.AggregateExpr); ok && a.Op == parser.GROUP && p.role == panelRole && !strings.Contains(strings.ToLower(p.panel.kind), "table") && ofAmount(namesIn(a)) {
 		p.report(a.PositionRange(), "group gives 1 for each group, whatever the values are", advice("write sum, max or avg"))
 	}
 }

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -26,12 +27,42 @@ func (p *pass) averages(fn func(a *parser.AggregateExpr, path []parser.Node)) {
 func checkAverageOfMeans(p *pass) {
 	p.averages(func(a *parser.AggregateExpr, path []parser.Node) {
 		b := p.meanIn(a.Expr)
+		if groups := p.averageIn(a.Expr); b == nil && groups != nil {
+			p.reportAs(catalog.Info, a.PositionRange(), "the mean of the means of groups by "+strings.Join(groups, ", ")+": a group of one weighs as much as one of ten",
+				advice("average what the groups are made of"))
+			return
+		}
 		if b == nil || perTarget(a) || slices.ContainsFunc(selectors(b), p.pinnedTarget) {
 			return
 		}
 		p.report(a.PositionRange(),
 			"the mean of the replicas' means: one that serves a request an hour weighs as much as one that serves ten a second", p.sumOverSum(a, b, path))
 	})
+}
+
+// averageIn returns the labels by which a vector, or the recording rule behind it, averages groups
+// of servers; nil where it does not, or where each group is one server or GPU.
+func (p *pass) averageIn(e parser.Expr) []string {
+	e = unscaled(e)
+	if b, ok := e.(*parser.BinaryExpr); ok && b.Op == parser.SUB {
+		if _, _, ok := number(b.LHS); ok {
+			e = unscaled(b.RHS)
+		}
+	}
+	switch n := e.(type) {
+	case *parser.VectorSelector:
+		if r := p.records[nameOf(n)]; r != nil && r != p.query && r.tree != nil && nameOf(n) != p.name {
+			one := *p
+			one.query, one.records = r, maps.Clone(p.records)
+			delete(one.records, nameOf(n)) // rules that read one another
+			return one.averageIn(r.tree)
+		}
+	case *parser.AggregateExpr:
+		if n.Op == parser.AVG && !n.Without && len(n.Grouping) > 0 && !perTarget(n) && !oneGPU(n.Grouping) && !p.opaque(n.PosRange.Start, n.Expr.PositionRange().Start) {
+			return n.Grouping
+		}
+	}
+	return nil
 }
 
 // meanIn returns the quotient of counters' rates that makes a vector's values, also one

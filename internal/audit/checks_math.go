@@ -770,6 +770,9 @@ func additive(family string) bool {
 	return strings.Contains(canonical, "bytes") || strings.Contains(canonical, "_size")
 }
 
+// timesSpent are counters of other programs that add up how long each request took, such as Triton's.
+var timesSpent = regexp.MustCompile(`_(duration|latency|time)_(us|ms|ns)$|_(seconds|milliseconds|ms|us)_sum$`)
+
 func checkSumWithoutCount(p *pass) {
 	if p.role == recordRole {
 		return // it may be divided where it is used
@@ -789,6 +792,11 @@ func checkSumWithoutCount(p *pass) {
 			name = nameOf(v)
 		}
 		class, family := classOf(name)
+		if class == unknownClass && timesSpent.MatchString(name) && p.role == panelRole && p.says("time", "latency", "duration", "delay") && !p.says("cpu", "util", "busy") {
+			p.report(c.PositionRange(), "the rate is the time of all requests together per second, by the name: it grows with the traffic and is nobody's latency",
+				advice("divide by the rate of their number"))
+			return
+		}
 		if class != sum || family.Engine == "" || additive(family.Name) {
 			return
 		}

@@ -456,7 +456,7 @@ func checkRateInterval(p *pass) {
 		case interval > 0 && m.Range < 2*interval && p.surface.Whole:
 			p.reportAs(catalog.Page, at, fmt.Sprintf("the servers are scraped every %s: %s never holds two scrapes, and the rate is always empty", interval, render.Span(m.Range)), advice("take at least "+render.Span(4*interval)))
 		case interval == 0 && m.Range < 30*time.Second:
-			p.report(at, render.Span(m.Range)+" holds fewer than two scrapes at the usual 15 s or more: the rate is empty", advice("take at least 1m"))
+			p.doubt(at, render.Span(m.Range)+" holds fewer than two scrapes at the usual 15 s or more: the rate is empty", "nothing here says how often the servers are scraped", advice("take at least 1m"))
 		}
 	})
 }

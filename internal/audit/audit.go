@@ -70,6 +70,7 @@ type pass struct {
 	surface *Surface
 	records map[string]*query // recording rules of all files, by name
 	beside  []*query          // all of the file
+	before  *query            // the one before it, nil for the first
 	router  bool              // some file reads what only a router exposes
 	models  bool              // some file tells models apart
 	starts  []int
@@ -195,7 +196,10 @@ func Expressions(files []File) int {
 
 func (d *document) lint(all pass, ignore []string) []Finding {
 	var out []Finding
-	for _, q := range d.queries {
+	for at, q := range d.queries {
+		if all.before = nil; at > 0 {
+			all.before = d.queries[at-1]
+		}
 		for i := range checks {
 			c := &checks[i]
 			if (q.err != nil) != (c.ID == syntaxID) || slices.Contains(ignore, c.ID) {

@@ -18,6 +18,10 @@ var checks = []Check{
 	{"unknown-label", catalog.Page, "the metric has no label of this name", checkUnknownLabel},
 	{"unknown-label-value", catalog.Page, "the label never has this value", checkLabelValue},
 
+	{"unknown-variable", catalog.Page, "a variable that the dashboard does not declare", checkUnknownVariable},
+	{"unused-variable", catalog.Info, "a variable that no query asks for", checkUnusedVariable},
+	{"multi-value", catalog.Ticket, "a variable of several values behind = or !=", checkMultiValue},
+
 	{"missing-le", catalog.Page, "histogram_quantile without the le label to work on", checkMissingLe},
 	{"raw-buckets", catalog.Ticket, "histogram_quantile over buckets since the server's start", checkRawBuckets},
 	{"quantile-range", catalog.Page, "a quantile that is not between 0 and 1", checkQuantileRange},
@@ -37,13 +41,18 @@ var checks = []Check{
 	{"ratio-of-itself", catalog.Page, "a quotient without aggregation that divides a series by itself", checkRatioOfItself},
 
 	{"precedence", catalog.Page, "parentheses left out of a share", checkPrecedence},
+	{"mixed-quantities", catalog.Ticket, "a time and a share, or two units, added, subtracted or compared", checkMixedQuantities},
+	{"ones-as-value", catalog.Page, "group(…), which is always 1, shown as a value", checkOnesAsValue},
+	{"code-as-number", catalog.Ticket, "a code added up, averaged or shown as if it were an amount", checkCode},
+	{"all-modes", catalog.Ticket, "processor time of all modes, which is time itself", checkAllModes},
 	{"comparison-as-share", catalog.Ticket, "a comparison without bool averaged as if it gave 0 and 1", checkComparisonAsShare},
 
 	{"tokens-per-completion", catalog.Ticket, "tokens of all requests divided by completed ones", checkTokensPerCompletion},
 	{"steps-as-tokens", catalog.Ticket, "engine steps labelled as tokens", checkStepsAsTokens},
 	{"other-quantity", catalog.Ticket, "a legend or title that names another quantity than the query's", checkOtherQuantity},
 	{"other-percentile", catalog.Ticket, "a text that names another percentile than the query's, or a mean", checkOtherPercentile},
-	{"other-window", catalog.Ticket, "a text that names another span of time than the query's", checkOtherWindow},
+	{"other-window", catalog.Ticket, "a text or a name that says another span of time than the query or the alert", checkOtherWindow},
+	{"repeated-query", catalog.Ticket, "one query twice in a panel, under two names", checkRepeatedQuery},
 	{"success-as-availability", catalog.Ticket, "request_success_total taken for availability or errors", checkAvailability},
 	{"total-and-success", catalog.Ticket, "a panel that shows finished requests as all and as successful ones", checkTotalAndSuccess},
 	{"share-floor", catalog.Ticket, "a share whose divisor is kept at a rate that quiet servers do not reach", checkFloor},

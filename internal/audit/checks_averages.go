@@ -2,11 +2,14 @@ package audit
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
 )
 
 // averages calls fn with every average over series, and not over time.
@@ -24,12 +27,42 @@ func (p *pass) averages(fn func(a *parser.AggregateExpr, path []parser.Node)) {
 func checkAverageOfMeans(p *pass) {
 	p.averages(func(a *parser.AggregateExpr, path []parser.Node) {
 		b := p.meanIn(a.Expr)
+		if groups := p.averageIn(a.Expr); b == nil && groups != nil {
+			p.reportAs(catalog.Info, a.PositionRange(), "the mean of the means of groups by "+strings.Join(groups, ", ")+": a group of one weighs as much as one of ten",
+				advice("average what the groups are made of"))
+			return
+		}
 		if b == nil || perTarget(a) || slices.ContainsFunc(selectors(b), p.pinnedTarget) {
 			return
 		}
 		p.report(a.PositionRange(),
 			"the mean of the replicas' means: one that serves a request an hour weighs as much as one that serves ten a second", p.sumOverSum(a, b, path))
 	})
+}
+
+// averageIn returns the labels by which a vector, or the recording rule behind it, averages groups
+// of servers; nil where it does not, or where each group is one server or GPU.
+func (p *pass) averageIn(e parser.Expr) []string {
+	e = unscaled(e)
+	if b, ok := e.(*parser.BinaryExpr); ok && b.Op == parser.SUB {
+		if _, _, ok := number(b.LHS); ok {
+			e = unscaled(b.RHS)
+		}
+	}
+	switch n := e.(type) {
+	case *parser.VectorSelector:
+		if r := p.records[nameOf(n)]; r != nil && r != p.query && r.tree != nil && nameOf(n) != p.name {
+			one := *p
+			one.query, one.records = r, maps.Clone(p.records)
+			delete(one.records, nameOf(n)) // rules that read one another
+			return one.averageIn(r.tree)
+		}
+	case *parser.AggregateExpr:
+		if n.Op == parser.AVG && !n.Without && len(n.Grouping) > 0 && !perTarget(n) && !oneGPU(n.Grouping) && !p.opaque(n.PosRange.Start, n.Expr.PositionRange().Start) {
+			return n.Grouping
+		}
+	}
+	return nil
 }
 
 // meanIn returns the quotient of counters' rates that makes a vector's values, also one
@@ -138,7 +171,7 @@ func checkComparisonAsShare(p *pass) {
 			return
 		}
 		c, ok := unparen(a.Expr).(*parser.BinaryExpr)
-		if !ok || !isFilter(c) || unitOf(c.LHS) == ratio || unitOf(c.LHS) == percent {
+		if !ok || !isFilter(c) || p.quantityOf(c.LHS).of == share {
 			return
 		}
 		if _, _, ok := number(c.RHS); !ok {
@@ -182,8 +215,8 @@ func checkSumOverTime(p *pass) {
 
 // checkFloor finds shares whose divisor is a rate that is kept from falling below a
 // number which idle and slow servers do fall below: clamp_min(rate(x), 1) makes one
-// failure in 20 s, of one request in 20 s, a share of 5 %. A count of tokens is not
-// that small while anything is asked.
+// failure in 20 s, of one request in 20 s, a share of 5 %. A rate of tokens is
+// that small only where hardly anything is asked.
 func checkFloor(p *pass) {
 	p.walk(func(n parser.Node, _ []parser.Node) {
 		b, ok := n.(*parser.BinaryExpr)
@@ -197,10 +230,14 @@ func checkFloor(p *pass) {
 		floor, lit, ok := number(c.Args[1])
 		l, r := selectors(b.LHS), selectors(c.Args[0])
 		if !ok || floor < 0.1 || len(l) == 0 || len(r) == 0 || !p.ratedBy(b, l[0], "rate", "irate") ||
-			!p.ratedBy(b, r[0], "rate", "irate") || countsTokens(nameOf(r[0])) {
+			!p.ratedBy(b, r[0], "rate", "irate") {
 			return
 		}
-		p.report(c.PosRange, fmt.Sprintf("below %s per second the divisor stays at %s, and the quotient is too small: "+
+		severity := p.check.Severity
+		if countsTokens(nameOf(r[0])) {
+			severity = catalog.Info
+		}
+		p.reportAs(severity, c.PosRange, fmt.Sprintf("below %s per second the divisor stays at %s, and the quotient is too small: "+
 			"at one request in 20 s it is %.2g of what it should be", short(floor), short(floor), min(1, 0.05/floor)),
 			suggestion{"write 1e-9", []edit{p.replace(lit.PosRange, "1e-9")}})
 	})

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
@@ -235,6 +236,13 @@ func plainSelector(e parser.Expr) *parser.VectorSelector {
 	return nil
 }
 
+func plainSelectorOrNone(c *parser.Call) *parser.VectorSelector {
+	if c == nil {
+		return nil
+	}
+	return plainSelector(c)
+}
+
 // canonicalOf returns the canonical name that a side of an operator reads
 // alone, "" where it reads several.
 func canonicalOf(e parser.Expr) (string, *parser.VectorSelector) {
@@ -273,7 +281,17 @@ func checkTokensPerCompletion(p *pass) {
 }
 
 // says reports whether a panel's or a rule's words hold one of some.
-func (p *pass) says(words ...string) bool {
+func (p *pass) says(words ...string) bool { return holds(p.words(), words) }
+
+func holds(text string, words []string) bool {
+	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
+}
+
+// metricNames are names of metrics in texts, whose words say nothing of what people mean.
+var metricNames = regexp.MustCompile(`[a-z_]*(?:vllm|sglang)[:_]\w+`)
+
+// words are what a panel or a rule says of its values, in lower case.
+func (p *pass) words() string {
 	text := p.name
 	if p.panel != nil {
 		text += " " + p.panel.title + " " + p.panel.legend + " " + p.panel.unit
@@ -283,8 +301,7 @@ func (p *pass) says(words ...string) bool {
 			text += " " + f.value.str()
 		}
 	}
-	text = strings.ToLower(text)
-	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
+	return strings.ToLower(text)
 }
 
 // all returns a node's fields, none of a nil node.
@@ -350,8 +367,8 @@ func checkAvailability(p *pass) {
 		case slices.Equal(reasons, []string{"abort"}): // a share of aborts, which is another fault
 			return
 		case len(reasons) > 0 && slices.Contains(reasons, "error") != (slices.Contains(reasons, "stop") &&
-			slices.Contains(reasons, "length")):
-		case !p.says("availab", "error", "success rate", "slo"):
+			slices.Contains(reasons, "length")) && !holds(metricNames.ReplaceAllString(p.words(), ""), []string{"abnormal finish", "finish reason"}):
+		case !holds(metricNames.ReplaceAllString(p.words(), ""), []string{"availab", "error", "success rate", "slo"}):
 			return
 		}
 		p.report(b.PositionRange(),
@@ -523,6 +540,7 @@ var hostMemory = regexp.MustCompile(`^(process_(resident|virtual)|container|node
 // checkOtherQuantity finds legends, titles where there is no legend, and names of alerts,
 // that name another quantity than the query asks for.
 func checkOtherQuantity(p *pass) {
+	p.otherDimension()
 	if p.role != panelRole && p.role != alertRole {
 		return
 	}
@@ -543,7 +561,7 @@ func checkOtherQuantity(p *pass) {
 		text, from = labelsLegends.ReplaceAllString(p.panel.legend, " "), "legend"
 		if !namesSome(text) {
 			text, from = p.panel.title, "title"
-			if p.severalQueries() {
+			if p.severalNames() {
 				return
 			}
 		}
@@ -580,6 +598,84 @@ func checkOtherQuantity(p *pass) {
 		strings.Join(slices.Sorted(maps.Keys(families)), ", ")), advice("correct the one or the other"))
 }
 
+// dimensionWords are the words by which people call what GPUs have.
+var dimensionWords = map[dimension]*regexp.Regexp{
+	power: regexp.MustCompile(`\bpower\b|\bwatt`), temperature: regexp.MustCompile(`\btemp(erature)?\b`), frequency: regexp.MustCompile(`\bclock`),
+	size: regexp.MustCompile(`\b(memory|vram|framebuffer)\b`),
+}
+
+// ofCompute are fields that say how busy a GPU is, and utilWords words for it.
+var (
+	ofCompute = []string{"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"}
+	utilWords = regexp.MustCompile(`util|comput|busy|\bsm\b|engine|activ|load|idle`)
+)
+
+// memoryTaken are words for how much of a GPU's memory is taken.
+var memoryTaken = regexp.MustCompile(`\b(memory|mem|vram)\s*(used|usage|full|allocat)`)
+
+// otherDimension reports a panel of GPUs whose legend, or else title, names another quantity than
+// the query asks for.
+func (p *pass) otherDimension() {
+	if p.role == scalerRole || p.role == variableRole || !slices.ContainsFunc(namesIn(p.tree), func(n string) bool { return strings.HasPrefix(n, "DCGM_FI_") }) {
+		return
+	}
+	text, title := strings.Join(labelWords(strings.ReplaceAll(p.name, ":", "_")), " "), ""
+	if p.role == panelRole {
+		text, title = strings.ToLower(labelsLegends.ReplaceAllString(p.panel.legend, " ")), strings.ToLower(p.panel.title)
+	}
+	said := dimensionsSaid(text)
+	if len(said) == 0 && title != "" && !p.severalNames() {
+		text = title
+		said = dimensionsSaid(text)
+	}
+	is := p.quantityOf(p.tree)
+	if names := namesIn(p.tree); len(names) == 1 && slices.Contains(ofCompute, names[0]) && dimensionWords[size].MatchString(text+" "+title) && !utilWords.MatchString(text+" "+title) {
+		p.report(p.tree.PositionRange(), fmt.Sprintf("beside it stands %q, and %s says how busy the GPU is", strings.TrimSpace(text), names[0]),
+			advice("divide DCGM_FI_DEV_FB_USED by DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE"))
+		return
+	}
+	if p.otherDirection(text + " " + title) {
+		return
+	}
+	wrong := len(said) == 1 && !slices.Contains(dimensionsSaid(title), is.of) && !slices.Contains(said, is.of) && dimensionWords[is.of] != nil
+	if names := namesIn(p.tree); len(names) == 1 && names[0] == "DCGM_FI_DEV_MEM_COPY_UTIL" && memoryTaken.MatchString(text) {
+		p.report(p.tree.PositionRange(), names[0]+" is the share of time in which memory was read or written, not how much of it is taken",
+			advice("divide DCGM_FI_DEV_FB_USED by DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE"))
+	} else if wrong {
+		p.report(p.tree.PositionRange(), fmt.Sprintf("beside it stands %q, and the query asks for %s", strings.TrimSpace(text), is.of), advice("correct the one or the other"))
+	}
+}
+
+// Words for the directions of data, in names of metrics and in texts.
+var (
+	sent     = regexp.MustCompile(`\b(tx|transmit(ted)?|sent|send|outbound|egress)\b`)
+	received = regexp.MustCompile(`\b(rx|receiv(e|ed|ing)|inbound|ingress)\b`)
+)
+
+// otherDirection reports what is sent where the text says received, and the reverse.
+func (p *pass) otherDirection(text string) bool {
+	names := strings.ReplaceAll(strings.ToLower(strings.Join(namesIn(p.tree), " ")), "_", " ")
+	for _, d := range [][2]*regexp.Regexp{{sent, received}, {received, sent}} {
+		if d[0].MatchString(names) && !d[1].MatchString(names) && d[1].MatchString(text) && !d[0].MatchString(text) {
+			p.report(p.tree.PositionRange(), fmt.Sprintf("beside it stands %q, and the query asks for the other direction: %s",
+				strings.TrimSpace(text), strings.Join(namesIn(p.tree), ", ")), advice("correct the one or the other"))
+			return true
+		}
+	}
+	return false
+}
+
+// dimensionsSaid returns what a text calls quantities of GPUs.
+func dimensionsSaid(text string) []dimension {
+	var out []dimension
+	for d, words := range dimensionWords {
+		if words.MatchString(text) {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
 // namesSome reports whether a text names a quantity.
 func namesSome(text string) bool {
 	text = strings.ToLower(text)
@@ -589,6 +685,14 @@ func namesSome(text string) bool {
 		}
 	}
 	return false
+}
+
+// severalNames reports whether the query's panel has others beside it that ask for other metrics.
+func (p *pass) severalNames() bool {
+	names := namesIn(p.tree)
+	return slices.ContainsFunc(p.beside, func(q *query) bool {
+		return q != p.query && q.role == panelRole && panelPath(q.path) == panelPath(p.path) && (q.tree == nil || !slices.Equal(namesIn(q.tree), names))
+	})
 }
 
 // severalQueries reports whether the query's panel has others beside it.
@@ -672,22 +776,20 @@ var windowNamed = regexp.MustCompile(`(?i)\b(?:last|past|previous)\s+(\d+)\s*(m|
 
 // checkOtherWindow finds texts that name another span of time than the query's.
 func checkOtherWindow(p *pass) {
-	if p.role != panelRole {
+	checkOtherHold(p)
+	ranges, unknown := p.ranges()
+	if len(ranges) == 0 || unknown || p.role != panelRole && p.role != recordRole {
 		return
 	}
-	var ranges []time.Duration
-	unknown := false
-	p.walk(func(n parser.Node, _ []parser.Node) {
-		switch n := n.(type) {
-		case *parser.MatrixSelector:
-			ranges = append(ranges, n.Range)
-			unknown = unknown || p.opaque(n.PositionRange().Start, n.PositionRange().End)
-		case *parser.SubqueryExpr:
-			ranges = append(ranges, n.Range)
-			unknown = unknown || p.opaque(n.PositionRange().Start, n.PositionRange().End)
+	if p.role == recordRole {
+		m := windowOfNames.FindStringSubmatch(p.name)
+		if m == nil {
+			return
 		}
-	})
-	if len(ranges) == 0 || unknown {
+		if named, err := model.ParseDuration(m[1]); err == nil && !slices.Contains(ranges, time.Duration(named)) {
+			p.report(p.tree.PositionRange(), fmt.Sprintf("the name says %s, and the expression looks at %s", m[1], render.Span(ranges[0])),
+				advice("correct the one or the other"))
+		}
 		return
 	}
 	for _, text := range []string{p.panel.legend, p.panel.title} {

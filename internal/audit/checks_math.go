@@ -13,6 +13,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/engine/dcgm"
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
 )
 
@@ -295,7 +296,7 @@ func (p *pass) mixedModels(but string) {
 	})
 	p.walk(func(n parser.Node, _ []parser.Node) {
 		b, ok := n.(*parser.BinaryExpr)
-		if !ok || b.Op != parser.DIV || unitOfQuotient(b) != seconds && unitOfQuotient(b) != milliseconds {
+		if !ok || b.Op != parser.DIV || p.quantityOf(b).of != span {
 			return
 		}
 		l, r := aggregation(unscaled(b.LHS)), aggregation(unscaled(b.RHS))
@@ -361,19 +362,39 @@ func (p *pass) mixes(a *parser.AggregateExpr) belief {
 func checkRatioSummed(p *pass) {
 	p.walk(func(n parser.Node, path []parser.Node) {
 		a, ok := n.(*parser.AggregateExpr)
-		if !ok || a.Op != parser.SUM || p.ofTotals() || p.role == recordRole && slices.Contains(strings.FieldsFunc(p.name, func(r rune) bool { return r == ':' || r == '_' }), "sum") || unitOf(a.Expr) != ratio && unitOf(a.Expr) != percent {
+		if !ok || a.Op != parser.SUM || p.ofTotals() || p.role == recordRole && slices.Contains(strings.FieldsFunc(p.name, func(r rune) bool { return r == ':' || r == '_' }), "sum") || p.quantityOf(a.Expr).of.additive() || p.quantityOf(a.Expr).of == code {
 			return
 		}
 		if _, quotient := unparen(a.Expr).(*parser.BinaryExpr); quotient && averaged(path, a) || averaged(path, a) {
 			return
 		}
-		if slices.ContainsFunc(a.Grouping, isEngineLabel) && !a.Without {
-			return // one engine in each: nothing is added up
+		if (slices.ContainsFunc(a.Grouping, isEngineLabel) || oneGPU(a.Grouping)) && !a.Without {
+			return // one engine or one GPU in each: nothing is added up
+		}
+		if slices.ContainsFunc(path, func(n parser.Node) bool {
+			b, ok := n.(*parser.BinaryExpr)
+			return ok && b.Op == parser.SUB && b.VectorMatching != nil && !p.quantityOf(b.LHS).known() != !p.quantityOf(b.RHS).known()
+		}) && p.quantityOf(a.Expr) == ratio {
+			return // so many whole ones, of so many that are there
 		}
 		at := a.PositionRange()
 		edits := []edit{{p.node, int(at.Start), int(at.Start) + len("sum"), "max"}}
+		if of := p.quantityOf(a.Expr).of; of != share {
+			p.report(at, fmt.Sprintf("%s of several GPUs is added up, and is nobody's", of), suggestion{"write max, or avg", edits})
+			return
+		}
 		p.report(at, "a share of capacity cannot be added up: 40 % on each of two replicas becomes 80 %", suggestion{"write max for the fullest replica, or avg for the fleet", edits})
 	})
+}
+
+// oneGPU reports whether some labels tell all GPUs apart: a unique one, or a number within a host
+// beside the host.
+func oneGPU(by []string) bool {
+	has := func(some ...string) bool {
+		return slices.ContainsFunc(some, func(l string) bool { return slices.Contains(by, l) })
+	}
+	return has("UUID", "uuid", "gpu_uuid", "pci_bus_id") || has("gpu", "device", "minor_number", "index", "gpu_id") &&
+		slices.ContainsFunc(by, func(l string) bool { return labelSays(l, ofTargets) })
 }
 
 // isEngineLabel reports whether a label tells one engine from another: the data-parallel
@@ -489,12 +510,17 @@ func checkRateOnGauge(p *pass) {
 			return
 		}
 		for _, v := range selectors(c.Args[0]) {
-			if class, _ := classOf(nameOf(v)); class != gauge && !isGPUGauge(nameOf(v)) {
+			if ofSeries(nameOf(v)).of != code && !isGauge(nameOf(v)) {
 				continue
 			}
 			at := c.PositionRange()
-			if nameOf(v) == "DCGM_FI_DEV_XID_ERRORS" {
-				p.report(at, nameOf(v)+" is the code of the last error, not a count: "+c.Func.Name+" of it means nothing", advice("write changes("+p.text(unparen(c.Args[0]))+"), or compare the code with 0"))
+			if ofSeries(nameOf(v)).of == code {
+				p.report(at, nameOf(v)+" is a code, as that of the last error, not a count: "+c.Func.Name+" of it means nothing",
+					advice("write changes("+p.text(unparen(c.Args[0]))+"), or compare the code with 0"))
+				continue
+			}
+			if ofSeries(nameOf(v)).of == flow {
+				p.report(at, nameOf(v)+" is per second already, a gauge: "+c.Func.Name+" takes every fall of it for a restart", advice("take it as it is, or avg_over_time of it"))
 				continue
 			}
 			to := instead[c.Func.Name]
@@ -504,12 +530,16 @@ func checkRateOnGauge(p *pass) {
 	})
 }
 
-// isGPUGauge reports whether a name is that of a gauge of dcgm-exporter.
-func isGPUGauge(name string) bool {
-	return gpuUnits[name] != noUnit || slices.Contains([]string{
-		"DCGM_FI_DEV_XID_ERRORS", "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_MEMORY_TEMP",
-		"DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_MEM_CLOCK",
-	}, name)
+// ofMemory are gauges of other programs by their names: how much memory is taken, or there.
+var ofMemory = regexp.MustCompile(`_memory_\w*bytes$`)
+
+// isGauge reports whether a name is that of a gauge, of an engine, of dcgm-exporter or of memory.
+func isGauge(name string) bool {
+	if f, ok := dcgm.FieldOf(name); ok {
+		return f.Type == "gauge"
+	}
+	class, _ := classOf(name)
+	return class == gauge || class == unknownClass && ofMemory.MatchString(name)
 }
 
 func checkDeltaOnCounter(p *pass) {
@@ -740,6 +770,9 @@ func additive(family string) bool {
 	return strings.Contains(canonical, "bytes") || strings.Contains(canonical, "_size")
 }
 
+// timesSpent are counters of other programs that add up how long each request took, such as Triton's.
+var timesSpent = regexp.MustCompile(`_(duration|latency|time)_(us|ms|ns)$|_(seconds|milliseconds|ms|us)_sum$`)
+
 func checkSumWithoutCount(p *pass) {
 	if p.role == recordRole {
 		return // it may be divided where it is used
@@ -759,6 +792,11 @@ func checkSumWithoutCount(p *pass) {
 			name = nameOf(v)
 		}
 		class, family := classOf(name)
+		if class == unknownClass && timesSpent.MatchString(name) && p.role == panelRole && p.says("time", "latency", "duration", "delay") && !p.says("cpu", "util", "busy") {
+			p.report(c.PositionRange(), "the rate is the time of all requests together per second, by the name: it grows with the traffic and is nobody's latency",
+				advice("divide by the rate of their number"))
+			return
+		}
 		if class != sum || family.Engine == "" || additive(family.Name) {
 			return
 		}
@@ -797,7 +835,7 @@ func filters(path []parser.Node, within parser.Node) bool {
 }
 
 func what(n engine.Family) string {
-	if durationUnit(n.Name) != noUnit {
+	if ofFamily(n.Name).of == span {
 		return "seconds"
 	}
 	return "the total"

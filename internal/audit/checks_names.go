@@ -13,6 +13,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/engine/dcgm"
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
 )
 
@@ -110,7 +111,44 @@ func (p *pass) besideItsHeir(name string) bool {
 	})
 }
 
+// unknownFields reports names of fields that NVIDIA's DCGM does not have.
+func (p *pass) unknownFields() {
+	for _, v := range selectors(p.tree) {
+		name := nameOf(v)
+		f, ok := dcgm.FieldOf(name)
+		if ok && f.Type == "text" && p.role != variableRole {
+			p.report(v.PositionRange(), name+" is a text or a list, which dcgm-exporter exposes as a label at most, never as a series", advice("take the query out"))
+		}
+		if ok || !strings.HasPrefix(name, "DCGM_FI_") || p.records[name] != nil || p.surface.Exposes(name) ||
+			v.Name != "" && p.opaque(v.PosRange.Start, v.PosRange.Start+posrange.Pos(len(v.Name))) {
+			continue
+		}
+		words := "look at the exporter's /metrics for the name that it has"
+		if better := nearestField(name); better != "" {
+			words = "perhaps " + better + " is meant"
+		}
+		p.report(v.PositionRange(), "DCGM has no field "+name+" (2.0 to 4.6)", advice(words))
+	}
+}
+
+// nearestField returns the field whose words are most like those of a name, "" where none is like it.
+func nearestField(name string) string {
+	words := strings.Split(strings.TrimPrefix(name, "DCGM_FI_"), "_")
+	best, most := "", 0.5
+	for _, f := range dcgm.Fields() {
+		if t, _ := dcgm.FieldOf(f); t.Type == "" {
+			continue // rarely exported
+		}
+		score := alike(words, strings.Split(strings.TrimPrefix(f, "DCGM_FI_"), "_"))
+		if score > most || score == most && best != "" && f < best {
+			best, most = f, score
+		}
+	}
+	return best
+}
+
 func checkUnknownMetric(p *pass) {
+	p.unknownFields()
 	p.missing(func(v *parser.VectorSelector, name string) {
 		if known(name) {
 			return
@@ -335,6 +373,9 @@ func checkHistogramName(p *pass) {
 		}
 		name := nameOf(v)
 		class, family := classOf(name)
+		if p.noBuckets(v, path) {
+			return
+		}
 		if class != bareHistogram || p.records[name] != nil || p.surface.Exposes(name) || isRouters(family) &&
 			!p.router {
 			return
@@ -353,6 +394,22 @@ func checkHistogramName(p *pass) {
 			p.report(v.PositionRange(), why, advice("divide the rate of "+name+"_sum by that of "+name+"_count for a mean, or take histogram_quantile of "+name+"_bucket"))
 		}
 	})
+}
+
+// noBuckets reports a percentile of something else than a histogram's buckets.
+func (p *pass) noBuckets(v *parser.VectorSelector, path []parser.Node) bool {
+	name := nameOf(v)
+	class, _ := classOf(name)
+	other := class == sum || class == count || class == counter || class == gauge ||
+		class == unknownClass && (isGauge(name) || strings.HasSuffix(name, "_sum") || strings.HasSuffix(name, "_count"))
+	at := slices.IndexFunc(path, func(n parser.Node) bool { return isCall(n, "histogram_quantile") })
+	if !other || p.records[name] != nil || at < 0 ||
+		slices.ContainsFunc(path[at:], func(n parser.Node) bool { _, ok := n.(*parser.BinaryExpr); return ok }) {
+		return false
+	}
+	p.report(v.PositionRange(), name+" has no buckets, of which histogram_quantile computes: the result is empty",
+		advice("take the _bucket series of a histogram, or quantile_over_time of a gauge"))
+	return true
 }
 
 func checkCreated(p *pass) {
@@ -435,7 +492,52 @@ var mistaken = map[string]string{
 // ownLabels are labels of some families that no target has: on others they select nothing.
 var ownLabels = []string{"finished_reason", "status", "handler", "sleep_state", "position", "transfer_type"}
 
+// namedLabels reports labels in a legend or in an alert's text that the metric lacks and that are
+// often mistaken for one that it has.
+func (p *pass) namedLabels() {
+	if has := p.labelsOfAny(p.tree); has.known && has.exact {
+		return // lost-label
+	}
+	all := selectors(p.tree)
+	if len(all) == 0 || p.role != panelRole && p.role != alertRole {
+		return
+	}
+	check := func(text string, named *regexp.Regexp, tell func(from, to int, why, fix string)) {
+		for _, m := range named.FindAllStringSubmatchIndex(text, -1) {
+			from, to := m[2], m[3]
+			if from < 0 {
+				from, to = m[4], m[5]
+			}
+			label := text[from:to]
+			better, sure := p.mistakenFor(nameOf(all[0]), label)
+			if sure == yes && better != "" {
+				tell(from, to, fmt.Sprintf("%s has no label %s: it is empty there", nameOf(all[0]), label), "write "+better)
+				return
+			}
+		}
+	}
+	if p.role == panelRole {
+		check(p.panel.legend, labelsLegends, func(_, _ int, why, fix string) {
+			p.reportAs(catalog.Info, p.tree.PositionRange(), "in the legend: "+why, advice(fix))
+		})
+		return
+	}
+	for _, f := range p.rule.get("annotations").all() {
+		check(f.value.str(), labelsNamed, func(from, to int, why, fix string) {
+			p.reportText(f.value, from, to, why, fix)
+		})
+	}
+}
+
+// gpuLabels are labels that people write for those that dcgm-exporter gives its series, and
+// whether another program's are often put there by relabelling.
+var gpuLabels = map[string]string{
+	"gpu_id": "gpu", "gpu_index": "gpu", "GPU": "gpu", "gpu_uuid": "UUID", "uuid": "UUID", "gpu_name": "modelName",
+	"gpu_model": "modelName", "model_name": "modelName", "hostname": "Hostname",
+}
+
 func checkUnknownLabel(p *pass) {
+	p.namedLabels()
 	p.walk(func(n parser.Node, _ []parser.Node) {
 		switch n := n.(type) {
 		case *parser.VectorSelector:
@@ -497,6 +599,12 @@ func (p *pass) mistakenFor(name, label string) (to string, sure belief) {
 	if label == labels.MetricName || name == "" {
 		return "", no
 	}
+	if to := gpuLabels[label]; to != "" && strings.HasPrefix(name, "DCGM_FI_") && !p.surface.Live {
+		if p.asksFor(to) {
+			return to, yes
+		}
+		return to, cannotTell
+	}
 	has, known := p.surface.hasLabel(name, label)
 	_, n := classOf(name)
 	if !known || has || n.Engine == "" && !p.surface.Live {
@@ -513,6 +621,14 @@ func (p *pass) mistakenFor(name, label string) (to string, sure belief) {
 		return to, yes
 	}
 	return to, cannotTell
+}
+
+// asksFor reports whether some query of the file has a label of dcgm-exporter's.
+func (p *pass) asksFor(label string) bool {
+	word := regexp.MustCompile(`\b` + label + `\b`)
+	return slices.ContainsFunc(p.beside, func(q *query) bool {
+		return word.MatchString(q.node.value) || q.panel != nil && word.MatchString(strings.Join(labelsLegends.FindAllString(q.panel.legend, -1), " "))
+	})
 }
 
 func checkLabelValue(p *pass) {

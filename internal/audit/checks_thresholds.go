@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser/posrange"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/render"
 )
@@ -63,7 +64,7 @@ func short(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
 func checkImpossible(p *pass) {
 	if p.role == scalerRole {
 		n := p.scaler.at("metadata", "threshold")
-		if limit, err := strconv.ParseFloat(n.scalar(), 64); err == nil && limit > 1 && unitOf(p.tree) == ratio && !isSum(p.tree) {
+		if limit, err := strconv.ParseFloat(n.scalar(), 64); err == nil && limit > 1 && p.quantityOf(p.tree) == ratio && !isSum(p.tree) {
 			p.reportText(n, 0, len(n.value), "the value is between 0 and 1: it never comes near this threshold, and nothing scales", "write it between 0 and 1")
 		}
 	}
@@ -78,7 +79,7 @@ func checkImpossible(p *pass) {
 				advice("count the series: count("+p.text(v)+")"))
 			return
 		}
-		switch unitOf(c.expr) {
+		switch p.quantityOf(c.expr) {
 		case ratio:
 		case percent:
 			top = 100
@@ -88,7 +89,7 @@ func checkImpossible(p *pass) {
 		above := c.op == parser.GTR || c.op == parser.GTE
 		below := c.op == parser.LSS || c.op == parser.LTE
 		switch {
-		case above && c.limit < 10*top && c.limit >= top && holdsBytes(c.expr): // more may be asked for than there is
+		case above && c.limit < 10*top && c.limit >= top && p.holdsSizes(c.expr): // more may be asked for than there is
 		case above && (c.limit > top || c.limit == top && c.op == parser.GTR):
 			fix := advice(fmt.Sprintf("compare with a number below %s", short(top)))
 			if top == 1 && c.limit > 1 && c.limit <= 100 {
@@ -167,7 +168,7 @@ func (p *pass) quantileOf(e parser.Expr) (quantile, bool) {
 
 // thousandth repairs milliseconds where seconds are meant.
 func (p *pass) thousandth(c comparison, q quantile, limit, first, last float64) suggestion {
-	if to := limit / 1000; durationUnit(q.family) == seconds && q.factor == 1 && limit >= 100 && to < last {
+	if to := limit / 1000; ofFamily(q.family) == seconds && q.factor == 1 && limit >= 100 && to < last {
 		return suggestion{"write " + short(to) + ", if milliseconds are meant", []edit{p.replace(c.lit.PosRange, short(to))}}
 	}
 	return advice(fmt.Sprintf("compare with a bucket edge between %s and %s", short(first), short(last)))
@@ -223,32 +224,18 @@ func checkNoSuchBucket(p *pass) {
 	}
 }
 
-// panelUnits maps a panel's unit to that of a value.
-var panelUnits = map[string]unit{
-	"s": seconds, "seconds": seconds, "dtdurations": seconds, "clocks": seconds,
-	"ms": milliseconds, "milliseconds": milliseconds, "dtdurationms": milliseconds, "clockms": milliseconds,
-	"percent": percent, "percentunit": ratio, "percent-decimal": ratio,
-	"bytes": bytesUnit, "decbytes": bytesUnit, "kbytes": bytesUnit, "deckbytes": bytesUnit, "gbytes": bytesUnit, "decgbytes": bytesUnit,
-	"mbytes": mebibytes, "decmbytes": mebibytes, "B": bytesUnit, "Bps": perSecond, "binBps": perSecond,
-	"KBs": kibPerSecond, "KiBs": kibPerSecond,
-}
-
-// unitNames are a panel's words for a unit, Grafana's and Perses'.
-var unitNames = map[unit][2]string{
-	seconds: {"s", "seconds"}, milliseconds: {"ms", "milliseconds"}, percent: {"percent", "percent"}, ratio: {"percentunit", "percent-decimal"},
-	mebibytes: {"mbytes", "bytes"}, kibPerSecond: {"KBs", "bytes/sec"},
-}
-
-// dimensions group the units that differ by a factor alone.
-var dimensions = map[unit]string{
-	seconds: "time", milliseconds: "time", ratio: "share", percent: "share", bytesUnit: "size", mebibytes: "size",
-	perSecond: "flow", kibPerSecond: "flow",
-}
-
 func checkUnit(p *pass) {
-	is := unitOf(p.tree)
+	is := p.quantityOf(p.tree)
+	if twice := is.twice(); twice != "" && p.role != variableRole {
+		p.report(p.tree.PositionRange(), "the values are "+twice, advice("leave out one of the factors"))
+		return
+	}
 	if p.role == alertRole {
 		p.unitOfText(is)
+		return
+	}
+	if p.role == recordRole {
+		p.unitOfName(is)
 		return
 	}
 	if p.panel == nil || p.role != panelRole {
@@ -256,20 +243,30 @@ func checkUnit(p *pass) {
 	}
 	shown, ok := panelUnits[p.panel.unit]
 	switch {
-	case is == noUnit:
-	case ok && shown != is && dimensions[shown] == dimensions[is]:
-		to := unitNames[is][0]
-		if p.panel.perses {
-			to = unitNames[is][1]
+	case !is.known():
+		if c := p.pureRate(); c != nil && shown.of == share {
+			p.reportUnit(fmt.Sprintf("the values are a %s of a counter, per second or range, and the panel's unit is %s", c.Func.Name, shown),
+				advice("divide by the rate of what it is a share of"))
 		}
-		fix := advice("write " + to)
-		if n := p.panel.unitNode; n != nil {
-			fix.edits = []edit{{n, 0, len(n.value), to}}
+	case ok && !shown.is(is) && shown.of == is.of:
+		fix := advice("multiply or divide in the query")
+		for _, w := range unitWords {
+			to := w.grafana
+			if p.panel.perses {
+				to = w.perses
+			}
+			if to == "" || !w.is(is) {
+				continue
+			}
+			fix = advice("write " + to)
+			if n := p.panel.unitNode; n != nil && panelUnits[to].is(is) {
+				fix.edits = []edit{{n, 0, len(n.value), to}}
+			}
+			break
 		}
-		p.reportUnit(fmt.Sprintf("the values are %s and the panel's unit is %s: off by a factor of %s", described(is),
-			described(shown), times(is)), fix)
-	case ok && shown != is:
-		p.reportUnit(fmt.Sprintf("the values are %s and the panel's unit is %s", described(is), described(shown)), advice("correct the unit, or the query"))
+		p.reportUnit(fmt.Sprintf("the values are %s and the panel's unit is %s: off by a factor of %s", is, shown, times(is, shown)), fix)
+	case ok && shown.of != is.of && shown.of != perSecond[is.of]: // else per-time
+		p.reportUnit(fmt.Sprintf("the values are %s and the panel's unit is for %s", is, shown), advice("correct the unit, or the query"))
 	case !ok && is == seconds && p.mentionsMilliseconds():
 		p.reportUnit("the panel says milliseconds and the values are seconds", advice("set the unit to s, or multiply by 1000"))
 	case !ok && p.panel.unit == "" && is == ratio && strings.ContainsAny(p.panel.title+p.panel.legend, "%"):
@@ -278,48 +275,117 @@ func checkUnit(p *pass) {
 	}
 }
 
-// Ways in which an annotation writes a value in a unit.
-var (
-	asPercent      = regexp.MustCompile(`\{\{-?\s*\$value[^}]*\}\}\s*%`)
-	asPercentage   = regexp.MustCompile(`\$value\s*\|\s*humanizePercentage`)
-	asMilliseconds = regexp.MustCompile(`\{\{-?\s*\$value[^}]*\}\}\s*ms\b`)
-	asSeconds      = regexp.MustCompile(`\{\{-?\s*\$value[^}]*\}\}\s*s(?:ec(?:onds)?)?\b`)
-	asDuration     = regexp.MustCompile(`\$value\s*\|\s*humanizeDuration`)
-)
-
-// unitOfText judges the unit that an alert's annotations give its value.
-func (p *pass) unitOfText(is unit) {
-	if is == noUnit {
-		is = p.unitOfQuotientCompared()
+// unitOfName judges the unit that a recording rule's name says by its ending.
+func (p *pass) unitOfName(is quantity) {
+	if !is.known() || is.of == code {
+		return
 	}
-	if v, ok := unwrapped(p.tree).(*parser.VectorSelector); ok && is == noUnit {
-		if name, _ := vllm.Canonical(nameOf(v)); strings.HasPrefix(name, "vllm:num_requests_") {
-			is = ofRequest
-		}
-	}
-	for _, f := range p.rule.get("annotations").all() {
-		text := f.value.str()
-		wrong := func(as *regexp.Regexp, why, fix string) {
-			if at := as.FindStringIndex(text); at != nil {
-				p.reportText(f.value, at[0], at[1], why, fix)
+	for part := range strings.SplitSeq(p.name, ":") {
+		part = operationInName.ReplaceAllString(part, "")
+		for ending, said := range recordedUnits {
+			if strings.HasSuffix(part, ending) && !said.is(is) && !strings.HasSuffix(part, "_per"+ending) {
+				p.report(p.tree.PositionRange(), fmt.Sprintf("the name ends in %s, and the values are %s", ending, is), advice("multiply or divide, or give it another name"))
+				return
 			}
 		}
-		switch is {
-		case ratio:
-			wrong(asPercent, "the value is a ratio from 0 to 1: 90 % is written as 0.9%",
-				"write {{ $value | humanizePercentage }}")
-		case percent:
-			wrong(asPercentage, "the value is percent from 0 to 100, and humanizePercentage multiplies by 100",
-				"write {{ $value | humanize }}%")
-		case seconds:
-			wrong(asMilliseconds, "the value is seconds", "write {{ $value | humanizeDuration }}")
-		case milliseconds:
-			wrong(asDuration, "the value is milliseconds, and humanizeDuration takes seconds",
-				"write {{ $value | humanize }}ms")
-			wrong(asSeconds, "the value is milliseconds", "write {{ $value | humanize }}ms")
-		case ofRequest:
-			wrong(asPercent, "the value is a number of requests", "write {{ $value }} requests")
-			wrong(asPercentage, "the value is a number of requests", "write {{ $value }} requests")
+	}
+}
+
+// operationInName is how people end the name of a recorded series: what was done, and over which time.
+var operationInName = regexp.MustCompile(`(_(avg|mean|max|min|peak|sum|total|p\d+|rate\d*\w?|\d+[smhd]))+$`)
+
+// recordedUnits are what the endings of names say (https://prometheus.io/docs/practices/naming/).
+var recordedUnits = map[string]quantity{
+	"_bytes": {size, 1}, "_seconds": seconds, "_milliseconds": milliseconds, "_ms": milliseconds, "_ratio": ratio, "_percent": percent,
+	"_celsius": {temperature, 1}, "_watts": {power, 1}, "_joules": {energy, 1}, "_hertz": {frequency, 1},
+}
+
+// pureRate returns the rate or increase of a counter that an expression is, added up perhaps and
+// not divided; nil where it is none, or one of seconds, which is a share.
+func (p *pass) pureRate() *parser.Call {
+	e := unwrapped(p.tree)
+	if b, ok := e.(*parser.BinaryExpr); ok {
+		e = unwrapped(unscaled(b))
+	}
+	c, ok := e.(*parser.Call)
+	v := plainSelectorOrNone(c)
+	if !ok || v == nil || !slices.Contains(rates, c.Func.Name) || !counts(nameOf(v)) || strings.Contains(nameOf(v), "seconds") {
+		return nil
+	}
+	return c
+}
+
+// unitsOfText are ways in which an annotation writes a value in a unit.
+var unitsOfText = []struct {
+	quantity
+	as *regexp.Regexp
+}{
+	{percent, regexp.MustCompile(`\{\{-?\s*\$value[^}]*\}\}\s*%`)},
+	{ratio, regexp.MustCompile(`\$value\s*\|\s*humanizePercentage`)},
+	{milliseconds, regexp.MustCompile(`\{\{-?\s*\$value[^}]*\}\}\s*ms\b`)},
+	{seconds, regexp.MustCompile(`\{\{-?\s*\$value[^}]*\}\}\s*s(?:ec(?:onds)?)?\b`)},
+	{seconds, regexp.MustCompile(`\$value\s*\|\s*humanizeDuration`)},
+	{quantity{temperature, 1}, regexp.MustCompile(`\{\{-?\s*\$value[^}]*\}\}\s*(?:°\s*C|℃)`)},
+	{quantity{power, 1}, regexp.MustCompile(`\{\{-?\s*\$value[^}]*\}\}\s*W\b`)},
+	{quantity{size, mebi}, regexp.MustCompile(`\{\{-?\s*\$value[^}]*\}\}\s*Mi?B\b`)},
+	{quantity{size, 1 << 30}, regexp.MustCompile(`\{\{-?\s*\$value[^}]*\}\}\s*Gi?B\b`)},
+	{quantity{size, 1}, regexp.MustCompile(`\$value\s*\|\s*humanize1024\s*\}\}\s*B`)},
+}
+
+// howToWrite are the templates that write a quantity as it is.
+var howToWrite = map[quantity]string{
+	ratio: "write {{ $value | humanizePercentage }}", percent: "write {{ $value | humanize }}%",
+	seconds: "write {{ $value | humanizeDuration }}", milliseconds: "write {{ $value | humanize }}ms",
+}
+
+// unitOfText judges the unit that an alert's annotations give its value.
+func (p *pass) unitOfText(is quantity) {
+	if !is.known() {
+		is = p.unitOfQuotientCompared()
+	}
+	if c := p.pureRate(); c != nil {
+		p.rateAsPercent(c)
+		return
+	}
+	if !is.known() || is.of == code {
+		return
+	}
+	for _, f := range p.rule.get("annotations").all() {
+		for _, u := range unitsOfText {
+			at := u.as.FindStringIndex(f.value.str())
+			if at == nil || u.is(is) || strings.Contains(f.value.str()[at[0]:at[1]], "mul") {
+				continue
+			}
+			p.reportText(f.value, at[0], at[1], fmt.Sprintf("the value is %s, and the text writes it as %s", is, u.quantity),
+				otherwise(howToWrite[is], "write {{ $value | humanize }} and the unit that it has"))
+		}
+	}
+}
+
+// percentNamed is a share in a text.
+var percentNamed = regexp.MustCompile(`(\d+(?:\.\d+)?)\s*%`)
+
+// rateAsPercent reports a rate that an alert's text calls percent: of the value, or of the number
+// that it is compared with.
+func (p *pass) rateAsPercent(c *parser.Call) {
+	var limits []float64
+	p.comparisons(func(c comparison) { limits = append(limits, c.limit) })
+	for _, f := range p.rule.get("annotations").all() {
+		text := f.value.str()
+		at := unitsOfText[0].as.FindStringIndex(text)
+		if at == nil {
+			at = unitsOfText[1].as.FindStringIndex(text)
+		}
+		if m := percentNamed.FindStringSubmatchIndex(text); at == nil && m != nil {
+			said, err := strconv.ParseFloat(text[m[2]:m[3]], 64)
+			if err == nil && slices.ContainsFunc(limits, func(l float64) bool { return math.Abs(l*100-said) < 1e-9 && l < 1 }) {
+				at = m[:2]
+			}
+		}
+		if at != nil {
+			p.reportText(f.value, at[0], at[1], fmt.Sprintf("the value is a %s, so many per second or range, and no share of anything", c.Func.Name),
+				"divide by the rate of all, or write what it is")
+			return
 		}
 	}
 }
@@ -327,12 +393,12 @@ func (p *pass) unitOfText(is unit) {
 // unitOfQuotientCompared is the unit that a quotient of metrics that nobody knows
 // has by the number that it is compared with: a share by one below 1, and percent
 // by one above 1 where it is multiplied by 100.
-func (p *pass) unitOfQuotientCompared() unit {
+func (p *pass) unitOfQuotientCompared() quantity {
 	decides := unparen(p.tree)
 	for b, ok := decides.(*parser.BinaryExpr); ok && b.Op.IsSetOperator(); b, ok = decides.(*parser.BinaryExpr) {
 		decides = unparen(b.LHS)
 	}
-	u := noUnit
+	u := quantity{}
 	p.comparisons(func(c comparison) {
 		quotient, hundred := false, false
 		parser.Inspect(value(c.expr), func(n parser.Node, _ []parser.Node) error {
@@ -356,28 +422,6 @@ func (p *pass) unitOfQuotientCompared() unit {
 	return u
 }
 
-func times(u unit) string {
-	switch u {
-	case ratio, percent:
-		return "100"
-	case mebibytes:
-		return "2^20"
-	case kibPerSecond:
-		return "1024"
-	}
-	return "1000"
-}
-
-func described(u unit) string {
-	switch u {
-	case ratio:
-		return "ratios from 0 to 1"
-	case percent:
-		return "percent from 0 to 100"
-	}
-	return string(u)
-}
-
 func (p *pass) mentionsMilliseconds() bool {
 	for word := range strings.FieldsFuncSeq(strings.ToLower(p.panel.title+" "+p.panel.legend), func(r rune) bool { return r < 'a' || r > 'z' }) {
 		if word == "ms" || word == "millis" || word == "milliseconds" {
@@ -394,7 +438,7 @@ func checkRateInterval(p *pass) {
 			return
 		}
 		v, ok := m.VectorSelector.(*parser.VectorSelector)
-		if !ok || !ours(nameOf(v)) && !known(nameOf(v)) {
+		if !ok {
 			return
 		}
 		at := m.PositionRange()
@@ -405,46 +449,74 @@ func checkRateInterval(p *pass) {
 				return
 			}
 		}
-		if p.opaque(at.Start, at.End) || m.Range <= 0 {
+		if p.opaque(at.Start, at.End) || m.Range <= 0 || !ours(nameOf(v)) && !known(nameOf(v)) {
 			return
 		}
 		switch interval := p.surface.Interval; {
 		case interval > 0 && m.Range < 2*interval && p.surface.Whole:
 			p.reportAs(catalog.Page, at, fmt.Sprintf("the servers are scraped every %s: %s never holds two scrapes, and the rate is always empty", interval, render.Span(m.Range)), advice("take at least "+render.Span(4*interval)))
 		case interval == 0 && m.Range < 30*time.Second:
-			p.report(at, render.Span(m.Range)+" holds fewer than two scrapes at the usual 15 s or more: the rate is empty", advice("take at least 1m"))
+			p.doubt(at, render.Span(m.Range)+" holds fewer than two scrapes at the usual 15 s or more: the rate is empty", "nothing here says how often the servers are scraped", advice("take at least 1m"))
 		}
 	})
 }
 
-// checkSteps finds steps of a panel's colours, and its highest value, in percent where its
-// values are from 0 to 1: the colour never changes, and a gauge stays empty.
+// checkSteps finds steps of a panel's colours, and its highest value, that its values never
+// reach, or always have: percent for ratios, ratios for percent, milliseconds for seconds.
 func checkSteps(p *pass) {
-	if p.role != panelRole || unitOf(p.tree) != ratio || p.panel.unit == "percent" || p.panel.defaults == nil {
+	is := p.quantityOf(p.tree)
+	if p.role != panelRole || p.panel.defaults == nil || is.of != share && is.of != span && is.of != code {
 		return
+	}
+	if shown, ok := panelUnits[p.panel.unit]; ok && shown != is {
+		return // wrong-unit
+	}
+	wrong, why, fix := func(float64) bool { return false }, "", ""
+	switch is {
+	case ratio:
+		wrong, why, fix = func(v float64) bool { return v > 1 }, "the values are ratios from 0 to 1: they never reach it", "write it between 0 and 1"
+	case percent:
+		wrong, why, fix = func(v float64) bool { return v <= 1 }, "the values are percent from 0 to 100: nearly all are above it", "write it between 0 and 100"
+	case seconds:
+		q, ok := p.quantileOf(p.tree)
+		canonical, _ := vllm.Canonical(q.family)
+		if ok && slices.Contains(promptly, strings.TrimPrefix(canonical, engine.Canonical)) {
+			wrong, why, fix = func(v float64) bool { return v >= 100 }, "the values are seconds, and this is minutes: milliseconds seem to be meant", "divide it by 1000"
+		}
 	}
 	d := p.panel.defaults
 	drawn := d.at("custom", "thresholdsStyle", "mode").str()
 	coloured := slices.Contains([]string{"stat", "gauge", "bargauge", "table"}, p.panel.kind) || drawn != "" && drawn != "off"
 	over := func(n *node) bool {
 		v, err := strconv.ParseFloat(n.scalar(), 64)
-		return err == nil && v > 1
+		return err == nil && v > 0 && wrong(v)
 	}
-	steps := d.at("thresholds", "steps")
-	isDefault := len(steps.elements()) == 2 && steps.items[1].get("value").scalar() == "80" // as Grafana writes it by itself
+	steps := d.at("thresholds", "steps").elements()
+	isDefault := len(steps) == 2 && steps[1].get("value").scalar() == "80" // as Grafana writes it by itself
 	if d.at("thresholds", "mode").str() == "percentage" || !coloured || isDefault {
 		steps = nil
 	}
-	for _, s := range steps.elements() {
-		if n := s.get("value"); over(n) {
-			p.reportText(n, 0, len(n.value), "the values are ratios from 0 to 1: they never reach this step, and the colour never changes",
-				"write it between 0 and 1")
+	all := stepsAboveZero(steps)
+	if is.of == code && len(all) > 1 {
+		p.reportText(all[1].get("value"), 0, len(all[1].get("value").value), strings.Join(namesIn(p.tree), ", ")+" is a code: a higher one is not worse",
+			"keep one step, at 1")
+	}
+	for i, s := range all {
+		if n := s.get("value"); over(n) && (is != percent || i == len(all)-1 && (i > 0 || n.scalar() != "1")) { // one low step of percent may be meant
+			p.reportText(n, 0, len(n.value), why+", and the colour says nothing", fix)
 			return
 		}
 	}
 	if n := d.get("max"); over(n) {
-		p.reportText(n, 0, len(n.value), "the values are ratios from 0 to 1: beside this highest value they are all near 0", "write 1")
+		p.reportText(n, 0, len(n.value), "the highest value that is drawn: "+why, fix)
 	}
+}
+
+func stepsAboveZero(steps []*node) []*node {
+	return slices.DeleteFunc(slices.Clone(steps), func(s *node) bool {
+		v, err := strconv.ParseFloat(s.get("value").scalar(), 64)
+		return err != nil || v == 0
+	})
 }
 
 // Units of panels and words of texts that say per second or per minute.
@@ -463,6 +535,7 @@ func checkPerTime(p *pass) {
 	if p.role != panelRole {
 		return
 	}
+	p.gaugePerSecond()
 	c, ok := unwrapped(p.tree).(*parser.Call)
 	if !ok || len(c.Args) != 1 {
 		return
@@ -482,6 +555,15 @@ func checkPerTime(p *pass) {
 	}
 }
 
+// gaugePerSecond reports how many requests there are, shown as if it were how many come.
+func (p *pass) gaugePerSecond() {
+	text := p.panel.title + " " + labelsLegends.ReplaceAllString(p.panel.legend, " ")
+	if v, ok := unwrapped(p.tree).(*parser.VectorSelector); ok && ofSeries(nameOf(v)).of == requests && perSecondWords.MatchString(text) && !p.severalNames() {
+		p.report(v.PositionRange(), nameOf(v)+" is how many there are at the moment, and the panel says per second",
+			advice("show rate(vllm:request_success_total[5m]), or another title"))
+	}
+}
+
 // growthNamed is an amount per hour or minute in a text.
 var growthNamed = regexp.MustCompile(`(?i)(\d+(?:\.\d+)?)\s*(?:([kmgt])i?b)?\s*(?:/|per )\s*(h|m)(?:ours?|r|in(?:utes?)?)?\b`)
 
@@ -490,6 +572,11 @@ var growthNamed = regexp.MustCompile(`(?i)(\d+(?:\.\d+)?)\s*(?:([kmgt])i?b)?\s*(
 func (p *pass) perHour() {
 	p.comparisons(func(c comparison) {
 		call, ok := unwrapped(c.expr).(*parser.Call)
+		if v := plainSelectorOrNone(call); v != nil && isCall(call, "rate", "irate") && strings.Contains(nameOf(v), "restarts") &&
+			c.limit >= 0.1 && (c.op == parser.GTR || c.op == parser.GTE) {
+			p.report(c.at, "a rate is per second: nothing restarts "+short(c.limit)+" times a second", advice("compare increase("+p.text(call.Args[0])+")"))
+			return
+		}
 		if !ok || !slices.Contains([]string{"rate", "irate", "deriv"}, call.Func.Name) || c.limit == 0 {
 			return
 		}

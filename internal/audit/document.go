@@ -392,14 +392,14 @@ func (d *document) variables(n *node, path string, vars map[string]variable) {
 				if text.get("query") != nil {
 					text, at = text.get("query"), at+"/query"
 				}
-				d.variable(v.get("name").str(), text, at)
+				d.variable(v.get("name").str(), text, at, vars)
 			}
 		}
 		if list := root.get("variables"); list != nil {
 			for i, v := range list.items {
 				spec := v.at("spec", "plugin", "spec")
 				for k, m := range spec.get("matchers").elements() {
-					d.variable(v.at("spec", "name").str(), m, fmt.Sprintf("%s/variables/%d/spec/plugin/spec/matchers/%d", base, i, k))
+					d.variable(v.at("spec", "name").str(), m, fmt.Sprintf("%s/variables/%d/spec/plugin/spec/matchers/%d", base, i, k), vars)
 				}
 			}
 		}
@@ -417,8 +417,8 @@ func (n *node) elements() []*node {
 // variable adds one variable's query: a selector, or Grafana's label_values and
 // query_result around one. Its own functions are blanked out, so that the rest
 // is PromQL at the same place.
-func (d *document) variable(name string, text *node, path string) {
-	q := &query{node: text, path: path, role: variableRole, name: name, where: "variable " + name}
+func (d *document) variable(name string, text *node, path string, vars map[string]variable) {
+	q := &query{node: text, path: path, role: variableRole, name: name, where: "variable " + name, vars: vars}
 	switch value := text.str(); {
 	case strings.HasPrefix(value, "label_values("):
 		comma, end := strings.LastIndexByte(value, ','), strings.LastIndexByte(value, ')')
@@ -446,8 +446,11 @@ func variablesOf(n *node) map[string]variable {
 		if list := root.at("templating", "list"); list != nil {
 			for _, v := range list.items {
 				name := v.get("name").str()
-				out[name] = variable{name: name, multi: v.get("multi").scalar() == "true" ||
-					v.get("includeAll").scalar() == "true"}
+				out[name] = variable{name: name, kind: v.get("type").str(), node: v.get("name"),
+					multi: v.get("multi").scalar() == "true" || v.get("includeAll").scalar() == "true"}
+				if v.get("hide").scalar() == "2" { // nobody chooses it
+					out[name] = variable{name: name, multi: out[name].multi}
+				}
 				if v.get("type").str() == "datasource" {
 					out[name] = variable{name: name, plugin: v.get("query").str()}
 				}

@@ -291,230 +291,6 @@ func quantileIn(e parser.Expr) (quantile, bool) {
 	return quantile{}, false
 }
 
-// units of an expression's value.
-type unit string
-
-const (
-	noUnit       unit = ""
-	seconds      unit = "seconds"
-	milliseconds unit = "milliseconds"
-	ratio        unit = "ratio"
-	percent      unit = "percent"
-	ofRequest    unit = "requests"
-	mebibytes    unit = "mebibytes"
-	bytesUnit    unit = "bytes" // or kilobytes or gigabytes, by what a panel says
-	perSecond    unit = "bytes per second"
-	kibPerSecond unit = "kilobytes per second"
-)
-
-// ratios are the gauges between 0 and 1; the suffix _perc of others misleads.
-func isRatio(name string) bool {
-	canonical, _ := vllm.Canonical(name)
-	switch canonical {
-	case "sglang:token_usage", "sglang:cache_hit_rate", "vllm:spec_decode_draft_acceptance_rate",
-		"sglang:full_token_usage", "sglang:swa_token_usage", "sglang:mamba_usage", "sglang:spec_accept_rate",
-		"sglang:utilization":
-		return true
-	}
-	if strings.HasSuffix(name, "_ratio") && !strings.Contains(name, ":") || strings.HasPrefix(name, "sglang:") && strings.HasSuffix(name, "_ratio") {
-		return true // Prometheus' convention for values from 0 to 1
-	}
-	if strings.HasPrefix(name, "dynamo_") && strings.HasSuffix(name, "gpu_cache_usage_percent") {
-		return true // from 0 to 1 despite its name (ai-dynamo/dynamo, docs/observability/metrics.md)
-	}
-	return strings.HasPrefix(canonical, "vllm:") && (strings.HasSuffix(canonical, "_usage_perc") || strings.HasSuffix(canonical, "_hit_rate") || strings.HasSuffix(canonical, "_hit_ratio"))
-}
-
-// gpuUnits are the units of GPU exporters' gauges: NVIDIA's dcgm-exporter by its field
-// identifiers (dcgm_fields.h), nvidia_gpu_exporter and GKE's.
-var gpuUnits = map[string]unit{
-	"DCGM_FI_DEV_GPU_UTIL": percent, "DCGM_FI_DEV_MEM_COPY_UTIL": percent, "DCGM_FI_DEV_ENC_UTIL": percent,
-	"DCGM_FI_DEV_DEC_UTIL": percent, "nvidia_gpu_duty_cycle": percent,
-	"DCGM_FI_DEV_FB_USED": mebibytes, "DCGM_FI_DEV_FB_FREE": mebibytes, "DCGM_FI_DEV_FB_TOTAL": mebibytes,
-	"DCGM_FI_DEV_FB_RESERVED":       mebibytes,
-	"DCGM_FI_PROF_GR_ENGINE_ACTIVE": ratio, "DCGM_FI_PROF_SM_ACTIVE": ratio, "DCGM_FI_PROF_SM_OCCUPANCY": ratio,
-	"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": ratio, "DCGM_FI_PROF_DRAM_ACTIVE": ratio,
-	"DCGM_FI_PROF_PIPE_FP16_ACTIVE": ratio, "DCGM_FI_PROF_PIPE_FP32_ACTIVE": ratio, "DCGM_FI_PROF_PIPE_FP64_ACTIVE": ratio,
-	"DCGM_FI_DEV_PCIE_TX_THROUGHPUT": kibPerSecond, "DCGM_FI_DEV_PCIE_RX_THROUGHPUT": kibPerSecond, // as NVML gives them
-	"nvidia_smi_utilization_gpu_ratio": ratio, "nvidia_smi_utilization_memory_ratio": ratio,
-}
-
-func unitOfSeries(name string) unit {
-	if isRatio(name) {
-		return ratio
-	}
-	return gpuUnits[name]
-}
-
-// wholes are counters of which another one counts a part: their quotient is a
-// ratio.
-var wholes = map[string]string{
-	"vllm:prefix_cache_hits_total":               "vllm:prefix_cache_queries_total",
-	"vllm:gpu_prefix_cache_hits_total":           "vllm:gpu_prefix_cache_queries_total",
-	"vllm:external_prefix_cache_hits_total":      "vllm:external_prefix_cache_queries_total",
-	"vllm:spec_decode_num_accepted_tokens_total": "vllm:spec_decode_num_draft_tokens_total",
-	"vllm:prompt_tokens_cached_total":            "vllm:prompt_tokens_total",
-	"vllm:mm_cache_hits_total":                   "vllm:mm_cache_queries_total",
-}
-
-func durationUnit(family string) unit {
-	switch {
-	case strings.HasSuffix(family, "_seconds"):
-		return seconds
-	case strings.HasSuffix(family, "_milliseconds"), strings.HasSuffix(family, "_ms"):
-		return milliseconds
-	}
-	if n, ok := dialect.Known(family); ok && n.Name == "vllm:time_in_queue_requests" {
-		return seconds
-	}
-	return noUnit
-}
-
-// unitOf infers the unit of an expression's value; noUnit where it cannot.
-func unitOf(e parser.Expr) unit {
-	switch n := unparen(e).(type) {
-	case *parser.VectorSelector:
-		return unitOfSeries(nameOf(n))
-	case *parser.MatrixSelector:
-		return unitOf(n.VectorSelector)
-	case *parser.SubqueryExpr:
-		return unitOf(n.Expr)
-	case *parser.AggregateExpr:
-		switch n.Op {
-		case parser.SUM, parser.AVG, parser.MAX, parser.MIN, parser.TOPK, parser.BOTTOMK, parser.QUANTILE:
-			if v := plainSelector(n.Expr); n.Op == parser.AVG && v != nil && nameOf(v) == "node_cpu_seconds_total" {
-				if c, ok := unparen(n.Expr).(*parser.Call); ok && (c.Func.Name == "rate" || c.Func.Name == "irate") {
-					return ratio // of the time of one processor, in a mode
-				}
-			}
-			return unitOf(n.Expr)
-		}
-	case *parser.Call:
-		if q, ok := quantileIn(n); ok {
-			return durationUnit(q.family)
-		}
-		switch {
-		case strings.HasSuffix(n.Func.Name, "_over_time") && n.Func.Name != "count_over_time" &&
-			n.Func.Name != "sum_over_time":
-			return unitOf(n.Args[len(n.Args)-1])
-		case slices.Contains([]string{"sort", "sort_desc", "clamp_min", "clamp_max", "clamp", "round", "abs", "ceil", "floor"}, n.Func.Name):
-			return unitOf(n.Args[0])
-		}
-	case *parser.BinaryExpr:
-		return unitOfBinary(n)
-	}
-	return noUnit
-}
-
-func unitOfBinary(n *parser.BinaryExpr) unit {
-	if v, _, ok := number(n.RHS); ok {
-		return scaled(unitOf(n.LHS), n.Op, v)
-	}
-	if v, _, ok := number(n.LHS); ok && n.Op == parser.MUL {
-		return scaled(unitOf(n.RHS), n.Op, v)
-	} else if ok && n.Op == parser.SUB { // what is left of a share
-		if u := unitOf(n.RHS); u == ratio && v == 1 || u == percent && v == 100 {
-			return u
-		}
-		return noUnit
-	}
-	if isJoin(n) {
-		return unitOf(value(n))
-	}
-	switch n.Op {
-	case parser.DIV:
-		return unitOfQuotient(n)
-	case parser.LOR, parser.LAND, parser.LUNLESS, parser.ADD, parser.SUB:
-		return unitOf(n.LHS)
-	}
-	return noUnit
-}
-
-func unitOfQuotient(n *parser.BinaryExpr) unit {
-	l, r := selectors(n.LHS), selectors(n.RHS)
-	if ofBytes(n) {
-		return ratio
-	}
-	if len(l) != 1 || len(r) != 1 {
-		return noUnit
-	}
-	unit, by := noUnit, factor(n.LHS)/factor(n.RHS)
-	ln, rn := nameOf(l[0]), nameOf(r[0])
-	lc, _ := vllm.Canonical(ln)
-	rc, _ := vllm.Canonical(rn)
-	if family, ok := strings.CutSuffix(ln, "_sum"); ok && rn == family+"_count" {
-		unit = durationUnit(family)
-	} else if wholes[lc] != "" && wholes[lc] == rc || isPart(l[0], r[0]) {
-		unit = ratio
-	}
-	if by == 1 {
-		return unit
-	}
-	return scaled(unit, parser.MUL, by)
-}
-
-// ofBytes reports whether an operator divides sizes by sizes, with no number in between.
-func ofBytes(n *parser.BinaryExpr) bool {
-	all, numbers := selectors(n), false
-	parser.Inspect(n, func(n parser.Node, _ []parser.Node) error {
-		_, literal := n.(*parser.NumberLiteral)
-		numbers = numbers || literal
-		return nil
-	})
-	return n.Op == parser.DIV && !numbers && len(selectors(n.LHS)) > 0 && len(selectors(n.RHS)) > 0 &&
-		!slices.ContainsFunc(all, func(v *parser.VectorSelector) bool {
-			return !strings.HasSuffix(nameOf(v), "_bytes") && !strings.HasPrefix(nameOf(v), "DCGM_FI_DEV_FB_")
-		})
-}
-
-// holdsBytes reports whether some operator under a node divides sizes: what is asked for
-// may well be more than there is.
-func holdsBytes(e parser.Expr) bool {
-	found := false
-	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
-		b, ok := n.(*parser.BinaryExpr)
-		found = found || ok && ofBytes(b)
-		return nil
-	})
-	return found
-}
-
-// isPart reports whether a selector takes some of the series of another: those of errors
-// among all of a counter, those of a bucket among a histogram's count, free bytes among all.
-func isPart(part, whole *parser.VectorSelector) bool {
-	p, w := nameOf(part), nameOf(whole)
-	if p == "" || w == "" || part.OriginalOffset != whole.OriginalOffset {
-		return false
-	}
-	if family, ok := strings.CutSuffix(p, "_bucket"); ok && w == family+"_count" {
-		return true
-	}
-	if p != w {
-		return false
-	}
-	has := func(of []*labels.Matcher, m *labels.Matcher) bool {
-		return slices.ContainsFunc(of, func(o *labels.Matcher) bool { return o.String() == m.String() })
-	}
-	return len(part.LabelMatchers) > len(whole.LabelMatchers) &&
-		!slices.ContainsFunc(whole.LabelMatchers, func(m *labels.Matcher) bool { return !has(part.LabelMatchers, m) })
-}
-
-func scaled(u unit, op parser.ItemType, by float64) unit {
-	switch {
-	case op.IsComparisonOperator() || op == parser.ADD || op == parser.SUB:
-		return u
-	case u == seconds && (op == parser.MUL && by == 1000 || op == parser.DIV && by == 0.001):
-		return milliseconds
-	case u == milliseconds && (op == parser.DIV && by == 1000 || op == parser.MUL && by == 0.001):
-		return seconds
-	case u == ratio && op == parser.MUL && by == 100:
-		return percent
-	case u == percent && op == parser.DIV && by == 100:
-		return ratio
-	}
-	return noUnit
-}
-
 // A labelSet is what is known of the labels of a vector.
 type labelSet struct {
 	known bool
@@ -542,7 +318,9 @@ func (p *pass) labelsOf(e parser.Expr) labelSet {
 		return p.labelsOf(n.Expr)
 	case *parser.Call:
 		switch n.Func.Name {
-		case "label_replace", "label_join", "absent", "absent_over_time", "info", "histogram_quantiles":
+		case "absent", "absent_over_time":
+			return ofAbsent(n.Args[0])
+		case "label_replace", "label_join", "info", "histogram_quantiles":
 			return labelSet{}
 		case "vector":
 			return labelSet{known: true, exact: true}
@@ -559,6 +337,22 @@ func (p *pass) labelsOf(e parser.Expr) labelSet {
 		return p.binaryLabels(n)
 	}
 	return labelSet{}
+}
+
+// ofAbsent returns the labels of what absent gives: those that its selector sets to one value.
+func ofAbsent(e parser.Expr) labelSet {
+	l := labelSet{known: true, exact: true}
+	if m, ok := unparen(e).(*parser.MatrixSelector); ok {
+		e = m.VectorSelector
+	}
+	if v, ok := unparen(e).(*parser.VectorSelector); ok {
+		for _, m := range v.LabelMatchers {
+			if m.Type == labels.MatchEqual && m.Name != labels.MetricName {
+				l.names = append(l.names, m.Name)
+			}
+		}
+	}
+	return l
 }
 
 func (p *pass) seriesLabels(name string) labelSet {

@@ -16,8 +16,10 @@ const maxExpression = 32 << 10
 // A variable is a dashboard's variable.
 type variable struct {
 	name   string
+	kind   string // as Grafana calls it: query, custom, …
 	multi  bool   // may stand for several values at once
 	plugin string // of the datasources that it stands for
+	node   *node  // its name
 }
 
 // A mention is where an expression names a variable outside of a string.

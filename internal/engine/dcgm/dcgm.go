@@ -2,6 +2,11 @@
 package dcgm
 
 import (
+	_ "embed"
+	"regexp"
+	"strings"
+	"sync"
+
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
@@ -42,4 +47,47 @@ func page(id string) (names []string, release string, err error) {
 		names = append(names, of...)
 	}
 	return names, "", nil
+}
+
+//go:embed fields.csv
+var fieldsCSV string
+
+// A Field is a quantity that DCGM reads.
+type Field struct {
+	// Type is "gauge", "counter", "code" for a number that is no amount, "text" for what no
+	// series can hold, or "" where it is not known.
+	Type string
+
+	// Unit of its values as dcgm-exporter exposes them: "W", "C", "MiB", "%", "ratio" (0 to 1), "MHz", "Hz",
+	// "mJ", "J", "B", "B/s", "KiB/s", or "" where it is not known or has none.
+	Unit string
+}
+
+var fields = sync.OnceValue(func() map[string]Field {
+	out := map[string]Field{}
+	for line := range strings.Lines(fieldsCSV) {
+		if row := strings.Split(strings.TrimSpace(line), ","); len(row) == 3 {
+			out["DCGM_FI_"+row[0]] = Field{row[1], row[2]}
+		}
+	}
+	return out
+})
+
+var linkNumber = regexp.MustCompile(`((?:_L|LANE|LINK|HISTORY_))\d+`)
+
+// FieldOf returns what is known of the field behind a series' name; ok is false where DCGM has no such field.
+func FieldOf(series string) (f Field, ok bool) {
+	if f, ok = fields()[series]; !ok {
+		f, ok = fields()[linkNumber.ReplaceAllString(series, "${1}#")]
+	}
+	return f, ok
+}
+
+// Fields returns the names of all fields, # for the number of a link in them.
+func Fields() []string {
+	var out []string
+	for name := range fields() {
+		out = append(out, name)
+	}
+	return out
 }

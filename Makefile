@@ -23,7 +23,7 @@ help: ## List the targets
 all: fmt lint test build ## Format, lint, test and build
 
 build: page ## Build bin/sixty, one static binary
-	CGO_ENABLED=0 $(GO) build -trimpath -o bin/sixty ./cmd/sixty
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o bin/sixty ./cmd/sixty
 
 snapshot: ## Build what a release holds, of the working tree, into dist/ (needs syft; the image needs docker, and is left out)
 	$(GORELEASER) release --snapshot --clean --skip docker

@@ -72,6 +72,7 @@ func TestWatch(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
+	t.Parallel()
 	rec, err := recording.Open("../../testdata/recordings/target-down.tar.zst")
 	if err != nil {
 		t.Fatal(err)

@@ -23,7 +23,7 @@ help: ## List the targets
 all: fmt lint test build ## Format, lint, test and build
 
 build: page ## Build bin/sixty, one static binary
-	CGO_ENABLED=0 $(GO) build -trimpath -o bin/sixty ./cmd/sixty
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o bin/sixty ./cmd/sixty
 
 snapshot: ## Build what a release holds, of the working tree, into dist/ (needs syft; the image needs docker, and is left out)
 	$(GORELEASER) release --snapshot --clean --skip docker
@@ -37,7 +37,7 @@ run-recording: build ## Diagnose the recorded incident of a real vLLM server
 test: schemas page ## Check the format, vet, and run all tests
 	@unformatted=$$(gofmt -l cmd e2e internal); test -z "$$unformatted" || { echo "gofmt -w $$unformatted"; exit 1; }
 	$(GO) vet -tags e2e ./... # the tag adds files and takes none away
-	GOGC=$(GOGC) $(GO) test -vet=off ./...
+	GOGC=$(GOGC) $(GO) test -vet=off -p 4 ./... # more packages at a time than processors: several wait for servers
 
 SCHEMAS = internal/generate/dashboard/schema
 
@@ -64,7 +64,7 @@ web/node_modules/.package-lock.json: web/package-lock.json
 
 accuracy: ## Judge every recording at 1, 5, 15, 30 and 60 s scrapes, several phases of the grid, and write docs/accuracy.md
 	SIXTY_ACCURACY=full $(GO) test ./internal/pathologies -run '^TestSparse(Alerts)?$$' -count=1 -timeout 60m -v -update
-	SIXTY_ACCURACY=full $(GO) test ./internal/planning -run '^TestNoFirstFixMakesItWorse$$' -count=1 -timeout 60m
+	SIXTY_ACCURACY=full $(GO) test ./internal/planning -run '^Test(NoFirstFixMakesItWorse|IntervalsHoldWhatComes)$$' -count=1 -timeout 60m
 	$(GO) test ./internal/pathologies -run '^TestVerdicts$$' -count=1 -update
 
 model-accuracy: ## Fit the performance model to what others measured, leaving out each GPU and each model in turn, and write docs/model-accuracy.md

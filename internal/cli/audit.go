@@ -14,18 +14,20 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/command"
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/planning/asked"
 	"github.com/sixty-dev/sixty/internal/render"
+	"github.com/sixty-dev/sixty/internal/source"
 )
 
 // auditFlags are the flags of audit as they were given.
 type auditFlags struct {
-	source           sourceFlags
+	source           source.Flags
 	dialect, release string
 	files            surface.Paths
 	ignore           []string
 	fix              bool
 
-	output outputFlags
+	output command.Output
 	failOn string
 }
 
@@ -36,28 +38,28 @@ func newAuditCommand() *cobra.Command {
 	f := &auditFlags{}
 	cmd := &cobra.Command{Use: "audit", RunE: f.run}
 	s := cmd.Flags()
-	f.source.register(s)
-	s.StringVar(&f.source.at, "at", "", "with --prometheus: the `time` to look at (default: now)")
+	f.source.AddFlags(s)
+	s.StringVar(&f.source.At, "at", "", "with --prometheus: the `time` to look at (default: now)")
 	s.StringVar(&f.dialect, "dialect", "", "without servers: `name` of a dialect, such as vllm-0.10, vllm-v1-ray or sglang (default: the newest vLLM)")
-	s.StringVar(&f.release, flagRelease, "",
+	s.StringVar(&f.release, asked.FlagRelease, "",
 		"without servers: `release` of vLLM, such as 0.23 (default: the newest known)")
 	s.StringArrayVar(&f.files.Rules, "rules", nil, "`file` or directory of alerting and recording rules; may be repeated")
 	s.StringArrayVar(&f.files.Dashboards, "dashboards", nil, "`file` or directory of dashboards; may be repeated")
 	s.StringSliceVar(&f.ignore, "ignore", nil, "checks not to report, such as no-for,bucket-edge")
 	s.BoolVar(&f.fix, "fix", false, "repair the files in place")
 	s.BoolVar(&f.files.SkipUnrelated, "skip-unrelated", false, "files that hold neither rules nor a dashboard are no error, also where no other is left: for hooks that name every file")
-	f.output.register(s, auditFormats...)
-	f.output.registerFull(s, "show every item and every place")
+	f.output.AddFlags(s, auditFormats...)
+	f.output.AddFull(s, "show every item and every place")
 	registerFailOn(s, &f.failOn)
 	return cmd
 }
 
 // check refuses flags that contradict each other.
 func (f *auditFlags) check(args []string) error {
-	if err := f.source.resolve(args); err != nil {
+	if err := f.source.Resolve(args); err != nil {
 		return err
 	}
-	sources := f.source.spec.Given()
+	sources := f.source.Given()
 	for _, given := range []string{f.dialect, f.release} {
 		if given != "" {
 			sources++
@@ -70,11 +72,11 @@ func (f *auditFlags) check(args []string) error {
 		return hint.With(errors.New("nothing to audit"), "give a server's URL, --prometheus URL, --rules FILE or --dashboards FILE, such as: sixty audit http://localhost:8000")
 	case f.dialect+f.release != "" && !f.files.Any():
 		return hint.With(errors.New("--dialect and --vllm-version stand for servers that are not at hand, and there is no file to hold against them"), "give --rules FILE or --dashboards FILE")
-	case slices.Contains(auditFormats[2:], f.output.form()) && !f.files.Any() && f.source.spec.Prometheus == "":
-		return hint.With(fmt.Errorf("--output %s tells of rules and dashboards, and there are none", f.output.form()), "give --rules FILE or --dashboards FILE")
+	case slices.Contains(auditFormats[2:], f.output.Form()) && !f.files.Any() && f.source.Prometheus == "":
+		return hint.With(fmt.Errorf("--output %s tells of rules and dashboards, and there are none", f.output.Form()), "give --rules FILE or --dashboards FILE")
 	case f.fix && !f.files.Any():
 		return hint.With(errors.New("--fix without files"), "name what to repair with --rules or --dashboards")
-	case f.source.at != "" && f.source.spec.Prometheus == "":
+	case f.source.At != "" && f.source.Prometheus == "":
 		return errors.New("--at goes with --prometheus")
 	}
 	return nil
@@ -90,18 +92,18 @@ func (f *auditFlags) run(cmd *cobra.Command, args []string) error {
 		return fmt.Errorf("--fail-on: %w", err)
 	}
 	files, said, err := f.files.Read()
-	notes(stderr, said)
+	command.Notes(stderr, said)
 	if err != nil {
 		return err
 	}
 	var d *surface.Deployment
 	switch {
-	case f.source.spec.Given() > 0:
-		d, err = surface.Of(ctx, f.source.spec, f.source.at)
-		notes(stderr, d.Notes)
+	case f.source.Given() > 0:
+		d, err = surface.Of(ctx, f.source.Spec, f.source.At)
+		command.Notes(stderr, d.Notes)
 	case f.release != "":
 		if d, err = surface.Stand("vllm-" + strings.TrimPrefix(f.release, "v")); err != nil {
-			err = fmt.Errorf("--%s: %w", flagRelease, err)
+			err = fmt.Errorf("--%s: %w", asked.FlagRelease, err)
 		}
 	default:
 		if d, err = surface.Stand(f.dialect); err != nil {
@@ -118,8 +120,8 @@ func (f *auditFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := f.output.write(cmd.OutOrStdout(), func(w io.Writer, t render.Options) error {
-		switch f.output.form() {
+	if err := f.output.Write(cmd.OutOrStdout(), func(w io.Writer, t render.Options) error {
+		switch f.output.Form() {
 		case "json":
 			return r.JSON(w)
 		case "sarif":
@@ -129,7 +131,7 @@ func (f *auditFlags) run(cmd *cobra.Command, args []string) error {
 		case "github":
 			return r.GitHub(w)
 		}
-		return r.Text(w, audit.TextOptions{Options: t, Verbose: f.output.full})
+		return r.Text(w, audit.TextOptions{Options: t, Verbose: f.output.Full})
 	}); err != nil {
 		return err
 	}

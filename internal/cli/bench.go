@@ -13,10 +13,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sixty-dev/sixty/internal/command"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/load/campaign"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/render"
+	"github.com/sixty-dev/sixty/internal/settings"
 	"github.com/sixty-dev/sixty/internal/slo"
 	"github.com/sixty-dev/sixty/internal/source"
 	"github.com/sixty-dev/sixty/internal/workload"
@@ -26,8 +28,8 @@ import (
 type benchFlags struct {
 	campaign.Asked // what campaign reads; read adds the rest
 
-	http      httpFlags
-	out       outputFlags
+	http      source.Access
+	out       command.Output
 	objective string
 	watch     time.Duration
 }
@@ -46,20 +48,21 @@ func newBenchCommand() *cobra.Command {
 
 func (f *benchFlags) register(s *pflag.FlagSet) {
 	f.AddFlags(s)
-	f.http.register(s)
-	registerWorkload(s, &f.Config.Asked, closedLoops|traces|conversations)
+	f.http.AddFlags(s)
+	f.Config.Asked.AddFlags(s, workload.ClosedLoops|workload.Traces|workload.Conversations)
 	s.DurationVar(&f.watch, "watch", time.Minute, "with --workload-from URL: measure for this long")
 	s.StringVar(&f.objective, "slo", "", "objective for goodput and search: "+strings.Join(slo.UseCases(), ", ")+", or a slo.yaml")
-	f.out.register(s, "text", "json", "html")
-	f.out.registerFull(s, "show every latency, the server's signals and the generator's judgement of itself")
+	f.out.AddFlags(s, "text", "json", "html")
+	f.out.AddFull(s, "show every latency, the server's signals and the generator's judgement of itself")
 }
 
 // objectiveFor finds the objective for a model, nil without --slo.
 func (f *benchFlags) objectiveFor(model string) (*slo.Objective, error) {
+	promised := settings.Promised{File: f.objective}
 	if slices.Contains(slo.UseCases(), f.objective) {
-		return objectiveFor("", f.objective, model)
+		promised = settings.Promised{UseCase: f.objective}
 	}
-	o, err := objectiveFor(f.objective, "", model)
+	o, err := promised.Objective(model)
 	return o, hint.Or(err, "--slo takes "+strings.Join(slo.UseCases(), ", ")+", or a file")
 }
 
@@ -72,8 +75,8 @@ func tuneRuntime() (restore func()) {
 
 // read makes the campaign that the flags ask for.
 func (f *benchFlags) read(stdout, stderr io.Writer) (err error) {
-	f.Form, f.Full, f.OutFile = f.out.form(), f.out.full, f.out.file
-	f.Terminal, f.Live = terminal(stdout, f.out.color), isTerminal(stderr)
+	f.Form, f.Full, f.OutFile = f.out.Form(), f.out.Full, f.out.File
+	f.Terminal, f.Live = command.Terminal(stdout, f.out.Color), command.IsTerminal(stderr)
 	f.Stdout, f.Stderr, f.Saving, f.LastWords = stdout, stderr, saving, lastWords
 	f.ObjectiveFor, f.Pathologies = f.objectiveFor, pathologies.All()
 	if err := f.Check(); err != nil {
@@ -87,11 +90,13 @@ func (f *benchFlags) read(stdout, stderr io.Writer) (err error) {
 	}
 	if f.WorkloadFrom != "" {
 		f.Observe = func(ctx context.Context, model string) (*workload.Measured, error) {
-			from := observedFlags{model: model, sourceFlags: sourceFlags{duration: f.watch, interval: source.DefaultInterval, http: f.http}}
-			if err := from.check([]string{f.WorkloadFrom}); err != nil {
+			from := source.Observed{Model: model, Flags: source.Flags{Duration: f.watch, Access: f.http, Spec: source.Spec{Interval: source.DefaultInterval}}}
+			if err := from.Resolve([]string{f.WorkloadFrom}); err != nil {
 				return nil, err
 			}
-			return from.observe(ctx, stderr)
+			line := command.NewProgress(stderr)
+			defer line.Clear()
+			return from.Observe(ctx, noted(stderr), line.Show)
 		}
 	}
 	return f.Read()
@@ -100,10 +105,10 @@ func (f *benchFlags) read(stdout, stderr io.Writer) (err error) {
 func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 	defer tuneRuntime()()
 	f.URL, f.Given = args[0], cmd.Flags().Changed
-	givenWorkload(cmd.Flags(), &f.Config.Asked)
+	f.Config.Asked.Given(f.Given)
 	stdout := cmd.OutOrStdout()
 	var answer bytes.Buffer // for --out
-	if f.out.file != "" {
+	if f.out.File != "" {
 		stdout = &answer
 	}
 	if err := f.read(stdout, cmd.ErrOrStderr()); err != nil {
@@ -111,7 +116,7 @@ func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	err := campaign.Run(cmd.Context(), f.Config)
 	if answer.Len() > 0 {
-		err = errors.Join(err, f.out.write(nil, func(w io.Writer, _ render.Options) error {
+		err = errors.Join(err, f.out.Write(nil, func(w io.Writer, _ render.Options) error {
 			_, err := answer.WriteTo(w)
 			return err
 		}))

@@ -6,7 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sixty-dev/sixty/internal/command"
 	"github.com/sixty-dev/sixty/internal/load"
+	"github.com/sixty-dev/sixty/internal/planning/asked"
 	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/report/loadreport"
 )
@@ -14,7 +16,7 @@ import (
 func newBenchCompare() *cobra.Command {
 	var moreA, moreB []string
 	var tolerance float64
-	var f outputFlags
+	var f command.Output
 	cmd := &cobra.Command{
 		Use:  "compare",
 		Args: cobra.ExactArgs(2),
@@ -31,8 +33,8 @@ func newBenchCompare() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = f.write(cmd.OutOrStdout(), func(w io.Writer, o render.Options) error {
-				if f.form() == "json" {
+			err = f.Write(cmd.OutOrStdout(), func(w io.Writer, o render.Options) error {
+				if f.Form() == "json" {
 					return render.JSON(w, c)
 				}
 				return loadreport.CompareText(w, c, o)
@@ -46,13 +48,13 @@ func newBenchCompare() *cobra.Command {
 	cmd.Flags().StringArrayVar(&moreA, "more-a", nil, "further result of side A")
 	cmd.Flags().StringArrayVar(&moreB, "more-b", nil, "further result of side B")
 	cmd.Flags().Float64Var(&tolerance, "tolerance", 0.02, "relative change that does not matter")
-	f.register(cmd.Flags(), "text", "json")
+	f.AddFlags(cmd.Flags(), "text", "json")
 	return cmd
 }
 
 func newBenchMerge() *cobra.Command {
 	var repeated bool
-	var f outputFlags
+	var f command.Output
 	cmd := &cobra.Command{
 		Use:  "merge",
 		Args: cobra.MinimumNArgs(2),
@@ -69,17 +71,17 @@ func newBenchMerge() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return f.write(cmd.OutOrStdout(), func(w io.Writer, _ render.Options) error { return render.JSON(w, m) })
+			return f.Write(cmd.OutOrStdout(), func(w io.Writer, _ render.Options) error { return render.JSON(w, m) })
 		},
 	}
 	cmd.Flags().BoolVar(&repeated, "repeated", false, "the results are repetitions of one test")
-	f.register(cmd.Flags(), "json")
+	f.AddFlags(cmd.Flags(), "json")
 	return cmd
 }
 
 func newBenchReport() *cobra.Command {
 	var html string
-	var f outputFlags
+	var f command.Output
 	cmd := &cobra.Command{
 		Use:  "report",
 		Args: cobra.MinimumNArgs(1),
@@ -89,10 +91,10 @@ func newBenchReport() *cobra.Command {
 				return err
 			}
 			if html != "" { // its former name
-				f.file, f.format = html, "html"
+				f.File, f.Format = html, "html"
 			}
-			return f.write(cmd.OutOrStdout(), func(w io.Writer, o render.Options) error {
-				switch f.form() {
+			return f.Write(cmd.OutOrStdout(), func(w io.Writer, o render.Options) error {
+				switch f.Form() {
 				case "html":
 					return loadreport.HTML(w, loadreport.Report{Title: "Load test of " + list[0].Target.Model, Results: list})
 				case "json":
@@ -102,7 +104,7 @@ func newBenchReport() *cobra.Command {
 					if i > 0 {
 						fmt.Fprintln(w)
 					}
-					if err := loadreport.Text(w, r, loadreport.TextOptions{Options: o, Full: f.full}); err != nil {
+					if err := loadreport.Text(w, r, loadreport.TextOptions{Options: o, Full: f.Full}); err != nil {
 						return err
 					}
 				}
@@ -110,8 +112,8 @@ func newBenchReport() *cobra.Command {
 			})
 		},
 	}
-	f.register(cmd.Flags(), "text", "html", "json")
-	f.registerFull(cmd.Flags(), "show every latency, the server's signals and the generator's judgement of itself")
+	f.AddFlags(cmd.Flags(), "text", "html", "json")
+	f.AddFull(cmd.Flags(), "show every latency, the server's signals and the generator's judgement of itself")
 	cmd.Flags().StringVar(&html, "html", "", "write a page to this `file`")
 	_ = cmd.Flags().MarkHidden("html") // the flag exists
 	return cmd
@@ -123,11 +125,11 @@ func newBenchTrace() *cobra.Command {
 		Use:  "trace",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t, err := readTrace(args[0], format)
+			t, err := asked.ReadTrace(args[0], format)
 			if err != nil {
 				return err
 			}
-			return loadreport.TraceText(cmd.OutOrStdout(), t, terminal(cmd.OutOrStdout(), "auto"))
+			return loadreport.TraceText(cmd.OutOrStdout(), t, command.Terminal(cmd.OutOrStdout(), "auto"))
 		},
 	}
 	cmd.Flags().StringVar(&format, "trace-format", "", "the `format`, where it is not found out")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sixty-dev/sixty/internal/command"
 	"github.com/sixty-dev/sixty/internal/load/loadtest"
 	"github.com/sixty-dev/sixty/internal/load/selftest"
 	"github.com/sixty-dev/sixty/internal/render"
@@ -19,7 +20,7 @@ func newBenchSelfTest() *cobra.Command {
 	var seconds float64
 	var streams []int
 	var only, serve string
-	var f outputFlags
+	var f command.Output
 	var serverCPU, cpu int
 	cmd := &cobra.Command{
 		Use:  "self-test",
@@ -51,8 +52,8 @@ func newBenchSelfTest() *cobra.Command {
 				}
 				outcomes = append(outcomes, o)
 			}
-			return f.write(cmd.OutOrStdout(), func(w io.Writer, o render.Options) error {
-				if f.form() == "json" {
+			return f.Write(cmd.OutOrStdout(), func(w io.Writer, o render.Options) error {
+				if f.Form() == "json" {
 					return render.JSON(w, outcomes)
 				}
 				return selftest.Write(w, outcomes, o)
@@ -64,7 +65,7 @@ func newBenchSelfTest() *cobra.Command {
 	cmd.Flags().StringVar(&only, "run", "", "only tests whose name holds this `text`")
 	cmd.Flags().IntVar(&cpu, "cpu", -1, "run the generator on this processor only")
 	cmd.Flags().IntVar(&serverCPU, "server-cpu", -1, "run the scripted server on this processor only")
-	f.register(cmd.Flags(), "text", "json")
+	f.AddFlags(cmd.Flags(), "text", "json")
 	cmd.Flags().StringVar(&serve, "serve", "", "be the scripted server, with this script")
 	_ = cmd.Flags().MarkHidden("serve") // the flag exists
 	return cmd

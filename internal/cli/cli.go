@@ -3,12 +3,14 @@
 package cli
 
 import (
+	"context"
 	"io"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sixty-dev/sixty/internal/command"
+	"github.com/sixty-dev/sixty/internal/source"
 	"github.com/sixty-dev/sixty/internal/version"
 )
 
@@ -51,4 +53,14 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.Version = version.Get().Version // of --version
 	vocabulary(stdout, stderr).Apply(root)
 	return root
+}
+
+// noted prints remarks that do not stop what is done.
+func noted(stderr io.Writer) func([]string) {
+	return func(list []string) { command.Notes(stderr, list) }
+}
+
+// withSource opens a source for fn and notes in the end what was passed over.
+func withSource(ctx context.Context, stderr io.Writer, spec source.Spec, fn func(*source.Source) error) error {
+	return source.With(ctx, spec, noted(stderr), fn)
 }

@@ -10,9 +10,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/prometheus/common/promslog"
 	"github.com/spf13/cobra"
 
+	"github.com/sixty-dev/sixty/internal/command"
 	"github.com/sixty-dev/sixty/internal/demo"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/fleet"
@@ -53,10 +53,10 @@ func (f *demoFlags) run(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return fmt.Errorf("--scenario: %w", err)
 	}
-	line := newProgress(cmd.ErrOrStderr())
+	line := command.NewProgress(cmd.ErrOrStderr())
 	c := demo.Config{
 		Scenarios: list, Healthy: slices.Contains(f.phases, "healthy"), Sick: slices.Contains(f.phases, "sick"), Fast: f.fast,
-		Pathologies: pathologies.All(), Next: demo.Next(os.Args[0], list[len(list)-1].Name), Out: stdout, Terminal: terminal(stdout, f.color), Status: line.text,
+		Pathologies: pathologies.All(), Next: demo.Next(os.Args[0], list[len(list)-1].Name), Out: stdout, Terminal: command.Terminal(stdout, f.color), Status: line.Text,
 	}
 	wrong, err := demo.Run(ctx, c)
 	switch {
@@ -89,7 +89,7 @@ func (f *demoFlags) show(ctx context.Context, stdout, stderr io.Writer) (err err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	stay := f.stay
-	if stay == 0 && !isTerminal(stdout) {
+	if stay == 0 && !command.IsTerminal(stdout) {
 		stay = unseen
 	}
 	until := "ctrl-C ends it"
@@ -101,17 +101,18 @@ func (f *demoFlags) show(ctx context.Context, stdout, stderr io.Writer) (err err
 	}
 	endsWhenInterrupted(ctx)
 	saving(ctx)
-	cfg := serve.Config{
-		Deployment: serve.Deployment{Targets: cast.URLs, NoHost: true}, Dir: dir, Addr: f.listen, Log: promslog.New(&promslog.Config{Writer: stderr, Level: quiet()}),
+	o := serve.Options{Config: serve.Config{
+		Deployment: serve.Deployment{Targets: cast.URLs, NoHost: true}, Dir: dir, Addr: f.listen,
 		Diagnose: diagnose.Options{Pathologies: pathologies.All(), Predict: planning.PredictFixes},
 		Settings: func(*monitor.Section) (diagnose.Settings, error) { return diagnose.Settings{}, nil },
 		Ready: func(url string) {
 			fmt.Fprintf(stdout, "\nSeven servers of two models are watched now; one of them falls ill in a minute.\nOpen %s  (%s)\n", url, until)
 		},
-	}
-	if err = serve.Run(ctx, cfg); errors.Is(err, syscall.EADDRINUSE) {
-		cfg.Addr = ":0"
-		err = serve.Run(ctx, cfg)
+	}}
+	o.LogTo(stderr)
+	if err = serve.Run(ctx, o.Config); errors.Is(err, syscall.EADDRINUSE) {
+		o.Addr = ":0"
+		err = serve.Run(ctx, o.Config)
 	}
 	return err
 }

@@ -19,14 +19,16 @@ import (
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/planning"
+	"github.com/sixty-dev/sixty/internal/planning/asked"
 	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/report"
+	"github.com/sixty-dev/sixty/internal/settings"
 	"github.com/sixty-dev/sixty/internal/source"
 )
 
 // diagnoseFlags are the flags of diagnose as they were given.
 type diagnoseFlags struct {
-	source   sourceFlags
+	source   source.Flags
 	baseline string
 	longer   bool // than --duration, where a prediction needs it: nobody gave one
 	timeout  time.Duration
@@ -37,7 +39,7 @@ type diagnoseFlags struct {
 
 	gateway string // admin address, or another gateway's metrics page
 
-	output   outputFlags
+	output   command.Output
 	runbooks runbookFlags
 	failOn   string
 	again    string // the command line, to be told how to repeat it
@@ -45,7 +47,7 @@ type diagnoseFlags struct {
 	watch    bool
 	since    string
 
-	settings settingsFlags
+	settings settings.Flags
 }
 
 func newDiagnoseCommand() *cobra.Command {
@@ -65,11 +67,11 @@ const (
 
 func (f *diagnoseFlags) register(cmd *cobra.Command) {
 	s := cmd.Flags()
-	f.source.register(s)
-	f.source.registerPast(s, "the `time` to diagnose", "judge this much time before --at (default: since the last change, a minute or 3 scrape intervals, at most 5 minutes)")
-	f.source.registerPace(s, "duration", defaultDuration, "with URLs: scrape for at most this long (if not given, longer where a prediction needs it)")
+	f.source.AddFlags(s)
+	f.source.AddPast(s, "the `time` to diagnose", "judge this much time before --at (default: since the last change, a minute or 3 scrape intervals, at most 5 minutes)")
+	f.source.AddPace(s, "duration", defaultDuration, "with URLs: scrape for at most this long (if not given, longer where a prediction needs it)")
 	s.StringVar(&f.baseline, "baseline", "", "what to call normal: a `duration` before the window, FROM/TO, or a file of sixty bench or sixty generate baseline (default: what came before the last change)")
-	registerHost(s, &f.noHost)
+	source.AddHost(s, &f.noHost)
 	s.DurationVar(&f.timeout, "timeout", defaultTimeout, "end after this long, or with URLs this long after the scraping, with what is known by then")
 	s.BoolVar(&f.watch, "watch", false, "go on until interrupted, and print changes of state, one line each")
 	s.StringVar(&f.since, "since", "", "with a recording or --prometheus: print what changed in this much `time` before --at, such as 1h")
@@ -77,24 +79,24 @@ func (f *diagnoseFlags) register(cmd *cobra.Command) {
 	s.StringVar(&f.gateway, "gateway", "", "with URLs: `URL` of the admin listener of sixty gateway, or of the metrics of Envoy, Istio, HAProxy or ingress-nginx: what clients saw")
 	s.StringVar(&f.engineArgs, "engine-args", "", "the server's `arguments`, to compute fixes from")
 	s.StringVar(&f.engineLog, "engine-log", "", "`file` with the server's log: its settings and, without another source, its statistics")
-	f.output.register(s, "text", "json", "markdown", "html")
-	f.output.registerFull(s, "show everything: every comparison, every fix, every check and the configuration")
+	f.output.AddFlags(s, "text", "json", "markdown", "html")
+	f.output.AddFull(s, "show everything: every comparison, every fix, every check and the configuration")
 	f.runbooks.register(s)
 	registerFailOn(s, &f.failOn)
-	f.settings.register(s)
+	f.settings.AddFlags(s)
 }
 
 // check refuses flags that contradict each other or the source.
 func (f *diagnoseFlags) check(args []string) error {
-	if err := f.source.resolve(args); err != nil {
+	if err := f.source.Resolve(args); err != nil {
 		return err
 	}
-	f.source.spec.Host = !f.noHost
-	live := len(f.source.spec.URLs) > 0
+	f.source.Host = !f.noHost
+	live := len(f.source.URLs) > 0
 	switch {
 	case f.noHost && !live:
 		return errors.New("--no-host-metrics goes with a server's URL")
-	case f.source.spec.Given() == 0 && f.engineLog == "":
+	case f.source.Given() == 0 && f.engineLog == "":
 		return hint.With(errors.New("nothing to diagnose"), "give a server's URL, a recording or --prometheus URL, such as: sixty diagnose http://localhost:8000")
 	case live && f.baseline != "":
 		return hint.With(errors.New("--baseline needs a past, and a live run has none"), "name a recording or a --prometheus server, or leave it out")
@@ -108,7 +110,7 @@ func (f *diagnoseFlags) check(args []string) error {
 	if err := f.checkOver(); err != nil {
 		return err
 	}
-	return f.source.checkTimes()
+	return f.source.CheckTimes()
 }
 
 func (f *diagnoseFlags) run(cmd *cobra.Command, args []string) error {
@@ -131,7 +133,7 @@ func (f *diagnoseFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	all := pathologies.All()
 	o := diagnose.Options{Pathologies: all, Predict: planning.PredictFixes}
-	if o.Settings, err = f.settings.settings(all); err != nil {
+	if o.Settings, err = f.settings.Read(all); err != nil {
 		return err
 	}
 	if measured != nil {
@@ -141,29 +143,29 @@ func (f *diagnoseFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if len(f.source.spec.URLs) == 0 && !f.watch && f.since == "" { // the time of live servers begins with the judging
+	if len(f.source.URLs) == 0 && !f.watch && f.since == "" { // the time of live servers begins with the judging
 		var cancel func()
 		ctx, cancel = context.WithTimeoutCause(ctx, f.timeout, errTooLate)
 		defer cancel()
 	}
 	if f.watch || f.since != "" {
-		return withSource(ctx, stderr, f.source.spec, func(s *source.Source) error { return f.over(ctx, cmd.OutOrStdout(), stderr, s, o, known, failOn) })
+		return withSource(ctx, stderr, f.source.Spec, func(s *source.Source) error { return f.over(ctx, cmd.OutOrStdout(), stderr, s, o, known, failOn) })
 	}
 	var d diagnose.Diagnosis
 	var watch *source.BoundaryWatch
 	if f.gateway != "" {
-		if watch, err = source.WatchBoundary(ctx, f.gateway, f.source.spec.URLs, f.source.spec.HTTP); err != nil {
+		if watch, err = source.WatchBoundary(ctx, f.gateway, f.source.URLs, f.source.HTTP); err != nil {
 			return err
 		}
 	}
 	judge := func(s *source.Source) (err error) {
-		if d, err = f.judge(ctx, stderr, s, o, known); err == nil && f.output.form() == "html" {
+		if d, err = f.judge(ctx, stderr, s, o, known); err == nil && f.output.Form() == "html" {
 			plot(ctx, stderr, s, &d)
 		}
 		return err
 	}
-	if f.source.spec.Given() > 0 {
-		err = withSource(ctx, stderr, f.source.spec, judge)
+	if f.source.Given() > 0 {
+		err = withSource(ctx, stderr, f.source.Spec, judge)
 	} else {
 		err = f.judgeLog(ctx, stderr, log, judge)
 		d.LimitConfidence(logConfidence)
@@ -201,16 +203,16 @@ var errTooLate = errors.New("not done within --timeout")
 // judge makes the diagnosis of a source.
 func (f *diagnoseFlags) judge(ctx context.Context, stderr io.Writer, s *source.Source, asked diagnose.Options, known *diagnose.Known) (d diagnose.Diagnosis, err error) {
 	o := asked
-	o.Window, o.Annotate = f.source.window, known.Annotate
-	if err := s.Complete(ctx, &o, f.source.at, f.baseline); err != nil {
+	o.Window, o.Annotate = f.source.Window, known.Annotate
+	if err := s.Complete(ctx, &o, f.source.At, f.baseline); err != nil {
 		return d, err
 	}
 	if s.Live != nil {
-		look := source.Look{For: f.source.duration, Longer: f.longer, Probe: f.probe, Judging: f.timeout, Late: errTooLate, LastWords: lastWords}
-		line := newProgress(stderr)
-		look.Note = func(text string) { fmt.Fprintln(stderr, render.Cut(text, line.width)) }
-		if line.on {
-			look.Show = line.text
+		look := source.Look{For: f.source.Duration, Longer: f.longer, Probe: f.probe, Judging: f.timeout, Late: errTooLate, LastWords: lastWords}
+		line := command.NewProgress(stderr)
+		look.Note = line.Note
+		if line.On {
+			look.Show = line.Text
 		}
 		return s.Look(ctx, o, look)
 	}
@@ -226,9 +228,9 @@ func lateError(timeout time.Duration, err error) error {
 }
 
 func (f *diagnoseFlags) write(stdout io.Writer, d *diagnose.Diagnosis) error {
-	return f.output.write(stdout, func(w io.Writer, t render.Options) error {
-		o := report.Options{Options: t, Full: f.output.full, Again: f.again, Runbooks: f.runbooks.Runbooks}
-		switch f.output.form() {
+	return f.output.Write(stdout, func(w io.Writer, t render.Options) error {
+		o := report.Options{Options: t, Full: f.output.Full, Again: f.again, Runbooks: f.runbooks.Runbooks}
+		switch f.output.Form() {
 		case "json":
 			return report.JSON(w, *d, o)
 		case "html":
@@ -252,14 +254,7 @@ func plot(ctx context.Context, stderr io.Writer, s *source.Source, d *diagnose.D
 	}
 	defer done()
 	if err := d.Plot(ctx, s); err != nil {
-		notes(stderr, []string{"the page has no plots: " + err.Error()})
-	}
-}
-
-// notes prints remarks that do not stop a diagnosis.
-func notes(w io.Writer, list []string) {
-	for _, n := range list {
-		fmt.Fprintf(w, "note: %s\n", n)
+		command.Notes(stderr, []string{"the page has no plots: " + err.Error()})
 	}
 }
 
@@ -269,7 +264,7 @@ func (f *diagnoseFlags) engine() (*diagnose.Known, *engine.Log, error) {
 	known := &diagnose.Known{Config: engine.Config{}}
 	if f.engineArgs != "" {
 		var err error
-		if known.Config, err = vllm.Engine.Flags.LikelyArgs(f.engineArgs, "--"+flagArgs); err != nil {
+		if known.Config, err = vllm.Engine.Flags.LikelyArgs(f.engineArgs, "--"+asked.FlagArgs); err != nil {
 			return nil, nil, err
 		}
 		if len(known.Config) == 0 {
@@ -299,6 +294,6 @@ func (f *diagnoseFlags) judgeLog(ctx context.Context, stderr io.Writer, log *eng
 			"give a source of numbers too: the server's URL, a recording or --prometheus; or a log of a server without --disable-log-stats")
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	notes(stderr, []string{"a log has no latencies: give the server's URL, a recording or a Prometheus server for a sure verdict"})
+	command.Notes(stderr, []string{"a log has no latencies: give the server's URL, a recording or a Prometheus server for a sure verdict"})
 	return judge(s)
 }

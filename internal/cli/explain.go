@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -26,14 +27,14 @@ func newExplainCommand() *cobra.Command {
 			if len(args) == 0 {
 				return listPathologies(cmd.OutOrStdout())
 			}
-			ids := list(explained(), func(p *catalog.Pathology) string { return p.ID })
+			all := explained()
+			ids := list(all, func(p *catalog.Pathology) string { return p.ID })
 			id, ok := command.Same(args[0], ids)
 			if !ok {
 				return hint.With(fmt.Errorf("there is no pathology %q", args[0]), cmp.Or(hint.DidYouMean(id, ids), "sixty explain lists them"))
 			}
-			p := findPathology(explained(), id)
-			t := render.NewText(terminal(cmd.OutOrStdout(), "auto"))
-			t.Markdown(p.Runbook)
+			t := render.NewText(command.Terminal(cmd.OutOrStdout(), "auto"))
+			t.Markdown(all[slices.Index(ids, id)].Runbook)
 			_, err := t.WriteTo(cmd.OutOrStdout())
 			return err
 		},
@@ -47,7 +48,7 @@ func explained() []*catalog.Pathology {
 }
 
 func listPathologies(w io.Writer) error {
-	t := render.NewText(terminal(w, "auto"))
+	t := render.NewText(command.Terminal(w, "auto"))
 	var rows [][]string
 	for _, p := range explained() {
 		rows = append(rows, []string{p.ID, p.Severity.String(), p.Title})

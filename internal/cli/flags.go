@@ -1,58 +1,12 @@
 package cli
 
 import (
-	"io"
-	"path/filepath"
-	"slices"
-	"strings"
-
 	"github.com/spf13/pflag"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/command"
-	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
-	"github.com/sixty-dev/sixty/internal/render"
 )
-
-// outputFlags say in what form a verb answers, and where.
-type outputFlags struct {
-	format, file, color string
-	full                bool
-	formats             []string
-}
-
-// register adds --output with the verb's formats, the usual one first, --out and --color.
-func (f *outputFlags) register(s *pflag.FlagSet, formats ...string) {
-	f.formats = formats
-	s.StringVarP(&f.format, "output", "o", formats[0], "form of the answer")
-	command.SetValues(s, "output", formats...)
-	s.StringVar(&f.file, "out", "", "write the answer to this `file`, whose ending may say the form (default: standard output)")
-	s.StringVar(&f.color, "color", "auto", "colours")
-}
-
-// registerFull adds --full for a verb that tells only the first things without it.
-func (f *outputFlags) registerFull(s *pflag.FlagSet, what string) {
-	s.BoolVarP(&f.full, "full", "v", false, what)
-}
-
-// form is the form of the answer: as it was asked for, else as the file's ending says.
-func (f *outputFlags) form() string {
-	ending := map[string]string{".json": "json", ".html": "html", ".md": "markdown"}[strings.ToLower(filepath.Ext(f.file))]
-	if f.format == f.formats[0] && slices.Contains(f.formats, ending) {
-		return ending
-	}
-	return f.format
-}
-
-// write writes the answer where it was asked for. What fn returns is returned after the
-// answer was written, unless nothing came.
-func (f *outputFlags) write(stdout io.Writer, fn func(w io.Writer, o render.Options) error) error {
-	if f.file == "" {
-		return fn(stdout, terminal(stdout, f.color))
-	}
-	return fileio.Write(f.file, func(w io.Writer) error { return fn(w, terminal(w, f.color)) })
-}
 
 // outFlag says where generated files go.
 type outFlag struct {

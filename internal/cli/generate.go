@@ -32,7 +32,7 @@ type deploymentFlags struct {
 	dialects, detect                       []string
 	match                                  []string
 	instanceLabels, modelLabels, gpuLabels []string
-	http                                   httpFlags
+	http                                   source.Access
 }
 
 func (f *deploymentFlags) register(s *pflag.FlagSet) {
@@ -42,7 +42,7 @@ func (f *deploymentFlags) register(s *pflag.FlagSet) {
 	s.StringSliceVar(&f.instanceLabels, "instance-labels", generate.UsualInstance, "labels that identify a scraped target")
 	s.StringSliceVar(&f.modelLabels, "model-labels", generate.UsualModel, "labels that identify the replicas of one model")
 	s.StringSliceVar(&f.gpuLabels, "gpu-labels", nil, "labels that a server and its GPU exporter share, such as node (default: the host in their instance labels)")
-	f.http.register(s)
+	f.http.AddFlags(s)
 }
 
 // deployment resolves the flags. Dashboards have Grafana's windows, and the rules
@@ -65,8 +65,14 @@ func (f *deploymentFlags) deployment(ctx context.Context, stderr io.Writer) (d d
 
 // detected looks at what the servers of a source expose.
 func (f *deploymentFlags) detected(ctx context.Context, stderr io.Writer, from string, match []*labels.Matcher) (out detect.Exposed, err error) {
-	spec, err := argument(from, &f.http, match)
-	if err != nil {
+	var spec source.Spec
+	if err = spec.Add(from); err != nil {
+		return out, err
+	}
+	if spec.Prometheus != "" {
+		spec.Matchers = match
+	}
+	if spec.HTTP, err = f.http.Config(); err != nil {
 		return out, err
 	}
 	err = withSource(ctx, stderr, spec, func(s *source.Source) error {

@@ -15,12 +15,13 @@ import (
 	"github.com/sixty-dev/sixty/internal/generate/pack"
 	"github.com/sixty-dev/sixty/internal/generate/scrapeconfig"
 	"github.com/sixty-dev/sixty/internal/pathologies"
+	"github.com/sixty-dev/sixty/internal/settings"
 )
 
 // dashboardFlags are the flags of generate dashboards as they were given.
 type dashboardFlags struct {
 	deployment deploymentFlags
-	settings   settingsFlags
+	settings   settings.Flags
 	out        outFlag
 	period     time.Duration
 	runbooks   runbookFlags
@@ -31,7 +32,7 @@ func newGenerateDashboards() *cobra.Command {
 	cmd := f.out.command("dashboards", "dashboards", f.files)
 	s := cmd.Flags()
 	f.deployment.register(s)
-	f.settings.register(s)
+	f.settings.AddFlags(s)
 	f.out.register(s, "write the files to this `directory` (required)", "grafana", "perses")
 	f.runbooks.register(s)
 	registerPeriod(s, &f.period, "with --slo or --use-case: how long an error budget lasts, such as `28d` (default: as the file says, or 30d)")
@@ -44,7 +45,7 @@ func (f *dashboardFlags) files(ctx context.Context, stderr io.Writer) ([]generat
 		return nil, err
 	}
 	all := pathologies.All()
-	settings, err := f.settings.settings(all)
+	settings, err := f.settings.Read(all)
 	if err != nil {
 		return nil, err
 	}

@@ -22,13 +22,14 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/backfill"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 	"github.com/sixty-dev/sixty/internal/pathologies"
+	"github.com/sixty-dev/sixty/internal/settings"
 	"github.com/sixty-dev/sixty/internal/source"
 )
 
 // previewFlags are the flags of generate preview as they were given.
 type previewFlags struct {
-	source   sourceFlags
-	settings settingsFlags
+	source   source.Flags
+	settings settings.Flags
 	past     time.Duration
 	out      outFlag
 }
@@ -40,8 +41,8 @@ func newGeneratePreview() *cobra.Command {
 		RunE: f.run,
 	}
 	s := cmd.Flags()
-	f.source.register(s)
-	f.settings.register(s)
+	f.source.AddFlags(s)
+	f.settings.AddFlags(s)
 	s.DurationVar(&f.past, "past", time.Hour, "with --prometheus: how much of the past to show")
 	f.out.register(s, "write the page to this `file` (default: print it)")
 	return cmd
@@ -49,14 +50,14 @@ func newGeneratePreview() *cobra.Command {
 
 func (f *previewFlags) run(cmd *cobra.Command, args []string) error {
 	ctx, stdout, stderr := cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr()
-	if err := f.source.resolve(args); err != nil {
+	if err := f.source.Resolve(args); err != nil {
 		return err
 	}
-	if f.source.spec.Given() == 0 || len(f.source.spec.URLs) > 0 {
+	if f.source.Given() == 0 || len(f.source.URLs) > 0 {
 		return hint.With(errors.New("a preview shows either a recording or what a Prometheus holds"), "name one; sixty record makes a recording of a server")
 	}
 	var page *preview.Page
-	if err := withSource(ctx, stderr, f.source.spec, func(s *source.Source) (err error) {
+	if err := withSource(ctx, stderr, f.source.Spec, func(s *source.Source) (err error) {
 		page, err = f.page(ctx, stderr, s)
 		return err
 	}); err != nil {
@@ -76,7 +77,7 @@ func (f *previewFlags) run(cmd *cobra.Command, args []string) error {
 // page asks for what the dashboards of the servers that are found show.
 func (f *previewFlags) page(ctx context.Context, stderr io.Writer, s *source.Source) (*preview.Page, error) {
 	all := pathologies.All()
-	settings, err := f.settings.settings(all)
+	settings, err := f.settings.Read(all)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +104,7 @@ func (f *previewFlags) page(ctx context.Context, stderr io.Writer, s *source.Sou
 		return nil, err
 	}
 	if o.Verdicts, err = verdicts(ctx, s, diagnose.Options{Pathologies: all, Settings: settings}); err != nil {
-		notes(stderr, []string{"the page has no verdict: " + err.Error()})
+		command.Notes(stderr, []string{"the page has no verdict: " + err.Error()})
 	}
 	return preview.Fetch(ctx, s, ds, o)
 }

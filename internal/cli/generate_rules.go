@@ -22,13 +22,14 @@ import (
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/history/replay"
 	"github.com/sixty-dev/sixty/internal/pathologies"
+	"github.com/sixty-dev/sixty/internal/settings"
 	"github.com/sixty-dev/sixty/internal/source"
 )
 
 // rulesFlags are the flags of generate rules as they were given.
 type rulesFlags struct {
 	deployment deploymentFlags
-	settings   settingsFlags
+	settings   settings.Flags
 	evidence   gather.Request
 	out        outFlag
 
@@ -57,7 +58,7 @@ func newGenerateRules() *cobra.Command {
 // register adds the flags that decide what the rules are.
 func (f *rulesFlags) register(s *pflag.FlagSet) {
 	f.deployment.register(s)
-	f.settings.register(s)
+	f.settings.AddFlags(s)
 	s.StringSliceVar(&f.evidence.From, "from", nil, "measure thresholds: `files` of sixty bench (--json, --baseline), or recordings of a healthy time")
 	s.StringVar(&f.evidence.Prometheus, "prometheus", "", "measure thresholds on this Prometheus-compatible server, over --baseline")
 	s.StringVar(&f.evidence.Span, "baseline", "", "the healthy time: a `duration` such as 7d, or FROM/TO")
@@ -93,7 +94,7 @@ func (f *rulesFlags) rendered(render func(pack.Config) ([]generate.File, []strin
 			return nil, err
 		}
 		files, said, err := render(cfg)
-		notes(stderr, said)
+		command.Notes(stderr, said)
 		return files, err
 	}
 }
@@ -135,7 +136,7 @@ func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg pack.Con
 	if past := cfg.Past + cfg.Ago; cfg.Retention > 0 && cfg.Retention < past {
 		return cfg, hint.With(fmt.Errorf("--past and --ago reach back %s, and samples are kept for %s", past, cfg.Retention), "shorten them, or measure what is normal with --from")
 	}
-	settings, err := f.settings.settings(cfg.Pathologies)
+	settings, err := f.settings.Read(cfg.Pathologies)
 	if err != nil {
 		return cfg, err
 	}
@@ -143,7 +144,7 @@ func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg pack.Con
 	if err := pack.CheckModels(cfg.Objectives, d.Models); err != nil {
 		return cfg, err
 	}
-	if err := cfg.Choose(f.settings.only, f.skip); err != nil {
+	if err := cfg.Choose(f.settings.Only, f.skip); err != nil {
 		return cfg, err
 	}
 	if cfg.Severities, err = f.named(); err != nil {
@@ -162,17 +163,17 @@ func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg pack.Con
 }
 
 // gathered brings together what was measured.
-func gathered(ctx context.Context, stderr io.Writer, r gather.Request, http *httpFlags) (_ []*baseline.File, err error) {
+func gathered(ctx context.Context, stderr io.Writer, r gather.Request, http *source.Access) (_ []*baseline.File, err error) {
 	if r.HTTP, err = http.Config(); err != nil {
 		return nil, err
 	}
-	r.Note = func(list []string) { notes(stderr, list) }
+	r.Note = func(list []string) { command.Notes(stderr, list) }
 	return gather.Do(ctx, r)
 }
 
 func newGenerateBaseline() *cobra.Command {
 	var f gather.Request
-	var http httpFlags
+	var http source.Access
 	var match []string
 	var out outFlag
 	cmd := out.command("baseline", "", func(ctx context.Context, stderr io.Writer) (_ []generate.File, err error) {
@@ -196,7 +197,7 @@ func newGenerateBaseline() *cobra.Command {
 	s.StringVar(&f.Prometheus, "prometheus", "", "ask this Prometheus-compatible server")
 	s.StringVar(&f.Span, "baseline", "", "the healthy time: a `duration` such as 7d, or FROM/TO")
 	s.StringArrayVar(&match, "match", nil, "with --prometheus: `selector` such as namespace=prod; may be repeated")
-	http.register(s)
+	http.AddFlags(s)
 	out.register(s, "write a file for each model to this `directory` (default: print them)")
 	return cmd
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/command"
 	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/profile"
@@ -22,7 +23,7 @@ import (
 
 type profileFlags struct {
 	read                      readFlags
-	out                       outputFlags
+	out                       command.Output
 	failOn                    string // "" for nothing
 	html, folded, pprof, trim string
 }
@@ -39,17 +40,17 @@ func (f *readFlags) register(s *pflag.FlagSet) {
 
 // profile reads traces.
 func (f *readFlags) profile(cmd *cobra.Command, args []string, keep bool) (*profile.Profile, *profile.Timeline, error) {
-	line := newProgress(cmd.ErrOrStderr())
-	defer line.clear()
-	return tracefile.Profile(cmd.Context(), args, tracefile.Options{Limit: f.maxEvents, Keep: keep, Show: line.show})
+	line := command.NewProgress(cmd.ErrOrStderr())
+	defer line.Clear()
+	return tracefile.Profile(cmd.Context(), args, tracefile.Options{Limit: f.maxEvents, Keep: keep, Show: line.Show})
 }
 
 func newProfileCommand() *cobra.Command {
 	f := &profileFlags{}
 	cmd := &cobra.Command{Use: "profile", Args: cobra.ArbitraryArgs, RunE: f.run}
 	s := cmd.Flags()
-	f.out.register(s, "text", "json")
-	f.out.registerFull(s, "show everything: evidence, steps, kernels, rates, devices")
+	f.out.AddFlags(s, "text", "json")
+	f.out.AddFull(s, "show everything: evidence, steps, kernels, rates, devices")
 	registerFailOn(s, &f.failOn)
 	s.StringVar(&f.html, "html", "", "write a page with charts and a flame graph to a `file`")
 	s.StringVar(&f.folded, "folded", "", "write stacks with their GPU time to a `file`, for flamegraph.pl and speedscope")
@@ -84,11 +85,11 @@ func (f *profileFlags) run(cmd *cobra.Command, args []string) error {
 	if err := f.files(p, first, &v); err != nil {
 		return err
 	}
-	err = f.out.write(cmd.OutOrStdout(), func(w io.Writer, o render.Options) error {
-		if f.out.form() == "json" {
+	err = f.out.Write(cmd.OutOrStdout(), func(w io.Writer, o render.Options) error {
+		if f.out.Form() == "json" {
 			return profilereport.JSON(w, p, &v)
 		}
-		return profilereport.Text(w, p, &v, profilereport.Options{Options: o, Full: f.out.full})
+		return profilereport.Text(w, p, &v, profilereport.Options{Options: o, Full: f.out.Full})
 	})
 	if err != nil {
 		return err

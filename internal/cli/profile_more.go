@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sixty-dev/sixty/internal/command"
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/profile"
@@ -14,12 +15,13 @@ import (
 	"github.com/sixty-dev/sixty/internal/profile/tracefile"
 	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/report/profilereport"
+	"github.com/sixty-dev/sixty/internal/source"
 )
 
 type profileDiffFlags struct {
 	read readFlags
 	gate string
-	out  outputFlags
+	out  command.Output
 }
 
 func newProfileDiffCommand() *cobra.Command {
@@ -27,8 +29,8 @@ func newProfileDiffCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "diff", Args: cobra.ExactArgs(2), RunE: f.run}
 	s := cmd.Flags()
 	s.StringVar(&f.gate, "gate", "", "exit with 1 if a step takes longer by more than this `share`: 3% or 0.03")
-	f.out.register(s, "text", "json")
-	f.out.registerFull(s, "show more kernels")
+	f.out.AddFlags(s, "text", "json")
+	f.out.AddFull(s, "show more kernels")
 	f.read.register(s)
 	return cmd
 }
@@ -45,11 +47,11 @@ func (f *profileDiffFlags) run(cmd *cobra.Command, args []string) error {
 		}
 	}
 	d := profile.Compare(both[0], both[1])
-	err = f.out.write(cmd.OutOrStdout(), func(w io.Writer, o render.Options) error {
-		if f.out.form() == "json" {
+	err = f.out.Write(cmd.OutOrStdout(), func(w io.Writer, o render.Options) error {
+		if f.out.Form() == "json" {
 			return profilereport.DiffJSON(w, d, gate)
 		}
-		return profilereport.Diff(w, d, gate, profilereport.Options{Options: o, Full: f.out.full})
+		return profilereport.Diff(w, d, gate, profilereport.Options{Options: o, Full: f.out.Full})
 	})
 	if err == nil && gate >= 0 && d.Worse(gate) {
 		return errFound
@@ -78,7 +80,7 @@ func newProfileHowCommand() *cobra.Command {
 				return err
 			}
 			out := cmd.OutOrStdout()
-			return capture.How(out, release, model, dir, tool, steps, terminal(out, "auto"))
+			return capture.How(out, release, model, dir, tool, steps, command.Terminal(out, "auto"))
 		},
 	}
 	s := cmd.Flags()
@@ -93,7 +95,7 @@ func newProfileHowCommand() *cobra.Command {
 type profileCaptureFlags struct {
 	cfg     capture.Config
 	largest int64 // MiB
-	http    httpFlags
+	http    source.Access
 	profile profileFlags
 }
 
@@ -107,9 +109,9 @@ func newProfileCaptureCommand() *cobra.Command {
 	s.StringVar(&f.cfg.Dir, "dir", "", "the server's torch_profiler_dir, as a `directory` here")
 	s.Int64Var(&f.largest, "largest", 4096, "stop when the new traces are larger than so many MiB together")
 	s.IntVar(&f.cfg.Load, "load", 8, "requests at once to make where the server has none; 0 makes none")
-	f.http.register(s)
-	f.profile.out.register(s, "text", "json")
-	f.profile.out.registerFull(s, "show everything")
+	f.http.AddFlags(s)
+	f.profile.out.AddFlags(s, "text", "json")
+	f.profile.out.AddFull(s, "show everything")
 	s.StringVar(&f.profile.html, "html", "", "write a page with charts to a `file`")
 	f.profile.read.register(s)
 	return cmd
@@ -117,16 +119,16 @@ func newProfileCaptureCommand() *cobra.Command {
 
 func (f *profileCaptureFlags) run(cmd *cobra.Command, args []string) (err error) {
 	stderr := cmd.ErrOrStderr()
-	line := newProgress(stderr)
+	line := command.NewProgress(stderr)
 	c := f.cfg
-	c.Base, c.Largest, c.Progress = args[0], f.largest<<20, line.show
+	c.Base, c.Largest, c.Progress = args[0], f.largest<<20, line.Show
 	if c.HTTP, err = f.http.Config(); err != nil {
 		return err
 	}
 	r, err := capture.Run(cmd.Context(), c)
-	line.clear()
+	line.Clear()
 	if r != nil {
-		notes(stderr, r.Notes)
+		command.Notes(stderr, r.Notes)
 	}
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sixty-dev/sixty/internal/command"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 	"github.com/sixty-dev/sixty/internal/source"
@@ -19,7 +20,7 @@ type recordFlags struct {
 	out                outFlag
 	interval, duration time.Duration
 	noHost             bool
-	http               httpFlags
+	http               source.Access
 }
 
 func newRecordCommand() *cobra.Command {
@@ -29,8 +30,8 @@ func newRecordCommand() *cobra.Command {
 	f.out.register(s, "`file` to write: .tar.zst, .tar.gz, .tar, or a directory (required)")
 	s.DurationVar(&f.interval, "interval", time.Second, "time between two scrapes")
 	s.DurationVar(&f.duration, "duration", 5*time.Minute, "record for this long")
-	registerHost(s, &f.noHost)
-	f.http.register(s)
+	source.AddHost(s, &f.noHost)
+	f.http.AddFlags(s)
 	return cmd
 }
 
@@ -39,8 +40,8 @@ func (f *recordFlags) run(cmd *cobra.Command, addresses []string) (err error) {
 	if f.out.path == "" {
 		return hint.With(errors.New("--out names no file"), "add --out incident.tar.zst")
 	}
-	if f.interval < minInterval || f.duration < f.interval || f.duration > 24*time.Hour {
-		return fmt.Errorf("want --interval of at least %s, and --duration from that to 24h", minInterval)
+	if f.interval < source.MinInterval || f.duration < f.interval || f.duration > 24*time.Hour {
+		return fmt.Errorf("want --interval of at least %s, and --duration from that to 24h", source.MinInterval)
 	}
 	http, err := f.http.Config()
 	if err != nil {
@@ -65,13 +66,13 @@ func (f *recordFlags) run(cmd *cobra.Command, addresses []string) (err error) {
 	endsWhenInterrupted(ctx)
 	scrapes, stop := context.WithTimeout(ctx, f.duration)
 	defer stop()
-	line := newProgress(stderr)
+	line := command.NewProgress(stderr)
 	r, err := scraper.Record(scrapes, out, func(r source.Recorded) {
-		line.show("recording: %d scrapes, %d failed; ctrl-C ends it", r.Pages+r.Empty, r.Empty)
+		line.Show("recording: %d scrapes, %d failed; ctrl-C ends it", r.Pages+r.Empty, r.Empty)
 	})
 	saving(ctx)
-	line.clear()
-	notes(stderr, scraper.Notes())
+	line.Clear()
+	command.Notes(stderr, scraper.Notes())
 	if err := errors.Join(err, out.Close()); err != nil {
 		return err
 	}
@@ -91,7 +92,7 @@ func (f *recordFlags) report(stdout, stderr io.Writer, r source.Recorded) error 
 		return fmt.Errorf("nothing recorded: %w", r.Last)
 	}
 	if r.Full {
-		notes(stderr, []string{fmt.Sprintf("stopped at %d MiB of pages, the most that a recording may hold; use a longer --interval", recording.MaxTotal>>20)})
+		command.Notes(stderr, []string{fmt.Sprintf("stopped at %d MiB of pages, the most that a recording may hold; use a longer --interval", recording.MaxTotal>>20)})
 	}
 	fmt.Fprintf(stdout, "recorded %d scrapes, %d failed, in %s\n", r.Pages+r.Empty, r.Empty, path)
 	fmt.Fprintf(stdout, "diagnose it with: sixty diagnose %s\n", path)

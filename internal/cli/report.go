@@ -10,26 +10,26 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/command"
 	"github.com/sixty-dev/sixty/internal/health"
 	"github.com/sixty-dev/sixty/internal/health/api"
 	"github.com/sixty-dev/sixty/internal/hint"
-	"github.com/sixty-dev/sixty/internal/incident"
 	"github.com/sixty-dev/sixty/internal/incident/keeper"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/report/healthreport"
+	"github.com/sixty-dev/sixty/internal/settings"
 	"github.com/sixty-dev/sixty/internal/source"
 )
 
 type reportFlags struct {
-	source    sourceFlags
+	source    source.Flags
 	since     string
 	incidents string
 	timeout   time.Duration
-	settings  settingsFlags
-	output    outputFlags
+	settings  settings.Flags
+	output    command.Output
 }
 
 func newReportCommand() *cobra.Command {
@@ -39,27 +39,27 @@ func newReportCommand() *cobra.Command {
 		RunE: f.run,
 	}
 	s := cmd.Flags()
-	f.source.register(s)
-	s.StringVar(&f.source.at, "at", "", "the `time` that the report ends at (default: the end of the recording, or now)")
+	f.source.AddFlags(s)
+	s.StringVar(&f.source.At, "at", "", "the `time` that the report ends at (default: the end of the recording, or now)")
 	s.StringVar(&f.since, "since", "24h", "report on this much `time`, such as 24h or 7d; a whole recording, if it is shorter")
-	f.source.registerPace(s, "duration", time.Minute, "with URLs: scrape for this long")
+	f.source.AddPace(s, "duration", time.Minute, "with URLs: scrape for this long")
 	s.StringVar(&f.incidents, "incidents", "", "`directory` in which sixty serve keeps its incidents")
 	s.DurationVar(&f.timeout, "timeout", 10*time.Minute, "end after this long")
-	f.settings.register(s)
-	f.output.register(s, "text", "markdown", "html", "json")
-	f.output.registerFull(s, "show every quantity")
+	f.settings.AddFlags(s)
+	f.output.AddFlags(s, "text", "markdown", "html", "json")
+	f.output.AddFull(s, "show every quantity")
 	return cmd
 }
 
 func (f *reportFlags) run(cmd *cobra.Command, args []string) error {
 	ctx, stderr := cmd.Context(), cmd.ErrOrStderr()
-	if err := f.source.resolve(args); err != nil {
+	if err := f.source.Resolve(args); err != nil {
 		return err
 	}
-	if f.source.spec.Given() == 0 {
+	if f.source.Given() == 0 {
 		return hint.With(errors.New("nothing to report on"), "give prometheus=URL, a recording or a server's URL, such as: sixty report prometheus=http://prometheus:9090")
 	}
-	if err := f.source.checkTimes(); err != nil {
+	if err := f.source.CheckTimes(); err != nil {
 		return err
 	}
 	since, err := source.ParseDuration(f.since)
@@ -70,7 +70,7 @@ func (f *reportFlags) run(cmd *cobra.Command, args []string) error {
 		return fmt.Errorf("--timeout: %s is no time", f.timeout)
 	}
 	all := pathologies.All()
-	settings, err := f.settings.settings(all)
+	settings, err := f.settings.Read(all)
 	if err != nil {
 		return err
 	}
@@ -80,21 +80,21 @@ func (f *reportFlags) run(cmd *cobra.Command, args []string) error {
 		if err != nil {
 			return fmt.Errorf("--incidents: %w", err)
 		}
-		notes(stderr, warnings)
+		command.Notes(stderr, warnings)
 		o.Incidents = func(from time.Time) []view.Summary {
 			return slices.DeleteFunc(kept, func(s view.Summary) bool { return s.Ended != nil && s.Ended.Before(from) })
 		}
 	}
 	var r *health.Report
-	err = withSource(ctx, stderr, f.source.spec, func(s *source.Source) (err error) {
+	err = withSource(ctx, stderr, f.source.Spec, func(s *source.Source) (err error) {
 		r, err = f.measure(ctx, stderr, s, o)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	return f.output.write(cmd.OutOrStdout(), func(w io.Writer, t render.Options) error {
-		switch f.output.form() {
+	return f.output.Write(cmd.OutOrStdout(), func(w io.Writer, t render.Options) error {
+		switch f.output.Form() {
 		case "json":
 			return healthreport.JSON(w, r)
 		case "html":
@@ -102,73 +102,32 @@ func (f *reportFlags) run(cmd *cobra.Command, args []string) error {
 		case "markdown":
 			return healthreport.Markdown(w, r)
 		}
-		return healthreport.Text(w, r, t, f.output.full)
+		return healthreport.Text(w, r, t, f.output.Full)
 	})
 }
 
 // measure makes the report of a source.
 func (f *reportFlags) measure(ctx context.Context, stderr io.Writer, s *source.Source, o api.Options) (r *health.Report, err error) {
-	line := newProgress(stderr)
-	defer line.clear()
-	if s.Live != nil {
-		s.Live.Learn(ctx)
-		s.Live.RunFor(ctx, f.source.duration, func(ran time.Duration) {
-			line.show("watching: %.0f s of %.0f s", ran.Seconds(), f.source.duration.Seconds())
-		})
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
+	line := command.NewProgress(stderr)
+	defer line.Clear()
+	if err := f.source.Watch(ctx, s, line.Show); err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, f.timeout, errTooLate)
 	defer cancel()
-	if o.At, err = s.Span().At(f.source.at); err != nil {
+	if o.At, err = s.Span().At(f.source.At); err != nil {
 		return nil, err
 	}
 	if first := s.Span().First; o.Incidents == nil && !first.IsZero() {
-		found, err := f.replay(ctx, s, o, later(first, o.At.Add(-o.Since)), line)
+		found, err := api.Replay(ctx, s, o, func(at time.Time) { line.Show("judging %s", at.UTC().Format(time.DateTime)) })
 		if err != nil {
 			return nil, err
 		}
 		o.Incidents = func(time.Time) []view.Summary { return found }
 	}
-	line.show("measuring")
+	line.Show("measuring")
 	if r, err = api.Measure(ctx, s, o); err != nil && errors.Is(context.Cause(ctx), errTooLate) {
 		return nil, hint.With(lateError(f.timeout, err), "allow more with --timeout 30m, or ask for less with --since or --match")
 	}
 	return r, err
-}
-
-// replayed is how often the past of a recording is judged at most, and how often a monitor
-// does.
-const (
-	replayed = 240
-	judged   = 15 * time.Second
-)
-
-// replay finds the incidents of a recording again, as sixty serve would have.
-func (f *reportFlags) replay(ctx context.Context, s *source.Source, o api.Options, from time.Time, line *progress) ([]view.Summary, error) {
-	found := map[string]*incident.Record{}
-	tracker := incident.NewTracker(o.Pathologies, nil, func(id string) bool { return found[id] != nil })
-	step := max(judged, o.At.Sub(from)/replayed).Round(time.Second)
-	err := s.Replay(ctx, diagnose.Options{Pathologies: o.Pathologies, Settings: o.Settings}, from.Add(min(step, o.At.Sub(from))), o.At, step, func(d *diagnose.Diagnosis) error {
-		line.show("judging %s", d.At.UTC().Format(time.DateTime))
-		for _, e := range tracker.Observe(d) {
-			found[e.Record.ID] = e.Record
-		}
-		return nil
-	})
-	out := []view.Summary{}
-	for _, r := range found {
-		out = append(out, r.Copy().Summary)
-	}
-	slices.SortFunc(out, func(a, b view.Summary) int { return b.Began.Compare(a.Began) })
-	return out, err
-}
-
-// later is the later one of two times.
-func later(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
 }

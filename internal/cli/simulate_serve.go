@@ -10,10 +10,12 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/sixty-dev/sixty/internal/command"
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/pathologies"
+	"github.com/sixty-dev/sixty/internal/planning/asked"
 )
 
 // serveFlags are the flags with which simulate serves a make-believe fleet
@@ -26,12 +28,6 @@ type serveFlags struct {
 	model            string
 	queueLimit       int
 }
-
-// Flags of both kinds of simulation; there they mean the same.
-const (
-	flagRelease = "vllm-version"
-	flagArgs    = "engine-args"
-)
 
 // exporterOffset leads from vLLM's usual port, 8000, to that of dcgm-exporter.
 const exporterOffset = 1400
@@ -63,7 +59,7 @@ func (f *simulateFlags) runServers(ctx context.Context, stdout, stderr io.Writer
 		return err
 	}
 	if len(ignored) > 0 {
-		notes(stderr, []string{"a make-believe server does not know " + strings.Join(ignored, ", ")})
+		command.Notes(stderr, []string{"a make-believe server does not know " + strings.Join(ignored, ", ")})
 	}
 	endsWhenInterrupted(ctx)
 	fl, err := fleet.Start(cfg)
@@ -92,9 +88,9 @@ func (f *simulateFlags) fleet() (cfg fleet.Config, ignored []string, err error) 
 		Addr: v.addr, Router: v.router, Exporter: v.exporter, Accelerate: v.accelerate, Model: v.model, MaxQueuedRequests: v.queueLimit,
 		Replicas: f.Replicas, Seed: f.Load.Seed, Scenario: fleet.Quiet(),
 	}
-	if f.release != "" {
-		if cfg.Release, err = fleet.ParseRelease(f.release); err != nil {
-			return cfg, nil, fmt.Errorf("--%s: %w", flagRelease, err)
+	if f.ReleaseOf != "" {
+		if cfg.Release, err = fleet.ParseRelease(f.ReleaseOf); err != nil {
+			return cfg, nil, fmt.Errorf("--%s: %w", asked.FlagRelease, err)
 		}
 	}
 	if v.scenario != "" {
@@ -102,12 +98,12 @@ func (f *simulateFlags) fleet() (cfg fleet.Config, ignored []string, err error) 
 			return cfg, nil, fmt.Errorf("--scenario: %w", err)
 		}
 	}
-	args, err := vllm.Engine.Flags.CheckArgs(f.engineArgs, "--"+flagArgs, cfg.Release)
+	args, err := vllm.Engine.Flags.CheckArgs(f.EngineArgs, "--"+asked.FlagArgs, cfg.Release)
 	if err != nil {
 		return cfg, nil, err
 	}
 	if cfg.Scenario.Settings, ignored, err = cfg.Scenario.Settings.With(args); err != nil {
-		return cfg, nil, fmt.Errorf("--%s: %w", flagArgs, err)
+		return cfg, nil, fmt.Errorf("--%s: %w", asked.FlagArgs, err)
 	}
 	switch v.exporter {
 	case "off":

@@ -5,24 +5,25 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sixty-dev/sixty/internal/command"
 	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/version"
 )
 
 func newVersionCommand() *cobra.Command {
-	var f outputFlags
+	var f command.Output
 	cmd := &cobra.Command{
 		Use:  "version",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.write(cmd.OutOrStdout(), func(w io.Writer, _ render.Options) error {
-				if f.form() == "json" {
+			return f.Write(cmd.OutOrStdout(), func(w io.Writer, _ render.Options) error {
+				if f.Form() == "json" {
 					return render.JSON(w, version.Get())
 				}
 				return version.Get().Text(w)
 			})
 		},
 	}
-	f.register(cmd.Flags(), "text", "json")
+	f.AddFlags(cmd.Flags(), "text", "json")
 	return cmd
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/load"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/perfmodel"
+	"github.com/sixty-dev/sixty/internal/planning/asked"
 	"github.com/sixty-dev/sixty/internal/slo"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
@@ -21,7 +22,7 @@ var texts embed.FS
 // vocabulary is that of all verbs: one name means one thing, and stands in one group.
 func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 	return &command.Vocabulary{
-		Texts: texts, Options: terminal(stdout, "auto"), Errors: terminal(stderr, "auto"), Exits: Exits,
+		Texts: texts, Options: command.Terminal(stdout, "auto"), Errors: command.Terminal(stderr, "auto"), Exits: Exits,
 		Groups: []command.Group{
 			{Title: "Servers", Flags: []string{
 				"prometheus", "match", "model", "metrics", "url", "engine-args", "engine-log",
@@ -79,7 +80,7 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 		Former: map[string]string{
 			"verbose": "full", "format": "output", "think": "think-time", "burstiness": "cv",
 			"ca-file": "tls-ca", "insecure": "insecure-skip-verify", "cacert": "tls-ca", "cert": "tls-cert", "key": "tls-key",
-			"record output": "out", "audit version": flagRelease, "bench baseline": "save-baseline", "bench self-test only": "run",
+			"record output": "out", "audit version": asked.FlagRelease, "bench baseline": "save-baseline", "bench self-test only": "run",
 		},
 		Values: map[string]command.Values{
 			"color":             command.Closed("auto", "always", "never"),

@@ -86,7 +86,7 @@ func letter(s *pflag.FlagSet, flag, shown string) {
 
 // Apply makes a tree of commands speak the vocabulary.
 func (v *Vocabulary) Apply(root *cobra.Command) {
-	tell(root, v.Texts)
+	describe(root, v.Texts)
 	if v.Exits != nil {
 		root.AddCommand(&cobra.Command{Use: exitTopic, Short: "What the exit codes mean, in all verbs"})
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// tell gives commands their words, from Markdown files: under a heading that is the line
+// describe gives commands their words, from Markdown files: under a heading that is the line
 // of use stand a sentence, examples, which are indented, and what else there is to know.
-func tell(root *cobra.Command, texts fs.FS) {
+func describe(root *cobra.Command, texts fs.FS) {
 	names, err := fs.Glob(texts, "*/*.md")
 	for _, name := range names {
 		var content []byte

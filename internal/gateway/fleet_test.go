@@ -71,7 +71,10 @@ func TestTheLeastLoadedUpstreamIsChosen(t *testing.T) {
 	a := serve(t, func(_ http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
 			slow.Add(1)
-			<-hold
+			select {
+			case <-hold:
+			case <-time.After(20 * time.Second): // a request came that nothing should have sent here
+			}
 		}
 	})
 	b := serve(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -79,14 +82,17 @@ func TestTheLeastLoadedUpstreamIsChosen(t *testing.T) {
 			quick.Add(1)
 		}
 	})
-	g := start(t, Config{}, a, b)
+	g := start(t, Config{HealthEvery: time.Hour}, a, b)
 	var wg sync.WaitGroup
-	for slow.Load() == 0 {
+	for sent := int64(1); slow.Load() == 0; sent++ {
 		wg.Go(func() { post(t, g.url+"/v1/completions", chat) })
-		time.Sleep(20 * time.Millisecond)
+		eventually(t, "a request is not on its way, or not done", func() bool {
+			return slow.Load()+quick.Load() == sent && g.InFlight() == int(slow.Load())
+		})
 	}
 	for range 10 {
 		post(t, g.url+"/v1/completions", chat)
+		eventually(t, "an answered request is open", func() bool { return g.InFlight() == 1 })
 	}
 	close(hold)
 	wg.Wait()

@@ -29,8 +29,8 @@ var (
 	noon = time.Date(2026, 11, 17, 12, 0, 0, 0, time.UTC)
 )
 
-// a scene makes diagnoses, one every 15 s.
-type scene struct {
+// a timeline makes diagnoses, one every 15 s.
+type timeline struct {
 	t       *testing.T
 	at      time.Time
 	tracker *Tracker
@@ -39,8 +39,8 @@ type scene struct {
 	models  map[string]string // target to model; "" for none
 }
 
-func newScene(t *testing.T) *scene {
-	s := &scene{t: t, at: noon, models: map[string]string{"a": "m", "b": "m"}}
+func newTimeline(t *testing.T) *timeline {
+	s := &timeline{t: t, at: noon, models: map[string]string{"a": "m", "b": "m"}}
 	s.tracker = NewTracker(all, nil, s.taken)
 	return s
 }
@@ -61,7 +61,7 @@ func fires(p *catalog.Pathology, target string) fault {
 	return fault{p: p, status: diagnose.Firing, target: target, since: -1, confidence: 0.9}
 }
 
-func (s *scene) diagnosis(faults ...fault) *diagnose.Diagnosis {
+func (s *timeline) diagnosis(faults ...fault) *diagnose.Diagnosis {
 	d := &diagnose.Diagnosis{At: s.at, Status: diagnose.OK}
 	pools := map[string]*diagnose.Verdict{}
 	for _, name := range []string{"a", "b", "c"} {
@@ -108,9 +108,9 @@ func (s *scene) diagnosis(faults ...fault) *diagnose.Diagnosis {
 }
 
 // see feeds a diagnosis and moves on.
-func (s *scene) see(faults ...fault) { s.feed(s.diagnosis(faults...)) }
+func (s *timeline) see(faults ...fault) { s.feed(s.diagnosis(faults...)) }
 
-func (s *scene) feed(d *diagnose.Diagnosis) {
+func (s *timeline) feed(d *diagnose.Diagnosis) {
 	s.t.Helper()
 	for _, e := range s.tracker.Observe(d) {
 		if e.Kind == Began {
@@ -121,13 +121,13 @@ func (s *scene) feed(d *diagnose.Diagnosis) {
 	s.at = s.at.Add(15 * time.Second)
 }
 
-func (s *scene) seeFor(d time.Duration, faults ...fault) {
+func (s *timeline) seeFor(d time.Duration, faults ...fault) {
 	for end := s.at.Add(d); s.at.Before(end); {
 		s.see(faults...)
 	}
 }
 
-func (s *scene) want(events ...string) {
+func (s *timeline) want(events ...string) {
 	s.t.Helper()
 	got := slices.DeleteFunc(slices.Clone(s.events), func(e string) bool { return e[:5] == "surer" })
 	if diff := cmp.Diff(events, got); diff != "" {
@@ -135,7 +135,7 @@ func (s *scene) want(events ...string) {
 	}
 }
 
-func (s *scene) evolution(i int) (out []string) {
+func (s *timeline) evolution(i int) (out []string) {
 	for _, c := range s.records[i].Evolution {
 		out = append(out, c.ID)
 	}
@@ -143,7 +143,7 @@ func (s *scene) evolution(i int) (out []string) {
 }
 
 func TestAnIncidentBeginsAndEnds(t *testing.T) {
-	s := newScene(t)
+	s := newTimeline(t)
 	s.seeFor(time.Minute)
 	s.seeFor(5*time.Minute, fault{p: thrash, status: diagnose.Firing, target: "a", since: 50 * time.Second, confidence: 0.9})
 	healed := s.at
@@ -166,7 +166,7 @@ func TestAnIncidentBeginsAndEnds(t *testing.T) {
 }
 
 func TestTheDiagnosisThatIsKept(t *testing.T) {
-	s := newScene(t)
+	s := newTimeline(t)
 	at := func(confidence float64) bool {
 		f := fires(thrash, "a")
 		f.confidence = confidence
@@ -196,7 +196,7 @@ func TestTheDiagnosisThatIsKept(t *testing.T) {
 func TestFlappingIsOneIncident(t *testing.T) {
 	for _, period := range []time.Duration{30 * time.Second, 2 * time.Minute, 5 * time.Minute, 9 * time.Minute} {
 		t.Run(period.String(), func(t *testing.T) {
-			s := newScene(t)
+			s := newTimeline(t)
 			for range 50 {
 				s.seeFor(period, fires(thrash, "a"))
 				s.seeFor(period)
@@ -209,7 +209,7 @@ func TestFlappingIsOneIncident(t *testing.T) {
 			}
 		})
 	}
-	s := newScene(t)
+	s := newTimeline(t)
 	for range 3 {
 		s.seeFor(time.Minute, fires(thrash, "a"))
 		s.seeFor(15 * time.Minute)
@@ -220,7 +220,7 @@ func TestFlappingIsOneIncident(t *testing.T) {
 }
 
 func TestCauseAndSymptomAreOneIncident(t *testing.T) {
-	s := newScene(t)
+	s := newTimeline(t)
 	for range 100 {
 		s.see(fires(slow, "a"))
 		s.see(fires(thrash, "a"))
@@ -237,7 +237,7 @@ func TestCauseAndSymptomAreOneIncident(t *testing.T) {
 }
 
 func TestAVerdictThatStaysAnotherIsNoted(t *testing.T) {
-	s := newScene(t)
+	s := newTimeline(t)
 	s.seeFor(time.Minute, fires(thrash, "a"))
 	s.seeFor(3*time.Minute, fires(slow, "a"))
 	s.seeFor(3*time.Minute, fires(thrash, "a"))
@@ -251,7 +251,7 @@ func TestAVerdictThatStaysAnotherIsNoted(t *testing.T) {
 }
 
 func TestWhatHasNothingToDoWithItIsAnother(t *testing.T) {
-	s := newScene(t)
+	s := newTimeline(t)
 	s.seeFor(time.Hour, fires(errs, "b"))
 	s.seeFor(time.Minute, fires(thrash, "a"), fires(errs, "b"))
 	s.seeFor(time.Minute, fires(errs, "b"))
@@ -267,7 +267,7 @@ func TestWhatHasNothingToDoWithItIsAnother(t *testing.T) {
 }
 
 func TestOfTellsTheIncidentOfAFinding(t *testing.T) {
-	s := newScene(t)
+	s := newTimeline(t)
 	s.see(fires(thrash, "a"), fault{p: slow, status: diagnose.Firing, target: "a", by: "thrash", since: -1})
 	id := s.records[0].ID
 	for _, p := range []string{"thrash", "slow"} {
@@ -285,7 +285,7 @@ func TestOfTellsTheIncidentOfAFinding(t *testing.T) {
 }
 
 func TestWhatBeginsTogetherIsOne(t *testing.T) {
-	s := newScene(t)
+	s := newTimeline(t)
 	s.seeFor(time.Minute, fires(thrash, "a"))
 	s.seeFor(time.Minute, fires(thrash, "a"), fires(errs, "a"))
 	s.see(fires(errs, "a"))
@@ -295,7 +295,7 @@ func TestWhatBeginsTogetherIsOne(t *testing.T) {
 }
 
 func TestAnotherWordForTheSameIsOne(t *testing.T) {
-	s := newScene(t)
+	s := newTimeline(t)
 	s.seeFor(time.Hour, fires(thrash, "a"))
 	s.seeFor(time.Minute)
 	s.seeFor(time.Minute, fires(errs, "a"))
@@ -305,7 +305,7 @@ func TestAnotherWordForTheSameIsOne(t *testing.T) {
 }
 
 func TestModelsHaveTheirOwn(t *testing.T) {
-	s := newScene(t)
+	s := newTimeline(t)
 	s.models["c"] = "n"
 	s.seeFor(time.Minute, fires(thrash, "a"), fires(thrash, "c"))
 	if len(s.records) != 2 || s.records[0].Model != "m" || s.records[1].Model != "n" {
@@ -316,7 +316,7 @@ func TestModelsHaveTheirOwn(t *testing.T) {
 }
 
 func TestInfoOpensNone(t *testing.T) {
-	s := newScene(t)
+	s := newTimeline(t)
 	s.seeFor(time.Hour, fires(shift, "a"))
 	s.want()
 	f := fires(slow, "a")
@@ -331,30 +331,30 @@ func TestInfoOpensNone(t *testing.T) {
 }
 
 func TestUnknownNeitherEndsNorBegins(t *testing.T) {
-	unknown := func(s *scene) *diagnose.Diagnosis {
+	unknown := func(s *timeline) *diagnose.Diagnosis {
 		d := s.diagnosis()
 		d.Verdicts[0] = diagnose.Verdict{ID: diagnose.InsufficientData, Status: diagnose.Unknown, Targets: []string{"a", "b"}, Model: "m"}
 		return d
 	}
-	for name, cannotTell := range map[string]func(s *scene) *diagnose.Diagnosis{
+	for name, cannotTell := range map[string]func(s *timeline) *diagnose.Diagnosis{
 		"no verdict": unknown,
-		"nothing at all": func(s *scene) *diagnose.Diagnosis {
+		"nothing at all": func(s *timeline) *diagnose.Diagnosis {
 			return &diagnose.Diagnosis{At: s.at}
 		},
-		"its target was not judged": func(s *scene) *diagnose.Diagnosis {
+		"its target was not judged": func(s *timeline) *diagnose.Diagnosis {
 			d := s.diagnosis()
 			d.Unjudged = []diagnose.Unjudged{{Target: "a", Reason: "no samples"}}
 			return d
 		},
-		"its condition is unknown": func(s *scene) *diagnose.Diagnosis {
+		"its condition is unknown": func(s *timeline) *diagnose.Diagnosis {
 			return s.diagnosis(fault{p: thrash, status: diagnose.Unknown, target: "a"})
 		},
-		"its condition is pending": func(s *scene) *diagnose.Diagnosis {
+		"its condition is pending": func(s *timeline) *diagnose.Diagnosis {
 			return s.diagnosis(fault{p: thrash, status: diagnose.Pending, target: "a", since: -1})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScene(t)
+			s := newTimeline(t)
 			s.feed(cannotTell(s))
 			s.want()
 			s.see(fires(thrash, "a"))
@@ -376,14 +376,14 @@ func TestUnknownNeitherEndsNorBegins(t *testing.T) {
 }
 
 func TestWhatIsUnknownElsewhereDoesNotHoldIt(t *testing.T) {
-	s := newScene(t)
+	s := newTimeline(t)
 	s.seeFor(time.Minute, fires(thrash, "a"))
 	s.seeFor(3*time.Minute, fault{p: thrash, status: diagnose.Unknown, target: "b"})
 	s.want("began thrash", "ended thrash")
 }
 
 func TestAServerThatIsTakenAwayEndsIt(t *testing.T) {
-	s := newScene(t)
+	s := newTimeline(t)
 	s.seeFor(time.Minute, fires(thrash, "a"))
 	delete(s.models, "a")
 	s.seeFor(3 * time.Minute)
@@ -391,7 +391,7 @@ func TestAServerThatIsTakenAwayEndsIt(t *testing.T) {
 }
 
 func TestAServerThatDoesNotSayItsModel(t *testing.T) {
-	s := newScene(t)
+	s := newTimeline(t)
 	s.models = map[string]string{"a": ""}
 	s.seeFor(time.Minute, fires(down, "a"))
 	s.models["a"] = "m"
@@ -407,7 +407,7 @@ func TestAServerThatDoesNotSayItsModel(t *testing.T) {
 }
 
 // restart goes on with what was kept, as a new process does.
-func (s *scene) restart() {
+func (s *timeline) restart() {
 	s.t.Helper()
 	var kept []*Record
 	for _, r := range s.records {
@@ -425,14 +425,14 @@ func (s *scene) restart() {
 	s.tracker = NewTracker(all, kept, s.taken)
 }
 
-func (s *scene) taken(id string) bool {
+func (s *timeline) taken(id string) bool {
 	return slices.ContainsFunc(s.records, func(r *Record) bool { return r.ID == id })
 }
 
 func TestARestartIsBridged(t *testing.T) {
 	for _, gap := range []time.Duration{5 * time.Second, 5 * time.Minute, time.Hour, 12 * time.Hour} {
 		t.Run(gap.String(), func(t *testing.T) {
-			s := newScene(t)
+			s := newTimeline(t)
 			s.seeFor(time.Minute, fires(thrash, "a"))
 			s.at = s.at.Add(gap)
 			s.restart()
@@ -449,7 +449,7 @@ func TestARestartIsBridged(t *testing.T) {
 }
 
 func TestWhatBeganAfterAGapIsAnother(t *testing.T) {
-	s := newScene(t)
+	s := newTimeline(t)
 	s.seeFor(time.Minute, fires(thrash, "a"))
 	s.at = s.at.Add(2 * time.Hour)
 	s.restart()
@@ -466,7 +466,7 @@ func TestWhatBeganAfterAGapIsAnother(t *testing.T) {
 func TestClocksThatStepBack(t *testing.T) {
 	for _, step := range []time.Duration{-time.Hour, -time.Minute, -24 * time.Hour, time.Hour} {
 		t.Run(step.String(), func(t *testing.T) {
-			s := newScene(t)
+			s := newTimeline(t)
 			s.seeFor(time.Minute, fires(thrash, "a"))
 			s.at = s.at.Add(step)
 			s.see(fault{p: thrash, status: diagnose.Firing, target: "a", since: s.at.Sub(noon), atLeast: true, confidence: 0.9})
@@ -480,7 +480,7 @@ func TestClocksThatStepBack(t *testing.T) {
 
 func TestIDsAreDistinct(t *testing.T) {
 	taken := map[string]bool{"2026-11-17-1200-thrash": true}
-	s := newScene(t)
+	s := newTimeline(t)
 	s.models["c"] = "n"
 	s.tracker = NewTracker(all, nil, func(id string) bool { return taken[id] })
 	s.see(fires(thrash, "a"), fires(thrash, "c"))
@@ -512,7 +512,7 @@ func check(t interface{ Errorf(string, ...any) }, records []*Record) {
 // TestAnything feeds diagnoses of every kind, with gaps, restarts and steps of the clock.
 func TestAnything(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		s := newScene(t)
+		s := newTimeline(t)
 		open := map[string]bool{}
 		for range rapid.IntRange(1, 60).Draw(rt, "n") {
 			switch rapid.IntRange(0, 20).Draw(rt, "what") {
@@ -571,7 +571,7 @@ func TestAnything(t *testing.T) {
 }
 
 func TestSimilar(t *testing.T) {
-	s := newScene(t)
+	s := newTimeline(t)
 	s.seeFor(24*time.Minute, fires(thrash, "a"))
 	s.seeFor(time.Hour)
 	s.seeFor(time.Minute, fires(errs, "a"))

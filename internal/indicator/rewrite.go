@@ -53,7 +53,7 @@ func Parse(expr string) (parser.Expr, error) {
 
 // Rewrite parses an expression and rewrites its syntax tree.
 func Rewrite(expr string, r Rewriting) (parser.Expr, error) {
-	tree, err := Parse(expr)
+	tree, err := recalled(expr)
 	if err != nil {
 		return nil, fmt.Errorf("parse %q: %w", expr, err)
 	}

@@ -24,7 +24,7 @@ func TestTools(t *testing.T) {
 	}
 	defer s.Close()
 	server := httptest.NewServer(mcp.Handler(mcp.Options{
-		Source: s, Explained: pathologies.All(), Past: 45 * time.Second,
+		Source: s, Explained: pathologies.All(), Past: 20 * time.Second,
 		Diagnose: func(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error) {
 			if at.IsZero() {
 				at = s.Span().Last
@@ -71,7 +71,7 @@ func TestTools(t *testing.T) {
 		{"explain", nil, []string{"engine-hung (page)"}, false},
 		{"explain", map[string]any{"id": "engine-hung"}, []string{"# "}, false},
 		{"explain", map[string]any{"id": "engine-hang"}, []string{"engine-hung"}, true},
-		{"simulate", map[string]any{"replicas": 4}, []string{"TTFT P95", "with the change"}, false},
+		{"simulate", map[string]any{"replicas": 2}, []string{"TTFT P95", "with the change"}, false},
 		{"simulate", map[string]any{"flags": map[string]any{"max-num-seqs": "4"}}, []string{"--max-num-seqs"}, true},
 	} {
 		called[tt.tool] = true

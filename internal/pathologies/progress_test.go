@@ -12,8 +12,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/history"
 )
 
-// A scene is a server that serves for some minutes, and then something happens.
-type scene struct {
+// A timeline is a server that serves for some minutes, and then something happens.
+type timeline struct {
 	name  string
 	every []time.Duration
 	// before and after are how long it serves, and how long ago that ended.
@@ -26,7 +26,7 @@ type scene struct {
 	never []string
 }
 
-func (sc *scene) text(every time.Duration) string {
+func (sc *timeline) text(every time.Duration) string {
 	n, m, k := int(sc.before/every), int(sc.after/every), int(time.Minute/every)
 	r := strings.NewReplacer("{n}", fmt.Sprint(n), "{m}", fmt.Sprint(m), "{n-1}", fmt.Sprint(n-1), "{m-1}", fmt.Sprint(m-1), "{rest}", fmt.Sprint(n+m-1), "{rest-1}", fmt.Sprint(n+m-2), "{m-3}", fmt.Sprint(m-3), "{k}", fmt.Sprint(k), "{m-k-1}", fmt.Sprint(m-k-1),
 		"{last}", fmt.Sprint(n+m-1), "{last-1}", fmt.Sprint(n+m-2), "{s}", fmt.Sprintf("%g", every.Seconds()))
@@ -104,7 +104,7 @@ var (
 	hung   = []string{"engine-hung"}
 )
 
-var scenes = []scene{
+var timelines = []timeline{
 	{
 		name: "stopped while idle, a gateway polls, clients pile up", every: coarse, before: 4 * time.Minute, after: 90 * time.Second, want: hung,
 		lines: stops + silentDoor + polled + emptied + "process_open_fds 37x{n-1} 37+1.4*{s}x{m-1}",
@@ -182,7 +182,7 @@ process_open_fds 37x{rest}`,
 // TestProgress holds hangs and outages against what looks like them, from a scrape a
 // second and from those of production.
 func TestProgress(t *testing.T) {
-	for _, sc := range scenes {
+	for _, sc := range timelines {
 		for _, every := range sc.every {
 			t.Run(fmt.Sprint(sc.name, "/", every), func(t *testing.T) {
 				t.Parallel()

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/sim"
@@ -131,7 +132,10 @@ func (f *Fit) frontend(cfg sim.Config, scrapes []Scrape) {
 			residual += s.residual(cfg, f.Cost) * s.Prefills
 		}
 		if sum.Prefills >= 1 && sum.QueueCount >= 1 && sum.PrefillCount >= 1 {
-			left = append(left, (sum.TTFTSeconds-residual)/sum.Prefills-sum.QueueSeconds/sum.QueueCount-sum.PrefillSeconds/sum.PrefillCount)
+			l := (sum.TTFTSeconds-residual)/sum.Prefills - sum.QueueSeconds/sum.QueueCount - sum.PrefillSeconds/sum.PrefillCount
+			if math.Abs(l) <= time.Hour.Seconds() { // else the counters are no measurement
+				left = append(left, l)
+			}
 		}
 	}
 	if len(left) < fewestStretches {

@@ -120,6 +120,13 @@ func TestNoFirstFixMakesItWorse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	every := 3 // recording
+	switch {
+	case testing.Short(): // enough for the race detector
+		scenarios, every = scenarios[:3], 20
+	case os.Getenv("SIXTY_ACCURACY") == "full":
+		every = 1
+	}
 	for _, sc := range scenarios {
 		t.Run(sc.Name, func(t *testing.T) {
 			t.Parallel()
@@ -133,7 +140,7 @@ func TestNoFirstFixMakesItWorse(t *testing.T) {
 		t.Fatalf("no recordings: %v", err)
 	}
 	for i, file := range files {
-		if i%3 != 0 && os.Getenv("SIXTY_ACCURACY") != "full" {
+		if i%every != 0 {
 			continue
 		}
 		t.Run(filepath.Base(file), func(t *testing.T) {
@@ -146,6 +153,9 @@ func TestNoFirstFixMakesItWorse(t *testing.T) {
 // A server that has thrashed for a while, seen for a minute: what was first is half of
 // the throughput and twice the wait when it is done.
 func TestThrashingIsNotCuredByEmptySeats(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it simulates for seconds what TestNoFirstFixMakesItWorse does in short")
+	}
 	t.Parallel()
 	for _, later := range []time.Duration{0, 20 * time.Second} {
 		sc, from := sickOnly(t, "kv-cache-thrashing")

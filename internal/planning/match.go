@@ -44,7 +44,7 @@ var quantities = []quantity{
 }
 
 // estimates makes one estimate of each quantity of several outcomes of the same
-// scene: the value is that of all together, the interval that of each.
+// trial: the value is that of all together, the interval that of each.
 func estimates(outcomes []*outcome, engines, window float64) []catalog.Estimate {
 	all := pooled(outcomes)
 	out := make([]catalog.Estimate, len(quantities))

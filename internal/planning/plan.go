@@ -286,7 +286,7 @@ func (s *search) coarse() *Point {
 			first = better(first, p)
 			if p.Met {
 				hi = n
-			} else if lo = n + 1; hi == 0 && (n == limit || s.hopeless(p)) {
+			} else if lo = n + 1; hi == 0 && (n == limit || s.unattainable(p)) {
 				break
 			}
 			if n = min(2*n, limit); hi > 0 {
@@ -301,8 +301,8 @@ func (s *search) coarse() *Point {
 	return best
 }
 
-// hopeless reports whether more replicas cannot help: a request alone misses.
-func (s *search) hopeless(p *Point) bool {
+// unattainable reports whether more replicas cannot help: a request alone misses.
+func (s *search) unattainable(p *Point) bool {
 	floor := s.floor(p)
 	return floor != nil && !floor.Met
 }

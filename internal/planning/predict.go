@@ -56,12 +56,12 @@ func none(err error) *catalog.Prediction {
 }
 
 // outcomes simulates the time after a change.
-func (p *predictor) outcomes(after setup, most int) (outcomes []*outcome, sc *scene, err error) {
+func (p *predictor) outcomes(after setup, most int) (outcomes []*outcome, sc *trial, err error) {
 	e, err := config(p.engine.Release, after.known)
 	if err != nil {
 		return nil, nil, err
 	}
-	sc = p.scene(after, e.Config, true)
+	sc = p.trial(after, e.Config, true)
 	outcomes, err = p.simulate(sc, most)
 	return outcomes, sc, err
 }
@@ -70,7 +70,7 @@ func (p *predictor) outcomes(after setup, most int) (outcomes []*outcome, sc *sc
 func (p *predictor) nothing() ([]*outcome, error) {
 	if p.unchanged == nil {
 		var err error
-		if p.unchanged, _, err = p.outcomes(p.now, perScene); err != nil {
+		if p.unchanged, _, err = p.outcomes(p.now, perOutcome); err != nil {
 			return nil, err
 		}
 	}
@@ -90,7 +90,7 @@ func (p *predictor) fix(f *catalog.Fix) *catalog.Prediction {
 	if err != nil {
 		return none(err)
 	}
-	outcomes, sc, err := p.outcomes(after, perScene)
+	outcomes, sc, err := p.outcomes(after, perOutcome)
 	if err != nil {
 		return none(err)
 	}

@@ -28,8 +28,8 @@ var testBounds = &bounds{
 	e2e:  []float64{0.1, 1, 10, 100},
 }
 
-// testScene is a small server whose step takes 10 ms, asked for 100 and 50 tokens.
-func testScene(t testing.TB) *scene {
+// testTrial is a small server whose step takes 10 ms, asked for 100 and 50 tokens.
+func testTrial(t testing.TB) *trial {
 	t.Helper()
 	cfg, err := sim.Defaults("0.23.0")
 	if err != nil {
@@ -41,10 +41,10 @@ func testScene(t testing.TB) *scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &scene{cfg: cfg, cost: sim.StepCost{Base: 0.01}, pool: pool, length: 20 * time.Second, maxTokens: 1e6, bounds: testBounds}
+	return &trial{cfg: cfg, cost: sim.StepCost{Base: 0.01}, pool: pool, length: 20 * time.Second, maxTokens: 1e6, bounds: testBounds}
 }
 
-func played(t testing.TB, s *scene) *outcome {
+func played(t testing.TB, s *trial) *outcome {
 	t.Helper()
 	o, err := replay(s)
 	if err != nil {
@@ -54,7 +54,7 @@ func played(t testing.TB, s *scene) *outcome {
 }
 
 func TestAClosedLoopKeepsItsClientsInFlight(t *testing.T) {
-	s := testScene(t)
+	s := testTrial(t)
 	s.clients, s.running, s.waiting, s.warm = 12, 8, 4, 5*time.Second
 	o := played(t, s)
 	if held := (o.running + o.waiting) / o.seconds; math.Abs(held-12) > 0.2 {
@@ -71,7 +71,7 @@ func TestAClosedLoopKeepsItsClientsInFlight(t *testing.T) {
 }
 
 func TestAnOpenLoopServesWhatComes(t *testing.T) {
-	s := testScene(t)
+	s := testTrial(t)
 	for i := range 40 {
 		s.arrivals = append(s.arrivals, time.Duration(i)*250*time.Millisecond)
 	}
@@ -86,7 +86,7 @@ func TestAnOpenLoopServesWhatComes(t *testing.T) {
 }
 
 func TestWhatWaitedBeforeCountsItsWait(t *testing.T) {
-	s := testScene(t)
+	s := testTrial(t)
 	s.running, s.waiting, s.waited, s.length = 8, 8, 4*time.Second, 2*time.Second
 	s.gap, s.first = 10*time.Millisecond, time.Second
 	o := played(t, s)
@@ -98,8 +98,8 @@ func TestWhatWaitedBeforeCountsItsWait(t *testing.T) {
 	}
 }
 
-func TestAThrashingSceneRecomputes(t *testing.T) {
-	s := testScene(t)
+func TestAThrashingTrialRecomputes(t *testing.T) {
+	s := testTrial(t)
 	s.cfg.NumBlocks, s.clients, s.length = 40, 12, time.Minute // ten blocks each, eight at once
 	o := played(t, s)
 	if o.preemptions < 10 || o.recomputed < o.preemptions {
@@ -107,8 +107,8 @@ func TestAThrashingSceneRecomputes(t *testing.T) {
 	}
 }
 
-func TestASceneIsBounded(t *testing.T) {
-	s := testScene(t)
+func TestATrialIsBounded(t *testing.T) {
+	s := testTrial(t)
 	s.clients, s.length, s.maxTokens = 8, time.Hour, 1000
 	if o := played(t, s); !o.truncated || o.simulated > 1100 || o.seconds > 10 {
 		t.Errorf("truncated %v after %d tokens and %v s", o.truncated, o.simulated, o.seconds)
@@ -211,7 +211,7 @@ func TestRelevant(t *testing.T) {
 }
 
 func TestAPresentThatIsNotMetGivesNoPrediction(t *testing.T) {
-	s := testScene(t)
+	s := testTrial(t)
 	s.clients, s.running = 8, 8
 	before := estimates([]*outcome{played(t, s)}, 1, s.length.Seconds())
 	measured := make([]indicator.Value, len(quantities))
@@ -261,7 +261,7 @@ func FuzzChanged(f *testing.F) {
 
 // BenchmarkReplay is one simulation of a minute of a thrashing server.
 func BenchmarkReplay(b *testing.B) {
-	s := testScene(b)
+	s := testTrial(b)
 	s.cfg.NumBlocks, s.clients, s.length = 40, 12, time.Minute
 	tokens := 0
 	for b.Loop() {
@@ -274,7 +274,7 @@ func BenchmarkReplay(b *testing.B) {
 // the fit gives that load's step, and its samples hold the step of half the batch
 // between them.
 func TestAShortWindowSpansWhatItDoesNotTell(t *testing.T) {
-	cfg := testScene(t).cfg
+	cfg := testTrial(t).cfg
 	truth := sim.StepCost{Base: 0.006, PerSeq: 0.0005, Knee: 256}
 	step := func(c sim.StepCost, batch int64) float64 {
 		return c.Seconds(sim.Work{Steps: 1, Seqs: batch, Tokens: batch, KVTokens: batch * 200})

@@ -197,9 +197,9 @@ func (p *predictor) try(fleet *workload.Measured) (float64, error) {
 		p.calibration.Fit = p.calibration.Fit.Scale(sim.Uniform(slower))
 		var all *outcome
 		for _, age := range ages {
-			now := p.scene(p.now, p.engine.Config, false)
+			now := p.trial(p.now, p.engine.Config, false)
 			now.age(age.waiting, age.running)
-			outcomes, err := p.simulate(now, perScene)
+			outcomes, err := p.simulate(now, perOutcome)
 			if err != nil {
 				return closest, cmp.Or(reason, err)
 			}

@@ -9,8 +9,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// A scene is what one engine is put through.
-type scene struct {
+// A trial is what one engine is put through.
+type trial struct {
 	cfg  sim.Config
 	cost sim.StepCost
 
@@ -52,18 +52,18 @@ type outcome struct {
 	truncated        bool
 }
 
-// instant is a step's cost while a scene is set: what is in flight at the
+// instant is a step's cost while a trial is set: what is in flight at the
 // beginning has had its prefill.
 var instant = sim.StepCost{Base: 1e-9}
 
-// replay simulates a scene.
-func replay(s *scene) (*outcome, error) {
+// replay simulates a trial.
+func replay(s *trial) (*outcome, error) {
 	e, err := sim.New(s.cfg, instant)
 	if err != nil {
 		return nil, err
 	}
 	p := &player{
-		scene: s, rng: rand.New(rand.NewPCG(s.seed, 0x5eed)),
+		trial: s, rng: rand.New(rand.NewPCG(s.seed, 0x5eed)),
 		out: outcome{seconds: s.length.Seconds(), ttft: newHistogram(s.bounds.ttft), itl: newHistogram(s.bounds.itl), e2e: newHistogram(s.bounds.e2e)},
 	}
 	p.engine = sim.Driver{Engine: e, Between: p.between, Ending: p.ending, Ended: p.tokensOf}
@@ -76,14 +76,14 @@ func replay(s *scene) (*outcome, error) {
 	return &p.out, nil
 }
 
-// player runs one scene.
+// player runs one trial.
 type player struct {
-	*scene
+	*trial
 	engine sim.Driver
 	rng    *rand.Rand
 	next   int // of the pool
 
-	setting   bool // the scene is being set, step by step
+	setting   bool // the trial is being set, step by step
 	stepped   bool // a step ended since
 	measuring bool
 
@@ -122,7 +122,7 @@ func (p *player) add(r sim.Request, at time.Duration) {
 	p.began, p.last = append(p.began, at), append(p.last, -1)
 }
 
-// begin sets the scene: requests that run have had their prefill and a part of
+// begin sets the trial: requests that run have had their prefill and a part of
 // their answer, the oldest first; those that wait came one after the other.
 func (p *player) begin() {
 	type inFlight struct {
@@ -192,7 +192,7 @@ func (p *player) progress(n int, of func(int) (prompt, done, output int)) []int 
 	return out
 }
 
-// maxSetting bounds the steps in which a scene is set.
+// maxSetting bounds the steps in which a trial is set.
 const maxSetting = 2000
 
 // longer draws a request as those in flight are: the longer an answer, the more

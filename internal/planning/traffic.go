@@ -19,6 +19,7 @@ import (
 // the window began. Its ranks are taken to share it evenly.
 type traffic struct {
 	spec             workload.Spec
+	prompt           float64         // mean length of its prompts
 	arrivals         []time.Duration // since the window's beginning
 	length           time.Duration
 	ranks            int
@@ -60,6 +61,7 @@ func trafficOf(f *workload.Measured) (*traffic, error) {
 		if t.ended < minEnded {
 			err = more(t.ended, minEnded, t.length, err)
 		}
+		t.prompt = t.spec.Prompt.Mean()
 		return nil, err
 	}
 	for i := range f.Ranks {
@@ -125,8 +127,8 @@ const poolSize = 2000
 // pool draws requests that an engine can serve. What is not known of the lengths of
 // answers, for few of them ended, makes those of one draw longer, of another shorter.
 func (t *traffic) pool(cfg sim.Config, draw int) ([]sim.Request, error) {
-	if t.spec.Prompt.Mean() > maxModelLen {
-		return nil, fmt.Errorf("measured prompts of %.0f tokens are more than is simulated here", t.spec.Prompt.Mean())
+	if t.prompt > maxModelLen {
+		return nil, fmt.Errorf("measured prompts of %.0f tokens are more than is simulated here", t.prompt)
 	}
 	source, err := workload.NewGenerator(t.spec, uint64(draw))
 	if err != nil {

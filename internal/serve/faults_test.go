@@ -46,6 +46,7 @@ func (l *log) String() string {
 // TestBadTargets: one that hangs, one that flaps, one with too many series, and one of
 // another program are each named, and hurt nobody else.
 func TestBadTargets(t *testing.T) {
+	t.Parallel()
 	fl, err := fleet.Start(fleet.Config{Addr: "127.0.0.1:0", Replicas: 1, Warm: 2 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
@@ -211,6 +212,7 @@ func TestADamagedLog(t *testing.T) {
 // TestTheClockStepsBack: what cannot be stored is said, and nothing is shown as healthy
 // meanwhile.
 func TestTheClockStepsBack(t *testing.T) {
+	t.Parallel()
 	fl, err := fleet.Start(fleet.Config{Addr: "127.0.0.1:0", Replicas: 1, Warm: time.Minute})
 	if err != nil {
 		t.Fatal(err)

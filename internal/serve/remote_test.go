@@ -84,6 +84,7 @@ func (s *store) be(mood string) { s.mood.Store(&mood) }
 // TestServeReadsAStore: what a store behind --prometheus does not tell is never healthy, and
 // that it does not is on the page until it does again.
 func TestServeReadsAStore(t *testing.T) {
+	t.Parallel()
 	fl, err := fleet.Start(fleet.Config{Addr: "127.0.0.1:0", Replicas: 2, Warm: 2 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
@@ -187,6 +188,7 @@ func (x *receiver) has(metric string) bool { return x.instances(metric) > 0 }
 
 // TestServeInParts: monitors that scrape a part each write to one store, which has all.
 func TestServeInParts(t *testing.T) {
+	t.Parallel()
 	fl, err := fleet.Start(fleet.Config{Addr: "127.0.0.1:0", Replicas: 6, Warm: time.Minute})
 	if err != nil {
 		t.Fatal(err)

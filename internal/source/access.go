@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/prometheus/common/config"
+	"github.com/spf13/pflag"
 
 	"github.com/sixty-dev/sixty/internal/hint"
 )
@@ -19,6 +20,18 @@ type Access struct {
 	Headers         []string // "Name: value"
 	CA, Cert, Key   string   // PEM files
 	Insecure        bool     // do not verify the server's certificate
+}
+
+// AddFlags adds the flags; their letters are those of curl.
+func (f *Access) AddFlags(s *pflag.FlagSet) {
+	s.StringVar(&f.File, "http-config", "", "YAML `file` with the HTTP settings of a Prometheus scrape configuration (authorization, oauth2, tls_config, …)")
+	s.StringVar(&f.BearerTokenFile, "bearer-token-file", "", "`file` that holds a bearer token")
+	s.StringVar(&f.BasicAuth, "basic-auth", "", "`USER:FILE`, the file holding the password")
+	s.StringArrayVarP(&f.Headers, "header", "H", nil, "further header, as `'Name: value'`; may be repeated")
+	s.StringVar(&f.CA, "tls-ca", "", "PEM `file` of the certificate authority to trust")
+	s.StringVar(&f.Cert, "tls-cert", "", "PEM `file` of the client's certificate")
+	s.StringVar(&f.Key, "tls-key", "", "PEM `file` of the client's key")
+	s.BoolVarP(&f.Insecure, "insecure-skip-verify", "k", false, "do not verify the server's certificate")
 }
 
 // Config returns the settings; what is named alone goes before the file.

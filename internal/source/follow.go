@@ -36,7 +36,7 @@ func (s *Source) follow(ctx context.Context, o diagnose.Options, every time.Dura
 			return nil
 		case <-tick.C:
 		}
-		if s.Live != nil && s.Live.hopeless() {
+		if s.Live != nil && s.Live.unjudgeable() {
 			return s.Live.strangers()
 		}
 		now, err := s.options(ctx, time.Now(), o)

@@ -141,9 +141,9 @@ func (r *Live) first(p *Page, err *error) (gpu, seen bool) {
 	return gpu, *err == nil
 }
 
-// hopeless reports whether asking again can make none of the targets one that can be
+// unjudgeable reports whether asking again can make none of the targets one that can be
 // judged: each was asked, and is another program or a GPU exporter.
-func (r *Live) hopeless() bool {
+func (r *Live) unjudgeable() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return !slices.ContainsFunc(r.states, func(st liveState) bool { return !st.gpu && !settled(st.last) })
@@ -232,7 +232,7 @@ func (r *Live) count(ran time.Duration) (answering, ever int, lost bool) {
 // unreachable is the error of a look in which nobody ever answered with metrics, and
 // nobody who is away: that is a verdict.
 func (r *Live) unreachable() error {
-	if r.hopeless() {
+	if r.unjudgeable() {
 		return r.strangers()
 	}
 	r.mu.Lock()
@@ -268,7 +268,7 @@ func (r *Live) strangers() error {
 // that says why none did.
 func (r *Live) Answered() error {
 	_, ever, _ := r.count(0)
-	if ever == 0 && r.hopeless() {
+	if ever == 0 && r.unjudgeable() {
 		return r.strangers()
 	}
 	r.mu.Lock()

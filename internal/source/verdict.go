@@ -108,7 +108,7 @@ func (r *Live) attend(ctx context.Context, each func(ran time.Duration) bool) {
 	tick := time.NewTicker(evaluateEvery)
 	defer tick.Stop()
 	for ran := time.Duration(0); ; ran = time.Since(began) {
-		if _, _, lost := r.count(ran); lost || r.hopeless() || each(ran) {
+		if _, _, lost := r.count(ran); lost || r.unjudgeable() || each(ran) {
 			return
 		}
 		select {

@@ -21,6 +21,11 @@ const (
 	NoUsualLengths // where none are measured, they must be given
 )
 
+// Given notes which flags were given, where what they were given may be the default.
+func (a *Asked) Given(changed func(flag string) bool) {
+	a.SetCV, a.SetConcurrency, a.SetPrefixShare = changed("cv"), changed("concurrency"), changed("prefix-share")
+}
+
 // AddFlags adds the flags that describe a workload, with the same names and the same
 // meaning in every verb that takes one: bench, simulate and tune.
 func (a *Asked) AddFlags(s *pflag.FlagSet, parts Parts) {

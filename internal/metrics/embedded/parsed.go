@@ -3,7 +3,6 @@ package embedded
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -11,6 +10,8 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/util/strutil"
+
+	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
 // parsed is a parser that remembers. A monitor asks the same questions all the time, and
@@ -19,9 +20,14 @@ import (
 // concurrent use.
 type parsed struct {
 	parser.Parser
+	*remembered
+}
 
+// remembered is what all parsers of the process have parsed: the answer depends on the
+// expression alone.
+type remembered struct {
 	mu       sync.Mutex
-	now, old map[string]parser.Expr     // trees that nobody but copyOf reads
+	now, old map[string]parser.Expr     // trees that nobody but indicator.Copy reads
 	matchers map[string]*labels.Matcher // the long ones
 }
 
@@ -32,9 +38,9 @@ const (
 	mostMatchers = 50
 )
 
-func newParsed() *parsed {
-	return &parsed{Parser: parser.NewParser(parser.Options{}), now: map[string]parser.Expr{}, matchers: map[string]*labels.Matcher{}}
-}
+var everyParsed = &remembered{now: map[string]parser.Expr{}, matchers: map[string]*labels.Matcher{}}
+
+func newParsed() *parsed { return &parsed{parser.NewParser(parser.Options{}), everyParsed} }
 
 // long is from how many bytes on a regular expression is worth a place of its own.
 const long = 200
@@ -52,7 +58,7 @@ func (p *parsed) ParseExpr(input string) (parser.Expr, error) {
 			return p.Parser.ParseExpr(input) // whose error has the caller's words
 		}
 	}
-	out, err := copyOf(tree)
+	out, err := indicator.Copy(tree)
 	if err == nil && len(texts) > 0 {
 		err = p.lengthen(out, texts)
 	}
@@ -118,7 +124,7 @@ func (p *parsed) lengthen(tree parser.Expr, texts []string) (err error) {
 }
 
 // matcher returns the matcher of a label by a quoted regular expression.
-func (p *parsed) matcher(kind labels.MatchType, name, quoted string) (*labels.Matcher, error) {
+func (p *remembered) matcher(kind labels.MatchType, name, quoted string) (*labels.Matcher, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	key := name + kind.String() + quoted
@@ -140,7 +146,7 @@ func (p *parsed) matcher(kind labels.MatchType, name, quoted string) (*labels.Ma
 	return m, nil
 }
 
-func (p *parsed) recall(input string) (parser.Expr, bool) {
+func (p *remembered) recall(input string) (parser.Expr, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if tree, ok := p.now[input]; ok {
@@ -153,92 +159,18 @@ func (p *parsed) recall(input string) (parser.Expr, bool) {
 	return tree, ok
 }
 
-func (p *parsed) keep(input string, tree parser.Expr) {
+func (p *remembered) keep(input string, tree parser.Expr) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.put(input, tree)
 }
 
 // put forgets, when there are too many, those that were not asked for since the last time.
-func (p *parsed) put(input string, tree parser.Expr) {
+func (p *remembered) put(input string, tree parser.Expr) {
 	if len(p.now) >= mostParsed {
 		p.now, p.old = map[string]parser.Expr{}, p.now
 	}
 	p.now[input] = tree
-}
-
-// copyOf copies a tree as a parser makes it. What the engine never writes, matchers above
-// all, is shared. The error names a kind of node that is not known here.
-func copyOf(tree parser.Expr) (_ parser.Expr, err error) {
-	child := func(e parser.Expr) parser.Expr {
-		if e == nil || err != nil {
-			return e
-		}
-		out, failed := copyOf(e)
-		if failed != nil {
-			err = failed
-		}
-		return out
-	}
-	switch n := tree.(type) {
-	case *parser.NumberLiteral:
-		c := *n
-		return &c, nil
-	case *parser.StringLiteral:
-		c := *n
-		return &c, nil
-	case *parser.VectorSelector:
-		if n.OriginalOffsetExpr != nil {
-			break
-		}
-		c := *n
-		c.LabelMatchers = slices.Clone(n.LabelMatchers) // the storage sorts them
-		return &c, nil
-	case *parser.MatrixSelector:
-		if n.RangeExpr != nil {
-			break
-		}
-		c := *n
-		c.VectorSelector = child(n.VectorSelector)
-		return &c, err
-	case *parser.SubqueryExpr:
-		if n.RangeExpr != nil || n.OriginalOffsetExpr != nil || n.StepExpr != nil {
-			break
-		}
-		c := *n
-		c.Expr = child(n.Expr)
-		return &c, err
-	case *parser.ParenExpr:
-		c := *n
-		c.Expr = child(n.Expr)
-		return &c, err
-	case *parser.UnaryExpr:
-		c := *n
-		c.Expr = child(n.Expr)
-		return &c, err
-	case *parser.AggregateExpr:
-		c := *n
-		c.Grouping = slices.Clone(n.Grouping) // the engine sorts them
-		c.Expr, c.Param = child(n.Expr), child(n.Param)
-		return &c, err
-	case *parser.BinaryExpr:
-		c := *n
-		if n.VectorMatching != nil {
-			m := *n.VectorMatching
-			m.MatchingLabels, m.Include = slices.Clone(m.MatchingLabels), slices.Clone(m.Include)
-			c.VectorMatching = &m
-		}
-		c.LHS, c.RHS = child(n.LHS), child(n.RHS)
-		return &c, err
-	case *parser.Call:
-		c := *n
-		c.Args = make(parser.Expressions, len(n.Args))
-		for i, a := range n.Args {
-			c.Args[i] = child(a)
-		}
-		return &c, err
-	}
-	return nil, fmt.Errorf("no copy is made of %T", tree)
 }
 
 var _ parser.Parser = (*parsed)(nil)

@@ -17,17 +17,17 @@ const (
 
 	perPresent = 400_000    // of one simulation of the present
 	perAfter   = 1_600_000  // of one of the time after a change
-	perScene   = 1_500_000  // of all of one scene, but for the least number of draws
+	perOutcome = 1_500_000  // of all of one trial, but for the least number of draws
 	perTrial   = 300_000    // of all of one value that is tried
 	budget     = 24_000_000 // of all, beyond which no further fix is begun
 )
 
-// scene sets the present, or the time after a change: when what it began with has
+// trial sets the present, or the time after a change: when what it began with has
 // gone and what comes is as it will be.
-func (p *predictor) scene(s setup, cfg sim.Config, after bool) *scene {
+func (p *predictor) trial(s setup, cfg sim.Config, after bool) *trial {
 	t := p.traffic
 	n := float64(t.ranks * s.replicas)
-	sc := &scene{
+	sc := &trial{
 		cfg: cfg, bounds: p.bounds, arrivals: t.share(t.ranks * s.replicas), clients: t.clients / n, pause: t.pause,
 		running: int(math.Round(t.running / n)), waiting: int(math.Round(t.waiting / n)),
 		gap: p.seconds(indicator.ITLMean), first: p.seconds(indicator.TTFTMean),
@@ -52,14 +52,14 @@ func (p *predictor) scene(s setup, cfg sim.Config, after bool) *scene {
 
 // age lets those in flight at the beginning have waited for a share of the time that
 // they would have in a queue that stands.
-func (s *scene) age(waiting, running float64) {
+func (s *trial) age(waiting, running float64) {
 	s.waited = time.Duration(waiting * float64(s.waited))
 	s.first = time.Duration(running * float64(s.first))
 }
 
 // whole makes whole clients of an engine's share: between the simulations it is
 // now one less, now one more, so that their mean is the share.
-func (s *scene) whole(i int) {
+func (s *trial) whole(i int) {
 	if s.clients == 0 {
 		return
 	}
@@ -89,10 +89,10 @@ func (p *predictor) seconds(s *indicator.Signal) time.Duration {
 	return time.Duration(p.measured[i].Or(0) * float64(time.Second))
 }
 
-// simulate plays a scene several times, each with other lengths and, after the
+// simulate plays a trial several times, each with other lengths and, after the
 // first, with other samples of the calibration. Draws of a number are alike in every
-// scene, so that differences between scenes are not chance.
-func (p *predictor) simulate(s *scene, most int) ([]*outcome, error) {
+// trial, so that differences between trials are not chance.
+func (p *predictor) simulate(s *trial, most int) ([]*outcome, error) {
 	fit := p.calibration.Fit
 	var outcomes []*outcome
 	tokens := 0

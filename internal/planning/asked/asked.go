@@ -1,0 +1,119 @@
+// Package asked reads what simulate and tune are asked: flags, files, and measurements of
+// running servers become a planning.Simulation or a planning.Tuning. Errors name the flags.
+package asked
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
+	"github.com/sixty-dev/sixty/internal/fileio"
+	"github.com/sixty-dev/sixty/internal/perfmodel"
+	"github.com/sixty-dev/sixty/internal/planning"
+	"github.com/sixty-dev/sixty/internal/settings"
+	"github.com/sixty-dev/sixty/internal/source"
+)
+
+// Flags of several verbs; in all of them they mean the same.
+const (
+	FlagRelease = "vllm-version"
+	FlagArgs    = "engine-args"
+)
+
+// Say tells people what goes on.
+type Say struct {
+	Note func([]string)                   // remarks
+	Show func(format string, args ...any) // a line that is written over
+}
+
+// A Deployment is what is known of one, and what its users were promised.
+type Deployment struct {
+	Source  source.Observed
+	Promise settings.Promised
+
+	EngineArgs, ReleaseOf string // as vllm serve takes them; of vLLM
+	gpu, modelConfig, log string
+	acceptance            float64
+}
+
+// AddFlags adds what simulate and tune have in common, but for the form of the answer.
+func (f *Deployment) AddFlags(s *pflag.FlagSet) {
+	f.Source.AddFlags(s)
+	s.StringVar(&f.modelConfig, "model-config", "", "the model's config.json, the `directory` that has it, or its name at Hugging Face where the local cache has it")
+	s.StringVar(&f.gpu, "gpu", "", "`name` of the GPU, such as H100 or 'RTX 4090', or the memory of one, such as 80GiB")
+	s.StringVar(&f.EngineArgs, FlagArgs, "", "`arguments` as vllm serve takes them, such as '--max-num-seqs 256'")
+	s.Float64Var(&f.acceptance, "acceptance", 0, "share of guessed tokens that are right, with --speculative-config among the engine's arguments")
+	s.StringVar(&f.ReleaseOf, FlagRelease, "", "`release` of vLLM, such as 0.23 (default: the measured server's)")
+	f.Promise.AddFlags(s)
+}
+
+// known reads and measures what is known of the deployment.
+func (f *Deployment) known(ctx context.Context, say Say, before engine.Config) (k planning.Known, err error) {
+	if !(f.acceptance >= 0 && f.acceptance <= 1) {
+		return k, fmt.Errorf("--acceptance %g: want a share from 0 to 1", f.acceptance)
+	}
+	k.Acceptance = f.acceptance
+	if gpus := f.gpus(); len(gpus) > 0 {
+		if k.Device, k.Memory, err = perfmodel.ParseGPU(gpus[0]); err != nil {
+			return k, fmt.Errorf("--gpu: %w", err)
+		}
+	}
+	if f.modelConfig != "" {
+		if k.Model, err = readModel(f.modelConfig); err != nil {
+			return k, err
+		}
+	}
+	if f.log != "" {
+		if k.Log, err = source.ReadLog(f.log); err != nil {
+			return k, err
+		}
+		k.LogFrom = filepath.Base(f.log)
+	}
+	if f.Source.Given() > 0 {
+		if k.Seen, err = f.Source.Observe(ctx, say.Note, say.Show); err != nil {
+			return k, err
+		}
+	}
+	if err = k.FindRelease(f.ReleaseOf); err != nil {
+		return k, fmt.Errorf("--%s: %w", FlagRelease, err)
+	}
+	strict := k.Release
+	switch {
+	case k.Seen != nil && f.ReleaseOf == "" && k.Log == nil:
+		strict = "" // the oldest that their metrics fit
+	case strict == "":
+		strict = vllm.DefaultRelease
+	}
+	args, err := vllm.Engine.Flags.CheckArgs(f.EngineArgs, "--"+FlagArgs, strict)
+	if err != nil {
+		return k, err
+	}
+	k.Args = engine.Config{}
+	k.Args.Merge(before)
+	k.Args.Merge(args)
+	return k, nil
+}
+
+// gpus are the names that --gpu has, of which tune takes several.
+func (f *Deployment) gpus() []string {
+	return strings.FieldsFunc(f.gpu, func(c rune) bool { return c == ',' })
+}
+
+// loadTest reads the file of --load-test, nil where none is named.
+func loadTest(path string) (io.Reader, error) {
+	if path == "" {
+		return nil, nil
+	}
+	content, err := fileio.Read(path, 1<<30)
+	if err != nil {
+		return nil, fmt.Errorf("--load-test: %w", err)
+	}
+	return bytes.NewReader(content), nil
+}

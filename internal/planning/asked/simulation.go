@@ -1,0 +1,121 @@
+package asked
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/perfmodel"
+	"github.com/sixty-dev/sixty/internal/planning"
+	"github.com/sixty-dev/sixty/internal/sim"
+	"github.com/sixty-dev/sixty/internal/slo"
+	"github.com/sixty-dev/sixty/internal/workload"
+)
+
+// Simulation is what simulate is asked.
+type Simulation struct {
+	Deployment
+	planning.Simulation // what needs no reading; Read adds the rest
+
+	loadTest, stepCost string
+	transfer           float64
+	route              string
+	sweeps             []string
+}
+
+// AddFlags adds the flags of sixty simulate, but for the form of the answer and --serve.
+func (f *Simulation) AddFlags(s *pflag.FlagSet) {
+	f.Deployment.AddFlags(s)
+	f.Load.AddFlags(s, workload.ClosedLoops|workload.Traces|workload.ScaledRates)
+	s.StringVar(&f.loadTest, "load-test", "", "fit step times to a load test's `file`: sixty bench --csv, or vllm bench serve --save-detailed")
+	s.StringVar(&f.stepCost, "step-cost", "", "step times that are known, such as '`base=8ms`, per-token=50us, knee=256'; also mixed, per-seq, per-kv, per-pair")
+	s.IntVar(&f.Replicas, "replicas", 0, "engines behind a router (default: as many as were measured)")
+	s.IntVar(&f.PrefillEngines, "prefill-engines", 0, "engines that compute prompts alone; the replicas then decode alone")
+	s.Float64Var(&f.transfer, "transfer-rate", 25, "GB a second that one GPU of them sends of the KV cache")
+	s.StringVar(&f.route, "route", "", "between replicas: round-robin, least-loaded or prefix-affinity (default: as measured, else round-robin)")
+	s.StringArrayVar(&f.sweeps, "sweep", nil, "vary a parameter: `max-num-seqs=16,32,64` or rate=1:20:1; may be given twice")
+	s.IntVar(&f.Samples, "samples", -1, "samples of the calibration that intervals rest on (default: as many as take little time)")
+	s.BoolVar(&f.DropTooLarge, "drop-too-large", false, "leave out requests that no server of this configuration could ever serve")
+}
+
+// check refuses flags that contradict each other.
+func (f *Simulation) check() error {
+	switch {
+	case f.stepCost != "" && f.loadTest != "":
+		return errors.New("--step-cost and --load-test both say how long steps take: give one")
+	case (f.gpu == "") != (f.modelConfig == "") && f.loadTest == "" && f.stepCost == "" && f.Source.Given() == 0:
+		return hint.With(errors.New("an estimate of step times needs both --gpu and --model-config"), "give the GPU's name and the model's config.json")
+	case len(f.gpus()) > 1:
+		return hint.With(fmt.Errorf("--gpu %s: a simulation is of one kind", f.gpu), "sixty tune compares several")
+	case f.PrefillEngines < 0 || !(f.transfer > 0 && f.transfer < 1e5):
+		return fmt.Errorf("--prefill-engines %d, --transfer-rate %g: want 0 or more engines, and a rate of more than 0", f.PrefillEngines, f.transfer)
+	case f.Samples < -1:
+		return fmt.Errorf("--samples %d is negative", f.Samples)
+	case len(f.sweeps) > 2:
+		return hint.With(fmt.Errorf("%d sweeps: more than two cannot be shown", len(f.sweeps)), "fix one of them with its flag")
+	}
+	return f.Load.Check()
+}
+
+// Read checks the flags and arguments and reads what they name; changed says which flags
+// were given.
+func (f *Simulation) Read(ctx context.Context, args []string, changed func(flag string) bool, say Say) (err error) {
+	f.Load.Given(changed)
+	if changed("replicas") && f.Replicas < 1 {
+		return fmt.Errorf("--replicas %d: want 1 or more", f.Replicas)
+	}
+	if err := f.Source.Resolve(args); err != nil {
+		return err
+	}
+	if err := f.check(); err != nil {
+		return err
+	}
+	f.Route, f.TransferRate = perfmodel.Route(f.route), f.transfer*1e9
+	if f.Sweep, err = planning.ParseSweeps(f.sweeps); err != nil {
+		return err
+	}
+	if f.Known, err = f.known(ctx, say, nil); err != nil {
+		return err
+	}
+	if f.Load.Trace != "" {
+		if f.Trace, err = ReadTrace(f.Load.Trace, f.Load.TraceFormat); err == nil {
+			err = f.Trace.Timed()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if f.stepCost != "" {
+		cost, err := sim.ParseStepCost(f.stepCost)
+		if err != nil {
+			return err
+		}
+		f.Cost, f.CostFrom = &cost, f.stepCost
+	}
+	f.LoadTestFrom = f.loadTest
+	f.LoadTest, err = loadTest(f.loadTest)
+	return err
+}
+
+// ReadTrace reads a trace of requests.
+func ReadTrace(path, format string) (*workload.Trace, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open trace: %w", err)
+	}
+	defer file.Close()
+	return workload.Read(file, workload.Options{Format: workload.Format(format)})
+}
+
+// Objective is what users of the simulated model were promised, nil for nothing.
+func (f *Simulation) Objective() (*slo.Objective, error) {
+	model := f.Source.Model
+	if f.Seen != nil {
+		model = f.Seen.Model
+	}
+	return f.Promise.Objective(model)
+}

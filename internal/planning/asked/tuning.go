@@ -1,0 +1,190 @@
+package asked
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/fileio"
+	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/perfmodel"
+	"github.com/sixty-dev/sixty/internal/planning"
+	"github.com/sixty-dev/sixty/internal/workload"
+)
+
+// simulatedRequests of each configuration: enough for a P95, and few enough that a
+// search of fifty ends in seconds.
+const simulatedRequests = 1500
+
+// Tuning is what tune is asked.
+type Tuning struct {
+	Deployment
+	planning.Tuning // what needs no reading; Read adds the rest
+
+	tp, pp, dp     int
+	expertParallel bool
+	urls           []string
+	ttft, itl, e2e time.Duration
+	served         string
+	loadTest       string
+	loadTestArgs   string
+
+	quantizations []string
+	priced        []string
+	prices        string
+}
+
+// AddFlags adds the flags of sixty tune, but for the form of the answer.
+func (f *Tuning) AddFlags(s *pflag.FlagSet) {
+	f.Deployment.AddFlags(s)
+	f.Load.AddFlags(s, workload.ScaledRates|workload.NoUsualLengths)
+	f.Load.Requests = simulatedRequests
+	s.Lookup("requests").DefValue = strconv.Itoa(simulatedRequests)
+	s.IntVar(&f.tp, "tp", 0, "tensor parallelism (default: found)")
+	s.IntVar(&f.pp, "pp", 0, "pipeline parallelism (default 1)")
+	s.IntVar(&f.dp, "dp", 0, "data parallelism within a replica (default 1)")
+	s.BoolVar(&f.expertParallel, engine.ExpertParallel, false, "spread experts by number, not by width")
+	s.BoolVar(&f.CPU, "cpu", false, "the server runs on a CPU; give its KV cache with --engine-args '--kv-cache-memory-bytes N'")
+	s.IntVar(&f.MaxGPUs, "max-gpus", 64, "GPUs of the whole deployment, at most")
+	s.StringVar(&f.log, "engine-log", "", "`file` with a server's start-up log, to check the memory against")
+	s.StringVar(&f.loadTest, "load-test", "", "fit step times to a load test's `file` of one replica: sixty bench --csv, or vllm bench serve --save-detailed")
+	s.StringVar(&f.loadTestArgs, "load-test-args", "", "what vllm serve was `given` in that test, where it is not what is looked for")
+	s.StringArrayVar(&f.urls, "url", nil, "a running server, to measure and to check against; may be repeated, or given without the flag")
+	s.DurationVar(&f.ttft, "ttft-p95", 0, "target of the 95th percentile of the time to the first token")
+	s.DurationVar(&f.itl, "itl-p95", 0, "target of the 95th percentile of the time between tokens")
+	s.DurationVar(&f.e2e, "e2e-p95", 0, "target of the 95th percentile of a whole answer")
+	s.Float64Var(&f.Targets.TokensPerSecond, "throughput", 0, "target of output tokens per second, of the whole deployment")
+	s.StringVar(&f.served, "served-model", "", "`name` or path to put after vllm serve (default: that of --model-config)")
+	s.StringSliceVar(&f.quantizations, "compare-quantization", nil, "compare forms that vLLM makes of the weights while it loads them: `none,fp8`, or bitsandbytes and others; also --gpu H100,L40S compares")
+	s.StringArrayVar(&f.priced, "price", nil, "price of an hour of one GPU, such as `H100=2.49`; may be repeated (default: list prices of 2025, in dollars)")
+	s.StringVar(&f.prices, "prices", "", "`file` with such prices, a line for each GPU: H100,2.49")
+}
+
+// check refuses flags that contradict each other.
+func (f *Tuning) check() error {
+	switch {
+	case f.modelConfig == "":
+		return hint.With(errors.New("no model is given"), "pass --model-config with the model's config.json or its directory")
+	case f.tp < 0 || f.pp < 0 || f.dp < 0 || f.tp > 1024 || f.pp > 1024 || f.dp > 1024:
+		return errors.New("--tp, --pp and --dp: want 1 to 1024")
+	case f.MaxGPUs < 1 || f.MaxGPUs > 1<<14:
+		return fmt.Errorf("--max-gpus %d: want 1 to %d", f.MaxGPUs, 1<<14)
+	case f.Load.Requests < 50 || f.Load.Requests > 100_000:
+		return fmt.Errorf("--requests %d: want 50 to 100000", f.Load.Requests)
+	case f.ttft < 0 || f.itl < 0 || f.e2e < 0 || !(f.Targets.TokensPerSecond >= 0 && f.Targets.TokensPerSecond < 1e12):
+		return errors.New("a target is negative")
+	}
+	return f.Load.Check()
+}
+
+// Read checks the flags and arguments and reads what they name; changed says which flags
+// were given.
+func (f *Tuning) Read(ctx context.Context, args []string, changed func(flag string) bool, say Say) (err error) {
+	f.Load.Given(changed)
+	if err := f.Source.Resolve(append(args, f.urls...)); err != nil {
+		return err
+	}
+	if err := f.check(); err != nil {
+		return err
+	}
+	fixed := engine.Config{}
+	for flag, n := range map[string]int{engine.TensorParallelSize: f.tp, engine.PipelineParallelSize: f.pp, engine.DataParallelSize: f.dp} {
+		if n > 0 {
+			fixed.Set(flag, strconv.Itoa(n), "the flag")
+		}
+	}
+	if f.expertParallel {
+		fixed.Set(engine.ExpertParallel, "true", "the flag")
+	}
+	cpu := f.CPU
+	if f.Prices, err = f.readPrices(); err != nil {
+		return err
+	}
+	if f.Known, err = f.known(ctx, say, fixed); err != nil {
+		return err
+	}
+	f.CPU, f.Check = cpu, ctx.Err
+	model := f.Model.Architecture
+	if f.Seen != nil {
+		model = f.Seen.Model
+	}
+	o, err := f.Promise.Objective(model)
+	if err != nil {
+		return err
+	}
+	t := &f.Targets
+	if o != nil {
+		t.TTFTP95, t.ITLP95, t.E2EP95 = o.TTFTP95, o.ITLP95, o.E2EP95
+	}
+	t.TTFTP95, t.ITLP95, t.E2EP95 = cmp.Or(f.ttft, t.TTFTP95), cmp.Or(f.itl, t.ITLP95), cmp.Or(f.e2e, t.E2EP95)
+	if f.loadTest != "" {
+		f.LoadTestFrom, f.LoadTestArgs = f.loadTest, engine.ParseArgs(f.loadTestArgs, "--load-test-args")
+		f.LoadTest, err = loadTest(f.loadTest)
+	}
+	return err
+}
+
+// Choices are the alternatives that --gpu and --compare-quantization name, together.
+func (f *Tuning) Choices() ([]planning.Choice, error) {
+	forms := f.quantizations
+	if len(forms) == 0 {
+		forms = []string{""}
+	}
+	var out []planning.Choice
+	for _, name := range f.gpus() {
+		device, memory, err := perfmodel.ParseGPU(name)
+		if err != nil {
+			return nil, fmt.Errorf("--gpu: %w", err)
+		}
+		for _, q := range forms {
+			if q == "none" {
+				q = ""
+			}
+			out = append(out, planning.Choice{Device: device, Memory: memory, Quantization: q})
+		}
+	}
+	if len(out) > 1 && (f.Source.Given() > 0 || f.loadTest != "") {
+		return nil, hint.With(errors.New("steps that were measured are of one kind of GPU and one form of the weights"), "compare by data sheets, without servers and --load-test, or name one --gpu")
+	}
+	return out, nil
+}
+
+func (f *Tuning) readPrices() (planning.Prices, error) {
+	prices := planning.ListPrices()
+	if f.prices != "" {
+		content, err := fileio.Read(f.prices, 1<<20)
+		if err == nil {
+			err = prices.Read(bytes.NewReader(content), f.prices)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--prices: %w", err)
+		}
+	}
+	for _, p := range f.priced {
+		if err := prices.Set(p, "--price"); err != nil {
+			return nil, fmt.Errorf("--price: %w", err)
+		}
+	}
+	return prices, nil
+}
+
+// ServedName is what follows vllm serve.
+func (f *Tuning) ServedName() string {
+	switch {
+	case f.served != "":
+		return f.served
+	case f.Seen != nil && f.Seen.Model != "":
+		return f.Seen.Model
+	case filepath.Base(f.modelConfig) == "config.json":
+		return filepath.Dir(f.modelConfig)
+	}
+	return f.modelConfig
+}

@@ -141,9 +141,10 @@ func (a *Alerter) fires(d *diagnose.Diagnosis, f *diagnose.Finding, at time.Time
 	}
 }
 
-// labels identify an alert: they stay while its fault goes on.
+// labels identify an alert: they stay while its fault goes on and is as bad. The severity is
+// the finding's, which is lower than the pathology's while the objectives are known to hold.
 func (a *Alerter) labels(d *diagnose.Diagnosis, f *diagnose.Finding) map[string]string {
-	severity := f.Pathology.Severity.String()
+	severity := f.Severity.String()
 	l := map[string]string{"alertname": f.Pathology.Alert, "pathology": f.Pathology.ID, "severity": cmp.Or(a.Alerts().Severities[severity], severity)}
 	maps.Copy(l, a.Alerts().Labels)
 	for _, t := range d.Targets {

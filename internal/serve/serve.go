@@ -26,6 +26,7 @@ import (
 	toolkit "github.com/prometheus/exporter-toolkit/web"
 
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/generate/scrapeconfig"
 	"github.com/sixty-dev/sixty/internal/health"
 	"github.com/sixty-dev/sixty/internal/health/api"
 	"github.com/sixty-dev/sixty/internal/hint"
@@ -153,7 +154,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	s.alerter = &monitor.Alerter{Settings: file.Sixty.Alerts, Send: func(alerts ...collect.Alert) {
 		s.collector.Send(alerts...)
 		s.teller.See(alerts...)
-	}, Incident: s.incidents.Of}
+	}, Incident: s.incidents.Of, Away: func() time.Time { _, last := s.collector.Undelivered(); return last }}
 	s.findings = s.collector.NewWriter()
 	first := time.Duration(0) // what is scraped needs two scrapes, at least, to say anything
 	if cfg.Prometheus.Prometheus == "" {
@@ -366,12 +367,22 @@ func (s *server) write(ctx context.Context, e *monitor.Evaluation) {
 	}
 }
 
-// trouble says what stands in the way beside what an evaluation says.
-func (s *server) trouble() (list []string) {
+// trouble says what stands in the way of a true answer beside what an evaluation says, and
+// what else is amiss.
+func (s *server) trouble() (doubts, notes []string) {
 	if text := s.unstored.Load(); text != nil && *text != "" {
-		list = append(list, *text)
+		doubts = append(doubts, *text)
 	}
-	return list
+	for _, p := range s.collector.DiscoveryProblems() {
+		switch {
+		case !s.cfg.Kubernetes || p.Job != scrapeconfig.GPUJob:
+			doubts = append(doubts, p.String())
+		case !p.Empty: // a cluster may have no GPU exporter
+			notes = append(notes, "GPUs are not seen: "+p.String())
+		}
+	}
+	undelivered, _ := s.collector.Undelivered()
+	return doubts, append(notes, undelivered...)
 }
 
 // learn makes the rules of the catalogue for the names that the servers use, when others

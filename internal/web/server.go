@@ -46,8 +46,9 @@ type Options struct {
 	Incident func(model, id string) string
 	// Incidents, which may be nil, tells of those that begin, change or end.
 	Incidents *Incidents
-	// Trouble says what stands in the way of a true answer; it may be nil.
-	Trouble func() []string
+	// Trouble says what stands in the way of a true answer, and what else is amiss; it may be
+	// nil.
+	Trouble func() (doubts, notes []string)
 	// More are further handlers, by pattern, such as "GET /api/v1/incidents".
 	More map[string]http.Handler
 	Page http.Handler // everything else

@@ -138,7 +138,9 @@ func (c *Collector) build(ctx context.Context) (err error) {
 			return errors.New("service discovery: its metrics could not be registered")
 		}
 	}
-	c.scrape, err = scrape.NewManager(&scrape.Options{}, log("scrape"), logging.NewJSONFileLogger, nil, c.fanout, reg)
+	// What is found is scraped within a second and not, as in Prometheus, within five: the first
+	// verdict waits for it.
+	c.scrape, err = scrape.NewManager(&scrape.Options{DiscoveryReloadInterval: model.Duration(time.Second)}, log("scrape"), logging.NewJSONFileLogger, nil, c.fanout, reg)
 	if err != nil {
 		return fmt.Errorf("scraping: %w", err)
 	}

@@ -16,6 +16,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -227,7 +228,16 @@ func (s *server) listen(ctx context.Context) (err error) {
 	if s.external, err = url.Parse(address); err != nil || s.external.Host == "" {
 		return errors.Join(hint.With(fmt.Errorf("--external-url: %q is no URL", address), "write it like https://sixty.example.com"), s.listener.Close())
 	}
+	if first, _, _ := strings.Cut(strings.TrimPrefix(s.external.Path, "/"), "/"); slices.Contains(taken, first) {
+		return errors.Join(hint.With(fmt.Errorf("--external-url: the path /%s is one of sixty's own", first), "choose another one, such as /sixty"), s.listener.Close())
+	}
 	return nil
+}
+
+// taken are the first parts of paths that the server has itself: under an external URL with
+// one of them it would not be known whether a proxy took it off.
+var taken = []string{
+	"-", "api", "assets", "audit", "debug", "explore", "fleet", "incident", "incidents", "login", "logout", "mcp", "metrics", "runbooks", "settings", "whatif",
 }
 
 // named writes an address for people: localhost for this machine.
@@ -320,6 +330,7 @@ func (s *server) handler() (http.Handler, error) {
 		o.Collector = s.collector
 	}
 	shell, err := page.New(page.Config{
+		Base:     strings.TrimSuffix(s.external.Path, "/"),
 		Overview: func(context.Context) view.Overview { return o.Overview() },
 		Incident: func(_ context.Context, id string) (view.Incident, bool) {
 			i, err := s.incidents.Get(id)

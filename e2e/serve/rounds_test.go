@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
+	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
 
 // What TestRounds judges, and within what time one evaluation must be done.
@@ -96,7 +98,7 @@ func histories(t *testing.T, pages int) []*history {
 
 // block writes what the servers of one cluster showed, as a block of a storage. Of a dead one
 // there is nothing but that it is down, from five minutes ago on.
-func block(t *testing.T, dir string, began time.Time, servers []*history, dead int) (series int) {
+func block(t *testing.T, dir string, number int, began time.Time, servers []*history, dead int) (series int) {
 	t.Helper()
 	w, err := tsdb.NewBlockWriter(slog.New(slog.DiscardHandler), dir, (4 * (past + ahead)).Milliseconds())
 	if err != nil {
@@ -115,6 +117,16 @@ func block(t *testing.T, dir string, began time.Time, servers []*history, dead i
 			}
 			refs[i] = b.Labels()
 		}
+		// Each is a process of its own: when it began, and what it has done.
+		own := make([]float64, len(refs))
+		for i, l := range refs {
+			switch name := l.Get(labels.MetricName); {
+			case strings.HasSuffix(name, "_created"), name == "process_start_time_seconds":
+				own[i] = -1.37 * float64(1+number*inCluster+r)
+			case strings.HasSuffix(name, "_tokens_total"):
+				own[i] = 1000 * float64(1+number*inCluster+r)
+			}
+		}
 		target["__name__"] = "up"
 		up := labels.FromMap(target)
 		phase := time.Duration(r) * scraped / inCluster
@@ -132,7 +144,7 @@ func block(t *testing.T, dir string, began time.Time, servers []*history, dead i
 				if alive == 0 {
 					break
 				}
-				if _, err := app.Append(0, refs[i], at, h.values[i][page]); err != nil {
+				if _, err := app.Append(0, refs[i], at, h.values[i][page]+own[i]); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -152,8 +164,9 @@ func block(t *testing.T, dir string, began time.Time, servers []*history, dead i
 // receivers with a tenant for each cluster. The addresses are the same in each cluster, and in
 // one of them a server is dead.
 func TestRounds(t *testing.T) {
-	if os.Getenv("SIXTY_ROUNDS") == "" {
-		t.Skip("SIXTY_ROUNDS is not set: it takes ten minutes and 2 GB of disk")
+	rounds, err := strconv.Atoi(os.Getenv("SIXTY_ROUNDS"))
+	if err != nil {
+		t.Skip("SIXTY_ROUNDS is not the number of evaluations: they take ten minutes, 2 GB of disk, and a machine of their own")
 	}
 	thanos := tool(t, "SIXTY_THANOS", "thanos", getThanos)
 	pages := int((past + ahead) / scraped)
@@ -171,7 +184,7 @@ func TestRounds(t *testing.T) {
 		if c == sick {
 			out = dead
 		}
-		series += block(t, dir, began, servers, out)
+		series += block(t, dir, c, began, servers, out)
 	}
 	t.Logf("%d series, %d pages of each of %d replicas", series, pages, clusters*inCluster)
 	for i, dir := range dirs {
@@ -182,34 +195,47 @@ func TestRounds(t *testing.T) {
 	}
 	qhttp, qgrpc := port(t), port(t)
 	q := launch(t, "http://"+qhttp, "/-/ready", append([]string{thanos, "query", "--http-address=" + qhttp, "--grpc-address=" + qgrpc}, stores...)...)
-	m := &program{}
-	_ = m
 	t.Setenv("GOMAXPROCS", "1")
 	s := sixtyServe(t, "--prometheus", q.url, "--data", t.TempDir())
-	s.until(2*time.Minute, "an evaluation", func() bool { return len(s.overview().Models) > 0 })
-	var took []float64
-	asked := func() string { return query(s.url, "vector(0)") }
-	_ = asked
-	cpu := func() (v float64) {
-		_, body := ask(s.url + "/metrics")
+	t.Logf("sixty at %s, Thanos at %s", s.url, q.url)
+	sum := func(url, name string) (total float64) {
+		_, body := ask(url + "/metrics")
 		for line := range strings.Lines(body) {
-			if rest, ok := strings.CutPrefix(line, "process_cpu_seconds_total "); ok {
-				_, _ = fmt.Sscan(rest, &v)
+			if strings.HasPrefix(line, name) {
+				var v float64
+				_, _ = fmt.Sscan(line[strings.LastIndex(line, " ")+1:], &v)
+				total += v
 			}
 		}
-		return v
+		return total
 	}
-	before, last := cpu(), s.overview().At
-	for len(took) < 6 {
-		s.until(2*time.Minute, "another evaluation", func() bool { return s.overview().At.After(last) })
+	cpu := func() float64 { return sum(s.url, "process_cpu_seconds_total ") }
+	asked := func() float64 { return sum(q.url, `http_requests_total{code="200",handler="query`) }
+	used, questions := cpu(), asked()
+	var last time.Time
+	for i := range rounds {
+		s.until(5*time.Minute, "another evaluation", func() bool { return s.overview().At.After(last) && s.overview().EvaluatedS > 0 })
 		o := s.overview()
-		last, took = o.At, append(took, o.EvaluatedS)
-		now := cpu()
-		replicas := 0
+		last = o.At
+		nowUsed, nowAsked := cpu(), asked()
+		replicas, down := 0, 0
 		for _, x := range o.Models {
 			replicas += len(x.Replicas)
+			if x.Verdict.ID == "target-down" {
+				down++
+			}
 		}
-		t.Logf("evaluation in %.2f s, %.2f s of processor, state %s, %d models, %d replicas, %.300q", o.EvaluatedS, now-before, o.State, len(o.Models), replicas, o.Problems)
-		before = now
+		t.Logf("RESULT evaluation %d in %.2f s, %.2f s of processor, %.0f questions, state %s, %d models, %d replicas, %d with a dead one, %.300q",
+			i+1, o.EvaluatedS, nowUsed-used, nowAsked-questions, o.State, len(o.Models), replicas, down, o.Problems)
+		used, questions = nowUsed, nowAsked
+		if i < 2 { // Thanos and the monitor remember nothing yet
+			continue
+		}
+		if took := time.Duration(o.EvaluatedS * float64(time.Second)); took > roundWithin || o.State != view.OK {
+			t.Errorf("evaluation %d: %s in state %s, want %s at most", i+1, took, o.State, roundWithin)
+		}
+		if len(o.Models) != clusters || replicas != clusters*inCluster || down != 1 {
+			t.Errorf("evaluation %d: %d models, %d replicas, %d with a dead one", i+1, len(o.Models), replicas, down)
+		}
 	}
 }

@@ -151,7 +151,7 @@ func TestManifests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := monitor.ParseConfig(config, slog.New(slog.DiscardHandler)); err != nil {
+	if _, err := monitor.ParseConfig(config, 0, slog.New(slog.DiscardHandler)); err != nil {
 		t.Error(err)
 	}
 }

@@ -34,6 +34,7 @@ function colours(): string[] {
 }
 
 export default defineConfig({
+  base: './', // the page may be under a path of a proxy's
   plugins: [palette()],
   define: { COLOURS: JSON.stringify(colours()) },
   build: {

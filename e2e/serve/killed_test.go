@@ -73,10 +73,17 @@ func TestKilled(t *testing.T) {
 	}
 	var first []string
 	m.until(time.Minute, "an incident", func() bool { first, _ = incidents(); return len(first) > 0 })
-	var slowest time.Duration
+	judged := func() bool { o := m.overview(); return o.State == view.OK && len(o.Models) == 2 }
+	var slowest, slowestVerdict time.Duration
 	lost := 0
 	for i := range kills {
-		time.Sleep(time.Duration(rand.IntN(4000)) * time.Millisecond)
+		if i%4 > 0 { // every fourth time it may not even have scraped
+			verdict := m.until(time.Minute, "a verdict again", judged)
+			if slowestVerdict = max(slowestVerdict, verdict); verdict > backWithin {
+				t.Errorf("kill %d: judged again after %s, want within %s", i, verdict, backWithin)
+			}
+		}
+		time.Sleep(time.Duration(rand.IntN(6000)) * time.Millisecond)
 		at := time.Now()
 		samples := func() string {
 			return valueAt(m.url, `sum(count_over_time(vllm:num_requests_running[2m])) + sum(count_over_time(up[2m])) + sum(count_over_time(sixty_evaluation_success[2m]))`, at)
@@ -98,8 +105,8 @@ func TestKilled(t *testing.T) {
 		}
 		t.Logf("kill %d: %s samples of the two minutes before, %s after, back in %.1f s", i+1, newest, after, took.Seconds())
 	}
-	t.Logf("RESULT %d kills, slowest start %.1f s, samples lost after %d", kills, slowest.Seconds(), lost)
-	m.until(time.Minute, "a verdict after all that", func() bool { return m.overview().State == view.OK && len(m.overview().Models) == 2 })
+	t.Logf("RESULT %d kills, slowest start %.1f s, slowest verdict %.1f s later, samples lost after %d", kills, slowest.Seconds(), slowestVerdict.Seconds(), lost)
+	m.until(time.Minute, "a verdict after all that", judged)
 	if strings.Contains(m.output(), "panic") || strings.Contains(m.output(), "damaged") {
 		t.Errorf("log: %s", m.output())
 	}

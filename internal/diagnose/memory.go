@@ -3,6 +3,7 @@ package diagnose
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/prometheus/common/model"
@@ -19,7 +20,8 @@ type Memory struct {
 
 	selector string // of the series that were seen
 	seen     map[model.Fingerprint]sighting
-	seenAt   time.Time
+	seenFrom time.Time // what has been asked for, from
+	seenAt   time.Time // and until
 
 	worded, wording map[wording]string // by the diagnosis before, and by this one
 }
@@ -100,8 +102,9 @@ func (m *Memory) series(ctx context.Context, q metrics.Querier, selector, by str
 	if m == nil {
 		return ask(lookback)
 	}
-	if m.selector != selector+by || at.Before(m.seenAt) {
-		m.selector, m.seen, m.seenAt = selector+by, map[model.Fingerprint]sighting{}, time.Time{}
+	from := at.Add(-lookback)
+	if m.selector != selector+by || at.Before(m.seenAt) || from.Before(m.seenFrom) {
+		m.selector, m.seen, m.seenAt, m.seenFrom = selector+by, map[model.Fingerprint]sighting{}, time.Time{}, from
 	}
 	span := lookback
 	if !m.seenAt.IsZero() {
@@ -115,13 +118,36 @@ func (m *Memory) series(ctx context.Context, q metrics.Querier, selector, by str
 	for _, s := range found {
 		m.seen[s.Metric.Fingerprint()] = sighting{s.Metric, at}
 	}
+	silent := sync.OnceValue(func() map[[3]model.LabelValue]bool { return m.silent(from) })
 	var out model.Vector
 	for k, s := range m.seen {
-		if s.at.Before(at.Add(-lookback)) {
+		if s.at.Before(from) && !silent()[scrapedAt(s.metric)] {
 			delete(m.seen, k)
 			continue
 		}
 		out = append(out, &model.Sample{Metric: s.metric, Value: 1})
 	}
 	return out, nil
+}
+
+// silent are the servers of which nothing was seen since a moment but that they are scraped:
+// one that is down stays known for as long as it is missed.
+func (m *Memory) silent(from time.Time) map[[3]model.LabelValue]bool {
+	out := map[[3]model.LabelValue]bool{}
+	for _, s := range m.seen {
+		if !s.at.Before(from) && s.metric[model.MetricNameLabel] == "up" {
+			out[scrapedAt(s.metric)] = true
+		}
+	}
+	for _, s := range m.seen {
+		if !s.at.Before(from) && s.metric[model.MetricNameLabel] != "up" {
+			delete(out, scrapedAt(s.metric))
+		}
+	}
+	return out
+}
+
+// scrapedAt is where a series comes from.
+func scrapedAt(m model.Metric) [3]model.LabelValue {
+	return [3]model.LabelValue{m["cluster"], m["job"], m["instance"]}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
 // counted counts questions.
@@ -83,5 +84,58 @@ vllm:time_to_first_token_seconds_count{model_name="m",engine="0"} R
 	}
 	if fewer > all*3/4 {
 		t.Errorf("%d questions with a memory, %d without: want a quarter fewer", fewer, all)
+	}
+}
+
+// TestADeadServerIsKnown: one that died is known whenever the first look is, as soon as a
+// minute later, and for as long as it is scraped in vain.
+func TestADeadServerIsKnown(t *testing.T) {
+	store, err := embedded.Open(embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	const interval = 15 * time.Second
+	began := time.Unix(1_800_000_000, 0).UTC()
+	const page = "vllm:num_requests_running{model_name=\"m\",engine=\"0\"} 4\n"
+	var memory diagnose.Memory
+	looks := 0
+	for i := range 5 * 60 * 2 {
+		at := began.Add(time.Duration(i) * interval)
+		for _, instance := range []string{"a:8000", "b:8000"} {
+			target := embedded.Target{Instance: instance}
+			if instance == "b:8000" && i >= 3 {
+				err = store.AppendFailure(target, at)
+			} else {
+				_, err = store.Append(target, at, []byte(page), "", 0)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if i < 7 || i > 20 && i%20 > 0 {
+			continue
+		}
+		// As a monitor looks, which was told of no server.
+		pace, err := diagnose.ReadPace(t.Context(), store, nil, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, m := range map[string]*diagnose.Memory{"at first": {}, "again": &memory} {
+			if name == "at first" && at.Sub(began) > 55*time.Minute {
+				continue // nobody knows any more what was there
+			}
+			d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: at, First: pace.First, Interval: pace.Interval, Memory: m, Pathologies: pathologies.All()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(d.Targets) != 2 || d.Verdict.ID != "target-down" {
+				t.Fatalf("%s, looked at %s: %d servers are known, want 2, and the verdict is %s", at.Sub(began), name, len(d.Targets), d.Verdict.ID)
+			}
+			looks++
+		}
+	}
+	if looks < 50 {
+		t.Fatalf("looked %d times", looks)
 	}
 }

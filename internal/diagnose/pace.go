@@ -71,5 +71,18 @@ func ReadPace(ctx context.Context, q metrics.Querier, matchers []*labels.Matcher
 	if len(m) > 0 && len(m[0].Values) > 0 {
 		p.First = m[0].Values[0].Timestamp.Time()
 	}
+	if p.First.After(at.Add(-longestPast)) { // the minute before it knows better
+		before, err := q.Samples(ctx, selectorOf(pulse, matchers), p.First, time.Minute)
+		if err != nil {
+			return p, fmt.Errorf("find the first sample: %w", err)
+		}
+		for _, s := range before {
+			for _, v := range s.Values {
+				if t := v.Timestamp.Time(); t.Before(p.First) {
+					p.First = t
+				}
+			}
+		}
+	}
 	return p, nil
 }

@@ -16,12 +16,13 @@ import (
 )
 
 // How alerts are sent, as Prometheus sends them: again every minute while they go on, so
-// that an Alertmanager that was away hears of them, and for a while after their end. It
-// holds longer here than Prometheus' quarter of an hour, so that an end is not lost while
-// an Alertmanager is away for an hour.
+// that an Alertmanager that was away hears of them, and for a quarter of an hour after their
+// end. An end is sent for so long after the last time that an Alertmanager could not be told,
+// too: it is not lost while one is away, and not repeated for longer where none is.
 const (
 	resend        = time.Minute
-	resendEnded   = 2 * time.Hour
+	resendEnded   = 15 * time.Minute
+	awayAtMost    = 24 * time.Hour
 	validFor      = 4 * resend
 	keepFiringFor = time.Minute // where the configuration does not say
 )
@@ -32,6 +33,8 @@ type Alerter struct {
 	Settings Alerts // at the beginning
 	// Send sends alerts; they are sent again until they end.
 	Send func(...collect.Alert)
+	// Away is the last time when one was not delivered; it may be nil.
+	Away func() time.Time
 	// Incident returns the open incident of what was found, "" for none; it may be nil.
 	Incident func(model, id string) string
 	Runbooks catalog.Runbooks
@@ -82,12 +85,16 @@ func (a *Alerter) See(_ context.Context, e *Evaluation) {
 	}
 	hold := cmp.Or(time.Duration(a.Alerts().KeepFiringFor), keepFiringFor)
 	var out []collect.Alert
+	var away time.Time
+	if a.Away != nil {
+		away = a.Away()
+	}
 	for key, al := range a.active {
 		known := e.Err == nil && judged(d, al.Labels["model_name"])
 		if al.ended.IsZero() && !al.seen.Equal(e.At) && known && e.At.Sub(al.seen) >= hold {
 			al.ended, al.sent = e.At, time.Time{}
 		}
-		if !al.ended.IsZero() && e.At.Sub(al.ended) > resendEnded {
+		if ago := e.At.Sub(al.ended); !al.ended.IsZero() && ago > resendEnded && (e.At.Sub(away) > resendEnded || ago > awayAtMost) {
 			delete(a.active, key)
 			continue
 		}
@@ -141,9 +148,10 @@ func (a *Alerter) fires(d *diagnose.Diagnosis, f *diagnose.Finding, at time.Time
 	}
 }
 
-// labels identify an alert: they stay while its fault goes on.
+// labels identify an alert: they stay while its fault goes on and is as bad. The severity is
+// the finding's, which is lower than the pathology's while the objectives are known to hold.
 func (a *Alerter) labels(d *diagnose.Diagnosis, f *diagnose.Finding) map[string]string {
-	severity := f.Pathology.Severity.String()
+	severity := f.Severity.String()
 	l := map[string]string{"alertname": f.Pathology.Alert, "pathology": f.Pathology.ID, "severity": cmp.Or(a.Alerts().Severities[severity], severity)}
 	maps.Copy(l, a.Alerts().Labels)
 	for _, t := range d.Targets {

@@ -2,6 +2,7 @@ package monitor
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -178,13 +179,15 @@ func (rs Receivers) setDirectory(dir string) {
 // ownSection is the key of what is not Prometheus'.
 const ownSection = "sixty"
 
-// LoadConfig reads and checks a configuration file. Paths in it are relative to it.
-func LoadConfig(path string, log *slog.Logger) (*Config, error) {
+// LoadConfig reads and checks a configuration file. Paths in it are relative to it. Where
+// every is not 0 it replaces the time between two scrapes of the file's jobs that have none of
+// their own.
+func LoadConfig(path string, every time.Duration, log *slog.Logger) (*Config, error) {
 	content, err := fileio.Read(path, maxConfig)
 	if err != nil {
 		return nil, err
 	}
-	c, err := ParseConfig(content, log)
+	c, err := ParseConfig(content, every, log)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -199,8 +202,8 @@ func LoadConfig(path string, log *slog.Logger) (*Config, error) {
 	return c, nil
 }
 
-// ParseConfig parses a configuration. Errors name the line.
-func ParseConfig(content []byte, log *slog.Logger) (*Config, error) {
+// ParseConfig parses a configuration; see LoadConfig. Errors name the line.
+func ParseConfig(content []byte, every time.Duration, log *slog.Logger) (*Config, error) {
 	ours, theirs, err := divide(content)
 	if err != nil {
 		return nil, err
@@ -217,13 +220,58 @@ func ParseConfig(content []byte, log *slog.Logger) (*Config, error) {
 	if c.Sixty.Receivers, err = readReceivers(ours); err != nil {
 		return nil, err
 	}
-	if c.Prometheus, err = config.Load(string(theirs), log); err != nil {
+	if c.Prometheus, err = config.Load(string(theirs), log); err != nil { // errors have the lines of the file
 		return nil, plain(err)
 	}
-	if !bytes.Contains(theirs, []byte("scrape_interval")) {
-		c.Prometheus.GlobalConfig.ScrapeInterval = model.Duration(DefaultScrapeInterval)
+	if theirs, err = scrapedEvery(theirs, every); err != nil {
+		return nil, plain(err)
+	}
+	if c.Prometheus, err = config.Load(string(theirs), log); err != nil {
+		return nil, hint.With(fmt.Errorf("with a scrape every %s: %w", cmp.Or(every, DefaultScrapeInterval), plain(err)),
+			"give a scrape_interval: in global it is 5s here, and 1m in Prometheus, where there is none")
 	}
 	return c, c.Sixty.check()
+}
+
+// scrapedEvery sets the time between two scrapes in a configuration: that of its jobs without
+// one of their own. Prometheus gives them its default as it reads it.
+func scrapedEvery(text []byte, every time.Duration) ([]byte, error) {
+	doc := yaml.Node{Kind: yaml.DocumentNode}
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		return nil, err
+	}
+	if len(doc.Content) == 0 {
+		doc.Content = []*yaml.Node{{Kind: yaml.MappingNode}}
+	}
+	global := section(doc.Content[0], "global")
+	said := section(global, "scrape_interval")
+	if every == 0 && said.Value != "" {
+		return text, nil
+	}
+	every = cmp.Or(every, DefaultScrapeInterval)
+	said.SetString(model.Duration(every).String())
+	for i := 0; i < len(global.Content); i += 2 {
+		if limit, err := model.ParseDuration(global.Content[i+1].Value); global.Content[i].Value == "scrape_timeout" && err == nil && time.Duration(limit) > every {
+			global.Content[i+1].Value = said.Value
+		}
+	}
+	return yaml.Marshal(&doc)
+}
+
+// section is what a mapping has under a key, which is added where it has nothing.
+func section(of *yaml.Node, key string) *yaml.Node {
+	if of.Kind != yaml.MappingNode { // it is empty
+		*of = yaml.Node{Kind: yaml.MappingNode}
+	}
+	for i := 0; i < len(of.Content); i += 2 {
+		if of.Content[i].Value == key {
+			return of.Content[i+1]
+		}
+	}
+	name, value := &yaml.Node{}, &yaml.Node{}
+	name.SetString(key)
+	of.Content = append(of.Content, name, value)
+	return value
 }
 
 func (s *Section) check() error {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sixty-dev/sixty/internal/monitor"
 )
@@ -20,11 +21,41 @@ func TestTheDocumentedConfiguration(t *testing.T) {
 	if !ok || !closed {
 		t.Fatal("docs/serve.md has no example")
 	}
-	c, err := monitor.ParseConfig([]byte(example), slog.New(slog.DiscardHandler))
+	c, err := monitor.ParseConfig([]byte(example), 0, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(c.Sixty.Receivers) != 1 || len(c.Prometheus.ScrapeConfigs) != 1 || len(c.Prometheus.RemoteWriteConfigs) != 1 || c.Sixty.Alerts.Severities["page"] != "critical" {
 		t.Errorf("%+v", c.Sixty)
+	}
+}
+
+// TestScrapeIntervals: jobs of a file have the monitor's default and not Prometheus', and what
+// the command line says, unless they have one of their own.
+func TestScrapeIntervals(t *testing.T) {
+	const jobs = "scrape_configs:\n- job_name: inherits\n- {job_name: own, scrape_interval: 30s}\n"
+	for name, tt := range map[string]struct {
+		text                    string
+		every                   time.Duration
+		inherits, timeout, said time.Duration
+	}{
+		"default":             {jobs, 0, 5 * time.Second, 5 * time.Second, 5 * time.Second},
+		"of the file":         {"global: {scrape_interval: 20s}\n" + jobs, 0, 20 * time.Second, 10 * time.Second, 20 * time.Second},
+		"of the command line": {"global: {scrape_interval: 20s, scrape_timeout: 7s}\n" + jobs, 2 * time.Second, 2 * time.Second, 2 * time.Second, 2 * time.Second},
+		"a long timeout":      {"global:\n  scrape_timeout: 7s\n" + jobs, 0, 5 * time.Second, 5 * time.Second, 5 * time.Second},
+	} {
+		c, err := monitor.ParseConfig([]byte(tt.text), tt.every, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		scrapes, err := c.Prometheus.GetScrapeConfigs()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := [4]time.Duration{time.Duration(scrapes[0].ScrapeInterval), time.Duration(scrapes[0].ScrapeTimeout), time.Duration(scrapes[1].ScrapeInterval), time.Duration(c.Prometheus.GlobalConfig.ScrapeInterval)}
+		if want := [4]time.Duration{tt.inherits, tt.timeout, 30 * time.Second, tt.said}; got != want {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
 	}
 }

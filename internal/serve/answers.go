@@ -47,7 +47,7 @@ func (s *server) answers() map[string]http.Handler {
 		"GET /api/v1/audit":         http.HandlerFunc(s.audit),
 		"GET /api/v1/settings":      http.HandlerFunc(s.settings),
 		"GET /api/v1/requests":      http.HandlerFunc(s.gateways.requests),
-		"GET /api/v1/openapi.json":  http.HandlerFunc(openAPI),
+		"GET /api/v1/openapi.json":  http.HandlerFunc(s.openAPI),
 		"/mcp": mcp.Handler(mcp.Options{
 			Source: s.source, Explained: s.explained(), Past: workloadPast,
 			Incidents: func() []view.Summary { return s.incidents.List(keeper.Query{Limit: 100}) },
@@ -190,6 +190,7 @@ func (s *server) settings(w http.ResponseWriter, _ *http.Request) {
 		"storage":               map[string]any{"directory": s.cfg.Dir, "retention_s": s.cfg.Retention.Seconds(), "retention_bytes": s.cfg.RetentionBytes},
 		"alertmanagers":         s.collector.Alertmanagers(),
 		"targets":               s.collector.ScrapeTargets(),
+		"login":                 s.cfg.Token != "",
 	}
 	if set.Objectives != nil {
 		out["objectives"] = set.Objectives.Objectives

@@ -35,20 +35,14 @@ type Deployment struct {
 
 // load reads the file, if there is one, and adds the deployment of the flags.
 func (c *Config) load() (*monitor.Config, error) {
-	file, err := monitor.ParseConfig(nil, c.Log)
+	file, err := monitor.ParseConfig(nil, c.Interval, c.Log)
 	if c.File != "" {
-		file, err = monitor.LoadConfig(c.File, c.Log)
+		file, err = monitor.LoadConfig(c.File, c.Interval, c.Log)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if c.Interval > 0 {
-		file.Prometheus.GlobalConfig.ScrapeInterval = model.Duration(c.Interval)
-	}
 	interval := time.Duration(file.Prometheus.GlobalConfig.ScrapeInterval)
-	if limit := file.Prometheus.GlobalConfig.ScrapeTimeout; limit > model.Duration(interval) {
-		file.Prometheus.GlobalConfig.ScrapeTimeout = model.Duration(interval)
-	}
 	for _, job := range c.jobs(interval) {
 		cfg := job
 		text, err := scrapeconfig.Generate(cfg)

@@ -37,7 +37,7 @@ var operations = []operation{
 }
 
 // openAPI describes the API for machines.
-func openAPI(w http.ResponseWriter, _ *http.Request) {
+func (s *server) openAPI(w http.ResponseWriter, _ *http.Request) {
 	type object = map[string]any
 	paths := map[string]object{}
 	answer := object{"200": object{"description": "The answer"}, "default": object{
@@ -65,6 +65,7 @@ func openAPI(w http.ResponseWriter, _ *http.Request) {
 	}
 	web.Answer(w, object{
 		"openapi": "3.1.0", "info": object{"title": "sixty", "version": version.Get().Version, "description": "Prometheus' own API under /api/v1 has a description of its own."},
+		"servers":    []object{{"url": strings.TrimSuffix(s.external.Path, "/") + "/"}},
 		"paths":      paths,
 		"components": object{"schemas": object{"Error": object{"type": "object", "properties": object{"error": object{"type": "string"}, "hint": object{"type": "string"}}}}},
 	})

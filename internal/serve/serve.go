@@ -16,6 +16,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -26,6 +27,7 @@ import (
 	toolkit "github.com/prometheus/exporter-toolkit/web"
 
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/generate/scrapeconfig"
 	"github.com/sixty-dev/sixty/internal/health"
 	"github.com/sixty-dev/sixty/internal/health/api"
 	"github.com/sixty-dev/sixty/internal/hint"
@@ -153,7 +155,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	s.alerter = &monitor.Alerter{Settings: file.Sixty.Alerts, Send: func(alerts ...collect.Alert) {
 		s.collector.Send(alerts...)
 		s.teller.See(alerts...)
-	}, Incident: s.incidents.Of}
+	}, Incident: s.incidents.Of, Away: func() time.Time { _, last := s.collector.Undelivered(); return last }}
 	s.findings = s.collector.NewWriter()
 	first := time.Duration(0) // what is scraped needs two scrapes, at least, to say anything
 	if cfg.Prometheus.Prometheus == "" {
@@ -226,7 +228,16 @@ func (s *server) listen(ctx context.Context) (err error) {
 	if s.external, err = url.Parse(address); err != nil || s.external.Host == "" {
 		return errors.Join(hint.With(fmt.Errorf("--external-url: %q is no URL", address), "write it like https://sixty.example.com"), s.listener.Close())
 	}
+	if first, _, _ := strings.Cut(strings.TrimPrefix(s.external.Path, "/"), "/"); slices.Contains(taken, first) {
+		return errors.Join(hint.With(fmt.Errorf("--external-url: the path /%s is one of sixty's own", first), "choose another one, such as /sixty"), s.listener.Close())
+	}
 	return nil
+}
+
+// taken are the first parts of paths that the server has itself: under an external URL with
+// one of them it would not be known whether a proxy took it off.
+var taken = []string{
+	"-", "api", "assets", "audit", "debug", "explore", "fleet", "incident", "incidents", "login", "logout", "mcp", "metrics", "runbooks", "settings", "whatif",
 }
 
 // named writes an address for people: localhost for this machine.
@@ -319,6 +330,7 @@ func (s *server) handler() (http.Handler, error) {
 		o.Collector = s.collector
 	}
 	shell, err := page.New(page.Config{
+		Base:     strings.TrimSuffix(s.external.Path, "/"),
 		Overview: func(context.Context) view.Overview { return o.Overview() },
 		Incident: func(_ context.Context, id string) (view.Incident, bool) {
 			i, err := s.incidents.Get(id)
@@ -366,12 +378,22 @@ func (s *server) write(ctx context.Context, e *monitor.Evaluation) {
 	}
 }
 
-// trouble says what stands in the way beside what an evaluation says.
-func (s *server) trouble() (list []string) {
+// trouble says what stands in the way of a true answer beside what an evaluation says, and
+// what else is amiss.
+func (s *server) trouble() (doubts, notes []string) {
 	if text := s.unstored.Load(); text != nil && *text != "" {
-		list = append(list, *text)
+		doubts = append(doubts, *text)
 	}
-	return list
+	for _, p := range s.collector.DiscoveryProblems() {
+		switch {
+		case !s.cfg.Kubernetes || p.Job != scrapeconfig.GPUJob:
+			doubts = append(doubts, p.String())
+		case !p.Empty: // a cluster may have no GPU exporter
+			notes = append(notes, "GPUs are not seen: "+p.String())
+		}
+	}
+	undelivered, _ := s.collector.Undelivered()
+	return doubts, append(notes, undelivered...)
 }
 
 // learn makes the rules of the catalogue for the names that the servers use, when others

@@ -28,9 +28,9 @@ func (o *Options) Overview() view.Overview {
 	if o.Trouble == nil {
 		return v
 	}
-	trouble := o.Trouble()
-	v.Problems = append(v.Problems, trouble...)
-	if len(trouble) > 0 && v.State == view.OK {
+	doubts, notes := o.Trouble()
+	v.Problems = append(append(v.Problems, doubts...), notes...)
+	if len(doubts) > 0 && v.State == view.OK {
 		v.State = view.Partial
 	}
 	return v

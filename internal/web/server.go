@@ -46,16 +46,18 @@ type Options struct {
 	Incident func(model, id string) string
 	// Incidents, which may be nil, tells of those that begin, change or end.
 	Incidents *Incidents
-	// Trouble says what stands in the way of a true answer; it may be nil.
-	Trouble func() []string
+	// Trouble says what stands in the way of a true answer, and what else is amiss; it may be
+	// nil.
+	Trouble func() (doubts, notes []string)
 	// More are further handlers, by pattern, such as "GET /api/v1/incidents".
 	More map[string]http.Handler
 	Page http.Handler // everything else
 	// Reload reads the configuration again.
 	Reload func() error
 	// Token, where not empty, must come as a bearer token with every request but those for
-	// health.
-	Token    string
+	// health; browsers get a session for it.
+	Token string
+	// External is the URL under which others see it; it may have a path.
 	External *url.URL
 	Registry *prometheus.Registry
 	Log      *slog.Logger
@@ -99,7 +101,11 @@ func New(o Options) http.Handler {
 	if o.Page != nil {
 		mux.Handle("/", o.Page)
 	}
-	return Guarded(o.External, o.Token, mux)
+	var l *login
+	if o.Token != "" {
+		l = newLogin(o.External, o.Token)
+	}
+	return under(o.External, guarded(o.External, o.Token, l, mux))
 }
 
 // Listen listens at an address; a port alone is one of the loopback interface. Flag is what
@@ -118,23 +124,53 @@ func Listen(ctx context.Context, flag, addr string) (net.Listener, error) {
 // Guarded lets through what may come in: with the bearer token, where there is one, and not
 // from another page in somebody's browser. External is the URL under which others see it.
 func Guarded(external *url.URL, token string, next http.Handler) http.Handler {
+	return guarded(external, token, nil, next)
+}
+
+// guarded lets sessions in too, where there is a login.
+func guarded(external *url.URL, token string, l *login, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "same-origin")
 		h.Set("X-Frame-Options", "DENY")
-		if token != "" && !strings.HasPrefix(r.URL.Path, "/-/") &&
-			subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+token)) != 1 {
-			h.Set("WWW-Authenticate", `Bearer realm="sixty"`)
-			Fail(w, http.StatusUnauthorized, errors.New("this needs a bearer token"))
-			return
-		}
 		if err := stranger(external, r); err != nil {
 			Fail(w, http.StatusForbidden, err)
 			return
 		}
+		if l != nil && l.handle(w, r) {
+			return
+		}
+		if token != "" && !strings.HasPrefix(r.URL.Path, "/-/") &&
+			subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+token)) != 1 && (l == nil || !l.knows(r)) {
+			h.Set("WWW-Authenticate", `Bearer realm="sixty"`)
+			if l == nil || !l.asks(w, r) {
+				Fail(w, http.StatusUnauthorized, errors.New("this needs a bearer token"))
+			}
+			return
+		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		next.ServeHTTP(w, r)
+	})
+}
+
+// under takes the path of the external URL off requests, for a proxy that leaves it on; one
+// that takes it off is served as well.
+func under(external *url.URL, next http.Handler) http.Handler {
+	prefix := strings.TrimSuffix(external.Path, "/")
+	if prefix == "" {
+		return next
+	}
+	stripped := http.StripPrefix(prefix, next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == prefix:
+			http.Redirect(w, r, prefix+"/", http.StatusPermanentRedirect)
+		case strings.HasPrefix(r.URL.Path, prefix+"/"):
+			stripped.ServeHTTP(w, r)
+		default:
+			next.ServeHTTP(w, r)
+		}
 	})
 }
 

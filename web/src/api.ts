@@ -1,4 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
+import { link } from './route'
 
 // A Failure is an answer that is none, with the way out where there is one.
 export class Failure extends Error {
@@ -21,12 +22,13 @@ async function ask(path: string, init: RequestInit, signal?: AbortSignal): Promi
   const late = AbortSignal.timeout(patience)
   let response: Response
   try {
-    response = await fetch(path, { ...init, signal: signal ? AbortSignal.any([signal, late]) : late })
+    response = await fetch(link(path), { ...init, signal: signal ? AbortSignal.any([signal, late]) : late })
   } catch (e) {
     if (signal?.aborted) throw e
     if (late.aborted) throw new Failure(`sixty did not answer within ${patience / 1000} s`, 'ask for a shorter time or fewer replicas, and look at its log')
     throw new Failure('sixty does not answer', 'see that sixty serve still runs, and that this machine can reach it')
   }
+  if (response.status === 401) location.reload() // the session ended: the server asks for the token
   let body: any
   try {
     body = read(await response.text())

@@ -3,7 +3,7 @@ import { zone } from './format'
 import { help, start } from './keys'
 import { now, trust, useLive } from './live'
 import { setTheme, theme, type Theme } from './palette'
-import { to, useRoute } from './route'
+import { link, to, useRoute } from './route'
 import { At, Nothing } from './ui'
 import { Audit } from './views/audit'
 import { Explore } from './views/explore'
@@ -56,7 +56,7 @@ export function App() {
     <>
       <a class="skip" href="#main">To the content</a>
       <header class="bar">
-        <a class="name" href="/">sixty</a>
+        <a class="name" href={link('/')}>sixty</a>
         <nav aria-label="Views">
           {places.map(([view, title]) => (
             <a href={to(view)} aria-current={(under[route.view] ?? route.view) === view ? 'page' : undefined}>
@@ -113,7 +113,7 @@ function view(name: string, id: string) {
   }
   return (
     <Nothing title="There is no such page">
-      <a href="/">See what is wrong now</a>, or look for an incident among <a href="/incidents">all of them</a>.
+      <a href={link('/')}>See what is wrong now</a>, or look for an incident among <a href={link('/incidents')}>all of them</a>.
     </Nothing>
   )
 }

@@ -1,5 +1,6 @@
 import { useEffect, useState } from 'preact/hooks'
 import { get, read } from './api'
+import { link } from './route'
 import type { Model, Overview, Status, Summary } from './types'
 
 // Live is the overview and how far it can be believed.
@@ -89,7 +90,7 @@ export function follow(): () => void {
   }
   const listen = () => {
     source?.close()
-    source = new EventSource('/api/v1/events')
+    source = new EventSource(link('/api/v1/events'))
     source.addEventListener('open', () => {
       tries = 0
       change({ connected: true })

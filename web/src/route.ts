@@ -7,6 +7,14 @@ export interface Route {
   query: URLSearchParams
 }
 
+// base is the path under which the page is, '' for the root.
+export const base = globalThis.document?.documentElement.dataset.base ?? ''
+
+// link is the address of a path of this server.
+export const link = (path: string): string => base + path
+
+const here = (path: string): string => (path.startsWith(base) ? path.slice(base.length) : path)
+
 const views = ['incidents', 'explore', 'fleet', 'whatif', 'audit', 'runbooks', 'settings']
 
 // parse reads an address.
@@ -34,7 +42,7 @@ export function to(view: string, id = '', query: Record<string, string | string[
   for (const [k, v] of Object.entries(query)) {
     for (const one of Array.isArray(v) ? v : [v]) if (one !== '') q.append(k, one)
   }
-  return q.size ? `${path}?${q}` : path
+  return link(q.size ? `${path}?${q}` : path)
 }
 
 const listeners = new Set<() => void>()
@@ -55,7 +63,7 @@ export function useRoute(): Route {
     const follow = (e: MouseEvent) => {
       const a = e.target instanceof Element ? e.target.closest('a') : null
       if (!a || e.defaultPrevented || e.button !== 0 || e.metaKey || e.ctrlKey || e.shiftKey || e.altKey) return
-      if (a.origin !== location.origin || a.target || a.hasAttribute('download') || a.pathname.startsWith('/api/')) return
+      if (a.origin !== location.origin || a.target || a.hasAttribute('download') || !parse(here(a.pathname), a.search).view) return
       if (a.hash && a.pathname === location.pathname && a.search === location.search) return
       e.preventDefault()
       go(a.pathname + a.search)
@@ -69,5 +77,5 @@ export function useRoute(): Route {
       document.removeEventListener('click', follow)
     }
   }, [])
-  return parse(location.pathname, location.search)
+  return parse(here(location.pathname), location.search)
 }

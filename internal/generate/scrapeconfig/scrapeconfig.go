@@ -271,7 +271,7 @@ func (c Config) jobs() ([]job, error) {
 	}
 	interval := max(c.Interval, gpuInterval)
 	return append(out, job{
-		name: "dcgm-exporter", why: gpuWhy, scheme: scheme, path: path,
+		name: GPUJob, why: gpuWhy, scheme: scheme, path: path,
 		interval: model.Duration(interval), timeout: timeout(interval), honorLabels: true,
 		targets: hosts, port: "9400", selector: map[string]string{"app.kubernetes.io/name": "dcgm-exporter"},
 		relabel: c.relabelings("dcgm-exporter", false),
@@ -281,6 +281,9 @@ func (c Config) jobs() ([]job, error) {
 // gpuInterval is how often a GPU exporter is scraped at most: it reads the
 // devices every 30 seconds unless told otherwise.
 const gpuInterval = 15 * time.Second
+
+// GPUJob is the job of dcgm-exporter.
+const GPUJob = "dcgm-exporter"
 
 const gpuWhy = "NVIDIA's dcgm-exporter. It reads the devices every 30 s by default (DCGM_EXPORTER_INTERVAL, in milliseconds): set 10000 or less, or clocks and errors arrive late."
 

@@ -63,15 +63,17 @@ type Options struct {
 // concurrent use.
 type Collector struct {
 	*embedded.Store
-	opts    Options
-	birth   time.Time
-	fanout  storage.Storage
-	remote  *remote.Storage
-	scrape  *scrape.Manager
-	notify  *notifier.Manager
-	rules   *rules.Manager
-	finding [2]*discovery.Manager // of targets, and of Alertmanagers
-	catalog *memoryRules
+	opts     Options
+	birth    time.Time
+	fanout   storage.Storage
+	remote   *remote.Storage
+	scrape   *scrape.Manager
+	notify   *notifier.Manager
+	rules    *rules.Manager
+	finding  [2]*discovery.Manager // of targets, and of Alertmanagers
+	finders  *finders              // of targets
+	delivery delivery
+	catalog  *memoryRules
 
 	config atomic.Pointer[config.Config]
 	apply  sync.Mutex
@@ -129,17 +131,22 @@ func (c *Collector) build(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("service discovery: %w", err)
 	}
+	c.finders = newFinders(c.opts.Logger, reg)
 	for i, name := range []string{"scrape", "notify"} {
 		c.finding[i] = discovery.NewManager(ctx, log("discovery of "+name), reg, sd, discovery.Name(name))
 		if c.finding[i] == nil {
 			return errors.New("service discovery: its metrics could not be registered")
 		}
 	}
-	c.scrape, err = scrape.NewManager(&scrape.Options{}, log("scrape"), logging.NewJSONFileLogger, nil, c.fanout, reg)
+	// What is found is scraped within a second and not, as in Prometheus, within five: the first
+	// verdict waits for it.
+	c.scrape, err = scrape.NewManager(&scrape.Options{DiscoveryReloadInterval: model.Duration(time.Second)}, log("scrape"), logging.NewJSONFileLogger, nil, c.fanout, reg)
 	if err != nil {
 		return fmt.Errorf("scraping: %w", err)
 	}
-	c.notify = notifier.NewManager(&notifier.Options{QueueCapacity: 10_000, DrainOnShutdown: true, Registerer: reg}, model.UTF8Validation, log("notify"))
+	c.notify = notifier.NewManager(&notifier.Options{
+		QueueCapacity: 10_000, DrainOnShutdown: true, Registerer: reg, Do: c.delivery.post,
+	}, model.UTF8Validation, log("notify"))
 	c.rules = rules.NewManager(&rules.ManagerOptions{
 		Context: ctx, ExternalURL: c.opts.ExternalURL, Logger: log("rules"), Registerer: reg,
 		Appendable: c.fanout, Queryable: db, QueryFunc: rules.EngineQueryFunc(c.Engine(), c.fanout),
@@ -174,11 +181,12 @@ func (c *Collector) ApplyConfig(cfg *config.Config, groups []rulefmt.RuleGroup, 
 	}
 	find := [2]map[string]discovery.Configs{{}, {}}
 	for _, s := range scrapes {
-		find[0][s.JobName] = s.ServiceDiscoveryConfigs
+		find[0][s.JobName] = c.finders.watch(s.ServiceDiscoveryConfigs)
 	}
 	for name, a := range cfg.AlertingConfig.AlertmanagerConfigs.ToMap() {
 		find[1][name] = a.ServiceDiscoveryConfigs
 	}
+	c.finders.anew()
 	c.mine.Store(notify)
 	c.config.Store(cfg)
 	if percent := cfg.Runtime.GoGC; percent != 0 {
@@ -270,9 +278,13 @@ func (c *Collector) Send(alerts ...Alert) {
 			Labels: b.Labels(), Annotations: labels.FromMap(a.Annotations), StartsAt: a.Began, EndsAt: a.Ends, GeneratorURL: base + a.Path,
 		})
 	}
-	if len(out) > 0 {
-		c.notify.Send(out...)
+	if len(out) == 0 {
+		return
 	}
+	if len(c.config.Load().AlertingConfig.AlertmanagerConfigs) > 0 && len(c.notify.Alertmanagers()) == 0 {
+		c.delivery.nobody()
+	}
+	c.notify.Send(out...)
 }
 
 // sendOfRules sends the alerts of rules: of files always, of the others if they are wanted.
@@ -281,6 +293,16 @@ func (c *Collector) sendOfRules(ctx context.Context, expr string, alerts ...*rul
 		return
 	}
 	rules.SendAlerts(c.notify, c.opts.ExternalURL.String())(ctx, expr, alerts...)
+}
+
+// Undelivered says which Alertmanagers could not be told of alerts the last time, and why, and
+// when that last happened with any of them.
+func (c *Collector) Undelivered() (problems []string, last time.Time) {
+	now := map[string]bool{}
+	for _, u := range c.notify.Alertmanagers() {
+		now[u.Redacted()] = true
+	}
+	return c.delivery.problems(now)
 }
 
 // Alertmanagers are those that alerts are sent to.
@@ -293,6 +315,9 @@ func (c *Collector) Alertmanagers() (urls []string) {
 
 // Config is the configuration that holds.
 func (c *Collector) Config() *config.Config { return c.config.Load() }
+
+// DiscoveryProblems are those of the discoveries of targets that fail, or find nothing.
+func (c *Collector) DiscoveryProblems() []DiscoveryProblem { return c.finders.problems() }
 
 // A Target is one that is scraped.
 type Target struct {

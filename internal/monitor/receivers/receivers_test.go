@@ -130,7 +130,7 @@ func newDesk(t *testing.T) *desk {
 func (d *desk) start() {
 	d.t.Helper()
 	log := slog.New(slog.NewTextHandler(d.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	cfg, err := monitor.ParseConfig([]byte(d.config), log)
+	cfg, err := monitor.ParseConfig([]byte(d.config), 0, log)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -254,12 +254,12 @@ func TestReceiversAreParsedStrictly(t *testing.T) {
 		"after it":             {"  - name: a\n    webhook_configs: [{url: http://x}]\n  only: 3\n", "line 7"},
 		"in braces":            {"    [{name: a}]\n", "line 4: write the receivers as a list"},
 	} {
-		_, err := monitor.ParseConfig([]byte(head+tt.text), slog.New(slog.DiscardHandler))
+		_, err := monitor.ParseConfig([]byte(head+tt.text), 0, slog.New(slog.DiscardHandler))
 		if err == nil || !strings.Contains(err.Error(), tt.err) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: error %v, want %q", name, err, tt.err)
 		}
 	}
-	c, err := monitor.ParseConfig([]byte(head+"  - name: a\n    webhook_configs:\n    - url_file: x # of a secret\n  rules: false\nremote_write: []\n"), slog.New(slog.DiscardHandler))
+	c, err := monitor.ParseConfig([]byte(head+"  - name: a\n    webhook_configs:\n    - url_file: x # of a secret\n  rules: false\nremote_write: []\n"), 0, slog.New(slog.DiscardHandler))
 	if err != nil || len(c.Sixty.Receivers) != 1 || c.Sixty.Rules {
 		t.Errorf("%+v, %v", c, err)
 	}

@@ -40,6 +40,8 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 
 // A Config says where the shell of the page gets what it holds.
 type Config struct {
+	// Base is the path under which browsers see the page, "" for the root.
+	Base string
 	// Overview is the latest one; its state is Starting where there is none yet.
 	Overview func(context.Context) view.Overview
 
@@ -129,13 +131,13 @@ func (p *page) load(files fs.FS) error {
 	}
 	for _, c := range chunks {
 		for _, s := range c.CSS {
-			p.bundle.Styles = append(p.bundle.Styles, "/"+s)
+			p.bundle.Styles = append(p.bundle.Styles, p.Base+"/"+s)
 		}
 		switch {
 		case c.IsEntry:
-			p.bundle.Script = "/" + c.File
+			p.bundle.Script = p.Base + "/" + c.File
 		case c.IsDynamicEntry:
-			p.bundle.Later = append(p.bundle.Later, "/"+c.File)
+			p.bundle.Later = append(p.bundle.Later, p.Base+"/"+c.File)
 		}
 	}
 	slices.Sort(p.bundle.Styles)

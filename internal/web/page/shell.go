@@ -15,6 +15,7 @@ import (
 // shell is what the page holds before any script runs.
 type shell struct {
 	bundle
+	Base     string
 	Title    string
 	Doubt    string // why nothing can be called healthy
 	Overview view.Overview
@@ -50,7 +51,7 @@ var doubts = map[view.State]string{
 // view is the shell of a path and its status.
 func (p *page) view(r *http.Request) (int, *shell) {
 	o := p.Overview(r.Context())
-	v := &shell{bundle: p.bundle, Title: "Now", Overview: o}
+	v := &shell{bundle: p.bundle, Base: p.Base, Title: "Now", Overview: o}
 	if o.State != view.OK {
 		if v.Doubt = doubts[o.State]; v.Doubt == "" {
 			v.Doubt = "It is not known whether this can be believed."

@@ -4,7 +4,7 @@ import { bind } from '../keys'
 import { now, useLive } from '../live'
 import { PanelView, usePanels } from '../panel'
 import { all, stepOf, type Choice, type Span } from '../query'
-import { go, to, useRoute } from '../route'
+import { go, link, to, useRoute } from '../route'
 import { Copy, Filter, matches, Nothing, Problem, Waiting } from '../ui'
 import { instanceOf, useTick } from './now'
 
@@ -132,7 +132,7 @@ export function Explore() {
       {wrong && <div class="nothing problem" role="alert"><b>The address has no time that could be shown.</b><p>From <code>{from}</code> to <code>{until}</code>: try <a href={to('explore', '', { from: '-6h', to: 'now' })}>the last six hours</a>.</p></div>}
       {panels.error && !panels.data && <Problem error={panels.error} again={panels.again} />}
       {panels.loading && !panels.data && <Waiting what="the panels" />}
-      {panels.data && rows.length === 0 && <Nothing title={`There is no dashboard ${board}`}><a href="/explore">See the four rows</a>.</Nothing>}
+      {panels.data && rows.length === 0 && <Nothing title={`There is no dashboard ${board}`}><a href={link('/explore')}>See the four rows</a>.</Nothing>}
       {rows.map((r) => (
         <section>
           <h3>{r.title}</h3>

@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks'
 import { change, number, plural, sentence } from '../format'
 import { nameOf, order, shown, trust, useLive, worst, type Trust } from '../live'
 import { odd } from '../odd'
-import { go, to, useRoute } from '../route'
+import { go, link, to, useRoute } from '../route'
 import type { Model, Numbers, Replica, Status } from '../types'
 import { Filter, Mark, matches, Nothing, tone, Waiting, words } from '../ui'
 import { instanceOf, key } from './now'
@@ -44,7 +44,7 @@ export function Fleet() {
         </div>
         <Filter value={filter} set={setFilter} what="replicas" />
       </div>
-      {total.length === 0 && <Nothing title="No replica is watched"><a href="/settings">Settings</a> show what is looked for.</Nothing>}
+      {total.length === 0 && <Nothing title="No replica is watched"><a href={link('/settings')}>Settings</a> show what is looked for.</Nothing>}
       <div class="split">
         <div>
           {[...models].sort((a, b) => worst(a.verdict, b.verdict)).map((m) => (

@@ -6,7 +6,7 @@ import { now, useLive } from '../live'
 import { Markup } from '../html'
 import { remember, useRemembered } from '../palette'
 import type { Span } from '../query'
-import { to } from '../route'
+import { link, to } from '../route'
 import type { Diagnosis, Evidence, Finding, Fix, Incident, Plot as Drawn, Runbook, Workload } from '../types'
 import { Ago, At, Command, Copy, Nothing, Plot, Problem, tone, Waiting } from '../ui'
 import { sure } from './now'
@@ -22,7 +22,7 @@ export function IncidentView({ id }: { id: string }) {
   if (error && !i) {
     return error instanceof Failure && error.status === 404 ? (
       <Nothing title={`There is no incident ${id}`}>
-        It may be older than what is kept. See <a href="/incidents">all that are kept</a>.
+        It may be older than what is kept. See <a href={link('/incidents')}>all that are kept</a>.
       </Nothing>
     ) : (
       <Problem error={error} again={again} />
@@ -113,8 +113,8 @@ function Whole({ i, path, again, error }: { i: Incident; path: string; again: ()
       <section>
         <h2 class="head">Take it along</h2>
         <p class="links">
-          <a href={`${path}/postmortem`} download={`${i.id}.md`}>Post-mortem (Markdown)</a>
-          {i.has_recording && <a href={`${path}/recording`} download={`${i.id}.tar.zst`}>Recording of the evidence</a>}
+          <a href={link(`${path}/postmortem`)} download={`${i.id}.md`}>Post-mortem (Markdown)</a>
+          {i.has_recording && <a href={link(`${path}/recording`)} download={`${i.id}.tar.zst`}>Recording of the evidence</a>}
           <a href={to('explore', '', { board: 'incident', model: i.model, from: at(Date.parse(i.began) - 900e3), to: i.ended ? at(Date.parse(i.ended) + 300e3) : 'now' })}>Explore this time</a>
           <Copy text={location.origin + to('incident', i.id)} label="Copy the link" />
         </p>

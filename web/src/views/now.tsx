@@ -3,7 +3,7 @@ import { change, length, number, plural, sentence } from '../format'
 import { nameOf, now, order, shown, trust, useLive, worst, type Trust } from '../live'
 import { PanelView, usePanels } from '../panel'
 import { all, type Span } from '../query'
-import { go, to, useRoute } from '../route'
+import { go, link, to, useRoute } from '../route'
 import type { Model, Replica } from '../types'
 import { Ago, Filter, Mark, matches, Nothing, Problem, tone, Waiting, words } from '../ui'
 
@@ -23,7 +23,7 @@ export function Now() {
       <Waiting what="the first scrapes" />
     ) : (
       <Nothing title="No inference server is watched">
-        Name one: <code>sixty serve http://localhost:8000</code>, or in a cluster <code>sixty serve --kubernetes</code>. <a href="/settings">Settings</a> show what is looked for.
+        Name one: <code>sixty serve http://localhost:8000</code>, or in a cluster <code>sixty serve --kubernetes</code>. <a href={link('/settings')}>Settings</a> show what is looked for.
       </Nothing>
     )
   }
@@ -79,7 +79,7 @@ function VerdictLine({ model: m, t, chosen }: { model: Model; t: Trust; chosen: 
           </>
         ))}
         {m.incident && v.status === 'firing' && <> · <a href={open}><b>Open the incident: evidence, fixes, runbook</b></a></>}
-        {!m.incident && v.status === 'firing' && <> · <a href="/api/v1/diagnosis?format=html&plots=true">the whole diagnosis</a></>}
+        {!m.incident && v.status === 'firing' && <> · <a href={link('/api/v1/diagnosis?format=html&plots=true')}>the whole diagnosis</a></>}
       </p>
     </article>
   )
@@ -144,7 +144,7 @@ function ReplicaTable({ model, t, several }: { model: Model; t: Trust; several: 
       <h2 class="head">
         {plural(model.replicas.length, 'replica')}{several && ` of ${nameOf(model)}`}
         {model.replicas.length > 5 && <Filter value={filter} set={setFilter} what="replicas" />}
-        <a class="more" href="/fleet">Fleet</a>
+        <a class="more" href={link('/fleet')}>Fleet</a>
       </h2>
       <div class="scroll">
         <table class="replicas">
@@ -176,7 +176,7 @@ function ReplicaTable({ model, t, several }: { model: Model; t: Trust; several: 
         </table>
       </div>
       {rows.length === 0 && <Nothing title="No replica matches" />}
-      {rows.length > many && <p class="soft">And {rows.length - many} more: filter, or see <a href="/fleet">Fleet</a>.</p>}
+      {rows.length > many && <p class="soft">And {rows.length - many} more: filter, or see <a href={link('/fleet')}>Fleet</a>.</p>}
     </section>
   )
 }

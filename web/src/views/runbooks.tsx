@@ -3,7 +3,7 @@ import { Failure, useGet } from '../api'
 import { sentence } from '../format'
 import { Markup } from '../html'
 import { useLive } from '../live'
-import { go, to } from '../route'
+import { go, link, to } from '../route'
 import type { Runbook } from '../types'
 import { Copy, Filter, matches, Nothing, Problem, Waiting } from '../ui'
 
@@ -34,13 +34,13 @@ export function Runbooks() {
 export function RunbookView({ id }: { id: string }) {
   const { data, error, again } = useGet<Runbook>(`/api/v1/runbooks/${encodeURIComponent(id)}`)
   if (error && !data) {
-    return error instanceof Failure && error.status === 404 ? <Nothing title={`There is no runbook ${id}`}>See <a href="/runbooks">all of them</a>.</Nothing> : <Problem error={error} again={again} />
+    return error instanceof Failure && error.status === 404 ? <Nothing title={`There is no runbook ${id}`}>See <a href={link('/runbooks')}>all of them</a>.</Nothing> : <Problem error={error} again={again} />
   }
   if (!data) return <Waiting what="the runbook" />
   return (
     <article class="page">
       <p class="links">
-        <a href="/runbooks">All runbooks</a>
+        <a href={link('/runbooks')}>All runbooks</a>
         {data.markdown && <Copy text={data.markdown} label="Copy as Markdown" />}
       </p>
       <Markup html={data.html ?? ''} />

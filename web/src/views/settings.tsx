@@ -3,6 +3,7 @@ import { useGet } from '../api'
 import { zone } from '../format'
 import { remember, remembered, setTheme, theme, type Theme } from '../palette'
 import { Problem, Waiting } from '../ui'
+import { link } from '../route'
 
 // SettingsView shows how the monitor is set, and what this browser remembers.
 export function SettingsView() {
@@ -29,13 +30,13 @@ export function SettingsView() {
       </section>
       {error && <Problem error={error} again={again} />}
       {loading && !data && <Waiting what="the settings" />}
-      {data && Object.entries(data).map(([k, v]) => (
+      {data && Object.entries(data).filter(([k]) => k !== 'login').map(([k, v]) => (
         <section>
           <h2 class="head">{title(k)}</h2>
           <Value v={v} />
         </section>
       ))}
-      <p class="links"><a href="/metrics">Its own metrics</a><a href="/api/v1/openapi.json">API</a><a href="/api/v1/health?format=html">Health report</a></p>
+      <p class="links"><a href={link('/metrics')}>Its own metrics</a><a href={link('/api/v1/openapi.json')}>API</a><a href={link('/api/v1/health?format=html')}>Health report</a>{data?.login === true && <a href={link('/login')}>Log out</a>}</p>
     </>
   )
 }

@@ -1,0 +1,241 @@
+//go:build e2e
+
+package serve_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/tsdb"
+
+	"github.com/sixty-dev/sixty/internal/fleet"
+	"github.com/sixty-dev/sixty/internal/metrics/scrape"
+	"github.com/sixty-dev/sixty/internal/monitor/view"
+)
+
+// What TestRounds judges, and within what time one evaluation must be done.
+const (
+	clusters    = 50
+	inCluster   = 20
+	roundWithin = 15 * time.Second
+
+	scraped  = 30 * time.Second // as a store of many clusters usually is
+	past     = 65 * time.Minute
+	ahead    = 25 * time.Minute // while the test runs
+	speedup  = 60
+	imitated = 4 // servers whose pages the replicas have, each with counters and phases of its own
+)
+
+// A history is what one server showed, page by page.
+type history struct {
+	labels []labels.Labels
+	values [][]float64 // by series; as many as pages
+	index  map[string]int
+	pages  int
+}
+
+func (h *history) add(t *testing.T, body []byte, kind string) {
+	_, err := scrape.Parse(body, kind, func(l labels.Labels, _ int64, v float64) {
+		key := l.String()
+		i, ok := h.index[key]
+		if !ok {
+			i = len(h.labels)
+			h.index[key] = i
+			h.labels, h.values = append(h.labels, l.Copy()), append(h.values, nil)
+		}
+		for len(h.values[i]) < h.pages { // a series that began later
+			h.values[i] = append(h.values[i], v)
+		}
+		h.values[i] = append(h.values[i], v)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.pages++
+}
+
+// histories are the pages of make-believe servers that run fast.
+func histories(t *testing.T, pages int) []*history {
+	t.Helper()
+	fl, err := fleet.Start(fleet.Config{Addr: "127.0.0.1:0", Replicas: imitated, Accelerate: speedup, Warm: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fl.Close()
+	out := make([]*history, imitated)
+	for i := range out {
+		out[i] = &history{index: map[string]int{}}
+	}
+	tick := time.NewTicker(scraped / speedup)
+	defer tick.Stop()
+	for range pages {
+		<-tick.C
+		for i, u := range fl.URLs() {
+			resp, err := http.Get(u + "/metrics")
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if err != nil {
+				t.Fatal(err)
+			}
+			out[i].add(t, body, resp.Header.Get("Content-Type"))
+		}
+	}
+	return out
+}
+
+// block writes what the servers of one cluster showed, as a block of a storage. Of a dead one
+// there is nothing but that it is down, from five minutes ago on.
+func block(t *testing.T, dir string, number int, began time.Time, servers []*history, dead int) (series int) {
+	t.Helper()
+	w, err := tsdb.NewBlockWriter(slog.New(slog.DiscardHandler), dir, (4 * (past + ahead)).Milliseconds())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	died := time.Now().Add(-5 * time.Minute).UnixMilli()
+	for r := range inCluster {
+		h := servers[r%len(servers)]
+		target := map[string]string{"instance": fmt.Sprintf("10.0.0.%d:8000", r+1), "job": "vllm", "namespace": "inference"}
+		refs := make([]labels.Labels, len(h.labels))
+		for i, l := range h.labels {
+			b := labels.NewBuilder(l)
+			for k, v := range target {
+				b.Set(k, v)
+			}
+			refs[i] = b.Labels()
+		}
+		// Each is a process of its own: when it began, and what it has done.
+		own := make([]float64, len(refs))
+		for i, l := range refs {
+			switch name := l.Get(labels.MetricName); {
+			case strings.HasSuffix(name, "_created"), name == "process_start_time_seconds":
+				own[i] = -1.37 * float64(1+number*inCluster+r)
+			case strings.HasSuffix(name, "_tokens_total"):
+				own[i] = 1000 * float64(1+number*inCluster+r)
+			}
+		}
+		target["__name__"] = "up"
+		up := labels.FromMap(target)
+		phase := time.Duration(r) * scraped / inCluster
+		for page := range h.pages {
+			at := began.Add(time.Duration(page)*scraped + phase).UnixMilli()
+			app := w.Appender(t.Context())
+			alive := 1.0
+			if r == dead && at > died {
+				alive = 0
+			}
+			if _, err := app.Append(0, up, at, alive); err != nil {
+				t.Fatal(err)
+			}
+			for i := range refs {
+				if alive == 0 {
+					break
+				}
+				if _, err := app.Append(0, refs[i], at, h.values[i][page]+own[i]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := app.Commit(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		series += len(refs) + 1
+	}
+	if _, err := w.Flush(context.WithoutCancel(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	return series
+}
+
+// TestRounds judges 50 clusters of 20 replicas that a Thanos holds: a querier over two
+// receivers with a tenant for each cluster. The addresses are the same in each cluster, and in
+// one of them a server is dead.
+func TestRounds(t *testing.T) {
+	rounds, err := strconv.Atoi(os.Getenv("SIXTY_ROUNDS"))
+	if err != nil {
+		t.Skip("SIXTY_ROUNDS is not the number of evaluations: they take ten minutes, 2 GB of disk, and a machine of their own")
+	}
+	thanos := tool(t, "SIXTY_THANOS", "thanos", getThanos)
+	pages := int((past + ahead) / scraped)
+	servers := histories(t, pages)
+	began, series := time.Now().Add(-past), 0
+	var stores []string
+	dirs := []string{t.TempDir(), t.TempDir()}
+	const sick, dead = 33, 7
+	for c := range clusters {
+		dir := filepath.Join(dirs[c%len(dirs)], fmt.Sprintf("cluster-%02d", c))
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		out := -1
+		if c == sick {
+			out = dead
+		}
+		series += block(t, dir, c, began, servers, out)
+	}
+	t.Logf("%d series, %d pages of each of %d replicas", series, pages, clusters*inCluster)
+	for i, dir := range dirs {
+		grpc, http, write := port(t), port(t), port(t)
+		launch(t, "http://"+http, "/-/ready", thanos, "receive", "--tsdb.path="+dir, fmt.Sprintf(`--label=receive="%d"`, i), "--receive.tenant-label-name=cluster",
+			"--grpc-address="+grpc, "--http-address="+http, "--remote-write.address="+write, "--receive.local-endpoint="+grpc, "--receive.capnproto-address="+port(t))
+		stores = append(stores, "--endpoint="+grpc)
+	}
+	qhttp, qgrpc := port(t), port(t)
+	q := launch(t, "http://"+qhttp, "/-/ready", append([]string{thanos, "query", "--http-address=" + qhttp, "--grpc-address=" + qgrpc}, stores...)...)
+	t.Setenv("GOMAXPROCS", "1")
+	s := sixtyServe(t, "--prometheus", q.url, "--data", t.TempDir())
+	t.Logf("sixty at %s, Thanos at %s", s.url, q.url)
+	sum := func(url, name string) (total float64) {
+		_, body := ask(url + "/metrics")
+		for line := range strings.Lines(body) {
+			if strings.HasPrefix(line, name) {
+				var v float64
+				_, _ = fmt.Sscan(line[strings.LastIndex(line, " ")+1:], &v)
+				total += v
+			}
+		}
+		return total
+	}
+	cpu := func() float64 { return sum(s.url, "process_cpu_seconds_total ") }
+	asked := func() float64 { return sum(q.url, `http_requests_total{code="200",handler="query`) }
+	used, questions := cpu(), asked()
+	var last time.Time
+	for i := range rounds {
+		s.until(5*time.Minute, "another evaluation", func() bool { return s.overview().At.After(last) && s.overview().EvaluatedS > 0 })
+		o := s.overview()
+		last = o.At
+		nowUsed, nowAsked := cpu(), asked()
+		replicas, down := 0, 0
+		for _, x := range o.Models {
+			replicas += len(x.Replicas)
+			if x.Verdict.ID == "target-down" {
+				down++
+			}
+		}
+		t.Logf("RESULT evaluation %d in %.2f s, %.2f s of processor, %.0f questions, state %s, %d models, %d replicas, %d with a dead one, %.300q",
+			i+1, o.EvaluatedS, nowUsed-used, nowAsked-questions, o.State, len(o.Models), replicas, down, o.Problems)
+		used, questions = nowUsed, nowAsked
+		if i < 2 { // Thanos and the monitor remember nothing yet
+			continue
+		}
+		if took := time.Duration(o.EvaluatedS * float64(time.Second)); took > roundWithin || o.State != view.OK {
+			t.Errorf("evaluation %d: %s in state %s, want %s at most", i+1, took, o.State, roundWithin)
+		}
+		if len(o.Models) != clusters || replicas != clusters*inCluster || down != 1 {
+			t.Errorf("evaluation %d: %d models, %d replicas, %d with a dead one", i+1, len(o.Models), replicas, down)
+		}
+	}
+}

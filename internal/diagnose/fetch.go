@@ -180,6 +180,7 @@ type group struct {
 	matchers []*labels.Matcher
 	members  []int
 	by       map[string][]int // members by the labels of their instance
+	old      oldQuestion
 }
 
 // groups gathers the targets that are asked in the same words: of one dialect and of

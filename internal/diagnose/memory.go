@@ -21,7 +21,8 @@ type Memory struct {
 	seen     map[model.Fingerprint]sighting
 	seenAt   time.Time
 
-	worded, wording map[wording]string // by the diagnosis before, and by this one
+	worded, wording map[wording]string                  // by the diagnosis before, and by this one
+	old, older      map[oldQuestion]map[string]*history // by this diagnosis, and by the one before
 }
 
 type sighting struct {
@@ -67,6 +68,33 @@ func (m *Memory) keep(answers map[question]model.Vector, now time.Time) {
 		}
 	}
 	m.worded, m.wording = m.wording, nil
+	m.old, m.older = nil, m.old
+}
+
+// before returns, by target, what lies before the last scrapes of a group's members; nil
+// where it is not known of all.
+func (m *Memory) before(g *group, r *Request) map[string]*history {
+	if m == nil {
+		return nil
+	}
+	known := m.older[g.old]
+	for _, i := range g.members {
+		if known[targetKey(r, i)] == nil {
+			return nil
+		}
+	}
+	return known
+}
+
+// keepBefore remembers it.
+func (m *Memory) keepBefore(g *group, known map[string]*history) {
+	if m == nil || known == nil {
+		return
+	}
+	if m.old == nil {
+		m.old = map[oldQuestion]map[string]*history{}
+	}
+	m.old[g.old] = known
 }
 
 // words returns the words of a question, which say makes.

@@ -27,9 +27,9 @@ type parsed struct {
 
 const (
 	// mostParsed is how many expressions are remembered at the least; twice as many at most.
-	mostParsed = 2000
+	mostParsed = 1000
 	// mostMatchers is how many long matchers are remembered at most.
-	mostMatchers = 50
+	mostMatchers = 500
 )
 
 func newParsed() *parsed {
@@ -37,7 +37,7 @@ func newParsed() *parsed {
 }
 
 // long is from how many bytes on a regular expression is worth a place of its own.
-const long = 200
+const long = 20
 
 // placeholder stands for a long regular expression in a tree that is remembered.
 const placeholder = "sixty_long_"

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"hash/maphash"
 	"math"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/grafana/regexp"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
@@ -41,7 +43,7 @@ type quickValue struct {
 }
 
 type memoKey struct {
-	text string
+	text uint64
 	at   int64
 }
 
@@ -49,7 +51,7 @@ type memoKey struct {
 type plan struct {
 	expr  parser.Expr
 	parts []*plan // operands, arguments
-	text  string  // of what is worth remembering
+	text  uint64  // a hash of what is worth remembering, or 0
 
 	// Of selectors: which series, and how far back, in ms; 0 for an instant.
 	matchers []*labels.Matcher
@@ -69,7 +71,7 @@ var quickFunctions = map[string]bool{
 	"avg_over_time": true, "min_over_time": true, "max_over_time": true, "sum_over_time": true, "count_over_time": true,
 	"last_over_time": true, "quantile_over_time": true, "stddev_over_time": true, "present_over_time": true,
 	"clamp_min": true, "clamp_max": true, "abs": true, "floor": true, "ceil": true, "sqrt": true, "exp": true, "ln": true,
-	"histogram_quantile": true, "time": true, "timestamp": true,
+	"histogram_quantile": true, "time": true, "timestamp": true, "label_replace": true,
 }
 
 // quickAggregations and quickOperators are known here.
@@ -109,19 +111,24 @@ func planOf(e parser.Expr) *plan {
 			n.RangeExpr == nil && n.StepExpr == nil && n.OriginalOffsetExpr == nil && n.Step > 0 && add(n.Expr)
 	case *parser.Call:
 		p.call = promql.FunctionCalls[n.Func.Name]
-		ok = quickFunctions[n.Func.Name] && add(n.Args...)
+		ok = quickFunctions[n.Func.Name]
+		if n.Func.Name == "label_replace" {
+			ok = add(n.Args[0]) && p.replaces(n.Args[1:])
+		} else {
+			ok = ok && add(n.Args...)
+		}
 		for _, arg := range n.Args {
 			_, steps := arg.(*parser.SubqueryExpr)
 			ok = ok && (!steps || strings.HasSuffix(n.Func.Name, "_over_time")) // others look at the selector
 		}
-		p.text = e.String()
+		p.text = maphash.String(seed, e.String())
 	case *parser.AggregateExpr:
 		ok = slices.Contains(quickAggregations, n.Op) && n.Param == nil && add(n.Expr)
 		p.change = &change{keep: !n.Without, names: slices.Sorted(slices.Values(n.Grouping))}
 		if n.Without {
 			p.change.names = append(p.change.names, labels.MetricName)
 		}
-		p.text = e.String()
+		p.text = maphash.String(seed, e.String())
 	case *parser.BinaryExpr:
 		ok = slices.Contains(quickOperators, n.Op) && add(n.LHS, n.RHS) && p.matches(n)
 	default:
@@ -131,6 +138,27 @@ func planOf(e parser.Expr) *plan {
 		return nil
 	}
 	return p
+}
+
+// seed makes texts numbers.
+var seed = maphash.MakeSeed()
+
+// replaces prepares label_replace.
+func (p *plan) replaces(args parser.Expressions) bool {
+	var texts []string
+	for _, a := range args {
+		s, ok := a.(*parser.StringLiteral)
+		if !ok {
+			return false
+		}
+		texts = append(texts, s.Val)
+	}
+	re, err := regexp.Compile("^(?s:" + texts[3] + ")$")
+	if err != nil || !model.UTF8Validation.IsValidLabelName(texts[0]) || texts[0] == labels.MetricName {
+		return false
+	}
+	p.change = &change{names: texts, replace: re}
+	return true
 }
 
 // selects prepares a selector.
@@ -180,6 +208,8 @@ type change struct {
 	keep     bool
 	names    []string
 	metadata bool // the name goes, too
+	// replace says that names are label_replace's arguments, and is the last of them.
+	replace *regexp.Regexp
 }
 
 func (c *change) key() string {
@@ -189,6 +219,9 @@ func (c *change) key() string {
 	}
 	if c.metadata {
 		b[1] = 'm'
+	}
+	if c.replace != nil {
+		b[0] = 'r'
 	}
 	for _, n := range c.names {
 		b = append(append(b, n...), 0xff)
@@ -256,6 +289,13 @@ func (l *labelSets) apply(c *change, id int32) int32 {
 		set = set.DropReserved(schema.IsMetadataLabel)
 	}
 	l.builder.Reset(set)
+	if c.replace != nil {
+		value := set.Get(c.names[2])
+		if found := c.replace.FindStringSubmatchIndex(value); found != nil {
+			l.builder.Set(c.names[0], string(c.replace.ExpandString(nil, c.names[1], value, found)))
+		}
+		return l.id(l.builder.Labels())
+	}
 	if c.keep {
 		l.builder.Keep(c.names...)
 	} else {
@@ -458,7 +498,7 @@ func chosen(ms []*labels.Matcher, l labels.Labels) bool {
 
 // eval evaluates a part of an expression at a moment.
 func (r *recent) eval(ctx context.Context, p *plan, at int64) (quickValue, error) {
-	if p.text == "" {
+	if p.text == 0 {
 		return r.compute(ctx, p, at)
 	}
 	key := memoKey{p.text, at}
@@ -529,6 +569,7 @@ func (r *recent) instant(ctx context.Context, p *plan, at int64, read func(promq
 func (r *recent) apply(ctx context.Context, p *plan, n *parser.Call, at int64) (quickValue, error) {
 	enh := &promql.EvalNodeHelper{Ts: at}
 	var args []promql.Vector
+	var first []element
 	ranged := -1
 	for i, part := range p.parts {
 		switch part.expr.(type) {
@@ -545,7 +586,18 @@ func (r *recent) apply(ctx context.Context, p *plan, n *parser.Call, at int64) (
 		if err != nil {
 			return v, err
 		}
+		if p.change != nil {
+			first = v.vec
+			continue
+		}
 		args = append(args, r.vector(v, at))
+	}
+	if p.change != nil { // label_replace
+		vec := r.relabel(p.change, slices.Clone(first))
+		if r.twice(vec) {
+			return quickValue{}, errEngine
+		}
+		return quickValue{vec: vec}, nil
 	}
 	if ranged >= 0 {
 		return r.over(ctx, p, n, p.parts[ranged], args, enh)

@@ -29,7 +29,8 @@ func questions(tb testing.TB, window time.Duration) []string {
 		`max by (instance) (max_over_time(up[2m])) == 0`,
 		`up == bool 1`, `1 - up`, `-up`, `sum(up)`, `avg without (job) (up)`, `3 > 2`, `vector(1)`, `up offset 1m`, `2 * up > 1`, `sum by (instance) (up) unless up`, `0 < up`,
 		`sum by (job) (up) * on (job) group_right () up`, `up * on (instance) group_left () process_open_fds`, `up + vllm:num_requests_running`, `nothing + up`, `up{instance=~"a|b"} or up`,
-		`max_over_time(sum by (instance) (vllm:num_requests_running)[1m:10s])`, `quantile(0.5, up)`, `avg by (model_name) (vllm:kv_cache_usage_perc)`,
+		`max_over_time(sum by (instance) (vllm:num_requests_running)[1m:10s])`, `quantile(0.5, up)`,
+		`label_replace(sum by (instance) (up), "host", "h$1", "instance", "(a|b)")`, `label_replace(up, "instance", "x", "instance", ".+")`, `avg by (model_name) (vllm:kv_cache_usage_perc)`,
 	}
 	for _, s := range indicator.All() {
 		for _, e := range []string{s.PromQL(), s.Buckets(), s.Observations()} {

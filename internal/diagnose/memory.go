@@ -3,6 +3,7 @@ package diagnose
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/prometheus/common/model"
@@ -18,7 +19,7 @@ type Memory struct {
 	answers map[question]model.Vector
 
 	selector string // of the series that were seen
-	seen     map[model.Fingerprint]sighting
+	seen     map[string]*sighting
 	seenAt   time.Time
 
 	worded, wording map[wording]string                  // by the diagnosis before, and by this one
@@ -26,7 +27,7 @@ type Memory struct {
 }
 
 type sighting struct {
-	metric model.Metric
+	sample model.Sample
 	at     time.Time
 }
 
@@ -121,15 +122,16 @@ func (m *Memory) words(w wording, say func() (string, error)) (string, error) {
 
 // series asks for the labels by which series of a selector differed in the time before a
 // moment. Of what was seen before only what has come since is asked.
-func (m *Memory) series(ctx context.Context, q metrics.Querier, selector, by string, at time.Time, lookback time.Duration) (model.Vector, error) {
+func (m *Memory) series(ctx context.Context, q metrics.Querier, selector string, by []string, at time.Time, lookback time.Duration) (model.Vector, error) {
+	labels := strings.Join(by, ", ")
 	ask := func(span time.Duration) (model.Vector, error) {
-		return q.Query(ctx, fmt.Sprintf("group by (%s) (last_over_time(%s[%s]))", by, selector, model.Duration(span)), at)
+		return q.Query(ctx, fmt.Sprintf("group by (%s) (last_over_time(%s[%s]))", labels, selector, model.Duration(span)), at)
 	}
 	if m == nil {
 		return ask(lookback)
 	}
-	if m.selector != selector+by || at.Before(m.seenAt) {
-		m.selector, m.seen, m.seenAt = selector+by, map[model.Fingerprint]sighting{}, time.Time{}
+	if m.selector != selector+labels || at.Before(m.seenAt) {
+		m.selector, m.seen, m.seenAt = selector+labels, map[string]*sighting{}, time.Time{}
 	}
 	span := lookback
 	if !m.seenAt.IsZero() {
@@ -140,16 +142,22 @@ func (m *Memory) series(ctx context.Context, q metrics.Querier, selector, by str
 		return nil, err
 	}
 	m.seenAt = at
+	var key []byte
 	for _, s := range found {
-		m.seen[s.Metric.Fingerprint()] = sighting{s.Metric, at}
+		key = appendKey(key[:0], s.Metric, by)
+		if was := m.seen[string(key)]; was != nil {
+			was.at = at
+			continue
+		}
+		m.seen[string(key)] = &sighting{model.Sample{Metric: s.Metric, Value: 1}, at}
 	}
-	var out model.Vector
+	out := make(model.Vector, 0, len(m.seen))
 	for k, s := range m.seen {
 		if s.at.Before(at.Add(-lookback)) {
 			delete(m.seen, k)
 			continue
 		}
-		out = append(out, &model.Sample{Metric: s.metric, Value: 1})
+		out = append(out, &s.sample)
 	}
 	return out, nil
 }

@@ -459,10 +459,12 @@ func (r *recent) choose(ctx context.Context, p *plan, at int64) (*choice, error)
 		}
 		r.choices[p.key] = c
 	}
+	held := true
 	for _, f := range c.families {
-		if !r.want(ctx, f, at-cmp.Or(p.span, r.lookback), at) {
-			return nil, errEngine
-		}
+		held = r.want(ctx, f, at-cmp.Or(p.span, r.lookback), at) && held
+	}
+	if !held {
+		return nil, errEngine
 	}
 	if r.choices[p.key] != c { // some were read
 		r.choices[p.key] = c
@@ -669,17 +671,21 @@ func (r *recent) over(ctx context.Context, p *plan, n *parser.Call, of *plan, ar
 
 // covers makes sure that what a subquery reads is held.
 func (r *recent) covers(ctx context.Context, p *plan, span, at int64) bool {
+	held := true
 	if p.name != nil {
 		for _, f := range r.families {
-			if p.name.Matches(f.name) && !r.want(ctx, f, at-span-cmp.Or(p.span, r.lookback), at) {
-				return false
+			if p.name.Matches(f.name) {
+				held = r.want(ctx, f, at-span-cmp.Or(p.span, r.lookback), at) && held
 			}
 		}
 	}
 	if sub, ok := p.expr.(*parser.SubqueryExpr); ok {
 		span += sub.Range.Milliseconds()
 	}
-	return !slices.ContainsFunc(p.parts, func(part *plan) bool { return !r.covers(ctx, part, span, at) })
+	for _, part := range p.parts {
+		held = r.covers(ctx, part, span, at) && held
+	}
+	return held
 }
 
 // steps evaluates an expression on the grid of a subquery.

@@ -33,6 +33,7 @@ var (
 	instanceLabels = []string{"cluster", "namespace", "job", "instance"}
 	modelLabels    = []string{"cluster", "namespace", "model_name"}
 	identityLabels = []string{"ReplicaId", "WorkerId"}
+	modelNames     = append([]string{"model_name"}, identityLabels...)
 )
 
 // most bounds how many targets are looked at together.
@@ -55,7 +56,7 @@ func discover(ctx context.Context, q metrics.Querier, m *Memory, at time.Time, l
 	slices.Sort(by)
 	names := dialect.Selector + "|" + dialect.HostInfo + "|up|http_requests_total|process_.+|python_info|container_memory_working_set_bytes"
 	selector := selectorOf(names, append([]*labels.Matcher{labels.MustNewMatcher(labels.MatchNotRegexp, labels.MetricName, ".+_bucket")}, all...))
-	v, err := m.series(ctx, q, selector, strings.Join(slices.Compact(by), ", "), at, lookback)
+	v, err := m.series(ctx, q, selector, slices.Compact(by), at, lookback)
 	if err != nil {
 		return nil, Layout{}, fmt.Errorf("find targets: %w", err)
 	}
@@ -238,6 +239,7 @@ type discovery struct {
 	layout   Layout
 	servers  map[string]*server
 	dialects map[string]detected // by the names that a server exposes
+	key      []byte              // scratch
 }
 
 type detected struct {
@@ -267,17 +269,17 @@ type server struct {
 }
 
 func (d *discovery) add(m model.Metric) {
-	key := labelKey(m, d.layout.Instance)
-	srv := d.servers[key]
+	d.key = appendKey(d.key[:0], m, d.layout.Instance)
+	srv := d.servers[string(d.key)]
 	if srv == nil {
 		srv = &server{labels: pick(m, d.layout.Instance), names: map[string]bool{}, models: map[string]map[string]string{}}
-		d.servers[key] = srv
+		d.servers[string(d.key)] = srv
 	}
 	srv.names[string(m[model.MetricNameLabel])] = true
 	if m["model_name"] != "" {
-		names := slices.Concat(d.layout.Instance, []string{"model_name"}, identityLabels)
-		if k := labelKey(m, names); srv.models[k] == nil {
-			srv.models[k] = pick(m, names)
+		d.key = appendKey(d.key, m, modelNames)
+		if srv.models[string(d.key)] == nil {
+			srv.models[string(d.key)] = pick(m, slices.Concat(d.layout.Instance, modelNames))
 		}
 	}
 }

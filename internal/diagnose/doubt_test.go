@@ -180,12 +180,16 @@ func TestSpansOfManyTargetsAreBounded(t *testing.T) {
 
 func TestLongBaselinesStayOnAGrid(t *testing.T) {
 	noon := time.Unix(1_800_000_000, 0).Truncate(time.Hour)
-	long := Range{noon.Add(-58 * time.Minute), noon.Add(-2 * time.Minute)}
-	want := Range{noon.Add(-55 * time.Minute), noon.Add(-5 * time.Minute)}
-	if got := long.settled(); got != want {
-		t.Errorf("got %v, want %v", got, want)
-	}
-	if short := (Range{noon.Add(-30 * time.Minute), noon}); short.settled() != short {
-		t.Errorf("half an hour became %v", short.settled())
+	ago := func(from, to time.Duration) Range { return Range{noon.Add(-from), noon.Add(-to)} }
+	for _, tt := range []struct{ of, want Range }{
+		{ago(58*time.Minute, 2*time.Minute), ago(50*time.Minute, 10*time.Minute)},
+		{ago(43*time.Minute, 2*time.Minute), ago(40*time.Minute, 5*time.Minute)},
+		{ago(30*time.Minute, 0), ago(30*time.Minute, 0)},
+		{ago(15*time.Minute+time.Second, time.Minute+time.Second), ago(15*time.Minute, 2*time.Minute)},
+		{ago(7*time.Minute+time.Second, time.Second), ago(7*time.Minute+time.Second, time.Second)},
+	} {
+		if got := tt.of.settled(); got != tt.want {
+			t.Errorf("%v became %v, want %v", tt.of, got, tt.want)
+		}
 	}
 }

@@ -180,6 +180,7 @@ type group struct {
 	matchers []*labels.Matcher
 	members  []int
 	by       map[string][]int // members by the labels of their instance
+	old      oldQuestion
 }
 
 // groups gathers the targets that are asked in the same words: of one dialect and of
@@ -233,7 +234,8 @@ func (g *group) restrict(r *Request) {
 // owners returns the members that the labels of a series belong to: those of its
 // instance and, where it is a model's, of its model.
 func (g *group) owners(r *Request, m model.Metric, models bool) []int {
-	members := g.by[labelKey(m, r.Instance)]
+	var room [128]byte
+	members := g.by[string(appendKey(room[:0], m, r.Instance))]
 	if !models || len(members) == 0 {
 		return members
 	}
@@ -258,12 +260,15 @@ func sameMetric(m model.Metric, l map[string]string, names []string) bool {
 
 // labelKey joins the values of labels.
 func labelKey[M ~map[N]V, N, V ~string](l M, names []string) string {
-	var b strings.Builder
+	return string(appendKey(nil, l, names))
+}
+
+// appendKey is labelKey into a buffer.
+func appendKey[M ~map[N]V, N, V ~string](b []byte, l M, names []string) []byte {
 	for _, n := range names {
-		b.WriteString(string(l[N(n)]))
-		b.WriteByte(0xff)
+		b = append(append(b, l[N(n)]...), 0xff)
 	}
-	return b.String()
+	return b
 }
 
 // rewriting returns how the group's targets are asked for a span of time.
@@ -292,6 +297,7 @@ type planner struct {
 	g       *group
 	queries []query
 	settled []func(*Snapshot)
+	buckets map[question]*[]*distribution // answers that percentiles share
 }
 
 // signals plans the queries of all signals.
@@ -348,16 +354,16 @@ func (p *planner) ask(s *indicator.Signal) {
 		return
 	}
 	g := p.g
+	if s.Histogram != "" {
+		p.askBuckets(s, question{q, g.span.To})
+		return
+	}
 	p.queries = append(p.queries, query{question{q, g.span.To}, s.Name, func(snap *Snapshot, v model.Vector) {
-		if s.Histogram != "" {
-			p.storeQuantile(snap, g, s, v)
-			return
-		}
 		for _, sample := range v {
 			p.store(snap, g, s, sample.Metric, indicator.Known(float64(sample.Value)))
 		}
 	}})
-	if s.Histogram == "" && s.Counted() {
+	if s.Counted() {
 		p.askCount(s)
 	}
 }
@@ -405,31 +411,56 @@ func (p *planner) translate(s *indicator.Signal, expr string, own bool) (string,
 	})
 }
 
-func (p *planner) storeQuantile(snap *Snapshot, g *group, s *indicator.Signal, v model.Vector) {
-	type series struct {
-		metric  model.Metric
-		buckets []bucket
+// A distribution is a histogram of one target.
+type distribution struct {
+	metric  model.Metric
+	buckets []bucket
+}
+
+// askBuckets plans the query of a percentile's histogram. Percentiles of one histogram
+// share the answer.
+func (p *planner) askBuckets(s *indicator.Signal, q question) {
+	if p.buckets == nil {
+		p.buckets = map[question]*[]*distribution{}
 	}
+	if p.buckets[q] == nil {
+		p.buckets[q] = new([]*distribution)
+	}
+	g, all := p.g, p.buckets[q]
+	p.queries = append(p.queries, query{q, s.Name, func(snap *Snapshot, v model.Vector) {
+		if *all == nil {
+			*all = distributions(v)
+		}
+		for _, d := range *all {
+			value := quantile(s.Quantile, d.buckets)
+			if few, ok := s.TooFew(d.buckets[len(d.buckets)-1].count); ok && value.OK {
+				value = few
+			}
+			p.store(snap, g, s, d.metric, value)
+		}
+	}})
+}
+
+// distributions gathers buckets by target.
+func distributions(v model.Vector) (out []*distribution) {
 	names := labelsBut(v, model.BucketLabel)
-	byTarget := map[string]*series{}
+	byTarget := map[string]*distribution{}
+	var key []byte
 	for _, sample := range v {
 		bound, ok := parseBound(string(sample.Metric[model.BucketLabel]))
 		if !ok {
 			continue
 		}
-		key := labelKey(sample.Metric, names)
-		if byTarget[key] == nil {
-			byTarget[key] = &series{metric: sample.Metric}
+		key = appendKey(key[:0], sample.Metric, names)
+		d := byTarget[string(key)]
+		if d == nil {
+			d = &distribution{metric: sample.Metric}
+			byTarget[string(key)] = d
+			out = append(out, d)
 		}
-		byTarget[key].buckets = append(byTarget[key].buckets, bucket{bound, float64(sample.Value)})
+		d.buckets = append(d.buckets, bucket{bound, float64(sample.Value)})
 	}
-	for _, h := range byTarget {
-		value := quantile(s.Quantile, h.buckets)
-		if few, ok := s.TooFew(h.buckets[len(h.buckets)-1].count); ok && value.OK {
-			value = few
-		}
-		p.store(snap, g, s, h.metric, value)
-	}
+	return out
 }
 
 // labelsBut lists the names of the labels that occur, but for one.

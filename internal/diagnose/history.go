@@ -69,19 +69,16 @@ const (
 // histories reads the scrapes of every target up to the given time: the last ones
 // one by one, and those before them at a coarser pace.
 func histories(ctx context.Context, q metrics.Querier, r *Request, past Range) ([]*history, error) {
-	out := make([]*history, len(r.Targets))
-	for i := range out {
-		out[i] = &history{columns: map[string][]float64{}, bounds: map[string][]float64{}, buckets: map[string][][]float64{}}
-	}
 	points := max(fewestPoints, min(finePoints, pointBudget/max(1, len(r.Targets))))
 	fine := min(max(time.Duration(points)*r.Interval, fewestFine), past.Length())
+	older := coarse(past, fine, r.Interval)
 	gs := groups(r, func(int) Range { return past }, func(i int) bool { return !r.Targets[i].IsGPU() })
+	got := make([]struct {
+		pages, series, old model.Matrix
+		known              map[string]*history // what lies before, if it was read for the diagnosis before
+	}, len(gs))
 	eg, ctx := errgroup.WithContext(ctx)
 	eg.SetLimit(concurrency)
-	older := metrics.Range{End: past.To.Add(-fine), Step: max(r.Interval, ((past.Length() - fine) / coarsePoints).Truncate(time.Second))}
-	// On the same grid each time, so that what changed then stays where it was.
-	older.Start = past.From.Add(older.Step - 1).Truncate(older.Step)
-	got := make([]struct{ pages, series, old model.Matrix }, len(gs))
 	for i, g := range gs {
 		ask := func(store *model.Matrix, names []string) {
 			eg.Go(func() (err error) {
@@ -107,8 +104,12 @@ func histories(ctx context.Context, q metrics.Querier, r *Request, past Range) (
 		if past.Length() < fine+2*r.Interval {
 			continue
 		}
+		g.old = oldQuestion{selectorOf(strings.Join(names, "|"), g.matchers), older}
+		if got[i].known = r.Memory.before(g, r); got[i].known != nil {
+			continue
+		}
 		eg.Go(func() (err error) {
-			got[i].old, err = q.QueryRange(ctx, selectorOf(strings.Join(names, "|"), g.matchers), older)
+			got[i].old, err = q.QueryRange(ctx, g.old.selector, older)
 			if err != nil {
 				err = fmt.Errorf("read the past: %w", err)
 			}
@@ -118,20 +119,122 @@ func histories(ctx context.Context, q metrics.Querier, r *Request, past Range) (
 	if err := eg.Wait(); err != nil {
 		return nil, err
 	}
+	out := make([]*history, len(r.Targets))
+	for i := range out {
+		out[i] = newHistory()
+	}
 	for i, g := range gs {
-		for _, s := range got[i].old {
-			switch string(s.Metric[model.MetricNameLabel]) {
-			case g.lead.Dialect.Metric(running), g.lead.Dialect.Metric(waiting):
-				got[i].pages = append(got[i].pages, s)
+		if got[i].known == nil && g.old.selector != "" {
+			pages := slices.DeleteFunc(slices.Clone(got[i].old), func(s *model.SampleStream) bool {
+				n := string(s.Metric[model.MetricNameLabel])
+				return n != g.lead.Dialect.Metric(running) && n != g.lead.Dialect.Metric(waiting)
+			})
+			got[i].known = map[string]*history{}
+			for m, h := range g.read(r, pages, got[i].old) {
+				got[i].known[targetKey(r, m)] = h
 			}
 		}
-		g.read(r, out, got[i].pages, slices.Concat(got[i].series, got[i].old))
+		for m, h := range g.read(r, got[i].pages, got[i].series) {
+			out[m] = h.after(got[i].known[targetKey(r, m)])
+			out[m].complete()
+		}
+		r.Memory.keepBefore(g, got[i].known)
 	}
 	return out, nil
 }
 
-// read fills the histories of the group's members.
-func (g *group) read(r *Request, out []*history, pages, series model.Matrix) {
+// An oldQuestion asks for the coarse part of a group's histories.
+type oldQuestion struct {
+	selector string
+	over     metrics.Range
+}
+
+// coarse is the grid of what lies before the scrapes that are read one by one. It is the
+// same one for a while, so that what changed then stays where it was, and need not be read
+// again.
+func coarse(past Range, fine, interval time.Duration) metrics.Range {
+	r := metrics.Range{Step: max(interval, ((past.Length() - fine) / coarsePoints).Truncate(time.Second))}
+	r.Step = (r.Step + interval - 1).Truncate(interval)
+	r.Start = past.From.Add(r.Step - 1).Truncate(r.Step)
+	r.End = past.To.Add(-fine).Truncate(r.Step)
+	return r
+}
+
+// targetKey identifies a target from one diagnosis to the next.
+func targetKey(r *Request, target int) string {
+	return labelKey(r.Targets[target].Labels, slices.Concat(r.Instance, r.Model, identityLabels))
+}
+
+func newHistory() *history {
+	return &history{columns: map[string][]float64{}, bounds: map[string][]float64{}, buckets: map[string][][]float64{}}
+}
+
+// after returns a history with what lies before it; the scrapes of both are not the same.
+func (h *history) after(old *history) *history {
+	if old == nil || len(old.at) == 0 {
+		return h
+	}
+	n := len(old.at)
+	for n > 0 && len(h.at) > 0 && !old.at[n-1].Before(h.at[0]) {
+		n--
+	}
+	out := newHistory()
+	out.at = slices.Concat(old.at[:n], h.at)
+	add := func(key string) {
+		if out.columns[key] != nil {
+			return
+		}
+		c := make([]float64, 0, len(out.at))
+		for _, part := range []struct {
+			of *history
+			n  int
+		}{{old, n}, {h, len(h.at)}} {
+			if have := part.of.columns[key]; have != nil {
+				c = append(c, have[:part.n]...)
+				continue
+			}
+			for range part.n {
+				c = append(c, math.NaN())
+			}
+		}
+		out.columns[key] = c
+	}
+	for key := range old.columns {
+		add(key)
+	}
+	for key := range h.columns {
+		add(key)
+	}
+	for _, part := range []*history{old, h} {
+		for family, bounds := range part.bounds {
+			out.bounds[family] = append(out.bounds[family], bounds...)
+		}
+	}
+	return out
+}
+
+// complete puts buckets in order, and tells which scrapes brought a page.
+func (h *history) complete() {
+	for family, bounds := range h.bounds {
+		slices.Sort(bounds)
+		h.bounds[family] = slices.Compact(bounds)
+		for _, b := range h.bounds[family] {
+			h.buckets[family] = append(h.buckets[family], h.columns[bucketKey(family, b)])
+		}
+	}
+	h.ok = make([]bool, len(h.at))
+	for k := range h.ok {
+		c := h.columns[running]
+		h.ok[k] = len(c) > k && !math.IsNaN(c[k])
+	}
+}
+
+// read makes histories of the group's members, which are not complete yet.
+func (g *group) read(r *Request, pages, series model.Matrix) map[int]*history {
+	out := map[int]*history{}
+	for _, i := range g.members {
+		out[i] = newHistory()
+	}
 	metric := g.lead.Dialect.Metric
 	owners := func(m model.Metric) []int { return g.owners(r, m, m["model_name"] != "") }
 	for _, s := range pages {
@@ -141,16 +244,9 @@ func (g *group) read(r *Request, out []*history, pages, series model.Matrix) {
 			}
 		}
 	}
-	index := make([]map[model.Time]int, len(out))
-	for _, i := range g.members {
-		h := out[i]
+	for _, h := range out {
 		slices.SortFunc(h.at, time.Time.Compare)
 		h.at = slices.CompactFunc(h.at, time.Time.Equal)
-		h.ok = make([]bool, len(h.at))
-		index[i] = make(map[model.Time]int, len(h.at))
-		for k, at := range h.at {
-			index[i][model.TimeFromUnixNano(at.UnixNano())] = k
-		}
 	}
 	canonical := map[string]string{}
 	for _, n := range slices.Concat(historyCounters, historyGauges) {
@@ -191,34 +287,30 @@ func (g *group) read(r *Request, out []*history, pages, series model.Matrix) {
 					h.bounds[name] = append(h.bounds[name], bound)
 				}
 			}
-			for _, p := range s.Values {
-				k, ok := index[i][p.Timestamp]
-				v := float64(p.Value)
-				if !ok || math.IsNaN(v) || math.IsInf(v, 0) {
-					continue
-				}
-				if math.IsNaN(c[k]) {
-					c[k] = 0
-				}
-				c[k] += v
-			}
+			h.fill(c, s.Values)
 		}
 	}
 	for _, s := range series {
 		add(s)
 	}
-	for _, i := range g.members {
-		h := out[i]
-		for family, bounds := range h.bounds {
-			slices.Sort(bounds)
-			for _, b := range bounds {
-				h.buckets[family] = append(h.buckets[family], h.columns[bucketKey(family, b)])
-			}
+	return out
+}
+
+// fill adds samples to a column, at the scrapes whose times they have.
+func (h *history) fill(c []float64, samples []model.SamplePair) {
+	k := 0
+	for _, p := range samples {
+		at, v := p.Timestamp.Time(), float64(p.Value)
+		for k < len(h.at) && h.at[k].Before(at) {
+			k++
 		}
-		for k := range h.ok {
-			c := h.columns[running]
-			h.ok[k] = len(c) > k && !math.IsNaN(c[k])
+		if k == len(h.at) || !h.at[k].Equal(at) || math.IsNaN(v) || math.IsInf(v, 0) {
+			continue
 		}
+		if math.IsNaN(c[k]) {
+			c[k] = 0
+		}
+		c[k] += v
 	}
 }
 

@@ -3,6 +3,7 @@ package diagnose
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,15 +20,16 @@ type Memory struct {
 	answers map[question]model.Vector
 
 	selector string // of the series that were seen
-	seen     map[model.Fingerprint]sighting
+	seen     map[string]*sighting
 	seenFrom time.Time // what has been asked for, from
 	seenAt   time.Time // and until
 
-	worded, wording map[wording]string // by the diagnosis before, and by this one
+	worded, wording map[wording]string                  // by the diagnosis before, and by this one
+	old, older      map[oldQuestion]map[string]*history // by this diagnosis, and by the one before
 }
 
 type sighting struct {
-	metric model.Metric
+	sample model.Sample
 	at     time.Time
 }
 
@@ -69,6 +71,33 @@ func (m *Memory) keep(answers map[question]model.Vector, now time.Time) {
 		}
 	}
 	m.worded, m.wording = m.wording, nil
+	m.old, m.older = nil, m.old
+}
+
+// before returns, by target, what lies before the last scrapes of a group's members; nil
+// where it is not known of all.
+func (m *Memory) before(g *group, r *Request) map[string]*history {
+	if m == nil {
+		return nil
+	}
+	known := m.older[g.old]
+	for _, i := range g.members {
+		if known[targetKey(r, i)] == nil {
+			return nil
+		}
+	}
+	return known
+}
+
+// keepBefore remembers it.
+func (m *Memory) keepBefore(g *group, known map[string]*history) {
+	if m == nil || known == nil {
+		return
+	}
+	if m.old == nil {
+		m.old = map[oldQuestion]map[string]*history{}
+	}
+	m.old[g.old] = known
 }
 
 // words returns the words of a question, which say makes.
@@ -95,16 +124,17 @@ func (m *Memory) words(w wording, say func() (string, error)) (string, error) {
 
 // series asks for the labels by which series of a selector differed in the time before a
 // moment. Of what was seen before only what has come since is asked.
-func (m *Memory) series(ctx context.Context, q metrics.Querier, selector, by string, at time.Time, lookback time.Duration) (model.Vector, error) {
+func (m *Memory) series(ctx context.Context, q metrics.Querier, selector string, by []string, at time.Time, lookback time.Duration) (model.Vector, error) {
+	labels := strings.Join(by, ", ")
 	ask := func(span time.Duration) (model.Vector, error) {
-		return q.Query(ctx, fmt.Sprintf("group by (%s) (last_over_time(%s[%s]))", by, selector, model.Duration(span)), at)
+		return q.Query(ctx, fmt.Sprintf("group by (%s) (last_over_time(%s[%s]))", labels, selector, model.Duration(span)), at)
 	}
 	if m == nil {
 		return ask(lookback)
 	}
 	from := at.Add(-lookback)
-	if m.selector != selector+by || at.Before(m.seenAt) || from.Before(m.seenFrom) {
-		m.selector, m.seen, m.seenAt, m.seenFrom = selector+by, map[model.Fingerprint]sighting{}, time.Time{}, from
+	if m.selector != selector+labels || at.Before(m.seenAt) || from.Before(m.seenFrom) {
+		m.selector, m.seen, m.seenAt, m.seenFrom = selector+labels, map[string]*sighting{}, time.Time{}, from
 	}
 	span := lookback
 	if !m.seenAt.IsZero() {
@@ -115,17 +145,23 @@ func (m *Memory) series(ctx context.Context, q metrics.Querier, selector, by str
 		return nil, err
 	}
 	m.seenAt = at
+	var key []byte
 	for _, s := range found {
-		m.seen[s.Metric.Fingerprint()] = sighting{s.Metric, at}
+		key = appendKey(key[:0], s.Metric, by)
+		if was := m.seen[string(key)]; was != nil {
+			was.at = at
+			continue
+		}
+		m.seen[string(key)] = &sighting{model.Sample{Metric: s.Metric, Value: 1}, at}
 	}
 	silent := sync.OnceValue(func() map[[3]model.LabelValue]bool { return m.silent(from) })
-	var out model.Vector
+	out := make(model.Vector, 0, len(m.seen))
 	for k, s := range m.seen {
-		if s.at.Before(from) && !silent()[scrapedAt(s.metric)] {
+		if s.at.Before(from) && !silent()[scrapedAt(s.sample.Metric)] {
 			delete(m.seen, k)
 			continue
 		}
-		out = append(out, &model.Sample{Metric: s.metric, Value: 1})
+		out = append(out, &s.sample)
 	}
 	return out, nil
 }
@@ -135,13 +171,13 @@ func (m *Memory) series(ctx context.Context, q metrics.Querier, selector, by str
 func (m *Memory) silent(from time.Time) map[[3]model.LabelValue]bool {
 	out := map[[3]model.LabelValue]bool{}
 	for _, s := range m.seen {
-		if !s.at.Before(from) && s.metric[model.MetricNameLabel] == "up" {
-			out[scrapedAt(s.metric)] = true
+		if !s.at.Before(from) && s.sample.Metric[model.MetricNameLabel] == "up" {
+			out[scrapedAt(s.sample.Metric)] = true
 		}
 	}
 	for _, s := range m.seen {
-		if !s.at.Before(from) && s.metric[model.MetricNameLabel] != "up" {
-			delete(out, scrapedAt(s.metric))
+		if !s.at.Before(from) && s.sample.Metric[model.MetricNameLabel] != "up" {
+			delete(out, scrapedAt(s.sample.Metric))
 		}
 	}
 	return out

@@ -47,12 +47,7 @@ const (
 	// holds enough requests.
 	thinWindow     = 5 * time.Minute
 	enoughRequests = 20
-	// A baseline of settledBaseline and more begins and ends at multiples of settleStep:
-	// it says the same, of all targets over the same time, and its answers hold for as
-	// long.
-	settledBaseline = longHistory + 2*settleStep
-	settleStep      = 5 * time.Minute
-	longestPast     = time.Hour
+	longestPast    = time.Hour
 	// minHistory is the shortest history that says what is normal.
 	minHistory = 9 * time.Second
 	// minLifetime is the shortest life whose sums say what is normal.
@@ -186,12 +181,19 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 	return s
 }
 
-// settled returns the part of a long baseline between multiples of settleStep.
+// settled returns the part of a long baseline between multiples of a step, about an
+// eighth of it: it says the same, of all targets over the same time, and its answers hold
+// for as long.
 func (r Range) settled() Range {
-	if r.Length() < settledBaseline {
-		return r
+	for _, s := range []struct{ least, step time.Duration }{
+		{longHistory + 20*time.Minute, 10 * time.Minute}, {longHistory + 10*time.Minute, 5 * time.Minute},
+		{16 * time.Minute, 2 * time.Minute}, {8 * time.Minute, time.Minute},
+	} {
+		if r.Length() >= s.least {
+			return Range{r.From.Add(s.step - 1).Truncate(s.step), r.To.Truncate(s.step)}
+		}
 	}
-	return Range{r.From.Add(settleStep - 1).Truncate(settleStep), r.To.Truncate(settleStep)}
+	return r
 }
 
 // override applies what the user asked for, and the lifetime where there is nothing

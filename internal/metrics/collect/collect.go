@@ -121,7 +121,7 @@ func (c *Collector) build(ctx context.Context) (err error) {
 	reg, log := c.opts.Registry, func(name string) *slog.Logger { return c.opts.Logger.With("component", name) }
 	db := c.DB()
 	c.remote = remote.NewStorage(log("remote"), reg, db.StartTime, c.opts.Dir, flushDeadline, scrapers{c}, false)
-	c.fanout = storage.NewFanout(c.opts.Logger, db, c.remote)
+	c.fanout = c.Observe(storage.NewFanout(c.opts.Logger, db, c.remote))
 	db.SetWriteNotified(c.remote)
 
 	if err := discovery.RegisterK8sClientMetricsWithPrometheus(reg); err != nil {
@@ -149,7 +149,7 @@ func (c *Collector) build(ctx context.Context) (err error) {
 	}, model.UTF8Validation, log("notify"))
 	c.rules = rules.NewManager(&rules.ManagerOptions{
 		Context: ctx, ExternalURL: c.opts.ExternalURL, Logger: log("rules"), Registerer: reg,
-		Appendable: c.fanout, Queryable: db, QueryFunc: rules.EngineQueryFunc(c.Engine(), c.fanout),
+		Appendable: c.fanout, Queryable: db, QueryFunc: c.Rule,
 		NotifyFunc:      c.sendOfRules,
 		GroupLoader:     c.catalog,
 		Parser:          parser.NewParser(parser.Options{}),

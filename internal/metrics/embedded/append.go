@@ -390,7 +390,7 @@ func counts(l labels.Labels, info scrape.Info) bool {
 
 // write appends the page.
 func (s *Store) write(t *target, ms int64, took time.Duration, info scrape.Info) error {
-	a := appending{app: s.db.AppenderV2(context.Background()), store: s, target: t}
+	a := appending{app: s.recent.wrap(s.db.AppenderV2(context.Background())), store: s, target: t}
 	zeros := t.zeros(info, ms)
 	if err := a.own(ms, 1, took, info.Samples); err != nil {
 		return a.undo(err)
@@ -420,7 +420,7 @@ func (s *Store) write(t *target, ms int64, took time.Duration, info scrape.Info)
 
 // fail appends a failed scrape.
 func (s *Store) fail(t *target, ms int64, took time.Duration) error {
-	a := appending{app: s.db.AppenderV2(context.Background()), store: s, target: t}
+	a := appending{app: s.recent.wrap(s.db.AppenderV2(context.Background())), store: s, target: t}
 	if err := a.own(ms, 0, took, 0); err != nil {
 		return a.undo(err)
 	}

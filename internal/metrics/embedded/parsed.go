@@ -33,9 +33,9 @@ type remembered struct {
 
 const (
 	// mostParsed is how many expressions are remembered at the least; twice as many at most.
-	mostParsed = 2000
+	mostParsed = 1000
 	// mostMatchers is how many long matchers are remembered at most.
-	mostMatchers = 50
+	mostMatchers = 500
 )
 
 var everyParsed = &remembered{now: map[string]parser.Expr{}, matchers: map[string]*labels.Matcher{}}
@@ -43,7 +43,7 @@ var everyParsed = &remembered{now: map[string]parser.Expr{}, matchers: map[strin
 func newParsed() *parsed { return &parsed{parser.NewParser(parser.Options{}), everyParsed} }
 
 // long is from how many bytes on a regular expression is worth a place of its own.
-const long = 200
+const long = 20
 
 // placeholder stands for a long regular expression in a tree that is remembered.
 const placeholder = "sixty_long_"

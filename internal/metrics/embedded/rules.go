@@ -35,9 +35,9 @@ type Alert struct {
 func (s *Store) Rules(groups []rulefmt.RuleGroup) (*Rules, error) {
 	opts := &rules.ManagerOptions{
 		NameValidationScheme: model.UTF8Validation,
-		QueryFunc:            rules.EngineQueryFunc(s.engine, s.db),
+		QueryFunc:            s.Rule,
 		NotifyFunc:           func(context.Context, string, ...*rules.Alert) {},
-		Appendable:           s.db, Queryable: s.db,
+		Appendable:           s.Observe(s.db), Queryable: s.db,
 		Context: context.Background(),
 		Logger:  promslog.NewNopLogger(),
 		Parser:  parser.NewParser(parser.Options{}),

@@ -31,6 +31,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/rules"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb"
 
@@ -105,6 +106,8 @@ func (c Config) validate() error {
 type Store struct {
 	db        *tsdb.DB
 	engine    *promql.Engine
+	parser    parser.Parser
+	recent    *recent
 	temporary string // directory to remove
 	maxSeries uint64
 
@@ -138,7 +141,7 @@ func Open(cfg Config) (*Store, error) {
 	if s.temporary != "" {
 		db.DisableCompactions()
 	}
-	s.db = db
+	s.db, s.parser, s.recent = db, newParsed(), newRecent(db, cfg.Lookback)
 	s.engine = promql.NewEngine(promql.EngineOpts{
 		Logger:               cfg.Logger,
 		Reg:                  cfg.Registerer,
@@ -149,7 +152,7 @@ func Open(cfg Config) (*Store, error) {
 		EnableNegativeOffset: true,
 		// The default of Prometheus' global.evaluation_interval.
 		NoStepSubqueryIntervalFn: func(int64) int64 { return time.Minute.Milliseconds() },
-		Parser:                   newParsed(),
+		Parser:                   s.parser,
 	})
 	return s, nil
 }
@@ -304,9 +307,25 @@ func (u untrimmedQuerier) Select(ctx context.Context, sorted bool, hints *storag
 }
 
 // Query implements metrics.Querier.
-func (s *Store) Query(ctx context.Context, expr string, at time.Time) (model.Vector, error) {
+func (s *Store) Query(ctx context.Context, expr string, at time.Time) (out model.Vector, err error) {
+	if s.quick(ctx, expr, at, func(v quickValue) { out = s.recent.model(v, at.UnixMilli()) }) {
+		return out, nil
+	}
 	q, err := s.engine.NewInstantQuery(ctx, untrimmed{s.db}, nil, expr, at)
 	return answer(ctx, expr, q, err, vector)
+}
+
+// quick answers a question from what is held of the recent past, if it can.
+func (s *Store) quick(ctx context.Context, expr string, at time.Time, take func(quickValue)) bool {
+	return s.recent.answer(ctx, expr, s.parser.ParseExpr, at.UnixMilli(), take) == nil
+}
+
+// Rule answers a question of Prometheus' rules.
+func (s *Store) Rule(ctx context.Context, expr string, at time.Time) (out promql.Vector, err error) {
+	if s.quick(ctx, expr, at, func(v quickValue) { out = s.recent.vector(v, at.UnixMilli()) }) {
+		return out, nil
+	}
+	return rules.EngineQueryFunc(s.engine, s.db)(ctx, expr, at)
 }
 
 // QueryRange implements metrics.Querier.
@@ -321,6 +340,9 @@ func (s *Store) QueryRange(ctx context.Context, expr string, r metrics.Range) (m
 // Samples implements metrics.Querier.
 func (s *Store) Samples(ctx context.Context, selector string, at time.Time, span time.Duration) (model.Matrix, error) {
 	expr := metrics.RangeSelector(selector, span)
+	if m, err := s.recent.streams(ctx, expr, s.parser.ParseExpr, at.UnixMilli()); err == nil {
+		return m, nil
+	}
 	q, err := s.engine.NewInstantQuery(ctx, untrimmed{s.db}, nil, expr, at)
 	return answer(ctx, expr, q, err, matrix)
 }

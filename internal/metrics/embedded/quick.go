@@ -1,0 +1,967 @@
+package embedded
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"hash/maphash"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/grafana/regexp"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/schema"
+	"github.com/prometheus/prometheus/util/kahansum"
+)
+
+// This file evaluates PromQL over what is held of the recent past. It gives what the
+// engine gives, by the engine's own functions of ranges; what it does not know, and every
+// mistake, it leaves to the engine. It is faster because samples are decoded already, a
+// series' labels are a number, what becomes of them under an aggregation or an operator is
+// known from the time before, and what several questions of one moment have in common is
+// computed once.
+
+// errEngine says that the engine must answer.
+var errEngine = errors.New("not held")
+
+// An element is a sample of an instant vector: the number of its labels, and its value.
+type element struct {
+	id int32
+	f  float64
+}
+
+// A quickValue is a scalar or an instant vector.
+type quickValue struct {
+	scalar bool
+	f      float64
+	vec    []element
+}
+
+type memoKey struct {
+	text uint64
+	at   int64
+}
+
+// A plan is a part of an expression, with what is known of it beforehand.
+type plan struct {
+	expr  parser.Expr
+	parts []*plan // operands, arguments
+	text  uint64  // a hash of what is worth remembering, or 0
+
+	// Of selectors: which series, and how far back, in ms; 0 for an instant.
+	matchers []*labels.Matcher
+	name     *labels.Matcher
+	key      string
+	span     int64
+
+	call promql.FunctionCall
+	// How labels change, as keys of labelSets.changes.
+	change, match *change
+}
+
+// quickFunctions are those whose result has no other labels than their argument, but for
+// the name.
+var quickFunctions = map[string]bool{
+	"rate": true, "increase": true, "delta": true, "irate": true, "idelta": true, "deriv": true, "resets": true, "changes": true,
+	"avg_over_time": true, "min_over_time": true, "max_over_time": true, "sum_over_time": true, "count_over_time": true,
+	"last_over_time": true, "quantile_over_time": true, "stddev_over_time": true, "present_over_time": true,
+	"clamp_min": true, "clamp_max": true, "abs": true, "floor": true, "ceil": true, "sqrt": true, "exp": true, "ln": true,
+	"histogram_quantile": true, "time": true, "timestamp": true, "label_replace": true,
+}
+
+// quickAggregations and quickOperators are known here.
+var (
+	quickAggregations = []parser.ItemType{parser.SUM, parser.AVG, parser.MIN, parser.MAX, parser.COUNT, parser.GROUP}
+	quickOperators    = []parser.ItemType{
+		parser.ADD, parser.SUB, parser.MUL, parser.DIV, parser.MOD, parser.POW,
+		parser.EQLC, parser.NEQ, parser.GTR, parser.LSS, parser.GTE, parser.LTE, parser.LAND, parser.LOR, parser.LUNLESS,
+	}
+)
+
+// planOf prepares an expression; nil where the engine must answer.
+func planOf(e parser.Expr) *plan {
+	p := &plan{expr: e}
+	add := func(es ...parser.Expr) bool {
+		for _, e := range es {
+			part := planOf(e)
+			if part == nil {
+				return false
+			}
+			p.parts = append(p.parts, part)
+		}
+		return true
+	}
+	ok := true
+	switch n := e.(type) {
+	case *parser.NumberLiteral:
+	case *parser.ParenExpr:
+		return planOf(n.Expr)
+	case *parser.VectorSelector:
+		ok = p.selects(n, 0)
+	case *parser.MatrixSelector:
+		vs, plain := n.VectorSelector.(*parser.VectorSelector)
+		ok = plain && n.RangeExpr == nil && p.selects(vs, n.Range)
+	case *parser.SubqueryExpr:
+		ok = n.OriginalOffset == 0 && n.Offset == 0 && n.Timestamp == nil && n.StartOrEnd == 0 &&
+			n.RangeExpr == nil && n.StepExpr == nil && n.OriginalOffsetExpr == nil && n.Step > 0 && add(n.Expr)
+	case *parser.Call:
+		p.call = promql.FunctionCalls[n.Func.Name]
+		ok = quickFunctions[n.Func.Name]
+		if n.Func.Name == "label_replace" {
+			ok = add(n.Args[0]) && p.replaces(n.Args[1:])
+		} else {
+			ok = ok && add(n.Args...)
+		}
+		for _, arg := range n.Args {
+			_, steps := arg.(*parser.SubqueryExpr)
+			ok = ok && (!steps || strings.HasSuffix(n.Func.Name, "_over_time")) // others look at the selector
+		}
+		p.text = maphash.String(seed, e.String())
+	case *parser.AggregateExpr:
+		ok = slices.Contains(quickAggregations, n.Op) && n.Param == nil && add(n.Expr)
+		p.change = &change{keep: !n.Without, names: slices.Sorted(slices.Values(n.Grouping))}
+		if n.Without {
+			p.change.names = append(p.change.names, labels.MetricName)
+		}
+		p.text = maphash.String(seed, e.String())
+	case *parser.BinaryExpr:
+		ok = slices.Contains(quickOperators, n.Op) && add(n.LHS, n.RHS) && p.matches(n)
+	default:
+		return nil
+	}
+	if !ok {
+		return nil
+	}
+	return p
+}
+
+// seed makes texts numbers.
+var seed = maphash.MakeSeed()
+
+// replaces prepares label_replace.
+func (p *plan) replaces(args parser.Expressions) bool {
+	var texts []string
+	for _, a := range args {
+		s, ok := a.(*parser.StringLiteral)
+		if !ok {
+			return false
+		}
+		texts = append(texts, s.Val)
+	}
+	re, err := regexp.Compile("^(?s:" + texts[3] + ")$")
+	if err != nil || !model.UTF8Validation.IsValidLabelName(texts[0]) || texts[0] == labels.MetricName {
+		return false
+	}
+	p.change = &change{names: texts, replace: re}
+	return true
+}
+
+// selects prepares a selector.
+func (p *plan) selects(n *parser.VectorSelector, span time.Duration) bool {
+	if n.OriginalOffset != 0 || n.Offset != 0 || n.Timestamp != nil || n.StartOrEnd != 0 || n.OriginalOffsetExpr != nil || n.Anchored || n.Smoothed {
+		return false
+	}
+	var b strings.Builder
+	for _, m := range n.LabelMatchers {
+		if m.Name == labels.MetricName && p.name == nil && (m.Type == labels.MatchEqual || m.Type == labels.MatchRegexp) {
+			p.name = m
+		} else {
+			p.matchers = append(p.matchers, m)
+		}
+		b.WriteString(m.Name)
+		b.WriteString(m.Type.String())
+		b.WriteString(m.Value)
+		b.WriteByte(0xff)
+	}
+	p.key, p.span = b.String(), span.Milliseconds()
+	return p.name != nil
+}
+
+// matches prepares how the two sides of an operator find each other.
+func (p *plan) matches(n *parser.BinaryExpr) bool {
+	m := n.VectorMatching
+	arithmetic := !n.Op.IsComparisonOperator() && !n.Op.IsSetOperator()
+	result := change{metadata: arithmetic || n.ReturnBool}
+	if m != nil {
+		if m.FillValues.LHS != nil || m.FillValues.RHS != nil || len(m.Include) > 0 {
+			return false
+		}
+		p.match = &change{keep: m.On, names: slices.Sorted(slices.Values(m.MatchingLabels))}
+		if !m.On {
+			p.match.names = append(p.match.names, labels.MetricName)
+		}
+		if m.Card == parser.CardOneToOne {
+			result.keep, result.names = m.On, slices.Clone(m.MatchingLabels)
+		}
+	}
+	p.change = &result
+	return true
+}
+
+// A change is what becomes of labels: only some are kept, or some are dropped.
+type change struct {
+	keep     bool
+	names    []string
+	metadata bool // the name goes, too
+	// replace says that names are label_replace's arguments, and is the last of them.
+	replace *regexp.Regexp
+}
+
+func (c *change) key() string {
+	b := []byte{'-', '.'}
+	if c.keep {
+		b[0] = '+'
+	}
+	if c.metadata {
+		b[1] = 'm'
+	}
+	if c.replace != nil {
+		b[0] = 'r'
+	}
+	for _, n := range c.names {
+		b = append(append(b, n...), 0xff)
+	}
+	return string(b)
+}
+
+// labelSets numbers sets of labels, from 1 on.
+type labelSets struct {
+	sets    []labels.Labels
+	byHash  map[uint64]int32
+	next    []int32 // of the same hash
+	metrics []model.Metric
+	changed map[string][]int32 // by change, by number
+	builder *labels.Builder
+	place   []int32 // scratch: by number, 0 between uses
+}
+
+func newLabelSets() *labelSets {
+	return &labelSets{
+		sets: make([]labels.Labels, 1), next: make([]int32, 1), metrics: make([]model.Metric, 1),
+		byHash: map[uint64]int32{}, changed: map[string][]int32{}, builder: labels.NewBuilder(labels.EmptyLabels()),
+	}
+}
+
+// id returns the number of a set.
+func (l *labelSets) id(set labels.Labels) int32 {
+	hash := set.Hash()
+	first := l.byHash[hash]
+	for i := first; i != 0; i = l.next[i] {
+		if labels.Equal(l.sets[i], set) {
+			return i
+		}
+	}
+	i := int32(len(l.sets))
+	l.sets, l.next, l.metrics = append(l.sets, set), append(l.next, first), append(l.metrics, nil)
+	l.byHash[hash] = i
+	return i
+}
+
+// metric returns a set as others want it. It is shared: nobody writes to it.
+func (l *labelSets) metric(id int32) model.Metric {
+	if l.metrics[id] == nil {
+		l.metrics[id] = metric(l.sets[id])
+	}
+	return l.metrics[id]
+}
+
+// under returns what becomes of sets under a change: a table by number, 0 where it is not
+// known yet.
+func (l *labelSets) under(c *change) ([]int32, string) {
+	key := c.key()
+	table := l.changed[key]
+	if n := len(l.sets); len(table) < n {
+		table = append(table, make([]int32, n-len(table)+n/8)...)
+		l.changed[key] = table
+	}
+	return table, key
+}
+
+// apply returns the number of a set after a change.
+func (l *labelSets) apply(c *change, id int32) int32 {
+	set := l.sets[id]
+	if c.metadata {
+		set = set.DropReserved(schema.IsMetadataLabel)
+	}
+	l.builder.Reset(set)
+	if c.replace != nil {
+		value := set.Get(c.names[2])
+		if found := c.replace.FindStringSubmatchIndex(value); found != nil {
+			l.builder.Set(c.names[0], string(c.replace.ExpandString(nil, c.names[1], value, found)))
+		}
+		return l.id(l.builder.Labels())
+	}
+	if c.keep {
+		l.builder.Keep(c.names...)
+	} else {
+		l.builder.Del(c.names...)
+	}
+	return l.id(l.builder.Labels())
+}
+
+// changing returns a function that gives the number of a set after a change.
+func (l *labelSets) changing(c *change) func(int32) int32 {
+	table, key := l.under(c)
+	return func(id int32) int32 {
+		if int(id) >= len(table) {
+			table, _ = l.under(c)
+		}
+		to := table[id]
+		if to == 0 {
+			to = l.apply(c, id)
+			table = l.changed[key]
+			table[id] = to
+		}
+		return to
+	}
+}
+
+// places returns the scratch table, large enough for all numbers.
+func (l *labelSets) places() []int32 {
+	if len(l.place) < len(l.sets) {
+		l.place = make([]int32, len(l.sets)+len(l.sets)/4)
+	}
+	return l.place
+}
+
+// unnamed is the change of a function: the name goes.
+var unnamed = &change{metadata: true}
+
+// A choice is the series that a selector chooses.
+type choice struct {
+	families []*family
+	series   []*recentSeries
+	asked    bool // series are those of all families
+}
+
+// answer evaluates an expression at a moment and hands the answer over; errEngine says that
+// the engine must answer.
+func (r *recent) answer(ctx context.Context, text string, parse func(string) (parser.Expr, error), at int64, take func(quickValue)) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p, err := r.plan(text, parse)
+	if err != nil || !r.begin(ctx) {
+		return errEngine
+	}
+	v, err := r.eval(ctx, p, at)
+	if err != nil || r.twice(v.vec) {
+		return errEngine
+	}
+	take(v)
+	return nil
+}
+
+// model is a value for those who ask through a Querier.
+func (r *recent) model(v quickValue, at int64) model.Vector {
+	if v.scalar {
+		return model.Vector{{Metric: model.Metric{}, Value: model.SampleValue(v.f), Timestamp: model.Time(at)}}
+	}
+	samples := make([]model.Sample, len(v.vec))
+	out := make(model.Vector, len(v.vec))
+	for i, e := range v.vec {
+		samples[i] = model.Sample{Metric: r.sets.metric(e.id), Value: model.SampleValue(e.f), Timestamp: model.Time(at)}
+		out[i] = &samples[i]
+	}
+	return out
+}
+
+// streams returns the samples of a selector up to a moment; see answer.
+func (r *recent) streams(ctx context.Context, text string, parse func(string) (parser.Expr, error), at int64) (model.Matrix, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p, err := r.plan(text, parse)
+	if err != nil || p.span == 0 || !r.begin(ctx) {
+		return nil, errEngine
+	}
+	c, err := r.choose(ctx, p, at)
+	if err != nil {
+		return nil, err
+	}
+	out := make(model.Matrix, 0, len(c.series))
+	for _, s := range c.series {
+		points := s.points[s.upTo(at-p.span):s.upTo(at)]
+		if len(points) == 0 {
+			continue
+		}
+		pairs := make([]model.SamplePair, len(points))
+		for i, p := range points {
+			pairs[i] = model.SamplePair{Timestamp: model.Time(p.T), Value: model.SampleValue(p.F)}
+		}
+		out = append(out, &model.SampleStream{Metric: r.sets.metric(r.number(s)), Values: pairs})
+	}
+	return out, nil
+}
+
+// plan prepares an expression once.
+func (r *recent) plan(text string, parse func(string) (parser.Expr, error)) (*plan, error) {
+	p, ok := r.plans[0][text]
+	if !ok {
+		if p, ok = r.plans[1][text]; !ok {
+			e, err := parse(text)
+			if err != nil {
+				return nil, err
+			}
+			p = planOf(e)
+		}
+		if len(r.plans[0]) >= mostParsed {
+			r.plans = [2]map[string]*plan{{}, r.plans[0]}
+		}
+		r.plans[0][text] = p
+	}
+	if p == nil {
+		return nil, errEngine
+	}
+	return p, nil
+}
+
+// twice reports whether two elements have the same labels, which is a mistake.
+func (r *recent) twice(vec []element) (twice bool) {
+	place := r.sets.places()
+	for _, e := range vec {
+		twice = twice || place[e.id] != 0
+		place[e.id] = 1
+	}
+	for _, e := range vec {
+		place[e.id] = 0
+	}
+	return twice
+}
+
+// number returns the number of a series' labels.
+func (r *recent) number(s *recentSeries) int32 {
+	if s.id == 0 {
+		s.id = r.sets.id(s.lset)
+	}
+	return s.id
+}
+
+// choose returns the series of a selector, whose samples over its span are held.
+func (r *recent) choose(ctx context.Context, p *plan, at int64) (*choice, error) {
+	c := r.choices[p.key]
+	if c == nil {
+		c = &choice{}
+		if p.name.Type == labels.MatchEqual {
+			if f := r.families[p.name.Value]; f != nil {
+				c.families = append(c.families, f)
+			}
+		} else {
+			for name, f := range r.families {
+				if p.name.Matches(name) && matchAll(p.matchers, labels.MetricName, name) {
+					c.families = append(c.families, f)
+				}
+			}
+			slices.SortFunc(c.families, func(a, b *family) int { return strings.Compare(a.name, b.name) })
+		}
+		r.choices[p.key] = c
+	}
+	held := true
+	for _, f := range c.families {
+		held = r.want(ctx, f, at-cmp.Or(p.span, r.lookback), at) && held
+	}
+	if !held {
+		return nil, errEngine
+	}
+	if r.choices[p.key] != c { // some were read
+		r.choices[p.key] = c
+		c.asked = false
+	}
+	if !c.asked {
+		c.series = c.series[:0]
+		for _, f := range c.families {
+			for _, s := range f.series {
+				if chosen(p.matchers, s.lset) {
+					c.series = append(c.series, s)
+				}
+			}
+		}
+		c.asked = true
+	}
+	return c, nil
+}
+
+// matchAll reports whether those of the matchers that are about a label hold of a value.
+func matchAll(ms []*labels.Matcher, name, value string) bool {
+	return !slices.ContainsFunc(ms, func(m *labels.Matcher) bool { return m.Name == name && !m.Matches(value) })
+}
+
+func chosen(ms []*labels.Matcher, l labels.Labels) bool {
+	for _, m := range ms {
+		if !m.Matches(l.Get(m.Name)) {
+			return false
+		}
+	}
+	return true
+}
+
+// eval evaluates a part of an expression at a moment.
+func (r *recent) eval(ctx context.Context, p *plan, at int64) (quickValue, error) {
+	if p.text == 0 {
+		return r.compute(ctx, p, at)
+	}
+	key := memoKey{p.text, at}
+	if vec, ok := r.memo[key]; ok {
+		return quickValue{vec: vec}, nil
+	}
+	v, err := r.compute(ctx, p, at)
+	if err == nil && !v.scalar {
+		if len(r.memo) >= mostParsed {
+			clear(r.memo)
+		}
+		r.memo[key], r.memoTo = v.vec, max(r.memoTo, at)
+	}
+	return v, err
+}
+
+func (r *recent) compute(ctx context.Context, p *plan, at int64) (quickValue, error) {
+	switch n := p.expr.(type) {
+	case *parser.NumberLiteral:
+		return quickValue{scalar: true, f: n.Val}, nil
+	case *parser.VectorSelector:
+		return r.instant(ctx, p, at, func(p promql.FPoint) float64 { return p.F })
+	case *parser.Call:
+		return r.apply(ctx, p, n, at)
+	case *parser.AggregateExpr:
+		v, err := r.eval(ctx, p.parts[0], at)
+		if err != nil || v.scalar {
+			return v, errors.Join(err, scalarError(v.scalar))
+		}
+		return r.aggregate(n.Op, p.change, v.vec)
+	case *parser.BinaryExpr:
+		a, err := r.eval(ctx, p.parts[0], at)
+		if err != nil {
+			return a, err
+		}
+		b, err := r.eval(ctx, p.parts[1], at)
+		if err != nil {
+			return b, err
+		}
+		return r.binary(p, n, a, b)
+	}
+	return quickValue{}, errEngine
+}
+
+func scalarError(scalar bool) error {
+	if scalar {
+		return errEngine
+	}
+	return nil
+}
+
+// instant evaluates a selector.
+func (r *recent) instant(ctx context.Context, p *plan, at int64, read func(promql.FPoint) float64) (quickValue, error) {
+	c, err := r.choose(ctx, p, at)
+	if err != nil {
+		return quickValue{}, err
+	}
+	vec := make([]element, 0, len(c.series))
+	for _, s := range c.series {
+		if point, ok := s.at(at, r.lookback); ok {
+			vec = append(vec, element{r.number(s), read(point)})
+		}
+	}
+	return quickValue{vec: vec}, nil
+}
+
+// apply evaluates a function by the engine's own code.
+func (r *recent) apply(ctx context.Context, p *plan, n *parser.Call, at int64) (quickValue, error) {
+	enh := &promql.EvalNodeHelper{Ts: at}
+	var args []promql.Vector
+	var first []element
+	ranged := -1
+	for i, part := range p.parts {
+		switch part.expr.(type) {
+		case *parser.MatrixSelector, *parser.SubqueryExpr:
+			ranged = i
+			continue
+		case *parser.VectorSelector:
+			if n.Func.Name == "timestamp" {
+				v, err := r.instant(ctx, part, at, func(p promql.FPoint) float64 { return float64(p.T) / 1000 })
+				return quickValue{vec: r.relabel(unnamed, v.vec)}, err
+			}
+		}
+		v, err := r.eval(ctx, part, at)
+		if err != nil {
+			return v, err
+		}
+		if p.change != nil {
+			first = v.vec
+			continue
+		}
+		args = append(args, r.vector(v, at))
+	}
+	if p.change != nil { // label_replace
+		vec := r.relabel(p.change, slices.Clone(first))
+		if r.twice(vec) {
+			return quickValue{}, errEngine
+		}
+		return quickValue{vec: vec}, nil
+	}
+	if ranged >= 0 {
+		return r.over(ctx, p, n, p.parts[ranged], args, enh)
+	}
+	if n.Func.Name == "time" {
+		return quickValue{scalar: true, f: float64(at) / 1000}, nil
+	}
+	out, _ := p.call(args, nil, n.Args, enh)
+	vec := make([]element, len(out))
+	for i, s := range out {
+		vec[i] = element{r.sets.id(s.Metric), s.F}
+	}
+	return quickValue{vec: vec}, nil
+}
+
+// vector is a value for the engine's functions, and for rules.
+func (r *recent) vector(v quickValue, at int64) promql.Vector {
+	if v.scalar {
+		return promql.Vector{{T: at, F: v.f}}
+	}
+	out := make(promql.Vector, len(v.vec))
+	for i, e := range v.vec {
+		out[i] = promql.Sample{T: at, F: e.f, Metric: r.sets.sets[e.id]}
+	}
+	return out
+}
+
+// over evaluates a function of ranges.
+func (r *recent) over(ctx context.Context, p *plan, n *parser.Call, of *plan, args []promql.Vector, enh *promql.EvalNodeHelper) (quickValue, error) {
+	var vec []element
+	in := make(promql.Matrix, 1)
+	enh.Out = make(promql.Vector, 0, 1)
+	each := func(id int32, points []promql.FPoint) {
+		in[0].Floats = points
+		out, _ := p.call(args, in, n.Args, enh)
+		if len(out) > 0 {
+			vec = append(vec, element{id, out[0].F})
+		}
+		enh.Out = out[:0]
+	}
+	if sub, ok := of.expr.(*parser.SubqueryExpr); ok {
+		if !r.covers(ctx, of.parts[0], sub.Range.Milliseconds(), enh.Ts) {
+			return quickValue{}, errEngine
+		}
+		ids, points, err := r.steps(ctx, of.parts[0], enh.Ts-sub.Range.Milliseconds(), enh.Ts, sub.Step.Milliseconds())
+		if err != nil {
+			return quickValue{}, err
+		}
+		for i, id := range ids {
+			each(id, points[i])
+		}
+	} else {
+		c, err := r.choose(ctx, of, enh.Ts)
+		if err != nil {
+			return quickValue{}, err
+		}
+		vec = make([]element, 0, len(c.series))
+		for _, s := range c.series {
+			if points := s.points[s.upTo(enh.Ts-of.span):s.upTo(enh.Ts)]; len(points) > 0 {
+				each(r.number(s), points)
+			}
+		}
+	}
+	if n.Func.Name != "last_over_time" {
+		vec = r.relabel(unnamed, vec)
+	}
+	return quickValue{vec: vec}, nil
+}
+
+// covers makes sure that what a subquery reads is held.
+func (r *recent) covers(ctx context.Context, p *plan, span, at int64) bool {
+	held := true
+	if p.name != nil {
+		for _, f := range r.families {
+			if p.name.Matches(f.name) {
+				held = r.want(ctx, f, at-span-cmp.Or(p.span, r.lookback), at) && held
+			}
+		}
+	}
+	if sub, ok := p.expr.(*parser.SubqueryExpr); ok {
+		span += sub.Range.Milliseconds()
+	}
+	for _, part := range p.parts {
+		held = r.covers(ctx, part, span, at) && held
+	}
+	return held
+}
+
+// steps evaluates an expression on the grid of a subquery.
+func (r *recent) steps(ctx context.Context, p *plan, from, to, step int64) (ids []int32, points [][]promql.FPoint, err error) {
+	index := map[int32]int{}
+	for at := step * (from/step + 1); at <= to; at += step {
+		if ctx.Err() != nil {
+			return nil, nil, errEngine
+		}
+		v, err := r.compute(ctx, p, at)
+		if err != nil || v.scalar {
+			return nil, nil, errEngine
+		}
+		for _, e := range v.vec {
+			i, ok := index[e.id]
+			if !ok {
+				i = len(ids)
+				index[e.id] = i
+				ids, points = append(ids, e.id), append(points, nil)
+			}
+			points[i] = append(points[i], promql.FPoint{T: at, F: e.f})
+		}
+	}
+	return ids, points, nil
+}
+
+// relabel changes the labels of a vector in its place.
+func (r *recent) relabel(c *change, vec []element) []element {
+	to := r.sets.changing(c)
+	for i := range vec {
+		vec[i].id = to(vec[i].id)
+	}
+	return vec
+}
+
+// aggregate evaluates an aggregation.
+func (r *recent) aggregate(op parser.ItemType, c *change, vec []element) (quickValue, error) {
+	to := r.sets.changing(c)
+	groups := make([]int32, len(vec))
+	for i, e := range vec {
+		groups[i] = to(e.id)
+	}
+	type sum struct{ c, n float64 }
+	var out []element
+	var sums []sum
+	place := r.sets.places()
+	for i, e := range vec {
+		k := place[groups[i]]
+		if k == 0 {
+			out, sums = append(out, element{groups[i], e.f}), append(sums, sum{n: 1})
+			place[groups[i]] = int32(len(out))
+			continue
+		}
+		g, s := &out[k-1], &sums[k-1]
+		s.n++
+		switch op {
+		case parser.SUM, parser.AVG:
+			g.f, s.c = kahansum.Inc(e.f, g.f, s.c)
+		case parser.MAX:
+			if g.f < e.f || math.IsNaN(g.f) {
+				g.f = e.f
+			}
+		case parser.MIN:
+			if g.f > e.f || math.IsNaN(g.f) {
+				g.f = e.f
+			}
+		}
+	}
+	for i := range out {
+		place[out[i].id] = 0
+	}
+	for i := range out {
+		g, s := &out[i], &sums[i]
+		switch op {
+		case parser.SUM:
+			g.f += s.c
+		case parser.AVG:
+			if math.IsInf(g.f, 0) {
+				return quickValue{}, errEngine // it may be the sum that is too large
+			}
+			g.f = g.f/s.n + s.c/s.n
+		case parser.COUNT:
+			g.f = s.n
+		case parser.GROUP:
+			g.f = 1
+		}
+	}
+	return quickValue{vec: out}, nil
+}
+
+// binary evaluates an operator.
+func (r *recent) binary(p *plan, n *parser.BinaryExpr, a, b quickValue) (quickValue, error) {
+	switch {
+	case a.scalar && b.scalar:
+		f, keep := operate(n.Op, a.f, b.f)
+		if n.Op.IsComparisonOperator() {
+			f = number(keep)
+		}
+		return quickValue{scalar: true, f: f}, nil
+	case a.scalar || b.scalar:
+		return quickValue{vec: r.withScalar(p, n, a, b)}, nil
+	case n.Op.IsSetOperator():
+		return quickValue{vec: r.set(p, n.Op, a.vec, b.vec)}, nil
+	}
+	return r.join(p, n, a.vec, b.vec)
+}
+
+func number(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// operate returns what an operator makes of two numbers, and whether it keeps it.
+func operate(op parser.ItemType, a, b float64) (float64, bool) {
+	switch op {
+	case parser.ADD:
+		return a + b, true
+	case parser.SUB:
+		return a - b, true
+	case parser.MUL:
+		return a * b, true
+	case parser.DIV:
+		return a / b, true
+	case parser.MOD:
+		return math.Mod(a, b), true
+	case parser.POW:
+		return math.Pow(a, b), true
+	case parser.EQLC:
+		return a, a == b
+	case parser.NEQ:
+		return a, a != b
+	case parser.GTR:
+		return a, a > b
+	case parser.LSS:
+		return a, a < b
+	case parser.GTE:
+		return a, a >= b
+	default: // LTE
+		return a, a <= b
+	}
+}
+
+func (r *recent) withScalar(p *plan, n *parser.BinaryExpr, a, b quickValue) []element {
+	vec := a.vec
+	if a.scalar {
+		vec = b.vec
+	}
+	out := make([]element, 0, len(vec))
+	for _, e := range vec {
+		x, y := e.f, b.f
+		if a.scalar {
+			x, y = a.f, e.f
+		}
+		f, keep := operate(n.Op, x, y)
+		switch {
+		case n.ReturnBool:
+			f, keep = number(keep), true
+		case n.Op.IsComparisonOperator():
+			f = e.f // of the vector, on whichever side it is
+		}
+		if keep {
+			out = append(out, element{e.id, f})
+		}
+	}
+	if p.change.metadata {
+		out = r.relabel(unnamed, out)
+	}
+	return out
+}
+
+// marked numbers the groups in which the sides of an operator meet.
+func (r *recent) groups(p *plan, vec []element) []int32 {
+	to := r.sets.changing(p.match)
+	out := make([]int32, len(vec))
+	for i, e := range vec {
+		out[i] = to(e.id)
+	}
+	return out
+}
+
+func (r *recent) set(p *plan, op parser.ItemType, a, b []element) []element {
+	ga, gb := r.groups(p, a), r.groups(p, b)
+	place := r.sets.places()
+	mark := func(groups []int32, v int32) {
+		for _, g := range groups {
+			place[g] = v
+		}
+	}
+	var out []element
+	if op == parser.LOR {
+		out = append(out, a...)
+		mark(ga, 1)
+		for i, e := range b {
+			if place[gb[i]] == 0 {
+				out = append(out, e)
+			}
+		}
+		mark(ga, 0)
+		return out
+	}
+	mark(gb, 1)
+	for i, e := range a {
+		if (place[ga[i]] == 1) == (op == parser.LAND) {
+			out = append(out, e)
+		}
+	}
+	mark(gb, 0)
+	return out
+}
+
+// join evaluates arithmetic and comparisons between vectors.
+func (r *recent) join(p *plan, n *parser.BinaryExpr, a, b []element) (quickValue, error) {
+	if len(a) == 0 || len(b) == 0 {
+		return quickValue{}, nil
+	}
+	card := n.VectorMatching.Card
+	if card == parser.CardOneToMany {
+		a, b = b, a
+	}
+	ga, gb := r.groups(p, a), r.groups(p, b)
+	place := r.sets.places()
+	twice := false
+	for i, g := range gb {
+		twice = twice || place[g] != 0
+		place[g] = int32(i + 1)
+	}
+	met, kept := make([]element, 0, len(a)), make([]bool, 0, len(a))
+	for i, e := range a {
+		k := place[ga[i]] - 1
+		if k < 0 {
+			continue
+		}
+		x, y := e.f, b[k].f
+		if card == parser.CardOneToMany {
+			x, y = y, x
+		}
+		f, keep := operate(n.Op, x, y)
+		if n.ReturnBool {
+			f, keep = number(keep), true
+		}
+		met, kept = append(met, element{e.id, f}), append(kept, keep)
+	}
+	for _, g := range gb {
+		place[g] = 0
+	}
+	if twice || card == parser.CardOneToOne && r.twiceAmong(ga, gb) {
+		return quickValue{}, errEngine // which says what is wrong
+	}
+	if met = r.relabel(p.change, met); card != parser.CardOneToOne && r.twice(met) {
+		return quickValue{}, errEngine
+	}
+	out := met[:0]
+	for i, e := range met {
+		if kept[i] {
+			out = append(out, e)
+		}
+	}
+	return quickValue{vec: out}, nil
+}
+
+// twiceAmong reports whether two of the left side meet the same one of the right side.
+func (r *recent) twiceAmong(left, right []int32) (twice bool) {
+	place := r.sets.places()
+	for _, g := range right {
+		place[g] = 1
+	}
+	for _, g := range left {
+		twice = twice || place[g] == 2
+		if place[g] == 1 {
+			place[g] = 2
+		}
+	}
+	for _, g := range right {
+		place[g] = 0
+	}
+	return twice
+}

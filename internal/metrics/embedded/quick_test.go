@@ -1,0 +1,173 @@
+package embedded
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/metrics"
+	"github.com/sixty-dev/sixty/internal/metrics/metricstest"
+)
+
+// questions are what a monitor asks: every signal, its observations, and what discovery and
+// histories read.
+func questions(tb testing.TB, window time.Duration) []string {
+	tb.Helper()
+	exprs := []string{
+		`group by (__name__, instance, model_name) (last_over_time({__name__=~"vllm:.+|up|process_.+",__name__!~".+_bucket"}[1m15s]))`,
+		`{__name__=~"vllm:num_requests_running|sglang:.+"}`,
+		`max by (instance) (max_over_time(up[2m])) == 0`,
+		`up == bool 1`, `1 - up`, `-up`, `sum(up)`, `avg without (job) (up)`, `3 > 2`, `vector(1)`, `up offset 1m`, `2 * up > 1`, `sum by (instance) (up) unless up`, `0 < up`,
+		`sum by (job) (up) * on (job) group_right () up`, `up * on (instance) group_left () process_open_fds`, `up + vllm:num_requests_running`, `nothing + up`, `up{instance=~"a|b"} or up`,
+		`max_over_time(sum by (instance) (vllm:num_requests_running)[1m:10s])`, `quantile(0.5, up)`,
+		`label_replace(sum by (instance) (up), "host", "h$1", "instance", "(a|b)")`, `label_replace(up, "instance", "x", "instance", ".+")`, `avg by (model_name) (vllm:kv_cache_usage_perc)`,
+	}
+	for _, s := range indicator.All() {
+		for _, e := range []string{s.PromQL(), s.Buckets(), s.Observations()} {
+			if e == "" {
+				continue
+			}
+			tree, err := indicator.Rewrite(e, indicator.Rewriting{Window: window, Short: 10 * time.Second, Past: 4 * time.Minute, Instance: []string{"job", "instance"}, Model: []string{"model_name"}})
+			if err != nil {
+				tb.Fatal(err)
+			}
+			exprs = append(exprs, tree.String())
+		}
+	}
+	return slices.Compact(exprs)
+}
+
+// TestTheQuickAnswerIsTheEngines plays targets that restart, fail, hang, come late and come
+// and go, and asks everything of both at every moment.
+func TestTheQuickAnswerIsTheEngines(t *testing.T) {
+	s := openStore(t, Config{})
+	rnd := rand.New(rand.NewPCG(1, 2))
+	asked := questions(t, 64*time.Second+751*time.Millisecond)
+	selectors := []string{`{__name__=~"up|vllm:num_requests_running"}`, `{__name__=~"vllm:time_to_first_token_seconds_bucket|vllm:generation_tokens_total",instance=~"a|c"}`}
+	began := time.Unix(100_000, 0)
+	served := map[string]int{}
+	quick, engine := 0, 0
+	for step := range 240 {
+		at := began.Add(time.Duration(step) * 5 * time.Second)
+		for i, name := range []string{"a", "b", "c", "d"} {
+			target, now := Target{Instance: name, Job: "vllm"}, at.Add(time.Duration(i)*731*time.Millisecond)
+			switch {
+			case name == "b" && step%50 > 40, name == "d" && (step < 60 || step > 170): // it is gone
+				continue
+			case name == "c" && step%37 > 33, rnd.IntN(40) == 0:
+				if err := s.AppendFailure(target, now); err != nil {
+					t.Fatal(err)
+				}
+				continue
+			case rnd.IntN(50) == 0:
+				now = now.Add(-7 * time.Second) // late, and dropped
+			case rnd.IntN(60) == 0:
+				served[name] = 0 // a restart
+			}
+			served[name] += rnd.IntN(30)
+			page := metricstest.Page(1 + served[name])
+			if rnd.IntN(30) == 0 {
+				page = bytes.ReplaceAll(page, []byte(`finished_reason="stop"`), fmt.Appendf(nil, `finished_reason="r%d"`, step))
+			}
+			if _, err := s.Append(target, now, page, "", time.Millisecond); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if step%3 != 2 {
+			continue
+		}
+		for _, ago := range []time.Duration{0, 20 * time.Second} {
+			moment := at.Add(4*time.Second - ago)
+			for _, expr := range asked {
+				got, err := model.Vector(nil), errEngine
+				if s.quick(t.Context(), expr, moment, func(v quickValue) { got, err = s.recent.model(v, moment.UnixMilli()), nil }) {
+					quick++
+				} else {
+					engine++
+				}
+				q, failed := s.engine.NewInstantQuery(t.Context(), s.db, nil, expr, moment)
+				want, failed := answer(t.Context(), expr, q, failed, vector)
+				switch {
+				case errors.Is(err, errEngine):
+				case failed != nil:
+					t.Errorf("%s at %s: the engine says %v", expr, moment, failed)
+				default:
+					compare(t, expr, got, want)
+				}
+			}
+			for _, sel := range selectors {
+				expr := metrics.RangeSelector(sel, 2*time.Minute)
+				got, err := s.recent.streams(t.Context(), expr, s.parser.ParseExpr, moment.UnixMilli())
+				if err != nil {
+					continue
+				}
+				q, err := s.engine.NewInstantQuery(t.Context(), s.db, nil, expr, moment)
+				want, err := answer(t.Context(), expr, q, err, matrix)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if a, b := texts(got), texts(want); !slices.Equal(a, b) {
+					t.Errorf("%s at %s:\n%s\nwant\n%s", sel, moment, strings.Join(a, "\n"), strings.Join(b, "\n"))
+				}
+			}
+		}
+		if t.Failed() {
+			t.Fatalf("at step %d", step)
+		}
+	}
+	t.Logf("%d quick, %d left to the engine", quick, engine)
+	if 100*engine > 15*quick {
+		t.Errorf("%d questions were left to the engine, %d were not", engine, quick)
+	}
+}
+
+func texts(m model.Matrix) (out []string) {
+	for _, s := range m {
+		out = append(out, s.String())
+	}
+	slices.Sort(out)
+	return out
+}
+
+// compare compares answers; sums in another order may differ in the last digits.
+func compare(t *testing.T, expr string, got, want model.Vector) {
+	t.Helper()
+	byLabels := map[string]float64{}
+	for _, s := range got {
+		byLabels[s.Metric.String()] = float64(s.Value)
+	}
+	if len(got) != len(want) || len(byLabels) != len(got) {
+		t.Errorf("%s:\n%v\nwant\n%v", expr, got, want)
+		return
+	}
+	for _, s := range want {
+		v, ok := byLabels[s.Metric.String()]
+		w := float64(s.Value)
+		if !ok || math.IsNaN(v) != math.IsNaN(w) || math.Abs(v-w) > 1e-12*math.Abs(w) {
+			t.Errorf("%s: %s is %v (%t), want %v", expr, s.Metric, v, ok, w)
+		}
+	}
+}
+
+// TestEveryQuestionOfTheCatalogueIsQuick names the signals that only the engine can answer.
+func TestEveryQuestionOfTheCatalogueIsQuick(t *testing.T) {
+	for _, s := range indicator.All() {
+		tree, err := parser.NewParser(parser.Options{}).ParseExpr(s.PromQL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if planOf(tree) == nil {
+			t.Errorf("%s is left to the engine: %s", s.Name, tree)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"path"
 	"slices"
 
 	"github.com/sixty-dev/sixty/internal/stat"
@@ -70,6 +71,7 @@ func Combine(ranks []*Analysis) *Profile {
 	kernels := map[string]*KernelStat{}
 	var steps [Phases][]*Step
 	for _, a := range ranks {
+		a.among = len(ranks) > 1
 		p.rank(a, kernels, &steps)
 	}
 	for _, k := range kernels {
@@ -164,7 +166,7 @@ func (a *Analysis) Name() string {
 	if a.Rank >= 0 {
 		return fmt.Sprintf("rank %d", a.Rank)
 	}
-	return a.Source
+	return path.Base(a.Source)
 }
 
 // DeviceName names a device among all.
@@ -173,7 +175,7 @@ func (a *Analysis) DeviceName(d *Device) string {
 		return d.Name
 	}
 	name := fmt.Sprintf("GPU %d", d.ID)
-	if a.Rank >= 0 {
+	if a.Rank >= 0 || a.among {
 		name = a.Name() + ", " + name
 	}
 	return name

@@ -65,6 +65,9 @@ type Straggle struct {
 	LastShare   float64 // of collectives for which it came last
 }
 
+// unknownMuch is the share of kernels that no rule knows from which on it is told.
+const unknownMuch = 0.1
+
 // Combine puts the analyses of ranks together.
 func Combine(ranks []*Analysis) *Profile {
 	p := &Profile{Ranks: ranks}
@@ -84,6 +87,9 @@ func Combine(ranks []*Analysis) *Profile {
 		p.Steps[i] = times(list)
 	}
 	p.straggle()
+	if share := p.OfBusy(p.Group[Other].Time); share > unknownMuch && !p.CPU {
+		p.Notes = append(p.Notes, fmt.Sprintf("%.0f %% of the GPU's time is kernels whose names do not say what they are for: --full lists them as other", 100*share))
+	}
 	slices.SortStableFunc(p.Roofline, func(a, b Rate) int { return cmp.Compare(b.Time, a.Time) })
 	return p
 }

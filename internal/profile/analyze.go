@@ -146,6 +146,8 @@ type Analysis struct {
 	Quantised   bool // products' names say so
 	Partial     []string
 	Notes       []string
+
+	among bool // it is one of several
 }
 
 // Analyze says where the time of a timeline went.

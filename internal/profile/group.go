@@ -115,10 +115,13 @@ func vague(g Group) bool {
 }
 
 // purpose is a group that an operator gives to the kernels below it, or false: only
-// those that say what for.
+// those that say what for. What autograd does around an operator adds gradients up.
 func purpose(operator string) (Group, bool) {
+	if strings.HasPrefix(operator, "autograd::engine") {
+		return Other, false
+	}
 	switch g := GroupOf(operator); g {
-	case Attention, MoE, Norm, Rotary, KVCache, Quantisation, Sampling, Activation:
+	case Attention, MoE, Norm, Rotary, KVCache, Quantisation, Sampling, Activation, Convolution:
 		return g, true
 	}
 	return Other, false

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"path"
 	"slices"
 
 	"github.com/sixty-dev/sixty/internal/stat"
@@ -64,12 +65,16 @@ type Straggle struct {
 	LastShare   float64 // of collectives for which it came last
 }
 
+// unknownMuch is the share of kernels that no rule knows from which on it is told.
+const unknownMuch = 0.1
+
 // Combine puts the analyses of ranks together.
 func Combine(ranks []*Analysis) *Profile {
 	p := &Profile{Ranks: ranks}
 	kernels := map[string]*KernelStat{}
 	var steps [Phases][]*Step
 	for _, a := range ranks {
+		a.among = len(ranks) > 1
 		p.rank(a, kernels, &steps)
 	}
 	for _, k := range kernels {
@@ -82,6 +87,9 @@ func Combine(ranks []*Analysis) *Profile {
 		p.Steps[i] = times(list)
 	}
 	p.straggle()
+	if share := p.OfBusy(p.Group[Other].Time); share > unknownMuch && !p.CPU {
+		p.Notes = append(p.Notes, fmt.Sprintf("%.0f %% of the GPU's time is kernels whose names do not say what they are for: --full lists them as other", 100*share))
+	}
 	slices.SortStableFunc(p.Roofline, func(a, b Rate) int { return cmp.Compare(b.Time, a.Time) })
 	return p
 }
@@ -164,7 +172,7 @@ func (a *Analysis) Name() string {
 	if a.Rank >= 0 {
 		return fmt.Sprintf("rank %d", a.Rank)
 	}
-	return a.Source
+	return path.Base(a.Source)
 }
 
 // DeviceName names a device among all.
@@ -173,7 +181,7 @@ func (a *Analysis) DeviceName(d *Device) string {
 		return d.Name
 	}
 	name := fmt.Sprintf("GPU %d", d.ID)
-	if a.Rank >= 0 {
+	if a.Rank >= 0 || a.among {
 		name = a.Name() + ", " + name
 	}
 	return name

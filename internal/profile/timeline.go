@@ -325,14 +325,14 @@ func (t *Timeline) Close() {
 		n   int64
 		say string
 	}{
-		{d.Malformed, "that are not events were passed over"},
-		{d.Oversized, "larger than any event is were passed over"},
-		{d.Negative, "events with negative durations were left out"},
-		{d.Overflow, "events with times beyond 64 bits were left out"},
-		{d.Lanes, fmt.Sprintf("events of more than %d threads and streams were left out", maxLanes)},
+		{d.Malformed, "passed over, not events"},
+		{d.Oversized, "passed over, larger than any event"},
+		{d.Negative, "left out, with a negative duration"},
+		{d.Overflow, "left out, with times beyond 64 bits"},
+		{d.Lanes, fmt.Sprintf("left out, of more than %d threads and streams", maxLanes)},
 	} {
 		if x.n > 0 {
-			t.Partial = append(t.Partial, fmt.Sprintf("%d %s", x.n, x.say))
+			t.Partial = append(t.Partial, fmt.Sprintf("%s: %d", x.say, x.n))
 		}
 	}
 	if t.Names.full {

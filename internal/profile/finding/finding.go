@@ -145,7 +145,7 @@ func measure(p *profile.Profile) map[*indicator.Signal]indicator.Value {
 		GPUBusy: of(p.Busy), HostLate: of(p.Idle[profile.HostLate]), NothingToDo: of(p.Idle[profile.NothingToDo]),
 		HostBound: of(p.Idle[profile.HostLate] + p.Idle[profile.LaunchGap]),
 		Waiting:   of(p.Idle[profile.Dependency] + p.Idle[profile.CopyWait]), Exposed: of(p.Exposed + p.Idle[profile.CommWait]), ExposedCopies: of(p.Copies),
-		Attention: busy(profile.Attention), GEMM: busy(profile.GEMM, profile.MoE), Sampling: busy(profile.Sampling), Elementwise: busy(profile.Elementwise, profile.Other),
+		Attention: busy(profile.Attention), GEMM: busy(profile.GEMM, profile.MoE), Sampling: busy(profile.Sampling), Elementwise: busy(profile.Elementwise),
 		Kernels: indicator.Known(float64(p.Launched.Kernels)),
 	}
 	if p.CPU {

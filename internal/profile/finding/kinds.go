@@ -205,7 +205,7 @@ var smallKernels = kind("small-kernels", "A storm of small kernels", catalog.Inf
 	catalog.Fix{Instead: "Let torch.compile(model) fuse them, and use larger batches", Summary: "Let torch.compile fuse them (-O3, no --enforce-eager), and decode more requests at once: a kernel for 64 takes hardly longer than for 4", Tradeoff: "compilation at start", Verify: "fewer kernels per step"})
 
 var elementwise = kind("elementwise-bound", "Unfused elementwise kernels dominate", catalog.Ticket,
-	catalog.Above(Elementwise, elementBig), group(profile.Elementwise, profile.Other),
+	catalog.Above(Elementwise, elementBig), group(profile.Elementwise),
 	func(p *catalog.Pass) {
 		p.Summary = fmt.Sprintf("Elementwise kernels take %s of the GPU's time", text(p, Elementwise))
 		p.Reason("Each reads and writes its tensors once: unfused they are bound by memory, whatever the GPU computes.")

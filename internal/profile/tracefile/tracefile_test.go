@@ -190,6 +190,25 @@ func TestAgainstOtherTools(t *testing.T) {
 			t.Errorf("%s: wall %f, busy %f, exposed %f, want %+v", name, ms(d.Wall), ms(d.Busy), ms(d.Exposed), want)
 		}
 	}
+	// TraceLens' categories by operator, in milliseconds: CONV_fwd, CONV_bwd and its "other", which is pooling;
+	// NORM_fwd and NORM_bwd; GEMM. Of the MI300X, InferenceAttention by its two operators.
+	for name, want := range map[string]map[profile.Group]float64{
+		"hta_ns_resolution_rank0.pt.trace.json.gz":                                 {profile.Convolution: 308.377, profile.Norm: 86.04625, profile.GEMM: 0.38525},
+		"hta_nccl_data.json.gz":                                                    {profile.Convolution: 58.883051, profile.Norm: 31.382107, profile.GEMM: 0.187902},
+		"tracelens_inference_vllm_prefilldecode_piecewise_graph_execution.json.gz": {profile.Attention: 5.146907, profile.KVCache: 0.586371},
+	} {
+		tl, err := Read(t.Context(), filepath.Join(dir, name), 0)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		d := profile.Analyze(tl).Devices[0]
+		for g, ms := range want {
+			if got := float64(d.Group[g].Sum) / 1e6; math.Abs(got-ms) > 0.2 {
+				t.Errorf("%s: %s %f ms, want %f", name, g, got, ms)
+			}
+		}
+	}
 	// By SQL over the same tables, both GPUs together: kernels; wall and busy by the union of
 	// intervals, copies and memsets by their sum, and NCCL's kernels by theirs, in nanoseconds.
 	for name, want := range map[string][5]int64{

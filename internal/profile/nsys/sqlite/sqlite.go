@@ -241,7 +241,7 @@ func (d *DB) leaves(ctx context.Context, t *tree) ([]uint32, error) {
 				return level, damaged
 			}
 			if seen += uint32(cells) + 1; err == nil && (kind == leaf || seen > d.pages) { //nolint:gosec // 16 bits
-				err = fmt.Errorf("%w: its pages go in a circle", ErrCorrupt)
+				err = fmt.Errorf("%w: it has more pages than the file", ErrCorrupt)
 			}
 			for k := 0; err == nil && k < cells; k++ {
 				if c := int(binary.BigEndian.Uint16(p[first+2*k:])); c+4 <= len(p) {

@@ -83,7 +83,9 @@ func TestKindsOfAlerts(t *testing.T) {
 		{"another hold in Chinese", "DCGM_FI_DEV_GPU_TEMP > 84", "温度过高，持续 3 分钟", []string{"ticket other-window"}},
 		{"a percentile of a sum", "histogram_quantile(0.9, sum by (le) (rate(gateway_request_seconds_sum[5m]))) > 2", "", []string{"page histogram-name"}},
 		{"a percentile of a gauge", "histogram_quantile(0.9, vllm:num_requests_waiting) > 2", "", []string{"page histogram-name"}},
-		{"a label of another exporter", "DCGM_FI_DEV_GPU_TEMP > 84", "GPU {{ $labels.gpu }}, {{ $labels.gpu_uuid }} and {{ $labels.UUID }}", nil},
+		{"a label of another exporter", "DCGM_FI_DEV_GPU_TEMP > 84", "GPU {{ $labels.gpu }} is {{ $labels.gpu_uuid }}", []string{"page unknown-label"}},
+		{"a label that relabelling may add", "DCGM_FI_DEV_GPU_TEMP > 84", "GPU {{ $labels.gpu }} of {{ $labels.hostname }}", nil},
+		{"a label that is asked for", "max by (gpu_name, instance) (DCGM_FI_DEV_GPU_TEMP) > 84", "{{ $labels.gpu_name }}", []string{"doubt unknown-label"}},
 		{"tokens per request against tokens", "sum(rate(vllm:generation_tokens_total[5m])) / sum(rate(vllm:time_to_first_token_seconds_count[5m])) > 2000", "", nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -37,6 +37,10 @@ func checkLabelMismatch(p *pass) {
 	p.oneToOne(func(b *parser.BinaryExpr) {
 		ignored := b.VectorMatching.MatchingLabels
 		l, r := p.labelsOf(b.LHS).without(ignored...), p.labelsOf(b.RHS).without(ignored...)
+		if why := p.ofOtherPrograms(b, l, r); why != "" {
+			p.report(b.PositionRange(), why, advice("match with on (…), as on (pod), and aggregate both sides by the same labels"))
+			return
+		}
 		if !l.known || !r.known || l.exact == r.exact && slices.Equal(sorted(l.names), sorted(r.names)) {
 			return
 		}
@@ -46,6 +50,70 @@ func checkLabelMismatch(p *pass) {
 		why := fmt.Sprintf("the left side has the labels %s, the right side %s: no pair matches, and the result is always empty", l, r)
 		p.report(b.PositionRange(), why, p.align(b, l, r))
 	})
+}
+
+// ofOtherPrograms says why a series as it was scraped cannot match the other side: an aggregation
+// without the labels of targets, or a series of another program; "" where it may.
+func (p *pass) ofOtherPrograms(b *parser.BinaryExpr, l, r labelSet) string {
+	if p.surface.Whole || len(b.VectorMatching.MatchingLabels) > 0 {
+		return ""
+	}
+	left, right := p.scraped(b.LHS), p.scraped(b.RHS)
+	for _, side := range []struct {
+		exact labelSet
+		other string
+	}{{l, right}, {r, left}} {
+		if side.exact.known && side.exact.exact && side.other != "" && !slices.Contains(side.exact.names, "instance") &&
+			!(b.Op.IsSetOperator() && isOnes(side.exact)) {
+			return fmt.Sprintf("one side has the labels %s and no others, and the series of the other have those of their target, such as instance and job: no pair matches", side.exact)
+		}
+	}
+	if lp, rp := program(left), program(right); lp != "" && rp != "" && lp != rp {
+		return fmt.Sprintf("the one side is of %s, the other of %s: their series have different labels, so no pair matches", lp, rp)
+	}
+	return ""
+}
+
+// isOnes reports whether a vector has no labels at all, as vector(1) does not.
+func isOnes(l labelSet) bool { return len(l.names) == 0 }
+
+// program returns which program a series is of, by its name; "" where it does not say.
+func program(name string) string {
+	for _, p := range [][2]string{
+		{"DCGM_", "dcgm-exporter"}, {"node_", "node_exporter"}, {"kube_", "kube-state-metrics"}, {"container_", "cAdvisor"},
+	} {
+		if strings.HasPrefix(name, p[0]) {
+			return p[1]
+		}
+	}
+	if ours(name) && strings.Count(name, ":") == 1 {
+		return "the engine"
+	}
+	return ""
+}
+
+// scraped returns the name of the series whose labels a vector has as they were scraped; "" where
+// something changes them, or a recording rule made them.
+func (p *pass) scraped(e parser.Expr) string {
+	switch n := unparen(e).(type) {
+	case *parser.VectorSelector:
+		name := nameOf(n)
+		if p.records[name] == nil && (!strings.Contains(name, ":") || ours(name)) && !looksRecorded(name) {
+			return name
+		}
+	case *parser.MatrixSelector:
+		return p.scraped(n.VectorSelector)
+	case *parser.Call:
+		if len(n.Args) > 0 && n.Func.Name != "label_replace" && n.Func.Name != "label_join" && n.Func.Name != "histogram_quantile" &&
+			!strings.HasPrefix(n.Func.Name, "absent") && n.Args[len(n.Args)-1].Type() != parser.ValueTypeScalar {
+			return p.scraped(n.Args[len(n.Args)-1])
+		}
+	case *parser.BinaryExpr:
+		if n.VectorMatching == nil && n.LHS.Type() == parser.ValueTypeVector {
+			return p.scraped(n.LHS)
+		}
+	}
+	return ""
 }
 
 // disjoint reports operators between two vectors whose selectors fix one label to
@@ -772,7 +840,10 @@ func isMean(e parser.Expr) bool {
 }
 
 // windowNamed is a span of time in a text.
-var windowNamed = regexp.MustCompile(`(?i)\b(?:last|past|previous)\s+(\d+)\s*(m|min|minutes?|h|hours?|d|days?)\b|[(\[](\d+)\s*(m|min|h|d)[)\]]`)
+var windowNamed = regexp.MustCompile(`(?i)\b(?:last|past|previous)\s+(\d+)\s*(m|min|minutes?|h|hours?|d|days?)\b|[(\[](\d+)\s*(m|min|h|d)\b[^)\]]*[)\]]`)
+
+// trendNamed are words for what is drawn over the time that the dashboard shows.
+var trendNamed = regexp.MustCompile(`(?i)\btrend|history|over time`)
 
 // checkOtherWindow finds texts that name another span of time than the query's.
 func checkOtherWindow(p *pass) {
@@ -794,7 +865,7 @@ func checkOtherWindow(p *pass) {
 	}
 	for _, text := range []string{p.panel.legend, p.panel.title} {
 		m := windowNamed.FindStringSubmatch(text)
-		if m == nil {
+		if m == nil || trendNamed.MatchString(text) {
 			continue
 		}
 		n, _ := strconv.Atoi(m[1] + m[3])

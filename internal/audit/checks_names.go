@@ -600,7 +600,7 @@ func (p *pass) mistakenFor(name, label string) (to string, sure belief) {
 		return "", no
 	}
 	if to := gpuLabels[label]; to != "" && strings.HasPrefix(name, "DCGM_FI_") && !p.surface.Live {
-		if p.asksFor(to) {
+		if p.asksFor(to) || label != "hostname" && !p.selectsBy(label) {
 			return to, yes
 		}
 		return to, cannotTell
@@ -621,6 +621,26 @@ func (p *pass) mistakenFor(name, label string) (to string, sure belief) {
 		return to, yes
 	}
 	return to, cannotTell
+}
+
+// selectsBy reports whether some query of the file selects or groups by a label: who wrote it has it.
+func (p *pass) selectsBy(label string) bool {
+	return slices.ContainsFunc(p.beside, func(q *query) bool {
+		found := false
+		if q.tree == nil {
+			return false
+		}
+		parser.Inspect(q.tree, func(n parser.Node, _ []parser.Node) error {
+			switch n := n.(type) {
+			case *parser.VectorSelector:
+				found = found || slices.ContainsFunc(n.LabelMatchers, func(m *labels.Matcher) bool { return m.Name == label })
+			case *parser.AggregateExpr:
+				found = found || slices.Contains(n.Grouping, label)
+			}
+			return nil
+		})
+		return found || q.role == variableRole && strings.Contains(q.node.value, label)
+	})
 }
 
 // asksFor reports whether some query of the file has a label of dcgm-exporter's.

@@ -60,6 +60,10 @@ const (
 	over
 )
 
+// readiness is how long after one replica the one before it was ready: no two processes
+// begin to count in the same microsecond, and those that did would look like one.
+const readiness = 1003 * time.Microsecond
+
 // replica is one vLLM server in simulated time: an API server process, which
 // always answers, and an engine process, which only reads its inbox and reports
 // between two steps. That division is what makes a hang silent, gauges freeze
@@ -395,7 +399,7 @@ func (r *replica) page() ([]byte, error) {
 	}
 	p := &page{created: !v0(r.cfg.Release)}
 	r.api.writeProcess(p)
-	r.metrics.write(p, r.cfg.Release, r.cfg.Model, r.wall(r.born))
+	r.metrics.write(p, r.cfg.Release, r.cfg.Model, r.wall(r.born).Add(-time.Duration(r.number)*readiness))
 	p.head("vllm:cache_config_info", "Configuration of the KV cache.", "gauge")
 	p.sample("vllm:cache_config_info", r.cacheConfig(), 1)
 	if !v0(r.cfg.Release) {

@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { zone } from './format'
 import { help, start } from './keys'
 import { now, trust, useLive } from './live'
@@ -46,7 +46,7 @@ export function App() {
     if (d.open || open === false) d.close()
     else d.showModal()
   }
-  useEffect(() => start({ help: showHelp, theme: toggle }), [])
+  useLayoutEffect(() => start({ help: showHelp, theme: toggle }), [])
   const sick = live.overview?.models.filter((m) => m.verdict.status === 'firing' && m.verdict.severity !== 'info').length ?? 0
   useEffect(() => {
     const name = route.view === 'incident' || route.view === 'runbook' ? route.id : (titles[route.view] ?? 'Not found')

@@ -102,7 +102,7 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
     width,
     height: first.height ?? 190,
     legend: { show: false },
-    padding: [first.marks?.length ? 16 : 8, right ? 0 : 10, 0, 0],
+    padding: [first.marks?.length ? 16 : 8, right ? 0 : 18, 0, 0],
     cursor: {
       sync: { key: 'time', scales: ['x', null] },
       drag: { x: true, y: false, setScale: false },

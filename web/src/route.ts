@@ -1,4 +1,4 @@
-import { useEffect, useState } from 'preact/hooks'
+import { useLayoutEffect, useState } from 'preact/hooks'
 
 // A Route is where the page is; everything that can be looked at has an address.
 export interface Route {
@@ -49,7 +49,7 @@ export function go(address: string, replace = false): void {
 
 export function useRoute(): Route {
   const [, render] = useState(0)
-  useEffect(() => {
+  useLayoutEffect(() => {
     const changed = () => render((n) => n + 1)
     // A link within the page is followed without loading it again.
     const follow = (e: MouseEvent) => {

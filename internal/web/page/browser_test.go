@@ -335,6 +335,7 @@ func TestTheKeyboardReachesEverything(t *testing.T) {
 	built(t)
 	m, url := start(t)
 	b := open(t, chromium(t), url+"/", form{width: 1280, height: 900})
+	b.until(`document.querySelector('nav')`) // the shell has none: the script runs
 	b.text("h2", "tiny")
 	b.keys("?")
 	b.until(`document.querySelector('dialog').open`)

@@ -1,4 +1,4 @@
-import { useEffect, useMemo, useState } from 'preact/hooks'
+import { useLayoutEffect, useMemo, useState } from 'preact/hooks'
 import { length, plural, time } from '../format'
 import { bind } from '../keys'
 import { now, useLive } from '../live'
@@ -76,7 +76,7 @@ export function Explore() {
     const end = Math.min(span.to + half, now())
     set({ from: stamp(end - 4 * half), to: stamp(end) })
   }
-  useEffect(() => bind({ '[': () => shift(-0.5), ']': () => shift(0.5), '-': out }))
+  useLayoutEffect(() => bind({ '[': () => shift(-0.5), ']': () => shift(0.5), '-': out }))
   const models = live.overview?.models ?? []
   const names = [...new Set(models.map((m) => m.model).filter(Boolean))]
   const replicas = [...new Set(models.filter((m) => !model || m.model === model).flatMap((m) => m.replicas.map(instanceOf)))]

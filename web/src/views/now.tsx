@@ -1,5 +1,5 @@
 import { useEffect, useState } from 'preact/hooks'
-import { change, number, plural, sentence } from '../format'
+import { change, length, number, plural, sentence } from '../format'
 import { nameOf, now, order, shown, trust, useLive, worst, type Trust } from '../live'
 import { PanelView, usePanels } from '../panel'
 import { all, type Span } from '../query'
@@ -100,15 +100,18 @@ function Start({ model, several }: { model: Model; several: boolean }) {
   const end = useTick(15_000)
   const [zoom, setZoom] = useState<Span | null>(null)
   useEffect(() => setZoom(null), [key(model)])
-  const span = zoom ?? { from: end - 3600e3, to: end + 15_000 }
+  const firing = model.verdict.status === 'firing' && model.verdict.since ? Date.parse(model.verdict.since) : null
+  // Three quarters are what was before it began; an hour where nothing did.
+  const back = firing === null ? 3600e3 : Math.min(Math.max(Math.ceil((4 * (end - firing)) / 900e3), 1), 96) * 900e3
+  const span = zoom ?? { from: end - back, to: end + 15_000 }
   const choice = { ...all, models: several && model.model ? [model.model] : [], namespaces: several && model.namespace ? [model.namespace] : [], clusters: several && model.cluster ? [model.cluster] : [] }
-  const since = model.verdict.status === 'firing' && model.verdict.since ? [{ at: Date.parse(model.verdict.since), name: 'since' }] : undefined
+  const since = firing === null ? undefined : [{ at: firing, name: 'since' }]
   const start = panels.data?.rows.filter((r) => r.board === 'start').flatMap((r) => r.panels.filter((p) => p.kind === 'lines')) ?? []
   return (
     <section>
       <h2 class="head">
         Start here{several && `: ${nameOf(model)}`}
-        <span class="soft"> {zoom ? <button type="button" class="small" onClick={() => setZoom(null)}>Back to the last hour</button> : 'the last hour'}</span>
+        <span class="soft"> {zoom ? <button type="button" class="small" onClick={() => setZoom(null)}>Back to now</button> : `the last ${length(back)}`}</span>
         <a class="more" href={to('explore', '', { model: several ? model.model : '' })}>All panels</a>
       </h2>
       {panels.error && !panels.data && <Problem error={panels.error} again={panels.again} />}

@@ -143,17 +143,6 @@ func (s *lagSketch) add(d time.Duration) {
 	s.max = max(s.max, d)
 }
 
-func (s *lagSketch) merge(o *lagSketch) {
-	for b, n := range o.counts {
-		if s.counts == nil {
-			s.counts = map[uint32]int64{}
-		}
-		s.counts[b] += n
-	}
-	s.n += o.n
-	s.max = max(s.max, o.max)
-}
-
 func (s *lagSketch) lag() Lag {
 	if s.n == 0 {
 		return Lag{}

@@ -29,25 +29,8 @@ func (s *sketch) add(d time.Duration, n int64) {
 	_ = s.h.RecordValues(us, n) // in range by construction
 }
 
-func (s *sketch) count() int64 { return s.h.TotalCount() }
-
 func (s *sketch) quantile(q float64) time.Duration {
 	return time.Duration(s.h.ValueAtPercentile(q*100)) * time.Microsecond
-}
-
-// share is the part of the values that are at most d.
-func (s *sketch) share(d time.Duration) float64 {
-	below, total := int64(0), int64(0)
-	for _, b := range s.h.Distribution() {
-		total += b.Count
-		if time.Duration(b.From)*time.Microsecond <= d {
-			below += b.Count
-		}
-	}
-	if total == 0 {
-		return 0
-	}
-	return float64(below) / float64(total)
 }
 
 // merge adds another sketch.

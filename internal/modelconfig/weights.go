@@ -2,8 +2,6 @@ package modelconfig
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 )
 
 // builder lists the weights of a model, layer by layer.
@@ -310,6 +308,3 @@ func (b *builder) deltaNet(i int) {
 	b.vector(Norms, "linear_attn norm", i, b.opt(maxSize, "linear_value_head_dim"), Replicated)
 	b.linear(Mixing, "linear_attn.out_proj", i, values, m.Hidden, Divided)
 }
-
-// Known lists the model types that are understood, sorted.
-func Known() []string { return slices.Sorted(maps.Keys(families)) }

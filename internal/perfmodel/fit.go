@@ -90,17 +90,6 @@ const (
 	minWithPrior    = 8
 )
 
-// Solve fits the constants of a step cost with a given knee to observations, by
-// robust non-negative least squares of the logarithmic errors: Huber's weights
-// (1964) keep stalls of the machine from deciding the result.
-func Solve(obs []Observation, knee int, prior *Prior) (*Fit, error) {
-	p, err := solve(obs, knee, prior, nil)
-	if err != nil {
-		return nil, err
-	}
-	return p.fit(nil)
-}
-
 // seenSteps is how many steps an observation must have for its mean to say what
 // the server was seen to do for a while.
 const seenSteps = 10
@@ -127,6 +116,9 @@ type point struct {
 	loss  float64 // mean of Huber's loss, to choose among knees
 }
 
+// solve fits the constants of a step cost with a given knee to observations, by robust
+// non-negative least squares of the logarithmic errors: Huber's weights (1964) keep stalls
+// of the machine from deciding the result.
 func solve(obs []Observation, knee int, prior *Prior, check func() error) (*point, error) {
 	need := minObservations
 	if prior != nil && !prior.guessed() {

@@ -4,8 +4,10 @@ package replay
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/rulefmt"
 
 	"github.com/sixty-dev/sixty/internal/generate"
@@ -29,7 +31,9 @@ func Holds(ctx context.Context, groups []rulefmt.RuleGroup, t generate.Told) (bo
 	}
 	pages := map[string]*history.Pages{}
 	for instance, series := range t.Series {
-		pages[instance] = history.NewPages(series)
+		pages[instance] = history.NewPages(slices.DeleteFunc(slices.Clone(series), func(s history.Series) bool {
+			return !reads(groups, s.Labels.Get(model.MetricNameLabel))
+		}))
 	}
 	ever, last := false, false
 	for i := range t.Case.Scrapes {
@@ -58,4 +62,11 @@ func Holds(ctx context.Context, groups []rulefmt.RuleGroup, t generate.Told) (bo
 		}
 	}
 	return !t.Fires && !last, nil
+}
+
+// reads reports whether a rule of some groups speaks of a metric.
+func reads(groups []rulefmt.RuleGroup, metric string) bool {
+	return slices.ContainsFunc(groups, func(g rulefmt.RuleGroup) bool {
+		return slices.ContainsFunc(g.Rules, func(r rulefmt.Rule) bool { return strings.Contains(r.Expr, metric) })
+	})
 }

@@ -38,9 +38,6 @@ func NewWriter(w io.Writer) *Writer {
 	return &Writer{out: bufio.NewWriterSize(w, 1<<16)}
 }
 
-// Samples returns how many samples were written.
-func (w *Writer) Samples() int { return w.samples }
-
 // Page writes what a scrape of the page at a time would have stored. An empty
 // page, or one that cannot be parsed, is a scrape that failed.
 func (w *Writer) Page(target labels.Labels, at time.Time, body []byte) error {

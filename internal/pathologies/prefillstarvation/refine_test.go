@@ -13,49 +13,30 @@ func TestRefine(t *testing.T) {
 		indicator.PromptTokensP99: 6000, indicator.PromptTokensP50: 100, indicator.PromptTail: 60,
 		indicator.PrefillTimePerToken: 0.0005, indicator.TTFTP95: 3,
 	}
-	cases := map[string]struct {
-		readings  catalogtest.Readings
-		args      string
-		want, not []string
-	}{
+	catalogtest.Run(t, Pathology, map[string]catalogtest.Case{
 		"chunked prefill is off": {
-			readings: starved, args: "--no-enable-chunked-prefill --max-num-batched-tokens 8192",
-			want: []string{"change: --enable-chunked-prefill false→true", "change: --max-num-batched-tokens 8192→2048", "6000 tokens (Prompt tokens P99) × 500 µs/token (Prefill time per token) = 3 s"},
-			not:  []string{"long-prefill-token-threshold", "Whether chunked prefill is on"},
+			View: catalogtest.View{Present: starved}, Args: "--no-enable-chunked-prefill --max-num-batched-tokens 8192",
+			Want: []string{"change: --enable-chunked-prefill false→true", "change: --max-num-batched-tokens 8192→2048", "6000 tokens (Prompt tokens P99) × 500 µs/token (Prefill time per token) = 3 s"},
+			Not:  []string{"long-prefill-token-threshold", "Whether chunked prefill is on"},
 		},
 		"chunked prefill is on: halve the budget": {
-			readings: starved, args: "--enable-chunked-prefill --max-num-batched-tokens 4096",
-			want: []string{"change: --max-num-batched-tokens 4096→2048", "change: --long-prefill-token-threshold →512"},
-			not:  []string{"change: --enable-chunked-prefill", "Whether chunked prefill is on"},
+			View: catalogtest.View{Present: starved}, Args: "--enable-chunked-prefill --max-num-batched-tokens 4096",
+			Want: []string{"change: --max-num-batched-tokens 4096→2048", "change: --long-prefill-token-threshold →512"},
+			Not:  []string{"change: --enable-chunked-prefill", "Whether chunked prefill is on"},
 		},
 		"the budget stays above the number of sequences": {
-			readings: starved, args: "--max-num-batched-tokens 1024 --max-num-seqs 700",
-			want: []string{"change: --max-num-batched-tokens 1024→700", "change: --enable-chunked-prefill →true", "Whether chunked prefill is on"},
+			View: catalogtest.View{Present: starved}, Args: "--max-num-batched-tokens 1024 --max-num-seqs 700",
+			Want: []string{"change: --max-num-batched-tokens 1024→700", "change: --enable-chunked-prefill →true", "Whether chunked prefill is on"},
 		},
 		"the smallest budget is not lowered": {
-			readings: starved, args: "--enable-chunked-prefill --max-num-batched-tokens 512 --long-prefill-token-threshold 256",
-			want: []string{"fix: Route prompts above 512 tokens"},
-			not:  []string{"change:"},
+			View: catalogtest.View{Present: starved}, Args: "--enable-chunked-prefill --max-num-batched-tokens 512 --long-prefill-token-threshold 256",
+			Want: []string{"fix: Route prompts above 512 tokens"},
+			Not:  []string{"change:"},
 		},
 		"nothing is known": {
-			want: []string{"the present budget is not known"},
+			Want: []string{"the present budget is not known"},
 		},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			got := catalogtest.Text(catalogtest.Refine(t, Pathology, catalogtest.View{Present: c.readings}, c.args))
-			for _, w := range c.want {
-				if !strings.Contains(got, w) {
-					t.Errorf("want %q in\n%s", w, got)
-				}
-			}
-			for _, w := range c.not {
-				if strings.Contains(got, w) {
-					t.Errorf("do not want %q in\n%s", w, got)
-				}
-			}
-		})
-	}
+	})
 }
 
 // beyond is a view on prompts that are longer than the histogram can tell.

@@ -224,36 +224,49 @@ func (f *prefix) ratio(p *prepared, a, b, c, d int) (llr float64, free int) {
 			return 0, 0
 		}
 		na, nb := f.sums[b][0]-f.sums[a][0], f.sums[d][0]-f.sums[c][0]
-		llr = xlogy(na, na/ta) + xlogy(nb, nb/tb) - xlogy(na+nb, (na+nb)/(ta+tb))
+		llr = xlogx(na) + xlogx(nb) - xlogx(na+nb) - na*math.Log(ta) - nb*math.Log(tb) + (na+nb)*math.Log(ta+tb)
 		return max(0, llr), 1
 	}
+	// The sum of x log(x/na) + y log(y/nb) - (x+y) log((x+y)/(na+nb)) over the cells, with
+	// the parts that are the same for all of them taken out.
 	var na, nb float64
-	for k := range f.sums[0] {
-		na += f.sums[b][k] - f.sums[a][k]
-		nb += f.sums[d][k] - f.sums[c][k]
-	}
-	if !(na > 0) || !(nb > 0) {
-		return 0, 0
-	}
 	cells := 0
-	for k := range f.sums[0] {
-		x, y := f.sums[b][k]-f.sums[a][k], f.sums[d][k]-f.sums[c][k]
+	sa, sb, sc, sd := f.sums[a], f.sums[b], f.sums[c], f.sums[d]
+	for k := range sa {
+		x, y := sb[k]-sa[k], sd[k]-sc[k]
 		if x+y <= 0 {
 			continue
 		}
 		cells++
-		both := (x + y) / (na + nb)
-		llr += xlogy(x, x/na/both) + xlogy(y, y/nb/both)
+		na += x
+		nb += y
+		if x > 0 && y > 0 { // else it is 0
+			llr += xlogx(x) + xlogx(y) - xlogx(x+y)
+		}
 	}
-	return max(0, llr), cells - 1
+	if !(na > 0) || !(nb > 0) {
+		return 0, 0
+	}
+	return max(0, llr-xlogx(na)-xlogx(nb)+xlogx(na+nb)), cells - 1
 }
 
-func xlogy(x, y float64) float64 {
-	if x <= 0 || y <= 0 {
+// xlogx returns x log(x), of small counts from a table.
+func xlogx(x float64) float64 {
+	if n := int(x); x > 0 && n < len(logs) && float64(n) == x {
+		return logs[n]
+	}
+	if x <= 0 {
 		return 0
 	}
-	return x * math.Log(y)
+	return x * math.Log(x)
 }
+
+var logs = func() (t [1024]float64) {
+	for n := 1; n < len(t); n++ {
+		t[n] = float64(n) * math.Log(float64(n))
+	}
+	return t
+}()
 
 // levels is ratio for a gauge, dispersion included.
 func (f *prefix) levels(p *prepared, a, b, c, d int) float64 {

@@ -181,16 +181,17 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 	return s
 }
 
-// settled returns the part of a long baseline between multiples of a step, about an
-// eighth of it: it says the same, of all targets over the same time, and its answers hold
-// for as long.
+// settled returns the part of a long baseline between multiples of a step: it says the
+// same, of all targets over the same time, and its answers hold for as long.
 func (r Range) settled() Range {
-	for _, s := range []struct{ least, step time.Duration }{
-		{longHistory + 20*time.Minute, 10 * time.Minute}, {longHistory + 10*time.Minute, 5 * time.Minute},
-		{16 * time.Minute, 2 * time.Minute}, {8 * time.Minute, time.Minute},
+	for _, s := range []struct{ least, from, to time.Duration }{
+		{longHistory + 20*time.Minute, 10 * time.Minute, 10 * time.Minute},
+		{longHistory + 10*time.Minute, 5 * time.Minute, 5 * time.Minute},
+		{16 * time.Minute, time.Minute, 4 * time.Minute},
+		{8 * time.Minute, time.Minute, 2 * time.Minute},
 	} {
 		if r.Length() >= s.least {
-			return Range{r.From.Add(s.step - 1).Truncate(s.step), r.To.Truncate(s.step)}
+			return Range{r.From.Add(s.from - 1).Truncate(s.from), r.To.Truncate(s.to)}
 		}
 	}
 	return r

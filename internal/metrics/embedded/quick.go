@@ -3,6 +3,7 @@ package embedded
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"hash/maphash"
 	"math"
@@ -43,7 +44,7 @@ type quickValue struct {
 }
 
 type memoKey struct {
-	text uint64
+	hash uint64
 	at   int64
 }
 
@@ -51,7 +52,8 @@ type memoKey struct {
 type plan struct {
 	expr  parser.Expr
 	parts []*plan // operands, arguments
-	text  uint64  // a hash of what is worth remembering, or 0
+	hash  uint64  // of the whole of it
+	memo  bool    // it is worth remembering
 
 	// Of selectors: which series, and how far back, in ms; 0 for an instant.
 	matchers []*labels.Matcher
@@ -121,14 +123,14 @@ func planOf(e parser.Expr) *plan {
 			_, steps := arg.(*parser.SubqueryExpr)
 			ok = ok && (!steps || strings.HasSuffix(n.Func.Name, "_over_time")) // others look at the selector
 		}
-		p.text = maphash.String(seed, e.String())
+		p.memo = true
 	case *parser.AggregateExpr:
 		ok = slices.Contains(quickAggregations, n.Op) && n.Param == nil && add(n.Expr)
 		p.change = &change{keep: !n.Without, names: slices.Sorted(slices.Values(n.Grouping))}
 		if n.Without {
 			p.change.names = append(p.change.names, labels.MetricName)
 		}
-		p.text = maphash.String(seed, e.String())
+		p.memo = true
 	case *parser.BinaryExpr:
 		ok = slices.Contains(quickOperators, n.Op) && add(n.LHS, n.RHS) && p.matches(n)
 	default:
@@ -137,11 +139,51 @@ func planOf(e parser.Expr) *plan {
 	if !ok {
 		return nil
 	}
+	p.sum()
 	return p
 }
 
-// seed makes texts numbers.
 var seed = maphash.MakeSeed()
+
+// sum makes a number of an expression that no other one has.
+func (p *plan) sum() {
+	var h maphash.Hash
+	h.SetSeed(seed)
+	word := func(n uint64) {
+		var b [8]byte
+		binary.LittleEndian.PutUint64(b[:], n)
+		h.Write(b[:])
+	}
+	switch n := p.expr.(type) {
+	case *parser.NumberLiteral:
+		word(math.Float64bits(n.Val))
+	case *parser.Call:
+		h.WriteString(n.Func.Name)
+	case *parser.AggregateExpr:
+		word(uint64(n.Op))
+	case *parser.BinaryExpr:
+		word(uint64(n.Op))
+		word(uint64(number(n.ReturnBool)))
+		if n.VectorMatching != nil {
+			word(uint64(n.VectorMatching.Card))
+		}
+	case *parser.SubqueryExpr:
+		word(uint64(n.Range))
+		word(uint64(n.Step))
+	}
+	h.WriteString(p.key)
+	word(uint64(p.span))
+	for _, c := range []*change{p.change, p.match} {
+		if c != nil {
+			h.WriteString(c.key())
+		}
+		h.WriteByte(0xfe)
+	}
+	for _, part := range p.parts {
+		word(part.hash)
+	}
+	p.hash = h.Sum64()
+}
 
 // replaces prepares label_replace.
 func (p *plan) replaces(args parser.Expressions) bool {
@@ -500,10 +542,10 @@ func chosen(ms []*labels.Matcher, l labels.Labels) bool {
 
 // eval evaluates a part of an expression at a moment.
 func (r *recent) eval(ctx context.Context, p *plan, at int64) (quickValue, error) {
-	if p.text == 0 {
+	if !p.memo {
 		return r.compute(ctx, p, at)
 	}
-	key := memoKey{p.text, at}
+	key := memoKey{p.hash, at}
 	if vec, ok := r.memo[key]; ok {
 		return quickValue{vec: vec}, nil
 	}

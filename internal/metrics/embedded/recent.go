@@ -63,6 +63,7 @@ type recentSeries struct {
 	ref    storage.SeriesRef
 	points []promql.FPoint // without staleness markers
 	stale  []int64         // times of staleness markers
+	last   int64           // time of the last sample, markers included
 }
 
 const (
@@ -174,7 +175,7 @@ func (r *recent) series(f *family, lset labels.Labels) *recentSeries {
 			return s
 		}
 	}
-	s := &recentSeries{family: f, lset: lset, next: f.byHash[hash]}
+	s := &recentSeries{family: f, lset: lset, next: f.byHash[hash], last: math.MinInt64}
 	f.byHash[hash] = s
 	f.series = append(f.series, s)
 	clear(r.choices)
@@ -182,13 +183,14 @@ func (r *recent) series(f *family, lset labels.Labels) *recentSeries {
 }
 
 func (r *recent) append(s *recentSeries, t int64, v float64) {
-	if t <= s.last() {
+	if t <= s.last {
 		return // it was read from the storage before
 	}
 	if t <= r.memoTo {
 		r.memoTo = math.MinInt64
 		clear(r.memo)
 	}
+	s.last = t
 	if value.IsStaleNaN(v) {
 		s.ended(t)
 		return
@@ -237,18 +239,6 @@ func (s *recentSeries) upTo(t int64) int {
 		}
 	}
 	return lo + 1
-}
-
-// last is the time of the last sample, staleness markers included.
-func (s *recentSeries) last() int64 {
-	last := int64(math.MinInt64)
-	if n := len(s.points); n > 0 {
-		last = s.points[n-1].T
-	}
-	if n := len(s.stale); n > 0 {
-		last = max(last, s.stale[n-1])
-	}
-	return last
 }
 
 // ended notes a staleness marker.
@@ -380,6 +370,7 @@ func (r *recent) hold(ctx context.Context, f *family, from int64) bool {
 		kind := it.Next()
 		for ; kind == chunkenc.ValFloat; kind = it.Next() {
 			t, v := it.At()
+			s.last = t
 			if value.IsStaleNaN(v) {
 				s.ended(t)
 			} else {

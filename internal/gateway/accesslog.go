@@ -83,7 +83,7 @@ func (l *accessLog) write(x *exchange, status Status, kind string, now int64) {
 	e.text("id", clip(x.id))
 	e.text("engine_id", m.ID)
 	e.text("trace_id", x.traceID())
-	e.text("client", clientIP(x.r))
+	e.text("client", x.client)
 	e.text("method", clip(x.method))
 	e.text("route", x.route)
 	e.text("model", x.model)
@@ -110,7 +110,7 @@ func (l *accessLog) write(x *exchange, status Status, kind string, now int64) {
 		e.text("counted_by", how)
 	}
 	e.text("finish_reason", m.Finish)
-	e.count("received_bytes", x.received)
+	e.count("received_bytes", x.received.Load())
 	e.count("sent_bytes", x.answered)
 	*buf = append(e.b, "}\n"...)
 	select {

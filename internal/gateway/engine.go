@@ -150,7 +150,7 @@ func (g *Gateway) openAt(u *upstream, ago time.Duration) (open, settled int) {
 			return
 		}
 		open++
-		if routes[x.route] != "" && state(x.state.Load()) >= waiting && now-x.arrived > int64(ago) {
+		if x.work != "" && state(x.state.Load()) >= waiting && now-x.arrived > int64(ago) {
 			settled++
 		}
 	})
@@ -203,7 +203,7 @@ const maxDepartures = 256
 
 func (d *departures) note(x *exchange, now int64) {
 	u := x.up.Load()
-	if u == nil || routes[x.route] == "" {
+	if u == nil || x.work == "" {
 		return
 	}
 	d.mu.Lock()

@@ -46,7 +46,7 @@ type measures struct {
 	g *Gateway
 
 	mu       sync.Mutex
-	models   map[string]bool
+	models   map[string]string // by themselves
 	tenants  map[string]string // header's value → label
 	sets     map[labels]*series
 	extended map[string]*extended // by model
@@ -98,7 +98,7 @@ type genAI struct{ first, perToken, duration, input, output histogram }
 
 func newMeasures(g *Gateway) *measures {
 	return &measures{
-		g: g, models: map[string]bool{}, tenants: map[string]string{}, sets: map[labels]*series{},
+		g: g, models: map[string]string{}, tenants: map[string]string{}, sets: map[labels]*series{},
 		extended: map[string]*extended{}, genAI: map[genAILabels]*genAI{},
 	}
 }
@@ -133,16 +133,19 @@ func (m *measures) learn(name string) bool {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.models[name] && len(m.models) < maxModels {
-		m.models[strings.ToValidUTF8(name, "?")] = true
+	if _, known := m.models[name]; !known && len(m.models) < maxModels {
+		valid := strings.ToValidUTF8(name, "?")
+		m.models[valid] = valid
 	}
-	return m.models[name]
+	_, known := m.models[name]
+	return known
 }
 
-func (m *measures) knows(name string) bool {
+// knows returns the name if a server has such a model, else nothing.
+func (m *measures) knows(name []byte) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.models[name]
+	return m.models[string(name)]
 }
 
 // series returns where a request is counted.
@@ -237,7 +240,7 @@ func (s *series) ended(x *exchange, status Status, now int64) {
 	x.arrive(s)
 	m := &x.meter
 	since := func(at int64) float64 { return time.Duration(at - x.arrived).Seconds() }
-	generates := routes[x.route] == "chat" || routes[x.route] == "text_completion"
+	generates := x.generates()
 	total, how := m.Tokens()
 	s.mu.Lock()
 	s.ends[status]++
@@ -251,7 +254,7 @@ func (s *series) ended(x *exchange, status Status, now int64) {
 	s.output += missed
 	s.prompt += uint64(m.Usage.PromptTokens)
 	s.cached += uint64(m.Usage.CachedTokens)
-	s.received += uint64(x.received)
+	s.received += uint64(x.received.Load())
 	s.answered += uint64(x.answered)
 	s.blocked += time.Duration(x.blocked).Seconds()
 	if x.admitted > 0 {
@@ -302,7 +305,7 @@ func (s *series) ended(x *exchange, status Status, now int64) {
 
 // genAIEnded counts under OpenTelemetry's names.
 func (m *measures) genAIEnded(x *exchange, status Status, total int, now int64) {
-	l := genAILabels{operation: routes[x.route], model: x.model}
+	l := genAILabels{operation: x.work, model: x.model}
 	if u := x.up.Load(); u != nil {
 		l.server = u.url.Host
 	}

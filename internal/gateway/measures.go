@@ -49,6 +49,7 @@ type measures struct {
 	models   map[string]string // by themselves
 	tenants  map[string]string // header's value → label
 	sets     map[labels]*series
+	last     *series // of them, that was asked for
 	extended map[string]*extended // by model
 	genAI    map[genAILabels]*genAI
 
@@ -62,6 +63,11 @@ type labels struct{ model, route, tenant string }
 type series struct {
 	labels
 	ext *extended
+
+	// Where the last of these requests was counted too, by the measures' lock: most of
+	// them have the same labels.
+	lastGenAI  *genAI
+	lastLabels genAILabels
 
 	mu       sync.Mutex
 	arrived  uint64
@@ -153,6 +159,9 @@ func (m *measures) series(x *exchange) *series {
 	l := labels{x.model, x.route, x.tenant}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.last != nil && m.last.labels == l {
+		return m.last
+	}
 	s, ok := m.sets[l]
 	if !ok && len(m.sets) >= maxSeries {
 		l.tenant = other
@@ -166,6 +175,7 @@ func (m *measures) series(x *exchange) *series {
 		}
 		m.sets[l] = s
 	}
+	m.last = s
 	return s
 }
 
@@ -236,6 +246,7 @@ func (s *series) interval(gap int64, n int) {
 func (s *series) ended(x *exchange, status Status, now int64) {
 	if s == nil { // it ended before it was known what it is
 		s = x.g.metrics.series(x)
+		x.set = s
 	}
 	x.arrive(s)
 	m := &x.meter
@@ -309,7 +320,11 @@ func (m *measures) genAIEnded(x *exchange, status Status, total int, now int64) 
 	if u := x.up.Load(); u != nil {
 		l.server = u.url.Host
 	}
-	if x.model != "" && m.learn(x.meter.Model) {
+	switch {
+	case x.model == "":
+	case x.meter.Model == x.model:
+		l.response = x.model
+	case m.learn(x.meter.Model):
 		l.response = x.meter.Model
 	}
 	if status != Success {
@@ -317,7 +332,10 @@ func (m *measures) genAIEnded(x *exchange, status Status, total int, now int64) 
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s, ok := m.genAI[l]
+	s, ok := x.set.lastGenAI, x.set.lastLabels == l
+	if s == nil || !ok {
+		s, ok = m.genAI[l]
+	}
 	if !ok {
 		if len(m.genAI) >= maxSeries {
 			return
@@ -328,6 +346,7 @@ func (m *measures) genAIEnded(x *exchange, status Status, total int, now int64) 
 		}
 		m.genAI[l] = s
 	}
+	x.set.lastGenAI, x.set.lastLabels = s, l
 	s.duration.observe(time.Duration(now-x.arrived).Seconds(), 1)
 	if f := x.meter.First; f > 0 && status == Success {
 		s.first.observe(time.Duration(f-x.arrived).Seconds(), 1)

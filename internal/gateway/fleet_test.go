@@ -498,7 +498,8 @@ func TestTraces(t *testing.T) {
 			}
 		}
 	}
-	if names["prefill"] < 20*time.Millisecond || names["queue"] <= 0 || names["decode"] <= 0 {
+	// On a busy machine all tokens may come at one moment: no decode is left then.
+	if _, decodes := names["decode"]; !decodes || names["prefill"] < 20*time.Millisecond || names["queue"] <= 0 {
 		t.Errorf("spans %v", names)
 	}
 	// Without a tracer the context passes as it is.

@@ -19,6 +19,7 @@ type recordFlags struct {
 	out                outFlag
 	interval, duration time.Duration
 	noHost             bool
+	gateways           []string
 	http               httpFlags
 }
 
@@ -30,6 +31,7 @@ func newRecordCommand() *cobra.Command {
 	s.DurationVar(&f.interval, "interval", time.Second, "time between two scrapes")
 	s.DurationVar(&f.duration, "duration", 5*time.Minute, "record for this long")
 	registerHost(s, &f.noHost)
+	registerGateways(s, &f.gateways)
 	f.http.register(s)
 	return cmd
 }
@@ -46,7 +48,7 @@ func (f *recordFlags) run(cmd *cobra.Command, addresses []string) (err error) {
 	if err != nil {
 		return err
 	}
-	spec := source.Spec{HTTP: http, Interval: f.interval, Host: !f.noHost}
+	spec := source.Spec{HTTP: http, Interval: f.interval, Host: !f.noHost, Gateways: f.gateways}
 	if err := spec.Add(addresses...); err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func newServeCommand() *cobra.Command {
 	s.StringSliceVar(&f.selector, "selector", nil, "with --kubernetes: `labels` of the pods, such as app=vllm")
 	s.StringSliceVar(&c.GPUTargets, "gpu-target", nil, "`addresses` of dcgm-exporter")
 	registerHost(s, &c.NoHost)
-	s.StringSliceVar(&c.Gateways, "gateway", nil, "`URLs` of the admin listener of sixty gateway, or of the metrics of Envoy, Istio, HAProxy or ingress-nginx: what clients see")
+	registerGateways(s, &c.Gateways)
 	s.StringVar(&c.Shard, "shard", "", "scrape one `part` of the targets only, such as 2/5: the second of five monitors")
 	s.StringVar(&c.Dir, "data", "", "`directory` of samples and incidents (default: sixty in the user's state directory)")
 	s.StringVar(&f.retention, "keep", "", "how long samples are kept (default: 15d)")

@@ -44,6 +44,11 @@ func registerHost(s *pflag.FlagSet, off *bool) {
 	s.BoolVar(off, "no-host-metrics", false, "with URLs of this machine: do not read its GPUs (nvidia-smi, amd-smi, rocm-smi) and its operating system")
 }
 
+// registerGateways adds the flag that names gateways.
+func registerGateways(s *pflag.FlagSet, urls *[]string) {
+	s.StringSliceVar(urls, "gateway", nil, "with URLs: `URLs` of the admin listener of sixty gateway, or of the metrics of Envoy, Istio, HAProxy, nginx, Traefik or Kong: what clients see")
+}
+
 // registerPast adds the flags that choose a part of what is at hand.
 func (f *sourceFlags) registerPast(s *pflag.FlagSet, at, window string) {
 	s.StringVar(&f.at, "at", "", at+" (default: the end of the recording, or now)")

@@ -75,7 +75,7 @@ func histories(ctx context.Context, q metrics.Querier, r *Request, past Range) (
 	}
 	points := max(fewestPoints, min(finePoints, pointBudget/max(1, len(r.Targets))))
 	fine := min(max(time.Duration(points)*r.Interval, fewestFine), past.Length())
-	gs := groups(r, func(int) Range { return past }, func(i int) bool { return !r.Targets[i].IsGPU() })
+	gs := groups(r, func(int) Range { return past }, func(i int) bool { return r.Targets[i].Serves() })
 	eg, ctx := errgroup.WithContext(ctx)
 	eg.SetLimit(concurrency)
 	older := metrics.Range{End: past.To.Add(-fine), Step: max(r.Interval, ((past.Length() - fine) / coarsePoints).Truncate(time.Second))}

@@ -49,7 +49,7 @@ type measures struct {
 	models   map[string]string // by themselves
 	tenants  map[string]string // header's value → label
 	sets     map[labels]*series
-	last     *series // of them, that was asked for
+	last     *series              // of them, that was asked for
 	extended map[string]*extended // by model
 	genAI    map[genAILabels]*genAI
 

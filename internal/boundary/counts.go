@@ -45,6 +45,7 @@ type Upstream struct {
 	Open                  float64
 	Held, Excess, Missing float64 // of its engine, where HasEngine
 	HasEngine             bool
+	Born                  float64 // when its engine's counters began, in Unix seconds; 0 where that is not known
 }
 
 // generating are the routes whose requests an engine works on.
@@ -146,6 +147,8 @@ func (c *Counts) own(name string, s Sample) {
 		up().Excess = s.Value
 	case "upstream_engine_missing":
 		up().Missing = s.Value
+	case "upstream_engine_created_seconds":
+		up().Born = s.Value
 	}
 }
 

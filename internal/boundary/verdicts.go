@@ -102,6 +102,20 @@ whose client reads very slowly.
 `,
 	}
 
+	oneEngine = &catalog.Pathology{
+		ID: "one-engine-answers", Severity: catalog.Ticket, Title: "One engine answers for several upstreams",
+		Runbook: `# One engine answers for several upstreams
+
+Two addresses lead to one engine: it answers the health checks of a server that may not run at all, and
+gets its load too.
+
+1. Ask each address for /metrics and compare vllm:generation_tokens_created: equal is the same process.
+2. Names that resolve to one pod, a Service in place of its pods, a port that is forwarded twice and a
+   second server that could not bind its port look like this.
+3. Give each server an address of its own.
+`,
+	}
+
 	// Of the catalogue.
 	httpErrors          = &catalog.Pathology{ID: "http-errors", Severity: catalog.Page}
 	clientCancellations = &catalog.Pathology{ID: "client-cancellations", Severity: catalog.Ticket}
@@ -111,6 +125,6 @@ whose client reads very slowly.
 // Verdicts lists what only a gateway can tell.
 func Verdicts() []*catalog.Pathology {
 	return []*catalog.Pathology{
-		hangOutsideEngine, noTokenPasses, upstreamDown, notInEngine, gatewayTimeouts, retryStorm, heldAfterClient, suspectedLeaks,
+		hangOutsideEngine, noTokenPasses, upstreamDown, notInEngine, gatewayTimeouts, retryStorm, oneEngine, heldAfterClient, suspectedLeaks,
 	}
 }

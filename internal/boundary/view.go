@@ -68,7 +68,7 @@ const (
 	minForTail  = 10
 	retryShare  = 0.1
 	minRetries  = 10
-	favoured    = 2 // times the mean
+	favoured    = 2 // times what the others get on average
 	minAttempts = 40
 )
 
@@ -205,11 +205,18 @@ func (v *View) judge(c, after *Counts, l Limits) {
 	if after.Leaks >= 1 {
 		find(suspectedLeaks, "%.0f requests are open for longer than the gateway's limit; GET /requests lists them", after.Leaks)
 	}
-	if len(names) > 1 && attempts >= minAttempts {
-		mean := attempts / float64(len(names))
-		for _, name := range names {
-			if n := c.Upstreams[name].Attempts; n > favoured*mean {
-				find(replicaImbalance, "%s gets %s of the requests of %d upstreams", name, percent(n/attempts), len(names))
+	for i, name := range names {
+		for _, other := range names[:i] {
+			if born := after.Upstreams[name].Born; born > 0 && born == after.Upstreams[other].Born {
+				find(oneEngine, "%s and %s are one engine: it answers the health checks of both", other, name)
+			}
+		}
+	}
+	up := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !after.Upstreams[n].Up })
+	if len(up) > 1 && attempts >= minAttempts {
+		for _, name := range up {
+			if n := c.Upstreams[name].Attempts; n > favoured*(attempts-n)/float64(len(up)-1) {
+				find(replicaImbalance, "%s gets %s of the requests of %d upstreams", name, percent(n/attempts), len(up))
 			}
 		}
 	}

@@ -240,7 +240,7 @@ func (s *Surface) generation() string {
 func (s *Surface) engines() []dialect.Dialect {
 	var out []dialect.Dialect
 	for _, d := range s.Dialects {
-		if d.Engine != dialect.DCGM {
+		if d.Serves() {
 			out = append(out, d)
 		}
 	}

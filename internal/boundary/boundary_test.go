@@ -91,7 +91,7 @@ func (p *page) hist(name string, h Histogram) {
 	p.add(name+"_count", h.Count, "route", chat)
 }
 
-func gateway(ended map[string]float64, first, noFirst []float64, tokens, open, missing float64) page {
+func gatewayPage(ended map[string]float64, first, noFirst []float64, tokens, open, missing float64) page {
 	var p page
 	total := 0.0
 	for status, n := range ended {
@@ -137,20 +137,20 @@ func ids(v *View) string {
 }
 
 func TestLook(t *testing.T) {
-	none := gateway(map[string]float64{"success": 0}, nil, nil, 0, 0, 0)
+	none := gatewayPage(map[string]float64{"success": 0}, nil, nil, 0, 0, 0)
 	for name, tt := range map[string]struct {
 		before, after page
 		want          string
 	}{
-		"all is well":              {none, gateway(map[string]float64{"success": 100}, times(100, .2), nil, 1000, 3, 0), ""},
-		"errors":                   {none, gateway(map[string]float64{"success": 90, "upstream_error": 6, "error_event": 4}, times(94, .2), nil, 1000, 0, 0), "http-errors"},
-		"too few errors":           {none, gateway(map[string]float64{"success": 10, "upstream_error": 2}, times(10, .2), nil, 100, 0, 0), ""},
-		"errors of the past":       {gateway(map[string]float64{"upstream_error": 50}, nil, nil, 0, 0, 0), gateway(map[string]float64{"success": 90, "upstream_error": 50}, times(90, .2), nil, 1000, 0, 0), ""},
-		"clients give up":          {none, gateway(map[string]float64{"success": 70, "client_disconnect": 30}, times(70, .2), times(30, 3), 1000, 0, 0), "client-cancellations"},
-		"limits":                   {none, gateway(map[string]float64{"success": 70, "timeout": 10}, times(70, .2), times(10, 60), 1000, 0, 0), "http-errors gateway-timeouts"},
-		"a hang before the engine": {none, gateway(map[string]float64{"success": 0}, nil, nil, 0, 7, 7), "hang-outside-engine"},
-		"a few are stuck":          {none, gateway(map[string]float64{"success": 50}, times(50, .2), nil, 900, 9, 2), "not-in-engine"},
-		"no token passes":          {none, gateway(map[string]float64{"success": 0}, nil, nil, 0, 7, 0), "no-token-passes"},
+		"all is well":              {none, gatewayPage(map[string]float64{"success": 100}, times(100, .2), nil, 1000, 3, 0), ""},
+		"errors":                   {none, gatewayPage(map[string]float64{"success": 90, "upstream_error": 6, "error_event": 4}, times(94, .2), nil, 1000, 0, 0), "http-errors"},
+		"too few errors":           {none, gatewayPage(map[string]float64{"success": 10, "upstream_error": 2}, times(10, .2), nil, 100, 0, 0), ""},
+		"errors of the past":       {gatewayPage(map[string]float64{"upstream_error": 50}, nil, nil, 0, 0, 0), gatewayPage(map[string]float64{"success": 90, "upstream_error": 50}, times(90, .2), nil, 1000, 0, 0), ""},
+		"clients give up":          {none, gatewayPage(map[string]float64{"success": 70, "client_disconnect": 30}, times(70, .2), times(30, 3), 1000, 0, 0), "client-cancellations"},
+		"limits":                   {none, gatewayPage(map[string]float64{"success": 70, "timeout": 10}, times(70, .2), times(10, 60), 1000, 0, 0), "http-errors gateway-timeouts"},
+		"a hang before the engine": {none, gatewayPage(map[string]float64{"success": 0}, nil, nil, 0, 7, 7), "hang-outside-engine"},
+		"a few are stuck":          {none, gatewayPage(map[string]float64{"success": 50}, times(50, .2), nil, 900, 9, 2), "not-in-engine"},
+		"no token passes":          {none, gatewayPage(map[string]float64{"success": 0}, nil, nil, 0, 7, 0), "no-token-passes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := ids(look(t, tt.before, tt.after, nil)); got != tt.want {
@@ -162,7 +162,7 @@ func TestLook(t *testing.T) {
 
 func TestWhereTheDifferenceArises(t *testing.T) {
 	engine := Engine{First: histogram(times(100, .12)), Duration: histogram(times(100, .12))}
-	v := look(t, gateway(nil, nil, nil, 0, 0, 0), gateway(map[string]float64{"success": 100, "client_disconnect": 20}, times(100, .2), times(20, 3), 1000, 0, 0), &engine)
+	v := look(t, gatewayPage(nil, nil, nil, 0, 0, 0), gatewayPage(map[string]float64{"success": 100, "client_disconnect": 20}, times(100, .2), times(20, 3), 1000, 0, 0), &engine)
 	total := 0.0
 	for _, p := range v.Parts {
 		total += p.Seconds
@@ -222,7 +222,7 @@ func TestOtherGateways(t *testing.T) {
 
 func TestLinesAreWords(t *testing.T) {
 	engine := Engine{First: histogram(times(70, .12)), Duration: histogram(times(70, .12))}
-	v := look(t, gateway(nil, nil, nil, 0, 0, 0), gateway(map[string]float64{"success": 70, "client_disconnect": 30}, times(70, .2), times(30, 3), 1000, 2, 0), &engine)
+	v := look(t, gatewayPage(nil, nil, nil, 0, 0, 0), gatewayPage(map[string]float64{"success": 70, "client_disconnect": 30}, times(70, .2), times(30, 3), 1000, 2, 0), &engine)
 	text := strings.Join(v.Lines(), "\n")
 	for _, want := range []string{"102 requests arrived in 15 s and 100 ended, 70 of them well", "given up by clients 30 %", "corrected for the 30 given up", "the engine says mean"} {
 		if !strings.Contains(text, want) {

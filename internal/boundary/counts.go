@@ -6,7 +6,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/prometheus/model/labels"
+
 	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/engine/gateway"
 )
 
 // A Sample is one line of a metrics page.
@@ -18,7 +22,7 @@ type Sample struct {
 
 // Counts are what a page tells, cumulative, or what it gained over a span.
 type Counts struct {
-	Kind    string // "sixty gateway", "envoy", …
+	Kind    string // "sixty gateway", "Envoy", …
 	At      time.Time
 	Offered float64            // requests that arrived, of generating routes where those are known
 	Ended   map[string]float64 // by status, in the words of sixty gateway
@@ -41,107 +45,54 @@ type Upstream struct {
 	Open                  float64
 	Held, Excess, Missing float64 // of its engine, where HasEngine
 	HasEngine             bool
+	Born                  float64 // when its engine's counters began, in Unix seconds; 0 where that is not known
 }
 
 // generating are the routes whose requests an engine works on.
 var generating = []string{"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"}
 
 // Read takes what it knows from a page. It reports false where the page is of no
-// gateway that it knows.
+// gateway that is known.
 func Read(page []Sample, at time.Time) (*Counts, bool) {
-	c := &Counts{At: at, Ended: map[string]float64{}, Upstreams: map[string]*Upstream{}}
+	names := map[string]bool{}
 	for _, s := range page {
-		if !math.IsNaN(s.Value) && !math.IsInf(s.Value, 0) {
-			c.take(s)
+		names[s.Name] = true
+	}
+	product, ok := gateway.Detect(names)
+	c := &Counts{Kind: product.Title, At: at, Ended: map[string]float64{}, Upstreams: map[string]*Upstream{}}
+	for _, s := range page {
+		if math.IsNaN(s.Value) || math.IsInf(s.Value, 0) {
+			continue
+		}
+		if rest, its := strings.CutPrefix(s.Name, "sixty_gateway_"); its && product.Main == "" {
+			c.own(rest, s)
+		}
+		for i := range product.Terms {
+			c.take(&product.Terms[i], s)
 		}
 	}
-	return c, c.Kind != ""
+	return c, ok
 }
 
-func (c *Counts) take(s Sample) {
-	if rest, ok := strings.CutPrefix(s.Name, "sixty_gateway_"); ok {
-		c.Kind = "sixty gateway"
-		c.own(rest, s)
+// take adds a sample to what it counts, of another product than sixty gateway.
+func (c *Counts) take(t *gateway.Term, s Sample) {
+	if t.Metric != s.Name || slices.ContainsFunc(t.Match, func(m *labels.Matcher) bool { return !m.Matches(s.Labels[m.Name]) }) {
 		return
 	}
-	switch s.Name {
-	case "envoy_cluster_upstream_rq_xx":
-		c.Kind = "Envoy"
-		c.class(s.Labels["envoy_response_code_class"], s.Value)
-	case "envoy_cluster_upstream_rq_timeout":
-		c.move("upstream_error", "timeout", s.Value)
-	case "envoy_cluster_upstream_rq_retry":
-		c.Retries += s.Value
-	case "envoy_http_downstream_rq_rx_reset":
-		c.end("client_disconnect", s.Value)
-	case "istio_requests_total":
-		if s.Labels["reporter"] == "source" {
-			return // the destination's report of the same requests is taken
-		}
-		c.Kind = "Istio"
-		c.flagged(s.Labels["response_code"], s.Labels["response_flags"], s.Value)
-	case "haproxy_backend_http_responses_total":
-		c.Kind = "HAProxy"
-		c.class(strings.TrimSuffix(s.Labels["code"], "xx"), s.Value)
-	case "haproxy_backend_client_aborts_total":
-		c.end("client_disconnect", s.Value)
-	case "haproxy_backend_retry_warnings_total":
-		c.Retries += s.Value
-	case "nginx_ingress_controller_requests":
-		c.Kind = "ingress-nginx"
-		c.code(s.Labels["status"], s.Value)
+	n := t.Sign * s.Value
+	switch t.Outcome {
+	case gateway.Offered:
+		c.Offered += n
+	case gateway.Retries:
+		c.Retries += n
+	case gateway.Open:
+		c.Open += n
+	default:
+		c.end(t.Outcome, n)
 	}
 }
 
 func (c *Counts) end(status string, n float64) { c.Ended[status] += n }
-
-// move counts some of what another status holds apart.
-func (c *Counts) move(from, to string, n float64) {
-	c.Ended[from] -= n
-	c.Ended[to] += n
-}
-
-// class counts answers by the first digit of their code.
-func (c *Counts) class(digit string, n float64) {
-	status := map[string]string{"2": "success", "3": "success", "4": "client_error", "5": "upstream_error"}[digit]
-	if status != "" {
-		c.Offered += n
-		c.end(status, n)
-	}
-}
-
-// code counts answers by their code: 499 is nginx's for a client that left, 504
-// a gateway's for its own limit.
-func (c *Counts) code(code string, n float64) {
-	switch code {
-	case "499":
-		c.Offered += n
-		c.end("client_disconnect", n)
-	case "504", "408":
-		c.Offered += n
-		c.end("timeout", n)
-	case "429":
-		c.Offered += n
-		c.end("rejected", n)
-	case "":
-	default:
-		c.class(code[:1], n)
-	}
-}
-
-// flagged counts answers by Envoy's response flags, which say more than the code.
-func (c *Counts) flagged(code, flags string, n float64) {
-	switch {
-	case strings.Contains(flags, "DC"):
-		c.code("499", n)
-	case strings.Contains(flags, "UT"), strings.Contains(flags, "SI"), strings.Contains(flags, "DT"):
-		c.code("504", n)
-	case code == "0":
-		c.code("502", n)
-	default:
-		c.code(code, n)
-	}
-}
 
 // own reads a sample of sixty gateway.
 func (c *Counts) own(name string, s Sample) {
@@ -196,6 +147,8 @@ func (c *Counts) own(name string, s Sample) {
 		up().Excess = s.Value
 	case "upstream_engine_missing":
 		up().Missing = s.Value
+	case "upstream_engine_created_seconds":
+		up().Born = s.Value
 	}
 }
 
@@ -231,28 +184,29 @@ type Engine struct {
 	Duration Histogram // of requests that came to their end
 }
 
-// ReadEngine takes an engine's page.
-func ReadEngine(page []Sample) (e Engine, ok bool) {
-	names := make([]string, len(page))
-	for i, s := range page {
-		names[i] = s.Name
-	}
-	d, ok := dialect.Detect(names)
-	if !ok || d.Engine == dialect.DCGM {
-		return e, false
-	}
-	for _, s := range page {
-		for canonical, h := range map[string]*Histogram{
-			"vllm:time_to_first_token_seconds": &e.First, "vllm:e2e_request_latency_seconds": &e.Duration,
-		} {
-			for _, suffix := range []string{"_bucket", "_sum", "_count"} {
-				if s.Name == d.Metric(canonical+suffix) {
-					h.add(suffix, s.Labels["le"], s.Value)
-				}
-			}
+// families are those of an engine, in canonical names.
+var families = []string{"vllm:time_to_first_token_seconds", "vllm:e2e_request_latency_seconds"}
+
+// EngineNames lists the metrics that ReadEngine reads, as a dialect names them.
+func EngineNames(d dialect.Dialect) (names []string) {
+	for _, f := range families {
+		for _, suffix := range engine.HistogramSuffixes {
+			names = append(names, d.Metric(f+suffix))
 		}
 	}
-	return e, true
+	return names
+}
+
+// ReadEngine takes the pages of engines of one dialect.
+func ReadEngine(page []Sample, d dialect.Dialect) (e Engine) {
+	names := EngineNames(d)
+	for _, s := range page {
+		if i := slices.Index(names, s.Name); i >= 0 {
+			h := []*Histogram{&e.First, &e.Duration}[i/len(engine.HistogramSuffixes)]
+			h.add(engine.HistogramSuffixes[i%len(engine.HistogramSuffixes)], s.Labels["le"], s.Value)
+		}
+	}
+	return e
 }
 
 // Since returns what e gained over an earlier page.

@@ -4,6 +4,6 @@
 // given up, the true share of errors, and what goes wrong where no engine can see
 // it.
 //
-// It knows the pages of sixty gateway and, for what they count, of Envoy, Istio,
-// HAProxy and ingress-nginx. It performs no I/O: the command line hands pages in.
+// Which counters of which product mean what is package engine/gateway's. The package
+// performs no I/O: the diagnosis hands pages in.
 package boundary

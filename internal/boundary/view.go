@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
@@ -50,9 +51,9 @@ type Part struct {
 
 // A Finding is something that is wrong at the boundary.
 type Finding struct {
-	ID      string
-	Page    bool // somebody should act at once
-	Summary string
+	ID       string
+	Severity catalog.Severity
+	Summary  string
 }
 
 // Limits from which on a share is a finding: those of the pathologies http-errors
@@ -67,7 +68,7 @@ const (
 	minForTail  = 10
 	retryShare  = 0.1
 	minRetries  = 10
-	favoured    = 2 // times the mean
+	favoured    = 2 // times what the others get on average
 	minAttempts = 40
 )
 
@@ -163,8 +164,8 @@ func (v *View) parts(c *Counts, engine Engine) {
 
 // judge finds what is wrong. Shares are those of the span that was watched.
 func (v *View) judge(c, after *Counts, l Limits) {
-	find := func(page bool, id, format string, args ...any) {
-		v.Findings = append(v.Findings, Finding{id, page, fmt.Sprintf(format, args...)})
+	find := func(p *catalog.Pathology, format string, args ...any) {
+		v.Findings = append(v.Findings, Finding{p.ID, p.Severity, fmt.Sprintf(format, args...)})
 	}
 	percent := func(share float64) string { return indicator.FormatNumber(share, indicator.Ratio) }
 	names := slices.Sorted(maps.Keys(after.Upstreams))
@@ -174,53 +175,52 @@ func (v *View) judge(c, after *Counts, l Limits) {
 		missing, excess = missing+u.Missing, excess+u.Excess
 		attempts += c.Upstreams[name].Attempts
 		if !u.Up {
-			find(true, "upstream-down", "The gateway's health check of %s fails", name)
+			find(upstreamDown, "The gateway's health check of %s fails", name)
 		}
 	}
 	switch {
 	case missing >= 1 && c.Tokens == 0:
-		find(true, "hang-outside-engine", "%.0f requests wait at the gateway, no token came in %.0f s, and the engine holds none of them: the API server hangs, whatever its health check answers", missing, v.Span.Seconds())
+		find(hangOutsideEngine, "%.0f requests wait at the gateway, no token came in %.0f s, and the engine holds none of them: the API server hangs, whatever its health check answers", missing, v.Span.Seconds())
 	case missing >= 1:
-		find(false, "not-in-engine", "%.0f requests wait at the gateway for a while, and the engine holds none of them: they are stuck between the API server and the engine", missing)
+		find(notInEngine, "%.0f requests wait at the gateway for a while, and the engine holds none of them: they are stuck between the API server and the engine", missing)
 	case c.Tokens == 0 && after.Open >= 1 && v.Span >= 10*time.Second && c.Offered+after.Open >= some && c.First.Count == 0 && after.hasFirst:
-		find(true, "no-token-passes", "%.0f requests are open at the gateway and no token came in %.0f s", after.Open, v.Span.Seconds())
+		find(noTokenPasses, "%.0f requests are open at the gateway and no token came in %.0f s", after.Open, v.Span.Seconds())
 	}
 	total, gaveUp := sum(c.Ended), c.Ended["client_disconnect"]
 	if failed := failures(c); failed >= some && failed/(total-gaveUp) > l.ErrorShare {
-		find(true, "http-errors", "%.0f of %.0f requests that their clients waited for failed at the gateway (%s): %s", failed, total-gaveUp, percent(failed/(total-gaveUp)), breakdown(c))
+		find(httpErrors, "%.0f of %.0f requests that their clients waited for failed at the gateway (%s): %s", failed, total-gaveUp, percent(failed/(total-gaveUp)), breakdown(c))
 	}
 	if n := c.Ended["timeout"]; n >= some {
-		find(false, "gateway-timeouts", "%.0f requests were ended by the gateway's own limits", n)
+		find(gatewayTimeouts, "%.0f requests were ended by the gateway's own limits", n)
 	}
 	if gaveUp >= 5 && gaveUp/total > l.GaveUpShare {
-		find(false, "client-cancellations", "%.0f of %.0f clients left before their answer was complete (%s)%s", gaveUp, total, percent(gaveUp/total), withoutFirst(c))
+		find(clientCancellations, "%.0f of %.0f clients left before their answer was complete (%s)%s", gaveUp, total, percent(gaveUp/total), withoutFirst(c))
 	}
 	if c.Retries >= minRetries && c.Retries > retryShare*total {
-		find(false, "retry-storm", "%.0f retries for %.0f requests: each makes an overload worse", c.Retries, total)
+		find(retryStorm, "%.0f retries for %.0f requests: each makes an overload worse", c.Retries, total)
 	}
 	if excess >= 1 {
-		find(false, "held-after-client", "The engines hold %.0f requests that are not open at the gateway: other clients', or some whose client has gone; GET /requests names candidates", excess)
+		find(heldAfterClient, "The engines hold %.0f requests that are not open at the gateway: other clients', or some whose client has gone; GET /requests names candidates", excess)
 	}
 	if after.Leaks >= 1 {
-		find(false, "suspected-leaks", "%.0f requests are open for longer than the gateway's limit; GET /requests lists them", after.Leaks)
+		find(suspectedLeaks, "%.0f requests are open for longer than the gateway's limit; GET /requests lists them", after.Leaks)
 	}
-	if len(names) > 1 && attempts >= minAttempts {
-		mean := attempts / float64(len(names))
-		for _, name := range names {
-			if n := c.Upstreams[name].Attempts; n > favoured*mean {
-				find(false, "replica-imbalance", "%s gets %s of the requests of %d upstreams", name, percent(n/attempts), len(names))
+	for i, name := range names {
+		for _, other := range names[:i] {
+			if born := after.Upstreams[name].Born; born > 0 && born == after.Upstreams[other].Born {
+				find(oneEngine, "%s and %s are one engine: it answers the health checks of both", other, name)
 			}
 		}
 	}
-	slices.SortStableFunc(v.Findings, func(a, b Finding) int {
-		switch {
-		case a.Page == b.Page:
-			return 0
-		case a.Page:
-			return -1
+	up := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !after.Upstreams[n].Up })
+	if len(up) > 1 && attempts >= minAttempts {
+		for _, name := range up {
+			if n := c.Upstreams[name].Attempts; n > favoured*(attempts-n)/float64(len(up)-1) {
+				find(replicaImbalance, "%s gets %s of the requests of %d upstreams", name, percent(n/attempts), len(up))
+			}
 		}
-		return 1
-	})
+	}
+	slices.SortStableFunc(v.Findings, func(a, b Finding) int { return cmp.Compare(b.Severity, a.Severity) })
 }
 
 func withoutFirst(c *Counts) string {

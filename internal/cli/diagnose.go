@@ -37,8 +37,6 @@ type diagnoseFlags struct {
 
 	noHost bool
 
-	gateway string // admin address, or another gateway's metrics page
-
 	output   command.Output
 	runbooks runbookFlags
 	failOn   string
@@ -76,7 +74,7 @@ func (f *diagnoseFlags) register(cmd *cobra.Command) {
 	s.BoolVar(&f.watch, "watch", false, "go on until interrupted, and print changes of state, one line each")
 	s.StringVar(&f.since, "since", "", "with a recording or --prometheus: print what changed in this much `time` before --at, such as 1h")
 	s.BoolVar(&f.probe, "probe", false, "with URLs: send a few tiny requests and say what a client sees")
-	s.StringVar(&f.gateway, "gateway", "", "with URLs: `URL` of the admin listener of sixty gateway, or of the metrics of Envoy, Istio, HAProxy or ingress-nginx: what clients saw")
+	source.AddGateways(s, &f.source.Gateways)
 	s.StringVar(&f.engineArgs, "engine-args", "", "the server's `arguments`, to compute fixes from")
 	s.StringVar(&f.engineLog, "engine-log", "", "`file` with the server's log: its settings and, without another source, its statistics")
 	f.output.AddFlags(s, "text", "json", "markdown", "html")
@@ -102,8 +100,9 @@ func (f *diagnoseFlags) check(args []string) error {
 		return hint.With(errors.New("--baseline needs a past, and a live run has none"), "name a recording or a --prometheus server, or leave it out")
 	case f.probe && !live:
 		return errors.New("--probe goes with a server's URL")
-	case f.gateway != "" && !live:
-		return errors.New("--gateway goes with servers' URLs, which are scraped at the same time")
+	case len(f.source.Gateways) > 0 && !live:
+		return hint.With(errors.New("--gateway goes with servers' URLs, which are scraped at the same time"),
+			"a recording holds the gateway's page where sixty record --gateway made it, and a Prometheus server has it where it scrapes it")
 	case f.timeout <= 0:
 		return fmt.Errorf("--timeout: %s is no time", f.timeout)
 	}
@@ -152,12 +151,6 @@ func (f *diagnoseFlags) run(cmd *cobra.Command, args []string) error {
 		return withSource(ctx, stderr, f.source.Spec, func(s *source.Source) error { return f.over(ctx, cmd.OutOrStdout(), stderr, s, o, known, failOn) })
 	}
 	var d diagnose.Diagnosis
-	var watch *source.BoundaryWatch
-	if f.gateway != "" {
-		if watch, err = source.WatchBoundary(ctx, f.gateway, f.source.URLs, f.source.HTTP); err != nil {
-			return err
-		}
-	}
 	judge := func(s *source.Source) (err error) {
 		if d, err = f.judge(ctx, stderr, s, o, known); err == nil && f.output.Form() == "html" {
 			plot(ctx, stderr, s, &d)
@@ -175,15 +168,6 @@ func (f *diagnoseFlags) run(cmd *cobra.Command, args []string) error {
 		return hint.With(lateError(f.timeout, err), "allow more with --timeout 2m, or ask for less with --match or a shorter past")
 	case err != nil:
 		return err
-	}
-	if watch != nil {
-		last, done := lastWords(ctx)
-		defer done()
-		v, err := watch.End(last, o.Settings.BoundaryLimits())
-		if err != nil {
-			return err
-		}
-		d.Join(v)
 	}
 	if err := f.write(cmd.OutOrStdout(), &d); err != nil {
 		return err

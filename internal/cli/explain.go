@@ -41,10 +41,10 @@ func newExplainCommand() *cobra.Command {
 	}
 }
 
-// explained lists what a verdict may be: the catalogue, and a broken objective of
-// which no pathology is the cause.
+// explained lists what a verdict may be: the catalogue, a broken objective of which no
+// pathology is the cause, and what a gateway alone can see.
 func explained() []*catalog.Pathology {
-	return append(pathologies.All(), diagnose.ObjectiveBreached)
+	return slices.Concat(pathologies.All(), []*catalog.Pathology{diagnose.ObjectiveBreached}, diagnose.AtGateway())
 }
 
 func listPathologies(w io.Writer) error {

@@ -20,6 +20,7 @@ type recordFlags struct {
 	out                outFlag
 	interval, duration time.Duration
 	noHost             bool
+	gateways           []string
 	http               source.Access
 }
 
@@ -31,6 +32,7 @@ func newRecordCommand() *cobra.Command {
 	s.DurationVar(&f.interval, "interval", time.Second, "time between two scrapes")
 	s.DurationVar(&f.duration, "duration", 5*time.Minute, "record for this long")
 	source.AddHost(s, &f.noHost)
+	source.AddGateways(s, &f.gateways)
 	f.http.AddFlags(s)
 	return cmd
 }
@@ -47,7 +49,7 @@ func (f *recordFlags) run(cmd *cobra.Command, addresses []string) (err error) {
 	if err != nil {
 		return err
 	}
-	spec := source.Spec{HTTP: http, Interval: f.interval, Host: !f.noHost}
+	spec := source.Spec{HTTP: http, Interval: f.interval, Host: !f.noHost, Gateways: f.gateways}
 	if err := spec.Add(addresses...); err != nil {
 		return err
 	}

@@ -85,6 +85,9 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 	if o.Predict != nil {
 		o.Predict(ctx, q, r, s, &d)
 	}
+	if err := d.atGateways(ctx, q, &r, o.Settings.boundaryLimits()); err != nil {
+		return Diagnosis{}, err
+	}
 	for i := range r.Spans {
 		if onset := r.Spans[i].Onset; o.Window > 0 && onset.After(r.Spans[i].Window.From.Add(r.Interval)) {
 			d.Notes = append(d.Notes, fmt.Sprintf("something changed at %s, inside the window, which averages over it: diagnose without --window to judge what came after", onset.UTC().Format(time.RFC3339)))

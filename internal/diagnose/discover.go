@@ -3,6 +3,7 @@ package diagnose
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -36,6 +37,10 @@ var (
 	modelNames     = append([]string{"model_name"}, identityLabels...)
 )
 
+// GatewayJob is the job by which a Prometheus server tells that another product's gateway
+// stands before the servers. One that sixty makes is known by its metrics.
+const GatewayJob = "gateway"
+
 // most bounds how many targets are looked at together.
 const mostTargets = 2000
 
@@ -60,6 +65,16 @@ func discover(ctx context.Context, q metrics.Querier, m *Memory, at time.Time, l
 	if err != nil {
 		return nil, Layout{}, fmt.Errorf("find targets: %w", err)
 	}
+	// Of other products' gateways those that the user named, by an address or by the job.
+	named := slices.Clone(all)
+	if !every {
+		named = append(named, labels.MustNewMatcher(labels.MatchEqual, "job", GatewayJob))
+	}
+	foreign, err := (*Memory)(nil).series(ctx, q, selectorOf(dialect.Foreign, named), slices.Compact(by), at, lookback)
+	if err != nil {
+		return nil, Layout{}, fmt.Errorf("find gateways: %w", err)
+	}
+	v = append(v, foreign...)
 	d := discovery{layout: layoutOf(v, twice.more), servers: map[string]*server{}, dialects: map[string]detected{}}
 	d.layout.Without = twice.without
 	for _, sample := range v {
@@ -76,6 +91,9 @@ func discover(ctx context.Context, q metrics.Querier, m *Memory, at time.Time, l
 	switch {
 	case len(targets) == 0:
 		return nil, d.layout, d.nothing(at, lookback)
+	case !slices.ContainsFunc(targets, func(t Target) bool { return t.Dialect.Engine != dialect.Gateway }):
+		return nil, d.layout, hint.With(errors.New("there is a gateway and no inference server's metrics"),
+			"give the address of a server behind it too, or let Prometheus scrape one")
 	case len(targets) > mostTargets:
 		return nil, d.layout, hint.With(fmt.Errorf("%d targets are more than the %d that are judged together", len(targets), mostTargets),
 			"choose some with --match, such as --match namespace=prod; a target is one model on one server")
@@ -319,7 +337,7 @@ func (d *discovery) targets(every bool) []Target {
 // neighbour is the dialect of a server beside one that never answered.
 func (d *discovery) neighbour() dialect.Dialect {
 	for _, k := range slices.Sorted(maps.Keys(d.servers)) {
-		if dia, ok := d.detect(d.servers[k]); ok && dia.Engine != dialect.DCGM {
+		if dia, ok := d.detect(d.servers[k]); ok && dia.Serves() {
 			return dia
 		}
 	}

@@ -97,10 +97,10 @@ type outcome struct {
 
 func judge(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settings) judgement {
 	j := judgement{target: target, view: newView(s, target, set)}
-	gpu := s.Targets[target].IsGPU()
+	serves := s.Targets[target].Serves()
 	for _, p := range pathologies {
 		o := outcome{pathology: p, severity: p.Severity}
-		if gpu && !onlyGPU(p) {
+		if !serves && !(s.Targets[target].isGPU() && onlyGPU(p)) {
 			o.status = NotApplicable
 			j.outcomes = append(j.outcomes, o)
 			continue
@@ -140,7 +140,7 @@ func judge(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settin
 			o.refine(s, j.view, target)
 		}
 	}
-	if !gpu {
+	if serves {
 		j.outcomes = append(j.outcomes, j.breach())
 	}
 	return j

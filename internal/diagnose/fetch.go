@@ -109,7 +109,7 @@ const (
 func (s *Snapshot) dropThinBaselines() {
 	for i := range s.Targets {
 		need := map[BaselineSource]float64{History: minHistoryRequests, Lifetime: minLifetimeRequests}[s.Spans[i].Source]
-		if s.Targets[i].IsGPU() || s.Normal(i, indicator.FirstTokens).Or(0) >= need {
+		if !s.Targets[i].Serves() || s.Normal(i, indicator.FirstTokens).Or(0) >= need {
 			continue
 		}
 		s.Spans[i].Source, s.Spans[i].Baseline = NoBaseline, Range{}
@@ -304,7 +304,7 @@ type planner struct {
 func (p *planner) signals(gs []*group) {
 	for _, p.g = range gs {
 		for _, s := range indicator.All() {
-			if (s.Scope == indicator.GPU) == p.g.lead.IsGPU() {
+			if p.g.lead.Dialect.Answers(s) {
 				p.signal(s)
 			}
 		}
@@ -482,7 +482,7 @@ func labelsBut(v model.Vector, but model.LabelName) []string {
 func lendGPUs(s *Snapshot) {
 	beside := s.companions()
 	for i := range s.Targets {
-		if s.Targets[i].IsGPU() {
+		if !s.Targets[i].Serves() {
 			continue
 		}
 		g, ok := beside[i]
@@ -512,8 +512,10 @@ func (s *Snapshot) companions() map[int]int {
 	}
 	exporters, byHost, own, hosts := []int{}, map[string]int{}, map[string]int{}, map[string]bool{}
 	for i := range s.Targets {
-		if !s.Targets[i].IsGPU() {
-			hosts[host(i)] = true
+		if !s.Targets[i].isGPU() {
+			if s.Targets[i].Serves() {
+				hosts[host(i)] = true
+			}
 			continue
 		}
 		if server, ok := dialect.ServerOf(s.Targets[i].Labels["instance"]); ok && s.Targets[i].Dialect.Exposes(dialect.HostInfo) {
@@ -534,7 +536,7 @@ func (s *Snapshot) companions() map[int]int {
 		if !ok && len(exporters) == 1 && len(hosts) == 1 {
 			g, ok = exporters[0], true
 		}
-		if ok && !s.Targets[i].IsGPU() {
+		if ok && s.Targets[i].Serves() {
 			out[i] = g
 		}
 	}

@@ -72,7 +72,7 @@ func histories(ctx context.Context, q metrics.Querier, r *Request, past Range) (
 	points := max(fewestPoints, min(finePoints, pointBudget/max(1, len(r.Targets))))
 	fine := min(max(time.Duration(points)*r.Interval, fewestFine), past.Length())
 	older := coarse(past, fine, r.Interval)
-	gs := groups(r, func(int) Range { return past }, func(i int) bool { return !r.Targets[i].IsGPU() })
+	gs := groups(r, func(int) Range { return past }, func(i int) bool { return r.Targets[i].Serves() })
 	got := make([]struct {
 		pages, series, old model.Matrix
 		known              map[string]*history // what lies before, if it was read for the diagnosis before

@@ -38,7 +38,7 @@ func (k *Known) AddLog(log *engine.Log) {
 func (k *Known) Annotate(targets []Target) {
 	for i := range targets {
 		t := &targets[i]
-		if t.IsGPU() {
+		if !t.Serves() {
 			continue
 		}
 		c := engine.Config{}

@@ -230,7 +230,7 @@ func (p *plotter) choose(names []string) {
 	}
 	first := ts[p.targets[0]].Labels["model_name"]
 	for i := range ts {
-		if !ts[i].IsGPU() && ts[i].Labels["model_name"] == first {
+		if ts[i].Serves() && ts[i].Labels["model_name"] == first {
 			add(i)
 		}
 	}
@@ -248,7 +248,7 @@ func (p *plotter) plot(ctx context.Context, q metrics.Querier, s *indicator.Sign
 	r, targets := &p.request, p.sources(s)
 	span, shown := Range{r.At.Add(-out.Over), r.At}, func(i int) bool { return slices.Contains(targets, i) }
 	for _, g := range groups(r, func(int) Range { return span }, shown) {
-		if (s.Scope == indicator.GPU) != g.lead.IsGPU() || len(g.lead.Dialect.Missing(s)) > 0 {
+		if !g.lead.Dialect.Answers(s) || len(g.lead.Dialect.Missing(s)) > 0 {
 			continue
 		}
 		g.restrict(r)

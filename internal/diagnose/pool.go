@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
@@ -56,6 +57,8 @@ func poolsOf(s *Snapshot, judged []judgement) []pool {
 	lent := s.lent()
 	belongs := func(i int) []*pool {
 		switch {
+		case s.Targets[i].Dialect.Engine == dialect.Gateway:
+			return nil // it stands before all of them
 		case keys[i] != "":
 			return []*pool{byKey[keys[i]]}
 		case len(byKey) == 1:
@@ -132,7 +135,7 @@ func unjudged(s *Snapshot, judged []judgement) []Unjudged {
 		}
 	}
 	for i := range judged {
-		if j := &judged[i]; !s.Targets[j.target].IsGPU() && !j.view.known() && !j.sick() {
+		if j := &judged[i]; s.Targets[j.target].Serves() && !j.view.known() && !j.sick() {
 			out = append(out, Unjudged{j.name(), j.cannotTell()})
 		}
 	}
@@ -229,7 +232,7 @@ func (p *pool) quiet() Verdict {
 	idle := true
 	for i := range p.judged {
 		j := &p.judged[i]
-		if s.Targets[j.target].IsGPU() {
+		if !s.Targets[j.target].Serves() {
 			continue
 		}
 		names = append(names, j.name())

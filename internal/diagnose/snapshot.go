@@ -21,7 +21,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/stat"
 )
 
-// A Target is one model on one scraped server, or one GPU exporter.
+// A Target is one model on one scraped server, or one GPU exporter, or a
+// gateway.
 type Target struct {
 	Name    string            // for people: the instance, and the model where there are several
 	Labels  map[string]string // those that identify it: instance, job, model_name, …
@@ -35,9 +36,11 @@ type Target struct {
 	Problem string
 }
 
-// IsGPU reports whether the target is a GPU exporter, which lends its readings
-// to the model servers.
-func (t *Target) IsGPU() bool { return t.Dialect.Engine == dialect.DCGM }
+// Serves reports whether the target is a model server, and no GPU exporter, which lends
+// its readings to servers, and no gateway.
+func (t *Target) Serves() bool { return t.Dialect.Serves() }
+
+func (t *Target) isGPU() bool { return t.Dialect.Engine == dialect.DCGM }
 
 // Range is a span of time.
 type Range struct{ From, To time.Time }

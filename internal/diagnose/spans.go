@@ -132,7 +132,7 @@ func (h *history) span(s segment) Range {
 func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) Span {
 	s := Span{Source: NoBaseline, Observed: past.From}
 	usual := UsualWindow(step)
-	if t.IsGPU() || t.Problem != "" {
+	if !t.Serves() || t.Problem != "" {
 		s.Window = Range{o.At.Add(-max(min(usual, past.Length()), step)), o.At} // a past may have begun just now
 		if b := (Range{past.From, s.Window.From}); b.Length() >= minHistory {
 			s.Baseline, s.Source = b.settled(), History

@@ -17,21 +17,27 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/engine/dcgm"
+	"github.com/sixty-dev/sixty/internal/engine/gateway"
 	"github.com/sixty-dev/sixty/internal/engine/sglang"
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
-// The engines that are known, and the exporter of GPUs.
+// The engines that are known, the exporter of GPUs, and gateways.
 const (
-	VLLM   = vllm.ID
-	SGLang = sglang.ID
-	DCGM   = dcgm.ID
+	VLLM    = vllm.ID
+	SGLang  = sglang.ID
+	DCGM    = dcgm.ID
+	Gateway = gateway.ID
 )
 
+// Foreign is a regular expression of the metrics of other products' gateways. They are no
+// part of Selector: a deployment may have many that do not stand before its servers.
+var Foreign = gateway.Foreign()
+
 // engines are tried in this order.
-var engines = []engine.Engine{vllm.Engine, sglang.Engine, dcgm.Engine}
+var engines = []engine.Engine{vllm.Engine, sglang.Engine, dcgm.Engine, gateway.Engine}
 
 // A Dialect says how one endpoint names the canonical metrics.
 type Dialect struct {
@@ -113,6 +119,21 @@ func (d *Dialect) derive() {
 			d.derived[s.Name] = s.Otherwise[i].Expr
 		}
 	}
+}
+
+// Serves reports whether the endpoint is an inference server, and not what stands beside
+// or before one.
+func (d Dialect) Serves() bool { return d.Engine != DCGM && d.Engine != Gateway }
+
+// Answers reports whether a signal is asked of such an endpoint.
+func (d Dialect) Answers(s *indicator.Signal) bool {
+	switch s.Scope {
+	case indicator.GPU:
+		return d.Engine == DCGM
+	case indicator.Gateway:
+		return d.Engine == Gateway
+	}
+	return d.Serves()
 }
 
 // Metric returns the name under which the endpoint exposes a canonical metric,

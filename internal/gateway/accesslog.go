@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"io"
@@ -16,18 +15,24 @@ import (
 // accessLog writes a line for each request. A writer that is too slow loses
 // lines, and never delays a request.
 type accessLog struct {
-	w     io.Writer
-	lines chan *[]byte
-	lost  atomic.Int64
+	w    io.Writer
+	lost atomic.Int64
+
+	mu      sync.Mutex
+	lines   []byte        // that wait
+	waiting int           // how many these are
+	some    chan struct{} // told of the first of them
 }
 
-func newAccessLog(w io.Writer) *accessLog {
-	l := &accessLog{w: w}
-	if w != nil {
-		l.lines = make(chan *[]byte, 8192)
-	}
-	return l
-}
+const (
+	mostWaiting = 8192    // lines
+	mostKept    = 1 << 20 // bytes of a buffer that is used again
+	// gather is for how long lines are gathered, so that they wake one goroutine and
+	// cost one system call together.
+	gather = 10 * time.Millisecond
+)
+
+func newAccessLog(w io.Writer) *accessLog { return &accessLog{w: w, some: make(chan struct{}, 1)} }
 
 // run writes until ctx ends, and what is there then.
 func (l *accessLog) run(ctx context.Context, wg *sync.WaitGroup) {
@@ -35,39 +40,37 @@ func (l *accessLog) run(ctx context.Context, wg *sync.WaitGroup) {
 		return
 	}
 	wg.Go(func() {
-		out := bufio.NewWriterSize(l.w, 64<<10)
-		put := func(line *[]byte) {
-			if _, err := out.Write(*line); err != nil {
-				l.lost.Add(1)
-				out.Reset(l.w) // a full disk may have room again
-			}
-			lineBuffers.Put(line)
-		}
+		var out []byte
 		for {
 			select {
-			case line := <-l.lines:
-				put(line)
-			default:
-				if out.Buffered() > 0 && out.Flush() != nil {
-					out.Reset(l.w)
-				}
-				select {
-				case line := <-l.lines:
-					put(line)
-				case <-ctx.Done():
-					for len(l.lines) > 0 {
-						put(<-l.lines)
-					}
-					_ = out.Flush()
-					return
-				}
+			case <-l.some:
+				time.Sleep(gather)
+			case <-ctx.Done():
+				l.put(out)
+				return
 			}
+			out = l.put(out)
 		}
 	})
 }
 
-// lineBuffers hold lines on their way.
-var lineBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 1024); return &b }}
+// put writes the lines that wait, and returns their buffer, which becomes the next
+// one's.
+func (l *accessLog) put(next []byte) []byte {
+	l.mu.Lock()
+	lines, n := l.lines, l.waiting
+	l.lines, l.waiting = next[:0], 0
+	l.mu.Unlock()
+	if n > 0 {
+		if _, err := l.w.Write(lines); err != nil {
+			l.lost.Add(int64(n)) // a full disk may have room again
+		}
+	}
+	if cap(lines) > mostKept {
+		return nil
+	}
+	return lines
+}
 
 // write composes the line of a request that has ended. It holds no header, no
 // query and no text but names; a field that says nothing is left out.
@@ -75,15 +78,20 @@ func (l *accessLog) write(x *exchange, status Status, kind string, now int64) {
 	if l.w == nil {
 		return
 	}
-	buf := lineBuffers.Get().(*[]byte)
-	e := line{append((*buf)[:0], `{"time":"`...)}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.waiting >= mostWaiting {
+		l.lost.Add(1)
+		return
+	}
+	e := line{append(l.lines, `{"time":"`...)}
 	e.b = x.wall(now).UTC().AppendFormat(e.b, time.RFC3339Nano)
 	e.b = append(e.b, '"')
 	m := &x.meter
 	e.text("id", clip(x.id))
 	e.text("engine_id", m.ID)
 	e.text("trace_id", x.traceID())
-	e.text("client", clientIP(x.r))
+	e.text("client", x.client)
 	e.text("method", clip(x.method))
 	e.text("route", x.route)
 	e.text("model", x.model)
@@ -110,14 +118,14 @@ func (l *accessLog) write(x *exchange, status Status, kind string, now int64) {
 		e.text("counted_by", how)
 	}
 	e.text("finish_reason", m.Finish)
-	e.count("received_bytes", x.received)
+	e.count("received_bytes", x.received.Load())
 	e.count("sent_bytes", x.answered)
-	*buf = append(e.b, "}\n"...)
-	select {
-	case l.lines <- buf:
-	default:
-		lineBuffers.Put(buf)
-		l.lost.Add(1)
+	l.lines = append(e.b, "}\n"...)
+	if l.waiting++; l.waiting == 1 {
+		select {
+		case l.some <- struct{}{}:
+		default:
+		}
 	}
 }
 

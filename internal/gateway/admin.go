@@ -59,6 +59,9 @@ func (e *engineState) collect(p page, name string) {
 	p.gauge(descHeld, float64(e.held), name)
 	p.gauge(descExcess, float64(e.excess), name)
 	p.gauge(descMissing, float64(e.missing), name)
+	if e.born > 0 {
+		p.gauge(descBorn, e.born, name)
+	}
 	for model, m := range e.models {
 		p.gauge(descQueueDepth, m.waiting, model, name)
 		if m.hasKV {
@@ -76,6 +79,8 @@ func (e *engineState) collect(p page, name string) {
 const staleEngine = time.Minute
 
 var descMissing = family("sixty_gateway_upstream_engine_missing", "Generating requests that are open here for a while and that the engine neither runs nor has waiting.", "upstream")
+
+var descBorn = family("sixty_gateway_upstream_engine_created_seconds", "When the counters of the upstream's engine began: two upstreams with one value are one engine.", "upstream")
 
 // Admin returns the handler of the admin listener: the metrics, the open
 // requests, and whether the gateway is alive and ready.

@@ -90,7 +90,7 @@ var nothing = func() {}
 // enter waits until a request may pass, and returns what must be called when it
 // has ended.
 func (a *admission) enter(x *exchange) (release func(), err error) {
-	if a.cfg.MaxConcurrent == 0 && a.cfg.TokensPerSecond == 0 || routes[x.route] == "" {
+	if a.cfg.MaxConcurrent == 0 && a.cfg.TokensPerSecond == 0 || x.work == "" {
 		return nothing, nil
 	}
 	now := a.g.clock.Now()
@@ -114,7 +114,7 @@ func (a *admission) enter(x *exchange) (release func(), err error) {
 	a.mu.Unlock()
 
 	gone := make(chan struct{})
-	if err := x.whenHalted(func() { close(gone) }); err != nil {
+	if err := x.whenHalted(halting(func() { close(gone) })); err != nil {
 		a.giveUp(w)
 		return nil, err
 	}

@@ -26,6 +26,8 @@ type engineState struct {
 	excess   int // of these, beyond those that were open here
 	missing  int // requests open here for longer than two readings that it does not hold
 	exceeded int // readings in a row with an excess
+
+	born float64 // when its counters began, in Unix seconds, to the microsecond; 0 where it does not say
 }
 
 // engineModel is one model of an engine. Several ranks are put together.
@@ -50,6 +52,7 @@ const (
 	engineSteps       = "vllm:iteration_tokens_total_count"
 	engineHits        = "vllm:prefix_cache_hits_total"
 	engineQueries     = "vllm:prefix_cache_queries_total"
+	engineBorn        = "vllm:generation_tokens_created"
 )
 
 // readEngine reads the upstream's metrics page and its list of models. One that
@@ -93,7 +96,11 @@ func (g *Gateway) readEngine(ctx context.Context, u *upstream) {
 	for canonical, fn := range read {
 		by[d.Metric(canonical)] = fn
 	}
+	born := 0.0
 	for _, s := range samples {
+		if s.name == d.Metric(engineBorn) && (born == 0 || s.v < born) {
+			born = s.v
+		}
 		fn, ok := by[s.name]
 		if !ok || math.IsNaN(s.v) || math.IsInf(s.v, 0) {
 			continue
@@ -108,11 +115,11 @@ func (g *Gateway) readEngine(ctx context.Context, u *upstream) {
 		}
 		fn(m, s.v)
 	}
-	u.engine.update(g, u, now, body.At)
+	u.engine.update(g, u, now, born, body.At)
 }
 
 // update takes a new reading in.
-func (e *engineState) update(g *Gateway, u *upstream, now map[string]*engineModel, at time.Time) {
+func (e *engineState) update(g *Gateway, u *upstream, now map[string]*engineModel, born float64, at time.Time) {
 	open, settled := g.openAt(u, 2*g.cfg.HealthEvery)
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -131,7 +138,7 @@ func (e *engineState) update(g *Gateway, u *upstream, now map[string]*engineMode
 			m.hitRate, m.hasHits = m.hits/m.queries, true
 		}
 	}
-	e.models, e.at, e.held = now, at, int(held)
+	e.models, e.at, e.held, e.born = now, at, int(held), born
 	e.excess, e.missing = max(e.held-open, 0), max(settled-e.held, 0)
 	if e.excess == 0 {
 		e.exceeded = 0
@@ -150,7 +157,7 @@ func (g *Gateway) openAt(u *upstream, ago time.Duration) (open, settled int) {
 			return
 		}
 		open++
-		if routes[x.route] != "" && state(x.state.Load()) >= waiting && now-x.arrived > int64(ago) {
+		if x.work != "" && state(x.state.Load()) >= waiting && now-x.arrived > int64(ago) {
 			settled++
 		}
 	})
@@ -203,7 +210,7 @@ const maxDepartures = 256
 
 func (d *departures) note(x *exchange, now int64) {
 	u := x.up.Load()
-	if u == nil || routes[x.route] == "" {
+	if u == nil || x.work == "" {
 		return
 	}
 	d.mu.Lock()

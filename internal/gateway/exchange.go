@@ -36,7 +36,10 @@ type exchange struct {
 	g       *Gateway
 	w       http.ResponseWriter
 	r       *http.Request
-	ctl     *http.ResponseController
+	ctl     control
+	client  string // the address without the port
+	major   int    // of the client's HTTP
+	work    string // what the route does, in OpenTelemetry's words; "" for nothing that generates
 	id      string
 	ours    bool // the id was made here
 	method  string
@@ -47,7 +50,7 @@ type exchange struct {
 	hider   *stream.Hider
 	hides   bool
 	req     openai.Request
-	body    *body
+	body    body
 	asked   string // the model that the client named
 	model   string // the same, if a server has it; else ""
 	offered bool   // counted as arrived
@@ -62,21 +65,52 @@ type exchange struct {
 	up                            atomic.Pointer[upstream]
 	shown                         atomic.Pointer[string] // the model, for others
 
-	received, answered int64 // bytes of the bodies
-	code               int   // answered
-	retries            int
-	started            bool // the head of the answer went out
-	whole              bool // and its last byte
-	span               trace.Span
-	spanCtx            context.Context
+	received atomic.Int64 // bytes of the body
+	answered int64        // of the answer's
+	code     int          // answered
+	retries  int
+	lent     bool // net/http may read the body after an attempt has ended
+	started  bool // the head of the answer went out
+	whole    bool // and its last byte
+	span     trace.Span
+	spanCtx  context.Context
 
 	mu     sync.Mutex
 	cause  error  // why it was cancelled
-	halt   func() // interrupts what the goroutine waits for
+	halt   halter // interrupts what the goroutine waits for
 	closed bool
+
+	plain plainAnswer // over HTTP/1.1 in cleartext
+	sink  relay
+	lines *head // in which the answer's fields lie
+	tried [4]*upstream
 
 	prev, next *exchange // in the gateway's list
 }
+
+// control is what an exchange does with its client beside writing.
+type control interface {
+	FlushError() error
+	SetReadDeadline(time.Time) error
+	SetWriteDeadline(time.Time) error
+}
+
+// byNetHTTP is the control of an http.ResponseWriter.
+type byNetHTTP struct{ *http.ResponseController }
+
+func (c byNetHTTP) FlushError() error { return c.Flush() }
+
+// A halter can be interrupted.
+type halter interface{ Interrupt() }
+
+type halting func()
+
+func (f halting) Interrupt() { f() }
+
+// generates reports whether the route's answers are made of tokens.
+func (x *exchange) generates() bool { return x.work == "chat" || x.work == "text_completion" }
+
+func (x *exchange) clientLeft() { x.cancel(errClientGone) }
 
 // cancel ends the exchange from outside, for a reason; the first one stays.
 func (x *exchange) cancel(cause error) {
@@ -87,7 +121,7 @@ func (x *exchange) cancel(cause error) {
 	}
 	x.cause = cause
 	if x.halt != nil {
-		x.halt()
+		x.halt.Interrupt()
 	}
 	// Whatever blocks on the client ends too. HTTP/2 streams and HTTP/1
 	// connections both know deadlines.
@@ -101,7 +135,7 @@ func (x *exchange) cancel(cause error) {
 
 // whenHalted sets what cancel interrupts, or returns the cause where it has been
 // cancelled already.
-func (x *exchange) whenHalted(halt func()) error {
+func (x *exchange) whenHalted(halt halter) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.halt = halt

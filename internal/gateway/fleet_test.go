@@ -382,7 +382,7 @@ func TestARequestThatTheEngineStillHoldsIsNamed(t *testing.T) {
 		<-r.Context().Done()
 	})
 	g := start(t, Config{LeakAge: 50 * time.Millisecond}, up)
-	eventually(t, "the model is not known", func() bool { return g.metrics.knows("m") })
+	eventually(t, "the model is not known", func() bool { return g.metrics.knows([]byte("m")) != "" })
 	ctx, leave := context.WithCancel(t.Context())
 	r := request("POST", g.url+"/v1/completions", `{"model":"m","prompt":"x","stream":true}`).WithContext(ctx)
 	r.Header.Set("X-Request-Id", "left")
@@ -504,7 +504,8 @@ func TestTraces(t *testing.T) {
 			}
 		}
 	}
-	if names["prefill"] < 20*time.Millisecond || names["queue"] <= 0 || names["decode"] <= 0 {
+	// On a busy machine all tokens may come at one moment: no decode is left then.
+	if _, decodes := names["decode"]; !decodes || names["prefill"] < 20*time.Millisecond || names["queue"] <= 0 {
 		t.Errorf("spans %v", names)
 	}
 	// Without a tracer the context passes as it is.

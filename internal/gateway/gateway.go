@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httputil"
+	"net/textproto"
 	"strconv"
 	"strings"
 	"sync"
@@ -148,7 +149,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !x.started:
 		x.refuse(e)
 	case abort && e.status != ClientDisconnect:
-		_ = x.ctl.Flush() // the client gets what the upstream gave
+		_ = x.ctl.FlushError() // the client gets what the upstream gave
 	}
 	x.finish(e)
 	if abort {
@@ -159,9 +160,14 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // begin notes a request's arrival.
 func (g *Gateway) begin(w http.ResponseWriter, r *http.Request) *exchange {
 	now := g.clock.Now()
-	x := &exchange{g: g, w: w, r: r, ctl: http.NewResponseController(w), arrived: now, method: r.Method, route: "other", body: &body{}}
-	if _, known := routes[r.URL.Path]; known {
-		x.route = r.URL.Path
+	x := &exchange{g: g, w: w, r: r, arrived: now, method: r.Method, route: "other", client: withoutPort(r.RemoteAddr), major: r.ProtoMajor}
+	if l, ok := w.(*leanAnswer); ok {
+		x.ctl = l
+	} else {
+		x.ctl = byNetHTTP{http.NewResponseController(w)}
+	}
+	if work, known := routes[r.URL.Path]; known {
+		x.route, x.work = r.URL.Path, work
 	}
 	x.last.Store(now)
 	x.id = r.Header.Get("X-Request-Id")
@@ -195,17 +201,19 @@ func (x *exchange) serve() error {
 		x.set = g.metrics.series(x)
 		return &end{status: Rejected, code: http.StatusMethodNotAllowed, kind: "method_not_allowed"}
 	}
-	stop := context.AfterFunc(x.r.Context(), func() { x.cancel(errClientGone) })
-	defer stop()
+	if l, ok := x.w.(*leanAnswer); ok {
+		l.conn.tell(x)
+		defer l.conn.tell(nil)
+	} else {
+		defer context.AfterFunc(x.r.Context(), x.clientLeft)()
+	}
 	x.startTrace()
-	if x.r.Header.Get("Upgrade") != "" && x.r.ProtoMajor == 1 {
+	if x.r.Header.Get("Upgrade") != "" && x.major == 1 {
 		x.set = g.metrics.arrive(x)
 		return x.upgrade()
 	}
-	var err error
-	x.body, err = x.readBody()
-	if err != nil {
-		x.body = &body{}
+	defer func() { x.body.drop(!x.lent) }()
+	if err := x.readBody(); err != nil {
 		x.set = g.metrics.arrive(x)
 		return err
 	}
@@ -227,17 +235,21 @@ func (x *exchange) serve() error {
 
 // look reads what matters of the request's body, where it is known how.
 func (x *exchange) look() {
-	b := x.body
-	if len(b.kept) == 0 || b.rest != nil || mediaType(x.r.Header.Get("Content-Type")) != "application/json" && routes[x.route] == "" ||
+	b := &x.body
+	if len(b.kept) == 0 || b.rest != nil || mediaType(x.r.Header.Get("Content-Type")) != "application/json" && x.work == "" ||
 		x.r.Header.Get("Content-Encoding") != "" || x.req.Scan(b.kept) != nil {
 		return
 	}
-	x.asked = string(x.req.Model[:min(len(x.req.Model), maxLabel+1)]) // a longer one is no server's
-	if x.g.metrics.knows(x.asked) {
-		x.model = x.asked
+	name := x.req.Model[:min(len(x.req.Model), maxLabel+1)] // a longer one is no server's
+	if x.model = x.g.metrics.knows(name); x.model != "" {
+		x.asked = x.model
+	} else {
+		x.asked = string(name)
 	}
 	if x.g.cfg.AskUsage && x.req.Stream && !x.req.IncludeUsage && (x.route == "/v1/chat/completions" || x.route == "/v1/completions") {
-		b.kept = x.req.AskUsage(b.kept)
+		asks := x.req.AskUsage(b.kept)
+		b.drop(false) // the prompt lies in it
+		b.kept = asks
 		b.size = int64(len(b.kept))
 		x.hides = true
 	}
@@ -246,11 +258,11 @@ func (x *exchange) look() {
 // attempts asks one upstream after another, as long as that is safe.
 func (x *exchange) attempts() (*answer, error) {
 	g := x.g
-	var tried []*upstream
+	tried := x.tried[:0]
 	for {
 		u := g.pick(x, tried)
 		if u == nil {
-			tried = nil // all of them: begin again
+			tried = tried[:0] // all of them: begin again
 			u = g.pick(x, nil)
 		}
 		tried = append(tried, u)
@@ -272,7 +284,7 @@ func (x *exchange) attempts() (*answer, error) {
 			return nil, err
 		}
 		u.failures.Add(1)
-		safe := attempt.untouched || (x.method == http.MethodGet || x.method == http.MethodHead || x.method == http.MethodOptions) && !x.body.spent
+		safe := attempt.untouched || (x.method == http.MethodGet || x.method == http.MethodHead || x.method == http.MethodOptions) && !x.body.spent.Load()
 		kind := "upstream_broken"
 		if attempt.untouched {
 			kind = "upstream_unreachable"
@@ -290,44 +302,34 @@ func (x *exchange) relay(a *answer) (err error) {
 	u := x.up.Load()
 	defer u.inFlight.Add(-1)
 	clean := false
-	defer func() { a.done(clean) }()
-	x.body = &body{size: x.body.size} // it cannot be sent again, so let go of it
-	x.req.Prompt, x.req.Model = nil, nil
+	defer func() { a.from.done(clean) }()
+	x.req.Prompt, x.req.Model = nil, nil // it cannot be sent again, so let go of it
+	x.body.drop(!x.lent)
 	x.code = a.status
 	x.prepareMeter(a)
 	if a.status < 300 {
 		x.g.metrics.confirm(x)
-	}
-	out := x.w.Header()
-	for name, values := range a.header {
-		if passes(name, a.header) && (!x.hides || name != "Content-Length") {
-			out[name] = values
-		}
-	}
-	if _, ok := a.header["Date"]; !ok {
-		out["Date"] = nil
-	}
-	if _, ok := a.header["Content-Type"]; !ok {
-		out["Content-Type"] = nil // or net/http would guess one
-	}
-	if x.g.draining.Load() && x.r.ProtoMajor == 1 {
-		out.Set("Connection", "close")
 	}
 	x.enter(streaming)
 	if x.meter.Kind == stream.Events {
 		x.enter(prefill)
 	}
 	x.started = true
-	x.w.WriteHeader(a.status)
+	x.answerHead(a)
 	// The heads are not needed any more, and a stream may be open for long.
-	x.r, a.header = &http.Request{RemoteAddr: x.r.RemoteAddr}, nil
-	sink := &relay{x: x, a: a}
-	err = a.pump(sink)
+	x.r, a.fields = nil, nil
+	if x.lines != nil {
+		heads.Put(x.lines)
+		x.lines = nil
+	}
+	sink := &x.sink
+	*sink = relay{x: x, a: a}
+	err = a.from.pump(sink)
 	if err == nil {
 		clean = true
 		err = sink.end()
 	}
-	x.meter.End(a.at())
+	x.meter.End(a.from.at())
 	x.whole = err == nil
 	switch {
 	case err != nil:
@@ -340,13 +342,45 @@ func (x *exchange) relay(a *answer) (err error) {
 	return nil
 }
 
+// undated is the header of an answer whose upstream told no date.
+var undated = http.Header{"Date": nil}
+
+// answerHead passes the head of the answer on.
+func (x *exchange) answerHead(a *answer) {
+	named := a.fields.all("Connection")
+	fields := a.fields[:0]
+	for _, f := range a.fields {
+		if !isHop(f.name) && !names(named, f.name) && !((x.hides || a.chunked) && strings.EqualFold(f.name, "Content-Length")) {
+			fields = append(fields, f)
+		}
+	}
+	drains := x.g.draining.Load() && x.major == 1
+	if l, ok := x.w.(*leanAnswer); ok {
+		l.fields, l.close, l.header = fields, l.close || drains, undated
+		l.WriteHeader(a.status)
+		l.conn.forget()
+		return
+	}
+	out := x.w.Header()
+	out["Date"], out["Content-Type"] = nil, nil // or net/http would make some
+	for _, f := range fields {
+		name := textproto.CanonicalMIMEHeaderKey(f.name)
+		out[name] = append(out[name], f.value)
+	}
+	if drains {
+		out.Set("Connection", "close")
+	}
+	x.w.WriteHeader(a.status)
+}
+
 // prepareMeter chooses how the answer is read.
 func (x *exchange) prepareMeter(a *answer) {
 	m := &x.meter
 	m.Choices = x.req.Choices
-	kind := mediaType(a.header.Get("Content-Type"))
+	kind := mediaType(a.fields.get("Content-Type"))
+	coding := a.fields.get("Content-Encoding")
 	switch {
-	case a.header.Get("Content-Encoding") != "" && a.header.Get("Content-Encoding") != "identity":
+	case coding != "" && coding != "identity":
 	case kind == "text/event-stream":
 		m.Kind = stream.Events
 	case kind == "application/json":
@@ -357,17 +391,21 @@ func (x *exchange) prepareMeter(a *answer) {
 	} else {
 		x.hides = false
 	}
-	if m.Kind == stream.Opaque || routes[x.route] == "" {
-		return
+	if m.Kind != stream.Opaque && x.work != "" {
+		m.To = x
 	}
-	m.OnTokens = func(n int) {
-		if x.tokens.Add(int64(n)) == int64(n) {
-			x.state.Store(uint32(streaming))
-		}
-		x.set.tokens(n)
-	}
-	m.Interval = func(gap int64, n int) { x.set.interval(gap, n) }
 }
+
+// Tokens implements stream.Counter.
+func (x *exchange) Tokens(n int) {
+	if x.tokens.Add(int64(n)) == int64(n) {
+		x.state.Store(uint32(streaming))
+	}
+	x.set.tokens(n)
+}
+
+// Interval implements stream.Counter.
+func (x *exchange) Interval(gap int64, n int) { x.set.interval(gap, n) }
 
 // relay is the sink of an answer's body.
 type relay struct {
@@ -386,7 +424,7 @@ func (s *relay) Data(p []byte) error {
 	if err := s.write(out); err != nil {
 		return err
 	}
-	at := s.a.at()
+	at := s.a.from.at()
 	x.last.Store(at)
 	x.meter.Data(p, at)
 	return nil
@@ -418,7 +456,7 @@ func (s *relay) Flush() error {
 	x := s.x
 	began := x.g.clock.Now()
 	x.writing.Store(began)
-	err := x.ctl.Flush()
+	err := x.ctl.FlushError()
 	x.writing.Store(0)
 	x.blocked += x.g.clock.Now() - began
 	s.dirty = false

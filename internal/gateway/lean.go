@@ -8,10 +8,15 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/textproto"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/sixty-dev/sixty/internal/load/wire"
 )
 
 // net/http's server keeps 10 KiB of buffers and two goroutines for each open
@@ -27,12 +32,15 @@ type lean struct {
 	watch   *watcher
 	strange chan net.Conn // for net/http
 	closed  chan struct{} // net/http takes no more
+	ended   chan struct{} // neither does this server
 	once    sync.Once
 	wg      sync.WaitGroup
 
-	mu       sync.Mutex
-	conns    map[*leanConn]struct{}
-	draining bool
+	clock    wire.Clock
+	draining atomic.Bool
+
+	mu    sync.Mutex
+	conns map[*leanConn]struct{}
 }
 
 const (
@@ -48,7 +56,7 @@ const (
 
 // newLean returns nil where the system cannot say that a client has left without
 // a goroutine that waits for it.
-func newLean(h http.Handler, maxBody int64, patient time.Duration) *lean {
+func newLean(h http.Handler, clock wire.Clock, maxBody int64, patient time.Duration) *lean {
 	w, err := newWatcher()
 	if err != nil {
 		return nil
@@ -57,13 +65,14 @@ func newLean(h http.Handler, maxBody int64, patient time.Duration) *lean {
 		maxBody = keepBody
 	}
 	return &lean{
-		handler: h, maxBody: maxBody, patient: patient, watch: w,
-		strange: make(chan net.Conn), closed: make(chan struct{}), conns: map[*leanConn]struct{}{},
+		handler: h, clock: clock, maxBody: maxBody, patient: patient, watch: w,
+		strange: make(chan net.Conn), closed: make(chan struct{}), ended: make(chan struct{}), conns: map[*leanConn]struct{}{},
 	}
 }
 
 // serve takes connections until the listener is closed.
 func (s *lean) serve(l net.Listener) error {
+	s.wg.Go(s.sweep)
 	wait := time.Duration(0)
 	for {
 		c, err := l.Accept()
@@ -102,42 +111,65 @@ func (s *lean) pass(c net.Conn) {
 	}
 }
 
+// each calls fn for every connection. fn must be quick.
+func (s *lean) each(fn func(*leanConn)) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		fn(c)
+	}
+	return len(s.conns)
+}
+
+// sweep ends the connections whose client takes too long, until the server is
+// stopped. Limits are looked at here and not by timers, which cost a quarter of a
+// short request.
+func (s *lean) sweep() {
+	t := time.NewTicker(time.Second / 4)
+	defer t.Stop()
+	for {
+		select {
+		case <-s.ended:
+			return
+		case <-t.C:
+			now := s.clock.Now()
+			s.each(func(c *leanConn) {
+				if until := c.until.Load(); until > 0 && until < now {
+					c.expire(until)
+				}
+			})
+		}
+	}
+}
+
 // drain ends the idle connections, and the others after their answers, and waits
 // for them until ctx ends.
 func (s *lean) drain(ctx context.Context) error {
-	s.mu.Lock()
-	s.draining = true
-	for c := range s.conns {
-		if !c.busy {
-			_ = c.c.SetReadDeadline(time.Unix(1, 0))
+	s.draining.Store(true)
+	idle := func(c *leanConn) {
+		if until := c.until.Load(); until > 0 && until&1 == idleBit {
+			c.expire(until)
 		}
 	}
-	s.mu.Unlock()
-	for {
-		s.mu.Lock()
-		left := len(s.conns)
-		s.mu.Unlock()
-		if left == 0 {
-			return nil
-		}
+	for s.each(idle) > 0 {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
+	return nil
 }
 
 // stop closes every connection and waits for the goroutines.
 func (s *lean) stop() {
 	s.once.Do(func() { close(s.closed) })
-	s.mu.Lock()
-	s.draining = true
-	for c := range s.conns {
+	close(s.ended)
+	s.draining.Store(true)
+	s.each(func(c *leanConn) {
 		c.left() // the kernel does not tell of one's own close
 		c.c.Close()
-	}
-	s.mu.Unlock()
+	})
 	s.wg.Wait()
 	s.watch.close()
 }
@@ -188,12 +220,47 @@ type leanConn struct {
 	remote string
 	in     *bufio.Reader // nil while nothing is read
 	id     uint64        // to the watcher; 0 for not watched
-	busy   bool          // serves a request; guarded by the server's mu
+
+	// until is when the client has taken too long for what it is to do now, by the
+	// server's clock: send a request (the lowest bit is then idleBit) or read the end
+	// of an answer; 0 for nothing, and expired once the sweep has ended the wait.
+	until atomic.Int64
+
+	// Of the request that is served. They are used again by the next one.
+	r      http.Request
+	url    url.URL
+	header http.Header
+	values []string
+	body   leanBody
+	answer leanAnswer
 
 	mu     sync.Mutex
-	gone   bool // the client has left
-	cancel context.CancelFunc
+	gone   bool   // the client has left
+	leaves leaver // told of it
 }
+
+const (
+	idleBit = 1
+	expired = -1
+)
+
+// A leaver is told that its client has left.
+type leaver interface{ clientLeft() }
+
+// expire ends a wait, unless it has ended.
+func (c *leanConn) expire(until int64) {
+	if c.until.CompareAndSwap(until, expired) {
+		_ = c.c.SetDeadline(time.Unix(1, 0))
+	}
+}
+
+// within begins a wait.
+func (c *leanConn) within(d time.Duration, bit int64) {
+	c.until.Store((c.s.clock.Now()+int64(d))&^idleBit | bit)
+}
+
+// waited ends a wait, and reports whether it was in time.
+func (c *leanConn) waited() bool { return c.until.Swap(0) != expired }
 
 var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, leanReader) }}
 
@@ -221,11 +288,10 @@ func (c *leanConn) serve() {
 	patience := readHeader // of the first request
 	for c.await(patience) {
 		patience = idleClient
-		head, ok := c.head()
+		p, ok := c.head()
 		if !ok {
 			read, _ := c.in.Peek(c.in.Buffered())
 			keep = true
-			_ = c.c.SetReadDeadline(time.Time{})
 			rest := &begun{c.c, append([]byte(nil), read...)}
 			c.in.Reset(nil)
 			readers.Put(c.in)
@@ -233,7 +299,7 @@ func (c *leanConn) serve() {
 			c.s.pass(rest)
 			return
 		}
-		if !c.exchange(head) {
+		if !c.exchange(p) {
 			return
 		}
 	}
@@ -241,48 +307,64 @@ func (c *leanConn) serve() {
 
 // await waits for the first bytes of a request.
 func (c *leanConn) await(patience time.Duration) bool {
-	c.s.mu.Lock()
-	c.busy = false
-	end := c.s.draining
-	if !end {
-		_ = c.c.SetReadDeadline(time.Now().Add(patience))
-	}
-	c.s.mu.Unlock()
-	if end {
+	c.within(patience, idleBit)
+	if c.s.draining.Load() {
 		return false
 	}
 	if c.in == nil {
 		c.in = readers.Get().(*bufio.Reader)
 		c.in.Reset(c.c)
 	}
-	if _, err := c.in.Peek(1); err != nil {
+	if _, err := c.in.Peek(1); err != nil || !c.waited() {
 		c.release()
 		return false
 	}
-	c.s.mu.Lock()
-	c.busy = true
-	c.s.mu.Unlock()
 	return true
 }
 
-// plain is what the lean server needs to know of a head before it reads it.
+// plain is the head of a request that is served here.
 type plain struct {
-	size  int64
-	close bool
+	method, target, host string
+	size                 int64
+	length               int // of the head, with the empty line
+	close                bool
 }
 
-// head reports whether what has arrived begins with the whole head of a plain
-// request. It is stricter than HTTP: what it refuses another server looks at.
+// head reads what has arrived, if it begins with the whole head of a plain request.
 func (c *leanConn) head() (plain, bool) {
 	b, _ := c.in.Peek(c.in.Buffered())
-	return plainHead(b, c.s.maxBody)
+	if c.header == nil {
+		c.header = make(http.Header, 8)
+	}
+	c.values = c.values[:0]
+	p, ok := plainHead(b, c.s.maxBody, c.keep)
+	if !ok {
+		clear(c.header)
+	}
+	return p, ok
 }
 
-func plainHead(b []byte, maxBody int64) (p plain, ok bool) {
+// keep notes a header of the request.
+func (c *leanConn) keep(name, value string) {
+	name = textproto.CanonicalMIMEHeaderKey(name)
+	if more, again := c.header[name]; again {
+		c.header[name] = append(more, value)
+		return
+	}
+	c.values = append(c.values, value)
+	n := len(c.values)
+	c.header[name] = c.values[n-1 : n : n]
+}
+
+// plainHead reads the head of a plain request, and gives its headers but Host to
+// header. It is stricter than HTTP: what it refuses another server looks at, and of
+// what it takes there is one reading only.
+func plainHead(b []byte, maxBody int64, header func(name, value string)) (p plain, ok bool) {
 	end := bytes.Index(b, []byte("\r\n\r\n"))
 	if end < 0 {
 		return p, false
 	}
+	p.length = end + 4
 	first, fields, _ := strings.Cut(string(b[:end]), "\r\n")
 	method, rest, _ := strings.Cut(first, " ")
 	target, version, _ := strings.Cut(rest, " ")
@@ -294,8 +376,11 @@ func plainHead(b []byte, maxBody int64) (p plain, ok bool) {
 			return p, false
 		}
 	}
+	p.method, p.target = method, target
 	hosts, lengths := 0, 0
-	for line := range strings.SplitSeq(fields, "\r\n") {
+	for fields != "" {
+		var line string
+		line, fields, _ = strings.Cut(fields, "\r\n")
 		name, value, found := strings.Cut(line, ":")
 		if !found || !token(name) {
 			return p, false
@@ -306,82 +391,87 @@ func plainHead(b []byte, maxBody int64) (p plain, ok bool) {
 			}
 		}
 		value = strings.Trim(value, " \t")
-		switch len(name) {
-		case len("host"), len("expect"), len("upgrade"), len("connection"), len("content-length"), len("transfer-encoding"), len("proxy-connection"):
-		default: // none of those below
-			continue
-		}
-		switch strings.ToLower(name) {
-		case "expect", "upgrade", "trailer", "transfer-encoding", "http2-settings", "proxy-connection":
-			return p, false
-		case "host":
+		switch {
+		case strings.EqualFold(name, "host"):
 			hosts++
 			if !made(value, &hostBytes) {
 				return p, false
 			}
-		case "connection":
+			p.host = value
+			continue
+		case strings.EqualFold(name, "connection"):
 			switch {
 			case strings.EqualFold(value, "close"):
 				p.close = true
 			case !strings.EqualFold(value, "keep-alive"):
 				return p, false
 			}
-		case "content-length":
+		case strings.EqualFold(name, "content-length"):
 			lengths++
 			if len(value) == 0 || len(value) > 18 || !made(value, &digits) {
 				return p, false
 			}
 			p.size, _ = strconv.ParseInt(value, 10, 64)
+		case isHop(name):
+			return p, false
 		}
+		header(name, value)
 	}
 	return p, hosts == 1 && lengths <= 1 && p.size <= maxBody
 }
 
+// request makes the request of its head.
+func (c *leanConn) request(p plain) (*http.Request, error) {
+	c.url = url.URL{Path: p.target}
+	if !made(p.target, &pathBytes) {
+		u, err := url.ParseRequestURI(p.target)
+		if err != nil {
+			return nil, err
+		}
+		c.url = *u
+	}
+	_, _ = c.in.Discard(p.length)
+	c.body = leanBody{in: c.in, left: p.size}
+	c.r = http.Request{
+		Method: p.method, URL: &c.url, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: c.header, Body: &c.body, ContentLength: p.size,
+		Host: p.host, RemoteAddr: c.remote, RequestURI: p.target, Close: p.close,
+	}
+	return &c.r, nil
+}
+
+// forget lets go of the request, once the answer has begun: a stream may be open
+// for long.
+func (c *leanConn) forget() {
+	clear(c.header)
+	clear(c.values)
+	c.r, c.url = http.Request{}, url.URL{}
+}
+
 // exchange serves one request, and reports whether another may follow.
 func (c *leanConn) exchange(p plain) (again bool) {
-	r, err := http.ReadRequest(c.in)
-	if err != nil { // its URL, perhaps
+	r, err := c.request(p)
+	if err != nil { // its URL
 		_, _ = io.WriteString(c.c, "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n400 Bad Request")
 		return false
 	}
-	_ = c.c.SetReadDeadline(time.Time{})
 	if c.id == 0 && !c.s.watch.add(c) {
 		return false
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	c.mu.Lock()
-	c.cancel = cancel
-	if c.gone {
-		cancel()
-	}
-	c.mu.Unlock()
-	r.RemoteAddr = c.remote
-	w := &leanAnswer{conn: c, header: make(http.Header, 8), close: p.close, size: -1}
-	body := &leanBody{src: r.Body, whole: p.size == 0}
-	r.Body, w.body = body, body
-	whole := c.handle(w, r.WithContext(ctx))
-	c.mu.Lock()
-	c.cancel = nil
-	gone := c.gone
-	c.mu.Unlock()
-	cancel()
-	if !whole || gone {
+	w := &c.answer
+	*w = leanAnswer{conn: c, close: p.close, size: -1}
+	whole := c.handle(w, r)
+	c.forget()
+	if !whole || c.hasLeft() {
 		w.drop()
 		return false
 	}
 	if c.s.patient > 0 { // the handler's own limits have ended with it
-		_ = c.c.SetWriteDeadline(time.Now().Add(c.s.patient))
+		c.within(c.s.patient, 0)
 	}
-	if w.end() != nil {
+	if w.end() != nil || !c.waited() || !c.finishBody() {
 		return false
 	}
-	if c.s.patient > 0 {
-		_ = c.c.SetWriteDeadline(time.Time{})
-	}
-	if !c.finishBody(body) {
-		return false
-	}
-	return !w.close
+	return !w.close && !w.limited.Load()
 }
 
 // handle runs the handler, and reports whether it came to its end.
@@ -396,14 +486,14 @@ func (c *leanConn) handle(w *leanAnswer, r *http.Request) (whole bool) {
 }
 
 // finishBody reads what the handler left of the request.
-func (c *leanConn) finishBody(body *leanBody) bool {
-	if body.whole {
+func (c *leanConn) finishBody() bool {
+	if c.body.left == 0 {
 		return true
 	}
 	_ = c.c.SetReadDeadline(time.Now().Add(linger))
-	n, err := io.CopyN(io.Discard, body, discard)
+	n, err := io.CopyN(io.Discard, &c.body, discard)
 	if errors.Is(err, io.EOF) {
-		return true
+		return c.c.SetReadDeadline(time.Time{}) == nil
 	}
 	if err == nil && n == discard {
 		_ = c.c.CloseWrite()
@@ -412,30 +502,50 @@ func (c *leanConn) finishBody(body *leanBody) bool {
 	return false
 }
 
-// leanBody is the body of a request.
+// leanBody is the body of a request, whose length is known.
 type leanBody struct {
-	src   io.ReadCloser
-	whole bool // it was read to its end
+	in   *bufio.Reader
+	left int64
 }
 
 func (b *leanBody) Read(p []byte) (int, error) {
-	if b.whole {
+	if b.left == 0 {
 		return 0, io.EOF
 	}
-	n, err := b.src.Read(p)
-	b.whole = errors.Is(err, io.EOF)
+	n, err := b.in.Read(p[:min(int64(len(p)), b.left)])
+	if b.left -= int64(n); errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
 	return n, err
 }
 
-func (b *leanBody) Close() error { return b.src.Close() }
+func (b *leanBody) Close() error { return nil }
 
 // left is told by the watcher that the client has closed its side.
 func (c *leanConn) left() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.gone = true
-	if c.cancel != nil {
-		c.cancel()
+	l := c.leaves
+	c.mu.Unlock()
+	if l != nil {
+		l.clientLeft()
+	}
+}
+
+func (c *leanConn) hasLeft() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.gone
+}
+
+// tell sets who is told that the client leaves, at once if it has left; nil for nobody.
+func (c *leanConn) tell(l leaver) {
+	c.mu.Lock()
+	c.leaves = l
+	gone := c.gone
+	c.mu.Unlock()
+	if gone && l != nil {
+		l.clientLeft()
 	}
 }
 
@@ -443,20 +553,26 @@ func (c *leanConn) left() {
 // only between a write and the next flush.
 type leanAnswer struct {
 	conn    *leanConn
-	body    *leanBody // of the request
 	header  http.Header
+	fields  []field // of the head, before header's
 	out     *[]byte
 	size    int64 // that the head tells; -1 for chunks
 	written int64
 	headed  bool
-	bare    bool // an answer without a body
-	close   bool // the connection ends with this answer
+	bare    bool        // an answer without a body
+	close   bool        // the connection ends with this answer
+	limited atomic.Bool // a deadline was set, so the connection ends too
 }
 
 var writeBuffers = sync.Pool{New: func() any { b := make([]byte, 0, leanWriter); return &b }}
 
 // Header implements http.ResponseWriter.
-func (w *leanAnswer) Header() http.Header { return w.header }
+func (w *leanAnswer) Header() http.Header {
+	if w.header == nil {
+		w.header = http.Header{}
+	}
+	return w.header
+}
 
 // WriteHeader implements http.ResponseWriter.
 func (w *leanAnswer) WriteHeader(code int) {
@@ -464,32 +580,23 @@ func (w *leanAnswer) WriteHeader(code int) {
 		return
 	}
 	w.headed = true
-	h := w.header
-	w.header = nil
 	out := w.buffer()
 	out = strconv.AppendInt(append(out, "HTTP/1.1 "...), int64(code), 10)
 	out = append(append(append(out, ' '), http.StatusText(code)...), "\r\n"...)
 	w.bare = code == http.StatusNoContent || code == http.StatusNotModified
-	for name, values := range h {
-		if !token(name) {
-			continue
-		}
+	dated := false
+	for _, f := range w.fields {
+		dated = dated || strings.EqualFold(f.name, "date")
+		out = w.field(out, f.name, f.value)
+	}
+	for name, values := range w.header {
+		dated = dated || name == "Date"
 		for _, v := range values {
-			switch name {
-			case "Content-Length":
-				n, err := strconv.ParseInt(v, 10, 64)
-				if err != nil || n < 0 || w.size >= 0 {
-					continue
-				}
-				w.size = n
-			case "Connection":
-				w.close = w.close || v == "close"
-				continue
-			}
-			out = append(append(append(append(out, name...), ": "...), oneLine.Replace(v)...), "\r\n"...)
+			out = w.field(out, name, v)
 		}
 	}
-	if _, told := h["Date"]; !told {
+	w.header, w.fields = nil, nil
+	if !dated {
 		out = time.Now().UTC().AppendFormat(append(out, "Date: "...), http.TimeFormat)
 		out = append(out, "\r\n"...)
 	}
@@ -500,9 +607,30 @@ func (w *leanAnswer) WriteHeader(code int) {
 		out = append(out, "Transfer-Encoding: chunked\r\n"...)
 	}
 	*w.out = append(out, "\r\n"...)
-	if w.body.whole {
+	if w.conn.body.left == 0 {
 		w.conn.release()
 	}
+}
+
+// field appends a line of the head.
+func (w *leanAnswer) field(out []byte, name, value string) []byte {
+	switch {
+	case !token(name):
+		return out
+	case strings.EqualFold(name, "content-length"):
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || n < 0 || w.size >= 0 {
+			return out
+		}
+		w.size = n
+	case strings.EqualFold(name, "connection"):
+		w.close = w.close || value == "close"
+		return out
+	}
+	if strings.ContainsAny(value, "\r\n") {
+		value = oneLine.Replace(value)
+	}
+	return append(append(append(append(out, name...), ": "...), value...), "\r\n"...)
 }
 
 // oneLine keeps a header's value from ending its line.
@@ -569,18 +697,24 @@ func (w *leanAnswer) FlushError() error {
 	return err
 }
 
-// SetReadDeadline is what http.ResponseController calls.
-func (w *leanAnswer) SetReadDeadline(t time.Time) error { return w.conn.c.SetReadDeadline(t) }
-
-// SetWriteDeadline is what http.ResponseController calls. The answer is the
+// SetReadDeadline is what http.ResponseController calls. The answer is the
 // connection's last.
-func (w *leanAnswer) SetWriteDeadline(t time.Time) error { return w.conn.c.SetWriteDeadline(t) }
+func (w *leanAnswer) SetReadDeadline(t time.Time) error {
+	w.limited.Store(true)
+	return w.conn.c.SetReadDeadline(t)
+}
+
+// SetWriteDeadline is the same of writing.
+func (w *leanAnswer) SetWriteDeadline(t time.Time) error {
+	w.limited.Store(true)
+	return w.conn.c.SetWriteDeadline(t)
+}
 
 // end completes the answer.
 func (w *leanAnswer) end() error {
 	switch {
 	case !w.headed:
-		w.header.Set("Content-Length", "0")
+		w.Header().Set("Content-Length", "0")
 		w.WriteHeader(http.StatusOK)
 	case w.bare:
 	case w.size < 0:

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"net"
@@ -51,10 +52,63 @@ func TestPlainHead(t *testing.T) {
 		"\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n":                      false,
 		"GET / HTTP/1.1\nHost: a\n\n":                                false,
 	} {
-		if _, ok := plainHead([]byte(text), 1000); ok != want {
+		if _, ok := plainHead([]byte(text), 1000, func(string, string) {}); ok != want {
 			t.Errorf("%q: plain is %v, want %v", text, ok, want)
 		}
 	}
+}
+
+// FuzzPlainHead compares what is read here with what net/http reads: of a head that
+// counts as plain there is one reading only.
+func FuzzPlainHead(f *testing.F) {
+	for _, seed := range []string{
+		"POST /v1/completions?x=%20y#z HTTP/1.1\r\nHost: a:80\r\nContent-Length: 5\r\nX: \t b \r\nx:c\r\n\r\nhello",
+		"GET //a/../b%2f;c HTTP/1.1\r\nhOST:[::1]\r\nconnection: close\r\nx-request-id: \xff\r\n\r\n",
+		"GET /%zz HTTP/1.1\r\nHost: a\r\nX:\r\n\r\n",
+		"POST / HTTP/1.1\r\nHost: a\r\nPragma: no-cache\r\nTransfer-Encoding : chunked\r\n\r\n",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c := &leanConn{s: &lean{maxBody: 1000}, in: bufio.NewReaderSize(bytes.NewReader(b), leanReader)}
+		_, _ = c.in.Peek(1)
+		p, ok := c.head()
+		if !ok {
+			return
+		}
+		got, err := c.request(p)
+		want, wantErr := http.ReadRequest(bufio.NewReader(bytes.NewReader(b)))
+		if (err != nil) != (wantErr != nil) {
+			t.Fatalf("%v here, %v in net/http", err, wantErr)
+		}
+		if err != nil {
+			return
+		}
+		for _, v := range got.Header["Pragma"] { // which net/http translates
+			if v == "no-cache" {
+				return
+			}
+		}
+		if diff := cmp.Diff(want.Header, got.Header); diff != "" {
+			t.Errorf("header (-net/http +here):\n%s", diff)
+		}
+		type line struct {
+			Method, Host, Target, Path, Query string
+			Forced, Close                     bool
+			Length                            int64
+		}
+		of := func(r *http.Request) line {
+			return line{r.Method, r.Host, r.RequestURI, r.URL.EscapedPath(), r.URL.RawQuery, r.URL.ForceQuery, r.Close, r.ContentLength}
+		}
+		if diff := cmp.Diff(of(want), of(got)); diff != "" {
+			t.Errorf("request (-net/http +here):\n%s", diff)
+		}
+		wantBody, wantErr := io.ReadAll(want.Body)
+		gotBody, err := io.ReadAll(got.Body)
+		if !bytes.Equal(wantBody, gotBody) || (err != nil) != (wantErr != nil) {
+			t.Errorf("body %q, %v here, %q, %v in net/http", gotBody, err, wantBody, wantErr)
+		}
+	})
 }
 
 // TestOneConnection sends requests of all kinds on one connection, all at once and

@@ -46,9 +46,10 @@ type measures struct {
 	g *Gateway
 
 	mu       sync.Mutex
-	models   map[string]bool
+	models   map[string]string // by themselves
 	tenants  map[string]string // header's value → label
 	sets     map[labels]*series
+	last     *series              // of them, that was asked for
 	extended map[string]*extended // by model
 	genAI    map[genAILabels]*genAI
 
@@ -62,6 +63,11 @@ type labels struct{ model, route, tenant string }
 type series struct {
 	labels
 	ext *extended
+
+	// Where the last of these requests was counted too, by the measures' lock: most of
+	// them have the same labels.
+	lastGenAI  *genAI
+	lastLabels genAILabels
 
 	mu       sync.Mutex
 	arrived  uint64
@@ -98,7 +104,7 @@ type genAI struct{ first, perToken, duration, input, output histogram }
 
 func newMeasures(g *Gateway) *measures {
 	return &measures{
-		g: g, models: map[string]bool{}, tenants: map[string]string{}, sets: map[labels]*series{},
+		g: g, models: map[string]string{}, tenants: map[string]string{}, sets: map[labels]*series{},
 		extended: map[string]*extended{}, genAI: map[genAILabels]*genAI{},
 	}
 }
@@ -133,16 +139,19 @@ func (m *measures) learn(name string) bool {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.models[name] && len(m.models) < maxModels {
-		m.models[strings.ToValidUTF8(name, "?")] = true
+	if _, known := m.models[name]; !known && len(m.models) < maxModels {
+		valid := strings.ToValidUTF8(name, "?")
+		m.models[valid] = valid
 	}
-	return m.models[name]
+	_, known := m.models[name]
+	return known
 }
 
-func (m *measures) knows(name string) bool {
+// knows returns the name if a server has such a model, else nothing.
+func (m *measures) knows(name []byte) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.models[name]
+	return m.models[string(name)]
 }
 
 // series returns where a request is counted.
@@ -150,6 +159,9 @@ func (m *measures) series(x *exchange) *series {
 	l := labels{x.model, x.route, x.tenant}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.last != nil && m.last.labels == l {
+		return m.last
+	}
 	s, ok := m.sets[l]
 	if !ok && len(m.sets) >= maxSeries {
 		l.tenant = other
@@ -163,6 +175,7 @@ func (m *measures) series(x *exchange) *series {
 		}
 		m.sets[l] = s
 	}
+	m.last = s
 	return s
 }
 
@@ -233,11 +246,12 @@ func (s *series) interval(gap int64, n int) {
 func (s *series) ended(x *exchange, status Status, now int64) {
 	if s == nil { // it ended before it was known what it is
 		s = x.g.metrics.series(x)
+		x.set = s
 	}
 	x.arrive(s)
 	m := &x.meter
 	since := func(at int64) float64 { return time.Duration(at - x.arrived).Seconds() }
-	generates := routes[x.route] == "chat" || routes[x.route] == "text_completion"
+	generates := x.generates()
 	total, how := m.Tokens()
 	s.mu.Lock()
 	s.ends[status]++
@@ -251,7 +265,7 @@ func (s *series) ended(x *exchange, status Status, now int64) {
 	s.output += missed
 	s.prompt += uint64(m.Usage.PromptTokens)
 	s.cached += uint64(m.Usage.CachedTokens)
-	s.received += uint64(x.received)
+	s.received += uint64(x.received.Load())
 	s.answered += uint64(x.answered)
 	s.blocked += time.Duration(x.blocked).Seconds()
 	if x.admitted > 0 {
@@ -302,11 +316,15 @@ func (s *series) ended(x *exchange, status Status, now int64) {
 
 // genAIEnded counts under OpenTelemetry's names.
 func (m *measures) genAIEnded(x *exchange, status Status, total int, now int64) {
-	l := genAILabels{operation: routes[x.route], model: x.model}
+	l := genAILabels{operation: x.work, model: x.model}
 	if u := x.up.Load(); u != nil {
 		l.server = u.url.Host
 	}
-	if x.model != "" && m.learn(x.meter.Model) {
+	switch {
+	case x.model == "":
+	case x.meter.Model == x.model:
+		l.response = x.model
+	case m.learn(x.meter.Model):
 		l.response = x.meter.Model
 	}
 	if status != Success {
@@ -314,7 +332,10 @@ func (m *measures) genAIEnded(x *exchange, status Status, total int, now int64) 
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s, ok := m.genAI[l]
+	s, ok := x.set.lastGenAI, x.set.lastLabels == l
+	if s == nil || !ok {
+		s, ok = m.genAI[l]
+	}
 	if !ok {
 		if len(m.genAI) >= maxSeries {
 			return
@@ -325,6 +346,7 @@ func (m *measures) genAIEnded(x *exchange, status Status, total int, now int64) 
 		}
 		m.genAI[l] = s
 	}
+	x.set.lastGenAI, x.set.lastLabels = s, l
 	s.duration.observe(time.Duration(now-x.arrived).Seconds(), 1)
 	if f := x.meter.First; f > 0 && status == Success {
 		s.first.observe(time.Duration(f-x.arrived).Seconds(), 1)

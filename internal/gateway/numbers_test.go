@@ -3,6 +3,7 @@ package gateway
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -22,8 +23,9 @@ import (
 
 // TestNumbers measures what the gateway costs, beside other proxies in the same
 // minutes. It needs the binary (SIXTY_NUMBERS=bin/sixty) and measures nginx and
-// haproxy where they are installed, and Caddy where CADDY names its binary. Times
-// of processors are those of the proxy's own process.
+// haproxy where they are installed, and Caddy where CADDY names its binary; SIXTY_PARTS
+// names what is measured, all by default. Times of processors are those of the proxy's
+// own process, and do not grow with what else the machine does.
 func TestNumbers(t *testing.T) {
 	binary := os.Getenv("SIXTY_NUMBERS")
 	if binary == "" {
@@ -44,22 +46,32 @@ func TestNumbers(t *testing.T) {
 			proxies = append(proxies, p)
 		}
 	}
+	parts := cmp.Or(os.Getenv("SIXTY_PARTS"), "latency flood whole idle")
+	measure := func(part string) []*proxy {
+		if strings.Contains(parts, part) {
+			return proxies
+		}
+		return nil
+	}
 	for round := range rounds {
-		for _, p := range proxies {
+		for _, p := range measure("latency") {
 			l := p.latency(t, streams, 4*time.Second)
 			t.Logf("round %d, %-8s %d streams: event P50 %s, P99 %s; %d events, %.1f µs of processor time each",
 				round, p.name, streams, l.p50, l.p99, l.events, l.cpu)
 		}
-		for _, p := range proxies {
+		for _, p := range measure("flood") {
 			events, wall, cpu := p.flood(t, 4, 40_000)
 			t.Logf("round %d, %-8s flood: %.0f events/s, %.0f events per second of processor time", round, p.name, float64(events)/wall, float64(events)/cpu)
 		}
-		for _, p := range proxies {
+		for _, p := range measure("whole") {
 			n, wall, cpu := p.whole(t, 16, 3*time.Second)
-			t.Logf("round %d, %-8s not streamed: %.0f requests/s, %.0f per second of processor time", round, p.name, float64(n)/wall, float64(n)/cpu)
+			t.Logf("round %d, %-8s not streamed: %.0f requests/s, %.1f µs of processor time each", round, p.name, float64(n)/wall, 1e6*cpu/float64(n))
 		}
 	}
-	for _, p := range proxies[1:] {
+	for _, p := range measure("idle") {
+		if p.name == "direct" {
+			continue
+		}
 		before := p.rss(t)
 		release := p.hold(t, idle)
 		after := p.rss(t)

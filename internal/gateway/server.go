@@ -69,7 +69,7 @@ func (g *Gateway) Serve(ctx context.Context, s Serving) error {
 	}
 	l := s.Data
 	if s.TLS == nil {
-		if lean := newLean(g, g.cfg.MaxBody, g.cfg.ClientTimeout); lean != nil {
+		if lean := newLean(g, g.clock, g.cfg.MaxBody, g.cfg.ClientTimeout); lean != nil {
 			s.lean = lean
 			wg.Go(func() {
 				if err := lean.serve(s.Data); !errors.Is(err, http.ErrServerClosed) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -30,7 +29,7 @@ func (r *bytesReader) Read(p []byte) (int, error) {
 	if r.rest == nil {
 		return 0, io.EOF
 	}
-	r.b.spent = true
+	r.b.spent.Store(true)
 	return r.rest.Read(p)
 }
 
@@ -47,10 +46,11 @@ func rootCause(err error) string {
 	return err.Error()
 }
 
-func clientIP(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
+// withoutPort is the host of an address.
+func withoutPort(addr string) string {
+	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
-		return r.RemoteAddr
+		return addr
 	}
 	return host
 }
@@ -95,6 +95,7 @@ const alphanumeric = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUV
 var (
 	tokenBytes = setOf(alphanumeric + "!#$%&'*+-.^_`|~")
 	hostBytes  = setOf(alphanumeric + "-._~:[]")
+	pathBytes  = setOf(alphanumeric + "-._~/") // that mean themselves
 	digits     = setOf("0123456789")
 )
 

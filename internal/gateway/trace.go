@@ -19,7 +19,7 @@ var propagator propagation.TraceContext
 func (x *exchange) wall(at int64) time.Time { return x.g.clock.Epoch().Add(time.Duration(at)) }
 
 func (x *exchange) startTrace() {
-	if x.g.cfg.Tracer == nil || routes[x.route] == "" {
+	if x.g.cfg.Tracer == nil || x.work == "" {
 		return
 	}
 	ctx := propagator.Extract(context.Background(), propagation.HeaderCarrier(x.r.Header))
@@ -69,7 +69,7 @@ func (x *exchange) endTrace(status Status, kind string, now int64) {
 	part("decode", m.First, m.Last)
 	n, how := m.Tokens()
 	x.span.SetAttributes(
-		attribute.String("gen_ai.operation.name", routes[x.route]),
+		attribute.String("gen_ai.operation.name", x.work),
 		attribute.String("gen_ai.provider.name", providerOfServer),
 		attribute.String("gen_ai.request.model", x.model),
 		attribute.String("gen_ai.response.model", m.Model),

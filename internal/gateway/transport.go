@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/textproto"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,11 +14,42 @@ import (
 
 // answer is the head of an upstream's answer, and the way to its body.
 type answer struct {
-	status int
-	header http.Header
-	pump   func(wire.Flusher) error // gives the body's pieces to a sink
-	at     func() int64             // when the last piece arrived
-	done   func(clean bool)         // must be called once; clean says that the body was read to its end
+	status  int
+	fields  fields
+	chunked bool // its length is that of its chunks, whatever the head says
+	from    source
+}
+
+// source is where the body of an answer comes from.
+type source interface {
+	pump(to wire.Flusher) error // gives the body's pieces to a sink
+	at() int64                  // when the last piece arrived
+	done(clean bool)            // must be called once; clean says that the body was read to its end
+}
+
+// field is a line of a head.
+type field struct{ name, value string }
+
+type fields []field
+
+// get returns the first value of a header, or nothing.
+func (f fields) get(name string) string {
+	for _, x := range f {
+		if strings.EqualFold(x.name, name) {
+			return x.value
+		}
+	}
+	return ""
+}
+
+// all returns the values of a header.
+func (f fields) all(name string) (values []string) {
+	for _, x := range f {
+		if strings.EqualFold(x.name, name) {
+			values = append(values, x.value)
+		}
+	}
+	return values
 }
 
 // attemptError is an attempt without an answer.
@@ -40,7 +70,7 @@ func (x *exchange) ask(u *upstream) (*answer, error) {
 	if conn == nil {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
-		if err := x.whenHalted(cancel); err != nil {
+		if err := x.whenHalted(halting(cancel)); err != nil {
 			return nil, err
 		}
 		var err error
@@ -52,7 +82,7 @@ func (x *exchange) ask(u *upstream) (*answer, error) {
 		}
 		conn.Lean()
 	}
-	if err := x.whenHalted(conn.Interrupt); err != nil {
+	if err := x.whenHalted(conn); err != nil {
 		conn.Close()
 		return nil, err
 	}
@@ -64,62 +94,99 @@ func (x *exchange) ask(u *upstream) (*answer, error) {
 	return a, err
 }
 
-// heads are the buffers that requests are composed in.
-var heads = sync.Pool{New: func() any { return new([]byte) }}
+// heads are the buffers that the heads of requests are composed in, and those of
+// answers are read into.
+var heads = sync.Pool{New: func() any { return new(head) }}
+
+// head takes the lines of an answer's head.
+type head struct {
+	buf  []byte
+	ends []int // of a name, of its value, and so on
+	all  fields
+}
+
+// TakeHeader implements wire.HeaderTaker.
+func (h *head) TakeHeader(name, value []byte) {
+	h.buf = append(h.buf, name...)
+	h.ends = append(h.ends, len(h.buf))
+	h.buf = append(h.buf, value...)
+	h.ends = append(h.ends, len(h.buf))
+}
+
+// fields returns the lines, which are valid until the head is used again.
+func (h *head) fields() fields {
+	text, from := string(h.buf), 0
+	h.all = h.all[:0]
+	for i := 0; i < len(h.ends); i += 2 {
+		h.all = append(h.all, field{text[from:h.ends[i]], text[h.ends[i]:h.ends[i+1]]})
+		from = h.ends[i+1]
+	}
+	return h.all
+}
+
+// plainAnswer is an answer over HTTP/1.1 in cleartext.
+type plainAnswer struct {
+	answer
+	x       *exchange
+	u       *upstream
+	conn    *wire.Conn
+	written bool // the whole request was
+}
+
+func (a *plainAnswer) pump(to wire.Flusher) error { return a.conn.Stream(to) }
+
+func (a *plainAnswer) at() int64 { return a.conn.ReadAt() }
+
+func (a *plainAnswer) done(clean bool) {
+	// A client that left with the last byte may have interrupted it: from here on
+	// nobody can, and Reusable tells.
+	_ = a.x.whenHalted(nil)
+	if clean && a.written && a.conn.Reusable() {
+		a.conn.Lean() // gives the buffer back
+		a.u.put(a.conn)
+	} else {
+		a.conn.Close()
+	}
+}
 
 // over sends the request over a connection.
 func (x *exchange) over(u *upstream, conn *wire.Conn) (*answer, error) {
-	b := x.body
-	buf := heads.Get().(*[]byte)
-	defer heads.Put(buf)
-	out := x.compose((*buf)[:0], u, b)
+	b := &x.body
+	h := heads.Get().(*head)
+	out := x.compose(h.buf[:0], u, b)
 	rest := b.kept
 	if len(rest) <= 16<<10 {
 		out, rest = append(out, frame(rest, b)...), nil
 	}
-	*buf = out[:0]
+	h.buf, h.ends = out[:0], h.ends[:0]
 	x.sent = x.g.clock.Now()
 	err := conn.Send(out)
 	if err == nil && rest != nil {
 		_, err = conn.Write(frame(rest, b))
 	}
 	if err == nil && b.rest != nil {
-		b.spent = true
+		b.spent.Store(true)
 		err = pass(conn, b)
 	}
 	var client *end
-	if errors.As(err, &client) {
+	if err != nil && errors.As(err, &client) {
 		return nil, err
 	}
 	written := err == nil
 	x.enter(waiting)
-	header := make(http.Header, 8)
-	conn.Header = func(name, value []byte) {
-		key := textproto.CanonicalMIMEHeaderKey(string(name))
-		header[key] = append(header[key], string(value))
-	}
-	conn.Bodyless = x.method == http.MethodHead
+	conn.Header, conn.Bodyless = h, x.method == http.MethodHead
 	var resp wire.Response
 	// A server may answer before it has read the body, and then close.
 	if headErr := conn.ReadHead(&resp); headErr != nil {
 		if err == nil {
 			err = headErr
 		}
-		return nil, &attemptError{err, !written && !b.spent}
+		return nil, &attemptError{err, !written && !b.spent.Load()}
 	}
 	conn.Header = nil
-	done := func(clean bool) {
-		// A client that left with the last byte may have interrupted it: from here on
-		// nobody can, and Reusable tells.
-		_ = x.whenHalted(nil)
-		if clean && written && conn.Reusable() {
-			conn.Lean() // gives the buffer back
-			u.put(conn)
-		} else {
-			conn.Close()
-		}
-	}
-	return &answer{resp.Status, header, func(f wire.Flusher) error { return conn.Stream(f) }, conn.ReadAt, done}, nil
+	x.plain = plainAnswer{answer{resp.Status, h.fields(), conn.Chunked(), &x.plain}, x, u, conn, written}
+	x.lines = h
+	return &x.plain.answer, nil
 }
 
 // pass sends the part of a body that was not kept.
@@ -160,30 +227,36 @@ var copyBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
 // hop lists the headers of one connection, which are not passed on (RFC 9110,
 // section 7.6.1), beside those that Connection names.
-var hop = map[string]bool{
-	"Connection": true, "Keep-Alive": true, "Proxy-Connection": true, "Transfer-Encoding": true, "Te": true,
-	"Trailer": true, "Upgrade": true, "Proxy-Authorization": true, "Proxy-Authenticate": true, "Expect": true, "Http2-Settings": true,
+var hop = [...]string{
+	"Connection", "Keep-Alive", "Proxy-Connection", "Transfer-Encoding", "TE", "Trailer", "Upgrade", "Proxy-Authorization",
+	"Proxy-Authenticate", "Expect", "HTTP2-Settings",
 }
 
-// passes reports whether a header is passed on.
-func passes(name string, h http.Header) bool {
-	if hop[name] {
-		return false
+func isHop(name string) bool {
+	for _, h := range hop {
+		if len(h) == len(name) && strings.EqualFold(h, name) {
+			return true
+		}
 	}
-	for _, v := range h["Connection"] {
+	return false
+}
+
+// names reports whether a Connection header names another one.
+func names(connection []string, name string) bool {
+	for _, v := range connection {
 		for named := range strings.SplitSeq(v, ",") {
 			if strings.EqualFold(strings.TrimSpace(named), name) {
-				return false
+				return true
 			}
 		}
 	}
-	return true
+	return false
 }
 
 // requestHeader calls add for every header that the upstream gets.
 func (x *exchange) requestHeader(add func(name, value string)) {
 	h := x.r.Header
-	forwarded := false
+	connection, forwarded := h["Connection"], false
 	for name, values := range h {
 		switch name {
 		case "Content-Length", "Host":
@@ -193,7 +266,7 @@ func (x *exchange) requestHeader(add func(name, value string)) {
 				continue // an empty one
 			}
 		case "X-Forwarded-For":
-			add(name, strings.Join(append(values, clientIP(x.r)), ", "))
+			add(name, strings.Join(append(values, x.client), ", "))
 			forwarded = true
 			continue
 		case "Traceparent", "Tracestate":
@@ -201,7 +274,7 @@ func (x *exchange) requestHeader(add func(name, value string)) {
 				continue // replaced below
 			}
 		}
-		if !passes(name, h) {
+		if isHop(name) || names(connection, name) {
 			continue
 		}
 		for _, v := range values {
@@ -209,7 +282,7 @@ func (x *exchange) requestHeader(add func(name, value string)) {
 		}
 	}
 	if !forwarded {
-		add("X-Forwarded-For", clientIP(x.r))
+		add("X-Forwarded-For", x.client)
 	}
 	if h.Get("X-Forwarded-Host") == "" {
 		add("X-Forwarded-Host", x.r.Host)
@@ -262,7 +335,8 @@ func (x *exchange) compose(out []byte, u *upstream, b *body) []byte {
 func (x *exchange) askTLS(u *upstream) (*answer, error) {
 	x.enter(connecting)
 	ctx, cancel := context.WithCancel(context.Background())
-	if err := x.whenHalted(cancel); err != nil {
+	x.lent = true
+	if err := x.whenHalted(halting(cancel)); err != nil {
 		cancel()
 		return nil, err
 	}
@@ -272,7 +346,7 @@ func (x *exchange) askTLS(u *upstream) (*answer, error) {
 		return nil, &attemptError{err, true}
 	}
 	var read bytesReader
-	if b := x.body; b.size != 0 {
+	if b := &x.body; b.size != 0 {
 		read = bytesReader{p: b.kept, rest: b.rest, b: b}
 		req.Body, req.ContentLength = io.NopCloser(&read), b.size
 	}
@@ -292,37 +366,54 @@ func (x *exchange) askTLS(u *upstream) (*answer, error) {
 		_ = x.whenHalted(nil)
 		return nil, &attemptError{err, dialing(err) || x.body.size != 0 && !read.used.Load()}
 	}
-	at := x.g.clock.Now()
-	header := resp.Header
-	if resp.ContentLength >= 0 && header.Get("Content-Length") == "" && resp.ContentLength > 0 {
-		header.Set("Content-Length", strconv.FormatInt(resp.ContentLength, 10))
+	a := &netAnswer{x: x, resp: resp, cancel: cancel, read: x.g.clock.Now()}
+	var all fields
+	for name, values := range resp.Header {
+		for _, v := range values {
+			all = append(all, field{name, v})
+		}
 	}
-	pump := func(f wire.Flusher) error {
-		buf := copyBuffers.Get().(*[32 << 10]byte)
-		defer copyBuffers.Put(buf)
-		for {
-			n, err := resp.Body.Read(buf[:])
-			at = x.g.clock.Now()
-			if n > 0 {
-				if err := f.Data(buf[:n]); err != nil {
-					return err
-				}
-				if err := f.Flush(); err != nil {
-					return err
-				}
+	if resp.ContentLength > 0 && all.get("Content-Length") == "" {
+		all = append(all, field{"Content-Length", strconv.FormatInt(resp.ContentLength, 10)})
+	}
+	return &answer{resp.StatusCode, all, false, a}, nil
+}
+
+// netAnswer is an answer that net/http reads.
+type netAnswer struct {
+	x      *exchange
+	resp   *http.Response
+	cancel context.CancelFunc
+	read   int64 // when something was read last
+}
+
+func (a *netAnswer) at() int64 { return a.read }
+
+func (a *netAnswer) pump(to wire.Flusher) error {
+	buf := copyBuffers.Get().(*[32 << 10]byte)
+	defer copyBuffers.Put(buf)
+	for {
+		n, err := a.resp.Body.Read(buf[:])
+		a.read = a.x.g.clock.Now()
+		if n > 0 {
+			if err := to.Data(buf[:n]); err != nil {
+				return err
 			}
-			if err == io.EOF {
-				return nil
-			}
-			if err != nil {
+			if err := to.Flush(); err != nil {
 				return err
 			}
 		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
 	}
-	done := func(bool) {
-		_ = x.whenHalted(nil)
-		resp.Body.Close()
-		cancel()
-	}
-	return &answer{resp.StatusCode, header, pump, func() int64 { return at }, done}, nil
+}
+
+func (a *netAnswer) done(bool) {
+	_ = a.x.whenHalted(nil)
+	a.resp.Body.Close()
+	a.cancel()
 }

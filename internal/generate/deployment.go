@@ -111,7 +111,7 @@ func (d *Deployment) PromQL(expr string) (string, error) {
 func (d *Deployment) each(s *indicator.Signal, render func(dialect.Dialect) (string, error)) (string, error) {
 	var exprs []string
 	for _, dia := range d.Dialects {
-		if (s != nil && s.Scope == indicator.GPU) != (dia.Engine == dialect.DCGM) {
+		if s == nil && !dia.Serves() || s != nil && !dia.Answers(s) {
 			continue
 		}
 		expr, err := render(dia)

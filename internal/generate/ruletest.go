@@ -95,7 +95,7 @@ func RuleTests(cfg RulesConfig, cases fs.FS, ruleFiles []string, holds func(Told
 	if !slices.ContainsFunc(cfg.Deployment.Dialects, func(d dialect.Dialect) bool { return d.Key() == v1.Key() }) {
 		usual = false
 		for _, d := range slices.Backward(cfg.Deployment.Dialects) {
-			if d.Engine != dialect.DCGM {
+			if d.Serves() {
 				names = d
 			}
 		}

@@ -18,7 +18,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/baseline"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
-	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/indicator"
@@ -118,7 +117,7 @@ func poolsOf(targets []diagnose.Target) []*pool {
 	var out []*pool
 	var nameless []diagnose.Target
 	for _, t := range targets {
-		if t.IsGPU() {
+		if !t.Serves() {
 			continue
 		}
 		if t.Labels["model_name"] == "" {
@@ -196,7 +195,7 @@ func (m *measuring) fill(ctx context.Context, a *answer, s *indicator.Signal, it
 	var missing []string
 	there := false
 	for _, d := range m.deployment.Dialects {
-		if (s.Scope == indicator.GPU) != (d.Engine == dialect.DCGM) {
+		if !d.Answers(s) {
 			continue
 		}
 		if lacks := d.Missing(s); len(lacks) > 0 && !s.Optional {
@@ -753,7 +752,7 @@ func (m *measuring) present(r *Report) {
 		}
 		var of now
 		for i := range d.Targets {
-			if l := d.Targets[i].Labels; !d.Targets[i].IsGPU() && (key(l) == p.cluster+"\xff"+p.namespace+"\xff"+p.model || l["model_name"] == "" && slices.Contains(p.instances, l["instance"])) {
+			if l := d.Targets[i].Labels; d.Targets[i].Serves() && (key(l) == p.cluster+"\xff"+p.namespace+"\xff"+p.model || l["model_name"] == "" && slices.Contains(p.instances, l["instance"])) {
 				of.add(d, i)
 				all.add(d, i)
 			}

@@ -56,6 +56,8 @@ const (
 	// GPU: one value for each target of a GPU exporter, the worst or the mean
 	// of its devices. Diagnosis lends it to the model servers on that host.
 	GPU
+	// Gateway: one value for each gateway between clients and servers.
+	Gateway
 )
 
 // A Signal is one measurable quantity.

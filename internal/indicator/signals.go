@@ -425,7 +425,7 @@ func throttle(name, title, doc string, bits ...string) *Signal {
 
 // All lists every signal, in the order of the request path.
 func All() []*Signal {
-	return []*Signal{
+	return append([]*Signal{
 		TTFTP50, TTFTP95, TTFTP99, TTFTMean, ITLP50, ITLP90, ITLP95, ITLP99, ITLMean, TPOTP95, TPOTMean, E2EP50, E2EP95, E2EMean,
 		QueueTimeP95, QueueTimeMean, PrefillTimeMean, DecodeTimeMean, UnseenWait, PrefillShare, StallsPerRequest,
 		FirstTokenRate, FirstTokens, CompletionRate, CutAnswers, PromptTokenRate, GenerationTokenRate, StepRate, DecodeBatch, StepTokens,
@@ -437,5 +437,5 @@ func All() []*Signal {
 		Replicas, ArrivalShare, LoadShare, FleetPresence, EngineSpread,
 		GPUUtil, SMActive, EngineActive, GPUMemoryUsed, GPUMemGrowth, GPUPower, GPUTemp, SMClock, SMClockRatio, ThermalReason, PowerReason, PowerCapReason,
 		XID, XIDChanges, ECCErrors, RemapFailures, NVLinkErrors, PCIeReplays,
-	}
+	}, ofGateways()...)
 }

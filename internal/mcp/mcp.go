@@ -169,7 +169,7 @@ func (t tools) normal(ctx context.Context, in normalIn) (string, error) {
 	told, left := 0, 0
 	for i := range d.Targets {
 		target := &d.Targets[i]
-		if target.IsGPU() || in.Model != "" && target.Labels["model_name"] != in.Model {
+		if !target.Serves() || in.Model != "" && target.Labels["model_name"] != in.Model {
 			continue
 		}
 		if told == maxTargets {

@@ -42,9 +42,6 @@ type Options struct {
 	// Rest leaves a source alone for as long as an evaluation took, at least: others ask
 	// it too.
 	Rest bool
-	// Join, which may be nil, adds to a diagnosis what is known from elsewhere, and returns
-	// what could not be read.
-	Join func(context.Context, *diagnose.Diagnosis) []string
 	// Log hears of evaluations that fail.
 	Log      *slog.Logger
 	Registry prometheus.Registerer
@@ -141,9 +138,6 @@ func (m *Monitor) evaluate(ctx context.Context) {
 		return // it is over
 	}
 	e.Took, e.Err, e.Warnings = time.Since(began), err, from.Warnings()
-	if err == nil && m.o.Join != nil {
-		e.Warnings = append(e.Warnings, m.o.Join(ctx, &e.Diagnosis)...)
-	}
 	m.took.Observe(e.Took.Seconds())
 	if err != nil {
 		m.failed.Inc()
@@ -197,7 +191,7 @@ func (m *Monitor) recall(ts []diagnose.Target) {
 	}
 	for i := range ts {
 		t := &ts[i]
-		if model := m.served[key(t)]; t.Labels["model_name"] == "" && !t.IsGPU() && now[key(t)] == "" && model != "" {
+		if model := m.served[key(t)]; t.Labels["model_name"] == "" && t.Serves() && now[key(t)] == "" && model != "" {
 			t.Labels["model_name"] = model
 			now[key(t)] = model
 		}

@@ -112,7 +112,7 @@ func strangers(scraped []collect.Target, d *diagnose.Diagnosis) []collect.Target
 	jobs, judged := map[string]bool{}, map[string]bool{}
 	for _, t := range d.Targets {
 		judged[t.Labels["instance"]] = true
-		jobs[t.Labels["job"]] = jobs[t.Labels["job"]] || !t.IsGPU()
+		jobs[t.Labels["job"]] = jobs[t.Labels["job"]] || t.Serves()
 	}
 	out := slices.DeleteFunc(slices.Clone(scraped), func(t collect.Target) bool {
 		return t.Health != "up" || judged[t.Labels["instance"]] || !jobs[t.Labels["job"]]
@@ -135,7 +135,7 @@ func newModel(d *diagnose.Diagnosis, v *diagnose.Verdict, incident func(model, i
 	}
 	for i := range d.Targets {
 		t := &d.Targets[i]
-		if t.IsGPU() || !serves(d, v, t) {
+		if !t.Serves() || !serves(d, v, t) {
 			continue
 		}
 		if out.Model == "" {

@@ -350,11 +350,7 @@ func newBoundaryJSON(v *boundary.View) *boundaryJSON {
 		ErrorShare: number(v.ErrorShare), GaveUpShare: number(v.GaveUpShare), TTFT: latency(v.First), E2E: latency(v.Duration),
 		Parts: each(v.Parts, func(p *boundary.Part) partJSON { return partJSON{p.Name, number(p.Seconds)} }),
 		Findings: each(v.Findings, func(f *boundary.Finding) boundaryFinding {
-			severity := catalog.Ticket
-			if f.Page {
-				severity = catalog.Page
-			}
-			return boundaryFinding{f.ID, severity.String(), f.Summary}
+			return boundaryFinding{f.ID, f.Severity.String(), f.Summary}
 		}),
 	}
 }

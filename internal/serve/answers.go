@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -93,7 +94,7 @@ func (s *server) panels(w http.ResponseWriter, _ *http.Request) {
 
 // explained is what a verdict may be.
 func (s *server) explained() []*catalog.Pathology {
-	return append(append([]*catalog.Pathology{}, s.cfg.Diagnose.Pathologies...), diagnose.ObjectiveBreached)
+	return slices.Concat(s.cfg.Diagnose.Pathologies, []*catalog.Pathology{diagnose.ObjectiveBreached}, diagnose.AtGateway())
 }
 
 func newRunbook(p *catalog.Pathology) view.Runbook {

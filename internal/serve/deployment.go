@@ -3,6 +3,7 @@ package serve
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/prometheus/prometheus/discovery/kubernetes"
 	"github.com/prometheus/prometheus/model/relabel"
 
+	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/generate/scrapeconfig"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/monitor"
@@ -43,7 +45,7 @@ func (c *Config) load() (*monitor.Config, error) {
 		return nil, err
 	}
 	interval := time.Duration(file.Prometheus.GlobalConfig.ScrapeInterval)
-	for _, job := range c.jobs(interval) {
+	for _, job := range c.jobs(interval, file.Sixty.Gateways) {
 		cfg := job
 		text, err := scrapeconfig.Generate(cfg)
 		if err != nil {
@@ -77,24 +79,29 @@ func (c *Config) load() (*monitor.Config, error) {
 	return file, checkNames(file.Prometheus)
 }
 
-func (c *Config) jobs(interval time.Duration) (out []scrapeconfig.Config) {
+func (c *Config) jobs(interval time.Duration, gateways []string) (out []scrapeconfig.Config) {
 	// One job has targets of one scheme and path.
 	alike := map[string]int{}
-	for _, t := range c.Targets {
-		kind := "http"
+	add := func(job, t string) {
+		kind := job + " http"
 		if u, err := url.Parse(t); err == nil && u.Host != "" {
-			kind = u.Scheme + " " + u.Path
+			kind = job + " " + u.Scheme + " " + u.Path
 		}
 		i, ok := alike[kind]
 		if !ok {
 			i, alike[kind] = len(out), len(out)
-			out = append(out, scrapeconfig.Config{Format: scrapeconfig.Prometheus, Job: "vllm", GPUTargets: c.GPUTargets, Interval: interval})
-			c := &out[i]
-			if i > 0 {
-				c.GPUTargets = nil
+			out = append(out, scrapeconfig.Config{Format: scrapeconfig.Prometheus, Job: job, Interval: interval})
+			if i == 0 {
+				out[i].GPUTargets = c.GPUTargets
 			}
 		}
 		out[i].Targets = append(out[i].Targets, t)
+	}
+	for _, t := range c.Targets {
+		add("vllm", t)
+	}
+	for _, t := range slices.Concat(c.Gateways, gateways) {
+		add(diagnose.GatewayJob, t)
 	}
 	if c.Kubernetes {
 		out = append(out, scrapeconfig.Config{Format: scrapeconfig.PrometheusKube, Namespace: c.Namespace, Selector: c.Selector, GPU: true, Interval: interval})

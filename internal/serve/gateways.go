@@ -12,7 +12,6 @@ import (
 
 	"github.com/prometheus/common/config"
 
-	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/gateway"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/render"
@@ -27,14 +26,13 @@ const (
 	listedOpen   = 40 // requests in a text
 )
 
-// gateways are those whose view of the clients is joined to the engines'.
+// gateways are asked for what is in flight. Their metrics are scraped like the servers'.
 type gateways struct {
 	urls   []string
-	follow []*source.BoundaryFollower
 	client *http.Client
 }
 
-func newGateways(urls, engines []string, access config.HTTPClientConfig) (*gateways, error) {
+func newGateways(urls []string, access config.HTTPClientConfig) (*gateways, error) {
 	client, err := config.NewClientFromConfig(access, "sixty")
 	if err != nil {
 		return nil, err
@@ -45,35 +43,12 @@ func newGateways(urls, engines []string, access config.HTTPClientConfig) (*gatew
 		if u, err := url.Parse(text); err != nil || u.Host == "" {
 			return nil, hint.With(fmt.Errorf("gateways: %q is no URL", text), "give the admin address of sixty gateway, such as http://127.0.0.1:8081")
 		}
-		f, err := source.FollowBoundary(text, engines, access)
-		if err != nil {
-			return nil, err
-		}
-		g.follow = append(g.follow, f)
 	}
 	return g, nil
 }
 
 func (g *gateways) close() {
-	for _, f := range g.follow {
-		f.Close()
-	}
 	g.client.CloseIdleConnections()
-}
-
-// join adds what the gateways saw to a diagnosis: the worst of them, where there are
-// several.
-func (g *gateways) join(ctx context.Context, d *diagnose.Diagnosis, s diagnose.Settings) (problems []string) {
-	for i, f := range g.follow {
-		v, err := f.Look(ctx, s.BoundaryLimits())
-		switch {
-		case err != nil:
-			problems = append(problems, fmt.Sprintf("the gateway %s does not answer: %v", source.Redacted(g.urls[i]), err))
-		case v != nil && (d.Boundary == nil || len(v.Findings) > len(d.Boundary.Findings)):
-			d.Join(v)
-		}
-	}
-	return problems
 }
 
 // opened is what one gateway has in flight.

@@ -51,7 +51,7 @@ func (o *Options) AddFlags(s *pflag.FlagSet) {
 	s.StringSliceVar(&o.selector, "selector", nil, "with --kubernetes: `labels` of the pods, such as app=vllm")
 	s.StringSliceVar(&o.GPUTargets, "gpu-target", nil, "`addresses` of dcgm-exporter")
 	source.AddHost(s, &o.NoHost)
-	s.StringSliceVar(&o.Gateways, "gateway", nil, "`URLs` of the admin listener of sixty gateway, or of the metrics of Envoy, Istio, HAProxy or ingress-nginx: what clients see")
+	source.AddGateways(s, &o.Gateways)
 	s.StringVar(&o.Shard, "shard", "", "scrape one `part` of the targets only, such as 2/5: the second of five monitors")
 	s.StringVar(&o.Dir, "data", "", "`directory` of samples and incidents (default: sixty in the user's state directory)")
 	s.StringVar(&o.retention, "keep", "", "how long samples are kept (default: 15d)")

@@ -48,8 +48,9 @@ func (r *catalogueRules) groups(ts []diagnose.Target, all []*catalog.Pathology, 
 	for _, t := range ts {
 		switch {
 		case t.Problem != "":
-		case t.IsGPU():
+		case t.Dialect.Engine == dialect.DCGM:
 			gpus = true
+		case !t.Serves():
 		default:
 			seen.Dialects = append(seen.Dialects, t.Dialect)
 		}

@@ -161,14 +161,11 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if cfg.Prometheus.Prometheus == "" {
 		first = 2*time.Duration(file.Prometheus.GlobalConfig.ScrapeInterval) + time.Second
 	}
-	if s.gateways, err = newGateways(append(slices.Clone(cfg.Gateways), file.Sixty.Gateways...), cfg.Targets, cfg.HTTP); err != nil {
+	if s.gateways, err = newGateways(append(slices.Clone(cfg.Gateways), file.Sixty.Gateways...), cfg.HTTP); err != nil {
 		return err
 	}
 	defer s.gateways.close()
 	s.monitor = monitor.New(monitor.Options{
-		Join: func(ctx context.Context, d *diagnose.Diagnosis) []string {
-			return s.gateways.join(ctx, d, s.monitor.Settings())
-		},
 		First:  first,
 		Rest:   cfg.Prometheus.Prometheus != "",
 		Source: s.source, Diagnose: look, Every: every, Log: cfg.Log, Registry: s.registry,

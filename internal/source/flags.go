@@ -52,6 +52,11 @@ func AddHost(s *pflag.FlagSet, off *bool) {
 	s.BoolVar(off, "no-host-metrics", false, "with URLs of this machine: do not read its GPUs (nvidia-smi, amd-smi, rocm-smi) and its operating system")
 }
 
+// AddGateways adds the flag that names gateways.
+func AddGateways(s *pflag.FlagSet, urls *[]string) {
+	s.StringSliceVar(urls, "gateway", nil, "with URLs: `URLs` of the admin listener of sixty gateway, or of the metrics of Envoy, Istio, HAProxy, nginx, Traefik or Kong: what clients see")
+}
+
 // Resolve takes the flags and the arguments for what they are, and refuses those that
 // contradict each other.
 func (f *Flags) Resolve(args []string) (err error) {

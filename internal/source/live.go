@@ -69,7 +69,7 @@ type liveState struct {
 	away         gap    // the scrapes that fail now
 	gaps         []gap  // those that ended
 	seen         bool   // its first page was looked at
-	gpu          bool   // it is a GPU exporter
+	beside       bool   // it is no server, but a GPU exporter or a gateway
 	facts        scrape.Facts
 	probed       string // what a client saw, "" when none was sent
 }
@@ -85,7 +85,7 @@ type gap struct {
 func (r *Live) take(p Page) {
 	t := embedded.Target{Instance: r.Targets[p.Target].Instance}
 	err, storeErr := p.Err, error(nil)
-	gpu, seen := r.first(&p, &err)
+	beside, seen := r.first(&p, &err)
 	switch {
 	case err == nil:
 		_, err = r.store.Append(t, p.Body.At, p.Body.Raw, p.Body.ContentType, p.Body.Duration)
@@ -107,7 +107,7 @@ func (r *Live) take(p Page) {
 	defer r.mu.Unlock()
 	r.err = errors.Join(r.err, storeErr)
 	st := &r.states[p.Target]
-	st.seen, st.gpu = seen, gpu
+	st.seen, st.beside = seen, beside
 	st.last, st.outage = err, scrape.Outage(p.Body, err)
 	if err == nil {
 		st.good++
@@ -127,18 +127,19 @@ func (r *Live) take(p Page) {
 
 // first looks at a page until one was a server's: err becomes what is wrong with another
 // program's.
-func (r *Live) first(p *Page, err *error) (gpu, seen bool) {
+func (r *Live) first(p *Page, err *error) (beside, seen bool) {
 	r.mu.Lock()
 	st := &r.states[p.Target]
-	gpu, seen = st.gpu, st.seen
+	beside, seen = st.beside, st.seen
 	r.mu.Unlock()
 	if seen || *err != nil {
-		return gpu, seen
+		return beside, seen
 	}
-	if gpu, *err = p.Stranger(r.Targets[p.Target].Name()); gpu {
+	kind, strange := p.Kind(r.Targets[p.Target].Name())
+	if *err = strange; kind == dialect.DCGM {
 		r.exported(p.Target)
 	}
-	return gpu, *err == nil
+	return kind == dialect.DCGM || kind == dialect.Gateway, *err == nil
 }
 
 // unjudgeable reports whether asking again can make none of the targets one that can be
@@ -146,14 +147,16 @@ func (r *Live) first(p *Page, err *error) (gpu, seen bool) {
 func (r *Live) unjudgeable() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return !slices.ContainsFunc(r.states, func(st liveState) bool { return !st.gpu && !settled(st.last) })
+	return !slices.ContainsFunc(r.states, func(st liveState) bool { return !st.beside && !settled(st.last) })
 }
 
 // Learn asks every server for what it says beside its metrics.
 func (r *Live) Learn(ctx context.Context) {
 	var wg sync.WaitGroup
 	for i := range r.Targets {
-		wg.Go(func() { r.learn(ctx, i) })
+		if !r.Targets[i].Gateway {
+			wg.Go(func() { r.learn(ctx, i) })
+		}
 	}
 	wg.Wait()
 }
@@ -203,7 +206,7 @@ func (r *Live) learnFailed(ctx context.Context) {
 	var wg sync.WaitGroup
 	r.mu.Lock()
 	for i := range r.states {
-		if st := &r.states[i]; st.good > 0 && (st.last != nil || st.facts.HealthErr != nil) {
+		if st := &r.states[i]; !r.Targets[i].Gateway && st.good > 0 && (st.last != nil || st.facts.HealthErr != nil) {
 			wg.Go(func() { r.learn(ctx, i) })
 		}
 	}
@@ -256,8 +259,8 @@ func (r *Live) strangers() error {
 	}
 	switch {
 	case len(failed) == 0:
-		return hint.With(fmt.Errorf("%s exposes %w: it looks like dcgm-exporter", r.Targets[0].Name(), errStranger),
-			"give the address of the inference server on that machine beside it")
+		return hint.With(fmt.Errorf("%s exposes %w: it is a GPU exporter or a gateway", r.Targets[0].Name(), errStranger),
+			"give the address of the inference server that it belongs to beside it")
 	case len(r.states) > 1:
 		return fmt.Errorf("none of %d addresses is an inference server's; the first: %w", len(r.states), failed[0])
 	}
@@ -346,16 +349,23 @@ func (r *Live) Annotate(ts []diagnose.Target) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	kind := diagnose.Target{Dialect: r.usual}
-	if k := slices.IndexFunc(ts, func(t diagnose.Target) bool { return t.Problem == "" && !t.IsGPU() }); k >= 0 {
+	if k := slices.IndexFunc(ts, func(t diagnose.Target) bool { return t.Problem == "" && t.Serves() }); k >= 0 {
 		kind = ts[k]
 	}
 	for i := range ts {
 		t := &ts[i]
 		k := r.index(t.Labels["instance"])
-		if k < 0 || t.IsGPU() {
+		if k < 0 || !t.Serves() {
 			continue
 		}
 		st := &r.states[k]
+		if r.Targets[k].Gateway {
+			t.Dialect = dialect.Dialect{Engine: dialect.Gateway}
+			if t.Problem = "it exposes no metric of a gateway that is known"; st.last != nil {
+				t.Problem = st.last.Error()
+			}
+			continue
+		}
 		switch {
 		case st.good == 0 && settled(st.last): // not down: another program
 			t.Problem = strings.TrimPrefix(st.last.Error(), r.Targets[k].Name()+" ") + "; " + hint.Of(st.last)

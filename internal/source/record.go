@@ -110,8 +110,8 @@ func (r *recorder) known(p *Page) {
 		return
 	}
 	r.looked[p.Target] = true
-	gpu, err := p.Stranger(r.Targets[p.Target].Name())
-	if gpu {
+	kind, err := p.Kind(r.Targets[p.Target].Name())
+	if kind == dialect.DCGM {
 		r.exported(p.Target)
 	}
 	if err == nil {
@@ -142,6 +142,10 @@ func (r *recorder) meta(ctx context.Context) {
 	facts := make([]target, len(r.Targets))
 	var wg sync.WaitGroup
 	for i, t := range r.Targets {
+		if t.Gateway {
+			facts[i] = target{URL: t.Name()}
+			continue
+		}
 		wg.Go(func() {
 			f := r.Facts(ctx, t.URL)
 			facts[i] = target{URL: t.Name(), Health: f.Health, Version: f.Version}

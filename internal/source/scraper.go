@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 type Target struct {
 	URL      string // complete, with the credentials that the user put there
 	Instance string // host:port, with the path, or a number, where targets share them
+	Gateway  bool   // it stands before the servers
 }
 
 // Name is the target's URL as it may be shown and stored: without user,
@@ -90,9 +92,16 @@ type Scraper struct {
 
 // NewScraper makes a Scraper of a Spec's URLs; the caller closes it.
 func NewScraper(spec Spec) (*Scraper, error) {
-	targets, err := Targets(spec.URLs)
+	servers, err := Targets(spec.URLs)
 	if err != nil {
 		return nil, err
+	}
+	targets, err := Targets(slices.Concat(spec.URLs, spec.Gateways))
+	if err != nil {
+		return nil, fmt.Errorf("--gateway: %w", err)
+	}
+	for i := range targets {
+		targets[i].Gateway = i >= len(servers)
 	}
 	client, err := scrape.New(scrape.Config{HTTP: spec.HTTP})
 	if err != nil {
@@ -100,11 +109,11 @@ func NewScraper(spec Spec) (*Scraper, error) {
 	}
 	s := &Scraper{Client: client, Targets: targets, Interval: cmp.Or(spec.Interval, DefaultInterval), http: spec.HTTP}
 	if spec.Host {
-		var servers []hostmetrics.Server
-		for _, t := range targets {
-			servers = append(servers, hostmetrics.Server{Name: t.Instance, URL: t.URL})
+		var here []hostmetrics.Server
+		for _, t := range servers {
+			here = append(here, hostmetrics.Server{Name: t.Instance, URL: t.URL})
 		}
-		s.machine = hostmetrics.New(servers, s.Interval)
+		s.machine = hostmetrics.New(here, s.Interval)
 	}
 	return s, nil
 }

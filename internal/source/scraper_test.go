@@ -72,11 +72,11 @@ func TestTargets(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []Target{
-		{"http://vllm-0:8000/metrics", "vllm-0:8000"},
-		{"http://user:pass@vllm-1:8000/metrics?key=1", "vllm-1:8000"},
-		{"http://vllm-1:8000/other", "vllm-1:8000/other"},
-		{"http://vllm-0:8000/metrics?key=1", "vllm-0:8000/metrics"},
-		{"http://vllm-0:8000/metrics?key=2", "vllm-0:8000/metrics#2"},
+		{URL: "http://vllm-0:8000/metrics", Instance: "vllm-0:8000"},
+		{URL: "http://user:pass@vllm-1:8000/metrics?key=1", Instance: "vllm-1:8000"},
+		{URL: "http://vllm-1:8000/other", Instance: "vllm-1:8000/other"},
+		{URL: "http://vllm-0:8000/metrics?key=1", Instance: "vllm-0:8000/metrics"},
+		{URL: "http://vllm-0:8000/metrics?key=2", Instance: "vllm-0:8000/metrics#2"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

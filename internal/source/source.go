@@ -37,6 +37,7 @@ const DefaultInterval = time.Second
 // A Spec says where samples come from: one of URLs, Recording and Prometheus.
 type Spec struct {
 	URLs       []string // of servers, as scrape.URL completes them
+	Gateways   []string // with URLs: of the metrics of gateways before them
 	Recording  string   // an archive, a directory, or one page
 	Prometheus string   // URL of a Prometheus-compatible server
 

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
 )
@@ -47,23 +48,23 @@ func unlike(name string, names []string) error {
 	return hint.With(fmt.Errorf("%s exposes %w: it %s", name, errStranger, what), try)
 }
 
-// Stranger says what a page looks like that is no inference server's; nil for one of
-// those, for a GPU exporter's, which gpu says, and for no page.
-func (p *Page) Stranger(name string) (gpu bool, err error) {
+// Kind tells whose a page is, and says what one looks like that is no inference server's,
+// GPU exporter's or gateway's. Of no page nothing is said.
+func (p *Page) Kind(name string) (engine.ID, error) {
 	if p.Err != nil {
-		return false, nil
+		return "", nil
 	}
 	names := map[string]bool{}
 	if _, err := scrape.Parse(p.Body.Raw, p.Body.ContentType, func(l labels.Labels, _ int64, _ float64) {
 		names[l.Get(labels.MetricName)] = true
 	}); err != nil {
-		return false, nil
+		return "", nil
 	}
 	list := slices.Sorted(maps.Keys(names))
 	if d, ok := dialect.Detect(list); ok {
-		return d.Engine == dialect.DCGM, nil
+		return d.Engine, nil
 	}
-	return false, unlike(name, list)
+	return "", unlike(name, list)
 }
 
 // settled reports whether asking again can change nothing of an error: the address is

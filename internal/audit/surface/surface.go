@@ -114,7 +114,7 @@ func (d *Deployment) ofPages(from string, pages []page) error {
 			d.note(err.Error())
 			failed = append(failed, err)
 		case !engine:
-			_, err := p.Stranger(p.name)
+			_, err := p.Kind(p.name)
 			if len(pages) == 1 && err != nil {
 				return err
 			}

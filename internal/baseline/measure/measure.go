@@ -18,7 +18,6 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/baseline"
 	"github.com/sixty-dev/sixty/internal/diagnose"
-	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/indicator"
@@ -73,7 +72,7 @@ func Measure(ctx context.Context, q metrics.Querier, cfg Config) ([]*baseline.Fi
 	}
 	seen := map[string]bool{}
 	for _, t := range targets {
-		if k := t.Dialect.Key(); t.Dialect.Engine != dialect.DCGM && !seen[k] {
+		if k := t.Dialect.Key(); t.Dialect.Serves() && !seen[k] {
 			seen[k] = true
 			d.Dialects = append(d.Dialects, t.Dialect)
 		}

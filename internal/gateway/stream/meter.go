@@ -2,6 +2,7 @@ package stream
 
 import (
 	"bytes"
+	"sync"
 
 	"github.com/sixty-dev/sixty/internal/openai"
 )
@@ -35,13 +36,18 @@ const (
 	maxName = 128
 )
 
+// A Counter is told of what a Meter finds.
+type Counter interface {
+	// Tokens is told of tokens as they come.
+	Tokens(n int)
+	// Interval is told of n tokens that came gap nanoseconds after the ones before:
+	// n intervals of gap/n each. Tokens that arrived at one moment are told of together.
+	Interval(gap int64, n int)
+}
+
 // A Meter measures one answer. Times are nanoseconds of any monotonic clock.
 type Meter struct {
-	// Interval, if set, is told of n tokens that came gap nanoseconds after the
-	// ones before: n intervals of gap/n each. Tokens that arrived at one moment
-	// are told of together. OnTokens, if set, is told of tokens as they come.
-	Interval func(gap int64, n int)
-	OnTokens func(n int)
+	To Counter // nil for none
 
 	Kind  Kind
 	First int64 // when the first token came; 0 without one
@@ -62,8 +68,8 @@ type Meter struct {
 	bearing  bool   // something came that looked like a completion
 
 	sse     openai.Events
-	whole   []byte
-	cut     bool // only the end of the answer is in whole
+	whole   *[]byte // kept of an answer that is not streamed; nil while nothing is
+	cut     bool    // only the end of the answer is in whole
 	at      int64
 	pending int // tokens of the moment at that are not yet told of
 	before  int64
@@ -90,7 +96,8 @@ func (m *Meter) End(at int64) {
 	case Whole:
 		m.readWhole(at)
 	}
-	m.sse, m.whole = openai.Events{}, nil
+	m.sse = openai.Events{}
+	m.release()
 }
 
 // Complete reports whether the answer came to the end that its protocol has. An
@@ -154,8 +161,8 @@ func (m *Meter) event(data []byte, at int64) {
 	if n == 0 {
 		return
 	}
-	if m.OnTokens != nil {
-		m.OnTokens(n)
+	if m.To != nil {
+		m.To.Tokens(n)
 	}
 	if m.First == 0 {
 		m.First, m.Last, m.at, m.before = at, at, at, at
@@ -173,8 +180,8 @@ func (m *Meter) event(data []byte, at int64) {
 
 // tell tells of the tokens of the last moment.
 func (m *Meter) tell() {
-	if m.pending > 0 && m.Interval != nil {
-		m.Interval(m.at-m.before, m.pending)
+	if m.pending > 0 && m.To != nil {
+		m.To.Interval(m.at-m.before, m.pending)
 	}
 	m.pending = 0
 }
@@ -226,35 +233,47 @@ func reason(b []byte) string {
 	return "other"
 }
 
+// wholes are the buffers of answers that are not streamed.
+var wholes = sync.Pool{New: func() any { return new([]byte) }}
+
 // keep collects an answer that is not streamed.
 func (m *Meter) keep(p []byte) {
-	switch {
-	case m.cut && len(p) >= tail:
-		m.whole = append(m.whole[:0], p[len(p)-tail:]...)
-		return
-	case !m.cut && len(m.whole)+len(p) > maxWhole:
+	if m.whole == nil {
+		m.whole = wholes.Get().(*[]byte)
+	}
+	b := *m.whole
+	if !m.cut && len(b)+len(p) > maxWhole {
 		m.cut = true
-		if len(p) >= tail {
-			m.whole = append([]byte(nil), p[len(p)-tail:]...)
-			return
-		}
 	}
-	m.whole = append(m.whole, p...)
-	if m.cut && len(m.whole) > 2*tail {
-		m.whole = append([]byte(nil), m.whole[len(m.whole)-tail:]...)
+	if m.cut && len(p) > tail {
+		p, b = p[len(p)-tail:], b[:0]
 	}
+	if b = append(b, p...); m.cut && len(b) > 2*tail {
+		b = append(b[:0], b[len(b)-tail:]...)
+	}
+	*m.whole = b
+}
+
+// release gives the buffer back, but for a large one.
+func (m *Meter) release() {
+	if m.whole != nil && cap(*m.whole) <= 4*tail {
+		*m.whole = (*m.whole)[:0]
+		wholes.Put(m.whole)
+	}
+	m.whole = nil
 }
 
 func (m *Meter) readWhole(at int64) {
 	var c openai.Chunk
-	if m.cut {
-		if !c.ScanTail(m.whole) {
+	switch {
+	case m.whole == nil:
+		return
+	case m.cut:
+		if !c.ScanTail(*m.whole) {
 			return
 		}
-	} else if len(m.whole) == 0 || c.Scan(m.whole) != nil {
-		if len(m.whole) > 0 {
-			m.Bad++
-		}
+	case c.Scan(*m.whole) != nil:
+		m.Bad++
 		return
 	}
 	m.note(&c)
@@ -264,8 +283,8 @@ func (m *Meter) readWhole(at int64) {
 	}
 	if m.Count.N > 0 && !m.Failed {
 		m.First, m.Last = at, at // all tokens came at once
-		if m.OnTokens != nil {
-			m.OnTokens(m.Count.N)
+		if m.To != nil {
+			m.To.Tokens(m.Count.N)
 		}
 	}
 }

@@ -35,10 +35,16 @@ type piece struct {
 	text string
 }
 
+type gaps []gap
+
+func (g *gaps) Tokens(int) {}
+
+func (g *gaps) Interval(d int64, n int) { *g = append(*g, gap{d, n}) }
+
 func measure(kind Kind, choices int, pieces ...piece) measured {
 	m := Meter{Kind: kind, Choices: choices}
 	var out measured
-	m.Interval = func(g int64, n int) { out.Gaps = append(out.Gaps, gap{g, n}) }
+	m.To = (*gaps)(&out.Gaps)
 	at := int64(0)
 	for _, p := range pieces {
 		at = p.at
@@ -184,7 +190,7 @@ func TestTheMeterKeepsNoText(t *testing.T) {
 	m := Meter{Kind: Events}
 	m.Data([]byte(token("secret")+"data: {\"error\":{\"message\":\"secret\"}}\n\n"), 1)
 	m.End(2)
-	if strings.Contains(fmt.Sprintf("%q", []string{m.Finish, m.Model, m.ID, m.Failure, string(m.whole)}), "secret") {
+	if strings.Contains(fmt.Sprintf("%q", []string{m.Finish, m.Model, m.ID, m.Failure, fmt.Sprint(m.whole)}), "secret") {
 		t.Error("a text is kept")
 	}
 }
@@ -273,7 +279,7 @@ func FuzzHider(f *testing.F) {
 
 func BenchmarkMeter(b *testing.B) {
 	data := []byte(token("word"))
-	m := Meter{Kind: Events, Interval: func(int64, int) {}}
+	m := Meter{Kind: Events, To: new(gaps)}
 	b.ReportAllocs()
 	at := int64(0)
 	for b.Loop() {

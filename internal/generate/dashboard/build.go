@@ -32,6 +32,7 @@ const (
 	perObjective              // one objective of a model: recorded series, which no dialect renames
 	perHost                   // one machine: node_exporter
 	perPod                    // one pod with a server: kube-state-metrics
+	perGateway                // one gateway before the servers
 )
 
 // The layout, before expressions are made from it: constant tables in
@@ -88,6 +89,8 @@ type builder struct {
 	vars   []Variable // of model servers
 	gpu    []Variable // of GPU exporters
 	host   []Variable // of machines and pods
+
+	gateway []Variable
 }
 
 // Names of the variables, where they differ from their label.
@@ -103,7 +106,7 @@ func newBuilder(cfg Config) (*builder, error) {
 	}
 	cfg.Runbooks = cmp.Or(cfg.Runbooks, catalog.PublishedRunbooks)
 	d.Window, d.Short, d.Past = rateMark, rateMark, rangeMark
-	servers, exporters, err := kinds(d.Dialects)
+	servers, exporters, gateways, err := kinds(d.Dialects)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +131,11 @@ func newBuilder(cfg Config) (*builder, error) {
 	b.levels[perObjective] = b.restricted(recorded, d.Instance, d.Model, withoutVariable(b.vars, without(d.Instance, "", d.Model...)...))
 	b.levels[perHost] = b.restricted(recorded, []string{"cluster", "instance"}, d.Model, withoutVariable(b.host, "namespace"))
 	b.levels[perPod] = b.restricted(recorded, []string{"cluster", "instance"}, d.Model, withoutVariable(b.host, "job", "instance"))
-	for _, l := range []level{perHost, perPod} {
+	if b.gateway, err = b.gatewayVariables(gateways); err != nil {
+		return nil, err
+	}
+	b.levels[perGateway] = b.restricted(gateways, []string{"cluster", "instance"}, d.Model, b.gateway)
+	for _, l := range []level{perHost, perPod, perGateway} {
 		foreign := b.levels[l] // other exporters, which the deployment's matchers do not select
 		foreign.Matchers = foreign.Matchers[len(d.Matchers):]
 		b.levels[l] = foreign
@@ -137,27 +144,33 @@ func newBuilder(cfg Config) (*builder, error) {
 	return b, nil
 }
 
-// kinds tells the servers' dialects from those of GPU exporters, of which the
-// usual one stands in where none is named.
-func kinds(dialects []dialect.Dialect) (servers, exporters []dialect.Dialect, err error) {
+// kinds tells the servers' dialects from those of GPU exporters and gateways, of which the
+// usual ones stand in where none is named.
+func kinds(dialects []dialect.Dialect) (servers, exporters, gateways []dialect.Dialect, err error) {
 	for _, d := range dialects {
-		if d.Engine == dialect.DCGM {
+		switch d.Engine {
+		case dialect.DCGM:
 			exporters = append(exporters, d)
-		} else {
+		case dialect.Gateway:
+			gateways = append(gateways, d)
+		default:
 			servers = append(servers, d)
 		}
 	}
 	if len(servers) == 0 {
-		return nil, nil, hint.With(fmt.Errorf("dashboards: no dialect of a model server"), "name the servers' dialect, vllm-v1 for one")
+		return nil, nil, nil, hint.With(fmt.Errorf("dashboards: no dialect of a model server"), "name the servers' dialect, vllm-v1 for one")
 	}
-	if len(exporters) == 0 {
-		d, err := dialect.Named(string(dialect.DCGM))
-		if err != nil {
-			return nil, nil, err
+	for id, of := range map[string]*[]dialect.Dialect{string(dialect.DCGM): &exporters, string(dialect.Gateway): &gateways} {
+		if len(*of) > 0 {
+			continue
 		}
-		exporters = append(exporters, d)
+		d, err := dialect.Named(id)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		*of = append(*of, d)
 	}
-	return servers, exporters, nil
+	return servers, exporters, gateways, nil
 }
 
 // variables makes one variable of each label that a reader may choose by, from
@@ -177,6 +190,22 @@ func (b *builder) variables(servers []dialect.Dialect) {
 	b.host = b.chain([]string{"cluster", "job", "instance"}, []string{"node_uname_info"}, nil)
 	namespace := b.chain([]string{"cluster", "namespace"}, []string{"kube_pod_container_info"}, nil)[1]
 	b.host = slices.Insert(b.host, 1, namespace)
+}
+
+// gatewayVariables choose among gateways, by what each counts of its load.
+func (b *builder) gatewayVariables(gateways []dialect.Dialect) ([]Variable, error) {
+	var load []string
+	for _, d := range gateways {
+		expr, _ := d.Expr(indicator.GatewayOffered)
+		names, err := indicator.Metrics(expr)
+		if err != nil {
+			return nil, err
+		}
+		load = append(load, names...)
+	}
+	out := b.chain([]string{"cluster", "instance"}, load, nil)
+	out[1].Name, out[1].Title = "gateway", "Gateway"
+	return out, nil
 }
 
 // chain makes variables, each restricted by those before it.
@@ -227,7 +256,7 @@ func (b *builder) restricted(dialects []dialect.Dialect, instance, models []stri
 
 func (b *builder) dashboard(l layout) (Dashboard, error) {
 	out := Dashboard{UID: l.uid, Title: l.title, Doc: l.doc, Events: b.events(l), Runbooks: b.cfg.Runbooks.URL}
-	usesGPU := false
+	uses := map[level]bool{}
 	for _, r := range l.rows {
 		row := Row{ID: r.id, Title: r.title, Repeat: r.repeat}
 		for _, p := range r.panels {
@@ -236,7 +265,9 @@ func (b *builder) dashboard(l layout) (Dashboard, error) {
 				return out, fmt.Errorf("panel %q: %w", p.title, err)
 			}
 			row.Panels = append(row.Panels, built)
-			usesGPU = usesGPU || slices.ContainsFunc(p.queries, func(q query) bool { return q.level == perGPU })
+			for _, q := range p.queries {
+				uses[q.level] = true
+			}
 		}
 		out.Rows = append(out.Rows, row)
 	}
@@ -246,9 +277,12 @@ func (b *builder) dashboard(l layout) (Dashboard, error) {
 	case !l.gpuOnly:
 		out.Variables = slices.Clone(b.vars)
 	}
-	if usesGPU {
-		for _, v := range b.gpu {
-			if !slices.ContainsFunc(out.Variables, func(o Variable) bool { return o.Name == v.Name }) {
+	for _, of := range []struct {
+		level level
+		vars  []Variable
+	}{{perGPU, b.gpu}, {perGateway, b.gateway}} {
+		for _, v := range of.vars {
+			if uses[of.level] && !slices.ContainsFunc(out.Variables, func(o Variable) bool { return o.Name == v.Name }) {
 				out.Variables = append(out.Variables, v)
 			}
 		}
@@ -348,7 +382,7 @@ func (b *builder) legend(p panel, q query) string {
 		names = slices.Concat(names, b.target(), reversed(b.place()))
 	case perJob:
 		names = append(names, reversed(d.Instance)...)
-	case perHost:
+	case perHost, perGateway:
 		names = append(names, "instance")
 	case perPod:
 		names = append(names, "pod")

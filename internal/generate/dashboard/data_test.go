@@ -6,6 +6,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -52,6 +53,8 @@ func loaded(t *testing.T, name string) (*embedded.Store, metrics.Range) {
 		"dcgm": {Instance: "gpu-node-1:9400", Job: "dcgm", Labels: eu},
 		"node": {Instance: "gpu-node-1:9100", Job: "node-exporter", Labels: eu},
 		"kube": {Instance: "kube-state-metrics:8080", Job: "kube-state-metrics", Labels: eu},
+
+		"gateway": {Instance: "gateway:8081", Job: "gateway", Labels: eu},
 	}
 	pages := map[string][]byte{}
 	for name := range exporters {
@@ -62,7 +65,11 @@ func loaded(t *testing.T, name string) (*embedded.Store, metrics.Range) {
 	rules := embedded.Target{Instance: "rules", Labels: map[string]string{"cluster": "eu", "namespace": "chat", "model_name": "tiny", "slo": "chat-ttft"}}
 	for at := first; !at.After(last); at = at.Add(5 * time.Second) {
 		for name, target := range exporters {
-			if _, err := store.Append(target, at, pages[name], "", 0); err != nil {
+			page := pages[name]
+			if name == "gateway" {
+				page = grown(page, at.Sub(first))
+			}
+			if _, err := store.Append(target, at, page, "", 0); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -71,6 +78,19 @@ func loaded(t *testing.T, name string) (*embedded.Store, metrics.Range) {
 		}
 	}
 	return store, metrics.Range{Start: first.Add(30 * time.Second), End: last, Step: 5 * time.Second}
+}
+
+// grown is a gateway's page after a while of the same load.
+func grown(page []byte, after time.Duration) []byte {
+	var out strings.Builder
+	for line := range strings.Lines(string(page)) {
+		if i := strings.LastIndexByte(line, ' '); i > 0 && line[0] != '#' {
+			v, _ := strconv.ParseFloat(strings.TrimSpace(line[i+1:]), 64)
+			line = fmt.Sprintf("%s %g\n", line[:i], v*(1+after.Seconds()))
+		}
+		out.WriteString(line)
+	}
+	return []byte(out.String())
 }
 
 // recorded is a page with the series that the rules of an objective record: a

@@ -101,6 +101,9 @@ func (b *builder) noData(p panel) string {
 	if hints := gpuHints(p); len(hints) > 0 {
 		return "No data because no GPU exporter with these fields is scraped: " + strings.Join(hints, "; or ") + "."
 	}
+	if i := slices.IndexFunc(p.queries, func(q query) bool { return q.level == perGateway }); i >= 0 {
+		return "No data because no gateway is scraped that counts this: " + p.queries[i].signal.Hint + "."
+	}
 	for _, q := range p.queries {
 		if q.signal == nil {
 			continue

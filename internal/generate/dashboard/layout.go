@@ -53,7 +53,7 @@ func completed(ls ...layout) []layout {
 
 // levelOf is the level at which a signal has its own panel.
 func levelOf(s *indicator.Signal) level {
-	return map[indicator.Scope]level{indicator.Model: perModel, indicator.Instance: perServer, indicator.GPU: perGPU}[s.Scope]
+	return map[indicator.Scope]level{indicator.Model: perModel, indicator.Instance: perServer, indicator.GPU: perGPU, indicator.Gateway: perGateway}[s.Scope]
 }
 
 // lines returns queries of signals at one level, each with its name.
@@ -335,6 +335,29 @@ var gatewayLayout = layout{
 	uid: "sixty-gateway", title: "vLLM / Gateway and SLO",
 	doc: "Do requests succeed at the HTTP boundary, and is the promise kept?",
 	rows: []row{
+		{id: 630, title: "As clients see it, at a gateway", panels: []panel{
+			{
+				id: 631, title: "Time to first token", width: 8, steps: ttftSteps,
+				queries: lines(perGateway, "P50", indicator.GatewayTTFTP50, "P95", indicator.GatewayTTFTP95, "P99", indicator.GatewayTTFTP99),
+			},
+			{id: 632, title: "Time between tokens", width: 8, steps: itlSteps, queries: lines(perGateway, "P50", indicator.GatewayITLP50, "P95", indicator.GatewayITLP95)},
+			{id: 633, title: "Whole request", width: 8, steps: e2eSteps, queries: lines(perGateway, "P50", indicator.GatewayE2EP50, "P95", indicator.GatewayE2EP95)},
+			{
+				id: 634, title: "Offered load", width: 8, queries: lines(perGateway, "arrive", indicator.GatewayOffered, "end", indicator.GatewayEnded),
+				doc: "What arrives and does not end piles up, here or behind.",
+			},
+			{
+				id: 635, title: "How requests end", width: 8, max: 1,
+				queries: lines(perGateway, "well", indicator.GatewaySuccess, "failed", indicator.GatewayErrors, "refused as wrong", indicator.GatewayClientErrs, "given up by clients", indicator.GatewayGaveUp),
+			},
+			{
+				id: 636, title: "In flight", width: 8,
+				queries: lines(perGateway, "at the servers", indicator.GatewayOpen, "before them", indicator.GatewayQueued, "held by no engine", indicator.GatewayMissing, "held by the engine alone", indicator.GatewayExcess),
+			},
+			{id: 637, title: "Wait before the upstream", width: 8, queries: lines(perGateway, "P95", indicator.GatewayQueueP95)},
+			{id: 638, title: "Retries and limits in the time shown", width: 8, queries: lines(perGateway, "retries", indicator.GatewayRetries, "ended by a limit", indicator.GatewayTimeouts)},
+			{id: 639, title: "Suspected leaks, servers that are down", width: 8, queries: lines(perGateway, "open for too long", indicator.GatewayLeaks, "down", indicator.GatewayDown)},
+		}},
 		{id: 600, title: "HTTP boundary", panels: []panel{
 			{id: 601, title: "Requests by status", width: 8, stack: true, unit: indicator.RequestsPerSecond, queries: []query{{
 				level: perJob, shows: []string{"status"}, signal: indicator.HTTPRate,

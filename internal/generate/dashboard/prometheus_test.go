@@ -56,7 +56,7 @@ func backfilled(t *testing.T, name, path string) metrics.Range {
 	}
 	defer rec.Close()
 	pages := map[string][]byte{}
-	for _, name := range []string{"dcgm", "node", "kube"} {
+	for _, name := range []string{"dcgm", "node", "kube", "gateway"} {
 		if pages[name], err = os.ReadFile("testdata/" + name + ".prom"); err != nil {
 			t.Fatal(err)
 		}
@@ -67,6 +67,7 @@ func backfilled(t *testing.T, name, path string) metrics.Range {
 	}
 	defer out.Close()
 	w := backfill.NewWriter(out)
+	began, _ := rec.Times()
 	err = rec.Scrapes(func(s recording.Scrape) error {
 		for _, p := range []struct {
 			target labels.Labels
@@ -76,6 +77,7 @@ func backfilled(t *testing.T, name, path string) metrics.Range {
 			{labels.FromStrings("instance", "gpu-node-1:9400", "job", "dcgm"), pages["dcgm"]},
 			{labels.FromStrings("instance", "gpu-node-1:9100", "job", "node-exporter"), pages["node"]},
 			{labels.FromStrings("instance", "kube-state-metrics:8080", "job", "kube-state-metrics"), pages["kube"]},
+			{labels.FromStrings("instance", "gateway:8081", "job", "gateway"), grown(pages["gateway"], s.At.Sub(began))},
 			{labels.FromStrings("slo", "chat-ttft", "model_name", "tiny"), recorded(t)},
 		} {
 			if err := w.Page(p.target, s.At, p.body); err != nil {

@@ -17,7 +17,6 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/baseline"
 	"github.com/sixty-dev/sixty/internal/catalog"
-	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/burnrate"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
@@ -179,7 +178,7 @@ func burnRates(c *Config) (burnrate.Rules, error) {
 		Severities:  c.Severities, KeepFiringFor: c.KeepFiringFor, Causes: generate.AnyOf(c.Pathologies),
 	}
 	for _, d := range c.Deployment.Dialects {
-		if d.Engine != dialect.DCGM {
+		if d.Serves() {
 			b.Metrics = append(b.Metrics, d.Metric)
 		}
 	}

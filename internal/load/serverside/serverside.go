@@ -169,7 +169,7 @@ func (q *questions) series(ctx context.Context) ([]load.ServerPoint, error) {
 	points := map[int64]map[string]float64{}
 	for _, b := range beside {
 		for _, t := range q.targets {
-			if t.Problem != "" || t.IsGPU() != (b.signal.Scope == indicator.GPU) {
+			if t.Problem != "" || !t.Dialect.Answers(b.signal) {
 				continue
 			}
 			// A gauge's window is a little longer than a scrape, which is never quite

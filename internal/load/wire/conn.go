@@ -135,6 +135,11 @@ const (
 	framedByClose
 )
 
+// A HeaderTaker is given header lines. The slices are valid during the call.
+type HeaderTaker interface {
+	TakeHeader(name, value []byte)
+}
+
 // Conn is one connection. It is used by one goroutine at a time, for one
 // request after another; only Interrupt and Close may come from others.
 type Conn struct {
@@ -142,8 +147,8 @@ type Conn struct {
 	Exchanges          int   // responses read to their end
 
 	// Header, if set, is given every header line of a response but those of
-	// interim ones. The slices are valid during the call.
-	Header func(name, value []byte)
+	// interim ones.
+	Header HeaderTaker
 	// Bodyless says that the next response has no body whatever its headers say:
 	// it answers a HEAD request.
 	Bodyless bool
@@ -203,6 +208,10 @@ func (c *Conn) Lags() *Lags {
 // ReadAt returns when the last returned bytes arrived: in the kernel, where it
 // tells, else when the read that delivered them ended.
 func (c *Conn) ReadAt() int64 { return c.readAt }
+
+// Chunked reports whether the response's body comes in chunks: a length that its
+// head tells beside them does not count.
+func (c *Conn) Chunked() bool { return c.body == framedByChunks }
 
 // Reusable reports whether another request may be sent: the response was read
 // to its end, neither side asked to close, and nobody interrupted it.
@@ -404,12 +413,14 @@ func statusLine(l []byte) (status int, closes bool, err error) {
 // header takes what matters from one header line.
 func (c *Conn) header(resp *Response, l []byte) error {
 	name, value, ok := bytes.Cut(l, []byte{':'})
-	if !ok {
-		return fmt.Errorf("%w: header line without a colon", ErrMalformed)
+	// A name with a space in or behind it, or a line that begins with one, is read
+	// differently by different readers (RFC 9112, section 5.1).
+	if !ok || len(name) == 0 || bytes.ContainsAny(name, " \t\r\x00") {
+		return fmt.Errorf("%w: header line %.40q", ErrMalformed, l)
 	}
 	value = bytes.TrimSpace(value)
 	if c.Header != nil && resp.Status >= 200 {
-		c.Header(name, value)
+		c.Header.TakeHeader(name, value)
 	}
 	switch {
 	case equalFold(name, "content-length"):
@@ -424,9 +435,14 @@ func (c *Conn) header(resp *Response, l []byte) error {
 			c.body, c.left = framedByLength, int64(n)
 		}
 	case equalFold(name, "transfer-encoding"):
-		if containsFold(value, "chunked") {
-			c.body, c.left = framedByChunks, 0
+		// It goes before a length. What is coded otherwise has no end that is known.
+		if equalFold(value, "identity") {
+			break
 		}
+		if !equalFold(value, "chunked") || c.body == framedByChunks {
+			return fmt.Errorf("%w: Transfer-Encoding %.40q", ErrMalformed, value)
+		}
+		c.body, c.left = framedByChunks, 0
 	case equalFold(name, "connection"):
 		switch {
 		case containsFold(value, "close"):
@@ -628,5 +644,10 @@ func equalFold(b []byte, lower string) bool {
 }
 
 func containsFold(b []byte, lower string) bool {
-	return bytes.Contains(bytes.ToLower(b), []byte(lower))
+	for ; len(b) >= len(lower); b = b[1:] {
+		if equalFold(b[:len(lower)], lower) {
+			return true
+		}
+	}
+	return false
 }

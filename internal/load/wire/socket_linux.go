@@ -24,6 +24,8 @@ type Socket struct {
 	*net.TCPConn
 	raw  syscall.RawConn
 	read func(fd uintptr) bool // receive, bound once so that a read allocates nothing
+	peek func(fd uintptr)      // peekOnce, likewise
+	open bool                  // what it found
 
 	at   time.Time     // when the last read returned, with a monotonic reading
 	lag  time.Duration // for how long its data had lain in the kernel
@@ -60,7 +62,7 @@ func NewSocket(nc net.Conn) (s *Socket, ok bool) {
 		return nil, false
 	}
 	s = &Socket{TCPConn: tc, raw: raw}
-	s.read, s.step = s.receive, s.pumpOnce
+	s.read, s.step, s.peek = s.receive, s.pumpOnce, s.peekOnce
 	return s, true
 }
 
@@ -216,13 +218,13 @@ func (s *Socket) stamp() {
 // Open reports whether the other side has neither closed the connection nor sent
 // what nobody asked for: whether an idle connection may be used again.
 func (s *Socket) Open() bool {
-	open := false
-	err := s.raw.Control(func(fd uintptr) {
-		var b [1]byte
-		_, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-		open = err == unix.EAGAIN
-	})
-	return err == nil && open
+	s.open = false
+	return s.raw.Control(s.peek) == nil && s.open
+}
+
+func (s *Socket) peekOnce(fd uintptr) {
+	_, _, errno := syscall.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&s.control[0])), 1, unix.MSG_PEEK|unix.MSG_DONTWAIT, 0, 0)
+	s.open = errno == unix.EAGAIN
 }
 
 // Arrived returns when the last read's data arrived.

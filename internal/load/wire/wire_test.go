@@ -90,6 +90,7 @@ func TestConnReadsEveryFraming(t *testing.T) {
 		"a chunk that is cut off":    {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nhello", "hello", ErrTruncated, false},
 		"chunks without a last one":  {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", "hello", ErrTruncated, false},
 		"a chunk size that is none":  {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nhello\r\n", "", ErrMalformed, false},
+		"chunks beside a length":     {"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", "hello", nil, true},
 		"a chunk size beyond all":    {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n", "", ErrMalformed, false},
 	}
 	for name, tt := range tests {
@@ -146,6 +147,10 @@ func TestReadHeadRefuses(t *testing.T) {
 	}{
 		"no HTTP":                  {"SSH-2.0-OpenSSH\r\n\r\n", ErrMalformed},
 		"a status that is none":    {"HTTP/1.1 2x0 OK\r\n\r\n", ErrMalformed},
+		"another coding":           {"HTTP/1.1 200 OK\r\nTransfer-Encoding: xchunked\r\n\r\nhello", ErrMalformed},
+		"chunks in chunks":         {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", ErrMalformed},
+		"a space before the colon": {"HTTP/1.1 200 OK\r\nContent-Length : 5\r\n\r\nhello", ErrMalformed},
+		"a folded line":            {"HTTP/1.1 200 OK\r\nX: a\r\n b: c\r\nContent-Length: 5\r\n\r\nhello", ErrMalformed},
 		"a header without a colon": {"HTTP/1.1 200 OK\r\nfoo\r\n\r\n", ErrMalformed},
 		"a length that is none":    {"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n", ErrMalformed},
 		"a header without end":     {long, ErrMalformed},
@@ -354,8 +359,8 @@ func TestALeanConnectionHoldsNoBufferAndSeesTheEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := dial(t, serve(t, tt.raw, len(tt.raw)))
 			c.Lean()
-			var names []string
-			c.Header = func(n, _ []byte) { names = append(names, string(n)) }
+			var names taken
+			c.Header = &names
 			if err := c.Send([]byte("GET / HTTP/1.1\r\n\r\n")); err != nil {
 				t.Fatal(err)
 			}
@@ -380,3 +385,8 @@ func TestALeanConnectionHoldsNoBufferAndSeesTheEnd(t *testing.T) {
 		})
 	}
 }
+
+// taken collects the names of headers.
+type taken []string
+
+func (t *taken) TakeHeader(name, _ []byte) { *t = append(*t, string(name)) }

@@ -1,0 +1,273 @@
+// Package gateway is what is known of the metrics of gateways between clients and
+// servers: of sixty gateway, whose names are the canonical ones, and of Envoy, Istio,
+// HAProxy, nginx, Traefik and Kong, and so of the Gateway API's gateways that are built on
+// them. It is the one place that says which of their counters mean what; signals and
+// package boundary are made of it.
+package gateway
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+// ID names a gateway.
+const ID engine.ID = "gateway"
+
+// Engine is the gateway: no engine, but found and asked like one.
+var Engine = engine.Engine{
+	ID: ID, Selector: own + ".+", IDs: []string{"gateway"},
+	Detect: func(names map[string]bool) (engine.Naming, bool) {
+		p, ok := Detect(names)
+		if !ok {
+			return engine.Naming{}, false
+		}
+		return p.naming(names), true
+	},
+	Page: page,
+}
+
+// own begins the names of sixty gateway.
+const own = "sixty_gateway_"
+
+// Outcomes: how a request ended, in the words of sixty gateway, and what else is counted.
+const (
+	Offered          = "offered"
+	Success          = "success"
+	ClientError      = "client_error"
+	UpstreamError    = "upstream_error"
+	Timeout          = "timeout"
+	ClientDisconnect = "client_disconnect"
+	Rejected         = "rejected"
+	Retries          = "retries"
+	Open             = "open" // a gauge
+)
+
+// Ends are the outcomes of requests.
+var Ends = []string{Success, ClientError, UpstreamError, Timeout, ClientDisconnect, Rejected}
+
+// A Term is one addend of an outcome.
+type Term struct {
+	Outcome string
+	Metric  string
+	Match   []*labels.Matcher
+	Sign    float64 // 1, or -1 where another outcome's metric holds these too
+}
+
+// A Product is one kind of gateway.
+type Product struct {
+	Title string
+	Main  string // the metric by which it is told; "" for sixty gateway
+	Terms []Term
+
+	duration string  // histogram of whole requests; "" where there is none
+	per      float64 // of its unit, in a second
+}
+
+// Own is sixty gateway.
+var Own = Product{Title: "sixty gateway"}
+
+// Others are the other products. A sidecar of Istio shows some of Envoy's names too.
+var Others = []Product{
+	byFlags("Istio", "istio_requests_total").timed("istio_request_duration_milliseconds", 1000),
+	byClass("Envoy", "envoy_cluster_upstream_rq_xx", "envoy_response_code_class", "").timed("envoy_cluster_upstream_rq_time", 1000).with(
+		term(Timeout, "envoy_cluster_upstream_rq_timeout"), less(UpstreamError, "envoy_cluster_upstream_rq_timeout"),
+		term(ClientDisconnect, "envoy_http_downstream_rq_rx_reset"), term(Retries, "envoy_cluster_upstream_rq_retry"), term(Open, "envoy_cluster_upstream_rq_active")),
+	byClass("HAProxy", "haproxy_backend_http_responses_total", "code", "xx").with(
+		term(ClientDisconnect, "haproxy_backend_client_aborts_total"), term(Retries, "haproxy_backend_retry_warnings_total"),
+		term(Open, "haproxy_backend_current_sessions")),
+	byCode("ingress-nginx", "nginx_ingress_controller_requests", "status").timed("nginx_ingress_controller_request_duration_seconds", 1),
+	byClass("nginx", "nginx_vts_server_requests_total", "code", "xx", is("host", "*")),
+	{Title: "nginx", Main: "nginx_http_requests_total", Terms: []Term{term(Offered, "nginx_http_requests_total")}},
+	byCode("Traefik", "traefik_service_requests_total", "code").timed("traefik_service_request_duration_seconds", 1).with(term(Retries, "traefik_service_retries_total")),
+	byCode("Kong", "kong_http_requests_total", "code").timed("kong_request_latency_ms", 1000),
+}
+
+// Foreign is a regular expression of the metrics of other products.
+func Foreign() string {
+	var names []string
+	for _, p := range Others {
+		names = append(names, p.Main)
+		for _, t := range p.Terms {
+			names = append(names, t.Metric)
+		}
+		if p.duration != "" {
+			names = append(names, p.duration+"_count")
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), "|")
+}
+
+// Detect tells a page's product by the names on it.
+func Detect(names map[string]bool) (Product, bool) {
+	for n := range names {
+		if strings.HasPrefix(n, own) {
+			return Own, true
+		}
+	}
+	i := slices.IndexFunc(Others, func(p Product) bool { return names[p.Main] })
+	if i < 0 {
+		return Product{}, false
+	}
+	return Others[i], true
+}
+
+func is(name, value string) *labels.Matcher {
+	return labels.MustNewMatcher(labels.MatchEqual, name, value)
+}
+
+func like(name, pattern string) *labels.Matcher {
+	return labels.MustNewMatcher(labels.MatchRegexp, name, pattern)
+}
+
+func unlike(name, pattern string) *labels.Matcher {
+	return labels.MustNewMatcher(labels.MatchNotRegexp, name, pattern)
+}
+
+func term(outcome, metric string, match ...*labels.Matcher) Term {
+	return Term{outcome, metric, match, 1}
+}
+
+func less(outcome, metric string) Term { return Term{outcome, metric, nil, -1} }
+
+func (p Product) with(terms ...Term) Product {
+	p.Terms = slices.Concat(p.Terms, terms)
+	return p
+}
+
+func (p Product) timed(histogram string, per float64) Product {
+	p.duration, p.per = histogram, per
+	return p
+}
+
+// byClass is a product that counts answers by the first digit of their code.
+func byClass(title, metric, label, suffix string, more ...*labels.Matcher) Product {
+	p := Product{Title: title, Main: metric}
+	for _, c := range []struct{ outcome, digits string }{{Success, "[123]"}, {ClientError, "4"}, {UpstreamError, "5"}, {Offered, "[12345]"}} {
+		p.Terms = append(p.Terms, term(c.outcome, metric, append([]*labels.Matcher{like(label, c.digits+suffix)}, more...)...))
+	}
+	return p
+}
+
+// byCode is one that counts them by the code: 499 is nginx's for a client that left, 504
+// a gateway's for its own limit.
+func byCode(title, metric, label string, more ...*labels.Matcher) Product {
+	p := Product{Title: title, Main: metric}
+	for _, c := range []struct{ outcome, codes string }{
+		{Success, "[123].."},
+		{ClientError, "4(0[0-79]|1.|2[0-8]|[3-8].|9[0-8])"},
+		{UpstreamError, "0|5(0[0-35-9]|[1-9].)"},
+		{Timeout, "408|504"},
+		{ClientDisconnect, "499"},
+		{Rejected, "429"},
+		{Offered, ".+"},
+	} {
+		p.Terms = append(p.Terms, term(c.outcome, metric, append([]*labels.Matcher{like(label, c.codes)}, more...)...))
+	}
+	return p
+}
+
+// byFlags is one with Envoy's response flags, which say more than the code: DC is a
+// client that left, UT, SI and DT are limits. Both ends of a call report it; the
+// destination's report is taken.
+func byFlags(title, metric string) Product {
+	const left, limits = ".*DC.*", ".*(UT|SI|DT).*"
+	once := unlike("reporter", "source")
+	p := byCode(title, metric, "response_code", once, unlike("response_flags", left+"|"+limits))
+	p.Terms = slices.DeleteFunc(p.Terms, func(t Term) bool { return t.Outcome == Offered })
+	return p.with(term(Offered, metric, once), term(ClientDisconnect, metric, once, like("response_flags", left)),
+		term(Timeout, metric, once, like("response_flags", limits), unlike("response_flags", left)))
+}
+
+// naming says how the product names what the signals ask for.
+func (p Product) naming(has map[string]bool) engine.Naming {
+	n := engine.Naming{ID: string(ID), Version: p.Title, Prefix: engine.Canonical}
+	if p.Main == "" {
+		return n
+	}
+	n.Exprs = map[string]string{}
+	put := func(s *indicator.Signal, expr string) {
+		if expr != "" {
+			n.Exprs[s.Name] = expr
+		}
+	}
+	sum := func(fn string, outcomes ...string) string { return p.sum(has, fn, outcomes...) }
+	share := func(of, among string) string {
+		if of == "" || among == "" {
+			return ""
+		}
+		return fmt.Sprintf("(%s) / ((%s) > 0)", of, among)
+	}
+	put(indicator.GatewayOffered, sum("rate", Offered))
+	put(indicator.GatewayEnded, sum("rate", Ends...))
+	put(indicator.GatewaySuccess, share(sum("rate", Success), sum("rate", Ends...)))
+	put(indicator.GatewayErrors, share(sum("rate", UpstreamError, Timeout, Rejected), sum("rate", Success, ClientError, UpstreamError, Timeout, Rejected)))
+	put(indicator.GatewayClientErrs, share(sum("rate", ClientError), sum("rate", Ends...)))
+	put(indicator.GatewayGaveUp, share(sum("rate", ClientDisconnect), sum("rate", Ends...)))
+	put(indicator.GatewayTimeouts, sum("increase", Timeout))
+	put(indicator.GatewayRetries, sum("increase", Retries))
+	put(indicator.GatewayOpen, sum("avg_over_time", Open))
+	if has[p.duration+"_count"] {
+		for _, s := range []struct {
+			signal *indicator.Signal
+			q      string
+		}{{indicator.GatewayE2EP50, "0.5"}, {indicator.GatewayE2EP95, "0.95"}} {
+			n.Exprs[s.signal.Name] = fmt.Sprintf("histogram_quantile(%s, sum by (le, instance) (increase(%s_bucket[5m]))) / %g", s.q, p.duration, p.per)
+		}
+	}
+	return n
+}
+
+// sum is the PromQL of outcomes over the window; "" where the page has none of them.
+func (p Product) sum(has map[string]bool, fn string, outcomes ...string) string {
+	text := ""
+	for _, t := range p.Terms {
+		if !slices.Contains(outcomes, t.Outcome) || !has[t.Metric] {
+			continue
+		}
+		var match []string
+		for _, m := range t.Match {
+			match = append(match, m.String())
+		}
+		sign := " + "
+		if t.Sign < 0 {
+			sign = " - "
+		}
+		if text == "" {
+			sign = strings.TrimPrefix(sign, " + ")
+		}
+		// What never happened has no series: it is zero where the gateway answers.
+		text += fmt.Sprintf("%s(sum by (instance) (%s(%s{%s}[5m])) or 0 * sum by (instance) (%s(%s[5m])))",
+			sign, fn, t.Metric, strings.Join(match, ","), fn, t.Metric)
+	}
+	return text
+}
+
+// page returns what the signals ask of sixty gateway.
+func page(id string) (names []string, release string, err error) {
+	if id != string(ID) {
+		return nil, "", nil
+	}
+	for _, s := range indicator.All() {
+		if s.Scope != indicator.Gateway {
+			continue
+		}
+		of, err := indicator.Metrics(s.PromQL())
+		if err != nil {
+			return nil, "", err
+		}
+		for _, n := range of {
+			if b, ok := strings.CutSuffix(n, "_bucket"); ok {
+				n = b + "_count"
+			}
+			names = append(names, n)
+		}
+	}
+	return names, "", nil
+}

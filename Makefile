@@ -67,8 +67,10 @@ accuracy: ## Judge every recording at 1, 5, 15, 30 and 60 s scrapes, several pha
 	SIXTY_ACCURACY=full $(GO) test ./internal/planning -run '^Test(NoFirstFixMakesItWorse|IntervalsHoldWhatComes)$$' -count=1 -timeout 60m
 	$(GO) test ./internal/pathologies -run '^TestVerdicts$$' -count=1 -update
 
-model-accuracy: ## Fit the performance model to what others measured, leaving out each GPU and each model in turn, and write docs/model-accuracy.md
+model-accuracy: ## Fit the performance model to what others measured, leaving out each GPU and each model in turn, tune public deployments, and write docs/model-accuracy.md
 	$(GO) test ./internal/perfmodel/published -run '^TestFit$$' -count=1 -timeout 60m -v -update
+	SIXTY_ACCURACY=update $(GO) test ./internal/cli -run '^TestTuneOfPublicDeployments$$' -count=1
+	$(GO) test ./internal/perfmodel/published -run '^TestThePageShowsThisData$$' -count=1 -render
 
 detection: ## Measure how long after its onset a fault is an alert, and write the tables of docs/rules.md
 	SIXTY_ACCURACY=full $(GO) test ./internal/pathologies -run '^TestDetectionTimes$$' -count=1 -timeout 60m -v -update

@@ -43,7 +43,8 @@ var specs = []GPU{
 	{"H200 NVL", 141 * gib, 4800 * giga, 835 * tera, 1671 * tera, 0, nil},
 	{"H20", 96 * gib, 4000 * giga, 148 * tera, 296 * tera, 0, nil},
 	{"GH200", 96 * gib, 4000 * giga, 989 * tera, 1979 * tera, 0, []string{"GH200 480GB"}},
-	// NVIDIA HGX B200, HGX B300 and GB200 NVL72 data sheets (Blackwell).
+	// NVIDIA HGX B200, HGX B300 and GB200 NVL72 data sheets (Blackwell): half of the figures
+	// with sparsity. B200's FP4 is half of 18 PFLOPS, by the table for one GPU.
 	{"B200", 180 * gib, 7700 * giga, 2250 * tera, 4500 * tera, 9000 * tera, nil},
 	{"B300", 270 * gib, 7700 * giga, 2250 * tera, 4500 * tera, 14000 * tera, nil},
 	{"GB200", 186 * gib, 8000 * giga, 2500 * tera, 5000 * tera, 10000 * tera, nil},
@@ -61,7 +62,8 @@ var specs = []GPU{
 	{"L40S", 48 * gib, 864 * giga, 362 * tera, 733 * tera, 0, nil},
 	{"L40", 48 * gib, 864 * giga, 181 * tera, 362 * tera, 0, nil},
 	{"RTX 6000 Ada", 48 * gib, 960 * giga, 364 * tera, 728 * tera, 0, []string{"RTX 6000 Ada Generation"}},
-	// NVIDIA Ada and Blackwell GPU architecture white papers (GeForce, RTX PRO).
+	// NVIDIA Ada and Blackwell GPU architecture white papers (GeForce, RTX PRO). RTX 5090's FP4
+	// is half of 3,352 AI TOPS.
 	{"RTX 4090", 24 * gib, 1008 * giga, 165.2 * tera, 330.3 * tera, 0, []string{"GeForce RTX 4090"}},
 	{"RTX 5090", 32 * gib, 1792 * giga, 209.5 * tera, 419 * tera, 1676 * tera, []string{"GeForce RTX 5090"}},
 	{"RTX PRO 6000", 96 * gib, 1792 * giga, 503.8 * tera, 1007.6 * tera, 2015.2 * tera, []string{"RTX PRO 6000 Blackwell Workstation Edition"}},
@@ -71,7 +73,8 @@ var specs = []GPU{
 	{"V100 32GB", 32 * gib, 900 * giga, 125 * tera, 0, 0, []string{"V100-SXM2-32GB", "V100-PCIE-32GB"}},
 	{"V100 16GB", 16 * gib, 900 * giga, 125 * tera, 0, 0, []string{"V100-SXM2-16GB", "V100-PCIE-16GB"}},
 	{"T4", 16 * gib, 320 * giga, 65 * tera, 0, 0, nil},
-	// AMD Instinct data sheets.
+	// AMD Instinct data sheets, without sparsity: MI355X has 5 PFLOPS in FP8 by AMD at ISSCC
+	// 2026, and twice that in MXFP4.
 	{"MI300X", 192 * gib, 5300 * giga, 1307.4 * tera, 2614.9 * tera, 0, nil},
 	{"MI325X", 256 * gib, 6000 * giga, 1307.4 * tera, 2614.9 * tera, 0, nil},
 	{"MI355X", 288 * gib, 8000 * giga, 2516.6 * tera, 5033.2 * tera, 10066.3 * tera, nil},

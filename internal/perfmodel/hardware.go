@@ -20,6 +20,8 @@ type Prior struct {
 	// Draws are samples of what the constants may be, all together: those that depend on
 	// the same unknown move together. Empty where only Spread is known.
 	Draws []Draw
+	// apart are combinations of the constants that are independent in the samples; see there.
+	apart [][perRequest]float64
 	// widen is by how much intervals of predictions that rest on the prior alone are
 	// widened: of a server that is not saturated, and of one that is.
 	widen [2]Widening
@@ -112,8 +114,24 @@ func (p *Prior) sampled(rng *rand.Rand) []row {
 
 func (p *Prior) rowsAt(cost sim.StepCost) []row {
 	var rows []row
+	v := fromCost(cost)
+	if p.apart != nil {
+		for k := range p.apart {
+			r := row{weight: priorStrength}
+			for j, w := range p.apart[k] {
+				if v[j] > 0 {
+					r.a[j] = w / v[j]
+					r.target += w
+				}
+			}
+			if r.a != (vector{}) {
+				rows = append(rows, r)
+			}
+		}
+		return rows
+	}
 	spread := fromCost(p.Spread)
-	for j, v := range fromCost(cost) {
+	for j, v := range v {
 		if v <= 0 || spread[j] <= 0 {
 			continue
 		}
@@ -123,6 +141,70 @@ func (p *Prior) rowsAt(cost sim.StepCost) []row {
 	}
 	return rows
 }
+
+// apart finds the combinations of the constants' logarithms that the samples say are
+// independent, each with a standard deviation of one when the samples are as many times as
+// wide: constants that depend on the same unknown, such as the speed of all that a host
+// does, move together. It is the inverse of the Cholesky factor of their covariance.
+func apart(draws []Draw, times float64) [][perRequest]float64 {
+	var x [perRequest][]float64 // in standard deviations, robust against single samples
+	var sd [perRequest]float64
+	for j := range x {
+		for _, d := range draws {
+			x[j] = append(x[j], math.Log(max(fromCost(d.Cost)[j], 1e-15)))
+		}
+		middle := stat.Median(x[j])
+		off := make([]float64, len(draws))
+		for i := range off {
+			off[i] = math.Abs(x[j][i] - middle)
+		}
+		sd[j] = max(1.4826*stat.Median(off), leastSpread)
+		for i := range x[j] {
+			x[j][i] = max(min((x[j][i]-middle)/sd[j], 3), -3)
+		}
+	}
+	var l, out [perRequest][perRequest]float64
+	for i := range l {
+		for j := range i + 1 {
+			sum := 0.0
+			for k := range draws {
+				sum += x[i][k] * x[j][k] / float64(len(draws))
+			}
+			if i == j {
+				sum += ownShare
+			}
+			for k := range j {
+				sum -= l[i][k] * l[j][k]
+			}
+			if i == j {
+				l[i][i] = math.Sqrt(sum)
+			} else {
+				l[i][j] = sum / l[j][j]
+			}
+		}
+	}
+	for i := range out { // the inverse, over the standard deviations
+		out[i][i] = 1 / l[i][i]
+		for j := range i {
+			for k := j; k < i; k++ {
+				out[i][j] -= l[i][k] * out[k][j] / l[i][i]
+			}
+		}
+	}
+	for i := range out {
+		for j := range out {
+			out[i][j] /= sd[j] * times
+		}
+	}
+	return out[:]
+}
+
+// leastSpread is the least standard deviation of a constant's logarithm, and ownShare the
+// part of its variance that it has in common with no other.
+const (
+	leastSpread = 0.02
+	ownShare    = 0.1
+)
 
 // guessFrom is the prior where nothing is known of the hardware: constants of the order
 // that any has, in proportion to the time of a usual step, and hardly believed.

@@ -53,6 +53,7 @@ const (
 	pDelayToken
 	pSerial
 	pSerialToken
+	pTemplate
 	pOverall
 	parameters
 )
@@ -90,6 +91,7 @@ func Parameters() []Parameter {
 		pDelayToken:      {"delay-token", "the same for each token of its prompt", false, 6e-6, 0.8},
 		pSerial:          {"serial", "seconds of a request in which the API server takes no other", false, 2e-3, 0.8},
 		pSerialToken:     {"serial-token", "the same for each token of its prompt", false, 3e-6, 0.8},
+		pTemplate:        {"template", "the same where a release parses the chat template for each request", false, 8e-3, 0.5},
 		pOverall:         {"overall", "times that all that the engine does takes", false, 1, 1e-3},
 	}
 }
@@ -146,6 +148,7 @@ type Shape struct {
 	logits               float64 // operations of a request
 	link                 float64 // bytes per second; 0 where there is one GPU
 	bus, async           bool
+	template             bool // is parsed for each request
 }
 
 // work is arithmetic for a token, as seconds at a GPU's peak.
@@ -204,6 +207,8 @@ func (l *Ledger) Shape(meanTokens float64) *Shape {
 	if s.AsyncScheduling != nil {
 		sh.async = *s.AsyncScheduling
 	}
+	// The Harmony format of gpt-oss has no template.
+	sh.template = s.Release.AtLeast(vllm.ChatTemplateParsed) && !s.Release.AtLeast(vllm.ChatTemplateKept) && m.Architecture != "GptOssForCausalLM"
 	kinds := map[int]bool{}
 	for i := range m.Weights {
 		w := &m.Weights[i]
@@ -263,7 +268,11 @@ func (l *Ledger) Shape(meanTokens float64) *Shape {
 		const level = "releases before 0.14"
 		sh.Effects = append(sh.Effects, Effect{level, pOverall, 0.2}, Effect{level, pStep, 0.4}, Effect{level, pSeq, 0.5}, Effect{level, pMixed, 0.4}, Effect{level, pSerial, 0.4}, Effect{level, pDelay, 0.5},
 			Effect{level, pMixedLayer, 0.6}, Effect{level, pCompute, 0.5},
-			Effect{level, pBandwidth, 0.2}, Effect{level, pLinkLatency, 0.4}, Effect{level, pLinkShare, 0.6})
+			Effect{level, pBandwidth, 0.2}, Effect{level, pLinkLatency, 0.4}, Effect{level, pLinkShare, 0.6},
+			Effect{level, pLayer, 0.4}, Effect{level, pMoELayer, 0.5}, Effect{level, pExpertBandwidth, 0.4})
+	}
+	if sh.template { // a model's is longer than another's
+		sh.Effects = append(sh.Effects, Effect{"model " + m.Architecture, pTemplate, 0.4})
 	}
 	for kind := pFP8; kind <= pNVFP4; kind++ {
 		if kinds[kind] {
@@ -323,7 +332,12 @@ func (s *Shape) Cost(v *Values) (sim.StepCost, sim.Frontend) {
 	c.Knee = int(math.Round(v.share(pOverlap) * (weights + experts) / products))
 	c.Experts, c.ExpertShare = experts, s.expertShare
 	c = c.Scale(sim.Uniform(v.size(pOverall)))
-	return c, sim.Frontend{
-		PerRequest: v.size(pDelay), PerToken: v.size(pDelayToken), Serial: v.size(pSerial), SerialPerToken: v.size(pSerialToken),
+	serial := v.size(pSerial) / 2 // as much before as after tokenization
+	f := sim.Frontend{
+		PerRequest: v.size(pDelay), PerToken: v.size(pDelayToken), Reading: serial, Serial: serial, SerialPerToken: v.size(pSerialToken),
 	}
+	if s.template {
+		f.Reading += v.size(pTemplate)
+	}
+	return c, f
 }

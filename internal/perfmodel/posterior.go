@@ -7,6 +7,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"sync"
+
+	"github.com/sixty-dev/sixty/internal/sim"
 )
 
 // A Posterior is what the published measurements made of the parameters and of the
@@ -119,7 +121,9 @@ func (p *Posterior) Prior(s *Shape) Prior {
 		out.Draws = append(out.Draws, d)
 	}
 	out.widen = [2]Widening{p.Widen[WideningClass(false, s.tp > 1)], p.Widen[WideningClass(true, s.tp > 1)]}
-	out.Spread = spreadOf(out.Draws)
+	// What such intervals miss, the prior of a fit does not know either.
+	times := max(out.widen[0].TPOT, out.widen[1].TPOT, 1)
+	out.Spread, out.apart = spreadOf(out.Draws).Scale(sim.Uniform(times)), apart(out.Draws, times)
 	return out
 }
 
@@ -141,9 +145,9 @@ func (p *Prediction) widenBy(by [2]Widening) {
 		times     float64
 		intervals []*Interval
 	}{
-		{w.TTFT, []*Interval{&p.TTFTMean, &p.TTFTP50, &p.TTFTP95, &p.TTFTP99, &p.QueueP95}},
-		{w.TPOT, []*Interval{&p.TPOTMean, &p.ITLP50, &p.ITLP95, &p.ITLP99}},
-		{w.E2E, []*Interval{&p.E2EP50, &p.E2EP95, &p.E2EP99}},
+		{w.TTFT, []*Interval{&p.TTFTMean, &p.TTFTP50, &p.TTFTP95, &p.TTFTP99, &p.QueueMean, &p.QueueP95}},
+		{w.TPOT, []*Interval{&p.TPOTMean, &p.TPOTP95, &p.ITLMean, &p.ITLP50, &p.ITLP95, &p.ITLP99}},
+		{w.E2E, []*Interval{&p.E2EMean, &p.E2EP50, &p.E2EP95, &p.E2EP99}},
 		{w.Tokens, []*Interval{&p.OutputPerSecond}},
 	} {
 		for _, i := range x.intervals {

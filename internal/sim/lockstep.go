@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"container/heap"
 	"fmt"
 	"time"
 )
@@ -131,10 +130,7 @@ func (s *simulation) lockstep() error {
 				first = g
 			}
 		}
-		arrives := forever
-		if len(s.pending) > 0 {
-			arrives = s.pending[0].at
-		}
+		arrives := s.arrives()
 		switch at := first.next(); {
 		case at < arrives || len(first.steps) > 0 && at == arrives && at < forever:
 			if err := first.step(); err != nil {
@@ -146,10 +142,13 @@ func (s *simulation) lockstep() error {
 		case arrives == forever:
 			return nil
 		default:
+			a, ok := s.arrival(arrives)
+			if !ok {
+				continue
+			}
 			for k := range s.drivers {
 				s.see(k)
 			}
-			a := heap.Pop(&s.pending).(arrival)
 			k, err := s.pick(a.request)
 			if err != nil {
 				return err

@@ -39,10 +39,7 @@ func (s *simulation) fed() error {
 	}
 	s.begin()
 	for {
-		arrives := forever
-		if len(s.pending) > 0 {
-			arrives = s.pending[0].at
-		}
+		arrives := s.arrives()
 		d, until := s.behind(arrives)
 		switch at := d.next(); {
 		case at < arrives || d.Executing && at == arrives && at < forever:
@@ -53,10 +50,13 @@ func (s *simulation) fed() error {
 		case arrives == forever:
 			return nil
 		default:
+			a, ok := s.arrival(arrives)
+			if !ok {
+				continue
+			}
 			for k := range s.drivers {
 				s.see(k)
 			}
-			a := heap.Pop(&s.pending).(arrival)
 			d, err := s.dispatch(a.request, a.sent, a.at-a.sent)
 			if err != nil {
 				return err
@@ -68,7 +68,7 @@ func (s *simulation) fed() error {
 
 // begin sends the requests that wait for no other.
 func (s *simulation) begin() {
-	s.free = make([]time.Duration, len(s.drivers))
+	s.servers = servers(s.o.Frontend, len(s.drivers))
 	if s.o.Clients > 0 {
 		for range min(s.o.Clients, len(s.requests)) {
 			s.take(0, true)
@@ -138,7 +138,39 @@ func (s *simulation) take(free time.Duration, first bool) {
 }
 
 func (s *simulation) send(i int, at time.Duration) {
-	server := &s.free[s.came%len(s.free)]
+	x := arrival{at, at, i}
+	if f := s.o.Frontend; !f.serial() {
+		x.at += f.after(s.requests[i].PromptTokens)
+		heap.Push(&s.pending, x)
+		return
+	}
+	s.servers[s.came%len(s.servers)].send(x)
 	s.came++
-	heap.Push(&s.pending, arrival{at + s.o.Frontend.queue(at, server, s.requests[i].PromptTokens), at, i})
+}
+
+// arrives is when a request next comes to an engine, or an API server next ends
+// something; forever where nothing comes.
+func (s *simulation) arrives() time.Duration {
+	at := forever
+	if len(s.pending) > 0 {
+		at = s.pending[0].at
+	}
+	for k := range s.servers {
+		at = min(at, s.servers[k].next())
+	}
+	return at
+}
+
+// arrival is the request that comes to an engine at a time that arrives told of, if one
+// does: API servers go on first.
+func (s *simulation) arrival(at time.Duration) (arrival, bool) {
+	for k := range s.servers {
+		if a := &s.servers[k]; a.next() == at {
+			if x, ok := a.step(s.requests); ok {
+				heap.Push(&s.pending, x)
+			}
+			return arrival{}, false
+		}
+	}
+	return heap.Pop(&s.pending).(arrival), true
 }

@@ -86,7 +86,10 @@ func TestTheTwoLoopsAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		replicas, router := drawDeployment(t), drawRouter(t)
 		requests := drawRequests(t, replicas[0].Config.BlockSize)
-		o := Options{Frontend: Frontend{PerToken: rapid.SampledFrom([]float64{0, 1e-5}).Draw(t, "frontend")}}
+		o := Options{Frontend: Frontend{
+			PerToken: rapid.SampledFrom([]float64{0, 1e-5}).Draw(t, "frontend"),
+			Reading:  rapid.SampledFrom([]float64{0, 2e-3}).Draw(t, "reading"), Serial: rapid.SampledFrom([]float64{0, 1e-3}).Draw(t, "serial"),
+		}}
 		open := mustRun(t, replicas, router(), requests, o)
 		late := Request{Pause: time.Hour, PromptTokens: 1, OutputTokens: 1, After: 1}
 		fed := mustRun(t, replicas, router(), append(slices.Clone(requests), late), o)

@@ -189,10 +189,10 @@ type simulation struct {
 
 	// Of a loop.
 	pending arrivalHeap
-	free    []time.Duration // when the API servers, which take requests in turn, are
-	came    int             // requests to them
-	sent    int             // requests that clients took
-	follow  [][]int         // by request, those that come after it
+	servers []apiServer // which take requests in turn
+	came    int         // requests to them
+	sent    int         // requests that clients took
+	follow  [][]int     // by request, those that come after it
 }
 
 // driver makes that of one replica.
@@ -231,10 +231,21 @@ func (s *simulation) inOrder() ([]int32, []time.Duration) {
 	if s.o.Frontend == (Frontend{}) {
 		return order, nil
 	}
-	free, delays := make([]time.Duration, len(s.replicas)), make([]time.Duration, len(s.requests))
-	for at, i := range order {
-		r := &s.requests[i]
-		delays[i] = s.o.Frontend.queue(r.Arrival, &free[at%len(free)], r.PromptTokens)
+	delays, f := make([]time.Duration, len(s.requests)), s.o.Frontend
+	if !f.serial() {
+		for i := range s.requests {
+			delays[i] = f.after(s.requests[i].PromptTokens)
+		}
+	} else {
+		servers := servers(f, len(s.replicas))
+		for at, i := range order {
+			a, sent := &servers[at%len(servers)], s.requests[i].Arrival
+			a.until(sent, s.requests, delays)
+			a.send(arrival{sent, sent, int(i)})
+		}
+		for k := range servers {
+			servers[k].until(forever, s.requests, delays)
+		}
 	}
 	slices.SortStableFunc(order, func(a, b int32) int {
 		return cmp.Compare(s.requests[a].Arrival+delays[a], s.requests[b].Arrival+delays[b])

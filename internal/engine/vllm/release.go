@@ -12,6 +12,8 @@ const DefaultRelease engine.Release = "0.23.0"
 const (
 	V1ByDefault              engine.Release = "0.8"    // the V1 engine, whose scheduler is simulated
 	AsyncSchedulingByDefault engine.Release = "0.14"   // --async-scheduling
+	ChatTemplateParsed       engine.Release = "0.11"   // for each request (vllm-project/vllm#25794, 2025-09-27)
+	ChatTemplateKept         engine.Release = "0.11.1" // and no more (#26227, 2025-10-04)
 	SortsToSample            engine.Release = "0.11.1" // FlashInfer's sampler has to be asked for (v1/sample/ops/topk_topp_sampler.py)
 	SamplesWithoutSorting    engine.Release = "0.17"   // a Triton kernel for top-k and top-p, from 0.23 on FlashInfer's
 	SamplesWithFlashInfer    engine.Release = "0.23"   // by default, and the Triton kernel without it

@@ -93,7 +93,7 @@ func knobsOf(c sim.StepCost, f sim.Frontend, prompt float64) [knobs]float64 {
 	l := func(v float64) float64 { return math.Log(max(v, 1e-12)) }
 	return [knobs]float64{
 		l(c.Base), l(c.Mixed), l(c.PerSeq), l(c.PerToken), l(c.PerKV), l(c.PerPair), l(float64(c.Knee)), l(c.Experts),
-		l(f.PerRequest + f.PerToken*prompt), l(f.Serial + f.SerialPerToken*prompt),
+		l(f.PerRequest + f.PerToken*prompt), l(f.Reading + f.Serial + f.SerialPerToken*prompt),
 	}
 }
 
@@ -106,7 +106,7 @@ func turned(c sim.StepCost, f sim.Frontend, knob int, by float64) (sim.StepCost,
 	case 8:
 		f.PerRequest, f.PerToken = f.PerRequest*by, f.PerToken*by
 	case 9:
-		f.Serial, f.SerialPerToken = f.Serial*by, f.SerialPerToken*by
+		f.Reading, f.Serial, f.SerialPerToken = f.Reading*by, f.Serial*by, f.SerialPerToken*by
 	default:
 		*[]*float64{&c.Base, &c.Mixed, &c.PerSeq, &c.PerToken, &c.PerKV, &c.PerPair}[knob] *= by
 	}
@@ -426,14 +426,14 @@ func (f *Fitter) posterior(slopes *Fitter, use func(*Case) bool) (*perfmodel.Pos
 			return nil, err
 		}
 		for j := range n {
-			draws[j] = append(draws[j], round(f.x[j]+d.AtVec(j)))
+			draws[j] = append(draws[j], Round(f.x[j]+d.AtVec(j)))
 		}
 	}
 	for j, unknown := range f.unknowns {
-		out.Fitted[unknown.key] = perfmodel.Marginal{Mean: round(f.x[j]), Draws: draws[j]}
+		out.Fitted[unknown.key] = perfmodel.Marginal{Mean: Round(f.x[j]), Draws: draws[j]}
 	}
 	return out, nil
 }
 
-// round keeps three decimals of a logarithm: a thousandth.
-func round(v float64) float64 { return math.Round(v*1e3) / 1e3 }
+// Round keeps three decimals: of a logarithm a thousandth.
+func Round(v float64) float64 { return math.Round(v*1e3) / 1e3 }

@@ -90,7 +90,11 @@ func publish(t *testing.T, post *perfmodel.Posterior, held []Prediction) {
 	}
 	post.Widen = Widen(Entries(points, held))
 	write(t, "../posterior.json", post)
-	if err := os.WriteFile(pageFile, []byte(Page(points, held)), 0o644); err != nil {
+	page, err := Page(points, held)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(pageFile, []byte(page), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -28,7 +28,7 @@ type Prediction struct {
 
 // Folds are the ways in which points are left out.
 var folds = map[string]func(*Case) string{
-	"GPU":   func(c *Case) string { return c.GPU },
+	"GPU":   func(c *Case) string { return c.chip() },
 	"model": func(c *Case) string { return c.architecture() },
 }
 
@@ -150,12 +150,18 @@ func measures(v [5]float64) Measures { return Measures{v[0], v[1], v[2], v[3], v
 func (m Measures) rounded() Measures {
 	v := m.values()
 	for q := range v {
-		if v[q] > 0 {
-			digits := math.Pow(10, 3-math.Floor(math.Log10(v[q])))
-			v[q] = math.Round(v[q]*digits) / digits
-		}
+		v[q] = Digits(v[q])
 	}
 	return measures(v)
+}
+
+// Digits keeps four digits.
+func Digits(v float64) float64 {
+	if !(v > 0) {
+		return v
+	}
+	digits := math.Pow(10, 3-math.Floor(math.Log10(v)))
+	return math.Round(v*digits) / digits
 }
 
 // Standing is how far a measured value lies from a prediction, in halves of its interval:
@@ -259,8 +265,8 @@ func Widen(entries []*Entry) map[string]perfmodel.Widening {
 	for _, saturated := range []bool{false, true} {
 		for _, parallel := range []bool{false, true} {
 			class := perfmodel.WideningClass(saturated, parallel)
-			of := func(q string) float64 {
-				return round(widening(entries, class+": "+q, func(*Entry) bool { return true }))
+			of := func(q string) float64 { // never narrower than the samples say
+				return max(Round(widening(entries, class+": "+q, func(*Entry) bool { return true })), 1)
 			}
 			out[class] = perfmodel.Widening{TTFT: of("ttft"), TPOT: of("tpot"), E2E: of("e2e"), Tokens: of("tokens")}
 		}

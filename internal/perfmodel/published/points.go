@@ -57,6 +57,9 @@ type Load struct {
 	Shape  string   `json:"shape"`
 	Listed [][3]int `json:"listed"`
 
+	// Prompts are so many different ones that are sent in turn, again and again: all of a
+	// prompt is in the prefix cache from its second time on. 0: no prompt comes twice.
+	Prompts      int `json:"prompts"`
 	PrefixGroups int `json:"prefix_groups"` // of system prompts
 	Prefix       int `json:"prefix"`        // tokens of one
 }
@@ -107,14 +110,16 @@ func (p *Point) Parallel() int {
 }
 
 // Points returns all of them.
-func Points() ([]Point, error) {
-	content, err := files.ReadFile("points/points.json")
+func Points() ([]Point, error) { return read("points/points.json") }
+
+func read(file string) ([]Point, error) {
+	content, err := files.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
 	var ps []Point
 	if err := json.Unmarshal(content, &ps); err != nil {
-		return nil, fmt.Errorf("points.json: %w", err)
+		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return ps, nil
 }
@@ -131,23 +136,43 @@ type Case struct {
 	requests []sim.Request
 }
 
-// Case works out the deployment and the requests.
-func (p *Point) Case() (*Case, error) {
-	fail := func(err error) (*Case, error) { return nil, fmt.Errorf("%s: %w", p.Name, err) }
+// settings reads the point's model, its GPU and what its server was given.
+func (p *Point) settings() (*modelconfig.Model, engine.Config, perfmodel.Settings, error) {
 	content, err := files.ReadFile("points/models/" + p.Model + ".json")
 	if err != nil {
-		return fail(err)
+		return nil, nil, perfmodel.Settings{}, err
 	}
 	m, err := modelconfig.Parse(content)
 	if err != nil {
-		return fail(err)
+		return nil, nil, perfmodel.Settings{}, err
 	}
 	gpu, err := perfmodel.FindGPU(p.GPU)
 	if err != nil {
-		return fail(err)
+		return nil, nil, perfmodel.Settings{}, err
 	}
 	args := engine.ParseArgs(p.Args, p.Name)
 	s, err := perfmodel.Settings{Release: engine.Release(p.VLLM), Device: gpu}.With(args)
+	return m, args, s, err
+}
+
+// Memory is the ledger of the point's server, and the blocks that the server had, where
+// they are published.
+func (p *Point) Memory() (l *perfmodel.Ledger, blocks int, err error) {
+	m, _, s, err := p.settings()
+	if err != nil {
+		return nil, 0, fmt.Errorf("%s: %w", p.Name, err)
+	}
+	blocks, s.NumBlocksOverride = s.NumBlocksOverride, 0
+	if l, err = perfmodel.NewLedger(m, s); err != nil {
+		return nil, 0, fmt.Errorf("%s: %w", p.Name, err)
+	}
+	return l, blocks, nil
+}
+
+// Case works out the deployment and the requests.
+func (p *Point) Case() (*Case, error) {
+	fail := func(err error) (*Case, error) { return nil, fmt.Errorf("%s: %w", p.Name, err) }
+	m, args, s, err := p.settings()
 	if err != nil {
 		return fail(err)
 	}
@@ -158,7 +183,7 @@ func (p *Point) Case() (*Case, error) {
 	known := engine.Config{}
 	known.Merge(args)
 	known.Merge(l.EngineConfig("the ledger"))
-	e, err := perfmodel.Config(l.Settings.Release, known, &gpu)
+	e, err := perfmodel.Config(l.Settings.Release, known, &l.Settings.Device)
 	if err != nil {
 		return fail(err)
 	}
@@ -202,7 +227,7 @@ func (l *Load) draw(blockSize int) []sim.Request {
 	}
 	n := l.Requests
 	if l.Rate > 0 {
-		n = int(l.Rate * min(l.Seconds, max(longest, 100/l.Rate)))
+		n = l.Prompts + int(l.Rate*min(l.Seconds, max(longest, 100/l.Rate)))
 	}
 	prompts, outputs := lengths(l.Prompt, n, l.Shape, 1), lengths(l.Output, n, l.Shape, 2)
 	for i := range n {
@@ -212,6 +237,11 @@ func (l *Load) draw(blockSize int) []sim.Request {
 		}
 		if l.PrefixGroups > 0 {
 			r.Blocks = sim.SharedPrefix(uint64(i%l.PrefixGroups), l.Prefix, blockSize)
+		}
+		if l.Prompts > 0 {
+			own := sim.SharedPrefix(uint64(l.PrefixGroups+i%l.Prompts), r.PromptTokens, blockSize)
+			copy(own, r.Blocks)
+			r.Blocks = own
 		}
 		out = append(out, r)
 	}
@@ -257,10 +287,10 @@ func (c *Case) predict(cost sim.StepCost, f sim.Frontend) (Measures, sim.Work, e
 	if err != nil {
 		return Measures{}, sim.Work{}, fmt.Errorf("%s: %w", c.Name, err)
 	}
-	return c.measure(res.Summary()), res.Replicas[0].Stats.Work, nil
+	return measure(sim.Summarize(res.Records[c.Load.Prompts:])), res.Replicas[0].Stats.Work, nil // without those that fill the cache
 }
 
-func (c *Case) measure(s sim.Summary) Measures {
+func measure(s sim.Summary) Measures {
 	const ms = 1e3
 	m := Measures{TTFT: s.TTFT.Mean.Seconds() * ms, TPOT: s.TPOT.Mean.Seconds() * ms, E2E: s.E2E.Mean.Seconds() * ms, Tokens: s.OutputPerSecond}
 	m.ITL = m.TPOT // with equal lengths they are the same
@@ -282,6 +312,12 @@ func Cases() ([]*Case, error) {
 		out = append(out, c)
 	}
 	return out, nil
+}
+
+// chip is the point's GPU, whichever way it is built in.
+func (p *Point) chip() string {
+	name, _, _ := strings.Cut(p.GPU, " PCIe")
+	return name
 }
 
 // architecture is the point's model without its quantization.

@@ -46,9 +46,12 @@ func TestEveryPointHasItsSource(t *testing.T) {
 
 func TestThePageShowsThisData(t *testing.T) {
 	points, predictions, _ := held(t)
-	want := Page(points, predictions)
 	if *render {
 		publish(t, perfmodel.Fitted(), predictions)
+	}
+	want, err := Page(points, predictions)
+	if err != nil {
+		t.Fatal(err)
 	}
 	got, err := os.ReadFile(pageFile)
 	if err != nil {

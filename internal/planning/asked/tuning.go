@@ -64,7 +64,7 @@ func (f *Tuning) AddFlags(s *pflag.FlagSet) {
 	s.Float64Var(&f.Targets.TokensPerSecond, "throughput", 0, "target of output tokens per second, of the whole deployment")
 	s.StringVar(&f.served, "served-model", "", "`name` or path to put after vllm serve (default: that of --model-config)")
 	s.StringSliceVar(&f.quantizations, "compare-quantization", nil, "compare forms that vLLM makes of the weights while it loads them: `none,fp8`, or bitsandbytes and others; also --gpu H100,L40S compares")
-	s.StringArrayVar(&f.priced, "price", nil, "price of an hour of one GPU, such as `H100=2.49`; may be repeated (default: list prices of 2025, in dollars)")
+	s.StringArrayVar(&f.priced, "price", nil, "price of an hour of one GPU, such as `H100=2.49`; may be repeated (default: list prices of November 2026, in dollars)")
 	s.StringVar(&f.prices, "prices", "", "`file` with such prices, a line for each GPU: H100,2.49")
 }
 

@@ -62,7 +62,7 @@ func List(path string) ([]string, error) {
 	found = Workers(found)
 	switch {
 	case len(found) == 0:
-		return nil, hint.With(fmt.Errorf("%s: no traces in this directory", path), "traces end in .json, .json.gz or .sqlite; sixty profile how says how to take one")
+		return nil, hint.With(fmt.Errorf("%s: no traces in this directory", path), "traces end in .json, .json.gz or .sqlite, and a directory of Parquet holds "+oneTable+"; sixty profile how says how to take one")
 	case len(found) > Files:
 		return nil, fmt.Errorf("%s: %d traces, at most %d are read together", path, len(found), Files)
 	}

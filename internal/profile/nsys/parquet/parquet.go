@@ -244,7 +244,7 @@ func (c *column) more() error {
 
 func set(v *table.Value, from *parquet.Value) {
 	v.Int, v.Bytes, v.Null = 0, nil, false
-	real := math.NaN()
+	float := math.NaN()
 	switch from.Kind() {
 	case parquet.Int64:
 		v.Int = from.Int64()
@@ -257,13 +257,13 @@ func set(v *table.Value, from *parquet.Value) {
 			v.Int = 1
 		}
 	case parquet.Double:
-		real = from.Double()
+		float = from.Double()
 	case parquet.Float:
-		real = float64(from.Float())
+		float = float64(from.Float())
 	default:
 		v.Null = true
 	}
-	if math.Abs(real) < 1<<62 {
-		v.Int = int64(real)
+	if math.Abs(float) < 1<<62 {
+		v.Int = int64(float)
 	}
 }

@@ -90,6 +90,11 @@ func footer(f File) error {
 // gigabytes, and the library makes room for all of them.
 func (f *file) pages(group, column int) error {
 	m := &f.Metadata().RowGroups[group].Columns[column].MetaData
+	switch m.Codec {
+	case format.Uncompressed, format.Snappy, format.Gzip, format.Zstd:
+	default: // the library makes room for a damaged page of LZ4 until there is none
+		return fmt.Errorf("compressed by %s, which is not read", m.Codec)
+	}
 	at := m.DataPageOffset
 	if m.DictionaryPageOffset > 0 {
 		at = min(at, m.DictionaryPageOffset)

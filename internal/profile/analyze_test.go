@@ -175,11 +175,12 @@ func TestWithoutADevice(t *testing.T) {
 	m.call(Op, "aten::mm", 150, 300, 0)
 	m.call(Op, "vllm::unified_attention_with_output", 600, 200, 0)
 	m.call(Op, "aten::copy_", 650, 50, 0)
+	m.call(Op, "_C::cpu_attn_reshape_and_cache", 700, 20, 0)
 	a, d := m.device(t)
 	if !d.CPU || d.Wall != 1000*us || d.Busy != 600*us {
 		t.Fatalf("%+v", d)
 	}
-	if d.Group[GEMM].Time != 400*us || d.Group[Attention].Time != 200*us || d.Idle[HostLate] != 400*us {
+	if d.Group[GEMM].Time != 400*us || d.Group[Attention].Time != 180*us || d.Group[KVCache].Time != 20*us || d.Idle[HostLate] != 400*us {
 		t.Errorf("%v, idle %v", d.Group, d.Idle)
 	}
 	if a.Steps[0].Group[GEMM] != 400*us {
@@ -200,6 +201,40 @@ func TestWithoutADeviceBetweenSteps(t *testing.T) {
 		if d.Idle[NothingToDo] != want[0]*us || d.Idle[HostLate] != want[1]*us {
 			t.Errorf("%s: nothing to do %d, host late %d", note, d.Idle[NothingToDo], d.Idle[HostLate])
 		}
+	}
+}
+
+// TestOtherEngines have kernels of vLLM, and not its flags.
+func TestOtherEngines(t *testing.T) {
+	for note, want := range map[string]bool{
+		"": true, "gpu_model_runner: preprocess": true, "[Executor] _forward_step 3: 0 ctx reqs, 8 gen reqs": false, "sglang/srt/managers/scheduler.py(700): run_batch": false,
+	} {
+		m := newMade()
+		m.call(Annotation, note, 0, 50, 0)
+		m.launched("void vllm::rms_norm_kernel<c10::BFloat16>", 10, 20, 5)
+		a, _ := m.device(t)
+		if a.VLLM != want {
+			t.Errorf("%q: vLLM %v", note, a.VLLM)
+		}
+	}
+}
+
+// TestFilesAreNames of ranks that do not say which they are; unknown kernels are told of.
+func TestFilesAreNames(t *testing.T) {
+	var ranks []*Analysis
+	for _, file := range []string{"dir/tp0.json.gz", "dir/tp1.json.gz"} {
+		m := newMade()
+		m.Source = file
+		m.on(0, 7, Kernel, "k_123", 0, 100)
+		m.Close()
+		ranks = append(ranks, Analyze(m.Timeline))
+	}
+	p := Combine(ranks)
+	if got := ranks[1].DeviceName(ranks[1].Devices[0]); got != "tp1.json.gz, GPU 0" {
+		t.Error(got)
+	}
+	if len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "100 %") {
+		t.Error(p.Notes)
 	}
 }
 

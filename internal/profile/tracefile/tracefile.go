@@ -62,7 +62,7 @@ func List(path string) ([]string, error) {
 	found = Workers(found)
 	switch {
 	case len(found) == 0:
-		return nil, hint.With(fmt.Errorf("%s: no traces in this directory", path), "traces end in .json, .json.gz or .sqlite; sixty profile how says how to take one")
+		return nil, hint.With(fmt.Errorf("%s: no traces in this directory", path), "traces end in .json, .json.gz or .sqlite, and a directory of Parquet holds "+oneTable+"; sixty profile how says how to take one")
 	case len(found) > Files:
 		return nil, fmt.Errorf("%s: %d traces, at most %d are read together", path, len(found), Files)
 	}
@@ -94,6 +94,18 @@ func isParquet(dir string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
+func open(path string) (file *os.File, size int64, err error) {
+	file, err = os.Open(path)
+	if err != nil {
+		return nil, 0, fmt.Errorf("open %s: %w", path, errors.Unwrap(err))
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return nil, 0, errors.Join(fmt.Errorf("open %s: %w", path, errors.Unwrap(err)), file.Close())
+	}
+	return file, info.Size(), nil
+}
+
 // readParquet reads a directory of tables.
 func readParquet(ctx context.Context, dir string, limit int) (*profile.Timeline, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.parquet"))
@@ -102,16 +114,12 @@ func readParquet(ctx context.Context, dir string, limit int) (*profile.Timeline,
 	}
 	files := map[string]parquet.File{}
 	for _, path := range paths {
-		file, err := os.Open(path)
+		file, size, err := open(path)
 		if err != nil {
-			return nil, fmt.Errorf("open %s: %w", path, errors.Unwrap(err))
+			return nil, err
 		}
 		defer file.Close()
-		info, err := file.Stat()
-		if err != nil {
-			return nil, fmt.Errorf("open %s: %w", path, errors.Unwrap(err))
-		}
-		files[strings.TrimSuffix(filepath.Base(path), ".parquet")] = parquet.File{ReaderAt: file, Size: info.Size()}
+		files[strings.TrimSuffix(filepath.Base(path), ".parquet")] = parquet.File{ReaderAt: file, Size: size}
 	}
 	return nsys.ReadParquet(ctx, files, dir, limit)
 }
@@ -121,15 +129,11 @@ func Read(ctx context.Context, path string, limit int) (*profile.Timeline, error
 	if isParquet(path) {
 		return readParquet(ctx, path, limit)
 	}
-	file, err := os.Open(path)
+	file, size, err := open(path)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, errors.Unwrap(err))
+		return nil, err
 	}
 	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, errors.Unwrap(err))
-	}
 	head := make([]byte, 512)
 	n, err := io.ReadFull(file, head)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -137,7 +141,7 @@ func Read(ctx context.Context, path string, limit int) (*profile.Timeline, error
 	}
 	head = head[:n]
 	if bytes.HasPrefix(head, []byte(sqlite.Magic)) {
-		return nsys.Read(ctx, file, info.Size(), path, limit)
+		return nsys.Read(ctx, file, size, path, limit)
 	}
 	if err := foreign(path, head); err != nil {
 		return nil, err

@@ -87,6 +87,19 @@ func TestTextAnswersFirstAndFits(t *testing.T) {
 	}
 }
 
+func TestStepsLine(t *testing.T) {
+	p := &profile.Profile{}
+	p.Steps[profile.Decode] = profile.StepTimes{Count: 20, P50: 0.002, Max: 0.009}
+	p.Steps[profile.Unknown] = p.Steps[profile.Decode]
+	if got := stepsLine(p); got != "20 decode steps of 2 ms (median)" {
+		t.Error(got)
+	}
+	p.Steps[profile.Decode].Max, p.Steps[profile.Unknown].Max = 0.9, 0.9
+	if got := stepsLine(p); got != "20 decode steps of 2 ms (median, the longest 900 ms)" {
+		t.Error(got)
+	}
+}
+
 func TestTextOfNothing(t *testing.T) {
 	tl := profile.New("x", "torch.profiler", 0)
 	tl.Close()

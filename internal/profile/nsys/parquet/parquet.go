@@ -90,6 +90,11 @@ func footer(f File) error {
 // gigabytes, and the library makes room for all of them.
 func (f *file) pages(group, column int) error {
 	m := &f.Metadata().RowGroups[group].Columns[column].MetaData
+	switch m.Codec {
+	case format.Uncompressed, format.Snappy, format.Gzip, format.Zstd:
+	default: // the library makes room for a damaged page of LZ4 until there is none
+		return fmt.Errorf("compressed by %s, which is not read", m.Codec)
+	}
 	at := m.DataPageOffset
 	if m.DictionaryPageOffset > 0 {
 		at = min(at, m.DictionaryPageOffset)
@@ -244,7 +249,7 @@ func (c *column) more() error {
 
 func set(v *table.Value, from *parquet.Value) {
 	v.Int, v.Bytes, v.Null = 0, nil, false
-	real := math.NaN()
+	float := math.NaN()
 	switch from.Kind() {
 	case parquet.Int64:
 		v.Int = from.Int64()
@@ -257,13 +262,13 @@ func set(v *table.Value, from *parquet.Value) {
 			v.Int = 1
 		}
 	case parquet.Double:
-		real = from.Double()
+		float = from.Double()
 	case parquet.Float:
-		real = float64(from.Float())
+		float = float64(from.Float())
 	default:
 		v.Null = true
 	}
-	if math.Abs(real) < 1<<62 {
-		v.Int = int64(real)
+	if math.Abs(float) < 1<<62 {
+		v.Int = int64(float)
 	}
 }

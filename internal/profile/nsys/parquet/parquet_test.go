@@ -53,6 +53,13 @@ func TestADamagedFileIsAnError(t *testing.T) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
+	lz4, err := os.ReadFile("testdata/lz4.parquet") // by pyarrow 26.0.1
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := count(t.Context(), lz4, "start"); err == nil || !strings.Contains(err.Error(), "LZ4") {
+		t.Errorf("LZ4: %v", err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := count(ctx, b, "start"); !errors.Is(err, context.Canceled) {

@@ -69,7 +69,7 @@ type pass struct {
 	*query
 	surface *Surface
 	records map[string]*query // recording rules of all files, by name
-	beside  []*query          // all of the file
+	beside  *beside           // what the file's queries say together
 	before  *query            // the one before it, nil for the first
 	router  bool              // some file reads what only a router exposes
 	models  bool              // some file tells models apart
@@ -196,6 +196,7 @@ func Expressions(files []File) int {
 
 func (d *document) lint(all pass, ignore []string) []Finding {
 	var out []Finding
+	all.beside = d.beside()
 	for at, q := range d.queries {
 		if all.before = nil; at > 0 {
 			all.before = d.queries[at-1]
@@ -206,7 +207,7 @@ func (d *document) lint(all pass, ignore []string) []Finding {
 				continue
 			}
 			p := all
-			p.query, p.beside, p.starts, p.check, p.out = q, d.queries, d.starts, c, &out
+			p.query, p.starts, p.check, p.out = q, d.starts, c, &out
 			c.run(&p)
 		}
 	}

@@ -361,11 +361,7 @@ func (p *pass) partsOf(name string) []string {
 	_, f := classOf(name)
 	var out []string
 	for _, part := range partLabels {
-		if slices.Contains(f.Labels, part) || f.Engine == "" && slices.ContainsFunc(p.beside, func(q *query) bool {
-			return q.tree != nil && slices.ContainsFunc(selectors(q.tree), func(v *parser.VectorSelector) bool {
-				return nameOf(v) == name && slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool { return m.Name == part })
-			})
-		}) {
+		if slices.Contains(f.Labels, part) || f.Engine == "" && p.beside.parts[name][part] {
 			out = append(out, part)
 		}
 	}
@@ -452,12 +448,12 @@ func checkScaleFromZero(p *pass) {
 			return
 		}
 	}
-	for _, q := range p.beside {
-		if q.role == scalerRole && q.object == p.object && (q.tree == nil || len(selectors(q.tree)) == 0 ||
+	for _, q := range p.beside.scalers[p.object] {
+		if q.tree == nil || len(selectors(q.tree)) == 0 ||
 			slices.ContainsFunc(selectors(q.tree), func(v *parser.VectorSelector) bool {
 				_, f := classOf(nameOf(v))
 				return f.Engine == ""
-			})) {
+			}) {
 			return
 		}
 	}

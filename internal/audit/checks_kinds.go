@@ -137,11 +137,6 @@ func checkMultiValue(p *pass) {
 	}
 }
 
-// repeats reports whether a panel or a row is drawn once for each of a variable's values.
-func (p *pass) repeats(name string) bool {
-	return regexp.MustCompile(`repeat\\?"?\s*:\s*\\?"?` + regexp.QuoteMeta(name) + `\b`).Match(p.file.Data)
-}
-
 // checkUnknownVariable finds variables that a dashboard does not declare: their names are sent
 // as they stand.
 func checkUnknownVariable(p *pass) {
@@ -211,11 +206,11 @@ func checkRepeatedQuery(p *pass) {
 		return
 	}
 	same := func(q *query) string { return strings.Join(strings.Fields(q.node.value), "") }
-	for _, q := range p.beside {
+	for _, q := range p.mates() {
 		if q == p.query {
 			return
 		}
-		if q.role == panelRole && panelPath(q.path) == panelPath(p.path) && same(q) == same(p.query) && q.panel.legend != "" &&
+		if same(q) == same(p.query) && q.panel.legend != "" &&
 			apartFromLabels(q.panel.legend) != apartFromLabels(p.panel.legend) && apartFromLabels(q.panel.legend) != "" && apartFromLabels(p.panel.legend) != "" {
 			p.report(p.tree.PositionRange(), fmt.Sprintf("%q and %q of this panel are the same query: one line is drawn twice", q.panel.legend, p.panel.legend),
 				advice("correct the one, or take it out"))

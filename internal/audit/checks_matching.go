@@ -491,8 +491,8 @@ func checkTotalAndSuccess(p *pass) {
 	if !slices.Contains(finishedCounts, name) || !legendSays(p.query, "total", "all", "incoming", "received") {
 		return
 	}
-	for _, q := range p.beside {
-		if q.role != panelRole || q.tree == nil || panelPath(q.path) != panelPath(p.path) {
+	for _, q := range p.mates() {
+		if q.tree == nil {
 			continue
 		}
 		if other, ov := canonicalOf(q.tree); other == "vllm:request_success_total" && wholly(ov) && legendSays(q,
@@ -605,6 +605,9 @@ var wordings = map[string]wording{
 // hostMemory are names of other memory than a GPU's.
 var hostMemory = regexp.MustCompile(`^(process_(resident|virtual)|container|node)_memory_\w*bytes$`)
 
+// ofAll are words for prompts' and generated tokens together.
+var ofAll = regexp.MustCompile(`total|\ball\b`)
+
 // checkOtherQuantity finds legends, titles where there is no legend, and names of alerts,
 // that name another quantity than the query asks for.
 func checkOtherQuantity(p *pass) {
@@ -655,7 +658,7 @@ func checkOtherQuantity(p *pass) {
 		}
 	}
 	if said == "" || is == "" || said == is || wordings[is].goes != "" && strings.Contains(wordings[is].goes, said) ||
-		(said == "prompt tokens" || said == "generated tokens") && regexp.MustCompile(`total|\ball\b`).MatchString(text) {
+		(said == "prompt tokens" || said == "generated tokens") && ofAll.MatchString(text) {
 		return
 	}
 	if p.role == alertRole && slices.ContainsFunc(p.rule.get("annotations").all(),
@@ -758,17 +761,11 @@ func namesSome(text string) bool {
 // severalNames reports whether the query's panel has others beside it that ask for other metrics.
 func (p *pass) severalNames() bool {
 	names := namesIn(p.tree)
-	return slices.ContainsFunc(p.beside, func(q *query) bool {
-		return q != p.query && q.role == panelRole && panelPath(q.path) == panelPath(p.path) && (q.tree == nil || !slices.Equal(namesIn(q.tree), names))
-	})
+	return slices.ContainsFunc(p.mates(), func(q *query) bool { return q.tree == nil || !slices.Equal(namesIn(q.tree), names) })
 }
 
 // severalQueries reports whether the query's panel has others beside it.
-func (p *pass) severalQueries() bool {
-	return slices.ContainsFunc(p.beside, func(q *query) bool {
-		return q != p.query && q.role == panelRole && panelPath(q.path) == panelPath(p.path)
-	})
-}
+func (p *pass) severalQueries() bool { return len(p.mates()) > 1 }
 
 // percentileNamed are the ways in which people write a percentile; the number is in the
 // first group that matched.

@@ -638,11 +638,7 @@ func (p *pass) rawByName(v *parser.VectorSelector, name string, path []parser.No
 
 // ratedElsewhere reports whether a query of the file takes a series' rate.
 func (p *pass) ratedElsewhere(name string) bool {
-	return slices.ContainsFunc(p.beside, func(q *query) bool {
-		return q != p.query && q.tree != nil && slices.ContainsFunc(selectors(q.tree), func(v *parser.VectorSelector) bool {
-			return nameOf(v) == name && p.ratedBy(q.tree, v, rates...)
-		})
-	})
+	return slices.ContainsFunc(p.beside.rated[name], func(q *query) bool { return q != p.query })
 }
 
 // hasOtherHalf reports whether the expression divides a histogram's sum by its count.

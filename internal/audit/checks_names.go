@@ -106,9 +106,7 @@ func (p *pass) besideItsHeir(name string) bool {
 	}
 	same := func(q *query) string { return strings.Join(strings.Fields(q.node.value), "") }
 	want := strings.ReplaceAll(same(p.query), name, to)
-	return slices.ContainsFunc(p.beside, func(q *query) bool {
-		return q != p.query && q.role == panelRole && panelPath(q.path) == panelPath(p.path) && same(q) == want
-	})
+	return slices.ContainsFunc(p.mates(), func(q *query) bool { return q != p.query && same(q) == want })
 }
 
 // unknownFields reports names of fields that NVIDIA's DCGM does not have.
@@ -600,7 +598,7 @@ func (p *pass) mistakenFor(name, label string) (to string, sure belief) {
 		return "", no
 	}
 	if to := gpuLabels[label]; to != "" && strings.HasPrefix(name, "DCGM_FI_") && !p.surface.Live {
-		if p.asksFor(to) || label != "hostname" && !p.selectsBy(label) {
+		if p.beside.words[to] || label != "hostname" && !p.beside.selected[label] {
 			return to, yes
 		}
 		return to, cannotTell
@@ -621,34 +619,6 @@ func (p *pass) mistakenFor(name, label string) (to string, sure belief) {
 		return to, yes
 	}
 	return to, cannotTell
-}
-
-// selectsBy reports whether some query of the file selects or groups by a label: who wrote it has it.
-func (p *pass) selectsBy(label string) bool {
-	return slices.ContainsFunc(p.beside, func(q *query) bool {
-		found := false
-		if q.tree == nil {
-			return false
-		}
-		parser.Inspect(q.tree, func(n parser.Node, _ []parser.Node) error {
-			switch n := n.(type) {
-			case *parser.VectorSelector:
-				found = found || slices.ContainsFunc(n.LabelMatchers, func(m *labels.Matcher) bool { return m.Name == label })
-			case *parser.AggregateExpr:
-				found = found || slices.Contains(n.Grouping, label)
-			}
-			return nil
-		})
-		return found || q.role == variableRole && strings.Contains(q.node.value, label)
-	})
-}
-
-// asksFor reports whether some query of the file has a label of dcgm-exporter's.
-func (p *pass) asksFor(label string) bool {
-	word := regexp.MustCompile(`\b` + label + `\b`)
-	return slices.ContainsFunc(p.beside, func(q *query) bool {
-		return word.MatchString(q.node.value) || q.panel != nil && word.MatchString(strings.Join(labelsLegends.FindAllString(q.panel.legend, -1), " "))
-	})
 }
 
 func checkLabelValue(p *pass) {
@@ -733,7 +703,7 @@ func (p *pass) isEngines(v *parser.VectorSelector) belief {
 		switch {
 		case positive && speaksOfEngine(m.Value), m.Name == "handler":
 			return yes
-		case positive && !slices.Contains([]string{labels.MetricName, "status", "status_code", "code", "method"}, m.Name) && !p.selectsEngine(m):
+		case positive && !slices.Contains([]string{labels.MetricName, "status", "status_code", "code", "method"}, m.Name) && !p.beside.engines[m.String()]:
 			b = no
 		}
 	}
@@ -743,17 +713,6 @@ func (p *pass) isEngines(v *parser.VectorSelector) belief {
 		}
 	})
 	return b
-}
-
-// selectsEngine reports whether a query of the file selects the engine's own metrics with a
-// matcher, as those of its namespace.
-func (p *pass) selectsEngine(m *labels.Matcher) bool {
-	return slices.ContainsFunc(p.beside, func(q *query) bool {
-		return q.tree != nil && slices.ContainsFunc(selectors(q.tree), func(v *parser.VectorSelector) bool {
-			_, f := classOf(nameOf(v))
-			return f.Engine != "" && slices.ContainsFunc(v.LabelMatchers, func(o *labels.Matcher) bool { return o.String() == m.String() })
-		})
-	})
 }
 
 // speaksOfEngine reports whether a label's value names vLLM, or a path that only servers

@@ -67,6 +67,8 @@ type query struct {
 	tree     parser.Expr
 	mentions []mention
 	err      error // of parsing
+
+	quantities map[parser.Expr]quantity // of the expression's parts, as far as they were asked for
 }
 
 // panelContext is what a panel says about the values it shows.

@@ -250,15 +250,37 @@ var wholes = map[string]string{
 }
 
 // quantityOf infers what an expression's values are; unknown where it cannot.
-func (p *pass) quantityOf(e parser.Expr) quantity { return algebra{p.records}.of(e, 0) }
+func (p *pass) quantityOf(e parser.Expr) quantity {
+	if p.query == nil {
+		return algebra{p.records, nil}.of(e, 0)
+	}
+	if p.quantities == nil {
+		p.quantities = map[parser.Expr]quantity{}
+	}
+	return algebra{p.records, p.quantities}.of(e, 0)
+}
 
 // algebra carries quantities through an expression and the recording rules that it reads.
-type algebra struct{ records map[string]*query }
+type algebra struct {
+	records map[string]*query
+	seen    map[parser.Expr]quantity // what was inferred before, nil to infer all anew
+}
 
 // deepest bounds recording rules that read one another.
 const deepest = 5
 
 func (a algebra) of(e parser.Expr, depth int) quantity {
+	if q, ok := a.seen[e]; ok && depth == 0 {
+		return q
+	}
+	q := a.infer(e, depth)
+	if a.seen != nil && depth == 0 {
+		a.seen[e] = q
+	}
+	return q
+}
+
+func (a algebra) infer(e parser.Expr, depth int) quantity {
 	switch n := unparen(e).(type) {
 	case *parser.VectorSelector:
 		if r := a.records[nameOf(n)]; r != nil && r.tree != nil && depth < deepest {
@@ -444,7 +466,7 @@ func constant(e parser.Expr) (float64, bool) {
 		return v, true
 	}
 	n, ok := unparen(e).(*parser.BinaryExpr)
-	if !ok {
+	if !ok || n.VectorMatching != nil {
 		return 0, false
 	}
 	l, ok1 := constant(n.LHS)

@@ -107,7 +107,7 @@ func TestShort(t *testing.T) {
 	for _, s := range Shapes() {
 		s.Replicas = 2
 		all = append(all, Options{
-			Shape: s, From: monday.Add(9*time.Hour + 30*time.Minute), For: 50 * time.Minute, Every: 90 * time.Second, Seed: 1, Deployments: deployments(),
+			Shape: s, From: monday.Add(9 * time.Hour), For: 80 * time.Minute, Every: 90 * time.Second, Seed: 1, Deployments: deployments(),
 			Noise: fleet.OrdinaryNoise, Scrapes: fleet.OrdinaryScrapes, Pathologies: pathologies.All(), Dir: *alarmd, MaxRecordings: *most,
 		})
 	}

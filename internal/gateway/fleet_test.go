@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -461,6 +462,7 @@ func TestTraces(t *testing.T) {
 	spans := tracetest.NewInMemoryExporter()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
 	var passed atomic.Value
+	first := make(chan bool) // the client has read the first token: a busy machine sends all of them at once else
 	script := scripted(t, loadtest.Script{TTFT: 20 * time.Millisecond, ITL: 5 * time.Millisecond, Tokens: 5})
 	up := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
@@ -475,7 +477,16 @@ func TestTraces(t *testing.T) {
 		}
 		defer resp.Body.Close()
 		w.Header().Set("Content-Type", resp.Header.Get("Content-Type"))
-		io.Copy(flushing{w}, resp.Body)
+		answer := bufio.NewReader(resp.Body)
+		for line := ""; line != "\n" && err == nil; {
+			line, err = answer.ReadString('\n')
+			io.WriteString(flushing{w}, line)
+		}
+		select {
+		case <-first:
+		case <-r.Context().Done():
+		}
+		io.Copy(flushing{w}, answer)
 	})
 	g := start(t, Config{Tracer: provider.Tracer("x"), HealthEvery: time.Hour}, up)
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -485,7 +496,12 @@ func TestTraces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	io.Copy(io.Discard, resp.Body)
+	answer := bufio.NewReader(resp.Body)
+	if _, err := answer.ReadString('\n'); err != nil {
+		t.Error(err)
+	}
+	close(first)
+	io.Copy(io.Discard, answer)
 	resp.Body.Close()
 	g.settle(t)
 	eventually(t, "spans are missing", func() bool { return len(spans.GetSpans()) == 4 })

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/sixty-dev/sixty/internal/monitor/view"
+	"github.com/sixty-dev/sixty/internal/web/page"
 )
 
 // ask gets a path of the page, compressed or not.
@@ -136,6 +137,9 @@ func TestHostileNamesAreTextInTheShell(t *testing.T) {
 	m.set(func() { m.hostile = true })
 	m.incident.Model, m.incident.Summary.Summary, m.incident.Targets = hostile, hostile, []string{hostile}
 	for path, scripts := range map[string]int{"/": 2, "/incident/" + m.incident.ID: 3, "/incident/" + strings.NewReplacer("/", "%2F", " ", "%20", `"`, "%22").Replace(hostile): 2} {
+		if !page.Built() { // the page's own is missing
+			scripts--
+		}
 		_, body := ask(t, http.MethodGet, url+path, false)
 		if strings.Contains(body, "<img") || strings.Count(body, "<script") != scripts || strings.Count(body, "</script") != scripts {
 			t.Errorf("%s: a name became markup:\n%s", path, body)

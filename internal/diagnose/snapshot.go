@@ -73,8 +73,9 @@ type Snapshot struct {
 
 func newSnapshot(targets []Target) *Snapshot {
 	s := &Snapshot{Targets: targets, Spans: make([]Span, len(targets))}
+	signals := len(indicator.All())
 	for range targets {
-		s.readings = append(s.readings, map[string]reading{})
+		s.readings = append(s.readings, make(map[string]reading, signals))
 	}
 	return s
 }

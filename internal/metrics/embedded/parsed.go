@@ -48,6 +48,19 @@ const long = 20
 // placeholder stands for a long regular expression in a tree that is remembered.
 const placeholder = "sixty_long_"
 
+// once parses an expression that is remembered elsewhere.
+func (p *parsed) once(input string) (parser.Expr, error) {
+	short, texts := shorten(input)
+	tree, err := p.Parser.ParseExpr(short)
+	if err == nil && len(texts) > 0 {
+		err = p.lengthen(tree, texts)
+	}
+	if err != nil {
+		return p.Parser.ParseExpr(input) // whose error has the caller's words
+	}
+	return tree, nil
+}
+
 // ParseExpr implements parser.Parser. The tree is the caller's own: the engine writes into it.
 func (p *parsed) ParseExpr(input string) (parser.Expr, error) {
 	short, texts := shorten(input)

@@ -426,13 +426,13 @@ func (r *recent) streams(ctx context.Context, text string, parse func(string) (p
 	}
 	out := make(model.Matrix, 0, len(c.series))
 	for _, s := range c.series {
-		points := s.points[s.upTo(at-p.span):s.upTo(at)]
-		if len(points) == 0 {
+		from, to := s.upTo(at-p.span), s.upTo(at)
+		if from == to {
 			continue
 		}
-		pairs := make([]model.SamplePair, len(points))
-		for i, p := range points {
-			pairs[i] = model.SamplePair{Timestamp: model.Time(p.T), Value: model.SampleValue(p.F)}
+		pairs := make([]model.SamplePair, to-from)
+		for i := range pairs {
+			pairs[i] = model.SamplePair{Timestamp: model.Time(s.t(from + i)), Value: model.SampleValue(s.f(from + i))}
 		}
 		out = append(out, &model.SampleStream{Metric: r.sets.metric(r.number(s)), Values: pairs})
 	}
@@ -700,8 +700,8 @@ func (r *recent) over(ctx context.Context, p *plan, n *parser.Call, of *plan, ar
 		}
 		vec = make([]element, 0, len(c.series))
 		for _, s := range c.series {
-			if points := s.points[s.upTo(enh.Ts-of.span):s.upTo(enh.Ts)]; len(points) > 0 {
-				each(r.number(s), points)
+			if r.room = s.points(r.room[:0], enh.Ts-of.span, enh.Ts); len(r.room) > 0 {
+				each(r.number(s), r.room)
 			}
 		}
 	}

@@ -35,6 +35,7 @@ type recent struct {
 	plans    [2]map[string]*plan
 	memo     map[memoKey][]element
 	memoTo   int64 // the latest moment that memo speaks of
+	room     []promql.FPoint
 
 	newest  int64 // time of the newest sample
 	samples int   // that are held
@@ -61,14 +62,14 @@ type recentSeries struct {
 	lset   labels.Labels
 	id     int32 // of lset, from 1 on; 0 where it has none yet
 	ref    storage.SeriesRef
-	points []promql.FPoint // without staleness markers
-	stale  []int64         // times of staleness markers
-	last   int64           // time of the last sample, markers included
+	column         // without staleness markers
+	stale  []int64 // times of staleness markers
+	last   int64   // time of the last sample, markers included
 }
 
 const (
 	// mostRecent bounds the samples that are held: of what is more the engine answers.
-	mostRecent = 8_000_000
+	mostRecent = 16_000_000
 	// sweepEvery is how often what nobody asks for is dropped, in ms.
 	sweepEvery = 5 * 60_000
 	// recently is how far before the newest sample a question may end, in ms, for what it
@@ -195,10 +196,10 @@ func (r *recent) append(s *recentSeries, t int64, v float64) {
 		s.ended(t)
 		return
 	}
-	if len(s.points) == cap(s.points) {
+	if s.full() {
 		r.trim(s, t)
 	}
-	s.points = append(s.points, promql.FPoint{T: t, F: v})
+	s.push(t, v)
 	r.samples++
 }
 
@@ -207,38 +208,10 @@ func (r *recent) append(s *recentSeries, t int64, v float64) {
 func (r *recent) trim(s *recentSeries, t int64) {
 	old := s.upTo(t - s.family.keep)
 	if old > 0 {
-		s.family.from = max(s.family.from, s.points[old-1].T)
+		s.family.from = max(s.family.from, s.t(old-1))
 		r.samples -= old
 	}
-	left := s.points[old:]
-	if 4*old >= len(s.points) && old > 0 {
-		s.points = s.points[:copy(s.points, left)]
-		return
-	}
-	s.points = append(make([]promql.FPoint, 0, len(left)+len(left)/8+4), left...)
-}
-
-// upTo returns how many points lie at a time or before it. Most questions are about the
-// last few.
-func (s *recentSeries) upTo(t int64) int {
-	lo, hi := 0, len(s.points)
-	for step := 8; hi > 0 && s.points[hi-1].T > t; step *= 2 {
-		if lo = max(0, hi-step); s.points[lo].T <= t {
-			break
-		}
-		hi = lo
-	}
-	if hi == 0 || s.points[hi-1].T <= t {
-		return hi
-	}
-	for lo+1 < hi { // points[lo] <= t < points[hi]
-		if m := (lo + hi) / 2; s.points[m].T <= t {
-			lo = m
-		} else {
-			hi = m
-		}
-	}
-	return lo + 1
+	s.shrink(old)
 }
 
 // ended notes a staleness marker.
@@ -252,10 +225,10 @@ func (s *recentSeries) ended(t int64) {
 // at returns the sample that an instant query at a time sees.
 func (s *recentSeries) at(t, lookback int64) (promql.FPoint, bool) {
 	n := s.upTo(t)
-	if n == 0 || s.points[n-1].T <= t-lookback {
+	if n == 0 || s.t(n-1) <= t-lookback {
 		return promql.FPoint{}, false
 	}
-	p := s.points[n-1]
+	p := promql.FPoint{T: s.t(n - 1), F: s.f(n - 1)}
 	for i := len(s.stale) - 1; i >= 0 && s.stale[i] > p.T; i-- {
 		if s.stale[i] <= t {
 			return promql.FPoint{}, false
@@ -282,12 +255,12 @@ func (r *recent) sweep() {
 		clear(f.byHash)
 		for _, s := range f.series {
 			old := s.upTo(r.newest - f.keep)
-			if old == len(s.points) {
+			if old == s.len() {
 				delete(r.bound, s.ref)
 				r.samples -= old
 				continue
 			}
-			if 2*old > len(s.points) {
+			if 2*old > s.len() {
 				r.trim(s, r.newest)
 			}
 			hash := s.lset.Hash()
@@ -312,7 +285,7 @@ func (r *recent) sweep() {
 func (r *recent) drop(f *family) {
 	for _, s := range f.series {
 		delete(r.bound, s.ref)
-		r.samples -= len(s.points)
+		r.samples -= s.len()
 	}
 	f.held, f.keep, f.wants, f.series, f.byHash = false, 0, [2]int64{}, nil, nil
 	clear(r.choices)
@@ -366,7 +339,6 @@ func (r *recent) hold(ctx context.Context, f *family, from int64) bool {
 	for set.Next() && !f.refused {
 		s := r.series(f, set.At().Labels())
 		it = set.At().Iterator(it)
-		var points []promql.FPoint
 		kind := it.Next()
 		for ; kind == chunkenc.ValFloat; kind = it.Next() {
 			t, v := it.At()
@@ -374,11 +346,11 @@ func (r *recent) hold(ctx context.Context, f *family, from int64) bool {
 			if value.IsStaleNaN(v) {
 				s.ended(t)
 			} else {
-				points = append(points, promql.FPoint{T: t, F: v})
+				s.push(t, v)
 			}
 		}
-		s.points = append(make([]promql.FPoint, 0, len(points)+len(points)/8+2), points...)
-		r.samples += len(points)
+		s.clip()
+		r.samples += s.len()
 		f.refused = kind != chunkenc.ValNone || it.Err() != nil || r.samples > mostRecent
 	}
 	if f.refused || set.Err() != nil {

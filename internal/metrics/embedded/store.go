@@ -106,7 +106,7 @@ func (c Config) validate() error {
 type Store struct {
 	db        *tsdb.DB
 	engine    *promql.Engine
-	parser    parser.Parser
+	parser    *parsed
 	recent    *recent
 	temporary string // directory to remove
 	maxSeries uint64
@@ -317,7 +317,7 @@ func (s *Store) Query(ctx context.Context, expr string, at time.Time) (out model
 
 // quick answers a question from what is held of the recent past, if it can.
 func (s *Store) quick(ctx context.Context, expr string, at time.Time, take func(quickValue)) bool {
-	return s.recent.answer(ctx, expr, s.parser.ParseExpr, at.UnixMilli(), take) == nil
+	return s.recent.answer(ctx, expr, s.parser.once, at.UnixMilli(), take) == nil
 }
 
 // Rule answers a question of Prometheus' rules.
@@ -340,7 +340,7 @@ func (s *Store) QueryRange(ctx context.Context, expr string, r metrics.Range) (m
 // Samples implements metrics.Querier.
 func (s *Store) Samples(ctx context.Context, selector string, at time.Time, span time.Duration) (model.Matrix, error) {
 	expr := metrics.RangeSelector(selector, span)
-	if m, err := s.recent.streams(ctx, expr, s.parser.ParseExpr, at.UnixMilli()); err == nil {
+	if m, err := s.recent.streams(ctx, expr, s.parser.once, at.UnixMilli()); err == nil {
 		return m, nil
 	}
 	q, err := s.engine.NewInstantQuery(ctx, untrimmed{s.db}, nil, expr, at)

@@ -36,7 +36,9 @@ func browsed(t *testing.T, path string, strips bool) (base string, client *http.
 	external.Host = strings.TrimPrefix(s.URL, "http://")
 	h = web.New(web.Options{
 		Monitor: monitor.New(monitor.Options{}), Token: token, External: external, Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
-		Page: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "the page at "+r.URL.RequestURI()) }),
+		Page: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(w, "the page at "+r.URL.RequestURI())
+		}),
 	})
 	jar, err := cookiejar.New(nil)
 	if err != nil {

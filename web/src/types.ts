@@ -56,6 +56,15 @@ export interface Overview {
   state: State
   problems: string[]
   models: Model[]
+  anomalies?: Anomaly[]
+}
+
+export interface Anomaly {
+  target: string
+  metric: string
+  text: string
+  z: number | null
+  pathology: string
 }
 
 export interface Note {

@@ -86,6 +86,7 @@ export interface Summary {
   acknowledged: Maybe<{ by: string; at: string }>
   notes: Note[]
   has_recording: boolean
+  recording_left_out?: number
 }
 
 export interface Turn {

@@ -140,6 +140,7 @@ type Summary struct {
 	Acknowledged *Acknowledgement `json:"acknowledged"`
 	Notes        []Note           `json:"notes"`
 	HasRecording bool             `json:"has_recording"`
+	LeftOut      int              `json:"recording_left_out,omitempty"` // servers that are not in it
 }
 
 // An Incident is one, whole.

@@ -66,6 +66,7 @@ type Verdict struct {
 	// where the targets do not say which they serve.
 	Model   string
 	Targets []string
+	All     []string // targets that were judged for it, those of Targets among them
 	// Since is when it began, zero when nothing did. SinceAtLeast says that it was
 	// there when the observation began, at that time: it is older.
 	Since        time.Time

@@ -188,6 +188,14 @@ func (p *pool) find(pathologies []*catalog.Pathology) {
 		}
 	}
 	p.verdict.Model = p.model
+	for i := range p.judged {
+		p.verdict.All = append(p.verdict.All, p.judged[i].name())
+	}
+	for _, u := range p.unjudged {
+		if !slices.Contains(p.verdict.All, u.Target) {
+			p.verdict.All = append(p.verdict.All, u.Target)
+		}
+	}
 }
 
 // workload compares the named target with its own past.

@@ -85,13 +85,16 @@ func (a *Alerter) See(_ context.Context, e *Evaluation) {
 	}
 	hold := cmp.Or(time.Duration(a.Alerts().KeepFiringFor), keepFiringFor)
 	var out []collect.Alert
+	known := map[[3]string]bool{}
+	if e.Err == nil {
+		known = judged(d)
+	}
 	var away time.Time
 	if a.Away != nil {
 		away = a.Away()
 	}
 	for key, al := range a.active {
-		known := e.Err == nil && judged(d, al.Labels["model_name"])
-		if al.ended.IsZero() && !al.seen.Equal(e.At) && known && e.At.Sub(al.seen) >= hold {
+		if al.ended.IsZero() && !al.seen.Equal(e.At) && known[placeOf(al.Labels)] && e.At.Sub(al.seen) >= hold {
 			al.ended, al.sent = e.At, time.Time{}
 		}
 		if ago := e.At.Sub(al.ended); !al.ended.IsZero() && ago > resendEnded && (e.At.Sub(away) > resendEnded || ago > awayAtMost) {
@@ -111,15 +114,29 @@ func (a *Alerter) See(_ context.Context, e *Evaluation) {
 	a.Send(out...)
 }
 
-// judged reports whether a diagnosis could judge a model: then what it does not find is not
-// there.
-func judged(d *diagnose.Diagnosis, model string) bool {
+// judged are the models that a diagnosis could judge: then what it does not find is not there.
+// What is of no model is there with the worst of them.
+func judged(d *diagnose.Diagnosis) map[[3]string]bool {
+	places := map[string][3]string{}
+	for _, t := range d.Targets {
+		places[t.Name] = placeOf(t.Labels)
+	}
+	out := map[[3]string]bool{}
 	for i := range d.Verdicts {
-		if v := &d.Verdicts[i]; v.Model == model || v.Model == "" || model == "" {
-			return v.ID != diagnose.InsufficientData
+		v := &d.Verdicts[i]
+		if i == 0 {
+			out[[3]string{}] = v.ID != diagnose.InsufficientData
+		}
+		for _, name := range v.All {
+			out[places[name]] = v.ID != diagnose.InsufficientData
 		}
 	}
-	return false
+	return out
+}
+
+// placeOf tells models of one name apart.
+func placeOf(l map[string]string) [3]string {
+	return [3]string{l["cluster"], l["namespace"], l["model_name"]}
 }
 
 func (a *Alerter) fires(d *diagnose.Diagnosis, f *diagnose.Finding, at time.Time) {

@@ -1,13 +1,17 @@
 package monitor
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
 // TestAlertsHaveTheFindingsSeverity: while the objectives hold, what follows them is a ticket
@@ -27,7 +31,7 @@ func TestAlertsHaveTheFindingsSeverity(t *testing.T) {
 	}{{catalog.Ticket, "ticket"}, {catalog.Page, "critical"}, {catalog.Ticket, "ticket"}} {
 		d := diagnose.Diagnosis{
 			Targets:  []diagnose.Target{{Name: "a:1", Labels: map[string]string{"instance": "a:1", "model_name": "llama"}}},
-			Verdicts: []diagnose.Verdict{{ID: slow.ID, Status: diagnose.Firing, Model: "llama"}},
+			Verdicts: []diagnose.Verdict{{ID: slow.ID, Status: diagnose.Firing, Model: "llama", All: []string{"a:1"}}},
 			Findings: []diagnose.Finding{{Pathology: slow, Model: "llama", Status: diagnose.Firing, Severity: step.severity, Targets: []string{"a:1"}, Since: at}},
 		}
 		for range 8 { // for longer than what is no longer found is kept firing
@@ -43,5 +47,79 @@ func TestAlertsHaveTheFindingsSeverity(t *testing.T) {
 		if !slices.Equal(on, []string{step.want}) {
 			t.Errorf("a finding of severity %s: alerts of severity %q go on, want %q", step.severity, on, step.want)
 		}
+	}
+}
+
+// TestModelsOfOneName: a model that two clusters serve is two, each with all its replicas, and
+// the alert of one ends with its fault.
+func TestModelsOfOneName(t *testing.T) {
+	store, err := embedded.Open(embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	const interval = 5 * time.Second
+	began := time.Unix(1_800_000_000, 0).UTC()
+	goesOn := false
+	var at time.Time
+	a := &Alerter{Send: func(list ...collect.Alert) {
+		for _, al := range list {
+			if al.Labels["pathology"] == "target-down" {
+				goesOn = al.Ends.After(at)
+				if al.Labels["cluster"] != "b" || al.Labels["model_name"] != "m" {
+					t.Errorf("%v", al.Labels)
+				}
+			}
+		}
+	}}
+	fired := false
+	for i := range 120 {
+		at = began.Add(time.Duration(i) * interval)
+		dead := i > 30 && i < 60
+		for c, cluster := range []string{"a", "b"} {
+			for r := range 3 {
+				target := embedded.Target{Instance: fmt.Sprintf("10.0.0.%d:8000", r), Job: "vllm", Labels: map[string]string{"cluster": cluster, "namespace": "prod"}}
+				page := strings.NewReplacer("N", fmt.Sprint(500*i+7*r+c), "R", fmt.Sprint(5*i+r), "B", fmt.Sprintf("%d.%d", 1_700_000_000+100*c+r, 123+c)).Replace(`
+vllm:num_requests_running{model_name="m",engine="0"} 4
+vllm:num_requests_waiting{model_name="m",engine="0"} 0
+vllm:generation_tokens_total{model_name="m",engine="0"} N
+vllm:time_to_first_token_seconds_bucket{model_name="m",engine="0",le="0.1"} R
+vllm:time_to_first_token_seconds_bucket{model_name="m",engine="0",le="+Inf"} R
+vllm:time_to_first_token_seconds_sum{model_name="m",engine="0"} R
+vllm:time_to_first_token_seconds_count{model_name="m",engine="0"} R
+process_start_time_seconds B
+`)
+				if dead && cluster == "b" && r == 1 {
+					err = store.AppendFailure(target, at)
+				} else {
+					_, err = store.Append(target, at, []byte(page), "", 0)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if i < 20 || i%3 > 0 {
+			continue
+		}
+		d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: at, First: began, Interval: interval, Pathologies: pathologies.All()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := &Evaluation{At: at, Diagnosis: d}
+		a.See(t.Context(), e)
+		fired = fired || goesOn
+		o := NewOverview(e, interval, at, nil, nil)
+		if len(o.Models) != 2 {
+			t.Fatalf("%d models", len(o.Models))
+		}
+		for _, m := range o.Models {
+			if len(m.Replicas) != 3 || m.Model != "m" || m.Namespace != "prod" {
+				t.Fatalf("%s in %s on %s has %d replicas, with the verdict %s", m.Model, m.Namespace, m.Cluster, len(m.Replicas), m.Verdict.ID)
+			}
+		}
+	}
+	if !fired || goesOn {
+		t.Errorf("the alert fired: %t; it goes on when all is well: %t", fired, goesOn)
 	}
 }

@@ -55,6 +55,9 @@ type Section struct {
 	Receivers Receivers `yaml:"receivers"`
 	Incidents Incidents `yaml:"incidents"`
 	Gateways  []string  `yaml:"gateways"`
+
+	// Anomalies switches the plain detector of package anomaly on, beside the judgement.
+	Anomalies bool `yaml:"anomalies"`
 }
 
 // Alerts say what is sent of what is found.

@@ -138,9 +138,7 @@ func newModel(d *diagnose.Diagnosis, v *diagnose.Verdict, incident func(model, i
 		if !t.Serves() || !serves(d, v, t) {
 			continue
 		}
-		if out.Model == "" {
-			out.Model = t.Labels["model_name"]
-		}
+		out.Model = cmp.Or(t.Labels["model_name"], out.Model) // without what tells it from others of its name
 		out.Namespace, out.Cluster = cmp.Or(out.Namespace, t.Labels["namespace"]), cmp.Or(out.Cluster, t.Labels["cluster"])
 		out.Replicas = append(out.Replicas, newReplica(d, i, v))
 	}
@@ -150,7 +148,7 @@ func newModel(d *diagnose.Diagnosis, v *diagnose.Verdict, incident func(model, i
 
 // serves reports whether a verdict speaks for a target.
 func serves(d *diagnose.Diagnosis, v *diagnose.Verdict, t *diagnose.Target) bool {
-	return len(d.Verdicts) == 1 || slices.Contains(v.Targets, t.Name) || v.Model != "" && v.Model == t.Labels["model_name"]
+	return len(d.Verdicts) == 1 || slices.Contains(v.All, t.Name)
 }
 
 func newReplica(d *diagnose.Diagnosis, i int, v *diagnose.Verdict) view.Replica {

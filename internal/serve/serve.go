@@ -93,6 +93,7 @@ type server struct {
 	findings  *collect.Writer
 	unstored  atomic.Pointer[string] // why the last findings were not stored, "" where they were
 	rules     catalogueRules
+	anomalies monitor.Anomalies
 
 	told     web.Incidents // to pages
 	gateways *gateways
@@ -149,6 +150,8 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	s.ruled.Store(file.Sixty.Rules)
+	s.anomalies.Catalogue = cfg.Diagnose.Pathologies
+	s.anomalies.Switch(file.Sixty.Anomalies)
 	if err := s.teller.SetReceivers(file.Sixty.Receivers); err != nil {
 		return err
 	}
@@ -169,7 +172,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		First:  first,
 		Rest:   cfg.Prometheus.Prometheus != "",
 		Source: s.source, Diagnose: look, Every: every, Log: cfg.Log, Registry: s.registry,
-		Listeners: []func(context.Context, *monitor.Evaluation){s.observe, s.alerter.See, s.write, s.learn},
+		Listeners: []func(context.Context, *monitor.Evaluation){s.observe, s.alerter.See, s.write, s.learn, s.anomalies.See},
 	})
 	s.reloaded = prometheus.NewGauge(prometheus.GaugeOpts{Name: "sixty_config_last_reload_successful", Help: "Whether the configuration was read without an error the last time."})
 	s.registry.MustRegister(s.reloaded)
@@ -321,7 +324,7 @@ func (s *server) handler() (http.Handler, error) {
 	}
 	o := web.Options{
 		Monitor: s.monitor, Prometheus: prom, Reload: s.reload, Token: s.cfg.Token, External: s.external, Registry: s.registry, Log: s.cfg.Log,
-		Trouble: s.trouble, More: s.answers(), Incident: s.incidents.Of, Incidents: &s.told,
+		Trouble: s.trouble, Anomalies: s.anomalies.Latest, More: s.answers(), Incident: s.incidents.Of, Incidents: &s.told,
 	}
 	if s.cfg.Prometheus.Prometheus == "" {
 		o.Collector = s.collector
@@ -432,6 +435,7 @@ func (s *server) reload() (err error) {
 	}
 	s.monitor.SetSettings(settings)
 	s.alerter.SetAlerts(file.Sixty.Alerts)
+	s.anomalies.Switch(file.Sixty.Anomalies)
 	if s.ruled.Store(file.Sixty.Rules); !file.Sixty.Rules {
 		s.rules.forget()
 		if err := s.collector.SetRules(nil); err != nil {

@@ -193,8 +193,9 @@ func (s *screen) lines() []string {
 			add(l)
 		}
 	}
-	for _, p := range o.Problems {
-		if len(out) > most+2 {
+	for i, p := range o.Problems { // the first is always told
+		if i > 0 && len(out) > most+2 {
+			add(t.Style(render.Warning, "! ") + fmt.Sprintf("and %d more", len(o.Problems)-i))
 			break
 		}
 		add(t.Style(render.Warning, "! ") + render.Clean(p))

@@ -25,6 +25,9 @@ func (o *Options) Overview() view.Overview {
 		scraped = o.Collector.ScrapeTargets()
 	}
 	v := o.Monitor.Overview(time.Now(), scraped, o.Incident)
+	if o.Anomalies != nil {
+		v.Anomalies = o.Anomalies()
+	}
 	if o.Trouble == nil {
 		return v
 	}

@@ -49,6 +49,8 @@ type Options struct {
 	// Trouble says what stands in the way of a true answer, and what else is amiss; it may be
 	// nil.
 	Trouble func() (doubts, notes []string)
+	// Anomalies are those of the plain detector; it may be nil.
+	Anomalies func() []view.Anomaly
 	// More are further handlers, by pattern, such as "GET /api/v1/incidents".
 	More map[string]http.Handler
 	Page http.Handler // everything else

@@ -138,20 +138,23 @@ const doubts = {
   lost: ['The connection to sixty is lost', 'What is shown is of then; nothing of it is shown as healthy. It is tried again every few seconds.'],
 } as const
 
-// Doubt says at the head of every view what stands in the way of believing it.
+// Doubt says at the head of every view what stands in the way of believing it, and what else
+// is amiss.
 function Doubt() {
-  const t = trust(useLive())
-  if (t.ok) return null
-  const [title, text] = doubts[t.state]
+  const live = useLive()
+  const t = trust(live)
+  const why = t.ok ? (live.overview?.problems ?? []) : t.why
+  if (t.ok && why.length === 0) return null
+  const [title, text] = t.ok ? ['What is shown is true, and this is amiss', ''] : doubts[t.state]
   return (
-    <div class="doubt" role="status">
+    <div class={t.ok ? 'doubt note' : 'doubt'} role="status">
       <b>{title}.</b> {text}
-      {t.why.length > 0 && (
+      {why.length > 0 && (
         <ul>
-          {t.why.slice(0, 5).map((w) => (
+          {why.slice(0, 5).map((w) => (
             <li>{w}</li>
           ))}
-          {t.why.length > 5 && <li>and {t.why.length - 5} more</li>}
+          {why.length > 5 && <li>and {why.length - 5} more</li>}
         </ul>
       )}
     </div>

@@ -56,6 +56,15 @@ export interface Overview {
   state: State
   problems: string[]
   models: Model[]
+  anomalies?: Anomaly[]
+}
+
+export interface Anomaly {
+  target: string
+  metric: string
+  text: string
+  z: number | null
+  pathology: string
 }
 
 export interface Note {
@@ -77,6 +86,7 @@ export interface Summary {
   acknowledged: Maybe<{ by: string; at: string }>
   notes: Note[]
   has_recording: boolean
+  recording_left_out?: number
 }
 
 export interface Turn {

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/prometheus/model/labels"
+
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/incident"
@@ -164,7 +166,8 @@ func (k *Keeper) keep(ctx context.Context, j *job) error {
 	if err := k.store.put(j.id, diagnosisFile, text); err != nil {
 		return errors.Join(errs, err)
 	}
-	if err := k.record(ctx, j, &d); err != nil {
+	leftOut, err := k.record(ctx, j, &d)
+	if err != nil {
 		return errors.Join(errs, err)
 	}
 	k.mu.Lock()
@@ -173,8 +176,11 @@ func (k *Keeper) keep(ctx context.Context, j *job) error {
 		k.mu.Unlock()
 		return errors.Join(errs, os.RemoveAll(filepath.Join(k.store.dir, j.id)))
 	}
-	had := r.HasRecording
-	r.HasRecording = true
+	had := r.HasRecording && r.LeftOut == leftOut
+	if r.LeftOut != leftOut {
+		k.dirty[j.id] = true
+	}
+	r.HasRecording, r.LeftOut = true, leftOut
 	now := r.Copy().Summary
 	k.mu.Unlock()
 	if !had && k.c.Listen != nil {
@@ -183,49 +189,55 @@ func (k *Keeper) keep(ctx context.Context, j *job) error {
 	return errs
 }
 
-// record writes the recording that a diagnosis can be made of again.
-func (k *Keeper) record(ctx context.Context, j *job, d *diagnose.Diagnosis) (err error) {
+// record writes the recording that a diagnosis can be made of again, and returns how many
+// servers it leaves out.
+func (k *Keeper) record(ctx context.Context, j *job, d *diagnose.Diagnosis) (leftOut int, err error) {
 	from := d.Verdict.Since.Add(-before)
 	if oldest := d.At.Add(-longest); d.Verdict.Since.IsZero() || from.Before(oldest) {
 		from = oldest
 	}
 	instances := incident.Instances(d)
-	if len(instances) > mostInstances {
+	if leftOut = len(instances) - mostInstances; leftOut > 0 {
 		instances = instances[:mostInstances]
+	}
+	leftOut = max(0, leftOut)
+	var matchers []*labels.Matcher // other clusters may have servers at the same addresses
+	if j.record.Cluster != "" {
+		matchers = append(matchers, labels.MustNewMatcher(labels.MatchEqual, "cluster", j.record.Cluster))
 	}
 	tmp := k.store.path(j.id, temporaryMark+evidenceFile)
 	if err := os.Remove(tmp); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fileio.Bare(err)
+		return leftOut, fileio.Bare(err)
 	}
 	w, err := recording.Create(tmp)
 	if err != nil {
-		return err
+		return leftOut, err
 	}
 	defer func() {
 		if err != nil {
 			os.Remove(tmp)
 		}
 	}()
-	written, err := pages.Write(ctx, j.q, pages.Request{Instances: instances, From: from, To: d.At, MaxBytes: mostText}, w.Add)
+	written, err := pages.Write(ctx, j.q, pages.Request{Instances: instances, Matchers: matchers, From: from, To: d.At, MaxBytes: mostText}, w.Add)
 	notes, jsonErr := json.MarshalIndent(map[string]any{
 		"recorded_by": "sixty serve", "incident": j.id, "verdict": d.Verdict.ID, "at": d.At.UTC().Format(time.RFC3339Nano), "since": d.Verdict.Since.UTC().Format(time.RFC3339),
 		"targets": d.Verdict.Targets, "command": k.c.Command + " " + j.id + ".tar.zst",
-		"labels": written.Labels,
+		"labels": written.Labels, "servers_left_out": leftOut,
 	}, "", " ")
 	if err = errors.Join(err, jsonErr); err == nil {
 		err = w.SetMeta(notes)
 	}
 	if err = errors.Join(err, w.Close()); err != nil {
-		return err
+		return leftOut, err
 	}
 	if err = settle(tmp); err != nil {
-		return fileio.Bare(err)
+		return leftOut, fileio.Bare(err)
 	}
 	if err = os.Rename(tmp, k.store.path(j.id, evidenceFile)); err != nil {
-		return fileio.Bare(err)
+		return leftOut, fileio.Bare(err)
 	}
 	syncDir(filepath.Dir(tmp))
-	return nil
+	return leftOut, nil
 }
 
 // settle makes a file last before it gets its name.

@@ -50,6 +50,18 @@ type Overview struct {
 	State      State     `json:"state"`
 	Problems   []string  `json:"problems"` // what stands in the way, one sentence each
 	Models     []Model   `json:"models"`   // the worst first
+
+	// Anomalies are of the plain detector, where it is switched on, the most unusual first.
+	Anomalies []Anomaly `json:"anomalies,omitempty"`
+}
+
+// An Anomaly is a value of a replica that is unusual by itself, or two that rise together.
+type Anomaly struct {
+	Target    string   `json:"target"`
+	Metric    string   `json:"metric"`
+	Text      string   `json:"text"`
+	Z         *float64 `json:"z"`         // standard deviations from the mean; null of two that rise together
+	Pathology string   `json:"pathology"` // what these may be; empty of one that is unusual by itself
 }
 
 // A Model is one model of one deployment.
@@ -128,6 +140,7 @@ type Summary struct {
 	Acknowledged *Acknowledgement `json:"acknowledged"`
 	Notes        []Note           `json:"notes"`
 	HasRecording bool             `json:"has_recording"`
+	LeftOut      int              `json:"recording_left_out,omitempty"` // servers that are not in it
 }
 
 // An Incident is one, whole.

@@ -133,7 +133,11 @@ func (m *markdown) head(d *diagnosis) {
 		rows = append(rows, [2]string{"Ended", "it goes on"})
 	}
 	if i.HasRecording {
-		rows = append(rows, [2]string{"Evidence", "GET /api/v1/incidents/" + i.ID + "/recording; sixty diagnose opens it"})
+		where := "GET /api/v1/incidents/" + i.ID + "/recording; sixty diagnose opens it"
+		if i.LeftOut > 0 {
+			where += fmt.Sprintf("; servers that are not in it: %d, the sick ones come first", i.LeftOut)
+		}
+		rows = append(rows, [2]string{"Evidence", where})
 	}
 	m.printf("| | |\n| --- | --- |\n")
 	for _, r := range rows {

@@ -118,7 +118,7 @@ function Whole({ i, path, again, error }: { i: Incident; path: string; again: ()
           <a href={to('explore', '', { board: 'incident', model: i.model, from: at(Date.parse(i.began) - 900e3), to: i.ended ? at(Date.parse(i.ended) + 300e3) : 'now' })}>Explore this time</a>
           <Copy text={location.origin + to('incident', i.id)} label="Copy the link" />
         </p>
-        {i.has_recording && <p class="soft">Open it with <code>sixty diagnose {i.id}.tar.zst</code>.</p>}
+        {i.has_recording && <p class="soft">Open it with <code>sixty diagnose {i.id}.tar.zst</code>.{i.recording_left_out ? ` Of the servers ${i.recording_left_out} ${i.recording_left_out === 1 ? 'is' : 'are'} not in it: it has the sick ones first.` : ''}</p>}
       </section>
     </article>
   )

@@ -4,7 +4,7 @@ import { nameOf, now, order, shown, trust, useLive, worst, type Trust } from '..
 import { PanelView, usePanels } from '../panel'
 import { all, type Span } from '../query'
 import { go, link, to, useRoute } from '../route'
-import type { Model, Replica } from '../types'
+import type { Anomaly, Model, Replica } from '../types'
 import { Ago, Filter, Mark, matches, Nothing, Problem, tone, Waiting, words } from '../ui'
 
 const many = 40 // replicas in the table: all of them are on Fleet
@@ -39,9 +39,23 @@ export function Now() {
       </section>
       <Start model={chosen} several={models.length > 1} />
       <ReplicaTable model={chosen} t={t} several={models.length > 1} />
+      {o.anomalies && <Anomalies list={o.anomalies} />}
     </>
   )
 }
+
+// Anomalies are what the plain detector says, beside the judgement.
+const Anomalies = ({ list }: { list: Anomaly[] }) => (
+  <section>
+    <h2 class="head">Unusual values <span class="more soft">the plain detector: three standard deviations from the last hundred; no verdict</span></h2>
+    {list.length === 0 && <p class="soft">None at the moment.</p>}
+    <ul>
+      {list.map((a) => (
+        <li>{a.target}: {a.text} {a.pathology ? <a href={to('runbooks', a.pathology)}>runbook</a> : <span class="soft">({number(a.z, '')} σ)</span>}</li>
+      ))}
+    </ul>
+  </section>
+)
 
 export const key = (m: Model): string => [m.model, m.namespace, m.cluster].join('/')
 

@@ -1,0 +1,100 @@
+package keeper
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
+	"github.com/sixty-dev/sixty/internal/pathologies"
+)
+
+// TestEvidenceOfMany: of thirty servers the recording has the sick one and as many as fit, says
+// how many it leaves out, also after a restart, and has none of another cluster's servers at the
+// same addresses.
+func TestEvidenceOfMany(t *testing.T) {
+	store, err := embedded.Open(embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	const replicas, sick = 30, 29
+	began := time.Unix(1_800_000_000, 0).UTC()
+	dir := t.TempDir()
+	open := func() *Keeper {
+		k, err := Open(t.Context(), Config{Dir: dir, Catalogue: pathologies.All(), Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	k := open()
+	for i := range 24 {
+		at := began.Add(time.Duration(i) * 5 * time.Second)
+		for c, cluster := range []string{"a", "b"} {
+			for r := range replicas {
+				target := embedded.Target{Instance: fmt.Sprintf("10.0.0.%d:8000", r), Job: "vllm", Labels: map[string]string{"cluster": cluster}}
+				page := fmt.Sprintf("vllm:num_requests_running{model_name=\"m%d\",engine=\"0\"} 1\nvllm:generation_tokens_total{model_name=\"m%[1]d\",engine=\"0\"} %d\nprocess_start_time_seconds %d.5\n",
+					c, 1000*r+i+100_000*c, 1_700_000_000+100*c+r)
+				if cluster == "b" && r == sick && i > 12 {
+					err = store.AppendFailure(target, at)
+				} else {
+					_, err = store.Append(target, at, []byte(page), "", 0)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if i < 6 {
+			continue
+		}
+		d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: at, First: began, Interval: 5 * time.Second, Pathologies: pathologies.All()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := k.Observe(&d, store); err != nil {
+			t.Fatal(err)
+		}
+		if err := k.Settle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := k.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	k = open()
+	defer k.Close(t.Context())
+	all := k.List(Query{})
+	if len(all) != 1 || all[0].Pathology != "target-down" || all[0].LeftOut != replicas-mostInstances {
+		t.Fatalf("%+v", all)
+	}
+	path, err := k.Recording(all[0].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, _, last := embeddedtest.Open(t, path, nil)
+	v, err := again.Query(t.Context(), "last_over_time(up[5m])", last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	down := false
+	for _, s := range v {
+		names = append(names, string(s.Metric["instance"]))
+		down = down || s.Metric["instance"] == sickAt && s.Value == 0
+	}
+	if len(names) != mostInstances || !down {
+		t.Errorf("%d servers, the sick one among them: %t; %s", len(names), down, strings.Join(names, " "))
+	}
+	other, err := again.Query(t.Context(), `count(last_over_time(vllm:num_requests_running{model_name="m0"}[5m]))`, last)
+	if err != nil || len(other) > 0 {
+		t.Errorf("servers of the other cluster: %v, %v", other, err)
+	}
+}
+
+const sickAt = "10.0.0.29:8000"

@@ -72,7 +72,7 @@ func (f *diagnoseFlags) register(cmd *cobra.Command) {
 	s.BoolVar(&f.watch, "watch", false, "go on until interrupted, and print changes of state, one line each")
 	s.StringVar(&f.since, "since", "", "with a recording or --prometheus: print what changed in this much `time` before --at, such as 1h")
 	s.BoolVar(&f.probe, "probe", false, "with URLs: send a few tiny requests and say what a client sees")
-	registerGateways(s, &f.source.spec.Gateways)
+	registerGateways(s, &f.source.gateways)
 	s.StringVar(&f.engineArgs, "engine-args", "", "the server's `arguments`, to compute fixes from")
 	s.StringVar(&f.engineLog, "engine-log", "", "`file` with the server's log: its settings and, without another source, its statistics")
 	f.output.register(s, "text", "json", "markdown", "html")

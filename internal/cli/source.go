@@ -24,6 +24,7 @@ type sourceFlags struct {
 	window                time.Duration
 	interval, duration    time.Duration // of scraping URLs
 	http                  httpFlags
+	gateways              []string // before URLs
 
 	spec source.Spec // what they say, once resolved
 }
@@ -65,7 +66,7 @@ func (f *sourceFlags) registerPace(s *pflag.FlagSet, name string, usual time.Dur
 // resolve takes the flags and the arguments for what they are, and refuses those that
 // contradict each other.
 func (f *sourceFlags) resolve(args []string) (err error) {
-	f.spec = source.Spec{Recording: f.recording, Prometheus: f.prometheus, Interval: f.interval}
+	f.spec = source.Spec{Recording: f.recording, Prometheus: f.prometheus, Gateways: f.gateways, Interval: f.interval}
 	if err := f.spec.Add(args...); err != nil {
 		return err
 	}

@@ -126,7 +126,10 @@ func TestVerdictsOfAGateway(t *testing.T) {
 		},
 		"http-errors": {
 			servers: []*scriptedServer{{answer: fail(503)}},
-			ask:     func(ask func(string, time.Duration), _ func()) { ask("m", time.Second); time.Sleep(20 * time.Millisecond) },
+			ask: func(ask func(string, time.Duration), _ func()) {
+				ask("m", time.Second)
+				time.Sleep(20 * time.Millisecond)
+			},
 		},
 		"gateway-timeouts": {
 			servers: []*scriptedServer{{answer: never}}, cfg: gateway.Config{HeaderTimeout: 150 * time.Millisecond},
@@ -143,15 +146,24 @@ func TestVerdictsOfAGateway(t *testing.T) {
 		},
 		"replica-imbalance": {
 			servers: []*scriptedServer{{answer: tokens}, {answer: tokens}}, cfg: gateway.Config{Sticky: true},
-			ask: func(ask func(string, time.Duration), _ func()) { ask("m", time.Second); time.Sleep(10 * time.Millisecond) },
+			ask: func(ask func(string, time.Duration), _ func()) {
+				ask("m", time.Second)
+				time.Sleep(10 * time.Millisecond)
+			},
 		},
 		"one-engine-answers": {
 			servers: []*scriptedServer{{answer: tokens, born: "1.790000000123456e+09"}, {answer: tokens, born: "1.790000000123456e+09"}, {answer: tokens, born: "1.790000000654321e+09"}},
-			ask:     func(ask func(string, time.Duration), _ func()) { ask("m", time.Second); time.Sleep(50 * time.Millisecond) },
+			ask: func(ask func(string, time.Duration), _ func()) {
+				ask("m", time.Second)
+				time.Sleep(50 * time.Millisecond)
+			},
 		},
 		"held-after-client": {
 			servers: []*scriptedServer{{answer: tokens}},
-			ask:     func(ask func(string, time.Duration), _ func()) { ask("m", time.Second); time.Sleep(50 * time.Millisecond) },
+			ask: func(ask func(string, time.Duration), _ func()) {
+				ask("m", time.Second)
+				time.Sleep(50 * time.Millisecond)
+			},
 		},
 		"suspected-leaks": {
 			servers: []*scriptedServer{{answer: never}}, cfg: gateway.Config{LeakAge: 300 * time.Millisecond},

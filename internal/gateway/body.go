@@ -65,6 +65,9 @@ func (x *exchange) readBody() error {
 		if len(b.kept) == cap(b.kept) {
 			if len(b.kept) >= keepBody {
 				b.rest = src
+				if c, ok := x.ctl.(byNetHTTP); ok {
+					_ = c.EnableFullDuplex() // or net/http drops the rest where the upstream answers first
+				}
 				return nil
 			}
 			grown := make([]byte, len(b.kept), min(2*cap(b.kept), keepBody))

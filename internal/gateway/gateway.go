@@ -57,7 +57,8 @@ func New(cfg Config) (*Gateway, error) {
 		}
 		g.upstreams = append(g.upstreams, up)
 	}
-	if g.scraper, err = scrape.New(scrape.Config{UserAgent: "sixty-gateway"}); err != nil {
+	client := &http.Client{Transport: g.upstreams[0].client.Transport} // all trust the same authorities
+	if g.scraper, err = scrape.New(scrape.Config{Client: client}); err != nil {
 		return nil, err
 	}
 	g.metrics = newMeasures(g)

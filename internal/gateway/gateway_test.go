@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -474,6 +475,10 @@ func TestEveryRequestEndsInOneStatus(t *testing.T) {
 		"a garbled chunk":          {up: say(sse + token + "zz\r\n"), want: "upstream_error", code: 200, broken: true},
 		"two lengths":              {up: say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok"), want: "upstream_error", code: 502},
 		"an endless header":        {up: say("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 1<<18)), want: "upstream_error", code: 502},
+		"chunks beside a length":   {up: say("HTTP/1.1 200 OK\r\nContent-Length: 99\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"), want: "success", code: 200},
+		"a folded header":          {up: say("HTTP/1.1 200 OK\r\nX: a\r\n b: c\r\nContent-Length: 2\r\n\r\nok"), want: "upstream_error", code: 502},
+		"a space before the colon": {up: say("HTTP/1.1 200 OK\r\nContent-Length : 2\r\n\r\nok"), want: "upstream_error", code: 502},
+		"a coding of its own":      {up: say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, x\r\n\r\n2\r\nok\r\n0\r\n\r\n"), want: "upstream_error", code: 502},
 		"a short body":             {up: say("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nok"), want: "upstream_error", code: 200, broken: true},
 		"no answer":                {up: hold(""), cfg: Config{HeaderTimeout: 50 * time.Millisecond}, want: "timeout", code: 504},
 		"silence in the stream":    {up: hold(sse + token), cfg: Config{IdleTimeout: 50 * time.Millisecond}, want: "timeout", code: 200, broken: true},
@@ -552,4 +557,64 @@ func TestAClientThatLeavesEndsItsRequestUpstream(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestAnAnswerBeforeTheWholeBody has upstreams answer, over HTTP/1.1 and 2, while the
+// client still sends a body that is larger than what is kept: the answer passes, and what
+// reads the body meanwhile does no harm.
+func TestAnAnswerBeforeTheWholeBody(t *testing.T) {
+	early := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			return
+		}
+		_ = http.NewResponseController(w).EnableFullDuplex()
+		io.WriteString(w, "early")
+		w.(http.Flusher).Flush()
+		io.Copy(io.Discard, r.Body)
+	})
+	secure := httptest.NewUnstartedServer(early)
+	secure.EnableHTTP2 = true
+	secure.StartTLS()
+	t.Cleanup(secure.Close)
+	for name, up := range map[string]string{"HTTP/1.1": serve(t, early), "HTTP/2": secure.URL} {
+		t.Run(name, func(t *testing.T) {
+			g := start(t, Config{TLS: &tls.Config{InsecureSkipVerify: true}}, up)
+			for range 5 {
+				body := io.MultiReader(strings.NewReader(strings.Repeat("x", keepBody+1)), &pauses{n: 20})
+				resp, err := http.Post(g.url+"/v1/completions", "application/json", body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				b, _ := io.ReadAll(resp.Body)
+				resp.Body.Close()
+				if string(b) != "early" {
+					t.Errorf("got %q", b)
+				}
+			}
+			if ends := g.ends(t); ends["success"]+ends["client_disconnect"] != 5 {
+				t.Errorf("ends %v", ends)
+			}
+		})
+	}
+}
+
+// TestAnEngineBehindTLSIsRead trusts the upstream's authority for its metrics too.
+func TestAnEngineBehindTLSIsRead(t *testing.T) {
+	up := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, "vllm:num_requests_running{model_name=\"m\"} 2\nvllm:num_requests_waiting{model_name=\"m\"} 1\n")
+	}))
+	t.Cleanup(up.Close)
+	g := start(t, Config{TLS: &tls.Config{InsecureSkipVerify: true}}, up.URL)
+	eventually(t, "the engine's page is not read", func() bool { return sum(g.families(t)["sixty_gateway_upstream_engine_requests"]) == 3 })
+}
+
+// pauses is a body that comes slowly.
+type pauses struct{ n int }
+
+func (p *pauses) Read(b []byte) (int, error) {
+	if p.n--; p.n < 0 {
+		return 0, io.EOF
+	}
+	time.Sleep(2 * time.Millisecond)
+	return copy(b, "some more"), nil
 }

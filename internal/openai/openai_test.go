@@ -41,6 +41,10 @@ func TestEvents(t *testing.T) {
 		want   []string
 	}{
 		"events end with an empty line":             {"data: a\n\ndata: b\n\n", []string{"a", "b"}},
+		"lines may end with CR":                     {"data: a\r\rdata: b\rdata: c\r\r", []string{"a", "b\nc"}},
+		"line ends may be of all kinds":             {"data: a\r\n\ndata: b\n\r\ndata: c\r\r\ndata: d\n\r", []string{"a", "b", "c", "d"}},
+		"a byte order mark may come first":          {"\ufeffdata: a\n\n\ufeffdata: b\n\n", []string{"a"}},
+		"empty lines are none":                      {"data:\n\n\n\n:\n\ndata: a\n\n", []string{"", "a"}},
 		"lines may end with CR LF":                  {"data: a\r\n\r\ndata: b\r\n\r\n", []string{"a", "b"}},
 		"the space after the colon is optional":     {"data:a\n\ndata:  b\n\n", []string{"a", " b"}},
 		"comments and other fields are skipped":     {": ping\nevent: x\nid: 1\ndata: a\nretry: 5\n\n: ping\n\n", []string{"a"}},
@@ -78,6 +82,7 @@ func TestEventsAreBounded(t *testing.T) {
 
 func FuzzEvents(f *testing.F) {
 	f.Add("data: a\r\n\r\n: c\ndata:b\ndata\n\n", 3)
+	f.Add("\ufeffdata: a\r\rdata: b\r\n\n\r", 1)
 	f.Add("data", 1)
 	f.Fuzz(func(t *testing.T, stream string, n int) {
 		if n < 1 || len(stream) > 1<<16 {

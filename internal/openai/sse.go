@@ -13,23 +13,34 @@ const MaxEvent = 1 << 20
 var ErrEventTooLarge = errors.New("server-sent event too large")
 
 // Events splits a stream of bytes, in pieces of any size, into the data of its
-// server-sent events (WHATWG HTML, section 9.2.6). Lines end with LF or CR LF;
-// fields other than data are skipped. The zero value is ready to use.
+// server-sent events (WHATWG HTML, section 9.2.6). Lines end with LF, CR LF or CR, and a
+// byte order mark may come first; fields other than data are skipped. The zero value is
+// ready to use.
 type Events struct {
 	line    []byte // the beginning of a line whose end has not arrived
 	data    []byte // data of the event whose end has not arrived
 	pending bool   // data holds something, perhaps an empty line
+	begun   bool   // the first line was read
+	cr      bool   // the last line ended with a CR, to which an LF may belong
 }
 
+var mark = []byte("\xef\xbb\xbf")
+
 // Reset makes e ready for another stream and keeps its memory.
-func (e *Events) Reset() { e.line, e.data, e.pending = e.line[:0], e.data[:0], false }
+func (e *Events) Reset() { *e = Events{line: e.line[:0], data: e.data[:0]} }
 
 // Next returns the data of the next event that is complete with p, and the rest
 // of p. Without one ok is false, and p has been taken in. The data is valid
 // until the next call and may point into p.
 func (e *Events) Next(p []byte) (data, rest []byte, ok bool, err error) {
+	if e.cr && len(p) > 0 {
+		e.cr = false
+		if p[0] == '\n' {
+			p = p[1:]
+		}
+	}
 	for len(p) > 0 {
-		i := bytes.IndexByte(p, '\n')
+		i, next := lineEnd(p)
 		if i < 0 {
 			if len(e.line)+len(p) > MaxEvent {
 				return nil, nil, false, ErrEventTooLarge
@@ -38,7 +49,8 @@ func (e *Events) Next(p []byte) (data, rest []byte, ok bool, err error) {
 			return nil, nil, false, nil
 		}
 		line := p[:i]
-		p = p[i+1:]
+		e.cr = next == len(p) && next == i+1 && p[i] == '\r'
+		p = p[next:]
 		if len(e.line) > 0 {
 			if len(e.line)+len(line) > MaxEvent {
 				return nil, nil, false, ErrEventTooLarge
@@ -46,8 +58,8 @@ func (e *Events) Next(p []byte) (data, rest []byte, ok bool, err error) {
 			e.line = append(e.line, line...)
 			line, e.line = e.line, e.line[:0]
 		}
-		if n := len(line); n > 0 && line[n-1] == '\r' {
-			line = line[:n-1]
+		if !e.begun {
+			e.begun, line = true, bytes.TrimPrefix(line, mark)
 		}
 		if len(line) == 0 {
 			if e.pending {
@@ -74,11 +86,29 @@ func (e *Events) Next(p []byte) (data, rest []byte, ok bool, err error) {
 	return nil, nil, false, nil
 }
 
+// lineEnd returns where the first line of p ends and where the next one begins, or a
+// negative number where its end has not arrived.
+func lineEnd(p []byte) (end, next int) {
+	end = bytes.IndexByte(p, '\n')
+	within := p
+	if end >= 0 {
+		within = p[:end]
+	}
+	cr := bytes.IndexByte(within, '\r')
+	switch {
+	case cr < 0:
+		return end, end + 1
+	case cr+1 == end:
+		return cr, end + 1
+	}
+	return cr, cr + 1
+}
+
 // Flush returns the data of an event that the stream's end cut off before its
 // empty line. Browsers drop such an event; some servers omit the last line end.
 func (e *Events) Flush() (data []byte, ok bool) {
 	if len(e.line) > 0 {
-		if v, isData := dataField(bytes.TrimSuffix(e.line, []byte{'\r'})); isData {
+		if v, isData := dataField(e.line); isData {
 			if e.pending {
 				e.data = append(e.data, '\n')
 			}

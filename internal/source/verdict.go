@@ -175,6 +175,9 @@ func (s *Source) Look(ctx context.Context, o diagnose.Options, l Look) (diagnose
 	var seen *diagnose.Hysteresis
 	r.while(ctx, l.For, func(scrapes context.Context) {
 		for i := range r.Targets {
+			if r.Targets[i].Gateway {
+				continue
+			}
 			facts.Go(func() {
 				r.learn(ctx, i)
 				if l.Probe {

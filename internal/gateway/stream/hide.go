@@ -24,14 +24,14 @@ var null = []byte(`,"usage":null`)
 func (h *Hider) Data(p []byte) []byte {
 	h.out = h.out[:0]
 	for len(p) > 0 {
-		i := bytes.IndexByte(p, '\n')
+		i := bytes.IndexAny(p, "\r\n")
 		if i < 0 {
 			h.take(p)
 			break
 		}
 		h.take(p[:i+1])
 		p = p[i+1:]
-		if e := h.event; h.big || bytes.HasSuffix(e, []byte("\n\n")) || bytes.HasSuffix(e, []byte("\n\r\n")) {
+		if e := h.event; h.big || bytes.HasSuffix(e, []byte("\n\n")) || bytes.HasSuffix(e, []byte("\n\r\n")) || bytes.HasSuffix(e, []byte("\r\r")) {
 			h.pass()
 		}
 	}

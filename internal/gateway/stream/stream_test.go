@@ -244,6 +244,7 @@ func TestHider(t *testing.T) {
 		"the account is taken out":    {role + token("a") + stop + used + done, role + token("a") + stop + done},
 		"a null is taken out":         {nulled + done, token("a") + done},
 		"a text that looks like it":   {token(`,"usage":null`), token(`,"usage":null`)},
+		"lines end with CR":           {"data: a\r\r" + strings.ReplaceAll(used, "\n", "\r") + "data: [DONE]\r\r", "data: a\r\rdata: [DONE]\r\r"},
 		"other lines stay":            {": ping\r\n\r\nevent: x\r\ndata: y\r\n\r\n", ": ping\r\n\r\nevent: x\r\ndata: y\r\n\r\n"},
 		"what is cut off stays":       {token("a") + "data: {\"cho", token("a") + "data: {\"cho"},
 		"usage beside a choice stays": {`data: {"choices":[{"text":"a"}],"usage":{"completion_tokens":1}}` + "\n\n", `data: {"choices":[{"text":"a"}],"usage":{"completion_tokens":1}}` + "\n\n"},

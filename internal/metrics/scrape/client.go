@@ -44,6 +44,9 @@ type Config struct {
 	// configuration. The zero value stands for config.DefaultHTTPClientConfig.
 	HTTP config.HTTPClientConfig
 
+	// Client, which may be nil, is used instead of one that is made as HTTP says.
+	Client *http.Client
+
 	// Timeout of one fetch, DefaultTimeout when 0.
 	Timeout time.Duration
 
@@ -78,6 +81,9 @@ func New(cfg Config) (*Client, error) {
 	}
 	if cfg.UserAgent == "" {
 		cfg.UserAgent = defaultUserAgent
+	}
+	if cfg.Client != nil {
+		return &Client{http: cfg.Client, timeout: cfg.Timeout, maxBody: cfg.MaxBody}, nil
 	}
 	if reflect.ValueOf(cfg.HTTP).IsZero() {
 		cfg.HTTP = config.DefaultHTTPClientConfig

@@ -234,29 +234,33 @@ func Entries(points []Point, predictions []Prediction) []*Entry {
 const level = 0.9
 
 // fewEntries are too few to tell of their own kind.
-const fewEntries = 12
+const fewEntries = 7
 
 // widening is by how much intervals of a kind must be widened to hold the level's share of
-// the entries that count (split conformal prediction: Vovk, Gammerman and Shafer, 2005).
-// Kinds with few entries take all entries' widening.
+// the entries that count, both of those without their GPU and of those without their model
+// (split conformal prediction: Vovk, Gammerman and Shafer, 2005). It is 1 at least: nobody
+// is surer than the samples. Kinds with few entries take all entries' widening.
 func widening(entries []*Entry, kind string, counts func(*Entry) bool) float64 {
-	var own, all []float64
-	for _, e := range entries {
-		if counts(e) {
-			all = append(all, e.standing)
-			if e.kind == kind {
-				own = append(own, e.standing)
+	out := 1.0
+	for without := range folds {
+		var own, all []float64
+		for _, e := range entries {
+			if e.Without == without && counts(e) {
+				all = append(all, e.standing)
+				if e.kind == kind {
+					own = append(own, e.standing)
+				}
 			}
 		}
+		if len(own) < fewEntries {
+			own = all
+		}
+		if len(own) > 0 {
+			slices.Sort(own)
+			out = max(out, own[int(math.Ceil(level*float64(len(own))))-1])
+		}
 	}
-	if len(own) < fewEntries {
-		own = all
-	}
-	if len(own) == 0 {
-		return 1
-	}
-	slices.Sort(own)
-	return own[min(int(math.Ceil(level*float64(len(own)+1)))-1, len(own)-1)]
+	return out
 }
 
 // Widen is by how much the intervals of each class are widened.
@@ -265,8 +269,8 @@ func Widen(entries []*Entry) map[string]perfmodel.Widening {
 	for _, saturated := range []bool{false, true} {
 		for _, parallel := range []bool{false, true} {
 			class := perfmodel.WideningClass(saturated, parallel)
-			of := func(q string) float64 { // never narrower than the samples say
-				return max(Round(widening(entries, class+": "+q, func(*Entry) bool { return true })), 1)
+			of := func(q string) float64 {
+				return Round(widening(entries, class+": "+q, func(*Entry) bool { return true }))
 			}
 			out[class] = perfmodel.Widening{TTFT: of("ttft"), TPOT: of("tpot"), E2E: of("e2e"), Tokens: of("tokens")}
 		}

@@ -27,7 +27,7 @@ var ErrCorrupt = errors.New("the Parquet file is damaged, or ends early")
 const (
 	rows      = 4096     // of a table that are read at once
 	maxPage   = 64 << 20 // bytes of a page, unpacked: 1 MiB is usual
-	maxValues = 16 << 20 // of a page
+	maxValues = 4 << 20  // of a page: Arrow writes a million at most
 )
 
 // A File is one table's.

@@ -134,8 +134,8 @@ func nearestField(name string) string {
 	words := strings.Split(strings.TrimPrefix(name, "DCGM_FI_"), "_")
 	best, most := "", 0.5
 	for _, f := range dcgm.Fields() {
-		if t, _ := dcgm.FieldOf(f); t.Type == "" {
-			continue // rarely exported
+		if t, _ := dcgm.FieldOf(f); t.Type == "" || strings.Contains(f, "_CPU_") != strings.Contains(name, "_CPU_") {
+			continue // rarely exported, or of a processor
 		}
 		score := alike(words, strings.Split(strings.TrimPrefix(f, "DCGM_FI_"), "_"))
 		if score > most || score == most && best != "" && f < best {

@@ -3,6 +3,7 @@ package audit
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -155,6 +156,7 @@ type TextOptions struct {
 type printer struct {
 	*render.Text
 	verbose bool
+	full    map[string]bool // kinds of faults that are shown with their reasons, by file, label and check
 }
 
 // Text writes the report for a terminal: the checklist, then the faults, the
@@ -163,7 +165,7 @@ func (r *Report) Text(w io.Writer, o TextOptions) error {
 	if len(r.Files)+len(r.Areas) == 0 {
 		return nil // no file could be read
 	}
-	p := &printer{render.NewText(o.Options), o.Verbose}
+	p := &printer{render.NewText(o.Options), o.Verbose, r.worstKinds()}
 	p.head(r)
 	if len(r.Areas) > 0 {
 		p.areas(r.Areas)
@@ -259,6 +261,29 @@ func (p *printer) item(it Item) {
 	}
 }
 
+// How much is told without being asked for more, so that it fits a screen: kinds of faults with
+// their reasons, of all files together, and lines of further places.
+const (
+	shownKinds = 3
+	shownLines = 8
+)
+
+// kindOf tells kinds of faults apart.
+func kindOf(f Finding) string { return f.File + "\x00" + f.label() + "\x00" + f.Check }
+
+// worstKinds are the kinds of faults that are told with their reasons.
+func (r *Report) worstKinds() map[string]bool {
+	out := map[string]bool{}
+	for _, g := range grouped(r.Findings) {
+		for _, f := range g {
+			if len(out) < shownKinds {
+				out[kindOf(f)] = true
+			}
+		}
+	}
+	return out
+}
+
 // shownPlaces is how many places of one kind of fault are shown in full.
 const shownPlaces = 2
 
@@ -347,6 +372,10 @@ func (p *printer) group(all []Finding) {
 	if len(all) > 1 {
 		head += fmt.Sprintf(" (%d places)", len(all))
 	}
+	if !p.verbose && !p.full[kindOf(all[0])] {
+		p.Line(p.Style(style, head) + linesOf(all))
+		return
+	}
 	p.Line(p.Style(style, head))
 	shown := len(all)
 	if !p.verbose && shown > shownPlaces+1 {
@@ -371,12 +400,28 @@ func (p *printer) group(all []Finding) {
 		}
 	}
 	if shown < len(all) {
-		var lines []string
-		for _, f := range all[shown:] {
-			lines = append(lines, fmt.Sprint(f.Line))
-		}
-		p.Paragraph("    ", "      ", fmt.Sprintf("and in %d more, on lines %s", len(all)-shown, strings.Join(lines, ", ")))
+		p.Paragraph("    ", "      ", fmt.Sprintf("and in %d more%s", len(all)-shown, linesOf(all[shown:])))
 	}
+}
+
+// linesOf tells where findings stand, the first lines of many.
+func linesOf(all []Finding) string {
+	var lines []string
+	for _, f := range all {
+		if line := fmt.Sprint(f.Line); f.Line > 0 && !slices.Contains(lines, line) {
+			if lines = append(lines, line); len(lines) > shownLines {
+				lines[shownLines] = "…"
+				break
+			}
+		}
+	}
+	switch len(lines) {
+	case 0:
+		return ""
+	case 1:
+		return ", line " + lines[0]
+	}
+	return ", lines " + strings.Join(lines, ", ")
 }
 
 func (p *printer) end(r *Report) {
@@ -404,6 +449,9 @@ func (p *printer) end(r *Report) {
 	}
 	p.Line("")
 	p.Paragraph("", "  ", text+".")
+	if !p.verbose && slices.ContainsFunc(r.Findings, func(f Finding) bool { return !p.full[kindOf(f)] }) {
+		p.Paragraph("", "  ", "-v tells why of all, and where.")
+	}
 }
 
 func sentence(s string) string {

@@ -30,7 +30,8 @@ type Range struct {
 // An expression that selects nothing is not an error: it gives an empty result.
 // An error means that the question could not be answered: the expression does
 // not parse, the server refused or timed out, or it said that its answer is
-// partial (as Thanos and Mimir do by a warning).
+// partial (as Thanos and Mimir do by a warning). The labels in an answer may be shared with
+// other answers: whoever wants to change them copies them.
 type Querier interface {
 	// Query evaluates an expression of vector or scalar type at one instant. A
 	// scalar is returned as one sample without labels.

@@ -1,0 +1,123 @@
+package pathologies_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/history"
+	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/pathologies"
+)
+
+// TestAMonitorSaysWhatADiagnosisSays plays more than an hour of servers that restart, fail to
+// answer, are late, come and go. What a monitor says that remembers what it asked before,
+// of a storage that holds what it was asked, is compared with a diagnosis by a storage that
+// was never asked anything.
+func TestAMonitorSaysWhatADiagnosisSays(t *testing.T) {
+	const interval, scrapes = 15 * time.Second, 290
+	c, err := history.Parse(os.DirFS("."), fmt.Sprintf("every %s for %s\nlike healthy\n", interval, 80*time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages := history.NewPages(c.Series()[history.UsualInstance])
+	rnd := rand.New(rand.NewPCG(5, 6))
+	type scrape struct {
+		target embedded.Target
+		at     time.Time
+		page   []byte // nil: it failed
+	}
+	var all []scrape
+	open := func() *embedded.Store {
+		store, err := embedded.Open(embedded.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return store
+	}
+	take := func(store *embedded.Store, s scrape) {
+		var err error
+		if s.page == nil {
+			err = store.AppendFailure(s.target, s.at)
+		} else {
+			_, err = store.Append(s.target, s.at, s.page, "", time.Millisecond)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	monitored := open()
+	defer monitored.Close()
+	var memory diagnose.Memory
+	diagnosis := func(store *embedded.Store, at time.Time, m *diagnose.Memory) diagnose.Diagnosis {
+		d, err := diagnose.Run(t.Context(), store, diagnose.Options{
+			At: at, First: history.Start, Interval: interval, Every: true, Memory: m, Pathologies: pathologies.All(),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	age := map[string]int{}
+	compared := 0
+	for i := range scrapes {
+		began := history.Start.Add(time.Duration(i) * interval)
+		for r, name := range []string{"a:8000", "b:8000", "c:8000", "d:8000"} {
+			s := scrape{embedded.Target{Instance: name, Job: "vllm"}, began.Add(time.Duration(r) * 2 * time.Second), pages.At(age[name])}
+			age[name]++
+			switch {
+			case name == "b:8000" && i%70 > 60, name == "d:8000" && (i < 100 || i > 240): // it is gone
+				continue
+			case name == "c:8000" && i%90 > 86, rnd.IntN(80) == 0:
+				s.page = nil
+			case rnd.IntN(60) == 0:
+				s.at = s.at.Add(-interval - time.Second) // late: dropped
+			case rnd.IntN(120) == 0:
+				age[name] = 0 // a restart
+			}
+			all = append(all, s)
+			take(monitored, s)
+		}
+		if i < 12 {
+			continue
+		}
+		at := began.Add(interval - time.Second)
+		with := diagnosis(monitored, at, &memory)
+		if i%35 != 0 && i != scrapes-1 {
+			continue
+		}
+		plain := open()
+		for _, s := range all {
+			take(plain, s)
+		}
+		without := diagnosis(plain, at, nil)
+		compared++
+		same := cmp.Options{
+			cmpopts.EquateApprox(1e-9, 1e-12), cmpopts.EquateNaNs(), cmpopts.IgnoreUnexported(diagnose.Finding{}, diagnose.Span{}), cmpopts.EquateEmpty(),
+			cmp.Comparer(func(a, b *catalog.Pathology) bool { return a == b }), cmp.Comparer(func(a, b *indicator.Signal) bool { return a == b }),
+			cmpopts.IgnoreFields(diagnose.Finding{}, "Fixes"),
+		}
+		for _, part := range []struct {
+			name string
+			a, b any
+		}{{"verdicts", without.Verdicts, with.Verdicts}, {"findings", without.Findings, with.Findings}, {"spans", without.Spans, with.Spans}} {
+			if diff := cmp.Diff(part.a, part.b, same); diff != "" {
+				t.Errorf("%s at %s (-diagnosis +monitor):\n%s", part.name, at, diff)
+			}
+		}
+		if err := plain.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if compared < 8 {
+		t.Errorf("%d moments were compared", compared)
+	}
+}

@@ -31,6 +31,9 @@ var levels = []struct {
 //
 //	go test -run AnotherLevel -v ./internal/perfmodel
 func TestToAnotherLevelOfLoad(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it measures an error: what it runs, other tests run too")
+	}
 	for _, level := range levels {
 		t.Run(level.file, func(t *testing.T) {
 			f, err := os.Open(filepath.Join("testdata/loadtests", level.file+".csv"))

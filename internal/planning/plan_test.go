@@ -93,6 +93,9 @@ func TestSearchFindsAConfigurationThatMeetsItsTargets(t *testing.T) {
 }
 
 func TestMoreLoadNeverNeedsFewerGPUs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it searches for seconds, as TestSearchFindsAConfigurationThatMeetsItsTargets does once")
+	}
 	last := 0
 	for _, rate := range []float64{5, 40, 150} {
 		r := find(t, Plan{
@@ -114,6 +117,9 @@ func TestMoreLoadNeverNeedsFewerGPUs(t *testing.T) {
 }
 
 func TestTargetsOutOfReachAreExplained(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it searches for seconds, as TestSearchFindsAConfigurationThatMeetsItsTargets does once")
+	}
 	base := perfmodel.Settings{Release: "0.23", Device: device(t, "H100"), MaxModelLen: 8192}
 	for _, tc := range []struct {
 		name    string
@@ -156,6 +162,9 @@ func TestQuestionsThatCannotBeAnswered(t *testing.T) {
 }
 
 func TestPrefixCachingIsSwitchedOnWhereItPays(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it searches for seconds, as TestSearchFindsAConfigurationThatMeetsItsTargets does once")
+	}
 	for share, want := range map[float64]bool{0: false, 0.9: true} {
 		d := demand(t, 8, "6000", "50")
 		d.Draw = func(rate float64, replicas, block int) ([]sim.Request, error) {

@@ -1,6 +1,6 @@
 // Package serve puts the monitor together: what collects, what judges, what keeps
-// incidents, what tells people, and the web server before them. Package cli reads its
-// flags; everything that runs begins and ends here.
+// incidents, what tells people, and the web server before them. Its Options are the flags
+// of sixty serve; everything that runs begins and ends here.
 package serve
 
 import (

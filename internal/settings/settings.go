@@ -25,7 +25,7 @@ type Promised struct {
 
 // AddFlags adds --use-case and --slo.
 func (f *Promised) AddFlags(s *pflag.FlagSet) {
-	s.StringVar(&f.UseCase, "use-case", "", "objectives of a `use case`: "+strings.Join(slo.UseCases(), ", "))
+	s.StringVar(&f.UseCase, "use-case", "", "objectives of a use case: "+strings.Join(slo.UseCases(), ", "))
 	s.StringVar(&f.File, "slo", "", "`file` with objectives; --use-case then holds for what it does not match")
 }
 

@@ -70,10 +70,10 @@ var (
 	GatewaySuccess = gatewayShare("success_share", "Share of requests that succeed", `status="success"`, "", "Complete answers below 400, of all requests that ended.")
 	GatewayErrors  = gatewayShare("error_share", "Share of requests that fail", `status=~"`+GatewayFailures+`"`, `status!="client_disconnect"`,
 		"Requests that failed by the upstream, inside an answer of 200, by a limit or by the gateway's refusal, of those that their clients waited for: the true error rate, which no engine knows.")
-	GatewayClientErrs = gatewayShare("client_error_share", "Share of requests that are refused as wrong", `status="client_error"`, "", "Answers of 4xx by the upstream, of all requests that ended.")
-	GatewayGaveUp     = gatewayShare("gave_up_share", "Share of requests that clients give up", `status="client_disconnect"`, "",
+	GatewayClientErrs = gatewayShare("client_error_share", "Share of requests refused as wrong", `status="client_error"`, "", "Answers of 4xx by the upstream, of all requests that ended.")
+	GatewayGaveUp     = gatewayShare("gave_up_share", "Share of requests clients give up", `status="client_disconnect"`, "",
 		"Clients that left before their answer was complete, or stopped reading, of all requests that ended.")
-	GatewayTimeouts = gateway("timeouts", "Requests that the gateway's limits end", Requests, gatewayCount("increase", "requests_total", `status="timeout"`),
+	GatewayTimeouts = gateway("timeouts", "Requests ended by gateway limits", Requests, gatewayCount("increase", "requests_total", `status="timeout"`),
 		"Requests that a limit of the gateway ended, on the head of an answer, on silence within one, or on the whole.")
 	GatewayOpen = gateway("open", "Requests in flight at the gateway", Requests, `sum by (instance) (avg_over_time(sixty_gateway_requests_open{state=~"waiting|prefill|streaming"}[5m]))`,
 		"Requests that wait for an engine or get its answer.")
@@ -85,7 +85,7 @@ var (
 		"Requests that are open for longer than the gateway's limit.")
 	GatewayMissing = gateway("missing", "Requests that no engine holds", Requests, "sum by (instance) (last_over_time(sixty_gateway_upstream_engine_missing[1m]))",
 		"Requests that wait at the gateway for a while and that the engine neither runs nor has waiting: they are stuck before it.")
-	GatewayExcess = gateway("excess", "Requests that the engine alone holds", Requests, "sum by (instance) (last_over_time(sixty_gateway_upstream_engine_excess[1m]))",
+	GatewayExcess = gateway("excess", "Requests held by the engine alone", Requests, "sum by (instance) (last_over_time(sixty_gateway_upstream_engine_excess[1m]))",
 		"Requests that the engine holds beyond those open at the gateway: other clients' ones, or those whose client has gone.")
 	GatewayDown = gateway("upstreams_down", "Upstreams whose health check fails", Count, "sum by (instance) (1 - last_over_time(sixty_gateway_upstream_up[1m]))",
 		"Servers that the gateway does not send requests to.")

@@ -56,7 +56,13 @@ func (f *diagnoseFlags) over(ctx context.Context, stdout, stderr io.Writer, s *s
 		return err
 	}
 	step := max(askEvery, pace.Interval, (since / mostMoments).Round(time.Second))
-	if first := s.Span().First; !first.IsZero() && from.Before(first) {
+	first := s.Span().First
+	if first.IsZero() {
+		if first, err = s.First(ctx, from, to); err != nil {
+			return err
+		}
+	}
+	if !first.IsZero() && from.Before(first) {
 		from = first.Add(min(step, to.Sub(first)))
 		step = max(watchEvery, pace.Interval, (to.Sub(from) / mostMoments).Round(time.Second))
 	}

@@ -63,26 +63,44 @@ func ReadPace(ctx context.Context, q metrics.Querier, matchers []*labels.Matcher
 			break
 		}
 	}
-	m, err := q.QueryRange(ctx, fmt.Sprintf("count(%s)", selectorOf(pulse, matchers)), metrics.Range{Start: at.Add(-longestPast), End: at, Step: time.Minute})
+	first, err := First(ctx, q, matchers, at.Add(-longestPast), at)
 	if err != nil {
-		return p, fmt.Errorf("find the first sample: %w", err)
+		return p, err
 	}
-	p.First = at.Add(-longestPast)
-	if len(m) > 0 && len(m[0].Values) > 0 {
-		p.First = m[0].Values[0].Timestamp.Time()
-	}
-	if p.First.After(at.Add(-longestPast)) { // the minute before it knows better
-		before, err := q.Samples(ctx, selectorOf(pulse, matchers), p.First, time.Minute)
-		if err != nil {
-			return p, fmt.Errorf("find the first sample: %w", err)
-		}
-		for _, s := range before {
-			for _, v := range s.Values {
-				if t := v.Timestamp.Time(); t.Before(p.First) {
-					p.First = t
-				}
-			}
-		}
+	if p.First = first; first.IsZero() {
+		p.First = at.Add(-longestPast)
 	}
 	return p, nil
 }
+
+// First asks for the first sample of a server within a time, a minute of which is looked at
+// closely; zero where there is none.
+func First(ctx context.Context, q metrics.Querier, matchers []*labels.Matcher, from, to time.Time) (time.Time, error) {
+	step := max(time.Minute, to.Sub(from)/maxSteps)
+	m, err := q.QueryRange(ctx, fmt.Sprintf("count(%s)", selectorOf(pulse, matchers)), metrics.Range{Start: from, End: to, Step: step})
+	if err != nil {
+		return time.Time{}, fmt.Errorf("find the first sample: %w", err)
+	}
+	if len(m) == 0 || len(m[0].Values) == 0 {
+		return time.Time{}, nil
+	}
+	first := m[0].Values[0].Timestamp.Time()
+	if !first.After(from) { // what is older does not matter
+		return first, nil
+	}
+	before, err := q.Samples(ctx, selectorOf(pulse, matchers), first, time.Minute)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("find the first sample: %w", err)
+	}
+	for _, s := range before {
+		for _, v := range s.Values {
+			if t := v.Timestamp.Time(); t.Before(first) {
+				first = t
+			}
+		}
+	}
+	return first, nil
+}
+
+// maxSteps bounds the points of a question about a long time.
+const maxSteps = 1000

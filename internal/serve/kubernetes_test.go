@@ -84,7 +84,7 @@ func TestKubernetesDenies(t *testing.T) {
 	r.until("it says so", func() bool {
 		o := r.overview()
 		text := strings.Join(o.Problems, "\n")
-		return o.State == view.Partial && strings.Contains(text, `discovery of job vllm by kubernetes: failed to list *v1.Pod: pods is forbidden`) && strings.Contains(text, `in the namespace "elsewhere"`)
+		return o.State == view.Partial && strings.Contains(text, `discovery of job vllm by kubernetes fails: failed to list *v1.Pod: pods is forbidden`) && strings.Contains(text, `in the namespace "elsewhere"`)
 	})
 }
 

@@ -389,7 +389,7 @@ func (s *server) trouble() (doubts, notes []string) {
 		case !s.cfg.Kubernetes || p.Job != scrapeconfig.GPUJob:
 			doubts = append(doubts, p.String())
 		case !p.Empty: // a cluster may have no GPU exporter
-			notes = append(notes, "GPUs are not seen: "+p.String())
+			notes = append(notes, "GPUs are not seen: "+p.Text)
 		}
 	}
 	undelivered, _ := s.collector.Undelivered()

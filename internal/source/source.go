@@ -292,6 +292,11 @@ func (s *Source) Pace(ctx context.Context, at time.Time) (diagnose.Pace, error) 
 	return diagnose.Pace{First: s.Span().First, Interval: s.interval}, nil
 }
 
+// First asks for the first sample of a server within a time, zero where there is none.
+func (s *Source) First(ctx context.Context, from, to time.Time) (time.Time, error) {
+	return diagnose.First(ctx, s, s.matchers, from, to)
+}
+
 // Options are those of a diagnosis at a moment of this source. What to look for is up
 // to the caller.
 func (s *Source) Options(ctx context.Context, at time.Time) (diagnose.Options, error) {

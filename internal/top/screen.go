@@ -143,6 +143,7 @@ func (s *screen) rows() []view.Replica {
 	var out []view.Replica
 	for _, m := range s.overview.Models {
 		for _, r := range m.Replicas {
+			r.Status = s.overview.State.Shown(r.Status)
 			if s.filter == "" || strings.Contains(strings.ToLower(r.Target+" "+m.Model+" "+r.Pathology+" "+string(r.Status)), strings.ToLower(s.filter)) {
 				out = append(out, r)
 			}
@@ -167,29 +168,32 @@ func (s *screen) lines() []string {
 	add(t.Style(render.Bold, "sixty top") + "  " + render.Clean(s.name) + "  " + clock)
 	style := map[view.Status]render.Style{view.Firing: render.Bad, view.Down: render.Bad, view.Pending: render.Warning, view.Unknown: render.Warning, view.Healthy: render.Good, view.Idle: render.Dim}
 	most := max(1, (s.height-6)/2)
+	if s.height == 0 {
+		most = len(o.Models) + len(o.Problems)
+	}
 	for i, m := range o.Models {
 		if i == most && len(o.Models) > most+1 {
 			add(fmt.Sprintf("and %d models more", len(o.Models)-i))
 			break
 		}
 		v := &m.Verdict
-		head := v.ID
+		head, summary, status := v.ID, render.Clean(v.Summary), o.State.Shown(v.Status)
+		if status != v.Status {
+			head, summary = "not known now", "Was: "+summary
+		}
 		if v.Severity != "" {
 			head += " (" + v.Severity + ")"
 		}
 		if m.Model != "" {
 			head = render.Clean(m.Model) + ": " + head
 		}
-		state := style[v.Status]
-		if o.State != view.OK && v.Status == view.Healthy {
-			state = render.Warning
-		}
+		state := style[status]
 		if len(o.Models) > 2 {
-			add(t.Style(state, head) + "  " + render.Clean(v.Summary))
+			add(t.Style(state, head) + "  " + summary)
 			continue
 		}
 		add(t.Style(state, head))
-		for _, l := range render.Wrap("  "+render.Clean(v.Summary), t.Width(), "  ") {
+		for _, l := range render.Wrap("  "+summary, t.Width(), "  ") {
 			add(l)
 		}
 	}

@@ -94,6 +94,8 @@ func (l *login) handle(w http.ResponseWriter, r *http.Request) bool {
 	switch {
 	case r.URL.Path == loginPath && r.Method == http.MethodPost:
 		Limited(l.asking, http.HandlerFunc(l.enter)).ServeHTTP(w, r)
+	case r.URL.Path == loginPath && r.URL.Query().Has("next") && l.knows(r):
+		http.Redirect(w, r, l.prefix()+here(r.URL.Query().Get("next")), http.StatusSeeOther)
 	case r.URL.Path == loginPath:
 		l.show(w, r, http.StatusOK, r.URL.Query().Get("next"), "")
 	case r.URL.Path == logoutPath && r.Method == http.MethodPost:
@@ -152,8 +154,8 @@ func (l *login) asks(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" || site == "same-site" {
-		// Who follows a link of another site brings no cookie, and who loads the page again does.
-		w.Header().Set("Refresh", "0")
+		// Who follows a link of another site brings no cookie; who goes on from here does.
+		w.Header().Set("Refresh", "0; url="+l.prefix()+loginPath+"?next="+url.QueryEscape(r.URL.RequestURI()))
 	}
 	l.show(w, r, http.StatusUnauthorized, r.URL.RequestURI(), "")
 	return true

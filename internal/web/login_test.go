@@ -157,7 +157,7 @@ func TestSessions(t *testing.T) {
 		}
 	}
 	// Who follows a link of another site has no cookie: the page is loaded again.
-	if resp, _ := send(t, anew, "GET", base+"/incident/a", "", "Sec-Fetch-Site", "cross-site"); resp.Header.Get("Refresh") != "0" {
+	if resp, _ := send(t, anew, "GET", base+"/incident/a", "", "Sec-Fetch-Site", "cross-site"); resp.Header.Get("Refresh") != "0; url=/login?next=%2Fincident%2Fa" {
 		t.Error("a link of another site ends at the form")
 	}
 	if resp, _ := send(t, anew, "GET", base+"/incident/a", "", "Sec-Fetch-Site", "same-origin"); resp.Header.Get("Refresh") != "" {

@@ -2,8 +2,10 @@ package collect
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -24,6 +26,9 @@ func (d *delivery) post(ctx context.Context, client *http.Client, r *http.Reques
 	switch {
 	case err != nil:
 		why = err.Error()
+		if u := (*url.Error)(nil); errors.As(err, &u) {
+			why = u.Err.Error() // the address is said before it
+		}
 	case resp.StatusCode/100 != 2:
 		why = resp.Status
 	}

@@ -26,7 +26,7 @@ const (
 	failureLasts = 150 * time.Second
 )
 
-const foundNothing = "it found no targets"
+const foundNothing = "found no targets"
 
 // finders watch what discovers: Prometheus' own packages say what fails in their log alone.
 // They are safe for concurrent use.
@@ -61,7 +61,11 @@ type DiscoveryProblem struct {
 }
 
 func (p DiscoveryProblem) String() string {
-	return fmt.Sprintf("discovery of job %s by %s: %s", p.Job, p.Mechanism, p.Text)
+	what := "fails: " + p.Text
+	if p.Empty {
+		what = p.Text
+	}
+	return fmt.Sprintf("servers may be missing: discovery of job %s by %s %s", p.Job, p.Mechanism, what)
 }
 
 func newFinders(log *slog.Logger, registry prometheus.Registerer) *finders {

@@ -41,6 +41,14 @@ const (
 	Idle    Status = "idle"
 )
 
+// Shown is the status that may be shown: nothing is well that is not known to be.
+func (s State) Shown(status Status) Status {
+	if s != OK && (status == Healthy || status == Idle) {
+		return Unknown
+	}
+	return status
+}
+
 // An Overview is what is wrong now: one sentence per model, one line per replica.
 type Overview struct {
 	Schema     string    `json:"schema"` // OverviewSchema

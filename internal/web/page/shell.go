@@ -84,7 +84,7 @@ func (p *page) view(r *http.Request) (int, *shell) {
 				continue
 			}
 			r := &m.Replicas[k]
-			v.Replicas = append(v.Replicas, shellReplica{render.Clean(r.Target), statusWord(shown(r.Status, o.State), r.Severity), sentence(r.Reason)})
+			v.Replicas = append(v.Replicas, shellReplica{render.Clean(r.Target), statusWord(o.State.Shown(r.Status), r.Severity), sentence(r.Reason)})
 		}
 	}
 	return status, v
@@ -109,7 +109,7 @@ func newModel(m *view.Model, state view.State) shellModel {
 	if m.Cluster != "" {
 		names = append(names, "on "+m.Cluster)
 	}
-	status := shown(m.Verdict.Status, state)
+	status := state.Shown(m.Verdict.Status)
 	out := shellModel{
 		Name: render.Clean(strings.Join(names, " ")), Head: m.Verdict.ID, Summary: sentence(m.Verdict.Summary), Tone: tone(status, m.Verdict.Severity),
 	}
@@ -130,14 +130,6 @@ func sentence(s string) string {
 		return ""
 	}
 	return render.Sentence(render.Clean(s))
-}
-
-// shown is the status that may be shown: nothing is well that is not known to be.
-func shown(s view.Status, state view.State) view.Status {
-	if state != view.OK && (s == view.Healthy || s == view.Idle) {
-		return view.Unknown
-	}
-	return s
 }
 
 // statusWord is a status for people, the word that the script has for it.

@@ -123,7 +123,7 @@ func TestNoFirstFixMakesItWorse(t *testing.T) {
 	every := 3 // recording
 	switch {
 	case testing.Short(): // enough for the race detector
-		scenarios, every = scenarios[:3], 20
+		scenarios, every = scenarios[:1], 40
 	case os.Getenv("SIXTY_ACCURACY") == "full":
 		every = 1
 	}

@@ -69,7 +69,8 @@ type plan struct {
 // quickFunctions are those whose result has no other labels than their argument, but for
 // the name.
 var quickFunctions = map[string]bool{
-	"rate": true, "increase": true, "delta": true, "irate": true, "idelta": true, "deriv": true, "resets": true, "changes": true,
+	"rate": true, "increase": true, "delta": true, "irate": true, "idelta": true, "deriv": true,
+	"resets": true, "changes": true,
 	"avg_over_time": true, "min_over_time": true, "max_over_time": true, "sum_over_time": true, "count_over_time": true,
 	"last_over_time": true, "quantile_over_time": true, "stddev_over_time": true, "present_over_time": true,
 	"clamp_min": true, "clamp_max": true, "abs": true, "floor": true, "ceil": true, "sqrt": true, "exp": true, "ln": true,
@@ -205,7 +206,8 @@ func (p *plan) replaces(args parser.Expressions) bool {
 
 // selects prepares a selector.
 func (p *plan) selects(n *parser.VectorSelector, span time.Duration) bool {
-	if n.OriginalOffset != 0 || n.Offset != 0 || n.Timestamp != nil || n.StartOrEnd != 0 || n.OriginalOffsetExpr != nil || n.Anchored || n.Smoothed {
+	if n.OriginalOffset != 0 || n.Offset != 0 || n.Timestamp != nil || n.StartOrEnd != 0 || n.OriginalOffsetExpr != nil ||
+		n.Anchored || n.Smoothed {
 		return false
 	}
 	var b strings.Builder
@@ -383,11 +385,11 @@ type choice struct {
 
 // answer evaluates an expression at a moment and hands the answer over; errEngine says that
 // the engine must answer.
-func (r *recent) answer(ctx context.Context, text string, parse func(string) (parser.Expr, error), at int64, take func(quickValue)) error {
+func (r *recent) answer(ctx context.Context, text string, at int64, take func(quickValue)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p, err := r.plan(text, parse)
-	if err != nil || !r.begin(ctx) {
+	p, err := r.plan(text)
+	if err != nil || ctx.Err() != nil || !r.begin(ctx) {
 		return errEngine
 	}
 	v, err := r.eval(ctx, p, at)
@@ -413,11 +415,11 @@ func (r *recent) model(v quickValue, at int64) model.Vector {
 }
 
 // streams returns the samples of a selector up to a moment; see answer.
-func (r *recent) streams(ctx context.Context, text string, parse func(string) (parser.Expr, error), at int64) (model.Matrix, error) {
+func (r *recent) streams(ctx context.Context, text string, at int64) (model.Matrix, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p, err := r.plan(text, parse)
-	if err != nil || p.span == 0 || !r.begin(ctx) {
+	p, err := r.plan(text)
+	if err != nil || p.span == 0 || ctx.Err() != nil || !r.begin(ctx) {
 		return nil, errEngine
 	}
 	c, err := r.choose(ctx, p, at)
@@ -440,11 +442,11 @@ func (r *recent) streams(ctx context.Context, text string, parse func(string) (p
 }
 
 // plan prepares an expression once.
-func (r *recent) plan(text string, parse func(string) (parser.Expr, error)) (*plan, error) {
+func (r *recent) plan(text string) (*plan, error) {
 	p, ok := r.plans[0][text]
 	if !ok {
 		if p, ok = r.plans[1][text]; !ok {
-			e, err := parse(text)
+			e, err := r.parser.once(text)
 			if err != nil {
 				return nil, err
 			}
@@ -670,7 +672,9 @@ func (r *recent) vector(v quickValue, at int64) promql.Vector {
 }
 
 // over evaluates a function of ranges.
-func (r *recent) over(ctx context.Context, p *plan, n *parser.Call, of *plan, args []promql.Vector, enh *promql.EvalNodeHelper) (quickValue, error) {
+func (r *recent) over(
+	ctx context.Context, p *plan, n *parser.Call, of *plan, args []promql.Vector, enh *promql.EvalNodeHelper,
+) (quickValue, error) {
 	var vec []element
 	in := make(promql.Matrix, 1)
 	enh.Out = make(promql.Vector, 0, 1)
@@ -731,7 +735,9 @@ func (r *recent) covers(ctx context.Context, p *plan, span, at int64) bool {
 }
 
 // steps evaluates an expression on the grid of a subquery.
-func (r *recent) steps(ctx context.Context, p *plan, from, to, step int64) (ids []int32, points [][]promql.FPoint, err error) {
+func (r *recent) steps(
+	ctx context.Context, p *plan, from, to, step int64,
+) (ids []int32, points [][]promql.FPoint, err error) {
 	index := map[int32]int{}
 	for at := step * (from/step + 1); at <= to; at += step {
 		if ctx.Err() != nil {
@@ -900,7 +906,7 @@ func (r *recent) withScalar(p *plan, n *parser.BinaryExpr, a, b quickValue) []el
 	return out
 }
 
-// marked numbers the groups in which the sides of an operator meet.
+// groups numbers the groups in which the sides of an operator meet.
 func (r *recent) groups(p *plan, vec []element) []int32 {
 	to := r.sets.changing(p.match)
 	out := make([]int32, len(vec))

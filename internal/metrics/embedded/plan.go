@@ -184,10 +184,7 @@ func (p *plan) selects(n *parser.VectorSelector, span time.Duration) bool {
 		} else {
 			p.matchers = append(p.matchers, m)
 		}
-		b.WriteString(m.Name)
-		b.WriteString(m.Type.String())
-		b.WriteString(m.Value)
-		b.WriteByte(0xff)
+		b.WriteString(m.Name + "\xfe" + m.Type.String() + "\xfe" + m.Value + "\xff")
 	}
 	p.key, p.span = b.String(), span.Milliseconds()
 	return p.name != nil

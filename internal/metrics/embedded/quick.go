@@ -3,20 +3,15 @@ package embedded
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
-	"hash/maphash"
 	"math"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/grafana/regexp"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
-	"github.com/prometheus/prometheus/schema"
 	"github.com/prometheus/prometheus/util/kahansum"
 )
 
@@ -48,329 +43,6 @@ type memoKey struct {
 	at   int64
 }
 
-// A plan is a part of an expression, with what is known of it beforehand.
-type plan struct {
-	expr  parser.Expr
-	parts []*plan // operands, arguments
-	hash  uint64  // of the whole of it
-	memo  bool    // it is worth remembering
-
-	// Of selectors: which series, and how far back, in ms; 0 for an instant.
-	matchers []*labels.Matcher
-	name     *labels.Matcher
-	key      string
-	span     int64
-
-	call promql.FunctionCall
-	// How labels change, as keys of labelSets.changes.
-	change, match *change
-}
-
-// quickFunctions are those whose result has no other labels than their argument, but for
-// the name.
-var quickFunctions = map[string]bool{
-	"rate": true, "increase": true, "delta": true, "irate": true, "idelta": true, "deriv": true, "resets": true, "changes": true,
-	"avg_over_time": true, "min_over_time": true, "max_over_time": true, "sum_over_time": true, "count_over_time": true,
-	"last_over_time": true, "quantile_over_time": true, "stddev_over_time": true, "present_over_time": true,
-	"clamp_min": true, "clamp_max": true, "abs": true, "floor": true, "ceil": true, "sqrt": true, "exp": true, "ln": true,
-	"histogram_quantile": true, "time": true, "timestamp": true, "label_replace": true,
-}
-
-// quickAggregations and quickOperators are known here.
-var (
-	quickAggregations = []parser.ItemType{parser.SUM, parser.AVG, parser.MIN, parser.MAX, parser.COUNT, parser.GROUP}
-	quickOperators    = []parser.ItemType{
-		parser.ADD, parser.SUB, parser.MUL, parser.DIV, parser.MOD, parser.POW,
-		parser.EQLC, parser.NEQ, parser.GTR, parser.LSS, parser.GTE, parser.LTE, parser.LAND, parser.LOR, parser.LUNLESS,
-	}
-)
-
-// planOf prepares an expression; nil where the engine must answer.
-func planOf(e parser.Expr) *plan {
-	p := &plan{expr: e}
-	add := func(es ...parser.Expr) bool {
-		for _, e := range es {
-			part := planOf(e)
-			if part == nil {
-				return false
-			}
-			p.parts = append(p.parts, part)
-		}
-		return true
-	}
-	ok := true
-	switch n := e.(type) {
-	case *parser.NumberLiteral:
-	case *parser.ParenExpr:
-		return planOf(n.Expr)
-	case *parser.VectorSelector:
-		ok = p.selects(n, 0)
-	case *parser.MatrixSelector:
-		vs, plain := n.VectorSelector.(*parser.VectorSelector)
-		ok = plain && n.RangeExpr == nil && p.selects(vs, n.Range)
-	case *parser.SubqueryExpr:
-		ok = n.OriginalOffset == 0 && n.Offset == 0 && n.Timestamp == nil && n.StartOrEnd == 0 &&
-			n.RangeExpr == nil && n.StepExpr == nil && n.OriginalOffsetExpr == nil && n.Step > 0 && add(n.Expr)
-	case *parser.Call:
-		p.call = promql.FunctionCalls[n.Func.Name]
-		ok = quickFunctions[n.Func.Name]
-		if n.Func.Name == "label_replace" {
-			ok = add(n.Args[0]) && p.replaces(n.Args[1:])
-		} else {
-			ok = ok && add(n.Args...)
-		}
-		for _, arg := range n.Args {
-			_, steps := arg.(*parser.SubqueryExpr)
-			ok = ok && (!steps || strings.HasSuffix(n.Func.Name, "_over_time")) // others look at the selector
-		}
-		p.memo = true
-	case *parser.AggregateExpr:
-		ok = slices.Contains(quickAggregations, n.Op) && n.Param == nil && add(n.Expr)
-		p.change = &change{keep: !n.Without, names: slices.Sorted(slices.Values(n.Grouping))}
-		if n.Without {
-			p.change.names = append(p.change.names, labels.MetricName)
-		}
-		p.memo = true
-	case *parser.BinaryExpr:
-		ok = slices.Contains(quickOperators, n.Op) && add(n.LHS, n.RHS) && p.matches(n)
-	default:
-		return nil
-	}
-	if !ok {
-		return nil
-	}
-	p.sum()
-	return p
-}
-
-var seed = maphash.MakeSeed()
-
-// sum makes a number of an expression that no other one has.
-func (p *plan) sum() {
-	var h maphash.Hash
-	h.SetSeed(seed)
-	word := func(n uint64) {
-		var b [8]byte
-		binary.LittleEndian.PutUint64(b[:], n)
-		h.Write(b[:])
-	}
-	switch n := p.expr.(type) {
-	case *parser.NumberLiteral:
-		word(math.Float64bits(n.Val))
-	case *parser.Call:
-		h.WriteString(n.Func.Name)
-	case *parser.AggregateExpr:
-		word(uint64(n.Op))
-	case *parser.BinaryExpr:
-		word(uint64(n.Op))
-		word(uint64(number(n.ReturnBool)))
-		if n.VectorMatching != nil {
-			word(uint64(n.VectorMatching.Card))
-		}
-	case *parser.SubqueryExpr:
-		word(uint64(n.Range))
-		word(uint64(n.Step))
-	}
-	h.WriteString(p.key)
-	word(uint64(p.span))
-	for _, c := range []*change{p.change, p.match} {
-		if c != nil {
-			h.WriteString(c.key())
-		}
-		h.WriteByte(0xfe)
-	}
-	for _, part := range p.parts {
-		word(part.hash)
-	}
-	p.hash = h.Sum64()
-}
-
-// replaces prepares label_replace.
-func (p *plan) replaces(args parser.Expressions) bool {
-	var texts []string
-	for _, a := range args {
-		s, ok := a.(*parser.StringLiteral)
-		if !ok {
-			return false
-		}
-		texts = append(texts, s.Val)
-	}
-	re, err := regexp.Compile("^(?s:" + texts[3] + ")$")
-	if err != nil || !model.UTF8Validation.IsValidLabelName(texts[0]) || texts[0] == labels.MetricName {
-		return false
-	}
-	p.change = &change{names: texts, replace: re}
-	return true
-}
-
-// selects prepares a selector.
-func (p *plan) selects(n *parser.VectorSelector, span time.Duration) bool {
-	if n.OriginalOffset != 0 || n.Offset != 0 || n.Timestamp != nil || n.StartOrEnd != 0 || n.OriginalOffsetExpr != nil || n.Anchored || n.Smoothed {
-		return false
-	}
-	var b strings.Builder
-	for _, m := range n.LabelMatchers {
-		if m.Name == labels.MetricName && p.name == nil && (m.Type == labels.MatchEqual || m.Type == labels.MatchRegexp) {
-			p.name = m
-		} else {
-			p.matchers = append(p.matchers, m)
-		}
-		b.WriteString(m.Name)
-		b.WriteString(m.Type.String())
-		b.WriteString(m.Value)
-		b.WriteByte(0xff)
-	}
-	p.key, p.span = b.String(), span.Milliseconds()
-	return p.name != nil
-}
-
-// matches prepares how the two sides of an operator find each other.
-func (p *plan) matches(n *parser.BinaryExpr) bool {
-	m := n.VectorMatching
-	arithmetic := !n.Op.IsComparisonOperator() && !n.Op.IsSetOperator()
-	result := change{metadata: arithmetic || n.ReturnBool}
-	if m != nil {
-		if m.FillValues.LHS != nil || m.FillValues.RHS != nil || len(m.Include) > 0 {
-			return false
-		}
-		p.match = &change{keep: m.On, names: slices.Sorted(slices.Values(m.MatchingLabels))}
-		if !m.On {
-			p.match.names = append(p.match.names, labels.MetricName)
-		}
-		if m.Card == parser.CardOneToOne {
-			result.keep, result.names = m.On, slices.Clone(m.MatchingLabels)
-		}
-	}
-	p.change = &result
-	return true
-}
-
-// A change is what becomes of labels: only some are kept, or some are dropped.
-type change struct {
-	keep     bool
-	names    []string
-	metadata bool // the name goes, too
-	// replace says that names are label_replace's arguments, and is the last of them.
-	replace *regexp.Regexp
-}
-
-func (c *change) key() string {
-	b := []byte{'-', '.'}
-	if c.keep {
-		b[0] = '+'
-	}
-	if c.metadata {
-		b[1] = 'm'
-	}
-	if c.replace != nil {
-		b[0] = 'r'
-	}
-	for _, n := range c.names {
-		b = append(append(b, n...), 0xff)
-	}
-	return string(b)
-}
-
-// labelSets numbers sets of labels, from 1 on.
-type labelSets struct {
-	sets    []labels.Labels
-	byHash  map[uint64]int32
-	next    []int32 // of the same hash
-	metrics []model.Metric
-	changed map[string][]int32 // by change, by number
-	builder *labels.Builder
-	place   []int32 // scratch: by number, 0 between uses
-}
-
-func newLabelSets() *labelSets {
-	return &labelSets{
-		sets: make([]labels.Labels, 1), next: make([]int32, 1), metrics: make([]model.Metric, 1),
-		byHash: map[uint64]int32{}, changed: map[string][]int32{}, builder: labels.NewBuilder(labels.EmptyLabels()),
-	}
-}
-
-// id returns the number of a set.
-func (l *labelSets) id(set labels.Labels) int32 {
-	hash := set.Hash()
-	first := l.byHash[hash]
-	for i := first; i != 0; i = l.next[i] {
-		if labels.Equal(l.sets[i], set) {
-			return i
-		}
-	}
-	i := int32(len(l.sets))
-	l.sets, l.next, l.metrics = append(l.sets, set), append(l.next, first), append(l.metrics, nil)
-	l.byHash[hash] = i
-	return i
-}
-
-// metric returns a set as others want it. It is shared: nobody writes to it.
-func (l *labelSets) metric(id int32) model.Metric {
-	if l.metrics[id] == nil {
-		l.metrics[id] = metric(l.sets[id])
-	}
-	return l.metrics[id]
-}
-
-// under returns what becomes of sets under a change: a table by number, 0 where it is not
-// known yet.
-func (l *labelSets) under(c *change) ([]int32, string) {
-	key := c.key()
-	table := l.changed[key]
-	if n := len(l.sets); len(table) < n {
-		table = append(table, make([]int32, n-len(table)+n/8)...)
-		l.changed[key] = table
-	}
-	return table, key
-}
-
-// apply returns the number of a set after a change.
-func (l *labelSets) apply(c *change, id int32) int32 {
-	set := l.sets[id]
-	if c.metadata {
-		set = set.DropReserved(schema.IsMetadataLabel)
-	}
-	l.builder.Reset(set)
-	if c.replace != nil {
-		value := set.Get(c.names[2])
-		if found := c.replace.FindStringSubmatchIndex(value); found != nil {
-			l.builder.Set(c.names[0], string(c.replace.ExpandString(nil, c.names[1], value, found)))
-		}
-		return l.id(l.builder.Labels())
-	}
-	if c.keep {
-		l.builder.Keep(c.names...)
-	} else {
-		l.builder.Del(c.names...)
-	}
-	return l.id(l.builder.Labels())
-}
-
-// changing returns a function that gives the number of a set after a change.
-func (l *labelSets) changing(c *change) func(int32) int32 {
-	table, key := l.under(c)
-	return func(id int32) int32 {
-		if int(id) >= len(table) {
-			table, _ = l.under(c)
-		}
-		to := table[id]
-		if to == 0 {
-			to = l.apply(c, id)
-			table = l.changed[key]
-			table[id] = to
-		}
-		return to
-	}
-}
-
-// places returns the scratch table, large enough for all numbers.
-func (l *labelSets) places() []int32 {
-	if len(l.place) < len(l.sets) {
-		l.place = make([]int32, len(l.sets)+len(l.sets)/4)
-	}
-	return l.place
-}
-
 // unnamed is the change of a function: the name goes.
 var unnamed = &change{metadata: true}
 
@@ -383,11 +55,11 @@ type choice struct {
 
 // answer evaluates an expression at a moment and hands the answer over; errEngine says that
 // the engine must answer.
-func (r *recent) answer(ctx context.Context, text string, parse func(string) (parser.Expr, error), at int64, take func(quickValue)) error {
+func (r *recent) answer(ctx context.Context, text string, at int64, take func(quickValue)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p, err := r.plan(text, parse)
-	if err != nil || !r.begin(ctx) {
+	p, err := r.plan(text)
+	if err != nil || ctx.Err() != nil || !r.begin(ctx) {
 		return errEngine
 	}
 	v, err := r.eval(ctx, p, at)
@@ -413,11 +85,11 @@ func (r *recent) model(v quickValue, at int64) model.Vector {
 }
 
 // streams returns the samples of a selector up to a moment; see answer.
-func (r *recent) streams(ctx context.Context, text string, parse func(string) (parser.Expr, error), at int64) (model.Matrix, error) {
+func (r *recent) streams(ctx context.Context, text string, at int64) (model.Matrix, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p, err := r.plan(text, parse)
-	if err != nil || p.span == 0 || !r.begin(ctx) {
+	p, err := r.plan(text)
+	if err != nil || p.span == 0 || ctx.Err() != nil || !r.begin(ctx) {
 		return nil, errEngine
 	}
 	c, err := r.choose(ctx, p, at)
@@ -440,11 +112,11 @@ func (r *recent) streams(ctx context.Context, text string, parse func(string) (p
 }
 
 // plan prepares an expression once.
-func (r *recent) plan(text string, parse func(string) (parser.Expr, error)) (*plan, error) {
+func (r *recent) plan(text string) (*plan, error) {
 	p, ok := r.plans[0][text]
 	if !ok {
 		if p, ok = r.plans[1][text]; !ok {
-			e, err := parse(text)
+			e, err := r.parser.once(text)
 			if err != nil {
 				return nil, err
 			}
@@ -670,7 +342,9 @@ func (r *recent) vector(v quickValue, at int64) promql.Vector {
 }
 
 // over evaluates a function of ranges.
-func (r *recent) over(ctx context.Context, p *plan, n *parser.Call, of *plan, args []promql.Vector, enh *promql.EvalNodeHelper) (quickValue, error) {
+func (r *recent) over(
+	ctx context.Context, p *plan, n *parser.Call, of *plan, args []promql.Vector, enh *promql.EvalNodeHelper,
+) (quickValue, error) {
 	var vec []element
 	in := make(promql.Matrix, 1)
 	enh.Out = make(promql.Vector, 0, 1)
@@ -731,7 +405,9 @@ func (r *recent) covers(ctx context.Context, p *plan, span, at int64) bool {
 }
 
 // steps evaluates an expression on the grid of a subquery.
-func (r *recent) steps(ctx context.Context, p *plan, from, to, step int64) (ids []int32, points [][]promql.FPoint, err error) {
+func (r *recent) steps(
+	ctx context.Context, p *plan, from, to, step int64,
+) (ids []int32, points [][]promql.FPoint, err error) {
 	index := map[int32]int{}
 	for at := step * (from/step + 1); at <= to; at += step {
 		if ctx.Err() != nil {
@@ -900,7 +576,7 @@ func (r *recent) withScalar(p *plan, n *parser.BinaryExpr, a, b quickValue) []el
 	return out
 }
 
-// marked numbers the groups in which the sides of an operator meet.
+// groups numbers the groups in which the sides of an operator meet.
 func (r *recent) groups(p *plan, vec []element) []int32 {
 	to := r.sets.changing(p.match)
 	out := make([]int32, len(vec))

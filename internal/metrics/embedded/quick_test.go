@@ -107,7 +107,7 @@ func TestTheQuickAnswerIsTheEngines(t *testing.T) {
 			}
 			for _, sel := range selectors {
 				expr := metrics.RangeSelector(sel, 2*time.Minute)
-				got, err := s.recent.streams(t.Context(), expr, s.parser.once, moment.UnixMilli())
+				got, err := s.recent.streams(t.Context(), expr, moment.UnixMilli())
 				if err != nil {
 					continue
 				}

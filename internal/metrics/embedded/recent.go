@@ -24,6 +24,7 @@ import (
 // as it was asked for in the last minutes, and forgets what nobody asks for any more.
 type recent struct {
 	db       *tsdb.DB
+	parser   *parsed
 	lookback int64 // ms
 	pool     sync.Pool
 
@@ -79,8 +80,8 @@ const (
 	longestKept = 70 * 60_000
 )
 
-func newRecent(db *tsdb.DB, lookback time.Duration) *recent {
-	r := &recent{db: db, lookback: lookback.Milliseconds(), newest: math.MinInt64}
+func newRecent(db *tsdb.DB, lookback time.Duration, p *parsed) *recent {
+	r := &recent{db: db, parser: p, lookback: lookback.Milliseconds(), newest: math.MinInt64}
 	r.pool.New = func() any { return new(batch) }
 	r.clear()
 	return r
@@ -454,7 +455,9 @@ func (o *observedV1) Append(ref storage.SeriesRef, l labels.Labels, t int64, v f
 }
 
 // AppendHistogram implements storage.HistogramAppender.
-func (o *observedV1) AppendHistogram(ref storage.SeriesRef, l labels.Labels, t int64, h *histogram.Histogram, fh *histogram.FloatHistogram) (storage.SeriesRef, error) {
+func (o *observedV1) AppendHistogram(
+	ref storage.SeriesRef, l labels.Labels, t int64, h *histogram.Histogram, fh *histogram.FloatHistogram,
+) (storage.SeriesRef, error) {
 	o.batch.histograms = append(o.batch.histograms, l.Get(labels.MetricName))
 	return o.Appender.AppendHistogram(ref, l, t, h, fh)
 }
@@ -471,7 +474,10 @@ type observedV2 struct {
 }
 
 // Append implements storage.AppenderV2.
-func (o *observedV2) Append(ref storage.SeriesRef, l labels.Labels, st, t int64, v float64, h *histogram.Histogram, fh *histogram.FloatHistogram, opts storage.AOptions) (storage.SeriesRef, error) {
+func (o *observedV2) Append(
+	ref storage.SeriesRef, l labels.Labels, st, t int64, v float64, h *histogram.Histogram, fh *histogram.FloatHistogram,
+	opts storage.AOptions,
+) (storage.SeriesRef, error) {
 	ref, err := o.AppenderV2.Append(ref, l, st, t, v, h, fh, opts)
 	switch {
 	case h != nil || fh != nil:

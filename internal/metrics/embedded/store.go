@@ -106,7 +106,6 @@ func (c Config) validate() error {
 type Store struct {
 	db        *tsdb.DB
 	engine    *promql.Engine
-	parser    *parsed
 	recent    *recent
 	temporary string // directory to remove
 	maxSeries uint64
@@ -141,7 +140,8 @@ func Open(cfg Config) (*Store, error) {
 	if s.temporary != "" {
 		db.DisableCompactions()
 	}
-	s.db, s.parser, s.recent = db, newParsed(), newRecent(db, cfg.Lookback)
+	p := newParsed()
+	s.db, s.recent = db, newRecent(db, cfg.Lookback, p)
 	s.engine = promql.NewEngine(promql.EngineOpts{
 		Logger:               cfg.Logger,
 		Reg:                  cfg.Registerer,
@@ -152,7 +152,7 @@ func Open(cfg Config) (*Store, error) {
 		EnableNegativeOffset: true,
 		// The default of Prometheus' global.evaluation_interval.
 		NoStepSubqueryIntervalFn: func(int64) int64 { return time.Minute.Milliseconds() },
-		Parser:                   s.parser,
+		Parser:                   p,
 	})
 	return s, nil
 }
@@ -317,7 +317,7 @@ func (s *Store) Query(ctx context.Context, expr string, at time.Time) (out model
 
 // quick answers a question from what is held of the recent past, if it can.
 func (s *Store) quick(ctx context.Context, expr string, at time.Time, take func(quickValue)) bool {
-	return s.recent.answer(ctx, expr, s.parser.once, at.UnixMilli(), take) == nil
+	return s.recent.answer(ctx, expr, at.UnixMilli(), take) == nil
 }
 
 // Rule answers a question of Prometheus' rules.
@@ -340,7 +340,7 @@ func (s *Store) QueryRange(ctx context.Context, expr string, r metrics.Range) (m
 // Samples implements metrics.Querier.
 func (s *Store) Samples(ctx context.Context, selector string, at time.Time, span time.Duration) (model.Matrix, error) {
 	expr := metrics.RangeSelector(selector, span)
-	if m, err := s.recent.streams(ctx, expr, s.parser.once, at.UnixMilli()); err == nil {
+	if m, err := s.recent.streams(ctx, expr, at.UnixMilli()); err == nil {
 		return m, nil
 	}
 	q, err := s.engine.NewInstantQuery(ctx, untrimmed{s.db}, nil, expr, at)

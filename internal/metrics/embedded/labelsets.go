@@ -1,0 +1,134 @@
+package embedded
+
+import (
+	"github.com/grafana/regexp"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/schema"
+)
+
+// A change is what becomes of labels: only some are kept, or some are dropped.
+type change struct {
+	keep     bool
+	names    []string
+	metadata bool // the name goes, too
+	// replace says that names are label_replace's arguments, and is the last of them.
+	replace *regexp.Regexp
+}
+
+func (c *change) key() string {
+	b := []byte{'-', '.'}
+	if c.keep {
+		b[0] = '+'
+	}
+	if c.metadata {
+		b[1] = 'm'
+	}
+	if c.replace != nil {
+		b[0] = 'r'
+	}
+	for _, n := range c.names {
+		b = append(append(b, n...), 0xff)
+	}
+	return string(b)
+}
+
+// labelSets numbers sets of labels, from 1 on.
+type labelSets struct {
+	sets    []labels.Labels
+	byHash  map[uint64]int32
+	next    []int32 // of the same hash
+	metrics []model.Metric
+	changed map[string][]int32 // by change, by number
+	builder *labels.Builder
+	place   []int32 // scratch: by number, 0 between uses
+}
+
+func newLabelSets() *labelSets {
+	return &labelSets{
+		sets: make([]labels.Labels, 1), next: make([]int32, 1), metrics: make([]model.Metric, 1),
+		byHash: map[uint64]int32{}, changed: map[string][]int32{}, builder: labels.NewBuilder(labels.EmptyLabels()),
+	}
+}
+
+// id returns the number of a set.
+func (l *labelSets) id(set labels.Labels) int32 {
+	hash := set.Hash()
+	first := l.byHash[hash]
+	for i := first; i != 0; i = l.next[i] {
+		if labels.Equal(l.sets[i], set) {
+			return i
+		}
+	}
+	i := int32(len(l.sets))
+	l.sets, l.next, l.metrics = append(l.sets, set), append(l.next, first), append(l.metrics, nil)
+	l.byHash[hash] = i
+	return i
+}
+
+// metric returns a set as others want it. It is shared: nobody writes to it.
+func (l *labelSets) metric(id int32) model.Metric {
+	if l.metrics[id] == nil {
+		l.metrics[id] = metric(l.sets[id])
+	}
+	return l.metrics[id]
+}
+
+// under returns what becomes of sets under a change: a table by number, 0 where it is not
+// known yet.
+func (l *labelSets) under(c *change) ([]int32, string) {
+	key := c.key()
+	table := l.changed[key]
+	if n := len(l.sets); len(table) < n {
+		table = append(table, make([]int32, n-len(table)+n/8)...)
+		l.changed[key] = table
+	}
+	return table, key
+}
+
+// apply returns the number of a set after a change.
+func (l *labelSets) apply(c *change, id int32) int32 {
+	set := l.sets[id]
+	if c.metadata {
+		set = set.DropReserved(schema.IsMetadataLabel)
+	}
+	l.builder.Reset(set)
+	if c.replace != nil {
+		value := set.Get(c.names[2])
+		if found := c.replace.FindStringSubmatchIndex(value); found != nil {
+			l.builder.Set(c.names[0], string(c.replace.ExpandString(nil, c.names[1], value, found)))
+		}
+		return l.id(l.builder.Labels())
+	}
+	if c.keep {
+		l.builder.Keep(c.names...)
+	} else {
+		l.builder.Del(c.names...)
+	}
+	return l.id(l.builder.Labels())
+}
+
+// changing returns a function that gives the number of a set after a change.
+func (l *labelSets) changing(c *change) func(int32) int32 {
+	table, key := l.under(c)
+	return func(id int32) int32 {
+		if int(id) >= len(table) {
+			table, _ = l.under(c)
+		}
+		to := table[id]
+		if to == 0 {
+			to = l.apply(c, id)
+			table = l.changed[key]
+			table[id] = to
+		}
+		return to
+	}
+}
+
+// places returns the scratch table, large enough for all numbers.
+func (l *labelSets) places() []int32 {
+	if len(l.place) < len(l.sets) {
+		l.place = make([]int32, len(l.sets)+len(l.sets)/4)
+	}
+	return l.place
+}

@@ -35,6 +35,7 @@ func (p *pass) oneToOne(fn func(b *parser.BinaryExpr)) {
 func checkLabelMismatch(p *pass) {
 	p.disjoint()
 	p.oneToOne(func(b *parser.BinaryExpr) {
+		p.lostZero(b)
 		ignored := b.VectorMatching.MatchingLabels
 		l, r := p.labelsOf(b.LHS).without(ignored...), p.labelsOf(b.RHS).without(ignored...)
 		if why := p.ofOtherPrograms(b, l, r); why != "" {
@@ -50,6 +51,25 @@ func checkLabelMismatch(p *pass) {
 		why := fmt.Sprintf("the left side has the labels %s, the right side %s: no pair matches, and the result is always empty", l, r)
 		p.report(b.PositionRange(), why, p.align(b, l, r))
 	})
+}
+
+// lostZero reports a zero beside an aggregation with labels, in a calculation with another one: it
+// has no labels, so that it matches none of them, and what it was to replace is left out.
+func (p *pass) lostZero(b *parser.BinaryExpr) {
+	if b.Op.IsSetOperator() || b.Op.IsComparisonOperator() {
+		return
+	}
+	for _, sides := range [][2]parser.Expr{{b.LHS, b.RHS}, {b.RHS, b.LHS}} {
+		or, ok := unparen(sides[0]).(*parser.BinaryExpr)
+		if !ok || or.Op != parser.LOR || !isCall(unparen(or.RHS), "vector") {
+			continue
+		}
+		if has, other := p.labelsOf(or.LHS), p.labelsOf(sides[1]); has.known && len(has.names) > 0 && other.known && len(other.names) > 0 {
+			p.reportAs(catalog.Ticket, or.PositionRange(), fmt.Sprintf("the zero has no labels, and the other side has %s: where the left of \"or\" is missing nothing matches, and the result is left out", other),
+				advice("take the zero from the other side: … or 0 * (the other side)"))
+			return
+		}
+	}
 }
 
 // ofOtherPrograms says why a series as it was scraped cannot match the other side: an aggregation
@@ -675,6 +695,9 @@ var dimensionWords = map[dimension]*regexp.Regexp{
 	size: regexp.MustCompile(`\b(memory|vram|framebuffer)\b`),
 }
 
+// processor is the word for what is no GPU.
+var processor = regexp.MustCompile(`\bcpu\b`)
+
 // ofCompute are fields that say how busy a GPU is, and utilWords words for it.
 var (
 	ofCompute = []string{"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"}
@@ -693,6 +716,11 @@ func (p *pass) otherDimension() {
 	text, title := strings.Join(labelWords(strings.ReplaceAll(p.name, ":", "_")), " "), ""
 	if p.role == panelRole {
 		text, title = strings.ToLower(labelsLegends.ReplaceAllString(p.panel.legend, " ")), strings.ToLower(p.panel.title)
+	}
+	if all := text + " " + title; processor.MatchString(all) && !strings.Contains(all, "gpu") {
+		p.report(p.tree.PositionRange(), fmt.Sprintf("beside it stands %q, and %s is of a GPU", strings.TrimSpace(all), strings.Join(namesIn(p.tree), ", ")),
+			advice("correct the one or the other"))
+		return
 	}
 	said := dimensionsSaid(text)
 	if len(said) == 0 && title != "" && !p.severalNames() {

@@ -410,10 +410,13 @@ func averaged(path []parser.Node, a *parser.AggregateExpr) bool {
 		switch n := path[i].(type) {
 		case *parser.ParenExpr:
 		case *parser.BinaryExpr:
+			if n.VectorMatching == nil { // a number
+				continue
+			}
 			if n.Op != parser.DIV {
 				return false
 			}
-			c, ok := unparen(n.RHS).(*parser.AggregateExpr)
+			c, ok := unscaled(n.RHS).(*parser.AggregateExpr)
 			return ok && c != a && (c.Op == parser.COUNT || c.Op == parser.SUM)
 		default:
 			return false

@@ -623,6 +623,13 @@ func (p *pass) mistakenFor(name, label string) (to string, sure belief) {
 
 func checkLabelValue(p *pass) {
 	for _, v := range selectors(p.tree) {
+		for _, m := range v.LabelMatchers {
+			if m.Name == "resource" && m.Type == labels.MatchEqual && strings.HasPrefix(nameOf(v), "kube_") && strings.ContainsAny(m.Value, "./-") {
+				to := strings.NewReplacer(".", "_", "/", "_", "-", "_").Replace(m.Value)
+				p.report(v.PositionRange(), fmt.Sprintf("kube-state-metrics writes resources with underscores: resource is never %q", m.Value),
+					suggestion{"write " + to, p.matcherEdit(v, "resource", "", to)})
+			}
+		}
 		class, n := classOf(nameOf(v))
 		if class == unknownClass {
 			continue

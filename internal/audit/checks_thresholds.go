@@ -243,6 +243,8 @@ func checkUnit(p *pass) {
 	}
 	shown, ok := panelUnits[p.panel.unit]
 	switch {
+	case !ok && is.of == size && is.scale >= 1<<40 && smallSizes.MatchString(p.panel.title+" "+p.panel.legend):
+		p.report(p.tree.PositionRange(), "the values are tebibytes, of mebibytes by the metric's name, and the panel says less", advice("leave out the factors"))
 	case !is.known():
 		if c := p.pureRate(); c != nil && shown.of == share {
 			p.reportUnit(fmt.Sprintf("the values are a %s of a counter, per second or range, and the panel's unit is %s", c.Func.Name, shown),
@@ -274,6 +276,9 @@ func checkUnit(p *pass) {
 			advice("set the unit to percentunit, or multiply by 100"))
 	}
 }
+
+// smallSizes are units of sizes in texts.
+var smallSizes = regexp.MustCompile(`\b[MG]i?B\b`)
 
 // unitOfName judges the unit that a recording rule's name says by its ending.
 func (p *pass) unitOfName(is quantity) {

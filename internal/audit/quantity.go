@@ -215,6 +215,8 @@ func ofCounter(name string) quantity {
 		return quantity{requests, 1}
 	case class == unknownClass && strings.HasSuffix(name, "_bytes_total"):
 		return quantity{size, 1}
+	case class == unknownClass && strings.HasSuffix(name, "_tokens_total"):
+		return quantity{tokens, 1}
 	}
 	return quantity{}
 }

@@ -39,7 +39,8 @@ func checkLabelMismatch(p *pass) {
 		ignored := b.VectorMatching.MatchingLabels
 		l, r := p.labelsOf(b.LHS).without(ignored...), p.labelsOf(b.RHS).without(ignored...)
 		if why := p.ofOtherPrograms(b, l, r); why != "" {
-			p.report(b.PositionRange(), why, advice("match with on (…), as on (pod), and aggregate both sides by the same labels"))
+			p.report(b.PositionRange(), why,
+				advice("match with on (…), as on (pod), and aggregate both sides by the same labels"))
 			return
 		}
 		if !l.known || !r.known || l.exact == r.exact && slices.Equal(sorted(l.names), sorted(r.names)) {
@@ -64,8 +65,10 @@ func (p *pass) lostZero(b *parser.BinaryExpr) {
 		if !ok || or.Op != parser.LOR || !isCall(unparen(or.RHS), "vector") {
 			continue
 		}
-		if has, other := p.labelsOf(or.LHS), p.labelsOf(sides[1]); has.known && len(has.names) > 0 && other.known && len(other.names) > 0 {
-			p.reportAs(catalog.Ticket, or.PositionRange(), fmt.Sprintf("the zero has no labels, and the other side has %s: where the left of \"or\" is missing nothing matches, and the result is left out", other),
+		if has, other := p.labelsOf(or.LHS), p.labelsOf(sides[1]); has.known && len(has.names) > 0 && other.known &&
+			len(other.names) > 0 {
+			p.reportAs(catalog.Ticket, or.PositionRange(),
+				fmt.Sprintf("the zero has no labels, and the other side has %s: where the left of \"or\" is missing nothing matches, and the result is left out", other),
 				advice("take the zero from the other side: … or 0 * (the other side)"))
 			return
 		}
@@ -89,7 +92,8 @@ func (p *pass) ofOtherPrograms(b *parser.BinaryExpr, l, r labelSet) string {
 		}
 	}
 	if lp, rp := program(left), program(right); lp != "" && rp != "" && lp != rp {
-		return fmt.Sprintf("the one side is of %s, the other of %s: their series have different labels, so no pair matches", lp, rp)
+		return fmt.Sprintf("the one side is of %s, the other of %s: their series have different labels, so no pair matches",
+			lp, rp)
 	}
 	return ""
 }
@@ -124,7 +128,8 @@ func (p *pass) scraped(e parser.Expr) string {
 	case *parser.MatrixSelector:
 		return p.scraped(n.VectorSelector)
 	case *parser.Call:
-		if len(n.Args) > 0 && n.Func.Name != "label_replace" && n.Func.Name != "label_join" && n.Func.Name != "histogram_quantile" &&
+		if len(n.Args) > 0 && n.Func.Name != "label_replace" && n.Func.Name != "label_join" &&
+			n.Func.Name != "histogram_quantile" &&
 			!strings.HasPrefix(n.Func.Name, "absent") && n.Args[len(n.Args)-1].Type() != parser.ValueTypeScalar {
 			return p.scraped(n.Args[len(n.Args)-1])
 		}
@@ -455,7 +460,8 @@ func checkAvailability(p *pass) {
 		case slices.Equal(reasons, []string{"abort"}): // a share of aborts, which is another fault
 			return
 		case len(reasons) > 0 && slices.Contains(reasons, "error") != (slices.Contains(reasons, "stop") &&
-			slices.Contains(reasons, "length")) && !holds(metricNames.ReplaceAllString(p.words(), ""), []string{"abnormal finish", "finish reason"}):
+			slices.Contains(reasons, "length")) && !holds(metricNames.ReplaceAllString(p.words(),
+			""), []string{"abnormal finish", "finish reason"}):
 		case !holds(metricNames.ReplaceAllString(p.words(), ""), []string{"availab", "error", "success rate", "slo"}):
 			return
 		}
@@ -710,7 +716,8 @@ var memoryTaken = regexp.MustCompile(`\b(memory|mem|vram)\s*(used|usage|full|all
 // otherDimension reports a panel of GPUs whose legend, or else title, names another quantity than
 // the query asks for.
 func (p *pass) otherDimension() {
-	if p.role == scalerRole || p.role == variableRole || !slices.ContainsFunc(namesIn(p.tree), func(n string) bool { return strings.HasPrefix(n, "DCGM_FI_") }) {
+	if p.role == scalerRole || p.role == variableRole ||
+		!slices.ContainsFunc(namesIn(p.tree), func(n string) bool { return strings.HasPrefix(n, "DCGM_FI_") }) {
 		return
 	}
 	text, title := strings.Join(labelWords(strings.ReplaceAll(p.name, ":", "_")), " "), ""
@@ -718,7 +725,8 @@ func (p *pass) otherDimension() {
 		text, title = strings.ToLower(labelsLegends.ReplaceAllString(p.panel.legend, " ")), strings.ToLower(p.panel.title)
 	}
 	if all := text + " " + title; processor.MatchString(all) && !strings.Contains(all, "gpu") {
-		p.report(p.tree.PositionRange(), fmt.Sprintf("beside it stands %q, and %s is of a GPU", strings.TrimSpace(all), strings.Join(namesIn(p.tree), ", ")),
+		p.report(p.tree.PositionRange(), fmt.Sprintf("beside it stands %q, and %s is of a GPU", strings.TrimSpace(all),
+			strings.Join(namesIn(p.tree), ", ")),
 			advice("correct the one or the other"))
 		return
 	}
@@ -728,20 +736,26 @@ func (p *pass) otherDimension() {
 		said = dimensionsSaid(text)
 	}
 	is := p.quantityOf(p.tree)
-	if names := namesIn(p.tree); len(names) == 1 && slices.Contains(ofCompute, names[0]) && dimensionWords[size].MatchString(text+" "+title) && !utilWords.MatchString(text+" "+title) {
-		p.report(p.tree.PositionRange(), fmt.Sprintf("beside it stands %q, and %s says how busy the GPU is", strings.TrimSpace(text), names[0]),
+	if names := namesIn(p.tree); len(names) == 1 && slices.Contains(ofCompute, names[0]) &&
+		dimensionWords[size].MatchString(text+" "+title) && !utilWords.MatchString(text+" "+title) {
+		p.report(p.tree.PositionRange(), fmt.Sprintf("beside it stands %q, and %s says how busy the GPU is",
+			strings.TrimSpace(text), names[0]),
 			advice("divide DCGM_FI_DEV_FB_USED by DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE"))
 		return
 	}
 	if p.otherDirection(text + " " + title) {
 		return
 	}
-	wrong := len(said) == 1 && !slices.Contains(dimensionsSaid(title), is.of) && !slices.Contains(said, is.of) && dimensionWords[is.of] != nil
-	if names := namesIn(p.tree); len(names) == 1 && names[0] == "DCGM_FI_DEV_MEM_COPY_UTIL" && memoryTaken.MatchString(text) {
-		p.report(p.tree.PositionRange(), names[0]+" is the share of time in which memory was read or written, not how much of it is taken",
+	wrong := len(said) == 1 && !slices.Contains(dimensionsSaid(title), is.of) && !slices.Contains(said, is.of) &&
+		dimensionWords[is.of] != nil
+	if names := namesIn(p.tree); len(names) == 1 && names[0] == "DCGM_FI_DEV_MEM_COPY_UTIL" &&
+		memoryTaken.MatchString(text) {
+		p.report(p.tree.PositionRange(),
+			names[0]+" is the share of time in which memory was read or written, not how much of it is taken",
 			advice("divide DCGM_FI_DEV_FB_USED by DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE"))
 	} else if wrong {
-		p.report(p.tree.PositionRange(), fmt.Sprintf("beside it stands %q, and the query asks for %s", strings.TrimSpace(text), is.of), advice("correct the one or the other"))
+		p.report(p.tree.PositionRange(), fmt.Sprintf("beside it stands %q, and the query asks for %s",
+			strings.TrimSpace(text), is.of), advice("correct the one or the other"))
 	}
 }
 
@@ -789,7 +803,10 @@ func namesSome(text string) bool {
 // severalNames reports whether the query's panel has others beside it that ask for other metrics.
 func (p *pass) severalNames() bool {
 	names := namesIn(p.tree)
-	return slices.ContainsFunc(p.mates(), func(q *query) bool { return q.tree == nil || !slices.Equal(namesIn(q.tree), names) })
+	return slices.ContainsFunc(p.mates(), func(q *query) bool {
+		return q.tree == nil ||
+			!slices.Equal(namesIn(q.tree), names)
+	})
 }
 
 // severalQueries reports whether the query's panel has others beside it.
@@ -883,7 +900,8 @@ func checkOtherWindow(p *pass) {
 			return
 		}
 		if named, err := model.ParseDuration(m[1]); err == nil && !slices.Contains(ranges, time.Duration(named)) {
-			p.report(p.tree.PositionRange(), fmt.Sprintf("the name says %s, and the expression looks at %s", m[1], render.Span(ranges[0])),
+			p.report(p.tree.PositionRange(), fmt.Sprintf("the name says %s, and the expression looks at %s", m[1],
+				render.Span(ranges[0])),
 				advice("correct the one or the other"))
 		}
 		return

@@ -87,7 +87,7 @@ func (p *pass) ofOtherPrograms(b *parser.BinaryExpr, l, r labelSet) string {
 		other string
 	}{{l, right}, {r, left}} {
 		if side.exact.known && side.exact.exact && side.other != "" && !slices.Contains(side.exact.names, "instance") &&
-			!(b.Op.IsSetOperator() && isOnes(side.exact)) {
+			!(b.Op.IsSetOperator() && unlabelled(side.exact)) {
 			return fmt.Sprintf("one side has the labels %s and no others, and the series of the other have those of their target, such as instance and job: no pair matches", side.exact)
 		}
 	}
@@ -98,8 +98,8 @@ func (p *pass) ofOtherPrograms(b *parser.BinaryExpr, l, r labelSet) string {
 	return ""
 }
 
-// isOnes reports whether a vector has no labels at all, as vector(1) does not.
-func isOnes(l labelSet) bool { return len(l.names) == 0 }
+// unlabelled reports whether a vector has no labels at all, as vector(1) does not.
+func unlabelled(l labelSet) bool { return len(l.names) == 0 }
 
 // program returns which program a series is of, by its name; "" where it does not say.
 func program(name string) string {

@@ -126,7 +126,7 @@ func (p *pass) unknownFields() {
 		if better := nearestField(name); better != "" {
 			words = "perhaps " + better + " is meant"
 		}
-		p.report(v.PositionRange(), "DCGM has no field "+name+" (2.0 to 4.6)", advice(words))
+		p.report(v.PositionRange(), "DCGM has no field "+name+" (2.2 to 4.6)", advice(words))
 	}
 }
 

@@ -24,6 +24,7 @@ func TestQuantities(t *testing.T) {
 		"histogram_quantile(0.9, rate(vllm:e2e_request_latency_seconds_bucket[5m])) * 1e3":        milliseconds,
 		"histogram_quantile(0.9, rate(vllm:request_prompt_tokens_bucket[5m]))":                    {tokens, 1},
 		"max_over_time(DCGM_FI_DEV_GPU_TEMP[1h])":                                                 {temperature, 1},
+		"node_memory_Active_bytes / node_memory_Active_bytes offset 1h":                           {},
 		"process_start_time_seconds":                                                              {},
 		"count(vllm:kv_cache_usage_perc > 0.9)":                                                   {},
 		"vllm:kv_cache_usage_perc > bool 0.9":                                                     {},
@@ -187,5 +188,13 @@ func TestNamesOfRecordedSeriesSayTheirUnit(t *testing.T) {
 		if diff := cmp.Diff(want, found(t, newest(t), rulesOf(t, map[string]any{"record": name, "expr": expr}))); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", name, diff)
 		}
+	}
+}
+
+func TestWhatIsAskedForMayBeMoreThanThereIs(t *testing.T) {
+	f := rulesOf(t, map[string]any{"record": "node:memory_asked:ratio", "expr": "sum(pods_asked_bytes) / sum(node_memory_MemTotal_bytes)"},
+		map[string]any{"alert": "A", "for": "5m", "expr": "node:memory_asked:ratio > 1.5"})
+	if got := found(t, newest(t), f); len(got) > 0 {
+		t.Errorf("%q", got)
 	}
 }

@@ -379,6 +379,9 @@ func (a algebra) ofBinary(n *parser.BinaryExpr, depth int) quantity {
 
 func (a algebra) ofQuotient(n *parser.BinaryExpr, depth int) quantity {
 	if left, right := a.of(n.LHS, depth), a.of(n.RHS, depth); left.of == size && right.of == size {
+		if ofItsPast(n) {
+			return quantity{} // how much it grew
+		}
 		return quantity{share, left.scale / right.scale}
 	} else if left.of == tokenRate && right.of == requestRate {
 		return quantity{tokens, left.scale / right.scale}
@@ -404,13 +407,30 @@ func (a algebra) ofQuotient(n *parser.BinaryExpr, depth int) quantity {
 	return q
 }
 
+// ofItsPast reports whether a quotient divides series by those of the same name at another time.
+func ofItsPast(n *parser.BinaryExpr) bool {
+	l, r := selectors(n.LHS), selectors(n.RHS)
+	return slices.ContainsFunc(l, func(v *parser.VectorSelector) bool {
+		return slices.ContainsFunc(r, func(o *parser.VectorSelector) bool {
+			return nameOf(v) == nameOf(o) && v.OriginalOffset != o.OriginalOffset
+		})
+	})
+}
+
 // holdsSizes reports whether some operator under a node divides sizes: what is asked for
 // may well be more than there is.
-func (p *pass) holdsSizes(e parser.Expr) bool {
+func (p *pass) holdsSizes(e parser.Expr) bool { return p.holdsSizesWithin(e, 0) }
+
+func (p *pass) holdsSizesWithin(e parser.Expr, depth int) bool {
 	found := false
 	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
-		if b, ok := n.(*parser.BinaryExpr); ok && b.Op == parser.DIV {
-			found = found || p.quantityOf(b.LHS).of == size && p.quantityOf(b.RHS).of == size
+		switch n := n.(type) {
+		case *parser.BinaryExpr:
+			found = found || n.Op == parser.DIV && p.quantityOf(n.LHS).of == size && p.quantityOf(n.RHS).of == size
+		case *parser.VectorSelector:
+			if r := p.records[nameOf(n)]; !found && r != nil && r.tree != nil && depth < deepest {
+				found = p.holdsSizesWithin(r.tree, depth+1)
+			}
 		}
 		return nil
 	})

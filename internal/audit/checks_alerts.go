@@ -175,7 +175,11 @@ func checkCountOfStates(p *pass) {
 		if !ok || a.Op != parser.COUNT {
 			return
 		}
-		v, ok := unparen(a.Expr).(*parser.VectorSelector)
+		counted := unparen(a.Expr)
+		if b, ok := counted.(*parser.BinaryExpr); ok && b.Op == parser.MUL && b.VectorMatching != nil {
+			counted = unparen(b.LHS) // times what each asks for
+		}
+		v, ok := counted.(*parser.VectorSelector)
 		name, _ := vllm.Canonical(nameOfOrNone(v))
 		meant := slices.Contains(states, name) && p.says("healthy", "available", "alive", "running", "ready", " up", "active")
 		if ok && (meant || oneOfMany.MatchString(name) && len(v.LabelMatchers) > 1) {

@@ -28,7 +28,8 @@ func checkAverageOfMeans(p *pass) {
 	p.averages(func(a *parser.AggregateExpr, path []parser.Node) {
 		b := p.meanIn(a.Expr)
 		if groups := p.averageIn(a.Expr); b == nil && groups != nil {
-			p.reportAs(catalog.Info, a.PositionRange(), "the mean of the means of groups by "+strings.Join(groups, ", ")+": a group of one weighs as much as one of ten",
+			p.reportAs(catalog.Info, a.PositionRange(), "the mean of the means of groups by "+strings.Join(groups,
+				", ")+": a group of one weighs as much as one of ten",
 				advice("average what the groups are made of"))
 			return
 		}
@@ -58,7 +59,8 @@ func (p *pass) averageIn(e parser.Expr) []string {
 			return one.averageIn(r.tree)
 		}
 	case *parser.AggregateExpr:
-		if n.Op == parser.AVG && !n.Without && len(n.Grouping) > 0 && !perTarget(n) && !oneGPU(n.Grouping) && !p.opaque(n.PosRange.Start, n.Expr.PositionRange().Start) {
+		if n.Op == parser.AVG && !n.Without && len(n.Grouping) > 0 && !perTarget(n) && !oneGPU(n.Grouping) &&
+			!p.opaque(n.PosRange.Start, n.Expr.PositionRange().Start) {
 			return n.Grouping
 		}
 	}
@@ -237,8 +239,9 @@ func checkFloor(p *pass) {
 		if countsTokens(nameOf(r[0])) {
 			severity = catalog.Info
 		}
-		p.reportAs(severity, c.PosRange, fmt.Sprintf("below %s per second the divisor stays at %s, and the quotient is too small: "+
-			"at one request in 20 s it is %.2g of what it should be", short(floor), short(floor), min(1, 0.05/floor)),
+		p.reportAs(severity, c.PosRange,
+			fmt.Sprintf("below %s per second the divisor stays at %s, and the quotient is too small: "+
+				"at one request in 20 s it is %.2g of what it should be", short(floor), short(floor), min(1, 0.05/floor)),
 			suggestion{"write 1e-9", []edit{p.replace(lit.PosRange, "1e-9")}})
 	})
 }

@@ -30,7 +30,8 @@ func checkMixedQuantities(p *pass) {
 			p.restOfNoShare(b, whole)
 			return
 		}
-		sides := b.Op == parser.ADD || b.Op == parser.SUB || b.Op.IsComparisonOperator() || b.Op == parser.LOR && !p.decides(b, path)
+		sides := b.Op == parser.ADD || b.Op == parser.SUB || b.Op.IsComparisonOperator() || b.Op == parser.LOR &&
+			!p.decides(b, path)
 		if b.VectorMatching == nil || !sides {
 			return
 		}
@@ -38,7 +39,8 @@ func checkMixedQuantities(p *pass) {
 		if !l.known() || !r.known() || l.is(r) || l.of.counted() && r.of.counted() {
 			return
 		}
-		p.report(b.PositionRange(), fmt.Sprintf("on the left of %s stand %s, on the right %s", b.Op, l, r), advice("bring both to one unit"))
+		p.report(b.PositionRange(), fmt.Sprintf("on the left of %s stand %s, on the right %s", b.Op, l, r),
+			advice("bring both to one unit"))
 	})
 }
 
@@ -51,7 +53,8 @@ func (p *pass) restOfNoShare(b *parser.BinaryExpr, whole float64) {
 		p.report(b.PositionRange(), fmt.Sprintf("%s less %s is no share of anything", short(whole), q),
 			advice("for the share of requests above a time divide buckets: 1 - sum(rate(…_bucket{le=\"2.5\"}[5m])) / sum(rate(…_count[5m]))"))
 	case whole == 1 && q == percent, whole == 100 && q == ratio:
-		p.report(b.PositionRange(), fmt.Sprintf("%s less %s", short(whole), q), advice("write "+map[float64]string{1: "100", 100: "1"}[whole]))
+		p.report(b.PositionRange(), fmt.Sprintf("%s less %s", short(whole), q),
+			advice("write "+map[float64]string{1: "100", 100: "1"}[whole]))
 	}
 }
 
@@ -85,7 +88,8 @@ func checkCode(p *pass) {
 			}
 		}
 		if what != "" && p.quantityOf(of).of == code {
-			p.report(n.PositionRange(), strings.Join(namesIn(n), ", ")+" is a code, such as 79 for a GPU that fell off the bus: "+what+" of codes means nothing",
+			p.report(n.PositionRange(), strings.Join(namesIn(n),
+				", ")+" is a code, such as 79 for a GPU that fell off the bus: "+what+" of codes means nothing",
 				advice("count those that are not 0: count(… > 0), or changes(…[1h]) for how often"))
 		}
 	})
@@ -98,10 +102,12 @@ func checkCode(p *pass) {
 		}
 	})
 	if v, ok := unwrapped(p.tree).(*parser.VectorSelector); ok && p.role == panelRole && ofSeries(nameOf(v)).of == code &&
-		ofCounts.MatchString(labelsLegends.ReplaceAllString(p.panel.title+" "+p.panel.legend, "")) && !isCount([]parser.Node{p.tree}) &&
+		ofCounts.MatchString(labelsLegends.ReplaceAllString(p.panel.title+" "+p.panel.legend, "")) &&
+		!isCount([]parser.Node{p.tree}) &&
 		p.quantityOf(p.tree).of == code {
 		if a := aggregation(p.tree); a == nil || a.Op != parser.SUM && a.Op != parser.AVG {
-			p.report(p.tree.PositionRange(), nameOf(v)+" is the code of the last error, and the panel says a count", advice("show changes(…[1h]), or call it a code"))
+			p.report(p.tree.PositionRange(), nameOf(v)+" is the code of the last error, and the panel says a count",
+				advice("show changes(…[1h]), or call it a code"))
 		}
 	}
 }
@@ -131,7 +137,8 @@ func checkMultiValue(p *pass) {
 					fix.edits = []edit{{p.node, int(op.Pos), int(op.Pos) + len(op.Val), to}}
 				}
 			}
-			p.report(v.PositionRange(), fmt.Sprintf("$%s may stand for several values, or for all: %s%q then selects nothing", name,
+			p.report(v.PositionRange(), fmt.Sprintf("$%s may stand for several values, or for all: %s%q then selects nothing",
+				name,
 				m.Name+m.Type.String(), m.Value), fix)
 		}
 	}
@@ -169,7 +176,8 @@ func checkUnusedVariable(p *pass) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.vars)) {
 		v := p.vars[name]
-		if v.node == nil || p.before != nil && p.before.role == panelRole && p.before.vars[name].node == v.node || v.kind != "query" && v.kind != "custom" {
+		if v.node == nil || p.before != nil && p.before.role == panelRole && p.before.vars[name].node == v.node ||
+			v.kind != "query" && v.kind != "custom" {
 			continue
 		}
 		used := regexp.MustCompile(`\$\{?` + name + `\b|\[\[` + name + `\b|repeat\\?"?\s*:\s*\\?"?` + name + `\b|var-` + name + `\b|includeVars\\?"?\s*:\s*true`)
@@ -185,12 +193,14 @@ func checkUnusedVariable(p *pass) {
 
 // apartFromLabels is what a legend says by itself.
 func apartFromLabels(legend string) string {
-	return strings.TrimFunc(labelsLegends.ReplaceAllString(legend, ""), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	return strings.TrimFunc(labelsLegends.ReplaceAllString(legend, ""),
+		func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 }
 
 // checkOnesAsValue finds group(…) shown or compared as if it were what is grouped: it is 1.
 func checkOnesAsValue(p *pass) {
-	if a, ok := unscaled(p.tree).(*parser.AggregateExpr); ok && a.Op == parser.GROUP && p.role == panelRole && !strings.Contains(strings.ToLower(p.panel.kind), "table") && ofAmount(namesIn(a)) {
+	if a, ok := unscaled(p.tree).(*parser.AggregateExpr); ok && a.Op == parser.GROUP && p.role == panelRole &&
+		!strings.Contains(strings.ToLower(p.panel.kind), "table") && ofAmount(namesIn(a)) {
 		p.report(a.PositionRange(), "group gives 1 for each group, whatever the values are", advice("write sum, max or avg"))
 	}
 }
@@ -211,8 +221,10 @@ func checkRepeatedQuery(p *pass) {
 			return
 		}
 		if same(q) == same(p.query) && q.panel.legend != "" &&
-			apartFromLabels(q.panel.legend) != apartFromLabels(p.panel.legend) && apartFromLabels(q.panel.legend) != "" && apartFromLabels(p.panel.legend) != "" {
-			p.report(p.tree.PositionRange(), fmt.Sprintf("%q and %q of this panel are the same query: one line is drawn twice", q.panel.legend, p.panel.legend),
+			apartFromLabels(q.panel.legend) != apartFromLabels(p.panel.legend) && apartFromLabels(q.panel.legend) != "" &&
+			apartFromLabels(p.panel.legend) != "" {
+			p.report(p.tree.PositionRange(), fmt.Sprintf("%q and %q of this panel are the same query: one line is drawn twice",
+				q.panel.legend, p.panel.legend),
 				advice("correct the one, or take it out"))
 			return
 		}
@@ -254,7 +266,8 @@ func checkOtherHold(p *pass) {
 		}
 		n, _ := strconv.Atoi(text[m[at]:m[at+1]])
 		unit := []rune(strings.ToLower(text[m[at+2]:m[at+3]]))[0]
-		said := time.Duration(n) * map[rune]time.Duration{'s': time.Second, 'm': time.Minute, 'h': time.Hour, '秒': time.Second, '分': time.Minute, '小': time.Hour}[unit]
+		said := time.Duration(n) * map[rune]time.Duration{'s': time.Second, 'm': time.Minute, 'h': time.Hour,
+			'秒': time.Second, '分': time.Minute, '小': time.Hour}[unit]
 		if slices.Contains(spans, said) || p.comparesWith(said.Seconds()) {
 			continue
 		}
@@ -262,7 +275,8 @@ func checkOtherHold(p *pass) {
 		if hold == 0 {
 			waits = "has no for"
 		}
-		p.reportText(f.value, m[0], m[1], "the text says how long it has held, and the alert "+waits, "correct the one or the other")
+		p.reportText(f.value, m[0], m[1], "the text says how long it has held, and the alert "+waits,
+			"correct the one or the other")
 		return
 	}
 }
@@ -312,7 +326,8 @@ func checkAllModes(p *pass) {
 			}
 		}
 		if whole {
-			p.report(v.PositionRange(), "without a mode this adds up idle time too: as many seconds per second as there are processors, whatever they do",
+			p.report(v.PositionRange(),
+				"without a mode this adds up idle time too: as many seconds per second as there are processors, whatever they do",
 				advice(`select mode!="idle", or take 1 - avg(rate(…{mode="idle"}[5m]))`))
 		}
 	})

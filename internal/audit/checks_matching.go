@@ -35,10 +35,12 @@ func (p *pass) oneToOne(fn func(b *parser.BinaryExpr)) {
 func checkLabelMismatch(p *pass) {
 	p.disjoint()
 	p.oneToOne(func(b *parser.BinaryExpr) {
+		p.lostZero(b)
 		ignored := b.VectorMatching.MatchingLabels
 		l, r := p.labelsOf(b.LHS).without(ignored...), p.labelsOf(b.RHS).without(ignored...)
 		if why := p.ofOtherPrograms(b, l, r); why != "" {
-			p.report(b.PositionRange(), why, advice("match with on (…), as on (pod), and aggregate both sides by the same labels"))
+			p.report(b.PositionRange(), why,
+				advice("match with on (…), as on (pod), and aggregate both sides by the same labels"))
 			return
 		}
 		if !l.known || !r.known || l.exact == r.exact && slices.Equal(sorted(l.names), sorted(r.names)) {
@@ -50,6 +52,27 @@ func checkLabelMismatch(p *pass) {
 		why := fmt.Sprintf("the left side has the labels %s, the right side %s: no pair matches, and the result is always empty", l, r)
 		p.report(b.PositionRange(), why, p.align(b, l, r))
 	})
+}
+
+// lostZero reports a zero beside an aggregation with labels, in a calculation with another one: it
+// has no labels, so that it matches none of them, and what it was to replace is left out.
+func (p *pass) lostZero(b *parser.BinaryExpr) {
+	if b.Op.IsSetOperator() || b.Op.IsComparisonOperator() {
+		return
+	}
+	for _, sides := range [][2]parser.Expr{{b.LHS, b.RHS}, {b.RHS, b.LHS}} {
+		or, ok := unparen(sides[0]).(*parser.BinaryExpr)
+		if !ok || or.Op != parser.LOR || !isCall(unparen(or.RHS), "vector") {
+			continue
+		}
+		if has, other := p.labelsOf(or.LHS), p.labelsOf(sides[1]); has.known && len(has.names) > 0 && other.known &&
+			len(other.names) > 0 {
+			p.reportAs(catalog.Ticket, or.PositionRange(),
+				fmt.Sprintf("the zero has no labels, and the other side has %s: where the left of \"or\" is missing nothing matches, and the result is left out", other),
+				advice("take the zero from the other side: … or 0 * (the other side)"))
+			return
+		}
+	}
 }
 
 // ofOtherPrograms says why a series as it was scraped cannot match the other side: an aggregation
@@ -64,18 +87,19 @@ func (p *pass) ofOtherPrograms(b *parser.BinaryExpr, l, r labelSet) string {
 		other string
 	}{{l, right}, {r, left}} {
 		if side.exact.known && side.exact.exact && side.other != "" && !slices.Contains(side.exact.names, "instance") &&
-			!(b.Op.IsSetOperator() && isOnes(side.exact)) {
+			!(b.Op.IsSetOperator() && unlabelled(side.exact)) {
 			return fmt.Sprintf("one side has the labels %s and no others, and the series of the other have those of their target, such as instance and job: no pair matches", side.exact)
 		}
 	}
 	if lp, rp := program(left), program(right); lp != "" && rp != "" && lp != rp {
-		return fmt.Sprintf("the one side is of %s, the other of %s: their series have different labels, so no pair matches", lp, rp)
+		return fmt.Sprintf("the one side is of %s, the other of %s: their series have different labels, so no pair matches",
+			lp, rp)
 	}
 	return ""
 }
 
-// isOnes reports whether a vector has no labels at all, as vector(1) does not.
-func isOnes(l labelSet) bool { return len(l.names) == 0 }
+// unlabelled reports whether a vector has no labels at all, as vector(1) does not.
+func unlabelled(l labelSet) bool { return len(l.names) == 0 }
 
 // program returns which program a series is of, by its name; "" where it does not say.
 func program(name string) string {
@@ -104,7 +128,8 @@ func (p *pass) scraped(e parser.Expr) string {
 	case *parser.MatrixSelector:
 		return p.scraped(n.VectorSelector)
 	case *parser.Call:
-		if len(n.Args) > 0 && n.Func.Name != "label_replace" && n.Func.Name != "label_join" && n.Func.Name != "histogram_quantile" &&
+		if len(n.Args) > 0 && n.Func.Name != "label_replace" && n.Func.Name != "label_join" &&
+			n.Func.Name != "histogram_quantile" &&
 			!strings.HasPrefix(n.Func.Name, "absent") && n.Args[len(n.Args)-1].Type() != parser.ValueTypeScalar {
 			return p.scraped(n.Args[len(n.Args)-1])
 		}
@@ -435,7 +460,8 @@ func checkAvailability(p *pass) {
 		case slices.Equal(reasons, []string{"abort"}): // a share of aborts, which is another fault
 			return
 		case len(reasons) > 0 && slices.Contains(reasons, "error") != (slices.Contains(reasons, "stop") &&
-			slices.Contains(reasons, "length")) && !holds(metricNames.ReplaceAllString(p.words(), ""), []string{"abnormal finish", "finish reason"}):
+			slices.Contains(reasons, "length")) && !holds(metricNames.ReplaceAllString(p.words(),
+			""), []string{"abnormal finish", "finish reason"}):
 		case !holds(metricNames.ReplaceAllString(p.words(), ""), []string{"availab", "error", "success rate", "slo"}):
 			return
 		}
@@ -675,6 +701,9 @@ var dimensionWords = map[dimension]*regexp.Regexp{
 	size: regexp.MustCompile(`\b(memory|vram|framebuffer)\b`),
 }
 
+// processor is the word for what is no GPU.
+var processor = regexp.MustCompile(`\bcpu\b`)
+
 // ofCompute are fields that say how busy a GPU is, and utilWords words for it.
 var (
 	ofCompute = []string{"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"}
@@ -687,12 +716,19 @@ var memoryTaken = regexp.MustCompile(`\b(memory|mem|vram)\s*(used|usage|full|all
 // otherDimension reports a panel of GPUs whose legend, or else title, names another quantity than
 // the query asks for.
 func (p *pass) otherDimension() {
-	if p.role == scalerRole || p.role == variableRole || !slices.ContainsFunc(namesIn(p.tree), func(n string) bool { return strings.HasPrefix(n, "DCGM_FI_") }) {
+	if p.role == scalerRole || p.role == variableRole ||
+		!slices.ContainsFunc(namesIn(p.tree), func(n string) bool { return strings.HasPrefix(n, "DCGM_FI_") }) {
 		return
 	}
 	text, title := strings.Join(labelWords(strings.ReplaceAll(p.name, ":", "_")), " "), ""
 	if p.role == panelRole {
 		text, title = strings.ToLower(labelsLegends.ReplaceAllString(p.panel.legend, " ")), strings.ToLower(p.panel.title)
+	}
+	if all := text + " " + title; processor.MatchString(all) && !strings.Contains(all, "gpu") {
+		p.report(p.tree.PositionRange(), fmt.Sprintf("beside it stands %q, and %s is of a GPU", strings.TrimSpace(all),
+			strings.Join(namesIn(p.tree), ", ")),
+			advice("correct the one or the other"))
+		return
 	}
 	said := dimensionsSaid(text)
 	if len(said) == 0 && title != "" && !p.severalNames() {
@@ -700,20 +736,26 @@ func (p *pass) otherDimension() {
 		said = dimensionsSaid(text)
 	}
 	is := p.quantityOf(p.tree)
-	if names := namesIn(p.tree); len(names) == 1 && slices.Contains(ofCompute, names[0]) && dimensionWords[size].MatchString(text+" "+title) && !utilWords.MatchString(text+" "+title) {
-		p.report(p.tree.PositionRange(), fmt.Sprintf("beside it stands %q, and %s says how busy the GPU is", strings.TrimSpace(text), names[0]),
+	if names := namesIn(p.tree); len(names) == 1 && slices.Contains(ofCompute, names[0]) &&
+		dimensionWords[size].MatchString(text+" "+title) && !utilWords.MatchString(text+" "+title) {
+		p.report(p.tree.PositionRange(), fmt.Sprintf("beside it stands %q, and %s says how busy the GPU is",
+			strings.TrimSpace(text), names[0]),
 			advice("divide DCGM_FI_DEV_FB_USED by DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE"))
 		return
 	}
 	if p.otherDirection(text + " " + title) {
 		return
 	}
-	wrong := len(said) == 1 && !slices.Contains(dimensionsSaid(title), is.of) && !slices.Contains(said, is.of) && dimensionWords[is.of] != nil
-	if names := namesIn(p.tree); len(names) == 1 && names[0] == "DCGM_FI_DEV_MEM_COPY_UTIL" && memoryTaken.MatchString(text) {
-		p.report(p.tree.PositionRange(), names[0]+" is the share of time in which memory was read or written, not how much of it is taken",
+	wrong := len(said) == 1 && !slices.Contains(dimensionsSaid(title), is.of) && !slices.Contains(said, is.of) &&
+		dimensionWords[is.of] != nil
+	if names := namesIn(p.tree); len(names) == 1 && names[0] == "DCGM_FI_DEV_MEM_COPY_UTIL" &&
+		memoryTaken.MatchString(text) {
+		p.report(p.tree.PositionRange(),
+			names[0]+" is the share of time in which memory was read or written, not how much of it is taken",
 			advice("divide DCGM_FI_DEV_FB_USED by DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE"))
 	} else if wrong {
-		p.report(p.tree.PositionRange(), fmt.Sprintf("beside it stands %q, and the query asks for %s", strings.TrimSpace(text), is.of), advice("correct the one or the other"))
+		p.report(p.tree.PositionRange(), fmt.Sprintf("beside it stands %q, and the query asks for %s",
+			strings.TrimSpace(text), is.of), advice("correct the one or the other"))
 	}
 }
 
@@ -761,7 +803,10 @@ func namesSome(text string) bool {
 // severalNames reports whether the query's panel has others beside it that ask for other metrics.
 func (p *pass) severalNames() bool {
 	names := namesIn(p.tree)
-	return slices.ContainsFunc(p.mates(), func(q *query) bool { return q.tree == nil || !slices.Equal(namesIn(q.tree), names) })
+	return slices.ContainsFunc(p.mates(), func(q *query) bool {
+		return q.tree == nil ||
+			!slices.Equal(namesIn(q.tree), names)
+	})
 }
 
 // severalQueries reports whether the query's panel has others beside it.
@@ -855,7 +900,8 @@ func checkOtherWindow(p *pass) {
 			return
 		}
 		if named, err := model.ParseDuration(m[1]); err == nil && !slices.Contains(ranges, time.Duration(named)) {
-			p.report(p.tree.PositionRange(), fmt.Sprintf("the name says %s, and the expression looks at %s", m[1], render.Span(ranges[0])),
+			p.report(p.tree.PositionRange(), fmt.Sprintf("the name says %s, and the expression looks at %s", m[1],
+				render.Span(ranges[0])),
 				advice("correct the one or the other"))
 		}
 		return

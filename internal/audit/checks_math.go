@@ -362,7 +362,9 @@ func (p *pass) mixes(a *parser.AggregateExpr) belief {
 func checkRatioSummed(p *pass) {
 	p.walk(func(n parser.Node, path []parser.Node) {
 		a, ok := n.(*parser.AggregateExpr)
-		if !ok || a.Op != parser.SUM || p.ofTotals() || p.role == recordRole && slices.Contains(strings.FieldsFunc(p.name, func(r rune) bool { return r == ':' || r == '_' }), "sum") || p.quantityOf(a.Expr).of.additive() || p.quantityOf(a.Expr).of == code {
+		if !ok || a.Op != parser.SUM || p.ofTotals() || p.role == recordRole &&
+			slices.Contains(strings.FieldsFunc(p.name, func(r rune) bool { return r == ':' || r == '_' }), "sum") ||
+			p.quantityOf(a.Expr).of.additive() || p.quantityOf(a.Expr).of == code {
 			return
 		}
 		if _, quotient := unparen(a.Expr).(*parser.BinaryExpr); quotient && averaged(path, a) || averaged(path, a) {
@@ -373,14 +375,16 @@ func checkRatioSummed(p *pass) {
 		}
 		if slices.ContainsFunc(path, func(n parser.Node) bool {
 			b, ok := n.(*parser.BinaryExpr)
-			return ok && b.Op == parser.SUB && b.VectorMatching != nil && !p.quantityOf(b.LHS).known() != !p.quantityOf(b.RHS).known()
+			return ok && b.Op == parser.SUB && b.VectorMatching != nil &&
+				!p.quantityOf(b.LHS).known() != !p.quantityOf(b.RHS).known()
 		}) && p.quantityOf(a.Expr) == ratio {
 			return // so many whole ones, of so many that are there
 		}
 		at := a.PositionRange()
 		edits := []edit{{p.node, int(at.Start), int(at.Start) + len("sum"), "max"}}
 		if of := p.quantityOf(a.Expr).of; of != share {
-			p.report(at, fmt.Sprintf("%s of several GPUs is added up, and is nobody's", of), suggestion{"write max, or avg", edits})
+			p.report(at, fmt.Sprintf("%s of several GPUs is added up, and is nobody's", of),
+				suggestion{"write max, or avg", edits})
 			return
 		}
 		p.report(at, "a share of capacity cannot be added up: 40 % on each of two replicas becomes 80 %", suggestion{"write max for the fullest replica, or avg for the fleet", edits})
@@ -410,10 +414,13 @@ func averaged(path []parser.Node, a *parser.AggregateExpr) bool {
 		switch n := path[i].(type) {
 		case *parser.ParenExpr:
 		case *parser.BinaryExpr:
+			if n.VectorMatching == nil { // a number
+				continue
+			}
 			if n.Op != parser.DIV {
 				return false
 			}
-			c, ok := unparen(n.RHS).(*parser.AggregateExpr)
+			c, ok := unscaled(n.RHS).(*parser.AggregateExpr)
 			return ok && c != a && (c.Op == parser.COUNT || c.Op == parser.SUM)
 		default:
 			return false
@@ -520,7 +527,8 @@ func checkRateOnGauge(p *pass) {
 				continue
 			}
 			if ofSeries(nameOf(v)).of == flow {
-				p.report(at, nameOf(v)+" is per second already, a gauge: "+c.Func.Name+" takes every fall of it for a restart", advice("take it as it is, or avg_over_time of it"))
+				p.report(at, nameOf(v)+" is per second already, a gauge: "+c.Func.Name+" takes every fall of it for a restart",
+					advice("take it as it is, or avg_over_time of it"))
 				continue
 			}
 			to := instead[c.Func.Name]
@@ -788,8 +796,10 @@ func checkSumWithoutCount(p *pass) {
 			name = nameOf(v)
 		}
 		class, family := classOf(name)
-		if class == unknownClass && timesSpent.MatchString(name) && p.role == panelRole && p.says("time", "latency", "duration", "delay") && !p.says("cpu", "util", "busy") {
-			p.report(c.PositionRange(), "the rate is the time of all requests together per second, by the name: it grows with the traffic and is nobody's latency",
+		if class == unknownClass && timesSpent.MatchString(name) && p.role == panelRole &&
+			p.says("time", "latency", "duration", "delay") && !p.says("cpu", "util", "busy") {
+			p.report(c.PositionRange(),
+				"the rate is the time of all requests together per second, by the name: it grows with the traffic and is nobody's latency",
 				advice("divide by the rate of their number"))
 			return
 		}

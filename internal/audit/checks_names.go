@@ -115,7 +115,8 @@ func (p *pass) unknownFields() {
 		name := nameOf(v)
 		f, ok := dcgm.FieldOf(name)
 		if ok && f.Type == "text" && p.role != variableRole {
-			p.report(v.PositionRange(), name+" is a text or a list, which dcgm-exporter exposes as a label at most, never as a series", advice("take the query out"))
+			p.report(v.PositionRange(),
+				name+" is a text or a list, which dcgm-exporter exposes as a label at most, never as a series", advice("take the query out"))
 		}
 		if ok || !strings.HasPrefix(name, "DCGM_FI_") || p.records[name] != nil || p.surface.Exposes(name) ||
 			v.Name != "" && p.opaque(v.PosRange.Start, v.PosRange.Start+posrange.Pos(len(v.Name))) {
@@ -125,7 +126,7 @@ func (p *pass) unknownFields() {
 		if better := nearestField(name); better != "" {
 			words = "perhaps " + better + " is meant"
 		}
-		p.report(v.PositionRange(), "DCGM has no field "+name+" (2.0 to 4.6)", advice(words))
+		p.report(v.PositionRange(), "DCGM has no field "+name+" (2.2 to 4.6)", advice(words))
 	}
 }
 
@@ -623,6 +624,15 @@ func (p *pass) mistakenFor(name, label string) (to string, sure belief) {
 
 func checkLabelValue(p *pass) {
 	for _, v := range selectors(p.tree) {
+		for _, m := range v.LabelMatchers {
+			if m.Name == "resource" && m.Type == labels.MatchEqual && strings.HasPrefix(nameOf(v), "kube_") &&
+				strings.ContainsAny(m.Value, "./-") {
+				to := strings.NewReplacer(".", "_", "/", "_", "-", "_").Replace(m.Value)
+				p.report(v.PositionRange(),
+					fmt.Sprintf("kube-state-metrics writes resources with underscores: resource is never %q", m.Value),
+					suggestion{"write " + to, p.matcherEdit(v, "resource", "", to)})
+			}
+		}
 		class, n := classOf(nameOf(v))
 		if class == unknownClass {
 			continue
@@ -703,7 +713,8 @@ func (p *pass) isEngines(v *parser.VectorSelector) belief {
 		switch {
 		case positive && speaksOfEngine(m.Value), m.Name == "handler":
 			return yes
-		case positive && !slices.Contains([]string{labels.MetricName, "status", "status_code", "code", "method"}, m.Name) && !p.beside.engines[m.String()]:
+		case positive && !slices.Contains([]string{labels.MetricName, "status", "status_code", "code", "method"}, m.Name) &&
+			!p.beside.engines[m.String()]:
 			b = no
 		}
 	}

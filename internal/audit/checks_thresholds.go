@@ -64,7 +64,8 @@ func short(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
 func checkImpossible(p *pass) {
 	if p.role == scalerRole {
 		n := p.scaler.at("metadata", "threshold")
-		if limit, err := strconv.ParseFloat(n.scalar(), 64); err == nil && limit > 1 && p.quantityOf(p.tree) == ratio && !isSum(p.tree) {
+		if limit, err := strconv.ParseFloat(n.scalar(), 64); err == nil && limit > 1 && p.quantityOf(p.tree) == ratio &&
+			!isSum(p.tree) {
 			p.reportText(n, 0, len(n.value), "the value is between 0 and 1: it never comes near this threshold, and nothing scales", "write it between 0 and 1")
 		}
 	}
@@ -243,9 +244,13 @@ func checkUnit(p *pass) {
 	}
 	shown, ok := panelUnits[p.panel.unit]
 	switch {
+	case !ok && is.of == size && is.scale >= 1<<40 && smallSizes.MatchString(p.panel.title+" "+p.panel.legend):
+		p.report(p.tree.PositionRange(),
+			"the values are tebibytes, of mebibytes by the metric's name, and the panel says less", advice("leave out the factors"))
 	case !is.known():
 		if c := p.pureRate(); c != nil && shown.of == share {
-			p.reportUnit(fmt.Sprintf("the values are a %s of a counter, per second or range, and the panel's unit is %s", c.Func.Name, shown),
+			p.reportUnit(fmt.Sprintf("the values are a %s of a counter, per second or range, and the panel's unit is %s",
+				c.Func.Name, shown),
 				advice("divide by the rate of what it is a share of"))
 		}
 	case ok && !shown.is(is) && shown.of == is.of:
@@ -264,9 +269,11 @@ func checkUnit(p *pass) {
 			}
 			break
 		}
-		p.reportUnit(fmt.Sprintf("the values are %s and the panel's unit is %s: off by a factor of %s", is, shown, times(is, shown)), fix)
+		p.reportUnit(fmt.Sprintf("the values are %s and the panel's unit is %s: off by a factor of %s", is, shown,
+			times(is, shown)), fix)
 	case ok && shown.of != is.of && shown.of != perSecond[is.of]: // else per-time
-		p.reportUnit(fmt.Sprintf("the values are %s and the panel's unit is for %s", is, shown), advice("correct the unit, or the query"))
+		p.reportUnit(fmt.Sprintf("the values are %s and the panel's unit is for %s", is, shown),
+			advice("correct the unit, or the query"))
 	case !ok && is == seconds && p.mentionsMilliseconds():
 		p.reportUnit("the panel says milliseconds and the values are seconds", advice("set the unit to s, or multiply by 1000"))
 	case !ok && p.panel.unit == "" && is == ratio && strings.ContainsAny(p.panel.title+p.panel.legend, "%"):
@@ -274,6 +281,9 @@ func checkUnit(p *pass) {
 			advice("set the unit to percentunit, or multiply by 100"))
 	}
 }
+
+// smallSizes are units of sizes in texts.
+var smallSizes = regexp.MustCompile(`\b[MG]i?B\b`)
 
 // unitOfName judges the unit that a recording rule's name says by its ending.
 func (p *pass) unitOfName(is quantity) {
@@ -284,7 +294,8 @@ func (p *pass) unitOfName(is quantity) {
 		part = operationInName.ReplaceAllString(part, "")
 		for ending, said := range recordedUnits {
 			if strings.HasSuffix(part, ending) && !said.is(is) && !strings.HasSuffix(part, "_per"+ending) {
-				p.report(p.tree.PositionRange(), fmt.Sprintf("the name ends in %s, and the values are %s", ending, is), advice("multiply or divide, or give it another name"))
+				p.report(p.tree.PositionRange(), fmt.Sprintf("the name ends in %s, and the values are %s", ending, is),
+					advice("multiply or divide, or give it another name"))
 				return
 			}
 		}
@@ -296,7 +307,8 @@ var operationInName = regexp.MustCompile(`(_(avg|mean|max|min|peak|sum|total|p\d
 
 // recordedUnits are what the endings of names say (https://prometheus.io/docs/practices/naming/).
 var recordedUnits = map[string]quantity{
-	"_bytes": {size, 1}, "_seconds": seconds, "_milliseconds": milliseconds, "_ms": milliseconds, "_ratio": ratio, "_percent": percent,
+	"_bytes": {size,
+		1}, "_seconds": seconds, "_milliseconds": milliseconds, "_ms": milliseconds, "_ratio": ratio, "_percent": percent,
 	"_celsius": {temperature, 1}, "_watts": {power, 1}, "_joules": {energy, 1}, "_hertz": {frequency, 1},
 }
 
@@ -309,7 +321,8 @@ func (p *pass) pureRate() *parser.Call {
 	}
 	c, ok := e.(*parser.Call)
 	v := plainSelectorOrNone(c)
-	if !ok || v == nil || !slices.Contains(rates, c.Func.Name) || !counts(nameOf(v)) || strings.Contains(nameOf(v), "seconds") {
+	if !ok || v == nil || !slices.Contains(rates, c.Func.Name) || !counts(nameOf(v)) ||
+		strings.Contains(nameOf(v), "seconds") {
 		return nil
 	}
 	return c
@@ -383,7 +396,8 @@ func (p *pass) rateAsPercent(c *parser.Call) {
 			}
 		}
 		if at != nil {
-			p.reportText(f.value, at[0], at[1], fmt.Sprintf("the value is a %s, so many per second or range, and no share of anything", c.Func.Name),
+			p.reportText(f.value, at[0], at[1],
+				fmt.Sprintf("the value is a %s, so many per second or range, and no share of anything", c.Func.Name),
 				"divide by the rate of all, or write what it is")
 			return
 		}
@@ -456,7 +470,8 @@ func checkRateInterval(p *pass) {
 		case interval > 0 && m.Range < 2*interval && p.surface.Whole:
 			p.reportAs(catalog.Page, at, fmt.Sprintf("the servers are scraped every %s: %s never holds two scrapes, and the rate is always empty", interval, render.Span(m.Range)), advice("take at least "+render.Span(4*interval)))
 		case interval == 0 && m.Range < 30*time.Second:
-			p.doubt(at, render.Span(m.Range)+" holds fewer than two scrapes at the usual 15 s or more: the rate is empty", "nothing here says how often the servers are scraped", advice("take at least 1m"))
+			p.doubt(at, render.Span(m.Range)+" holds fewer than two scrapes at the usual 15 s or more: the rate is empty",
+				"nothing here says how often the servers are scraped", advice("take at least 1m"))
 		}
 	})
 }
@@ -498,11 +513,13 @@ func checkSteps(p *pass) {
 	}
 	all := stepsAboveZero(steps)
 	if is.of == code && len(all) > 1 {
-		p.reportText(all[1].get("value"), 0, len(all[1].get("value").value), strings.Join(namesIn(p.tree), ", ")+" is a code: a higher one is not worse",
+		p.reportText(all[1].get("value"), 0, len(all[1].get("value").value),
+			strings.Join(namesIn(p.tree), ", ")+" is a code: a higher one is not worse",
 			"keep one step, at 1")
 	}
 	for i, s := range all {
-		if n := s.get("value"); over(n) && (is != percent || i == len(all)-1 && (i > 0 || n.scalar() != "1")) { // one low step of percent may be meant
+		if n := s.get("value"); over(n) && (is != percent || i == len(all)-1 &&
+			(i > 0 || n.scalar() != "1")) { // one low step of percent may be meant
 			p.reportText(n, 0, len(n.value), why+", and the colour says nothing", fix)
 			return
 		}
@@ -558,7 +575,8 @@ func checkPerTime(p *pass) {
 // gaugePerSecond reports how many requests there are, shown as if it were how many come.
 func (p *pass) gaugePerSecond() {
 	text := p.panel.title + " " + labelsLegends.ReplaceAllString(p.panel.legend, " ")
-	if v, ok := unwrapped(p.tree).(*parser.VectorSelector); ok && ofSeries(nameOf(v)).of == requests && perSecondWords.MatchString(text) && !p.severalNames() {
+	if v, ok := unwrapped(p.tree).(*parser.VectorSelector); ok && ofSeries(nameOf(v)).of == requests &&
+		perSecondWords.MatchString(text) && !p.severalNames() {
 		p.report(v.PositionRange(), nameOf(v)+" is how many there are at the moment, and the panel says per second",
 			advice("show rate(vllm:request_success_total[5m]), or another title"))
 	}
@@ -572,9 +590,11 @@ var growthNamed = regexp.MustCompile(`(?i)(\d+(?:\.\d+)?)\s*(?:([kmgt])i?b)?\s*(
 func (p *pass) perHour() {
 	p.comparisons(func(c comparison) {
 		call, ok := unwrapped(c.expr).(*parser.Call)
-		if v := plainSelectorOrNone(call); v != nil && isCall(call, "rate", "irate") && strings.Contains(nameOf(v), "restarts") &&
+		if v := plainSelectorOrNone(call); v != nil && isCall(call, "rate", "irate") &&
+			strings.Contains(nameOf(v), "restarts") &&
 			c.limit >= 0.1 && (c.op == parser.GTR || c.op == parser.GTE) {
-			p.report(c.at, "a rate is per second: nothing restarts "+short(c.limit)+" times a second", advice("compare increase("+p.text(call.Args[0])+")"))
+			p.report(c.at, "a rate is per second: nothing restarts "+short(c.limit)+" times a second",
+				advice("compare increase("+p.text(call.Args[0])+")"))
 			return
 		}
 		if !ok || !slices.Contains([]string{"rate", "irate", "deriv"}, call.Func.Name) || c.limit == 0 {

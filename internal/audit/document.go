@@ -401,7 +401,8 @@ func (d *document) variables(n *node, path string, vars map[string]variable) {
 			for i, v := range list.items {
 				spec := v.at("spec", "plugin", "spec")
 				for k, m := range spec.get("matchers").elements() {
-					d.variable(v.at("spec", "name").str(), m, fmt.Sprintf("%s/variables/%d/spec/plugin/spec/matchers/%d", base, i, k), vars)
+					d.variable(v.at("spec", "name").str(), m, fmt.Sprintf("%s/variables/%d/spec/plugin/spec/matchers/%d", base, i,
+						k), vars)
 				}
 			}
 		}

@@ -24,6 +24,7 @@ func TestQuantities(t *testing.T) {
 		"histogram_quantile(0.9, rate(vllm:e2e_request_latency_seconds_bucket[5m])) * 1e3":        milliseconds,
 		"histogram_quantile(0.9, rate(vllm:request_prompt_tokens_bucket[5m]))":                    {tokens, 1},
 		"max_over_time(DCGM_FI_DEV_GPU_TEMP[1h])":                                                 {temperature, 1},
+		"node_memory_Active_bytes / node_memory_Active_bytes offset 1h":                           {},
 		"process_start_time_seconds":                                                              {},
 		"count(vllm:kv_cache_usage_perc > 0.9)":                                                   {},
 		"vllm:kv_cache_usage_perc > bool 0.9":                                                     {},
@@ -76,6 +77,11 @@ func TestKindsOfAlerts(t *testing.T) {
 		{"an aggregation beside a series", "sum by (pod) (rate(gateway_errors_total[5m])) > 1 and gateway_queue_length > 5", "", []string{"page label-mismatch"}},
 		{"an aggregation with a number beside it", "sum by (pod) (rate(gateway_errors_total[5m])) > 1 or vector(0)", "", nil},
 		{"two series of one program", "gateway_errors > 1 and gateway_queue_length > 5", "", nil},
+		{"a mean made by hand, in percent", "100 * sum(DCGM_FI_DEV_GPU_UTIL) / (count(DCGM_FI_DEV_GPU_UTIL) * 100) > 90", "", nil},
+		{"a resource with a slash", `sum(kube_pod_container_resource_requests{resource="nvidia.com/gpu"}) > 8`, "", []string{"page unknown-label-value"}},
+		{"pods in a phase counted", `count(kube_pod_status_phase{phase="Failed"} * on (pod) group_left () kube_pod_container_resource_requests) > 0`, "", []string{"ticket count-of-states"}},
+		{"a zero without labels", "count by (team) (DCGM_FI_DEV_FB_USED) - (count by (team) (DCGM_FI_DEV_FB_USED > 0) or vector(0)) > 4", "", []string{"ticket label-mismatch"}},
+		{"a zero of a total", "count(DCGM_FI_DEV_FB_USED) - (count(DCGM_FI_DEV_FB_USED > 0) or vector(0)) > 4", "", nil},
 		{"restarts per second", "rate(kube_pod_container_status_restarts_total[10m]) > 2", "", []string{"ticket per-time"}},
 		{"restarts", "increase(kube_pod_container_status_restarts_total[10m]) > 2", "", nil},
 		{"processors of all modes", "sum by (instance) (rate(node_cpu_seconds_total[5m])) > 10", "", []string{"ticket all-modes"}},
@@ -143,6 +149,9 @@ func TestVariablesAndPanels(t *testing.T) {
 		{"the mean of groups' means", `{"name":"m"}`, "", []query{{"avg(1 - avg by (team) (DCGM_FI_PROF_SM_ACTIVE))", ""}, {"avg(avg by (instance) (DCGM_FI_DEV_GPU_UTIL))", "b"}}, []string{"info average-of-means"}},
 		{"a trend", `{"name":"m"}`, `,"title":"Memory trend (7d)"`, []query{{"avg_over_time(DCGM_FI_DEV_FB_USED[1h])", ""}}, nil},
 		{"another window in words", `{"name":"m"}`, `,"title":"Peak (24h windows)"`, []query{{"max_over_time(DCGM_FI_DEV_GPU_TEMP[1h])", ""}}, []string{"ticket other-window"}},
+		{"a GPU as a CPU", `{"name":"m"}`, `,"title":"CPU share"`, []query{{"max by (pod) (DCGM_FI_DEV_GPU_UTIL)", "{{pod}}"}}, []string{"ticket other-quantity"}},
+		{"tokens as requests", `{"name":"m"}`, `,"fieldConfig":{"defaults":{"unit":"reqps"}}`, []query{{"rate(server_output_tokens_total[5m])", ""}}, []string{"ticket wrong-unit"}},
+		{"tebibytes called MiB", `{"name":"m"}`, `,"title":"Memory (MiB)"`, []query{{"DCGM_FI_DEV_FB_USED / 1024 / 1024", ""}}, []string{"ticket wrong-unit"}},
 		{"watts as bytes", `{"name":"m"}`, `,"fieldConfig":{"defaults":{"unit":"bytes"}}`, []query{{"DCGM_FI_DEV_POWER_USAGE", ""}}, []string{"ticket wrong-unit"}},
 		{"milliwatts as watts", `{"name":"m"}`, `,"fieldConfig":{"defaults":{"unit":"watt"}}`, []query{{"rate(DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION[5m])", ""}}, []string{"ticket wrong-unit"}},
 		{"gibibytes as they are", `{"name":"m"}`, `,"fieldConfig":{"defaults":{"unit":"decgbytes"}}`, []query{{"DCGM_FI_DEV_FB_USED / 1024", ""}}, nil},
@@ -179,5 +188,13 @@ func TestNamesOfRecordedSeriesSayTheirUnit(t *testing.T) {
 		if diff := cmp.Diff(want, found(t, newest(t), rulesOf(t, map[string]any{"record": name, "expr": expr}))); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", name, diff)
 		}
+	}
+}
+
+func TestWhatIsAskedForMayBeMoreThanThereIs(t *testing.T) {
+	f := rulesOf(t, map[string]any{"record": "node:memory_asked:ratio", "expr": "sum(pods_asked_bytes) / sum(node_memory_MemTotal_bytes)"},
+		map[string]any{"alert": "A", "for": "5m", "expr": "node:memory_asked:ratio > 1.5"})
+	if got := found(t, newest(t), f); len(got) > 0 {
+		t.Errorf("%q", got)
 	}
 }

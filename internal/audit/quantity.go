@@ -115,13 +115,16 @@ func (q quantity) String() string {
 // panelUnits are quantities by Grafana's and Perses' names of units.
 var panelUnits = map[string]quantity{
 	"s": seconds, "seconds": seconds, "dtdurations": seconds, "clocks": seconds, "m": {span, 60}, "minutes": {span, 60},
-	"h": {span, 3600}, "hours": {span, 3600}, "ms": milliseconds, "milliseconds": milliseconds, "dtdurationms": milliseconds,
+	"h": {span, 3600}, "hours": {span,
+		3600}, "ms": milliseconds, "milliseconds": milliseconds, "dtdurationms": milliseconds,
 	"clockms": milliseconds, "µs": {span, 1e-6}, "ns": {span, 1e-9},
 	"percent": percent, "percentunit": ratio, "percent-decimal": ratio,
 	"bytes": {size, 1}, "decbytes": {size, 1}, "kbytes": {size, 1 << 10}, "deckbytes": {size, 1e3}, "mbytes": {size, mebi},
-	"decmbytes": {size, 1e6}, "gbytes": {size, 1 << 30}, "decgbytes": {size, 1e9}, "tbytes": {size, 1 << 40}, "dectbytes": {size, 1e12},
+	"decmbytes": {size, 1e6}, "gbytes": {size, 1 << 30}, "decgbytes": {size, 1e9}, "tbytes": {size,
+		1 << 40}, "dectbytes": {size, 1e12},
 	"B": {size, 1}, "Bps": {flow, 1}, "binBps": {flow, 1}, "bytes/sec": {flow, 1}, "decbytes/sec": {flow, 1},
-	"KBs": {flow, 1e3}, "KiBs": {flow, 1 << 10}, "MBs": {flow, 1e6}, "MiBs": {flow, mebi}, "GBs": {flow, 1e9}, "GiBs": {flow, 1 << 30},
+	"KBs": {flow, 1e3}, "KiBs": {flow, 1 << 10}, "MBs": {flow, 1e6}, "MiBs": {flow, mebi}, "GBs": {flow,
+		1e9}, "GiBs": {flow, 1 << 30},
 	"bps": {flow, 0.125}, "binbps": {flow, 0.125},
 	"watt": {power, 1}, "mwatt": {power, 0.001}, "kwatt": {power, 1000}, "joule": {energy, 1}, "watth": {energy, 3600},
 	"kwatth": {energy, 3.6e6}, "celsius": {temperature, 1}, "fahrenheit": {temperature, 5. / 9}, "hertz": {frequency, 1},
@@ -137,18 +140,21 @@ func isRatio(name string) bool {
 		"sglang:utilization":
 		return true
 	}
-	if strings.HasSuffix(name, "_ratio") && !strings.Contains(name, ":") || strings.HasPrefix(name, "sglang:") && strings.HasSuffix(name, "_ratio") {
+	if strings.HasSuffix(name, "_ratio") && !strings.Contains(name, ":") || strings.HasPrefix(name, "sglang:") &&
+		strings.HasSuffix(name, "_ratio") {
 		return true // Prometheus' convention for values from 0 to 1
 	}
 	if strings.HasPrefix(name, "dynamo_") && strings.HasSuffix(name, "gpu_cache_usage_percent") {
 		return true // from 0 to 1 despite its name (ai-dynamo/dynamo, docs/observability/metrics.md)
 	}
-	return strings.HasPrefix(canonical, "vllm:") && (strings.HasSuffix(canonical, "_usage_perc") || strings.HasSuffix(canonical, "_hit_rate") || strings.HasSuffix(canonical, "_hit_ratio"))
+	return strings.HasPrefix(canonical, "vllm:") && (strings.HasSuffix(canonical, "_usage_perc") ||
+		strings.HasSuffix(canonical, "_hit_rate") || strings.HasSuffix(canonical, "_hit_ratio"))
 }
 
 // fieldUnits are quantities by the units in package dcgm.
 var fieldUnits = map[string]quantity{
-	"%": percent, "ratio": ratio, "MiB": {size, mebi}, "B": {size, 1}, "W": {power, 1}, "mJ": {energy, 0.001}, "J": {energy, 1},
+	"%": percent, "ratio": ratio, "MiB": {size, mebi}, "B": {size, 1}, "W": {power, 1}, "mJ": {energy,
+		0.001}, "J": {energy, 1},
 	"C": {temperature, 1}, "MHz": {frequency, 1e6}, "Hz": {frequency, 1}, "B/s": {flow, 1}, "KiB/s": {flow, 1 << 10},
 }
 
@@ -157,10 +163,13 @@ var fieldUnits = map[string]quantity{
 // 1.x-compatibility-metrics.csv), of vLLM and of SGLang.
 var named = map[string]quantity{
 	"nvidia_gpu_duty_cycle": percent, "dcgm_gpu_utilization": percent, "dcgm_mem_copy_utilization": percent,
-	"dcgm_fb_used": {size, mebi}, "dcgm_fb_free": {size, mebi}, "dcgm_gpu_temp": {temperature, 1}, "dcgm_memory_temp": {temperature, 1},
+	"dcgm_fb_used": {size, mebi}, "dcgm_fb_free": {size, mebi}, "dcgm_gpu_temp": {temperature,
+		1}, "dcgm_memory_temp": {temperature, 1},
 	"dcgm_power_usage": {power, 1}, "dcgm_xid_errors": {code, 1}, "nvidia_smi_temperature_gpu": {temperature, 1},
-	"vllm:num_requests_running": {requests, 1}, "vllm:num_requests_waiting": {requests, 1}, "vllm:num_requests_swapped": {requests, 1},
-	"sglang:num_running_reqs": {requests, 1}, "sglang:num_queue_reqs": {requests, 1}, "sglang:gen_throughput": {tokenRate, 1},
+	"vllm:num_requests_running": {requests, 1}, "vllm:num_requests_waiting": {requests,
+		1}, "vllm:num_requests_swapped": {requests, 1},
+	"sglang:num_running_reqs": {requests, 1}, "sglang:num_queue_reqs": {requests,
+		1}, "sglang:gen_throughput": {tokenRate, 1},
 	"vllm:avg_generation_throughput_toks_per_s": {tokenRate, 1}, "vllm:avg_prompt_throughput_toks_per_s": {tokenRate, 1},
 }
 
@@ -207,14 +216,18 @@ func ofCounter(name string) quantity {
 	switch {
 	case ok && f.Type == "counter":
 		return fieldUnits[f.Unit]
-	case class == sum && strings.HasSuffix(family.Name, "_tokens"), class == counter && strings.HasSuffix(canonical, "_tokens_total"),
+	case class == sum && strings.HasSuffix(family.Name, "_tokens"), class == counter &&
+		strings.HasSuffix(canonical, "_tokens_total"),
 		canonical == "vllm:iteration_tokens_total_sum":
 		return quantity{tokens, 1}
-	case canonical == "vllm:request_success_total", slices.Contains(finishedCounts, canonical), canonical == "http_requests_total",
+	case canonical == "vllm:request_success_total", slices.Contains(finishedCounts,
+		canonical), canonical == "http_requests_total",
 		canonical == "vllm:time_to_first_token_seconds_count":
 		return quantity{requests, 1}
 	case class == unknownClass && strings.HasSuffix(name, "_bytes_total"):
 		return quantity{size, 1}
+	case class == unknownClass && strings.HasSuffix(name, "_tokens_total"):
+		return quantity{tokens, 1}
 	}
 	return quantity{}
 }
@@ -323,9 +336,11 @@ func (a algebra) ofCall(n *parser.Call, depth int) quantity {
 			q.of = perSecond[q.of]
 		}
 		return q
-	case strings.HasSuffix(name, "_over_time") && !slices.Contains([]string{"count_over_time", "sum_over_time", "present_over_time", "absent_over_time", "stddev_over_time", "stdvar_over_time"}, name):
+	case strings.HasSuffix(name, "_over_time") && !slices.Contains([]string{"count_over_time", "sum_over_time",
+		"present_over_time", "absent_over_time", "stddev_over_time", "stdvar_over_time"}, name):
 		return a.of(n.Args[len(n.Args)-1], depth)
-	case slices.Contains(keepers, name), slices.Contains([]string{"round", "abs", "ceil", "floor", "delta", "idelta", "predict_linear", "scalar"}, name):
+	case slices.Contains(keepers, name), slices.Contains([]string{"round", "abs", "ceil", "floor", "delta", "idelta",
+		"predict_linear", "scalar"}, name):
 		return a.of(n.Args[0], depth)
 	}
 	return quantity{}
@@ -364,6 +379,9 @@ func (a algebra) ofBinary(n *parser.BinaryExpr, depth int) quantity {
 
 func (a algebra) ofQuotient(n *parser.BinaryExpr, depth int) quantity {
 	if left, right := a.of(n.LHS, depth), a.of(n.RHS, depth); left.of == size && right.of == size {
+		if ofItsPast(n) {
+			return quantity{} // how much it grew
+		}
 		return quantity{share, left.scale / right.scale}
 	} else if left.of == tokenRate && right.of == requestRate {
 		return quantity{tokens, left.scale / right.scale}
@@ -389,13 +407,30 @@ func (a algebra) ofQuotient(n *parser.BinaryExpr, depth int) quantity {
 	return q
 }
 
+// ofItsPast reports whether a quotient divides series by those of the same name at another time.
+func ofItsPast(n *parser.BinaryExpr) bool {
+	l, r := selectors(n.LHS), selectors(n.RHS)
+	return slices.ContainsFunc(l, func(v *parser.VectorSelector) bool {
+		return slices.ContainsFunc(r, func(o *parser.VectorSelector) bool {
+			return nameOf(v) == nameOf(o) && v.OriginalOffset != o.OriginalOffset
+		})
+	})
+}
+
 // holdsSizes reports whether some operator under a node divides sizes: what is asked for
 // may well be more than there is.
-func (p *pass) holdsSizes(e parser.Expr) bool {
+func (p *pass) holdsSizes(e parser.Expr) bool { return p.holdsSizesWithin(e, 0) }
+
+func (p *pass) holdsSizesWithin(e parser.Expr, depth int) bool {
 	found := false
 	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
-		if b, ok := n.(*parser.BinaryExpr); ok && b.Op == parser.DIV {
-			found = found || p.quantityOf(b.LHS).of == size && p.quantityOf(b.RHS).of == size
+		switch n := n.(type) {
+		case *parser.BinaryExpr:
+			found = found || n.Op == parser.DIV && p.quantityOf(n.LHS).of == size && p.quantityOf(n.RHS).of == size
+		case *parser.VectorSelector:
+			if r := p.records[nameOf(n)]; !found && r != nil && r.tree != nil && depth < deepest {
+				found = p.holdsSizesWithin(r.tree, depth+1)
+			}
 		}
 		return nil
 	})
@@ -435,7 +470,10 @@ func (q quantity) scaled(op parser.ItemType, by float64) quantity {
 	case op != parser.MUL:
 		return quantity{}
 	}
-	known := slices.ContainsFunc(factors, func(f float64) bool { return math.Abs(by-f) < 1e-9*f || math.Abs(by*f-1) < 1e-9 })
+	known := slices.ContainsFunc(factors, func(f float64) bool {
+		return math.Abs(by-f) < 1e-9*f ||
+			math.Abs(by*f-1) < 1e-9
+	})
 	switch {
 	case by == 1:
 		return q

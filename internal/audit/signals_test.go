@@ -2,6 +2,8 @@ package audit
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/sixty-dev/sixty/internal/dialect"
@@ -51,5 +53,37 @@ func TestNoAlarmOnTheProjectsOwnSignals(t *testing.T) {
 		for _, f := range found {
 			t.Errorf("%s: %s: %s: %s: %s", id, f.Where, f.Check, f.Fragment, f.Why)
 		}
+	}
+}
+
+// TestNoAlarmOnTheMixin holds the project's own rules and dashboards against its linter.
+func TestNoAlarmOnTheMixin(t *testing.T) {
+	var files []File
+	for pattern, kind := range map[string]FileKind{"rules/rules.yaml": Rules, "dashboards/*/*.json": Dashboards, "dashboards/*/*.yaml": Dashboards} {
+		names, err := filepath.Glob(filepath.Join("..", "..", "mixin", pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			data, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files = append(files, File{Name: name, Kind: kind, Data: data})
+		}
+	}
+	if len(files) < 3 {
+		t.Fatalf("%d files", len(files))
+	}
+	s, err := AnySurface()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, errs := Lint(files, s)
+	for _, f := range all {
+		t.Errorf("%s:%d: %s: %s (%s)", f.File, f.Line, f.Check, f.Why, f.Fragment)
+	}
+	if len(errs) > 0 {
+		t.Error(errs)
 	}
 }

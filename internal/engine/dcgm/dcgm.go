@@ -66,7 +66,7 @@ type Field struct {
 var fields = sync.OnceValue(func() map[string]Field {
 	out := map[string]Field{}
 	for line := range strings.Lines(fieldsCSV) {
-		if row := strings.Split(strings.TrimSpace(line), ","); len(row) == 3 {
+		if row := strings.Split(strings.TrimSpace(line), ","); len(row) == 3 && !strings.HasPrefix(line, "#") && row[0] != "name" {
 			out["DCGM_FI_"+row[0]] = Field{row[1], row[2]}
 		}
 	}

@@ -65,9 +65,9 @@ func newServeCommand() *cobra.Command {
 	s.StringVar(&f.retention, "keep", "", "how long samples are kept (default: 15d)")
 	s.StringVar(&f.retentionBytes, "keep-size", "", "how much of them, such as 10GB (default: any amount)")
 	s.StringVar(&c.Addr, "listen", ":6060", "`address` of the page and the API (loopback unless a host is given; 0.0.0.0:6060 for all)")
-	s.StringVar(&c.External, "external-url", "", "`URL` under which others see it, for links in alerts")
+	s.StringVar(&c.External, "external-url", "", "`URL` under which others see it, such as https://example.com/sixty/: for links, and where a proxy adds a path")
 	s.StringVar(&c.WebFile, "web-config", "", "`file`, as Prometheus': TLS and basic authentication of the page and the API")
-	s.StringVar(&f.tokenFile, "token-file", "", "`file` with a bearer token that every request must bring")
+	s.StringVar(&f.tokenFile, "token-file", "", "`file` with a bearer token that every request must bring; a browser is asked for it once")
 	s.BoolVarP(&f.verbose, "verbose-log", "", false, "log what each part does")
 	return cmd
 }

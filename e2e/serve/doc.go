@@ -12,6 +12,9 @@
 //	make build
 //	SIXTY_BIN=$PWD/bin/sixty SIXTY_THANOS=$PWD/thanos/thanos go test -tags e2e -timeout 30m -v ./e2e/serve
 //
+// TestRounds judges a thousand servers and wants a machine of its own: SIXTY_ROUNDS=12 says how
+// often. SIXTY_ALERTMANAGER_AWAY=1h keeps the Alertmanager of TestAlertmanager away for longer.
+//
 // A test skips where a program is absent. SIXTY_PROMETHEUS, SIXTY_PROMTOOL,
 // SIXTY_ALERTMANAGER and SIXTY_VICTORIA_METRICS name programs that are not on PATH.
 package serve

@@ -57,9 +57,9 @@ func (o *Options) AddFlags(s *pflag.FlagSet) {
 	s.StringVar(&o.retention, "keep", "", "how long samples are kept (default: 15d)")
 	s.StringVar(&o.retentionBytes, "keep-size", "", "how much of them, such as 10GB (default: any amount)")
 	s.StringVar(&o.Addr, "listen", ":6060", "`address` of the page and the API (loopback unless a host is given; 0.0.0.0:6060 for all)")
-	s.StringVar(&o.External, "external-url", "", "`URL` under which others see it, for links in alerts")
+	s.StringVar(&o.External, "external-url", "", "`URL` under which others see it, such as https://example.com/sixty/: for links, and where a proxy adds a path")
 	s.StringVar(&o.WebFile, "web-config", "", "`file`, as Prometheus': TLS and basic authentication of the page and the API")
-	s.StringVar(&o.tokenFile, "token-file", "", "`file` with a bearer token that every request must bring")
+	s.StringVar(&o.tokenFile, "token-file", "", "`file` with a bearer token that every request must bring; a browser is asked for it once")
 	s.BoolVarP(&o.verbose, "verbose-log", "", false, "log what each part does")
 }
 

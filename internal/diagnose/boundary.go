@@ -144,6 +144,9 @@ func (d *Diagnosis) join(v *boundary.View) {
 		ID: f.ID, Status: Firing, Severity: f.Severity, Summary: f.Summary + ". The engines' own metrics do not show it",
 		Targets: d.Verdict.Targets, Confidence: boundaryConfidence, Workload: d.Verdict.Workload,
 	}
+	if len(d.Verdicts) == 1 { // of the only model: nothing is wrong in its engines, so there is one verdict
+		verdict.Model, d.Verdicts = d.Verdict.Model, nil
+	}
 	d.Status, d.Verdict = Firing, verdict
 	d.Verdicts = append([]Verdict{verdict}, d.Verdicts...)
 }

@@ -55,7 +55,8 @@ func gatewayView(ctx context.Context, q metrics.Querier, r *Request, target int,
 		matchers = append(matchers, labels.MustNewMatcher(labels.MatchEqual, n, t.Labels[n]))
 	}
 	names := t.Dialect.Names()
-	scrapes, err := q.Samples(ctx, selectorOf(names[0], matchers), window.To, window.Length())
+	// Of the first minute a Prometheus server's past is not known well.
+	scrapes, err := q.Samples(ctx, selectorOf(names[0], matchers), window.To, max(window.Length(), UsualWindow(r.Interval)))
 	if err != nil {
 		return nil, err
 	}
@@ -71,14 +72,10 @@ func gatewayView(ctx context.Context, q metrics.Querier, r *Request, target int,
 	if first == last {
 		return nil, nil
 	}
-	all := "sixty_gateway_.+"
-	if !t.Dialect.Exposes("sixty_gateway_requests_open") {
-		all = dialect.Foreign
-	}
 	var counts [2]*boundary.Counts
 	var engines [2]*boundary.Engine
 	for i, at := range []time.Time{first.Time(), last.Time()} {
-		page, err := samplesAt(ctx, q, selectorOf(all, matchers), at)
+		page, err := samplesAt(ctx, q, selectorOf(dialect.Gateways, matchers), at)
 		if err != nil {
 			return nil, err
 		}
@@ -146,6 +143,9 @@ func (d *Diagnosis) join(v *boundary.View) {
 	verdict := Verdict{
 		ID: f.ID, Status: Firing, Severity: f.Severity, Summary: f.Summary + ". The engines' own metrics do not show it",
 		Targets: d.Verdict.Targets, Confidence: boundaryConfidence, Workload: d.Verdict.Workload,
+	}
+	if len(d.Verdicts) == 1 { // of the only model: nothing is wrong in its engines, so there is one verdict
+		verdict.Model, d.Verdicts = d.Verdict.Model, nil
 	}
 	d.Status, d.Verdict = Firing, verdict
 	d.Verdicts = append([]Verdict{verdict}, d.Verdicts...)

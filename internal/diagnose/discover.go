@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/engine"
@@ -61,18 +62,28 @@ func discover(ctx context.Context, q metrics.Querier, m *Memory, at time.Time, l
 	slices.Sort(by)
 	names := dialect.Selector + "|" + dialect.HostInfo + "|up|http_requests_total|process_.+|python_info|container_memory_working_set_bytes"
 	selector := selectorOf(names, append([]*labels.Matcher{labels.MustNewMatcher(labels.MatchNotRegexp, labels.MetricName, ".+_bucket")}, all...))
-	v, err := m.series(ctx, q, selector, slices.Compact(by), at, lookback)
-	if err != nil {
-		return nil, Layout{}, fmt.Errorf("find targets: %w", err)
-	}
 	// Of other products' gateways those that the user named, by an address or by the job.
 	named := slices.Clone(all)
 	if !every {
 		named = append(named, labels.MustNewMatcher(labels.MatchEqual, "job", GatewayJob))
 	}
-	foreign, err := (*Memory)(nil).series(ctx, q, selectorOf(dialect.Foreign, named), slices.Compact(by), at, lookback)
-	if err != nil {
-		return nil, Layout{}, fmt.Errorf("find gateways: %w", err)
+	var v, foreign model.Vector
+	by = slices.Compact(by)
+	g, asking := errgroup.WithContext(ctx)
+	g.Go(func() (err error) {
+		if v, err = m.series(asking, q, selector, by, at, lookback); err != nil {
+			err = fmt.Errorf("find targets: %w", err)
+		}
+		return err
+	})
+	g.Go(func() (err error) {
+		if foreign, err = (*Memory)(nil).series(asking, q, selectorOf(dialect.Foreign, named), by, at, lookback); err != nil {
+			err = fmt.Errorf("find gateways: %w", err)
+		}
+		return err
+	})
+	if err := g.Wait(); err != nil {
+		return nil, Layout{}, err
 	}
 	v = append(v, foreign...)
 	d := discovery{layout: layoutOf(v, twice.more), servers: map[string]*server{}, dialects: map[string]detected{}}

@@ -36,6 +36,9 @@ const (
 // part of Selector: a deployment may have many that do not stand before its servers.
 var Foreign = gateway.Foreign()
 
+// Gateways is that of the metrics of all gateways.
+var Gateways = gateway.Engine.Selector + "|" + Foreign
+
 // engines are tried in this order.
 var engines = []engine.Engine{vllm.Engine, sglang.Engine, dcgm.Engine, gateway.Engine}
 

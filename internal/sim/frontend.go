@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"container/heap"
 	"errors"
 	"math"
 	"time"
@@ -59,7 +58,7 @@ type visit struct {
 }
 
 // send tells it of a request to come, none before a visit that has ended.
-func (a *apiServer) send(x arrival) { heap.Push(&a.coming, x) }
+func (a *apiServer) send(x arrival) { a.coming.push(x) }
 
 // next is when the next visit ends, unless others come before it begins; forever where
 // nobody comes.
@@ -84,7 +83,7 @@ func (a *apiServer) takes(v *visit) time.Duration {
 // admit lines up those who have come by now.
 func (a *apiServer) admit(requests []Request) {
 	for len(a.coming) > 0 && a.coming[0].sent <= a.now {
-		x := heap.Pop(&a.coming).(arrival)
+		x := a.coming.pop()
 		a.ready = append(a.ready, visit{x, requests[x.request].PromptTokens, false})
 	}
 }

@@ -1,9 +1,6 @@
 package sim
 
-import (
-	"container/heap"
-	"time"
-)
+import "time"
 
 // arrival is a request that is known to come.
 type arrival struct {
@@ -12,22 +9,47 @@ type arrival struct {
 	request int
 }
 
-// arrivalHeap orders them by time, then as they were given.
+// arrivalHeap has them by time, then as they were given: the first is the least.
 type arrivalHeap []arrival
 
-// Len, Less, Swap, Push and Pop implement heap.Interface.
-func (h arrivalHeap) Len() int { return len(h) }
-
-func (h arrivalHeap) Less(i, j int) bool {
+func (h arrivalHeap) less(i, j int) bool {
 	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].request < h[j].request
 }
-func (h arrivalHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *arrivalHeap) Push(x any)   { *h = append(*h, x.(arrival)) }
-func (h *arrivalHeap) Pop() any {
-	old := *h
-	a := old[len(old)-1]
-	*h = old[:len(old)-1]
-	return a
+
+// push and pop are those of container/heap, without an allocation for each.
+func (h *arrivalHeap) push(x arrival) {
+	*h = append(*h, x)
+	s := *h
+	for i := len(s) - 1; i > 0; {
+		up := (i - 1) / 2
+		if !s.less(i, up) {
+			break
+		}
+		s[i], s[up] = s[up], s[i]
+		i = up
+	}
+}
+
+func (h *arrivalHeap) pop() arrival {
+	s := *h
+	first, n := s[0], len(s)-1
+	s[0] = s[n]
+	s = s[:n]
+	for i := 0; ; {
+		least := i
+		for _, k := range [2]int{2*i + 1, 2*i + 2} {
+			if k < n && s.less(k, least) {
+				least = k
+			}
+		}
+		if least == i {
+			break
+		}
+		s[i], s[least] = s[least], s[i]
+		i = least
+	}
+	*h = s
+	return first
 }
 
 // fed simulates requests that may depend on each other: the end of one, on
@@ -141,7 +163,7 @@ func (s *simulation) send(i int, at time.Duration) {
 	x := arrival{at, at, i}
 	if f := s.o.Frontend; !f.serial() {
 		x.at += f.after(s.requests[i].PromptTokens)
-		heap.Push(&s.pending, x)
+		s.pending.push(x)
 		return
 	}
 	s.servers[s.came%len(s.servers)].send(x)
@@ -167,10 +189,10 @@ func (s *simulation) arrival(at time.Duration) (arrival, bool) {
 	for k := range s.servers {
 		if a := &s.servers[k]; a.next() == at {
 			if x, ok := a.step(s.requests); ok {
-				heap.Push(&s.pending, x)
+				s.pending.push(x)
 			}
 			return arrival{}, false
 		}
 	}
-	return heap.Pop(&s.pending).(arrival), true
+	return s.pending.pop(), true
 }

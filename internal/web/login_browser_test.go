@@ -50,7 +50,7 @@ func TestLoginInABrowser(t *testing.T) {
 		}
 		t.Fatalf("the browser shows %q, want %q", got, want)
 	}
-	do(chromedp.Navigate(base+"/fleet"), chromedp.SendKeys("#token", token), chromedp.KeyEvent("\r"))
+	do(chromedp.Navigate(base+"/fleet"), chromedp.SendKeys("#token", token), chromedp.Click("form button"))
 	shows("the page at /fleet")
 	if cookies, err := chromedp.Run(ctx, chromedp.Evaluate[string]("document.cookie")); err != nil || cookies != "" {
 		t.Errorf("a script reads the cookies %q, %v", cookies, err)

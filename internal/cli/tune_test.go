@@ -75,6 +75,23 @@ func TestEveryArgumentCountsOrIsRefused(t *testing.T) {
 	}
 }
 
+// What the server of a load test was given counts or is refused.
+func TestArgumentsOfALoadTest(t *testing.T) {
+	cached(t, "meta-llama/Llama-3.1-70B", large)
+	test := filepath.Join(t.TempDir(), "run.csv")
+	if err := os.WriteFile(test, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]string{
+		"--max-num-seq 3": "--max-num-seqs", "--model meta-llama/Llama-3.1-8B": "the test is of meta-llama/Llama-3.1-8B", "--tensor-parallel-size 4 --model /srv/llama-3.1-70b/": "run.csv", "-tp 4": "run.csv",
+	} {
+		_, _, err := runCLI(t, "tune", "--model-config", "meta-llama/Llama-3.1-70B", "--gpu", "H200", "--rate", "0.5", "--prompt-tokens", "500", "--output-tokens", "50", "--ttft-p95", "1s", "--load-test", test, "--load-test-args", args)
+		if err == nil || !strings.Contains(err.Error()+hint.Of(err), want) {
+			t.Errorf("%s: %v, want %q", args, err, want)
+		}
+	}
+}
+
 func TestComparison(t *testing.T) {
 	cached(t, "meta-llama/Llama-3.1-70B", large)
 	out, _, err := runCLI(t, "tune", "--model-config", "meta-llama/Llama-3.1-70B", "--gpu", "H100,H200,T4", "--compare-quantization", "none,fp8", "--rate", "0.5", "--prompt-tokens", "500",

@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/perfmodel"
@@ -126,7 +128,10 @@ func (f *Tuning) Read(ctx context.Context, args []string, changed func(flag stri
 	}
 	t.TTFTP95, t.ITLP95, t.E2EP95 = cmp.Or(f.ttft, t.TTFTP95), cmp.Or(f.itl, t.ITLP95), cmp.Or(f.e2e, t.E2EP95)
 	if f.loadTest != "" {
-		f.LoadTestFrom, f.LoadTestArgs = f.loadTest, engine.ParseArgs(f.loadTestArgs, "--load-test-args")
+		if f.LoadTestArgs, err = testArgs(f.loadTestArgs, f.modelConfig); err != nil {
+			return err
+		}
+		f.LoadTestFrom = f.loadTest
 		f.LoadTest, err = loadTest(f.loadTest)
 	}
 	return err
@@ -187,4 +192,21 @@ func (f *Tuning) ServedName() string {
 		return filepath.Dir(f.modelConfig)
 	}
 	return f.modelConfig
+}
+
+// testArgs are the arguments of a load test's server. The test is of the model that is
+// looked for: another one's step times say nothing of its own.
+func testArgs(line, model string) (engine.Config, error) {
+	args, err := vllm.Engine.Flags.CheckArgs(line, "--load-test-args", "")
+	if err != nil {
+		return nil, err
+	}
+	name := func(path string) string {
+		return strings.ToLower(strings.TrimSuffix(filepath.Base(strings.TrimSuffix(path, "/config.json")), ".json"))
+	}
+	if given := args["model"].Value; given != "" && name(given) != name(model) {
+		return nil, hint.With(fmt.Errorf("--load-test-args: the test is of %s, and --model-config is %s", given, model),
+			"a load test tells the step times of its own model alone; where it is the same, leave --model out")
+	}
+	return args, nil
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,22 +23,6 @@ const (
 	kills      = 20
 	backWithin = 10 * time.Second
 )
-
-// valueAt asks for a value at a time.
-func valueAt(base, expr string, at time.Time) string {
-	_, body := ask(fmt.Sprintf("%s/api/v1/query?query=%s&time=%.3f", base, url.QueryEscape(expr), float64(at.UnixMilli())/1000))
-	var a struct {
-		Data struct {
-			Result []struct {
-				Value [2]any `json:"value"`
-			} `json:"result"`
-		} `json:"data"`
-	}
-	if err := json.Unmarshal([]byte(body), &a); err != nil || len(a.Data.Result) == 0 {
-		return ""
-	}
-	return fmt.Sprint(a.Data.Result[0].Value[1])
-}
 
 // TestKilled kills the monitor of 33 servers twenty times, without warning: what it had
 // answered with is there when it is back, and the incident that is open stays the one.

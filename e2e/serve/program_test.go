@@ -8,10 +8,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -169,9 +169,11 @@ func (m *monitored) healthy(models, replicas int) func() bool {
 	}
 }
 
-// query asks Prometheus' API for the first value.
-func query(url, expr string) string {
-	_, body := ask(url + "/api/v1/query?query=" + strings.NewReplacer("{", "%7B", "}", "%7D", `"`, "%22", " ", "%20", "+", "%2B").Replace(expr))
+// query asks Prometheus' API for the first value now, and valueAt at a time.
+func query(base, expr string) string { return valueAt(base, expr, time.Now()) }
+
+func valueAt(base, expr string, at time.Time) string {
+	_, body := ask(fmt.Sprintf("%s/api/v1/query?query=%s&time=%.3f", base, url.QueryEscape(expr), float64(at.UnixMilli())/1000))
 	var a struct {
 		Data struct {
 			Result []struct {

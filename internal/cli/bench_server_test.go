@@ -16,13 +16,14 @@ import (
 	"github.com/sixty-dev/sixty/internal/baseline"
 	"github.com/sixty-dev/sixty/internal/load"
 	"github.com/sixty-dev/sixty/internal/load/campaign"
+	"github.com/sixty-dev/sixty/internal/outputtest"
 )
 
 // makeBelieve serves a simulated vLLM with a GPU exporter until the test ends, and
 // returns their addresses.
 func makeBelieve(t *testing.T, args ...string) (server, exporter string) {
 	t.Helper()
-	var out output
+	var out outputtest.Buffer
 	root := newRoot(&out, &out)
 	root.SetArgs(append([]string{"simulate", "--serve", "127.0.0.1:0", "--gpu-exporter", "127.0.0.1:0"}, args...))
 	ctx, stop := context.WithCancel(context.Background())

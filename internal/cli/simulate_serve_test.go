@@ -6,31 +6,14 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"github.com/sixty-dev/sixty/internal/outputtest"
 )
 
-// output is what a command has written so far.
-type output struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
-}
-
 func TestServedServersAnswerUntilTheyAreInterrupted(t *testing.T) {
-	var out output
+	var out outputtest.Buffer
 	root := newRoot(&out, &out)
 	root.SetArgs([]string{
 		"simulate", "--serve", "127.0.0.1:0", "--replicas", "2", "--router", ":0", "--vllm-version", "0.33",
@@ -75,7 +58,7 @@ func TestServedServersAnswerUntilTheyAreInterrupted(t *testing.T) {
 }
 
 func TestAnInterruptedDemoEnds(t *testing.T) {
-	var out output
+	var out outputtest.Buffer
 	root := newRoot(&out, &out)
 	root.SetArgs([]string{"demo", "--scenario", "idle"})
 	ctx, stop := context.WithCancel(t.Context())

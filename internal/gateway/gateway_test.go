@@ -24,33 +24,16 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sixty-dev/sixty/internal/load/loadtest"
+	"github.com/sixty-dev/sixty/internal/outputtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// lines is an access log that tests read.
-type lines struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
-}
 
 // running is a gateway under test.
 type running struct {
 	*Gateway
 	url, admin string
-	log        *lines
+	log        *outputtest.Buffer
 	stop       func() error
 }
 
@@ -64,7 +47,7 @@ func start(t testing.TB, cfg Config, upstreams ...string) *running {
 		}
 		cfg.Upstreams = append(cfg.Upstreams, parsed)
 	}
-	r := &running{log: &lines{}}
+	r := &running{log: &outputtest.Buffer{}}
 	if cfg.AccessLog == nil {
 		cfg.AccessLog = r.log
 	}

@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,26 +21,9 @@ import (
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
+	"github.com/sixty-dev/sixty/internal/outputtest"
 	"github.com/sixty-dev/sixty/internal/serve"
 )
-
-// A log is what was logged.
-type log struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
 
 // TestBadTargets: one that hangs, one that flaps, one with too many series, and one of
 // another program are each named, and hurt nobody else.
@@ -190,7 +172,7 @@ func TestADamagedLog(t *testing.T) {
 				t.Fatal(segments, err)
 			}
 			hurt(t, segments[0])
-			said := &log{}
+			said := &outputtest.Buffer{}
 			o.Logger, o.Registry = slog.New(slog.NewTextHandler(said, nil)), prometheus.NewRegistry()
 			if c, err = collect.Open(o); err != nil {
 				t.Fatal(err)

@@ -1,7 +1,6 @@
 package receivers_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -21,6 +20,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/monitor"
 	"github.com/sixty-dev/sixty/internal/monitor/receivers"
+	"github.com/sixty-dev/sixty/internal/outputtest"
 )
 
 // An endpoint is one of somebody who takes notifications.
@@ -82,31 +82,14 @@ type desk struct {
 	t                  *testing.T
 	hook, slack, pager *endpoint
 	file, config       string
-	log                *lockedBuffer
+	log                *outputtest.Buffer
 	teller             *receivers.Teller
 	stop               func()
 	began              time.Time
 }
 
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 func newDesk(t *testing.T) *desk {
-	d := &desk{t: t, hook: newEndpoint(t), slack: newEndpoint(t), pager: newEndpoint(t), file: filepath.Join(t.TempDir(), "receivers.json"), log: &lockedBuffer{}, began: time.Now().Add(-time.Minute)}
+	d := &desk{t: t, hook: newEndpoint(t), slack: newEndpoint(t), pager: newEndpoint(t), file: filepath.Join(t.TempDir(), "receivers.json"), log: &outputtest.Buffer{}, began: time.Now().Add(-time.Minute)}
 	d.config = fmt.Sprintf(`sixty:
   receivers:
   - name: web

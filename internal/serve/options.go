@@ -31,7 +31,6 @@ type Options struct {
 	Source source.Flags
 	Judged settings.Flags
 
-	selector                  []string
 	retention, retentionBytes string
 	baseline, tokenFile       string
 	verbose                   bool
@@ -48,7 +47,7 @@ func (o *Options) AddFlags(s *pflag.FlagSet) {
 	s.BoolVar(&o.Kubernetes, "kubernetes", false, "find the pods that run vLLM in this cluster")
 	s.StringVar(&o.KubeConfig, "kubeconfig", "", "with --kubernetes: `file` of the cluster (default: the one that this runs in)")
 	s.StringVar(&o.Namespace, "namespace", "", "with --kubernetes: where they run (default: everywhere)")
-	s.StringSliceVar(&o.selector, "selector", nil, "with --kubernetes: `labels` of the pods, such as app=vllm")
+	s.StringToStringVar(&o.Selector, "selector", nil, "with --kubernetes: `labels` of the pods, such as app=vllm")
 	s.StringSliceVar(&o.GPUTargets, "gpu-target", nil, "`addresses` of dcgm-exporter")
 	source.AddHost(s, &o.NoHost)
 	source.AddGateways(s, &o.Gateways)
@@ -75,16 +74,6 @@ func (o *Options) Read(args []string) (err error) {
 	o.Targets, o.HTTP = o.Source.URLs, o.Source.HTTP
 	if o.Source.Prometheus != "" {
 		o.Prometheus = o.Source.Spec
-	}
-	for _, l := range o.selector {
-		k, v, ok := strings.Cut(l, "=")
-		if !ok {
-			return hint.With(fmt.Errorf("--selector: %q is no label", l), "write it like app=vllm")
-		}
-		if o.Selector == nil {
-			o.Selector = map[string]string{}
-		}
-		o.Selector[k] = v
 	}
 	for name, d := range map[string]time.Duration{"interval": o.Interval, "evaluation-interval": o.Every} {
 		if d != 0 && d < time.Second {

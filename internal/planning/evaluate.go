@@ -194,7 +194,9 @@ func (s *search) simulate(p *Point, requests []sim.Request) bool {
 	}
 	res, sum := pred.Result, pred.Summary
 	finished := sum.Outcomes[sim.Finished]
-	p.Failed = len(requests) - finished - sum.Outcomes[sim.Cancelled]
+	p.Refused = sum.Outcomes[sim.PromptTooLong]
+	p.Failed = len(requests) - finished - sum.Outcomes[sim.Cancelled] - p.Refused
+	p.Sample = len(requests)
 	if finished == 0 {
 		p.TTFT, p.ITL, p.E2E = math.Inf(1), math.Inf(1), math.Inf(1)
 		return true

@@ -88,7 +88,9 @@ type Point struct {
 	Preemptions       int     // for each 1000 requests
 	KVPeak            float64 // share of the blocks in use at the peak
 	Running           float64 // mean batch of a replica
-	Failed            int     // requests of the sample that could never run
+	Sample            int     // requests that were simulated for a replica
+	Failed            int     // of them, those that could never run
+	Refused           int     // of them, those whose prompt leaves no room below max-model-len
 	Met               bool
 	Misses            []string // targets that are not met, in words
 	score             float64
@@ -194,6 +196,10 @@ func (p *Plan) Search() (*Result, error) {
 	if start == nil {
 		return nil, hint.With(ErrNothingFits, "see the ledger (without targets): more GPUs for each replica (--max-gpus), smaller weights, or a shorter --max-model-len")
 	}
+	if start.Refused == start.Sample {
+		return nil, hint.With(fmt.Errorf("all prompts are longer than --max-model-len %d leaves room for", start.Ledger.Settings.MaxModelLen),
+			"raise --max-model-len, or ask for shorter prompts")
+	}
 	best := s.refine(start)
 	if best.Met {
 		sure, doubts := s.sure(best)
@@ -217,6 +223,11 @@ func (p *Plan) Search() (*Result, error) {
 	s.predict(best)
 	if err := s.check(); err != nil {
 		return nil, err
+	}
+	if best.Refused > 0 { // by any deployment
+		s.res.Notes = slices.Insert(s.res.Notes, 0, fmt.Sprintf(
+			"%d of %d requests are refused: their prompts leave no room below --max-model-len %d; the targets are of the others",
+			best.Refused, best.Sample, best.Ledger.Settings.MaxModelLen))
 	}
 	s.res.Points = s.points()
 	s.res.Pareto = pareto(append([]*Point{best}, s.res.Points...)) // of equals, the one that is proposed

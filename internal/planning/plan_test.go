@@ -153,11 +153,25 @@ func TestQuestionsThatCannotBeAnswered(t *testing.T) {
 		"no workload":           {Model: m, Base: base, Targets: Targets{ITLP95: time.Second}},
 		"no idea of its speed":  {Model: m, Base: perfmodel.Settings{Memory: perfmodel.Exact(80 * gib)}, Targets: Targets{ITLP95: time.Second}, Demand: ok},
 		"a model too large":     {Model: modelconfigtest.Read(t, "deepseek-v3"), Base: perfmodel.Settings{Device: device(t, "T4")}, Targets: Targets{ITLP95: time.Second}, Demand: ok},
+		"prompts too long":      {Model: m, Base: perfmodel.Settings{Device: device(t, "H100"), MaxModelLen: 64}, Targets: Targets{ITLP95: time.Second}, Demand: ok},
 		"a replica of too many": {Model: m, Base: perfmodel.Settings{Device: device(t, "H100"), TP: 8}, MaxGPUs: 4, Targets: Targets{ITLP95: time.Second}, Demand: ok},
 	} {
 		if _, err := p.Search(); err == nil || hint.Of(err) == "" {
 			t.Errorf("%s: %v, hint %q", name, err, hint.Of(err))
 		}
+	}
+}
+
+func TestFewPromptsThatAreRefusedDoNotFailTheTargets(t *testing.T) {
+	r := find(t, Plan{
+		Model: modelconfigtest.Read(t, "llama-3.1-8b"), Targets: Targets{TTFTP95: 30 * time.Second}, MaxGPUs: 1, Demand: demand(t, 1, "lognormal:1000,1", "200"),
+		Base: perfmodel.Settings{Release: "0.23", Device: device(t, "H100"), MaxModelLen: 4096, TP: 1},
+	})
+	if r.Best == nil || r.Best.Refused == 0 {
+		t.Fatalf("found %+v, explanation %q", r.Best, r.Explain)
+	}
+	if len(r.Notes) == 0 || !strings.Contains(r.Notes[0], "are refused: their prompts leave no room below --max-model-len 4096") {
+		t.Errorf("notes %q", r.Notes)
 	}
 }
 

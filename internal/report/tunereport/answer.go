@@ -182,10 +182,13 @@ type Targets struct {
 
 // Result is what the search found.
 type Result struct {
-	Best      *Point     `json:"best,omitempty"`
-	Nearest   *Point     `json:"nearest,omitempty"`
-	Command   string     `json:"command"`
-	Predicted []Metric   `json:"predicted"`
+	Best      *Point   `json:"best,omitempty"`
+	Nearest   *Point   `json:"nearest,omitempty"`
+	Command   string   `json:"command"`
+	Predicted []Metric `json:"predicted"`
+	// Overload says that at the slow end the servers do not keep up with the load: how long
+	// requests wait then depends on how long it lasts.
+	Overload  bool       `json:"overload_at_slow_end,omitempty"`
 	Basis     string     `json:"basis"`
 	Marginal  []Marginal `json:"marginal"`
 	Pareto    []Point    `json:"pareto"`
@@ -343,6 +346,7 @@ func (a *Answer) addResult(tuned *planning.Tuned, serve string) {
 	if m := r.Measure; m != nil && (r.Best != nil || r.Likely != nil) { // what is out of reach, no test brings nearer
 		out.Measure = &Measurement{m.Load, measureCommands(m, &p.Demand, tuned.Args, serve), m.Widest, m.Factor, m.Reduced}
 	}
+	out.Overload = r.Prediction != nil && !planning.KeepsUp(r.Prediction)
 	x := pointOf(best)
 	if r.Best != nil {
 		out.Best = &x

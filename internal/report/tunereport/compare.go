@@ -171,6 +171,9 @@ func (a *Answer) risk() string {
 	if len(a.Result.Predicted) == 0 {
 		return ""
 	}
+	if a.Result.Overload {
+		return "at the slow end of what is known it does not keep up with the load, and requests wait ever longer"
+	}
 	var late []string
 	for _, m := range a.Result.Predicted {
 		if m.Target == nil || m.Unit != "s" || m.Value > *m.Target {

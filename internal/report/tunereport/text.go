@@ -118,11 +118,19 @@ func (t *text) uncertain(r *Result) {
 	if m == nil {
 		return
 	}
-	t.Item(10, "measure", fmt.Sprintf("two minutes of %s tell most: %s, known within a factor of %.2g, would be within %.2g. Start one replica, then",
-		m.Load, m.Quantity, m.Factor, m.Then))
+	t.Item(10, "measure", fmt.Sprintf("two minutes of %s tell most: %s, known within a factor of %s, would be within %s. Start one replica, then",
+		m.Load, m.Quantity, factor(m.Factor), factor(m.Then)))
 	for _, c := range m.Commands[min(1, len(m.Commands)):] {
 		t.Command("  ", c)
 	}
+}
+
+// factor writes how far apart the ends of an interval are.
+func factor(f float64) string {
+	if f > 100 {
+		return "more than 100"
+	}
+	return fmt.Sprintf("%.2g", f)
 }
 
 // How many notes, and how many changes with which the model fits, are shown without --full.
@@ -376,7 +384,11 @@ func (t *text) predicted(r *Result) {
 				goal += "  MISSED"
 			}
 		}
-		rows = append(rows, []string{m.Name, f(m.Value), f(m.Low) + " to " + f(m.High), goal})
+		high := f(m.High)
+		if r.Overload && m.Unit == "s" {
+			high = "overload"
+		}
+		rows = append(rows, []string{m.Name, f(m.Value), f(m.Low) + " to " + high, goal})
 	}
 	t.Table(render.Words(render.Columns("predicted", "value", "interval", "target")), rows)
 }

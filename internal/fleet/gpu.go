@@ -19,8 +19,7 @@ type gpu struct {
 	busy time.Duration
 	work sim.Work
 	gpuSample
-	replays, flits float64
-	doubleBit      float64
+	replays, doubleBit float64
 }
 
 // gpuSample is what changes with the load.
@@ -52,9 +51,8 @@ const (
 	idleCelsius  = 34
 	fullCelsius  = 71
 	// Bits of nvmlClocksEventReason (nvml.h).
-	reasonIdle    = 0x1
-	reasonThermal = 0x40 // hardware thermal slowdown
-	fullBatch     = 256  // tokens a step that keep every SM busy
+	reasonIdle = 0x1
+	fullBatch  = 256 // tokens a step that keep every SM busy
 )
 
 func newGPU(number int) gpu {

@@ -32,14 +32,14 @@ type engineState struct {
 
 // engineModel is one model of an engine. Several ranks are put together.
 type engineModel struct {
-	running, waiting          float64
-	kv                        float64 // share in use, of the fullest rank
-	preemptions               float64
-	generated, steps          float64
-	hits, queries             float64
-	batch                     histogram
-	hitRate                   float64 // since the reading before
-	hasKV, hasPrefix, hasHits bool
+	running, waiting float64
+	kv               float64 // share in use, of the fullest rank
+	preemptions      float64
+	generated, steps float64
+	hits, queries    float64
+	batch            histogram
+	hitRate          float64 // since the reading before
+	hasKV, hasHits   bool
 }
 
 // Metrics of the engine, in canonical names.
@@ -90,7 +90,7 @@ func (g *Gateway) readEngine(ctx context.Context, u *upstream) {
 		engineGenerated:   func(m *engineModel, v float64) { m.generated += v },
 		engineSteps:       func(m *engineModel, v float64) { m.steps += v },
 		engineHits:        func(m *engineModel, v float64) { m.hits += v },
-		engineQueries:     func(m *engineModel, v float64) { m.queries, m.hasPrefix = m.queries+v, true },
+		engineQueries:     func(m *engineModel, v float64) { m.queries += v },
 	}
 	by := map[string]func(*engineModel, float64){}
 	for canonical, fn := range read {

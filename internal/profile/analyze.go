@@ -82,9 +82,6 @@ type Device struct {
 	Narrow     int   // of which with fewer blocks than the GPU has multiprocessors
 	NarrowTime int64 // and what they took
 	WholeGraph int   // graphs recorded without their kernels
-	CopyBytes  uint64
-	CopyTime   int64
-	Streams    int
 	LongestGap int64
 	Bins       []Bin
 	Waits      []int64 // durations of communication kernels, in order: what ranks are compared by

@@ -217,10 +217,7 @@ func (s *sweep) classify(a *Event, c lane, l *launch) Group {
 	} else {
 		s.Analysis.Stacks.add(0, a.Name, a.Dur)
 	}
-	if c.kind != Kernel {
-		d.CopyBytes += a.Size
-		d.CopyTime += a.Dur
-	} else {
+	if c.kind == Kernel {
 		d.Kernels++
 		if a.Dur < small {
 			d.Small++
@@ -348,7 +345,7 @@ func (z *analyzer) devices() {
 }
 
 func (z *analyzer) device(id int, streams []*Stream) *Device {
-	d := &Device{ID: id, Name: z.Timeline.GPUs[id].Name, Bins: make([]Bin, bins), Streams: len(streams)}
+	d := &Device{ID: id, Name: z.Timeline.GPUs[id].Name, Bins: make([]Bin, bins)}
 	s := &sweep{analyzer: z, d: d, sms: uint64(max(z.Timeline.GPUs[id].SMs, 0))}
 	s.active.before = func(a, b *running) bool { return a.end < b.end }
 	var logs []*Log

@@ -53,14 +53,10 @@ type Thread struct {
 
 // A GPU is what the trace says of a device.
 type GPU struct {
-	Name            string
-	SMs             int
-	Memory          uint64 // bytes
-	Bandwidth       float64
-	ComputeMajor    int
-	ComputeMinor    int
-	Wavefront       int // threads of a warp: 64 on AMD's data-centre devices
-	MaxThreadsPerSM int
+	Name      string
+	SMs       int
+	Memory    uint64 // bytes
+	Bandwidth float64
 }
 
 // MemoryPoint is how much memory a device's allocator held at a time.
@@ -77,7 +73,6 @@ type Timeline struct {
 	World  int    // how many ranks the job had; 0 is unknown
 	Base   int64  // nanoseconds since 1970 of the time 0; 0 is unknown
 	Stacks bool   // Python functions were recorded
-	Shapes bool   // and the operators' shapes
 
 	// Consume lets Analyze let go of the calls that it has read.
 	Consume bool

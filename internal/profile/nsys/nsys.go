@@ -163,10 +163,9 @@ func (e *reader) about() error {
 }
 
 func (e *reader) gpus() error {
-	err := e.each(gpus, []string{"id", "name", "smCount", "totalMemory", "memoryBandwidth", "computeMajor", "computeMinor"}, func(v []table.Value) {
+	err := e.each(gpus, []string{"id", "name", "smCount", "totalMemory", "memoryBandwidth"}, func(v []table.Value) {
 		e.t.GPUs[int(v[0].Int)] = profile.GPU{
 			Name: v[1].Text(), SMs: int(v[2].Int), Memory: uint64(max(v[3].Int, 0)), Bandwidth: float64(v[4].Int),
-			ComputeMajor: int(v[5].Int), ComputeMinor: int(v[6].Int),
 		}
 	})
 	return errors.Join(err, e.each(devices, []string{"gpuId", "cudaId", "pid"}, func(v []table.Value) {

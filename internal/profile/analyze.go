@@ -197,6 +197,7 @@ type nameInfo struct {
 	step    *batch
 	launch  bool
 	graph   bool
+	whole   bool // a graph without its kernels
 	sync    bool
 	waits   bool // a Python function that waits for work
 	samples bool
@@ -210,7 +211,7 @@ func (z *analyzer) names() {
 		if g, ok := purpose(text); ok {
 			n.gives = g
 		}
-		n.graph = strings.Contains(text, "GraphLaunch")
+		n.graph, n.whole = strings.Contains(text, "GraphLaunch"), text == WholeGraph
 		n.launch = n.graph || strings.Contains(text, "Launch") || strings.Contains(text, "Memcpy") || strings.Contains(text, "Memset")
 		n.sync = strings.Contains(text, "Synchronize")
 		n.waits = waits(text)

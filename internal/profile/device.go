@@ -6,7 +6,6 @@ import (
 	"math"
 	"math/bits"
 	"slices"
-	"strings"
 )
 
 // lane is one log of a device.
@@ -219,6 +218,9 @@ func (s *sweep) classify(a *Event, c lane, l *launch) Group {
 	}
 	if c.kind == Kernel {
 		d.Kernels++
+		if s.info[a.Name].whole {
+			d.WholeGraph++
+		}
 		if a.Dur < small {
 			d.Small++
 			d.SmallTime += a.Dur
@@ -386,22 +388,14 @@ func (z *analyzer) finish() {
 		return cmp.Or(cmp.Compare(b.Sum, a.Sum), cmp.Compare(a.Name, b.Name))
 	})
 	z.roofline()
-	for _, d := range z.Devices {
-		whole := 0
-		for i := range z.Kernels {
-			if strings.HasPrefix(z.Kernels[i].Name, wholeGraph) {
-				whole = z.Kernels[i].Count
-			}
-		}
-		d.WholeGraph = whole
-	}
 	if z.Host.GraphLaunches > 0 && !z.Analysis.cpu() {
 		z.Analysis.Notes = append(z.Analysis.Notes, fmt.Sprintf("kernels in graphs (launched %d times) are counted by their names: which operator they belong to is not recorded", z.Host.GraphLaunches))
 	}
 }
 
-// wholeGraph is the name that package nsys gives to graphs recorded without kernels.
-const wholeGraph = "CUDA graph, its kernels not recorded"
+// WholeGraph is the name under which a CUDA graph stands whose kernels were not
+// recorded one by one.
+const WholeGraph = "CUDA graph, its kernels not recorded"
 
 // cpu reports whether the trace has no device.
 func (a *Analysis) cpu() bool { return len(a.Devices) > 0 && a.Devices[0].CPU }

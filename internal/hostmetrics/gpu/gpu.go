@@ -74,6 +74,8 @@ const (
 	PCIeWidth      = "DCGM_FI_DEV_PCIE_LINK_WIDTH"
 	PCIeSent       = "DCGM_FI_DEV_PCIE_TX_THROUGHPUT"
 	PCIeReceived   = "DCGM_FI_DEV_PCIE_RX_THROUGHPUT"
+	EngineActive   = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
+	SMActive       = "DCGM_FI_PROF_SM_ACTIVE"
 )
 
 var families = []family{
@@ -109,6 +111,8 @@ var families = []family{
 	{PCIeWidth, "gauge", "PCIe lanes that the link uses."},
 	{PCIeSent, "gauge", "PCIe throughput from the GPU (in KB/s)."},
 	{PCIeReceived, "gauge", "PCIe throughput to the GPU (in KB/s)."},
+	{EngineActive, "gauge", "Share of time the graphics engine is active."},
+	{SMActive, "gauge", "Share of cycles in which an SM has a warp resident."},
 }
 
 // Page writes readings as dcgm-exporter shows them; nil where there is no value.

@@ -167,26 +167,33 @@ func (t *Timeline) room(start, dur int64) bool {
 	return true
 }
 
+// logs calls yield for the log of every stream and thread.
+func (t *Timeline) logs(yield func(*Log) bool) {
+	for _, s := range t.Streams {
+		for k := range s.Work {
+			if !yield(&s.Work[k]) {
+				return
+			}
+		}
+	}
+	for _, h := range t.Threads {
+		for k := range h.Calls {
+			if !yield(&h.Calls[k]) {
+				return
+			}
+		}
+	}
+}
+
 // halve leaves out the later half of the time that is covered.
 func (t *Timeline) halve() {
 	t.until = t.first + (t.final-t.first)/2
 	t.final, t.held = t.until, 0
 	before := int64(0)
-	for _, s := range t.Streams {
-		for k := range s.Work {
-			l := &s.Work[k]
-			before += int64(l.n)
-			l.keep(t.until)
-			t.held += l.n
-		}
-	}
-	for _, h := range t.Threads {
-		for k := range h.Calls {
-			l := &h.Calls[k]
-			before += int64(l.n)
-			l.keep(t.until)
-			t.held += l.n
-		}
+	for l := range t.logs {
+		before += int64(l.n)
+		l.keep(t.until)
+		t.held += l.n
 	}
 	t.Dropped.Late += before - int64(t.held)
 	if t.stuck = t.held >= t.limit && t.until <= t.first; t.stuck {
@@ -296,15 +303,8 @@ func (m *MemoryLog) add(p MemoryPoint) {
 
 // Close ends the reading: it sorts what came out of order, and says what is missing.
 func (t *Timeline) Close() {
-	for _, s := range t.Streams {
-		for k := range s.Work {
-			s.Work[k].sort()
-		}
-	}
-	for _, h := range t.Threads {
-		for k := range h.Calls {
-			h.Calls[k].sort()
-		}
+	for l := range t.logs {
+		l.sort()
 	}
 	slices.SortFunc(t.Streams, func(a, b *Stream) int {
 		return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Process, b.Process), cmp.Compare(a.ID, b.ID))

@@ -26,6 +26,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	toolkit "github.com/prometheus/exporter-toolkit/web"
 
+	"github.com/sixty-dev/sixty/internal/command"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/generate/scrapeconfig"
 	"github.com/sixty-dev/sixty/internal/health"
@@ -214,7 +215,7 @@ func (s *server) open(ctx context.Context, file *monitor.Config) error {
 }
 
 func (s *server) listen(ctx context.Context) (err error) {
-	if s.listener, err = web.Listen(ctx, "--listen", s.cfg.Addr); err != nil {
+	if s.listener, err = command.Listen(ctx, "--listen", s.cfg.Addr); err != nil {
 		return err
 	}
 	address := s.cfg.External

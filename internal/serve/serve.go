@@ -168,7 +168,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if s.gateways, err = newGateways(append(slices.Clone(cfg.Gateways), file.Sixty.Gateways...), cfg.HTTP); err != nil {
 		return err
 	}
-	defer s.gateways.close()
+	defer s.gateways.client.CloseIdleConnections()
 	s.monitor = monitor.New(monitor.Options{
 		First:  first,
 		Rest:   cfg.Prometheus.Prometheus != "",

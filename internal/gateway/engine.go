@@ -2,10 +2,7 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
-	"io"
 	"math"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -58,7 +55,9 @@ const (
 // readEngine reads the upstream's metrics page and its list of models. One that
 // has neither is a router, or another server: nothing is known of it then.
 func (g *Gateway) readEngine(ctx context.Context, u *upstream) {
-	g.learnModels(ctx, u)
+	for _, m := range g.scraper.Models(ctx, u.url.String()) {
+		g.metrics.learn(m.ID)
+	}
 	body, err := g.scraper.Fetch(ctx, u.url.JoinPath("/metrics").String())
 	if err != nil {
 		return
@@ -142,7 +141,7 @@ func (e *engineState) update(g *Gateway, u *upstream, now map[string]*engineMode
 	e.excess, e.missing = max(e.held-open, 0), max(settled-e.held, 0)
 	if e.excess == 0 {
 		e.exceeded = 0
-		g.departed.settle(u, g.clock.Now())
+		g.departed.settle(u)
 	} else {
 		e.exceeded++
 	}
@@ -162,32 +161,6 @@ func (g *Gateway) openAt(u *upstream, ago time.Duration) (open, settled int) {
 		}
 	})
 	return open, settled
-}
-
-// learnModels asks an upstream which models it has.
-func (g *Gateway) learnModels(ctx context.Context, u *upstream) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.url.JoinPath("/v1/models").String(), nil)
-	if err != nil {
-		return
-	}
-	resp, err := u.client.Do(req)
-	if err != nil {
-		return
-	}
-	defer resp.Body.Close()
-	var list struct {
-		Data []struct {
-			ID string `json:"id"`
-		} `json:"data"`
-	}
-	if resp.StatusCode != http.StatusOK || json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&list) != nil {
-		return
-	}
-	for _, m := range list.Data {
-		g.metrics.learn(m.ID)
-	}
 }
 
 // departures remembers requests whose client left, until the engine is seen not
@@ -221,7 +194,7 @@ func (d *departures) note(x *exchange, now int64) {
 	d.list = append(d.list, departure{u, x.id, x.meter.ID, x.model, now, time.Duration(now - x.arrived)})
 }
 
-func (d *departures) settle(u *upstream, _ int64) {
+func (d *departures) settle(u *upstream) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.list = slices.DeleteFunc(d.list, func(x departure) bool { return x.up == u })

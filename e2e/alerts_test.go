@@ -34,19 +34,7 @@ var alertScenario = Scenario{
 // Alertmanager with the generated inhibitions, while the server is made to
 // thrash. It wants SIXTY_VLLM and SIXTY_BIN, and takes eight minutes.
 func TestAlertReachesAlertmanager(t *testing.T) {
-	bin := os.Getenv("SIXTY_BIN")
-	if os.Getenv("SIXTY_VLLM") == "" || bin == "" {
-		t.Skip("SIXTY_VLLM and SIXTY_BIN are not both set: nothing to run")
-	}
-	for _, tool := range []string{"prometheus", "prometheus-alertmanager"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("%s is not on PATH", tool)
-		}
-	}
-	bin, err := filepath.Abs(bin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := product(t, "prometheus", "prometheus-alertmanager")
 	fl := newFleet(t)
 	servers := fl.serve(t, &alertScenario)
 	dir := t.TempDir()
@@ -61,7 +49,7 @@ func TestAlertReachesAlertmanager(t *testing.T) {
 	var sickAt time.Time
 	var received []amAlert
 	d := newDriver(servers, alertScenario.seed())
-	err = play(ctx, &alertScenario, d, filepath.Join(fl.scratch, "alert"), newTruth(&alertScenario), func(ctx context.Context, phase int) {
+	err := play(ctx, &alertScenario, d, filepath.Join(fl.scratch, "alert"), newTruth(&alertScenario), func(ctx context.Context, phase int) {
 		if phase == 0 {
 			if sleep(ctx, 50*time.Second) {
 				if early := alertsOf(t, am); len(early) > 0 {

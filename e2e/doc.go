@@ -2,7 +2,7 @@
 
 // Package e2e drives real vLLM servers: it starts them, puts seeded load on
 // them, hurts them, and scrapes them once a second meanwhile. TestRecord turns
-// scenarios of the tables in scenario.go and scenario_long.go into the recordings under
+// scenarios of the tables in scenario_test.go and scenario_long_test.go into the recordings under
 // testdata/recordings, each with the truth about what was done; TestLive runs
 // a command against a server while it is sick and checks its verdict, and
 // TestPrometheus asks a Prometheus server that scrapes it.

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -40,14 +39,7 @@ var liveCases = []liveCase{
 // TestLive plays scenarios and runs the product against the servers meanwhile.
 // SIXTY_BIN names the binary; without it the test skips.
 func TestLive(t *testing.T) {
-	bin := os.Getenv("SIXTY_BIN")
-	if os.Getenv("SIXTY_VLLM") == "" || bin == "" {
-		t.Skip("SIXTY_VLLM and SIXTY_BIN are not both set: nothing to run")
-	}
-	bin, err := filepath.Abs(bin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := product(t)
 	fl := newFleet(t)
 	for i := range scenarios {
 		sc := &scenarios[i]

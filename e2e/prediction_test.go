@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -93,14 +92,7 @@ type predictedFix struct {
 // measured then beside what was predicted. SIXTY_BIN names the binary; SIXTY_RUNS
 // how often (default 1).
 func TestFixIsWorthItsPrediction(t *testing.T) {
-	bin := os.Getenv("SIXTY_BIN")
-	if os.Getenv("SIXTY_VLLM") == "" || bin == "" {
-		t.Skip("SIXTY_VLLM and SIXTY_BIN are not both set: nothing to run")
-	}
-	bin, err := filepath.Abs(bin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := product(t)
 	runs := 1
 	if n, err := strconv.Atoi(os.Getenv("SIXTY_RUNS")); err == nil && n > 0 {
 		runs = n

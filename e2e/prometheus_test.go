@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -77,7 +76,7 @@ var healthyHour = Scenario{
 // TestHealthyHour asks a real Prometheus about a real vLLM under mixed healthy load
 // every 15 s, for an hour: no verdict and no alert is a page or a ticket.
 func TestHealthyHour(t *testing.T) {
-	bin := tools(t)
+	bin := product(t, "prometheus")
 	fl := newFleet(t)
 	w, d := watching(t, fl, &healthyHour, bin)
 	err := play(fl.ctx, &healthyHour, d, filepath.Join(fl.scratch, "hour"), newTruth(&healthyHour), func(ctx context.Context, phase int) {
@@ -96,29 +95,12 @@ func TestHealthyHour(t *testing.T) {
 // the alert is active soon and fires when its "for" has passed. It
 // wants SIXTY_VLLM and SIXTY_BIN and takes 25 minutes.
 func TestPrometheus(t *testing.T) {
-	bin := tools(t)
+	bin := product(t, "prometheus")
 	fl := newFleet(t)
 	for i := range prometheusCases {
 		c := &prometheusCases[i]
 		t.Run(c.Name, func(t *testing.T) { c.run(t, fl, bin) })
 	}
-}
-
-// tools returns the command under test, and skips where something is missing.
-func tools(t *testing.T) string {
-	t.Helper()
-	bin := os.Getenv("SIXTY_BIN")
-	if os.Getenv("SIXTY_VLLM") == "" || bin == "" {
-		t.Skip("SIXTY_VLLM and SIXTY_BIN are not both set: nothing to run")
-	}
-	if _, err := exec.LookPath("prometheus"); err != nil {
-		t.Skip("prometheus is not on PATH (Debian: apt-get install prometheus)")
-	}
-	bin, err := filepath.Abs(bin)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return bin
 }
 
 // watching starts a scenario's server and a Prometheus with the generated files.

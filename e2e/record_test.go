@@ -8,6 +8,7 @@ import (
 	"errors"
 	"flag"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -33,6 +34,26 @@ var (
 	seedFlag    = flag.Uint64("seed", 0, "added to every scenario's seed, for the same again with other traffic")
 	prefixFlag  = flag.String("prefix", "", "command before the server's, such as \"nice -n -5 taskset -c 1\"")
 )
+
+// product returns the path of the program under test, SIXTY_BIN, and skips the test where
+// there is none, no vLLM to run it against, or one of the other programs is missing.
+func product(t *testing.T, tools ...string) string {
+	t.Helper()
+	bin := os.Getenv("SIXTY_BIN")
+	if os.Getenv("SIXTY_VLLM") == "" || bin == "" {
+		t.Skip("SIXTY_VLLM and SIXTY_BIN are not both set: nothing to run")
+	}
+	for _, tool := range tools {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("%s is not on PATH", tool)
+		}
+	}
+	path, err := filepath.Abs(bin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
 
 // settle is the quiet time between two scenarios on one server.
 const settle = 7 * time.Second

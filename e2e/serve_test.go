@@ -38,14 +38,7 @@ var monitored = Scenario{
 // in it: each is an incident that begins within half a minute and ends, and nothing else is.
 // It wants SIXTY_VLLM and SIXTY_BIN.
 func TestServeHour(t *testing.T) {
-	bin := os.Getenv("SIXTY_BIN")
-	if os.Getenv("SIXTY_VLLM") == "" || bin == "" {
-		t.Skip("SIXTY_VLLM and SIXTY_BIN are not both set: nothing to run")
-	}
-	bin, err := filepath.Abs(bin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := product(t)
 	fl := newFleet(t)
 	servers := fl.serve(t, &monitored)
 	d := newDriver(servers, monitored.seed())
@@ -66,7 +59,7 @@ func TestServeHour(t *testing.T) {
 	base := "http://" + addr
 	var faults []time.Time
 	var seen []incident
-	err = play(fl.ctx, &monitored, d, filepath.Join(fl.scratch, "monitored"), newTruth(&monitored), func(ctx context.Context, phase int) {
+	err := play(fl.ctx, &monitored, d, filepath.Join(fl.scratch, "monitored"), newTruth(&monitored), func(ctx context.Context, phase int) {
 		ph := &monitored.Phases[phase]
 		began := time.Now()
 		t.Logf("%s phase %d, %s", began.Format(time.TimeOnly), phase, ph.Name)

@@ -48,19 +48,7 @@ const maxStreams = "200"
 // Prometheus evaluate them: at the same load nothing may fire, beyond the capacity
 // something must. It wants SIXTY_VLLM and SIXTY_BIN, and takes ten minutes.
 func TestThresholdsOfALoadTestFireAtTheRightLoad(t *testing.T) {
-	bin := os.Getenv("SIXTY_BIN")
-	if os.Getenv("SIXTY_VLLM") == "" || bin == "" {
-		t.Skip("SIXTY_VLLM and SIXTY_BIN are not both set: nothing to run")
-	}
-	for _, tool := range []string{"prometheus", "prometheus-alertmanager"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("%s is not on PATH", tool)
-		}
-	}
-	bin, err := filepath.Abs(bin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := product(t, "prometheus", "prometheus-alertmanager")
 	begin := time.Now()
 	fl := newFleet(t)
 	url := *urlFlag

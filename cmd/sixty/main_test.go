@@ -64,7 +64,7 @@ func TestScripts(t *testing.T) {
 
 func load(t *testing.T, path string) [][]byte {
 	t.Helper()
-	rec, err := recording.Open(path)
+	rec, err := recording.Open(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,7 +73,7 @@ func TestWatch(t *testing.T) {
 		t.Skip("takes half a minute")
 	}
 	t.Parallel()
-	rec, err := recording.Open("../../testdata/recordings/target-down.tar.zst")
+	rec, err := recording.Open(t.Context(), "../../testdata/recordings/target-down.tar.zst")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -138,7 +138,7 @@ func newGenerateOpenMetrics() *cobra.Command {
 // writeOpenMetrics writes whole files only: a recording can be larger than
 // memory, so it goes to a temporary name first.
 func writeOpenMetrics(ctx context.Context, stdout io.Writer, path, job, out string) (err error) {
-	rec, err := recording.OpenContext(ctx, path)
+	rec, err := recording.Open(ctx, path)
 	if err != nil {
 		return err
 	}

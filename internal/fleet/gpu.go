@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	host "github.com/sixty-dev/sixty/internal/hostmetrics/gpu"
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
@@ -19,8 +20,7 @@ type gpu struct {
 	busy time.Duration
 	work sim.Work
 	gpuSample
-	replays, flits float64
-	doubleBit      float64
+	replays, doubleBit float64
 }
 
 // gpuSample is what changes with the load.
@@ -52,9 +52,8 @@ const (
 	idleCelsius  = 34
 	fullCelsius  = 71
 	// Bits of nvmlClocksEventReason (nvml.h).
-	reasonIdle    = 0x1
-	reasonThermal = 0x40 // hardware thermal slowdown
-	fullBatch     = 256  // tokens a step that keep every SM busy
+	reasonIdle = 0x1
+	fullBatch  = 256 // tokens a step that keep every SM busy
 )
 
 func newGPU(number int) gpu {
@@ -104,44 +103,30 @@ func (g *gpu) reasons() float64 {
 	return float64(g.fault.Reasons)
 }
 
-// gpuFamilies are those of dcgm-exporter's default list (etc/default-counters.csv,
-// 4.x) that say something about inference, and SM activity.
-var gpuFamilies = []struct {
-	name, help string
-	kind       kind
-	value      func(*gpu) float64
-}{
-	{"DCGM_FI_DEV_SM_CLOCK", "SM clock frequency (in MHz).", gauge, func(g *gpu) float64 { return g.clock }},
-	{"DCGM_FI_DEV_MEM_CLOCK", "Memory clock frequency (in MHz).", gauge, func(*gpu) float64 { return memoryClock }},
-	{"DCGM_FI_DEV_GPU_TEMP", "GPU temperature (in C).", gauge, func(g *gpu) float64 { return math.Round(g.temperature) }},
-	{"DCGM_FI_DEV_POWER_USAGE", "Power draw (in W).", gauge, func(g *gpu) float64 { return g.watts }},
-	{"DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "PCIe retries.", counter, func(g *gpu) float64 { return math.Floor(g.replays) }},
-	{"DCGM_FI_DEV_GPU_UTIL", "GPU utilization (in %).", gauge, func(g *gpu) float64 { return math.Round(100 * g.active) }},
-	{"DCGM_FI_DEV_XID_ERRORS", "Last XID error.", gauge, func(g *gpu) float64 { return float64(g.fault.XID) }},
-	{"DCGM_FI_DEV_FB_FREE", "Framebuffer memory free (in MiB).", gauge, func(*gpu) float64 { return memoryMiB - usedMiB }},
-	{"DCGM_FI_DEV_FB_USED", "Framebuffer memory used (in MiB).", gauge, func(*gpu) float64 { return usedMiB }},
-	{"DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "Double-bit memory errors.", counter, func(g *gpu) float64 { return g.doubleBit }},
-	{"DCGM_FI_DEV_ROW_REMAP_FAILURE", "Whether remapping of rows failed.", gauge, func(*gpu) float64 { return 0 }},
-	{"DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL", "NVLink flit CRC errors.", counter, func(*gpu) float64 { return 0 }},
-	{"DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "Why clocks are lowered (bit mask).", gauge, (*gpu).reasons},
-	{"DCGM_FI_PROF_GR_ENGINE_ACTIVE", "Share of time the graphics engine is active.", gauge, func(g *gpu) float64 { return g.active }},
-	{"DCGM_FI_PROF_SM_ACTIVE", "Share of cycles in which an SM has a warp resident.", gauge, func(g *gpu) float64 { return g.sm }},
+// reading is what the exporter shows of the GPU: those of its default list
+// (etc/default-counters.csv, 4.x) that say something about inference, and SM activity.
+func (g *gpu) reading() host.Reading {
+	n := g.number
+	return host.Reading{
+		Index: n, UUID: fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", n), Bus: fmt.Sprintf("00000000:%02X:00.0", n+1),
+		Device: fmt.Sprintf("nvidia%d", n), Model: "NVIDIA A100-SXM4-40GB (imitated)",
+		Values: map[string]float64{
+			host.SMClock: g.clock, host.MemClock: memoryClock, host.Reasons: g.reasons(),
+			host.Temperature: math.Round(g.temperature), host.Power: g.watts,
+			host.Utilization: math.Round(100 * g.active), host.EngineActive: g.active, host.SMActive: g.sm,
+			host.MemoryFree: memoryMiB - usedMiB, host.MemoryUsed: usedMiB,
+			host.XID: float64(g.fault.XID), host.DoubleBit: g.doubleBit, host.RemapFailure: 0,
+			host.LinkErrors: 0, host.PCIeReplays: math.Floor(g.replays),
+		},
+	}
 }
 
 // gpuPage writes the page of the exporter on the host that all replicas share.
 func gpuPage(replicas []*replica, at time.Duration) []byte {
+	var readings []host.Reading
 	for _, r := range replicas {
 		r.gpu.sample(r, at)
+		readings = append(readings, r.gpu.reading())
 	}
-	var b []byte
-	for i := range gpuFamilies {
-		f := &gpuFamilies[i]
-		b = fmt.Appendf(b, "# HELP %s %s\n# TYPE %s %s\n", f.name, f.help, f.name, f.kind)
-		for _, r := range replicas {
-			n := r.gpu.number
-			b = fmt.Appendf(b, "%s{gpu=\"%d\",UUID=\"GPU-00000000-0000-0000-0000-%012d\",pci_bus_id=\"00000000:%02X:00.0\",device=\"nvidia%d\",modelName=\"NVIDIA A100-SXM4-40GB (imitated)\",Hostname=\"fleet\"} %v\n",
-				f.name, n, n, n+1, n, f.value(&r.gpu))
-		}
-	}
-	return b
+	return host.Page("fleet", readings)
 }

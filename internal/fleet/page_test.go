@@ -73,7 +73,7 @@ func order(page []byte) []string {
 // lastPage is the last page that somebody answered in a recording.
 func lastPage(t *testing.T, path string) []byte {
 	t.Helper()
-	rec, err := recording.Open(path)
+	rec, err := recording.Open(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -421,22 +421,16 @@ func (r *replica) cacheConfig() []pair {
 		"kv_cache_max_concurrency": strconv.FormatFloat(float64(cfg.CacheSize())/float64(cfg.MaxModelLen), 'g', -1, 64),
 		"engine":                   "0",
 	}
-	fields := cacheFields23
-	switch {
-	case !rel.AtLeast("0.12.0"):
-		fields = cacheFields10
-	case rel.AtLeast("0.24.0"):
-		fields = cacheFields32
-	}
 	var labels []pair
-	for _, f := range fields {
-		if f.name == "engine" && v0(rel) {
+	for _, f := range cacheFields {
+		if !rel.AtLeast(f.since) || f.before != "" && rel.AtLeast(f.before) || f.name == "engine" && v0(rel) {
 			continue
 		}
-		if v, ok := values[f.name]; ok {
-			f.value = v
+		v := f.value
+		if v == "" {
+			v = values[f.name]
 		}
-		labels = append(labels, f)
+		labels = append(labels, pair{f.name, v})
 	}
 	return labels
 }
@@ -448,97 +442,54 @@ func python(b bool) string {
 	return "False"
 }
 
-// Fields of CacheConfig with the values of a server started with few flags;
-// empty ones depend on the server.
-var (
-	cacheFields10 = []pair{
-		{"block_size", ""},
-		{"cache_dtype", "auto"},
-		{"calculate_kv_scales", "False"},
-		{"cpu_kvcache_space_bytes", "None"},
-		{"cpu_offload_gb", "0.0"},
-		{"enable_prefix_caching", ""},
-		{"engine", ""},
-		{"gpu_memory_utilization", ""},
-		{"is_attention_free", "False"},
-		{"kv_cache_memory_bytes", "None"},
-		{"kv_sharing_fast_prefill", "False"},
-		{"mamba_cache_dtype", "auto"},
-		{"mamba_page_size_padded", "None"},
-		{"mamba_ssm_cache_dtype", "auto"},
-		{"num_cpu_blocks", "None"},
-		{"num_gpu_blocks", ""},
-		{"num_gpu_blocks_override", "None"},
-		{"prefix_caching_hash_algo", "sha256"},
-		{"sliding_window", "None"},
-		{"swap_space", "4.0"},
-		{"swap_space_bytes", "4294967296.0"},
-	}
-	cacheFields23 = []pair{
-		{"_block_size_resolved", "True"},
-		{"block_size", ""},
-		{"cache_dtype", "auto"},
-		{"calculate_kv_scales", "False"},
-		{"enable_prefix_caching", ""},
-		{"engine", ""},
-		{"gpu_memory_utilization", ""},
-		{"hash_block_size", "None"},
-		{"is_attention_free", "False"},
-		{"kv_cache_dtype_skip_layers", "[]"},
-		{"kv_cache_memory_bytes", "None"},
-		{"kv_offloading_backend", "native"},
-		{"kv_offloading_size", "None"},
-		{"kv_sharing_fast_prefill", "False"},
-		{"mamba_block_size", "None"},
-		{"mamba_cache_dtype", "auto"},
-		{"mamba_cache_mode", "none"},
-		{"mamba_page_size_padded", "None"},
-		{"mamba_ssm_cache_dtype", "auto"},
-		{"num_cpu_blocks", "None"},
-		{"num_gpu_blocks", ""},
-		{"num_gpu_blocks_override", "None"},
-		{"prefix_caching_hash_algo", "sha256"},
-		{"sliding_window", "None"},
-		{"user_specified_block_size", "False"},
-		{"user_specified_mamba_block_size", "False"},
-	}
-	cacheFields32 = []pair{
-		{"_block_size_resolved", "True"},
-		{"block_size", ""},
-		{"cache_dtype", "auto"},
-		{"cache_hit_alignment_tokens", "None"},
-		{"effective_attention_block_size", ""},
-		{"enable_mamba_shared_prefix_checkpoint", "False"},
-		{"enable_prefix_caching", ""},
-		{"engine", ""},
-		{"gpu_memory_utilization", ""},
-		{"hash_block_size", "None"},
-		{"is_attention_free", "False"},
-		{"kv_cache_dtype_skip_layers", "[]"},
-		{"kv_cache_layout", "None"},
-		{"kv_cache_max_concurrency", ""},
-		{"kv_cache_memory_bytes", "None"},
-		{"kv_cache_size_tokens", ""},
-		{"kv_offloading_backend", "native"},
-		{"kv_offloading_size", "None"},
-		{"kv_sharing_fast_prefill", "False"},
-		{"mamba_block_size", "None"},
-		{"mamba_cache_dtype", "auto"},
-		{"mamba_cache_mode", "none"},
-		{"mamba_page_size_padded", "None"},
-		{"mamba_ssm_cache_dtype", "float32"},
-		{"num_cpu_blocks", "None"},
-		{"num_gpu_blocks", ""},
-		{"num_gpu_blocks_override", "None"},
-		{"prefix_cache_retention_interval", "0"},
-		{"prefix_caching_hash_algo", "sha256"},
-		{"prefix_match_unit", "None"},
-		{"replayssm_buffer_len", "16"},
-		{"skip_page_size_padded", "None"},
-		{"sliding_window", "None"},
-		{"swa_bounded_replay", "True"},
-		{"use_kda_recoverssm", "False"},
-		{"use_replayssm", "False"},
-		{"user_specified_block_size", "False"},
-	}
-)
+// cacheFields are those of CacheConfig in alphabetical order, with the values of a server
+// started with few flags; empty ones depend on the server.
+var cacheFields = []struct {
+	name, value   string
+	since, before engine.Release // that have it; "" is all
+}{
+	{name: "_block_size_resolved", value: "True", since: "0.12.0"},
+	{name: "block_size"},
+	{name: "cache_dtype", value: "auto"},
+	{name: "cache_hit_alignment_tokens", value: "None", since: "0.24.0"},
+	{name: "calculate_kv_scales", value: "False", before: "0.24.0"},
+	{name: "cpu_kvcache_space_bytes", value: "None", before: "0.12.0"},
+	{name: "cpu_offload_gb", value: "0.0", before: "0.12.0"},
+	{name: "effective_attention_block_size", since: "0.24.0"},
+	{name: "enable_mamba_shared_prefix_checkpoint", value: "False", since: "0.24.0"},
+	{name: "enable_prefix_caching"},
+	{name: "engine"},
+	{name: "gpu_memory_utilization"},
+	{name: "hash_block_size", value: "None", since: "0.12.0"},
+	{name: "is_attention_free", value: "False"},
+	{name: "kv_cache_dtype_skip_layers", value: "[]", since: "0.12.0"},
+	{name: "kv_cache_layout", value: "None", since: "0.24.0"},
+	{name: "kv_cache_max_concurrency", since: "0.24.0"},
+	{name: "kv_cache_memory_bytes", value: "None"},
+	{name: "kv_cache_size_tokens", since: "0.24.0"},
+	{name: "kv_offloading_backend", value: "native", since: "0.12.0"},
+	{name: "kv_offloading_size", value: "None", since: "0.12.0"},
+	{name: "kv_sharing_fast_prefill", value: "False"},
+	{name: "mamba_block_size", value: "None", since: "0.12.0"},
+	{name: "mamba_cache_dtype", value: "auto"},
+	{name: "mamba_cache_mode", value: "none", since: "0.12.0"},
+	{name: "mamba_page_size_padded", value: "None"},
+	{name: "mamba_ssm_cache_dtype", value: "auto", before: "0.24.0"},
+	{name: "mamba_ssm_cache_dtype", value: "float32", since: "0.24.0"},
+	{name: "num_cpu_blocks", value: "None"},
+	{name: "num_gpu_blocks"},
+	{name: "num_gpu_blocks_override", value: "None"},
+	{name: "prefix_cache_retention_interval", value: "0", since: "0.24.0"},
+	{name: "prefix_caching_hash_algo", value: "sha256"},
+	{name: "prefix_match_unit", value: "None", since: "0.24.0"},
+	{name: "replayssm_buffer_len", value: "16", since: "0.24.0"},
+	{name: "skip_page_size_padded", value: "None", since: "0.24.0"},
+	{name: "sliding_window", value: "None"},
+	{name: "swa_bounded_replay", value: "True", since: "0.24.0"},
+	{name: "swap_space", value: "4.0", before: "0.12.0"},
+	{name: "swap_space_bytes", value: "4294967296.0", before: "0.12.0"},
+	{name: "use_kda_recoverssm", value: "False", since: "0.24.0"},
+	{name: "use_replayssm", value: "False", since: "0.24.0"},
+	{name: "user_specified_block_size", value: "False", since: "0.12.0"},
+	{name: "user_specified_mamba_block_size", value: "False", since: "0.12.0", before: "0.24.0"},
+}

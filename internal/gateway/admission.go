@@ -47,7 +47,6 @@ func (a Admission) check() error {
 
 type waiter struct {
 	priority int
-	since    int64
 	ready    chan error // nil admits
 }
 
@@ -93,10 +92,9 @@ func (a *admission) enter(x *exchange) (release func(), err error) {
 	if a.cfg.MaxConcurrent == 0 && a.cfg.TokensPerSecond == 0 || x.work == "" {
 		return nothing, nil
 	}
-	now := a.g.clock.Now()
 	priority, _ := strconv.Atoi(x.r.Header.Get(a.g.cfg.PriorityHeader))
 	a.mu.Lock()
-	if a.cfg.TokensPerSecond > 0 && a.refill(now) <= 0 {
+	if a.cfg.TokensPerSecond > 0 && a.refill(a.g.clock.Now()) <= 0 {
 		a.mu.Unlock()
 		return nil, &end{status: Rejected, code: http.StatusTooManyRequests, kind: "token_rate_limit"}
 	}
@@ -106,7 +104,7 @@ func (a *admission) enter(x *exchange) (release func(), err error) {
 		a.mu.Unlock()
 		return func() { a.leave(x) }, nil
 	}
-	w := &waiter{priority, now, make(chan error, 1)}
+	w := &waiter{priority, make(chan error, 1)}
 	if !a.line(w) {
 		a.mu.Unlock()
 		return nil, overloaded("concurrency_limit")

@@ -2,10 +2,7 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
-	"io"
 	"math"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -32,14 +29,14 @@ type engineState struct {
 
 // engineModel is one model of an engine. Several ranks are put together.
 type engineModel struct {
-	running, waiting          float64
-	kv                        float64 // share in use, of the fullest rank
-	preemptions               float64
-	generated, steps          float64
-	hits, queries             float64
-	batch                     histogram
-	hitRate                   float64 // since the reading before
-	hasKV, hasPrefix, hasHits bool
+	running, waiting float64
+	kv               float64 // share in use, of the fullest rank
+	preemptions      float64
+	generated, steps float64
+	hits, queries    float64
+	batch            histogram
+	hitRate          float64 // since the reading before
+	hasKV, hasHits   bool
 }
 
 // Metrics of the engine, in canonical names.
@@ -58,7 +55,9 @@ const (
 // readEngine reads the upstream's metrics page and its list of models. One that
 // has neither is a router, or another server: nothing is known of it then.
 func (g *Gateway) readEngine(ctx context.Context, u *upstream) {
-	g.learnModels(ctx, u)
+	for _, m := range g.scraper.Models(ctx, u.url.String()) {
+		g.metrics.learn(m.ID)
+	}
 	body, err := g.scraper.Fetch(ctx, u.url.JoinPath("/metrics").String())
 	if err != nil {
 		return
@@ -90,7 +89,7 @@ func (g *Gateway) readEngine(ctx context.Context, u *upstream) {
 		engineGenerated:   func(m *engineModel, v float64) { m.generated += v },
 		engineSteps:       func(m *engineModel, v float64) { m.steps += v },
 		engineHits:        func(m *engineModel, v float64) { m.hits += v },
-		engineQueries:     func(m *engineModel, v float64) { m.queries, m.hasPrefix = m.queries+v, true },
+		engineQueries:     func(m *engineModel, v float64) { m.queries += v },
 	}
 	by := map[string]func(*engineModel, float64){}
 	for canonical, fn := range read {
@@ -142,7 +141,7 @@ func (e *engineState) update(g *Gateway, u *upstream, now map[string]*engineMode
 	e.excess, e.missing = max(e.held-open, 0), max(settled-e.held, 0)
 	if e.excess == 0 {
 		e.exceeded = 0
-		g.departed.settle(u, g.clock.Now())
+		g.departed.settle(u)
 	} else {
 		e.exceeded++
 	}
@@ -162,32 +161,6 @@ func (g *Gateway) openAt(u *upstream, ago time.Duration) (open, settled int) {
 		}
 	})
 	return open, settled
-}
-
-// learnModels asks an upstream which models it has.
-func (g *Gateway) learnModels(ctx context.Context, u *upstream) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.url.JoinPath("/v1/models").String(), nil)
-	if err != nil {
-		return
-	}
-	resp, err := u.client.Do(req)
-	if err != nil {
-		return
-	}
-	defer resp.Body.Close()
-	var list struct {
-		Data []struct {
-			ID string `json:"id"`
-		} `json:"data"`
-	}
-	if resp.StatusCode != http.StatusOK || json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&list) != nil {
-		return
-	}
-	for _, m := range list.Data {
-		g.metrics.learn(m.ID)
-	}
 }
 
 // departures remembers requests whose client left, until the engine is seen not
@@ -221,7 +194,7 @@ func (d *departures) note(x *exchange, now int64) {
 	d.list = append(d.list, departure{u, x.id, x.meter.ID, x.model, now, time.Duration(now - x.arrived)})
 }
 
-func (d *departures) settle(u *upstream, _ int64) {
+func (d *departures) settle(u *upstream) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.list = slices.DeleteFunc(d.list, func(x departure) bool { return x.up == u })

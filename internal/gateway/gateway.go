@@ -102,8 +102,6 @@ func (g *Gateway) Run(ctx context.Context) {
 	g.scraper.Close()
 }
 
-func (g *Gateway) stopping() bool { return g.stop.Load() }
-
 // InFlight is the number of open requests.
 func (g *Gateway) InFlight() int { return g.open.len() }
 
@@ -294,7 +292,7 @@ func (x *exchange) attempts() (*answer, error) {
 			return nil, &end{status: UpstreamError, code: http.StatusBadGateway, kind: kind, err: err}
 		}
 		x.retries++
-		g.metrics.retried()
+		g.metrics.retries.Add(1)
 	}
 }
 

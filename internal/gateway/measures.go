@@ -360,8 +360,6 @@ func (m *measures) genAIEnded(x *exchange, status Status, total int, now int64) 
 	}
 }
 
-func (m *measures) retried() { m.retries.Add(1) }
-
 // family makes the description of a family.
 func family(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, labels, nil)

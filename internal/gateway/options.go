@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net"
 	"net/url"
 	"os"
 	"strings"
@@ -22,6 +21,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/sixty-dev/sixty/internal/baseline"
+	"github.com/sixty-dev/sixty/internal/command"
 	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
 )
@@ -53,31 +53,31 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Key, "tls-key", "", "PEM `file` of its key")
 	fs.StringVar(&o.UpstreamCA, "upstream-ca", "", "PEM `file` of the authority to trust for https upstreams")
 	fs.BoolVar(&o.InsecureUpstreams, "upstream-insecure", false, "do not verify the certificates of https upstreams")
-	fs.StringVar(&o.HealthPath, "health-path", "/health", "`path` that is asked of each upstream; an answer below 500 is a good one")
-	fs.DurationVar(&o.HealthEvery, "health-interval", 5*time.Second, "time between health checks, and between readings of the engine's metrics")
+	fs.StringVar(&o.HealthPath, "health-path", defaultHealthPath, "`path` that is asked of each upstream; an answer below 500 is a good one")
+	fs.DurationVar(&o.HealthEvery, "health-interval", defaultHealthEvery, "time between health checks, and between readings of the engine's metrics")
 	fs.BoolVar(&o.Sticky, "prefix-sticky", false, "prefer the upstream that got the same beginning of a prompt, unless it is busier than the mean by a quarter")
-	fs.IntVar(&o.Retries, "retries", 2, "further attempts where the upstream cannot have begun to work; -1 for none")
-	fs.DurationVar(&o.ConnectTimeout, "connect-timeout", 5*time.Second, "for a connection to an upstream")
-	fs.DurationVar(&o.HeaderTimeout, "header-timeout", 10*time.Minute, "from sending a request to the head of its answer; -1s for none")
-	fs.DurationVar(&o.IdleTimeout, "idle-timeout", 5*time.Minute, "of silence within an answer; -1s for none")
+	fs.IntVar(&o.Retries, "retries", defaultRetries, "further attempts where the upstream cannot have begun to work; -1 for none")
+	fs.DurationVar(&o.ConnectTimeout, "connect-timeout", defaultConnectTimeout, "for a connection to an upstream")
+	fs.DurationVar(&o.HeaderTimeout, "header-timeout", defaultHeaderTimeout, "from sending a request to the head of its answer; -1s for none")
+	fs.DurationVar(&o.IdleTimeout, "idle-timeout", defaultIdleTimeout, "of silence within an answer; -1s for none")
 	fs.DurationVar(&o.RequestTimeout, "request-timeout", 0, "of a whole request (default: none)")
-	fs.DurationVar(&o.ClientTimeout, "client-timeout", time.Minute, "of a client that does not read or send; -1s for none")
-	fs.Int64Var(&o.MaxBodyMiB, "max-body", 1024, "largest request body in `MiB`; -1 for any")
-	fs.IntVar(&o.MaxRequests, "max-requests", 65536, "open requests, beyond which 503 is answered")
-	fs.DurationVar(&o.LeakAge, "leak-age", 300*time.Second, "a request that is open for longer is a suspected leak")
+	fs.DurationVar(&o.ClientTimeout, "client-timeout", defaultClientTimeout, "of a client that does not read or send; -1s for none")
+	fs.Int64Var(&o.MaxBodyMiB, "max-body", defaultMaxBody>>20, "largest request body in `MiB`; -1 for any")
+	fs.IntVar(&o.MaxRequests, "max-requests", defaultMaxRequests, "open requests, beyond which 503 is answered")
+	fs.DurationVar(&o.LeakAge, "leak-age", defaultLeakAge, "a request that is open for longer is a suspected leak")
 	fs.BoolVar(&o.AskUsage, "ask-usage", false, "ask upstreams for the token account of streams, and hide it from clients that did not ask")
 	fs.StringVar(&o.TenantHeader, "tenant-header", "", "`header` that names the tenant, a label of the metrics")
 	fs.BoolVar(&o.HashTenants, "hash-tenants", false, "show a hash of the tenant instead")
-	fs.IntVar(&o.MaxTenants, "max-tenants", 100, "tenants that are told apart; others are \"other\"")
+	fs.IntVar(&o.MaxTenants, "max-tenants", defaultMaxTenants, "tenants that are told apart; others are \"other\"")
 	fs.StringVar(&o.LogFile, "access-log", "", "`file` to which a line of JSON for each request is appended; - for standard output")
 	fs.StringVar(&o.Collector, "otlp", "", "`URL` of an OTLP/HTTP collector, such as http://127.0.0.1:4318, for a trace of each request")
 	fs.Float64Var(&o.TraceShare, "trace-sample", 1, "`share` of the requests without a sampling decision of their own that are traced")
 	fs.IntVar(&o.Admission.MaxConcurrent, "max-concurrent", 0, "admission control: generating requests at a time, for each upstream that is up (default: any number)")
 	fs.StringVar(&o.Knee, "knee", "", "admission control: --max-concurrent from the concurrency of a load test, in a baseline `file` that bench wrote")
 	fs.IntVar(&o.Admission.MaxQueued, "max-queued", 0, "admission control: requests that wait for their turn; beyond, the least important one gets 429")
-	fs.DurationVar(&o.Admission.QueueTimeout, "queue-timeout", 10*time.Second, "admission control: how long a request waits before it gets 429")
+	fs.DurationVar(&o.Admission.QueueTimeout, "queue-timeout", defaultQueueTimeout, "admission control: how long a request waits before it gets 429")
 	fs.Float64Var(&o.Admission.TokensPerSecond, "max-token-rate", 0, "admission control: prompt and output tokens a `second`, averaged over ten")
-	fs.StringVar(&o.PriorityHeader, "priority-header", "X-Priority", "`header` with a request's priority, a number; higher is more important")
+	fs.StringVar(&o.PriorityHeader, "priority-header", defaultPriorityHeader, "`header` with a request's priority, a number; higher is more important")
 	fs.DurationVar(&o.DrainDelay, "drain-delay", 0, "after SIGTERM: how long /ready fails while requests are still taken")
 	fs.DurationVar(&o.DrainBy, "drain-timeout", 5*time.Minute, "after SIGTERM: how long open requests may take; a second signal ends them")
 }
@@ -136,11 +136,11 @@ func (o Options) Start(ctx context.Context, stdout, stderr io.Writer) (serve fun
 		}
 		s.TLS = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
 	}
-	if s.Data, err = listenAt(ctx, "--listen", o.Listen); err != nil {
+	if s.Data, err = command.Listen(ctx, "--listen", o.Listen); err != nil {
 		return nil, err
 	}
 	if o.AdminAt != "off" {
-		if s.Admin, err = listenAt(ctx, "--admin", o.AdminAt); err != nil {
+		if s.Admin, err = command.Listen(ctx, "--admin", o.AdminAt); err != nil {
 			return nil, errors.Join(err, s.Data.Close())
 		}
 	}
@@ -220,18 +220,6 @@ func (o *Options) traces(ctx context.Context) (end func() error, err error) {
 		}
 		return nil
 	}, nil
-}
-
-// listenAt listens at an address; a port alone is one of the loopback interface.
-func listenAt(ctx context.Context, flag, addr string) (net.Listener, error) {
-	if strings.HasPrefix(addr, ":") {
-		addr = "127.0.0.1" + addr
-	}
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
-	if err != nil {
-		return nil, hint.With(fmt.Errorf("%s: %w", flag, err), "choose another address, such as "+flag+" :0")
-	}
-	return l, nil
 }
 
 // describe says where what is, on standard error: standard output may be the access log.

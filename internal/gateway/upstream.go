@@ -135,7 +135,7 @@ func (g *Gateway) check(ctx context.Context, u *upstream) {
 		cause = rootCause(err)
 	}
 	switch {
-	case ctx.Err() != nil && !ok && g.stopping():
+	case ctx.Err() != nil && !ok && g.stop.Load():
 		// The check was cut off.
 	case ok:
 		u.failed = 0

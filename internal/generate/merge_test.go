@@ -66,7 +66,7 @@ func TestMergePutsAlternativesAtTheSeries(t *testing.T) {
 // A fleet in which one of two replicas still has the names of old answers as
 // one in which both have the new ones.
 func TestMergedSignalsCountReplicasOfBothKinds(t *testing.T) {
-	rec, err := recording.Open("../../testdata/recordings/replica-imbalance.tar.zst")
+	rec, err := recording.Open(t.Context(), "../../testdata/recordings/replica-imbalance.tar.zst")
 	if err != nil {
 		t.Fatal(err)
 	}

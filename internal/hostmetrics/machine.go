@@ -162,8 +162,8 @@ func (p Page) Instance() string {
 // give marks a page that holds anything as sixty's own, and calls fn with it.
 func (p Page) give(fn func(Page)) {
 	if len(p.Body) > 0 {
-		p.Body = append(p.Body, "# TYPE "+dialect.HostInfo+" gauge\n"+dialect.HostInfo+"{"...)
-		p.Body = append(gpu.AppendLabel(p.Body, "nodename", p.Host), "} 1\n"...)
+		p.Body = append(p.Body, "# TYPE "+dialect.HostInfo+" gauge\n"...)
+		p.Body = gpu.AppendSample(p.Body, dialect.HostInfo, 1, "nodename", p.Host)
 		fn(p)
 	}
 }

@@ -281,15 +281,5 @@ func (w *nodePage) one(name, kind string, v float64) {
 
 // add writes a sample of the family with pairs of a label's name and value.
 func (w *nodePage) add(v float64, labels ...string) {
-	w.b = append(w.b, w.name...)
-	for i := 0; i+1 < len(labels); i += 2 {
-		w.b = append(w.b, "{,"[min(i, 1)])
-		w.b = gpu.AppendLabel(w.b, labels[i], labels[i+1])
-	}
-	if len(labels) > 0 {
-		w.b = append(w.b, '}')
-	}
-	w.b = append(w.b, ' ')
-	w.b = strconv.AppendFloat(w.b, v, 'g', -1, 64)
-	w.b = append(w.b, '\n')
+	w.b = gpu.AppendSample(w.b, w.name, v, labels...)
 }

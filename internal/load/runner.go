@@ -98,19 +98,16 @@ func New(cfg Config) (*Runner, error) {
 		return nil, err
 	}
 	r := &Runner{cfg: cfg, endpoint: e, conns: map[*wire.Conn]struct{}{}, ending: make(chan struct{}), over: make(chan struct{}), run: rand.Uint32()}
-	if streams := cfg.streams(); streams > 0 {
-		if err := checkFiles(streams); err != nil {
+	if cfg.Concurrency > 0 { // as many connections as will surely be opened
+		if err := checkFiles(cfg.Concurrency); err != nil {
 			return nil, err
 		}
-		if err := checkPorts(streams); err != nil {
+		if err := checkPorts(cfg.Concurrency); err != nil {
 			return nil, err
 		}
 	}
 	return r, nil
 }
-
-// streams is the number of connections that the test will surely open.
-func (c *Config) streams() int { return c.Concurrency }
 
 func (c *Config) check() error {
 	ways := 0

@@ -16,8 +16,6 @@ type sketch struct{ h *hdrhistogram.Histogram }
 const (
 	sketchMax    = int64(2 * time.Hour / time.Microsecond)
 	sketchDigits = 3
-	// SketchError is the relative error of a quantile.
-	SketchError = 0.001
 )
 
 func newSketch() *sketch { return &sketch{hdrhistogram.New(1, sketchMax, sketchDigits)} }

@@ -33,7 +33,7 @@ type page struct {
 // begins.
 func pagesOf(t *testing.T, file string, step, phase time.Duration) []page {
 	t.Helper()
-	rec, err := recording.Open(file)
+	rec, err := recording.Open(t.Context(), file)
 	if err != nil {
 		t.Fatal(err)
 	}

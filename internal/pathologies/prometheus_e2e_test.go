@@ -105,7 +105,7 @@ type replay struct {
 func newReplay(t *testing.T, file, dir string) *replay {
 	t.Helper()
 	r := &replay{played: play(t, file), scrapes: map[string][]recording.Scrape{}}
-	rec, err := recording.Open(file)
+	rec, err := recording.Open(t.Context(), file)
 	if err != nil {
 		t.Fatal(err)
 	}

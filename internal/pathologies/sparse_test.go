@@ -40,7 +40,7 @@ func load(t *testing.T, file string, keep func(recording.Scrape) bool) *played {
 	name := strings.TrimSuffix(file, ".tar.zst")
 	p := &played{name: filepath.Base(name)}
 	p.readTruth(t, file)
-	rec, err := recording.Open(file)
+	rec, err := recording.Open(t.Context(), file)
 	if err != nil {
 		t.Fatal(err)
 	}

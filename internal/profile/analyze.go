@@ -82,9 +82,6 @@ type Device struct {
 	Narrow     int   // of which with fewer blocks than the GPU has multiprocessors
 	NarrowTime int64 // and what they took
 	WholeGraph int   // graphs recorded without their kernels
-	CopyBytes  uint64
-	CopyTime   int64
-	Streams    int
 	LongestGap int64
 	Bins       []Bin
 	Waits      []int64 // durations of communication kernels, in order: what ranks are compared by
@@ -200,6 +197,7 @@ type nameInfo struct {
 	step    *batch
 	launch  bool
 	graph   bool
+	whole   bool // a graph without its kernels
 	sync    bool
 	waits   bool // a Python function that waits for work
 	samples bool
@@ -213,7 +211,7 @@ func (z *analyzer) names() {
 		if g, ok := purpose(text); ok {
 			n.gives = g
 		}
-		n.graph = strings.Contains(text, "GraphLaunch")
+		n.graph, n.whole = strings.Contains(text, "GraphLaunch"), text == WholeGraph
 		n.launch = n.graph || strings.Contains(text, "Launch") || strings.Contains(text, "Memcpy") || strings.Contains(text, "Memset")
 		n.sync = strings.Contains(text, "Synchronize")
 		n.waits = waits(text)

@@ -430,3 +430,19 @@ func TestLogAt(t *testing.T) {
 		}
 	}
 }
+
+// TestGraphsWithoutTheirKernelsAreCountedOnce: each device counts its own.
+func TestGraphsWithoutTheirKernelsAreCountedOnce(t *testing.T) {
+	tl := New("two devices", "Nsight Systems", 0)
+	name := tl.Names.ID([]byte(WholeGraph))
+	for device := range 2 {
+		for i := range int64(3) {
+			tl.AddActivity(1, device, 7, Kernel, Event{Start: i * 1000, Dur: 500, Name: name})
+		}
+	}
+	tl.Close()
+	p := Combine([]*Analysis{Analyze(tl)})
+	if p.WholeGraphs != 6 || p.Launched.Kernels != 6 {
+		t.Errorf("%d graphs without their kernels among %d kernels, want 6 of 6", p.WholeGraphs, p.Launched.Kernels)
+	}
+}

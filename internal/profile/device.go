@@ -6,7 +6,6 @@ import (
 	"math"
 	"math/bits"
 	"slices"
-	"strings"
 )
 
 // lane is one log of a device.
@@ -217,11 +216,11 @@ func (s *sweep) classify(a *Event, c lane, l *launch) Group {
 	} else {
 		s.Analysis.Stacks.add(0, a.Name, a.Dur)
 	}
-	if c.kind != Kernel {
-		d.CopyBytes += a.Size
-		d.CopyTime += a.Dur
-	} else {
+	if c.kind == Kernel {
 		d.Kernels++
+		if s.info[a.Name].whole {
+			d.WholeGraph++
+		}
 		if a.Dur < small {
 			d.Small++
 			d.SmallTime += a.Dur
@@ -348,7 +347,7 @@ func (z *analyzer) devices() {
 }
 
 func (z *analyzer) device(id int, streams []*Stream) *Device {
-	d := &Device{ID: id, Name: z.Timeline.GPUs[id].Name, Bins: make([]Bin, bins), Streams: len(streams)}
+	d := &Device{ID: id, Name: z.Timeline.GPUs[id].Name, Bins: make([]Bin, bins)}
 	s := &sweep{analyzer: z, d: d, sms: uint64(max(z.Timeline.GPUs[id].SMs, 0))}
 	s.active.before = func(a, b *running) bool { return a.end < b.end }
 	var logs []*Log
@@ -389,22 +388,14 @@ func (z *analyzer) finish() {
 		return cmp.Or(cmp.Compare(b.Sum, a.Sum), cmp.Compare(a.Name, b.Name))
 	})
 	z.roofline()
-	for _, d := range z.Devices {
-		whole := 0
-		for i := range z.Kernels {
-			if strings.HasPrefix(z.Kernels[i].Name, wholeGraph) {
-				whole = z.Kernels[i].Count
-			}
-		}
-		d.WholeGraph = whole
-	}
 	if z.Host.GraphLaunches > 0 && !z.Analysis.cpu() {
 		z.Analysis.Notes = append(z.Analysis.Notes, fmt.Sprintf("kernels in graphs (launched %d times) are counted by their names: which operator they belong to is not recorded", z.Host.GraphLaunches))
 	}
 }
 
-// wholeGraph is the name that package nsys gives to graphs recorded without kernels.
-const wholeGraph = "CUDA graph, its kernels not recorded"
+// WholeGraph is the name under which a CUDA graph stands whose kernels were not
+// recorded one by one.
+const WholeGraph = "CUDA graph, its kernels not recorded"
 
 // cpu reports whether the trace has no device.
 func (a *Analysis) cpu() bool { return len(a.Devices) > 0 && a.Devices[0].CPU }

@@ -53,14 +53,10 @@ type Thread struct {
 
 // A GPU is what the trace says of a device.
 type GPU struct {
-	Name            string
-	SMs             int
-	Memory          uint64 // bytes
-	Bandwidth       float64
-	ComputeMajor    int
-	ComputeMinor    int
-	Wavefront       int // threads of a warp: 64 on AMD's data-centre devices
-	MaxThreadsPerSM int
+	Name      string
+	SMs       int
+	Memory    uint64 // bytes
+	Bandwidth float64
 }
 
 // MemoryPoint is how much memory a device's allocator held at a time.
@@ -77,7 +73,6 @@ type Timeline struct {
 	World  int    // how many ranks the job had; 0 is unknown
 	Base   int64  // nanoseconds since 1970 of the time 0; 0 is unknown
 	Stacks bool   // Python functions were recorded
-	Shapes bool   // and the operators' shapes
 
 	// Consume lets Analyze let go of the calls that it has read.
 	Consume bool
@@ -172,26 +167,33 @@ func (t *Timeline) room(start, dur int64) bool {
 	return true
 }
 
+// logs calls yield for the log of every stream and thread.
+func (t *Timeline) logs(yield func(*Log) bool) {
+	for _, s := range t.Streams {
+		for k := range s.Work {
+			if !yield(&s.Work[k]) {
+				return
+			}
+		}
+	}
+	for _, h := range t.Threads {
+		for k := range h.Calls {
+			if !yield(&h.Calls[k]) {
+				return
+			}
+		}
+	}
+}
+
 // halve leaves out the later half of the time that is covered.
 func (t *Timeline) halve() {
 	t.until = t.first + (t.final-t.first)/2
 	t.final, t.held = t.until, 0
 	before := int64(0)
-	for _, s := range t.Streams {
-		for k := range s.Work {
-			l := &s.Work[k]
-			before += int64(l.n)
-			l.keep(t.until)
-			t.held += l.n
-		}
-	}
-	for _, h := range t.Threads {
-		for k := range h.Calls {
-			l := &h.Calls[k]
-			before += int64(l.n)
-			l.keep(t.until)
-			t.held += l.n
-		}
+	for l := range t.logs {
+		before += int64(l.n)
+		l.keep(t.until)
+		t.held += l.n
 	}
 	t.Dropped.Late += before - int64(t.held)
 	if t.stuck = t.held >= t.limit && t.until <= t.first; t.stuck {
@@ -301,15 +303,8 @@ func (m *MemoryLog) add(p MemoryPoint) {
 
 // Close ends the reading: it sorts what came out of order, and says what is missing.
 func (t *Timeline) Close() {
-	for _, s := range t.Streams {
-		for k := range s.Work {
-			s.Work[k].sort()
-		}
-	}
-	for _, h := range t.Threads {
-		for k := range h.Calls {
-			h.Calls[k].sort()
-		}
+	for l := range t.logs {
+		l.sort()
 	}
 	slices.SortFunc(t.Streams, func(a, b *Stream) int {
 		return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Process, b.Process), cmp.Compare(a.ID, b.ID))

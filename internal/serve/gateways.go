@@ -47,10 +47,6 @@ func newGateways(urls []string, access config.HTTPClientConfig) (*gateways, erro
 	return g, nil
 }
 
-func (g *gateways) close() {
-	g.client.CloseIdleConnections()
-}
-
 // opened is what one gateway has in flight.
 type opened struct {
 	Gateway  string            `json:"gateway"`

@@ -26,6 +26,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	toolkit "github.com/prometheus/exporter-toolkit/web"
 
+	"github.com/sixty-dev/sixty/internal/command"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/generate/scrapeconfig"
 	"github.com/sixty-dev/sixty/internal/health"
@@ -167,7 +168,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if s.gateways, err = newGateways(append(slices.Clone(cfg.Gateways), file.Sixty.Gateways...), cfg.HTTP); err != nil {
 		return err
 	}
-	defer s.gateways.close()
+	defer s.gateways.client.CloseIdleConnections()
 	s.monitor = monitor.New(monitor.Options{
 		First:  first,
 		Rest:   cfg.Prometheus.Prometheus != "",
@@ -214,7 +215,7 @@ func (s *server) open(ctx context.Context, file *monitor.Config) error {
 }
 
 func (s *server) listen(ctx context.Context) (err error) {
-	if s.listener, err = web.Listen(ctx, "--listen", s.cfg.Addr); err != nil {
+	if s.listener, err = command.Listen(ctx, "--listen", s.cfg.Addr); err != nil {
 		return err
 	}
 	address := s.cfg.External

@@ -54,16 +54,21 @@ func (s *Source) follow(ctx context.Context, o diagnose.Options, every time.Dura
 }
 
 // options are those of a diagnosis of a moment, with what the caller looks for.
-func (s *Source) options(ctx context.Context, at time.Time, asked diagnose.Options) (diagnose.Options, error) {
+func (s *Source) options(ctx context.Context, at time.Time, by diagnose.Options) (diagnose.Options, error) {
 	o, err := s.Options(ctx, at)
-	o.Pathologies, o.Settings, o.Window, o.Memory = asked.Pathologies, asked.Settings, asked.Window, asked.Memory
+	return asked(o, by), err
+}
+
+// asked are the options of a source, with what the caller looks for and tells of the servers.
+func asked(o, by diagnose.Options) diagnose.Options {
+	o.Pathologies, o.Settings, o.Window, o.Memory = by.Pathologies, by.Settings, by.Window, by.Memory
 	facts := o.Annotate
 	o.Annotate = func(ts []diagnose.Target) {
-		for _, annotate := range []func([]diagnose.Target){facts, asked.Annotate} {
+		for _, annotate := range []func([]diagnose.Target){facts, by.Annotate} {
 			if annotate != nil {
 				annotate(ts)
 			}
 		}
 	}
-	return o, err
+	return o
 }

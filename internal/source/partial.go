@@ -20,16 +20,16 @@ const partialConfidence = 0.5
 // judge makes a diagnosis of the answers that come before the context's deadline.
 // Where some do not, the rest is judged and said to be partial.
 func judge(ctx context.Context, q metrics.Querier, o diagnose.Options) (diagnose.Diagnosis, error) {
-	p := &inTime{next: q}
-	d, err := bounded(ctx, func() (diagnose.Diagnosis, error) { return diagnose.Run(ctx, p, o) })
+	var unanswered atomic.Int64
+	d, err := bounded(ctx, func() (diagnose.Diagnosis, error) { return diagnose.Run(ctx, inTime(q, &unanswered), o) })
 	if err != nil {
 		return d, err
 	}
-	switch n := p.unanswered.Load(); {
+	switch n := unanswered.Load(); {
 	case n > 0:
 		d.Notes = slices.Insert(d.Notes, 0, fmt.Sprintf("partial: %d questions had no answer in time, and what rests on them is unknown", n))
 		d.Doubt(partialConfidence, "the time was over before everything was looked at")
-	case p.over(ctx) && o.Predict != nil:
+	case over(ctx) && o.Predict != nil:
 		d.Notes = slices.Insert(d.Notes, 0, "partial: the time was over before all fixes were simulated")
 	}
 	return d, nil
@@ -62,39 +62,39 @@ func bounded(ctx context.Context, run func() (diagnose.Diagnosis, error)) (diagn
 	}
 }
 
+func over(ctx context.Context) bool { return errors.Is(ctx.Err(), context.DeadlineExceeded) }
+
 // inTime gives no answer where the deadline comes first, instead of an error.
-type inTime struct {
-	next       metrics.Querier
-	unanswered atomic.Int64
+func inTime(q metrics.Querier, unanswered *atomic.Int64) *lenient {
+	return &lenient{q, func(ctx context.Context, err error) error {
+		if err != nil && over(ctx) {
+			unanswered.Add(1)
+			return nil
+		}
+		return err
+	}}
 }
 
-func (*inTime) over(ctx context.Context) bool {
-	return errors.Is(ctx.Err(), context.DeadlineExceeded)
-}
-
-// late drops the error of a question that the deadline cut short.
-func (q *inTime) late(ctx context.Context, err error) error {
-	if err != nil && q.over(ctx) {
-		q.unanswered.Add(1)
-		return nil
-	}
-	return err
+// lenient is a Querier some of whose errors are none: excuse returns nil for those.
+type lenient struct {
+	next   metrics.Querier
+	excuse func(context.Context, error) error
 }
 
 // Query implements metrics.Querier.
-func (q *inTime) Query(ctx context.Context, expr string, at time.Time) (model.Vector, error) {
+func (q *lenient) Query(ctx context.Context, expr string, at time.Time) (model.Vector, error) {
 	v, err := q.next.Query(ctx, expr, at)
-	return v, q.late(ctx, err)
+	return v, q.excuse(ctx, err)
 }
 
 // Samples implements metrics.Querier.
-func (q *inTime) Samples(ctx context.Context, selector string, at time.Time, span time.Duration) (model.Matrix, error) {
+func (q *lenient) Samples(ctx context.Context, selector string, at time.Time, span time.Duration) (model.Matrix, error) {
 	m, err := q.next.Samples(ctx, selector, at, span)
-	return m, q.late(ctx, err)
+	return m, q.excuse(ctx, err)
 }
 
 // QueryRange implements metrics.Querier.
-func (q *inTime) QueryRange(ctx context.Context, expr string, r metrics.Range) (model.Matrix, error) {
+func (q *lenient) QueryRange(ctx context.Context, expr string, r metrics.Range) (model.Matrix, error) {
 	m, err := q.next.QueryRange(ctx, expr, r)
-	return m, q.late(ctx, err)
+	return m, q.excuse(ctx, err)
 }

@@ -7,14 +7,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
-	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/sixty-dev/sixty/internal/hint"
-	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/api"
 )
 
@@ -62,52 +59,30 @@ func parseMatch(text string) ([]*labels.Matcher, error) {
 	return matchers, nil
 }
 
-// tolerant takes partial answers for what they are worth and remembers what
-// they said.
-type tolerant struct {
-	next metrics.Querier
-
-	mu      sync.Mutex
-	seen    map[string]bool
-	partial []string
+// partials are what a Prometheus server said of answers in part, each once.
+type partials struct {
+	mu   sync.Mutex
+	said []string
 }
 
-// note drops the error of a partial answer and returns any other.
-func (q *tolerant) note(err error) error {
-	var p *api.PartialError
-	if !errors.As(err, &p) {
+// excuse notes the error of a partial answer, which is taken for what it is worth, and
+// returns any other.
+func (p *partials) excuse(_ context.Context, err error) error {
+	var partial *api.PartialError
+	if !errors.As(err, &partial) {
 		return err
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if text := p.Error(); !q.seen[text] {
-		q.seen[text] = true
-		q.partial = append(q.partial, text)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if text := partial.Error(); !slices.Contains(p.said, text) {
+		p.said = append(p.said, text)
 	}
 	return nil
 }
 
 // warnings are those of the partial answers.
-func (q *tolerant) warnings() []string {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return slices.Clone(q.partial)
-}
-
-// Query implements metrics.Querier.
-func (q *tolerant) Query(ctx context.Context, expr string, at time.Time) (model.Vector, error) {
-	v, err := q.next.Query(ctx, expr, at)
-	return v, q.note(err)
-}
-
-// Samples implements metrics.Querier.
-func (q *tolerant) Samples(ctx context.Context, selector string, at time.Time, span time.Duration) (model.Matrix, error) {
-	m, err := q.next.Samples(ctx, selector, at, span)
-	return m, q.note(err)
-}
-
-// QueryRange implements metrics.Querier.
-func (q *tolerant) QueryRange(ctx context.Context, expr string, r metrics.Range) (model.Matrix, error) {
-	m, err := q.next.QueryRange(ctx, expr, r)
-	return m, q.note(err)
+func (p *partials) warnings() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.said)
 }

@@ -101,7 +101,7 @@ func (s *Source) openStore(cfg embedded.Config) error {
 }
 
 func (s *Source) openRecording(ctx context.Context, path string) (err error) {
-	rec, err := recording.OpenContext(ctx, path)
+	rec, err := recording.Open(ctx, path)
 	if err != nil {
 		return err
 	}
@@ -136,8 +136,8 @@ func (s *Source) openPrometheus(spec Spec) error {
 // tolerate takes a server's answers for what they are worth, and remembers which were
 // partial.
 func (s *Source) tolerate(q metrics.Querier) {
-	t := &tolerant{next: q, seen: map[string]bool{}}
-	s.Querier, s.partial = t, t.warnings
+	p := &partials{}
+	s.Querier, s.partial = &lenient{q, p.excuse}, p.warnings
 }
 
 // Afresh is the same source, which knows of no answers in part yet: a monitor asks again
@@ -145,8 +145,8 @@ func (s *Source) tolerate(q metrics.Querier) {
 // closed.
 func (s *Source) Afresh() *Source {
 	c := *s
-	if t, ok := s.Querier.(*tolerant); ok {
-		c.tolerate(t.next)
+	if q, ok := s.Querier.(*lenient); ok {
+		c.tolerate(q.next)
 	}
 	return &c
 }
@@ -323,16 +323,9 @@ func (s *Source) Complete(ctx context.Context, o *diagnose.Options, at, baseline
 	if err != nil {
 		return err
 	}
-	own.Pathologies, own.Predict, own.Settings, own.Window = o.Pathologies, o.Predict, o.Settings, o.Window
-	facts, told := own.Annotate, o.Annotate
-	own.Annotate = func(ts []diagnose.Target) {
-		for _, add := range []func([]diagnose.Target){facts, told} {
-			if add != nil {
-				add(ts)
-			}
-		}
-	}
-	*o = own
+	predict := o.Predict
+	*o = asked(own, *o)
+	o.Predict = predict
 	if s.Live != nil {
 		return nil
 	}

@@ -3,7 +3,6 @@
 package web
 
 import (
-	"context"
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
@@ -108,19 +107,6 @@ func New(o Options) http.Handler {
 		l = newLogin(o.External, o.Token)
 	}
 	return under(o.External, guarded(o.External, o.Token, l, mux))
-}
-
-// Listen listens at an address; a port alone is one of the loopback interface. Flag is what
-// the address came from.
-func Listen(ctx context.Context, flag, addr string) (net.Listener, error) {
-	if strings.HasPrefix(addr, ":") { // this machine alone, unless told
-		addr = "127.0.0.1" + addr
-	}
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
-	if err != nil {
-		return nil, hint.With(fmt.Errorf("%s: %w", flag, err), "choose another address, such as "+flag+" :0")
-	}
-	return l, nil
 }
 
 // Guarded lets through what may come in: with the bearer token, where there is one, and not

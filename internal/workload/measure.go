@@ -408,19 +408,19 @@ func (r *reader) shape(ctx context.Context, w *Observed) error {
 			return err
 		}
 	}
-	for _, c := range []struct {
-		name string
-		to   *float64
-	}{{"vllm:prefix_cache_queries_total", &w.QueriedTokens}, {"vllm:prefix_cache_hits_total", &w.HitTokens}} {
-		v, err := r.ask(ctx, "sum(increase("+c.name+"[5m]))", span)
-		if err != nil {
-			return err
-		}
-		for _, s := range v {
-			*c.to += float64(s.Value)
-		}
+	if err := r.gained(ctx, "vllm:prefix_cache_queries_total", span, &w.QueriedTokens); err != nil {
+		return err
 	}
-	return nil
+	return r.gained(ctx, "vllm:prefix_cache_hits_total", span, &w.HitTokens)
+}
+
+// gained adds what a counter gained.
+func (r *reader) gained(ctx context.Context, name string, span time.Duration, to *float64) error {
+	v, err := r.ask(ctx, "sum(increase("+name+"[5m]))", span)
+	for _, s := range v {
+		*to += float64(s.Value)
+	}
+	return err
 }
 
 func (r *reader) ask(ctx context.Context, expr string, span time.Duration) (model.Vector, error) {
@@ -433,17 +433,11 @@ func (r *reader) ask(ctx context.Context, expr string, span time.Duration) (mode
 
 // histogram adds what a histogram gained.
 func (r *reader) histogram(ctx context.Context, family string, span time.Duration, to *Histogram) error {
-	for _, part := range []struct {
-		suffix string
-		to     *float64
-	}{{"_sum", &to.Sum}, {"_count", &to.Count}} {
-		v, err := r.ask(ctx, "sum(increase("+family+part.suffix+"[5m]))", span)
-		if err != nil {
-			return err
-		}
-		for _, s := range v {
-			*part.to += float64(s.Value)
-		}
+	if err := r.gained(ctx, family+"_sum", span, &to.Sum); err != nil {
+		return err
+	}
+	if err := r.gained(ctx, family+"_count", span, &to.Count); err != nil {
+		return err
 	}
 	v, err := r.ask(ctx, "sum by (le) (increase("+family+"_bucket[5m]))", span)
 	if err != nil {

@@ -38,20 +38,13 @@ func Formats() []Format {
 	return []Format{Azure, BurstGPT, Mooncake, Bailian, Timed, ShareGPT, CSV}
 }
 
-// Options bounds and adjusts the reading.
-type Options struct {
-	Format      Format
-	MaxRequests int           // 0 is DefaultMaxRequests
-	BlockTokens int           // overrides the format's tokens per block
-	TimeUnit    time.Duration // overrides the unit of a JSONL or CSV timestamp, such as time.Millisecond
-	// WordTokens estimates tokens per word of ShareGPT text; 0 is 1.3, what BPE
-	// vocabularies of 32k to 128k entries give on English.
-	WordTokens float64
-}
+// wordTokens estimates tokens per word of ShareGPT text: what BPE vocabularies of 32k
+// to 128k entries give on English.
+const wordTokens = 1.3
 
 // Bounds of the reading.
 const (
-	DefaultMaxRequests = 2_000_000
+	maxRequests        = 2_000_000
 	maxLine            = 4 << 20
 	maxBytes           = 8 << 30
 	maxConversation    = 512      // turns
@@ -61,44 +54,39 @@ const (
 // ErrFormat means that the file is of no known format.
 var ErrFormat = errors.New("unknown trace format")
 
-// Read reads a trace. Lines that hold no request (failed ones, blank lines) are
+// Read reads a trace of a format, or of one that it finds out. Lines that hold no request (failed ones, blank lines) are
 // counted in Trace.Skipped; a line that does not follow its format is an error
 // that names it. A last line cut off in its middle is skipped and counted.
-func Read(r io.Reader, opts Options) (*Trace, error) {
-	if opts.MaxRequests <= 0 {
-		opts.MaxRequests = DefaultMaxRequests
-	}
-	if opts.WordTokens <= 0 {
-		opts.WordTokens = 1.3
-	}
+func Read(r io.Reader, f Format) (*Trace, error) { return read(r, f, maxRequests) }
+
+// read reads most requests at most.
+func read(r io.Reader, f Format, most int) (*Trace, error) {
 	br := bufio.NewReaderSize(io.LimitReader(r, maxBytes), 64<<10)
 	if b, err := br.Peek(3); err == nil && bytes.Equal(b, []byte("\xef\xbb\xbf")) {
 		_, _ = br.Discard(3)
 	}
-	if opts.Format == Auto {
-		f, err := detect(br)
-		if err != nil {
+	var err error
+	if f == Auto {
+		if f, err = detect(br); err != nil {
 			return nil, err
 		}
-		opts.Format = f
 	}
-	t := &Trace{Format: opts.Format, Skipped: map[string]int{}}
-	var err error
-	switch opts.Format {
+	t := &Trace{Format: f, Skipped: map[string]int{}}
+	switch f {
 	case Azure, BurstGPT, CSV:
-		err = t.readCSV(br, opts)
+		err = t.readCSV(br, most)
 	case Mooncake, Bailian, Timed:
-		err = t.readJSONL(br, opts)
+		err = t.readJSONL(br, most)
 	case ShareGPT:
-		err = t.readShareGPT(br, opts)
+		err = t.readShareGPT(br, most)
 	default:
-		return nil, fmt.Errorf("%w %q: want one of %v", ErrFormat, opts.Format, Formats())
+		return nil, fmt.Errorf("%w %q: want one of %v", ErrFormat, f, Formats())
 	}
 	if err == nil {
 		err = t.normalize()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read %s trace: %w", opts.Format, err)
+		return nil, fmt.Errorf("read %s trace: %w", f, err)
 	}
 	return t, nil
 }
@@ -137,7 +125,7 @@ func detect(br *bufio.Reader) (Format, error) {
 }
 
 // add keeps a request, and reports whether there is room for more.
-func (t *Trace) add(r Request, opts *Options) (bool, error) {
+func (t *Trace) add(r Request, most int) (bool, error) {
 	if err := r.check(); err != nil {
 		return false, err
 	}
@@ -145,7 +133,7 @@ func (t *Trace) add(r Request, opts *Options) (bool, error) {
 		t.Skipped["no prompt"]++
 		return true, nil
 	}
-	if len(t.Requests) == opts.MaxRequests {
+	if len(t.Requests) == most {
 		t.Truncated = true
 		return false, nil
 	}
@@ -171,7 +159,7 @@ func findColumns(header []string) columns {
 	}
 }
 
-func (t *Trace) readCSV(br *bufio.Reader, opts Options) error {
+func (t *Trace) readCSV(br *bufio.Reader, most int) error {
 	cr := csv.NewReader(br)
 	cr.ReuseRecord, cr.FieldsPerRecord, cr.LazyQuotes = true, -1, true
 	header, err := cr.Read()
@@ -187,11 +175,8 @@ func (t *Trace) readCSV(br *bufio.Reader, opts Options) error {
 	if h := strings.ToLower(header[col.arrival]); strings.Contains(h, "ms") {
 		unit = time.Millisecond
 	}
-	if opts.TimeUnit > 0 {
-		unit = opts.TimeUnit
-	}
-	failures := opts.Format == BurstGPT
-	seed := sessionSeed()
+	failures := t.Format == BurstGPT
+	seed := maphash.MakeSeed()
 	for line := 2; ; line++ {
 		rec, err := cr.Read()
 		if err == io.EOF {
@@ -212,7 +197,7 @@ func (t *Trace) readCSV(br *bufio.Reader, opts Options) error {
 			t.Skipped["failed request"]++ // BurstGPT: no response tokens
 			continue
 		}
-		more, err := t.add(r, &opts)
+		more, err := t.add(r, most)
 		if err != nil {
 			return fmt.Errorf("line %d: %w", line, err)
 		}
@@ -243,9 +228,7 @@ func (c columns) request(rec []string, unit time.Duration, seed maphash.Seed) (r
 	return r, nil
 }
 
-// sessionSeed and sessionID number sessions within one trace.
-func sessionSeed() maphash.Seed { return maphash.MakeSeed() }
-
+// sessionID numbers sessions within one trace.
 func sessionID(seed maphash.Seed, name string) uint64 {
 	return maphash.String(seed, name) | 1
 }
@@ -293,20 +276,14 @@ type jsonLine struct {
 	ParentChatID *int64   `json:"parent_chat_id"`
 }
 
-func (t *Trace) readJSONL(br *bufio.Reader, opts Options) error {
+func (t *Trace) readJSONL(br *bufio.Reader, most int) error {
 	unit := time.Second
 	t.BlockTokens = 16
-	if opts.Format == Mooncake {
+	if t.Format == Mooncake {
 		unit, t.BlockTokens = time.Millisecond, 512
 	}
-	if opts.TimeUnit > 0 {
-		unit = opts.TimeUnit
-	}
-	if opts.BlockTokens > 0 {
-		t.BlockTokens = opts.BlockTokens
-	}
 	roots := map[int64]uint64{} // chat → session
-	seed := sessionSeed()
+	seed := maphash.MakeSeed()
 	sc := bufio.NewScanner(br)
 	sc.Buffer(make([]byte, 0, 64<<10), maxLine)
 	var bad error // of the line before: an error unless it was the last
@@ -327,7 +304,7 @@ func (t *Trace) readJSONL(br *bufio.Reader, opts Options) error {
 		if err != nil {
 			return fmt.Errorf("line %d: %w", line, err)
 		}
-		more, err := t.add(r, &opts)
+		more, err := t.add(r, most)
 		if err != nil {
 			return fmt.Errorf("line %d: %w", line, err)
 		}
@@ -390,14 +367,14 @@ type conversation struct {
 
 // readShareGPT takes lengths from texts, which it does not keep. Every user
 // turn that is answered is a request; its prompt is the conversation so far.
-func (t *Trace) readShareGPT(br *bufio.Reader, opts Options) error {
+func (t *Trace) readShareGPT(br *bufio.Reader, most int) error {
 	limited := &entryReader{r: br}
 	dec := json.NewDecoder(limited)
 	if tok, err := dec.Token(); err != nil || tok != json.Delim('[') {
 		return errors.New("not a JSON array")
 	}
 	count := func(text string) int {
-		return int(math.Ceil(float64(len(strings.Fields(text))) * opts.WordTokens))
+		return int(math.Ceil(float64(len(strings.Fields(text))) * wordTokens))
 	}
 	for n := 1; dec.More(); n++ {
 		limited.n = 0
@@ -428,7 +405,7 @@ func (t *Trace) readShareGPT(br *bufio.Reader, opts Options) error {
 			if len(c.Conversations) > 2 {
 				r.Session = uint64(n)
 			}
-			more, err := t.add(r, &opts)
+			more, err := t.add(r, most)
 			if err != nil {
 				return fmt.Errorf("conversation %d: %w", n, err)
 			}

@@ -15,10 +15,11 @@ import (
 
 func TestRead(t *testing.T) {
 	tests := map[string]struct {
-		file string
-		opts Options
-		want *Trace
-		err  string
+		file   string
+		format Format
+		most   int
+		want   *Trace
+		err    string
 	}{
 		"azure dates become the time since the first request": {
 			file: "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,4808,10\n2023-11-16 18:17:04.0319600,3180,8\n",
@@ -53,9 +54,9 @@ func TestRead(t *testing.T) {
 			}},
 		},
 		"a timed trace counts seconds and blocks of 16": {
-			file: `{"timestamp": 1.5, "input_length": 30, "output_length": 5, "hash_ids": [1, 2]}`,
-			opts: Options{Format: Timed},
-			want: &Trace{Format: Timed, BlockTokens: 16, Requests: []Request{{PromptTokens: 30, OutputTokens: 5, Blocks: []uint64{1, 2}}}},
+			file:   `{"timestamp": 1.5, "input_length": 30, "output_length": 5, "hash_ids": [1, 2]}`,
+			format: Timed,
+			want:   &Trace{Format: Timed, BlockTokens: 16, Requests: []Request{{PromptTokens: 30, OutputTokens: 5, Blocks: []uint64{1, 2}}}},
 		},
 		"a last line cut off in its middle is skipped and counted": {
 			file: `{"timestamp": 0, "input_length": 7, "output_length": 5}` + "\n" + `{"timestamp": 30, "input_le`,
@@ -70,10 +71,9 @@ func TestRead(t *testing.T) {
 		},
 		"a conversation's prompts hold its history": {
 			file: `[{"conversations": [{"from": "human", "value": "a b c"}, {"from": "gpt", "value": "d e"}, {"from": "human", "value": "f"}, {"from": "gpt", "value": "g"}]}]`,
-			opts: Options{WordTokens: 1},
 			want: &Trace{Format: ShareGPT, Requests: []Request{
-				{PromptTokens: 3, OutputTokens: 2, Session: 1},
-				{PromptTokens: 6, OutputTokens: 1, Session: 1, Turn: 1},
+				{PromptTokens: 4, OutputTokens: 3, Session: 1},
+				{PromptTokens: 9, OutputTokens: 2, Session: 1, Turn: 1},
 			}},
 		},
 		"a CSV with milliseconds and tenants": {
@@ -85,18 +85,21 @@ func TestRead(t *testing.T) {
 		},
 		"a file over the limit is truncated and says so": {
 			file: "arrival,prompt_tokens\n1,1\n2,2\n",
-			opts: Options{MaxRequests: 1},
+			most: 1,
 			want: &Trace{Format: CSV, Truncated: true, Requests: []Request{{PromptTokens: 1}}},
 		},
 		"an empty file":            {err: "empty"},
 		"another kind of file":     {file: "<html>", err: "unknown trace format"},
-		"a header without lengths": {file: "timestamp,foo,prompt_tokens_x\n", opts: Options{Format: CSV}, err: "lacks a column"},
+		"a header without lengths": {file: "timestamp,foo,prompt_tokens_x\n", format: CSV, err: "lacks a column"},
 		"a negative length":        {file: "arrival,prompt_tokens\n1,-5\n", err: "line 2"},
 		"a trace without requests": {file: "arrival,prompt_tokens\n", err: "no requests"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := Read(strings.NewReader(tt.file), tt.opts)
+			if tt.most == 0 {
+				tt.most = maxRequests
+			}
+			got, err := read(strings.NewReader(tt.file), tt.format, tt.most)
 			if tt.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.err) {
 					t.Fatalf("error %v, want one with %q", err, tt.err)
@@ -135,7 +138,7 @@ func TestReadPublishedTraces(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			tr, err := Read(bytes.NewReader(b), Options{})
+			tr, err := Read(bytes.NewReader(b), Auto)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -154,7 +157,7 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte(`{"chat_id": 1, "parent_chat_id": -1, "timestamp": 61.1, "input_length": 20}`), "bailian")
 	f.Add([]byte(`[{"conversations": [{"from": "human", "value": "a b c"}, {"from": "gpt", "value": "d e"}]}]`), "")
 	f.Fuzz(func(t *testing.T, file []byte, format string) {
-		tr, err := Read(bytes.NewReader(file), Options{Format: Format(format), MaxRequests: 1000})
+		tr, err := read(bytes.NewReader(file), Format(format), 1000)
 		if err != nil {
 			return
 		}

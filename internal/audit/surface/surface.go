@@ -79,7 +79,7 @@ func (d *Deployment) ofServers(ctx context.Context, spec source.Spec) error {
 // ofRecording reads the last page of each server. What sixty record read of the machine by
 // itself says nothing about what the deployment measures.
 func (d *Deployment) ofRecording(ctx context.Context, path string) (err error) {
-	rec, err := recording.OpenContext(ctx, path)
+	rec, err := recording.Open(ctx, path)
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ const recordings = "../../../testdata/recordings/"
 // that the rules of an objective record beside it.
 func loaded(t *testing.T, name string) (*embedded.Store, metrics.Range) {
 	t.Helper()
-	rec, err := recording.Open(recordings + name + ".tar.zst")
+	rec, err := recording.Open(t.Context(), recordings+name+".tar.zst")
 	if err != nil {
 		t.Fatal(err)
 	}

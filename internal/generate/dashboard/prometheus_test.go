@@ -50,7 +50,7 @@ func TestEveryPanelReturnsDataOfARealPrometheus(t *testing.T) {
 // objective's rules as OpenMetrics, and returns the range to ask for.
 func backfilled(t *testing.T, name, path string) metrics.Range {
 	t.Helper()
-	rec, err := recording.Open(recordings + name + ".tar.zst")
+	rec, err := recording.Open(t.Context(), recordings+name+".tar.zst")
 	if err != nil {
 		t.Fatal(err)
 	}

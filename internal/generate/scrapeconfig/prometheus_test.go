@@ -27,7 +27,7 @@ import (
 // with one engine.
 func realPage(t *testing.T) []byte {
 	t.Helper()
-	r, err := recording.Open(filepath.Join("..", "..", "..", "testdata", "recordings", "two-seats.tar.zst"))
+	r, err := recording.Open(t.Context(), filepath.Join("..", "..", "..", "testdata", "recordings", "two-seats.tar.zst"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,6 +74,8 @@ const (
 	PCIeWidth      = "DCGM_FI_DEV_PCIE_LINK_WIDTH"
 	PCIeSent       = "DCGM_FI_DEV_PCIE_TX_THROUGHPUT"
 	PCIeReceived   = "DCGM_FI_DEV_PCIE_RX_THROUGHPUT"
+	EngineActive   = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
+	SMActive       = "DCGM_FI_PROF_SM_ACTIVE"
 )
 
 var families = []family{
@@ -109,6 +111,8 @@ var families = []family{
 	{PCIeWidth, "gauge", "PCIe lanes that the link uses."},
 	{PCIeSent, "gauge", "PCIe throughput from the GPU (in KB/s)."},
 	{PCIeReceived, "gauge", "PCIe throughput to the GPU (in KB/s)."},
+	{EngineActive, "gauge", "Share of time the graphics engine is active."},
+	{SMActive, "gauge", "Share of cycles in which an SM has a warp resident."},
 }
 
 // Page writes readings as dcgm-exporter shows them; nil where there is no value.
@@ -136,29 +140,29 @@ func Page(hostname string, readings []Reading) []byte {
 }
 
 func sample(b []byte, name string, r *Reading, hostname, part string, v float64) []byte {
-	b = append(b, name...)
-	b = append(b, `{gpu="`...)
-	b = strconv.AppendInt(b, int64(r.Index), 10)
-	b = append(b, '"')
-	for _, l := range []struct{ name, value string }{
-		{"UUID", r.UUID}, {"pci_bus_id", r.Bus}, {"device", r.Device}, {"modelName", r.Model},
-		{"Hostname", hostname}, {"DCGM_FI_DRIVER_VERSION", r.Driver}, {"GPU_I_ID", part},
-	} {
-		if l.value != "" {
-			b = AppendLabel(append(b, ','), l.name, l.value)
-		}
-	}
-	b = append(b, "} "...)
-	b = strconv.AppendFloat(b, v, 'g', -1, 64)
-	return append(b, '\n')
+	return AppendSample(b, name, v, "gpu", strconv.Itoa(r.Index), "UUID", r.UUID, "pci_bus_id", r.Bus, "device", r.Device,
+		"modelName", r.Model, "Hostname", hostname, "DCGM_FI_DRIVER_VERSION", r.Driver, "GPU_I_ID", part)
 }
 
-// AppendLabel writes a label as the text format has it.
-func AppendLabel(b []byte, name, value string) []byte {
+// AppendSample writes a line of the text format with pairs of a label's name and value,
+// without those that have no value.
+func AppendSample(b []byte, name string, v float64, labels ...string) []byte {
 	b = append(b, name...)
-	b = append(b, `="`...)
-	b = append(b, escaper.Replace(Clean(value))...)
-	return append(b, '"')
+	sep := byte('{')
+	for i := 0; i+1 < len(labels); i += 2 {
+		if labels[i+1] == "" {
+			continue
+		}
+		b = append(append(b, sep), labels[i]...)
+		b = append(append(b, `="`...), escaper.Replace(Clean(labels[i+1]))...)
+		b = append(b, '"')
+		sep = ','
+	}
+	if sep == ',' {
+		b = append(b, '}')
+	}
+	b = strconv.AppendFloat(append(b, ' '), v, 'g', -1, 64)
+	return append(b, '\n')
 }
 
 var escaper = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)

@@ -285,7 +285,7 @@ func (b *campaign) replay() (plan, error) {
 		return plan{}, fmt.Errorf("open --trace: %w", err)
 	}
 	defer file.Close()
-	t, err := workload.Read(file, workload.Options{Format: workload.Format(b.TraceFormat)})
+	t, err := workload.Read(file, workload.Format(b.TraceFormat))
 	if err != nil {
 		return plan{}, err
 	}

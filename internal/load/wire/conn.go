@@ -144,7 +144,6 @@ type HeaderTaker interface {
 // request after another; only Interrupt and Close may come from others.
 type Conn struct {
 	DialStart, DialEnd int64 // connection set-up including TLS, by the Clock
-	Exchanges          int   // responses read to their end
 
 	// Header, if set, is given every header line of a response but those of
 	// interim ones.
@@ -506,7 +505,6 @@ func (c *Conn) endPart() {
 		return
 	}
 	c.done = true
-	c.Exchanges++
 }
 
 // Stream gives the pieces of the body to sink until its end. It is ReadBody in
@@ -572,7 +570,6 @@ func (c *Conn) endOfInput() error {
 		return ErrTruncated
 	}
 	c.done = true
-	c.Exchanges++
 	return nil
 }
 
@@ -587,7 +584,6 @@ func (c *Conn) nextChunk() error {
 		if c.trailer {
 			if len(l) == 0 {
 				c.done = true
-				c.Exchanges++
 				return nil
 			}
 			continue

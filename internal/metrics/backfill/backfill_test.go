@@ -45,7 +45,7 @@ up{instance="a:8000",job="vllm"} 0 1700000001.000
 
 // What is written is an exposition that says the same again.
 func TestARealRecordingReadsBack(t *testing.T) {
-	rec, err := recording.Open("../../../testdata/recordings/replica-imbalance.tar.zst")
+	rec, err := recording.Open(t.Context(), "../../../testdata/recordings/replica-imbalance.tar.zst")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ type broken struct{}
 func (broken) Write([]byte) (int, error) { return 0, bytes.ErrTooLarge }
 
 func TestAFullDiskIsTold(t *testing.T) {
-	rec, err := recording.Open("../../../testdata/recordings/two-seats.tar.zst")
+	rec, err := recording.Open(t.Context(), "../../../testdata/recordings/two-seats.tar.zst")
 	if err != nil {
 		t.Fatal(err)
 	}

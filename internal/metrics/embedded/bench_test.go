@@ -93,7 +93,7 @@ func BenchmarkLoad(b *testing.B) {
 		b.Run(filepath.Base(path), func(b *testing.B) {
 			var n int
 			for b.Loop() {
-				rec, err := recording.Open(path)
+				rec, err := recording.Open(b.Context(), path)
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -35,7 +35,7 @@ func record(t *testing.T, pages ...string) *recording.Recording {
 
 func open(t *testing.T, path string) *recording.Recording {
 	t.Helper()
-	rec, err := recording.Open(path)
+	rec, err := recording.Open(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,9 +28,6 @@ type collector struct {
 	entries int
 	total   int64
 
-	meta      []byte
-	metaDepth int
-
 	skipped  int
 	example  string
 	seconds  int
@@ -50,8 +47,7 @@ type kind int
 const (
 	other kind = iota
 	page
-	meta
-	junk // left behind by operating systems and editors
+	junk // notes, and what operating systems and editors leave behind
 )
 
 // classify checks a file's name and says what the file is: for a page, in which
@@ -77,8 +73,8 @@ func (c *collector) classify(name string) (k kind, dir string, at int64, err err
 			return junk, "", 0, nil
 		}
 	}
-	if base == "meta.json" {
-		return meta, dir, 0, nil
+	if base == notes {
+		return junk, "", 0, nil
 	}
 	at, ok := c.timeOf(base)
 	if !ok {
@@ -158,17 +154,6 @@ func (c *collector) add(dir string, at int64, loc location, size int64) {
 	c.found = append(c.found, found{dir, at, loc, size})
 }
 
-// setMeta keeps the meta.json nearest to the top, and of several there the last.
-func (c *collector) setMeta(dir string, body []byte) {
-	depth := 0
-	if dir != "" {
-		depth = 1 + strings.Count(dir, "/")
-	}
-	if c.meta == nil || depth <= c.metaDepth {
-		c.meta, c.metaDepth = body, depth
-	}
-}
-
 func (c *collector) warn(format string, args ...any) {
 	c.warnings = append(c.warnings, fmt.Sprintf(format, args...))
 }
@@ -204,7 +189,7 @@ func (c *collector) finish(r *Recording) error {
 	if n := len(r.files) - len(kept); n > 0 {
 		c.warn("passed over %d files of a target and time that came again; the last was kept", n)
 	}
-	r.files, r.meta, r.warnings = kept, c.meta, c.warnings
+	r.files, r.warnings = kept, c.warnings
 	return nil
 }
 

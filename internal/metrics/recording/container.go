@@ -56,13 +56,6 @@ func (c *collector) inDirectory(st *paths, rel string, d fs.DirEntry) error {
 	if err := c.grow(rel, info.Size()); err != nil {
 		return err
 	}
-	if kind == meta {
-		body, err := readFile(filepath.Join(st.root, rel), maxMeta)
-		if err == nil {
-			c.setMeta(dir, body)
-		}
-		return err
-	}
 	st.names = append(st.names, rel)
 	c.add(dir, at, location(len(st.names)-1), info.Size())
 	return nil
@@ -194,27 +187,14 @@ func (c *collector) inArchive(sp *spool, t *tar.Reader, h *tar.Header) error {
 	if err != nil {
 		return err
 	}
-	if err := c.grow(h.Name, h.Size); err != nil {
+	if err := c.grow(h.Name, h.Size); err != nil || kind != page {
 		return err
 	}
-	switch kind {
-	case meta:
-		body, err := io.ReadAll(io.LimitReader(t, maxMeta+1))
-		if err != nil {
-			return &damage{err}
-		}
-		if len(body) > maxMeta {
-			return fmt.Errorf("%s is larger than %d bytes", shorten(h.Name), maxMeta)
-		}
-		c.setMeta(dir, body)
-	case page:
-		loc, err := sp.add(t, h.Size)
-		if err != nil {
-			return err
-		}
+	loc, err := sp.add(t, h.Size)
+	if err == nil {
 		c.add(dir, at, loc, h.Size)
 	}
-	return nil
+	return err
 }
 
 // paths are pages in files.

@@ -2,7 +2,7 @@
 //
 // A recording is a directory, or a .tar, .tar.gz or .tar.zst of one, that holds
 // TARGET/UNIX_MILLISECONDS.prom files: each one scrape's raw page, empty when
-// the scrape failed. An optional meta.json beside the targets holds notes. A
+// the scrape failed. An optional meta.json beside the targets holds notes for people. A
 // shell loop around curl can make one.
 //
 // [Open] reads it, whatever its container, and hands out its scrapes in the
@@ -29,7 +29,7 @@ const (
 	MaxTotal   = 1 << 30  // bytes, decompressed
 	MaxEntry   = 64 << 20 // bytes of one page
 	MaxEntries = 1_000_000
-	maxMeta    = 1 << 20
+	maxNotes   = 1 << 20
 
 	// inMemory is how much of an archive stays in memory; a four-minute recording
 	// of one server has about 12 MB.
@@ -57,7 +57,6 @@ type Recording struct {
 	targets  []string
 	files    []file // by time, then target
 	store    store
-	meta     []byte
 	warnings []string
 }
 
@@ -79,14 +78,9 @@ type store interface {
 type location int64
 
 // Open opens a recording: a directory, an archive known by its first bytes, or a
-// single page. An archive is read whole, bounded by the limits above; what
-// exceeds 64 MiB waits in a temporary file until Close.
-func Open(path string) (*Recording, error) {
-	return OpenContext(context.Background(), path)
-}
-
-// OpenContext is Open until a context ends.
-func OpenContext(ctx context.Context, path string) (*Recording, error) {
+// single page. An archive is read whole, until the context ends and bounded by the
+// limits above; what exceeds 64 MiB waits in a temporary file until Close.
+func Open(ctx context.Context, path string) (*Recording, error) {
 	return open(ctx, path, defaultLimits)
 }
 
@@ -136,9 +130,6 @@ func (r *Recording) Len() int { return len(r.files) }
 func (r *Recording) Times() (first, last time.Time) {
 	return time.UnixMilli(r.files[0].at), time.UnixMilli(r.files[len(r.files)-1].at)
 }
-
-// Meta returns the content of meta.json, nil without one.
-func (r *Recording) Meta() []byte { return r.meta }
 
 // Warnings returns what was passed over when the recording was opened, one
 // sentence each.

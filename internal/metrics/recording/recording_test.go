@@ -100,7 +100,7 @@ func dirOf(t testing.TB, members ...member) string {
 
 func mustOpen(t testing.TB, path string) *Recording {
 	t.Helper()
-	r, err := Open(path)
+	r, err := Open(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,9 +164,6 @@ func TestEveryContainerGivesTheSameScrapes(t *testing.T) {
 			wantList(t, r, twoListed...) // again
 			if diff := cmp.Diff([]string{"a", "b"}, r.Targets()); diff != "" {
 				t.Error(diff)
-			}
-			if got := string(r.Meta()); got != `{"note":1}` {
-				t.Errorf("meta %q", got)
 			}
 			if first, last := r.Times(); first.UnixMilli() != 1000 || last.UnixMilli() != 3000 || r.Len() != 4 {
 				t.Errorf("%d scrapes from %s to %s", r.Len(), first, last)
@@ -234,9 +231,6 @@ func TestTheLastFileOfATargetAndTimeCounts(t *testing.T) {
 	r := mustOpen(t, write(t, "x.tar", tarOf(t, member{name: "a/1.prom", body: "old"}, member{name: "b/1.prom", body: "b"}, member{name: "a/1.prom", body: "new"},
 		member{name: "meta.json", body: "1"}, member{name: "meta.json", body: "2"}, member{name: "a/meta.json", body: "3"})))
 	wantList(t, r, "a@1 new", "b@1 b")
-	if string(r.Meta()) != "2" {
-		t.Errorf("meta %s", r.Meta())
-	}
 	if w := r.Warnings(); len(w) != 1 || !strings.Contains(w[0], "1 files") {
 		t.Errorf("warnings %q", w)
 	}
@@ -280,7 +274,7 @@ func TestOpenRefuses(t *testing.T) {
 		"a device":                    {write(t, "x.tar", tarOf(t, member{name: "a/1.prom", kind: tar.TypeChar})), "not a plain file", "without links"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := Open(tc.path)
+			r, err := Open(t.Context(), tc.path)
 			if err == nil {
 				r.Close()
 				t.Fatal("no error")

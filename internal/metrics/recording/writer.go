@@ -98,15 +98,18 @@ func (w *Writer) Add(target string, at time.Time, body []byte) error {
 	return w.put(w.directory(target)+"/"+strconv.FormatInt(ms, 10)+".prom", at, body)
 }
 
+// notes is the file beside the targets that people may read.
+const notes = "meta.json"
+
 // SetMeta writes meta.json. It may be called again: in an archive the last one
 // counts, since what is written cannot be changed.
-func (w *Writer) SetMeta(notes []byte) error {
-	if len(notes) > maxMeta {
-		return fmt.Errorf("write recording %s: notes are larger than %d bytes", w.path, maxMeta)
+func (w *Writer) SetMeta(text []byte) error {
+	if len(text) > maxNotes {
+		return fmt.Errorf("write recording %s: notes are larger than %d bytes", w.path, maxNotes)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.put("meta.json", time.Now(), notes)
+	return w.put(notes, time.Now(), text)
 }
 
 // put writes one file. After an error nothing more is written: what follows a

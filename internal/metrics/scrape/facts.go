@@ -43,12 +43,11 @@ type Model struct {
 // metrics page. All questions are asked at once and each is optional.
 func (c *Client) Facts(ctx context.Context, target string) Facts {
 	var f Facts
-	u, err := parseURL(target)
+	u, err := serverURL(target)
 	if err != nil {
 		f.HealthErr = err
 		return f
 	}
-	u.Path, u.RawPath, u.RawQuery = strings.TrimSuffix(u.Path, defaultPath), "", ""
 	var wg sync.WaitGroup
 	wg.Go(func() { f.Health, f.HealthErr = c.health(ctx, u) })
 	wg.Go(func() {
@@ -59,7 +58,7 @@ func (c *Client) Facts(ctx context.Context, target string) Facts {
 			f.Version = v.Version
 		}
 	})
-	wg.Go(func() { f.Models = c.models(ctx, u) })
+	wg.Go(func() { f.Models = c.Models(ctx, target) })
 	wg.Wait()
 	return f
 }
@@ -70,7 +69,22 @@ func (c *Client) health(ctx context.Context, base *url.URL) (int, error) {
 	return b.Status, err
 }
 
-func (c *Client) models(ctx context.Context, base *url.URL) []Model {
+// serverURL is where the server behind a target's address begins.
+func serverURL(target string) (*url.URL, error) {
+	u, err := parseURL(target)
+	if err == nil {
+		u.Path, u.RawPath, u.RawQuery = strings.TrimSuffix(u.Path, defaultPath), "", ""
+	}
+	return u, err
+}
+
+// Models asks the server behind a target's address for its models, which are none where it
+// does not say.
+func (c *Client) Models(ctx context.Context, target string) []Model {
+	base, err := serverURL(target)
+	if err != nil {
+		return nil
+	}
 	var list struct {
 		Data []struct {
 			ID          string `json:"id"`

@@ -108,7 +108,7 @@ func ReadTrace(path, format string) (*workload.Trace, error) {
 		return nil, fmt.Errorf("open trace: %w", err)
 	}
 	defer file.Close()
-	return workload.Read(file, workload.Options{Format: workload.Format(format)})
+	return workload.Read(file, workload.Format(format))
 }
 
 // Objective is what users of the simulated model were promised, nil for nothing.

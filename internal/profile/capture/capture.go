@@ -4,7 +4,6 @@
 package capture
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -15,16 +14,17 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/common/config"
+	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/metrics/scrape"
 )
 
 // Config says what to capture.
@@ -65,7 +65,11 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 		return nil, err
 	}
 	defer cfg.Client.CloseIdleConnections()
-	c := &capture{Config: cfg, r: &Result{Steps: -1}}
+	pages, err := scrape.New(scrape.Config{Client: cfg.Client, Timeout: askTimeout})
+	if err != nil {
+		return nil, err
+	}
+	c := &capture{Config: cfg, r: &Result{Steps: -1}, pages: pages}
 	if err := c.check(ctx); err != nil {
 		return nil, err
 	}
@@ -116,6 +120,7 @@ func (cfg *Config) complete() (err error) {
 type capture struct {
 	Config
 	r       *Result
+	pages   *scrape.Client
 	model   string
 	clients sync.WaitGroup
 	failed  sync.Once
@@ -192,28 +197,13 @@ type counts struct {
 }
 
 func (c *capture) counts(ctx context.Context) (counts, error) {
-	ctx, stop := context.WithTimeout(ctx, askTimeout)
-	defer stop()
-	status, body, err := c.ask(ctx, http.MethodGet, "/metrics", nil)
+	page, err := c.pages.Fetch(ctx, strings.TrimSuffix(c.Base, "/")+"/metrics")
 	if err != nil {
 		return counts{}, err
 	}
-	if status != http.StatusOK {
-		return counts{}, fmt.Errorf("GET /metrics: status %d", status)
-	}
 	var out counts
-	for s := bufio.NewScanner(bytes.NewReader(body)); s.Scan(); {
-		line := s.Text()
-		i := strings.LastIndexByte(line, ' ')
-		if i < 0 || !strings.HasPrefix(line, "vllm:") {
-			continue
-		}
-		v, err := strconv.ParseFloat(line[i+1:], 64)
-		if err != nil {
-			continue
-		}
-		name, _, _ := strings.Cut(line[:i], "{")
-		switch name {
+	_, err = scrape.Parse(page.Raw, page.ContentType, func(l labels.Labels, _ int64, v float64) {
+		switch l.Get(labels.MetricName) {
 		case "vllm:num_requests_running":
 			out.running += v
 		case "vllm:num_requests_waiting":
@@ -222,8 +212,8 @@ func (c *capture) counts(ctx context.Context) (counts, error) {
 			out.steps += v
 			out.counted = true
 		}
-	}
-	return out, nil
+	})
+	return out, err
 }
 
 // load makes requests where the server has none, and waits until they run.

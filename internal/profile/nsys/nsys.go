@@ -46,10 +46,6 @@ var copyNames = map[int64]string{
 	9: "Memcpy HtoH (Host -> Host)", 10: "Memcpy PtoP (Device -> Device)",
 }
 
-// WholeGraph is the name under which a CUDA graph stands whose kernels were not
-// recorded one by one.
-const WholeGraph = "CUDA graph, its kernels not recorded"
-
 // Read reads an export to SQLite of size bytes.
 func Read(ctx context.Context, r io.ReaderAt, size int64, source string, limit int) (*profile.Timeline, error) {
 	db, err := sqlite.Open(r, size)
@@ -163,10 +159,9 @@ func (e *reader) about() error {
 }
 
 func (e *reader) gpus() error {
-	err := e.each(gpus, []string{"id", "name", "smCount", "totalMemory", "memoryBandwidth", "computeMajor", "computeMinor"}, func(v []table.Value) {
+	err := e.each(gpus, []string{"id", "name", "smCount", "totalMemory", "memoryBandwidth"}, func(v []table.Value) {
 		e.t.GPUs[int(v[0].Int)] = profile.GPU{
 			Name: v[1].Text(), SMs: int(v[2].Int), Memory: uint64(max(v[3].Int, 0)), Bandwidth: float64(v[4].Int),
-			ComputeMajor: int(v[5].Int), ComputeMinor: int(v[6].Int),
 		}
 	})
 	return errors.Join(err, e.each(devices, []string{"gpuId", "cudaId", "pid"}, func(v []table.Value) {
@@ -232,7 +227,7 @@ func (e *reader) kernels() error {
 }
 
 func (e *reader) graphs() error {
-	name, found := e.t.Names.ID([]byte(WholeGraph)), false
+	name, found := e.t.Names.ID([]byte(profile.WholeGraph)), false
 	err := e.work(graphs, profile.Kernel, func([]table.Value) (int64, uint64) { return 0, 0 }, func(int64) uint32 {
 		found = true
 		return name

@@ -200,7 +200,6 @@ func (p *parser) call(c category, name []byte, start, dur int64) {
 	case operator:
 		if e.args != nil && computes(name) {
 			if dims, types := inputs(e.args); dims != nil {
-				p.t.Shapes = true
 				key := append(append(make([]byte, 0, len(dims)+len(types)), dims...), types...)
 				call.Name = p.t.Names.IDWith(name, key, func() profile.Shape { return shapeOf(string(name), dims, types) })
 			}

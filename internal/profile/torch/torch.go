@@ -348,26 +348,15 @@ func (p *parser) finish() {
 	if v, ok := number("with_stack"); ok {
 		t.Stacks = v != 0
 	}
-	if v, ok := number("record_shapes"); ok {
-		t.Shapes = v != 0
-	}
 	var devices []struct {
-		ID                      int    `json:"id"`
-		Name                    string `json:"name"`
-		TotalGlobalMem          uint64 `json:"totalGlobalMem"`
-		ComputeMajor            int    `json:"computeMajor"`
-		ComputeMinor            int    `json:"computeMinor"`
-		WarpSize                int    `json:"warpSize"`
-		NumSMs                  int    `json:"numSms"`
-		MaxThreadsPerMultiproc  int    `json:"maxThreadsPerMultiprocessor"`
-		MaxThreadsPerMultiproc2 int    `json:"maxThreadsPerMultiProcessor"`
+		ID             int    `json:"id"`
+		Name           string `json:"name"`
+		TotalGlobalMem uint64 `json:"totalGlobalMem"`
+		NumSMs         int    `json:"numSms"`
 	}
 	if json.Unmarshal(p.headers["deviceProperties"], &devices) == nil {
 		for _, d := range devices {
-			t.GPUs[d.ID] = profile.GPU{
-				Name: d.Name, SMs: d.NumSMs, Memory: d.TotalGlobalMem, ComputeMajor: d.ComputeMajor, ComputeMinor: d.ComputeMinor,
-				Wavefront: d.WarpSize, MaxThreadsPerSM: max(d.MaxThreadsPerMultiproc, d.MaxThreadsPerMultiproc2),
-			}
+			t.GPUs[d.ID] = profile.GPU{Name: d.Name, SMs: d.NumSMs, Memory: d.TotalGlobalMem}
 		}
 	}
 	var job struct {

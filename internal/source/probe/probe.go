@@ -23,28 +23,23 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/gateway/stream"
 	"github.com/sixty-dev/sixty/internal/hint"
-	"github.com/sixty-dev/sixty/internal/openai"
 	"github.com/sixty-dev/sixty/internal/stat"
 )
 
 const (
-	defaultRequests  = 3
-	maxRequests      = 20
-	defaultMaxTokens = 8
-	maxMaxTokens     = 256
-	requestTimeout   = 10 * time.Second
-	maxAnswer        = 1 << 20 // bytes of one answer; 256 tokens are some 80 kB
+	requests       = 3
+	maxTokens      = 8 // of one answer: there is no gap with less than two
+	requestTimeout = 10 * time.Second
+	maxAnswer      = 1 << 20 // bytes of one answer; 8 tokens are some 3 kB
 )
 
 // Config says what to ask whom.
 type Config struct {
 	BaseURL string       // such as http://host:8000, with or without /v1
 	Model   string       // the name served
-	Client  *http.Client // carries authentication and TLS; nil is a plain one. Its redirects are not followed.
-
-	Requests  int // 1..20, 0 is 3
-	MaxTokens int // of one answer, 2..256, 0 is 8: there is no gap with less than two
+	Client  *http.Client // carries authentication and TLS. Its redirects are not followed.
 }
 
 // A Result is what the client saw.
@@ -60,17 +55,9 @@ type Request struct {
 	// Connect is the time until the request could be sent: name resolution, TCP
 	// and TLS. The other times count from then.
 	Connect time.Duration
-	TTFT    time.Duration // to the arrival of the first content; 0 when none came
-	// Gaps are the times between events with content. Speculative decoding puts
-	// several tokens into one event.
-	Gaps  []time.Duration
-	Total time.Duration // to the end of the answer
-
-	Tokens       int // completion tokens, by the server's usage, else events with content
-	PromptTokens int // by the server's usage
-	CachedTokens int // of them found in the prefix cache, when the server tells
-	HasUsage     bool
-	Err          error // nil, or an *Error
+	TTFT    time.Duration   // to the arrival of the first token; 0 when none came
+	Gaps    []time.Duration // between tokens; n that came together have an nth each
+	Err     error           // nil, or an *Error
 }
 
 // TTFT is the median time to the first token of the requests that got one.
@@ -116,7 +103,7 @@ type Error struct {
 	Kind   Kind
 	Status int           // of HTTP, 0 before there is one
 	After  time.Duration // since the request's start
-	Tokens int           // events with content before the failure
+	Tokens int           // that came before the failure
 	cause  error         // of the client's side, nil otherwise
 }
 
@@ -147,7 +134,7 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 	res := Result{Path: completions}
 	good := 0
 	var last *Error
-	for n := 0; n < p.requests; n++ {
+	for n := range requests {
 		r, failed := p.request(ctx, res.Path, n)
 		if failed != nil && res.Path == completions && good == 0 && (failed.Status == http.StatusNotFound || failed.Status == http.StatusMethodNotAllowed || failed.Status == http.StatusBadRequest) {
 			res.Path = chat
@@ -195,11 +182,9 @@ const (
 )
 
 type prober struct {
-	base      *url.URL
-	model     string
-	client    *http.Client
-	requests  int
-	maxTokens int
+	base   *url.URL
+	model  string
+	client http.Client
 }
 
 func newProber(cfg Config) (*prober, error) {
@@ -211,26 +196,8 @@ func newProber(cfg Config) (*prober, error) {
 	if cfg.Model == "" {
 		return nil, hint.With(errors.New("no model"), "give a name that /v1/models lists")
 	}
-	p := &prober{base: base, model: cfg.Model, requests: cfg.Requests, maxTokens: cfg.MaxTokens}
-	if p.requests == 0 {
-		p.requests = defaultRequests
-	}
-	if p.maxTokens == 0 {
-		p.maxTokens = defaultMaxTokens
-	}
-	if p.requests < 1 || p.requests > maxRequests {
-		return nil, fmt.Errorf("%d requests, not 1 to %d", p.requests, maxRequests)
-	}
-	if p.maxTokens < 2 || p.maxTokens > maxMaxTokens {
-		return nil, fmt.Errorf("%d tokens, not 2 to %d", p.maxTokens, maxMaxTokens)
-	}
-	// Without keep-alive nothing is left open when Run returns.
-	client := http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}}
-	if cfg.Client != nil {
-		client = *cfg.Client
-	}
-	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	p.client = &client
+	p := &prober{base: base, model: cfg.Model, client: *cfg.Client}
+	p.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return p, nil
 }
 
@@ -239,7 +206,7 @@ func newProber(cfg Config) (*prober, error) {
 func (p *prober) body(path string, n int) ([]byte, error) {
 	prompt := fmt.Sprintf("%d%d: count from one to twenty.", time.Now().UnixNano()%1e6, n)
 	m := map[string]any{
-		"model": p.model, "max_tokens": p.maxTokens, "temperature": 0,
+		"model": p.model, "max_tokens": maxTokens, "temperature": 0,
 		"stream": true, "stream_options": map[string]bool{"include_usage": true},
 	}
 	if path == chat {
@@ -255,12 +222,12 @@ func (p *prober) request(ctx context.Context, path string, n int) (Request, *Err
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	r := Request{Start: time.Now()}
+	tokens := 0
 	fail := func(kind Kind, status int, cause error) (Request, *Error) {
 		if isTimeout(ctx, cause) {
 			kind = Timeout
 		}
-		r.Total = r.elapsed()
-		return r, &Error{Kind: kind, Status: status, After: time.Since(r.Start), Tokens: r.events(), cause: cause}
+		return r, &Error{Kind: kind, Status: status, After: time.Since(r.Start), Tokens: tokens, cause: cause}
 	}
 	body, err := p.body(path, n)
 	if err != nil {
@@ -287,11 +254,10 @@ func (p *prober) request(ctx context.Context, path string, n int) (Request, *Err
 	if resp.StatusCode != http.StatusOK {
 		return fail(kindOf(resp.StatusCode), resp.StatusCode, nil)
 	}
-	kind, err := r.read(resp.Body)
-	if kind != "" {
+	var kind Kind
+	if kind, tokens, err = r.read(resp.Body); kind != "" {
 		return fail(kind, resp.StatusCode, err)
 	}
-	r.Total = r.elapsed()
 	return r, nil
 }
 
@@ -330,117 +296,47 @@ func kindOf(status int) Kind {
 	return Malformed // a redirect, or a success without content
 }
 
-// events is how many events with content have come.
-func (r *Request) events() int {
-	if r.TTFT == 0 {
-		return 0
-	}
-	return 1 + len(r.Gaps)
-}
-
-// read takes in a stream of events up to [DONE], or to the end of one that has
-// finished. It returns the kind of the failure, "" for none.
-func (r *Request) read(body io.Reader) (Kind, error) {
-	s := stream{request: r}
+// read takes in a stream of events to its end. It returns the kind of the failure, ""
+// for none, and how many tokens came.
+func (r *Request) read(body io.Reader) (kind Kind, tokens int, cause error) {
+	m := stream.Meter{Kind: stream.Events, To: r}
+	defer func() { tokens = m.Count.N }()
 	buf := make([]byte, 16<<10)
 	for size := 0; ; {
 		n, err := body.Read(buf)
-		s.now = r.elapsed()
-		if size += n; size > maxAnswer {
-			return TooLarge, nil
+		at := int64(r.elapsed())
+		m.Data(buf[:n], max(at, 1))
+		r.TTFT = time.Duration(m.First)
+		size += n
+		switch {
+		case size > maxAnswer:
+			return TooLarge, 0, nil
+		case m.Failed:
+			return StreamError, 0, nil
+		case m.Bad > 0:
+			return Malformed, 0, nil
+		case err == nil:
+			continue
+		case err != io.EOF:
+			return Truncated, 0, err
 		}
-		if done, kind, cause := s.feed(buf[:n]); done || kind != "" {
-			return s.close(kind), cause
+		m.End(at)
+		switch {
+		case m.Failed:
+			return StreamError, 0, nil
+		case m.Bad > 0 || m.First == 0 && m.Finish == "":
+			return Malformed, 0, nil
+		case !m.Complete():
+			return Truncated, 0, io.ErrUnexpectedEOF
 		}
-		if err == io.EOF {
-			return s.end()
-		}
-		if err != nil {
-			return Truncated, err
-		}
+		return "", 0, nil
 	}
 }
 
-// stream is the state of an answer being read.
-type stream struct {
-	request  *Request
-	now      time.Duration // when the read returned, as Request.elapsed counts
-	last     time.Duration // when the last content came
-	events   openai.Events
-	chunks   int
-	finished bool // a finish_reason came
-}
+// Tokens implements stream.Counter.
+func (r *Request) Tokens(int) {}
 
-// feed takes the bytes of one read. All events in them arrived together.
-func (s *stream) feed(p []byte) (done bool, kind Kind, cause error) {
-	for {
-		data, rest, ok, err := s.events.Next(p)
-		if err != nil {
-			return false, TooLarge, err
-		}
-		if !ok {
-			return false, "", nil
-		}
-		if done, kind := s.event(data); done || kind != "" {
-			return done, kind, nil
-		}
-		p = rest
-	}
-}
-
-func (s *stream) event(data []byte) (done bool, kind Kind) {
-	if string(bytes.TrimSpace(data)) == "[DONE]" {
-		return true, ""
-	}
-	var c openai.Chunk
-	if c.Scan(data) != nil {
-		return false, Malformed
-	}
-	if c.HasError {
-		return false, StreamError
-	}
-	s.chunks++
-	s.finished = s.finished || len(c.Finish) > 0
-	r := s.request
-	if c.HasUsage {
-		r.HasUsage = true
-		r.Tokens, r.PromptTokens, r.CachedTokens = c.Usage.CompletionTokens, c.Usage.PromptTokens, c.Usage.CachedTokens
-	}
-	if c.Bearing == 0 {
-		return false, "" // a role, a finish reason or the usage
-	}
-	if r.TTFT == 0 {
-		r.TTFT = max(s.now, 1)
-	} else {
-		r.Gaps = append(r.Gaps, s.now-s.last)
-	}
-	s.last = s.now
-	return false, ""
-}
-
-// end is the end of the input without [DONE].
-func (s *stream) end() (Kind, error) {
-	if data, ok := s.events.Flush(); ok {
-		if done, kind := s.event(data); done || kind != "" {
-			return s.close(kind), nil
-		}
-	}
-	switch {
-	case s.finished:
-		return s.close(""), nil
-	case s.chunks == 0:
-		return Malformed, nil
-	}
-	return Truncated, io.ErrUnexpectedEOF
-}
-
-// close settles the tokens of an answer that came to its end with kind.
-func (s *stream) close(kind Kind) Kind {
-	if !s.request.HasUsage {
-		s.request.Tokens = s.request.events()
-	}
-	if kind == "" && s.chunks == 0 {
-		return Malformed
-	}
-	return kind
+// Interval implements stream.Counter.
+func (r *Request) Interval(gap int64, n int) {
+	r.Gaps = append(r.Gaps, slices.Repeat([]time.Duration{time.Duration(gap) / time.Duration(n)}, n)...)
 }

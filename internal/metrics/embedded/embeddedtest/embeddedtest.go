@@ -16,7 +16,7 @@ import (
 // of its first and its last scrape. The function name is that of [embedded.Store.Load].
 func Open(tb testing.TB, path string, name func(target string) embedded.Target) (store *embedded.Store, first, last time.Time) {
 	tb.Helper()
-	rec, err := recording.Open(path)
+	rec, err := recording.Open(tb.Context(), path)
 	if err != nil {
 		tb.Fatal(err)
 	}

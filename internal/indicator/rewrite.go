@@ -3,6 +3,7 @@ package indicator
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -163,4 +164,16 @@ func selected(expr string) ([]string, error) {
 	})
 	slices.Sort(names)
 	return slices.Compact(names), nil
+}
+
+// Selector writes what selects the series of a metric, "" for any, with matchers.
+func Selector(name string, ms ...*labels.Matcher) string {
+	if len(ms) == 0 {
+		return name
+	}
+	texts := make([]string, len(ms))
+	for i, m := range ms {
+		texts[i] = m.String()
+	}
+	return name + "{" + strings.Join(texts, ",") + "}"
 }

@@ -150,6 +150,22 @@ func Metrics(expr string) ([]string, error) {
 	return selected(expr)
 }
 
+// MetricsOf returns the metrics that the signals of a scope ask for.
+func MetricsOf(scope Scope) ([]string, error) {
+	var names []string
+	for _, s := range All() {
+		if s.Scope != scope {
+			continue
+		}
+		of, err := Metrics(s.PromQL())
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, of...)
+	}
+	return names, nil
+}
+
 func selected(expr string) ([]string, error) {
 	tree, err := Parse(expr)
 	if err != nil {

@@ -250,20 +250,11 @@ func page(id string) (names []string, release string, err error) {
 	if id != string(ID) {
 		return nil, "", nil
 	}
-	for _, s := range indicator.All() {
-		if s.Scope != indicator.Gateway {
-			continue
-		}
-		of, err := indicator.Metrics(s.PromQL())
-		if err != nil {
-			return nil, "", err
-		}
-		for _, n := range of {
-			if b, ok := strings.CutSuffix(n, "_bucket"); ok {
-				n = b + "_count"
-			}
-			names = append(names, n)
+	names, err = indicator.MetricsOf(indicator.Gateway)
+	for i, n := range names {
+		if histogram, ok := strings.CutSuffix(n, "_bucket"); ok {
+			names[i] = histogram + "_count"
 		}
 	}
-	return names, "", nil
+	return names, "", err
 }

@@ -6,8 +6,11 @@
 package anomaly
 
 import (
+	"fmt"
 	"math"
 	"slices"
+
+	"gonum.org/v1/gonum/stat"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
@@ -29,12 +32,9 @@ type Result struct {
 	Value   float64
 	Anomaly bool
 	// Of an anomaly: by how many standard deviations it lies above the mean (below where
-	// that is negative), and both.
-	Z, Mean, Std float64
+	// that is negative), and the mean.
+	Z, Mean float64
 }
-
-// High reports whether an anomaly is above the mean.
-func (r Result) High() bool { return r.Z > 0 }
 
 // A Detector keeps the last values of each metric. The zero value has seen none. It is not
 // safe for concurrent use.
@@ -48,9 +48,9 @@ func (d *Detector) Observe(metric string, value float64) Result {
 	window := d.windows[metric]
 	r := Result{Metric: metric, Value: value}
 	if len(window) >= Least {
-		mean, std := moments(window)
+		mean, std := stat.PopMeanStdDev(window, nil)
 		if z := (value - mean) / std; std > 0 && math.Abs(z) > Z {
-			r.Anomaly, r.Z, r.Mean, r.Std = true, z, mean, std
+			r.Anomaly, r.Z, r.Mean = true, z, mean
 		}
 	}
 	if window = append(window, value); len(window) > Window {
@@ -58,18 +58,6 @@ func (d *Detector) Observe(metric string, value float64) Result {
 	}
 	d.windows[metric] = window
 	return r
-}
-
-// moments returns the mean and the standard deviation of all values, not of a sample.
-func moments(values []float64) (mean, std float64) {
-	for _, v := range values {
-		mean += v
-	}
-	mean /= float64(len(values))
-	for _, v := range values {
-		std += (v - mean) * (v - mean)
-	}
-	return mean, math.Sqrt(std / float64(len(values)))
 }
 
 // Names of the metrics that are correlated.
@@ -85,16 +73,8 @@ func (d *Detector) Correlation(a, b string) (r float64, ok bool) {
 	if len(x) <= Together || len(y) <= Together {
 		return 0, false
 	}
-	x, y = x[len(x)-Together:], y[len(y)-Together:]
-	meanX, stdX := moments(x)
-	meanY, stdY := moments(y)
-	if !(stdX > 0 && stdY > 0) {
-		return 0, false
-	}
-	for i := range x {
-		r += (x[i] - meanX) * (y[i] - meanY) / Together
-	}
-	return r / (stdX * stdY), true
+	r = stat.Correlation(x[len(x)-Together:], y[len(y)-Together:], nil)
+	return r, !math.IsNaN(r) && !math.IsInf(r, 0)
 }
 
 // KVPressure reports whether the KV cache's usage is raising TTFT, by their correlation.
@@ -118,13 +98,15 @@ func Explain(all []*catalog.Pathology, signals ...*indicator.Signal) []*catalog.
 	})
 }
 
-// Metrics are what a Watcher reads of each target: the numbers of an engine that the
+// metrics are what a Watcher reads of each target: the numbers of an engine that the
 // detector was written for, by its names.
-func Metrics() map[string]*indicator.Signal {
-	return map[string]*indicator.Signal{
-		KVUsage: indicator.KVUsage, TTFTP95: indicator.TTFTP95, "num_waiting": indicator.Waiting, "num_running": indicator.Running,
-		"tbt_p95": indicator.ITLP95, "output_tokens_rate": indicator.GenerationTokenRate, "gpu_utilization": indicator.GPUUtil,
-	}
+var metrics = []struct {
+	name   string
+	signal *indicator.Signal
+}{
+	{KVUsage, indicator.KVUsage}, {TTFTP95, indicator.TTFTP95}, {"num_waiting", indicator.Waiting},
+	{"num_running", indicator.Running}, {"tbt_p95", indicator.ITLP95},
+	{"output_tokens_rate", indicator.GenerationTokenRate}, {"gpu_utilization", indicator.GPUUtil},
 }
 
 // An Alert is an anomaly of a target, or that its KV cache is raising TTFT.
@@ -150,7 +132,6 @@ func (w *Watcher) Observe(d *diagnose.Diagnosis) []Alert {
 	before := w.detectors
 	w.detectors = map[string]*Detector{}
 	var out []Alert
-	metrics := Metrics()
 	for i := range d.Targets {
 		name := d.Targets[i].Name
 		own := before[name]
@@ -158,19 +139,19 @@ func (w *Watcher) Observe(d *diagnose.Diagnosis) []Alert {
 			own = &Detector{}
 		}
 		w.detectors[name] = own
-		for _, m := range []string{KVUsage, TTFTP95, "num_waiting", "num_running", "tbt_p95", "output_tokens_rate", "gpu_utilization"} {
-			v, _ := d.Reading(i, metrics[m])
+		for _, m := range metrics {
+			v, _ := d.Reading(i, m.signal)
 			if !v.OK {
 				continue
 			}
-			if r := own.Observe(m, v.V); r.Anomaly {
+			if r := own.Observe(m.name, v.V); r.Anomaly {
 				word := "high"
-				if !r.High() {
+				if r.Z < 0 {
 					word = "low"
 				}
-				signal := metrics[m]
-				out = append(out, Alert{Target: name, Result: r, Text: signal.Title + " is unusually " + word + ": " + indicator.FormatNumber(r.Value, signal.Unit) +
-					", usually " + indicator.FormatNumber(r.Mean, signal.Unit)})
+				out = append(out, Alert{Target: name, Result: r, Text: fmt.Sprintf("%s is unusually %s: %s, usually %s",
+					m.signal.Title, word, indicator.FormatNumber(r.Value, m.signal.Unit),
+					indicator.FormatNumber(r.Mean, m.signal.Unit))})
 			}
 		}
 		if own.KVPressure() {

@@ -75,7 +75,7 @@ func TestItIsTheDefinition(t *testing.T) {
 			if math.Abs(math.Abs(z)-3) > 1e-9 && r.Anomaly != anomaly {
 				t.Fatalf("anomaly %v, want %v, at z %g", r.Anomaly, anomaly, z)
 			}
-			if anomaly && (math.Abs(r.Z-z) > 1e-6*math.Abs(z) || r.High() != (z > 0)) {
+			if anomaly && (math.Abs(r.Z-z) > 1e-6*math.Abs(z) || (r.Z > 0) != (z > 0)) {
 				t.Fatalf("z %g, want %g", r.Z, z)
 			}
 			if c, ok := got.Correlation(KVUsage, TTFTP95); (!ok || math.Abs(c-0.8) > 1e-9) && got.KVPressure() != want.correlated() {

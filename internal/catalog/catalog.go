@@ -85,12 +85,17 @@ type Pathology struct {
 	// first signal of When.
 	Panel int
 
-	// Runbook is a Markdown page with the sections that Validate asks for.
+	// Runbook is a Markdown page with the Sections.
 	Runbook string
 
 	// Scenario lets the make-believe fleet bring the pathology about: YAML, which
 	// fleet.ReadScenario reads.
 	Scenario string
+}
+
+// Sections are the second-level headings of a runbook, in their order.
+var Sections = []string{
+	"What you see", "What it means", "Likely causes", "What to do", "How to tell that it worked", "Traps",
 }
 
 // Severities lists what p's alerts can be, the worst first: two where objectives decide.

@@ -58,15 +58,7 @@ func (p *Pass) SlowStepFixes() {
 			Verify:     verify,
 		})
 	}
-	if cpu, ok := p.Measured(indicator.FrontendCPU); ok && cpu > 0.9 {
-		p.Fix(Fix{
-			Summary:    "Relieve the API server: --api-server-count 2 or more, and CPU cores of their own",
-			Changes:    []Change{{Flag: "--api-server-count", From: p.Config[engine.APIServerCount].Value, To: "2"}},
-			Arithmetic: []string{fmt.Sprintf("the API server uses %s of a CPU core (%s), and Python uses one", indicator.FormatNumber(cpu, indicator.Ratio), indicator.FrontendCPU.Title)},
-			Tradeoff:   "with several API servers vLLM exports no process_* and _created series",
-			Verify:     "CPU use of the API server falls below 70 %; " + verify,
-		})
-	}
+	p.RelieveAPIServer("Relieve the API server: --api-server-count 2 or more, and CPU cores of their own", verify)
 	clocks := "GPU clocks, power, temperature, errors"
 	if !p.Known(indicator.SMClockRatio) {
 		p.Reason("GPU clocks are not known: %s.", indicator.SMClockRatio.Hint)
@@ -78,5 +70,22 @@ func (p *Pass) SlowStepFixes() {
 		Command:  "nvidia-smi -q -d CLOCK,PERFORMANCE",
 		Tradeoff: "none; move traffic to other replicas meanwhile",
 		Verify:   verify,
+	})
+}
+
+// RelieveAPIServer adds the remedy of an API server whose one CPU core is busy, in words of
+// the caller, who says what shows then that it helped.
+func (p *Pass) RelieveAPIServer(summary, verify string) {
+	cpu, ok := p.Measured(indicator.FrontendCPU)
+	if !ok || cpu <= 0.9 {
+		return
+	}
+	p.Fix(Fix{
+		Summary: summary,
+		Changes: []Change{{Flag: "--api-server-count", From: p.Config[engine.APIServerCount].Value, To: "2"}},
+		Arithmetic: []string{fmt.Sprintf("the API server uses %s of a CPU core (%s), and Python uses one",
+			indicator.FormatNumber(cpu, indicator.Ratio), indicator.FrontendCPU.Title)},
+		Tradeoff: "with several API servers vLLM exports no process_* and _created series",
+		Verify:   "CPU use of the API server falls below 70 %; " + verify,
 	})
 }

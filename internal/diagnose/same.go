@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
 
@@ -65,12 +66,10 @@ func origins(ctx context.Context, q metrics.Querier, at time.Time, matchers []*l
 	return out, nil
 }
 
+// selectorOf selects the series of the metrics that a regular expression matches.
 func selectorOf(names string, matchers []*labels.Matcher) string {
-	texts := []string{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, names).String()}
-	for _, m := range matchers {
-		texts = append(texts, m.String())
-	}
-	return "{" + strings.Join(texts, ",") + "}"
+	name := labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, names)
+	return indicator.Selector("", append([]*labels.Matcher{name}, matchers...)...)
 }
 
 // tellingApart returns the labels beside the usual ones without which origins that

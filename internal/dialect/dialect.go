@@ -225,3 +225,12 @@ func (d Dialect) describe() string {
 	}
 	return b.String()
 }
+
+// Distinct leaves one of the dialects that are asked in the same words, the first.
+func Distinct(ds []Dialect) []Dialect {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(ds, func(d Dialect) bool {
+		defer func() { seen[d.key] = true }()
+		return seen[d.key]
+	})
+}

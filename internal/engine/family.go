@@ -37,17 +37,10 @@ type Family struct {
 	Instead     string
 }
 
-// ParseFamilies reads an engine's table. It is a file of the engine's own package,
-// which tests read whole, so that a row that does not parse is left out.
+// ParseFamilies reads an engine's table.
 func ParseFamilies(table string) []Family {
-	r := csv.NewReader(strings.NewReader(table))
-	r.Comment = '#'
-	rows, err := r.ReadAll()
-	if err != nil || len(rows) == 0 {
-		return nil
-	}
 	var out []Family
-	for _, f := range rows[1:] {
+	for _, f := range Rows(table) {
 		n := Family{
 			Name: f[0], Type: Type(f[1]), Kind: f[2], Since: f[3], Last: f[4], Hidden: f[5],
 			Needs: f[7], Replacement: f[8], Instead: f[9],
@@ -58,6 +51,18 @@ func ParseFamilies(table string) []Family {
 		out = append(out, n)
 	}
 	return out
+}
+
+// Rows returns the rows of a table that is compiled in, as CSV with comments after #,
+// without its heads. Tests read the tables: one that does not parse has no rows.
+func Rows(table string) [][]string {
+	r := csv.NewReader(strings.NewReader(table))
+	r.Comment = '#'
+	rows, err := r.ReadAll()
+	if err != nil || len(rows) == 0 {
+		return nil
+	}
+	return rows[1:]
 }
 
 // Gone reports whether no server of the newest release exposes the family.

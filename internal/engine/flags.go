@@ -2,7 +2,6 @@ package engine
 
 import (
 	"cmp"
-	"encoding/csv"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,27 +24,20 @@ type Flag struct {
 
 	Switch bool     // it needs no value
 	Also   []string // other spellings, with their dashes where those are short: "-tp"
-	Effect string   // EffectRead, EffectNone, or a Kind and what is left out where somebody sets it: "speed: …"
+	Effect string   // EffectNone, "read", or a Kind and what is left out where somebody sets it: "speed: …"
 }
 
-// Effects of a flag on what sixty computes of memory, scheduling and step times.
-const (
-	EffectRead = "read"
-	EffectNone = ""
-)
+// EffectNone is the effect of a flag that changes nothing of what sixty computes of memory,
+// scheduling and step times.
+const EffectNone = ""
 
-// ParseFlags reads a table of flags: name, since, last, switch, also, effect. It is
-// for tables that are compiled in, which a test reads.
+// ParseFlags reads a table of flags: name, since, last, switch, also, effect.
 func ParseFlags(table string) Flags {
-	r := csv.NewReader(strings.NewReader(table))
-	r.Comment = '#'
-	rows, err := r.ReadAll()
-	if err != nil || len(rows) == 0 {
-		return nil
-	}
 	out := Flags{}
-	for _, f := range rows[1:] {
-		out[f[0]] = Flag{Since: Release(f[1]), Last: Release(f[2]), Switch: f[3] != "", Also: strings.Fields(f[4]), Effect: f[5]}
+	for _, f := range Rows(table) {
+		out[f[0]] = Flag{
+			Since: Release(f[1]), Last: Release(f[2]), Switch: f[3] != "", Also: strings.Fields(f[4]), Effect: f[5],
+		}
 	}
 	return out
 }

@@ -2,7 +2,6 @@ package generate
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -31,7 +30,7 @@ func (b *ruleBuilder) description(p *catalog.Pathology, used []resolved) string 
 	if readsModel(p) {
 		ids = b.target()
 	}
-	fmt.Fprintf(&out, "{{ $of := printf `%s` %s }}", placeholders(ids), arguments(ids))
+	fmt.Fprintf(&out, "{{ $of := printf `%s` %s }}", Placeholders(ids), Arguments(ids))
 	for _, r := range used {
 		s := r.cond.Signal
 		if len(seen) == maxValues || slices.Contains(seen, s.Name) || r.text == "" || readsModel(p) && s.Scope == indicator.GPU {
@@ -65,8 +64,8 @@ func (b *ruleBuilder) explained(p *catalog.Pathology) string {
 	}
 	if len(gpus) > 0 {
 		host := b.cfg.gpuLabels()
-		parts = append(parts, fmt.Sprintf(`group by (alertname) (ALERTS{alertname=~"%s",%s})`, strings.Join(gpus, "|"), placeholders(host)))
-		values = append(values, arguments(host))
+		parts = append(parts, fmt.Sprintf(`group by (alertname) (ALERTS{alertname=~"%s",%s})`, strings.Join(gpus, "|"), Placeholders(host)))
+		values = append(values, Arguments(host))
 	}
 	if len(parts) == 0 {
 		return ""
@@ -87,7 +86,8 @@ func AnyOf(all []*catalog.Pathology) string {
 	return `alertname=~"` + strings.Join(names, "|") + `"`
 }
 
-func placeholders(labels []string) string {
+// Placeholders matches labels whose values are arguments of a template.
+func Placeholders(labels []string) string {
 	parts := make([]string, len(labels))
 	for i, l := range labels {
 		parts[i] = l + "=%q"
@@ -95,9 +95,9 @@ func placeholders(labels []string) string {
 	return strings.Join(parts, ",")
 }
 
-// arguments are the values of the labels. One that an alert does not have is
+// Arguments are the values of the labels. One that an alert does not have is
 // nothing at all in vmalert.
-func arguments(labels []string) string {
+func Arguments(labels []string) string {
 	parts := make([]string, len(labels))
 	for i, l := range labels {
 		parts[i] = `(or $labels.` + l + ` "")`
@@ -132,5 +132,3 @@ func thresholds(used []resolved) string {
 	}
 	return strings.Join(parts, "; ")
 }
-
-func isNone(v float64) bool { return math.IsNaN(v) }

@@ -222,7 +222,9 @@ func (cfg *RulesConfig) normalSeries(s *indicator.Signal) string {
 
 // of restricts a recorded series to this deployment: another pack in the same
 // Prometheus may record under the same name.
-func (cfg *RulesConfig) of(series string) string { return series + selector(cfg.Deployment.Matchers) }
+func (cfg *RulesConfig) of(series string) string {
+	return indicator.Selector(series, cfg.Deployment.Matchers...)
+}
 
 // level is the aggregation level in a recorded name: the labels that are left.
 func level(s *indicator.Signal) string {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"golang.org/x/sync/errgroup"
@@ -21,36 +22,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/history"
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
-
-// unitTests is a file of promtool test rules.
-type unitTests struct {
-	RuleFiles          []string   `yaml:"rule_files"`
-	EvaluationInterval string     `yaml:"evaluation_interval"`
-	Tests              []unitTest `yaml:"tests"`
-}
-
-type unitTest struct {
-	Name     string        `yaml:"name"`
-	Interval string        `yaml:"interval"`
-	Input    []inputSeries `yaml:"input_series"`
-	Expect   []exprTest    `yaml:"promql_expr_test"`
-}
-
-type inputSeries struct {
-	Series string `yaml:"series"`
-	Values string `yaml:"values"`
-}
-
-type exprTest struct {
-	Expr     string      `yaml:"expr"`
-	EvalTime string      `yaml:"eval_time"`
-	Samples  []expSample `yaml:"exp_samples"`
-}
-
-type expSample struct {
-	Labels string  `yaml:"labels"`
-	Value  float64 `yaml:"value"`
-}
 
 // How the cases are told in unit tests: slowly, for the rules know a day as
 // what is normal and wait for minutes before they fire.
@@ -125,7 +96,7 @@ func RuleTests(cfg RulesConfig, cases fs.FS, ruleFiles []string, holds func(Told
 		return nil, nil, err
 	}
 	for i, p := range cfg.Pathologies {
-		doc := unitTests{RuleFiles: ruleFiles, EvaluationInterval: duration(testEvaluation)}
+		doc := TestFile{RuleFiles: ruleFiles, EvaluationInterval: model.Duration(testEvaluation)}
 		for k, name := range toldCases {
 			t := all[len(toldCases)*i+k]
 			if !stands[len(toldCases)*i+k] {
@@ -259,12 +230,12 @@ func wanted(p *catalog.Pathology, dia dialect.Dialect) map[string]bool {
 }
 
 // unitTest writes a case as promtool reads it; want may name the scrape's own series.
-func (t *Told) unitTest(title string, want map[string]bool) unitTest {
+func (t *Told) unitTest(title string, want map[string]bool) UnitTest {
 	c := t.Case
-	u := unitTest{Name: title, Interval: duration(t.Scrape)}
+	u := UnitTest{Name: title, Interval: model.Duration(t.Scrape)}
 	for instance, series := range sorted(t.Series) {
 		for _, s := range series {
-			u.Input = append(u.Input, inputSeries{t.describe(s.Labels, instance), values(scraped(c, instance, sinceStart(s)))})
+			u.Series = append(u.Series, TestSeries{t.describe(s.Labels, instance), values(scraped(c, instance, sinceStart(s)))})
 		}
 		up, took := make([]float64, c.Scrapes), make([]float64, c.Scrapes)
 		for i := range up {
@@ -278,7 +249,7 @@ func (t *Told) unitTest(title string, want map[string]bool) unitTest {
 			values []float64
 		}{{"up", up}, {"scrape_duration_seconds", took}} {
 			if want[own.name] {
-				u.Input = append(u.Input, inputSeries{t.describe(labels.FromStrings(labels.MetricName, own.name), instance), values(own.values)})
+				u.Series = append(u.Series, TestSeries{t.describe(labels.FromStrings(labels.MetricName, own.name), instance), values(own.values)})
 			}
 		}
 	}
@@ -286,15 +257,15 @@ func (t *Told) unitTest(title string, want map[string]bool) unitTest {
 	if c.At > 0 {
 		end = c.At
 	}
-	e := exprTest{EvalTime: duration(end.Truncate(time.Second)), Samples: []expSample{}}
+	e := ExprTest{At: model.Duration(end.Truncate(time.Second)), Samples: []ExprSample{}}
 	firing := fmt.Sprintf("ALERTS{alertname=%q,alertstate=\"firing\"}", t.Alert)
 	if t.Fires {
 		e.Expr = fmt.Sprintf("group by (alertname) (max_over_time(%s[%s]))", firing, duration(testLength))
-		e.Samples = []expSample{{fmt.Sprintf("{alertname=%q}", t.Alert), 1}}
+		e.Samples = []ExprSample{{fmt.Sprintf("{alertname=%q}", t.Alert), 1}}
 	} else {
 		e.Expr = fmt.Sprintf("group by (alertname) (%s)", firing)
 	}
-	u.Expect = []exprTest{e}
+	u.Exprs = []ExprTest{e}
 	return u
 }
 

@@ -3,6 +3,7 @@ package generate
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -31,24 +32,13 @@ func (cfg *RulesConfig) members(seg *segment) string {
 		return ""
 	}
 	up := func(ms []*labels.Matcher) string {
-		return cfg.Series(indicator.Up) + selector(slices.Concat(cfg.Deployment.Matchers, ms))
+		return indicator.Selector(cfg.Series(indicator.Up), slices.Concat(cfg.Deployment.Matchers, ms)...)
 	}
 	expr := up(seg.matchers)
 	for _, e := range seg.except {
 		expr += " unless " + up(e)
 	}
 	return expr
-}
-
-func selector(matchers []*labels.Matcher) string {
-	if len(matchers) == 0 {
-		return ""
-	}
-	parts := make([]string, len(matchers))
-	for i, m := range matchers {
-		parts[i] = m.String()
-	}
-	return "{" + strings.Join(parts, ",") + "}"
 }
 
 // segments divides the fleet by objectives, of which the first that matches
@@ -184,7 +174,7 @@ func (cfg *RulesConfig) resolve(seg *segment, c catalog.Cond) resolved {
 	if way.Relative != nil {
 		if seg.measured == nil || len(seg.measured.Normal) == 0 {
 			r.text, r.source = string(c.Op)+" "+relativeText(t, "its median over "+duration(cfg.Past)+", "+duration(cfg.Ago)+" ago"), "the past"
-			if !isNone(t.Default) {
+			if !math.IsNaN(t.Default) {
 				r.source += "; without one " + indicator.FormatNumber(t.Default, t.Unit)
 			}
 			return r
@@ -194,7 +184,7 @@ func (cfg *RulesConfig) resolve(seg *segment, c catalog.Cond) resolved {
 			return r
 		}
 	}
-	if isNone(t.Default) {
+	if math.IsNaN(t.Default) {
 		r.source = "nothing: never"
 		return r
 	}

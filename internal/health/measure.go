@@ -18,6 +18,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/baseline"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/indicator"
@@ -76,13 +77,12 @@ func Measure(ctx context.Context, q metrics.Querier, c Config) (*Report, error) 
 	m.deployment = generate.Deployment{
 		Instance: layout.Instance, Model: layout.Model, Matchers: slices.Concat(c.Matchers, layout.Without), Window: step, Short: min(step, max(10*time.Second, 4*c.Interval)), Past: step,
 	}
-	seen := map[string]bool{}
 	for _, t := range targets {
-		if k := t.Dialect.Key(); t.Problem == "" && !seen[k] {
-			seen[k] = true
+		if t.Problem == "" {
 			m.deployment.Dialects = append(m.deployment.Dialects, t.Dialect)
 		}
 	}
+	m.deployment.Dialects = dialect.Distinct(m.deployment.Dialects)
 	if err := m.ask(ctx); err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package indicator
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -149,6 +150,22 @@ func Metrics(expr string) ([]string, error) {
 	return selected(expr)
 }
 
+// MetricsOf returns the metrics that the signals of a scope ask for.
+func MetricsOf(scope Scope) ([]string, error) {
+	var names []string
+	for _, s := range All() {
+		if s.Scope != scope {
+			continue
+		}
+		of, err := Metrics(s.PromQL())
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, of...)
+	}
+	return names, nil
+}
+
 func selected(expr string) ([]string, error) {
 	tree, err := Parse(expr)
 	if err != nil {
@@ -163,4 +180,16 @@ func selected(expr string) ([]string, error) {
 	})
 	slices.Sort(names)
 	return slices.Compact(names), nil
+}
+
+// Selector writes what selects the series of a metric, "" for any, with matchers.
+func Selector(name string, ms ...*labels.Matcher) string {
+	if len(ms) == 0 {
+		return name
+	}
+	texts := make([]string, len(ms))
+	for i, m := range ms {
+		texts[i] = m.String()
+	}
+	return name + "{" + strings.Join(texts, ",") + "}"
 }

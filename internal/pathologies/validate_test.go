@@ -18,7 +18,7 @@ import (
 )
 
 func TestTheCatalogueIsValid(t *testing.T) {
-	if err := catalog.Validate(pathologies.All()); err != nil {
+	if err := wellFormed(pathologies.All()); err != nil {
 		t.Error(err)
 	}
 }

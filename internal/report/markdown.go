@@ -25,28 +25,7 @@ func (m *markdown) diagnosis(d *diagnose.Diagnosis) {
 		}
 		m.verdict(d, v, more)
 	}
-	for i, v := range others(d) {
-		if i == 0 {
-			m.printf("\n### %s\n\n", othersHead(d))
-		}
-		m.printf("- %s\n", render.Escape(otherLine(d, v, m.options.Full)))
-	}
-	if b := d.Boundary; b != nil {
-		m.printf("\n### At the gateway\n\n")
-		for _, line := range b.Lines() {
-			m.printf("- %s\n", render.Escape(render.Clean(render.Sentence(line))))
-		}
-		for _, f := range b.Findings {
-			m.printf("- **%s**: %s\n", f.ID, render.Escape(render.Clean(render.Sentence(f.Summary))))
-		}
-	}
-	m.ruledOut(d)
-	if groups := gaps(d.Coverage); len(groups) > 0 {
-		m.printf("\n### Not checked\n\n")
-		for i := range groups {
-			m.printf("- %s\n", render.Escape(groups[i].line(quiet(d), m.options.Full)))
-		}
-	}
+	m.sections(lastSections(d, m.options.Full))
 	m.printf("\n### Basis\n\n")
 	for _, n := range d.Notes {
 		m.printf("- note: %s\n", render.Escape(render.Clean(render.Sentence(n))))
@@ -64,7 +43,8 @@ func (m *markdown) verdict(d *diagnose.Diagnosis, v *diagnose.Verdict, more stri
 	if q := qualifier(d, v); q != "" {
 		head += " (" + q + ")"
 	}
-	m.printf("%s%s: %s\n", head, render.Escape(ofModel(v)), render.Escape(strings.TrimSpace(render.Clean(render.Sentence(v.Summary))+" "+whereSince(d, v, m.options.Full))))
+	said := strings.TrimSpace(render.Clean(render.Sentence(v.Summary)) + " " + whereSince(d, v, m.options.Full))
+	m.printf("%s%s: %s\n", head, render.Escape(ofModel(v)), render.Escape(said))
 	if more != "" {
 		m.printf("\n%s\n", render.Escape(more))
 	}
@@ -74,10 +54,33 @@ func (m *markdown) verdict(d *diagnose.Diagnosis, v *diagnose.Verdict, more stri
 		}
 		m.finding(d, f)
 	}
-	m.others(d, v, "Also firing", alsoFiring)
-	m.others(d, v, "Explained by "+v.ID, explained)
-	m.others(d, v, "Not yet long enough", pending)
-	m.changes(d, v)
+	m.sections(verdictSections(d, v, m.options.Full))
+}
+
+func (m *markdown) sections(all []section) {
+	for _, s := range all {
+		if s.head != "" {
+			m.printf("\n### %s%s\n", s.head, render.Escape(s.of))
+		}
+		m.printf("\n")
+		if s.intro != "" {
+			m.printf("%s\n", render.Escape(s.intro))
+		}
+		if len(s.rows) > 0 {
+			m.printf("\n")
+			m.table([]string{"quantity", "normal → now", "change"}, s.rows)
+		}
+		for _, i := range s.items {
+			name := ""
+			switch {
+			case s.short:
+				name = i.name + ": "
+			case i.name != "":
+				name = "**" + i.name + "**" + i.by + ": "
+			}
+			m.printf("- %s%s\n", name, render.Escape(i.text))
+		}
+	}
 }
 
 func (m *markdown) finding(d *diagnose.Diagnosis, f *diagnose.Finding) {
@@ -138,43 +141,6 @@ func alternative(f *catalog.Fix) string {
 		s += "; " + render.Clean(brief)
 	}
 	return render.Sentence(s)
-}
-
-func (m *markdown) others(d *diagnose.Diagnosis, v *diagnose.Verdict, head string, keep func(*diagnose.Finding) bool) {
-	for i, f := range selected(d, v, keep) {
-		if i == 0 {
-			m.printf("\n### %s\n\n", head)
-		}
-		by := ""
-		if f.InhibitedBy != "" && f.InhibitedBy != v.ID {
-			by = " (explained by " + f.InhibitedBy + ")"
-		}
-		m.printf("- **%s**%s: %s\n", f.Pathology.ID, by, render.Escape(summaryOf(d, f)))
-	}
-}
-
-func (m *markdown) changes(d *diagnose.Diagnosis, v *diagnose.Verdict) {
-	intro, rows := changes(d, &v.Workload, m.options.Full)
-	if intro == "" || quiet(d) && !v.Workload.Changed && !m.options.Full {
-		return
-	}
-	m.printf("\n### What changed%s\n\n%s\n\n", render.Escape(whose(d, &v.Workload)), render.Escape(intro))
-	m.table([]string{"quantity", "normal → now", "change"}, rows)
-}
-
-func (m *markdown) ruledOut(d *diagnose.Diagnosis) {
-	if quiet(d) && !m.options.Full {
-		if len(d.Findings) > 0 {
-			m.printf("\n%s\n", tally(d))
-		}
-		return
-	}
-	for i, f := range selected(d, &d.Verdict, ruledOut) {
-		if i == 0 {
-			m.printf("\n### Ruled out%s\n\n", render.Escape(ofModel(&d.Verdict)))
-		}
-		m.printf("- %s: %s\n", f.Pathology.ID, render.Escape(ruledOutLine(f)))
-	}
 }
 
 func (m *markdown) table(head []string, rows [][]string) {

@@ -1,7 +1,10 @@
 package report
 
 import (
+	"slices"
+
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
@@ -25,4 +28,78 @@ func WriteFixes(t *render.Text, fixes []catalog.Fix, full bool) {
 		t.Heading([]string{"FIX", "OR"}[min(i, 1)])
 		to.fix(&fixes[i], "")
 	}
+}
+
+// A section is a part of a diagnosis that the full text and the Markdown both have.
+type section struct {
+	head  string // of a terminal in capitals
+	of    string // what the head is about
+	intro string
+	rows  [][]string // a quantity, its normal and its value now, and the difference
+	items []item
+	short bool // the items' texts are a few words
+}
+
+// An item has a name, or is a text alone.
+type item struct{ name, by, text string }
+
+// verdictSections are what there is to say of a verdict beside its cause.
+func verdictSections(d *diagnose.Diagnosis, v *diagnose.Verdict, verbose bool) []section {
+	var out []section
+	for _, s := range []struct {
+		section
+		keep func(*diagnose.Finding) bool
+	}{
+		{section{head: "Also firing"}, alsoFiring},
+		{section{head: "Explained by", of: " " + v.ID}, explained},
+		{section{head: "Not yet long enough"}, pending},
+	} {
+		for _, f := range selected(d, v, s.keep) {
+			by := ""
+			if f.InhibitedBy != "" && f.InhibitedBy != v.ID {
+				by = " (explained by " + f.InhibitedBy + ")"
+			}
+			s.items = append(s.items, item{f.Pathology.ID, by, summaryOf(d, f)})
+		}
+		if len(s.items) > 0 {
+			out = append(out, s.section)
+		}
+	}
+	intro, rows := changes(d, &v.Workload, verbose)
+	if intro != "" && (verbose || !quiet(d) || v.Workload.Changed) {
+		out = append(out, section{head: "What changed", of: whose(d, &v.Workload), intro: intro, rows: rows})
+	}
+	return out
+}
+
+// lastSections are what there is to say after all verdicts.
+func lastSections(d *diagnose.Diagnosis, verbose bool) []section {
+	rest, ruled := section{head: othersHead(d)}, section{head: "Ruled out", of: ofModel(&d.Verdict), short: true}
+	gateway, unchecked := section{head: "At the gateway"}, section{head: "Not checked"}
+	for _, v := range others(d) {
+		rest.items = append(rest.items, item{text: otherLine(d, v, verbose)})
+	}
+	if d.Boundary != nil {
+		for _, line := range d.Boundary.Lines() {
+			gateway.items = append(gateway.items, item{text: render.Clean(render.Sentence(line))})
+		}
+		for _, f := range d.Boundary.Findings {
+			if f.ID != d.Verdict.ID {
+				gateway.items = append(gateway.items, item{name: f.ID, text: render.Clean(render.Sentence(f.Summary))})
+			}
+		}
+	}
+	if brief := quiet(d) && !verbose; brief && len(d.Findings) > 0 {
+		ruled = section{intro: tally(d)}
+	} else if !brief {
+		for _, f := range selected(d, &d.Verdict, ruledOut) {
+			ruled.items = append(ruled.items, item{name: f.Pathology.ID, text: ruledOutLine(f)})
+		}
+	}
+	for _, g := range gaps(d.Coverage) {
+		unchecked.items = append(unchecked.items, item{text: g.line(quiet(d) && !verbose, verbose)})
+	}
+	return slices.DeleteFunc([]section{rest, gateway, ruled, unchecked}, func(s section) bool {
+		return s.intro == "" && len(s.items) == 0
+	})
 }

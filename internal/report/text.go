@@ -33,37 +33,32 @@ func full(d *diagnose.Diagnosis, o Options) *render.Text {
 			}
 			t.finding(d, f)
 		}
-		t.others(d, v, "ALSO FIRING", alsoFiring)
-		t.others(d, v, "EXPLAINED BY "+v.ID, explained)
-		t.others(d, v, "NOT YET LONG ENOUGH", pending)
-		t.changes(d, v)
+		t.sections(verdictSections(d, v, true))
 	}
-	for i, v := range others(d) {
-		if i == 0 {
-			t.Heading(strings.ToUpper(othersHead(d)))
-		}
-		t.Paragraph("  ", "    ", otherLine(d, v, true))
-	}
-	t.boundary(d)
-	t.ruledOut(d)
-	t.coverage(d)
+	t.sections(lastSections(d, true))
 	t.footer(d)
 	return t.Text
 }
 
-// boundary says what a gateway saw.
-func (t *text) boundary(d *diagnose.Diagnosis) {
-	if d.Boundary == nil {
-		return
-	}
-	t.Heading("AT THE GATEWAY")
-	for _, line := range d.Boundary.Lines() {
-		t.Paragraph("  ", "    ", render.Clean(render.Sentence(line)))
-	}
-	for _, f := range d.Boundary.Findings {
-		if f.ID != d.Verdict.ID {
-			t.Paragraph("  "+f.ID+": ", "    ", render.Clean(render.Sentence(f.Summary)))
+func (t *text) sections(all []section) {
+	for _, s := range all {
+		t.Heading(strings.ToUpper(s.head) + s.of)
+		if s.intro != "" {
+			t.Paragraph("  ", "  ", s.intro)
 		}
+		t.Table(render.Columns("", "", ""), s.rows)
+		var pairs [][]string
+		for _, i := range s.items {
+			switch {
+			case s.short:
+				pairs = append(pairs, []string{i.name, i.text})
+			case i.name != "":
+				t.Paragraph("  "+i.name+i.by+": ", "    ", i.text)
+			default:
+				t.Paragraph("  ", "    ", i.text)
+			}
+		}
+		t.Pairs(pairs)
 	}
 }
 
@@ -157,49 +152,6 @@ func (t *text) fix(f *catalog.Fix, target string) {
 	}
 	if f.Verify != "" {
 		t.Paragraph("    Verify: ", "      ", render.Clean(render.Sentence(f.Verify)))
-	}
-}
-
-func (t *text) others(d *diagnose.Diagnosis, v *diagnose.Verdict, head string, keep func(*diagnose.Finding) bool) {
-	for i, f := range selected(d, v, keep) {
-		if i == 0 {
-			t.Heading(head)
-		}
-		by := ""
-		if f.InhibitedBy != "" && f.InhibitedBy != v.ID {
-			by = " (explained by " + f.InhibitedBy + ")"
-		}
-		t.Paragraph("  "+f.Pathology.ID+by+": ", "    ", summaryOf(d, f))
-	}
-}
-
-func (t *text) changes(d *diagnose.Diagnosis, v *diagnose.Verdict) {
-	intro, rows := changes(d, &v.Workload, true)
-	if intro == "" {
-		return
-	}
-	t.Heading("WHAT CHANGED" + whose(d, &v.Workload))
-	t.Paragraph("  ", "  ", intro)
-	t.Table(render.Columns("", "", ""), rows)
-}
-
-func (t *text) ruledOut(d *diagnose.Diagnosis) {
-	var rows [][]string
-	for _, f := range selected(d, &d.Verdict, ruledOut) {
-		rows = append(rows, []string{f.Pathology.ID, ruledOutLine(f)})
-	}
-	if len(rows) > 0 {
-		t.Heading("RULED OUT" + ofModel(&d.Verdict))
-		t.Pairs(rows)
-	}
-}
-
-func (t *text) coverage(d *diagnose.Diagnosis) {
-	for i, g := range gaps(d.Coverage) {
-		if i == 0 {
-			t.Heading("NOT CHECKED")
-		}
-		t.Paragraph("  ", "    ", g.line(false, true))
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/baseline"
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/indicator"
@@ -70,13 +71,12 @@ func Measure(ctx context.Context, q metrics.Querier, cfg Config) ([]*baseline.Fi
 		Instance: layout.Instance, Model: layout.Model, Matchers: slices.Concat(cfg.Matchers, layout.Without),
 		Window: cfg.Window, Short: cfg.Short, Past: min(span, time.Hour),
 	}
-	seen := map[string]bool{}
 	for _, t := range targets {
-		if k := t.Dialect.Key(); t.Dialect.Serves() && !seen[k] {
-			seen[k] = true
+		if t.Dialect.Serves() {
 			d.Dialects = append(d.Dialects, t.Dialect)
 		}
 	}
+	d.Dialects = dialect.Distinct(d.Dialects)
 	step := max(span/points, cfg.Short)
 	r := metrics.Range{Start: cfg.From.Add(cfg.Window), End: cfg.To, Step: step}
 	values, err := ask(ctx, q, d, r)

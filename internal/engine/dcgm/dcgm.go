@@ -4,7 +4,6 @@ package dcgm
 import (
 	_ "embed"
 	"regexp"
-	"strings"
 	"sync"
 
 	"github.com/sixty-dev/sixty/internal/engine"
@@ -33,20 +32,10 @@ func naming(has map[string]bool) engine.Naming {
 // page returns what the signals of package indicator ask of an exporter: which fields
 // one really exports depends on its counters file.
 func page(id string) (names []string, release string, err error) {
-	if id != string(ID) {
-		return nil, "", nil
+	if id == string(ID) {
+		names, err = indicator.MetricsOf(indicator.GPU)
 	}
-	for _, s := range indicator.All() {
-		if s.Scope != indicator.GPU {
-			continue
-		}
-		of, err := indicator.Metrics(s.PromQL())
-		if err != nil {
-			return nil, "", err
-		}
-		names = append(names, of...)
-	}
-	return names, "", nil
+	return names, "", err
 }
 
 //go:embed fields.csv
@@ -65,10 +54,8 @@ type Field struct {
 
 var fields = sync.OnceValue(func() map[string]Field {
 	out := map[string]Field{}
-	for line := range strings.Lines(fieldsCSV) {
-		if row := strings.Split(strings.TrimSpace(line), ","); len(row) == 3 && !strings.HasPrefix(line, "#") && row[0] != "name" {
-			out["DCGM_FI_"+row[0]] = Field{row[1], row[2]}
-		}
+	for _, row := range engine.Rows(fieldsCSV) {
+		out["DCGM_FI_"+row[0]] = Field{row[1], row[2]}
 	}
 	return out
 })

@@ -231,10 +231,6 @@ func (p Product) sum(has map[string]bool, fn string, outcomes ...string) string 
 		if !slices.Contains(outcomes, t.Outcome) || !has[t.Metric] {
 			continue
 		}
-		var match []string
-		for _, m := range t.Match {
-			match = append(match, m.String())
-		}
 		sign := " + "
 		if t.Sign < 0 {
 			sign = " - "
@@ -243,8 +239,8 @@ func (p Product) sum(has map[string]bool, fn string, outcomes ...string) string 
 			sign = strings.TrimPrefix(sign, " + ")
 		}
 		// What never happened has no series: it is zero where the gateway answers.
-		text += fmt.Sprintf("%s(sum by (instance) (%s(%s{%s}[5m])) or 0 * sum by (instance) (%s(%s[5m])))",
-			sign, fn, t.Metric, strings.Join(match, ","), fn, t.Metric)
+		text += fmt.Sprintf("%s(sum by (instance) (%s(%s[5m])) or 0 * sum by (instance) (%s(%s[5m])))",
+			sign, fn, indicator.Selector(t.Metric, t.Match...), fn, t.Metric)
 	}
 	return text
 }
@@ -254,20 +250,11 @@ func page(id string) (names []string, release string, err error) {
 	if id != string(ID) {
 		return nil, "", nil
 	}
-	for _, s := range indicator.All() {
-		if s.Scope != indicator.Gateway {
-			continue
-		}
-		of, err := indicator.Metrics(s.PromQL())
-		if err != nil {
-			return nil, "", err
-		}
-		for _, n := range of {
-			if b, ok := strings.CutSuffix(n, "_bucket"); ok {
-				n = b + "_count"
-			}
-			names = append(names, n)
+	names, err = indicator.MetricsOf(indicator.Gateway)
+	for i, n := range names {
+		if histogram, ok := strings.CutSuffix(n, "_bucket"); ok {
+			names[i] = histogram + "_count"
 		}
 	}
-	return names, "", nil
+	return names, "", err
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/prometheus/prometheus/model/rulefmt"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/slo"
 )
@@ -100,7 +101,7 @@ type Rules struct {
 
 	// Tests holds the alerts' unit tests: firing, below the rate, over, too few
 	// events. They need an evaluation interval of Interval.
-	Tests    []Test
+	Tests    []generate.UnitTest
 	Interval model.Duration
 
 	// Warnings says, one sentence each, what differs from what was asked for.

@@ -23,6 +23,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/slo"
 )
 
@@ -46,7 +47,7 @@ func parsed(t rapid.TB, groups []rulefmt.RuleGroup) []rulefmt.RuleGroup {
 
 // play evaluates the rules over a test's series as promtool does, and reports
 // what differs.
-func play(t *testing.T, groups []rulefmt.RuleGroup, test Test, interval time.Duration) {
+func play(t *testing.T, groups []rulefmt.RuleGroup, test generate.UnitTest, interval time.Duration) {
 	t.Helper()
 	load := "load 1m\n"
 	for _, s := range test.Series {
@@ -56,11 +57,11 @@ func play(t *testing.T, groups []rulefmt.RuleGroup, test Test, interval time.Dur
 	e := evaluation{engine: promqltest.NewTestEngine(t, false, 5*time.Minute, 1_000_000), storage: storage, since: map[string]time.Time{}}
 	uses := func(g rulefmt.RuleGroup) bool {
 		return slices.ContainsFunc(g.Rules, func(r rulefmt.Rule) bool {
-			return slices.ContainsFunc(test.Alerts, func(a AlertTest) bool { return a.Alert == r.Alert })
+			return slices.ContainsFunc(test.Alerts, func(a generate.AlertTest) bool { return a.Alert == r.Alert })
 		})
 	}
 	groups = slices.DeleteFunc(slices.Clone(groups), func(g rulefmt.RuleGroup) bool { return !uses(g) })
-	last := slices.MaxFunc(test.Alerts, func(a, b AlertTest) int { return int(a.At - b.At) }).At
+	last := slices.MaxFunc(test.Alerts, func(a, b generate.AlertTest) int { return int(a.At - b.At) }).At
 	for at := time.Duration(0); at <= time.Duration(last); at += interval {
 		var firing []fired
 		for _, g := range groups {
@@ -72,7 +73,7 @@ func play(t *testing.T, groups []rulefmt.RuleGroup, test Test, interval time.Dur
 			if time.Duration(want.At) != at {
 				continue
 			}
-			var got []Firing
+			var got []generate.Firing
 			for _, f := range firing {
 				if f.alert == want.Alert {
 					got = append(got, f.Firing)
@@ -88,7 +89,7 @@ func play(t *testing.T, groups []rulefmt.RuleGroup, test Test, interval time.Dur
 // fired is an alert that fires, with its name.
 type fired struct {
 	alert string
-	Firing
+	generate.Firing
 }
 
 // evaluation evaluates rules one after the other, as Prometheus' rule manager
@@ -143,7 +144,7 @@ func (e *evaluation) eval(t *testing.T, r rulefmt.Rule, ts time.Time) []fired {
 		if ts.Sub(e.since[key]) < time.Duration(r.For) {
 			continue
 		}
-		f := fired{r.Alert, Firing{b.Labels().Map(), map[string]string{}}}
+		f := fired{r.Alert, generate.Firing{Labels: b.Labels().Map(), Annotations: map[string]string{}}}
 		for name, text := range r.Annotations {
 			f.Annotations[name] = expanded(t, text, sample)
 		}
@@ -196,8 +197,8 @@ func promtool(t *testing.T, r Rules) bool {
 	for i := 0; i < len(r.Groups); i += 2 { // a file for each promise: tests evaluate all rules of their file
 		id := strings.TrimPrefix(r.Groups[i].Name, "vllm-slo-")
 		write(id+".yaml", rulefmt.RuleGroups{Groups: r.Groups[i : i+2]})
-		tests := slices.DeleteFunc(slices.Clone(r.Tests), func(t Test) bool { return t.SLO != id })
-		write(id+".test.yaml", TestFile{RuleFiles: []string{id + ".yaml"}, EvaluationInterval: r.Interval, Tests: tests})
+		tests := slices.DeleteFunc(slices.Clone(r.Tests), func(t generate.UnitTest) bool { return t.SLO != id })
+		write(id+".test.yaml", generate.TestFile{RuleFiles: []string{id + ".yaml"}, EvaluationInterval: r.Interval, Tests: tests})
 		check, test = append(check, id+".yaml"), append(test, id+".test.yaml")
 	}
 	for _, args := range [][]string{check, test} {

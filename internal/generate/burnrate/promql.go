@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
 const modelName = "model_name"
@@ -33,20 +35,9 @@ func (c *Config) over(function, canonical string, ms ...*labels.Matcher) string 
 func (c *Config) within(w time.Duration, function, canonical string, ms ...*labels.Matcher) string {
 	var parts []string
 	for _, name := range c.names(canonical) {
-		parts = append(parts, fmt.Sprintf("%s(%s[%s])", function, selector(name, slices.Concat(ms, c.Matchers)), span(w)))
+		parts = append(parts, fmt.Sprintf("%s(%s[%s])", function, indicator.Selector(name, slices.Concat(ms, c.Matchers)...), span(w)))
 	}
 	return strings.Join(parts, " or ")
-}
-
-func selector(name string, ms []*labels.Matcher) string {
-	if len(ms) == 0 {
-		return name
-	}
-	var parts []string
-	for _, m := range ms {
-		parts = append(parts, m.String())
-	}
-	return name + "{" + strings.Join(parts, ",") + "}"
 }
 
 // by writes an aggregation.

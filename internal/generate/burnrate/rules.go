@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/prometheus/model/rulefmt"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/slo"
 )
@@ -300,16 +301,11 @@ func (s *sli) annotations(levels []Level) map[string]string {
 // causes names what fires or is about to on the servers whose budget burns: a burn is a
 // symptom.
 func (s *sli) causes() string {
-	var matchers, values []string
-	for _, l := range s.cfg.By {
-		matchers = append(matchers, l+"=%q")
-		values = append(values, `(or $labels.`+l+` "")`)
-	}
 	if s.cfg.Causes == "" {
 		return ""
 	}
 	return fmt.Sprintf("{{ with printf `group by (alertname) (ALERTS{%s,%s})` %s | query }} Beside it: {{ range $i, $a := . }}{{ if $i }}, {{ end }}{{ $a | label `alertname` }}{{ end }}.{{ end }}",
-		s.cfg.Causes, strings.Join(matchers, ","), strings.Join(values, " "))
+		s.cfg.Causes, generate.Placeholders(s.cfg.By), generate.Arguments(s.cfg.By))
 }
 
 // thresholdSource says where the target, and the edge at which it is counted,

@@ -16,45 +16,10 @@ import (
 	"github.com/prometheus/prometheus/template"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/generate"
+	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/slo"
 )
-
-// A TestFile is what "promtool test rules" reads.
-type TestFile struct {
-	RuleFiles          []string       `yaml:"rule_files"`
-	EvaluationInterval model.Duration `yaml:"evaluation_interval"`
-	Tests              []Test         `yaml:"tests"`
-}
-
-// A Test is one unit test: series from time 0 on, and the alerts that fire at
-// some time.
-type Test struct {
-	SLO      string         `yaml:"-"` // the label slo of the alerts: one file each is a good split
-	Name     string         `yaml:"name"`
-	Interval model.Duration `yaml:"interval"` // between samples
-	Series   []Series       `yaml:"input_series"`
-	Alerts   []AlertTest    `yaml:"alert_rule_test"`
-}
-
-// Series is one series in promtool's notation: "0+60x10".
-type Series struct {
-	Series string `yaml:"series"`
-	Values string `yaml:"values"`
-}
-
-// AlertTest says which alerts of a name fire at a time; none, when Firing is
-// empty.
-type AlertTest struct {
-	At     model.Duration `yaml:"eval_time"`
-	Alert  string         `yaml:"alertname"`
-	Firing []Firing       `yaml:"exp_alerts,omitempty"`
-}
-
-// Firing is one alert that fires, with all its labels and annotations.
-type Firing struct {
-	Labels      map[string]string `yaml:"exp_labels"`
-	Annotations map[string]string `yaml:"exp_annotations"`
-}
 
 // phase is a stretch of constant traffic: events and bad events per minute.
 type phase struct {
@@ -99,7 +64,7 @@ func (s *sli) tests(out *Rules) error {
 	if err := s.test(out, target, scenario{"is silent where a bucket is at the edge", steady, []check{{45, &unknown, false}}}, series); err != nil {
 		return err
 	}
-	series = slices.DeleteFunc(slices.Clone(series), func(s Series) bool { return strings.Contains(s.Series, "_bucket{") })
+	series = slices.DeleteFunc(slices.Clone(series), func(s generate.TestSeries) bool { return strings.Contains(s.Series, "_bucket{") })
 	return s.test(out, target, scenario{"fires where none is", steady, []check{{45, &unknown, true}}}, series)
 }
 
@@ -167,16 +132,16 @@ func (s *sli) quiet() []scenario {
 	return out
 }
 
-func (s *sli) test(out *Rules, target map[string]string, c scenario, series []Series) error {
-	test := Test{SLO: s.id, Name: s.id + " " + c.name, Interval: model.Duration(time.Minute), Series: series}
+func (s *sli) test(out *Rules, target map[string]string, c scenario, series []generate.TestSeries) error {
+	test := generate.UnitTest{SLO: s.id, Name: s.id + " " + c.name, Interval: model.Duration(time.Minute), Series: series}
 	for _, k := range c.checks {
-		a := AlertTest{At: model.Duration(time.Duration(k.minute) * time.Minute), Alert: k.rule.Alert}
+		a := generate.AlertTest{At: model.Duration(time.Duration(k.minute) * time.Minute), Alert: k.rule.Alert}
 		if k.fires {
 			f, err := s.firing(*k.rule, target)
 			if err != nil {
 				return err
 			}
-			a.Firing = []Firing{f}
+			a.Firing = []generate.Firing{f}
 		}
 		test.Alerts = append(test.Alerts, a)
 	}
@@ -185,14 +150,14 @@ func (s *sli) test(out *Rules, target map[string]string, c scenario, series []Se
 }
 
 // firing returns an alert as it fires on a target where every event is bad.
-func (s *sli) firing(rule rulefmt.Rule, target map[string]string) (Firing, error) {
+func (s *sli) firing(rule rulefmt.Rule, target map[string]string) (generate.Firing, error) {
 	found := map[string]string{"slo": s.id} // the labels of the expression's result
 	for _, name := range s.cfg.By {
 		if v := target[name]; v != "" {
 			found[name] = v
 		}
 	}
-	f := Firing{Labels: maps.Clone(found), Annotations: map[string]string{}}
+	f := generate.Firing{Labels: maps.Clone(found), Annotations: map[string]string{}}
 	for _, texts := range []struct{ from, to map[string]string }{{rule.Labels, f.Labels}, {rule.Annotations, f.Annotations}} {
 		for name, text := range texts.from {
 			var err error
@@ -218,11 +183,14 @@ func expand(text string, found map[string]string) (string, error) {
 }
 
 // series returns what the promise counts under some traffic: of one target.
-func (s *sli) series(target map[string]string, phases []phase) []Series {
-	line := func(canonical string, extra map[string]string, count func(phase) int64) Series {
+func (s *sli) series(target map[string]string, phases []phase) []generate.TestSeries {
+	line := func(canonical string, extra map[string]string, count func(phase) int64) generate.TestSeries {
 		all := maps.Clone(target)
 		maps.Copy(all, extra)
-		return Series{selector(s.cfg.names(canonical)[0], equal(all)), values(phases, count)}
+		return generate.TestSeries{
+			Series: indicator.Selector(s.cfg.names(canonical)[0], equal(all)...),
+			Values: values(phases, count),
+		}
 	}
 	events := func(p phase) int64 { return p.events }
 	good := func(p phase) int64 { return p.events - p.bad }
@@ -230,7 +198,7 @@ func (s *sli) series(target map[string]string, phases []phase) []Series {
 		http := func(status string) map[string]string {
 			return map[string]string{modelName: "", "handler": "/v1/chat/completions", "method": "POST", "status": status}
 		}
-		return []Series{
+		return []generate.TestSeries{
 			line(running, map[string]string{"engine": "0"}, func(phase) int64 { return 0 }),
 			line(httpRequests, http("2xx"), good),
 			line(httpRequests, http("5xx"), func(p phase) int64 { return p.bad }),
@@ -239,7 +207,7 @@ func (s *sli) series(target map[string]string, phases []phase) []Series {
 	}
 	family := families[s.promise.Quantity]
 	engine := map[string]string{"engine": "0"}
-	out := []Series{
+	out := []generate.TestSeries{
 		line(family+"_count", engine, events),
 		line(family+"_bucket", map[string]string{"engine": "0", "le": python(s.edge)}, good),
 	}

@@ -210,32 +210,23 @@ func (b *builder) gatewayVariables(gateways []dialect.Dialect) ([]Variable, erro
 
 // chain makes variables, each restricted by those before it.
 func (b *builder) chain(labelNames, metrics []string, fixed []*labels.Matcher) []Variable {
-	var matchers []string
-	for _, m := range fixed {
-		matchers = append(matchers, m.String())
+	name, matchers := metrics[0], slices.Clone(fixed)
+	if len(metrics) > 1 {
+		any := labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, strings.Join(metrics, "|"))
+		name, matchers = "", append([]*labels.Matcher{any}, fixed...)
 	}
 	var out []Variable
 	for _, l := range labelNames {
-		v := Variable{Name: l, Label: l, Selector: selector(metrics, matchers), Always: !slices.Contains(b.place(), l) && l != "cluster"}
+		selector := indicator.Selector(name, matchers...)
+		v := Variable{Name: l, Label: l, Selector: selector, Always: !slices.Contains(b.place(), l) && l != "cluster"}
 		if n, ok := variableNames[l]; ok {
 			v.Name = n
 		}
 		v.Title = strings.ToUpper(v.Name[:1]) + strings.ReplaceAll(v.Name[1:], "_", " ")
 		out = append(out, v)
-		matchers = append(matchers, v.matcher().String())
+		matchers = append(matchers, v.matcher())
 	}
 	return out
-}
-
-func selector(metrics, matchers []string) string {
-	name := metrics
-	if len(metrics) != 1 {
-		name, matchers = nil, append([]string{`__name__=~"` + strings.Join(metrics, "|") + `"`}, matchers...)
-	}
-	if len(matchers) == 0 {
-		return metrics[0]
-	}
-	return strings.Join(name, "") + "{" + strings.Join(matchers, ",") + "}"
 }
 
 func (v Variable) matcher() *labels.Matcher {

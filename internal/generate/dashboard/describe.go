@@ -194,15 +194,12 @@ func (b *builder) firing(place []*labels.Matcher) []Event {
 	if b.cfg.Period > 0 {
 		alerts = append(alerts, budgetAlerts)
 	}
-	matchers := []string{
-		labels.MustNewMatcher(labels.MatchRegexp, "alertname", strings.Join(alerts, "|")).String(),
-		`alertstate="firing"`,
-	}
-	for _, m := range place {
-		matchers = append(matchers, m.String())
-	}
+	matchers := append([]*labels.Matcher{
+		labels.MustNewMatcher(labels.MatchRegexp, "alertname", strings.Join(alerts, "|")),
+		labels.MustNewMatcher(labels.MatchEqual, "alertstate", "firing"),
+	}, place...)
 	return []Event{{
-		Name: "Findings", Expr: "ALERTS{" + strings.Join(matchers, ",") + "}",
+		Name: "Findings", Expr: indicator.Selector("ALERTS", matchers...),
 		Title: "{{alertname}}", Text: "{{severity}} {{" + b.server() + "}} {{model_name}}", Tags: []string{"alertname", "severity"}, Colour: "red",
 	}}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/burnrate"
+	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
 
@@ -65,17 +66,8 @@ func Resolve(base generate.Deployment, named []string, seen ...Exposed) (Deploym
 		}
 		d.Dialects = append(d.Dialects, dcgm)
 	}
-	d.Dialects = distinct(d.Dialects)
+	d.Dialects = dialect.Distinct(d.Dialects)
 	return d, nil
-}
-
-func distinct(ds []dialect.Dialect) []dialect.Dialect {
-	seen := map[string]bool{}
-	return slices.DeleteFunc(ds, func(d dialect.Dialect) bool {
-		k := d.Key()
-		defer func() { seen[k] = true }()
-		return seen[k]
-	})
 }
 
 // Read asks a Querier what servers exposed in the time before a moment.
@@ -107,7 +99,7 @@ func Read(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Du
 			}
 		}
 	}
-	out.Dialects = distinct(out.Dialects)
+	out.Dialects = dialect.Distinct(out.Dialects)
 	for family, l := range lists {
 		out.Edges[family] = burnrate.CommonEdges(l...)
 	}
@@ -116,12 +108,9 @@ func Read(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Du
 
 // bucketEdges returns the edges that all targets have of a histogram.
 func bucketEdges(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration, name string, match []*labels.Matcher) ([]float64, error) {
-	selector := []string{fmt.Sprintf("__name__=%q", name)}
-	for _, m := range match {
-		selector = append(selector, m.String())
-	}
+	named := append([]*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, name)}, match...)
 	by := strings.Join(append(slices.Clone(generate.UsualInstance), "le"), ", ")
-	v, err := q.Query(ctx, fmt.Sprintf("group by (%s) (last_over_time({%s}[%s]))", by, strings.Join(selector, ","), model.Duration(lookback)), at)
+	v, err := q.Query(ctx, fmt.Sprintf("group by (%s) (last_over_time(%s[%s]))", by, indicator.Selector("", named...), model.Duration(lookback)), at)
 	if err != nil {
 		return nil, fmt.Errorf("bucket edges of %s: %w", name, err)
 	}

@@ -211,13 +211,13 @@ func unitTests(c *Config, rules *generate.Rules, budgets burnrate.Rules) (files 
 
 // burnRateTests writes the unit tests of each objective to a file.
 func burnRateTests(budgets burnrate.Rules, rules string) ([]generate.File, error) {
-	bySLO := map[string][]burnrate.Test{}
+	bySLO := map[string][]generate.UnitTest{}
 	for _, t := range budgets.Tests {
 		bySLO[t.SLO] = append(bySLO[t.SLO], t)
 	}
 	var files []generate.File
 	for _, id := range slices.Sorted(maps.Keys(bySLO)) {
-		content, err := yaml.Marshal(burnrate.TestFile{RuleFiles: []string{rules}, EvaluationInterval: budgets.Interval, Tests: bySLO[id]})
+		content, err := yaml.Marshal(generate.TestFile{RuleFiles: []string{rules}, EvaluationInterval: budgets.Interval, Tests: bySLO[id]})
 		if err != nil {
 			return nil, err
 		}

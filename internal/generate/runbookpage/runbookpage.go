@@ -26,8 +26,7 @@ import (
 
 // Config says what the pages are about.
 type Config struct {
-	// Pathologies is the catalogue, in its order. It must be valid
-	// (catalog.Validate).
+	// Pathologies is the catalogue, in its order.
 	Pathologies []*catalog.Pathology
 
 	// Deployment says how signals are asked for. With none they are given in

@@ -58,13 +58,5 @@ func hostBound(p *catalog.Pass) {
 			Verify:   verify,
 		})
 	}
-	if cpu, ok := p.Measured(indicator.FrontendCPU); ok && cpu > 0.9 {
-		p.Fix(catalog.Fix{
-			Summary:    "Relieve the API server: --api-server-count 2 or more",
-			Changes:    []catalog.Change{{Flag: "--api-server-count", From: p.Config[engine.APIServerCount].Value, To: "2"}},
-			Arithmetic: []string{"the API server uses " + indicator.FormatNumber(cpu, indicator.Ratio) + " of a CPU core, and Python uses one"},
-			Tradeoff:   "with several API servers vLLM exports no process_* and _created series",
-			Verify:     "CPU use of the API server falls below 70 %; " + verify,
-		})
-	}
+	p.RelieveAPIServer("Relieve the API server: --api-server-count 2 or more", verify)
 }

@@ -55,9 +55,7 @@ func summary(p *catalog.Pass) string {
 			fmt.Fprintf(&b, ", %s per request", catalog.Digits(share))
 		}
 	}
-	switch grown, s := mostGrown(p); {
-	case s == nil:
-	default:
+	if grown, s := mostGrown(p); s != nil {
 		fmt.Fprintf(&b, ", with %s at %s normal", strings.ToLower(s.Title), indicator.FormatNumber(grown, indicator.Times))
 	}
 	return b.String()

@@ -19,15 +19,7 @@ func refine(p *catalog.Pass) {
 	p.Reason("Nothing queues and decode is as fast as normal, so the time is lost before the engine or in prefill alone.")
 	p.Reason("Prefill time runs from the first chunk to the first token and includes chunks of other requests in between. With very short prompts it is mostly the overhead of a step.")
 	p.Observe("Where TTFT goes", indicator.PrefillTimeMean, indicator.UnseenWait, indicator.FrontendCPU)
-	if cpu, ok := p.Measured(indicator.FrontendCPU); ok && cpu > 0.9 {
-		p.Fix(catalog.Fix{
-			Summary:    "Relieve the API server, which tokenises: --api-server-count 2 or more",
-			Changes:    []catalog.Change{{Flag: "--api-server-count", From: p.Config[engine.APIServerCount].Value, To: "2"}},
-			Arithmetic: []string{"the API server uses " + indicator.FormatNumber(cpu, indicator.Ratio) + " of a CPU core, and Python uses one"},
-			Tradeoff:   "with several API servers vLLM exports no process_* and _created series",
-			Verify:     "CPU use of the API server falls below 70 %; " + verify,
-		})
-	}
+	p.RelieveAPIServer("Relieve the API server, which tokenises: --api-server-count 2 or more", verify)
 	if ratio, ok := p.Measured(indicator.SMClockRatio); ok && ratio < 0.9 {
 		p.Fix(catalog.Fix{
 			Summary:    "Restore the GPU's clocks: prefill is bound by computation and slows with them",

@@ -6,6 +6,7 @@
 package grafana
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -56,7 +57,7 @@ func render(d layout.Dashboard) dashboard {
 			{Title: "sixty", Type: "dashboards", Icon: "external link", Tags: []string{layout.Tag}, IncludeVars: true, KeepTime: true},
 			{Title: "Runbooks", Type: "link", Icon: "doc", Tags: []string{}, URL: d.Runbooks, TargetBlank: true},
 		},
-		Templating: templating{List: variables(d.Variables)},
+		Templating: list[variable]{variables(d.Variables)},
 		Panels:     panels(d.Rows),
 		Timepicker: map[string]bool{},
 	}
@@ -138,20 +139,14 @@ func chart(p layout.Panel) panel {
 	defaults := &out.FieldConfig.Defaults
 	switch p.Kind {
 	case layout.Heatmap:
-		out.Type, out.Options = "heatmap", heatmap(p)
+		out.Type, out.Options = "heatmap", json.RawMessage(fmt.Sprintf(heatmapOptions, unit(p.Unit)))
 		defaults.Unit = ""
 	case layout.Stat:
-		out.Type, out.Options = "stat", statOptions{
-			GraphMode: "area", ColorMode: "value", JustifyMode: "auto", TextMode: "value_and_name", WideLayout: true,
-			PercentChangeColorMode: "standard", Orientation: "auto", ReduceOptions: reduceOptions{Calcs: []string{"lastNotNull"}},
-		}
+		out.Type, out.Options = "stat", json.RawMessage(statOptions)
 		defaults.Thresholds, defaults.Color = steps(p.Steps), &color{Mode: "thresholds"}
 		defaults.bounds(p)
 	default:
-		out.Type, out.Options = "timeseries", seriesOptions{
-			Legend:  legend{DisplayMode: "list", Placement: "bottom", ShowLegend: true, Calcs: []string{}},
-			Tooltip: tooltip{Mode: "multi", Sort: "desc"},
-		}
+		out.Type, out.Options = "timeseries", json.RawMessage(seriesOptions)
 		defaults.Custom = custom(p)
 		defaults.Color = &color{Mode: "palette-classic-by-name"}
 		defaults.Thresholds = steps(visible(p.Steps))
@@ -169,18 +164,16 @@ func (f *fieldDefaults) bounds(p layout.Panel) {
 	}
 }
 
-func custom(p layout.Panel) lines {
-	out := lines{
-		DrawStyle: "line", LineWidth: 2, FillOpacity: 5, ShowPoints: "never",
-		Stacking: stacking{Mode: "none", Group: "A"}, ThresholdsStyle: thresholdsStyle{Mode: "off"},
-	}
+// custom says how lines are drawn.
+func custom(p layout.Panel) json.RawMessage {
+	stacking, opacity, thresholds := "none", 5, "off"
 	if p.Stack {
-		out.Stacking.Mode, out.FillOpacity = "normal", 30
+		stacking, opacity = "normal", 30
 	}
 	if len(visible(p.Steps)) > 0 {
-		out.ThresholdsStyle.Mode = "dashed"
+		thresholds = "dashed"
 	}
-	return out
+	return json.RawMessage(fmt.Sprintf(lineOptions, opacity, stacking, thresholds))
 }
 
 // overrides puts what has another unit on the right axis, and the volume behind
@@ -195,7 +188,7 @@ func overrides(p layout.Panel) []fieldOverride {
 			{ID: "unit", Value: unit(s.Unit)},
 			{ID: "custom.axisPlacement", Value: "right"},
 			{ID: "custom.axisLabel", Value: axisLabel(s)},
-			{ID: "custom.thresholdsStyle", Value: thresholdsStyle{Mode: "off"}},
+			{ID: "custom.thresholdsStyle", Value: map[string]string{"mode": "off"}},
 		}}
 		if s.Right {
 			o.Properties = append(o.Properties,
@@ -236,17 +229,6 @@ func steps(in []layout.Step) *thresholds {
 		out.Steps = append(out.Steps, thresholdStep{Value: &v, Color: levelColours[s.Level]})
 	}
 	return out
-}
-
-func heatmap(p layout.Panel) heatmapOptions {
-	return heatmapOptions{
-		CellGap: 1, ShowValue: "never",
-		Color:   heatmapColor{Mode: "scheme", Scheme: "Oranges", Fill: "dark-orange", Scale: "exponential", Exponent: 0.5, Steps: 64},
-		YAxis:   heatmapAxis{AxisPlacement: "left", Unit: unit(p.Unit)},
-		Legend:  heatmapLegend{Show: true},
-		Tooltip: heatmapTooltip{Mode: "single", YHistogram: true}, Exemplars: exemplars{Color: "rgba(255,0,255,0.7)"},
-		RowsFrame: rowsFrame{Layout: "auto"}, FilterLeft: filterValues{LE: 1e-9},
-	}
 }
 
 // refID names queries A, B, C.

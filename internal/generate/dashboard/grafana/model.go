@@ -1,27 +1,33 @@
 package grafana
 
+import "encoding/json"
+
 // The part of Grafana's dashboard model, schema version 39 (Grafana 11), that
 // the dashboards use. Newer Grafanas migrate it as they load it. Types and names
 // are those of Grafana's own schema, against which tests check what is written.
 
 type dashboard struct {
-	UID           string          `json:"uid"`
-	Title         string          `json:"title"`
-	Description   string          `json:"description"`
-	Tags          []string        `json:"tags"`
-	SchemaVersion int             `json:"schemaVersion"`
-	Version       int             `json:"version"`
-	Editable      bool            `json:"editable"`
-	Timezone      string          `json:"timezone"`
-	GraphTooltip  int             `json:"graphTooltip"` // 1 shares the crosshair
-	Time          timeRange       `json:"time"`
-	Refresh       string          `json:"refresh"`
-	Links         []link          `json:"links"`
-	Annotations   annotations     `json:"annotations"`
-	Templating    templating      `json:"templating"`
-	Panels        []panel         `json:"panels"`
-	ID            *int            `json:"id"` // null: Grafana gives one
-	Timepicker    map[string]bool `json:"timepicker"`
+	UID           string           `json:"uid"`
+	Title         string           `json:"title"`
+	Description   string           `json:"description"`
+	Tags          []string         `json:"tags"`
+	SchemaVersion int              `json:"schemaVersion"`
+	Version       int              `json:"version"`
+	Editable      bool             `json:"editable"`
+	Timezone      string           `json:"timezone"`
+	GraphTooltip  int              `json:"graphTooltip"` // 1 shares the crosshair
+	Time          timeRange        `json:"time"`
+	Refresh       string           `json:"refresh"`
+	Links         []link           `json:"links"`
+	Annotations   list[annotation] `json:"annotations"`
+	Templating    list[variable]   `json:"templating"`
+	Panels        []panel          `json:"panels"`
+	ID            *int             `json:"id"` // null: Grafana gives one
+	Timepicker    map[string]bool  `json:"timepicker"`
+}
+
+type list[T any] struct {
+	List []T `json:"list"`
 }
 
 type timeRange struct {
@@ -47,10 +53,6 @@ type datasource struct {
 	UID  string `json:"uid"`
 }
 
-type annotations struct {
-	List []annotation `json:"list"`
-}
-
 type annotation struct {
 	Name        string     `json:"name"`
 	Datasource  datasource `json:"datasource"`
@@ -61,10 +63,6 @@ type annotation struct {
 	TitleFormat string     `json:"titleFormat"`
 	TextFormat  string     `json:"textFormat"`
 	TagKeys     string     `json:"tagKeys"`
-}
-
-type templating struct {
-	List []variable `json:"list"`
 }
 
 type variable struct {
@@ -95,17 +93,17 @@ type variableValue struct {
 
 // A panel is a chart, or a row where Type is "row".
 type panel struct {
-	Type        string       `json:"type"`
-	ID          int          `json:"id"`
-	Title       string       `json:"title"`
-	GridPos     gridPos      `json:"gridPos"`
-	Description string       `json:"description,omitempty"`
-	Datasource  *datasource  `json:"datasource,omitempty"`
-	Links       []link       `json:"links,omitempty"`
-	Targets     []target     `json:"targets,omitempty"`
-	FieldConfig *fieldConfig `json:"fieldConfig,omitempty"`
-	Options     any          `json:"options,omitempty"`
-	Repeat      string       `json:"repeat,omitempty"`
+	Type        string          `json:"type"`
+	ID          int             `json:"id"`
+	Title       string          `json:"title"`
+	GridPos     gridPos         `json:"gridPos"`
+	Description string          `json:"description,omitempty"`
+	Datasource  *datasource     `json:"datasource,omitempty"`
+	Links       []link          `json:"links,omitempty"`
+	Targets     []target        `json:"targets,omitempty"`
+	FieldConfig *fieldConfig    `json:"fieldConfig,omitempty"`
+	Options     json.RawMessage `json:"options,omitempty"`
+	Repeat      string          `json:"repeat,omitempty"`
 
 	// Of rows alone.
 	Collapsed *bool   `json:"collapsed,omitempty"`
@@ -136,14 +134,13 @@ type fieldConfig struct {
 }
 
 type fieldDefaults struct {
-	Unit       string      `json:"unit,omitempty"`
-	Min        *float64    `json:"min,omitempty"`
-	Max        *float64    `json:"max,omitempty"`
-	Decimals   *int        `json:"decimals,omitempty"`
-	NoValue    string      `json:"noValue,omitempty"`
-	Color      *color      `json:"color,omitempty"`
-	Thresholds *thresholds `json:"thresholds,omitempty"`
-	Custom     any         `json:"custom,omitempty"`
+	Unit       string          `json:"unit,omitempty"`
+	Min        *float64        `json:"min,omitempty"`
+	Max        *float64        `json:"max,omitempty"`
+	NoValue    string          `json:"noValue,omitempty"`
+	Color      *color          `json:"color,omitempty"`
+	Thresholds *thresholds     `json:"thresholds,omitempty"`
+	Custom     json.RawMessage `json:"custom,omitempty"`
 }
 
 type color struct {
@@ -176,109 +173,34 @@ type fieldProperty struct {
 	Value any    `json:"value"`
 }
 
-// lines is the custom field configuration of a time series panel.
-type lines struct {
-	DrawStyle       string          `json:"drawStyle"`
-	LineWidth       int             `json:"lineWidth"`
-	FillOpacity     int             `json:"fillOpacity"`
-	ShowPoints      string          `json:"showPoints"`
-	SpanNulls       bool            `json:"spanNulls"`
-	AxisSoftMin     float64         `json:"axisSoftMin"`
-	Stacking        stacking        `json:"stacking"`
-	ThresholdsStyle thresholdsStyle `json:"thresholdsStyle"`
-}
+// Options of panels that are the same on every dashboard.
+const (
+	seriesOptions = `{
+		"legend": {"displayMode": "list", "placement": "bottom", "showLegend": true, "calcs": []},
+		"tooltip": {"mode": "multi", "sort": "desc"}
+	}`
+	statOptions = `{
+		"graphMode": "area", "colorMode": "value", "justifyMode": "auto", "textMode": "value_and_name",
+		"wideLayout": true, "showPercentChange": false, "percentChangeColorMode": "standard", "orientation": "auto",
+		"reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": false}
+	}`
+)
 
-type stacking struct {
-	Mode  string `json:"mode"`
-	Group string `json:"group"`
-}
-
-type thresholdsStyle struct {
-	Mode string `json:"mode"`
-}
-
-type seriesOptions struct {
-	Legend  legend  `json:"legend"`
-	Tooltip tooltip `json:"tooltip"`
-}
-
-type legend struct {
-	DisplayMode string   `json:"displayMode"`
-	Placement   string   `json:"placement"`
-	ShowLegend  bool     `json:"showLegend"`
-	Calcs       []string `json:"calcs"`
-}
-
-type tooltip struct {
-	Mode string `json:"mode"`
-	Sort string `json:"sort"`
-}
-
-type statOptions struct {
-	GraphMode              string        `json:"graphMode"`
-	ColorMode              string        `json:"colorMode"`
-	JustifyMode            string        `json:"justifyMode"`
-	TextMode               string        `json:"textMode"`
-	WideLayout             bool          `json:"wideLayout"`
-	ShowPercentChange      bool          `json:"showPercentChange"`
-	PercentChangeColorMode string        `json:"percentChangeColorMode"`
-	Orientation            string        `json:"orientation"`
-	ReduceOptions          reduceOptions `json:"reduceOptions"`
-}
-
-type reduceOptions struct {
-	Calcs  []string `json:"calcs"`
-	Fields string   `json:"fields"`
-	Values bool     `json:"values"`
-}
-
-type heatmapOptions struct {
-	Calculate  bool           `json:"calculate"`
-	CellGap    int            `json:"cellGap"`
-	Color      heatmapColor   `json:"color"`
-	YAxis      heatmapAxis    `json:"yAxis"`
-	ShowValue  string         `json:"showValue"`
-	Legend     heatmapLegend  `json:"legend"`
-	Tooltip    heatmapTooltip `json:"tooltip"`
-	Exemplars  exemplars      `json:"exemplars"`
-	RowsFrame  rowsFrame      `json:"rowsFrame"`
-	FilterLeft filterValues   `json:"filterValues"`
-}
-
-type heatmapColor struct {
-	Mode     string  `json:"mode"`
-	Scheme   string  `json:"scheme"`
-	Fill     string  `json:"fill"`
-	Scale    string  `json:"scale"`
-	Exponent float64 `json:"exponent"`
-	Steps    int     `json:"steps"`
-	Reverse  bool    `json:"reverse"`
-}
-
-type heatmapAxis struct {
-	AxisPlacement string `json:"axisPlacement"`
-	Reverse       bool   `json:"reverse"`
-	Unit          string `json:"unit"`
-}
-
-type heatmapLegend struct {
-	Show bool `json:"show"`
-}
-
-type heatmapTooltip struct {
-	Mode       string `json:"mode"`
-	YHistogram bool   `json:"yHistogram"`
-}
-
-type exemplars struct {
-	Color string `json:"color"`
-}
-
-type rowsFrame struct {
-	Layout string `json:"layout"`
-}
-
-// filterValues hides empty cells.
-type filterValues struct {
-	LE float64 `json:"le"`
-}
+// lineOptions and heatmapOptions are options with verbs of package fmt for what differs:
+// the opacity, the modes of stacking and of thresholds; the unit. Empty cells are hidden.
+const (
+	lineOptions = `{
+		"drawStyle": "line", "lineWidth": 2, "fillOpacity": %d, "showPoints": "never", "spanNulls": false, "axisSoftMin": 0,
+		"stacking": {"mode": %q, "group": "A"}, "thresholdsStyle": {"mode": %q}
+	}`
+	heatmapOptions = `{
+		"calculate": false, "cellGap": 1,
+		"color": {
+			"mode": "scheme", "scheme": "Oranges", "fill": "dark-orange", "scale": "exponential", "exponent": 0.5, "steps": 64,
+			"reverse": false
+		},
+		"yAxis": {"axisPlacement": "left", "reverse": false, "unit": %q}, "showValue": "never", "legend": {"show": true},
+		"tooltip": {"mode": "single", "yHistogram": true}, "exemplars": {"color": "rgba(255,0,255,0.7)"},
+		"rowsFrame": {"layout": "auto"}, "filterValues": {"le": 1e-9}
+	}`
+)

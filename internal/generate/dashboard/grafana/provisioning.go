@@ -1,9 +1,10 @@
 package grafana
 
 import (
-	"bytes"
 	"fmt"
 	"net/url"
+	"strconv"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -30,37 +31,34 @@ const (
 	usualFolder     = "/var/lib/grafana/dashboards/sixty"
 )
 
-type datasourceFile struct {
-	APIVersion  int                    `yaml:"apiVersion"`
-	Datasources []provisioningEndpoint `yaml:"datasources"`
-}
-
-type provisioningEndpoint struct {
-	Name      string            `yaml:"name"`
-	UID       string            `yaml:"uid"`
-	Type      string            `yaml:"type"`
-	Access    string            `yaml:"access"`
-	URL       string            `yaml:"url"`
-	IsDefault bool              `yaml:"isDefault"`
-	Editable  bool              `yaml:"editable"`
-	JSONData  map[string]string `yaml:"jsonData"`
-}
-
-type providerFile struct {
-	APIVersion int        `yaml:"apiVersion"`
-	Providers  []provider `yaml:"providers"`
-}
-
-type provider struct {
-	Name                  string            `yaml:"name"`
-	OrgID                 int               `yaml:"orgId"`
-	Folder                string            `yaml:"folder"`
-	Type                  string            `yaml:"type"`
-	DisableDeletion       bool              `yaml:"disableDeletion"`
-	AllowUIUpdates        bool              `yaml:"allowUiUpdates"`
-	UpdateIntervalSeconds int               `yaml:"updateIntervalSeconds"`
-	Options               map[string]string `yaml:"options"`
-}
+// The files, with verbs of package fmt for the address and the interval, and for the folder.
+const (
+	datasourceFile = `apiVersion: 1
+datasources:
+  - name: Prometheus (vLLM)
+    uid: sixty-prometheus
+    type: prometheus
+    access: proxy
+    url: %s
+    isDefault: false
+    editable: false
+    jsonData:
+      httpMethod: POST
+      timeInterval: %s
+`
+	providerFile = `apiVersion: 1
+providers:
+  - name: sixty
+    orgId: 1
+    folder: vLLM (sixty)
+    type: file
+    disableDeletion: false
+    allowUiUpdates: false
+    updateIntervalSeconds: 30
+    options:
+      path: %s
+`
+)
 
 // Provisioning returns the data source and the dashboard provider, to be put
 // below Grafana's provisioning folder (/etc/grafana/provisioning).
@@ -77,36 +75,26 @@ func Provisioning(p Provision) ([]generate.File, error) {
 	if p.Dashboards == "" {
 		p.Dashboards = usualFolder
 	}
-	source, err := yamlFile("datasources/sixty.yaml", "the Prometheus that scrapes the vLLM servers", datasourceFile{
-		APIVersion: 1,
-		Datasources: []provisioningEndpoint{{
-			Name: "Prometheus (vLLM)", UID: "sixty-prometheus", Type: "prometheus", Access: "proxy", URL: p.Prometheus,
-			JSONData: map[string]string{"httpMethod": "POST", "timeInterval": p.ScrapeInterval},
-		}},
-	})
-	if err != nil {
-		return nil, err
-	}
-	folder, err := yamlFile("dashboards/sixty.yaml", "the folder that holds the dashboards' files", providerFile{
-		APIVersion: 1,
-		Providers: []provider{{
-			Name: "sixty", OrgID: 1, Folder: "vLLM (sixty)", Type: "file", UpdateIntervalSeconds: 30,
-			Options: map[string]string{"path": p.Dashboards},
-		}},
-	})
-	if err != nil {
-		return nil, err
-	}
-	return []generate.File{source, folder}, nil
+	return []generate.File{
+		provisioned("datasources/sixty.yaml", "the Prometheus that scrapes the vLLM servers", datasourceFile, p.Prometheus, p.ScrapeInterval),
+		provisioned("dashboards/sixty.yaml", "the folder that holds the dashboards' files", providerFile, p.Dashboards),
+	}, nil
 }
 
-func yamlFile(path, what string, v any) (generate.File, error) {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "# Written by sixty generate grafana-provisioning: %s.\n", what)
-	enc := yaml.NewEncoder(&b)
-	enc.SetIndent(2)
-	if err := enc.Encode(v); err != nil {
-		return generate.File{}, fmt.Errorf("encode %s: %w", path, err)
+// provisioned fills values into a file.
+func provisioned(path, what, text string, values ...any) generate.File {
+	for i, v := range values {
+		values[i] = scalar(v.(string))
 	}
-	return generate.File{Path: path, Content: b.Bytes()}, nil
+	const head = "# Written by sixty generate grafana-provisioning: %s.\n"
+	return generate.File{Path: path, Content: fmt.Appendf(fmt.Appendf(nil, head, what), text, values...)}
+}
+
+// scalar writes a text as YAML, in one line.
+func scalar(text string) string {
+	out, err := yaml.Marshal(text)
+	if line := strings.TrimSpace(string(out)); err == nil && !strings.Contains(line, "\n") {
+		return line
+	}
+	return strconv.Quote(text)
 }

@@ -15,12 +15,12 @@ type metadata struct {
 }
 
 type spec struct {
-	Display         display          `json:"display"`
-	Duration        string           `json:"duration"`
-	RefreshInterval string           `json:"refreshInterval"`
-	Variables       []variable       `json:"variables"`
-	Panels          map[string]panel `json:"panels"`
-	Layouts         []grid           `json:"layouts"`
+	Display         display           `json:"display"`
+	Duration        string            `json:"duration"`
+	RefreshInterval string            `json:"refreshInterval"`
+	Variables       []object          `json:"variables"`
+	Panels          map[string]object `json:"panels"`
+	Layouts         []object          `json:"layouts"`
 }
 
 type display struct {
@@ -28,15 +28,10 @@ type display struct {
 	Description string `json:"description,omitempty"`
 }
 
-// plugin is a plugin's kind with its options.
-type plugin struct {
+// object is a variable, a panel, a query, a grid, or a plugin with its options.
+type object struct {
 	Kind string `json:"kind"`
 	Spec any    `json:"spec"`
-}
-
-type variable struct {
-	Kind string       `json:"kind"` // "ListVariable"
-	Spec listVariable `json:"spec"`
 }
 
 type listVariable struct {
@@ -47,28 +42,14 @@ type listVariable struct {
 	AllowAllValue  bool    `json:"allowAllValue"`
 	CustomAllValue string  `json:"customAllValue,omitempty"`
 	Sort           string  `json:"sort,omitempty"`
-	Plugin         plugin  `json:"plugin"`
-}
-
-type labelValues struct {
-	LabelName string   `json:"labelName"`
-	Matchers  []string `json:"matchers"`
-}
-
-type datasourceVariable struct {
-	DatasourcePluginKind string `json:"datasourcePluginKind"`
-}
-
-type panel struct {
-	Kind string    `json:"kind"` // "Panel"
-	Spec panelSpec `json:"spec"`
+	Plugin         object  `json:"plugin"`
 }
 
 type panelSpec struct {
-	Display display `json:"display"`
-	Plugin  plugin  `json:"plugin"`
-	Queries []query `json:"queries"`
-	Links   []link  `json:"links,omitempty"`
+	Display display  `json:"display"`
+	Plugin  object   `json:"plugin"`
+	Queries []object `json:"queries"`
+	Links   []link   `json:"links,omitempty"`
 }
 
 type link struct {
@@ -77,29 +58,14 @@ type link struct {
 	TargetBlank bool   `json:"targetBlank"`
 }
 
-type query struct {
-	Kind string    `json:"kind"` // "TimeSeriesQuery"
-	Spec querySpec `json:"spec"`
-}
-
 type querySpec struct {
-	Plugin queryPlugin `json:"plugin"`
-}
-
-type queryPlugin struct {
-	Kind string          `json:"kind"` // "PrometheusTimeSeriesQuery"
-	Spec prometheusQuery `json:"spec"`
+	Plugin object `json:"plugin"`
 }
 
 type prometheusQuery struct {
 	Datasource       string `json:"datasource"`
 	Query            string `json:"query"`
 	SeriesNameFormat string `json:"seriesNameFormat"`
-}
-
-type grid struct {
-	Kind string   `json:"kind"` // "Grid"
-	Spec gridSpec `json:"spec"`
 }
 
 type gridSpec struct {
@@ -109,12 +75,10 @@ type gridSpec struct {
 }
 
 type gridDisplay struct {
-	Title    string   `json:"title"`
-	Collapse collapse `json:"collapse"`
-}
-
-type collapse struct {
-	Open bool `json:"open"`
+	Title    string `json:"title"`
+	Collapse struct {
+		Open bool `json:"open"`
+	} `json:"collapse"`
 }
 
 type gridItem struct {
@@ -122,11 +86,9 @@ type gridItem struct {
 	Y       int `json:"y"`
 	Width   int `json:"width"`
 	Height  int `json:"height"`
-	Content ref `json:"content"`
-}
-
-type ref struct {
-	Ref string `json:"$ref"`
+	Content struct {
+		Ref string `json:"$ref"`
+	} `json:"content"`
 }
 
 type format struct {
@@ -174,12 +136,10 @@ type thresholdStep struct {
 }
 
 type statChart struct {
-	Calculation string      `json:"calculation"`
-	Format      format      `json:"format"`
-	Sparkline   sparkline   `json:"sparkline"`
-	Thresholds  *thresholds `json:"thresholds,omitempty"`
-}
-
-type sparkline struct {
-	Width float64 `json:"width"`
+	Calculation string `json:"calculation"`
+	Format      format `json:"format"`
+	Sparkline   struct {
+		Width float64 `json:"width"`
+	} `json:"sparkline"`
+	Thresholds *thresholds `json:"thresholds,omitempty"`
 }

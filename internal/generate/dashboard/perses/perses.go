@@ -43,20 +43,20 @@ func render(d layout.Dashboard) resource {
 		Spec: spec{
 			Display:  display{Name: d.Title, Description: d.Doc},
 			Duration: "1h", RefreshInterval: "30s",
-			Variables: variables(d.Variables), Panels: map[string]panel{},
+			Variables: variables(d.Variables), Panels: map[string]object{},
 		},
 	}
 	for _, r := range d.Rows {
-		g := grid{Kind: "Grid", Spec: gridSpec{Display: gridDisplay{Title: r.Title, Collapse: collapse{Open: true}}, RepeatVariable: r.Repeat}}
 		var parts []part
 		for _, p := range r.Panels {
 			parts = append(parts, byUnit(p)...)
 		}
-		g.Spec.Items = place(parts)
 		for _, p := range parts {
 			out.Spec.Panels[p.name()] = chart(p)
 		}
-		out.Spec.Layouts = append(out.Spec.Layouts, g)
+		g := gridSpec{Display: gridDisplay{Title: r.Title}, Items: place(parts), RepeatVariable: r.Repeat}
+		g.Display.Collapse.Open = true
+		out.Spec.Layouts = append(out.Spec.Layouts, object{"Grid", g})
 	}
 	return out
 }
@@ -79,7 +79,9 @@ func place(parts []part) []gridItem {
 			if i < (columns-width)%n {
 				w++
 			}
-			out = append(out, gridItem{X: x, Y: y, Width: w, Height: p.height(), Content: ref{"#/spec/panels/" + p.name()}})
+			item := gridItem{X: x, Y: y, Width: w, Height: p.height()}
+			item.Content.Ref = "#/spec/panels/" + p.name()
+			out = append(out, item)
 			x += w
 		}
 		parts, y = parts[n:], y+height
@@ -136,43 +138,41 @@ func heading(s layout.Series) string {
 	return strings.TrimSpace(strings.SplitN(s.Legend, "{{", 2)[0])
 }
 
-func variables(vs []layout.Variable) []variable {
-	out := []variable{{Kind: "ListVariable", Spec: listVariable{
+func variables(vs []layout.Variable) []object {
+	out := []object{{"ListVariable", listVariable{
 		Name: "datasource", Display: display{Name: "Data source"},
-		Plugin: plugin{Kind: "DatasourceVariable", Spec: datasourceVariable{DatasourcePluginKind: prometheusKind}},
+		Plugin: object{"DatasourceVariable", map[string]string{"datasourcePluginKind": prometheusKind}},
 	}}}
 	for _, v := range vs {
-		out = append(out, variable{Kind: "ListVariable", Spec: listVariable{
-			Name: v.Name, Display: display{Name: v.Title},
-			DefaultValue: "$__all", AllowMultiple: true, AllowAllValue: true, CustomAllValue: ".*", Sort: "alphabetical-asc",
-			Plugin: plugin{Kind: "PrometheusLabelValuesVariable", Spec: labelValues{LabelName: v.Label, Matchers: []string{v.Selector}}},
+		values := map[string]any{"labelName": v.Label, "matchers": []string{v.Selector}}
+		out = append(out, object{"ListVariable", listVariable{
+			Name: v.Name, Display: display{Name: v.Title}, DefaultValue: "$__all", AllowMultiple: true, AllowAllValue: true,
+			CustomAllValue: ".*", Sort: "alphabetical-asc", Plugin: object{"PrometheusLabelValuesVariable", values},
 		}})
 	}
 	return out
 }
 
-func chart(p part) panel {
-	out := panel{Kind: "Panel", Spec: panelSpec{Display: display{Name: p.Title, Description: p.Doc}, Queries: []query{}}}
+func chart(p part) object {
+	out := panelSpec{Display: display{Name: p.Title, Description: p.Doc}, Queries: []object{}}
 	if p.Kind == layout.Heatmap {
 		p = percentiles(p)
 	}
 	for _, s := range p.Series {
-		out.Spec.Queries = append(out.Spec.Queries, query{Kind: "TimeSeriesQuery", Spec: querySpec{Plugin: queryPlugin{
-			Kind: "PrometheusTimeSeriesQuery", Spec: prometheusQuery{Datasource: chosen, Query: s.Expr, SeriesNameFormat: s.Legend},
-		}}})
+		q := prometheusQuery{Datasource: chosen, Query: s.Expr, SeriesNameFormat: s.Legend}
+		out.Queries = append(out.Queries, object{"TimeSeriesQuery", querySpec{object{"PrometheusTimeSeriesQuery", q}}})
 	}
 	for _, l := range p.Links {
-		out.Spec.Links = append(out.Spec.Links, link{Name: l.Title, URL: l.URL, TargetBlank: true})
+		out.Links = append(out.Links, link{Name: l.Title, URL: l.URL, TargetBlank: true})
 	}
-	switch p.Kind {
-	case layout.Stat:
-		out.Spec.Plugin = plugin{Kind: "StatChart", Spec: statChart{
-			Calculation: "last-number", Format: unit(p.Unit), Sparkline: sparkline{Width: 1}, Thresholds: steps(p.Steps),
-		}}
-	default:
-		out.Spec.Plugin = plugin{Kind: "TimeSeriesChart", Spec: lines(p)}
+	if p.Kind == layout.Stat {
+		stat := statChart{Calculation: "last-number", Format: unit(p.Unit), Thresholds: steps(p.Steps)}
+		stat.Sparkline.Width = 1
+		out.Plugin = object{"StatChart", stat}
+	} else {
+		out.Plugin = object{"TimeSeriesChart", lines(p)}
 	}
-	return out
+	return object{"Panel", out}
 }
 
 // percentiles draws the distribution of a heatmap as lines: Perses' heatmap

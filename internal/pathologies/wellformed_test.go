@@ -1,4 +1,4 @@
-package catalog
+package pathologies_test
 
 import (
 	"errors"
@@ -8,31 +8,22 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
-
-// Sections are the second-level headings of a runbook, in their order.
-var Sections = []string{
-	"What you see",
-	"What it means",
-	"Likely causes",
-	"What to do",
-	"How to tell that it worked",
-	"Traps",
-}
 
 var (
 	kebabCase = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 	alertName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
-// Validate reports everything that is wrong with a catalogue, or nil: ids and
+// wellFormed reports everything that is wrong with a catalogue, or nil: ids and
 // alerts that repeat or are not well formed, missing titles, malformed
 // conditions, PromQL that does not parse, thresholds without a reason or with
 // another's name, runbooks without their sections, and inhibitions that point
 // nowhere or in a circle. The errors are joined, in the order of the catalogue.
-func Validate(ps []*Pathology) error {
-	v := validation{ids: map[string]*Pathology{}, alerts: map[string]string{}, thresholds: map[string]*Threshold{}, reported: map[*Threshold]bool{}}
+func wellFormed(ps []*catalog.Pathology) error {
+	v := validation{ids: map[string]*catalog.Pathology{}, alerts: map[string]string{}, thresholds: map[string]*catalog.Threshold{}, reported: map[*catalog.Threshold]bool{}}
 	for _, p := range ps {
 		v.names(p)
 	}
@@ -63,17 +54,17 @@ func Validate(ps []*Pathology) error {
 // A validation collects what is wrong with one catalogue.
 type validation struct {
 	errs       []error
-	ids        map[string]*Pathology
-	alerts     map[string]string     // alert → id of its first owner
-	thresholds map[string]*Threshold // by name, the first one met
-	reported   map[*Threshold]bool   // thresholds looked at: shared ones are judged once
+	ids        map[string]*catalog.Pathology
+	alerts     map[string]string             // alert → id of its first owner
+	thresholds map[string]*catalog.Threshold // by name, the first one met
+	reported   map[*catalog.Threshold]bool   // thresholds looked at: shared ones are judged once
 }
 
 func (v *validation) problem(id, format string, args ...any) {
 	v.errs = append(v.errs, fmt.Errorf("pathology %q: %w", id, fmt.Errorf(format, args...)))
 }
 
-func (v *validation) names(p *Pathology) {
+func (v *validation) names(p *catalog.Pathology) {
 	if !kebabCase.MatchString(p.ID) {
 		v.problem(p.ID, "the id is not kebab-case")
 	}
@@ -95,7 +86,7 @@ func (v *validation) names(p *Pathology) {
 
 // cond checks one condition tree. An empty All or Any is refused: it would
 // hold always, or never.
-func (v *validation) cond(id, where string, c Cond) {
+func (v *validation) cond(id, where string, c catalog.Cond) {
 	shapes := 0
 	for _, used := range []bool{c.Signal != nil, len(c.All) > 0, len(c.Any) > 0} {
 		if used {
@@ -120,7 +111,7 @@ func (v *validation) cond(id, where string, c Cond) {
 		return
 	}
 	v.promQL(id, where, c.Signal)
-	if c.Op != GreaterThan && c.Op != LessThan {
+	if c.Op != catalog.GreaterThan && c.Op != catalog.LessThan {
 		v.problem(id, "%s compares with %q: want > or <", where, c.Op)
 	}
 	if c.Threshold == nil {
@@ -136,7 +127,7 @@ func (v *validation) promQL(id, where string, s *indicator.Signal) {
 	}
 }
 
-func (v *validation) threshold(id, where string, t *Threshold) {
+func (v *validation) threshold(id, where string, t *catalog.Threshold) {
 	if v.reported[t] {
 		return
 	}
@@ -161,13 +152,13 @@ func (v *validation) threshold(id, where string, t *Threshold) {
 
 // sameValue reports whether two thresholds resolve to the same number
 // everywhere. Their reasons may differ.
-func sameValue(a, b *Threshold) bool {
+func sameValue(a, b *catalog.Threshold) bool {
 	sameDefault := a.Default == b.Default || math.IsNaN(a.Default) && math.IsNaN(b.Default)
 	sameBaseline := a.Baseline == b.Baseline || a.Baseline != nil && b.Baseline != nil && *a.Baseline == *b.Baseline
 	return a.Unit == b.Unit && a.Objective == b.Objective && a.BurnRate == b.BurnRate && sameDefault && sameBaseline
 }
 
-func (v *validation) runbook(p *Pathology) {
+func (v *validation) runbook(p *catalog.Pathology) {
 	title, found := outline(p.Runbook)
 	if title == "" {
 		v.problem(p.ID, "the runbook's first line is not a title such as %q", "# "+p.Title)
@@ -175,34 +166,34 @@ func (v *validation) runbook(p *Pathology) {
 	var got []string
 	for _, s := range found {
 		got = append(got, s.heading)
-		if !s.text && slices.Contains(Sections, s.heading) {
+		if !s.text && slices.Contains(catalog.Sections, s.heading) {
 			v.problem(p.ID, "the runbook's section %q is empty", s.heading)
 		}
 	}
-	for _, want := range Sections {
+	for _, want := range catalog.Sections {
 		if !slices.Contains(got, want) {
 			v.problem(p.ID, "the runbook has no section %q", want)
 		}
 	}
 	for _, heading := range got {
-		if !slices.Contains(Sections, heading) {
+		if !slices.Contains(catalog.Sections, heading) {
 			v.problem(p.ID, "the runbook has a section %q that runbooks do not have", heading)
 		}
 	}
-	if len(got) == len(Sections) && !slices.Equal(got, Sections) && slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(Sections))) {
+	if len(got) == len(catalog.Sections) && !slices.Equal(got, catalog.Sections) && slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(catalog.Sections))) {
 		v.problem(p.ID, "the runbook's sections are out of order: %s", strings.Join(got, ", "))
 	}
 }
 
-// A section is a second-level heading of a Markdown page.
-type section struct {
+// A runbookSection is a second-level heading of a Markdown page.
+type runbookSection struct {
 	heading string
 	text    bool // something stands below it
 }
 
 // outline returns a Markdown page's title, "" when its first line is none, and
 // its sections. Lines in fenced code are no headings.
-func outline(markdown string) (title string, sections []section) {
+func outline(markdown string) (title string, sections []runbookSection) {
 	fenced := false
 	for i, line := range strings.Split(markdown, "\n") {
 		if strings.HasPrefix(line, "```") {
@@ -216,7 +207,7 @@ func outline(markdown string) (title string, sections []section) {
 				title = ""
 			}
 		case isHeading && !fenced:
-			sections = append(sections, section{heading: strings.TrimSpace(heading)})
+			sections = append(sections, runbookSection{heading: strings.TrimSpace(heading)})
 		case strings.TrimSpace(line) != "" && len(sections) > 0:
 			sections[len(sections)-1].text = true
 		}
@@ -226,7 +217,7 @@ func outline(markdown string) (title string, sections []section) {
 
 // cycles reports each circle of inhibitions once: in a circle every finding
 // would silence every other, and nobody would hear of any.
-func (v *validation) cycles(ps []*Pathology) {
+func (v *validation) cycles(ps []*catalog.Pathology) {
 	const (
 		onPath = 1
 		done   = 2

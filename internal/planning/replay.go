@@ -63,7 +63,7 @@ func replay(s *trial) (*outcome, error) {
 		return nil, err
 	}
 	p := &player{
-		trial: s, rng: rand.New(rand.NewPCG(s.seed, 0x5eed)),
+		trial: s, overhead: s.frontend.Delay(0), rng: rand.New(rand.NewPCG(s.seed, 0x5eed)),
 		out: outcome{seconds: s.length.Seconds(), ttft: newHistogram(s.bounds.ttft), itl: newHistogram(s.bounds.itl), e2e: newHistogram(s.bounds.e2e)},
 	}
 	p.engine = sim.Driver{Engine: e, Between: p.between, Ending: p.ending, Ended: p.tokensOf}
@@ -79,9 +79,10 @@ func replay(s *trial) (*outcome, error) {
 // player runs one trial.
 type player struct {
 	*trial
-	engine sim.Driver
-	rng    *rand.Rand
-	next   int // of the pool
+	engine   sim.Driver
+	overhead time.Duration // of the frontend, for each request
+	rng      *rand.Rand
+	next     int // of the pool
 
 	setting   bool // the trial is being set, step by step
 	stepped   bool // a step ended since
@@ -338,7 +339,7 @@ func (p *player) dwell(until time.Duration) {
 func (p *player) token(out sim.Output, count bool) {
 	id, now := out.ID, p.engine.Now
 	p.tokens++
-	waited := now - p.began[id] + p.frontend.Delay(0)
+	waited := now - p.began[id] + p.overhead
 	if count && now >= p.warm && now < p.warm+p.length {
 		p.out.tokens++
 		if p.last[id] < 0 {
@@ -353,6 +354,6 @@ func (p *player) token(out sim.Output, count bool) {
 	}
 	p.last[id] = now
 	if out.Result != nil && count && p.clients > 0 {
-		p.again(now + max(p.pause, p.frontend.Delay(0)))
+		p.again(now + max(p.pause, p.overhead))
 	}
 }

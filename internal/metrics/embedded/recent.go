@@ -26,6 +26,7 @@ type recent struct {
 	db       *tsdb.DB
 	parser   *parsed
 	lookback int64 // ms
+	anywhen  bool  // what is asked again is held wherever it ends, not near the newest sample alone
 	pool     sync.Pool
 
 	mu       sync.Mutex
@@ -299,7 +300,7 @@ func (r *recent) want(ctx context.Context, f *family, from, to int64) bool {
 		return false
 	}
 	span := r.newest - from
-	again := to >= r.newest-recently && span <= longestKept && f.again(span, to)
+	again := (r.anywhen || to >= r.newest-recently) && span <= longestKept && f.again(span, to)
 	if again {
 		f.wants[0] = max(f.wants[0], span+span/8+15_000)
 		f.keep = max(f.keep, f.wants[0])

@@ -142,6 +142,7 @@ func Open(cfg Config) (*Store, error) {
 	}
 	p := newParsed()
 	s.db, s.recent = db, newRecent(db, cfg.Lookback, p)
+	s.recent.anywhen = s.temporary != "" // a recording is read from its beginning to its end
 	s.engine = promql.NewEngine(promql.EngineOpts{
 		Logger:               cfg.Logger,
 		Reg:                  cfg.Registerer,

@@ -188,16 +188,17 @@ func TestAutoscalers(t *testing.T) {
 		file File
 		want []string
 	}{
-		"a total":                          {scaler(1, "", "8", "sum(vllm:num_requests_waiting)"), nil},
-		"shares added up":                  {scaler(1, "", "0.7", "sum(vllm:kv_cache_usage_perc)"), nil},
-		"an average taken for a total":     {scaler(1, "", "8", "avg(vllm:num_requests_waiting)"), []string{"ticket scaler-average"}},
-		"a mean taken for a total":         {scaler(1, "", "8", "sum(vllm:num_requests_waiting) / count(vllm:num_requests_running)"), []string{"ticket scaler-average"}},
-		"a total in hundreds":              {scaler(1, "", "8", "sum(vllm:num_requests_waiting) / 100"), nil},
-		"an average":                       {scaler(1, "Value", "8", "avg(vllm:num_requests_waiting)"), nil},
-		"a share that never comes near":    {scaler(1, "Value", "80", "max(vllm:kv_cache_usage_perc)"), []string{"page impossible-threshold"}},
-		"a counter":                        {scaler(1, "", "100", "sum(vllm:generation_tokens_total)"), []string{"ticket raw-counter"}},
-		"from nothing by nothing":          {scaler(0, "", "8", "sum(vllm:num_requests_waiting)"), []string{"page scale-from-zero"}},
-		"from nothing by what waits ahead": {scaler(0, "", "8", "sum(vllm:num_requests_waiting)", "sum(gateway_waiting)"), nil},
+		"a total":                           {scaler(1, "", "8", "sum(vllm:num_requests_waiting)"), nil},
+		"shares added up":                   {scaler(1, "", "0.7", "sum(vllm:kv_cache_usage_perc)"), nil},
+		"an average taken for a total":      {scaler(1, "", "8", "avg(vllm:num_requests_waiting)"), []string{"ticket scaler-average"}},
+		"a total by the number of replicas": {scaler(1, "", "8", "sum(vllm:num_requests_waiting) / scalar(count(up == 1) or vector(1))"), []string{"ticket scaler-average"}},
+		"a mean taken for a total":          {scaler(1, "", "8", "sum(vllm:num_requests_waiting) / count(vllm:num_requests_running)"), []string{"ticket scaler-average"}},
+		"a total in hundreds":               {scaler(1, "", "8", "sum(vllm:num_requests_waiting) / 100"), nil},
+		"an average":                        {scaler(1, "Value", "8", "avg(vllm:num_requests_waiting)"), nil},
+		"a share that never comes near":     {scaler(1, "Value", "80", "max(vllm:kv_cache_usage_perc)"), []string{"page impossible-threshold"}},
+		"a counter":                         {scaler(1, "", "100", "sum(vllm:generation_tokens_total)"), []string{"ticket raw-counter"}},
+		"from nothing by nothing":           {scaler(0, "", "8", "sum(vllm:num_requests_waiting)"), []string{"page scale-from-zero"}},
+		"from nothing by what waits ahead":  {scaler(0, "", "8", "sum(vllm:num_requests_waiting)", "sum(gateway_waiting)"), nil},
 	} {
 		if got := found(t, newest(t), tc.file); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)

@@ -156,6 +156,9 @@ func TestVariablesAndPanels(t *testing.T) {
 		{"milliwatts as watts", `{"name":"m"}`, `,"fieldConfig":{"defaults":{"unit":"watt"}}`, []query{{"rate(DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION[5m])", ""}}, []string{"ticket wrong-unit"}},
 		{"gibibytes as they are", `{"name":"m"}`, `,"fieldConfig":{"defaults":{"unit":"decgbytes"}}`, []query{{"DCGM_FI_DEV_FB_USED / 1024", ""}}, nil},
 		{"steps of ratios for percent", `{"name":"m"}`, `,"type":"stat","fieldConfig":{"defaults":{"unit":"percent","thresholds":{"mode":"absolute","steps":[{"value":null},{"value":0.7},{"value":0.9}]}}}`, []query{{"DCGM_FI_DEV_GPU_UTIL", ""}}, []string{"ticket colour-threshold"}},
+		{"steps that do not rise", `{"name":"m"}`, `,"type":"stat","fieldConfig":{"defaults":{"thresholds":{"mode":"absolute","steps":[{"color":"green","value":null},{"value":2},{"value":1}]}}}`, []query{{"sum(vllm:num_requests_running)", "a"}, {"sum(vllm:num_requests_waiting)", "b"}}, []string{"ticket colour-threshold"}},
+		{"steps that are not drawn", `{"name":"m"}`, `,"type":"timeseries","fieldConfig":{"defaults":{"thresholds":{"mode":"absolute","steps":[{"color":"green","value":null},{"value":2},{"value":1}]}}}`, []query{{"sum(vllm:num_requests_running)", ""}}, nil},
+		{"a total in one number", `{"name":"m"}`, `,"type":"stat"`, []query{{"increase(vllm:request_success_total[$__range])", ""}}, []string{"ticket parts-as-whole"}},
 		{"a code as a count", `{"name":"m"}`, "", []query{{"DCGM_FI_DEV_XID_ERRORS", "XID count"}}, []string{"ticket code-as-number"}},
 		{"a legend of another label", `{"name":"m","query":"label_values(vllm:num_requests_running, model_name)"}`, "", []query{{"vllm:num_requests_running", "{{model}}"}, {`vllm:num_requests_waiting{model_name="a"}`, ""}}, []string{"info unknown-label"}},
 	} {

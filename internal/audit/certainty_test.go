@@ -222,6 +222,7 @@ func TestWhatAPanelSaysOfOneQuery(t *testing.T) {
 	}{
 		"a unit by the query's name":       {panel("timeseries", `"unit":"bytes"`, unit("byName", "usage"), usage), nil},
 		"by a pattern":                     {panel("timeseries", `"unit":"bytes"`, unit("byRegexp", "/^us/"), usage), nil},
+		"by its letter beside a label":     {panel("timeseries", `"unit":"bytes"`, strings.Replace(unit("byFrameRefID", "A"), "percentunit", "bytes", 1), strings.Replace(usage, "usage\"}", "{{pod}}\"}", 1)), []string{"ticket wrong-unit"}},
 		"by its letter":                    {panel("timeseries", `"unit":"bytes"`, unit("byFrameRefID", "A"), usage), nil},
 		"of another query":                 {panel("timeseries", `"unit":"bytes"`, unit("byName", "other"), usage), []string{"ticket wrong-unit"}},
 		"perhaps of this one":              {panel("timeseries", `"unit":"bytes"`, unit("byName", "a pod"), strings.Replace(usage, "usage\"}", "{{pod}}\"}", 1)), nil},

@@ -252,6 +252,11 @@ func checkFiresWhenIdle(p *pass) {
 			return
 		}
 		all := selectors(c.expr)
+		if len(all) == 1 {
+			if r := p.records[nameOf(all[0])]; r != nil && r.tree != nil {
+				all = selectors(r.tree)
+			}
+		}
 		if len(all) != 1 {
 			return
 		}

@@ -456,6 +456,9 @@ func checkRateInterval(p *pass) {
 			return
 		}
 		at := m.PositionRange()
+		if under(path, "irate") && under(path, "histogram_quantile") {
+			p.report(at, "irate looks at the last two scrapes alone: a percentile of the few requests between them", advice("take rate"))
+		}
 		for _, mention := range p.mentions {
 			text := p.node.value[mention.start:mention.end]
 			if mention.start >= int(at.Start) && mention.end <= int(at.End) && (text == "$__interval" || text == "${__interval}") {

@@ -194,6 +194,23 @@ func TestNamesOfRecordedSeriesSayTheirUnit(t *testing.T) {
 	}
 }
 
+func TestCopyingIsNoMemoryThatIsTaken(t *testing.T) {
+	for name, want := range map[string][]string{"GPUMemoryHigh": {"ticket other-quantity"}, "GPUMemoryBandwidthHigh": nil} {
+		f := rulesOf(t, map[string]any{"alert": name, "for": "5m", "expr": "DCGM_FI_DEV_MEM_COPY_UTIL > 95"})
+		if diff := cmp.Diff(want, found(t, newest(t), f)); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", name, diff)
+		}
+	}
+}
+
+func TestRecordedThroughputFallsWhenNobodyAsks(t *testing.T) {
+	f := rulesOf(t, map[string]any{"record": "llm:tokens:rate5m", "expr": "sum by (model_name) (rate(vllm:generation_tokens_total[5m]))"},
+		map[string]any{"alert": "A", "for": "5m", "expr": "llm:tokens:rate5m < 50"})
+	if diff := cmp.Diff([]string{"ticket fires-when-idle"}, found(t, newest(t), f)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
 func TestWhatIsAskedForMayBeMoreThanThereIs(t *testing.T) {
 	f := rulesOf(t, map[string]any{"record": "node:memory_asked:ratio", "expr": "sum(pods_asked_bytes) / sum(node_memory_MemTotal_bytes)"},
 		map[string]any{"alert": "A", "for": "5m", "expr": "node:memory_asked:ratio > 1.5"})

@@ -188,16 +188,17 @@ func TestAutoscalers(t *testing.T) {
 		file File
 		want []string
 	}{
-		"a total":                          {scaler(1, "", "8", "sum(vllm:num_requests_waiting)"), nil},
-		"shares added up":                  {scaler(1, "", "0.7", "sum(vllm:kv_cache_usage_perc)"), nil},
-		"an average taken for a total":     {scaler(1, "", "8", "avg(vllm:num_requests_waiting)"), []string{"ticket scaler-average"}},
-		"a mean taken for a total":         {scaler(1, "", "8", "sum(vllm:num_requests_waiting) / count(vllm:num_requests_running)"), []string{"ticket scaler-average"}},
-		"a total in hundreds":              {scaler(1, "", "8", "sum(vllm:num_requests_waiting) / 100"), nil},
-		"an average":                       {scaler(1, "Value", "8", "avg(vllm:num_requests_waiting)"), nil},
-		"a share that never comes near":    {scaler(1, "Value", "80", "max(vllm:kv_cache_usage_perc)"), []string{"page impossible-threshold"}},
-		"a counter":                        {scaler(1, "", "100", "sum(vllm:generation_tokens_total)"), []string{"ticket raw-counter"}},
-		"from nothing by nothing":          {scaler(0, "", "8", "sum(vllm:num_requests_waiting)"), []string{"page scale-from-zero"}},
-		"from nothing by what waits ahead": {scaler(0, "", "8", "sum(vllm:num_requests_waiting)", "sum(gateway_waiting)"), nil},
+		"a total":                           {scaler(1, "", "8", "sum(vllm:num_requests_waiting)"), nil},
+		"shares added up":                   {scaler(1, "", "0.7", "sum(vllm:kv_cache_usage_perc)"), nil},
+		"an average taken for a total":      {scaler(1, "", "8", "avg(vllm:num_requests_waiting)"), []string{"ticket scaler-average"}},
+		"a total by the number of replicas": {scaler(1, "", "8", "sum(vllm:num_requests_waiting) / scalar(count(up == 1) or vector(1))"), []string{"ticket scaler-average"}},
+		"a mean taken for a total":          {scaler(1, "", "8", "sum(vllm:num_requests_waiting) / count(vllm:num_requests_running)"), []string{"ticket scaler-average"}},
+		"a total in hundreds":               {scaler(1, "", "8", "sum(vllm:num_requests_waiting) / 100"), nil},
+		"an average":                        {scaler(1, "Value", "8", "avg(vllm:num_requests_waiting)"), nil},
+		"a share that never comes near":     {scaler(1, "Value", "80", "max(vllm:kv_cache_usage_perc)"), []string{"page impossible-threshold"}},
+		"a counter":                         {scaler(1, "", "100", "sum(vllm:generation_tokens_total)"), []string{"ticket raw-counter"}},
+		"from nothing by nothing":           {scaler(0, "", "8", "sum(vllm:num_requests_waiting)"), []string{"page scale-from-zero"}},
+		"from nothing by what waits ahead":  {scaler(0, "", "8", "sum(vllm:num_requests_waiting)", "sum(gateway_waiting)"), nil},
 	} {
 		if got := found(t, newest(t), tc.file); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
@@ -221,6 +222,7 @@ func TestWhatAPanelSaysOfOneQuery(t *testing.T) {
 	}{
 		"a unit by the query's name":       {panel("timeseries", `"unit":"bytes"`, unit("byName", "usage"), usage), nil},
 		"by a pattern":                     {panel("timeseries", `"unit":"bytes"`, unit("byRegexp", "/^us/"), usage), nil},
+		"by its letter beside a label":     {panel("timeseries", `"unit":"bytes"`, strings.Replace(unit("byFrameRefID", "A"), "percentunit", "bytes", 1), strings.Replace(usage, "usage\"}", "{{pod}}\"}", 1)), []string{"ticket wrong-unit"}},
 		"by its letter":                    {panel("timeseries", `"unit":"bytes"`, unit("byFrameRefID", "A"), usage), nil},
 		"of another query":                 {panel("timeseries", `"unit":"bytes"`, unit("byName", "other"), usage), []string{"ticket wrong-unit"}},
 		"perhaps of this one":              {panel("timeseries", `"unit":"bytes"`, unit("byName", "a pod"), strings.Replace(usage, "usage\"}", "{{pod}}\"}", 1)), nil},

@@ -28,6 +28,7 @@ var checks = []Check{
 	{"average-of-percentiles", catalog.Ticket, "percentiles averaged, added up or subtracted", checkAverageOfPercentiles},
 	{"average-of-means", catalog.Ticket, "an average over replicas of means or shares", checkAverageOfMeans},
 	{"average-of-parts", catalog.Ticket, "an average over the parts of a count, such as finished_reason", checkAverageOfParts},
+	{"parts-as-whole", catalog.Ticket, "the parts of a count, such as finished_reason, shown under one name", checkPartsAsWhole},
 	{"sum-over-time", catalog.Ticket, "a gauge's or a counter's samples added up over time", checkSumOverTime},
 	{"mixed-models", catalog.Ticket, "one percentile or mean over several models", checkMixedModels},
 	{"ratio-summed", catalog.Ticket, "a gauge between 0 and 1 added up over replicas", checkRatioSummed},

@@ -246,11 +246,17 @@ func checkFiresWhenIdle(p *pass) {
 	if !ok {
 		return
 	}
+	p.belowItsPast(tree)
 	p.comparisons(func(c comparison) {
 		if c.at != tree.PositionRange() || c.op != parser.LSS && c.op != parser.LTE || c.limit <= 0 {
 			return
 		}
 		all := selectors(c.expr)
+		if len(all) == 1 {
+			if r := p.records[nameOf(all[0])]; r != nil && r.tree != nil {
+				all = selectors(r.tree)
+			}
+		}
 		if len(all) != 1 {
 			return
 		}
@@ -260,6 +266,38 @@ func checkFiresWhenIdle(p *pass) {
 				advice("add: and on (instance) vllm:num_requests_running > 0, grouped as the left side is"))
 		}
 	})
+}
+
+// belowItsPast reports throughput that is compared with its own of before or of longer, and
+// nothing that says requests are there: whenever fewer come, it is less.
+func (p *pass) belowItsPast(tree *parser.BinaryExpr) {
+	op, now, past := tree.Op, tree.LHS, tree.RHS
+	if op == parser.GTR || op == parser.GTE {
+		op, now, past = mirrored[op], past, now
+	}
+	l, r := selectors(now), selectors(past)
+	if op != parser.LSS && op != parser.LTE || len(l) != 1 || len(r) != 1 || nameOf(l[0]) != nameOf(r[0]) ||
+		!countsTokens(nameOf(l[0])) || reach(now) >= reach(past) || p.says("traffic", "demand", "流量") {
+		return
+	}
+	if name, _ := vllm.Canonical(nameOf(l[0])); slices.Contains(work, name) {
+		p.report(tree.PositionRange(), "fewer tokens are made whenever less is asked: this fires each time that a busy hour ends",
+			advice("add: and on (instance) vllm:num_requests_waiting > 0, grouped as the left side is"))
+	}
+}
+
+// reach is how far back an expression looks: by its longest range and offset.
+func reach(e parser.Expr) (back time.Duration) {
+	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
+		switch n := n.(type) {
+		case *parser.VectorSelector:
+			back += n.OriginalOffset
+		case *parser.MatrixSelector:
+			back += n.Range
+		}
+		return nil
+	})
+	return back
 }
 
 // ofTotals reports whether an autoscaler takes the query's value for a total over its
@@ -291,7 +329,11 @@ func checkScalerAverage(p *pass) {
 			what = "a percentile"
 		}
 	case *parser.BinaryExpr:
-		over, ok := unwrapped(n.RHS).(*parser.AggregateExpr)
+		by := n.RHS
+		if c, ok := unparen(by).(*parser.Call); ok && c.Func.Name == "scalar" {
+			by = c.Args[0]
+		}
+		over, ok := value(by).(*parser.AggregateExpr)
 		if ok && n.Op == parser.DIV && (over.Op == parser.SUM || over.Op == parser.COUNT) && len(selectors(n.LHS)) > 0 {
 			what = "a quotient of totals"
 		}
@@ -421,7 +463,7 @@ func checkOtherThreshold(p *pass) {
 		}
 		text := f.value.str()
 		found := thresholdNamed.FindAllStringSubmatchIndex(text, -1)
-		wrong := -1
+		var wrong []int
 		for i, m := range found {
 			said, err := strconv.ParseFloat(text[m[4]:m[5]], 64)
 			before := strings.ToLower(strings.TrimSpace(text[:m[0]]))
@@ -429,12 +471,12 @@ func checkOtherThreshold(p *pass) {
 			case err != nil, startsWith(growthNamed, text[m[4]:]), durations.MatchString(text[m[6]:m[7]]), strings.HasSuffix(before, "for"), strings.HasSuffix(before, "持续"):
 			case matches(said):
 				return
-			case wrong < 0 && said != 0:
-				wrong = i
+			case said != 0:
+				wrong = append(wrong, i)
 			}
 		}
-		if wrong >= 0 {
-			m := found[wrong]
+		if len(wrong) == 1 { // several explain what which value means
+			m := found[wrong[0]]
 			p.reportText(f.value, m[0], m[1], "the text names another threshold than the expression compares with", "correct the one or the other")
 			return
 		}

@@ -157,6 +157,34 @@ func checkAverageOfParts(p *pass) {
 	})
 }
 
+// checkPartsAsWhole finds counters that are split into parts, such as finished_reason, shown
+// under one name that tells none of them apart: no line is what the panel says.
+func checkPartsAsWhole(p *pass) {
+	if p.role != panelRole {
+		return
+	}
+	shown := value(unscaled(p.tree))
+	v := plainSelector(shown)
+	auto := p.panel.legend == "" || p.panel.legend == "__auto" // Grafana writes all labels
+	if v == nil || auto && !slices.Contains([]string{"stat", "gauge", "bargauge"}, p.panel.kind) {
+		return
+	}
+	if class, f := classOf(nameOf(v)); class != counter || f.Engine == "" {
+		return
+	}
+	parts := p.partsOf(nameOf(v))
+	apart := slices.DeleteFunc(slices.Clone(parts), func(part string) bool {
+		return slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool { return m.Name == part })
+	})
+	if len(apart) == 0 || slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(p.panel.legend, part) }) {
+		return
+	}
+	by, at := strings.Join(apart, ", "), shown.PositionRange()
+	sum := "sum without (" + by + ") ("
+	p.report(at, fmt.Sprintf("%s is counted by %s: each has a value of its own under this name, and none of them is all", nameOf(v), by),
+		suggestion{"write " + sum + "…), or {{" + apart[0] + "}} in the legend", []edit{p.replace(at, sum+p.text(shown)+")")}})
+}
+
 // checkComparisonAsShare finds comparisons whose values are taken for 0 and 1: without
 // bool they keep what was compared.
 func checkComparisonAsShare(p *pass) {

@@ -641,6 +641,7 @@ func checkOtherQuantity(p *pass) {
 	if p.role != panelRole && p.role != alertRole {
 		return
 	}
+	p.capability()
 	families := map[string]bool{}
 	for _, v := range selectors(p.tree) {
 		name, _ := vllm.Canonical(nameOf(v))
@@ -695,6 +696,18 @@ func checkOtherQuantity(p *pass) {
 		strings.Join(slices.Sorted(maps.Keys(families)), ", ")), advice("correct the one or the other"))
 }
 
+// capability reports how many lanes a GPU's link can have, and how fast they can be, taken for
+// what they are: that never changes.
+func (p *pass) capability() {
+	names := namesIn(p.tree)
+	for _, name := range names {
+		now := strings.Replace(name, "_PCIE_MAX_LINK_", "_PCIE_LINK_", 1)
+		if strings.HasPrefix(name, "DCGM_FI_DEV_") && now != name && !slices.Contains(names, now) && !p.says("max", "最大") {
+			p.report(p.tree.PositionRange(), name+" is what the GPU is capable of: it stays the same when the link falls back", advice("take "+now))
+		}
+	}
+}
+
 // dimensionWords are the words by which people call what GPUs have.
 var dimensionWords = map[dimension]*regexp.Regexp{
 	power: regexp.MustCompile(`\bpower\b|\bwatt`), temperature: regexp.MustCompile(`\btemp(erature)?\b`), frequency: regexp.MustCompile(`\bclock`),
@@ -711,7 +724,7 @@ var (
 )
 
 // memoryTaken are words for how much of a GPU's memory is taken.
-var memoryTaken = regexp.MustCompile(`\b(memory|mem|vram)\s*(used|usage|full|allocat)`)
+var memoryTaken = regexp.MustCompile(`\b(memory|mem|vram)\s*(used|usage|full|allocat|high|pressure)`)
 
 // otherDimension reports a panel of GPUs whose legend, or else title, names another quantity than
 // the query asks for.

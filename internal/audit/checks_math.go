@@ -637,11 +637,21 @@ func (p *pass) rawByName(v *parser.VectorSelector, name string, path []parser.No
 		p.report(v.PositionRange(), "sum and count since the start: a mean over a whole life, which hardly moves", p.wrapRate(v, path))
 	case inQuotient(path) && !halves && p.ratedElsewhere(name):
 		p.report(v.PositionRange(), name+" is a counter, of which a query beside this one takes the rate: a share over its whole life, which hardly moves", p.wrapRate(v, path))
+	case total && p.role == panelRole && inQuotient(path) && ofEvents.MatchString(name) && p.allEvents():
+		p.reportAs(catalog.Info, v.PositionRange(), name+" counts since the start, by its name: a share of a whole life, which hardly moves", p.wrapRate(v, path))
 	case total && p.role == alertRole && compared(path) && !inQuotient(path) && !strings.HasPrefix(name, "DCGM_"): // faults of hardware stay
 		p.report(v.PositionRange(), name+" counts since the start, by its name: once past the threshold the alert stays until a restart", advice("compare increase("+name+"[10m]) or its rate"))
 	case total && p.role == panelRole && !arithmetic(path) && slices.Contains(perSecondUnits, p.panel.unit):
 		p.report(v.PositionRange(), name+" counts since the start, by its name, and the panel's unit is per second", p.wrapRate(v, path))
 	}
+}
+
+// ofEvents are names of counters of what happens: a gauge may end in _total too.
+var ofEvents = regexp.MustCompile(`(request|error|fail|success|hit|miss|token|quer(y|ie))\w*_total$`)
+
+// allEvents reports whether nothing but counters of events is asked for.
+func (p *pass) allEvents() bool {
+	return !slices.ContainsFunc(selectors(p.tree), func(v *parser.VectorSelector) bool { return !ofEvents.MatchString(nameOf(v)) })
 }
 
 // ratedElsewhere reports whether a query of the file takes a series' rate.

@@ -488,8 +488,12 @@ var mistaken = map[string]string{
 	"finish_reason": "finished_reason", "code": "status", "status_code": "status", "path": "handler", "engine_id": "engine", "dp_rank": "engine",
 }
 
-// ownLabels are labels of some families that no target has: on others they select nothing.
-var ownLabels = []string{"finished_reason", "status", "handler", "sleep_state", "position", "transfer_type"}
+// ownLabels are labels of some families, or of other programs' counters, that no target has:
+// on others they select nothing.
+var ownLabels = []string{
+	"finished_reason", "status", "handler", "sleep_state", "position", "transfer_type",
+	"success", "error", "error_type", "outcome", "result", "reason", "quantile", "le", "token_type", "cache_type",
+}
 
 // namedLabels reports labels in a legend or in an alert's text that the metric lacks and that are
 // often mistaken for one that it has.
@@ -634,6 +638,9 @@ func checkLabelValue(p *pass) {
 			}
 		}
 		class, n := classOf(nameOf(v))
+		if class == unknownClass { // unknown-metric says what is missing
+			class, n = classOf(nameOf(v) + "_total")
+		}
 		if class == unknownClass {
 			continue
 		}

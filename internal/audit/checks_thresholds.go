@@ -456,6 +456,9 @@ func checkRateInterval(p *pass) {
 			return
 		}
 		at := m.PositionRange()
+		if under(path, "irate") && under(path, "histogram_quantile") {
+			p.report(at, "irate looks at the last two scrapes alone: a percentile of the few requests between them", advice("take rate"))
+		}
 		for _, mention := range p.mentions {
 			text := p.node.value[mention.start:mention.end]
 			if mention.start >= int(at.Start) && mention.end <= int(at.End) && (text == "$__interval" || text == "${__interval}") {
@@ -479,8 +482,12 @@ func checkRateInterval(p *pass) {
 // checkSteps finds steps of a panel's colours, and its highest value, that its values never
 // reach, or always have: percent for ratios, ratios for percent, milliseconds for seconds.
 func checkSteps(p *pass) {
+	if p.role != panelRole || p.panel.defaults == nil {
+		return
+	}
+	p.unorderedSteps()
 	is := p.quantityOf(p.tree)
-	if p.role != panelRole || p.panel.defaults == nil || is.of != share && is.of != span && is.of != code {
+	if is.of != share && is.of != span && is.of != code {
 		return
 	}
 	if shown, ok := panelUnits[p.panel.unit]; ok && shown != is {
@@ -500,15 +507,13 @@ func checkSteps(p *pass) {
 		}
 	}
 	d := p.panel.defaults
-	drawn := d.at("custom", "thresholdsStyle", "mode").str()
-	coloured := slices.Contains([]string{"stat", "gauge", "bargauge", "table"}, p.panel.kind) || drawn != "" && drawn != "off"
 	over := func(n *node) bool {
 		v, err := strconv.ParseFloat(n.scalar(), 64)
 		return err == nil && v > 0 && wrong(v)
 	}
 	steps := d.at("thresholds", "steps").elements()
 	isDefault := len(steps) == 2 && steps[1].get("value").scalar() == "80" // as Grafana writes it by itself
-	if d.at("thresholds", "mode").str() == "percentage" || !coloured || isDefault {
+	if d.at("thresholds", "mode").str() == "percentage" || !p.panel.coloured() || isDefault {
 		steps = nil
 	}
 	all := stepsAboveZero(steps)
@@ -526,6 +531,31 @@ func checkSteps(p *pass) {
 	}
 	if n := d.get("max"); over(n) {
 		p.reportText(n, 0, len(n.value), "the highest value that is drawn: "+why, fix)
+	}
+}
+
+// coloured reports whether a panel's steps colour what it shows.
+func (p *panelContext) coloured() bool {
+	drawn := p.defaults.at("custom", "thresholdsStyle", "mode").str()
+	return slices.Contains([]string{"stat", "gauge", "bargauge", "table"}, p.kind) || drawn != "" && drawn != "off"
+}
+
+// unorderedSteps reports steps that do not rise. Grafana looks for the last one before the first
+// that is above the value, in the order in which they are written.
+func (p *pass) unorderedSteps() {
+	last := math.Inf(-1)
+	for i, s := range p.panel.defaults.at("thresholds", "steps").elements() {
+		n := s.get("value")
+		v, err := strconv.ParseFloat(n.scalar(), 64)
+		if err != nil {
+			continue
+		}
+		if i > 0 && v < last && p.panel.coloured() && p.mates()[0] == p.query {
+			p.reportText(n, 0, len(n.value), "the steps have to rise: behind a higher one this colour comes at the wrong values, or never",
+				"write them in the order of their values; where low values are bad, the first step is the red one")
+			return
+		}
+		last = v
 	}
 }
 

@@ -555,15 +555,15 @@ func panelOf(n *node) *panelContext {
 // with labels in it may be meant, nothing is known of the unit.
 func (p *panelContext) override(refID string) {
 	for _, o := range p.overrides.elements() {
-		option, applies := o.at("matcher", "options").str(), false
+		option, applies, unsure := o.at("matcher", "options").str(), false, strings.Contains(p.legend, "{{")
 		switch o.at("matcher", "id").str() {
 		case "byFrameRefID":
-			applies = option == refID
+			applies, unsure = option == refID, false
 		case "byName":
-			applies = option == p.legend || strings.Contains(p.legend, "{{")
+			applies = option == p.legend || unsure
 		case "byRegexp":
 			re, err := regexp.Compile(strings.Trim(option, "/"))
-			applies = err != nil || re.MatchString(p.legend) || strings.Contains(p.legend, "{{")
+			applies = err != nil || re.MatchString(p.legend) || unsure
 		}
 		for _, property := range o.get("properties").elements() {
 			id := property.get("id").str()
@@ -573,7 +573,7 @@ func (p *panelContext) override(refID string) {
 			p.defaults = nil
 			if id == "unit" {
 				p.unitNode, p.unit = property.get("value"), property.get("value").str()
-				if strings.Contains(p.legend, "{{") {
+				if unsure {
 					p.unitNode, p.unit = nil, "unknown"
 				}
 			}

@@ -156,6 +156,9 @@ func TestVariablesAndPanels(t *testing.T) {
 		{"milliwatts as watts", `{"name":"m"}`, `,"fieldConfig":{"defaults":{"unit":"watt"}}`, []query{{"rate(DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION[5m])", ""}}, []string{"ticket wrong-unit"}},
 		{"gibibytes as they are", `{"name":"m"}`, `,"fieldConfig":{"defaults":{"unit":"decgbytes"}}`, []query{{"DCGM_FI_DEV_FB_USED / 1024", ""}}, nil},
 		{"steps of ratios for percent", `{"name":"m"}`, `,"type":"stat","fieldConfig":{"defaults":{"unit":"percent","thresholds":{"mode":"absolute","steps":[{"value":null},{"value":0.7},{"value":0.9}]}}}`, []query{{"DCGM_FI_DEV_GPU_UTIL", ""}}, []string{"ticket colour-threshold"}},
+		{"steps that do not rise", `{"name":"m"}`, `,"type":"stat","fieldConfig":{"defaults":{"thresholds":{"mode":"absolute","steps":[{"color":"green","value":null},{"value":2},{"value":1}]}}}`, []query{{"sum(vllm:num_requests_running)", "a"}, {"sum(vllm:num_requests_waiting)", "b"}}, []string{"ticket colour-threshold"}},
+		{"steps that are not drawn", `{"name":"m"}`, `,"type":"timeseries","fieldConfig":{"defaults":{"thresholds":{"mode":"absolute","steps":[{"color":"green","value":null},{"value":2},{"value":1}]}}}`, []query{{"sum(vllm:num_requests_running)", ""}}, nil},
+		{"a total in one number", `{"name":"m"}`, `,"type":"stat"`, []query{{"increase(vllm:request_success_total[$__range])", ""}}, []string{"ticket parts-as-whole"}},
 		{"a code as a count", `{"name":"m"}`, "", []query{{"DCGM_FI_DEV_XID_ERRORS", "XID count"}}, []string{"ticket code-as-number"}},
 		{"a legend of another label", `{"name":"m","query":"label_values(vllm:num_requests_running, model_name)"}`, "", []query{{"vllm:num_requests_running", "{{model}}"}, {`vllm:num_requests_waiting{model_name="a"}`, ""}}, []string{"info unknown-label"}},
 	} {
@@ -188,6 +191,23 @@ func TestNamesOfRecordedSeriesSayTheirUnit(t *testing.T) {
 		if diff := cmp.Diff(want, found(t, newest(t), rulesOf(t, map[string]any{"record": name, "expr": expr}))); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", name, diff)
 		}
+	}
+}
+
+func TestCopyingIsNoMemoryThatIsTaken(t *testing.T) {
+	for name, want := range map[string][]string{"GPUMemoryHigh": {"ticket other-quantity"}, "GPUMemoryBandwidthHigh": nil} {
+		f := rulesOf(t, map[string]any{"alert": name, "for": "5m", "expr": "DCGM_FI_DEV_MEM_COPY_UTIL > 95"})
+		if diff := cmp.Diff(want, found(t, newest(t), f)); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", name, diff)
+		}
+	}
+}
+
+func TestRecordedThroughputFallsWhenNobodyAsks(t *testing.T) {
+	f := rulesOf(t, map[string]any{"record": "llm:tokens:rate5m", "expr": "sum by (model_name) (rate(vllm:generation_tokens_total[5m]))"},
+		map[string]any{"alert": "A", "for": "5m", "expr": "llm:tokens:rate5m < 50"})
+	if diff := cmp.Diff([]string{"ticket fires-when-idle"}, found(t, newest(t), f)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
 

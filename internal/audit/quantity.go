@@ -208,6 +208,11 @@ func ofSeries(name string) quantity {
 	return quantity{}
 }
 
+// cachedTokens are counters of tokens whose names do not say so.
+var cachedTokens = []string{
+	"vllm:prefix_cache_hits", "vllm:prefix_cache_queries", "vllm:external_prefix_cache_hits", "vllm:external_prefix_cache_queries",
+}
+
 // ofCounter returns the quantity that a counter counts.
 func ofCounter(name string) quantity {
 	canonical, _ := vllm.Canonical(name)
@@ -216,6 +221,8 @@ func ofCounter(name string) quantity {
 	switch {
 	case ok && f.Type == "counter":
 		return fieldUnits[f.Unit]
+	case slices.Contains(cachedTokens, strings.TrimSuffix(canonical, "_total")):
+		return quantity{tokens, 1}
 	case class == sum && strings.HasSuffix(family.Name, "_tokens"), class == counter &&
 		strings.HasSuffix(canonical, "_tokens_total"),
 		canonical == "vllm:iteration_tokens_total_sum":

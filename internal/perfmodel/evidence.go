@@ -85,6 +85,8 @@ func Calibrate(e Evidence) (*Calibration, error) {
 		case err != nil:
 			last = fmt.Errorf("%s: %w", source, err)
 			c.Notes = append(c.Notes, last.Error())
+		case e.Prior != nil && fit.off.nothing():
+			c.Notes = append(c.Notes, fmt.Sprintf("%s: passed over; simulated with what was fitted to it, it is off: %v. The server does something that the simulator lacks", source, fit.off))
 		case c.Fit == nil || c.Fit.MedianError > poorFit && fit.MedianError < c.Fit.MedianError:
 			if c.Fit != nil {
 				c.Notes = append(c.Notes, fmt.Sprintf("%s: passed over, its durations are off by %.0f %% in the median", c.Source, 100*c.Fit.MedianError))
@@ -127,6 +129,9 @@ func Calibrate(e Evidence) (*Calibration, error) {
 		}
 		return nil, hint.With(errors.New("nothing says how long a step takes"),
 			"give a load test's results, a server or recording that was under load, or the model and the GPU")
+	}
+	if off := c.Fit.off.String(); off != "" {
+		c.Notes = append(c.Notes, "the load test itself, simulated with what was fitted to it, is off: "+off+"; no prediction is better, and the intervals are at least as wide")
 	}
 	if c.Fit.MedianError > poorFit {
 		c.Notes = append(c.Notes, fmt.Sprintf("poor fit: the durations that were observed are off by %.0f %% in the median; the server does something that the simulator lacks, or others use its machine", 100*c.Fit.MedianError))

@@ -6,5 +6,5 @@ func Solve(obs []Observation, knee int, prior *Prior) (*Fit, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.fit(nil)
+	return p.fit(nil, nil)
 }

@@ -38,6 +38,9 @@ type Fit struct {
 	FrontendDraws             []sim.Frontend // beside Draws; empty: all have Frontend
 	widen                     [2]Widening    // of a prior
 
+	perToken float64 // relative standard deviation of the prior's
+	off      misses  // of what the fit was made from, simulated with it
+
 	Observations int
 	MedianError  float64 // of the durations that were fitted: median relative residual
 	P95Error     float64
@@ -63,12 +66,25 @@ func (f *Fit) Scale(by sim.StepCost) *Fit {
 type Range struct {
 	MinSeqs, MaxSeqs float64 // requests
 	MinKV, MaxKV     float64 // context tokens
+
+	// MaxMixed is how many tokens a step with prompts had, on average, where it was most.
+	MaxMixed float64
+}
+
+// includeMixed counts the steps with prompts among an observation's work; those without
+// have a token of each request.
+func (r *Range) includeMixed(w sim.Work) {
+	if w.Mixed < 1 {
+		return
+	}
+	others := float64(w.Seqs) / float64(w.Steps) * float64(w.Steps-w.Mixed)
+	r.MaxMixed = max(r.MaxMixed, (float64(w.Tokens)-others)/float64(w.Mixed))
 }
 
 // include widens the range by a mean step.
 func (r *Range) include(seqs, kv float64) {
 	if r.MaxSeqs == 0 {
-		*r = Range{seqs, seqs, kv, kv}
+		r.MinSeqs, r.MaxSeqs, r.MinKV, r.MaxKV = seqs, seqs, kv, kv
 		return
 	}
 	r.MinSeqs, r.MaxSeqs = min(r.MinSeqs, seqs), max(r.MaxSeqs, seqs)
@@ -134,6 +150,7 @@ func solve(obs []Observation, knee int, prior *Prior, check func() error) (*poin
 			return nil, fmt.Errorf("calibrate: observation %d: %d steps in %v s, weight %v", i, o.Work.Steps, o.Seconds, o.Weight)
 		}
 		p.rows[i] = newRow(o)
+		p.seen.includeMixed(o.Work)
 		if o.Work.Steps >= seenSteps {
 			p.seen.include(float64(o.Work.Seqs)/float64(o.Work.Steps), float64(o.Work.KVTokens)/float64(o.Work.Steps))
 		}
@@ -142,10 +159,16 @@ func solve(obs []Observation, knee int, prior *Prior, check func() error) (*poin
 	if p.x, err = robust(p.rows, p.prior.rows(), check); err != nil {
 		return nil, err
 	}
+	p.loss = lossOf(p.rows, p.x)
+	return p, nil
+}
+
+// lossOf is the mean of Huber's loss.
+func lossOf(rows []row, x vector) float64 {
 	const limit = 0.1 // the same for every knee, so that losses compare
 	var sum, weights float64
-	for _, r := range p.rows {
-		e := math.Abs(r.log(p.x))
+	for _, r := range rows {
+		e := math.Abs(r.log(x))
 		if e > limit {
 			e = 2*e - limit
 		} else {
@@ -154,15 +177,27 @@ func solve(obs []Observation, knee int, prior *Prior, check func() error) (*poin
 		sum += e * r.weight
 		weights += r.weight
 	}
-	p.loss = sum / weights
-	return p, nil
+	return sum / weights
 }
 
-// fit describes the solution's quality.
-func (p *point) fit(check func() error) (*Fit, error) {
-	f := &Fit{Cost: toCost(p.x, p.shape), Observations: len(p.rows), Seen: p.seen}
+// fit describes the solution's quality, beside those with other knees.
+func (p *point) fit(others []*point, check func() error) (*Fit, error) {
+	f := &Fit{Cost: toCost(p.x, p.shape), Observations: len(p.rows), Seen: p.seen, perToken: roughSpread.PerToken}
+	if p.prior != nil {
+		f.perToken = p.prior.Spread.PerToken
+	}
 	f.residuals(p.rows, p.x)
-	return f, f.bootstrap(p, check)
+	return f, f.bootstrap(p, others, check)
+}
+
+// sample adds blocks of observations that begin at shares of what there is.
+func (p *point) sample(to []row, at []float64) []row {
+	size := (len(p.rows) + bootstrapBlocks - 1) / bootstrapBlocks
+	for _, share := range at {
+		i := int(share * float64(len(p.rows)-size+1))
+		to = append(to, p.rows[i:i+size]...)
+	}
+	return to
 }
 
 func (f *Fit) residuals(rows []row, x vector) {
@@ -176,26 +211,36 @@ func (f *Fit) residuals(rows []row, x vector) {
 }
 
 // bootstrap refits to samples of blocks of neighbouring observations, and of the prior:
-// what observations do not determine is as uncertain as it was before them.
-func (f *Fit) bootstrap(p *point, check func() error) error {
-	rows := p.rows
+// what observations do not determine is as uncertain as it was before them, the knee
+// among it.
+func (f *Fit) bootstrap(p *point, others []*point, check func() error) error {
 	rng := rand.New(rand.NewPCG(1, 2)) // the same input gives the same interval
-	size := (len(rows) + bootstrapBlocks - 1) / bootstrapBlocks
-	sample := make([]row, 0, bootstrapBlocks*size)
 	var draws []vector
+	var sample []row
 	for range bootstrapDraws {
-		sample = sample[:0]
-		for range bootstrapBlocks {
-			at := rng.IntN(len(rows) - size + 1)
-			sample = append(sample, rows[at:at+size]...)
+		var at [bootstrapBlocks]float64
+		for i := range at {
+			at[i] = rng.Float64()
 		}
-		x, err := robust(sample, p.prior.sampled(rng), check)
-		switch {
-		case err == nil:
+		prior := p.prior.sampled(rng)
+		best, x := p, vector{}
+		least := math.Inf(1)
+		for _, q := range append([]*point{p}, others...) {
+			sample = q.sample(sample[:0], at[:])
+			one, err := robust(sample, prior, check)
+			switch {
+			case err != nil && !errors.Is(err, ErrUndetermined):
+				return err
+			case err != nil || !plausible(one, q.shape) && !math.IsInf(least, 1):
+				continue
+			}
+			if loss := lossOf(sample, one); loss < least {
+				best, x, least = q, one, loss
+			}
+		}
+		if !math.IsInf(least, 1) {
 			draws = append(draws, x)
-			f.Draws = append(f.Draws, toCost(x, p.shape))
-		case !errors.Is(err, ErrUndetermined):
-			return err
+			f.Draws = append(f.Draws, toCost(x, best.shape))
 		}
 	}
 	if len(draws) == 0 {

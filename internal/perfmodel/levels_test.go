@@ -99,8 +99,22 @@ func TestToAnotherLevelOfLoad(t *testing.T) {
 				for i := range all {
 					requests[i] = all[i].Request
 				}
-				p, err := cal.Fit.Predict(d, requests, 0, sim.Options{})
+				p, err := cal.Fit.Predict(d, requests, perfmodel.PredictionDraws, sim.Options{})
 				if err != nil {
+					t.Fatal(err)
+				}
+				holds(t, c.name, "of all", all, p)
+				// Those that were there before anybody queued for a place are served alike
+				// without the later ones, and tell what a queue for the budget of steps costs.
+				if p, err = cal.Fit.Predict(d, requests[:120], perfmodel.PredictionDraws, sim.Options{}); err != nil {
+					t.Fatal(err)
+				}
+				ttft, n := 0.0, 0.0
+				for _, m := range all[:120] {
+					ttft, n = ttft+(m.FirstToken-m.Request.Arrival).Seconds(), n+1
+				}
+				inside(t, c.name, "mean TTFT of the first 120", ttft/n, p.TTFTMean)
+				if p, err = cal.Fit.Predict(d, requests, 0, sim.Options{}); err != nil {
 					t.Fatal(err)
 				}
 				got := off(all, p.Result.Records, c.other)
@@ -111,6 +125,36 @@ func TestToAnotherLevelOfLoad(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// holds checks that the intervals of a prediction hold what was measured.
+func holds(t *testing.T, name, what string, all []perfmodel.Measured, p *perfmodel.Prediction) {
+	t.Helper()
+	var ttft, tpot, tokens, last float64
+	for i := range all {
+		m := &all[i]
+		ttft += (m.FirstToken - m.Request.Arrival).Seconds()
+		tpot += (m.LastToken - m.FirstToken).Seconds() / float64(max(m.Request.OutputTokens-1, 1))
+		tokens += float64(m.Request.OutputTokens)
+		last = max(last, m.LastToken.Seconds())
+	}
+	n := float64(len(all))
+	inside(t, name, "mean TTFT "+what, ttft/n, p.TTFTMean)
+	inside(t, name, "mean TPOT "+what, tpot/n, p.TPOTMean)
+	inside(t, name, "tokens/s "+what, tokens/last, p.OutputPerSecond)
+}
+
+// inside checks one interval, which an error of 2 % may leave: it is of nine in ten.
+func inside(t *testing.T, name, what string, measured float64, i perfmodel.Interval) {
+	t.Helper()
+	verdict := "held"
+	if measured < 0.999*i.Low || measured > 1.001*i.High {
+		verdict = "missed"
+	}
+	t.Logf("%s: %s: %.4g (%.4g to %.4g), measured %.4g: %s", name, what, i.Value, i.Low, i.High, measured, verdict)
+	if verdict != "held" && math.Abs(i.Value/measured-1) > 0.02 {
+		t.Errorf("%s: %s: %.4g to %.4g does not hold %.4g", name, what, i.Low, i.High, measured)
 	}
 }
 

@@ -141,17 +141,9 @@ func (p *Prediction) widenBy(by [2]Widening) {
 	if w == (Widening{}) || p.Draws == 0 {
 		return
 	}
-	for _, x := range []struct {
-		times     float64
-		intervals []*Interval
-	}{
-		{w.TTFT, []*Interval{&p.TTFTMean, &p.TTFTP50, &p.TTFTP95, &p.TTFTP99, &p.QueueMean, &p.QueueP95}},
-		{w.TPOT, []*Interval{&p.TPOTMean, &p.TPOTP95, &p.ITLMean, &p.ITLP50, &p.ITLP95, &p.ITLP99}},
-		{w.E2E, []*Interval{&p.E2EMean, &p.E2EP50, &p.E2EP95, &p.E2EP99}},
-		{w.Tokens, []*Interval{&p.OutputPerSecond}},
-	} {
-		for _, i := range x.intervals {
-			*i = i.Widened(x.times)
+	for _, g := range p.groups() {
+		for _, i := range g.intervals {
+			*i = i.Widened(g.times(w))
 		}
 	}
 }

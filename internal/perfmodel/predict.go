@@ -55,6 +55,31 @@ func (p *Prediction) fields() []*Interval {
 	}
 }
 
+// A group of intervals is alike in what predictions miss of it.
+type group struct {
+	times     func(Widening) float64
+	of        func(misses) float64
+	intervals []*Interval
+}
+
+func (p *Prediction) groups() []group {
+	return []group{
+		{
+			func(w Widening) float64 { return w.TTFT }, func(m misses) float64 { return m.ttft },
+			[]*Interval{&p.TTFTMean, &p.TTFTP50, &p.TTFTP95, &p.TTFTP99, &p.QueueMean, &p.QueueP95},
+		},
+		{
+			func(w Widening) float64 { return w.TPOT }, func(m misses) float64 { return m.tpot },
+			[]*Interval{&p.TPOTMean, &p.TPOTP95, &p.ITLMean, &p.ITLP50, &p.ITLP95, &p.ITLP99},
+		},
+		{
+			func(w Widening) float64 { return w.E2E }, func(m misses) float64 { return m.e2e },
+			[]*Interval{&p.E2EMean, &p.E2EP50, &p.E2EP95, &p.E2EP99},
+		},
+		{func(w Widening) float64 { return w.Tokens }, func(m misses) float64 { return m.tokens }, []*Interval{&p.OutputPerSecond}},
+	}
+}
+
 func quantities(s sim.Summary) []float64 {
 	return []float64{
 		s.TTFT.Mean.Seconds(), s.TTFT.P50.Seconds(), s.TTFT.P95.Seconds(), s.TTFT.P99.Seconds(), s.Queue.Mean.Seconds(), s.Queue.P95.Seconds(),
@@ -108,7 +133,11 @@ func (f *Fit) Predict(d Deployment, requests []sim.Request, draws int, o sim.Opt
 		return nil, fmt.Errorf("predict: %w", err)
 	}
 	p.widenBy(f.widen)
+	p.noBetterThan(f.off)
 	p.Warnings = f.Extrapolation(res.Records)
+	if most := f.beyond(res); most > 0 && p.TTFTMean.relative() > uncertainPrompts {
+		p.Warnings = append(p.Warnings, fmt.Sprintf("extrapolated: steps with prompts of up to %.0f tokens, calibrated up to %.0f; what a token costs beyond is as uncertain as data sheets leave it", most, f.Seen.MaxMixed))
+	}
 	if w := p.TTFTP95.relative(); w > saturatedWidth && f.Observations > 0 {
 		what := "uncertain"
 		if p.QueueP95.High > p.TTFTP95.High/2 {
@@ -168,14 +197,21 @@ func (f *Fit) spread(res *sim.Result, n int) []Draw {
 		work.Add(r.Stats.Work)
 	}
 	seconds := func(c sim.StepCost) float64 {
-		s := c.Seconds(work)
-		if c.Knee != f.Cost.Knee { // the excess was counted with the fit's
-			s -= c.PerToken * float64(work.Excess)
+		w := work
+		switch { // the excess was counted with the fit's knee
+		case f.Observations > 0:
+			w.Excess = max(w.Excess-int64(c.Knee-f.Cost.Knee)*w.Mixed, 0)
+		case c.Knee != f.Cost.Knee: // of a prior's samples the order is that of steps without prompts
+			w.Excess = 0
 		}
-		return s
+		return c.Seconds(w)
+	}
+	costs := f.Draws
+	if f.beyond(res) > 0 {
+		costs = f.beyondSeen()
 	}
 	draws := make([]Draw, len(f.Draws))
-	for i, cost := range f.Draws {
+	for i, cost := range costs {
 		draws[i] = Draw{cost, f.Frontend}
 		if i < len(f.FrontendDraws) {
 			draws[i].Frontend = f.FrontendDraws[i]

@@ -47,42 +47,58 @@ func FromRequests(d Deployment, measured []Measured, prior *Prior, check func() 
 	if prior != nil && !prior.guessed() {
 		start = prior.StepCost
 	}
-	best, err := overKnees(d.Config, prior, func(knee int) (*point, error) {
+	best, others, err := overKnees(d.Config, prior, func(knee int) (*point, error) {
 		return fixpoint(d, requests, measured, start, knee, prior, check)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return best.fit(check)
+	f, err := best.fit(others, check)
+	if err != nil {
+		return nil, err
+	}
+	return f, f.replay(d, requests, measured, check)
 }
 
-// overKnees returns the best solution over the candidates for the knee, or
-// ErrUndetermined where none has one.
-func overKnees(cfg sim.Config, prior *Prior, solve func(knee int) (*point, error)) (*point, error) {
-	var best *point
+// overKnees returns the best solution over the candidates for the knee, and those with
+// other knees that describe the observations nearly as well; or ErrUndetermined where none
+// has one.
+func overKnees(cfg sim.Config, prior *Prior, solve func(knee int) (*point, error)) (best *point, others []*point, err error) {
+	var all []*point
 	for _, knee := range knees(cfg, prior) {
 		p, err := solve(knee)
 		if errors.Is(err, ErrUndetermined) {
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
+		all = append(all, p)
 		// A knee that no hardware has describes the observations, and nothing else.
 		if best == nil || p.plausible() && (p.loss < best.loss || !best.plausible()) || !best.plausible() && p.loss < best.loss {
 			best = p
 		}
 	}
 	if best == nil {
-		return nil, ErrUndetermined
+		return nil, nil, ErrUndetermined
 	}
-	return best, nil
+	for _, p := range all {
+		if p != best && p.plausible() && p.loss < nearlyAsGood*best.loss {
+			others = append(others, p)
+		}
+	}
+	return best, others, nil
 }
+
+// nearlyAsGood is the loss, over the least, up to which another knee may be the right one.
+const nearlyAsGood = 1.5
+
+func (p *point) plausible() bool { return plausible(p.x, p.shape) }
 
 // plausible reports whether the arithmetic of as many tokens as the knee hides behind the
 // reading of the weights, which is a part of the base.
-func (p *point) plausible() bool {
-	c := toCost(p.x, p.shape)
+func plausible(x vector, shape sim.StepCost) bool {
+	c := toCost(x, shape)
 	return c.PerToken*float64(c.Knee) <= 1.5*(c.Base+c.Mixed+c.Experts)
 }
 

@@ -81,7 +81,7 @@ func ScrapesOf(m *workload.Measured, cfg sim.Config) []Scrape {
 // prefill and the knee come out rougher than from requests. Check is that of
 // FromRequests.
 func FromScrapes(cfg sim.Config, scrapes []Scrape, prior *Prior, check func() error) (*Fit, error) {
-	best, err := overKnees(cfg, prior, func(knee int) (*point, error) {
+	best, others, err := overKnees(cfg, prior, func(knee int) (*point, error) {
 		var obs []Observation
 		for _, s := range scrapes {
 			obs = append(obs, s.observations(cfg, shapeOf(knee, prior))...)
@@ -94,7 +94,7 @@ func FromScrapes(cfg sim.Config, scrapes []Scrape, prior *Prior, check func() er
 	if err != nil {
 		return nil, err
 	}
-	f, err := best.fit(check)
+	f, err := best.fit(others, check)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,134 @@
+package perfmodel
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/sim"
+)
+
+// beyond is how many tokens the largest step of a simulation had, where no step with
+// prompts that the fit saw was nearly as large; 0: nowhere.
+func (f *Fit) beyond(res *sim.Result) float64 {
+	if f.Observations == 0 || f.Seen.MaxMixed == 0 {
+		return 0
+	}
+	var most int64
+	for i := range res.Replicas {
+		most = max(most, res.Replicas[i].Stats.Peak.Tokens)
+	}
+	if float64(most) <= f.Seen.MaxMixed*extrapolation {
+		return 0
+	}
+	return float64(most)
+}
+
+// beyondSeen are the samples of the constants for steps with more tokens than any that was
+// seen. One step with prompts tells what it takes as a whole, not how that divides into a
+// part for each of its tokens and a part for the step: the samples differ in it by as much
+// as the prior leaves open, and agree at the largest step that was seen.
+func (f *Fit) beyondSeen() []sim.StepCost {
+	rng := rand.New(rand.NewPCG(4, 2)) // the same input gives the same interval
+	out := make([]sim.StepCost, len(f.Draws))
+	for i, c := range f.Draws {
+		times := math.Exp(rng.NormFloat64() * math.Log1p(f.perToken))
+		over := max(f.Seen.MaxMixed-float64(c.Knee), 0)
+		if times < 1 {
+			c.Mixed += c.PerToken * (1 - times) * over
+		} else {
+			c.Knee += int(over * (1 - 1/times))
+		}
+		c.PerToken *= times
+		out[i] = c
+	}
+	return out
+}
+
+// uncertainPrompts is the width of the interval of the mean TTFT, as a share of its value,
+// from which on it is said that steps are larger than those that were seen.
+const uncertainPrompts = 0.1
+
+// misses is by how much the simulation of what a fit was made from misses it: the logarithm
+// of simulated over measured.
+type misses struct{ ttft, tpot, e2e, tokens float64 }
+
+// replay simulates the load test that the fit was made from with what was fitted to it.
+func (f *Fit) replay(d Deployment, requests []sim.Request, measured []Measured, check func() error) error {
+	res, err := d.run(f.Cost, requests, sim.Options{Frontend: f.Frontend, Check: check, Brief: true})
+	if err != nil {
+		return fmt.Errorf("calibrate: %w", err)
+	}
+	type sums struct {
+		ttft, tpot, e2e, last time.Duration
+		tokens                int
+	}
+	var was, is sums
+	first := time.Duration(math.MaxInt64)
+	add := func(s *sums, arrival, firstToken, last time.Duration, tokens int) {
+		s.ttft += firstToken - arrival
+		s.e2e += last - arrival
+		s.tpot += (last - firstToken) / time.Duration(max(tokens-1, 1))
+		s.last = max(s.last, last)
+		s.tokens += tokens
+	}
+	for i, m := range measured {
+		r := &res.Records[i]
+		if !m.Use || r.Outcome != sim.Finished {
+			continue
+		}
+		first = min(first, m.Request.Arrival)
+		add(&was, m.Request.Arrival, m.FirstToken, m.LastToken, m.Request.OutputTokens)
+		add(&is, r.Arrival, r.Arrival+r.TTFT(), r.Arrival+r.E2E(), int(r.OutputTokens))
+	}
+	log := func(is, was float64) float64 {
+		if is > 0 && was > 0 {
+			return math.Log(is / was)
+		}
+		return 0
+	}
+	rate := func(s *sums) float64 { return float64(s.tokens) / (s.last - first).Seconds() }
+	f.off = misses{
+		ttft: log(is.ttft.Seconds(), was.ttft.Seconds()), tpot: log(is.tpot.Seconds(), was.tpot.Seconds()),
+		e2e: log(is.e2e.Seconds(), was.e2e.Seconds()), tokens: log(rate(&is), rate(&was)),
+	}
+	return nil
+}
+
+// farOff are misses of the fit's own load test that are said.
+var farOff = misses{ttft: 0.10, tpot: 0.05, e2e: 0.10, tokens: 0.05}
+
+// nothing reports misses with which a fit does not describe its load test at all.
+func (m misses) nothing() bool {
+	return math.Abs(m.ttft) > math.Log(2) || math.Abs(m.tpot) > 0.2 || math.Abs(m.tokens) > 0.2
+}
+
+// String says what is far off, "" for nothing.
+func (m misses) String() string {
+	var parts []string
+	for _, x := range []struct {
+		name     string
+		off, far float64
+	}{{"TTFT", m.ttft, farOff.ttft}, {"TPOT", m.tpot, farOff.tpot}, {"E2E", m.e2e, farOff.e2e}, {"output tokens/s", m.tokens, farOff.tokens}} {
+		if math.Abs(x.off) > x.far {
+			parts = append(parts, fmt.Sprintf("%s %+.0f %%", x.name, 100*math.Expm1(x.off)))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// noBetterThan widens the intervals to what the fit misses of its own load test: nothing
+// else is predicted better.
+func (p *Prediction) noBetterThan(off misses) {
+	if p.Draws == 0 {
+		return
+	}
+	for _, g := range p.groups() {
+		times := math.Exp(math.Abs(g.of(off)))
+		for _, i := range g.intervals {
+			i.Low, i.High = min(i.Low, i.Value/times), max(i.High, i.Value*times)
+		}
+	}
+}

@@ -19,13 +19,12 @@ const (
 
 // event is one trace event as text, its fields slices of the buffer.
 type event struct {
-	ph           byte
-	cat, name    []byte // without quotes, escapes as they are
-	pid, tid     []byte // as written: numbers, or strings with quotes
-	ts, dur      []byte
-	args         []byte // the object's text
-	nameEscapes  bool
-	hasTS, hasPH bool
+	ph          byte
+	cat, name   []byte // without quotes, escapes as they are
+	pid, tid    []byte // as written: numbers, or strings with quotes
+	ts, dur     []byte
+	args        []byte // the object's text
+	nameEscapes bool
 }
 
 // ends and spaces of values.
@@ -199,10 +198,10 @@ func (e *event) field(key, v []byte) {
 		switch {
 		case key[0] == 'p' && key[1] == 'h':
 			if len(v) == 3 && v[0] == '"' {
-				e.ph, e.hasPH = v[1], true
+				e.ph = v[1]
 			}
 		case key[0] == 't' && key[1] == 's':
-			e.ts, e.hasTS = v, true
+			e.ts = v
 		}
 	case 3:
 		switch string(key) {

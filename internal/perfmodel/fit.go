@@ -402,16 +402,17 @@ func nonNegative(rows []row) vector {
 	var ata [constants]vector
 	var atb vector
 	for _, r := range rows {
-		for j := range constants {
-			if scale[j] == 0 {
-				continue
+		var a vector
+		for j, v := range r.a {
+			if scale[j] > 0 {
+				a[j] = v / scale[j]
 			}
-			vj := r.a[j] / scale[j] * r.weight
-			atb[j] += vj * r.target
-			for k := range constants {
-				if scale[k] > 0 {
-					ata[j][k] += vj * r.a[k] / scale[k]
-				}
+		}
+		for j, v := range a {
+			v *= r.weight
+			atb[j] += v * r.target
+			for k := range j + 1 { // solveSubset reads no other half
+				ata[j][k] += v * a[k]
 			}
 		}
 	}
@@ -451,7 +452,8 @@ func nonNegative(rows []row) vector {
 // decomposition. It reports false for a set that is nearly dependent or whose
 // solution is not positive.
 func solveSubset(ata *[constants]vector, atb *vector, set int) (vector, bool) {
-	var cols []int
+	var room [constants]int
+	cols := room[:0]
 	for j := range constants {
 		if set>>j&1 == 1 {
 			cols = append(cols, j)

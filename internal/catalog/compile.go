@@ -13,7 +13,7 @@ import (
 // Compilation says how a condition becomes PromQL for one deployment.
 type Compilation struct {
 	// Query returns a signal's guarded expression for the deployment, over the
-	// window or over the baseline.
+	// window or over the baseline; "" where its servers cannot tell the signal.
 	Query func(s *indicator.Signal, baseline bool) (string, error)
 
 	// Normal returns what a signal was measured to be, where the baseline is a
@@ -143,7 +143,7 @@ func (o Compilation) on(a, b indicator.Scope) []string {
 
 func (o Compilation) comparison(c Cond) (string, error) {
 	now, err := o.Query(c.Signal, false)
-	if err != nil {
+	if err != nil || now == "" {
 		return "", err
 	}
 	way := c.Threshold.Ways(o.Limit, !o.Lifetime)
@@ -163,6 +163,9 @@ func (o Compilation) comparison(c Cond) (string, error) {
 	limit, err := o.relative(c)
 	if err != nil {
 		return "", err
+	}
+	if limit == "" {
+		return absolute, nil
 	}
 	if o.Capped && absolute != "" && c.Op == GreaterThan {
 		limit = fmt.Sprintf("clamp_max(%s, %s)", limit, number(c.Threshold.Default))
@@ -197,12 +200,16 @@ func (o Compilation) measured(c Cond, now, absolute string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if per == "" {
+		return absolute, nil
+	}
 	scale := fmt.Sprintf("clamp_min((%s) / %s, 1) ^ %s", per, number(normal), number(r.Exponent))
 	on := strings.Join(o.on(c.Signal.Scope, r.Per.Scope), ", ")
 	return fmt.Sprintf("(%s) %s on (%s) (%s)", now, c.Op, on, r.shifted(number(r.Factor*base)+" * "+scale)), nil
 }
 
-// relative returns the PromQL of a threshold that follows the baseline.
+// relative returns the PromQL of a threshold that follows the baseline, "" where what it
+// is scaled with cannot be asked for.
 func (o Compilation) relative(c Cond) (string, error) {
 	r := c.Threshold.Baseline
 	base, err := o.Query(c.Signal, true)
@@ -212,7 +219,7 @@ func (o Compilation) relative(c Cond) (string, error) {
 	limit := fmt.Sprintf("%s * (%s)", number(r.Factor), base)
 	if r.Per != nil {
 		now, err := o.Query(r.Per, false)
-		if err != nil {
+		if err != nil || now == "" {
 			return "", err
 		}
 		normal, err := o.Query(r.Per, true)

@@ -195,6 +195,27 @@ func (d Dialect) Missing(s *indicator.Signal) []string {
 	return missing
 }
 
+// Predates reports whether something that the signal needs came only after the servers of
+// this dialect, or never with their engine: to start them otherwise does not help.
+func (d Dialect) Predates(s *indicator.Signal) bool {
+	return slices.ContainsFunc(d.Missing(s), func(name string) bool {
+		if !strings.HasPrefix(name, d.Prefix) {
+			return false // of another program beside the server
+		}
+		f, known := Known(name)
+		release, _, _ := strings.Cut(d.Version, " ")
+		switch {
+		case d.Engine != VLLM:
+			return !known
+		case !known:
+			return false
+		case strings.HasPrefix(d.ID, "vllm-v0"):
+			return vllm.OnlyV1(&f)
+		}
+		return release != "" && !f.Released(release)
+	})
+}
+
 // Names lists the names that the endpoint exposes, sorted.
 func (d Dialect) Names() []string { return slices.Sorted(maps.Keys(d.has)) }
 

@@ -105,13 +105,19 @@ func (d *Deployment) PromQL(expr string) (string, error) {
 	return d.each(nil, func(dia dialect.Dialect) (string, error) { return d.rewrite(expr, false, dia) })
 }
 
+// Tells reports whether a signal can be asked for at all: some servers of the deployment
+// are of a release that has what it needs.
+func (d *Deployment) Tells(s *indicator.Signal) bool {
+	return slices.ContainsFunc(d.Dialects, func(dia dialect.Dialect) bool { return dia.Answers(s) && !dia.Predates(s) })
+}
+
 // each merges what the dialects make of a signal.
 // Dialects of another kind of endpoint, a model server's for a GPU signal, are
-// passed over.
+// passed over, as are those of releases that cannot tell it.
 func (d *Deployment) each(s *indicator.Signal, render func(dialect.Dialect) (string, error)) (string, error) {
 	var exprs []string
 	for _, dia := range d.Dialects {
-		if s == nil && !dia.Serves() || s != nil && !dia.Answers(s) {
+		if s == nil && !dia.Serves() || s != nil && (!dia.Answers(s) || dia.Predates(s)) {
 			continue
 		}
 		expr, err := render(dia)

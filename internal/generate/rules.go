@@ -348,7 +348,13 @@ func (b *ruleBuilder) alerts(p *catalog.Pathology, segments []segment, into map[
 		}
 	}
 	if missing == len(segments) {
-		b.out.Warnings = append(b.out.Warnings, fmt.Sprintf("no alert for %s: nothing says from which numbers on it is one", p.ID))
+		why := "nothing says from which numbers on it is one"
+		p.When.Signals(func(s *indicator.Signal) {
+			if !b.cfg.Deployment.Tells(s) {
+				why = "these servers cannot tell " + s.Name
+			}
+		})
+		b.out.Warnings = append(b.out.Warnings, fmt.Sprintf("no alert for %s: %s", p.ID, why))
 	}
 	return nil
 }
@@ -374,6 +380,9 @@ func (b *ruleBuilder) condition(p *catalog.Pathology, seg *segment) (string, []r
 		Instance: b.recordedInstance(), Model: b.cfg.Deployment.Model, GPU: b.cfg.Deployment.GPU,
 		Limit: b.cfg.limit(seg),
 		Query: func(s *indicator.Signal, past bool) (string, error) {
+			if !b.cfg.Deployment.Tells(s) {
+				return "", nil
+			}
 			b.recorded[s.Name] = true
 			if past {
 				b.normal[s.Name] = true
@@ -394,7 +403,11 @@ func (b *ruleBuilder) condition(p *catalog.Pathology, seg *segment) (string, []r
 		b.recorded[indicator.Up.Name] = true
 		expr = fmt.Sprintf("(%s) and on (%s) (%s)", expr, strings.Join(b.target(), ", "), of)
 	}
-	p.When.Leaves(func(c catalog.Cond) { used = append(used, b.cfg.resolve(seg, c)) })
+	p.When.Leaves(func(c catalog.Cond) {
+		if b.cfg.Deployment.Tells(c.Signal) {
+			used = append(used, b.cfg.resolve(seg, c))
+		}
+	})
 	return pretty(expr), used, nil
 }
 

@@ -251,6 +251,10 @@ func (b *builder) dashboard(l layout) (Dashboard, error) {
 	for _, r := range l.rows {
 		row := Row{ID: r.id, Title: r.title, Repeat: r.repeat}
 		for _, p := range r.panels {
+			p.queries = b.told(p.queries)
+			if len(p.queries) == 0 {
+				continue
+			}
 			built, err := b.panel(p)
 			if err != nil {
 				return out, fmt.Errorf("panel %q: %w", p.title, err)
@@ -281,6 +285,21 @@ func (b *builder) dashboard(l layout) (Dashboard, error) {
 	return out, nil
 }
 
+// told leaves the queries that servers of these releases can answer: none where nothing
+// but what stands beside them would be left.
+func (b *builder) told(queries []query) []query {
+	var out []query
+	for _, q := range queries {
+		if d := b.levels[q.level]; q.signal == nil || d.Tells(q.signal) {
+			out = append(out, q)
+		}
+	}
+	if !slices.ContainsFunc(out, func(q query) bool { return !q.right }) {
+		return nil
+	}
+	return out
+}
+
 func (b *builder) panel(p panel) (Panel, error) {
 	out := Panel{ID: p.id, Title: p.title, Kind: p.kind, Width: p.width, Max: p.max, Stack: p.stack, Unit: p.unit}
 	for _, q := range p.queries {
@@ -290,6 +309,9 @@ func (b *builder) panel(p panel) (Panel, error) {
 		}
 		if out.Unit == "" {
 			out.Unit = s.Unit
+		}
+		if slices.ContainsFunc(out.Series, func(o Series) bool { return o.Expr == s.Expr }) {
+			continue // old releases have one metric for two signals
 		}
 		out.Series = append(out.Series, s)
 	}

@@ -179,11 +179,15 @@ func TestEveryPanelExplainsItself(t *testing.T) {
 	})
 }
 
-func TestNoDataNamesTheReleaseThatBroughtTheMetric(t *testing.T) {
-	got := map[int]string{}
-	panels(build(t, config(t, "vllm-0.10")), func(_ dashboard.Dashboard, p dashboard.Panel) { got[p.ID] = p.NoData })
+func TestNothingIsAskedThatTheReleaseCannotTell(t *testing.T) {
+	got, asked := map[int]string{}, map[int]int{}
+	panels(build(t, config(t, "vllm-0.10")), func(_ dashboard.Dashboard, p dashboard.Panel) {
+		got[p.ID], asked[p.ID] = p.NoData, len(p.Series)
+	})
+	if asked[606] != 1 || asked[304] != 0 {
+		t.Errorf("%d queries of what the engine refused (0.32), %d of the time per output token (0.11); want one of errors, and none", asked[606], asked[304])
+	}
 	for id, want := range map[int]string{
-		606: "vllm:admission_rejections_total, which came with vLLM 0.",
 		432: "vllm:generation_tokens_created",
 		341: "no GPU exporter",
 		612: "sixty generate slo",

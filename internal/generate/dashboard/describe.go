@@ -110,11 +110,8 @@ func (b *builder) noData(p panel) string {
 		}
 		if name := b.missing(q.signal); name != "" {
 			why := "No data because these servers do not expose " + name
-			if n, ok := dialect.Known(name); ok && n.Engine == dialect.VLLM && n.Since != "" && n.Since != "0.2.7" {
-				why += ", which came with vLLM " + n.Since
-				if n.Needs != "" {
-					why += " and needs " + n.Needs
-				}
+			if n, ok := dialect.Known(name); ok && n.Needs != "" {
+				why += ", which needs " + n.Needs
 			}
 			return why + "."
 		}

@@ -97,6 +97,10 @@ func (f *Deployment) known(ctx context.Context, say Say, before engine.Config) (
 	if err != nil {
 		return k, err
 	}
+	if v := args[engine.MaxModelLen].Value; v == "auto" || v == "-1" {
+		k.LongestThatFits = true
+		delete(args, engine.MaxModelLen)
+	}
 	k.Args = engine.Config{}
 	k.Args.Merge(before)
 	k.Args.Merge(args)

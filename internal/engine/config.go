@@ -6,6 +6,7 @@ package engine
 
 import (
 	"encoding/json"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,6 +48,7 @@ const (
 	CPUOffloadGB         = "cpu-offload-gb"
 	DecodeContextSize    = "decode-context-parallel-size"
 	GraphSizes           = "cudagraph-capture-sizes"
+	ModelName            = "model"
 	LargestGraph         = "max-cudagraph-capture-size"
 	Nodes                = "nnodes"
 	OneKVCacheGroup      = "disable-hybrid-kv-cache-manager"
@@ -147,6 +149,41 @@ func ParseArgs(line, source string) Config {
 // what stands before is the shell's, Python's or a container's.
 var entries = []string{"vllm/vllm-openai", "vllm.entrypoints.openai.api_server", "serve"}
 
+// Lists are the flags that take several words.
+var Lists = map[string]bool{
+	GraphSizes: true, "cuda-graph-sizes": true, "lora-modules": true, "served-model-name": true, "middleware": true, "api-key": true,
+	"prompt-adapters": true, "logits-processors": true,
+}
+
+// unwrap takes a command line out of a shell's: sh -c "vllm serve …".
+func unwrap(words []string) []string {
+	for _, w := range words {
+		if inner := strings.Fields(w); len(inner) > 2 && slices.ContainsFunc(inner, func(x string) bool { return slices.Contains(entries, x) }) {
+			if split, err := shlex.Split(w); err == nil {
+				return split
+			}
+		}
+	}
+	return words
+}
+
+// endsCommand reports whether a word is the shell's, and what follows another command's.
+func endsCommand(word string) bool {
+	return slices.Contains([]string{"|", "||", "&&", ";", "&", ">", ">>"}, word) || strings.HasPrefix(word, ">") || strings.HasPrefix(word, "2>")
+}
+
+// ImageRelease is the release that a container's image in a command line has, "" without
+// one.
+func ImageRelease(line string) Release {
+	m := imageTag.FindStringSubmatch(line)
+	if m == nil {
+		return ""
+	}
+	return FindRelease(m[1])
+}
+
+var imageTag = regexp.MustCompile(`vllm-openai:v?(\d+\.\d+[\w.]*)`)
+
 // parse reads arguments, and also gives the words that look like a flag and are none.
 func (f Flags) parse(line, source string) (c Config, stray []string) {
 	c = Config{}
@@ -156,14 +193,24 @@ func (f Flags) parse(line, source string) (c Config, stray []string) {
 	if err != nil { // a quote without its end
 		words = strings.Fields(line)
 	}
+	words = unwrap(words)
+	whole := false // a command line, which names the model
 	for _, e := range entries {
 		if i := slices.IndexFunc(words, func(w string) bool { return w == e || strings.HasPrefix(w, e+":") }); i >= 0 {
-			words = words[i+1:]
+			words, whole = words[i+1:], true
 		}
 	}
 	spelt := f.spellings()
 	nested := map[string]map[string]any{}
+	isFlag := func(word string) bool { return strings.HasPrefix(word, "--") || spelt[word] != "" }
+	set := func(flag, value string) { // of a flag that is given twice the last counts, as for argparse
+		delete(c, flag)
+		c.Set(flag, value, source)
+	}
 	for i := 0; i < len(words); i++ {
+		if endsCommand(words[i]) {
+			break
+		}
 		name, value, hasValue := strings.Cut(words[i], "=")
 		if level, ok := strings.CutPrefix(name, "-O"); ok && level != "" && !strings.HasPrefix(level, ".") {
 			name, value, hasValue = "-O", strings.TrimPrefix(words[i], "-O"), true // -O3
@@ -172,17 +219,27 @@ func (f Flags) parse(line, source string) (c Config, stray []string) {
 		flag, ok := strings.CutPrefix(name, "--")
 		if flag = strings.ReplaceAll(flag, "_", "-"); !ok {
 			if flag, ok = spelt[name]; !ok {
-				if f.misplaced(name, len(c) > 0) {
+				switch _, named := c[ModelName]; {
+				case f.misplaced(name, len(c) > 0):
 					stray = append(stray, name)
+				case f == nil || words[i] == "":
+				case named || i > 0 && !whole:
+					stray = append(stray, words[i])
+				default:
+					c.Set(ModelName, words[i], source)
 				}
 				continue
 			}
 		} else if as, other := spelt["--"+flag]; other {
 			flag = as
 		}
-		if !hasValue && i+1 < len(words) && !strings.HasPrefix(words[i+1], "--") && spelt[words[i+1]] == "" && !(f[flag].Switch && !onOrOff(words[i+1])) {
+		if !hasValue && i+1 < len(words) && !isFlag(words[i+1]) && !endsCommand(words[i+1]) && !(f[flag].Switch && !onOrOff(words[i+1])) {
 			i++
 			value, hasValue = words[i], true
+			for Lists[flag] && i+1 < len(words) && !isFlag(words[i+1]) && !endsCommand(words[i+1]) {
+				i++
+				value += " " + words[i]
+			}
 		}
 		if !hasValue {
 			value = "true"
@@ -197,11 +254,11 @@ func (f Flags) parse(line, source string) (c Config, stray []string) {
 			put(nested[flag], strings.Split(strings.ReplaceAll(key, "-", "_"), "."), value)
 			continue
 		}
-		c.Set(flag, value, source)
+		set(flag, value)
 	}
 	for flag, object := range nested {
 		if text, err := json.Marshal(object); err == nil {
-			c.Set(flag, string(text), source)
+			set(flag, string(text))
 		}
 	}
 	return c, stray

@@ -28,7 +28,7 @@ func TestParseArgsAsAShellDoes(t *testing.T) {
 		"continued lines":   {"--max-num-seqs 16 \\\n  --block-size 32 \\\r\n --enforce-eager", map[string]string{"max-num-seqs": "16", "block-size": "32", "enforce-eager": "true"}},
 		"underscores":       {"--max_num_seqs 16", map[string]string{"max-num-seqs": "16"}},
 		"a quote too many":  {`--max-num-seqs 16 --served-model-name "m`, map[string]string{"max-num-seqs": "16", "served-model-name": `"m`}},
-		"the first counts":  {"--max-num-seqs 16 --max-num-seqs 8", map[string]string{"max-num-seqs": "16"}},
+		"the last counts":   {"--max-num-seqs 16 --max-num-seqs 8", map[string]string{"max-num-seqs": "8"}},
 		"nothing":           {"", map[string]string{}},
 	} {
 		t.Run(name, func(t *testing.T) {

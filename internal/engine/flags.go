@@ -148,7 +148,7 @@ func (f Flags) LeftOut(c Config, kinds ...Kind) []string {
 func (f Flags) Idle(c Config) []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(c)) {
-		if flag, known := f[name]; known && flag.Effect == EffectNone {
+		if flag, known := f[name]; known && flag.Effect == EffectNone && name != ModelName {
 			out = append(out, "--"+name)
 		}
 	}

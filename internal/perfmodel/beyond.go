@@ -51,9 +51,21 @@ func (f *Fit) beyondSeen() []sim.StepCost {
 // from which on it is said that steps are larger than those that were seen.
 const uncertainPrompts = 0.1
 
-// misses is by how much the simulation of what a fit was made from misses it: the logarithm
-// of simulated over measured.
-type misses struct{ ttft, tpot, e2e, tokens float64 }
+// A Miss is by how much the simulation of what a fit was made from misses a quantity: the
+// logarithm of simulated over measured, of its mean and of its 95th percentile.
+type Miss struct{ Mean, Tail float64 }
+
+// Misses are those of the quantities that predictions are made of. TPOT stands for the time
+// between tokens too.
+type Misses struct{ TTFT, TPOT, E2E, Tokens Miss }
+
+// Missing returns the fit with what its simulation misses of what it was made from: its
+// intervals are no narrower.
+func (f *Fit) Missing(off Misses) *Fit {
+	out := *f
+	out.off = off
+	return &out
+}
 
 // replay simulates the load test that the fit was made from with what was fitted to it.
 func (f *Fit) replay(d Deployment, requests []sim.Request, measured []Measured, check func() error) error {
@@ -90,28 +102,25 @@ func (f *Fit) replay(d Deployment, requests []sim.Request, measured []Measured, 
 		return 0
 	}
 	rate := func(s *sums) float64 { return float64(s.tokens) / (s.last - first).Seconds() }
-	f.off = misses{
-		ttft: log(is.ttft.Seconds(), was.ttft.Seconds()), tpot: log(is.tpot.Seconds(), was.tpot.Seconds()),
-		e2e: log(is.e2e.Seconds(), was.e2e.Seconds()), tokens: log(rate(&is), rate(&was)),
+	f.off = Misses{
+		TTFT: Miss{Mean: log(is.ttft.Seconds(), was.ttft.Seconds())}, TPOT: Miss{Mean: log(is.tpot.Seconds(), was.tpot.Seconds())},
+		E2E: Miss{Mean: log(is.e2e.Seconds(), was.e2e.Seconds())}, Tokens: Miss{Mean: log(rate(&is), rate(&was))},
 	}
 	return nil
 }
 
-// farOff are misses of the fit's own load test that are said.
-var farOff = misses{ttft: 0.10, tpot: 0.05, e2e: 0.10, tokens: 0.05}
-
 // nothing reports misses with which a fit does not describe its load test at all.
-func (m misses) nothing() bool {
-	return math.Abs(m.ttft) > math.Log(2) || math.Abs(m.tpot) > 0.2 || math.Abs(m.tokens) > 0.2
+func (m *Misses) nothing() bool {
+	return math.Abs(m.TTFT.Mean) > math.Log(2) || math.Abs(m.TPOT.Mean) > 0.2 || math.Abs(m.Tokens.Mean) > 0.2
 }
 
-// String says what is far off, "" for nothing.
-func (m misses) String() string {
+// String says what is far off of the means, "" for nothing.
+func (m *Misses) String() string {
 	var parts []string
 	for _, x := range []struct {
 		name     string
 		off, far float64
-	}{{"TTFT", m.ttft, farOff.ttft}, {"TPOT", m.tpot, farOff.tpot}, {"E2E", m.e2e, farOff.e2e}, {"output tokens/s", m.tokens, farOff.tokens}} {
+	}{{"TTFT", m.TTFT.Mean, 0.10}, {"TPOT", m.TPOT.Mean, 0.05}, {"E2E", m.E2E.Mean, 0.10}, {"output tokens/s", m.Tokens.Mean, 0.05}} {
 		if math.Abs(x.off) > x.far {
 			parts = append(parts, fmt.Sprintf("%s %+.0f %%", x.name, 100*math.Expm1(x.off)))
 		}
@@ -119,16 +128,21 @@ func (m misses) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// noBetterThan widens the intervals to what the fit misses of its own load test: nothing
-// else is predicted better.
-func (p *Prediction) noBetterThan(off misses) {
+// noBetterThan widens the intervals to what the fit misses of what it was made from:
+// nothing else is predicted better. A tail that was missed is one that the model does not
+// have, such as the stalls of a machine: it is as far on the same side.
+func (p *Prediction) noBetterThan(off *Misses) {
 	if p.Draws == 0 {
 		return
 	}
 	for _, g := range p.groups() {
-		times := math.Exp(math.Abs(g.of(off)))
-		for _, i := range g.intervals {
+		miss := g.off(off)
+		times := math.Exp(math.Abs(miss.Mean))
+		for k, i := range g.intervals {
 			i.Low, i.High = min(i.Low, i.Value/times), max(i.High, i.Value*times)
+			if k >= len(g.intervals)-g.tails {
+				i.Low, i.High = min(i.Low, i.Value*math.Exp(-miss.Tail)), max(i.High, i.Value*math.Exp(-miss.Tail))
+			}
 		}
 	}
 }

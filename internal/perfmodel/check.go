@@ -156,8 +156,9 @@ func (l *Ledger) Adopt(o Observed) (Settings, bool) {
 	return s, true
 }
 
-// TooLarge is the error of a model that leaves no room for a KV cache, with what would fit.
-func (l *Ledger) TooLarge() error {
+// TooLarge is the error of a model that leaves no room for a KV cache, with what would fit:
+// the flag takes arguments of vllm serve.
+func (l *Ledger) TooLarge(flag string) error {
 	s := &l.Settings
 	what := fmt.Sprintf("%d × %s", s.TP*s.PP*s.DP, s.deviceName())
 	weights, _ := l.Line(LineWeights)
@@ -165,7 +166,7 @@ func (l *Ledger) TooLarge() error {
 		what, render.GiB(weights.Bytes.Value), render.GiB(s.Memory.Value), render.GiB(max(-l.Available.Value, 0)))
 	for _, r := range l.Remedies() {
 		if r.Ledger != nil {
-			return hint.With(err, fmt.Sprintf("with --engine-args '%s' it does; sixty tune shows the memory line by line", r.Change))
+			return hint.With(err, fmt.Sprintf("with %s '%s' it does; sixty tune without targets shows the memory line by line", flag, r.Change))
 		}
 	}
 	return hint.With(err, "take a GPU with more memory, several of them, or a quantized checkpoint")

@@ -58,6 +58,7 @@ func interconnect(device string) (bandwidth float64, bus bool) {
 // published tell. The device's data sheet must be known.
 func (l *Ledger) StepCost(meanTokens float64) Prior {
 	p := l.Shape(meanTokens).Prior()
+	p.least = l.leastStep()
 	l.extraTime(&p.StepCost)
 	for i := range p.Draws {
 		l.extraTime(&p.Draws[i].Cost)
@@ -77,9 +78,22 @@ func (l *Ledger) StepTimesFrom() string {
 	return text
 }
 
-// Transfer scales a fit that was made on one deployment to another by what the
-// data sheets say of both.
-func (f *Fit) Transfer(from, to sim.StepCost) *Fit {
+// Transfer scales a fit that was made on one deployment to another by what is known of
+// both before any measurement; its samples each by a sample of that, so that what only one
+// of them has, such as all-reduces, makes intervals as wide as it is uncertain.
+func (f *Fit) Transfer(from, to Prior) *Fit {
+	out := f.Scale(ratios(from.StepCost, to.StepCost))
+	n := min(len(from.Draws), len(to.Draws))
+	for i := range out.Draws {
+		if n > 0 {
+			out.Draws[i] = f.Draws[i].Scale(ratios(from.Draws[i%n].Cost, to.Draws[i%n].Cost))
+		}
+	}
+	return out
+}
+
+// ratios are how many times as much each constant is, for steps of the usual batch.
+func ratios(from, to sim.StepCost) sim.StepCost {
 	ratio := func(a, b float64) float64 {
 		if a > 0 && b > 0 {
 			return b / a
@@ -87,9 +101,8 @@ func (f *Fit) Transfer(from, to sim.StepCost) *Fit {
 		return 1
 	}
 	from, to = from.Fold(UsualBatch), to.Fold(UsualBatch)
-	by := sim.StepCost{
+	return sim.StepCost{
 		Base: ratio(from.Base, to.Base), Mixed: ratio(from.Mixed, to.Mixed), PerSeq: ratio(from.PerSeq, to.PerSeq),
 		PerToken: ratio(from.PerToken, to.PerToken), PerKV: ratio(from.PerKV, to.PerKV), PerPair: ratio(from.PerPair, to.PerPair),
 	}
-	return f.Scale(by)
 }

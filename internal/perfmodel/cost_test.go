@@ -53,7 +53,7 @@ func TestMoreGPUsAreFasterAndCostAllReduces(t *testing.T) {
 func TestAFitIsCarriedOverByTheDataSheets(t *testing.T) {
 	fit := &Fit{Cost: sim.StepCost{Base: 0.01, PerKV: 1e-8}, Draws: []sim.StepCost{{Base: 0.02}}, Observations: 40}
 	from, to := sim.StepCost{Base: 0.004, PerKV: 4e-9}, sim.StepCost{Base: 0.002, PerKV: 1e-9}
-	got := fit.Transfer(from, to)
+	got := fit.Transfer(Rough(from), Rough(to))
 	if got.Cost.Base != 0.005 || got.Cost.PerKV != 2.5e-9 || got.Draws[0].Base != 0.01 || got.Observations != 40 {
 		t.Errorf("%+v", got)
 	}

@@ -79,8 +79,16 @@ func Calibrate(e Evidence) (*Calibration, error) {
 		}
 	}
 	c := &Calibration{}
-	var last error
+	var last, impossible error
 	take := func(b Basis, source string, fit *Fit, err error) {
+		if err == nil {
+			if wrong := e.Prior.possible(fit); wrong != nil && impossible == nil {
+				impossible = fmt.Errorf("%s: %w", source, wrong)
+			}
+			if text := e.Prior.unlike(fit); text != "" {
+				c.Notes = append(c.Notes, source+": "+text)
+			}
+		}
 		switch {
 		case err != nil:
 			last = fmt.Errorf("%s: %w", source, err)
@@ -119,6 +127,9 @@ func Calibrate(e Evidence) (*Calibration, error) {
 		if err := e.Check(); err != nil { // and not that nothing could be fitted
 			return nil, err
 		}
+	}
+	if impossible != nil {
+		return nil, impossible
 	}
 	if c.Fit == nil && e.Prior != nil {
 		take(DataSheet, e.HardwareFrom, FromPrior(*e.Prior), nil)

@@ -39,7 +39,7 @@ type Fit struct {
 	widen                     [2]Widening    // of a prior
 
 	perToken float64 // relative standard deviation of the prior's
-	off      misses  // of what the fit was made from, simulated with it
+	off      Misses  // of what the fit was made from, simulated with it
 
 	Observations int
 	MedianError  float64 // of the durations that were fitted: median relative residual

@@ -25,6 +25,8 @@ type Prior struct {
 	// widen is by how much intervals of predictions that rest on the prior alone are
 	// widened: of a server that is not saturated, and of one that is.
 	widen [2]Widening
+	// least is the time, in seconds, in which no step can end; 0 is not known.
+	least float64
 }
 
 // A Draw is one sample of the constants of a deployment.

@@ -5,9 +5,11 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/modelconfig/modelconfigtest"
 	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/sim"
@@ -103,6 +105,10 @@ func TestToAnotherLevelOfLoad(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				if cal.Basis == perfmodel.DataSheet {
+					t.Logf("%s: %v", c.name, cal.Notes) // the load test was passed over
+					continue
+				}
 				holds(t, c.name, "of all", all, p)
 				// Those that were there before anybody queued for a place are served alike
 				// without the later ones, and tell what a queue for the budget of steps costs.
@@ -125,6 +131,64 @@ func TestToAnotherLevelOfLoad(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestToAnotherModel carries the fit of one published load test over to another's model and
+// tensor parallelism, as tune --load-test-model does.
+func TestToAnotherModel(t *testing.T) {
+	cfg, err := sim.Defaults("0.19.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.MaxModelLen, cfg.NumBlocks, cfg.MaxNumSeqs = 32768, 24000, 128
+	d := perfmodel.Deployment{Config: cfg}
+	var priors [2]perfmodel.Prior
+	var tests [2]*perfmodel.LoadTest
+	for i, l := range levels[:2] {
+		f, err := os.Open(filepath.Join("testdata/loadtests", l.file+".csv"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if tests[i], err = perfmodel.ReadLoadTest(f, 16); err != nil {
+			t.Fatal(err)
+		}
+		ledger, err := perfmodel.NewLedger(modelconfigtest.Read(t, l.model),
+			perfmodel.Settings{Release: "0.19.0", Device: *spec(t, "RTX PRO 6000 Server"), TP: l.tp, MaxModelLen: 32768})
+		if err != nil {
+			t.Fatal(err)
+		}
+		priors[i] = ledger.StepCost(500)
+	}
+	any := func(int, *perfmodel.Measured) bool { return true }
+	for i, test := range tests {
+		j := 1 - i
+		name := levels[i].file + " → " + levels[j].file
+		cal, err := perfmodel.Calibrate(perfmodel.Evidence{Config: cfg, Requested: d, Requests: test.Requests, RequestsFrom: name, Prior: &priors[i]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := tests[j].Requests
+		requests := make([]sim.Request, len(all))
+		for k := range all {
+			requests[k] = all[k].Request
+		}
+		p, err := cal.Fit.Transfer(priors[i], priors[j]).Predict(d, requests, perfmodel.PredictionDraws, sim.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := off(all, p.Result.Records, any)
+		t.Logf("%s: %v", name, got)
+		holds(t, name, "of all", all, p)
+		if math.Abs(got.tpot) > 0.05 || math.Abs(got.throughput) > 0.05 || math.Abs(got.ttft) > 0.10 {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	// And what was measured of the smaller one is refused as a test of the larger.
+	_, err = perfmodel.Calibrate(perfmodel.Evidence{Config: cfg, Requested: d, Requests: tests[0].Requests, RequestsFrom: "of the 8B", Prior: &priors[1]})
+	if err == nil || !strings.Contains(err.Error(), "another model") || hint.Of(err) == "" {
+		t.Errorf("a fit below the time of reading the weights: %v", err)
 	}
 }
 

@@ -58,25 +58,26 @@ func (p *Prediction) fields() []*Interval {
 // A group of intervals is alike in what predictions miss of it.
 type group struct {
 	times     func(Widening) float64
-	of        func(misses) float64
-	intervals []*Interval
+	off       func(*Misses) Miss
+	intervals []*Interval // the last so many are of tails
+	tails     int
 }
 
 func (p *Prediction) groups() []group {
 	return []group{
 		{
-			func(w Widening) float64 { return w.TTFT }, func(m misses) float64 { return m.ttft },
-			[]*Interval{&p.TTFTMean, &p.TTFTP50, &p.TTFTP95, &p.TTFTP99, &p.QueueMean, &p.QueueP95},
+			func(w Widening) float64 { return w.TTFT }, func(m *Misses) Miss { return m.TTFT },
+			[]*Interval{&p.TTFTMean, &p.QueueMean, &p.TTFTP50, &p.QueueP95, &p.TTFTP95, &p.TTFTP99}, 2,
 		},
 		{
-			func(w Widening) float64 { return w.TPOT }, func(m misses) float64 { return m.tpot },
-			[]*Interval{&p.TPOTMean, &p.TPOTP95, &p.ITLMean, &p.ITLP50, &p.ITLP95, &p.ITLP99},
+			func(w Widening) float64 { return w.TPOT }, func(m *Misses) Miss { return m.TPOT },
+			[]*Interval{&p.TPOTMean, &p.TPOTP95, &p.ITLMean, &p.ITLP50, &p.ITLP95, &p.ITLP99}, 2,
 		},
 		{
-			func(w Widening) float64 { return w.E2E }, func(m misses) float64 { return m.e2e },
-			[]*Interval{&p.E2EMean, &p.E2EP50, &p.E2EP95, &p.E2EP99},
+			func(w Widening) float64 { return w.E2E }, func(m *Misses) Miss { return m.E2E },
+			[]*Interval{&p.E2EMean, &p.E2EP50, &p.E2EP95, &p.E2EP99}, 2,
 		},
-		{func(w Widening) float64 { return w.Tokens }, func(m misses) float64 { return m.tokens }, []*Interval{&p.OutputPerSecond}},
+		{func(w Widening) float64 { return w.Tokens }, func(m *Misses) Miss { return m.Tokens }, []*Interval{&p.OutputPerSecond}, 0},
 	}
 }
 
@@ -133,7 +134,7 @@ func (f *Fit) Predict(d Deployment, requests []sim.Request, draws int, o sim.Opt
 		return nil, fmt.Errorf("predict: %w", err)
 	}
 	p.widenBy(f.widen)
-	p.noBetterThan(f.off)
+	p.noBetterThan(&f.off)
 	p.Warnings = f.Extrapolation(res.Records)
 	if most := f.beyond(res); most > 0 && p.TTFTMean.relative() > uncertainPrompts {
 		p.Warnings = append(p.Warnings, fmt.Sprintf("extrapolated: steps with prompts of up to %.0f tokens, calibrated up to %.0f; what a token costs beyond is as uncertain as data sheets leave it", most, f.Seen.MaxMixed))

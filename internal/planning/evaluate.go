@@ -1,8 +1,10 @@
 package planning
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/engine"
@@ -161,16 +163,17 @@ func (s *search) fit(p *Point) (*perfmodel.Calibration, error) {
 		sheet := p.Ledger.StepCost(s.Demand.MeanTokens())
 		return perfmodel.Calibrate(perfmodel.Evidence{Prior: &sheet, HardwareFrom: p.Ledger.StepTimesFrom()})
 	}
-	if p.Knobs.TP == max(s.FitSettings.TP, 1) && p.Knobs.KVType == orAuto(s.FitSettings.KVType) || p.Ledger.Settings.Device.Bandwidth == 0 {
+	same := s.FitModel == nil && p.Knobs.TP == max(s.FitSettings.TP, 1) && p.Knobs.KVType == orAuto(s.FitSettings.KVType)
+	if same || p.Ledger.Settings.Device.Bandwidth == 0 {
 		return s.Fit, nil
 	}
-	base, err := perfmodel.NewLedger(s.Model, s.FitSettings)
+	base, err := perfmodel.NewLedger(cmp.Or(s.FitModel, s.Model), s.FitSettings)
 	if err != nil {
 		return s.Fit, nil
 	}
 	mean := s.Demand.MeanTokens()
 	c := *s.Fit
-	c.Fit = s.Fit.Fit.Transfer(base.StepCost(mean).StepCost, p.Ledger.StepCost(mean).StepCost)
+	c.Fit = s.Fit.Fit.Transfer(base.StepCost(mean), p.Ledger.StepCost(mean))
 	return &c, nil
 }
 
@@ -285,8 +288,9 @@ func (s *search) predict(p *Point) {
 		return
 	}
 	s.res.Prediction = pred
-	for _, n := range c.Notes {
-		s.note(n)
+	s.res.Doubtful = slices.Clone(c.Notes)
+	if s.FitModel != nil {
+		s.res.Doubtful = append(s.res.Doubtful, fmt.Sprintf("step times were measured of another model (%s) and carried over by what data sheets and others' measurements say of both; a load test of this model narrows the answer", s.FitModel.Architecture))
 	}
 	for _, w := range pred.Warnings {
 		if c.Basis != perfmodel.DataSheet { // whose statement says so

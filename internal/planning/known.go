@@ -23,6 +23,8 @@ type Known struct {
 	Memory  perfmodel.Estimate // of one
 	CPU     bool               // the server runs on one
 
+	LongestThatFits bool // --max-model-len auto
+
 	Acceptance float64 // share of guessed tokens that are right; 0 is not known
 }
 
@@ -66,7 +68,7 @@ func (k *Known) gpu() *perfmodel.GPU {
 // settings are the ledger's of a configuration.
 func (k *Known) settings(c engine.Config) (perfmodel.Settings, error) {
 	s := perfmodel.Settings{Release: k.Release, Device: k.Device, Memory: k.Memory, CPU: k.CPU}
-	s.Speculation.Acceptance = k.Acceptance
+	s.Speculation.Acceptance, s.LongestThatFits = k.Acceptance, k.LongestThatFits
 	return s.With(c)
 }
 

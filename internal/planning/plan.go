@@ -53,6 +53,7 @@ type Plan struct {
 	// was measured: data sheets then give the step times.
 	Fit         *perfmodel.Calibration
 	FitSettings perfmodel.Settings
+	FitModel    *modelconfig.Model // that the server had, where it is another
 
 	// Check, which may be nil, is asked now and then whether to go on, as a context's
 	// Err: its error ends the search.
@@ -116,6 +117,7 @@ type Result struct {
 
 	Prediction *perfmodel.Prediction // of Best, or Nearest, with intervals
 	Basis      string                // what the step times rest on
+	Doubtful   []string              // why that may be wrong
 	Notes      []string
 	Explain    []string // why targets cannot be met, and what could be
 	Evaluated  int

@@ -63,6 +63,7 @@ func (s *Simulation) settle(ctx context.Context) error {
 	outside := max(outsideEngine(s.Seen), fitted.FrontendHigh)
 	by := adjustment{1, fitted.Frontend.PerRequest, 0}
 	best, worst := fitted, math.Inf(1)
+	var off perfmodel.Misses
 	for range settlePasses {
 		s.calibration.Fit = by.of(fitted)
 		p, err := s.replayPresent(ctx)
@@ -76,7 +77,7 @@ func (s *Simulation) settle(ctx context.Context) error {
 		came := sim.WhileArriving(p.Result.Records)
 		ttft, itl := came.TTFTMean.Seconds(), p.Summary.ITL.Mean.Seconds()
 		var misses []Miss
-		off := 0.0
+		far := 0.0
 		for _, m := range []Miss{
 			{"TTFT mean", measured.TTFTMean, ttft}, {"ITL mean", measured.ITLMean, itl},
 			{outputTokens, measured.OutputPerSecond, came.OutputPerSecond},
@@ -85,12 +86,12 @@ func (s *Simulation) settle(ctx context.Context) error {
 				continue
 			}
 			one := math.Abs(m.Simulated/m.Measured - 1)
-			if off = max(off, one); one > nearEnough {
+			if far = max(far, one); one > nearEnough {
 				misses = append(misses, m)
 			}
 		}
-		if off < worst {
-			worst, best, s.Missed = off, s.calibration.Fit, misses
+		if far < worst {
+			worst, best, s.Missed, off = far, s.calibration.Fit, misses, missesOf(s.Seen, p)
 		}
 		if worst <= settled {
 			break
@@ -104,8 +105,37 @@ func (s *Simulation) settle(ctx context.Context) error {
 			by.mixed = min(max(by.mixed+front-by.front, 0), mostMixed*fitted.Cost.Base)
 		}
 	}
-	s.calibration.Fit = best
+	s.calibration.Fit = best.Missing(off)
 	return nil
+}
+
+// missesOf is by how much a simulation of servers misses what users of theirs waited.
+func missesOf(seen *workload.Measured, p *perfmodel.Prediction) perfmodel.Misses {
+	w, sum := &seen.Workload, &p.Summary
+	of := func(h workload.Histogram, mean, p95 float64) (m perfmodel.Miss) {
+		if was := h.Mean(); was > 0 && mean > 0 {
+			m.Mean = math.Log(mean / was)
+		}
+		switch low, high := h.Bracket(0.95); {
+		case high == 0 || p95 <= 0:
+		case p95 > high:
+			m.Tail = math.Log(p95 / high)
+		case p95 < low:
+			m.Tail = math.Log(p95 / high) // all that the bucket may be
+		}
+		return m
+	}
+	came := sim.WhileArriving(p.Result.Records)
+	var tokens perfmodel.Miss
+	if was := seen.Summary().OutputPerSecond; was > 0 && came.OutputPerSecond > 0 {
+		tokens.Mean = math.Log(came.OutputPerSecond / was)
+	}
+	return perfmodel.Misses{
+		Tokens: tokens,
+		TTFT:   of(w.TTFT, came.TTFTMean.Seconds(), sum.TTFT.P95.Seconds()),
+		TPOT:   of(w.ITL, sum.ITL.Mean.Seconds(), sum.ITL.P95.Seconds()),
+		E2E:    of(w.E2E, sum.E2E.Mean.Seconds(), sum.E2E.P95.Seconds()),
+	}
 }
 
 // of is the fit with the adjustment. Every other of its samples stays as it was, so that

@@ -159,7 +159,7 @@ func (s *Simulation) dataSheets() (l *perfmodel.Ledger, meanTokens float64, err 
 	s.sheet = l
 	_, told := s.known()[engine.NumBlocks]
 	if _, override := s.known()[engine.NumBlocksOverride]; !told && !override && l.Blocks.Value < 2 {
-		return nil, 0, l.TooLarge()
+		return nil, 0, l.TooLarge("--engine-args")
 	}
 	if l.Blocks.Value >= 2 {
 		all := l.EngineConfig("the memory ledger")

@@ -11,6 +11,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/modelconfig"
 	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/workload"
@@ -30,6 +31,7 @@ type Tuning struct {
 	LoadTest     io.Reader
 	LoadTestFrom string
 	LoadTestArgs engine.Config
+	LoadTestOf   *modelconfig.Model // that was tested, where it is another
 
 	Check func() error // see Plan
 }
@@ -140,14 +142,20 @@ func (t *Tuning) plan(l *perfmodel.Ledger, o perfmodel.Observed) (*Plan, error) 
 func (t *Tuning) tested(p *Plan, d *Demand) error {
 	known := engine.Config{}
 	known.Merge(t.LoadTestArgs)
-	known.Merge(t.Args)
+	if t.LoadTestOf == nil { // what is asked for another model says nothing of the one that was tested
+		known.Merge(t.Args)
+	}
 	settings, err := t.settings(known)
 	if err != nil {
 		return err
 	}
-	l, err := perfmodel.NewLedger(t.Model, settings)
+	p.FitModel = t.LoadTestOf
+	l, err := perfmodel.NewLedger(cmp.Or(t.LoadTestOf, t.Model), settings)
 	if err != nil {
 		return err
+	}
+	if settings.NumBlocksOverride == 0 && l.Blocks.Value < 2 {
+		return fmt.Errorf("%s: of the server that was tested: %w", t.LoadTestFrom, l.TooLarge("--load-test-args"))
 	}
 	p.FitSettings = l.Settings
 	known.Merge(l.EngineConfig("the ledger"))

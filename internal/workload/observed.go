@@ -19,6 +19,9 @@ type Observed struct {
 	// request_params_max_tokens). The last may be empty.
 	Prompt, Output, MaxTokens Histogram
 
+	// TTFT, ITL and E2E are what users waited, in seconds.
+	TTFT, ITL, E2E Histogram
+
 	// Arrived are the requests that came in consecutive intervals of Every: those
 	// that got a first token and those that joined the queue. NaN is an interval
 	// of which nothing is known.
@@ -54,6 +57,28 @@ func (h Histogram) Mean() float64 {
 		return h.Sum / h.Count
 	}
 	return 0
+}
+
+// Bracket is the bucket that holds a quantile; zero without enough observations, and in the
+// last bucket, which has no end.
+func (h Histogram) Bracket(q float64) (low, high float64) {
+	total, upTo := 0.0, 0.0
+	for _, b := range h.Buckets {
+		total += b.Count
+	}
+	if total*(1-q) < 1 {
+		return 0, 0
+	}
+	for _, b := range h.Buckets {
+		if upTo += b.Count; upTo >= q*total {
+			if math.IsInf(b.UpperBound, 1) {
+				return 0, 0
+			}
+			return low, b.UpperBound
+		}
+		low = b.UpperBound
+	}
+	return 0, 0
 }
 
 // Lengths is the distribution that the histogram shows.

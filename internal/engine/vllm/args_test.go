@@ -35,7 +35,11 @@ func TestArgumentsThatNoServerTakesAreRefused(t *testing.T) {
 		{"--uds x", "0.15.0", ""}, // between two releases that were read
 		{"--max-num-partial-prefills 2", "0.23", ""},
 		{"docker run --gpus all -p 8000:8000 vllm/vllm-openai:v0.23.0 --model m --max-num-seqs 8", "0.23.0", ""},
-		{"CUDA_VISIBLE_DEVICES=0 vllm serve m --enforce-eager m2 --max-num-seqs 8", "0.23.0", ""},
+		{"CUDA_VISIBLE_DEVICES=0 vllm serve --enforce-eager m --max-num-seqs 8 2>&1 | tee -a log", "0.23.0", ""},
+		{"vllm serve m --enforce-eager m2 --max-num-seqs 8", "0.23.0", "\"m2\" is no flag"},
+		{"org/m --max-num-seqs 8", "0.23.0", ""},
+		{"--dtype half m", "0.23.0", "\"m\" is no flag"},
+		{`/bin/sh -c "vllm serve m --max-num-seqs 8 --frobnicate"`, "0.23.0", "--frobnicate"},
 		{"python -m vllm.entrypoints.openai.api_server --model m", "0.23.0", ""},
 	} {
 		_, err := flags.CheckArgs(tt.line, "--engine-args", tt.release)
@@ -49,8 +53,27 @@ func TestArgumentsThatNoServerTakesAreRefused(t *testing.T) {
 	}
 }
 
+func TestWordsOfACommandLine(t *testing.T) {
+	c, err := flags.CheckArgs(`bash -c "vllm serve org/m --cudagraph-capture-sizes 1 2 4 --lora-modules a=/x b=/y --max-num-seqs 4 --max-num-seqs 8 && date"`, "here", "0.23.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for flag, want := range map[string]string{engine.ModelName: "org/m", engine.GraphSizes: "1 2 4", "lora-modules": "a=/x b=/y", engine.MaxNumSeqs: "8"} {
+		if c[flag].Value != want {
+			t.Errorf("%s: %q, want %q", flag, c[flag].Value, want)
+		}
+	}
+	for line, want := range map[string]engine.Release{
+		"docker run vllm/vllm-openai:v0.10.1.1 --model m": "0.10.1", "image: vllm/vllm-openai:latest": "", "vllm serve m": "",
+	} {
+		if got := engine.ImageRelease(line); got != want {
+			t.Errorf("%s: release %q, want %q", line, got, want)
+		}
+	}
+}
+
 func TestArgumentsAsVLLMWritesThem(t *testing.T) {
-	c, err := flags.CheckArgs("serve m --speculative-config.method ngram --speculative-config.num-speculative-tokens 3 --enforce-eager m -O2 --no-enable-lora -dcp 2", "here", "0.32.0")
+	c, err := flags.CheckArgs("serve m --speculative-config.method ngram --speculative-config.num-speculative-tokens 3 --enforce-eager -O2 --no-enable-lora -dcp 2", "here", "0.32.0")
 	if err != nil {
 		t.Fatal(err)
 	}

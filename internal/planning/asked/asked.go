@@ -4,6 +4,7 @@ package asked
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -66,7 +67,7 @@ func (f *Deployment) known(ctx context.Context, say Say, before engine.Config) (
 		}
 	}
 	if f.modelConfig != "" {
-		if k.Model, err = readModel(f.modelConfig); err != nil {
+		if k.Model, err = readModel("--model-config", f.modelConfig); err != nil {
 			return k, err
 		}
 	}
@@ -84,6 +85,7 @@ func (f *Deployment) known(ctx context.Context, say Say, before engine.Config) (
 	if err = k.FindRelease(f.ReleaseOf); err != nil {
 		return k, fmt.Errorf("--%s: %w", FlagRelease, err)
 	}
+	k.Release = cmp.Or(k.Release, engine.ImageRelease(f.EngineArgs))
 	strict := k.Release
 	switch {
 	case k.Seen != nil && f.ReleaseOf == "" && k.Log == nil:
@@ -94,6 +96,10 @@ func (f *Deployment) known(ctx context.Context, say Say, before engine.Config) (
 	args, err := vllm.Engine.Flags.CheckArgs(f.EngineArgs, "--"+FlagArgs, strict)
 	if err != nil {
 		return k, err
+	}
+	if v := args[engine.MaxModelLen].Value; v == "auto" || v == "-1" {
+		k.LongestThatFits = true
+		delete(args, engine.MaxModelLen)
 	}
 	k.Args = engine.Config{}
 	k.Args.Merge(before)

@@ -14,7 +14,7 @@ import (
 
 // readModel reads config.json: a file, one in a directory, or that of a model's name in the
 // local cache of Hugging Face.
-func readModel(name string) (*modelconfig.Model, error) {
+func readModel(flag, name string) (*modelconfig.Model, error) {
 	path := name
 	info, err := os.Stat(path)
 	switch {
@@ -22,17 +22,17 @@ func readModel(name string) (*modelconfig.Model, error) {
 		path = filepath.Join(path, "config.json")
 	case err != nil && hubName.MatchString(name):
 		if path = cachedConfig(name); path == "" {
-			return nil, hint.With(fmt.Errorf("--model-config %s: no such file, and no such model in the cache %s", name, hubCache()),
+			return nil, hint.With(fmt.Errorf("%s %s: no such file, and no such model in the cache %s", flag, name, hubCache()),
 				"hf download "+name+" config.json, or save https://huggingface.co/"+name+"/resolve/main/config.json and name that file")
 		}
 	}
 	content, err := fileio.Read(path, modelconfig.MaxBytes)
 	if err != nil {
-		return nil, hint.With(fmt.Errorf("--model-config: %w", err), "give the config.json that lies beside the model's weights, or their directory")
+		return nil, hint.With(fmt.Errorf("%s: %w", flag, err), "give the config.json that lies beside the model's weights, or their directory")
 	}
 	m, err := modelconfig.Parse(content)
 	if err != nil {
-		return nil, fmt.Errorf("--model-config %s: %w", path, err)
+		return nil, fmt.Errorf("%s %s: %w", flag, path, err)
 	}
 	return m, nil
 }

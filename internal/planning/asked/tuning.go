@@ -38,6 +38,7 @@ type Tuning struct {
 	served         string
 	loadTest       string
 	loadTestArgs   string
+	loadTestModel  string
 
 	quantizations []string
 	priced        []string
@@ -59,6 +60,7 @@ func (f *Tuning) AddFlags(s *pflag.FlagSet) {
 	s.StringVar(&f.log, "engine-log", "", "`file` with a server's start-up log, to check the memory against")
 	s.StringVar(&f.loadTest, "load-test", "", "fit step times to a load test's `file` of one replica: sixty bench --csv, or vllm bench serve --save-detailed")
 	s.StringVar(&f.loadTestArgs, "load-test-args", "", "what vllm serve was `given` in that test, where it is not what is looked for")
+	s.StringVar(&f.loadTestModel, "load-test-model", "", "`config.json` of the model that was tested, where it is another: its step times are then carried over")
 	s.StringArrayVar(&f.urls, "url", nil, "a running server, to measure and to check against; may be repeated, or given without the flag")
 	s.DurationVar(&f.ttft, "ttft-p95", 0, "target of the 95th percentile of the time to the first token")
 	s.DurationVar(&f.itl, "itl-p95", 0, "target of the 95th percentile of the time between tokens")
@@ -81,6 +83,10 @@ func (f *Tuning) check() error {
 		return fmt.Errorf("--max-gpus %d: want 1 to %d", f.MaxGPUs, 1<<14)
 	case f.Load.Requests < 50 || f.Load.Requests > 100_000:
 		return fmt.Errorf("--requests %d: want 50 to 100000", f.Load.Requests)
+	case f.loadTest == "" && (f.loadTestArgs != "" || f.loadTestModel != ""):
+		return hint.With(errors.New("--load-test-args and --load-test-model describe a load test, and none is given"), "pass --load-test with its results")
+	case f.loadTestModel != "" && f.gpu == "":
+		return hint.With(errors.New("--load-test-model: step times are carried over by the GPU's data sheet, and no GPU is named"), "pass --gpu")
 	case f.ttft < 0 || f.itl < 0 || f.e2e < 0 || !(f.Targets.TokensPerSecond >= 0 && f.Targets.TokensPerSecond < 1e12):
 		return errors.New("a target is negative")
 	}
@@ -128,8 +134,14 @@ func (f *Tuning) Read(ctx context.Context, args []string, changed func(flag stri
 	}
 	t.TTFTP95, t.ITLP95, t.E2EP95 = cmp.Or(f.ttft, t.TTFTP95), cmp.Or(f.itl, t.ITLP95), cmp.Or(f.e2e, t.E2EP95)
 	if f.loadTest != "" {
-		if f.LoadTestArgs, err = testArgs(f.loadTestArgs, f.modelConfig); err != nil {
+		tested := cmp.Or(f.loadTestModel, f.modelConfig)
+		if f.LoadTestArgs, err = testArgs(f.loadTestArgs, tested); err != nil {
 			return err
+		}
+		if tested != f.modelConfig {
+			if f.LoadTestOf, err = readModel("--load-test-model", tested); err != nil {
+				return err
+			}
 		}
 		f.LoadTestFrom = f.loadTest
 		f.LoadTest, err = loadTest(f.loadTest)
@@ -186,6 +198,8 @@ func (f *Tuning) ServedName() string {
 	switch {
 	case f.served != "":
 		return f.served
+	case f.Args[engine.ModelName].Value != "":
+		return f.Args[engine.ModelName].Value
 	case f.Seen != nil && f.Seen.Model != "":
 		return f.Seen.Model
 	case filepath.Base(f.modelConfig) == "config.json":
@@ -194,8 +208,7 @@ func (f *Tuning) ServedName() string {
 	return f.modelConfig
 }
 
-// testArgs are the arguments of a load test's server. The test is of the model that is
-// looked for: another one's step times say nothing of its own.
+// testArgs are the arguments of a load test's server, which had that model.
 func testArgs(line, model string) (engine.Config, error) {
 	args, err := vllm.Engine.Flags.CheckArgs(line, "--load-test-args", "")
 	if err != nil {
@@ -204,9 +217,9 @@ func testArgs(line, model string) (engine.Config, error) {
 	name := func(path string) string {
 		return strings.ToLower(strings.TrimSuffix(filepath.Base(strings.TrimSuffix(path, "/config.json")), ".json"))
 	}
-	if given := args["model"].Value; given != "" && name(given) != name(model) {
-		return nil, hint.With(fmt.Errorf("--load-test-args: the test is of %s, and --model-config is %s", given, model),
-			"a load test tells the step times of its own model alone; where it is the same, leave --model out")
+	if given := args[engine.ModelName].Value; given != "" && name(given) != name(model) {
+		return nil, hint.With(fmt.Errorf("--load-test-args: the test is of %s, and the model is %s", given, model),
+			"where it is the same, leave --model out; where it is another, name its config.json with --load-test-model")
 	}
 	return args, nil
 }

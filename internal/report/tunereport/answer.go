@@ -370,6 +370,9 @@ func (a *Answer) addResult(tuned *planning.Tuned, serve string) {
 	a.Result = out
 	a.Notes = append(a.Notes, r.Notes...)
 	a.Risk = a.risk()
+	if len(r.Doubtful) > 0 {
+		a.Risk = strings.TrimSuffix(strings.Join(r.Doubtful, "; ")+"; "+strings.TrimPrefix(a.Risk, riskLow), "; ")
+	}
 }
 
 // measureCommands are to be copied: a server, the test of it, and what is added to the

@@ -140,7 +140,7 @@ func (c *Cost) text() string {
 func rest(args engine.Config, has []string) []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(args)) {
-		if slices.ContainsFunc(has, func(line string) bool {
+		if name == engine.ModelName || slices.ContainsFunc(has, func(line string) bool {
 			return strings.HasPrefix(line+" ", "--"+name+" ") || strings.HasPrefix(line+" ", "--no-"+name+" ")
 		}) {
 			continue
@@ -151,7 +151,14 @@ func rest(args engine.Config, has []string) []string {
 		case "false":
 			out = append(out, "--no-"+name)
 		default:
-			out = append(out, "--"+name+" "+quoted(v))
+			words := []string{v}
+			if engine.Lists[name] {
+				words = strings.Fields(v)
+			}
+			for i := range words {
+				words[i] = quoted(words[i])
+			}
+			out = append(out, "--"+name+" "+strings.Join(words, " "))
 		}
 	}
 	return out
@@ -187,7 +194,9 @@ func (a *Answer) risk() string {
 		if a.Status != statusFound {
 			return ""
 		}
-		return "low: the slow end of every interval meets its target"
+		return riskLow
 	}
 	return render.And(late) + " at the slow end of the interval, which misses the target"
 }
+
+const riskLow = "low: the slow end of every interval meets its target"

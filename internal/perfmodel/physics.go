@@ -25,7 +25,7 @@ type Parameter struct {
 // The parameters, by their place in Values.
 const (
 	pBandwidth = iota
-	pExpertBandwidth
+	pExpertBytes
 	pKVBandwidth
 	pOverlap
 	pCompute // the first of the kinds of kernels
@@ -62,37 +62,37 @@ const (
 // reach; those of times are of the order that vLLM's own profiles show.
 func Parameters() []Parameter {
 	return []Parameter{
-		pBandwidth:       {"bandwidth", "share of the memory bandwidth that reading weights reaches", true, 0.80, 0.4},
-		pExpertBandwidth: {"expert-bandwidth", "the same for experts, of that", true, 0.75, 0.6},
-		pKVBandwidth:     {"kv-bandwidth", "share of the memory bandwidth that reading the KV cache reaches", true, 0.8, 0.6},
-		pOverlap:         {"overlap", "share of the time of reading weights that arithmetic hides behind", true, 0.7, 0.7},
-		pCompute:         {"compute", "share of the peak arithmetic in 16 bits that matrix products reach", true, 0.6, 0.4},
-		pFP8:             {"fp8", "the same in FP8, of the FP8 peak", true, 0.5, 0.5},
-		pWeightOnly8:     {"weight-only-8", "the same with 8-bit weights unpacked to 16 bits, of the 16-bit peak", true, 0.5, 0.5},
-		pWeightOnly4:     {"weight-only-4", "the same with 4-bit weights unpacked to 16 bits", true, 0.5, 0.5},
-		pMXFP4:           {"mxfp4", "the same with MXFP4 weights and 16-bit arithmetic", true, 0.4, 0.6},
-		pNVFP4:           {"nvfp4", "the same in NVFP4, of the FP4 peak", true, 0.4, 0.6},
-		pMoE:             {"moe", "arithmetic of experts, of that of dense layers of the same kind", true, 0.6, 0.6},
-		pAttention:       {"attention", "share of the 16-bit peak that attention of prompts reaches", true, 0.4, 0.6},
-		pElementwise:     {"elementwise", "times that a layer reads or writes a token's hidden state", false, 16, 0.5},
-		pStep:            {"step", "seconds of the engine's own work for a step", false, 2e-3, 0.6},
-		pAsync:           {"async", "share of that which asynchronous scheduling does not hide", true, 0.3, 0.7},
-		pLayer:           {"layer", "seconds that a layer's kernels take to launch", false, 15e-6, 0.6},
-		pMoELayer:        {"moe-layer", "seconds that the routing of a layer of experts takes", false, 30e-6, 0.7},
-		pMixed:           {"mixed", "additional seconds of a step with a prompt", false, 1.5e-3, 0.8},
-		pMixedLayer:      {"mixed-layer", "additional seconds of a layer of such a step", false, 40e-6, 0.8},
-		pSeq:             {"sequence", "seconds of the processor for a request in a step", false, 15e-6, 0.8},
-		pSampling:        {"sampling", "times that the logits of a request are read or written", false, 20, 0.7},
-		pLinkLatency:     {"link-latency", "seconds of an all-reduce over NVLink or its like before its bytes", false, 12e-6, 0.5},
-		pLinkShare:       {"link-share", "share of that link's bandwidth that an all-reduce reaches", true, 0.5, 0.6},
-		pBusLatency:      {"bus-latency", "seconds of an all-reduce over PCIe before its bytes", false, 40e-6, 0.6},
-		pBusShare:        {"bus-share", "share of PCIe's bandwidth that an all-reduce reaches", true, 0.5, 0.6},
-		pDelay:           {"delay", "seconds of a request outside the engine", false, 6e-3, 0.6},
-		pDelayToken:      {"delay-token", "the same for each token of its prompt", false, 6e-6, 0.8},
-		pSerial:          {"serial", "seconds of a request in which the API server takes no other", false, 2e-3, 0.8},
-		pSerialToken:     {"serial-token", "the same for each token of its prompt", false, 3e-6, 0.8},
-		pTemplate:        {"template", "the same where a release parses the chat template for each request", false, 8e-3, 0.5},
-		pOverall:         {"overall", "times that all that the engine does takes", false, 1, 1e-3},
+		pBandwidth:   {"bandwidth", "share of the memory bandwidth that reading weights reaches", true, 0.80, 0.4},
+		pExpertBytes: {"expert-bytes", "times as long as any other weight's byte an expert's takes to read", false, 1.1, 0.3},
+		pKVBandwidth: {"kv-bandwidth", "share of the memory bandwidth that reading the KV cache reaches", true, 0.8, 0.6},
+		pOverlap:     {"overlap", "share of the time of reading weights that arithmetic hides behind", true, 0.5, 1},
+		pCompute:     {"compute", "share of the peak arithmetic in 16 bits that matrix products reach", true, 0.6, 0.4},
+		pFP8:         {"fp8", "the same in FP8, of the FP8 peak", true, 0.5, 0.5},
+		pWeightOnly8: {"weight-only-8", "the same with 8-bit weights unpacked to 16 bits, of the 16-bit peak", true, 0.5, 0.5},
+		pWeightOnly4: {"weight-only-4", "the same with 4-bit weights unpacked to 16 bits", true, 0.5, 0.5},
+		pMXFP4:       {"mxfp4", "the same with MXFP4 weights and 16-bit arithmetic", true, 0.4, 0.6},
+		pNVFP4:       {"nvfp4", "the same in NVFP4, of the FP4 peak", true, 0.4, 0.6},
+		pMoE:         {"moe", "arithmetic of experts, of that of dense layers of the same kind", true, 0.6, 0.6},
+		pAttention:   {"attention", "share of the 16-bit peak that attention of prompts reaches", true, 0.4, 0.6},
+		pElementwise: {"elementwise", "times that a layer reads or writes a token's hidden state", false, 16, 0.5},
+		pStep:        {"step", "seconds of the engine's own work for a step", false, 2e-3, 0.6},
+		pAsync:       {"async", "share of that which asynchronous scheduling does not hide", true, 0.3, 0.7},
+		pLayer:       {"layer", "seconds that a layer's kernels take to launch", false, 15e-6, 0.6},
+		pMoELayer:    {"moe-layer", "seconds that the routing of a layer of experts takes", false, 30e-6, 0.7},
+		pMixed:       {"mixed", "additional seconds of a step with a prompt", false, 1.5e-3, 0.8},
+		pMixedLayer:  {"mixed-layer", "additional seconds of a layer of such a step", false, 40e-6, 0.8},
+		pSeq:         {"sequence", "seconds of the processor for a request in a step", false, 15e-6, 0.8},
+		pSampling:    {"sampling", "times that the logits of a request are read or written", false, 20, 0.7},
+		pLinkLatency: {"link-latency", "seconds of an all-reduce over NVLink or its like before its bytes", false, 12e-6, 0.5},
+		pLinkShare:   {"link-share", "share of that link's bandwidth that an all-reduce reaches", true, 0.5, 0.6},
+		pBusLatency:  {"bus-latency", "seconds of an all-reduce over PCIe before its bytes", false, 40e-6, 0.6},
+		pBusShare:    {"bus-share", "share of PCIe's bandwidth that an all-reduce reaches", true, 0.5, 0.6},
+		pDelay:       {"delay", "seconds of a request outside the engine", false, 6e-3, 0.6},
+		pDelayToken:  {"delay-token", "the same for each token of its prompt", false, 6e-6, 0.8},
+		pSerial:      {"serial", "seconds of a request in which the API server takes no other", false, 2e-3, 0.8},
+		pSerialToken: {"serial-token", "the same for each token of its prompt", false, 3e-6, 0.8},
+		pTemplate:    {"template", "the same where a release parses the chat template for each request", false, 8e-3, 0.5},
+		pOverall:     {"overall", "times that all that the engine does takes", false, 1, 1e-3},
 	}
 }
 
@@ -135,6 +135,7 @@ func (e Effect) Key() string { return Parameters()[e.On].Name + " of " + e.Level
 type Shape struct {
 	Effects []Effect
 
+	device               string
 	bandwidth, bf16      float64 // of a GPU's data sheet
 	dense, experts       float64 // bytes of weights that a step reads; of all experts
 	expertShare          float64 // of them that a token takes
@@ -200,7 +201,7 @@ func (l *Ledger) Shape(meanTokens float64) *Shape {
 	tp := float64(s.TP)
 	g := s.Device
 	sh := &Shape{
-		bandwidth: g.Bandwidth, bf16: g.BF16, layers: float64(len(m.Layers)), hidden: float64(m.Hidden), vocab: float64(m.Vocab),
+		device: g.Name, bandwidth: g.Bandwidth, bf16: g.BF16, layers: float64(len(m.Layers)), hidden: float64(m.Hidden), vocab: float64(m.Vocab),
 		elementBytes: m.DType.Bytes(), kvBytes: l.ReadPerToken(meanTokens) * float64(s.PP), stateBytes: l.KV.StateBytes, tp: tp,
 		async: s.Release.AtLeast(vllm.AsyncSchedulingByDefault),
 	}
@@ -259,17 +260,17 @@ func (l *Ledger) Shape(meanTokens float64) *Shape {
 	}
 	gen := generation(g.Name)
 	sh.Effects = []Effect{
-		{"family " + gen, pBandwidth, 0.25}, {"gpu " + g.Name, pBandwidth, 0.15},
-		{"family " + gen, pCompute, 0.25}, {"gpu " + g.Name, pCompute, 0.15},
-		{"family " + gen, pAttention, 0.4}, {"family " + gen, pLinkLatency, 0.5}, {"family " + gen, pLinkShare, 0.8},
-		{fmt.Sprintf("model %s %d×%d", m.Architecture, len(m.Layers), m.Hidden), pOverall, 0.10},
+		{"family " + gen, pBandwidth, 0.25}, sh.gpu(),
+		{"family " + gen, pCompute, 0.25}, {sh.gpu().Level, pCompute, 0.15}, {sh.gpu().Level, pOverall, 0.10},
+		{"family " + gen, pAttention, 0.4}, {"family " + gen, pKVBandwidth, 0.5}, {"family " + gen, pLinkLatency, 0.5}, {"family " + gen, pLinkShare, 0.8},
+		{fmt.Sprintf("model %s %d×%d", m.Architecture, len(m.Layers), m.Hidden), pOverall, 0.06},
 	}
 	if !s.Release.AtLeast(vllm.AsyncSchedulingByDefault) { // and of all that became faster until then
 		const level = "releases before 0.14"
-		sh.Effects = append(sh.Effects, Effect{level, pOverall, 0.2}, Effect{level, pStep, 0.4}, Effect{level, pSeq, 0.5}, Effect{level, pMixed, 0.4}, Effect{level, pSerial, 0.4}, Effect{level, pDelay, 0.5},
-			Effect{level, pMixedLayer, 0.6}, Effect{level, pCompute, 0.5},
-			Effect{level, pBandwidth, 0.2}, Effect{level, pLinkLatency, 0.4}, Effect{level, pLinkShare, 0.6},
-			Effect{level, pLayer, 0.4}, Effect{level, pMoELayer, 0.5}, Effect{level, pExpertBandwidth, 0.4})
+		sh.Effects = append(sh.Effects,
+			Effect{level, pOverall, 0.2}, Effect{level, pStep, 0.4}, Effect{level, pLayer, 0.4}, Effect{level, pMoELayer, 0.5}, Effect{level, pSeq, 0.5},
+			Effect{level, pDelay, 0.5}, Effect{level, pSerial, 0.4}, Effect{level, pCompute, 0.5}, Effect{level, pBandwidth, 0.2},
+			Effect{level, pLinkLatency, 0.4}, Effect{level, pLinkShare, 0.6})
 	}
 	if sh.template { // a model's is longer than another's
 		sh.Effects = append(sh.Effects, Effect{"model " + m.Architecture, pTemplate, 0.4})
@@ -282,6 +283,9 @@ func (l *Ledger) Shape(meanTokens float64) *Shape {
 	return sh
 }
 
+// gpu is the effect of the GPU on what weights take to read: all that were measured have one.
+func (s *Shape) gpu() Effect { return Effect{"gpu " + s.device, pBandwidth, 0.15} }
+
 // On returns the shape with what the host of a published measurement adds: its
 // processor, and all else that is its own.
 func (s *Shape) On(host string) *Shape {
@@ -292,15 +296,15 @@ func (s *Shape) On(host string) *Shape {
 
 func hostEffects(host string) []Effect {
 	level := "host " + host
-	return []Effect{{level, pStep, 0.25}, {level, pSeq, 0.5}, {level, pDelay, 0.4}, {level, pSerial, 0.4}, {level, pMixed, 0.25},
-		{level, pCompute, 0.3}, {level, pBandwidth, 0.15}, {level, pMixedLayer, 0.25}, {level, pOverall, 0.05},
-		{level, pLinkLatency, 0.4}, {level, pLinkShare, 0.5}}
+	return []Effect{{level, pStep, 0.25}, {level, pSeq, 0.5}, {level, pDelay, 0.4}, {level, pSerial, 0.4},
+		{level, pCompute, 0.3}, {level, pBandwidth, 0.15}, {level, pOverall, 0.05},
+		{level, pLinkLatency, 0.4}, {level, pLinkShare, 0.5}, {level, pBusLatency, 0.4}, {level, pBusShare, 0.5}}
 }
 
 // Cost applies the values of the parameters.
 func (s *Shape) Cost(v *Values) (sim.StepCost, sim.Frontend) {
 	bandwidth := s.bandwidth * v.share(pBandwidth)
-	weights, experts := s.dense/bandwidth, s.experts/(bandwidth*v.share(pExpertBandwidth))
+	weights, experts := s.dense/bandwidth, s.experts*v.size(pExpertBytes)/bandwidth
 	products := 0.0
 	for i, k := range s.kernels {
 		products += (k.dense + k.experts/v.share(pMoE)) / v.share(pCompute+i)
@@ -313,7 +317,7 @@ func (s *Shape) Cost(v *Values) (sim.StepCost, sim.Frontend) {
 	c := sim.StepCost{
 		Base:    step + s.layers*v.size(pLayer) + s.expertLayers*v.size(pMoELayer) + weights,
 		Mixed:   v.size(pMixed) + s.layers*v.size(pMixedLayer),
-		PerSeq:  v.size(pSeq) + s.vocab*4/s.tp*v.size(pSampling)/bandwidth + s.logits/(s.bf16*v.share(pCompute)) + 2*s.stateBytes/bandwidth,
+		PerSeq:  v.size(pSeq) + s.vocab*4*v.size(pSampling)/bandwidth + s.logits/(s.bf16*v.share(pCompute)) + 2*s.stateBytes/bandwidth,
 		PerKV:   s.kvBytes / (s.bandwidth * v.share(pKVBandwidth)),
 		PerPair: 4 * s.attentionWidth / (s.bf16 * v.share(pAttention)),
 	}
@@ -329,7 +333,7 @@ func (s *Shape) Cost(v *Values) (sim.StepCost, sim.Frontend) {
 		c.PerSeq += reduce
 	}
 	c.PerToken = perToken
-	c.Knee = int(math.Round(v.share(pOverlap) * (weights + experts) / products))
+	c.Knee = max(int(math.Round(v.share(pOverlap)*(weights+experts)/products)), 1)
 	c.Experts, c.ExpertShare = experts, s.expertShare
 	c = c.Scale(sim.Uniform(v.size(pOverall)))
 	serial := v.size(pSerial) / 2 // as much before as after tokenization

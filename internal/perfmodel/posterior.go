@@ -32,14 +32,18 @@ type Widening struct {
 // LeastHalf is the least half of an interval before it is widened, as a logarithm.
 const LeastHalf = 0.02
 
-// WideningClass names the kind of predictions that are alike in their errors.
-func WideningClass(saturated, parallel bool) string {
+// WideningClass names the kind of predictions that are alike in their errors. Measured says
+// that servers with the same GPU were fitted to.
+func WideningClass(saturated, parallel, measured bool) string {
 	class := "moderate"
 	if saturated {
 		class = "saturated"
 	}
 	if parallel {
 		class += ", tensor parallel"
+	}
+	if !measured {
+		class += ", unmeasured GPU"
 	}
 	return class
 }
@@ -120,7 +124,8 @@ func (p *Posterior) Prior(s *Shape) Prior {
 		d.Cost, d.Frontend = s.Cost(&v)
 		out.Draws = append(out.Draws, d)
 	}
-	out.widen = [2]Widening{p.Widen[WideningClass(false, s.tp > 1)], p.Widen[WideningClass(true, s.tp > 1)]}
+	_, measured := p.Fitted[s.gpu().Key()]
+	out.widen = [2]Widening{p.Widen[WideningClass(false, s.tp > 1, measured)], p.Widen[WideningClass(true, s.tp > 1, measured)]}
 	// What such intervals miss, the prior of a fit does not know either.
 	times := max((out.widen[0].TPOT+out.widen[1].TPOT)/2, 1)
 	out.Spread, out.apart = spreadOf(out.Draws).Scale(sim.Uniform(times)), apart(out.Draws, times)

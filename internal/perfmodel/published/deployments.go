@@ -74,7 +74,7 @@ func (p *Point) burst() (of [5]perfmodel.Interval, err error) {
 	if err != nil {
 		return of, err
 	}
-	w := perfmodel.Fitted().Widen[perfmodel.WideningClass(p.Saturated(), p.Parallel() > 1)]
+	w := perfmodel.Fitted().Widen[perfmodel.WideningClass(p.Saturated(), p.Parallel() > 1, true)]
 	v, low, high := at.Predicted.values(), at.Low.values(), at.High.values()
 	for q, times := range [5]float64{w.TTFT, w.TPOT, w.TPOT, w.E2E, w.Tokens} {
 		of[q] = perfmodel.Interval{Value: v[q], Low: min(low[q], v[q]), High: max(high[q], v[q])}.Widened(times)

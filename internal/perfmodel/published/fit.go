@@ -60,13 +60,16 @@ func NewFitter(cases []*Case) *Fitter {
 	}
 	for _, u := range f.unknowns {
 		x := u.start
-		if m, ok := perfmodel.Fitted().Fitted[u.key]; ok && math.Abs(m.Mean-u.start) < 3*u.sd {
+		if m, ok := perfmodel.Fitted().Fitted[u.key]; ok && math.Abs(m.Mean-u.start) < farOff*u.sd {
 			x = m.Mean // to begin near the end
 		}
 		f.x = append(f.x, x)
 	}
 	return f
 }
+
+// farOff is so many standard deviations off a guess that the guess must have been another's.
+const farOff = 8
 
 // values are a shape's under some unknowns.
 func (f *Fitter) values(s *perfmodel.Shape, x []float64) perfmodel.Values {

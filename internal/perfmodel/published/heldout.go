@@ -1,6 +1,7 @@
 package published
 
 import (
+	"cmp"
 	"embed"
 	"encoding/json"
 	"fmt"
@@ -27,10 +28,7 @@ type Prediction struct {
 }
 
 // Folds are the ways in which points are left out.
-var folds = map[string]func(*Case) string{
-	"GPU":   func(c *Case) string { return c.chip() },
-	"model": func(c *Case) string { return c.architecture() },
-}
+var folds = map[string]func(*Point) string{"GPU": (*Point).chip, "model": (*Point).architecture}
 
 // HeldOut returns the predictions that were made when the posterior was fitted.
 func HeldOut() ([]Prediction, error) {
@@ -57,12 +55,12 @@ func (f *Fitter) Folds() ([]Prediction, error) {
 		key := folds[without]
 		var levels []string
 		for _, c := range f.cases {
-			if !slices.Contains(levels, key(c)) {
-				levels = append(levels, key(c))
+			if !slices.Contains(levels, key(&c.Point)) {
+				levels = append(levels, key(&c.Point))
 			}
 		}
 		for _, level := range levels {
-			use := func(c *Case) bool { return c.Fits && key(c) != level }
+			use := func(c *Case) bool { return c.Fits && key(&c.Point) != level }
 			x, _, err := f.solve(f.rows(use))
 			if err != nil {
 				return nil, err
@@ -75,7 +73,7 @@ func (f *Fitter) Folds() ([]Prediction, error) {
 			}
 			var held []*Case
 			for _, c := range f.cases {
-				if key(c) == level {
+				if key(&c.Point) == level {
 					held = append(held, c)
 				}
 			}
@@ -94,7 +92,8 @@ func (f *Fitter) Folds() ([]Prediction, error) {
 }
 
 // interval predicts a case as a user's server, of whose host nothing is known. Its samples
-// are those near the fit, where slopes are known, and simulated where not.
+// are those near the fit, where slopes are known, and simulated where not, and where the load
+// is a rate: how long queues are near a server's capacity no slope tells.
 func (c *Case) interval(p *perfmodel.Posterior, near *linear) (Prediction, error) {
 	mean := p.Values(c.plain)
 	out := Prediction{Name: c.Name}
@@ -108,7 +107,7 @@ func (c *Case) interval(p *perfmodel.Posterior, near *linear) (Prediction, error
 		d := p.Deviation(c.plain, k)
 		v := at
 		switch {
-		case near != nil:
+		case near != nil && c.Load.Rate == 0:
 			for q := range v {
 				for j, off := range d {
 					v[q] *= math.Exp(off * near.slope[j][q])
@@ -143,7 +142,7 @@ func (c *Case) interval(p *perfmodel.Posterior, near *linear) (Prediction, error
 }
 
 // simulatedDraws are the samples of an interval where slopes are not known.
-const simulatedDraws = 16
+const simulatedDraws = 40
 
 func measures(v [5]float64) Measures { return Measures{v[0], v[1], v[2], v[3], v[4]} }
 
@@ -185,7 +184,7 @@ type Entry struct {
 
 	class    string  // of the point
 	kind     string  // what entries have in common that share a widening
-	model    string  // without its quantization
+	left     string  // which GPU or model was left out
 	standing float64 // of the measured value in the interval
 }
 
@@ -207,13 +206,13 @@ func Entries(points []Point, predictions []Prediction) []*Entry {
 		if point == nil {
 			continue
 		}
-		class, model := perfmodel.WideningClass(point.Saturated(), point.Parallel() > 1)+": ", point.architecture()
+		class := perfmodel.WideningClass(point.Saturated(), point.Parallel() > 1, p.Without != "GPU") + ": "
 		m, v, low, high := point.Measured.values(), p.Predicted.values(), p.Low.values(), p.High.values()
 		for q := range m {
 			if point.noise(q) > 0 && point.noise(q) < 0.5 && v[q] > 0 {
 				e := &Entry{Point: point, Without: p.Without, Quantity: q, Measured: m[q],
 					Interval: perfmodel.Interval{Value: v[q], Low: min(low[q], v[q]), High: max(high[q], v[q])},
-					kind:     class + [5]string{"ttft", "tpot", "tpot", "e2e", "tokens"}[q], model: model, class: point.Class()}
+					kind:     class + [5]string{"ttft", "tpot", "tpot", "e2e", "tokens"}[q], left: folds[p.Without](point), class: point.Class()}
 				e.standing = standing(e.Measured, e.Interval)
 				out = append(out, e)
 			}
@@ -221,9 +220,9 @@ func Entries(points []Point, predictions []Prediction) []*Entry {
 	}
 	known := map[string]float64{}
 	for _, e := range out {
-		of := e.kind + e.model
+		of := e.kind + e.left
 		if _, ok := known[of]; !ok {
-			known[of] = widening(out, e.kind, func(o *Entry) bool { return o.model != e.model })
+			known[of] = widening(out, e.kind, e.Without, func(o *Entry) bool { return o.left != e.left })
 		}
 		e.Widen = known[of]
 	}
@@ -233,46 +232,81 @@ func Entries(points []Point, predictions []Prediction) []*Entry {
 // level is the share of points that intervals are to hold.
 const level = 0.9
 
-// fewEntries are too few to tell of their own kind.
-const fewEntries = 7
+// fewEntries, or those of fewGroups GPUs or models, are too few to tell of their own kind.
+const (
+	fewEntries = 7
+	fewGroups  = 5
+)
 
-// widening is by how much intervals of a kind must be widened to hold the level's share of
-// the entries that count, both of those without their GPU and of those without their model
-// (split conformal prediction: Vovk, Gammerman and Shafer, 2005). It is 1 at least: nobody
-// is surer than the samples. Kinds with few entries take all entries' widening.
-func widening(entries []*Entry, kind string, counts func(*Entry) bool) float64 {
-	out := 1.0
-	for without := range folds {
-		var own, all []float64
-		for _, e := range entries {
-			if e.Without == without && counts(e) {
-				all = append(all, e.standing)
-				if e.kind == kind {
-					own = append(own, e.standing)
-				}
+// leastWidening is what no interval is narrowed below, however many points it holds.
+const leastWidening = 0.5
+
+// widening is by how much intervals of a kind must be widened, or may be narrowed, to hold the
+// level's share of the entries that count and of one more (split conformal prediction: Vovk,
+// Gammerman and Shafer, 2005). All of a GPU are one, as they are all wrong where it is
+// unlike the others; of a model each counts less, the more there are. Kinds with few
+// entries take that of all that were left out in the same way.
+func widening(entries []*Entry, kind, without string, counts func(*Entry) bool) float64 {
+	var own, all []*Entry
+	for _, e := range entries {
+		if e.Without == without && counts(e) {
+			all = append(all, e)
+			if e.kind == kind {
+				own = append(own, e)
 			}
 		}
-		if len(own) < fewEntries {
-			own = all
+	}
+	groups := func(of []*Entry) map[string]float64 {
+		n := map[string]float64{}
+		for _, e := range of {
+			n[e.left]++
 		}
-		if len(own) > 0 {
-			slices.Sort(own)
-			out = max(out, own[int(math.Ceil(level*float64(len(own))))-1])
+		return n
+	}
+	alike := groups(own)
+	if len(own) < fewEntries || len(alike) < fewGroups {
+		own, alike = all, groups(all)
+	}
+	if len(own) == 0 {
+		return 1
+	}
+	weight := func(e *Entry) float64 {
+		if without == "GPU" {
+			return 1 / alike[e.left]
+		}
+		return 1 / crowd(alike[e.left])
+	}
+	total := 0.0
+	for _, e := range own {
+		total += weight(e)
+	}
+	slices.SortStableFunc(own, func(a, b *Entry) int { return cmp.Compare(a.standing, b.standing) })
+	target := min(level*(total+1), lastOfAll*total)
+	sum := 0.0
+	for _, e := range own {
+		if sum += weight(e); sum >= target {
+			return max(e.standing, leastWidening)
 		}
 	}
-	return out
+	return max(own[len(own)-1].standing, leastWidening)
 }
+
+// lastOfAll is the largest share of entries that intervals are widened for: beyond are those
+// of which a queue was foretold that was not there, or not foretold.
+const lastOfAll = 0.97
 
 // Widen is by how much the intervals of each class are widened.
 func Widen(entries []*Entry) map[string]perfmodel.Widening {
 	out := map[string]perfmodel.Widening{}
-	for _, saturated := range []bool{false, true} {
-		for _, parallel := range []bool{false, true} {
-			class := perfmodel.WideningClass(saturated, parallel)
-			of := func(q string) float64 {
-				return Round(widening(entries, class+": "+q, func(*Entry) bool { return true }))
+	for without := range folds {
+		for _, saturated := range []bool{false, true} {
+			for _, parallel := range []bool{false, true} {
+				class := perfmodel.WideningClass(saturated, parallel, without != "GPU")
+				of := func(q string) float64 {
+					return Round(widening(entries, class+": "+q, without, func(*Entry) bool { return true }))
+				}
+				out[class] = perfmodel.Widening{TTFT: of("ttft"), TPOT: of("tpot"), E2E: of("e2e"), Tokens: of("tokens")}
 			}
-			out[class] = perfmodel.Widening{TTFT: of("ttft"), TPOT: of("tpot"), E2E: of("e2e"), Tokens: of("tokens")}
 		}
 	}
 	return out

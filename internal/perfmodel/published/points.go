@@ -48,7 +48,8 @@ type Point struct {
 type Load struct {
 	Requests int     `json:"requests"`
 	Clients  int     `json:"clients"` // each sends its next request after the end of its last
-	Rate     float64 `json:"rate"`    // per second, evenly spaced
+	Rate     float64 `json:"rate"`    // per second
+	Arrival  string  `json:"arrival"` // of a rate: evenly spaced, or "poisson"
 	Seconds  float64 `json:"duration_s"`
 	Prompt   float64 `json:"prompt"` // mean tokens
 	Output   float64 `json:"output"`
@@ -85,8 +86,11 @@ func (m Measures) values() [5]float64 {
 // queue, or its batch is as large as it can be.
 func (p *Point) Saturated() bool {
 	l := &p.Load
-	return l.Rate == 0 && l.Clients == 0 && (l.Requests > 20 || l.Shape == "listed")
+	return l.Rate == 0 && (l.Clients > manyClients || l.Clients == 0 && (l.Requests > 20 || l.Shape == "listed"))
 }
+
+// manyClients, each with a request under way, are as good as a burst.
+const manyClients = 100
 
 // Class is the class of loads and deployments whose errors are alike.
 func (p *Point) Class() string {
@@ -226,14 +230,26 @@ func (l *Load) draw(blockSize int) []sim.Request {
 		return out
 	}
 	n := l.Requests
-	if l.Rate > 0 {
-		n = l.Prompts + int(l.Rate*min(l.Seconds, max(longest, 100/l.Rate)))
+	if l.Rate > 0 && n == 0 {
+		n = int(l.Rate * min(l.Seconds, max(longest, 100/l.Rate)))
 	}
-	prompts, outputs := lengths(l.Prompt, n, l.Shape, 1), lengths(l.Output, n, l.Shape, 2)
+	n += l.Prompts
+	distinct := n
+	if l.Prompts > 0 && l.Shape == "sharegpt" {
+		distinct = l.Prompts
+	}
+	prompts, outputs := lengths(l.Prompt, distinct, l.Shape, 1), lengths(l.Output, distinct, l.Shape, 2)
+	rng := rand.New(rand.NewPCG(3, 0))
+	at := 0.0 // seconds
 	for i := range n {
-		r := sim.Request{PromptTokens: prompts[i], OutputTokens: outputs[i]}
+		r := sim.Request{PromptTokens: prompts[i%distinct], OutputTokens: outputs[i%distinct]}
 		if l.Rate > 0 {
-			r.Arrival = time.Duration(float64(i) / l.Rate * 1e9)
+			r.Arrival = time.Duration(at * 1e9)
+			gap := 1.0
+			if l.Arrival == "poisson" {
+				gap = rng.ExpFloat64()
+			}
+			at += gap / l.Rate
 		}
 		if l.PrefixGroups > 0 {
 			r.Blocks = sim.SharedPrefix(uint64(i%l.PrefixGroups), l.Prefix, blockSize)
@@ -317,7 +333,7 @@ func Cases() ([]*Case, error) {
 // chip is the point's GPU, whichever way it is built in.
 func (p *Point) chip() string {
 	name, _, _ := strings.Cut(p.GPU, " PCIe")
-	return name
+	return strings.TrimSuffix(name, " Server")
 }
 
 // architecture is the point's model without its quantization.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/modelconfig/modelconfigtest"
 	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/sim"
 )
@@ -368,5 +369,23 @@ func TestADataSheetGivesTheRightOrder(t *testing.T) {
 	}
 	if err := c.Validate(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestWithoutCUDAGraphsTheProcessorIsTheLimit: where reading the weights takes longer than
+// launching kernels one by one, their absence costs nothing.
+func TestWithoutCUDAGraphsTheProcessorIsTheLimit(t *testing.T) {
+	cost := func(gpu string, eager bool) sim.StepCost {
+		l, err := perfmodel.NewLedger(modelconfigtest.Read(t, "llama-3.1-8b"), perfmodel.Settings{Device: *spec(t, gpu), MaxModelLen: 4096, EnforceEager: eager})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l.StepCost(700).StepCost
+	}
+	if with, without := cost("H100", false), cost("H100", true); without.Base < 1.5*with.Base || without.Knee <= with.Knee {
+		t.Errorf("on an H100 a step takes %v s with a knee at %d tokens, without CUDA graphs %v s and %d", with.Base, with.Knee, without.Base, without.Knee)
+	}
+	if with, without := cost("L4", false), cost("L4", true); without.Base != with.Base {
+		t.Errorf("on an L4 a step takes %v s, without CUDA graphs %v s", with.Base, without.Base)
 	}
 }

@@ -40,6 +40,7 @@ const (
 	pStep
 	pAsync
 	pLayer
+	pEagerLayer
 	pMoELayer
 	pMixed
 	pMixedLayer
@@ -78,6 +79,7 @@ func Parameters() []Parameter {
 		pStep:        {"step", "seconds of the engine's own work for a step", false, 2e-3, 0.6},
 		pAsync:       {"async", "share of that which asynchronous scheduling does not hide", true, 0.3, 0.7},
 		pLayer:       {"layer", "seconds that a layer's kernels take to launch", false, 15e-6, 0.6},
+		pEagerLayer:  {"eager-layer", "seconds of the processor to launch a layer's kernels one by one, without CUDA graphs", false, 450e-6, 0.4},
 		pMoELayer:    {"moe-layer", "seconds that the routing of a layer of experts takes", false, 30e-6, 0.7},
 		pMixed:       {"mixed", "additional seconds of a step with a prompt", false, 1.5e-3, 0.8},
 		pMixedLayer:  {"mixed-layer", "additional seconds of a layer of such a step", false, 40e-6, 0.8},
@@ -149,6 +151,7 @@ type Shape struct {
 	logits               float64 // operations of a request
 	link                 float64 // bytes per second; 0 where there is one GPU
 	bus, async           bool
+	eager                bool // no CUDA graphs
 	template             bool // is parsed for each request
 }
 
@@ -203,7 +206,7 @@ func (l *Ledger) Shape(meanTokens float64) *Shape {
 	sh := &Shape{
 		device: g.Name, bandwidth: g.Bandwidth, bf16: g.BF16, layers: float64(len(m.Layers)), hidden: float64(m.Hidden), vocab: float64(m.Vocab),
 		elementBytes: m.DType.Bytes(), kvBytes: l.ReadPerToken(meanTokens) * float64(s.PP), stateBytes: l.KV.StateBytes, tp: tp,
-		async: s.Release.AtLeast(vllm.AsyncSchedulingByDefault),
+		async: s.Release.AtLeast(vllm.AsyncSchedulingByDefault), eager: s.EnforceEager,
 	}
 	if s.AsyncScheduling != nil {
 		sh.async = *s.AsyncScheduling
@@ -334,6 +337,12 @@ func (s *Shape) Cost(v *Values) (sim.StepCost, sim.Frontend) {
 	}
 	c.PerToken = perToken
 	c.Knee = max(int(math.Round(v.share(pOverlap)*(weights+experts)/products)), 1)
+	if s.eager {
+		// The processor launches kernels while the GPU computes: whichever takes longer.
+		idle := max(s.layers*(v.size(pEagerLayer)-v.size(pLayer))-weights, 0)
+		c.Base += idle
+		c.Knee += int(math.Round(idle / perToken))
+	}
 	c.Experts, c.ExpertShare = experts, s.expertShare
 	c = c.Scale(sim.Uniform(v.size(pOverall)))
 	serial := v.size(pSerial) / 2 // as much before as after tokenization

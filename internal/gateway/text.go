@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/url"
 	"strings"
 	"sync/atomic"
 	"syscall"
+
+	"github.com/sixty-dev/sixty/internal/unanswered"
 )
 
 // bytesReader reads the kept part of a body and then the rest.
@@ -35,10 +36,7 @@ func (r *bytesReader) Read(p []byte) (int, error) {
 
 // rootCause is the end of an error's chain in words that hold no URL.
 func rootCause(err error) string {
-	var u *url.Error
-	if errors.As(err, &u) {
-		err = u.Err
-	}
+	err = unanswered.Cause(err)
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
 		return errno.Error()

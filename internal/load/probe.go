@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/unanswered"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
 
@@ -101,11 +102,7 @@ func (p *probe) do(ctx context.Context, timeout time.Duration, method string, u 
 	}
 	resp, err := p.client.Do(req)
 	if err != nil {
-		var ue *url.Error
-		if errors.As(err, &ue) {
-			err = ue.Err
-		}
-		return 0, "", fmt.Errorf("ask %s: %w", u.Redacted(), err)
+		return 0, "", fmt.Errorf("ask %s: %w", u.Redacted(), unanswered.Cause(err))
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(resp.Body, maxProbe))

@@ -1,21 +1,20 @@
 package api
 
 import (
+	"cmp"
 	"context"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
-	"syscall"
 
 	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
 
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/unanswered"
 )
 
 // statusError is an answer that is not the API's JSON.
@@ -83,17 +82,11 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 
 // explain says what went wrong with a query, and the way out.
 func (c *Client) explain(expr string, err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
-		err = u.Err // the URL of a GET holds the whole query
-	}
+	err = unanswered.Cause(err) // the URL of a GET holds the whole query
 	base := safe(c.base)
 	wrapped := fmt.Errorf("query %s: %w", base, err)
 	var status *statusError
 	var answer *v1.Error
-	var dns *net.DNSError
-	var unknownCA x509.UnknownAuthorityError
-	var badName x509.HostnameError
 	switch {
 	case errors.Is(err, context.Canceled):
 		return wrapped
@@ -103,23 +96,11 @@ func (c *Client) explain(expr string, err error) error {
 		return hint.With(wrapped, "ask for less: a shorter window, or matchers that select one fleet")
 	case errors.As(err, &answer):
 		return explainAnswer(base, expr, answer)
-	case isTimeout(err):
+	case unanswered.Late(err):
 		return hint.With(fmt.Errorf("query %s: no answer within %s: %w", base, c.timeout, err), "ask for a shorter --window, or fewer series with --match")
-	case errors.As(err, &dns):
-		return hint.With(wrapped, "check the host name, and whether it can be resolved from here")
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return hint.With(wrapped, "check that the server runs and that the port is right: 9090 for Prometheus, 10902 for Thanos, 8428 for VictoriaMetrics")
-	case errors.As(err, &unknownCA), errors.As(err, &badName):
-		return hint.With(wrapped, "pass the certificate authority that signed the server's certificate")
-	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
-		return hint.With(wrapped, "use http:// instead of https://")
 	}
-	return hint.With(wrapped, "check the address and the network between here and the server")
-}
-
-func isTimeout(err error) bool {
-	var t interface{ Timeout() bool }
-	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &t) && t.Timeout()
+	way := unanswered.Hint(err, "check that the server runs and that the port is right: 9090 for Prometheus, 10902 for Thanos, 8428 for VictoriaMetrics")
+	return hint.With(wrapped, cmp.Or(way, "check the address and the network between here and the server"))
 }
 
 func (c *Client) afterStatus(s *statusError) string {

@@ -2,13 +2,13 @@ package collect
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/sixty-dev/sixty/internal/unanswered"
 )
 
 // A delivery knows which Alertmanagers were not told: Prometheus' notifier says it in its log
@@ -25,10 +25,7 @@ func (d *delivery) post(ctx context.Context, client *http.Client, r *http.Reques
 	why := ""
 	switch {
 	case err != nil:
-		why = err.Error()
-		if u := (*url.Error)(nil); errors.As(err, &u) {
-			why = u.Err.Error() // the address is said before it
-		}
+		why = unanswered.Cause(err).Error() // the address is said before it
 	case resp.StatusCode/100 != 2:
 		why = resp.Status
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
 )
 
@@ -204,7 +205,7 @@ type paths struct {
 }
 
 func (p *paths) read(loc location, size int64) ([]byte, error) {
-	body, err := readFile(filepath.Join(p.root, filepath.FromSlash(p.names[loc])), MaxEntry)
+	body, err := fileio.Read(filepath.Join(p.root, filepath.FromSlash(p.names[loc])), MaxEntry)
 	if err != nil {
 		return nil, err
 	}
@@ -213,22 +214,6 @@ func (p *paths) read(loc location, size int64) ([]byte, error) {
 }
 
 func (*paths) Close() error { return nil }
-
-func readFile(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, bare(err)
-	}
-	defer f.Close()
-	body, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
-		return nil, bare(err)
-	}
-	if int64(len(body)) > limit {
-		return nil, fmt.Errorf("%s is larger than %d bytes", filepath.Base(path), limit)
-	}
-	return body, nil
-}
 
 // spool keeps the pages of an archive, the first in memory and the rest in a
 // temporary file.

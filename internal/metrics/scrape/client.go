@@ -2,12 +2,11 @@ package scrape
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -20,6 +19,7 @@ import (
 	"github.com/prometheus/common/config"
 
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/unanswered"
 )
 
 // Defaults of Config.
@@ -140,7 +140,7 @@ func (c *Client) get(ctx context.Context, u *url.URL, most bounds, b *Body) erro
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
 	if err != nil {
-		return fmt.Errorf("scrape %s: %w", safe(u), bare(err))
+		return fmt.Errorf("scrape %s: %w", safe(u), unanswered.Cause(err))
 	}
 	req.Header.Set("Accept", accept)
 	req.Header.Set("Accept-Encoding", "gzip")
@@ -256,67 +256,36 @@ var htmlTitle = regexp.MustCompile(`(?is)<title[^>]*>([^<]{1,80})</title>`)
 
 // unreachable wraps the error of a request that got no full answer.
 func unreachable(u *url.URL, timeout time.Duration, err error) error {
-	why := bare(err)
+	why := unanswered.Cause(err)
 	wrapped := fmt.Errorf("scrape %s: %w", safe(u), why)
-	var unknownCA x509.UnknownAuthorityError
-	var badName x509.HostnameError
-	var badCert x509.CertificateInvalidError
-	var dns *net.DNSError
 	switch {
 	case errors.Is(err, context.Canceled):
 		return wrapped
-	case isTimeout(err):
+	case unanswered.Late(err):
 		return hint.With(fmt.Errorf("scrape %s: no full answer within %s: %w", safe(u), timeout, why),
 			"a metrics page that is slow only sometimes is itself a sign of a server in trouble; try again, and look at /health")
-	case errors.As(err, &dns):
-		return hint.With(wrapped, "check the host name, and whether it can be resolved from here")
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return hint.With(wrapped, "check that the server runs and that the port is the one of its HTTP API")
-	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
-		return hint.With(wrapped, "check the address and the network between here and the server")
-	case errors.As(err, &unknownCA), errors.As(err, &badName), errors.As(err, &badCert):
-		return hint.With(wrapped, "pass the certificate authority that signed the server's certificate")
-	case strings.Contains(why.Error(), "server gave HTTP response to HTTPS client"):
-		return hint.With(wrapped, "use http:// instead of https://")
-	case strings.Contains(why.Error(), "malformed HTTP response"), errors.Is(err, io.EOF):
-		return hint.With(wrapped, "check the port, and whether the server wants https://")
 	}
-	return hint.With(wrapped, "check that the server runs and can be reached from here")
+	way := unanswered.Hint(why, "check that the server runs and that the port is the one of its HTTP API")
+	return hint.With(wrapped, cmp.Or(way, "check that the server runs and can be reached from here"))
 }
 
 // Outage says in what way a server is away, by the outcome of a fetch: "" where there
 // is a page, or where the failure speaks of something else, such as an address that
 // cannot be right, a missing password or a page that holds no metrics.
 func Outage(b Body, err error) string {
-	var dns *net.DNSError
 	switch {
-	case err == nil || errors.As(err, &dns):
+	case err == nil || unanswered.Unresolved(err):
 		return ""
-	case isTimeout(err):
+	case unanswered.Late(err):
 		return "no answer in time: it is frozen, too busy, or behind a network that drops packets"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "connection refused: nothing listens there, the process is gone or still loads its model"
 	case errors.Is(err, syscall.ECONNRESET):
 		return "connection reset: the process ended, or something between refuses"
-	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+	case unanswered.NoRoute(err):
 		return "no route: the machine is off, or the network is away"
 	case b.Status >= 500:
 		return fmt.Sprintf("HTTP status %d: the server fails, or a proxy before it finds none", b.Status)
 	}
 	return ""
-}
-
-func isTimeout(err error) bool {
-	var t interface{ Timeout() bool }
-	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &t) && t.Timeout()
-}
-
-// bare strips the URL that net/http puts before its errors: it may carry
-// secrets, and the caller names the target itself.
-func bare(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
-		return u.Err
-	}
-	return err
 }

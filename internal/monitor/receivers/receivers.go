@@ -33,6 +33,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
+	"github.com/sixty-dev/sixty/internal/unanswered"
 )
 
 // How long a notification may take, when one that failed is tried again, and for how long.
@@ -261,7 +262,7 @@ func (t *Teller) Run(ctx context.Context) {
 				failures[l.id]++
 				next[l.id] = time.Now().Add(wait)
 				t.failed.WithLabelValues(l.receiver).Inc()
-				t.log.Warn("a receiver was not told, and will be", "receiver", l.id, "again_in", wait, "err", redacted(err))
+				t.log.Warn("a receiver was not told, and will be", "receiver", l.id, "again_in", wait, "err", unanswered.Cause(err).Error())
 			})
 		}
 		t.mu.Unlock()
@@ -399,13 +400,4 @@ func (t *Teller) save() {
 	if err != nil {
 		t.log.Warn("what receivers were told is not kept", "file", filepath.Base(t.file), "err", err)
 	}
-}
-
-// redacted is an error without the address, which may be the secret.
-func redacted(err error) string {
-	var u *url.Error
-	if errors.As(err, &u) {
-		return u.Err.Error()
-	}
-	return err.Error()
 }

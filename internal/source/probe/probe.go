@@ -15,7 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -26,6 +25,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/gateway/stream"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/stat"
+	"github.com/sixty-dev/sixty/internal/unanswered"
 )
 
 const (
@@ -224,7 +224,7 @@ func (p *prober) request(ctx context.Context, path string, n int) (Request, *Err
 	r := Request{Start: time.Now()}
 	tokens := 0
 	fail := func(kind Kind, status int, cause error) (Request, *Error) {
-		if isTimeout(ctx, cause) {
+		if cause != nil && (errors.Is(ctx.Err(), context.DeadlineExceeded) || unanswered.Late(cause)) {
 			kind = Timeout
 		}
 		return r, &Error{Kind: kind, Status: status, After: time.Since(r.Start), Tokens: tokens, cause: cause}
@@ -248,7 +248,7 @@ func (p *prober) request(ctx context.Context, path string, n int) (Request, *Err
 	req.Header.Set("Accept", "text/event-stream")
 	resp, err := p.client.Do(req)
 	if err != nil {
-		return fail(Refused, 0, cause(err))
+		return fail(Refused, 0, unanswered.Cause(err))
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
@@ -263,20 +263,6 @@ func (p *prober) request(ctx context.Context, path string, n int) (Request, *Err
 
 // elapsed is the time since the request could be sent.
 func (r *Request) elapsed() time.Duration { return time.Since(r.Start) - r.Connect }
-
-// cause strips from a *url.Error the URL, which may hold a password.
-func cause(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
-		return u.Err
-	}
-	return err
-}
-
-func isTimeout(ctx context.Context, err error) bool {
-	var n net.Error
-	return err != nil && (errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.As(err, &n) && n.Timeout())
-}
 
 func kindOf(status int) Kind {
 	switch status {

@@ -1,0 +1,65 @@
+// Package unanswered says what it means that a request over HTTP got no answer, and what a
+// user can do about it. Whoever asks a server uses it: the scraper, the client of
+// Prometheus' API, the load test, the gateway.
+package unanswered
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"net/url"
+	"strings"
+	"syscall"
+)
+
+// Cause strips the URL that net/http puts before its errors: it may carry secrets, and the
+// caller names the server itself.
+func Cause(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}
+
+// Late reports whether the time was over.
+func Late(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &t) && t.Timeout()
+}
+
+// Unresolved reports whether the host's name is not known.
+func Unresolved(err error) bool {
+	var dns *net.DNSError
+	return errors.As(err, &dns)
+}
+
+// NoRoute reports whether no way leads to the machine.
+func NoRoute(err error) bool {
+	return errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH)
+}
+
+// Hint is the way out, "" where the error does not say. Refused is that of a port where
+// nothing listens.
+func Hint(err error, refused string) string {
+	var unknownCA x509.UnknownAuthorityError
+	var badName x509.HostnameError
+	var badCert x509.CertificateInvalidError
+	switch text := err.Error(); {
+	case Unresolved(err):
+		return "check the host name, and whether it can be resolved from here"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return refused
+	case NoRoute(err):
+		return "check the address and the network between here and the server"
+	case errors.As(err, &unknownCA), errors.As(err, &badName), errors.As(err, &badCert):
+		return "pass the certificate authority that signed the server's certificate"
+	case strings.Contains(text, "server gave HTTP response to HTTPS client"):
+		return "use http:// instead of https://"
+	case strings.Contains(text, "malformed HTTP response"), errors.Is(err, io.EOF):
+		return "check the port, and whether the server wants https://"
+	}
+	return ""
+}

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
 // Series is one curve of a Chart.
@@ -58,7 +60,6 @@ type Chart struct {
 	Base          float64              // of the numbers on the Y axis: 1024 for bytes, else 10
 	Format        func(float64) string // of Y values, Number when nil
 	FormatRight   func(float64) string
-	FormatX       func(float64) string
 	Levels        []Level // horizontal lines
 	Marks         []Mark  // vertical lines
 	Heat          []Heat  // from below; the Y axis then counts them
@@ -108,6 +109,28 @@ const (
 var colours = [...]string{"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8c6d31", "#7b4173"}
 
 const grey = "#9aa3ad"
+
+// In makes the numbers on the Y axis those of a unit.
+func (c *Chart) In(u indicator.Unit) {
+	c.Format = Tick(u)
+	if u == indicator.Bytes || u == indicator.BytesPerSecond {
+		c.Base = 1024
+	}
+}
+
+// Add adds a curve, which begins anew after more time than lies between its closest points
+// or those of another.
+func (c *Chart) Add(s Series) {
+	for i := 1; i < len(s.X); i++ {
+		if gap := s.X[i] - s.X[i-1]; c.Step == 0 || gap < c.Step {
+			c.Step = gap
+		}
+	}
+	c.Series = append(c.Series, s)
+}
+
+// Moment is a time on the X axis of a chart with a Clock.
+func Moment(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
 // Colours are those of the chart's series.
 func (c *Chart) Colours() []string {
@@ -430,7 +453,7 @@ func (c *canvas) axes(height float64) {
 		}
 	}
 	few := max(int((c.x.to-c.x.from)/tickWidth), 1)
-	formatX := c.FormatX
+	var formatX func(float64) string
 	if c.Clock {
 		formatX = clock(c.x.step(few))
 	}

@@ -256,7 +256,7 @@ func figures(d *diagnose.Diagnosis, v *diagnose.Verdict, f *diagnose.Finding) (f
 	for i := range v.Plots {
 		p := &v.Plots[i]
 		c := chart(v, p, f)
-		c.Range = [2]float64{seconds(from), seconds(to)}
+		c.Range = [2]float64{render.Moment(from), render.Moment(to)}
 		figs = append(figs, render.Draw(caption(p, f), c))
 		for _, l := range p.Lines {
 			if name := render.Clean(l.Target); !slices.Contains(shown, name) {
@@ -301,8 +301,6 @@ func shownTime(d *diagnose.Diagnosis, v *diagnose.Verdict) (from, to time.Time) 
 	return from, to
 }
 
-func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
-
 // plotLimit is what a plot's quantity was compared with: by the finding, as evidence, or
 // else by what was promised; NaN where by neither.
 func plotLimit(p *diagnose.Plot, f *diagnose.Finding) (value float64, op catalog.Op, evidence bool) {
@@ -343,29 +341,22 @@ func chart(v *diagnose.Verdict, p *diagnose.Plot, f *diagnose.Finding) render.Ch
 	unit := p.Signal.Unit
 	c := render.Chart{
 		Title: p.Signal.Title, Width: figureWidth, Height: figureHeight, NoLegend: true, Clock: true,
-		Format: render.Tick(unit),
 	}
-	if unit == indicator.Bytes || unit == indicator.BytesPerSecond {
-		c.Base = 1024
-	}
+	c.In(unit)
 	for _, l := range slices.Backward(p.Lines) { // the first one on top
 		s := render.Series{Name: render.Clean(l.Target), Y: l.Value, Faint: l.Target != p.Lines[0].Target}
 		for _, at := range l.At {
-			s.X = append(s.X, seconds(at))
+			s.X = append(s.X, render.Moment(at))
 		}
-		for i := 1; i < len(s.X); i++ {
-			if gap := s.X[i] - s.X[i-1]; c.Step == 0 || gap < c.Step {
-				c.Step = gap
-			}
-		}
-		c.Series = append(c.Series, s)
+		c.Add(s)
 	}
 	for _, b := range []struct {
 		r           diagnose.Range
 		class, name string
 	}{{p.Baseline, "normal", "the time that is called normal"}, {p.Window, "window", "the time that was judged"}} {
 		if !b.r.From.IsZero() {
-			c.Bands = append(c.Bands, render.Band{From: seconds(b.r.From), To: seconds(b.r.To), Class: b.class, Name: b.name})
+			from, to := render.Moment(b.r.From), render.Moment(b.r.To)
+			c.Bands = append(c.Bands, render.Band{From: from, To: to, Class: b.class, Name: b.name})
 		}
 	}
 	if p.Normal.OK {
@@ -380,7 +371,9 @@ func chart(v *diagnose.Verdict, p *diagnose.Plot, f *diagnose.Finding) render.Ch
 		c.Levels = append(c.Levels, l)
 	}
 	if v.Status == diagnose.Firing && !v.Since.IsZero() && !v.SinceAtLeast {
-		c.Marks = []render.Mark{{At: seconds(v.Since), Name: "since " + v.Since.UTC().Format(time.TimeOnly), Onset: true}}
+		c.Marks = []render.Mark{{
+			At: render.Moment(v.Since), Name: "since " + v.Since.UTC().Format(time.TimeOnly), Onset: true,
+		}}
 	}
 	return c
 }

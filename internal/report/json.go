@@ -327,7 +327,7 @@ func newPlotsJSON(d *diagnose.Diagnosis) (out []plotJSON) {
 func newLineJSON(l *diagnose.Line) lineJSON {
 	out := lineJSON{Name: l.Target, Points: make([][2]number, 0, len(l.At))}
 	for i, at := range l.At {
-		out.Points = append(out.Points, [2]number{number(seconds(at)), number(l.Value[i])})
+		out.Points = append(out.Points, [2]number{number(render.Moment(at)), number(l.Value[i])})
 	}
 	return out
 }

@@ -16,17 +16,6 @@ import (
 // VictoriaMetrics' (operator.victoriametrics.com/v1beta1), as far as they are
 // written here. They are spelled alike up to the endpoints.
 type (
-	resource struct {
-		APIVersion string   `yaml:"apiVersion"`
-		Kind       string   `yaml:"kind"`
-		Metadata   metadata `yaml:"metadata"`
-		Spec       spec     `yaml:"spec"`
-	}
-	metadata struct {
-		Name      string            `yaml:"name"`
-		Namespace string            `yaml:"namespace,omitempty"`
-		Labels    map[string]string `yaml:"labels,omitempty"`
-	}
 	spec struct {
 		Selector          labelSelector      `yaml:"selector"`
 		NamespaceSelector *namespaceSelector `yaml:"namespaceSelector,omitempty"`
@@ -84,23 +73,24 @@ func (c Config) resources(jobs []job, apiVersion, kind string, fill func(*spec, 
 	var docs []any
 	var notes []comments
 	for _, j := range jobs {
-		r := resource{APIVersion: apiVersion, Kind: kind, Metadata: metadata{Name: j.name, Namespace: c.Namespace, Labels: c.MonitorLabels}}
-		r.Spec.Selector.MatchLabels = j.selector
-		r.Spec.NamespaceSelector = &namespaceSelector{Any: true}
+		s := spec{Selector: labelSelector{j.selector}, NamespaceSelector: &namespaceSelector{Any: true}}
 		if j.namespace != "" {
-			r.Spec.NamespaceSelector = &namespaceSelector{MatchNames: []string{j.namespace}}
+			s.NamespaceSelector = &namespaceSelector{MatchNames: []string{j.namespace}}
 		}
 		e := endpoint{Path: j.path, Interval: j.interval, ScrapeTimeout: j.timeout, HonorLabels: j.honorLabels}
 		pods := c.Format == PodMonitor || c.Format == VMPodScrape
 		e.setPort(j.port, pods)
-		fill(&r.Spec, &e, j)
+		fill(&s, &e, j)
 		at := "spec.endpoints"
 		if pods {
-			at, r.Spec.PodEndpoints = "spec.podMetricsEndpoints", []endpoint{e}
+			at, s.PodEndpoints = "spec.podMetricsEndpoints", []endpoint{e}
 		} else {
-			r.Spec.Endpoints = []endpoint{e}
+			s.Endpoints = []endpoint{e}
 		}
-		docs = append(docs, r)
+		docs = append(docs, generate.Object{
+			APIVersion: apiVersion, Kind: kind, Spec: s,
+			Metadata: generate.Metadata{Name: j.name, Namespace: c.Namespace, Labels: c.MonitorLabels},
+		})
 		notes = append(notes, operatorNotes(j, e, at))
 	}
 	content, err := encode(c.header()+c.operatorUse(kind), docs, notes)

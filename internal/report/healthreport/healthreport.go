@@ -356,10 +356,13 @@ func HTML(w io.Writer, r *health.Report) error {
 // figures draw what changed over the span, with the incidents.
 func figures(r *health.Report, m *health.Model) []render.Figure {
 	var out []render.Figure
-	seconds := func(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 	for _, l := range m.Course {
 		unit := indicator.Unit(l.Unit)
-		c := render.Chart{Title: l.Title, Clock: true, Width: 480, Height: 170, NoLegend: true, Format: render.Tick(unit), Step: l.StepS, Range: [2]float64{seconds(r.From), seconds(r.To)}}
+		c := render.Chart{
+			Title: l.Title, Clock: true, Width: 480, Height: 170, NoLegend: true, Step: l.StepS,
+			Range: [2]float64{render.Moment(r.From), render.Moment(r.To)},
+		}
+		c.In(unit)
 		s := render.Series{Name: l.Title}
 		for _, p := range l.Points {
 			s.X, s.Y = append(s.X, p[0]), append(s.Y, p[1])
@@ -377,7 +380,9 @@ func figures(r *health.Report, m *health.Model) []render.Figure {
 			if i.Ended != nil && i.Ended.Before(to) {
 				to = *i.Ended
 			}
-			c.Bands = append(c.Bands, render.Band{From: max(seconds(i.Began), seconds(r.From)), To: seconds(to), Class: "window", Name: i.Pathology})
+			c.Bands = append(c.Bands, render.Band{
+				From: max(render.Moment(i.Began), c.Range[0]), To: render.Moment(to), Class: "window", Name: i.Pathology,
+			})
 		}
 		out = append(out, render.Draw("", c))
 	}

@@ -293,22 +293,16 @@ func rank(p plot) int {
 
 func (m *markdown) draw(p *plot) string {
 	unit := indicator.Unit(p.Unit)
-	c := render.Chart{Title: p.Title, Clock: true, Format: render.Tick(unit)}
-	if unit == indicator.Bytes || unit == indicator.BytesPerSecond {
-		c.Base = 1024
-	}
+	c := render.Chart{Title: p.Title, Clock: true}
+	c.In(unit)
 	for _, l := range p.Lines {
 		s := render.Series{Name: render.Clean(l.Name)}
 		for _, at := range l.Points {
-			if at[0] == nil || at[1] == nil {
-				continue
+			if at[0] != nil && at[1] != nil {
+				s.X, s.Y = append(s.X, *at[0]), append(s.Y, *at[1])
 			}
-			if n := len(s.X); n > 0 && (c.Step == 0 || *at[0]-s.X[n-1] < c.Step) {
-				c.Step = *at[0] - s.X[n-1]
-			}
-			s.X, s.Y = append(s.X, *at[0]), append(s.Y, *at[1])
 		}
-		c.Series = append(c.Series, s)
+		c.Add(s)
 	}
 	if p.Normal != nil {
 		c.Levels = append(c.Levels, render.Level{Value: *p.Normal, Class: "good", Label: "normal " + indicator.FormatNumber(*p.Normal, unit)})
@@ -316,15 +310,17 @@ func (m *markdown) draw(p *plot) string {
 	if p.Threshold != nil {
 		c.Levels = append(c.Levels, render.Level{Value: *p.Threshold, Class: "critical", Label: "threshold " + p.Op + " " + indicator.FormatNumber(*p.Threshold, unit)})
 	}
-	seconds := func(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 	if !m.incident.BeganAtLeast {
-		c.Marks = append(c.Marks, render.Mark{At: seconds(m.incident.Began), Name: "began " + m.incident.Began.UTC().Format("15:04:05"), Onset: true})
+		began := m.incident.Began
+		c.Marks = append(c.Marks, render.Mark{
+			At: render.Moment(began), Name: "began " + began.UTC().Format(time.TimeOnly), Onset: true,
+		})
 	}
 	if e := m.incident.Ended; e != nil {
-		c.Marks = append(c.Marks, render.Mark{At: seconds(*e), Name: "ended " + e.UTC().Format("15:04:05")})
+		c.Marks = append(c.Marks, render.Mark{At: render.Moment(*e), Name: "ended " + e.UTC().Format(time.TimeOnly)})
 	}
 	for _, n := range m.incident.Notes {
-		c.Marks = append(c.Marks, render.Mark{At: seconds(n.At), Name: "note by " + render.Clean(n.By)})
+		c.Marks = append(c.Marks, render.Mark{At: render.Moment(n.At), Name: "note by " + render.Clean(n.By)})
 	}
 	c.Marks = slices.DeleteFunc(c.Marks, func(k render.Mark) bool { // outside of what is shown
 		return !slices.ContainsFunc(c.Series, func(s render.Series) bool {

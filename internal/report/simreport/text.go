@@ -188,11 +188,7 @@ func (s *Simulation) overload(r *Run) bool {
 // against sets what was measured beside the simulation of the servers as they are: names,
 // measured and simulated values. There are none where either is missing.
 func (s *Simulation) against() [][]string {
-	r := &s.Runs[0]
-	if s.Present != nil {
-		r = &s.Present.Run
-	}
-	m := s.Measured
+	r, m := s.asTheyAre(), s.Measured
 	if m == nil || r.Latency[TTFT] == nil || r.Latency[ITL] == nil {
 		return nil
 	}
@@ -207,16 +203,21 @@ func (s *Simulation) against() [][]string {
 	}
 }
 
+// asTheyAre is the run of the servers as they are, where they were simulated at all.
+func (s *Simulation) asTheyAre() *Run {
+	if s.Present != nil {
+		return &s.Present.Run
+	}
+	return &s.Runs[0]
+}
+
 // astray reports whether the simulation of the servers as they are is far from what was
 // measured, so that nothing else that it says is worth much.
 func (s *Simulation) astray() bool {
 	far := func(a, b, factor float64) bool { return a > 0 && b > 0 && max(a/b, b/a) > factor }
-	r := &s.Runs[0]
-	if s.Present != nil {
-		r = &s.Present.Run
-	}
-	m := s.Measured
-	return m != nil && r.Latency[ITL] != nil && (far(m.TTFTMean, r.State.TTFTMean, 2) || far(m.ITLMean, r.Latency[ITL].Mean, 1.5))
+	r, m := s.asTheyAre(), s.Measured
+	return m != nil && r.Latency[ITL] != nil &&
+		(far(m.TTFTMean, r.State.TTFTMean, 2) || far(m.ITLMean, r.Latency[ITL].Mean, 1.5))
 }
 
 // span writes an interval, "" where there is none.

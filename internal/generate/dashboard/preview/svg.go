@@ -65,21 +65,19 @@ func (b *Board) curves(p *dashboard.Panel) []curve {
 
 // chart is what all charts of the page have in common.
 func (p *Page) chart(b *Board, panel *dashboard.Panel) render.Chart {
-	from, to := seconds(p.Options.From), seconds(p.Options.To)
+	from, to := render.Moment(p.Options.From), render.Moment(p.Options.To)
 	c := render.Chart{
 		Title: panel.Title, Width: float64(panel.Width) * columnWidth, Height: chartHeight, NoLegend: true,
 		Range: [2]float64{from, to}, Clock: true, Step: p.Step.Seconds(),
-		Stack: panel.Stack, Max: panel.Max, Format: render.Tick(panel.Unit),
+		Stack: panel.Stack, Max: panel.Max,
 	}
-	if panel.Unit == indicator.Bytes || panel.Unit == indicator.BytesPerSecond {
-		c.Base = 1024
-	}
+	c.In(panel.Unit)
 	for _, m := range b.events {
-		c.Marks = append(c.Marks, render.Mark{At: seconds(m.at), Name: m.name})
+		c.Marks = append(c.Marks, render.Mark{At: render.Moment(m.at), Name: m.name})
 	}
 	events := len(c.Marks)
 	for _, v := range p.Options.Verdicts {
-		at := seconds(v.Onset)
+		at := render.Moment(v.Onset)
 		i := slices.IndexFunc(c.Marks[events:], func(m render.Mark) bool { return math.Abs(m.At-at) <= 2*p.Step.Seconds() })
 		switch {
 		case at < from || at > to:
@@ -92,15 +90,13 @@ func (p *Page) chart(b *Board, panel *dashboard.Panel) render.Chart {
 	return c
 }
 
-func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
-
 // lines draws a time series panel.
 func (p *Page) lines(b *Board, panel *dashboard.Panel, curves []curve) render.Chart {
 	c := p.chart(b, panel)
 	for _, cv := range curves {
 		s := render.Series{Name: cv.name, Right: cv.right, Bars: cv.bars}
 		for _, v := range cv.points {
-			s.X, s.Y = append(s.X, seconds(v.Timestamp.Time())), append(s.Y, float64(v.Value))
+			s.X, s.Y = append(s.X, render.Moment(v.Timestamp.Time())), append(s.Y, float64(v.Value))
 		}
 		if cv.right {
 			c.FormatRight = render.Tick(cv.unit)
@@ -121,7 +117,7 @@ func (p *Page) heatmap(b *Board, panel *dashboard.Panel) (c render.Chart, ok boo
 	for _, bk := range heat(b.answers[&panel.Series[0]]) {
 		h := render.Heat{Name: "≤ " + indicator.FormatNumber(bk.le, indicator.Count)}
 		for _, at := range slices.Sorted(maps.Keys(bk.counts)) {
-			h.X, h.Y = append(h.X, seconds(at.Time())), append(h.Y, bk.counts[at])
+			h.X, h.Y = append(h.X, render.Moment(at.Time())), append(h.Y, bk.counts[at])
 		}
 		c.Heat = append(c.Heat, h)
 	}

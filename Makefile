@@ -37,7 +37,10 @@ run-recording: build ## Diagnose the recorded incident of a real vLLM server
 test: schemas page ## Check the format, vet, and run all tests
 	@unformatted=$$(gofmt -l cmd e2e internal); test -z "$$unformatted" || { echo "gofmt -w $$unformatted"; exit 1; }
 	$(GO) vet -tags e2e ./... # the tag adds files and takes none away
-	GOGC=$(GOGC) $(GO) test -vet=off -p 4 ./... # more packages at a time than processors: several wait for servers
+	GOGC=$(GOGC) $(GO) test -vet=off -p 6 $(WAITING) ./... # more packages at a time than processors: several wait for servers
+
+# Those that wait longest come first, so that nobody waits for them in the end.
+WAITING = ./internal/serve ./internal/cli ./cmd/sixty ./internal/source
 
 SCHEMAS = internal/generate/dashboard/schema
 

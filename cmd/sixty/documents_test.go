@@ -44,9 +44,10 @@ var notRun = []struct {
 	{regexp.MustCompile(`run\.csv|azure\.csv|^sixty profile (capture|diff|.*(trace|rank|decode))`), "needs a trace of one's own"},
 }
 
-// asked are the commands that are run against a server that replays a recording, with flags
-// that make them short.
+// asked are the commands that are run against a server that replays a recording, or simulate
+// a day, with flags that make them short.
 var asked = map[string]string{
+	"sixty simulate --step-cost base=10ms,":    " --duration 1h",
 	"sixty diagnose " + said + " --baseline ":  " --duration 2s",
 	"sixty audit " + said + " --rules alerts.": "",
 }

@@ -303,3 +303,15 @@ func TestCheckNamesTheLineThatIsOff(t *testing.T) {
 		t.Errorf("adopted %v blocks of %d", a.Blocks.Value, a.KV.BlockTokens)
 	}
 }
+
+func TestTheLongestThatFits(t *testing.T) {
+	s := Settings{Release: "0.23", Device: device(t, "RTX 4090"), LongestThatFits: true}
+	l := ledger(t, modelconfigtest.Read(t, "llama-3.1-8b"), s)
+	if n := l.Settings.MaxModelLen; n >= 131072 || n < 8192 || l.Concurrency.Value < 1 {
+		t.Errorf("max-model-len %d, of which %.3g requests fit", n, l.Concurrency.Value)
+	}
+	s.Device = device(t, "H100")
+	if l = ledger(t, modelconfigtest.Read(t, "llama-3.1-8b"), s); l.Settings.MaxModelLen != 131072 {
+		t.Errorf("max-model-len %d where the model's fits", l.Settings.MaxModelLen)
+	}
+}

@@ -244,3 +244,12 @@ func FuzzObserved(f *testing.F) {
 		}
 	})
 }
+
+func TestBracketOfAQuantile(t *testing.T) {
+	h := Histogram{Buckets: []Bucket{{UpperBound: 0.01, Count: 90}, {UpperBound: 0.1, Count: 8}, {UpperBound: math.Inf(1), Count: 2}}}
+	for q, want := range map[float64][2]float64{0.5: {0, 0.01}, 0.95: {0.01, 0.1}, 0.985: {0, 0}, 0.9999: {0, 0}} {
+		if low, high := h.Bracket(q); [2]float64{low, high} != want {
+			t.Errorf("%v: %v to %v, want %v", q, low, high, want)
+		}
+	}
+}

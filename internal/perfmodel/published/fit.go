@@ -203,6 +203,19 @@ func (p *Point) noise(q int) float64 {
 	return [5]float64{0.20, 0.20, 0.20, 0.15, 0.08}[q]
 }
 
+// capacityError is how well the best of models knows a server's speed, as a logarithm.
+const capacityError = 0.03
+
+// noise is the point's, and what an error of the server's speed makes of it near its capacity,
+// where a few per cent more are a queue: such points tell that it is near, and little else.
+func (f *Fitter) noise(i, q int) float64 {
+	sd := f.cases[i].noise(q)
+	if sd == 0 || f.linear == nil || f.linear[i] == nil {
+		return sd
+	}
+	return math.Hypot(sd, capacityError*f.linear[i].slope[f.index["overall"]][q])
+}
+
 // row is one equation of the linear problem.
 type row struct {
 	a     []float64
@@ -221,7 +234,7 @@ func (f *Fitter) rows(use func(*Case) bool) []row {
 		less := math.Sqrt(crowd(alike[c.deployment()]))
 		at, measured := f.linear[i].at.values(), c.Measured.values()
 		for q := range at {
-			sd := c.noise(q)
+			sd := f.noise(i, q)
 			if sd == 0 || at[q] <= 0 {
 				continue
 			}
@@ -310,22 +323,22 @@ func parallel(n int, do func(i int) error) error {
 
 // Fit fits to the points that count. Report is told the objective after each step.
 func (f *Fitter) Fit(use func(*Case) bool, steps int, report func(step int, objective float64)) error {
-	now, err := f.objective(use, f.x)
-	if err != nil {
-		return err
-	}
 	for step := range steps {
-		report(step, now)
 		if err := f.relinearize(use); err != nil {
 			return err
 		}
+		now, err := f.objective(use, f.x)
+		if err != nil {
+			return err
+		}
+		report(step, now)
 		next, _, err := f.solve(f.rows(use))
 		if err != nil {
 			return err
 		}
 		// No further than the slopes can be trusted.
 		moved := false
-		for length := 1.0; length > 0.05 && !moved; length /= 2.5 {
+		for length := 1.0; length > 0.01 && !moved; length /= 2.5 {
 			x := slices.Clone(f.x)
 			for j := range x {
 				x[j] += length * max(min(next[j]-x[j], 1), -1)
@@ -339,7 +352,6 @@ func (f *Fitter) Fit(use func(*Case) bool, steps int, report func(step int, obje
 				if now-then < 1e-3*now {
 					return f.relinearize(use)
 				}
-				now = then
 			}
 		}
 		if !moved {
@@ -369,7 +381,7 @@ func (f *Fitter) objective(use func(*Case) bool, x []float64) (float64, error) {
 		}
 		at, measured := m.values(), c.Measured.values()
 		for q := range at {
-			sd := c.noise(q)
+			sd := f.noise(i, q)
 			if sd == 0 || at[q] <= 0 {
 				continue
 			}

@@ -235,7 +235,7 @@ const level = 0.9
 // fewEntries, or those of fewGroups GPUs or models, are too few to tell of their own kind.
 const (
 	fewEntries = 7
-	fewGroups  = 5
+	fewGroups  = 8
 )
 
 // leastWidening is what no interval is narrowed below, however many points it holds.

@@ -3,6 +3,7 @@ package load
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -119,11 +120,9 @@ func (s *summary) window() {
 	default:
 		s.detect(w)
 	}
-	for i, r := range s.bySent {
+	for _, r := range s.bySent {
 		if r.Scheduled >= s.from {
 			s.inside = append(s.inside, r)
-		} else {
-			w.Excluded = i + 1
 		}
 	}
 	w.Excluded = len(s.bySent) - len(s.inside)
@@ -506,7 +505,7 @@ func (s *summary) streams() {
 		return
 	}
 	s.res.Streams.Mean = integral / total
-	levels := slices.Sorted(mapsKeys(timeAt))
+	levels := slices.Sorted(maps.Keys(timeAt))
 	seen, i := 0.0, 0
 	for tenth := 1; tenth <= 10; tenth++ {
 		for i < len(levels)-1 && seen+timeAt[levels[i]] < total*float64(tenth)/10-1e-9 {
@@ -523,15 +522,14 @@ func (s *summary) tenants() {
 	}
 	s.res.Tenants = map[string]*Tenant{}
 	length := max((s.to - s.from).Seconds(), 1e-9)
+	by := make([][]*Record, len(s.rec.Tenants))
+	for _, r := range s.inside {
+		by[r.Tenant] = append(by[r.Tenant], r)
+	}
 	for i, name := range s.rec.Tenants {
-		var mine []*Record
-		t := &Tenant{Latency: map[Metric]*Distribution{}}
-		for _, r := range s.inside {
-			if int(r.Tenant) != i {
-				continue
-			}
-			mine = append(mine, r)
-			t.Requests++
+		mine := by[i]
+		t := &Tenant{Requests: len(mine), Latency: map[Metric]*Distribution{}}
+		for _, r := range mine {
 			if r.Outcome.Failed() {
 				t.Failed++
 			}
@@ -628,7 +626,7 @@ func gapQuantile(gaps map[uint32]int64, q float64) float64 {
 	}
 	rank := max(int64(math.Ceil(q*float64(total))), 1)
 	// Buckets ascend with their values.
-	for _, b := range slices.Sorted(mapsKeys(gaps)) {
+	for _, b := range slices.Sorted(maps.Keys(gaps)) {
 		if rank -= gaps[b]; rank <= 0 {
 			return float64(gapValue(b)) / 1e6
 		}

@@ -2,12 +2,8 @@ package load
 
 import (
 	"fmt"
-	"iter"
-	"maps"
 	"math"
 )
-
-func mapsKeys[K comparable, V any](m map[K]V) iter.Seq[K] { return maps.Keys(m) }
 
 // Limits beyond which a result says more about the generator than about the
 // server.

@@ -46,7 +46,7 @@ type Trace struct {
 	// Skipped counts lines that were left out, by reason, so that nothing
 	// disappears silently.
 	Skipped map[string]int
-	// Truncated says that the file went on after Options.MaxRequests.
+	// Truncated says that the file went on after the most requests that are read.
 	Truncated bool
 }
 

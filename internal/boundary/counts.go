@@ -40,12 +40,11 @@ type Counts struct {
 
 // Upstream is one server as the gateway sees it.
 type Upstream struct {
-	Up                    bool
-	Attempts, Failures    float64
-	Open                  float64
-	Held, Excess, Missing float64 // of its engine, where HasEngine
-	HasEngine             bool
-	Born                  float64 // when its engine's counters began, in Unix seconds; 0 where that is not known
+	Up                 bool
+	Attempts, Failures float64
+	Open               float64
+	Excess, Missing    float64 // of its engine
+	Born               float64 // when its engine's counters began, in Unix seconds; 0 where that is not known
 }
 
 // generating are the routes whose requests an engine works on.
@@ -141,8 +140,6 @@ func (c *Counts) own(name string, s Sample) {
 		up().Failures += s.Value
 	case "upstream_requests_open":
 		up().Open += s.Value
-	case "upstream_engine_requests":
-		up().Held, up().HasEngine = s.Value, true
 	case "upstream_engine_excess":
 		up().Excess = s.Value
 	case "upstream_engine_missing":

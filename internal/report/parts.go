@@ -81,11 +81,11 @@ func lastSections(d *diagnose.Diagnosis, verbose bool) []section {
 	}
 	if d.Boundary != nil {
 		for _, line := range d.Boundary.Lines() {
-			gateway.items = append(gateway.items, item{text: render.Clean(render.Sentence(line))})
+			gateway.items = append(gateway.items, item{text: render.Sentence(line)})
 		}
 		for _, f := range d.Boundary.Findings {
 			if f.ID != d.Verdict.ID {
-				gateway.items = append(gateway.items, item{name: f.ID, text: render.Clean(render.Sentence(f.Summary))})
+				gateway.items = append(gateway.items, item{name: f.ID, text: render.Sentence(f.Summary)})
 			}
 		}
 	}

@@ -25,7 +25,7 @@ func (m *markdown) diagnosis(d *diagnose.Diagnosis) {
 		}
 		m.verdict(d, v, more)
 	}
-	m.sections(lastSections(d, m.options.Full))
+	m.sections(lastSections(d, quiet(d), m.options.Full))
 	m.printf("\n### Basis\n\n")
 	for _, n := range d.Notes {
 		m.printf("- note: %s\n", render.Escape(render.Sentence(n)))

@@ -35,7 +35,7 @@ func full(d *diagnose.Diagnosis, o Options) *render.Text {
 		}
 		t.sections(verdictSections(d, v, true))
 	}
-	t.sections(lastSections(d, true))
+	t.sections(lastSections(d, false, true))
 	t.footer(d)
 	return t.Text
 }

@@ -143,7 +143,6 @@ type Evidence struct {
 	Threshold float64
 	Source    string // of the threshold: "--set", "slo", "chat", "measured", "baseline", "default"
 	Name      string // the threshold's
-	Why       string // the threshold's
 	Holds     Truth
 }
 
@@ -197,7 +196,7 @@ func or(a, b Truth) Truth {
 
 func compare(c Cond, v View) Evidence {
 	e := Evidence{
-		Signal: c.Signal, Op: c.Op, Name: c.Threshold.Name, Why: c.Threshold.Why,
+		Signal: c.Signal, Op: c.Op, Name: c.Threshold.Name,
 		Value: v.Now(c.Signal), Baseline: v.Normal(c.Signal), Threshold: math.NaN(),
 	}
 	limit, source, ok := c.Threshold.Resolve(c.Signal, c.Op, v)

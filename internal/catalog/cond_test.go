@@ -101,7 +101,7 @@ func TestEvidenceCarriesTheNumbersOfTheComparison(t *testing.T) {
 	_, got := yes.Eval(v)
 	want := []Evidence{{
 		Signal: indicator.Running, Op: GreaterThan, Value: indicator.Known(2), Baseline: indicator.Known(0.5),
-		Threshold: 3, Source: "--set", Name: "one", Why: "because", Holds: False,
+		Threshold: 3, Source: "--set", Name: "one", Holds: False,
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

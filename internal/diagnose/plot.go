@@ -25,10 +25,8 @@ type Plot struct {
 	// Window and Baseline their times.
 	Now, Normal      indicator.Value
 	Window, Baseline Range
-	// Promised is the objective of that target, NaN where there is none; Source is where
-	// it stands.
+	// Promised is the objective of that target, NaN where there is none.
 	Promised float64
-	Source   string
 	Lines    []Line // of the target that the verdict speaks of first, then of others
 }
 
@@ -304,8 +302,8 @@ func (p *plotter) readings(out *Plot, target int) {
 		if promise.Signal != out.Signal {
 			continue
 		}
-		if limit, source, ok := v.Limit(promise.Threshold); ok {
-			out.Promised, out.Source = limit, source
+		if limit, _, ok := v.Limit(promise.Threshold); ok {
+			out.Promised = limit
 		}
 	}
 }

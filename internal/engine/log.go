@@ -62,9 +62,9 @@ type LogStat struct {
 
 // A LogError says that a kind of failure was logged, never with what words.
 type LogError struct {
-	Kind        string // one of the Error constants
-	Count       int    // lines; one failure may write several
-	First, Last time.Time
+	Kind  string // one of the Error constants
+	Count int    // lines; one failure may write several
+	Last  time.Time
 }
 
 // The kinds of failures that a log tells.
@@ -374,7 +374,7 @@ func (p *logParser) count(kind string) {
 			return
 		}
 	}
-	p.log.Errors = append(p.log.Errors, LogError{Kind: kind, Count: 1, First: p.at, Last: p.at})
+	p.log.Errors = append(p.log.Errors, LogError{Kind: kind, Count: 1, Last: p.at})
 }
 
 // number reads digits that a regular expression has found; 0 when they are no

@@ -70,7 +70,7 @@ func TestARealLogOfV1(t *testing.T) {
 		t.Errorf("first statistics (-want +got):\n%s", diff)
 	}
 	crash := time.Date(2026, 11, 21, 6, 34, 41, 0, time.UTC)
-	wantErrors := []LogError{{ErrorEngineCrash, 1, crash, crash}, {ErrorEngineDead, 1, crash, crash}}
+	wantErrors := []LogError{{ErrorEngineCrash, 1, crash}, {ErrorEngineDead, 1, crash}}
 	if diff := cmp.Diff(wantErrors, l.Errors); diff != "" {
 		t.Errorf("errors (-want +got):\n%s", diff)
 	}

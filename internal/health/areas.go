@@ -18,15 +18,15 @@ type item struct {
 	title string // "" for the signal's
 }
 
-// areas are the eight, as the person on call asks for them.
-func areas() []struct {
+// An area is a question of the person on call, with what answers it.
+type area struct {
 	id, title, asks string
 	items           []item
-} {
-	return []struct {
-		id, title, asks string
-		items           []item
-	}{
+}
+
+// areas are the eight.
+func areas() []area {
+	return []area{
 		{"user-experience", "User experience", "Do first tokens come quickly enough, and do answers stream smoothly?", []item{
 			{signal: indicator.TTFTP50, how: OfAll}, {signal: indicator.TTFTP95, how: OfAll, course: true}, {signal: indicator.TTFTP99, how: OfAll},
 			{signal: indicator.ITLP95, how: OfAll, course: true}, {signal: indicator.ITLP99, how: OfAll}, {signal: indicator.TPOTP95, how: OfAll}, {signal: indicator.E2EP95, how: OfAll},

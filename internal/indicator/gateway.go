@@ -35,9 +35,10 @@ func gatewayShare(name, title, of, among, doc string) *Signal {
 	return gateway(name, title, Ratio, fmt.Sprintf("%s / (%s > 0)", gatewayCount("rate", "requests_total", of), gatewayCount("rate", "requests_total", among)), doc)
 }
 
-// gatewayQuantile is a percentile of a time; more are matchers of its series.
-func gatewayQuantile(name, title string, q float64, family, more, doc string) *Signal {
-	s := gateway(name, title, Seconds, fmt.Sprintf("histogram_quantile(%g, sum by (le, instance) (increase(sixty_gateway_%s_bucket{%s}[5m])))", q, family, more), doc)
+// gatewayQuantile is a percentile of a time of requests that generate.
+func gatewayQuantile(name, title string, q float64, family, doc string) *Signal {
+	s := gateway(name, title, Seconds, fmt.Sprintf("histogram_quantile(%g, sum by (le, instance) (increase(sixty_gateway_%s_bucket{%s}[5m])))",
+		q, family, generatingRoutes), doc)
 	s.Count, s.MinCount = "sixty_gateway_"+family, minForTail
 	if q <= 0.5 {
 		s.MinCount = minForMedian
@@ -54,14 +55,14 @@ const (
 
 // At the gateway, as clients see the service.
 var (
-	GatewayTTFTP50  = gatewayQuantile("ttft_p50", "TTFT P50 at the gateway", 0.5, "time_to_first_token_seconds", generatingRoutes, docGatewayTTFT)
-	GatewayTTFTP95  = gatewayQuantile("ttft_p95", "TTFT P95 at the gateway", 0.95, "time_to_first_token_seconds", generatingRoutes, docGatewayTTFT)
-	GatewayTTFTP99  = gatewayQuantile("ttft_p99", "TTFT P99 at the gateway", 0.99, "time_to_first_token_seconds", generatingRoutes, docGatewayTTFT)
-	GatewayITLP50   = gatewayQuantile("itl_p50", "ITL P50 at the gateway", 0.5, "inter_token_seconds", generatingRoutes, docGatewayITL)
-	GatewayITLP95   = gatewayQuantile("itl_p95", "ITL P95 at the gateway", 0.95, "inter_token_seconds", generatingRoutes, docGatewayITL)
-	GatewayE2EP50   = gatewayQuantile("e2e_p50", "E2E P50 at the gateway", 0.5, "request_duration_seconds", generatingRoutes, docGatewayE2E)
-	GatewayE2EP95   = gatewayQuantile("e2e_p95", "E2E P95 at the gateway", 0.95, "request_duration_seconds", generatingRoutes, docGatewayE2E)
-	GatewayQueueP95 = gatewayQuantile("queue_p95", "Wait before the upstream P95", 0.95, "queue_seconds", generatingRoutes, docGatewayQueue)
+	GatewayTTFTP50  = gatewayQuantile("ttft_p50", "TTFT P50 at the gateway", 0.5, "time_to_first_token_seconds", docGatewayTTFT)
+	GatewayTTFTP95  = gatewayQuantile("ttft_p95", "TTFT P95 at the gateway", 0.95, "time_to_first_token_seconds", docGatewayTTFT)
+	GatewayTTFTP99  = gatewayQuantile("ttft_p99", "TTFT P99 at the gateway", 0.99, "time_to_first_token_seconds", docGatewayTTFT)
+	GatewayITLP50   = gatewayQuantile("itl_p50", "ITL P50 at the gateway", 0.5, "inter_token_seconds", docGatewayITL)
+	GatewayITLP95   = gatewayQuantile("itl_p95", "ITL P95 at the gateway", 0.95, "inter_token_seconds", docGatewayITL)
+	GatewayE2EP50   = gatewayQuantile("e2e_p50", "E2E P50 at the gateway", 0.5, "request_duration_seconds", docGatewayE2E)
+	GatewayE2EP95   = gatewayQuantile("e2e_p95", "E2E P95 at the gateway", 0.95, "request_duration_seconds", docGatewayE2E)
+	GatewayQueueP95 = gatewayQuantile("queue_p95", "Wait before the upstream P95", 0.95, "queue_seconds", docGatewayQueue)
 
 	GatewayOffered = gateway("offered_rate", "Requests that arrive at the gateway", RequestsPerSecond, gatewayCount("rate", "requests_offered_total", ""),
 		"The offered load: requests that arrive, whether or not an engine ever hears of them.")

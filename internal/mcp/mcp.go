@@ -198,7 +198,7 @@ func number(v indicator.Value, u indicator.Unit) string {
 	if !v.OK {
 		return "unknown"
 	}
-	return indicator.FormatNumber(v.V, u)
+	return indicator.Format(v, u)
 }
 
 type signalIn struct {
@@ -260,10 +260,10 @@ func (t tools) signal(ctx context.Context, in signalIn) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s (%s), each value over the %s before it. %s\n\n", s.Title, s.Unit, p.Over, s.Doc)
 	if p.Normal.OK {
-		fmt.Fprintf(&b, "Normal: %s. ", indicator.FormatNumber(p.Normal.V, s.Unit))
+		fmt.Fprintf(&b, "Normal: %s. ", indicator.Format(p.Normal, s.Unit))
 	}
 	if p.Now.OK {
-		fmt.Fprintf(&b, "In the judged window: %s.\n", indicator.FormatNumber(p.Now.V, s.Unit))
+		fmt.Fprintf(&b, "In the judged window: %s.\n", indicator.Format(p.Now, s.Unit))
 	}
 	for _, l := range p.Lines {
 		fmt.Fprintf(&b, "\n%s\n", l.Target)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
@@ -425,12 +426,12 @@ func Clean(s string) string {
 	}, s)
 }
 
-// Sentence ends a text with a period.
+// Sentence ends a text with a period, and makes it safe as Clean does.
 func Sentence(s string) string {
-	if s == "" || strings.ContainsRune(".?!…", []rune(s)[len([]rune(s))-1]) {
-		return s
+	if last, _ := utf8.DecodeLastRuneInString(s); s != "" && !strings.ContainsRune(".?!…", last) {
+		s += "."
 	}
-	return s + "."
+	return Clean(s)
 }
 
 // JSON writes a value indented, with nothing escaped for HTML.

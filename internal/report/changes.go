@@ -136,5 +136,5 @@ func (c *Changes) text(l *change) string {
 		}
 		where += ", " + targets + ", since " + l.Since.Format(time.TimeOnly)
 	}
-	return l.At.Format(time.DateTime) + " " + c.style.Style(style, head) + where + ": " + render.Clean(render.Sentence(l.Summary))
+	return l.At.Format(time.DateTime) + " " + c.style.Style(style, head) + where + ": " + render.Sentence(l.Summary)
 }

@@ -110,7 +110,7 @@ func newPage(d *diagnose.Diagnosis, o Options) (*htmlPage, error) {
 	}
 	out.Tally = tally(d)
 	for _, n := range d.Notes {
-		out.Doubts = append(out.Doubts, [2]string{"Note", render.Clean(render.Sentence(n))})
+		out.Doubts = append(out.Doubts, [2]string{"Note", render.Sentence(n)})
 	}
 	for _, g := range gaps(d.Coverage) {
 		out.Doubts = append(out.Doubts, [2]string{"Not checked", g.line(false, o.Full)})
@@ -158,7 +158,7 @@ func Banners(d *diagnose.Diagnosis) (verdicts []*diagnose.Verdict, banners []ren
 
 // banner is the answer of a verdict at the head of a page.
 func banner(d *diagnose.Diagnosis, v *diagnose.Verdict) render.Banner {
-	b := render.Banner{Class: class(d, v), Head: head(d, v), Text: []string{render.Clean(render.Sentence(v.Summary))}}
+	b := render.Banner{Class: class(d, v), Head: head(d, v), Text: []string{render.Sentence(v.Summary)}}
 	at := "Diagnosed at " + d.At.UTC().Format("2006-01-02 15:04:05 UTC") + "."
 	for _, s := range []string{strings.TrimSpace(whereSince(d, v, false) + " " + at), objectivesLine(d.Lead(v))} {
 		if s != "" {
@@ -197,7 +197,7 @@ func newHTMLVerdict(d *diagnose.Diagnosis, v *diagnose.Verdict, o Options) (html
 		r[len(r)-1] = strings.Replace(r[len(r)-1], " ", "\u00a0", 1) // "> 2 s" stays in one line
 	}
 	for _, r := range f.Reasons {
-		out.Reasons = append(out.Reasons, render.Clean(render.Sentence(r)))
+		out.Reasons = append(out.Reasons, render.Sentence(r))
 	}
 	for i := range f.Fixes {
 		out.Fixes = append(out.Fixes, newHTMLFix(&f.Fixes[i], first(f.Targets), o.Full))
@@ -217,8 +217,7 @@ func withoutTitle(markdown string) string {
 }
 
 func newHTMLFix(f *catalog.Fix, target string, verbose bool) htmlFix {
-	sentence := func(s string) string { return render.Clean(render.Sentence(s)) }
-	out := htmlFix{Summary: sentence(f.Summary)}
+	out := htmlFix{Summary: render.Sentence(f.Summary)}
 	lines := commandLines(f, target)
 	if f.Args() != "" || f.Command != "" {
 		out.Command, lines = lines[0], lines[1:]
@@ -227,17 +226,12 @@ func newHTMLFix(f *catalog.Fix, target string, verbose bool) htmlFix {
 	for _, a := range f.Arithmetic {
 		out.Arithmetic = append(out.Arithmetic, render.Clean(a))
 	}
-	if f.Tradeoff != "" {
-		out.Cost = sentence(f.Tradeoff)
-	}
-	if f.Verify != "" {
-		out.Verify = sentence(f.Verify)
-	}
+	out.Cost, out.Verify = render.Sentence(f.Tradeoff), render.Sentence(f.Verify)
 	for i, line := range predictionLines(f.Predicted, verbose) {
 		if i == 0 {
-			out.Predicted = sentence(line)
+			out.Predicted = render.Sentence(line)
 		} else {
-			out.Basis = append(out.Basis, sentence(line))
+			out.Basis = append(out.Basis, render.Sentence(line))
 		}
 	}
 	return out

@@ -25,10 +25,10 @@ func (m *markdown) diagnosis(d *diagnose.Diagnosis) {
 		}
 		m.verdict(d, v, more)
 	}
-	m.sections(lastSections(d, m.options.Full))
+	m.sections(lastSections(d, quiet(d), m.options.Full))
 	m.printf("\n### Basis\n\n")
 	for _, n := range d.Notes {
-		m.printf("- note: %s\n", render.Escape(render.Clean(render.Sentence(n))))
+		m.printf("- note: %s\n", render.Escape(render.Sentence(n)))
 	}
 	for _, row := range footer(d, m.options.Full) {
 		m.printf("- %s: %s\n", cmp.Or(row[0], "target"), render.Escape(row[1]))
@@ -43,7 +43,7 @@ func (m *markdown) verdict(d *diagnose.Diagnosis, v *diagnose.Verdict, more stri
 	if q := qualifier(d, v); q != "" {
 		head += " (" + q + ")"
 	}
-	said := strings.TrimSpace(render.Clean(render.Sentence(v.Summary)) + " " + whereSince(d, v, m.options.Full))
+	said := strings.TrimSpace(render.Sentence(v.Summary) + " " + whereSince(d, v, m.options.Full))
 	m.printf("%s%s: %s\n", head, render.Escape(ofModel(v)), render.Escape(said))
 	if more != "" {
 		m.printf("\n%s\n", render.Escape(more))
@@ -95,7 +95,7 @@ func (m *markdown) finding(d *diagnose.Diagnosis, f *diagnose.Finding) {
 	if len(f.Reasons) > 0 {
 		m.printf("\n### Why\n\n")
 		for _, r := range f.Reasons {
-			m.printf("- %s\n", render.Escape(render.Clean(render.Sentence(r))))
+			m.printf("- %s\n", render.Escape(render.Sentence(r)))
 		}
 	}
 	if len(f.Fixes) > 0 {
@@ -112,7 +112,7 @@ func (m *markdown) fix(n int, f *catalog.Fix, target string) {
 		m.printf("%d. %s\n", n, render.Escape(alternative(f)))
 		return
 	}
-	m.printf("%d. %s\n", n, render.Escape(render.Clean(render.Sentence(f.Summary))))
+	m.printf("%d. %s\n", n, render.Escape(render.Sentence(f.Summary)))
 	if lines := commandLines(f, target); len(lines)+len(f.Arithmetic) > 0 {
 		for _, a := range f.Arithmetic {
 			lines = append(lines, "  "+render.Clean(a))
@@ -121,13 +121,13 @@ func (m *markdown) fix(n int, f *catalog.Fix, target string) {
 		m.printf("\n   %[1]stext\n   %[2]s\n   %[1]s\n\n", render.Fence(code), code)
 	}
 	if f.Tradeoff != "" {
-		m.printf("   Cost: %s  \n", render.Escape(render.Clean(render.Sentence(f.Tradeoff))))
+		m.printf("   Cost: %s  \n", render.Escape(render.Sentence(f.Tradeoff)))
 	}
 	for _, line := range predictionLines(f.Predicted, m.options.Full) {
-		m.printf("   %s  \n", render.Escape(render.Clean(render.Sentence(line))))
+		m.printf("   %s  \n", render.Escape(render.Sentence(line)))
 	}
 	if f.Verify != "" {
-		m.printf("   Verify: %s\n", render.Escape(render.Clean(render.Sentence(f.Verify))))
+		m.printf("   Verify: %s\n", render.Escape(render.Sentence(f.Verify)))
 	}
 }
 

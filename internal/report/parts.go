@@ -72,8 +72,9 @@ func verdictSections(d *diagnose.Diagnosis, v *diagnose.Verdict, verbose bool) [
 	return out
 }
 
-// lastSections are what there is to say after all verdicts.
-func lastSections(d *diagnose.Diagnosis, verbose bool) []section {
+// lastSections are what there is to say after all verdicts; brief, without the inputs that
+// were missing where a hint says enough.
+func lastSections(d *diagnose.Diagnosis, brief, verbose bool) []section {
 	rest, ruled := section{head: othersHead(d)}, section{head: "Ruled out", of: ofModel(&d.Verdict), short: true}
 	gateway, unchecked := section{head: "At the gateway"}, section{head: "Not checked"}
 	for _, v := range others(d) {
@@ -81,23 +82,24 @@ func lastSections(d *diagnose.Diagnosis, verbose bool) []section {
 	}
 	if d.Boundary != nil {
 		for _, line := range d.Boundary.Lines() {
-			gateway.items = append(gateway.items, item{text: render.Clean(render.Sentence(line))})
+			gateway.items = append(gateway.items, item{text: render.Sentence(line)})
 		}
 		for _, f := range d.Boundary.Findings {
 			if f.ID != d.Verdict.ID {
-				gateway.items = append(gateway.items, item{name: f.ID, text: render.Clean(render.Sentence(f.Summary))})
+				gateway.items = append(gateway.items, item{name: f.ID, text: render.Sentence(f.Summary)})
 			}
 		}
 	}
-	if brief := quiet(d) && !verbose; brief && len(d.Findings) > 0 {
-		ruled = section{intro: tally(d)}
-	} else if !brief {
+	switch {
+	case verbose || !quiet(d):
 		for _, f := range selected(d, &d.Verdict, ruledOut) {
 			ruled.items = append(ruled.items, item{name: f.Pathology.ID, text: ruledOutLine(f)})
 		}
+	case len(d.Findings) > 0:
+		ruled = section{intro: tally(d)}
 	}
 	for _, g := range gaps(d.Coverage) {
-		unchecked.items = append(unchecked.items, item{text: g.line(quiet(d) && !verbose, verbose)})
+		unchecked.items = append(unchecked.items, item{text: g.line(brief, verbose)})
 	}
 	return slices.DeleteFunc([]section{rest, gateway, ruled, unchecked}, func(s section) bool {
 		return s.intro == "" && len(s.items) == 0

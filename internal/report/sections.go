@@ -265,7 +265,7 @@ func summaryOf(d *diagnose.Diagnosis, f *diagnose.Finding) string {
 
 // otherLine is one line on a model of which there is little to tell.
 func otherLine(d *diagnose.Diagnosis, v *diagnose.Verdict, verbose bool) string {
-	line := render.Clean(render.Sentence(head(d, v) + ": " + v.Summary))
+	line := render.Sentence(head(d, v) + ": " + v.Summary)
 	if slices.ContainsFunc(v.Targets, func(t string) bool { return strings.Contains(v.Summary, t) }) {
 		return line
 	}
@@ -508,7 +508,7 @@ func (g *gapGroup) line(brief, verbose bool) string {
 	if g.hint != "" {
 		line = render.Sentence(line) + " To enable: " + g.hint
 	}
-	return render.Clean(render.Sentence(line))
+	return render.Sentence(line)
 }
 
 // commandLines say what to write on the command line of vllm serve, or in a shell: what

@@ -67,7 +67,7 @@ func (t *text) answer(d *diagnose.Diagnosis, r room) {
 		t.Brief(1, "  ", "  ", also)
 	}
 	if d.Boundary != nil {
-		t.Brief(2, "  At the gateway: ", "  ", render.Clean(render.Sentence(strings.Join(d.Boundary.Lines(), "; "))))
+		t.Brief(2, "  At the gateway: ", "  ", render.Sentence(strings.Join(d.Boundary.Lines(), "; ")))
 	}
 	if f != nil {
 		t.telling(d, f, r.rows)
@@ -115,7 +115,7 @@ func also(d *diagnose.Diagnosis, v *diagnose.Verdict) string {
 func doubts(d *diagnose.Diagnosis, v *diagnose.Verdict) []string {
 	var out []string
 	add := func(s string) {
-		if s = render.Clean(render.Sentence(s)); s != "" && !slices.Contains(out, s) {
+		if s = render.Sentence(s); s != "" && !slices.Contains(out, s) {
 			out = append(out, s)
 		}
 	}
@@ -214,13 +214,13 @@ func (t *text) firstFix(f *diagnose.Finding, r room) {
 	}
 	fix := &f.Fixes[0]
 	t.Line("")
-	t.Brief(r.fix, t.Style(render.Bold, "FIX")+"  ", "  ", render.Clean(render.Sentence(fix.Summary)))
+	t.Brief(r.fix, t.Style(render.Bold, "FIX")+"  ", "  ", render.Sentence(fix.Summary))
 	t.command(fix, first(f.Targets), r.command)
 	if lines := predictionShort(fix.Predicted); lines != "" {
 		t.Brief(r.predicted, "  ", "  ", render.Clean(lines))
 	}
 	if r.verify > 0 && fix.Verify != "" {
-		t.Brief(r.verify, "  Verify: ", "  ", render.Clean(render.Sentence(fix.Verify)))
+		t.Brief(r.verify, "  Verify: ", "  ", render.Sentence(fix.Verify))
 	}
 }
 

@@ -35,7 +35,7 @@ func full(d *diagnose.Diagnosis, o Options) *render.Text {
 		}
 		t.sections(verdictSections(d, v, true))
 	}
-	t.sections(lastSections(d, true))
+	t.sections(lastSections(d, false, true))
 	t.footer(d)
 	return t.Text
 }
@@ -74,7 +74,7 @@ func (t *text) verdict(d *diagnose.Diagnosis, v *diagnose.Verdict, lines int) {
 	case f != nil && f.Severity == catalog.Page:
 		style = render.Bad
 	}
-	t.Brief(lines, t.Style(style, head(d, v)), "  ", ": "+render.Clean(render.Sentence(v.Summary)))
+	t.Brief(lines, t.Style(style, head(d, v)), "  ", ": "+render.Sentence(v.Summary))
 	if where := whereSince(d, v, t.options.Full); where != "" {
 		t.Brief(max(1, lines/2), "  ", "  ", where)
 	}
@@ -93,7 +93,7 @@ func (t *text) finding(d *diagnose.Diagnosis, f *diagnose.Finding) {
 	if len(f.Reasons) > 0 {
 		t.Heading("WHY")
 		for _, r := range f.Reasons {
-			t.Paragraph("  ", "  ", render.Clean(render.Sentence(r)))
+			t.Paragraph("  ", "  ", render.Sentence(r))
 		}
 	}
 	for i := range f.Fixes {
@@ -130,7 +130,7 @@ func (t *text) beside(evidence []catalog.Evidence) {
 
 // fix shows a remedy in full.
 func (t *text) fix(f *catalog.Fix, target string) {
-	t.Styled(render.Bold, "  ", "  ", render.Clean(render.Sentence(f.Summary)))
+	t.Styled(render.Bold, "  ", "  ", render.Sentence(f.Summary))
 	for i, line := range commandLines(f, target) {
 		if i == 0 {
 			t.Command("    ", line)
@@ -142,22 +142,22 @@ func (t *text) fix(f *catalog.Fix, target string) {
 		t.Paragraph("      ", "        ", render.Clean(a))
 	}
 	if f.Tradeoff != "" {
-		t.Paragraph("    Cost: ", "      ", render.Clean(render.Sentence(f.Tradeoff)))
+		t.Paragraph("    Cost: ", "      ", render.Sentence(f.Tradeoff))
 	}
 	for _, line := range predictionLines(f.Predicted, true) {
 		if !t.said[line] {
-			t.Paragraph("    ", "      ", render.Clean(render.Sentence(line)))
+			t.Paragraph("    ", "      ", render.Sentence(line))
 		}
 		t.said[line] = true
 	}
 	if f.Verify != "" {
-		t.Paragraph("    Verify: ", "      ", render.Clean(render.Sentence(f.Verify)))
+		t.Paragraph("    Verify: ", "      ", render.Sentence(f.Verify))
 	}
 }
 
 func (t *text) footer(d *diagnose.Diagnosis) {
 	for _, n := range d.Notes {
-		t.Paragraph("  Note: ", "    ", render.Clean(render.Sentence(n)))
+		t.Paragraph("  Note: ", "    ", render.Sentence(n))
 	}
 	t.Line("")
 	for _, row := range footer(d, true) {

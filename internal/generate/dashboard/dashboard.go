@@ -147,7 +147,6 @@ type Event struct {
 	Text   string
 	Tags   []string // labels shown as tags
 	Colour string
-	Off    bool // not shown until a reader asks for it
 }
 
 // RateInterval is the range of rates: Grafana and Perses replace it by a time

@@ -393,16 +393,16 @@ const servers = ` and on (cluster, namespace, pod) group by (cluster, namespace,
 
 // host is a panel of machines, pod one of pods.
 func host(id int, title string, unit indicator.Unit, doc string, named ...string) panel {
-	return exported(perHost, id, 8, title, unit, doc, noHost, named)
+	return exported(perHost, id, title, unit, doc, noHost, named)
 }
 
 func pod(id int, title string, unit indicator.Unit, doc string, named ...string) panel {
-	return exported(perPod, id, 8, title, unit, doc, noPod, named)
+	return exported(perPod, id, title, unit, doc, noPod, named)
 }
 
 // exported is a panel of other exporters' metrics: pairs of a legend and PromQL.
-func exported(l level, id, width int, title string, unit indicator.Unit, doc, noData string, named []string) panel {
-	p := panel{id: id, title: title, width: width, unit: unit, doc: doc, noData: noData}
+func exported(l level, id int, title string, unit indicator.Unit, doc, noData string, named []string) panel {
+	p := panel{id: id, title: title, width: 8, unit: unit, doc: doc, noData: noData}
 	for i := 0; i+1 < len(named); i += 2 {
 		p.queries = append(p.queries, query{level: l, legend: named[i], expr: named[i+1]})
 	}

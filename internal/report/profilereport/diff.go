@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/sixty-dev/sixty/internal/profile"
 	"github.com/sixty-dev/sixty/internal/render"
@@ -27,7 +28,7 @@ func Diff(w io.Writer, d *profile.Diff, gate float64, o Options) error {
 	if o.Full {
 		most = 25
 	}
-	t.Heading(fmt.Sprintf("PER %s: %d before, %d after", upper(d.Per), d.Before, d.After))
+	t.Heading(fmt.Sprintf("PER %s: %d before, %d after", strings.ToUpper(d.Per), d.Before, d.After))
 	changes := []profile.Change{d.Total}
 	if d.Token != nil {
 		changes = append(changes, *d.Token)
@@ -57,16 +58,6 @@ func Diff(w io.Writer, d *profile.Diff, gate float64, o Options) error {
 	}
 	_, err := t.WriteTo(w)
 	return err
-}
-
-func upper(per string) string {
-	b := []byte(per)
-	for i, c := range b {
-		if c >= 'a' && c <= 'z' {
-			b[i] = c - 'a' + 'A'
-		}
-	}
-	return string(b)
 }
 
 func growth(c profile.Change) string {

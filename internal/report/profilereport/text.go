@@ -82,7 +82,7 @@ func (t *text) verdict() {
 	if s := stepsLine(t.p); s != "" {
 		summary += ". " + s
 	}
-	lines := render.Wrap(head+": "+render.Clean(render.Sentence(summary)), t.Width(), "  ")
+	lines := render.Wrap(head+": "+render.Sentence(summary), t.Width(), "  ")
 	for i, line := range lines {
 		if i == 0 && strings.HasPrefix(line, head) {
 			line = t.Style(style, head) + line[len(head):]
@@ -90,7 +90,7 @@ func (t *text) verdict() {
 		t.Line(line)
 	}
 	if f := t.v.Leading(); f != nil && !t.o.Full && len(f.Reasons) > 0 {
-		t.Paragraph("  ", "  ", render.Clean(render.Sentence(f.Reasons[0])))
+		t.Paragraph("  ", "  ", render.Sentence(f.Reasons[0]))
 	}
 }
 
@@ -262,7 +262,7 @@ func (t *text) findings() {
 		f := &t.v.Findings[i]
 		if i > 0 {
 			t.Heading(fmt.Sprintf("ALSO: %s (%s, %s of the time)", f.Kind.ID, f.Severity, render.Percent(f.Cost)))
-			t.Paragraph("  ", "  ", render.Clean(render.Sentence(f.Summary)))
+			t.Paragraph("  ", "  ", render.Sentence(f.Summary))
 		}
 		t.Heading("EVIDENCE")
 		var cells [][]string
@@ -274,7 +274,7 @@ func (t *text) findings() {
 			if k == 0 {
 				t.Heading("WHY")
 			}
-			t.Paragraph("  ", "  ", render.Clean(render.Sentence(r)))
+			t.Paragraph("  ", "  ", render.Sentence(r))
 		}
 		report.WriteFixes(t.Text, f.Fixes, true)
 		t.Paragraph("  Runbook: ", "    ", "sixty explain "+f.Kind.Leads)
@@ -419,14 +419,14 @@ func (t *text) devices() {
 
 func (t *text) footer() {
 	for _, s := range t.p.Partial {
-		t.Paragraph("  Partial: ", "    ", render.Clean(render.Sentence(s)))
+		t.Paragraph("  Partial: ", "    ", render.Sentence(s))
 	}
 	notes := t.p.Notes
 	if !t.o.Full && t.p.WholeGraphs == 0 {
 		notes = nil // but where a graph hides what matters
 	}
 	for _, s := range notes {
-		t.Paragraph("  Note: ", "    ", render.Clean(render.Sentence(s)))
+		t.Paragraph("  Note: ", "    ", render.Sentence(s))
 	}
 	t.Line("")
 	var events int64

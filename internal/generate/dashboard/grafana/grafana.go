@@ -64,7 +64,7 @@ func render(d layout.Dashboard) dashboard {
 	out.Annotations.List = []annotation{}
 	for _, e := range d.Events {
 		out.Annotations.List = append(out.Annotations.List, annotation{
-			Name: e.Name, Datasource: promDS, Enable: !e.Off, IconColor: e.Colour, Expr: e.Expr, Step: "30s",
+			Name: e.Name, Datasource: promDS, Enable: true, IconColor: e.Colour, Expr: e.Expr, Step: "30s",
 			TitleFormat: e.Title, TextFormat: e.Text, TagKeys: strings.Join(e.Tags, ","),
 		})
 	}

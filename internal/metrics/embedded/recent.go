@@ -38,6 +38,7 @@ type recent struct {
 	memo     map[memoKey][]element
 	memoTo   int64 // the latest moment that memo speaks of
 	room     []promql.FPoint
+	scratch  scratch
 
 	newest  int64 // time of the newest sample
 	samples int   // that are held

@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"math"
-	"slices"
 
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/slo"
@@ -108,8 +107,10 @@ func (c Cond) Leaves(yield func(Cond)) {
 		yield(c)
 		return
 	}
-	for _, sub := range slices.Concat(c.All, c.Any) {
-		sub.Leaves(yield)
+	for _, subs := range [...][]Cond{c.All, c.Any} {
+		for _, sub := range subs {
+			sub.Leaves(yield)
+		}
 	}
 }
 
@@ -149,22 +150,28 @@ type Evidence struct {
 // Eval evaluates a condition and returns every comparison made, in the order
 // of the tree.
 func (c Cond) Eval(v View) (Truth, []Evidence) {
+	comparisons := 0
+	c.Leaves(func(Cond) { comparisons++ })
+	return c.eval(v, make([]Evidence, 0, comparisons))
+}
+
+// eval appends the evidence of a part of the tree.
+func (c Cond) eval(v View, evidence []Evidence) (Truth, []Evidence) {
 	if c.Signal != nil {
 		e := compare(c, v)
-		return e.Holds, []Evidence{e}
+		return e.Holds, append(evidence, e)
 	}
 	subs, all := c.All, true
 	if c.Any != nil {
 		subs, all = c.Any, false
 	}
-	var evidence []Evidence
 	truth := False // of an empty Any
 	if all {
 		truth = True
 	}
+	var t Truth
 	for _, sub := range subs {
-		t, e := sub.Eval(v)
-		evidence = append(evidence, e...)
+		t, evidence = sub.eval(v, evidence)
 		if all {
 			truth = and(truth, t)
 		} else {

@@ -439,21 +439,26 @@ func (r *recent) relabel(c *change, vec []element) []element {
 	return vec
 }
 
+// scratch is what an aggregation needs beside its result: room that is used again.
+type scratch struct {
+	groups []int32
+	out    []element
+	sums   []struct{ c, n float64 } // what a sum lost, and how many there are of a group
+}
+
 // aggregate evaluates an aggregation.
 func (r *recent) aggregate(op parser.ItemType, c *change, vec []element) (quickValue, error) {
 	to := r.sets.changing(c)
-	groups := make([]int32, len(vec))
-	for i, e := range vec {
-		groups[i] = to(e.id)
+	groups := r.scratch.groups[:0]
+	for _, e := range vec {
+		groups = append(groups, to(e.id))
 	}
-	type sum struct{ c, n float64 }
-	var out []element
-	var sums []sum
+	out, sums := r.scratch.out[:0], r.scratch.sums[:0]
 	place := r.sets.places()
 	for i, e := range vec {
 		k := place[groups[i]]
 		if k == 0 {
-			out, sums = append(out, element{groups[i], e.f}), append(sums, sum{n: 1})
+			out, sums = append(out, element{groups[i], e.f}), append(sums, struct{ c, n float64 }{n: 1})
 			place[groups[i]] = int32(len(out))
 			continue
 		}
@@ -491,7 +496,8 @@ func (r *recent) aggregate(op parser.ItemType, c *change, vec []element) (quickV
 			g.f = 1
 		}
 	}
-	return quickValue{vec: out}, nil
+	r.scratch = scratch{groups, out, sums}
+	return quickValue{vec: slices.Clone(out)}, nil
 }
 
 // binary evaluates an operator.

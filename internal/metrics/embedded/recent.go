@@ -21,7 +21,8 @@ import (
 // again: a monitor's questions, two hundred every 15 s, are all about the last minutes.
 // Samples come from the appenders that it wraps, once they are committed; what was there
 // before is read from the storage when a metric is asked for. It holds a metric as far back
-// as it was asked for in the last minutes, and forgets what nobody asks for any more.
+// as it was asked for in the last minutes, and forgets what nobody asks for any more. Of a
+// recording, which is diagnosed at moments all over it, it holds what any of them asks.
 type recent struct {
 	db       *tsdb.DB
 	parser   *parsed
@@ -38,6 +39,7 @@ type recent struct {
 	memo     map[memoKey][]element
 	memoTo   int64 // the latest moment that memo speaks of
 	room     []promql.FPoint
+	scratch  scratch
 
 	newest  int64 // time of the newest sample
 	samples int   // that are held

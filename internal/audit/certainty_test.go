@@ -130,6 +130,14 @@ func TestAlertsThatSaySomethingElse(t *testing.T) {
 		{"a share", "(gateway_calls - gateway_good) / gateway_calls > 0.01", "", nil},
 		{"a fault of hardware, which stays", "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL > 0", "", nil},
 		{"another program's counter", "gateway_failures_total > 10", "", []string{"ticket raw-counter"}},
+		{"a share written by a function", "sum(rate(gateway_failed_total[5m])) / sum(rate(gateway_calls_total[5m])) > 0.05", `at {{ printf "%.2f" $value }}%`, []string{"ticket wrong-unit"}},
+		{"a share with its sign in the format", "sum(rate(gateway_failed_total[5m])) / sum(rate(gateway_calls_total[5m])) > 0.05", `at {{ $value | printf "%.1f%%" }}`, []string{"ticket wrong-unit"}},
+		{"a share that is multiplied", "sum(rate(gateway_failed_total[5m])) / sum(rate(gateway_calls_total[5m])) > 0.05", `at {{ printf "%.2f" (mul $value 100) }}%`, []string{"page refused-rule"}},
+		{"a share written well", "sum(rate(gateway_failed_total[5m])) / sum(rate(gateway_calls_total[5m])) > 0.05", `at {{ humanizePercentage $value }}`, nil},
+		{"half of a template", "vllm:num_requests_waiting > 5", "{ $value } wait on { $labels.pod }", []string{"ticket lost-label"}},
+		{"braces around something else", "vllm:num_requests_waiting > 5", "see {name} and {{ $value }}", nil},
+		{"a label without its sign", "vllm:num_requests_waiting > 5", "{{ labels.pod }} has a queue", []string{"page refused-rule"}},
+		{"a template that ends too early", "vllm:num_requests_waiting > 5", "{{ $value } wait", []string{"page refused-rule"}},
 		{"a number written as percent", "sum(vllm:num_requests_waiting) > 10", "the queue is {{ $value }}% full", []string{"ticket wrong-unit"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -158,6 +166,10 @@ func TestAlertsNamedAfterSomethingElse(t *testing.T) {
 	leak := rulesOf(t, map[string]any{"alert": "GPUMemoryLeak", "expr": "deriv(process_resident_memory_bytes[1h]) > 1e5", "for": "5m"})
 	if got := found(t, newest(t), leak); !slices.Equal(got, []string{"ticket other-quantity"}) {
 		t.Errorf("a process's memory called a GPU's: %q", got)
+	}
+	killed := rulesOf(t, map[string]any{"alert": "EngineGPUOOM", "expr": `increase(container_oom_events_total{container="engine"}[10m]) > 0`, "for": "1m"})
+	if got := found(t, newest(t), killed); !slices.Equal(got, []string{"ticket other-quantity"}) {
+		t.Errorf("a host's memory that ran out called a GPU's: %q", got)
 	}
 	sum := rulesOf(t, map[string]any{"record": "chat:kv:sum", "expr": "sum(vllm:kv_cache_usage_perc)"})
 	if got := found(t, newest(t), sum); got != nil {

@@ -80,6 +80,7 @@ var checks = []Check{
 	{"idle-part", catalog.Page, "an alert on no traffic over a counter that is split into parts", checkIdlePart},
 	{"one-of-many", catalog.Page, "a state compared with 0 whatever its condition", checkOneOfMany},
 	{"other-threshold", catalog.Ticket, "a text that names another threshold than the expression", checkOtherThreshold},
+	{"refused-rule", catalog.Page, "a rule that Prometheus does not load: an unknown field, a template that does not parse", checkRefused},
 	{"lost-label", catalog.Ticket, "an annotation or a legend that names a label which was aggregated away", checkLostLabel},
 	{"no-for", catalog.Info, "an alert that fires on a single evaluation", checkNoFor},
 }

@@ -10,7 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -73,9 +75,58 @@ var (
 	labelsLegends = regexp.MustCompile(`\{\{\s*([a-zA-Z_]\w*)\s*\}\}`)
 )
 
+// ruleFields are those of a rule, and the two more of VictoriaMetrics.
+var ruleFields = []string{"record", "alert", "expr", "for", "keep_firing_for", "labels", "annotations", "debug", "update_entries_limit"}
+
+// checkRefused finds what makes Prometheus refuse a file of rules, and all that stand in it.
+func checkRefused(p *pass) {
+	if p.role != alertRole && p.role != recordRole {
+		return
+	}
+	r := rulefmt.Rule{Record: p.rule.get("record").str(), Alert: p.rule.get("alert").str(), Expr: "vector(1)",
+		Labels: map[string]string{}, Annotations: map[string]string{}}
+	for _, f := range p.rule.all() {
+		if !slices.Contains(ruleFields, f.key) && !strings.HasPrefix(f.key, "x-") {
+			p.report(p.tree.PositionRange(), "rules have no field "+f.key+": Prometheus refuses the whole file", advice("take it out, or make it an annotation"))
+		}
+	}
+	for part, into := range map[string]map[string]string{"labels": r.Labels, "annotations": r.Annotations} {
+		for _, f := range p.rule.get(part).all() {
+			into[f.key] = f.value.scalar()
+		}
+	}
+	if p.hold != "" {
+		r.For, _ = model.ParseDuration(p.hold)
+	}
+	var wrong []string
+	for _, err := range r.Validate(rulefmt.RuleNode{}, model.UTF8Validation, parser.NewParser(parser.Options{})) {
+		wrong = append(wrong, strings.ReplaceAll(err.Unwrap().Error(), "template: __alert_"+r.Alert+":", "line "))
+	}
+	slices.Sort(wrong)
+	for _, why := range wrong {
+		p.report(p.tree.PositionRange(), why+": Prometheus refuses the whole file", advice("correct it: promtool check rules reads it as Prometheus does"))
+	}
+}
+
+// halfTemplates are what was meant as a template.
+var halfTemplates = regexp.MustCompile(`(?:^|[^{])(\{\s*\$(?:labels\.\w+|value)[^{}]*\})(?:[^}]|$)`)
+
+// halfTemplate reports texts with one brace where a template has two.
+func (p *pass) halfTemplate() {
+	for _, f := range p.rule.get("annotations").all() {
+		if at := halfTemplates.FindStringSubmatchIndex(f.value.str()); at != nil {
+			p.reportText(f.value, at[2], at[3], "with one brace it is no template: whoever is woken reads it as it stands here", "write it with two, as {{ $value }}")
+			return
+		}
+	}
+}
+
 // checkLostLabel finds annotations and legends that name a label which the expression
 // has aggregated away: they are empty where the name should stand.
 func checkLostLabel(p *pass) {
+	if p.role == alertRole {
+		p.halfTemplate()
+	}
 	has := p.labelsOfAny(p.tree)
 	if !has.known || !has.exact {
 		return

@@ -620,7 +620,7 @@ var wordings = map[string]wording{
 		[]string{"kv_cache_usage_perc", "gpu_cache_usage_perc"}, regexp.MustCompile(`\bkv\b|cache us|cache util`), "",
 	},
 	"host memory": {nil, regexp.MustCompile(`\brss\b|resident|host.?mem|system.?mem|\bram\b|node.?mem|container.?mem`), ""},
-	"GPU memory":  {nil, regexp.MustCompile(`gpu.?mem|vram|显存`), ""}, // of which the KV cache is a part that is always taken
+	"GPU memory":  {nil, regexp.MustCompile(`gpu.?(mem|oom)|vram|显存`), ""}, // of which the KV cache is a part that is always taken
 
 	"cache hits": {
 		[]string{"prefix_cache_hits_total", "prefix_cache_queries_total", "prompt_tokens_cached_total"},
@@ -629,7 +629,7 @@ var wordings = map[string]wording{
 }
 
 // hostMemory are names of other memory than a GPU's.
-var hostMemory = regexp.MustCompile(`^(process_(resident|virtual)|container|node)_memory_\w*bytes$`)
+var hostMemory = regexp.MustCompile(`^(process_(resident|virtual)|container|node)_memory_\w*bytes$|^container_oom_events_total$`)
 
 // ofAll are words for prompts' and generated tokens together.
 var ofAll = regexp.MustCompile(`total|\ball\b`)

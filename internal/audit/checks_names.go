@@ -118,6 +118,10 @@ func (p *pass) unknownFields() {
 			p.report(v.PositionRange(),
 				name+" is a text or a list, which dcgm-exporter exposes as a label at most, never as a series", advice("take the query out"))
 		}
+		if strings.HasPrefix(name, "dcgm_") && p.records[name] == nil && !p.surface.Exposes(name) {
+			p.doubt(v.PositionRange(), "the names of NVIDIA's dcgm-exporter begin with DCGM_FI_: it does not have "+name, "another program may",
+				advice("look at the exporter's /metrics for the name that it has"))
+		}
 		if ok || !strings.HasPrefix(name, "DCGM_FI_") || p.records[name] != nil || p.surface.Exposes(name) ||
 			v.Name != "" && p.opaque(v.PosRange.Start, v.PosRange.Start+posrange.Pos(len(v.Name))) {
 			continue

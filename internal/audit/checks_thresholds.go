@@ -328,20 +328,23 @@ func (p *pass) pureRate() *parser.Call {
 	return c
 }
 
+// valueNamed is how an annotation writes the value, as it is or through a function.
+const valueNamed = `\{\{-?\s*(?:printf\s+"[^"]*"\s+|humanize\s+)?\$value[^}]*\}\}`
+
 // unitsOfText are ways in which an annotation writes a value in a unit.
 var unitsOfText = []struct {
 	quantity
 	as *regexp.Regexp
 }{
-	{percent, regexp.MustCompile(`\{\{-?\s*\$value[^}]*\}\}\s*%`)},
-	{ratio, regexp.MustCompile(`\$value\s*\|\s*humanizePercentage`)},
-	{milliseconds, regexp.MustCompile(`\{\{-?\s*\$value[^}]*\}\}\s*ms\b`)},
-	{seconds, regexp.MustCompile(`\{\{-?\s*\$value[^}]*\}\}\s*s(?:ec(?:onds)?)?\b`)},
-	{seconds, regexp.MustCompile(`\$value\s*\|\s*humanizeDuration`)},
-	{quantity{temperature, 1}, regexp.MustCompile(`\{\{-?\s*\$value[^}]*\}\}\s*(?:°\s*C|℃)`)},
-	{quantity{power, 1}, regexp.MustCompile(`\{\{-?\s*\$value[^}]*\}\}\s*W\b`)},
-	{quantity{size, mebi}, regexp.MustCompile(`\{\{-?\s*\$value[^}]*\}\}\s*Mi?B\b`)},
-	{quantity{size, 1 << 30}, regexp.MustCompile(`\{\{-?\s*\$value[^}]*\}\}\s*Gi?B\b`)},
+	{percent, regexp.MustCompile(valueNamed + `\s*%|printf\s+"[^"]*%%"\s+\$value|\$value\s*\|\s*printf\s+"[^"]*%%"`)},
+	{ratio, regexp.MustCompile(`\$value\s*\|\s*humanizePercentage|humanizePercentage\s+\$value`)},
+	{milliseconds, regexp.MustCompile(valueNamed + `\s*ms\b`)},
+	{seconds, regexp.MustCompile(valueNamed + `\s*s(?:ec(?:onds)?)?\b`)},
+	{seconds, regexp.MustCompile(`\$value\s*\|\s*humanizeDuration|humanizeDuration\s+\$value`)},
+	{quantity{temperature, 1}, regexp.MustCompile(valueNamed + `\s*(?:°\s*C|℃)`)},
+	{quantity{power, 1}, regexp.MustCompile(valueNamed + `\s*W\b`)},
+	{quantity{size, mebi}, regexp.MustCompile(valueNamed + `\s*Mi?B\b`)},
+	{quantity{size, 1 << 30}, regexp.MustCompile(valueNamed + `\s*Gi?B\b`)},
 	{quantity{size, 1}, regexp.MustCompile(`\$value\s*\|\s*humanize1024\s*\}\}\s*B`)},
 }
 

@@ -92,6 +92,9 @@ func TestAuditTakesFilesOfADirectoryForWhatTheyAre(t *testing.T) {
 	if !errors.Is(err, errFound) {
 		t.Fatal(err)
 	}
+	if without, _, err := sixty(t, "audit", dir, "--output", "json"); !errors.Is(err, errFound) || without != out {
+		t.Errorf("without --rules: %v\n%s", err, without)
+	}
 	var got struct {
 		Files    []string
 		Findings []struct{ File, Check string }

@@ -113,11 +113,12 @@ func (d *Deployment) Tells(s *indicator.Signal) bool {
 
 // each merges what the dialects make of a signal.
 // Dialects of another kind of endpoint, a model server's for a GPU signal, are
-// passed over, as are those of releases that cannot tell it.
+// passed over, as are those of releases that cannot tell it where others can.
 func (d *Deployment) each(s *indicator.Signal, render func(dialect.Dialect) (string, error)) (string, error) {
 	var exprs []string
+	told := s != nil && d.Tells(s)
 	for _, dia := range d.Dialects {
-		if s == nil && !dia.Serves() || s != nil && (!dia.Answers(s) || dia.Predates(s)) {
+		if s == nil && !dia.Serves() || s != nil && (!dia.Answers(s) || told && dia.Predates(s)) {
 			continue
 		}
 		expr, err := render(dia)

@@ -81,6 +81,11 @@ func RuleTests(cfg RulesConfig, cases fs.FS, ruleFiles []string, holds func(Told
 	if err != nil {
 		return nil, nil, err
 	}
+	// What is normal rests on so many evaluations: rules of a shorter interval need more.
+	evaluation := min(testEvaluation, 3*cmp.Or(cfg.Interval, UsualInterval))
+	for i := range all {
+		all[i].Evaluation = evaluation
+	}
 	stands := make([]bool, len(all))
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
@@ -96,7 +101,7 @@ func RuleTests(cfg RulesConfig, cases fs.FS, ruleFiles []string, holds func(Told
 		return nil, nil, err
 	}
 	for i, p := range cfg.Pathologies {
-		doc := TestFile{RuleFiles: ruleFiles, EvaluationInterval: model.Duration(testEvaluation)}
+		doc := TestFile{RuleFiles: ruleFiles, EvaluationInterval: model.Duration(evaluation)}
 		for k, name := range toldCases {
 			t := all[len(toldCases)*i+k]
 			if !stands[len(toldCases)*i+k] {

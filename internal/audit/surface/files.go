@@ -35,13 +35,21 @@ type Paths struct {
 // returns the others: servers and a recording.
 func (p *Paths) Sort(args []string) (targets []string) {
 	for _, a := range args {
-		if source.OnDisk(a) && hasExtension(a) {
+		if source.OnDisk(a) && (hasExtension(a) || holdsFiles(a)) {
 			p.Args = append(p.Args, a)
 			continue
 		}
 		targets = append(targets, a)
 	}
 	return targets
+}
+
+// holdsFiles reports whether a directory is one of rules and dashboards: it has files of
+// their kinds, and no scrapes as a recording has.
+func holdsFiles(dir string) bool {
+	scrapes, _ := filepath.Glob(filepath.Join(dir, "*", "*.prom*"))
+	names, _ := expand(dir)
+	return len(scrapes) == 0 && len(names) > 0 && names[0] != dir
 }
 
 // Any reports whether a file was named.

@@ -230,7 +230,7 @@ func TestTheAnswerComesFirst(t *testing.T) {
 	}{
 		{"the servers as they are", "The servers as they are: TTFT P95 ", "\ncheck ", "\nqueue ", simulate},
 		{"a change", "With replicas 1 → 2: TTFT P95 ", "now      then", "\nassumed ", append(simulate, "--replicas", "2")},
-		{"a sweep", "4 of 6 points keep the objective", "                   now ", "near saturation: within the", append(simulate, "--sweep", "replicas=1,2", "--sweep", "rate-scale=0.5:1.5:0.5")},
+		{"a sweep", "4 of 6 points keep the objective", "                   now ", "saturation: within the", append(simulate, "--sweep", "replicas=1,2", "--sweep", "rate-scale=0.5:1.5:0.5")},
 		{
 			"what fits and meets targets", "It fits and meets the targets: LlamaForCausalLM", "\n  vllm serve meta/llama --max-model-len 131072 ", "activations at their peak",
 			[]string{

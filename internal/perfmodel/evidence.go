@@ -94,7 +94,7 @@ func Calibrate(e Evidence) (*Calibration, error) {
 			last = fmt.Errorf("%s: %w", source, err)
 			c.Notes = append(c.Notes, last.Error())
 		case e.Prior != nil && fit.off.nothing():
-			c.Notes = append(c.Notes, fmt.Sprintf("%s: passed over; simulated with what was fitted to it, it is off: %v. The server does something that the simulator lacks", source, fit.off))
+			c.Notes = append(c.Notes, fmt.Sprintf("%s: passed over; simulated with what was fitted to it, it is off: %s. The server does something that the simulator lacks, or was given other arguments", source, fit.off.String()))
 		case c.Fit == nil || c.Fit.MedianError > poorFit && fit.MedianError < c.Fit.MedianError:
 			if c.Fit != nil {
 				c.Notes = append(c.Notes, fmt.Sprintf("%s: passed over, its durations are off by %.0f %% in the median", c.Source, 100*c.Fit.MedianError))

@@ -38,7 +38,7 @@ type Fit struct {
 	FrontendDraws             []sim.Frontend // beside Draws; empty: all have Frontend
 	widen                     [2]Widening    // of a prior
 
-	perToken float64 // relative standard deviation of the prior's
+	perToken float64 // relative standard deviation of the prior's, for steps larger than any seen
 	off      Misses  // of what the fit was made from, simulated with it
 
 	Observations int
@@ -184,7 +184,7 @@ func lossOf(rows []row, x vector) float64 {
 func (p *point) fit(others []*point, check func() error) (*Fit, error) {
 	f := &Fit{Cost: toCost(p.x, p.shape), Observations: len(p.rows), Seen: p.seen, perToken: roughSpread.PerToken}
 	if p.prior != nil {
-		f.perToken = p.prior.Spread.PerToken
+		f.perToken = min(p.prior.Spread.PerToken, roughSpread.PerToken) // a guess's is no knowledge of hardware
 	}
 	f.residuals(p.rows, p.x)
 	return f, f.bootstrap(p, others, check)

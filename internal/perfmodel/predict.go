@@ -137,7 +137,12 @@ func (f *Fit) Predict(d Deployment, requests []sim.Request, draws int, o sim.Opt
 	p.noBetterThan(&f.off)
 	p.Warnings = f.Extrapolation(res.Records)
 	if most := f.beyond(res); most > 0 && p.TTFTMean.relative() > uncertainPrompts {
-		p.Warnings = append(p.Warnings, fmt.Sprintf("extrapolated: steps with prompts of up to %.0f tokens, calibrated up to %.0f; what a token costs beyond is as uncertain as data sheets leave it", most, f.Seen.MaxMixed))
+		text := fmt.Sprintf("steps with prompts of up to %.0f tokens, calibrated up to %.0f", most, f.Seen.MaxMixed)
+		if n := len(p.Warnings); n > 0 {
+			p.Warnings[n-1] += "; " + text
+		} else {
+			p.Warnings = []string{"extrapolated: " + text}
+		}
 	}
 	if w := p.TTFTP95.relative(); w > saturatedWidth && f.Observations > 0 {
 		what := "uncertain"

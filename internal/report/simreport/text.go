@@ -240,6 +240,9 @@ func (t *text) believe(s *Simulation) {
 	if s.astray() {
 		t.item("warning", "the simulation is far from what was measured of the servers as they are: it lacks something that they do, or a setting that their metrics do not tell (--engine-args)")
 	}
+	for _, n := range s.Calibration.Notes {
+		t.item("warning", n)
+	}
 	basis := s.Calibration.Statement
 	if !t.full {
 		basis, _, _ = strings.Cut(basis, ";")
@@ -459,7 +462,7 @@ func (t *text) sweepAnswer(s *Simulation) {
 // foot writes what must be known to believe the numbers.
 func (t *text) foot(s *Simulation) {
 	t.Line("")
-	for _, n := range slices.Concat(s.Calibration.Notes, s.Workload.Notes) {
+	for _, n := range s.Workload.Notes {
 		t.item("note", n)
 	}
 	if len(s.Deployment.Assumed) > 0 {

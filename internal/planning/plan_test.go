@@ -103,13 +103,14 @@ func TestMoreLoadNeverNeedsFewerGPUs(t *testing.T) {
 			Targets: Targets{TTFTP95: time.Second, ITLP95: 40 * time.Millisecond}, MaxGPUs: 32,
 			Demand: demand(t, rate, "800", "200"),
 		})
-		if r.Best == nil {
+		best := cmp.Or(r.Best, r.Nearest) // one that meets the targets, or is likely to
+		if best == nil || !best.Met {
 			t.Fatalf("%v requests/s: %q", rate, r.Explain)
 		}
-		if r.Best.GPUs < last {
-			t.Errorf("%v requests/s need %d GPUs, less needed %d", rate, r.Best.GPUs, last)
+		if best.GPUs < last {
+			t.Errorf("%v requests/s need %d GPUs, less needed %d", rate, best.GPUs, last)
 		}
-		last = r.Best.GPUs
+		last = best.GPUs
 	}
 	if last < 3 {
 		t.Errorf("150 requests/s on %d GPUs", last)

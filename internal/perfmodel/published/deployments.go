@@ -86,7 +86,7 @@ func (p *Point) burst() (of [5]perfmodel.Interval, err error) {
 func (p *page) tuned(deployments []Point, tunings []Tuning) error {
 	p.line(`## What tune says of public deployments
 
-Six deployments that nothing was fitted to, though the same owners' other servers were. They sent all requests at once, with `+"`vllm bench serve`"+`; the requests a second of the whole test are what the server carried at least: a
+Six deployments that nothing was fitted to, though the same owners' other servers were, and another's with GLM-4.6. They sent all requests at once, with `+"`vllm bench serve`"+`; the requests a second of the whole test are what the server carried at least: a
 steady load has no tail in which it runs empty, as bursts of ShareGPT have a long one. `+"`sixty tune`"+` was asked, with the owner's GPUs and arguments and no other, whether TTFT P95 stays under %s
 at two thirds of that rate and at one and a half times it. It is wrong where it says that the server does not carry the former, or where the interval of the simulated burst misses what was measured;
 right where it says that the server does not carry the latter.

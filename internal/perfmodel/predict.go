@@ -6,6 +6,7 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -45,6 +46,20 @@ type Prediction struct {
 	// Warnings are reasons not to trust the numbers. A prediction with warnings
 	// must not be shown without them.
 	Warnings []string
+}
+
+// Overload reports whether the servers keep up with requests that go on arriving, and at the
+// slow end of what is known of them do not: fewer tokens come out, and requests wait for a
+// large part of the time for which others arrive. How long they wait then depends on how
+// long the load lasts.
+func (p *Prediction) Overload() bool {
+	var last time.Duration
+	for i := range p.Result.Records {
+		last = max(last, p.Result.Records[i].Arrival)
+	}
+	const long = 0.1 // of the arrivals' time
+	o, t := p.OutputPerSecond, p.TTFTP95
+	return o.Low < 0.9*o.Value && t.High > long*last.Seconds() && t.Value < long*last.Seconds()
 }
 
 // fields are in the order of quantities.

@@ -28,16 +28,9 @@ func (s *search) interval(p *Point) (*perfmodel.Calibration, *perfmodel.Predicti
 	return c, pred, err
 }
 
-// KeepsUp reports whether the servers carry the load at the slow end of what is known of
-// them too. Where they do not, requests wait the longer the longer the load lasts, and how
-// long they wait by the end of a simulation means nothing.
-func KeepsUp(pred *perfmodel.Prediction) bool {
-	return pred.OutputPerSecond.Low > 0.9*pred.OutputPerSecond.Value
-}
-
 // doubts are the targets that the slow ends of a prediction's intervals miss, in words.
 func (s *search) doubts(p *Point, pred *perfmodel.Prediction) []string {
-	if !KeepsUp(pred) {
+	if pred.Overload() {
 		return []string{"it does not keep up with the load"}
 	}
 	var out []string

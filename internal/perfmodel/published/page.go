@@ -422,22 +422,23 @@ type Limit struct {
 	GPU, Model, Held float64
 }
 
-// Limits are the line that CI holds.
+// Limits are the line that CI holds. They leave room for what one fit differs from the next:
+// medians of a class move by two to six points, and by more where half of the points are left out.
 var Limits = []Limit{
-	{"moderate load", 0, 0.32, 0.11, 0.55},
-	{"moderate load", 1, 0.17, 0.11, 0.90},
-	{"moderate load", 2, 0.18, 0.07, 0.95},
-	{"moderate load", 3, 0.20, 0.07, 0.98},
-	{"moderate load", 4, 0.10, 0.06, 0.98},
-	{"moderate load, tensor parallel", 0, 0.31, 0.08, 0.65},
-	{"moderate load, tensor parallel", 1, 0.17, 0.12, 0.86},
-	{"moderate load, tensor parallel", 2, 0.32, 0.09, 0.90},
-	{"moderate load, tensor parallel", 3, 0.32, 0.09, 0.88},
-	{"moderate load, tensor parallel", 4, 0.12, 0.12, 0.87},
-	{"saturated", 0, 0.36, 0.17, 0.76},
-	{"saturated", 1, 0.22, 0.16, 0.87},
-	{"saturated", 4, 0.26, 0.12, 0.83},
-	{"saturated, tensor parallel", 0, 0.18, 0.25, 0.92},
-	{"saturated, tensor parallel", 1, 0.17, 0.14, 0.91},
-	{"saturated, tensor parallel", 4, 0.12, 0.14, 0.94},
+	{"moderate load", 0, 0.40, 0.12, 0.60},
+	{"moderate load", 1, 0.24, 0.11, 0.80},
+	{"moderate load", 2, 0.24, 0.07, 0.92},
+	{"moderate load", 3, 0.26, 0.07, 0.93},
+	{"moderate load", 4, 0.10, 0.08, 0.93},
+	{"moderate load, tensor parallel", 0, 0.36, 0.09, 0.70},
+	{"moderate load, tensor parallel", 1, 0.18, 0.14, 0.83},
+	{"moderate load, tensor parallel", 2, 0.38, 0.10, 0.88},
+	{"moderate load, tensor parallel", 3, 0.38, 0.10, 0.86},
+	{"moderate load, tensor parallel", 4, 0.14, 0.14, 0.87},
+	{"saturated", 0, 0.36, 0.20, 0.72},
+	{"saturated", 1, 0.22, 0.16, 0.85},
+	{"saturated", 4, 0.26, 0.14, 0.82},
+	{"saturated, tensor parallel", 0, 0.18, 0.25, 0.85},
+	{"saturated, tensor parallel", 1, 0.17, 0.14, 0.85},
+	{"saturated, tensor parallel", 4, 0.13, 0.14, 0.86},
 }

@@ -379,9 +379,12 @@ type Run struct {
 	Goodput    *Goodput            `json:"goodput,omitempty"`
 	Warnings   []string            `json:"warnings,omitempty"`
 	Samples    int                 `json:"samples"` // of the calibration, that the intervals rest on
-	Duration   float64             `json:"duration"`
-	Series     []Point             `json:"series,omitempty"`
-	Histograms map[Metric][]Bar    `json:"histograms,omitempty"`
+	// Overload says that at the slow end the servers do not keep up with the load: how long
+	// requests wait then depends on how long it lasts.
+	Overload   bool             `json:"overload_at_slow_end,omitempty"`
+	Duration   float64          `json:"duration"`
+	Series     []Point          `json:"series,omitempty"`
+	Histograms map[Metric][]Bar `json:"histograms,omitempty"`
 }
 
 // Metric names a latency.
@@ -494,7 +497,7 @@ type Bar struct {
 // RunOf describes a prediction. Detail adds series and histograms.
 func RunOf(p *perfmodel.Prediction, cfg sim.Config, o *slo.Objective, detail bool) Run {
 	s := &p.Summary
-	r := Run{Warnings: p.Warnings, Samples: p.Draws, Duration: s.Duration.Seconds()}
+	r := Run{Warnings: p.Warnings, Samples: p.Draws, Overload: p.Overload(), Duration: s.Duration.Seconds()}
 	r.Latency = map[Metric]*Latency{}
 	for m, x := range map[Metric]struct {
 		q         sim.Quantiles

@@ -110,7 +110,7 @@ func (t *text) answer(s *Simulation, r *Run) {
 		t.Table(columns, rows)
 		t.Line("")
 	}
-	if r.Samples > 0 && s.overload(r) {
+	if r.Overload {
 		t.item("overload", "at the slow end of the interval the servers do not keep up with the load, and requests wait ever longer")
 		t.Line("")
 	}
@@ -150,7 +150,7 @@ func (s *Simulation) outlook() (head string, now *Run, rows [][]string) {
 			if l == nil {
 				return "–", ""
 			}
-			if s.overload(r) && l.P95Within != nil {
+			if r.Overload && l.P95Within != nil {
 				return render.Seconds(l.P95), render.Seconds(l.P95Within[0]) + " – overload"
 			}
 			return render.Seconds(l.P95), span(l.P95Within, render.Seconds)
@@ -176,13 +176,6 @@ func (s *Simulation) outlook() (head string, now *Run, rows [][]string) {
 		}
 	}
 	return head, now, rows
-}
-
-// overload reports whether the servers keep up with a load that goes on, and at the slow end
-// of what is known of them do not: how long requests wait then depends on how long it lasts.
-func (s *Simulation) overload(r *Run) bool {
-	w, t := &s.Workload, &r.Throughput
-	return w.Source != "closed-loop" && w.Duration > 0.8*r.Duration && t.Interval[0] < 0.9*t.OutputTokens
 }
 
 // against sets what was measured beside the simulation of the servers as they are: names,

@@ -346,7 +346,7 @@ func (a *Answer) addResult(tuned *planning.Tuned, serve string) {
 	if m := r.Measure; m != nil && (r.Best != nil || r.Likely != nil) { // what is out of reach, no test brings nearer
 		out.Measure = &Measurement{m.Load, measureCommands(m, &p.Demand, tuned.Args, serve), m.Widest, m.Factor, m.Reduced}
 	}
-	out.Overload = r.Prediction != nil && !planning.KeepsUp(r.Prediction)
+	out.Overload = r.Prediction != nil && r.Prediction.Overload()
 	x := pointOf(best)
 	if r.Best != nil {
 		out.Best = &x

@@ -11,9 +11,9 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// mostSteps of a fit, each a solution by least squares: what a server's own numbers take is
-// some thousand.
-const mostSteps = 10_000
+// mostSteps of a fit, each a solution by least squares: each of the samples looks for its own
+// knee, so that a server's own numbers take some ten thousand, in a quarter of a second.
+const mostSteps = 100_000
 
 // TestAbsurdObservationsEnd fits to numbers that no server has: they are refused,
 // or the fit is a cost that can be.

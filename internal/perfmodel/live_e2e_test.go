@@ -99,7 +99,8 @@ func save(t *testing.T, runs []liveRun) {
 	}
 }
 
-// predictLive calibrates on a run's times and simulates it: an open loop with the arrivals that were, a closed one with nothing but its clients.
+// predictLive calibrates on a run's times and simulates it: an open loop with the arrivals that
+// were, a closed one with nothing but its clients.
 func predictLive(t *testing.T, run *liveRun) {
 	t.Helper()
 	cfg, ms := liveConfig(t), run.Measured

@@ -15,8 +15,8 @@ import (
 )
 
 // PredictFixes predicts the effect of the leading finding's fixes, sizes those that may be
-// sized, and puts them in the order in which to try them. It is a diagnose.Options' Predict: it fails by saying so in the
-// fixes.
+// sized, and puts them in the order in which to try them. It is a diagnose.Options' Predict:
+// it fails by saying so in the fixes.
 func PredictFixes(ctx context.Context, q metrics.Querier, r diagnose.Request, s *diagnose.Snapshot, d *diagnose.Diagnosis) {
 	if d.Status != diagnose.Firing || len(d.Findings) == 0 || len(d.Findings[0].Targets) == 0 {
 		return

@@ -54,8 +54,8 @@ const (
 // ErrFormat means that the file is of no known format.
 var ErrFormat = errors.New("unknown trace format")
 
-// Read reads a trace of a format, or of one that it finds out. Lines that hold no request (failed ones, blank lines) are
-// counted in Trace.Skipped; a line that does not follow its format is an error
+// Read reads a trace of a format, or of one that it finds out. Lines that hold no request
+// (failed ones, blank lines) are counted in Trace.Skipped; a line that does not follow its format is an error
 // that names it. A last line cut off in its middle is skipped and counted.
 func Read(r io.Reader, f Format) (*Trace, error) { return read(r, f, maxRequests) }
 

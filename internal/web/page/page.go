@@ -2,8 +2,8 @@
 // that holds the verdict before any script runs, and without one.
 //
 // The bundle in dist is built from ../../../web (make page) and not part of the repository:
-// where it was not built, the shell alone is shown. Everything that the page shows comes from foreign servers: it reaches the browser as text, never as
-// markup, and the content security policy allows no script but the bundle's own.
+// where it was not built, the shell alone is shown. Everything that the page shows comes from
+// foreign servers: it reaches the browser as text, never as markup, and the content security policy allows no script but the bundle's own.
 package page
 
 import (

@@ -105,13 +105,15 @@ lint-changed: ## Lint what changed since main, or in the last commit where that 
 bench: ## Run the benchmarks (BENCH=regexp COUNT=n); compare two outputs with benchstat
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) ./...
 
-# Without -fuzzminimizetime a worker spends up to a minute on each input that reaches new code, to shorten it.
+# Without -fuzzminimizetime a worker spends up to a minute on each input that reaches new code, to shorten it. Up to
+# Go 1.26 a target may end with "context deadline exceeded" where its time was over and nothing was found (golang/go#75804).
 fuzz: ## Fuzz every target for FUZZTIME
 	@grep -rnoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' internal \
 	| sed -E 's|^(.*)/[^/]+:[0-9]+:func (.*)|\1 \2|' \
 	| while read -r dir target; do \
 		echo "$$dir $$target"; \
-		$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x "./$$dir" </dev/null || exit 1; \
+		out=$$($(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x "./$$dir" </dev/null 2>&1); failed=$$?; echo "$$out"; \
+		case "$$failed $$out" in 0*) ;; *"Failing input"*) exit 1 ;; *"context deadline exceeded"*) ;; *) exit 1 ;; esac; \
 	done
 
 false-alarms: ## Count false alarms in WEEKS replica-weeks of healthy traffic, into docs/false-alarms.md (ALARMS=directory for recordings)

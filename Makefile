@@ -40,7 +40,7 @@ test: schemas page ## Check the format, vet, and run all tests
 	GOGC=$(GOGC) $(GO) test -vet=off -p 6 $(WAITING) ./... # more packages at a time than processors: several wait for servers
 
 # Those that wait longest come first, so that nobody waits for them in the end.
-WAITING = ./internal/serve ./internal/cli ./cmd/sixty ./internal/source
+WAITING = ./internal/cli ./internal/web/page ./cmd/sixty ./internal/serve ./internal/planning ./internal/pathologies ./internal/source ./internal/perfmodel
 
 SCHEMAS = internal/generate/dashboard/schema
 

@@ -104,9 +104,13 @@ var metrics = []struct {
 	name   string
 	signal *indicator.Signal
 }{
-	{KVUsage, indicator.KVUsage}, {TTFTP95, indicator.TTFTP95}, {"num_waiting", indicator.Waiting},
-	{"num_running", indicator.Running}, {"tbt_p95", indicator.ITLP95},
-	{"output_tokens_rate", indicator.GenerationTokenRate}, {"gpu_utilization", indicator.GPUUtil},
+	{KVUsage, indicator.KVUsage},
+	{TTFTP95, indicator.TTFTP95},
+	{"num_waiting", indicator.Waiting},
+	{"num_running", indicator.Running},
+	{"tbt_p95", indicator.ITLP95},
+	{"output_tokens_rate", indicator.GenerationTokenRate},
+	{"gpu_utilization", indicator.GPUUtil},
 }
 
 // An Alert is an anomaly of a target, or that its KV cache is raising TTFT.

@@ -83,8 +83,10 @@ func checkRefused(p *pass) {
 	if p.role != alertRole && p.role != recordRole {
 		return
 	}
-	r := rulefmt.Rule{Record: p.rule.get("record").str(), Alert: p.rule.get("alert").str(), Expr: "vector(1)",
-		Labels: map[string]string{}, Annotations: map[string]string{}}
+	r := rulefmt.Rule{
+		Record: p.rule.get("record").str(), Alert: p.rule.get("alert").str(), Expr: "vector(1)",
+		Labels: map[string]string{}, Annotations: map[string]string{},
+	}
 	for _, f := range p.rule.all() {
 		if !slices.Contains(ruleFields, f.key) && !strings.HasPrefix(f.key, "x-") {
 			p.report(p.tree.PositionRange(), "rules have no field "+f.key+": Prometheus refuses the whole file", advice("take it out, or make it an annotation"))

@@ -367,8 +367,10 @@ func TestRulesThatPrometheusRefuses(t *testing.T) {
 		"a severity outside of the labels": {map[string]any{"alert": "A", "expr": "up == 0", "for": "5m", "severity": "page"}, refused},
 		"a recording rule that waits":      {map[string]any{"record": "a:b", "expr": "up", "for": "5m"}, refused},
 		"a template in a label":            {map[string]any{"alert": "A", "expr": "up == 0", "for": "5m", "labels": map[string]string{"team": "{{ $label.team }}"}}, refused},
-		"all that rules have": {map[string]any{"alert": "A", "expr": "up == 0", "for": "5m", "keep_firing_for": "5m",
-			"labels": map[string]any{"severity": "page"}, "annotations": map[string]string{"summary": "{{ $labels.pod }} {{ with query \"up\" }}{{ . | first | value }}{{ end }}"}}, nil},
+		"all that rules have": {map[string]any{
+			"alert": "A", "expr": "up == 0", "for": "5m", "keep_firing_for": "5m",
+			"labels": map[string]any{"severity": "page"}, "annotations": map[string]string{"summary": "{{ $labels.pod }} {{ with query \"up\" }}{{ . | first | value }}{{ end }}"},
+		}, nil},
 	} {
 		if got := found(t, newest(t), rulesOf(t, tc.rule)); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)

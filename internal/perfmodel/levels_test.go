@@ -75,17 +75,17 @@ func TestToAnotherLevelOfLoad(t *testing.T) {
 			half := func(m *perfmodel.Measured) bool { return m.LastToken <= end/2 }
 			fast := func(_ int, m *perfmodel.Measured) bool { return half(m) }
 			late := func(_ int, m *perfmodel.Measured) bool { return m.FirstToken > end/2 }
-			any := func(int, *perfmodel.Measured) bool { return true }
+			every := func(int, *perfmodel.Measured) bool { return true }
 			for _, c := range []struct {
 				name       string
 				fit        []perfmodel.Measured
 				use, other func(i int, m *perfmodel.Measured) bool
 				within     *deviation
 			}{
-				{"all, and the same", all, any, any, level.same},
+				{"all, and the same", all, every, every, level.same},
 				{"ended in the first half of the time → began in the second", all, fast, late, level.later},
 				{"began in the second half of the time → ended in the first", all, late, fast, nil},
-				{"second half of the requests, without the first → that", all[n/2:], any, func(i int, _ *perfmodel.Measured) bool { return i < n/2 }, nil},
+				{"second half of the requests, without the first → that", all[n/2:], every, func(i int, _ *perfmodel.Measured) bool { return i < n/2 }, nil},
 			} {
 				part := append([]perfmodel.Measured(nil), c.fit...)
 				first := part[0].Request.Arrival
@@ -165,7 +165,7 @@ func TestToAnotherModel(t *testing.T) {
 		}
 		priors[i] = ledger.StepCost(500)
 	}
-	any := func(int, *perfmodel.Measured) bool { return true }
+	every := func(int, *perfmodel.Measured) bool { return true }
 	var intervals tally
 	for i, test := range tests {
 		j := 1 - i
@@ -183,7 +183,7 @@ func TestToAnotherModel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := off(all, p.Result.Records, any)
+		got := off(all, p.Result.Records, every)
 		t.Logf("%s: %v", name, got)
 		intervals.holds(t, name, "of all", all, p)
 		if math.Abs(got.tpot) > 0.10 || math.Abs(got.throughput) > 0.07 || math.Abs(got.ttft) > 0.20 {

@@ -263,9 +263,15 @@ func (l *Ledger) Shape(meanTokens float64) *Shape {
 	}
 	gen := generation(g.Name)
 	sh.Effects = []Effect{
-		{"family " + gen, pBandwidth, 0.25}, sh.gpu(),
-		{"family " + gen, pCompute, 0.25}, {sh.gpu().Level, pCompute, 0.15}, {sh.gpu().Level, pOverall, 0.10},
-		{"family " + gen, pAttention, 0.4}, {"family " + gen, pKVBandwidth, 0.5}, {"family " + gen, pLinkLatency, 0.5}, {"family " + gen, pLinkShare, 0.8},
+		{"family " + gen, pBandwidth, 0.25},
+		sh.gpu(),
+		{"family " + gen, pCompute, 0.25},
+		{sh.gpu().Level, pCompute, 0.15},
+		{sh.gpu().Level, pOverall, 0.10},
+		{"family " + gen, pAttention, 0.4},
+		{"family " + gen, pKVBandwidth, 0.5},
+		{"family " + gen, pLinkLatency, 0.5},
+		{"family " + gen, pLinkShare, 0.8},
 		{fmt.Sprintf("model %s %d×%d", m.Architecture, len(m.Layers), m.Hidden), pOverall, 0.06},
 	}
 	if !s.Release.AtLeast(vllm.AsyncSchedulingByDefault) { // and of all that became faster until then
@@ -299,9 +305,19 @@ func (s *Shape) On(host string) *Shape {
 
 func hostEffects(host string) []Effect {
 	level := "host " + host
-	return []Effect{{level, pStep, 0.25}, {level, pSeq, 0.5}, {level, pDelay, 0.4}, {level, pSerial, 0.4},
-		{level, pCompute, 0.3}, {level, pBandwidth, 0.15}, {level, pOverall, 0.05},
-		{level, pLinkLatency, 0.4}, {level, pLinkShare, 0.5}, {level, pBusLatency, 0.4}, {level, pBusShare, 0.5}}
+	return []Effect{
+		{level, pStep, 0.25},
+		{level, pSeq, 0.5},
+		{level, pDelay, 0.4},
+		{level, pSerial, 0.4},
+		{level, pCompute, 0.3},
+		{level, pBandwidth, 0.15},
+		{level, pOverall, 0.05},
+		{level, pLinkLatency, 0.4},
+		{level, pLinkShare, 0.5},
+		{level, pBusLatency, 0.4},
+		{level, pBusShare, 0.5},
+	}
 }
 
 // Cost applies the values of the parameters.

@@ -82,15 +82,18 @@ func (p *Prediction) groups() []group {
 	return []group{
 		{
 			func(w Widening) float64 { return w.TTFT }, func(m *Misses) Miss { return m.TTFT },
-			[]*Interval{&p.TTFTMean, &p.QueueMean, &p.TTFTP50, &p.QueueP95, &p.TTFTP95, &p.TTFTP99}, 2,
+			[]*Interval{&p.TTFTMean, &p.QueueMean, &p.TTFTP50, &p.QueueP95, &p.TTFTP95, &p.TTFTP99},
+			2,
 		},
 		{
 			func(w Widening) float64 { return w.TPOT }, func(m *Misses) Miss { return m.TPOT },
-			[]*Interval{&p.TPOTMean, &p.TPOTP95, &p.ITLMean, &p.ITLP50, &p.ITLP95, &p.ITLP99}, 2,
+			[]*Interval{&p.TPOTMean, &p.TPOTP95, &p.ITLMean, &p.ITLP50, &p.ITLP95, &p.ITLP99},
+			2,
 		},
 		{
 			func(w Widening) float64 { return w.E2E }, func(m *Misses) Miss { return m.E2E },
-			[]*Interval{&p.E2EMean, &p.E2EP50, &p.E2EP95, &p.E2EP99}, 2,
+			[]*Interval{&p.E2EMean, &p.E2EP50, &p.E2EP95, &p.E2EP99},
+			2,
 		},
 		{func(w Widening) float64 { return w.Tokens }, func(m *Misses) Miss { return m.Tokens }, []*Interval{&p.OutputPerSecond}, 0},
 	}

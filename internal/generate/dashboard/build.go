@@ -212,8 +212,8 @@ func (b *builder) gatewayVariables(gateways []dialect.Dialect) ([]Variable, erro
 func (b *builder) chain(labelNames, metrics []string, fixed []*labels.Matcher) []Variable {
 	name, matchers := metrics[0], slices.Clone(fixed)
 	if len(metrics) > 1 {
-		any := labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, strings.Join(metrics, "|"))
-		name, matchers = "", append([]*labels.Matcher{any}, fixed...)
+		either := labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, strings.Join(metrics, "|"))
+		name, matchers = "", append([]*labels.Matcher{either}, fixed...)
 	}
 	var out []Variable
 	for _, l := range labelNames {

@@ -220,9 +220,11 @@ func Entries(points []Point, predictions []Prediction) []*Entry {
 		m, v, low, high := point.Measured.values(), p.Predicted.values(), p.Low.values(), p.High.values()
 		for q := range m {
 			if point.noise(q) > 0 && point.noise(q) < 0.5 && v[q] > 0 {
-				e := &Entry{Point: point, Without: p.Without, Quantity: q, Measured: m[q],
+				e := &Entry{
+					Point: point, Without: p.Without, Quantity: q, Measured: m[q],
 					Interval: perfmodel.Interval{Value: v[q], Low: min(low[q], v[q]), High: max(high[q], v[q])},
-					kind:     class + [5]string{"ttft", "tpot", "tpot", "e2e", "tokens"}[q], left: folds[p.Without](point), class: point.Class()}
+					kind:     class + [5]string{"ttft", "tpot", "tpot", "e2e", "tokens"}[q], left: folds[p.Without](point), class: point.Class(),
+				}
 				e.standing = standing(e.Measured, e.Interval)
 				out = append(out, e)
 			}

@@ -55,6 +55,14 @@ const uncertainPrompts = 0.1
 // logarithm of simulated over measured, of its mean and of its 95th percentile.
 type Miss struct{ Mean, Tail float64 }
 
+// MissOf is that of a mean; none where either is not known.
+func MissOf(simulated, measured float64) Miss {
+	if simulated > 0 && measured > 0 {
+		return Miss{Mean: math.Log(simulated / measured)}
+	}
+	return Miss{}
+}
+
 // Misses are those of the quantities that predictions are made of. TPOT stands for the time
 // between tokens too.
 type Misses struct{ TTFT, TPOT, E2E, Tokens Miss }
@@ -95,16 +103,10 @@ func (f *Fit) replay(d Deployment, requests []sim.Request, measured []Measured, 
 		add(&was, m.Request.Arrival, m.FirstToken, m.LastToken, m.Request.OutputTokens)
 		add(&is, r.Arrival, r.Arrival+r.TTFT(), r.Arrival+r.E2E(), int(r.OutputTokens))
 	}
-	log := func(is, was float64) float64 {
-		if is > 0 && was > 0 {
-			return math.Log(is / was)
-		}
-		return 0
-	}
 	rate := func(s *sums) float64 { return float64(s.tokens) / (s.last - first).Seconds() }
 	f.off = Misses{
-		TTFT: Miss{Mean: log(is.ttft.Seconds(), was.ttft.Seconds())}, TPOT: Miss{Mean: log(is.tpot.Seconds(), was.tpot.Seconds())},
-		E2E: Miss{Mean: log(is.e2e.Seconds(), was.e2e.Seconds())}, Tokens: Miss{Mean: log(rate(&is), rate(&was))},
+		TTFT: MissOf(is.ttft.Seconds(), was.ttft.Seconds()), TPOT: MissOf(is.tpot.Seconds(), was.tpot.Seconds()),
+		E2E: MissOf(is.e2e.Seconds(), was.e2e.Seconds()), Tokens: MissOf(rate(&is), rate(&was)),
 	}
 	return nil
 }

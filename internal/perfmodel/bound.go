@@ -5,6 +5,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/render"
+	"github.com/sixty-dev/sixty/internal/sim"
 )
 
 // leastStep is the time, in seconds, in which no step of the deployment can end: reading
@@ -26,7 +27,7 @@ func (p *Prior) possible(f *Fit) error {
 	if p == nil || p.least == 0 || f.Observations == 0 {
 		return nil
 	}
-	step := f.leastLoaded(f.Cost.Base + f.Cost.Experts*f.Cost.Touched(f.Seen.MinSeqs))
+	step := f.Seen.lightest(f.Cost)
 	if step >= boundSlack*p.least {
 		return nil
 	}
@@ -35,10 +36,9 @@ func (p *Prior) possible(f *Fit) error {
 		"name the model and the GPU that were measured, and what the server was given, such as --tensor-parallel-size, --quantization or --speculative-config (with tune --load-test: --load-test-args)")
 }
 
-// leastLoaded is the time of a step without prompts as the least loaded that was seen, of
-// which the base is given.
-func (f *Fit) leastLoaded(base float64) float64 {
-	return base + f.Cost.PerSeq*f.Seen.MinSeqs + f.Cost.PerKV*f.Seen.MinKV
+// lightest is the time of a step without prompts as the least loaded that was seen.
+func (r Range) lightest(c sim.StepCost) float64 {
+	return c.Base + c.Experts*c.Touched(r.MinSeqs) + c.PerSeq*r.MinSeqs + c.PerKV*r.MinKV
 }
 
 // unlike says where steps took so many times as long as data sheets and what others
@@ -47,8 +47,7 @@ func (p *Prior) unlike(f *Fit) string {
 	if p == nil || p.least == 0 || f.Observations == 0 {
 		return ""
 	}
-	expected := p.Base + p.Experts*p.Touched(f.Seen.MinSeqs) + p.PerSeq*f.Seen.MinSeqs + p.PerKV*f.Seen.MinKV
-	times := f.leastLoaded(f.Cost.Base+f.Cost.Experts*f.Cost.Touched(f.Seen.MinSeqs)) / expected
+	times := f.Seen.lightest(f.Cost) / f.Seen.lightest(p.StepCost)
 	if times < mostUnlike && times > 1/mostUnlike {
 		return ""
 	}

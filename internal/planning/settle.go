@@ -112,10 +112,8 @@ func (s *Simulation) settle(ctx context.Context) error {
 // missesOf is by how much a simulation of servers misses what users of theirs waited.
 func missesOf(seen *workload.Measured, p *perfmodel.Prediction) perfmodel.Misses {
 	w, sum := &seen.Workload, &p.Summary
-	of := func(h workload.Histogram, mean, p95 float64) (m perfmodel.Miss) {
-		if was := h.Mean(); was > 0 && mean > 0 {
-			m.Mean = math.Log(mean / was)
-		}
+	of := func(h workload.Histogram, mean, p95 float64) perfmodel.Miss {
+		m := perfmodel.MissOf(mean, h.Mean())
 		switch low, high := h.Bracket(0.95); {
 		case high == 0 || p95 <= 0:
 		case p95 > high:
@@ -126,12 +124,8 @@ func missesOf(seen *workload.Measured, p *perfmodel.Prediction) perfmodel.Misses
 		return m
 	}
 	came := sim.WhileArriving(p.Result.Records)
-	var tokens perfmodel.Miss
-	if was := seen.Summary().OutputPerSecond; was > 0 && came.OutputPerSecond > 0 {
-		tokens.Mean = math.Log(came.OutputPerSecond / was)
-	}
 	return perfmodel.Misses{
-		Tokens: tokens,
+		Tokens: perfmodel.MissOf(came.OutputPerSecond, seen.Summary().OutputPerSecond),
 		TTFT:   of(w.TTFT, came.TTFTMean.Seconds(), sum.TTFT.P95.Seconds()),
 		TPOT:   of(w.ITL, sum.ITL.Mean.Seconds(), sum.ITL.P95.Seconds()),
 		E2E:    of(w.E2E, sum.E2E.Mean.Seconds(), sum.E2E.P95.Seconds()),

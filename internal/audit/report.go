@@ -3,6 +3,7 @@ package audit
 import (
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
@@ -166,6 +167,7 @@ func (r *Report) Text(w io.Writer, o TextOptions) error {
 		return nil // no file could be read
 	}
 	p := &printer{render.NewText(o.Options), o.Verbose, r.worstKinds()}
+	p.Styled(render.Bold, "", "  ", r.headline())
 	p.head(r)
 	if len(r.Areas) > 0 {
 		p.areas(r.Areas)
@@ -173,7 +175,14 @@ func (r *Report) Text(w io.Writer, o TextOptions) error {
 	for _, name := range r.Files {
 		p.file(r, name)
 	}
-	p.end(r)
+	if !p.verbose {
+		whole := p.Fit(2)
+		whole = whole && len(r.Areas) == 0 && !slices.ContainsFunc(r.Findings, func(f Finding) bool { return !p.full[kindOf(f)] })
+		if !whole {
+			p.Line("")
+			p.Brief(1, "", "", "-v shows every item, every place, and why.")
+		}
+	}
 	_, err := p.WriteTo(w)
 	return err
 }
@@ -203,7 +212,19 @@ func (p *printer) head(r *Report) {
 
 var areaStyles = map[Status]render.Style{Present: render.Good, Partial: render.Warning, Missing: render.Bad}
 
+// How long parts of a short text stay where there is no room for all of them: places of faults
+// leave first, then the checklist but for what lacks.
+const (
+	rankPlace = iota + 1
+	rankPresent
+	rankItem
+	rankClean
+	rankLacking
+	rankFile
+)
+
 func (p *printer) areas(areas []Area) {
+	p.Part(rankLacking)
 	p.Heading("CHECKLIST")
 	for _, a := range areas {
 		status := a.Status()
@@ -220,34 +241,75 @@ func (p *printer) areas(areas []Area) {
 			}
 		}
 		var rest []string
-		if len(has) > 0 {
-			rest = append(rest, strings.Join(has, ", "))
-		}
 		if len(lacking) > 0 {
 			rest = append(rest, "lacks "+strings.Join(lacking, ", "))
 		}
 		if len(unseen) > 0 {
 			rest = append(rest, "not seen: "+strings.Join(unseen, ", "))
 		}
-		p.Paragraph(line+"  ", strings.Repeat(" ", 33), render.Clean(strings.Join(rest, "; ")))
+		if len(has) > 0 && (p.verbose || len(rest) == 0) {
+			rest = append([]string{strings.Join(has, ", ")}, rest...)
+		}
+		said := render.Clean(strings.Join(rest, "; "))
+		if p.verbose {
+			p.Paragraph(line+"  ", strings.Repeat(" ", 33), said)
+			continue
+		}
+		if p.Part(rankLacking); status == Present {
+			p.Part(rankPresent)
+		}
+		p.Brief(1, line+"  ", strings.Repeat(" ", 33), said)
 	}
-	first := true
+	for i, it := range toTell(areas, p.verbose) {
+		if p.Part(rankItem); i == 0 {
+			title := "TO SWITCH ON"
+			if p.verbose {
+				title = "ITEMS"
+			}
+			p.Heading(title)
+		}
+		p.item(it)
+	}
+}
+
+// toTell are the items that are told of: what can be switched on, the worst first, or all
+// of them as they stand.
+func toTell(areas []Area, all bool) []Item {
+	var out []Item
 	for _, a := range areas {
 		for _, it := range a.Items {
-			if it.Status == Present && !p.verbose || it.Status == Unknown && !p.verbose {
-				continue
+			if all || it.Status == Missing || it.Status == Partial {
+				out = append(out, it)
 			}
-			if first {
-				title := "TO SWITCH ON"
-				if p.verbose {
-					title = "ITEMS"
-				}
-				p.Heading(title)
-				first = false
-			}
-			p.item(it)
 		}
 	}
+	if !all {
+		slices.SortStableFunc(out, func(a, b Item) int { return int(b.Severity) - int(a.Severity) })
+	}
+	return out
+}
+
+// headline is the answer in a sentence: how much is measured, and how many faults there are.
+func (r *Report) headline() string {
+	var parts []string
+	if n := len(r.Areas); n > 0 {
+		of := map[Status]int{}
+		for i := range r.Areas {
+			of[r.Areas[i].Status()]++
+		}
+		text := fmt.Sprintf("%d of %d areas are measured", of[Present], n)
+		if k := of[Unknown]; k > 0 {
+			text += fmt.Sprintf(", %d could not be seen", k)
+		}
+		if lacks := toTell(r.Areas, false); len(lacks) > 0 {
+			text += fmt.Sprintf("; %s to switch on, the worst %s", render.Plural(len(lacks), "thing"), lacks[0].Severity)
+		}
+		parts = append(parts, text)
+	}
+	if len(r.Files) > 0 {
+		parts = append(parts, r.counts())
+	}
+	return strings.Join(parts, ". ") + "."
 }
 
 func (p *printer) item(it Item) {
@@ -255,9 +317,13 @@ func (p *printer) item(it Item) {
 	if it.Status == Present || it.Status == Unknown {
 		state = it.Status.String()
 	}
-	p.Paragraph(fmt.Sprintf("  %-7s ", state), strings.Repeat(" ", 10), render.Clean(it.Name+": "+it.Detail))
+	lines, way := 1, 2
+	if p.verbose {
+		lines, way = math.MaxInt, math.MaxInt
+	}
+	p.Brief(lines, fmt.Sprintf("  %-7s ", state), strings.Repeat(" ", 10), render.Clean(it.Name+": "+it.Detail))
 	if it.Hint != "" {
-		p.Paragraph("          try: ", strings.Repeat(" ", 15), render.Clean(it.Hint))
+		p.Brief(way, "          try: ", strings.Repeat(" ", 15), render.Clean(it.Hint))
 	}
 }
 
@@ -294,20 +360,27 @@ func (p *printer) file(r *Report, name string) {
 			mine = append(mine, f)
 		}
 	}
+	fixed, repaired := r.Fixed[name]
+	if p.Part(rankFile); len(mine) == 0 && !repaired {
+		p.Part(rankClean)
+	}
 	p.Heading(render.Clean(name))
-	if fixed, ok := r.Fixed[name]; ok {
+	if repaired {
 		p.Paragraph("  ", "  ", fixed.Summary()+".")
 		for _, line := range counted(fixed.Repaired) {
 			p.Paragraph("    ", "      ", line)
 		}
 	}
 	if len(mine) == 0 {
-		if _, ok := r.Fixed[name]; !ok {
+		if !repaired {
 			p.Line("  " + p.Style(render.Good, "nothing found"))
 		}
 		return
 	}
-	for _, group := range grouped(mine) {
+	for i, group := range grouped(mine) {
+		if i > 0 {
+			p.Part(rankFile) // the first one stays with the name
+		}
 		p.group(group)
 	}
 }
@@ -382,6 +455,7 @@ func (p *printer) group(all []Finding) {
 		shown = shownPlaces
 	}
 	for i, f := range all[:shown] {
+		p.Part(rankPlace)
 		place := f.Where
 		if f.Line > 0 {
 			place = fmt.Sprintf("%d:%d %s", f.Line, f.Column, f.Where)
@@ -424,7 +498,8 @@ func linesOf(all []Finding) string {
 	return ", lines " + strings.Join(lines, ", ")
 }
 
-func (p *printer) end(r *Report) {
+// counts says how many files were read, and what was found in them.
+func (r *Report) counts() string {
 	var counts [catalog.Page + 1]int
 	fixable, doubts := 0, 0
 	for _, f := range r.Findings {
@@ -437,9 +512,6 @@ func (p *printer) end(r *Report) {
 			fixable++
 		}
 	}
-	if len(r.Files) == 0 {
-		return
-	}
 	text := fmt.Sprintf("%s, %s: %d page, %d ticket, %d info", render.Plural(len(r.Files), "file"), render.Plural(r.Expressions, "expression"), counts[catalog.Page], counts[catalog.Ticket], counts[catalog.Info])
 	if doubts > 0 {
 		text += "; " + render.Plural(doubts, doubtful)
@@ -447,11 +519,7 @@ func (p *printer) end(r *Report) {
 	if fixable > 0 {
 		text += fmt.Sprintf("; --fix repairs %d", fixable)
 	}
-	p.Line("")
-	p.Paragraph("", "  ", text+".")
-	if !p.verbose && slices.ContainsFunc(r.Findings, func(f Finding) bool { return !p.full[kindOf(f)] }) {
-		p.Paragraph("", "  ", "-v tells why of all, and where.")
-	}
+	return text
 }
 
 func sentence(s string) string {

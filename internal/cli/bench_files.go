@@ -37,7 +37,7 @@ func newBenchCompare() *cobra.Command {
 				if f.Form() == "json" {
 					return render.JSON(w, c)
 				}
-				return loadreport.CompareText(w, c, o)
+				return loadreport.CompareText(w, c, loadreport.TextOptions{Options: o, Full: f.Full})
 			})
 			if err == nil && c.Worse() {
 				err = errFound
@@ -49,6 +49,7 @@ func newBenchCompare() *cobra.Command {
 	cmd.Flags().StringArrayVar(&moreB, "more-b", nil, "further result of side B")
 	cmd.Flags().Float64Var(&tolerance, "tolerance", 0.02, "relative change that does not matter")
 	f.AddFlags(cmd.Flags(), "text", "json")
+	f.AddFull(cmd.Flags(), "show everything that was compared")
 	return cmd
 }
 

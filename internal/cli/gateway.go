@@ -1,16 +1,24 @@
 package cli
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
 
 	"github.com/sixty-dev/sixty/internal/gateway"
+	"github.com/sixty-dev/sixty/internal/hint"
 )
 
 func newGatewayCommand() *cobra.Command {
 	var o gateway.Options
 	cmd := &cobra.Command{
-		Use:  "gateway",
-		Args: cobra.NoArgs,
+		Use: "gateway",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return hint.With(fmt.Errorf("%s takes no argument such as %q", cmd.CommandPath(), args[0]), "name each server with --upstream "+args[0])
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			serve, err := o.Start(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr())

@@ -113,6 +113,11 @@ func (f *reportFlags) measure(ctx context.Context, stderr io.Writer, s *source.S
 	if err := f.source.Watch(ctx, s, line.Show); err != nil {
 		return nil, err
 	}
+	if s.Live != nil {
+		if err := s.Live.Answered(); err != nil {
+			return nil, err
+		}
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, f.timeout, errTooLate)
 	defer cancel()
 	if o.At, err = s.Span().At(f.source.At); err != nil {

@@ -41,15 +41,23 @@ func TestEveryFlagIsInTheVocabulary(t *testing.T) {
 	}
 }
 
-// Help fits 80 columns, and shows examples before flags.
+// Help fits 80 columns, --help a screen, and shows examples before flags.
 func TestHelpFits(t *testing.T) {
 	everyCommand(t, func(path string) {
-		out, _, err := runCLI(t, append(strings.Fields(path), "--help")...)
+		short, _, err := runCLI(t, append(strings.Fields(path), "--help")...)
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
 			return
 		}
-		for line := range strings.Lines(out) {
+		if n := strings.Count(short, "\n"); n > 20 {
+			t.Errorf("%s --help takes %d lines", path, n)
+		}
+		out, _, err := runCLI(t, append([]string{"help"}, strings.Fields(path)...)...)
+		if err != nil {
+			t.Errorf("help %s: %v", path, err)
+			return
+		}
+		for line := range strings.Lines(short + out) {
 			line = strings.TrimRight(line, "\n")
 			if render.Cells(line) > 80 {
 				t.Errorf("%s: %d columns: %s", path, render.Cells(line), line)

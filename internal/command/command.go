@@ -91,7 +91,7 @@ func (v *Vocabulary) Apply(root *cobra.Command) {
 		root.AddCommand(&cobra.Command{Use: exitTopic, Short: "What the exit codes mean, in all verbs"})
 	}
 	root.InitDefaultCompletionCmd()
-	root.SetHelpCommand(helpCommand(root))
+	root.SetHelpCommand(v.helpCommand(root))
 	root.InitDefaultHelpCmd()
 	root.SetFlagErrorFunc(unknownFlag)
 	v.layHelp(root)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // Exit codes.
@@ -47,7 +49,7 @@ func Run(root *cobra.Command) int {
 		case errors.Is(err, ErrInterrupted), errors.Is(err, context.Canceled):
 			PrintError(stderr, ErrInterrupted)
 		default:
-			fmt.Fprintf(stderr, "error: %v: %v\n", ErrInterrupted, err)
+			PrintError(stderr, fmt.Errorf("%w: %v", ErrInterrupted, err)) //nolint:errorlint // without its way out
 		}
 		return ExitInterrupted
 	case errors.Is(err, ErrFound):
@@ -60,10 +62,28 @@ func Run(root *cobra.Command) int {
 
 // PrintError says an error, and the way out that it carries.
 func PrintError(w io.Writer, err error) {
-	fmt.Fprintf(w, "error: %v\n", err)
-	if h := hint.Of(err); h != "" {
-		fmt.Fprintf(w, "try: %s\n", h)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = hint.Or(err, "check the path")
 	}
+	remark(w, "error: ", err.Error())
+	if h := hint.Of(err); h != "" {
+		remark(w, "try: ", h)
+	}
+}
+
+// remark writes a line behind what it is: within a terminal's width, and elsewhere as the one
+// line that programs look for.
+func remark(w io.Writer, what, s string) {
+	t := render.NewText(Terminal(w, "never"))
+	if !IsTerminal(w) {
+		t.Line(what + s)
+		s = ""
+	}
+	for line := range strings.Lines(s) {
+		t.Paragraph(what, strings.Repeat(" ", len(what)), strings.TrimSuffix(line, "\n"))
+		what = strings.Repeat(" ", len(what))
+	}
+	_, _ = t.WriteTo(w) // there is nobody left to tell
 }
 
 // Exits are what exit codes mean, with backquotes around names: the one table of help and

@@ -11,14 +11,15 @@ import (
 )
 
 // layHelp makes a command and those below it say their help within the terminal's
-// width: what it does, how it is called, examples, which stay as they are, to be
-// copied, what else there is to know, and the flags in their groups.
+// width. --help is what a screen holds: what the command does, how it is called, examples,
+// which stay as they are, to be copied, and the names of its flags. Where that is not
+// all, "help COMMAND" says it: what else there is to know, and what each flag does.
 func (v *Vocabulary) layHelp(root *cobra.Command) {
 	root.SetHelpFunc(func(c *cobra.Command, _ []string) {
-		t := render.NewText(v.Options)
-		t.Markdown(c.Short)
-		t.Line("")
-		v.layUsage(t, c)
+		t := v.wholeHelp(c)
+		if t.Lines() > t.Room() {
+			t = v.shortHelp(c)
+		}
 		_, _ = t.WriteTo(c.OutOrStdout()) // help has no way to fail
 	})
 	root.SetUsageFunc(func(c *cobra.Command) error {
@@ -27,6 +28,101 @@ func (v *Vocabulary) layHelp(root *cobra.Command) {
 		_, err := t.WriteTo(c.OutOrStderr())
 		return err
 	})
+}
+
+func (v *Vocabulary) wholeHelp(c *cobra.Command) *render.Text {
+	t := render.NewText(v.Options)
+	t.Markdown(c.Short)
+	if c.Example+c.Long != "" || c.Runnable() || c.HasAvailableSubCommands() {
+		t.Line("")
+	}
+	v.layUsage(t, c)
+	return t
+}
+
+// Parts of a short help that there may be no room for.
+const (
+	rankFlags = iota + 1
+	rankExample
+)
+
+func (v *Vocabulary) shortHelp(c *cobra.Command) *render.Text {
+	t := render.NewText(v.Options)
+	t.Markdown(c.Short)
+	if c.HasParent() && c.Runnable() && !c.DisableFlagsInUseLine {
+		t.Paragraph("Usage: ", "  ", c.UseLine())
+	}
+	for i, line := range slices.Collect(strings.Lines(c.Example)) {
+		if i > 0 {
+			t.Part(rankExample)
+		}
+		t.Command("  ", strings.TrimSpace(line))
+	}
+	t.Part(0)
+	shortCommands(t, c)
+	groups, count := v.grouped(c), 0
+	for i, flags := range groups {
+		var names []string
+		for _, f := range flags {
+			names = append(names, "--"+f.Name)
+			count++
+		}
+		if len(names) > 0 {
+			t.Part(rankFlags)
+			t.Brief(2, "", "  ", v.title(i)+": "+strings.Join(names, ", "))
+		}
+	}
+	t.Fit(1)
+	help := strings.TrimSpace(c.Root().Name() + " help " + path(c))
+	switch {
+	case !c.HasParent():
+		t.Brief(1, "", "", help+" says more, and "+help+" COMMAND all of a command.")
+	case c.HasAvailableSubCommands() && !c.Runnable():
+		t.Brief(1, "", "", help+" COMMAND says all of one.")
+	default:
+		t.Brief(1, "", "", help+" says what each of the "+render.Plural(count, "flag")+" does, and more.")
+	}
+	return t
+}
+
+// shortCommands lists the commands below one, a line for each.
+func shortCommands(t *render.Text, c *cobra.Command) {
+	var shown []*cobra.Command
+	width := 0
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() && sub.Name() != "completion" && sub.Name() != "help" {
+			shown, width = append(shown, sub), max(width, len(sub.Name()))
+		}
+	}
+	order := c.Groups()
+	at := func(sub *cobra.Command) int {
+		if i := slices.IndexFunc(order, func(g *cobra.Group) bool { return g.ID == sub.GroupID }); i >= 0 {
+			return i
+		}
+		return len(order)
+	}
+	slices.SortStableFunc(shown, func(a, b *cobra.Command) int { return at(a) - at(b) })
+	for _, sub := range shown {
+		name := "  " + render.Pad(sub.Name(), width+2)
+		t.Line(name + clause(sub.Short, t.Width()-render.Cells(name)))
+	}
+}
+
+// clause is the beginning of a text that fits, as far as possible to the end of a clause.
+func clause(s string, width int) string {
+	if render.Cells(s) <= width {
+		return s
+	}
+	best := 0
+	for i, r := range s {
+		if strings.ContainsRune(",:;", r) && render.Cells(s[:i]) <= width {
+			best = i
+		}
+	}
+	if best == 0 {
+		return render.Cut(s, width)
+	}
+	return s[:best]
 }
 
 func (v *Vocabulary) layUsage(t *render.Text, c *cobra.Command) {
@@ -59,7 +155,7 @@ func (v *Vocabulary) layUsage(t *render.Text, c *cobra.Command) {
 	}
 	if c.HasAvailableSubCommands() {
 		t.Line("")
-		t.Paragraph("", "", c.CommandPath()+" COMMAND --help says more of a command.")
+		t.Paragraph("", "", strings.TrimSpace(c.Root().Name()+" help "+path(c))+" COMMAND says more of a command.")
 	}
 }
 
@@ -91,8 +187,9 @@ func layCommands(t *render.Text, c *cobra.Command) {
 // a longer one has a line of its own.
 const nameColumns = 30
 
-// layFlags lists a command's flags by their groups.
-func (v *Vocabulary) layFlags(t *render.Text, c *cobra.Command) {
+// grouped are a command's flags that help shows, by the groups of the vocabulary and, at last,
+// those of none.
+func (v *Vocabulary) grouped(c *cobra.Command) [][]*pflag.Flag {
 	groups := make([][]*pflag.Flag, len(v.Groups)+1)
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		i, _ := v.place(c, f)
@@ -103,20 +200,31 @@ func (v *Vocabulary) layFlags(t *render.Text, c *cobra.Command) {
 			groups[i] = append(groups[i], f)
 		}
 	})
-	for i, flags := range groups {
+	for _, flags := range groups[:len(v.Groups)] {
+		slices.SortStableFunc(flags, func(a, b *pflag.Flag) int {
+			_, first := v.place(c, a)
+			_, second := v.place(c, b)
+			return first - second
+		})
+	}
+	return groups
+}
+
+// title is that of one of the groups that grouped returns.
+func (v *Vocabulary) title(group int) string {
+	if group < len(v.Groups) {
+		return v.Groups[group].Title
+	}
+	return "Other"
+}
+
+// layFlags lists a command's flags by their groups.
+func (v *Vocabulary) layFlags(t *render.Text, c *cobra.Command) {
+	for i, flags := range v.grouped(c) {
 		if len(flags) == 0 {
 			continue
 		}
-		title := "Other"
-		if i < len(v.Groups) {
-			title = v.Groups[i].Title
-			slices.SortStableFunc(flags, func(a, b *pflag.Flag) int {
-				_, first := v.place(c, a)
-				_, second := v.place(c, b)
-				return first - second
-			})
-		}
-		t.Heading(title + ":")
+		t.Heading(v.title(i) + ":")
 		for _, f := range flags {
 			name, usage := v.describe(c, f)
 			if render.Cells(name) >= nameColumns {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // checkArguments makes a command answer arguments that it cannot take with an error
@@ -28,6 +29,17 @@ func checkArguments(c *cobra.Command) {
 			return nil
 		}
 		err := check(c, args)
+		var want, got int
+		if err != nil {
+			for _, form := range []string{"accepts %d arg(s), received %d", "requires at least %d arg(s), only received %d"} {
+				if n, _ := fmt.Sscanf(err.Error(), form, &want, &got); n == 2 {
+					err = fmt.Errorf("%s takes %s, not %d", c.CommandPath(), render.Plural(want, "argument"), got)
+					if example, _, _ := strings.Cut(strings.TrimSpace(c.Example), "\n"); example != "" {
+						err = hint.With(err, strings.TrimSpace(example))
+					}
+				}
+			}
+		}
 		if err != nil && c.ValidArgsFunction == nil && strings.HasPrefix(err.Error(), "unknown command") {
 			err = fmt.Errorf("%s takes no argument such as %q", c.CommandPath(), args[0])
 		}
@@ -87,7 +99,7 @@ func meant(names []string, c *cobra.Command) string {
 }
 
 // helpCommand is "help", which answers an unknown topic as any other unknown word.
-func helpCommand(root *cobra.Command) *cobra.Command {
+func (v *Vocabulary) helpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use: "help [COMMAND]", Short: "Help about a command",
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -105,7 +117,8 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 			if len(rest) > 0 {
 				return unknownCommand(c, rest[0])
 			}
-			return c.Help()
+			_, err = v.wholeHelp(c).WriteTo(c.OutOrStdout())
+			return err
 		},
 	}
 }

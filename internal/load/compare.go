@@ -17,11 +17,17 @@ type Change struct {
 	Relative float64 `json:"relative"` // B/A - 1, 0 where either is missing
 	// P is adjusted for the number of comparisons (Holm); nil where there are too
 	// few values to tell.
-	P *float64 `json:"p"`
-	// Verdict is better, worse, same (not significant, or too small to matter)
-	// or unknown (too few values).
-	Verdict string `json:"verdict"`
+	P       *float64 `json:"p"`
+	Verdict string   `json:"verdict"`
 }
+
+// Verdicts on a change.
+const (
+	Better  = "better"
+	Worse   = "worse"
+	Same    = "same"    // not significant, or too small to matter
+	Unknown = "unknown" // too few values
+)
 
 // Comparison is the difference between two sides of one or more results each.
 type Comparison struct {
@@ -33,7 +39,7 @@ type Comparison struct {
 // Worse reports whether anything became significantly worse.
 func (c *Comparison) Worse() bool {
 	for _, x := range c.Changes {
-		if x.Verdict == "worse" {
+		if x.Verdict == Worse {
 			return true
 		}
 	}
@@ -67,7 +73,7 @@ func Compare(a, b []*Result, tolerance float64) (*Comparison, error) {
 		if !ea.ok && !eb.ok {
 			continue
 		}
-		x := Change{Quantity: q.name, Unit: q.unit, A: ea.value, B: eb.value, Verdict: "unknown"}
+		x := Change{Quantity: q.name, Unit: q.unit, A: ea.value, B: eb.value, Verdict: Unknown}
 		pv := math.NaN()
 		if ea.ok && eb.ok && ea.value != 0 {
 			x.Relative = eb.value/ea.value - 1
@@ -84,11 +90,11 @@ func Compare(a, b []*Result, tolerance float64) (*Comparison, error) {
 		switch higherIsBetter := x.Unit == "1/s"; {
 		case math.IsNaN(adjusted):
 		case adjusted > significance || math.Abs(x.Relative) <= tolerance:
-			x.Verdict = "same"
+			x.Verdict = Same
 		case (x.Relative > 0) == higherIsBetter:
-			x.Verdict = "better"
+			x.Verdict = Better
 		default:
-			x.Verdict = "worse"
+			x.Verdict = Worse
 		}
 	}
 	c.notes(a, b)

@@ -58,6 +58,7 @@ type Text struct {
 	b     strings.Builder
 	width int
 	color bool
+	parts []part
 }
 
 // NewText returns an empty text.

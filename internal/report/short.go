@@ -11,10 +11,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// manyLines is how long the short answer may be on a terminal of 24 lines and
-// render.DefaultWidth columns; on a narrower one it has as many more as the text takes.
-const manyLines = 20
-
 // A room says how many lines the parts of the short answer may take.
 type room struct {
 	summary, doubts, models, rows, fix, command, predicted, verify, basis int
@@ -43,12 +39,11 @@ var tighten = []func(*room){
 // short lays out what fits a screen: the verdict and what speaks against it, since when,
 // the evidence that says most, the first fix and its prediction, and what to ask next.
 func short(d *diagnose.Diagnosis, o Options) *render.Text {
-	limit := max(manyLines, manyLines*render.DefaultWidth/render.NewText(o.Options).Width())
 	r := roomy
 	for step := 0; ; step++ {
 		t := text{Text: render.NewText(o.Options), options: o}
 		t.answer(d, r)
-		if t.Lines() <= limit || step == len(tighten) {
+		if t.Lines() <= t.Room() || step == len(tighten) {
 			return t.Text
 		}
 		tighten[step](&r)

@@ -55,7 +55,7 @@ func Hint(err error, refused string) string {
 	case NoRoute(err):
 		return "check the address and the network between here and the server"
 	case errors.As(err, &unknownCA), errors.As(err, &badName), errors.As(err, &badCert):
-		return "pass the certificate authority that signed the server's certificate"
+		return "pass the certificate authority that signed the server's certificate (--tls-ca)"
 	case strings.Contains(text, "server gave HTTP response to HTTPS client"):
 		return "use http:// instead of https://"
 	case strings.Contains(text, "malformed HTTP response"), errors.Is(err, io.EOF):

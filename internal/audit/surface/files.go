@@ -59,6 +59,19 @@ func (p *Paths) Any() bool { return len(p.Rules)+len(p.Dashboards)+len(p.Args) >
 // taken for what it is; a file that is neither rules nor a dashboard is skipped, and noted.
 func (p *Paths) Read() (files []audit.File, notes []string, err error) {
 	seen := map[string]bool{}
+	var skipped []string
+	defer func() {
+		switch n := len(skipped); {
+		case n == 1:
+			notes = append(notes, skipped[0]+" is skipped: it holds neither rules nor a dashboard")
+		case n > 1:
+			more := ""
+			if n > shownSkipped {
+				skipped, more = skipped[:shownSkipped], " and others"
+			}
+			notes = append(notes, fmt.Sprintf("%d files are skipped, they hold neither rules nor a dashboard: %s%s", n, strings.Join(skipped, ", "), more))
+		}
+	}()
 	for _, given := range []struct {
 		paths []string
 		kind  audit.FileKind
@@ -84,7 +97,7 @@ func (p *Paths) Read() (files []audit.File, notes []string, err error) {
 						file.Kind = ""
 					}
 					if file.Kind == "" {
-						notes = append(notes, name+" is skipped: it holds neither rules nor a dashboard")
+						skipped = append(skipped, name)
 						continue
 					}
 				}
@@ -97,6 +110,9 @@ func (p *Paths) Read() (files []audit.File, notes []string, err error) {
 	}
 	return files, notes, nil
 }
+
+// shownSkipped is how many files that are skipped are named.
+const shownSkipped = 3
 
 // expand returns the files under a directory, or the file itself. Links to
 // directories and hidden directories are not followed.

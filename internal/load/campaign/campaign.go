@@ -509,7 +509,7 @@ func (b *campaign) verdict(results []*load.Result) error {
 	case gone > 0:
 		return hint.With(fmt.Errorf("the server went away after %.1f s", gone), "look at its log; what was measured until then is in the result")
 	case len(spoiled) > 0:
-		return hint.With(fmt.Errorf("%w: %s", ErrSpoiled, strings.Join(spoiled, "; ")), "give the generator more processors, or a machine of its own, or ask for less load")
+		return hint.With(ErrSpoiled, "give the generator more processors, or a machine of its own, or ask for less load")
 	case failed:
 		return ErrMissed
 	}

@@ -108,7 +108,7 @@ func (c *Client) afterStatus(s *statusError) string {
 	case s.status == http.StatusUnauthorized && !s.html:
 		return "pass the credentials that the server wants; Mimir with several tenants wants the header X-Scope-OrgID"
 	case s.status == http.StatusUnauthorized, s.status == http.StatusForbidden:
-		return "pass the bearer token or the user and password that the server wants"
+		return "pass the bearer token or the user and password that the server wants (--bearer-token-file, --basic-auth)"
 	case s.status == http.StatusNotFound, s.status/100 == 2:
 		v := *c.base
 		if v.Path == "" {

@@ -209,7 +209,7 @@ func refuse(u *url.URL, b *Body) error {
 	}
 	switch {
 	case b.Status == http.StatusUnauthorized || b.Status == http.StatusForbidden:
-		return hint.With(err, "pass the bearer token or the user and password that the server wants")
+		return hint.With(err, "pass the bearer token or the user and password that the server wants (--bearer-token-file, --basic-auth)")
 	case b.Status == http.StatusNotFound || b.Status == http.StatusMethodNotAllowed:
 		return hint.With(err, elsewhere(u))
 	case b.Status >= 300 && b.Status < 400:

@@ -193,12 +193,22 @@ func stateStyle(s health.State) render.Style {
 // Text writes the report for a terminal: an area a line, and all rows where all is asked
 // for.
 func Text(w io.Writer, r *health.Report, o render.Options, full bool) error {
-	t, l := render.NewText(o), layoutOf(r)
-	t.Paragraph("", "", render.Clean(r.Summary))
-	t.Line("")
+	t, l := text{render.NewText(o)}, layoutOf(r)
+	if full {
+		t.Paragraph("", "", render.Clean(r.Summary))
+	} else {
+		t.Brief(3, "", "", render.Clean(r.Summary))
+	}
 	t.Line(t.Style(render.Dim, span(r)))
 	for i := range r.Models {
 		m := &r.Models[i]
+		rank := func(of int) {
+			if i >= fewModels {
+				of = rankModel
+			}
+			t.Part(of)
+		}
+		rank(0)
 		t.Line("")
 		t.Styled(render.Bold, "", "", head(m))
 		var parts []string
@@ -228,16 +238,18 @@ func Text(w io.Writer, r *health.Report, o render.Options, full bool) error {
 				}
 				continue
 			}
-			t.Line(fmt.Sprintf("  %-20s %s", a.Title, t.Style(stateStyle(a.State), string(a.State))))
-			if says := areaLine(l, m, a); says != "" {
-				t.Paragraph("      ", "      ", says)
-			}
+			rank(areaRanks[a.State])
+			t.areaLine(l, m, a)
 		}
+		t.Part(0)
 	}
 	if r.IncidentsKnown {
 		t.Line("")
 		t.Styled(render.Bold, "", "", "Incidents")
 		for i := range r.Incidents {
+			if !full {
+				t.Part(rankIncident)
+			}
 			t.Paragraph("  ", "    ", incidentLine(&r.Incidents[i]))
 		}
 		if len(r.Incidents) == 0 {
@@ -245,28 +257,67 @@ func Text(w io.Writer, r *health.Report, o render.Options, full bool) error {
 		}
 	}
 	for _, n := range r.Notes {
+		t.Part(rankNote)
 		t.Paragraph("note: ", "      ", render.Clean(n))
+	}
+	if !full {
+		whole := t.Fit(2)
+		t.Line("")
+		more := "every quantity"
+		if !whole {
+			more = "what was left out, every quantity"
+		}
+		t.Brief(1, "", "", "--full shows "+more+", what it was before, and its peak.")
 	}
 	_, err := t.WriteTo(w)
 	return err
 }
 
-// areaLine is what a short text tells of an area: its first numbers, or why there are none.
-func areaLine(l layout, m *health.Model, a *health.Area) string {
+// How long parts of a short text stay where there is no room for all of them.
+const (
+	rankModel = iota + 1 // behind the first fewModels
+	rankFine
+	rankUnknown
+	rankIncident
+	rankNote
+	rankBad
+)
+
+const fewModels = 3
+
+var areaRanks = map[health.State]int{
+	health.Fine: rankFine, health.Measured: rankFine, health.Missing: rankUnknown, health.Worse: rankBad, health.Breached: rankBad,
+}
+
+// text is a report's on a terminal.
+type text struct{ *render.Text }
+
+// areaLine tells of an area in a line: why it is not fine, else its first numbers, or why
+// there are none.
+func (t text) areaLine(l layout, m *health.Model, a *health.Area) {
 	var parts []string
-	says, not := known(a.Rows)
-	for k := range says[:min(4, len(says))] {
-		r := &says[k]
-		parts = append(parts, r.Title+" "+l.cells(m, r)[1])
-	}
-	if len(parts) == 0 && len(not) > 0 {
-		return not[0]
-	}
-	out := strings.Join(parts, ", ")
 	if a.State == health.Breached || a.State == health.Worse {
-		out += "; " + render.Clean(a.Reason)
+		parts = append(parts, render.Clean(a.Reason))
 	}
-	return out
+	says, not := known(a.Rows)
+	for k := range says {
+		parts = append(parts, says[k].Title+" "+l.cells(m, &says[k])[1])
+	}
+	if len(says) == 0 && len(not) > 0 {
+		parts = append(parts, not[0])
+	}
+	line := fmt.Sprintf("  %-20s %s", a.Title, t.Style(stateStyle(a.State), fmt.Sprintf("%-8s", a.State)))
+	for i, p := range parts {
+		between := ", "
+		if i == 0 {
+			between = "  "
+		}
+		if render.Cells(line+between+p) > t.Width() && i > 0 {
+			break
+		}
+		line = render.Cut(line+between+p, t.Width())
+	}
+	t.Line(line)
 }
 
 // Markdown writes the report for a chat or a wiki.

@@ -19,6 +19,20 @@ import (
 // text has the names of what it tells in a column of their own.
 type text struct{ *render.Text }
 
+// How long parts of a short summary stay where there is no room for all of them.
+const (
+	rankFollows = iota + 1
+	rankEvidence
+	rankGenerator
+	rankTenant
+	rankMark
+	rankAlso
+	rankNote
+	rankError
+	rankThroughput
+	rankFix
+)
+
 func (t *text) item(name, format string, args ...any) {
 	t.Item(13, name, fmt.Sprintf(format, args...))
 }
@@ -58,8 +72,10 @@ func Text(w io.Writer, r *load.Result, o TextOptions) error {
 	t.Line("")
 	requests(t, r)
 	x := &r.Throughput
+	t.Part(rankThroughput)
 	t.item("throughput", "%s requests/s (%s – %s), %s output tokens/s (%s – %s)", render.Number(x.Requests), render.Number(x.RequestsLow), render.Number(x.RequestsHigh),
 		render.Number(x.OutputTokens), render.Number(x.OutputLow), render.Number(x.OutputHigh))
+	t.Part(0)
 	if g := r.Goodput; g != nil {
 		t.item("goodput", "%s of the requests, %s requests/s, within %s", render.Percent(g.Share), render.Number(g.Requests), objective(g))
 	}
@@ -75,13 +91,20 @@ func Text(w io.Writer, r *load.Result, o TextOptions) error {
 		t.item("steady state", "%s", r.Window.Why)
 	}
 	if few(r) {
+		t.Part(rankMark)
 		t.item("* and ?", "too few requests to bound that percentile from above")
 	}
 	for _, n := range r.Notes {
+		t.Part(rankNote)
 		t.item("note", "%s", n)
 	}
 	if !o.Full {
-		t.item("more", "-v shows every latency and the generator's lag; --html FILE draws them")
+		kept := 1
+		if r.Generator.Spoiled {
+			kept = 3 // for the error that says what to do about it
+		}
+		t.Fit(kept)
+		t.item("more", "-v shows every latency and all evidence; --html FILE draws them")
 	}
 	_, err := t.WriteTo(w)
 	return err
@@ -221,6 +244,7 @@ func requests(t *text, r *load.Result) {
 	}
 	t.item("requests", "%s", line)
 	for _, kind := range slices.Sorted(maps.Keys(q.Errors)) {
+		t.Part(rankError)
 		line := fmt.Sprintf("%d × %s", q.Errors[kind], kind)
 		if m := q.Messages[kind]; len(m) > 0 {
 			line += ": " + strings.Join(m, "; ")
@@ -243,6 +267,7 @@ func tenants(t *text, r *load.Result) {
 		x := r.Tenants[name]
 		first, _ := x.Latency[load.TTFT].At(0.95)
 		whole, _ := x.Latency[load.E2E].At(0.95)
+		t.Part(rankTenant)
 		t.item("tenant "+name, "%d requests, %d failed, TTFT P95 %s, E2E P95 %s, %s output tokens/s", x.Requests, x.Failed, render.Seconds(first.Value), render.Seconds(whole.Value), render.Number(x.Output))
 	}
 }
@@ -275,8 +300,10 @@ func server(t *text, r *load.Result, full bool) {
 			name = "diagnosis"
 		}
 		where := ""
+		t.Part(0)
 		if len(r.Server.Phases) > 1 {
 			where = x.Name + ": "
+			t.Part(rankAlso)
 		}
 		t.item(name, "%s%s: %s", where, x.Verdict, x.Summary)
 		for j := range x.Findings {
@@ -284,6 +311,7 @@ func server(t *text, r *load.Result, full bool) {
 		}
 	}
 	for _, n := range r.Server.Notes {
+		t.Part(rankNote)
 		t.item("note", "%s", n)
 	}
 }
@@ -291,20 +319,23 @@ func server(t *text, r *load.Result, full bool) {
 // finding prints the verdict's evidence and first remedy, and the names of what
 // else is there.
 func finding(t *text, f *load.Finding, verdict string) {
-	more := func(s string) { t.Paragraph(strings.Repeat(" ", 15), strings.Repeat(" ", 17), s) }
+	more := func(rank int, s string) {
+		t.Part(rank)
+		t.Paragraph(strings.Repeat(" ", 15), strings.Repeat(" ", 17), s)
+	}
 	switch {
 	case f.ExplainBy != "":
-		more("follows from it: " + f.Title)
+		more(rankFollows, "follows from it: "+f.Title)
 		return
 	case f.ID != verdict:
-		more("also " + f.ID + ": " + f.Summary)
+		more(rankAlso, "also "+f.ID+": "+f.Summary)
 		return
 	}
 	for _, e := range f.Evidence {
-		more(e)
+		more(rankEvidence, e)
 	}
 	if len(f.Fixes) > 0 {
-		more("try: " + f.Fixes[0])
+		more(rankFix, "try: "+f.Fixes[0])
 	}
 }
 
@@ -334,6 +365,7 @@ func signal(name string) *indicator.Signal {
 
 func generator(t *text, r *load.Result, full bool) {
 	g := &r.Generator
+	t.Part(rankGenerator)
 	switch {
 	case g.Spoiled:
 		t.item("generator", "spoiled the result")
@@ -370,10 +402,31 @@ func Progress(p load.Progress, sinceTokens int64, interval time.Duration) string
 }
 
 // CompareText writes a comparison for a terminal.
-func CompareText(w io.Writer, c *load.Comparison, o render.Options) error {
-	t := render.NewText(o)
+func CompareText(w io.Writer, c *load.Comparison, o TextOptions) error {
+	same := len(c.Changes)
+	t := comparison(c, o, same)
+	for !o.Full && t.Lines() > t.Room() && same > 0 {
+		same--
+		t = comparison(c, o, same)
+	}
+	_, err := t.WriteTo(w)
+	return err
+}
+
+// comparison lays a comparison out: what changed, and at most so many quantities that did not.
+func comparison(c *load.Comparison, o TextOptions, same int) *render.Text {
+	t := render.NewText(o.Options)
+	style, answer := compared(c)
+	t.Styled(style, "", "  ", answer)
+	t.Line("")
 	var rows [][]string
 	for _, x := range c.Changes {
+		if x.Verdict == load.Same || x.Verdict == load.Unknown {
+			if same == 0 {
+				continue
+			}
+			same--
+		}
 		show := render.Seconds
 		if x.Unit != "s" {
 			show = func(v float64) string { return render.Number(v) + "/s" }
@@ -387,12 +440,39 @@ func CompareText(w io.Writer, c *load.Comparison, o render.Options) error {
 		}
 		rows = append(rows, []string{x.Quantity, show(x.A), show(x.B), fmt.Sprintf("%+.1f %%", 100*x.Relative), pv, x.Verdict})
 	}
-	t.Table(render.Words(render.Columns("", "A", "B", "change", "p", "verdict")), rows)
+	if len(rows) > 0 {
+		t.Table(render.Words(render.Columns("", "A", "B", "change", "p", "verdict")), rows)
+	}
 	for _, n := range c.Notes {
 		t.Paragraph("note: ", "  ", n)
 	}
-	_, err := t.WriteTo(w)
-	return err
+	if n := len(c.Changes) - len(rows); n > 0 {
+		t.Paragraph("", "  ", fmt.Sprintf("%d more did not change, or not surely: -v shows them.", n))
+	}
+	return t
+}
+
+// compared says in a sentence what became worse and what better from A to B.
+func compared(c *load.Comparison) (render.Style, string) {
+	of := func(verdict string) string {
+		var out []string
+		for _, x := range c.Changes {
+			if x.Verdict == verdict {
+				out = append(out, fmt.Sprintf("%s (%+.1f %%)", x.Quantity, 100*x.Relative))
+			}
+		}
+		return render.And(out)
+	}
+	worse, better := of(load.Worse), of(load.Better)
+	switch {
+	case worse != "" && better != "":
+		return render.Bad, "B is worse than A in " + worse + "; better in " + better + "."
+	case worse != "":
+		return render.Bad, "B is worse than A in " + worse + "."
+	case better != "":
+		return render.Good, "B is better than A in " + better + "."
+	}
+	return render.Bold, "No difference between A and B that may not be chance."
 }
 
 // SearchText writes a search's answer and its trials for a terminal.

@@ -43,7 +43,6 @@ func Diff(w io.Writer, d *profile.Diff, gate float64, o Options) error {
 		rows = append(rows, changeRow(c))
 	}
 	t.Table(render.Words(render.Columns("", "before", "after", "change", "")), rows)
-	t.Heading("KERNELS that changed most, per " + d.Per)
 	rows = nil
 	for i, c := range d.Kernels {
 		if i == most || c.Before == c.After {
@@ -52,7 +51,10 @@ func Diff(w io.Writer, d *profile.Diff, gate float64, o Options) error {
 		r := changeRow(c)
 		rows = append(rows, []string{r[1], r[2], r[3], render.Clip(render.Clean(c.Name), max(t.Width()-40, 24))})
 	}
-	t.Table(render.Words(render.Columns("before", "after", "change", "")), rows)
+	if len(rows) > 0 {
+		t.Heading("KERNELS that changed most, per " + d.Per)
+		t.Table(render.Words(render.Columns("before", "after", "change", "")), rows)
+	}
 	for _, c := range d.Caveats {
 		t.Paragraph("  But: ", "    ", render.Sentence(c))
 	}

@@ -426,7 +426,11 @@ func (t *text) footer() {
 		notes = nil // but where a graph hides what matters
 	}
 	for _, s := range notes {
+		t.Part(1)
 		t.Paragraph("  Note: ", "    ", render.Sentence(s))
+	}
+	if !t.o.Full {
+		t.Fit(3)
 	}
 	t.Line("")
 	var events int64

@@ -26,12 +26,18 @@ func Text(w io.Writer, s *Simulation, full bool, o render.Options) error {
 		_, err := t.WriteTo(w)
 		return err
 	}
-	if len(s.Sweep) > 0 {
-		t.sweepAnswer(s)
-	} else {
-		t.answer(s, &s.Runs[0])
+	for most := fewRows; ; most-- { // points of a sweep make room for what casts doubt on them
+		if len(s.Sweep) > 0 {
+			t.sweepAnswer(s, most)
+		} else {
+			t.answer(s, &s.Runs[0])
+		}
+		t.believe(s)
+		if full || t.Lines()+linesAfter <= t.Room() || len(s.Sweep) == 0 || most == leastRows {
+			break
+		}
+		t = &text{render.NewText(o), full}
 	}
-	t.believe(s)
 	if full {
 		t.Line("")
 		t.head(s)
@@ -40,8 +46,9 @@ func Text(w io.Writer, s *Simulation, full bool, o render.Options) error {
 		}
 		t.foot(s)
 	} else {
+		t.Fit(linesAfter)
 		t.Line("")
-		t.Paragraph("", "", "--full shows the batch, the queue and what is assumed; --html FILE draws it.")
+		t.Brief(1, "", "", "--full shows the batch, the queue and what is assumed; --html FILE draws it.")
 	}
 	_, err := t.WriteTo(w)
 	return err
@@ -62,8 +69,15 @@ type text struct {
 	full bool
 }
 
-// item writes a named paragraph.
-func (t *text) item(name, body string) { t.Item(12, name, body) }
+// linesAfter is how many lines the last words of a short answer take.
+const linesAfter = 2
+
+// item writes a named paragraph, which leaves a short answer where there is no room for it:
+// a description before a doubt.
+func (t *text) item(name, body string) {
+	t.Part(map[string]int{"basis": 1, "goodput": 2, "check": 3}[name])
+	t.Item(12, name, body)
+}
 
 func (t *text) head(s *Simulation) {
 	w := &s.Workload
@@ -338,8 +352,12 @@ func (o *Objective) text() string {
 	return render.Objective(o.TTFT, o.ITL, o.E2E) + " (" + o.Name + ")"
 }
 
-// fewRows is how many points of a sweep are shown without --full.
-const fewRows = 12
+// How many points of a sweep are shown without --full, and how few of them where there is
+// more to say.
+const (
+	fewRows   = 12
+	leastRows = 7
+)
 
 // order is that of the points' worth: those that keep the objective by their throughput,
 // others by the share of requests within it, or without one by the time to the first token.
@@ -386,9 +404,9 @@ func (s *Simulation) verdict(order []int) string {
 	return fmt.Sprintf("%d of %d points keep the objective; the one with the most tokens/s is %s.", met, len(s.Runs), what)
 }
 
-// sweepAnswer names the best point and writes a line for every one, or for the best of
+// sweepAnswer names the best point and writes a line for every one, or for the best few of
 // them. In a narrow terminal the quantities that say least are left out.
-func (t *text) sweepAnswer(s *Simulation) {
+func (t *text) sweepAnswer(s *Simulation, most int) {
 	order := s.order()
 	t.Styled(render.Bold, "", "", s.verdict(order))
 	t.Line("")
@@ -432,7 +450,7 @@ func (t *text) sweepAnswer(s *Simulation) {
 	shown := 0
 	for i := range s.Runs {
 		r := &s.Runs[i]
-		if !t.full && len(s.Runs) > fewRows && !slices.Contains(order[:min(len(order), fewRows)], i) {
+		if !t.full && len(s.Runs) > most && !slices.Contains(order[:min(len(order), most)], i) {
 			continue
 		}
 		var row []string
@@ -448,7 +466,7 @@ func (t *text) sweepAnswer(s *Simulation) {
 	}
 	t.Line("")
 	if s.Objective != nil {
-		t.item("goodput", "share of the requests within "+s.Objective.text()+"; ✓ where every percentile keeps its objective")
+		t.item("goodput", "share of requests within "+s.Objective.text()+"; ✓ where all percentiles keep it")
 	}
 }
 

@@ -83,10 +83,11 @@ func (a *Answer) AddComparison(all []planning.Alternative, best int, serve strin
 }
 
 // comparison writes the alternatives as a table.
-func (t *text) comparison(a *Answer) {
+func (t *text) comparison(a *Answer, full bool) {
 	if len(a.Comparison) == 0 {
 		return
 	}
+	t.Line("")
 	t.Styled(render.Bold, "", "", "GPUs and forms of the weights")
 	var rows [][]string
 	for _, x := range a.Comparison {
@@ -117,6 +118,9 @@ func (t *text) comparison(a *Answer) {
 		if r := []rune(says); len(r) > 60 {
 			says = string(r[:60]) + "…"
 		}
+		if missed := missed(x.Says); missed != "" && !full {
+			says = "no: " + missed
+		}
 		rows = append(rows, []string{name, cmp.Or(x.Quantization, "as it is"), first, gap, cost, says})
 	}
 	head, meets := "an hour", ""
@@ -124,11 +128,27 @@ func (t *text) comparison(a *Answer) {
 		head, meets = "per M out", "meets them"
 	}
 	t.Table(render.Words(render.Columns("", "weights", "TTFT P95", "ITL P95", head, meets)), rows)
-	t.Line("")
 }
 
-// cost says in a line what it costs.
-func (c *Cost) text() string {
+// missed names the quantities that miss their targets: "TTFT P95 2 s > 500ms; E2E P95 …" is
+// "TTFT, E2E". It is "" where something else is said.
+func missed(says string) string {
+	var names []string
+	for one := range strings.SplitSeq(says, "; ") {
+		name, _, ok := strings.Cut(one, " P95 ")
+		if !ok {
+			return ""
+		}
+		names = append(names, name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// cost says what it costs: in a line or, in full, with the price that it rests on.
+func (c *Cost) text(full bool) string {
+	if !full && c.MillionOutput > 0 {
+		return fmt.Sprintf("%.2f an hour, %.2f per million output tokens", c.Hour, c.MillionOutput)
+	}
 	text := fmt.Sprintf("%.2f an hour, at %.2f for one GPU (%s)", c.Hour, c.GPUHour, c.From)
 	if c.MillionOutput > 0 {
 		text = fmt.Sprintf("%.2f per million output tokens, %.2f per million of all tokens at this load; %s", c.MillionOutput, c.MillionAllTokens, text)

@@ -19,7 +19,7 @@ func HTML(w io.Writer, a *Answer) error {
 		"numbers": func(r Range) string { return doubt(r, render.Grouped) },
 		"off":     offBy,
 		"change":  change, "targets": targets, "arrangement": func(p Point) string { return arrangement(&p) },
-		"verdict": (*Answer).verdict, "cost": (*Cost).text,
+		"verdict": (*Answer).verdict, "cost": func(c *Cost) string { return c.text(true) },
 		"ref": func(v float64) *float64 { return &v },
 	}, struct {
 		*Answer

@@ -35,30 +35,41 @@ func (t *text) answer(a *Answer, full bool) {
 		t.Line("")
 		t.Command("  ", strings.ReplaceAll(a.Command, " \\\n  ", " "))
 	}
-	t.Line("")
 	if a.Result != nil {
-		t.predicted(a.Result)
+		if len(a.Comparison) > 0 {
+			t.Part(rankBeside)
+		}
 		t.Line("")
+		t.predicted(a.Result)
+		t.Part(0)
 	}
-	item := func(name, text string) { t.Item(10, name, text) }
-	t.comparison(a)
+	t.comparison(a, full)
+	t.Line("")
+	item := func(rank int, name, text string) {
+		t.Part(rank)
+		t.Item(10, name, text)
+	}
 	if a.Risk != "" {
-		item("risk", a.Risk)
+		item(rankDoubt, "risk", a.Risk)
 	}
 	if a.Cost != nil && (a.Met() || a.Status == statusLikely) {
-		item("cost", a.Cost.text())
+		item(rankCost, "cost", a.Cost.text(full))
 	}
 	if a.Workload != "" {
-		item("workload", a.Workload)
+		item(rankBeside, "workload", a.Workload)
 	}
-	item("memory", a.memory())
+	item(rankMemory, "memory", a.memory())
 	if a.Result != nil {
 		basis := a.Result.Basis
 		if !full {
 			basis, _, _ = strings.Cut(basis, ";")
 		}
-		item("basis", basis)
-		t.uncertain(a.Result)
+		item(rankBasis, "basis", basis)
+		if r := a.Result; r.Likely != nil && r.Best != nil {
+			item(rankLikely, "likely", fmt.Sprintf("%s would do at the likeliest step times; at the slow end: %s", render.Plural(r.Likely.GPUs, "GPU"), strings.Join(r.Doubts, ", ")))
+		}
+		t.Part(rankMeasure)
+		t.measure(a.Result.Measure)
 	}
 	if c := a.Check; c != nil && len(c.Comparisons) > 0 {
 		var off []string
@@ -70,51 +81,59 @@ func (t *text) answer(a *Answer, full bool) {
 		if len(off) == 0 {
 			off = []string{"the memory agrees with " + c.Source}
 		}
-		item("check", strings.Join(off, "; "))
+		item(rankDoubt, "check", strings.Join(off, "; "))
+	}
+	if len(a.LeftOut) > 0 {
+		item(rankDoubt, "left out", strings.Join(a.LeftOut, "; "))
+	}
+	if len(a.Idle) > 0 {
+		item(rankBeside, "no effect", strings.Join(a.Idle, ", ")+": nothing here depends on it")
 	}
 	explained := a.Notes
 	if r := a.Result; r != nil && r.Best == nil {
 		explained = slices.Concat(r.Explain[min(1, len(r.Explain)):], a.Notes)
 	}
 	if u := a.Model.Unknown; len(u) > 0 {
-		explained = append([]string{"not understood of the model: " + strings.Join(u, "; ")}, explained...)
+		item(rankDoubt, "note", "not understood of the model: "+strings.Join(u, "; "))
 	}
-	if len(a.LeftOut) > 0 {
-		item("left out", strings.Join(a.LeftOut, "; "))
-	}
-	if len(a.Idle) > 0 {
-		item("no effect", strings.Join(a.Idle, ", ")+": nothing here depends on it")
-	}
-	more := 0
-	for i, n := range explained {
-		if i >= fewNotes && !full {
-			more++
-			continue
-		}
-		item("note", n)
+	for _, n := range explained {
+		item(rankNote, "note", n)
 	}
 	for i, r := range a.Remedies {
-		if i >= fewRemedies && !full {
-			break
+		rank := rankRemedy
+		if i >= fewRemedies {
+			rank = rankBeside
 		}
-		item("fits with", fmt.Sprintf("%s: leaves %s for the KV cache", r.Change, render.GiB(r.Left.Value)))
+		item(rank, "fits with", fmt.Sprintf("%s: leaves %s for the KV cache", r.Change, render.GiB(r.Left.Value)))
 	}
+	if full {
+		return
+	}
+	t.Fit(2)
 	t.Line("")
-	if !full {
-		rest := ""
-		if more > 0 {
-			rest = render.Plural(more, "more note") + ", "
-		}
-		t.Paragraph("", "", "--full shows "+rest+"the memory line by line, and what else was tried.")
+	rest := " and what else was tried"
+	if a.Result != nil && a.Result.Measure != nil {
+		rest = ", what else was tried, and what to measure"
 	}
+	t.Brief(1, "", "", "--full shows the memory line by line"+rest+".")
 }
 
-// uncertain says what the answer does not rest on firmly, and what would make it firmer.
-func (t *text) uncertain(r *Result) {
-	if r.Likely != nil && r.Best != nil {
-		t.Item(10, "likely", fmt.Sprintf("%s would do at the likeliest step times; at the slow end: %s", render.Plural(r.Likely.GPUs, "GPU"), strings.Join(r.Doubts, ", ")))
-	}
-	m := r.Measure
+// How long parts of the answer stay where there is no room for all of them: what is asked
+// for last leaves first.
+const (
+	rankBeside = iota + 1
+	rankNote
+	rankMeasure
+	rankLikely
+	rankMemory
+	rankCost
+	rankBasis
+	rankRemedy
+	rankDoubt
+)
+
+// measure says what would make the answer firmer.
+func (t *text) measure(m *Measurement) {
 	if m == nil {
 		return
 	}
@@ -133,11 +152,8 @@ func factor(f float64) string {
 	return fmt.Sprintf("%.2g", f)
 }
 
-// How many notes, and how many changes with which the model fits, are shown without --full.
-const (
-	fewNotes    = 1
-	fewRemedies = 3
-)
+// fewRemedies is how many changes with which the model fits say enough.
+const fewRemedies = 3
 
 // verdict says in a sentence whether it fits, and whether targets are met.
 func (a *Answer) verdict() string {

@@ -33,25 +33,26 @@ type Check struct {
 
 // A Finding is one fault at one place.
 type Finding struct {
-	Check    string
-	Severity catalog.Severity
+	Check    string           `json:"check"`
+	Severity catalog.Severity `json:"severity"`
 
-	File         string
-	Line, Column int    // of the fragment, from 1; 0 where the file has none
-	Path         string // JSON pointer to the string
-	Where        string // the alert, the panel
+	File   string `json:"file"`
+	Line   int    `json:"line,omitempty"` // of the fragment, from 1; 0 where the file has none
+	Column int    `json:"column,omitempty"`
+	Path   string `json:"pointer"` // JSON pointer to the string
+	Where  string `json:"where"`   // the alert, the panel
 
-	Fragment string // the part of the expression that is meant
-	Why      string
-	Fix      string // what to write instead, or what to do
+	Fragment string `json:"fragment"` // the part of the expression that is meant
+	Why      string `json:"why"`
+	Fix      string `json:"fix"` // what to write instead, or what to do
+
+	// Fixable says that Fix can repair it.
+	Fixable bool `json:"fixable"`
 
 	// Doubt says that nobody can tell from the files whether it is one: a deployment may
 	// add a label, have one server or one model. It is told for information and is never
 	// an error; Why says what it hangs on.
-	Doubt bool
-
-	// Fixable says that Fix can repair it.
-	Fixable bool
+	Doubt bool `json:"doubt,omitempty"`
 
 	edits []edit
 	node  *node

@@ -32,6 +32,9 @@ var statusNames = [...]string{"unknown", "missing", "partial", "present"}
 
 func (s Status) String() string { return statusNames[s] }
 
+// MarshalText writes a status's name.
+func (s Status) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
 // An Area is one line of the checklist: what a deployment should measure.
 type Area struct {
 	ID, Title string
@@ -40,11 +43,11 @@ type Area struct {
 
 // An Item is one quantity or practice of an area.
 type Item struct {
-	Name     string
-	Status   Status
-	Severity catalog.Severity // of its absence
-	Detail   string           // what is there, or what is not
-	Hint     string           // how to switch it on
+	Name     string           `json:"name"`
+	Status   Status           `json:"status"`
+	Severity catalog.Severity `json:"severity"`         // of its absence
+	Detail   string           `json:"detail,omitempty"` // what is there, or what is not
+	Hint     string           `json:"hint,omitempty"`   // how to switch it on
 }
 
 // Status of an area is Missing where all that could be looked at is missing.

@@ -56,16 +56,16 @@ func (r *Report) Linted() (worst catalog.Severity, ok bool) {
 }
 
 type jsonReport struct {
-	Schema      string        `json:"schema"`
-	Tool        version.Tool  `json:"tool"`
-	Status      string        `json:"status"` // ok, found, unknown
-	Source      jsonSource    `json:"source"`
-	Areas       []jsonArea    `json:"areas"`
-	Findings    []jsonFinding `json:"findings"`
-	Files       []string      `json:"files"`
-	Expressions int           `json:"expressions"`
-	Errors      []string      `json:"errors,omitempty"`
-	Fixed       []jsonFixed   `json:"fixed,omitempty"`
+	Schema      string       `json:"schema"`
+	Tool        version.Tool `json:"tool"`
+	Status      string       `json:"status"` // ok, found, unknown
+	Source      jsonSource   `json:"source"`
+	Areas       []jsonArea   `json:"areas"`
+	Findings    []Finding    `json:"findings"`
+	Files       []string     `json:"files"`
+	Expressions int          `json:"expressions"`
+	Errors      []string     `json:"errors,omitempty"`
+	Fixed       []jsonFixed  `json:"fixed,omitempty"`
 }
 
 type jsonSource struct {
@@ -78,33 +78,10 @@ type jsonSource struct {
 }
 
 type jsonArea struct {
-	ID     string     `json:"id"`
-	Title  string     `json:"title"`
-	Status string     `json:"status"`
-	Items  []jsonItem `json:"items"`
-}
-
-type jsonItem struct {
-	Name     string `json:"name"`
-	Status   string `json:"status"`
-	Severity string `json:"severity"`
-	Detail   string `json:"detail,omitempty"`
-	Hint     string `json:"hint,omitempty"`
-}
-
-type jsonFinding struct {
-	Check    string `json:"check"`
-	Severity string `json:"severity"`
-	File     string `json:"file"`
-	Line     int    `json:"line,omitempty"`
-	Column   int    `json:"column,omitempty"`
-	Pointer  string `json:"pointer"`
-	Where    string `json:"where"`
-	Fragment string `json:"fragment"`
-	Why      string `json:"why"`
-	Fix      string `json:"fix"`
-	Fixable  bool   `json:"fixable"`
-	Doubt    bool   `json:"doubt,omitempty"`
+	ID     string `json:"id"`
+	Title  string `json:"title"`
+	Status Status `json:"status"`
+	Items  []Item `json:"items"`
 }
 
 type jsonFixed struct {
@@ -115,7 +92,7 @@ type jsonFixed struct {
 
 // JSON writes the report as sixty.audit/v1.
 func (r *Report) JSON(w io.Writer) error {
-	out := jsonReport{Schema: Schema, Tool: version.This(), Status: "ok", Areas: []jsonArea{}, Findings: []jsonFinding{}, Files: append([]string{}, r.Files...), Expressions: r.Expressions}
+	out := jsonReport{Schema: Schema, Tool: version.This(), Status: "ok", Areas: []jsonArea{}, Findings: append([]Finding{}, r.Findings...), Files: append([]string{}, r.Files...), Expressions: r.Expressions}
 	out.Source = jsonSource{
 		Description: r.Surface.Source, Live: r.Surface.Live, Dialects: []string{}, Models: append([]string{}, r.Surface.Models...),
 		Instances: len(r.Surface.Instances), IntervalSeconds: r.Surface.Interval.Seconds(),
@@ -131,14 +108,7 @@ func (r *Report) JSON(w io.Writer) error {
 		out.Errors = append(out.Errors, err.Error())
 	}
 	for _, a := range r.Areas {
-		ja := jsonArea{ID: a.ID, Title: a.Title, Status: a.Status().String(), Items: []jsonItem{}}
-		for _, it := range a.Items {
-			ja.Items = append(ja.Items, jsonItem{it.Name, it.Status.String(), it.Severity.String(), it.Detail, it.Hint})
-		}
-		out.Areas = append(out.Areas, ja)
-	}
-	for _, f := range r.Findings {
-		out.Findings = append(out.Findings, jsonFinding{f.Check, f.Severity.String(), f.File, f.Line, f.Column, f.Path, f.Where, f.Fragment, f.Why, f.Fix, f.Fixable, f.Doubt})
+		out.Areas = append(out.Areas, jsonArea{a.ID, a.Title, a.Status(), append([]Item{}, a.Items...)})
 	}
 	for _, name := range r.Files {
 		if f, ok := r.Fixed[name]; ok {

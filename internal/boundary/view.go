@@ -51,9 +51,9 @@ type Part struct {
 
 // A Finding is something that is wrong at the boundary.
 type Finding struct {
-	ID       string
-	Severity catalog.Severity
-	Summary  string
+	ID       string           `json:"id"`
+	Severity catalog.Severity `json:"severity"`
+	Summary  string           `json:"summary"`
 }
 
 // Limits from which on a share is a finding: those of the pathologies http-errors

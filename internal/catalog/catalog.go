@@ -36,6 +36,9 @@ func (s Severity) String() string {
 	return "info"
 }
 
+// MarshalText writes a severity's name.
+func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
 // ParseSeverity reads a severity's name.
 func ParseSeverity(name string) (Severity, error) {
 	for _, s := range []Severity{Info, Ticket, Page} {

@@ -63,8 +63,8 @@ const (
 
 // A Setting is the value of a flag and where it was learnt.
 type Setting struct {
-	Value  string
-	Source string // "--engine-args", "engine log", "cache_config_info", "inferred from …"
+	Value  string `json:"value"`
+	Source string `json:"source"` // "--engine-args", "engine log", "cache_config_info", "inferred from …"
 }
 
 // Config maps flags, without dashes, to what is known of them.

@@ -139,7 +139,11 @@ func (w *Weight) Times() int {
 }
 
 // An Assumption is a field that config.json lacks, and what was taken for it.
-type Assumption struct{ Field, Value, Source string }
+type Assumption struct {
+	Field  string `json:"field"`
+	Value  string `json:"value"`
+	Source string `json:"source"`
+}
 
 // A Model is what config.json says.
 type Model struct {

@@ -11,7 +11,11 @@ import (
 )
 
 // An Estimate is a value with its range. Low equals High where it is known.
-type Estimate struct{ Value, Low, High float64 }
+type Estimate struct {
+	Value float64 `json:"value"`
+	Low   float64 `json:"low"`
+	High  float64 `json:"high"`
+}
 
 // Exact is an estimate without doubt.
 func Exact(v float64) Estimate { return Estimate{v, v, v} }

@@ -128,9 +128,10 @@ type Result struct {
 // scheduler: memory × 0.9 − weights, over the KV bytes of a token, over an average
 // length. It is shown beside the result as the first approximation.
 type Usual struct {
-	KVBytes, Tokens     float64
-	MaxNumSeqs          int
-	MaxNumBatchedTokens int // 0: left alone
+	KVBytes             float64 `json:"kv_bytes"`
+	Tokens              float64 `json:"tokens"`
+	MaxNumSeqs          int     `json:"max_num_seqs"`
+	MaxNumBatchedTokens int     `json:"max_num_batched_tokens,omitempty"` // 0: left alone
 }
 
 // NewUsual computes it for one GPU of a ledger's tensor-parallel group, in the

@@ -45,24 +45,31 @@ type Profile struct {
 
 // StepTimes are what the steps of one phase took, in seconds.
 type StepTimes struct {
-	Count                  int
-	Mean, P50, P95, Max    float64
-	Deviation              float64 // the standard deviation over the mean
-	Busy, Idle, Late       float64 // mean of a step: its device's work, and what it waited for it
-	Exposed                float64
-	Kernels, Launches      float64
-	Period                 float64 // median time from step to step
-	PrefillTokens, Decodes float64 // mean of a step
+	Count         int     `json:"count"`
+	Mean          float64 `json:"mean_seconds"`
+	P50           float64 `json:"p50_seconds"`
+	P95           float64 `json:"p95_seconds"`
+	Max           float64 `json:"max_seconds"`
+	Deviation     float64 `json:"coefficient_of_variation"` // the standard deviation over the mean
+	Period        float64 `json:"period_p50_seconds"`       // from step to step
+	Busy          float64 `json:"device_busy_seconds"`      // mean of a step: its device's work, and what it waited for it
+	Idle          float64 `json:"device_idle_seconds"`
+	Late          float64 `json:"host_late_seconds"`
+	Exposed       float64 `json:"communication_exposed_seconds"`
+	Launches      float64 `json:"launches"`
+	Kernels       float64 `json:"kernels"`
+	PrefillTokens float64 `json:"prefill_tokens"` // mean of a step
+	Decodes       float64 `json:"decode_requests"`
 }
 
 // Straggle says how devices wait for each other in communication, by comparing how long
 // the same collective took on each: the last to arrive has the shortest.
 type Straggle struct {
-	Known       bool
-	Collectives int
-	Share       float64 // of the wall time of all devices that is spent waiting for another
-	Last        string  // the device that the others wait for most
-	LastShare   float64 // of collectives for which it came last
+	Known       bool    `json:"-"`
+	Collectives int     `json:"collectives"`
+	Share       float64 `json:"share"`      // of the wall time of all devices that is spent waiting for another
+	Last        string  `json:"last"`       // the device that the others wait for most
+	LastShare   float64 `json:"last_share"` // of collectives for which it came last
 }
 
 // unknownMuch is the share of kernels that no rule knows from which on it is told.

@@ -10,6 +10,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/boundary"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/version"
@@ -25,8 +26,9 @@ func JSON(w io.Writer, d diagnose.Diagnosis, o Options) error {
 	return render.JSON(w, newDiagnosisJSON(&d, &o))
 }
 
-// The types below are the contract. They repeat the fields of package diagnose
-// so that renaming one there cannot change the contract.
+// The types below are the contract where it says more than the values that it is of: a number
+// that is not known is null, times are in UTC with milliseconds, a list is never null. What is
+// the same in both has its names in JSON where it is declared.
 type (
 	diagnosisJSON struct {
 		Schema   string        `json:"schema"`
@@ -85,7 +87,7 @@ type (
 		TTFT        *latencyJSON       `json:"ttft"`
 		E2E         *latencyJSON       `json:"e2e"`
 		Parts       []partJSON         `json:"ttft_parts"`
-		Findings    []boundaryFinding  `json:"findings"`
+		Findings    []boundary.Finding `json:"findings"`
 	}
 
 	latencyJSON struct {
@@ -107,12 +109,6 @@ type (
 	partJSON struct {
 		Name    string `json:"name"`
 		Seconds number `json:"seconds"`
-	}
-
-	boundaryFinding struct {
-		ID       string `json:"id"`
-		Severity string `json:"severity"`
-		Summary  string `json:"summary"`
 	}
 
 	verdictJSON struct {
@@ -228,20 +224,15 @@ type (
 	}
 
 	targetJSON struct {
-		Name    string                 `json:"name"`
-		Dialect string                 `json:"dialect"`
-		Version string                 `json:"version"`
-		Model   string                 `json:"model"`
-		Up      bool                   `json:"up"`
-		Judged  bool                   `json:"judged"`
-		Problem string                 `json:"problem"`
-		Notes   []string               `json:"notes"`
-		Config  map[string]settingJSON `json:"config"`
-	}
-
-	settingJSON struct {
-		Value  string `json:"value"`
-		Source string `json:"source"`
+		Name    string        `json:"name"`
+		Dialect string        `json:"dialect"`
+		Version string        `json:"version"`
+		Model   string        `json:"model"`
+		Up      bool          `json:"up"`
+		Judged  bool          `json:"judged"`
+		Problem string        `json:"problem"`
+		Notes   []string      `json:"notes"`
+		Config  engine.Config `json:"config"`
 	}
 
 	rangeJSON struct {
@@ -348,10 +339,8 @@ func newBoundaryJSON(v *boundary.View) *boundaryJSON {
 	return &boundaryJSON{
 		Kind: v.Gateway, Seconds: v.Span.Seconds(), Whole: v.Whole, Offered: v.Offered, Ended: v.Ended, Open: v.Open,
 		ErrorShare: number(v.ErrorShare), GaveUpShare: number(v.GaveUpShare), TTFT: latency(v.First), E2E: latency(v.Duration),
-		Parts: each(v.Parts, func(p *boundary.Part) partJSON { return partJSON{p.Name, number(p.Seconds)} }),
-		Findings: each(v.Findings, func(f *boundary.Finding) boundaryFinding {
-			return boundaryFinding{f.ID, f.Severity.String(), f.Summary}
-		}),
+		Parts:    each(v.Parts, func(p *boundary.Part) partJSON { return partJSON{p.Name, number(p.Seconds)} }),
+		Findings: each(v.Findings, func(f *boundary.Finding) boundary.Finding { return *f }),
 	}
 }
 
@@ -452,10 +441,10 @@ func newTargetJSON(d *diagnose.Diagnosis, t *diagnose.Target) targetJSON {
 	out := targetJSON{
 		Name: t.Name, Dialect: t.Dialect.ID, Version: t.Version, Up: up(d, t), Problem: t.Problem, Model: t.Labels["model_name"],
 		Judged: !slices.ContainsFunc(d.Unjudged, func(u diagnose.Unjudged) bool { return u.Target == t.Name }),
-		Notes:  list(t.Notes), Config: map[string]settingJSON{},
+		Notes:  list(t.Notes), Config: t.Config,
 	}
-	for flag, s := range t.Config {
-		out.Config[flag] = settingJSON{Value: s.Value, Source: s.Source}
+	if out.Config == nil {
+		out.Config = engine.Config{}
 	}
 	return out
 }

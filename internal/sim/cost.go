@@ -76,17 +76,18 @@ func (w *Work) schedule(n, computed int) {
 // of Base, and the arithmetic hides behind it; beyond, each token costs its
 // arithmetic (the roofline of Williams, Waterman and Patterson, 2009).
 type StepCost struct {
-	Base     float64 // every step: launch, sampling, reading the weights
-	Mixed    float64 // additionally, a step with prefill
-	PerSeq   float64 // every request of the step
-	PerToken float64 // every token beyond Knee
-	PerKV    float64 // every context token read
-	PerPair  float64 // every query-key pair of prefill
-	Knee     int     // tokens
+	Base     float64 `json:"base"`      // every step: launch, sampling, reading the weights
+	Mixed    float64 `json:"mixed"`     // additionally, a step with prefill
+	PerSeq   float64 `json:"per_seq"`   // every request of the step
+	PerToken float64 `json:"per_token"` // every token beyond Knee
+	PerKV    float64 `json:"per_kv"`    // every context token read
+	PerPair  float64 `json:"per_pair"`  // every query-key pair of prefill
+	Knee     int     `json:"knee"`      // tokens
 
 	// Experts is the time that reading all experts of a mixture takes, of which a token
 	// takes the ExpertShare: a step reads those that any of its tokens takes.
-	Experts, ExpertShare float64
+	Experts     float64 `json:"experts,omitempty"`
+	ExpertShare float64 `json:"expert_share,omitempty"`
 }
 
 // Seconds returns the duration of work.

@@ -160,10 +160,14 @@ func (f *Measured) arrivals(step time.Duration) {
 // engines together but for KV usage, which is their mean. Quantities that no
 // interval tells are 0.
 type Summary struct {
-	Running, Waiting, KVUsage float64
-	TTFTMean, ITLMean         float64 // seconds
-	OutputPerSecond           float64
-	FirstTokens, Preemptions  float64
+	TTFTMean        float64 `json:"ttft_mean"` // seconds
+	ITLMean         float64 `json:"itl_mean"`
+	OutputPerSecond float64 `json:"output_tokens"`
+	Running         float64 `json:"running"`
+	Waiting         float64 `json:"waiting"`
+	KVUsage         float64 `json:"kv_cache_usage"`
+	Preemptions     float64 `json:"preemptions"`
+	FirstTokens     float64 `json:"-"`
 }
 
 // Summary adds the intervals up.

@@ -158,7 +158,7 @@ func measure(p *profile.Profile) map[*indicator.Signal]indicator.Value {
 		m[OnCPU] = indicator.Known(0)
 		if p.Launched.Kernels > 0 {
 			m[SmallKernels] = indicator.Known(float64(p.Launched.Small) / float64(p.Launched.Kernels))
-			m[GraphKernels] = indicator.Known(float64(p.Launched.Graph+p.WholeGraphs) / float64(p.Launched.Kernels))
+			m[GraphKernels] = indicator.Known(float64(max(p.Launched.Graph, p.WholeGraphs)) / float64(p.Launched.Kernels))
 		}
 		if p.Launched.Blocks > 0 {
 			m[Narrow] = indicator.Known(p.OfBusy(p.Launched.NarrowTime))

@@ -20,31 +20,31 @@ const maxKernels = 200
 
 type (
 	profileJSON struct {
-		Schema        string               `json:"schema"`
-		Tool          version.Tool         `json:"tool"`
-		Partial       []string             `json:"partial"`
-		Notes         []string             `json:"notes"`
-		Verdict       verdictJSON          `json:"verdict"`
-		Findings      []findingJSON        `json:"findings"`
-		Wall          float64              `json:"wall_seconds"`
-		Shares        sharesJSON           `json:"shares"`
-		Groups        map[string]groupJSON `json:"groups"`
-		Idle          map[string]float64   `json:"idle"`
-		Steps         map[string]stepsJSON `json:"steps"`
-		StepsBy       string               `json:"steps_by"`
-		Kernels       []kernelJSON         `json:"kernels"`
-		Launches      launchesJSON         `json:"launches"`
-		Roofline      []rateJSON           `json:"roofline"`
-		Devices       []deviceJSON         `json:"devices"`
-		Stragglers    *straggleJSON        `json:"stragglers"`
-		Sources       []sourceJSON         `json:"sources"`
-		TokensTotal   int64                `json:"tokens"`
-		SecondsToken  *float64             `json:"seconds_per_token"`
-		AttentionOf   float64              `json:"attention_fraction"`
-		GEMMOf        float64              `json:"gemm_fraction"`
-		CommOf        float64              `json:"communication_fraction"`
-		GPUIdleOf     float64              `json:"gpu_idle_fraction"`
-		MemoryMaximum map[int]uint64       `json:"memory_allocated_max_bytes"`
+		Schema        string                       `json:"schema"`
+		Tool          version.Tool                 `json:"tool"`
+		Partial       []string                     `json:"partial"`
+		Notes         []string                     `json:"notes"`
+		Verdict       verdictJSON                  `json:"verdict"`
+		Findings      []findingJSON                `json:"findings"`
+		Wall          float64                      `json:"wall_seconds"`
+		Shares        sharesJSON                   `json:"shares"`
+		Groups        map[string]groupJSON         `json:"groups"`
+		Idle          map[string]float64           `json:"idle"`
+		Steps         map[string]profile.StepTimes `json:"steps"`
+		StepsBy       string                       `json:"steps_by"`
+		Kernels       []kernelJSON                 `json:"kernels"`
+		Launches      launchesJSON                 `json:"launches"`
+		Roofline      []rateJSON                   `json:"roofline"`
+		Devices       []deviceJSON                 `json:"devices"`
+		Stragglers    *profile.Straggle            `json:"stragglers"`
+		Sources       []sourceJSON                 `json:"sources"`
+		TokensTotal   int64                        `json:"tokens"`
+		SecondsToken  *float64                     `json:"seconds_per_token"`
+		AttentionOf   float64                      `json:"attention_fraction"`
+		GEMMOf        float64                      `json:"gemm_fraction"`
+		CommOf        float64                      `json:"communication_fraction"`
+		GPUIdleOf     float64                      `json:"gpu_idle_fraction"`
+		MemoryMaximum map[int]uint64               `json:"memory_allocated_max_bytes"`
 	}
 	verdictJSON struct {
 		ID       string `json:"id"`
@@ -76,23 +76,6 @@ type (
 		Time  float64 `json:"seconds"`
 		Sum   float64 `json:"sum_seconds"`
 		Count int     `json:"count"`
-	}
-	stepsJSON struct {
-		Count     int     `json:"count"`
-		Mean      float64 `json:"mean_seconds"`
-		P50       float64 `json:"p50_seconds"`
-		P95       float64 `json:"p95_seconds"`
-		Max       float64 `json:"max_seconds"`
-		Deviation float64 `json:"coefficient_of_variation"`
-		Period    float64 `json:"period_p50_seconds"`
-		Busy      float64 `json:"device_busy_seconds"`
-		Idle      float64 `json:"device_idle_seconds"`
-		Late      float64 `json:"host_late_seconds"`
-		Exposed   float64 `json:"communication_exposed_seconds"`
-		Launches  float64 `json:"launches"`
-		Kernels   float64 `json:"kernels"`
-		Prefill   float64 `json:"prefill_tokens"`
-		Decodes   float64 `json:"decode_requests"`
 	}
 	kernelJSON struct {
 		Name     string  `json:"name"`
@@ -131,12 +114,6 @@ type (
 		Wall   float64    `json:"wall_seconds"`
 		Shares sharesJSON `json:"shares"`
 	}
-	straggleJSON struct {
-		Collectives int     `json:"collectives"`
-		Share       float64 `json:"share"`
-		Last        string  `json:"last"`
-		LastShare   float64 `json:"last_share"`
-	}
 	sourceJSON struct {
 		Path   string `json:"path"`
 		Tool   string `json:"tool"`
@@ -156,7 +133,7 @@ func newJSON(p *profile.Profile, v *finding.Verdict) profileJSON {
 	id, severity, summary := headline(p, v)
 	out := profileJSON{
 		Schema: Schema, Tool: version.This(), Partial: list(p.Partial), Notes: list(p.Notes), Verdict: verdictJSON{id, severity, summary},
-		Findings: []findingJSON{}, Wall: sec(p.Wall), Groups: map[string]groupJSON{}, Idle: map[string]float64{}, Steps: map[string]stepsJSON{}, StepsBy: p.StepsBy,
+		Findings: []findingJSON{}, Wall: sec(p.Wall), Groups: map[string]groupJSON{}, Idle: map[string]float64{}, Steps: map[string]profile.StepTimes{}, StepsBy: p.StepsBy,
 		Kernels: []kernelJSON{}, Roofline: []rateJSON{}, Devices: []deviceJSON{}, Sources: []sourceJSON{}, TokensTotal: p.Tokens, MemoryMaximum: map[int]uint64{},
 		Launches: launchesJSON{
 			p.Host.Launches, p.Host.GraphLaunches, sec(p.Host.LaunchTime), p.Host.Syncs, sec(p.Host.SyncTime), p.Launched.Kernels, p.Launched.Graph, p.Launched.Small, p.WholeGraphs,
@@ -189,7 +166,7 @@ func newJSON(p *profile.Profile, v *finding.Verdict) profileJSON {
 	}
 	for phase, name := range []string{"all", "prefill", "decode", "mixed"} {
 		if s := p.Steps[phase]; s.Count > 0 {
-			out.Steps[name] = stepsJSON{s.Count, s.Mean, s.P50, s.P95, s.Max, s.Deviation, s.Period, s.Busy, s.Idle, s.Late, s.Exposed, s.Launches, s.Kernels, s.PrefillTokens, s.Decodes}
+			out.Steps[name] = s
 		}
 	}
 	for i := range min(len(p.Kernels), maxKernels) {
@@ -221,7 +198,7 @@ func newJSON(p *profile.Profile, v *finding.Verdict) profileJSON {
 		out.Sources = append(out.Sources, sourceJSON{a.Source, a.Tool, a.Rank, a.Events})
 	}
 	if s := p.Straggle; s.Known {
-		out.Stragglers = &straggleJSON{s.Collectives, s.Share, s.Last, s.LastShare}
+		out.Stragglers = &s
 	}
 	return out
 }

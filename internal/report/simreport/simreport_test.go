@@ -170,7 +170,7 @@ func TestJSONNamesTheBasis(t *testing.T) {
 func TestHTMLIsWholeAndSafe(t *testing.T) {
 	s := simulation(t)
 	s.Workload.Text = "<script>alert(1)</script>"
-	s.Measured = &simreport.Measured{TTFTMean: 0.1}
+	s.Measured = &workload.Summary{TTFTMean: 0.1}
 	swept := *s
 	swept.Measured = nil
 	swept.Sweep = []planning.Axis{{Parameter: "route", Values: []string{"round-robin", "<i>"}}}

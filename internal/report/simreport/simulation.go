@@ -26,17 +26,19 @@ const Schema = "sixty.simulation/v1"
 // Simulation is one workload on one deployment, or the points of a sweep. In JSON
 // all times are seconds and all rates are per second.
 type Simulation struct {
-	Schema      string          `json:"schema"`
-	Tool        version.Tool    `json:"tool"`
-	Workload    Workload        `json:"workload"`
-	Deployment  Deployment      `json:"deployment"`
-	Calibration Calibration     `json:"calibration"`
-	Objective   *Objective      `json:"objective,omitempty"`
-	Measured    *Measured       `json:"measured,omitempty"`
-	Missed      []planning.Miss `json:"missed,omitempty"` // no run has numbers then
-	Sweep       []planning.Axis `json:"sweep,omitempty"`
-	Runs        []Run           `json:"runs"`
-	Present     *Present        `json:"present,omitempty"`
+	Schema      string       `json:"schema"`
+	Tool        version.Tool `json:"tool"`
+	Workload    Workload     `json:"workload"`
+	Deployment  Deployment   `json:"deployment"`
+	Calibration Calibration  `json:"calibration"`
+	Objective   *Objective   `json:"objective,omitempty"`
+	// Measured is what the servers themselves had while their workload was measured:
+	// what to hold a simulation of the same configuration against.
+	Measured *workload.Summary `json:"measured,omitempty"`
+	Missed   []planning.Miss   `json:"missed,omitempty"` // no run has numbers then
+	Sweep    []planning.Axis   `json:"sweep,omitempty"`
+	Runs     []Run             `json:"runs"`
+	Present  *Present          `json:"present,omitempty"`
 
 	objective *slo.Objective
 	first     int // of the runs, the one that Workload and Deployment describe
@@ -56,7 +58,8 @@ func Simulate(ctx context.Context, q *planning.Simulation, o *slo.Objective) (*S
 	}
 	s := describe(q, c, o, variants)
 	if len(q.Missed) > 0 {
-		s.Missed, s.Measured = q.Missed, measuredOf(q.Seen)
+		seen := q.Seen.Summary()
+		s.Missed, s.Measured = q.Missed, &seen
 		for i, v := range variants {
 			s.Runs[i] = Run{Set: v.Set, Error: s.missed()}
 		}
@@ -95,7 +98,8 @@ func (s *Simulation) present(ctx context.Context, q *planning.Simulation) error 
 	if p.Changes = changes(p, s, v.Clients, &q.Load); len(p.Changes) == 0 && len(s.Sweep) == 0 {
 		return nil
 	}
-	s.Present, s.Measured = p, measuredOf(q.Seen)
+	seen := q.Seen.Summary()
+	s.Present, s.Measured = p, &seen
 	return now.Run(ctx, variants, func(_ int, v *planning.Variant) {
 		if v.Err != nil {
 			p.Run.Error = v.Err.Error()
@@ -103,14 +107,6 @@ func (s *Simulation) present(ctx context.Context, q *planning.Simulation) error 
 		}
 		p.Run = RunOf(v.Prediction, v.Deployment.Config, s.objective, false)
 	})
-}
-
-func measuredOf(seen *workload.Measured) *Measured {
-	m := seen.Summary()
-	return &Measured{
-		TTFTMean: m.TTFTMean, ITLMean: m.ITLMean, OutputTokens: m.OutputPerSecond, Running: m.Running, Waiting: m.Waiting,
-		KVUsage: m.KVUsage, Preemptions: m.Preemptions,
-	}
 }
 
 // changes are what differs between the present, which may have clients in a loop, and the
@@ -174,7 +170,8 @@ func describe(q *planning.Simulation, c *perfmodel.Calibration, o *slo.Objective
 		Runs: make([]Run, len(variants)), objective: o, first: first, clients: v.Clients,
 	}
 	if q.Seen != nil && s.Workload.Source == "measured" && len(q.Sweep) == 0 {
-		s.Measured = measuredOf(q.Seen)
+		seen := q.Seen.Summary()
+		s.Measured = &seen
 	}
 	return s
 }
@@ -297,27 +294,11 @@ type Calibration struct {
 	Observations int             `json:"observations"`
 	MedianError  float64         `json:"median_error"` // relative, of the durations fitted
 	P95Error     float64         `json:"p95_error"`
-	Cost         Cost            `json:"cost"`
-	Low          Cost            `json:"low"` // 95 % interval of each constant
-	High         Cost            `json:"high"`
+	Cost         sim.StepCost    `json:"cost"`
+	Low          sim.StepCost    `json:"low"` // 95 % interval of each constant
+	High         sim.StepCost    `json:"high"`
 	Seen         *Seen           `json:"seen,omitempty"`
 	Notes        []string        `json:"notes,omitempty"`
-}
-
-// Cost is sim.StepCost in JSON.
-type Cost struct {
-	Base     float64 `json:"base"`
-	Mixed    float64 `json:"mixed"`
-	PerSeq   float64 `json:"per_seq"`
-	PerToken float64 `json:"per_token"`
-	PerKV    float64 `json:"per_kv"`
-	PerPair  float64 `json:"per_pair"`
-	Knee     int     `json:"knee"`
-
-	// Of a mixture, where nothing was measured: reading all experts, and the share of them
-	// that a token takes.
-	Experts     float64 `json:"experts,omitempty"`
-	ExpertShare float64 `json:"expert_share,omitempty"`
 }
 
 // Seen is the range of steps that were observed.
@@ -331,7 +312,7 @@ func CalibrationOf(c *perfmodel.Calibration) Calibration {
 	f := c.Fit
 	out := Calibration{
 		Basis: c.Basis, Source: c.Source, Statement: c.Statement(), Observations: f.Observations, MedianError: f.MedianError, P95Error: f.P95Error,
-		Cost: Cost(f.Cost), Low: Cost(f.Low), High: Cost(f.High), Notes: c.Notes,
+		Cost: f.Cost, Low: f.Low, High: f.High, Notes: c.Notes,
 	}
 	if f.Observations > 0 {
 		out.Seen = &Seen{[2]float64{f.Seen.MinSeqs, f.Seen.MaxSeqs}, [2]float64{f.Seen.MinKV, f.Seen.MaxKV}}
@@ -353,18 +334,6 @@ func ObjectiveOf(o *slo.Objective) *Objective {
 		return nil
 	}
 	return &Objective{o.Source(), o.TTFTP95.Seconds(), o.ITLP95.Seconds(), o.E2EP95.Seconds()}
-}
-
-// Measured is what the servers themselves had while their workload was measured:
-// what to hold a simulation of the same configuration against.
-type Measured struct {
-	TTFTMean     float64 `json:"ttft_mean"`
-	ITLMean      float64 `json:"itl_mean"`
-	OutputTokens float64 `json:"output_tokens"` // per second
-	Running      float64 `json:"running"`       // means over time
-	Waiting      float64 `json:"waiting"`
-	KVUsage      float64 `json:"kv_cache_usage"`
-	Preemptions  float64 `json:"preemptions"`
 }
 
 // Run is one simulation.

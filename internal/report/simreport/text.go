@@ -202,7 +202,7 @@ func (s *Simulation) against() [][]string {
 	return [][]string{
 		{"TTFT mean", render.Seconds(m.TTFTMean), render.Seconds(r.State.TTFTMean)},
 		{"ITL mean", render.Seconds(m.ITLMean), render.Seconds(r.Latency[ITL].Mean)},
-		{"output tokens/s", render.Number(m.OutputTokens), render.Number(r.State.Arriving.OutputTokens)},
+		{"output tokens/s", render.Number(m.OutputPerSecond), render.Number(r.State.Arriving.OutputTokens)},
 		{"running, mean", render.Number(m.Running), render.Number(r.State.Arriving.Running)},
 		{"waiting, mean", render.Number(m.Waiting), render.Number(r.State.Arriving.Waiting)},
 		{"KV cache, mean", render.Percent(m.KVUsage), render.Percent(r.State.Arriving.KVUsage)},

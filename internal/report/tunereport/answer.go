@@ -55,30 +55,19 @@ const (
 	statusLedger = "ledger"
 )
 
-// A Range is a value with its bounds.
-type Range struct {
-	Value float64 `json:"value"`
-	Low   float64 `json:"low"`
-	High  float64 `json:"high"`
-}
-
-func rangeOf(e perfmodel.Estimate) Range { return Range{e.Value, e.Low, e.High} }
-
-func (r Range) exact() bool { return r.Low == r.High }
-
 // Model is what config.json says.
 type Model struct {
-	Type             string       `json:"model_type"`
-	Architecture     string       `json:"architecture,omitempty"`
-	Kind             string       `json:"kind"`
-	Known            bool         `json:"known"`
-	Parameters       float64      `json:"parameters"`
-	ActiveParameters float64      `json:"active_parameters"`
-	DType            string       `json:"dtype"`
-	Quantization     string       `json:"quantization"`
-	Parts            []Part       `json:"parts"`
-	Assumed          []Assumption `json:"assumed,omitempty"`
-	Unknown          []string     `json:"unknown,omitempty"`
+	Type             string                   `json:"model_type"`
+	Architecture     string                   `json:"architecture,omitempty"`
+	Kind             string                   `json:"kind"`
+	Known            bool                     `json:"known"`
+	Parameters       float64                  `json:"parameters"`
+	ActiveParameters float64                  `json:"active_parameters"`
+	DType            string                   `json:"dtype"`
+	Quantization     string                   `json:"quantization"`
+	Parts            []Part                   `json:"parts"`
+	Assumed          []modelconfig.Assumption `json:"assumed,omitempty"`
+	Unknown          []string                 `json:"unknown,omitempty"`
 }
 
 // Part is one part of the model.
@@ -86,13 +75,6 @@ type Part struct {
 	Name       string  `json:"name"`
 	Parameters float64 `json:"parameters"`
 	Formula    string  `json:"formula"`
-}
-
-// Assumption is a field that config.json lacks.
-type Assumption struct {
-	Field  string `json:"field"`
-	Value  string `json:"value"`
-	Source string `json:"source"`
 }
 
 // Deployment is the settings that the ledger is for.
@@ -112,28 +94,28 @@ type Deployment struct {
 
 // Ledger is the memory of one GPU.
 type Ledger struct {
-	Lines           []Line  `json:"lines"`
-	BlockSize       int     `json:"block_size"`
-	BytesPerBlock   float64 `json:"bytes_per_block"`
-	BlockFormula    string  `json:"block_formula"`
-	BytesPerToken   float64 `json:"kv_bytes_per_token"`
-	StateBytes      float64 `json:"state_bytes_per_request,omitempty"`
-	Groups          []Group `json:"groups"`
-	Blocks          Range   `json:"num_gpu_blocks"`
-	Tokens          Range   `json:"capacity_tokens"`
-	MaxConcurrency  Range   `json:"max_concurrency"`
-	LongestRequest  Range   `json:"longest_request_tokens"`
-	SafeConcurrency []Safe  `json:"safe_concurrency"`
+	Lines           []Line             `json:"lines"`
+	BlockSize       int                `json:"block_size"`
+	BytesPerBlock   float64            `json:"bytes_per_block"`
+	BlockFormula    string             `json:"block_formula"`
+	BytesPerToken   float64            `json:"kv_bytes_per_token"`
+	StateBytes      float64            `json:"state_bytes_per_request,omitempty"`
+	Groups          []Group            `json:"groups"`
+	Blocks          perfmodel.Estimate `json:"num_gpu_blocks"`
+	Tokens          perfmodel.Estimate `json:"capacity_tokens"`
+	MaxConcurrency  perfmodel.Estimate `json:"max_concurrency"`
+	LongestRequest  perfmodel.Estimate `json:"longest_request_tokens"`
+	SafeConcurrency []Safe             `json:"safe_concurrency"`
 }
 
 // Line is one line of the ledger.
 type Line struct {
-	ID      string `json:"id"`
-	Name    string `json:"name"`
-	Bytes   Range  `json:"bytes"`
-	Exact   bool   `json:"exact"`
-	Formula string `json:"formula"`
-	Source  string `json:"source"`
+	ID      string             `json:"id"`
+	Name    string             `json:"name"`
+	Bytes   perfmodel.Estimate `json:"bytes"`
+	Exact   bool               `json:"exact"`
+	Formula string             `json:"formula"`
+	Source  string             `json:"source"`
 }
 
 // Group is layers that share a block table.
@@ -156,20 +138,20 @@ type Check struct {
 
 // Comparison is one number of both.
 type Comparison struct {
-	ID     string  `json:"id"`
-	Name   string  `json:"name"`
-	Unit   string  `json:"unit"`
-	Ledger Range   `json:"ledger"`
-	Server float64 `json:"server"`
-	Off    float64 `json:"off"`
-	Within bool    `json:"within"`
-	Says   string  `json:"says,omitempty"`
+	ID     string             `json:"id"`
+	Name   string             `json:"name"`
+	Unit   string             `json:"unit"`
+	Ledger perfmodel.Estimate `json:"ledger"`
+	Server float64            `json:"server"`
+	Off    float64            `json:"off"`
+	Within bool               `json:"within"`
+	Says   string             `json:"says,omitempty"`
 }
 
 // Remedy is a change with which the model fits.
 type Remedy struct {
-	Change string `json:"change"`
-	Left   Range  `json:"kv_bytes"`
+	Change string             `json:"change"`
+	Left   perfmodel.Estimate `json:"kv_bytes"`
 }
 
 // Targets are what was asked for, in seconds.
@@ -188,14 +170,14 @@ type Result struct {
 	Predicted []Metric `json:"predicted"`
 	// Overload says that at the slow end the servers do not keep up with the load: how long
 	// requests wait then depends on how long it lasts.
-	Overload  bool       `json:"overload_at_slow_end,omitempty"`
-	Basis     string     `json:"basis"`
-	Marginal  []Marginal `json:"marginal"`
-	Pareto    []Point    `json:"pareto"`
-	Points    []Point    `json:"points"`
-	Evaluated int        `json:"evaluated"`
-	Explain   []string   `json:"explain,omitempty"`
-	Usual     Usual      `json:"usual_arithmetic"`
+	Overload  bool           `json:"overload_at_slow_end,omitempty"`
+	Basis     string         `json:"basis"`
+	Marginal  []Marginal     `json:"marginal"`
+	Pareto    []Point        `json:"pareto"`
+	Points    []Point        `json:"points"`
+	Evaluated int            `json:"evaluated"`
+	Explain   []string       `json:"explain,omitempty"`
+	Usual     planning.Usual `json:"usual_arithmetic"`
 
 	Likely  *Point       `json:"likely,omitempty"` // meets the targets at the likeliest step times alone
 	Doubts  []string     `json:"doubts,omitempty"` // what it misses at the slow ends of the intervals
@@ -254,14 +236,6 @@ type Marginal struct {
 	Impossible string `json:"impossible,omitempty"`
 }
 
-// Usual is the usual arithmetic's answer.
-type Usual struct {
-	KVBytes             float64 `json:"kv_bytes"`
-	Tokens              float64 `json:"tokens"`
-	MaxNumSeqs          int     `json:"max_num_seqs"`
-	MaxNumBatchedTokens int     `json:"max_num_batched_tokens,omitempty"`
-}
-
 // New makes the answer. Serve is what follows "vllm serve".
 func New(t *planning.Tuned, serve string) *Answer {
 	l := t.Ledger
@@ -284,7 +258,7 @@ func New(t *planning.Tuned, serve string) *Answer {
 	if t.ComparedWith != "" {
 		a.Check = &Check{Source: t.ComparedWith}
 		for _, x := range t.Compared {
-			a.Check.Comparisons = append(a.Check.Comparisons, Comparison{x.ID, x.Name, x.Unit, rangeOf(x.Ledger), x.Server, x.Off(), x.Within, x.Says})
+			a.Check.Comparisons = append(a.Check.Comparisons, Comparison{x.ID, x.Name, x.Unit, x.Ledger, x.Server, x.Off(), x.Within, x.Says})
 		}
 	}
 	return a
@@ -313,7 +287,7 @@ func lengths(l *perfmodel.Ledger, p *planning.Plan) []int {
 // addRemedies adds what would fit.
 func (a *Answer) addRemedies(list []perfmodel.Remedy, args engine.Config, serve string) {
 	for _, r := range list {
-		a.Remedies = append(a.Remedies, Remedy{r.Change, rangeOf(r.Left)})
+		a.Remedies = append(a.Remedies, Remedy{r.Change, r.Left})
 		if a.Command == "" && r.Ledger != nil {
 			a.Command = command(r.Ledger, nil, args, serve)
 		}
@@ -333,7 +307,7 @@ func (a *Answer) addResult(tuned *planning.Tuned, serve string) {
 	a.Targets = &Targets{t.TTFTP95.Seconds(), t.ITLP95.Seconds(), t.E2EP95.Seconds(), t.TokensPerSecond}
 	a.Workload = p.Demand.Text
 	out := &Result{
-		Basis: r.Basis, Evaluated: r.Evaluated, Explain: r.Explain, Usual: Usual(r.Usual),
+		Basis: r.Basis, Evaluated: r.Evaluated, Explain: r.Explain, Usual: r.Usual,
 		Command: a.Command, Predicted: predicted(r.Prediction, a.Targets, best),
 	}
 	if r.Likely != nil {
@@ -463,15 +437,12 @@ func predicted(p *perfmodel.Prediction, t *Targets, best *planning.Point) []Metr
 func modelOf(m *modelconfig.Model) Model {
 	out := Model{
 		Type: m.Type, Architecture: m.Architecture, Kind: m.Kind(), Known: m.Known, Parameters: m.Total(), ActiveParameters: m.Active(),
-		DType: string(m.DType), Quantization: m.Quant.String(), Unknown: m.Unknown,
+		DType: string(m.DType), Quantization: m.Quant.String(), Assumed: m.Assumed, Unknown: m.Unknown,
 	}
 	for _, p := range modelconfig.Parts() {
 		if n := m.PartTotal(p); n > 0 {
 			out.Parts = append(out.Parts, Part{string(p), n, formula(m, p)})
 		}
-	}
-	for _, a := range m.Assumed {
-		out.Assumed = append(out.Assumed, Assumption(a))
 	}
 	return out
 }
@@ -508,10 +479,10 @@ func deploymentOf(l *perfmodel.Ledger) Deployment {
 func ledgerOf(l *perfmodel.Ledger, lengths []int) Ledger {
 	out := Ledger{
 		BlockSize: l.KV.BlockTokens, BytesPerBlock: l.KV.BytesPerBlock, BlockFormula: l.KV.Formula, BytesPerToken: l.KV.BytesPerToken, StateBytes: l.KV.StateBytes,
-		Blocks: rangeOf(l.Blocks), Tokens: rangeOf(l.Tokens), MaxConcurrency: rangeOf(l.Concurrency), LongestRequest: rangeOf(l.MaxLen),
+		Blocks: l.Blocks, Tokens: l.Tokens, MaxConcurrency: l.Concurrency, LongestRequest: l.MaxLen,
 	}
 	for _, x := range l.Lines {
-		out.Lines = append(out.Lines, Line{x.ID, x.Name, rangeOf(x.Bytes), x.Bytes.Low == x.Bytes.High, x.Formula, x.Source})
+		out.Lines = append(out.Lines, Line{x.ID, x.Name, x.Bytes, x.Bytes.Low == x.Bytes.High, x.Formula, x.Source})
 	}
 	for _, g := range l.KV.Groups {
 		out.Groups = append(out.Groups, Group{g.Kind, g.Layers})

@@ -5,6 +5,7 @@ import (
 	"html/template"
 	"io"
 
+	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
@@ -15,8 +16,8 @@ var page string
 func HTML(w io.Writer, a *Answer) error {
 	return render.HTML(w, page, template.FuncMap{
 		"gib": render.GiB, "large": render.Large, "time": seconds,
-		"doubt":   func(r Range) string { return doubt(r, render.GiB) },
-		"numbers": func(r Range) string { return doubt(r, render.Grouped) },
+		"doubt":   func(r perfmodel.Estimate) string { return doubt(r, render.GiB) },
+		"numbers": func(r perfmodel.Estimate) string { return doubt(r, render.Grouped) },
 		"off":     offBy,
 		"change":  change, "targets": targets, "arrangement": func(p Point) string { return arrangement(&p) },
 		"verdict": (*Answer).verdict, "cost": func(c *Cost) string { return c.text(true) },

@@ -285,13 +285,13 @@ func (t *text) memory(a *Answer) {
 }
 
 // amount writes a line of a sum with its range.
-func (t *text) amount(name string, r Range, f func(float64) string) {
+func (t *text) amount(name string, r perfmodel.Estimate, f func(float64) string) {
 	t.Paragraph("  "+render.Pad(name, 34)+" "+render.Right(f(r.Value), 10)+"  ", "    ", doubt(r, f))
 }
 
 // doubt shows a range, or that there is none.
-func doubt(r Range, f func(float64) string) string {
-	if r.exact() {
+func doubt(r perfmodel.Estimate, f func(float64) string) string {
+	if r.Low == r.High {
 		return "exact"
 	}
 	return f(r.Low) + " to " + f(r.High)

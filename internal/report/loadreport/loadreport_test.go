@@ -77,6 +77,40 @@ func TestTextShowsWhatMatters(t *testing.T) {
 	}
 }
 
+// A first screen is at most 20 lines of 80 columns, and tells what became other first.
+func TestShortTextsFitTheScreen(t *testing.T) {
+	res, _ := measure(t)
+	for range 12 {
+		res.Notes = append(res.Notes, strings.Repeat("a note that goes on ", 8))
+	}
+	res.Server.Phases[0].Findings[0].Evidence = strings.Split(strings.Repeat("Preemptions 2/s > 0.1/s;", 12), ";")
+	comparison := &load.Comparison{Notes: []string{strings.Repeat("what makes it doubtful ", 8)}}
+	for i := range 24 {
+		verdict := load.Same
+		if i%12 == 11 {
+			verdict = load.Worse
+		}
+		comparison.Changes = append(comparison.Changes, load.Change{Quantity: "q" + strings.Repeat("x", i), Unit: "s", A: 1, B: 2, Relative: 1, Verdict: verdict})
+	}
+	for begins, write := range map[string]func(io.Writer) error{
+		"Objective m":           func(w io.Writer) error { return Text(w, res, TextOptions{}) },
+		"B is worse than A in ": func(w io.Writer) error { return CompareText(w, comparison, TextOptions{}) },
+	} {
+		var b bytes.Buffer
+		if err := write(&b); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(b.String(), "\n"); n > 20 || !strings.HasPrefix(b.String(), begins) || !strings.Contains(b.String(), "-v shows") {
+			t.Errorf("%d lines:\n%s", n, b.String())
+		}
+		for line := range strings.Lines(b.String()) {
+			if n := render.Cells(strings.TrimSuffix(line, "\n")); n > render.DefaultWidth {
+				t.Errorf("%d columns: %s", n, line)
+			}
+		}
+	}
+}
+
 func TestCSVHasALinePerRequest(t *testing.T) {
 	_, rec := measure(t)
 	var b bytes.Buffer

@@ -75,6 +75,28 @@ func TestTextKeepsToItsColumns(t *testing.T) {
 	}
 }
 
+// A first screen is at most 20 lines of 80 columns, whatever there is to say.
+func TestShortTextFitsTheScreen(t *testing.T) {
+	for _, itl := range []time.Duration{100 * time.Millisecond, time.Millisecond} {
+		a := answer(t, itl)
+		a.Notes = append(a.Notes, strings.Repeat("a note that goes on and on ", 20), strings.Repeat("another one ", 20))
+		a.LeftOut, a.Idle = []string{"--enable-dbo: the overlap of two half batches"}, []string{"--seed"}
+		a.Result.Measure = &Measurement{Load: "as much as it takes", Commands: []string{"vllm serve x", "sixty bench http://localhost:8000", "sixty tune …"}, Quantity: "ITL P95", Factor: 2, Then: 1.1}
+		var b bytes.Buffer
+		if err := Text(&b, a, false, render.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(b.String(), "\n"); n > 20 || !strings.Contains(b.String(), "vllm serve google/gemma") || !strings.Contains(b.String(), "--full shows") {
+			t.Errorf("%d lines:\n%s", n, b.String())
+		}
+		for line := range strings.Lines(b.String()) {
+			if n := render.Cells(strings.TrimSuffix(line, "\n")); n > render.DefaultWidth {
+				t.Errorf("%d columns: %s", n, line)
+			}
+		}
+	}
+}
+
 func TestJSONIsWhatTheDocumentSays(t *testing.T) {
 	a := answer(t, 100*time.Millisecond)
 	var b bytes.Buffer

@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sixty-dev/sixty/internal/command"
 	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/detect"
@@ -133,8 +136,22 @@ func (f *outFlag) write(stdout io.Writer, list []generate.File) error {
 	if err != nil {
 		return fmt.Errorf("--out: %w", err)
 	}
+	if len(names) <= manyFiles || !command.IsTerminal(stdout) {
+		for _, name := range names {
+			fmt.Fprintln(stdout, filepath.ToSlash(name))
+		}
+		return nil
+	}
+	count := map[string]int{}
 	for _, name := range names {
-		fmt.Fprintln(stdout, filepath.ToSlash(name))
+		count[filepath.ToSlash(filepath.Dir(name))]++
+	}
+	fmt.Fprintf(stdout, "%d files in %s\n", len(names), f.path)
+	for _, dir := range slices.Sorted(maps.Keys(count)) {
+		fmt.Fprintf(stdout, "  %s: %d\n", dir, count[dir])
 	}
 	return nil
 }
+
+// manyFiles are more than a screen lists; programs that read the names get them all.
+const manyFiles = 20

@@ -377,6 +377,9 @@ func (r *Live) Annotate(ts []diagnose.Target) {
 			t.Problem, t.Dialect, t.Config = "", kind.Dialect, engine.Config{}
 		case st.last != nil:
 			t.Problem = "it cannot be asked: " + st.last.Error()
+			if way := hint.Of(st.last); way != "" {
+				t.Problem += "; " + way
+			}
 		}
 		st.annotate(t)
 	}

@@ -385,6 +385,14 @@ func (r *Live) Annotate(ts []diagnose.Target) {
 	}
 }
 
+// innermost is the error that others wrap: what happened, without where.
+func innermost(err error) error {
+	for next := errors.Unwrap(err); next != nil; next = errors.Unwrap(err) {
+		err = next
+	}
+	return err
+}
+
 func (r *Live) index(instance string) int {
 	return slices.IndexFunc(r.Targets, func(t Target) bool { return t.Instance == instance })
 }
@@ -422,6 +430,8 @@ func (st *liveState) annotate(t *diagnose.Target) {
 		// An exporter, or another server without /health; or all is well.
 	case f.Health > 0:
 		t.Notes = append(t.Notes, fmt.Sprintf("/health answers %d", f.Health))
+	case f.HealthErr != nil && st.last != nil && innermost(f.HealthErr).Error() == innermost(st.last).Error():
+		t.Notes = append(t.Notes, "/health does not answer either")
 	case f.HealthErr != nil:
 		t.Notes = append(t.Notes, "/health does not answer: "+f.HealthErr.Error())
 	}

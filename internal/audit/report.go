@@ -92,7 +92,10 @@ type jsonFixed struct {
 
 // JSON writes the report as sixty.audit/v1.
 func (r *Report) JSON(w io.Writer) error {
-	out := jsonReport{Schema: Schema, Tool: version.This(), Status: "ok", Areas: []jsonArea{}, Findings: append([]Finding{}, r.Findings...), Files: append([]string{}, r.Files...), Expressions: r.Expressions}
+	out := jsonReport{
+		Schema: Schema, Tool: version.This(), Status: "ok", Areas: []jsonArea{}, Findings: append([]Finding{}, r.Findings...),
+		Files: append([]string{}, r.Files...), Expressions: r.Expressions,
+	}
 	out.Source = jsonSource{
 		Description: r.Surface.Source, Live: r.Surface.Live, Dialects: []string{}, Models: append([]string{}, r.Surface.Models...),
 		Instances: len(r.Surface.Instances), IntervalSeconds: r.Surface.Interval.Seconds(),
@@ -146,9 +149,8 @@ func (r *Report) Text(w io.Writer, o TextOptions) error {
 		p.file(r, name)
 	}
 	if !p.verbose {
-		whole := p.Fit(2)
-		whole = whole && len(r.Areas) == 0 && !slices.ContainsFunc(r.Findings, func(f Finding) bool { return !p.full[kindOf(f)] })
-		if !whole {
+		brief := func(f Finding) bool { return !p.full[kindOf(f)] }
+		if whole := p.Fit(2); !whole || len(r.Areas) > 0 || slices.ContainsFunc(r.Findings, brief) {
 			p.Line("")
 			p.Brief(1, "", "", "-v shows every item, every place, and why.")
 		}

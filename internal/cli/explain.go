@@ -32,7 +32,8 @@ func newExplainCommand() *cobra.Command {
 			case len(args) > 0:
 				id, ok := command.Same(args[0], ids)
 				if !ok {
-					return hint.With(fmt.Errorf("there is no pathology %q", args[0]), cmp.Or(hint.DidYouMean(id, ids), "sixty explain lists them"))
+					err := fmt.Errorf("there is no pathology %q", args[0])
+					return hint.With(err, cmp.Or(hint.DidYouMean(id, ids), "sixty explain lists them"))
 				}
 				if p := all[slices.Index(ids, id)]; f.Full {
 					t.Markdown(p.Runbook)
@@ -44,7 +45,9 @@ func newExplainCommand() *cobra.Command {
 				for _, p := range all {
 					rows = append(rows, []string{p.ID, p.Severity.String(), p.Title})
 				}
-				t.Table([]render.Column{{Title: "ID", Left: true}, {Title: "SEVERITY", Left: true}, {Title: "TITLE", Left: true}}, rows)
+				columns := render.Words(render.Columns("ID", "SEVERITY", "TITLE"))
+				columns[1].Left = true
+				t.Table(columns, rows)
 			default:
 				layPathologies(t, all)
 			}

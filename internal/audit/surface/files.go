@@ -69,7 +69,8 @@ func (p *Paths) Read() (files []audit.File, notes []string, err error) {
 			if n > shownSkipped {
 				skipped, more = skipped[:shownSkipped], " and others"
 			}
-			notes = append(notes, fmt.Sprintf("%d files are skipped, they hold neither rules nor a dashboard: %s%s", n, strings.Join(skipped, ", "), more))
+			notes = append(notes, fmt.Sprintf("%d files are skipped, they hold neither rules nor a dashboard: %s%s",
+				n, strings.Join(skipped, ", "), more))
 		}
 	}()
 	for _, given := range []struct {

@@ -286,7 +286,8 @@ const (
 const fewModels = 3
 
 var areaRanks = map[health.State]int{
-	health.Fine: rankFine, health.Measured: rankFine, health.Missing: rankUnknown, health.Worse: rankBad, health.Breached: rankBad,
+	health.Fine: rankFine, health.Measured: rankFine, health.Missing: rankUnknown,
+	health.Worse: rankBad, health.Breached: rankBad,
 }
 
 // text is a report's on a terminal.

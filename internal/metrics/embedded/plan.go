@@ -23,10 +23,11 @@ type plan struct {
 	memo  bool    // it is worth remembering
 
 	// Of selectors: which series, and how far back, in ms; 0 for an instant.
-	matchers []*labels.Matcher
-	name     *labels.Matcher
-	key      string
-	span     int64
+	matchers  []*labels.Matcher
+	name      *labels.Matcher
+	instances *labels.Matcher // by a regular expression, nil where there is none
+	key       string          // of all but the instances
+	span      int64
 
 	call promql.FunctionCall
 	// How labels change, as keys of labelSets.changes.
@@ -140,6 +141,9 @@ func (p *plan) sum() {
 		word(uint64(n.Step))
 	}
 	h.WriteString(p.key)
+	if p.instances != nil {
+		h.WriteString(p.instances.Value)
+	}
 	word(uint64(p.span))
 	for _, c := range []*change{p.change, p.match} {
 		if c != nil {
@@ -179,9 +183,13 @@ func (p *plan) selects(n *parser.VectorSelector, span time.Duration) bool {
 	}
 	var b strings.Builder
 	for _, m := range n.LabelMatchers {
-		if m.Name == labels.MetricName && p.name == nil && (m.Type == labels.MatchEqual || m.Type == labels.MatchRegexp) {
+		switch {
+		case m.Name == labels.MetricName && p.name == nil && (m.Type == labels.MatchEqual || m.Type == labels.MatchRegexp):
 			p.name = m
-		} else {
+		case m.Name == model.InstanceLabel && p.instances == nil && m.Type == labels.MatchRegexp:
+			p.instances = m
+			continue
+		default:
 			p.matchers = append(p.matchers, m)
 		}
 		b.WriteString(m.Name + "\xfe" + m.Type.String() + "\xfe" + m.Value + "\xff")

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
@@ -34,12 +35,17 @@ type recent struct {
 	families map[string]*family // by name; nil before the first question
 	bound    map[storage.SeriesRef]*recentSeries
 	sets     *labelSets
-	choices  map[string]*choice // of selectors, for the series that there are
+	choices  map[string]*choice         // of selectors, for the series that there are
+	matched  map[*labels.Matcher][]bool // what matchers of instances choose, by number
+	picked   []*recentSeries            // scratch
 	plans    [2]map[string]*plan
 	memo     map[memoKey][]element
 	memoTo   int64 // the latest moment that memo speaks of
 	room     []promql.FPoint
 	scratch  scratch
+
+	instances []string // by number
+	numbers   map[string]int32
 
 	newest  int64 // time of the newest sample
 	samples int   // that are held
@@ -61,14 +67,15 @@ type family struct {
 }
 
 type recentSeries struct {
-	family *family
-	next   *recentSeries // of the same hash
-	lset   labels.Labels
-	id     int32 // of lset, from 1 on; 0 where it has none yet
-	ref    storage.SeriesRef
-	column         // without staleness markers
-	stale  []int64 // times of staleness markers
-	last   int64   // time of the last sample, markers included
+	family   *family
+	next     *recentSeries // of the same hash
+	lset     labels.Labels
+	id       int32 // of lset, from 1 on; 0 where it has none yet
+	instance int32 // number of its instance
+	ref      storage.SeriesRef
+	column           // without staleness markers
+	stale    []int64 // times of staleness markers
+	last     int64   // time of the last sample, markers included
 }
 
 const (
@@ -93,7 +100,24 @@ func newRecent(db *tsdb.DB, lookback time.Duration, p *parsed) *recent {
 func (r *recent) clear() {
 	r.families, r.bound, r.samples = nil, map[storage.SeriesRef]*recentSeries{}, 0
 	r.plans = [2]map[string]*plan{{}, {}}
+	r.renumber()
 	r.reset()
+}
+
+// renumber forgets the instances that there were.
+func (r *recent) renumber() {
+	r.instances, r.numbers, r.matched, r.picked = nil, map[string]int32{}, map[*labels.Matcher][]bool{}, nil
+}
+
+// instance returns the number of the instance that labels name.
+func (r *recent) instance(lset labels.Labels) int32 {
+	name := lset.Get(model.InstanceLabel)
+	n, ok := r.numbers[name]
+	if !ok {
+		n = int32(len(r.instances))
+		r.numbers[name], r.instances = n, append(r.instances, name)
+	}
+	return n
 }
 
 // reset forgets what was derived of the series that there are.
@@ -180,7 +204,7 @@ func (r *recent) series(f *family, lset labels.Labels) *recentSeries {
 			return s
 		}
 	}
-	s := &recentSeries{family: f, lset: lset, next: f.byHash[hash], last: math.MinInt64}
+	s := &recentSeries{family: f, lset: lset, instance: r.instance(lset), next: f.byHash[hash], last: math.MinInt64}
 	f.byHash[hash] = s
 	f.series = append(f.series, s)
 	clear(r.choices)
@@ -244,6 +268,7 @@ func (s *recentSeries) at(t, lookback int64) (promql.FPoint, bool) {
 // sweep drops what nobody asked for lately, and series that ended.
 func (r *recent) sweep() {
 	r.swept = r.newest
+	r.renumber()
 	for _, f := range r.families {
 		if !f.held {
 			f.refused = false // there may be room now
@@ -269,6 +294,7 @@ func (r *recent) sweep() {
 			}
 			hash := s.lset.Hash()
 			s.next, f.byHash[hash] = f.byHash[hash], s
+			s.instance = r.instance(s.lset)
 			live = append(live, s)
 		}
 		clear(f.series[len(live):])

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -43,6 +44,16 @@ type Request struct {
 
 	// Memory, which may be nil, is what the diagnosis before asked and was told.
 	Memory *Memory
+
+	told string // see deployment
+}
+
+// deployment writes what the words of all questions have in common.
+func (r *Request) deployment() string {
+	if r.told == "" {
+		r.told = fmt.Sprint(r.Instance, r.Model, r.shortest(), r.Matchers)
+	}
+	return r.told
 }
 
 // shortest returns the shortest time over which a rate can be told and a freeze is
@@ -180,6 +191,7 @@ type group struct {
 	matchers []*labels.Matcher
 	members  []int
 	by       map[string][]int // members by the labels of their instance
+	among    *labels.Matcher  // of the members' instances, nil where there is no other group
 	old      oldQuestion
 }
 
@@ -227,7 +239,7 @@ func (g *group) restrict(r *Request) {
 	slices.Sort(instances)
 	m, err := labels.NewMatcher(labels.MatchRegexp, "instance", strings.Join(slices.Compact(instances), "|"))
 	if err == nil {
-		g.matchers = append(slices.Clone(r.Matchers), m)
+		g.matchers, g.among = append(slices.Clone(r.Matchers), m), m
 	}
 }
 
@@ -271,13 +283,28 @@ func appendKey[M ~map[N]V, N, V ~string](b []byte, l M, names []string) []byte {
 	return b
 }
 
-// rewriting returns how the group's targets are asked for a span of time.
-func (g *group) rewriting(r *Request, span time.Duration) indicator.Rewriting {
-	return indicator.Rewriting{
-		Window: span, Short: r.shortest(), Past: max(r.Past, r.shortest()),
-		Instance: append(slices.Clone(r.Instance), g.lead.Dialect.Identity...), Model: r.Model,
-		Matchers: g.matchers,
+// Marks stand in the words of a question for what differs from one diagnosis to the next,
+// and from one group to the next.
+const (
+	windowMark  = 987_654_321 * time.Millisecond
+	pastMark    = 987_654_322 * time.Millisecond
+	membersMark = "sixty_members"
+)
+
+var membersMarked = labels.MustNewMatcher(labels.MatchRegexp, "instance", membersMark)
+
+// filling returns what puts a window, the past and the group's members into words with marks.
+func (g *group) filling(r *Request, window time.Duration) *strings.Replacer {
+	if window <= 0 {
+		window = indicator.WindowMark
 	}
+	members := ""
+	if g.among != nil {
+		quoted := strconv.Quote(g.among.Value)
+		members = quoted[1 : len(quoted)-1]
+	}
+	return strings.NewReplacer(model.Duration(windowMark).String(), model.Duration(window).String(),
+		model.Duration(pastMark).String(), model.Duration(max(r.Past, r.shortest())).String(), membersMark, members)
 }
 
 // plan lists the queries of all signals and, for signals that need none, what
@@ -295,6 +322,7 @@ type planner struct {
 	r       *Request
 	slot    func(*reading) *indicator.Value
 	g       *group
+	fill    [2]*strings.Replacer // for the group's members, and for all servers
 	queries []query
 	settled []func(*Snapshot)
 	buckets map[question]*[]*distribution // answers that percentiles share
@@ -303,6 +331,10 @@ type planner struct {
 // signals plans the queries of all signals.
 func (p *planner) signals(gs []*group) {
 	for _, p.g = range gs {
+		// The others are what a member of a fleet is compared with, and theirs is another phase
+		// of the scrape grid.
+		length := p.g.span.Length()
+		p.fill = [2]*strings.Replacer{p.g.filling(p.r, length), p.g.filling(p.r, length+p.r.Interval)}
 		for _, s := range indicator.All() {
 			if p.g.lead.Dialect.Answers(s) {
 				p.signal(s)
@@ -393,22 +425,29 @@ func (p *planner) askCount(s *indicator.Signal) {
 }
 
 func (p *planner) translate(s *indicator.Signal, expr string, own bool) (string, error) {
-	rw := p.g.rewriting(p.r, p.g.span.Length())
+	restricted, fill := p.g.among != nil && !s.Fleet, p.fill[0]
 	if s.Fleet {
-		// The others are what it is compared with, and theirs is another phase of the
-		// scrape grid.
-		rw.Matchers, rw.Window = p.r.Matchers, rw.Window+p.r.Interval
+		fill = p.fill[1]
 	}
-	if !own {
-		rw.Metric = p.g.lead.Dialect.Metric
-	}
-	return p.r.Memory.words(wording{expr, p.g.lead.Dialect.Key(), own, rw.Window, rw.Short, rw.Past, fmt.Sprint(rw.Matchers)}, func() (string, error) {
+	marked, err := p.r.Memory.words(wording{expr, p.g.lead.Dialect.Key(), p.r.deployment(), own, restricted}, func() (string, error) {
+		rw := indicator.Rewriting{
+			Window: windowMark, Short: p.r.shortest(), Past: pastMark,
+			Instance: append(slices.Clone(p.r.Instance), p.g.lead.Dialect.Identity...), Model: p.r.Model,
+			Matchers: p.r.Matchers,
+		}
+		if restricted {
+			rw.Matchers = append(slices.Clone(rw.Matchers), membersMarked)
+		}
+		if !own {
+			rw.Metric = p.g.lead.Dialect.Metric
+		}
 		tree, err := indicator.Rewrite(expr, rw)
 		if err != nil {
 			return "", err
 		}
 		return tree.String(), nil
 	})
+	return fill.Replace(marked), err
 }
 
 // A distribution is a histogram of one target.

@@ -407,21 +407,24 @@ func (h *history) look(key string, k int) float64 {
 	return math.NaN()
 }
 
-// cells returns what fell into each bucket of a histogram over an interval, times a factor.
-func (h *history) cells(family string, iv interval, factor float64) []float64 {
-	buckets := h.buckets[family]
-	out := make([]float64, len(buckets))
+// cells appends what fell into each bucket of a histogram over an interval, times a factor.
+func (h *history) cells(to []float64, family string, iv interval, factor float64) []float64 {
 	below := 0.0
-	for i, c := range buckets {
+	for _, c := range h.buckets[family] {
 		n := rise(c, iv)
-		out[i] = max(0, n-below) * factor
+		to = append(to, max(0, n-below)*factor)
 		below = max(below, n)
 	}
-	return out
+	return to
 }
 
 // count returns how many observations a histogram took over an interval.
-func (h *history) count(family string, iv interval) float64 { return h.rise(family+"|+Inf", iv) }
+func (h *history) count(family string, iv interval) float64 {
+	if last := len(h.buckets[family]) - 1; last >= 0 && math.IsInf(h.bounds[family][last], 1) {
+		return rise(h.buckets[family][last], iv)
+	}
+	return 0
+}
 
 // Dispersions of counts, at the least: requests come in bursts and are alike within
 // one, prompts share their clients, and the tokens of a step are one observation.
@@ -438,53 +441,61 @@ const (
 func (h *history) observed(ivs []interval) *changepoint.Series {
 	s := &changepoint.Series{}
 	n := len(ivs)
-	sig := func(name string, kind changepoint.Kind, dispersion float64, values func(iv interval) []float64) {
+	sig := func(name string, kind changepoint.Kind, dispersion float64, values func(to []float64, iv interval) []float64) {
 		out := changepoint.Signal{Name: name, Kind: kind, Dispersion: dispersion, Values: make([][]float64, n)}
+		var flat []float64
 		for i, iv := range ivs {
-			out.Values[i] = values(iv)
+			from := len(flat)
+			if flat = values(flat, iv); from == 0 {
+				flat = slices.Grow(flat, n*len(flat))
+			}
+			out.Values[i] = flat[from:len(flat):len(flat)]
 		}
 		s.Signals = append(s.Signals, out)
+	}
+	cells := func(family string) func([]float64, interval) []float64 {
+		return func(to []float64, iv interval) []float64 { return h.cells(to, family, iv, 1) }
 	}
 	for _, iv := range ivs {
 		s.Seconds = append(s.Seconds, h.at[iv.to].Sub(h.at[iv.from]).Seconds())
 	}
-	sig("first tokens", changepoint.Rate, burstiness, func(iv interval) []float64 { return []float64{h.count(firstTokens, iv)} })
-	sig("preemptions", changepoint.Rate, burstiness, func(iv interval) []float64 { return []float64{h.rise(evictions, iv)} })
-	sig("TTFT", changepoint.Cells, alike, func(iv interval) []float64 { return h.cells(firstTokens, iv, 1) })
-	sig("prompt length", changepoint.Cells, lengthsAlike, func(iv interval) []float64 { return h.cells(promptLengths, iv, 1) })
-	sig("answer length", changepoint.Cells, lengthsAlike, func(iv interval) []float64 { return h.cells(answerLengths, iv, 1) })
-	sig("ITL", changepoint.Cells, 1, func(iv interval) []float64 {
+	sig("first tokens", changepoint.Rate, burstiness, func(to []float64, iv interval) []float64 { return append(to, h.count(firstTokens, iv)) })
+	sig("preemptions", changepoint.Rate, burstiness, func(to []float64, iv interval) []float64 { return append(to, h.rise(evictions, iv)) })
+	sig("TTFT", changepoint.Cells, alike, cells(firstTokens))
+	sig("prompt length", changepoint.Cells, lengthsAlike, cells(promptLengths))
+	sig("answer length", changepoint.Cells, lengthsAlike, cells(answerLengths))
+	sig("ITL", changepoint.Cells, 1, func(to []float64, iv interval) []float64 {
 		gaps := h.count(tokenGaps, iv)
 		if gaps <= 0 {
-			return nil
+			return to
 		}
 		worth := gaps / stepsAlike
 		if st := h.rise(steps, iv); st > 0 {
 			worth = st / stepsAlike
 		}
 		requests := requestsTwice*h.count(firstTokens, iv) + max(0, zeroNaN(h.look(running, iv.to)))*h.at[iv.to].Sub(h.at[iv.from]).Seconds()/10
-		return h.cells(tokenGaps, iv, min(1, min(worth, requests)/gaps))
+		return h.cells(to, tokenGaps, iv, min(1, min(worth, requests)/gaps))
 	})
-	sig("prefix cache", changepoint.Cells, alike, func(iv interval) []float64 {
+	sig("prefix cache", changepoint.Cells, alike, func(to []float64, iv interval) []float64 {
 		asked, found, n := h.rise(lookups, iv), h.rise(hits, iv), h.count(firstTokens, iv)
 		if asked <= 0 {
-			return nil
+			return to
 		}
 		share := min(1, found/asked)
-		return []float64{share * n, (1 - share) * n}
+		return append(to, share*n, (1-share)*n)
 	})
-	sig("HTTP errors", changepoint.Cells, 1, func(iv interval) []float64 {
-		return []float64{h.rise(answers+"|2", iv), h.rise(answers+"|4", iv), h.rise(answers+"|5", iv)}
+	sig("HTTP errors", changepoint.Cells, 1, func(to []float64, iv interval) []float64 {
+		return append(to, h.rise(answers+"|2", iv), h.rise(answers+"|4", iv), h.rise(answers+"|5", iv))
 	})
 	if h.columns[answers+"|2"] != nil {
-		sig("abandoned requests", changepoint.Cells, 1, func(iv interval) []float64 {
+		sig("abandoned requests", changepoint.Cells, 1, func(to []float64, iv interval) []float64 {
 			ok := h.rise(answers+"|2", iv)
 			left := min(ok, max(0, ok-h.rise(completions, iv)))
-			return []float64{left, ok - left}
+			return append(to, left, ok-left)
 		})
 	}
 	for _, g := range []string{waiting, running} {
-		sig(g, changepoint.Level, queueWanders, func(iv interval) []float64 { return []float64{h.look(g, iv.to)} })
+		sig(g, changepoint.Level, queueWanders, func(to []float64, iv interval) []float64 { return append(to, h.look(g, iv.to)) })
 	}
 	return s
 }

@@ -37,7 +37,7 @@ const (
 	// mostParsed is how many expressions are remembered at the least; twice as many at most.
 	mostParsed = 1000
 	// mostMatchers is how many long matchers are remembered at most.
-	mostMatchers = 500
+	mostMatchers = 100
 )
 
 var everyParsed = &remembered{now: map[string]parser.Expr{}, matchers: map[string]*labels.Matcher{}}

@@ -34,6 +34,10 @@ type plan struct {
 	change, match *change
 }
 
+// mostPlans is how many plans are remembered at the least; twice as many at most. They are as long
+// as what they plan, and soon made.
+const mostPlans = 400
+
 // quickFunctions are those whose result has no other labels than their argument, but for
 // the name.
 var quickFunctions = map[string]bool{

@@ -58,6 +58,7 @@ type choice struct {
 func (r *recent) answer(ctx context.Context, text string, at int64, take func(quickValue)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.idle = 0
 	p, err := r.plan(text)
 	if err != nil || ctx.Err() != nil || !r.begin(ctx) {
 		return errEngine
@@ -122,7 +123,7 @@ func (r *recent) plan(text string) (*plan, error) {
 			}
 			p = planOf(e)
 		}
-		if len(r.plans[0]) >= mostParsed {
+		if len(r.plans[0]) >= mostPlans {
 			r.plans = [2]map[string]*plan{{}, r.plans[0]}
 		}
 		r.plans[0][text] = p

@@ -54,6 +54,7 @@ type history struct {
 	columns map[string][]float64
 	bounds  map[string][]float64   // of each histogram, ascending
 	buckets map[string][][]float64 // their columns
+	older   int                    // scrapes that were read at another pace, before the others
 }
 
 // How many scrapes are read one by one, by the number of targets, and how far back
@@ -130,13 +131,13 @@ func histories(ctx context.Context, q metrics.Querier, r *Request, past Range) (
 				return n != g.lead.Dialect.Metric(running) && n != g.lead.Dialect.Metric(waiting)
 			})
 			got[i].known = map[string]*history{}
-			for m, h := range g.read(r, pages, got[i].old) {
+			for m, h := range g.read(r, pages, got[i].old, nil) {
 				got[i].known[targetKey(r, m)] = h
 			}
 		}
-		for m, h := range g.read(r, got[i].pages, got[i].series) {
-			out[m] = h.after(got[i].known[targetKey(r, m)])
-			out[m].complete()
+		for m, h := range g.read(r, got[i].pages, got[i].series, got[i].known) {
+			out[m] = h
+			h.complete()
 		}
 		r.Memory.keepBefore(g, got[i].known)
 	}
@@ -169,48 +170,34 @@ func newHistory() *history {
 	return &history{columns: map[string][]float64{}, bounds: map[string][]float64{}, buckets: map[string][][]float64{}}
 }
 
-// after returns a history with what lies before it; the scrapes of both are not the same.
-func (h *history) after(old *history) *history {
+// follow puts what lies before it at the beginning of a history that has no columns yet; the
+// scrapes of both are not the same.
+func (h *history) follow(old *history) {
 	if old == nil || len(old.at) == 0 {
-		return h
+		return
 	}
 	n := len(old.at)
 	for n > 0 && len(h.at) > 0 && !old.at[n-1].Before(h.at[0]) {
 		n--
 	}
-	out := newHistory()
-	out.at = slices.Concat(old.at[:n], h.at)
-	add := func(key string) {
-		if out.columns[key] != nil {
-			return
-		}
-		c := make([]float64, 0, len(out.at))
-		for _, part := range []struct {
-			of *history
-			n  int
-		}{{old, n}, {h, len(h.at)}} {
-			if have := part.of.columns[key]; have != nil {
-				c = append(c, have[:part.n]...)
-				continue
-			}
-			for range part.n {
-				c = append(c, math.NaN())
-			}
-		}
-		out.columns[key] = c
+	h.at, h.older = slices.Concat(old.at[:n], h.at), n
+	for key, was := range old.columns {
+		c := h.unknown()
+		copy(c, was[:n])
+		h.columns[key] = c
 	}
-	for key := range old.columns {
-		add(key)
+	for family, bounds := range old.bounds {
+		h.bounds[family] = slices.Clone(bounds)
 	}
-	for key := range h.columns {
-		add(key)
+}
+
+// unknown returns a column of nothing.
+func (h *history) unknown() []float64 {
+	c := make([]float64, len(h.at))
+	for k := range c {
+		c[k] = math.NaN()
 	}
-	for _, part := range []*history{old, h} {
-		for family, bounds := range part.bounds {
-			out.bounds[family] = append(out.bounds[family], bounds...)
-		}
-	}
-	return out
+	return c
 }
 
 // complete puts buckets in order, and tells which scrapes brought a page.
@@ -229,8 +216,9 @@ func (h *history) complete() {
 	}
 }
 
-// read makes histories of the group's members, which are not complete yet.
-func (g *group) read(r *Request, pages, series model.Matrix) map[int]*history {
+// read makes histories of the group's members, which are not complete yet, of what was read and
+// of what is known, by target, of the time before.
+func (g *group) read(r *Request, pages, series model.Matrix, known map[string]*history) map[int]*history {
 	out := map[int]*history{}
 	for _, i := range g.members {
 		out[i] = newHistory()
@@ -244,9 +232,10 @@ func (g *group) read(r *Request, pages, series model.Matrix) map[int]*history {
 			}
 		}
 	}
-	for _, h := range out {
+	for i, h := range out {
 		slices.SortFunc(h.at, time.Time.Compare)
 		h.at = slices.CompactFunc(h.at, time.Time.Equal)
+		h.follow(known[targetKey(r, i)])
 	}
 	canonical := map[string]string{}
 	for _, n := range slices.Concat(historyCounters, historyGauges) {
@@ -278,10 +267,7 @@ func (g *group) read(r *Request, pages, series model.Matrix) map[int]*history {
 			h := out[i]
 			c := h.columns[key]
 			if c == nil {
-				c = make([]float64, len(h.at))
-				for k := range c {
-					c[k] = math.NaN()
-				}
+				c = h.unknown()
 				h.columns[key] = c
 				if !math.IsNaN(bound) {
 					h.bounds[name] = append(h.bounds[name], bound)
@@ -298,7 +284,7 @@ func (g *group) read(r *Request, pages, series model.Matrix) map[int]*history {
 
 // fill adds samples to a column, at the scrapes whose times they have.
 func (h *history) fill(c []float64, samples []model.SamplePair) {
-	k := 0
+	k := h.older
 	for _, p := range samples {
 		at, v := p.Timestamp.Time(), float64(p.Value)
 		for k < len(h.at) && h.at[k].Before(at) {

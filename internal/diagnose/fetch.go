@@ -45,15 +45,7 @@ type Request struct {
 	// Memory, which may be nil, is what the diagnosis before asked and was told.
 	Memory *Memory
 
-	told string // see deployment
-}
-
-// deployment writes what the words of all questions have in common.
-func (r *Request) deployment() string {
-	if r.told == "" {
-		r.told = fmt.Sprint(r.Instance, r.Model, r.shortest(), r.Matchers)
-	}
-	return r.told
+	told string // what the words of all questions have in common, for the memory
 }
 
 // shortest returns the shortest time over which a rate can be told and a freeze is
@@ -190,8 +182,9 @@ type group struct {
 	span     Range
 	matchers []*labels.Matcher
 	members  []int
-	by       map[string][]int // members by the labels of their instance
-	among    *labels.Matcher  // of the members' instances, nil where there is no other group
+	by       map[string][]int     // members by the labels of their instance
+	among    *labels.Matcher      // of the members' instances, nil where there is no other group
+	fill     [2]*strings.Replacer // see filling; of signals of fleets the second one
 	old      oldQuestion
 }
 
@@ -293,8 +286,17 @@ const (
 
 var membersMarked = labels.MustNewMatcher(labels.MatchRegexp, "instance", membersMark)
 
-// filling returns what puts a window, the past and the group's members into words with marks.
-func (g *group) filling(r *Request, window time.Duration) *strings.Replacer {
+// filling returns what puts the window, the past and the group's members into words with marks.
+func (g *group) filling(r *Request, s *indicator.Signal) *strings.Replacer {
+	fill, window := &g.fill[0], g.span.Length()
+	if s.Fleet {
+		// The others are what it is compared with, and theirs is another phase of the scrape
+		// grid.
+		fill, window = &g.fill[1], window+r.Interval
+	}
+	if *fill != nil {
+		return *fill
+	}
 	if window <= 0 {
 		window = indicator.WindowMark
 	}
@@ -303,13 +305,15 @@ func (g *group) filling(r *Request, window time.Duration) *strings.Replacer {
 		quoted := strconv.Quote(g.among.Value)
 		members = quoted[1 : len(quoted)-1]
 	}
-	return strings.NewReplacer(model.Duration(windowMark).String(), model.Duration(window).String(),
+	*fill = strings.NewReplacer(model.Duration(windowMark).String(), model.Duration(window).String(),
 		model.Duration(pastMark).String(), model.Duration(max(r.Past, r.shortest())).String(), membersMark, members)
+	return *fill
 }
 
 // plan lists the queries of all signals and, for signals that need none, what
 // is known of them without asking.
 func plan(r *Request) (out []query, settled []func(*Snapshot)) {
+	r.told = fmt.Sprint(r.Instance, r.Model, r.shortest(), r.Matchers)
 	now := planner{r: r, slot: func(rd *reading) *indicator.Value { return &rd.now }}
 	now.signals(groups(r, func(i int) Range { return r.Spans[i].Window }, func(int) bool { return true }))
 	normal := planner{r: r, slot: func(rd *reading) *indicator.Value { return &rd.normal }}
@@ -322,7 +326,6 @@ type planner struct {
 	r       *Request
 	slot    func(*reading) *indicator.Value
 	g       *group
-	fill    [2]*strings.Replacer // for the group's members, and for all servers
 	queries []query
 	settled []func(*Snapshot)
 	buckets map[question]*[]*distribution // answers that percentiles share
@@ -331,10 +334,6 @@ type planner struct {
 // signals plans the queries of all signals.
 func (p *planner) signals(gs []*group) {
 	for _, p.g = range gs {
-		// The others are what a member of a fleet is compared with, and theirs is another phase
-		// of the scrape grid.
-		length := p.g.span.Length()
-		p.fill = [2]*strings.Replacer{p.g.filling(p.r, length), p.g.filling(p.r, length+p.r.Interval)}
 		for _, s := range indicator.All() {
 			if p.g.lead.Dialect.Answers(s) {
 				p.signal(s)
@@ -425,11 +424,8 @@ func (p *planner) askCount(s *indicator.Signal) {
 }
 
 func (p *planner) translate(s *indicator.Signal, expr string, own bool) (string, error) {
-	restricted, fill := p.g.among != nil && !s.Fleet, p.fill[0]
-	if s.Fleet {
-		fill = p.fill[1]
-	}
-	marked, err := p.r.Memory.words(wording{expr, p.g.lead.Dialect.Key(), p.r.deployment(), own, restricted}, func() (string, error) {
+	restricted := p.g.among != nil && !s.Fleet
+	marked, err := p.r.Memory.words(wording{expr, p.g.lead.Dialect.Key(), p.r.told, own, restricted}, func() (string, error) {
 		rw := indicator.Rewriting{
 			Window: windowMark, Short: p.r.shortest(), Past: pastMark,
 			Instance: append(slices.Clone(p.r.Instance), p.g.lead.Dialect.Identity...), Model: p.r.Model,
@@ -447,7 +443,7 @@ func (p *planner) translate(s *indicator.Signal, expr string, own bool) (string,
 		}
 		return tree.String(), nil
 	})
-	return fill.Replace(marked), err
+	return p.g.filling(p.r, s).Replace(marked), err
 }
 
 // A distribution is a histogram of one target.

@@ -29,8 +29,13 @@ type parsed struct {
 // expression alone.
 type remembered struct {
 	mu       sync.Mutex
-	now, old map[string]parser.Expr     // trees that nobody but indicator.Copy reads
-	matchers map[string]*labels.Matcher // the long ones
+	now, old map[string]parser.Expr         // trees that nobody but indicator.Copy reads
+	matchers map[matcherKey]*labels.Matcher // the long ones
+}
+
+type matcherKey struct {
+	kind         labels.MatchType
+	name, quoted string
 }
 
 const (
@@ -40,7 +45,7 @@ const (
 	mostMatchers = 100
 )
 
-var everyParsed = &remembered{now: map[string]parser.Expr{}, matchers: map[string]*labels.Matcher{}}
+var everyParsed = &remembered{now: map[string]parser.Expr{}, matchers: map[matcherKey]*labels.Matcher{}}
 
 func newParsed() *parsed { return &parsed{parser.NewParser(parser.Options{}), everyParsed} }
 
@@ -100,22 +105,24 @@ func shorten(input string) (short string, p particulars) {
 		if end != '"' && end != ']' || n < 0 || n > 0 && rest[i+n] == '\\' {
 			return input, particulars{}
 		}
-		within, after := rest[i+1:i+1+n], rest[i+1+n:]
+		within, after := rest[i+1:i+1+n], rest[i+2+n:]
 		b.WriteString(rest[:i+1])
-		span, err := model.ParseDuration(within)
 		switch {
-		case end == ']' && err == nil:
-			p.ranges = append(p.ranges, time.Duration(span))
-			fmt.Fprintf(&b, "%dms]", len(p.ranges))
-		case end == ']' && !strings.Contains(within, ":"): // a number, or a calculation
-			return input, particulars{}
 		case end == '"' && n >= long && i > 0 && rest[i-1] == '~': // of =~ and of !~
-			fmt.Fprintf(&b, "%s%d\"", placeholder, len(p.texts))
-			p.texts = append(p.texts, `"`+within+`"`)
+			fmt.Fprintf(&b, "%s%d", placeholder, len(p.texts))
+			p.texts = append(p.texts, rest[i:i+n+2])
+		case end == '"' || strings.Contains(within, ":"): // of a subquery
+			b.WriteString(within)
 		default:
-			b.WriteString(within + after[:1])
+			span, err := model.ParseDuration(within)
+			if err != nil || span <= 0 { // a number, a calculation, or a mistake
+				return input, particulars{}
+			}
+			p.ranges = append(p.ranges, time.Duration(span))
+			fmt.Fprintf(&b, "%dms", len(p.ranges))
 		}
-		rest = after[1:]
+		b.WriteByte(end)
+		rest = after
 	}
 }
 
@@ -158,7 +165,7 @@ func (p *parsed) lengthen(tree parser.Expr, particular particulars) (err error) 
 func (p *remembered) matcher(kind labels.MatchType, name, quoted string) (*labels.Matcher, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	key := name + kind.String() + quoted
+	key := matcherKey{kind, name, quoted}
 	m, ok := p.matchers[key]
 	if ok {
 		return m, nil

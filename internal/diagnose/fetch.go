@@ -425,7 +425,8 @@ func (p *planner) askCount(s *indicator.Signal) {
 
 func (p *planner) translate(s *indicator.Signal, expr string, own bool) (string, error) {
 	restricted := p.g.among != nil && !s.Fleet
-	marked, err := p.r.Memory.words(wording{expr, p.g.lead.Dialect.Key(), p.r.told, own, restricted}, func() (string, error) {
+	what := wording{expr, p.g.lead.Dialect.Key(), p.r.told, own, restricted}
+	marked, err := p.r.Memory.words(what, func() (string, error) {
 		rw := indicator.Rewriting{
 			Window: windowMark, Short: p.r.shortest(), Past: pastMark,
 			Instance: append(slices.Clone(p.r.Instance), p.g.lead.Dialect.Identity...), Model: p.r.Model,

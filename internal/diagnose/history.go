@@ -445,8 +445,12 @@ func (h *history) observed(ivs []interval) *changepoint.Series {
 	for _, iv := range ivs {
 		s.Seconds = append(s.Seconds, h.at[iv.to].Sub(h.at[iv.from]).Seconds())
 	}
-	sig("first tokens", changepoint.Rate, burstiness, func(to []float64, iv interval) []float64 { return append(to, h.count(firstTokens, iv)) })
-	sig("preemptions", changepoint.Rate, burstiness, func(to []float64, iv interval) []float64 { return append(to, h.rise(evictions, iv)) })
+	sig("first tokens", changepoint.Rate, burstiness, func(to []float64, iv interval) []float64 {
+		return append(to, h.count(firstTokens, iv))
+	})
+	sig("preemptions", changepoint.Rate, burstiness, func(to []float64, iv interval) []float64 {
+		return append(to, h.rise(evictions, iv))
+	})
 	sig("TTFT", changepoint.Cells, alike, cells(firstTokens))
 	sig("prompt length", changepoint.Cells, lengthsAlike, cells(promptLengths))
 	sig("answer length", changepoint.Cells, lengthsAlike, cells(answerLengths))
@@ -481,7 +485,9 @@ func (h *history) observed(ivs []interval) *changepoint.Series {
 		})
 	}
 	for _, g := range []string{waiting, running} {
-		sig(g, changepoint.Level, queueWanders, func(to []float64, iv interval) []float64 { return append(to, h.look(g, iv.to)) })
+		sig(g, changepoint.Level, queueWanders, func(to []float64, iv interval) []float64 {
+			return append(to, h.look(g, iv.to))
+		})
 	}
 	return s
 }

@@ -108,7 +108,8 @@ func BenchmarkAskPart(b *testing.B) {
 					}
 				}
 				i++
-				expr := fmt.Sprintf(`sum by (instance, le) (increase(%s{instance=~"%s"}[%dms]))`, metric, strings.Join(part, "|"), 60_000+i)
+				expr := fmt.Sprintf(`sum by (instance, le) (increase(%s{instance=~"%s"}[%dms]))`,
+					metric, strings.Join(part, "|"), 60_000+i)
 				if v, err := s.Query(b.Context(), expr, page(29-i%2)); err != nil || len(v) == 0 {
 					b.Fatal(v, err)
 				}

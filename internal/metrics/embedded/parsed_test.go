@@ -87,7 +87,8 @@ func TestParticularsComeBack(t *testing.T) {
 		`rate(vllm:prompt_tokens_total[1h]) / rate(vllm:prompt_tokens_total[1m2s5ms])`,
 		`rate(vllm:prompt_tokens_total[1ms]) / rate(vllm:prompt_tokens_total[2ms])`,
 		`max_over_time(rate(vllm:prompt_tokens_total[2ms])[1h:1ms])`,
-		`rate(vllm:prompt_tokens_total{instance=~"` + names + `a",le="[5m]"}[5m]) + rate(vllm:prompt_tokens_total{instance=~"` + names + `b"}[3m] offset 2ms)`,
+		`rate(vllm:prompt_tokens_total{instance=~"` + names + `a",le="[5m]"}[5m]) + ` +
+			`rate(vllm:prompt_tokens_total{instance=~"` + names + `b"}[3m] offset 2ms)`,
 		`rate(vllm:prompt_tokens_total{le="a\\"}[5m])`,
 		`rate(vllm:prompt_tokens_total{le="a\"[1m]"}[5m])`,
 	} {

@@ -19,6 +19,7 @@ package changepoint
 import (
 	"math"
 	"slices"
+	"sync"
 )
 
 // Kind says how the numbers of a signal came about.
@@ -84,7 +85,9 @@ func Find(s *Series, lim Limits) []Change {
 	if n < 2 {
 		return nil
 	}
-	p := prepare(s)
+	r := rooms.Get().(*room)
+	defer rooms.Put(r)
+	p := r.prepare(s)
 	var out []Change
 	var split func(lo, hi int)
 	split = func(lo, hi int) {
@@ -121,9 +124,30 @@ const correlated = 5
 // mostPerLevel bounds what one gauge adds to a score: a look is one look.
 const mostPerLevel = 8
 
-func prepare(s *Series) *prepared {
+// A room is the memory that preparing takes, used again.
+type room struct {
+	numbers []float64
+	rows    [][]float64
+	signals []prefix
+}
+
+var rooms = sync.Pool{New: func() any { return new(room) }}
+
+// take returns so many zeros that nobody else has.
+func (r *room) take(n int) []float64 {
+	if len(r.numbers)+n > cap(r.numbers) {
+		r.numbers = make([]float64, 0, 2*cap(r.numbers)+n) // what was taken before stays where it is
+	}
+	at := len(r.numbers)
+	r.numbers = r.numbers[:at+n]
+	clear(r.numbers[at:])
+	return r.numbers[at : at+n : at+n]
+}
+
+func (r *room) prepare(s *Series) *prepared {
 	n := len(s.Seconds)
-	p := &prepared{seconds: make([]float64, n+1)}
+	r.numbers, r.rows = r.numbers[:0], r.rows[:0]
+	p := &prepared{seconds: r.take(n + 1), signals: r.signals[:0]}
 	for i, d := range s.Seconds {
 		if !(d > 0) || math.IsInf(d, 0) {
 			d = 0
@@ -134,24 +158,25 @@ func prepare(s *Series) *prepared {
 		if len(sig.Values) != n {
 			continue
 		}
-		p.signals = append(p.signals, p.prefix(&sig))
+		p.signals = append(p.signals, r.prefix(p, &sig))
 	}
+	r.signals = p.signals
 	return p
 }
 
-func (p *prepared) prefix(sig *Signal) prefix {
+func (r *room) prefix(p *prepared, sig *Signal) prefix {
 	n := len(sig.Values)
 	cells := 0
 	for _, v := range sig.Values {
 		cells = max(cells, len(v))
 	}
-	f := prefix{kind: sig.Kind, sums: make([][]float64, n+1)}
-	flat := make([]float64, (n+1)*cells)
-	for i := range f.sums {
-		f.sums[i] = flat[i*cells : (i+1)*cells]
+	flat, first := r.take((n+1)*cells), len(r.rows)
+	for i := range n + 1 {
+		r.rows = append(r.rows, flat[i*cells:(i+1)*cells])
 	}
+	f := prefix{kind: sig.Kind, sums: r.rows[first:]}
 	if sig.Kind == Level {
-		f.squares, f.looks = make([]float64, n+1), make([]float64, n+1)
+		f.squares, f.looks = r.take(n+1), r.take(n+1)
 	}
 	for i, v := range sig.Values {
 		copy(f.sums[i+1], f.sums[i])
@@ -171,7 +196,7 @@ func (p *prepared) prefix(sig *Signal) prefix {
 			}
 		}
 	}
-	f.dispersion = f.measure(p, sig.Dispersion)
+	f.dispersion = f.measure(p, sig.Dispersion, r.take(n)[:0])
 	return f
 }
 
@@ -182,12 +207,11 @@ const weight = 4
 
 // measure estimates the dispersion from neighbouring intervals: the median of their
 // log likelihood ratios is not moved by the few that hold a change.
-func (f *prefix) measure(p *prepared, least float64) float64 {
+func (f *prefix) measure(p *prepared, least float64, ratios []float64) float64 {
 	if !(least > 0) {
 		least = 1
 	}
 	n := len(f.sums) - 1
-	var ratios []float64
 	if f.kind == Level {
 		last := math.NaN()
 		for i := range n {
@@ -261,7 +285,7 @@ func xlogx(x float64) float64 {
 	return x * math.Log(x)
 }
 
-var logs = func() (t [1024]float64) {
+var logs = func() (t [1 << 14]float64) {
 	for n := 1; n < len(t); n++ {
 		t[n] = float64(n) * math.Log(float64(n))
 	}

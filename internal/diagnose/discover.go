@@ -86,7 +86,7 @@ func discover(ctx context.Context, q metrics.Querier, m *Memory, at time.Time, l
 		return nil, Layout{}, err
 	}
 	v = append(v, foreign...)
-	d := discovery{layout: layoutOf(v, twice.more), servers: map[string]*server{}, dialects: map[string]detected{}}
+	d := discovery{layout: layoutOf(v, twice.more), servers: map[string]*server{}, dialects: map[string]*detected{}}
 	d.layout.Without = twice.without
 	for _, sample := range v {
 		d.add(sample.Metric)
@@ -267,8 +267,8 @@ func layoutOf(v model.Vector, more []string) Layout {
 type discovery struct {
 	layout   Layout
 	servers  map[string]*server
-	dialects map[string]detected // by the names that a server exposes
-	key      []byte              // scratch
+	dialects map[string]*detected // by the names that a server exposes
+	key      []byte               // scratch
 }
 
 type detected struct {
@@ -276,16 +276,19 @@ type detected struct {
 	ok bool
 }
 
-// detect finds a server's dialect; most servers expose the same names.
+// detect finds a server's dialect, once all its names are there; most servers expose the same
+// ones.
 func (d *discovery) detect(srv *server) (dialect.Dialect, bool) {
-	names := slices.Sorted(maps.Keys(srv.names))
-	key := strings.Join(names, " ")
-	found, seen := d.dialects[key]
-	if !seen {
-		found.Dialect, found.ok = dialect.Detect(names)
-		d.dialects[key] = found
+	if srv.detected == nil {
+		names := slices.Sorted(maps.Keys(srv.names))
+		key := strings.Join(names, " ")
+		if d.dialects[key] == nil {
+			found, ok := dialect.Detect(names)
+			d.dialects[key] = &detected{found, ok}
+		}
+		srv.detected = d.dialects[key]
 	}
-	return found.Dialect, found.ok
+	return srv.detected.Dialect, srv.detected.ok
 }
 
 type server struct {
@@ -293,8 +296,9 @@ type server struct {
 	names  map[string]bool
 	models map[string]map[string]string // by model_name and identity: the labels
 
-	serves bool // it answers requests that generate
-	down   bool // it never answered a scrape
+	detected *detected // nil before it was
+	serves   bool      // it answers requests that generate
+	down     bool      // it never answered a scrape
 }
 
 func (d *discovery) add(m model.Metric) {

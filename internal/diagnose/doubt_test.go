@@ -147,14 +147,17 @@ func TestWindowsInCommon(t *testing.T) {
 func TestSpansOfManyTargetsAreBounded(t *testing.T) {
 	const step, many = 15 * time.Second, 1000
 	noon := time.Unix(1_800_000_000, 0)
-	for name, intervals := range map[string]int{"just ill": 1, "for a while": 4} {
+	for name, tt := range map[string]struct {
+		intervals int
+		whole     bool
+	}{"just ill": {1, false}, "for a while": {4, false}, "just begun": {2, true}} {
 		t.Run(name, func(t *testing.T) {
 			var spans []Span
 			for i := range many {
 				last := noon.Add(-step * time.Duration(i) / many)
-				from := last.Add(-time.Duration(intervals) * step)
+				from := last.Add(-time.Duration(tt.intervals) * step)
 				spans = append(spans, Span{
-					Window: Range{from.Add(-edge), last}, before: from.Add(-step),
+					Window: Range{from.Add(-edge), last}, before: from.Add(-step), whole: tt.whole,
 					Baseline: Range{last.Add(-20 * time.Minute), from}, Source: History,
 				})
 			}

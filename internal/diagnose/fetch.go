@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -43,6 +44,8 @@ type Request struct {
 
 	// Memory, which may be nil, is what the diagnosis before asked and was told.
 	Memory *Memory
+
+	told string // what the words of all questions have in common, for the memory
 }
 
 // shortest returns the shortest time over which a rate can be told and a freeze is
@@ -179,7 +182,9 @@ type group struct {
 	span     Range
 	matchers []*labels.Matcher
 	members  []int
-	by       map[string][]int // members by the labels of their instance
+	by       map[string][]int     // members by the labels of their instance
+	among    *labels.Matcher      // of the members' instances, nil where there is no other group
+	fill     [2]*strings.Replacer // see filling; of signals of fleets the second one
 	old      oldQuestion
 }
 
@@ -227,7 +232,7 @@ func (g *group) restrict(r *Request) {
 	slices.Sort(instances)
 	m, err := labels.NewMatcher(labels.MatchRegexp, "instance", strings.Join(slices.Compact(instances), "|"))
 	if err == nil {
-		g.matchers = append(slices.Clone(r.Matchers), m)
+		g.matchers, g.among = append(slices.Clone(r.Matchers), m), m
 	}
 }
 
@@ -271,18 +276,44 @@ func appendKey[M ~map[N]V, N, V ~string](b []byte, l M, names []string) []byte {
 	return b
 }
 
-// rewriting returns how the group's targets are asked for a span of time.
-func (g *group) rewriting(r *Request, span time.Duration) indicator.Rewriting {
-	return indicator.Rewriting{
-		Window: span, Short: r.shortest(), Past: max(r.Past, r.shortest()),
-		Instance: append(slices.Clone(r.Instance), g.lead.Dialect.Identity...), Model: r.Model,
-		Matchers: g.matchers,
+// Marks stand in the words of a question for what differs from one diagnosis to the next,
+// and from one group to the next.
+const (
+	windowMark  = 987_654_321 * time.Millisecond
+	pastMark    = 987_654_322 * time.Millisecond
+	membersMark = "sixty_members"
+)
+
+var membersMarked = labels.MustNewMatcher(labels.MatchRegexp, "instance", membersMark)
+
+// filling returns what puts the window, the past and the group's members into words with marks.
+func (g *group) filling(r *Request, s *indicator.Signal) *strings.Replacer {
+	fill, window := &g.fill[0], g.span.Length()
+	if s.Fleet {
+		// The others are what it is compared with, and theirs is another phase of the scrape
+		// grid.
+		fill, window = &g.fill[1], window+r.Interval
 	}
+	if *fill != nil {
+		return *fill
+	}
+	if window <= 0 {
+		window = indicator.WindowMark
+	}
+	members := ""
+	if g.among != nil {
+		quoted := strconv.Quote(g.among.Value)
+		members = quoted[1 : len(quoted)-1]
+	}
+	*fill = strings.NewReplacer(model.Duration(windowMark).String(), model.Duration(window).String(),
+		model.Duration(pastMark).String(), model.Duration(max(r.Past, r.shortest())).String(), membersMark, members)
+	return *fill
 }
 
 // plan lists the queries of all signals and, for signals that need none, what
 // is known of them without asking.
 func plan(r *Request) (out []query, settled []func(*Snapshot)) {
+	r.told = fmt.Sprint(r.Instance, r.Model, r.shortest(), r.Matchers)
 	now := planner{r: r, slot: func(rd *reading) *indicator.Value { return &rd.now }}
 	now.signals(groups(r, func(i int) Range { return r.Spans[i].Window }, func(int) bool { return true }))
 	normal := planner{r: r, slot: func(rd *reading) *indicator.Value { return &rd.normal }}
@@ -393,22 +424,27 @@ func (p *planner) askCount(s *indicator.Signal) {
 }
 
 func (p *planner) translate(s *indicator.Signal, expr string, own bool) (string, error) {
-	rw := p.g.rewriting(p.r, p.g.span.Length())
-	if s.Fleet {
-		// The others are what it is compared with, and theirs is another phase of the
-		// scrape grid.
-		rw.Matchers, rw.Window = p.r.Matchers, rw.Window+p.r.Interval
-	}
-	if !own {
-		rw.Metric = p.g.lead.Dialect.Metric
-	}
-	return p.r.Memory.words(wording{expr, p.g.lead.Dialect.Key(), own, rw.Window, rw.Short, rw.Past, fmt.Sprint(rw.Matchers)}, func() (string, error) {
+	restricted := p.g.among != nil && !s.Fleet
+	what := wording{expr, p.g.lead.Dialect.Key(), p.r.told, own, restricted}
+	marked, err := p.r.Memory.words(what, func() (string, error) {
+		rw := indicator.Rewriting{
+			Window: windowMark, Short: p.r.shortest(), Past: pastMark,
+			Instance: append(slices.Clone(p.r.Instance), p.g.lead.Dialect.Identity...), Model: p.r.Model,
+			Matchers: p.r.Matchers,
+		}
+		if restricted {
+			rw.Matchers = append(slices.Clone(rw.Matchers), membersMarked)
+		}
+		if !own {
+			rw.Metric = p.g.lead.Dialect.Metric
+		}
 		tree, err := indicator.Rewrite(expr, rw)
 		if err != nil {
 			return "", err
 		}
 		return tree.String(), nil
 	})
+	return p.g.filling(p.r, s).Replace(marked), err
 }
 
 // A distribution is a histogram of one target.

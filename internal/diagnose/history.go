@@ -54,6 +54,7 @@ type history struct {
 	columns map[string][]float64
 	bounds  map[string][]float64   // of each histogram, ascending
 	buckets map[string][][]float64 // their columns
+	older   int                    // scrapes that were read at another pace, before the others
 }
 
 // How many scrapes are read one by one, by the number of targets, and how far back
@@ -130,13 +131,13 @@ func histories(ctx context.Context, q metrics.Querier, r *Request, past Range) (
 				return n != g.lead.Dialect.Metric(running) && n != g.lead.Dialect.Metric(waiting)
 			})
 			got[i].known = map[string]*history{}
-			for m, h := range g.read(r, pages, got[i].old) {
+			for m, h := range g.read(r, pages, got[i].old, nil) {
 				got[i].known[targetKey(r, m)] = h
 			}
 		}
-		for m, h := range g.read(r, got[i].pages, got[i].series) {
-			out[m] = h.after(got[i].known[targetKey(r, m)])
-			out[m].complete()
+		for m, h := range g.read(r, got[i].pages, got[i].series, got[i].known) {
+			out[m] = h
+			h.complete()
 		}
 		r.Memory.keepBefore(g, got[i].known)
 	}
@@ -169,48 +170,34 @@ func newHistory() *history {
 	return &history{columns: map[string][]float64{}, bounds: map[string][]float64{}, buckets: map[string][][]float64{}}
 }
 
-// after returns a history with what lies before it; the scrapes of both are not the same.
-func (h *history) after(old *history) *history {
+// follow puts what lies before it at the beginning of a history that has no columns yet; the
+// scrapes of both are not the same.
+func (h *history) follow(old *history) {
 	if old == nil || len(old.at) == 0 {
-		return h
+		return
 	}
 	n := len(old.at)
 	for n > 0 && len(h.at) > 0 && !old.at[n-1].Before(h.at[0]) {
 		n--
 	}
-	out := newHistory()
-	out.at = slices.Concat(old.at[:n], h.at)
-	add := func(key string) {
-		if out.columns[key] != nil {
-			return
-		}
-		c := make([]float64, 0, len(out.at))
-		for _, part := range []struct {
-			of *history
-			n  int
-		}{{old, n}, {h, len(h.at)}} {
-			if have := part.of.columns[key]; have != nil {
-				c = append(c, have[:part.n]...)
-				continue
-			}
-			for range part.n {
-				c = append(c, math.NaN())
-			}
-		}
-		out.columns[key] = c
+	h.at, h.older = slices.Concat(old.at[:n], h.at), n
+	for key, was := range old.columns {
+		c := h.unknown()
+		copy(c, was[:n])
+		h.columns[key] = c
 	}
-	for key := range old.columns {
-		add(key)
+	for family, bounds := range old.bounds {
+		h.bounds[family] = slices.Clone(bounds)
 	}
-	for key := range h.columns {
-		add(key)
+}
+
+// unknown returns a column of nothing.
+func (h *history) unknown() []float64 {
+	c := make([]float64, len(h.at))
+	for k := range c {
+		c[k] = math.NaN()
 	}
-	for _, part := range []*history{old, h} {
-		for family, bounds := range part.bounds {
-			out.bounds[family] = append(out.bounds[family], bounds...)
-		}
-	}
-	return out
+	return c
 }
 
 // complete puts buckets in order, and tells which scrapes brought a page.
@@ -229,8 +216,9 @@ func (h *history) complete() {
 	}
 }
 
-// read makes histories of the group's members, which are not complete yet.
-func (g *group) read(r *Request, pages, series model.Matrix) map[int]*history {
+// read makes histories of the group's members, which are not complete yet, of what was read and
+// of what is known, by target, of the time before.
+func (g *group) read(r *Request, pages, series model.Matrix, known map[string]*history) map[int]*history {
 	out := map[int]*history{}
 	for _, i := range g.members {
 		out[i] = newHistory()
@@ -244,9 +232,10 @@ func (g *group) read(r *Request, pages, series model.Matrix) map[int]*history {
 			}
 		}
 	}
-	for _, h := range out {
+	for i, h := range out {
 		slices.SortFunc(h.at, time.Time.Compare)
 		h.at = slices.CompactFunc(h.at, time.Time.Equal)
+		h.follow(known[targetKey(r, i)])
 	}
 	canonical := map[string]string{}
 	for _, n := range slices.Concat(historyCounters, historyGauges) {
@@ -278,10 +267,7 @@ func (g *group) read(r *Request, pages, series model.Matrix) map[int]*history {
 			h := out[i]
 			c := h.columns[key]
 			if c == nil {
-				c = make([]float64, len(h.at))
-				for k := range c {
-					c[k] = math.NaN()
-				}
+				c = h.unknown()
 				h.columns[key] = c
 				if !math.IsNaN(bound) {
 					h.bounds[name] = append(h.bounds[name], bound)
@@ -298,7 +284,7 @@ func (g *group) read(r *Request, pages, series model.Matrix) map[int]*history {
 
 // fill adds samples to a column, at the scrapes whose times they have.
 func (h *history) fill(c []float64, samples []model.SamplePair) {
-	k := 0
+	k := h.older
 	for _, p := range samples {
 		at, v := p.Timestamp.Time(), float64(p.Value)
 		for k < len(h.at) && h.at[k].Before(at) {
@@ -407,21 +393,24 @@ func (h *history) look(key string, k int) float64 {
 	return math.NaN()
 }
 
-// cells returns what fell into each bucket of a histogram over an interval, times a factor.
-func (h *history) cells(family string, iv interval, factor float64) []float64 {
-	buckets := h.buckets[family]
-	out := make([]float64, len(buckets))
+// cells appends what fell into each bucket of a histogram over an interval, times a factor.
+func (h *history) cells(to []float64, family string, iv interval, factor float64) []float64 {
 	below := 0.0
-	for i, c := range buckets {
+	for _, c := range h.buckets[family] {
 		n := rise(c, iv)
-		out[i] = max(0, n-below) * factor
+		to = append(to, max(0, n-below)*factor)
 		below = max(below, n)
 	}
-	return out
+	return to
 }
 
 // count returns how many observations a histogram took over an interval.
-func (h *history) count(family string, iv interval) float64 { return h.rise(family+"|+Inf", iv) }
+func (h *history) count(family string, iv interval) float64 {
+	if last := len(h.buckets[family]) - 1; last >= 0 && math.IsInf(h.bounds[family][last], 1) {
+		return rise(h.buckets[family][last], iv)
+	}
+	return 0
+}
 
 // Dispersions of counts, at the least: requests come in bursts and are alike within
 // one, prompts share their clients, and the tokens of a step are one observation.
@@ -438,53 +427,67 @@ const (
 func (h *history) observed(ivs []interval) *changepoint.Series {
 	s := &changepoint.Series{}
 	n := len(ivs)
-	sig := func(name string, kind changepoint.Kind, dispersion float64, values func(iv interval) []float64) {
+	sig := func(name string, kind changepoint.Kind, dispersion float64, values func(to []float64, iv interval) []float64) {
 		out := changepoint.Signal{Name: name, Kind: kind, Dispersion: dispersion, Values: make([][]float64, n)}
+		var flat []float64
 		for i, iv := range ivs {
-			out.Values[i] = values(iv)
+			from := len(flat)
+			if flat = values(flat, iv); from == 0 {
+				flat = slices.Grow(flat, n*len(flat))
+			}
+			out.Values[i] = flat[from:len(flat):len(flat)]
 		}
 		s.Signals = append(s.Signals, out)
+	}
+	cells := func(family string) func([]float64, interval) []float64 {
+		return func(to []float64, iv interval) []float64 { return h.cells(to, family, iv, 1) }
 	}
 	for _, iv := range ivs {
 		s.Seconds = append(s.Seconds, h.at[iv.to].Sub(h.at[iv.from]).Seconds())
 	}
-	sig("first tokens", changepoint.Rate, burstiness, func(iv interval) []float64 { return []float64{h.count(firstTokens, iv)} })
-	sig("preemptions", changepoint.Rate, burstiness, func(iv interval) []float64 { return []float64{h.rise(evictions, iv)} })
-	sig("TTFT", changepoint.Cells, alike, func(iv interval) []float64 { return h.cells(firstTokens, iv, 1) })
-	sig("prompt length", changepoint.Cells, lengthsAlike, func(iv interval) []float64 { return h.cells(promptLengths, iv, 1) })
-	sig("answer length", changepoint.Cells, lengthsAlike, func(iv interval) []float64 { return h.cells(answerLengths, iv, 1) })
-	sig("ITL", changepoint.Cells, 1, func(iv interval) []float64 {
+	sig("first tokens", changepoint.Rate, burstiness, func(to []float64, iv interval) []float64 {
+		return append(to, h.count(firstTokens, iv))
+	})
+	sig("preemptions", changepoint.Rate, burstiness, func(to []float64, iv interval) []float64 {
+		return append(to, h.rise(evictions, iv))
+	})
+	sig("TTFT", changepoint.Cells, alike, cells(firstTokens))
+	sig("prompt length", changepoint.Cells, lengthsAlike, cells(promptLengths))
+	sig("answer length", changepoint.Cells, lengthsAlike, cells(answerLengths))
+	sig("ITL", changepoint.Cells, 1, func(to []float64, iv interval) []float64 {
 		gaps := h.count(tokenGaps, iv)
 		if gaps <= 0 {
-			return nil
+			return to
 		}
 		worth := gaps / stepsAlike
 		if st := h.rise(steps, iv); st > 0 {
 			worth = st / stepsAlike
 		}
 		requests := requestsTwice*h.count(firstTokens, iv) + max(0, zeroNaN(h.look(running, iv.to)))*h.at[iv.to].Sub(h.at[iv.from]).Seconds()/10
-		return h.cells(tokenGaps, iv, min(1, min(worth, requests)/gaps))
+		return h.cells(to, tokenGaps, iv, min(1, min(worth, requests)/gaps))
 	})
-	sig("prefix cache", changepoint.Cells, alike, func(iv interval) []float64 {
+	sig("prefix cache", changepoint.Cells, alike, func(to []float64, iv interval) []float64 {
 		asked, found, n := h.rise(lookups, iv), h.rise(hits, iv), h.count(firstTokens, iv)
 		if asked <= 0 {
-			return nil
+			return to
 		}
 		share := min(1, found/asked)
-		return []float64{share * n, (1 - share) * n}
+		return append(to, share*n, (1-share)*n)
 	})
-	sig("HTTP errors", changepoint.Cells, 1, func(iv interval) []float64 {
-		return []float64{h.rise(answers+"|2", iv), h.rise(answers+"|4", iv), h.rise(answers+"|5", iv)}
+	sig("HTTP errors", changepoint.Cells, 1, func(to []float64, iv interval) []float64 {
+		return append(to, h.rise(answers+"|2", iv), h.rise(answers+"|4", iv), h.rise(answers+"|5", iv))
 	})
 	if h.columns[answers+"|2"] != nil {
-		sig("abandoned requests", changepoint.Cells, 1, func(iv interval) []float64 {
+		sig("abandoned requests", changepoint.Cells, 1, func(to []float64, iv interval) []float64 {
 			ok := h.rise(answers+"|2", iv)
 			left := min(ok, max(0, ok-h.rise(completions, iv)))
-			return []float64{left, ok - left}
+			return append(to, left, ok-left)
 		})
 	}
 	for _, g := range []string{waiting, running} {
-		sig(g, changepoint.Level, queueWanders, func(iv interval) []float64 { return []float64{h.look(g, iv.to)} })
+		sig(g, changepoint.Level, queueWanders, func(to []float64, iv interval) []float64 {
+			return append(to, h.look(g, iv.to))
+		})
 	}
 	return s
 }

@@ -33,12 +33,10 @@ type sighting struct {
 	at     time.Time
 }
 
-// A wording is what the words of a question depend on.
+// A wording is what the words of a question depend on, but for what fill puts in.
 type wording struct {
-	expr, dialect       string
-	own                 bool
-	window, short, past time.Duration
-	matchers            string
+	expr, dialect, deployment string
+	own, restricted           bool
 }
 
 // settledFor is how long after a moment its samples are there: scrapes take seconds, and

@@ -25,7 +25,8 @@ type Span struct {
 	Failing bool
 
 	steady steadiness
-	before time.Time // the last scrape before the window, zero where it was not seen
+	before time.Time // the last scrape before the window, zero where no scrape was seen
+	whole  bool      // the window holds all scrapes: one before it would be an interval before the first
 }
 
 // since returns when what is going on began; atLeast says that it was there when the
@@ -173,9 +174,12 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 	}
 	s.steady = h.steadiness(normal, now)
 	o.override(&s, h)
+	if len(h.at) > 0 {
+		s.before, s.whole = h.at[0].Add(-step), true
+	}
 	for _, at := range h.at {
 		if at.Before(s.Window.From) {
-			s.before = at
+			s.before, s.whole = at, false
 		}
 	}
 	return s
@@ -381,7 +385,7 @@ func share(spans []Span, step time.Duration) {
 	var ss []*Span
 	for i := range spans {
 		s := &spans[i]
-		if !s.before.IsZero() && (len(windows) > mostSpans || s.Window.Length() >= shareable*step) {
+		if !s.before.IsZero() && (len(windows) > mostSpans || s.Window.Length() >= shareable*step && !s.whole) {
 			ss = append(ss, s)
 		}
 	}

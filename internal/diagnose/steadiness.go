@@ -102,7 +102,7 @@ func (h *history) moments(s segment, limit float64) (gaps, ttfts []float64) {
 // the limit: its sum less what the middle of the buckets beyond the limit exceeds it by.
 func (h *history) clipped(family string, iv interval, limit float64) float64 {
 	n, sum := h.count(family, iv), h.rise(family+"_sum", iv)
-	cells, bounds, lower := h.cells(family, iv, 1), h.bounds[family], 0.0
+	cells, bounds, lower := h.cells(make([]float64, 0, 64), family, iv, 1), h.bounds[family], 0.0
 	for i, c := range cells {
 		middle := (lower + bounds[i]) / 2
 		if math.IsInf(bounds[i], 1) {

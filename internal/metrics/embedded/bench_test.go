@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -80,6 +81,40 @@ func BenchmarkFleet(b *testing.B) {
 				}
 			}
 		}
+	}
+}
+
+// BenchmarkAskPart is a question about a part of 200 servers, over a window of another length each
+// time, and of other servers each hundred times, as where some of them fell ill.
+func BenchmarkAskPart(b *testing.B) {
+	s := openStore(b, Config{})
+	page := func(i int) time.Time { return time.Unix(2000+5*int64(i), 0) }
+	for i, body := range twoEngines(30) {
+		for t := range 200 {
+			if _, err := s.Append(Target{Instance: fmt.Sprintf("10.0.0.%d:8000", t)}, page(i), body, "", 0); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	for _, metric := range []string{"vllm:prompt_tokens_total", "vllm:time_to_first_token_seconds_bucket"} {
+		b.Run(metric, func(b *testing.B) {
+			b.ReportAllocs()
+			i, part := 0, []string(nil)
+			for b.Loop() {
+				if i%100 == 0 {
+					part = nil
+					for t := range 100 {
+						part = append(part, fmt.Sprintf(`10\\.0\\.0\\.%d:8000`, t+i/100%100))
+					}
+				}
+				i++
+				expr := fmt.Sprintf(`sum by (instance, le) (increase(%s{instance=~"%s"}[%dms]))`,
+					metric, strings.Join(part, "|"), 60_000+i)
+				if v, err := s.Query(b.Context(), expr, page(29-i%2)); err != nil || len(v) == 0 {
+					b.Fatal(v, err)
+				}
+			}
+		})
 	}
 }
 

@@ -6,7 +6,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/util/strutil"
@@ -27,18 +29,23 @@ type parsed struct {
 // expression alone.
 type remembered struct {
 	mu       sync.Mutex
-	now, old map[string]parser.Expr     // trees that nobody but indicator.Copy reads
-	matchers map[string]*labels.Matcher // the long ones
+	now, old map[string]parser.Expr         // trees that nobody but indicator.Copy reads
+	matchers map[matcherKey]*labels.Matcher // the long ones
+}
+
+type matcherKey struct {
+	kind         labels.MatchType
+	name, quoted string
 }
 
 const (
 	// mostParsed is how many expressions are remembered at the least; twice as many at most.
 	mostParsed = 1000
 	// mostMatchers is how many long matchers are remembered at most.
-	mostMatchers = 500
+	mostMatchers = 100
 )
 
-var everyParsed = &remembered{now: map[string]parser.Expr{}, matchers: map[string]*labels.Matcher{}}
+var everyParsed = &remembered{now: map[string]parser.Expr{}, matchers: map[matcherKey]*labels.Matcher{}}
 
 func newParsed() *parsed { return &parsed{parser.NewParser(parser.Options{}), everyParsed} }
 
@@ -48,22 +55,15 @@ const long = 20
 // placeholder stands for a long regular expression in a tree that is remembered.
 const placeholder = "sixty_long_"
 
-// once parses an expression that is remembered elsewhere.
-func (p *parsed) once(input string) (parser.Expr, error) {
-	short, texts := shorten(input)
-	tree, err := p.Parser.ParseExpr(short)
-	if err == nil && len(texts) > 0 {
-		err = p.lengthen(tree, texts)
-	}
-	if err != nil {
-		return p.Parser.ParseExpr(input) // whose error has the caller's words
-	}
-	return tree, nil
+// particulars are what is asked differently each time in words that are the same but for it.
+type particulars struct {
+	texts  []string        // long regular expressions, in quotes
+	ranges []time.Duration // of range selectors, for which so many milliseconds stand, counted from 1
 }
 
 // ParseExpr implements parser.Parser. The tree is the caller's own: the engine writes into it.
 func (p *parsed) ParseExpr(input string) (parser.Expr, error) {
-	short, texts := shorten(input)
+	short, particular := shorten(input)
 	tree, known := p.recall(short)
 	if !known {
 		var err error
@@ -72,8 +72,8 @@ func (p *parsed) ParseExpr(input string) (parser.Expr, error) {
 		}
 	}
 	out, err := indicator.Copy(tree)
-	if err == nil && len(texts) > 0 {
-		err = p.lengthen(out, texts)
+	if err == nil {
+		err = p.lengthen(out, particular)
 	}
 	if err != nil {
 		return p.Parser.ParseExpr(input)
@@ -84,49 +84,74 @@ func (p *parsed) ParseExpr(input string) (parser.Expr, error) {
 	return out, nil
 }
 
-// shorten puts a placeholder for each long regular expression, which it returns in quotes.
-func shorten(input string) (short string, texts []string) {
+// shorten takes the particulars out of an expression. What it does not understand stays.
+func shorten(input string) (short string, p particulars) {
 	if len(input) < long || strings.Contains(input, placeholder) {
-		return input, nil
+		return input, p
 	}
 	var b strings.Builder
 	rest := input
 	for {
-		before, after, ok := strings.Cut(rest, `~"`) // of =~ and of !~
-		n := strings.IndexByte(after, '"')
-		if !ok || n < 0 {
+		i := strings.IndexAny(rest, "\"'`#[")
+		if i < 0 {
 			b.WriteString(rest)
-			return b.String(), texts
+			return b.String(), p
 		}
-		b.WriteString(before + `~"`)
-		if rest = after; n < long || after[n-1] == '\\' {
-			continue
+		end := rest[i]
+		if end == '[' {
+			end = ']'
 		}
-		fmt.Fprintf(&b, "%s%d", placeholder, len(texts))
-		texts = append(texts, `"`+after[:n+1])
-		rest = after[n:]
+		n := strings.IndexByte(rest[i+1:], end)
+		if end != '"' && end != ']' || n < 0 || n > 0 && rest[i+n] == '\\' {
+			return input, particulars{}
+		}
+		within, after := rest[i+1:i+1+n], rest[i+2+n:]
+		b.WriteString(rest[:i+1])
+		switch {
+		case end == '"' && n >= long && i > 0 && rest[i-1] == '~': // of =~ and of !~
+			fmt.Fprintf(&b, "%s%d", placeholder, len(p.texts))
+			p.texts = append(p.texts, rest[i:i+n+2])
+		case end == '"' || strings.Contains(within, ":"): // of a subquery
+			b.WriteString(within)
+		default:
+			span, err := model.ParseDuration(within)
+			if err != nil || span <= 0 { // a number, a calculation, or a mistake
+				return input, particulars{}
+			}
+			p.ranges = append(p.ranges, time.Duration(span))
+			fmt.Fprintf(&b, "%dms", len(p.ranges))
+		}
+		b.WriteByte(end)
+		rest = after
 	}
 }
 
-// lengthen puts the long matchers of a tree where they belong.
-func (p *parsed) lengthen(tree parser.Expr, texts []string) (err error) {
-	left := len(texts)
+// lengthen puts the particulars of a tree where they belong.
+func (p *parsed) lengthen(tree parser.Expr, particular particulars) (err error) {
+	left := len(particular.texts) + len(particular.ranges)
+	if left == 0 {
+		return nil
+	}
 	parser.Inspect(tree, func(node parser.Node, _ []parser.Node) error {
-		v, ok := node.(*parser.VectorSelector)
-		if !ok {
-			return nil
-		}
-		for i, m := range v.LabelMatchers {
-			n, ok := strings.CutPrefix(m.Value, placeholder)
-			if !ok || m.Type != labels.MatchRegexp && m.Type != labels.MatchNotRegexp {
-				continue
+		switch n := node.(type) {
+		case *parser.MatrixSelector:
+			if k := int(n.Range / time.Millisecond); k >= 1 && k <= len(particular.ranges) {
+				n.Range = particular.ranges[k-1]
+				left--
 			}
-			k, failed := strconv.Atoi(n)
-			if failed == nil {
-				v.LabelMatchers[i], failed = p.matcher(m.Type, m.Name, texts[k])
+		case *parser.VectorSelector:
+			for i, m := range n.LabelMatchers {
+				number, ok := strings.CutPrefix(m.Value, placeholder)
+				if !ok || m.Type != labels.MatchRegexp && m.Type != labels.MatchNotRegexp {
+					continue
+				}
+				k, failed := strconv.Atoi(number)
+				if failed == nil {
+					n.LabelMatchers[i], failed = p.matcher(m.Type, m.Name, particular.texts[k])
+				}
+				err = errors.Join(err, failed)
+				left--
 			}
-			err = errors.Join(err, failed)
-			left--
 		}
 		return nil
 	})
@@ -140,7 +165,7 @@ func (p *parsed) lengthen(tree parser.Expr, texts []string) (err error) {
 func (p *remembered) matcher(kind labels.MatchType, name, quoted string) (*labels.Matcher, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	key := name + kind.String() + quoted
+	key := matcherKey{kind, name, quoted}
 	m, ok := p.matchers[key]
 	if ok {
 		return m, nil

@@ -77,6 +77,34 @@ func TestAnExpressionIsParsedOnce(t *testing.T) {
 	wait.Wait()
 }
 
+// TestParticularsComeBack: what is taken out of an expression, so that another one is the same but
+// for it, is in its tree again.
+func TestParticularsComeBack(t *testing.T) {
+	p := newParsed()
+	names := strings.Repeat("vllm|", 10)
+	for _, expr := range []string{
+		`rate(vllm:prompt_tokens_total[1m2s5ms]) / rate(vllm:prompt_tokens_total[1h])`,
+		`rate(vllm:prompt_tokens_total[1h]) / rate(vllm:prompt_tokens_total[1m2s5ms])`,
+		`rate(vllm:prompt_tokens_total[1ms]) / rate(vllm:prompt_tokens_total[2ms])`,
+		`max_over_time(rate(vllm:prompt_tokens_total[2ms])[1h:1ms])`,
+		`rate(vllm:prompt_tokens_total{instance=~"` + names + `a",le="[5m]"}[5m]) + ` +
+			`rate(vllm:prompt_tokens_total{instance=~"` + names + `b"}[3m] offset 2ms)`,
+		`rate(vllm:prompt_tokens_total{le="a\\"}[5m])`,
+		`rate(vllm:prompt_tokens_total{le="a\"[1m]"}[5m])`,
+	} {
+		for range 2 {
+			tree, err := p.ParseExpr(expr)
+			if err != nil || tree.String() != expr {
+				t.Errorf("%v, %v, want %s", tree, err, expr)
+			}
+		}
+	}
+	short, _ := shorten(`rate(vllm:prompt_tokens_total{instance=~"` + names + `"}[5m])`)
+	if other, _ := shorten(`rate(vllm:prompt_tokens_total{instance=~"` + names + `b"}[1m1ms])`); other != short {
+		t.Errorf("%s and %s are not parsed once", short, other)
+	}
+}
+
 func TestForgetExpressions(t *testing.T) {
 	p := newParsed()
 	for i := range 5 * mostParsed {
@@ -105,8 +133,10 @@ func TestForgetExpressions(t *testing.T) {
 	if _, err := p.ParseExpr(`up{instance=~"` + strings.Repeat("(", 300) + `"}`); err == nil {
 		t.Error("no error")
 	}
-	if _, err := p.ParseExpr("up +"); err == nil {
-		t.Error("no error")
+	for _, wrong := range []string{"up +", "rate(vllm:prompt_tokens_total[0s])", "rate(vllm:prompt_tokens_total[5x])"} {
+		if _, err := p.ParseExpr(wrong); err == nil {
+			t.Errorf("%s: no error", wrong)
+		}
 	}
 	if _, ok := p.recall("up +"); ok {
 		t.Error("what does not parse is remembered")

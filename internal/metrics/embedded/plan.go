@@ -23,15 +23,20 @@ type plan struct {
 	memo  bool    // it is worth remembering
 
 	// Of selectors: which series, and how far back, in ms; 0 for an instant.
-	matchers []*labels.Matcher
-	name     *labels.Matcher
-	key      string
-	span     int64
+	matchers  []*labels.Matcher
+	name      *labels.Matcher
+	instances *labels.Matcher // by a regular expression, nil where there is none
+	key       string          // of all but the instances
+	span      int64
 
 	call promql.FunctionCall
 	// How labels change, as keys of labelSets.changes.
 	change, match *change
 }
+
+// mostPlans is how many plans are remembered at the least; twice as many at most. They are as long
+// as what they plan, and soon made.
+const mostPlans = 400
 
 // quickFunctions are those whose result has no other labels than their argument, but for
 // the name.
@@ -140,6 +145,9 @@ func (p *plan) sum() {
 		word(uint64(n.Step))
 	}
 	h.WriteString(p.key)
+	if p.instances != nil {
+		h.WriteString(p.instances.Value)
+	}
 	word(uint64(p.span))
 	for _, c := range []*change{p.change, p.match} {
 		if c != nil {
@@ -179,9 +187,13 @@ func (p *plan) selects(n *parser.VectorSelector, span time.Duration) bool {
 	}
 	var b strings.Builder
 	for _, m := range n.LabelMatchers {
-		if m.Name == labels.MetricName && p.name == nil && (m.Type == labels.MatchEqual || m.Type == labels.MatchRegexp) {
+		switch {
+		case m.Name == labels.MetricName && p.name == nil && (m.Type == labels.MatchEqual || m.Type == labels.MatchRegexp):
 			p.name = m
-		} else {
+		case m.Name == model.InstanceLabel && p.instances == nil && m.Type == labels.MatchRegexp:
+			p.instances = m
+			continue
+		default:
 			p.matchers = append(p.matchers, m)
 		}
 		b.WriteString(m.Name + "\xfe" + m.Type.String() + "\xfe" + m.Value + "\xff")

@@ -58,6 +58,7 @@ type choice struct {
 func (r *recent) answer(ctx context.Context, text string, at int64, take func(quickValue)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.idle = 0
 	p, err := r.plan(text)
 	if err != nil || ctx.Err() != nil || !r.begin(ctx) {
 		return errEngine
@@ -92,12 +93,12 @@ func (r *recent) streams(ctx context.Context, text string, at int64) (model.Matr
 	if err != nil || p.span == 0 || ctx.Err() != nil || !r.begin(ctx) {
 		return nil, errEngine
 	}
-	c, err := r.choose(ctx, p, at)
+	series, err := r.choose(ctx, p, at)
 	if err != nil {
 		return nil, err
 	}
-	out := make(model.Matrix, 0, len(c.series))
-	for _, s := range c.series {
+	out := make(model.Matrix, 0, len(series))
+	for _, s := range series {
 		from, to := s.upTo(at-p.span), s.upTo(at)
 		if from == to {
 			continue
@@ -116,13 +117,13 @@ func (r *recent) plan(text string) (*plan, error) {
 	p, ok := r.plans[0][text]
 	if !ok {
 		if p, ok = r.plans[1][text]; !ok {
-			e, err := r.parser.once(text)
+			e, err := r.parser.ParseExpr(text)
 			if err != nil {
 				return nil, err
 			}
 			p = planOf(e)
 		}
-		if len(r.plans[0]) >= mostParsed {
+		if len(r.plans[0]) >= mostPlans {
 			r.plans = [2]map[string]*plan{{}, r.plans[0]}
 		}
 		r.plans[0][text] = p
@@ -154,8 +155,9 @@ func (r *recent) number(s *recentSeries) int32 {
 	return s.id
 }
 
-// choose returns the series of a selector, whose samples over its span are held.
-func (r *recent) choose(ctx context.Context, p *plan, at int64) (*choice, error) {
+// choose returns the series of a selector, whose samples over its span are held. They are
+// the caller's until the next call.
+func (r *recent) choose(ctx context.Context, p *plan, at int64) ([]*recentSeries, error) {
 	c := r.choices[p.key]
 	if c == nil {
 		c = &choice{}
@@ -195,7 +197,27 @@ func (r *recent) choose(ctx context.Context, p *plan, at int64) (*choice, error)
 		}
 		c.asked = true
 	}
-	return c, nil
+	if p.instances == nil {
+		return c.series, nil
+	}
+	in := r.among(p.instances)
+	r.picked = r.picked[:0]
+	for _, s := range c.series {
+		if in[s.instance] {
+			r.picked = append(r.picked, s)
+		}
+	}
+	return r.picked, nil
+}
+
+// among says of instances, by number, whether a matcher chooses them.
+func (r *recent) among(m *labels.Matcher) []bool {
+	in := r.matched[m]
+	for len(in) < len(r.instances) {
+		in = append(in, m.Matches(r.instances[len(in)]))
+	}
+	r.matched[m] = in
+	return in
 }
 
 // matchAll reports whether those of the matchers that are about a label hold of a value.
@@ -268,12 +290,12 @@ func scalarError(scalar bool) error {
 
 // instant evaluates a selector.
 func (r *recent) instant(ctx context.Context, p *plan, at int64, read func(promql.FPoint) float64) (quickValue, error) {
-	c, err := r.choose(ctx, p, at)
+	series, err := r.choose(ctx, p, at)
 	if err != nil {
 		return quickValue{}, err
 	}
-	vec := make([]element, 0, len(c.series))
-	for _, s := range c.series {
+	vec := make([]element, 0, len(series))
+	for _, s := range series {
 		if point, ok := s.at(at, r.lookback); ok {
 			vec = append(vec, element{r.number(s), read(point)})
 		}
@@ -283,7 +305,6 @@ func (r *recent) instant(ctx context.Context, p *plan, at int64, read func(promq
 
 // apply evaluates a function by the engine's own code.
 func (r *recent) apply(ctx context.Context, p *plan, n *parser.Call, at int64) (quickValue, error) {
-	enh := &promql.EvalNodeHelper{Ts: at}
 	var args []promql.Vector
 	var first []element
 	ranged := -1
@@ -316,12 +337,12 @@ func (r *recent) apply(ctx context.Context, p *plan, n *parser.Call, at int64) (
 		return quickValue{vec: vec}, nil
 	}
 	if ranged >= 0 {
-		return r.over(ctx, p, n, p.parts[ranged], args, enh)
+		return r.over(ctx, p, n, p.parts[ranged], args, at)
 	}
 	if n.Func.Name == "time" {
 		return quickValue{scalar: true, f: float64(at) / 1000}, nil
 	}
-	out, _ := p.call(args, nil, n.Args, enh)
+	out, _ := p.call(args, nil, n.Args, &promql.EvalNodeHelper{Ts: at})
 	vec := make([]element, len(out))
 	for i, s := range out {
 		vec[i] = element{r.sets.id(s.Metric), s.F}
@@ -343,11 +364,11 @@ func (r *recent) vector(v quickValue, at int64) promql.Vector {
 
 // over evaluates a function of ranges.
 func (r *recent) over(
-	ctx context.Context, p *plan, n *parser.Call, of *plan, args []promql.Vector, enh *promql.EvalNodeHelper,
+	ctx context.Context, p *plan, n *parser.Call, of *plan, args []promql.Vector, at int64,
 ) (quickValue, error) {
 	var vec []element
 	in := make(promql.Matrix, 1)
-	enh.Out = make(promql.Vector, 0, 1)
+	enh := &promql.EvalNodeHelper{Ts: at, Out: make(promql.Vector, 0, 1)}
 	each := func(id int32, points []promql.FPoint) {
 		in[0].Floats = points
 		out, _ := p.call(args, in, n.Args, enh)
@@ -357,10 +378,10 @@ func (r *recent) over(
 		enh.Out = out[:0]
 	}
 	if sub, ok := of.expr.(*parser.SubqueryExpr); ok {
-		if !r.covers(ctx, of.parts[0], sub.Range.Milliseconds(), enh.Ts) {
+		if !r.covers(ctx, of.parts[0], sub.Range.Milliseconds(), at) {
 			return quickValue{}, errEngine
 		}
-		ids, points, err := r.steps(ctx, of.parts[0], enh.Ts-sub.Range.Milliseconds(), enh.Ts, sub.Step.Milliseconds())
+		ids, points, err := r.steps(ctx, of.parts[0], at-sub.Range.Milliseconds(), at, sub.Step.Milliseconds())
 		if err != nil {
 			return quickValue{}, err
 		}
@@ -368,13 +389,13 @@ func (r *recent) over(
 			each(id, points[i])
 		}
 	} else {
-		c, err := r.choose(ctx, of, enh.Ts)
+		series, err := r.choose(ctx, of, at)
 		if err != nil {
 			return quickValue{}, err
 		}
-		vec = make([]element, 0, len(c.series))
-		for _, s := range c.series {
-			if r.room = s.points(r.room[:0], enh.Ts-of.span, enh.Ts); len(r.room) > 0 {
+		vec = make([]element, 0, len(series))
+		for _, s := range series {
+			if r.room = s.points(r.room[:0], at-of.span, at); len(r.room) > 0 {
 				each(r.number(s), r.room)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
@@ -32,14 +33,20 @@ type recent struct {
 
 	mu       sync.Mutex
 	families map[string]*family // by name; nil before the first question
-	bound    map[storage.SeriesRef]*recentSeries
+	bound    refs
 	sets     *labelSets
-	choices  map[string]*choice // of selectors, for the series that there are
+	choices  map[string]*choice         // of selectors, for the series that there are
+	matched  map[*labels.Matcher][]bool // what matchers of instances choose, by number
+	picked   []*recentSeries            // scratch
 	plans    [2]map[string]*plan
 	memo     map[memoKey][]element
 	memoTo   int64 // the latest moment that memo speaks of
+	idle     int   // transactions since the last question
 	room     []promql.FPoint
 	scratch  scratch
+
+	instances []string // by number
+	numbers   map[string]int32
 
 	newest  int64 // time of the newest sample
 	samples int   // that are held
@@ -61,14 +68,70 @@ type family struct {
 }
 
 type recentSeries struct {
-	family *family
-	next   *recentSeries // of the same hash
-	lset   labels.Labels
-	id     int32 // of lset, from 1 on; 0 where it has none yet
-	ref    storage.SeriesRef
-	column         // without staleness markers
-	stale  []int64 // times of staleness markers
-	last   int64   // time of the last sample, markers included
+	family   *family
+	next     *recentSeries // of the same hash
+	lset     labels.Labels
+	id       int32 // of lset, from 1 on; 0 where it has none yet
+	instance int32 // number of its instance
+	ref      storage.SeriesRef
+	column           // without staleness markers
+	stale    []int64 // times of staleness markers
+	last     int64   // time of the last sample, markers included
+}
+
+// refs holds series by the number that the storage gives them. The storage counts, and a scrape
+// has numbers that are close to each other: a page is looked for once for many of them.
+type refs struct {
+	n     int // that are held
+	pages map[storage.SeriesRef]*refPage
+	last  *refPage // the one that was asked for last
+}
+
+type refPage struct {
+	first  storage.SeriesRef
+	series [256]*recentSeries
+	n      int
+}
+
+// page returns where a number is held, nil where it is not.
+func (b *refs) page(ref storage.SeriesRef) *refPage {
+	first := ref &^ 255
+	if b.last == nil || b.last.first != first {
+		b.last = b.pages[first]
+	}
+	return b.last
+}
+
+func (b *refs) get(ref storage.SeriesRef) *recentSeries {
+	if p := b.page(ref); p != nil {
+		return p.series[ref&255]
+	}
+	return nil
+}
+
+// set puts a series in the place of another one; nil takes it away.
+func (b *refs) set(ref storage.SeriesRef, s *recentSeries) {
+	p := b.page(ref)
+	switch {
+	case p == nil && s == nil:
+		return
+	case b.pages == nil:
+		b.pages = map[storage.SeriesRef]*refPage{}
+		fallthrough
+	case p == nil:
+		p = &refPage{first: ref &^ 255}
+		b.pages[p.first], b.last = p, p
+	}
+	if p.series[ref&255] != nil {
+		p.n, b.n = p.n-1, b.n-1
+	}
+	if s != nil {
+		p.n, b.n = p.n+1, b.n+1
+	}
+	if p.series[ref&255] = s; p.n == 0 {
+		delete(b.pages, p.first)
+		b.last = nil
+	}
 }
 
 const (
@@ -79,6 +142,9 @@ const (
 	// recently is how far before the newest sample a question may end, in ms, for what it
 	// asks to be held from then on.
 	recently = 30_000
+	// forgetful is after how many transactions without a question between them what questions
+	// of one moment have in common is forgotten.
+	forgetful = 100
 	// longestKept is the longest span of time that is held, in ms.
 	longestKept = 70 * 60_000
 )
@@ -91,9 +157,26 @@ func newRecent(db *tsdb.DB, lookback time.Duration, p *parsed) *recent {
 }
 
 func (r *recent) clear() {
-	r.families, r.bound, r.samples = nil, map[storage.SeriesRef]*recentSeries{}, 0
+	r.families, r.bound, r.samples = nil, refs{}, 0
 	r.plans = [2]map[string]*plan{{}, {}}
+	r.renumber()
 	r.reset()
+}
+
+// renumber forgets the instances that there were.
+func (r *recent) renumber() {
+	r.instances, r.numbers, r.matched, r.picked = nil, map[string]int32{}, map[*labels.Matcher][]bool{}, nil
+}
+
+// instance returns the number of the instance that labels name.
+func (r *recent) instance(lset labels.Labels) int32 {
+	name := lset.Get(model.InstanceLabel)
+	n, ok := r.numbers[name]
+	if !ok {
+		n = int32(len(r.instances))
+		r.numbers[name], r.instances = n, append(r.instances, name)
+	}
+	return n
 }
 
 // reset forgets what was derived of the series that there are.
@@ -123,13 +206,16 @@ type appended struct {
 func (r *recent) publish(b *batch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.idle++; r.idle == forgetful {
+		r.memo = map[memoKey][]element{}
+	}
 	for i := range b.samples {
 		a := &b.samples[i]
 		r.newest = max(r.newest, a.t)
 		if r.families == nil {
 			continue
 		}
-		s := r.bound[a.ref]
+		s := r.bound.get(a.ref)
 		if s == nil || s == &s.family.stub && s.family.held {
 			s = r.bind(a)
 		}
@@ -160,7 +246,7 @@ func (r *recent) bind(a *appended) *recentSeries {
 		s = r.series(f, a.lset)
 		s.ref = a.ref
 	}
-	r.bound[a.ref] = s
+	r.bound.set(a.ref, s)
 	return s
 }
 
@@ -180,7 +266,7 @@ func (r *recent) series(f *family, lset labels.Labels) *recentSeries {
 			return s
 		}
 	}
-	s := &recentSeries{family: f, lset: lset, next: f.byHash[hash], last: math.MinInt64}
+	s := &recentSeries{family: f, lset: lset, instance: r.instance(lset), next: f.byHash[hash], last: math.MinInt64}
 	f.byHash[hash] = s
 	f.series = append(f.series, s)
 	clear(r.choices)
@@ -244,6 +330,7 @@ func (s *recentSeries) at(t, lookback int64) (promql.FPoint, bool) {
 // sweep drops what nobody asked for lately, and series that ended.
 func (r *recent) sweep() {
 	r.swept = r.newest
+	r.renumber()
 	for _, f := range r.families {
 		if !f.held {
 			f.refused = false // there may be room now
@@ -260,7 +347,7 @@ func (r *recent) sweep() {
 		for _, s := range f.series {
 			old := s.upTo(r.newest - f.keep)
 			if old == s.len() {
-				delete(r.bound, s.ref)
+				r.bound.set(s.ref, nil)
 				r.samples -= old
 				continue
 			}
@@ -269,18 +356,19 @@ func (r *recent) sweep() {
 			}
 			hash := s.lset.Hash()
 			s.next, f.byHash[hash] = f.byHash[hash], s
+			s.instance = r.instance(s.lset)
 			live = append(live, s)
 		}
 		clear(f.series[len(live):])
 		f.from = max(f.from, r.newest-f.keep)
 		f.series = live
 	}
-	if n := r.db.Head().NumSeries(); uint64(len(r.bound)) > 2*n+1000 {
-		clear(r.bound)
+	if n := r.db.Head().NumSeries(); uint64(r.bound.n) > 2*n+1000 {
+		r.bound = refs{}
 	}
 	r.plans = [2]map[string]*plan{{}, r.plans[0]}
 	clear(r.choices)
-	if len(r.sets.sets) > 4*len(r.bound)+10_000 {
+	if len(r.sets.sets) > 4*r.bound.n+10_000 {
 		r.reset()
 	}
 }
@@ -288,7 +376,7 @@ func (r *recent) sweep() {
 // drop forgets the samples of a family.
 func (r *recent) drop(f *family) {
 	for _, s := range f.series {
-		delete(r.bound, s.ref)
+		r.bound.set(s.ref, nil)
 		r.samples -= s.len()
 	}
 	f.held, f.keep, f.wants, f.series, f.byHash = false, 0, [2]int64{}, nil, nil

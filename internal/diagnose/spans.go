@@ -156,6 +156,9 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 	}
 	normal, rest := h.normal(segs)
 	now = h.incident(normal, rest, now)
+	if len(rest) > 0 && len(now) > 0 && now[0].from >= rest[len(rest)-1][0].to {
+		now = h.withStall(rest[len(rest)-1], now)
+	}
 	s.Window.From = h.windowFrom(now, s.Window.To, usual, step/10)
 	if normal == nil && len(segs) == 0 {
 		// Nothing changed: what lies before the window is as good as the window.
@@ -198,7 +201,9 @@ func (r Range) settled() Range {
 }
 
 // override applies what the user asked for, and the lifetime where there is nothing
-// better.
+// better: no past, or one in which nothing changed, which may be all fault, and which is
+// shorter than the life before it. Else a fault that was there from the beginning would be
+// normal as soon as it was watched for a while.
 func (o *Options) override(s *Span, h *history) {
 	if o.Window > 0 {
 		s.Window.From = s.Window.To.Add(-o.Window)
@@ -208,8 +213,13 @@ func (o *Options) override(s *Span, h *history) {
 		s.Baseline, s.Source = Range{}, File
 	case !o.Baseline.From.IsZero():
 		s.Baseline, s.Source, s.Unchanged = o.Baseline, History, false
-	case s.Source == NoBaseline && !o.Created.IsZero() && len(h.at) > 0 && h.at[0].Sub(o.Created) >= minLifetime:
-		s.Baseline, s.Source = Range{o.Created.Add(-time.Second), h.at[0]}, Lifetime
+	case o.Created.IsZero() || len(h.at) == 0:
+	default:
+		life := Range{o.Created.Add(-time.Second), h.at[0]}
+		served := h.look(firstTokens+"|+Inf", 0) >= minLifetimeRequests
+		if s.Source == NoBaseline && life.Length() >= minLifetime || served && s.Unchanged && s.Source == History && life.Length() > s.Baseline.Length() {
+			s.Baseline, s.Source = life, Lifetime
+		}
 	}
 }
 
@@ -357,6 +367,21 @@ func (h *history) incident(normal []interval, rest []segment, now segment) segme
 		now = slices.Concat(rest[i], now)
 	}
 	return now
+}
+
+// withStall adds to a segment the intervals right before it, if there are any, in which
+// the engine held requests and gave nothing. What came meanwhile is served now, and would
+// otherwise look like more requests than arrived.
+func (h *history) withStall(before, now segment) segment {
+	n := len(before)
+	for n > 0 && h.stalled(before[n-1]) {
+		n--
+	}
+	return slices.Concat(before[n:], now)
+}
+
+func (h *history) stalled(iv interval) bool {
+	return h.rise(tokensOut, iv)+h.count(firstTokens, iv) == 0 && h.look(running, iv.to)+h.look(waiting, iv.to) > 0
 }
 
 // shareable is how many intervals between scrapes a window that is shared holds: rate()

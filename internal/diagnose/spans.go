@@ -162,11 +162,15 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 	s.Window.From = h.windowFrom(now, s.Window.To, usual, step/10)
 	if normal == nil && len(segs) == 0 {
 		// Nothing changed: what lies before the window is as good as the window.
+		whole := now
 		for len(now) > 0 && h.at[now[len(now)-1].to].After(s.Window.From.Add(edge)) {
 			now = now[:len(now)-1]
 		}
-		normal = now
-		s.Unchanged = true
+		if s.Unchanged = !o.lifeTells(h, now, s.Window); s.Unchanged {
+			normal = now
+		} else {
+			now = whole
+		}
 	}
 	if len(segs) > 0 && normal != nil {
 		s.Onset = h.span(normal).To
@@ -201,9 +205,7 @@ func (r Range) settled() Range {
 }
 
 // override applies what the user asked for, and the lifetime where there is nothing
-// better: no past, or one in which nothing changed, which may be all fault, and which is
-// shorter than the life before it. Else a fault that was there from the beginning would be
-// normal as soon as it was watched for a while.
+// better.
 func (o *Options) override(s *Span, h *history) {
 	if o.Window > 0 {
 		s.Window.From = s.Window.To.Add(-o.Window)
@@ -213,14 +215,35 @@ func (o *Options) override(s *Span, h *history) {
 		s.Baseline, s.Source = Range{}, File
 	case !o.Baseline.From.IsZero():
 		s.Baseline, s.Source, s.Unchanged = o.Baseline, History, false
-	case o.Created.IsZero() || len(h.at) == 0:
-	default:
-		life := Range{o.Created.Add(-time.Second), h.at[0]}
-		served := h.look(firstTokens+"|+Inf", 0) >= minLifetimeRequests
-		if s.Source == NoBaseline && life.Length() >= minLifetime || served && s.Unchanged && s.Source == History && life.Length() > s.Baseline.Length() {
-			s.Baseline, s.Source = life, Lifetime
+	case s.Source == NoBaseline && o.life(h).Length() >= minLifetime:
+		s.Baseline, s.Source = o.life(h), Lifetime
+	}
+}
+
+// life is the time before the first scrape that the counters hold, zero where it is not
+// known.
+func (o *Options) life(h *history) Range {
+	if o.Created.IsZero() || len(h.at) == 0 {
+		return Range{}
+	}
+	return Range{o.Created.Add(-time.Second), h.at[0]}
+}
+
+// lifeTells reports whether the life before the first scrape says more of what is normal than
+// the observed past, in which nothing changed and which may be all fault: it is longer, and
+// so full that the window is a small part of it. Else a fault that was there from the
+// beginning would be normal as soon as it was watched for a while.
+func (o *Options) lifeTells(h *history, past segment, window Range) bool {
+	if len(past) == 0 || o.life(h).Length() <= h.span(past).Length() {
+		return false
+	}
+	requests := 0.0
+	for k := 1; k < len(h.at); k++ {
+		if !h.at[k-1].Before(window.From) {
+			requests += h.count(firstTokens, interval{k - 1, k})
 		}
 	}
+	return h.look(firstTokens+"|+Inf", 0) >= max(minLifetimeRequests, manyTimes*requests)
 }
 
 // failing returns how long ago the last good scrape was when the last one failed.

@@ -173,6 +173,24 @@ func (p *Pass) MaxNumSeqs() (Quantity, bool) {
 	}, true
 }
 
+// RaiseTokenBudget proposes a larger budget where one so small that steps are mostly
+// overhead cuts prompts into many.
+func (p *Pass) RaiseTokenBudget(verify string) {
+	const enough, to = 1024, "2048"
+	now, ok1 := p.Setting(engine.MaxNumBatchedTokens)
+	computed, ok2 := p.Measured(indicator.ComputedTokens)
+	if !ok1 || !ok2 || now.V >= enough || computed <= now.V {
+		return
+	}
+	p.Fix(Fix{
+		Summary:    "Raise --max-num-batched-tokens from " + now.Flag() + " to " + to + ": a prompt takes fewer steps",
+		Changes:    []Change{{Flag: "--max-num-batched-tokens", From: now.Flag(), To: to}},
+		Arithmetic: []string{Whole(computed) + " computed tokens (" + indicator.ComputedTokens.Title + ") in steps of " + now.Flag() + " (" + now.Source + ")"},
+		Tradeoff:   "longer steps delay the tokens of running requests",
+		Verify:     verify,
+	})
+}
+
 // SequenceTokens returns the mean length of a finished request in tokens: what
 // it holds in the KV cache when it ends.
 func (p *Pass) SequenceTokens() (tokens float64, line string, ok bool) {

@@ -70,6 +70,11 @@ var (
 		Name: "everyone_waits", Unit: indicator.Seconds, Default: 1, Baseline: &Relative{Factor: 1.5, Offset: 0.75, Most: 2},
 		Why: "in a queue that never clears every request waits; half as long again as normal at the median and 750 ms more; two seconds whatever was normal",
 	}
+	// MostlyDeferred is a queue that waits for something else than capacity.
+	MostlyDeferred = &Threshold{
+		Name: "mostly_deferred", Unit: indicator.Ratio, Default: 0.5,
+		Why: "most of those that wait are passed over by the scheduler, so they wait neither for seats nor for blocks",
+	}
 	// QueueTimeLong is a wait in the scheduler's queue that users feel.
 	QueueTimeLong = &Threshold{
 		Name: "queue_time_long", Unit: indicator.Seconds, Default: 2,
@@ -91,6 +96,13 @@ var (
 	// 15 s may meet every burst and none of the time between them; but where a queue
 	// never clears, every request waits, the median one too.
 	Queueing = All(Above(indicator.WaitingFloor, QueueAlways), Above(indicator.TTFTP50, EveryoneWaits))
+
+	// HeldBack holds while requests wait that the scheduler passes over. Others go first
+	// meanwhile, so that the median first token may come as soon as ever.
+	HeldBack = All(
+		Above(indicator.WaitingFloor, QueueAlways), Above(indicator.DeferredShare, MostlyDeferred),
+		Above(indicator.QueueAge, QueueTimeLong),
+	)
 
 	// NotQueueing holds while queues, if any, clear.
 	NotQueueing = Any(Below(indicator.WaitingFloor, QueueAlways), Below(indicator.TTFTP50, EveryoneWaits))

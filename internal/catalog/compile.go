@@ -63,8 +63,32 @@ func (o Compilation) cond(c Cond) (string, error) {
 	case c.Any != nil:
 		return o.join(c.Any, "or")
 	}
-	return o.join(finestFirst(c.All), "and")
+	var holds, spared []Cond
+	for _, sub := range finestFirst(c.All) {
+		if sub.absentHolds() {
+			spared = append(spared, sub)
+		} else {
+			holds = append(holds, sub)
+		}
+	}
+	expr, err := o.join(holds, "and")
+	for _, sub := range spared {
+		if err != nil || expr == "" {
+			return "", err
+		}
+		var above string
+		above, err = o.comparison(Cond{Signal: sub.Signal, Op: GreaterThan, Threshold: sub.Threshold})
+		if above != "" {
+			expr = fmt.Sprintf("(%s) unless on (%s) (%s)", expr, strings.Join(o.on(All(holds...).scope(), sub.scope()), ", "), above)
+		}
+	}
+	return expr, err
 }
+
+// absentHolds reports whether a comparison holds where the metric is not exposed and
+// counts as zero. PromQL has no sample to compare then, so that such a condition excludes
+// the servers on which it does not hold.
+func (c Cond) absentHolds() bool { return c.Signal != nil && c.Signal.Optional && c.Op == LessThan }
 
 // finestFirst puts the conditions with the most labels first: the left side of
 // "and" gives its labels to the result.

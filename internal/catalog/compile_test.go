@@ -225,3 +225,21 @@ func TestCompiledConditionsParse(t *testing.T) {
 		t.Errorf("no baseline in %s", got)
 	}
 }
+
+// A server that lacks an optional metric counts as having zero of it: a condition that wants
+// little of it holds there, for the diagnosis and for PromQL.
+func TestAbsentOptionalMetricsHoldBelow(t *testing.T) {
+	waiting := &Threshold{Name: "w", Default: 0.5}
+	part := &Threshold{Name: "p", Default: 0.3}
+	got, err := All(Below(indicator.DeferredShare, part), Above(indicator.WaitingFloor, waiting)).Compile(Compilation{
+		Query: func(s *indicator.Signal, _ bool) (string, error) { return s.Name, nil },
+		Limit: func(*Threshold) (float64, string, bool) { return 0, "", false },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "(((waiting_floor) > 0.5)) unless on (instance, model_name) ((waiting_deferred_share) > 0.3)"
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}

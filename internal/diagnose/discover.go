@@ -445,37 +445,55 @@ func unknownEngine(names map[string]bool) string {
 	return "it exposes no metric of an inference server"
 }
 
+// infos are the families whose labels tell a server's configuration, in canonical names.
+var infos = []struct {
+	name string
+	read func([]engine.Info) engine.Config
+}{
+	{"vllm:cache_config_info", func(of []engine.Info) engine.Config {
+		c := engine.Config{}
+		for _, i := range of {
+			c.Merge(engine.FromCacheConfigInfo(i.Labels))
+		}
+		return c
+	}},
+	{"vllm:lora_requests_info", engine.FromLoRARequestsInfo},
+}
+
 // configure reads what the servers tell of their configuration.
 func configure(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration, matchers []*labels.Matcher, targets []Target, l Layout) error {
-	asked := map[string]map[string]model.Vector{} // by name, by instance
+	asked := map[string]map[string][]engine.Info{} // by name, by instance
 	for i := range targets {
 		t := &targets[i]
 		t.Config = engine.Config{}
 		if t.Dialect.Engine != dialect.VLLM {
 			continue
 		}
-		name := t.Dialect.Metric("vllm:cache_config_info")
-		if _, ok := asked[name]; !ok {
-			tree, err := indicator.Rewrite(fmt.Sprintf(`last_over_time({__name__=%q}[%s])`, name, model.Duration(lookback)), indicator.Rewriting{Matchers: matchers})
-			if err != nil {
-				return err
+		for _, info := range infos {
+			name := t.Dialect.Metric(info.name)
+			if !t.Dialect.Exposes(name) {
+				continue
 			}
-			v, err := q.Query(ctx, tree.String(), at)
-			if err != nil {
-				return fmt.Errorf("read %s: %w", name, err)
+			if _, ok := asked[name]; !ok {
+				tree, err := indicator.Rewrite(fmt.Sprintf(`last_over_time({__name__=%q}[%s])`, name, model.Duration(lookback)), indicator.Rewriting{Matchers: matchers})
+				if err != nil {
+					return err
+				}
+				v, err := q.Query(ctx, tree.String(), at)
+				if err != nil {
+					return fmt.Errorf("read %s: %w", name, err)
+				}
+				asked[name] = map[string][]engine.Info{}
+				for _, sample := range v {
+					told := map[string]string{}
+					for k, v := range sample.Metric {
+						told[string(k)] = string(v)
+					}
+					key := labelKey(sample.Metric, l.Instance)
+					asked[name][key] = append(asked[name][key], engine.Info{Labels: told, Value: float64(sample.Value)})
+				}
 			}
-			asked[name] = map[string]model.Vector{}
-			for _, sample := range v {
-				key := labelKey(sample.Metric, l.Instance)
-				asked[name][key] = append(asked[name][key], sample)
-			}
-		}
-		for _, sample := range asked[name][labelKey(t.Labels, l.Instance)] {
-			info := map[string]string{}
-			for k, v := range sample.Metric {
-				info[string(k)] = string(v)
-			}
-			t.Config.Merge(engine.FromCacheConfigInfo(info))
+			t.Config.Merge(info.read(asked[name][labelKey(t.Labels, l.Instance)]))
 		}
 	}
 	return nil

@@ -125,11 +125,24 @@ func (j *judgement) doubt() string {
 		return fmt.Sprintf("%s on %s: %.0f requests are too few to be sure", b.text(), j.name(), j.view.Now(indicator.FirstTokens).Or(0))
 	}
 	late, usual := j.view.Now(indicator.TTFTP95), j.view.Normal(indicator.TTFTP95)
-	if _, _, promised := j.view.Limit(catalog.TTFTObjective); promised || j.view.HasHistory() && usual.OK && late.V <= surelyBeyond*usual.V {
-		return ""
-	}
-	if late.OK && late.V > catalog.TTFTObjective.Default {
-		return fmt.Sprintf("%s is %s on %s: --slo or --use-case says whether that is too long", indicator.TTFTP95.Title, indicator.Format(late, indicator.Seconds), j.name())
+	_, _, promised := j.view.Limit(catalog.TTFTObjective)
+	text := func() string { return indicator.Format(late, indicator.Seconds) + " on " + j.name() }
+	switch worse, _ := laterThanUsual.Eval(cautious{j.view}); {
+	case promised || !late.OK:
+	case worse == catalog.True:
+		return fmt.Sprintf("%s is %s, normally %s, and no known cause fits", indicator.TTFTP95.Title, text(), indicator.Format(usual, indicator.Seconds))
+	case j.view.HasHistory() && usual.OK && late.V <= surelyBeyond*usual.V:
+	case late.V > catalog.TTFTObjective.Default:
+		return fmt.Sprintf("%s is %s: --slo or --use-case says whether that is too long", indicator.TTFTP95.Title, text())
 	}
 	return ""
 }
+
+// laterThanUsual is a first token that users notice to be late, whatever made it so.
+var laterThanUsual = catalog.Any(
+	catalog.Above(indicator.TTFTP50, catalog.TTFTWorse),
+	catalog.Above(indicator.TTFTP95, &catalog.Threshold{
+		Name: "ttft_tail_worse", Unit: indicator.Seconds, Default: catalog.None, Baseline: &catalog.Relative{Factor: 3, Offset: 0.25},
+		Why: "one first token in twenty three times as late as normal, and at least a quarter of a second more",
+	}),
+)

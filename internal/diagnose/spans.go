@@ -157,14 +157,21 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 	}
 	normal, rest := h.normal(segs)
 	now = h.incident(normal, rest, now)
+	if len(rest) > 0 && len(now) > 0 && now[0].from >= rest[len(rest)-1][0].to {
+		now = h.withStall(rest[len(rest)-1], now)
+	}
 	s.Window.From = h.windowFrom(now, s.Window.To, usual, step/10)
 	if normal == nil && len(segs) == 0 {
 		// Nothing changed: what lies before the window is as good as the window.
+		whole := now
 		for len(now) > 0 && h.at[now[len(now)-1].to].After(s.Window.From.Add(edge)) {
 			now = now[:len(now)-1]
 		}
-		normal = now
-		s.Unchanged = true
+		if s.Unchanged = !o.lifeTells(h, now, s.Window); s.Unchanged {
+			normal = now
+		} else {
+			now = whole
+		}
 	}
 	if len(segs) > 0 && normal != nil {
 		s.Onset = h.span(normal).To
@@ -212,9 +219,35 @@ func (o *Options) override(s *Span, h *history) {
 		s.Baseline, s.Source = Range{}, File
 	case !o.Baseline.From.IsZero():
 		s.Baseline, s.Source, s.Unchanged = o.Baseline, History, false
-	case s.Source == NoBaseline && !o.Created.IsZero() && len(h.at) > 0 && h.at[0].Sub(o.Created) >= minLifetime:
-		s.Baseline, s.Source = Range{o.Created.Add(-time.Second), h.at[0]}, Lifetime
+	case s.Source == NoBaseline && o.life(h).Length() >= minLifetime:
+		s.Baseline, s.Source = o.life(h), Lifetime
 	}
+}
+
+// life is the time before the first scrape that the counters hold, zero where it is not
+// known.
+func (o *Options) life(h *history) Range {
+	if o.Created.IsZero() || len(h.at) == 0 {
+		return Range{}
+	}
+	return Range{o.Created.Add(-time.Second), h.at[0]}
+}
+
+// lifeTells reports whether the life before the first scrape says more of what is normal than
+// the observed past, in which nothing changed and which may be all fault: it is longer, and
+// so full that the window is a small part of it. Else a fault that was there from the
+// beginning would be normal as soon as it was watched for a while.
+func (o *Options) lifeTells(h *history, past segment, window Range) bool {
+	if len(past) == 0 || o.life(h).Length() <= h.span(past).Length() {
+		return false
+	}
+	requests := 0.0
+	for k := 1; k < len(h.at); k++ {
+		if !h.at[k-1].Before(window.From) {
+			requests += h.count(firstTokens, interval{k - 1, k})
+		}
+	}
+	return h.look(firstTokens+"|+Inf", 0) >= max(minLifetimeRequests, manyTimes*requests)
 }
 
 // failing returns how long ago the last good scrape was when the last one failed.
@@ -361,6 +394,21 @@ func (h *history) incident(normal []interval, rest []segment, now segment) segme
 		now = slices.Concat(rest[i], now)
 	}
 	return now
+}
+
+// withStall adds to a segment the intervals right before it, if there are any, in which
+// the engine held requests and gave nothing. What came meanwhile is served now, and would
+// otherwise look like more requests than arrived.
+func (h *history) withStall(before, now segment) segment {
+	n := len(before)
+	for n > 0 && h.stalled(before[n-1]) {
+		n--
+	}
+	return slices.Concat(before[n:], now)
+}
+
+func (h *history) stalled(iv interval) bool {
+	return h.rise(tokensOut, iv)+h.count(firstTokens, iv) == 0 && h.look(running, iv.to)+h.look(waiting, iv.to) > 0
 }
 
 // shareable is how many intervals between scrapes a window that is shared holds: rate()

@@ -16,7 +16,7 @@ import (
 
 // Flags of vllm serve that sixty reads or proposes, without the dashes
 // (vllm/engine/arg_utils.py). NumBlocks and KVTokens are facts that the server
-// works out at start; as flags they do not exist.
+// works out at start, Adapters one that it sees; as flags they do not exist.
 const (
 	MaxNumSeqs           = "max-num-seqs"
 	MaxNumBatchedTokens  = "max-num-batched-tokens"
@@ -45,6 +45,7 @@ const (
 	EnableLoRA           = "enable-lora"
 	MaxLoRAs             = "max-loras"
 	MaxLoRARank          = "max-lora-rank"
+	Adapters             = "adapters" // LoRA adapters that requests of the last hour asked for
 	CPUOffloadGB         = "cpu-offload-gb"
 	DecodeContextSize    = "decode-context-parallel-size"
 	GraphSizes           = "cudagraph-capture-sizes"
@@ -130,6 +131,40 @@ func FromCacheConfigInfo(labels map[string]string) Config {
 		KVCacheMemoryBytes:   "kv_cache_memory_bytes",
 	} {
 		c.Set(flag, labels[label], source)
+	}
+	return c
+}
+
+// An Info is a series of a family whose labels are what it tells.
+type Info struct {
+	Labels map[string]string
+	Value  float64
+}
+
+// FromLoRARequestsInfo reads vllm:lora_requests_info, whose values are the Unix time at
+// which the scheduler last had these adapters at work or waiting. Series of other sets of
+// adapters stay on the page for good (vllm/v1/metrics/loggers.py, v0.23.0).
+func FromLoRARequestsInfo(sets []Info) Config {
+	const source, recently = "lora_requests_info", 3600
+	c, last, names := Config{}, 0.0, map[string]bool{}
+	for _, set := range sets {
+		last = max(last, set.Value)
+	}
+	for _, set := range sets {
+		c.Set(MaxLoRAs, set.Labels["max_lora"], source)
+		if set.Value < last-recently {
+			continue
+		}
+		for _, list := range []string{set.Labels["running_lora_adapters"], set.Labels["waiting_lora_adapters"]} {
+			for name := range strings.SplitSeq(list, ",") {
+				if name != "" {
+					names[name] = true
+				}
+			}
+		}
+	}
+	if len(names) > 0 {
+		c.Set(Adapters, strconv.Itoa(len(names)), source)
 	}
 	return c
 }

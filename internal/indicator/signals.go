@@ -72,6 +72,16 @@ var (
 		Doc: "Mean prefill time over mean TTFT. The two are written at different moments, so it may pass 1 for a while.",
 	}
 
+	// PrefillOfBatch tells seats that answers are made in from those that prompts pass
+	// through.
+	PrefillOfBatch = &Signal{
+		Name: "prefill_share_of_batch", Title: "Prefill, share of batch", Unit: Ratio, Optional: true,
+		Expr: "sum by (instance, model_name) (rate(vllm:request_prefill_time_seconds_sum[5m]))" +
+			" / (sum by (instance, model_name) (rate(vllm:request_prefill_time_seconds_sum[5m])) + sum by (instance, model_name) (rate(vllm:request_decode_time_seconds_sum[5m])) > 0)" +
+			" or 0 * sum by (instance, model_name) (rate(vllm:request_prefill_time_seconds_sum[5m]))",
+		Doc: "Prefill time over prefill and decode time of the requests that ended, 0 where none did. Near 1 where answers have next to no tokens: embeddings, scores, classification. The engine is then bound by computing prompts, however many requests may run.",
+	}
+
 	// StallsPerRequest counts gaps of more than a second in the stream: the
 	// ITL percentiles hide a pause of seconds among thousands of good gaps.
 	StallsPerRequest = &Signal{
@@ -105,7 +115,7 @@ var (
 		Expr: "sum by (instance, model_name) (rate(vllm:generation_tokens_total[5m])) / sum by (instance, model_name) (rate(vllm:iteration_tokens_total_count[5m]))",
 		Doc:  "Output tokens per engine step: the batch that was really decoded, whatever the running gauge showed between scrapes.",
 	}
-	StepTokens = mean("step_tokens", "Tokens per step", Tokens, stepFamily, "Prompt and output tokens per engine step. From 0.23 computed tokens only; before, whole prompts.")
+	StepTokens = mean("step_tokens", "Tokens per step", Tokens, stepFamily, "Prompt and output tokens per engine step that gave output. A prompt counts at its first token, all of its chunks at once, so that no step shows the token budget; from 0.23 what the prefix cache had is left out.")
 )
 
 // Workload shape.
@@ -163,6 +173,20 @@ var (
 	WaitingFloor  = &Signal{Name: "waiting_floor", Title: "Sustained queue length", Unit: Requests, Expr: "sum by (instance, model_name) (quantile_over_time(0.3, vllm:num_requests_waiting[5m]))", Doc: "The number of waiting requests that was exceeded during 70 % of the window. Zero when queues form and clear."}
 	WaitingGrowth = &Signal{Name: "waiting_growth", Title: "Growth of the queue", Unit: RequestsPerSecond, Expr: "sum by (instance, model_name) (deriv(vllm:num_requests_waiting[5m]))", Doc: "Slope of the number of waiting requests: arrivals less service. Positive for long means that demand exceeds capacity."}
 	Deferred      = &Signal{Name: "waiting_deferred", Title: "Deferred requests", Unit: Requests, Expr: `sum by (instance, model_name) (avg_over_time(vllm:num_requests_waiting_by_reason{reason="deferred"}[5m]))`, Doc: "Waiting requests held back by a LoRA budget, a KV transfer or a grammar, not by capacity (0.20 and later)."}
+	// DeferredShare tells a queue for capacity from one for something else. The scheduler
+	// passes over what is deferred, so that later requests go first.
+	DeferredShare = &Signal{
+		Name: "waiting_deferred_share", Title: "Deferred part of the queue", Unit: Ratio, Optional: true,
+		Expr: `sum by (instance, model_name) (avg_over_time(vllm:num_requests_waiting_by_reason{reason="deferred"}[5m])) / (sum by (instance, model_name) (avg_over_time(vllm:num_requests_waiting[5m])) > 0)`,
+		Doc:  "Share of the waiting requests that the scheduler passes over, for want of a LoRA slot, a KV transfer or a grammar: later ones go first, and neither seats nor blocks help (vllm/v1/core/sched/scheduler.py, v0.23.0).",
+	}
+	// QueueAge is a wait whatever the order of service: that of a queue that is passed over
+	// shows in no percentile of those that were served.
+	QueueAge = &Signal{
+		Name: "queue_age", Title: "Queue over request rate", Unit: Seconds,
+		Expr: "sum by (instance, model_name) (avg_over_time(vllm:num_requests_waiting[5m])) / (sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_count[5m])) > 0)",
+		Doc:  "How long requests wait in the mean, whatever the order in which they are served (Little's law: Operations Research 9, 1961). A gauge that is read seldom may meet every burst and none of the time between them.",
+	}
 	InFlightFloor = &Signal{Name: "in_flight_floor", Title: "Requests always in flight", Unit: Requests, Expr: "sum by (instance, model_name) (min_over_time(vllm:num_requests_running[1m])) + sum by (instance, model_name) (min_over_time(vllm:num_requests_waiting[1m]))", Doc: "Running and waiting requests at their lowest in the last moments: work that the engine holds."}
 	// BusyFloor is InFlightFloor over the longest past: a few looks that all meet a
 	// request say little of the time between them.
@@ -350,6 +374,19 @@ var (
 			" / (avg by (instance, model_name) (sum by (instance, model_name, engine) (avg_over_time(vllm:num_requests_running[5m]) + avg_over_time(vllm:num_requests_waiting[5m]))) > 0)",
 		Doc: "Requests held by the busiest data-parallel rank over the mean of the ranks.",
 	}
+	// RankArrivals tells a rank that gets more from one that is slower than the others.
+	RankArrivals = &Signal{
+		Name: "rank_arrivals", Title: "Arrivals, busiest rank", Unit: Times,
+		Expr: "max by (instance, model_name) ((" + rankArrivals + " / on (instance, model_name) group_left () (avg by (instance, model_name) (" + rankArrivals + ") > 0))" +
+			" and on (instance, model_name, engine) (" + rankHeld + " == on (instance, model_name) group_left () max by (instance, model_name) (" + rankHeld + ")))",
+		Doc: "Requests that arrive at the data-parallel rank that holds the most (served, or added to its queue), over the mean of the ranks. A rank that is slower than the others holds more without getting more.",
+	}
+)
+
+// What each data-parallel rank gets a second, and what it holds.
+const (
+	rankArrivals = "(sum by (instance, model_name, engine) (rate(vllm:time_to_first_token_seconds_count[5m])) + clamp_min(sum by (instance, model_name, engine) (deriv(vllm:num_requests_waiting[5m])), 0))"
+	rankHeld     = "(sum by (instance, model_name, engine) (avg_over_time(vllm:num_requests_running[5m])) + sum by (instance, model_name, engine) (avg_over_time(vllm:num_requests_waiting[5m])))"
 )
 
 // Generating matches the HTTP handlers whose requests an engine serves: not those
@@ -427,14 +464,14 @@ func throttle(name, title, doc string, bits ...string) *Signal {
 func All() []*Signal {
 	return append([]*Signal{
 		TTFTP50, TTFTP95, TTFTP99, TTFTMean, ITLP50, ITLP90, ITLP95, ITLP99, ITLMean, TPOTP95, TPOTMean, E2EP50, E2EP95, E2EMean,
-		QueueTimeP95, QueueTimeMean, PrefillTimeMean, DecodeTimeMean, UnseenWait, PrefillShare, StallsPerRequest,
+		QueueTimeP95, QueueTimeMean, PrefillTimeMean, DecodeTimeMean, UnseenWait, PrefillShare, PrefillOfBatch, StallsPerRequest,
 		FirstTokenRate, FirstTokens, CompletionRate, CutAnswers, PromptTokenRate, GenerationTokenRate, StepRate, DecodeBatch, StepTokens,
 		PromptTokens, ComputedTokens, PromptTokensP50, PromptTokensP99, PromptTail, OutputTokens, OutputTokensP95, MaxTokens, PrefillTimePerToken,
-		Running, RunningP50, RunningPeak, RunningPinned, Waiting, WaitingFloor, WaitingGrowth, Deferred, InFlightFloor, BusyFloor, EngineProgress, StuckEngines, OwedFirstTokens,
+		Running, RunningP50, RunningPeak, RunningPinned, Waiting, WaitingFloor, WaitingGrowth, Deferred, DeferredShare, QueueAge, InFlightFloor, BusyFloor, EngineProgress, StuckEngines, OwedFirstTokens,
 		KVUsage, KVUsagePeak, PreemptionRate, Preemptions, PreemptionsPerRequest, PrefixQueryRate, PrefixHitRatio, PrefixResets,
 		HTTPRate, ServerErrs, ClientErrs, ServerErrCount, ClientErrCount, Abandoned, AbandonedShare, AdmissionRejections, EngineErrors,
 		Up, UpNow, FailedScrapes, ScrapeDuration, Uptime, ServingAge, StartedWhileWatched, SeenDown, Restarts, ResidentMemory, MemoryGrowth, MemoryRise, MemoryHighWater, OpenFDs, FDGrowth, FDTrend, UnseenClients, LeftUnserved, FrontendCPU, ContainerMemory, ContainerMemoryGrowth, ContainerMemoryRise, ContainerMemoryHighWater,
-		Replicas, ArrivalShare, LoadShare, FleetPresence, EngineSpread,
+		Replicas, ArrivalShare, LoadShare, FleetPresence, EngineSpread, RankArrivals,
 		GPUUtil, SMActive, EngineActive, GPUMemoryUsed, GPUMemGrowth, GPUPower, GPUTemp, SMClock, SMClockRatio, ThermalReason, PowerReason, PowerCapReason,
 		XID, XIDChanges, ECCErrors, RemapFailures, NVLinkErrors, PCIeReplays,
 	}, ofGateways()...)

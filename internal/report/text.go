@@ -1,6 +1,7 @@
 package report
 
 import (
+	"math"
 	"slices"
 	"strings"
 
@@ -110,7 +111,9 @@ func (t *text) beside(evidence []catalog.Evidence) {
 	for _, e := range farthest(evidence, true) {
 		switch e.Holds {
 		case catalog.False:
-			not = append(not, comparison(&e))
+			if !math.IsNaN(e.Threshold) { // an objective that nobody set
+				not = append(not, comparison(&e))
+			}
 		case catalog.Unknown:
 			unknown = append(unknown, e.Signal.Title)
 		}

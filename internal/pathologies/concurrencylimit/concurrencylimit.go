@@ -25,6 +25,10 @@ var (
 		Name: "batch_pinned", Unit: indicator.Ratio, Default: 0.8,
 		Why: "the batch sits at the highest count seen while requests wait: a ceiling",
 	}
+	mostlyPrefill = &catalog.Threshold{
+		Name: "batch_mostly_prefill", Unit: indicator.Ratio, Default: 0.5,
+		Why: "a prompt that is computed fills the engine by itself, so more seats make more answers only where seats are taken by decode",
+	}
 	fewSeats = &catalog.Threshold{
 		Name: "few_seats", Unit: indicator.Requests, Default: 4.5,
 		Why: "a step of four sequences is bound by reading the weights on any machine, so more of them cost next to nothing; vLLM's own default is 128 and more",
@@ -47,6 +51,8 @@ var Pathology = &catalog.Pathology{
 		catalog.Queueing,
 		catalog.Any(catalog.FirstTokenLate, catalog.Above(indicator.QueueTimeMean, catalog.QueueTimeLong)),
 		catalog.Above(indicator.RunningPinned, pinned),
+		catalog.Below(indicator.DeferredShare, catalog.MostlyDeferred),
+		catalog.Below(indicator.PrefillOfBatch, mostlyPrefill),
 		catalog.Below(indicator.KVUsagePeak, kvRoom),
 		catalog.Any(catalog.Below(indicator.ITLP50, stepStillCheap), catalog.Below(indicator.RunningPeak, fewSeats)),
 	),

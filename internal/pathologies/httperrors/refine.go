@@ -55,7 +55,12 @@ func server(p *catalog.Pass) {
 		return
 	}
 	if http && !engine && p.Known(indicator.EngineErrors) {
-		p.Reason("The engine reports no error of its own. vLLM counts some bad input as 5xx although the client sees 400: an empty prompt ([]), and token ids outside the vocabulary.")
+		p.Reason("The engine reports no error of its own. vLLM counts some bad input as 5xx although the client sees 400: an empty prompt ([]), token ids outside the vocabulary, several choices (n above 1) without sampling.")
+		p.Fix(catalog.Fix{
+			Summary:  "Ask a client, or the gateway, which status it got: with 400 the requests are wrong, and the server is well",
+			Tradeoff: "none",
+			Verify:   verify,
+		})
 	}
 	p.Fix(catalog.Fix{
 		Summary:  "Look for tracebacks, EngineDeadError, CUDA errors and out-of-memory in the server's log; with a dead engine every request fails until a restart",

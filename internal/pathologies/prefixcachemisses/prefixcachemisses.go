@@ -21,8 +21,8 @@ var (
 		Why: "six tenths of this deployment's own hit ratio, less five points; without a baseline a tenth, where the cache saves nothing. A low ratio that was always low is no fault",
 	}
 	moreWork = &catalog.Threshold{
-		Name: "prefill_work_more", Unit: indicator.Tokens, Default: catalog.None, Baseline: &catalog.Relative{Factor: 1.5},
-		Why: "half as many prompt tokens again have to be computed for each request",
+		Name: "prefill_work_more", Unit: indicator.Tokens, Default: catalog.None, Baseline: &catalog.Relative{Factor: 1.5, History: true},
+		Why: "half as many prompt tokens again have to be computed for each request; against the same traffic, of which a server's life is no measure",
 	}
 	samePrompts = &catalog.Threshold{
 		Name: "same_prompts", Unit: indicator.Tokens, Default: 0, Baseline: &catalog.Relative{Factor: 0.6},

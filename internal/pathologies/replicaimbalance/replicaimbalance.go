@@ -41,6 +41,10 @@ var (
 		Name: "engine_spread", Unit: indicator.Times, Default: 1.5,
 		Why: "the busiest rank holds half as many requests again as the mean",
 	}
+	rankGets = &catalog.Threshold{
+		Name: "engine_arrivals", Unit: indicator.Times, Default: 1.2,
+		Why: "a fifth more requests than the mean rank gets; one that holds more and gets its fair share is slower than the others",
+	}
 	rankLoad = &catalog.Threshold{
 		Name: "engine_load", Unit: indicator.Requests, Default: 4,
 		Why: "with fewer requests in flight the spread is chance",
@@ -65,6 +69,7 @@ var Pathology = &catalog.Pathology{
 		catalog.All(
 			catalog.Above(indicator.EngineSpread, rankSpread),
 			catalog.Above(indicator.Running, rankLoad),
+			catalog.Above(indicator.RankArrivals, rankGets),
 		),
 	),
 	For:         time.Minute,

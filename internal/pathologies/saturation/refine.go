@@ -12,6 +12,10 @@ import (
 const verify = "the queue shrinks, and the sustained queue length falls to 0"
 
 func refine(p *catalog.Pass) {
+	if share, ok := p.Measured(indicator.DeferredShare); ok && share > catalog.MostlyDeferred.Default {
+		heldBack(p, share)
+		return
+	}
 	arrivals, served, lines, ok := p.Demand()
 	if !ok {
 		p.Reason("No request reached its first token in the window, so capacity cannot be told from demand.")
@@ -32,13 +36,53 @@ func refine(p *catalog.Pass) {
 	}
 	p.Reason("Arrivals are the requests served plus the growth of the queue. Clients that gave up in the queue are in neither.")
 	p.Reason("vLLM counts queue time when a request ends, so it reads low while a queue builds up; TTFT shows it first.")
-	bound(p)
+	if bound(p) {
+		p.RaiseTokenBudget(verify)
+	}
 	admit(p, served)
 	scale(p, arrivals, served, waiting, lines)
 }
 
-// bound says which half of the work fills the engine.
-func bound(p *catalog.Pass) {
+// heldBack is a queue for something else than capacity: what it waits for is the remedy.
+func heldBack(p *catalog.Pass, share float64) {
+	waiting, _ := p.Measured(indicator.Waiting)
+	p.Summary = fmt.Sprintf("%s wait, and the scheduler passes over %s of them", catalog.Requests(waiting), indicator.FormatNumber(share, indicator.Ratio))
+	p.Reason("Deferred requests wait for a LoRA slot, a KV transfer or a grammar, not for seats or blocks: a larger batch or KV cache does not help them.")
+	p.Reason("Later requests pass them, so the percentiles of TTFT show the lucky ones, and whoever waits is in none until served.")
+	p.Observe("How long they wait, and what runs meanwhile", indicator.QueueAge, indicator.QueueTimeMean, indicator.Running, indicator.KVUsagePeak)
+	adapters, used := p.Setting(engine.Adapters)
+	slots, limited := p.Setting(engine.MaxLoRAs)
+	if used && limited && adapters.V > slots.V {
+		p.Summary += fmt.Sprintf(": %s adapters share %s", adapters.Flag(), slotsOf(slots))
+		p.Fix(catalog.Fix{
+			Summary: fmt.Sprintf("Raise --max-loras from %s to %s, or send the adapters to different replicas", slots.Flag(), adapters.Flag()),
+			Changes: []catalog.Change{{Flag: "--max-loras", From: slots.Flag(), To: adapters.Flag()}},
+			Arithmetic: []string{
+				fmt.Sprintf("a step computes at most max_loras = %s adapters (%s)", slots.Flag(), slots.Source),
+				fmt.Sprintf("requests of the last hour asked for %s of them (%s)", adapters.Flag(), adapters.Source),
+			},
+			Tradeoff: "each slot reserves memory for an adapter of the largest rank, which the KV cache then lacks",
+			Verify:   verify,
+		})
+		return
+	}
+	p.Fix(catalog.Fix{
+		Summary:  "Find what they wait for: LoRA adapters (more of them in use than --max-loras), the KV connector (its transfers and their errors), or structured output (new or very large schemas)",
+		Command:  "grep -iE 'lora|kv.?(connector|transfer)|grammar|xgrammar|structured' vllm.log | tail",
+		Tradeoff: "none",
+		Verify:   verify,
+	})
+}
+
+func slotsOf(q catalog.Quantity) string {
+	if q.V == 1 {
+		return "one LoRA slot"
+	}
+	return q.Flag() + " LoRA slots"
+}
+
+// bound says which half of the work fills the engine, and whether it is prefill.
+func bound(p *catalog.Pass) (prefill bool) {
 	computed, ok1 := p.Measured(indicator.ComputedTokens)
 	if !ok1 {
 		computed, ok1 = p.Measured(indicator.PromptTokens)
@@ -46,20 +90,21 @@ func bound(p *catalog.Pass) {
 	rate, ok2 := p.Measured(indicator.FirstTokenRate)
 	output, ok3 := p.Measured(indicator.GenerationTokenRate)
 	if !ok1 || !ok2 || !ok3 {
-		return
+		return false
 	}
 	prompt := computed * rate
 	kind := "decode: more KV cache, more memory bandwidth and shorter answers help"
 	budget, known := p.Setting(engine.MaxNumBatchedTokens)
 	step, stepKnown := p.Measured(indicator.StepTokens)
 	full := known && stepKnown && step > 0.7*budget.V
-	if full || prompt > 10*output {
+	if prefill = full || prompt > 10*output; prefill {
 		kind = "prefill: prefix reuse, shorter prompts or separate prefill servers help; a larger decode batch does not"
 	}
 	p.Reason("The engine computes %s prompt tokens and generates %s output tokens per second, so it is mainly bound by %s.", catalog.Whole(prompt), catalog.Whole(output), kind)
 	if stepKnown {
 		p.Observe("An engine step", indicator.StepTokens, indicator.DecodeBatch)
 	}
+	return prefill
 }
 
 func admit(p *catalog.Pass, served float64) {

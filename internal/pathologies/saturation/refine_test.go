@@ -34,6 +34,20 @@ func TestRefine(t *testing.T) {
 			want: []string{"at its capacity of 4 req/s", "Run 2 replicas"},
 			not:  []string{"bound by"},
 		},
+		"adapters wait for a slot": {
+			view: catalogtest.View{Present: catalogtest.Readings{
+				indicator.FirstTokenRate: 3, indicator.Waiting: 60, indicator.DeferredShare: 0.9, indicator.QueueAge: 20,
+			}},
+			args: "--max-loras 1 --adapters 3",
+			want: []string{"passes over 90 % of them: 3 adapters share one LoRA slot", "change: --max-loras 1→3"},
+			not:  []string{"replicas for each", "Limit the queue"},
+		},
+		"something else holds them back": {
+			view: catalogtest.View{Present: catalogtest.Readings{indicator.Waiting: 60, indicator.DeferredShare: 0.9}},
+			args: "--max-loras 3 --adapters 2",
+			want: []string{"Find what they wait for"},
+			not:  []string{"change:"},
+		},
 		"nobody was served": {
 			want: []string{"capacity cannot be told"}, not: []string{"fix:"},
 		},

@@ -27,9 +27,12 @@ var Pathology = &catalog.Pathology{
 	Title:             "Requests arrive faster than they are served, and queue",
 	Severity:          catalog.Page,
 	FollowsObjectives: true,
-	When: catalog.All(
-		catalog.Queueing,
-		catalog.Any(catalog.FirstTokenLate, catalog.Above(indicator.QueueTimeMean, catalog.QueueTimeLong)),
+	When: catalog.Any(
+		catalog.All(
+			catalog.Queueing,
+			catalog.Any(catalog.FirstTokenLate, catalog.Above(indicator.QueueTimeMean, catalog.QueueTimeLong)),
+		),
+		catalog.HeldBack,
 	),
 	For:      time.Minute,
 	Supports: []catalog.Cond{catalog.Above(indicator.WaitingGrowth, growing), catalog.Above(indicator.QueueTimeMean, catalog.QueueTimeLong)},

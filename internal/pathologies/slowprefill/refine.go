@@ -2,7 +2,6 @@ package slowprefill
 
 import (
 	"github.com/sixty-dev/sixty/internal/catalog"
-	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
@@ -28,17 +27,7 @@ func refine(p *catalog.Pass) {
 			Verify:     verify,
 		})
 	}
-	if now, ok := p.Setting(engine.MaxNumBatchedTokens); ok && now.V < 1024 {
-		if computed, ok := p.Measured(indicator.ComputedTokens); ok && computed > now.V {
-			p.Fix(catalog.Fix{
-				Summary:    "Raise --max-num-batched-tokens from " + now.Flag() + " to 2048: a prompt takes fewer steps",
-				Changes:    []catalog.Change{{Flag: "--max-num-batched-tokens", From: now.Flag(), To: "2048"}},
-				Arithmetic: []string{catalog.Whole(computed) + " computed tokens (" + indicator.ComputedTokens.Title + ") in steps of " + now.Flag() + " (" + now.Source + ")"},
-				Tradeoff:   "longer steps delay the tokens of running requests",
-				Verify:     verify,
-			})
-		}
-	}
+	p.RaiseTokenBudget(verify)
 	p.Fix(catalog.Fix{
 		Summary:  "Check in this order: other processes on the GPU or the host's CPUs; GPU clocks, power, errors; links between GPUs; new images, adapters or grammars in requests; the last change of model, vLLM, driver or flags",
 		Command:  "nvidia-smi -q -d CLOCK,PERFORMANCE",

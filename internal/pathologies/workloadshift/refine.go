@@ -16,6 +16,9 @@ func refine(p *catalog.Pass) {
 	}
 	p.Reason("Prefill time per token and ITL are normal, so the server has no fault: the requests changed.")
 	p.Observe("What users notice", indicator.TTFTP95, indicator.E2EMean)
+	if g, ok := p.Grown(indicator.ComputedTokens); ok && g > 1.3 {
+		longerPrompts(p)
+	}
 	scale(p)
 	if g, ok := p.Grown(indicator.OutputTokens); ok && g > 1.3 {
 		p.Fix(catalog.Fix{
@@ -24,6 +27,18 @@ func refine(p *catalog.Pass) {
 			Verify:   "output tokens per request and mean E2E return to normal",
 		})
 	}
+}
+
+// longerPrompts are computed as long as they are, on however many replicas.
+func longerPrompts(p *catalog.Pass) {
+	p.Observe("A prompt's own prefill takes as long on any number of replicas, which shorten the wait alone", indicator.PrefillTimeMean, indicator.QueueTimeMean)
+	const verify = "TTFT P50 meets what was agreed on for prompts of this length"
+	p.RaiseTokenBudget(verify)
+	p.Fix(catalog.Fix{
+		Summary:  "Ask the clients why prompts grew: leave out what is not needed, put what they share first, for the prefix cache, or agree on a TTFT for prompts of this length",
+		Tradeoff: "none",
+		Verify:   verify,
+	})
 }
 
 // changes says what grew or fell, and how many times.
@@ -75,9 +90,9 @@ func scale(p *catalog.Pass) {
 		return
 	}
 	p.Fix(catalog.Fix{
-		Summary:    fmt.Sprintf("If the change lasts, add replicas: at most %s as many restore the normal latency", indicator.FormatNumber(worst, indicator.Times)),
+		Summary:    fmt.Sprintf("If the change lasts and requests queue, add replicas: at most %s as many, for that is how much more work it is", indicator.FormatNumber(worst, indicator.Times)),
 		Arithmetic: append(lines, fmt.Sprintf("the larger of them = %s is an upper bound: replicas that were not busy before need less", indicator.FormatNumber(worst, indicator.Times))),
 		Tradeoff:   "more GPUs",
-		Verify:     "TTFT P50 and mean E2E return to normal on each replica",
+		Verify:     "mean queue time returns to normal on each replica",
 	})
 }

@@ -18,6 +18,15 @@ func TestRefine(t *testing.T) {
 			Want: []string{"prompts are 4× as long", "requests arrive 2× as often", "the prefix cache hit ratio fell", "at most 8× as many"},
 			Not:  []string{"answers are", "lower max_tokens"},
 		},
+		"longer prompts, which more replicas compute no sooner": {
+			View: catalogtest.View{
+				Present: catalogtest.Readings{indicator.ComputedTokens: 1300, indicator.FirstTokenRate: 2, indicator.PrefillTimeMean: 0.3},
+				Past:    catalogtest.Readings{indicator.ComputedTokens: 40, indicator.FirstTokenRate: 2, indicator.PrefillTimeMean: 0.01},
+			},
+			Args: "--max-num-batched-tokens 32",
+			Want: []string{"on any number of replicas", "change: --max-num-batched-tokens 32→2048", "Ask the clients why prompts grew"},
+			Not:  []string{"restore the normal latency"},
+		},
 		"longer answers": {
 			View: catalogtest.View{
 				Present: catalogtest.Readings{indicator.OutputTokens: 150, indicator.FirstTokenRate: 2},

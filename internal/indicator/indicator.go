@@ -88,6 +88,10 @@ type Signal struct {
 	// Fleet says that the value compares the target with the others of its model.
 	Fleet bool
 
+	// Per is the label by which alerts tell apart what the signal adds up for a gateway,
+	// PerModel or PerUpstream; "" for what is of the gateway as a whole.
+	Per string
+
 	// MinPast is how much past a trend needs before it is believed.
 	MinPast time.Duration
 

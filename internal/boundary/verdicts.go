@@ -3,6 +3,7 @@ package boundary
 import (
 	"embed"
 	"fmt"
+	"io/fs"
 	"slices"
 	"time"
 
@@ -87,7 +88,7 @@ var (
 
 // slowEngine are the pathologies of servers by which clients leave and limits are reached.
 var slowEngine = []string{
-	"gpu-hardware-errors", "engine-hung", "kv-cache-thrashing", "engine-restart", "gpu-throttling", "prefill-starvation",
+	"engine-hung", "kv-cache-thrashing", "engine-restart", "prefill-starvation",
 	"severe-degradation", "concurrency-limit", "saturation", "slow-decode",
 }
 
@@ -128,7 +129,7 @@ var verdicts = []*verdict{
 				catalog.Below(indicator.GatewayTokens, noTokens), catalog.Below(indicator.GatewayEngineTokens, noTokens),
 			),
 			For: time.Minute, Panel: 636,
-			ExplainedBy: []string{"no-upstream", "hang-outside-engine", "engine-hung", "gpu-hardware-errors", "prefill-starvation"},
+			ExplainedBy: []string{"no-upstream", "hang-outside-engine", "engine-hung", "prefill-starvation"},
 		},
 		say: func(p *part) string {
 			return fmt.Sprintf("%.0f requests are open at the gateway and no token came in %.0f s", p.Open, p.span.Seconds())
@@ -177,7 +178,9 @@ var verdicts = []*verdict{
 			When: catalog.Above(indicator.GatewayTimeouts, someTimeouts), For: time.Minute, Panel: 638,
 			ExplainedBy: append([]string{"no-upstream", "hang-outside-engine", "no-token-passes"}, slowEngine...),
 		},
-		say: func(p *part) string { return fmt.Sprintf("%.0f requests were ended by the gateway's own limits", p.Ended["timeout"]) },
+		say: func(p *part) string {
+			return fmt.Sprintf("%.0f requests were ended by the gateway's own limits", p.Ended["timeout"])
+		},
 	},
 	{
 		Pathology: catalog.Pathology{
@@ -249,6 +252,13 @@ var verdicts = []*verdict{
 
 //go:embed runbooks
 var runbooks embed.FS
+
+//go:embed cases
+var cases embed.FS
+
+// Cases holds the case files of package history, in a directory for each verdict: its id
+// without hyphens.
+func Cases() (fs.FS, error) { return fs.Sub(cases, "cases") }
 
 // all are the verdicts with their runbooks.
 var all = func() (out []*catalog.Pathology) {

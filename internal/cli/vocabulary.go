@@ -125,7 +125,7 @@ func pathologyIDs() []string {
 func checkIDs() []string { return list(audit.Checks(), func(c audit.Check) string { return c.ID }) }
 
 func dialectIDs() []string {
-	return []string{"vllm-v1", "vllm-v0", "vllm-v1-ray", "vllm-v0-ray", "vllm-v1-kserve", "vllm-v1-normalized", "sglang", "dcgm"}
+	return []string{"vllm-v1", "vllm-v0", "vllm-v1-ray", "vllm-v0-ray", "vllm-v1-kserve", "vllm-v1-normalized", "sglang", "gateway", "dcgm"}
 }
 
 func fleetScenarios() []string {

@@ -175,7 +175,7 @@ var verdicts = []*verdict{
 	{
 		Pathology: catalog.Pathology{
 			ID: "gateway-timeouts", Alert: "VLLMGatewayTimeouts", Title: "The gateway's limits end requests", Severity: catalog.Ticket,
-			When: catalog.Above(indicator.GatewayTimeouts, someTimeouts), For: time.Minute, Panel: 638,
+			When: catalog.Above(indicator.GatewayTimeouts, someTimeouts), For: 2 * time.Minute, Panel: 638,
 			ExplainedBy: append([]string{"no-upstream", "hang-outside-engine", "no-token-passes"}, slowEngine...),
 		},
 		say: func(p *part) string {

@@ -116,6 +116,7 @@ var verdicts = []*verdict{
 			When: catalog.All(catalog.Above(indicator.GatewayMissing, oneMissing), catalog.Below(indicator.GatewayTokens, noTokens)),
 			For:  30 * time.Second, Panel: 636,
 			ExplainedBy: []string{"no-upstream", "engine-hung"},
+			Explains:    []string{"client-cancellations"},
 		},
 		say: func(p *part) string {
 			return fmt.Sprintf("%.0f requests wait at the gateway, no token came in %.0f s, and the engine holds none of them: the API server hangs, whatever its health check answers", p.missing(), p.span.Seconds())
@@ -144,6 +145,7 @@ var verdicts = []*verdict{
 			),
 			For: time.Minute, Panel: 635,
 			ExplainedBy: []string{"no-upstream", "hang-outside-engine", "no-token-passes", "http-errors", "engine-hung"},
+			Explains:    []string{"client-cancellations"},
 		},
 		seenAs: "http-errors",
 		say: func(p *part) string {
@@ -156,6 +158,7 @@ var verdicts = []*verdict{
 			ID: "slow-outside-engine", Alert: "VLLMSlowOutsideEngine", Title: "Requests take much longer for clients than in the engine", Severity: catalog.Page,
 			When: catalog.Above(indicator.GatewayOutside, longOutside), For: time.Minute, Panel: 640,
 			ExplainedBy: []string{"no-upstream", "hang-outside-engine", "engine-hung"},
+			Explains:    []string{"client-cancellations"},
 		},
 		say: func(p *part) string {
 			return fmt.Sprintf("A request takes %s longer at the gateway than in the engine, on average", indicator.FormatNumber(p.outside(), indicator.Seconds))

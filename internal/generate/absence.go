@@ -99,7 +99,7 @@ func (b *ruleBuilder) absences() ([]rulefmt.Rule, error) {
 			Alert: gatewayDown,
 			Expr:  gateways[0],
 		}, map[string]string{
-			"summary":     "The gateway {{ $labels.gateway }} does not answer",
+			"summary":     "The gateway {{ $labels.gateway }} does not answer{{ with $labels.model_name }} ({{ . }}){{ end }}",
 			"description": "Two scrapes of its metrics failed. Clients that connect to it get nothing, and of what it saw nothing is known.",
 		}},
 		{"gateways-absent", catalog.Page, rulefmt.Rule{
@@ -151,7 +151,9 @@ func (b *ruleBuilder) gatewaysAbsent() (exprs [2]string, err error) {
 			return exprs, err
 		}
 	}
-	exprs[0] = fmt.Sprintf(`label_replace(%s, %q, "$1", %q, "(.+)")`, exprs[0], gatewayLabel, d.identity())
+	if slices.Contains(b.cfg.Absences, "gateway-down") {
+		exprs[0] = b.placed(exprs[0], "")
+	}
 	return exprs, nil
 }
 

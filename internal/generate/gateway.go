@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/rulefmt"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/dialect"
@@ -88,8 +89,11 @@ const (
 	servedAsModel   = "instance_model:vllm_gateway_serves:info"
 )
 
-// served are the recording rules of these, in canonical names.
-func (b *ruleBuilder) served() (exprs [2]string, err error) {
+// served are the recording rules of these that alerts read.
+func (b *ruleBuilder) served() (rules []rulefmt.Rule, err error) {
+	if len(b.serves) == 0 {
+		return nil, nil
+	}
 	d := b.cfg.Deployment
 	names, _ := d.Gateway()
 	on := strings.Join(d.Instance, ", ")
@@ -102,16 +106,25 @@ func (b *ruleBuilder) served() (exprs [2]string, err error) {
 	)
 	whole := fmt.Sprintf(`group by (instance, the_model) (%s and on (instance) (count by (instance) (%s) == 1)) or on (instance) group by (instance) (last_over_time(sixty_gateway_upstream_up[1h]))`,
 		strings.ReplaceAll(renamed(engines), "model_name", "the_model"), engines)
-	for i, expr := range []string{whole, asked} {
+	exprs := []string{whole, asked}
+	for i, expr := range exprs {
 		// model_name would be taken for the labels of a fleet.
 		if exprs[i], err = d.rewrite(expr, false, names); err != nil {
-			return exprs, err
+			return nil, err
 		}
 	}
-	exprs[0] = strings.ReplaceAll(exprs[0], "the_model", "model_name")
-	exprs[1] = fmt.Sprintf("%[1]s * on (%[2]s) group_left (model_name) %[3]s or on (%[2]s, model) %[4]s",
-		exprs[1], on, b.cfg.of(indicator.Selector(servedByGateway)+`{model_name!=""}`), renamed(exprs[1]))
-	return exprs, nil
+	rules = append(rules, rulefmt.Rule{Record: servedByGateway, Expr: pretty(strings.ReplaceAll(exprs[0], "the_model", "model_name"))})
+	if !b.serves[servedAsModel] {
+		return rules, nil
+	}
+	byModel := fmt.Sprintf("%[1]s * on (%[2]s) group_left (model_name) %[3]s or on (%[2]s, model) %[4]s",
+		exprs[1], on, b.cfg.served(labels.MustNewMatcher(labels.MatchNotEqual, "model_name", "")), renamed(exprs[1]))
+	return append(rules, rulefmt.Rule{Record: servedAsModel, Expr: pretty(byModel)}), nil
+}
+
+// served selects gateways by the model behind them.
+func (cfg *RulesConfig) served(ms ...*labels.Matcher) string {
+	return indicator.Selector(servedByGateway, append(ms, cfg.Deployment.Matchers...)...)
 }
 
 // placed gives an alert at a gateway the labels by which it is routed and inhibited: the
@@ -122,6 +135,7 @@ func (b *ruleBuilder) placed(expr, per string) string {
 	if per == indicator.PerModel {
 		on, info = parted(d.Instance, per), servedAsModel
 	}
+	b.serves[info] = true
 	id := d.identity()
 	expr = fmt.Sprintf(`label_replace((%s) * on (%s) group_left (model_name) %s, %q, "$1", %q, "(.+)")`, expr, strings.Join(on, ", "), b.cfg.of(info), gatewayLabel, id)
 	if per == indicator.PerUpstream && id == "instance" {
@@ -145,6 +159,8 @@ func (cfg *RulesConfig) linked(cause, symptom *catalog.Pathology) link {
 	case outside && per == indicator.PerUpstream && readsModel(cause): // the gateway may be in another namespace
 		return link{append(slices.DeleteFunc(d.place(), func(l string) bool { return l != "cluster" }), "instance"), []string{"instance"}}
 	case outside:
+		return link{slices.Clone(d.Model), []string{"model_name"}}
+	case causeOutside:
 		return link{slices.Clone(d.Model), []string{"model_name"}}
 	case !readsModel(cause):
 		// The exporter is another target. An alert without these labels would silence the

@@ -125,7 +125,7 @@ func NewRules(cfg RulesConfig) (*Rules, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &ruleBuilder{cfg: &cfg, host: host, recorded: map[string]bool{}, normal: map[string]bool{}, out: &Rules{}}
+	b := &ruleBuilder{cfg: &cfg, host: host, recorded: map[string]bool{}, normal: map[string]bool{}, serves: map[string]bool{}, out: &Rules{}}
 	alerts := map[string][]rulefmt.Rule{} // by segment
 	for _, p := range cfg.Pathologies {
 		if err := b.alerts(p, segments, alerts); err != nil {
@@ -207,6 +207,7 @@ type ruleBuilder struct {
 	recorded map[string]bool // signals that are recorded
 	normal   map[string]bool // signals whose past is recorded
 	limits   []rulefmt.Rule  // limits that follow the past
+	serves   map[string]bool // recorded series that say which model is behind a gateway
 	out      *Rules
 }
 
@@ -276,14 +277,8 @@ func (b *ruleBuilder) recordings() ([]rulefmt.Rule, error) {
 		}
 		rules = append(rules, rulefmt.Rule{Record: b.cfg.Series(s), Expr: pretty(expr)})
 	}
-	if !slices.ContainsFunc(b.cfg.Pathologies, func(p *catalog.Pathology) bool { _, ok := atGateway(p); return ok }) {
-		return rules, nil
-	}
 	served, err := b.served()
-	if err != nil {
-		return nil, err
-	}
-	return append(rules, rulefmt.Rule{Record: servedByGateway, Expr: pretty(served[0])}, rulefmt.Rule{Record: servedAsModel, Expr: pretty(served[1])}), nil
+	return append(rules, served...), err
 }
 
 // hostLabel is what recorded series of a model server and of the GPU exporter

@@ -202,7 +202,6 @@ func (c *Counts) Since(before *Counts) *Counts {
 		v := *u
 		if b := before.Upstreams[name]; b != nil && v.Attempts >= b.Attempts {
 			v.Attempts, v.Failures = v.Attempts-b.Attempts, v.Failures-b.Failures
-			v.Excess = min(v.Excess, b.Excess)
 		}
 		out.Upstreams[name] = &v
 	}

@@ -89,6 +89,8 @@ func (p *part) Now(s *indicator.Signal) indicator.Value {
 		return indicator.Known(p.Open)
 	case indicator.GatewayMet:
 		return indicator.Known(p.Offered + p.Open)
+	case indicator.GatewayAnswered:
+		return indicator.Known(p.Ended["success"] + p.Ended["client_error"] + p.Ended["upstream_error"] + p.Ended["error_event"])
 	case indicator.GatewayTokens:
 		if !p.hasFirst {
 			return indicator.Unknown("this gateway counts no tokens")

@@ -15,8 +15,9 @@ import (
 // counted. The diagnosis evaluates it on two pages, and alert rules are compiled from it.
 type verdict struct {
 	catalog.Pathology
-	seenAs string // the id of a diagnosis, where it is a pathology of servers as seen from outside; "" for its own
-	say    func(*part) string
+	seenAs  string // the id in a diagnosis, where it is a pathology of servers as seen from outside; "" for its own
+	instead string // the id of a verdict that a diagnosis gives in its place; "" for none
+	say     func(*part) string
 }
 
 var (
@@ -39,6 +40,10 @@ var (
 	oneWaits = &catalog.Threshold{
 		Name: "gateway_waiting", Unit: indicator.Requests, Default: 0.5,
 		Why: "somebody waits, and did so at the scrape before",
+	}
+	noAnswer = &catalog.Threshold{
+		Name: "gateway_answered", Unit: indicator.Requests, Default: 1e-9,
+		Why: "not one: where requests are answered with errors, these say what is wrong",
 	}
 	someMet = &catalog.Threshold{
 		Name: "gateway_met", Unit: indicator.Requests, Default: 2.5,
@@ -109,6 +114,8 @@ var verdicts = []*verdict{
 			When: catalog.Below(indicator.GatewayUp, noneUp), For: 30 * time.Second, Panel: 639,
 			ExplainedBy: []string{"upstream-down"},
 		},
+		instead: "upstream-down",
+		say:     func(*part) string { return "No server behind the gateway passes its health check" },
 	},
 	{
 		Pathology: catalog.Pathology{
@@ -127,11 +134,13 @@ var verdicts = []*verdict{
 			ID: "no-token-passes", Alert: "VLLMNoTokenPasses", Title: "Requests are open at the gateway, and no token comes", Severity: catalog.Page,
 			When: catalog.All(
 				catalog.Above(indicator.GatewayWaiting, oneWaits), catalog.Above(indicator.GatewayMet, someMet),
-				catalog.Below(indicator.GatewayTokens, noTokens), catalog.Below(indicator.GatewayEngineTokens, noTokens),
+				catalog.Below(indicator.GatewayTokens, noTokens), catalog.Below(indicator.GatewayAnswered, noAnswer),
+				catalog.Below(indicator.GatewayEngineTokens, noTokens),
 			),
 			For: time.Minute, Panel: 636,
 			ExplainedBy: []string{"no-upstream", "hang-outside-engine", "engine-hung", "prefill-starvation"},
 		},
+		instead: "hang-outside-engine",
 		say: func(p *part) string {
 			return fmt.Sprintf("%.0f requests are open at the gateway and no token came in %.0f s", p.Open, p.span.Seconds())
 		},

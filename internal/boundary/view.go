@@ -150,20 +150,19 @@ func (v *View) parts(c *Counts, engine Engine) {
 	v.Parts = append(v.Parts, Part{"network, routing, API server", rest}, Part{"engine", engine.First.Mean()})
 }
 
-// judge finds what is wrong with what was counted in the span that was watched. What
-// another finding explains is left out.
+// judge finds what is wrong with what was counted in the span that was watched.
 func (v *View) judge(c *Counts, l Limits) {
 	found := map[string]bool{}
 	for _, w := range verdicts {
+		if found[w.instead] {
+			continue
+		}
 		for _, p := range c.parts(w.grain()) {
 			p.span, p.limits = v.Span, l
 			if holds, _ := w.When.Eval(p); holds != catalog.True {
 				continue
 			}
 			found[w.ID] = true
-			if slices.ContainsFunc(w.ExplainedBy, func(id string) bool { return found[id] }) {
-				continue
-			}
 			summary := w.say(p)
 			if w.grain() == indicator.PerModel && len(c.Models) > 1 && p.name != "" {
 				summary = p.name + ": " + summary

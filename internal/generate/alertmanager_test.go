@@ -493,14 +493,14 @@ restart 96 4
 
 // TestAlertmanagerOnFaultsTogether sends what fires in one fault, and in two at once.
 func TestAlertmanagerOnFaultsTogether(t *testing.T) {
-	cfg := usual(t)
+	cfg := withGateway(t)
 	all := map[string]*catalog.Pathology{}
-	for _, p := range pathologies.All() {
+	for _, p := range everything() {
 		all[p.ID] = p
 	}
 	alert := func(id string, s catalog.Severity) map[string]string { return labelled(&cfg, all[id], s, "a") }
 	burn := func(s catalog.Severity) map[string]string {
-		return map[string]string{"alertname": "VLLMErrorBudgetBurnTTFTP95", "slo": "ttft-p95", "severity": s.String(), "namespace": "prod", "model_name": "m"}
+		return map[string]string{"alertname": "VLLMErrorBudgetBurnTTFTP95", "slo": "ttft-p95", "severity": s.String(), "namespace": "prod", "model_name": "m of a"}
 	}
 	for name, tt := range map[string]struct {
 		fires  []map[string]string
@@ -518,6 +518,17 @@ func TestAlertmanagerOnFaultsTogether(t *testing.T) {
 		"two faults": {
 			[]map[string]string{alert("kv-cache-thrashing", catalog.Page), alert("http-errors", catalog.Page), alert("saturation", catalog.Page)},
 			"VLLMHTTPErrors VLLMKVCacheThrashing", "",
+		},
+		"the server behind a gateway is dead": {
+			[]map[string]string{
+				alert("target-down", catalog.Page), alert("upstream-down", catalog.Page), alert("no-upstream", catalog.Page), alert("gateway-errors", catalog.Page),
+				alert("retry-storm", catalog.Ticket), alert("gateway-cancellations", catalog.Ticket),
+			},
+			"VLLMTargetDown", "",
+		},
+		"only the gateway sees it": {
+			[]map[string]string{alert("gateway-errors", catalog.Page), alert("client-cancellations", catalog.Ticket), alert("retry-storm", catalog.Ticket)},
+			"VLLMGatewayErrors", "",
 		},
 		"a restart and another fault": {
 			[]map[string]string{alert("engine-restart", catalog.Ticket), alert("http-errors", catalog.Page), alert("saturation", catalog.Page), alert("client-cancellations", catalog.Ticket)},

@@ -107,6 +107,9 @@ var (
 		"How many clients left before their answer was complete, or stopped reading.").per(PerModel)
 	GatewayTimeouts = gateway("timeouts", "Requests ended by gateway limits", Requests, gatewayCount("increase", "requests_total", `status="timeout"`),
 		"Requests that a limit of the gateway ended, on the head of an answer, on silence within one, or on the whole.").per(PerModel)
+	GatewayAnswered = gateway("answered", "Requests that upstreams answer", Requests,
+		gatewayCount("increase", "requests_total", `status=~"success|client_error|upstream_error|error_event"`),
+		"Requests that an upstream ended, well or badly, and neither a limit nor their client.")
 	GatewayTokens = gateway("tokens", "Output tokens that pass", Tokens, gatewayCount("increase", "output_tokens_total", ""),
 		"Output tokens that clients got. Of answers that are not streamed they count when the answer comes.")
 	GatewayEngineTokens = gateway("engine_tokens", "Output tokens of the engines", Tokens,
@@ -156,7 +159,7 @@ var (
 func ofGateways() []*Signal {
 	return []*Signal{
 		GatewayTTFTP50, GatewayTTFTP95, GatewayTTFTP99, GatewayITLP50, GatewayITLP95, GatewayE2EP50, GatewayE2EP95, GatewayQueueP95,
-		GatewayOffered, GatewayEnded, GatewaySuccess, GatewayErrors, GatewayFailed, GatewayFailing, GatewayClientErrs, GatewayGaveUp, GatewayGivenUp, GatewayTimeouts,
+		GatewayOffered, GatewayEnded, GatewaySuccess, GatewayErrors, GatewayFailed, GatewayFailing, GatewayClientErrs, GatewayGaveUp, GatewayGivenUp, GatewayTimeouts, GatewayAnswered,
 		GatewayTokens, GatewayEngineTokens, GatewayOpen, GatewayWaiting, GatewayMet, GatewayQueued, GatewayRetries, GatewayRetryShare, GatewayLeaks,
 		GatewayMissing, GatewayExcess, GatewayDown, GatewayUp, GatewayAttempts, GatewayBusiest, GatewayShared, GatewayOutside,
 	}

@@ -146,7 +146,11 @@ func (s *Signal) Observations() string {
 	if s.Count == "" {
 		return ""
 	}
-	return fmt.Sprintf("sum by (instance, model_name) (increase(%s_count[5m]))", s.Count)
+	by := "instance, model_name"
+	if s.Scope == Gateway {
+		by = "instance"
+	}
+	return fmt.Sprintf("sum by (%s) (increase(%s_count[5m]))", by, s.Count)
 }
 
 // Guarded returns PromQL without the values that rest on too few observations.

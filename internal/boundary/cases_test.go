@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/rulefmt"
 
 	"github.com/sixty-dev/sixty/internal/boundary"
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -46,18 +47,34 @@ func pageAt(c *history.Case, i int) (page []boundary.Sample) {
 	return page
 }
 
+// rulesOf are the rules of one verdict.
+func rulesOf(t *testing.T, p *catalog.Pathology, interval, window, short time.Duration) []rulefmt.RuleGroup {
+	t.Helper()
+	var dialects []dialect.Dialect
+	for _, id := range []string{"vllm-v1", string(dialect.Gateway)} {
+		d, err := dialect.Named(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dialects = append(dialects, d)
+	}
+	rules, err := generate.NewRules(generate.RulesConfig{
+		Deployment: generate.Deployment{
+			Dialects: dialects, Instance: generate.UsualInstance, Model: generate.UsualModel,
+			Window: window, Short: short, Past: time.Hour,
+		},
+		Pathologies: []*catalog.Pathology{p}, Interval: interval, Past: generate.UsualPast, Ago: generate.UsualAgo,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rules.Groups()
+}
+
 // TestDiagnosisAndAlertsAgree gives each verdict's cases, a gateway that is ill and one
 // that comes near, to the diagnosis of two pages and to the alert rules, told at several
 // paces of scraping: both must say the same.
 func TestDiagnosisAndAlertsAgree(t *testing.T) {
-	v1, err := dialect.Named("vllm-v1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	gateway, err := dialect.Named(string(dialect.Gateway))
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, p := range boundary.Verdicts() {
 		for _, name := range []string{"fires", "nearmiss"} {
 			t.Run(p.ID+" "+name, func(t *testing.T) {
@@ -80,27 +97,55 @@ func TestDiagnosisAndAlertsAgree(t *testing.T) {
 				}
 				for _, interval := range []time.Duration{15 * time.Second, 30 * time.Second, time.Minute} {
 					window, short := generate.Windows(interval)
-					rules, err := generate.NewRules(generate.RulesConfig{
-						Deployment: generate.Deployment{
-							Dialects: []dialect.Dialect{v1, gateway}, Instance: generate.UsualInstance, Model: generate.UsualModel,
-							Window: window, Short: short, Past: time.Hour,
-						},
-						Pathologies: []*catalog.Pathology{p}, Interval: interval, Past: generate.UsualPast, Ago: generate.UsualAgo, Runbooks: catalog.Runbooks{},
-					})
-					if err != nil {
-						t.Fatal(err)
-					}
 					told := generate.Told{
 						Alert: p.Alert, Fires: name == "fires", Case: c.Stretch(interval, 1), Scrape: interval, Evaluation: interval,
 						Labels: map[string]string{"namespace": "prod"},
 					}
 					told.Series = told.Case.Series()
-					if ok, err := replay.Holds(context.Background(), rules.Groups(), told); err != nil || !ok {
+					if ok, err := replay.Holds(context.Background(), rulesOf(t, p, interval, window, short), told); err != nil || !ok {
 						t.Errorf("every %s: the alert does not what the case says (%v)", interval, err)
 					}
 				}
 			})
 		}
+	}
+}
+
+// TestErrorsThatGoOnPage tells a moment of errors, as of a server that dies beside another
+// one, from few that go on.
+func TestErrorsThatGoOnPage(t *testing.T) {
+	const series = `{model="m",route="/v1/chat/completions",tenant="",status="upstream_error"}`
+	for name, tt := range map[string]struct {
+		text             string
+		interval, window time.Duration
+		fires            bool
+	}{
+		"a moment":                      {"sixty_gateway_requests_total" + series + " 0x29 20x50", 15 * time.Second, 0, false},
+		"on the edge of two scrapes":    {"sixty_gateway_requests_total" + series + " 0x29 10 20x49", 15 * time.Second, 0, false},
+		"the same, every 30 s":          {"sixty_gateway_requests_total" + series + " 0x29 10 20x49", 30 * time.Second, 0, false},
+		"it goes on":                    {"sixty_gateway_requests_total" + series + " 0x29 5+5x50", 30 * time.Second, 0, true},
+		"one a minute":                  {"sixty_gateway_requests_total" + series + " 0x29 1x3 2x3 3x3 4x3 5x3 6x3 7x3 8x3 9x3 10x3 11x10", 15 * time.Second, 0, false},
+		"one a minute, a longer window": {"sixty_gateway_requests_total" + series + " 0x29 1x3 2x3 3x3 4x3 5x3 6x3 7x3 8x3 9x3 10x3 11x10", 15 * time.Second, 10 * time.Minute, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			text := "every 1s for 81s\nlike gateway\n\n" + tt.text + "\n"
+			if strings.Contains(name, "one a minute") {
+				text += strings.Replace("sixty_gateway_requests_total"+series, "upstream_error", "success", 1) + " 0x80\n"
+			}
+			c, err := history.Parse(nil, text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			window, short := generate.Windows(tt.interval)
+			p := boundary.Verdicts()[slices.IndexFunc(boundary.Verdicts(), func(p *catalog.Pathology) bool { return p.ID == "gateway-errors" })]
+			told := generate.Told{Alert: p.Alert, Fires: true, Case: c.Stretch(tt.interval, 1), Scrape: tt.interval, Evaluation: tt.interval}
+			told.Series = told.Case.Series()
+			fires, err := replay.Holds(context.Background(), rulesOf(t, p, tt.interval, max(window, tt.window), short), told)
+			if err != nil || fires != tt.fires {
+				t.Errorf("fires: %v (%v)", fires, err)
+			}
+		})
 	}
 }
 

@@ -50,8 +50,8 @@ var (
 		Why: "at least three requests, for the first token of a single long prompt may take a while",
 	}
 	goesOn = &catalog.Threshold{
-		Name: "gateway_failing", Unit: indicator.Requests, Default: 1e-9,
-		Why: "it is not over: a server that dies takes the requests with it that it had, and no more once the gateway knows",
+		Name: "gateway_failing", Unit: indicator.Count, Default: 1.5,
+		Why: "at two scrapes, so that it goes on: a server that dies takes the requests with it that it had, and no more once the gateway knows",
 	}
 	longOutside = &catalog.Threshold{
 		Name: "outside_engine", Unit: indicator.Seconds, Default: 1,
@@ -152,7 +152,7 @@ var verdicts = []*verdict{
 				catalog.Above(indicator.GatewayErrors, catalog.ServerErrorShare), catalog.Above(indicator.GatewayFailed, catalog.SomeServerErrors),
 				catalog.Above(indicator.GatewayFailing, goesOn),
 			),
-			For: time.Minute, Panel: 635,
+			For: 75 * time.Second, Panel: 635, // a moment on the edge of two scrapes stays in the window for a minute
 			ExplainedBy: []string{"no-upstream", "hang-outside-engine", "no-token-passes", "http-errors", "engine-hung"},
 			Explains:    []string{"client-cancellations"},
 		},
@@ -211,7 +211,7 @@ var verdicts = []*verdict{
 		Pathology: catalog.Pathology{
 			ID: "retry-storm", Alert: "VLLMRetryStorm", Title: "Retries make up a large share of the load", Severity: catalog.Ticket,
 			When: catalog.All(catalog.Above(indicator.GatewayRetries, manyRetries), catalog.Above(indicator.GatewayRetryShare, retryLoad)),
-			For:  time.Minute, Panel: 638,
+			For:  2 * time.Minute, Panel: 638,
 			ExplainedBy: []string{"upstream-down", "no-upstream", "gateway-errors", "engine-restart"},
 		},
 		say: func(p *part) string {

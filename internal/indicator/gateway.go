@@ -100,9 +100,9 @@ var (
 		"Clients that left before their answer was complete, or stopped reading, of all requests that ended.")
 	GatewayFailed = gateway("failed", "Requests that fail", Requests, gatewayCount("increase", "requests_total", `status=~"`+GatewayFailures+`"`),
 		"How many requests failed by the upstream, inside an answer of 200, by a limit or by the gateway's refusal.").per(PerModel)
-	GatewayFailing = gateway("failing", "Requests that failed in the last moments", Requests,
-		`sum by (instance) (increase(sixty_gateway_requests_total{`+generatingRoutes+`,status=~"`+GatewayFailures+`"}[1m]))`,
-		"As the number of requests that fail, of the last two scrapes: 0 where it is over.").per(PerModel)
+	GatewayFailing = gateway("failing", "Scrapes at which failures grew", Count,
+		`sum by (instance) (changes(sixty_gateway_requests_total{`+generatingRoutes+`,status=~"`+GatewayFailures+`"}[5m]))`,
+		"At how many scrapes requests had failed since the one before, added up over statuses and tenants: 1 for a moment that is over.").per(PerModel)
 	GatewayGivenUp = gateway("gave_up", "Requests clients give up", Requests, gatewayCount("increase", "requests_total", `status="client_disconnect"`),
 		"How many clients left before their answer was complete, or stopped reading.").per(PerModel)
 	GatewayTimeouts = gateway("timeouts", "Requests ended by gateway limits", Requests, gatewayCount("increase", "requests_total", `status="timeout"`),
@@ -117,7 +117,7 @@ var (
 		"Output tokens that the engines behind the gateway made, whoever asked; 0 where none says.")
 	GatewayOpen = gateway("open", "Requests in flight at the gateway", Requests, "sum by (instance) (avg_over_time(sixty_gateway_requests_open{"+inFlight+"}[5m]))",
 		"Requests that wait for an engine or get its answer.")
-	GatewayWaiting = gateway("waiting", "Requests in flight in the last moments", Requests, "sum by (instance) (min_over_time(sixty_gateway_requests_open{"+inFlight+"}[1m]))",
+	GatewayWaiting = gateway("waiting", "Requests that stay in flight", Requests, "sum by (instance) (min_over_time(sixty_gateway_requests_open{"+inFlight+"}[1m]))",
 		"Requests that wait for an engine or get its answer, the fewest at one of the last two scrapes.")
 	GatewayMet = gateway("met", "Requests that arrived or are open", Requests,
 		gatewayCount("increase", "requests_offered_total", "")+" + sum by (instance) (last_over_time(sixty_gateway_requests_open{"+inFlight+"}[1m]))",
@@ -137,7 +137,7 @@ var (
 		"Requests that the engine holds beyond those open at the gateway, at every reading: other clients' ones, or those whose client has gone.")
 	GatewayDown = gateway("upstreams_down", "Upstreams whose health check fails", Count, "sum by (instance) (1 - max_over_time(sixty_gateway_upstream_up[1m]))",
 		"Servers that the gateway sends no requests to, at each of the last two scrapes.").per(PerUpstream)
-	GatewayUp = gateway("upstreams_up", "Upstreams whose health check succeeds", Count, "sum by (instance) (max_over_time(sixty_gateway_upstream_up[1m]))",
+	GatewayUp = gateway("upstreams_up", "Upstreams that pass health checks", Count, "sum by (instance) (max_over_time(sixty_gateway_upstream_up[1m]))",
 		"Servers that the gateway may send requests to. With none it tries them all the same.")
 	GatewayAttempts = gateway("attempts", "Requests that upstreams are asked", Requests, "sum by (instance) ("+attempted+")",
 		"Attempts at upstreams that are up, retries included.")

@@ -125,7 +125,7 @@ func look(t *testing.T, before, after page, engine *Engine) *View {
 		t.Fatal("not a gateway's page")
 	}
 	a, _ := Read(after, at.Add(15*time.Second))
-	return Look(b, a, nil, engine, Limits{})
+	return Look(b, a, nil, engine, nil)
 }
 
 func ids(v *View) string {

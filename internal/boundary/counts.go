@@ -35,7 +35,12 @@ type Counts struct {
 	Open           float64   // of requests that wait for an engine or get its answer
 	Leaks          float64
 	Upstreams      map[string]*Upstream
+	Models         map[string]*Counts // what tells of models, by the name that requests give
 	hasFirst       bool
+
+	EngineTokens          float64 // output tokens of the engines, whoever asked
+	EngineEnded, EngineIn float64 // requests that came to their end in an engine, and their seconds
+	Blocked               float64 // seconds in which writes to clients took
 }
 
 // Upstream is one server as the gateway sees it.
@@ -57,19 +62,34 @@ func Read(page []Sample, at time.Time) (*Counts, bool) {
 		names[s.Name] = true
 	}
 	product, ok := gateway.Detect(names)
-	c := &Counts{Kind: product.Title, At: at, Ended: map[string]float64{}, Upstreams: map[string]*Upstream{}}
+	c := newCounts(product.Title, at)
 	for _, s := range page {
 		if math.IsNaN(s.Value) || math.IsInf(s.Value, 0) {
 			continue
 		}
 		if rest, its := strings.CutPrefix(s.Name, "sixty_gateway_"); its && product.Main == "" {
 			c.own(rest, s)
+			if model, has := s.Labels["model"]; has && s.Labels["upstream"] == "" {
+				c.of(model).own(rest, s)
+			}
 		}
 		for i := range product.Terms {
 			c.take(&product.Terms[i], s)
 		}
 	}
 	return c, ok
+}
+
+func newCounts(kind string, at time.Time) *Counts {
+	return &Counts{Kind: kind, At: at, Ended: map[string]float64{}, Upstreams: map[string]*Upstream{}, Models: map[string]*Counts{}}
+}
+
+// of returns the counts of a model.
+func (c *Counts) of(model string) *Counts {
+	if c.Models[model] == nil {
+		c.Models[model] = newCounts(c.Kind, c.At)
+	}
+	return c.Models[model]
 }
 
 // take adds a sample to what it counts, of another product than sixty gateway.
@@ -124,6 +144,14 @@ func (c *Counts) own(name string, s Sample) {
 		c.Tokens += s.Value
 	case "retries_total":
 		c.Retries += s.Value
+	case "client_blocked_seconds_total":
+		c.Blocked += s.Value
+	case "upstream_engine_output_tokens_total":
+		c.EngineTokens += s.Value
+	case "upstream_engine_ended_total":
+		c.EngineEnded += s.Value
+	case "upstream_engine_ended_seconds_total":
+		c.EngineIn += s.Value
 	case "suspected_leaks":
 		c.Leaks += s.Value
 	case "requests_open":
@@ -161,6 +189,14 @@ func (c *Counts) Since(before *Counts) *Counts {
 	out.First, out.NoFirst = c.First.since(before.First), c.NoFirst.since(before.NoFirst)
 	out.Duration, out.Cut = c.Duration.since(before.Duration), c.Cut.since(before.Cut)
 	out.Queue, out.Connect = c.Queue.since(before.Queue), c.Connect.since(before.Connect)
+	out.Blocked = c.Blocked - before.Blocked
+	if c.EngineEnded >= before.EngineEnded && c.EngineTokens >= before.EngineTokens { // else one began again
+		out.EngineTokens, out.EngineEnded, out.EngineIn = c.EngineTokens-before.EngineTokens, c.EngineEnded-before.EngineEnded, c.EngineIn-before.EngineIn
+	}
+	out.Models = map[string]*Counts{}
+	for name, m := range c.Models {
+		out.Models[name] = m.Since(before.Models[name])
+	}
 	out.Upstreams = map[string]*Upstream{}
 	for name, u := range c.Upstreams {
 		v := *u

@@ -3,7 +3,6 @@ package boundary
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"time"
@@ -56,25 +55,14 @@ type Finding struct {
 	Summary  string           `json:"summary"`
 }
 
-// Limits from which on a share is a finding: those of the pathologies http-errors
-// and client-cancellations, and an availability objective where there is one.
-type Limits struct {
-	ErrorShare  float64 // 0.04 when 0
-	GaveUpShare float64 // 0.15 when 0
-}
+// Limits returns the numbers that somebody set, as catalog.View.Limit does.
+type Limits func(*catalog.Threshold) (limit float64, source string, ok bool)
 
-const (
-	some        = 3 // events that mean something
-	minForTail  = 10
-	retryShare  = 0.1
-	minRetries  = 10
-	favoured    = 2 // times what the others get on average
-	minAttempts = 40
-)
+// minForTail is how many observations a 95th percentile needs.
+const minForTail = 10
 
 // Look compares two pages of a gateway, and two moments of the engines behind it.
 func Look(before, after *Counts, engineBefore, engineAfter *Engine, l Limits) *View {
-	l.ErrorShare, l.GaveUpShare = cmp.Or(l.ErrorShare, 0.04), cmp.Or(l.GaveUpShare, 0.15)
 	c := after.Since(before)
 	v := &View{Gateway: after.Kind, Open: after.Open}
 	if before != nil {
@@ -104,7 +92,7 @@ func Look(before, after *Counts, engineBefore, engineAfter *Engine, l Limits) *V
 		v.Duration = latency(c.Duration, c.Cut, engine.Duration)
 		v.parts(c, engine)
 	}
-	v.judge(recent, after, l)
+	v.judge(recent, l)
 	return v
 }
 
@@ -162,66 +150,30 @@ func (v *View) parts(c *Counts, engine Engine) {
 	v.Parts = append(v.Parts, Part{"network, routing, API server", rest}, Part{"engine", engine.First.Mean()})
 }
 
-// judge finds what is wrong. Shares are those of the span that was watched.
-func (v *View) judge(c, after *Counts, l Limits) {
-	find := func(p *catalog.Pathology, format string, args ...any) {
-		v.Findings = append(v.Findings, Finding{p.ID, p.Severity, fmt.Sprintf(format, args...)})
-	}
-	percent := func(share float64) string { return indicator.FormatNumber(share, indicator.Ratio) }
-	names := slices.Sorted(maps.Keys(after.Upstreams))
-	var missing, excess, attempts float64
-	for _, name := range names {
-		u := after.Upstreams[name]
-		missing, excess = missing+u.Missing, excess+u.Excess
-		attempts += c.Upstreams[name].Attempts
-		if !u.Up {
-			find(upstreamDown, "The gateway's health check of %s fails", name)
+// judge finds what is wrong with what was counted in the span that was watched.
+func (v *View) judge(c *Counts, l Limits) {
+	found := map[string]bool{}
+	for _, w := range verdicts {
+		if found[w.instead] {
+			continue
 		}
-	}
-	switch {
-	case missing >= 1 && c.Tokens == 0:
-		find(hangOutsideEngine, "%.0f requests wait at the gateway, no token came in %.0f s, and the engine holds none of them: the API server hangs, whatever its health check answers", missing, v.Span.Seconds())
-	case missing >= 1:
-		find(notInEngine, "%.0f requests wait at the gateway for a while, and the engine holds none of them: they are stuck between the API server and the engine", missing)
-	case c.Tokens == 0 && after.Open >= 1 && v.Span >= 10*time.Second && c.Offered+after.Open >= some && c.First.Count == 0 && after.hasFirst:
-		find(noTokenPasses, "%.0f requests are open at the gateway and no token came in %.0f s", after.Open, v.Span.Seconds())
-	}
-	total, gaveUp := sum(c.Ended), c.Ended["client_disconnect"]
-	if failed := failures(c); failed >= some && failed/(total-gaveUp) > l.ErrorShare {
-		find(httpErrors, "%.0f of %.0f requests that their clients waited for failed at the gateway (%s): %s", failed, total-gaveUp, percent(failed/(total-gaveUp)), breakdown(c))
-	}
-	if n := c.Ended["timeout"]; n >= some {
-		find(gatewayTimeouts, "%.0f requests were ended by the gateway's own limits", n)
-	}
-	if gaveUp >= 5 && gaveUp/total > l.GaveUpShare {
-		find(clientCancellations, "%.0f of %.0f clients left before their answer was complete (%s)%s", gaveUp, total, percent(gaveUp/total), withoutFirst(c))
-	}
-	if c.Retries >= minRetries && c.Retries > retryShare*total {
-		find(retryStorm, "%.0f retries for %.0f requests: each makes an overload worse", c.Retries, total)
-	}
-	if excess >= 1 {
-		find(heldAfterClient, "The engines hold %.0f requests that are not open at the gateway: other clients', or some whose client has gone; GET /requests names candidates", excess)
-	}
-	if after.Leaks >= 1 {
-		find(suspectedLeaks, "%.0f requests are open for longer than the gateway's limit; GET /requests lists them", after.Leaks)
-	}
-	for i, name := range names {
-		for _, other := range names[:i] {
-			if born := after.Upstreams[name].Born; born > 0 && born == after.Upstreams[other].Born {
-				find(oneEngine, "%s and %s are one engine: it answers the health checks of both", other, name)
+		for _, p := range c.parts(w.grain()) {
+			p.span, p.limits = v.Span, l
+			if holds, _ := w.When.Eval(p); holds != catalog.True {
+				continue
 			}
-		}
-	}
-	up := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !after.Upstreams[n].Up })
-	if len(up) > 1 && attempts >= minAttempts {
-		for _, name := range up {
-			if n := c.Upstreams[name].Attempts; n > favoured*(attempts-n)/float64(len(up)-1) {
-				find(replicaImbalance, "%s gets %s of the requests of %d upstreams", name, percent(n/attempts), len(up))
+			found[w.ID] = true
+			summary := w.say(p)
+			if w.grain() == indicator.PerModel && len(c.Models) > 1 && p.name != "" {
+				summary = p.name + ": " + summary
 			}
+			v.Findings = append(v.Findings, Finding{cmp.Or(w.seenAs, w.ID), w.Severity, summary})
 		}
 	}
 	slices.SortStableFunc(v.Findings, func(a, b Finding) int { return cmp.Compare(b.Severity, a.Severity) })
 }
+
+func percent(share float64) string { return indicator.FormatNumber(share, indicator.Ratio) }
 
 func withoutFirst(c *Counts) string {
 	if c.NoFirst.Count == 0 {

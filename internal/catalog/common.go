@@ -80,6 +80,26 @@ var (
 		Name: "queue_time_long", Unit: indicator.Seconds, Default: 2,
 		Why: "two seconds in the queue alone is more than any interactive objective leaves; common alert rules for vLLM use it",
 	}
+	// ServerErrorShare is the share of requests that fail, at a server or at a gateway.
+	ServerErrorShare = &Threshold{
+		Name: "http_5xx_share", Unit: indicator.Ratio, Objective: slo.Availability, BurnRate: 14.4, Default: 0.04,
+		Why: "14.4 times the error budget's rate, which spends a month's budget in two days (Google SRE workbook, chapter 5); without an objective one request in twenty-five, for a server that fails one in a hundred is worth a look at its budget, not a call at night",
+	}
+	// SomeServerErrors is how many failures it takes.
+	SomeServerErrors = &Threshold{
+		Name: "http_5xx_some", Unit: indicator.Requests, Default: 2.5,
+		Why: "at least three, for small numbers say nothing",
+	}
+	// AbandonedShare is the share of requests that their clients give up.
+	AbandonedShare = &Threshold{
+		Name: "abandoned_share", Unit: indicator.Ratio, Default: 0.15, Baseline: &Relative{Factor: 2, Offset: 0.1, Most: 0.25},
+		Why: "twice the usual share and ten points more; some users always stop an answer; a quarter of all answers is too many whatever was usual; without a baseline 15 %",
+	}
+	// SomeAbandoned is how many it takes.
+	SomeAbandoned = &Threshold{
+		Name: "abandoned_some", Unit: indicator.Requests, Default: 4.5,
+		Why: "at least five requests, for small numbers say nothing",
+	}
 )
 
 // Conditions that several pathologies share.

@@ -94,7 +94,7 @@ func (c Cond) absentHolds() bool { return c.Signal != nil && c.Signal.Optional &
 // "and" gives its labels to the result.
 func finestFirst(cs []Cond) []Cond {
 	var out []Cond
-	for _, s := range []indicator.Scope{indicator.Model, indicator.Instance, indicator.GPU} {
+	for _, s := range []indicator.Scope{indicator.Model, indicator.Instance, indicator.GPU, indicator.Gateway} {
 		for _, c := range cs {
 			if c.scope() == s {
 				out = append(out, c)
@@ -116,7 +116,7 @@ func (c Cond) scope() indicator.Scope {
 		}
 		return s
 	}
-	s := indicator.GPU
+	s := indicator.Gateway
 	for _, sub := range c.All {
 		s = min(s, sub.scope())
 	}
@@ -149,7 +149,7 @@ func (o Compilation) join(cs []Cond, op string) (string, error) {
 // on returns the labels on which two scopes meet.
 func (o Compilation) on(a, b indicator.Scope) []string {
 	switch {
-	case a == b && a == indicator.GPU:
+	case a == b && a != indicator.Model:
 		return o.Instance
 	case a == indicator.GPU || b == indicator.GPU:
 		return o.GPU

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/sixty-dev/sixty/internal/boundary"
 	"github.com/sixty-dev/sixty/internal/hint"
 )
 
@@ -97,6 +98,50 @@ func TestOnlyAndSkipDoWhatTheySay(t *testing.T) {
 	for _, args := range [][]string{{"--only", "nonsense"}, {"--skip", "nonsense"}, {"--only", "saturation", "--skip", "saturation"}} {
 		if err := generateRules(t, args...); err == nil {
 			t.Errorf("%v: accepted", args)
+		}
+	}
+}
+
+// TestAGatewayIsAskedFor: alerts on what a gateway sees come with one, and with nothing else.
+func TestAGatewayIsAskedFor(t *testing.T) {
+	without := alertNames(t, filepath.Join(generated(t), "rules.yaml"))
+	with := alertNames(t, filepath.Join(generated(t, "--dialect", "gateway"), "rules.yaml"))
+	for _, name := range without {
+		if !slices.Contains(with, name) {
+			t.Errorf("with a gateway %s is gone", name)
+		}
+	}
+	want := []string{"VLLMGatewayDown", "VLLMGatewaysAbsent"}
+	for _, p := range boundary.Verdicts() {
+		want = append(want, p.Alert)
+	}
+	for _, name := range want {
+		if !slices.Contains(with, name) || slices.Contains(without, name) {
+			t.Errorf("%s is there with a gateway: %v, without: %v", name, slices.Contains(with, name), slices.Contains(without, name))
+		}
+	}
+	if len(with) != len(without)+len(want) {
+		t.Errorf("%d alerts with a gateway, %d without", len(with), len(without))
+	}
+	only := ruleGroups(t, filepath.Join(generated(t, "--dialect", "gateway", "--only", "gateway-timeouts"), "rules.yaml"))
+	rules := 0
+	for _, g := range only {
+		rules += len(g.Rules)
+	}
+	if rules != 4 { // the alert, its signal, and which model is behind the gateway
+		t.Errorf("%d rules for one alert", rules)
+	}
+	if err := generateRules(t, "--only", "gateway-errors"); err == nil || !strings.Contains(hint.Of(err), "--dialect vllm-v1,gateway") {
+		t.Errorf("without a gateway: %v, try: %s", err, hint.Of(err))
+	}
+	dir := generated(t, "--dialect", "gateway", "--set", "outside_engine=250ms", "--slo", fourModels(t))
+	text, err := os.ReadFile(filepath.Join(dir, "rules.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"gateway_outside > 250 ms (set by hand)", "gateway_error_share > 14.4 % (the objective (batch))"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%q is missing", want)
 		}
 	}
 }
@@ -242,6 +287,8 @@ func TestRulesPassPromtoolInEveryShape(t *testing.T) {
 		"matchers":                 {"--only", gauge, "--match", "namespace=prod", "--match", "job=~vllm-.+|ray"},
 		"a dialect":                {"--only", gauge, "--dialect", "vllm-v1-ray"},
 		"an old release":           {"--only", gauge, "--dialect", "vllm-v0"},
+		"a gateway":                {"--only", "gateway-errors,upstream-down", "--dialect", "gateway"},
+		"a gateway elsewhere":      {"--only", "gateway-cancellations,slow-outside-engine", "--dialect", "vllm-v1,gateway", "--match", "namespace=prod", "--instance-labels", "namespace,pod", "--interval", "1m"},
 		"several dialects":         {"--only", gauge, "--dialect", "vllm-v1,vllm-0.9,sglang"},
 		"objectives":               {"--only", gauge, "--slo", one, "--slo-period", "7d"},
 		"a threshold out of reach": {"--only", "http-errors", "--set", "http_5xx_share=0.99"},

@@ -7,6 +7,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/audit"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/command"
+	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/load"
 	"github.com/sixty-dev/sixty/internal/pathologies"
@@ -83,24 +84,27 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 			"record output": "out", "audit version": asked.FlagRelease, "bench baseline": "save-baseline", "bench self-test only": "run",
 		},
 		Values: map[string]command.Values{
-			"color":             command.Closed("auto", "always", "never"),
-			"fail-on":           command.Closed(catalog.Page.String(), catalog.Ticket.String(), catalog.Info.String()),
-			"use-case":          command.Closed(slo.UseCases()...),
-			"bench slo":         {Names: slo.UseCases, Open: true},
-			"only":              {Names: pathologyIDs},
-			"ignore":            {Names: checkIDs},
-			"dialect":           {Names: dialectIDs, Open: true},
-			"phases":            command.Closed("healthy", "sick"),
-			"demo scenario":     {Names: func() []string { return append([]string{"all"}, fleetScenarios()...) }},
-			"simulate scenario": {Names: fleetScenarios},
-			"bench scenario":    {Names: loadScenarios, Open: true},
-			"bench api":         command.Closed(string(load.Chat), string(load.Completions)),
-			"bench search":      command.Closed("rate", "concurrency"),
-			"token-counting":    command.Closed(string(load.CountAuto), string(load.CountUsage), string(load.CountFinal), string(load.CountEvents)),
-			"trace-format":      command.Closed(names(workload.Formats())...),
-			"simulate route":    command.Closed(string(perfmodel.RoundRobin), string(perfmodel.LeastLoaded), string(perfmodel.PrefixAffinity)),
-			"gpu":               {Names: gpus, Open: true},
-			"server":            command.Closed("vllm", "ray", "kserve", "sglang"),
+			"color":                  command.Closed("auto", "always", "never"),
+			"fail-on":                command.Closed(catalog.Page.String(), catalog.Ticket.String(), catalog.Info.String()),
+			"use-case":               command.Closed(slo.UseCases()...),
+			"bench slo":              {Names: slo.UseCases, Open: true},
+			"only":                   {Names: pathologyIDs},
+			"generate rules only":    {Names: alertIDs},
+			"generate all only":      {Names: alertIDs},
+			"generate runbooks only": {Names: alertIDs},
+			"ignore":                 {Names: checkIDs},
+			"dialect":                {Names: dialectIDs, Open: true},
+			"phases":                 command.Closed("healthy", "sick"),
+			"demo scenario":          {Names: func() []string { return append([]string{"all"}, fleetScenarios()...) }},
+			"simulate scenario":      {Names: fleetScenarios},
+			"bench scenario":         {Names: loadScenarios, Open: true},
+			"bench api":              command.Closed(string(load.Chat), string(load.Completions)),
+			"bench search":           command.Closed("rate", "concurrency"),
+			"token-counting":         command.Closed(string(load.CountAuto), string(load.CountUsage), string(load.CountFinal), string(load.CountEvents)),
+			"trace-format":           command.Closed(names(workload.Formats())...),
+			"simulate route":         command.Closed(string(perfmodel.RoundRobin), string(perfmodel.LeastLoaded), string(perfmodel.PrefixAffinity)),
+			"gpu":                    {Names: gpus, Open: true},
+			"server":                 command.Closed("vllm", "ray", "kserve", "sglang"),
 		},
 	}
 }
@@ -119,13 +123,20 @@ func names[T ~string](things []T) []string {
 }
 
 func pathologyIDs() []string {
-	return list(pathologies.All(), func(p *catalog.Pathology) string { return p.ID + "\t" + p.Title })
+	return pathologyNames(pathologies.All())
+}
+
+// alertIDs are those that rules may be chosen by: what a gateway sees has alerts too.
+func alertIDs() []string { return pathologyNames(append(pathologies.All(), diagnose.AtGateway()...)) }
+
+func pathologyNames(all []*catalog.Pathology) []string {
+	return list(all, func(p *catalog.Pathology) string { return p.ID + "\t" + p.Title })
 }
 
 func checkIDs() []string { return list(audit.Checks(), func(c audit.Check) string { return c.ID }) }
 
 func dialectIDs() []string {
-	return []string{"vllm-v1", "vllm-v0", "vllm-v1-ray", "vllm-v0-ray", "vllm-v1-kserve", "vllm-v1-normalized", "sglang", "dcgm"}
+	return []string{"vllm-v1", "vllm-v0", "vllm-v1-ray", "vllm-v0-ray", "vllm-v1-kserve", "vllm-v1-normalized", "sglang", "gateway", "dcgm"}
 }
 
 func fleetScenarios() []string {

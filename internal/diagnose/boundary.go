@@ -13,6 +13,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/metrics"
+	"github.com/sixty-dev/sixty/internal/threshold"
 )
 
 // boundaryConfidence is that of a verdict from the gateway's counts alone: they
@@ -151,15 +152,17 @@ func (d *Diagnosis) join(v *boundary.View) {
 	d.Verdicts = append([]Verdict{verdict}, d.Verdicts...)
 }
 
-// boundaryLimits are the shares from which on a gateway's counts are a finding: those that
-// were set for the pathologies of the same names, an objective of availability as they
-// follow it, or their defaults.
+// boundaryLimits are the numbers that were set for a gateway, by hand or by the objective
+// of everybody.
 func (s *Settings) boundaryLimits() boundary.Limits {
-	l := boundary.Limits{ErrorShare: s.Set["http_5xx_share"], GaveUpShare: s.Set["abandoned_share"]}
-	if o, ok := s.Objectives.For(nil); ok && l.ErrorShare == 0 && o.Availability > 0 && o.Availability < 1 {
-		l.ErrorShare = 14.4 * (1 - o.Availability)
+	sources := threshold.Sources{Set: s.Set}
+	if o, ok := s.Objectives.For(nil); ok {
+		sources.Objective = &o
 	}
-	return l
+	return func(t *catalog.Threshold) (float64, string, bool) {
+		l, ok := sources.Limit(t)
+		return l.Value, l.Source, ok
+	}
 }
 
 // AtGateway are the verdicts that a gateway's counts alone can give. Like ObjectiveBreached

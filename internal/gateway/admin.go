@@ -68,6 +68,9 @@ func (e *engineState) collect(p page, name string) {
 			p.gauge(descKV, m.kv, model, name)
 		}
 		p.counter(descEvictions, m.preemptions, model, name)
+		p.counter(descEngineTokens, m.generated, model, name)
+		p.counter(descEngineEnded, m.ended, model, name)
+		p.counter(descEngineTime, m.endedTime, model, name)
 		p.histogram(descBatch, &m.batch, model, name)
 		if m.hasHits {
 			p.gauge(descHitRate, m.hitRate, model, name)
@@ -81,6 +84,14 @@ const staleEngine = time.Minute
 var descMissing = family("sixty_gateway_upstream_engine_missing", "Generating requests that are open here for a while and that the engine neither runs nor has waiting.", "upstream")
 
 var descBorn = family("sixty_gateway_upstream_engine_created_seconds", "When the counters of the upstream's engine began: two upstreams with one value are one engine.", "upstream")
+
+// What the engine counted, whoever asked it. Its model is the name that it was started
+// with, whatever adapters and other names requests give.
+var (
+	descEngineTokens = family("sixty_gateway_upstream_engine_output_tokens_total", "Output tokens that the upstream's engine made.", "model", "upstream")
+	descEngineEnded  = family("sixty_gateway_upstream_engine_ended_total", "Requests that came to their end in the upstream's engine.", "model", "upstream")
+	descEngineTime   = family("sixty_gateway_upstream_engine_ended_seconds_total", "How long they took in the engine.", "model", "upstream")
+)
 
 // Admin returns the handler of the admin listener: the metrics, the open
 // requests, and whether the gateway is alive and ready.

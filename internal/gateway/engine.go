@@ -34,6 +34,7 @@ type engineModel struct {
 	preemptions      float64
 	generated, steps float64
 	hits, queries    float64
+	ended, endedTime float64 // requests that came to their end, and their seconds
 	batch            histogram
 	hitRate          float64 // since the reading before
 	hasKV, hasHits   bool
@@ -49,6 +50,8 @@ const (
 	engineSteps       = "vllm:iteration_tokens_total_count"
 	engineHits        = "vllm:prefix_cache_hits_total"
 	engineQueries     = "vllm:prefix_cache_queries_total"
+	engineEnded       = "vllm:e2e_request_latency_seconds_count"
+	engineEndedTime   = "vllm:e2e_request_latency_seconds_sum"
 	engineBorn        = "vllm:generation_tokens_created"
 )
 
@@ -90,6 +93,8 @@ func (g *Gateway) readEngine(ctx context.Context, u *upstream) {
 		engineSteps:       func(m *engineModel, v float64) { m.steps += v },
 		engineHits:        func(m *engineModel, v float64) { m.hits += v },
 		engineQueries:     func(m *engineModel, v float64) { m.queries += v },
+		engineEnded:       func(m *engineModel, v float64) { m.ended += v },
+		engineEndedTime:   func(m *engineModel, v float64) { m.endedTime += v },
 	}
 	by := map[string]func(*engineModel, float64){}
 	for canonical, fn := range read {

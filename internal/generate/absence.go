@@ -19,10 +19,14 @@ const (
 	WatchdogAlert = "VLLMWatchdog"
 	absentAlert   = "VLLMServersAbsent"
 	missingAlert  = "VLLMReplicasMissing"
+	gatewayDown   = "VLLMGatewayDown"
+	gatewayGone   = "VLLMGatewaysAbsent"
 )
 
 // Absences lists the ids of the alerts on what is not there.
-func Absences() []string { return []string{"servers-absent", "replicas-missing", "watchdog"} }
+func Absences() []string {
+	return []string{"servers-absent", "replicas-missing", "gateway-down", "gateways-absent", "watchdog"}
+}
 
 const (
 	// remembered is for how long a server that was scraped is expected to be scraped.
@@ -67,6 +71,10 @@ func (b *ruleBuilder) absences() ([]rulefmt.Rule, error) {
 		return fmt.Sprintf(`label_replace(%s, "created_by_name", "$1", %q, "(.+)")`, metric, label)
 	}
 	desired := fmt.Sprintf("max by (%s) (%s or %s)", owner, asked("kube_replicaset_spec_replicas", "replicaset"), asked("kube_statefulset_replicas", "statefulset"))
+	gateways, err := b.gatewaysAbsent()
+	if err != nil {
+		return nil, err
+	}
 	rules := []struct {
 		id       string
 		severity catalog.Severity
@@ -87,6 +95,20 @@ func (b *ruleBuilder) absences() ([]rulefmt.Rule, error) {
 			"summary":     "{{ $value }} replicas of {{ $labels.created_by_name }} are asked for and not scraped ({{ $labels.namespace }})",
 			"description": "kube-state-metrics says how many replicas the workload should have, and fewer expose metrics: pods that are pending, crash, still load their model after " + duration(starting) + ", or are not discovered. kubectl get pods -n {{ $labels.namespace }} tells which.",
 		}},
+		{"gateway-down", catalog.Page, rulefmt.Rule{
+			Alert: gatewayDown,
+			Expr:  gateways[0],
+		}, map[string]string{
+			"summary":     "The gateway {{ $labels.gateway }} does not answer{{ with $labels.model_name }} ({{ . }}){{ end }}",
+			"description": "Two scrapes of its metrics failed. Clients that connect to it get nothing, and of what it saw nothing is known.",
+		}},
+		{"gateways-absent", catalog.Page, rulefmt.Rule{
+			Alert: gatewayGone, For: model.Duration(5 * time.Minute),
+			Expr: gateways[1],
+		}, map[string]string{
+			"summary":     "No gateway of job {{ $labels.job }} is scraped any more; {{ $value }} were within the hour",
+			"description": "The gateways vanished from Prometheus' discovery: they were deleted, no longer match its selectors, or Prometheus cannot find them.",
+		}},
 		{"watchdog", catalog.Info, rulefmt.Rule{Alert: WatchdogAlert, Expr: "vector(1)"}, map[string]string{
 			"summary":     "The rules are evaluated, and Alertmanager hears of it",
 			"description": "Always fires. Let a service outside of this monitoring call when it no longer arrives.",
@@ -94,7 +116,7 @@ func (b *ruleBuilder) absences() ([]rulefmt.Rule, error) {
 	}
 	var out []rulefmt.Rule
 	for _, r := range rules {
-		if !slices.Contains(b.cfg.Absences, r.id) {
+		if !slices.Contains(b.cfg.Absences, r.id) || r.rule.Expr == "" {
 			continue
 		}
 		if r.id == "servers-absent" {
@@ -108,6 +130,31 @@ func (b *ruleBuilder) absences() ([]rulefmt.Rule, error) {
 		out = append(out, r.rule)
 	}
 	return out, nil
+}
+
+// gatewaysAbsent are the PromQL of gateways that do not answer, and of those that vanished;
+// empty where the deployment has none.
+func (b *ruleBuilder) gatewaysAbsent() (exprs [2]string, err error) {
+	d := b.cfg.Deployment
+	names, ok := d.Gateway()
+	if !ok {
+		return exprs, nil
+	}
+	fleet := append(d.place(), "job")
+	exprs = [2]string{
+		"group by (instance) (max_over_time(up[1m]) == 0) and on (instance) group by (instance) (last_over_time(sixty_gateway_upstream_up[1h]))",
+		fmt.Sprintf("count by (%[1]s) (group by (%[1]s, instance) (last_over_time(sixty_gateway_upstream_up[1h]))) unless on (%[1]s) group by (%[1]s) (up and on (instance) group by (instance) (last_over_time(sixty_gateway_upstream_up[1h])))",
+			strings.Join(fleet, ", ")),
+	}
+	for i := range exprs {
+		if exprs[i], err = d.rewrite(exprs[i], false, names); err != nil {
+			return exprs, err
+		}
+	}
+	if slices.Contains(b.cfg.Absences, "gateway-down") {
+		exprs[0] = b.placed(exprs[0], "")
+	}
+	return exprs, nil
 }
 
 // absenceRunbook is what to do when servers are not there.

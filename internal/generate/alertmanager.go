@@ -24,48 +24,21 @@ func Inhibitions(cfg RulesConfig) ([]byte, error) {
 	}
 	d := &cfg.Deployment
 	for _, p := range cfg.Pathologies {
-		equal, guard := slices.Clone(d.Instance), []string(nil)
-		if !readsModel(p) {
-			// The exporter is another target. Labels that neither has are equal, too:
-			// an alert without them would silence the whole fleet.
-			equal = cfg.gpuLabels()
-			for _, l := range equal {
-				guard = append(guard, l+`!=""`)
+		var links []link
+		symptoms := map[string][]*catalog.Pathology{}
+		for _, symptom := range p.Symptoms(cfg.Pathologies) {
+			l := cfg.linked(p, symptom)
+			if symptoms[l.key()] == nil {
+				links = append(links, l)
 			}
+			symptoms[l.key()] = append(symptoms[l.key()], symptom)
 		}
-		for _, severity := range p.Severities() {
-			var targets []string
-			above := false // some of them can be more severe
-			for _, symptom := range p.Symptoms(cfg.Pathologies) {
-				possible := symptom.Severities()
-				if possible[len(possible)-1] > severity {
-					continue
+		for _, l := range links {
+			for _, severity := range p.Severities() {
+				if r, ok := cfg.inhibition(p, severity, symptoms[l.key()], l); ok {
+					doc.Rules = append(doc.Rules, r)
 				}
-				above = above || possible[0] > severity
-				targets = append(targets, symptom.Alert)
 			}
-			if len(targets) == 0 {
-				continue
-			}
-			r := inhibitRule{
-				SourceMatchers: append([]string{"alertname=" + quote(p.Alert)}, guard...),
-				TargetMatchers: []string{"alertname=~" + quote(strings.Join(targets, "|"))},
-				Equal:          equal,
-			}
-			if len(p.Severities()) > 1 {
-				r.SourceMatchers = append(r.SourceMatchers, "severity="+quote(cfg.SeverityName(severity)))
-			}
-			if above {
-				var names []string
-				for s := severity; ; s-- {
-					names = append(names, cfg.SeverityName(s))
-					if s == catalog.Info {
-						break
-					}
-				}
-				r.TargetMatchers = append(r.TargetMatchers, "severity=~"+quote(strings.Join(names, "|")))
-			}
-			doc.Rules = append(doc.Rules, r)
 		}
 	}
 	// A budget that burns fast burns slowly, too.
@@ -75,6 +48,45 @@ func Inhibitions(cfg RulesConfig) ([]byte, error) {
 		Equal:          append([]string{"slo"}, d.Model...),
 	})
 	return encodeYAML(doc)
+}
+
+// inhibition is what an alert of some severity silences, of symptoms with one link to it.
+func (cfg *RulesConfig) inhibition(p *catalog.Pathology, severity catalog.Severity, symptoms []*catalog.Pathology, l link) (r inhibitRule, ok bool) {
+	var targets []string
+	above := false // some of them can be more severe
+	for _, symptom := range symptoms {
+		possible := symptom.Severities()
+		if possible[len(possible)-1] > severity {
+			continue
+		}
+		above = above || possible[0] > severity
+		targets = append(targets, symptom.Alert)
+	}
+	if len(targets) == 0 {
+		return r, false
+	}
+	r = inhibitRule{
+		SourceMatchers: []string{"alertname=" + quote(p.Alert)},
+		TargetMatchers: []string{"alertname=~" + quote(strings.Join(targets, "|"))},
+		Equal:          l.equal,
+	}
+	for _, name := range l.guard {
+		r.SourceMatchers = append(r.SourceMatchers, name+`!=""`)
+	}
+	if len(p.Severities()) > 1 {
+		r.SourceMatchers = append(r.SourceMatchers, "severity="+quote(cfg.SeverityName(severity)))
+	}
+	if above {
+		var names []string
+		for s := severity; ; s-- {
+			names = append(names, cfg.SeverityName(s))
+			if s == catalog.Info {
+				break
+			}
+		}
+		r.TargetMatchers = append(r.TargetMatchers, "severity=~"+quote(strings.Join(names, "|")))
+	}
+	return r, true
 }
 
 func quote(s string) string { return fmt.Sprintf("%q", s) }

@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/sixty-dev/sixty/internal/boundary"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/history"
@@ -97,10 +98,20 @@ func (p *pair) explained() bool {
 	return p.source.Inhibits(p.target) && p.targetSeverity <= p.sourceSeverity
 }
 
+// everything is what alerts are made of: servers, and what a gateway before them sees.
+func everything() []*catalog.Pathology { return append(pathologies.All(), boundary.Verdicts()...) }
+
+func withGateway(t *testing.T) generate.RulesConfig {
+	t.Helper()
+	cfg := usual(t)
+	cfg.Pathologies = everything()
+	return cfg
+}
+
 // pairs are all pairs of alerts, at all their severities.
 func pairs() (out []pair) {
-	for _, a := range pathologies.All() {
-		for _, b := range pathologies.All() {
+	for _, a := range everything() {
+		for _, b := range everything() {
 			if a == b {
 				continue
 			}
@@ -114,19 +125,28 @@ func pairs() (out []pair) {
 	return out
 }
 
-// labelled are an alert's labels, as Prometheus sends them, on a server of its own.
+// labelled are an alert's labels, as Prometheus sends them, on a server of its own that
+// serves a model of its own, alone behind a gateway.
 func labelled(cfg *generate.RulesConfig, p *catalog.Pathology, s catalog.Severity, server string) map[string]string {
-	return map[string]string{
+	out := map[string]string{
 		"alertname": p.Alert, "severity": cfg.SeverityName(s), "pathology": p.ID,
-		"namespace": "prod", "job": "vllm", "instance": server + ":8000", "host": server, "model_name": "m",
+		"namespace": "prod", "job": "vllm", "instance": server + ":8000", "host": server, "model_name": "m of " + server,
 	}
+	if slices.Contains(boundary.Verdicts(), p) {
+		out["job"], out["gateway"] = "gateway", server+":8081"
+		delete(out, "host")
+		if p.ID != "upstream-down" {
+			out["instance"] = out["gateway"]
+		}
+	}
+	return out
 }
 
 // TestATicketNeverSilencesAPage holds the written rules to what the catalogue explains.
 func TestATicketNeverSilencesAPage(t *testing.T) {
-	renamed := usual(t)
+	renamed := withGateway(t)
 	renamed.Severities = map[catalog.Severity]string{catalog.Page: "critical", catalog.Ticket: "warning"}
-	for name, cfg := range map[string]generate.RulesConfig{"usual names": usual(t), "renamed": renamed} {
+	for name, cfg := range map[string]generate.RulesConfig{"usual names": withGateway(t), "renamed": renamed} {
 		t.Run(name, func(t *testing.T) {
 			rules := readInhibitions(t, cfg)
 			for _, p := range pairs() {
@@ -152,11 +172,47 @@ func TestATicketNeverSilencesAPage(t *testing.T) {
 // TestCausesDoNotComeLate compares how long alerts wait: a cause that inhibits its symptom
 // fires no later.
 func TestCausesDoNotComeLate(t *testing.T) {
-	for _, p := range pathologies.All() {
-		for _, symptom := range p.Symptoms(pathologies.All()) {
+	for _, p := range everything() {
+		for _, symptom := range p.Symptoms(everything()) {
 			if p.For > symptom.For {
 				t.Errorf("%s waits %s, and %s, which it explains, %s", p.Alert, p.For, symptom.Alert, symptom.For)
 			}
+		}
+	}
+}
+
+// TestOneFaultAtAGatewayIsOnePage: of a pool of two servers behind a gateway.
+func TestOneFaultAtAGatewayIsOnePage(t *testing.T) {
+	cfg := withGateway(t)
+	rules := readInhibitions(t, cfg)
+	find := func(id string) *catalog.Pathology {
+		return everything()[slices.IndexFunc(everything(), func(p *catalog.Pathology) bool { return p.ID == id })]
+	}
+	alert := func(id, instance, model string) map[string]string {
+		l := labelled(&cfg, find(id), find(id).Severity, "a")
+		l["model_name"] = model
+		if l["gateway"] == "" || id == "upstream-down" {
+			l["instance"] = instance
+		}
+		return l
+	}
+	for _, tt := range []struct {
+		name           string
+		source, target map[string]string
+		inhibited      bool
+	}{
+		{"a server is dead", alert("target-down", "a:8000", "m"), alert("upstream-down", "a:8000", "m"), true},
+		{"another one is dead", alert("target-down", "b:8000", "m"), alert("upstream-down", "a:8000", "m"), false},
+		{"one of two is dead, and the other one fails", alert("target-down", "b:8000", "m"), alert("gateway-errors", "", "m"), false},
+		{"one of two is unreachable, and the other one fails", alert("upstream-down", "b:8000", "m"), alert("gateway-errors", "", "m"), false},
+		{"no server is left", alert("no-upstream", "", "m"), alert("gateway-errors", "", "m"), true},
+		{"what names the servers", alert("upstream-down", "a:8000", "m"), alert("no-upstream", "", "m"), true},
+		{"the engine says so itself", alert("http-errors", "b:8000", "m"), alert("gateway-errors", "", "m"), true},
+		{"another model's engine", alert("http-errors", "b:8000", "other"), alert("gateway-errors", "", "m"), false},
+		{"a gateway whose model nobody knows", alert("http-errors", "b:8000", ""), alert("gateway-errors", "", ""), false},
+	} {
+		if got := slices.ContainsFunc(rules, func(r inhibition) bool { return r.inhibits(tt.source, tt.target) }); got != tt.inhibited {
+			t.Errorf("%s: %s beside %s: inhibited is %v", tt.name, tt.target["alertname"], tt.source["alertname"], got)
 		}
 	}
 }
@@ -296,7 +352,7 @@ func (am *alertmanager) active(t *testing.T) map[[3]string]bool {
 
 // TestAlertmanagerOnEveryPair lets a real Alertmanager decide on every pair of alerts.
 func TestAlertmanagerOnEveryPair(t *testing.T) {
-	cfg := usual(t)
+	cfg := withGateway(t)
 	am := startAlertmanager(t, cfg)
 	var firing []map[string]string
 	all := pairs()
@@ -309,8 +365,9 @@ func TestAlertmanagerOnEveryPair(t *testing.T) {
 	}
 	active, inhibited := am.active(t), 0
 	for i, p := range all {
-		server := fmt.Sprintf("server-%d:8000", i)
-		target := active[[3]string{server, p.target.Alert, p.targetSeverity.String()}]
+		server := fmt.Sprintf("server-%d", i)
+		instance := func(q *catalog.Pathology) string { return labelled(&cfg, q, q.Severity, server)["instance"] }
+		target := active[[3]string{instance(p.target), p.target.Alert, p.targetSeverity.String()}]
 		if target == p.explained() {
 			t.Errorf("%s: active is %v", &p, target)
 		}
@@ -318,7 +375,7 @@ func TestAlertmanagerOnEveryPair(t *testing.T) {
 			inhibited++
 		}
 		back := pair{p.target, p.source, p.targetSeverity, p.sourceSeverity}
-		if source := active[[3]string{server, p.source.Alert, p.sourceSeverity.String()}]; source == back.explained() {
+		if source := active[[3]string{instance(p.source), p.source.Alert, p.sourceSeverity.String()}]; source == back.explained() {
 			t.Errorf("%s: the first is active: %v", &p, source)
 		}
 	}
@@ -436,14 +493,14 @@ restart 96 4
 
 // TestAlertmanagerOnFaultsTogether sends what fires in one fault, and in two at once.
 func TestAlertmanagerOnFaultsTogether(t *testing.T) {
-	cfg := usual(t)
+	cfg := withGateway(t)
 	all := map[string]*catalog.Pathology{}
-	for _, p := range pathologies.All() {
+	for _, p := range everything() {
 		all[p.ID] = p
 	}
 	alert := func(id string, s catalog.Severity) map[string]string { return labelled(&cfg, all[id], s, "a") }
 	burn := func(s catalog.Severity) map[string]string {
-		return map[string]string{"alertname": "VLLMErrorBudgetBurnTTFTP95", "slo": "ttft-p95", "severity": s.String(), "namespace": "prod", "model_name": "m"}
+		return map[string]string{"alertname": "VLLMErrorBudgetBurnTTFTP95", "slo": "ttft-p95", "severity": s.String(), "namespace": "prod", "model_name": "m of a"}
 	}
 	for name, tt := range map[string]struct {
 		fires  []map[string]string
@@ -461,6 +518,17 @@ func TestAlertmanagerOnFaultsTogether(t *testing.T) {
 		"two faults": {
 			[]map[string]string{alert("kv-cache-thrashing", catalog.Page), alert("http-errors", catalog.Page), alert("saturation", catalog.Page)},
 			"VLLMHTTPErrors VLLMKVCacheThrashing", "",
+		},
+		"the server behind a gateway is dead": {
+			[]map[string]string{
+				alert("target-down", catalog.Page), alert("upstream-down", catalog.Page), alert("no-upstream", catalog.Page), alert("gateway-errors", catalog.Page),
+				alert("retry-storm", catalog.Ticket), alert("gateway-cancellations", catalog.Ticket),
+			},
+			"VLLMTargetDown", "",
+		},
+		"only the gateway sees it": {
+			[]map[string]string{alert("gateway-errors", catalog.Page), alert("client-cancellations", catalog.Ticket), alert("retry-storm", catalog.Ticket)},
+			"VLLMGatewayErrors", "",
 		},
 		"a restart and another fault": {
 			[]map[string]string{alert("engine-restart", catalog.Ticket), alert("http-errors", catalog.Page), alert("saturation", catalog.Page), alert("client-cancellations", catalog.Ticket)},

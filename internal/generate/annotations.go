@@ -1,6 +1,7 @@
 package generate
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,13 @@ import (
 
 // summary is an alert's one line.
 func summary(p *catalog.Pathology) string {
+	if per, outside := atGateway(p); outside {
+		where := "{{ with $labels.model_name }}{{ . }}, {{ end }}gateway {{ $labels.gateway }}"
+		if per == indicator.PerUpstream {
+			where = "{{ $labels.instance }}, " + where
+		}
+		return p.Title + " (" + where + ")"
+	}
 	if !readsModel(p) {
 		return p.Title + " ({{ $labels.instance }})"
 	}
@@ -26,11 +34,16 @@ const maxValues = 3
 func (b *ruleBuilder) description(p *catalog.Pathology, used []resolved) string {
 	var out strings.Builder
 	var seen []string
-	ids := b.cfg.Deployment.Instance
-	if readsModel(p) {
+	ids, values := b.cfg.Deployment.Instance, ""
+	per, outside := atGateway(p)
+	switch {
+	case outside: // whose instance may be a server
+		values = Arguments(parted(append(slices.Clone(ids[:len(ids)-1]), gatewayLabel), per))
+		ids = parted(ids, per)
+	case readsModel(p):
 		ids = b.target()
 	}
-	fmt.Fprintf(&out, "{{ $of := printf `%s` %s }}", Placeholders(ids), Arguments(ids))
+	fmt.Fprintf(&out, "{{ $of := printf `%s` %s }}", Placeholders(ids), cmp.Or(values, Arguments(ids)))
 	for _, r := range used {
 		s := r.cond.Signal
 		if len(seen) == maxValues || slices.Contains(seen, s.Name) || r.text == "" || readsModel(p) && s.Scope == indicator.GPU {
@@ -40,7 +53,10 @@ func (b *ruleBuilder) description(p *catalog.Pathology, used []resolved) string 
 		fmt.Fprintf(&out, "{{ with printf `%s{%%s}` $of | query }}%s {{ . | first | value%s }}. {{ end }}", b.cfg.Series(s), s.Title, humanize(s.Unit))
 	}
 	out.WriteString(b.explained(p))
-	if readsModel(p) {
+	switch {
+	case outside:
+		out.WriteString("Whole picture: sixty diagnose SERVER --gateway {{ $labels.gateway }}")
+	case readsModel(p):
 		out.WriteString("Computed fix: sixty diagnose {{ $labels.instance }}")
 	}
 	return strings.TrimSpace(out.String())
@@ -49,23 +65,26 @@ func (b *ruleBuilder) description(p *catalog.Pathology, used []resolved) string 
 // explained names the causes that are active beside a symptom, pending ones too: a page
 // that no other page inhibits says what explains it. $of selects the server.
 func (b *ruleBuilder) explained(p *catalog.Pathology) string {
-	var servers, gpus []string
+	byLink := map[string][]string{}
+	var links []link
 	for _, cause := range p.Causes(b.cfg.Pathologies) {
-		if readsModel(cause) {
-			servers = append(servers, cause.Alert)
-		} else {
-			gpus = append(gpus, cause.Alert)
+		l := b.cfg.linked(cause, p)
+		if byLink[l.key()] == nil {
+			links = append(links, l)
 		}
+		byLink[l.key()] = append(byLink[l.key()], cause.Alert)
 	}
+	slices.SortStableFunc(links, func(a, b link) int { return cmp.Compare(len(b.equal), len(a.equal)) })
 	var parts, values []string
-	if len(servers) > 0 {
-		parts = append(parts, fmt.Sprintf(`group by (alertname) (ALERTS{alertname=~"%s",%%s})`, strings.Join(servers, "|")))
-		values = append(values, "$of")
-	}
-	if len(gpus) > 0 {
-		host := b.cfg.gpuLabels()
-		parts = append(parts, fmt.Sprintf(`group by (alertname) (ALERTS{alertname=~"%s",%s})`, strings.Join(gpus, "|"), Placeholders(host)))
-		values = append(values, Arguments(host))
+	for _, l := range links {
+		names := strings.Join(byLink[l.key()], "|")
+		if slices.Equal(l.equal, b.cfg.Deployment.Instance) {
+			parts = append(parts, fmt.Sprintf(`group by (alertname) (ALERTS{alertname=~"%s",%%s})`, names))
+			values = append(values, "$of")
+			continue
+		}
+		parts = append(parts, fmt.Sprintf(`group by (alertname) (ALERTS{alertname=~"%s",%s})`, names, Placeholders(l.equal)))
+		values = append(values, Arguments(l.equal))
 	}
 	if len(parts) == 0 {
 		return ""

@@ -125,7 +125,7 @@ func NewRules(cfg RulesConfig) (*Rules, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &ruleBuilder{cfg: &cfg, host: host, recorded: map[string]bool{}, normal: map[string]bool{}, out: &Rules{}}
+	b := &ruleBuilder{cfg: &cfg, host: host, recorded: map[string]bool{}, normal: map[string]bool{}, serves: map[string]bool{}, out: &Rules{}}
 	alerts := map[string][]rulefmt.Rule{} // by segment
 	for _, p := range cfg.Pathologies {
 		if err := b.alerts(p, segments, alerts); err != nil {
@@ -207,6 +207,7 @@ type ruleBuilder struct {
 	recorded map[string]bool // signals that are recorded
 	normal   map[string]bool // signals whose past is recorded
 	limits   []rulefmt.Rule  // limits that follow the past
+	serves   map[string]bool // recorded series that say which model is behind a gateway
 	out      *Rules
 }
 
@@ -228,8 +229,11 @@ func (cfg *RulesConfig) of(series string) string {
 
 // level is the aggregation level in a recorded name: the labels that are left.
 func level(s *indicator.Signal) string {
-	if s.Scope == indicator.GPU {
+	switch {
+	case s.Scope == indicator.GPU, s.Scope == indicator.Gateway && s.Per == "":
 		return "instance"
+	case s.Scope == indicator.Gateway:
+		return "instance_" + s.Per
 	}
 	return "instance_model"
 }
@@ -253,9 +257,15 @@ func (b *ruleBuilder) recordings() ([]rulefmt.Rule, error) {
 		if !b.recorded[s.Name] {
 			continue
 		}
-		expr, err := b.cfg.Deployment.Expr(s)
+		d := b.cfg.Deployment
+		d.Instance = parted(d.Instance, s.Per)
+		expr, err := d.Expr(s)
 		if err != nil {
 			return nil, err
+		}
+		if s.Scope == indicator.Gateway {
+			rules = append(rules, rulefmt.Rule{Record: b.cfg.Series(s), Expr: pretty(expr)})
+			continue
 		}
 		if s.Scope == indicator.Instance {
 			if expr, err = b.server(expr); err != nil {
@@ -267,7 +277,8 @@ func (b *ruleBuilder) recordings() ([]rulefmt.Rule, error) {
 		}
 		rules = append(rules, rulefmt.Rule{Record: b.cfg.Series(s), Expr: pretty(expr)})
 	}
-	return rules, nil
+	served, err := b.served()
+	return append(rules, served...), err
 }
 
 // hostLabel is what recorded series of a model server and of the GPU exporter
@@ -321,7 +332,10 @@ func (b *ruleBuilder) target() []string {
 
 // recordedInstance lists the labels of a target in recorded series: an alert that lost
 // the host would be inhibited by no GPU's.
-func (b *ruleBuilder) recordedInstance() []string {
+func (b *ruleBuilder) recordedInstance(p *catalog.Pathology) []string {
+	if per, outside := atGateway(p); outside {
+		return parted(b.cfg.Deployment.Instance, per)
+	}
 	if b.host {
 		return append(slices.Clone(b.cfg.Deployment.Instance), hostLabel)
 	}
@@ -330,7 +344,9 @@ func (b *ruleBuilder) recordedInstance() []string {
 
 // alerts renders one pathology.
 func (b *ruleBuilder) alerts(p *catalog.Pathology, segments []segment, into map[string][]rulefmt.Rule) error {
-	if !readsModel(p) {
+	if _, outside := atGateway(p); outside {
+		segments = []segment{b.cfg.gatewaySegment()}
+	} else if !readsModel(p) {
 		segments = []segment{{}} // a GPU belongs to no model
 	}
 	missing := 0
@@ -377,7 +393,7 @@ type variant struct {
 func (b *ruleBuilder) condition(p *catalog.Pathology, seg *segment) (string, []resolved, error) {
 	var used []resolved
 	o := catalog.Compilation{
-		Instance: b.recordedInstance(), Model: b.cfg.Deployment.Model, GPU: b.cfg.Deployment.GPU,
+		Instance: b.recordedInstance(p), Model: b.cfg.Deployment.Model, GPU: b.cfg.Deployment.GPU,
 		Limit: b.cfg.limit(seg),
 		Query: func(s *indicator.Signal, past bool) (string, error) {
 			if !b.cfg.Deployment.Tells(s) {
@@ -408,6 +424,9 @@ func (b *ruleBuilder) condition(p *catalog.Pathology, seg *segment) (string, []r
 			used = append(used, b.cfg.resolve(seg, c))
 		}
 	})
+	if per, outside := atGateway(p); outside {
+		return b.placed(expr, per), used, nil
+	}
 	return pretty(expr), used, nil
 }
 
@@ -463,8 +482,12 @@ func (b *ruleBuilder) alert(p *catalog.Pathology, seg *segment, v variant, used 
 	if seg.name != "" {
 		r.Labels["objective"] = seg.name
 	}
-	if url := b.cfg.PanelURL(p); url != "" {
-		server := b.cfg.Deployment.Instance[len(b.cfg.Deployment.Instance)-1]
+	_, outside := atGateway(p)
+	switch url := b.cfg.PanelURL(p); {
+	case url != "" && outside:
+		r.Annotations["dashboard_url"] = url + "&var-gateway={{ $labels.gateway | urlquery }}"
+	case url != "":
+		server := b.cfg.Deployment.identity()
 		r.Annotations["dashboard_url"] = url + "&var-" + server + "={{ $labels." + server + " | urlquery }}"
 	}
 	return r

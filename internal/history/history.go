@@ -8,6 +8,7 @@
 //	every 1s for 120s            the interval and the length: 120 scrapes
 //	at 150s                      when the diagnosis is made; after the last scrape unless given
 //	like healthy [instance="b"]  begin with the server below; lines of this file replace its series
+//	like gateway                 begin with the gateway below
 //	like fires                   begin with that file, its interval included
 //	without REGEXP               leave out inherited families
 //	SERIES 2x59 8x59             promqltest's notation: 60 samples of 2, 60 of 8; _ is missing
@@ -79,6 +80,44 @@ hist vllm:request_generation_tokens{model_name="m",engine="0"} mean=100 rate=2
 hist vllm:request_params_max_tokens{model_name="m",engine="0"} mean=400 rate=2
 hist vllm:request_prefill_kv_computed_tokens{model_name="m",engine="0"} mean=500 rate=2
 hist vllm:iteration_tokens_total{model_name="m",engine="0"} mean=24 rate=50
+`
+
+// healthyGateway is a sixty gateway before two servers: 4 requests a second for one model,
+// half of them to each.
+const healthyGateway = `
+rate sixty_gateway_requests_offered_total{model="m",route="/v1/chat/completions",tenant=""} 4
+rate sixty_gateway_requests_total{model="m",route="/v1/chat/completions",tenant="",status="success"} 4
+rate sixty_gateway_requests_total{model="m",route="/v1/chat/completions",tenant="",status="client_error"} 0
+rate sixty_gateway_requests_total{model="m",route="/v1/chat/completions",tenant="",status="upstream_error"} 0
+rate sixty_gateway_requests_total{model="m",route="/v1/chat/completions",tenant="",status="error_event"} 0
+rate sixty_gateway_requests_total{model="m",route="/v1/chat/completions",tenant="",status="timeout"} 0
+rate sixty_gateway_requests_total{model="m",route="/v1/chat/completions",tenant="",status="client_disconnect"} 0
+rate sixty_gateway_requests_total{model="m",route="/v1/chat/completions",tenant="",status="rejected"} 0
+rate sixty_gateway_output_tokens_total{model="m",route="/v1/chat/completions",tenant=""} 400
+rate sixty_gateway_client_blocked_seconds_total{model="m",route="/v1/chat/completions",tenant=""} 0.01
+hist sixty_gateway_request_duration_seconds{model="m",route="/v1/chat/completions",tenant=""} mean=2.15 rate=4
+hist sixty_gateway_time_to_first_token_seconds{model="m",route="/v1/chat/completions",tenant=""} mean=0.1 rate=4
+rate sixty_gateway_retries_total 0
+sixty_gateway_requests_open{state="waiting"} 0x$
+sixty_gateway_requests_open{state="prefill"} 1x$
+sixty_gateway_requests_open{state="streaming"} 8x$
+sixty_gateway_suspected_leaks 0x$
+sixty_gateway_upstream_up{upstream="b:8000"} 1x$
+sixty_gateway_upstream_up{upstream="c:8000"} 1x$
+rate sixty_gateway_upstream_attempts_total{upstream="b:8000"} 2
+rate sixty_gateway_upstream_attempts_total{upstream="c:8000"} 2
+sixty_gateway_upstream_engine_excess{upstream="b:8000"} 0x$
+sixty_gateway_upstream_engine_excess{upstream="c:8000"} 0x$
+sixty_gateway_upstream_engine_missing{upstream="b:8000"} 0x$
+sixty_gateway_upstream_engine_missing{upstream="c:8000"} 0x$
+sixty_gateway_upstream_engine_created_seconds{upstream="b:8000"} 1794990000.125x$
+sixty_gateway_upstream_engine_created_seconds{upstream="c:8000"} 1794990007.5x$
+rate sixty_gateway_upstream_engine_output_tokens_total{model="m",upstream="b:8000"} 200
+rate sixty_gateway_upstream_engine_output_tokens_total{model="m",upstream="c:8000"} 200
+rate sixty_gateway_upstream_engine_ended_total{model="m",upstream="b:8000"} 2
+rate sixty_gateway_upstream_engine_ended_total{model="m",upstream="c:8000"} 2
+rate sixty_gateway_upstream_engine_ended_seconds_total{model="m",upstream="b:8000"} 4.2
+rate sixty_gateway_upstream_engine_ended_seconds_total{model="m",upstream="c:8000"} 4.2
 `
 
 // boundsOf returns the upper bounds of a family's buckets, of a server with
@@ -232,7 +271,8 @@ func (c *Case) like(words []string) error {
 	if len(words) == 0 {
 		return fmt.Errorf("like what?")
 	}
-	if words[0] != "healthy" {
+	known, ok := map[string]string{"healthy": healthyServer, "gateway": healthyGateway}[words[0]]
+	if !ok {
 		text, err := fs.ReadFile(c.files, words[0]+".txt")
 		if err != nil {
 			return err
@@ -240,9 +280,9 @@ func (c *Case) like(words []string) error {
 		return c.read(string(text))
 	}
 	if c.Scrapes == 0 {
-		return fmt.Errorf("like healthy before the line that says every")
+		return fmt.Errorf("like %s before the line that says every", words[0])
 	}
-	text := strings.ReplaceAll(healthyServer, "$", strconv.Itoa(c.Scrapes-1))
+	text := strings.ReplaceAll(known, "$", strconv.Itoa(c.Scrapes-1))
 	if len(words) > 1 {
 		text = strings.ReplaceAll(text, `engine="0"`, `engine="0",`+words[1])
 		text = regexp.MustCompile(`(?m)^(process_\w+) `).ReplaceAllString(text, `$1{`+words[1]+`} `)

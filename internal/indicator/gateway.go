@@ -25,6 +25,19 @@ func gatewayCount(fn, counter, more string) string {
 	return fmt.Sprintf("sum by (instance) (%s(sixty_gateway_%s{%s%s}[5m]))", fn, counter, generatingRoutes, more)
 }
 
+// Labels by which alerts tell the parts of a gateway apart: what one model's requests meet
+// is thinned out among all, and a server that is down has a name.
+const (
+	PerModel    = "model"
+	PerUpstream = "upstream"
+)
+
+// per says which of these labels the signal's metrics have.
+func (s *Signal) per(label string) *Signal {
+	s.Per = label
+	return s
+}
+
 func gateway(name, title string, unit Unit, expr, doc string) *Signal {
 	return &Signal{Name: "gateway_" + name, Title: title, Unit: unit, Scope: Gateway, Expr: expr, Doc: doc, Hint: hintGateway}
 }
@@ -32,19 +45,30 @@ func gateway(name, title string, unit Unit, expr, doc string) *Signal {
 // gatewayShare is the share of requests that ended with certain statuses, of those that
 // ended with certain others.
 func gatewayShare(name, title, of, among, doc string) *Signal {
-	return gateway(name, title, Ratio, fmt.Sprintf("%s / (%s > 0)", gatewayCount("rate", "requests_total", of), gatewayCount("rate", "requests_total", among)), doc)
+	return gateway(name, title, Ratio, fmt.Sprintf("%s / (%s > 0)", gatewayCount("rate", "requests_total", of), gatewayCount("rate", "requests_total", among)), doc).per(PerModel)
+}
+
+// observed asks for a number of observations of a family of the gateway.
+func observed(s *Signal, family string, least float64) *Signal {
+	s.Count, s.MinCount = "sixty_gateway_"+family, least
+	return s
 }
 
 // gatewayQuantile is a percentile of a time of requests that generate.
 func gatewayQuantile(name, title string, q float64, family, doc string) *Signal {
-	s := gateway(name, title, Seconds, fmt.Sprintf("histogram_quantile(%g, sum by (le, instance) (increase(sixty_gateway_%s_bucket{%s}[5m])))",
-		q, family, generatingRoutes), doc)
-	s.Count, s.MinCount = "sixty_gateway_"+family, minForTail
+	least := float64(minForTail)
 	if q <= 0.5 {
-		s.MinCount = minForMedian
+		least = minForMedian
 	}
-	return s
+	return observed(gateway(name, title, Seconds, fmt.Sprintf("histogram_quantile(%g, sum by (le, instance) (increase(sixty_gateway_%s_bucket{%s}[5m])))",
+		q, family, generatingRoutes), doc), family, least)
 }
+
+// inFlight are the states of requests that wait for an engine or get its answer.
+const inFlight = `state=~"waiting|prefill|streaming"`
+
+// attempted is what each upstream was asked, of those that are up.
+const attempted = "(increase(sixty_gateway_upstream_attempts_total[5m]) and on (instance, upstream) (max_over_time(sixty_gateway_upstream_up[1m]) > 0))"
 
 const (
 	docGatewayTTFT  = "From the arrival of a request at the gateway to its first token there, of every request that got one, whatever became of it. The engine's own begins later and misses requests that clients gave up."
@@ -74,29 +98,69 @@ var (
 	GatewayClientErrs = gatewayShare("client_error_share", "Share of requests refused as wrong", `status="client_error"`, "", "Answers of 4xx by the upstream, of all requests that ended.")
 	GatewayGaveUp     = gatewayShare("gave_up_share", "Share of requests clients give up", `status="client_disconnect"`, "",
 		"Clients that left before their answer was complete, or stopped reading, of all requests that ended.")
+	GatewayFailed = gateway("failed", "Requests that fail", Requests, gatewayCount("increase", "requests_total", `status=~"`+GatewayFailures+`"`),
+		"How many requests failed by the upstream, inside an answer of 200, by a limit or by the gateway's refusal.").per(PerModel)
+	GatewayFailing = gateway("failing", "Scrapes at which failures grew", Count,
+		`sum by (instance) (changes(sixty_gateway_requests_total{`+generatingRoutes+`,status=~"`+GatewayFailures+`"}[5m]))`,
+		"At how many scrapes requests had failed since the one before, added up over statuses and tenants: 1 for a moment that is over.").per(PerModel)
+	GatewayGivenUp = gateway("gave_up", "Requests clients give up", Requests, gatewayCount("increase", "requests_total", `status="client_disconnect"`),
+		"How many clients left before their answer was complete, or stopped reading.").per(PerModel)
 	GatewayTimeouts = gateway("timeouts", "Requests ended by gateway limits", Requests, gatewayCount("increase", "requests_total", `status="timeout"`),
-		"Requests that a limit of the gateway ended, on the head of an answer, on silence within one, or on the whole.")
-	GatewayOpen = gateway("open", "Requests in flight at the gateway", Requests, `sum by (instance) (avg_over_time(sixty_gateway_requests_open{state=~"waiting|prefill|streaming"}[5m]))`,
+		"Requests that a limit of the gateway ended, on the head of an answer, on silence within one, or on the whole.").per(PerModel)
+	GatewayAnswered = gateway("answered", "Requests that upstreams answer", Requests,
+		gatewayCount("increase", "requests_total", `status=~"success|client_error|upstream_error|error_event"`),
+		"Requests that an upstream ended, well or badly, and neither a limit nor their client.")
+	GatewayTokens = gateway("tokens", "Output tokens that pass", Tokens, gatewayCount("increase", "output_tokens_total", ""),
+		"Output tokens that clients got. Of answers that are not streamed they count when the answer comes.")
+	GatewayEngineTokens = gateway("engine_tokens", "Output tokens of the engines", Tokens,
+		"sum by (instance) (increase(sixty_gateway_upstream_engine_output_tokens_total[5m])) or 0 * sum by (instance) (sixty_gateway_requests_open)",
+		"Output tokens that the engines behind the gateway made, whoever asked; 0 where none says.")
+	GatewayOpen = gateway("open", "Requests in flight at the gateway", Requests, "sum by (instance) (avg_over_time(sixty_gateway_requests_open{"+inFlight+"}[5m]))",
 		"Requests that wait for an engine or get its answer.")
+	GatewayWaiting = gateway("waiting", "Requests that stay in flight", Requests, "sum by (instance) (min_over_time(sixty_gateway_requests_open{"+inFlight+"}[1m]))",
+		"Requests that wait for an engine or get its answer, the fewest at one of the last two scrapes.")
+	GatewayMet = gateway("met", "Requests that arrived or are open", Requests,
+		gatewayCount("increase", "requests_offered_total", "")+" + sum by (instance) (last_over_time(sixty_gateway_requests_open{"+inFlight+"}[1m]))",
+		"How many requests there were to answer: of one or two nothing follows.")
 	GatewayQueued = gateway("queued", "Requests held before the upstream", Requests, `sum by (instance) (avg_over_time(sixty_gateway_requests_open{state=~"receiving|queued|connecting"}[5m]))`,
 		"Requests whose body is read, that wait to be admitted, or for a connection.")
 	GatewayRetries = gateway("retries", "Retries", Requests, "sum by (instance) (increase(sixty_gateway_retries_total[5m]))",
 		"Attempts beyond the first: each makes an overload worse.")
+	GatewayRetryShare = gateway("retry_share", "Retries for each request", Ratio,
+		"sum by (instance) (increase(sixty_gateway_retries_total[5m])) / clamp_min("+gatewayCount("increase", "requests_total", "")+", 1)",
+		"Attempts beyond the first, for each request that ended.")
 	GatewayLeaks = gateway("leaks", "Suspected leaks", Requests, "sum by (instance) (last_over_time(sixty_gateway_suspected_leaks[1m]))",
 		"Requests that are open for longer than the gateway's limit.")
 	GatewayMissing = gateway("missing", "Requests that no engine holds", Requests, "sum by (instance) (last_over_time(sixty_gateway_upstream_engine_missing[1m]))",
 		"Requests that wait at the gateway for a while and that the engine neither runs nor has waiting: they are stuck before it.")
-	GatewayExcess = gateway("excess", "Requests held by the engine alone", Requests, "sum by (instance) (last_over_time(sixty_gateway_upstream_engine_excess[1m]))",
-		"Requests that the engine holds beyond those open at the gateway: other clients' ones, or those whose client has gone.")
-	GatewayDown = gateway("upstreams_down", "Upstreams whose health check fails", Count, "sum by (instance) (1 - last_over_time(sixty_gateway_upstream_up[1m]))",
-		"Servers that the gateway does not send requests to.")
+	GatewayExcess = gateway("excess", "Requests held by the engine alone", Requests, "sum by (instance) (min_over_time(sixty_gateway_upstream_engine_excess[5m]))",
+		"Requests that the engine holds beyond those open at the gateway, at every reading: other clients' ones, or those whose client has gone.")
+	GatewayDown = gateway("upstreams_down", "Upstreams whose health check fails", Count, "sum by (instance) (1 - max_over_time(sixty_gateway_upstream_up[1m]))",
+		"Servers that the gateway sends no requests to, at each of the last two scrapes.").per(PerUpstream)
+	GatewayUp = gateway("upstreams_up", "Upstreams that pass health checks", Count, "sum by (instance) (max_over_time(sixty_gateway_upstream_up[1m]))",
+		"Servers that the gateway may send requests to. With none it tries them all the same.")
+	GatewayAttempts = gateway("attempts", "Requests that upstreams are asked", Requests, "sum by (instance) ("+attempted+")",
+		"Attempts at upstreams that are up, retries included.")
+	GatewayBusiest = gateway("busiest", "Load of the busiest upstream", Times,
+		"max by (instance) ("+attempted+") * (count by (instance) ("+attempted+") - 1) / clamp_min(sum by (instance) ("+attempted+") - max by (instance) ("+attempted+"), 1)",
+		"What the upstream with the most requests gets, as a multiple of what the others get on average; 0 with one.")
+	GatewayShared = gateway("shared_engines", "Engines behind several upstreams", Count,
+		`count by (instance) (count_values by (instance) ("born", last_over_time(sixty_gateway_upstream_engine_created_seconds[1m])) > 1)`,
+		"Engines whose counters began at one moment: one that answers at several addresses.")
+	GatewayOutside = observed(gateway("outside", "Time outside the engine", Seconds,
+		"("+gatewayCount("increase", "request_duration_seconds_sum", "")+" - "+gatewayCount("increase", "client_blocked_seconds_total", "")+") / ("+
+			gatewayCount("increase", "request_duration_seconds_count", "")+" > 0) - sum by (instance) (increase(sixty_gateway_upstream_engine_ended_seconds_total[5m])) / "+
+			"(sum by (instance) (increase(sixty_gateway_upstream_engine_ended_total[5m])) > 0)",
+		"The mean time of a request from its arrival to its last byte, less what clients took to read, less the engine's own mean: what passes in the gateway, on the network, in routers and in the API server. "+
+			"Of both means those of requests that came to their end."), "request_duration_seconds", minForTail)
 )
 
 // ofGateways lists the signals of a gateway.
 func ofGateways() []*Signal {
 	return []*Signal{
 		GatewayTTFTP50, GatewayTTFTP95, GatewayTTFTP99, GatewayITLP50, GatewayITLP95, GatewayE2EP50, GatewayE2EP95, GatewayQueueP95,
-		GatewayOffered, GatewayEnded, GatewaySuccess, GatewayErrors, GatewayClientErrs, GatewayGaveUp, GatewayTimeouts,
-		GatewayOpen, GatewayQueued, GatewayRetries, GatewayLeaks, GatewayMissing, GatewayExcess, GatewayDown,
+		GatewayOffered, GatewayEnded, GatewaySuccess, GatewayErrors, GatewayFailed, GatewayFailing, GatewayClientErrs, GatewayGaveUp, GatewayGivenUp, GatewayTimeouts, GatewayAnswered,
+		GatewayTokens, GatewayEngineTokens, GatewayOpen, GatewayWaiting, GatewayMet, GatewayQueued, GatewayRetries, GatewayRetryShare, GatewayLeaks,
+		GatewayMissing, GatewayExcess, GatewayDown, GatewayUp, GatewayAttempts, GatewayBusiest, GatewayShared, GatewayOutside,
 	}
 }

@@ -88,6 +88,10 @@ type Signal struct {
 	// Fleet says that the value compares the target with the others of its model.
 	Fleet bool
 
+	// Per is the label by which alerts tell apart what the signal adds up for a gateway,
+	// PerModel or PerUpstream; "" for what is of the gateway as a whole.
+	Per string
+
 	// MinPast is how much past a trend needs before it is believed.
 	MinPast time.Duration
 
@@ -142,7 +146,11 @@ func (s *Signal) Observations() string {
 	if s.Count == "" {
 		return ""
 	}
-	return fmt.Sprintf("sum by (instance, model_name) (increase(%s_count[5m]))", s.Count)
+	by := "instance, model_name"
+	if s.Scope == Gateway {
+		by = "instance"
+	}
+	return fmt.Sprintf("sum by (%s) (increase(%s_count[5m]))", by, s.Count)
 }
 
 // Guarded returns PromQL without the values that rest on too few observations.

@@ -357,6 +357,11 @@ var gatewayLayout = layout{
 			{id: 637, title: "Wait before the upstream", width: 8, queries: lines(perGateway, "P95", indicator.GatewayQueueP95)},
 			{id: 638, title: "Retries and limits in the time shown", width: 8, queries: lines(perGateway, "retries", indicator.GatewayRetries, "ended by a limit", indicator.GatewayTimeouts)},
 			{id: 639, title: "Suspected leaks, servers that are down", width: 8, queries: lines(perGateway, "open for too long", indicator.GatewayLeaks, "down", indicator.GatewayDown)},
+			{
+				id: 640, title: "Time outside the engine", width: 12, queries: lines(perGateway, "mean", indicator.GatewayOutside),
+				doc: "In the gateway, on the network, in routers and in the API server: no metric of the engine shows it.",
+			},
+			{id: 641, title: "Busiest server against the others", width: 12, queries: lines(perGateway, "times their mean", indicator.GatewayBusiest)},
 		}},
 		{id: 600, title: "HTTP boundary", panels: []panel{
 			{id: 601, title: "Requests by status", width: 8, stack: true, unit: indicator.RequestsPerSecond, queries: []query{{

@@ -36,11 +36,11 @@ type Deployment struct {
 }
 
 // Resolve gives a deployment its dialects: those that are named, those of servers that were
-// looked at, vLLM's newest where there is neither, and that of GPU exporters.
+// looked at, vLLM's newest where neither is a server's, and that of GPU exporters.
 func Resolve(base generate.Deployment, named []string, seen ...Exposed) (Deployment, error) {
 	d := Deployment{Deployment: base, Edges: map[string][]float64{}}
-	if len(named) == 0 && len(seen) == 0 {
-		named = []string{"vllm-v1"}
+	if !serves(named, seen) {
+		named = append([]string{"vllm-v1"}, named...)
 	}
 	for _, id := range named {
 		dia, err := dialect.Named(id)
@@ -68,6 +68,13 @@ func Resolve(base generate.Deployment, named []string, seen ...Exposed) (Deploym
 	}
 	d.Dialects = dialect.Distinct(d.Dialects)
 	return d, nil
+}
+
+// serves reports whether a server is among what was named or looked at: a gateway, or a GPU
+// exporter, has one beside it.
+func serves(named []string, seen []Exposed) bool {
+	return slices.ContainsFunc(named, func(id string) bool { return id != string(dialect.Gateway) && id != string(dialect.DCGM) }) ||
+		slices.ContainsFunc(seen, func(s Exposed) bool { return slices.ContainsFunc(s.Dialects, dialect.Dialect.Serves) })
 }
 
 // Read asks a Querier what servers exposed in the time before a moment.

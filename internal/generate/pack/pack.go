@@ -47,7 +47,8 @@ type Config struct {
 }
 
 // Choose leaves the pathologies and the alerts on what is not there that are asked for, by
-// id. Objectives are chosen by their file.
+// id, and of what a gateway sees where the deployment has one. Objectives are chosen by
+// their file.
 func (c *Config) Choose(only, skip []string) error {
 	c.Absences = generate.Absences()
 	for _, id := range skip {
@@ -60,10 +61,10 @@ func (c *Config) Choose(only, skip []string) error {
 	}
 	c.Absences = slices.DeleteFunc(c.Absences, func(id string) bool { return slices.Contains(skip, id) })
 	c.Pathologies = slices.DeleteFunc(slices.Clone(c.Pathologies), func(p *catalog.Pathology) bool {
-		return slices.Contains(skip, p.ID) || len(only) > 0 && !slices.Contains(only, p.ID)
+		return !c.Deployment.Sees(p) || slices.Contains(skip, p.ID) || len(only) > 0 && !slices.Contains(only, p.ID)
 	})
 	if len(c.Pathologies)+len(c.Absences) == 0 && c.Objectives == nil {
-		return errors.New("--only and --skip leave nothing")
+		return hint.With(errors.New("--only and --skip leave nothing"), "what a gateway sees needs one: --dialect vllm-v1,gateway")
 	}
 	return nil
 }

@@ -16,17 +16,6 @@ var runbook string
 //go:embed scenario.yaml
 var scenario string
 
-var (
-	share = &catalog.Threshold{
-		Name: "abandoned_share", Unit: indicator.Ratio, Default: 0.15, Baseline: &catalog.Relative{Factor: 2, Offset: 0.1, Most: 0.25},
-		Why: "twice the usual share and ten points more; some users always stop an answer; a quarter of all answers is too many whatever was usual; without a baseline 15 %",
-	}
-	some = &catalog.Threshold{
-		Name: "abandoned_some", Unit: indicator.Requests, Default: 4.5,
-		Why: "at least five requests, for small numbers say nothing",
-	}
-)
-
 // Pathology is clients that cancel.
 var Pathology = &catalog.Pathology{
 	ID:       "client-cancellations",
@@ -34,8 +23,8 @@ var Pathology = &catalog.Pathology{
 	Title:    "Clients disconnect before their answers are complete",
 	Severity: catalog.Ticket,
 	When: catalog.All(
-		catalog.Above(indicator.AbandonedShare, share),
-		catalog.Above(indicator.Abandoned, some),
+		catalog.Above(indicator.AbandonedShare, catalog.AbandonedShare),
+		catalog.Above(indicator.Abandoned, catalog.SomeAbandoned),
 	),
 	For: 2 * time.Minute,
 	ExplainedBy: []string{

@@ -16,14 +16,6 @@ var runbook string
 var scenario string
 
 var (
-	serverErrors = &catalog.Threshold{
-		Name: "http_5xx_share", Unit: indicator.Ratio, Objective: "availability", BurnRate: 14.4, Default: 0.04,
-		Why: "14.4 times the error budget's rate, which spends a month's budget in two days (Google SRE workbook, chapter 5); without an objective one request in twenty-five, for a server that fails one in a hundred is worth a look at its budget, not a call at night",
-	}
-	someServer = &catalog.Threshold{
-		Name: "http_5xx_some", Unit: indicator.Requests, Default: 2.5,
-		Why: "at least three, for small numbers say nothing",
-	}
 	clientErrors = &catalog.Threshold{
 		Name: "http_4xx_share", Unit: indicator.Ratio, Default: 0.1, Baseline: &catalog.Relative{Factor: 2, Offset: 0.05, Most: 0.3},
 		Why: "twice the usual share and five points more: somebody always sends nonsense; three in ten are too many whatever was usual; without a baseline one in ten",
@@ -49,7 +41,7 @@ var Pathology = &catalog.Pathology{
 	Title:    "HTTP requests fail",
 	Severity: catalog.Page,
 	When: catalog.Any(
-		catalog.All(catalog.Above(indicator.ServerErrs, serverErrors), catalog.Above(indicator.ServerErrCount, someServer)),
+		catalog.All(catalog.Above(indicator.ServerErrs, catalog.ServerErrorShare), catalog.Above(indicator.ServerErrCount, catalog.SomeServerErrors)),
 		catalog.All(catalog.Above(indicator.ClientErrs, clientErrors), catalog.Above(indicator.ClientErrCount, someClient)),
 		catalog.Above(indicator.EngineErrors, engineErrors),
 		catalog.Above(indicator.AdmissionRejections, rejections),

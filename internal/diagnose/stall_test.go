@@ -13,11 +13,12 @@ func TestWithStall(t *testing.T) {
 	h := newHistory()
 	for i, n := range served {
 		h.at = append(h.at, time.Unix(int64(1000+i), 0))
-		h.ok = append(h.ok, true)
 		for key, v := range map[string]float64{firstTokens + "|+Inf": n, tokensOut: 10 * n, running: 5, waiting: 0} {
 			h.columns[key] = append(h.columns[key], v)
 		}
 	}
+	h.bounds[firstTokens] = []float64{math.Inf(1)}
+	h.complete()
 	var before, now segment
 	for k := range 5 {
 		before = append(before, interval{k, k + 1})
@@ -47,9 +48,10 @@ func TestLifeTells(t *testing.T) {
 		h := newHistory()
 		for i := range 100 {
 			h.at = append(h.at, time.Unix(int64(10_000+i), 0))
-			h.ok = append(h.ok, true)
 			h.columns[firstTokens+"|+Inf"] = append(h.columns[firstTokens+"|+Inf"], before+float64(i))
 		}
+		h.bounds[firstTokens] = []float64{math.Inf(1)}
+		h.complete()
 		return h
 	}
 	window := Range{time.Unix(10_040, 0), time.Unix(10_099, 0)}

@@ -18,6 +18,9 @@ var checks = []Check{
 	{"unknown-label", catalog.Page, "the metric has no label of this name", checkUnknownLabel},
 	{"unknown-label-value", catalog.Page, "the label never has this value", checkLabelValue},
 
+	{"no-match", catalog.Page, "matchers that no series can satisfy: two values of one label, a pattern behind =", checkNoMatch},
+	{"other-label", catalog.Ticket, "a variable of one label's values behind another label", checkOtherLabel},
+
 	{"unknown-variable", catalog.Page, "a variable that the dashboard does not declare", checkUnknownVariable},
 	{"unused-variable", catalog.Info, "a variable that no query asks for", checkUnusedVariable},
 	{"multi-value", catalog.Ticket, "a variable of several values behind = or !=", checkMultiValue},
@@ -41,6 +44,10 @@ var checks = []Check{
 	{"label-mismatch", catalog.Page, "two sides of an operator whose labels differ: nothing matches", checkLabelMismatch},
 	{"ratio-of-itself", catalog.Page, "a quotient without aggregation that divides a series by itself", checkRatioOfItself},
 
+	{"upside-down", catalog.Page, "a whole divided by its part, or a number by a sum, where a share or a mean is meant", checkUpsideDown},
+	{"other-spans", catalog.Ticket, "a quotient whose sides look at different spans of time", checkOtherSpans},
+	{"same-sides", catalog.Page, "a vector divided by itself, or taken from itself", checkSame},
+	{"other-part", catalog.Ticket, "a text that names what is left where the query asks for what is taken, or the reverse", checkOtherPart},
 	{"precedence", catalog.Page, "parentheses left out of a share", checkPrecedence},
 	{"mixed-quantities", catalog.Ticket, "a time and a share, or two units, added, subtracted or compared",
 		checkMixedQuantities},

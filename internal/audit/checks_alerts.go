@@ -24,12 +24,14 @@ func checkNoComparison(p *pass) {
 		return
 	}
 	decides := len(selectors(p.tree)) == 0 // vector(1) is to fire always: a dead man's switch
-	for _, v := range selectors(p.tree) {
-		if r := p.records[nameOf(v)]; r != nil || !ours(nameOf(v)) {
-			decides = true // it may hold the comparison
+	p.walk(func(n parser.Node, path []parser.Node) {
+		if v, ok := n.(*parser.VectorSelector); ok {
+			class, f := classOf(nameOf(v))
+			always := ours(nameOf(v)) || class != unknownClass && isExporters(f) || f.Engine != "" || under(path, rates...)
+			if r := p.records[nameOf(v)]; r != nil || !always && class == unknownClass {
+				decides = true // it may hold the comparison
+			}
 		}
-	}
-	p.walk(func(n parser.Node, _ []parser.Node) {
 		switch n := n.(type) {
 		case *parser.BinaryExpr:
 			decides = decides || n.Op.IsComparisonOperator() && !n.ReturnBool || n.Op == parser.LUNLESS

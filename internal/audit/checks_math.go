@@ -547,7 +547,7 @@ func isGauge(name string) bool {
 		return f.Type == "gauge"
 	}
 	class, _ := classOf(name)
-	return class == gauge || class == unknownClass && ofMemory.MatchString(name)
+	return class == gauge || class == unknownClass && ofMemory.MatchString(name) // of an engine or an exporter, or by its name
 }
 
 func checkDeltaOnCounter(p *pass) {
@@ -591,7 +591,7 @@ func checkRawCounter(p *pass) {
 		}
 		name := nameOf(v)
 		class, family := classOf(name)
-		if class == unknownClass && p.records[name] == nil {
+		if (class == unknownClass || isExporters(family)) && p.records[name] == nil {
 			p.rawByName(v, name, path)
 			return
 		}
@@ -631,8 +631,13 @@ func (p *pass) rawByName(v *parser.VectorSelector, name string, path []parser.No
 		return // joined for its labels
 	}
 	halves := (strings.HasSuffix(name, "_sum") || strings.HasSuffix(name, "_count")) && ofRequests.MatchString(name)
-	total := strings.HasSuffix(strings.ToLower(name), "_total") || strings.HasSuffix(name, "_COUNTER")
+	class, family := classOf(name)
+	total := strings.HasSuffix(strings.ToLower(name), "_total") || strings.HasSuffix(name, "_COUNTER") || class == counter
 	switch {
+	case isExporters(family) && class == counter && inQuotient(path):
+		p.report(v.PositionRange(), name+" is a counter: a share, or a mean, over its whole life, which hardly moves", p.wrapRate(v, path))
+	case isExporters(family) && class == counter && p.role == panelRole && (ofCounter(name).of == cores || ofCounter(name).of == span || ofCounter(name).of == size):
+		p.report(v.PositionRange(), name+" counts since the start: what happens now cannot be seen", p.wrapRate(v, path))
 	case halves && inQuotient(path) && p.hasOtherHalf(name):
 		p.report(v.PositionRange(), "sum and count since the start: a mean over a whole life, which hardly moves", p.wrapRate(v, path))
 	case inQuotient(path) && !halves && p.ratedElsewhere(name):
@@ -806,7 +811,7 @@ func checkSumWithoutCount(p *pass) {
 			name = nameOf(v)
 		}
 		class, family := classOf(name)
-		if class == unknownClass && timesSpent.MatchString(name) && p.role == panelRole &&
+		if (class == unknownClass || isExporters(family)) && timesSpent.MatchString(name) && p.role == panelRole &&
 			p.says("time", "latency", "duration", "delay") && !p.says("cpu", "util", "busy") {
 			p.report(c.PositionRange(),
 				"the rate is the time of all requests together per second, by the name: it grows with the traffic and is nobody's latency",

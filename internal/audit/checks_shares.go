@@ -188,10 +188,16 @@ func (p *pass) scaledBySpan(b *parser.BinaryExpr, spans ...time.Duration) bool {
 // checkSame finds a vector divided by itself, or taken from itself.
 func checkSame(p *pass) {
 	same := func(e parser.Expr) string { return strings.Join(strings.Fields(p.text(unparen(e))), "") }
-	p.walk(func(n parser.Node, _ []parser.Node) {
+	p.walk(func(n parser.Node, path []parser.Node) {
 		b, ok := n.(*parser.BinaryExpr)
 		if !ok || b.VectorMatching == nil || b.Op != parser.DIV && b.Op != parser.SUB || same(b.LHS) != same(b.RHS) {
 			return
+		}
+		if len(path) == 0 {
+			path = []parser.Node{n}
+		}
+		if outer, ok := path[len(path)-1].(*parser.BinaryExpr); ok && outer != b && (outer.Op == parser.ADD || outer.Op == parser.SUB) {
+			return // precedence
 		}
 		is := map[parser.ItemType]string{parser.DIV: "the quotient is always 1", parser.SUB: "the difference is always 0"}[b.Op]
 		p.report(b.PositionRange(), "both sides are the same: "+is, advice("correct the one or the other"))

@@ -27,6 +27,7 @@ var checks = []Check{
 
 	{"missing-le", catalog.Page, "histogram_quantile without the le label to work on", checkMissingLe},
 	{"raw-buckets", catalog.Ticket, "histogram_quantile over buckets since the server's start", checkRawBuckets},
+	{"added-buckets", catalog.Page, "the buckets of a histogram added up over le", checkAddedBuckets},
 	{"quantile-range", catalog.Page, "a quantile that is not between 0 and 1", checkQuantileRange},
 	{"average-of-percentiles", catalog.Ticket, "percentiles averaged, added up or subtracted", checkAverageOfPercentiles},
 	{"average-of-means", catalog.Ticket, "an average over replicas of means or shares", checkAverageOfMeans},
@@ -44,6 +45,7 @@ var checks = []Check{
 	{"label-mismatch", catalog.Page, "two sides of an operator whose labels differ: nothing matches", checkLabelMismatch},
 	{"ratio-of-itself", catalog.Page, "a quotient without aggregation that divides a series by itself", checkRatioOfItself},
 
+	{"metric-trap", catalog.Ticket, "a metric that does not say what it is taken for", checkTraps},
 	{"upside-down", catalog.Page, "a whole divided by its part, or a number by a sum, where a share or a mean is meant", checkUpsideDown},
 	{"other-spans", catalog.Ticket, "a quotient whose sides look at different spans of time", checkOtherSpans},
 	{"same-sides", catalog.Page, "a vector divided by itself, or taken from itself", checkSame},

@@ -554,7 +554,10 @@ var saidUnits = map[string]quantity{
 	"kW": {power, 1000}, "GB": {size, 1 << 30}, "GiB": {size, 1 << 30}, "MB": {size, mebi}, "MiB": {size, mebi},
 }
 
-func near(a, b float64) bool { const close = 0.01; return math.Abs(a-b) <= close*math.Max(math.Abs(a), math.Abs(b)) }
+func near(a, b float64) bool {
+	const close = 0.01
+	return math.Abs(a-b) <= close*math.Max(math.Abs(a), math.Abs(b))
+}
 
 // saidScale is how much of a quantity's first unit a number in a text stands for.
 func saidScale(unit string, is quantity) float64 {
@@ -569,6 +572,10 @@ func saidScale(unit string, is quantity) float64 {
 func sameAmount(said float64, unit string, limit float64, is quantity) (same, told bool) {
 	u, ok := saidUnits[unit]
 	switch {
+	case is == ratio && limit > 1: // impossible-threshold
+		return false, false
+	case ok && u.of == is.of && is.of == size:
+		return quantity{size, said * u.scale}.is(quantity{size, limit * is.scale}), true
 	case ok && u.of == is.of, is.of == cores && ok && u.of == share:
 		return near(said*u.scale, limit*is.scale), true
 	case ok || unit == "k" || unit == "K" || unit == "M" || durations.MatchString(unit):

@@ -21,9 +21,9 @@ var closed = map[string]struct {
 	metrics *regexp.Regexp
 	values  []string
 }{
-	"mode":      {regexp.MustCompile(`^node_cpu_seconds_total$`), []string{"idle", "iowait", "irq", "nice", "softirq", "steal", "system", "user"}},
-	"phase":     {regexp.MustCompile(`^kube_pod_status_phase$`), []string{"Pending", "Running", "Succeeded", "Failed", "Unknown"}},
-	"condition": {regexp.MustCompile(`^kube_pod_status_(ready|scheduled)$`), []string{"true", "false", "unknown"}},
+	"mode":        {regexp.MustCompile(`^node_cpu_seconds_total$`), []string{"idle", "iowait", "irq", "nice", "softirq", "steal", "system", "user"}},
+	"phase":       {regexp.MustCompile(`^kube_pod_status_phase$`), []string{"Pending", "Running", "Succeeded", "Failed", "Unknown"}},
+	"condition":   {regexp.MustCompile(`^kube_pod_status_(ready|scheduled)$`), []string{"true", "false", "unknown"}},
 	"sleep_state": {regexp.MustCompile(`vllm:engine_sleep_state$`), []string{"awake", "weights_offloaded", "discard_all"}},
 }
 

@@ -57,6 +57,22 @@ func onlyBuckets(n parser.Node) bool {
 	return len(all) > 0 && !slices.ContainsFunc(all, func(v *parser.VectorSelector) bool { return !strings.HasSuffix(nameOf(v), "_bucket") })
 }
 
+// checkAddedBuckets finds the buckets of a histogram added up: each holds those below it.
+func checkAddedBuckets(p *pass) {
+	p.walk(func(n parser.Node, path []parser.Node) {
+		a, ok := n.(*parser.AggregateExpr)
+		if !ok || a.Op != parser.SUM && a.Op != parser.AVG || slices.Contains(a.Grouping, "le") != a.Without || under(path, "histogram_quantile", "histogram_fraction") ||
+			p.opaque(a.PosRange.Start, a.Expr.PositionRange().Start) {
+			return
+		}
+		v := plainSelector(value(a.Expr))
+		if v != nil && strings.HasSuffix(nameOf(v), "_bucket") && p.isBuckets(nameOf(v)) && !selectsBy(v, "le") {
+			p.report(a.PositionRange(), "buckets hold those below them: added up, a request is counted in many of them",
+				advice(`select one, such as le="2.5", or take _count`))
+		}
+	})
+}
+
 func checkRawBuckets(p *pass) {
 	p.percentiles(func(c *parser.Call, path []parser.Node) {
 		for _, v := range selectors(c.Args[1]) {
@@ -370,6 +386,9 @@ func checkRatioSummed(p *pass) {
 		if _, quotient := unparen(a.Expr).(*parser.BinaryExpr); quotient && averaged(path, a) || averaged(path, a) {
 			return
 		}
+		if strings.HasPrefix(strings.Join(namesIn(a.Expr), ""), "inference_pool_") && slices.Contains(a.Grouping, "name") {
+			return // one series for each pool
+		}
 		if (slices.ContainsFunc(a.Grouping, isEngineLabel) || oneGPU(a.Grouping)) && !a.Without {
 			return // one engine or one GPU in each: nothing is added up
 		}
@@ -513,6 +532,12 @@ func checkRateOnGauge(p *pass) {
 	instead := map[string]string{"rate": "deriv", "irate": "deriv", "increase": "delta"}
 	p.walk(func(n parser.Node, _ []parser.Node) {
 		c, ok := n.(*parser.Call)
+		if ok && c.Func.Name == "resets" {
+			if v := plainSelector(c.Args[0]); v != nil && isGauge(nameOf(v)) {
+				p.report(c.PositionRange(), nameOf(v)+" is a gauge: resets counts every time that it falls", advice("take resets of a counter of the same server, or changes of process_start_time_seconds"))
+			}
+			return
+		}
 		if !ok || !slices.Contains(rates, c.Func.Name) || len(c.Args) != 1 {
 			return
 		}

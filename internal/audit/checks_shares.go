@@ -17,23 +17,23 @@ import (
 // partsOfWholes are series of which others are the whole.
 var partsOfWholes = map[string][]string{
 	"node_memory_MemAvailable_bytes": {"node_memory_MemTotal_bytes"}, "node_memory_MemFree_bytes": {"node_memory_MemTotal_bytes"},
-	"node_memory_SwapFree_bytes":     {"node_memory_SwapTotal_bytes"},
-	"node_filesystem_avail_bytes":    {"node_filesystem_size_bytes"},
-	"node_filesystem_free_bytes":     {"node_filesystem_size_bytes"},
-	"node_filesystem_files_free":     {"node_filesystem_files"},
-	"node_filefd_allocated":          {"node_filefd_maximum"},
-	"process_open_fds":               {"process_max_fds"},
-	"DCGM_FI_DEV_FB_USED":            {"DCGM_FI_DEV_FB_TOTAL"},
-	"DCGM_FI_DEV_FB_FREE":            {"DCGM_FI_DEV_FB_TOTAL"},
-	"nv_gpu_memory_used_bytes":       {"nv_gpu_memory_total_bytes"},
-	"nv_cpu_memory_used_bytes":       {"nv_cpu_memory_total_bytes"},
-	"nvidia_smi_memory_used_bytes":   {"nvidia_smi_memory_total_bytes"},
-	"nvidia_smi_memory_free_bytes":   {"nvidia_smi_memory_total_bytes"},
-	"nv_inference_request_failure":   {"nv_inference_request_success"},
-	"ray_node_mem_used":              {"ray_node_mem_total"},
-	"ray_node_mem_available":         {"ray_node_mem_total"},
-	"tgi_request_success":            {"tgi_request_count"},
-	"tgi_request_failure":            {"tgi_request_count"},
+	"node_memory_SwapFree_bytes":   {"node_memory_SwapTotal_bytes"},
+	"node_filesystem_avail_bytes":  {"node_filesystem_size_bytes"},
+	"node_filesystem_free_bytes":   {"node_filesystem_size_bytes"},
+	"node_filesystem_files_free":   {"node_filesystem_files"},
+	"node_filefd_allocated":        {"node_filefd_maximum"},
+	"process_open_fds":             {"process_max_fds"},
+	"DCGM_FI_DEV_FB_USED":          {"DCGM_FI_DEV_FB_TOTAL"},
+	"DCGM_FI_DEV_FB_FREE":          {"DCGM_FI_DEV_FB_TOTAL"},
+	"nv_gpu_memory_used_bytes":     {"nv_gpu_memory_total_bytes"},
+	"nv_cpu_memory_used_bytes":     {"nv_cpu_memory_total_bytes"},
+	"nvidia_smi_memory_used_bytes": {"nvidia_smi_memory_total_bytes"},
+	"nvidia_smi_memory_free_bytes": {"nvidia_smi_memory_total_bytes"},
+	"nv_inference_request_failure": {"nv_inference_request_success"},
+	"ray_node_mem_used":            {"ray_node_mem_total"},
+	"ray_node_mem_available":       {"ray_node_mem_total"},
+	"tgi_request_success":          {"tgi_request_count"},
+	"tgi_request_failure":          {"tgi_request_count"},
 	"container_memory_working_set_bytes": {
 		"container_spec_memory_limit_bytes", "kube_pod_container_resource_limits", "kube_pod_container_resource_requests",
 	},
@@ -225,7 +225,7 @@ var leanings = []struct {
 	names *regexp.Regexp
 }{
 	{inUse, regexp.MustCompile(`(?i)\b(used|usage|utili[sz]ation|util|busy|in use|consumption|pressure|使用率|利用率)\b|使用率|利用率`), regexp.MustCompile(`_FB_USED$|_GPU_UTIL$|_mem(ory)?_used|_memory_(working_set|usage|rss)(_bytes)?$|_resident_memory_bytes$|_usage_perc$|:token_usage$|_utilization$|_filefd_allocated$`)},
-	{notInUse, regexp.MustCompile(`(?i)\b(free|available|avail|idle|remaining|left|headroom|unused|space)\b|剩余|可用`), regexp.MustCompile(`_Mem(Available|Free)(_bytes)?$|_SwapFree_bytes$|filesystem_(avail|free)_bytes$|_FB_FREE$|_mem_available$|_memory_free_bytes$`)},
+	{notInUse, regexp.MustCompile(`(?i)\b(free|available|avail|idle|remaining|left|headroom|unused)\b|剩余|可用`), regexp.MustCompile(`_Mem(Available|Free)(_bytes)?$|_SwapFree_bytes$|filesystem_(avail|free)_bytes$|_FB_FREE$|_mem_available$|_memory_free_bytes$`)},
 	{failed, regexp.MustCompile(`(?i)\b(errors?|fail(ed|ures?|ing)?|5xx)\b|错误|失败`), nil},
 	{fine, regexp.MustCompile(`(?i)\b(success(es|ful)?|availability|ok|good)\b|成功|可用性`), nil},
 }
@@ -254,11 +254,13 @@ func leaningOf(e parser.Expr) leaning {
 		}
 		return neither
 	}
-	all := selectors(e)
-	if len(all) != 1 || isBinary(e) {
-		return neither
+	if a, ok := e.(*parser.AggregateExpr); ok && a.Op != parser.COUNT && a.Op != parser.GROUP {
+		return leaningOf(a.Expr)
 	}
-	return leaningOfSeries(all[0])
+	if v := plainSelector(e); v != nil {
+		return leaningOfSeries(v)
+	}
+	return neither
 }
 
 func isBinary(e parser.Expr) bool {
@@ -349,6 +351,9 @@ func checkOtherPart(p *pass) {
 				return
 			}
 			continue
+		}
+		if p.role == alertRole && (said == notInUse || said == fine) {
+			return // little is left, when much is taken
 		}
 		if said == opposite[is] {
 			p.report(p.tree.PositionRange(), fmt.Sprintf("%q is written beside it, and the query asks for the rest of the whole",

@@ -178,7 +178,7 @@ var named = map[string]quantity{
 	"nv_gpu_utilization": ratio, "nv_cpu_utilization": ratio, "nv_gpu_power_usage": {power, 1}, "nv_gpu_power_limit": {power, 1},
 	"tgi_queue_size": {requests, 1}, "inference_pool_average_kv_cache_utilization": ratio,
 	"inference_extension_flow_control_pool_saturation": ratio,
-	"ray_node_cpu_utilization": percent, "ray_node_disk_utilization_percentage": percent,
+	"ray_node_cpu_utilization":                         percent, "ray_node_disk_utilization_percentage": percent,
 	"ray_node_mem_used": {size, 1}, "ray_node_mem_available": {size, 1}, "ray_node_mem_total": {size, 1},
 	"ray_node_gram_used": {size, mebi}, "ray_node_gram_available": {size, mebi},
 }

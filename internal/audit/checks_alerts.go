@@ -192,6 +192,14 @@ func lostIn(text string, named *regexp.Regexp, has labelSet) []string {
 // count, so that the comparison never holds.
 func checkCountIsZero(p *pass) {
 	p.comparisons(func(c comparison) {
+		if a, ok := unparen(c.expr).(*parser.AggregateExpr); ok && p.role == alertRole && a.Op == parser.COUNT && c.limit > 1 &&
+			(c.op == parser.LSS || c.op == parser.LTE) && !p.absentElsewhere() {
+			if f, ok := unparen(a.Expr).(*parser.BinaryExpr); ok && isFilter(f) {
+				p.reportAs(catalog.Ticket, c.at, "where none is left there is nothing to count, and no result: this is silent when all are down",
+					advice("add up what is 0 or 1: sum("+oneLine(p.text(f.LHS))+"), or add: or vector(0)"))
+				return
+			}
+		}
 		never := c.limit == 0 && (c.op == parser.EQLC || c.op == parser.LTE) || c.limit > 0 && c.limit <= 1 &&
 			c.op == parser.LSS || c.limit > 0 && c.limit < 1 && c.op == parser.LTE
 		if !never {
@@ -214,6 +222,9 @@ func checkCountIsZero(p *pass) {
 			advice("write absent(…), or (… or vector(0)) before the comparison"))
 	})
 }
+
+// absentElsewhere reports whether another alert of the file fires where nothing is there.
+func (p *pass) absentElsewhere() bool { return p.beside.absent }
 
 // states are gauges of 0 and 1 for which people count series. Of those of kube-state-metrics
 // there is one series for each phase or condition, whatever holds.
@@ -626,7 +637,7 @@ func checkScaleFromZero(p *pass) {
 		if q.tree == nil || len(selectors(q.tree)) == 0 ||
 			slices.ContainsFunc(selectors(q.tree), func(v *parser.VectorSelector) bool {
 				_, f := classOf(nameOf(v))
-				return f.Engine == ""
+				return f.Engine == "" && !(strings.HasPrefix(nameOf(v), "DCGM_FI_") && hasMatcher(v, "pod", "exported_pod"))
 			}) {
 			return
 		}

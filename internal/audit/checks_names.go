@@ -165,6 +165,10 @@ func checkUnknownMetric(p *pass) {
 		if known(name) {
 			return
 		}
+		if rest, ok := strings.CutPrefix(name, "sglang:"); ok && known("vllm:"+rest) && sglangs[rest] != "" {
+			p.report(v.PositionRange(), "that is vLLM's name behind SGLang's prefix", suggestion{"write sglang:" + sglangs[rest], p.rename(v, "sglang:"+sglangs[rest])})
+			return
+		}
 		if strings.HasPrefix(name, "sglang:") { // of which not every name is known
 			if p.surface.Live {
 				p.reportAs(catalog.Info, v.PositionRange(), "the servers at hand ("+p.surface.Source+") do not expose "+name, advice("look at the server's /metrics for the name that it has"))
@@ -195,6 +199,12 @@ func checkUnknownMetric(p *pass) {
 		p.report(v.PositionRange(), why, advice(otherwise(words,
 			"look at the server's /metrics for the name that it has")))
 	})
+}
+
+// sglangs are SGLang's names for what vLLM calls otherwise.
+var sglangs = map[string]string{
+	"num_requests_running": "num_running_reqs", "num_requests_waiting": "num_queue_reqs", "kv_cache_usage_perc": "token_usage",
+	"gpu_cache_usage_perc": "token_usage", "request_success_total": "num_requests_total", "request_queue_time_seconds_bucket": "queue_time_seconds_bucket",
 }
 
 // others are words of names that programs beside vLLM give to their own metrics, such as
@@ -614,6 +624,9 @@ func (p *pass) unlessAdded(n parser.Node, sure belief, why string, fix suggestio
 func (p *pass) mistakenFor(name, label string) (to string, sure belief) {
 	if label == labels.MetricName || name == "" {
 		return "", no
+	}
+	if strings.HasPrefix(name, "http_request_duration_highr_seconds") && slices.Contains([]string{"handler", "method", "status", "path"}, label) {
+		return "", yes // it has none of its own
 	}
 	if to := p.misspelledLabel(name, label); to != "" {
 		return to, yes

@@ -132,6 +132,9 @@ func checkBucketEdge(p *pass) {
 			return
 		}
 		edges := p.surface.edgesOf(q.family)
+		if all := selectors(c.expr); q.family == "http_request_duration_seconds" && len(edges) == 0 && len(all) == 1 && p.isEngines(all[0]) == yes {
+			edges = []edge{{0.1, "0.1"}, {0.5, "0.5"}, {1, "1.0"}} // prometheus-fastapi-instrumentator's
+		}
 		if len(edges) < 2 {
 			return
 		}
@@ -304,6 +307,44 @@ func (p *pass) unitOfName(is quantity) {
 				return
 			}
 		}
+	}
+}
+
+// checkLevel finds recording rules whose name says a level that labels left by "without" are beneath.
+func checkLevel(p *pass) {
+	level, _, ok := strings.Cut(p.name, ":")
+	a, is := unscaled(p.tree).(*parser.AggregateExpr)
+	targets := []string{"instance", "pod"}
+	if !ok || p.role != recordRole || !is || !a.Without || level != "model" && level != "cluster" && level != "fleet" && level != "global" {
+		return
+	}
+	left := slices.DeleteFunc(targets, func(l string) bool { return slices.Contains(a.Grouping, l) })
+	if len(left) > 0 && len(left) < 2 {
+		p.report(a.PositionRange(), fmt.Sprintf("the name says %s, and without leaves %s, of which each replica has its own", level, strings.Join(left, ", ")),
+			advice("write sum by (model_name)"))
+	}
+}
+
+// operationWords are what the last part of a recorded name says was done.
+var operationWords = map[string]parser.ItemType{
+	"sum": parser.SUM, "avg": parser.AVG, "mean": parser.AVG, "max": parser.MAX, "min": parser.MIN, "count": parser.COUNT,
+}
+
+// checkOperation finds recording rules whose name says another aggregation than the expression's.
+func checkOperation(p *pass) {
+	at := strings.LastIndexByte(p.name, ':')
+	a, ok := unscaled(p.tree).(*parser.AggregateExpr)
+	if p.role != recordRole || at < 0 || !ok || strings.Contains(p.node.value, "_over_time") {
+		return
+	}
+	var said []string
+	for _, w := range labelWords(p.name[at+1:]) {
+		if operationWords[w] != 0 {
+			said = append(said, w)
+		}
+	}
+	if len(said) == 1 && operationWords[said[0]] != a.Op && (a.Op == parser.SUM || a.Op == parser.AVG || a.Op == parser.MAX || a.Op == parser.MIN) {
+		p.report(a.PositionRange(), fmt.Sprintf("the name says %s, and the expression takes %s", said[0], a.Op), advice("correct the one or the other"))
 	}
 }
 

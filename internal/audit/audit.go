@@ -75,6 +75,8 @@ type pass struct {
 	before  *query            // the one before it, nil for the first
 	router  bool              // some file reads what only a router exposes
 	models  bool              // some file tells models apart
+	vllm    bool              // some file asks for vLLM's metrics
+	absent  bool              // some alert asks for what is not there, or is down
 	starts  []int
 	check   *Check
 	out     *[]Finding
@@ -172,6 +174,8 @@ func Lint(files []File, s *Surface, ignore ...string) ([]Finding, []error) {
 				all.records[q.name] = q
 			}
 			all.models = all.models || q.tellsModelsApart()
+			all.vllm = all.vllm || q.tree != nil && slices.ContainsFunc(selectors(q.tree), ofVLLM)
+			all.absent = all.absent || q.role == alertRole && q.tree != nil && asksForAbsence(q.tree)
 			all.router = all.router || q.tree != nil && slices.ContainsFunc(selectors(q.tree),
 				func(v *parser.VectorSelector) bool {
 					_, f := classOf(nameOf(v))

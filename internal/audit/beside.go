@@ -3,12 +3,9 @@ package audit
 import (
 	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
-
-	"github.com/sixty-dev/sixty/internal/engine/vllm"
 )
 
 // beside is what a file's queries say together, gathered once: a dashboard may have
@@ -22,10 +19,6 @@ type beside struct {
 	rated    map[string][]*query        // up to two queries that take a series' rate, by its name
 	parts    map[string]map[string]bool // labels by which a series is selected, by its name
 	engines  map[string]bool            // matchers by which an engine's series are selected
-
-	absent bool // whether some alert asks for what is not there, or is down
-
-	vllm bool // whether some query asks for vLLM's metrics
 
 	repeated map[string]bool // whether a panel is drawn for each value of a variable
 }
@@ -62,12 +55,6 @@ func (d *document) beside() *beside {
 func (b *beside) add(q *query) {
 	parser.Inspect(q.tree, func(n parser.Node, path []parser.Node) error {
 		switch n := n.(type) {
-		case *parser.Call:
-			b.absent = b.absent || q.role == alertRole && strings.HasPrefix(n.Func.Name, "absent")
-		case *parser.BinaryExpr:
-			v, ok := unparen(n.LHS).(*parser.VectorSelector)
-			zero, _, number := number(n.RHS)
-			b.absent = b.absent || q.role == alertRole && ok && number && zero == 0 && n.Op == parser.EQLC && nameOf(v) == "up"
 		case *parser.AggregateExpr:
 			for _, l := range n.Grouping {
 				b.selected[l] = true
@@ -78,7 +65,6 @@ func (b *beside) add(q *query) {
 				b.rated[name] = append(b.rated[name], q)
 			}
 			_, f := classOf(name)
-			b.vllm = b.vllm || f.Engine == vllm.ID
 			for _, m := range n.LabelMatchers {
 				b.selected[m.Name] = true
 				if b.parts[name] == nil {

@@ -193,7 +193,7 @@ func lostIn(text string, named *regexp.Regexp, has labelSet) []string {
 func checkCountIsZero(p *pass) {
 	p.comparisons(func(c comparison) {
 		if a, ok := unparen(c.expr).(*parser.AggregateExpr); ok && p.role == alertRole && a.Op == parser.COUNT && c.limit > 1 &&
-			(c.op == parser.LSS || c.op == parser.LTE) && !p.absentElsewhere() {
+			(c.op == parser.LSS || c.op == parser.LTE) && !p.absent {
 			if f, ok := unparen(a.Expr).(*parser.BinaryExpr); ok && isFilter(f) {
 				p.reportAs(catalog.Ticket, c.at, "where none is left there is nothing to count, and no result: this is silent when all are down",
 					advice("add up what is 0 or 1: sum("+oneLine(p.text(f.LHS))+"), or add: or vector(0)"))
@@ -223,8 +223,22 @@ func checkCountIsZero(p *pass) {
 	})
 }
 
-// absentElsewhere reports whether another alert of the file fires where nothing is there.
-func (p *pass) absentElsewhere() bool { return p.beside.absent }
+// asksForAbsence reports whether an expression has a result where nothing is there, or where a target is down.
+func asksForAbsence(e parser.Expr) bool {
+	found := false
+	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
+		switch n := n.(type) {
+		case *parser.Call:
+			found = found || strings.HasPrefix(n.Func.Name, "absent")
+		case *parser.BinaryExpr:
+			v, _ := unparen(n.LHS).(*parser.VectorSelector)
+			zero, _, ok := number(n.RHS)
+			found = found || ok && zero == 0 && n.Op == parser.EQLC && nameOfOrNone(v) == "up"
+		}
+		return nil
+	})
+	return found
+}
 
 // states are gauges of 0 and 1 for which people count series. Of those of kube-state-metrics
 // there is one series for each phase or condition, whatever holds.

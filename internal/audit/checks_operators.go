@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"github.com/prometheus/prometheus/promql/parser"
-
-	"github.com/sixty-dev/sixty/internal/engine/dcgm"
 )
 
 // checkConstant finds comparisons of a number with a number: vector(0) < 1 behind "or" binds
@@ -161,12 +159,10 @@ func checkReplace(p *pass) {
 
 // checkTakenName finds recording rules under a name that a server exposes itself.
 func checkTakenName(p *pass) {
-	if p.role == recordRole && (p.surface.Exposes(p.name) || dcgmHas(p.name)) {
+	if p.role == recordRole && p.surface.Exposes(p.name) {
 		if v, ok := unparen(p.tree).(*parser.VectorSelector); !ok || nameOf(v) != p.name {
 			p.add(Finding{Severity: p.check.Severity, Fragment: p.name, Why: "servers expose a metric of this name themselves: whoever asks for it gets both",
 				Fix: "record it under a name of its own, such as model:" + strings.ReplaceAll(p.name, ":", "_")}, p.node, 0)
 		}
 	}
 }
-
-func dcgmHas(name string) bool { _, ok := dcgm.FieldOf(name); return ok }

@@ -236,6 +236,12 @@ func selectors(n parser.Node) []*parser.VectorSelector {
 // rates are the functions that are for counters.
 var rates = []string{"rate", "irate", "increase"}
 
+// ofVLLM reports whether a selector asks for one of vLLM's metrics.
+func ofVLLM(v *parser.VectorSelector) bool {
+	_, f := classOf(nameOf(v))
+	return f.Engine == vllm.ID
+}
+
 func isCall(n parser.Node, names ...string) bool {
 	c, ok := n.(*parser.Call)
 	return ok && slices.Contains(names, c.Func.Name)

@@ -55,6 +55,7 @@ var checks = []Check{
 	{"other-level", catalog.Ticket, "a recorded name whose level is above what without leaves", checkLevel},
 	{"other-operation", catalog.Ticket, "a recorded name that says another aggregation than the expression's", checkOperation},
 	{"upside-down", catalog.Page, "a whole divided by its part, or a number by a sum, where a share or a mean is meant", checkUpsideDown},
+	{"other-family", catalog.Ticket, "the sum or a bucket of one histogram divided by the count of another", checkOtherFamily},
 	{"other-spans", catalog.Ticket, "a quotient whose sides look at different spans of time", checkOtherSpans},
 	{"same-sides", catalog.Page, "a vector divided by itself, or taken from itself", checkSame},
 	{"other-part", catalog.Ticket, "a text that names what is left where the query asks for what is taken, or the reverse", checkOtherPart},

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/engine/dcgm"
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
 )
 
@@ -27,7 +28,8 @@ func checkNoComparison(p *pass) {
 	p.walk(func(n parser.Node, path []parser.Node) {
 		if v, ok := n.(*parser.VectorSelector); ok {
 			class, f := classOf(nameOf(v))
-			always := ours(nameOf(v)) || class != unknownClass && isExporters(f) || f.Engine != "" || under(path, rates...)
+			_, field := dcgm.FieldOf(nameOf(v))
+			always := field || ours(nameOf(v)) || class != unknownClass && isExporters(f) || f.Engine != "" || under(path, rates...)
 			if r := p.records[nameOf(v)]; r != nil || !always && class == unknownClass {
 				decides = true // it may hold the comparison
 			}
@@ -527,6 +529,10 @@ func checkOtherThreshold(p *pass) {
 	}
 	decides, single := p.decision()
 	matches := func(said float64, unit string) bool {
+		if call, ok := unwrapped(decides.expr).(*parser.Call); single && ok && slices.Contains([]string{"increase", "changes", "resets"}, call.Func.Name) &&
+			unit != "%" && strings.ToLower(unit) != "k" && !strings.HasPrefix(unit, "M") && saidUnits[unit].of == "" && unscaledFully(decides.expr) {
+			return near(said, decides.limit) || decides.op == parser.GTE && near(said, decides.limit-1) || decides.op == parser.GTR && near(said, decides.limit+1)
+		}
 		if is := p.quantityOf(decides.expr); single && is.known() {
 			if exact, told := sameAmount(said, unit, decides.limit, is); told {
 				return exact || is.of == share && near(said*saidScale(unit, is), 1-decides.limit*is.scale)
@@ -578,6 +584,9 @@ var saidUnits = map[string]quantity{
 	"°C": {temperature, 1}, "°c": {temperature, 1}, "C": {temperature, 1}, "W": {power, 1}, "watts": {power, 1}, "watt": {power, 1},
 	"kW": {power, 1000}, "GB": {size, 1 << 30}, "GiB": {size, 1 << 30}, "MB": {size, mebi}, "MiB": {size, mebi},
 }
+
+// unscaledFully reports whether a value is not multiplied with a number.
+func unscaledFully(e parser.Expr) bool { return unscaled(e) == value(e) }
 
 func near(a, b float64) bool {
 	const close = 0.01

@@ -727,7 +727,7 @@ var ofAll = regexp.MustCompile(`total|\ball\b`)
 // that name another quantity than the query asks for.
 func checkOtherQuantity(p *pass) {
 	p.otherDimension()
-	if p.role != panelRole && p.role != alertRole {
+	if p.role != panelRole && p.role != alertRole && p.role != recordRole {
 		return
 	}
 	p.capability()
@@ -743,7 +743,10 @@ func checkOtherQuantity(p *pass) {
 		}
 		families[strings.TrimPrefix(name, engine.Canonical)] = true
 	}
-	text, from := strings.Join(labelWords(p.name), " "), "alert's name"
+	text, from := strings.Join(labelWords(strings.ReplaceAll(p.name, ":", "_")), " "), "name"
+	if summary := p.rule.at("annotations", "summary").str(); p.role == alertRole && !namesSome(text) && summary != "" {
+		text, from = labelsNamed.ReplaceAllString(summary, " "), "text"
+	}
 	if p.role == panelRole {
 		text, from = labelsLegends.ReplaceAllString(p.panel.legend, " "), "legend"
 		if !namesSome(text) {

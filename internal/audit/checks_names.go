@@ -15,6 +15,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/engine/dcgm"
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
+	"github.com/sixty-dev/sixty/internal/hint"
 )
 
 // metricsQL are names of functions that MetricsQL adds to PromQL's
@@ -169,6 +170,10 @@ func checkUnknownMetric(p *pass) {
 			p.report(v.PositionRange(), "that is vLLM's name behind SGLang's prefix", suggestion{"write sglang:" + sglangs[rest], p.rename(v, "sglang:"+sglangs[rest])})
 			return
 		}
+		if to := nearSGLang(name); to != "" {
+			p.report(v.PositionRange(), "SGLang has no "+name, suggestion{"write " + to, p.rename(v, to)})
+			return
+		}
 		if strings.HasPrefix(name, "sglang:") { // of which not every name is known
 			if p.surface.Live {
 				p.reportAs(catalog.Info, v.PositionRange(), "the servers at hand ("+p.surface.Source+") do not expose "+name, advice("look at the server's /metrics for the name that it has"))
@@ -199,6 +204,18 @@ func checkUnknownMetric(p *pass) {
 		p.report(v.PositionRange(), why, advice(otherwise(words,
 			"look at the server's /metrics for the name that it has")))
 	})
+}
+
+// nearSGLang returns the name of SGLang's that another one differs from by one character, "" where there is none.
+func nearSGLang(name string) string {
+	if strings.HasPrefix(name, "sglang:") {
+		for _, f := range dialect.Families() {
+			if strings.HasPrefix(f.Name, "sglang:") && hint.Distance(name, f.Name, 2) < 2 {
+				return f.Name
+			}
+		}
+	}
+	return ""
 }
 
 // sglangs are SGLang's names for what vLLM calls otherwise.

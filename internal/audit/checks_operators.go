@@ -106,7 +106,7 @@ func checkPresence(p *pass) {
 		}
 		for _, side := range []parser.Expr{b.LHS, b.RHS} {
 			inner := unparen(side)
-			if a, ok := inner.(*parser.AggregateExpr); ok {
+			if a, ok := inner.(*parser.AggregateExpr); ok && a.Op != parser.GROUP && a.Op != parser.COUNT {
 				inner = unparen(a.Expr)
 			}
 			v := plainSelector(inner)

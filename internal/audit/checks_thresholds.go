@@ -625,6 +625,19 @@ var (
 	perSecondWords = regexp.MustCompile(`(?i)(per second\b|/ ?s(ec(ond)?)?\b|\brps\b|\bqps\b|\btps\b)`)
 )
 
+// lastSpan is a span of time in which something happened so many times.
+var lastSpan = regexp.MustCompile(`(?i)\b(count|total|number|restarts|requests|errors|tokens)?\b.*\b(in|over|during)? ?(the )?(last|past) (hour|day|24 ?h|minute|\d+ ?(m|h|d)\w*)\b`)
+
+// eventsIn reports whether a rate is of a counter of events, not of time or data.
+func eventsIn(c *parser.Call) bool {
+	v := plainSelector(c)
+	q := quantity{}
+	if v != nil {
+		q = ofCounter(nameOf(v))
+	}
+	return v != nil && counts(nameOf(v)) && q.of != cores && q.of != size && q.of != span
+}
+
 // checkPerTime finds an increase over a range shown as if it were per second, and a rate,
 // which is per second, shown as if it were per minute.
 func checkPerTime(p *pass) {
@@ -649,6 +662,9 @@ func checkPerTime(p *pass) {
 	case c.Func.Name == "increase" && second && !perMinuteWords.MatchString(text) && m.Range != time.Second:
 		p.report(c.PosRange, "the panel says per second, and increase is over the whole range",
 			suggestion{"write rate", []edit{{p.node, int(c.PosRange.Start), int(c.PosRange.Start) + len("increase"), "rate"}}})
+	case c.Func.Name == "rate" && lastSpan.MatchString(text) && !second && !perMinuteWords.MatchString(text) && c == value(unwrapped(p.tree)) && eventsIn(c):
+		p.report(c.PosRange, "the panel says how many there were in a span of time, and a rate is per second",
+			suggestion{"write increase", []edit{{p.node, int(c.PosRange.Start), int(c.PosRange.Start) + len("rate"), "increase"}}})
 	case (c.Func.Name == "rate" || c.Func.Name == "irate") && perMinuteWords.MatchString(text) && !second:
 		p.report(c.PosRange, "the panel says per minute, and a rate is per second", advice("multiply by 60"))
 	}

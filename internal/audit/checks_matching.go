@@ -727,14 +727,18 @@ var ofAll = regexp.MustCompile(`total|\ball\b`)
 // that name another quantity than the query asks for.
 func checkOtherQuantity(p *pass) {
 	p.otherDimension()
-	if p.role != panelRole && p.role != alertRole && p.role != recordRole {
+	if p.role != panelRole && p.role != alertRole && (p.role != recordRole || len(selectors(p.tree)) > 2) {
 		return
 	}
 	p.capability()
 	families := map[string]bool{}
+	counted := slices.ContainsFunc(selectors(p.tree), func(v *parser.VectorSelector) bool { return !strings.HasSuffix(nameOf(v), "_count") })
 	for _, v := range selectors(p.tree) {
 		name, _ := vllm.Canonical(nameOf(v))
-		_, f := classOf(nameOf(v))
+		class, f := classOf(nameOf(v))
+		if class == count && (counted || p.role == recordRole) {
+			continue // how many there were
+		}
 		if f.Engine != vllm.ID && !hostMemory.MatchString(name) {
 			return
 		}

@@ -137,7 +137,7 @@ func TestVariablesAndPanels(t *testing.T) {
 		{"steps of codes", `{"name":"m"}`, `,"type":"gauge","fieldConfig":{"defaults":{"thresholds":{"mode":"absolute","steps":[{"value":null},{"value":1},{"value":20}]}}}`, []query{{"DCGM_FI_DEV_XID_ERRORS", ""}}, []string{"ticket colour-threshold"}},
 		{"one step of codes", `{"name":"m"}`, `,"type":"gauge","fieldConfig":{"defaults":{"thresholds":{"mode":"absolute","steps":[{"value":null},{"value":1}]}}}`, []query{{"DCGM_FI_DEV_XID_ERRORS", ""}}, nil},
 		{"a rate as a share", `{"name":"m"}`, `,"fieldConfig":{"defaults":{"unit":"percentunit"}}`, []query{{"sum(rate(gateway_errors_total[5m]))", ""}}, []string{"ticket wrong-unit"}},
-		{"seconds per second as a share", `{"name":"m"}`, `,"fieldConfig":{"defaults":{"unit":"percentunit"}}`, []query{{`sum(rate(container_cpu_usage_seconds_total{pod="a"}[5m]))`, ""}}, nil},
+		{"seconds per second as a share", `{"name":"m"}`, `,"fieldConfig":{"defaults":{"unit":"percentunit"}}`, []query{{`sum(rate(container_cpu_usage_seconds_total{pod="a",container="b"}[5m]))`, ""}}, nil},
 		{"how many run as how many come", `{"name":"m"}`, `,"title":"Requests/s"`, []query{{"sum(vllm:num_requests_running)", ""}}, []string{"ticket per-time"}},
 		{"how busy a GPU is as its memory", `{"name":"m"}`, `,"title":"GPU memory"`, []query{{"DCGM_FI_DEV_GPU_UTIL", ""}}, []string{"ticket other-quantity"}},
 		{"one query twice with labels", `{"name":"m"}`, "", []query{{"DCGM_FI_DEV_GPU_TEMP", "core {{gpu}}"}, {"DCGM_FI_DEV_GPU_TEMP", "memory {{gpu}}"}}, []string{"ticket other-quantity", "ticket repeated-query"}},

@@ -69,6 +69,8 @@ type pass struct {
 	*query
 	surface *Surface
 	records map[string]*query // recording rules of all files, by name
+	asked   map[string]bool   // names of series that some expression asks for
+	bounded map[*query]bounds // of recording rules, as far as they were asked for
 	beside  *beside           // what the file's queries say together
 	before  *query            // the one before it, nil for the first
 	router  bool              // some file reads what only a router exposes
@@ -162,11 +164,16 @@ func Lint(files []File, s *Surface, ignore ...string) ([]Finding, []error) {
 		}
 		docs = append(docs, d)
 	}
-	all := pass{surface: s, records: map[string]*query{}}
+	all := pass{surface: s, records: map[string]*query{}, asked: map[string]bool{}, bounded: map[*query]bounds{}}
 	for _, d := range docs {
 		for _, q := range d.queries {
 			if q.role == recordRole {
 				all.records[q.name] = q
+			}
+			if q.tree != nil {
+				for _, v := range selectors(q.tree) {
+					all.asked[nameOf(v)] = true
+				}
 			}
 			all.models = all.models || q.tellsModelsApart()
 			all.router = all.router || q.tree != nil && slices.ContainsFunc(selectors(q.tree),

@@ -20,12 +20,13 @@ import (
 )
 
 func checkNoComparison(p *pass) {
+	p.decidedByQuery()
 	if p.role != alertRole {
 		return
 	}
 	decides := len(selectors(p.tree)) == 0 // vector(1) is to fire always: a dead man's switch
 	for _, v := range selectors(p.tree) {
-		if r := p.records[nameOf(v)]; r != nil || !ours(nameOf(v)) {
+		if r := p.records[nameOf(v)]; r != nil || !ours(nameOf(v)) && !isState(nameOf(v)) {
 			decides = true // it may hold the comparison
 		}
 	}
@@ -80,7 +81,7 @@ var ruleFields = []string{"record", "alert", "expr", "for", "keep_firing_for", "
 
 // checkRefused finds what makes Prometheus refuse a file of rules, and all that stand in it.
 func checkRefused(p *pass) {
-	if p.role != alertRole && p.role != recordRole {
+	if p.role != alertRole && p.role != recordRole || p.managed != nil {
 		return
 	}
 	r := rulefmt.Rule{
@@ -217,7 +218,7 @@ func checkCountIsZero(p *pass) {
 // there is one series for each phase or condition, whatever holds.
 var (
 	states    = []string{"up", "probe_success", "vllm:healthy_pods_total", "vllm:engine_sleep_state"}
-	oneOfMany = regexp.MustCompile(`^kube_\w+_status_(phase|condition|ready|scheduled)$|^kube_pod_container_status_(ready|running|waiting|terminated)$`)
+	oneOfMany = regexp.MustCompile(`^kube_\w+_status_(phase|condition|ready|scheduled|reason)$|^kube_pod_container_status_(ready|running|waiting|terminated)$`)
 )
 
 // checkCountOfStates finds series counted, whatever they say, where those are meant that
@@ -263,6 +264,12 @@ func checkStatesAsFilter(p *pass) {
 	})
 }
 
+// isState reports whether a series is there with value 0 where what it says does not hold.
+func isState(name string) bool {
+	canonical, _ := vllm.Canonical(name)
+	return slices.Contains(states, canonical) || oneOfMany.MatchString(name)
+}
+
 func nameOfOrNone(v *parser.VectorSelector) string {
 	if v == nil {
 		return ""
@@ -300,6 +307,7 @@ func checkFiresWhenIdle(p *pass) {
 		return
 	}
 	p.belowItsPast(tree)
+	p.nothingDiffers()
 	p.comparisons(func(c comparison) {
 		if c.at != tree.PositionRange() || c.op != parser.LSS && c.op != parser.LTE || c.limit <= 0 {
 			return
@@ -317,6 +325,16 @@ func checkFiresWhenIdle(p *pass) {
 		if slices.Contains(work, name) {
 			p.report(c.at, "nothing is done where nobody asks: this fires at night, and on every idle server",
 				advice("add: and on (instance) vllm:num_requests_running > 0, grouped as the left side is"))
+		}
+	})
+}
+
+// nothingDiffers reports quotients of rates that are compared by "!=": where nothing comes they are 0/0,
+// which differs from every number.
+func (p *pass) nothingDiffers() {
+	p.comparisons(func(c comparison) {
+		if b, ok := unscaled(c.expr).(*parser.BinaryExpr); ok && c.op == parser.NEQ && b.Op == parser.DIV && rateIn(b.LHS) != nil && rateIn(b.RHS) != nil {
+			p.report(c.at, "where nobody asks the quotient is 0/0, NaN, which differs from every number: this fires on what is idle", advice("write < or >"))
 		}
 	})
 }
@@ -436,21 +454,23 @@ func startsWith(re *regexp.Regexp, text string) bool {
 var oneOfWhich = map[string]string{
 	"kube_pod_status_ready": "condition", "kube_pod_status_scheduled": "condition", "kube_pod_status_phase": "phase",
 	"kube_node_status_condition": "status", "kube_deployment_status_condition": "status",
+	"vllm:engine_sleep_state": "sleep_state",
 }
 
-// checkOneOfMany finds states of kube-state-metrics compared with 0 whatever the condition:
-// of the series of each object all but one are 0.
+// checkOneOfMany finds states compared with 0 or 1 whatever the condition: of the series of each object
+// one is 1 and all others are 0.
 func checkOneOfMany(p *pass) {
 	p.comparisons(func(c comparison) {
 		v, ok := value(c.expr).(*parser.VectorSelector)
 		zero := c.limit == 0 && (c.op == parser.EQLC || c.op == parser.LTE) || c.limit == 1 && (c.op == parser.LSS || c.op == parser.NEQ)
-		if !ok || !zero || p.role != alertRole {
+		one := c.limit == 1 && (c.op == parser.EQLC || c.op == parser.GTE) || c.limit >= 0 && c.limit < 1 && c.op == parser.GTR
+		by := statedBy(v)
+		if !ok || by == "" || !zero && !one || p.role != alertRole {
 			return
 		}
-		if by := oneOfWhich[nameOf(v)]; by != "" && !slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool { return m.Name == by }) {
-			p.report(c.at, fmt.Sprintf("every object has a series for each %s, and all but one of them are 0: this always fires", by),
-				advice("select one, such as "+by+`="true"`))
-		}
+		such := map[string]string{"sleep_state": "awake", "phase": "Failed"}[by]
+		p.report(c.at, fmt.Sprintf("every object has a series for each %s, of which one is 1 and all others are 0: this always fires", by),
+			advice(fmt.Sprintf("select one, such as %s=%q", by, otherwise(such, "true"))))
 	})
 }
 

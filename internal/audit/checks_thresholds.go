@@ -62,6 +62,7 @@ func (p *pass) isGuard(c comparison, path []parser.Node) bool {
 func short(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
 
 func checkImpossible(p *pass) {
+	p.outOfBounds()
 	if p.role == scalerRole {
 		n := p.scaler.at("metadata", "threshold")
 		if limit, err := strconv.ParseFloat(n.scalar(), 64); err == nil && limit > 1 && p.quantityOf(p.tree) == ratio &&
@@ -74,12 +75,6 @@ func checkImpossible(p *pass) {
 			return
 		}
 		top := 1.0
-		if v, ok := value(c.expr).(*parser.VectorSelector); ok && (nameOf(v) == "ALERTS" || nameOf(v) == "up") &&
-			(c.op == parser.GTR && c.limit >= 1 || c.op == parser.GTE && c.limit > 1) {
-			p.report(c.at, nameOf(v)+" is never above 1: it says whether, not how many",
-				advice("count the series: count("+p.text(v)+")"))
-			return
-		}
 		switch p.quantityOf(c.expr) {
 		case ratio:
 		case percent:
@@ -473,6 +468,9 @@ func checkRateInterval(p *pass) {
 			return
 		}
 		switch interval := p.surface.Interval; {
+		case p.scrapedEvery(v) > 0 && m.Range < 2*p.scrapedEvery(v):
+			p.reportAs(catalog.Page, at, fmt.Sprintf("the file says that this is scraped every %s: %s never holds two scrapes for sure, and there is no rate", render.Span(p.scrapedEvery(v)), render.Span(m.Range)),
+				advice("take at least "+render.Span(4*p.scrapedEvery(v))))
 		case interval > 0 && m.Range < 2*interval && p.surface.Whole:
 			p.reportAs(catalog.Page, at, fmt.Sprintf("the servers are scraped every %s: %s never holds two scrapes, and the rate is always empty", interval, render.Span(m.Range)), advice("take at least "+render.Span(4*interval)))
 		case interval == 0 && m.Range < 30*time.Second:
@@ -581,6 +579,7 @@ var (
 func checkPerTime(p *pass) {
 	if p.role == alertRole {
 		p.perHour()
+		p.otherTime()
 	}
 	if p.role != panelRole {
 		return

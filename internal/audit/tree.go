@@ -233,7 +233,7 @@ var rates = []string{"rate", "irate", "increase"}
 
 func isCall(n parser.Node, names ...string) bool {
 	c, ok := n.(*parser.Call)
-	return ok && slices.Contains(names, c.Func.Name)
+	return ok && c != nil && slices.Contains(names, c.Func.Name)
 }
 
 // under reports whether a call of one of the functions encloses a node.

@@ -291,8 +291,8 @@ func never(l bounds, op parser.ItemType, r bounds) bool {
 	return false
 }
 
-// opposite are the comparisons that hold where another one does not.
-var opposite = map[parser.ItemType]parser.ItemType{
+// negated are the comparisons that hold where another one does not.
+var negated = map[parser.ItemType]parser.ItemType{
 	parser.GTR: parser.LTE, parser.LSS: parser.GTE, parser.GTE: parser.LSS, parser.LTE: parser.GTR,
 	parser.EQLC: parser.NEQ, parser.NEQ: parser.EQLC,
 }
@@ -320,7 +320,7 @@ func (p *pass) outOfBounds() {
 		case isCountOf(c.expr), p.quantityOf(c.expr).of == share: // count-is-zero, and the other half of this check
 		case l.empty() || never(l, c.op, limit):
 			p.report(c.at, fmt.Sprintf("%s %s: this never holds", p.text(unparen(c.expr)), l.said()), p.withinBounds(c, l))
-		case isFunction && clocks[call.Func.Name].high > 0 && call.Func.Name != "time" && never(l, opposite[c.op], limit):
+		case isFunction && clocks[call.Func.Name].high > 0 && call.Func.Name != "time" && never(l, negated[c.op], limit):
 			p.report(c.at, fmt.Sprintf("%s %s: this always holds", p.text(call), l.said()), p.withinBounds(c, l))
 		}
 	})

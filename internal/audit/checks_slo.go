@@ -10,8 +10,6 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
-
-	"github.com/sixty-dev/sixty/internal/dialect"
 )
 
 // objectiveNamed is an objective in a text: from 90 % to 99.999 %.
@@ -222,46 +220,6 @@ func halved(path []parser.Node, sum parser.Node) bool {
 		inner = path[i]
 	}
 	return false
-}
-
-// finishes are the histograms of which each request gives one observation when it ends: their counts
-// are the same.
-var finishes = []string{
-	"e2e_request_latency_seconds", "request_queue_time_seconds", "request_inference_time_seconds", "request_prefill_time_seconds",
-	"request_decode_time_seconds", "request_prompt_tokens", "request_generation_tokens", "request_params_max_tokens",
-	"request_params_n", "request_max_num_generation_tokens", "request_time_per_output_token_seconds", "request_prefill_kv_computed_tokens",
-}
-
-// checkTwoHistograms finds the sum of one histogram divided by the count of another that counts
-// something else.
-func checkTwoHistograms(p *pass) {
-	p.walk(func(n parser.Node, _ []parser.Node) {
-		b, ok := n.(*parser.BinaryExpr)
-		if !ok || b.Op != parser.DIV {
-			return
-		}
-		part, v := canonicalOf(unscaled(b.LHS))
-		whole, w := canonicalOf(unscaled(b.RHS))
-		total, isSum := strings.CutSuffix(part, "_sum")
-		family, isCount := strings.CutSuffix(whole, "_count")
-		if v == nil || w == nil || !isSum || !isCount || total == family {
-			return
-		}
-		a, known1 := dialect.Known(total)
-		c, known2 := dialect.Known(family)
-		_, name, _ := strings.Cut(total, ":")
-		_, other, _ := strings.Cut(family, ":")
-		switch {
-		case known1 && known2 && a.Engine == c.Engine:
-			if slices.Contains(finishes, name) && slices.Contains(finishes, other) || name == "inter_token_latency_seconds" || name == "iteration_tokens_total" {
-				return // one count; the decoding time of a request
-			}
-		case known1 || known2 || !strings.HasSuffix(total, "_seconds") || !strings.HasSuffix(family, "_seconds"):
-			return
-		}
-		p.report(b.PositionRange(), fmt.Sprintf("the sum is of %s and the count of %s, which does not count the same: this is no mean", total, family),
-			suggestion{"divide by " + strings.TrimSuffix(nameOf(v), "_sum") + "_count", p.rename(w, strings.TrimSuffix(nameOf(v), "_sum")+"_count")})
-	})
 }
 
 // Prices of texts and names: what costs, and that it is by the hour.

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
@@ -287,25 +286,6 @@ func multiplied(path []parser.Node) bool {
 	})
 }
 
-// checkTwoWindows finds quotients of two counters over different ranges.
-func checkTwoWindows(p *pass) {
-	p.walk(func(n parser.Node, _ []parser.Node) {
-		b, ok := n.(*parser.BinaryExpr)
-		if !ok || b.Op != parser.DIV {
-			return
-		}
-		l, r := rateIn(b.LHS), rateIn(b.RHS)
-		if l == nil || r == nil || nameOf(plainSelector(l)) == nameOf(plainSelector(r)) || (l.Func.Name == "increase") != (r.Func.Name == "increase") ||
-			p.says("budget", "baseline", "usual", "normal", "trend") {
-			return
-		}
-		a, c := p.rangeText(l), p.rangeText(r)
-		if a != "" && c != "" && a != c {
-			p.report(b.PositionRange(), fmt.Sprintf("one side looks at %s, the other at %s: whenever the load changes, the quotient is off by as much", a, c), advice("take one range on both sides"))
-		}
-	})
-}
-
 // rateIn is the rate or increase of one counter that an expression is, added up perhaps.
 func rateIn(e parser.Expr) *parser.Call {
 	c, ok := unwrapped(unscaled(e)).(*parser.Call)
@@ -313,22 +293,4 @@ func rateIn(e parser.Expr) *parser.Call {
 		return nil
 	}
 	return c
-}
-
-// rangeText is a range as it is written, variables as their names.
-func (p *pass) rangeText(c *parser.Call) string {
-	m, ok := unparen(c.Args[0]).(*parser.MatrixSelector)
-	if !ok {
-		return ""
-	}
-	text := p.text(m)
-	open := strings.LastIndexByte(text, '[')
-	if open < 0 || !strings.HasSuffix(text, "]") {
-		return ""
-	}
-	text = strings.TrimSpace(text[open+1 : len(text)-1])
-	if d, err := model.ParseDuration(text); err == nil {
-		return d.String()
-	}
-	return text
 }

@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"fmt"
 	"math"
 	"regexp"
 	"slices"
@@ -299,47 +298,4 @@ func statedBy(v *parser.VectorSelector) string {
 		return ""
 	}
 	return by
-}
-
-// operationsNamed are the operations that names of recorded series say, with what computes them.
-var operationsNamed = []struct {
-	said *regexp.Regexp
-	by   []string
-}{
-	{regexp.MustCompile(`^(?:max|peak)(?:_?\d+[smhd]|$)`), []string{"max", "max_over_time", "topk", "clamp_min"}},
-	{regexp.MustCompile(`^min(?:_?\d+[smhd]|$)`), []string{"min", "min_over_time", "bottomk", "clamp_max"}},
-}
-
-// checkOtherOperation finds recorded series whose names say the largest or the least of what the
-// expression takes the least, the largest or the mean.
-func checkOtherOperation(p *pass) {
-	if p.role != recordRole || !strings.Contains(p.name, ":") {
-		return
-	}
-	var used []string
-	p.walk(func(n parser.Node, _ []parser.Node) {
-		switch n := n.(type) {
-		case *parser.AggregateExpr:
-			used = append(used, n.Op.String())
-		case *parser.Call:
-			used = append(used, n.Func.Name)
-		}
-	})
-	names := func(some []string) string {
-		for _, u := range used {
-			if slices.Contains(some, u) {
-				return u
-			}
-		}
-		return ""
-	}
-	last := p.name[strings.LastIndex(p.name, ":")+1:]
-	for i, op := range operationsNamed {
-		others := append([]string{"avg", "avg_over_time"}, operationsNamed[1-i].by[:3]...)
-		if other := names(others); op.said.MatchString(last) && names(op.by) == "" && other != "" &&
-			!slices.ContainsFunc(used, func(u string) bool { return strings.Contains(u, "quantile") }) &&
-			!slices.ContainsFunc(selectors(p.tree), func(v *parser.VectorSelector) bool { return strings.Contains(nameOf(v), ":") && !known(nameOf(v)) }) {
-			p.report(p.tree.PositionRange(), fmt.Sprintf("the name says %s, and the expression takes %s", last, other), advice("correct the one or the other"))
-		}
-	}
 }

@@ -20,6 +20,7 @@ type variable struct {
 	multi  bool   // may stand for several values at once
 	plugin string // of the datasources that it stands for
 	node   *node  // its name
+	label  string // whose values it stands for, "" where that is not known
 }
 
 // A mention is where an expression names a variable outside of a string.

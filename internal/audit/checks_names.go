@@ -157,6 +157,10 @@ func checkUnknownMetric(p *pass) {
 			return
 		}
 		if strings.HasPrefix(name, "sglang:") { // of which not every name is known
+			if to := sglangs[strings.TrimPrefix(name, "sglang:")]; to != "" {
+				p.report(v.PositionRange(), "that is vLLM's name: SGLang never had "+name, suggestion{"write " + to, p.rename(v, to)})
+				return
+			}
 			if p.surface.Live {
 				p.reportAs(catalog.Info, v.PositionRange(), "the servers at hand ("+p.surface.Source+") do not expose "+name, advice("look at the server's /metrics for the name that it has"))
 			}
@@ -186,6 +190,12 @@ func checkUnknownMetric(p *pass) {
 		p.report(v.PositionRange(), why, advice(otherwise(words,
 			"look at the server's /metrics for the name that it has")))
 	})
+}
+
+// sglangs are SGLang's gauges by the names of vLLM's.
+var sglangs = map[string]string{
+	"num_requests_running": "sglang:num_running_reqs", "num_requests_waiting": "sglang:num_queue_reqs",
+	"kv_cache_usage_perc": "sglang:token_usage", "gpu_cache_usage_perc": "sglang:token_usage",
 }
 
 // others are words of names that programs beside vLLM give to their own metrics, such as
@@ -455,6 +465,10 @@ func checkCreated(p *pass) {
 // its labels, and its value is the time of their last change.
 func (p *pass) loraInfo(v *parser.VectorSelector, path []parser.Node) {
 	shown := p.role == panelRole && (p.panel.kind == "table" || strings.Contains(p.panel.legend, "lora_adapters"))
+	if shown && p.panel.isTable() && len(path) == 0 && moments.MatchString(p.claims()) {
+		p.report(v.PositionRange(), "a set of adapters that ran once stays as a series until the server restarts: the table lists those of long ago too",
+			advice("take the newest of each server: topk by (instance) (1, "+nameOf(v)+")"))
+	}
 	if shown || aboutTime(path) || under(path, "max_over_time", "last_over_time") || slices.ContainsFunc(path, func(n parser.Node) bool {
 		a, ok := n.(*parser.AggregateExpr)
 		return ok && (a.Op == parser.TOPK || slices.ContainsFunc(a.Grouping, func(l string) bool { return strings.HasSuffix(l, "lora_adapters") }))
@@ -611,6 +625,9 @@ func (p *pass) mistakenFor(name, label string) (to string, sure belief) {
 			return to, yes
 		}
 		return to, cannotTell
+	}
+	if strings.HasPrefix(name, "http_request_duration_highr_seconds") && slices.Contains([]string{"handler", "method", "status"}, label) {
+		return "", yes // of all requests, without labels of its own (prometheus-fastapi-instrumentator)
 	}
 	has, known := p.surface.hasLabel(name, label)
 	_, n := classOf(name)

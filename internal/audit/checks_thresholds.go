@@ -242,13 +242,16 @@ func checkUnit(p *pass) {
 	if p.panel == nil || p.role != panelRole {
 		return
 	}
+	p.powersOfTen()
 	shown, ok := panelUnits[p.panel.unit]
 	switch {
 	case !ok && is.of == size && is.scale >= 1<<40 && smallSizes.MatchString(p.panel.title+" "+p.panel.legend):
 		p.report(p.tree.PositionRange(),
 			"the values are tebibytes, of mebibytes by the metric's name, and the panel says less", advice("leave out the factors"))
 	case !is.known():
-		if c := p.pureRate(); c != nil && shown.of == share {
+		if c := p.pureRate(); c != nil && strings.HasSuffix(nameOf(plainSelector(c)), "_count") && (shown.of == size || shown.of == flow || shown.of == span) {
+			p.report(c.PosRange, fmt.Sprintf("_count says how many there were, and the panel's unit is for %s", shown.of), advice("take _sum"))
+		} else if c != nil && shown.of == share {
 			p.reportUnit(fmt.Sprintf("the values are a %s of a counter, per second or range, and the panel's unit is %s",
 				c.Func.Name, shown),
 				advice("divide by the rate of what it is a share of"))

@@ -24,12 +24,14 @@ func checkNoComparison(p *pass) {
 		return
 	}
 	decides := len(selectors(p.tree)) == 0 // vector(1) is to fire always: a dead man's switch
-	for _, v := range selectors(p.tree) {
-		if r := p.records[nameOf(v)]; r != nil || !ours(nameOf(v)) {
-			decides = true // it may hold the comparison
+	p.walk(func(n parser.Node, path []parser.Node) {
+		if v, ok := n.(*parser.VectorSelector); ok {
+			class, f := classOf(nameOf(v))
+			always := ours(nameOf(v)) || class != unknownClass && isExporters(f) || f.Engine != "" || under(path, rates...)
+			if r := p.records[nameOf(v)]; r != nil || !always && class == unknownClass {
+				decides = true // it may hold the comparison
+			}
 		}
-	}
-	p.walk(func(n parser.Node, _ []parser.Node) {
 		switch n := n.(type) {
 		case *parser.BinaryExpr:
 			decides = decides || n.Op.IsComparisonOperator() && !n.ReturnBool || n.Op == parser.LUNLESS
@@ -498,7 +500,13 @@ func checkOtherThreshold(p *pass) {
 			return
 		}
 	}
-	matches := func(said float64) bool {
+	decides, single := p.decision()
+	matches := func(said float64, unit string) bool {
+		if is := p.quantityOf(decides.expr); single && is.known() {
+			if exact, told := sameAmount(said, unit, decides.limit, is); told {
+				return exact || is.of == share && near(said*saidScale(unit, is), 1-decides.limit*is.scale)
+			}
+		}
 		for _, l := range limits {
 			for _, by := range scales {
 				const near = 0.01 // 1 a minute is written as 0.0167 a second
@@ -522,7 +530,10 @@ func checkOtherThreshold(p *pass) {
 			before := strings.ToLower(strings.TrimSpace(text[:m[0]]))
 			switch {
 			case err != nil, startsWith(growthNamed, text[m[4]:]), durations.MatchString(text[m[6]:m[7]]), strings.HasSuffix(before, "for"), strings.HasSuffix(before, "持续"):
-			case matches(said):
+			case matches(said, text[m[6]:m[7]]):
+				if single {
+					p.otherDirectionSaid(f.value, m, said, decides, found)
+				}
 				return
 			case said != 0:
 				wrong = append(wrong, i)
@@ -533,6 +544,70 @@ func checkOtherThreshold(p *pass) {
 			p.reportText(f.value, m[0], m[1], "the text names another threshold than the expression compares with", "correct the one or the other")
 			return
 		}
+	}
+}
+
+// saidUnits are units as texts write them behind a number.
+var saidUnits = map[string]quantity{
+	"%": percent, "s": seconds, "sec": seconds, "seconds": seconds, "second": seconds, "ms": milliseconds, "milliseconds": milliseconds,
+	"°C": {temperature, 1}, "°c": {temperature, 1}, "C": {temperature, 1}, "W": {power, 1}, "watts": {power, 1}, "watt": {power, 1},
+	"kW": {power, 1000}, "GB": {size, 1 << 30}, "GiB": {size, 1 << 30}, "MB": {size, mebi}, "MiB": {size, mebi},
+}
+
+func near(a, b float64) bool {
+	const close = 0.01
+	return math.Abs(a-b) <= close*math.Max(math.Abs(a), math.Abs(b))
+}
+
+// saidScale is how much of a quantity's first unit a number in a text stands for.
+func saidScale(unit string, is quantity) float64 {
+	if u, ok := saidUnits[unit]; ok && u.of == is.of {
+		return u.scale
+	}
+	return is.scale
+}
+
+// sameAmount reports whether a text names the amount that an expression is compared with; told is
+// false where its unit does not say.
+func sameAmount(said float64, unit string, limit float64, is quantity) (same, told bool) {
+	u, ok := saidUnits[unit]
+	switch {
+	case is == ratio && limit > 1: // impossible-threshold
+		return false, false
+	case ok && u.of == is.of && is.of == size:
+		return quantity{size, said * u.scale}.is(quantity{size, limit * is.scale}), true
+	case ok && u.of == is.of, is.of == cores && ok && u.of == share:
+		return near(said*u.scale, limit*is.scale), true
+	case ok || unit == "k" || unit == "K" || unit == "M" || durations.MatchString(unit):
+		return false, false
+	case is.of == requests || is.of == temperature || is.of == power:
+		return near(said, limit), true
+	}
+	return false, false
+}
+
+// Words for the two directions of a comparison.
+var (
+	upwards   = regexp.MustCompile(`(?i)^(>|above|over|exceed|greater|higher|more|超过|大于)`)
+	downwards = regexp.MustCompile(`(?i)^(<|below|under|less|fewer|lower|低于|小于)`)
+)
+
+// otherDirectionSaid reports a text that says "below" of an alert that fires above, or the reverse.
+func (p *pass) otherDirectionSaid(n *node, m []int, said float64, c comparison, all [][]int) {
+	text := n.value
+	for _, o := range all {
+		if upwards.MatchString(text[o[0]:]) != upwards.MatchString(text[m[0]:]) {
+			return // when it fires, and when it ends
+		}
+	}
+	above := c.op == parser.GTR || c.op == parser.GTE
+	below := c.op == parser.LSS || c.op == parser.LTE
+	is := p.quantityOf(c.expr)
+	if is.of == share && (near(c.limit*is.scale, 0.5) || !near(said*saidScale(text[m[6]:m[7]], is), c.limit*is.scale)) {
+		return // of what is left
+	}
+	if upwards.MatchString(text[m[0]:]) && below || downwards.MatchString(text[m[0]:]) && above {
+		p.reportText(n, m[0], m[1], "the text says the other direction than the expression compares in", "correct the one or the other")
 	}
 }
 

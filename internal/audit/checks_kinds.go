@@ -48,6 +48,11 @@ func (p *pass) restOfNoShare(b *parser.BinaryExpr, whole float64) {
 	q := p.quantityOf(b.RHS)
 	switch {
 	case !q.known() || whole != 1 && whole != 100 || q.of == requests || q.of == tokens:
+	case q.of == cores: // of one processor
+		if a := aggregation(b.RHS); a != nil && a.Op == parser.SUM && !slices.Contains(a.Grouping, "cpu") {
+			p.report(b.PositionRange(), "the time of all processors together is more than 1 where there are several: this falls below 0",
+				advice("write avg in place of sum"))
+		}
 	case q.of != share:
 		p.report(b.PositionRange(), fmt.Sprintf("%s less %s is no share of anything", short(whole), q),
 			advice("for the share of requests above a time divide buckets: 1 - sum(rate(…_bucket{le=\"2.5\"}[5m])) / sum(rate(…_count[5m]))"))

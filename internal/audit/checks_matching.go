@@ -605,7 +605,7 @@ type wording struct {
 // wordings are quantities that are taken for one another, by name.
 var wordings = map[string]wording{
 	"prompt tokens":    {[]string{"prompt_tokens_total", "request_prompt_tokens"}, regexp.MustCompile(`\b(prompt|input|prefill)`), "prefill"},
-	"generated tokens": {[]string{"generation_tokens_total", "request_generation_tokens"}, regexp.MustCompile(`\b(generat|output|completion|decode)`), "decode"},
+	"generated tokens": {[]string{"generation_tokens_total", "request_generation_tokens"}, regexp.MustCompile(`\b(generat|output|decode)|\bcompletion.?tok`), "decode"},
 	"time to first token": {
 		[]string{"time_to_first_token_seconds"},
 		regexp.MustCompile(`\bttft\b|first.token`), "prefill",
@@ -653,9 +653,9 @@ func checkOtherQuantity(p *pass) {
 		return
 	}
 	p.capability()
-	p.freeAsAvailable()
 	if p.role == panelRole {
 		p.misnamed()
+		p.saidUpsideDown()
 	}
 	families := map[string]bool{}
 	for _, v := range selectors(p.tree) {

@@ -152,6 +152,15 @@ func nearestField(name string) string {
 
 func checkUnknownMetric(p *pass) {
 	p.unknownFields()
+	for _, v := range selectors(p.tree) {
+		name := nameOf(v)
+		if v.Name == "" || p.records[name] != nil || p.surface.Exposes(name) || p.opaque(v.PosRange.Start, v.PosRange.Start+posrange.Pos(len(name))) {
+			continue
+		}
+		if to := misspelled(name); to != "" {
+			p.report(v.PositionRange(), "no exporter has "+name, suggestion{"write " + to, p.rename(v, to)})
+		}
+	}
 	p.missing(func(v *parser.VectorSelector, name string) {
 		if known(name) {
 			return
@@ -619,6 +628,12 @@ func (p *pass) unlessAdded(n parser.Node, sure belief, why string, fix suggestio
 func (p *pass) mistakenFor(name, label string) (to string, sure belief) {
 	if label == labels.MetricName || name == "" {
 		return "", no
+	}
+	if to := p.misspelledLabel(name, label); to != "" {
+		return to, yes
+	}
+	if p.lacksLabel(name, label) {
+		return "", yes
 	}
 	if to := gpuLabels[label]; to != "" && strings.HasPrefix(name, "DCGM_FI_") && !p.surface.Live {
 		if p.beside.words[to] || label != "hostname" && !p.beside.selected[label] {

@@ -233,7 +233,7 @@ func checkWrongWayRound(p *pass) {
 	p.mappedWrong()
 	steps := p.panel.defaults.at("thresholds", "steps").elements()
 	d := p.directionOf(p.tree)
-	if d == neither || len(steps) < 2 || !p.panel.coloured() || p.panel.otherColours() {
+	if d == undirected || len(steps) < 2 || !p.panel.coloured() || p.panel.otherColours() {
 		return
 	}
 	first, last := rankOf(steps[0].get("color").str()), rankOf(steps[len(steps)-1].get("color").str())
@@ -330,11 +330,7 @@ var addends = map[string][]string{
 	"node_memory_MemTotal_bytes":              {"node_memory_MemAvailable_bytes", "node_memory_MemFree_bytes"},
 }
 
-// ofContainers are cAdvisor's series of which a pod has one of its own beside those of its containers.
-var ofContainers = regexp.MustCompile(`^container_(memory_(working_set_bytes|rss|usage_bytes|cache)|cpu_usage_seconds_total)$`)
-
-// checkPartAndWhole finds parts added to the whole that holds them: by an operator, by stacking, or since
-// the pod is counted beside its containers.
+// checkPartAndWhole finds parts added to the whole that holds them: by an operator or by stacking.
 func checkPartAndWhole(p *pass) {
 	p.walk(func(n parser.Node, path []parser.Node) {
 		switch n := n.(type) {
@@ -353,18 +349,6 @@ func checkPartAndWhole(p *pass) {
 						p.report(n.PositionRange(), part+" is a part of "+whole+", which holds it already: it is counted twice", advice("leave out the one or the other"))
 					}
 				}
-			}
-		case *parser.AggregateExpr:
-			v := plainSelector(n.Expr)
-			if n.Op != parser.SUM || n.Without || v == nil || !ofContainers.MatchString(nameOf(v)) || slices.Contains(n.Grouping, "container") {
-				return
-			}
-			matches := func(names ...string) bool {
-				return slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool { return slices.Contains(names, m.Name) })
-			}
-			ofPods := matches("pod", "namespace") || slices.Contains(n.Grouping, "pod") || slices.Contains(n.Grouping, "namespace")
-			if ofPods && !matches("container", "image", "name", "id", "cpu") {
-				p.report(n.PositionRange(), nameOf(v)+" has a series for the whole pod (container=\"\") beside those of its containers: the sum is twice as much", advice(`select container!=""`))
 			}
 		}
 	})
@@ -467,21 +451,6 @@ func checkRoundedAway(p *pass) {
 
 // checkCumulativeBuckets finds buckets taken for counts of their own: each holds all below it.
 func checkCumulativeBuckets(p *pass) {
-	p.walk(func(n parser.Node, path []parser.Node) {
-		a, ok := n.(*parser.AggregateExpr)
-		if !ok || a.Op != parser.SUM && a.Op != parser.AVG || under(path, "histogram_quantile", "histogram_fraction") || p.role == recordRole {
-			return
-		}
-		v := plainSelector(a.Expr)
-		if v == nil || !p.isBuckets(nameOf(v)) || slices.Contains(a.Grouping, labels.BucketLabel) != a.Without ||
-			p.opaque(a.PosRange.Start, a.Expr.PositionRange().Start) || p.opaque(a.Expr.PositionRange().End, a.PosRange.End) {
-			return
-		}
-		if slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool { return m.Name == labels.BucketLabel }) {
-			return
-		}
-		p.report(a.PositionRange(), "each bucket holds all below it: added up, a request counts once for every edge above it", advice(`select one bucket, le="…", or take _count`))
-	})
 	if p.role != panelRole || !slices.Contains([]string{"heatmap", "bargauge", "barchart"}, p.panel.kind) || p.panel.target.get("format").str() == "heatmap" ||
 		p.panel.isTable() || p.panel.node.at("options", "calculate").scalar() == "true" || len(p.panel.node.get("transformations").elements()) > 0 {
 		return
@@ -561,38 +530,6 @@ func (p *pass) unusedRepeat() {
 		advice("select by $"+n.str()+" in the query"))
 }
 
-// checkTwoWindows finds quotients of what happened in two spans of time.
-func checkTwoWindows(p *pass) {
-	p.walk(func(n parser.Node, _ []parser.Node) {
-		b, ok := n.(*parser.BinaryExpr)
-		if !ok || b.Op != parser.DIV || b.VectorMatching == nil {
-			return
-		}
-		l, r := windowOf(p, b.LHS), windowOf(p, b.RHS)
-		if l == "" || r == "" || l == r || slices.Equal(namesIn(b.LHS), namesIn(b.RHS)) {
-			return
-		}
-		p.report(b.PositionRange(), fmt.Sprintf("what happened in %s is divided by what happened in %s: where the load changes, so does the quotient", l, r), advice("take one range on both sides"))
-	})
-}
-
-// windowOf is the range of the rate that an expression is, as it is written; "" where it is none.
-func windowOf(p *pass, e parser.Expr) string {
-	c, ok := unwrapped(unscaled(e)).(*parser.Call)
-	if !ok || c.Func.Name != "rate" && c.Func.Name != "increase" || len(c.Args) != 1 {
-		return ""
-	}
-	m, ok := unparen(c.Args[0]).(*parser.MatrixSelector)
-	if !ok {
-		return ""
-	}
-	text := p.text(m)
-	if open := strings.LastIndexByte(text, '['); open >= 0 {
-		return strings.Trim(text[open:], "[] ")
-	}
-	return render.Span(m.Range)
-}
-
 // checkLongLookback finds what no longer is shown as if it were: the last sample of a long time ago.
 func checkLongLookback(p *pass) {
 	c, ok := unwrapped(p.tree).(*parser.Call)
@@ -618,11 +555,8 @@ var countedWords = map[dimension]*regexp.Regexp{
 // perNamed is a quotient in a text.
 var perNamed = regexp.MustCompile(`^(.*)\bper\b(.*)$`)
 
-// checkUpsideDown finds quotients whose text says that they were divided the other way round.
-func checkUpsideDown(p *pass) {
-	if p.role != panelRole {
-		return
-	}
+// saidUpsideDown reports quotients whose text says that they were divided the other way round.
+func (p *pass) saidUpsideDown() {
 	said := perNamed.FindStringSubmatch(p.claims())
 	if b, ok := unscaled(p.tree).(*parser.BinaryExpr); ok && b.Op == parser.DIV && said != nil {
 		base := map[dimension]dimension{requestRate: requests, requests: requests, tokenRate: tokens, tokens: tokens}
@@ -683,10 +617,6 @@ var misnomers = []misnomer{
 		fix: "count them with http_requests_total or at the gateway, or call them finished",
 	},
 	{
-		says: regexp.MustCompile(`\b[45](xx|\d\d)\b|http (status|error|answer|response)`), metrics: []string{"vllm:request_success_total"},
-		why: "answers with an HTTP error never reach it: the engine has no count of them", fix: `count http_requests_total{status=~"4xx|5xx"}`,
-	},
-	{
 		says: regexp.MustCompile(`\b(clients?|end.?users?|network)\b`), unless: regexp.MustCompile(`without|exclud|server|not |before`),
 		metrics: []string{"vllm:time_to_first_token_seconds", "vllm:e2e_request_latency_seconds", "vllm:inter_token_latency_seconds"},
 		why:     "the server's time ends before detokenization, HTTP and the network: clients see more", fix: "measure at the gateway or with a client, or call it the server's",
@@ -711,14 +641,6 @@ var misnomers = []misnomer{
 		why:     "with speculative decoding it is observed once for each step, which gives several tokens", fix: "take vllm:request_time_per_output_token_seconds",
 	},
 	{
-		says: regexp.MustCompile(`\b(completions?|chat|inference)\b.*\brequests?\b`), metrics: []string{"http_requests_total"}, apart: "handler",
-		why: "it counts the requests of every path, such as /v1/models, /health and /metrics", fix: `select handler=~"/v1/(chat/)?completions"`,
-	},
-	{
-		says: regexp.MustCompile(`\bfiring\b`), metrics: []string{"ALERTS"}, apart: "alertstate",
-		why: "it holds the pending alerts too, of which nobody was told", fix: `select alertstate="firing"`,
-	},
-	{
 		says: regexp.MustCompile(`\buptime\b`), unless: regexp.MustCompile(`since|start`), metrics: []string{"process_start_time_seconds"},
 		why: "it is the Unix time of the start", fix: "write time() - process_start_time_seconds",
 	},
@@ -739,7 +661,7 @@ func (p *pass) misnamed() {
 			return known && !slices.ContainsFunc(v.LabelMatchers, func(l *labels.Matcher) bool { return l.Name == m.apart })
 		}
 		if len(all) == 0 || slices.ContainsFunc(all, func(v *parser.VectorSelector) bool { return !fits(v) }) ||
-			slices.ContainsFunc(p.groupings(), func(l string) bool { return l == m.apart }) || m.apart == "handler" && p.isEngines(all[0]) == no {
+			slices.ContainsFunc(p.groupings(), func(l string) bool { return l == m.apart }) {
 			continue
 		}
 		if _, ok := unwrapped(p.tree).(*parser.VectorSelector); !ok && p.quantityOf(all[0]).of == moment {
@@ -751,47 +673,12 @@ func (p *pass) misnamed() {
 	}
 }
 
-// takenWord is what people call memory that is not free.
-var takenWord = regexp.MustCompile(`\b(used|usage|in use|util\w*|pressure|full)\b|not free|cannot be reclaimed`)
-
-// freeAsAvailable reports memory called used that is all but the free one: the page cache among it.
-func (p *pass) freeAsAvailable() {
-	names := namesIn(p.tree)
-	if slices.Contains(names, "node_memory_MemFree_bytes") && slices.Contains(names, "node_memory_MemTotal_bytes") && len(names) == 2 &&
-		takenWord.MatchString(p.words()) {
-		p.report(p.tree.PositionRange(), "what is not free holds the page cache, where the model's files lie: a healthy host reads as full",
-			suggestion{"take node_memory_MemAvailable_bytes", p.renameAll("node_memory_MemFree_bytes", "node_memory_MemAvailable_bytes")})
-	}
-}
-
-// renameAll are the edits that give all selectors of one name another.
-func (p *pass) renameAll(from, to string) []edit {
-	var out []edit
-	for _, v := range selectors(p.tree) {
-		if nameOf(v) == from {
-			out = append(out, p.rename(v, to)...)
-		}
-	}
-	return out
-}
-
 // bonusForgotten reports accepted tokens for each draft called what a step gives.
 func (p *pass) bonusForgotten(b *parser.BinaryExpr, path []parser.Node) {
 	added := slices.ContainsFunc(path, func(n parser.Node) bool { o, ok := n.(*parser.BinaryExpr); return ok && o.Op == parser.ADD })
 	if !added && p.says("bonus", "acceptance length", "tokens per step", "tokens per engine step") {
 		p.report(b.PositionRange(), "each draft gives one token more than those that are accepted: the one that the model itself adds", advice("add 1"))
 	}
-}
-
-// groupings are the labels by which an expression groups.
-func (p *pass) groupings() []string {
-	var out []string
-	p.walk(func(n parser.Node, _ []parser.Node) {
-		if a, ok := n.(*parser.AggregateExpr); ok && !a.Without {
-			out = append(out, a.Grouping...)
-		}
-	})
-	return out
 }
 
 // decimalUnits are Grafana's names of units of powers of 1000 and of 1024 that differ by no more than people overlook.

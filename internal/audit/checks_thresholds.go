@@ -274,6 +274,11 @@ func checkUnit(p *pass) {
 		}
 		p.reportUnit(fmt.Sprintf("the values are %s and the panel's unit is %s: off by a factor of %s", is, shown,
 			times(is, shown)), fix)
+	case is.of == cores && shown.of == share:
+		if is.scale != shown.scale {
+			p.reportUnit(fmt.Sprintf("the values are %s and the panel's unit is %s: off by a factor of 100", is, shown),
+				advice("multiply or divide by 100 in the query"))
+		}
 	case ok && shown.of != is.of && shown.of != perSecond[is.of]: // else per-time
 		p.reportUnit(fmt.Sprintf("the values are %s and the panel's unit is for %s", is, shown),
 			advice("correct the unit, or the query"))
@@ -361,6 +366,9 @@ var howToWrite = map[quantity]string{
 func (p *pass) unitOfText(is quantity) {
 	if !is.known() {
 		is = p.unitOfQuotientCompared()
+	}
+	if is.of == cores {
+		is.of = share // of one processor
 	}
 	if c := p.pureRate(); c != nil {
 		p.rateAsPercent(c)

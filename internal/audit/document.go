@@ -457,6 +457,11 @@ func variablesOf(n *node) map[string]variable {
 				if v.get("hide").scalar() == "2" { // nobody chooses it
 					out[name] = variable{name: name, multi: out[name].multi}
 				}
+				if m := labelValues.FindStringSubmatch(v.get("query").str() + v.at("query", "query").str()); m != nil && v.get("regex").str() == "" {
+					x := out[name]
+					x.label = m[1]
+					out[name] = x
+				}
 				if v.get("type").str() == "datasource" {
 					out[name] = variable{name: name, plugin: v.get("query").str()}
 				}

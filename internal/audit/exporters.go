@@ -19,7 +19,7 @@ var exporters = sync.OnceValue(func() map[string]engine.Family {
 	for _, row := range engine.Rows(exporterTable) {
 		f := engine.Family{Name: row[0], Type: engine.Type(row[1]), Kind: row[2]}
 		if row[3] != "" {
-			f.Labels = strings.Split(row[3], ";")
+			f.Labels = slices.DeleteFunc(strings.Split(row[3], ";"), func(l string) bool { return l == "uid" }) // since kube-state-metrics 2
 		}
 		out[f.Name] = f
 	}
@@ -40,8 +40,11 @@ func exporterFamily(name string) (engine.Family, bool) {
 	return engine.Family{}, false
 }
 
+// isExporters reports whether a family is of the table.
+func isExporters(f engine.Family) bool { return exporters()[f.Name].Kind != "" && f.Engine == "" }
+
 // fixedLabels reports whether a family's own labels are all known.
-func fixedLabels(f engine.Family) bool { return f.Kind != "" && !slices.Contains(f.Labels, "*") }
+func fixedLabels(f engine.Family) bool { return isExporters(f) && !slices.Contains(f.Labels, "*") }
 
 // namespaces are prefixes of exporters' names, of which the table has what people ask for.
 var namespaces = []string{"node_", "kube_", "container_", "nv_", "tgi_", "process_", "probe_", "DCGM_FI_", "inference_", "envoy_", "istio_"}

@@ -19,8 +19,8 @@ import (
 // A mutation makes one fault that people make. At most one of its functions is set.
 type mutation struct {
 	name string
-	expr func(q *query, e parser.Expr) parser.Expr  // of a part of the expression; nil where it does not apply
-	text func(q *query) map[*node]string            // of strings of the panel, the rule or the expression
+	expr func(q *query, e parser.Expr) parser.Expr // of a part of the expression; nil where it does not apply
+	text func(q *query) map[*node]string           // of strings of the panel, the rule or the expression
 }
 
 func selector(fn func(q *query, v *parser.VectorSelector) bool) func(*query, parser.Expr) parser.Expr {

@@ -145,7 +145,7 @@ type direction int8
 
 const (
 	highIsBad  direction = -1
-	neither    direction = 0
+	undirected direction = 0
 	highIsGood direction = 1
 )
 
@@ -166,7 +166,7 @@ func (p *pass) directionOf(e parser.Expr) direction {
 	switch n := value(e).(type) {
 	case *parser.VectorSelector:
 		name, _ := vllm.Canonical(nameOf(n))
-		if d := directions[name]; d != neither {
+		if d := directions[name]; d != undirected {
 			return d
 		}
 		if p.quantityOf(n).of == temperature {
@@ -197,17 +197,17 @@ func (p *pass) directionOf(e parser.Expr) direction {
 			case n.Op == parser.SUB && (v == 1 || v == 100):
 				return -p.directionOf(n.RHS)
 			}
-			return neither
+			return undirected
 		}
 		if n.Op != parser.DIV {
-			return neither
+			return undirected
 		}
 		if isMean(n) && p.quantityOf(n).of == span {
 			return highIsBad
 		}
 		l, r := selectors(n.LHS), selectors(n.RHS)
 		if len(l) != 1 || len(r) != 1 {
-			return neither
+			return undirected
 		}
 		part, _ := vllm.Canonical(nameOf(l[0]))
 		whole, _ := vllm.Canonical(nameOf(r[0]))
@@ -215,5 +215,5 @@ func (p *pass) directionOf(e parser.Expr) direction {
 			return highIsGood
 		}
 	}
-	return neither
+	return undirected
 }

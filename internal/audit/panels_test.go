@@ -131,7 +131,7 @@ func TestWhatPanelsSayAndShow(t *testing.T) {
 		{"statuses that the engine does not count", "timeseries", "HTTP 5xx", []string{`sum(rate(http_requests_total{job="vllm",status="5xx"}[5m])) | errors`}, more{unitOf: "reqps"},
 			func(_, _ *string, q []string, _ more) {
 				q[0] = `sum(rate(vllm:request_success_total{finished_reason="error"}[5m])) | errors`
-			}, "ticket other-quantity"},
+			}, "ticket metric-trap"},
 		{"what clients wait", "timeseries", "TTFT of the server", []string{p95TTFT}, more{unitOf: "s"},
 			func(_, title *string, _ []string, _ more) { *title = "TTFT with the network" }, "ticket other-quantity"},
 		{"cached tokens that were computed", "timeseries", "Computed prompt tokens", []string{`sum(rate(vllm:prompt_tokens_by_source_total{source="local_compute"}[5m])) | tokens`}, nil,
@@ -155,13 +155,13 @@ func TestWhatPanelsSayAndShow(t *testing.T) {
 		{"requests of every path", "timeseries", "Chat requests", []string{`sum(rate(http_requests_total{job="vllm",handler="/v1/chat/completions"}[5m])) | rate`}, more{unitOf: "reqps"},
 			func(_, _ *string, q []string, _ more) {
 				q[0] = strings.Replace(q[0], `,handler="/v1/chat/completions"`, "", 1)
-			}, "ticket other-quantity"},
+			}, "ticket metric-trap"},
 		{"alerts that nobody was told of", "stat", "Alerts firing", []string{`count(ALERTS{alertstate="firing"}) | alerts`}, more{"instant": "1"},
 			func(_, _ *string, q []string, _ more) {
 				q[0] = strings.Replace(q[0], `{alertstate="firing"}`, "", 1)
-			}, "ticket other-quantity"},
+			}, "ticket metric-trap"},
 		{"what is not free as used", "gauge", "Memory used", []string{"1 - node_memory_MemAvailable_bytes / node_memory_MemTotal_bytes | {{instance}}"}, more{unitOf: "percentunit"},
-			func(_, _ *string, q []string, _ more) { q[0] = strings.Replace(q[0], "MemAvailable", "MemFree", 1) }, "ticket other-quantity"},
+			func(_, _ *string, q []string, _ more) { q[0] = strings.Replace(q[0], "MemAvailable", "MemFree", 1) }, "ticket metric-trap"},
 		{"a column under another's name", "table", "Servers", []string{"sum by (instance) (vllm:num_requests_waiting)", "sum by (instance) (vllm:num_requests_running)"},
 			more{"format": "table", "instant": "1", "transformations": `[{"id":"organize","options":{"renameByName":{"Value #A":"Waiting","Value #B":"Running"}}}]`},
 			func(_, _ *string, q []string, _ more) { q[0] = q[1] + " + 0" }, "ticket other-quantity"},
@@ -172,7 +172,7 @@ func TestWhatPanelsSayAndShow(t *testing.T) {
 		{"a part stacked on its whole", "timeseries", "Lookups", []string{"sum(rate(vllm:prefix_cache_hits_total[5m])) | hits", "sum(rate(vllm:prefix_cache_queries_total[5m])) | lookups"}, nil,
 			func(_, _ *string, _ []string, m more) { m[stackingOf] = "normal" }, "ticket part-and-whole"},
 		{"a pod beside its containers", "timeseries", "Memory", []string{`sum by (pod) (container_memory_working_set_bytes{namespace="a",container!=""}) | {{pod}}`}, more{unitOf: "bytes"},
-			func(_, _ *string, q []string, _ more) { q[0] = strings.Replace(q[0], `,container!=""`, "", 1) }, "ticket part-and-whole"},
+			func(_, _ *string, q []string, _ more) { q[0] = strings.Replace(q[0], `,container!=""`, "", 1) }, "ticket metric-trap"},
 		{"shares of two wholes", "timeseries", "From a cache", []string{hitRatio}, more{unitOf: "percentunit"},
 			func(_, _ *string, q []string, _ more) {
 				plain, _, _ := strings.Cut(hitRatio, " | ")
@@ -187,7 +187,7 @@ func TestWhatPanelsSayAndShow(t *testing.T) {
 		{"buckets drawn as counts", "heatmap", "TTFT", []string{"sum by (le) (increase(vllm:time_to_first_token_seconds_bucket[5m])) | {{le}}"}, more{"format": "heatmap"},
 			func(_, _ *string, _ []string, m more) { m["format"] = "time_series" }, "ticket cumulative-buckets"},
 		{"buckets added up", "stat", "Fast", []string{`sum(rate(vllm:time_to_first_token_seconds_bucket{le="1.0"}[5m])) / sum(rate(vllm:time_to_first_token_seconds_count[5m])) | fast`}, more{unitOf: "percentunit"},
-			func(_, _ *string, q []string, _ more) { q[0] = strings.Replace(q[0], `{le="1.0"}`, "", 1) }, "ticket cumulative-buckets"},
+			func(_, _ *string, q []string, _ more) { q[0] = strings.Replace(q[0], `{le="1.0"}`, "", 1) }, "page added-buckets"},
 		{"an override of nothing", "timeseries", "Load", []string{"sum(vllm:num_requests_running) | running"}, more{"fieldConfig/overrides": `[{"matcher":{"id":"byName","options":"running"},"properties":[{"id":"unit","value":"short"}]}]`},
 			func(_, _ *string, q []string, _ more) { q[0] = strings.Replace(q[0], "| running", "| at work", 1) }, "ticket dead-override"},
 		{"copies of one panel", "timeseries", "Queue", []string{`sum(vllm:num_requests_waiting{model_name=~"$model"}) | waiting`}, more{"repeat": "model", "templating/list": `[{"name":"model","type":"custom"}]`},
@@ -199,14 +199,14 @@ func TestWhatPanelsSayAndShow(t *testing.T) {
 		{"a quotient upside down", "timeseries", "Tokens per request", []string{"sum(rate(vllm:request_prompt_tokens_sum[5m])) / sum(rate(vllm:request_prompt_tokens_count[5m])) | mean"}, nil,
 			func(_, title *string, q []string, _ more) {
 				*title = "Requests per token"
-			}, "ticket upside-down"},
+			}, "ticket other-quantity"},
 		{"a calculation upside down", "timeseries", "Tokens per request", []string{"sum(rate(vllm:request_prompt_tokens_sum[5m])) | tokens", "sum(rate(vllm:request_prompt_tokens_count[5m])) | requests"},
 			more{"transformations": `[{"id":"calculateField","options":{"binary":{"left":"tokens","operator":"/","right":"requests"}}}]`},
 			func(_, _ *string, _ []string, m more) {
 				m["transformations"] = `[{"id":"calculateField","options":{"binary":{"left":"requests","operator":"/","right":"tokens"}}}]`
-			}, "ticket upside-down"},
+			}, "ticket other-quantity"},
 		{"two windows", "timeseries", "Preemptions", []string{"sum(rate(vllm:num_preemptions_total[5m])) / sum(rate(vllm:time_to_first_token_seconds_count[5m])) | share"}, nil,
-			func(_, _ *string, q []string, _ more) { q[0] = strings.Replace(q[0], "[5m]", "[1h]", 1) }, "ticket two-windows"},
+			func(_, _ *string, q []string, _ more) { q[0] = strings.Replace(q[0], "[5m]", "[1h]", 1) }, "ticket other-spans"},
 		{"targets that are gone", "stat", "Targets up", []string{`sum(up{job="vllm"}) | up`}, more{"instant": "1"},
 			func(_, _ *string, q []string, _ more) { q[0] = `sum(last_over_time(up{job="vllm"}[6h])) | up` }, "ticket long-lookback"},
 		{"replicas' means added up", "timeseries", "Prefill", []string{meanPrefill}, more{unitOf: "s"},

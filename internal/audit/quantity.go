@@ -3,6 +3,7 @@ package audit
 import (
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -32,6 +33,7 @@ const (
 	tokenRate   dimension = "tokens per second"
 	code        dimension = "a code"
 	moment      dimension = "a Unix time"
+	cores       dimension = "processors"
 )
 
 // additive reports whether amounts of several servers add up to one of them all.
@@ -104,6 +106,8 @@ var unitWords = []struct {
 	{quantity{tokenRate, 1}, "tokens per second", "", ""},
 	{quantity{moment, 1}, "a Unix time in seconds", "", ""},
 	{quantity{moment, 0.001}, "a Unix time in milliseconds", "dateTimeAsIso", ""},
+	{quantity{cores, 1}, "processors kept busy", "short", ""},
+	{quantity{cores, 0.01}, "percent of one processor", "percent", "percent"},
 }
 
 func (q quantity) String() string {
@@ -177,6 +181,12 @@ var named = map[string]quantity{
 	"sglang:num_running_reqs": {requests, 1}, "sglang:num_queue_reqs": {requests,
 		1}, "sglang:gen_throughput": {tokenRate, 1},
 	"vllm:avg_generation_throughput_toks_per_s": {tokenRate, 1}, "vllm:avg_prompt_throughput_toks_per_s": {tokenRate, 1},
+	"nv_gpu_utilization": ratio, "nv_cpu_utilization": ratio, "nv_gpu_power_usage": {power, 1}, "nv_gpu_power_limit": {power, 1},
+	"tgi_queue_size": {requests, 1}, "inference_pool_average_kv_cache_utilization": ratio,
+	"inference_extension_flow_control_pool_saturation": ratio,
+	"ray_node_cpu_utilization":                         percent, "ray_node_disk_utilization_percentage": percent,
+	"ray_node_mem_used": {size, 1}, "ray_node_mem_available": {size, 1}, "ray_node_mem_total": {size, 1},
+	"ray_node_gram_used": {size, mebi}, "ray_node_gram_available": {size, mebi},
 }
 
 // bySuffix are quantities by the endings that Prometheus' conventions give to the names of gauges.
@@ -206,7 +216,7 @@ func ofSeries(name string) quantity {
 	case ok || strings.Contains(name, "_time_"):
 		return quantity{}
 	}
-	if c, _ := classOf(name); c == unknownClass && !strings.Contains(name, ":") {
+	if c, f := classOf(name); f.Engine == "" && !c.cumulative() && !strings.Contains(name, ":") {
 		for _, s := range bySuffix {
 			if strings.HasSuffix(name, s.ending) {
 				return s.quantity
@@ -227,12 +237,25 @@ var cachedTokens = []string{
 	"vllm:prefix_cache_hits", "vllm:prefix_cache_queries", "vllm:external_prefix_cache_hits", "vllm:external_prefix_cache_queries",
 }
 
+// requestCounts are counters of requests whose names do not say so, of Triton and TGI.
+var requestCounts = map[string]bool{
+	"nv_inference_request_success": true, "nv_inference_request_failure": true, "tgi_request_count": true, "tgi_request_success": true,
+}
+
+// busySeconds are counters of the time for which processors were busy.
+var busySeconds = map[string]bool{
+	"container_cpu_usage_seconds_total": true, "container_cpu_user_seconds_total": true,
+	"container_cpu_system_seconds_total": true, "process_cpu_seconds_total": true, "node_cpu_seconds_total": true,
+}
+
 // ofCounter returns the quantity that a counter counts.
 func ofCounter(name string) quantity {
 	canonical, _ := vllm.Canonical(name)
 	f, ok := dcgm.FieldOf(name)
 	class, family := classOf(name)
 	switch {
+	case busySeconds[name]:
+		return quantity{cores, 1} // once it is a rate
 	case ok && f.Type == "counter":
 		return fieldUnits[f.Unit]
 	case slices.Contains(cachedTokens, strings.TrimSuffix(canonical, "_total")):
@@ -243,11 +266,13 @@ func ofCounter(name string) quantity {
 		return quantity{tokens, 1}
 	case canonical == "vllm:request_success_total", slices.Contains(finishedCounts,
 		canonical), canonical == "http_requests_total",
-		canonical == "vllm:time_to_first_token_seconds_count":
+		canonical == "vllm:time_to_first_token_seconds_count", requestCounts[name]:
 		return quantity{requests, 1}
-	case class == unknownClass && strings.HasSuffix(name, "_bytes_total"):
+	case isExporters(family) && strings.HasSuffix(name, "_duration_us"):
+		return quantity{span, 1e-6}
+	case family.Engine == "" && strings.HasSuffix(name, "_bytes_total"):
 		return quantity{size, 1}
-	case class == unknownClass && strings.HasSuffix(name, "_tokens_total"):
+	case family.Engine == "" && strings.HasSuffix(name, "_tokens_total"):
 		return quantity{tokens, 1}
 	}
 	return quantity{}
@@ -270,7 +295,7 @@ func ofFamily(family string) quantity {
 }
 
 // perSecond are the dimensions of rates.
-var perSecond = map[dimension]dimension{size: flow, energy: power, requests: requestRate, tokens: tokenRate}
+var perSecond = map[dimension]dimension{size: flow, energy: power, requests: requestRate, tokens: tokenRate, cores: cores}
 
 // wholes are counters of which another one counts a part: their quotient is a
 // ratio.
@@ -300,6 +325,23 @@ type algebra struct {
 	seen    map[parser.Expr]quantity // what was inferred before, nil to infer all anew
 }
 
+// resources are what Kubernetes' objects ask for, may take and have: each of their resources has a unit
+// of its own.
+var resources = regexp.MustCompile(`^kube_(pod_container_resource_(limits|requests)|node_status_(allocatable|capacity))$`)
+
+func ofResource(v *parser.VectorSelector) quantity {
+	for _, m := range v.LabelMatchers {
+		switch {
+		case m.Name != "resource" || m.Type != labels.MatchEqual:
+		case m.Value == "cpu":
+			return quantity{cores, 1}
+		case m.Value == "memory" || m.Value == "ephemeral_storage":
+			return quantity{size, 1}
+		}
+	}
+	return quantity{}
+}
+
 // deepest bounds recording rules that read one another.
 const deepest = 5
 
@@ -319,6 +361,9 @@ func (a algebra) infer(e parser.Expr, depth int) quantity {
 	case *parser.VectorSelector:
 		if r := a.records[nameOf(n)]; r != nil && r.tree != nil && depth < deepest {
 			return a.of(r.tree, depth+1)
+		}
+		if resources.MatchString(nameOf(n)) {
+			return ofResource(n)
 		}
 		return ofSeries(nameOf(n))
 	case *parser.MatrixSelector:
@@ -353,8 +398,11 @@ func (a algebra) ofCall(n *parser.Call, depth int) quantity {
 			return quantity{}
 		}
 		q := ofCounter(nameOf(v))
-		if name != "increase" {
+		switch {
+		case name != "increase":
 			q.of = perSecond[q.of]
+		case q.of == cores:
+			q.of = span
 		}
 		return q
 	case strings.HasSuffix(name, "_over_time") && !slices.Contains([]string{"count_over_time", "sum_over_time",
@@ -404,7 +452,7 @@ func (a algebra) ofBinary(n *parser.BinaryExpr, depth int) quantity {
 }
 
 func (a algebra) ofQuotient(n *parser.BinaryExpr, depth int) quantity {
-	if left, right := a.of(n.LHS, depth), a.of(n.RHS, depth); left.of == size && right.of == size {
+	if left, right := a.of(n.LHS, depth), a.of(n.RHS, depth); (left.of == size || left.of == cores) && right.of == left.of {
 		if ofItsPast(n) {
 			return quantity{} // how much it grew
 		}

@@ -179,6 +179,9 @@ func (c class) cumulative() bool { return c == counter || c == bucket || c == su
 func classOf(name string) (class, engine.Family) {
 	n, ok := dialect.Known(name)
 	if !ok {
+		n, ok = exporterFamily(name)
+	}
+	if !ok {
 		return unknownClass, n
 	}
 	canonical, _ := vllm.Canonical(name)
@@ -198,6 +201,8 @@ func classOf(name string) (class, engine.Family) {
 		return count, n
 	case n.Type == engine.Histogram:
 		return bareHistogram, n
+	case n.Type == engine.Summary:
+		return gauge, n // a quantile
 	}
 	return unknownClass, n
 }
@@ -357,7 +362,7 @@ func ofAbsent(e parser.Expr) labelSet {
 
 func (p *pass) seriesLabels(name string) labelSet {
 	class, n := classOf(name)
-	if class == unknownClass || n.Engine == "" && class != counter || slices.Contains(n.Labels, "*") {
+	if class == unknownClass || n.Engine == "" && class != counter && !isExporters(n) || slices.Contains(n.Labels, "*") {
 		return labelSet{}
 	}
 	l := labelSet{known: true, names: slices.Sorted(slices.Values(n.Labels))}

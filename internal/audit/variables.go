@@ -21,6 +21,7 @@ type variable struct {
 	plugin string // of the datasources that it stands for
 	node   *node  // its name
 	all    *node  // what it stands for where all of its values are chosen; nil where nobody says
+	label  string // whose values it stands for, "" where that is not known
 }
 
 // A mention is where an expression names a variable outside of a string.

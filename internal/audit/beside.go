@@ -24,6 +24,7 @@ type beside struct {
 
 	vllm bool // whether some query asks for vLLM's metrics
 
+	apart    map[string]bool // labels by which legends tell an engine's series apart
 	repeated map[string]bool // whether a panel is drawn for each value of a variable
 }
 
@@ -32,7 +33,7 @@ var word = regexp.MustCompile(`[A-Za-z_]\w*`)
 func (d *document) beside() *beside {
 	b := &beside{
 		panels: map[string][]*query{}, scalers: map[*node][]*query{}, selected: map[string]bool{}, words: map[string]bool{},
-		rated: map[string][]*query{}, parts: map[string]map[string]bool{}, engines: map[string]bool{}, repeated: map[string]bool{},
+		rated: map[string][]*query{}, parts: map[string]map[string]bool{}, engines: map[string]bool{}, repeated: map[string]bool{}, apart: map[string]bool{},
 	}
 	for _, q := range d.queries {
 		switch q.role {
@@ -40,6 +41,9 @@ func (d *document) beside() *beside {
 			b.panels[panelPath(q.path)] = append(b.panels[panelPath(q.path)], q)
 			for _, l := range labelsLegends.FindAllStringSubmatch(q.panel.legend, -1) {
 				b.words[l[1]] = true
+				if q.tree != nil && unaggregated(q.tree) {
+					b.apart[l[1]] = true
+				}
 			}
 		case scalerRole:
 			b.scalers[q.object] = append(b.scalers[q.object], q)

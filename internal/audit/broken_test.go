@@ -180,7 +180,7 @@ func TestReferenceDashboards(t *testing.T) {
 	}
 	for file, want := range map[string][]string{
 		"prometheus_grafana/grafana.json":                {"sum-without-count"},
-		"dashboards/grafana/performance_statistics.json": {"mixed-models", "rate-interval", "steps-as-tokens"},
+		"dashboards/grafana/performance_statistics.json": {"label-mismatch", "mixed-models", "rate-interval", "steps-as-tokens"},
 		"dashboards/grafana/query_statistics.json":       {"tokens-per-completion", "wrong-unit"},
 		"dashboards/perses/performance_statistics.yaml":  {"rate-interval", "steps-as-tokens"},
 		"dashboards/perses/query_statistics.yaml":        {"rate-interval"},

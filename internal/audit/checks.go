@@ -80,6 +80,8 @@ var checks = []Check{
 	{"stacked-values", catalog.Ticket, "percentiles, means or shares drawn on top of one another", checkStackedValues},
 	{"rounded-away", catalog.Ticket, "values below 1 shown without decimals", checkRoundedAway},
 	{"top-of-each-step", catalog.Info, "topk drawn over time, which chooses anew at every step", checkTopOfEachStep},
+	{"same-name", catalog.Ticket, "lines of a panel that have one name", checkSameName},
+	{"misplaced-option", catalog.Ticket, "an option where the panel does not look for it", checkMisplacedOption},
 	{"dead-override", catalog.Ticket, "settings for a series that the panel does not have", checkDeadOverride},
 	{"all-value", catalog.Ticket, "what a variable stands for where all are chosen is no regular expression", checkAllValue},
 	{"per-time", catalog.Ticket, "an increase shown as a rate, or a rate as a count per minute", checkPerTime},

@@ -263,7 +263,7 @@ func checkFloor(p *pass) {
 			return
 		}
 		c, ok := unparen(b.RHS).(*parser.Call)
-		if !ok || c.Func.Name != "clamp_min" || p.opaque(c.PosRange.Start, c.PosRange.End) {
+		if !ok || c.Func.Name != "clamp_min" || p.opaque(c.Args[1].PositionRange().Start, c.Args[1].PositionRange().End) {
 			return
 		}
 		floor, lit, ok := number(c.Args[1])

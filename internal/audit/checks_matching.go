@@ -34,6 +34,9 @@ func (p *pass) oneToOne(fn func(b *parser.BinaryExpr)) {
 
 func checkLabelMismatch(p *pass) {
 	p.disjoint()
+	if p.role == panelRole {
+		p.zeroBeside()
+	}
 	p.oneToOne(func(b *parser.BinaryExpr) {
 		p.lostZero(b)
 		ignored := b.VectorMatching.MatchingLabels

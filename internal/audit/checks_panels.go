@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/render"
@@ -46,6 +47,7 @@ func checkOtherStatistic(p *pass) {
 	}
 	p.peak()
 	p.addedUp()
+	p.largestOfSeveral()
 	ops, of := statisticsOf(p.tree)
 	v, bare := of.(*parser.VectorSelector)
 	if c, ok := of.(*parser.Call); ok && slices.Contains(rates, c.Func.Name) && len(ops) > 0 {
@@ -233,6 +235,12 @@ func checkWrongWayRound(p *pass) {
 	p.mappedWrong()
 	steps := p.panel.defaults.at("thresholds", "steps").elements()
 	d := p.directionOf(p.tree)
+	if of := p.quantityOf(p.tree).of; (of == tokenRate || of == requestRate) && isWork(p.tree) && len(steps) > 1 && p.panel.coloured() &&
+		!p.panel.otherColours() && rankOf(steps[0].get("color").str()) == 0 {
+		n := steps[0].get("color")
+		p.reportText(n, 0, len(n.value), "a server of which nobody asks anything is red", "start with a colour that says nothing, such as blue")
+		return
+	}
 	if d == undirected || len(steps) < 2 || !p.panel.coloured() || p.panel.otherColours() {
 		return
 	}
@@ -251,6 +259,12 @@ func checkWrongWayRound(p *pass) {
 	good := map[direction]string{highIsGood: "high", highIsBad: "low"}[d]
 	p.reportText(n, 0, len(n.value), fmt.Sprintf("of these values the %s ones are the good ones, and they are coloured %q", good,
 		map[direction]string{highIsGood: steps[len(steps)-1].get("color").str(), highIsBad: n.value}[d]), "turn the colours round")
+}
+
+// isWork reports whether nothing but what servers do for their clients is counted.
+func isWork(e parser.Expr) bool {
+	names := canonicals(e)
+	return len(names) == 1 && (slices.Contains(work, names[0]) || slices.Contains(cachedTokens, strings.TrimSuffix(names[0], "_total")))
 }
 
 // otherColours reports whether the panel does not take its colours from the steps.
@@ -641,6 +655,18 @@ var misnomers = []misnomer{
 		why:     "with speculative decoding it is observed once for each step, which gives several tokens", fix: "take vllm:request_time_per_output_token_seconds",
 	},
 	{
+		says: regexp.MustCompile(`\b(hits?|quer(y|ies)|lookups?|misses)\s*(/|per)\s*s(ec(ond)?)?\b`), unless: regexp.MustCompile(`tok`),
+		metrics: []string{
+			"vllm:prefix_cache_hits_total", "vllm:prefix_cache_queries_total", "vllm:external_prefix_cache_hits_total",
+			"vllm:external_prefix_cache_queries_total",
+		},
+		why: "it counts tokens, not lookups", fix: "call them tokens per second",
+	},
+	{
+		says: regexp.MustCompile(`\bmem(ory)?\b`), unless: regexp.MustCompile(`cache|total`), metrics: []string{"container_memory_usage_bytes"},
+		why: "it holds the page cache, where the model's files lie, and which is given back when memory is needed", fix: "take container_memory_working_set_bytes",
+	},
+	{
 		says: regexp.MustCompile(`\buptime\b`), unless: regexp.MustCompile(`since|start`), metrics: []string{"process_start_time_seconds"},
 		why: "it is the Unix time of the start", fix: "write time() - process_start_time_seconds",
 	},
@@ -673,11 +699,14 @@ func (p *pass) misnamed() {
 	}
 }
 
+// acceptanceLength are words for how many tokens a step gives.
+var acceptanceLength = regexp.MustCompile(`\bbonus\b|\baccept(ance)? len|\btokens per (engine )?step`)
+
 // bonusForgotten reports accepted tokens for each draft called what a step gives.
 func (p *pass) bonusForgotten(b *parser.BinaryExpr, path []parser.Node) {
 	added := slices.ContainsFunc(path, func(n parser.Node) bool { o, ok := n.(*parser.BinaryExpr); return ok && o.Op == parser.ADD })
-	if !added && p.says("bonus", "acceptance length", "tokens per step", "tokens per engine step") {
-		p.report(b.PositionRange(), "each draft gives one token more than those that are accepted: the one that the model itself adds", advice("add 1"))
+	if !added && acceptanceLength.MatchString(p.words()) {
+		p.reportAs(catalog.Ticket, b.PositionRange(), "each draft gives one token more than those that are accepted: the one that the model itself adds", advice("add 1"))
 	}
 }
 
@@ -704,4 +733,222 @@ func (p *pass) powersOfTen() {
 			}, p.node, 0)
 		}
 	}
+}
+
+// checkSameName finds lines of a panel that have one name: nobody can tell which is which.
+func checkSameName(p *pass) {
+	if p.role != panelRole || !slices.Contains(overTime, p.panel.kind) && !slices.Contains(oneNumber, p.panel.kind) || p.panel.isTable() ||
+		len(p.panel.node.get("transformations").elements()) > 0 || slices.ContainsFunc(p.panel.overrides.elements(), func(o *node) bool {
+		return o.at("matcher", "id").str() == "byFrameRefID"
+	}) {
+		return
+	}
+	for _, q := range p.mates() {
+		if q == p.query {
+			break
+		}
+		if q.tree == nil || !p.namedAlike(q) {
+			continue
+		}
+		name := otherwise(p.panel.legend, "no legend")
+		p.report(p.tree.PositionRange(), fmt.Sprintf("another query of this panel gives its lines the same names (%s): nobody can tell which is which", name),
+			advice("say in the legend what each of them is"))
+		return
+	}
+	p.oneNameForMany()
+}
+
+// namedAlike reports whether another query's series have the names of this one's.
+func (p *pass) namedAlike(q *query) bool {
+	if program(firstOf(canonicals(p.tree))) != program(firstOf(canonicals(q.tree))) || replaced(p.tree) || replaced(q.tree) ||
+		strings.Join(strings.Fields(q.node.value), "") == strings.Join(strings.Fields(p.node.value), "") {
+		return false // alternatives of which one is there
+	}
+	a, b := strings.TrimSpace(p.panel.legend), strings.TrimSpace(q.panel.legend)
+	if a != b {
+		return false
+	}
+	one := *p
+	one.query = q
+	l, r := p.labelsOf(p.tree), one.labelsOf(q.tree)
+	named := l.names
+	if a != "" && a != "__auto" {
+		named = nil
+		for _, m := range labelsLegends.FindAllStringSubmatch(a, -1) {
+			named = append(named, m[1])
+		}
+		if len(named) == 0 && len(l.names)+len(r.names) > 0 && (l.exact || r.exact) && !slices.Equal(l.names, r.names) {
+			return false
+		}
+	} else if !l.known || !l.exact || !r.known || !r.exact || len(l.names) == 0 || !slices.Equal(sorted(l.names), sorted(r.names)) {
+		return false
+	}
+	return !slices.ContainsFunc(named, func(label string) bool { return valuesOf(p.tree, label) != valuesOf(q.tree, label) })
+}
+
+func firstOf(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return names[0]
+}
+
+// replaced reports whether a name that some release has no more is asked for.
+func replaced(n parser.Node) bool {
+	return slices.ContainsFunc(namesIn(n), func(name string) bool {
+		f, ok := dialect.Known(name)
+		return ok && (f.Replacement != "" || f.Last != "")
+	})
+}
+
+// valuesOf is what an expression's selectors ask of a label, as text.
+func valuesOf(n parser.Node, label string) string {
+	var out []string
+	for _, v := range selectors(n) {
+		for _, m := range v.LabelMatchers {
+			if m.Name == label {
+				out = append(out, m.String())
+			}
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(slices.Compact(out), ",")
+}
+
+// oneNameForMany reports one name for the series of several servers or models, where other panels of the file
+// tell them apart.
+func (p *pass) oneNameForMany() {
+	if p.panel.legend == "" || strings.ContainsAny(p.panel.legend, "{$[") || strings.HasPrefix(p.panel.legend, "__") || !unaggregated(p.tree) {
+		return
+	}
+	_, f := classOf(nameOf(selectors(p.tree)[0]))
+	for _, label := range slices.Sorted(maps.Keys(p.beside.apart)) {
+		if !slices.Contains(f.Labels, label) && !isTargetLabel(label, nil) && !labelSays(label, groupLabels) {
+			continue
+		}
+		if slices.ContainsFunc(selectors(p.tree), func(v *parser.VectorSelector) bool {
+			return !slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool { return p.fixes(m) && m.Name == label }) && !p.pinnedTarget(v)
+		}) {
+			p.reportAs(catalog.Info, p.tree.PositionRange(), fmt.Sprintf("there is a series for each %s, as other panels have it, and all of them are called %q", label, p.panel.legend),
+				advice("aggregate them, or write {{"+label+"}} in the legend"))
+			return
+		}
+	}
+}
+
+// unaggregated reports whether an expression gives a series for each of an engine's.
+func unaggregated(e parser.Expr) bool {
+	out := len(selectors(e)) > 0
+	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
+		switch n := n.(type) {
+		case *parser.AggregateExpr:
+			out = false
+		case *parser.Call:
+			out = out && !slices.Contains([]string{"absent", "scalar", "vector", "absent_over_time"}, n.Func.Name)
+		case *parser.VectorSelector:
+			_, f := classOf(nameOf(n))
+			out = out && f.Engine == vllm.ID
+		}
+		return nil
+	})
+	return out
+}
+
+// misplaced are options that a panel does not have, and where those are that it reads.
+var misplaced = map[string]string{
+	"thresholds": "fieldConfig.defaults.thresholds", "unit": "fieldConfig.defaults.unit", "decimals": "fieldConfig.defaults.decimals",
+	"min": "fieldConfig.defaults.min", "max": "fieldConfig.defaults.max", "minVizValue": "fieldConfig.defaults.min",
+	"maxVizValue": "fieldConfig.defaults.max", "noDataText": "fieldConfig.defaults.noValue", "mappings": "fieldConfig.defaults.mappings",
+}
+
+// checkMisplacedOption finds options at a place where the panel does not look for them.
+func checkMisplacedOption(p *pass) {
+	options := p.panelOptions()
+	if options == nil || options.get("fieldOptions") != nil || options.get("valueOptions") != nil {
+		return // as they were in former releases
+	}
+	for _, f := range options.all() {
+		to := misplaced[f.key]
+		if to == "" || f.value.kind == null || len(f.value.elements()) == 0 && f.value.kind == list {
+			continue
+		}
+		n := f.value
+		if n.kind == object || n.kind == list {
+			n = p.node
+		}
+		p.reportText(n, 0, len(n.value), "options."+f.key+" is where no panel of today looks for it: it changes nothing", "move it to "+to)
+	}
+}
+
+func (p *pass) panelOptions() *node {
+	if p.role != panelRole || p.panel.perses || p.mates()[0] != p.query ||
+		!slices.Contains([]string{"stat", "gauge", "bargauge", "timeseries", "table", "piechart"}, p.panel.kind) {
+		return nil
+	}
+	return p.panel.node.get("options")
+}
+
+// ofObjects are kube-state-metrics' series of how many replicas something has, by what it is.
+var ofObjects = regexp.MustCompile(`^kube_(deployment|statefulset|daemonset|replicaset|horizontalpodautoscaler)_(spec|status)_\w*replicas\w*$`)
+
+// largestOfSeveral reports the replicas of the largest of several objects shown as those of all.
+func (p *pass) largestOfSeveral() {
+	a, ok := unwrappedOnce(p.tree).(*parser.AggregateExpr)
+	if !ok || a.Without || a.Op != parser.MAX && a.Op != parser.MIN && a.Op != parser.AVG {
+		return
+	}
+	v := plainSelector(a.Expr)
+	m := ofObjects.FindStringSubmatch(nameOfOrNone(v))
+	if m == nil || slices.Contains(a.Grouping, m[1]) || slices.ContainsFunc(statistics, func(s statistic) bool {
+		return slices.Contains(s.given, a.Op.String()) && s.words.MatchString(p.claims())
+	}) {
+		return
+	}
+	for _, matcher := range v.LabelMatchers {
+		if matcher.Name == m[1] && !p.fixes(matcher) && strings.Contains(matcher.Value, "$") {
+			p.report(a.PositionRange(), fmt.Sprintf("of several %ss this shows the %s one alone", m[1], map[parser.ItemType]string{parser.MAX: "largest", parser.MIN: "smallest", parser.AVG: "average"}[a.Op]),
+				suggestion{"write sum, or group by " + m[1], []edit{{p.node, int(a.PosRange.Start), int(a.PosRange.Start) + len(a.Op.String()), "sum"}}})
+		}
+	}
+}
+
+func unwrappedOnce(e parser.Expr) parser.Expr { return value(unscaled(e)) }
+
+// zeroBeside reports a zero that stands beside every value of a panel of numbers.
+func (p *pass) zeroBeside() {
+	or, ok := unparen(p.tree).(*parser.BinaryExpr)
+	if !ok || or.Op != parser.LOR || !isCall(unparen(or.RHS), "vector") || !slices.Contains(oneNumber, p.panel.kind) || or.VectorMatching.On {
+		return
+	}
+	if c := unparen(or.RHS).(*parser.Call); p.isEmptySet(or.LHS) || len(selectors(c)) > 0 {
+		return
+	}
+	p.reportAs(catalog.Ticket, or.RHS.PositionRange(), "the zero has no labels, and the series beside it have: it is always there too, as a number of its own",
+		advice("aggregate the left side to one series, or set the panel's noValue"))
+}
+
+// isEmptySet reports whether a vector's series have no labels, as far as is known.
+func (p *pass) isEmptySet(e parser.Expr) bool {
+	switch n := value(e).(type) {
+	case *parser.AggregateExpr:
+		return p.labelsOf(n).exact && len(p.labelsOf(n).names) == 0 || !p.labelsOf(n).known
+	case *parser.Call:
+		if n.Func.Name == "histogram_quantile" {
+			has := p.labelsOf(n.Args[1]).without(labels.BucketLabel)
+			_, aggregated := value(n.Args[1]).(*parser.AggregateExpr)
+			return aggregated && (!has.known || len(has.names) == 0)
+		}
+		if slices.Contains(rates, n.Func.Name) || strings.HasSuffix(n.Func.Name, "_over_time") {
+			return plainSelector(n) == nil
+		}
+		return true
+	case *parser.BinaryExpr:
+		if _, ok := constant(n.RHS); ok || n.VectorMatching != nil && !n.VectorMatching.On {
+			return p.isEmptySet(n.LHS)
+		}
+		return true
+	case *parser.VectorSelector:
+		return p.records[nameOf(n)] != nil
+	}
+	return true
 }

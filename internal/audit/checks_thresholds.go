@@ -244,6 +244,12 @@ func checkUnit(p *pass) {
 	}
 	p.powersOfTen()
 	shown, ok := panelUnits[p.panel.unit]
+	if shown.of == calls {
+		if is.of == tokenRate || is.of == cores {
+			p.reportAs(catalog.Info, p.tree.PositionRange(), fmt.Sprintf("the values are %s, and the panel's unit writes operations behind them", is.of), advice("write short, and the unit in the title"))
+		}
+		return
+	}
 	switch {
 	case !ok && is.of == size && is.scale >= 1<<40 && smallSizes.MatchString(p.panel.title+" "+p.panel.legend):
 		p.report(p.tree.PositionRange(),
@@ -284,7 +290,7 @@ func checkUnit(p *pass) {
 			advice("correct the unit, or the query"))
 	case !ok && is == seconds && p.mentionsMilliseconds():
 		p.reportUnit("the panel says milliseconds and the values are seconds", advice("set the unit to s, or multiply by 1000"))
-	case !ok && p.panel.unit == "" && is == ratio && strings.ContainsAny(p.panel.title+p.panel.legend, "%"):
+	case !ok && slices.Contains([]string{"", "none", "short"}, p.panel.unit) && is == ratio && strings.ContainsAny(p.panel.title+p.panel.legend, "%"):
 		p.reportUnit("the panel says percent and the values are ratios from 0 to 1",
 			advice("set the unit to percentunit, or multiply by 100"))
 	}

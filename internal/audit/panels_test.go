@@ -217,8 +217,38 @@ func TestWhatPanelsSayAndShow(t *testing.T) {
 			func(_, _ *string, q []string, _ more) {
 				q[0] = strings.Replace(q[0], "num_drafts", "num_draft_tokens", 1)
 			}, "page part-over-part"},
+		{"a line for each server, under one name", "timeseries", "Queue", []string{"sum(vllm:num_requests_waiting) | waiting", "vllm:num_requests_running | running {{instance}}"}, nil,
+			func(_, _ *string, q []string, _ more) { q[0] = "vllm:num_requests_waiting | waiting" }, "info same-name"},
+		{"two percentiles under one name", "timeseries", "TTFT", []string{p95TTFT + " P95", strings.Replace(p95TTFT, "0.95", "0.5", 1) + " P50"}, more{unitOf: "s"},
+			func(_, _ *string, q []string, _ more) {
+				q[0], q[1] = strings.TrimSuffix(q[0], " P95"), strings.TrimSuffix(q[1], " P50")
+			}, "ticket same-name"},
+		{"two percentiles without a legend", "timeseries", "TTFT", []string{p95TTFT + " P95", strings.Replace(p95TTFT, "0.95", "0.5", 1) + " P50"}, more{unitOf: "s"},
+			func(_, _ *string, q []string, _ more) {
+				q[0], q[1] = strings.Split(q[0], " | ")[0], strings.Split(q[1], " | ")[0]
+			}, "ticket same-name"},
+		{"steps where nobody looks", "stat", "Waiting", []string{"sum(vllm:num_requests_waiting) | waiting"}, more{"fieldConfig/defaults/decimals": "1"},
+			func(_, _ *string, _ []string, m more) { m["options/decimals"] = "1" }, "ticket misplaced-option"},
+		{"the largest of several", "stat", "Desired replicas", []string{`sum(kube_deployment_spec_replicas{deployment=~"$deployment"}) | desired`}, more{"templating/list": `[{"name":"deployment","type":"custom","multi":true}]`},
+			func(_, _ *string, q []string, _ more) { q[0] = strings.Replace(q[0], "sum", "max", 1) }, "ticket other-statistic"},
+		{"a zero beside every value", "stat", "Waiting", []string{"sum(vllm:num_requests_waiting) or vector(0) | waiting"}, nil,
+			func(_, _ *string, q []string, _ more) {
+				q[0] = strings.Replace(q[0], "sum(", "sum by (instance) (", 1)
+			}, "ticket label-mismatch"},
+		{"red where nobody asks", "gauge", "Tokens per second", []string{"sum(rate(vllm:generation_tokens_total[5m])) | tokens"}, more{stepsOf: steps("blue", "yellow", "green")},
+			func(_, _ *string, _ []string, m more) { m[stepsOf] = steps("red", "yellow", "green") }, "ticket wrong-way-round"},
+		{"tokens as operations", "timeseries", "Tokens", []string{"sum(rate(vllm:generation_tokens_total[5m])) | tokens"}, more{unitOf: "short"},
+			func(_, _ *string, _ []string, m more) { m[unitOf] = "ops" }, "info wrong-unit"},
+		{"tokens as lookups", "timeseries", "Cache", []string{"sum(rate(vllm:prefix_cache_hits_total[5m])) | hit tokens/s"}, nil,
+			func(_, _ *string, q []string, _ more) { q[0] = strings.Replace(q[0], "hit tokens", "hits", 1) }, "ticket other-quantity"},
+		{"the page cache as memory", "timeseries", "Memory", []string{`sum by (pod) (container_memory_working_set_bytes{container="a"}) | {{pod}}`}, more{unitOf: "bytes"},
+			func(_, _ *string, q []string, _ more) { q[0] = strings.Replace(q[0], "working_set", "usage", 1) }, "ticket other-quantity"},
+		{"a divisor kept at one over Grafana's range", "timeseries", "Calls that fail", []string{"sum(rate(gateway_errors_total[$__rate_interval])) / clamp_min(sum(rate(gateway_calls_total[$__rate_interval])), 1e-9) | share"}, nil,
+			func(_, _ *string, q []string, _ more) { q[0] = strings.Replace(q[0], "1e-9", "1", 1) }, "ticket share-floor"},
+		{"a ratio whose title says percent", "timeseries", "KV cache %", []string{"max(vllm:kv_cache_usage_perc) | usage"}, more{unitOf: "percentunit"},
+			func(_, _ *string, _ []string, m more) { m[unitOf] = "short" }, "ticket wrong-unit"},
 		{"one token forgotten", "timeseries", "Acceptance length", []string{"1 + sum by (model_name) (rate(vllm:spec_decode_num_accepted_tokens_total[5m])) / sum by (model_name) (rate(vllm:spec_decode_num_drafts_total[5m])) | {{model_name}}"}, nil,
-			func(_, _ *string, q []string, _ more) { q[0] = strings.TrimPrefix(q[0], "1 + ") }, "page part-over-part"},
+			func(_, _ *string, q []string, _ more) { q[0] = strings.TrimPrefix(q[0], "1 + ") }, "ticket part-over-part"},
 		{"a neighbour's query", "timeseries", "Queue time", []string{strings.ReplaceAll(meanPrefill, "prefill_time", "queue_time")}, more{unitOf: "s"},
 			func(_, _ *string, q []string, _ more) { q[0] = meanPrefill }, "ticket other-quantity"},
 		{"SGLang under vLLM's name", "timeseries", "Running", []string{"sum by (instance) (sglang:num_running_reqs) | {{instance}}"}, nil,

@@ -33,6 +33,7 @@ const (
 	tokenRate   dimension = "tokens per second"
 	code        dimension = "a code"
 	moment      dimension = "a Unix time"
+	calls       dimension = "operations per second"
 	cores       dimension = "processors"
 )
 
@@ -136,6 +137,7 @@ var panelUnits = map[string]quantity{
 	"watt": {power, 1}, "mwatt": {power, 0.001}, "kwatt": {power, 1000}, "joule": {energy, 1}, "watth": {energy, 3600},
 	"kwatth": {energy, 3.6e6}, "celsius": {temperature, 1}, "fahrenheit": {temperature, 5. / 9}, "hertz": {frequency, 1},
 	"rothz": {frequency, 1}, "rotmhz": {frequency, 1e6}, "reqps": {requestRate, 1}, "requests/sec": {requestRate, 1},
+	"ops": {calls, 1}, "iops": {calls, 1}, "wps": {calls, 1}, "rps": {calls, 1},
 	"dateTimeAsIso": {moment, 0.001}, "dateTimeAsUS": {moment, 0.001}, "dateTimeAsLocal": {moment, 0.001},
 	"dateTimeAsSystem": {moment, 0.001}, "dateTimeFromNow": {moment, 0.001}, "dateTimeAsIsoNoDateIfToday": {moment, 0.001},
 	"dateTimeAsUSNoDateIfToday": {moment, 0.001}, "dateTimeAsLocalNoDateIfToday": {moment, 0.001},

@@ -6,8 +6,6 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
-
-	"github.com/sixty-dev/sixty/internal/engine/vllm"
 )
 
 // beside is what a file's queries say together, gathered once: a dashboard may have
@@ -21,8 +19,6 @@ type beside struct {
 	rated    map[string][]*query        // up to two queries that take a series' rate, by its name
 	parts    map[string]map[string]bool // labels by which a series is selected, by its name
 	engines  map[string]bool            // matchers by which an engine's series are selected
-
-	vllm bool // whether some query asks for vLLM's metrics
 
 	apart    map[string]bool // labels by which legends tell an engine's series apart
 	repeated map[string]bool // whether a panel is drawn for each value of a variable
@@ -73,7 +69,6 @@ func (b *beside) add(q *query) {
 				b.rated[name] = append(b.rated[name], q)
 			}
 			_, f := classOf(name)
-			b.vllm = b.vllm || f.Engine == vllm.ID
 			for _, m := range n.LabelMatchers {
 				b.selected[m.Name] = true
 				if b.parts[name] == nil {

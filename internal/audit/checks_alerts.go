@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/engine/dcgm"
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
 )
 
@@ -27,7 +28,8 @@ func checkNoComparison(p *pass) {
 	p.walk(func(n parser.Node, path []parser.Node) {
 		if v, ok := n.(*parser.VectorSelector); ok {
 			class, f := classOf(nameOf(v))
-			always := ours(nameOf(v)) || class != unknownClass && isExporters(f) || f.Engine != "" || under(path, rates...)
+			_, field := dcgm.FieldOf(nameOf(v))
+			always := field || ours(nameOf(v)) || class != unknownClass && isExporters(f) || f.Engine != "" || under(path, rates...)
 			if r := p.records[nameOf(v)]; r != nil || !always && class == unknownClass {
 				decides = true // it may hold the comparison
 			}
@@ -192,6 +194,14 @@ func lostIn(text string, named *regexp.Regexp, has labelSet) []string {
 // count, so that the comparison never holds.
 func checkCountIsZero(p *pass) {
 	p.comparisons(func(c comparison) {
+		if a, ok := unparen(c.expr).(*parser.AggregateExpr); ok && p.role == alertRole && a.Op == parser.COUNT && c.limit > 1 &&
+			(c.op == parser.LSS || c.op == parser.LTE) && !p.absent {
+			if f, ok := unparen(a.Expr).(*parser.BinaryExpr); ok && isFilter(f) {
+				p.reportAs(catalog.Ticket, c.at, "where none is left there is nothing to count, and no result: this is silent when all are down",
+					advice("add up what is 0 or 1: sum("+oneLine(p.text(f.LHS))+"), or add: or vector(0)"))
+				return
+			}
+		}
 		never := c.limit == 0 && (c.op == parser.EQLC || c.op == parser.LTE) || c.limit > 0 && c.limit <= 1 &&
 			c.op == parser.LSS || c.limit > 0 && c.limit < 1 && c.op == parser.LTE
 		if !never {
@@ -213,6 +223,23 @@ func checkCountIsZero(p *pass) {
 		p.report(c.at, "where there is nothing to count there is no result, not 0: this never holds",
 			advice("write absent(…), or (… or vector(0)) before the comparison"))
 	})
+}
+
+// asksForAbsence reports whether an expression has a result where nothing is there, or where a target is down.
+func asksForAbsence(e parser.Expr) bool {
+	found := false
+	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
+		switch n := n.(type) {
+		case *parser.Call:
+			found = found || strings.HasPrefix(n.Func.Name, "absent")
+		case *parser.BinaryExpr:
+			v, _ := unparen(n.LHS).(*parser.VectorSelector)
+			zero, _, ok := number(n.RHS)
+			found = found || ok && zero == 0 && n.Op == parser.EQLC && nameOfOrNone(v) == "up"
+		}
+		return nil
+	})
+	return found
 }
 
 // states are gauges of 0 and 1 for which people count series. Of those of kube-state-metrics
@@ -502,6 +529,10 @@ func checkOtherThreshold(p *pass) {
 	}
 	decides, single := p.decision()
 	matches := func(said float64, unit string) bool {
+		if call, ok := unwrapped(decides.expr).(*parser.Call); single && ok && slices.Contains([]string{"increase", "changes", "resets"}, call.Func.Name) &&
+			unit != "%" && strings.ToLower(unit) != "k" && !strings.HasPrefix(unit, "M") && saidUnits[unit].of == "" && unscaledFully(decides.expr) {
+			return near(said, decides.limit) || decides.op == parser.GTE && near(said, decides.limit-1) || decides.op == parser.GTR && near(said, decides.limit+1)
+		}
 		if is := p.quantityOf(decides.expr); single && is.known() {
 			if exact, told := sameAmount(said, unit, decides.limit, is); told {
 				return exact || is.of == share && near(said*saidScale(unit, is), 1-decides.limit*is.scale)
@@ -553,6 +584,9 @@ var saidUnits = map[string]quantity{
 	"°C": {temperature, 1}, "°c": {temperature, 1}, "C": {temperature, 1}, "W": {power, 1}, "watts": {power, 1}, "watt": {power, 1},
 	"kW": {power, 1000}, "GB": {size, 1 << 30}, "GiB": {size, 1 << 30}, "MB": {size, mebi}, "MiB": {size, mebi},
 }
+
+// unscaledFully reports whether a value is not multiplied with a number.
+func unscaledFully(e parser.Expr) bool { return unscaled(e) == value(e) }
 
 func near(a, b float64) bool {
 	const close = 0.01
@@ -626,7 +660,7 @@ func checkScaleFromZero(p *pass) {
 		if q.tree == nil || len(selectors(q.tree)) == 0 ||
 			slices.ContainsFunc(selectors(q.tree), func(v *parser.VectorSelector) bool {
 				_, f := classOf(nameOf(v))
-				return f.Engine == ""
+				return f.Engine == "" && !(strings.HasPrefix(nameOf(v), "DCGM_FI_") && hasMatcher(v, "pod", "exported_pod"))
 			}) {
 			return
 		}

@@ -311,8 +311,45 @@ func (p *pass) ranges() (all []time.Duration, unknown bool) {
 	return all, unknown
 }
 
+// manifold are series that each object has for every phase, condition or resource, and the label that
+// tells them apart.
+var manifold = map[string]string{
+	"kube_pod_status_phase": "phase", "kube_pod_container_resource_limits": "resource",
+	"kube_pod_container_resource_requests": "resource", "kube_node_status_allocatable": "resource", "kube_node_status_capacity": "resource",
+	"kube_pod_status_ready": "condition", "kube_pod_status_scheduled": "condition", "kube_node_status_condition": "condition",
+}
+
+// allParts reports what was aggregated over phases, conditions or resources.
+func (p *pass) allParts() {
+	p.walk(func(n parser.Node, path []parser.Node) {
+		v, ok := n.(*parser.VectorSelector)
+		label := manifold[nameOfOrNone(v)]
+		if !ok || label == "" || p.role == variableRole || selectsBy(v, label) || p.opaqueGrouping(path) {
+			return
+		}
+		over := false
+		for _, n := range path {
+			if a, ok := n.(*parser.AggregateExpr); ok && a.Op != parser.GROUP && a.Op != parser.COUNT && !a.Without {
+				over = !slices.Contains(a.Grouping, label)
+			}
+		}
+		if over {
+			p.report(v.PositionRange(), "there is a series for every "+label+", and all of them are thrown together", advice("select one "+label+", or group by it"))
+		}
+	})
+}
+
+// opaqueGrouping reports whether a variable stands in what an aggregation groups by.
+func (p *pass) opaqueGrouping(path []parser.Node) bool {
+	return slices.ContainsFunc(path, func(n parser.Node) bool {
+		a, ok := n.(*parser.AggregateExpr)
+		return ok && p.opaque(a.PosRange.Start, a.Expr.PositionRange().Start)
+	})
+}
+
 // checkAllModes finds processor time of all modes together, which is as long as time itself.
 func checkAllModes(p *pass) {
+	p.allParts()
 	p.walk(func(n parser.Node, path []parser.Node) {
 		v, ok := n.(*parser.VectorSelector)
 		if !ok || nameOf(v) != "node_cpu_seconds_total" || p.role == variableRole || !under(path, rates...) ||

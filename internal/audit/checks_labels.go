@@ -161,5 +161,5 @@ func (p *pass) lacksLabel(name, label string) bool {
 	case strings.HasPrefix(name, "DCGM_FI_"):
 		return label != "UUID" && label != "modelName"
 	}
-	return f.Name != "" && (f.Engine != "" || isExporters(f)) && !p.surface.Live
+	return f.Name != "" && !p.surface.Live
 }

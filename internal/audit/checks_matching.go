@@ -37,6 +37,7 @@ func checkLabelMismatch(p *pass) {
 	if p.role == panelRole {
 		p.zeroBeside()
 	}
+	p.matchedBy()
 	p.oneToOne(func(b *parser.BinaryExpr) {
 		p.lostZero(b)
 		ignored := b.VectorMatching.MatchingLabels
@@ -89,8 +90,9 @@ func (p *pass) ofOtherPrograms(b *parser.BinaryExpr, l, r labelSet) string {
 		exact labelSet
 		other string
 	}{{l, right}, {r, left}} {
+		class, _ := classOf(side.other)
 		if side.exact.known && side.exact.exact && side.other != "" && !slices.Contains(side.exact.names, "instance") &&
-			!(b.Op.IsSetOperator() && unlabelled(side.exact)) {
+			!(b.Op.IsSetOperator() && len(side.exact.names) == 0 && class == unknownClass) { // which may have none either
 			return fmt.Sprintf("one side has the labels %s and no others, and the series of the other have those of their target, such as instance and job: no pair matches", side.exact)
 		}
 	}
@@ -101,8 +103,95 @@ func (p *pass) ofOtherPrograms(b *parser.BinaryExpr, l, r labelSet) string {
 	return ""
 }
 
-// unlabelled reports whether a vector has no labels at all, as vector(1) does not.
-func unlabelled(l labelSet) bool { return len(l.names) == 0 }
+// identities are the labels that tell apart the series of families of which a join takes one each.
+var identities = map[string]string{
+	"kube_pod_info": "pod", "kube_pod_labels": "pod", "kube_pod_owner": "pod", "kube_pod_container_info": "pod", "kube_pod_annotations": "pod",
+	"kube_pod_status_phase": "pod", "kube_pod_container_resource_limits": "pod", "kube_pod_container_resource_requests": "pod",
+}
+
+// matchedBy reports operators that match by labels which one side does not have, whose values are others on
+// each side, or which do not tell the series of the one side apart.
+func (p *pass) matchedBy() {
+	p.walk(func(n parser.Node, _ []parser.Node) {
+		b, ok := n.(*parser.BinaryExpr)
+		if !ok || b.VectorMatching == nil || !b.VectorMatching.On {
+			return
+		}
+		by := b.VectorMatching.MatchingLabels
+		for _, sides := range [][2]parser.Expr{{b.LHS, b.RHS}, {b.RHS, b.LHS}} {
+			for _, label := range by {
+				if p.lacks(sides[0], label) && p.certainlyHas(sides[1], label) {
+					p.report(b.PositionRange(), fmt.Sprintf("the series of one side have no label %s, by which this matches: no pair matches", label),
+						advice("match by labels that both sides have"))
+					return
+				}
+			}
+		}
+		if lp, rp := program(p.sourceOf(b.LHS, "instance")), program(p.sourceOf(b.RHS, "instance")); slices.Contains(by, "instance") &&
+			lp != "" && rp != "" && lp != rp && !p.surface.Live {
+			p.report(b.PositionRange(), fmt.Sprintf("instance is the address of what is scraped, with its port: that of %s on one side, of %s on the other", lp, rp),
+				advice("match by the node or the pod, with label_replace where the labels have other names"))
+			return
+		}
+		one := b.RHS
+		switch b.VectorMatching.Card {
+		case parser.CardManyToOne:
+		case parser.CardOneToMany:
+			one = b.LHS
+		default:
+			return
+		}
+		v, ok := value(one).(*parser.VectorSelector)
+		if id := identities[nameOfOrNone(v)]; ok && id != "" && !slices.Contains(by, id) && !selectsBy(v, id) {
+			p.report(b.PositionRange(), fmt.Sprintf("there is a series of %s for each %s, and several of them match one on the other side: Prometheus refuses to evaluate it", nameOf(v), id),
+				advice("write max by ("+strings.Join(slices.Concat(by, b.VectorMatching.Include), ", ")+") ("+nameOf(v)+")"))
+		}
+	})
+}
+
+// lacks reports whether the series of an expression certainly do not have a label.
+func (p *pass) lacks(e parser.Expr, label string) bool {
+	if l := p.labelsOf(e); l.known && l.exact {
+		return !slices.Contains(l.names, label)
+	}
+	v, ok := unparen(value(e)).(*parser.VectorSelector)
+	if !ok || p.records[nameOf(v)] != nil {
+		return false
+	}
+	_, sure := p.mistakenFor(nameOf(v), label)
+	return sure == yes
+}
+
+// certainlyHas reports whether the series of an expression have a label of which nobody can say otherwise.
+func (p *pass) certainlyHas(e parser.Expr, label string) bool {
+	l := p.labelsOf(e)
+	return l.known && slices.Contains(l.names, label)
+}
+
+// sourceOf returns the name of the only series of an expression that hands a label of its target on as it
+// is; "" where something may change it.
+func (p *pass) sourceOf(e parser.Expr, label string) string {
+	all := selectors(e)
+	if len(all) == 0 || len(slices.Compact(namesIn(e))) != 1 || p.records[nameOf(all[0])] != nil {
+		return ""
+	}
+	changed := false
+	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
+		switch n := n.(type) {
+		case *parser.Call:
+			changed = changed || strings.HasPrefix(n.Func.Name, "label_")
+		case *parser.AggregateExpr:
+			changed = changed || n.Without == slices.Contains(n.Grouping, label)
+		case *parser.BinaryExpr:
+			changed = changed || n.VectorMatching != nil
+		}
+		return nil
+	})
+	if changed {
+		return ""
+	}
+	return nameOf(all[0])
+}
 
 // program returns which program a series is of, by its name; "" where it does not say.
 func program(name string) string {
@@ -652,7 +741,7 @@ var ofWorkers = regexp.MustCompile(`\b(workers?|nodes?|pods?|servers?|instances?
 // that name another quantity than the query asks for.
 func checkOtherQuantity(p *pass) {
 	p.otherDimension()
-	if p.role != panelRole && p.role != alertRole {
+	if p.role != panelRole && p.role != alertRole && p.role != recordRole {
 		return
 	}
 	p.capability()
@@ -672,7 +761,10 @@ func checkOtherQuantity(p *pass) {
 		}
 		families[strings.TrimPrefix(name, engine.Canonical)] = true
 	}
-	text, from := strings.Join(labelWords(p.name), " "), "alert's name"
+	text, from := strings.Join(labelWords(strings.ReplaceAll(p.name, ":", "_")), " "), "name"
+	if summary := p.rule.at("annotations", "summary").str(); p.role == alertRole && !namesSome(text) && summary != "" {
+		text, from = labelsNamed.ReplaceAllString(summary, " "), "text"
+	}
 	if p.role == panelRole {
 		text, from = labelsLegends.ReplaceAllString(p.panel.legend, " "), "legend"
 		if !namesSome(text) {
@@ -868,6 +960,8 @@ func checkOtherPercentile(p *pass) {
 	}
 	texts := []string{p.name}
 	switch p.role {
+	case recordRole:
+		texts = []string{strings.Join(labelWords(strings.ReplaceAll(p.name, ":", "_")), " ")}
 	case panelRole:
 		texts = []string{labelsLegends.ReplaceAllString(p.panel.legend, " ")}
 		if !p.severalQueries() {

@@ -15,6 +15,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/engine/dcgm"
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
+	"github.com/sixty-dev/sixty/internal/hint"
 )
 
 // metricsQL are names of functions that MetricsQL adds to PromQL's
@@ -165,11 +166,15 @@ func checkUnknownMetric(p *pass) {
 		if known(name) {
 			return
 		}
+		if rest, ok := strings.CutPrefix(name, "sglang:"); ok && known("vllm:"+rest) && sglangs[rest] != "" {
+			p.report(v.PositionRange(), "that is vLLM's name behind SGLang's prefix", suggestion{"write sglang:" + sglangs[rest], p.rename(v, "sglang:"+sglangs[rest])})
+			return
+		}
+		if to := nearSGLang(name); to != "" {
+			p.report(v.PositionRange(), "SGLang has no "+name, suggestion{"write " + to, p.rename(v, to)})
+			return
+		}
 		if strings.HasPrefix(name, "sglang:") { // of which not every name is known
-			if to := sglangs[strings.TrimPrefix(name, "sglang:")]; to != "" {
-				p.report(v.PositionRange(), "that is vLLM's name: SGLang never had "+name, suggestion{"write " + to, p.rename(v, to)})
-				return
-			}
 			if p.surface.Live {
 				p.reportAs(catalog.Info, v.PositionRange(), "the servers at hand ("+p.surface.Source+") do not expose "+name, advice("look at the server's /metrics for the name that it has"))
 			}
@@ -201,10 +206,22 @@ func checkUnknownMetric(p *pass) {
 	})
 }
 
-// sglangs are SGLang's gauges by the names of vLLM's.
+// nearSGLang returns the name of SGLang's that another one differs from by one character, "" where there is none.
+func nearSGLang(name string) string {
+	if strings.HasPrefix(name, "sglang:") {
+		for _, f := range dialect.Families() {
+			if strings.HasPrefix(f.Name, "sglang:") && hint.Distance(name, f.Name, 2) < 2 {
+				return f.Name
+			}
+		}
+	}
+	return ""
+}
+
+// sglangs are SGLang's names for what vLLM calls otherwise.
 var sglangs = map[string]string{
-	"num_requests_running": "sglang:num_running_reqs", "num_requests_waiting": "sglang:num_queue_reqs",
-	"kv_cache_usage_perc": "sglang:token_usage", "gpu_cache_usage_perc": "sglang:token_usage",
+	"num_requests_running": "num_running_reqs", "num_requests_waiting": "num_queue_reqs", "kv_cache_usage_perc": "token_usage",
+	"gpu_cache_usage_perc": "token_usage", "request_success_total": "num_requests_total", "request_queue_time_seconds_bucket": "queue_time_seconds_bucket",
 }
 
 // others are words of names that programs beside vLLM give to their own metrics, such as
@@ -628,6 +645,9 @@ func (p *pass) unlessAdded(n parser.Node, sure belief, why string, fix suggestio
 func (p *pass) mistakenFor(name, label string) (to string, sure belief) {
 	if label == labels.MetricName || name == "" {
 		return "", no
+	}
+	if strings.HasPrefix(name, "http_request_duration_highr_seconds") && slices.Contains([]string{"handler", "method", "status", "path"}, label) {
+		return "", yes // it has none of its own
 	}
 	if to := p.misspelledLabel(name, label); to != "" {
 		return to, yes

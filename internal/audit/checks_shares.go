@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
+	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/render"
 )
@@ -81,6 +82,17 @@ func checkUpsideDown(p *pass) {
 			p.report(b.PositionRange(), "the whole over its part is never below 1, and no share", advice("divide the part by the whole"))
 		}
 	})
+	p.walk(func(n parser.Node, _ []parser.Node) {
+		b, ok := n.(*parser.BinaryExpr)
+		if !ok || b.Op != parser.DIV || b.VectorMatching == nil {
+			return
+		}
+		whole, ok := unparen(b.LHS).(*parser.BinaryExpr)
+		part := p.text(unparen(b.RHS))
+		if ok && whole.Op == parser.ADD && whole.VectorMatching != nil && (p.text(unparen(whole.LHS)) == part || p.text(unparen(whole.RHS)) == part) && p.meansShare() {
+			p.report(b.PositionRange(), "all over a part of it is never below 1, and no share", advice("divide the part by their sum"))
+		}
+	})
 }
 
 // meanWords are words for how long or how large something is.
@@ -111,6 +123,25 @@ func (p *pass) meansShare() bool {
 		below = below || c.limit > 0 && (c.limit < 1 || c.limit <= 100 && f == 100)
 	})
 	return below && p.role == alertRole
+}
+
+// checkOtherFamily finds quotients of two histograms' series that are meant for one: the sum of one time over
+// how many another was observed for, the bucket of one over the count of another.
+func checkOtherFamily(p *pass) {
+	p.quotients(func(b *parser.BinaryExpr, l, r *parser.VectorSelector) {
+		lc, lf := classOf(nameOf(l))
+		rc, rf := classOf(nameOf(r))
+		if lf.Type != engine.Histogram || rf.Type != engine.Histogram {
+			return
+		}
+		finished := func(f engine.Family) bool { return slices.Contains(finishedCounts, f.Name+"_count") }
+		switch {
+		case lc == bucket && rc == sum && selectsBy(l, "le"):
+			p.report(b.PositionRange(), "a number of requests over their times is no share", advice("divide by _count"))
+		case rc == count && lf.Name != rf.Name && !(finished(lf) && finished(rf)) && (lc == bucket && selectsBy(l, "le") || lc == sum && ofFamily(lf.Name).of == span):
+			p.report(b.PositionRange(), nameOf(r)+" counts other events than those that "+nameOf(l)+" is of", advice("divide by "+lf.Name+"_count"))
+		}
+	})
 }
 
 // checkOtherSpans finds quotients whose sides look at different spans of time, or of which one is
@@ -201,7 +232,7 @@ func (p *pass) scaledBySpan(b *parser.BinaryExpr, spans ...time.Duration) bool {
 
 // checkSame finds a vector divided by itself, or taken from itself.
 func checkSame(p *pass) {
-	same := func(e parser.Expr) string { return strings.Join(strings.Fields(p.text(unparen(e))), "") }
+	same := func(e parser.Expr) string { return strings.Join(strings.Fields(p.text(unscaled(e))), "") }
 	p.walk(func(n parser.Node, path []parser.Node) {
 		b, ok := n.(*parser.BinaryExpr)
 		if !ok || b.VectorMatching == nil || b.Op != parser.DIV && b.Op != parser.SUB || same(b.LHS) != same(b.RHS) {
@@ -238,7 +269,7 @@ var leanings = []struct {
 	words *regexp.Regexp
 	names *regexp.Regexp
 }{
-	{inUse, regexp.MustCompile(`(?i)\b(used|usage|utili[sz]ation|util|busy|in use|consumption|pressure|使用率|利用率)\b|使用率|利用率`), regexp.MustCompile(`_FB_USED$|_GPU_UTIL$|_mem(ory)?_used|_memory_(working_set|usage|rss)(_bytes)?$|_resident_memory_bytes$|_usage_perc$|:token_usage$|_utilization$|_filefd_allocated$`)},
+	{inUse, regexp.MustCompile(`(?i)\b(used|usage|utili[sz]ation|util|busy|in use|consumption|pressure|full|使用率|利用率)\b|使用率|利用率`), regexp.MustCompile(`_FB_USED$|_GPU_UTIL$|_mem(ory)?_used|_memory_(working_set|usage|rss)(_bytes)?$|_resident_memory_bytes$|_usage_perc$|:token_usage$|_utilization$|_filefd_allocated$`)},
 	{notInUse, regexp.MustCompile(`(?i)\b(free|available|avail|idle|remaining|left|headroom|unused)\b|剩余|可用`), regexp.MustCompile(`_Mem(Available|Free)(_bytes)?$|_SwapFree_bytes$|filesystem_(avail|free)_bytes$|_FB_FREE$|_mem_available$|_memory_free_bytes$`)},
 	{failed, regexp.MustCompile(`(?i)\b(errors?|fail(ed|ures?|ing)?|5xx)\b|错误|失败`), nil},
 	{fine, regexp.MustCompile(`(?i)\b(success(es|ful)?|availability|ok|good)\b|成功|可用性`), nil},

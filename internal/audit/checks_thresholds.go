@@ -132,6 +132,9 @@ func checkBucketEdge(p *pass) {
 			return
 		}
 		edges := p.surface.edgesOf(q.family)
+		if all := selectors(c.expr); q.family == "http_request_duration_seconds" && len(edges) == 0 && len(all) == 1 && p.isEngines(all[0]) == yes {
+			edges = []edge{{0.1, "0.1"}, {0.5, "0.5"}, {1, "1.0"}} // prometheus-fastapi-instrumentator's
+		}
 		if len(edges) < 2 {
 			return
 		}
@@ -313,6 +316,44 @@ func (p *pass) unitOfName(is quantity) {
 				return
 			}
 		}
+	}
+}
+
+// checkLevel finds recording rules whose name says a level that labels left by "without" are beneath.
+func checkLevel(p *pass) {
+	level, _, ok := strings.Cut(p.name, ":")
+	a, is := unscaled(p.tree).(*parser.AggregateExpr)
+	targets := []string{"instance", "pod"}
+	if !ok || p.role != recordRole || !is || !a.Without || level != "model" && level != "cluster" && level != "fleet" && level != "global" {
+		return
+	}
+	left := slices.DeleteFunc(targets, func(l string) bool { return slices.Contains(a.Grouping, l) })
+	if len(left) > 0 && len(left) < 2 {
+		p.report(a.PositionRange(), fmt.Sprintf("the name says %s, and without leaves %s, of which each replica has its own", level, strings.Join(left, ", ")),
+			advice("write sum by (model_name)"))
+	}
+}
+
+// operationWords are what the last part of a recorded name says was done.
+var operationWords = map[string]parser.ItemType{
+	"sum": parser.SUM, "avg": parser.AVG, "mean": parser.AVG, "max": parser.MAX, "min": parser.MIN, "count": parser.COUNT,
+}
+
+// checkOperation finds recording rules whose name says another aggregation than the expression's.
+func checkOperation(p *pass) {
+	at := strings.LastIndexByte(p.name, ':')
+	a, ok := unscaled(p.tree).(*parser.AggregateExpr)
+	if p.role != recordRole || at < 0 || !ok || strings.Contains(p.node.value, "_over_time") {
+		return
+	}
+	var said []string
+	for _, w := range labelWords(p.name[at+1:]) {
+		if operationWords[w] != 0 {
+			said = append(said, w)
+		}
+	}
+	if len(said) == 1 && operationWords[said[0]] != a.Op && (a.Op == parser.SUM || a.Op == parser.AVG || a.Op == parser.MAX || a.Op == parser.MIN) {
+		p.report(a.PositionRange(), fmt.Sprintf("the name says %s, and the expression takes %s", said[0], a.Op), advice("correct the one or the other"))
 	}
 }
 
@@ -593,6 +634,19 @@ var (
 	perSecondWords = regexp.MustCompile(`(?i)(per second\b|/ ?s(ec(ond)?)?\b|\brps\b|\bqps\b|\btps\b)`)
 )
 
+// lastSpan is a span of time in which something happened so many times.
+var lastSpan = regexp.MustCompile(`(?i)\b(count|total|number|restarts|requests|errors|tokens)?\b.*\b(in|over|during)? ?(the )?(last|past) (hour|day|24 ?h|minute|\d+ ?(m|h|d)\w*)\b`)
+
+// eventsIn reports whether a rate is of a counter of events, not of time or data.
+func eventsIn(c *parser.Call) bool {
+	v := plainSelector(c)
+	q := quantity{}
+	if v != nil {
+		q = ofCounter(nameOf(v))
+	}
+	return v != nil && counts(nameOf(v)) && q.of != cores && q.of != size && q.of != span
+}
+
 // checkPerTime finds an increase over a range shown as if it were per second, and a rate,
 // which is per second, shown as if it were per minute.
 func checkPerTime(p *pass) {
@@ -617,6 +671,9 @@ func checkPerTime(p *pass) {
 	case c.Func.Name == "increase" && second && !perMinuteWords.MatchString(text) && m.Range != time.Second:
 		p.report(c.PosRange, "the panel says per second, and increase is over the whole range",
 			suggestion{"write rate", []edit{{p.node, int(c.PosRange.Start), int(c.PosRange.Start) + len("increase"), "rate"}}})
+	case c.Func.Name == "rate" && lastSpan.MatchString(text) && !second && !perMinuteWords.MatchString(text) && c == value(unwrapped(p.tree)) && eventsIn(c):
+		p.report(c.PosRange, "the panel says how many there were in a span of time, and a rate is per second",
+			suggestion{"write increase", []edit{{p.node, int(c.PosRange.Start), int(c.PosRange.Start) + len("rate"), "increase"}}})
 	case (c.Func.Name == "rate" || c.Func.Name == "irate") && perMinuteWords.MatchString(text) && !second:
 		p.report(c.PosRange, "the panel says per minute, and a rate is per second", advice("multiply by 60"))
 	}

@@ -43,7 +43,7 @@ var (
 	saysHTTPErrors  = regexp.MustCompile(`\b[45]xx\b|http errors?|rejected`)
 	saysCompletions = regexp.MustCompile(`chat.?completions?\b|completion requests|chat requests|generation requests`)
 	saysDisabled    = regexp.MustCompile(`disabled|switched off|turned off|not enabled`)
-	saysMeanOver    = regexp.MustCompile(`\b(avg|average|mean|moyenne|mittel)\w*\b[^.]{0,12}?\b\d+\s*m(in)?\b|\b\d+\s*-?\s*m(in(ute)?s?)?\s+(avg|average|mean|moyenne)`)
+	saysMeanOver    = regexp.MustCompile(`\b(avg|average|mean|moyenne|mittel)\w*\b[^.]{0,12}?\b\d+\s*m(in(ute)?s?)?\b|\b\d+\s*-?\s*m(in(ute)?s?)?\s+(avg|average|mean|moyenne)`)
 )
 
 // traps are facts about metrics; each says what they are taken for.
@@ -179,7 +179,7 @@ func longestRange(path []parser.Node) (longest time.Duration) {
 }
 
 // ofServers reports whether the file asks for an engine's metrics, or speaks of vLLM.
-func (p *pass) ofServers() bool { return p.beside.vllm || p.says("vllm") }
+func (p *pass) ofServers() bool { return p.vllm || p.says("vllm") }
 
 // groupings are the labels by which anything in a query is grouped.
 func (p *pass) groupings() (out []string) {

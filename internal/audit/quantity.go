@@ -470,7 +470,9 @@ func (a algebra) ofQuotient(n *parser.BinaryExpr, depth int) quantity {
 	lc, _ := vllm.Canonical(ln)
 	rc, _ := vllm.Canonical(rn)
 	q := quantity{}
-	if family, ok := strings.CutSuffix(ln, "_sum"); ok && rn == family+"_count" {
+	if requestCounts[rn] && ofCounter(ln).of == span {
+		q = ofCounter(ln)
+	} else if family, ok := strings.CutSuffix(ln, "_sum"); ok && rn == family+"_count" {
 		q = ofFamily(family)
 	} else if over := aggregation(n.RHS); over != nil && over.Op == parser.COUNT && ln == rn {
 		return a.of(n.LHS, depth) // a mean made by hand

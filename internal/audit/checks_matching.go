@@ -752,7 +752,10 @@ func checkOtherQuantity(p *pass) {
 	families := map[string]bool{}
 	for _, v := range selectors(p.tree) {
 		name, _ := vllm.Canonical(nameOf(v))
-		_, f := classOf(nameOf(v))
+		class, f := classOf(nameOf(v))
+		if class == count && len(namesIn(p.tree)) == 2 && !slices.Contains(namesIn(p.tree), strings.TrimSuffix(nameOf(v), "_count")+"_sum") {
+			return // of something else, for each request
+		}
 		if f.Engine != vllm.ID && !hostMemory.MatchString(name) {
 			return
 		}

@@ -29,6 +29,7 @@ type beside struct {
 	unasked  []string       // recorded series that nobody asks for, nil before they are
 	vmRules  bool           // VictoriaMetrics' own objects
 
+	apart    map[string]bool // labels by which legends tell an engine's series apart
 	repeated map[string]bool // whether a panel is drawn for each value of a variable
 }
 
@@ -37,7 +38,7 @@ var word = regexp.MustCompile(`[A-Za-z_]\w*`)
 func (d *document) beside() *beside {
 	b := &beside{
 		panels: map[string][]*query{}, scalers: map[*node][]*query{}, selected: map[string]bool{}, words: map[string]bool{},
-		rated: map[string][]*query{}, parts: map[string]map[string]bool{}, engines: map[string]bool{}, repeated: map[string]bool{},
+		rated: map[string][]*query{}, parts: map[string]map[string]bool{}, engines: map[string]bool{}, repeated: map[string]bool{}, apart: map[string]bool{},
 		scrapes: scrapesIn(d.file.Data), vmRules: bytes.Contains(d.file.Data, []byte("kind: VMRule")),
 	}
 	for _, q := range d.queries {
@@ -46,6 +47,9 @@ func (d *document) beside() *beside {
 			b.panels[panelPath(q.path)] = append(b.panels[panelPath(q.path)], q)
 			for _, l := range labelsLegends.FindAllStringSubmatch(q.panel.legend, -1) {
 				b.words[l[1]] = true
+				if q.tree != nil && unaggregated(q.tree) {
+					b.apart[l[1]] = true
+				}
 			}
 		case alertRole:
 			if q.tree != nil {

@@ -127,8 +127,8 @@ func (b bounds) aggregated(op parser.ItemType) bounds {
 	return b
 }
 
-// overTime are aggregations over time by the names of their functions.
-var overTime = map[string]parser.ItemType{
+// overSamples are aggregations over time by the names of their functions.
+var overSamples = map[string]parser.ItemType{
 	"sum_over_time": parser.SUM, "count_over_time": parser.COUNT, "avg_over_time": parser.AVG, "max_over_time": parser.MAX,
 	"min_over_time": parser.MIN, "quantile_over_time": parser.QUANTILE, "last_over_time": parser.MAX,
 	"stddev_over_time": parser.STDDEV, "stdvar_over_time": parser.STDVAR, "present_over_time": parser.GROUP,
@@ -139,7 +139,7 @@ func (p *pass) boundsOfCall(n *parser.Call, of func(parser.Expr) bounds) bounds 
 	if b, ok := clocks[name]; ok {
 		return b
 	}
-	if op, ok := overTime[name]; ok {
+	if op, ok := overSamples[name]; ok {
 		return of(n.Args[len(n.Args)-1]).aggregated(op)
 	}
 	switch name {

@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// ranks are how severe alerts are by the values of their label severity or priority.
-var ranks = map[string]int{
+// severities are how severe alerts are by the values of their label severity or priority.
+var severities = map[string]int{
 	"info": 1, "informational": 1, "information": 1, "notice": 1, "low": 1, "none": 1, "p4": 1,
 	"warning": 2, "warn": 2, "ticket": 2, "medium": 2, "minor": 2, "p3": 2,
 	"critical": 3, "crit": 3, "page": 3, "high": 3, "major": 3, "emergency": 3, "fatal": 3, "p1": 3, "disaster": 3,
@@ -23,7 +23,7 @@ func (q *query) rank() int {
 	if said == "" {
 		said = q.rule.at("labels", "priority").str()
 	}
-	return ranks[strings.ToLower(said)]
+	return severities[strings.ToLower(said)]
 }
 
 // A rung is an alert on one comparison with a number.
@@ -117,7 +117,7 @@ func sameLabels(a, b *query) bool {
 func (p *pass) otherRank(q *query) {
 	words := labelWords(q.name)
 	last := words[len(words)-1]
-	if said := ranks[last]; slices.Contains([]string{"critical", "crit", "warning", "warn", "info", "page"}, last) && said != q.rank() && q.rank() != 0 {
+	if said := severities[last]; slices.Contains([]string{"critical", "crit", "warning", "warn", "info", "page"}, last) && said != q.rank() && q.rank() != 0 {
 		p.report(p.tree.PositionRange(), fmt.Sprintf("%s is a step of the same ladder and has the severity of the other: its name says %s", q.name, last), advice("correct the label or the name"))
 	}
 }

@@ -84,7 +84,7 @@ func checkBudget(p *pass) {
 	if p.role != alertRole {
 		return
 	}
-	text := p.name + " " + strings.Join(valuesOf(p.texts()), " ")
+	text := p.name + " " + strings.Join(writtenIn(p.texts()), " ")
 	for _, f := range p.rule.get("labels").all() {
 		text += " " + f.value.scalar()
 	}

@@ -240,13 +240,22 @@ func checkUnit(p *pass) {
 	if p.panel == nil || p.role != panelRole {
 		return
 	}
+	p.powersOfTen()
 	shown, ok := panelUnits[p.panel.unit]
+	if shown.of == calls {
+		if is.of == tokenRate || is.of == cores {
+			p.reportAs(catalog.Info, p.tree.PositionRange(), fmt.Sprintf("the values are %s, and the panel's unit writes operations behind them", is.of), advice("write short, and the unit in the title"))
+		}
+		return
+	}
 	switch {
 	case !ok && is.of == size && is.scale >= 1<<40 && smallSizes.MatchString(p.panel.title+" "+p.panel.legend):
 		p.report(p.tree.PositionRange(),
 			"the values are tebibytes, of mebibytes by the metric's name, and the panel says less", advice("leave out the factors"))
 	case !is.known():
-		if c := p.pureRate(); c != nil && shown.of == share {
+		if c := p.pureRate(); c != nil && strings.HasSuffix(nameOf(plainSelector(c)), "_count") && (shown.of == size || shown.of == flow || shown.of == span) {
+			p.report(c.PosRange, fmt.Sprintf("_count says how many there were, and the panel's unit is for %s", shown.of), advice("take _sum"))
+		} else if c != nil && shown.of == share {
 			p.reportUnit(fmt.Sprintf("the values are a %s of a counter, per second or range, and the panel's unit is %s",
 				c.Func.Name, shown),
 				advice("divide by the rate of what it is a share of"))
@@ -279,7 +288,7 @@ func checkUnit(p *pass) {
 			advice("correct the unit, or the query"))
 	case !ok && is == seconds && p.mentionsMilliseconds():
 		p.reportUnit("the panel says milliseconds and the values are seconds", advice("set the unit to s, or multiply by 1000"))
-	case !ok && p.panel.unit == "" && is == ratio && strings.ContainsAny(p.panel.title+p.panel.legend, "%"):
+	case !ok && slices.Contains([]string{"", "none", "short"}, p.panel.unit) && is == ratio && strings.ContainsAny(p.panel.title+p.panel.legend, "%"):
 		p.reportUnit("the panel says percent and the values are ratios from 0 to 1",
 			advice("set the unit to percentunit, or multiply by 100"))
 	}

@@ -155,7 +155,7 @@ var aheadNamed = regexp.MustCompile(`(?i)\b(?:with)?in (?:the )?(?:next |about |
 // otherHorizon is how far ahead a text says that an alert looks, 0 where it says no other than so many
 // seconds.
 func (p *pass) otherHorizon(ahead float64) (other time.Duration) {
-	for _, text := range append(valuesOf(p.texts()), strings.Join(labelWords(p.name), " ")) {
+	for _, text := range append(writtenIn(p.texts()), strings.Join(labelWords(p.name), " ")) {
 		for _, m := range aheadNamed.FindAllStringSubmatch(text, -1) {
 			if other = spanOf(m[1], m[2]); math.Abs(other.Seconds()-ahead) <= 0.05*ahead {
 				return 0
@@ -169,7 +169,7 @@ func (p *pass) otherHorizon(ahead float64) (other time.Duration) {
 // that a number of seconds was meant to be; 0 where the texts say the number's own span, or no such.
 func (p *pass) spansSaid(number float64) time.Duration {
 	var found time.Duration
-	for _, text := range append([]string{strings.Join(labelWords(p.name), " "), p.name}, valuesOf(p.texts())...) {
+	for _, text := range append([]string{strings.Join(labelWords(p.name), " "), p.name}, writtenIn(p.texts())...) {
 		for _, m := range spansNamed.FindAllStringSubmatch(text, -1) {
 			span := spanOf(m[1], m[2])
 			n, _ := strconv.ParseFloat(m[1], 64)
@@ -184,7 +184,7 @@ func (p *pass) spansSaid(number float64) time.Duration {
 	return found
 }
 
-func valuesOf(all []*node) (out []string) {
+func writtenIn(all []*node) (out []string) {
 	for _, n := range all {
 		out = append(out, n.value)
 	}

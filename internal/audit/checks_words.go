@@ -220,7 +220,7 @@ func checkOtherSide(p *pass) {
 	}
 	text := strings.Join(labelWords(p.name), " ")
 	low, high := saysLow.MatchString(text), saysHigh.MatchString(text)
-	if whole := text + ". " + templates.ReplaceAllString(strings.Join(valuesOf(p.texts()), ". "), " "); saysSpare.MatchString(whole) {
+	if whole := text + ". " + templates.ReplaceAllString(strings.Join(writtenIn(p.texts()), ". "), " "); saysSpare.MatchString(whole) {
 		return
 	} else if !low && !high {
 		low, high = saysLow.MatchString(whole), saysHigh.MatchString(whole)

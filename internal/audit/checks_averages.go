@@ -39,6 +39,15 @@ func checkAverageOfMeans(p *pass) {
 		p.report(a.PositionRange(),
 			"the mean of the replicas' means: one that serves a request an hour weighs as much as one that serves ten a second", p.sumOverSum(a, b, path))
 	})
+	p.walk(func(n parser.Node, path []parser.Node) {
+		a, ok := n.(*parser.AggregateExpr)
+		if !ok || a.Op != parser.SUM || p.opaque(a.PosRange.Start, a.Expr.PositionRange().Start) || averaged(path, a) {
+			return
+		}
+		if b := p.meanIn(a.Expr); b != nil && p.quantityOf(b).of == span && !perTarget(a) && !slices.ContainsFunc(selectors(b), p.pinnedTarget) {
+			p.report(a.PositionRange(), "the replicas' means are added up: of four replicas as fast as one, four times the time", p.sumOverSum(a, b, path))
+		}
+	})
 }
 
 // averageIn returns the labels by which a vector, or the recording rule behind it, averages groups
@@ -220,6 +229,7 @@ func checkComparisonAsShare(p *pass) {
 // checkSumOverTime finds samples added up over time: the result is as many times too
 // large as the range holds scrapes.
 func checkSumOverTime(p *pass) {
+	p.sumsOfRates()
 	p.walk(func(n parser.Node, _ []parser.Node) {
 		c, ok := n.(*parser.Call)
 		if !ok || c.Func.Name != "sum_over_time" || len(c.Args) != 1 {
@@ -254,7 +264,7 @@ func checkFloor(p *pass) {
 			return
 		}
 		c, ok := unparen(b.RHS).(*parser.Call)
-		if !ok || c.Func.Name != "clamp_min" || p.opaque(c.PosRange.Start, c.PosRange.End) {
+		if !ok || c.Func.Name != "clamp_min" || p.opaque(c.Args[1].PositionRange().Start, c.Args[1].PositionRange().End) {
 			return
 		}
 		floor, lit, ok := number(c.Args[1])

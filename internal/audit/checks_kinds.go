@@ -2,7 +2,6 @@ package audit
 
 import (
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -176,23 +175,21 @@ func checkUnknownVariable(p *pass) {
 
 // checkUnusedVariable finds variables that people can choose and that nothing asks for.
 func checkUnusedVariable(p *pass) {
-	if p.role != panelRole || p.panel.perses {
-		return
-	}
-	for _, name := range slices.Sorted(maps.Keys(p.vars)) {
-		v := p.vars[name]
-		if v.node == nil || p.before != nil && p.before.role == panelRole && p.before.vars[name].node == v.node ||
-			v.kind != "query" && v.kind != "custom" {
-			continue
+	p.newVariables(func(v variable) {
+		if v.kind != "query" && v.kind != "custom" {
+			return
 		}
-		used := regexp.MustCompile(`\$\{?` + name + `\b|\[\[` + name + `\b|repeat\\?"?\s*:\s*\\?"?` + name + `\b|var-` + name + `\b|includeVars\\?"?\s*:\s*true`)
+		used := regexp.MustCompile(`\$\{?` + v.name + `\b|\[\[` + v.name + `\b|repeat\\?"?\s*:\s*\\?"?` + v.name + `\b|var-` + v.name + `\b|includeVars\\?"?\s*:\s*true`)
 		if used.Match(p.file.Data) {
-			continue
+			return
 		}
 		p.add(Finding{
-			Severity: p.check.Severity, Fragment: name,
-			Why: "nothing asks for $" + name + ": whoever chooses one of its values sees the same", Fix: "select by it in the queries, or take it out",
+			Severity: p.check.Severity, Fragment: v.name,
+			Why: "nothing asks for $" + v.name + ": whoever chooses one of its values sees the same", Fix: "select by it in the queries, or take it out",
 		}, v.node, 0)
+	})
+	if p.role == panelRole {
+		p.unusedRepeat()
 	}
 }
 
@@ -204,6 +201,9 @@ func apartFromLabels(legend string) string {
 
 // checkOnesAsValue finds group(…) shown or compared as if it were what is grouped: it is 1.
 func checkOnesAsValue(p *pass) {
+	if p.role == panelRole {
+		p.infoAsValue()
+	}
 	if a, ok := unscaled(p.tree).(*parser.AggregateExpr); ok && a.Op == parser.GROUP && p.role == panelRole &&
 		!strings.Contains(strings.ToLower(p.panel.kind), "table") && ofAmount(namesIn(a)) {
 		p.report(a.PositionRange(), "group gives 1 for each group, whatever the values are", advice("write sum, max or avg"))

@@ -34,6 +34,9 @@ func (p *pass) oneToOne(fn func(b *parser.BinaryExpr)) {
 
 func checkLabelMismatch(p *pass) {
 	p.disjoint()
+	if p.role == panelRole {
+		p.zeroBeside()
+	}
 	p.matchedBy()
 	p.oneToOne(func(b *parser.BinaryExpr) {
 		p.lostZero(b)
@@ -648,12 +651,17 @@ var notShares = []struct{ part, by, why, fix string }{
 		"a draft holds several tokens: accepted tokens over drafts is a length and goes above 1",
 		"for a share divide by vllm:spec_decode_num_draft_tokens_total",
 	},
+	{
+		"vllm:spec_decode_num_accepted_tokens_per_pos_total", "vllm:spec_decode_num_draft_tokens_total",
+		"a draft has one token at each position: divided by all of its tokens every position reads as many times too low as a draft is long",
+		"divide by vllm:spec_decode_num_drafts_total",
+	},
 }
 
 // checkPartOverPart finds quotients taken for shares that are none, as what is used
 // divided by what is free is.
 func checkPartOverPart(p *pass) {
-	p.walk(func(n parser.Node, _ []parser.Node) {
+	p.walk(func(n parser.Node, path []parser.Node) {
 		b, ok := n.(*parser.BinaryExpr)
 		if !ok || b.Op != parser.DIV {
 			return
@@ -665,6 +673,9 @@ func checkPartOverPart(p *pass) {
 			by = append(by, name)
 		}
 		slices.Sort(by)
+		if l == "vllm:spec_decode_num_accepted_tokens_total" && strings.Join(by, " ") == "vllm:spec_decode_num_drafts_total" {
+			p.bonusForgotten(b, path)
+		}
 		for _, s := range notShares {
 			if l != s.part || strings.Join(by, " ") != s.by || strings.HasSuffix(s.by, "_drafts_total") &&
 				(!p.says("rate", "ratio", "percent") || p.says("length", "per draft", "mean accepted")) {
@@ -686,7 +697,7 @@ type wording struct {
 // wordings are quantities that are taken for one another, by name.
 var wordings = map[string]wording{
 	"prompt tokens":    {[]string{"prompt_tokens_total", "request_prompt_tokens"}, regexp.MustCompile(`\b(prompt|input|prefill)`), "prefill"},
-	"generated tokens": {[]string{"generation_tokens_total", "request_generation_tokens"}, regexp.MustCompile(`\b(generat|output|completion|decode)`), "decode"},
+	"generated tokens": {[]string{"generation_tokens_total", "request_generation_tokens"}, regexp.MustCompile(`\b(generat|output|decode)|\bcompletion.?tok`), "decode"},
 	"time to first token": {
 		[]string{"time_to_first_token_seconds"},
 		regexp.MustCompile(`\bttft\b|first.token`), "prefill",
@@ -723,6 +734,9 @@ var hostMemory = regexp.MustCompile(`^(process_(resident|virtual)|container|node
 // ofAll are words for prompts' and generated tokens together.
 var ofAll = regexp.MustCompile(`total|\ball\b`)
 
+// ofWorkers are words for servers, which are called after what they do.
+var ofWorkers = regexp.MustCompile(`\b(workers?|nodes?|pods?|servers?|instances?|role)\b`)
+
 // checkOtherQuantity finds legends, titles where there is no legend, and names of alerts,
 // that name another quantity than the query asks for.
 func checkOtherQuantity(p *pass) {
@@ -731,11 +745,18 @@ func checkOtherQuantity(p *pass) {
 		return
 	}
 	p.capability()
+	if p.role == panelRole {
+		p.misnamed()
+		p.saidUpsideDown()
+	}
 	families := map[string]bool{}
 	counted := slices.ContainsFunc(selectors(p.tree), func(v *parser.VectorSelector) bool { return !strings.HasSuffix(nameOf(v), "_count") })
 	for _, v := range selectors(p.tree) {
 		name, _ := vllm.Canonical(nameOf(v))
 		class, f := classOf(nameOf(v))
+		if class == count && len(namesIn(p.tree)) == 2 && !slices.Contains(namesIn(p.tree), strings.TrimSuffix(nameOf(v), "_count")+"_sum") {
+			return // of something else, for each request
+		}
 		if class == count && (counted || p.role == recordRole) {
 			continue // how many there were
 		}
@@ -765,9 +786,10 @@ func checkOtherQuantity(p *pass) {
 		return // how many a percentile beside it rests on
 	}
 	said, is := "", ""
-	for name, w := range wordings {
-		if w.words.MatchString(text) {
-			if said != "" {
+	for _, name := range slices.Sorted(maps.Keys(wordings)) {
+		w := wordings[name]
+		if w.words.MatchString(text) && (said == "" || !strings.Contains(wordings[said].goes, name) || p.quantityOf(p.tree).of != span) {
+			if said != "" && (!strings.Contains(w.goes, said) || p.quantityOf(p.tree).of != span || ofWorkers.MatchString(text)) {
 				return // of several
 			}
 			said = name
@@ -1001,6 +1023,9 @@ var trendNamed = regexp.MustCompile(`(?i)\btrend|history|over time`)
 // checkOtherWindow finds texts that name another span of time than the query's.
 func checkOtherWindow(p *pass) {
 	checkOtherHold(p)
+	if p.role == panelRole {
+		p.windowOfRange()
+	}
 	ranges, unknown := p.ranges()
 	if len(ranges) == 0 || unknown || p.role != panelRole && p.role != recordRole {
 		return

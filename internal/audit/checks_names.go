@@ -491,6 +491,10 @@ func checkCreated(p *pass) {
 // its labels, and its value is the time of their last change.
 func (p *pass) loraInfo(v *parser.VectorSelector, path []parser.Node) {
 	shown := p.role == panelRole && (p.panel.kind == "table" || strings.Contains(p.panel.legend, "lora_adapters"))
+	if shown && p.panel.isTable() && len(path) == 0 && moments.MatchString(p.claims()) {
+		p.report(v.PositionRange(), "a set of adapters that ran once stays as a series until the server restarts: the table lists those of long ago too",
+			advice("take the newest of each server: topk by (instance) (1, "+nameOf(v)+")"))
+	}
 	if shown || aboutTime(path) || under(path, "max_over_time", "last_over_time") || slices.ContainsFunc(path, func(n parser.Node) bool {
 		a, ok := n.(*parser.AggregateExpr)
 		return ok && (a.Op == parser.TOPK || slices.ContainsFunc(a.Grouping, func(l string) bool { return strings.HasSuffix(l, "lora_adapters") }))
@@ -656,6 +660,9 @@ func (p *pass) mistakenFor(name, label string) (to string, sure belief) {
 			return to, yes
 		}
 		return to, cannotTell
+	}
+	if strings.HasPrefix(name, "http_request_duration_highr_seconds") && slices.Contains([]string{"handler", "method", "status"}, label) {
+		return "", yes // of all requests, without labels of its own (prometheus-fastapi-instrumentator)
 	}
 	has, known := p.surface.hasLabel(name, label)
 	_, n := classOf(name)

@@ -164,9 +164,9 @@ func checkOtherSpans(p *pass) {
 			return
 		}
 		switch {
-		case l.fn == r.fn && l.over != r.over:
+		case l.fn == r.fn && (l.over != r.over || l.written != r.written):
 			p.report(b.PositionRange(), fmt.Sprintf("the left side looks at %s, the right one at %s: what one holds the other does not",
-				render.Span(l.over), render.Span(r.over)), advice("take one range for both"))
+				otherwise(l.written, render.Span(l.over)), otherwise(r.written, render.Span(r.over))), advice("take one range for both"))
 		case l.fn != r.fn && (l.fn == "increase" || r.fn == "increase") && !p.scaledBySpan(b, l.over, r.over):
 			p.report(b.PositionRange(), fmt.Sprintf("%s over %s: the one is per second, the other over the whole range", l.fn, r.fn),
 				advice("take rate on both sides"))
@@ -179,6 +179,8 @@ type ratedSide struct {
 	fn   string
 	over time.Duration
 	of   []*parser.VectorSelector
+
+	written string // where the span is one of Grafana's own variables
 }
 
 // ratedAlike returns by which function, and over which span, all counters of a side are rated; nil
@@ -191,13 +193,15 @@ func (p *pass) ratedAlike(e parser.Expr) *ratedSide {
 		case *parser.MatrixSelector:
 			v, _ := n.VectorSelector.(*parser.VectorSelector)
 			c, ok := path[len(path)-1].(*parser.Call)
-			if v == nil || !ok || !slices.Contains(rates, c.Func.Name) || p.opaque(n.PositionRange().Start, n.PositionRange().End) ||
-				out != nil && (out.fn != c.Func.Name || out.over != n.Range) {
+			written := p.grafanas(n)
+			if v == nil || !ok || !slices.Contains(rates, c.Func.Name) ||
+				written == "" && p.opaque(n.PositionRange().Start, n.PositionRange().End) ||
+				out != nil && (out.fn != c.Func.Name || out.over != n.Range || out.written != written) {
 				same = false
 				return nil
 			}
 			if out == nil {
-				out = &ratedSide{fn: c.Func.Name, over: n.Range}
+				out = &ratedSide{fn: c.Func.Name, over: n.Range, written: written}
 			}
 			out.of = append(out.of, v)
 		case *parser.SubqueryExpr:
@@ -209,6 +213,16 @@ func (p *pass) ratedAlike(e parser.Expr) *ratedSide {
 		return nil
 	}
 	return out
+}
+
+// grafanas returns the variable of Grafana's own that a range is, "" for any other.
+func (p *pass) grafanas(m *parser.MatrixSelector) string {
+	for _, at := range p.mentions {
+		if at.start >= int(m.PositionRange().Start) && at.end <= int(m.PositionRange().End) && strings.Contains(p.node.value[at.start:at.end], "$__") {
+			return p.node.value[at.start:at.end]
+		}
+	}
+	return ""
 }
 
 // scaledBySpan reports whether a number around a quotient makes up for a range.

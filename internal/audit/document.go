@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -58,10 +59,13 @@ type query struct {
 
 	rule  *node // the rule's mapping, nil elsewhere
 	hold  string
+	every time.Duration // between evaluations, 0 where the group does not say
 	panel *panelContext
 	vars  map[string]variable
 
 	scaler, object *node // the autoscaler's trigger, and the autoscaler
+	adapter        *node // the rule of prometheus-adapter
+	managed        *managedAlert
 
 	parsed   string // what is parsed instead of the node's value, of the same length; "" for the value itself
 	tree     parser.Expr
@@ -80,6 +84,9 @@ type panelContext struct {
 	overrides         *node // of the fields that are told by a query's name
 	legend            string
 	perses            bool
+
+	node   *node // what the panel's options and transformations stand in
+	target *node // the query's: its format, whether it is instant
 }
 
 // A document is a file's queries.
@@ -213,6 +220,10 @@ func (d *document) rules(n *node, path string) error {
 			d.scaler(n, path+"/spec/triggers")
 			return nil
 		}
+		if n.get("seriesQuery") != nil {
+			d.adapter(n, path)
+			return nil
+		}
 		for _, f := range n.fields {
 			p := path + "/" + escape(f.key)
 			if f.key != "groups" {
@@ -316,10 +327,15 @@ func (d *document) group(g *node, path string) error {
 	if rules.kind != list {
 		return wrong(rules, "rules", list)
 	}
+	before := len(d.queries)
 	for i, r := range rules.items {
 		if err := d.rule(r, fmt.Sprintf("%s/rules/%d", path, i)); err != nil {
 			return err
 		}
+	}
+	every, _ := model.ParseDuration(g.get("interval").scalar())
+	for _, q := range d.queries[before:] {
+		q.every = time.Duration(every)
 	}
 	return nil
 }
@@ -330,8 +346,8 @@ func (d *document) rule(r *node, path string) error {
 	}
 	expr := r.get("expr")
 	if expr == nil {
-		if r.get("data") != nil { // Grafana's own alerts: queries like a panel's
-			return d.dashboardNode(r, path, &panelContext{title: r.get("title").str(), perses: true}, nil)
+		if r.get("data") != nil {
+			return d.managed(r, path)
 		}
 		return &syntaxError{r.line, r.column, "a rule without expr"}
 	}
@@ -449,7 +465,7 @@ func variablesOf(n *node) map[string]variable {
 		if list := root.at("templating", "list"); list != nil {
 			for _, v := range list.items {
 				name := v.get("name").str()
-				out[name] = variable{name: name, kind: v.get("type").str(), node: v.get("name"),
+				out[name] = variable{name: name, kind: v.get("type").str(), node: v.get("name"), all: v.get("allValue"),
 					multi: v.get("multi").scalar() == "true" || v.get("includeAll").scalar() == "true"}
 				if v.get("hide").scalar() == "2" { // nobody chooses it
 					out[name] = variable{name: name, multi: out[name].multi}
@@ -526,7 +542,9 @@ func panelOf(n *node) *panelContext {
 		if p.unitNode == nil {
 			p.unitNode = spec.at("plugin", "spec", "yAxis", "format", "unit")
 		}
+		p.node = spec.at("plugin", "spec")
 		if title := spec.get("title"); title != nil {
+			p.node = spec.at("vizConfig", "spec")
 			p.title, p.kind, p.perses = title.str(), spec.at("vizConfig", "kind").str(), false
 			p.unitNode = spec.at("vizConfig", "spec", "fieldConfig", "defaults", "unit")
 			p.defaults = spec.at("vizConfig", "spec", "fieldConfig", "defaults")
@@ -541,7 +559,7 @@ func panelOf(n *node) *panelContext {
 	p := &panelContext{
 		title: n.get("title").str(), kind: n.get("type").str(),
 		unitNode: n.at("fieldConfig", "defaults", "unit"), datasource: n.get("datasource"),
-		defaults: n.at("fieldConfig", "defaults"), overrides: n.at("fieldConfig", "overrides"),
+		defaults: n.at("fieldConfig", "defaults"), overrides: n.at("fieldConfig", "overrides"), node: n,
 	}
 	if p.unitNode == nil { // the graph panel of old
 		if axes := n.get("yaxes"); axes != nil && len(axes.items) > 0 {
@@ -667,8 +685,11 @@ func (d *document) target(n *node, path string, panel *panelContext, vars map[st
 		q.role, q.name, q.where = variableRole, n.get("name").str(), "annotation or variable "+n.get("name").str()
 	} else {
 		copied := *panel
-		copied.legend = n.get("legendFormat").str() + n.get("seriesNameFormat").str()
+		copied.legend, copied.target = n.get("legendFormat").str()+n.get("seriesNameFormat").str(), n
 		copied.override(n.get("refId").str())
+		if name := copied.column(n.get("refId").str()); name != "" {
+			copied.legend = name
+		}
 		q.panel, q.name = &copied, panel.title
 		q.where = fmt.Sprintf("panel %q", panel.title)
 		if id := n.get("refId").str(); id != "" {

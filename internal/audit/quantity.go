@@ -32,6 +32,8 @@ const (
 	tokens      dimension = "tokens"
 	tokenRate   dimension = "tokens per second"
 	code        dimension = "a code"
+	moment      dimension = "a Unix time"
+	calls       dimension = "operations per second"
 	cores       dimension = "processors"
 )
 
@@ -103,6 +105,8 @@ var unitWords = []struct {
 	{quantity{requestRate, 1}, "requests per second", "reqps", "requests/sec"},
 	{quantity{tokens, 1}, "tokens", "short", ""},
 	{quantity{tokenRate, 1}, "tokens per second", "", ""},
+	{quantity{moment, 1}, "a Unix time in seconds", "", ""},
+	{quantity{moment, 0.001}, "a Unix time in milliseconds", "dateTimeAsIso", ""},
 	{quantity{cores, 1}, "processors kept busy", "short", ""},
 	{quantity{cores, 0.01}, "percent of one processor", "percent", "percent"},
 }
@@ -133,6 +137,10 @@ var panelUnits = map[string]quantity{
 	"watt": {power, 1}, "mwatt": {power, 0.001}, "kwatt": {power, 1000}, "joule": {energy, 1}, "watth": {energy, 3600},
 	"kwatth": {energy, 3.6e6}, "celsius": {temperature, 1}, "fahrenheit": {temperature, 5. / 9}, "hertz": {frequency, 1},
 	"rothz": {frequency, 1}, "rotmhz": {frequency, 1e6}, "reqps": {requestRate, 1}, "requests/sec": {requestRate, 1},
+	"ops": {calls, 1}, "iops": {calls, 1}, "wps": {calls, 1}, "rps": {calls, 1},
+	"dateTimeAsIso": {moment, 0.001}, "dateTimeAsUS": {moment, 0.001}, "dateTimeAsLocal": {moment, 0.001},
+	"dateTimeAsSystem": {moment, 0.001}, "dateTimeFromNow": {moment, 0.001}, "dateTimeAsIsoNoDateIfToday": {moment, 0.001},
+	"dateTimeAsUSNoDateIfToday": {moment, 0.001}, "dateTimeAsLocalNoDateIfToday": {moment, 0.001},
 }
 
 // ratios are the gauges between 0 and 1; the suffix _perc of others misleads.
@@ -205,7 +213,9 @@ func ofSeries(name string) quantity {
 		return quantity{code, 1}
 	case ok && f.Type == "gauge":
 		return fieldUnits[f.Unit]
-	case ok || strings.Contains(name, "_time_") || strings.HasSuffix(name, "_timestamp_seconds"):
+	case slices.Contains(unixTimes, name), strings.HasSuffix(name, "_timestamp_seconds"):
+		return quantity{moment, 1}
+	case ok || strings.Contains(name, "_time_"):
 		return quantity{}
 	}
 	if c, f := classOf(name); f.Engine == "" && !c.cumulative() && !strings.Contains(name, ":") {
@@ -216,6 +226,12 @@ func ofSeries(name string) quantity {
 		}
 	}
 	return quantity{}
+}
+
+// unixTimes are gauges of a Unix time whose names do not end in _timestamp_seconds.
+var unixTimes = []string{
+	"process_start_time_seconds", "container_start_time_seconds", "node_boot_time_seconds", "kube_pod_start_time",
+	"kube_pod_created", "kube_node_created", "kube_job_status_start_time", "kube_job_status_completion_time",
 }
 
 // cachedTokens are counters of tokens whose names do not say so.
@@ -423,7 +439,12 @@ func (a algebra) ofBinary(n *parser.BinaryExpr, depth int) quantity {
 	switch n.Op {
 	case parser.DIV:
 		return a.ofQuotient(n, depth)
-	case parser.LOR, parser.LAND, parser.LUNLESS, parser.ADD, parser.SUB:
+	case parser.SUB:
+		if l, r := a.of(n.LHS, depth), a.of(n.RHS, depth); l.of == moment && r.of == moment {
+			return quantity{span, l.scale}
+		}
+		return a.of(n.LHS, depth)
+	case parser.LOR, parser.LAND, parser.LUNLESS, parser.ADD:
 		return a.of(n.LHS, depth)
 	}
 	if isFilter(n) {

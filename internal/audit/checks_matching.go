@@ -673,6 +673,7 @@ func checkPartOverPart(p *pass) {
 			by = append(by, name)
 		}
 		slices.Sort(by)
+		p.guardOfNothing(b)
 		if l == "vllm:spec_decode_num_accepted_tokens_total" && strings.Join(by, " ") == "vllm:spec_decode_num_drafts_total" {
 			p.bonusForgotten(b, path)
 		}
@@ -748,6 +749,7 @@ func checkOtherQuantity(p *pass) {
 	if p.role == panelRole {
 		p.misnamed()
 		p.saidUpsideDown()
+		p.everybodys()
 	}
 	families := map[string]bool{}
 	for _, v := range selectors(p.tree) {
@@ -1021,6 +1023,7 @@ func checkOtherWindow(p *pass) {
 	checkOtherHold(p)
 	if p.role == panelRole {
 		p.windowOfRange()
+		p.totalOfWindow()
 	}
 	ranges, unknown := p.ranges()
 	if len(ranges) == 0 || unknown || p.role != panelRole && p.role != recordRole {

@@ -235,10 +235,19 @@ func checkWrongWayRound(p *pass) {
 	p.mappedWrong()
 	steps := p.panel.defaults.at("thresholds", "steps").elements()
 	d := p.directionOf(p.tree)
-	if of := p.quantityOf(p.tree).of; (of == tokenRate || of == requestRate) && isWork(p.tree) && len(steps) > 1 && p.panel.coloured() &&
-		!p.panel.otherColours() && rankOf(steps[0].get("color").str()) == 0 {
+	if len(steps) > 1 && p.panel.coloured() && !p.panel.otherColours() && isWork(p.tree) {
+		first, last := rankOf(steps[0].get("color").str()), rankOf(steps[len(steps)-1].get("color").str())
 		n := steps[0].get("color")
-		p.reportText(n, 0, len(n.value), "a server of which nobody asks anything is red", "start with a colour that says nothing, such as blue")
+		if v, err := strconv.ParseFloat(steps[1].get("value").scalar(), 64); first == 0 || first == 2 && last == 0 && err == nil && v != 80 && !slices.Contains(ofWork, canonicals(p.tree)[0]) {
+			p.reportText(n, 0, len(n.value), map[bool]string{
+				true: "a server of which nobody asks anything is red", false: "a server that does much is red, and one that does nothing green",
+			}[first == 0], "start with a colour that says nothing, such as blue")
+		}
+		return
+	}
+	if n := p.panel.defaults.at("thresholds", "steps"); d == highIsBad && len(steps) > 1 && p.panel.coloured() && !p.panel.otherColours() &&
+		rankOf(steps[0].get("color").str()) == 1 && rankOf(steps[len(steps)-1].get("color").str()) == 0 {
+		p.reportText(n.elements()[0].get("color"), 0, len(steps[0].get("color").value), "the best of these values has a warning's colour", "start with green")
 		return
 	}
 	if d == undirected || len(steps) < 2 || !p.panel.coloured() || p.panel.otherColours() {
@@ -261,10 +270,23 @@ func checkWrongWayRound(p *pass) {
 		map[direction]string{highIsGood: steps[len(steps)-1].get("color").str(), highIsBad: n.value}[d]), "turn the colours round")
 }
 
-// isWork reports whether nothing but what servers do for their clients is counted.
+// ofWork are the gauges of what servers do for their clients.
+var ofWork = []string{"vllm:num_requests_running", "sglang:num_running_reqs", "sglang:gen_throughput"}
+
+// isWork reports whether an expression says how much servers do for their clients: how fast they count it, or how much
+// they are at.
 func isWork(e parser.Expr) bool {
 	names := canonicals(e)
-	return len(names) == 1 && (slices.Contains(work, names[0]) || slices.Contains(cachedTokens, strings.TrimSuffix(names[0], "_total")))
+	if len(names) != 1 {
+		return false
+	}
+	if slices.Contains(ofWork, names[0]) || ofSeries(names[0]).of == tokenRate {
+		_, ok := unwrapped(unscaled(e)).(*parser.VectorSelector)
+		return ok
+	}
+	c, ok := unwrapped(unscaled(e)).(*parser.Call)
+	return ok && (c.Func.Name == "rate" || c.Func.Name == "irate") &&
+		(slices.Contains(work, names[0]) || slices.Contains(cachedTokens, strings.TrimSuffix(names[0], "_total")))
 }
 
 // otherColours reports whether the panel does not take its colours from the steps.
@@ -517,9 +539,16 @@ func (p *pass) newVariables(fn func(v variable)) {
 	}
 }
 
-// checkAllValue finds what a variable stands for where all are chosen, and which is no regular expression.
+// checkAllValue finds what a variable stands for where all are chosen, and which is no regular expression, and variables that
+// stand for nothing.
 func checkAllValue(p *pass) {
 	p.newVariables(func(v variable) {
+		if v.kind == "query" && v.silent {
+			p.add(Finding{
+				Severity: p.check.Severity, Fragment: v.name, Why: "the variable has no query: there is nothing to choose from, whatever its definition says", Fix: "write the definition as its query too",
+			}, v.node, 0)
+			return
+		}
 		if _, err := syntax.Parse(v.all.str(), syntax.Perl); err != nil && v.multi {
 			p.reportText(v.all, 0, len(v.all.value), "no regular expression: behind =~ the query fails where all are chosen", `write ".*", or leave it out`)
 		}
@@ -951,4 +980,109 @@ func (p *pass) isEmptySet(e parser.Expr) bool {
 		return p.records[nameOf(n)] != nil
 	}
 	return true
+}
+
+// checkSeriesInTable finds tables of what is drawn over time: one series' moments, and not a row for each series.
+func checkSeriesInTable(p *pass) {
+	if p.role != panelRole || p.panel.kind != "table" || p.panel.isTabular() || len(p.panel.node.get("transformations").elements()) > 0 {
+		return
+	}
+	p.report(p.tree.PositionRange(), "without the format table the panel lists the moments of one series, and not the series", advice("set the query to the format table and to instant"))
+}
+
+// isTabular reports whether a query gives rows and not lines.
+func (c *panelContext) isTabular() bool {
+	return slices.Contains([]string{"table", "logs"}, c.target.get("format").str()) || c.target.get("instant").scalar() == "true" || c.perses
+}
+
+// coarse are times that are mostly shorter than their histogram's first edge.
+var coarse = []string{"request_queue_time_seconds"}
+
+// lastOfHTTP is where the buckets of http_request_duration_seconds end, in seconds, as prometheus-fastapi-instrumentator makes
+// them by itself.
+const lastOfHTTP = 1.0
+
+// edgesOfPanel reports percentiles that a panel shows and that their histogram's buckets do not reach: mostly below the first
+// edge, with no mean beside them, or above the last.
+func (p *pass) edgesOfPanel() {
+	q, ok := p.quantileOf(unwrapped(p.tree))
+	if p.role != panelRole || !ok || q.q <= 0 || q.q >= 1 {
+		return
+	}
+	edges := p.surface.edgesOf(q.family)
+	canonical, _ := vllm.Canonical(q.family)
+	description := p.panel.description()
+	last := lastOfHTTP
+	if len(edges) > 0 {
+		last = edges[len(edges)-1].value
+	}
+	switch {
+	case canonical == "http_request_duration_seconds" && last <= lastOfHTTP && q.q >= 0.9 && p.ofEngine(q.family):
+		p.reportAs(catalog.Ticket, p.tree.PositionRange(), fmt.Sprintf("the buckets of %s end at %s s: an answer takes longer, and the percentile never reads more", q.family,
+			short(last)), advice("take http_request_duration_highr_seconds, or vllm:e2e_request_latency_seconds"))
+	case slices.Contains(coarse, strings.TrimPrefix(canonical, engine.Canonical)) && len(edges) > 0 && edges[0].value >= 0.3:
+		if strings.Contains(description, "edge") || strings.Contains(description, "bucket") || slices.ContainsFunc(p.mates(), func(o *query) bool {
+			return o.tree != nil && slices.Contains(namesIn(o.tree), q.family+"_sum")
+		}) {
+			return
+		}
+		p.reportAs(catalog.Info, p.tree.PositionRange(), fmt.Sprintf("the first bucket ends at %s s, and mostly it takes less: the percentile reads %s s where nobody waits (vllm-project/vllm#48175)",
+			short(edges[0].value), short(q.q*edges[0].value)), advice("show the mean beside it: "+q.family+"_sum over "+q.family+"_count"))
+	}
+}
+
+// ofEngine reports whether a histogram of HTTP is an engine's, as far as the file tells.
+func (p *pass) ofEngine(family string) bool {
+	return p.ofServers() && slices.ContainsFunc(selectors(p.tree), func(v *parser.VectorSelector) bool {
+		return strings.HasPrefix(nameOf(v), family) && p.isEngines(v) != no
+	})
+}
+
+// description is what a panel says of itself at length, in lower case.
+func (c *panelContext) description() string {
+	return strings.ToLower(c.node.get("description").str() + c.long)
+}
+
+// ofAnyProcess are the metrics that every program exposes.
+var ofAnyProcess = regexp.MustCompile(`^(process|python|go)_\w+$`)
+
+// everybodys reports a program's metrics by a name that all programs have, and without a selection.
+func (p *pass) everybodys() {
+	if !regexp.MustCompile(`\b(vllm|sglang|engine|inference)\b`).MatchString(p.claims()) {
+		return
+	}
+	for _, v := range selectors(p.tree) {
+		if ofAnyProcess.MatchString(nameOf(v)) && len(v.LabelMatchers) == 1 {
+			p.reportAs(catalog.Info, v.PositionRange(), "every program that is scraped has "+nameOf(v)+", Prometheus itself too: they are all in it", advice(`select the job: {job="vllm"}`))
+			return
+		}
+	}
+}
+
+// totalOfWindow reports a total that is of a span of time which nothing names.
+func (p *pass) totalOfWindow() {
+	c, ok := unwrapped(unscaled(p.tree)).(*parser.Call)
+	if !ok || c.Func.Name != "increase" || !slices.Contains(oneNumber, p.panel.kind) || !regexp.MustCompile(`\btotal\b`).MatchString(p.claims()) {
+		return
+	}
+	ranges, unknown := p.ranges()
+	if unknown || len(ranges) != 1 || spanSaid.MatchString(p.claims()) || overTheRange.MatchString(p.claims()) {
+		return
+	}
+	p.reportAs(catalog.Info, c.PosRange, "the panel says total, and the query looks at "+render.Span(ranges[0])+" alone", advice("name the span, or write [$__range]"))
+}
+
+// spanSaid is a span of time in a text.
+var spanSaid = regexp.MustCompile(`\b\d+\s*(s|m|min|minutes?|h|hrs?|hours?|d|days?|w|weeks?)\b|\b(today|daily|hourly|weekly|hour|day|week|month|recent|window)\b`)
+
+// guardOfNothing reports a number behind the "or" of a divisor, which is there only where the divisor is not: it keeps no
+// division by zero away.
+func (p *pass) guardOfNothing(b *parser.BinaryExpr) {
+	or, ok := unparen(b.RHS).(*parser.BinaryExpr)
+	if !ok || b.Op != parser.DIV || or.Op != parser.LOR || !isCall(unparen(or.RHS), "vector") {
+		return
+	}
+	if v, ok := constant(unparen(or.RHS).(*parser.Call).Args[0]); ok && v != 0 {
+		p.reportAs(catalog.Info, or.PositionRange(), "the number stands in where there is no divisor, and not where it is 0: it keeps no division by zero away", advice("write (… > 0), or clamp_min with a small number"))
+	}
 }

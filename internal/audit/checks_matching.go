@@ -695,6 +695,9 @@ type wording struct {
 	goes    string // names of other wordings that may stand for it
 }
 
+// unmistakable are names of wordings by which nothing else is called.
+var unmistakable = []string{"time to first token", "time between tokens", "cache hits"}
+
 // wordings are quantities that are taken for one another, by name.
 var wordings = map[string]wording{
 	"prompt tokens":    {[]string{"prompt_tokens_total", "request_prompt_tokens"}, regexp.MustCompile(`\b(prompt|input|prefill)`), "prefill"},
@@ -799,6 +802,11 @@ func checkOtherQuantity(p *pass) {
 			}
 			is = name
 		}
+	}
+	if said != "" && is == "" && p.role == panelRole && slices.Contains(unmistakable, said) && !slices.ContainsFunc(namesIn(p.tree), func(name string) bool {
+		return wordings[said].words.MatchString(strings.ReplaceAll(strings.ReplaceAll(name, "_", " "), ":", " "))
+	}) {
+		is = "something else"
 	}
 	if said == "" || is == "" || said == is || wordings[is].goes != "" && strings.Contains(wordings[is].goes, said) ||
 		(said == "prompt tokens" || said == "generated tokens") && ofAll.MatchString(text) {

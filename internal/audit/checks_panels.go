@@ -453,7 +453,8 @@ func checkStackedValues(p *pass) {
 		return // one line
 	}
 	is, what := p.quantityOf(p.tree), ""
-	_, plain := unwrapped(unscaled(p.tree)).(*parser.VectorSelector)
+	_, of := statisticsOf(p.tree)
+	_, plain := of.(*parser.VectorSelector)
 	switch {
 	case p.isPercentile(p.tree):
 		what = "percentiles"

@@ -86,6 +86,9 @@ func checkOtherStatistic(p *pass) {
 // overTheRange are words for all the time that a dashboard shows.
 var overTheRange = regexp.MustCompile(`\b(in|over|during|for|within|of|across) (the |this )?(selected|dashboard|chosen|visible|displayed|whole|entire|time)? ?(time )?(range|period)\b|\bselected (time )?(range|window|period)\b`)
 
+// highestSaid are words for the highest value of a span of time.
+var highestSaid = regexp.MustCompile(`\b(peak|max(imum)?|highest)\b`)
+
 // peak reports a number that is called a peak, or that of some span of time, and is the last value, or
 // the present one and is not the last.
 func (p *pass) peak() {
@@ -95,7 +98,7 @@ func (p *pass) peak() {
 	}
 	text, last := p.claims(), slices.Contains(calcs, "lastNotNull") || slices.Contains(calcs, "last")
 	ops, _ := statisticsOf(p.tree)
-	highest := regexp.MustCompile(`\b(peak|max(imum)?|highest)\b`).MatchString(text)
+	highest := highestSaid.MatchString(text)
 	switch {
 	case last && highest && overTheRange.MatchString(text) && !p.looksBack():
 		p.reportText(at, 0, len(at.value), "the panel says the highest value over a span of time, and shows the last one", "reduce by max")
@@ -354,7 +357,7 @@ func (c *panelContext) isTable() bool {
 	return strings.Contains(strings.ToLower(c.kind), "table") || c.target.get("format").str() == "table"
 }
 
-// partsOf are series by those of which they are parts, and which hold them already.
+// addends are series by those that hold them already.
 var addends = map[string][]string{
 	"vllm:num_requests_waiting":               {"vllm:num_requests_waiting_by_reason"},
 	"vllm:prompt_tokens_total":                {"vllm:prompt_tokens_cached_total", "vllm:prompt_tokens_by_source_total"},
@@ -556,7 +559,7 @@ func checkAllValue(p *pass) {
 	})
 }
 
-// checkUnusedRepeat finds panels that are drawn once for each value of a variable, and that show the same
+// unusedRepeat reports panels that are drawn once for each value of a variable, and that show the same
 // in each.
 func (p *pass) unusedRepeat() {
 	n := p.panel.node.get("repeat")
@@ -649,6 +652,7 @@ type misnomer struct {
 	why, fix     string
 }
 
+// finished are counts and histograms to which a request is added when it ends.
 var finished = []string{
 	"vllm:request_success_total", "vllm:e2e_request_latency_seconds", "vllm:request_prompt_tokens", "vllm:request_generation_tokens",
 }
@@ -740,7 +744,7 @@ func (p *pass) bonusForgotten(b *parser.BinaryExpr, path []parser.Node) {
 	}
 }
 
-// decimalUnits are Grafana's names of units of powers of 1000 and of 1024 that differ by no more than people overlook.
+// binaryUnits are Grafana's names of units of powers of 1024, and those of 1000 that people take for them.
 var binaryUnits = map[string]string{"kbytes": "deckbytes", "mbytes": "decmbytes", "gbytes": "decgbytes", "tbytes": "dectbytes"}
 
 // powersOfTen reports a division by 1e9 under a unit that says gibibytes, and the reverse.
@@ -1044,12 +1048,15 @@ func (c *panelContext) description() string {
 	return strings.ToLower(c.node.get("description").str() + c.long)
 }
 
+// engineSaid are words for an inference server.
+var engineSaid = regexp.MustCompile(`\b(vllm|sglang|engine|inference)\b`)
+
 // ofAnyProcess are the metrics that every program exposes.
 var ofAnyProcess = regexp.MustCompile(`^(process|python|go)_\w+$`)
 
 // everybodys reports a program's metrics by a name that all programs have, and without a selection.
 func (p *pass) everybodys() {
-	if !regexp.MustCompile(`\b(vllm|sglang|engine|inference)\b`).MatchString(p.claims()) {
+	if !engineSaid.MatchString(p.claims()) {
 		return
 	}
 	for _, v := range selectors(p.tree) {
@@ -1060,10 +1067,12 @@ func (p *pass) everybodys() {
 	}
 }
 
+var totalSaid = regexp.MustCompile(`\btotal\b`)
+
 // totalOfWindow reports a total that is of a span of time which nothing names.
 func (p *pass) totalOfWindow() {
 	c, ok := unwrapped(unscaled(p.tree)).(*parser.Call)
-	if !ok || c.Func.Name != "increase" || !slices.Contains(oneNumber, p.panel.kind) || !regexp.MustCompile(`\btotal\b`).MatchString(p.claims()) {
+	if !ok || c.Func.Name != "increase" || !slices.Contains(oneNumber, p.panel.kind) || !totalSaid.MatchString(p.claims()) {
 		return
 	}
 	ranges, unknown := p.ranges()

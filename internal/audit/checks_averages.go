@@ -268,6 +268,11 @@ func checkFloor(p *pass) {
 		}
 		floor, lit, ok := number(c.Args[1])
 		l, r := selectors(b.LHS), selectors(c.Args[0])
+		if ok && floor < 0.1 && len(l) == 1 && len(r) == 1 && p.zeroIsBad(b, l[0], r[0]) {
+			p.report(c.PosRange, "where nothing is asked this reads 0, the worst that there is, and not nothing",
+				advice("leave clamp_min out: 0 / 0 is NaN, which compares with nothing and is not drawn"))
+			return
+		}
 		if !ok || floor < 0.1 || len(l) == 0 || len(r) == 0 || !p.ratedBy(b, l[0], "rate", "irate") ||
 			!p.ratedBy(b, r[0], "rate", "irate") {
 			return
@@ -281,6 +286,26 @@ func checkFloor(p *pass) {
 				"at one request in 20 s it is %.2g of what it should be", short(floor), short(floor), min(1, 0.05/floor)),
 			suggestion{"write 1e-9", []edit{p.replace(lit.PosRange, "1e-9")}})
 	})
+}
+
+// zeroIsBad reports whether a quotient is a share of what went well, which nothing limits to times with
+// requests: an alert on low values, or a series that is recorded.
+func (p *pass) zeroIsBad(b *parser.BinaryExpr, l, r *parser.VectorSelector) bool {
+	lc, lf := classOf(nameOf(l))
+	rc, rf := classOf(nameOf(r))
+	good := lc == bucket && selectsBy(l, "le") && rc == count && lf.Name == rf.Name || leaningOfSeries(l) == fine && isPart(l, r)
+	if c, ok := p.decision(); p.role == alertRole && (!ok || c.op != parser.LSS && c.op != parser.LTE || !sameNode(value(c.expr), b) || isSet(p.tree)) {
+		return false
+	}
+	return good && (p.role == alertRole || p.role == recordRole)
+}
+
+func sameNode(a, b parser.Expr) bool { return unparen(a) == unparen(b) }
+
+// isSet reports whether an expression joins conditions.
+func isSet(e parser.Expr) bool {
+	b, ok := unparen(e).(*parser.BinaryExpr)
+	return ok && b.Op.IsSetOperator()
 }
 
 func countsTokens(name string) bool {

@@ -746,7 +746,7 @@ var ofWorkers = regexp.MustCompile(`\b(workers?|nodes?|pods?|servers?|instances?
 // that name another quantity than the query asks for.
 func checkOtherQuantity(p *pass) {
 	p.otherDimension()
-	if p.role != panelRole && p.role != alertRole && p.role != recordRole {
+	if p.role != panelRole && p.role != alertRole && (p.role != recordRole || len(selectors(p.tree)) > 2) {
 		return
 	}
 	p.capability()
@@ -756,11 +756,12 @@ func checkOtherQuantity(p *pass) {
 		p.everybodys()
 	}
 	families := map[string]bool{}
+	counted := slices.ContainsFunc(selectors(p.tree), func(v *parser.VectorSelector) bool { return !strings.HasSuffix(nameOf(v), "_count") })
 	for _, v := range selectors(p.tree) {
 		name, _ := vllm.Canonical(nameOf(v))
 		class, f := classOf(nameOf(v))
-		if class == count && len(namesIn(p.tree)) == 2 && !slices.Contains(namesIn(p.tree), strings.TrimSuffix(nameOf(v), "_count")+"_sum") {
-			return // of something else, for each request
+		if class == count && (counted || p.role == recordRole) {
+			continue // how many there were
 		}
 		if f.Engine != vllm.ID && !hostMemory.MatchString(name) {
 			return

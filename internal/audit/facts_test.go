@@ -48,6 +48,9 @@ func TestFaultsAndTheirTwins(t *testing.T) {
 		{"an exporter's gauge without a comparison", "no-comparison", "", `node_load1`, `node_load1 > 64`},
 		{"none that is up", "count-is-zero", "", `count(up{job="vllm"} == 1) < 3`, `sum(up{job="vllm"}) < 3`},
 
+		{"how often it restarted", "other-threshold", "more than 3 restarts", `increase(kube_pod_container_status_restarts_total{pod="a"}[1h]) > 300`, `increase(kube_pod_container_status_restarts_total{pod="a"}[1h]) > 3`},
+		{"SGLang's name, misspelled", "unknown-metric", "", `sum(sglang:num_queued_reqs) + sum(sglang:num_queu_reqs) > 9`, `sum(sglang:num_queue_reqs) > 9`},
+
 		{"the page cache", "metric-trap", "memory usage", `1 - node_memory_MemFree_bytes / node_memory_MemTotal_bytes > 0.9`, `1 - node_memory_MemAvailable_bytes / node_memory_MemTotal_bytes > 0.9`},
 		{"a reason that stays", "metric-trap", "", `kube_pod_container_status_last_terminated_reason{reason="OOMKilled"} == 1`, `kube_pod_container_status_last_terminated_reason{reason="OOMKilled"} == 1 and on (namespace, pod, container) increase(kube_pod_container_status_restarts_total[15m]) > 0`},
 		{"a pod and its containers", "metric-trap", "", `sum by (pod) (container_memory_working_set_bytes{namespace="llm"}) > 1e9`, `sum by (pod) (container_memory_working_set_bytes{namespace="llm", container!=""}) > 1e9`},
@@ -99,6 +102,9 @@ func TestRecordedFaultsAndTheirTwins(t *testing.T) {
 		{"another percentile", "other-percentile", []map[string]any{record("model:ttft:p99_rate5m", "histogram_quantile(0.95, sum by (le, model_name) (rate(vllm:time_to_first_token_seconds_bucket[5m])))")}, []map[string]any{record("model:ttft:p95_rate5m", "histogram_quantile(0.95, sum by (le, model_name) (rate(vllm:time_to_first_token_seconds_bucket[5m])))")}},
 		{"a level with pods in it", "other-level", []map[string]any{record("model:waiting:sum", "sum without (instance, engine) (vllm:num_requests_waiting)")}, []map[string]any{record("model:waiting:sum", "sum without (instance, pod, engine) (vllm:num_requests_waiting)")}},
 		{"a server's own name", "taken-name", []map[string]any{record("vllm:num_requests_waiting", "vllm_num_requests_waiting")}, []map[string]any{record("model:vllm_num_requests_waiting", "vllm:num_requests_waiting")}},
+		{"what reads 0 where nobody asks", "share-floor", []map[string]any{record("model:slo", `rate(vllm:time_to_first_token_seconds_bucket{le="2.5"}[5m]) / clamp_min(rate(vllm:time_to_first_token_seconds_count[5m]), 1e-9)`)}, []map[string]any{record("model:slo", `rate(vllm:time_to_first_token_seconds_bucket{le="2.5"}[5m]) / rate(vllm:time_to_first_token_seconds_count[5m])`)}},
+		{"a time over how many another was observed", "other-family", []map[string]any{record("model:ttft:mean", "sum(rate(vllm:time_to_first_token_seconds_sum[5m])) / sum(rate(vllm:inter_token_latency_seconds_count[5m]))")}, []map[string]any{record("model:ttft:mean", "sum(rate(vllm:time_to_first_token_seconds_sum[5m])) / sum(rate(vllm:time_to_first_token_seconds_count[5m]))")}},
+		{"the prompts' tokens for the generated", "other-quantity", []map[string]any{record("model:generation_tokens:rate5m", "sum by (model_name) (rate(vllm:prompt_tokens_total[5m]))")}, []map[string]any{record("model:generation_tokens:rate5m", "sum by (model_name) (rate(vllm:generation_tokens_total[5m]))")}},
 		{"a mean taken for a total", "metric-trap", []map[string]any{record("pool:queue:total", "max by (name) (inference_pool_average_queue_size)")}, []map[string]any{record("pool:queue:total", "max by (name) (inference_pool_average_queue_size * inference_pool_ready_pods)")}},
 	} {
 		for want, rules := range map[bool][]map[string]any{true: tc.bad, false: tc.good} {

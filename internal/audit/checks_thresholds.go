@@ -121,6 +121,7 @@ func minusOne(e parser.Expr) bool {
 var promptly = []string{"time_to_first_token_seconds", "inter_token_latency_seconds", "time_per_output_token_seconds", "request_time_per_output_token_seconds"}
 
 func checkBucketEdge(p *pass) {
+	p.edgesOfPanel()
 	p.comparisons(func(c comparison) {
 		q, ok := p.quantileOf(c.expr)
 		if !ok || q.family == "" || q.factor == 0 || c.op == parser.EQLC || c.op == parser.NEQ {
@@ -576,6 +577,9 @@ func checkSteps(p *pass) {
 	}
 	p.unorderedSteps()
 	is := p.quantityOf(p.tree)
+	if n := p.panel.defaults.get("max"); is == (quantity{cores, 0.01}) && n.scalar() == "100" {
+		p.reportAs(catalog.Info, p.tree.PositionRange(), "100 is one processor, and a process may keep several busy: the panel ends at 100", advice("leave the highest value out"))
+	}
 	if is.of != share && is.of != span && is.of != code {
 		return
 	}

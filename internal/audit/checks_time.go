@@ -254,7 +254,7 @@ func (p *pass) otherTime() {
 		return said > 0 && math.Abs(said-is) > 0.01*said
 	}
 	why := func(unit string) string {
-		return fmt.Sprintf("the values are what comes in %s, and it says in %s", spanSaid(is), spanSaid(spanOf("1", unit).Seconds()))
+		return fmt.Sprintf("the values are what comes in %s, and it says in %s", spanInWords(is), spanInWords(spanOf("1", unit).Seconds()))
 	}
 	const fix = "multiply the rate by the seconds, in the expression and its threshold"
 	if m := namePer.FindStringSubmatch(p.name); p.role == recordRole && m != nil {
@@ -302,7 +302,7 @@ func isNumber(text string, v float64) bool {
 	return err == nil && math.Abs(n*by-v) <= 1e-9*v
 }
 
-func spanSaid(seconds float64) string {
+func spanInWords(seconds float64) string {
 	if seconds == 1 {
 		return "a second"
 	}

@@ -89,6 +89,7 @@ var checks = []Check{
 	{"stacked-values", catalog.Ticket, "percentiles, means or shares drawn on top of one another", checkStackedValues},
 	{"rounded-away", catalog.Ticket, "values below 1 shown without decimals", checkRoundedAway},
 	{"top-of-each-step", catalog.Info, "topk drawn over time, which chooses anew at every step", checkTopOfEachStep},
+	{"series-in-table", catalog.Ticket, "a table of what is drawn over time", checkSeriesInTable},
 	{"same-name", catalog.Ticket, "lines of a panel that have one name", checkSameName},
 	{"misplaced-option", catalog.Ticket, "an option where the panel does not look for it", checkMisplacedOption},
 	{"dead-override", catalog.Ticket, "settings for a series that the panel does not have", checkDeadOverride},

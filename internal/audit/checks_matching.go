@@ -673,6 +673,7 @@ func checkPartOverPart(p *pass) {
 			by = append(by, name)
 		}
 		slices.Sort(by)
+		p.guardOfNothing(b)
 		if l == "vllm:spec_decode_num_accepted_tokens_total" && strings.Join(by, " ") == "vllm:spec_decode_num_drafts_total" {
 			p.bonusForgotten(b, path)
 		}
@@ -693,6 +694,9 @@ type wording struct {
 	words   *regexp.Regexp
 	goes    string // names of other wordings that may stand for it
 }
+
+// unmistakable are names of wordings by which nothing else is called.
+var unmistakable = []string{"time to first token", "time between tokens", "cache hits", "preemptions"}
 
 // wordings are quantities that are taken for one another, by name.
 var wordings = map[string]wording{
@@ -719,6 +723,7 @@ var wordings = map[string]wording{
 	"cache usage": {
 		[]string{"kv_cache_usage_perc", "gpu_cache_usage_perc"}, regexp.MustCompile(`\bkv\b|cache us|cache util`), "",
 	},
+	"preemptions": {[]string{"num_preemptions_total", "request_num_preemptions"}, regexp.MustCompile(`\bpreempt`), ""},
 	"host memory": {nil, regexp.MustCompile(`\brss\b|resident|host.?mem|system.?mem|\bram\b|node.?mem|container.?mem`), ""},
 	"GPU memory":  {nil, regexp.MustCompile(`gpu.?(mem|oom)|vram|显存`), ""}, // of which the KV cache is a part that is always taken
 
@@ -748,15 +753,13 @@ func checkOtherQuantity(p *pass) {
 	if p.role == panelRole {
 		p.misnamed()
 		p.saidUpsideDown()
+		p.everybodys()
 	}
 	families := map[string]bool{}
 	counted := slices.ContainsFunc(selectors(p.tree), func(v *parser.VectorSelector) bool { return !strings.HasSuffix(nameOf(v), "_count") })
 	for _, v := range selectors(p.tree) {
 		name, _ := vllm.Canonical(nameOf(v))
 		class, f := classOf(nameOf(v))
-		if class == count && len(namesIn(p.tree)) == 2 && !slices.Contains(namesIn(p.tree), strings.TrimSuffix(nameOf(v), "_count")+"_sum") {
-			return // of something else, for each request
-		}
 		if class == count && (counted || p.role == recordRole) {
 			continue // how many there were
 		}
@@ -768,50 +771,61 @@ func checkOtherQuantity(p *pass) {
 		}
 		families[strings.TrimPrefix(name, engine.Canonical)] = true
 	}
-	text, from := strings.Join(labelWords(strings.ReplaceAll(p.name, ":", "_")), " "), "name"
-	if summary := p.rule.at("annotations", "summary").str(); p.role == alertRole && !namesSome(text) && summary != "" {
-		text, from = labelsNamed.ReplaceAllString(summary, " "), "text"
-	}
-	if p.role == panelRole {
-		text, from = labelsLegends.ReplaceAllString(p.panel.legend, " "), "legend"
-		if !namesSome(text) {
-			text, from = p.panel.title, "title"
-			if p.severalNames() {
-				return
-			}
+	text := strings.Join(labelWords(strings.ReplaceAll(p.name, ":", "_")), " ")
+	switch summary := p.rule.at("annotations", "summary").str(); {
+	case p.role == panelRole:
+		if legend := labelsLegends.ReplaceAllString(p.panel.legend, " "); namesSome(legend) && p.saysOther("legend", legend, families) {
+			return
 		}
+		if !p.severalNames() {
+			p.saysOther("title", p.panel.title, families)
+		}
+	case p.role == alertRole && !namesSome(text) && summary != "":
+		p.saysOther("text", labelsNamed.ReplaceAllString(summary, " "), families)
+	default:
+		p.saysOther("name", text, families)
 	}
+}
+
+// saysOther reports a text that names another quantity than those of some families.
+func (p *pass) saysOther(from, text string, families map[string]bool) bool {
 	text = strings.ToLower(text)
 	if strings.HasSuffix(text, ": requests") {
-		return // how many a percentile beside it rests on
+		return false // how many a percentile beside it rests on
 	}
 	said, is := "", ""
 	for _, name := range slices.Sorted(maps.Keys(wordings)) {
 		w := wordings[name]
 		if w.words.MatchString(text) && (said == "" || !strings.Contains(wordings[said].goes, name) || p.quantityOf(p.tree).of != span) {
 			if said != "" && (!strings.Contains(w.goes, said) || p.quantityOf(p.tree).of != span || ofWorkers.MatchString(text)) {
-				return // of several
+				return false // of several
 			}
 			said = name
 		}
 		if slices.ContainsFunc(w.metrics, func(m string) bool { return families[m] }) ||
 			name == "host memory" && slices.ContainsFunc(slices.Collect(maps.Keys(families)), hostMemory.MatchString) {
 			if is != "" {
-				return
+				return false
 			}
 			is = name
 		}
 	}
+	if said != "" && is == "" && p.role == panelRole && slices.Contains(unmistakable, said) && !slices.ContainsFunc(namesIn(p.tree), func(name string) bool {
+		return wordings[said].words.MatchString(strings.ReplaceAll(strings.ReplaceAll(name, "_", " "), ":", " "))
+	}) {
+		is = "something else"
+	}
 	if said == "" || is == "" || said == is || wordings[is].goes != "" && strings.Contains(wordings[is].goes, said) ||
 		(said == "prompt tokens" || said == "generated tokens") && ofAll.MatchString(text) {
-		return
+		return false
 	}
 	if p.role == alertRole && slices.ContainsFunc(p.rule.get("annotations").all(),
 		func(f field) bool { return wordings[is].words.MatchString(strings.ToLower(f.value.str())) }) {
-		return // the text says what it is
+		return false // the text says what it is
 	}
 	p.report(p.tree.PositionRange(), fmt.Sprintf("the %s says %s, and the query asks for something else: %s", from, said,
 		strings.Join(slices.Sorted(maps.Keys(families)), ", ")), advice("correct the one or the other"))
+	return true
 }
 
 // capability reports how many lanes a GPU's link can have, and how fast they can be, taken for
@@ -1025,6 +1039,7 @@ func checkOtherWindow(p *pass) {
 	checkOtherHold(p)
 	if p.role == panelRole {
 		p.windowOfRange()
+		p.totalOfWindow()
 	}
 	ranges, unknown := p.ranges()
 	if len(ranges) == 0 || unknown || p.role != panelRole && p.role != recordRole {

@@ -85,8 +85,9 @@ type panelContext struct {
 	legend            string
 	perses            bool
 
-	node   *node // what the panel's options and transformations stand in
-	target *node // the query's: its format, whether it is instant
+	node   *node  // what the panel's options and transformations stand in
+	long   string // what it says at length, where that does not stand there
+	target *node  // the query's: its format, whether it is instant
 }
 
 // A document is a file's queries.
@@ -466,7 +467,8 @@ func variablesOf(n *node) map[string]variable {
 			for _, v := range list.items {
 				name := v.get("name").str()
 				out[name] = variable{name: name, kind: v.get("type").str(), node: v.get("name"), all: v.get("allValue"),
-					multi: v.get("multi").scalar() == "true" || v.get("includeAll").scalar() == "true"}
+					silent: v.get("definition").str() != "" && (v.get("query") == nil || v.get("query").kind == null || v.get("query").kind == text && v.get("query").value == ""),
+					multi:  v.get("multi").scalar() == "true" || v.get("includeAll").scalar() == "true"}
 				if v.get("hide").scalar() == "2" { // nobody chooses it
 					out[name] = variable{name: name, multi: out[name].multi}
 				}
@@ -542,7 +544,7 @@ func panelOf(n *node) *panelContext {
 		if p.unitNode == nil {
 			p.unitNode = spec.at("plugin", "spec", "yAxis", "format", "unit")
 		}
-		p.node = spec.at("plugin", "spec")
+		p.node, p.long = spec.at("plugin", "spec"), spec.at("display", "description").str()+spec.get("description").str()
 		if title := spec.get("title"); title != nil {
 			p.node = spec.at("vizConfig", "spec")
 			p.title, p.kind, p.perses = title.str(), spec.at("vizConfig", "kind").str(), false

@@ -181,10 +181,11 @@ func (p *pass) directionOf(e parser.Expr) direction {
 		if q, ok := quantileIn(n); ok && ofFamily(q.family).of == span {
 			return highIsBad
 		}
-		if strings.HasSuffix(n.Func.Name, "_over_time") || slices.Contains(rates, n.Func.Name) {
-			if v := plainSelector(n); v != nil && n.Func.Name != "count_over_time" {
-				return p.directionOf(v)
-			}
+		if _, of := statisticsOf(n); of != n && n.Func.Name != "count_over_time" {
+			return p.directionOf(of)
+		}
+		if v := plainSelector(n); v != nil && slices.Contains(rates, n.Func.Name) {
+			return p.directionOf(v)
 		}
 	case *parser.BinaryExpr:
 		if _, ok := constant(n.RHS); ok && (n.Op == parser.MUL || n.Op == parser.DIV) {

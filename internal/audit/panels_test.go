@@ -249,6 +249,31 @@ func TestWhatPanelsSayAndShow(t *testing.T) {
 			func(_, _ *string, _ []string, m more) { m[unitOf] = "short" }, "ticket wrong-unit"},
 		{"one token forgotten", "timeseries", "Acceptance length", []string{"1 + sum by (model_name) (rate(vllm:spec_decode_num_accepted_tokens_total[5m])) / sum by (model_name) (rate(vllm:spec_decode_num_drafts_total[5m])) | {{model_name}}"}, nil,
 			func(_, _ *string, q []string, _ more) { q[0] = strings.TrimPrefix(q[0], "1 + ") }, "ticket part-over-part"},
+		{"percentiles below the first edge", "timeseries", "Queue time", []string{`histogram_quantile(0.9, sum by (le, model_name) (rate(vllm:request_queue_time_seconds_bucket[5m]))) | P90 {{model_name}}`, strings.ReplaceAll(meanPrefill, "prefill_time", "queue_time")}, more{unitOf: "s"},
+			func(_, _ *string, q []string, _ more) {
+				q[1] = strings.Replace(q[0], "0.9", "0.5", 1)
+				q[1] = strings.Replace(q[1], "P90", "P50", 1)
+			}, "info bucket-edge"},
+		{"percentiles above the last edge", "timeseries", "vLLM's answers", []string{`histogram_quantile(0.95, sum by (le) (rate(http_request_duration_highr_seconds_bucket{job="vllm"}[5m]))) | P95`, "sum(vllm:num_requests_running) | of so many requests"}, nil,
+			func(_, _ *string, q []string, _ more) { q[0] = strings.Replace(q[0], "highr_", "", 1) }, "ticket bucket-edge"},
+		{"every program's processor time", "timeseries", "vLLM's processors", []string{`sum(rate(process_cpu_seconds_total{job="vllm"}[5m])) | busy`}, nil,
+			func(_, _ *string, q []string, _ more) { q[0] = strings.Replace(q[0], `{job="vllm"}`, "", 1) }, "info other-quantity"},
+		{"percent of one processor", "gauge", "Processor", []string{`100 * sum(rate(process_cpu_seconds_total{job="a"}[5m])) | busy`}, more{unitOf: "percent"},
+			func(_, _ *string, _ []string, m more) { m["fieldConfig/defaults/max"] = "100" }, "info colour-threshold"},
+		{"a total of an hour", "stat", "Total preemptions", []string{"sum(increase(vllm:num_preemptions_total[$__range])) | all"}, more{"instant": "1"},
+			func(_, _ *string, q []string, _ more) { q[0] = strings.Replace(q[0], "$__range", "1h", 1) }, "info other-window"},
+		{"a guard of nothing", "timeseries", "Preemptions for each request", []string{"sum(rate(vllm:num_preemptions_total[5m])) / (sum(rate(vllm:time_to_first_token_seconds_count[5m])) > 0) | mean"}, nil,
+			func(_, _ *string, q []string, _ more) { q[0] = strings.Replace(q[0], "> 0", "or vector(1)", 1) }, "info part-over-part"},
+		{"moments as rows", "table", "Servers", []string{"vllm:num_requests_running"}, more{"format": "table"},
+			func(_, _ *string, _ []string, m more) { delete(m, "format") }, "ticket series-in-table"},
+		{"a variable of nothing", "timeseries", "Queue", []string{`sum(vllm:num_requests_waiting{pod=~"$pod"}) | waiting`}, more{"templating/list": `[{"name":"pod","type":"query","definition":"label_values(up, pod)","query":"label_values(up, pod)"}]`},
+			func(_, _ *string, _ []string, m more) {
+				m["templating/list"] = `[{"name":"pod","type":"query","definition":"label_values(up, pod)"}]`
+			}, "ticket all-value"},
+		{"an empty queue in yellow", "stat", "Queue", []string{"sum(vllm:num_requests_waiting) | waiting"}, more{stepsOf: steps("green", "yellow", "red")},
+			func(_, _ *string, _ []string, m more) { m[stepsOf] = steps("yellow", "orange", "red") }, "ticket wrong-way-round"},
+		{"busy is red", "stat", "Requests", []string{"sum(rate(vllm:request_success_total[5m])) | requests"}, more{unitOf: "reqps", stepsOf: steps("blue", "yellow", "red")},
+			func(_, _ *string, _ []string, m more) { m[stepsOf] = steps("green", "yellow", "red") }, "ticket wrong-way-round"},
 		{"a neighbour's query", "timeseries", "Queue time", []string{strings.ReplaceAll(meanPrefill, "prefill_time", "queue_time")}, more{unitOf: "s"},
 			func(_, _ *string, q []string, _ more) { q[0] = meanPrefill }, "ticket other-quantity"},
 		{"SGLang under vLLM's name", "timeseries", "Running", []string{"sum by (instance) (sglang:num_running_reqs) | {{instance}}"}, nil,

@@ -551,6 +551,8 @@ func checkAvailability(p *pass) {
 		switch reasons := reasonsOf(lv); {
 		case slices.Equal(reasons, []string{"abort"}): // a share of aborts, which is another fault
 			return
+		case slices.Equal(reasons, []string{"error"}) && p.says("in the engine", "inside the engine", "finished requests"): // it says so
+			return
 		case len(reasons) > 0 && slices.Contains(reasons, "error") != (slices.Contains(reasons, "stop") &&
 			slices.Contains(reasons, "length")) && !holds(metricNames.ReplaceAllString(p.words(),
 			""), []string{"abnormal finish", "finish reason"}):

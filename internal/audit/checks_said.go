@@ -382,3 +382,67 @@ func (p *pass) everybodys() {
 		}
 	}
 }
+
+// selectsName reports whether a selector's patterns of names match a name.
+func selectsName(v *parser.VectorSelector, name string) bool {
+	named := false
+	for _, m := range v.LabelMatchers {
+		if m.Name == labels.MetricName {
+			if !m.Matches(name) {
+				return false
+			}
+			named = true
+		}
+	}
+	return named
+}
+
+// createdToo returns a family of vLLM's of which a pattern of names selects both what is counted and when counting began; ""
+// where there is none.
+func createdToo(v *parser.VectorSelector) string {
+	for _, f := range dialect.Families() {
+		base, _ := strings.CutSuffix(f.Name, "_total")
+		if f.Engine != vllm.ID || f.Type == engine.Gauge || !selectsName(v, base+"_created") {
+			continue
+		}
+		for _, suffix := range []string{"_total", "_count", "_sum", "_bucket"} {
+			if selectsName(v, base+suffix) {
+				return base
+			}
+		}
+	}
+	return ""
+}
+
+// checkNamesCollide finds rates over several metrics, selected by a pattern of their names: a rate drops the name, and
+// what then has the same labels is refused.
+func checkNamesCollide(p *pass) {
+	p.walk(func(n parser.Node, path []parser.Node) {
+		v, ok := n.(*parser.VectorSelector)
+		if !ok || nameOf(v) != "" || !under(path, rates...) || selectsName(v, "up") {
+			return
+		}
+		by := map[string]string{}
+		for _, f := range dialect.Families() {
+			if f.Engine != vllm.ID || f.Type == engine.Gauge || f.Last != "" {
+				continue
+			}
+			suffixes := []string{""}
+			if f.Type == engine.Histogram {
+				suffixes = []string{"_sum", "_count"}
+			}
+			for _, suffix := range suffixes {
+				name, has := f.Name+suffix, strings.Join(sorted(f.Labels), ",")
+				if !selectsName(v, name) {
+					continue
+				}
+				if other := by[has]; other != "" {
+					p.report(v.PositionRange(), fmt.Sprintf("the pattern selects %s and %s, a rate drops their names, and their labels are the same: "+
+						"Prometheus refuses the query", other, name), advice("name one metric, or write a query for each"))
+					return
+				}
+				by[has] = name
+			}
+		}
+	})
+}

@@ -276,6 +276,10 @@ func TestWhatPanelsSayAndShow(t *testing.T) {
 			func(_, _ *string, _ []string, m more) { m[stepsOf] = steps("green", "yellow", "red") }, "ticket wrong-way-round"},
 		{"a neighbour's query", "timeseries", "Queue time", []string{strings.ReplaceAll(meanPrefill, "prefill_time", "queue_time")}, more{unitOf: "s"},
 			func(_, _ *string, q []string, _ more) { q[0] = meanPrefill }, "ticket other-quantity"},
+		{"rates without their names", "timeseries", "Rates", []string{`sum by (model_name) (rate({__name__=~"vllm:(prompt|generation)_tokens_cached_total"}[5m])) | {{model_name}}`}, nil,
+			func(_, _ *string, q []string, _ more) { q[0] = strings.Replace(q[0], "_cached", "", 1) }, "page names-collide"},
+		{"a queue and when it began", "stat", "Queue", []string{`max({__name__=~"vllm:.*waiting"}) | waiting`}, nil,
+			func(_, _ *string, q []string, _ more) { q[0] = strings.Replace(q[0], "waiting", "queue.*", 1) }, "ticket created-series"},
 		{"SGLang under vLLM's name", "timeseries", "Running", []string{"sum by (instance) (sglang:num_running_reqs) | {{instance}}"}, nil,
 			func(_, _ *string, q []string, _ more) {
 				q[0] = strings.Replace(q[0], "num_running_reqs", "num_requests_running", 1)

@@ -101,6 +101,13 @@ var checks = []Check{
 	{"no-such-bucket", catalog.Page, "a bucket selected by an edge that the histogram does not have", checkNoSuchBucket},
 	{"rate-interval", catalog.Info, "a rate over a range that may hold fewer than two scrapes", checkRateInterval},
 
+	{"one-sample", catalog.Ticket, "a range that holds one sample", checkOneSample},
+	{"seconds-meant", catalog.Page, "hours or minutes where PromQL takes seconds", checkSecondsMeant},
+	{"buckets-added", catalog.Ticket, "two buckets of one histogram added up, of which the larger holds the smaller", checkApdex},
+	{"price-per-hour", catalog.Ticket, "a price by the hour over a rate by the second", checkPrice},
+	{"not-recorded", catalog.Page, "a recorded series that nothing records, beside one of nearly the same name that nobody asks for", checkNotRecorded},
+
+	{"scaler-series", catalog.Page, "an autoscaler whose query gives several series", checkScalerSeries},
 	{"scaler-average", catalog.Ticket, "an average or a percentile by which KEDA scales, and which it takes for a total", checkScalerAverage},
 	{"scale-from-zero", catalog.Page, "an autoscaler to no replica that looks at its replicas alone", checkScaleFromZero},
 
@@ -114,5 +121,13 @@ var checks = []Check{
 	{"other-threshold", catalog.Ticket, "a text that names another threshold than the expression", checkOtherThreshold},
 	{"refused-rule", catalog.Page, "a rule that Prometheus does not load: an unknown field, a template that does not parse", checkRefused},
 	{"lost-label", catalog.Ticket, "an annotation or a legend that names a label which was aggregated away", checkLostLabel},
+	{"broken-text", catalog.Ticket, "a template that fails, or that writes no text but what Go prints of it", checkTemplates},
+	{"value-in-label", catalog.Page, "a label that holds the value, so that each evaluation makes another alert", checkValueInLabel},
+	{"other-extent", catalog.Ticket, "a text that says one server, or all of them, or all the time, of an expression that needs something else", checkOtherExtent},
+	{"other-side", catalog.Ticket, "an alert that fires on the other side of its threshold than it says", checkOtherSide},
+	{"alert-ladder", catalog.Ticket, "alerts of one quantity whose thresholds or severities do not fit one another", checkLadder},
+	{"windows-or", catalog.Ticket, "the windows of an objective's alert joined by or", checkWindows},
+	{"other-budget", catalog.Ticket, "a burn-rate alert whose budget is not what its objective leaves", checkBudget},
+	{"holds-longer", catalog.Ticket, "an alert on one event that waits longer than the event is seen", checkHoldsLonger},
 	{"no-for", catalog.Info, "an alert that fires on a single evaluation", checkNoFor},
 }

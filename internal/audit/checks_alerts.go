@@ -21,6 +21,7 @@ import (
 )
 
 func checkNoComparison(p *pass) {
+	p.decidedByQuery()
 	if p.role != alertRole {
 		return
 	}
@@ -29,7 +30,7 @@ func checkNoComparison(p *pass) {
 		if v, ok := n.(*parser.VectorSelector); ok {
 			class, f := classOf(nameOf(v))
 			_, field := dcgm.FieldOf(nameOf(v))
-			always := field || ours(nameOf(v)) || class != unknownClass && isExporters(f) || f.Engine != "" || under(path, rates...)
+			always := field || isState(nameOf(v)) || ours(nameOf(v)) || class != unknownClass && isExporters(f) || f.Engine != "" || under(path, rates...)
 			if r := p.records[nameOf(v)]; r != nil || !always && class == unknownClass {
 				decides = true // it may hold the comparison
 			}
@@ -84,7 +85,7 @@ var ruleFields = []string{"record", "alert", "expr", "for", "keep_firing_for", "
 
 // checkRefused finds what makes Prometheus refuse a file of rules, and all that stand in it.
 func checkRefused(p *pass) {
-	if p.role != alertRole && p.role != recordRole {
+	if p.role != alertRole && p.role != recordRole || p.managed != nil {
 		return
 	}
 	r := rulefmt.Rule{
@@ -246,7 +247,7 @@ func asksForAbsence(e parser.Expr) bool {
 // there is one series for each phase or condition, whatever holds.
 var (
 	states    = []string{"up", "probe_success", "vllm:healthy_pods_total", "vllm:engine_sleep_state"}
-	oneOfMany = regexp.MustCompile(`^kube_\w+_status_(phase|condition|ready|scheduled)$|^kube_pod_container_status_(ready|running|waiting|terminated)$`)
+	oneOfMany = regexp.MustCompile(`^kube_\w+_status_(phase|condition|ready|scheduled|reason)$|^kube_pod_container_status_(ready|running|waiting|terminated)$`)
 )
 
 // checkCountOfStates finds series counted, whatever they say, where those are meant that
@@ -292,6 +293,12 @@ func checkStatesAsFilter(p *pass) {
 	})
 }
 
+// isState reports whether a series is there with value 0 where what it says does not hold.
+func isState(name string) bool {
+	canonical, _ := vllm.Canonical(name)
+	return slices.Contains(states, canonical) || oneOfMany.MatchString(name)
+}
+
 func nameOfOrNone(v *parser.VectorSelector) string {
 	if v == nil {
 		return ""
@@ -329,6 +336,7 @@ func checkFiresWhenIdle(p *pass) {
 		return
 	}
 	p.belowItsPast(tree)
+	p.nothingDiffers()
 	p.comparisons(func(c comparison) {
 		if c.at != tree.PositionRange() || c.op != parser.LSS && c.op != parser.LTE || c.limit <= 0 {
 			return
@@ -346,6 +354,16 @@ func checkFiresWhenIdle(p *pass) {
 		if slices.Contains(work, name) {
 			p.report(c.at, "nothing is done where nobody asks: this fires at night, and on every idle server",
 				advice("add: and on (instance) vllm:num_requests_running > 0, grouped as the left side is"))
+		}
+	})
+}
+
+// nothingDiffers reports quotients of rates that are compared by "!=": where nothing comes they are 0/0,
+// which differs from every number.
+func (p *pass) nothingDiffers() {
+	p.comparisons(func(c comparison) {
+		if b, ok := unscaled(c.expr).(*parser.BinaryExpr); ok && c.op == parser.NEQ && b.Op == parser.DIV && rateIn(b.LHS) != nil && rateIn(b.RHS) != nil {
+			p.report(c.at, "where nobody asks the quotient is 0/0, NaN, which differs from every number: this fires on what is idle", advice("write < or >"))
 		}
 	})
 }
@@ -465,21 +483,23 @@ func startsWith(re *regexp.Regexp, text string) bool {
 var oneOfWhich = map[string]string{
 	"kube_pod_status_ready": "condition", "kube_pod_status_scheduled": "condition", "kube_pod_status_phase": "phase",
 	"kube_node_status_condition": "status", "kube_deployment_status_condition": "status",
+	"vllm:engine_sleep_state": "sleep_state",
 }
 
-// checkOneOfMany finds states of kube-state-metrics compared with 0 whatever the condition:
-// of the series of each object all but one are 0.
+// checkOneOfMany finds states compared with 0 or 1 whatever the condition: of the series of each object
+// one is 1 and all others are 0.
 func checkOneOfMany(p *pass) {
 	p.comparisons(func(c comparison) {
 		v, ok := value(c.expr).(*parser.VectorSelector)
 		zero := c.limit == 0 && (c.op == parser.EQLC || c.op == parser.LTE) || c.limit == 1 && (c.op == parser.LSS || c.op == parser.NEQ)
-		if !ok || !zero || p.role != alertRole {
+		one := c.limit == 1 && (c.op == parser.EQLC || c.op == parser.GTE) || c.limit >= 0 && c.limit < 1 && c.op == parser.GTR
+		by := statedBy(v)
+		if !ok || by == "" || !zero && !one || p.role != alertRole {
 			return
 		}
-		if by := oneOfWhich[nameOf(v)]; by != "" && !slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool { return m.Name == by }) {
-			p.report(c.at, fmt.Sprintf("every object has a series for each %s, and all but one of them are 0: this always fires", by),
-				advice("select one, such as "+by+`="true"`))
-		}
+		such := map[string]string{"sleep_state": "awake", "phase": "Failed"}[by]
+		p.report(c.at, fmt.Sprintf("every object has a series for each %s, of which one is 1 and all others are 0: this always fires", by),
+			advice(fmt.Sprintf("select one, such as %s=%q", by, otherwise(such, "true"))))
 	})
 }
 

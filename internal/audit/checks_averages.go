@@ -229,6 +229,7 @@ func checkComparisonAsShare(p *pass) {
 // checkSumOverTime finds samples added up over time: the result is as many times too
 // large as the range holds scrapes.
 func checkSumOverTime(p *pass) {
+	p.sumsOfRates()
 	p.walk(func(n parser.Node, _ []parser.Node) {
 		c, ok := n.(*parser.Call)
 		if !ok || c.Func.Name != "sum_over_time" || len(c.Args) != 1 {

@@ -760,6 +760,9 @@ func checkOtherQuantity(p *pass) {
 	for _, v := range selectors(p.tree) {
 		name, _ := vllm.Canonical(nameOf(v))
 		class, f := classOf(nameOf(v))
+		if class == count && len(namesIn(p.tree)) == 2 && !slices.Contains(namesIn(p.tree), strings.TrimSuffix(nameOf(v), "_count")+"_sum") {
+			return // of something else, for each request
+		}
 		if class == count && (counted || p.role == recordRole) {
 			continue // how many there were
 		}

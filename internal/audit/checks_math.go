@@ -606,6 +606,7 @@ var harmless = append([]string{
 }, rates...)
 
 func checkRawCounter(p *pass) {
+	p.rawAdapter()
 	if _, alias := unparen(p.tree).(*parser.VectorSelector); alias && p.role == recordRole || p.role == variableRole {
 		return // another name for the same counter; the labels of its series
 	}

@@ -62,6 +62,7 @@ func (p *pass) isGuard(c comparison, path []parser.Node) bool {
 func short(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
 
 func checkImpossible(p *pass) {
+	p.outOfBounds()
 	if p.role == scalerRole {
 		n := p.scaler.at("metadata", "threshold")
 		if limit, err := strconv.ParseFloat(n.scalar(), 64); err == nil && limit > 1 && p.quantityOf(p.tree) == ratio &&
@@ -74,12 +75,6 @@ func checkImpossible(p *pass) {
 			return
 		}
 		top := 1.0
-		if v, ok := value(c.expr).(*parser.VectorSelector); ok && (nameOf(v) == "ALERTS" || nameOf(v) == "up") &&
-			(c.op == parser.GTR && c.limit >= 1 || c.op == parser.GTE && c.limit > 1) {
-			p.report(c.at, nameOf(v)+" is never above 1: it says whether, not how many",
-				advice("count the series: count("+p.text(v)+")"))
-			return
-		}
 		switch p.quantityOf(c.expr) {
 		case ratio:
 		case percent:
@@ -335,26 +330,35 @@ func checkLevel(p *pass) {
 	}
 }
 
-// operationWords are what the last part of a recorded name says was done.
-var operationWords = map[string]parser.ItemType{
-	"sum": parser.SUM, "avg": parser.AVG, "mean": parser.AVG, "max": parser.MAX, "min": parser.MIN, "count": parser.COUNT,
-}
+// operationWords are what the last part of a recorded name says was done: over series, or with a span of time
+// behind it, as max1h, over time.
+var operationWords = regexp.MustCompile(`^(sum|avg|mean|max|min)(\d+[smhd])?$`)
 
 // checkOperation finds recording rules whose name says another aggregation than the expression's.
 func checkOperation(p *pass) {
 	at := strings.LastIndexByte(p.name, ':')
-	a, ok := unscaled(p.tree).(*parser.AggregateExpr)
-	if p.role != recordRole || at < 0 || !ok || strings.Contains(p.node.value, "_over_time") {
+	if p.role != recordRole || at < 0 {
 		return
 	}
 	var said []string
 	for _, w := range labelWords(p.name[at+1:]) {
-		if operationWords[w] != 0 {
-			said = append(said, w)
+		if m := operationWords.FindStringSubmatch(w); m != nil {
+			said = append(said, strings.Replace(m[1], "mean", "avg", 1), m[2])
 		}
 	}
-	if len(said) == 1 && operationWords[said[0]] != a.Op && (a.Op == parser.SUM || a.Op == parser.AVG || a.Op == parser.MAX || a.Op == parser.MIN) {
-		p.report(a.PositionRange(), fmt.Sprintf("the name says %s, and the expression takes %s", said[0], a.Op), advice("correct the one or the other"))
+	is := ""
+	switch n := unscaled(p.tree).(type) {
+	case *parser.AggregateExpr:
+		if !strings.Contains(p.node.value, "_over_time") && slices.Contains([]parser.ItemType{parser.SUM, parser.AVG, parser.MAX, parser.MIN}, n.Op) {
+			is = n.Op.String()
+		}
+	case *parser.Call:
+		if op, ok := strings.CutSuffix(n.Func.Name, "_over_time"); ok && len(said) == 2 && said[1] != "" && operationWords.MatchString(op) {
+			is = op
+		}
+	}
+	if len(said) == 2 && is != "" && said[0] != is {
+		p.report(p.tree.PositionRange(), fmt.Sprintf("the name says %s, and the expression takes %s", said[0], is), advice("correct the one or the other"))
 	}
 }
 
@@ -532,6 +536,9 @@ func checkRateInterval(p *pass) {
 			return
 		}
 		switch interval := p.surface.Interval; {
+		case p.scrapedEvery(v) > 0 && m.Range < 2*p.scrapedEvery(v):
+			p.reportAs(catalog.Page, at, fmt.Sprintf("the file says that this is scraped every %s: %s never holds two scrapes for sure, and there is no rate", render.Span(p.scrapedEvery(v)), render.Span(m.Range)),
+				advice("take at least "+render.Span(4*p.scrapedEvery(v))))
 		case interval > 0 && m.Range < 2*interval && p.surface.Whole:
 			p.reportAs(catalog.Page, at, fmt.Sprintf("the servers are scraped every %s: %s never holds two scrapes, and the rate is always empty", interval, render.Span(m.Range)), advice("take at least "+render.Span(4*interval)))
 		case interval == 0 && m.Range < 30*time.Second:
@@ -656,6 +663,7 @@ func eventsIn(c *parser.Call) bool {
 func checkPerTime(p *pass) {
 	if p.role == alertRole {
 		p.perHour()
+		p.otherTime()
 	}
 	if p.role != panelRole {
 		return

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -58,10 +59,13 @@ type query struct {
 
 	rule  *node // the rule's mapping, nil elsewhere
 	hold  string
+	every time.Duration // between evaluations, 0 where the group does not say
 	panel *panelContext
 	vars  map[string]variable
 
 	scaler, object *node // the autoscaler's trigger, and the autoscaler
+	adapter        *node // the rule of prometheus-adapter
+	managed        *managedAlert
 
 	parsed   string // what is parsed instead of the node's value, of the same length; "" for the value itself
 	tree     parser.Expr
@@ -217,6 +221,10 @@ func (d *document) rules(n *node, path string) error {
 			d.scaler(n, path+"/spec/triggers")
 			return nil
 		}
+		if n.get("seriesQuery") != nil {
+			d.adapter(n, path)
+			return nil
+		}
 		for _, f := range n.fields {
 			p := path + "/" + escape(f.key)
 			if f.key != "groups" {
@@ -320,10 +328,15 @@ func (d *document) group(g *node, path string) error {
 	if rules.kind != list {
 		return wrong(rules, "rules", list)
 	}
+	before := len(d.queries)
 	for i, r := range rules.items {
 		if err := d.rule(r, fmt.Sprintf("%s/rules/%d", path, i)); err != nil {
 			return err
 		}
+	}
+	every, _ := model.ParseDuration(g.get("interval").scalar())
+	for _, q := range d.queries[before:] {
+		q.every = time.Duration(every)
 	}
 	return nil
 }
@@ -334,8 +347,8 @@ func (d *document) rule(r *node, path string) error {
 	}
 	expr := r.get("expr")
 	if expr == nil {
-		if r.get("data") != nil { // Grafana's own alerts: queries like a panel's
-			return d.dashboardNode(r, path, &panelContext{title: r.get("title").str(), perses: true}, nil)
+		if r.get("data") != nil {
+			return d.managed(r, path)
 		}
 		return &syntaxError{r.line, r.column, "a rule without expr"}
 	}

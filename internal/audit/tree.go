@@ -244,7 +244,7 @@ func ofVLLM(v *parser.VectorSelector) bool {
 
 func isCall(n parser.Node, names ...string) bool {
 	c, ok := n.(*parser.Call)
-	return ok && slices.Contains(names, c.Func.Name)
+	return ok && c != nil && slices.Contains(names, c.Func.Name)
 }
 
 // under reports whether a call of one of the functions encloses a node.

@@ -299,9 +299,12 @@ func checkRoundedAway(p *pass) {
 	}
 }
 
+// distributionSaid are words for how often each of some values came.
+var distributionSaid = regexp.MustCompile(`\b(distribution|histogram)\b`)
+
 // checkCumulativeBuckets finds buckets taken for counts of their own: each holds all below it.
 func checkCumulativeBuckets(p *pass) {
-	if p.role != panelRole || !slices.Contains([]string{"heatmap", "bargauge", "barchart"}, p.panel.kind) ||
+	if p.role != panelRole || !(slices.Contains([]string{"heatmap", "bargauge", "barchart"}, p.panel.kind) || p.panel.drawnOverTime() && distributionSaid.MatchString(p.claims())) ||
 		p.panel.target.get("format").str() == "heatmap" ||
 		p.panel.isTable() ||
 		p.panel.node.at("options", "calculate").scalar() == "true" ||

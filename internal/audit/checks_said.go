@@ -82,7 +82,7 @@ type misnomer struct {
 	says, unless *regexp.Regexp // in lower case
 	metrics      []string       // canonical, without a histogram's suffix
 	apart        string         // a label by which the metric would be what the text says
-	with         string         // a word that some expression of the file holds
+	with         string         // how a word of some expression of the file begins
 	why, fix     string
 }
 
@@ -134,7 +134,7 @@ var misnomers = []misnomer{
 	{
 		says: regexp.MustCompile(
 			`per.(output.)?token|\btpot\b`,
-		), unless: regexp.MustCompile(`inter.?token|\bitl\b|between`), with: "spec_decode_num_drafts_total",
+		), unless: regexp.MustCompile(`inter.?token|\bitl\b|between`), with: "spec_decode_",
 		metrics: []string{"vllm:inter_token_latency_seconds"},
 		why:     "with speculative decoding it is observed once for each step, which gives several tokens", fix: "take vllm:request_time_per_output_token_seconds",
 	},
@@ -162,12 +162,22 @@ var misnomers = []misnomer{
 	},
 }
 
+// asksFor reports whether some expression of the file has a word that begins so.
+func (p *pass) asksFor(prefix string) bool {
+	for w := range p.beside.words {
+		if strings.HasPrefix(w, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
 // misnamed reports a metric under words that do not fit it.
 func (p *pass) misnamed() {
 	text := p.claims()
 	for _, m := range misnomers {
 		if !m.says.MatchString(text) || m.unless != nil && m.unless.MatchString(text) ||
-			m.with != "" && !p.beside.words[m.with] {
+			m.with != "" && !p.asksFor(m.with) {
 			continue
 		}
 		all := selectors(p.tree)

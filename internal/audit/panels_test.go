@@ -280,6 +280,12 @@ func TestWhatPanelsSayAndShow(t *testing.T) {
 			func(_, _ *string, q []string, _ more) { q[0] = strings.Replace(q[0], "_cached", "", 1) }, "page names-collide"},
 		{"a queue and when it began", "stat", "Queue", []string{`max({__name__=~"vllm:.*waiting"}) | waiting`}, nil,
 			func(_, _ *string, q []string, _ more) { q[0] = strings.Replace(q[0], "waiting", "queue.*", 1) }, "ticket created-series"},
+		{"a distribution of lines", "timeseries", "Prompts by length", []string{"sum by (le) (increase(vllm:request_prompt_tokens_bucket[5m])) | up to {{le}} tokens"}, nil,
+			func(_, title *string, _ []string, _ more) { *title = "Distribution of prompts by length" }, "ticket cumulative-buckets"},
+		{"open files as bytes", "timeseries", "Files", []string{`max(process_open_fds{job="a"}) | open`}, more{unitOf: "short"},
+			func(_, _ *string, _ []string, m more) { m[unitOf] = "bytes" }, "ticket wrong-unit"},
+		{"bytes as operations", "timeseries", "Memory traffic", []string{"sum by (model_name) (rate(vllm:estimated_read_bytes_per_gpu_total[5m])) | {{model_name}}"}, more{unitOf: "Bps"},
+			func(_, _ *string, _ []string, m more) { m[unitOf] = "ops" }, "info wrong-unit"},
 		{"SGLang under vLLM's name", "timeseries", "Running", []string{"sum by (instance) (sglang:num_running_reqs) | {{instance}}"}, nil,
 			func(_, _ *string, q []string, _ more) {
 				q[0] = strings.Replace(q[0], "num_running_reqs", "num_requests_running", 1)

@@ -447,12 +447,35 @@ func checkNamesCollide(p *pass) {
 					continue
 				}
 				if other := by[has]; other != "" {
-					p.report(v.PositionRange(), fmt.Sprintf("the pattern selects %s and %s, a rate drops their names, and their labels are the same: "+
-						"Prometheus refuses the query", other, name), advice("name one metric, or write a query for each"))
+					p.report(
+						v.PositionRange(),
+						fmt.Sprintf(
+							"the pattern selects %s and %s, a rate drops their names, and their labels are the same: "+
+								"Prometheus refuses the query",
+							other,
+							name,
+						),
+						advice("name one metric, or write a query for each"),
+					)
 					return
 				}
 				by[has] = name
 			}
 		}
 	})
+}
+
+// valueInLegend reports legends that write {{value}}: Grafana writes labels there, and no series has one of this name.
+func (p *pass) valueInLegend() {
+	for _, m := range labelsLegends.FindAllStringSubmatch(p.panel.legend, -1) {
+		if strings.EqualFold(m[1], "value") && !slices.Contains(p.labelsOfAny(p.tree).names, m[1]) {
+			p.reportAs(
+				catalog.Info,
+				p.tree.PositionRange(),
+				"the legend writes "+m[0]+", and Grafana writes labels there, not values: it is empty there",
+				advice("take it out: a panel can show the last value beside the name"),
+			)
+			return
+		}
+	}
 }

@@ -205,7 +205,10 @@ func (p *pass) rateOverRange() {
 	}
 	p.walk(func(n parser.Node, path []parser.Node) {
 		m, ok := n.(*parser.MatrixSelector)
-		if !ok || !under(path, "rate", "irate") && (!under(path, "increase") || !moments.MatchString(text)) {
+		smeared := under(path, "rate", "irate") || under(path, "increase") &&
+			(moments.MatchString(text) || under(path, "histogram_quantile")) ||
+			under(path, "avg_over_time") && !meanNamed.MatchString(text)
+		if !ok || !smeared {
 			return
 		}
 		for _, at := range p.mentions {

@@ -98,6 +98,10 @@ func TestWhatPanelsSayAndShow(t *testing.T) {
 			func(_, _ *string, q []string, _ more) {
 				q[0] = strings.Replace(q[0], "$__rate_interval", "$__range", 1)
 			}, "ticket other-window"},
+		{"percentiles of whole ranges", "timeseries", "TTFT P95", []string{"histogram_quantile(0.95, sum by (le, model_name) (increase(vllm:time_to_first_token_seconds_bucket[$__rate_interval]))) | {{model_name}}"}, more{unitOf: "s"},
+			func(_, _ *string, q []string, _ more) {
+				q[0] = strings.Replace(q[0], "$__rate_interval", "$__range", 1)
+			}, "ticket other-window"},
 		{"a flat line", "timeseries", "Waiting requests", []string{"sum(vllm:num_requests_waiting) | waiting"}, nil,
 			func(_, _ *string, q []string, _ more) {
 				q[0] = strings.Replace(q[0], "waiting)", "waiting @ end())", 1)

@@ -14,6 +14,7 @@ var checks = []Check{
 	{"removed-metric", catalog.Page, "the metric was renamed or removed in the release that is served", checkRemovedMetric},
 	{"not-exposed", catalog.Ticket, "the metric exists, and these servers do not expose it: another prefix, a newer release, a feature that is off", checkNotExposed},
 	{"histogram-name", catalog.Page, "a histogram is asked for without _bucket, _sum or _count", checkHistogramName},
+	{"names-collide", catalog.Page, "a rate over several metrics, whose names it drops", checkNamesCollide},
 	{"created-series", catalog.Ticket, "a _created series holds a Unix time and is taken for a count", checkCreated},
 	{"unknown-label", catalog.Page, "the metric has no label of this name", checkUnknownLabel},
 	{"unknown-label-value", catalog.Page, "the label never has this value", checkLabelValue},

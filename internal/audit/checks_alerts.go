@@ -134,6 +134,9 @@ func checkLostLabel(p *pass) {
 	if p.role == alertRole {
 		p.halfTemplate()
 	}
+	if p.role == panelRole {
+		p.valueInLegend()
+	}
 	has := p.labelsOfAny(p.tree)
 	if !has.known || !has.exact {
 		return

@@ -299,9 +299,21 @@ func checkRoundedAway(p *pass) {
 	}
 }
 
+// distributionSaid are words for how often each of some values came.
+var distributionSaid = regexp.MustCompile(`\b(distribution|histogram)\b`)
+
 // checkCumulativeBuckets finds buckets taken for counts of their own: each holds all below it.
 func checkCumulativeBuckets(p *pass) {
-	if p.role != panelRole || !slices.Contains([]string{"heatmap", "bargauge", "barchart"}, p.panel.kind) ||
+	if p.role == panelRole && p.panel.kind == "heatmap" && !p.severalQueries() && p.isPercentile(p.tree) {
+		p.report(
+			p.tree.PositionRange(),
+			"a heatmap draws buckets, and the query gives one percentile of them",
+			advice("ask for the buckets, sum by (le) (increase(…_bucket[$__rate_interval])), with the format heatmap"),
+		)
+		return
+	}
+	if p.role != panelRole ||
+		!(slices.Contains([]string{"heatmap", "bargauge", "barchart"}, p.panel.kind) || p.panel.drawnOverTime() && distributionSaid.MatchString(p.claims())) ||
 		p.panel.target.get("format").str() == "heatmap" ||
 		p.panel.isTable() ||
 		p.panel.node.at("options", "calculate").scalar() == "true" ||

@@ -477,11 +477,9 @@ func checkCreated(p *pass) {
 			if m.Name != labels.MetricName || m.Type != labels.MatchRegexp || m.Matches("up") {
 				continue
 			}
-			for _, family := range []string{"vllm:prompt_tokens", "vllm:generation_tokens", "vllm:request_success", "vllm:num_preemptions"} {
-				if m.Matches(family+"_total") && m.Matches(family+"_created") && !isCount(path) {
-					p.report(v.PositionRange(), fmt.Sprintf("the pattern selects %s_created as well, a Unix time of about 1.7e9", family), advice(`end the pattern in _total, or add __name__!~".*_created"`))
-					return
-				}
+			if family := createdToo(v); family != "" && !isCount(path) {
+				p.report(v.PositionRange(), fmt.Sprintf("the pattern selects %s_created as well, a Unix time of about 1.7e9", family), advice(`end the pattern in _total, or add __name__!~".*_created"`))
+				return
 			}
 		}
 	})

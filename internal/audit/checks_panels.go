@@ -205,7 +205,10 @@ func (p *pass) rateOverRange() {
 	}
 	p.walk(func(n parser.Node, path []parser.Node) {
 		m, ok := n.(*parser.MatrixSelector)
-		if !ok || !under(path, "rate", "irate") && (!under(path, "increase") || !moments.MatchString(text)) {
+		smeared := under(path, "rate", "irate") || under(path, "increase") &&
+			(moments.MatchString(text) || under(path, "histogram_quantile")) ||
+			under(path, "avg_over_time") && !meanNamed.MatchString(text)
+		if !ok || !smeared {
 			return
 		}
 		for _, at := range p.mentions {
@@ -492,7 +495,7 @@ func (p *pass) totalOfWindow() {
 		return
 	}
 	ranges, unknown := p.ranges()
-	if unknown || len(ranges) != 1 || spanSaid.MatchString(p.claims()) || overTheRange.MatchString(p.claims()) {
+	if unknown || len(ranges) != 1 || spanWords.MatchString(p.claims()) || overTheRange.MatchString(p.claims()) {
 		return
 	}
 	p.reportAs(
@@ -503,8 +506,8 @@ func (p *pass) totalOfWindow() {
 	)
 }
 
-// spanSaid is a span of time in a text.
-var spanSaid = regexp.MustCompile(
+// spanWords is a span of time in a text.
+var spanWords = regexp.MustCompile(
 	`\b\d+\s*(s|m|min|minutes?|h|hrs?|hours?|d|days?|w|weeks?)\b|\b(today|daily|hourly|weekly|hour|day|week|month|recent|window)\b`,
 )
 

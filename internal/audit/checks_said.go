@@ -82,7 +82,7 @@ type misnomer struct {
 	says, unless *regexp.Regexp // in lower case
 	metrics      []string       // canonical, without a histogram's suffix
 	apart        string         // a label by which the metric would be what the text says
-	with         string         // a word that some expression of the file holds
+	with         string         // how a word of some expression of the file begins
 	why, fix     string
 }
 
@@ -134,7 +134,7 @@ var misnomers = []misnomer{
 	{
 		says: regexp.MustCompile(
 			`per.(output.)?token|\btpot\b`,
-		), unless: regexp.MustCompile(`inter.?token|\bitl\b|between`), with: "spec_decode_num_drafts_total",
+		), unless: regexp.MustCompile(`inter.?token|\bitl\b|between`), with: "spec_decode_",
 		metrics: []string{"vllm:inter_token_latency_seconds"},
 		why:     "with speculative decoding it is observed once for each step, which gives several tokens", fix: "take vllm:request_time_per_output_token_seconds",
 	},
@@ -162,12 +162,22 @@ var misnomers = []misnomer{
 	},
 }
 
+// asksFor reports whether some expression of the file has a word that begins so.
+func (p *pass) asksFor(prefix string) bool {
+	for w := range p.beside.words {
+		if strings.HasPrefix(w, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
 // misnamed reports a metric under words that do not fit it.
 func (p *pass) misnamed() {
 	text := p.claims()
 	for _, m := range misnomers {
 		if !m.says.MatchString(text) || m.unless != nil && m.unless.MatchString(text) ||
-			m.with != "" && !p.beside.words[m.with] {
+			m.with != "" && !p.asksFor(m.with) {
 			continue
 		}
 		all := selectors(p.tree)
@@ -377,6 +387,93 @@ func (p *pass) everybodys() {
 				v.PositionRange(),
 				"every program that is scraped has "+nameOf(v)+", Prometheus itself too: they are all in it",
 				advice(`select the job: {job="vllm"}`),
+			)
+			return
+		}
+	}
+}
+
+// selectsName reports whether a selector's patterns of names match a name.
+func selectsName(v *parser.VectorSelector, name string) bool {
+	named := false
+	for _, m := range v.LabelMatchers {
+		if m.Name == labels.MetricName {
+			if !m.Matches(name) {
+				return false
+			}
+			named = true
+		}
+	}
+	return named
+}
+
+// createdToo returns a family of vLLM's of which a pattern of names selects both what is counted and when counting began; ""
+// where there is none.
+func createdToo(v *parser.VectorSelector) string {
+	for _, f := range dialect.Families() {
+		base, _ := strings.CutSuffix(f.Name, "_total")
+		if f.Engine != vllm.ID || f.Type == engine.Gauge || !selectsName(v, base+"_created") {
+			continue
+		}
+		for _, suffix := range []string{"_total", "_count", "_sum", "_bucket"} {
+			if selectsName(v, base+suffix) {
+				return base
+			}
+		}
+	}
+	return ""
+}
+
+// checkNamesCollide finds rates over several metrics, selected by a pattern of their names: a rate drops the name, and
+// what then has the same labels is refused.
+func checkNamesCollide(p *pass) {
+	p.walk(func(n parser.Node, path []parser.Node) {
+		v, ok := n.(*parser.VectorSelector)
+		if !ok || nameOf(v) != "" || !under(path, rates...) || selectsName(v, "up") {
+			return
+		}
+		by := map[string]string{}
+		for _, f := range dialect.Families() {
+			if f.Engine != vllm.ID || f.Type == engine.Gauge || f.Last != "" {
+				continue
+			}
+			suffixes := []string{""}
+			if f.Type == engine.Histogram {
+				suffixes = []string{"_sum", "_count"}
+			}
+			for _, suffix := range suffixes {
+				name, has := f.Name+suffix, strings.Join(sorted(f.Labels), ",")
+				if !selectsName(v, name) {
+					continue
+				}
+				if other := by[has]; other != "" {
+					p.report(
+						v.PositionRange(),
+						fmt.Sprintf(
+							"the pattern selects %s and %s, a rate drops their names, and their labels are the same: "+
+								"Prometheus refuses the query",
+							other,
+							name,
+						),
+						advice("name one metric, or write a query for each"),
+					)
+					return
+				}
+				by[has] = name
+			}
+		}
+	})
+}
+
+// valueInLegend reports legends that write {{value}}: Grafana writes labels there, and no series has one of this name.
+func (p *pass) valueInLegend() {
+	for _, m := range labelsLegends.FindAllStringSubmatch(p.panel.legend, -1) {
+		if strings.EqualFold(m[1], "value") && !slices.Contains(p.labelsOfAny(p.tree).names, m[1]) {
+			p.reportAs(
+				catalog.Info,
+				p.tree.PositionRange(),
+				"the legend writes "+m[0]+", and Grafana writes labels there, not values: it is empty there",
+				advice("take it out: a panel can show the last value beside the name"),
 			)
 			return
 		}

@@ -244,7 +244,7 @@ func checkUnit(p *pass) {
 	p.powersOfTen()
 	shown, ok := panelUnits[p.panel.unit]
 	if shown.of == calls {
-		if is.of == tokenRate || is.of == cores {
+		if is.of == tokenRate || is.of == cores || is.of == flow {
 			p.reportAs(catalog.Info, p.tree.PositionRange(), fmt.Sprintf("the values are %s, and the panel's unit writes operations behind them", is.of), advice("write short, and the unit in the title"))
 		}
 		return

@@ -98,6 +98,10 @@ func TestWhatPanelsSayAndShow(t *testing.T) {
 			func(_, _ *string, q []string, _ more) {
 				q[0] = strings.Replace(q[0], "$__rate_interval", "$__range", 1)
 			}, "ticket other-window"},
+		{"percentiles of whole ranges", "timeseries", "TTFT P95", []string{"histogram_quantile(0.95, sum by (le, model_name) (increase(vllm:time_to_first_token_seconds_bucket[$__rate_interval]))) | {{model_name}}"}, more{unitOf: "s"},
+			func(_, _ *string, q []string, _ more) {
+				q[0] = strings.Replace(q[0], "$__rate_interval", "$__range", 1)
+			}, "ticket other-window"},
 		{"a flat line", "timeseries", "Waiting requests", []string{"sum(vllm:num_requests_waiting) | waiting"}, nil,
 			func(_, _ *string, q []string, _ more) {
 				q[0] = strings.Replace(q[0], "waiting)", "waiting @ end())", 1)
@@ -276,6 +280,20 @@ func TestWhatPanelsSayAndShow(t *testing.T) {
 			func(_, _ *string, _ []string, m more) { m[stepsOf] = steps("green", "yellow", "red") }, "ticket wrong-way-round"},
 		{"a neighbour's query", "timeseries", "Queue time", []string{strings.ReplaceAll(meanPrefill, "prefill_time", "queue_time")}, more{unitOf: "s"},
 			func(_, _ *string, q []string, _ more) { q[0] = meanPrefill }, "ticket other-quantity"},
+		{"rates without their names", "timeseries", "Rates", []string{`sum by (model_name) (rate({__name__=~"vllm:(prompt|generation)_tokens_cached_total"}[5m])) | {{model_name}}`}, nil,
+			func(_, _ *string, q []string, _ more) { q[0] = strings.Replace(q[0], "_cached", "", 1) }, "page names-collide"},
+		{"a queue and when it began", "stat", "Queue", []string{`max({__name__=~"vllm:.*waiting"}) | waiting`}, nil,
+			func(_, _ *string, q []string, _ more) { q[0] = strings.Replace(q[0], "waiting", "queue.*", 1) }, "ticket created-series"},
+		{"a percentile as a heatmap", "timeseries", "TTFT", []string{p95TTFT}, nil,
+			func(kind, _ *string, _ []string, _ more) { *kind = "heatmap" }, "ticket cumulative-buckets"},
+		{"a value in a legend", "timeseries", "Waiting", []string{"vllm:num_requests_waiting | {{instance}}"}, nil,
+			func(_, _ *string, q []string, _ more) { q[0] = strings.Replace(q[0], "instance", "value", 1) }, "info lost-label"},
+		{"a distribution of lines", "timeseries", "Prompts by length", []string{"sum by (le) (increase(vllm:request_prompt_tokens_bucket[5m])) | up to {{le}} tokens"}, nil,
+			func(_, title *string, _ []string, _ more) { *title = "Distribution of prompts by length" }, "ticket cumulative-buckets"},
+		{"open files as bytes", "timeseries", "Files", []string{`max(process_open_fds{job="a"}) | open`}, more{unitOf: "short"},
+			func(_, _ *string, _ []string, m more) { m[unitOf] = "bytes" }, "ticket wrong-unit"},
+		{"bytes as operations", "timeseries", "Memory traffic", []string{"sum by (model_name) (rate(vllm:estimated_read_bytes_per_gpu_total[5m])) | {{model_name}}"}, more{unitOf: "Bps"},
+			func(_, _ *string, _ []string, m more) { m[unitOf] = "ops" }, "info wrong-unit"},
 		{"SGLang under vLLM's name", "timeseries", "Running", []string{"sum by (instance) (sglang:num_running_reqs) | {{instance}}"}, nil,
 			func(_, _ *string, q []string, _ more) {
 				q[0] = strings.Replace(q[0], "num_running_reqs", "num_requests_running", 1)

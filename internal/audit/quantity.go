@@ -34,6 +34,7 @@ const (
 	code        dimension = "a code"
 	moment      dimension = "a Unix time"
 	calls       dimension = "operations per second"
+	things      dimension = "a number of things"
 	cores       dimension = "processors"
 )
 
@@ -44,7 +45,7 @@ func (d dimension) additive() bool {
 
 // counted reports whether amounts are numbers of things: a first token is one of both.
 func (d dimension) counted() bool {
-	return slices.Contains([]dimension{requests, requestRate, tokens, tokenRate}, d)
+	return slices.Contains([]dimension{requests, requestRate, tokens, tokenRate, things}, d)
 }
 
 // A quantity is what the values of a vector are amounts of, and in which unit: as many of
@@ -178,6 +179,7 @@ var named = map[string]quantity{
 	"dcgm_fb_used": {size, mebi}, "dcgm_fb_free": {size, mebi}, "dcgm_gpu_temp": {temperature,
 		1}, "dcgm_memory_temp": {temperature, 1},
 	"dcgm_power_usage": {power, 1}, "dcgm_xid_errors": {code, 1}, "nvidia_smi_temperature_gpu": {temperature, 1},
+	"process_open_fds": {things, 1}, "process_max_fds": {things, 1},
 	"vllm:num_requests_running": {requests, 1}, "vllm:num_requests_waiting": {requests,
 		1}, "vllm:num_requests_swapped": {requests, 1},
 	"sglang:num_running_reqs": {requests, 1}, "sglang:num_queue_reqs": {requests,
@@ -272,7 +274,7 @@ func ofCounter(name string) quantity {
 		return quantity{requests, 1}
 	case isExporters(family) && strings.HasSuffix(name, "_duration_us"):
 		return quantity{span, 1e-6}
-	case family.Engine == "" && strings.HasSuffix(name, "_bytes_total"):
+	case family.Engine == "" && strings.HasSuffix(name, "_bytes_total"), class == counter && strings.Contains(canonical, "_bytes_per_gpu"):
 		return quantity{size, 1}
 	case family.Engine == "" && strings.HasSuffix(name, "_tokens_total"):
 		return quantity{tokens, 1}

@@ -548,7 +548,7 @@ func checkOtherThreshold(p *pass) {
 	})
 	if compared := 0; len(limits) > 0 {
 		p.comparisons(func(c comparison) {
-			if c.limit != 0 {
+			if state := c.op == parser.EQLC && c.at != p.tree.PositionRange(); c.limit != 0 && !state {
 				compared++
 			}
 		})
@@ -556,7 +556,7 @@ func checkOtherThreshold(p *pass) {
 			return
 		}
 	}
-	decides, single := p.decision()
+	decides, single := p.decisive()
 	matches := func(said float64, unit string) bool {
 		if call, ok := unwrapped(decides.expr).(*parser.Call); single && ok && slices.Contains([]string{"increase", "changes", "resets"}, call.Func.Name) &&
 			unit != "%" && strings.ToLower(unit) != "k" && !strings.HasPrefix(unit, "M") && saidUnits[unit].of == "" && unscaledFully(decides.expr) {
@@ -564,7 +564,11 @@ func checkOtherThreshold(p *pass) {
 		}
 		if is := p.quantityOf(decides.expr); single && is.known() {
 			if exact, told := sameAmount(said, unit, decides.limit, is); told {
-				return exact || is.of == share && near(said*saidScale(unit, is), 1-decides.limit*is.scale)
+				scale := saidScale(unit, is)
+				if is.of == cores && unit == "%" {
+					scale = 0.01
+				}
+				return exact || (is.of == share || is.of == cores) && near(said*scale, 1-decides.limit*is.scale)
 			}
 		}
 		for _, l := range limits {
@@ -658,6 +662,9 @@ var (
 // otherDirectionSaid reports a text that says "below" of an alert that fires above, or the reverse.
 func (p *pass) otherDirectionSaid(n *node, m []int, said float64, c comparison, all [][]int) {
 	text := n.value
+	if saysAim.MatchString(text) {
+		return // how it should be
+	}
 	for _, o := range all {
 		if upwards.MatchString(text[o[0]:]) != upwards.MatchString(text[m[0]:]) {
 			return // when it fires, and when it ends

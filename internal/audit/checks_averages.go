@@ -295,7 +295,7 @@ func (p *pass) zeroIsBad(b *parser.BinaryExpr, l, r *parser.VectorSelector) bool
 	lc, lf := classOf(nameOf(l))
 	rc, rf := classOf(nameOf(r))
 	good := lc == bucket && selectsBy(l, "le") && rc == count && lf.Name == rf.Name || leaningOfSeries(l) == fine && isPart(l, r)
-	if c, ok := p.decision(); p.role == alertRole && (!ok || c.op != parser.LSS && c.op != parser.LTE || !sameNode(value(c.expr), b) || isSet(p.tree)) {
+	if c, ok := p.decisive(); p.role == alertRole && (!ok || c.op != parser.LSS && c.op != parser.LTE || !sameNode(value(c.expr), b) || isSet(p.tree)) {
 		return false
 	}
 	return good && (p.role == alertRole || p.role == recordRole)

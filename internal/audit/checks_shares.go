@@ -377,7 +377,7 @@ func checkOtherPart(p *pass) {
 			texts = texts[:1]
 		}
 	case alertRole:
-		if c, ok := p.decision(); !ok || c.op != parser.GTR && c.op != parser.GTE {
+		if c, ok := p.decisive(); !ok || c.op != parser.GTR && c.op != parser.GTE {
 			return // little of the one is much of the other
 		}
 		for _, f := range p.rule.get("annotations").all() {
@@ -406,20 +406,6 @@ func checkOtherPart(p *pass) {
 		}
 		return
 	}
-}
-
-// decision returns the comparison that decides whether an alert fires, where it is one with a number.
-func (p *pass) decision() (out comparison, ok bool) {
-	decides := unparen(p.tree)
-	for b, is := decides.(*parser.BinaryExpr); is && (b.Op == parser.LAND || b.Op == parser.LUNLESS); b, is = decides.(*parser.BinaryExpr) {
-		decides = unparen(b.LHS)
-	}
-	p.comparisons(func(c comparison) {
-		if c.at == decides.PositionRange() {
-			out, ok = c, true
-		}
-	})
-	return out, ok
 }
 
 func leaningsSaid(text string) (n int) {

@@ -128,7 +128,7 @@ func checkBucketEdge(p *pass) {
 			return
 		}
 		edges := p.surface.edgesOf(q.family)
-		if all := selectors(c.expr); q.family == "http_request_duration_seconds" && len(edges) == 0 && len(all) == 1 && p.isEngines(all[0]) == yes {
+		if all := selectors(c.expr); q.family == "http_request_duration_seconds" && len(edges) == 0 && len(all) == 1 && p.isEngines(all[0]) == yes && !ofOtherJob(all[0]) {
 			edges = []edge{{0.1, "0.1"}, {0.5, "0.5"}, {1, "1.0"}} // prometheus-fastapi-instrumentator's
 		}
 		if len(edges) < 2 {
@@ -153,6 +153,13 @@ func checkBucketEdge(p *pass) {
 		default:
 			p.betweenEdges(c, q, limit, edges)
 		}
+	})
+}
+
+// ofOtherJob reports whether a selector asks for a job that is no inference server, by its name.
+func ofOtherJob(v *parser.VectorSelector) bool {
+	return slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool {
+		return m.Name == "job" && (m.Type == labels.MatchEqual || m.Type == labels.MatchRegexp) && !strings.Contains(m.Value, "$") && !speaksOfEngine(m.Value)
 	})
 }
 

@@ -141,7 +141,7 @@ var traps = []trap{
 	{
 		regexp.MustCompile(`^vllm:(external_)?prefix_cache_hits_total$`),
 		func(p *pass, _ *parser.VectorSelector, _ []parser.Node) bool {
-			c, ok := p.decision()
+			c, ok := p.decisive()
 			return ok && p.role == alertRole && len(selectors(p.tree)) == 1 && c.limit == 0 && (c.op == parser.EQLC || c.op == parser.LTE)
 		},
 		"without requests, or with prompts that share nothing, there are no hits either: this fires on every idle server",
@@ -150,7 +150,7 @@ var traps = []trap{
 	{
 		regexp.MustCompile(`^container_last_seen$`),
 		func(p *pass, _ *parser.VectorSelector, path []parser.Node) bool {
-			c, ok := p.decision()
+			c, ok := p.decisive()
 			back := longestRange(path)
 			return ok && back > 0 && c.op == parser.GTR && c.limit >= back.Seconds()
 		},
@@ -159,7 +159,7 @@ var traps = []trap{
 	{
 		regexp.MustCompile(`^DCGM_FI_DEV_FB_USED$`),
 		func(p *pass, _ *parser.VectorSelector, _ []parser.Node) bool {
-			c, ok := p.decision()
+			c, ok := p.decisive()
 			q := p.quantityOf(p.tree)
 			return ok && p.role == alertRole && q.of == share && (c.op == parser.GTR || c.op == parser.GTE) && c.limit*q.scale <= 0.9 && p.ofServers()
 		},

@@ -1,10 +1,8 @@
 package audit
 
 import (
-	"math"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -137,9 +135,8 @@ func filtered(e parser.Expr) bool {
 
 // Words of names and texts that say on which side of its threshold a value is.
 var (
-	saysLow   = regexp.MustCompile(`(?i)\b(?:only|low|little|lower|too (?:few|little|slow)|below|under|drop(?:s|ped)?|fell|falls?|fallen|poor(?:ly)?|degrad\w+|less than|fewer than|ineffective|insufficient|starv\w+|collaps\w+|declin\w+)\b`)
-	saysHigh  = regexp.MustCompile(`(?i)\b(?:high|higher|too (?:much|long|hot|high)|above|over|exceed\w*|more than|greater than|spik\w+|surg\w+|elevated|excessive|slow|saturat\w+|full|exhaust\w+|overload\w*|backlog|growing|hot|over-?heat\w*|thrash\w*|pressure|storm|congest\w+)\b`)
-	wordsDown = []string{"below", "under", "less than", "fewer than", "lower than", "低于", "小于"}
+	saysLow  = regexp.MustCompile(`(?i)\b(?:only|low|little|lower|too (?:few|little|slow)|below|under|drop(?:s|ped)?|fell|falls?|fallen|poor(?:ly)?|degrad\w+|less than|fewer than|ineffective|insufficient|starv\w+|collaps\w+|declin\w+)\b`)
+	saysHigh = regexp.MustCompile(`(?i)\b(?:high|higher|too (?:much|long|hot|high)|above|over|exceed\w*|more than|greater than|spik\w+|surg\w+|elevated|excessive|slow|saturat\w+|full|exhaust\w+|overload\w*|backlog|growing|hot|over-?heat\w*|thrash\w*|pressure|storm|congest\w+)\b`)
 )
 
 // hurtsBelow are what is better the more there is of it, by the part of a metric's canonical name;
@@ -220,10 +217,6 @@ func checkOtherSide(p *pass) {
 	if !ok || !c.above() && !c.below() {
 		return
 	}
-	if n, at := p.otherSideOfNumber(c); n != nil {
-		p.reportText(n, at[0], at[1], "the text says the other side of the threshold than the expression", "turn the comparison round, or correct the text")
-		return
-	}
 	text := strings.Join(labelWords(p.name), " ")
 	low, high := saysLow.MatchString(text), saysHigh.MatchString(text)
 	if whole := text + ". " + templates.ReplaceAllString(strings.Join(writtenIn(p.texts()), ". "), " "); saysSpare.MatchString(whole) {
@@ -248,46 +241,6 @@ var saysSpare = regexp.MustCompile(`(?i)\b(?:idle|unused|under-?us\w+|under-?uti
 
 // templates are what is filled in.
 var templates = regexp.MustCompile(`\{\{[^}]*\}\}`)
-
-// otherSideOfNumber returns where a text says "above 90 %" of what is compared with < 0.9; nil where it
-// does not, and where another part of it says "below".
-func (p *pass) otherSideOfNumber(c comparison) (*node, []int) {
-	limits := map[float64]bool{} // numbers that some comparison has, and whether from above
-	mixed := false
-	p.comparisons(func(o comparison) {
-		if o.op == parser.EQLC || o.op == parser.NEQ {
-			return
-		}
-		above, seen := limits[o.limit]
-		mixed = mixed || seen && above != o.above()
-		limits[o.limit] = o.above()
-	})
-	if mixed || len(limits) == 0 || c.limit == 0 {
-		return nil, nil
-	}
-	var n *node
-	var place []int
-	for _, t := range p.texts() {
-		for _, m := range thresholdNamed.FindAllStringSubmatchIndex(t.value, -1) {
-			said, err := strconv.ParseFloat(t.value[m[4]:m[5]], 64)
-			if err != nil || negation.MatchString(t.value[max(0, m[0]-25):m[0]]) || saysAim.MatchString(t.value) || durations.MatchString(t.value[m[6]:m[7]]) {
-				return nil, nil
-			}
-			word := strings.ToLower(t.value[m[2]:m[3]])
-			down := slices.Contains(wordsDown, word) || strings.HasPrefix(word, "<")
-			for _, by := range []float64{1, 100, 1000} {
-				if math.Abs(said-c.limit*by) > 1e-9*said {
-					continue
-				}
-				if down == c.below() {
-					return nil, nil
-				}
-				n, place = t, m[:2]
-			}
-		}
-	}
-	return n, place
-}
 
 // saysAim are words of texts that tell how it should be.
 var saysAim = regexp.MustCompile(`(?i)\b(?:should|must|target|objective|slo|aim|goal|keep|until|recover\w*|normal(?:ly)?|healthy|expected|usual(?:ly)?|budget)\b`)

@@ -676,6 +676,9 @@ func (p *pass) otherDirectionSaid(n *node, m []int, said float64, c comparison, 
 	if is.of == share && (near(c.limit*is.scale, 0.5) || !near(said*saidScale(text[m[6]:m[7]], is), c.limit*is.scale)) {
 		return // of what is left
 	}
+	if !slices.ContainsFunc([]float64{1, 100, 1000, 1e6, 1e9, 60, 3600}, func(by float64) bool { return near(said, c.limit*by) || near(said*by, c.limit) }) {
+		return // of what is left, in another unit
+	}
 	if upwards.MatchString(text[m[0]:]) && below || downwards.MatchString(text[m[0]:]) && above {
 		p.reportText(n, m[0], m[1], "the text says the other direction than the expression compares in", "correct the one or the other")
 	}

@@ -290,6 +290,9 @@ func leaningOf(e parser.Expr) leaning {
 		return neither
 	}
 	if ok && b.Op == parser.DIV {
+		if l, r, single := sidesOf(b); single && selectsBy(l, "le") && isPart(l, r) {
+			return fine // fast enough
+		}
 		if l, r, single := sidesOf(b); single && (nameOf(l) == nameOf(r) || isPartOf(l, r)) || len(selectors(b.LHS)) == 1 && b.VectorMatching == nil ||
 			len(selectors(b.LHS)) == 1 && slices.ContainsFunc(selectors(b.RHS), func(v *parser.VectorSelector) bool { return strings.HasPrefix(nameOf(v), "DCGM_FI_DEV_FB_") }) {
 			return leaningOf(b.LHS)

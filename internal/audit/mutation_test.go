@@ -536,7 +536,11 @@ func rewritten(q *query, fn func(*query, parser.Expr) parser.Expr, at int) (stri
 		case *parser.SubqueryExpr:
 			n.Expr = walk(n.Expr)
 		case *parser.MatrixSelector:
-			n.VectorSelector = walk(n.VectorSelector)
+			if to, ok := walk(n.VectorSelector).(*parser.VectorSelector); ok {
+				n.VectorSelector = to
+			} else { // a range of something else needs a subquery
+				done, at = false, 1<<20
+			}
 		}
 		if done {
 			return e

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/prometheus/promql/parser"
 
@@ -257,8 +258,17 @@ func ageOfSamples(n *parser.BinaryExpr) (bounds, bool) {
 	if n.Op != parser.SUB || !isCall(unparen(n.LHS), "time") {
 		return bounds{}, false
 	}
+	if seen, ok := unwrapped(n.RHS).(*parser.VectorSelector); ok && strings.HasSuffix(nameOf(seen), "_last_seen") && seen.OriginalOffset == 0 {
+		return bounds{low: 0, high: lookback}, true // the time of the scrape itself
+	}
 	c, ok := unwrapped(n.RHS).(*parser.Call)
-	if !ok || c.Func.Name != "timestamp" {
+	if !ok {
+		return bounds{}, false
+	}
+	if v := plainSelector(c.Args[0]); isCall(c, "max_over_time", "last_over_time") && v != nil && strings.HasSuffix(nameOf(v), "_last_seen") && reach(c) >= lookback*time.Second {
+		return bounds{low: 0, high: reach(c).Seconds()}, true
+	}
+	if c.Func.Name != "timestamp" {
 		return bounds{}, false
 	}
 	v, ok := unparen(c.Args[0]).(*parser.VectorSelector)

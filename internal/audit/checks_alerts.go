@@ -365,9 +365,15 @@ func checkFiresWhenIdle(p *pass) {
 // which differs from every number.
 func (p *pass) nothingDiffers() {
 	p.comparisons(func(c comparison) {
-		if b, ok := unscaled(c.expr).(*parser.BinaryExpr); ok && c.op == parser.NEQ && b.Op == parser.DIV && rateIn(b.LHS) != nil && rateIn(b.RHS) != nil {
-			p.report(c.at, "where nobody asks the quotient is 0/0, NaN, which differs from every number: this fires on what is idle", advice("write < or >"))
+		if c.op != parser.NEQ || len(alternatives(c.expr)) > 0 {
+			return
 		}
+		parser.Inspect(c.expr, func(n parser.Node, _ []parser.Node) error {
+			if b, ok := n.(*parser.BinaryExpr); ok && b.Op == parser.DIV && rateIn(b.LHS) != nil && rateIn(b.RHS) != nil {
+				p.report(c.at, "where nobody asks the quotient is 0/0, NaN, which differs from every number: this fires on what is idle", advice("write < or >"))
+			}
+			return nil
+		})
 	})
 }
 

@@ -551,6 +551,8 @@ func checkAvailability(p *pass) {
 		switch reasons := reasonsOf(lv); {
 		case slices.Equal(reasons, []string{"abort"}): // a share of aborts, which is another fault
 			return
+		case slices.Equal(reasons, []string{"error"}) && p.says("in the engine", "inside the engine", "finished requests"): // it says so
+			return
 		case len(reasons) > 0 && slices.Contains(reasons, "error") != (slices.Contains(reasons, "stop") &&
 			slices.Contains(reasons, "length")) && !holds(metricNames.ReplaceAllString(p.words(),
 			""), []string{"abnormal finish", "finish reason"}):
@@ -760,9 +762,6 @@ func checkOtherQuantity(p *pass) {
 	for _, v := range selectors(p.tree) {
 		name, _ := vllm.Canonical(nameOf(v))
 		class, f := classOf(nameOf(v))
-		if class == count && len(namesIn(p.tree)) == 2 && !slices.Contains(namesIn(p.tree), strings.TrimSuffix(nameOf(v), "_count")+"_sum") {
-			return // of something else, for each request
-		}
 		if class == count && (counted || p.role == recordRole) {
 			continue // how many there were
 		}

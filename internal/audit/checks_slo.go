@@ -100,14 +100,28 @@ func checkBudget(p *pass) {
 		return
 	}
 	budget := 1 - named[0]
+	percent := false // the shares are multiplied by 100
 	p.walk(func(n parser.Node, _ []parser.Node) {
+		l, ok := n.(*parser.NumberLiteral)
+		percent = percent || ok && l.Val == 100
+	})
+	if percent {
+		budget *= 100
+	}
+	p.walk(func(n parser.Node, path []parser.Node) {
 		b, ok := n.(*parser.BinaryExpr)
+		if ok && b.Op == parser.DIV && b.LHS.Type() == parser.ValueTypeVector && burnsAt(path) {
+			if is, ok := constant(b.RHS); ok && is > 0 && is < 0.5 && !percent && math.Abs(is-budget) > 0.02*budget {
+				p.report(b.PositionRange(), fmt.Sprintf("the objective is %s %%, which leaves a budget of %s, and this divides by %s", short(named[0]*100), short(round(budget)), short(round(is))),
+					advice("divide by "+short(round(budget))))
+			}
+		}
 		if !ok || b.Op != parser.MUL || b.VectorMatching != nil {
 			return
 		}
 		l, ok1 := constant(b.LHS)
 		r, ok2 := constant(b.RHS)
-		if !ok1 || !ok2 || !slices.Contains(burnRates, max(l, r)) || min(l, r) <= 0 || min(l, r) >= 0.5 {
+		if !ok1 || !ok2 || !slices.Contains(burnRates, max(l, r)) || min(l, r) <= 0 || min(l, r) >= 0.5 && !percent {
 			return
 		}
 		if is := min(l, r); math.Abs(is-budget) > 0.02*budget {
@@ -117,7 +131,7 @@ func checkBudget(p *pass) {
 	})
 	p.comparisons(func(c comparison) {
 		said := burnNamed.FindStringSubmatch(text)
-		if said == nil || c.limit <= 0 || c.limit >= 1 {
+		if said == nil || c.limit <= 0 || c.limit >= 1 && !percent {
 			return
 		}
 		rate, _ := strconv.ParseFloat(said[1]+said[2], 64)
@@ -128,6 +142,16 @@ func checkBudget(p *pass) {
 			}
 		}
 	})
+}
+
+// burnsAt reports whether what stands on the left is compared with a burn rate.
+func burnsAt(path []parser.Node) bool {
+	b, ok := outside(path).(*parser.BinaryExpr)
+	if !ok || !b.Op.IsComparisonOperator() {
+		return false
+	}
+	v, ok := constant(b.RHS)
+	return ok && slices.Contains(burnRates, v)
 }
 
 // burnRates are the factors of multi-window multi-burn-rate alerts

@@ -85,7 +85,7 @@ func (p *pass) sampleOf() float64 {
 // What a broken template writes.
 var (
 	badVerbs   = regexp.MustCompile(`%!\(?[^\s)]*\)?`)
-	addresses  = regexp.MustCompile(`0x[0-9a-f]{8,}`)
+	addresses  = regexp.MustCompile(`0x[0-9a-f]{8,}|\{map\[`)
 	twiceNamed = regexp.MustCompile(`humanizePercentage\b[^}]*\}\}\s*(?:%|percent\b)|humanizeDuration\b[^}]*\}\}\s*(?:m?s|sec(?:ond)?s?|min(?:ute)?s?|hours?)\b`)
 )
 
@@ -115,7 +115,7 @@ func (p *pass) template(n *node, text string) {
 	case badVerbs.MatchString(out):
 		whole(fmt.Sprintf("printf cannot write this so: the text reads %q", badVerbs.FindString(out)), `the value is a float64: write %.0f, or {{ $value | humanize }}`)
 	case addresses.MatchString(out):
-		whole("query gives a list of samples, and what is printed of it is an address in memory", "write {{ . | first | value }}")
+		whole("query gives a list of samples, and what is printed of them is for programmers: an address in memory, or all fields", "write {{ . | first | value }}")
 	}
 	for _, q := range queries {
 		if _, err := indicator.Parse(q); err != nil {

@@ -330,35 +330,56 @@ func checkLevel(p *pass) {
 	}
 }
 
-// operationWords are what the last part of a recorded name says was done: over series, or with a span of time
-// behind it, as max1h, over time.
-var operationWords = regexp.MustCompile(`^(sum|avg|mean|max|min)(\d+[smhd])?$`)
+// operationWords are what the last part of a recorded name says was done.
+var operationWords = map[string]parser.ItemType{
+	"sum": parser.SUM, "avg": parser.AVG, "mean": parser.AVG, "max": parser.MAX, "min": parser.MIN, "count": parser.COUNT,
+}
 
 // checkOperation finds recording rules whose name says another aggregation than the expression's.
 func checkOperation(p *pass) {
 	at := strings.LastIndexByte(p.name, ':')
-	if p.role != recordRole || at < 0 {
+	if p.role == recordRole && at >= 0 {
+		p.operationOverTime(p.name[at+1:])
+	}
+	a, ok := unscaled(p.tree).(*parser.AggregateExpr)
+	if p.role != recordRole || at < 0 || !ok || strings.Contains(p.node.value, "_over_time") {
 		return
 	}
 	var said []string
 	for _, w := range labelWords(p.name[at+1:]) {
-		if m := operationWords.FindStringSubmatch(w); m != nil {
-			said = append(said, strings.Replace(m[1], "mean", "avg", 1), m[2])
+		if operationWords[w] != 0 {
+			said = append(said, w)
 		}
 	}
-	is := ""
-	switch n := unscaled(p.tree).(type) {
-	case *parser.AggregateExpr:
-		if !strings.Contains(p.node.value, "_over_time") && slices.Contains([]parser.ItemType{parser.SUM, parser.AVG, parser.MAX, parser.MIN}, n.Op) {
-			is = n.Op.String()
-		}
-	case *parser.Call:
-		if op, ok := strings.CutSuffix(n.Func.Name, "_over_time"); ok && len(said) == 2 && said[1] != "" && operationWords.MatchString(op) {
-			is = op
-		}
+	if len(said) == 1 && operationWords[said[0]] != a.Op && (a.Op == parser.SUM || a.Op == parser.AVG || a.Op == parser.MAX || a.Op == parser.MIN) {
+		p.report(a.PositionRange(), fmt.Sprintf("the name says %s, and the expression takes %s", said[0], a.Op), advice("correct the one or the other"))
 	}
-	if len(said) == 2 && is != "" && said[0] != is {
-		p.report(p.tree.PositionRange(), fmt.Sprintf("the name says %s, and the expression takes %s", said[0], is), advice("correct the one or the other"))
+}
+
+// extremeNamed is the largest or the least over a time in a recorded name.
+var extremeNamed = regexp.MustCompile(`(?:^|_)(max|min|avg|mean|peak)_?\d+[smhdw]$`)
+
+// operationOverTime finds names that say the largest, the least or the mean over a time of what takes
+// another one.
+func (p *pass) operationOverTime(last string) {
+	m := extremeNamed.FindStringSubmatch(last)
+	if m == nil {
+		return
+	}
+	used, other := map[parser.ItemType]bool{}, ""
+	p.walk(func(n parser.Node, _ []parser.Node) {
+		switch n := n.(type) {
+		case *parser.AggregateExpr:
+			used[n.Op] = true
+		case *parser.Call:
+			if op, ok := overSamples[n.Func.Name]; ok && n.Func.Name != "last_over_time" {
+				used[op], other = true, n.Func.Name
+			}
+		}
+	})
+	said := map[string]parser.ItemType{"max": parser.MAX, "peak": parser.MAX, "min": parser.MIN, "avg": parser.AVG, "mean": parser.AVG}[m[1]]
+	if other != "" && !used[said] && (used[parser.MAX] || used[parser.MIN] || used[parser.AVG]) {
+		p.report(p.tree.PositionRange(), fmt.Sprintf("the name says %s, and the expression takes %s", m[1], other), advice("correct the one or the other"))
 	}
 }
 
@@ -663,6 +684,8 @@ func eventsIn(c *parser.Call) bool {
 func checkPerTime(p *pass) {
 	if p.role == alertRole {
 		p.perHour()
+	}
+	if p.role == alertRole || p.role == recordRole {
 		p.otherTime()
 	}
 	if p.role != panelRole {

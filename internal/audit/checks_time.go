@@ -140,7 +140,7 @@ func checkSecondsMeant(p *pass) {
 	}
 	p.comparisons(func(c comparison) {
 		b, ok := unparen(c.expr).(*parser.BinaryExpr)
-		if !ok || b.Op != parser.SUB || !isCall(unparen(b.LHS), "time") || c.limit <= 0 {
+		if !ok || b.Op != parser.SUB || !isCall(unparen(b.LHS), "time") && !isCall(unparen(b.RHS), "time") || c.limit <= 0 {
 			return
 		}
 		if said := p.spansSaid(c.limit); said > 0 {
@@ -217,37 +217,92 @@ func checkHoldsLonger(p *pass) {
 // valuePer is the value in a text, with the time that it is said to be in.
 var valuePer = regexp.MustCompile(`(?i)\{\{[^}]*\$value[^}]*\}\}[^.;{}\d]{0,40}?(?:/\s?|\bper |\ba |\ban |\beach |\bevery )(s|sec|second|m|min|minute|h|hr|hour|d|day)\b`)
 
-// otherTime finds rates, which are per second, that a text writes or compares per minute, hour or
-// day, and increases over another time than the text's.
+// Times of texts and names in which something comes: so many a minute, the daily quota, RPM.
+var (
+	unitPer   = regexp.MustCompile(`(?i)^[^.;{}\d]{0,40}?(?:/\s?|\bper[ -]|\ba |\ban |\beach |\bevery )(s|sec|second|m|min|minute|h|hr|hour|d|day)\b`)
+	adverbPer = regexp.MustCompile(`(?i)\b(hourly|daily|minutely|rpm|tpm|rps|tps|qps)\b`)
+	namePer   = regexp.MustCompile(`(?i)(?:^|[_:])per_(second|minute|min|hour|day)(?:$|[_:])|_(rpm|tpm|rps|tps|qps)(?:$|[_:])`)
+	numbers   = regexp.MustCompile(`\d+(?:[,_' ]\d{3})*(?:\.\d+)?\s?([kKM]\b)?`)
+	adverbs   = map[string]string{"hourly": "h", "daily": "d", "minutely": "m", "rpm": "m", "tpm": "m", "rps": "s", "tps": "s", "qps": "s"}
+)
+
+// otherTime finds rates, which are per second, that a text or a name says per minute, hour or day, and
+// increases over another time than the text's.
 func (p *pass) otherTime() {
-	c, ok := p.decisive()
-	if !ok {
+	e, limit := p.tree, math.NaN()
+	if p.role == alertRole {
+		c, ok := p.decisive()
+		if !ok {
+			return
+		}
+		e, limit = c.expr, c.limit
+	}
+	call := rateIn(e)
+	if call == nil || p.opaque(call.PosRange.Start, call.PosRange.End) {
 		return
 	}
-	call, ok := unwrapped(unscaled(c.expr)).(*parser.Call)
-	if !ok || p.opaque(call.PosRange.Start, call.PosRange.End) || !isCall(call, "rate", "irate", "increase") || plainSelector(call) == nil {
-		return
-	}
-	by := factor(c.expr)
-	is := 1.0 // seconds that the values are in
-	if call.Func.Name == "increase" {
-		is = reach(call).Seconds()
-	}
-	is *= by
+	by := factor(e)
 	if !slices.Contains([]float64{1, 60, 3600, 86400}, by) { // another unit than of time
+		return
+	}
+	is := by // seconds that the values are in
+	if call.Func.Name == "increase" {
+		is *= reach(call).Seconds()
+	}
+	off := func(unit string) bool {
+		said := spanOf("1", unit).Seconds()
+		return said > 0 && math.Abs(said-is) > 0.01*said
+	}
+	why := func(unit string) string {
+		return fmt.Sprintf("the values are what comes in %s, and it says in %s", spanInWords(is), spanInWords(spanOf("1", unit).Seconds()))
+	}
+	const fix = "multiply the rate by the seconds, in the expression and its threshold"
+	if m := namePer.FindStringSubmatch(p.name); p.role == recordRole && m != nil {
+		if unit := otherwise(m[1], adverbs[strings.ToLower(m[2])]); off(unit) {
+			p.report(e.PositionRange(), why(unit), advice("multiply the rate by the seconds"))
+		}
 		return
 	}
 	for _, n := range p.texts() {
 		if m := valuePer.FindStringSubmatchIndex(n.value); m != nil {
-			if said := spanOf("1", n.value[m[2]:m[3]]).Seconds(); said > 0 && math.Abs(said-is) > 0.01*said {
-				p.reportText(n, m[0], m[1], fmt.Sprintf("the value is what comes in %s, and the text says in %s", spanSaid(is), spanSaid(said)), "multiply the rate by the seconds, in the expression and its threshold")
-				return
+			if unit := n.value[m[2]:m[3]]; off(unit) {
+				p.reportText(n, m[0], m[1], why(unit), fix)
 			}
+			return
+		}
+		for _, m := range numbers.FindAllStringIndex(n.value, -1) {
+			if !isNumber(n.value[m[0]:m[1]], limit) {
+				continue
+			}
+			unit := ""
+			if after := unitPer.FindStringSubmatch(n.value[m[1]:]); after != nil {
+				unit = after[1]
+			} else if word := adverbPer.FindString(n.value); word != "" {
+				unit = adverbs[strings.ToLower(word)]
+			}
+			if unit != "" && off(unit) {
+				p.reportText(n, m[0], m[1], why(unit), fix)
+			}
+			return
 		}
 	}
 }
 
-func spanSaid(seconds float64) string {
+// isNumber reports whether a text writes a number, with commas and k perhaps.
+func isNumber(text string, v float64) bool {
+	by := 1.0
+	text = strings.TrimSpace(text)
+	switch text[len(text)-1] {
+	case 'k', 'K':
+		text, by = text[:len(text)-1], 1e3
+	case 'M':
+		text, by = text[:len(text)-1], 1e6
+	}
+	n, err := strconv.ParseFloat(strings.NewReplacer(",", "", "_", "", "'", "", " ", "").Replace(text), 64)
+	return err == nil && math.Abs(n*by-v) <= 1e-9*v
+}
+
+func spanInWords(seconds float64) string {
 	if seconds == 1 {
 		return "a second"
 	}

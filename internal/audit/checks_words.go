@@ -18,13 +18,13 @@ const servers = `(?:replicas?|instances?|pods?|servers?|engines?|nodes?|gpus?|wo
 
 var (
 	saysAny = regexp.MustCompile(`(?i)\b(?:any|at least one|one or more|(?:some|one) of)\b(?:\s+of)?(?:\s+(?:the|its|our))?(?:\s+[\w./-]+)?\s+` + servers +
-		`\b|\ban?\s+(?:[\w./-]+\s+)?(?:replica|instance|pod|engine|rank|worker) (?:has been|is|was|does|did) `)
+		`\b|\ban?\s+(?:[\w./-]+\s+)?(?:replica|instance|pod|engine|rank|worker) (?:has|is|was|does|did|went|stopped|disappeared|vanished|crashed|cannot)\b`)
 	saysAll = regexp.MustCompile(`(?i)\b(?:all|every)\b(?:\s+of)?(?:\s+(?:the|its|our))?(?:\s+[\w./-]+)?\s+` + servers +
 		`\b(?:\s+(?:of|for|in)\s+(?:\{\{[^}]*\}\}|\S+))?\s+(?:is|are|has|have|down|full|went|stopped|unreachable|unavailable|wait|busy|saturated)\b` +
-		`|\b(?:none of (?:the|its)|no)(?:\s+[\w./-]+)?\s+` + servers + `\b(?:\s+of\s+\S+)?\s+(?:is|are|left|remains?|answers?|works?)\b`)
-	saysAlways = regexp.MustCompile(`(?i)\ball the time\b|\bthe (?:whole|entire)\b(?: \w+)? ?(?:time|period|window|hour|day|night|quarter|\d)|\bthroughout\b|\b(?:constantly|continuously|permanently)\b|` +
+		`|\b(?:none of (?:the|its)|no)(?:\s+[\w./-]+)?\s+` + servers + `\b(?:\s+of\s+(?:\{\{[^}]*\}\}|\S+))?\s+(?:is|are|left|remains?|answers?|works?)\b`)
+	saysAlways = regexp.MustCompile(`(?i)\bha(?:s|ve)(?: not|n't| never)(?: once)? (?:been|gone|fallen|dropped|come)\b|\ball the time\b|\bthe (?:whole|entire)\b(?: \w+)? ?(?:time|period|window|hour|day|night|quarter|\d)|\bthroughout\b|\b(?:constantly|continuously|permanently)\b|` +
 		`\bnever (?:once )?(?:drains?|empt\w+|falls?|fell|drops?|dropped|goes|went|recover\w*)\b`)
-	saysOnce = regexp.MustCompile(`(?i)\bpeak(?:s|ed)?\b|\bat any (?:time|moment|point)\b|\bat least once\b|\beven once\b|\bmomentar\w+|\bat some (?:time|moment|point)\b`)
+	saysOnce = regexp.MustCompile(`(?i)\bpeak(?:s|ed)?\b|\bat any (?:time|moment|point)\b|\bat least once\b|\beven once\b|\bmomentar\w+|\bspik\w+|\bbursts?\b|\bbrief\w*|\bat some (?:time|moment|point)\b`)
 	negation = regexp.MustCompile(`(?i)\b(?:not|no longer|never|cannot|without)\b|n't\b`)
 )
 
@@ -137,8 +137,8 @@ func filtered(e parser.Expr) bool {
 
 // Words of names and texts that say on which side of its threshold a value is.
 var (
-	saysLow   = regexp.MustCompile(`(?i)\b(?:only|low|lower|too (?:few|little|slow)|below|under|drop(?:s|ped)?|fell|falls?|fallen|poor(?:ly)?|degrad\w+|less than|fewer than|ineffective)\b`)
-	saysHigh  = regexp.MustCompile(`(?i)\b(?:high|higher|too (?:much|long|hot|high)|above|over|exceed\w*|more than|greater than|spik\w+|surg\w+|elevated|excessive|slow|saturat\w+|full|exhaust\w+|overload\w*|backlog|growing|hot|thrash\w*)\b`)
+	saysLow   = regexp.MustCompile(`(?i)\b(?:only|low|little|lower|too (?:few|little|slow)|below|under|drop(?:s|ped)?|fell|falls?|fallen|poor(?:ly)?|degrad\w+|less than|fewer than|ineffective|insufficient|starv\w+|collaps\w+|declin\w+)\b`)
+	saysHigh  = regexp.MustCompile(`(?i)\b(?:high|higher|too (?:much|long|hot|high)|above|over|exceed\w*|more than|greater than|spik\w+|surg\w+|elevated|excessive|slow|saturat\w+|full|exhaust\w+|overload\w*|backlog|growing|hot|over-?heat\w*|thrash\w*|pressure|storm|congest\w+)\b`)
 	wordsDown = []string{"below", "under", "less than", "fewer than", "lower than", "低于", "小于"}
 )
 
@@ -161,6 +161,12 @@ var (
 // hurts reports on which side an expression's values are bad: −1 below, +1 above, 0 where nobody can
 // tell: a difference, another quotient, several quantities.
 func (p *pass) hurts(e parser.Expr) int {
+	switch leaningOf(e) {
+	case failed, inUse:
+		return 1
+	case fine, notInUse:
+		return -1
+	}
 	e = unwrapped(e)
 	if b, ok := e.(*parser.BinaryExpr); ok {
 		l, r := unwrapped(b.LHS), unwrapped(b.RHS)
@@ -238,7 +244,7 @@ func checkOtherSide(p *pass) {
 }
 
 // saysSpare are words of alerts on servers that are not needed.
-var saysSpare = regexp.MustCompile(`(?i)\b(?:idle|unused|under-?us\w+|under-?utili\w+|over-?provision\w*|wast\w+|remove|scale[- ](?:in|down)|too many|recover\w*|resolved|spare|free)\b`)
+var saysSpare = regexp.MustCompile(`(?i)\b(?:idle|unused|under-?us\w+|under-?utili\w+|over-?provision\w*|wast\w+|remove|scale[- ](?:in|down)|too many (?:replicas?|servers?|pods?|instances?|gpus?|nodes?)|recover\w*|resolved|spare)\b`)
 
 // templates are what is filled in.
 var templates = regexp.MustCompile(`\{\{[^}]*\}\}`)

@@ -474,7 +474,7 @@ const lastOfHTTP = 1.0
 // edge, with no mean beside them, or above the last.
 func (p *pass) edgesOfPanel() {
 	q, ok := p.quantileOf(unwrapped(p.tree))
-	if p.role != panelRole || !ok || q.q <= 0 || q.q >= 1 {
+	if p.role != panelRole || !ok || q.q <= 0 || q.q >= 1 || !slices.Contains(namesIn(p.tree), q.family+"_bucket") {
 		return
 	}
 	edges := p.surface.edgesOf(q.family)

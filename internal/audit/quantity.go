@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -478,13 +479,34 @@ func (a algebra) ofQuotient(n *parser.BinaryExpr, depth int) quantity {
 		q = ofFamily(family)
 	} else if over := aggregation(n.RHS); over != nil && over.Op == parser.COUNT && ln == rn {
 		return a.of(n.LHS, depth) // a mean made by hand
-	} else if wholes[lc] != "" && wholes[lc] == rc || isPart(l[0], r[0]) {
+	} else if wholes[lc] != "" && wholes[lc] == rc || isPart(l[0], r[0]) || ofAllTogether(n, l[0], r[0]) {
 		q = ratio
 	}
 	if by := factor(n.LHS) / factor(n.RHS); by != 1 {
 		return q.scaled(parser.MUL, by)
 	}
 	return q
+}
+
+// ofAllTogether reports whether a quotient divides each of some series by the sum of them all.
+func ofAllTogether(n *parser.BinaryExpr, l, r *parser.VectorSelector) bool {
+	all, one := aggregation(n.RHS), aggregation(n.LHS)
+	if all == nil || all.Op != parser.SUM || all.Without || nameOf(l) != nameOf(r) || l.OriginalOffset != r.OriginalOffset ||
+		len(l.LabelMatchers) != len(r.LabelMatchers) || windowIn(n.LHS) != windowIn(n.RHS) {
+		return false
+	}
+	return one == nil || one.Op == parser.SUM && !one.Without && len(one.Grouping) > len(all.Grouping)
+}
+
+// windowIn is the range of the first selector under a node that has one.
+func windowIn(n parser.Node) (d time.Duration) {
+	parser.Inspect(n, func(n parser.Node, _ []parser.Node) error {
+		if m, ok := n.(*parser.MatrixSelector); ok && d == 0 {
+			d = m.Range
+		}
+		return nil
+	})
+	return d
 }
 
 // ofItsPast reports whether a quotient divides series by those of the same name at another time.

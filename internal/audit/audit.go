@@ -70,10 +70,16 @@ type pass struct {
 	*query
 	surface *Surface
 	records map[string]*query // recording rules of all files, by name
+	asked   map[string]bool   // names of series that some expression asks for
+	bounded map[*query]bounds // of recording rules, as far as they were asked for
+	several map[string]bool   // names that several rules record
+	depth   int               // of recording rules that read one another
 	beside  *beside           // what the file's queries say together
 	before  *query            // the one before it, nil for the first
 	router  bool              // some file reads what only a router exposes
 	models  bool              // some file tells models apart
+	vllm    bool              // some file asks for vLLM's metrics
+	absent  bool              // some alert asks for what is not there, or is down
 	starts  []int
 	check   *Check
 	out     *[]Finding
@@ -163,13 +169,24 @@ func Lint(files []File, s *Surface, ignore ...string) ([]Finding, []error) {
 		}
 		docs = append(docs, d)
 	}
-	all := pass{surface: s, records: map[string]*query{}}
+	all := pass{
+		surface: s, records: map[string]*query{}, several: map[string]bool{}, asked: map[string]bool{},
+		bounded: map[*query]bounds{},
+	}
 	for _, d := range docs {
 		for _, q := range d.queries {
 			if q.role == recordRole {
+				all.several[q.name] = all.records[q.name] != nil
 				all.records[q.name] = q
 			}
+			if q.tree != nil {
+				for _, v := range selectors(q.tree) {
+					all.asked[nameOf(v)] = true
+				}
+			}
 			all.models = all.models || q.tellsModelsApart()
+			all.vllm = all.vllm || q.tree != nil && slices.ContainsFunc(selectors(q.tree), ofVLLM)
+			all.absent = all.absent || q.role == alertRole && q.tree != nil && asksForAbsence(q.tree)
 			all.router = all.router || q.tree != nil && slices.ContainsFunc(selectors(q.tree),
 				func(v *parser.VectorSelector) bool {
 					_, f := classOf(nameOf(v))

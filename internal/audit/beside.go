@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"regexp"
 	"slices"
 
@@ -20,6 +21,15 @@ type beside struct {
 	parts    map[string]map[string]bool // labels by which a series is selected, by its name
 	engines  map[string]bool            // matchers by which an engine's series are selected
 
+	alerts  []*query
+	rungs   map[string][]rung // alerts by what they compare, nil before the first is asked for
+	scrapes []scrape          // how often the file says that servers are scraped
+
+	comments map[int]string // on rules, by their lines; nil before the first are asked for
+	unasked  []string       // recorded series that nobody asks for, nil before they are
+	vmRules  bool           // VictoriaMetrics' own objects
+
+	apart    map[string]bool // labels by which legends tell an engine's series apart
 	repeated map[string]bool // whether a panel is drawn for each value of a variable
 }
 
@@ -28,7 +38,8 @@ var word = regexp.MustCompile(`[A-Za-z_]\w*`)
 func (d *document) beside() *beside {
 	b := &beside{
 		panels: map[string][]*query{}, scalers: map[*node][]*query{}, selected: map[string]bool{}, words: map[string]bool{},
-		rated: map[string][]*query{}, parts: map[string]map[string]bool{}, engines: map[string]bool{}, repeated: map[string]bool{},
+		rated: map[string][]*query{}, parts: map[string]map[string]bool{}, engines: map[string]bool{}, repeated: map[string]bool{}, apart: map[string]bool{},
+		scrapes: scrapesIn(d.file.Data), vmRules: bytes.Contains(d.file.Data, []byte("kind: VMRule")),
 	}
 	for _, q := range d.queries {
 		switch q.role {
@@ -36,6 +47,13 @@ func (d *document) beside() *beside {
 			b.panels[panelPath(q.path)] = append(b.panels[panelPath(q.path)], q)
 			for _, l := range labelsLegends.FindAllStringSubmatch(q.panel.legend, -1) {
 				b.words[l[1]] = true
+				if q.tree != nil && unaggregated(q.tree) {
+					b.apart[l[1]] = true
+				}
+			}
+		case alertRole:
+			if q.tree != nil {
+				b.alerts = append(b.alerts, q)
 			}
 		case scalerRole:
 			b.scalers[q.object] = append(b.scalers[q.object], q)

@@ -236,7 +236,7 @@ func TestWhatAPanelSaysOfOneQuery(t *testing.T) {
 		"by a pattern":                     {panel("timeseries", `"unit":"bytes"`, unit("byRegexp", "/^us/"), usage), nil},
 		"by its letter beside a label":     {panel("timeseries", `"unit":"bytes"`, strings.Replace(unit("byFrameRefID", "A"), "percentunit", "bytes", 1), strings.Replace(usage, "usage\"}", "{{pod}}\"}", 1)), []string{"ticket wrong-unit"}},
 		"by its letter":                    {panel("timeseries", `"unit":"bytes"`, unit("byFrameRefID", "A"), usage), nil},
-		"of another query":                 {panel("timeseries", `"unit":"bytes"`, unit("byName", "other"), usage), []string{"ticket wrong-unit"}},
+		"of another query":                 {panel("timeseries", `"unit":"bytes"`, unit("byName", "other"), usage), []string{"ticket dead-override", "ticket wrong-unit"}},
 		"perhaps of this one":              {panel("timeseries", `"unit":"bytes"`, unit("byName", "a pod"), strings.Replace(usage, "usage\"}", "{{pod}}\"}", 1)), nil},
 		"a colour that never changes":      {panel("stat", steps, "", usage), []string{"ticket colour-threshold"}},
 		"colours that are not drawn":       {panel("timeseries", steps, "", usage), nil},

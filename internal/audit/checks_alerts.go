@@ -16,20 +16,25 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/engine/dcgm"
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
 )
 
 func checkNoComparison(p *pass) {
+	p.decidedByQuery()
 	if p.role != alertRole {
 		return
 	}
 	decides := len(selectors(p.tree)) == 0 // vector(1) is to fire always: a dead man's switch
-	for _, v := range selectors(p.tree) {
-		if r := p.records[nameOf(v)]; r != nil || !ours(nameOf(v)) {
-			decides = true // it may hold the comparison
+	p.walk(func(n parser.Node, path []parser.Node) {
+		if v, ok := n.(*parser.VectorSelector); ok {
+			class, f := classOf(nameOf(v))
+			_, field := dcgm.FieldOf(nameOf(v))
+			always := field || isState(nameOf(v)) || ours(nameOf(v)) || class != unknownClass && isExporters(f) || f.Engine != "" || under(path, rates...)
+			if r := p.records[nameOf(v)]; r != nil || !always && class == unknownClass {
+				decides = true // it may hold the comparison
+			}
 		}
-	}
-	p.walk(func(n parser.Node, _ []parser.Node) {
 		switch n := n.(type) {
 		case *parser.BinaryExpr:
 			decides = decides || n.Op.IsComparisonOperator() && !n.ReturnBool || n.Op == parser.LUNLESS
@@ -80,7 +85,7 @@ var ruleFields = []string{"record", "alert", "expr", "for", "keep_firing_for", "
 
 // checkRefused finds what makes Prometheus refuse a file of rules, and all that stand in it.
 func checkRefused(p *pass) {
-	if p.role != alertRole && p.role != recordRole {
+	if p.role != alertRole && p.role != recordRole || p.managed != nil {
 		return
 	}
 	r := rulefmt.Rule{
@@ -128,6 +133,9 @@ func (p *pass) halfTemplate() {
 func checkLostLabel(p *pass) {
 	if p.role == alertRole {
 		p.halfTemplate()
+	}
+	if p.role == panelRole {
+		p.valueInLegend()
 	}
 	has := p.labelsOfAny(p.tree)
 	if !has.known || !has.exact {
@@ -190,6 +198,14 @@ func lostIn(text string, named *regexp.Regexp, has labelSet) []string {
 // count, so that the comparison never holds.
 func checkCountIsZero(p *pass) {
 	p.comparisons(func(c comparison) {
+		if a, ok := unparen(c.expr).(*parser.AggregateExpr); ok && p.role == alertRole && a.Op == parser.COUNT && c.limit > 1 &&
+			(c.op == parser.LSS || c.op == parser.LTE) && !p.absent {
+			if f, ok := unparen(a.Expr).(*parser.BinaryExpr); ok && isFilter(f) {
+				p.reportAs(catalog.Ticket, c.at, "where none is left there is nothing to count, and no result: this is silent when all are down",
+					advice("add up what is 0 or 1: sum("+oneLine(p.text(f.LHS))+"), or add: or vector(0)"))
+				return
+			}
+		}
 		never := c.limit == 0 && (c.op == parser.EQLC || c.op == parser.LTE) || c.limit > 0 && c.limit <= 1 &&
 			c.op == parser.LSS || c.limit > 0 && c.limit < 1 && c.op == parser.LTE
 		if !never {
@@ -213,11 +229,28 @@ func checkCountIsZero(p *pass) {
 	})
 }
 
+// asksForAbsence reports whether an expression has a result where nothing is there, or where a target is down.
+func asksForAbsence(e parser.Expr) bool {
+	found := false
+	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
+		switch n := n.(type) {
+		case *parser.Call:
+			found = found || strings.HasPrefix(n.Func.Name, "absent")
+		case *parser.BinaryExpr:
+			v, _ := unparen(n.LHS).(*parser.VectorSelector)
+			zero, _, ok := number(n.RHS)
+			found = found || ok && zero == 0 && n.Op == parser.EQLC && nameOfOrNone(v) == "up"
+		}
+		return nil
+	})
+	return found
+}
+
 // states are gauges of 0 and 1 for which people count series. Of those of kube-state-metrics
 // there is one series for each phase or condition, whatever holds.
 var (
 	states    = []string{"up", "probe_success", "vllm:healthy_pods_total", "vllm:engine_sleep_state"}
-	oneOfMany = regexp.MustCompile(`^kube_\w+_status_(phase|condition|ready|scheduled)$|^kube_pod_container_status_(ready|running|waiting|terminated)$`)
+	oneOfMany = regexp.MustCompile(`^kube_\w+_status_(phase|condition|ready|scheduled|reason)$|^kube_pod_container_status_(ready|running|waiting|terminated)$`)
 )
 
 // checkCountOfStates finds series counted, whatever they say, where those are meant that
@@ -263,6 +296,12 @@ func checkStatesAsFilter(p *pass) {
 	})
 }
 
+// isState reports whether a series is there with value 0 where what it says does not hold.
+func isState(name string) bool {
+	canonical, _ := vllm.Canonical(name)
+	return slices.Contains(states, canonical) || oneOfMany.MatchString(name)
+}
+
 func nameOfOrNone(v *parser.VectorSelector) string {
 	if v == nil {
 		return ""
@@ -300,6 +339,7 @@ func checkFiresWhenIdle(p *pass) {
 		return
 	}
 	p.belowItsPast(tree)
+	p.nothingDiffers()
 	p.comparisons(func(c comparison) {
 		if c.at != tree.PositionRange() || c.op != parser.LSS && c.op != parser.LTE || c.limit <= 0 {
 			return
@@ -318,6 +358,22 @@ func checkFiresWhenIdle(p *pass) {
 			p.report(c.at, "nothing is done where nobody asks: this fires at night, and on every idle server",
 				advice("add: and on (instance) vllm:num_requests_running > 0, grouped as the left side is"))
 		}
+	})
+}
+
+// nothingDiffers reports quotients of rates that are compared by "!=": where nothing comes they are 0/0,
+// which differs from every number.
+func (p *pass) nothingDiffers() {
+	p.comparisons(func(c comparison) {
+		if c.op != parser.NEQ || len(alternatives(c.expr)) > 0 {
+			return
+		}
+		parser.Inspect(c.expr, func(n parser.Node, _ []parser.Node) error {
+			if b, ok := n.(*parser.BinaryExpr); ok && b.Op == parser.DIV && rateIn(b.LHS) != nil && rateIn(b.RHS) != nil {
+				p.report(c.at, "where nobody asks the quotient is 0/0, NaN, which differs from every number: this fires on what is idle", advice("write < or >"))
+			}
+			return nil
+		})
 	})
 }
 
@@ -436,21 +492,23 @@ func startsWith(re *regexp.Regexp, text string) bool {
 var oneOfWhich = map[string]string{
 	"kube_pod_status_ready": "condition", "kube_pod_status_scheduled": "condition", "kube_pod_status_phase": "phase",
 	"kube_node_status_condition": "status", "kube_deployment_status_condition": "status",
+	"vllm:engine_sleep_state": "sleep_state",
 }
 
-// checkOneOfMany finds states of kube-state-metrics compared with 0 whatever the condition:
-// of the series of each object all but one are 0.
+// checkOneOfMany finds states compared with 0 or 1 whatever the condition: of the series of each object
+// one is 1 and all others are 0.
 func checkOneOfMany(p *pass) {
 	p.comparisons(func(c comparison) {
 		v, ok := value(c.expr).(*parser.VectorSelector)
 		zero := c.limit == 0 && (c.op == parser.EQLC || c.op == parser.LTE) || c.limit == 1 && (c.op == parser.LSS || c.op == parser.NEQ)
-		if !ok || !zero || p.role != alertRole {
+		one := c.limit == 1 && (c.op == parser.EQLC || c.op == parser.GTE) || c.limit >= 0 && c.limit < 1 && c.op == parser.GTR
+		by := statedBy(v)
+		if !ok || by == "" || !zero && !one || p.role != alertRole {
 			return
 		}
-		if by := oneOfWhich[nameOf(v)]; by != "" && !slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool { return m.Name == by }) {
-			p.report(c.at, fmt.Sprintf("every object has a series for each %s, and all but one of them are 0: this always fires", by),
-				advice("select one, such as "+by+`="true"`))
-		}
+		such := map[string]string{"sleep_state": "awake", "phase": "Failed"}[by]
+		p.report(c.at, fmt.Sprintf("every object has a series for each %s, of which one is 1 and all others are 0: this always fires", by),
+			advice(fmt.Sprintf("select one, such as %s=%q", by, otherwise(such, "true"))))
 	})
 }
 
@@ -490,7 +548,7 @@ func checkOtherThreshold(p *pass) {
 	})
 	if compared := 0; len(limits) > 0 {
 		p.comparisons(func(c comparison) {
-			if c.limit != 0 {
+			if state := c.op == parser.EQLC && c.at != p.tree.PositionRange(); c.limit != 0 && !state {
 				compared++
 			}
 		})
@@ -498,7 +556,21 @@ func checkOtherThreshold(p *pass) {
 			return
 		}
 	}
-	matches := func(said float64) bool {
+	decides, single := p.decisive()
+	matches := func(said float64, unit string) bool {
+		if call, ok := unwrapped(decides.expr).(*parser.Call); single && ok && slices.Contains([]string{"increase", "changes", "resets"}, call.Func.Name) &&
+			unit != "%" && strings.ToLower(unit) != "k" && !strings.HasPrefix(unit, "M") && saidUnits[unit].of == "" && unscaledFully(decides.expr) {
+			return near(said, decides.limit) || decides.op == parser.GTE && near(said, decides.limit-1) || decides.op == parser.GTR && near(said, decides.limit+1)
+		}
+		if is := p.quantityOf(decides.expr); single && is.known() {
+			if exact, told := sameAmount(said, unit, decides.limit, is); told {
+				scale := saidScale(unit, is)
+				if is.of == cores && unit == "%" {
+					scale = 0.01
+				}
+				return exact || (is.of == share || is.of == cores) && near(said*scale, 1-decides.limit*is.scale)
+			}
+		}
 		for _, l := range limits {
 			for _, by := range scales {
 				const near = 0.01 // 1 a minute is written as 0.0167 a second
@@ -522,7 +594,10 @@ func checkOtherThreshold(p *pass) {
 			before := strings.ToLower(strings.TrimSpace(text[:m[0]]))
 			switch {
 			case err != nil, startsWith(growthNamed, text[m[4]:]), durations.MatchString(text[m[6]:m[7]]), strings.HasSuffix(before, "for"), strings.HasSuffix(before, "持续"):
-			case matches(said):
+			case matches(said, text[m[6]:m[7]]):
+				if single {
+					p.otherDirectionSaid(f.value, m, said, decides, found)
+				}
 				return
 			case said != 0:
 				wrong = append(wrong, i)
@@ -533,6 +608,79 @@ func checkOtherThreshold(p *pass) {
 			p.reportText(f.value, m[0], m[1], "the text names another threshold than the expression compares with", "correct the one or the other")
 			return
 		}
+	}
+}
+
+// saidUnits are units as texts write them behind a number.
+var saidUnits = map[string]quantity{
+	"%": percent, "s": seconds, "sec": seconds, "seconds": seconds, "second": seconds, "ms": milliseconds, "milliseconds": milliseconds,
+	"°C": {temperature, 1}, "°c": {temperature, 1}, "C": {temperature, 1}, "W": {power, 1}, "watts": {power, 1}, "watt": {power, 1},
+	"kW": {power, 1000}, "GB": {size, 1 << 30}, "GiB": {size, 1 << 30}, "MB": {size, mebi}, "MiB": {size, mebi},
+}
+
+// unscaledFully reports whether a value is not multiplied with a number.
+func unscaledFully(e parser.Expr) bool { return unscaled(e) == value(e) }
+
+func near(a, b float64) bool {
+	const close = 0.01
+	return math.Abs(a-b) <= close*math.Max(math.Abs(a), math.Abs(b))
+}
+
+// saidScale is how much of a quantity's first unit a number in a text stands for.
+func saidScale(unit string, is quantity) float64 {
+	if u, ok := saidUnits[unit]; ok && u.of == is.of {
+		return u.scale
+	}
+	return is.scale
+}
+
+// sameAmount reports whether a text names the amount that an expression is compared with; told is
+// false where its unit does not say.
+func sameAmount(said float64, unit string, limit float64, is quantity) (same, told bool) {
+	u, ok := saidUnits[unit]
+	switch {
+	case is == ratio && limit > 1: // impossible-threshold
+		return false, false
+	case ok && u.of == is.of && is.of == size:
+		return quantity{size, said * u.scale}.is(quantity{size, limit * is.scale}), true
+	case ok && u.of == is.of, is.of == cores && ok && u.of == share:
+		return near(said*u.scale, limit*is.scale), true
+	case ok || unit == "k" || unit == "K" || unit == "M" || durations.MatchString(unit):
+		return false, false
+	case is.of == requests || is.of == temperature || is.of == power:
+		return near(said, limit), true
+	}
+	return false, false
+}
+
+// Words for the two directions of a comparison.
+var (
+	upwards   = regexp.MustCompile(`(?i)^(>|above|over|exceed|greater|higher|more|超过|大于)`)
+	downwards = regexp.MustCompile(`(?i)^(<|below|under|less|fewer|lower|低于|小于)`)
+)
+
+// otherDirectionSaid reports a text that says "below" of an alert that fires above, or the reverse.
+func (p *pass) otherDirectionSaid(n *node, m []int, said float64, c comparison, all [][]int) {
+	text := n.value
+	if saysAim.MatchString(text) {
+		return // how it should be
+	}
+	for _, o := range all {
+		if upwards.MatchString(text[o[0]:]) != upwards.MatchString(text[m[0]:]) {
+			return // when it fires, and when it ends
+		}
+	}
+	above := c.op == parser.GTR || c.op == parser.GTE
+	below := c.op == parser.LSS || c.op == parser.LTE
+	is := p.quantityOf(c.expr)
+	if is.of == share && (near(c.limit*is.scale, 0.5) || !near(said*saidScale(text[m[6]:m[7]], is), c.limit*is.scale)) {
+		return // of what is left
+	}
+	if !slices.ContainsFunc([]float64{1, 100, 1000, 1e6, 1e9, 60, 3600}, func(by float64) bool { return near(said, c.limit*by) || near(said*by, c.limit) }) {
+		return // of what is left, in another unit
+	}
+	if upwards.MatchString(text[m[0]:]) && below || downwards.MatchString(text[m[0]:]) && above {
+		p.reportText(n, m[0], m[1], "the text says the other direction than the expression compares in", "correct the one or the other")
 	}
 }
 
@@ -551,7 +699,7 @@ func checkScaleFromZero(p *pass) {
 		if q.tree == nil || len(selectors(q.tree)) == 0 ||
 			slices.ContainsFunc(selectors(q.tree), func(v *parser.VectorSelector) bool {
 				_, f := classOf(nameOf(v))
-				return f.Engine == ""
+				return f.Engine == "" && !(strings.HasPrefix(nameOf(v), "DCGM_FI_") && hasMatcher(v, "pod", "exported_pod"))
 			}) {
 			return
 		}

@@ -39,6 +39,15 @@ func checkAverageOfMeans(p *pass) {
 		p.report(a.PositionRange(),
 			"the mean of the replicas' means: one that serves a request an hour weighs as much as one that serves ten a second", p.sumOverSum(a, b, path))
 	})
+	p.walk(func(n parser.Node, path []parser.Node) {
+		a, ok := n.(*parser.AggregateExpr)
+		if !ok || a.Op != parser.SUM || p.opaque(a.PosRange.Start, a.Expr.PositionRange().Start) || averaged(path, a) {
+			return
+		}
+		if b := p.meanIn(a.Expr); b != nil && p.quantityOf(b).of == span && !perTarget(a) && !slices.ContainsFunc(selectors(b), p.pinnedTarget) {
+			p.report(a.PositionRange(), "the replicas' means are added up: of four replicas as fast as one, four times the time", p.sumOverSum(a, b, path))
+		}
+	})
 }
 
 // averageIn returns the labels by which a vector, or the recording rule behind it, averages groups
@@ -220,6 +229,7 @@ func checkComparisonAsShare(p *pass) {
 // checkSumOverTime finds samples added up over time: the result is as many times too
 // large as the range holds scrapes.
 func checkSumOverTime(p *pass) {
+	p.sumsOfRates()
 	p.walk(func(n parser.Node, _ []parser.Node) {
 		c, ok := n.(*parser.Call)
 		if !ok || c.Func.Name != "sum_over_time" || len(c.Args) != 1 {
@@ -254,11 +264,16 @@ func checkFloor(p *pass) {
 			return
 		}
 		c, ok := unparen(b.RHS).(*parser.Call)
-		if !ok || c.Func.Name != "clamp_min" || p.opaque(c.PosRange.Start, c.PosRange.End) {
+		if !ok || c.Func.Name != "clamp_min" || p.opaque(c.Args[1].PositionRange().Start, c.Args[1].PositionRange().End) {
 			return
 		}
 		floor, lit, ok := number(c.Args[1])
 		l, r := selectors(b.LHS), selectors(c.Args[0])
+		if ok && floor < 0.1 && len(l) == 1 && len(r) == 1 && p.zeroIsBad(b, l[0], r[0]) {
+			p.report(c.PosRange, "where nothing is asked this reads 0, the worst that there is, and not nothing",
+				advice("leave clamp_min out: 0 / 0 is NaN, which compares with nothing and is not drawn"))
+			return
+		}
 		if !ok || floor < 0.1 || len(l) == 0 || len(r) == 0 || !p.ratedBy(b, l[0], "rate", "irate") ||
 			!p.ratedBy(b, r[0], "rate", "irate") {
 			return
@@ -272,6 +287,26 @@ func checkFloor(p *pass) {
 				"at one request in 20 s it is %.2g of what it should be", short(floor), short(floor), min(1, 0.05/floor)),
 			suggestion{"write 1e-9", []edit{p.replace(lit.PosRange, "1e-9")}})
 	})
+}
+
+// zeroIsBad reports whether a quotient is a share of what went well, which nothing limits to times with
+// requests: an alert on low values, or a series that is recorded.
+func (p *pass) zeroIsBad(b *parser.BinaryExpr, l, r *parser.VectorSelector) bool {
+	lc, lf := classOf(nameOf(l))
+	rc, rf := classOf(nameOf(r))
+	good := lc == bucket && selectsBy(l, "le") && rc == count && lf.Name == rf.Name || leaningOfSeries(l) == fine && isPart(l, r)
+	if c, ok := p.decisive(); p.role == alertRole && (!ok || c.op != parser.LSS && c.op != parser.LTE || !sameNode(value(c.expr), b) || isSet(p.tree)) {
+		return false
+	}
+	return good && (p.role == alertRole || p.role == recordRole)
+}
+
+func sameNode(a, b parser.Expr) bool { return unparen(a) == unparen(b) }
+
+// isSet reports whether an expression joins conditions.
+func isSet(e parser.Expr) bool {
+	b, ok := unparen(e).(*parser.BinaryExpr)
+	return ok && b.Op.IsSetOperator()
 }
 
 func countsTokens(name string) bool {

@@ -2,7 +2,6 @@ package audit
 
 import (
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -49,6 +48,11 @@ func (p *pass) restOfNoShare(b *parser.BinaryExpr, whole float64) {
 	q := p.quantityOf(b.RHS)
 	switch {
 	case !q.known() || whole != 1 && whole != 100 || q.of == requests || q.of == tokens:
+	case q.of == cores: // of one processor
+		if a := aggregation(b.RHS); a != nil && a.Op == parser.SUM && !slices.Contains(a.Grouping, "cpu") {
+			p.report(b.PositionRange(), "the time of all processors together is more than 1 where there are several: this falls below 0",
+				advice("write avg in place of sum"))
+		}
 	case q.of != share:
 		p.report(b.PositionRange(), fmt.Sprintf("%s less %s is no share of anything", short(whole), q),
 			advice("for the share of requests above a time divide buckets: 1 - sum(rate(…_bucket{le=\"2.5\"}[5m])) / sum(rate(…_count[5m]))"))
@@ -171,23 +175,21 @@ func checkUnknownVariable(p *pass) {
 
 // checkUnusedVariable finds variables that people can choose and that nothing asks for.
 func checkUnusedVariable(p *pass) {
-	if p.role != panelRole || p.panel.perses {
-		return
-	}
-	for _, name := range slices.Sorted(maps.Keys(p.vars)) {
-		v := p.vars[name]
-		if v.node == nil || p.before != nil && p.before.role == panelRole && p.before.vars[name].node == v.node ||
-			v.kind != "query" && v.kind != "custom" {
-			continue
+	p.newVariables(func(v variable) {
+		if v.kind != "query" && v.kind != "custom" {
+			return
 		}
-		used := regexp.MustCompile(`\$\{?` + name + `\b|\[\[` + name + `\b|repeat\\?"?\s*:\s*\\?"?` + name + `\b|var-` + name + `\b|includeVars\\?"?\s*:\s*true`)
+		used := regexp.MustCompile(`\$\{?` + v.name + `\b|\[\[` + v.name + `\b|repeat\\?"?\s*:\s*\\?"?` + v.name + `\b|var-` + v.name + `\b|includeVars\\?"?\s*:\s*true`)
 		if used.Match(p.file.Data) {
-			continue
+			return
 		}
 		p.add(Finding{
-			Severity: p.check.Severity, Fragment: name,
-			Why: "nothing asks for $" + name + ": whoever chooses one of its values sees the same", Fix: "select by it in the queries, or take it out",
+			Severity: p.check.Severity, Fragment: v.name,
+			Why: "nothing asks for $" + v.name + ": whoever chooses one of its values sees the same", Fix: "select by it in the queries, or take it out",
 		}, v.node, 0)
+	})
+	if p.role == panelRole {
+		p.unusedRepeat()
 	}
 }
 
@@ -199,6 +201,9 @@ func apartFromLabels(legend string) string {
 
 // checkOnesAsValue finds group(…) shown or compared as if it were what is grouped: it is 1.
 func checkOnesAsValue(p *pass) {
+	if p.role == panelRole {
+		p.infoAsValue()
+	}
 	if a, ok := unscaled(p.tree).(*parser.AggregateExpr); ok && a.Op == parser.GROUP && p.role == panelRole &&
 		!strings.Contains(strings.ToLower(p.panel.kind), "table") && ofAmount(namesIn(a)) {
 		p.report(a.PositionRange(), "group gives 1 for each group, whatever the values are", advice("write sum, max or avg"))
@@ -306,8 +311,45 @@ func (p *pass) ranges() (all []time.Duration, unknown bool) {
 	return all, unknown
 }
 
+// manifold are series that each object has for every phase, condition or resource, and the label that
+// tells them apart.
+var manifold = map[string]string{
+	"kube_pod_status_phase": "phase", "kube_pod_container_resource_limits": "resource",
+	"kube_pod_container_resource_requests": "resource", "kube_node_status_allocatable": "resource", "kube_node_status_capacity": "resource",
+	"kube_pod_status_ready": "condition", "kube_pod_status_scheduled": "condition", "kube_node_status_condition": "condition",
+}
+
+// allParts reports what was aggregated over phases, conditions or resources.
+func (p *pass) allParts() {
+	p.walk(func(n parser.Node, path []parser.Node) {
+		v, ok := n.(*parser.VectorSelector)
+		label := manifold[nameOfOrNone(v)]
+		if !ok || label == "" || p.role == variableRole || selectsBy(v, label) || p.opaqueGrouping(path) {
+			return
+		}
+		over := false
+		for _, n := range path {
+			if a, ok := n.(*parser.AggregateExpr); ok && a.Op != parser.GROUP && a.Op != parser.COUNT && !a.Without {
+				over = !slices.Contains(a.Grouping, label)
+			}
+		}
+		if over {
+			p.report(v.PositionRange(), "there is a series for every "+label+", and all of them are thrown together", advice("select one "+label+", or group by it"))
+		}
+	})
+}
+
+// opaqueGrouping reports whether a variable stands in what an aggregation groups by.
+func (p *pass) opaqueGrouping(path []parser.Node) bool {
+	return slices.ContainsFunc(path, func(n parser.Node) bool {
+		a, ok := n.(*parser.AggregateExpr)
+		return ok && p.opaque(a.PosRange.Start, a.Expr.PositionRange().Start)
+	})
+}
+
 // checkAllModes finds processor time of all modes together, which is as long as time itself.
 func checkAllModes(p *pass) {
+	p.allParts()
 	p.walk(func(n parser.Node, path []parser.Node) {
 		v, ok := n.(*parser.VectorSelector)
 		if !ok || nameOf(v) != "node_cpu_seconds_total" || p.role == variableRole || !under(path, rates...) ||

@@ -34,6 +34,10 @@ func (p *pass) oneToOne(fn func(b *parser.BinaryExpr)) {
 
 func checkLabelMismatch(p *pass) {
 	p.disjoint()
+	if p.role == panelRole {
+		p.zeroBeside()
+	}
+	p.matchedBy()
 	p.oneToOne(func(b *parser.BinaryExpr) {
 		p.lostZero(b)
 		ignored := b.VectorMatching.MatchingLabels
@@ -86,8 +90,9 @@ func (p *pass) ofOtherPrograms(b *parser.BinaryExpr, l, r labelSet) string {
 		exact labelSet
 		other string
 	}{{l, right}, {r, left}} {
+		class, _ := classOf(side.other)
 		if side.exact.known && side.exact.exact && side.other != "" && !slices.Contains(side.exact.names, "instance") &&
-			!(b.Op.IsSetOperator() && unlabelled(side.exact)) {
+			!(b.Op.IsSetOperator() && len(side.exact.names) == 0 && class == unknownClass) { // which may have none either
 			return fmt.Sprintf("one side has the labels %s and no others, and the series of the other have those of their target, such as instance and job: no pair matches", side.exact)
 		}
 	}
@@ -98,8 +103,95 @@ func (p *pass) ofOtherPrograms(b *parser.BinaryExpr, l, r labelSet) string {
 	return ""
 }
 
-// unlabelled reports whether a vector has no labels at all, as vector(1) does not.
-func unlabelled(l labelSet) bool { return len(l.names) == 0 }
+// identities are the labels that tell apart the series of families of which a join takes one each.
+var identities = map[string]string{
+	"kube_pod_info": "pod", "kube_pod_labels": "pod", "kube_pod_owner": "pod", "kube_pod_container_info": "pod", "kube_pod_annotations": "pod",
+	"kube_pod_status_phase": "pod", "kube_pod_container_resource_limits": "pod", "kube_pod_container_resource_requests": "pod",
+}
+
+// matchedBy reports operators that match by labels which one side does not have, whose values are others on
+// each side, or which do not tell the series of the one side apart.
+func (p *pass) matchedBy() {
+	p.walk(func(n parser.Node, _ []parser.Node) {
+		b, ok := n.(*parser.BinaryExpr)
+		if !ok || b.VectorMatching == nil || !b.VectorMatching.On {
+			return
+		}
+		by := b.VectorMatching.MatchingLabels
+		for _, sides := range [][2]parser.Expr{{b.LHS, b.RHS}, {b.RHS, b.LHS}} {
+			for _, label := range by {
+				if p.lacks(sides[0], label) && p.certainlyHas(sides[1], label) {
+					p.report(b.PositionRange(), fmt.Sprintf("the series of one side have no label %s, by which this matches: no pair matches", label),
+						advice("match by labels that both sides have"))
+					return
+				}
+			}
+		}
+		if lp, rp := program(p.sourceOf(b.LHS, "instance")), program(p.sourceOf(b.RHS, "instance")); slices.Contains(by, "instance") &&
+			lp != "" && rp != "" && lp != rp && !p.surface.Live {
+			p.report(b.PositionRange(), fmt.Sprintf("instance is the address of what is scraped, with its port: that of %s on one side, of %s on the other", lp, rp),
+				advice("match by the node or the pod, with label_replace where the labels have other names"))
+			return
+		}
+		one := b.RHS
+		switch b.VectorMatching.Card {
+		case parser.CardManyToOne:
+		case parser.CardOneToMany:
+			one = b.LHS
+		default:
+			return
+		}
+		v, ok := value(one).(*parser.VectorSelector)
+		if id := identities[nameOfOrNone(v)]; ok && id != "" && !slices.Contains(by, id) && !selectsBy(v, id) {
+			p.report(b.PositionRange(), fmt.Sprintf("there is a series of %s for each %s, and several of them match one on the other side: Prometheus refuses to evaluate it", nameOf(v), id),
+				advice("write max by ("+strings.Join(slices.Concat(by, b.VectorMatching.Include), ", ")+") ("+nameOf(v)+")"))
+		}
+	})
+}
+
+// lacks reports whether the series of an expression certainly do not have a label.
+func (p *pass) lacks(e parser.Expr, label string) bool {
+	if l := p.labelsOf(e); l.known && l.exact {
+		return !slices.Contains(l.names, label)
+	}
+	v, ok := unparen(value(e)).(*parser.VectorSelector)
+	if !ok || p.records[nameOf(v)] != nil {
+		return false
+	}
+	_, sure := p.mistakenFor(nameOf(v), label)
+	return sure == yes
+}
+
+// certainlyHas reports whether the series of an expression have a label of which nobody can say otherwise.
+func (p *pass) certainlyHas(e parser.Expr, label string) bool {
+	l := p.labelsOf(e)
+	return l.known && slices.Contains(l.names, label)
+}
+
+// sourceOf returns the name of the only series of an expression that hands a label of its target on as it
+// is; "" where something may change it.
+func (p *pass) sourceOf(e parser.Expr, label string) string {
+	all := selectors(e)
+	if len(all) == 0 || len(slices.Compact(namesIn(e))) != 1 || p.records[nameOf(all[0])] != nil {
+		return ""
+	}
+	changed := false
+	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
+		switch n := n.(type) {
+		case *parser.Call:
+			changed = changed || strings.HasPrefix(n.Func.Name, "label_")
+		case *parser.AggregateExpr:
+			changed = changed || n.Without == slices.Contains(n.Grouping, label)
+		case *parser.BinaryExpr:
+			changed = changed || n.VectorMatching != nil
+		}
+		return nil
+	})
+	if changed {
+		return ""
+	}
+	return nameOf(all[0])
+}
 
 // program returns which program a series is of, by its name; "" where it does not say.
 func program(name string) string {
@@ -459,6 +551,8 @@ func checkAvailability(p *pass) {
 		switch reasons := reasonsOf(lv); {
 		case slices.Equal(reasons, []string{"abort"}): // a share of aborts, which is another fault
 			return
+		case slices.Equal(reasons, []string{"error"}) && p.says("in the engine", "inside the engine", "finished requests"): // it says so
+			return
 		case len(reasons) > 0 && slices.Contains(reasons, "error") != (slices.Contains(reasons, "stop") &&
 			slices.Contains(reasons, "length")) && !holds(metricNames.ReplaceAllString(p.words(),
 			""), []string{"abnormal finish", "finish reason"}):
@@ -559,12 +653,17 @@ var notShares = []struct{ part, by, why, fix string }{
 		"a draft holds several tokens: accepted tokens over drafts is a length and goes above 1",
 		"for a share divide by vllm:spec_decode_num_draft_tokens_total",
 	},
+	{
+		"vllm:spec_decode_num_accepted_tokens_per_pos_total", "vllm:spec_decode_num_draft_tokens_total",
+		"a draft has one token at each position: divided by all of its tokens every position reads as many times too low as a draft is long",
+		"divide by vllm:spec_decode_num_drafts_total",
+	},
 }
 
 // checkPartOverPart finds quotients taken for shares that are none, as what is used
 // divided by what is free is.
 func checkPartOverPart(p *pass) {
-	p.walk(func(n parser.Node, _ []parser.Node) {
+	p.walk(func(n parser.Node, path []parser.Node) {
 		b, ok := n.(*parser.BinaryExpr)
 		if !ok || b.Op != parser.DIV {
 			return
@@ -576,6 +675,10 @@ func checkPartOverPart(p *pass) {
 			by = append(by, name)
 		}
 		slices.Sort(by)
+		p.guardOfNothing(b)
+		if l == "vllm:spec_decode_num_accepted_tokens_total" && strings.Join(by, " ") == "vllm:spec_decode_num_drafts_total" {
+			p.bonusForgotten(b, path)
+		}
 		for _, s := range notShares {
 			if l != s.part || strings.Join(by, " ") != s.by || strings.HasSuffix(s.by, "_drafts_total") &&
 				(!p.says("rate", "ratio", "percent") || p.says("length", "per draft", "mean accepted")) {
@@ -594,10 +697,13 @@ type wording struct {
 	goes    string // names of other wordings that may stand for it
 }
 
+// unmistakable are names of wordings by which nothing else is called.
+var unmistakable = []string{"time to first token", "time between tokens", "cache hits", "preemptions"}
+
 // wordings are quantities that are taken for one another, by name.
 var wordings = map[string]wording{
 	"prompt tokens":    {[]string{"prompt_tokens_total", "request_prompt_tokens"}, regexp.MustCompile(`\b(prompt|input|prefill)`), "prefill"},
-	"generated tokens": {[]string{"generation_tokens_total", "request_generation_tokens"}, regexp.MustCompile(`\b(generat|output|completion|decode)`), "decode"},
+	"generated tokens": {[]string{"generation_tokens_total", "request_generation_tokens"}, regexp.MustCompile(`\b(generat|output|decode)|\bcompletion.?tok`), "decode"},
 	"time to first token": {
 		[]string{"time_to_first_token_seconds"},
 		regexp.MustCompile(`\bttft\b|first.token`), "prefill",
@@ -619,6 +725,7 @@ var wordings = map[string]wording{
 	"cache usage": {
 		[]string{"kv_cache_usage_perc", "gpu_cache_usage_perc"}, regexp.MustCompile(`\bkv\b|cache us|cache util`), "",
 	},
+	"preemptions": {[]string{"num_preemptions_total", "request_num_preemptions"}, regexp.MustCompile(`\bpreempt`), ""},
 	"host memory": {nil, regexp.MustCompile(`\brss\b|resident|host.?mem|system.?mem|\bram\b|node.?mem|container.?mem`), ""},
 	"GPU memory":  {nil, regexp.MustCompile(`gpu.?(mem|oom)|vram|显存`), ""}, // of which the KV cache is a part that is always taken
 
@@ -634,18 +741,30 @@ var hostMemory = regexp.MustCompile(`^(process_(resident|virtual)|container|node
 // ofAll are words for prompts' and generated tokens together.
 var ofAll = regexp.MustCompile(`total|\ball\b`)
 
+// ofWorkers are words for servers, which are called after what they do.
+var ofWorkers = regexp.MustCompile(`\b(workers?|nodes?|pods?|servers?|instances?|role)\b`)
+
 // checkOtherQuantity finds legends, titles where there is no legend, and names of alerts,
 // that name another quantity than the query asks for.
 func checkOtherQuantity(p *pass) {
 	p.otherDimension()
-	if p.role != panelRole && p.role != alertRole {
+	if p.role != panelRole && p.role != alertRole && (p.role != recordRole || len(selectors(p.tree)) > 2) {
 		return
 	}
 	p.capability()
+	if p.role == panelRole {
+		p.misnamed()
+		p.saidUpsideDown()
+		p.everybodys()
+	}
 	families := map[string]bool{}
+	counted := slices.ContainsFunc(selectors(p.tree), func(v *parser.VectorSelector) bool { return !strings.HasSuffix(nameOf(v), "_count") })
 	for _, v := range selectors(p.tree) {
 		name, _ := vllm.Canonical(nameOf(v))
-		_, f := classOf(nameOf(v))
+		class, f := classOf(nameOf(v))
+		if class == count && (counted || p.role == recordRole) {
+			continue // how many there were
+		}
 		if f.Engine != vllm.ID && !hostMemory.MatchString(name) {
 			return
 		}
@@ -654,46 +773,61 @@ func checkOtherQuantity(p *pass) {
 		}
 		families[strings.TrimPrefix(name, engine.Canonical)] = true
 	}
-	text, from := strings.Join(labelWords(p.name), " "), "alert's name"
-	if p.role == panelRole {
-		text, from = labelsLegends.ReplaceAllString(p.panel.legend, " "), "legend"
-		if !namesSome(text) {
-			text, from = p.panel.title, "title"
-			if p.severalNames() {
-				return
-			}
+	text := strings.Join(labelWords(strings.ReplaceAll(p.name, ":", "_")), " ")
+	switch summary := p.rule.at("annotations", "summary").str(); {
+	case p.role == panelRole:
+		if legend := labelsLegends.ReplaceAllString(p.panel.legend, " "); namesSome(legend) && p.saysOther("legend", legend, families) {
+			return
 		}
+		if !p.severalNames() {
+			p.saysOther("title", p.panel.title, families)
+		}
+	case p.role == alertRole && !namesSome(text) && summary != "":
+		p.saysOther("text", labelsNamed.ReplaceAllString(summary, " "), families)
+	default:
+		p.saysOther("name", text, families)
 	}
+}
+
+// saysOther reports a text that names another quantity than those of some families.
+func (p *pass) saysOther(from, text string, families map[string]bool) bool {
 	text = strings.ToLower(text)
 	if strings.HasSuffix(text, ": requests") {
-		return // how many a percentile beside it rests on
+		return false // how many a percentile beside it rests on
 	}
 	said, is := "", ""
-	for name, w := range wordings {
-		if w.words.MatchString(text) {
-			if said != "" {
-				return // of several
+	for _, name := range slices.Sorted(maps.Keys(wordings)) {
+		w := wordings[name]
+		if w.words.MatchString(text) && (said == "" || !strings.Contains(wordings[said].goes, name) || p.quantityOf(p.tree).of != span) {
+			if said != "" && (!strings.Contains(w.goes, said) || p.quantityOf(p.tree).of != span || ofWorkers.MatchString(text)) {
+				return false // of several
 			}
 			said = name
 		}
 		if slices.ContainsFunc(w.metrics, func(m string) bool { return families[m] }) ||
 			name == "host memory" && slices.ContainsFunc(slices.Collect(maps.Keys(families)), hostMemory.MatchString) {
 			if is != "" {
-				return
+				return false
 			}
 			is = name
 		}
 	}
+	if said != "" && is == "" && p.role == panelRole && slices.Contains(unmistakable, said) && !slices.ContainsFunc(namesIn(p.tree), func(name string) bool {
+		return wordings[said].words.MatchString(strings.ReplaceAll(strings.ReplaceAll(name, "_", " "), ":", " "))
+	}) {
+		is = "something else"
+	}
 	if said == "" || is == "" || said == is || wordings[is].goes != "" && strings.Contains(wordings[is].goes, said) ||
 		(said == "prompt tokens" || said == "generated tokens") && ofAll.MatchString(text) {
-		return
+		return false
 	}
 	if p.role == alertRole && slices.ContainsFunc(p.rule.get("annotations").all(),
 		func(f field) bool { return wordings[is].words.MatchString(strings.ToLower(f.value.str())) }) {
-		return // the text says what it is
+		return false // the text says what it is
 	}
 	p.report(p.tree.PositionRange(), fmt.Sprintf("the %s says %s, and the query asks for something else: %s", from, said,
 		strings.Join(slices.Sorted(maps.Keys(families)), ", ")), advice("correct the one or the other"))
+	return true
 }
 
 // capability reports how many lanes a GPU's link can have, and how fast they can be, taken for
@@ -849,6 +983,8 @@ func checkOtherPercentile(p *pass) {
 	}
 	texts := []string{p.name}
 	switch p.role {
+	case recordRole:
+		texts = []string{strings.Join(labelWords(strings.ReplaceAll(p.name, ":", "_")), " ")}
 	case panelRole:
 		texts = []string{labelsLegends.ReplaceAllString(p.panel.legend, " ")}
 		if !p.severalQueries() {
@@ -903,6 +1039,10 @@ var trendNamed = regexp.MustCompile(`(?i)\btrend|history|over time`)
 // checkOtherWindow finds texts that name another span of time than the query's.
 func checkOtherWindow(p *pass) {
 	checkOtherHold(p)
+	if p.role == panelRole {
+		p.windowOfRange()
+		p.totalOfWindow()
+	}
 	ranges, unknown := p.ranges()
 	if len(ranges) == 0 || unknown || p.role != panelRole && p.role != recordRole {
 		return

@@ -57,6 +57,22 @@ func onlyBuckets(n parser.Node) bool {
 	return len(all) > 0 && !slices.ContainsFunc(all, func(v *parser.VectorSelector) bool { return !strings.HasSuffix(nameOf(v), "_bucket") })
 }
 
+// checkAddedBuckets finds the buckets of a histogram added up: each holds those below it.
+func checkAddedBuckets(p *pass) {
+	p.walk(func(n parser.Node, path []parser.Node) {
+		a, ok := n.(*parser.AggregateExpr)
+		if !ok || a.Op != parser.SUM && a.Op != parser.AVG || slices.Contains(a.Grouping, "le") != a.Without || under(path, "histogram_quantile", "histogram_fraction") ||
+			p.opaque(a.PosRange.Start, a.Expr.PositionRange().Start) {
+			return
+		}
+		v := plainSelector(value(a.Expr))
+		if v != nil && strings.HasSuffix(nameOf(v), "_bucket") && p.isBuckets(nameOf(v)) && !selectsBy(v, "le") {
+			p.report(a.PositionRange(), "buckets hold those below them: added up, a request is counted in many of them",
+				advice(`select one, such as le="2.5", or take _count`))
+		}
+	})
+}
+
 func checkRawBuckets(p *pass) {
 	p.percentiles(func(c *parser.Call, path []parser.Node) {
 		for _, v := range selectors(c.Args[1]) {
@@ -370,6 +386,9 @@ func checkRatioSummed(p *pass) {
 		if _, quotient := unparen(a.Expr).(*parser.BinaryExpr); quotient && averaged(path, a) || averaged(path, a) {
 			return
 		}
+		if strings.HasPrefix(strings.Join(namesIn(a.Expr), ""), "inference_pool_") && slices.Contains(a.Grouping, "name") {
+			return // one series for each pool
+		}
 		if (slices.ContainsFunc(a.Grouping, isEngineLabel) || oneGPU(a.Grouping)) && !a.Without {
 			return // one engine or one GPU in each: nothing is added up
 		}
@@ -513,6 +532,12 @@ func checkRateOnGauge(p *pass) {
 	instead := map[string]string{"rate": "deriv", "irate": "deriv", "increase": "delta"}
 	p.walk(func(n parser.Node, _ []parser.Node) {
 		c, ok := n.(*parser.Call)
+		if ok && c.Func.Name == "resets" {
+			if v := plainSelector(c.Args[0]); v != nil && isGauge(nameOf(v)) {
+				p.report(c.PositionRange(), nameOf(v)+" is a gauge: resets counts every time that it falls", advice("take resets of a counter of the same server, or changes of process_start_time_seconds"))
+			}
+			return
+		}
 		if !ok || !slices.Contains(rates, c.Func.Name) || len(c.Args) != 1 {
 			return
 		}
@@ -547,7 +572,7 @@ func isGauge(name string) bool {
 		return f.Type == "gauge"
 	}
 	class, _ := classOf(name)
-	return class == gauge || class == unknownClass && ofMemory.MatchString(name)
+	return class == gauge || class == unknownClass && ofMemory.MatchString(name) // of an engine or an exporter, or by its name
 }
 
 func checkDeltaOnCounter(p *pass) {
@@ -581,6 +606,7 @@ var harmless = append([]string{
 }, rates...)
 
 func checkRawCounter(p *pass) {
+	p.rawAdapter()
 	if _, alias := unparen(p.tree).(*parser.VectorSelector); alias && p.role == recordRole || p.role == variableRole {
 		return // another name for the same counter; the labels of its series
 	}
@@ -591,7 +617,7 @@ func checkRawCounter(p *pass) {
 		}
 		name := nameOf(v)
 		class, family := classOf(name)
-		if class == unknownClass && p.records[name] == nil {
+		if (class == unknownClass || isExporters(family)) && p.records[name] == nil {
 			p.rawByName(v, name, path)
 			return
 		}
@@ -631,8 +657,13 @@ func (p *pass) rawByName(v *parser.VectorSelector, name string, path []parser.No
 		return // joined for its labels
 	}
 	halves := (strings.HasSuffix(name, "_sum") || strings.HasSuffix(name, "_count")) && ofRequests.MatchString(name)
-	total := strings.HasSuffix(strings.ToLower(name), "_total") || strings.HasSuffix(name, "_COUNTER")
+	class, family := classOf(name)
+	total := strings.HasSuffix(strings.ToLower(name), "_total") || strings.HasSuffix(name, "_COUNTER") || class == counter
 	switch {
+	case isExporters(family) && class == counter && inQuotient(path):
+		p.report(v.PositionRange(), name+" is a counter: a share, or a mean, over its whole life, which hardly moves", p.wrapRate(v, path))
+	case isExporters(family) && class == counter && p.role == panelRole && (ofCounter(name).of == cores || ofCounter(name).of == span || ofCounter(name).of == size):
+		p.report(v.PositionRange(), name+" counts since the start: what happens now cannot be seen", p.wrapRate(v, path))
 	case halves && inQuotient(path) && p.hasOtherHalf(name):
 		p.report(v.PositionRange(), "sum and count since the start: a mean over a whole life, which hardly moves", p.wrapRate(v, path))
 	case inQuotient(path) && !halves && p.ratedElsewhere(name):
@@ -806,7 +837,7 @@ func checkSumWithoutCount(p *pass) {
 			name = nameOf(v)
 		}
 		class, family := classOf(name)
-		if class == unknownClass && timesSpent.MatchString(name) && p.role == panelRole &&
+		if (class == unknownClass || isExporters(family)) && timesSpent.MatchString(name) && p.role == panelRole &&
 			p.says("time", "latency", "duration", "delay") && !p.says("cpu", "util", "busy") {
 			p.report(c.PositionRange(),
 				"the rate is the time of all requests together per second, by the name: it grows with the traffic and is nobody's latency",

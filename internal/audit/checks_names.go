@@ -15,6 +15,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/engine/dcgm"
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
+	"github.com/sixty-dev/sixty/internal/hint"
 )
 
 // metricsQL are names of functions that MetricsQL adds to PromQL's
@@ -152,8 +153,25 @@ func nearestField(name string) string {
 
 func checkUnknownMetric(p *pass) {
 	p.unknownFields()
+	for _, v := range selectors(p.tree) {
+		name := nameOf(v)
+		if v.Name == "" || p.records[name] != nil || p.surface.Exposes(name) || p.opaque(v.PosRange.Start, v.PosRange.Start+posrange.Pos(len(name))) {
+			continue
+		}
+		if to := misspelled(name); to != "" {
+			p.report(v.PositionRange(), "no exporter has "+name, suggestion{"write " + to, p.rename(v, to)})
+		}
+	}
 	p.missing(func(v *parser.VectorSelector, name string) {
 		if known(name) {
+			return
+		}
+		if rest, ok := strings.CutPrefix(name, "sglang:"); ok && known("vllm:"+rest) && sglangs[rest] != "" {
+			p.report(v.PositionRange(), "that is vLLM's name behind SGLang's prefix", suggestion{"write sglang:" + sglangs[rest], p.rename(v, "sglang:"+sglangs[rest])})
+			return
+		}
+		if to := nearSGLang(name); to != "" {
+			p.report(v.PositionRange(), "SGLang has no "+name, suggestion{"write " + to, p.rename(v, to)})
 			return
 		}
 		if strings.HasPrefix(name, "sglang:") { // of which not every name is known
@@ -186,6 +204,24 @@ func checkUnknownMetric(p *pass) {
 		p.report(v.PositionRange(), why, advice(otherwise(words,
 			"look at the server's /metrics for the name that it has")))
 	})
+}
+
+// nearSGLang returns the name of SGLang's that another one differs from by one character, "" where there is none.
+func nearSGLang(name string) string {
+	if strings.HasPrefix(name, "sglang:") {
+		for _, f := range dialect.Families() {
+			if strings.HasPrefix(f.Name, "sglang:") && hint.Distance(name, f.Name, 2) < 2 {
+				return f.Name
+			}
+		}
+	}
+	return ""
+}
+
+// sglangs are SGLang's names for what vLLM calls otherwise.
+var sglangs = map[string]string{
+	"num_requests_running": "num_running_reqs", "num_requests_waiting": "num_queue_reqs", "kv_cache_usage_perc": "token_usage",
+	"gpu_cache_usage_perc": "token_usage", "request_success_total": "num_requests_total", "request_queue_time_seconds_bucket": "queue_time_seconds_bucket",
 }
 
 // others are words of names that programs beside vLLM give to their own metrics, such as
@@ -441,11 +477,9 @@ func checkCreated(p *pass) {
 			if m.Name != labels.MetricName || m.Type != labels.MatchRegexp || m.Matches("up") {
 				continue
 			}
-			for _, family := range []string{"vllm:prompt_tokens", "vllm:generation_tokens", "vllm:request_success", "vllm:num_preemptions"} {
-				if m.Matches(family+"_total") && m.Matches(family+"_created") && !isCount(path) {
-					p.report(v.PositionRange(), fmt.Sprintf("the pattern selects %s_created as well, a Unix time of about 1.7e9", family), advice(`end the pattern in _total, or add __name__!~".*_created"`))
-					return
-				}
+			if family := createdToo(v); family != "" && !isCount(path) {
+				p.report(v.PositionRange(), fmt.Sprintf("the pattern selects %s_created as well, a Unix time of about 1.7e9", family), advice(`end the pattern in _total, or add __name__!~".*_created"`))
+				return
 			}
 		}
 	})
@@ -455,6 +489,10 @@ func checkCreated(p *pass) {
 // its labels, and its value is the time of their last change.
 func (p *pass) loraInfo(v *parser.VectorSelector, path []parser.Node) {
 	shown := p.role == panelRole && (p.panel.kind == "table" || strings.Contains(p.panel.legend, "lora_adapters"))
+	if shown && p.panel.isTable() && len(path) == 0 && moments.MatchString(p.claims()) {
+		p.report(v.PositionRange(), "a set of adapters that ran once stays as a series until the server restarts: the table lists those of long ago too",
+			advice("take the newest of each server: topk by (instance) (1, "+nameOf(v)+")"))
+	}
 	if shown || aboutTime(path) || under(path, "max_over_time", "last_over_time") || slices.ContainsFunc(path, func(n parser.Node) bool {
 		a, ok := n.(*parser.AggregateExpr)
 		return ok && (a.Op == parser.TOPK || slices.ContainsFunc(a.Grouping, func(l string) bool { return strings.HasSuffix(l, "lora_adapters") }))
@@ -606,11 +644,23 @@ func (p *pass) mistakenFor(name, label string) (to string, sure belief) {
 	if label == labels.MetricName || name == "" {
 		return "", no
 	}
+	if strings.HasPrefix(name, "http_request_duration_highr_seconds") && slices.Contains([]string{"handler", "method", "status", "path"}, label) {
+		return "", yes // it has none of its own
+	}
+	if to := p.misspelledLabel(name, label); to != "" {
+		return to, yes
+	}
+	if p.lacksLabel(name, label) {
+		return "", yes
+	}
 	if to := gpuLabels[label]; to != "" && strings.HasPrefix(name, "DCGM_FI_") && !p.surface.Live {
 		if p.beside.words[to] || label != "hostname" && !p.beside.selected[label] {
 			return to, yes
 		}
 		return to, cannotTell
+	}
+	if strings.HasPrefix(name, "http_request_duration_highr_seconds") && slices.Contains([]string{"handler", "method", "status"}, label) {
+		return "", yes // of all requests, without labels of its own (prometheus-fastapi-instrumentator)
 	}
 	has, known := p.surface.hasLabel(name, label)
 	_, n := classOf(name)

@@ -62,6 +62,7 @@ func (p *pass) isGuard(c comparison, path []parser.Node) bool {
 func short(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
 
 func checkImpossible(p *pass) {
+	p.outOfBounds()
 	if p.role == scalerRole {
 		n := p.scaler.at("metadata", "threshold")
 		if limit, err := strconv.ParseFloat(n.scalar(), 64); err == nil && limit > 1 && p.quantityOf(p.tree) == ratio &&
@@ -74,12 +75,6 @@ func checkImpossible(p *pass) {
 			return
 		}
 		top := 1.0
-		if v, ok := value(c.expr).(*parser.VectorSelector); ok && (nameOf(v) == "ALERTS" || nameOf(v) == "up") &&
-			(c.op == parser.GTR && c.limit >= 1 || c.op == parser.GTE && c.limit > 1) {
-			p.report(c.at, nameOf(v)+" is never above 1: it says whether, not how many",
-				advice("count the series: count("+p.text(v)+")"))
-			return
-		}
 		switch p.quantityOf(c.expr) {
 		case ratio:
 		case percent:
@@ -126,12 +121,16 @@ func minusOne(e parser.Expr) bool {
 var promptly = []string{"time_to_first_token_seconds", "inter_token_latency_seconds", "time_per_output_token_seconds", "request_time_per_output_token_seconds"}
 
 func checkBucketEdge(p *pass) {
+	p.edgesOfPanel()
 	p.comparisons(func(c comparison) {
 		q, ok := p.quantileOf(c.expr)
 		if !ok || q.family == "" || q.factor == 0 || c.op == parser.EQLC || c.op == parser.NEQ {
 			return
 		}
 		edges := p.surface.edgesOf(q.family)
+		if all := selectors(c.expr); q.family == "http_request_duration_seconds" && len(edges) == 0 && len(all) == 1 && p.isEngines(all[0]) == yes && !ofOtherJob(all[0]) {
+			edges = []edge{{0.1, "0.1"}, {0.5, "0.5"}, {1, "1.0"}} // prometheus-fastapi-instrumentator's
+		}
 		if len(edges) < 2 {
 			return
 		}
@@ -154,6 +153,13 @@ func checkBucketEdge(p *pass) {
 		default:
 			p.betweenEdges(c, q, limit, edges)
 		}
+	})
+}
+
+// ofOtherJob reports whether a selector asks for a job that is no inference server, by its name.
+func ofOtherJob(v *parser.VectorSelector) bool {
+	return slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool {
+		return m.Name == "job" && (m.Type == labels.MatchEqual || m.Type == labels.MatchRegexp) && !strings.Contains(m.Value, "$") && !speaksOfEngine(m.Value)
 	})
 }
 
@@ -242,13 +248,22 @@ func checkUnit(p *pass) {
 	if p.panel == nil || p.role != panelRole {
 		return
 	}
+	p.powersOfTen()
 	shown, ok := panelUnits[p.panel.unit]
+	if shown.of == calls {
+		if is.of == tokenRate || is.of == cores || is.of == flow {
+			p.reportAs(catalog.Info, p.tree.PositionRange(), fmt.Sprintf("the values are %s, and the panel's unit writes operations behind them", is.of), advice("write short, and the unit in the title"))
+		}
+		return
+	}
 	switch {
 	case !ok && is.of == size && is.scale >= 1<<40 && smallSizes.MatchString(p.panel.title+" "+p.panel.legend):
 		p.report(p.tree.PositionRange(),
 			"the values are tebibytes, of mebibytes by the metric's name, and the panel says less", advice("leave out the factors"))
 	case !is.known():
-		if c := p.pureRate(); c != nil && shown.of == share {
+		if c := p.pureRate(); c != nil && strings.HasSuffix(nameOf(plainSelector(c)), "_count") && (shown.of == size || shown.of == flow || shown.of == span) {
+			p.report(c.PosRange, fmt.Sprintf("_count says how many there were, and the panel's unit is for %s", shown.of), advice("take _sum"))
+		} else if c != nil && shown.of == share {
 			p.reportUnit(fmt.Sprintf("the values are a %s of a counter, per second or range, and the panel's unit is %s",
 				c.Func.Name, shown),
 				advice("divide by the rate of what it is a share of"))
@@ -271,12 +286,17 @@ func checkUnit(p *pass) {
 		}
 		p.reportUnit(fmt.Sprintf("the values are %s and the panel's unit is %s: off by a factor of %s", is, shown,
 			times(is, shown)), fix)
+	case is.of == cores && shown.of == share:
+		if is.scale != shown.scale {
+			p.reportUnit(fmt.Sprintf("the values are %s and the panel's unit is %s: off by a factor of 100", is, shown),
+				advice("multiply or divide by 100 in the query"))
+		}
 	case ok && shown.of != is.of && shown.of != perSecond[is.of]: // else per-time
 		p.reportUnit(fmt.Sprintf("the values are %s and the panel's unit is for %s", is, shown),
 			advice("correct the unit, or the query"))
 	case !ok && is == seconds && p.mentionsMilliseconds():
 		p.reportUnit("the panel says milliseconds and the values are seconds", advice("set the unit to s, or multiply by 1000"))
-	case !ok && p.panel.unit == "" && is == ratio && strings.ContainsAny(p.panel.title+p.panel.legend, "%"):
+	case !ok && slices.Contains([]string{"", "none", "short"}, p.panel.unit) && is == ratio && strings.ContainsAny(p.panel.title+p.panel.legend, "%"):
 		p.reportUnit("the panel says percent and the values are ratios from 0 to 1",
 			advice("set the unit to percentunit, or multiply by 100"))
 	}
@@ -299,6 +319,74 @@ func (p *pass) unitOfName(is quantity) {
 				return
 			}
 		}
+	}
+}
+
+// checkLevel finds recording rules whose name says a level that labels left by "without" are beneath.
+func checkLevel(p *pass) {
+	level, _, ok := strings.Cut(p.name, ":")
+	a, is := unscaled(p.tree).(*parser.AggregateExpr)
+	targets := []string{"instance", "pod"}
+	if !ok || p.role != recordRole || !is || !a.Without || level != "model" && level != "cluster" && level != "fleet" && level != "global" {
+		return
+	}
+	left := slices.DeleteFunc(targets, func(l string) bool { return slices.Contains(a.Grouping, l) })
+	if len(left) > 0 && len(left) < 2 {
+		p.report(a.PositionRange(), fmt.Sprintf("the name says %s, and without leaves %s, of which each replica has its own", level, strings.Join(left, ", ")),
+			advice("write sum by (model_name)"))
+	}
+}
+
+// operationWords are what the last part of a recorded name says was done.
+var operationWords = map[string]parser.ItemType{
+	"sum": parser.SUM, "avg": parser.AVG, "mean": parser.AVG, "max": parser.MAX, "min": parser.MIN, "count": parser.COUNT,
+}
+
+// checkOperation finds recording rules whose name says another aggregation than the expression's.
+func checkOperation(p *pass) {
+	at := strings.LastIndexByte(p.name, ':')
+	if p.role == recordRole && at >= 0 {
+		p.operationOverTime(p.name[at+1:])
+	}
+	a, ok := unscaled(p.tree).(*parser.AggregateExpr)
+	if p.role != recordRole || at < 0 || !ok || strings.Contains(p.node.value, "_over_time") {
+		return
+	}
+	var said []string
+	for _, w := range labelWords(p.name[at+1:]) {
+		if operationWords[w] != 0 {
+			said = append(said, w)
+		}
+	}
+	if len(said) == 1 && operationWords[said[0]] != a.Op && (a.Op == parser.SUM || a.Op == parser.AVG || a.Op == parser.MAX || a.Op == parser.MIN) {
+		p.report(a.PositionRange(), fmt.Sprintf("the name says %s, and the expression takes %s", said[0], a.Op), advice("correct the one or the other"))
+	}
+}
+
+// extremeNamed is the largest or the least over a time in a recorded name.
+var extremeNamed = regexp.MustCompile(`(?:^|_)(max|min|avg|mean|peak)_?\d+[smhdw]$`)
+
+// operationOverTime finds names that say the largest, the least or the mean over a time of what takes
+// another one.
+func (p *pass) operationOverTime(last string) {
+	m := extremeNamed.FindStringSubmatch(last)
+	if m == nil {
+		return
+	}
+	used, other := map[parser.ItemType]bool{}, ""
+	p.walk(func(n parser.Node, _ []parser.Node) {
+		switch n := n.(type) {
+		case *parser.AggregateExpr:
+			used[n.Op] = true
+		case *parser.Call:
+			if op, ok := overSamples[n.Func.Name]; ok && n.Func.Name != "last_over_time" {
+				used[op], other = true, n.Func.Name
+			}
+		}
+	})
+	said := map[string]parser.ItemType{"max": parser.MAX, "peak": parser.MAX, "min": parser.MIN, "avg": parser.AVG, "mean": parser.AVG}[m[1]]
+	if other != "" && !used[said] && (used[parser.MAX] || used[parser.MIN] || used[parser.AVG]) {
+		p.report(p.tree.PositionRange(), fmt.Sprintf("the name says %s, and the expression takes %s", m[1], other), advice("correct the one or the other"))
 	}
 }
 
@@ -358,6 +446,9 @@ var howToWrite = map[quantity]string{
 func (p *pass) unitOfText(is quantity) {
 	if !is.known() {
 		is = p.unitOfQuotientCompared()
+	}
+	if is.of == cores {
+		is.of = share // of one processor
 	}
 	if c := p.pureRate(); c != nil {
 		p.rateAsPercent(c)
@@ -473,6 +564,9 @@ func checkRateInterval(p *pass) {
 			return
 		}
 		switch interval := p.surface.Interval; {
+		case p.scrapedEvery(v) > 0 && m.Range < 2*p.scrapedEvery(v):
+			p.reportAs(catalog.Page, at, fmt.Sprintf("the file says that this is scraped every %s: %s never holds two scrapes for sure, and there is no rate", render.Span(p.scrapedEvery(v)), render.Span(m.Range)),
+				advice("take at least "+render.Span(4*p.scrapedEvery(v))))
 		case interval > 0 && m.Range < 2*interval && p.surface.Whole:
 			p.reportAs(catalog.Page, at, fmt.Sprintf("the servers are scraped every %s: %s never holds two scrapes, and the rate is always empty", interval, render.Span(m.Range)), advice("take at least "+render.Span(4*interval)))
 		case interval == 0 && m.Range < 30*time.Second:
@@ -490,6 +584,9 @@ func checkSteps(p *pass) {
 	}
 	p.unorderedSteps()
 	is := p.quantityOf(p.tree)
+	if n := p.panel.defaults.get("max"); is == (quantity{cores, 0.01}) && n.scalar() == "100" {
+		p.reportAs(catalog.Info, p.tree.PositionRange(), "100 is one processor, and a process may keep several busy: the panel ends at 100", advice("leave the highest value out"))
+	}
 	if is.of != share && is.of != span && is.of != code {
 		return
 	}
@@ -576,11 +673,27 @@ var (
 	perSecondWords = regexp.MustCompile(`(?i)(per second\b|/ ?s(ec(ond)?)?\b|\brps\b|\bqps\b|\btps\b)`)
 )
 
+// lastSpan is a span of time in which something happened so many times.
+var lastSpan = regexp.MustCompile(`(?i)\b(count|total|number|restarts|requests|errors|tokens)?\b.*\b(in|over|during)? ?(the )?(last|past) (hour|day|24 ?h|minute|\d+ ?(m|h|d)\w*)\b`)
+
+// eventsIn reports whether a rate is of a counter of events, not of time or data.
+func eventsIn(c *parser.Call) bool {
+	v := plainSelector(c)
+	q := quantity{}
+	if v != nil {
+		q = ofCounter(nameOf(v))
+	}
+	return v != nil && counts(nameOf(v)) && q.of != cores && q.of != size && q.of != span
+}
+
 // checkPerTime finds an increase over a range shown as if it were per second, and a rate,
 // which is per second, shown as if it were per minute.
 func checkPerTime(p *pass) {
 	if p.role == alertRole {
 		p.perHour()
+	}
+	if p.role == alertRole || p.role == recordRole {
+		p.otherTime()
 	}
 	if p.role != panelRole {
 		return
@@ -600,6 +713,9 @@ func checkPerTime(p *pass) {
 	case c.Func.Name == "increase" && second && !perMinuteWords.MatchString(text) && m.Range != time.Second:
 		p.report(c.PosRange, "the panel says per second, and increase is over the whole range",
 			suggestion{"write rate", []edit{{p.node, int(c.PosRange.Start), int(c.PosRange.Start) + len("increase"), "rate"}}})
+	case c.Func.Name == "rate" && lastSpan.MatchString(text) && !second && !perMinuteWords.MatchString(text) && c == value(unwrapped(p.tree)) && eventsIn(c):
+		p.report(c.PosRange, "the panel says how many there were in a span of time, and a rate is per second",
+			suggestion{"write increase", []edit{{p.node, int(c.PosRange.Start), int(c.PosRange.Start) + len("rate"), "increase"}}})
 	case (c.Func.Name == "rate" || c.Func.Name == "irate") && perMinuteWords.MatchString(text) && !second:
 		p.report(c.PosRange, "the panel says per minute, and a rate is per second", advice("multiply by 60"))
 	}

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -58,10 +59,13 @@ type query struct {
 
 	rule  *node // the rule's mapping, nil elsewhere
 	hold  string
+	every time.Duration // between evaluations, 0 where the group does not say
 	panel *panelContext
 	vars  map[string]variable
 
 	scaler, object *node // the autoscaler's trigger, and the autoscaler
+	adapter        *node // the rule of prometheus-adapter
+	managed        *managedAlert
 
 	parsed   string // what is parsed instead of the node's value, of the same length; "" for the value itself
 	tree     parser.Expr
@@ -80,6 +84,10 @@ type panelContext struct {
 	overrides         *node // of the fields that are told by a query's name
 	legend            string
 	perses            bool
+
+	node   *node  // what the panel's options and transformations stand in
+	long   string // what it says at length, where that does not stand there
+	target *node  // the query's: its format, whether it is instant
 }
 
 // A document is a file's queries.
@@ -213,6 +221,10 @@ func (d *document) rules(n *node, path string) error {
 			d.scaler(n, path+"/spec/triggers")
 			return nil
 		}
+		if n.get("seriesQuery") != nil {
+			d.adapter(n, path)
+			return nil
+		}
 		for _, f := range n.fields {
 			p := path + "/" + escape(f.key)
 			if f.key != "groups" {
@@ -316,10 +328,15 @@ func (d *document) group(g *node, path string) error {
 	if rules.kind != list {
 		return wrong(rules, "rules", list)
 	}
+	before := len(d.queries)
 	for i, r := range rules.items {
 		if err := d.rule(r, fmt.Sprintf("%s/rules/%d", path, i)); err != nil {
 			return err
 		}
+	}
+	every, _ := model.ParseDuration(g.get("interval").scalar())
+	for _, q := range d.queries[before:] {
+		q.every = time.Duration(every)
 	}
 	return nil
 }
@@ -330,8 +347,8 @@ func (d *document) rule(r *node, path string) error {
 	}
 	expr := r.get("expr")
 	if expr == nil {
-		if r.get("data") != nil { // Grafana's own alerts: queries like a panel's
-			return d.dashboardNode(r, path, &panelContext{title: r.get("title").str(), perses: true}, nil)
+		if r.get("data") != nil {
+			return d.managed(r, path)
 		}
 		return &syntaxError{r.line, r.column, "a rule without expr"}
 	}
@@ -449,10 +466,16 @@ func variablesOf(n *node) map[string]variable {
 		if list := root.at("templating", "list"); list != nil {
 			for _, v := range list.items {
 				name := v.get("name").str()
-				out[name] = variable{name: name, kind: v.get("type").str(), node: v.get("name"),
-					multi: v.get("multi").scalar() == "true" || v.get("includeAll").scalar() == "true"}
+				out[name] = variable{name: name, kind: v.get("type").str(), node: v.get("name"), all: v.get("allValue"),
+					silent: v.get("definition").str() != "" && (v.get("query") == nil || v.get("query").kind == null || v.get("query").kind == text && v.get("query").value == ""),
+					multi:  v.get("multi").scalar() == "true" || v.get("includeAll").scalar() == "true"}
 				if v.get("hide").scalar() == "2" { // nobody chooses it
 					out[name] = variable{name: name, multi: out[name].multi}
+				}
+				if m := labelValues.FindStringSubmatch(v.get("query").str() + v.at("query", "query").str()); m != nil && v.get("regex").str() == "" {
+					x := out[name]
+					x.label = m[1]
+					out[name] = x
 				}
 				if v.get("type").str() == "datasource" {
 					out[name] = variable{name: name, plugin: v.get("query").str()}
@@ -521,7 +544,9 @@ func panelOf(n *node) *panelContext {
 		if p.unitNode == nil {
 			p.unitNode = spec.at("plugin", "spec", "yAxis", "format", "unit")
 		}
+		p.node, p.long = spec.at("plugin", "spec"), spec.at("display", "description").str()+spec.get("description").str()
 		if title := spec.get("title"); title != nil {
+			p.node = spec.at("vizConfig", "spec")
 			p.title, p.kind, p.perses = title.str(), spec.at("vizConfig", "kind").str(), false
 			p.unitNode = spec.at("vizConfig", "spec", "fieldConfig", "defaults", "unit")
 			p.defaults = spec.at("vizConfig", "spec", "fieldConfig", "defaults")
@@ -536,7 +561,7 @@ func panelOf(n *node) *panelContext {
 	p := &panelContext{
 		title: n.get("title").str(), kind: n.get("type").str(),
 		unitNode: n.at("fieldConfig", "defaults", "unit"), datasource: n.get("datasource"),
-		defaults: n.at("fieldConfig", "defaults"), overrides: n.at("fieldConfig", "overrides"),
+		defaults: n.at("fieldConfig", "defaults"), overrides: n.at("fieldConfig", "overrides"), node: n,
 	}
 	if p.unitNode == nil { // the graph panel of old
 		if axes := n.get("yaxes"); axes != nil && len(axes.items) > 0 {
@@ -662,8 +687,11 @@ func (d *document) target(n *node, path string, panel *panelContext, vars map[st
 		q.role, q.name, q.where = variableRole, n.get("name").str(), "annotation or variable "+n.get("name").str()
 	} else {
 		copied := *panel
-		copied.legend = n.get("legendFormat").str() + n.get("seriesNameFormat").str()
+		copied.legend, copied.target = n.get("legendFormat").str()+n.get("seriesNameFormat").str(), n
 		copied.override(n.get("refId").str())
+		if name := copied.column(n.get("refId").str()); name != "" {
+			copied.legend = name
+		}
 		q.panel, q.name = &copied, panel.title
 		q.where = fmt.Sprintf("panel %q", panel.title)
 		if id := n.get("refId").str(); id != "" {

@@ -3,8 +3,10 @@ package audit
 import (
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -31,6 +33,10 @@ const (
 	tokens      dimension = "tokens"
 	tokenRate   dimension = "tokens per second"
 	code        dimension = "a code"
+	moment      dimension = "a Unix time"
+	calls       dimension = "operations per second"
+	things      dimension = "a number of things"
+	cores       dimension = "processors"
 )
 
 // additive reports whether amounts of several servers add up to one of them all.
@@ -40,7 +46,7 @@ func (d dimension) additive() bool {
 
 // counted reports whether amounts are numbers of things: a first token is one of both.
 func (d dimension) counted() bool {
-	return slices.Contains([]dimension{requests, requestRate, tokens, tokenRate}, d)
+	return slices.Contains([]dimension{requests, requestRate, tokens, tokenRate, things}, d)
 }
 
 // A quantity is what the values of a vector are amounts of, and in which unit: as many of
@@ -101,6 +107,10 @@ var unitWords = []struct {
 	{quantity{requestRate, 1}, "requests per second", "reqps", "requests/sec"},
 	{quantity{tokens, 1}, "tokens", "short", ""},
 	{quantity{tokenRate, 1}, "tokens per second", "", ""},
+	{quantity{moment, 1}, "a Unix time in seconds", "", ""},
+	{quantity{moment, 0.001}, "a Unix time in milliseconds", "dateTimeAsIso", ""},
+	{quantity{cores, 1}, "processors kept busy", "short", ""},
+	{quantity{cores, 0.01}, "percent of one processor", "percent", "percent"},
 }
 
 func (q quantity) String() string {
@@ -129,6 +139,10 @@ var panelUnits = map[string]quantity{
 	"watt": {power, 1}, "mwatt": {power, 0.001}, "kwatt": {power, 1000}, "joule": {energy, 1}, "watth": {energy, 3600},
 	"kwatth": {energy, 3.6e6}, "celsius": {temperature, 1}, "fahrenheit": {temperature, 5. / 9}, "hertz": {frequency, 1},
 	"rothz": {frequency, 1}, "rotmhz": {frequency, 1e6}, "reqps": {requestRate, 1}, "requests/sec": {requestRate, 1},
+	"ops": {calls, 1}, "iops": {calls, 1}, "wps": {calls, 1}, "rps": {calls, 1},
+	"dateTimeAsIso": {moment, 0.001}, "dateTimeAsUS": {moment, 0.001}, "dateTimeAsLocal": {moment, 0.001},
+	"dateTimeAsSystem": {moment, 0.001}, "dateTimeFromNow": {moment, 0.001}, "dateTimeAsIsoNoDateIfToday": {moment, 0.001},
+	"dateTimeAsUSNoDateIfToday": {moment, 0.001}, "dateTimeAsLocalNoDateIfToday": {moment, 0.001},
 }
 
 // ratios are the gauges between 0 and 1; the suffix _perc of others misleads.
@@ -166,11 +180,18 @@ var named = map[string]quantity{
 	"dcgm_fb_used": {size, mebi}, "dcgm_fb_free": {size, mebi}, "dcgm_gpu_temp": {temperature,
 		1}, "dcgm_memory_temp": {temperature, 1},
 	"dcgm_power_usage": {power, 1}, "dcgm_xid_errors": {code, 1}, "nvidia_smi_temperature_gpu": {temperature, 1},
+	"process_open_fds": {things, 1}, "process_max_fds": {things, 1},
 	"vllm:num_requests_running": {requests, 1}, "vllm:num_requests_waiting": {requests,
 		1}, "vllm:num_requests_swapped": {requests, 1},
 	"sglang:num_running_reqs": {requests, 1}, "sglang:num_queue_reqs": {requests,
 		1}, "sglang:gen_throughput": {tokenRate, 1},
 	"vllm:avg_generation_throughput_toks_per_s": {tokenRate, 1}, "vllm:avg_prompt_throughput_toks_per_s": {tokenRate, 1},
+	"nv_gpu_utilization": ratio, "nv_cpu_utilization": ratio, "nv_gpu_power_usage": {power, 1}, "nv_gpu_power_limit": {power, 1},
+	"tgi_queue_size": {requests, 1}, "inference_pool_average_kv_cache_utilization": ratio,
+	"inference_extension_flow_control_pool_saturation": ratio,
+	"ray_node_cpu_utilization":                         percent, "ray_node_disk_utilization_percentage": percent,
+	"ray_node_mem_used": {size, 1}, "ray_node_mem_available": {size, 1}, "ray_node_mem_total": {size, 1},
+	"ray_node_gram_used": {size, mebi}, "ray_node_gram_available": {size, mebi},
 }
 
 // bySuffix are quantities by the endings that Prometheus' conventions give to the names of gauges.
@@ -195,10 +216,12 @@ func ofSeries(name string) quantity {
 		return quantity{code, 1}
 	case ok && f.Type == "gauge":
 		return fieldUnits[f.Unit]
-	case ok || strings.Contains(name, "_time_") || strings.HasSuffix(name, "_timestamp_seconds"):
+	case slices.Contains(unixTimes, name), strings.HasSuffix(name, "_timestamp_seconds"):
+		return quantity{moment, 1}
+	case ok || strings.Contains(name, "_time_"):
 		return quantity{}
 	}
-	if c, _ := classOf(name); c == unknownClass && !strings.Contains(name, ":") {
+	if c, f := classOf(name); f.Engine == "" && !c.cumulative() && !strings.Contains(name, ":") {
 		for _, s := range bySuffix {
 			if strings.HasSuffix(name, s.ending) {
 				return s.quantity
@@ -208,9 +231,26 @@ func ofSeries(name string) quantity {
 	return quantity{}
 }
 
+// unixTimes are gauges of a Unix time whose names do not end in _timestamp_seconds.
+var unixTimes = []string{
+	"process_start_time_seconds", "container_start_time_seconds", "node_boot_time_seconds", "kube_pod_start_time",
+	"kube_pod_created", "kube_node_created", "kube_job_status_start_time", "kube_job_status_completion_time",
+}
+
 // cachedTokens are counters of tokens whose names do not say so.
 var cachedTokens = []string{
 	"vllm:prefix_cache_hits", "vllm:prefix_cache_queries", "vllm:external_prefix_cache_hits", "vllm:external_prefix_cache_queries",
+}
+
+// requestCounts are counters of requests whose names do not say so, of Triton and TGI.
+var requestCounts = map[string]bool{
+	"nv_inference_request_success": true, "nv_inference_request_failure": true, "tgi_request_count": true, "tgi_request_success": true,
+}
+
+// busySeconds are counters of the time for which processors were busy.
+var busySeconds = map[string]bool{
+	"container_cpu_usage_seconds_total": true, "container_cpu_user_seconds_total": true,
+	"container_cpu_system_seconds_total": true, "process_cpu_seconds_total": true, "node_cpu_seconds_total": true,
 }
 
 // ofCounter returns the quantity that a counter counts.
@@ -219,6 +259,8 @@ func ofCounter(name string) quantity {
 	f, ok := dcgm.FieldOf(name)
 	class, family := classOf(name)
 	switch {
+	case busySeconds[name]:
+		return quantity{cores, 1} // once it is a rate
 	case ok && f.Type == "counter":
 		return fieldUnits[f.Unit]
 	case slices.Contains(cachedTokens, strings.TrimSuffix(canonical, "_total")):
@@ -229,11 +271,13 @@ func ofCounter(name string) quantity {
 		return quantity{tokens, 1}
 	case canonical == "vllm:request_success_total", slices.Contains(finishedCounts,
 		canonical), canonical == "http_requests_total",
-		canonical == "vllm:time_to_first_token_seconds_count":
+		canonical == "vllm:time_to_first_token_seconds_count", requestCounts[name]:
 		return quantity{requests, 1}
-	case class == unknownClass && strings.HasSuffix(name, "_bytes_total"):
+	case isExporters(family) && strings.HasSuffix(name, "_duration_us"):
+		return quantity{span, 1e-6}
+	case family.Engine == "" && strings.HasSuffix(name, "_bytes_total"), class == counter && strings.Contains(canonical, "_bytes_per_gpu"):
 		return quantity{size, 1}
-	case class == unknownClass && strings.HasSuffix(name, "_tokens_total"):
+	case family.Engine == "" && strings.HasSuffix(name, "_tokens_total"):
 		return quantity{tokens, 1}
 	}
 	return quantity{}
@@ -256,7 +300,7 @@ func ofFamily(family string) quantity {
 }
 
 // perSecond are the dimensions of rates.
-var perSecond = map[dimension]dimension{size: flow, energy: power, requests: requestRate, tokens: tokenRate}
+var perSecond = map[dimension]dimension{size: flow, energy: power, requests: requestRate, tokens: tokenRate, cores: cores}
 
 // wholes are counters of which another one counts a part: their quotient is a
 // ratio.
@@ -286,6 +330,23 @@ type algebra struct {
 	seen    map[parser.Expr]quantity // what was inferred before, nil to infer all anew
 }
 
+// resources are what Kubernetes' objects ask for, may take and have: each of their resources has a unit
+// of its own.
+var resources = regexp.MustCompile(`^kube_(pod_container_resource_(limits|requests)|node_status_(allocatable|capacity))$`)
+
+func ofResource(v *parser.VectorSelector) quantity {
+	for _, m := range v.LabelMatchers {
+		switch {
+		case m.Name != "resource" || m.Type != labels.MatchEqual:
+		case m.Value == "cpu":
+			return quantity{cores, 1}
+		case m.Value == "memory" || m.Value == "ephemeral_storage":
+			return quantity{size, 1}
+		}
+	}
+	return quantity{}
+}
+
 // deepest bounds recording rules that read one another.
 const deepest = 5
 
@@ -305,6 +366,9 @@ func (a algebra) infer(e parser.Expr, depth int) quantity {
 	case *parser.VectorSelector:
 		if r := a.records[nameOf(n)]; r != nil && r.tree != nil && depth < deepest {
 			return a.of(r.tree, depth+1)
+		}
+		if resources.MatchString(nameOf(n)) {
+			return ofResource(n)
 		}
 		return ofSeries(nameOf(n))
 	case *parser.MatrixSelector:
@@ -339,8 +403,11 @@ func (a algebra) ofCall(n *parser.Call, depth int) quantity {
 			return quantity{}
 		}
 		q := ofCounter(nameOf(v))
-		if name != "increase" {
+		switch {
+		case name != "increase":
 			q.of = perSecond[q.of]
+		case q.of == cores:
+			q.of = span
 		}
 		return q
 	case strings.HasSuffix(name, "_over_time") && !slices.Contains([]string{"count_over_time", "sum_over_time",
@@ -375,7 +442,12 @@ func (a algebra) ofBinary(n *parser.BinaryExpr, depth int) quantity {
 	switch n.Op {
 	case parser.DIV:
 		return a.ofQuotient(n, depth)
-	case parser.LOR, parser.LAND, parser.LUNLESS, parser.ADD, parser.SUB:
+	case parser.SUB:
+		if l, r := a.of(n.LHS, depth), a.of(n.RHS, depth); l.of == moment && r.of == moment {
+			return quantity{span, l.scale}
+		}
+		return a.of(n.LHS, depth)
+	case parser.LOR, parser.LAND, parser.LUNLESS, parser.ADD:
 		return a.of(n.LHS, depth)
 	}
 	if isFilter(n) {
@@ -385,7 +457,7 @@ func (a algebra) ofBinary(n *parser.BinaryExpr, depth int) quantity {
 }
 
 func (a algebra) ofQuotient(n *parser.BinaryExpr, depth int) quantity {
-	if left, right := a.of(n.LHS, depth), a.of(n.RHS, depth); left.of == size && right.of == size {
+	if left, right := a.of(n.LHS, depth), a.of(n.RHS, depth); (left.of == size || left.of == cores) && right.of == left.of {
 		if ofItsPast(n) {
 			return quantity{} // how much it grew
 		}
@@ -401,17 +473,40 @@ func (a algebra) ofQuotient(n *parser.BinaryExpr, depth int) quantity {
 	lc, _ := vllm.Canonical(ln)
 	rc, _ := vllm.Canonical(rn)
 	q := quantity{}
-	if family, ok := strings.CutSuffix(ln, "_sum"); ok && rn == family+"_count" {
+	if requestCounts[rn] && ofCounter(ln).of == span {
+		q = ofCounter(ln)
+	} else if family, ok := strings.CutSuffix(ln, "_sum"); ok && rn == family+"_count" {
 		q = ofFamily(family)
 	} else if over := aggregation(n.RHS); over != nil && over.Op == parser.COUNT && ln == rn {
 		return a.of(n.LHS, depth) // a mean made by hand
-	} else if wholes[lc] != "" && wholes[lc] == rc || isPart(l[0], r[0]) {
+	} else if wholes[lc] != "" && wholes[lc] == rc || isPart(l[0], r[0]) || ofAllTogether(n, l[0], r[0]) {
 		q = ratio
 	}
 	if by := factor(n.LHS) / factor(n.RHS); by != 1 {
 		return q.scaled(parser.MUL, by)
 	}
 	return q
+}
+
+// ofAllTogether reports whether a quotient divides each of some series by the sum of them all.
+func ofAllTogether(n *parser.BinaryExpr, l, r *parser.VectorSelector) bool {
+	all, one := aggregation(n.RHS), aggregation(n.LHS)
+	if all == nil || all.Op != parser.SUM || all.Without || nameOf(l) != nameOf(r) || l.OriginalOffset != r.OriginalOffset ||
+		len(l.LabelMatchers) != len(r.LabelMatchers) || windowIn(n.LHS) != windowIn(n.RHS) {
+		return false
+	}
+	return one == nil || one.Op == parser.SUM && !one.Without && len(one.Grouping) > len(all.Grouping)
+}
+
+// windowIn is the range of the first selector under a node that has one.
+func windowIn(n parser.Node) (d time.Duration) {
+	parser.Inspect(n, func(n parser.Node, _ []parser.Node) error {
+		if m, ok := n.(*parser.MatrixSelector); ok && d == 0 {
+			d = m.Range
+		}
+		return nil
+	})
+	return d
 }
 
 // ofItsPast reports whether a quotient divides series by those of the same name at another time.

@@ -179,6 +179,9 @@ func (c class) cumulative() bool { return c == counter || c == bucket || c == su
 func classOf(name string) (class, engine.Family) {
 	n, ok := dialect.Known(name)
 	if !ok {
+		n, ok = exporterFamily(name)
+	}
+	if !ok {
 		return unknownClass, n
 	}
 	canonical, _ := vllm.Canonical(name)
@@ -198,6 +201,8 @@ func classOf(name string) (class, engine.Family) {
 		return count, n
 	case n.Type == engine.Histogram:
 		return bareHistogram, n
+	case n.Type == engine.Summary:
+		return gauge, n // a quantile
 	}
 	return unknownClass, n
 }
@@ -231,9 +236,15 @@ func selectors(n parser.Node) []*parser.VectorSelector {
 // rates are the functions that are for counters.
 var rates = []string{"rate", "irate", "increase"}
 
+// ofVLLM reports whether a selector asks for one of vLLM's metrics.
+func ofVLLM(v *parser.VectorSelector) bool {
+	_, f := classOf(nameOf(v))
+	return f.Engine == vllm.ID
+}
+
 func isCall(n parser.Node, names ...string) bool {
 	c, ok := n.(*parser.Call)
-	return ok && slices.Contains(names, c.Func.Name)
+	return ok && c != nil && slices.Contains(names, c.Func.Name)
 }
 
 // under reports whether a call of one of the functions encloses a node.
@@ -307,7 +318,7 @@ func (l labelSet) without(drop ...string) labelSet {
 func (p *pass) labelsOf(e parser.Expr) labelSet {
 	switch n := unparen(e).(type) {
 	case *parser.VectorSelector:
-		return p.seriesLabels(nameOf(n))
+		return p.selectorLabels(n)
 	case *parser.MatrixSelector:
 		return p.labelsOf(n.VectorSelector)
 	case *parser.SubqueryExpr:
@@ -355,9 +366,33 @@ func ofAbsent(e parser.Expr) labelSet {
 	return l
 }
 
+// selectorLabels are those of the series that a selector takes: of recorded ones, what their rule leaves
+// and adds.
+func (p *pass) selectorLabels(v *parser.VectorSelector) labelSet {
+	r := p.records[nameOf(v)]
+	if r == nil || p.several[nameOf(v)] {
+		return p.seriesLabels(nameOf(v))
+	}
+	if r.tree == nil || r == p.query || p.depth >= deepest {
+		return labelSet{}
+	}
+	one := *p
+	one.query, one.depth = r, p.depth+1
+	l := one.labelsOf(r.tree)
+	if !l.known || !l.exact {
+		return labelSet{}
+	}
+	for _, f := range r.rule.get("labels").all() {
+		l.names = append(slices.Clone(l.names), f.key)
+	}
+	slices.Sort(l.names)
+	l.names = slices.Compact(l.names)
+	return l
+}
+
 func (p *pass) seriesLabels(name string) labelSet {
 	class, n := classOf(name)
-	if class == unknownClass || n.Engine == "" && class != counter || slices.Contains(n.Labels, "*") {
+	if class == unknownClass || n.Engine == "" && class != counter && !isExporters(n) || slices.Contains(n.Labels, "*") {
 		return labelSet{}
 	}
 	l := labelSet{known: true, names: slices.Sorted(slices.Values(n.Labels))}

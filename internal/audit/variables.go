@@ -20,6 +20,9 @@ type variable struct {
 	multi  bool   // may stand for several values at once
 	plugin string // of the datasources that it stands for
 	node   *node  // its name
+	silent bool   // has no query
+	all    *node  // what it stands for where all of its values are chosen; nil where nobody says
+	label  string // whose values it stands for, "" where that is not known
 }
 
 // A mention is where an expression names a variable outside of a string.

@@ -59,6 +59,9 @@ func (v *Vocabulary) shortHelp(c *cobra.Command) *render.Text {
 		t.Command("  ", strings.TrimSpace(line))
 	}
 	t.Part(0)
+	if c.HasExample() && c.HasAvailableSubCommands() {
+		t.Line("")
+	}
 	shortCommands(t, c)
 	groups, count := v.grouped(c), 0
 	for i, flags := range groups {
@@ -76,7 +79,7 @@ func (v *Vocabulary) shortHelp(c *cobra.Command) *render.Text {
 	switch {
 	case !c.HasParent():
 		t.Brief(1, "", "", c.Name()+" --help says more, and "+c.Name()+" COMMAND --help all of a command.")
-	case c.HasAvailableSubCommands() && !c.Runnable():
+	case c.HasAvailableSubCommands():
 		t.Brief(1, "", "", c.CommandPath()+" COMMAND --help says all of one.")
 	default:
 		t.Brief(1, "", "", "--help says what each of the "+render.Plural(count, "flag")+" does, and more.")

@@ -629,8 +629,8 @@ var saidUnits = map[string]quantity{
 func unscaledFully(e parser.Expr) bool { return unscaled(e) == value(e) }
 
 func near(a, b float64) bool {
-	const close = 0.01
-	return math.Abs(a-b) <= close*math.Max(math.Abs(a), math.Abs(b))
+	const part = 0.01
+	return math.Abs(a-b) <= part*math.Max(math.Abs(a), math.Abs(b))
 }
 
 // saidScale is how much of a quantity's first unit a number in a text stands for.

@@ -161,8 +161,10 @@ func checkReplace(p *pass) {
 func checkTakenName(p *pass) {
 	if p.role == recordRole && p.surface.Exposes(p.name) {
 		if v, ok := unparen(p.tree).(*parser.VectorSelector); !ok || nameOf(v) != p.name {
-			p.add(Finding{Severity: p.check.Severity, Fragment: p.name, Why: "servers expose a metric of this name themselves: whoever asks for it gets both",
-				Fix: "record it under a name of its own, such as model:" + strings.ReplaceAll(p.name, ":", "_")}, p.node, 0)
+			p.add(Finding{
+				Severity: p.check.Severity, Fragment: p.name, Why: "servers expose a metric of this name themselves: whoever asks for it gets both",
+				Fix: "record it under a name of its own, such as model:" + strings.ReplaceAll(p.name, ":", "_"),
+			}, p.node, 0)
 		}
 	}
 }

@@ -167,7 +167,7 @@ func checkOtherSpans(p *pass) {
 		case l.fn == r.fn && (l.over != r.over || l.written != r.written):
 			p.report(b.PositionRange(), fmt.Sprintf("the left side looks at %s, the right one at %s: what one holds the other does not",
 				otherwise(l.written, render.Span(l.over)), otherwise(r.written, render.Span(r.over))), advice("take one range for both"))
-		case l.fn != r.fn && (l.fn == "increase" || r.fn == "increase") && !p.scaledBySpan(b, l.over, r.over):
+		case l.fn != r.fn && (l.fn == "increase" || r.fn == "increase") && !p.scaledBySpan(l.over, r.over):
 			p.report(b.PositionRange(), fmt.Sprintf("%s over %s: the one is per second, the other over the whole range", l.fn, r.fn),
 				advice("take rate on both sides"))
 		}
@@ -226,7 +226,7 @@ func (p *pass) grafanas(m *parser.MatrixSelector) string {
 }
 
 // scaledBySpan reports whether a number around a quotient makes up for a range.
-func (p *pass) scaledBySpan(b *parser.BinaryExpr, spans ...time.Duration) bool {
+func (p *pass) scaledBySpan(spans ...time.Duration) bool {
 	return slices.ContainsFunc(spans, func(d time.Duration) bool { return p.comparesWith(d.Seconds()) || p.comparesWith(d.Seconds()*60) })
 }
 

@@ -203,6 +203,7 @@ func (p *pass) decisive() (c comparison, ok bool) {
 
 // above and below tell which side of its limit a comparison is about.
 func (c comparison) above() bool { return c.op == parser.GTR || c.op == parser.GTE }
+
 func (c comparison) below() bool {
 	return c.op == parser.LSS || c.op == parser.LTE || c.op == parser.EQLC && c.limit == 0
 }

@@ -635,9 +635,9 @@ func checkSteps(p *pass) {
 }
 
 // coloured reports whether a panel's steps colour what it shows.
-func (p *panelContext) coloured() bool {
-	drawn := p.defaults.at("custom", "thresholdsStyle", "mode").str()
-	return slices.Contains([]string{"stat", "gauge", "bargauge", "table"}, p.kind) || drawn != "" && drawn != "off"
+func (c *panelContext) coloured() bool {
+	drawn := c.defaults.at("custom", "thresholdsStyle", "mode").str()
+	return slices.Contains([]string{"stat", "gauge", "bargauge", "table"}, c.kind) || drawn != "" && drawn != "off"
 }
 
 // unorderedSteps reports steps that do not rise. Grafana looks for the last one before the first

@@ -42,7 +42,6 @@ var (
 	saysTotal       = regexp.MustCompile(`\btotal\b|\ball\b|\bsum\b|:total\b`)
 	saysHTTPErrors  = regexp.MustCompile(`\b[45]xx\b|http errors?|rejected`)
 	saysCompletions = regexp.MustCompile(`chat.?completions?\b|completion requests|chat requests|generation requests`)
-	saysDisabled    = regexp.MustCompile(`disabled|switched off|turned off|not enabled`)
 	saysMeanOver    = regexp.MustCompile(`\b(avg|average|mean|moyenne|mittel)\w*\b[^.]{0,12}?\b\d+\s*m(in(ute)?s?)?\b|\b\d+\s*-?\s*m(in(ute)?s?)?\s+(avg|average|mean|moyenne)`)
 )
 

@@ -466,9 +466,11 @@ func variablesOf(n *node) map[string]variable {
 		if list := root.at("templating", "list"); list != nil {
 			for _, v := range list.items {
 				name := v.get("name").str()
-				out[name] = variable{name: name, kind: v.get("type").str(), node: v.get("name"), all: v.get("allValue"),
+				out[name] = variable{
+					name: name, kind: v.get("type").str(), node: v.get("name"), all: v.get("allValue"),
 					silent: v.get("definition").str() != "" && (v.get("query") == nil || v.get("query").kind == null || v.get("query").kind == text && v.get("query").value == ""),
-					multi:  v.get("multi").scalar() == "true" || v.get("includeAll").scalar() == "true"}
+					multi:  v.get("multi").scalar() == "true" || v.get("includeAll").scalar() == "true",
+				}
 				if v.get("hide").scalar() == "2" { // nobody chooses it
 					out[name] = variable{name: name, multi: out[name].multi}
 				}
@@ -578,28 +580,28 @@ func panelOf(n *node) *panelContext {
 // override applies what a panel says of the fields of one query, by the query's letter or by
 // the name that its legend gives them: their unit, steps and highest value. Where a name
 // with labels in it may be meant, nothing is known of the unit.
-func (p *panelContext) override(refID string) {
-	for _, o := range p.overrides.elements() {
-		option, applies, unsure := o.at("matcher", "options").str(), false, strings.Contains(p.legend, "{{")
+func (c *panelContext) override(refID string) {
+	for _, o := range c.overrides.elements() {
+		option, applies, unsure := o.at("matcher", "options").str(), false, strings.Contains(c.legend, "{{")
 		switch o.at("matcher", "id").str() {
 		case "byFrameRefID":
 			applies, unsure = option == refID, false
 		case "byName":
-			applies = option == p.legend || unsure
+			applies = option == c.legend || unsure
 		case "byRegexp":
 			re, err := regexp.Compile(strings.Trim(option, "/"))
-			applies = err != nil || re.MatchString(p.legend) || unsure
+			applies = err != nil || re.MatchString(c.legend) || unsure
 		}
 		for _, property := range o.get("properties").elements() {
 			id := property.get("id").str()
 			if !applies || id != "unit" && id != "max" && id != "thresholds" {
 				continue
 			}
-			p.defaults = nil
+			c.defaults = nil
 			if id == "unit" {
-				p.unitNode, p.unit = property.get("value"), property.get("value").str()
+				c.unitNode, c.unit = property.get("value"), property.get("value").str()
 				if unsure {
-					p.unitNode, p.unit = nil, "unknown"
+					c.unitNode, c.unit = nil, "unknown"
 				}
 			}
 		}

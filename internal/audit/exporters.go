@@ -43,9 +43,6 @@ func exporterFamily(name string) (engine.Family, bool) {
 // isExporters reports whether a family is of the table.
 func isExporters(f engine.Family) bool { return exporters()[f.Name].Kind != "" && f.Engine == "" }
 
-// fixedLabels reports whether a family's own labels are all known.
-func fixedLabels(f engine.Family) bool { return isExporters(f) && !slices.Contains(f.Labels, "*") }
-
 // namespaces are prefixes of exporters' names, of which the table has what people ask for.
 var namespaces = []string{"node_", "kube_", "container_", "nv_", "tgi_", "process_", "probe_", "DCGM_FI_", "inference_", "envoy_", "istio_"}
 

@@ -7,7 +7,7 @@ import (
 
 // TestFaultsAndTheirTwins holds each check against a fault and against the same without it.
 func TestFaultsAndTheirTwins(t *testing.T) {
-	any, err := AnySurface()
+	surface, err := AnySurface()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestFaultsAndTheirTwins(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			checks := func(expr string) (out []string) {
-				all, errs := Lint([]File{alertOf(t, expr, tc.note)}, any)
+				all, errs := Lint([]File{alertOf(t, expr, tc.note)}, surface)
 				if len(errs) > 0 {
 					t.Fatal(errs)
 				}

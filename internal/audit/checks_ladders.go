@@ -64,17 +64,17 @@ func checkLadder(p *pass) {
 	if !ok {
 		return
 	}
+	steps := p.rungs()[c.expr.String()+" | "+restOf(p.tree)]
 	const most = 50 // of one quantity
-	for i, o := range p.rungs()[c.expr.String()+" | "+restOf(p.tree)] {
-		if o.query == p.query || i >= most {
+	steps = steps[:min(len(steps), most)]
+	if slices.ContainsFunc(steps, func(o rung) bool { return o.op == c.op && o.limit != c.limit && o.rank() == p.rank() }) {
+		p.otherRank()
+	}
+	for _, o := range steps {
+		if o.query == p.query {
 			return // each pair once, at its second
 		}
 		here, there := p.rank(), o.rank()
-		if here == there && c.limit != o.limit && c.op == o.op {
-			for _, one := range []*query{p.query, o.query} {
-				p.otherRank(one)
-			}
-		}
 		milder, worse, mild, bad := o.comparison, c, o.query, p.query
 		if there > here {
 			milder, worse, mild, bad = c, o.comparison, p.query, o.query
@@ -113,12 +113,12 @@ func sameLabels(a, b *query) bool {
 	return slices.Equal(of(a), of(b))
 }
 
-// otherRank reports one of two steps of a ladder that have one severity, where its name says another.
-func (p *pass) otherRank(q *query) {
-	words := labelWords(q.name)
+// otherRank reports a step of a ladder whose name says another severity than its label.
+func (p *pass) otherRank() {
+	words := labelWords(p.name)
 	last := words[len(words)-1]
-	if said := severities[last]; slices.Contains([]string{"critical", "crit", "warning", "warn", "info", "page"}, last) && said != q.rank() && q.rank() != 0 {
-		p.report(p.tree.PositionRange(), fmt.Sprintf("%s is a step of the same ladder and has the severity of the other: its name says %s", q.name, last), advice("correct the label or the name"))
+	if said := severities[last]; slices.Contains([]string{"critical", "crit", "warning", "warn", "info", "page"}, last) && said != p.rank() && p.rank() != 0 {
+		p.report(p.tree.PositionRange(), fmt.Sprintf("another step of this ladder has the same severity, and the name of %s says %s", p.name, last), advice("correct the label or the name"))
 	}
 }
 

@@ -296,6 +296,12 @@ A ; model:kv_cache_usage:max > 0.9`},
 		{"slow, by below", "other-side", `SlowDecode ; histogram_quantile(0.9, sum by (le) (rate(vllm:inter_token_latency_seconds_bucket[5m]))) < 0.1 ; decoding is slow`, `SlowDecode ; histogram_quantile(0.9, sum by (le) (rate(vllm:inter_token_latency_seconds_bucket[5m]))) > 0.1 ; decoding is slow`},
 		{"too few, by above", "other-side", `SuccessRateTooLow ; sum(rate(http_requests_total{status=~"2.."}[10m])) / sum(rate(http_requests_total[10m])) > 0.98`, `SuccessRateTooLow ; sum(rate(http_requests_total{status=~"2.."}[10m])) / sum(rate(http_requests_total[10m])) < 0.98`},
 		{"an overheated GPU, by below", "other-side", `GPUOverheating ; DCGM_FI_DEV_GPU_TEMP < 88 ; GPU {{ $labels.gpu }} overheats`, `GPUOverheating ; DCGM_FI_DEV_GPU_TEMP > 88 ; GPU {{ $labels.gpu }} overheats`},
+		{"a drop behind a guard", "other-side", `DecodeSlowdown ; rate(vllm:generation_tokens_total[10m]) > 40 and on (instance) sum by (instance) (vllm:num_requests_running) > 2 ; throughput fell`, `DecodeSlowdown ; rate(vllm:generation_tokens_total[10m]) > 0 and rate(vllm:generation_tokens_total[10m]) < 40 and on (instance) sum by (instance) (vllm:num_requests_running) > 2 ; throughput fell`},
+		{"two scales of one series", "mixed-quantities", `fleet:kv:max ; max by (instance) (vllm:kv_cache_usage_perc <= 1 or node_load1 / 100)
+fleet:gpu:max ; max by (instance) (DCGM_FI_DEV_GPU_UTIL or vllm:kv_cache_usage_perc)`, `fleet:kv:max ; max by (instance) (vllm:kv_cache_usage_perc / 100 > 0.01 or vllm:kv_cache_usage_perc)
+fleet:gpu:max ; max by (instance) ((vllm:kv_cache_usage_perc > 1.5) * 0.01 or vllm:kv_cache_usage_perc <= 1.5)`},
+		{"beyond a whole", "impossible-threshold", `fleet:kv:over ; vllm:kv_cache_usage_perc > 1 or vllm:kv_cache_usage_perc`, `fleet:kv:over ; (vllm:kv_cache_usage_perc > 1) / 100 or vllm:kv_cache_usage_perc`},
+		{"a recorded count of none", "count-is-zero", `fleet:up:count ; count(probe_success == 1)`, `fleet:up:count ; sum(probe_success)`},
 		{"arithmetic of texts", "broken-text", `A ; vllm:num_requests_waiting > 5 ; {{ $value | humanizeTimestamp | humanize }}`, `A ; vllm:num_requests_waiting > 5 ; {{ $value | humanize }}`},
 		{"the first of labels", "broken-text", `A ; vllm:num_requests_waiting > 5 ; {{ $labels.instance | first }}`, `A ; vllm:num_requests_waiting > 5 ; {{ $labels.instance | stripPort }}`},
 		{"the value by its field", "value-in-label", `A ; vllm:num_requests_waiting > 5 ; tag={{ .Value }}`, `A ; vllm:num_requests_waiting > 5 ; tag={{ .Labels.instance }}`},

@@ -31,7 +31,7 @@ func checkMixedQuantities(p *pass) {
 		}
 		sides := b.Op == parser.ADD || b.Op == parser.SUB || b.Op.IsComparisonOperator() || b.Op == parser.LOR &&
 			!p.decides(b, path)
-		if b.VectorMatching == nil || !sides {
+		if b.VectorMatching == nil || !sides || forBothScales(b) {
 			return
 		}
 		l, r := p.quantityOf(b.LHS), p.quantityOf(b.RHS)
@@ -41,6 +41,25 @@ func checkMixedQuantities(p *pass) {
 		p.report(b.PositionRange(), fmt.Sprintf("on the left of %s stand %s, on the right %s", b.Op, l, r),
 			advice("bring both to one unit"))
 	})
+}
+
+// forBothScales reports whether an "or" is written for values of either of two scales: a series beside itself, of
+// which one side is multiplied where a comparison tells that it is of the other scale.
+func forBothScales(b *parser.BinaryExpr) bool {
+	l, r := factor(b.LHS), factor(b.RHS)
+	return b.Op == parser.LOR && len(namesIn(b)) > 0 && slices.Equal(namesIn(b.LHS), namesIn(b.RHS)) && l > 0 && r > 0 &&
+		l != r && (compares(b.LHS) || compares(b.RHS))
+}
+
+// compares reports whether something in an expression is left out by a comparison.
+func compares(e parser.Expr) bool {
+	found := false
+	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
+		b, ok := n.(*parser.BinaryExpr)
+		found = found || ok && isFilter(b)
+		return nil
+	})
+	return found
 }
 
 // restOfNoShare reports what is subtracted from 1 or 100 and is no share of it.
@@ -64,11 +83,11 @@ func (p *pass) restOfNoShare(b *parser.BinaryExpr, whole float64) {
 
 // decides reports whether an "or" joins two conditions of an alert.
 func (p *pass) decides(b *parser.BinaryExpr, path []parser.Node) bool {
-	compares := func(e parser.Expr) bool {
+	decide := func(e parser.Expr) bool {
 		c, ok := unparen(e).(*parser.BinaryExpr)
 		return ok && (isFilter(c) || c.Op.IsSetOperator())
 	}
-	return p.role == alertRole && (compares(b.LHS) || compares(b.RHS)) || compared(path)
+	return p.role == alertRole && (decide(b.LHS) || decide(b.RHS)) || compared(path)
 }
 
 // ofCounts are words of a panel for how many there are.

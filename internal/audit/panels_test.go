@@ -239,6 +239,28 @@ func TestWhatPanelsSayAndShow(t *testing.T) {
 			func(_, _ *string, q []string, _ more) {
 				q[0] = strings.Replace(q[0], "sum(", "sum by (instance) (", 1)
 			}, "ticket label-mismatch"},
+		{"a zero beside a raw series", "timeseries", "Jobs", []string{"sum(broker_jobs_ready{queue=\"a\"}) or vector(0) | ready"}, nil,
+			func(_, _ *string, q []string, _ more) { q[0] = "broker_jobs_ready{queue=\"a\"} or vector(0) | ready" }, "ticket label-mismatch"},
+		{"a zero beside rates", "timeseries", "Restarts", []string{"100 * (sum(rate(kube_pod_container_status_restarts_total[5m])) or vector(0)) | restarts"}, nil,
+			func(_, _ *string, q []string, _ more) {
+				q[0] = "100 * (rate(kube_pod_container_status_restarts_total[5m]) or vector(0)) | restarts"
+			}, "ticket label-mismatch"},
+		{"a zero beside a series by its pod", "table", "Waiting", []string{"job:waiting:sum or vector(0) | waiting"}, more{"format": "table", "instant": "1"},
+			func(_, _ *string, q []string, _ more) {
+				q[0] = "sum by (pod) (vllm:num_requests_waiting) or vector(0) | waiting"
+			}, "ticket label-mismatch"},
+		{"a count of none", "stat", "Servers that answer", []string{`count(up{job="v"} == 1) or vector(0) | servers`}, more{"instant": "1"},
+			func(_, _ *string, q []string, _ more) { q[0] = strings.Replace(q[0], " or vector(0)", "", 1) }, "ticket count-is-zero"},
+		{"a share of none", "gauge", "Servers that answer", []string{`sum(up{job="v"}) / count(up{job="v"}) | share`}, more{unitOf: "percentunit"},
+			func(_, _ *string, q []string, _ more) {
+				q[0] = strings.Replace(q[0], `sum(up{job="v"})`, `count(up{job="v"} > 0)`, 1)
+			}, "ticket count-is-zero"},
+		{"a count of none above a number", "stat", "Hot GPUs", []string{"sum(DCGM_FI_DEV_GPU_TEMP > bool 85) | GPUs"}, nil,
+			func(_, _ *string, q []string, _ more) {
+				q[0] = strings.NewReplacer("sum", "count", "bool ", "").Replace(q[0])
+			}, "info count-is-zero"},
+		{"mebibytes as megabytes", "timeseries", "Framebuffer", []string{"DCGM_FI_DEV_FB_FREE | {{Hostname}} {{gpu}}"}, more{unitOf: "mbytes"},
+			func(_, _ *string, _ []string, m more) { m[unitOf] = "decmbytes" }, "info wrong-unit"},
 		{"red where nobody asks", "gauge", "Tokens per second", []string{"sum(rate(vllm:generation_tokens_total[5m])) | tokens"}, more{stepsOf: steps("blue", "yellow", "green")},
 			func(_, _ *string, _ []string, m more) { m[stepsOf] = steps("red", "yellow", "green") }, "ticket wrong-way-round"},
 		{"tokens as operations", "timeseries", "Tokens", []string{"sum(rate(vllm:generation_tokens_total[5m])) | tokens"}, more{unitOf: "short"},

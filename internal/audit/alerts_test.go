@@ -147,6 +147,8 @@ func TestTwins(t *testing.T) {
 		{"samples of a rate added up", "sum-over-time", `a:requests:day ; sum_over_time(sum(rate(vllm:request_success_total[5m]))[1d:5m])`, `a:requests:day ; sum_over_time(sum(rate(vllm:request_success_total[5m]))[1d:5m]) * 300`},
 		{"two ranges", "other-spans", `a:errors:ratio ; sum(rate(http_requests_total{status="5xx"}[5m])) / sum(rate(vllm:e2e_request_latency_seconds_count[15m]))`, `a:errors:ratio ; sum(rate(http_requests_total{status="5xx"}[15m])) / sum(rate(vllm:e2e_request_latency_seconds_count[15m]))`},
 
+		{"a burst that wakes somebody", "no-for", `A ; sum(increase(vllm:num_preemptions_total[5m])) > 0 ; for=0s`, `A ; max by (namespace, pod) (increase(kube_pod_container_status_restarts_total{container="vllm"}[5m])) > 0 ; for=0s`},
+
 		// objectives and money
 		{"ten times the budget", "other-budget", `SLOBurn ; (1 - sum(rate(vllm:time_to_first_token_seconds_bucket{le="2.5"}[1h])) / sum(rate(vllm:time_to_first_token_seconds_count[1h]))) > 6 * 0.1 ; burns the 99 % objective`, `SLOBurn ; (1 - sum(rate(vllm:time_to_first_token_seconds_bucket{le="2.5"}[1h])) / sum(rate(vllm:time_to_first_token_seconds_count[1h]))) > 6 * 0.01 ; burns the 99 % objective`},
 		{"another objective than the comment's", "other-budget", "# SLO: 99.5 % of the requests succeed\nBurn ; sum(rate(http_requests_total{status=\"5xx\"}[1h])) / sum(rate(http_requests_total[1h])) > 14.4 * (1 - 0.999)", "# SLO: 99.5 % of the requests succeed\nBurn ; sum(rate(http_requests_total{status=\"5xx\"}[1h])) / sum(rate(http_requests_total[1h])) > 14.4 * (1 - 0.995)"},

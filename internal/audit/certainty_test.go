@@ -86,6 +86,8 @@ func TestTextsThatSaySomethingElse(t *testing.T) {
 		{"pods counted whatever they do", `count(kube_pod_status_phase{phase="Running"})`, "Pods", "short", "", []string{"ticket count-of-states"}},
 		{"pods that run", `count(kube_pod_status_phase{phase="Running"} == 1)`, "Pods", "short", "", nil},
 		{"a label that neither side of an or has", "sum(vllm:num_requests_running) or vector(0)", "Running", "short", "{{pod}}", []string{"info lost-label"}},
+		{"a share of a life", "sum(vllm:prefix_cache_hits_total) / sum(vllm:prefix_cache_queries_total)", "Hits", "percentunit", "hit ratio", []string{"ticket raw-counter", "ticket raw-counter"}},
+		{"a share of a life that is called one", "sum(vllm:prefix_cache_hits_total) / sum(vllm:prefix_cache_queries_total)", "Hits", "percentunit", "since start", nil},
 		{"an exporter's counter as a rate", "gateway_bytes_total", "Traffic", "Bps", "", []string{"ticket raw-counter"}},
 		{"a mean that is kept too small", "rate(vllm:request_prompt_tokens_sum[5m]) / clamp_min(rate(vllm:request_prompt_tokens_count[5m]), 1)", "Prompt", "short", "", []string{"ticket share-floor"}},
 		{"what a gateway took and no server finished", "1 - sum(rate(vllm:request_success_total[5m])) / sum(rate(gateway_requests_total[5m]))", "Errors", "percentunit", "", []string{"ticket success-as-availability"}},

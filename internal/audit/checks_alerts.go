@@ -68,10 +68,17 @@ func checkNoFor(p *pass) {
 	if !relevant || longest >= 10*time.Minute || windows >= 4 { // long windows hold by themselves, as burn rates do
 		return
 	}
+	if c, ok := p.decisive(); ok && c.above() && c.limit == 0 && (isCall(unwrapped(c.expr), "changes", "resets") ||
+		isCall(unwrapped(c.expr), "increase") && onceIsEnough.MatchString(strings.Join(namesIn(c.expr), " "))) {
+		return
+	}
 	p.report(p.tree.PositionRange(),
 		"without for, one evaluation is enough: a burst or a single slow scrape pages somebody",
 		advice("add for: 5m, or what you can wait"))
 }
+
+// onceIsEnough are names of what is counted when something has failed for good.
+var onceIsEnough = regexp.MustCompile(`oom|restart|crash|panic|xid|fatal|_dead`)
 
 // labelsNamed are the labels that an annotation's template asks for, and those that a
 // panel's legend does.

@@ -610,6 +610,9 @@ func checkRawCounter(p *pass) {
 	if _, alias := unparen(p.tree).(*parser.VectorSelector); alias && p.role == recordRole || p.role == variableRole {
 		return // another name for the same counter; the labels of its series
 	}
+	if p.role == panelRole && saysWholeLife.MatchString(p.words()) {
+		return // which is what it is called
+	}
 	p.walk(func(n parser.Node, path []parser.Node) {
 		v, ok := n.(*parser.VectorSelector)
 		if !ok {
@@ -641,6 +644,9 @@ func checkRawCounter(p *pass) {
 		}
 	})
 }
+
+// saysWholeLife are words of panels that show what counters hold since the server's start.
+var saysWholeLife = regexp.MustCompile(`\b(?:cumulative|lifetime|all[- ]time|since (?:the )?(?:server'?s? )?(?:start|boot|launch)\w*)\b`)
 
 // ofRequests are names of what happens often, so that a mean of its whole life hides what
 // happens now; of what is loaded once it is the mean.

@@ -41,21 +41,24 @@ func TestEveryFlagIsInTheVocabulary(t *testing.T) {
 	}
 }
 
-// Help fits 80 columns, --help a screen, and shows examples before flags.
+// Help fits 80 columns, -h a screen, and --help shows examples before flags.
 func TestHelpFits(t *testing.T) {
 	everyCommand(t, func(path string) {
-		short, _, err := runCLI(t, append(strings.Fields(path), "--help")...)
+		short, _, err := runCLI(t, append(strings.Fields(path), "-h")...)
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
 			return
 		}
 		if n := strings.Count(short, "\n"); n > 20 {
-			t.Errorf("%s --help takes %d lines", path, n)
+			t.Errorf("%s -h takes %d lines", path, n)
 		}
-		out, _, err := runCLI(t, append([]string{"help"}, strings.Fields(path)...)...)
+		out, _, err := runCLI(t, append(strings.Fields(path), "--help")...)
 		if err != nil {
-			t.Errorf("help %s: %v", path, err)
+			t.Errorf("%s --help: %v", path, err)
 			return
+		}
+		if same, _, _ := runCLI(t, append([]string{"help"}, strings.Fields(path)...)...); same != out && path != "" { // --version is a flag of the root
+			t.Errorf("help %s and %[1]s --help differ", path)
 		}
 		for line := range strings.Lines(short + out) {
 			line = strings.TrimRight(line, "\n")

@@ -11,13 +11,13 @@ import (
 )
 
 // layHelp makes a command and those below it say their help within the terminal's
-// width. --help is what a screen holds: what the command does, how it is called, examples,
-// which stay as they are, to be copied, and the names of its flags. Where that is not
-// all, "help COMMAND" says it: what else there is to know, and what each flag does.
+// width. -h is what a screen holds: what the command does, how it is called, examples,
+// which stay as they are, to be copied, and the names of its flags. --help, and "help COMMAND",
+// say all: what else there is to know, and what each flag does.
 func (v *Vocabulary) layHelp(root *cobra.Command) {
-	root.SetHelpFunc(func(c *cobra.Command, _ []string) {
+	root.SetHelpFunc(func(c *cobra.Command, args []string) {
 		t := v.wholeHelp(c)
-		if t.Lines() > t.Room() {
+		if t.Lines() > t.Room() && !slices.Contains(args, "--help") {
 			t = v.shortHelp(c)
 		}
 		_, _ = t.WriteTo(c.OutOrStdout()) // help has no way to fail
@@ -69,20 +69,34 @@ func (v *Vocabulary) shortHelp(c *cobra.Command) *render.Text {
 		}
 		if len(names) > 0 {
 			t.Part(rankFlags)
-			t.Brief(2, "", "  ", v.title(i)+": "+strings.Join(names, ", "))
+			t.Brief(2, "", "  ", listed(v.title(i)+": ", names, 2*t.Width()))
 		}
 	}
 	t.Fit(1)
-	help := strings.TrimSpace(c.Root().Name() + " help " + path(c))
 	switch {
 	case !c.HasParent():
-		t.Brief(1, "", "", help+" says more, and "+help+" COMMAND all of a command.")
+		t.Brief(1, "", "", c.Name()+" --help says more, and "+c.Name()+" COMMAND --help all of a command.")
 	case c.HasAvailableSubCommands() && !c.Runnable():
-		t.Brief(1, "", "", help+" COMMAND says all of one.")
+		t.Brief(1, "", "", c.CommandPath()+" COMMAND --help says all of one.")
 	default:
-		t.Brief(1, "", "", help+" says what each of the "+render.Plural(count, "flag")+" does, and more.")
+		t.Brief(1, "", "", "--help says what each of the "+render.Plural(count, "flag")+" does, and more.")
 	}
 	return t
+}
+
+// listed names as many as fit into so many columns.
+func listed(title string, names []string, columns int) string {
+	const rest = ", …"
+	for n := len(names); n > 0; n-- {
+		s := title + strings.Join(names[:n], ", ")
+		if n < len(names) {
+			s += rest
+		}
+		if longest := 2 * render.Cells(names[0]); render.Cells(s) <= columns-longest || n == 1 {
+			return s
+		}
+	}
+	return title
 }
 
 // shortCommands lists the commands below one, a line for each.
@@ -155,7 +169,7 @@ func (v *Vocabulary) layUsage(t *render.Text, c *cobra.Command) {
 	}
 	if c.HasAvailableSubCommands() {
 		t.Line("")
-		t.Paragraph("", "", strings.TrimSpace(c.Root().Name()+" help "+path(c))+" COMMAND says more of a command.")
+		t.Paragraph("", "", strings.TrimSpace(c.CommandPath()+" COMMAND --help says more of a command."))
 	}
 }
 

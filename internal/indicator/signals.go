@@ -1,5 +1,7 @@
 package indicator
 
+import "strconv"
+
 // Families of vLLM's V1 engine that several signals read.
 const (
 	ttftFamily    = "vllm:time_to_first_token_seconds"
@@ -438,12 +440,34 @@ var (
 	PowerReason    = throttle("gpu_power_brake", "Hardware slowdown or power brake", "clocks lowered by hardware slowdown (0x8) or an external power brake (0x80)", "8", "128")
 	PowerCapReason = throttle("gpu_power_cap", "Power cap", "clocks lowered by the software power cap (0x4): normal at full load", "4")
 	XID            = &Signal{Name: "gpu_xid", Title: "XID error", Unit: Count, Scope: GPU, Expr: "max by (instance) (max_over_time(DCGM_FI_DEV_XID_ERRORS[5m]))", Doc: "Code of the last XID error of any GPU; 0 when there was none. It stays until the next one.", Hint: hintDCGM}
-	XIDChanges     = &Signal{Name: "gpu_xid_changes", Title: "New XID errors", Unit: Count, Scope: GPU, Expr: "max by (instance) (changes(DCGM_FI_DEV_XID_ERRORS[1h]) * (last_over_time(DCGM_FI_DEV_XID_ERRORS[1h]) > bool 0) * (last_over_time(DCGM_FI_DEV_XID_ERRORS[1h]) != bool 13) * (last_over_time(DCGM_FI_DEV_XID_ERRORS[1h]) != bool 31) * (last_over_time(DCGM_FI_DEV_XID_ERRORS[1h]) != bool 43) * (last_over_time(DCGM_FI_DEV_XID_ERRORS[1h]) != bool 45))", Doc: "How often the XID code changed in the past at hand, if the last one is not 0 and none that a faulty program causes (13, 31, 43, 45 in NVIDIA's XID catalogue).", Hint: hintDCGM}
-	ECCErrors      = &Signal{Name: "gpu_ecc_uncorrectable", Title: "Uncorrectable ECC errors", Unit: Count, Scope: GPU, Optional: true, Expr: "max by (instance) (increase(DCGM_FI_DEV_ECC_DBE_VOL_TOTAL[1h]))", Doc: "Double-bit memory errors in the past at hand: results may be wrong, and the driver retires the page.", Hint: hintDCGM}
-	RemapFailures  = &Signal{Name: "gpu_row_remap_failure", Title: "Row remapping failed", Unit: Count, Scope: GPU, Optional: true, Expr: "max by (instance) (max_over_time(DCGM_FI_DEV_ROW_REMAP_FAILURE[5m]))", Doc: "1 when a faulty memory row could not be remapped: replace the GPU.", Hint: hintDCGM}
-	NVLinkErrors   = &Signal{Name: "gpu_nvlink_errors", Title: "NVLink CRC errors", Unit: PerSecond, Scope: GPU, Optional: true, Expr: "max by (instance) (rate(DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL[5m]))", Doc: "Flit CRC errors per second, each of which costs a retransmission.", Hint: hintDCGM}
-	PCIeReplays    = &Signal{Name: "gpu_pcie_replays", Title: "PCIe replays", Unit: PerSecond, Scope: GPU, Optional: true, Expr: "max by (instance) (rate(DCGM_FI_DEV_PCIE_REPLAY_COUNTER[5m]))", Doc: "PCIe retransmissions per second.", Hint: hintDCGM}
+	XIDChanges     = &Signal{
+		Name: "gpu_xid_changes", Title: "New XID errors", Unit: Count, Scope: GPU, Hint: hintDCGM, Expr: newXIDs(13, 31, 43, 45),
+		Doc: "How often the XID code changed in the past at hand, if the last one is not 0 and none that a faulty program causes (13, 31, 43, 45 in NVIDIA's XID catalogue). " +
+			"From dcgm-exporter 3.3.6 on each code has a series of its own (NVIDIA/dcgm-exporter#309).",
+	}
+	ECCErrors     = &Signal{Name: "gpu_ecc_uncorrectable", Title: "Uncorrectable ECC errors", Unit: Count, Scope: GPU, Optional: true, Expr: "max by (instance) (increase(DCGM_FI_DEV_ECC_DBE_VOL_TOTAL[1h]))", Doc: "Double-bit memory errors in the past at hand: results may be wrong, and the driver retires the page.", Hint: hintDCGM}
+	RemapFailures = &Signal{Name: "gpu_row_remap_failure", Title: "Row remapping failed", Unit: Count, Scope: GPU, Optional: true, Expr: "max by (instance) (max_over_time(DCGM_FI_DEV_ROW_REMAP_FAILURE[5m]))", Doc: "1 when a faulty memory row could not be remapped: replace the GPU.", Hint: hintDCGM}
+	NVLinkErrors  = &Signal{Name: "gpu_nvlink_errors", Title: "NVLink CRC errors", Unit: PerSecond, Scope: GPU, Optional: true, Expr: "max by (instance) (rate(DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL[5m]))", Doc: "Flit CRC errors per second, each of which costs a retransmission.", Hint: hintDCGM}
+	PCIeReplays   = &Signal{Name: "gpu_pcie_replays", Title: "PCIe replays", Unit: PerSecond, Scope: GPU, Optional: true, Expr: "max by (instance) (rate(DCGM_FI_DEV_PCIE_REPLAY_COUNTER[5m]))", Doc: "PCIe retransmissions per second.", Hint: hintDCGM}
 )
+
+// newXIDs counts changes of the last XID's code: within a series, where the code is its value
+// alone, and between series, where the code is a label too, so that a new one is a series that
+// has fewer samples than its GPU. Codes of faulty programs, and a GPU whose code is 0 again,
+// count as none.
+func newXIDs(programs ...int) string {
+	const (
+		was, is = "last_over_time(DCGM_FI_DEV_XID_ERRORS[1h])", "last_over_time(DCGM_FI_DEV_XID_ERRORS[1m])"
+		seen    = "count_over_time(DCGM_FI_DEV_XID_ERRORS[1h])"
+		code    = "(err_code, err_msg)"
+	)
+	expr := "(changes(DCGM_FI_DEV_XID_ERRORS[1h]) + (" + seen + " < bool ignoring " + code + " group_left () sum without " + code + " (" + seen + ")))" +
+		" * (" + was + " > bool 0)"
+	for _, n := range programs {
+		expr += " * (" + was + " != bool " + strconv.Itoa(n) + ")"
+	}
+	return "max by (instance) ((" + expr + ") unless ignoring " + code + " (" + is + " == 0) or 0 * " + was + ")"
+}
 
 // throttle declares the share of the window in which one of the given bits was
 // set in the clocks event reasons bitmask (nvml.h,

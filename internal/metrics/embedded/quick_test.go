@@ -166,8 +166,8 @@ func TestEveryQuestionOfTheCatalogueIsQuick(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if planOf(tree) == nil {
-			t.Errorf("%s is left to the engine: %s", s.Name, tree)
+		if left := planOf(tree) == nil; left != (s == indicator.GatewayShared) { // which counts values that are the same
+			t.Errorf("%s is left to the engine: %v: %s", s.Name, left, tree)
 		}
 	}
 }

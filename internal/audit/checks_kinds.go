@@ -139,13 +139,14 @@ func checkCode(p *pass) {
 	}
 }
 
-// changesWithin reports functions that look for a change within a series of which each code has one of its own.
+// changesWithin reports functions that look for a change within a series of which each code has one of its own, where
+// nothing beside them speaks of the label.
 func (p *pass) changesWithin(c *parser.Call) {
 	if !isCall(c, "changes", "delta", "idelta", "deriv", "resets") { // rates of it are rate-on-gauge
 		return
 	}
 	m, ok := unparen(c.Args[0]).(*parser.MatrixSelector)
-	if !ok || !p.byCode(nameOf(m.VectorSelector.(*parser.VectorSelector))) {
+	if !ok || strings.Contains(p.node.value, "err_code") || !p.byCode(nameOf(m.VectorSelector.(*parser.VectorSelector))) {
 		return
 	}
 	v := m.VectorSelector.(*parser.VectorSelector)

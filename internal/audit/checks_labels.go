@@ -158,8 +158,6 @@ func (p *pass) lacksLabel(name, label string) bool {
 	switch {
 	case !slices.Contains(exclusive, label) || slices.Contains(f.Labels, label) || slices.Contains(f.Labels, "*"):
 		return false
-	case label == "finished_reason" && strings.HasPrefix(name, "sglang:"):
-		return false // one query for both engines
 	case strings.HasPrefix(name, "DCGM_FI_"):
 		return label != "UUID" && label != "modelName" && (name != xidErrors || !strings.HasPrefix(label, "err_"))
 	}

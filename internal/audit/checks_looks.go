@@ -396,8 +396,8 @@ func (p *pass) powersOfTen() {
 			n = p.node
 		}
 		p.add(Finding{
-			Severity: catalog.Info, Fragment: p.panel.unit, Why: fmt.Sprintf("the values are of %s bytes each, and those of the unit %s of %s: %.2g %% off",
-				short(is.scale), p.panel.unit, short(shown.scale), 100*math.Abs(shown.scale/is.scale-1)),
+			Severity: catalog.Info, Fragment: p.panel.unit, Why: fmt.Sprintf("1 stands for %.0f bytes, and in the unit %s for %.0f: %.2g %% off",
+				is.scale, p.panel.unit, shown.scale, 100*math.Abs(shown.scale/is.scale-1)),
 			Fix: "write " + to,
 		}, n, 0)
 	}

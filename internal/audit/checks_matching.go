@@ -101,8 +101,8 @@ func (p *pass) ofOtherPrograms(b *parser.BinaryExpr, l, r labelSet) string {
 			lp, rp)
 	}
 	for _, sides := range [][2]string{{left, right}, {right, left}} {
-		if _, f := classOf(sides[0]); f.Engine == vllm.ID && program(sides[0]) != "" && isElsewhere(sides[1]) {
-			return sides[1] + " is no engine's metric: its series have another instance, and no model_name and engine, so no pair matches"
+		if _, f := classOf(sides[0]); f.Engine != "" && program(sides[0]) != "" && isElsewhere(sides[1]) {
+			return sides[1] + " is no engine's metric: its series have another instance, and not the labels of the other side, such as model_name: no pair matches"
 		}
 	}
 	return ""

@@ -211,7 +211,7 @@ var saidOfReason = map[string]*regexp.Regexp{
 	"stop":       regexp.MustCompile(`\b(stop\w*|eos|natural\w*|reason\w*|by (itself|themselves))\b|success|complet|finish`),
 	"length":     regexp.MustCompile(`length|truncat|\bcut\b|max|limit|\blong|reason`),
 	"error":      regexp.MustCompile(`error|fail|reason`),
-	"abort":      regexp.MustCompile(`abort|cancel|client|disconnect|left|reason|\bgave up\b`),
+	"abort":      regexp.MustCompile(`abort|cancel|client|disconnect|left|timeout|timed|interrupt|drop|kill|reason|\bgave up\b`),
 	"repetition": regexp.MustCompile(`repe|loop|reason`),
 }
 
@@ -280,7 +280,7 @@ type misconception struct {
 var misconceptions = []misconception{
 	{
 		says: regexp.MustCompile(
-			`\b(prompt|input) tokens?\b[^.;\n]{0,40}\b(prefill (work|comput\w*|load|cost)|(re)?computed|prefilled)\b|\b(work|comput\w*) (of|in|by|during) (the )?prefill\b`,
+			`\b(prompt|input) tokens?\b[^.;\n]{0,40}\b(prefill (work|comput\w*|load|cost)|computed (by|on|in) (a |the |each |every )?(gpus?|prefill|engine|model)|prefilled)\b|\b(work|comput\w*) (of|in|by|during) (the )?prefill\b`,
 		),
 		unless: regexp.MustCompile(`cache|hits|by_source|whole prompt`), metric: "vllm:prompt_tokens_total", apart: "source",
 		why: "it counts whole prompts, with the tokens that the cache held and nobody computes",

@@ -309,6 +309,7 @@ fleet:gpu:max ; max by (instance) ((vllm:kv_cache_usage_perc > 1.5) * 0.01 or vl
 		{"changes within a code's series", "code-as-number", `GPUFault ; changes(DCGM_FI_DEV_XID_ERRORS{Hostname="a"}[30m]) >= 1`, `GPUFault ; changes((max without (err_code, err_msg) (DCGM_FI_DEV_XID_ERRORS{Hostname="a"}))[30m:]) >= 1`},
 		{"a code's difference", "code-as-number", `GPUFault ; delta(DCGM_FI_DEV_XID_ERRORS[30m]) != 0`, `GPUFault ; DCGM_FI_DEV_XID_ERRORS{err_code!="0"} > 0`},
 		{"a label of codes", "unknown-label", `GPUFault ; DCGM_FI_DEV_GPU_TEMP{err_code="79"} > 0`, `GPUFault ; DCGM_FI_DEV_XID_ERRORS{err_code="79"} > 0`},
+		{"a reason that SGLang's requests lack", "unknown-label", `Cut ; sum by (finished_reason) (rate(sglang:num_requests_total[5m])) > 9`, `Cut ; sum by (model_name) (rate(sglang:num_requests_total[5m])) > 9`},
 		{"a broker's series", "label-mismatch", `Backlog ; rate(vllm:generation_tokens_total[10m]) < 50 and broker_jobs_ready > 9`, `Backlog ; sum(rate(vllm:generation_tokens_total[10m])) < 50 and sum(broker_jobs_ready) > 9`},
 		{"a host's series", "label-mismatch", `Pressed ; vllm:num_requests_waiting > 50 and vllm:kv_cache_usage_perc > 0.9 and min_over_time(proxy_inflight[5m]) > 9`, `Pressed ; vllm:num_requests_waiting > 50 and vllm:kv_cache_usage_perc > 0.9 and on () sum(min_over_time(proxy_inflight[5m])) > 9`},
 		{"a router's share", "label-mismatch", `Share ; envoy_cluster_upstream_rq_active / vllm:num_requests_running > 2`, `Share ; sum(envoy_cluster_upstream_rq_active) / sum(vllm:num_requests_running) > 2`},

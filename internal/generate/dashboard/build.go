@@ -376,7 +376,7 @@ func (b *builder) asked(q query) generate.Deployment {
 	d.Dialects = slices.DeleteFunc(slices.Clone(d.Dialects), func(dia dialect.Dialect) bool {
 		return slices.ContainsFunc(names, func(name string) bool {
 			f, known := dialect.Known(dia.Metric(name))
-			return known && f.Engine == dialect.SGLang && slices.ContainsFunc(q.shows, func(l string) bool { return !slices.Contains(f.Labels, l) })
+			return known && f.Engine == dia.Engine && slices.ContainsFunc(q.shows, func(l string) bool { return !slices.Contains(f.Labels, l) })
 		})
 	})
 	return d

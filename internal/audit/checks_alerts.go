@@ -397,7 +397,8 @@ func checkFiresWhenIdle(p *pass) {
 	p.belowItsPast(tree)
 	p.nothingDiffers()
 	p.comparisons(func(c comparison) {
-		if c.at != tree.PositionRange() || c.op != parser.LSS && c.op != parser.LTE || c.limit <= 0 {
+		if c.at != tree.PositionRange() || c.op != parser.LSS && c.op != parser.LTE || c.limit <= 0 ||
+			slices.ContainsFunc(conditions(c.expr, parser.LAND), comparison.above) { // 0 < … < 100
 			return
 		}
 		all := selectors(c.expr)

@@ -264,7 +264,7 @@ func (p *pass) gpusAsNodes() {
 	for _, m := range v.LabelMatchers {
 		if m.Name == "resource" && m.Type == labels.MatchEqual && m.Value == "nvidia_com_gpu" {
 			p.report(v.PositionRange(), "the title speaks of nodes, and each node says how many GPUs it has: these are GPUs",
-				advice("write count(… > 0), or call them GPUs"))
+				advice("write count(… > 0) or vector(0), or call them GPUs"))
 		}
 	}
 }

@@ -382,7 +382,7 @@ func TestVariablesOfADashboardAreJudgedToo(t *testing.T) {
 		{"label_values", `{` + panels + `,"templating":{"list":[{"name":"m","query":"label_values(vllm:gpu_cache_usage_perc{job=\"$job\"}, model_name)"}]}}`, "label_values(vllm:kv_cache_usage_perc{", "1:121 removed-metric"},
 		{"label_values in an object", `{` + panels + `,"templating":{"list":[{"name":"m","query":{"query":"label_values(vllm:gpu_cache_usage_perc,model_name)","refId":"x"}}]}}`, "label_values(vllm:kv_cache_usage_perc,model_name)", "1:130 removed-metric"},
 		{"query_result", `{` + panels + `,"templating":{"list":[{"name":"m","query":"query_result(topk(5, sum by (model_name) (vllm:gpu_cache_usage_perc)))"}]}}`, "(topk(5, max by (model_name) (vllm:kv_cache_usage_perc)))", ""},
-		{"Perses", "kind: PersesDashboard\nspec:\n  variables:\n  - kind: ListVariable\n    spec: {name: m, plugin: {kind: PrometheusLabelValuesVariable, spec: {labelName: model_name, matchers: ['vllm:gpu_cache_usage_perc{}']}}}\n  panels:\n    a: {kind: Panel, spec: {queries: [{kind: PrometheusTimeSeriesQuery, spec: {query: up}}]}}\n", "matchers: ['vllm:kv_cache_usage_perc{}']", "5:109 removed-metric"},
+		{"Perses", "kind: PersesDashboard\nspec:\n  variables:\n  - kind: ListVariable\n    spec: {name: m, plugin: {kind: PrometheusLabelValuesVariable, spec: {labelName: model_name, matchers: ['vllm:gpu_cache_usage_perc{}']}}}\n  panels:\n    a: {kind: Panel, spec: {queries: [{kind: PrometheusTimeSeriesQuery, spec: {query: 'up{x=\"$m\"}'}}]}}\n", "matchers: ['vllm:kv_cache_usage_perc{}']", "5:109 removed-metric"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := File{Name: "d", Kind: Dashboards, Data: []byte(tc.data)}

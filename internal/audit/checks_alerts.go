@@ -204,6 +204,7 @@ func lostIn(text string, named *regexp.Regexp, has labelSet) []string {
 // checkCountIsZero finds counts of series compared with zero: of nothing there is no
 // count, so that the comparison never holds.
 func checkCountIsZero(p *pass) {
+	p.countOfNone()
 	p.comparisons(func(c comparison) {
 		if a, ok := unparen(c.expr).(*parser.AggregateExpr); ok && p.role == alertRole && a.Op == parser.COUNT && c.limit > 1 &&
 			(c.op == parser.LSS || c.op == parser.LTE) && !p.absent {
@@ -234,6 +235,54 @@ func checkCountIsZero(p *pass) {
 		p.report(c.at, "where there is nothing to count there is no result, not 0: this never holds",
 			advice("write absent(…), or (… or vector(0)) before the comparison"))
 	})
+}
+
+// countOfNone reports counts of those for which a comparison holds, shown or recorded: where it holds for none there is no
+// 0, but nothing, or what was there before.
+func (p *pass) countOfNone() {
+	switch {
+	case p.role == panelRole && (!slices.Contains(oneNumber, p.panel.kind) || p.panel.defaults.get("noValue").str() != ""):
+		return
+	case p.role != panelRole && p.role != recordRole:
+		return
+	}
+	p.walk(func(n parser.Node, path []parser.Node) {
+		a, ok := n.(*parser.AggregateExpr)
+		if !ok || a.Op != parser.COUNT || slices.ContainsFunc(path, notCalculated) {
+			return
+		}
+		f, ok := unparen(a.Expr).(*parser.BinaryExpr)
+		if !ok || !isFilter(f) {
+			return
+		}
+		v, _ := unparen(f.LHS).(*parser.VectorSelector)
+		limit, _, number := number(f.RHS)
+		if !number || v == nil {
+			return
+		}
+		shows := "the panel shows nothing, or what it was before"
+		if p.role == recordRole {
+			shows = "nothing is recorded"
+		}
+		if slices.Contains(states, nameOf(v)) && (limit == 1 && (f.Op == parser.EQLC || f.Op == parser.GTE) || limit == 0 && (f.Op == parser.NEQ || f.Op == parser.GTR)) {
+			p.reportAs(catalog.Ticket, a.PositionRange(), "where none is left there is nothing to count, and no 0: "+shows,
+				advice("add up what is 0 or 1: sum("+oneLine(p.text(f.LHS))+"), or add: or vector(0)"))
+		} else if len(a.Grouping) == 0 && !a.Without {
+			p.reportAs(catalog.Info, a.PositionRange(), "where it holds for none there is nothing to count, and no 0: "+shows,
+				advice("write bool behind the comparison and sum for count, or add: or vector(0)"))
+		}
+	})
+}
+
+// notCalculated reports whether a node does something else with values than to calculate.
+func notCalculated(n parser.Node) bool {
+	switch n := n.(type) {
+	case *parser.ParenExpr:
+		return false
+	case *parser.BinaryExpr:
+		return n.Op.IsSetOperator() || n.Op.IsComparisonOperator()
+	}
+	return true
 }
 
 // asksForAbsence reports whether an expression has a result where nothing is there, or where a target is down.
@@ -348,7 +397,8 @@ func checkFiresWhenIdle(p *pass) {
 	p.belowItsPast(tree)
 	p.nothingDiffers()
 	p.comparisons(func(c comparison) {
-		if c.at != tree.PositionRange() || c.op != parser.LSS && c.op != parser.LTE || c.limit <= 0 {
+		if c.at != tree.PositionRange() || c.op != parser.LSS && c.op != parser.LTE || c.limit <= 0 ||
+			slices.ContainsFunc(conditions(c.expr, parser.LAND), comparison.above) { // 0 < … < 100
 			return
 		}
 		all := selectors(c.expr)

@@ -31,7 +31,7 @@ func checkMixedQuantities(p *pass) {
 		}
 		sides := b.Op == parser.ADD || b.Op == parser.SUB || b.Op.IsComparisonOperator() || b.Op == parser.LOR &&
 			!p.decides(b, path)
-		if b.VectorMatching == nil || !sides {
+		if b.VectorMatching == nil || !sides || forBothScales(b) {
 			return
 		}
 		l, r := p.quantityOf(b.LHS), p.quantityOf(b.RHS)
@@ -41,6 +41,25 @@ func checkMixedQuantities(p *pass) {
 		p.report(b.PositionRange(), fmt.Sprintf("on the left of %s stand %s, on the right %s", b.Op, l, r),
 			advice("bring both to one unit"))
 	})
+}
+
+// forBothScales reports whether an "or" is written for values of either of two scales: a series beside itself, of
+// which one side is multiplied where a comparison tells that it is of the other scale.
+func forBothScales(b *parser.BinaryExpr) bool {
+	l, r := factor(b.LHS), factor(b.RHS)
+	return b.Op == parser.LOR && len(namesIn(b)) > 0 && slices.Equal(namesIn(b.LHS), namesIn(b.RHS)) && l > 0 && r > 0 &&
+		l != r && (compares(b.LHS) || compares(b.RHS))
+}
+
+// compares reports whether something in an expression is left out by a comparison.
+func compares(e parser.Expr) bool {
+	found := false
+	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
+		b, ok := n.(*parser.BinaryExpr)
+		found = found || ok && isFilter(b)
+		return nil
+	})
+	return found
 }
 
 // restOfNoShare reports what is subtracted from 1 or 100 and is no share of it.
@@ -64,11 +83,11 @@ func (p *pass) restOfNoShare(b *parser.BinaryExpr, whole float64) {
 
 // decides reports whether an "or" joins two conditions of an alert.
 func (p *pass) decides(b *parser.BinaryExpr, path []parser.Node) bool {
-	compares := func(e parser.Expr) bool {
+	decide := func(e parser.Expr) bool {
 		c, ok := unparen(e).(*parser.BinaryExpr)
 		return ok && (isFilter(c) || c.Op.IsSetOperator())
 	}
-	return p.role == alertRole && (compares(b.LHS) || compares(b.RHS)) || compared(path)
+	return p.role == alertRole && (decide(b.LHS) || decide(b.RHS)) || compared(path)
 }
 
 // ofCounts are words of a panel for how many there are.
@@ -94,9 +113,13 @@ func checkCode(p *pass) {
 		if what != "" && p.quantityOf(of).of == code {
 			p.report(n.PositionRange(), strings.Join(namesIn(n),
 				", ")+" is a code, such as 79 for a GPU that fell off the bus: "+what+" of codes means nothing",
-				advice("count those that are not 0: count(… > 0), or changes(…[1h]) for how often"))
+				advice("count those that are not 0: count(… > 0)"))
+		}
+		if c, ok := n.(*parser.Call); ok {
+			p.changesWithin(c)
 		}
 	})
+	p.countAsCode()
 	p.comparisons(func(c comparison) {
 		v, ok := value(c.expr).(*parser.VectorSelector)
 		if ok && strings.HasPrefix(nameOf(v), "DCGM_") && strings.HasSuffix(nameOf(v), "_REASONS") && p.role == alertRole &&
@@ -111,7 +134,57 @@ func checkCode(p *pass) {
 		p.quantityOf(p.tree).of == code {
 		if a := aggregation(p.tree); a == nil || a.Op != parser.SUM && a.Op != parser.AVG {
 			p.report(p.tree.PositionRange(), nameOf(v)+" is the code of the last error, and the panel says a count",
-				advice("show changes(…[1h]), or call it a code"))
+				advice("count those that are not 0: count(… > 0), or call it a code"))
+		}
+	}
+}
+
+// changesWithin reports functions that look for a change within a series of which each code has one of its own, where
+// nothing beside them speaks of the label.
+func (p *pass) changesWithin(c *parser.Call) {
+	if !isCall(c, "changes", "delta", "idelta", "deriv", "resets") { // rates of it are rate-on-gauge
+		return
+	}
+	m, ok := unparen(c.Args[0]).(*parser.MatrixSelector)
+	if !ok || strings.Contains(p.node.value, "err_code") || !p.byCode(nameOf(m.VectorSelector.(*parser.VectorSelector))) {
+		return
+	}
+	v := m.VectorSelector.(*parser.VectorSelector)
+	p.report(c.PositionRange(), nameOf(v)+" has the code as its label err_code, since dcgm-exporter 3.3.6-3.4.2 (NVIDIA/dcgm-exporter#309): "+
+		"a new code is a new series, which begins with its value, and within a series nothing changes",
+		advice("write "+c.Func.Name+"(max without (err_code, err_msg) ("+oneLine(p.text(v))+")[10m:]), or compare the codes that are there"))
+}
+
+// byCode reports whether a metric has a series for each of its codes.
+func (p *pass) byCode(name string) bool {
+	if name != xidErrors {
+		return false
+	}
+	has, known := p.surface.hasLabel(name, "err_code")
+	return !p.surface.Live || !known || has
+}
+
+// xidErrors is the code of the last error of a GPU.
+const xidErrors = "DCGM_FI_DEV_XID_ERRORS"
+
+// valueAsCode is a text that calls an alert's value a code.
+var valueAsCode = regexp.MustCompile(`(?i)\b(?:xid|errno|(?:error|exit|status|xid) code)(?: (?:error|code|number|event))?(?: (?:is|was|of))?\s*[:=#"'(]*\s*\{\{[^}]*(?:\$value|\.Value)\b[^}]*\}\}`)
+
+// countAsCode reports texts that call a number of changes or of series a code. Of conditions joined by "and" the value is
+// that of the first.
+func (p *pass) countAsCode() {
+	if p.role != alertRole {
+		return
+	}
+	a, counted := unscaled(p.tree).(*parser.AggregateExpr)
+	c, ok := unwrapped(unscaled(p.tree)).(*parser.Call)
+	if !(counted && a.Op == parser.COUNT) && !(ok && isCall(c, "changes", "increase", "delta", "resets", "rate", "count_over_time")) {
+		return
+	}
+	for _, n := range p.texts() {
+		if at := valueAsCode.FindStringIndex(n.value); at != nil {
+			p.reportText(n, at[0], at[1], "the text calls the value a code, and it is how many there were: of conditions joined by and it is that of the first",
+				"put the condition with the code first, or name the label that holds it")
 		}
 	}
 }

@@ -149,7 +149,7 @@ func isLabel(label string) bool {
 
 // exclusive are labels that one kind of program gives its series, and no scraper: behind another's
 // name they select nothing. They are own labels of the families in the tables.
-var exclusive = []string{"mode", "mountpoint", "fstype", "finished_reason", "sleep_state", "UUID", "modelName", "transfer_type", "resource", "condition"}
+var exclusive = []string{"mode", "mountpoint", "fstype", "finished_reason", "sleep_state", "UUID", "modelName", "transfer_type", "resource", "condition", "err_code", "err_msg"}
 
 // lacksLabel reports whether a series, of which all own labels are known, lacks one that only another
 // program's have.
@@ -158,10 +158,8 @@ func (p *pass) lacksLabel(name, label string) bool {
 	switch {
 	case !slices.Contains(exclusive, label) || slices.Contains(f.Labels, label) || slices.Contains(f.Labels, "*"):
 		return false
-	case label == "finished_reason" && strings.HasPrefix(name, "sglang:"):
-		return false // one query for both engines
 	case strings.HasPrefix(name, "DCGM_FI_"):
-		return label != "UUID" && label != "modelName"
+		return label != "UUID" && label != "modelName" && (name != xidErrors || !strings.HasPrefix(label, "err_"))
 	}
 	return f.Name != "" && !p.surface.Live
 }

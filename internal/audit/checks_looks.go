@@ -379,27 +379,27 @@ var binaryUnits = map[string]string{
 	"tbytes": "dectbytes",
 }
 
-// powersOfTen reports a division by 1e9 under a unit that says gibibytes, and the reverse.
+// powersOfTen reports gibibytes under a unit that says gigabytes, and the reverse.
 func (p *pass) powersOfTen() {
-	b, ok := unparen(p.tree).(*parser.BinaryExpr)
-	is := p.quantityOf(p.tree)
-	if !ok || b.Op != parser.DIV || is.of != size {
-		return
-	}
-	by, ok := constant(b.RHS)
-	shown := panelUnits[p.panel.unit]
-	if !ok || math.Abs(by-is.scale) > 1e-9*by || shown.of != size || !shown.is(is) ||
-		math.Abs(shown.scale-is.scale) < 1e-9*is.scale {
+	is, shown := p.quantityOf(p.tree), panelUnits[p.panel.unit]
+	same := func(a, b float64) bool { return math.Abs(a-b) < 1e-9*b }
+	if is.of != size || shown.of != size || !shown.is(is) || same(shown.scale, is.scale) {
 		return
 	}
 	for binary, decimal := range binaryUnits {
-		if to := map[string]string{binary: decimal, decimal: binary}[p.panel.unit]; to != "" &&
-			math.Abs(panelUnits[to].scale-is.scale) < 1e-9*is.scale {
-			p.add(Finding{
-				Severity: catalog.Info, Fragment: p.panel.unit, Why: fmt.Sprintf("divided by %s, and the unit %s is another: %.2g %% off", short(by), p.panel.unit, 100*math.Abs(shown.scale/is.scale-1)),
-				Fix: "write " + to,
-			}, p.node, 0)
+		to := map[string]string{binary: decimal, decimal: binary}[p.panel.unit]
+		if to == "" || !same(panelUnits[to].scale, is.scale) {
+			continue
 		}
+		n := p.panel.unitNode
+		if n == nil {
+			n = p.node
+		}
+		p.add(Finding{
+			Severity: catalog.Info, Fragment: p.panel.unit, Why: fmt.Sprintf("1 stands for %.0f bytes, and in the unit %s for %.0f: %.2g %% off",
+				is.scale, p.panel.unit, shown.scale, 100*math.Abs(shown.scale/is.scale-1)),
+			Fix: "write " + to,
+		}, n, 0)
 	}
 }
 

@@ -100,7 +100,24 @@ func (p *pass) ofOtherPrograms(b *parser.BinaryExpr, l, r labelSet) string {
 		return fmt.Sprintf("the one side is of %s, the other of %s: their series have different labels, so no pair matches",
 			lp, rp)
 	}
+	for _, sides := range [][2]string{{left, right}, {right, left}} {
+		if _, f := classOf(sides[0]); f.Engine != "" && program(sides[0]) != "" && isElsewhere(sides[1]) {
+			return sides[1] + " is no engine's metric: its series have another instance, and not the labels of the other side, such as model_name: no pair matches"
+		}
+	}
 	return ""
+}
+
+// isElsewhere reports whether a series is another program's than an inference server's, by its name.
+func isElsewhere(name string) bool {
+	class, f := classOf(name)
+	switch {
+	case name == "" || name != strings.ToLower(name) || ofAnyProcess.MatchString(name) || strings.Contains(name, "vllm"):
+		return false
+	case isExporters(f):
+		return f.Kind != "Prometheus"
+	}
+	return class == unknownClass && f.Engine == "" && strings.Contains(name, "_") && !strings.HasPrefix(name, "http_")
 }
 
 // identities are the labels that tell apart the series of families of which a join takes one each.
@@ -226,7 +243,7 @@ func (p *pass) scraped(e parser.Expr) string {
 			return p.scraped(n.Args[len(n.Args)-1])
 		}
 	case *parser.BinaryExpr:
-		if n.VectorMatching == nil && n.LHS.Type() == parser.ValueTypeVector {
+		if (n.VectorMatching == nil || n.Op == parser.LAND || n.Op == parser.LUNLESS) && n.LHS.Type() == parser.ValueTypeVector {
 			return p.scraped(n.LHS)
 		}
 	}
@@ -752,10 +769,13 @@ func checkOtherQuantity(p *pass) {
 		return
 	}
 	p.capability()
+	p.saidAtLength()
 	if p.role == panelRole {
 		p.misnamed()
 		p.saidUpsideDown()
 		p.everybodys()
+		p.oneReason()
+		p.gpusAsNodes()
 	}
 	families := map[string]bool{}
 	counted := slices.ContainsFunc(selectors(p.tree), func(v *parser.VectorSelector) bool { return !strings.HasSuffix(nameOf(v), "_count") })

@@ -548,7 +548,7 @@ func checkRateOnGauge(p *pass) {
 			at := c.PositionRange()
 			if ofSeries(nameOf(v)).of == code {
 				p.report(at, nameOf(v)+" is a code, as that of the last error, not a count: "+c.Func.Name+" of it means nothing",
-					advice("write changes("+p.text(unparen(c.Args[0]))+"), or compare the code with 0"))
+					advice("compare the codes that are there with 0"))
 				continue
 			}
 			if ofSeries(nameOf(v)).of == flow {

@@ -323,7 +323,7 @@ func isAddition(n parser.Node) bool {
 
 // newVariables calls fn with the variables of a dashboard, once for each.
 func (p *pass) newVariables(fn func(v variable)) {
-	if p.role != panelRole || p.panel.perses {
+	if p.role != panelRole {
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.vars)) {
@@ -436,11 +436,10 @@ func (p *pass) largestOfSeveral() {
 
 func unwrappedOnce(e parser.Expr) parser.Expr { return value(unscaled(e)) }
 
-// zeroBeside reports a zero that stands beside every value of a panel of numbers.
+// zeroBeside reports a zero that stands beside every value of a panel.
 func (p *pass) zeroBeside() {
-	or, ok := unparen(p.tree).(*parser.BinaryExpr)
-	if !ok || or.Op != parser.LOR || !isCall(unparen(or.RHS), "vector") || !slices.Contains(oneNumber, p.panel.kind) ||
-		or.VectorMatching.On {
+	or, ok := scaledVector(p.tree).(*parser.BinaryExpr)
+	if !ok || or.Op != parser.LOR || !isCall(unparen(or.RHS), "vector") || or.VectorMatching.On {
 		return
 	}
 	if c := unparen(or.RHS).(*parser.Call); p.isEmptySet(or.LHS) || len(selectors(c)) > 0 {
@@ -449,9 +448,23 @@ func (p *pass) zeroBeside() {
 	p.reportAs(
 		catalog.Ticket,
 		or.RHS.PositionRange(),
-		"the zero has no labels, and the series beside it have: it is always there too, as a number of its own",
+		"the zero has no labels, and the series beside it have: it is always there too, as a line or a number of its own",
 		advice("aggregate the left side to one series, or set the panel's noValue"),
 	)
+}
+
+// scaledVector strips parentheses and the numbers that a vector is multiplied with or divided by.
+func scaledVector(e parser.Expr) parser.Expr {
+	for {
+		e = unparen(e)
+		b, ok := e.(*parser.BinaryExpr)
+		if !ok || b.VectorMatching != nil || b.Op != parser.MUL && b.Op != parser.DIV {
+			return e
+		}
+		if e = b.LHS; e.Type() != parser.ValueTypeVector {
+			e = b.RHS
+		}
+	}
 }
 
 // isEmptySet reports whether a vector's series have no labels, as far as is known.
@@ -465,8 +478,8 @@ func (p *pass) isEmptySet(e parser.Expr) bool {
 			_, aggregated := value(n.Args[1]).(*parser.AggregateExpr)
 			return aggregated && (!has.known || len(has.names) == 0)
 		}
-		if slices.Contains(rates, n.Func.Name) || strings.HasSuffix(n.Func.Name, "_over_time") {
-			return plainSelector(n) == nil
+		if v := plainSelector(n); v != nil && (slices.Contains(rates, n.Func.Name) || strings.HasSuffix(n.Func.Name, "_over_time")) {
+			return p.isEmptySet(v)
 		}
 		return true
 	case *parser.BinaryExpr:
@@ -475,7 +488,8 @@ func (p *pass) isEmptySet(e parser.Expr) bool {
 		}
 		return true
 	case *parser.VectorSelector:
-		return p.records[nameOf(n)] != nil
+		name := nameOf(n)
+		return name == "" || p.records[name] != nil || looksRecorded(name) || strings.Contains(name, ":") && !ours(name)
 	}
 	return true
 }

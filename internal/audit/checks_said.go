@@ -206,6 +206,121 @@ func (p *pass) misnamed() {
 	}
 }
 
+// saidOfReason are words for each reason for which a request is finished.
+var saidOfReason = map[string]*regexp.Regexp{
+	"stop":       regexp.MustCompile(`\b(stop\w*|eos|natural\w*|reason\w*|by (itself|themselves))\b|success|complet|finish`),
+	"length":     regexp.MustCompile(`length|truncat|\bcut\b|max|limit|\blong|reason`),
+	"error":      regexp.MustCompile(`error|fail|reason`),
+	"abort":      regexp.MustCompile(`abort|cancel|client|disconnect|left|timeout|timed|interrupt|drop|kill|reason|\bgave up\b`),
+	"repetition": regexp.MustCompile(`repe|loop|reason`),
+}
+
+// saidOfAll are words for all of the requests that are finished.
+var saidOfAll = regexp.MustCompile(`\b(total|all|success\w*|finished|completed|completions)\b`)
+
+// oneReason reports requests that finished for one reason, under words for all of them.
+func (p *pass) oneReason() {
+	text := labelsLegends.ReplaceAllString(p.panel.legend, "reason")
+	if text == "__auto" || len(p.panel.legend) == 0 {
+		text = "reason" // Grafana writes all labels
+	}
+	if len(p.mates()) == 1 {
+		if p.panel.legend == "" || p.panel.legend == "__auto" {
+			text = ""
+		}
+		text += " " + p.panel.title + " " + p.panel.description()
+	}
+	text = strings.ToLower(text)
+	all := selectors(p.tree)
+	if len(all) != 1 || !saidOfAll.MatchString(text) {
+		return
+	}
+	if name, _ := vllm.Canonical(nameOf(all[0])); name != "vllm:request_success_total" {
+		return
+	}
+	for _, m := range all[0].LabelMatchers {
+		if m.Name != "finished_reason" || m.Type == labels.MatchNotEqual || m.Type == labels.MatchNotRegexp || !p.fixes(m) {
+			continue
+		}
+		if words := saidOfReason[m.Value]; words != nil && !words.MatchString(text) {
+			p.report(all[0].PositionRange(),
+				fmt.Sprintf("beside it stands %q, and these are the requests that finished for one reason alone, %s", saidOfAll.FindString(text), m.Value),
+				advice("name the reason, or take the others too"))
+		}
+	}
+}
+
+// ofNodes are words for nodes themselves, and perNode those for what each of them has.
+var ofNodes, perNode = regexp.MustCompile(`\bnodes\b`), regexp.MustCompile(`\bgpus\b|\b(per|by|each|of|on|across|in|from) (the |all )?(\w+ )?nodes?\b`)
+
+// gpusAsNodes reports the GPUs that nodes have under a title that speaks of nodes.
+func (p *pass) gpusAsNodes() {
+	v := plainSelector(unwrapped(p.tree))
+	title := strings.ToLower(p.panel.title)
+	if a, ok := scaledVector(p.tree).(*parser.AggregateExpr); ok && a.Op == parser.COUNT || v == nil || !ofNodes.MatchString(title) ||
+		perNode.MatchString(title) || !strings.HasPrefix(nameOf(v), "kube_node_status_") {
+		return
+	}
+	for _, m := range v.LabelMatchers {
+		if m.Name == "resource" && m.Type == labels.MatchEqual && m.Value == "nvidia_com_gpu" {
+			p.report(v.PositionRange(), "the title speaks of nodes, and each node says how many GPUs it has: these are GPUs",
+				advice("write count(… > 0) or vector(0), or call them GPUs"))
+		}
+	}
+}
+
+// A misconception is what texts say at length of a metric, and what is not so.
+type misconception struct {
+	says, unless *regexp.Regexp // in lower case
+	metric       string         // canonical
+	apart        string         // a label by which it would be so
+	why, fix     string
+}
+
+var misconceptions = []misconception{
+	{
+		says: regexp.MustCompile(
+			`\b(prompt|input) tokens?\b[^.;\n]{0,40}\b(prefill (work|comput\w*|load|cost)|computed (by|on|in) (a |the |each |every )?(gpus?|prefill|engine|model)|prefilled)\b|\b(work|comput\w*) (of|in|by|during) (the )?prefill\b`,
+		),
+		unless: regexp.MustCompile(`cache|hits|by_source|whole prompt`), metric: "vllm:prompt_tokens_total", apart: "source",
+		why: "it counts whole prompts, with the tokens that the cache held and nobody computes",
+		fix: `take vllm:prompt_tokens_by_source_total{source="local_compute"}, or say that cached tokens are in it`,
+	},
+	{
+		says: regexp.MustCompile(
+			`\babort\w*\b[^.;,\n]{0,30}\b(client|user|caller|consumer)s?\b[^.;,\n]{0,20}\b(left|leav\w*|gone|goes|went|cancel\w*|disconnect\w*|hung|hang\w*|gave|giv\w*|drop\w*|clos\w*|abandon\w*)\b|` +
+				`\b(client|user|caller|consumer)s?\b[^.;,\n]{0,10}\b(left|leav\w*|gone|went|cancel\w*|disconnect\w*|hung|hang\w*|gave|drop\w*|clos\w*|abandon\w*)\b[^.;,\n]{0,20}\babort`,
+		),
+		unless: regexp.MustCompile(`31503|\bnever\b|\bnot\b|n't\b|hardly|rarely|stays 0`), metric: "vllm:request_success_total",
+		why: "finished_reason=abort stays 0 when clients leave (vllm-project/vllm#31503)",
+		fix: "count those that leave at the gateway, or compare the HTTP requests with those that finish",
+	},
+}
+
+// saidAtLength reports descriptions and texts that say of a metric what is not so.
+func (p *pass) saidAtLength() {
+	text := ""
+	switch p.role {
+	case panelRole:
+		text = p.panel.description() + "\n" + strings.ToLower(p.panel.title) + "\n" + strings.ToLower(p.panel.legend)
+	case alertRole:
+		text = strings.ToLower(strings.Join(writtenIn(p.texts()), "\n"))
+	}
+	for _, m := range misconceptions {
+		said := m.says.FindString(text)
+		if said == "" || m.unless.MatchString(text) {
+			continue
+		}
+		for _, v := range selectors(p.tree) {
+			if name, _ := vllm.Canonical(nameOf(v)); name != m.metric || selectsBy(v, m.apart) {
+				continue
+			}
+			p.report(v.PositionRange(), fmt.Sprintf("beside it stands %q: %s", said, m.why), advice(m.fix))
+			break
+		}
+	}
+}
+
 // acceptanceLength are words for how many tokens a step gives.
 var acceptanceLength = regexp.MustCompile(`\bbonus\b|\baccept(ance)? len|\btokens per (engine )?step`)
 

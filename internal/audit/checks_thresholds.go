@@ -71,7 +71,7 @@ func checkImpossible(p *pass) {
 		}
 	}
 	p.comparisons(func(c comparison) {
-		if c.op == parser.GTE && c.limit == 0 && minusOne(c.expr) {
+		if c.op == parser.GTE && c.limit == 0 && minusOne(c.expr) || p.tellsScale(c) {
 			return
 		}
 		top := 1.0
@@ -103,6 +103,16 @@ func checkImpossible(p *pass) {
 			p.report(c.at, "the value is between 0 and "+short(top)+": this always, or never, holds", advice("compare with a number in between"))
 		}
 	})
+}
+
+// tellsScale reports whether a comparison only tells of which of two scales a value is.
+func (p *pass) tellsScale(c comparison) bool {
+	found := false
+	p.walk(func(n parser.Node, _ []parser.Node) {
+		b, ok := n.(*parser.BinaryExpr)
+		found = found || ok && forBothScales(b) && b.PositionRange().Start <= c.at.Start && c.at.End <= b.PositionRange().End
+	})
+	return found
 }
 
 // isSum reports whether a vector is added up, so that it has no upper bound.

@@ -214,7 +214,7 @@ func sideOf(name string) int {
 // say.
 func checkOtherSide(p *pass) {
 	c, ok := p.decisive()
-	if !ok || !c.above() && !c.below() {
+	if !ok || !c.above() && !c.below() || p.guards(c) {
 		return
 	}
 	text := strings.Join(labelWords(p.name), " ")
@@ -234,6 +234,22 @@ func checkOtherSide(p *pass) {
 			p.report(c.at, "the alert speaks of too much, and it fires where all is well: below "+short(c.limit), advice("turn the comparison round"))
 		}
 	}
+}
+
+// guards reports whether a comparison is one of two that hold a series between two numbers: none of them
+// says alone what the alert is about.
+func (p *pass) guards(c comparison) bool {
+	found := false
+	p.walk(func(n parser.Node, _ []parser.Node) {
+		b, ok := n.(*parser.BinaryExpr)
+		if !ok || b.Op != parser.LAND {
+			return
+		}
+		found = found || slices.ContainsFunc(conditions(b, parser.LAND), func(o comparison) bool {
+			return slices.Equal(namesIn(o.expr), namesIn(c.expr)) && (o.above() && c.below() || o.below() && c.above())
+		})
+	})
+	return found
 }
 
 // saysSpare are words of alerts on servers that are not needed.

@@ -493,10 +493,19 @@ func variablesOf(n *node) map[string]variable {
 					multi = multi || spec.get(key).scalar() == "true"
 				}
 				out[name] = variable{name: name, multi: multi}
+				if plugin := spec.at("plugin", "kind").str(); plugin != "" && spec.at("display", "hidden").scalar() != "true" { // Perses'
+					out[name] = variable{name: name, kind: persesVariables[plugin], multi: multi, node: spec.get("name")}
+				}
 			}
 		}
 	}
 	return out
+}
+
+// persesVariables are Grafana's kinds of variables by the plugins of Perses'.
+var persesVariables = map[string]string{
+	"PrometheusLabelValuesVariable": "query", "PrometheusLabelNamesVariable": "query", "PrometheusPromQLVariable": "query",
+	"StaticListVariable": "custom",
 }
 
 // dashboardNode walks a dashboard, whatever its nesting: rows, rows in panels,

@@ -156,7 +156,7 @@ func TestVariablesAndPanels(t *testing.T) {
 		{"tebibytes called MiB", `{"name":"m"}`, `,"title":"Memory (MiB)"`, []query{{"DCGM_FI_DEV_FB_USED / 1024 / 1024", ""}}, []string{"ticket wrong-unit"}},
 		{"watts as bytes", `{"name":"m"}`, `,"fieldConfig":{"defaults":{"unit":"bytes"}}`, []query{{"DCGM_FI_DEV_POWER_USAGE", ""}}, []string{"ticket wrong-unit"}},
 		{"milliwatts as watts", `{"name":"m"}`, `,"fieldConfig":{"defaults":{"unit":"watt"}}`, []query{{"rate(DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION[5m])", ""}}, []string{"ticket wrong-unit"}},
-		{"gibibytes as they are", `{"name":"m"}`, `,"fieldConfig":{"defaults":{"unit":"decgbytes"}}`, []query{{"DCGM_FI_DEV_FB_USED / 1024", ""}}, nil},
+		{"gibibytes as gigabytes", `{"name":"m"}`, `,"fieldConfig":{"defaults":{"unit":"decgbytes"}}`, []query{{"DCGM_FI_DEV_FB_USED / 1024", ""}}, []string{"info wrong-unit"}},
 		{"steps of ratios for percent", `{"name":"m"}`, `,"type":"stat","fieldConfig":{"defaults":{"unit":"percent","thresholds":{"mode":"absolute","steps":[{"value":null},{"value":0.7},{"value":0.9}]}}}`, []query{{"DCGM_FI_DEV_GPU_UTIL", ""}}, []string{"ticket colour-threshold"}},
 		{"steps that do not rise", `{"name":"m"}`, `,"type":"stat","fieldConfig":{"defaults":{"thresholds":{"mode":"absolute","steps":[{"color":"green","value":null},{"value":2},{"value":1}]}}}`, []query{{"sum(vllm:num_requests_running)", "a"}, {"sum(vllm:num_requests_waiting)", "b"}}, []string{"ticket colour-threshold"}},
 		{"steps that are not drawn", `{"name":"m"}`, `,"type":"timeseries","fieldConfig":{"defaults":{"thresholds":{"mode":"absolute","steps":[{"color":"green","value":null},{"value":2},{"value":1}]}}}`, []query{{"sum(vllm:num_requests_running)", ""}}, nil},

@@ -239,6 +239,46 @@ func TestWhatPanelsSayAndShow(t *testing.T) {
 			func(_, _ *string, q []string, _ more) {
 				q[0] = strings.Replace(q[0], "sum(", "sum by (instance) (", 1)
 			}, "ticket label-mismatch"},
+		{"a zero beside a raw series", "timeseries", "Jobs", []string{"sum(broker_jobs_ready{queue=\"a\"}) or vector(0) | ready"}, nil,
+			func(_, _ *string, q []string, _ more) { q[0] = "broker_jobs_ready{queue=\"a\"} or vector(0) | ready" }, "ticket label-mismatch"},
+		{"a zero beside rates", "timeseries", "Restarts", []string{"100 * (sum(rate(kube_pod_container_status_restarts_total[5m])) or vector(0)) | restarts"}, nil,
+			func(_, _ *string, q []string, _ more) {
+				q[0] = "100 * (rate(kube_pod_container_status_restarts_total[5m]) or vector(0)) | restarts"
+			}, "ticket label-mismatch"},
+		{"a zero beside a series by its pod", "table", "Waiting", []string{"job:waiting:sum or vector(0) | waiting"}, more{"format": "table", "instant": "1"},
+			func(_, _ *string, q []string, _ more) {
+				q[0] = "sum by (pod) (vllm:num_requests_waiting) or vector(0) | waiting"
+			}, "ticket label-mismatch"},
+		{"a count of none", "stat", "Servers that answer", []string{`count(up{job="v"} == 1) or vector(0) | servers`}, more{"instant": "1"},
+			func(_, _ *string, q []string, _ more) { q[0] = strings.Replace(q[0], " or vector(0)", "", 1) }, "ticket count-is-zero"},
+		{"a share of none", "gauge", "Servers that answer", []string{`sum(up{job="v"}) / count(up{job="v"}) | share`}, more{unitOf: "percentunit"},
+			func(_, _ *string, q []string, _ more) {
+				q[0] = strings.Replace(q[0], `sum(up{job="v"})`, `count(up{job="v"} > 0)`, 1)
+			}, "ticket count-is-zero"},
+		{"a count of none above a number", "stat", "Hot GPUs", []string{"sum(DCGM_FI_DEV_GPU_TEMP > bool 85) | GPUs"}, nil,
+			func(_, _ *string, q []string, _ more) {
+				q[0] = strings.NewReplacer("sum", "count", "bool ", "").Replace(q[0])
+			}, "info count-is-zero"},
+		{"mebibytes as megabytes", "timeseries", "Framebuffer", []string{"DCGM_FI_DEV_FB_FREE | {{Hostname}} {{gpu}}"}, more{unitOf: "mbytes"},
+			func(_, _ *string, _ []string, m more) { m[unitOf] = "decmbytes" }, "info wrong-unit"},
+		{"one reason as all", "stat", "Requests cut at their limit", []string{`sum(increase(vllm:request_success_total{finished_reason="length"}[$__range])) | cut`}, more{"instant": "1"},
+			func(_, title *string, q []string, _ more) {
+				*title, q[0] = "Completed requests", strings.Replace(q[0], "| cut", "| completed", 1)
+			}, "ticket other-quantity"},
+		{"failures as all", "timeseries", "All requests", []string{`sum(rate(vllm:request_success_total[5m])) | all`, `sum(rate(vllm:request_success_total{finished_reason="error"}[5m])) | failed`}, more{unitOf: "reqps"},
+			func(_, _ *string, q []string, _ more) {
+				q[1] = strings.Replace(q[1], "| failed", "| finished", 1)
+			}, "ticket other-quantity"},
+		{"prompts as work", "timeseries", "Tokens", []string{"sum(rate(vllm:prompt_tokens_total[5m])) | in", "sum(rate(vllm:generation_tokens_total[5m])) | out"}, more{"description": "Input tokens per second, cached ones too, and output tokens per second."},
+			func(_, _ *string, _ []string, m more) {
+				m["description"] = "Input tokens show the load: they were all computed by a GPU."
+			}, "ticket other-quantity"},
+		{"aborts as clients that left", "timeseries", "Ends", []string{"sum by (finished_reason) (rate(vllm:request_success_total[5m])) | {{finished_reason}}"}, more{"description": "Clients that hang up are in no reason, not even in abort."},
+			func(_, _ *string, _ []string, m more) {
+				m["description"] = "length: cut. abort: the user disconnected."
+			}, "ticket other-quantity"},
+		{"GPUs as nodes", "stat", "GPUs of all nodes", []string{`sum(kube_node_status_allocatable{resource="nvidia_com_gpu"}) | there`}, nil,
+			func(_, title *string, _ []string, _ more) { *title = "GPU nodes" }, "ticket other-quantity"},
 		{"red where nobody asks", "gauge", "Tokens per second", []string{"sum(rate(vllm:generation_tokens_total[5m])) | tokens"}, more{stepsOf: steps("blue", "yellow", "green")},
 			func(_, _ *string, _ []string, m more) { m[stepsOf] = steps("red", "yellow", "green") }, "ticket wrong-way-round"},
 		{"tokens as operations", "timeseries", "Tokens", []string{"sum(rate(vllm:generation_tokens_total[5m])) | tokens"}, more{unitOf: "short"},
@@ -324,5 +364,34 @@ func TestWhatPanelsSayAndShow(t *testing.T) {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestUnusedVariablesOfPerses finds variables that no query of a Perses dashboard has.
+func TestUnusedVariablesOfPerses(t *testing.T) {
+	const board = `kind: Dashboard
+spec:
+  variables:
+    - {kind: ListVariable, spec: {name: zone, plugin: {kind: PrometheusLabelValuesVariable, spec: {labelName: zone}}}}
+    - {kind: ListVariable, spec: {name: pod, plugin: {kind: StaticListVariable, spec: {values: [a, b]}}}}
+    - {kind: ListVariable, spec: {name: unseen, display: {hidden: true}, plugin: {kind: StaticListVariable, spec: {values: [a]}}}}
+  panels:
+    queue:
+      kind: Panel
+      spec:
+        display: {name: Queue}
+        plugin: {kind: TimeSeriesChart, spec: {}}
+        queries:
+          - {kind: TimeSeriesQuery, spec: {plugin: {kind: PrometheusTimeSeriesQuery, spec: {query: 'sum(vllm:num_requests_waiting{pod=~"$pod"ZONE})'}}}}
+`
+	surface, err := AnySurface()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for matcher, want := range map[string][]string{"": {"info unused-variable"}, `,zone=~"$zone"`: nil} {
+		f := File{Name: "d.yaml", Kind: Dashboards, Data: []byte(strings.Replace(board, "ZONE", matcher, 1))}
+		if diff := cmp.Diff(want, found(t, surface, f)); diff != "" {
+			t.Errorf("%q (-want +got)\n%s", matcher, diff)
+		}
 	}
 }

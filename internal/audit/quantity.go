@@ -447,7 +447,12 @@ func (a algebra) ofBinary(n *parser.BinaryExpr, depth int) quantity {
 			return quantity{span, l.scale}
 		}
 		return a.of(n.LHS, depth)
-	case parser.LOR, parser.LAND, parser.LUNLESS, parser.ADD:
+	case parser.LOR:
+		if forBothScales(n) && factor(n.RHS) > factor(n.LHS) {
+			return a.of(n.RHS, depth)
+		}
+		return a.of(n.LHS, depth)
+	case parser.LAND, parser.LUNLESS, parser.ADD:
 		return a.of(n.LHS, depth)
 	}
 	if isFilter(n) {

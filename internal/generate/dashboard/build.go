@@ -290,7 +290,7 @@ func (b *builder) dashboard(l layout) (Dashboard, error) {
 func (b *builder) told(queries []query) []query {
 	var out []query
 	for _, q := range queries {
-		if d := b.levels[q.level]; q.signal == nil || d.Tells(q.signal) {
+		if d := b.asked(q); len(d.Dialects) > 0 && (q.signal == nil || d.Tells(q.signal)) {
 			out = append(out, q)
 		}
 	}
@@ -365,9 +365,26 @@ func (b *builder) series(p panel, q query) (Series, error) {
 	return out, nil
 }
 
+// asked is the deployment of a query's level, without the dialects whose metrics lack a label that an expression of its
+// own shows apart.
+func (b *builder) asked(q query) generate.Deployment {
+	d := b.levels[q.level]
+	names, err := indicator.Metrics(q.expr)
+	if q.expr == "" || err != nil {
+		return d
+	}
+	d.Dialects = slices.DeleteFunc(slices.Clone(d.Dialects), func(dia dialect.Dialect) bool {
+		return slices.ContainsFunc(names, func(name string) bool {
+			f, known := dialect.Known(dia.Metric(name))
+			return known && f.Engine == dia.Engine && slices.ContainsFunc(q.shows, func(l string) bool { return !slices.Contains(f.Labels, l) })
+		})
+	})
+	return d
+}
+
 // expr returns a query's PromQL, for all dialects of its level.
 func (b *builder) expr(q query) (string, error) {
-	d := b.levels[q.level]
+	d := b.asked(q)
 	if q.expr != "" {
 		return d.PromQL(q.expr)
 	}

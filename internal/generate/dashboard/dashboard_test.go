@@ -198,6 +198,31 @@ func TestNothingIsAskedThatTheReleaseCannotTell(t *testing.T) {
 	}
 }
 
+// TestRequestsAreSplitWhereTheyHaveReasons finds no reason asked of SGLang's requests, which have none, and that of vLLM's
+// beside them.
+func TestRequestsAreSplitWhereTheyHaveReasons(t *testing.T) {
+	for _, tc := range []struct {
+		dialects []string
+		want     int
+	}{{[]string{"sglang"}, 0}, {[]string{"vllm-v1", "sglang"}, 1}, {[]string{"vllm-v1"}, 1}} {
+		split := 0
+		panels(build(t, config(t, tc.dialects...)), func(_ dashboard.Dashboard, p dashboard.Panel) {
+			for _, s := range p.Series {
+				if !strings.Contains(s.Expr, "by (finished_reason") {
+					continue
+				}
+				split++
+				if strings.Contains(s.Expr, "sglang:") {
+					t.Errorf("%v, panel %d: %s", tc.dialects, p.ID, s.Expr)
+				}
+			}
+		})
+		if split != tc.want {
+			t.Errorf("%v: %d queries by reason, want %d", tc.dialects, split, tc.want)
+		}
+	}
+}
+
 func TestEveryAlertHasAPanelThatShowsIt(t *testing.T) {
 	ids := map[string]map[int]dashboard.Panel{}
 	panels(build(t, config(t, "vllm-v1")), func(d dashboard.Dashboard, p dashboard.Panel) {

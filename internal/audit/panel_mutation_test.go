@@ -114,9 +114,12 @@ var panelMutations = []struct {
 		}
 		return len(steps) > 1 && slices.Contains([]any{"stat", "gauge", "bargauge"}, p["type"])
 	}},
-	{"ms for s", unitBecomes("s", "ms")}, {"percent for ratios", unitBecomes("percentunit", "percent")},
-	{"seconds for requests", unitBecomes("reqps", "s")}, {"bytes for watts", unitBecomes("watt", "bytes")},
-	{"a ratio for bytes", unitBecomes("bytes", "percentunit")}, {"bits for bytes", unitBecomes("binBps", "bps")},
+	{"ms for s", unitBecomes("s", "ms")},
+	{"percent for ratios", unitBecomes("percentunit", "percent")},
+	{"seconds for requests", unitBecomes("reqps", "s")},
+	{"bytes for watts", unitBecomes("watt", "bytes")},
+	{"a ratio for bytes", unitBecomes("bytes", "percentunit")},
+	{"bits for bytes", unitBecomes("binBps", "bps")},
 	{"the range for a moment", replacing("$__rate_interval", "$__range")},
 	{"a pixel for an interval", replacing("$__rate_interval", "$__interval")},
 	{"another percentile", replacingAll(regexp.MustCompile(`histogram_quantile\(0\.95`), "histogram_quantile(0.5")},

@@ -177,8 +177,10 @@ func TestAModelIsNotThinnedOut(t *testing.T) {
 			model, status string
 			n             float64
 		}{{"big", "success", 1000}, {"big", "upstream_error", 0}, {"small", "success", 0}, {"small", "upstream_error", 10}} {
-			out = append(out, boundary.Sample{Name: "sixty_gateway_requests_total", Value: s.n * scale,
-				Labels: map[string]string{"model": s.model, "status": s.status, "route": "/v1/chat/completions"}})
+			out = append(out, boundary.Sample{
+				Name: "sixty_gateway_requests_total", Value: s.n * scale,
+				Labels: map[string]string{"model": s.model, "status": s.status, "route": "/v1/chat/completions"},
+			})
 		}
 		return out
 	}

@@ -14,7 +14,7 @@ func board(panels int) File {
 		if i > 0 {
 			b.WriteString(",")
 		}
-		fmt.Fprintf(&b, `{"title":"p%d","targets":[{"expr":"histogram_quantile(0.95, sum by (le) (rate(vllm:time_per_output_token_seconds_bucket[$__interval])))"}]}`, i)
+		fmt.Fprintf(&b, `{"title":"panel %d","targets":[{"expr":"histogram_quantile(0.95, sum by (le) (rate(vllm:time_per_output_token_seconds_bucket[$__interval])))"}]}`, i)
 	}
 	b.WriteString("]}")
 	return File{Name: "board.json", Data: b.Bytes(), Kind: Dashboards}

@@ -529,7 +529,7 @@ func checkIdlePart(p *pass) {
 			return
 		}
 		for _, part := range p.partsOf(nameOf(v)) {
-			if slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool { return m.Name == part }) {
+			if selectsBy(v, part) {
 				continue
 			}
 			p.report(c.at, fmt.Sprintf("%s is counted by %s, and each part is compared by itself: one that does not occur stands still, and this fires while all is well", nameOf(v), part),

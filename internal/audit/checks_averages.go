@@ -183,7 +183,7 @@ func checkPartsAsWhole(p *pass) {
 	}
 	parts := p.partsOf(nameOf(v))
 	apart := slices.DeleteFunc(slices.Clone(parts), func(part string) bool {
-		return slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool { return m.Name == part })
+		return selectsBy(v, part)
 	})
 	if len(apart) == 0 || slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(p.panel.legend, part) }) {
 		return

@@ -426,7 +426,7 @@ func checkAllModes(p *pass) {
 	p.walk(func(n parser.Node, path []parser.Node) {
 		v, ok := n.(*parser.VectorSelector)
 		if !ok || nameOf(v) != "node_cpu_seconds_total" || p.role == variableRole || !under(path, rates...) ||
-			slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool { return m.Name == "mode" }) {
+			selectsBy(v, "mode") {
 			return
 		}
 		whole := false

@@ -322,7 +322,7 @@ func checkCumulativeBuckets(p *pass) {
 	}
 	v := plainSelector(unwrapped(p.tree))
 	if v == nil || !p.isBuckets(nameOf(v)) ||
-		slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool { return m.Name == labels.BucketLabel }) {
+		selectsBy(v, labels.BucketLabel) {
 		return
 	}
 	if a := aggregation(p.tree); a != nil && slices.Contains(a.Grouping, labels.BucketLabel) == a.Without {

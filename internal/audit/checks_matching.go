@@ -472,7 +472,7 @@ func checkTokensPerCompletion(p *pass) {
 		case "vllm:prompt_tokens_total":
 			to := strings.Replace(nameOf(v), "request_success_total", "time_to_first_token_seconds_count", 1)
 			edits := p.rename(v, to)
-			if slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool { return m.Name == "finished_reason" }) {
+			if selectsBy(v, "finished_reason") {
 				edits = nil
 			}
 			p.report(b.PositionRange(), why, suggestion{"divide by " + to + ", which is counted with the prompt", edits})

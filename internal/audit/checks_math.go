@@ -289,7 +289,7 @@ func (q *query) tellsModelsApart() bool {
 		case *parser.AggregateExpr:
 			found = found || !n.Without && slices.Contains(n.Grouping, "model_name")
 		case *parser.VectorSelector:
-			found = found || slices.ContainsFunc(n.LabelMatchers, func(m *labels.Matcher) bool { return m.Name == "model_name" })
+			found = found || selectsBy(n, "model_name")
 		}
 		return nil
 	})

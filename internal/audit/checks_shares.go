@@ -351,18 +351,19 @@ func leaningOfSeries(v *parser.VectorSelector) leaning {
 	return neither
 }
 
-// leaningSaid returns which part a text names, neither where it names both or none.
-func leaningSaid(text string) leaning {
-	out := neither
+// leaningSaid returns which part a text names, neither where it names both or none, and how
+// many it names.
+func leaningSaid(text string) (said leaning, n int) {
+	said = neither
 	for _, l := range leanings {
 		if l.words.MatchString(text) {
-			if out != neither {
-				return neither
-			}
-			out = l.leaning
+			said, n = l.leaning, n+1
 		}
 	}
-	return out
+	if n > 1 {
+		return neither, n
+	}
+	return said, n
 }
 
 // checkOtherPart finds texts that name one part of a whole beside a query for the other: what is left for
@@ -393,11 +394,11 @@ func checkOtherPart(p *pass) {
 		return
 	}
 	for _, text := range texts {
-		said := leaningSaid(text)
-		if said == neither {
-			if leaningsSaid(text) > 1 {
-				return
-			}
+		said, n := leaningSaid(text)
+		switch {
+		case n > 1:
+			return
+		case n == 0:
 			continue
 		}
 		if p.role == alertRole && (said == notInUse || said == fine) {
@@ -409,13 +410,4 @@ func checkOtherPart(p *pass) {
 		}
 		return
 	}
-}
-
-func leaningsSaid(text string) (n int) {
-	for _, l := range leanings {
-		if l.words.MatchString(text) {
-			n++
-		}
-	}
-	return n
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
@@ -269,7 +268,7 @@ func statedBy(v *parser.VectorSelector) string {
 	}
 	name, _ := vllm.Canonical(nameOf(v))
 	by := oneOfWhich[name]
-	if by == "" || slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool { return m.Name == by }) {
+	if by == "" || selectsBy(v, by) {
 		return ""
 	}
 	return by

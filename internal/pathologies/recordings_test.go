@@ -48,15 +48,19 @@ func (tr *truth) onset(phase int) time.Time {
 	return time.UnixMilli(max(p.FromMS, p.OnsetMS))
 }
 
-// accepted returns the verdicts that are honest at the end of a phase.
+// accepted returns the verdicts that are honest at the end of a phase. The recording's own
+// verdict is that of its last phase in which the fault is there; while a fault grows both
+// are honest.
 func (tr *truth) accepted(phase int) []string {
 	p := tr.Phases[phase]
 	all := []string{diagnose.Healthy, diagnose.Idle}
 	switch {
-	case phase == len(tr.Phases)-1:
-		all = slices.Concat([]string{tr.Verdict}, tr.Accept, p.Accept)
+	case phase == tr.faulty():
+		all = slices.Concat(tr.verdicts(), tr.Accept, p.Accept)
 	case p.Verdict != "":
 		all = append([]string{p.Verdict}, p.Accept...)
+	case p.Name == "growing":
+		all = slices.Concat(all, tr.verdicts(), tr.Accept)
 	}
 	var once []string
 	for _, v := range all {
@@ -65,6 +69,22 @@ func (tr *truth) accepted(phase int) []string {
 		}
 	}
 	return once
+}
+
+// verdicts returns the names in the recording's own verdict, which remarks may follow.
+func (tr *truth) verdicts() []string {
+	names, _, _ := strings.Cut(tr.Verdict, ";")
+	names, _, _ = strings.Cut(names, " (")
+	return strings.Split(names, " or ")
+}
+
+// faulty returns the last phase that the recording's verdict is about.
+func (tr *truth) faulty() int {
+	last := len(tr.Phases) - 1
+	for last > 0 && tr.Phases[last].Name == "recovered" && tr.Phases[last].Verdict == "" {
+		last--
+	}
+	return last
 }
 
 func quiet(verdict string) bool { return verdict == diagnose.Healthy || verdict == diagnose.Idle }

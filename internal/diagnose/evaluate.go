@@ -165,7 +165,7 @@ func (o *outcome) judge(s *Snapshot, v view) {
 	if o.status != Firing {
 		return
 	}
-	if t, _ := o.pathology.When.Eval(cautious{v}); t != catalog.True {
+	if o.pathology.When.Certain(v) != catalog.True {
 		o.status = Pending
 	}
 	held, known := 0, 0

@@ -127,7 +127,7 @@ func (j *judgement) doubt() string {
 	late, usual := j.view.Now(indicator.TTFTP95), j.view.Normal(indicator.TTFTP95)
 	_, _, promised := j.view.Limit(catalog.TTFTObjective)
 	text := func() string { return indicator.Format(late, indicator.Seconds) + " on " + j.name() }
-	switch worse, _ := laterThanUsual.Eval(cautious{j.view}); {
+	switch worse := laterThanUsual.Certain(j.view); {
 	case promised || !late.OK:
 	case worse == catalog.True:
 		return fmt.Sprintf("%s is %s, normally %s, and no known cause fits", indicator.TTFTP95.Title, text(), indicator.Format(usual, indicator.Seconds))

@@ -181,6 +181,7 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 	}
 	s.steady = h.steadiness(normal, now)
 	o.override(&s, h)
+	s.steady.once = h.cameOnce(s.Window)
 	if len(h.at) > 0 {
 		s.before, s.whole = h.at[0].Add(-step), true
 	}
@@ -213,6 +214,10 @@ func (r Range) settled() Range {
 func (o *Options) override(s *Span, h *history) {
 	if o.Window > 0 {
 		s.Window.From = s.Window.To.Add(-o.Window)
+		// What was not there yet is not asked for: a rate over it would be one of nothing.
+		if len(h.at) > 0 && h.at[0].After(o.At.Add(-longestPast+o.Interval)) && h.at[0].After(s.Window.From) {
+			s.Window.From = h.at[0].Add(-edge)
+		}
 	}
 	switch {
 	case len(o.Settings.Baselines) > 0:

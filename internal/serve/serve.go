@@ -77,6 +77,8 @@ type Config struct {
 	Log *slog.Logger
 	// Ready is told of the page's address.
 	Ready func(url string)
+
+	served func(*web.Server) // is told of what is served; for tests
 }
 
 // A server is what runs.
@@ -342,7 +344,11 @@ func (s *server) handler() (http.Handler, error) {
 		return nil, err
 	}
 	o.Page = shell
-	return web.New(o), nil
+	handler := web.New(o)
+	if s.cfg.served != nil {
+		s.cfg.served(handler)
+	}
+	return handler, nil
 }
 
 // observe makes incidents of what was found.

@@ -108,12 +108,12 @@ type Grade struct {
 }
 
 // SeverityOf returns how severe p is on a target on which it holds.
-func (p *Pathology) SeverityOf(v View) Severity {
+func (p *Pathology) SeverityOf(v Uncertain) Severity {
 	for _, g := range p.Grades {
 		if g.While.Empty() {
 			return g.Severity
 		}
-		if truth, _ := g.While.Eval(v); truth == True {
+		if g.While.Certain(v) == True {
 			return g.Severity
 		}
 	}

@@ -168,7 +168,7 @@ func (o *outcome) judge(s *Snapshot, v view) {
 	if o.pathology.When.Certain(v) != catalog.True {
 		o.status = Pending
 	}
-	o.severity = o.pathology.SeverityOf(cautious{v})
+	o.severity = o.pathology.SeverityOf(v)
 	held, known := 0, 0
 	for _, c := range o.pathology.Supports {
 		t, e := c.Eval(v)

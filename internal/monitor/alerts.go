@@ -60,14 +60,15 @@ func (a *Alerter) Alerts() Alerts {
 	return a.Settings
 }
 
-// Rank orders the names of severities, as these settings call them, the worst highest.
+// Rank orders the names of severities, as these settings call them, the worst highest. It is
+// negative for others, which rules may have: those have no order.
 func (a Alerts) Rank(severity string) int {
-	for s := catalog.Page; s > catalog.Info; s-- {
+	for _, s := range []catalog.Severity{catalog.Page, catalog.Ticket, catalog.Info} {
 		if severity == cmp.Or(a.Severities[s.String()], s.String()) {
 			return int(s)
 		}
 	}
-	return int(catalog.Info)
+	return -1
 }
 
 // See takes the next evaluation. What cannot be judged keeps the alerts that there are.

@@ -77,7 +77,8 @@ type Pathology struct {
 	Supports []Cond
 
 	// ExplainedBy lists the pathologies whose symptom this one is: while one of them is
-	// found on the same target, it explains this one and inhibits its alert. Explains
+	// found on the same target, or between a gateway and the servers of one model behind it,
+	// it explains this one and inhibits its alert. Explains
 	// lists symptoms of this one that were in the catalogue before it, so that a cause
 	// that is added touches no other pathology. A pair is told on one side only.
 	ExplainedBy, Explains []string
@@ -152,6 +153,21 @@ func (p *Pathology) Severities() []Severity {
 	return []Severity{p.Severity}
 }
 
+// Scope is where p is judged: at the gateways, where all that it reads is a gateway's; on
+// GPU exporters too, where all is of GPUs; and on model servers.
+func (p *Pathology) Scope() indicator.Scope {
+	scope := indicator.Gateway
+	p.When.Signals(func(s *indicator.Signal) { scope = min(scope, s.Scope) })
+	return scope
+}
+
+// Per is the label of the parts of a gateway that p judges one by one: that of its signals,
+// of which all have the same.
+func (p *Pathology) Per() (label string) {
+	p.When.Signals(func(s *indicator.Signal) { label = s.Per })
+	return label
+}
+
 // Causes returns the pathologies of a catalogue that inhibit p, in its order.
 func (p *Pathology) Causes(all []*Pathology) []*Pathology {
 	return slices.DeleteFunc(slices.Clone(all), func(q *Pathology) bool { return !q.Inhibits(p) })
@@ -173,6 +189,12 @@ type Pass struct {
 	View
 	Config engine.Config
 	Flags  engine.Flags // those that the server's engine takes
+
+	// Part names the model or the upstream of a gateway that is judged, where those are
+	// judged one by one.
+	Part string
+	// Parts returns a signal's readings in the window by model or by upstream.
+	Parts func(*indicator.Signal) map[string]float64
 
 	// Summary replaces the title in the verdict: one sentence with this
 	// server's numbers.

@@ -159,5 +159,5 @@ func stepsOf(list string) []step {
 // explained lists what a verdict may be: the catalogue, a broken objective of which no
 // pathology is the cause, and what a gateway alone can see.
 func explained() []*catalog.Pathology {
-	return slices.Concat(pathologies.All(), []*catalog.Pathology{diagnose.ObjectiveBreached}, diagnose.AtGateway())
+	return append(pathologies.All(), diagnose.ObjectiveBreached)
 }

@@ -135,6 +135,9 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 	usual := UsualWindow(step)
 	if !t.Serves() || t.Problem != "" {
 		s.Window = Range{o.At.Add(-max(min(usual, past.Length()), step)), o.At} // a past may have begun just now
+		if t.isGateway() {                                                      // whose counters say themselves what there is
+			s.Window.From, s.Unchanged = o.At.Add(-usual), true
+		}
 		if b := (Range{past.From, s.Window.From}); b.Length() >= minHistory {
 			s.Baseline, s.Source = b.settled(), History
 		}

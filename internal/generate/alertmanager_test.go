@@ -98,12 +98,6 @@ func (p *pair) explained() bool {
 	return p.source.Inhibits(p.target) && p.targetSeverity <= p.sourceSeverity
 }
 
-func withGateway(t *testing.T) generate.RulesConfig {
-	t.Helper()
-	cfg := usual(t)
-	return cfg
-}
-
 // pairs are all pairs of alerts, at all their severities.
 func pairs() (out []pair) {
 	for _, a := range pathologies.All() {
@@ -140,9 +134,9 @@ func labelled(cfg *generate.RulesConfig, p *catalog.Pathology, s catalog.Severit
 
 // TestATicketNeverSilencesAPage holds the written rules to what the catalogue explains.
 func TestATicketNeverSilencesAPage(t *testing.T) {
-	renamed := withGateway(t)
+	renamed := usual(t)
 	renamed.Severities = map[catalog.Severity]string{catalog.Page: "critical", catalog.Ticket: "warning"}
-	for name, cfg := range map[string]generate.RulesConfig{"usual names": withGateway(t), "renamed": renamed} {
+	for name, cfg := range map[string]generate.RulesConfig{"usual names": usual(t), "renamed": renamed} {
 		t.Run(name, func(t *testing.T) {
 			rules := readInhibitions(t, cfg)
 			for _, p := range pairs() {
@@ -179,7 +173,7 @@ func TestCausesDoNotComeLate(t *testing.T) {
 
 // TestOneFaultAtAGatewayIsOnePage: of a pool of two servers behind a gateway.
 func TestOneFaultAtAGatewayIsOnePage(t *testing.T) {
-	cfg := withGateway(t)
+	cfg := usual(t)
 	rules := readInhibitions(t, cfg)
 	find := func(id string) *catalog.Pathology {
 		return pathologies.All()[slices.IndexFunc(pathologies.All(), func(p *catalog.Pathology) bool { return p.ID == id })]
@@ -348,7 +342,7 @@ func (am *alertmanager) active(t *testing.T) map[[3]string]bool {
 
 // TestAlertmanagerOnEveryPair lets a real Alertmanager decide on every pair of alerts.
 func TestAlertmanagerOnEveryPair(t *testing.T) {
-	cfg := withGateway(t)
+	cfg := usual(t)
 	am := startAlertmanager(t, cfg)
 	var firing []map[string]string
 	all := pairs()
@@ -489,7 +483,7 @@ restart 96 4
 
 // TestAlertmanagerOnFaultsTogether sends what fires in one fault, and in two at once.
 func TestAlertmanagerOnFaultsTogether(t *testing.T) {
-	cfg := withGateway(t)
+	cfg := usual(t)
 	all := map[string]*catalog.Pathology{}
 	for _, p := range pathologies.All() {
 		all[p.ID] = p

@@ -165,8 +165,8 @@ var (
 		"Requests that are open for longer than the gateway's limit.")
 	GatewayMissing = gateway("missing", "Requests that no engine holds", Requests, "sum by (instance) (last_over_time(sixty_gateway_upstream_engine_missing[1m]))",
 		"Requests that wait at the gateway for a while and that the engine neither runs nor has waiting: they are stuck before it.")
-	GatewayExcess = gateway("excess", "Requests held by the engine alone", Requests, "sum by (instance) (min_over_time(sixty_gateway_upstream_engine_excess[5m]))",
-		"Requests that the engine holds beyond those open at the gateway, at every reading: other clients' ones, or those whose client has gone.")
+	GatewayExcess = gateway("excess", "Requests held by the engine alone", Requests, "sum by (instance) (min_over_time(sixty_gateway_upstream_engine_excess[1m]))",
+		"Requests that the engine holds beyond those open at the gateway, at each of the last two scrapes: other clients' ones, or those whose client has gone.")
 	GatewayDown = gateway("upstreams_down", "Upstreams whose health check fails", Count, "sum by (instance) (1 - max_over_time(sixty_gateway_upstream_up[1m]))",
 		"Servers that the gateway sends no requests to, at each of the last two scrapes.").per(PerUpstream)
 	GatewayUp = gateway("upstreams_up", "Upstreams that pass health checks", Count, "sum by (instance) (max_over_time(sixty_gateway_upstream_up[1m]))",

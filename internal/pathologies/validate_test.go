@@ -54,6 +54,27 @@ func TestEveryConditionCompilesToPromQL(t *testing.T) {
 	}
 }
 
+// TestOneConditionIsAboutOneKindOfPart: comparisons of the parts of a gateway by model and
+// by upstream never meet.
+func TestOneConditionIsAboutOneKindOfPart(t *testing.T) {
+	for _, p := range pathologies.All() {
+		seen, outside := map[string]bool{}, false
+		p.When.Signals(func(s *indicator.Signal) {
+			seen[s.Per] = true
+			outside = outside || s.Scope == indicator.Gateway
+			if s.Per != "" && !strings.Contains(s.Expr, "by (instance)") {
+				t.Errorf("%s is by %s and not added up by instance", s.Name, s.Per)
+			}
+		})
+		if len(seen) != 1 {
+			t.Errorf("%s is about %v", p.ID, seen)
+		}
+		if outside && p.Scope() != indicator.Gateway {
+			t.Errorf("%s reads a gateway and a server", p.ID)
+		}
+	}
+}
+
 // TestRunbookQueriesParse keeps what people paste in an incident free of typing
 // errors. A snippet is one expression a line; an indented line continues the one
 // before.

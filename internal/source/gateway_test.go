@@ -158,7 +158,7 @@ func TestVerdictsOfAGateway(t *testing.T) {
 			},
 		},
 		"held-after-client": {
-			servers: []*scriptedServer{{answer: tokens}},
+			servers: []*scriptedServer{{answer: tokens}}, lasts: 12 * time.Second, // the first readings know of no engine
 			ask: func(ask func(string, time.Duration), _ func()) {
 				ask("m", time.Second)
 				time.Sleep(50 * time.Millisecond)

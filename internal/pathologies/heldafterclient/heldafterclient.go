@@ -15,7 +15,7 @@ var runbook string
 
 var one = &catalog.Threshold{
 	Name: "gateway_excess", Unit: indicator.Requests, Default: 0.5,
-	Why: "one, at every reading: between two readings a request may end here and not there",
+	Why: "one, at each of the last two scrapes: between two readings a request may end here and not there",
 }
 
 // Pathology is requests that an engine holds and no client waits for.

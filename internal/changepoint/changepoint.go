@@ -60,8 +60,10 @@ type Change struct {
 	// first; After is the first interval that is surely after it. They are equal, or
 	// the one interval between them holds the change.
 	Before, After int
-	// Score is the logarithm of the likelihood ratio, summed over the signals.
+	// Score is the logarithm of the likelihood ratio, summed over the signals; By names the
+	// signal that adds most to it.
 	Score float64
+	By    string
 }
 
 // Limits of the search.
@@ -96,6 +98,7 @@ func Find(s *Series, lim Limits) []Change {
 			return
 		}
 		split(lo, c.Before)
+		_, c.By = p.score(lo, c.Before, c.After, hi)
 		out = append(out, c)
 		split(c.After, hi)
 	}
@@ -111,6 +114,7 @@ type prepared struct {
 }
 
 type prefix struct {
+	name       string
 	kind       Kind
 	sums       [][]float64 // by interval (n+1), by cell
 	squares    []float64   // Level only
@@ -174,7 +178,7 @@ func (r *room) prefix(p *prepared, sig *Signal) prefix {
 	for i := range n + 1 {
 		r.rows = append(r.rows, flat[i*cells:(i+1)*cells])
 	}
-	f := prefix{kind: sig.Kind, sums: r.rows[first:]}
+	f := prefix{name: sig.Name, kind: sig.Kind, sums: r.rows[first:]}
 	if sig.Kind == Level {
 		f.squares, f.looks = r.take(n+1), r.take(n+1)
 	}
@@ -307,20 +311,25 @@ func (f *prefix) levels(p *prepared, a, b, c, d int) float64 {
 	return min(mostPerLevel, z2/2)
 }
 
-// score is the sum over all signals for a change between the intervals a to b and c to d.
-func (p *prepared) score(a, b, c, d int) float64 {
-	total := 0.0
+// score is the sum over all signals for a change between the intervals a to b and c to d,
+// and the signal that adds most to it.
+func (p *prepared) score(a, b, c, d int) (total float64, by string) {
+	most := 0.0
 	for i := range p.signals {
 		f := &p.signals[i]
+		v := 0.0
 		if f.kind == Level {
-			total += f.levels(p, a, b, c, d)
-			continue
+			v = f.levels(p, a, b, c, d)
+		} else {
+			llr, free := f.ratio(p, a, b, c, d)
+			// By chance alone a ratio of k degrees of freedom is k/2.
+			v = max(0, llr/f.dispersion-float64(min(free, 3))/2)
 		}
-		llr, free := f.ratio(p, a, b, c, d)
-		// By chance alone a ratio of k degrees of freedom is k/2.
-		total += max(0, llr/f.dispersion-float64(min(free, 3))/2)
+		if total += v; v > most {
+			most, by = v, f.name
+		}
 	}
-	return total
+	return total, by
 }
 
 // mostSplits is how many moments of a long span are looked at before those around the
@@ -349,8 +358,8 @@ func (p *prepared) among(lo, hi, from, to, stride int, lim Limits) (Change, bool
 			if before <= lo || p.seconds[before]-p.seconds[lo] < lim.MinBefore {
 				break
 			}
-			s := p.score(lo, before, after, hi) - straddle*float64(skip)
-			if s > best.Score {
+			s, _ := p.score(lo, before, after, hi)
+			if s -= straddle * float64(skip); s > best.Score {
 				best, ok = Change{Before: before, After: after, Score: s}, true
 			}
 		}

@@ -330,36 +330,6 @@ func usualGap(at []time.Time) time.Duration {
 // An interval is what lies between two pages of a history.
 type interval struct{ from, to int } // indices into at
 
-// lives divides a history into runs of intervals without a restart or an outage in
-// between: what lies across one says nothing of either side.
-func (h *history) lives() [][]interval {
-	var out [][]interval
-	var life []interval
-	last, failed := -1, 0
-	end := func() {
-		if len(life) > 0 {
-			out = append(out, life)
-		}
-		life = nil
-	}
-	for k := range h.at {
-		if !h.ok[k] {
-			failed++
-			continue
-		}
-		if last >= 0 {
-			if failed > 1 || h.reset(last, k) {
-				end()
-			} else {
-				life = append(life, interval{last, k})
-			}
-		}
-		last, failed = k, 0
-	}
-	end()
-	return out
-}
-
 // reset reports whether counters began again between two pages.
 func (h *history) reset(a, b int) bool {
 	for _, n := range []string{tokensOut, firstTokens + "|+Inf", steps} {

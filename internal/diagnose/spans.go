@@ -5,13 +5,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/changepoint"
 )
 
 // A Span says which time of one target is judged, and against which.
 type Span struct {
 	Window, Baseline Range
 	Source           BaselineSource
+	Timeline Timeline // of a target that serves
 	// Onset is when what is going on began: after the last scrape at which it had
 	// surely not. Zero when nothing changed in the time at hand.
 	Onset time.Time
@@ -65,67 +65,6 @@ func UsualWindow(interval time.Duration) time.Duration {
 // Prometheus 3 are open on the left.
 const edge = time.Millisecond
 
-// A segment is a run of intervals of one life in which nothing changed.
-type segment []interval
-
-// segments divides a history into segments.
-func (h *history) segments() []segment {
-	var out []segment
-	for _, life := range h.lives() {
-		from := 0
-		for _, c := range changepoint.Find(h.observed(life), changepoint.Usual) {
-			if c.Before > from {
-				out = append(out, life[from:c.Before])
-			}
-			from = c.After
-		}
-		quiet := len(life) - h.quiet(life[from:])
-		for _, s := range [][]interval{life[from:quiet], life[quiet:]} {
-			if len(s) > 0 {
-				out = append(out, s)
-			}
-		}
-	}
-	return out
-}
-
-// silence is how long nothing must have happened for what came before it to be over;
-// less where so many requests should have come meanwhile that chance is no reason.
-const (
-	silence  = 14 * time.Second
-	expected = 5
-)
-
-// quiet returns how many intervals at the end of a segment were without any work,
-// 0 where they are too short to say.
-func (h *history) quiet(s segment) int {
-	n := 0
-	for n < len(s) {
-		iv := s[len(s)-1-n]
-		if h.rise(tokensOut, iv)+h.count(firstTokens, iv) > 0 || !(h.look(running, iv.to)+h.look(waiting, iv.to) == 0) {
-			break
-		}
-		n++
-	}
-	if n == 0 {
-		return 0
-	}
-	before, after := s[:len(s)-n], h.span(s[len(s)-n:]).Length()
-	if after >= silence {
-		return n
-	}
-	if len(before) > 0 && after >= minHistory {
-		if v := h.service(before); v.requests/v.seconds*after.Seconds() >= expected {
-			return n
-		}
-	}
-	return 0
-}
-
-func (h *history) span(s segment) Range {
-	return Range{h.at[s[0].from].Add(-edge), h.at[s[len(s)-1].to]}
-}
-
 // choose sets the window and the baseline of one target. The window lies within the
 // time since the latest change, so that an incident is seen undiluted, and is as
 // short as its content allows. What is normal is the latest segment before it that
@@ -153,15 +92,16 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 		s.Window.To = o.At
 	}
 	s.Failing = h.failing() >= shortest(step)*9/10
-	segs := h.segments()
-	now := segment(nil)
+	s.Timeline = h.timeline()
+	segs := s.Timeline.answered()
+	now := run(nil)
 	if n := len(segs); n > 0 && h.answering() {
-		now, segs = segs[n-1], segs[:n-1]
+		now, segs = segs[n-1].run, segs[:n-1]
 	}
-	normal, rest := h.normal(segs)
+	normal, rest := normal(segs)
 	now = h.incident(normal, rest, now)
-	if len(rest) > 0 && len(now) > 0 && now[0].from >= rest[len(rest)-1][0].to {
-		now = h.withStall(rest[len(rest)-1], now)
+	if len(rest) > 0 && len(now) > 0 && now[0].from >= rest[len(rest)-1].run[0].to {
+		now = h.withStall(rest[len(rest)-1].run, now)
 	}
 	s.Window.From = h.windowFrom(now, s.Window.To, usual, step/10)
 	if normal == nil && len(segs) == 0 {
@@ -245,7 +185,7 @@ func (o *Options) life(h *history) Range {
 // the observed past, in which nothing changed and which may be all fault: it is longer, and
 // so full that the window is a small part of it. Else a fault that was there from the
 // beginning would be normal as soon as it was watched for a while.
-func (o *Options) lifeTells(h *history, past segment, window Range) bool {
+func (o *Options) lifeTells(h *history, past run, window Range) bool {
 	if len(past) == 0 || o.life(h).Length() <= h.span(past).Length() {
 		return false
 	}
@@ -278,7 +218,7 @@ func (h *history) answering() bool {
 
 // windowFrom returns where a window begins that ends at the given time and lies in a
 // segment. Scrapes may be late, or early, by so much.
-func (h *history) windowFrom(now segment, to time.Time, usual, jitter time.Duration) time.Time {
+func (h *history) windowFrom(now run, to time.Time, usual, jitter time.Duration) time.Time {
 	if len(now) == 0 {
 		for k := len(h.ok) - 1; k >= 0; k-- {
 			if h.ok[k] {
@@ -301,7 +241,7 @@ func (h *history) windowFrom(now segment, to time.Time, usual, jitter time.Durat
 	return from.Add(-edge)
 }
 
-// service is what users got in a segment, by what can be told from coarse counts.
+// service is what users got in a run, by what can be told from coarse counts.
 type service struct {
 	seconds, requests                     float64
 	ttft, gap, queue                      float64 // means in seconds; NaN where nothing was observed
@@ -309,7 +249,7 @@ type service struct {
 	cached                                float64 // share of prompt tokens
 }
 
-func (h *history) service(s segment) service {
+func (h *history) service(s run) service {
 	sum := func(key string) (n float64) {
 		for _, iv := range s {
 			n += h.rise(key, iv)
@@ -358,26 +298,23 @@ const few = 5
 
 // normal returns the latest segment that is no worse than any before it, with those
 // before it that are like it, and the segments that came after; nil where there is none.
-func (h *history) normal(segs []segment) (normal segment, rest []segment) {
-	served := make([]service, len(segs))
-	for i, s := range segs {
-		served[i] = h.service(s)
-	}
-	telling := func(i int) bool { return served[i].requests >= few && served[i].seconds >= minHistory.Seconds() }
+func normal(segs []Segment) (normal run, rest []Segment) {
+	telling := func(s *Segment) bool { return s.service.requests >= few && s.service.seconds >= minHistory.Seconds() }
 	for i := len(segs) - 1; i >= 0; i-- {
-		if !telling(i) || served[i].sick() {
+		s := &segs[i]
+		if !telling(s) || s.service.sick() {
 			continue
 		}
 		worse := false
 		for e := range i {
-			worse = worse || telling(e) && served[i].worse(served[e], clearly)
+			worse = worse || telling(&segs[e]) && s.service.worse(segs[e].service, clearly)
 		}
 		if worse {
 			continue
 		}
-		out := segs[i]
-		for e := i - 1; e >= 0 && !served[i].worse(served[e], clearly) && !served[e].worse(served[i], clearly); e-- {
-			out = slices.Concat(segs[e], out)
+		out := s.run
+		for e := i - 1; e >= 0 && !s.service.worse(segs[e].service, clearly) && !segs[e].service.worse(s.service, clearly); e-- {
+			out = slices.Concat(segs[e].run, out)
 		}
 		return out, segs[i+1:]
 	}
@@ -387,7 +324,7 @@ func (h *history) normal(segs []segment) (normal segment, rest []segment) {
 // incident adds to a segment in which users are served worse than normal those before
 // it that belong to the same incident, however it went: they are worse than normal
 // too, and the last one is not much worse than they.
-func (h *history) incident(normal []interval, rest []segment, now segment) segment {
+func (h *history) incident(normal run, rest []Segment, now run) run {
 	if len(normal) == 0 || len(now) == 0 {
 		return now
 	}
@@ -396,10 +333,10 @@ func (h *history) incident(normal []interval, rest []segment, now segment) segme
 		return now
 	}
 	for i := len(rest) - 1; i >= 0; i-- {
-		if v := h.service(rest[i]); !v.worse(usual, clearly) || last.worse(v, muchWorse) {
+		if v := rest[i].service; !v.worse(usual, clearly) || last.worse(v, muchWorse) {
 			break
 		}
-		now = slices.Concat(rest[i], now)
+		now = slices.Concat(rest[i].run, now)
 	}
 	return now
 }
@@ -407,7 +344,7 @@ func (h *history) incident(normal []interval, rest []segment, now segment) segme
 // withStall adds to a segment the intervals right before it, if there are any, in which
 // the engine held requests and gave nothing. What came meanwhile is served now, and would
 // otherwise look like more requests than arrived.
-func (h *history) withStall(before, now segment) segment {
+func (h *history) withStall(before, now run) run {
 	n := len(before)
 	for n > 0 && h.stalled(before[n-1]) {
 		n--

@@ -19,7 +19,7 @@ func TestWithStall(t *testing.T) {
 	}
 	h.bounds[firstTokens] = []float64{math.Inf(1)}
 	h.complete()
-	var before, now segment
+	var before, now run
 	for k := range 5 {
 		before = append(before, interval{k, k + 1})
 	}
@@ -55,7 +55,7 @@ func TestLifeTells(t *testing.T) {
 		return h
 	}
 	window := Range{time.Unix(10_040, 0), time.Unix(10_099, 0)}
-	past := segment{{0, 1}, {1, 40}}
+	past := run{{0, 1}, {1, 40}}
 	for _, c := range []struct {
 		name    string
 		created int64

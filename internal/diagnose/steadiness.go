@@ -49,7 +49,7 @@ const (
 )
 
 // steadiness measures it, from the segment that is normal and the one under judgement.
-func (h *history) steadiness(normal, now segment) steadiness {
+func (h *history) steadiness(normal, now run) steadiness {
 	limit := outlier * max(h.service(normal).gap, 0.005)
 	if len(normal) == 0 || math.IsNaN(limit) {
 		limit = math.Inf(1)
@@ -117,7 +117,7 @@ func worstOfLast(moments []meanOf) float64 {
 
 // moments returns the mean inter-token latency, of which no more than the limit counts,
 // and the mean time to first token, moment by moment.
-func (h *history) moments(s segment, limit float64) (gaps, ttfts []meanOf) {
+func (h *history) moments(s run, limit float64) (gaps, ttfts []meanOf) {
 	each := func(family string, need float64, mean func(interval) float64) (out []meanOf) {
 		open := false
 		var m interval
